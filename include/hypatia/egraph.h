@@ -1,0 +1,285 @@
+/* hypatia/egraph.h - equality saturation over terms of any language.
+ *
+ * A term is an operator symbol applied to child terms. An e-graph stores many terms and which of them
+ * are equal: an e-node is an operator symbol and child e-classes, an e-class is a set of e-nodes known
+ * to be equal. The design follows Willsey et al., "egg: Fast and extensible equality saturation"
+ * (POPL 2021): hash-consing, union-find, deferred rebuilding. Matching is semi-naive as in Zhang et al.,
+ * "Better together: unifying Datalog and equality saturation" (PLDI 2023).
+ *
+ * Thread rule: an e-graph belongs to one thread at a time; two e-graphs never share state. The one
+ * exception is hyp_egraph_cancel. Ids and output are the same on every run and machine.
+ *
+ * Ownership: whatever a function here returns by pointer is borrowed and lives until the next call
+ * that changes the e-graph, unless said otherwise.
+ */
+#ifndef HYPATIA_EGRAPH_H
+#define HYPATIA_EGRAPH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hypatia/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hyp_egraph hyp_egraph;
+typedef struct hyp_ruleset hyp_ruleset;
+
+typedef uint32_t hyp_class_id; /* an e-class; canonical only if hyp_egraph_find(eg, c) == c */
+typedef uint32_t hyp_enode_id; /* an e-node; never reused, valid until the e-graph is destroyed */
+typedef uint32_t hyp_symbol;   /* an interned operator symbol or literal */
+#define HYP_NONE UINT32_MAX    /* "no such id" for all three */
+
+/* ---- e-graph ------------------------------------------------------------------------------------ */
+
+/* An e-class analysis (egg, section 4): a fact per class, kept while classes merge. data_size bytes per
+ * class, zero-initialised, moved by memcpy. Every callback may be NULL. */
+typedef struct hyp_analysis {
+    size_t data_size;
+    void *user;
+    /* The fact of a new e-node from the facts of its children. A failing status stops the insertion. */
+    hyp_status (*make)(hyp_egraph *eg, hyp_enode_id node, void *data, void *user, hyp_diag *diag);
+    /* Joins `from` into `into`; *out_changed tells whether `into` changed (its parents are then made
+     * anew). Must be idempotent and commutative up to order. A failing status (facts that contradict each
+     * other) stops the rebuild, and the run with HYP_STOP_ERROR. */
+    hyp_status (*merge)(hyp_egraph *eg, void *into, const void *from, bool *out_changed, void *user, hyp_diag *diag);
+    /* Called after a class is new or its fact changed; may add terms and unite classes. */
+    hyp_status (*modify)(hyp_egraph *eg, hyp_class_id c, void *user, hyp_diag *diag);
+} hyp_analysis;
+
+typedef struct hyp_egraph_options {
+    size_t size;                  /* sizeof(hyp_egraph_options) */
+    const hyp_analysis *analysis; /* copied; NULL = none */
+    bool explain;                 /* keep what hyp_egraph_explain and hyp_egraph_origin need */
+} hyp_egraph_options;
+
+/* *out is owned by the caller: hyp_egraph_destroy. options may be NULL. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out, hyp_diag *diag);
+HYP_API void hyp_egraph_destroy(hyp_egraph *eg); /* NULL-safe */
+
+/* Interns a symbol. Ids are given in order of first sight. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_symbol(hyp_egraph *eg, const char *name, hyp_symbol *out, hyp_diag *diag);
+HYP_API const char *hyp_egraph_symbol_name(const hyp_egraph *eg, hyp_symbol symbol);
+
+/* Adds an e-node, or finds the equal one (hash-consing). children may be non-canonical. out_node may be
+ * NULL. A class of the result is canonical. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_add(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *children, size_t count,
+                                                hyp_class_id *out, hyp_enode_id *out_node, hyp_diag *diag);
+/* Adds a term written as an s-expression, as in "(+ a (* 2 b))". */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_add_text(hyp_egraph *eg, const char *term, hyp_class_id *out, hyp_diag *diag);
+/* The class of an e-node that is already there, or HYP_NONE. Changes nothing. */
+HYP_API hyp_class_id hyp_egraph_lookup(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *children, size_t count);
+
+HYP_API hyp_class_id hyp_egraph_find(hyp_egraph *eg, hyp_class_id c);
+/* States that two classes are equal because of `reason` (interned text for explanations, NULL =
+ * "given"). Congruence is restored by the next rebuild. *out_changed may be NULL. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_union(hyp_egraph *eg, hyp_class_id a, hyp_class_id b, const char *reason,
+                                                  bool *out_changed, hyp_diag *diag);
+/* Restores congruence and the analysis. Reading functions below need it after any union. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_rebuild(hyp_egraph *eg, hyp_diag *diag);
+
+HYP_API size_t hyp_egraph_node_count(const hyp_egraph *eg);  /* distinct canonical e-nodes */
+HYP_API size_t hyp_egraph_class_count(const hyp_egraph *eg); /* canonical e-classes */
+/* Upper bound of class ids, for arrays indexed by class; ids below it may be non-canonical. */
+HYP_API size_t hyp_egraph_class_bound(const hyp_egraph *eg);
+/* Upper bound of e-node ids, for arrays indexed by e-node. */
+HYP_API size_t hyp_egraph_enode_bound(const hyp_egraph *eg);
+
+/* The distinct canonical e-nodes of a class, oldest first. Needs a rebuilt e-graph. */
+HYP_API const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id c, size_t *out_count);
+HYP_API hyp_symbol hyp_enode_op(const hyp_egraph *eg, hyp_enode_id n);
+HYP_API const hyp_class_id *hyp_enode_children(const hyp_egraph *eg, hyp_enode_id n, size_t *out_count);
+HYP_API hyp_class_id hyp_enode_class(hyp_egraph *eg, hyp_enode_id n); /* canonical */
+/* The analysis fact of a class; NULL without an analysis. Mutable only inside analysis callbacks. */
+HYP_API void *hyp_egraph_data(hyp_egraph *eg, hyp_class_id c);
+
+/* Recomputes every invariant (hash-cons, congruence, union-find, indexes) and says which is broken. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_check(hyp_egraph *eg, hyp_diag *diag);
+
+/* Asks a running saturation to stop soon with HYP_STOP_CANCELLED. Any thread, any signal handler. */
+HYP_API void hyp_egraph_cancel(hyp_egraph *eg);
+
+/* ---- rules -------------------------------------------------------------------------------------- */
+
+/* Patterns are terms with variables: ?x stands for any class; ?xs... stands for the children of a node at
+ * that place, zero or more, at most once per node pattern and bound once per rule.
+ *
+ *   (rule NAME [:class C] [:ruleset S] [:doc "..."]
+ *     LHS => RHS  [:if COND])
+ *   (rule NAME ... (multi (?a = P) (?b = Q)) => (union ?a R) (union ?b S))      several roots, outputs
+ *   (birule NAME ... L <=> R)          two rules, NAME and NAME-rev
+ *
+ * COND is (and C*), (or C*), (not C) or a registered condition applied to terms over the variables. A
+ * registered function in the right side is called with the classes of its arguments and gives the class
+ * to use; when it declines, the rule does not apply to this match. */
+
+/* What a condition or function sees of a match. */
+typedef struct hyp_call {
+    hyp_egraph *eg;
+    const hyp_class_id *args; /* canonical classes, one per argument; a ?xs... argument is spread out */
+    size_t arg_count;
+    void *user;
+} hyp_call;
+
+typedef hyp_status (*hyp_condition_fn)(const hyp_call *call, bool *out_holds, hyp_diag *diag);
+/* *out = HYP_NONE declines. */
+typedef hyp_status (*hyp_function_fn)(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
+
+/* Known to rules parsed afterwards. arity < 0: any number. The name is copied. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_register_condition(hyp_egraph *eg, const char *name, int arity,
+                                                               hyp_condition_fn fn, void *user, hyp_diag *diag);
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_register_function(hyp_egraph *eg, const char *name, int arity,
+                                                              hyp_function_fn fn, void *user, hyp_diag *diag);
+
+/* Reads rules. `file` is named in messages, which give line and column; two forms are read: the
+ * s-expressions above, and tab-separated lines `name <TAB> left <TAB> right <TAB> condition`. An unbound
+ * right-side variable, an unknown condition or a duplicate name is refused. *out is owned by the caller
+ * and must be destroyed before its e-graph. */
+HYP_API HYP_NODISCARD hyp_status hyp_ruleset_parse(hyp_egraph *eg, const char *file, const char *text, size_t len,
+                                                   hyp_ruleset **out, hyp_diag *diag);
+HYP_API void hyp_ruleset_destroy(hyp_ruleset *rules); /* NULL-safe */
+
+/* One rule of a ruleset. The texts are borrowed from the ruleset. */
+typedef struct hyp_rule_info {
+    const char *name, *numeric_class, *ruleset, *doc; /* "" where absent */
+    const char *text;                                 /* canonical one-line form */
+} hyp_rule_info;
+HYP_API size_t hyp_ruleset_count(const hyp_ruleset *rules);
+HYP_API hyp_rule_info hyp_ruleset_rule(const hyp_ruleset *rules, size_t i);
+/* A disabled rule is not searched. All are enabled at first. */
+HYP_API void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled);
+
+/* ---- saturation --------------------------------------------------------------------------------- */
+
+typedef enum hyp_stop {
+    HYP_STOP_SATURATED,  /* nothing new can be found by these rules */
+    HYP_STOP_ITERATIONS,
+    HYP_STOP_NODES,
+    HYP_STOP_MEMORY,
+    HYP_STOP_TIME,
+    HYP_STOP_MATCHES,
+    HYP_STOP_CANCELLED,
+    HYP_STOP_ERROR /* an allocation, callback or analysis failed: see the status */
+} hyp_stop;
+HYP_API const char *hyp_stop_name(hyp_stop stop); /* "saturated", "node limit", ... */
+
+typedef enum hyp_scheduler {
+    HYP_SCHEDULER_SIMPLE, /* every rule in every iteration */
+    HYP_SCHEDULER_BACKOFF /* a rule with too many matches is banned for a while, as in egg */
+} hyp_scheduler;
+
+/* One application that changed the e-graph, for traces. */
+typedef struct hyp_rewrite_event {
+    size_t iteration, rule;
+    hyp_class_id left, right; /* root class matched; class of the right side before they were united */
+    const hyp_enode_id *matched; /* e-nodes of the left side in pre-order; NULL without options.explain */
+    size_t matched_count;
+    hyp_enode_id created; /* root e-node of the right side, HYP_NONE if it was only a variable */
+} hyp_rewrite_event;
+
+typedef struct hyp_run_options {
+    size_t size;           /* sizeof(hyp_run_options) */
+    size_t max_iterations; /* 0 = no limit, here and below */
+    size_t max_nodes;      /* e-nodes; never overshot, not by one rule */
+    size_t max_bytes;      /* memory of the e-graph */
+    double max_seconds;
+    size_t max_matches;    /* applied matches in this run */
+    hyp_scheduler scheduler;
+    size_t backoff_match_limit; /* 0 = 1000 */
+    size_t backoff_ban_length;  /* 0 = 5 iterations */
+    void (*on_rewrite)(const hyp_rewrite_event *event, void *user);
+    void *user;
+} hyp_run_options;
+
+typedef struct hyp_rule_report {
+    size_t matches, applications; /* found; those that changed the e-graph */
+    double seconds;               /* search and apply */
+} hyp_rule_report;
+
+typedef struct hyp_iteration_report {
+    size_t e_nodes, e_classes; /* after the iteration */
+    size_t matches, applications;
+    double search_seconds, apply_seconds, rebuild_seconds;
+} hyp_iteration_report;
+
+typedef struct hyp_run_report {
+    hyp_stop stop;
+    size_t e_nodes, e_classes, peak_bytes;
+    double seconds;
+    hyp_iteration_report *iterations;
+    size_t iteration_count;
+    hyp_rule_report *rules; /* one per rule of the ruleset, in its order */
+    size_t rule_count;
+} hyp_run_report;
+
+/* Runs the rules until nothing changes or a limit is reached. The e-graph is rebuilt and usable after any
+ * stop, also after a failing status. *out_report is owned by the caller (hyp_run_report_dispose). */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_options *options,
+                                                hyp_run_report *out_report, hyp_diag *diag);
+HYP_API void hyp_run_report_dispose(hyp_run_report *report);
+
+/* ---- explanations ------------------------------------------------------------------------------- */
+
+/* How an e-node came to be: HYP_NONE rule for one that was added by the caller, else the index of the
+ * rule in the ruleset that made it and the e-nodes that its left side matched. Needs options.explain. */
+typedef struct hyp_origin {
+    uint32_t rule; /* index into the ruleset of the run, HYP_NONE if added by the caller or an analysis */
+    uint32_t ruleset; /* 0 for the first ruleset parsed in this e-graph, 1 for the next, ... */
+    const hyp_enode_id *matched; /* in pre-order of the left side */
+    size_t matched_count;
+} hyp_origin;
+HYP_API hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node);
+
+/* One step of a proof: the subterm at `path` (child positions from the root) is replaced. */
+typedef struct hyp_proof_step {
+    const char *rule;  /* name of the rule or reason; NULL in the first entry, which is the start term */
+    bool forward;      /* left to right */
+    const char *term;  /* the whole term after the step */
+} hyp_proof_step;
+typedef struct hyp_proof {
+    hyp_proof_step *steps; /* steps[0].term is `a`, the last one's term is `b` */
+    size_t count;
+    void *memory;
+} hyp_proof;
+/* A proof that two terms (s-expressions, already in the e-graph) are equal, by a proof forest as in
+ * Nieuwenhuis and Oliveras, "Proof-producing congruence closure" (RTA 2005). HYP_ERR_INVALID_ARGUMENT if
+ * a term is not there, HYP_ERR_MISMATCH if they are not known to be equal. Needs options.explain.
+ * *out is owned by the caller (hyp_proof_dispose). */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_explain(hyp_egraph *eg, const char *a, const char *b, hyp_proof *out,
+                                                    hyp_diag *diag);
+HYP_API void hyp_proof_dispose(hyp_proof *proof);
+
+/* ---- extraction --------------------------------------------------------------------------------- */
+
+/* Cost of one e-node without its children: >= 0; infinity = never choose it. */
+typedef double (*hyp_node_cost_fn)(hyp_egraph *eg, hyp_enode_id node, void *user);
+
+typedef enum hyp_extract_method {
+    HYP_EXTRACT_TREE, /* least sum over the tree, every use of a shared class counted: a priority queue (Knuth 1977) */
+    HYP_EXTRACT_DAG   /* least sum over distinct classes, greedily with cost sets: shared work counts once */
+} hyp_extract_method;
+
+typedef struct hyp_extraction {
+    hyp_enode_id *choice; /* by canonical class id; HYP_NONE where nothing was chosen */
+    size_t class_bound;
+    double tree_cost, dag_cost;
+} hyp_extraction;
+
+/* Chooses one e-node per class that the roots need, never in a cycle. HYP_ERR_UNSUPPORTED if a root has
+ * no finite acyclic choice. *out is owned by the caller (hyp_extraction_dispose). Ties go to the older
+ * e-node. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
+                                                    hyp_extract_method method, hyp_node_cost_fn cost, void *user,
+                                                    hyp_extraction *out, hyp_diag *diag);
+HYP_API void hyp_extraction_dispose(hyp_extraction *ex);
+/* The chosen term of a class as text in a malloc'ed string (caller frees with free()), NULL if memory is
+ * out. Shared subterms are written out: for small terms. */
+HYP_API char *hyp_extraction_text(hyp_egraph *eg, const hyp_extraction *ex, hyp_class_id root);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,60 @@
+/* hypatia/types.h - element types and tensor views shared by the compiler and the runtime. */
+#ifndef HYPATIA_TYPES_H
+#define HYPATIA_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hypatia/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Highest rank of a tensor anywhere in Hypatia. */
+#define HYP_MAX_RANK 8
+
+/* Element types. The numbers are those of ONNX's TensorProto.DataType, so that dumps and files of both
+ * agree; they are part of the plan format. */
+typedef enum hyp_dtype {
+    HYP_DTYPE_NONE = 0,
+    HYP_F32 = 1,
+    HYP_U8 = 2,
+    HYP_I8 = 3,
+    HYP_U16 = 4,
+    HYP_I16 = 5,
+    HYP_I32 = 6,
+    HYP_I64 = 7,
+    HYP_BOOL = 9, /* one byte, 0 or 1 */
+    HYP_F16 = 10,
+    HYP_F64 = 11,
+    HYP_U32 = 12,
+    HYP_U64 = 13,
+    HYP_BF16 = 16
+} hyp_dtype;
+
+/* Bytes of one element, 0 for an unknown type. */
+HYP_API size_t hyp_dtype_size(hyp_dtype dtype);
+/* "f32", "bf16", "i64", "bool", ...; "?" for an unknown type. */
+HYP_API const char *hyp_dtype_name(hyp_dtype dtype);
+/* The type of a name as printed by hyp_dtype_name, HYP_DTYPE_NONE if there is none. */
+HYP_API hyp_dtype hyp_dtype_parse(const char *name);
+
+/* Where a tensor's bytes live. */
+typedef enum hyp_memory { HYP_MEMORY_HOST = 0, HYP_MEMORY_CUDA = 1 } hyp_memory;
+
+/* A view of a dense row-major tensor in the caller's memory. Owns nothing. */
+typedef struct hyp_tensor {
+    const char *name; /* of the input or output; NULL = by position */
+    void *data;       /* may be NULL when the tensor has no elements */
+    size_t bytes;     /* size of the memory at data: for an output, its capacity */
+    hyp_dtype dtype;
+    hyp_memory memory;
+    int32_t rank;
+    int64_t dims[HYP_MAX_RANK];
+} hyp_tensor;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

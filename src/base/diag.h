@@ -1,0 +1,26 @@
+/* diag.h - writing diagnostics. Part of base: may include libc only. */
+#ifndef HYP_BASE_DIAG_H
+#define HYP_BASE_DIAG_H
+
+#include <stddef.h>
+
+#include "hypatia/status.h"
+
+/* Writes the message and returns `status`, so that a failing function ends in `return hyp_fail(...)`.
+ * `diag` may be NULL. A later failure overwrites an earlier one. */
+hyp_status hyp_fail(hyp_diag *diag, hyp_status status, const char *fmt, ...) HYP_PRINTF(3, 4);
+
+/* Puts "prefix: " before the message that is there, for context gathered on the way up. */
+void hyp_diag_prefix(hyp_diag *diag, const char *fmt, ...) HYP_PRINTF(2, 3);
+
+/* The usual message for a failed allocation. */
+hyp_status hyp_fail_memory(hyp_diag *diag, size_t bytes);
+
+/* Returns from the calling function when `expr` fails. Only where that function owns nothing. */
+#define HYP_TRY(expr)                               \
+    do {                                            \
+        hyp_status hyp_try_status_ = (expr);        \
+        if (hyp_try_status_ != HYP_OK) return hyp_try_status_; \
+    } while (0)
+
+#endif

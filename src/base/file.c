@@ -1,0 +1,131 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+hyp_status hyp_map_file(const char *path, hyp_mapping *out, hyp_diag *diag)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return hyp_fail(diag, HYP_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    struct stat st;
+    hyp_status status = HYP_OK;
+    hyp_mapping map = {0};
+    if (fstat(fd, &st) != 0) {
+        status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot read its size: %s", path, strerror(errno));
+    } else if (!S_ISREG(st.st_mode)) {
+        status = hyp_fail(diag, HYP_ERR_IO, "%s: is not a regular file%s", path,
+                          S_ISDIR(st.st_mode) ? " but a folder" : "");
+    } else if (st.st_size > 0) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED)
+            status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot map: %s", path, strerror(errno));
+        else
+            map = (hyp_mapping){p, (size_t)st.st_size};
+    }
+    close(fd);
+    if (status == HYP_OK) *out = map;
+    return status;
+}
+
+void hyp_unmap(hyp_mapping *map)
+{
+    if (map->data) munmap((void *)(uintptr_t)map->data, map->size);
+    *map = (hyp_mapping){0};
+}
+
+void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)start, end = begin + size;
+    uintptr_t low = (uintptr_t)map->data, high = low + map->size;
+    if (!map->data || begin < low || end > high) return;
+    begin = (begin + page - 1) & ~(page - 1);
+    end &= ~(page - 1);
+    if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag)
+{
+    *f = (hyp_outfile){.fd = -1};
+    if (strcmp(path, "-") == 0) {
+        f->fd = STDOUT_FILENO;
+        return HYP_OK;
+    }
+    size_t len = strlen(path);
+    f->path = hyp_malloc(len + 1);
+    f->temp = hyp_malloc(len + 32);
+    if (!f->path || !f->temp) {
+        hyp_outfile_abort(f);
+        return hyp_fail_memory(diag, len + 32);
+    }
+    memcpy(f->path, path, len + 1);
+    snprintf(f->temp, len + 32, "%s.%ld.tmp", path, (long)getpid());
+    f->fd = open(f->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (f->fd >= 0) return HYP_OK;
+    hyp_status status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
+    hyp_free(f->temp);
+    f->temp = NULL;
+    hyp_outfile_abort(f);
+    return status;
+}
+
+hyp_status hyp_outfile_write(hyp_outfile *f, const void *data, size_t size, hyp_diag *diag)
+{
+    const char *p = data;
+    f->offset += size;
+    while (size) {
+        ssize_t n = write(f->fd, p, size < ((size_t)1 << 30) ? size : (size_t)1 << 30);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path ? f->path : "standard output", strerror(errno));
+        p += n;
+        size -= (size_t)n;
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_outfile_patch(hyp_outfile *f, uint64_t offset, const void *data, size_t size, hyp_diag *diag)
+{
+    const char *p = data;
+    while (size) {
+        ssize_t n = pwrite(f->fd, p, size, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path ? f->path : "standard output", strerror(errno));
+        p += n;
+        offset += (uint64_t)n;
+        size -= (size_t)n;
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_outfile_commit(hyp_outfile *f, hyp_diag *diag)
+{
+    hyp_status status = HYP_OK;
+    if (f->temp) {
+        if (close(f->fd) != 0)
+            status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path, strerror(errno));
+        f->fd = -1;
+        if (status == HYP_OK && rename(f->temp, f->path) != 0)
+            status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot put the finished file in place: %s", f->path, strerror(errno));
+        if (status == HYP_OK) {
+            hyp_free(f->temp);
+            f->temp = NULL;
+        }
+    }
+    hyp_outfile_abort(f);
+    return status;
+}
+
+void hyp_outfile_abort(hyp_outfile *f)
+{
+    if (f->temp) {
+        if (f->fd >= 0) close(f->fd);
+        unlink(f->temp);
+    }
+    hyp_free(f->path);
+    hyp_free(f->temp);
+    *f = (hyp_outfile){.fd = -1};
+}

@@ -1,0 +1,36 @@
+/* file.h - whole-file input by mapping, and output that never leaves half a file. */
+#ifndef HYP_BASE_FILE_H
+#define HYP_BASE_FILE_H
+
+#include "base/mem.h"
+
+/* A file mapped read-only. data is NULL when size is 0. */
+typedef struct hyp_mapping {
+    const uint8_t *data;
+    size_t size;
+} hyp_mapping;
+
+/* Maps a regular file; a folder, a missing or unreadable file fails with HYP_ERR_IO and the reason. */
+HYP_NODISCARD hyp_status hyp_map_file(const char *path, hyp_mapping *out, hyp_diag *diag);
+void hyp_unmap(hyp_mapping *map);
+/* Tells the kernel that this part (clipped to whole pages) is not needed soon: keeps peak memory low
+ * while a large file is streamed. */
+void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size);
+
+/* Writes to a temporary file beside `path`; commit renames it over `path`, abort removes it. "-" writes
+ * to standard output. */
+typedef struct hyp_outfile {
+    int fd;
+    char *path, *temp; /* temp NULL for standard output */
+    uint64_t offset;   /* bytes written by hyp_outfile_write so far */
+} hyp_outfile;
+
+HYP_NODISCARD hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_outfile_write(hyp_outfile *f, const void *data, size_t size, hyp_diag *diag);
+/* Overwrites bytes already written; regular files only. */
+HYP_NODISCARD hyp_status hyp_outfile_patch(hyp_outfile *f, uint64_t offset, const void *data, size_t size,
+                                           hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_outfile_commit(hyp_outfile *f, hyp_diag *diag); /* closes, also on failure */
+void hyp_outfile_abort(hyp_outfile *f); /* does nothing after commit or on a zeroed struct */
+
+#endif

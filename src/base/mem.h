@@ -1,0 +1,64 @@
+/* mem.h - the only place that calls malloc; checked sizes. */
+#ifndef HYP_BASE_MEM_H
+#define HYP_BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/diag.h"
+
+/* NULL when memory is out. A size of 0 gives a pointer that can be freed. */
+void *hyp_malloc(size_t size);
+void *hyp_calloc(size_t count, size_t size); /* zeroed; NULL also when count*size overflows */
+void *hyp_realloc(void *p, size_t size);     /* on NULL the old block stands */
+void hyp_free(void *p);
+void *hyp_aligned_alloc(size_t align, size_t size); /* align a power of two; free with hyp_aligned_free */
+void hyp_aligned_free(void *p);
+
+/* Test hook: the n-th allocation from now (1 = the next) fails, and every one after it, until called
+ * with 0. Per thread. */
+void hyp_mem_fail_after(uint64_t n);
+/* Allocations made through this file by the calling thread since it started. */
+uint64_t hyp_mem_count(void);
+
+/* Checked arithmetic: false when the result would not fit. */
+static inline bool hyp_mul_size(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool hyp_add_size(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool hyp_mul_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool hyp_add_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
+
+/* Growable array: `HYP_VEC(int) v = {0}; int *slot; HYP_TRY(hyp_vec_push(&v, &slot, diag)) ...`.
+ * data is NULL while cap is 0; pointers into it live until the next growth. */
+#define HYP_VEC(T)  \
+    struct {        \
+        T *data;    \
+        size_t len; \
+        size_t cap; \
+    }
+
+/* Makes room for `want` elements in total; keeps len. Grows by doubling. */
+hyp_status hyp_vec_reserve_(void **data, size_t *cap, size_t want, size_t elem, hyp_diag *diag);
+#define hyp_vec_reserve(v, want, diag) \
+    hyp_vec_reserve_((void **)&(v)->data, &(v)->cap, (want), sizeof *(v)->data, (diag))
+/* Appends room for one more element and evaluates to a status; `(v)->data[(v)->len-1]` is the new one,
+ * uninitialised. */
+#define hyp_vec_grow(v, diag) \
+    (hyp_vec_reserve((v), (v)->len + 1, (diag)) == HYP_OK ? ((v)->len++, HYP_OK) : HYP_ERR_NO_MEMORY)
+#define hyp_vec_free(v) (hyp_free((v)->data), (v)->data = NULL, (v)->len = (v)->cap = 0)
+
+/* Bump arena: freed as a whole. Zero-initialise. Not thread-safe. */
+typedef struct hyp_arena {
+    struct hyp_arena_block *blocks; /* newest first */
+    size_t used;                    /* bytes taken from the newest block */
+} hyp_arena;
+
+/* 16-byte aligned; NULL when memory is out. hyp_arena_zalloc zeroes and checks count*size. */
+void *hyp_arena_alloc(hyp_arena *arena, size_t size);
+void *hyp_arena_zalloc(hyp_arena *arena, size_t count, size_t size);
+char *hyp_arena_strndup(hyp_arena *arena, const char *text, size_t len);
+char *hyp_arena_strdup(hyp_arena *arena, const char *text);
+char *hyp_arena_printf(hyp_arena *arena, const char *fmt, ...) HYP_PRINTF(2, 3);
+void hyp_arena_dispose(hyp_arena *arena);
+
+#endif

@@ -1,0 +1,204 @@
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/dtype.h"
+#include "base/file.h"
+#include "base/sexpr.h"
+
+static void diag_is_cut_not_overrun(void **state)
+{
+    (void)state;
+    static char big[2 * HYP_DIAG_SIZE];
+    memset(big, 'x', sizeof big - 1);
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_fail(&diag, HYP_ERR_IO, "%s", big), HYP_ERR_IO);
+    assert_int_equal(strlen(diag.message), HYP_DIAG_SIZE - 1);
+    assert_string_equal(diag.message + HYP_DIAG_SIZE - 4, "...");
+    hyp_fail(&diag, HYP_ERR_IO, "inner");
+    hyp_diag_prefix(&diag, "file %d", 3);
+    assert_string_equal(diag.message, "file 3: inner");
+    assert_int_equal(hyp_fail(NULL, HYP_ERR_LIMIT, "no sink"), HYP_ERR_LIMIT);
+}
+
+static void arena_keeps_alignment_and_refuses_overflow(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    for (size_t n = 0; n < 200000; n = n * 3 + 1) {
+        char *p = hyp_arena_alloc(&arena, n);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 16, 0);
+        memset(p, 1, n);
+    }
+    assert_null(hyp_arena_alloc(&arena, SIZE_MAX - 3));
+    assert_null(hyp_arena_zalloc(&arena, SIZE_MAX / 2, 4));
+    hyp_arena_dispose(&arena);
+}
+
+static void intern_ids_follow_first_sight(void **state)
+{
+    (void)state;
+    hyp_intern in = {0};
+    for (int round = 0; round < 2; round++)
+        for (uint32_t i = 0; i < 1000; i++) {
+            char name[16];
+            uint32_t id;
+            int n = snprintf(name, sizeof name, "s%u", i);
+            assert_int_equal(hyp_intern_add(&in, name, (size_t)n, &id, NULL), HYP_OK);
+            assert_int_equal(id, i);
+        }
+    uint32_t id;
+    assert_false(hyp_intern_find(&in, "absent", 6, &id));
+    hyp_intern_dispose(&in);
+}
+
+static void sexpr_round_trip(void **state)
+{
+    (void)state;
+    static const char text[] = "(a -12 1.5 \"q\\\"\\n\\u00e9\" (b ?x...) ()) ; comment\n sym -inf nan 1e300 + -x 12abc";
+    hyp_arena arena = {0};
+    const hyp_sexpr *forms, *again;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_sexpr_parse(&arena, "t", text, strlen(text), &forms, &diag), HYP_OK);
+    assert_int_equal(forms->count, 8);
+    assert_int_equal(forms->items[0]->items[1]->integer, -12);
+    assert_int_equal(forms->items[5]->kind, HYP_SX_SYMBOL);
+    assert_int_equal(forms->items[7]->kind, HYP_SX_SYMBOL);
+    assert_string_equal(forms->items[0]->items[3]->text, "q\"\n\xc3\xa9");
+    hyp_strbuf a = {0}, b = {0};
+    hyp_sexpr_print(&a, forms);
+    assert_int_equal(hyp_sexpr_parse(&arena, "t", a.data, a.len, &again, &diag), HYP_OK);
+    hyp_sexpr_print(&b, again->items[0]);
+    assert_string_equal(hyp_strbuf_text(&a), hyp_strbuf_text(&b));
+    hyp_strbuf_dispose(&a);
+    hyp_strbuf_dispose(&b);
+    hyp_arena_dispose(&arena);
+}
+
+static void sexpr_errors_name_the_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *place;
+    } cases[] = {
+        {"(a\n  (b", "t:2:3: this '(' is never closed"}, {"a)", "t:1:2: this ')' closes nothing"},
+        {"\n \"abc", "t:2:2: this string is not closed"}, {"\"\\q\"", "t:1:2: unknown escape"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hyp_arena arena = {0};
+        const hyp_sexpr *forms;
+        hyp_diag diag = {0};
+        assert_int_equal(hyp_sexpr_parse(&arena, "t", cases[i].text, strlen(cases[i].text), &forms, &diag),
+                         HYP_ERR_MALFORMED);
+        assert_memory_equal(diag.message, cases[i].place, strlen(cases[i].place));
+        hyp_arena_dispose(&arena);
+    }
+    char deep[600];
+    memset(deep, '(', sizeof deep);
+    hyp_arena arena = {0};
+    const hyp_sexpr *forms;
+    assert_int_equal(hyp_sexpr_parse(&arena, "t", deep, sizeof deep, &forms, NULL), HYP_ERR_MALFORMED);
+    hyp_arena_dispose(&arena);
+}
+
+static void doubles_print_shortest(void **state)
+{
+    (void)state;
+    static const struct {
+        double v;
+        const char *text;
+    } cases[] = {{1, "1.0"}, {0.1, "0.1"}, {1e300, "1e+300"}, {-0.0, "-0.0"}, {INFINITY, "inf"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hyp_strbuf sb = {0};
+        hyp_strbuf_double(&sb, cases[i].v);
+        assert_string_equal(hyp_strbuf_text(&sb), cases[i].text);
+        hyp_strbuf_dispose(&sb);
+    }
+}
+
+/* Every half survives the way through float, and rounding agrees with the nearest-even rule stated by
+ * search over both neighbours. */
+static void halves_round_to_nearest_even(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        float f = hyp_f16_to_f32((uint16_t)h);
+        if (!isnan(f)) assert_int_equal(hyp_f32_to_f16(f), h);
+        f = hyp_bf16_to_f32((uint16_t)h);
+        if (!isnan(f)) assert_int_equal(hyp_f32_to_bf16(f), h);
+    }
+    for (uint32_t h = 0; h < 0x7bff; h++) {
+        double low = (double)hyp_f16_to_f32((uint16_t)h), high = (double)hyp_f16_to_f32((uint16_t)(h + 1));
+        uint16_t out;
+        hyp_store_f64(HYP_F16, &out, 0, (low + high) / 2);
+        assert_int_equal(out, h + (h & 1));
+        hyp_store_f64(HYP_F16, &out, 0, nextafter((low + high) / 2, INFINITY));
+        assert_int_equal(out, h + 1);
+        hyp_store_f64(HYP_F16, &out, 0, nextafter((low + high) / 2, 0));
+        assert_int_equal(out, h);
+    }
+    assert_true(isnan(hyp_f16_to_f32(hyp_f32_to_f16(NAN))));
+    assert_true(isnan(hyp_bf16_to_f32(hyp_f32_to_bf16(NAN))));
+    assert_int_equal(hyp_f32_to_f16(65520.0f), 0x7c00);
+    assert_int_equal(hyp_f32_to_f16(65519.0f), 0x7bff);
+}
+
+static void outfile_replaces_only_on_commit(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hyp_base_XXXXXX";
+    close(mkstemp(path));
+    hyp_outfile f;
+    hyp_mapping map;
+    assert_int_equal(hyp_outfile_open(&f, path, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_write(&f, "hello", 5, NULL), HYP_OK);
+    hyp_outfile_abort(&f);
+    assert_int_equal(hyp_map_file(path, &map, NULL), HYP_OK);
+    assert_int_equal(map.size, 0);
+    assert_int_equal(hyp_outfile_open(&f, path, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_write(&f, "hello", 5, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_patch(&f, 0, "J", 1, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_commit(&f, NULL), HYP_OK);
+    hyp_outfile_abort(&f);
+    assert_int_equal(hyp_map_file(path, &map, NULL), HYP_OK);
+    assert_int_equal(map.size, 5);
+    assert_memory_equal(map.data, "Jello", 5);
+    hyp_unmap(&map);
+    unlink(path);
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_map_file("/tmp", &map, &diag), HYP_ERR_IO);
+    assert_non_null(strstr(diag.message, "folder"));
+    assert_int_equal(hyp_map_file("/nonexistent/x", &map, &diag), HYP_ERR_IO);
+}
+
+static void nearest_name(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"--target", "--precision", "--dim", NULL};
+    assert_string_equal(hyp_nearest("--precison", names), "--precision");
+    assert_null(hyp_nearest("--completely-other", names));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(diag_is_cut_not_overrun),
+        cmocka_unit_test(arena_keeps_alignment_and_refuses_overflow),
+        cmocka_unit_test(intern_ids_follow_first_sight),
+        cmocka_unit_test(sexpr_round_trip),
+        cmocka_unit_test(sexpr_errors_name_the_place),
+        cmocka_unit_test(doubles_print_shortest),
+        cmocka_unit_test(halves_round_to_nearest_even),
+        cmocka_unit_test(outfile_replaces_only_on_commit),
+        cmocka_unit_test(nearest_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
