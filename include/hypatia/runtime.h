@@ -1,0 +1,119 @@
+/* hypatia/runtime.h - load a plan, run it. The only header that an inference program needs.
+ *
+ *   hyp_engine *engine;   hyp_context *context;   hyp_diag diag = {0};
+ *   hyp_engine_load_file("plan.bin", NULL, &engine, &diag);
+ *   hyp_context_create(engine, NULL, &context, &diag);
+ *   hyp_tensor x = {.name = "x", .data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {1, 64}};
+ *   hyp_tensor y = {.name = "y", .data = out, .bytes = sizeof out, .dtype = HYP_F32};
+ *   hyp_context_run(context, &x, 1, &y, 1, &diag);
+ *
+ * An engine is immutable and shared by threads; a context belongs to one thread (and one stream) at a time and
+ * owns all scratch memory. Several contexts of one engine run at once. Out-parameters are untouched on error.
+ */
+#ifndef HYPATIA_RUNTIME_H
+#define HYPATIA_RUNTIME_H
+
+#include <stdbool.h>
+
+#include "hypatia/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HYP_VERSION "0.1.0"
+HYP_API const char *hyp_version(void);        /* "0.1.0" of the library in use */
+HYP_API const char *hyp_version_details(void); /* several lines: plan format, backends built in, their versions */
+
+typedef struct hyp_engine hyp_engine;
+typedef struct hyp_context hyp_context;
+
+typedef enum hyp_device_kind {
+    HYP_DEVICE_AUTO = 0, /* CUDA when it is there and can run the plan, else CPU */
+    HYP_DEVICE_CPU = 1,  /* oneDNN where built in, else the reference kernels */
+    HYP_DEVICE_CUDA = 2,
+    HYP_DEVICE_REFERENCE = 3 /* plain C on the CPU: slow, needs nothing, for comparison */
+} hyp_device_kind;
+
+typedef struct hyp_engine_options {
+    size_t size; /* sizeof(hyp_engine_options) */
+    hyp_device_kind device;
+    int32_t device_index; /* which GPU */
+    int32_t threads;      /* CPU threads of one run; 0 = as the environment says (OMP_NUM_THREADS), else all */
+    bool trust_weights;   /* skip the checksum of the weights at load */
+    /* Receives lines for people ("device: cpu, because libcuda.so.1 was not found"). May be NULL. */
+    void (*log)(const char *line, void *user);
+    void *log_user;
+} hyp_engine_options;
+
+/* Maps a plan and prepares its weights for the device. The file may be removed afterwards. HYP_ERR_IO,
+ * HYP_ERR_MALFORMED, HYP_ERR_INCOMPATIBLE (rebuild the plan), HYP_ERR_DEVICE. options may be NULL. *out is
+ * owned by the caller. */
+HYP_API HYP_NODISCARD hyp_status hyp_engine_load_file(const char *path, const hyp_engine_options *options,
+                                                      hyp_engine **out, hyp_diag *diag);
+/* The same from memory, which must outlive the engine (an embedded array, say). */
+HYP_API HYP_NODISCARD hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engine_options *options,
+                                                        hyp_engine **out, hyp_diag *diag);
+HYP_API void hyp_engine_destroy(hyp_engine *engine); /* NULL-safe; after its contexts */
+
+/* An input or output as the plan declares it. Borrowed from the engine. */
+typedef struct hyp_io_info {
+    const char *name;
+    hyp_dtype dtype;
+    int32_t rank;
+    int64_t dims[HYP_MAX_RANK];             /* -1 where symbolic */
+    const char *symbols[HYP_MAX_RANK];      /* "batch"; text of an expression for outputs; NULL where fixed */
+} hyp_io_info;
+HYP_API size_t hyp_engine_input_count(const hyp_engine *engine);
+HYP_API size_t hyp_engine_output_count(const hyp_engine *engine);
+HYP_API const hyp_io_info *hyp_engine_input(const hyp_engine *engine, size_t i);
+HYP_API const hyp_io_info *hyp_engine_output(const hyp_engine *engine, size_t i);
+HYP_API hyp_device_kind hyp_engine_device(const hyp_engine *engine); /* the one taken: never AUTO */
+HYP_API const char *hyp_engine_device_name(const hyp_engine *engine); /* "cpu (oneDNN 2.6.3, avx512)" */
+
+typedef struct hyp_context_options {
+    size_t size;  /* sizeof(hyp_context_options) */
+    void *stream; /* CUstream to run on; NULL = one of the context's own */
+} hyp_context_options;
+
+HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *options,
+                                                    hyp_context **out, hyp_diag *diag);
+HYP_API void hyp_context_destroy(hyp_context *context); /* NULL-safe */
+
+/* Prepares for inputs of these dims (name or position, rank and dims are read, data is not): scratch memory and
+ * kernels. A later run with the same dims allocates nothing and takes no lock. A context remembers the last 16
+ * sets of dims. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_reserve(hyp_context *context, const hyp_tensor *inputs, size_t count,
+                                                     hyp_diag *diag);
+
+/* Fills rank and dims of outputs[0..count) for inputs of these dims, matching outputs by name or position. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_output_shapes(hyp_context *context, const hyp_tensor *inputs,
+                                                           size_t input_count, hyp_tensor *outputs, size_t output_count,
+                                                           hyp_diag *diag);
+
+/* Runs the plan on the caller's memory, without copying it on the device where it lives. Tensors are matched by
+ * name, by position where the name is NULL; every input and every output must be given. Rank and dims of the
+ * outputs are filled in; their capacity must suffice (HYP_ERR_INVALID_ARGUMENT says how many bytes). Leading
+ * dims of any number collapse: an input declared [batch, 784] is [batch, 784]. Dims not prepared by
+ * hyp_context_reserve or an earlier run are prepared first. Returns when host outputs are complete; with only
+ * device tensors the work is queued on the context's stream: hyp_context_synchronize. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_run(hyp_context *context, const hyp_tensor *inputs, size_t input_count,
+                                                 hyp_tensor *outputs, size_t output_count, hyp_diag *diag);
+HYP_API HYP_NODISCARD hyp_status hyp_context_synchronize(hyp_context *context, hyp_diag *diag);
+
+/* Bytes of scratch memory that the context holds on the device. */
+HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
+
+/* ---- looking into a plan ------------------------------------------------------------------------------ */
+
+/* Writes a description of a plan file for people (or JSON) through `write`: format, provenance, inputs,
+ * outputs, steps with kernel, shapes, bytes, flops, rules used. `dims` gives values for symbols (name, rank 1,
+ * dims[0]); symbols without a value count as 1 in the figures, which is said. */
+HYP_API HYP_NODISCARD hyp_status hyp_plan_describe(const char *path, bool json, const hyp_tensor *dims, size_t dim_count,
+                                                   void (*write)(const char *text, size_t len, void *user), void *user,
+                                                   hyp_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

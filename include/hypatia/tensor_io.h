@@ -1,0 +1,50 @@
+/* hypatia/tensor_io.h - tensors in files: .npy, .pb (ONNX TensorProto), raw .bin. */
+#ifndef HYPATIA_TENSOR_IO_H
+#define HYPATIA_TENSOR_IO_H
+
+#include "hypatia/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Reads a tensor. The kind follows the suffix: .npy (NumPy format 1 to 3, C order, little-endian; bf16 is
+ * not a NumPy type and is written as '<V2'), .pb (an ONNX TensorProto; its name is taken), .bin (raw
+ * elements: `want` must give the type and dims, one dim may be -1). `want` may be NULL for the others; when
+ * given, a tensor of another type or with other fixed dims is refused. out->data is owned by the caller:
+ * hyp_tensor_dispose. */
+HYP_API HYP_NODISCARD hyp_status hyp_tensor_load(const char *path, const hyp_tensor *want, hyp_tensor *out, hyp_diag *diag);
+
+/* Writes a host tensor by the suffix of `path` (.npy, .pb, .bin); the file appears whole or not at all. */
+HYP_API HYP_NODISCARD hyp_status hyp_tensor_save(const char *path, const hyp_tensor *tensor, hyp_diag *diag);
+
+/* Allocates zeroed memory for the type and dims that are set in `t` (64-byte aligned) and sets data and
+ * bytes. */
+HYP_API HYP_NODISCARD hyp_status hyp_tensor_alloc(hyp_tensor *t, hyp_diag *diag);
+/* Frees data and name of a tensor made by the functions above; zeroes it. NULL-safe. */
+HYP_API void hyp_tensor_dispose(hyp_tensor *t);
+
+/* Fills a tensor from a seed, the same on every machine: floats uniform in [-1, 1), integers in [0, 8),
+ * bools 0 or 1. */
+HYP_API void hyp_tensor_randomize(hyp_tensor *t, uint64_t seed);
+
+/* Product of dims; -1 if it overflows or a dim is negative. */
+HYP_API int64_t hyp_tensor_elements(const hyp_tensor *t);
+
+/* How two tensors of equal type and dims differ, as numpy.allclose counts it: |a - ref| <= atol + rtol |ref|.
+ * NaN equals NaN; infinities of one sign are equal. */
+typedef struct hyp_comparison {
+    int64_t elements, outside;      /* outside: beyond the tolerance */
+    double max_abs, max_rel;        /* over finite pairs */
+    int64_t max_abs_at, max_rel_at; /* flat index, -1 when there is none */
+    double atol_needed;             /* smallest atol that would pass with this rtol */
+    double rtol_needed;             /* smallest rtol that would pass with this atol */
+} hyp_comparison;
+/* HYP_ERR_INVALID_ARGUMENT if types or dims differ; elements outside are not an error here. */
+HYP_API HYP_NODISCARD hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *reference, double rtol,
+                                                    double atol, hyp_comparison *out, hyp_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,244 @@
+/* ir.h - the tensor graph: types, operators, nodes, text form, verifier, reference interpreter.
+ *
+ * A graph is a list of values and a list of nodes in topological order. Everything about an operator is
+ * generated from its row in ops.def or sits in its family's file op_*.c. The layer knows nothing of ONNX,
+ * e-graphs or devices.
+ *
+ * Ownership: a graph owns its nodes, names and small constants in its arena; data of large constants may
+ * be borrowed (mapped model file) and must outlive the graph. A graph belongs to one thread at a time.
+ * Graphs that exchange dims share one hyp_dims, which must outlive them.
+ */
+#ifndef HYP_IR_IR_H
+#define HYP_IR_IR_H
+
+#include "base/dtype.h"
+#include "base/strbuf.h"
+#include "hypatia/types.h"
+#include "ir/dim.h"
+
+/* ---- types and operators ------------------------------------------------------------------------ */
+
+typedef struct hyp_type {
+    hyp_dtype dtype;
+    int32_t rank;
+    hyp_dim dims[HYP_MAX_RANK]; /* entries at and above rank are 0 */
+} hyp_type;
+
+bool hyp_type_equal(const hyp_type *a, const hyp_type *b);
+bool hyp_type_is_static(const hyp_type *t);
+/* Product of all dims. */
+HYP_NODISCARD hyp_status hyp_type_elements(hyp_dims *dims, const hyp_type *t, hyp_dim *out, hyp_diag *diag);
+/* "f32[batch 784]", "f32[]" for a scalar. */
+void hyp_type_print(hyp_strbuf *sb, const hyp_dims *dims, const hyp_type *t);
+
+typedef enum hyp_op {
+#define OP(id, ...) HYP_OP_##id,
+#include "ir/ops.def"
+    HYP_OP_COUNT
+} hyp_op;
+
+/* Algebraic and structural facts, columns of ops.def. */
+enum {
+    HYP_OPF_ELEMENTWISE = 1 << 0, /* out[i] depends on in[...][i] alone, with numpy broadcasting */
+    HYP_OPF_COMMUTES = 1 << 1,
+    HYP_OPF_IDEMPOTENT = 1 << 2,  /* f(f(x)) == f(x) */
+    HYP_OPF_VIEW = 1 << 3,        /* same elements in the same row-major order: only the type differs */
+    HYP_OPF_COPY = 1 << 4,        /* moves elements, computes nothing */
+    HYP_OPF_FUSED = 1 << 5        /* made by rewriting only, never by an importer */
+};
+
+typedef enum hyp_attr_kind {
+    HYP_ATTR_INT,   /* int64 */
+    HYP_ATTR_FLOAT, /* double */
+    HYP_ATTR_SYM,   /* a symbol: an activation, an element type */
+    HYP_ATTR_DIMS,  /* list of hyp_dim: axes, permutations, shapes, offsets */
+    HYP_ATTR_SYMS   /* list of symbols */
+} hyp_attr_kind;
+
+/* A value of an attribute; the kind is in the operator's schema. Lists are in the graph's arena. */
+typedef struct hyp_attr {
+    hyp_attr_kind kind;
+    uint32_t count; /* of the list kinds */
+    union {
+        int64_t i;
+        double f;
+        const char *sym;
+        const hyp_dim *dims;
+        const char *const *syms;
+    };
+} hyp_attr;
+
+bool hyp_attr_equal(const hyp_attr *a, const hyp_attr *b);
+/* Canonical text: 3, 0.5, relu, (1 0 2), (batch 784), (relu none). This text is the literal that stands
+ * for the attribute in e-graph terms. */
+void hyp_attr_print(hyp_strbuf *sb, const hyp_dims *dims, const hyp_attr *a);
+/* Reads the text form of a value of this kind; lists are allocated from `arena`. */
+HYP_NODISCARD hyp_status hyp_attr_parse(hyp_arena *arena, hyp_dims *dims, const char *file, const hyp_sexpr *sx,
+                                        hyp_attr_kind kind, hyp_attr *out, hyp_diag *diag);
+
+typedef struct hyp_attr_info {
+    const char *name; /* without the colon */
+    hyp_attr_kind kind;
+    bool required;         /* else default_text stands for it when it is absent */
+    const char *default_text;
+} hyp_attr_info;
+
+enum { HYP_MAX_ATTRS = 6, HYP_VARIADIC = 1 << 20 };
+
+typedef struct hyp_op_info {
+    const char *name; /* "fused-mlp" */
+    uint32_t min_inputs, max_inputs; /* max HYP_VARIADIC: any number */
+    uint32_t outputs;                /* HYP_VARIADIC: as many as the node says (split) */
+    uint32_t flags;
+    uint32_t attr_count;
+    const hyp_attr_info *attrs;
+    const char *doc; /* one line: what it computes */
+} hyp_op_info;
+
+const hyp_op_info *hyp_op_get(hyp_op op);
+/* False for an unknown name. */
+bool hyp_op_find(const char *name, hyp_op *out);
+
+/* A name that stands for an operator with one attribute fixed: fused-linear-relu is fused-linear with
+ * :act relu. The readers expand it, the printer prefers it. Rows ALIAS(...) of ops.def. */
+typedef struct hyp_op_alias {
+    const char *name;
+    hyp_op op;
+    uint32_t attr;     /* index into the operator's attributes */
+    const char *value; /* canonical text */
+} hyp_op_alias;
+const hyp_op_alias *hyp_op_aliases(size_t *out_count);
+
+/* ---- graph -------------------------------------------------------------------------------------- */
+
+typedef uint32_t hyp_value_id;
+typedef uint32_t hyp_node_id;
+#define HYP_NO_VALUE UINT32_MAX /* an absent optional input */
+
+typedef enum hyp_value_kind { HYP_VALUE_INPUT, HYP_VALUE_CONST, HYP_VALUE_NODE } hyp_value_kind;
+
+typedef struct hyp_value {
+    hyp_value_kind kind;
+    const char *name; /* unique among inputs and outputs; elsewhere for people, may be NULL */
+    hyp_type type;
+    hyp_node_id producer; /* HYP_VALUE_NODE */
+    uint32_t output;      /* which output of the producer */
+    const void *data;     /* HYP_VALUE_CONST: row-major, little-endian; NULL for 0 bytes or elided text */
+    size_t bytes;         /* of data */
+    const hyp_dim *content; /* the elements, when this is a small integer tensor known at compile time, also
+                               symbolically (the output of shape); NULL otherwise. */
+    uint32_t content_count;
+} hyp_value;
+
+/* Where a node came from, for reports: names of source nodes and of rules. Lists are sorted, unique and in
+ * the arena. */
+typedef struct hyp_provenance {
+    const char *const *sources;
+    uint32_t source_count;
+    const char *const *rules; /* in the order in which they were applied */
+    uint32_t rule_count;
+} hyp_provenance;
+
+typedef struct hyp_node {
+    hyp_op op;
+    const hyp_value_id *inputs;
+    uint32_t input_count;
+    const hyp_value_id *outputs;
+    uint32_t output_count;
+    const hyp_attr *attrs; /* one per row of the schema, defaults filled in */
+    hyp_provenance from;
+} hyp_node;
+
+typedef struct hyp_named_value {
+    const char *name; /* as the model calls it */
+    hyp_value_id value;
+} hyp_named_value;
+
+typedef struct hyp_graph {
+    hyp_arena arena;
+    hyp_dims *dims; /* borrowed */
+    const char *name;
+    HYP_VEC(hyp_value) values;
+    HYP_VEC(hyp_node) nodes;              /* in topological order */
+    HYP_VEC(hyp_value_id) inputs;         /* in the model's order */
+    HYP_VEC(hyp_named_value) outputs;     /* in the model's order; a value may be named twice */
+} hyp_graph;
+
+void hyp_graph_init(hyp_graph *g, hyp_dims *dims);
+void hyp_graph_dispose(hyp_graph *g);
+
+HYP_NODISCARD hyp_status hyp_graph_add_input(hyp_graph *g, const char *name, const hyp_type *type, hyp_value_id *out,
+                                             hyp_diag *diag);
+/* `data` is borrowed when `copy` is false. bytes must fit the static type. Integer tensors of at most 64
+ * elements get their content. */
+HYP_NODISCARD hyp_status hyp_graph_add_const(hyp_graph *g, const char *name, const hyp_type *type, const void *data,
+                                             size_t bytes, bool copy, hyp_value_id *out, hyp_diag *diag);
+/* Adds a node: checks arity and attributes, infers the types (and contents) of its outputs; a failure
+ * says what the operator wanted. attrs: one per schema row, in its order; NULL = all defaults. Inputs,
+ * attributes and provenance are copied. outs has room for output_count ids. */
+HYP_NODISCARD hyp_status hyp_graph_add_node(hyp_graph *g, hyp_op op, const hyp_value_id *inputs, uint32_t input_count,
+                                            const hyp_attr *attrs, const hyp_provenance *from, hyp_value_id *outs,
+                                            uint32_t output_count, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hyp_value_id value, hyp_diag *diag);
+
+/* Inputs, consts and nodes that no output needs disappear, except graph inputs. Equal constants stay. */
+HYP_NODISCARD hyp_status hyp_graph_copy_live(const hyp_graph *in, hyp_graph *out, hyp_diag *diag);
+/* Copies with symbols replaced (`--dim batch=32`): replacement[i] stands for symbol i of in->dims. */
+HYP_NODISCARD hyp_status hyp_graph_specialize(const hyp_graph *in, const hyp_dim *replacement, hyp_graph *out, hyp_diag *diag);
+
+/* Types and contents of the outputs of an operator, without a graph: used by add_node and by the e-graph's
+ * analysis. in[i] == NULL for an absent optional input. Contents of outputs are allocated from `arena`. */
+typedef struct hyp_infer_value {
+    hyp_type type;
+    const hyp_dim *content; /* NULL = unknown */
+    uint32_t content_count;
+} hyp_infer_value;
+HYP_NODISCARD hyp_status hyp_infer(hyp_dims *dims, hyp_arena *arena, hyp_op op, const hyp_attr *attrs,
+                                   const hyp_infer_value *const *in, uint32_t input_count, hyp_infer_value *out,
+                                   uint32_t output_count, hyp_diag *diag);
+
+/* Recomputes every invariant of the graph: ids, order, arity, attributes, types as inferred, names. */
+HYP_NODISCARD hyp_status hyp_graph_verify(const hyp_graph *g, hyp_diag *diag);
+/* Same inputs, outputs, nodes, attributes and constants (bytes) up to value numbering. */
+bool hyp_graph_equal(const hyp_graph *a, const hyp_graph *b);
+
+/* Text. Constants of more than `elide_above` bytes are written as their hash; such text parses, compares
+ * and prints, but does not evaluate. SIZE_MAX: everything is written. parse(print(g)) equals g. */
+HYP_NODISCARD hyp_status hyp_graph_print(hyp_strbuf *sb, const hyp_graph *g, size_t elide_above, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_graph_parse(hyp_graph *g, const char *file, const char *text, size_t len, hyp_diag *diag);
+
+/* ---- reference interpreter ----------------------------------------------------------------------- */
+
+typedef enum hyp_eval_mode {
+    HYP_EVAL_NATIVE, /* every result is rounded to its element type; sums are kept in double */
+    HYP_EVAL_DOUBLE  /* floating-point values stay double throughout: the value to compare with */
+} hyp_eval_mode;
+
+/* A tensor of the interpreter: floats as doubles, integers and bools as int64, row-major. */
+typedef struct hyp_eval_tensor {
+    hyp_dtype dtype;
+    int32_t rank;
+    int64_t dims[HYP_MAX_RANK];
+    size_t count;
+    double *f;  /* floating-point types, else NULL */
+    int64_t *i; /* integer types and bool, else NULL */
+} hyp_eval_tensor;
+
+HYP_NODISCARD hyp_status hyp_eval_tensor_alloc(hyp_eval_tensor *t, hyp_dtype dtype, int32_t rank, const int64_t *dims,
+                                               hyp_diag *diag);
+void hyp_eval_tensor_dispose(hyp_eval_tensor *t);
+HYP_NODISCARD hyp_status hyp_eval_tensor_load(hyp_eval_tensor *t, const hyp_tensor *from, hyp_diag *diag);
+/* Rounds to t->dtype into dense memory of hyp_dtype_size * count bytes. */
+void hyp_eval_tensor_store(const hyp_eval_tensor *t, void *data);
+
+/* Runs the graph. `inputs` in the order of g->inputs; symbols take their values from the inputs' dims (a
+ * contradiction is an error). outputs[i] is filled for g->outputs[i], owned by the caller. Intermediate
+ * values are freed after their last use. */
+HYP_NODISCARD hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
+                                        size_t input_count, hyp_eval_tensor *outputs, hyp_diag *diag);
+/* Runs one operator on concrete tensors: constant folding, rule tests. */
+HYP_NODISCARD hyp_status hyp_op_eval(hyp_dims *dims, hyp_op op, const hyp_attr *attrs, hyp_eval_mode mode,
+                                     const hyp_eval_tensor *const *in, uint32_t input_count, hyp_eval_tensor *out,
+                                     uint32_t output_count, const int64_t *symbols, hyp_diag *diag);
+
+#endif

@@ -1,0 +1,87 @@
+/* plan.h - plan files: writing, opening, validating. Shared by the code generator and the runtime; sees base
+ * alone.
+ *
+ * File: a 256-byte header (magic, version, lengths, checksums), the program (plan.proto), the weights section
+ * (each weight at a multiple of 256 bytes from the start of the file and of the section), and sections tied to
+ * one device. Little-endian. docs/plan-format.md has the byte layout.
+ */
+#ifndef HYP_PLAN_PLAN_H
+#define HYP_PLAN_PLAN_H
+
+#include "base/file.h"
+#include "hypatia/types.h"
+#include "plan.pb-c.h"
+
+#define HYP_PLAN_MAGIC "HYPPLAN\n"
+enum { HYP_PLAN_MAJOR = 1, HYP_PLAN_MINOR = 0, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
+
+/* An open plan: immutable, may be read by any number of threads. */
+typedef struct hyp_plan {
+    const HypPlan__Program *program; /* every index in it has been checked */
+    const uint8_t *weights;          /* mapped, 256-byte aligned in a file; in place */
+    uint64_t weights_bytes;
+    uint32_t major, minor;
+    uint64_t file_bytes;
+    hyp_mapping mapping; /* empty for a plan in the caller's memory */
+    const uint8_t *cache; /* the device section, uninterpreted; NULL when there is none */
+    uint64_t cache_bytes;
+} hyp_plan;
+
+typedef struct hyp_plan_open_options {
+    bool skip_weight_checksum; /* trust the weights: saves reading them at load */
+} hyp_plan_open_options;
+
+/* Opens and validates: magic, version, lengths, checksums, then every index, shape and size of the program, so
+ * that no later reader needs a check. HYP_ERR_MALFORMED for what is no plan or a damaged one,
+ * HYP_ERR_INCOMPATIBLE for another major version or an unknown kernel (the message says which version was
+ * found, which is read, and how to rebuild), HYP_ERR_IO. options may be NULL. */
+HYP_NODISCARD hyp_status hyp_plan_open_file(const char *path, const hyp_plan_open_options *options, hyp_plan *out,
+                                            hyp_diag *diag);
+/* The same over memory that stays the caller's and must outlive the plan; it must be 64-byte aligned (else the
+ * weights are copied). */
+HYP_NODISCARD hyp_status hyp_plan_open_memory(const void *data, size_t size, const char *name,
+                                              const hyp_plan_open_options *options, hyp_plan *out, hyp_diag *diag);
+void hyp_plan_close(hyp_plan *plan);
+
+/* Gives the bytes of a WEIGHT tensor: *out points to tensors[index]->bytes bytes, valid until the next call. */
+typedef struct hyp_plan_weights {
+    hyp_status (*get)(void *user, uint32_t tensor, const void **out, hyp_diag *diag);
+    void *user;
+} hyp_plan_weights;
+
+/* Sets the offset of every WEIGHT tensor of the program, in order of tensor index. */
+void hyp_plan_place_weights(HypPlan__Program *program);
+
+/* Validates and writes a plan; weights stream through one at a time, so memory stays at the largest one. The
+ * file appears whole or not at all. Same program and weights, same bytes. */
+HYP_NODISCARD hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program, const hyp_plan_weights *weights,
+                                        hyp_diag *diag);
+
+/* ---- what a program means at run time -------------------------------------------------------------- */
+
+/* Finds the value of every symbol from the dims of the inputs, or says which input's dim contradicts.
+ * dims[i][a] is axis a of input i. symbols has program->n_symbols entries. */
+HYP_NODISCARD hyp_status hyp_plan_bind_symbols(const HypPlan__Program *program, const int64_t *const *dims,
+                                               const int32_t *ranks, int64_t *symbols, hyp_diag *diag);
+/* Evaluates every dim; values has program->n_dims entries. HYP_ERR_LIMIT on overflow. */
+HYP_NODISCARD hyp_status hyp_plan_eval_dims(const HypPlan__Program *program, const int64_t *symbols, int64_t *values,
+                                            hyp_diag *diag);
+/* Elements of a tensor under evaluated dims; HYP_ERR_LIMIT when the bytes do not fit ptrdiff_t. */
+HYP_NODISCARD hyp_status hyp_plan_elements(const HypPlan__Program *program, uint32_t tensor, const int64_t *values,
+                                           int64_t *out, hyp_diag *diag);
+/* Checks that every step stays inside its tensors under these dims (strides and offsets of copies and
+ * operands included), so that kernels need no bounds checks. Run once per set of shapes. */
+HYP_NODISCARD hyp_status hyp_plan_check_bounds(const HypPlan__Program *program, const int64_t *values, hyp_diag *diag);
+
+/* Work of one step under evaluated dims: floating-point operations, bytes read and written (weights included,
+ * every tensor once), for reports. */
+typedef struct hyp_step_work {
+    double flops, bytes;
+} hyp_step_work;
+hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step, const int64_t *values);
+
+/* The tensors that a step reads and writes; returns the number of each, at most `room` are stored. */
+size_t hyp_plan_step_reads(const HypPlan__Step *step, uint32_t *tensors, size_t room);
+size_t hyp_plan_step_writes(const HypPlan__Step *step, uint32_t *tensors, size_t room);
+
+#endif
