@@ -1,0 +1,91 @@
+/* hypatia/compiler.h - from an ONNX model to a plan file, as a library. `hypatiac` is a thin tool over it.
+ *
+ * Thread rule: calls share no state; any number may run at once.
+ */
+#ifndef HYPATIA_COMPILER_H
+#define HYPATIA_COMPILER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "hypatia/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef void (*hyp_write_fn)(const char *text, size_t len, void *user);
+
+typedef struct hyp_compile_options {
+    size_t size;           /* sizeof(hyp_compile_options) */
+    const char *target;    /* "cpu" (default) or "cuda" */
+    const char *precision; /* "fp32" (default), "tf32", "bf16", "fp16" */
+    const char *profile;   /* path of a device profile; NULL = the built-in one of the target */
+
+    const char *const *dim_names; /* sizes for symbolic dims */
+    const int64_t *dim_values;
+    size_t dim_count;
+    const hyp_tensor *shapes; /* dims for inputs by name: rank and dims are read, -1 = as declared */
+    size_t shape_count;
+
+    const char *const *rule_files; /* in place of the built-in rules */
+    size_t rule_file_count;
+    const char *const *disabled_rules;
+    size_t disabled_rule_count;
+    bool allow_approximate;
+    bool no_rewrite; /* lower the model as it was imported */
+    size_t max_iterations, max_nodes; /* 0 = default */
+
+    const char *const *flags; /* recorded in the plan as they are */
+    size_t flag_count;
+
+    hyp_write_fn dump_rewrites; /* JSON lines; NULL = none */
+    void *dump_rewrites_user;
+    const char *dump_ir_stage; /* "import", "demote", "rewrite": the graph after this stage; NULL = none */
+    hyp_write_fn dump_ir;
+    void *dump_ir_user;
+    hyp_write_fn progress; /* one line per pass; NULL = none */
+    void *progress_user;
+} hyp_compile_options;
+
+typedef struct hyp_compile_rule_use {
+    const char *name, *ruleset, *numeric_class, *doc;
+    size_t matches, applications, used;
+} hyp_compile_rule_use;
+
+/* What a compilation did; owned by the caller: hyp_compile_report_destroy. */
+typedef struct hyp_compile_report {
+    const hyp_compile_rule_use *rules;
+    size_t rule_count;
+    size_t nodes_imported, nodes_before, nodes_after; /* in the model; that run, before and after rewriting */
+    size_t e_nodes, e_classes, iterations;
+    const char *stop_reason;
+    double cost_before, cost_after; /* seconds, predicted */
+    double import_seconds, rewrite_seconds, lower_seconds, write_seconds;
+    size_t plan_steps;
+    uint64_t plan_bytes;
+    const char *steps; /* text: one line per step, "fused-mlp  [a, b, c]  by rule, rule" */
+} hyp_compile_report;
+HYP_API void hyp_compile_report_destroy(hyp_compile_report *report); /* NULL-safe */
+
+/* Compiles a model file into a plan file. plan_path NULL: everything but the writing (a dry run).
+ * HYP_ERR_UNSUPPORTED lists what the model has that Hypatia lacks. out_report may be NULL. */
+HYP_API HYP_NODISCARD hyp_status hyp_compile_file(const char *model_path, const char *plan_path,
+                                                  const hyp_compile_options *options, hyp_compile_report **out_report,
+                                                  hyp_diag *diag);
+
+/* Every rule that `options` selects, through a report with only its rules filled. */
+HYP_API HYP_NODISCARD hyp_status hyp_compile_list_rules(const hyp_compile_options *options,
+                                                        hyp_compile_report **out_report, hyp_diag *diag);
+
+/* Runs a model in the reference interpreter: in double when `exact`, else with every result rounded to its type.
+ * Inputs by name (or position); outputs are allocated and named in the model's order (hyp_tensor_dispose each,
+ * then free() the array). */
+HYP_API HYP_NODISCARD hyp_status hyp_reference_run(const char *model_path, bool exact, const hyp_tensor *inputs,
+                                                   size_t input_count, hyp_tensor **out_outputs, size_t *out_count,
+                                                   hyp_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,113 @@
+/* rewrite.h - a graph in, an equal and cheaper graph out, by equality saturation. Sees ir, egraph and base.
+ *
+ * Terms: a node is a term (op attribute* input*): every attribute of the operator's schema is a leaf whose
+ * symbol is the attribute's canonical text, then come the inputs; an absent input is the leaf `none`. A constant
+ * or graph input is a leaf too. A node with several outputs is a term whose class stands for the tuple;
+ * (get :index i t) is one output. In rule text attributes are written `:name value` anywhere after the operator;
+ * one that is left out has its default value, on both sides. docs/rules.md explains the language.
+ */
+#ifndef HYP_REWRITE_REWRITE_H
+#define HYP_REWRITE_REWRITE_H
+
+#include "hypatia/egraph.h"
+#include "ir/ir.h"
+
+/* What a cost model is asked: one operator with the types of its inputs and outputs. */
+typedef struct hyp_cost_query {
+    hyp_op op;
+    const hyp_attr *attrs;
+    const hyp_type *const *inputs; /* NULL for an absent input */
+    const bool *input_const;       /* the input is computed from constants alone */
+    uint32_t input_count;
+    const hyp_type *outputs;
+    uint32_t output_count;
+    hyp_dims *dims;
+} hyp_cost_query;
+
+/* Seconds for one execution: > 0 and finite, INFINITY when the target cannot run it. A node whose inputs are all
+ * constant is never asked: it is folded and costs nothing but its bytes, which its user counts. */
+typedef double (*hyp_cost_fn)(const hyp_cost_query *query, void *user);
+
+/* A device as the cost model sees it, from a text file (profiles/*.profile). */
+typedef struct hyp_device_profile {
+    const char *name;
+    double launch_seconds;    /* fixed cost of one kernel */
+    double bytes_per_second;  /* main memory */
+    double cache_bytes;       /* working sets up to this move at cache_bytes_per_second */
+    double cache_bytes_per_second;
+    double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f64; /* multiply and add count as two */
+    double pointwise_per_second; /* elements of simple arithmetic */
+    uint32_t epilogue_acts;      /* bit i: activation i (order of hyp_activations) fits the product's kernel */
+} hyp_device_profile;
+/* Built-in profiles: "cpu", "h200". NULL when there is no such name. */
+const char *hyp_profile_builtin(const char *name);
+HYP_NODISCARD hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *text, size_t len,
+                                           hyp_device_profile *out, hyp_diag *diag);
+
+/* Roofline (Williams, Waterman, Patterson, CACM 2009): launch + max(bytes / bandwidth, flops / peak). A symbolic
+ * dim counts as symbol_size. */
+typedef struct hyp_roofline {
+    hyp_device_profile profile;
+    bool tf32;
+    int64_t symbol_size; /* what a symbolic dim stands for in costs; 0 = 32 */
+} hyp_roofline;
+double hyp_roofline_cost(const hyp_cost_query *query, void *roofline);
+
+/* One application of a rule, for --dump-rewrites. Texts are borrowed for the call. */
+typedef struct hyp_rewrite_trace {
+    const char *phase; /* "normalize" or "optimize" */
+    size_t iteration;
+    const char *rule;
+    const char *matched; /* term matched, shortened */
+    const char *result;  /* term made, shortened */
+    const char *const *sources; /* nodes of the model that the left side stands for */
+    size_t source_count;
+    double cost_before, cost_after; /* seconds of the matched part and of what replaced it; NAN when unknown */
+} hyp_rewrite_trace;
+
+typedef struct hyp_rewrite_options {
+    const char *const *rule_files; /* path names for messages, paired with rule_texts */
+    const char *const *rule_texts;
+    size_t rule_file_count;        /* 0 = the built-in rules */
+    const char *const *disabled;   /* rule names; an unknown name is an error that lists near ones */
+    size_t disabled_count;
+    bool allow_approximate;        /* class A too */
+    size_t max_iterations, max_nodes; /* 0 = 30 and 100000 */
+    double max_seconds;               /* 0 = none: limits count work, so that results do not depend on the machine */
+    hyp_cost_fn cost;
+    void *cost_user;
+    void (*trace)(const hyp_rewrite_trace *event, void *user); /* may be NULL */
+    void *trace_user;
+} hyp_rewrite_options;
+
+typedef struct hyp_rule_use {
+    const char *name, *ruleset, *numeric_class, *doc;
+    size_t matches, applications; /* in all phases */
+    size_t used;                  /* steps of the result that owe their form to this rule */
+} hyp_rule_use;
+
+typedef struct hyp_rewrite_report {
+    hyp_arena arena; /* owns everything below */
+    hyp_rule_use *rules;
+    size_t rule_count;
+    struct hyp_rewrite_phase {
+        const char *name;
+        hyp_stop stop;
+        size_t iterations, e_nodes, e_classes, peak_bytes;
+        double seconds;
+    } phases[2];
+    size_t phase_count;
+    double cost_before, cost_after; /* seconds by the cost model */
+    size_t nodes_before, nodes_after; /* that run on the device: constant ones are not counted */
+} hyp_rewrite_report;
+
+/* Rewrites `in` into `out` (initialised, empty, of the same dims). Inputs and outputs keep names, order and
+ * types. Every node of the result has the source nodes it stands for and the rules that made it. */
+HYP_NODISCARD hyp_status hyp_rewrite(const hyp_graph *in, const hyp_rewrite_options *options, hyp_graph *out,
+                                     hyp_rewrite_report *report, hyp_diag *diag);
+void hyp_rewrite_report_dispose(hyp_rewrite_report *report);
+
+/* The rules, without running them: for --list-rules. Fills the rules of the report. */
+HYP_NODISCARD hyp_status hyp_rewrite_list(const hyp_rewrite_options *options, hyp_rewrite_report *report, hyp_diag *diag);
+
+#endif
