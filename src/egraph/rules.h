@@ -1,0 +1,33 @@
+/* rules.h - how a layer above reads rules in a language of its own.
+ *
+ * The engine knows terms as an operator symbol with positional children. A language above may write its
+ * terms otherwise (attributes by keyword, defaults left out); a desugar function turns each of them into
+ * the engine's form before it is compiled.
+ */
+#ifndef HYP_EGRAPH_RULES_H
+#define HYP_EGRAPH_RULES_H
+
+#include "base/sexpr.h"
+#include "hypatia/egraph.h"
+
+/* Rewrites one whole term into the engine's form; *out may be `in` itself, new items come from `arena`
+ * and keep the line and column of what they stand for. Called for each left side (`is_left`), each right
+ * side, and each argument of a condition (with `is_left` false). In a multi-pattern it sees the terms P
+ * of `(?a = P)` and both arguments of `(union A B)`, never the list around them. Registered functions are
+ * lists headed by their name, and are passed as they are.
+ *
+ * The engine's form: `?x` and `?xs...` are variables; any other item that is not a list is an e-node
+ * without children whose symbol is the item's text (a string gives its unescaped content, a number its
+ * text as written); a list is an operator symbol, or a string with its name, and child terms.
+ *
+ * A failure says file:line:column (hyp_sexpr_fail); the engine puts the rule's name before it. */
+typedef hyp_status (*hyp_desugar_fn)(void *user, hyp_arena *arena, const char *file, const hyp_sexpr *in,
+                                     bool is_left, const hyp_sexpr **out, hyp_diag *diag);
+
+/* hyp_ruleset_parse with a desugar function; NULL = none. The text shown by hyp_ruleset_rule is the one
+ * that was written, not the desugared one. */
+HYP_NODISCARD hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file, const char *text, size_t len,
+                                                hyp_desugar_fn desugar, void *user, hyp_ruleset **out,
+                                                hyp_diag *diag);
+
+#endif
