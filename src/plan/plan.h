@@ -15,6 +15,10 @@
 #define HYP_PLAN_MAGIC "HYPPLAN\n"
 enum { HYP_PLAN_MAJOR = 1, HYP_PLAN_MINOR = 0, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
 
+/* Limits of a Pointwise step, so that kernels can keep everything in fixed arrays. Registers are inputs and
+ * instructions together. Every list of extents or strides in a program has at most HYP_MAX_RANK entries. */
+enum { HYP_PLAN_POINTWISE_INPUTS = 8, HYP_PLAN_POINTWISE_OUTPUTS = 4, HYP_PLAN_POINTWISE_REGISTERS = 16 };
+
 /* An open plan: immutable, may be read by any number of threads. */
 typedef struct hyp_plan {
     const HypPlan__Program *program; /* every index in it has been checked */
@@ -25,6 +29,7 @@ typedef struct hyp_plan {
     hyp_mapping mapping; /* empty for a plan in the caller's memory */
     const uint8_t *cache; /* the device section, uninterpreted; NULL when there is none */
     uint64_t cache_bytes;
+    void *copied; /* the weights, when the caller's memory was not aligned; NULL otherwise */
 } hyp_plan;
 
 typedef struct hyp_plan_open_options {
@@ -42,6 +47,11 @@ HYP_NODISCARD hyp_status hyp_plan_open_file(const char *path, const hyp_plan_ope
 HYP_NODISCARD hyp_status hyp_plan_open_memory(const void *data, size_t size, const char *name,
                                               const hyp_plan_open_options *options, hyp_plan *out, hyp_diag *diag);
 void hyp_plan_close(hyp_plan *plan);
+
+/* Checks every index, type, list and place of a program, that steps read only what was written before and still
+ * stands, and that every output is written; for a program without symbols also hyp_plan_check_bounds. Called
+ * when plans are opened and written. Messages name the step or tensor. */
+HYP_NODISCARD hyp_status hyp_plan_validate(const HypPlan__Program *program, hyp_diag *diag);
 
 /* Gives the bytes of a WEIGHT tensor: *out points to tensors[index]->bytes bytes, valid until the next call. */
 typedef struct hyp_plan_weights {
@@ -70,7 +80,9 @@ HYP_NODISCARD hyp_status hyp_plan_eval_dims(const HypPlan__Program *program, con
 HYP_NODISCARD hyp_status hyp_plan_elements(const HypPlan__Program *program, uint32_t tensor, const int64_t *values,
                                            int64_t *out, hyp_diag *diag);
 /* Checks that every step stays inside its tensors under these dims (strides and offsets of copies and
- * operands included), so that kernels need no bounds checks. Run once per set of shapes. */
+ * operands included), that its shapes agree, and that copies fill the tensor that they build, so that kernels
+ * need no bounds checks. Run once per set of shapes. HYP_ERR_INVALID_ARGUMENT: the model cannot take these
+ * shapes; HYP_ERR_LIMIT: sizes that do not fit. */
 HYP_NODISCARD hyp_status hyp_plan_check_bounds(const HypPlan__Program *program, const int64_t *values, hyp_diag *diag);
 
 /* Work of one step under evaluated dims: floating-point operations, bytes read and written (weights included,
@@ -80,7 +92,15 @@ typedef struct hyp_step_work {
 } hyp_step_work;
 hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step, const int64_t *values);
 
-/* The tensors that a step reads and writes; returns the number of each, at most `room` are stored. */
+/* The tensor that holds the bytes: `tensor` itself, or what it is a view of. */
+static inline uint32_t hyp_plan_root(const HypPlan__Program *program, uint32_t tensor)
+{
+    const HypPlan__Tensor *t = program->tensors[tensor];
+    return t->place == HYP_PLAN__PLACE__PLACE_VIEW ? t->view_of : tensor;
+}
+
+/* The tensors that a step reads and writes (hidden ones among the writes), as the step names them; returns the
+ * number, of which at most `room` are stored. A tensor read twice is listed twice. */
 size_t hyp_plan_step_reads(const HypPlan__Step *step, uint32_t *tensors, size_t room);
 size_t hyp_plan_step_writes(const HypPlan__Step *step, uint32_t *tensors, size_t room);
 
