@@ -1,0 +1,150 @@
+/* access.c - what steps read and write, and how much work they are. */
+#include "base/dtype.h"
+#include "plan/plan.h"
+
+/* Collects indexes; counts also those that find no room. */
+typedef struct collector {
+    uint32_t *tensors;
+    size_t room, count;
+} collector;
+
+static void take(collector *c, uint32_t tensor)
+{
+    if (c->count < c->room) c->tensors[c->count] = tensor;
+    c->count++;
+}
+
+size_t hyp_plan_step_reads(const HypPlan__Step *step, uint32_t *tensors, size_t room)
+{
+    collector c = {tensors, room, 0};
+    switch (step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR:
+        take(&c, step->linear->x);
+        for (size_t i = 0; i < step->linear->n_layers; i++) {
+            const HypPlan__Layer *l = step->linear->layers[i];
+            take(&c, l->weight);
+            if (l->bias_plus1) take(&c, l->bias_plus1 - 1);
+        }
+        break;
+    case HYP_PLAN__STEP__KERNEL_MATMUL:
+        take(&c, step->matmul->a);
+        take(&c, step->matmul->b);
+        break;
+    case HYP_PLAN__STEP__KERNEL_POINTWISE:
+        for (size_t i = 0; i < step->pointwise->n_inputs; i++) take(&c, step->pointwise->inputs[i]->tensor);
+        break;
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: take(&c, step->softmax->x); break;
+    case HYP_PLAN__STEP__KERNEL_REDUCE: take(&c, step->reduce->x); break;
+    case HYP_PLAN__STEP__KERNEL_COPY: take(&c, step->copy->x); break;
+    case HYP_PLAN__STEP__KERNEL_GATHER:
+        take(&c, step->gather->x);
+        take(&c, step->gather->indices);
+        break;
+    default: break; /* a fill reads nothing */
+    }
+    return c.count;
+}
+
+size_t hyp_plan_step_writes(const HypPlan__Step *step, uint32_t *tensors, size_t room)
+{
+    collector c = {tensors, room, 0};
+    switch (step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR:
+        for (size_t i = 0; i < step->linear->n_layers; i++)
+            if (step->linear->layers[i]->hidden_plus1) take(&c, step->linear->layers[i]->hidden_plus1 - 1);
+        take(&c, step->linear->y);
+        break;
+    case HYP_PLAN__STEP__KERNEL_MATMUL: take(&c, step->matmul->y); break;
+    case HYP_PLAN__STEP__KERNEL_POINTWISE:
+        for (size_t i = 0; i < step->pointwise->n_outputs; i++) take(&c, step->pointwise->outputs[i]);
+        break;
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: take(&c, step->softmax->y); break;
+    case HYP_PLAN__STEP__KERNEL_REDUCE: take(&c, step->reduce->y); break;
+    case HYP_PLAN__STEP__KERNEL_COPY: take(&c, step->copy->y); break;
+    case HYP_PLAN__STEP__KERNEL_GATHER: take(&c, step->gather->y); break;
+    case HYP_PLAN__STEP__KERNEL_FILL: take(&c, step->fill->y); break;
+    default: break;
+    }
+    return c.count;
+}
+
+/* ---- work ------------------------------------------------------------------------------------------ */
+
+static double product(const int64_t *values, size_t n, const uint32_t *dims)
+{
+    double p = 1;
+    for (size_t i = 0; i < n; i++) p *= (double)values[dims[i]];
+    return p;
+}
+
+static double tensor_bytes(const HypPlan__Program *p, uint32_t t, const int64_t *values)
+{
+    const HypPlan__Tensor *tensor = p->tensors[t];
+    return product(values, tensor->n_dims, tensor->dims) * (double)hyp_dtype_size((hyp_dtype)tensor->dtype);
+}
+
+/* One operation for a bias and for each activation and pointwise instruction, whatever they cost on a device. */
+static double step_flops(const HypPlan__Step *s, const int64_t *v)
+{
+    double flops = 0;
+    switch (s->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR:
+        for (size_t i = 0; i < s->linear->n_layers; i++) {
+            const HypPlan__Layer *l = s->linear->layers[i];
+            double results = (double)v[s->linear->m] * (double)v[l->n];
+            flops += results * (2 * (double)v[l->k] + (l->bias_plus1 != 0) + (l->act != HYP_PLAN__ACT__ACT_NONE));
+        }
+        return flops;
+    case HYP_PLAN__STEP__KERNEL_MATMUL:
+        return 2 * product(v, s->matmul->n_batch, s->matmul->batch) * (double)v[s->matmul->m] *
+               (double)v[s->matmul->n] * (double)v[s->matmul->k];
+    case HYP_PLAN__STEP__KERNEL_POINTWISE:
+        return product(v, s->pointwise->n_extents, s->pointwise->extents) * (double)s->pointwise->n_instrs;
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: /* max, subtract, exp, add, divide */
+        return 5 * (double)v[s->softmax->outer] * (double)v[s->softmax->axis] * (double)v[s->softmax->inner];
+    case HYP_PLAN__STEP__KERNEL_REDUCE:
+        return product(v, s->reduce->n_kept, s->reduce->kept) *
+               product(v, s->reduce->n_reduced, s->reduce->reduced);
+    default: return 0;
+    }
+}
+
+/* Bytes of the tensors of a step that `list` gives, each once. */
+static double traffic(const HypPlan__Program *p, const HypPlan__Step *s,
+                      size_t (*list)(const HypPlan__Step *, uint32_t *, size_t), const int64_t *values)
+{
+    enum { ROOM = 256 }; /* a step with more counts the rest not at all: the figure is for people */
+    uint32_t tensors[ROOM];
+    size_t n = list(s, tensors, ROOM);
+    double bytes = 0;
+    for (size_t i = 0; i < n && i < ROOM; i++) {
+        size_t first = 0;
+        while (tensors[first] != tensors[i]) first++;
+        if (first == i) bytes += tensor_bytes(p, tensors[i], values);
+    }
+    return bytes;
+}
+
+/* Copies and gathers touch a part of their tensors only. */
+static double copy_bytes(const HypPlan__Program *p, const HypPlan__Copy *k, const int64_t *values)
+{
+    return 2 * product(values, k->n_extents, k->extents) * (double)hyp_dtype_size((hyp_dtype)p->tensors[k->x]->dtype);
+}
+
+static double gather_bytes(const HypPlan__Program *p, const HypPlan__Gather *k, const int64_t *values)
+{
+    return 2 * tensor_bytes(p, k->y, values) + tensor_bytes(p, k->indices, values);
+}
+
+hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step, const int64_t *values)
+{
+    const HypPlan__Step *s = program->steps[step];
+    hyp_step_work work = {.flops = step_flops(s, values)};
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_COPY)
+        work.bytes = copy_bytes(program, s->copy, values);
+    else if (s->kernel_case == HYP_PLAN__STEP__KERNEL_GATHER)
+        work.bytes = gather_bytes(program, s->gather, values);
+    else
+        work.bytes = traffic(program, s, hyp_plan_step_reads, values) + traffic(program, s, hyp_plan_step_writes, values);
+    return work;
+}

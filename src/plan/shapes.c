@@ -1,0 +1,383 @@
+/* shapes.c - a program under concrete shapes: symbols, dims, sizes, and the proof that no step leaves its tensors. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "plan/plan.h"
+
+/* ---- symbols and dims ------------------------------------------------------------------------------ */
+
+static hyp_status eval_dim(const HypPlan__Program *p, size_t i, const int64_t *symbols, int64_t *values, hyp_diag *diag)
+{
+    const HypPlan__Dim *d = p->dims[i];
+    int64_t a = 0, b = 0, *out = &values[i];
+    bool fits = true;
+    if (d->kind >= HYP_PLAN__DIM__KIND__ADD) {
+        a = values[d->a];
+        b = values[d->b];
+    }
+    switch (d->kind) {
+    case HYP_PLAN__DIM__KIND__CONST: *out = d->value; break;
+    case HYP_PLAN__DIM__KIND__SYMBOL: *out = symbols[d->value]; break;
+    case HYP_PLAN__DIM__KIND__ADD: fits = hyp_add_i64(a, b, out); break;
+    case HYP_PLAN__DIM__KIND__MUL: fits = hyp_mul_i64(a, b, out); break;
+    case HYP_PLAN__DIM__KIND__FLOORDIV:
+        if (b == 0)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the model divides a size by 0 for inputs of these shapes");
+        fits = !(a == INT64_MIN && b == -1);
+        if (fits) *out = a / b - (a % b != 0 && (a < 0) != (b < 0));
+        break;
+    case HYP_PLAN__DIM__KIND__MIN: *out = a < b ? a : b; break;
+    case HYP_PLAN__DIM__KIND__MAX: *out = a > b ? a : b; break;
+    default: return hyp_fail(diag, HYP_ERR_INTERNAL, "unknown kind of dim %d", d->kind);
+    }
+    if (fits) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_LIMIT, "a size overflows 64 bits for inputs of these shapes");
+}
+
+hyp_status hyp_plan_eval_dims(const HypPlan__Program *program, const int64_t *symbols, int64_t *values, hyp_diag *diag)
+{
+    for (size_t i = 0; i < program->n_dims; i++) HYP_TRY(eval_dim(program, i, symbols, values, diag));
+    return HYP_OK;
+}
+
+/* The first input and axis that is the symbol, for messages. */
+static const char *first_with_symbol(const HypPlan__Program *p, int64_t symbol, size_t *out_axis)
+{
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
+        for (size_t a = 0; a < t->n_dims; a++) {
+            const HypPlan__Dim *d = p->dims[t->dims[a]];
+            *out_axis = a;
+            if (d->kind == HYP_PLAN__DIM__KIND__SYMBOL && d->value == symbol) return t->name;
+        }
+    }
+    return "";
+}
+
+static hyp_status bind_axis(const HypPlan__Program *p, const HypPlan__Tensor *t, size_t axis, int64_t found,
+                            int64_t *symbols, hyp_diag *diag)
+{
+    const HypPlan__Dim *d = p->dims[t->dims[axis]];
+    if (found < 0)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld; a size cannot be negative", t->name,
+                        axis, (long long)found);
+    if (d->kind == HYP_PLAN__DIM__KIND__CONST && found != d->value)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld, the model wants %lld", t->name,
+                        axis, (long long)found, (long long)d->value);
+    if (d->kind != HYP_PLAN__DIM__KIND__SYMBOL) return HYP_OK;
+    if (symbols[d->value] < 0) symbols[d->value] = found;
+    if (symbols[d->value] == found) return HYP_OK;
+    size_t first_axis = 0;
+    const char *first = first_with_symbol(p, d->value, &first_axis);
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                    "input '%s': axis %zu is %lld, but '%s' is %lld by axis %zu of input '%s'; they must be the same",
+                    t->name, axis, (long long)found, p->symbols[d->value], (long long)symbols[d->value], first_axis,
+                    first);
+}
+
+/* Axes that are expressions, once every symbol is known. */
+static hyp_status check_expressions(const HypPlan__Program *p, const int64_t *const *dims, const int64_t *values,
+                                    hyp_diag *diag)
+{
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
+        for (size_t a = 0; a < t->n_dims; a++)
+            if (dims[i][a] != values[t->dims[a]])
+                return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                                "input '%s': axis %zu is %lld, the other inputs make it %lld", t->name, a,
+                                (long long)dims[i][a], (long long)values[t->dims[a]]);
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_plan_bind_symbols(const HypPlan__Program *program, const int64_t *const *dims, const int32_t *ranks,
+                                 int64_t *symbols, hyp_diag *diag)
+{
+    const HypPlan__Program *p = program;
+    for (size_t s = 0; s < p->n_symbols; s++) symbols[s] = -1;
+    bool expressions = false;
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
+        if (ranks[i] < 0 || (size_t)ranks[i] != t->n_dims)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s' has %d axes, the model wants %zu", t->name,
+                            (int)ranks[i], t->n_dims);
+        for (size_t a = 0; a < t->n_dims; a++) {
+            HYP_TRY(bind_axis(p, t, a, dims[i][a], symbols, diag));
+            expressions = expressions || p->dims[t->dims[a]]->kind > HYP_PLAN__DIM__KIND__SYMBOL;
+        }
+    }
+    if (!expressions) return HYP_OK;
+    int64_t *values = hyp_calloc(p->n_dims, sizeof *values);
+    if (!values) return hyp_fail_memory(diag, p->n_dims * sizeof *values);
+    hyp_status status = hyp_plan_eval_dims(p, symbols, values, diag);
+    if (status == HYP_OK) status = check_expressions(p, dims, values, diag);
+    hyp_free(values);
+    return status;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------------- */
+
+static hyp_status overflow(hyp_diag *diag, const char *what)
+{
+    return hyp_fail(diag, HYP_ERR_LIMIT, "the size of %s overflows for inputs of these shapes", what);
+}
+
+/* Product of dims, none of which may be negative. A 0 wins over an overflow of the others. */
+static hyp_status product(const int64_t *values, size_t n, const uint32_t *dims, const char *what, int64_t *out,
+                          hyp_diag *diag)
+{
+    int64_t count = 1;
+    bool fits = true;
+    for (size_t i = 0; i < n; i++) {
+        int64_t v = values[dims[i]];
+        if (v < 0)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "axis %zu of %s becomes %lld: the model cannot take inputs of these shapes", i, what,
+                            (long long)v);
+        if (v == 0) {
+            count = 0;
+            fits = true;
+        } else if (fits && count > 0) {
+            fits = hyp_mul_i64(count, v, &count);
+            if (!fits) count = 1;
+        }
+    }
+    if (!fits) return overflow(diag, what);
+    *out = count;
+    return HYP_OK;
+}
+
+hyp_status hyp_plan_elements(const HypPlan__Program *program, uint32_t tensor, const int64_t *values, int64_t *out,
+                             hyp_diag *diag)
+{
+    const HypPlan__Tensor *t = program->tensors[tensor];
+    char what[96];
+    snprintf(what, sizeof what, "tensor %u '%.60s'", tensor, t->name);
+    int64_t count = 0, bytes = 0;
+    HYP_TRY(product(values, t->n_dims, t->dims, what, &count, diag));
+    if (!hyp_mul_i64(count, (int64_t)hyp_dtype_size((hyp_dtype)t->dtype), &bytes) || bytes > PTRDIFF_MAX)
+        return overflow(diag, what);
+    *out = count;
+    return HYP_OK;
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------------- */
+
+typedef struct bounds {
+    const HypPlan__Program *program;
+    const int64_t *values;
+    int64_t *filled; /* by tensor: elements that copies have written so far */
+    hyp_diag *diag;
+} bounds;
+
+static hyp_status elements(const bounds *b, uint32_t t, int64_t *out)
+{
+    return hyp_plan_elements(b->program, t, b->values, out, b->diag);
+}
+
+/* Tensor t has a * b * c elements (dims). */
+static hyp_status want_size(const bounds *b, uint32_t t, size_t n, const uint32_t *dims, const char *what)
+{
+    int64_t have = 0, want = 0;
+    HYP_TRY(elements(b, t, &have));
+    HYP_TRY(product(b->values, n, dims, what, &want, b->diag));
+    if (have == want) return HYP_OK;
+    return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT,
+                    "%s has %lld elements, the step wants %lld: the model cannot take inputs of these shapes", what,
+                    (long long)have, (long long)want);
+}
+
+/* offset + i . strides lies inside the tensor for every index i below the extents. */
+static hyp_status want_inside(const bounds *b, uint32_t t, size_t n, const uint32_t *extents, const uint32_t *strides,
+                              int64_t offset, const char *what)
+{
+    int64_t low = offset, high = offset, have = 0;
+    HYP_TRY(elements(b, t, &have));
+    for (size_t i = 0; i < n; i++)
+        if (b->values[extents[i]] == 0) return HYP_OK;
+    for (size_t i = 0; i < n; i++) {
+        int64_t extent = b->values[extents[i]], reach = 0;
+        if (extent < 0)
+            return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT,
+                            "axis %zu of %s becomes %lld: the model cannot take inputs of these shapes", i, what,
+                            (long long)extent);
+        if (!hyp_mul_i64(extent - 1, b->values[strides[i]], &reach) ||
+            !hyp_add_i64(reach < 0 ? low : high, reach, reach < 0 ? &low : &high))
+            return overflow(b->diag, what);
+    }
+    if (low >= 0 && high < have) return HYP_OK;
+    return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT,
+                    "elements %lld to %lld of %s, which has %lld, would be used: the model cannot take inputs of these "
+                    "shapes",
+                    (long long)low, (long long)high, what, (long long)have);
+}
+
+static hyp_status bound_linear(const bounds *b, const HypPlan__Linear *k)
+{
+    HYP_TRY(want_size(b, k->x, 2, (uint32_t[]){k->m, k->layers[0]->k}, "x"));
+    for (size_t i = 0; i < k->n_layers; i++) {
+        const HypPlan__Layer *l = k->layers[i];
+        if (i > 0 && b->values[l->k] != b->values[k->layers[i - 1]->n])
+            return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT, "layer %zu takes %lld features, the one before gives %lld", i,
+                            (long long)b->values[l->k], (long long)b->values[k->layers[i - 1]->n]);
+        HYP_TRY(want_size(b, l->weight, 2, (uint32_t[]){l->n, l->k}, "the weight"));
+        if (l->bias_plus1) HYP_TRY(want_size(b, l->bias_plus1 - 1, 1, &l->n, "the bias"));
+        uint32_t y = l->hidden_plus1 ? l->hidden_plus1 - 1 : k->y;
+        HYP_TRY(want_size(b, y, 2, (uint32_t[]){k->m, l->n}, l->hidden_plus1 ? "a hidden tensor" : "y"));
+    }
+    return HYP_OK;
+}
+
+/* A batch of matrices of rows x columns elements, dense inside. */
+static hyp_status bound_matrices(const bounds *b, const HypPlan__Matmul *k, uint32_t t, const uint32_t *strides,
+                                 uint32_t rows, uint32_t columns, const char *what)
+{
+    int64_t size = 0;
+    HYP_TRY(product(b->values, 2, (uint32_t[]){rows, columns}, what, &size, b->diag));
+    if (size == 0) return HYP_OK;
+    HYP_TRY(want_inside(b, t, k->n_batch, k->batch, strides, 0, what));
+    return want_inside(b, t, k->n_batch, k->batch, strides, size - 1, what);
+}
+
+static hyp_status bound_matmul(const bounds *b, const HypPlan__Matmul *k)
+{
+    uint32_t dims[HYP_MAX_RANK + 2];
+    memcpy(dims, k->batch, k->n_batch * sizeof *dims);
+    dims[k->n_batch] = k->m;
+    dims[k->n_batch + 1] = k->n;
+    HYP_TRY(want_size(b, k->y, k->n_batch + 2, dims, "y"));
+    HYP_TRY(bound_matrices(b, k, k->a, k->a_strides, k->m, k->k, "a"));
+    return bound_matrices(b, k, k->b, k->b_strides, k->k, k->n, "b");
+}
+
+/* Row-major over the extents: axes of one element do not count. */
+static bool is_dense(const bounds *b, size_t n, const uint32_t *extents, const uint32_t *strides)
+{
+    int64_t want = 1;
+    for (size_t i = n; i-- > 0;) {
+        int64_t extent = b->values[extents[i]];
+        if (extent == 1) continue;
+        if (b->values[strides[i]] != want || !hyp_mul_i64(want, extent, &want)) return false;
+    }
+    return true;
+}
+
+static hyp_status bound_pointwise(const bounds *b, const HypPlan__Pointwise *k)
+{
+    const HypPlan__Program *p = b->program;
+    for (size_t o = 0; o < k->n_outputs; o++) HYP_TRY(want_size(b, k->outputs[o], k->n_extents, k->extents, "an output"));
+    for (size_t i = 0; i < k->n_inputs; i++) {
+        const HypPlan__Pointwise__Operand *x = k->inputs[i];
+        HYP_TRY(want_inside(b, x->tensor, k->n_extents, k->extents, x->strides, 0, "an input"));
+        const HypPlan__Tensor *root = p->tensors[hyp_plan_root(p, x->tensor)];
+        if (root->place != HYP_PLAN__PLACE__PLACE_SCRATCH) continue;
+        for (size_t o = 0; o < k->n_outputs; o++) {
+            const HypPlan__Tensor *y = p->tensors[k->outputs[o]];
+            if (y->place != HYP_PLAN__PLACE__PLACE_SCRATCH || y->slot != root->slot) continue;
+            if (!is_dense(b, k->n_extents, k->extents, x->strides))
+                return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT, "an output replaces input %zu, which is not dense", i);
+        }
+    }
+    return HYP_OK;
+}
+
+static hyp_status bound_softmax(const bounds *b, const HypPlan__Softmax *k)
+{
+    const uint32_t dims[] = {k->outer, k->axis, k->inner};
+    HYP_TRY(want_size(b, k->x, 3, dims, "x"));
+    return want_size(b, k->y, 3, dims, "y");
+}
+
+static hyp_status bound_reduce(const bounds *b, const HypPlan__Reduce *k)
+{
+    uint32_t extents[2 * HYP_MAX_RANK], strides[2 * HYP_MAX_RANK];
+    memcpy(extents, k->kept, k->n_kept * sizeof *extents);
+    memcpy(extents + k->n_kept, k->reduced, k->n_reduced * sizeof *extents);
+    memcpy(strides, k->kept_strides, k->n_kept * sizeof *strides);
+    memcpy(strides + k->n_kept, k->reduced_strides, k->n_reduced * sizeof *strides);
+    HYP_TRY(want_size(b, k->y, k->n_kept, k->kept, "y"));
+    int64_t reduced = 0;
+    HYP_TRY(product(b->values, k->n_reduced, k->reduced, "the reduced axes", &reduced, b->diag));
+    return want_inside(b, k->x, k->n_kept + k->n_reduced, extents, strides, 0, "x");
+}
+
+static hyp_status bound_copy(bounds *b, const HypPlan__Copy *k)
+{
+    HYP_TRY(want_inside(b, k->x, k->n_extents, k->extents, k->x_strides, b->values[k->x_offset], "x"));
+    HYP_TRY(want_inside(b, k->y, k->n_extents, k->extents, k->y_strides, b->values[k->y_offset], "y"));
+    int64_t count = 0;
+    HYP_TRY(product(b->values, k->n_extents, k->extents, "the copy", &count, b->diag));
+    if (!hyp_add_i64(b->filled[k->y], count, &b->filled[k->y])) return overflow(b->diag, "the copy");
+    return HYP_OK;
+}
+
+static hyp_status bound_gather(const bounds *b, const HypPlan__Gather *k)
+{
+    HYP_TRY(want_size(b, k->x, 3, (uint32_t[]){k->outer, k->axis, k->inner}, "x"));
+    HYP_TRY(want_size(b, k->indices, 1, &k->count, "the indices"));
+    return want_size(b, k->y, 3, (uint32_t[]){k->outer, k->count, k->inner}, "y");
+}
+
+static hyp_status bound_fill(const bounds *b, const HypPlan__Fill *k)
+{
+    int64_t have = 0;
+    HYP_TRY(elements(b, k->y, &have));
+    if ((uint64_t)have == k->n_values) return HYP_OK;
+    return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT, "y has %lld elements for %zu values", (long long)have, k->n_values);
+}
+
+static hyp_status bound_step(bounds *b, const HypPlan__Step *s)
+{
+    switch (s->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR: return bound_linear(b, s->linear);
+    case HYP_PLAN__STEP__KERNEL_MATMUL: return bound_matmul(b, s->matmul);
+    case HYP_PLAN__STEP__KERNEL_POINTWISE: return bound_pointwise(b, s->pointwise);
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: return bound_softmax(b, s->softmax);
+    case HYP_PLAN__STEP__KERNEL_REDUCE: return bound_reduce(b, s->reduce);
+    case HYP_PLAN__STEP__KERNEL_COPY: return bound_copy(b, s->copy);
+    case HYP_PLAN__STEP__KERNEL_GATHER: return bound_gather(b, s->gather);
+    case HYP_PLAN__STEP__KERNEL_FILL: return bound_fill(b, s->fill);
+    default: return hyp_fail(b->diag, HYP_ERR_INTERNAL, "unknown kernel %d", s->kernel_case);
+    }
+}
+
+/* Views have as many elements as what they view. */
+static hyp_status bound_tensor(const bounds *b, uint32_t t)
+{
+    int64_t have = 0, of = 0;
+    HYP_TRY(elements(b, t, &have));
+    HYP_TRY(elements(b, hyp_plan_root(b->program, t), &of));
+    if (have == of) return HYP_OK;
+    return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT,
+                    "%lld elements are reshaped to %lld in tensor %u '%s': the model cannot take inputs of these shapes",
+                    (long long)of, (long long)have, t, b->program->tensors[t]->name);
+}
+
+/* What copies build, they fill. Parts that overlap would leave a gap, and are as wrong as one. */
+static hyp_status bound_parts(const bounds *b, const HypPlan__Step *s)
+{
+    if (s->kernel_case != HYP_PLAN__STEP__KERNEL_COPY) return HYP_OK;
+    int64_t have = 0;
+    HYP_TRY(elements(b, s->copy->y, &have));
+    if (have == b->filled[s->copy->y]) return HYP_OK;
+    return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT,
+                    "copies fill %lld of the %lld elements of y: the model cannot take inputs of these shapes",
+                    (long long)b->filled[s->copy->y], (long long)have);
+}
+
+hyp_status hyp_plan_check_bounds(const HypPlan__Program *program, const int64_t *values, hyp_diag *diag)
+{
+    bounds b = {program, values, hyp_calloc(program->n_tensors, sizeof *b.filled), diag};
+    if (!b.filled) return hyp_fail_memory(diag, program->n_tensors * sizeof *b.filled);
+    hyp_status status = HYP_OK;
+    for (uint32_t t = 0; status == HYP_OK && t < program->n_tensors; t++) status = bound_tensor(&b, t);
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; status == HYP_OK && i < program->n_steps; i++) {
+            status = pass == 0 ? bound_step(&b, program->steps[i]) : bound_parts(&b, program->steps[i]);
+            if (status != HYP_OK) hyp_diag_prefix(diag, "step %zu (%s)", i, program->steps[i]->label);
+        }
+    }
+    hyp_free(b.filled);
+    return status;
+}

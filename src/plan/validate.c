@@ -1,0 +1,513 @@
+/* validate.c - checks a program before anyone uses it: after it every index is in range, every list has the
+ * length that its kernel wants, and the steps form a straight line of reads after writes. What depends on shapes
+ * is checked by hyp_plan_check_bounds.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "plan/plan.h"
+
+typedef HypPlan__Tensor tensor;
+typedef HypPlan__Step step;
+
+/* State of one validation; the arrays are in the arena. */
+typedef struct check {
+    const HypPlan__Program *program;
+    hyp_diag *diag;
+    hyp_arena arena;
+    uint8_t *written;     /* by tensor: how it was written so far, a WRITTEN_* */
+    uint32_t *slot_owner; /* by slot: the scratch tensor + 1 whose elements it holds */
+    uint32_t *slot_read;  /* by slot: the last step + 1 that reads it */
+    uint32_t *slot_write; /* by slot: the last step + 1 that writes it */
+    uint32_t now;         /* the step being checked + 1 */
+} check;
+
+enum { NOT_WRITTEN, WRITTEN_PART, WRITTEN };
+
+#define WRONG(c, ...) hyp_fail((c)->diag, HYP_ERR_MALFORMED, __VA_ARGS__)
+
+/* Something that a later version may have added within the same major format. */
+static hyp_status unknown(check *c, const char *what, long long value)
+{
+    return hyp_fail(c->diag, HYP_ERR_INCOMPATIBLE,
+                    "the plan uses a %s (%lld) that this version of Hypatia does not know; run it with the version that "
+                    "built it, or build it again with the hypatiac of this version",
+                    what, value);
+}
+
+static bool is_float(uint32_t dtype) { return hyp_dtype_is_float((hyp_dtype)dtype); }
+
+/* ---- indexes -------------------------------------------------------------------------------------- */
+
+static hyp_status want_dim(check *c, uint32_t d, const char *what)
+{
+    if (d < c->program->n_dims) return HYP_OK;
+    return WRONG(c, "%s is dim %u of %zu", what, d, c->program->n_dims);
+}
+
+static hyp_status want_dims(check *c, size_t n, const uint32_t *dims, const char *what)
+{
+    if (n > HYP_MAX_RANK) return WRONG(c, "%s has %zu axes, at most %d are possible", what, n, HYP_MAX_RANK);
+    for (size_t i = 0; i < n; i++) HYP_TRY(want_dim(c, dims[i], what));
+    return HYP_OK;
+}
+
+static hyp_status want_strides(check *c, size_t n, const uint32_t *dims, size_t axes, const char *what)
+{
+    if (n != axes) return WRONG(c, "%s has %zu strides for %zu axes", what, n, axes);
+    return want_dims(c, n, dims, what);
+}
+
+static hyp_status want_indexes(check *c, size_t n, const uint32_t *indexes, size_t limit, const char *what)
+{
+    for (size_t i = 0; i < n; i++)
+        if (indexes[i] >= limit) return WRONG(c, "%s %u of %zu", what, indexes[i], limit);
+    return HYP_OK;
+}
+
+/* ---- dims, tensors, inputs and outputs ------------------------------------------------------------- */
+
+static int compare_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Names are there and differ. */
+static hyp_status want_names(check *c, const char *const *names, size_t n, const char *what)
+{
+    const char **sorted = hyp_arena_zalloc(&c->arena, n, sizeof *sorted);
+    if (!sorted) return hyp_fail_memory(c->diag, n * sizeof *sorted);
+    for (size_t i = 0; i < n; i++) {
+        if (names[i][0] == 0) return WRONG(c, "%s %zu has no name", what, i);
+        sorted[i] = names[i];
+    }
+    qsort(sorted, n, sizeof *sorted, compare_text);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(sorted[i - 1], sorted[i]) == 0) return WRONG(c, "two %ss are named '%s'", what, sorted[i]);
+    return HYP_OK;
+}
+
+static hyp_status check_dims(check *c)
+{
+    const HypPlan__Program *p = c->program;
+    for (size_t i = 0; i < p->n_dims; i++) {
+        const HypPlan__Dim *d = p->dims[i];
+        if (d->kind == HYP_PLAN__DIM__KIND__CONST) continue;
+        if (d->kind == HYP_PLAN__DIM__KIND__SYMBOL) {
+            if (d->value < 0 || (uint64_t)d->value >= p->n_symbols)
+                return WRONG(c, "dim %zu is symbol %lld of %zu", i, (long long)d->value, p->n_symbols);
+            continue;
+        }
+        if ((unsigned)d->kind > HYP_PLAN__DIM__KIND__MAX) return unknown(c, "kind of dim", d->kind);
+        if (d->a >= i || d->b >= i) return WRONG(c, "dim %zu is made of dims that do not come before it", i);
+    }
+    return HYP_OK;
+}
+
+/* Bytes of a weight are those of its shape, which has no symbols. */
+static hyp_status check_weight(check *c, const tensor *t)
+{
+    int64_t bytes = (int64_t)hyp_dtype_size((hyp_dtype)t->dtype);
+    for (size_t a = 0; a < t->n_dims; a++) {
+        const HypPlan__Dim *d = c->program->dims[t->dims[a]];
+        if (d->kind != HYP_PLAN__DIM__KIND__CONST || d->value < 0)
+            return WRONG(c, "axis %zu of a weight is not a fixed size", a);
+        if (!hyp_mul_i64(bytes, d->value, &bytes)) return WRONG(c, "its size overflows");
+    }
+    if (t->bytes != (uint64_t)bytes)
+        return WRONG(c, "it has %llu bytes, its shape and type take %lld", (unsigned long long)t->bytes, (long long)bytes);
+    if (t->offset % HYP_PLAN_ALIGN != 0)
+        return WRONG(c, "it lies at %llu, which is no multiple of %d", (unsigned long long)t->offset, HYP_PLAN_ALIGN);
+    return HYP_OK;
+}
+
+static hyp_status check_tensor(check *c, const tensor *t)
+{
+    const HypPlan__Program *p = c->program;
+    if (hyp_dtype_size((hyp_dtype)t->dtype) == 0) return unknown(c, "element type", t->dtype);
+    HYP_TRY(want_dims(c, t->n_dims, t->dims, "its shape"));
+    switch (t->place) {
+    case HYP_PLAN__PLACE__PLACE_INPUT:
+    case HYP_PLAN__PLACE__PLACE_OUTPUT: return HYP_OK;
+    case HYP_PLAN__PLACE__PLACE_WEIGHT: return check_weight(c, t);
+    case HYP_PLAN__PLACE__PLACE_SCRATCH:
+        if (t->slot < p->slot_count) return HYP_OK;
+        return WRONG(c, "it is in slot %u of %u", t->slot, p->slot_count);
+    case HYP_PLAN__PLACE__PLACE_VIEW: {
+        if (t->view_of >= p->n_tensors) return WRONG(c, "it is a view of tensor %u of %zu", t->view_of, p->n_tensors);
+        const tensor *of = p->tensors[t->view_of];
+        if (of->place == HYP_PLAN__PLACE__PLACE_VIEW) return WRONG(c, "it is a view of a view");
+        if (of->dtype != t->dtype) return WRONG(c, "it is a view of a tensor of another type");
+        return HYP_OK;
+    }
+    default: return unknown(c, "place of a tensor", t->place);
+    }
+}
+
+static hyp_status check_tensors(check *c)
+{
+    const HypPlan__Program *p = c->program;
+    if (p->slot_count > p->n_tensors)
+        return WRONG(c, "there are %u slots for %zu tensors", p->slot_count, p->n_tensors);
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        hyp_status status = check_tensor(c, p->tensors[i]);
+        if (status != HYP_OK) {
+            hyp_diag_prefix(c->diag, "tensor %zu '%s'", i, p->tensors[i]->name);
+            return status;
+        }
+    }
+    return HYP_OK;
+}
+
+/* `list` names every tensor of this place once. */
+static hyp_status check_edge(check *c, size_t n, const uint32_t *list, HypPlan__Place place, const char *what)
+{
+    const HypPlan__Program *p = c->program;
+    size_t there = 0;
+    for (size_t i = 0; i < p->n_tensors; i++) there += p->tensors[i]->place == place;
+    if (there != n) return WRONG(c, "%zu %ss are listed, %zu tensors are ones", n, what, there);
+    const char **names = hyp_arena_zalloc(&c->arena, n, sizeof *names);
+    if (!names) return hyp_fail_memory(c->diag, n * sizeof *names);
+    for (size_t i = 0; i < n; i++) {
+        if (list[i] >= p->n_tensors) return WRONG(c, "%s %zu is tensor %u of %zu", what, i, list[i], p->n_tensors);
+        const tensor *t = p->tensors[list[i]];
+        if (t->place != place) return WRONG(c, "%s %zu is tensor %u, which is placed elsewhere", what, i, list[i]);
+        names[i] = t->name;
+    }
+    /* Different names make different tensors, so with the count each is there once. */
+    return want_names(c, names, n, what);
+}
+
+static hyp_status check_symbols(check *c)
+{
+    const HypPlan__Program *p = c->program;
+    HYP_TRY(want_names(c, (const char *const *)p->symbols, p->n_symbols, "symbol"));
+    uint8_t *bound = hyp_arena_zalloc(&c->arena, p->n_symbols, 1);
+    if (!bound) return hyp_fail_memory(c->diag, p->n_symbols);
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        const tensor *t = p->tensors[p->inputs[i]];
+        for (size_t a = 0; a < t->n_dims; a++) {
+            const HypPlan__Dim *d = p->dims[t->dims[a]];
+            if (d->kind == HYP_PLAN__DIM__KIND__SYMBOL) bound[d->value] = 1;
+        }
+    }
+    for (size_t s = 0; s < p->n_symbols; s++)
+        if (!bound[s]) return WRONG(c, "no input has '%s' as a dim, so that its value cannot be known", p->symbols[s]);
+    return HYP_OK;
+}
+
+/* ---- reads and writes ------------------------------------------------------------------------------ */
+
+static hyp_status want_tensor(check *c, uint32_t t, const char *what)
+{
+    if (t < c->program->n_tensors) return HYP_OK;
+    return WRONG(c, "%s is tensor %u of %zu", what, t, c->program->n_tensors);
+}
+
+static uint32_t dtype_of(const check *c, uint32_t t) { return c->program->tensors[t]->dtype; }
+
+static hyp_status reads(check *c, uint32_t index, const char *what)
+{
+    HYP_TRY(want_tensor(c, index, what));
+    uint32_t root = hyp_plan_root(c->program, index);
+    const tensor *t = c->program->tensors[root];
+    if (t->place == HYP_PLAN__PLACE__PLACE_INPUT || t->place == HYP_PLAN__PLACE__PLACE_WEIGHT) return HYP_OK;
+    if (c->written[root] == NOT_WRITTEN) return WRONG(c, "%s, tensor %u, is read before it is written", what, index);
+    if (t->place == HYP_PLAN__PLACE__PLACE_SCRATCH) {
+        if (c->slot_owner[t->slot] != root + 1)
+            return WRONG(c, "%s, tensor %u, was overwritten in slot %u", what, index, t->slot);
+        c->slot_read[t->slot] = c->now;
+    }
+    return HYP_OK;
+}
+
+/* A copy may write a part of its tensor; every other kernel writes all of it, once. */
+static hyp_status writes(check *c, uint32_t index, bool part, bool in_place, const char *what)
+{
+    HYP_TRY(want_tensor(c, index, what));
+    const tensor *t = c->program->tensors[index];
+    bool scratch = t->place == HYP_PLAN__PLACE__PLACE_SCRATCH;
+    if (!scratch && t->place != HYP_PLAN__PLACE__PLACE_OUTPUT)
+        return WRONG(c, "%s, tensor %u, is neither an output nor scratch", what, index);
+    bool more = part && c->written[index] == WRITTEN_PART;
+    if (c->written[index] != NOT_WRITTEN && !more) return WRONG(c, "%s, tensor %u, is written twice", what, index);
+    c->written[index] = part ? WRITTEN_PART : WRITTEN;
+    if (!scratch) return HYP_OK;
+    if (more && c->slot_owner[t->slot] != index + 1)
+        return WRONG(c, "%s, tensor %u, was overwritten in slot %u before it was complete", what, index, t->slot);
+    if (c->slot_read[t->slot] == c->now && !in_place)
+        return WRONG(c, "%s, tensor %u, is in the slot of a tensor that the step reads", what, index);
+    if (c->slot_write[t->slot] == c->now)
+        return WRONG(c, "%s, tensor %u, is in the slot of another that the step writes", what, index);
+    c->slot_write[t->slot] = c->now;
+    c->slot_owner[t->slot] = index + 1;
+    return HYP_OK;
+}
+
+static hyp_status want_same_type(check *c, uint32_t a, uint32_t b, const char *what)
+{
+    if (dtype_of(c, a) == dtype_of(c, b)) return HYP_OK;
+    return WRONG(c, "%s is %s, wanted %s", what, hyp_dtype_name((hyp_dtype)dtype_of(c, b)),
+                 hyp_dtype_name((hyp_dtype)dtype_of(c, a)));
+}
+
+static hyp_status want_float(check *c, uint32_t t, const char *what)
+{
+    return is_float(dtype_of(c, t)) ? HYP_OK : WRONG(c, "%s is not of a floating-point type", what);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------------- */
+
+static hyp_status check_linear(check *c, const HypPlan__Linear *k)
+{
+    HYP_TRY(reads(c, k->x, "x"));
+    HYP_TRY(want_float(c, k->x, "x"));
+    HYP_TRY(want_dim(c, k->m, "m"));
+    if (k->n_layers == 0) return WRONG(c, "it has no layers");
+    for (size_t i = 0; i < k->n_layers; i++) {
+        const HypPlan__Layer *l = k->layers[i];
+        HYP_TRY(want_dim(c, l->n, "n"));
+        HYP_TRY(want_dim(c, l->k, "k"));
+        HYP_TRY(reads(c, l->weight, "the weight"));
+        HYP_TRY(want_same_type(c, k->x, l->weight, "the weight"));
+        if (l->bias_plus1) {
+            HYP_TRY(reads(c, l->bias_plus1 - 1, "the bias"));
+            HYP_TRY(want_same_type(c, k->x, l->bias_plus1 - 1, "the bias"));
+        }
+        if ((unsigned)l->act > HYP_PLAN__ACT__ACT_TANH) return unknown(c, "activation", l->act);
+        if ((l->hidden_plus1 == 0) != (i + 1 == k->n_layers))
+            return WRONG(c, "layer %zu of %zu %s a hidden tensor", i, k->n_layers, l->hidden_plus1 ? "has" : "lacks");
+    }
+    uint32_t before = UINT32_MAX; /* the slot of the layer before */
+    for (size_t i = 0; i + 1 < k->n_layers; i++) {
+        uint32_t hidden = k->layers[i]->hidden_plus1 - 1;
+        HYP_TRY(want_tensor(c, hidden, "a hidden tensor"));
+        HYP_TRY(want_same_type(c, k->x, hidden, "a hidden tensor"));
+        const tensor *t = c->program->tensors[hidden];
+        if (t->place != HYP_PLAN__PLACE__PLACE_SCRATCH) return WRONG(c, "hidden tensor %u is not scratch", hidden);
+        if (t->slot == before) return WRONG(c, "two layers that follow each other share slot %u", before);
+        before = t->slot;
+        c->slot_write[t->slot] = 0; /* the layer before last may have been in this slot */
+        HYP_TRY(writes(c, hidden, false, false, "a hidden tensor"));
+    }
+    HYP_TRY(writes(c, k->y, false, false, "y"));
+    return want_same_type(c, k->x, k->y, "y");
+}
+
+static hyp_status check_matmul(check *c, const HypPlan__Matmul *k)
+{
+    HYP_TRY(reads(c, k->a, "a"));
+    HYP_TRY(reads(c, k->b, "b"));
+    HYP_TRY(want_float(c, k->a, "a"));
+    HYP_TRY(want_same_type(c, k->a, k->b, "b"));
+    HYP_TRY(want_dims(c, k->n_batch, k->batch, "the batch"));
+    HYP_TRY(want_strides(c, k->n_a_strides, k->a_strides, k->n_batch, "a"));
+    HYP_TRY(want_strides(c, k->n_b_strides, k->b_strides, k->n_batch, "b"));
+    HYP_TRY(want_dim(c, k->m, "m"));
+    HYP_TRY(want_dim(c, k->n, "n"));
+    HYP_TRY(want_dim(c, k->k, "k"));
+    HYP_TRY(writes(c, k->y, false, false, "y"));
+    return want_same_type(c, k->a, k->y, "y");
+}
+
+static bool is_binary(HypPlan__Pointwise__Op op) { return op <= HYP_PLAN__POINTWISE__OP__MAX; }
+
+static bool is_known_op(HypPlan__Pointwise__Op op)
+{
+    return is_binary(op) || (op >= HYP_PLAN__POINTWISE__OP__RELU && op <= HYP_PLAN__POINTWISE__OP__CONST);
+}
+
+/* What integers can do. */
+static bool is_integer_op(HypPlan__Pointwise__Op op)
+{
+    return is_binary(op) || op == HYP_PLAN__POINTWISE__OP__RELU || op == HYP_PLAN__POINTWISE__OP__CLIP ||
+           op == HYP_PLAN__POINTWISE__OP__CAST || op == HYP_PLAN__POINTWISE__OP__CONST;
+}
+
+static hyp_status check_instr(check *c, const HypPlan__Pointwise *k, const HypPlan__Pointwise__Instr *in, size_t reg)
+{
+    if (!is_known_op(in->op)) return unknown(c, "pointwise operation", in->op);
+    if (hyp_dtype_size((hyp_dtype)in->to) == 0) return unknown(c, "element type", in->to);
+    if (k->compute == HYP_I64 && (!is_integer_op(in->op) || is_float(in->to)))
+        return WRONG(c, "register %zu computes floats in an integer step", reg);
+    bool reads_a = in->op != HYP_PLAN__POINTWISE__OP__CONST;
+    if ((reads_a && in->a >= reg) || (is_binary(in->op) && in->b >= reg))
+        return WRONG(c, "register %zu is made of registers that do not come before it", reg);
+    return HYP_OK;
+}
+
+/* An output may replace an input whose elements have the same size (that it is dense is a matter of shapes). */
+static hyp_status check_in_place(check *c, const HypPlan__Pointwise *k, uint32_t output)
+{
+    const tensor *y = c->program->tensors[output];
+    if (y->place != HYP_PLAN__PLACE__PLACE_SCRATCH) return HYP_OK;
+    for (size_t i = 0; i < k->n_inputs; i++) {
+        const tensor *x = c->program->tensors[hyp_plan_root(c->program, k->inputs[i]->tensor)];
+        if (x->place != HYP_PLAN__PLACE__PLACE_SCRATCH || x->slot != y->slot) continue;
+        if (hyp_dtype_size((hyp_dtype)x->dtype) != hyp_dtype_size((hyp_dtype)y->dtype))
+            return WRONG(c, "output tensor %u replaces an input with elements of another size", output);
+    }
+    return HYP_OK;
+}
+
+static hyp_status check_pointwise(check *c, const HypPlan__Pointwise *k)
+{
+    HYP_TRY(want_dims(c, k->n_extents, k->extents, "its extents"));
+    if (k->compute != HYP_F32 && k->compute != HYP_F64 && k->compute != HYP_I64)
+        return unknown(c, "type to compute in", k->compute);
+    if (k->n_inputs > HYP_PLAN_POINTWISE_INPUTS || k->n_outputs > HYP_PLAN_POINTWISE_OUTPUTS || k->n_outputs == 0)
+        return WRONG(c, "it has %zu inputs and %zu outputs, at most %d and %d are possible", k->n_inputs, k->n_outputs,
+                     HYP_PLAN_POINTWISE_INPUTS, HYP_PLAN_POINTWISE_OUTPUTS);
+    size_t registers = k->n_inputs;
+    if (k->n_instrs > HYP_PLAN_POINTWISE_REGISTERS || registers + k->n_instrs > HYP_PLAN_POINTWISE_REGISTERS)
+        return WRONG(c, "it has %zu inputs and %zu instructions, together at most %d are possible", k->n_inputs,
+                     k->n_instrs, HYP_PLAN_POINTWISE_REGISTERS);
+    for (size_t i = 0; i < k->n_inputs; i++) {
+        const HypPlan__Pointwise__Operand *x = k->inputs[i];
+        HYP_TRY(reads(c, x->tensor, "an input"));
+        HYP_TRY(want_strides(c, x->n_strides, x->strides, k->n_extents, "an input"));
+        if (k->compute == HYP_I64 && is_float(dtype_of(c, x->tensor)))
+            return WRONG(c, "input %zu has floats, but the step computes with integers", i);
+    }
+    for (size_t i = 0; i < k->n_instrs; i++) HYP_TRY(check_instr(c, k, k->instrs[i], registers++));
+    if (k->n_output_regs != k->n_outputs)
+        return WRONG(c, "it has %zu outputs and %zu registers for them", k->n_outputs, k->n_output_regs);
+    HYP_TRY(want_indexes(c, k->n_output_regs, k->output_regs, registers, "register"));
+    for (size_t i = 0; i < k->n_outputs; i++) {
+        HYP_TRY(writes(c, k->outputs[i], false, true, "an output"));
+        HYP_TRY(check_in_place(c, k, k->outputs[i]));
+        if (k->compute == HYP_I64 && is_float(dtype_of(c, k->outputs[i])))
+            return WRONG(c, "output %zu has floats, but the step computes with integers", i);
+    }
+    return HYP_OK;
+}
+
+static hyp_status check_softmax(check *c, const HypPlan__Softmax *k)
+{
+    HYP_TRY(reads(c, k->x, "x"));
+    HYP_TRY(want_float(c, k->x, "x"));
+    HYP_TRY(want_dim(c, k->outer, "outer"));
+    HYP_TRY(want_dim(c, k->axis, "axis"));
+    HYP_TRY(want_dim(c, k->inner, "inner"));
+    HYP_TRY(writes(c, k->y, false, false, "y"));
+    return want_same_type(c, k->x, k->y, "y");
+}
+
+static hyp_status check_reduce(check *c, const HypPlan__Reduce *k)
+{
+    if ((unsigned)k->kind > HYP_PLAN__REDUCE__KIND__MEAN) return unknown(c, "reduction", k->kind);
+    HYP_TRY(reads(c, k->x, "x"));
+    HYP_TRY(want_dims(c, k->n_kept, k->kept, "the kept axes"));
+    HYP_TRY(want_strides(c, k->n_kept_strides, k->kept_strides, k->n_kept, "the kept axes"));
+    HYP_TRY(want_dims(c, k->n_reduced, k->reduced, "the reduced axes"));
+    HYP_TRY(want_strides(c, k->n_reduced_strides, k->reduced_strides, k->n_reduced, "the reduced axes"));
+    HYP_TRY(writes(c, k->y, false, false, "y"));
+    return want_same_type(c, k->x, k->y, "y");
+}
+
+static hyp_status check_copy(check *c, const HypPlan__Copy *k)
+{
+    HYP_TRY(reads(c, k->x, "x"));
+    HYP_TRY(want_dims(c, k->n_extents, k->extents, "its extents"));
+    HYP_TRY(want_strides(c, k->n_x_strides, k->x_strides, k->n_extents, "x"));
+    HYP_TRY(want_strides(c, k->n_y_strides, k->y_strides, k->n_extents, "y"));
+    HYP_TRY(want_dim(c, k->x_offset, "the offset of x"));
+    HYP_TRY(want_dim(c, k->y_offset, "the offset of y"));
+    if (hyp_plan_root(c->program, k->x) == k->y) return WRONG(c, "tensor %u is copied into itself", k->y);
+    HYP_TRY(writes(c, k->y, true, false, "y"));
+    return want_same_type(c, k->x, k->y, "y");
+}
+
+static hyp_status check_gather(check *c, const HypPlan__Gather *k)
+{
+    HYP_TRY(reads(c, k->x, "x"));
+    HYP_TRY(reads(c, k->indices, "the indices"));
+    if (dtype_of(c, k->indices) != HYP_I32 && dtype_of(c, k->indices) != HYP_I64)
+        return WRONG(c, "the indices are neither i32 nor i64");
+    HYP_TRY(want_dim(c, k->outer, "outer"));
+    HYP_TRY(want_dim(c, k->axis, "axis"));
+    HYP_TRY(want_dim(c, k->inner, "inner"));
+    HYP_TRY(want_dim(c, k->count, "count"));
+    HYP_TRY(writes(c, k->y, false, false, "y"));
+    return want_same_type(c, k->x, k->y, "y");
+}
+
+static hyp_status check_fill(check *c, const HypPlan__Fill *k)
+{
+    for (size_t i = 0; i < k->n_values; i++) HYP_TRY(want_dim(c, k->values[i], "a value"));
+    HYP_TRY(writes(c, k->y, false, false, "y"));
+    return dtype_of(c, k->y) == HYP_I64 ? HYP_OK : WRONG(c, "y is not i64");
+}
+
+static hyp_status check_step(check *c, const step *s)
+{
+    HYP_TRY(want_indexes(c, s->n_rules, s->rules, c->program->n_rule_names, "rule"));
+    HYP_TRY(want_indexes(c, s->n_sources, s->sources, c->program->n_source_names, "source"));
+    switch (s->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR: return check_linear(c, s->linear);
+    case HYP_PLAN__STEP__KERNEL_MATMUL: return check_matmul(c, s->matmul);
+    case HYP_PLAN__STEP__KERNEL_POINTWISE: return check_pointwise(c, s->pointwise);
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: return check_softmax(c, s->softmax);
+    case HYP_PLAN__STEP__KERNEL_REDUCE: return check_reduce(c, s->reduce);
+    case HYP_PLAN__STEP__KERNEL_COPY: return check_copy(c, s->copy);
+    case HYP_PLAN__STEP__KERNEL_GATHER: return check_gather(c, s->gather);
+    case HYP_PLAN__STEP__KERNEL_FILL: return check_fill(c, s->fill);
+    default:
+        if (s->base.n_unknown_fields > 0) return unknown(c, "kernel", (long long)s->base.unknown_fields[0].tag);
+        return WRONG(c, "it has no kernel");
+    }
+}
+
+static hyp_status check_steps(check *c)
+{
+    const HypPlan__Program *p = c->program;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        c->now = (uint32_t)i + 1;
+        hyp_status status = check_step(c, p->steps[i]);
+        if (status != HYP_OK) {
+            hyp_diag_prefix(c->diag, "step %zu (%s)", i, p->steps[i]->label);
+            return status;
+        }
+    }
+    for (size_t i = 0; i < p->n_outputs; i++)
+        if (c->written[p->outputs[i]] == NOT_WRITTEN)
+            return WRONG(c, "no step writes the output '%s'", p->tensors[p->outputs[i]]->name);
+    return HYP_OK;
+}
+
+static hyp_status check_program(check *c)
+{
+    const HypPlan__Program *p = c->program;
+    if (p->n_dims > UINT32_MAX || p->n_tensors >= UINT32_MAX || p->n_steps >= UINT32_MAX)
+        return WRONG(c, "the program is too large");
+    HYP_TRY(check_dims(c));
+    HYP_TRY(check_tensors(c));
+    HYP_TRY(check_edge(c, p->n_inputs, p->inputs, HYP_PLAN__PLACE__PLACE_INPUT, "input"));
+    HYP_TRY(check_edge(c, p->n_outputs, p->outputs, HYP_PLAN__PLACE__PLACE_OUTPUT, "output"));
+    HYP_TRY(check_symbols(c));
+    c->written = hyp_arena_zalloc(&c->arena, p->n_tensors, sizeof *c->written);
+    c->slot_owner = hyp_arena_zalloc(&c->arena, p->slot_count, sizeof *c->slot_owner);
+    c->slot_read = hyp_arena_zalloc(&c->arena, p->slot_count, sizeof *c->slot_read);
+    c->slot_write = hyp_arena_zalloc(&c->arena, p->slot_count, sizeof *c->slot_write);
+    if (!c->written || !c->slot_owner || !c->slot_read || !c->slot_write)
+        return hyp_fail_memory(c->diag, p->n_tensors);
+    HYP_TRY(check_steps(c));
+    if (p->n_symbols > 0) return HYP_OK;
+
+    int64_t *values = hyp_arena_zalloc(&c->arena, p->n_dims, sizeof *values);
+    if (!values) return hyp_fail_memory(c->diag, p->n_dims * sizeof *values);
+    hyp_status status = hyp_plan_eval_dims(p, NULL, values, c->diag);
+    if (status == HYP_OK) status = hyp_plan_check_bounds(p, values, c->diag);
+    if (status == HYP_OK || status == HYP_ERR_NO_MEMORY) return status;
+    if (c->diag) c->diag->status = HYP_ERR_MALFORMED;
+    return HYP_ERR_MALFORMED; /* fixed shapes that do not fit are the plan's fault, not the caller's */
+}
+
+hyp_status hyp_plan_validate(const HypPlan__Program *program, hyp_diag *diag)
+{
+    check c = {.program = program, .diag = diag};
+    hyp_status status = check_program(&c);
+    hyp_arena_dispose(&c.arena);
+    return status;
+}
