@@ -1,0 +1,526 @@
+// kernels.cu - the kernels that cuBLASLt lacks: pointwise programs, softmax, reductions and data movement. They are
+// bound by memory, so element types are decided by uniform branches at run time and the code stays small.
+//
+// Every tensor starts at a multiple of 16 bytes (the host sees to it), offsets of copies excepted.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "hypatia/types.h"
+#include "runtime/cuda/kernels.h"
+
+namespace {
+
+__device__ __forceinline__ int64_t divide(int64_t i, const hyp_cuda_extent &by)
+{
+    return by.magic ? (int64_t)(__umul64hi((uint64_t)i, by.magic) >> by.shift) : i;
+}
+
+// Sums coordinate * stride for the dims from `first` on of the flat index `rest`; `a` and `b` are two sets of strides.
+__device__ __forceinline__ void offsets(int64_t rest, uint32_t first, uint32_t rank, const hyp_cuda_extent *extent,
+                                        const int64_t *a, const int64_t *b, int64_t &out_a, int64_t &out_b)
+{
+    out_a = out_b = 0;
+#pragma unroll 1
+    for (uint32_t d = first; d < rank; d++) {
+        int64_t next = d + 1 < rank ? divide(rest, extent[d]) : 0;
+        int64_t at = rest - next * extent[d].size;
+        out_a += at * a[d];
+        out_b += at * b[d];
+        rest = next;
+    }
+}
+
+__device__ __forceinline__ int64_t first_thread() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
+
+// ---- element types ----------------------------------------------------------------------------------------
+
+template <typename C> __device__ __forceinline__ C from_double(double v) { return (C)v; }
+template <> __device__ __forceinline__ int64_t from_double<int64_t>(double v)
+{
+    return v == v ? (int64_t)v : 0; // the conversion saturates; NaN gives 0 as in the other backends
+}
+
+template <typename C> __device__ __noinline__ C load(uint32_t dtype, uint64_t data, int64_t i)
+{
+    switch (dtype) {
+    case HYP_F32: return sizeof(C) == 4 ? (C)((const float *)data)[i] : from_double<C>(((const float *)data)[i]);
+    case HYP_F16: return from_double<C>(__half2float(((const __half *)data)[i]));
+    case HYP_BF16: return from_double<C>(__bfloat162float(((const __nv_bfloat16 *)data)[i]));
+    case HYP_F64: return from_double<C>(((const double *)data)[i]);
+    case HYP_I64: return (C)((const int64_t *)data)[i];
+    case HYP_I32: return (C)((const int32_t *)data)[i];
+    case HYP_I16: return (C)((const int16_t *)data)[i];
+    case HYP_I8: return (C)((const int8_t *)data)[i];
+    case HYP_U64: return (C)((const uint64_t *)data)[i];
+    case HYP_U32: return (C)((const uint32_t *)data)[i];
+    case HYP_U16: return (C)((const uint16_t *)data)[i];
+    case HYP_U8: return (C)((const uint8_t *)data)[i];
+    default: return (C)(((const uint8_t *)data)[i] != 0); // HYP_BOOL
+    }
+}
+
+// The types of one computing type in softmax and reductions, which the host sees to.
+template <typename C> __device__ __forceinline__ C load_native(uint32_t dtype, uint64_t data, int64_t i);
+template <> __device__ __forceinline__ float load_native(uint32_t dtype, uint64_t data, int64_t i)
+{
+    if (dtype == HYP_F32) return ((const float *)data)[i];
+    uint16_t bits = ((const uint16_t *)data)[i];
+    return dtype == HYP_BF16 ? __uint_as_float((uint32_t)bits << 16) : __half2float(__ushort_as_half(bits));
+}
+template <> __device__ __forceinline__ double load_native(uint32_t, uint64_t data, int64_t i)
+{
+    return ((const double *)data)[i];
+}
+template <> __device__ __forceinline__ int64_t load_native(uint32_t dtype, uint64_t data, int64_t i)
+{
+    return dtype == HYP_I64 ? ((const int64_t *)data)[i] : ((const int32_t *)data)[i];
+}
+__device__ __forceinline__ void store_native(uint32_t dtype, uint64_t data, int64_t i, float v)
+{
+    if (dtype == HYP_F32) ((float *)data)[i] = v;
+    else if (dtype == HYP_BF16) ((__nv_bfloat16 *)data)[i] = __float2bfloat16_rn(v);
+    else ((__half *)data)[i] = __float2half_rn(v);
+}
+__device__ __forceinline__ void store_native(uint32_t, uint64_t data, int64_t i, double v) { ((double *)data)[i] = v; }
+__device__ __forceinline__ void store_native(uint32_t dtype, uint64_t data, int64_t i, int64_t v)
+{
+    if (dtype == HYP_I64) ((int64_t *)data)[i] = v;
+    else ((int32_t *)data)[i] = (int32_t)v;
+}
+
+__device__ __forceinline__ int64_t to_integer(float v) { return v == v ? (int64_t)v : 0; }
+__device__ __forceinline__ int64_t to_integer(double v) { return v == v ? (int64_t)v : 0; }
+__device__ __forceinline__ int64_t to_integer(int64_t v) { return v; }
+__device__ __forceinline__ __half to_half(float v) { return __float2half_rn(v); }
+__device__ __forceinline__ __half to_half(double v) { return __double2half(v); }
+__device__ __forceinline__ __half to_half(int64_t v) { return __double2half((double)v); }
+__device__ __forceinline__ __nv_bfloat16 to_bfloat(float v) { return __float2bfloat16_rn(v); }
+__device__ __forceinline__ __nv_bfloat16 to_bfloat(double v) { return __double2bfloat16(v); }
+__device__ __forceinline__ __nv_bfloat16 to_bfloat(int64_t v) { return __double2bfloat16((double)v); }
+
+template <typename C> __device__ __noinline__ void store(uint32_t dtype, uint64_t data, int64_t i, C v)
+{
+    switch (dtype) {
+    case HYP_F32: ((float *)data)[i] = (float)v; break;
+    case HYP_F16: ((__half *)data)[i] = to_half(v); break;
+    case HYP_BF16: ((__nv_bfloat16 *)data)[i] = to_bfloat(v); break;
+    case HYP_F64: ((double *)data)[i] = (double)v; break;
+    case HYP_I64:
+    case HYP_U64: ((int64_t *)data)[i] = to_integer(v); break;
+    case HYP_I32:
+    case HYP_U32: ((int32_t *)data)[i] = (int32_t)to_integer(v); break;
+    case HYP_I16:
+    case HYP_U16: ((int16_t *)data)[i] = (int16_t)to_integer(v); break;
+    case HYP_I8:
+    case HYP_U8: ((int8_t *)data)[i] = (int8_t)to_integer(v); break;
+    default: ((uint8_t *)data)[i] = v != (C)0; break; // HYP_BOOL
+    }
+}
+
+
+// The value that storing to `dtype` and loading again would give.
+template <typename C> __device__ __noinline__ C round_to(uint32_t dtype, C v)
+{
+    switch (dtype) {
+    case HYP_F32: return (C)(float)v;
+    case HYP_F16: return (C)__half2float(to_half(v));
+    case HYP_BF16: return (C)__bfloat162float(to_bfloat(v));
+    case HYP_I64:
+    case HYP_U64: return (C)to_integer(v);
+    case HYP_I32: return (C)(int32_t)to_integer(v);
+    case HYP_U32: return (C)(uint32_t)to_integer(v);
+    case HYP_I16: return (C)(int16_t)to_integer(v);
+    case HYP_U16: return (C)(uint16_t)to_integer(v);
+    case HYP_I8: return (C)(int8_t)to_integer(v);
+    case HYP_U8: return (C)(uint8_t)to_integer(v);
+    case HYP_BOOL: return (C)(v != (C)0);
+    default: return v; // HYP_F64
+    }
+}
+
+// ---- pointwise --------------------------------------------------------------------------------------------
+
+__device__ __noinline__ float power(float a, float b) { return powf(a, b); }
+__device__ __noinline__ double power(double a, double b) { return pow(a, b); }
+__device__ __noinline__ int64_t power(int64_t a, int64_t b)
+{
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+    uint64_t result = 1, base = (uint64_t)a;
+    for (; b; b >>= 1, base *= base)
+        if (b & 1) result *= base;
+    return (int64_t)result;
+}
+
+template <typename C> __device__ __forceinline__ C quotient(C a, C b) { return a / b; }
+template <> __device__ __noinline__ int64_t quotient(int64_t a, int64_t b)
+{
+    if (b == 0) return 0;
+    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+
+__device__ __forceinline__ float gelu(float v) { return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f)); }
+__device__ __forceinline__ double gelu(double v) { return 0.5 * v * (1.0 + erf(v * 0.70710678118654752)); }
+__device__ __forceinline__ float gelu_tanh(float v)
+{
+    return 0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v)));
+}
+__device__ __forceinline__ double gelu_tanh(double v)
+{
+    return 0.5 * v * (1.0 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
+}
+__device__ __forceinline__ float exponential(float v) { return expf(v); }
+__device__ __forceinline__ double exponential(double v) { return exp(v); }
+
+// Transcendental instructions; integers never reach them (the host refuses such a program).
+template <typename C> __device__ __noinline__ C transcendental(uint32_t op, C v)
+{
+    switch (op) {
+    case HYP_PW_SIGMOID: return (C)1 / ((C)1 + exponential(-v));
+    case HYP_PW_TANH: return tanh(v);
+    case HYP_PW_GELU: return gelu(v);
+    case HYP_PW_GELU_TANH: return gelu_tanh(v);
+    case HYP_PW_ERF: return erf(v);
+    case HYP_PW_EXP: return exponential(v);
+    default: return sqrt(v); // HYP_PW_SQRT
+    }
+}
+template <> __device__ __forceinline__ int64_t transcendental(uint32_t, int64_t v) { return v; }
+
+// One instruction on V elements; a NaN operand gives NaN, also in MIN, MAX, RELU and CLIP.
+template <typename C, int V>
+__device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a)[V], const C (&b)[V], C (&r)[V])
+{
+#define EACH(expr)                                                       \
+    {                                                                    \
+        _Pragma("unroll") for (int v = 0; v < V; v++) r[v] = (expr);     \
+        break;                                                           \
+    }
+    switch (in.op) {
+    case HYP_PW_ADD: EACH(a[v] + b[v])
+    case HYP_PW_SUB: EACH(a[v] - b[v])
+    case HYP_PW_MUL: EACH(a[v] * b[v])
+    case HYP_PW_DIV: EACH(quotient(a[v], b[v]))
+    case HYP_PW_POW: EACH(power(a[v], b[v]))
+    case HYP_PW_MIN: EACH(a[v] != a[v] || a[v] < b[v] ? a[v] : b[v])
+    case HYP_PW_MAX: EACH(a[v] != a[v] || a[v] > b[v] ? a[v] : b[v])
+    case HYP_PW_RELU: EACH(a[v] < (C)0 ? (C)0 : a[v])
+    case HYP_PW_LEAKY_RELU: EACH(a[v] < (C)0 ? a[v] * (C)in.p : a[v])
+    case HYP_PW_CLIP: EACH(a[v] < (C)in.p ? (C)in.p : a[v] > (C)in.q ? (C)in.q : a[v])
+    case HYP_PW_CAST: EACH(a[v])
+    default: EACH(transcendental(in.op, a[v]))
+    }
+#undef EACH
+    if (in.to != (sizeof(C) == 4 ? HYP_F32 : HYP_F64)) {
+#pragma unroll
+        for (int v = 0; v < V; v++) r[v] = round_to(in.to, r[v]);
+    }
+}
+
+// V = 8 neighbours of a float type in 16-byte accesses.
+__device__ __forceinline__ void load_vector(uint32_t dtype, uint64_t data, int64_t i, float (&r)[8])
+{
+    if (dtype == HYP_F32) {
+        const float4 *p = (const float4 *)((const float *)data + i);
+        float4 lo = p[0], hi = p[1];
+        r[0] = lo.x, r[1] = lo.y, r[2] = lo.z, r[3] = lo.w;
+        r[4] = hi.x, r[5] = hi.y, r[6] = hi.z, r[7] = hi.w;
+        return;
+    }
+    uint4 bits = *(const uint4 *)((const uint16_t *)data + i);
+    const uint32_t word[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        if (dtype == HYP_BF16) {
+            r[2 * k] = __uint_as_float(word[k] << 16);
+            r[2 * k + 1] = __uint_as_float(word[k] & 0xffff0000u);
+        } else {
+            r[2 * k] = __half2float(__ushort_as_half((uint16_t)word[k]));
+            r[2 * k + 1] = __half2float(__ushort_as_half((uint16_t)(word[k] >> 16)));
+        }
+    }
+}
+
+__device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int64_t i, const float (&r)[8])
+{
+    if (dtype == HYP_F32) {
+        float4 *p = (float4 *)((float *)data + i);
+        p[0] = make_float4(r[0], r[1], r[2], r[3]);
+        p[1] = make_float4(r[4], r[5], r[6], r[7]);
+        return;
+    }
+    uint32_t word[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        uint16_t lo, hi;
+        if (dtype == HYP_BF16) {
+            lo = __bfloat16_as_ushort(__float2bfloat16_rn(r[2 * k]));
+            hi = __bfloat16_as_ushort(__float2bfloat16_rn(r[2 * k + 1]));
+        } else {
+            lo = __half_as_ushort(__float2half_rn(r[2 * k]));
+            hi = __half_as_ushort(__float2half_rn(r[2 * k + 1]));
+        }
+        word[k] = (uint32_t)lo | (uint32_t)hi << 16;
+    }
+    *(uint4 *)((uint16_t *)data + i) = make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+// Other widths never vectorise; these let the one body below compile for them.
+template <typename C, int V> __device__ __forceinline__ void load_vector(uint32_t, uint64_t, int64_t, C (&)[V]) {}
+template <typename C, int V> __device__ __forceinline__ void store_vector(uint32_t, uint64_t, int64_t, const C (&)[V]) {}
+
+// Where a thread stands: V elements from column `inner` of the row `row`, of which `count` exist.
+struct place {
+    int64_t row, inner;
+    int count;
+};
+
+template <typename C, int V>
+__device__ __forceinline__ void fetch(const hyp_cuda_pointwise &p, hyp_cuda_pw_operand from, const place &at,
+                                      const C *temps, const C (&last)[V], C (&r)[V])
+{
+    switch (from.kind) {
+    case HYP_PW_LAST:
+#pragma unroll
+        for (int v = 0; v < V; v++) r[v] = last[v];
+        break;
+    case HYP_PW_TEMP:
+#pragma unroll
+        for (int v = 0; v < V; v++) r[v] = temps[((int)from.index * V + v) * (int)blockDim.x];
+        break;
+    case HYP_PW_CONST:
+#pragma unroll
+        for (int v = 0; v < V; v++) r[v] = (C)p.constant[from.index];
+        break;
+    default: {
+        const hyp_cuda_pw_input &in = p.input[from.index];
+        int64_t offset, unused;
+        offsets(at.row, 1, p.rank, p.extent, in.stride, in.stride, offset, unused);
+        offset += at.inner * in.stride[0];
+        if (V > 1 && in.stride[0] == 1 && at.count == V) {
+            load_vector(in.dtype, in.data, offset, r);
+        } else {
+#pragma unroll
+            for (int v = 0; v < V; v++)
+                r[v] = v < at.count ? load<C>(in.dtype, in.data, offset + v * in.stride[0]) : (C)0;
+        }
+    }
+    }
+}
+
+// One thread does V neighbours of the innermost extent at a time. With V > 1 the host promises that an input with
+// stride 1 may be read in 16-byte pieces, and that its other strides keep it so.
+template <typename C, int V> __device__ __forceinline__ void pointwise(const hyp_cuda_pointwise &p)
+{
+    extern __shared__ double shared[];
+    C *temps = (C *)shared + threadIdx.x;
+#pragma unroll 1
+    for (int64_t chunk = first_thread(); chunk < p.chunks; chunk += thread_count()) {
+        place at;
+        at.row = p.rank > 1 ? divide(chunk, p.row_chunks) : 0;
+        at.inner = (chunk - at.row * p.row_chunks.size) * V;
+        int64_t left = p.extent[0].size - at.inner;
+        at.count = left < V ? (int)left : V;
+        C last[V] = {}, a[V], b[V];
+        for (uint32_t i = 0; i < p.instrs; i++) {
+            const hyp_cuda_pw_instr &in = p.instr[i];
+            fetch<C, V>(p, in.a, at, temps, last, a);
+            if (in.op < HYP_PW_RELU) fetch<C, V>(p, in.b, at, temps, last, b);
+            execute<C, V>(in, a, b, last);
+            if (in.temp_plus1) {
+#pragma unroll
+                for (int v = 0; v < V; v++) temps[((int)(in.temp_plus1 - 1) * V + v) * (int)blockDim.x] = last[v];
+            }
+        }
+        for (uint32_t i = 0; i < p.outputs; i++) {
+            const hyp_cuda_pw_output &out = p.output[i];
+            fetch<C, V>(p, out.from, at, temps, last, a);
+            int64_t first = at.row * p.extent[0].size + at.inner;
+            if (V > 1 && at.count == V) {
+                store_vector(out.dtype, out.data, first, a);
+            } else {
+#pragma unroll
+                for (int v = 0; v < V; v++)
+                    if (v < at.count) store<C>(out.dtype, out.data, first + v, a[v]);
+            }
+        }
+    }
+}
+
+// ---- softmax and reductions -------------------------------------------------------------------------------
+
+struct take_max {
+    template <typename C> __device__ C operator()(C a, C b) const { return a != a || a > b ? a : b; }
+};
+struct take_sum {
+    template <typename C> __device__ C operator()(C a, C b) const { return a + b; }
+};
+
+// Combines over the threads of a block that share threadIdx.y (along x) or threadIdx.x (along y); all get the result.
+// The order is fixed, so results are the same on every run. `room` holds one value for each thread of the block.
+template <typename C, typename F> __device__ C combine(C v, C *room, bool along_x, F f)
+{
+    unsigned at = along_x ? threadIdx.x : threadIdx.y, size = along_x ? blockDim.x : blockDim.y;
+    unsigned step = along_x ? 1 : blockDim.x, self = threadIdx.y * blockDim.x + threadIdx.x;
+    __syncthreads();
+    room[self] = v;
+#pragma unroll 1
+    for (unsigned half = size / 2; half; half /= 2) {
+        __syncthreads();
+        if (at < half) room[self] = f(room[self], room[self + half * step]);
+    }
+    __syncthreads();
+    return room[self - at * step];
+}
+
+// The threads of a block's x dimension share a row. Every thread takes part in every round, for the barriers.
+template <typename C> __device__ __forceinline__ void softmax(const hyp_cuda_softmax &p)
+{
+    extern __shared__ double shared[];
+#pragma unroll 1
+    for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < p.outer; first += (int64_t)gridDim.x * blockDim.y) {
+        int64_t row = first + threadIdx.y, start = row * p.axis;
+        int64_t end = row < p.outer ? p.axis : 0;
+        C top = (C)-INFINITY, sum = 0;
+        for (int64_t i = threadIdx.x; i < end; i += blockDim.x)
+            top = take_max()(load_native<C>(p.dtype, p.x, start + i), top);
+        top = combine(top, (C *)shared, true, take_max());
+        for (int64_t i = threadIdx.x; i < end; i += blockDim.x)
+            sum += exponential(load_native<C>(p.dtype, p.x, start + i) - top);
+        sum = combine(sum, (C *)shared, true, take_sum());
+        for (int64_t i = threadIdx.x; i < end; i += blockDim.x)
+            store_native(p.dtype, p.y, start + i, exponential(load_native<C>(p.dtype, p.x, start + i) - top) / sum);
+    }
+}
+
+// One thread walks one column of [outer, axis, inner]; neighbours in a warp are neighbours in memory.
+template <typename C> __device__ __forceinline__ void softmax_strided(const hyp_cuda_softmax &p)
+{
+    int64_t inner = p.inner.size;
+#pragma unroll 1
+    for (int64_t column = first_thread(); column < p.outer * inner; column += thread_count()) {
+        int64_t o = divide(column, p.inner), start = o * p.axis * inner + (column - o * inner);
+        C top = (C)-INFINITY, sum = 0;
+        for (int64_t i = 0; i < p.axis; i++) top = take_max()(load_native<C>(p.dtype, p.x, start + i * inner), top);
+        for (int64_t i = 0; i < p.axis; i++) sum += exponential(load_native<C>(p.dtype, p.x, start + i * inner) - top);
+        for (int64_t i = 0; i < p.axis; i++) {
+            int64_t at = start + i * inner;
+            store_native(p.dtype, p.y, at, exponential(load_native<C>(p.dtype, p.x, at) - top) / sum);
+        }
+    }
+}
+
+template <typename C> __device__ __forceinline__ void reduce(const hyp_cuda_reduce &p)
+{
+    extern __shared__ double shared[];
+    bool along_x = p.along_x != 0;
+    unsigned team = along_x ? blockDim.x : blockDim.y, member = along_x ? threadIdx.x : threadIdx.y;
+    unsigned teams = along_x ? blockDim.y : blockDim.x, mine = along_x ? threadIdx.y : threadIdx.x;
+#pragma unroll 1
+    for (int64_t first = (int64_t)blockIdx.x * teams; first < p.results; first += (int64_t)gridDim.x * teams) {
+        int64_t result = first + mine, base, unused, at;
+        int64_t end = result < p.results ? p.terms : 0;
+        offsets(result, 0, p.kept_rank, p.kept, p.kept_stride, p.kept_stride, base, unused);
+        C sum = 0;
+        for (int64_t i = member; i < end; i += team) {
+            offsets(i, 0, p.reduced_rank, p.reduced, p.reduced_stride, p.reduced_stride, at, unused);
+            sum += load_native<C>(p.dtype, p.x, base + at);
+        }
+        sum = combine(sum, (C *)shared, along_x, take_sum());
+        if (member == 0 && end) store_native(p.dtype, p.y, result, p.mean ? quotient(sum, (C)p.terms) : sum);
+    }
+}
+
+// ---- data movement ----------------------------------------------------------------------------------------
+
+template <typename T> __device__ __forceinline__ void copy(const hyp_cuda_copy &p)
+{
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.total; i += thread_count()) {
+        int64_t from, to;
+        offsets(i, 0, p.rank, p.extent, p.x_stride, p.y_stride, from, to);
+        ((T *)p.y)[to] = ((const T *)p.x)[from];
+    }
+}
+
+// Reads a tile along x's contiguous dim and writes it along y's, through shared memory whose rows are padded by one
+// element against bank conflicts.
+template <typename T> __device__ __forceinline__ void transpose(const hyp_cuda_transpose &t)
+{
+    __shared__ T tile[HYP_CUDA_TILE][HYP_CUDA_TILE + 1];
+    const hyp_cuda_copy &p = t.copy;
+#pragma unroll 1
+    for (int64_t i = blockIdx.x; i < t.total_tiles; i += gridDim.x) {
+        int64_t matrix = divide(i, t.tiles), rest = i - matrix * t.tiles.size;
+        int64_t tile1 = divide(rest, t.tiles0), tile0 = rest - tile1 * t.tiles0.size;
+        int64_t from, to, start0 = tile0 * HYP_CUDA_TILE, start1 = tile1 * HYP_CUDA_TILE;
+        offsets(matrix, 2, p.rank, p.extent, p.x_stride, p.y_stride, from, to);
+        __syncthreads();
+        for (int r = threadIdx.y; r < HYP_CUDA_TILE; r += HYP_CUDA_TILE_ROWS) {
+            int64_t at0 = start0 + r, at1 = start1 + threadIdx.x;
+            if (at0 < p.extent[0].size && at1 < p.extent[1].size)
+                tile[r][threadIdx.x] = ((const T *)p.x)[from + at0 * p.x_stride[0] + at1 * p.x_stride[1]];
+        }
+        __syncthreads();
+        for (int r = threadIdx.y; r < HYP_CUDA_TILE; r += HYP_CUDA_TILE_ROWS) {
+            int64_t at0 = start0 + threadIdx.x, at1 = start1 + r;
+            if (at0 < p.extent[0].size && at1 < p.extent[1].size)
+                ((T *)p.y)[to + at0 * p.y_stride[0] + at1 * p.y_stride[1]] = tile[threadIdx.x][r];
+        }
+    }
+}
+
+template <typename T> __device__ __forceinline__ void gather(const hyp_cuda_gather &p)
+{
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.total; i += thread_count()) {
+        int64_t row = divide(i, p.inner), o = divide(row, p.count), j = row - o * p.count.size;
+        int64_t index = p.wide_indices ? ((const int64_t *)p.indices)[j] : ((const int32_t *)p.indices)[j];
+        int64_t at = index < 0 ? index + p.axis : index;
+        if (at < 0 || at >= p.axis) {
+            // Any one of several bad indexes may be the one reported.
+            ((volatile int64_t *)p.error)[1] = index;
+            ((volatile int64_t *)p.error)[0] = 1;
+            continue;
+        }
+        ((T *)p.y)[i] = ((const T *)p.x)[(o * p.axis + at) * p.inner.size + (i - row * p.inner.size)];
+    }
+}
+
+} // namespace
+
+// ---- entry points -----------------------------------------------------------------------------------------
+
+#define KERNEL(name, args, call) \
+    extern "C" __global__ void name(const __grid_constant__ args p) { call; }
+
+KERNEL(pointwise_f32x8, hyp_cuda_pointwise, (pointwise<float, HYP_CUDA_PW_VECTOR>(p)))
+KERNEL(pointwise_f32, hyp_cuda_pointwise, (pointwise<float, 1>(p)))
+KERNEL(pointwise_f64, hyp_cuda_pointwise, (pointwise<double, 1>(p)))
+KERNEL(pointwise_i64, hyp_cuda_pointwise, (pointwise<int64_t, 1>(p)))
+KERNEL(softmax_f32, hyp_cuda_softmax, softmax<float>(p))
+KERNEL(softmax_f64, hyp_cuda_softmax, softmax<double>(p))
+KERNEL(softmax_strided_f32, hyp_cuda_softmax, softmax_strided<float>(p))
+KERNEL(softmax_strided_f64, hyp_cuda_softmax, softmax_strided<double>(p))
+KERNEL(reduce_f32, hyp_cuda_reduce, reduce<float>(p))
+KERNEL(reduce_f64, hyp_cuda_reduce, reduce<double>(p))
+KERNEL(reduce_i64, hyp_cuda_reduce, reduce<int64_t>(p))
+KERNEL(copy_1, hyp_cuda_copy, copy<uint8_t>(p))
+KERNEL(copy_2, hyp_cuda_copy, copy<uint16_t>(p))
+KERNEL(copy_4, hyp_cuda_copy, copy<uint32_t>(p))
+KERNEL(copy_8, hyp_cuda_copy, copy<uint2>(p))
+KERNEL(copy_16, hyp_cuda_copy, copy<uint4>(p))
+KERNEL(transpose_1, hyp_cuda_transpose, transpose<uint8_t>(p))
+KERNEL(transpose_2, hyp_cuda_transpose, transpose<uint16_t>(p))
+KERNEL(transpose_4, hyp_cuda_transpose, transpose<uint32_t>(p))
+KERNEL(transpose_8, hyp_cuda_transpose, transpose<uint2>(p))
+KERNEL(gather_1, hyp_cuda_gather, gather<uint8_t>(p))
+KERNEL(gather_2, hyp_cuda_gather, gather<uint16_t>(p))
+KERNEL(gather_4, hyp_cuda_gather, gather<uint32_t>(p))
+KERNEL(gather_8, hyp_cuda_gather, gather<uint2>(p))
+KERNEL(gather_16, hyp_cuda_gather, gather<uint4>(p))
+
+extern "C" __global__ void fill_i64(const __grid_constant__ hyp_cuda_fill p)
+{
+    if (threadIdx.x < p.count) ((int64_t *)p.y)[threadIdx.x] = p.value[threadIdx.x];
+}

@@ -1,0 +1,151 @@
+/* kernels.h - what the host and our own CUDA kernels agree on: kernel names and argument structs. Read by C and by
+ * nvcc, so plain data and no base headers. A struct is passed by value and must stay below the 4 KiB that a launch
+ * may carry.
+ *
+ * Dims in these structs run from the innermost outwards: extent[0] varies fastest.
+ */
+#ifndef HYP_RUNTIME_CUDA_KERNELS_H
+#define HYP_RUNTIME_CUDA_KERNELS_H
+
+#include <stdint.h>
+
+/* Every kernel by name. copy_N, transpose_N and gather_N move elements of N bytes. */
+#define HYP_CUDA_KERNELS(X)                                                                                          \
+    X(pointwise_f32x8) X(pointwise_f32) X(pointwise_f64) X(pointwise_i64)                                            \
+    X(softmax_f32) X(softmax_f64) X(softmax_strided_f32) X(softmax_strided_f64)                                      \
+    X(reduce_f32) X(reduce_f64) X(reduce_i64)                                                                        \
+    X(copy_1) X(copy_2) X(copy_4) X(copy_8) X(copy_16)                                                               \
+    X(transpose_1) X(transpose_2) X(transpose_4) X(transpose_8)                                                      \
+    X(gather_1) X(gather_2) X(gather_4) X(gather_8) X(gather_16)                                                     \
+    X(fill_i64)
+
+typedef enum hyp_cuda_kernel {
+#define X(name) HYP_CUDA_KERNEL_##name,
+    HYP_CUDA_KERNELS(X)
+#undef X
+    HYP_CUDA_KERNEL_COUNT
+} hyp_cuda_kernel;
+
+enum {
+    HYP_CUDA_DIMS = 8,
+    HYP_CUDA_PW_INPUTS = 16,
+    HYP_CUDA_PW_OUTPUTS = 8,
+    HYP_CUDA_PW_INSTRS = 64,
+    HYP_CUDA_PW_CONSTS = 32,
+    HYP_CUDA_PW_VECTOR = 8, /* elements of one thread in pointwise_f32x8 */
+    HYP_CUDA_FILL_VALUES = 32,
+    HYP_CUDA_TILE = 32,     /* a transpose block moves a tile of this many rows and columns */
+    HYP_CUDA_TILE_ROWS = 8, /* with this many rows of threads */
+};
+
+/* The instructions of a pointwise program: the numbers of plan.proto's Pointwise.Op. */
+enum {
+    HYP_PW_ADD = 0, HYP_PW_SUB = 1, HYP_PW_MUL = 2, HYP_PW_DIV = 3, HYP_PW_POW = 4, HYP_PW_MIN = 5, HYP_PW_MAX = 6,
+    HYP_PW_RELU = 10, HYP_PW_LEAKY_RELU = 11, HYP_PW_SIGMOID = 12, HYP_PW_TANH = 13, HYP_PW_GELU = 14,
+    HYP_PW_GELU_TANH = 15, HYP_PW_ERF = 16, HYP_PW_EXP = 17, HYP_PW_SQRT = 18, HYP_PW_CLIP = 19, HYP_PW_CAST = 20,
+};
+
+/* Where an instruction finds an operand. The result of the instruction before it stays in registers, so that a chain
+ * touches no other memory than its tensors; a result that is needed later goes to shared memory, one temp for each
+ * result alive. */
+enum { HYP_PW_LAST = 0, HYP_PW_TEMP = 1, HYP_PW_INPUT = 2, HYP_PW_CONST = 3 };
+
+/* A positive extent with what the quotient of an index by it needs: for 0 <= i < 2^63 it is i when magic is 0 (an
+ * extent of 1), else the high 64 bits of i * magic, shifted right (Granlund and Montgomery 1994, figure 4.2). A
+ * 64-bit division costs about a hundred instructions on a GPU. */
+typedef struct hyp_cuda_extent {
+    int64_t size;
+    uint64_t magic;
+    uint32_t shift, pad;
+} hyp_cuda_extent;
+
+typedef struct hyp_cuda_pw_operand {
+    uint8_t kind;  /* HYP_PW_LAST ... */
+    uint8_t index; /* of the temp, input or constant */
+} hyp_cuda_pw_operand;
+
+typedef struct hyp_cuda_pw_instr {
+    uint8_t op;
+    uint8_t to; /* hyp_dtype that the result is rounded to */
+    hyp_cuda_pw_operand a, b;
+    uint8_t temp_plus1; /* the result is also kept in this temp; 0 = not */
+    uint8_t pad;
+    double p, q;
+} hyp_cuda_pw_instr;
+
+typedef struct hyp_cuda_pw_input {
+    uint64_t data;
+    int64_t stride[HYP_CUDA_DIMS]; /* in elements; 0 = broadcast */
+    uint32_t dtype;
+    uint32_t pad;
+} hyp_cuda_pw_input;
+
+typedef struct hyp_cuda_pw_output {
+    uint64_t data; /* dense */
+    uint32_t dtype;
+    hyp_cuda_pw_operand from; /* read after the last instruction */
+    uint16_t pad;
+} hyp_cuda_pw_output;
+
+typedef struct hyp_cuda_pointwise {
+    hyp_cuda_extent extent[HYP_CUDA_DIMS];
+    hyp_cuda_extent row_chunks; /* threads for one pass over extent[0] */
+    int64_t chunks;             /* threads in total: row_chunks times the other extents */
+    uint32_t rank, inputs, outputs, instrs;
+    hyp_cuda_pw_input input[HYP_CUDA_PW_INPUTS];
+    hyp_cuda_pw_output output[HYP_CUDA_PW_OUTPUTS];
+    hyp_cuda_pw_instr instr[HYP_CUDA_PW_INSTRS];
+    double constant[HYP_CUDA_PW_CONSTS];
+} hyp_cuda_pointwise;
+
+typedef struct hyp_cuda_softmax {
+    uint64_t x, y;
+    int64_t outer, axis;
+    hyp_cuda_extent inner;
+    uint32_t dtype;
+} hyp_cuda_softmax;
+
+/* `along_x`: the threads of a block's x dimension work together on one result (neighbours in memory are summed);
+ * otherwise those of its y dimension do (neighbours in memory belong to different results). */
+typedef struct hyp_cuda_reduce {
+    uint64_t x, y;
+    int64_t results; /* product of the kept extents */
+    int64_t terms;   /* product of the reduced extents */
+    hyp_cuda_extent kept[HYP_CUDA_DIMS], reduced[HYP_CUDA_DIMS];
+    int64_t kept_stride[HYP_CUDA_DIMS], reduced_stride[HYP_CUDA_DIMS];
+    uint32_t kept_rank, reduced_rank;
+    uint32_t dtype;
+    uint32_t mean;
+    uint32_t along_x;
+} hyp_cuda_reduce;
+
+typedef struct hyp_cuda_copy {
+    uint64_t x, y; /* offsets are added by the host */
+    hyp_cuda_extent extent[HYP_CUDA_DIMS];
+    int64_t x_stride[HYP_CUDA_DIMS], y_stride[HYP_CUDA_DIMS];
+    int64_t total;
+    uint32_t rank;
+} hyp_cuda_copy;
+
+/* extent[0] is contiguous in y, extent[1] in x; the others are whole matrices apart. */
+typedef struct hyp_cuda_transpose {
+    hyp_cuda_copy copy;
+    hyp_cuda_extent tiles0, tiles; /* tiles along extent[0]; in one matrix */
+    int64_t total_tiles;
+} hyp_cuda_transpose;
+
+typedef struct hyp_cuda_gather {
+    uint64_t x, indices, y;
+    uint64_t error; /* int64_t[2] that the host sees: {1, the index} after an index out of range */
+    hyp_cuda_extent inner, count;
+    int64_t axis, total;
+    uint32_t wide_indices; /* int64, else int32 */
+} hyp_cuda_gather;
+
+typedef struct hyp_cuda_fill {
+    uint64_t y;
+    int64_t value[HYP_CUDA_FILL_VALUES];
+    uint32_t count;
+} hyp_cuda_fill;
+
+#endif

@@ -1,0 +1,184 @@
+#include "runtime/engine.h"
+
+#include <string.h>
+
+#include "base/dtype.h"
+#include "runtime/dims.h"
+
+/* ---- inputs and outputs -------------------------------------------------------------------------------- */
+
+static hyp_status describe_io(hyp_engine *e, uint32_t tensor, hyp_io *out, hyp_diag *diag)
+{
+    const HypPlan__Program *p = e->plan.program;
+    const HypPlan__Tensor *t = p->tensors[tensor];
+    hyp_io io = {.tensor = tensor, .element_bytes = hyp_dtype_size((hyp_dtype)t->dtype)};
+    io.info.name = t->name;
+    io.info.dtype = (hyp_dtype)t->dtype;
+    io.info.rank = (int32_t)t->n_dims;
+    hyp_strbuf sb = {0};
+    bool ok = true;
+    for (size_t a = 0; a < t->n_dims; a++) {
+        const HypPlan__Dim *d = p->dims[t->dims[a]];
+        io.info.dims[a] = d->kind == HYP_PLAN__DIM__KIND__CONST ? d->value : -1;
+        if (io.info.dims[a] >= 0) continue;
+        sb.len = 0;
+        hyp_dim_text(&sb, p, t->dims[a]);
+        io.info.symbols[a] = hyp_arena_strdup(&e->arena, hyp_strbuf_text(&sb));
+        ok = ok && io.info.symbols[a];
+    }
+    sb.len = 0;
+    hyp_strbuf_printf(&sb, "'%s' %s ", t->name, hyp_dtype_name(io.info.dtype));
+    hyp_dims_text(&sb, p, t->dims, t->n_dims);
+    io.text = hyp_arena_strdup(&e->arena, hyp_strbuf_text(&sb));
+    ok = ok && io.text && !sb.failed;
+    hyp_strbuf_dispose(&sb);
+    if (!ok) return hyp_fail_memory(diag, sizeof io);
+    *out = io;
+    return HYP_OK;
+}
+
+static hyp_status describe_list(hyp_engine *e, const char *what, const uint32_t *tensors, size_t count, hyp_io_list *out,
+                                hyp_diag *diag)
+{
+    hyp_io_list list = {.what = what, .count = count};
+    list.items = hyp_arena_zalloc(&e->arena, count, sizeof *list.items);
+    list.names = hyp_arena_zalloc(&e->arena, count + 1, sizeof *list.names);
+    if (!list.items || !list.names) return hyp_fail_memory(diag, count * sizeof *list.items);
+    for (size_t i = 0; i < count; i++) {
+        HYP_TRY(describe_io(e, tensors[i], &list.items[i], diag));
+        list.names[i] = list.items[i].info.name;
+    }
+    *out = list;
+    return HYP_OK;
+}
+
+/* ---- devices ------------------------------------------------------------------------------------------- */
+
+/* Opens the backend's device and loads the plan on it; leaves the engine as it was on failure. */
+static hyp_status take_backend(hyp_engine *e, const hyp_backend *backend, const hyp_engine_options *options,
+                               const hyp_log *log, hyp_diag *diag)
+{
+    void *device, *model;
+    const char *name;
+    HYP_TRY(backend->open(options, log, &device, &name, diag));
+    hyp_status status = backend->load(device, &e->plan, &model, diag);
+    if (status != HYP_OK) {
+        backend->close(device);
+        return status;
+    }
+    e->backend = backend;
+    e->device = device;
+    e->model = model;
+    e->device_name = name;
+    return HYP_OK;
+}
+
+static hyp_status choose_backend(hyp_engine *e, const hyp_engine_options *options, hyp_diag *diag)
+{
+    hyp_log log = {options->log, options->log_user};
+    hyp_status status = HYP_ERR_DEVICE;
+    hyp_diag why = {0};
+    if (options->device == HYP_DEVICE_AUTO) {
+        for (size_t i = 0; hyp_backends[i] && status != HYP_OK; i++) {
+            status = take_backend(e, hyp_backends[i], options, &log, &why);
+            if (status != HYP_OK) hyp_log_printf(&log, "device: not %s, because %s", hyp_backends[i]->name, why.message);
+        }
+        if (status != HYP_OK) return hyp_fail(diag, status, "no device can run the plan: %s", why.message);
+        hyp_log_printf(&log, "device: %s, the first that can run the plan", e->device_name);
+        return HYP_OK;
+    }
+    for (size_t i = 0; hyp_backends[i]; i++) {
+        if (hyp_backends[i]->kind != options->device) continue;
+        HYP_TRY(take_backend(e, hyp_backends[i], options, &log, diag));
+        hyp_log_printf(&log, "device: %s, as asked for", e->device_name);
+        return HYP_OK;
+    }
+    if (options->device == HYP_DEVICE_CUDA)
+        return hyp_fail(diag, HYP_ERR_DEVICE, "this build of Hypatia has no CUDA backend: build it with a CUDA toolkit, or "
+                                              "choose the cpu");
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no device kind", (int)options->device);
+}
+
+/* ---- loading ------------------------------------------------------------------------------------------- */
+
+/* A caller built against an older header knows fewer fields: the rest stays at its default. */
+static hyp_status read_options(const hyp_engine_options *given, hyp_engine_options *out, hyp_diag *diag)
+{
+    *out = (hyp_engine_options){.size = sizeof *out};
+    if (!given) return HYP_OK;
+    if (given->size == 0)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->size is 0: set it to sizeof(hyp_engine_options)");
+    memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
+    if (out->threads < 0 || out->device_index < 0)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->%s is %d: it must be 0 or more",
+                        out->threads < 0 ? "threads" : "device_index",
+                        (int)(out->threads < 0 ? out->threads : out->device_index));
+    return HYP_OK;
+}
+
+/* Exactly one of path and data is given. */
+static hyp_status load(const char *path, const void *data, size_t size, const hyp_engine_options *given, hyp_engine **out,
+                       hyp_diag *diag)
+{
+    hyp_engine_options options;
+    HYP_TRY(read_options(given, &options, diag));
+    hyp_engine *e = hyp_calloc(1, sizeof *e);
+    if (!e) return hyp_fail_memory(diag, sizeof *e);
+    hyp_plan_open_options open = {.skip_weight_checksum = options.trust_weights};
+    hyp_status status = path ? hyp_plan_open_file(path, &open, &e->plan, diag)
+                             : hyp_plan_open_memory(data, size, "plan in memory", &open, &e->plan, diag);
+    const HypPlan__Program *p = e->plan.program;
+    if (status == HYP_OK) status = describe_list(e, "input", p->inputs, p->n_inputs, &e->inputs, diag);
+    if (status == HYP_OK) status = describe_list(e, "output", p->outputs, p->n_outputs, &e->outputs, diag);
+    if (status == HYP_OK) status = choose_backend(e, &options, diag);
+    if (status == HYP_OK)
+        *out = e;
+    else
+        hyp_engine_destroy(e);
+    return status;
+}
+
+hyp_status hyp_engine_load_file(const char *path, const hyp_engine_options *options, hyp_engine **out, hyp_diag *diag)
+{
+    if (!path || !out)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_load_file: %s is NULL", path ? "out" : "path");
+    return load(path, NULL, 0, options, out, diag);
+}
+
+hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engine_options *options, hyp_engine **out,
+                                  hyp_diag *diag)
+{
+    if (!data || !out)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_load_memory: %s is NULL", data ? "out" : "data");
+    return load(NULL, data, size, options, out, diag);
+}
+
+void hyp_engine_destroy(hyp_engine *e)
+{
+    if (!e) return;
+    if (e->backend) {
+        e->backend->unload(e->model);
+        e->backend->close(e->device);
+    }
+    hyp_arena_dispose(&e->arena);
+    hyp_plan_close(&e->plan);
+    hyp_free(e);
+}
+
+/* ---- questions ----------------------------------------------------------------------------------------- */
+
+size_t hyp_engine_input_count(const hyp_engine *engine) { return engine->inputs.count; }
+size_t hyp_engine_output_count(const hyp_engine *engine) { return engine->outputs.count; }
+
+const hyp_io_info *hyp_engine_input(const hyp_engine *engine, size_t i)
+{
+    return i < engine->inputs.count ? &engine->inputs.items[i].info : NULL;
+}
+
+const hyp_io_info *hyp_engine_output(const hyp_engine *engine, size_t i)
+{
+    return i < engine->outputs.count ? &engine->outputs.items[i].info : NULL;
+}
+
+hyp_device_kind hyp_engine_device(const hyp_engine *engine) { return engine->backend->kind; }
+const char *hyp_engine_device_name(const hyp_engine *engine) { return engine->device_name; }

@@ -1,0 +1,78 @@
+/* linear and matmul: double accumulation, one rounding at the end. */
+#include <math.h>
+
+#include "base/dtype.h"
+#include "runtime/reference/reference.h"
+
+double hyp_reference_act(HypPlan__Act act, double x)
+{
+    switch (act) {
+    case HYP_PLAN__ACT__ACT_RELU: return x < 0 ? 0 : x; /* NaN stays */
+    case HYP_PLAN__ACT__ACT_GELU: return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
+    case HYP_PLAN__ACT__ACT_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    case HYP_PLAN__ACT__ACT_SIGMOID: return 1 / (1 + exp(-x));
+    case HYP_PLAN__ACT__ACT_TANH: return tanh(x);
+    default: return x;
+    }
+}
+
+/* Four sums, so that the additions of one do not wait for each other. */
+static double dot_f32(const float *a, const float *b, int64_t n)
+{
+    double s[4] = {0};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int j = 0; j < 4; j++) s[j] += (double)a[i + j] * (double)b[i + j];
+    for (; i < n; i++) s[0] += (double)a[i] * (double)b[i];
+    return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+/* sum over i of a[a0 + i a_step] * b[b0 + i b_step] */
+static double dot(hyp_dtype t, const void *a, int64_t a0, int64_t a_step, const void *b, int64_t b0, int64_t b_step,
+                  int64_t n)
+{
+    if (t == HYP_F32 && a_step == 1 && b_step == 1) return dot_f32((const float *)a + a0, (const float *)b + b0, n);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += hyp_load_f64(t, a, (size_t)(a0 + i * a_step)) * hyp_load_f64(t, b, (size_t)(b0 + i * b_step));
+    return sum;
+}
+
+void hyp_reference_linear(const hyp_reference_call *call, const HypPlan__Linear *s)
+{
+    hyp_dtype t = hyp_tensor_dtype(call->program, s->x);
+    int64_t m = call->values[s->m];
+    const void *x = call->at[s->x];
+    for (size_t l = 0; l < s->n_layers; l++) {
+        const HypPlan__Layer *layer = s->layers[l];
+        int64_t n = call->values[layer->n], k = call->values[layer->k];
+        void *y = call->at[layer->hidden_plus1 && l + 1 < s->n_layers ? layer->hidden_plus1 - 1 : s->y];
+        const void *w = call->at[layer->weight], *b = layer->bias_plus1 ? call->at[layer->bias_plus1 - 1] : NULL;
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) {
+                double sum = dot(t, x, i * k, 1, w, layer->weight_kn ? j : j * k, layer->weight_kn ? n : 1, k);
+                if (b) sum += hyp_load_f64(t, b, (size_t)j);
+                hyp_store_f64(t, y, (size_t)(i * n + j), hyp_reference_act(layer->act, sum));
+            }
+        x = y;
+    }
+}
+
+void hyp_reference_matmul(const hyp_reference_call *call, const HypPlan__Matmul *s)
+{
+    hyp_dtype t = hyp_tensor_dtype(call->program, s->a);
+    int64_t m = call->values[s->m], n = call->values[s->n], k = call->values[s->k];
+    void *y = call->at[s->y];
+    hyp_walk w;
+    hyp_walk_init(&w, call->values, s->batch, s->n_batch);
+    hyp_walk_lane(&w, 0, call->values, s->a_strides, 0);
+    hyp_walk_lane(&w, 1, call->values, s->b_strides, 0);
+    int64_t count = hyp_walk_count(&w);
+    for (int64_t batch = 0; batch < count; batch++, hyp_walk_next(&w))
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) {
+                double sum = dot(t, call->at[s->a], w.offset[0] + (s->trans_a ? i : i * k), s->trans_a ? m : 1,
+                                 call->at[s->b], w.offset[1] + (s->trans_b ? j * k : j), s->trans_b ? 1 : n, k);
+                hyp_store_f64(t, y, (size_t)((batch * m + i) * n + j), (double)s->alpha * sum);
+            }
+}

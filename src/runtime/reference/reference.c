@@ -1,0 +1,107 @@
+/* The reference backend: runs a plan step by step with the plain kernels. */
+#include "runtime/reference/reference.h"
+
+#include "runtime/host.h"
+
+hyp_status hyp_reference_step(const hyp_reference_call *call, const HypPlan__Step *step, hyp_diag *diag)
+{
+    switch (step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR: hyp_reference_linear(call, step->linear); return HYP_OK;
+    case HYP_PLAN__STEP__KERNEL_MATMUL: hyp_reference_matmul(call, step->matmul); return HYP_OK;
+    case HYP_PLAN__STEP__KERNEL_POINTWISE: hyp_reference_pointwise(call, step->pointwise); return HYP_OK;
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_reference_softmax(call, step->softmax); return HYP_OK;
+    case HYP_PLAN__STEP__KERNEL_REDUCE: hyp_reference_reduce(call, step->reduce); return HYP_OK;
+    case HYP_PLAN__STEP__KERNEL_COPY: hyp_reference_copy(call, step->copy); return HYP_OK;
+    case HYP_PLAN__STEP__KERNEL_GATHER: return hyp_reference_gather(call, step->gather, diag);
+    case HYP_PLAN__STEP__KERNEL_FILL: hyp_reference_fill(call, step->fill); return HYP_OK;
+    default: return hyp_fail(diag, HYP_ERR_INTERNAL, "a step of kind %d passed the validator", (int)step->kernel_case);
+    }
+}
+
+static hyp_status device_open(const hyp_engine_options *options, const hyp_log *log, void **out_device,
+                              const char **out_name, hyp_diag *diag)
+{
+    (void)options, (void)log, (void)diag;
+    *out_device = NULL; /* there is no state */
+    *out_name = "reference (plain C)";
+    return HYP_OK;
+}
+
+static void device_close(void *device) { (void)device; }
+
+static hyp_status model_load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag)
+{
+    (void)device, (void)diag;
+    *out_model = (void *)(uintptr_t)plan; /* weights are used where they lie */
+    return HYP_OK;
+}
+
+static void model_unload(void *model) { (void)model; }
+
+/* A session is nothing but its memory. */
+static void session_destroy(void *opaque)
+{
+    hyp_host_memory_dispose(opaque);
+    hyp_free(opaque);
+}
+
+static hyp_status session_create(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag)
+{
+    (void)options;
+    hyp_host_memory *m = hyp_calloc(1, sizeof *m);
+    if (!m) return hyp_fail_memory(diag, sizeof *m);
+    hyp_status status = hyp_host_memory_init(m, model, diag);
+    if (status == HYP_OK)
+        *out_session = m;
+    else
+        hyp_free(m);
+    return status;
+}
+
+static size_t scratch_bytes(const void *opaque) { return hyp_host_memory_bytes(opaque); }
+
+/* A prepared shape is nothing but the values of the dims. */
+static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepared, hyp_diag *diag)
+{
+    hyp_host_memory *m = opaque;
+    HYP_TRY(hyp_host_memory_grow(m, values, diag));
+    *out_prepared = (void *)(uintptr_t)values;
+    return HYP_OK;
+}
+
+static void release(void *opaque, void *prepared)
+{
+    (void)opaque, (void)prepared;
+}
+
+static hyp_status run(void *opaque, void *prepared, const hyp_bindings *bindings, hyp_diag *diag)
+{
+    hyp_host_memory *m = opaque;
+    const HypPlan__Program *p = m->plan->program;
+    hyp_host_memory_bind(m, bindings);
+    hyp_reference_call call = {p, prepared, m->at};
+    for (size_t i = 0; i < p->n_steps; i++) HYP_TRY(hyp_reference_step(&call, p->steps[i], diag));
+    return HYP_OK;
+}
+
+static hyp_status synchronize(void *opaque, hyp_diag *diag)
+{
+    (void)opaque, (void)diag;
+    return HYP_OK;
+}
+
+const hyp_backend hyp_backend_reference = {
+    .name = "reference",
+    .kind = HYP_DEVICE_REFERENCE,
+    .open = device_open,
+    .close = device_close,
+    .load = model_load,
+    .unload = model_unload,
+    .session_create = session_create,
+    .session_destroy = session_destroy,
+    .scratch_bytes = scratch_bytes,
+    .prepare = prepare,
+    .release = release,
+    .run = run,
+    .synchronize = synchronize,
+};
