@@ -1,0 +1,255 @@
+/* hypatia bench - times a plan: one sample per run call, host to host. */
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "commit.h"
+#include "hypatia.h"
+
+enum { OPT_WARMUP = SESSION_OPTION_COUNT, OPT_ITERATIONS, OPT_DURATION, OPT_PERCENTILE, OPT_JSON, OPT_QUIET };
+
+static const cli_option options[] = {
+    SESSION_OPTIONS,
+    [OPT_WARMUP] = {"warmup", 0, "MS", "run for so many milliseconds first (200)"},
+    [OPT_ITERATIONS] = {"iterations", 0, "N", "take at least N samples (10)"},
+    [OPT_DURATION] = {"duration", 0, "S", "and sample for at least S seconds (3)"},
+    [OPT_PERCENTILE] = {"percentile", 0, "LIST", "percentiles to print (50,90,95,99)"},
+    [OPT_JSON] = {"json", 0, "FILE|-", "write every sample and the figures as JSON"},
+    [OPT_QUIET] = {"quiet", 'q', NULL, "print no table"},
+    {0},
+};
+
+static const char tool[] = "hypatia bench";
+
+typedef struct request {
+    session_options session;
+    double warmup_ms, seconds;
+    int64_t iterations;
+    cli_list percentiles;
+    const char *json;
+    bool quiet;
+} request;
+
+static void help(void)
+{
+    printf("Usage: hypatia bench PLAN.bin [options]\n"
+           "Times a plan on the given inputs, random ones where none are given. Sampling ends when both the iterations\n"
+           "and the duration are reached. A sample is one run call from host memory to host memory.\n");
+    cli_print_options(stdout, options);
+    printf("\nExit codes: 0 ok, 1 error, 2 usage, 5 incompatible plan.\n");
+}
+
+static int read_option(request *r, const cli_args *args, int option, const char *value)
+{
+    switch (option) {
+    case OPT_WARMUP:
+        if (!cli_parse_double(value, 0, &r->warmup_ms)) return cli_usage_error(args, "--warmup: '%s' is no time", value);
+        return CLI_OK;
+    case OPT_DURATION:
+        if (!cli_parse_double(value, 0, &r->seconds)) return cli_usage_error(args, "--duration: '%s' is no time", value);
+        return CLI_OK;
+    case OPT_ITERATIONS:
+        if (!cli_parse_int(value, 1, 1000000000, &r->iterations))
+            return cli_usage_error(args, "--iterations: '%s' is no count", value);
+        return CLI_OK;
+    case OPT_PERCENTILE: cli_list_split(&r->percentiles, value); return CLI_OK;
+    case OPT_JSON: r->json = value; return CLI_OK;
+    case OPT_QUIET: r->quiet = true; return CLI_OK;
+    default: return session_read_option(&r->session, args, option, value);
+    }
+}
+
+/* ---- sampling -------------------------------------------------------------------------------------------- */
+
+static double now(void) /* seconds */
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+typedef struct samples {
+    double *us;
+    size_t count, capacity;
+} samples;
+
+/* Runs until both minimums are reached. Tensors are matched by position, so that no name is compared. */
+static int sample(session *s, const request *r, samples *out)
+{
+    hyp_diag diag = {0};
+    for (size_t i = 0; i < s->input_count; i++) s->inputs[i].name = NULL;
+    double start = now(), end = start + r->warmup_ms * 1e-3;
+    do {
+        if (hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag) != HYP_OK)
+            return cli_report(tool, &diag);
+    } while (now() < end);
+
+    start = now();
+    end = start + r->seconds;
+    for (double stop = start; out->count < (size_t)r->iterations || stop < end;) {
+        if (out->count == out->capacity) { /* between two samples, so that none of them pays */
+            out->capacity = out->capacity ? 2 * out->capacity : 1 << 16;
+            out->us = cli_alloc(out->us, out->capacity, sizeof *out->us);
+        }
+        double begin = now();
+        hyp_status status = hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag);
+        stop = now();
+        if (status != HYP_OK) return cli_report(tool, &diag);
+        out->us[out->count++] = (stop - begin) * 1e6;
+    }
+    return CLI_OK;
+}
+
+/* What reading the clock twice costs, in microseconds: the least of many. */
+static double clock_cost(void)
+{
+    double least = INFINITY;
+    for (int i = 0; i < 1000; i++) {
+        double begin = now(), cost = (now() - begin) * 1e6;
+        if (cost < least) least = cost;
+    }
+    return least;
+}
+
+/* ---- figures --------------------------------------------------------------------------------------------- */
+
+typedef struct figures {
+    double mean, deviation;
+    double *sorted;
+    size_t count;
+} figures;
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static figures compute_figures(const samples *all)
+{
+    figures f = {.count = all->count, .sorted = cli_alloc(NULL, all->count, sizeof *f.sorted)};
+    memcpy(f.sorted, all->us, all->count * sizeof *f.sorted);
+    qsort(f.sorted, f.count, sizeof *f.sorted, by_value);
+    for (size_t i = 0; i < f.count; i++) f.mean += f.sorted[i] / (double)f.count;
+    double squares = 0;
+    for (size_t i = 0; i < f.count; i++) squares += (f.sorted[i] - f.mean) * (f.sorted[i] - f.mean);
+    f.deviation = f.count > 1 ? sqrt(squares / (double)(f.count - 1)) : 0;
+    return f;
+}
+
+/* Nearest rank. */
+static double percentile(const figures *f, double p)
+{
+    double rank = ceil(p / 100 * (double)f->count);
+    size_t i = rank < 1 ? 0 : (size_t)rank - 1;
+    return f->sorted[i < f->count ? i : f->count - 1];
+}
+
+static void print_figures(const session *s, const request *r, const figures *f)
+{
+    printf("device   %s\n", hyp_engine_device_name(s->engine));
+    for (size_t i = 0; i < s->input_count; i++) {
+        printf("input    ");
+        print_tensor_type(stdout, hyp_engine_input(s->engine, i)->name, &s->inputs[i]);
+        putchar('\n');
+    }
+    printf("samples  %zu\nmean     %.3f us, sd %.3f\n", f->count, f->mean, f->deviation);
+    for (size_t i = 0; i < r->percentiles.count; i++)
+        printf("p%-7s %.3f us\n", r->percentiles.items[i], percentile(f, atof(r->percentiles.items[i])));
+    printf("min, max %.3f us, %.3f us\n", f->sorted[0], f->sorted[f->count - 1]);
+    if (f->deviation > 0.1 * f->mean)
+        printf("warning: the times vary: their standard deviation is %.0f %% of the mean\n", 100 * f->deviation / f->mean);
+    if (percentile(f, 50) < 2) printf("note: reading the clock is %.3f us of every sample\n", clock_cost());
+    if (hyp_engine_device(s->engine) == HYP_DEVICE_CUDA) printf("note: transfers to and from the GPU are included\n");
+}
+
+static int write_json(const session *s, const request *r, const figures *f, const samples *all)
+{
+    json_t *list = json_array(), *inputs = json_object();
+    for (size_t i = 0; i < all->count; i++) json_array_append_new(list, json_real(all->us[i]));
+    for (size_t i = 0; i < s->input_count; i++) {
+        json_t *dims = json_array();
+        for (int32_t a = 0; a < s->inputs[i].rank; a++) json_array_append_new(dims, json_integer(s->inputs[i].dims[a]));
+        json_object_set_new(inputs, hyp_engine_input(s->engine, i)->name, dims);
+    }
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:f, s:f, s:f, s:f}", "plan", r->session.plan, "device",
+                             hyp_engine_device_name(s->engine), "version", hyp_version(), "commit", HYP_COMMIT, "inputs",
+                             inputs, "threads", (int)r->session.threads, "mean_us", f->mean, "sd_us", f->deviation, "min_us",
+                             f->sorted[0], "max_us", f->sorted[f->count - 1]);
+    for (size_t i = 0; i < r->percentiles.count && root; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "p%.32s_us", r->percentiles.items[i]);
+        json_object_set_new(root, key, json_real(percentile(f, atof(r->percentiles.items[i]))));
+    }
+    static const double always[] = {50, 90, 99};
+    for (size_t i = 0; i < 3 && root; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "p%.0f_us", always[i]);
+        json_object_set_new(root, key, json_real(percentile(f, always[i])));
+    }
+    if (!root || json_object_set_new(root, "samples_us", list) != 0) {
+        fprintf(stderr, "%s: out of memory\n", tool);
+        return CLI_FAILED;
+    }
+    size_t flags = JSON_REAL_PRECISION(7) | JSON_COMPACT;
+    int failed = strcmp(r->json, "-") == 0 ? json_dumpf(root, stdout, flags) : json_dump_file(root, r->json, flags);
+    json_decref(root);
+    if (failed) fprintf(stderr, "%s: %s: cannot write: %s\n", tool, r->json, strerror(errno));
+    return failed ? CLI_FAILED : CLI_OK;
+}
+
+static int bench(session *s, const request *r, const cli_args *args)
+{
+    int code = session_open(s, &r->session, tool);
+    if (code == CLI_OK) code = session_make_inputs(s, &r->session, "random:0", args);
+    if (code == CLI_OK) code = session_make_outputs(s, tool);
+    samples all = {0};
+    if (code == CLI_OK) code = sample(s, r, &all);
+    if (code == CLI_OK) {
+        figures f = compute_figures(&all);
+        bool piped = r->json && strcmp(r->json, "-") == 0;
+        if (!r->quiet && !piped) print_figures(s, r, &f);
+        if (r->json) code = write_json(s, r, &f, &all);
+        free(f.sorted);
+    }
+    free(all.us);
+    return code;
+}
+
+int command_bench(int argc, char **argv)
+{
+    request r = {.warmup_ms = 200, .seconds = 3, .iterations = 10};
+    session s = {0};
+    cli_args args = cli_begin(tool, options, argc, argv);
+    int option, code = CLI_USAGE;
+    const char *value;
+    while ((option = cli_next(&args, &value)) != CLI_END) {
+        if (option == CLI_ERROR) goto done;
+        if (option == SESSION_HELP) {
+            help();
+            code = CLI_OK;
+            goto done;
+        }
+        if (read_option(&r, &args, option, value) != CLI_OK) goto done;
+    }
+    if (!r.session.plan) {
+        cli_usage_error(&args, "no plan was given");
+        goto done;
+    }
+    if (!r.percentiles.count) cli_list_split(&r.percentiles, "50,90,95,99");
+    for (size_t i = 0; i < r.percentiles.count; i++) {
+        double p;
+        if (cli_parse_double(r.percentiles.items[i], 0, &p) && p <= 100) continue;
+        cli_usage_error(&args, "--percentile: '%s' is not between 0 and 100", r.percentiles.items[i]);
+        goto done;
+    }
+    code = bench(&s, &r, &args);
+done:
+    session_close(&s);
+    session_options_free(&r.session);
+    cli_list_free(&r.percentiles);
+    return code;
+}

@@ -1,0 +1,266 @@
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commit.h"
+#include "hypatia/runtime.h"
+
+cli_args cli_begin(const char *tool, const cli_option *options, int argc, char **argv)
+{
+    return (cli_args){.tool = tool, .options = options, .count = argc, .at = 1, .argv = argv};
+}
+
+int cli_usage_error(const cli_args *args, const char *fmt, ...)
+{
+    va_list list;
+    va_start(list, fmt);
+    fprintf(stderr, "%s: ", args->tool);
+    vfprintf(stderr, fmt, list);
+    fprintf(stderr, "\nTry '%s --help'.\n", args->tool);
+    va_end(list);
+    return CLI_USAGE;
+}
+
+static int unknown_option(const cli_args *args, const char *name, size_t len)
+{
+    const char *names[64];
+    size_t count = 0;
+    while (count < 64 && args->options[count].name) {
+        names[count] = args->options[count].name;
+        count++;
+    }
+    char *text = cli_copy(name, len);
+    const char *near = cli_nearest(text, names, count);
+    if (near)
+        cli_usage_error(args, "unknown option '--%s'; did you mean '--%s'?", text, near);
+    else
+        cli_usage_error(args, "unknown option '--%s'", text);
+    free(text);
+    return CLI_ERROR;
+}
+
+static int take_value(cli_args *args, int option, const char **value)
+{
+    if (args->at < args->count) {
+        *value = args->argv[args->at++];
+        return option;
+    }
+    cli_usage_error(args, "option '--%s' needs a value: --%s %s", args->options[option].name,
+                    args->options[option].name, args->options[option].value);
+    return CLI_ERROR;
+}
+
+static int next_long(cli_args *args, const char *text, const char **value)
+{
+    const char *equals = strchr(text, '=');
+    size_t len = equals ? (size_t)(equals - text) : strlen(text);
+    for (int i = 0; args->options[i].name; i++) {
+        if (strlen(args->options[i].name) != len || memcmp(args->options[i].name, text, len) != 0) continue;
+        if (!args->options[i].value && equals) {
+            cli_usage_error(args, "option '--%s' takes no value", args->options[i].name);
+            return CLI_ERROR;
+        }
+        if (!args->options[i].value) return i;
+        if (!equals) return take_value(args, i, value);
+        *value = equals + 1;
+        return i;
+    }
+    return unknown_option(args, text, len);
+}
+
+static int next_short(cli_args *args, const char *text, const char **value)
+{
+    for (int i = 0; args->options[i].name; i++) {
+        if (args->options[i].short_name != text[0] || !text[0]) continue;
+        if (args->options[i].value && !text[1]) return take_value(args, i, value);
+        if (!args->options[i].value && text[1]) break;
+        *value = args->options[i].value ? text + 1 : NULL;
+        return i;
+    }
+    cli_usage_error(args, "unknown option '-%s'", text);
+    return CLI_ERROR;
+}
+
+int cli_next(cli_args *args, const char **value)
+{
+    *value = NULL;
+    if (args->at >= args->count) return CLI_END;
+    const char *text = args->argv[args->at++];
+    if (!args->only_positional && strcmp(text, "--") == 0) {
+        args->only_positional = true;
+        return cli_next(args, value);
+    }
+    if (args->only_positional || text[0] != '-' || !text[1]) {
+        *value = text;
+        return CLI_POSITIONAL;
+    }
+    return text[1] == '-' ? next_long(args, text + 2, value) : next_short(args, text + 1, value);
+}
+
+void cli_print_options(FILE *to, const cli_option *options)
+{
+    fprintf(to, "\nOptions:\n");
+    for (const cli_option *o = options; o->name; o++) {
+        char left[64];
+        if (o->short_name)
+            snprintf(left, sizeof left, "-%c, --%s%s%s", o->short_name, o->name, o->value ? " " : "", o->value ? o->value : "");
+        else
+            snprintf(left, sizeof left, "    --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+        fprintf(to, "  %-30s %s\n", left, o->help);
+    }
+}
+
+int cli_report(const char *tool, const hyp_diag *diag)
+{
+    fprintf(stderr, "%s: %s\n", tool, diag->message[0] ? diag->message : hyp_status_name(diag->status));
+    switch (diag->status) {
+    case HYP_OK: return CLI_OK;
+    case HYP_ERR_INVALID_ARGUMENT: return CLI_USAGE;
+    case HYP_ERR_UNSUPPORTED: return CLI_UNSUPPORTED;
+    case HYP_ERR_MISMATCH: return CLI_MISMATCH;
+    case HYP_ERR_INCOMPATIBLE: return CLI_INCOMPATIBLE;
+    default: return CLI_FAILED;
+    }
+}
+
+/* Levenshtein distance of two short names, one row at a time. */
+static size_t distance(const char *a, const char *b)
+{
+    enum { LONGEST = 63 };
+    size_t n = strlen(a), m = strlen(b), row[LONGEST + 1];
+    if (n > LONGEST || m > LONGEST) return SIZE_MAX;
+    for (size_t j = 0; j <= m; j++) row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            size_t gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = change < gap ? change : gap;
+        }
+    }
+    return row[m];
+}
+
+const char *cli_nearest(const char *text, const char *const *names, size_t count)
+{
+    const char *best = NULL;
+    size_t least = strlen(text) / 3 + 2; /* farther is no typing error */
+    for (size_t i = 0; i < count; i++) {
+        size_t d = distance(text, names[i]);
+        if (d >= least) continue;
+        least = d;
+        best = names[i];
+    }
+    return best;
+}
+
+void *cli_alloc(void *old, size_t count, size_t size)
+{
+    size_t bytes = count * size;
+    void *p = size && count > SIZE_MAX / size ? NULL : realloc(old, bytes ? bytes : 1);
+    if (p) return p;
+    fprintf(stderr, "out of memory\n");
+    exit(CLI_FAILED);
+}
+
+char *cli_copy(const char *text, size_t len)
+{
+    char *copy = cli_alloc(NULL, len + 1, 1);
+    memcpy(copy, text, len);
+    copy[len] = 0;
+    return copy;
+}
+
+void cli_list_add(cli_list *list, const char *text, size_t len)
+{
+    list->items = cli_alloc(list->items, list->count + 1, sizeof *list->items);
+    list->items[list->count++] = cli_copy(text, len);
+}
+
+void cli_list_split(cli_list *list, const char *text)
+{
+    for (;;) {
+        size_t len = strcspn(text, ",");
+        if (len) cli_list_add(list, text, len);
+        if (!text[len]) return;
+        text += len + 1;
+    }
+}
+
+void cli_list_free(cli_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) free(list->items[i]);
+    free(list->items);
+    *list = (cli_list){0};
+}
+
+bool cli_parse_int(const char *text, int64_t low, int64_t high, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end || errno || value < low || value > high) return false;
+    *out = value;
+    return true;
+}
+
+bool cli_parse_double(const char *text, double low, double *out)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !(value >= low)) return false;
+    *out = value;
+    return true;
+}
+
+bool cli_parse_dim(const cli_args *args, const char *text, size_t *name_len, int64_t *value)
+{
+    const char *equals = strrchr(text, '=');
+    *name_len = equals ? (size_t)(equals - text) : 0;
+    if (*name_len && cli_parse_int(equals + 1, 0, INT64_MAX, value)) return true;
+    cli_usage_error(args, "--dim: '%s' is not of the form batch=32", text);
+    return false;
+}
+
+bool cli_parse_shape(const char *text, hyp_tensor *out)
+{
+    const char *colon = strrchr(text, ':'); /* names may have colons: "input:0:1x3" */
+    if (!colon || colon == text) return false;
+    hyp_tensor t = {0};
+    const char *at = colon + 1;
+    bool scalar = strcmp(at, "scalar") == 0;
+    while (!scalar) {
+        char *end;
+        if (t.rank == HYP_MAX_RANK) return false;
+        if (*at == '?') {
+            t.dims[t.rank++] = -1;
+            end = (char *)at + 1;
+        } else {
+            errno = 0;
+            long long dim = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
+            if (dim < 0 || errno) return false;
+            t.dims[t.rank++] = dim;
+        }
+        if (!*end) break;
+        if (*end != 'x') return false;
+        at = end + 1;
+    }
+    t.name = cli_copy(text, (size_t)(colon - text));
+    *out = t;
+    return true;
+}
+
+void cli_write_file(const char *text, size_t len, void *file) { fwrite(text, 1, len, file); }
+
+void cli_print_version(const char *tool)
+{
+    printf("%s %s %s\n%s", tool, hyp_version(), HYP_COMMIT, hyp_version_details());
+    const char *details = hyp_version_details();
+    size_t len = strlen(details);
+    if (len && details[len - 1] != '\n') putchar('\n');
+}

@@ -1,0 +1,269 @@
+/* hypatiac - compiles an ONNX model to a plan file: a thin tool over hyp_compile_file. docs/cli.md describes it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "hypatia/compiler.h"
+
+enum {
+    OPT_OUTPUT, OPT_TARGET, OPT_PRECISION, OPT_PROFILE, OPT_DIM, OPT_SHAPES, OPT_RULES, OPT_DISABLE, OPT_APPROXIMATE,
+    OPT_NO_REWRITE, OPT_ITERATIONS, OPT_NODES, OPT_DRY_RUN, OPT_LIST_RULES, OPT_DUMP_REWRITES, OPT_DUMP_IR, OPT_STATS,
+    OPT_VERBOSE, OPT_QUIET, OPT_VERSION, OPT_HELP
+};
+
+static const cli_option options[] = {
+    [OPT_OUTPUT] = {"output", 'o', "FILE", "the plan to write"},
+    [OPT_TARGET] = {"target", 0, "cpu|cuda", "device to compile for (cpu); no GPU is needed for cuda"},
+    [OPT_PRECISION] = {"precision", 0, "TYPE", "fp32 (strict, the default), tf32, bf16 or fp16"},
+    [OPT_PROFILE] = {"profile", 0, "FILE", "device profile for the cost model, in place of the target's"},
+    [OPT_DIM] = {"dim", 0, "NAME=SIZE", "fix a symbolic dimension: batch=32"},
+    [OPT_SHAPES] = {"shapes", 0, "IN:DIMS", "fix the shape of an input: x:32x784"},
+    [OPT_RULES] = {"rules", 0, "FILE", "rewrite rules, in place of the built-in ones"},
+    [OPT_DISABLE] = {"disable-rule", 0, "NAME", "do without a rule"},
+    [OPT_APPROXIMATE] = {"allow-approximate", 0, NULL, "also use rules that approximate (class A)"},
+    [OPT_NO_REWRITE] = {"no-rewrite", 0, NULL, "lower the model as it is"},
+    [OPT_ITERATIONS] = {"max-iterations", 0, "N", "limit of rewriting iterations (30)"},
+    [OPT_NODES] = {"max-nodes", 0, "N", "limit of e-nodes (100000)"},
+    [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
+    [OPT_LIST_RULES] = {"list-rules", 0, NULL, "print the rules: name, class, ruleset, what it does"},
+    [OPT_DUMP_REWRITES] = {"dump-rewrites", 0, "FILE|-", "write every rewrite as a line of JSON"},
+    [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote or rewrite"},
+    [OPT_STATS] = {"stats", 0, NULL, "print a table of rules, times and sizes"},
+    [OPT_VERBOSE] = {"verbose", 'v', NULL, "print a line per pass"},
+    [OPT_QUIET] = {"quiet", 'q', NULL, "print errors only"},
+    [OPT_VERSION] = {"version", 0, NULL, "print the version"},
+    [OPT_HELP] = {"help", 'h', NULL, "print this help"},
+    {0},
+};
+
+/* Everything the command line says. Owns its lists. */
+typedef struct request {
+    hyp_compile_options compile;
+    const char *model, *plan, *dump_path;
+    FILE *dump; /* NULL = no dump */
+    cli_list dims, shapes, rules, disabled, flags;
+    const char **dim_names;
+    int64_t *dim_values;
+    hyp_tensor *shape_tensors;
+    bool list_rules, dry_run, stats, verbose, quiet;
+} request;
+
+static void help(void)
+{
+    printf("Usage: hypatiac MODEL.onnx -o PLAN.bin [options]\n"
+           "Compiles an ONNX model to a plan that 'hypatia run' and libhypatia-rt execute.\n");
+    cli_print_options(stdout, options);
+    printf("\nDims, shapes and rules may be given several times or as comma lists.\n"
+           "Exit codes: 0 ok, 1 error, 2 usage, 3 unsupported model.\n");
+}
+
+/* Records an option that changes the result, for the plan's provenance. */
+static void record(request *r, int option, const char *value)
+{
+    char text[1024];
+    int n = snprintf(text, sizeof text, value ? "--%s=%s" : "--%s", options[option].name, value);
+    cli_list_add(&r->flags, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
+}
+
+static bool read_limit(const cli_args *args, const char *name, const char *value, size_t *out)
+{
+    int64_t n;
+    if (!cli_parse_int(value, 1, INT64_MAX, &n)) {
+        cli_usage_error(args, "--%s: '%s' is no positive number", name, value);
+        return false;
+    }
+    *out = (size_t)n;
+    return true;
+}
+
+/* One option of the command line; false after a message. */
+static bool read_option(request *r, const cli_args *args, int option, const char *value)
+{
+    hyp_compile_options *c = &r->compile;
+    if (option >= OPT_TARGET && option <= OPT_NODES) record(r, option, value);
+    switch (option) {
+    case OPT_OUTPUT: r->plan = value; break;
+    case OPT_TARGET: c->target = value; break;
+    case OPT_PRECISION: c->precision = value; break;
+    case OPT_PROFILE: c->profile = value; break;
+    case OPT_DIM: cli_list_split(&r->dims, value); break;
+    case OPT_SHAPES: cli_list_split(&r->shapes, value); break;
+    case OPT_RULES: cli_list_split(&r->rules, value); break;
+    case OPT_DISABLE: cli_list_split(&r->disabled, value); break;
+    case OPT_APPROXIMATE: c->allow_approximate = true; break;
+    case OPT_NO_REWRITE: c->no_rewrite = true; break;
+    case OPT_ITERATIONS: return read_limit(args, "max-iterations", value, &c->max_iterations);
+    case OPT_NODES: return read_limit(args, "max-nodes", value, &c->max_nodes);
+    case OPT_DRY_RUN: r->dry_run = true; break;
+    case OPT_LIST_RULES: r->list_rules = true; break;
+    case OPT_DUMP_REWRITES: r->dump_path = value; break;
+    case OPT_DUMP_IR: c->dump_ir_stage = value; break;
+    case OPT_STATS: r->stats = true; break;
+    case OPT_VERBOSE: r->verbose = true; break;
+    case OPT_QUIET: r->quiet = true; break;
+    default:
+        if (r->model) {
+            cli_usage_error(args, "one model at a time: '%s' and '%s' were given", r->model, value);
+            return false;
+        }
+        r->model = value;
+    }
+    return true;
+}
+
+/* Turns the lists into what the library takes; false after a message. */
+static bool finish_request(request *r, const cli_args *args)
+{
+    hyp_compile_options *c = &r->compile;
+    r->dim_names = cli_alloc(NULL, r->dims.count, sizeof *r->dim_names);
+    r->dim_values = cli_alloc(NULL, r->dims.count, sizeof *r->dim_values);
+    for (; c->dim_count < r->dims.count; c->dim_count++) {
+        const char *text = r->dims.items[c->dim_count];
+        size_t len;
+        if (!cli_parse_dim(args, text, &len, &r->dim_values[c->dim_count])) return false;
+        r->dim_names[c->dim_count] = cli_copy(text, len);
+    }
+    r->shape_tensors = cli_alloc(NULL, r->shapes.count, sizeof *r->shape_tensors);
+    for (; c->shape_count < r->shapes.count; c->shape_count++)
+        if (!cli_parse_shape(r->shapes.items[c->shape_count], &r->shape_tensors[c->shape_count])) {
+            cli_usage_error(args, "--shapes: '%s' is not of the form x:32x784", r->shapes.items[c->shape_count]);
+            return false;
+        }
+    c->dim_names = r->dim_names;
+    c->dim_values = r->dim_values;
+    c->shapes = r->shape_tensors;
+    c->rule_files = (const char *const *)r->rules.items;
+    c->rule_file_count = r->rules.count;
+    c->disabled_rules = (const char *const *)r->disabled.items;
+    c->disabled_rule_count = r->disabled.count;
+    c->flags = (const char *const *)r->flags.items;
+    c->flag_count = r->flags.count;
+    if (r->list_rules) return true;
+    if (!r->model) {
+        cli_usage_error(args, "no model was given");
+        return false;
+    }
+    if (!r->plan && !r->dry_run) {
+        cli_usage_error(args, "no output was given: add '-o plan.bin' (or --dry-run)");
+        return false;
+    }
+    return true;
+}
+
+static bool open_dump(request *r, const cli_args *args)
+{
+    if (!r->dump_path) return true;
+    r->dump = strcmp(r->dump_path, "-") == 0 ? stdout : fopen(r->dump_path, "w");
+    if (!r->dump) {
+        fprintf(stderr, "%s: %s: cannot write the rewrites there\n", args->tool, r->dump_path);
+        return false;
+    }
+    r->compile.dump_rewrites = cli_write_file;
+    r->compile.dump_rewrites_user = r->dump;
+    return true;
+}
+
+static void free_request(request *r)
+{
+    if (r->dump && r->dump != stdout) fclose(r->dump);
+    for (size_t i = 0; i < r->compile.dim_count; i++) free((char *)r->dim_names[i]);
+    for (size_t i = 0; i < r->compile.shape_count; i++) free((char *)r->shape_tensors[i].name);
+    free(r->dim_names);
+    free(r->dim_values);
+    free(r->shape_tensors);
+    cli_list *lists[] = {&r->dims, &r->shapes, &r->rules, &r->disabled, &r->flags};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
+}
+
+static void print_rules(const hyp_compile_report *report)
+{
+    for (size_t i = 0; i < report->rule_count; i++) {
+        const hyp_compile_rule_use *rule = &report->rules[i];
+        printf("%-32s %-2s %-10s %s\n", rule->name, rule->numeric_class, rule->ruleset, rule->doc);
+    }
+}
+
+static void print_summary(FILE *to, const request *r, const hyp_compile_report *report)
+{
+    fprintf(to, "%s: %zu nodes that run -> %zu, %zu plan step%s\n", r->model, report->nodes_before, report->nodes_after,
+            report->plan_steps, report->plan_steps == 1 ? "" : "s");
+    for (const char *line = report->steps; *line;) {
+        size_t len = strcspn(line, "\n");
+        fprintf(to, "  %.*s\n", (int)len, line);
+        line += len + (line[len] == '\n');
+    }
+    if (report->cost_before > 0)
+        fprintf(to, "predicted: %.2f us -> %.2f us\n", report->cost_before * 1e6, report->cost_after * 1e6);
+    for (size_t i = 0, shown = 0; i < report->rule_count; i++)
+        if (report->rules[i].used)
+            fprintf(to, "%s%s %zux", shown++ ? ", " : "rules used: ", report->rules[i].name, report->rules[i].used);
+        else if (i + 1 == report->rule_count && !shown)
+            fprintf(to, "rules used: none");
+    if (report->rule_count) fputc('\n', to);
+    if (!r->dry_run) fprintf(to, "%s: %llu bytes\n", r->plan, (unsigned long long)report->plan_bytes);
+}
+
+static void print_stats(FILE *to, const hyp_compile_report *report)
+{
+    fprintf(to, "\n%-34s %5s %9s %9s %6s\n", "rule", "class", "matches", "applied", "used");
+    for (size_t i = 0; i < report->rule_count; i++) {
+        const hyp_compile_rule_use *rule = &report->rules[i];
+        if (!rule->matches && !rule->used) continue;
+        fprintf(to, "%-34s %5s %9zu %9zu %6zu\n", rule->name, rule->numeric_class, rule->matches, rule->applications,
+                rule->used);
+    }
+    fprintf(to, "\nnodes        %zu imported, %zu run before rewriting, %zu after\n", report->nodes_imported,
+            report->nodes_before, report->nodes_after);
+    fprintf(to, "e-graph      %zu e-nodes, %zu e-classes, %zu iterations, stop: %s\n", report->e_nodes,
+            report->e_classes, report->iterations, report->stop_reason);
+    fprintf(to, "seconds      import %.4f, rewrite %.4f, lower %.4f, write %.4f\n", report->import_seconds,
+            report->rewrite_seconds, report->lower_seconds, report->write_seconds);
+    fprintf(to, "plan         %zu steps, %llu bytes\n", report->plan_steps, (unsigned long long)report->plan_bytes);
+}
+
+static int compile(request *r, const cli_args *args)
+{
+    /* What shares standard output with a dump or the plan goes to standard error. */
+    bool taken = (r->plan && strcmp(r->plan, "-") == 0) || r->dump == stdout || r->compile.dump_ir_stage;
+    FILE *people = taken ? stderr : stdout;
+    hyp_diag diag = {0};
+    hyp_compile_report *report = NULL;
+    hyp_status status = r->list_rules
+                            ? hyp_compile_list_rules(&r->compile, &report, &diag)
+                            : hyp_compile_file(r->model, r->dry_run ? NULL : r->plan, &r->compile, &report, &diag);
+    if (status != HYP_OK) return cli_report(args->tool, &diag);
+    if (r->list_rules) print_rules(report);
+    if (!r->list_rules && !r->quiet) print_summary(people, r, report);
+    if (!r->list_rules && r->stats) print_stats(people, report);
+    hyp_compile_report_destroy(report);
+    bool dumped = !r->dump || (fflush(r->dump) == 0 && !ferror(r->dump));
+    if (!dumped) fprintf(stderr, "%s: %s: cannot write\n", args->tool, r->dump_path);
+    return dumped ? CLI_OK : CLI_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    request r = {.compile = {.size = sizeof r.compile, .dump_ir = cli_write_file, .dump_ir_user = stdout}};
+    cli_args args = cli_begin("hypatiac", options, argc, argv);
+    int option, code = CLI_USAGE;
+    const char *value;
+    while ((option = cli_next(&args, &value)) != CLI_END) {
+        if (option == OPT_HELP || option == OPT_VERSION) {
+            if (option == OPT_HELP)
+                help();
+            else
+                cli_print_version("hypatiac");
+            code = CLI_OK;
+            goto done;
+        }
+        if (option == CLI_ERROR || !read_option(&r, &args, option, value)) goto done;
+    }
+    if (r.verbose) {
+        r.compile.progress = cli_write_file;
+        r.compile.progress_user = stderr;
+    }
+    if (finish_request(&r, &args)) code = open_dump(&r, &args) ? compile(&r, &args) : CLI_FAILED;
+done:
+    free_request(&r);
+    return code;
+}

@@ -1,0 +1,68 @@
+/* hypatia inspect - describes a plan. */
+#include <stdlib.h>
+
+#include "hypatia.h"
+
+enum { OPT_JSON, OPT_DIM, OPT_HELP };
+
+static const cli_option options[] = {
+    [OPT_JSON] = {"json", 0, NULL, "print JSON"},
+    [OPT_DIM] = {"dim", 0, "NAME=SIZE", "size of a symbolic dimension, for bytes and flops (1)"},
+    [OPT_HELP] = {"help", 'h', NULL, "print this help"},
+    {0},
+};
+
+static void help(void)
+{
+    printf("Usage: hypatia inspect PLAN.bin [options]\n"
+           "Prints format, provenance, inputs, outputs and the steps with kernel, shapes, bytes, flops and rules.\n");
+    cli_print_options(stdout, options);
+}
+
+int command_inspect(int argc, char **argv)
+{
+    cli_args args = cli_begin("hypatia inspect", options, argc, argv);
+    const char *plan = NULL, *value;
+    cli_list texts = {0};
+    hyp_tensor *dims = NULL;
+    size_t dim_count = 0;
+    bool json = false;
+    int option, code = CLI_USAGE;
+    while ((option = cli_next(&args, &value)) != CLI_END) {
+        if (option == CLI_ERROR) goto done;
+        if (option == OPT_HELP) {
+            help();
+            code = CLI_OK;
+            goto done;
+        }
+        if (option == OPT_JSON) {
+            json = true;
+        } else if (option == OPT_DIM) {
+            cli_list_split(&texts, value);
+        } else if (plan) {
+            cli_usage_error(&args, "one plan at a time: '%s' is too much", value);
+            goto done;
+        } else {
+            plan = value;
+        }
+    }
+    if (!plan) {
+        cli_usage_error(&args, "no plan was given");
+        goto done;
+    }
+    dims = cli_alloc(NULL, texts.count, sizeof *dims);
+    for (; dim_count < texts.count; dim_count++) {
+        size_t len;
+        dims[dim_count] = (hyp_tensor){.rank = 1};
+        if (!cli_parse_dim(&args, texts.items[dim_count], &len, &dims[dim_count].dims[0])) goto done;
+        dims[dim_count].name = cli_copy(texts.items[dim_count], len);
+    }
+    hyp_diag diag = {0};
+    hyp_status status = hyp_plan_describe(plan, json, dims, dim_count, cli_write_file, stdout, &diag);
+    code = status == HYP_OK ? CLI_OK : cli_report(args.tool, &diag);
+done:
+    for (size_t i = 0; i < dim_count; i++) free((char *)dims[i].name);
+    free(dims);
+    cli_list_free(&texts);
+    return code;
+}

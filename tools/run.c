@@ -1,0 +1,223 @@
+/* hypatia run - runs a plan on inputs from files, writes or prints the outputs, and compares them with the
+ * expected ones where a test_data_set folder has them. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "hypatia.h"
+
+enum { OPT_OUTPUT = SESSION_OPTION_COUNT, OPT_RTOL, OPT_ATOL, OPT_QUIET };
+
+static const cli_option options[] = {
+    SESSION_OPTIONS,
+    [OPT_OUTPUT] = {"output", 'o', "NAME=@FILE|-", "write an output; '-' prints every element of all"},
+    [OPT_RTOL] = {"rtol", 0, "X", "relative tolerance for expected outputs (1e-3)"},
+    [OPT_ATOL] = {"atol", 0, "X", "absolute tolerance for expected outputs (1e-5)"},
+    [OPT_QUIET] = {"quiet", 'q', NULL, "print no outputs"},
+    {0},
+};
+
+static const char tool[] = "hypatia run";
+
+typedef struct request {
+    session_options session;
+    cli_list outputs; /* "y=@y.npy" */
+    const char *folder;
+    double rtol, atol;
+    bool print_all, quiet;
+} request;
+
+static void help(void)
+{
+    printf("Usage: hypatia run PLAN.bin --input NAME=@FILE ... [--output NAME=@FILE ...]\n"
+           "       hypatia run PLAN.bin --input FOLDER\n"
+           "Runs a plan. A folder test_data_set_N has input_K.pb, and output_K.pb to compare with; a folder of such\n"
+           "folders runs them all.\n");
+    cli_print_options(stdout, options);
+    printf("\nExit codes: 0 ok, 1 error, 2 usage, 4 mismatch, 5 incompatible plan.\n");
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* One option; CLI_OK to go on, CLI_USAGE after a message. */
+static int read_option(request *r, const cli_args *args, int option, const char *value)
+{
+    switch (option) {
+    case SESSION_INPUT:
+        if (!is_folder(value)) return session_read_option(&r->session, args, option, value);
+        if (r->folder) return cli_usage_error(args, "one folder at a time: '%s' and '%s' were given", r->folder, value);
+        r->folder = value;
+        return CLI_OK;
+    case OPT_OUTPUT:
+        if (strcmp(value, "-") == 0)
+            r->print_all = true;
+        else
+            cli_list_split(&r->outputs, value);
+        return CLI_OK;
+    case OPT_RTOL: return read_tolerance(args, value, &r->rtol);
+    case OPT_ATOL: return read_tolerance(args, value, &r->atol);
+    case OPT_QUIET: r->quiet = true; return CLI_OK;
+    default: return session_read_option(&r->session, args, option, value);
+    }
+}
+
+/* ---- outputs --------------------------------------------------------------------------------------------- */
+
+/* Prints the elements, one line per row of the last axis, at most `limit` of them. */
+static void print_elements(const hyp_tensor *t, int64_t limit)
+{
+    int64_t count = hyp_tensor_elements(t), row = t->rank ? t->dims[t->rank - 1] : 1;
+    int64_t shown = count < limit ? count : limit;
+    for (int64_t i = 0; i < shown; i++) {
+        fputs(i % row == 0 ? "  " : " ", stdout);
+        if (t->dtype == HYP_I64)
+            printf("%lld", (long long)((const int64_t *)t->data)[i]);
+        else
+            printf("%.9g", hyp_tensor_at(t, i));
+        if (i % row == row - 1) putchar('\n');
+    }
+    if (shown < count) printf("%s  ... %lld of %lld elements shown\n", shown % row ? "\n" : "", (long long)shown, (long long)count);
+}
+
+static void print_output(const session *s, size_t i, int64_t limit)
+{
+    print_tensor_type(stdout, hyp_engine_output(s->engine, i)->name, &s->outputs[i]);
+    putchar('\n');
+    print_elements(&s->outputs[i], limit);
+}
+
+/* Does what one "NAME=@FILE" or "NAME=-" says. */
+static int write_output(session *s, const char *text)
+{
+    const char *equals = strrchr(text, '=');
+    size_t i = 0;
+    for (; equals && i < s->output_count; i++) {
+        const char *name = hyp_engine_output(s->engine, i)->name;
+        if (strlen(name) == (size_t)(equals - text) && memcmp(name, text, (size_t)(equals - text)) == 0) break;
+    }
+    if (!equals || i == s->output_count) {
+        fprintf(stderr, "%s: --output %s: the plan has no such output; its outputs are:", tool, text);
+        for (i = 0; i < s->output_count; i++) fprintf(stderr, " %s", hyp_engine_output(s->engine, i)->name);
+        fprintf(stderr, "\n");
+        return CLI_USAGE;
+    }
+    if (strcmp(equals + 1, "-") == 0) {
+        print_output(s, i, INT64_MAX);
+        return CLI_OK;
+    }
+    hyp_tensor named = s->outputs[i];
+    named.name = hyp_engine_output(s->engine, i)->name;
+    hyp_diag diag = {0};
+    return hyp_tensor_save(equals[1] == '@' ? equals + 2 : equals + 1, &named, &diag) == HYP_OK ? CLI_OK
+                                                                                               : cli_report(tool, &diag);
+}
+
+static int show_outputs(session *s, const request *r)
+{
+    for (size_t i = 0; i < r->outputs.count; i++) {
+        int code = write_output(s, r->outputs.items[i]);
+        if (code != CLI_OK) return code;
+    }
+    if (r->quiet || (r->outputs.count && !r->print_all)) return CLI_OK;
+    for (size_t i = 0; i < s->output_count; i++) print_output(s, i, r->print_all ? INT64_MAX : 64);
+    return CLI_OK;
+}
+
+/* ---- test data folders ------------------------------------------------------------------------------------ */
+
+/* Compares with output_K.pb of the folder. *found counts the files. */
+static int compare_folder(session *s, const request *r, const char *folder, size_t *found)
+{
+    int code = CLI_OK;
+    for (size_t k = 0; k < s->output_count; k++) {
+        char path[4096];
+        struct stat st;
+        snprintf(path, sizeof path, "%s/output_%zu.pb", folder, k);
+        if (stat(path, &st) != 0) continue;
+        hyp_tensor expected = {0};
+        hyp_diag diag = {0};
+        if (hyp_tensor_load(path, NULL, &expected, &diag) != HYP_OK) return cli_report(tool, &diag);
+        ++*found;
+        int one = compare_tensors(hyp_engine_output(s->engine, k)->name, &s->outputs[k], &expected, r->rtol, r->atol, tool);
+        if (one != CLI_OK) code = one;
+        hyp_tensor_dispose(&expected);
+    }
+    return code;
+}
+
+static int run_folder(session *s, const request *r, const char *folder, size_t *found)
+{
+    printf("%s\n", folder);
+    int code = session_load_folder(s, folder, tool);
+    if (code == CLI_OK) code = session_make_outputs(s, tool);
+    if (code == CLI_OK) code = session_run(s, tool);
+    size_t before = *found;
+    if (code == CLI_OK) code = compare_folder(s, r, folder, found);
+    if (code == CLI_OK && *found == before) code = show_outputs(s, r);
+    return code;
+}
+
+static int is_data_set(const struct dirent *entry) { return strncmp(entry->d_name, "test_data_set_", 14) == 0; }
+
+static int run_folders(session *s, const request *r)
+{
+    struct dirent **entries = NULL;
+    int count = scandir(r->folder, &entries, is_data_set, versionsort), code = CLI_OK;
+    size_t found = 0;
+    if (count <= 0) code = run_folder(s, r, r->folder, &found);
+    for (int i = 0; i < count; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", r->folder, entries[i]->d_name);
+        int one = run_folder(s, r, path, &found);
+        if (one != CLI_OK && code != CLI_FAILED) code = one;
+        free(entries[i]);
+    }
+    free(entries);
+    if (found) printf("%s\n", code == CLI_OK ? "PASSED" : "FAILED");
+    return code;
+}
+
+int command_run(int argc, char **argv)
+{
+    request r = {.rtol = 1e-3, .atol = 1e-5};
+    session s = {0};
+    cli_args args = cli_begin(tool, options, argc, argv);
+    int option, code = CLI_USAGE;
+    const char *value;
+    while ((option = cli_next(&args, &value)) != CLI_END) {
+        if (option == CLI_ERROR) goto done;
+        if (option == SESSION_HELP) {
+            help();
+            code = CLI_OK;
+            goto done;
+        }
+        if (read_option(&r, &args, option, value) != CLI_OK) goto done;
+    }
+    if (!r.session.plan) {
+        cli_usage_error(&args, "no plan was given");
+        goto done;
+    }
+    if (r.folder && r.session.inputs.count) {
+        cli_usage_error(&args, "a folder and single inputs cannot be combined");
+        goto done;
+    }
+    code = session_open(&s, &r.session, tool);
+    if (code == CLI_OK && r.folder) {
+        code = run_folders(&s, &r);
+    } else if (code == CLI_OK) {
+        code = session_make_inputs(&s, &r.session, NULL, &args);
+        if (code == CLI_OK) code = session_make_outputs(&s, tool);
+        if (code == CLI_OK) code = session_run(&s, tool);
+        if (code == CLI_OK) code = show_outputs(&s, &r);
+    }
+done:
+    session_close(&s);
+    session_options_free(&r.session);
+    cli_list_free(&r.outputs);
+    return code;
+}

@@ -1,0 +1,354 @@
+/* A loaded plan with its input and output tensors, as run, bench and verify use it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "hypatia.h"
+
+void session_options_free(session_options *o)
+{
+    cli_list_free(&o->dims);
+    cli_list_free(&o->inputs);
+}
+
+static bool parse_device(const char *text, session_options *o)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda", "reference"}; /* in the order of hyp_device_kind */
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, names[i]) == 0) {
+            o->device = (hyp_device_kind)i;
+            return true;
+        }
+    int64_t index;
+    if (strncmp(text, "cuda:", 5) != 0 || !cli_parse_int(text + 5, 0, 1023, &index)) return false;
+    o->device = HYP_DEVICE_CUDA;
+    o->device_index = (int32_t)index;
+    return true;
+}
+
+int session_read_option(session_options *o, const cli_args *args, int option, const char *value)
+{
+    int64_t n;
+    switch (option) {
+    case SESSION_DEVICE:
+        if (!parse_device(value, o))
+            return cli_usage_error(args, "--device: '%s' is none of auto, cpu, cuda, cuda:N, reference", value);
+        break;
+    case SESSION_THREADS:
+        if (!cli_parse_int(value, 1, 4096, &n))
+            return cli_usage_error(args, "--threads: '%s' is no number between 1 and 4096", value);
+        o->threads = (int32_t)n;
+        break;
+    case SESSION_INPUT: cli_list_split(&o->inputs, value); break;
+    case SESSION_DIM: cli_list_split(&o->dims, value); break;
+    case SESSION_VERBOSE: o->verbose = true; break;
+    default:
+        if (o->plan) return cli_usage_error(args, "one plan at a time: '%s' and '%s' were given", o->plan, value);
+        o->plan = value;
+    }
+    return CLI_OK;
+}
+
+int read_tolerance(const cli_args *args, const char *value, double *out)
+{
+    return cli_parse_double(value, 0, out) ? CLI_OK : cli_usage_error(args, "'%s' is no tolerance", value);
+}
+
+static void log_line(const char *line, void *tool) { fprintf(stderr, "%s: %s\n", (const char *)tool, line); }
+
+int session_open(session *s, const session_options *o, const char *tool)
+{
+    hyp_engine_options options = {.size = sizeof options, .device = o->device, .device_index = o->device_index,
+                                  .threads = o->threads, .log = o->verbose ? log_line : NULL, .log_user = (void *)tool};
+    hyp_diag diag = {0};
+    if (hyp_engine_load_file(o->plan, &options, &s->engine, &diag) != HYP_OK ||
+        hyp_context_create(s->engine, NULL, &s->context, &diag) != HYP_OK)
+        return cli_report(tool, &diag);
+    s->input_count = hyp_engine_input_count(s->engine);
+    s->output_count = hyp_engine_output_count(s->engine);
+    s->inputs = cli_alloc(NULL, s->input_count, sizeof *s->inputs);
+    s->outputs = cli_alloc(NULL, s->output_count, sizeof *s->outputs);
+    memset(s->inputs, 0, s->input_count * sizeof *s->inputs);
+    memset(s->outputs, 0, s->output_count * sizeof *s->outputs);
+    return CLI_OK;
+}
+
+static void dispose_all(hyp_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++) hyp_tensor_dispose(&tensors[i]);
+}
+
+void session_close(session *s)
+{
+    dispose_all(s->inputs, s->input_count);
+    dispose_all(s->outputs, s->output_count);
+    free(s->inputs);
+    free(s->outputs);
+    hyp_context_destroy(s->context);
+    hyp_engine_destroy(s->engine);
+    *s = (session){0};
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------------------- */
+
+/* The plan's input of this name, or s->input_count. */
+static size_t find_input(const session *s, const char *name, size_t len)
+{
+    size_t i = 0;
+    while (i < s->input_count) {
+        const char *have = hyp_engine_input(s->engine, i)->name;
+        if (strlen(have) == len && memcmp(have, name, len) == 0) break;
+        i++;
+    }
+    return i;
+}
+
+static void print_inputs(const session *s)
+{
+    for (size_t i = 0; i < s->input_count; i++) {
+        const hyp_io_info *info = hyp_engine_input(s->engine, i);
+        fprintf(stderr, "  %s %s[", info->name, hyp_dtype_name(info->dtype));
+        for (int32_t a = 0; a < info->rank; a++) {
+            fputs(a ? " " : "", stderr);
+            if (info->symbols[a])
+                fputs(info->symbols[a], stderr);
+            else
+                fprintf(stderr, "%lld", (long long)info->dims[a]);
+        }
+        fputs("]\n", stderr);
+    }
+}
+
+/* Sizes of symbolic dims, by name. Names are borrowed from the command line and the engine. */
+typedef struct symbol_size {
+    const char *name;
+    size_t len;
+    int64_t size;
+} symbol_size;
+typedef struct symbol_sizes {
+    symbol_size *items;
+    size_t count;
+} symbol_sizes;
+
+static const symbol_size *find_symbol(const symbol_sizes *sizes, const char *name, size_t len)
+{
+    for (size_t i = 0; i < sizes->count; i++)
+        if (sizes->items[i].len == len && memcmp(sizes->items[i].name, name, len) == 0) return &sizes->items[i];
+    return NULL;
+}
+
+static void set_symbol(symbol_sizes *sizes, const char *name, size_t len, int64_t size)
+{
+    if (find_symbol(sizes, name, len)) return;
+    sizes->items = cli_alloc(sizes->items, sizes->count + 1, sizeof *sizes->items);
+    sizes->items[sizes->count++] = (symbol_size){name, len, size};
+}
+
+/* The declared type of an input with every symbol that has a size in its place, -1 elsewhere. */
+static hyp_tensor declared(const hyp_io_info *info, const symbol_sizes *sizes)
+{
+    hyp_tensor t = {.dtype = info->dtype, .rank = info->rank};
+    for (int32_t a = 0; a < info->rank; a++) {
+        const char *symbol = info->symbols[a];
+        const symbol_size *known = symbol ? find_symbol(sizes, symbol, strlen(symbol)) : NULL;
+        t.dims[a] = known ? known->size : info->dims[a];
+    }
+    return t;
+}
+
+/* Loads `path` as input i; dims of the file give the symbols their sizes. */
+static int load_input(session *s, size_t i, const char *path, symbol_sizes *sizes, const char *tool)
+{
+    const hyp_io_info *info = hyp_engine_input(s->engine, i);
+    hyp_tensor want = declared(info, sizes);
+    hyp_diag diag = {0};
+    if (hyp_tensor_load(path, &want, &s->inputs[i], &diag) != HYP_OK) return cli_report(tool, &diag);
+    for (int32_t a = 0; a < info->rank && a < s->inputs[i].rank; a++)
+        if (info->symbols[a]) set_symbol(sizes, info->symbols[a], strlen(info->symbols[a]), s->inputs[i].dims[a]);
+    return CLI_OK;
+}
+
+/* Makes input i by "random:SEED" or "zeros". */
+static int generate_input(session *s, size_t i, const char *how, symbol_sizes *sizes, const char *tool)
+{
+    const hyp_io_info *info = hyp_engine_input(s->engine, i);
+    for (int32_t a = 0; a < info->rank; a++) {
+        const char *symbol = info->symbols[a];
+        if (!symbol || find_symbol(sizes, symbol, strlen(symbol))) continue;
+        fprintf(stderr, "%s: dimension %s was not given and is 1 (--dim %s=N sets it)\n", tool, symbol, symbol);
+        set_symbol(sizes, symbol, strlen(symbol), 1);
+    }
+    int64_t seed = 0;
+    if (strcmp(how, "zeros") != 0 && strcmp(how, "random") != 0 &&
+        (strncmp(how, "random:", 7) != 0 || !cli_parse_int(how + 7, 0, INT64_MAX, &seed))) {
+        fprintf(stderr, "%s: input %s: '%s' is none of @FILE, random:SEED, zeros\n", tool, info->name, how);
+        return CLI_USAGE;
+    }
+    hyp_tensor t = declared(info, sizes);
+    hyp_diag diag = {0};
+    if (hyp_tensor_alloc(&t, &diag) != HYP_OK) return cli_report(tool, &diag);
+    if (strcmp(how, "zeros") != 0) hyp_tensor_randomize(&t, (uint64_t)seed + i);
+    s->inputs[i] = t;
+    return CLI_OK;
+}
+
+static int missing_inputs(const session *s, const bool *given, const char *tool)
+{
+    fprintf(stderr, "%s: no value was given for:", tool);
+    for (size_t i = 0; i < s->input_count; i++)
+        if (!given[i]) fprintf(stderr, " %s", hyp_engine_input(s->engine, i)->name);
+    fprintf(stderr, "; add --input NAME=@FILE, NAME=random:SEED or NAME=zeros. The plan's inputs are:\n");
+    print_inputs(s);
+    return CLI_USAGE;
+}
+
+/* Files first (they fix the sizes of symbols), then what is generated. */
+static int fill_inputs(session *s, const session_options *o, const char *fallback, symbol_sizes *sizes, bool *given,
+                       const char *tool)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t k = 0; k < o->inputs.count; k++) {
+            const char *text = o->inputs.items[k], *equals = strrchr(text, '=');
+            size_t i = equals ? find_input(s, text, (size_t)(equals - text)) : s->input_count;
+            if (i == s->input_count) {
+                fprintf(stderr, "%s: --input %s: the plan has no such input; its inputs are:\n", tool, text);
+                print_inputs(s);
+                return CLI_USAGE;
+            }
+            bool file = equals[1] == '@';
+            if (file != (pass == 0)) continue;
+            if (given[i]) {
+                fprintf(stderr, "%s: input %s was given twice\n", tool, hyp_engine_input(s->engine, i)->name);
+                return CLI_USAGE;
+            }
+            given[i] = true;
+            int code = file ? load_input(s, i, equals + 2, sizes, tool) : generate_input(s, i, equals + 1, sizes, tool);
+            if (code != CLI_OK) return code;
+        }
+    for (size_t i = 0; i < s->input_count; i++) {
+        if (given[i]) continue;
+        if (!fallback) return missing_inputs(s, given, tool);
+        int code = generate_input(s, i, fallback, sizes, tool);
+        if (code != CLI_OK) return code;
+    }
+    return CLI_OK;
+}
+
+int session_make_inputs(session *s, const session_options *o, const char *fallback, const cli_args *args)
+{
+    symbol_sizes sizes = {0};
+    int code = CLI_OK;
+    for (size_t i = 0; i < o->dims.count && code == CLI_OK; i++) {
+        size_t len;
+        int64_t size;
+        if (cli_parse_dim(args, o->dims.items[i], &len, &size))
+            set_symbol(&sizes, o->dims.items[i], len, size);
+        else
+            code = CLI_USAGE;
+    }
+    bool *given = cli_alloc(NULL, s->input_count, sizeof *given);
+    memset(given, 0, s->input_count * sizeof *given);
+    if (code == CLI_OK) code = fill_inputs(s, o, fallback, &sizes, given, args->tool);
+    free(given);
+    free(sizes.items);
+    return code;
+}
+
+int session_load_folder(session *s, const char *folder, const char *tool)
+{
+    dispose_all(s->inputs, s->input_count);
+    for (size_t k = 0; k < s->input_count; k++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/input_%zu.pb", folder, k);
+        hyp_tensor t = {0};
+        hyp_diag diag = {0};
+        if (hyp_tensor_load(path, NULL, &t, &diag) != HYP_OK) return cli_report(tool, &diag);
+        /* By name where the file has one that the plan knows, else by position. */
+        size_t i = t.name ? find_input(s, t.name, strlen(t.name)) : s->input_count;
+        if (i == s->input_count) i = k;
+        hyp_tensor_dispose(&s->inputs[i]);
+        s->inputs[i] = t;
+    }
+    return CLI_OK;
+}
+
+/* ---- running --------------------------------------------------------------------------------------------- */
+
+/* What is passed to the runtime: position decides, not the names in files. */
+static hyp_tensor *by_position(const hyp_tensor *tensors, size_t count)
+{
+    hyp_tensor *views = cli_alloc(NULL, count, sizeof *views);
+    for (size_t i = 0; i < count; i++) {
+        views[i] = tensors[i];
+        views[i].name = NULL;
+    }
+    return views;
+}
+
+int session_make_outputs(session *s, const char *tool)
+{
+    dispose_all(s->outputs, s->output_count);
+    hyp_diag diag = {0};
+    hyp_tensor *inputs = by_position(s->inputs, s->input_count);
+    hyp_status status = hyp_context_output_shapes(s->context, inputs, s->input_count, s->outputs, s->output_count, &diag);
+    for (size_t i = 0; i < s->output_count && status == HYP_OK; i++) {
+        s->outputs[i].dtype = hyp_engine_output(s->engine, i)->dtype;
+        status = hyp_tensor_alloc(&s->outputs[i], &diag);
+    }
+    free(inputs);
+    return status == HYP_OK ? CLI_OK : cli_report(tool, &diag);
+}
+
+int session_run(session *s, const char *tool)
+{
+    hyp_diag diag = {0};
+    hyp_tensor *inputs = by_position(s->inputs, s->input_count);
+    hyp_status status = hyp_context_run(s->context, inputs, s->input_count, s->outputs, s->output_count, &diag);
+    free(inputs);
+    return status == HYP_OK ? CLI_OK : cli_report(tool, &diag);
+}
+
+/* ---- reports --------------------------------------------------------------------------------------------- */
+
+void print_tensor_type(FILE *to, const char *name, const hyp_tensor *t)
+{
+    fprintf(to, "%s %s[", name, hyp_dtype_name(t->dtype));
+    for (int32_t a = 0; a < t->rank; a++) fprintf(to, "%s%lld", a ? " " : "", (long long)t->dims[a]);
+    fputc(']', to);
+}
+
+/* Prints the index of a flat position: "[3 17]". */
+static void print_place(const hyp_tensor *t, int64_t flat)
+{
+    int64_t index[HYP_MAX_RANK];
+    for (int32_t a = t->rank - 1; a >= 0; a--) {
+        index[a] = flat % t->dims[a];
+        flat /= t->dims[a];
+    }
+    putchar('[');
+    for (int32_t a = 0; a < t->rank; a++) printf("%s%lld", a ? " " : "", (long long)index[a]);
+    putchar(']');
+}
+
+int compare_tensors(const char *name, const hyp_tensor *actual, const hyp_tensor *reference, double rtol, double atol,
+                    const char *tool)
+{
+    hyp_comparison c;
+    hyp_diag diag = {0};
+    if (hyp_tensor_compare(actual, reference, rtol, atol, &c, &diag) != HYP_OK) {
+        fprintf(stderr, "%s: output %s: %s\n", tool, name, diag.message);
+        return CLI_MISMATCH;
+    }
+    print_tensor_type(stdout, name, actual);
+    if (c.max_abs_at >= 0) {
+        printf(": largest difference %.3g at ", c.max_abs);
+        print_place(actual, c.max_abs_at);
+        printf(" (%.9g, wanted %.9g), largest relative %.3g", hyp_tensor_at(actual, c.max_abs_at),
+               hyp_tensor_at(reference, c.max_abs_at), c.max_rel);
+    }
+    if (c.outside)
+        printf("\n  %lld of %lld elements differ by more than rtol %g, atol %g; --atol %.2g or --rtol %.2g would pass\n",
+               (long long)c.outside, (long long)c.elements, rtol, atol, c.atol_needed, c.rtol_needed);
+    else
+        printf("; within rtol %g, atol %g\n", rtol, atol);
+    return c.outside ? CLI_MISMATCH : CLI_OK;
+}
