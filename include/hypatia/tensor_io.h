@@ -19,9 +19,10 @@ HYP_API HYP_NODISCARD hyp_status hyp_tensor_load(const char *path, const hyp_ten
 HYP_API HYP_NODISCARD hyp_status hyp_tensor_save(const char *path, const hyp_tensor *tensor, hyp_diag *diag);
 
 /* Allocates zeroed memory for the type and dims that are set in `t` (64-byte aligned) and sets data and
- * bytes. */
+ * bytes; the name stays the caller's. */
 HYP_API HYP_NODISCARD hyp_status hyp_tensor_alloc(hyp_tensor *t, hyp_diag *diag);
-/* Frees data and name of a tensor made by the functions above; zeroes it. NULL-safe. */
+/* Frees the memory of a tensor made by the functions above (a name that hyp_tensor_load read lies in it
+ * too) and zeroes the tensor. NULL-safe. */
 HYP_API void hyp_tensor_dispose(hyp_tensor *t);
 
 /* Fills a tensor from a seed, the same on every machine: floats uniform in [-1, 1), integers in [0, 8),
@@ -30,6 +31,8 @@ HYP_API void hyp_tensor_randomize(hyp_tensor *t, uint64_t seed);
 
 /* Product of dims; -1 if it overflows or a dim is negative. */
 HYP_API int64_t hyp_tensor_elements(const hyp_tensor *t);
+/* Element `i` (row-major, within the tensor's memory) of a host tensor of any type; 64-bit integers may round. */
+HYP_API double hyp_tensor_at(const hyp_tensor *t, int64_t i);
 
 /* How two tensors of equal type and dims differ, as numpy.allclose counts it: |a - ref| <= atol + rtol |ref|.
  * NaN equals NaN; infinities of one sign are equal. */

@@ -1,0 +1,357 @@
+/* From a file to a graph: reading, names, initializers, nodes in order, outputs. */
+#include <string.h>
+
+#include "onnx/import.h"
+#include "onnx/tensor.h"
+#include "onnx/wire.h"
+
+struct hyp_onnx_model {
+    hyp_onnx_source source; /* owns everything the graph borrows */
+    hyp_onnx_info info;
+};
+
+static const char *text_of(const char *text) { return text ? text : ""; }
+
+/* ---- names -------------------------------------------------------------------------------------- */
+
+hyp_symbol *hyp_onnx_symbol(const hyp_importer *im, const char *name)
+{
+    uint32_t id;
+    return hyp_intern_find(&im->names, name, strlen(name), &id) ? &im->symbols.data[id] : NULL;
+}
+
+const char *hyp_onnx_node_name(hyp_importer *im, const HypOnnx__NodeProto *node)
+{
+    if (*text_of(node->name)) return node->name;
+    return hyp_arena_printf(&im->arena, "%s:%s", text_of(node->op_type), node->n_output ? node->output[0] : "");
+}
+
+static const char *kind_name(hyp_symbol_kind kind)
+{
+    static const char *const names[] = {"nothing", "an input", "an initializer", "the output of a node"};
+    return names[kind];
+}
+
+static hyp_status add_name(hyp_importer *im, const char *name, hyp_symbol_kind kind, size_t index)
+{
+    uint32_t id;
+    if (!*text_of(name))
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: %s has no name", im->file, kind_name(kind));
+    HYP_TRY(hyp_intern_add(&im->names, name, strlen(name), &id, im->diag));
+    if (id < im->symbols.len) {
+        hyp_symbol *s = &im->symbols.data[id];
+        /* An initializer that is also an input is the default of an input that need not be given: a constant. */
+        if (s->kind == HYP_SYMBOL_INITIALIZER && kind == HYP_SYMBOL_INPUT) return HYP_OK;
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: the name \"%s\" is given twice: to %s and to %s", im->file, name,
+                        kind_name(s->kind), s->kind == kind ? "another" : kind_name(kind));
+    }
+    HYP_TRY(hyp_vec_grow(&im->symbols, im->diag));
+    im->symbols.data[id] = (hyp_symbol){kind, (uint32_t)index, HYP_NO_VALUE};
+    return HYP_OK;
+}
+
+static hyp_status add_names(hyp_importer *im)
+{
+    const HypOnnx__GraphProto *graph = im->graph;
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        HYP_TRY(add_name(im, graph->initializer[i]->name, HYP_SYMBOL_INITIALIZER, i));
+    for (size_t i = 0; i < graph->n_input; i++) HYP_TRY(add_name(im, graph->input[i]->name, HYP_SYMBOL_INPUT, i));
+    for (size_t i = 0; i < graph->n_node; i++)
+        for (size_t k = 0; k < graph->node[i]->n_output; k++)
+            if (*graph->node[i]->output[k])
+                HYP_TRY(add_name(im, graph->node[i]->output[k], HYP_SYMBOL_NODE, i));
+    return HYP_OK;
+}
+
+/* The value of a name that something reads; its caller says what in front of messages. */
+static hyp_status find_value(hyp_importer *im, const char *name, hyp_value_id *out)
+{
+    const hyp_symbol *s = hyp_onnx_symbol(im, name);
+    if (!s) {
+        size_t count = im->names.names.len;
+        const char **names = hyp_arena_zalloc(&im->arena, count + 1, sizeof *names);
+        for (size_t i = 0; names && i < count; i++) names[i] = im->names.names.data[i];
+        const char *near = names ? hyp_nearest(name, names) : NULL;
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "reads \"%s\", which is no input, initializer or output of a node%s%s%s",
+                        name, near ? "; the nearest name is \"" : "", near ? near : "", near ? "\"" : "");
+    }
+    if (s->value == HYP_NO_VALUE)
+        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "reads \"%s\", an output of node \"%s\" that is not supported", name,
+                        text_of(hyp_onnx_node_name(im, im->graph->node[s->index])));
+    *out = s->value;
+    return HYP_OK;
+}
+
+/* ---- parts of the graph ------------------------------------------------------------------------- */
+
+static hyp_status add_initializers(hyp_importer *im)
+{
+    for (size_t i = 0; i < im->graph->n_initializer; i++) {
+        const HypOnnx__TensorProto *proto = im->graph->initializer[i];
+        hyp_tensor t;
+        hyp_status status = hyp_onnx_tensor_read(im->source, proto, &t, im->diag);
+        if (status == HYP_OK)
+            status = hyp_onnx_add_const(im, proto->name, &t, &hyp_onnx_symbol(im, proto->name)->value);
+        if (status != HYP_OK) {
+            hyp_diag_prefix(im->diag, "%s: initializer", im->file);
+            return status;
+        }
+    }
+    return HYP_OK;
+}
+
+static hyp_status check_attributes(const hyp_onnx_node *n)
+{
+    for (size_t i = 0; i < n->proto->n_attribute; i++) {
+        const char *name = text_of(n->proto->attribute[i]->name);
+        size_t len = strlen(name);
+        bool known = false;
+        for (const char *p = n->op->attributes; *p && !known; p += strcspn(p, " ") + 1)
+            known = len && strncmp(p, name, len) == 0 && p[len] == ' ';
+        if (!known)
+            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "attribute \"%s\" is not supported%s%s", name,
+                            *n->op->attributes ? "; supported are: " : "", n->op->attributes);
+    }
+    return HYP_OK;
+}
+
+/* Inputs and outputs by name around the import function of the operator. */
+static hyp_status import_node(hyp_onnx_node *n)
+{
+    hyp_importer *im = n->im;
+    const HypOnnx__NodeProto *proto = n->proto;
+    size_t count = proto->n_input, outputs = proto->n_output;
+    while (count > 0 && !*proto->input[count - 1]) count--;
+    while (outputs > 0 && outputs > n->op->max_outputs && !*proto->output[outputs - 1]) outputs--;
+    if (count < n->op->min_inputs || count > n->op->max_inputs)
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "has %zu inputs, at least %u%s wanted", count, n->op->min_inputs,
+                        n->op->min_inputs == n->op->max_inputs ? " and no more are" : " are");
+    if (outputs < 1 || outputs > n->op->max_outputs)
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "has %zu outputs, which the operator does not have", outputs);
+    HYP_TRY(check_attributes(n));
+    hyp_value_id *inputs = hyp_arena_zalloc(&im->arena, count, sizeof *inputs);
+    n->outputs = hyp_arena_zalloc(&im->arena, outputs, sizeof *n->outputs);
+    if (!inputs || !n->outputs) return hyp_fail_memory(im->diag, (count + outputs) * sizeof *inputs);
+    for (size_t i = 0; i < count; i++) {
+        inputs[i] = HYP_NO_VALUE;
+        if (*proto->input[i])
+            HYP_TRY(find_value(im, proto->input[i], &inputs[i]));
+        else if (i < n->op->min_inputs || n->op->max_inputs == HYP_ONNX_ANY)
+            return hyp_fail(im->diag, HYP_ERR_MALFORMED, "input %zu is missing", i);
+    }
+    for (size_t i = 0; i < outputs; i++) n->outputs[i] = HYP_NO_VALUE;
+    n->inputs = inputs;
+    n->input_count = (uint32_t)count;
+    n->output_count = (uint32_t)outputs;
+    HYP_TRY(n->op->import(n));
+    for (size_t i = 0; i < outputs; i++)
+        if (*proto->output[i]) hyp_onnx_symbol(im, proto->output[i])->value = n->outputs[i];
+    return HYP_OK;
+}
+
+static hyp_status add_nodes(hyp_importer *im)
+{
+    size_t nodes = im->graph->n_node;
+    uint32_t *order = hyp_arena_zalloc(&im->arena, nodes, sizeof *order);
+    if (!order) return hyp_fail_memory(im->diag, nodes * sizeof *order);
+    HYP_TRY(hyp_onnx_order_nodes(im, order));
+    for (size_t i = 0; i < nodes; i++) {
+        hyp_onnx_node n = {.im = im, .proto = im->graph->node[order[i]]};
+        n.op = hyp_onnx_operator_find(im, n.proto);
+        n.name = hyp_onnx_node_name(im, n.proto);
+        if (!n.name) return hyp_fail_memory(im->diag, 1);
+        hyp_status status = import_node(&n);
+        if (status == HYP_OK) continue;
+        /* What the IR calls an invalid argument came from the file. */
+        if (status == HYP_ERR_INVALID_ARGUMENT) status = HYP_ERR_MALFORMED;
+        if (im->diag) im->diag->status = status;
+        hyp_diag_prefix(im->diag, "%s: node \"%s\" (%s)", im->file, n.name, n.op->name);
+        return status;
+    }
+    return HYP_OK;
+}
+
+/* Sizes may differ from what is declared, as --shapes and sloppy exporters make them; type and rank may not. */
+static hyp_status check_declared(const hyp_importer *im, const HypOnnx__ValueInfoProto *info, hyp_value_id value)
+{
+    const HypOnnx__TypeProto__Tensor *declared = info->type ? info->type->tensor_type : NULL;
+    const hyp_type *type = &im->g->values.data[value].type;
+    if (declared && declared->elem_type && declared->elem_type != (int32_t)type->dtype)
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "is declared with elements of type %s, but they are %s",
+                        hyp_onnx_dtype_name(declared->elem_type), hyp_dtype_name(type->dtype));
+    if (declared && declared->shape && declared->shape->n_dim != (size_t)type->rank)
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "is declared with rank %zu, but it has rank %d", declared->shape->n_dim,
+                        type->rank);
+    return HYP_OK;
+}
+
+static hyp_status add_output(hyp_importer *im, const HypOnnx__ValueInfoProto *info)
+{
+    hyp_value_id value;
+    for (size_t i = 0; i < im->g->outputs.len; i++)
+        if (strcmp(im->g->outputs.data[i].name, info->name) == 0)
+            return hyp_fail(im->diag, HYP_ERR_MALFORMED, "is listed twice");
+    HYP_TRY(find_value(im, info->name, &value));
+    HYP_TRY(check_declared(im, info, value));
+    return hyp_graph_add_output(im->g, info->name, value, im->diag);
+}
+
+static hyp_status add_outputs(hyp_importer *im)
+{
+    if (!im->graph->n_output)
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: the graph has no outputs", im->file);
+    for (size_t i = 0; i < im->graph->n_output; i++) {
+        const HypOnnx__ValueInfoProto *info = im->graph->output[i];
+        hyp_status status = *text_of(info->name) ? add_output(im, info)
+                                                 : hyp_fail(im->diag, HYP_ERR_MALFORMED, "has no name");
+        if (status != HYP_OK) {
+            hyp_diag_prefix(im->diag, "%s: output \"%s\"", im->file, text_of(info->name));
+            return status;
+        }
+    }
+    return HYP_OK;
+}
+
+static hyp_status check_opset(hyp_importer *im)
+{
+    for (size_t i = 0; i < im->model->n_opset_import; i++) {
+        const HypOnnx__OperatorSetIdProto *set = im->model->opset_import[i];
+        if (!*text_of(set->domain) || strcmp(set->domain, "ai.onnx") == 0) im->opset = set->version;
+    }
+    if (!im->opset)
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: does not say which version of the ONNX operators it uses", im->file);
+    if (im->opset < HYP_ONNX_OPSET_MIN || im->opset > HYP_ONNX_OPSET_MAX)
+        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED,
+                        "%s: uses version %lld of the ONNX operators; %d to %d are supported, so convert or export it again",
+                        im->file, (long long)im->opset, HYP_ONNX_OPSET_MIN, HYP_ONNX_OPSET_MAX);
+    return HYP_OK;
+}
+
+static hyp_status import_graph(hyp_importer *im)
+{
+    HYP_TRY(check_opset(im));
+    HYP_TRY(hyp_onnx_check_operators(im));
+    if (im->graph->n_sparse_initializer) {
+        const HypOnnx__TensorProto *values = im->graph->sparse_initializer[0]->values;
+        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "%s: initializer \"%s\" is sparse; only dense ones are supported",
+                        im->file, values ? text_of(values->name) : "");
+    }
+    HYP_TRY(add_names(im));
+    HYP_TRY(hyp_onnx_add_inputs(im));
+    HYP_TRY(add_initializers(im));
+    HYP_TRY(add_nodes(im));
+    return add_outputs(im);
+}
+
+/* ---- the model ---------------------------------------------------------------------------------- */
+
+/* Of the bytes in blocks, letting go of each block, so that the file need not fit in memory at once. */
+static uint64_t hash_file(const hyp_onnx_source *source)
+{
+    const size_t block = (size_t)1 << 20;
+    uint64_t hash = 0;
+    for (size_t at = 0; at < source->size; at += block) {
+        size_t size = source->size - at < block ? source->size - at : block;
+        hash = hyp_hash(source->data + at, size, hash);
+        hyp_onnx_source_forget(source, source->data + at, size);
+    }
+    return hash;
+}
+
+static hyp_status fill_info(hyp_onnx_model *m, const hyp_importer *im)
+{
+    const char *producer = text_of(im->model->producer_name), *version = text_of(im->model->producer_version);
+    m->info = (hyp_onnx_info){
+        .producer = hyp_arena_printf(&m->source.arena, "%s%s%s", producer, *producer && *version ? " " : "", version),
+        .graph_name = text_of(im->graph->name),
+        .ir_version = im->model->ir_version,
+        .opset = im->opset,
+        .file_bytes = m->source.size,
+        .hash = hash_file(&m->source),
+    };
+    for (size_t i = 0; i < m->source.externals.len; i++) m->info.file_bytes += m->source.externals.data[i].map.size;
+    if (!m->info.producer) return hyp_fail_memory(im->diag, strlen(producer));
+    im->g->name = hyp_arena_strdup(&im->g->arena, m->info.graph_name);
+    return im->g->name ? HYP_OK : hyp_fail_memory(im->diag, strlen(m->info.graph_name));
+}
+
+static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options, hyp_graph *g, hyp_diag *diag)
+{
+    static const hyp_onnx_options no_options = {0};
+    ProtobufCMessage *message;
+    hyp_importer im = {.file = m->source.file, .source = &m->source, .options = options ? options : &no_options, .g = g,
+                       .diag = diag};
+    if (!m->source.size) return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: is empty", im.file);
+    HYP_TRY(hyp_wire_unpack(im.file, m->source.data, m->source.size, &hyp_onnx__model_proto__descriptor, &m->source.arena,
+                            &message, diag));
+    im.model = (const HypOnnx__ModelProto *)message;
+    im.graph = im.model->graph;
+    if (!im.graph) return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: has no graph: it is not an ONNX model", im.file);
+    hyp_status status = import_graph(&im);
+    if (status == HYP_OK) status = fill_info(m, &im);
+    hyp_intern_dispose(&im.names);
+    hyp_vec_free(&im.symbols);
+    hyp_arena_dispose(&im.arena);
+    return status;
+}
+
+static hyp_status create_model(const char *file, const char *folder, size_t folder_len, hyp_onnx_model **out, hyp_diag *diag)
+{
+    hyp_onnx_model *m = hyp_calloc(1, sizeof *m);
+    if (!m) return hyp_fail_memory(diag, sizeof *m);
+    m->source.file = hyp_arena_strdup(&m->source.arena, file);
+    if (folder) m->source.folder = hyp_arena_strndup(&m->source.arena, folder, folder_len);
+    if (!m->source.file || (folder && !m->source.folder)) {
+        hyp_onnx_model_destroy(m);
+        return hyp_fail_memory(diag, strlen(file));
+    }
+    *out = m;
+    return HYP_OK;
+}
+
+static hyp_status finish(hyp_status status, hyp_onnx_model *m, hyp_onnx_model **out)
+{
+    if (status == HYP_OK)
+        *out = m;
+    else
+        hyp_onnx_model_destroy(m);
+    return status;
+}
+
+hyp_status hyp_onnx_import(const char *path, const hyp_onnx_options *options, hyp_graph *g, hyp_onnx_model **out_model,
+                           hyp_diag *diag)
+{
+    hyp_onnx_model *m;
+    const char *slash = strrchr(path, '/');
+    size_t folder_len = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
+    HYP_TRY(create_model(path, slash ? path : ".", folder_len, &m, diag));
+    hyp_status status = hyp_map_file(path, &m->source.map, diag);
+    m->source.data = m->source.map.data;
+    m->source.size = m->source.map.size;
+    if (status == HYP_OK) status = read_model(m, options, g, diag);
+    return finish(status, m, out_model);
+}
+
+hyp_status hyp_onnx_import_memory(const void *data, size_t size, const char *file, const char *folder,
+                                  const hyp_onnx_options *options, hyp_graph *g, hyp_onnx_model **out_model, hyp_diag *diag)
+{
+    hyp_onnx_model *m;
+    HYP_TRY(create_model(file, folder, folder ? strlen(folder) : 0, &m, diag));
+    m->source.data = data;
+    m->source.size = size;
+    return finish(read_model(m, options, g, diag), m, out_model);
+}
+
+void hyp_onnx_model_destroy(hyp_onnx_model *model)
+{
+    if (!model) return;
+    hyp_onnx_source_dispose(&model->source);
+    hyp_free(model);
+}
+
+void hyp_onnx_model_forget(const hyp_onnx_model *model, const void *data, size_t size)
+{
+    hyp_onnx_source_forget(&model->source, data, size);
+}
+
+hyp_onnx_info hyp_onnx_model_info(const hyp_onnx_model *model) { return model->info; }

@@ -1,0 +1,149 @@
+/* import.h - the state of one import, shared by the files of the importer. */
+#ifndef HYP_ONNX_IMPORT_H
+#define HYP_ONNX_IMPORT_H
+
+#include "onnx.pb-c.h"
+#include "onnx/onnx.h"
+#include "onnx/source.h"
+
+enum {
+    HYP_ONNX_OPSET_MIN = 7,
+    HYP_ONNX_OPSET_MAX = 28,
+    HYP_ONNX_ANY = INT32_MAX /* number of inputs or outputs of an operator */
+};
+
+/* What a name of the ONNX graph stands for. */
+typedef enum hyp_symbol_kind { HYP_SYMBOL_UNKNOWN, HYP_SYMBOL_INPUT, HYP_SYMBOL_INITIALIZER, HYP_SYMBOL_NODE } hyp_symbol_kind;
+
+typedef struct hyp_symbol {
+    hyp_symbol_kind kind;
+    uint32_t index;     /* into the input, initializer or node list of the GraphProto */
+    hyp_value_id value; /* HYP_NO_VALUE until it is in the graph */
+} hyp_symbol;
+
+typedef struct hyp_importer {
+    const char *file;
+    const HypOnnx__ModelProto *model;
+    const HypOnnx__GraphProto *graph;
+    int64_t opset;
+    hyp_onnx_source *source;
+    const hyp_onnx_options *options; /* never NULL */
+    hyp_graph *g;
+    hyp_intern names;             /* of values */
+    HYP_VEC(hyp_symbol) symbols;  /* by id in `names` */
+    hyp_arena arena;              /* freed after the import */
+    hyp_diag *diag;
+} hyp_importer;
+
+/* The symbol of a value's name, NULL if the graph has none. Borrowed until the next is added. */
+hyp_symbol *hyp_onnx_symbol(const hyp_importer *im, const char *name);
+
+/* "the node's own name", else "Op:first output": how messages and provenance call a node. From the arena;
+ * NULL when memory is out. */
+const char *hyp_onnx_node_name(hyp_importer *im, const HypOnnx__NodeProto *node);
+
+/* inputs.c: adds the graph's inputs, with the dims that the options give. */
+HYP_NODISCARD hyp_status hyp_onnx_add_inputs(hyp_importer *im);
+
+/* order.c: a topological order of the nodes that is the file's own where that is one. `order` has room for
+ * all. Needs the symbols. A cycle is HYP_ERR_MALFORMED and named. */
+HYP_NODISCARD hyp_status hyp_onnx_order_nodes(hyp_importer *im, uint32_t *order);
+
+/* ---- operators ---------------------------------------------------------------------------------- */
+
+/* One node on its way in. */
+typedef struct hyp_onnx_node {
+    hyp_importer *im;
+    const HypOnnx__NodeProto *proto;
+    const char *name;
+    const struct hyp_onnx_operator *op;
+    const hyp_value_id *inputs; /* HYP_NO_VALUE where absent; trailing absent ones are cut */
+    uint32_t input_count;
+    hyp_value_id *outputs;      /* to be filled in */
+    uint32_t output_count;
+} hyp_onnx_node;
+
+/* Adds to the graph what the node says and sets its outputs; one left unset is refused when it is used. Its
+ * caller puts the file and the node in front of messages. */
+typedef hyp_status hyp_onnx_import_fn(hyp_onnx_node *n);
+
+/* A row of the operator table in operators.c. */
+typedef struct hyp_onnx_operator {
+    const char *name;
+    int64_t since; /* the first opset that has it */
+    uint32_t min_inputs, max_inputs, max_outputs;
+    const char *attributes; /* names, each followed by a space; any other is refused */
+    hyp_onnx_import_fn *import;
+    hyp_op op; /* what hyp_onnx_import_same and _fold make */
+} hyp_onnx_operator;
+
+/* NULL if the operator of the node is not supported in the model's opset. */
+const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const HypOnnx__NodeProto *node);
+
+/* HYP_ERR_UNSUPPORTED with the list of every unsupported operator, if there is one. */
+HYP_NODISCARD hyp_status hyp_onnx_check_operators(hyp_importer *im);
+
+/* The import functions, by what the operators do. */
+hyp_onnx_import_fn hyp_onnx_import_same;  /* one IR operator, same inputs, no attributes */
+hyp_onnx_import_fn hyp_onnx_import_fold;  /* any number of inputs, by a binary IR operator */
+hyp_onnx_import_fn hyp_onnx_import_gemm, hyp_onnx_import_leaky_relu, hyp_onnx_import_gelu, hyp_onnx_import_clip,
+    hyp_onnx_import_softmax, hyp_onnx_import_cast, hyp_onnx_import_reduce; /* import_math.c */
+hyp_onnx_import_fn hyp_onnx_import_constant, hyp_onnx_import_dropout, hyp_onnx_import_reshape, hyp_onnx_import_flatten,
+    hyp_onnx_import_squeeze, hyp_onnx_import_unsqueeze, hyp_onnx_import_expand, hyp_onnx_import_transpose,
+    hyp_onnx_import_shape; /* import_shape.c */
+hyp_onnx_import_fn hyp_onnx_import_concat, hyp_onnx_import_split, hyp_onnx_import_slice,
+    hyp_onnx_import_gather; /* import_index.c */
+
+/* ---- helpers for import functions (node.c) ------------------------------------------------------ */
+
+/* The attribute, NULL when absent. */
+const HypOnnx__AttributeProto *hyp_onnx_attr(const hyp_onnx_node *n, const char *name);
+/* Its value, or `missing` when it is absent; another kind of attribute is refused. */
+HYP_NODISCARD hyp_status hyp_onnx_attr_int(const hyp_onnx_node *n, const char *name, int64_t missing, int64_t *out);
+HYP_NODISCARD hyp_status hyp_onnx_attr_float(const hyp_onnx_node *n, const char *name, double missing, double *out);
+
+/* A short list of integers, at most HYP_ONNX_MAX_INTS: an attribute, or a value known at import. */
+enum { HYP_ONNX_MAX_INTS = 64 };
+typedef struct hyp_onnx_ints {
+    bool present;
+    uint32_t count;
+    hyp_dim items[HYP_ONNX_MAX_INTS]; /* numbers below HYP_DIM_CONST_MIN are raised to it */
+} hyp_onnx_ints;
+HYP_NODISCARD hyp_status hyp_onnx_attr_ints(const hyp_onnx_node *n, const char *name, hyp_onnx_ints *out);
+/* Of input i, absent or not; HYP_ERR_UNSUPPORTED when it is not known before the data is there. `what`
+ * names it in messages. */
+HYP_NODISCARD hyp_status hyp_onnx_input_ints(const hyp_onnx_node *n, uint32_t i, const char *what, hyp_onnx_ints *out);
+/* From input i when the node has it, else from the attribute of this name. */
+HYP_NODISCARD hyp_status hyp_onnx_ints_of(const hyp_onnx_node *n, uint32_t i, const char *name, hyp_onnx_ints *out);
+
+static inline bool hyp_onnx_has_input(const hyp_onnx_node *n, uint32_t i)
+{
+    return i < n->input_count && n->inputs[i] != HYP_NO_VALUE;
+}
+/* The type of input i, which is there. */
+hyp_type hyp_onnx_input_type(const hyp_onnx_node *n, uint32_t i);
+
+/* Axis of -rank .. rank-1 to 0 .. rank-1. */
+HYP_NODISCARD hyp_status hyp_onnx_axis(const hyp_onnx_node *n, int64_t axis, int32_t rank, int64_t *out);
+/* The same for a list, sorted; a repeated or symbolic axis is refused. */
+HYP_NODISCARD hyp_status hyp_onnx_axes(const hyp_onnx_node *n, hyp_onnx_ints *axes, int32_t rank);
+
+/* Adds a tensor, whose data is borrowed, as a constant. */
+HYP_NODISCARD hyp_status hyp_onnx_add_const(hyp_importer *im, const char *name, const hyp_tensor *t, hyp_value_id *out);
+
+static inline hyp_attr hyp_attr_of_int(int64_t i) { return (hyp_attr){.kind = HYP_ATTR_INT, .i = i}; }
+static inline hyp_attr hyp_attr_of_float(double f) { return (hyp_attr){.kind = HYP_ATTR_FLOAT, .f = f}; }
+static inline hyp_attr hyp_attr_of_sym(const char *sym) { return (hyp_attr){.kind = HYP_ATTR_SYM, .sym = sym}; }
+static inline hyp_attr hyp_attr_of_dims(const hyp_dim *dims, uint32_t count)
+{
+    return (hyp_attr){.kind = HYP_ATTR_DIMS, .count = count, .dims = dims};
+}
+
+/* Adds an IR node with this node's provenance. */
+HYP_NODISCARD hyp_status hyp_onnx_emit(const hyp_onnx_node *n, hyp_op op, const hyp_value_id *inputs,
+                                       uint32_t input_count, const hyp_attr *attrs, hyp_value_id *outs,
+                                       uint32_t output_count);
+/* One input (that of the node at 0), one output (that of the node at 0). */
+HYP_NODISCARD hyp_status hyp_onnx_emit_unary(const hyp_onnx_node *n, hyp_op op, const hyp_attr *attrs);
+
+#endif

@@ -1,0 +1,231 @@
+/* Operators that change the type of a tensor and leave its elements in their order, and constants. */
+#include <string.h>
+
+#include "onnx/import.h"
+#include "onnx/tensor.h"
+
+/* The forms of Constant other than a tensor. */
+static const struct {
+    const char *attribute;
+    HypOnnx__AttributeProto__AttributeType type;
+    hyp_dtype dtype;
+    bool list;
+} plain_constants[] = {
+    {"value_float", HYP_ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT, HYP_F32, false},
+    {"value_floats", HYP_ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS, HYP_F32, true},
+    {"value_int", HYP_ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT, HYP_I64, false},
+    {"value_ints", HYP_ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS, HYP_I64, true},
+};
+
+static hyp_status plain_constant(const hyp_onnx_node *n, const HypOnnx__AttributeProto *a, hyp_tensor *out)
+{
+    for (size_t i = 0; i < sizeof plain_constants / sizeof *plain_constants; i++) {
+        if (strcmp(plain_constants[i].attribute, a->name) != 0) continue;
+        if (a->has_type && a->type != plain_constants[i].type) break;
+        bool is_float = plain_constants[i].dtype == HYP_F32, list = plain_constants[i].list;
+        size_t count = !list ? 1 : is_float ? a->n_floats : a->n_ints;
+        const void *one = is_float ? (const void *)&a->f : (const void *)&a->i;
+        const void *many = is_float ? (const void *)a->floats : (const void *)a->ints;
+        *out = (hyp_tensor){.dtype = plain_constants[i].dtype,
+                            .data = (void *)(uintptr_t)(list ? many : one),
+                            .bytes = count * hyp_dtype_size(plain_constants[i].dtype),
+                            .rank = list};
+        if (list) out->dims[0] = (int64_t)count;
+        return HYP_OK;
+    }
+    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "attribute \"%s\" is of another kind than the operator wants", a->name);
+}
+
+hyp_status hyp_onnx_import_constant(hyp_onnx_node *n)
+{
+    if (n->proto->n_attribute != 1)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "should have one attribute, has %zu", n->proto->n_attribute);
+    const HypOnnx__AttributeProto *a = n->proto->attribute[0];
+    hyp_tensor t;
+    if (strcmp(a->name, "value") != 0)
+        HYP_TRY(plain_constant(n, a, &t));
+    else if (a->t)
+        HYP_TRY(hyp_onnx_tensor_read(n->im->source, a->t, &t, n->im->diag));
+    else
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "attribute \"value\" has no tensor");
+    return hyp_onnx_add_const(n->im, n->proto->output[0], &t, n->outputs);
+}
+
+/* At inference; the mask stays unset. */
+hyp_status hyp_onnx_import_dropout(hyp_onnx_node *n)
+{
+    if (hyp_onnx_has_input(n, 2)) {
+        const hyp_value *training = &n->im->g->values.data[n->inputs[2]];
+        if (training->kind != HYP_VALUE_CONST || training->bytes != 1 || hyp_load_i64(HYP_BOOL, training->data, 0))
+            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "training_mode is not a constant false; only inference is supported");
+    }
+    return hyp_onnx_emit_unary(n, HYP_OP_dropout, NULL);
+}
+
+static hyp_status product(const hyp_onnx_node *n, hyp_dim *into, hyp_dim by)
+{
+    return hyp_dim_mul(n->im->g->dims, *into, by, into, n->im->diag);
+}
+
+/* The size that -1 stands for: the elements of x over those of the other sizes. Sizes that the shape copies
+ * from x are in both and left out, so that they may be 0. */
+static hyp_status infer_open_dim(const hyp_onnx_node *n, const hyp_type *x, const hyp_onnx_ints *shape, const bool *copied,
+                                 hyp_dim *out)
+{
+    hyp_dim total = 1, rest = 1, quotient;
+    for (int32_t i = 0; i < x->rank; i++)
+        if (i >= (int32_t)shape->count || !copied[i]) HYP_TRY(product(n, &total, x->dims[i]));
+    for (uint32_t i = 0; i < shape->count; i++)
+        if (shape->items[i] != -1 && !copied[i]) HYP_TRY(product(n, &rest, shape->items[i]));
+    if (rest != 0 && hyp_dim_divides(n->im->g->dims, rest, total, &quotient)) {
+        *out = quotient;
+        return HYP_OK;
+    }
+    hyp_strbuf sb = {0};
+    hyp_dim_print(&sb, n->im->g->dims, total);
+    hyp_strbuf_puts(&sb, " elements into parts of ");
+    hyp_dim_print(&sb, n->im->g->dims, rest);
+    bool known = hyp_dim_is_const(rest) && hyp_dim_is_const(total);
+    hyp_status status =
+        hyp_fail(n->im->diag, known ? HYP_ERR_MALFORMED : HYP_ERR_UNSUPPORTED, "cannot divide %s%s", hyp_strbuf_text(&sb),
+                      known ? "" : " for every size of the symbolic dims; fix them with --dim");
+    hyp_strbuf_dispose(&sb);
+    return status;
+}
+
+/* A reshape that holds for some sizes of the symbolic dims only is valid ONNX, but not supported; the IR
+ * refuses the ones that hold for none. */
+static hyp_status check_same_elements(const hyp_onnx_node *n, const hyp_type *x, const hyp_onnx_ints *shape)
+{
+    hyp_dim have = 1, want = 1;
+    for (int32_t i = 0; i < x->rank; i++) HYP_TRY(product(n, &have, x->dims[i]));
+    for (uint32_t i = 0; i < shape->count; i++) HYP_TRY(product(n, &want, shape->items[i]));
+    if (have == want || (hyp_dim_is_const(have) && hyp_dim_is_const(want))) return HYP_OK;
+    hyp_strbuf sb = {0};
+    hyp_dim_print(&sb, n->im->g->dims, have);
+    hyp_strbuf_puts(&sb, " elements do not always fill a shape of ");
+    hyp_dim_print(&sb, n->im->g->dims, want);
+    hyp_status status =
+        hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "%s; fix the symbolic dims with --dim", hyp_strbuf_text(&sb));
+    hyp_strbuf_dispose(&sb);
+    return status;
+}
+
+hyp_status hyp_onnx_import_reshape(hyp_onnx_node *n)
+{
+    hyp_type x = hyp_onnx_input_type(n, 0);
+    hyp_onnx_ints shape;
+    int64_t allow_zero;
+    bool copied[HYP_MAX_RANK] = {false};
+    uint32_t open = UINT32_MAX;
+    HYP_TRY(hyp_onnx_attr_int(n, "allowzero", 0, &allow_zero));
+    HYP_TRY(hyp_onnx_input_ints(n, 1, "shape", &shape));
+    if (shape.count > HYP_MAX_RANK)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "rank %u is above %d, the highest supported", shape.count, HYP_MAX_RANK);
+    for (uint32_t i = 0; i < shape.count; i++) {
+        hyp_dim *d = &shape.items[i];
+        if (*d == 0 && !allow_zero) {
+            if (i >= (uint32_t)x.rank)
+                return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "dim %u is to be copied, but the input has rank %d", i, x.rank);
+            *d = x.dims[i];
+            copied[i] = true;
+        } else if (*d == -1) {
+            if (open != UINT32_MAX) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "two dims are -1");
+            open = i;
+        } else if (hyp_dim_is_const(*d) && *d < 0) {
+            return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "dim %u is %lld", i, (long long)*d);
+        }
+    }
+    if (open != UINT32_MAX) HYP_TRY(infer_open_dim(n, &x, &shape, copied, &shape.items[open]));
+    HYP_TRY(check_same_elements(n, &x, &shape));
+    hyp_attr attr = hyp_attr_of_dims(shape.items, shape.count);
+    return hyp_onnx_emit_unary(n, HYP_OP_reshape, &attr);
+}
+
+hyp_status hyp_onnx_import_flatten(hyp_onnx_node *n)
+{
+    int64_t axis, rank = hyp_onnx_input_type(n, 0).rank;
+    HYP_TRY(hyp_onnx_attr_int(n, "axis", 1, &axis));
+    if (axis != rank) HYP_TRY(hyp_onnx_axis(n, axis, (int32_t)rank, &axis));
+    hyp_attr attr = hyp_attr_of_int(axis);
+    return hyp_onnx_emit_unary(n, HYP_OP_flatten, &attr);
+}
+
+hyp_status hyp_onnx_import_squeeze(hyp_onnx_node *n)
+{
+    hyp_type x = hyp_onnx_input_type(n, 0);
+    hyp_onnx_ints axes;
+    HYP_TRY(hyp_onnx_ints_of(n, 1, "axes", &axes));
+    for (int32_t i = 0; i < x.rank && !axes.present; i++) {
+        if (x.dims[i] == 1) axes.items[axes.count++] = i;
+        if (!hyp_dim_is_const(x.dims[i]))
+            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                                 "without axes, its rank depends on whether dim %d is 1; fix that dim with --dim", i);
+    }
+    HYP_TRY(hyp_onnx_axes(n, &axes, x.rank));
+    hyp_attr attr = hyp_attr_of_dims(axes.items, axes.count);
+    return hyp_onnx_emit_unary(n, HYP_OP_squeeze, &attr);
+}
+
+hyp_status hyp_onnx_import_unsqueeze(hyp_onnx_node *n)
+{
+    hyp_onnx_ints axes;
+    HYP_TRY(hyp_onnx_ints_of(n, 1, "axes", &axes));
+    int32_t rank = hyp_onnx_input_type(n, 0).rank + (int32_t)axes.count;
+    if (rank > HYP_MAX_RANK)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "rank %d is above %d, the highest supported", rank, HYP_MAX_RANK);
+    HYP_TRY(hyp_onnx_axes(n, &axes, rank));
+    hyp_attr attr = hyp_attr_of_dims(axes.items, axes.count);
+    return hyp_onnx_emit_unary(n, HYP_OP_unsqueeze, &attr);
+}
+
+/* The shape broadcasts both ways: a 1 in it keeps what x has. */
+hyp_status hyp_onnx_import_expand(hyp_onnx_node *n)
+{
+    hyp_type x = hyp_onnx_input_type(n, 0);
+    hyp_onnx_ints shape;
+    HYP_TRY(hyp_onnx_input_ints(n, 1, "shape", &shape));
+    uint32_t x_rank = (uint32_t)x.rank, rank = shape.count > x_rank ? shape.count : x_rank;
+    if (rank > HYP_MAX_RANK)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "rank %u is above %d, the highest supported", rank, HYP_MAX_RANK);
+    hyp_dim dims[HYP_MAX_RANK];
+    for (uint32_t i = 0; i < rank; i++) {
+        hyp_dim have = i + x_rank >= rank ? x.dims[i + x_rank - rank] : 1;
+        hyp_dim want = i + shape.count >= rank ? shape.items[i + shape.count - rank] : 1;
+        dims[i] = want == 1 ? have : want;
+    }
+    hyp_attr attr = hyp_attr_of_dims(dims, rank);
+    return hyp_onnx_emit_unary(n, HYP_OP_expand, &attr);
+}
+
+hyp_status hyp_onnx_import_transpose(hyp_onnx_node *n)
+{
+    int32_t rank = hyp_onnx_input_type(n, 0).rank;
+    hyp_onnx_ints perm;
+    HYP_TRY(hyp_onnx_attr_ints(n, "perm", &perm));
+    if (!perm.present)
+        for (int32_t i = 0; i < rank; i++) perm.items[perm.count++] = rank - 1 - i;
+    hyp_attr attr = hyp_attr_of_dims(perm.items, perm.count);
+    return hyp_onnx_emit_unary(n, HYP_OP_transpose, &attr);
+}
+
+static int64_t clamp(int64_t i, int64_t rank)
+{
+    if (i < 0) i += rank;
+    return i < 0 ? 0 : i > rank ? rank : i;
+}
+
+hyp_status hyp_onnx_import_shape(hyp_onnx_node *n)
+{
+    int64_t rank = hyp_onnx_input_type(n, 0).rank, start, end;
+    HYP_TRY(hyp_onnx_attr_int(n, "start", 0, &start));
+    HYP_TRY(hyp_onnx_attr_int(n, "end", rank, &end));
+    start = clamp(start, rank);
+    end = clamp(end, rank);
+    if (start == 0 && end == rank) return hyp_onnx_emit_unary(n, HYP_OP_shape, NULL);
+    hyp_value_id all;
+    hyp_dim first = start, size = end > start ? end - start : 0, step = 1;
+    hyp_attr slice[] = {hyp_attr_of_dims(&first, 1), hyp_attr_of_dims(&size, 1), hyp_attr_of_dims(&step, 1)};
+    HYP_TRY(hyp_onnx_emit(n, HYP_OP_shape, n->inputs, 1, NULL, &all, 1));
+    return hyp_onnx_emit(n, HYP_OP_slice, &all, 1, slice, n->outputs, 1);
+}

@@ -1,0 +1,135 @@
+/* What the import functions of the operators share. */
+#include <string.h>
+
+#include "onnx/import.h"
+
+const HypOnnx__AttributeProto *hyp_onnx_attr(const hyp_onnx_node *n, const char *name)
+{
+    for (size_t i = 0; i < n->proto->n_attribute; i++)
+        if (n->proto->attribute[i]->name && strcmp(n->proto->attribute[i]->name, name) == 0)
+            return n->proto->attribute[i];
+    return NULL;
+}
+
+/* Files written by way of proto3 leave out values that are 0, and the oldest leave out the type. */
+static hyp_status check_kind(const hyp_onnx_node *n, const HypOnnx__AttributeProto *a, bool has_value,
+                             HypOnnx__AttributeProto__AttributeType want)
+{
+    if (a->has_type ? a->type == want : has_value) return HYP_OK;
+    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "attribute \"%s\" is of another kind than the operator wants", a->name);
+}
+
+hyp_status hyp_onnx_attr_int(const hyp_onnx_node *n, const char *name, int64_t missing, int64_t *out)
+{
+    const HypOnnx__AttributeProto *a = hyp_onnx_attr(n, name);
+    *out = missing;
+    if (!a) return HYP_OK;
+    HYP_TRY(check_kind(n, a, a->has_i, HYP_ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT));
+    *out = a->has_i ? a->i : 0;
+    return HYP_OK;
+}
+
+hyp_status hyp_onnx_attr_float(const hyp_onnx_node *n, const char *name, double missing, double *out)
+{
+    const HypOnnx__AttributeProto *a = hyp_onnx_attr(n, name);
+    *out = missing;
+    if (!a) return HYP_OK;
+    HYP_TRY(check_kind(n, a, a->has_f, HYP_ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT));
+    *out = a->has_f ? (double)a->f : 0;
+    return HYP_OK;
+}
+
+static hyp_status too_many_ints(const hyp_onnx_node *n, const char *what, size_t count)
+{
+    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "\"%s\" has %zu numbers, more than any tensor has dims", what, count);
+}
+
+static hyp_dim constant_dim(int64_t value) { return value < HYP_DIM_CONST_MIN ? HYP_DIM_CONST_MIN : value; }
+
+hyp_status hyp_onnx_attr_ints(const hyp_onnx_node *n, const char *name, hyp_onnx_ints *out)
+{
+    const HypOnnx__AttributeProto *a = hyp_onnx_attr(n, name);
+    out->present = a != NULL;
+    out->count = 0;
+    if (!a) return HYP_OK;
+    HYP_TRY(check_kind(n, a, a->n_ints != 0, HYP_ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS));
+    if (a->n_ints > HYP_ONNX_MAX_INTS) return too_many_ints(n, name, a->n_ints);
+    for (size_t i = 0; i < a->n_ints; i++) out->items[out->count++] = constant_dim(a->ints[i]);
+    return HYP_OK;
+}
+
+hyp_status hyp_onnx_input_ints(const hyp_onnx_node *n, uint32_t i, const char *what, hyp_onnx_ints *out)
+{
+    out->present = hyp_onnx_has_input(n, i);
+    out->count = 0;
+    if (!out->present) return HYP_OK;
+    const hyp_value *v = &n->im->g->values.data[n->inputs[i]];
+    if ((v->type.dtype != HYP_I64 && v->type.dtype != HYP_I32) || v->type.rank > 1)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "input %u (%s) should be a list of integers", i, what);
+    if (v->kind == HYP_VALUE_CONST) {
+        /* From the bytes: a content cannot hold numbers below HYP_DIM_CONST_MIN, which slices use. */
+        size_t count = v->bytes / hyp_dtype_size(v->type.dtype);
+        if (count > HYP_ONNX_MAX_INTS) return too_many_ints(n, what, count);
+        for (size_t k = 0; k < count; k++) out->items[out->count++] = constant_dim(hyp_load_i64(v->type.dtype, v->data, k));
+        return HYP_OK;
+    }
+    if (!v->content)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                             "input %u (%s) is computed from the data of the model's inputs; it must be known from "
+                             "their shapes",
+                             i, what);
+    if (v->content_count > HYP_ONNX_MAX_INTS) return too_many_ints(n, what, v->content_count);
+    for (uint32_t k = 0; k < v->content_count; k++) out->items[out->count++] = v->content[k];
+    return HYP_OK;
+}
+
+hyp_status hyp_onnx_ints_of(const hyp_onnx_node *n, uint32_t i, const char *name, hyp_onnx_ints *out)
+{
+    return hyp_onnx_has_input(n, i) ? hyp_onnx_input_ints(n, i, name, out) : hyp_onnx_attr_ints(n, name, out);
+}
+
+hyp_type hyp_onnx_input_type(const hyp_onnx_node *n, uint32_t i) { return n->im->g->values.data[n->inputs[i]].type; }
+
+hyp_status hyp_onnx_axis(const hyp_onnx_node *n, int64_t axis, int32_t rank, int64_t *out)
+{
+    if (axis < -rank || axis >= rank)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "axis %lld does not exist in a tensor of rank %d", (long long)axis, rank);
+    *out = axis < 0 ? axis + rank : axis;
+    return HYP_OK;
+}
+
+hyp_status hyp_onnx_axes(const hyp_onnx_node *n, hyp_onnx_ints *axes, int32_t rank)
+{
+    bool seen[HYP_MAX_RANK] = {false};
+    for (uint32_t i = 0; i < axes->count; i++) {
+        int64_t axis;
+        if (!hyp_dim_is_const(axes->items[i]))
+            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "an axis depends on the shape of the model's inputs");
+        HYP_TRY(hyp_onnx_axis(n, axes->items[i], rank, &axis));
+        if (seen[axis]) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "axis %lld is listed twice", (long long)axis);
+        seen[axis] = true;
+    }
+    axes->count = 0;
+    for (int32_t axis = 0; axis < rank; axis++)
+        if (seen[axis]) axes->items[axes->count++] = axis;
+    return HYP_OK;
+}
+
+hyp_status hyp_onnx_add_const(hyp_importer *im, const char *name, const hyp_tensor *t, hyp_value_id *out)
+{
+    hyp_type type = {.dtype = t->dtype, .rank = t->rank};
+    for (int32_t i = 0; i < t->rank; i++) type.dims[i] = t->dims[i];
+    return hyp_graph_add_const(im->g, name, &type, t->data, t->bytes, false, out, im->diag);
+}
+
+hyp_status hyp_onnx_emit(const hyp_onnx_node *n, hyp_op op, const hyp_value_id *inputs, uint32_t input_count,
+                         const hyp_attr *attrs, hyp_value_id *outs, uint32_t output_count)
+{
+    hyp_provenance from = {.sources = &n->name, .source_count = 1};
+    return hyp_graph_add_node(n->im->g, op, inputs, input_count, attrs, &from, outs, output_count, n->im->diag);
+}
+
+hyp_status hyp_onnx_emit_unary(const hyp_onnx_node *n, hyp_op op, const hyp_attr *attrs)
+{
+    return hyp_onnx_emit(n, op, n->inputs, 1, attrs, n->outputs, 1);
+}

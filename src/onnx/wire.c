@@ -1,0 +1,248 @@
+#include "onnx/wire.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    WIRE_VARINT = 0,
+    WIRE_64 = 1,
+    WIRE_LENGTH = 2,
+    WIRE_32 = 5,
+    FIRST_PRIVATE_FIELD = 1001,
+    LENGTH_BYTES = 5, /* a length prefix is padded to this size, so that it can be filled in afterwards */
+    MAX_DEPTH = 16    /* of nested messages: the schema needs 7 */
+};
+static const size_t max_reduced = (size_t)64 << 20;
+
+typedef struct walker {
+    const char *file;
+    const uint8_t *data; /* the whole input: offsets count from here */
+    HYP_VEC(uint8_t) out;
+    hyp_diag *diag;
+} walker;
+
+/* One field as it stands on the wire. */
+typedef struct field {
+    uint32_t number, wire;
+    const uint8_t *tag, *payload, *end; /* payload: behind tag and length */
+} field;
+
+bool hyp_wire_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 70 && *p < end; shift += 7) {
+        uint8_t byte = *(*p)++;
+        value |= shift < 64 ? (uint64_t)(byte & 0x7f) << shift : 0;
+        if (!(byte & 0x80)) {
+            *out = value;
+            return true;
+        }
+    }
+    return false;
+}
+
+size_t hyp_wire_put_varint(uint8_t *to, uint64_t value)
+{
+    size_t n = 0;
+    for (; value >= 0x80; value >>= 7) to[n++] = (uint8_t)(value | 0x80);
+    to[n++] = (uint8_t)value;
+    return n;
+}
+
+static hyp_status malformed(const walker *w, const uint8_t *at, const ProtobufCMessageDescriptor *type,
+                            const char *what)
+{
+    return hyp_fail(w->diag, HYP_ERR_MALFORMED, "%s: byte %zu, in a %s: %s; the file is damaged or not ONNX", w->file,
+                    (size_t)(at - w->data), type->short_name, what);
+}
+
+static hyp_status put(walker *w, const void *bytes, size_t size)
+{
+    if (size > max_reduced || w->out.len > max_reduced - size)
+        return hyp_fail(w->diag, HYP_ERR_LIMIT, "%s: its graph, without the weights, takes more than %zu MiB", w->file,
+                        max_reduced >> 20);
+    HYP_TRY(hyp_vec_reserve(&w->out, w->out.len + size, w->diag));
+    if (size) memcpy(w->out.data + w->out.len, bytes, size);
+    w->out.len += size;
+    return HYP_OK;
+}
+
+static hyp_status put_varint_field(walker *w, uint32_t number, uint64_t value)
+{
+    uint8_t text[20];
+    size_t n = hyp_wire_put_varint(text, (uint64_t)number << 3 | WIRE_VARINT);
+    n += hyp_wire_put_varint(text + n, value);
+    return put(w, text, n);
+}
+
+/* Reads the field at *p and moves *p behind it; every length is checked against `end` here and only here. */
+static hyp_status next_field(const walker *w, const ProtobufCMessageDescriptor *type, const uint8_t **p,
+                             const uint8_t *end, field *out)
+{
+    field f = {.tag = *p};
+    uint64_t key, length = 0;
+    if (!hyp_wire_varint(p, end, &key) || key >> 3 == 0 || key >> 3 > 0x1fffffff)
+        return malformed(w, f.tag, type, "no valid field number");
+    f.number = (uint32_t)(key >> 3);
+    f.wire = (uint32_t)(key & 7);
+    f.payload = *p;
+    switch (f.wire) {
+    case WIRE_VARINT: {
+        uint64_t ignored;
+        if (!hyp_wire_varint(p, end, &ignored)) return malformed(w, f.tag, type, "a number is cut off");
+        length = (uint64_t)(*p - f.payload);
+        break;
+    }
+    case WIRE_64: length = 8; break;
+    case WIRE_32: length = 4; break;
+    case WIRE_LENGTH:
+        if (!hyp_wire_varint(p, end, &length)) return malformed(w, f.tag, type, "a length is cut off");
+        f.payload = *p;
+        break;
+    default: return malformed(w, f.tag, type, "a field has an unknown wire type");
+    }
+    if (length > (uint64_t)(end - f.payload)) return malformed(w, f.tag, type, "a field is longer than what is left");
+    f.end = *p = f.payload + length;
+    *out = f;
+    return HYP_OK;
+}
+
+static uint32_t wire_of(ProtobufCType type)
+{
+    switch (type) {
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_BYTES:
+    case PROTOBUF_C_TYPE_MESSAGE: return WIRE_LENGTH;
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE: return WIRE_64;
+    case PROTOBUF_C_TYPE_FIXED32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+    case PROTOBUF_C_TYPE_FLOAT: return WIRE_32;
+    default: return WIRE_VARINT;
+    }
+}
+
+static bool is_text(const uint8_t *p, const uint8_t *end)
+{
+    while (p < end) {
+        uint32_t c = *p++, more = c < 0x80 ? 0 : c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
+        if (c == 0 || (c >= 0x80 && c < 0xc2) || c > 0xf4 || more > (size_t)(end - p)) return false;
+        if (more) {
+            c &= 0x3f >> more;
+            for (uint32_t i = 0; i < more; i++, p++) {
+                if ((*p & 0xc0) != 0x80) return false;
+                c = c << 6 | (*p & 0x3f);
+            }
+            static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+            if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return false;
+        }
+    }
+    return true;
+}
+
+static bool carries_elements(uint32_t number)
+{
+    switch (number) {
+    case HYP_TENSOR_FLOAT_DATA:
+    case HYP_TENSOR_INT32_DATA:
+    case HYP_TENSOR_INT64_DATA:
+    case HYP_TENSOR_RAW_DATA:
+    case HYP_TENSOR_DOUBLE_DATA:
+    case HYP_TENSOR_UINT64_DATA: return true;
+    default: return false;
+    }
+}
+
+/* The number of the data field of a TensorProto if there is just one and it is in one piece, else 0. */
+static hyp_status sole_payload(const walker *w, const ProtobufCMessageDescriptor *type, const uint8_t *p,
+                               const uint8_t *end, uint32_t *out)
+{
+    uint32_t found = 0, count = 0;
+    while (p < end) {
+        field f;
+        HYP_TRY(next_field(w, type, &p, end, &f));
+        if (!carries_elements(f.number)) continue;
+        count++;
+        found = f.wire == WIRE_LENGTH ? f.number : 0;
+    }
+    *out = count == 1 ? found : 0;
+    return HYP_OK;
+}
+
+static hyp_status reduce(walker *w, const ProtobufCMessageDescriptor *type, const uint8_t *p, const uint8_t *end,
+                         int depth)
+{
+    if (depth > MAX_DEPTH) return malformed(w, p, type, "messages are nested too deeply");
+    uint32_t payload = 0;
+    if (type == &hyp_onnx__tensor_proto__descriptor) HYP_TRY(sole_payload(w, type, p, end, &payload));
+    while (p < end) {
+        field f;
+        HYP_TRY(next_field(w, type, &p, end, &f));
+        const ProtobufCFieldDescriptor *known = protobuf_c_message_descriptor_get_field(type, f.number);
+        if (!known || f.number >= FIRST_PRIVATE_FIELD) continue;
+        uint32_t wire = wire_of(known->type);
+        bool packed = known->label == PROTOBUF_C_LABEL_REPEATED && f.wire == WIRE_LENGTH;
+        if (f.wire != wire && !packed) {
+            char text[128];
+            snprintf(text, sizeof text, "field %s has wire type %u, not %u", known->name, f.wire, wire);
+            return malformed(w, f.tag, type, text);
+        }
+        if (f.number == payload && payload != 0) {
+            HYP_TRY(put_varint_field(w, FIRST_PRIVATE_FIELD, payload));
+            HYP_TRY(put_varint_field(w, FIRST_PRIVATE_FIELD + 1, (uint64_t)(f.payload - w->data)));
+            HYP_TRY(put_varint_field(w, FIRST_PRIVATE_FIELD + 2, (uint64_t)(f.end - f.payload)));
+        } else if (known->type == PROTOBUF_C_TYPE_MESSAGE) {
+            uint8_t head[10 + LENGTH_BYTES] = {0};
+            size_t tag = hyp_wire_put_varint(head, (uint64_t)f.number << 3 | WIRE_LENGTH);
+            HYP_TRY(put(w, head, tag + LENGTH_BYTES));
+            size_t start = w->out.len;
+            HYP_TRY(reduce(w, known->descriptor, f.payload, f.end, depth + 1));
+            size_t length = w->out.len - start;
+            for (size_t i = 0; i < LENGTH_BYTES; i++, length >>= 7)
+                w->out.data[start - LENGTH_BYTES + i] = (uint8_t)((length & 0x7f) | (i + 1 < LENGTH_BYTES ? 0x80 : 0));
+        } else {
+            if (known->type == PROTOBUF_C_TYPE_STRING && !is_text(f.payload, f.end))
+                return malformed(w, f.payload, type, "a string is not UTF-8");
+            HYP_TRY(put(w, f.tag, (size_t)(f.end - f.tag)));
+        }
+    }
+    return HYP_OK;
+}
+
+typedef struct arena_allocator {
+    ProtobufCAllocator base;
+    hyp_arena *arena;
+    bool failed;
+} arena_allocator;
+
+static void *arena_take(void *data, size_t size)
+{
+    arena_allocator *a = data;
+    void *p = hyp_arena_alloc(a->arena, size);
+    if (!p) a->failed = true;
+    return p;
+}
+
+static void arena_keep(void *data, void *p) { (void)data, (void)p; }
+
+hyp_status hyp_wire_unpack(const char *file, const void *data, size_t size, const ProtobufCMessageDescriptor *type,
+                           hyp_arena *arena, ProtobufCMessage **out, hyp_diag *diag)
+{
+    walker w = {.file = file, .data = data, .diag = diag};
+    hyp_status status = size ? reduce(&w, type, w.data, w.data + size, 0) : HYP_OK;
+    if (status == HYP_OK) {
+        arena_allocator a = {{arena_take, arena_keep, NULL}, arena, false};
+        a.base.allocator_data = &a;
+        ProtobufCMessage *message = protobuf_c_message_unpack(type, &a.base, w.out.len, w.out.data);
+        if (message)
+            *out = message;
+        else if (a.failed)
+            status = hyp_fail_memory(diag, w.out.len);
+        else
+            status = hyp_fail(diag, HYP_ERR_MALFORMED, "%s: a list of numbers in a %s is damaged", file,
+                              type->short_name);
+    }
+    hyp_vec_free(&w.out);
+    return status;
+}
