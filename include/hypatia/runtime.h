@@ -21,7 +21,6 @@
 extern "C" {
 #endif
 
-#define HYP_VERSION "0.1.0"
 HYP_API const char *hyp_version(void);        /* "0.1.0" of the library in use */
 HYP_API const char *hyp_version_details(void); /* several lines: plan format, backends built in, their versions */
 

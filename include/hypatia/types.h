@@ -11,6 +11,9 @@
 extern "C" {
 #endif
 
+/* The release that the headers belong to. */
+#define HYP_VERSION "0.1.0"
+
 /* Highest rank of a tensor anywhere in Hypatia. */
 #define HYP_MAX_RANK 8
 

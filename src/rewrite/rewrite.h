@@ -28,7 +28,7 @@ typedef struct hyp_cost_query {
  * constant is never asked: it is folded and costs nothing but its bytes, which its user counts. */
 typedef double (*hyp_cost_fn)(const hyp_cost_query *query, void *user);
 
-/* A device as the cost model sees it, from a text file (profiles/*.profile). */
+/* A device as the cost model sees it, from a text file (profiles/NAME.profile). */
 typedef struct hyp_device_profile {
     const char *name;
     double launch_seconds;    /* fixed cost of one kernel */

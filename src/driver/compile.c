@@ -1,0 +1,219 @@
+/* The pass list of the compiler:
+ *
+ *   model.onnx ──import──► graph ──demote──► graph ──rewrite──► graph ──lower──► program ──write──► plan.bin
+ *                                (bf16, fp16)       (unless off)
+ *
+ * The graph is verified after every pass that makes one.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "driver/driver.h"
+
+/* One compilation. Every member is safe to dispose at any time. */
+typedef struct compilation {
+    const char *model_path, *plan_path; /* plan_path NULL: a dry run */
+    hyp_settings settings;
+    hyp_dims *dims;
+    hyp_onnx_model *model;
+    hyp_graph imported, demoted, rewritten;
+    const hyp_graph *graph; /* the newest of the three */
+    hyp_rewrite_report rewrite;
+    hyp_lowered lowered;
+    size_t nodes_imported, nodes_before;
+    double import_seconds, demote_seconds, rewrite_seconds, lower_seconds, write_seconds;
+} compilation;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Nodes that run: those that depend on an input of the model or have none. Constant ones are folded. */
+static hyp_status count_running(const hyp_graph *g, size_t *out, hyp_diag *diag)
+{
+    bool *varies = hyp_calloc(g->values.len ? g->values.len : 1, sizeof *varies);
+    if (!varies) return hyp_fail_memory(diag, g->values.len);
+    for (size_t i = 0; i < g->inputs.len; i++) varies[g->inputs.data[i]] = true;
+    size_t count = 0;
+    for (size_t i = 0; i < g->nodes.len; i++) {
+        const hyp_node *node = &g->nodes.data[i];
+        bool runs = false;
+        for (uint32_t k = 0; k < node->input_count; k++)
+            runs = runs || (node->inputs[k] != HYP_NO_VALUE && varies[node->inputs[k]]);
+        for (uint32_t k = 0; k < node->output_count; k++) varies[node->outputs[k]] = runs;
+        count += runs;
+    }
+    hyp_free(varies);
+    *out = count;
+    return HYP_OK;
+}
+
+/* After every pass that makes a graph: checks it and prints it if its stage is asked for. */
+static hyp_status finish_pass(compilation *c, const hyp_graph *graph, const char *stage, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &c->settings.options;
+    enum { ELIDE_ABOVE = 256 }; /* bytes: larger constants are shown as their hash */
+    c->graph = graph;
+    hyp_status status = hyp_graph_verify(graph, diag);
+    if (status != HYP_OK) {
+        hyp_diag_prefix(diag, "after %s", stage);
+        return status;
+    }
+    if (!o->dump_ir || !o->dump_ir_stage || strcmp(stage, o->dump_ir_stage) != 0) return HYP_OK;
+    hyp_strbuf text = {0};
+    status = hyp_graph_print(&text, graph, ELIDE_ABOVE, diag);
+    if (status == HYP_OK) o->dump_ir(hyp_strbuf_text(&text), text.len, o->dump_ir_user);
+    hyp_strbuf_dispose(&text);
+    return status;
+}
+
+static hyp_status import(compilation *c, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &c->settings.options;
+    hyp_onnx_options options = {.shapes = o->shapes, .shape_count = o->shape_count, .dim_names = o->dim_names,
+                                .dim_values = o->dim_values, .dim_count = o->dim_count};
+    HYP_TRY(hyp_onnx_import(c->model_path, &options, &c->imported, &c->model, diag));
+    c->nodes_imported = c->imported.nodes.len;
+    return finish_pass(c, &c->imported, "import", diag);
+}
+
+static hyp_status demote(compilation *c, hyp_diag *diag)
+{
+    hyp_precision precision = c->settings.precision;
+    if (precision == HYP_PRECISION_BF16 || precision == HYP_PRECISION_FP16) {
+        hyp_dtype to = precision == HYP_PRECISION_BF16 ? HYP_BF16 : HYP_F16;
+        HYP_TRY(hyp_graph_demote(c->graph, to, &c->demoted, diag));
+        HYP_TRY(finish_pass(c, &c->demoted, "demote", diag));
+    }
+    return count_running(c->graph, &c->nodes_before, diag);
+}
+
+static hyp_status rewrite(compilation *c, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &c->settings.options;
+    const hyp_graph *from = c->graph;
+    if (o->no_rewrite) {
+        HYP_TRY(hyp_graph_copy_live(from, &c->rewritten, diag));
+    } else {
+        hyp_rewrite_options options = hyp_settings_rewrite(&c->settings);
+        hyp_trace_sink sink = {.write = o->dump_rewrites, .user = o->dump_rewrites_user};
+        if (o->dump_rewrites) {
+            options.trace = hyp_trace_write;
+            options.trace_user = &sink;
+        }
+        HYP_TRY(hyp_rewrite(from, &options, &c->rewritten, &c->rewrite, diag));
+        if (sink.failed) return hyp_fail(diag, HYP_ERR_NO_MEMORY, "out of memory while dumping the rewrites");
+    }
+    return finish_pass(c, &c->rewritten, "rewrite", diag);
+}
+
+static hyp_status lower(compilation *c, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &c->settings.options;
+    hyp_onnx_info info = hyp_onnx_model_info(c->model);
+    hyp_codegen_options options = {
+        .target = o->target,
+        .precision = c->settings.precision,
+        .producer = "hypatiac " HYP_VERSION,
+        .model_name = info.graph_name,
+        .model_hash = info.hash,
+        .flags = o->flags,
+        .flag_count = (uint32_t)o->flag_count,
+    };
+    return hyp_codegen_lower(c->graph, &options, &c->lowered, diag);
+}
+
+static void forget(void *model, const void *data, size_t bytes) { hyp_onnx_model_forget(model, data, bytes); }
+
+static hyp_status write_plan(compilation *c, hyp_diag *diag)
+{
+    return c->plan_path ? hyp_codegen_write(&c->lowered, c->plan_path, forget, c->model, diag) : HYP_OK;
+}
+
+/* Runs one pass, measures it and says so. */
+static hyp_status run_pass(compilation *c, const char *name, hyp_status (*pass)(compilation *, hyp_diag *),
+                           double *out_seconds, hyp_diag *diag)
+{
+    double start = now();
+    HYP_TRY(pass(c, diag));
+    *out_seconds = now() - start;
+    const hyp_compile_options *o = &c->settings.options;
+    if (!o->progress) return HYP_OK;
+    char line[160];
+    int n = snprintf(line, sizeof line, "%-8s %9.4f s  %zu nodes\n", name, *out_seconds, c->graph->nodes.len);
+    o->progress(line, (size_t)n, o->progress_user);
+    return HYP_OK;
+}
+
+static hyp_status run_passes(compilation *c, hyp_diag *diag)
+{
+    HYP_TRY(run_pass(c, "import", import, &c->import_seconds, diag));
+    HYP_TRY(run_pass(c, "demote", demote, &c->demote_seconds, diag));
+    HYP_TRY(run_pass(c, "rewrite", rewrite, &c->rewrite_seconds, diag));
+    HYP_TRY(run_pass(c, "lower", lower, &c->lower_seconds, diag));
+    return run_pass(c, "write", write_plan, &c->write_seconds, diag);
+}
+
+static hyp_status make_report(const compilation *c, hyp_compile_report **out, hyp_diag *diag)
+{
+    bool rewrote = !c->settings.options.no_rewrite;
+    hyp_compile_report *report;
+    HYP_TRY(hyp_report_create(rewrote ? &c->rewrite : NULL, c->lowered.program, &report, diag));
+    hyp_status status = count_running(c->graph, &report->nodes_after, diag);
+    if (status != HYP_OK) {
+        hyp_compile_report_destroy(report);
+        return status;
+    }
+    struct stat st;
+    if (c->plan_path && stat(c->plan_path, &st) == 0) report->plan_bytes = (uint64_t)st.st_size;
+    report->nodes_imported = c->nodes_imported;
+    report->nodes_before = c->nodes_before;
+    report->import_seconds = c->import_seconds;
+    report->rewrite_seconds = c->demote_seconds + c->rewrite_seconds;
+    report->lower_seconds = c->lower_seconds;
+    report->write_seconds = c->write_seconds;
+    *out = report;
+    return HYP_OK;
+}
+
+hyp_status hyp_compile_file(const char *model_path, const char *plan_path, const hyp_compile_options *options,
+                            hyp_compile_report **out_report, hyp_diag *diag)
+{
+    compilation c = {.model_path = model_path, .plan_path = plan_path};
+    HYP_TRY(hyp_settings_init(options, &c.settings, diag));
+    hyp_status status = hyp_dims_create(&c.dims, diag);
+    if (status == HYP_OK) {
+        hyp_graph_init(&c.imported, c.dims);
+        hyp_graph_init(&c.demoted, c.dims);
+        hyp_graph_init(&c.rewritten, c.dims);
+        status = run_passes(&c, diag);
+        if (status == HYP_OK && out_report) status = make_report(&c, out_report, diag);
+        hyp_lowered_dispose(&c.lowered);
+        hyp_rewrite_report_dispose(&c.rewrite);
+        hyp_graph_dispose(&c.rewritten);
+        hyp_graph_dispose(&c.demoted);
+        hyp_graph_dispose(&c.imported);
+    }
+    hyp_onnx_model_destroy(c.model);
+    hyp_dims_destroy(c.dims);
+    hyp_settings_dispose(&c.settings);
+    return status;
+}
+
+hyp_status hyp_compile_list_rules(const hyp_compile_options *options, hyp_compile_report **out_report, hyp_diag *diag)
+{
+    hyp_settings settings;
+    HYP_TRY(hyp_settings_init(options, &settings, diag));
+    hyp_rewrite_options rewrite = hyp_settings_rewrite(&settings);
+    hyp_rewrite_report report = {0};
+    hyp_status status = hyp_rewrite_list(&rewrite, &report, diag);
+    if (status == HYP_OK) status = hyp_report_create(&report, NULL, out_report, diag);
+    hyp_rewrite_report_dispose(&report);
+    hyp_settings_dispose(&settings);
+    return status;
+}

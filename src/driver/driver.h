@@ -1,0 +1,43 @@
+/* driver.h - what the files of the driver share. The driver alone sees the whole compiler. */
+#ifndef HYP_DRIVER_DRIVER_H
+#define HYP_DRIVER_DRIVER_H
+
+#include "codegen/codegen.h"
+#include "hypatia/compiler.h"
+#include "onnx/onnx.h"
+#include "rewrite/rewrite.h"
+
+/* ---- options.c: the caller's options, checked, with their files read ------------------------------------ */
+
+typedef struct hyp_settings {
+    hyp_compile_options options; /* target and precision are never NULL */
+    hyp_precision precision;
+    hyp_roofline cost;
+    const char **rule_texts; /* by rule file */
+    hyp_arena arena;         /* owns the texts and the profile */
+} hyp_settings;
+
+/* `options` may be NULL: defaults. On failure *out needs no disposal. */
+HYP_NODISCARD hyp_status hyp_settings_init(const hyp_compile_options *options, hyp_settings *out, hyp_diag *diag);
+void hyp_settings_dispose(hyp_settings *settings);
+/* The rewriter's view of the settings; borrows them. */
+hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings);
+
+/* ---- report.c -------------------------------------------------------------------------------------------- */
+
+/* Copies of what the caller's report needs. `rewrite` NULL: nothing was rewritten. */
+HYP_NODISCARD hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__Program *program,
+                                           hyp_compile_report **out, hyp_diag *diag);
+
+/* ---- trace.c --------------------------------------------------------------------------------------------- */
+
+/* Where the lines of --dump-rewrites go. */
+typedef struct hyp_trace_sink {
+    hyp_write_fn write;
+    void *user;
+    bool failed; /* memory ran out: the dump has holes */
+} hyp_trace_sink;
+/* One event as a line of JSON; `sink` is a hyp_trace_sink. */
+void hyp_trace_write(const hyp_rewrite_trace *event, void *sink);
+
+#endif

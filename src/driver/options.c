@@ -1,0 +1,116 @@
+#include <string.h>
+
+#include "driver/driver.h"
+
+/* The value of `text` in a list that ends with NULL; the first for NULL. */
+static hyp_status choose(const char *what, const char *text, const char *const *names, int *out, hyp_diag *diag)
+{
+    *out = 0;
+    if (!text) return HYP_OK;
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], text) == 0) {
+            *out = i;
+            return HYP_OK;
+        }
+    hyp_strbuf list = {0};
+    for (int i = 0; names[i]; i++) hyp_strbuf_printf(&list, "%s%s", i ? ", " : "", names[i]);
+    hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "unknown %s '%s'; wanted one of %s", what, text,
+                                 hyp_strbuf_text(&list));
+    hyp_strbuf_dispose(&list);
+    return status;
+}
+
+static hyp_status read_profile(hyp_settings *s, hyp_diag *diag)
+{
+    const char *path = s->options.profile;
+    if (!path) {
+        const char *name = strcmp(s->options.target, "cuda") == 0 ? "h200" : "cpu";
+        const char *text = hyp_profile_builtin(name);
+        if (!text) return hyp_fail(diag, HYP_ERR_INTERNAL, "there is no built-in profile '%s'", name);
+        return hyp_profile_parse(&s->arena, name, text, strlen(text), &s->cost.profile, diag);
+    }
+    hyp_mapping map;
+    HYP_TRY(hyp_map_file(path, &map, diag));
+    hyp_status status = hyp_profile_parse(&s->arena, path, (const char *)map.data, map.size, &s->cost.profile, diag);
+    hyp_unmap(&map);
+    return status;
+}
+
+/* Rule files as NUL-terminated texts, which mappings are not. */
+static hyp_status read_rules(hyp_settings *s, hyp_diag *diag)
+{
+    size_t count = s->options.rule_file_count;
+    s->rule_texts = hyp_arena_zalloc(&s->arena, count ? count : 1, sizeof *s->rule_texts);
+    if (!s->rule_texts) return hyp_fail_memory(diag, count * sizeof *s->rule_texts);
+    for (size_t i = 0; i < count; i++) {
+        const char *path = s->options.rule_files[i];
+        hyp_mapping map;
+        HYP_TRY(hyp_map_file(path, &map, diag));
+        s->rule_texts[i] = hyp_arena_strndup(&s->arena, (const char *)map.data, map.size);
+        bool binary = map.size && memchr(map.data, 0, map.size);
+        size_t size = map.size;
+        hyp_unmap(&map);
+        if (!s->rule_texts[i]) return hyp_fail_memory(diag, size);
+        if (binary) return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: has a NUL byte: this is no rule file", path);
+    }
+    return HYP_OK;
+}
+
+static hyp_status check(hyp_settings *s, hyp_diag *diag)
+{
+    static const char *const targets[] = {"cpu", "cuda", NULL};
+    static const char *const precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL}; /* as in hyp_precision */
+    static const char *const stages[] = {"import", "demote", "rewrite", NULL};
+    int target, precision, stage;
+    HYP_TRY(choose("target", s->options.target, targets, &target, diag));
+    HYP_TRY(choose("precision", s->options.precision, precisions, &precision, diag));
+    HYP_TRY(choose("stage for the IR dump", s->options.dump_ir_stage, stages, &stage, diag));
+    s->options.target = targets[target];
+    s->options.precision = precisions[precision];
+    s->precision = (hyp_precision)precision;
+    s->cost.tf32 = s->precision == HYP_PRECISION_TF32;
+    HYP_TRY(read_profile(s, diag));
+    return read_rules(s, diag);
+}
+
+hyp_status hyp_settings_init(const hyp_compile_options *options, hyp_settings *out, hyp_diag *diag)
+{
+    hyp_settings s = {0};
+    if (options) {
+        if (options->size != sizeof *options)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "the compile options have size %zu, but this library knows %zu: set .size to their sizeof "
+                            "and use the header of the library",
+                            options->size, sizeof *options);
+        s.options = *options;
+    }
+    hyp_status status = check(&s, diag);
+    if (status == HYP_OK)
+        *out = s;
+    else
+        hyp_settings_dispose(&s);
+    return status;
+}
+
+void hyp_settings_dispose(hyp_settings *settings)
+{
+    hyp_arena_dispose(&settings->arena);
+    *settings = (hyp_settings){0};
+}
+
+hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
+{
+    const hyp_compile_options *o = &settings->options;
+    return (hyp_rewrite_options){
+        .rule_files = o->rule_files,
+        .rule_texts = settings->rule_texts,
+        .rule_file_count = o->rule_file_count,
+        .disabled = o->disabled_rules,
+        .disabled_count = o->disabled_rule_count,
+        .allow_approximate = o->allow_approximate,
+        .max_iterations = o->max_iterations,
+        .max_nodes = o->max_nodes,
+        .cost = hyp_roofline_cost,
+        .cost_user = &settings->cost,
+    };
+}

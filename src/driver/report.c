@@ -1,0 +1,97 @@
+#include <string.h>
+
+#include "driver/driver.h"
+
+/* The caller's report is the first member; everything it points to is in the arena. */
+typedef struct owned_report {
+    hyp_compile_report report;
+    hyp_arena arena;
+} owned_report;
+
+void hyp_compile_report_destroy(hyp_compile_report *report)
+{
+    if (!report) return;
+    owned_report *owned = (owned_report *)report;
+    hyp_arena_dispose(&owned->arena);
+    hyp_free(owned);
+}
+
+static hyp_status copy_rules(owned_report *r, const hyp_rewrite_report *from, hyp_diag *diag)
+{
+    hyp_compile_rule_use *rules = hyp_arena_zalloc(&r->arena, from->rule_count ? from->rule_count : 1, sizeof *rules);
+    if (!rules) return hyp_fail_memory(diag, from->rule_count * sizeof *rules);
+    for (size_t i = 0; i < from->rule_count; i++) {
+        const hyp_rule_use *use = &from->rules[i];
+        rules[i] = (hyp_compile_rule_use){
+            .name = hyp_arena_strdup(&r->arena, use->name),
+            .ruleset = hyp_arena_strdup(&r->arena, use->ruleset),
+            .numeric_class = hyp_arena_strdup(&r->arena, use->numeric_class),
+            .doc = hyp_arena_strdup(&r->arena, use->doc),
+            .matches = use->matches,
+            .applications = use->applications,
+            .used = use->used,
+        };
+        if (!rules[i].name || !rules[i].ruleset || !rules[i].numeric_class || !rules[i].doc) return hyp_fail_memory(diag, 64);
+    }
+    r->report.rules = rules;
+    r->report.rule_count = from->rule_count;
+    return HYP_OK;
+}
+
+/* The e-graph of the last phase is the one that was extracted from; iterations are of all. */
+static hyp_status copy_phases(owned_report *r, const hyp_rewrite_report *from, hyp_diag *diag)
+{
+    hyp_strbuf reason = {0};
+    for (size_t i = 0; i < from->phase_count; i++) {
+        r->report.iterations += from->phases[i].iterations;
+        r->report.e_nodes = from->phases[i].e_nodes;
+        r->report.e_classes = from->phases[i].e_classes;
+        hyp_strbuf_printf(&reason, "%s%s %s", i ? ", " : "", from->phases[i].name, hyp_stop_name(from->phases[i].stop));
+    }
+    r->report.stop_reason = hyp_arena_strdup(&r->arena, hyp_strbuf_text(&reason));
+    bool failed = reason.failed || !r->report.stop_reason;
+    hyp_strbuf_dispose(&reason);
+    r->report.cost_before = from->cost_before;
+    r->report.cost_after = from->cost_after;
+    return failed ? hyp_fail_memory(diag, 64) : HYP_OK;
+}
+
+/* "fused-mlp  [Gemm_0, Relu_1]  by gemm-to-linear, fuse-linear-relu" */
+static void print_step(hyp_strbuf *sb, const HypPlan__Program *program, const HypPlan__Step *step)
+{
+    hyp_strbuf_puts(sb, step->label);
+    for (size_t i = 0; i < step->n_sources; i++)
+        hyp_strbuf_printf(sb, "%s%s%s", i ? ", " : "  [", program->source_names[step->sources[i]],
+                          i + 1 == step->n_sources ? "]" : "");
+    for (size_t i = 0; i < step->n_rules; i++)
+        hyp_strbuf_printf(sb, "%s%s", i ? ", " : "  by ", program->rule_names[step->rules[i]]);
+    hyp_strbuf_puts(sb, "\n");
+}
+
+static hyp_status copy_steps(owned_report *r, const HypPlan__Program *program, hyp_diag *diag)
+{
+    hyp_strbuf sb = {0};
+    for (size_t i = 0; i < program->n_steps; i++) print_step(&sb, program, program->steps[i]);
+    r->report.steps = hyp_arena_strdup(&r->arena, hyp_strbuf_text(&sb));
+    bool failed = sb.failed || !r->report.steps;
+    hyp_strbuf_dispose(&sb);
+    r->report.plan_steps = program->n_steps;
+    return failed ? hyp_fail_memory(diag, 64) : HYP_OK;
+}
+
+hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__Program *program,
+                             hyp_compile_report **out, hyp_diag *diag)
+{
+    owned_report *r = hyp_calloc(1, sizeof *r);
+    if (!r) return hyp_fail_memory(diag, sizeof *r);
+    r->report.stop_reason = "nothing was rewritten";
+    r->report.steps = "";
+    hyp_status status = rewrite ? copy_rules(r, rewrite, diag) : HYP_OK;
+    if (status == HYP_OK && rewrite) status = copy_phases(r, rewrite, diag);
+    if (status == HYP_OK && program) status = copy_steps(r, program, diag);
+    if (status == HYP_OK)
+        *out = &r->report;
+    else
+        hyp_compile_report_destroy(&r->report);
+    return status;
+}
