@@ -1,6 +1,5 @@
 /* shapes.c - a program under concrete shapes: symbols, dims, sizes, and the proof that no step leaves its tensors. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/dtype.h"
 #include "plan/plan.h"
@@ -240,10 +239,16 @@ static hyp_status bound_matrices(const bounds *b, const HypPlan__Matmul *k, uint
     return want_inside(b, t, k->n_batch, k->batch, strides, size - 1, what);
 }
 
+/* memcpy that takes the NULL of an empty list. */
+static void copy_dims(uint32_t *to, const uint32_t *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) to[i] = from[i];
+}
+
 static hyp_status bound_matmul(const bounds *b, const HypPlan__Matmul *k)
 {
     uint32_t dims[HYP_MAX_RANK + 2];
-    memcpy(dims, k->batch, k->n_batch * sizeof *dims);
+    copy_dims(dims, k->batch, k->n_batch);
     dims[k->n_batch] = k->m;
     dims[k->n_batch + 1] = k->n;
     HYP_TRY(want_size(b, k->y, k->n_batch + 2, dims, "y"));
@@ -292,10 +297,10 @@ static hyp_status bound_softmax(const bounds *b, const HypPlan__Softmax *k)
 static hyp_status bound_reduce(const bounds *b, const HypPlan__Reduce *k)
 {
     uint32_t extents[2 * HYP_MAX_RANK], strides[2 * HYP_MAX_RANK];
-    memcpy(extents, k->kept, k->n_kept * sizeof *extents);
-    memcpy(extents + k->n_kept, k->reduced, k->n_reduced * sizeof *extents);
-    memcpy(strides, k->kept_strides, k->n_kept * sizeof *strides);
-    memcpy(strides + k->n_kept, k->reduced_strides, k->n_reduced * sizeof *strides);
+    copy_dims(extents, k->kept, k->n_kept);
+    copy_dims(extents + k->n_kept, k->reduced, k->n_reduced);
+    copy_dims(strides, k->kept_strides, k->n_kept);
+    copy_dims(strides + k->n_kept, k->reduced_strides, k->n_reduced);
     HYP_TRY(want_size(b, k->y, k->n_kept, k->kept, "y"));
     int64_t reduced = 0;
     HYP_TRY(product(b->values, k->n_reduced, k->reduced, "the reduced axes", &reduced, b->diag));

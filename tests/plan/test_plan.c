@@ -1,0 +1,538 @@
+/* What the plan layer promises: files come back as they were written, nothing damaged opens, and programs that
+ * would misbehave are refused.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/strbuf.h"
+#include "sample_plan.h"
+
+/* ---- a sample file in memory ------------------------------------------------------------------------ */
+
+typedef struct fixture {
+    hyp_arena arena;
+    HypPlan__Program *program;
+    char path[64];
+    uint8_t *bytes; /* of the file, 64-byte aligned */
+    size_t size;
+} fixture;
+
+static void read_file(const char *path, uint8_t **out, size_t *out_size)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    *out_size = (size_t)ftell(f);
+    rewind(f);
+    *out = hyp_aligned_alloc(64, *out_size);
+    assert_int_equal(fread(*out, 1, *out_size, f), *out_size);
+    fclose(f);
+}
+
+static int setup(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    f->program = sample_program(&f->arena);
+    snprintf(f->path, sizeof f->path, "test_plan.%ld.bin", (long)getpid());
+    hyp_plan_weights weights = sample_weights();
+    hyp_diag diag = {0};
+    if (hyp_plan_write(f->path, f->program, &weights, &diag) != HYP_OK) {
+        print_error("%s\n", diag.message);
+        return -1;
+    }
+    read_file(f->path, &f->bytes, &f->size);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    unlink(f->path);
+    hyp_aligned_free(f->bytes);
+    hyp_arena_dispose(&f->arena);
+    free(f);
+    return 0;
+}
+
+static hyp_status open_bytes(const void *bytes, size_t size, hyp_diag *diag)
+{
+    hyp_plan plan;
+    hyp_status status = hyp_plan_open_memory(bytes, size, "test.bin", NULL, &plan, diag);
+    if (status == HYP_OK) hyp_plan_close(&plan);
+    return status;
+}
+
+/* Recomputes the header's checksums, as a hostile writer would. */
+static void reseal(uint8_t *bytes, size_t size)
+{
+    uint64_t program_bytes, header;
+    memcpy(&program_bytes, bytes + 32, 8);
+    if (program_bytes <= size - 256) {
+        uint64_t h = hyp_hash(bytes + 256, program_bytes, 0);
+        memcpy(bytes + 40, &h, 8);
+    }
+    header = hyp_hash(bytes, 248, 0);
+    memcpy(bytes + 248, &header, 8);
+}
+
+/* ---- files ------------------------------------------------------------------------------------------ */
+
+static void a_plan_reads_back_as_it_was_written(void **state)
+{
+    fixture *f = *state;
+    hyp_plan plan;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_plan_open_file(f->path, NULL, &plan, &diag), HYP_OK);
+    assert_int_equal(plan.major, HYP_PLAN_MAJOR);
+    assert_int_equal(plan.file_bytes, f->size);
+    size_t size = hyp_plan__program__get_packed_size(f->program);
+    uint8_t *a = malloc(size), *b = malloc(size);
+    assert_int_equal(hyp_plan__program__get_packed_size(plan.program), size);
+    hyp_plan__program__pack(f->program, a);
+    hyp_plan__program__pack(plan.program, b);
+    assert_memory_equal(a, b, size);
+    free(a);
+    free(b);
+    const HypPlan__Tensor *w2 = plan.program->tensors[S_W2];
+    const float *values = (const float *)(const void *)(plan.weights + w2->offset);
+    assert_int_equal((uintptr_t)values % HYP_PLAN_ALIGN, 0);
+    assert_true(values[31] == S_W2 + 31.0f / 16);
+    hyp_plan_close(&plan);
+}
+
+static void the_same_program_gives_the_same_bytes(void **state)
+{
+    fixture *f = *state;
+    char path[80];
+    snprintf(path, sizeof path, "%s.again", f->path);
+    hyp_arena arena = {0};
+    hyp_plan_weights weights = sample_weights();
+    assert_int_equal(hyp_plan_write(path, sample_program(&arena), &weights, NULL), HYP_OK);
+    uint8_t *bytes;
+    size_t size;
+    read_file(path, &bytes, &size);
+    assert_int_equal(size, f->size);
+    assert_memory_equal(bytes, f->bytes, size);
+    unlink(path);
+    hyp_aligned_free(bytes);
+    hyp_arena_dispose(&arena);
+}
+
+static void a_plan_in_unaligned_memory_opens_with_aligned_weights(void **state)
+{
+    fixture *f = *state;
+    uint8_t *shifted = hyp_aligned_alloc(64, f->size + 1);
+    memcpy(shifted + 1, f->bytes, f->size);
+    hyp_plan plan;
+    assert_int_equal(hyp_plan_open_memory(shifted + 1, f->size, "m", NULL, &plan, NULL), HYP_OK);
+    assert_int_equal((uintptr_t)plan.weights % 64, 0);
+    assert_memory_equal(plan.weights, f->bytes + (f->size - plan.weights_bytes), plan.weights_bytes);
+    hyp_plan_close(&plan);
+    hyp_aligned_free(shifted);
+}
+
+static void a_plan_cut_anywhere_is_refused(void **state)
+{
+    fixture *f = *state;
+    for (size_t n = 0; n < f->size; n++) {
+        hyp_diag diag = {0};
+        assert_int_equal(open_bytes(f->bytes, n, &diag), HYP_ERR_MALFORMED);
+        assert_non_null(strstr(diag.message, "test.bin"));
+    }
+}
+
+static void a_plan_with_bytes_behind_it_is_refused(void **state)
+{
+    fixture *f = *state;
+    uint8_t *longer = hyp_aligned_alloc(64, f->size + 1);
+    memcpy(longer, f->bytes, f->size);
+    longer[f->size] = 0;
+    assert_int_equal(open_bytes(longer, f->size + 1, NULL), HYP_ERR_MALFORMED);
+    hyp_aligned_free(longer);
+}
+
+static void every_flipped_bit_is_noticed(void **state)
+{
+    fixture *f = *state;
+    for (size_t i = 0; i < f->size; i++) {
+        f->bytes[i] ^= (uint8_t)(1 << i % 8);
+        assert_int_not_equal(open_bytes(f->bytes, f->size, NULL), HYP_OK);
+        f->bytes[i] ^= (uint8_t)(1 << i % 8);
+    }
+    assert_int_equal(open_bytes(f->bytes, f->size, NULL), HYP_OK);
+}
+
+/* Flips behind valid checksums reach the parser and the validator. Whatever opens must be safe to evaluate. */
+static void flips_behind_valid_checksums_never_crash(void **state)
+{
+    fixture *f = *state;
+    uint8_t *bytes = hyp_aligned_alloc(64, f->size);
+    uint64_t random = 1;
+    size_t opened = 0, refused = 0;
+    for (int round = 0; round < 20000; round++) {
+        memcpy(bytes, f->bytes, f->size);
+        for (int flips = 1 + round % 3; flips > 0; flips--) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            bytes[(random >> 33) % f->size] ^= (uint8_t)(1u << (random >> 61));
+        }
+        reseal(bytes, f->size);
+        hyp_plan plan;
+        if (hyp_plan_open_memory(bytes, f->size, "m", NULL, &plan, NULL) != HYP_OK) {
+            refused++;
+            continue;
+        }
+        opened++;
+        int64_t symbols[4] = {3, 3, 3, 3};
+        int64_t *values = calloc(plan.program->n_dims + 1, sizeof *values);
+        if (plan.program->n_symbols <= 4 && hyp_plan_eval_dims(plan.program, symbols, values, NULL) == HYP_OK &&
+            hyp_plan_check_bounds(plan.program, values, NULL) == HYP_OK)
+            for (uint32_t s = 0; s < plan.program->n_steps; s++) hyp_plan_step_work(plan.program, s, values);
+        free(values);
+        hyp_plan_close(&plan);
+    }
+    assert_true(refused > 1000);
+    assert_true(opened > 0); /* a changed name, say */
+    hyp_aligned_free(bytes);
+}
+
+static void another_major_version_is_incompatible(void **state)
+{
+    fixture *f = *state;
+    f->bytes[8] = HYP_PLAN_MAJOR + 1;
+    hyp_diag diag = {0};
+    assert_int_equal(open_bytes(f->bytes, f->size, &diag), HYP_ERR_INCOMPATIBLE);
+    assert_non_null(strstr(diag.message, "2.0"));
+    assert_non_null(strstr(diag.message, "again"));
+}
+
+static void a_newer_minor_version_opens(void **state)
+{
+    fixture *f = *state;
+    f->bytes[12] = HYP_PLAN_MINOR + 1;
+    reseal(f->bytes, f->size);
+    assert_int_equal(open_bytes(f->bytes, f->size, NULL), HYP_OK);
+}
+
+static void other_files_are_named_as_no_plans(void **state)
+{
+    (void)state;
+    static const char png[] = "\x89PNG\r\n\x1a\n0000000000000000";
+    hyp_diag diag = {0};
+    assert_int_equal(open_bytes(png, sizeof png, &diag), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(diag.message, "not a plan"));
+    assert_int_equal(open_bytes("", 0, &diag), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(diag.message, "empty"));
+    hyp_plan plan;
+    assert_int_equal(hyp_plan_open_file("no/such/plan.bin", NULL, &plan, &diag), HYP_ERR_IO);
+    assert_int_equal(hyp_plan_open_file(".", NULL, &plan, &diag), HYP_ERR_IO);
+}
+
+/* Every two bytes would become a structure: the parser's memory is bounded by the size of the file. */
+static void a_small_file_cannot_take_much_memory(void **state)
+{
+    (void)state;
+    enum { PROGRAM = 200000 };
+    uint8_t *bytes = hyp_aligned_alloc(64, 256 + PROGRAM);
+    memset(bytes, 0, 256);
+    memcpy(bytes, HYP_PLAN_MAGIC, 8);
+    for (size_t i = 0; i < PROGRAM; i += 2) memcpy(bytes + 256 + i, "\x62\x00", 2); /* an empty step */
+    uint64_t fields[] = {256 + PROGRAM, 256, PROGRAM, 0, (256 + PROGRAM + 255) & ~(uint64_t)255};
+    bytes[8] = HYP_PLAN_MAJOR;
+    memcpy(bytes + 16, fields, sizeof fields);
+    reseal(bytes, 256 + PROGRAM);
+    assert_int_equal(open_bytes(bytes, 256 + PROGRAM, NULL), HYP_ERR_MALFORMED);
+    hyp_aligned_free(bytes);
+}
+
+static void running_out_of_memory_is_an_error(void **state)
+{
+    fixture *f = *state;
+    for (uint64_t n = 1; n < 100000; n++) {
+        hyp_mem_fail_after(n);
+        hyp_plan plan;
+        hyp_status status = hyp_plan_open_memory(f->bytes, f->size, "m", NULL, &plan, NULL);
+        hyp_mem_fail_after(0);
+        if (status == HYP_OK) {
+            hyp_plan_close(&plan);
+            return;
+        }
+        assert_int_equal(status, HYP_ERR_NO_MEMORY);
+    }
+    fail();
+}
+
+/* ---- programs that are refused ----------------------------------------------------------------------- */
+
+#define REFUSED(f, text)                                                                    \
+    do {                                                                                    \
+        hyp_diag diag_ = {0};                                                               \
+        assert_int_equal(hyp_plan_validate((f)->program, &diag_), HYP_ERR_MALFORMED);        \
+        if (!strstr(diag_.message, (text))) fail_msg("'%s' lacks '%s'", diag_.message, (text)); \
+    } while (0)
+/* Makes one change, wants the refusal, and takes it back. */
+#define CHANGED(f, place, value, text)          \
+    do {                                        \
+        __typeof__(place) old_ = (place);       \
+        (place) = (value);                      \
+        REFUSED((f), (text));                   \
+        (place) = old_;                         \
+    } while (0)
+
+static void indexes_out_of_range_are_refused(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    CHANGED(f, p->dims[D_8BATCH]->a, D_8BATCH, "do not come before");
+    CHANGED(f, p->dims[D_BATCH]->value, 1, "symbol 1 of 1");
+    CHANGED(f, p->tensors[S_CAT]->dims[1], D_DIMS, "tensor 8");
+    CHANGED(f, p->tensors[S_CAT]->slot, 3, "slot 3 of 3");
+    CHANGED(f, p->tensors[S_FLAT]->view_of, S_TENSORS, "view of tensor");
+    CHANGED(f, p->tensors[S_FLAT]->view_of, S_FLAT, "view of a view");
+    CHANGED(f, p->tensors[S_W1]->bytes, 127, "127 bytes");
+    CHANGED(f, p->tensors[S_W1]->dims[0], D_BATCH, "not a fixed size");
+    CHANGED(f, p->inputs[0], S_TENSORS, "input 0");
+    CHANGED(f, p->outputs[1], S_SOFT, "two outputs are named");
+    CHANGED(f, p->n_outputs, 4, "outputs are listed");
+    CHANGED(f, p->slot_count, 1000000, "slots");
+    CHANGED(f, p->steps[T_LINEAR]->rules[0], 1, "rule 1 of 1");
+    CHANGED(f, p->steps[T_LINEAR]->linear->x, S_TENSORS, "step 0 (fused-mlp)");
+    CHANGED(f, p->steps[T_LINEAR]->linear->m, D_DIMS, "m is dim");
+    CHANGED(f, p->steps[T_POINTWISE]->pointwise->instrs[0]->a, 2, "registers");
+    CHANGED(f, p->steps[T_POINTWISE]->pointwise->output_regs[0], 3, "register 3 of 3");
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_OK);
+}
+
+static void lists_of_other_lengths_are_refused(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    CHANGED(f, p->steps[T_LINEAR]->linear->n_layers, 0, "no layers");
+    CHANGED(f, p->steps[T_LINEAR]->linear->layers[0]->hidden_plus1, 0, "hidden");
+    CHANGED(f, p->steps[T_POINTWISE]->pointwise->inputs[0]->n_strides, 1, "1 strides for 2 axes");
+    CHANGED(f, p->steps[T_POINTWISE]->pointwise->n_output_regs, 0, "registers");
+    CHANGED(f, p->steps[T_LEFT]->copy->n_y_strides, 1, "strides");
+    CHANGED(f, p->steps[T_REDUCE]->reduce->n_kept_strides, 0, "strides");
+    CHANGED(f, p->tensors[S_X]->n_dims, 9, "9 axes");
+    CHANGED(f, p->tensors[S_X]->n_dims, 0, "batch"); /* nothing binds the symbol any more */
+}
+
+static void types_that_do_not_agree_are_refused(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    CHANGED(f, p->tensors[S_X]->dtype, HYP_F64, "wanted");
+    CHANGED(f, p->tensors[S_IDS]->dtype, HYP_F32, "indices");
+    CHANGED(f, p->tensors[S_SHAPE]->dtype, HYP_I32, "i64");
+    CHANGED(f, p->tensors[S_FLAT]->dtype, HYP_I32, "another type");
+    CHANGED(f, p->steps[T_POINTWISE]->pointwise->compute, HYP_I64, "integer");
+}
+
+static void steps_must_read_what_stands(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    CHANGED(f, p->steps[T_LINEAR]->linear->x, S_Z, "before it is written");
+    CHANGED(f, p->steps[T_MATMUL]->matmul->a, S_Y, "overwritten");       /* replaced in place */
+    CHANGED(f, p->steps[T_LINEAR]->linear->y, S_HIDDEN, "written twice");
+    CHANGED(f, p->tensors[S_Y]->slot, 0, "another that the step writes"); /* the hidden tensor's slot */
+    CHANGED(f, p->tensors[S_PRODUCT]->slot, 1, "slot of a tensor that the step reads");
+    CHANGED(f, p->steps[T_SOFTMAX]->softmax->y, S_X, "neither an output nor scratch");
+    CHANGED(f, p->steps[T_SOFTMAX]->softmax->y, S_SUM, "written twice");
+    CHANGED(f, p->steps[T_COPY]->copy->x, S_COPY, "before it is written");
+    CHANGED(f, p->n_steps, T_COPY, "no step writes the output 'copy'");
+}
+
+static void kernels_of_later_versions_are_incompatible(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    hyp_diag diag = {0};
+    ProtobufCMessageUnknownField field = {.tag = 99};
+    HypPlan__Step *s = p->steps[T_FILL];
+    s->kernel_case = HYP_PLAN__STEP__KERNEL__NOT_SET;
+    REFUSED(f, "no kernel");
+    s->base.n_unknown_fields = 1;
+    s->base.unknown_fields = &field;
+    assert_int_equal(hyp_plan_validate(p, &diag), HYP_ERR_INCOMPATIBLE);
+    assert_non_null(strstr(diag.message, "kernel (99)"));
+    assert_non_null(strstr(diag.message, "build it again"));
+    s->kernel_case = HYP_PLAN__STEP__KERNEL_FILL;
+    s->base.n_unknown_fields = 0;
+    p->steps[T_LINEAR]->linear->layers[0]->act = (HypPlan__Act)17;
+    assert_int_equal(hyp_plan_validate(p, &diag), HYP_ERR_INCOMPATIBLE);
+    assert_non_null(strstr(diag.message, "activation"));
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------------- */
+
+static hyp_status check_batch(const HypPlan__Program *p, int64_t batch, hyp_diag *diag)
+{
+    int64_t values[D_DIMS];
+    HYP_TRY(hyp_plan_eval_dims(p, &batch, values, diag));
+    return hyp_plan_check_bounds(p, values, diag);
+}
+
+static void symbols_are_bound_by_input_dims(void **state)
+{
+    fixture *f = *state;
+    int64_t symbol = 0, x[] = {5, 4}, ids[] = {3};
+    const int64_t *dims[] = {x, ids};
+    int32_t ranks[] = {2, 1};
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_plan_bind_symbols(f->program, dims, ranks, &symbol, &diag), HYP_OK);
+    assert_int_equal(symbol, 5);
+    x[1] = 6;
+    assert_int_equal(hyp_plan_bind_symbols(f->program, dims, ranks, &symbol, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "input 'x': axis 1 is 6, the model wants 4"));
+    ranks[1] = 0;
+    x[1] = 4;
+    assert_int_equal(hyp_plan_bind_symbols(f->program, dims, ranks, &symbol, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "'ids' has 0 axes"));
+}
+
+static void a_symbol_has_one_value(void **state)
+{
+    fixture *f = *state;
+    f->program->tensors[S_IDS]->dims[0] = D_BATCH;
+    int64_t symbol = 0, x[] = {5, 4}, ids[] = {3};
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_plan_bind_symbols(f->program, (const int64_t *[]){x, ids}, (int32_t[]){2, 1}, &symbol, &diag),
+                     HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "'batch' is 5 by axis 0 of input 'x'"));
+}
+
+static void axes_that_are_expressions_are_checked(void **state)
+{
+    fixture *f = *state;
+    f->program->tensors[S_IDS]->dims[0] = D_8BATCH;
+    int64_t symbol = 0, x[] = {5, 4}, ids[] = {40};
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_plan_bind_symbols(f->program, (const int64_t *[]){x, ids}, (int32_t[]){2, 1}, &symbol, &diag), HYP_OK);
+    ids[0] = 41;
+    assert_int_equal(hyp_plan_bind_symbols(f->program, (const int64_t *[]){x, ids}, (int32_t[]){2, 1}, &symbol, &diag),
+                     HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "the other inputs make it 40"));
+}
+
+static void steps_stay_inside_their_tensors(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    hyp_diag diag = {0};
+    assert_int_equal(check_batch(p, 5, &diag), HYP_OK);
+    assert_int_equal(check_batch(p, 0, &diag), HYP_OK);
+    assert_int_equal(check_batch(p, (int64_t)1 << 60, &diag), HYP_ERR_LIMIT);
+#define OUTSIDE(place, value, text)                                                    \
+    do {                                                                               \
+        uint32_t old_ = (place);                                                       \
+        (place) = (value);                                                             \
+        assert_int_equal(hyp_plan_validate(p, &diag), HYP_OK);                         \
+        assert_int_equal(check_batch(p, 5, &diag), HYP_ERR_INVALID_ARGUMENT);          \
+        if (!strstr(diag.message, (text))) fail_msg("'%s' lacks '%s'", diag.message, (text)); \
+        (place) = old_;                                                                \
+    } while (0)
+    OUTSIDE(p->steps[T_LINEAR]->linear->m, D_8, "x has 20 elements");
+    OUTSIDE(p->steps[T_LINEAR]->linear->layers[1]->k, D_4, "takes 4 features");
+    OUTSIDE(p->steps[T_POINTWISE]->pointwise->inputs[1]->strides[0], D_8, "elements 0 to 35");
+    OUTSIDE(p->steps[T_POINTWISE]->pointwise->inputs[0]->strides[1], D_0, "not dense");
+    OUTSIDE(p->steps[T_RIGHT]->copy->y_offset, D_8, "elements 8 to 43");
+    OUTSIDE(p->steps[T_MATMUL]->matmul->m, D_8, "y has 25");
+    OUTSIDE(p->steps[T_SOFTMAX]->softmax->axis, D_4, "x has 40");
+    OUTSIDE(p->steps[T_REDUCE]->reduce->kept_strides[0], D_8, "elements 0 to 36");
+    OUTSIDE(p->steps[T_GATHER]->gather->count, D_4, "indices");
+    OUTSIDE(p->steps[T_COPY]->copy->extents[0], D_4, "copies fill 4 of the 40");
+    OUTSIDE(p->tensors[S_FLAT]->dims[0], D_8, "reshaped");
+}
+
+static void negative_strides_are_checked_at_the_low_end(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    HypPlan__Copy *k = p->steps[T_COPY]->copy;
+    p->dims[D_2]->value = -1; /* only the shape output used it */
+    p->tensors[S_SHAPE]->dims[0] = D_1;
+    p->steps[T_FILL]->fill->n_values = 1;
+    k->x_strides[0] = D_2;
+    hyp_diag diag = {0};
+    assert_int_equal(check_batch(p, 5, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "elements -39 to 0"));
+}
+
+static void a_plan_of_fixed_shapes_is_checked_when_it_opens(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    p->dims[D_BATCH]->kind = HYP_PLAN__DIM__KIND__CONST;
+    p->dims[D_BATCH]->value = 5;
+    p->n_symbols = 0;
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_OK);
+    p->steps[T_RIGHT]->copy->y_offset = D_8;
+    REFUSED(f, "elements 8 to 43");
+}
+
+static void work_counts_operations_and_bytes(void **state)
+{
+    fixture *f = *state;
+    int64_t batch = 2, values[D_DIMS];
+    assert_int_equal(hyp_plan_eval_dims(f->program, &batch, values, NULL), HYP_OK);
+    hyp_step_work work = hyp_plan_step_work(f->program, T_LINEAR, values);
+    assert_true(work.flops == 2 * 8 * (2 * 4 + 2) + 2 * 4 * (2 * 8));
+    assert_true(work.bytes == 4 * (2 * 4 + 8 * 4 + 8 + 4 * 8 + 2 * 8 + 2 * 4));
+    work = hyp_plan_step_work(f->program, T_LEFT, values);
+    assert_true(work.bytes == 2 * 4 * 2 * 4);
+}
+
+static void steps_name_what_they_read_and_write(void **state)
+{
+    fixture *f = *state;
+    uint32_t t[8];
+    assert_int_equal(hyp_plan_step_reads(f->program->steps[T_LINEAR], t, 8), 4);
+    assert_int_equal(t[0], S_X);
+    assert_int_equal(t[3], S_W2);
+    assert_int_equal(hyp_plan_step_writes(f->program->steps[T_LINEAR], t, 1), 2);
+    assert_int_equal(t[0], S_HIDDEN);
+    assert_int_equal(hyp_plan_step_reads(f->program->steps[T_COPY], t, 8), 1);
+    assert_int_equal(hyp_plan_root(f->program, t[0]), S_CAT);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_plan_reads_back_as_it_was_written),
+        TEST(the_same_program_gives_the_same_bytes),
+        TEST(a_plan_in_unaligned_memory_opens_with_aligned_weights),
+        TEST(a_plan_cut_anywhere_is_refused),
+        TEST(a_plan_with_bytes_behind_it_is_refused),
+        TEST(every_flipped_bit_is_noticed),
+        TEST(flips_behind_valid_checksums_never_crash),
+        TEST(another_major_version_is_incompatible),
+        TEST(a_newer_minor_version_opens),
+        TEST(other_files_are_named_as_no_plans),
+        TEST(a_small_file_cannot_take_much_memory),
+        TEST(running_out_of_memory_is_an_error),
+        TEST(indexes_out_of_range_are_refused),
+        TEST(lists_of_other_lengths_are_refused),
+        TEST(types_that_do_not_agree_are_refused),
+        TEST(steps_must_read_what_stands),
+        TEST(kernels_of_later_versions_are_incompatible),
+        TEST(symbols_are_bound_by_input_dims),
+        TEST(a_symbol_has_one_value),
+        TEST(axes_that_are_expressions_are_checked),
+        TEST(steps_stay_inside_their_tensors),
+        TEST(negative_strides_are_checked_at_the_low_end),
+        TEST(a_plan_of_fixed_shapes_is_checked_when_it_opens),
+        TEST(work_counts_operations_and_bytes),
+        TEST(steps_name_what_they_read_and_write),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
