@@ -21,3 +21,18 @@ function(hyp_test name)
     target_link_libraries(${name} PRIVATE ${arg_LIBS} hyp_warnings PkgConfig::CMOCKA m)
     add_test(NAME ${name} COMMAND ${name})
 endfunction()
+
+# hyp_python_test(name script argument... [INPROCESS]): a script under tests/ that drives the tools, or with INPROCESS
+# loads the libraries through ctypes. Exit code 77 = skipped, with the reason printed.
+function(hyp_python_test name script)
+    cmake_parse_arguments(arg "INPROCESS" "" "" ${ARGN})
+    add_test(NAME ${name} COMMAND python3 -B ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${arg_UNPARSED_ARGUMENTS})
+    set(environment HYP_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY} HYP_LIB=${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+    if(arg_INPROCESS AND CMAKE_C_FLAGS_DEBUG MATCHES "fsanitize=address")
+        # The interpreter was not built with the sanitizer, so it is loaded first; it also leaks by design.
+        execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libasan.so OUTPUT_VARIABLE asan
+            OUTPUT_STRIP_TRAILING_WHITESPACE)
+        list(APPEND environment LD_PRELOAD=${asan} ASAN_OPTIONS=detect_leaks=0)
+    endif()
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900 ENVIRONMENT "${environment}")
+endfunction()

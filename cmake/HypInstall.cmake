@@ -1,0 +1,41 @@
+# cmake --install: libraries, tools, headers, pkg-config files, the CMake package, man pages. Headers of the compiler
+# come with the compiler only.
+include(CMakePackageConfigHelpers)
+
+set(HYP_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/hypatia)
+set(HYP_LIBRARIES hypatia-rt)
+set(HYP_HEADERS status types runtime)
+if(HYPATIA_COMPILER)
+    list(APPEND HYP_LIBRARIES hypatia)
+    list(APPEND HYP_HEADERS compiler egraph tensor_io)
+    install(TARGETS hypatiac hypatia-tool)
+    install(FILES man/hypatiac.1 man/hypatia.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+
+install(TARGETS ${HYP_LIBRARIES} EXPORT hypatiaTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT hypatiaTargets NAMESPACE hypatia:: DESTINATION ${HYP_CMAKE_DIR})
+foreach(header ${HYP_HEADERS})
+    install(FILES include/hypatia/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hypatia)
+endforeach()
+
+# A static library needs its dependencies at the user's link; a shared one has them inside.
+set(HYP_PRIVATE_hypatia-rt libprotobuf-c)
+set(HYP_PRIVATE_hypatia "libprotobuf-c jansson")
+set(HYP_DESCRIPTION_hypatia-rt "Runs plans that hypatiac made from ONNX models")
+set(HYP_DESCRIPTION_hypatia "Compiles ONNX models to plans by equality saturation")
+# From the .pc file back to the prefix, so that an installed tree can be moved.
+file(RELATIVE_PATH HYP_PC_UP /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" HYP_PC_UP ${HYP_PC_UP})
+foreach(name ${HYP_LIBRARIES})
+    set(HYP_PC_NAME ${name})
+    set(HYP_PC_DESCRIPTION ${HYP_DESCRIPTION_${name}})
+    set(HYP_PC_PRIVATE ${HYP_PRIVATE_${name}})
+    configure_file(cmake/library.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
+
+configure_package_config_file(cmake/hypatiaConfig.cmake.in ${PROJECT_BINARY_DIR}/hypatiaConfig.cmake
+    INSTALL_DESTINATION ${HYP_CMAKE_DIR})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hypatiaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/hypatiaConfig.cmake ${PROJECT_BINARY_DIR}/hypatiaConfigVersion.cmake
+    DESTINATION ${HYP_CMAKE_DIR})

@@ -1,0 +1,81 @@
+#!/bin/sh
+# Checks that every include of ours points down the layers of docs/architecture.md, and that tools, examples and
+# bench use public headers only. Prints what is wrong; exit 1 if anything is.
+set -eu
+cd "$(dirname "$0")/.."
+
+# layer: what it may include besides itself and hypatia/*.h
+allowed() {
+    case $1 in
+    base) echo "" ;;
+    plan) echo "base" ;;
+    runtime) echo "base plan" ;;
+    ir) echo "base" ;;
+    egraph) echo "base" ;;
+    onnx) echo "base ir" ;;
+    rewrite) echo "base ir egraph" ;;
+    codegen) echo "base ir plan" ;;
+    driver) echo "base plan ir egraph onnx rewrite codegen" ;;
+    *) return 1 ;;
+    esac
+}
+
+# layer: the public headers it may see
+public() {
+    case $1 in
+    base | plan) echo "status types" ;;
+    runtime) echo "status types runtime" ;;
+    ir) echo "status types" ;;
+    egraph) echo "status types egraph" ;;
+    onnx) echo "status types tensor_io" ;;
+    rewrite) echo "status types egraph" ;;
+    codegen) echo "status types" ;;
+    driver) echo "status types egraph tensor_io compiler" ;;
+    esac
+}
+
+bad=0
+complain() {
+    echo "$1: includes $2, but $3"
+    bad=1
+}
+
+for folder in src/*/; do
+    layer=$(basename "$folder")
+    may=$(allowed "$layer") || { echo "src/$layer: is no layer that scripts/check-layers.sh knows"; bad=1; continue; }
+    may=" $layer $may "
+    headers=" $(public "$layer") "
+    includes=$(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "$folder" --include='*.[ch]' --include='*.cu' |
+        sed -E 's/^([^:]*:[0-9]+):.*"([^"]*)".*/\1 \2/') || true
+    while read -r place header; do
+        [ -n "$place" ] || continue
+        case $header in
+        hypatia/*.h)
+            name=${header#hypatia/}
+            case $headers in *" ${name%.h} "*) ;; *) complain "$place" "$header" "$layer may not see it" ;; esac ;;
+        */*)
+            case $may in *" ${header%%/*} "*) ;; *) complain "$place" "$header" "$layer may only include:$may" ;; esac ;;
+        esac
+    done <<LIST
+$includes
+LIST
+done
+
+for folder in tools examples bench; do
+    includes=$(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "$folder" --include='*.[ch]' |
+        sed -E 's/^([^:]*:[0-9]+):.*"([^"]*)".*/\1 \2/') || true
+    while read -r place header; do
+        [ -n "$place" ] || continue
+        case $header in
+        hypatia/*.h) ;;
+        */*) complain "$place" "$header" "$folder may only include hypatia/*.h" ;;
+        commit.h) ;; # made by the build
+        *) [ -f "$(dirname "${place%%:*}")/$header" ] || complain "$place" "$header" "there is no such file beside it" ;;
+        esac
+    done <<LIST
+$includes
+LIST
+done
+
+[ $bad = 0 ] && echo "layers: every include points down"
+exit $bad

@@ -1,0 +1,180 @@
+"""The C libraries through ctypes, and the tools through subprocess, for tests. Needs numpy.
+
+HYP_LIB and HYP_BIN name the folders of the libraries and tools; ctest sets them.
+"""
+import ctypes as c
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.environ.get("HYP_BIN", os.path.join(ROOT, "build/dev/bin"))
+LIB = os.environ.get("HYP_LIB", os.path.join(ROOT, "build/dev/lib"))
+
+STATUS = ["ok", "invalid argument", "no memory", "io", "malformed", "unsupported", "mismatch", "incompatible", "limit",
+          "device", "internal"]
+DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
+          10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64}
+CODES = {np.dtype(t): n for n, t in DTYPES.items()}
+DEVICES = {"auto": 0, "cpu": 1, "cuda": 2, "reference": 3}
+
+
+class Error(Exception):
+    """A failed call: .status is its name."""
+
+    def __init__(self, status, message):
+        super().__init__(f"{STATUS[status]}: {message}")
+        self.status = STATUS[status]
+
+
+class Diag(c.Structure):
+    _fields_ = [("status", c.c_int), ("message", c.c_char * 4096)]
+
+
+class Tensor(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("data", c.c_void_p), ("bytes", c.c_size_t), ("dtype", c.c_int),
+                ("memory", c.c_int), ("rank", c.c_int32), ("dims", c.c_int64 * 8)]
+
+
+class IoInfo(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("dtype", c.c_int), ("rank", c.c_int32), ("dims", c.c_int64 * 8),
+                ("symbols", c.c_char_p * 8)]
+
+
+class EngineOptions(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("device", c.c_int), ("device_index", c.c_int32), ("threads", c.c_int32),
+                ("trust_weights", c.c_bool), ("log", c.c_void_p), ("log_user", c.c_void_p)]
+
+
+class CompileOptions(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("target", c.c_char_p), ("precision", c.c_char_p), ("profile", c.c_char_p),
+                ("dim_names", c.c_void_p), ("dim_values", c.c_void_p), ("dim_count", c.c_size_t),
+                ("shapes", c.c_void_p), ("shape_count", c.c_size_t),
+                ("rule_files", c.c_void_p), ("rule_file_count", c.c_size_t),
+                ("disabled_rules", c.c_void_p), ("disabled_rule_count", c.c_size_t),
+                ("allow_approximate", c.c_bool), ("no_rewrite", c.c_bool),
+                ("max_iterations", c.c_size_t), ("max_nodes", c.c_size_t),
+                ("flags", c.c_void_p), ("flag_count", c.c_size_t),
+                ("dump_rewrites", c.c_void_p), ("dump_rewrites_user", c.c_void_p),
+                ("dump_ir_stage", c.c_char_p), ("dump_ir", c.c_void_p), ("dump_ir_user", c.c_void_p),
+                ("progress", c.c_void_p), ("progress_user", c.c_void_p)]
+
+
+_libraries = {}
+
+
+def library(name):
+    if name not in _libraries:
+        _libraries[name] = c.CDLL(os.path.join(LIB, f"lib{name}.so"))
+        for function in ("hyp_engine_input", "hyp_engine_output"):
+            if name == "hypatia-rt":
+                getattr(_libraries[name], function).restype = c.POINTER(IoInfo)
+        if name == "hypatia-rt":
+            _libraries[name].hyp_engine_input_count.restype = c.c_size_t
+            _libraries[name].hyp_engine_output_count.restype = c.c_size_t
+    return _libraries[name]
+
+
+def check(status, diag):
+    if status:
+        raise Error(status, diag.message.decode(errors="replace"))
+
+
+def compile_model(model, plan, target="cpu", precision="fp32", no_rewrite=False):
+    """hyp_compile_file; plan None is a dry run."""
+    options = CompileOptions(size=c.sizeof(CompileOptions), target=target.encode(), precision=precision.encode(),
+                             no_rewrite=no_rewrite)
+    diag = Diag()
+    check(library("hypatia").hyp_compile_file(model.encode(), plan.encode() if plan else None, c.byref(options), None,
+                                              c.byref(diag)), diag)
+
+
+def as_tensor(array, name=None):
+    """A view; `array` must stay alive and be C-contiguous."""
+    return Tensor(name=name, data=array.ctypes.data, bytes=array.nbytes, dtype=CODES[array.dtype], rank=array.ndim,
+                  dims=(c.c_int64 * 8)(*array.shape))
+
+
+class Engine:
+    """A loaded plan with one context."""
+
+    def __init__(self, plan, device="cpu", threads=1):
+        rt = self.rt = library("hypatia-rt")
+        options = EngineOptions(size=c.sizeof(EngineOptions), device=DEVICES[device], threads=threads)
+        self.engine, self.context, diag = c.c_void_p(), c.c_void_p(), Diag()
+        check(rt.hyp_engine_load_file(plan.encode(), c.byref(options), c.byref(self.engine), c.byref(diag)), diag)
+        check(rt.hyp_context_create(self.engine, None, c.byref(self.context), c.byref(diag)), diag)
+        self.input_names = [rt.hyp_engine_input(self.engine, c.c_size_t(i)).contents.name
+                            for i in range(rt.hyp_engine_input_count(self.engine))]
+        self.output_info = [rt.hyp_engine_output(self.engine, c.c_size_t(i)).contents
+                            for i in range(rt.hyp_engine_output_count(self.engine))]
+
+    def close(self):
+        self.rt.hyp_context_destroy(self.context)
+        self.rt.hyp_engine_destroy(self.engine)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def run(self, feeds):
+        """feeds: name -> array. Returns the outputs in the plan's order."""
+        feeds = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in feeds.items()}
+        inputs = (Tensor * len(feeds))(*(as_tensor(v, n.encode()) for n, v in feeds.items()))
+        count = len(self.output_info)
+        outputs, diag = (Tensor * count)(), Diag()
+        for tensor, info in zip(outputs, self.output_info):
+            tensor.name = info.name
+        n_in, n_out = c.c_size_t(len(feeds)), c.c_size_t(count)
+        check(self.rt.hyp_context_output_shapes(self.context, inputs, n_in, outputs, n_out, c.byref(diag)), diag)
+        arrays = []
+        for tensor, info in zip(outputs, self.output_info):
+            array = np.empty(tuple(tensor.dims[: tensor.rank]), DTYPES[info.dtype])
+            tensor.data, tensor.bytes, tensor.dtype = array.ctypes.data, array.nbytes, info.dtype
+            arrays.append(array)
+        check(self.rt.hyp_context_run(self.context, inputs, n_in, outputs, n_out, c.byref(diag)), diag)
+        return arrays
+
+
+def tool(*args, stdin=None, env=None):
+    """Runs `hypatiac ...` or `hypatia ...`; returns the finished process with text output."""
+    command = [os.path.join(BIN, args[0]), *map(str, args[1:])]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, errors="replace", timeout=120,
+                          env={**os.environ, **(env or {})})
+
+
+def skip(reason):
+    print("skipped:", reason)
+    sys.exit(77)
+
+
+def need(*modules):
+    """Imports modules, or skips the test and says which is missing."""
+    found = []
+    for name in modules:
+        try:
+            found.append(__import__(name, fromlist=["_"]))
+        except ImportError as error:
+            skip(f"python3 has no module {name} ({error})")
+    return found[0] if len(found) == 1 else found
+
+
+def difference(actual, wanted):
+    """The largest |a-b| / max(1, |b|), the measure of 'within 1e-5'; inf when shapes or NaNs differ."""
+    actual, wanted = np.asarray(actual), np.asarray(wanted)
+    if actual.shape != wanted.shape or actual.dtype != wanted.dtype:
+        return float("inf")
+    if actual.size == 0:
+        return 0.0
+    if not np.issubdtype(actual.dtype, np.floating):
+        return 0.0 if np.array_equal(actual, wanted) else float("inf")
+    a, b = actual.astype(np.float64), wanted.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        error = np.abs(a - b) / np.maximum(1, np.abs(b))
+    error[same] = 0
+    return float("inf") if np.isnan(error).any() else float(error.max())
