@@ -28,6 +28,8 @@ bool hyp_type_equal(const hyp_type *a, const hyp_type *b);
 bool hyp_type_is_static(const hyp_type *t);
 /* Product of all dims. */
 HYP_NODISCARD hyp_status hyp_type_elements(hyp_dims *dims, const hyp_type *t, hyp_dim *out, hyp_diag *diag);
+/* Bytes of a dense tensor of this type; false when it is symbolic or larger than memory. */
+bool hyp_type_bytes(const hyp_type *t, size_t *out);
 /* "f32[batch 784]", "f32[]" for a scalar. */
 void hyp_type_print(hyp_strbuf *sb, const hyp_dims *dims, const hyp_type *t);
 
@@ -44,7 +46,8 @@ enum {
     HYP_OPF_IDEMPOTENT = 1 << 2,  /* f(f(x)) == f(x) */
     HYP_OPF_VIEW = 1 << 3,        /* same elements in the same row-major order: only the type differs */
     HYP_OPF_COPY = 1 << 4,        /* moves elements, computes nothing */
-    HYP_OPF_FUSED = 1 << 5        /* made by rewriting only, never by an importer */
+    HYP_OPF_FUSED = 1 << 5,       /* made by rewriting only, never by an importer */
+    HYP_OPF_OPTIONAL = 1 << 6     /* an addend (bias) may be absent: HYP_NO_VALUE, `none` in text */
 };
 
 typedef enum hyp_attr_kind {
@@ -79,9 +82,12 @@ HYP_NODISCARD hyp_status hyp_attr_parse(hyp_arena *arena, hyp_dims *dims, const 
 typedef struct hyp_attr_info {
     const char *name; /* without the colon */
     hyp_attr_kind kind;
-    bool required;         /* else default_text stands for it when it is absent */
-    const char *default_text;
+    bool required;            /* else default_text stands for it when it is absent */
+    const char *default_text; /* canonical text of an INT, FLOAT or SYM */
 } hyp_attr_info;
+
+/* The default of an attribute that is not required. */
+hyp_attr hyp_attr_default(const hyp_attr_info *info);
 
 enum { HYP_MAX_ATTRS = 6, HYP_VARIADIC = 1 << 20 };
 
@@ -96,8 +102,10 @@ typedef struct hyp_op_info {
 } hyp_op_info;
 
 const hyp_op_info *hyp_op_get(hyp_op op);
-/* False for an unknown name. */
+/* False for an unknown name (also for an alias). */
 bool hyp_op_find(const char *name, hyp_op *out);
+/* Index of an attribute in the operator's schema; false when it has none of this name. */
+bool hyp_op_find_attr(hyp_op op, const char *name, uint32_t *out_index);
 
 /* A name that stands for an operator with one attribute fixed: fused-linear-relu is fused-linear with
  * :act relu. The readers expand it, the printer prefers it. Rows ALIAS(...) of ops.def. */
@@ -124,7 +132,9 @@ typedef struct hyp_value {
     hyp_node_id producer; /* HYP_VALUE_NODE */
     uint32_t output;      /* which output of the producer */
     const void *data;     /* HYP_VALUE_CONST: row-major, little-endian; NULL for 0 bytes or elided text */
-    size_t bytes;         /* of data */
+    size_t bytes;         /* of data, also when it is elided */
+    bool owned;           /* data is in the graph's arena, else borrowed */
+    uint64_t hash;        /* HYP_VALUE_CONST with elided data: hyp_hash(data, bytes, 0) of it */
     const hyp_dim *content; /* the elements, when this is a small integer tensor known at compile time, also
                                symbolically (the output of shape); NULL otherwise. */
     uint32_t content_count;
@@ -173,6 +183,10 @@ HYP_NODISCARD hyp_status hyp_graph_add_input(hyp_graph *g, const char *name, con
  * elements get their content. */
 HYP_NODISCARD hyp_status hyp_graph_add_const(hyp_graph *g, const char *name, const hyp_type *type, const void *data,
                                              size_t bytes, bool copy, hyp_value_id *out, hyp_diag *diag);
+/* A constant whose data are not there, only their size and hash (elided text): it can be compared and
+ * printed, not evaluated. */
+HYP_NODISCARD hyp_status hyp_graph_add_elided_const(hyp_graph *g, const char *name, const hyp_type *type, size_t bytes,
+                                                    uint64_t hash, hyp_value_id *out, hyp_diag *diag);
 /* Adds a node: checks arity and attributes, infers the types (and contents) of its outputs; a failure
  * says what the operator wanted. attrs: one per schema row, in its order; NULL = all defaults. Inputs,
  * attributes and provenance are copied. outs has room for output_count ids. */
@@ -181,10 +195,14 @@ HYP_NODISCARD hyp_status hyp_graph_add_node(hyp_graph *g, hyp_op op, const hyp_v
                                             uint32_t output_count, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hyp_value_id value, hyp_diag *diag);
 
-/* Inputs, consts and nodes that no output needs disappear, except graph inputs. Equal constants stay. */
+/* Inputs, consts and nodes that no output needs disappear, except graph inputs. Equal constants stay. *out is
+ * set on success and need not be initialised; data that `in` borrows stay borrowed, data that it owns are
+ * copied, so `in` may be disposed of. */
 HYP_NODISCARD hyp_status hyp_graph_copy_live(const hyp_graph *in, hyp_graph *out, hyp_diag *diag);
-/* Copies with symbols replaced (`--dim batch=32`): replacement[i] stands for symbol i of in->dims. */
-HYP_NODISCARD hyp_status hyp_graph_specialize(const hyp_graph *in, const hyp_dim *replacement, hyp_graph *out, hyp_diag *diag);
+/* Copies as above, dead nodes too, with symbols replaced (`--dim batch=32`): replacement[i] stands for symbol i
+ * of in->dims. */
+HYP_NODISCARD hyp_status hyp_graph_specialize(const hyp_graph *in, const hyp_dim *replacement, hyp_graph *out,
+                                              hyp_diag *diag);
 
 /* Types and contents of the outputs of an operator, without a graph: used by add_node and by the e-graph's
  * analysis. in[i] == NULL for an absent optional input. Contents of outputs are allocated from `arena`. */
@@ -199,12 +217,27 @@ HYP_NODISCARD hyp_status hyp_infer(hyp_dims *dims, hyp_arena *arena, hyp_op op, 
 
 /* Recomputes every invariant of the graph: ids, order, arity, attributes, types as inferred, names. */
 HYP_NODISCARD hyp_status hyp_graph_verify(const hyp_graph *g, hyp_diag *diag);
-/* Same inputs, outputs, nodes, attributes and constants (bytes) up to value numbering. */
+/* Same inputs, outputs, nodes in their order, attributes and constants (bytes) up to value numbering; names of
+ * other values and provenance do not count. The graphs may belong to different dims tables. */
 bool hyp_graph_equal(const hyp_graph *a, const hyp_graph *b);
 
-/* Text. Constants of more than `elide_above` bytes are written as their hash; such text parses, compares
- * and prints, but does not evaluate. SIZE_MAX: everything is written. parse(print(g)) equals g. */
+/* Text: one form per graph, a value or node a line.
+ *
+ *   (graph "mlp"
+ *     (input %x (f32 batch 784))                            inputs, then constants, then nodes, then outputs
+ *     (const %b (f32 2) 0.5 -1.0)                           elements; or (hex "00ff...") when numbers cannot say them
+ *     (const %w (f32 2 784) (hash "0123456789abcdef"))      elided
+ *     (%3 (fused-linear-relu %w %b %x) :from ("Gemm_0" "Relu_1") :rules ("fuse-linear-relu"))
+ *     ((%4 %5) (split :axis 1 :sizes (1 1) %3))             attributes, defaults left out; inputs, `none` if absent
+ *     (output "y" %4))
+ *
+ * A value is referred to by %name, by "name" when the name has odd characters, or by %number when it has no
+ * name of its own; numbers count the values in the order of the text.
+ *
+ * Constants of more than `elide_above` bytes are written as their hash; such text parses, compares and prints,
+ * but does not evaluate. SIZE_MAX: everything is written. parse(print(g)) equals g, and prints the same. */
 HYP_NODISCARD hyp_status hyp_graph_print(hyp_strbuf *sb, const hyp_graph *g, size_t elide_above, hyp_diag *diag);
+/* `g` is initialised and empty, and stays so on failure; `file` is named in messages. */
 HYP_NODISCARD hyp_status hyp_graph_parse(hyp_graph *g, const char *file, const char *text, size_t len, hyp_diag *diag);
 
 /* ---- reference interpreter ----------------------------------------------------------------------- */

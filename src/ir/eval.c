@@ -1,0 +1,359 @@
+/* The reference interpreter: tensors, one operator, whole graphs. Clear before fast. */
+#include <string.h>
+
+#include "ir/op.h"
+
+/* ---- tensors ---------------------------------------------------------------------------------------- */
+
+hyp_status hyp_eval_tensor_alloc(hyp_eval_tensor *t, hyp_dtype dtype, int32_t rank, const int64_t *dims, hyp_diag *diag)
+{
+    size_t count = 1, bytes;
+    bool empty = false, fits = true;
+    if (hyp_dtype_size(dtype) == 0 || rank < 0 || rank > HYP_MAX_RANK)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a tensor of element type %d and rank %d is wanted; ranks go "
+                        "to %d", (int)dtype, rank, HYP_MAX_RANK);
+    for (int32_t i = 0; i < rank; i++) {
+        if (dims[i] < 0) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a tensor with a negative dimension");
+        if (dims[i] == 0) empty = true;
+        if (!hyp_mul_size(count, (size_t)dims[i], &count)) fits = false;
+    }
+    if (empty) count = 0;
+    if ((!fits && !empty) || !hyp_mul_size(count, sizeof(double), &bytes) || bytes > SIZE_MAX / 2)
+        return hyp_fail_memory(diag, SIZE_MAX);
+    void *data = hyp_malloc(bytes);
+    if (!data) return hyp_fail_memory(diag, bytes);
+    *t = (hyp_eval_tensor){.dtype = dtype, .rank = rank, .count = count};
+    if (rank) memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
+    if (hyp_dtype_is_float(dtype))
+        t->f = data;
+    else
+        t->i = data;
+    return HYP_OK;
+}
+
+void hyp_eval_tensor_dispose(hyp_eval_tensor *t)
+{
+    hyp_free(t->f);
+    hyp_free(t->i);
+    *t = (hyp_eval_tensor){0};
+}
+
+static void load_elements(hyp_eval_tensor *t, const void *data)
+{
+    if (t->dtype == HYP_F32) { /* the common and large case */
+        const char *from = data;
+        for (size_t i = 0; i < t->count; i++) {
+            float v;
+            memcpy(&v, from + i * sizeof v, sizeof v);
+            t->f[i] = (double)v;
+        }
+        return;
+    }
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->f)
+            t->f[i] = hyp_load_f64(t->dtype, data, i);
+        else
+            t->i[i] = hyp_load_i64(t->dtype, data, i);
+    }
+}
+
+hyp_status hyp_eval_tensor_load(hyp_eval_tensor *t, const hyp_tensor *from, hyp_diag *diag)
+{
+    hyp_eval_tensor loaded;
+    HYP_TRY(hyp_eval_tensor_alloc(&loaded, from->dtype, from->rank, from->dims, diag));
+    size_t bytes = loaded.count * hyp_dtype_size(from->dtype);
+    hyp_status status = HYP_OK;
+    if (from->memory != HYP_MEMORY_HOST)
+        status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the interpreter reads tensors in host memory only");
+    else if (from->bytes < bytes || (bytes && !from->data))
+        status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a tensor of %zu bytes, its shape wants %zu", from->bytes,
+                          bytes);
+    if (status != HYP_OK) {
+        hyp_eval_tensor_dispose(&loaded);
+        return status;
+    }
+    load_elements(&loaded, from->data);
+    *t = loaded;
+    return HYP_OK;
+}
+
+void hyp_eval_tensor_store(const hyp_eval_tensor *t, void *data)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->f)
+            hyp_store_f64(t->dtype, data, i, t->f[i]);
+        else
+            hyp_store_i64(t->dtype, data, i, t->i[i]);
+    }
+}
+
+int64_t hyp_wrap_i64(hyp_dtype dtype, int64_t v)
+{
+    uint64_t narrow; /* room for any element */
+    if (dtype == HYP_I64 || dtype == HYP_U64) return v;
+    hyp_store_i64(dtype, &narrow, 0, v);
+    return hyp_load_i64(dtype, &narrow, 0);
+}
+
+void hyp_eval_round(hyp_eval_tensor *t)
+{
+    uint64_t narrow;
+    if (t->dtype == HYP_F64 || t->dtype == HYP_I64 || t->dtype == HYP_U64) return;
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->dtype == HYP_F32) {
+            t->f[i] = (double)(float)t->f[i];
+        } else if (t->f) {
+            hyp_store_f64(t->dtype, &narrow, 0, t->f[i]);
+            t->f[i] = hyp_load_f64(t->dtype, &narrow, 0);
+        } else {
+            t->i[i] = hyp_wrap_i64(t->dtype, t->i[i]);
+        }
+    }
+}
+
+/* ---- one operator ----------------------------------------------------------------------------------- */
+
+/* Copies the attributes with every dim replaced by its value. */
+static hyp_status fix_attrs(const hyp_dims *dims, hyp_arena *arena, const hyp_op_info *info, const hyp_attr *attrs,
+                            const int64_t *symbols, hyp_attr *out, hyp_diag *diag)
+{
+    for (uint32_t i = 0; i < info->attr_count; i++) {
+        out[i] = attrs[i];
+        if (attrs[i].kind != HYP_ATTR_DIMS) continue;
+        int64_t *list = hyp_arena_zalloc(arena, attrs[i].count, sizeof *list);
+        if (!list) return hyp_fail_memory(diag, attrs[i].count * sizeof *list);
+        for (uint32_t j = 0; j < attrs[i].count; j++) {
+            if (!hyp_dim_is_const(attrs[i].dims[j]) && !symbols)
+                return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: attribute '%s' is symbolic and no values are given",
+                                info->name, info->attrs[i].name);
+            HYP_TRY(hyp_dim_eval(dims, attrs[i].dims[j], symbols, &list[j], diag));
+            if (!hyp_dim_is_const(list[j]))
+                return hyp_fail(diag, HYP_ERR_LIMIT, "%s: attribute '%s' is out of range", info->name,
+                                info->attrs[i].name);
+        }
+        out[i].dims = list;
+    }
+    return HYP_OK;
+}
+
+static hyp_status infer_outputs(hyp_dims *dims, hyp_arena *arena, hyp_op op, const hyp_attr *attrs,
+                                const hyp_eval_tensor *const *in, uint32_t input_count, hyp_infer_value *out,
+                                uint32_t output_count, hyp_diag *diag)
+{
+    hyp_infer_value *values = hyp_arena_zalloc(arena, input_count, sizeof *values);
+    const hyp_infer_value **list = hyp_arena_zalloc(arena, input_count, sizeof *list);
+    if (!values || !list) return hyp_fail_memory(diag, input_count * sizeof *values);
+    for (uint32_t i = 0; i < input_count; i++) {
+        if (!in[i]) continue;
+        values[i].type.dtype = in[i]->dtype;
+        values[i].type.rank = in[i]->rank;
+        memcpy(values[i].type.dims, in[i]->dims, sizeof in[i]->dims);
+        list[i] = &values[i];
+    }
+    return hyp_infer(dims, arena, op, attrs, list, input_count, out, output_count, diag);
+}
+
+static hyp_status eval_in(hyp_arena *arena, hyp_dims *dims, hyp_op op, const hyp_attr *attrs, hyp_eval_mode mode,
+                          const hyp_eval_tensor *const *in, uint32_t input_count, hyp_eval_tensor *out,
+                          uint32_t output_count, const int64_t *symbols, hyp_diag *diag)
+{
+    const hyp_op_info *info = hyp_op_get(op);
+    hyp_attr fixed[HYP_MAX_ATTRS];
+    for (uint32_t i = 0; !attrs && i < info->attr_count; i++) fixed[i] = hyp_attr_default(&info->attrs[i]);
+    if (attrs) HYP_TRY(fix_attrs(dims, arena, info, attrs, symbols, fixed, diag));
+    hyp_infer_value *types = hyp_arena_zalloc(arena, output_count, sizeof *types);
+    if (!types) return hyp_fail_memory(diag, output_count * sizeof *types);
+    HYP_TRY(infer_outputs(dims, arena, op, attrs ? fixed : NULL, in, input_count, types, output_count, diag));
+    for (uint32_t i = 0; i < output_count; i++)
+        HYP_TRY(hyp_eval_tensor_alloc(&out[i], types[i].type.dtype, types[i].type.rank, types[i].type.dims, diag));
+    hyp_eval_call call = {.op = op, .attrs = fixed, .mode = mode, .in = in, .in_count = input_count, .out = out,
+                          .out_count = output_count, .diag = diag};
+    HYP_TRY(hyp_op_get_functions(op).eval(&call));
+    for (uint32_t i = 0; i < output_count; i++)
+        if (out[i].i || mode == HYP_EVAL_NATIVE) hyp_eval_round(&out[i]);
+    return HYP_OK;
+}
+
+hyp_status hyp_op_eval(hyp_dims *dims, hyp_op op, const hyp_attr *attrs, hyp_eval_mode mode,
+                       const hyp_eval_tensor *const *in, uint32_t input_count, hyp_eval_tensor *out,
+                       uint32_t output_count, const int64_t *symbols, hyp_diag *diag)
+{
+    hyp_arena arena = {0};
+    if ((unsigned)op >= HYP_OP_COUNT) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "no operator %d", (int)op);
+    memset(out, 0, output_count * sizeof *out);
+    hyp_status status = eval_in(&arena, dims, op, attrs, mode, in, input_count, out, output_count, symbols, diag);
+    if (status != HYP_OK)
+        for (uint32_t i = 0; i < output_count; i++) hyp_eval_tensor_dispose(&out[i]);
+    hyp_arena_dispose(&arena);
+    return status;
+}
+
+/* ---- graphs ----------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    const hyp_graph *g;
+    hyp_eval_mode mode;
+    hyp_diag *diag;
+    hyp_eval_tensor *tensors; /* by value; inputs are borrowed views, the rest owned */
+    uint32_t *uses;           /* by value: reads still to come, outputs count as one each */
+    int64_t *symbols;         /* by symbol; -1 = not known */
+} run;
+
+static hyp_status check_inputs(const run *r, const hyp_eval_tensor *inputs, size_t count)
+{
+    const hyp_graph *g = r->g;
+    if (count != g->inputs.len)
+        return hyp_fail(r->diag, HYP_ERR_INVALID_ARGUMENT, "%zu inputs given, the graph has %zu", count, g->inputs.len);
+    for (size_t i = 0; i < count; i++) {
+        const hyp_value *v = &g->values.data[g->inputs.data[i]];
+        if (inputs[i].dtype != v->type.dtype || inputs[i].rank != v->type.rank)
+            return hyp_fail(r->diag, HYP_ERR_INVALID_ARGUMENT, "input '%s' is %s of rank %d, the graph wants %s of rank "
+                            "%d", v->name, hyp_dtype_name(inputs[i].dtype), inputs[i].rank,
+                            hyp_dtype_name(v->type.dtype), v->type.rank);
+    }
+    return HYP_OK;
+}
+
+/* Solves the dims of the form scale * symbol + offset, then checks every dim whose symbols are known. */
+static hyp_status bind_symbols(run *r, const hyp_eval_tensor *inputs)
+{
+    const hyp_graph *g = r->g;
+    for (size_t i = 0; i < g->inputs.len; i++) {
+        const hyp_type *t = &g->values.data[g->inputs.data[i]].type;
+        for (int32_t j = 0; j < t->rank; j++) {
+            size_t symbol;
+            int64_t scale, offset, rest;
+            if (!hyp_dim_is_linear(g->dims, t->dims[j], &symbol, &scale, &offset) || r->symbols[symbol] >= 0) continue;
+            if (__builtin_sub_overflow(inputs[i].dims[j], offset, &rest)) continue;
+            r->symbols[symbol] = rest / scale > 0 ? rest / scale : 0; /* the check below sees what does not fit */
+        }
+    }
+    for (size_t i = 0; i < g->inputs.len; i++) {
+        const hyp_value *v = &g->values.data[g->inputs.data[i]];
+        for (int32_t j = 0; j < v->type.rank; j++) {
+            int64_t want;
+            HYP_TRY(hyp_dim_eval(g->dims, v->type.dims[j], r->symbols, &want, r->diag));
+            if (want == inputs[i].dims[j]) continue;
+            hyp_strbuf sb = {0};
+            hyp_dim_print(&sb, g->dims, v->type.dims[j]);
+            hyp_status status = hyp_fail(r->diag, HYP_ERR_INVALID_ARGUMENT,
+                                         "input '%s': axis %d has size %lld, the graph wants %s = %lld", v->name, j,
+                                         (long long)inputs[i].dims[j], hyp_strbuf_text(&sb), (long long)want);
+            hyp_strbuf_dispose(&sb);
+            return status;
+        }
+    }
+    return HYP_OK;
+}
+
+static hyp_status load_const(run *r, hyp_value_id id)
+{
+    const hyp_value *v = &r->g->values.data[id];
+    if (v->bytes && !v->data)
+        return hyp_fail(r->diag, HYP_ERR_INVALID_ARGUMENT,
+                        "the bytes of constant '%s' were left out of the text (its hash stands for them), so the graph "
+                        "cannot run", v->name ? v->name : "");
+    HYP_TRY(hyp_eval_tensor_alloc(&r->tensors[id], v->type.dtype, v->type.rank, v->type.dims, r->diag));
+    load_elements(&r->tensors[id], v->data);
+    return HYP_OK;
+}
+
+/* One read of a value is over. */
+static void release(run *r, hyp_value_id id)
+{
+    if (--r->uses[id] == 0 && r->g->values.data[id].kind != HYP_VALUE_INPUT) hyp_eval_tensor_dispose(&r->tensors[id]);
+}
+
+static hyp_status run_node(run *r, const hyp_node *n)
+{
+    const hyp_eval_tensor **in = hyp_calloc(n->input_count, sizeof *in);
+    hyp_eval_tensor *out = hyp_calloc(n->output_count, sizeof *out);
+    hyp_status status = in && out ? HYP_OK : hyp_fail_memory(r->diag, n->input_count * sizeof *in);
+    for (uint32_t i = 0; status == HYP_OK && i < n->input_count; i++) {
+        hyp_value_id id = n->inputs[i];
+        if (id == HYP_NO_VALUE) continue;
+        const hyp_eval_tensor *t = &r->tensors[id];
+        if (!t->f && !t->i && r->g->values.data[id].kind == HYP_VALUE_CONST) status = load_const(r, id);
+        in[i] = t;
+    }
+    if (status == HYP_OK)
+        status = hyp_op_eval(r->g->dims, n->op, n->attrs, r->mode, in, n->input_count, out, n->output_count, r->symbols,
+                             r->diag);
+    if (status == HYP_OK) {
+        for (uint32_t i = 0; i < n->input_count; i++)
+            if (n->inputs[i] != HYP_NO_VALUE) release(r, n->inputs[i]);
+        for (uint32_t i = 0; i < n->output_count; i++) {
+            r->tensors[n->outputs[i]] = out[i];
+            if (r->uses[n->outputs[i]] == 0) hyp_eval_tensor_dispose(&r->tensors[n->outputs[i]]);
+        }
+    }
+    hyp_free(in);
+    hyp_free(out);
+    return status;
+}
+
+static hyp_status copy_tensor(const hyp_eval_tensor *from, hyp_eval_tensor *to, hyp_diag *diag)
+{
+    HYP_TRY(hyp_eval_tensor_alloc(to, from->dtype, from->rank, from->dims, diag));
+    if (from->count) memcpy(to->f ? (void *)to->f : to->i, from->f ? (void *)from->f : from->i, from->count * 8);
+    return HYP_OK;
+}
+
+static hyp_status collect_outputs(run *r, hyp_eval_tensor *outputs)
+{
+    for (size_t i = 0; i < r->g->outputs.len; i++) {
+        hyp_value_id id = r->g->outputs.data[i].value;
+        hyp_eval_tensor *t = &r->tensors[id];
+        hyp_value_kind kind = r->g->values.data[id].kind;
+        if (kind == HYP_VALUE_CONST && !t->f && !t->i) HYP_TRY(load_const(r, id));
+        if (kind != HYP_VALUE_INPUT && r->uses[id] == 1) {
+            outputs[i] = *t; /* the last use: hand it over */
+            *t = (hyp_eval_tensor){0};
+        } else {
+            HYP_TRY(copy_tensor(t, &outputs[i], r->diag));
+        }
+        r->uses[id]--;
+    }
+    return HYP_OK;
+}
+
+static hyp_status run_graph(run *r, const hyp_eval_tensor *inputs, size_t input_count, hyp_eval_tensor *outputs)
+{
+    const hyp_graph *g = r->g;
+    HYP_TRY(check_inputs(r, inputs, input_count));
+    for (size_t i = 0; i < hyp_dims_symbol_count(g->dims); i++) r->symbols[i] = -1;
+    HYP_TRY(bind_symbols(r, inputs));
+    for (size_t i = 0; i < g->outputs.len; i++) r->uses[g->outputs.data[i].value]++;
+    for (size_t i = 0; i < g->nodes.len; i++)
+        for (uint32_t j = 0; j < g->nodes.data[i].input_count; j++)
+            if (g->nodes.data[i].inputs[j] != HYP_NO_VALUE) r->uses[g->nodes.data[i].inputs[j]]++;
+    for (size_t i = 0; i < input_count; i++) r->tensors[g->inputs.data[i]] = inputs[i];
+    for (size_t i = 0; i < g->nodes.len; i++) {
+        hyp_status status = run_node(r, &g->nodes.data[i]);
+        if (status != HYP_OK) {
+            hyp_diag_prefix(r->diag, "node %zu", i);
+            return status;
+        }
+    }
+    return collect_outputs(r, outputs);
+}
+
+hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs, size_t input_count,
+                          hyp_eval_tensor *outputs, hyp_diag *diag)
+{
+    run r = {.g = g, .mode = mode, .diag = diag};
+    if (g->outputs.len) memset(outputs, 0, g->outputs.len * sizeof *outputs);
+    r.tensors = hyp_calloc(g->values.len, sizeof *r.tensors);
+    r.uses = hyp_calloc(g->values.len, sizeof *r.uses);
+    r.symbols = hyp_calloc(hyp_dims_symbol_count(g->dims), sizeof *r.symbols);
+    hyp_status status = r.tensors && r.uses && r.symbols
+                            ? run_graph(&r, inputs, input_count, outputs)
+                            : hyp_fail_memory(diag, g->values.len * sizeof *r.tensors);
+    for (size_t i = 0; r.tensors && i < g->values.len; i++)
+        if (g->values.data[i].kind != HYP_VALUE_INPUT) hyp_eval_tensor_dispose(&r.tensors[i]);
+    for (size_t i = 0; status != HYP_OK && i < g->outputs.len; i++) hyp_eval_tensor_dispose(&outputs[i]);
+    hyp_free(r.tensors);
+    hyp_free(r.uses);
+    hyp_free(r.symbols);
+    return status;
+}

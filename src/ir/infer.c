@@ -1,0 +1,214 @@
+/* Inference: what all operators have in common, and the checks that the families share. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ir/op.h"
+
+hyp_status hyp_infer_fail(const hyp_infer_call *c, const char *fmt, ...)
+{
+    char text[HYP_DIAG_SIZE];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return hyp_fail(c->diag, HYP_ERR_INVALID_ARGUMENT, "%s: %s", hyp_op_get(c->op)->name, text);
+}
+
+static const char *keep_text(const hyp_infer_call *c, hyp_strbuf *sb)
+{
+    const char *text = sb->failed ? NULL : hyp_arena_strdup(c->arena, hyp_strbuf_text(sb));
+    hyp_strbuf_dispose(sb);
+    return text ? text : "?"; /* a message without its detail, when memory is out */
+}
+
+const char *hyp_infer_type_text(const hyp_infer_call *c, const hyp_type *t)
+{
+    hyp_strbuf sb = {0};
+    hyp_type_print(&sb, c->dims, t);
+    return keep_text(c, &sb);
+}
+
+const char *hyp_infer_dim_text(const hyp_infer_call *c, hyp_dim d)
+{
+    hyp_strbuf sb = {0};
+    hyp_dim_print(&sb, c->dims, d);
+    return keep_text(c, &sb);
+}
+
+hyp_status hyp_check_dtype(const hyp_infer_call *c, hyp_dtype_class want)
+{
+    hyp_dtype first = HYP_DTYPE_NONE;
+    for (uint32_t i = 0; i < c->in_count; i++) {
+        if (!c->in[i]) continue;
+        hyp_dtype t = c->in[i]->type.dtype;
+        if (want == HYP_CLASS_FLOAT && !hyp_dtype_is_float(t))
+            return hyp_infer_fail(c, "input %u is %s, a floating-point type is wanted", i, hyp_dtype_name(t));
+        if (want == HYP_CLASS_NUMERIC && t == HYP_BOOL)
+            return hyp_infer_fail(c, "input %u is bool, a type of numbers is wanted; cast it first", i);
+        if (first == HYP_DTYPE_NONE) first = t;
+        if (t != first)
+            return hyp_infer_fail(c, "the inputs are of different element types, %s and %s; cast one of them",
+                                  hyp_dtype_name(first), hyp_dtype_name(t));
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_type *b, hyp_type *out)
+{
+    const hyp_type *wide = a->rank >= b->rank ? a : b, *narrow = wide == a ? b : a;
+    int32_t shift = wide->rank - narrow->rank;
+    hyp_type t = {.dtype = out->dtype, .rank = wide->rank};
+    for (int32_t i = 0; i < wide->rank; i++) {
+        hyp_dim x = wide->dims[i], y = i < shift ? 1 : narrow->dims[i - shift];
+        if (x != y && x != 1 && y != 1)
+            return hyp_infer_fail(c,
+                                  "%s and %s do not broadcast: %s and %s meet at axis %d of the result, where equal "
+                                  "sizes or a 1 are wanted%s",
+                                  hyp_infer_type_text(c, a), hyp_infer_type_text(c, b), hyp_infer_dim_text(c, x),
+                                  hyp_infer_dim_text(c, y), i,
+                                  hyp_dim_is_const(x) && hyp_dim_is_const(y)
+                                      ? ""
+                                      : "; give the symbolic sizes fixed values if they are equal");
+        t.dims[i] = x == 1 ? y : x;
+    }
+    *out = t;
+    return HYP_OK;
+}
+
+hyp_status hyp_check_axis(const hyp_infer_call *c, int64_t axis, int32_t rank, int32_t *out)
+{
+    if (axis < -rank || axis >= rank)
+        return hyp_infer_fail(c, "axis %lld is outside [%d, %d)", (long long)axis, -rank, rank);
+    *out = (int32_t)(axis < 0 ? axis + rank : axis);
+    return HYP_OK;
+}
+
+hyp_status hyp_check_axes(const hyp_infer_call *c, const hyp_attr *list, int32_t rank, bool mark[HYP_MAX_RANK])
+{
+    memset(mark, 0, HYP_MAX_RANK * sizeof *mark);
+    for (uint32_t i = 0; i < list->count; i++) {
+        int32_t axis = 0;
+        if (!hyp_dim_is_const(list->dims[i]))
+            return hyp_infer_fail(c, "an axis cannot be symbolic: %s", hyp_infer_dim_text(c, list->dims[i]));
+        HYP_TRY(hyp_check_axis(c, list->dims[i], rank, &axis));
+        if (mark[axis]) return hyp_infer_fail(c, "axis %d is listed twice", axis);
+        mark[axis] = true;
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_check_shape(const hyp_infer_call *c, const hyp_attr *list, hyp_type *out)
+{
+    hyp_type t = {.dtype = out->dtype, .rank = (int32_t)list->count};
+    if (list->count > HYP_MAX_RANK)
+        return hyp_infer_fail(c, "a shape of rank %u, the highest supported is %d", list->count, HYP_MAX_RANK);
+    for (uint32_t i = 0; i < list->count; i++) {
+        t.dims[i] = list->dims[i];
+        if (hyp_dim_is_const(t.dims[i]) && t.dims[i] < 0)
+            return hyp_infer_fail(c, "a size of %lld in the shape; sizes are resolved and not negative here",
+                                  (long long)t.dims[i]);
+    }
+    *out = t;
+    return HYP_OK;
+}
+
+int64_t hyp_content_count(const hyp_type *t)
+{
+    if (hyp_dtype_is_float(t->dtype)) return -1;
+    int64_t count = 1;
+    for (int32_t i = 0; i < t->rank; i++) {
+        if (!hyp_dim_is_const(t->dims[i])) return -1;
+        if (t->dims[i] == 0) return 0;
+        if (count > 0 && t->dims[i] > HYP_MAX_CONTENT) count = HYP_MAX_CONTENT + 1;
+        if (count <= HYP_MAX_CONTENT) count *= t->dims[i];
+    }
+    return count <= HYP_MAX_CONTENT ? count : -1;
+}
+
+/* Contents through operators that only move elements: the reference evaluation runs on the dims themselves,
+ * which are 64-bit integers to it like any others. */
+static hyp_status move_contents(const hyp_infer_call *c)
+{
+    hyp_eval_tensor *tensors = hyp_arena_zalloc(c->arena, c->in_count + c->out_count, sizeof *tensors);
+    const hyp_eval_tensor **in = hyp_arena_zalloc(c->arena, c->in_count, sizeof *in);
+    if (!tensors || !in) return hyp_fail_memory(c->diag, (c->in_count + c->out_count) * sizeof *tensors);
+    hyp_eval_tensor *out = tensors + c->in_count;
+    for (uint32_t i = 0; i < c->in_count + c->out_count; i++) {
+        bool is_input = i < c->in_count;
+        const hyp_infer_value *v = is_input ? c->in[i] : &c->out[i - c->in_count];
+        hyp_eval_tensor *t = &tensors[i];
+        int64_t count = hyp_content_count(&v->type);
+        if (count < 0 || (is_input && !v->content)) return HYP_OK;
+        *t = (hyp_eval_tensor){.dtype = v->type.dtype, .rank = v->type.rank, .count = (size_t)count};
+        memcpy(t->dims, v->type.dims, sizeof t->dims);
+        if (is_input) {
+            for (int64_t j = 0; j < count; j++) /* indices are read as numbers */
+                if (c->op == HYP_OP_gather && i == 1 && !hyp_dim_is_const(v->content[j])) return HYP_OK;
+            t->i = (int64_t *)(uintptr_t)v->content; /* inputs are only read */
+            in[i] = t;
+        } else if (!(t->i = hyp_arena_zalloc(c->arena, (size_t)count, sizeof *t->i))) {
+            return hyp_fail_memory(c->diag, (size_t)count * sizeof *t->i);
+        }
+    }
+    const hyp_op_info *info = hyp_op_get(c->op);
+    for (uint32_t i = 0; i < info->attr_count; i++) {
+        const hyp_attr *a = &c->attrs[i];
+        for (uint32_t j = 0; a->kind == HYP_ATTR_DIMS && j < a->count; j++)
+            if (!hyp_dim_is_const(a->dims[j]) && !(info->flags & HYP_OPF_VIEW)) return HYP_OK;
+    }
+    hyp_eval_call call = {.op = c->op, .attrs = c->attrs, .mode = HYP_EVAL_NATIVE, .in = in, .in_count = c->in_count,
+                          .out = out, .out_count = c->out_count};
+    hyp_status status = hyp_op_get_functions(c->op).eval(&call);
+    if (status == HYP_ERR_NO_MEMORY) return hyp_fail_memory(c->diag, 0);
+    if (status != HYP_OK) return HYP_OK; /* an index out of range: the run will say so, if it comes to it */
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        c->out[i].content = out[i].i;
+        c->out[i].content_count = (uint32_t)out[i].count;
+    }
+    return HYP_OK;
+}
+
+static hyp_status check_inputs(const hyp_infer_call *c, const hyp_op_info *info)
+{
+    if (c->in_count < info->min_inputs || (info->max_inputs != HYP_VARIADIC && c->in_count > info->max_inputs)) {
+        if (info->max_inputs == HYP_VARIADIC)
+            return hyp_infer_fail(c, "%u inputs, at least %u are wanted", c->in_count, info->min_inputs);
+        return hyp_infer_fail(c, "%u inputs, %u to %u are wanted", c->in_count, info->min_inputs, info->max_inputs);
+    }
+    if (info->outputs != HYP_VARIADIC && c->out_count != info->outputs)
+        return hyp_infer_fail(c, "%u outputs, %u are wanted", c->out_count, info->outputs);
+    for (uint32_t i = 0; i < c->in_count; i++)
+        if (!c->in[i] && !(info->flags & HYP_OPF_OPTIONAL)) return hyp_infer_fail(c, "input %u is absent", i);
+    return HYP_OK;
+}
+
+static hyp_status check_attrs(const hyp_infer_call *c, const hyp_op_info *info)
+{
+    for (uint32_t i = 0; i < info->attr_count; i++)
+        if (c->attrs[i].kind != info->attrs[i].kind)
+            return hyp_infer_fail(c, "attribute '%s' has a value of the wrong kind", info->attrs[i].name);
+    return HYP_OK;
+}
+
+hyp_status hyp_infer(hyp_dims *dims, hyp_arena *arena, hyp_op op, const hyp_attr *attrs,
+                     const hyp_infer_value *const *in, uint32_t input_count, hyp_infer_value *out,
+                     uint32_t output_count, hyp_diag *diag)
+{
+    hyp_attr defaults[HYP_MAX_ATTRS];
+    hyp_infer_call c = {.dims = dims, .arena = arena, .op = op, .attrs = attrs, .in = in, .in_count = input_count,
+                        .out = out, .out_count = output_count, .diag = diag};
+    if ((unsigned)op >= HYP_OP_COUNT) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "no operator %d", (int)op);
+    const hyp_op_info *info = hyp_op_get(op);
+    for (uint32_t i = 0; !attrs && i < info->attr_count; i++) {
+        if (info->attrs[i].required) return hyp_infer_fail(&c, "attribute '%s' is missing", info->attrs[i].name);
+        defaults[i] = hyp_attr_default(&info->attrs[i]);
+        c.attrs = defaults;
+    }
+    HYP_TRY(check_inputs(&c, info));
+    HYP_TRY(check_attrs(&c, info));
+    memset(out, 0, output_count * sizeof *out);
+    HYP_TRY(hyp_op_get_functions(op).infer(&c));
+    if (info->flags & (HYP_OPF_VIEW | HYP_OPF_COPY)) HYP_TRY(move_contents(&c));
+    return HYP_OK;
+}

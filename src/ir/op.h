@@ -1,0 +1,119 @@
+/* op.h - what the operator families share: private to src/ir.
+ *
+ * Each row of ops.def names two functions of these types. An infer function finds arity, attribute kinds and
+ * ranks checked by its caller; an eval function finds everything checked and its outputs allocated with the
+ * inferred types, so neither repeats the other's work.
+ */
+#ifndef HYP_IR_OP_H
+#define HYP_IR_OP_H
+
+#include "ir/ir.h"
+
+/* ---- inference: infer.c ---------------------------------------------------------------------------- */
+
+typedef struct hyp_infer_call {
+    hyp_dims *dims;
+    hyp_arena *arena; /* for contents of outputs and texts of messages */
+    hyp_op op;
+    const hyp_attr *attrs;
+    const hyp_infer_value *const *in; /* NULL entries are absent; use hyp_infer_input */
+    uint32_t in_count;
+    hyp_infer_value *out; /* zeroed */
+    uint32_t out_count;
+    hyp_diag *diag;
+} hyp_infer_call;
+typedef hyp_status hyp_infer_fn(const hyp_infer_call *c);
+
+/* Input i, NULL when it is absent. */
+static inline const hyp_infer_value *hyp_infer_input(const hyp_infer_call *c, uint32_t i)
+{
+    return i < c->in_count ? c->in[i] : NULL;
+}
+
+/* HYP_ERR_INVALID_ARGUMENT with "operator: message". */
+hyp_status hyp_infer_fail(const hyp_infer_call *c, const char *fmt, ...) HYP_PRINTF(2, 3);
+/* Text of a type or dim for messages, in the call's arena. */
+const char *hyp_infer_type_text(const hyp_infer_call *c, const hyp_type *t);
+const char *hyp_infer_dim_text(const hyp_infer_call *c, hyp_dim d);
+
+typedef enum hyp_dtype_class { HYP_CLASS_ANY, HYP_CLASS_NUMERIC, HYP_CLASS_FLOAT } hyp_dtype_class;
+/* All inputs that are there have one element type, of this class. */
+hyp_status hyp_check_dtype(const hyp_infer_call *c, hyp_dtype_class want);
+/* numpy broadcasting of the dims of two types into *out (its dtype is left alone). */
+hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_type *b, hyp_type *out);
+/* `axis` in [-rank, rank) made non-negative. */
+hyp_status hyp_check_axis(const hyp_infer_call *c, int64_t axis, int32_t rank, int32_t *out);
+/* The distinct axes of a list attribute, marked. */
+hyp_status hyp_check_axes(const hyp_infer_call *c, const hyp_attr *list, int32_t rank, bool mark[HYP_MAX_RANK]);
+/* A list attribute as a shape: at most HYP_MAX_RANK dims, none a negative constant. */
+hyp_status hyp_check_shape(const hyp_infer_call *c, const hyp_attr *list, hyp_type *out);
+
+/* Tensors of at most this many elements have contents. */
+enum { HYP_MAX_CONTENT = 64 };
+/* The number of elements of a type that may have a content: integers of known count, at most
+ * HYP_MAX_CONTENT; -1 otherwise. */
+int64_t hyp_content_count(const hyp_type *t);
+
+/* ---- evaluation: eval.c ---------------------------------------------------------------------------- */
+
+typedef struct hyp_eval_call {
+    hyp_op op;
+    const hyp_attr *attrs; /* every dim in them is a constant */
+    hyp_eval_mode mode;
+    const hyp_eval_tensor *const *in; /* NULL entries are absent; use hyp_eval_input */
+    uint32_t in_count;
+    hyp_eval_tensor *out;
+    uint32_t out_count;
+    hyp_diag *diag;
+} hyp_eval_call;
+typedef hyp_status hyp_eval_fn(const hyp_eval_call *c);
+
+static inline const hyp_eval_tensor *hyp_eval_input(const hyp_eval_call *c, uint32_t i)
+{
+    return i < c->in_count ? c->in[i] : NULL;
+}
+
+/* Rounds the elements to t->dtype: floats to the nearest, integers modulo 2^bits. */
+void hyp_eval_round(hyp_eval_tensor *t);
+/* The value with which hyp_eval_round replaces an integer. */
+int64_t hyp_wrap_i64(hyp_dtype dtype, int64_t v);
+
+/* Row-major strides of dims, in elements. */
+void hyp_strides(int32_t rank, const int64_t *dims, int64_t *out);
+
+/* Walks an index space row by row, a row being its last axis, with an offset and a stride for each of up to
+ * three arrays. `for (hyp_walk_start(&w); w.row >= 0; hyp_walk_next(&w))`. */
+typedef struct hyp_walk {
+    int32_t rank;
+    int64_t dims[HYP_MAX_RANK];
+    int64_t stride[3][HYP_MAX_RANK]; /* in elements, 0 where the array is broadcast */
+    int64_t at[3];                   /* where the arrays' rows start; set before the walk to their first offsets */
+    int64_t step[3];                 /* strides along the row */
+    int64_t row;                     /* elements of a row, -1 when the walk is over */
+    int64_t index[HYP_MAX_RANK];
+} hyp_walk;
+void hyp_walk_start(hyp_walk *w);
+void hyp_walk_next(hyp_walk *w);
+/* Strides of an operand of these dims under numpy broadcasting to the walk's space. */
+void hyp_walk_broadcast(hyp_walk *w, int which, int32_t rank, const int64_t *dims);
+/* Copies an 8-byte element from array 1 to array 0 at every index. */
+void hyp_walk_copy(hyp_walk *w, void *to, const void *from);
+
+/* act(x) of a named activation; false for an unknown name. */
+bool hyp_activation_find(const char *name, hyp_op *out); /* HYP_OP_identity for none */
+double hyp_unary_f64(hyp_op op, const hyp_attr *attrs, double x);
+
+/* ---- generated ------------------------------------------------------------------------------------- */
+
+#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc) \
+    hyp_infer_fn hyp_infer_##infer;                                \
+    hyp_eval_fn hyp_eval_##eval;
+#include "ir/ops.def"
+
+typedef struct hyp_op_functions {
+    hyp_infer_fn *infer;
+    hyp_eval_fn *eval;
+} hyp_op_functions;
+hyp_op_functions hyp_op_get_functions(hyp_op op);
+
+#endif

@@ -1,0 +1,296 @@
+/* Elementwise operators: arithmetic with broadcasting, activations, conversion. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/op.h"
+
+/* ---- inference -------------------------------------------------------------------------------------- */
+
+hyp_status hyp_infer_unary(const hyp_infer_call *c)
+{
+    c->out[0].type = c->in[0]->type;
+    if (c->op == HYP_OP_clip && (isnan(c->attrs[0].f) || isnan(c->attrs[1].f)))
+        return hyp_infer_fail(c, "a bound is NaN; leave it out where there is none");
+    return hyp_check_dtype(c, HYP_CLASS_NUMERIC);
+}
+
+hyp_status hyp_infer_unary_float(const hyp_infer_call *c)
+{
+    c->out[0].type = c->in[0]->type;
+    return hyp_check_dtype(c, HYP_CLASS_FLOAT);
+}
+
+/* One element of a result's content. HYP_ERR_LIMIT: it cannot be told. */
+static hyp_status combine_contents(const hyp_infer_call *c, hyp_dim a, hyp_dim b, hyp_dim *out)
+{
+    const hyp_status unknown = HYP_ERR_LIMIT;
+    switch (c->op) {
+    case HYP_OP_add: return hyp_dim_add(c->dims, a, b, out, NULL);
+    case HYP_OP_sub: return hyp_dim_sub(c->dims, a, b, out, NULL);
+    case HYP_OP_mul: return hyp_dim_mul(c->dims, a, b, out, NULL);
+    case HYP_OP_min: return hyp_dim_min(c->dims, a, b, out, NULL);
+    case HYP_OP_max: return hyp_dim_max(c->dims, a, b, out, NULL);
+    case HYP_OP_div: /* truncation is the floor only where nothing is negative */
+        if (b == 0) return unknown;
+        if (hyp_dim_is_const(a) && hyp_dim_is_const(b)) return *out = a / b, HYP_OK;
+        if (!hyp_dim_is_nonneg(c->dims, a) || !hyp_dim_is_nonneg(c->dims, b)) return unknown;
+        return hyp_dim_floordiv(c->dims, a, b, out, NULL);
+    default: return unknown;
+    }
+}
+
+/* The content of the result when both operands have one; a result that does not fit its type or cannot be
+ * told is left unknown. */
+static hyp_status infer_content(const hyp_infer_call *c)
+{
+    const hyp_infer_value *a = c->in[0], *b = c->in[1];
+    hyp_infer_value *out = &c->out[0];
+    int64_t count = hyp_content_count(&out->type), k = 0;
+    if (!a->content || !b->content || count < 0) return HYP_OK;
+    hyp_dim *content = hyp_arena_zalloc(c->arena, (size_t)count, sizeof *content);
+    if (!content) return hyp_fail_memory(c->diag, (size_t)count * sizeof *content);
+    hyp_walk w = {.rank = out->type.rank};
+    memcpy(w.dims, out->type.dims, sizeof w.dims);
+    hyp_walk_broadcast(&w, 1, a->type.rank, a->type.dims);
+    hyp_walk_broadcast(&w, 2, b->type.rank, b->type.dims);
+    for (hyp_walk_start(&w); w.row >= 0; hyp_walk_next(&w))
+        for (int64_t i = 0; i < w.row; i++, k++) {
+            hyp_dim x = a->content[w.at[1] + i * w.step[1]], y = b->content[w.at[2] + i * w.step[2]];
+            hyp_status status = combine_contents(c, x, y, &content[k]);
+            if (status == HYP_ERR_NO_MEMORY) return hyp_fail_memory(c->diag, 0);
+            if (status != HYP_OK) return HYP_OK;
+            if (hyp_dim_is_const(content[k]) && hyp_wrap_i64(out->type.dtype, content[k]) != content[k]) return HYP_OK;
+        }
+    out->content = content;
+    out->content_count = (uint32_t)count;
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_binary(const hyp_infer_call *c)
+{
+    c->out[0].type.dtype = c->in[0]->type.dtype;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    HYP_TRY(hyp_broadcast(c, &c->in[0]->type, &c->in[1]->type, &c->out[0].type));
+    return infer_content(c);
+}
+
+hyp_status hyp_infer_pow(const hyp_infer_call *c)
+{
+    c->out[0].type.dtype = c->in[0]->type.dtype;
+    if (c->in[0]->type.dtype == HYP_BOOL || c->in[1]->type.dtype == HYP_BOOL)
+        return hyp_infer_fail(c, "powers of bool are not defined; cast first");
+    return hyp_broadcast(c, &c->in[0]->type, &c->in[1]->type, &c->out[0].type);
+}
+
+hyp_status hyp_infer_cast(const hyp_infer_call *c)
+{
+    const hyp_infer_value *x = c->in[0];
+    hyp_dtype to = hyp_dtype_parse(c->attrs[0].sym);
+    if (to == HYP_DTYPE_NONE) return hyp_infer_fail(c, "no element type is called '%s'", c->attrs[0].sym);
+    c->out[0].type = x->type;
+    c->out[0].type.dtype = to;
+    if (!x->content || hyp_content_count(&c->out[0].type) < 0) return HYP_OK;
+    for (uint32_t i = 0; i < x->content_count; i++) {
+        bool fits = hyp_dim_is_const(x->content[i]) ? hyp_wrap_i64(to, x->content[i]) == x->content[i]
+                                                    : to == HYP_I64 || to == HYP_I32;
+        if (!fits) return HYP_OK;
+    }
+    c->out[0].content = x->content;
+    c->out[0].content_count = x->content_count;
+    return HYP_OK;
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------------- */
+
+/* NaN wins on either side. */
+static double min_f64(double a, double b)
+{
+    return isnan(a) || a < b ? a : b;
+}
+
+static double max_f64(double a, double b)
+{
+    return isnan(a) || a > b ? a : b;
+}
+
+#define ROW(expression)                                                             \
+    for (int64_t i = 0; i < n; i++) {                                               \
+        double x = a[i * sa], y = b[i * sb];                                        \
+        out[i] = (expression);                                                      \
+    }                                                                               \
+    break;
+
+static void binary_row_f64(hyp_op op, double *out, const double *a, int64_t sa, const double *b, int64_t sb, int64_t n)
+{
+    switch (op) {
+    case HYP_OP_add: ROW(x + y)
+    case HYP_OP_sub: ROW(x - y)
+    case HYP_OP_mul: ROW(x * y)
+    case HYP_OP_div: ROW(x / y)
+    case HYP_OP_pow: ROW(pow(x, y))
+    case HYP_OP_min: ROW(min_f64(x, y))
+    case HYP_OP_max: ROW(max_f64(x, y))
+    default: break;
+    }
+}
+
+/* Wraps modulo 2^64; a negative power is the truncated fraction, 0 to a negative power is 0. */
+static int64_t power_i64(int64_t base, int64_t exponent)
+{
+    if (exponent < 0) return base == 1 || (base == -1 && exponent % 2 == 0) ? 1 : base == -1 ? -1 : 0;
+    uint64_t result = 1, square = (uint64_t)base;
+    for (; exponent; exponent >>= 1, square *= square)
+        if (exponent & 1) result *= square;
+    return (int64_t)result;
+}
+
+/* y != 0 for div. Signed operands wrap modulo 2^64. */
+static int64_t binary_i64(hyp_op op, bool is_u64, int64_t x, int64_t y)
+{
+    uint64_t u = (uint64_t)x, v = (uint64_t)y;
+    bool less = is_u64 ? u < v : x < y;
+    switch (op) {
+    case HYP_OP_add: return (int64_t)(u + v);
+    case HYP_OP_sub: return (int64_t)(u - v);
+    case HYP_OP_mul: return (int64_t)(u * v);
+    case HYP_OP_div: return is_u64 ? (int64_t)(u / v) : y == -1 ? (int64_t)(0 - u) : x / y;
+    case HYP_OP_min: return less ? x : y;
+    case HYP_OP_max: return less ? y : x;
+    default: return power_i64(x, y);
+    }
+}
+
+/* An integer element as a double. */
+static double to_f64(hyp_dtype t, int64_t v)
+{
+    return t == HYP_U64 ? (double)(uint64_t)v : (double)v;
+}
+
+/* A double as an integer: truncated, saturated at 64 bits, NaN is 0. */
+static int64_t to_i64(hyp_dtype t, double v)
+{
+    uint64_t u;
+    if (t != HYP_U64) return hyp_load_i64(HYP_F64, &v, 0);
+    hyp_store_f64(HYP_U64, &u, 0, v);
+    return (int64_t)u;
+}
+
+/* pow where base and exponent are of different kinds. */
+static void mixed_pow_row(const hyp_eval_call *c, const hyp_walk *w)
+{
+    const hyp_eval_tensor *a = c->in[0], *b = c->in[1];
+    for (int64_t i = 0; i < w->row; i++) {
+        int64_t at = w->at[1] + i * w->step[1], bt = w->at[2] + i * w->step[2], to = w->at[0] + i;
+        double result = pow(a->f ? a->f[at] : to_f64(a->dtype, a->i[at]), b->f ? b->f[bt] : to_f64(b->dtype, b->i[bt]));
+        if (a->f)
+            c->out[0].f[to] = result;
+        else
+            c->out[0].i[to] = to_i64(a->dtype, result);
+    }
+}
+
+hyp_status hyp_eval_binary(const hyp_eval_call *c)
+{
+    const hyp_eval_tensor *a = c->in[0], *b = c->in[1], *out = &c->out[0];
+    hyp_walk w = {.rank = out->rank};
+    memcpy(w.dims, out->dims, sizeof w.dims);
+    hyp_strides(w.rank, w.dims, w.stride[0]);
+    hyp_walk_broadcast(&w, 1, a->rank, a->dims);
+    hyp_walk_broadcast(&w, 2, b->rank, b->dims);
+    for (hyp_walk_start(&w); w.row >= 0; hyp_walk_next(&w)) {
+        if (a->f && b->f) {
+            binary_row_f64(c->op, out->f + w.at[0], a->f + w.at[1], w.step[1], b->f + w.at[2], w.step[2], w.row);
+            continue;
+        }
+        if (a->f || b->f) {
+            mixed_pow_row(c, &w);
+            continue;
+        }
+        for (int64_t i = 0; i < w.row; i++) {
+            int64_t y = b->i[w.at[2] + i * w.step[2]];
+            if (c->op == HYP_OP_div && y == 0)
+                return hyp_fail(c->diag, HYP_ERR_INVALID_ARGUMENT, "div: an integer is divided by zero");
+            out->i[w.at[0] + i] = binary_i64(c->op, a->dtype == HYP_U64, a->i[w.at[1] + i * w.step[1]], y);
+        }
+    }
+    return HYP_OK;
+}
+
+/* ---- functions of one value ------------------------------------------------------------------------- */
+
+bool hyp_activation_find(const char *name, hyp_op *out)
+{
+    static const hyp_op known[] = {HYP_OP_relu, HYP_OP_gelu, HYP_OP_gelu_tanh, HYP_OP_sigmoid, HYP_OP_tanh};
+    *out = HYP_OP_identity;
+    if (strcmp(name, "none") == 0) return true;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(name, hyp_op_get(known[i])->name) != 0) continue;
+        *out = known[i];
+        return true;
+    }
+    return false;
+}
+
+double hyp_unary_f64(hyp_op op, const hyp_attr *attrs, double x)
+{
+    switch (op) {
+    case HYP_OP_relu: return x > 0 || isnan(x) ? x : 0;
+    case HYP_OP_leaky_relu: return x >= 0 || isnan(x) ? x : attrs[0].f * x;
+    case HYP_OP_sigmoid: return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); /* exp never overflows */
+    case HYP_OP_tanh: return tanh(x);
+    case HYP_OP_gelu: return x / 2 * (1 + erf(x * 0.70710678118654752440));
+    case HYP_OP_gelu_tanh: return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    case HYP_OP_erf: return erf(x);
+    case HYP_OP_exp: return exp(x);
+    case HYP_OP_sqrt: return sqrt(x);
+    case HYP_OP_clip: return isnan(x) ? x : min_f64(max_f64(x, attrs[0].f), attrs[1].f);
+    default: return x;
+    }
+}
+
+/* A bound of clip as an integer of the type: rounded toward the inside of the interval. */
+static int64_t bound_i64(hyp_dtype t, double bound, bool is_low)
+{
+    if (t == HYP_U64 && bound < 0) return 0;
+    if (t == HYP_U64 && bound >= 18446744073709551616.0) return -1; /* all bits set */
+    return to_i64(t, is_low ? ceil(bound) : floor(bound));
+}
+
+static void clip_i64(const hyp_eval_call *c)
+{
+    const hyp_eval_tensor *x = c->in[0];
+    bool is_u64 = x->dtype == HYP_U64;
+    int64_t low = bound_i64(x->dtype, c->attrs[0].f, true), high = bound_i64(x->dtype, c->attrs[1].f, false);
+    for (size_t i = 0; i < x->count; i++)
+        c->out[0].i[i] = binary_i64(HYP_OP_min, is_u64, binary_i64(HYP_OP_max, is_u64, x->i[i], low), high);
+}
+
+hyp_status hyp_eval_unary(const hyp_eval_call *c)
+{
+    const hyp_eval_tensor *x = c->in[0], *out = &c->out[0];
+    if (x->f) {
+        for (size_t i = 0; i < x->count; i++) out->f[i] = hyp_unary_f64(c->op, c->attrs, x->f[i]);
+    } else if (c->op == HYP_OP_clip) {
+        clip_i64(c);
+    } else { /* relu: the other functions are of floats */
+        for (size_t i = 0; i < x->count; i++) out->i[i] = x->i[i] > 0 || x->dtype == HYP_U64 ? x->i[i] : 0;
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_eval_cast(const hyp_eval_call *c)
+{
+    const hyp_eval_tensor *x = c->in[0], *out = &c->out[0];
+    bool to_bool = out->dtype == HYP_BOOL;
+    for (size_t i = 0; i < x->count; i++) {
+        if (x->f && out->f)
+            out->f[i] = x->f[i];
+        else if (x->f)
+            out->i[i] = to_bool ? x->f[i] != 0 : to_i64(out->dtype, x->f[i]);
+        else if (out->f)
+            out->f[i] = to_f64(x->dtype, x->i[i]);
+        else
+            out->i[i] = to_bool ? x->i[i] != 0 : x->i[i]; /* narrowed by the rounding of every result */
+    }
+    return HYP_OK;
+}

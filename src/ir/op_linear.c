@@ -1,0 +1,286 @@
+/* Matrix products. A fused operator gives what its parts give one after the other: in HYP_EVAL_NATIVE each
+ * linear and each activation is rounded as if it were a node of its own. */
+#include <string.h>
+
+#include "ir/op.h"
+
+/* ---- inference -------------------------------------------------------------------------------------- */
+
+static hyp_status check_activation(const hyp_infer_call *c, const char *name)
+{
+    hyp_op act;
+    if (!hyp_activation_find(name, &act))
+        return hyp_infer_fail(c, "no activation is called '%s'; known are none relu gelu gelu-tanh sigmoid tanh", name);
+    if (act != HYP_OP_identity && act != HYP_OP_relu && !hyp_dtype_is_float(c->in[0]->type.dtype))
+        return hyp_infer_fail(c, "the activation %s wants a floating-point type", name);
+    return HYP_OK;
+}
+
+/* One layer on x, in place: the last dim of *x becomes N. `b` is the index of the bias, the weight precedes it. */
+static hyp_status infer_layer(const hyp_infer_call *c, uint32_t b, hyp_type *x)
+{
+    const hyp_infer_value *w = hyp_infer_input(c, b - 1), *bias = hyp_infer_input(c, b);
+    if (!w) return hyp_infer_fail(c, "input %u, a weight, is absent", b - 1);
+    if (w->type.rank != 2)
+        return hyp_infer_fail(c, "the weight is %s, a matrix [N K] is wanted", hyp_infer_type_text(c, &w->type));
+    if (x->rank < 1) return hyp_infer_fail(c, "x is a scalar, at least one axis is wanted");
+    if (x->dims[x->rank - 1] != w->type.dims[1])
+        return hyp_infer_fail(c, "the last axis of x %s and K of the weight %s differ", hyp_infer_type_text(c, x),
+                              hyp_infer_type_text(c, &w->type));
+    if (bias && (bias->type.rank != 1 || bias->type.dims[0] != w->type.dims[0]))
+        return hyp_infer_fail(c, "the bias is %s, a vector of the weight's N = %s is wanted",
+                              hyp_infer_type_text(c, &bias->type), hyp_infer_dim_text(c, w->type.dims[0]));
+    x->dims[x->rank - 1] = w->type.dims[0];
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_linear(const hyp_infer_call *c)
+{
+    const hyp_infer_value *x = hyp_infer_input(c, 2);
+    if (!x) return hyp_infer_fail(c, "input 2, x, is absent");
+    hyp_type t = x->type;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    HYP_TRY(infer_layer(c, 1, &t));
+    if (c->op == HYP_OP_fused_linear) HYP_TRY(check_activation(c, c->attrs[0].sym));
+    c->out[0].type = t;
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_fused_mlp(const hyp_infer_call *c)
+{
+    uint32_t layers = c->attrs[0].count;
+    if (c->in_count != 2 * (uint64_t)layers + 1)
+        return hyp_infer_fail(c, "%u inputs for %u activations; a weight and a bias for each and x last are wanted",
+                              c->in_count, layers);
+    const hyp_infer_value *x = c->in[c->in_count - 1];
+    if (!x) return hyp_infer_fail(c, "x, the last input, is absent");
+    hyp_type t = x->type;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    for (uint32_t i = 0; i < layers; i++) {
+        HYP_TRY(infer_layer(c, 2 * i + 1, &t));
+        HYP_TRY(check_activation(c, c->attrs[0].syms[i]));
+    }
+    c->out[0].type = t;
+    return HYP_OK;
+}
+
+static hyp_status check_scale(const hyp_infer_call *c, const char *name, double scale)
+{
+    if (!hyp_dtype_is_float(c->in[0]->type.dtype) &&
+        !(scale >= -9007199254740992.0 && scale <= 9007199254740992.0 && (double)(int64_t)scale == scale))
+        return hyp_infer_fail(c, "%s = %g on integers, a whole number is wanted", name, scale);
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_matmul(const hyp_infer_call *c)
+{
+    hyp_type a = c->in[0]->type, b = c->in[1]->type, batch = {.dtype = a.dtype};
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    HYP_TRY(check_scale(c, "alpha", c->attrs[2].f));
+    if (a.rank < 1 || b.rank < 1) return hyp_infer_fail(c, "a scalar operand; ranks of at least 1 are wanted");
+    int32_t ar = a.rank, br = b.rank;
+    /* [.. M K] x [.. K N]: a vector has no M or no N */
+    bool ta = c->attrs[0].i && ar > 1, tb = c->attrs[1].i && br > 1;
+    hyp_dim ka = ar == 1 || !ta ? a.dims[ar - 1] : a.dims[ar - 2], m = ar == 1 ? 1 : a.dims[ta ? ar - 1 : ar - 2];
+    hyp_dim kb = br == 1 ? b.dims[0] : b.dims[tb ? br - 1 : br - 2], n = br == 1 ? 1 : b.dims[tb ? br - 2 : br - 1];
+    if (ka != kb)
+        return hyp_infer_fail(c, "%s%s and %s%s: the inner sizes %s and %s differ", hyp_infer_type_text(c, &a),
+                              ta ? " transposed" : "", hyp_infer_type_text(c, &b), tb ? " transposed" : "",
+                              hyp_infer_dim_text(c, ka), hyp_infer_dim_text(c, kb));
+    a.rank = ar > 2 ? ar - 2 : 0;
+    b.rank = br > 2 ? br - 2 : 0;
+    HYP_TRY(hyp_broadcast(c, &a, &b, &batch));
+    if (ar > 1) batch.dims[batch.rank++] = m;
+    if (br > 1) batch.dims[batch.rank++] = n;
+    c->out[0].type = batch;
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_gemm(const hyp_infer_call *c)
+{
+    const hyp_infer_value *a = c->in[0], *b = c->in[1], *addend = hyp_infer_input(c, 2);
+    if (!a || !b) return hyp_infer_fail(c, "a matrix is absent");
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    HYP_TRY(check_scale(c, "alpha", c->attrs[2].f));
+    HYP_TRY(check_scale(c, "beta", c->attrs[3].f));
+    bool ta = c->attrs[0].i != 0, tb = c->attrs[1].i != 0;
+    if (a->type.rank != 2 || b->type.rank != 2)
+        return hyp_infer_fail(c, "%s and %s, two matrices are wanted", hyp_infer_type_text(c, &a->type),
+                              hyp_infer_type_text(c, &b->type));
+    if (a->type.dims[ta ? 0 : 1] != b->type.dims[tb ? 1 : 0])
+        return hyp_infer_fail(c, "%s%s and %s%s: the inner sizes differ", hyp_infer_type_text(c, &a->type),
+                              ta ? " transposed" : "", hyp_infer_type_text(c, &b->type), tb ? " transposed" : "");
+    hyp_type t = {.dtype = a->type.dtype, .rank = 2, .dims = {a->type.dims[ta ? 1 : 0], b->type.dims[tb ? 0 : 1]}};
+    if (addend) {
+        hyp_type both = t;
+        HYP_TRY(hyp_broadcast(c, &addend->type, &t, &both));
+        if (!hyp_type_equal(&both, &t))
+            return hyp_infer_fail(c, "c %s does not broadcast to the result %s", hyp_infer_type_text(c, &addend->type),
+                                  hyp_infer_type_text(c, &t));
+    }
+    c->out[0].type = t;
+    return HYP_OK;
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------------- */
+
+/* out[m n] = scale * a[m k] b[k n]. a and b are at these strides; out is dense, row by row. Every element is
+ * summed in ascending k. */
+#define DEFINE_PRODUCT(name, T)                                                                               \
+    static void name(T *out, const T *a, int64_t a_row, int64_t a_column, const T *b, int64_t b_row,          \
+                     int64_t b_column, int64_t m, int64_t k, int64_t n, T scale)                              \
+    {                                                                                                         \
+        for (int64_t i = 0; i < m; i++, out += n, a += a_row) {                                               \
+            if (b_column == 1) { /* rows of b are dense: add them up */                                       \
+                for (int64_t j = 0; j < n; j++) out[j] = 0;                                                   \
+                for (int64_t l = 0; l < k; l++) {                                                             \
+                    const T factor = a[l * a_column], *row = b + l * b_row;                                   \
+                    for (int64_t j = 0; j < n; j++) out[j] += factor * row[j];                                \
+                }                                                                                             \
+            } else { /* columns are: dot products */                                                          \
+                for (int64_t j = 0; j < n; j++) {                                                             \
+                    const T *column = b + j * b_column;                                                       \
+                    T sum = 0;                                                                                \
+                    for (int64_t l = 0; l < k; l++) sum += a[l * a_column] * column[l * b_row];               \
+                    out[j] = sum;                                                                             \
+                }                                                                                             \
+            }                                                                                                 \
+            for (int64_t j = 0; j < n; j++) out[j] *= scale;                                                  \
+        }                                                                                                     \
+    }
+DEFINE_PRODUCT(product_f64, double)
+DEFINE_PRODUCT(product_u64, uint64_t) /* wraps, as signed integers do modulo 2^64 */
+
+/* A matrix inside a tensor. */
+typedef struct matrix {
+    const hyp_eval_tensor *tensor;
+    int64_t at, row, column; /* offset of its first element, strides */
+} matrix;
+
+static void multiply(hyp_eval_tensor *out, int64_t at, matrix a, matrix b, int64_t m, int64_t k, int64_t n,
+                     double scale)
+{
+    if (out->f)
+        product_f64(out->f + at, a.tensor->f + a.at, a.row, a.column, b.tensor->f + b.at, b.row, b.column, m, k, n,
+                    scale);
+    else
+        product_u64((uint64_t *)out->i + at, (const uint64_t *)a.tensor->i + a.at, a.row, a.column,
+                    (const uint64_t *)b.tensor->i + b.at, b.row, b.column, m, k, n, (uint64_t)(int64_t)scale);
+}
+
+/* The last two axes of a tensor, swapped when `transposed`. */
+static matrix last_axes(const hyp_eval_tensor *t, bool transposed)
+{
+    int64_t columns = t->dims[t->rank - 1];
+    return transposed ? (matrix){t, 0, 1, columns} : (matrix){t, 0, columns, 1};
+}
+
+/* act(x w^T + b) into `out`, whose last axis is N; b may be NULL. */
+static void layer(hyp_eval_mode mode, const hyp_eval_tensor *w, const hyp_eval_tensor *b, const char *act,
+                  const hyp_eval_tensor *x, hyp_eval_tensor *out)
+{
+    int64_t n = w->dims[0], k = w->dims[1], m = n ? (int64_t)out->count / n : 0;
+    multiply(out, 0, (matrix){x, 0, k, 1}, last_axes(w, true), m, k, n, 1);
+    for (size_t i = 0; b && i < out->count; i++) {
+        size_t j = i % (size_t)n;
+        if (out->f)
+            out->f[i] += b->f[j];
+        else
+            out->i[i] = (int64_t)((uint64_t)out->i[i] + (uint64_t)b->i[j]);
+    }
+    if (mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
+    hyp_op op;
+    if (!hyp_activation_find(act, &op) || op == HYP_OP_identity) return;
+    for (size_t i = 0; i < out->count; i++) {
+        if (out->f)
+            out->f[i] = hyp_unary_f64(op, NULL, out->f[i]);
+        else if (out->i[i] < 0 && out->dtype != HYP_U64)
+            out->i[i] = 0; /* relu */
+    }
+}
+
+hyp_status hyp_eval_linear(const hyp_eval_call *c)
+{
+    layer(c->mode, c->in[0], c->in[1], c->op == HYP_OP_fused_linear ? c->attrs[0].sym : "none", c->in[2], &c->out[0]);
+    return HYP_OK;
+}
+
+hyp_status hyp_eval_fused_mlp(const hyp_eval_call *c)
+{
+    uint32_t layers = c->attrs[0].count;
+    hyp_eval_tensor hidden = {0}, next = {0};
+    const hyp_eval_tensor *x = c->in[c->in_count - 1];
+    for (uint32_t i = 0; i < layers; i++) {
+        const hyp_eval_tensor *w = c->in[2 * i], *b = c->in[2 * i + 1];
+        const char *act = c->attrs[0].syms[i];
+        if (i + 1 == layers) {
+            layer(c->mode, w, b, act, x, &c->out[0]);
+            break;
+        }
+        int64_t dims[HYP_MAX_RANK];
+        memcpy(dims, x->dims, sizeof dims);
+        dims[x->rank - 1] = w->dims[0];
+        hyp_status status = hyp_eval_tensor_alloc(&next, x->dtype, x->rank, dims, c->diag);
+        if (status != HYP_OK) {
+            hyp_eval_tensor_dispose(&hidden);
+            return status;
+        }
+        layer(c->mode, w, b, act, x, &next);
+        if (c->mode == HYP_EVAL_NATIVE) hyp_eval_round(&next);
+        hyp_eval_tensor_dispose(&hidden);
+        hidden = next;
+        next = (hyp_eval_tensor){0};
+        x = &hidden;
+    }
+    hyp_eval_tensor_dispose(&hidden);
+    return HYP_OK;
+}
+
+hyp_status hyp_eval_matmul(const hyp_eval_call *c)
+{
+    const hyp_eval_tensor *at = c->in[0], *bt = c->in[1];
+    hyp_eval_tensor *out = &c->out[0];
+    int32_t vectors = (at->rank == 1) + (bt->rank == 1), batch = out->rank - (2 - vectors);
+    matrix a = at->rank == 1 ? (matrix){at, 0, 0, 1} : last_axes(at, c->attrs[0].i != 0);
+    matrix b = bt->rank == 1 ? (matrix){bt, 0, 1, 1} : last_axes(bt, c->attrs[1].i != 0);
+    int64_t m = at->rank == 1 ? 1 : at->dims[at->rank - (c->attrs[0].i ? 1 : 2)];
+    int64_t n = bt->rank == 1 ? 1 : bt->dims[bt->rank - (c->attrs[1].i ? 2 : 1)];
+    int64_t k = at->rank == 1 ? at->dims[0] : at->dims[at->rank - (c->attrs[0].i ? 2 : 1)];
+    /* The leading axes, each step one whole matrix. */
+    hyp_walk w = {.rank = batch};
+    memcpy(w.dims, out->dims, (size_t)batch * sizeof *w.dims);
+    if (out->count == 0) return HYP_OK;
+    hyp_walk_broadcast(&w, 1, at->rank > 2 ? at->rank - 2 : 0, at->dims);
+    hyp_walk_broadcast(&w, 2, bt->rank > 2 ? bt->rank - 2 : 0, bt->dims);
+    int64_t to = 0, a_size = at->rank > 1 ? m * k : 0, b_size = bt->rank > 1 ? k * n : 0;
+    for (hyp_walk_start(&w); w.row >= 0; hyp_walk_next(&w))
+        for (int64_t i = 0; i < w.row; i++, to += m * n) {
+            a.at = (w.at[1] + i * w.step[1]) * a_size;
+            b.at = (w.at[2] + i * w.step[2]) * b_size;
+            multiply(out, to, a, b, m, k, n, c->attrs[2].f);
+        }
+    return HYP_OK;
+}
+
+hyp_status hyp_eval_gemm(const hyp_eval_call *c)
+{
+    const hyp_eval_tensor *a = c->in[0], *b = c->in[1], *addend = hyp_eval_input(c, 2);
+    hyp_eval_tensor *out = &c->out[0];
+    bool ta = c->attrs[0].i != 0, tb = c->attrs[1].i != 0;
+    double beta = c->attrs[3].f;
+    multiply(out, 0, last_axes(a, ta), last_axes(b, tb), out->dims[0], a->dims[ta ? 0 : 1], out->dims[1],
+             c->attrs[2].f);
+    if (!addend) return HYP_OK;
+    hyp_walk w = {.rank = 2, .dims = {out->dims[0], out->dims[1]}};
+    hyp_strides(2, w.dims, w.stride[0]);
+    hyp_walk_broadcast(&w, 1, addend->rank, addend->dims);
+    for (hyp_walk_start(&w); w.row >= 0; hyp_walk_next(&w))
+        for (int64_t i = 0; i < w.row; i++) {
+            int64_t from = w.at[1] + i * w.step[1], to = w.at[0] + i;
+            if (out->f)
+                out->f[to] += beta * addend->f[from];
+            else
+                out->i[to] = (int64_t)((uint64_t)out->i[to] + (uint64_t)(int64_t)beta * (uint64_t)addend->i[from]);
+        }
+    return HYP_OK;
+}

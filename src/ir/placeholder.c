@@ -1,1 +1,0 @@
-typedef int hyp_ir_placeholder; /* replaced by the layer's own files */
