@@ -1,0 +1,110 @@
+/* Search plans: in which order the atoms of a left side are looked for, and through which index. */
+#include "egraph/rule.h"
+
+typedef struct compiler {
+    hyp_arena *arena;
+    hyp_rule *rule;
+    hyp_pat **atoms; /* e-nodes with variables below, in pre-order */
+    bool *bound;     /* by register */
+    bool *placed;    /* by atom */
+    hyp_diag *diag;
+} compiler;
+
+static void *take(compiler *c, size_t count, size_t size) { return hyp_arena_zalloc(c->arena, count, size); }
+
+static void gather(compiler *c, hyp_pat *node)
+{
+    if (node->kind != HYP_PAT_NODE) return;
+    if (node->ground) {
+        c->rule->grounds[c->rule->ground_count++] = node;
+        return;
+    }
+    c->atoms[c->rule->atom_count++] = node;
+    for (uint32_t j = 0; j < node->count; j++) gather(c, &node->kids[j]);
+}
+
+/* How good it is to look for an atom now, and the way to do it. */
+static int rate(const compiler *c, const hyp_pat *atom, hyp_source *out_source, uint32_t *out_via)
+{
+    bool all = atom->seq == HYP_NONE;
+    int through = 0;
+    for (uint32_t j = 0; j < atom->count; j++) {
+        const hyp_pat *kid = &atom->kids[j];
+        if (kid->kind == HYP_PAT_SEQ) continue;
+        if (!c->bound[kid->reg]) {
+            all = false;
+        } else if (through < 2) { /* a constant has more uses than a class met on the way */
+            int score = kid->kind == HYP_PAT_NODE && kid->ground ? 1 : 2;
+            if (score > through) through = score, *out_via = j;
+        }
+    }
+    *out_source = all                    ? HYP_FROM_TABLE
+                  : c->bound[atom->reg] ? HYP_FROM_MEMBERS
+                  : through             ? HYP_FROM_USES
+                                        : HYP_FROM_LOG;
+    return all ? 4 : c->bound[atom->reg] ? 3 : through;
+}
+
+static hyp_status place(compiler *c, uint32_t i, hyp_source source, uint32_t via, bool only_new, bool only_old,
+                        hyp_plan *plan)
+{
+    const hyp_pat *atom = c->atoms[i];
+    hyp_step *step = &plan->steps[plan->count++];
+    *step = (hyp_step){.atom = atom, .source = source, .only_new = only_new, .only_old = only_old, .via = via};
+    step->bind = take(c, atom->count, sizeof *step->bind);
+    if (!step->bind) return hyp_fail_memory(c->diag, atom->count);
+    for (uint32_t j = 0; j < atom->count; j++) {
+        if (atom->kids[j].kind == HYP_PAT_SEQ) continue;
+        bool *bound = &c->bound[atom->kids[j].reg];
+        step->bind[j] = !*bound;
+        *bound = true;
+    }
+    step->bind_class = !c->bound[atom->reg];
+    c->bound[atom->reg] = true;
+    c->placed[i] = true;
+    return HYP_OK;
+}
+
+/* The plan whose atom `delta` is new; atom_count or more: whose ground term is. */
+static hyp_status make_plan(compiler *c, uint32_t delta, hyp_plan *plan)
+{
+    hyp_rule *rule = c->rule;
+    plan->steps = take(c, rule->atom_count, sizeof *plan->steps);
+    if (!plan->steps) return hyp_fail_memory(c->diag, rule->atom_count * sizeof *plan->steps);
+    for (uint32_t r = 0; r < rule->reg_count; r++) c->bound[r] = false;
+    for (uint32_t i = 0; i < rule->atom_count; i++) c->placed[i] = false;
+    for (uint32_t g = 0; g < rule->ground_count; g++) c->bound[rule->grounds[g]->reg] = true;
+    if (delta < rule->atom_count) HYP_TRY(place(c, delta, HYP_FROM_LOG, 0, true, false, plan));
+    while (plan->count < rule->atom_count) {
+        int best = -1;
+        uint32_t next = 0, next_via = 0;
+        hyp_source next_source = HYP_FROM_LOG;
+        for (uint32_t i = 0; i < rule->atom_count; i++) {
+            hyp_source source;
+            uint32_t via = 0;
+            if (c->placed[i]) continue;
+            int score = rate(c, c->atoms[i], &source, &via);
+            if (score > best) best = score, next = i, next_via = via, next_source = source;
+        }
+        HYP_TRY(place(c, next, next_source, next_via, false, next < delta, plan));
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_rule_compile(hyp_arena *arena, hyp_rule *rule, hyp_diag *diag)
+{
+    compiler c = {.arena = arena, .rule = rule, .diag = diag};
+    size_t nodes = rule->left_nodes;
+    c.atoms = take(&c, nodes, sizeof *c.atoms);
+    c.bound = take(&c, rule->reg_count, sizeof *c.bound);
+    c.placed = take(&c, nodes, sizeof *c.placed);
+    rule->grounds = take(&c, nodes, sizeof *rule->grounds);
+    rule->plans = take(&c, nodes, sizeof *rule->plans);
+    rule->ground_class = take(&c, nodes, sizeof *rule->ground_class);
+    if (!c.atoms || !c.bound || !c.placed || !rule->grounds || !rule->plans || !rule->ground_class)
+        return hyp_fail_memory(diag, nodes * sizeof *rule->plans);
+    for (uint32_t i = 0; i < rule->left_count; i++) gather(&c, &rule->left[i]);
+    for (uint32_t g = 0; g < rule->ground_count; g++) rule->ground_class[g] = HYP_NONE;
+    for (uint32_t i = 0; i < rule->atom_count + rule->ground_count; i++) HYP_TRY(make_plan(&c, i, &rule->plans[i]));
+    return HYP_OK;
+}

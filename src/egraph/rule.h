@@ -1,0 +1,171 @@
+/* rule.h - a compiled rule.
+ *
+ *   text --parse.c--> patterns (trees) --compile.c--> atoms and search plans
+ *
+ * A left side is a conjunctive query: each e-node of it that has a variable below is an atom
+ * op(kids) = class over registers; each ground one is a class that is looked up before a search. A search
+ * is semi-naive: plan i finds the matches whose atom i is new since the rule's last search, whose atoms
+ * before i are old and whose other atoms are either, so each match is found once. */
+#ifndef HYP_EGRAPH_RULE_H
+#define HYP_EGRAPH_RULE_H
+
+#include "egraph/state.h"
+
+typedef enum hyp_pat_kind { HYP_PAT_VAR, HYP_PAT_SEQ, HYP_PAT_NODE, HYP_PAT_CALL } hyp_pat_kind;
+
+/* A term of a rule. */
+typedef struct hyp_pat {
+    hyp_pat_kind kind;
+    uint32_t reg;      /* VAR: its register. NODE on the left: register of its class. SEQ: unused */
+    uint32_t index;    /* NODE, and CALL on the right: place in the pre-order of its side. SEQ: of the node it is in */
+    hyp_symbol symbol; /* NODE */
+    uint32_t op;       /* NODE without a sequence variable: its operator */
+    uint32_t callback; /* CALL: index into hyp_egraph.callbacks */
+    bool ground;       /* NODE on the left: no variable below */
+    uint32_t seq;      /* SEQ, and NODE with one: children before the sequence; HYP_NONE in other nodes */
+    uint32_t seq_tail; /* SEQ, and NODE with one: children after it */
+    uint32_t count;
+    struct hyp_pat *kids;
+} hyp_pat;
+
+/* Where child j of a pattern node stands among `arity` children of a row. */
+static inline uint32_t hyp_pat_place(const hyp_pat *node, uint32_t j, uint32_t arity)
+{
+    return node->seq == HYP_NONE || j < node->seq ? j : arity - (node->count - j);
+}
+
+typedef enum hyp_cond_kind { HYP_COND_AND, HYP_COND_OR, HYP_COND_NOT, HYP_COND_CALL } hyp_cond_kind;
+
+typedef struct hyp_cond {
+    hyp_cond_kind kind;
+    uint32_t callback; /* CALL */
+    uint32_t count;
+    struct hyp_cond *kids; /* AND, OR, NOT */
+    hyp_pat *args;         /* CALL */
+} hyp_cond;
+
+typedef enum hyp_source {
+    HYP_FROM_LOG,     /* every row of the operator, or the new ones */
+    HYP_FROM_MEMBERS, /* the rows of a class that is known */
+    HYP_FROM_USES,    /* the rows that have a known class as one child */
+    HYP_FROM_TABLE    /* all children known: at most one row */
+} hyp_source;
+
+/* One atom in the order of a plan. */
+typedef struct hyp_step {
+    const hyp_pat *atom;
+    hyp_source source;
+    bool only_new, only_old;
+    bool bind_class; /* else compare */
+    uint32_t via;    /* HYP_FROM_USES: which child of atom->kids */
+    bool *bind;      /* per child of atom->kids: bind, else compare */
+} hyp_step;
+
+typedef struct hyp_plan {
+    hyp_step *steps;
+    uint32_t count;
+} hyp_plan;
+
+/* Two terms that a rule unites. */
+typedef struct hyp_action {
+    const hyp_pat *root; /* root of a left-side pattern that is matched already; NULL: `left` instead */
+    hyp_pat left, right; /* right-side terms */
+} hyp_action;
+
+typedef struct hyp_rule {
+    hyp_rule_info info;
+    bool enabled;
+    hyp_pat *left; /* roots of the left side */
+    uint32_t left_count;
+    hyp_action *actions;
+    uint32_t action_count;
+    hyp_cond *cond; /* NULL = none */
+    bool calls; /* the right side calls a function */
+
+    uint32_t reg_count;   /* a match is reg_count classes, then left_nodes rows */
+    uint32_t left_nodes;  /* e-nodes of the left side */
+    uint32_t right_nodes; /* e-nodes and calls of the right side */
+    hyp_pat **grounds;    /* topmost ground e-nodes of the left side */
+    uint32_t ground_count;
+    uint32_t atom_count;
+    hyp_plan *plans; /* atom_count, then ground_count */
+
+    /* What the rule has seen. */
+    uint32_t since;          /* rows with a stamp below were there at its last search */
+    uint32_t *ground_class;  /* classes of the grounds at its last search, HYP_NONE = absent */
+    HYP_VEC(uint32_t) declined; /* matches that a condition or function declined, to be asked again */
+    uint64_t asked; /* hyp_egraph.version when they were asked last */
+    bool forgets;   /* too many were declined: search everything again each time instead */
+
+    /* Backoff. */
+    size_t times_banned, banned_until; /* iteration of the run */
+} hyp_rule;
+
+struct hyp_ruleset {
+    hyp_egraph *eg;
+    struct hyp_ruleset *next; /* hyp_egraph.rulesets */
+    uint32_t index;           /* as in hyp_origin.ruleset */
+    bool released;            /* by the user; kept because explanations name it */
+    hyp_arena arena;
+    HYP_VEC(hyp_rule) rules;
+    hyp_intern names;
+};
+
+/* A rule by the indices of an application; its ruleset is there as long as proofs may ask for it. */
+static inline const hyp_rule *hyp_eg_rule(const hyp_egraph *eg, uint32_t ruleset, uint32_t rule)
+{
+    const struct hyp_ruleset *r = eg->rulesets;
+    while (r->index != ruleset) r = r->next;
+    return &r->rules.data[rule];
+}
+
+/* Frees a ruleset for good. */
+void hyp_ruleset_free(struct hyp_ruleset *rules);
+/* Makes the plans of a rule whose patterns are there. */
+HYP_NODISCARD hyp_status hyp_rule_compile(hyp_arena *arena, hyp_rule *rule, hyp_diag *diag);
+
+/* ---- match.c ------------------------------------------------------------------------------------ */
+
+/* Called with a batch of matches of `rule`; a failure ends the search. */
+typedef hyp_status (*hyp_match_fn)(void *user, const uint32_t *matches, size_t count, hyp_diag *diag);
+
+typedef struct hyp_search {
+    hyp_egraph *eg;
+    hyp_rule *rule;
+    uint32_t row_limit; /* rows from here on are younger than the search */
+    hyp_match_fn emit;
+    hyp_status (*tick)(void *user, hyp_diag *diag); /* every few thousand candidates: time, cancelling */
+    void *user;
+    hyp_diag *diag;
+    uint32_t *match;  /* the one being built */
+    uint32_t *buffer; /* HYP_MATCH_BATCH matches */
+    size_t buffered, ticks;
+} hyp_search;
+
+enum { HYP_MATCH_BATCH = 64 };
+static inline uint32_t hyp_match_words(const hyp_rule *rule) { return rule->reg_count + rule->left_nodes; }
+
+/* Finds what is new since rule->since, and notes in *out_grounds (ground_count) the classes to remember
+ * when the search is done. Uses search->match and ->buffer, which the caller has made. */
+HYP_NODISCARD hyp_status hyp_match(hyp_search *search, uint32_t *out_grounds);
+
+/* ---- apply.c ------------------------------------------------------------------------------------ */
+
+/* What applying needs; made for one ruleset. */
+typedef struct hyp_applier {
+    hyp_egraph *eg;
+    struct hyp_ruleset *rules;
+    size_t iteration;
+    void (*on_rewrite)(const hyp_rewrite_event *event, void *user);
+    void *user;
+    HYP_VEC(uint32_t) args; /* classes of the call or e-node being made; a stack */
+    HYP_VEC(uint32_t) right; /* ids of the right side's e-nodes of the current match */
+} hyp_applier;
+
+typedef enum hyp_outcome { HYP_APPLIED_NOTHING, HYP_APPLIED_CHANGE, HYP_APPLIED_DECLINED } hyp_outcome;
+
+HYP_NODISCARD hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match,
+                                   hyp_outcome *out, hyp_diag *diag);
+void hyp_applier_dispose(hyp_applier *ap);
+
+#endif
