@@ -1,0 +1,65 @@
+"""Compares plans with onnxruntime: what judge_models and judge_random share."""
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+import hyp  # noqa: E402
+
+TOLERANCE = 1e-5  # |a - b| <= TOLERANCE * max(1, |b|)
+
+
+class Judge:
+    """Collects comparisons; finish() prints the worst and gives the exit code."""
+
+    def __init__(self):
+        self.ort = hyp.need("onnxruntime")
+        self.folder = tempfile.TemporaryDirectory()
+        self.compared, self.failed, self.worst = 0, 0, (0.0, "nothing was compared")
+
+    def expected(self, model, cases):
+        options = self.ort.SessionOptions()
+        options.intra_op_num_threads = 2
+        options.log_severity_level = 3
+        session = self.ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return [session.run(None, feeds) for feeds in cases]
+
+    def fail(self, name, what):
+        self.failed += 1
+        print(f"FAILED {name}: {what}")
+
+    def compare(self, name, actual, wanted):
+        for i, (a, w) in enumerate(zip(actual, wanted)):
+            self.compared += 1
+            error = hyp.difference(a, w)
+            if error > self.worst[0]:
+                self.worst = (error, f"{name} output {i}")
+            if not error <= TOLERANCE:
+                self.fail(name, f"output {i}: difference {error:.3g}, type {a.dtype}{list(a.shape)}, "
+                                f"wanted {w.dtype}{list(w.shape)}")
+
+    def judge(self, name, model, cases, variants):
+        """variants: (device, no_rewrite) pairs to compile and run on every case."""
+        path, plan = os.path.join(self.folder.name, "m.onnx"), os.path.join(self.folder.name, "m.bin")
+        with open(path, "wb") as file:
+            file.write(model.SerializeToString())
+        wanted = self.expected(model, cases)
+        compiled = None
+        for device, no_rewrite in sorted(variants, key=lambda v: v[1]):
+            kind = f"{name} ({device}, {'as imported' if no_rewrite else 'optimized'})"
+            try:
+                if compiled != no_rewrite:
+                    hyp.compile_model(path, plan, no_rewrite=no_rewrite)
+                    compiled = no_rewrite
+                with hyp.Engine(plan, device) as engine:
+                    for feeds, outputs in zip(cases, wanted):
+                        self.compare(kind, engine.run(feeds), outputs)
+            except hyp.Error as error:
+                self.fail(kind, error)
+
+    def finish(self, models):
+        print(f"{models} models, {self.compared} outputs compared, {self.failed} failures; "
+              f"largest difference {self.worst[0]:.3g} in {self.worst[1]}")
+        self.folder.cleanup()
+        return 1 if self.failed else 0
