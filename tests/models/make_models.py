@@ -97,8 +97,11 @@ class Model:
             inputs += [helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in self.initializers]
         outputs = [helper.make_tensor_value_info(n, t, None) for n, t in self.outputs]
         graph = helper.make_graph(self.nodes, self.name, inputs, outputs, self.initializers)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=self.ir,
-                                 producer_name="make_models")
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=self.ir,
+                                  producer_name="make_models")
+        for output, inferred in zip(model.graph.output, onnx.shape_inference.infer_shapes(model).graph.output):
+            output.CopyFrom(inferred)
+        return model
 
     def entry(self):
         cases = self.cases or [{}]
