@@ -11,10 +11,10 @@ cmake --install "$build" --prefix "$work/first" > "$work/log"
 mv "$work/first" "$work/prefix" # an installed tree can be moved
 prefix=$work/prefix
 libdir=$(dirname "$(find "$prefix" -name 'libhypatia-rt.so')")
-LD_LIBRARY_PATH=$libdir
-export LD_LIBRARY_PATH
-
+unset LD_LIBRARY_PATH # the tools find their libraries themselves
 "$prefix/bin/hypatiac" "$root/examples/digits/digits.onnx" -o "$work/plan.bin" -q
+
+export LD_LIBRARY_PATH="$libdir"
 
 echo "find_package:"
 cmake -S "$root/examples/c_app" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }

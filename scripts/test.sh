@@ -1,0 +1,54 @@
+#!/bin/sh
+# test.sh - installs what is missing, builds with gcc and with clang (warnings are errors), and runs every test: plain,
+# under the address and undefined-behaviour sanitizers, and the runtime under the thread sanitizer. The last line sums up
+# all runs; the exit code is 0 only if everything passed.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/setup.sh
+
+# shellcheck disable=SC2086 # lists
+install_packages $BUILD_PACKAGES $TEST_PACKAGES
+use_venv cmake numpy onnx onnxruntime
+
+jobs=$(nproc)
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+broken=
+
+# build NAME CMAKE-ARGUMENT...: configures and builds into build/NAME.
+build() {
+    name=$1
+    shift
+    say "build/$name"
+    cmake -B "build/$name" "$@" -DHYPATIA_WERROR=ON > "$results.log" 2>&1 || { cat "$results.log"; broken="$broken $name"; return; }
+    rm -f "$results.log"
+    cmake --build "build/$name" -j "$jobs" || broken="$broken $name"
+}
+
+# check NAME CTEST-ARGUMENT...: runs tests of build/NAME and keeps the summary line.
+check() {
+    name=$1
+    shift
+    case " $broken " in *" $name "*) return ;; esac
+    say "tests of build/$name"
+    { ctest --test-dir "build/$name" --output-on-failure -j "$jobs" "$@" || true; } | tee "$results.one"
+    grep 'tests passed' "$results.one" >> "$results" || broken="$broken $name"
+    rm -f "$results.one"
+}
+
+build dev --preset dev -DCMAKE_C_COMPILER=gcc
+check dev
+build clang --preset dev -DCMAKE_C_COMPILER=clang
+check clang -E '^(judge_|header_|install$|check_)'
+build asan --preset asan -DCMAKE_C_COMPILER=gcc
+check asan -E '^(header_|check_)'
+build tsan --preset tsan -DCMAKE_C_COMPILER=gcc
+check tsan -R '^(runtime|test_runtime)'
+
+[ -z "$broken" ] || echo "did not build or run:$broken"
+awk -v broken="$broken" '
+    { for (i = 1; i <= NF; i++) { if ($i == "failed" && $(i + 1) == "out") failed += $(i - 2); if ($i == "of") total += $(i + 1) } }
+    END {
+        printf "%d%% tests passed, %d tests failed out of %d\n", total ? 100 * (total - failed) / total : 0, failed, total
+        exit (failed || !total || broken != "")
+    }' "$results"
