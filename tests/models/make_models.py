@@ -246,13 +246,13 @@ def mlp_models():
     yield m.output(m.mlp(m.input("x", "batch", 8), [8, 16, 4]))
 
 
-def seed_models(large):
-    """Linear + ReLU and MLPs of depth 2 and 4 in three sizes; batch, width in and width of the layers."""
+def nine_models(large):
+    """The nine configurations: Linear + ReLU and MLPs of depth 2 and 4 in three sizes; batch, width in and width of the layers."""
     for label, (batch, k, n) in {"small": (256, 256, 512), "medium": (1024, 784, 2048), "large": (8192, 4096, 4096)}.items():
         for net, widths in {"layer": [k, n], "mlp2": [k, n, 10], "mlp4": [k, n, n, n, 10]}.items():
             if not large and sum(a * b for a, b in zip(widths, widths[1:])) > 4 << 20:
                 continue
-            m = Model(f"seed_{label}_{net}").case(x=(batch if large or label == "small" else 16, k))
+            m = Model(f"nine-{label}-{net}").case(x=(batch if large or label == "small" else 16, k))
             y = m.mlp(m.input("x", "batch", k), widths)
             yield m.output(m.node("Relu", y) if net == "layer" else y)
 
@@ -566,9 +566,55 @@ def tiny_models():
 
 
 def all_models(large):
-    for group in (gemm_models(), matmul_models(), mlp_models(), seed_models(large), redundant_models(), elementwise_models(),
+    for group in (gemm_models(), matmul_models(), mlp_models(), nine_models(large), redundant_models(), elementwise_models(),
                   reduction_models(), movement_models(), constant_models(), shape_models(), huge_models() if large else ()):
         yield from group
+
+
+# ---- for the judges, which need no files ---------------------------------------------------------------------
+
+
+class Graph(Model):
+    """A model drawn step by step; shapes are lists."""
+
+    def __init__(self, opset, seed):
+        super().__init__(f"random_{seed}", opset)
+
+    def inp(self, name, shape):
+        return self.input(name, *shape)
+
+    def op(self, op, *inputs, n=1, **attributes):
+        return self.node(op, *inputs, outputs=[self.fresh(op.lower()) for _ in range(n)], **attributes)
+
+    def out(self, value, name, dtype):
+        self.output(self.node("Identity", value, outputs=[name]), dtype=dtype)
+
+    def model(self):
+        return self.proto()
+
+
+def generate(large=False):
+    """Every model that onnxruntime can judge: name, graph with model(), cases."""
+    for m in all_models(large):
+        if not m.judge:
+            m.model = m.proto
+            yield m.name, m, m.cases or [{}]
+
+
+def feeds_for(model, case, seed):
+    """Random inputs. `case` gives shapes by the input's name, or sizes by the symbol's name."""
+    rng, feeds = np.random.default_rng(seed), {}
+    constants = {t.name for t in model.graph.initializer}
+    for value in model.graph.input:
+        if value.name in constants:
+            continue
+        declared = [d.dim_value if d.HasField("dim_value") else case.get(d.dim_param, 1)
+                    for d in value.type.tensor_type.shape.dim]
+        shape = case.get(value.name, declared)
+        dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        whole = np.issubdtype(dtype, np.integer)
+        feeds[value.name] = np.asarray(rng.integers(0, 8, shape) if whole else rng.uniform(-1, 1, shape)).astype(dtype)
+    return feeds
 
 
 def main():
