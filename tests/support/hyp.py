@@ -176,5 +176,5 @@ def difference(actual, wanted):
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
         error = np.abs(a - b) / np.maximum(1, np.abs(b))
-    error[same] = 0
+    error = np.where(same, 0, error)
     return float("inf") if np.isnan(error).any() else float(error.max())
