@@ -1,0 +1,129 @@
+"""The tools as their users call them: every way in and out, and that the same input gives the same bytes."""
+import json
+import os
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "../support"), os.path.join(HERE, "../models")]
+import hyp  # noqa: E402
+
+onnx, np = hyp.need("onnx", "numpy")
+from onnx import numpy_helper  # noqa: E402
+
+EXAMPLE = os.path.join(hyp.ROOT, "examples/digits")
+MODEL = os.path.join(EXAMPLE, "digits.onnx")
+
+
+def run(*command, code=0, stdin=None):
+    done = hyp.tool(*command, stdin=stdin)
+    assert done.returncode == code, f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr}{done.stdout}"
+    return done.stdout
+
+
+def check_compiling(folder, plan):
+    out = run("hypatiac", MODEL, "-o", plan)
+    assert "fused-mlp" in out and "layer0/MatMul" in out, out
+    first = open(plan, "rb").read()
+    again = os.path.join(folder, "again.bin")
+    assert run("hypatiac", "--output=" + again, MODEL, "-q") == ""
+    assert open(again, "rb").read() == first, "two compilations differ"
+
+    dump = os.path.join(folder, "rewrites.jsonl")
+    run("hypatiac", MODEL, "-o", again, "--dump-rewrites", dump, "-q")
+    events = [json.loads(line) for line in open(dump)]
+    assert events and all({"iteration", "rule", "matched", "result", "cost_before", "cost_after", "sources"} <= e.keys()
+                          for e in events)
+    assert any("fuse" in e["rule"] for e in events)
+    assert open(again, "rb").read() == first, "a dump changes the plan"
+    lines = run("hypatiac", MODEL, "--dry-run", "--dump-rewrites", "-").splitlines()
+    assert len([json.loads(line) for line in lines]) == len(events)
+
+    for stage in ("import", "rewrite"):
+        assert "softmax" in run("hypatiac", MODEL, "--dry-run", "-q", "--dump-ir", stage)
+    assert "fused-mlp" in run("hypatiac", MODEL, "--dry-run", "-q", "--dump-ir", "rewrite")
+    assert "fused-mlp" not in run("hypatiac", MODEL, "--dry-run", "-q", "--dump-ir", "rewrite", "--no-rewrite")
+    assert "iterations" in run("hypatiac", MODEL, "--dry-run", "--stats", "-v")
+
+    rules = [line.split() for line in run("hypatiac", "--list-rules").splitlines()]
+    names = [rule[0] for rule in rules]
+    assert len(names) == len(set(names)) and len(names) > 20 and all(rule[1] in "EZRNA" for rule in rules)
+    fuse = [name for name in names if name.startswith("fuse")]
+    without = run("hypatiac", MODEL, "-o", again, "--disable-rule", ",".join(fuse))
+    assert "fused-mlp" not in without, without
+    run("hypatiac", MODEL, "-o", again, "-q", "--dim", "batch=7")
+    assert "batch" not in run("hypatia", "inspect", again).split("steps")[0].replace("--dim=batch=7", "")
+    run("hypatiac", MODEL, "-o", again, "-q", "--shapes", "image:7x64")
+    for target in ("cpu", "cuda"):
+        for precision in ("fp32", "tf32", "bf16", "fp16"):
+            run("hypatiac", MODEL, "-o", again, "-q", "--target", target, "--precision", precision)
+    assert "hypatiac 0." in run("hypatiac", "--version") and "Usage" in run("hypatiac", "--help")
+
+
+def check_running(folder, plan):
+    images, labels = np.load(os.path.join(EXAMPLE, "images.npy")), np.load(os.path.join(EXAMPLE, "labels.npy"))
+    results = {}
+    for device in ("cpu", "reference"):
+        out = os.path.join(folder, "out.npy")
+        run("hypatia", "run", plan, "--device", device, "--input", f"image=@{EXAMPLE}/images.npy",
+            "--output", f"probabilities=@{out}")
+        results[device] = np.load(out)
+        assert results[device].shape == (100, 10) and results[device].dtype == np.float32
+        assert (results[device].argmax(1) == labels).mean() >= 0.95
+    assert np.abs(results["cpu"] - results["reference"]).max() < 1e-5
+
+    raw = os.path.join(folder, "image.bin")
+    images[:3].tofile(raw)
+    out = run("hypatia", "run", plan, f"--input=image=@{raw}", "--output", "-")
+    assert out.startswith("probabilities f32[3 10]") and len(out.splitlines()) == 4, out
+    printed = np.array([line.split() for line in out.splitlines()[1:]], np.float32)
+    assert np.abs(printed - results["reference"][:3]).max() < 1e-5
+    run("hypatia", "run", plan, "--input", "image=random:3", "--dim", "batch=2", "-v")
+    run("hypatia", "run", plan, "--input", "image=zeros")
+
+    # test_data_set folders: one right, one wrong.
+    for n, shift in ((0, 0), (1, 0.5)):
+        case = os.path.join(folder, "data", f"test_data_set_{n}")
+        os.makedirs(case)
+        for name, array in (("input_0.pb", images[:4]), ("output_0.pb", results["reference"][:4] + np.float32(shift))):
+            with open(os.path.join(case, name), "wb") as file:
+                tensor = numpy_helper.from_array(array, "image" if name[0] == "i" else "probabilities")
+                file.write(tensor.SerializeToString())
+    assert run("hypatia", "run", plan, "--input", os.path.join(folder, "data/test_data_set_0")).endswith("PASSED\n")
+    out = run("hypatia", "run", plan, "--input", os.path.join(folder, "data"), code=4)
+    assert out.endswith("FAILED\n") and "would pass" in out and out.count("test_data_set_") == 2, out
+
+
+def check_reports(folder, plan):
+    out = run("hypatia", "verify", plan, "--model", MODEL, "--dim", "batch=5")
+    assert out.endswith("PASSED\n") and "largest difference" in out, out
+    out = run("hypatia", "inspect", plan)
+    for word in ("fused-mlp", "fuse", "image", "probabilities", "batch", "layer0/MatMul"):
+        assert word in out, f"inspect does not say {word}:\n{out}"
+    assert json.loads(run("hypatia", "inspect", plan, "--json", "--dim", "batch=4"))
+
+    path = os.path.join(folder, "bench.json")
+    quick = ["--warmup", "1", "--duration", "0.05", "--iterations", "20", "--device", "cpu", "--threads", "1"]
+    out = run("hypatia", "bench", plan, *quick, "--json", path)
+    assert "p50" in out and "p99" in out and "mean" in out, out
+    figures = json.load(open(path))
+    samples = np.array(figures["samples_us"])
+    assert len(samples) >= 20 and abs(figures["mean_us"] - samples.mean()) < 0.01 * samples.mean()
+    assert figures["p50_us"] <= figures["p90_us"] <= figures["p99_us"] and figures["device"] and figures["commit"]
+    assert "p99.9_us" in json.loads(run("hypatia", "bench", plan, *quick, "--percentile", "99.9", "--json", "-"))
+    assert "hypatia 0." in run("hypatia", "--version")
+    for command in ("run", "bench", "inspect", "verify"):
+        assert "Usage: hypatia " + command in run("hypatia", command, "--help")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        plan = os.path.join(folder, "digits.bin")
+        check_compiling(folder, plan)
+        check_running(folder, plan)
+        check_reports(folder, plan)
+    print("passed")
+
+
+if __name__ == "__main__":
+    main()
