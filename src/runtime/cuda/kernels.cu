@@ -172,6 +172,8 @@ __device__ __forceinline__ double gelu_tanh(double v)
 __device__ __forceinline__ float exponential(float v) { return expf(v); }
 __device__ __forceinline__ double exponential(double v) { return exp(v); }
 
+template <typename C> __device__ __forceinline__ C at_most(C v, C limit) { return v > limit ? limit : v; }
+
 // Transcendental instructions; integers never reach them (the host refuses such a program).
 template <typename C> __device__ __noinline__ C transcendental(uint32_t op, C v)
 {
@@ -206,7 +208,7 @@ __device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a
     case HYP_PW_MAX: EACH(a[v] != a[v] || a[v] > b[v] ? a[v] : b[v])
     case HYP_PW_RELU: EACH(a[v] < (C)0 ? (C)0 : a[v])
     case HYP_PW_LEAKY_RELU: EACH(a[v] < (C)0 ? a[v] * (C)in.p : a[v])
-    case HYP_PW_CLIP: EACH(a[v] < (C)in.p ? (C)in.p : a[v] > (C)in.q ? (C)in.q : a[v])
+    case HYP_PW_CLIP: EACH(at_most(a[v] < (C)in.p ? (C)in.p : a[v], (C)in.q))
     case HYP_PW_CAST: EACH(a[v])
     default: EACH(transcendental(in.op, a[v]))
     }
@@ -322,26 +324,27 @@ template <typename C, int V> __device__ __forceinline__ void pointwise(const hyp
         int64_t left = p.extent[0].size - at.inner;
         at.count = left < V ? (int)left : V;
         C last[V] = {}, a[V], b[V];
+#pragma unroll 1
         for (uint32_t i = 0; i < p.instrs; i++) {
             const hyp_cuda_pw_instr &in = p.instr[i];
             fetch<C, V>(p, in.a, at, temps, last, a);
+            if (in.op == HYP_PW_STORE) {
+                const hyp_cuda_pw_output &out = p.output[in.b.index];
+                int64_t first = at.row * p.extent[0].size + at.inner;
+                if (V > 1 && at.count == V) {
+                    store_vector(out.dtype, out.data, first, a);
+                } else {
+#pragma unroll
+                    for (int v = 0; v < V; v++)
+                        if (v < at.count) store<C>(out.dtype, out.data, first + v, a[v]);
+                }
+                continue;
+            }
             if (in.op < HYP_PW_RELU) fetch<C, V>(p, in.b, at, temps, last, b);
             execute<C, V>(in, a, b, last);
             if (in.temp_plus1) {
 #pragma unroll
                 for (int v = 0; v < V; v++) temps[((int)(in.temp_plus1 - 1) * V + v) * (int)blockDim.x] = last[v];
-            }
-        }
-        for (uint32_t i = 0; i < p.outputs; i++) {
-            const hyp_cuda_pw_output &out = p.output[i];
-            fetch<C, V>(p, out.from, at, temps, last, a);
-            int64_t first = at.row * p.extent[0].size + at.inner;
-            if (V > 1 && at.count == V) {
-                store_vector(out.dtype, out.data, first, a);
-            } else {
-#pragma unroll
-                for (int v = 0; v < V; v++)
-                    if (v < at.count) store<C>(out.dtype, out.data, first + v, a[v]);
             }
         }
     }
@@ -427,7 +430,7 @@ template <typename C> __device__ __forceinline__ void reduce(const hyp_cuda_redu
             sum += load_native<C>(p.dtype, p.x, base + at);
         }
         sum = combine(sum, (C *)shared, along_x, take_sum());
-        if (member == 0 && end) store_native(p.dtype, p.y, result, p.mean ? quotient(sum, (C)p.terms) : sum);
+        if (member == 0 && result < p.results) store_native(p.dtype, p.y, result, p.mean ? quotient(sum, (C)p.terms) : sum);
     }
 }
 

@@ -28,10 +28,10 @@ typedef enum hyp_cuda_kernel {
 
 enum {
     HYP_CUDA_DIMS = 8,
-    HYP_CUDA_PW_INPUTS = 16,
-    HYP_CUDA_PW_OUTPUTS = 8,
-    HYP_CUDA_PW_INSTRS = 64,
-    HYP_CUDA_PW_CONSTS = 32,
+    HYP_CUDA_PW_INPUTS = 8, /* at least what plan.h allows */
+    HYP_CUDA_PW_OUTPUTS = 4,
+    HYP_CUDA_PW_REGISTERS = 16,
+    HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* elements of one thread in pointwise_f32x8 */
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_TILE = 32,     /* a transpose block moves a tile of this many rows and columns */
@@ -43,12 +43,13 @@ enum {
     HYP_PW_ADD = 0, HYP_PW_SUB = 1, HYP_PW_MUL = 2, HYP_PW_DIV = 3, HYP_PW_POW = 4, HYP_PW_MIN = 5, HYP_PW_MAX = 6,
     HYP_PW_RELU = 10, HYP_PW_LEAKY_RELU = 11, HYP_PW_SIGMOID = 12, HYP_PW_TANH = 13, HYP_PW_GELU = 14,
     HYP_PW_GELU_TANH = 15, HYP_PW_ERF = 16, HYP_PW_EXP = 17, HYP_PW_SQRT = 18, HYP_PW_CLIP = 19, HYP_PW_CAST = 20,
+    HYP_PW_STORE = 64, /* ours: writes operand a to output b.index; after every other instruction */
 };
 
 /* Where an instruction finds an operand. The result of the instruction before it stays in registers, so that a chain
  * touches no other memory than its tensors; a result that is needed later goes to shared memory, one temp for each
  * result alive. */
-enum { HYP_PW_LAST = 0, HYP_PW_TEMP = 1, HYP_PW_INPUT = 2, HYP_PW_CONST = 3 };
+enum { HYP_PW_LAST = 0, HYP_PW_TEMP = 1, HYP_PW_INPUT = 2, HYP_PW_CONST = 3, HYP_PW_OUTPUT = 4 };
 
 /* A positive extent with what the quotient of an index by it needs: for 0 <= i < 2^63 it is i when magic is 0 (an
  * extent of 1), else the high 64 bits of i * magic, shifted right (Granlund and Montgomery 1994, figure 4.2). A
@@ -82,20 +83,18 @@ typedef struct hyp_cuda_pw_input {
 
 typedef struct hyp_cuda_pw_output {
     uint64_t data; /* dense */
-    uint32_t dtype;
-    hyp_cuda_pw_operand from; /* read after the last instruction */
-    uint16_t pad;
+    uint32_t dtype, pad;
 } hyp_cuda_pw_output;
 
 typedef struct hyp_cuda_pointwise {
     hyp_cuda_extent extent[HYP_CUDA_DIMS];
     hyp_cuda_extent row_chunks; /* threads for one pass over extent[0] */
     int64_t chunks;             /* threads in total: row_chunks times the other extents */
-    uint32_t rank, inputs, outputs, instrs;
+    uint32_t rank, instrs;
     hyp_cuda_pw_input input[HYP_CUDA_PW_INPUTS];
     hyp_cuda_pw_output output[HYP_CUDA_PW_OUTPUTS];
     hyp_cuda_pw_instr instr[HYP_CUDA_PW_INSTRS];
-    double constant[HYP_CUDA_PW_CONSTS];
+    double constant[HYP_CUDA_PW_REGISTERS];
 } hyp_cuda_pointwise;
 
 typedef struct hyp_cuda_softmax {

@@ -1,0 +1,22 @@
+/* backend_cuda.h - the parts of the backend's table that live in files of their own. */
+#ifndef HYP_RUNTIME_CUDA_BACKEND_CUDA_H
+#define HYP_RUNTIME_CUDA_BACKEND_CUDA_H
+
+#include "runtime/cuda/cuda.h"
+
+/* device.c */
+HYP_NODISCARD hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log *log, void **out_device,
+                                              const char **out_name, hyp_diag *diag);
+void hyp_cuda_device_close(void *device);
+/* Makes the device's context current for the calling thread until hyp_cuda_leave; calls nest. */
+HYP_NODISCARD hyp_status hyp_cuda_enter(const hyp_cuda_device *d, hyp_diag *diag);
+void hyp_cuda_leave(const hyp_cuda_device *d);
+
+/* prepare.c */
+HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
+void hyp_cuda_release(void *session, void *prepared);
+/* Replaces *at by an allocation of at least `bytes` when it has less. On failure the old one stands. */
+HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes, const char *what,
+                                       hyp_diag *diag);
+
+#endif

@@ -1,0 +1,122 @@
+/* cuda.h - inside of the CUDA backend: what a device, a loaded plan, a session and a prepared set of shapes are.
+ *
+ *   hyp_cuda_device   one per engine: library tables, the device's primary context, our kernels
+ *   hyp_cuda_model    one per engine: the weights, in one allocation
+ *   hyp_cuda_session  one per context: stream, cuBLASLt handle and workspace, scratch and staging memory
+ *   hyp_cuda_prepared one per set of shapes: a list of ops, in order of execution
+ *
+ * The primary context must be current in every function below that takes a session or device; the entry points in
+ * backend.c see to it. Every device address of a tensor is a multiple of HYP_CUDA_MIN_ALIGN: a caller's tensor that is
+ * not is staged like one in host memory.
+ */
+#ifndef HYP_RUNTIME_CUDA_CUDA_H
+#define HYP_RUNTIME_CUDA_CUDA_H
+
+#include "runtime/backend.h"
+#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/library.h"
+
+enum { HYP_CUDA_MIN_ALIGN = 16 };
+
+typedef struct hyp_cuda_device {
+    hyp_cuda_library lib;
+    CUdevice device;
+    CUcontext context; /* primary, retained; NULL before that */
+    CUmodule module;   /* our kernels; NULL before they are loaded */
+    CUfunction kernels[HYP_CUDA_KERNEL_COUNT];
+    int sm;              /* compute capability: 90 = 9.0 */
+    int multiprocessors;
+    char name[192]; /* for people */
+} hyp_cuda_device;
+
+typedef struct hyp_cuda_model {
+    hyp_cuda_device *device;
+    const hyp_plan *plan;
+    CUdeviceptr weights; /* 0 when there are none */
+} hyp_cuda_model;
+
+typedef struct hyp_cuda_session {
+    hyp_cuda_model *model;
+    CUstream stream;
+    bool own_stream;
+    cublasLtHandle_t lt;
+    CUdeviceptr workspace, scratch, staging; /* 0 = none yet */
+    size_t workspace_bytes, scratch_bytes, staging_bytes;
+    CUdeviceptr *at;         /* by tensor: its address in the run under way */
+    volatile int64_t *error; /* {1, index} after a gather index out of range; pinned, kernels write it */
+    CUdeviceptr error_at;    /* the same memory as kernels see it */
+} hyp_cuda_session;
+
+/* One piece of device work: a launch, a product, a copy. `data` is in the arena of its prepared shapes. */
+typedef struct hyp_cuda_op {
+    hyp_status (*run)(hyp_cuda_session *session, void *data, hyp_diag *diag);
+    void (*dispose)(const hyp_cuda_library *lib, void *data); /* NULL when there is nothing to free */
+    void *data;
+    uint32_t step; /* of the plan, for messages */
+} hyp_cuda_op;
+
+typedef struct hyp_cuda_prepared {
+    HYP_VEC(hyp_cuda_op) ops;
+    size_t *slot_offset; /* by slot, into the session's scratch memory */
+    size_t *edge_offset; /* by input, then output: into its staging memory */
+    size_t *edge_bytes;
+    size_t staging_bytes; /* that staging all of them would take */
+    hyp_arena arena;
+} hyp_cuda_prepared;
+
+/* What the functions that turn a step into ops work on. */
+typedef struct hyp_cuda_build {
+    hyp_cuda_session *session;
+    hyp_cuda_prepared *prepared;
+    const HypPlan__Program *program;
+    const int64_t *values;
+    uint32_t step;
+    hyp_diag *diag;
+} hyp_cuda_build;
+
+/* Appends an op with `size` zeroed bytes of data. */
+HYP_NODISCARD hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *),
+                                         size_t size, void **out_data);
+/* Makes sure that the kernel is on the device, so that no run has to load it. */
+HYP_NODISCARD hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel);
+
+static inline hyp_dtype hyp_cuda_dtype(const HypPlan__Program *p, uint32_t tensor)
+{
+    return (hyp_dtype)p->tensors[tensor]->dtype;
+}
+
+/* A launch: how many threads, and how they are grouped. */
+typedef struct hyp_cuda_grid {
+    hyp_cuda_kernel kernel;
+    uint32_t blocks, block_x, block_y, shared_bytes;
+} hyp_cuda_grid;
+
+/* Blocks of a kernel whose threads loop until `items` are done, `per_block` at a time: enough to fill the device. */
+uint32_t hyp_cuda_blocks(const hyp_cuda_device *device, int64_t items, int64_t per_block);
+/* Launches on the session's stream; args is the kernel's one argument. */
+HYP_NODISCARD hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void *args, hyp_diag *diag);
+
+/* ---- one function per kernel of plan.proto; a step without elements adds no op --------------------------- */
+
+/* gemm.c */
+HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k);
+HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
+/* pointwise.c */
+HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
+/* y[m,n] = act(y + bias), in place; bias_plus1 0 = none. With overwrite y is not read: y = act(bias). */
+HYP_NODISCARD hyp_status hyp_cuda_add_bias_act(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n, uint32_t bias_plus1,
+                                               HypPlan__Act act, bool overwrite);
+/* reduce.c */
+HYP_NODISCARD hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k);
+HYP_NODISCARD hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k);
+/* movement.c */
+HYP_NODISCARD hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k);
+HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k);
+HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k);
+/* y = 0 bytes. */
+HYP_NODISCARD hyp_status hyp_cuda_add_zero(hyp_cuda_build *b, uint32_t y, size_t bytes);
+
+/* Can the backend run this step at all? HYP_ERR_UNSUPPORTED says what it cannot. Needs no device. */
+HYP_NODISCARD hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step, hyp_diag *diag);
+
+#endif

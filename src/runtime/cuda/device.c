@@ -1,0 +1,144 @@
+/* device.c - one GPU: opening it, our kernels on it, launches. */
+#include <stdio.h>
+
+#include "runtime/cuda/backend_cuda.h"
+
+/* The fatbin of kernels.cu, put into the binary as it is. */
+__asm__(".pushsection .rodata\n"
+        ".balign 64\n"
+        ".local hyp_cuda_image\n"
+        "hyp_cuda_image:\n"
+        ".incbin \"" HYP_CUDA_IMAGE "\"\n"
+        ".byte 0\n"
+        ".popsection\n");
+extern const unsigned char hyp_cuda_image[] __attribute__((visibility("hidden")));
+
+enum { OLDEST_DRIVER = 12000, OLDEST_SM = 75 };
+
+static hyp_status find_device(hyp_cuda_device *d, int32_t index, int *out_driver, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &d->lib;
+    int count = 0;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuInit(0), "no NVIDIA GPU can be used: cuInit", diag));
+    HYP_TRY(hyp_cuda_check(lib, lib->cuDriverGetVersion(out_driver), "cuDriverGetVersion", diag));
+    if (*out_driver < OLDEST_DRIVER)
+        return hyp_fail(diag, HYP_ERR_DEVICE, "the NVIDIA driver supports CUDA %d.%d, at least %d.%d is needed: update it",
+                        *out_driver / 1000, *out_driver % 1000 / 10, OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
+    HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGetCount(&count), "cuDeviceGetCount", diag));
+    if (index >= count)
+        return hyp_fail(diag, HYP_ERR_DEVICE, "there is no GPU %d: the driver lists %d, counted from 0", (int)index, count);
+    HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGet(&d->device, index), "cuDeviceGet", diag));
+    int major, minor;
+    const struct {
+        CUdevice_attribute attribute;
+        int *value;
+    } ask[] = {
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &d->multiprocessors},
+    };
+    for (size_t i = 0; i < sizeof ask / sizeof *ask; i++)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGetAttribute(ask[i].value, ask[i].attribute, d->device),
+                               "cuDeviceGetAttribute", diag));
+    d->sm = major * 10 + minor;
+    if (d->sm >= OLDEST_SM) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_DEVICE, "GPU %d has compute capability %d.%d, at least %d.%d is needed", (int)index,
+                    major, minor, OLDEST_SM / 10, OLDEST_SM % 10);
+}
+
+static hyp_status load_kernels(hyp_cuda_device *d, hyp_diag *diag)
+{
+#define X(name) #name,
+    static const char *const names[] = {HYP_CUDA_KERNELS(X)};
+#undef X
+    const hyp_cuda_library *lib = &d->lib;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuModuleLoadData(&d->module, hyp_cuda_image),
+                           "loading Hypatia's kernels (an old driver may be the reason)", diag));
+    for (int i = 0; i < HYP_CUDA_KERNEL_COUNT; i++)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuModuleGetFunction(&d->kernels[i], d->module, names[i]), names[i], diag));
+    return HYP_OK;
+}
+
+static hyp_status set_up(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
+{
+    int driver = 0;
+    HYP_TRY(hyp_cuda_library_open(&d->lib, diag));
+    HYP_TRY(find_device(d, index, &driver, diag));
+    HYP_TRY(hyp_cuda_check(&d->lib, d->lib.cuDevicePrimaryCtxRetain(&d->context, d->device), "cuDevicePrimaryCtxRetain",
+                           diag));
+    HYP_TRY(hyp_cuda_enter(d, diag));
+    hyp_status status = load_kernels(d, diag);
+    hyp_cuda_leave(d);
+    char gpu[96] = "GPU";
+    d->lib.cuDeviceGetName(gpu, sizeof gpu, d->device);
+    size_t lt = d->lib.cublasLtGetVersion(); /* 130100 = 13.1.0 */
+    snprintf(d->name, sizeof d->name, "cuda (%s, number %d, sm_%d, driver for CUDA %d.%d, cuBLASLt %zu.%zu.%zu)", gpu,
+             (int)index, d->sm, driver / 1000, driver % 1000 / 10, lt / 10000, lt / 100 % 100, lt % 100);
+    return status;
+}
+
+hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log *log, void **out_device,
+                                const char **out_name, hyp_diag *diag)
+{
+    (void)log;
+    hyp_cuda_device *d = hyp_calloc(1, sizeof *d);
+    if (!d) return hyp_fail_memory(diag, sizeof *d);
+    hyp_status status = set_up(d, options->device_index, diag);
+    if (status != HYP_OK) {
+        hyp_cuda_device_close(d);
+        return status;
+    }
+    *out_device = d;
+    *out_name = d->name;
+    return HYP_OK;
+}
+
+void hyp_cuda_device_close(void *device)
+{
+    hyp_cuda_device *d = device;
+    if (d->module && hyp_cuda_enter(d, NULL) == HYP_OK) {
+        d->lib.cuModuleUnload(d->module);
+        hyp_cuda_leave(d);
+    }
+    if (d->context) d->lib.cuDevicePrimaryCtxRelease(d->device);
+    hyp_cuda_library_close(&d->lib);
+    hyp_free(d);
+}
+
+hyp_status hyp_cuda_enter(const hyp_cuda_device *d, hyp_diag *diag)
+{
+    return hyp_cuda_check(&d->lib, d->lib.cuCtxPushCurrent(d->context), "cuCtxPushCurrent", diag);
+}
+
+void hyp_cuda_leave(const hyp_cuda_device *d)
+{
+    CUcontext context;
+    d->lib.cuCtxPopCurrent(&context);
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------- */
+
+uint32_t hyp_cuda_blocks(const hyp_cuda_device *device, int64_t items, int64_t per_block)
+{
+    enum { BLOCKS_PER_MULTIPROCESSOR = 32 };
+    int64_t blocks = items / per_block + (items % per_block != 0);
+    int64_t most = (int64_t)device->multiprocessors * BLOCKS_PER_MULTIPROCESSOR;
+    return (uint32_t)(blocks < most ? blocks : most);
+}
+
+hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel)
+{
+    const hyp_cuda_device *d = b->session->model->device;
+    int registers; /* asking for anything loads a kernel that the driver has put off */
+    return hyp_cuda_check(&d->lib, d->lib.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, d->kernels[kernel]),
+                          "loading a kernel", b->diag);
+}
+
+hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void *args, hyp_diag *diag)
+{
+    const hyp_cuda_device *d = s->model->device;
+    void *list[] = {args};
+    CUresult result = d->lib.cuLaunchKernel(d->kernels[grid->kernel], grid->blocks, 1, 1, grid->block_x, grid->block_y, 1,
+                                            grid->shared_bytes, s->stream, list, NULL);
+    return hyp_cuda_check(&d->lib, result, "launching a kernel", diag);
+}

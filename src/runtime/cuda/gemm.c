@@ -1,0 +1,252 @@
+/* gemm.c - linear and matmul steps: products by cuBLASLt, activations in its epilogues where it has them.
+ *
+ * An algorithm is chosen once, when shapes are prepared; a run only launches it.
+ */
+#include <string.h>
+
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/product.h"
+
+/* A product that is ready to run. */
+typedef struct gemm {
+    hyp_cuda_product product;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a_layout, b_layout, d_layout;
+    cublasLtMatmulAlgo_t algo[2]; /* for operands at multiples of HYP_CUDA_ALIGN; of HYP_CUDA_MIN_ALIGN */
+    uint32_t a, b, d;             /* tensors, in cuBLASLt's roles */
+    uint32_t bias_plus1;
+    size_t element;               /* bytes */
+    CUdeviceptr bias_at;          /* what `desc` has */
+    union {
+        float f;
+        double d;
+    } alpha, beta; /* of product.scale */
+} gemm;
+
+static void gemm_dispose(const hyp_cuda_library *lib, void *data)
+{
+    gemm *g = data;
+    if (g->desc) lib->cublasLtMatmulDescDestroy(g->desc);
+    if (g->a_layout) lib->cublasLtMatrixLayoutDestroy(g->a_layout);
+    if (g->b_layout) lib->cublasLtMatrixLayoutDestroy(g->b_layout);
+    if (g->d_layout) lib->cublasLtMatrixLayoutDestroy(g->d_layout);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------- */
+
+static hyp_status set_bias(const hyp_cuda_library *lib, gemm *g, CUdeviceptr at, hyp_diag *diag)
+{
+    if (g->bias_at == at) return HYP_OK;
+    g->bias_at = at;
+    return hyp_cublaslt_check(
+        lib, lib->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof at),
+        "setting the bias of a product", diag);
+}
+
+static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    gemm *g = data;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    if (g->bias_plus1) HYP_TRY(set_bias(lib, g, s->at[g->bias_plus1 - 1], diag));
+    CUdeviceptr a0 = s->at[g->a], b0 = s->at[g->b], d0 = s->at[g->d];
+    const hyp_cuda_box *outer = &g->product.outer;
+    int64_t index[HYP_CUDA_DIMS] = {0}, count = hyp_cuda_box_count(outer);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at[3] = {0};
+        for (uint32_t axis = 0; axis < outer->rank; axis++)
+            for (int lane = 0; lane < 3; lane++) at[lane] += index[axis] * outer->stride[lane][axis];
+        CUdeviceptr a = a0 + (CUdeviceptr)at[0] * g->element, b = b0 + (CUdeviceptr)at[1] * g->element;
+        CUdeviceptr d = d0 + (CUdeviceptr)at[2] * g->element;
+        const cublasLtMatmulAlgo_t *algo = &g->algo[(a | b | d) % HYP_CUDA_ALIGN != 0];
+        cublasStatus_t status =
+            lib->cublasLtMatmul(s->lt, g->desc, &g->alpha, (const void *)a, g->a_layout, (const void *)b, g->b_layout,
+                                &g->beta, (const void *)d, g->d_layout, (void *)d, g->d_layout, algo,
+                                (void *)s->workspace, s->workspace_bytes, (cudaStream_t)s->stream);
+        HYP_TRY(hyp_cublaslt_check(lib, status, "cublasLtMatmul", diag));
+        for (uint32_t axis = 0; axis < outer->rank; axis++) {
+            if (++index[axis] < outer->extent[axis]) break;
+            index[axis] = 0;
+        }
+    }
+    return HYP_OK;
+}
+
+/* ---- preparing --------------------------------------------------------------------------------------------- */
+
+/* A stored matrix: rows x columns, column-major. */
+static hyp_status make_layout(const hyp_cuda_library *lib, const hyp_cuda_product *p, int64_t rows, int64_t columns,
+                              int64_t ld, int64_t batch_stride, cublasLtMatrixLayout_t *out, hyp_diag *diag)
+{
+    cublasStatus_t status = lib->cublasLtMatrixLayoutCreate(out, p->type, (uint64_t)rows, (uint64_t)columns, ld);
+    if (status == CUBLAS_STATUS_SUCCESS && p->batch > 1) {
+        int32_t batch = (int32_t)p->batch;
+        status = lib->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
+        if (status == CUBLAS_STATUS_SUCCESS)
+            status = lib->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride,
+                                                           sizeof batch_stride);
+    }
+    return hyp_cublaslt_check(lib, status, "describing a matrix", diag);
+}
+
+static hyp_status describe(const hyp_cuda_library *lib, gemm *g, hyp_diag *diag)
+{
+    const hyp_cuda_product *p = &g->product;
+    HYP_TRY(hyp_cublaslt_check(lib, lib->cublasLtMatmulDescCreate(&g->desc, p->compute, p->scale), "describing a product",
+                               diag));
+    const cublasLtMatmulDescAttributes_t attribute[] = {CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
+    const int32_t op[] = {p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N};
+    for (int i = 0; i < 2; i++)
+        HYP_TRY(hyp_cublaslt_check(lib, lib->cublasLtMatmulDescSetAttribute(g->desc, attribute[i], &op[i], sizeof op[i]),
+                                   "describing a product", diag));
+    HYP_TRY(make_layout(lib, p, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda, p->stride_a, &g->a_layout,
+                        diag));
+    HYP_TRY(make_layout(lib, p, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb, p->stride_b, &g->b_layout,
+                        diag));
+    return make_layout(lib, p, p->m, p->n, p->ldd, p->stride_d, &g->d_layout, diag);
+}
+
+/* Asks cuBLASLt for its best algorithm for operands at multiples of `align` bytes. *out_found is false when it has
+ * none, because of the epilogue, say. */
+static hyp_status choose(hyp_cuda_session *s, gemm *g, uint32_t align, cublasLtMatmulAlgo_t *out, bool *out_found,
+                         hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    cublasLtMatmulPreference_t preference;
+    HYP_TRY(hyp_cublaslt_check(lib, lib->cublasLtMatmulPreferenceCreate(&preference), "choosing an algorithm", diag));
+    /* Sums of split products are kept in the compute type; in a 16-bit result type they would round at each part. Both
+     * schemes that are left add in a fixed order. */
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    uint64_t workspace = s->workspace_bytes;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        const void *value;
+        size_t size;
+    } set[] = {
+        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align, sizeof align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align, sizeof align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align, sizeof align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align, sizeof align},
+    };
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (size_t i = 0; i < sizeof set / sizeof *set && status == CUBLAS_STATUS_SUCCESS; i++)
+        status = lib->cublasLtMatmulPreferenceSetAttribute(preference, set[i].attribute, set[i].value, set[i].size);
+    cublasLtMatmulHeuristicResult_t result;
+    memset(&result, 0, sizeof result);
+    int count = 0;
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = lib->cublasLtMatmulAlgoGetHeuristic(s->lt, g->desc, g->a_layout, g->b_layout, g->d_layout, g->d_layout,
+                                                     preference, 1, &result, &count);
+    lib->cublasLtMatmulPreferenceDestroy(preference);
+    *out_found = status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+    *out = result.algo;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return HYP_OK;
+    return hyp_cublaslt_check(lib, status, "choosing an algorithm", diag);
+}
+
+/* Outer loops and batches step by whole matrices, which may break the alignment of the tensors themselves. */
+static uint32_t loosest_alignment(const gemm *g)
+{
+    uint64_t steps = HYP_CUDA_MIN_ALIGN;
+    const hyp_cuda_box *outer = &g->product.outer;
+    for (uint32_t axis = 0; axis < outer->rank; axis++)
+        for (int lane = 0; lane < 3; lane++) steps |= (uint64_t)outer->stride[lane][axis] * g->element;
+    return (uint32_t)(steps & -steps);
+}
+
+/* Takes the first of the epilogues that cuBLASLt has an algorithm for. */
+static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *ways, size_t count,
+                         hyp_cuda_epilogue *out_way)
+{
+    const hyp_cuda_library *lib = &b->session->model->device->lib;
+    for (size_t i = 0; i < count; i++) {
+        HYP_TRY(hyp_cublaslt_check(lib,
+                                   lib->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                                                       &ways[i].epilogue, sizeof ways[i].epilogue),
+                                   "describing a product", b->diag));
+        /* The choice looks at the bias pointer; tensors are aligned alike, so any address of one will do. */
+        if ((ways[i].epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
+            HYP_TRY(set_bias(lib, g, b->session->workspace, b->diag));
+        bool found, found_loose;
+        HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, &g->algo[0], &found, b->diag));
+        HYP_TRY(choose(b->session, g, loosest_alignment(g), &g->algo[1], &found_loose, b->diag));
+        if (!found || !found_loose) continue;
+        *out_way = ways[i];
+        return HYP_OK;
+    }
+    return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "cuBLASLt %zu has no algorithm for %s[%lld x %lld x %lld]",
+                    lib->cublasLtGetVersion(), hyp_dtype_name(hyp_cuda_dtype(b->program, g->d)), (long long)g->product.n,
+                    (long long)g->product.m, (long long)g->product.k);
+}
+
+static void set_scalars(gemm *g, double alpha)
+{
+    if (g->product.scale == CUDA_R_64F)
+        g->alpha.d = alpha;
+    else
+        g->alpha.f = (float)alpha;
+}
+
+static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, double alpha, uint32_t a, uint32_t bb,
+                           uint32_t d, gemm **out)
+{
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, gemm_run, sizeof(gemm), &data));
+    b->prepared->ops.data[b->prepared->ops.len - 1].dispose = gemm_dispose;
+    gemm *g = data;
+    g->product = *product;
+    g->a = a;
+    g->b = bb;
+    g->d = d;
+    g->element = hyp_dtype_size(hyp_cuda_dtype(b->program, d));
+    set_scalars(g, alpha);
+    *out = g;
+    return describe(&b->session->model->device->lib, g, b->diag);
+}
+
+static hyp_status add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Layer *layer, uint32_t x,
+                            uint32_t y)
+{
+    int64_t m = b->values[k->m], n = b->values[layer->n], depth = b->values[layer->k];
+    if (m == 0 || n == 0) return HYP_OK;
+    if (depth == 0) return hyp_cuda_add_bias_act(b, y, m, n, layer->bias_plus1, layer->act, true);
+    hyp_cuda_product product;
+    hyp_cuda_product_linear(hyp_cuda_dtype(b->program, x), k->tf32, m, n, depth, layer->weight_kn, &product);
+    gemm *g;
+    HYP_TRY(add_gemm(b, &product, 1, layer->weight, x, y, &g));
+    hyp_cuda_epilogue ways[3], way;
+    size_t count = hyp_cuda_epilogues(layer->act, layer->bias_plus1 != 0, ways);
+    HYP_TRY(settle(b, g, ways, count, &way));
+    if (layer->bias_plus1 && !way.bias_after) g->bias_plus1 = layer->bias_plus1;
+    if (!way.bias_after && !way.act_after) return HYP_OK;
+    return hyp_cuda_add_bias_act(b, y, m, n, way.bias_after ? layer->bias_plus1 : 0,
+                                 way.act_after ? layer->act : HYP_PLAN__ACT__ACT_NONE, false);
+}
+
+hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k)
+{
+    uint32_t x = k->x;
+    for (size_t i = 0; i < k->n_layers; i++) {
+        const HypPlan__Layer *layer = k->layers[i];
+        uint32_t y = layer->hidden_plus1 ? layer->hidden_plus1 - 1 : k->y;
+        HYP_TRY(add_layer(b, k, layer, x, y));
+        x = y;
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)
+{
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, k->y);
+    int64_t results = b->values[k->m] * b->values[k->n];
+    for (size_t i = 0; i < k->n_batch; i++) results *= b->values[k->batch[i]];
+    if (results == 0) return HYP_OK;
+    if (b->values[k->k] == 0) return hyp_cuda_add_zero(b, k->y, (size_t)results * hyp_dtype_size(dtype));
+    hyp_cuda_product product;
+    hyp_cuda_product_matmul(dtype, k, b->values, &product);
+    gemm *g;
+    HYP_TRY(add_gemm(b, &product, (double)k->alpha, k->b, k->a, k->y, &g));
+    hyp_cuda_epilogue ways[3], way;
+    return settle(b, g, ways, hyp_cuda_epilogues(HYP_PLAN__ACT__ACT_NONE, false, ways), &way);
+}

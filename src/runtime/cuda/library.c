@@ -1,0 +1,104 @@
+#include "runtime/cuda/library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A function by name and its place in the table. */
+typedef struct symbol {
+    const char *name;
+    size_t offset;
+} symbol;
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+#define X(name) {TEXT(name), offsetof(hyp_cuda_library, name)},
+static const symbol driver_symbols[] = {HYP_CUDA_DRIVER_CALLS(X)};
+static const symbol cublaslt_symbols[] = {HYP_CUBLASLT_CALLS(X)};
+#undef X
+
+/* The libraries keep threads and thread-local state of their own, so they are never unmapped. */
+static void *open_shared(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
+
+static hyp_status resolve(hyp_cuda_library *lib, void *handle, const symbol *symbols, size_t count, const char *path,
+                          hyp_diag *diag)
+{
+    for (size_t i = 0; i < count; i++) {
+        void *address = dlsym(handle, symbols[i].name);
+        if (!address)
+            return hyp_fail(diag, HYP_ERR_DEVICE, "%s has no %s: it is too old, update it (CUDA 12.0 or newer is needed)",
+                            path, symbols[i].name);
+        memcpy((char *)lib + symbols[i].offset, &address, sizeof address);
+    }
+    return HYP_OK;
+}
+
+static hyp_status open_driver(hyp_cuda_library *lib, hyp_diag *diag)
+{
+    lib->driver = open_shared("libcuda.so.1");
+    if (!lib->driver)
+        return hyp_fail(diag, HYP_ERR_DEVICE, "the NVIDIA driver is not installed (%s)", dlerror());
+    return resolve(lib, lib->driver, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols, "libcuda.so.1", diag);
+}
+
+/* Versions 12 and 13 agree in every type and number that is used here. */
+static hyp_status open_cublaslt(hyp_cuda_library *lib, hyp_diag *diag)
+{
+    static const char *const usual[] = {"libcublasLt.so.13", "libcublasLt.so.12",
+                                        "/usr/local/cuda/lib64/libcublasLt.so.13",
+                                        "/usr/local/cuda/lib64/libcublasLt.so.12"};
+    const char *given = getenv("HYPATIA_CUBLASLT");
+    const char *path = given && *given ? given : NULL;
+    if (path) {
+        lib->cublaslt = open_shared(path);
+        if (!lib->cublaslt)
+            return hyp_fail(diag, HYP_ERR_DEVICE, "cuBLASLt cannot be loaded from HYPATIA_CUBLASLT (%s)", dlerror());
+    }
+    for (size_t i = 0; !lib->cublaslt && i < sizeof usual / sizeof *usual; i++) {
+        path = usual[i];
+        lib->cublaslt = open_shared(path);
+    }
+    if (!lib->cublaslt)
+        return hyp_fail(diag, HYP_ERR_DEVICE,
+                        "cuBLASLt is not installed: libcublasLt.so.13 and .12 are neither where the system looks nor in "
+                        "/usr/local/cuda/lib64; install it, or set HYPATIA_CUBLASLT to its path");
+    return resolve(lib, lib->cublaslt, cublaslt_symbols, sizeof cublaslt_symbols / sizeof *cublaslt_symbols, path, diag);
+}
+
+hyp_status hyp_cuda_library_open(hyp_cuda_library *out, hyp_diag *diag)
+{
+    hyp_cuda_library lib = {0};
+    hyp_status status = open_driver(&lib, diag);
+    if (status == HYP_OK) status = open_cublaslt(&lib, diag);
+    if (status == HYP_OK)
+        *out = lib;
+    else
+        hyp_cuda_library_close(&lib);
+    return status;
+}
+
+void hyp_cuda_library_close(hyp_cuda_library *lib)
+{
+    if (lib->cublaslt) dlclose(lib->cublaslt);
+    if (lib->driver) dlclose(lib->driver);
+    *lib = (hyp_cuda_library){0};
+}
+
+hyp_status hyp_cuda_check(const hyp_cuda_library *lib, CUresult result, const char *what, hyp_diag *diag)
+{
+    if (result == CUDA_SUCCESS) return HYP_OK;
+    const char *name = NULL, *text = NULL;
+    lib->cuGetErrorName(result, &name);
+    lib->cuGetErrorString(result, &text);
+    return hyp_fail(diag, result == CUDA_ERROR_OUT_OF_MEMORY ? HYP_ERR_NO_MEMORY : HYP_ERR_DEVICE,
+                    "%s failed: %s %d (%s)", what, name ? name : "error", (int)result, text ? text : "unknown");
+}
+
+hyp_status hyp_cublaslt_check(const hyp_cuda_library *lib, cublasStatus_t result, const char *what, hyp_diag *diag)
+{
+    if (result == CUBLAS_STATUS_SUCCESS) return HYP_OK;
+    const char *text = lib->cublasLtGetStatusString(result);
+    return hyp_fail(diag, result == CUBLAS_STATUS_ALLOC_FAILED ? HYP_ERR_NO_MEMORY : HYP_ERR_DEVICE,
+                    "%s failed: cuBLASLt status %d (%s)", what, (int)result, text ? text : "unknown");
+}

@@ -1,0 +1,50 @@
+/* library.h - the CUDA driver and cuBLASLt, loaded at run time: the same binary runs where neither is installed. */
+#ifndef HYP_RUNTIME_CUDA_LIBRARY_H
+#define HYP_RUNTIME_CUDA_LIBRARY_H
+
+#include <cublasLt.h>
+#include <cuda.h>
+
+#include "base/mem.h"
+#include "hypatia/status.h"
+
+/* Every function that the backend calls. cuda.h renames many of them by macros (cuMemAlloc is cuMemAlloc_v2); the
+ * names below and those of the fields pass through the same macros, so that each is the version of the headers. */
+#define HYP_CUDA_DRIVER_CALLS(X)                                                                                      \
+    X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                            \
+    X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute)                                    \
+    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) X(cuCtxPopCurrent)                  \
+    X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuLaunchKernel)             \
+    X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostGetDevicePointer)                       \
+    X(cuMemcpyHtoD) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8Async)                \
+    X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize)
+
+#define HYP_CUBLASLT_CALLS(X)                                                                                         \
+    X(cublasLtGetVersion) X(cublasLtGetStatusString) X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtMatmul)          \
+    X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute)                       \
+    X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute)                 \
+    X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute)     \
+    X(cublasLtMatmulAlgoGetHeuristic)
+
+/* Tables of the functions. Immutable once open; may be used by any number of threads. */
+typedef struct hyp_cuda_library {
+    void *driver, *cublaslt; /* handles of dlopen */
+#define X(name) __typeof__(&name) name;
+    HYP_CUDA_DRIVER_CALLS(X)
+    HYP_CUBLASLT_CALLS(X)
+#undef X
+} hyp_cuda_library;
+
+/* Loads libcuda.so.1, then cuBLASLt from the path in the environment variable HYPATIA_CUBLASLT or, when that is not
+ * set, libcublasLt.so.13 or .12 from where the system looks, then from /usr/local/cuda/lib64. HYP_ERR_DEVICE says
+ * what was not found, where, and what to do. */
+HYP_NODISCARD hyp_status hyp_cuda_library_open(hyp_cuda_library *out, hyp_diag *diag);
+void hyp_cuda_library_close(hyp_cuda_library *lib); /* does nothing on a zeroed struct */
+
+/* HYP_OK for success, else a message "<what> failed: CUDA_ERROR_X (...)": HYP_ERR_NO_MEMORY when the device's memory
+ * is out, HYP_ERR_DEVICE otherwise. */
+HYP_NODISCARD hyp_status hyp_cuda_check(const hyp_cuda_library *lib, CUresult result, const char *what, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cublaslt_check(const hyp_cuda_library *lib, cublasStatus_t result, const char *what,
+                                            hyp_diag *diag);
+
+#endif

@@ -1,0 +1,97 @@
+#include "runtime/cuda/product.h"
+
+static void set_types(hyp_dtype dtype, bool tf32, hyp_cuda_product *p)
+{
+    p->compute = CUBLAS_COMPUTE_32F;
+    p->scale = CUDA_R_32F;
+    switch (dtype) {
+    case HYP_F16: p->type = CUDA_R_16F; break;
+    case HYP_BF16: p->type = CUDA_R_16BF; break;
+    case HYP_F64:
+        p->type = p->scale = CUDA_R_64F;
+        p->compute = CUBLAS_COMPUTE_64F;
+        break;
+    default:
+        p->type = CUDA_R_32F;
+        if (tf32) p->compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+    }
+}
+
+/* left[m,k] times right[k,n], row-major; the flags say that one is stored transposed. Read column-major, left is [k,m]
+ * and right [n,k], so a flag's absence means no op. */
+static void set_layout(int64_t m, int64_t n, int64_t k, bool trans_left, bool trans_right, hyp_cuda_product *p)
+{
+    p->m = n;
+    p->n = m;
+    p->k = k;
+    p->trans_a = trans_right;
+    p->trans_b = trans_left;
+    p->lda = trans_right ? k : n;
+    p->ldb = trans_left ? m : k;
+    p->ldd = n;
+    p->batch = 1;
+}
+
+void hyp_cuda_product_linear(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, int64_t k, bool weight_kn,
+                             hyp_cuda_product *out)
+{
+    *out = (hyp_cuda_product){0};
+    set_types(dtype, tf32, out);
+    set_layout(m, n, k, false, !weight_kn, out);
+}
+
+/* A batch over which the right operand stays the same and the left one is dense is one product with more rows. */
+static bool is_more_rows(const hyp_cuda_box *batch, int64_t m, int64_t k, bool trans_left)
+{
+    return batch->rank > 0 && !trans_left && batch->stride[0][0] == 0 && batch->stride[1][0] == m * k;
+}
+
+static void remove_axis(hyp_cuda_box *box, uint32_t axis)
+{
+    for (; axis + 1 < box->rank; axis++) hyp_cuda_box_swap(box, axis, axis + 1);
+    box->rank--;
+}
+
+void hyp_cuda_product_matmul(hyp_dtype dtype, const HypPlan__Matmul *k, const int64_t *values, hyp_cuda_product *out)
+{
+    *out = (hyp_cuda_product){0};
+    int64_t m = values[k->m], n = values[k->n], depth = values[k->k];
+    hyp_cuda_box batch;
+    hyp_cuda_box_init(&batch, values, k->n_batch, k->batch);
+    hyp_cuda_box_add_lane(&batch, values, k->b_strides); /* A is the right operand */
+    hyp_cuda_box_add_lane(&batch, values, k->a_strides);
+    hyp_cuda_box_add_lane(&batch, values, NULL);
+    for (uint32_t a = 0; a < batch.rank; a++) batch.stride[2][a] *= m * n;
+    hyp_cuda_box_merge(&batch);
+    if (is_more_rows(&batch, m, depth, k->trans_a)) {
+        m *= batch.extent[0];
+        remove_axis(&batch, 0);
+    }
+    set_types(dtype, k->tf32, out);
+    set_layout(m, n, depth, k->trans_a, k->trans_b, out);
+    /* The longest axis goes into the call; the batch count of cuBLASLt is an int32. */
+    uint32_t longest = 0;
+    for (uint32_t a = 1; a < batch.rank; a++)
+        if (batch.extent[a] > batch.extent[longest] && batch.extent[a] <= INT32_MAX) longest = a;
+    if (batch.rank > 0 && batch.extent[longest] <= INT32_MAX) {
+        out->batch = batch.extent[longest];
+        out->stride_a = batch.stride[0][longest];
+        out->stride_b = batch.stride[1][longest];
+        out->stride_d = batch.stride[2][longest];
+        remove_axis(&batch, longest);
+    }
+    out->outer = batch;
+}
+
+size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, hyp_cuda_epilogue out[3])
+{
+    size_t n = 0;
+    bool some = act != HYP_PLAN__ACT__ACT_NONE;
+    if (act == HYP_PLAN__ACT__ACT_RELU)
+        out[n++] = (hyp_cuda_epilogue){bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU, false, false};
+    if (act == HYP_PLAN__ACT__ACT_GELU_TANH) /* cuBLASLt's GELU is the tanh form */
+        out[n++] = (hyp_cuda_epilogue){bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU, false, false};
+    if (bias) out[n++] = (hyp_cuda_epilogue){CUBLASLT_EPILOGUE_BIAS, false, some};
+    out[n++] = (hyp_cuda_epilogue){CUBLASLT_EPILOGUE_DEFAULT, bias, some};
+    return n;
+}

@@ -1,0 +1,42 @@
+/* product.h - how a product of the plan is put to cuBLASLt. Pure: layouts, epilogues and batches, tested without a
+ * device. The layouts are chosen so that the result is column-major: only then does cuBLASLt take every epilogue.
+ */
+#ifndef HYP_RUNTIME_CUDA_PRODUCT_H
+#define HYP_RUNTIME_CUDA_PRODUCT_H
+
+#include <cublasLt.h>
+
+#include "runtime/cuda/extent.h"
+
+/* D[m,n] = op(A) op(B), all column-major as cuBLASLt has it. A row-major y[M,N] is its own transpose in column-major
+ * form, so m = N, n = M; A is the plan's right operand (or the weight), B its left one. */
+typedef struct hyp_cuda_product {
+    int64_t m, n, k;
+    bool trans_a, trans_b;    /* op is a transposition */
+    int64_t lda, ldb, ldd;    /* elements between columns as stored */
+    int64_t batch;            /* products in one call, 1 = plain */
+    int64_t stride_a, stride_b, stride_d; /* between them, in elements */
+    cudaDataType_t type, scale;           /* of A, B, D and the bias; of alpha and beta */
+    cublasComputeType_t compute;
+    /* Calls for every index of this box; lanes: A, B, D. */
+    hyp_cuda_box outer;
+} hyp_cuda_product;
+
+/* y[m,n] = x[m,k] w^T with w stored [n,k], or [k,n] with weight_kn. The dtype is a float; products of f16, bf16 and f32
+ * accumulate in f32, and round to TF32 only with `tf32`. */
+void hyp_cuda_product_linear(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, int64_t k, bool weight_kn,
+                             hyp_cuda_product *out);
+/* The matmul step: as many batch axes as possible go into one call. Every extent is positive. */
+void hyp_cuda_product_matmul(hyp_dtype dtype, const HypPlan__Matmul *k, const int64_t *values, hyp_cuda_product *out);
+
+/* What a call of cuBLASLt does itself, and what a kernel of ours must do after it. */
+typedef struct hyp_cuda_epilogue {
+    cublasLtEpilogue_t epilogue;
+    bool bias_after, act_after;
+} hyp_cuda_epilogue;
+
+/* Ways to add a bias and apply an activation, the best one first; returns how many of the 3. The last one works for
+ * every type. */
+size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, hyp_cuda_epilogue out[3]);
+
+#endif

@@ -1,0 +1,210 @@
+#include "runtime/cuda/program.h"
+
+#include "base/dtype.h"
+
+#define SAME(name) \
+    _Static_assert((int)HYP_PW_##name == (int)HYP_PLAN__POINTWISE__OP__##name, "kernels.h follows plan.proto")
+SAME(ADD);
+SAME(SUB);
+SAME(MUL);
+SAME(DIV);
+SAME(POW);
+SAME(MIN);
+SAME(MAX);
+SAME(RELU);
+SAME(LEAKY_RELU);
+SAME(SIGMOID);
+SAME(TANH);
+SAME(GELU);
+SAME(GELU_TANH);
+SAME(ERF);
+SAME(EXP);
+SAME(SQRT);
+SAME(CLIP);
+SAME(CAST);
+_Static_assert((int)HYP_CUDA_PW_INPUTS >= (int)HYP_PLAN_POINTWISE_INPUTS &&
+                   (int)HYP_CUDA_PW_OUTPUTS >= (int)HYP_PLAN_POINTWISE_OUTPUTS &&
+                   (int)HYP_CUDA_PW_REGISTERS >= (int)HYP_PLAN_POINTWISE_REGISTERS && (int)HYP_CUDA_DIMS >= HYP_MAX_RANK,
+               "the kernels take every valid step");
+_Static_assert(sizeof(hyp_cuda_pointwise) <= 4096, "what a launch may carry");
+
+enum { THREADS = 128, SHARED_LIMIT = 48 << 10 };
+/* A result that is not kept needs no temp. */
+enum { NO_TEMP = 0 };
+
+/* The instructions in order of execution; the registers they read and write. */
+typedef struct line {
+    hyp_cuda_pw_instr *out;
+    uint32_t a, b, result; /* registers; NONE where there is none */
+} line;
+enum { NONE = UINT8_MAX };
+
+typedef struct encoder {
+    const hyp_cuda_pw_step *step;
+    hyp_cuda_pw_program *out;
+    line lines[HYP_CUDA_PW_INSTRS];
+    size_t line_count;
+    /* By register: constants hold their index + 1, other registers 0. */
+    uint8_t constant_plus1[HYP_CUDA_PW_REGISTERS + HYP_CUDA_PW_OUTPUTS];
+} encoder;
+
+static bool is_computed(const encoder *e, uint32_t reg)
+{
+    return reg >= e->step->inputs && reg < HYP_CUDA_PW_REGISTERS + HYP_CUDA_PW_OUTPUTS && !e->constant_plus1[reg];
+}
+
+static void add_line(encoder *e, uint32_t op, hyp_dtype to, uint32_t a, uint32_t b, uint32_t result)
+{
+    hyp_cuda_pw_instr *out = &e->out->args.instr[e->line_count];
+    *out = (hyp_cuda_pw_instr){.op = (uint8_t)op, .to = (uint8_t)to};
+    e->lines[e->line_count++] = (line){out, a, b, result};
+}
+
+static void add_constant(encoder *e, const HypPlan__Pointwise__Instr *in, uint32_t reg, uint8_t *count)
+{
+    uint64_t stored;
+    hyp_store_f64((hyp_dtype)in->to, &stored, 0, in->p);
+    e->out->args.constant[*count] = hyp_load_f64((hyp_dtype)in->to, &stored, 0);
+    e->constant_plus1[reg] = ++*count;
+}
+
+/* Lists what the kernel executes: the instructions without constants, then the stores. An output that is an input
+ * is read before the first store, which may replace that input. */
+static void list_lines(encoder *e)
+{
+    const hyp_cuda_pw_step *s = e->step;
+    uint8_t constants = 0;
+    uint32_t reg = (uint32_t)s->inputs, regs = (uint32_t)(s->inputs + s->instrs);
+    for (size_t i = 0; i < s->instrs; i++, reg++) {
+        const HypPlan__Pointwise__Instr *in = s->instr[i];
+        if (in->op == HYP_PLAN__POINTWISE__OP__CONST) {
+            add_constant(e, in, reg, &constants);
+            continue;
+        }
+        bool binary = in->op <= HYP_PLAN__POINTWISE__OP__MAX;
+        add_line(e, (uint32_t)in->op, (hyp_dtype)in->to, in->a, binary ? in->b : NONE, reg);
+        e->lines[e->line_count - 1].out->p = in->p;
+        e->lines[e->line_count - 1].out->q = in->q;
+    }
+    uint32_t source[HYP_CUDA_PW_OUTPUTS];
+    for (size_t o = 0; o < s->outputs; o++) {
+        source[o] = s->output_reg[o];
+        if (source[o] >= s->inputs || s->outputs == 1) continue;
+        add_line(e, HYP_PW_CAST, s->compute, source[o], NONE, regs);
+        source[o] = regs++;
+    }
+    for (uint32_t o = 0; o < s->outputs; o++) {
+        add_line(e, HYP_PW_STORE, s->compute, source[o], NONE, NONE);
+        e->lines[e->line_count - 1].out->b = (hyp_cuda_pw_operand){HYP_PW_OUTPUT, (uint8_t)o};
+    }
+}
+
+/* For each computed register the last line that must find it in a temp; lines where it is still the last result do
+ * not count. SIZE_MAX = none. */
+static void find_last_uses(const encoder *e, size_t *last_use)
+{
+    uint32_t last = NONE; /* the register whose value the kernel has at hand */
+    for (size_t i = 0; i < e->line_count; i++) {
+        const line *l = &e->lines[i];
+        const uint32_t read[] = {l->a, l->b};
+        for (int r = 0; r < 2; r++)
+            if (is_computed(e, read[r]) && read[r] != last) last_use[read[r]] = i;
+        if (l->result != NONE) last = l->result;
+    }
+}
+
+static hyp_cuda_pw_operand operand(const encoder *e, uint32_t reg, uint32_t last, const uint8_t *temp)
+{
+    if (reg < e->step->inputs) return (hyp_cuda_pw_operand){HYP_PW_INPUT, (uint8_t)reg};
+    if (e->constant_plus1[reg]) return (hyp_cuda_pw_operand){HYP_PW_CONST, (uint8_t)(e->constant_plus1[reg] - 1)};
+    if (reg == last) return (hyp_cuda_pw_operand){HYP_PW_LAST, 0};
+    return (hyp_cuda_pw_operand){HYP_PW_TEMP, (uint8_t)(temp[reg] - 1)};
+}
+
+/* Gives a temp to each register that is needed later than by the next line; a line reads before it writes, so a
+ * result may take the temp of its last operand. Returns how many temps there are. */
+static uint32_t place_operands(encoder *e)
+{
+    enum { REGISTERS = HYP_CUDA_PW_REGISTERS + HYP_CUDA_PW_OUTPUTS };
+    size_t last_use[REGISTERS];
+    uint8_t temp[REGISTERS] = {NO_TEMP}; /* index + 1 */
+    uint32_t owner[REGISTERS], temps = 0, last = NONE; /* owner: by temp, the register in it */
+    for (size_t r = 0; r < REGISTERS; r++) last_use[r] = SIZE_MAX;
+    find_last_uses(e, last_use);
+    for (size_t i = 0; i < e->line_count; i++) {
+        line *l = &e->lines[i];
+        l->out->a = operand(e, l->a, last, temp);
+        if (l->b != NONE) l->out->b = operand(e, l->b, last, temp);
+        if (l->result == NONE) continue;
+        last = l->result;
+        if (last_use[last] == SIZE_MAX) continue;
+        uint32_t t = 0;
+        while (t < temps && last_use[owner[t]] > i) t++;
+        if (t == temps) temps++;
+        owner[t] = last;
+        temp[last] = (uint8_t)(t + 1);
+        l->out->temp_plus1 = (uint8_t)(t + 1);
+    }
+    e->out->args.instrs = (uint32_t)e->line_count;
+    return temps;
+}
+
+static bool is_narrow_float(hyp_dtype t) { return t == HYP_F32 || t == HYP_F16 || t == HYP_BF16; }
+
+/* May a thread take HYP_CUDA_PW_VECTOR neighbours at once? Every row of every tensor must begin at a multiple. */
+static bool is_vector(const hyp_cuda_pw_step *s, const hyp_cuda_box *box)
+{
+    if (s->compute != HYP_F32 || box->extent[0] < HYP_CUDA_PW_VECTOR) return false;
+    if (box->rank > 1 && box->extent[0] % HYP_CUDA_PW_VECTOR != 0) return false;
+    for (size_t o = 0; o < s->outputs; o++)
+        if (!is_narrow_float(s->output_dtype[o])) return false;
+    for (size_t i = 0; i < s->inputs; i++) {
+        if (box->stride[i][0] == 0) continue;
+        if (box->stride[i][0] != 1 || !is_narrow_float(s->input_dtype[i])) return false;
+        for (uint32_t a = 1; a < box->rank; a++)
+            if (box->stride[i][a] % HYP_CUDA_PW_VECTOR != 0) return false;
+    }
+    return true;
+}
+
+static void choose_kernel(const hyp_cuda_pw_step *s, const hyp_cuda_box *box, uint32_t temps, hyp_cuda_pw_program *out)
+{
+    uint32_t vector = is_vector(s, box) ? HYP_CUDA_PW_VECTOR : 1;
+    uint32_t bytes = s->compute == HYP_F32 ? 4 : 8;
+    if (temps * vector * bytes * THREADS > SHARED_LIMIT) vector = 1;
+    out->kernel = vector > 1               ? HYP_CUDA_KERNEL_pointwise_f32x8
+                  : s->compute == HYP_F32 ? HYP_CUDA_KERNEL_pointwise_f32
+                  : s->compute == HYP_F64 ? HYP_CUDA_KERNEL_pointwise_f64
+                                          : HYP_CUDA_KERNEL_pointwise_i64;
+    out->threads = THREADS;
+    out->shared_bytes = temps * vector * bytes * THREADS;
+    int64_t row = (box->extent[0] + vector - 1) / vector;
+    out->args.row_chunks = hyp_cuda_extent_of(row);
+    out->args.chunks = row;
+    for (uint32_t a = 1; a < box->rank; a++) out->args.chunks *= box->extent[a];
+}
+
+void hyp_cuda_pw_encode(const hyp_cuda_pw_step *step, hyp_cuda_pw_program *out)
+{
+    _Static_assert((HYP_CUDA_PW_REGISTERS + HYP_CUDA_PW_OUTPUTS) * 8 * THREADS <= SHARED_LIMIT,
+                   "the kernels for one element at a time have room for every register");
+    *out = (hyp_cuda_pw_program){0};
+    encoder e = {.step = step, .out = out};
+    list_lines(&e);
+    uint32_t temps = place_operands(&e);
+    hyp_cuda_box box = step->box;
+    hyp_cuda_box_merge(&box);
+    if (box.rank == 0) { /* one element: an axis of it, which every input starts at */
+        box.rank = 1;
+        box.extent[0] = 1;
+        for (uint32_t l = 0; l < box.lanes; l++) box.stride[l][0] = 0;
+    }
+    out->args.rank = box.rank;
+    for (uint32_t a = 0; a < box.rank; a++) out->args.extent[a] = hyp_cuda_extent_of(box.extent[a]);
+    for (size_t i = 0; i < step->inputs; i++) {
+        out->args.input[i].dtype = step->input_dtype[i];
+        for (uint32_t a = 0; a < box.rank; a++) out->args.input[i].stride[a] = box.stride[i][a];
+    }
+    for (size_t o = 0; o < step->outputs; o++) out->args.output[o].dtype = step->output_dtype[o];
+    choose_kernel(step, &box, temps, out);
+}

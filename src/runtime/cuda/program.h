@@ -1,0 +1,29 @@
+/* program.h - from a pointwise step to what its kernel interprets. Pure, tested without a device. */
+#ifndef HYP_RUNTIME_CUDA_PROGRAM_H
+#define HYP_RUNTIME_CUDA_PROGRAM_H
+
+#include "runtime/cuda/extent.h"
+
+/* A pointwise step with its dims evaluated. Lane i of the box is input i. */
+typedef struct hyp_cuda_pw_step {
+    hyp_cuda_box box;
+    hyp_dtype compute; /* F32, F64 or I64 */
+    size_t inputs, instrs, outputs;
+    hyp_dtype input_dtype[HYP_CUDA_PW_INPUTS], output_dtype[HYP_CUDA_PW_OUTPUTS];
+    HypPlan__Pointwise__Instr *const *instr;
+    const uint32_t *output_reg;
+} hyp_cuda_pw_step;
+
+/* What to launch; addresses are filled in at every run. */
+typedef struct hyp_cuda_pw_program {
+    hyp_cuda_pointwise args;
+    hyp_cuda_kernel kernel;
+    uint32_t threads;      /* of a block */
+    uint32_t shared_bytes; /* of a block */
+} hyp_cuda_pw_program;
+
+/* Merges axes, finds each operand a place (program.h's registers are numbered as in plan.proto) and takes the kernel
+ * with 16-byte accesses where every tensor allows it. The box has elements. */
+void hyp_cuda_pw_encode(const hyp_cuda_pw_step *step, hyp_cuda_pw_program *out);
+
+#endif

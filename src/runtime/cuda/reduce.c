@@ -1,0 +1,117 @@
+/* reduce.c - softmax and sums. */
+#include "base/dtype.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/extent.h"
+
+enum { LANES = 32, THREADS = 256 };
+
+typedef struct softmax {
+    hyp_cuda_softmax args;
+    hyp_cuda_grid grid;
+    uint32_t x, y;
+} softmax;
+
+static hyp_status softmax_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    softmax *p = data;
+    p->args.x = s->at[p->x];
+    p->args.y = s->at[p->y];
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
+{
+    int64_t outer = b->values[k->outer], axis = b->values[k->axis], inner = b->values[k->inner];
+    if (outer == 0 || axis == 0 || inner == 0) return HYP_OK;
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, k->x);
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, softmax_run, sizeof(softmax), &data));
+    softmax *p = data;
+    p->x = k->x;
+    p->y = k->y;
+    p->args = (hyp_cuda_softmax){.outer = outer, .axis = axis, .inner = hyp_cuda_extent_of(inner), .dtype = dtype};
+    bool wide = dtype == HYP_F64;
+    const hyp_cuda_device *device = b->session->model->device;
+    if (inner == 1) {
+        /* A warp for a row, or a block for a long one. */
+        uint32_t x = axis <= 1024 ? LANES : THREADS, y = THREADS / x;
+        p->grid = (hyp_cuda_grid){.kernel = wide ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32,
+                                  .blocks = hyp_cuda_blocks(device, outer, y),
+                                  .block_x = x,
+                                  .block_y = y,
+                                  .shared_bytes = THREADS * (wide ? 8 : 4)};
+    } else {
+        p->grid = (hyp_cuda_grid){.kernel = wide ? HYP_CUDA_KERNEL_softmax_strided_f64 : HYP_CUDA_KERNEL_softmax_strided_f32,
+                                  .blocks = hyp_cuda_blocks(device, outer * inner, THREADS),
+                                  .block_x = THREADS,
+                                  .block_y = 1};
+    }
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}
+
+typedef struct reduction {
+    hyp_cuda_reduce args;
+    hyp_cuda_grid grid;
+    uint32_t x, y;
+} reduction;
+
+static hyp_status reduce_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    reduction *p = data;
+    p->args.x = s->at[p->x];
+    p->args.y = s->at[p->y];
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+/* Sums may be taken in any order, so the axes are put in that of memory, the nearest innermost. */
+static void sort_axes(hyp_cuda_box *box)
+{
+    for (uint32_t a = 1; a < box->rank; a++)
+        for (uint32_t i = a; i > 0 && box->stride[0][i] < box->stride[0][i - 1]; i--) hyp_cuda_box_swap(box, i, i - 1);
+}
+
+hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k)
+{
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, k->x);
+    hyp_cuda_box kept, reduced;
+    hyp_cuda_box_init(&kept, b->values, k->n_kept, k->kept);
+    hyp_cuda_box_add_lane(&kept, b->values, k->kept_strides);
+    hyp_cuda_box_init(&reduced, b->values, k->n_reduced, k->reduced);
+    hyp_cuda_box_add_lane(&reduced, b->values, k->reduced_strides);
+    hyp_cuda_box_merge(&kept);
+    sort_axes(&reduced);
+    hyp_cuda_box_merge(&reduced);
+    int64_t results = hyp_cuda_box_count(&kept), terms = hyp_cuda_box_count(&reduced);
+    if (results == 0) return HYP_OK;
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, reduce_run, sizeof(reduction), &data));
+    reduction *p = data;
+    p->x = k->x;
+    p->y = k->y;
+    /* Neighbours in memory go to neighbouring threads: they are summed, or they belong to different results. */
+    bool along_x = kept.rank == 0 || (reduced.rank > 0 && reduced.stride[0][0] < kept.stride[0][0]);
+    p->args = (hyp_cuda_reduce){.results = results,
+                                .terms = terms,
+                                .kept_rank = kept.rank,
+                                .reduced_rank = reduced.rank,
+                                .dtype = dtype,
+                                .mean = k->kind == HYP_PLAN__REDUCE__KIND__MEAN,
+                                .along_x = along_x};
+    for (uint32_t a = 0; a < kept.rank; a++) {
+        p->args.kept[a] = hyp_cuda_extent_of(kept.extent[a]);
+        p->args.kept_stride[a] = kept.stride[0][a];
+    }
+    for (uint32_t a = 0; a < reduced.rank; a++) {
+        p->args.reduced[a] = hyp_cuda_extent_of(reduced.extent[a]);
+        p->args.reduced_stride[a] = reduced.stride[0][a];
+    }
+    uint32_t x = along_x && terms > 1024 ? THREADS : LANES, y = THREADS / x;
+    p->grid = (hyp_cuda_grid){.kernel = dtype == HYP_F64          ? HYP_CUDA_KERNEL_reduce_f64
+                                        : hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32
+                                                                    : HYP_CUDA_KERNEL_reduce_i64,
+                              .blocks = hyp_cuda_blocks(b->session->model->device, results, along_x ? y : x),
+                              .block_x = x,
+                              .block_y = y,
+                              .shared_bytes = THREADS * 8};
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}
