@@ -116,6 +116,7 @@ struct hyp_egraph {
         uint32_t *start, *list; /* valid while version == at */
         uint64_t at;
         HYP_VEC(uint32_t) first, next; /* by id: classes and rows united since the last rebuild, as a forest */
+        HYP_VEC(uint32_t) found;
         size_t pending_seen, rows_seen;
         hyp_arena arena;
     } view;

@@ -57,7 +57,7 @@ static hyp_status grow(void *array, size_t count, size_t elem, hyp_diag *diag)
 static size_t next_cap(size_t cap)
 {
 #ifdef HYP_SMALL_SIZES
-    return cap + 1;
+    return cap + cap / 8 + 1;
 #else
     return cap < 4096 ? cap * 4 : cap * 2;
 #endif

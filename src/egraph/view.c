@@ -29,6 +29,7 @@ void hyp_eg_view_dispose(hyp_egraph *eg)
     drop_list(eg);
     hyp_vec_free(&eg->view.first);
     hyp_vec_free(&eg->view.next);
+    hyp_vec_free(&eg->view.found);
     hyp_eg_view_release(eg);
 }
 
@@ -77,19 +78,38 @@ static bool update_forest(hyp_egraph *eg)
     return true;
 }
 
-/* Appends the rows of class c and of all that hangs under it. */
-static size_t gather(hyp_egraph *eg, uint32_t c, uint32_t *out, size_t len)
+static bool find_more(hyp_egraph *eg, uint32_t id)
 {
-    bool joined_later = eg->home[c] != c; /* a new row in an old class: not a class of its own */
-    uint32_t r = c;
-    do {
-        if (!hyp_row_dead(eg, r)) {
-            if (out) out[len] = r;
-            len++;
-        }
-        r = eg->rows[r].next;
-    } while (!joined_later && r != c);
-    for (uint32_t i = eg->view.first.data[c]; i != HYP_NONE; i = eg->view.next.data[i]) len = gather(eg, i, out, len);
+    if (hyp_vec_grow(&eg->view.found, NULL) != HYP_OK) return false;
+    eg->view.found.data[eg->view.found.len - 1] = id;
+    return true;
+}
+
+/* Lists c and all that hangs under it in view.found. */
+static bool find_parts(hyp_egraph *eg, uint32_t c)
+{
+    eg->view.found.len = 0;
+    if (!find_more(eg, c)) return false;
+    for (size_t i = 0; i < eg->view.found.len; i++)
+        for (uint32_t j = eg->view.first.data[eg->view.found.data[i]]; j != HYP_NONE; j = eg->view.next.data[j])
+            if (!find_more(eg, j)) return false;
+    return true;
+}
+
+/* The live rows of the parts found; counts only where `out` is NULL. */
+static size_t copy_rows(const hyp_egraph *eg, uint32_t *out)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < eg->view.found.len; i++) {
+        uint32_t part = eg->view.found.data[i], row = part;
+        do {
+            if (!hyp_row_dead(eg, row)) {
+                if (out) out[len] = row;
+                len++;
+            }
+            row = eg->rows[row].next; /* a row that was made as a member of a class is not linked yet */
+        } while (row != part);
+    }
     return len;
 }
 
@@ -109,11 +129,11 @@ const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id c, size_
         *out_count = eg->view.start[c + 1] - eg->view.start[c];
         return eg->view.list + eg->view.start[c];
     }
-    if (!update_forest(eg)) return NULL;
-    size_t n = gather(eg, c, NULL, 0);
+    if (!update_forest(eg) || !find_parts(eg, c)) return NULL;
+    size_t n = copy_rows(eg, NULL);
     uint32_t *out = hyp_arena_alloc(&eg->view.arena, n * sizeof *out);
     if (!out) return NULL;
-    gather(eg, c, out, 0);
+    copy_rows(eg, out);
     qsort(out, n, sizeof *out, by_id);
     *out_count = n;
     return out;

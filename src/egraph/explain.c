@@ -1,0 +1,415 @@
+/* Proofs as a list of terms, each made from the one before by one rule or given equality at one place.
+ *
+ * T(e) is the term that e-node e was added as: its operator over T of the children it was given. A path in
+ * the proof forest leads from T(a) to T(b). Its edges are worked off in place in a tree that is the whole
+ * term: a congruence by the paths between the children; an application by bringing the matched e-node's
+ * term into the form of the left side, replacing it, and bringing the right side into the form of the
+ * e-node that was made. */
+#include <string.h>
+
+#include "base/sexpr.h"
+#include "egraph/proof.h"
+#include "egraph/rule.h"
+#include "egraph/term.h"
+
+enum { DEPTH_LIMIT = 5000 }; /* nested calls: bounds the stack */
+#define SIZE_LIMIT ((size_t)1 << 28) /* bytes of a proof */
+
+typedef struct term {
+    hyp_symbol symbol;
+    uint32_t count;
+    struct term **kids;
+} term;
+
+typedef struct prover {
+    hyp_egraph *eg;
+    hyp_arena work;   /* terms */
+    hyp_arena *out;   /* texts */
+    size_t used;      /* bytes taken from both */
+    unsigned depth;
+    term *whole;
+    HYP_VEC(hyp_proof_step) steps;
+    hyp_diag *diag;
+} prover;
+
+static void *take(prover *p, size_t size)
+{
+    p->used += size;
+    return hyp_arena_alloc(&p->work, size);
+}
+
+static hyp_status enter(prover *p)
+{
+    if (++p->depth > DEPTH_LIMIT || p->used > SIZE_LIMIT)
+        return hyp_fail(p->diag, HYP_ERR_LIMIT, "this proof is too large to be written out");
+    return HYP_OK;
+}
+
+static hyp_status new_term(prover *p, hyp_symbol symbol, size_t count, term **out)
+{
+    term *t = take(p, sizeof *t);
+    term **kids = take(p, count * sizeof *kids);
+    if (!t || !kids) return hyp_fail_memory(p->diag, count * sizeof *kids);
+    *t = (term){symbol, (uint32_t)count, kids};
+    *out = t;
+    return HYP_OK;
+}
+
+/* The children that an e-node was given. */
+static const uint32_t *given(const prover *p, uint32_t row, uint32_t *out_count)
+{
+    const uint32_t *kid = p->eg->proofs.kid + 2 * (size_t)row;
+    uint32_t n = *out_count = p->eg->ops.data[hyp_row_op(p->eg, row)].arity;
+    return n <= 2 ? kid : p->eg->proofs.pool + kid[0];
+}
+
+/* T(row). */
+static hyp_status write_row(prover *p, uint32_t row, term **out)
+{
+    HYP_TRY(enter(p));
+    uint32_t n;
+    const uint32_t *kids = given(p, row, &n);
+    HYP_TRY(new_term(p, hyp_enode_op(p->eg, row), n, out));
+    for (uint32_t j = 0; j < n; j++) HYP_TRY(write_row(p, kids[j], &(*out)->kids[j]));
+    p->depth--;
+    return HYP_OK;
+}
+
+static void print(const prover *p, const term *t, hyp_strbuf *sb)
+{
+    if (t->count) hyp_strbuf_puts(sb, "(");
+    hyp_term_symbol(sb, hyp_egraph_symbol_name(p->eg, t->symbol));
+    for (uint32_t j = 0; j < t->count; j++) {
+        hyp_strbuf_puts(sb, " ");
+        print(p, t->kids[j], sb);
+    }
+    if (t->count) hyp_strbuf_puts(sb, ")");
+}
+
+/* Notes the whole term as it is now. */
+static hyp_status add_step(prover *p, const char *rule, bool forward)
+{
+    hyp_strbuf sb = {0};
+    print(p, p->whole, &sb);
+    char *text = sb.failed ? NULL : hyp_arena_strndup(p->out, sb.data, sb.len);
+    char *name = rule ? hyp_arena_strdup(p->out, rule) : NULL;
+    p->used += sb.len;
+    hyp_strbuf_dispose(&sb);
+    if (!text || (rule && !name)) return hyp_fail_memory(p->diag, 0);
+    HYP_TRY(hyp_vec_grow(&p->steps, p->diag));
+    p->steps.data[p->steps.len - 1] = (hyp_proof_step){.rule = name, .forward = forward, .term = text};
+    return HYP_OK;
+}
+
+static hyp_status walk_path(prover *p, term **at, uint32_t from, uint32_t to);
+
+/* ---- one application ---------------------------------------------------------------------------- */
+
+/* An application, with what its variables stand for: the children that the matched e-nodes were given. */
+typedef struct application {
+    const hyp_rule *rule;
+    const hyp_action *action;
+    const uint32_t *left, *right; /* by index of the pattern e-node */
+    uint32_t *variable;           /* by register; HYP_NONE = not seen */
+} application;
+
+static void bind(prover *p, application *app, const hyp_pat *pat)
+{
+    uint32_t n, row = app->left[pat->index];
+    const uint32_t *kids = given(p, row, &n);
+    for (uint32_t j = 0; j < pat->count; j++) {
+        const hyp_pat *kid = &pat->kids[j];
+        if (kid->kind == HYP_PAT_NODE) bind(p, app, kid);
+        if (kid->kind == HYP_PAT_VAR && app->variable[kid->reg] == HYP_NONE)
+            app->variable[kid->reg] = kids[hyp_pat_place(pat, j, n)];
+    }
+}
+
+static hyp_status read_application(prover *p, uint32_t offset, application *app)
+{
+    const uint32_t *record = p->eg->proofs.apps.data + offset;
+    app->rule = hyp_eg_rule(p->eg, record[HYP_APP_RULESET], record[HYP_APP_RULE]);
+    app->action = &app->rule->actions[record[HYP_APP_UNION]];
+    app->left = record + HYP_APP_ROWS;
+    app->right = app->left + app->rule->left_nodes;
+    app->variable = take(p, app->rule->reg_count * sizeof(uint32_t));
+    if (!app->variable) return hyp_fail_memory(p->diag, app->rule->reg_count * sizeof(uint32_t));
+    memset(app->variable, 0xff, app->rule->reg_count * sizeof(uint32_t));
+    for (uint32_t i = 0; i < app->rule->left_count; i++) bind(p, app, &app->rule->left[i]);
+    for (uint32_t i = 0; i < app->rule->left_count; i++) { /* roots of a multi-pattern that occur nowhere else */
+        const hyp_pat *root = &app->rule->left[i];
+        if (app->variable[root->reg] == HYP_NONE) app->variable[root->reg] = app->left[root->index];
+    }
+    return HYP_OK;
+}
+
+/* The e-node, or the class, whose term stands for a pattern at the e-node's place. */
+static uint32_t stands_for(const application *app, const hyp_pat *pat, bool is_left)
+{
+    if (pat->kind == HYP_PAT_VAR) return app->variable[pat->reg];
+    return is_left ? app->left[pat->index] : app->right[pat->index];
+}
+
+/* The children of the e-node that a sequence variable matched. */
+static const uint32_t *sequence(const prover *p, const application *app, const hyp_pat *seq, uint32_t *out_count)
+{
+    uint32_t n;
+    const uint32_t *kids = given(p, app->left[seq->index], &n);
+    *out_count = n - seq->seq - seq->seq_tail;
+    return kids + seq->seq;
+}
+
+/* The instance of a pattern as a term. */
+static hyp_status write_instance(prover *p, const application *app, const hyp_pat *pat, bool is_left, term **out)
+{
+    if (pat->kind != HYP_PAT_NODE) return write_row(p, stands_for(app, pat, is_left), out);
+    uint32_t total = 0, n, at = 0;
+    for (uint32_t j = 0; j < pat->count; j++) {
+        n = 1;
+        if (pat->kids[j].kind == HYP_PAT_SEQ) sequence(p, app, &pat->kids[j], &n);
+        total += n;
+    }
+    HYP_TRY(new_term(p, pat->symbol, total, out));
+    for (uint32_t j = 0; j < pat->count; j++) {
+        if (pat->kids[j].kind != HYP_PAT_SEQ) {
+            HYP_TRY(write_instance(p, app, &pat->kids[j], is_left, &(*out)->kids[at++]));
+            continue;
+        }
+        const uint32_t *ids = sequence(p, app, &pat->kids[j], &n);
+        for (uint32_t i = 0; i < n; i++) HYP_TRY(write_row(p, ids[i], &(*out)->kids[at++]));
+    }
+    return HYP_OK;
+}
+
+/* Turns the term of an e-node at `at` into the instance of its pattern, or the other way round. */
+static hyp_status fit(prover *p, const application *app, const hyp_pat *pat, bool is_left, bool to_instance, term **at)
+{
+    if (pat->kind != HYP_PAT_NODE) return HYP_OK;
+    HYP_TRY(enter(p));
+    uint32_t n, place = 0;
+    const uint32_t *kids = given(p, stands_for(app, pat, is_left), &n);
+    for (uint32_t j = 0; j < pat->count; j++) {
+        const hyp_pat *kid = &pat->kids[j];
+        if (kid->kind == HYP_PAT_SEQ) {
+            uint32_t length;
+            const uint32_t *ids = sequence(p, app, kid, &length);
+            for (uint32_t i = 0; i < length; i++, place++)
+                HYP_TRY(walk_path(p, &(*at)->kids[place], to_instance ? kids[place] : ids[i],
+                                  to_instance ? ids[i] : kids[place]));
+            continue;
+        }
+        uint32_t id = stands_for(app, kid, is_left);
+        term **below = &(*at)->kids[place];
+        if (to_instance) HYP_TRY(walk_path(p, below, kids[place], id));
+        HYP_TRY(fit(p, app, kid, is_left, to_instance, below));
+        if (!to_instance) HYP_TRY(walk_path(p, below, id, kids[place]));
+        place++;
+    }
+    p->depth--;
+    return HYP_OK;
+}
+
+/* Works off an edge made by a rule, from `from` to `to`. */
+static hyp_status apply_rule(prover *p, term **at, uint32_t offset, bool forward, uint32_t from, uint32_t to)
+{
+    application app;
+    HYP_TRY(read_application(p, offset, &app));
+    const hyp_pat *left = app.action->root ? app.action->root : &app.action->left, *right = &app.action->right;
+    bool matched = app.action->root != NULL;
+    const hyp_pat *before = forward ? left : right, *after = forward ? right : left;
+    bool before_left = forward && matched, after_left = !forward && matched;
+    /* A variable's term need not be the one that the edge ends at. */
+    HYP_TRY(walk_path(p, at, from, stands_for(&app, before, before_left)));
+    HYP_TRY(fit(p, &app, before, before_left, true, at));
+    HYP_TRY(write_instance(p, &app, after, after_left, at));
+    HYP_TRY(add_step(p, app.rule->info.name, forward));
+    HYP_TRY(fit(p, &app, after, after_left, false, at));
+    return walk_path(p, at, stands_for(&app, after, after_left), to);
+}
+
+/* ---- paths -------------------------------------------------------------------------------------- */
+
+/* Works off one edge of the forest. */
+static hyp_status cross(prover *p, term **at, uint32_t from, uint32_t to, uint32_t label)
+{
+    uint32_t why = label >> 1;
+    bool forward = !(label & 1);
+    if (why == HYP_WHY_CONGRUENCE) {
+        uint32_t n;
+        const uint32_t *a = given(p, from, &n), *b = given(p, to, &n);
+        for (uint32_t j = 0; j < n; j++) HYP_TRY(walk_path(p, &(*at)->kids[j], a[j], b[j]));
+        return HYP_OK;
+    }
+    const uint32_t *record = p->eg->proofs.apps.data + why;
+    if (record[HYP_APP_RULESET] != HYP_NONE) return apply_rule(p, at, why, forward, from, to);
+    const char *reason = hyp_egraph_symbol_name(p->eg, record[HYP_APP_REASON]);
+    HYP_TRY(write_row(p, to, at));
+    return add_step(p, reason, forward);
+}
+
+static uint32_t height(const prover *p, uint32_t node)
+{
+    uint32_t h = 0;
+    for (; p->eg->proofs.parent[node] != HYP_NONE; node = p->eg->proofs.parent[node]) h++;
+    return h;
+}
+
+/* The nearest e-node that is above both. */
+static uint32_t meet(const prover *p, uint32_t a, uint32_t b)
+{
+    const uint32_t *parent = p->eg->proofs.parent;
+    uint32_t ha = height(p, a), hb = height(p, b);
+    for (; ha > hb; ha--) a = parent[a];
+    for (; hb > ha; hb--) b = parent[b];
+    while (a != b) a = parent[a], b = parent[b];
+    return a;
+}
+
+/* Turns the term T(from) at `at` into T(to). */
+static hyp_status walk_path(prover *p, term **at, uint32_t from, uint32_t to)
+{
+    if (from == to) return HYP_OK;
+    HYP_TRY(enter(p));
+    const hyp_proofs *proofs = &p->eg->proofs;
+    uint32_t top = meet(p, from, to), down = 0;
+    for (uint32_t n = from; n != top; n = proofs->parent[n])
+        HYP_TRY(cross(p, at, n, proofs->parent[n], proofs->why[n]));
+    for (uint32_t n = to; n != top; n = proofs->parent[n]) down++;
+    uint32_t *path = take(p, down * sizeof *path);
+    if (!path) return hyp_fail_memory(p->diag, down * sizeof *path);
+    for (uint32_t n = to, i = down; n != top; n = proofs->parent[n]) path[--i] = n;
+    for (uint32_t i = 0; i < down; i++)
+        HYP_TRY(cross(p, at, proofs->parent[path[i]], path[i], proofs->why[path[i]] ^ 1));
+    p->depth--;
+    return HYP_OK;
+}
+
+/* ---- the call ----------------------------------------------------------------------------------- */
+
+/* A term that was asked about, with the e-node that each part of it is found as. */
+typedef struct asked {
+    hyp_symbol symbol;
+    uint32_t row, count;
+    struct asked *kids;
+} asked;
+
+static hyp_status read_asked(prover *p, const hyp_sexpr *sx, asked *out)
+{
+    const hyp_sexpr *head = sx->kind == HYP_SX_LIST ? (sx->count ? sx->items[0] : NULL) : sx;
+    if (!head || head->kind == HYP_SX_LIST)
+        return hyp_sexpr_fail(p->diag, "term", sx, HYP_ERR_MALFORMED, "a term in parentheses begins with an operator");
+    uint32_t op = HYP_NONE, n = out->count = sx->kind == HYP_SX_LIST ? sx->count - 1 : 0;
+    uint32_t *kids = take(p, n * sizeof *kids);
+    out->kids = take(p, n * sizeof *out->kids);
+    if (!kids || !out->kids) return hyp_fail_memory(p->diag, n * sizeof *out->kids);
+    for (uint32_t j = 0; j < n; j++) {
+        HYP_TRY(read_asked(p, sx->items[j + 1], &out->kids[j]));
+        kids[j] = hyp_eg_find(p->eg, out->kids[j].row);
+    }
+    if (hyp_intern_find(&p->eg->symbols, head->text, strlen(head->text), &out->symbol))
+        op = hyp_eg_op_find(p->eg, out->symbol, n);
+    out->row = op == HYP_NONE ? HYP_NONE : hyp_eg_lookup(p->eg, op, kids);
+    if (out->row != HYP_NONE) return HYP_OK;
+    return hyp_sexpr_fail(p->diag, "term", sx, HYP_ERR_INVALID_ARGUMENT, "the term of '%s' is not in the e-graph",
+                          head->text);
+}
+
+static hyp_status write_asked(prover *p, const asked *a, term **out)
+{
+    HYP_TRY(new_term(p, a->symbol, a->count, out));
+    for (uint32_t j = 0; j < a->count; j++) HYP_TRY(write_asked(p, &a->kids[j], &(*out)->kids[j]));
+    return HYP_OK;
+}
+
+/* The asked term at `at` becomes T of its e-node, or the other way round. */
+static hyp_status settle(prover *p, const asked *a, bool to_row, term **at)
+{
+    uint32_t n;
+    const uint32_t *kids = given(p, a->row, &n);
+    for (uint32_t j = 0; j < n; j++) {
+        term **below = &(*at)->kids[j];
+        if (!to_row) HYP_TRY(walk_path(p, below, kids[j], a->kids[j].row));
+        HYP_TRY(settle(p, &a->kids[j], to_row, below));
+        if (to_row) HYP_TRY(walk_path(p, below, a->kids[j].row, kids[j]));
+    }
+    return HYP_OK;
+}
+
+static hyp_status read_text(prover *p, const char *text, asked *out)
+{
+    const hyp_sexpr *forms;
+    HYP_TRY(hyp_sexpr_parse(&p->work, "term", text, strlen(text), &forms, p->diag));
+    if (forms->count != 1)
+        return hyp_fail(p->diag, HYP_ERR_MALFORMED, "one term was wanted, %u were found in: %s", forms->count, text);
+    return read_asked(p, forms->items[0], out);
+}
+
+/* Where a proof comes back to a term that it had before, the detour is left out. */
+static hyp_status cut_detours(prover *p)
+{
+    hyp_intern seen = {0}; /* terms; place[id] is where one was kept, if it still is */
+    hyp_status status = HYP_OK;
+    HYP_VEC(size_t) place = {0};
+    size_t kept = 0;
+    for (size_t i = 0; i < p->steps.len && status == HYP_OK; i++) {
+        uint32_t id;
+        const char *text = p->steps.data[i].term;
+        status = hyp_intern_add(&seen, text, strlen(text), &id, p->diag);
+        bool known = status == HYP_OK && id < place.len;
+        if (status == HYP_OK && !known) status = hyp_vec_grow(&place, p->diag);
+        if (status != HYP_OK) break;
+        bool again = known && place.data[id] < kept && strcmp(p->steps.data[place.data[id]].term, text) == 0;
+        if (again) {
+            kept = place.data[id] + 1;
+        } else {
+            place.data[id] = kept;
+            p->steps.data[kept++] = p->steps.data[i];
+        }
+    }
+    if (status == HYP_OK) p->steps.len = kept;
+    hyp_vec_free(&place);
+    hyp_intern_dispose(&seen);
+    return status;
+}
+
+static hyp_status prove(prover *p, const char *a, const char *b)
+{
+    asked from, to;
+    HYP_TRY(read_text(p, a, &from));
+    HYP_TRY(read_text(p, b, &to));
+    if (hyp_eg_find(p->eg, from.row) != hyp_eg_find(p->eg, to.row))
+        return hyp_fail(p->diag, HYP_ERR_MISMATCH, "these terms are not known to be equal: %s and %s", a, b);
+    HYP_TRY(write_asked(p, &from, &p->whole));
+    HYP_TRY(add_step(p, NULL, true));
+    HYP_TRY(settle(p, &from, true, &p->whole));
+    HYP_TRY(walk_path(p, &p->whole, from.row, to.row));
+    HYP_TRY(settle(p, &to, false, &p->whole));
+    return cut_detours(p);
+}
+
+hyp_status hyp_egraph_explain(hyp_egraph *eg, const char *a, const char *b, hyp_proof *out, hyp_diag *diag)
+{
+    *out = (hyp_proof){0};
+    if (!eg->explain) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "this e-graph was made without options.explain");
+    if (eg->busy || !hyp_eg_clean(eg))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before it explains");
+    hyp_arena *texts = hyp_calloc(1, sizeof *texts);
+    if (!texts) return hyp_fail_memory(diag, sizeof *texts);
+    prover p = {.eg = eg, .out = texts, .diag = diag};
+    hyp_status status = prove(&p, a, b);
+    hyp_arena_dispose(&p.work);
+    out->steps = p.steps.data;
+    out->count = p.steps.len;
+    out->memory = texts;
+    if (status != HYP_OK) hyp_proof_dispose(out);
+    return status;
+}
+
+void hyp_proof_dispose(hyp_proof *proof)
+{
+    hyp_arena *texts = proof->memory;
+    if (texts) hyp_arena_dispose(texts);
+    hyp_free(texts);
+    hyp_free(proof->steps);
+    *proof = (hyp_proof){0};
+}
