@@ -1,0 +1,229 @@
+/* Types, contents and refusals of every operator. Each row is the body of a graph in the text form. */
+#include "ir_test.h"
+
+typedef struct row {
+    const char *body;   /* definitions; the last node is the one looked at */
+    const char *result; /* types of its outputs, with the contents if they are known; or part of the message */
+} row;
+
+#define X "(input %x (f32 batch 3 4)) "
+#define W "(input %w (f32 5 4)) (input %b (f32 5)) "
+#define I "(input %i (i64 2 n)) "
+
+static const row accepted[] = {
+    {X W "(%y (linear %w %b %x))", "f32[batch 3 5]"},
+    {X W "(%y (linear %w none %x))", "f32[batch 3 5]"},
+    {W "(input %x (f32 4)) (%y (linear %w %b %x))", "f32[5]"},
+    {"(input %w (f16 n k)) (input %x (f16 (* 2 m) k)) (%y (linear %w none %x))", "f16[(* 2 m) n]"},
+    {X W "(%y (fused-linear-relu %w %b %x))", "f32[batch 3 5]"},
+    {X W "(input %v (f32 2 5)) (%y (fused-mlp :acts (relu none) %w %b %v none %x))", "f32[batch 3 2]"},
+    {X W "(%y (matmul :trans-b 1 %x %w))", "f32[batch 3 5]"},
+    {"(input %a (f32 a 1 2 k)) (input %b (f32 7 k 3)) (%y (matmul %a %b))", "f32[a 7 2 3]"},
+    {"(input %a (f32 k)) (input %b (f32 k)) (%y (matmul %a %b))", "f32[]"},
+    {"(input %a (f32 k)) (input %b (f32 5 k 2)) (%y (matmul %a %b))", "f32[5 2]"},
+    {"(input %a (f32 5 2 k)) (input %b (f32 k)) (%y (matmul %a %b))", "f32[5 2]"},
+    {"(input %a (f32 k 2)) (input %b (f32 k 3)) (%y (matmul :trans-a 1 %a %b))", "f32[2 3]"},
+    {"(input %a (f32 m k)) (input %b (f32 n k)) (input %c (f32 1 n)) (%y (gemm :trans-b 1 %a %b %c))", "f32[m n]"},
+    {"(input %a (f32 m k)) (input %b (f32 k n)) (%y (gemm %a %b))", "f32[m n]"},
+    {"(input %a (f32 m k)) (input %b (f32 k n)) (%y (gemm %a %b none))", "f32[m n]"},
+    {X "(input %r (f32 4)) (%y (add %x %r))", "f32[batch 3 4]"},
+    {X "(input %r (f32 batch 1 1)) (%y (mul %r %x))", "f32[batch 3 4]"},
+    {"(input %a (i32 n 1)) (input %b (i32 1 m)) (%y (sub %a %b))", "i32[n m]"},
+    {"(input %a (f32 0 1)) (input %b (f32 1 3)) (%y (max %a %b))", "f32[0 3]"},
+    {X "(input %e (i64)) (%y (pow %x %e))", "f32[batch 3 4]"},
+    {X "(%y (relu %x))", "f32[batch 3 4]"},
+    {I "(%y (clip :min 0 %i))", "i64[2 n]"},
+    {X "(%y (gelu %x))", "f32[batch 3 4]"},
+    {X "(%y (cast :to bf16 %x))", "bf16[batch 3 4]"},
+    {"(input %x (bool)) (%y (identity %x))", "bool[]"},
+    {X "(%y (reshape :shape ((* 4 batch) 3) %x))", "f32[(* 4 batch) 3]"},
+    {"(input %x (f32 0 n)) (%y (reshape :shape (5 0 2) %x))", "f32[5 0 2]"},
+    {X "(%y (flatten %x))", "f32[batch 12]"},
+    {X "(%y (flatten :axis 3 %x))", "f32[(* 12 batch) 1]"},
+    {X "(%y (flatten :axis -1 %x))", "f32[(* 3 batch) 4]"},
+    {"(input %x (f32)) (%y (flatten :axis 0 %x))", "f32[1 1]"},
+    {"(input %x (f32 1 n 1)) (%y (squeeze :axes (-1 0) %x))", "f32[n]"},
+    {"(input %x (f32 n)) (%y (unsqueeze :axes (0 -1) %x))", "f32[1 n 1]"},
+    {"(input %x (f32 n 1)) (%y (expand :shape (2 n m) %x))", "f32[2 n m]"},
+    {X "(%y (transpose :perm (2 0 1) %x))", "f32[4 batch 3]"},
+    {X "(%y (concat :axis -2 %x %x))", "f32[batch 6 4]"},
+    {"(input %a (f32 n 2)) (input %b (f32 m 2)) (%y (concat :axis 0 %a %b %a))", "f32[(+ m (* 2 n)) 2]"},
+    {X "((%y %z) (split :axis 2 :sizes (1 3) %x))", "f32[batch 3 1] f32[batch 3 3]"},
+    {"(input %x (f32 (* 2 n))) ((%y %z) (split :axis 0 :sizes (n n) %x))", "f32[n] f32[n]"},
+    {X "(%y (slice :starts (0 2 3) :sizes (batch 3 2) :steps (1 -1 -2) %x))", "f32[batch 3 2]"},
+    {X "(input %i (i32 7 n)) (%y (gather :axis 1 %x %i))", "f32[batch 7 n 4]"},
+    {X "(%y (softmax :axis 0 %x))", "f32[batch 3 4]"},
+    {X "(%y (reduce-sum :axes (0 -1) %x))", "f32[1 3 1]"},
+    {X "(%y (reduce-mean :axes (1) :keep 0 %x))", "f32[batch 4]"},
+    {I "(%y (reduce-sum :axes (0 1) :keep 0 %i))", "i64[]"},
+    /* contents */
+    {X "(%y (shape %x))", "i64[3] = batch 3 4"},
+    {X "(%s (shape %x)) (const %k (i64) -1) (%y (gather %s %k))", "i64[] = 4"},
+    {X "(%s (shape %x)) (%y (slice :starts (2) :sizes (2) :steps (-2) %s))", "i64[2] = 4 batch"},
+    {X "(%s (shape %x)) (const %k (i64 1) 2) (%y (concat :axis 0 %k %s))", "i64[4] = 2 batch 3 4"},
+    {X "(%s (shape %x)) (const %k (i64) 2) (%y (mul %s %k))", "i64[3] = (* 2 batch) 6 8"},
+    {X "(%s (shape %x)) (const %k (i64) 1) (%y (sub %s %k))", "i64[3] = (+ -1 batch) 2 3"},
+    {X "(%s (shape %x)) (const %k (i64) 2) (%y (div %s %k))", "i64[3] = (floordiv batch 2) 1 2"},
+    {X "(%s (shape %x)) (const %k (i64) 3) (%y (min %s %k))", "i64[3] = (min 3 batch) 3 3"},
+    {X "(%s (shape %x)) ((%y %z) (split :axis 0 :sizes (1 2) %s))", "i64[1] = batch i64[2] = 3 4"},
+    {X "(%s (shape %x)) (%t (cast :to i32 %s)) (%y (unsqueeze :axes (0) %t))", "i32[1 3] = batch 3 4"},
+    {X "(%s (shape %x)) (%y (expand :shape (2 3) %s))", "i64[2 3] = batch 3 4 batch 3 4"},
+    {"(const %k (i64 2 2) 1 2 3 4) (%y (transpose :perm (1 0) %k))", "i64[2 2] = 1 3 2 4"},
+    {"(const %k (i64 2) -7 7) (const %d (i64) 2) (%y (div %k %d))", "i64[2] = -3 3"},
+    {"(const %k (bool 2) 0 1) (%y (cast :to i64 %k))", "i64[2] = 0 1"},
+    /* contents that cannot be told are dropped, not guessed */
+    {X "(%s (shape %x)) (const %k (i64) 5) (%t (sub %s %k)) (const %d (i64) 2) (%y (div %t %d))", "i64[3]"},
+    {"(const %k (i8 1) 100) (%y (add %k %k))", "i8[1]"},
+    {"(const %k (i64 1) 300) (%y (cast :to u8 %k))", "u8[1]"},
+    {"(const %k (i64 1) 9223372036854775807) (%y (add %k %k))", "i64[1]"},
+    {"(const %k (i64 1) 3) (const %z (i64 1) 0) (%y (div %k %z))", "i64[1]"},
+    {X "(%s (shape %x)) (%f (cast :to f32 %s)) (%y (cast :to i64 %f))", "i64[3]"},
+    {X "(%s (shape %x)) (const %k (i64) 9) (%y (gather %s %k))", "i64[]"},
+    {I "(const %k (i64 2) 1 2) (%y (gather %k %i))", "i64[2 n]"},
+};
+
+static const row refused[] = {
+    {X "(input %w (f32 5 3)) (%y (linear %w none %x))", "the last axis of x f32[batch 3 4] and K of the weight f32[5 3]"},
+    {X "(input %w (f32 5)) (%y (linear %w none %x))", "the weight is f32[5], a matrix"},
+    {X W "(input %c (f32 1 5)) (%y (linear %w %c %x))", "the bias is f32[1 5]"},
+    {X W "(input %c (f32 1)) (%y (linear %w %c %x))", "the bias is f32[1], a vector of the weight's N = 5"},
+    {W "(input %x (f32)) (%y (linear %w %b %x))", "x is a scalar"},
+    {X W "(%y (linear none %b %x))", "a weight, is absent"},
+    {W "(%y (linear %w %b none))", "x, is absent"},
+    {"(input %x (f16 4)) " W "(%y (linear %w %b %x))", "different element types, f32 and f16"},
+    {X W "(%y (fused-linear :act swish %w %b %x))", "no activation is called 'swish'"},
+    {"(input %w (i32 1 1)) (%y (fused-linear :act tanh %w none %w))", "tanh wants a floating-point type"},
+    {X W "(%y (fused-linear %w %b %x))", "fused-linear wants the attribute :act"},
+    {X W "(%y (fused-mlp :acts (relu) %w %b %w %b %x))", "5 inputs for 1 activations"},
+    {X W "(%y (fused-mlp :acts (relu relu) %w %b %w %b %x))", "the last axis of x f32[batch 3 5] and K"},
+    {X "(%y (matmul %x %x))", "the inner sizes 4 and 3 differ"},
+    {X "(input %s (f32)) (%y (matmul %x %s))", "a scalar operand"},
+    {"(input %a (f32 2 3 3)) (input %b (f32 4 3 3)) (%y (matmul %a %b))", "do not broadcast"},
+    {"(input %a (i32 3 3)) (%y (matmul :alpha 0.5 %a %a))", "alpha = 0.5 on integers"},
+    {"(input %a (f32 2 3)) (%y (gemm %a %a))", "the inner sizes differ"},
+    {"(input %a (f32 2 2)) (input %c (f32 3 2 2)) (%y (gemm %a %a %c))", "does not broadcast to the result f32[2 2]"},
+    {"(input %a (f32 2 2)) (input %c (f32 3)) (%y (gemm %a %a %c))", "do not broadcast"},
+    {"(input %a (f32 2)) (%y (gemm %a %a))", "two matrices are wanted"},
+    {X "(input %r (f32 3)) (%y (add %x %r))", "f32[batch 3 4] and f32[3] do not broadcast: 4 and 3 meet at axis 2"},
+    {X "(input %r (f32 seq 3 4)) (%y (add %x %r))", "batch and seq meet at axis 0"},
+    {X "(input %r (f32 2 3 4)) (%y (add %x %r))", "give the symbolic sizes fixed values"},
+    {X I "(%y (add %x %i))", "different element types, f32 and i64"},
+    {"(input %x (bool 2)) (%y (add %x %x))", "input 0 is bool"},
+    {I "(%y (gelu %i))", "input 0 is i64, a floating-point type is wanted"},
+    {X "(%y (add %x))", "1 inputs, 2 to 2 are wanted"},
+    {X "(%y (add %x none))", "input 1 is absent"},
+    {X "(%y (clip :min nan %x))", "a bound is NaN"},
+    {X "(%y (cast :to float %x))", "no element type is called 'float'"},
+    {X "(%y (reshape :shape (batch 13) %x))", "has (* 12 batch) elements, the new shape f32[batch 13] has (* 13 batch)"},
+    {X "(%y (reshape :shape (12 -1) %x))", "a size of -1"},
+    {X "(%y (reshape :shape (1 1 1 1 1 1 1 1 12 batch) %x))", "rank 10"},
+    {X "(%y (flatten :axis 4 %x))", "axis 4 is outside [-3, 3]"},
+    {X "(%y (squeeze :axes (0) %x))", "axis 0 of f32[batch 3 4] is not of size 1"},
+    {"(input %x (f32 1 2)) (%y (squeeze :axes (0 -2) %x))", "axis 0 is listed twice"},
+    {X "(%y (unsqueeze :axes (0 1 2 3 4 5) %x))", "rank 9"},
+    {X "(%y (unsqueeze :axes (n) %x))", "an axis cannot be symbolic: n"},
+    {X "(%y (expand :shape (1 3 4) %x))", "does not expand"},
+    {X "(%y (transpose :perm (0 1) %x))", "the permutation has 2 entries"},
+    {X "(%y (transpose :perm (0 1 1) %x))", "axis 1 is listed twice"},
+    {X "(%y (transpose :perm (0 1 -1) %x))", "may not count from the end"},
+    {X "(input %z (f32 batch 3 5)) (%y (concat :axis 1 %x %z))", "may differ along axis 1 only"},
+    {X "(%y (concat :axis 3 %x %x))", "axis 3 is outside [-3, 3)"},
+    {X "(%y (concat :axis 0))", "0 inputs, at least 1"},
+    {X "((%y %z) (split :axis 1 :sizes (1 1) %x))", "the sizes add up to 2, axis 1 of f32[batch 3 4] has 3"},
+    {X "(%y (split :axis 1 :sizes (1 2) %x))", "2 sizes for 1 outputs"},
+    {X "((%y %z) (split :axis 1 :sizes (-1 4) %x))", "a negative size -1"},
+    {X "((%y %z) (relu %x))", "2 outputs, 1 are wanted"},
+    {X "(%y (slice :starts (0 0 0) :sizes (batch 4 4) :steps (1 1 1) %x))", "4 elements from 0 in steps of 1 leave axis 1"},
+    {X "(%y (slice :starts (0 0 0) :sizes (batch 3 2) :steps (1 1 -1) %x))", "leave axis 2"},
+    {X "(%y (slice :starts (0 0) :sizes (1 1) :steps (1 1) %x))", "an entry for every axis"},
+    {X "(%y (slice :starts (0 0 0) :sizes (1 1 1) :steps (1 0 1) %x))", "the step along axis 1 is 0"},
+    {X "(%y (gather %x %x))", "indices of type f32"},
+    {X I "(%y (gather :axis 3 %x %i))", "axis 3 is outside"},
+    {X "(%y (softmax :axis 3 %x))", "axis 3 is outside"},
+    {I "(%y (softmax %i))", "a floating-point type is wanted"},
+    {X "(%y (reduce-sum :axes (3) %x))", "axis 3 is outside"},
+    {"(input %x (bool 2)) (%y (reduce-mean :axes (0) %x))", "input 0 is bool"},
+};
+
+static void describe(hyp_strbuf *sb, const hyp_graph *g)
+{
+    const hyp_node *n = &g->nodes.data[g->nodes.len - 1];
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        const hyp_value *v = &g->values.data[n->outputs[i]];
+        if (i) hyp_strbuf_puts(sb, " ");
+        hyp_type_print(sb, g->dims, &v->type);
+        if (v->content) hyp_strbuf_puts(sb, " =");
+        for (uint32_t j = 0; j < v->content_count; j++) {
+            hyp_strbuf_puts(sb, " ");
+            hyp_dim_print(sb, g->dims, v->content[j]);
+        }
+    }
+}
+
+static void types_and_contents_are_inferred(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+        char text[1024];
+        hyp_dims *dims = new_dims();
+        hyp_diag diag = {0};
+        hyp_strbuf sb = {0};
+        snprintf(text, sizeof text, "(graph \"\" %s)", accepted[i].body);
+        hyp_graph g = parse(dims, text);
+        assert_ok(hyp_graph_verify(&g, &diag), &diag);
+        describe(&sb, &g);
+        if (strcmp(hyp_strbuf_text(&sb), accepted[i].result) != 0)
+            fail_msg("%s is %s, not %s", accepted[i].body, sb.data, accepted[i].result);
+        hyp_strbuf_dispose(&sb);
+        hyp_graph_dispose(&g);
+        hyp_dims_destroy(dims);
+    }
+}
+
+static void wrong_operands_are_refused_with_a_reason(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char text[1024];
+        hyp_dims *dims = new_dims();
+        hyp_graph g;
+        hyp_diag diag = {0};
+        hyp_graph_init(&g, dims);
+        snprintf(text, sizeof text, "(graph \"\" %s)", refused[i].body);
+        assert_int_equal(hyp_graph_parse(&g, "file", text, strlen(text), &diag), HYP_ERR_MALFORMED);
+        if (!strstr(diag.message, refused[i].result) || strncmp(diag.message, "file:1:", 7) != 0)
+            fail_msg("%s: the message is '%s'", refused[i].body, diag.message);
+        hyp_graph_dispose(&g);
+        hyp_dims_destroy(dims);
+    }
+}
+
+static void every_operator_is_in_both_tables(void **state)
+{
+    (void)state;
+    for (int op = 0; op < HYP_OP_COUNT; op++) {
+        char call[64];
+        const char *name = hyp_op_get((hyp_op)op)->name;
+        bool good = false, bad = false, cannot_fail = op == HYP_OP_identity || op == HYP_OP_dropout || op == HYP_OP_shape;
+        snprintf(call, sizeof call, "(%s ", name);
+        for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) good |= strstr(accepted[i].body, call) != NULL;
+        for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) bad |= strstr(refused[i].body, call) != NULL;
+        /* operators that share their inference with one that is tested need no rows of their own */
+        static const char *const shared[] = {"fused-linear", "leaky-relu", "sigmoid",  "tanh", "gelu-tanh", "erf",
+                                             "exp",          "sqrt",       "dropout",  "div",  "min",       "max",
+                                             "mul",          "sub",        "identity", "relu", "pow"};
+        for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+            if (strcmp(name, shared[i]) == 0) good = bad = true;
+        if (!good || !(bad || cannot_fail)) fail_msg("%s is missing here", name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(types_and_contents_are_inferred),
+        cmocka_unit_test(wrong_operands_are_refused_with_a_reason),
+        cmocka_unit_test(every_operator_is_in_both_tables),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
