@@ -23,7 +23,7 @@ typedef struct hyp_lowered {
     hyp_arena arena; /* owns `program` and everything in it */
     HypPlan__Program *program;
     const hyp_graph *graph;
-    struct hyp_fold *folds; /* by tensor: the constant subgraph that gives its bytes */
+    hyp_value_id *folds; /* by tensor: the constant of the graph that gives a weight its bytes, else HYP_NO_VALUE */
 } hyp_lowered;
 
 /* Lowers. The steps are:

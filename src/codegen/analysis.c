@@ -1,0 +1,234 @@
+/* analysis.c - what has to run: constants, dead nodes, groups of elementwise nodes. */
+#include <string.h>
+
+#include "codegen/lower.h"
+
+static const hyp_node *producer_of(const hyp_lowering *l, hyp_value_id v)
+{
+    const hyp_value *value = hyp_lower_value(l, v);
+    return value->kind == HYP_VALUE_NODE ? &l->graph->nodes.data[value->producer] : NULL;
+}
+
+static uint32_t flags_of(const hyp_node *node) { return hyp_op_get(node->op)->flags; }
+
+/* ---- constants -------------------------------------------------------------------------------------- */
+
+static bool is_fixed_node(const hyp_lowering *l, const hyp_node *node)
+{
+    const hyp_op_info *info = hyp_op_get(node->op);
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] != HYP_NO_VALUE && !l->values[node->inputs[i]].constant) return false;
+    for (uint32_t i = 0; i < info->attr_count; i++)
+        for (uint32_t j = 0; info->attrs[i].kind == HYP_ATTR_DIMS && j < node->attrs[i].count; j++)
+            if (!hyp_dim_is_const(node->attrs[i].dims[j])) return false;
+    return true;
+}
+
+/* Classifies a value by the sizes that are its elements, where they are known. */
+static void classify_content(hyp_value_info *info, const hyp_value *value)
+{
+    if (!value->content || !hyp_type_is_static(&value->type)) return;
+    bool fixed = true;
+    for (uint32_t i = 0; i < value->content_count; i++) fixed = fixed && hyp_dim_is_const(value->content[i]);
+    info->constant = info->constant || fixed;
+    info->listed = !info->constant && value->type.dtype == HYP_I64;
+}
+
+static void find_constants(hyp_lowering *l)
+{
+    const hyp_graph *g = l->graph;
+    for (size_t v = 0; v < g->values.len; v++) l->values[v].constant = g->values.data[v].kind == HYP_VALUE_CONST;
+    for (size_t n = 0; n < g->nodes.len; n++) {
+        const hyp_node *node = &g->nodes.data[n];
+        bool fixed = is_fixed_node(l, node);
+        for (uint32_t o = 0; o < node->output_count; o++) {
+            hyp_value_info *info = &l->values[node->outputs[o]];
+            info->constant = fixed;
+            classify_content(info, hyp_lower_value(l, node->outputs[o]));
+        }
+    }
+}
+
+bool hyp_lower_is_scalar(const hyp_lowering *l, hyp_value_id v, double *out)
+{
+    const hyp_value *value = hyp_lower_value(l, v);
+    if (value->kind != HYP_VALUE_CONST || !value->data || value->bytes != hyp_dtype_size(value->type.dtype)) return false;
+    *out = hyp_load_f64(value->type.dtype, value->data, 0);
+    return hyp_dtype_is_float(value->type.dtype);
+}
+
+/* ---- looking through nodes that move nothing --------------------------------------------------------- */
+
+hyp_value_id hyp_lower_root(const hyp_lowering *l, hyp_value_id v)
+{
+    for (;;) {
+        const hyp_node *node = producer_of(l, v);
+        if (!node || !(flags_of(node) & HYP_OPF_VIEW) || l->values[v].listed) return v;
+        if (l->values[v].constant && !l->values[node->inputs[0]].constant) return v;
+        v = node->inputs[0];
+    }
+}
+
+bool hyp_lower_is_linear(const hyp_lowering *l, const hyp_node *node)
+{
+    if (node->op != HYP_OP_matmul || node->attrs[2].f != 1) return false;
+    const hyp_value *a = hyp_lower_value(l, node->inputs[0]), *b = hyp_lower_value(l, node->inputs[1]);
+    return l->values[node->inputs[1]].constant && b->type.rank <= 2 && (node->attrs[0].i == 0 || a->type.rank == 1);
+}
+
+static bool is_weight(const hyp_lowering *l, const hyp_node *node, uint32_t i)
+{
+    switch (node->op) {
+    case HYP_OP_linear:
+    case HYP_OP_fused_linear: return i == 0;
+    case HYP_OP_fused_mlp: return i % 2 == 0 && i + 1 < node->input_count;
+    case HYP_OP_matmul: return i == 1 && hyp_lower_is_linear(l, node);
+    default: return false;
+    }
+}
+
+hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint32_t i, bool *transposed)
+{
+    hyp_value_id v = node->inputs[i];
+    *transposed = false;
+    if (v == HYP_NO_VALUE || !is_weight(l, node, i)) return v;
+    for (;;) {
+        const hyp_node *from = producer_of(l, v);
+        if (!from || hyp_lower_value(l, v)->type.rank != 2) return v;
+        bool swaps = from->op == HYP_OP_transpose && from->attrs[0].dims[0] == 1;
+        bool same = from->op == HYP_OP_identity || from->op == HYP_OP_dropout ||
+                    (from->op == HYP_OP_transpose && from->attrs[0].dims[0] == 0);
+        if (!swaps && !same) return v;
+        *transposed ^= swaps;
+        v = from->inputs[0];
+    }
+}
+
+/* ---- groups ----------------------------------------------------------------------------------------- */
+
+/* The type to compute an elementwise node in: what keeps every element exact before the operation. */
+static hyp_dtype compute_type(const hyp_lowering *l, const hyp_node *node)
+{
+    hyp_dtype out = hyp_lower_value(l, node->outputs[0])->type.dtype;
+    bool any_float = hyp_dtype_is_float(out), any_int = !any_float, any_f64 = out == HYP_F64, any_wide = false;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        hyp_dtype t = hyp_lower_value(l, node->inputs[i])->type.dtype;
+        any_f64 = any_f64 || t == HYP_F64;
+        any_float = any_float || hyp_dtype_is_float(t);
+        any_int = any_int || !hyp_dtype_is_float(t);
+        any_wide = any_wide || (!hyp_dtype_is_float(t) && hyp_dtype_size(t) >= 4);
+    }
+    if (!any_float) return HYP_I64;
+    if (any_f64 || (any_int && node->op == HYP_OP_pow)) return HYP_F64;
+    return any_wide && hyp_dtype_size(out) == 2 ? HYP_F64 : HYP_F32; /* i32 to f16 by way of f32 would round twice */
+}
+
+/* Adds a node to a group; false, and nothing changed, when it would be too large. */
+static bool join_group(const hyp_lowering *l, hyp_group *group, hyp_node_id n)
+{
+    const hyp_node *node = &l->graph->nodes.data[n];
+    hyp_group g = *group;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < g.input_count; i++)
+        if (g.inputs[i] != node->outputs[0]) g.inputs[kept++] = g.inputs[i];
+    g.input_count = kept;
+    g.instrs++;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        double scalar;
+        uint32_t at = 0;
+        if (hyp_lower_is_scalar(l, node->inputs[i], &scalar)) {
+            g.instrs++;
+            continue;
+        }
+        while (at < g.input_count && g.inputs[at] != node->inputs[i]) at++;
+        if (at < g.input_count) continue;
+        if (g.input_count == HYP_PLAN_POINTWISE_INPUTS) return false;
+        g.inputs[g.input_count++] = node->inputs[i];
+    }
+    if (g.input_count + g.instrs > HYP_PLAN_POINTWISE_REGISTERS) return false;
+    g.nodes[g.node_count++] = n;
+    *group = g;
+    return true;
+}
+
+static bool can_join(const hyp_lowering *l, const hyp_group *group, const hyp_node *node)
+{
+    const hyp_type *mine = &hyp_lower_value(l, node->outputs[0])->type;
+    const hyp_type *root = &hyp_lower_value(l, l->graph->nodes.data[group->root].outputs[0])->type;
+    return mine->rank == root->rank && memcmp(mine->dims, root->dims, (size_t)mine->rank * sizeof *mine->dims) == 0 &&
+           compute_type(l, node) == group->compute;
+}
+
+/* Puts an elementwise node into the group of its readers when it has only one, else into one of its own. Nodes are
+ * visited in reverse, so the readers are known, and no path can leave a group and come back. */
+static hyp_status find_group(hyp_lowering *l, hyp_node_id n, uint32_t *out)
+{
+    const hyp_node *node = &l->graph->nodes.data[n];
+    const hyp_value_info *result = &l->values[node->outputs[0]];
+    if (!result->apart && result->group_plus1) {
+        hyp_group *group = &l->groups.data[result->group_plus1 - 1];
+        if (can_join(l, group, node) && join_group(l, group, n)) {
+            *out = result->group_plus1 - 1;
+            return HYP_OK;
+        }
+    }
+    HYP_TRY(hyp_vec_grow(&l->groups, l->diag));
+    *out = (uint32_t)l->groups.len - 1;
+    l->groups.data[*out] = (hyp_group){.root = n, .compute = compute_type(l, node)};
+    bool fits = join_group(l, &l->groups.data[*out], n);
+    return fits ? HYP_OK : hyp_fail(l->diag, HYP_ERR_INTERNAL, "a node of %u inputs fits no step", node->input_count);
+}
+
+/* ---- what runs -------------------------------------------------------------------------------------- */
+
+static bool must_run(const hyp_lowering *l, const hyp_node *node)
+{
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        const hyp_value_info *info = &l->values[node->outputs[o]];
+        if (info->needed && !info->constant && !info->listed) return true;
+    }
+    return false;
+}
+
+static void note_reader(hyp_lowering *l, hyp_value_id v, uint32_t group_plus1)
+{
+    hyp_value_info *info = &l->values[v];
+    info->needed = true;
+    if (!group_plus1 || (info->group_plus1 && info->group_plus1 != group_plus1)) info->apart = true;
+    info->group_plus1 = group_plus1;
+}
+
+static void claim_outputs(hyp_lowering *l)
+{
+    const hyp_graph *g = l->graph;
+    for (size_t i = 0; i < g->outputs.len; i++) {
+        hyp_value_id v = g->outputs.data[i].value, root = hyp_lower_root(l, v);
+        note_reader(l, v, 0);
+        hyp_value_info *info = &l->values[root];
+        if (!info->constant && !info->output_plus1 && hyp_lower_value(l, root)->kind == HYP_VALUE_NODE)
+            info->output_plus1 = (uint32_t)i + 1;
+    }
+}
+
+hyp_status hyp_lower_analyse(hyp_lowering *l)
+{
+    find_constants(l);
+    claim_outputs(l);
+    for (hyp_node_id n = (hyp_node_id)l->graph->nodes.len; n-- > 0;) {
+        const hyp_node *node = &l->graph->nodes.data[n];
+        uint32_t flags = flags_of(node), group = 0;
+        if (!must_run(l, node)) continue;
+        l->runs[n] = !(flags & HYP_OPF_VIEW);
+        bool grouped = l->runs[n] && (flags & HYP_OPF_ELEMENTWISE);
+        if (grouped) {
+            HYP_TRY(find_group(l, n, &group));
+            l->group_plus1[n] = group + 1;
+        }
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            bool transposed;
+            hyp_value_id v = hyp_lower_operand(l, node, i, &transposed);
+            if (v != HYP_NO_VALUE) note_reader(l, v, grouped ? group + 1 : 0);
+        }
+    }
+    return HYP_OK;
+}

@@ -1,0 +1,232 @@
+/* emit_pointwise.c - groups of elementwise nodes as one step. */
+#include <string.h>
+
+#include "codegen/lower.h"
+
+typedef HypPlan__Pointwise__Instr instr;
+
+/* A step under construction. */
+typedef struct builder {
+    hyp_lowering *l;
+    HypPlan__Pointwise *k;
+    hyp_axes axes;   /* lane i: input i */
+    uint32_t inputs; /* tensors so far: the lanes of `axes` */
+    uint32_t tensors[HYP_PLAN_POINTWISE_INPUTS];
+    uint32_t registers;
+    hyp_value_id value_of[HYP_PLAN_POINTWISE_REGISTERS]; /* HYP_NO_VALUE where a register is no value */
+} builder;
+
+static hyp_status add_input(builder *b, hyp_value_id value_of, uint32_t tensor, const hyp_type *type)
+{
+    b->tensors[b->inputs] = tensor;
+    HYP_TRY(hyp_lower_broadcast(b->l, &b->axes, (int32_t)b->inputs, type));
+    b->inputs++;
+    b->axes.lanes = (int32_t)b->inputs;
+    b->value_of[b->registers++] = value_of;
+    return HYP_OK;
+}
+
+static hyp_status add_instr(builder *b, HypPlan__Pointwise__Op op, uint32_t x, uint32_t y, hyp_dtype to,
+                            hyp_value_id value_of, instr **out)
+{
+    void *memory;
+    HYP_TRY(hyp_lower_alloc(b->l, 1, sizeof **out, &memory));
+    *out = memory;
+    hyp_plan__pointwise__instr__init(*out);
+    (*out)->op = op;
+    (*out)->a = x;
+    (*out)->b = y;
+    (*out)->to = to;
+    b->k->instrs[b->k->n_instrs++] = *out;
+    b->value_of[b->registers++] = value_of;
+    return HYP_OK;
+}
+
+static hyp_status begin(builder *b, const hyp_type *type, hyp_dtype compute)
+{
+    void *list;
+    HYP_TRY(hyp_lower_alloc(b->l, HYP_PLAN_POINTWISE_REGISTERS, sizeof *b->k->instrs, &list));
+    b->k->instrs = list;
+    b->k->compute = compute;
+    b->axes.rank = type->rank;
+    memcpy(b->axes.extents, type->dims, sizeof type->dims);
+    return HYP_OK;
+}
+
+/* Bits of the inputs that are dense: they have one axis at most left, crossed in steps of one. */
+static uint32_t dense_inputs(const builder *b)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < b->inputs; i++) {
+        hyp_dim want = 1;
+        bool dense = true;
+        for (int32_t a = b->axes.rank - 1; a >= 0 && dense; a--) {
+            dense = b->axes.strides[i][a] == want &&
+                    hyp_dim_mul(b->l->graph->dims, want, b->axes.extents[a], &want, NULL) == HYP_OK;
+        }
+        bits |= (uint32_t)dense << i;
+    }
+    return bits;
+}
+
+/* The last register goes to the tensor y. */
+static hyp_status finish(builder *b, uint32_t y)
+{
+    hyp_lowering *l = b->l;
+    HypPlan__Pointwise *k = b->k;
+    void *list;
+    hyp_lower_merge_axes(l, &b->axes);
+    size_t rank = (size_t)b->axes.rank;
+    k->n_extents = rank;
+    HYP_TRY(hyp_lower_dims(l, rank, b->axes.extents, &k->extents));
+    HYP_TRY(hyp_lower_alloc(l, b->inputs, sizeof *k->inputs, &list));
+    for (k->inputs = list; k->n_inputs < b->inputs; k->n_inputs++) {
+        void *memory;
+        HYP_TRY(hyp_lower_alloc(l, 1, sizeof **k->inputs, &memory));
+        HypPlan__Pointwise__Operand *x = k->inputs[k->n_inputs] = memory;
+        hyp_plan__pointwise__operand__init(x);
+        x->tensor = b->tensors[k->n_inputs];
+        x->n_strides = rank;
+        HYP_TRY(hyp_lower_dims(l, rank, b->axes.strides[k->n_inputs], &x->strides));
+    }
+    HYP_TRY(hyp_lower_alloc(l, 2, sizeof(uint32_t), &list));
+    k->outputs = list;
+    k->output_regs = k->outputs + 1;
+    k->n_outputs = k->n_output_regs = 1;
+    k->outputs[0] = y;
+    k->output_regs[0] = b->registers - 1;
+    l->dense.data[l->dense.len - 1] = dense_inputs(b);
+    return HYP_OK;
+}
+
+/* ---- groups ----------------------------------------------------------------------------------------- */
+
+static HypPlan__Pointwise__Op pointwise_op(hyp_op op)
+{
+    switch (op) {
+    case HYP_OP_add: return HYP_PLAN__POINTWISE__OP__ADD;
+    case HYP_OP_sub: return HYP_PLAN__POINTWISE__OP__SUB;
+    case HYP_OP_mul: return HYP_PLAN__POINTWISE__OP__MUL;
+    case HYP_OP_div: return HYP_PLAN__POINTWISE__OP__DIV;
+    case HYP_OP_pow: return HYP_PLAN__POINTWISE__OP__POW;
+    case HYP_OP_min: return HYP_PLAN__POINTWISE__OP__MIN;
+    case HYP_OP_max: return HYP_PLAN__POINTWISE__OP__MAX;
+    case HYP_OP_relu: return HYP_PLAN__POINTWISE__OP__RELU;
+    case HYP_OP_leaky_relu: return HYP_PLAN__POINTWISE__OP__LEAKY_RELU;
+    case HYP_OP_sigmoid: return HYP_PLAN__POINTWISE__OP__SIGMOID;
+    case HYP_OP_tanh: return HYP_PLAN__POINTWISE__OP__TANH;
+    case HYP_OP_gelu: return HYP_PLAN__POINTWISE__OP__GELU;
+    case HYP_OP_gelu_tanh: return HYP_PLAN__POINTWISE__OP__GELU_TANH;
+    case HYP_OP_erf: return HYP_PLAN__POINTWISE__OP__ERF;
+    case HYP_OP_exp: return HYP_PLAN__POINTWISE__OP__EXP;
+    case HYP_OP_sqrt: return HYP_PLAN__POINTWISE__OP__SQRT;
+    case HYP_OP_clip: return HYP_PLAN__POINTWISE__OP__CLIP;
+    default: return HYP_PLAN__POINTWISE__OP__CAST;
+    }
+}
+
+static uint32_t register_of(const builder *b, hyp_value_id v)
+{
+    uint32_t r = 0;
+    while (r < b->registers && b->value_of[r] != v) r++;
+    return r;
+}
+
+/* The register of a node's operand; a scalar constant becomes an instruction on first use. */
+static hyp_status operand_register(builder *b, hyp_value_id v, uint32_t *out)
+{
+    double scalar;
+    instr *in;
+    *out = register_of(b, v);
+    if (*out < b->registers) return HYP_OK;
+    if (!hyp_lower_is_scalar(b->l, v, &scalar))
+        return hyp_fail(b->l->diag, HYP_ERR_INTERNAL, "value %u is in no register of its group", v);
+    HYP_TRY(add_instr(b, HYP_PLAN__POINTWISE__OP__CONST, 0, 0, hyp_lower_value(b->l, v)->type.dtype, v, &in));
+    in->p = scalar;
+    return HYP_OK;
+}
+
+/* The kernels compute integers as i64, in which the upper half of u64 is negative. */
+static hyp_status check_u64(const builder *b, const hyp_node *node)
+{
+    bool sign_matters = node->op == HYP_OP_div || node->op == HYP_OP_pow || node->op == HYP_OP_min ||
+                        node->op == HYP_OP_max || node->op == HYP_OP_relu || node->op == HYP_OP_clip;
+    if (hyp_lower_value(b->l, node->inputs[0])->type.dtype != HYP_U64 || !sign_matters) return HYP_OK;
+    return hyp_lower_unsupported(b->l, node, "u64 has no kernel for it; cast to i64 before it");
+}
+
+static hyp_status add_node(builder *b, const hyp_node *node)
+{
+    uint32_t x = 0, y = 0;
+    instr *in;
+    HYP_TRY(check_u64(b, node));
+    HYP_TRY(operand_register(b, node->inputs[0], &x));
+    if (node->input_count > 1) HYP_TRY(operand_register(b, node->inputs[1], &y));
+    hyp_dtype to = hyp_lower_value(b->l, node->outputs[0])->type.dtype;
+    HYP_TRY(add_instr(b, pointwise_op(node->op), x, y, to, node->outputs[0], &in));
+    if (node->op == HYP_OP_leaky_relu || node->op == HYP_OP_clip) in->p = node->attrs[0].f;
+    if (node->op == HYP_OP_clip) in->q = node->attrs[1].f;
+    return HYP_OK;
+}
+
+/* "add", or the operators in their order: "mul+add+relu". */
+static hyp_status group_label(hyp_lowering *l, const hyp_node *const *nodes, size_t count, hyp_strbuf *out)
+{
+    for (size_t i = 0; i < count; i++)
+        hyp_strbuf_printf(out, "%s%s", i ? "+" : "", hyp_op_get(nodes[i]->op)->name);
+    return out->failed ? hyp_fail_memory(l->diag, 0) : HYP_OK;
+}
+
+hyp_status hyp_emit_group(hyp_lowering *l, const hyp_group *group)
+{
+    const hyp_graph *g = l->graph;
+    const hyp_node *nodes[HYP_PLAN_POINTWISE_REGISTERS], *root = &g->nodes.data[group->root];
+    size_t count = group->node_count;
+    for (size_t i = 0; i < count; i++) nodes[i] = &g->nodes.data[group->nodes[count - 1 - i]];
+
+    hyp_strbuf label = {0};
+    HypPlan__Step *step = NULL;
+    hyp_status status = group_label(l, nodes, count, &label);
+    if (status == HYP_OK)
+        status = hyp_lower_add_step(l, hyp_strbuf_text(&label), nodes, count, HYP_PLAN__STEP__KERNEL_POINTWISE, &step);
+    hyp_strbuf_dispose(&label);
+    HYP_TRY(status);
+
+    builder b = {.l = l, .k = step->pointwise};
+    HYP_TRY(begin(&b, &hyp_lower_value(l, root->outputs[0])->type, group->compute));
+    for (uint32_t i = 0; i < group->input_count; i++) {
+        uint32_t tensor;
+        HYP_TRY(hyp_lower_read(l, group->inputs[i], &tensor));
+        HYP_TRY(add_input(&b, group->inputs[i], tensor, &hyp_lower_value(l, group->inputs[i])->type));
+    }
+    for (size_t i = 0; i < count; i++) HYP_TRY(add_node(&b, nodes[i]));
+    uint32_t y;
+    HYP_TRY(hyp_lower_write(l, root->outputs[0], &y));
+    return finish(&b, y);
+}
+
+/* ---- the second half of a gemm ----------------------------------------------------------------------- */
+
+hyp_status hyp_emit_scaled_sum(hyp_lowering *l, const hyp_node *node, uint32_t product, hyp_value_id addend, double beta)
+{
+    const hyp_type *type = &hyp_lower_value(l, node->outputs[0])->type;
+    HypPlan__Step *step;
+    HYP_TRY(hyp_lower_add_step(l, "add", &node, 1, HYP_PLAN__STEP__KERNEL_POINTWISE, &step));
+    builder b = {.l = l, .k = step->pointwise};
+    HYP_TRY(begin(&b, type, type->dtype == HYP_F64 ? HYP_F64 : HYP_F32));
+    uint32_t tensor, c = 1;
+    instr *in;
+    HYP_TRY(hyp_lower_read(l, addend, &tensor));
+    HYP_TRY(add_input(&b, HYP_NO_VALUE, product, type));
+    HYP_TRY(add_input(&b, HYP_NO_VALUE, tensor, &hyp_lower_value(l, addend)->type));
+    if (beta != 1) {
+        HYP_TRY(add_instr(&b, HYP_PLAN__POINTWISE__OP__CONST, 0, 0, (hyp_dtype)b.k->compute, HYP_NO_VALUE, &in));
+        in->p = beta;
+        HYP_TRY(add_instr(&b, HYP_PLAN__POINTWISE__OP__MUL, 1, 2, (hyp_dtype)b.k->compute, HYP_NO_VALUE, &in));
+        c = 3;
+    }
+    HYP_TRY(add_instr(&b, HYP_PLAN__POINTWISE__OP__ADD, 0, c, type->dtype, HYP_NO_VALUE, &in));
+    uint32_t y;
+    HYP_TRY(hyp_lower_write(l, node->outputs[0], &y));
+    return finish(&b, y);
+}

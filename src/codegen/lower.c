@@ -1,0 +1,253 @@
+/* lower.c - from a graph to a program.
+ *
+ *   analyse        constants, what runs, pointwise groups
+ *   emit           steps, in the order of the nodes; tensors as they are read and written
+ *   emit_outputs   copies for outputs that are something else as well
+ *   place scratch  slots
+ */
+#include "codegen/lower.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+hyp_status hyp_lower_unsupported(hyp_lowering *l, const hyp_node *node, const char *fmt, ...)
+{
+    char what[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    const char *name = node->from.source_count ? node->from.sources[0] : hyp_lower_value(l, node->outputs[0])->name;
+    return hyp_fail(l->diag, HYP_ERR_UNSUPPORTED, "%s at '%s': %s", hyp_op_get(node->op)->name, name ? name : "?", what);
+}
+
+/* ---- tensors of values ------------------------------------------------------------------------------- */
+
+/* The tensor of a value that is no view. */
+static hyp_status read_root(hyp_lowering *l, hyp_value_id v, uint32_t *out)
+{
+    hyp_value_info *info = &l->values[v];
+    if (!info->tensor_plus1) {
+        const hyp_value *value = hyp_lower_value(l, v);
+        if (!info->constant) return hyp_fail(l->diag, HYP_ERR_INTERNAL, "value %u is read before it is computed", v);
+        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_WEIGHT, out));
+        l->folds.data[*out] = v;
+        info->tensor_plus1 = *out + 1;
+    }
+    *out = info->tensor_plus1 - 1;
+    return HYP_OK;
+}
+
+hyp_status hyp_lower_read(hyp_lowering *l, hyp_value_id v, uint32_t *out_tensor)
+{
+    hyp_value_id root = hyp_lower_root(l, v);
+    const hyp_value *value = hyp_lower_value(l, v);
+    if (root == v || l->values[v].tensor_plus1) return read_root(l, v, out_tensor);
+    HYP_TRY(read_root(l, root, out_tensor));
+    if (!hyp_type_equal(&value->type, &hyp_lower_value(l, root)->type)) {
+        uint32_t of = *out_tensor;
+        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_VIEW, out_tensor));
+        l->tensors.data[*out_tensor]->view_of = of;
+    }
+    l->values[v].tensor_plus1 = *out_tensor + 1;
+    return HYP_OK;
+}
+
+hyp_status hyp_lower_write(hyp_lowering *l, hyp_value_id v, uint32_t *out_tensor)
+{
+    hyp_value_info *info = &l->values[v];
+    const hyp_value *value = hyp_lower_value(l, v);
+    if (info->output_plus1) {
+        const hyp_named_value *output = &l->graph->outputs.data[info->output_plus1 - 1];
+        HYP_TRY(hyp_lower_add_tensor(l, output->name, &hyp_lower_value(l, output->value)->type,
+                                     HYP_PLAN__PLACE__PLACE_OUTPUT, out_tensor));
+    } else {
+        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_SCRATCH, out_tensor));
+    }
+    info->tensor_plus1 = *out_tensor + 1;
+    return HYP_OK;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------ */
+
+static hyp_status emit_node(hyp_lowering *l, hyp_node_id n)
+{
+    const hyp_node *node = &l->graph->nodes.data[n];
+    if (l->group_plus1[n]) {
+        const hyp_group *group = &l->groups.data[l->group_plus1[n] - 1];
+        return group->root == n ? hyp_emit_group(l, group) : HYP_OK;
+    }
+    switch (node->op) {
+    case HYP_OP_linear:
+    case HYP_OP_fused_linear:
+    case HYP_OP_fused_mlp: return hyp_emit_layers(l, node);
+    case HYP_OP_matmul: return hyp_emit_matmul(l, node);
+    case HYP_OP_gemm: return hyp_emit_gemm(l, node);
+    case HYP_OP_transpose: return hyp_emit_transpose(l, node);
+    case HYP_OP_slice: return hyp_emit_slice(l, node);
+    case HYP_OP_split: return hyp_emit_split(l, node);
+    case HYP_OP_concat: return hyp_emit_concat(l, node);
+    case HYP_OP_expand: return hyp_emit_expand(l, node);
+    case HYP_OP_gather: return hyp_emit_gather(l, node);
+    case HYP_OP_softmax: return hyp_emit_softmax(l, node);
+    case HYP_OP_reduce_sum:
+    case HYP_OP_reduce_mean: return hyp_emit_reduce(l, node);
+    default: return hyp_lower_unsupported(l, node, "no kernel computes it");
+    }
+}
+
+static hyp_status emit(hyp_lowering *l)
+{
+    for (hyp_node_id n = 0; n < l->graph->nodes.len; n++) {
+        const hyp_node *node = &l->graph->nodes.data[n];
+        for (uint32_t o = 0; o < node->output_count; o++) {
+            const hyp_value_info *info = &l->values[node->outputs[o]];
+            if (info->needed && info->listed) HYP_TRY(hyp_emit_fill(l, node, node->outputs[o]));
+        }
+        if (l->runs[n]) HYP_TRY(emit_node(l, n));
+    }
+    return HYP_OK;
+}
+
+/* An output that is an input, a constant, or another output's memory seen otherwise is a copy of it. */
+static hyp_status emit_outputs(hyp_lowering *l)
+{
+    const hyp_graph *g = l->graph;
+    void *list;
+    HYP_TRY(hyp_lower_alloc(l, g->outputs.len, sizeof(uint32_t), &list));
+    uint32_t *outputs = list;
+    for (size_t i = 0; i < g->outputs.len; i++) {
+        hyp_value_id v = g->outputs.data[i].value, root = hyp_lower_root(l, v);
+        if (l->values[root].output_plus1 == i + 1) {
+            outputs[i] = l->values[root].tensor_plus1 - 1;
+            continue;
+        }
+        uint32_t from;
+        const hyp_type *type = &hyp_lower_value(l, v)->type;
+        HYP_TRY(hyp_lower_read(l, v, &from));
+        HYP_TRY(hyp_lower_add_tensor(l, g->outputs.data[i].name, type, HYP_PLAN__PLACE__PLACE_OUTPUT, &outputs[i]));
+        HYP_TRY(hyp_emit_whole_copy(l, from, outputs[i], type));
+    }
+    l->out->program->outputs = outputs;
+    l->out->program->n_outputs = g->outputs.len;
+    return HYP_OK;
+}
+
+static hyp_status add_inputs(hyp_lowering *l)
+{
+    const hyp_graph *g = l->graph;
+    void *list;
+    HYP_TRY(hyp_lower_alloc(l, g->inputs.len, sizeof(uint32_t), &list));
+    uint32_t *inputs = list;
+    for (size_t i = 0; i < g->inputs.len; i++) {
+        const hyp_value *value = hyp_lower_value(l, g->inputs.data[i]);
+        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_INPUT, &inputs[i]));
+        l->values[g->inputs.data[i]].tensor_plus1 = inputs[i] + 1;
+    }
+    l->out->program->inputs = inputs;
+    l->out->program->n_inputs = g->inputs.len;
+    return HYP_OK;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------------- */
+
+static hyp_status copy_text(hyp_lowering *l, const char *text, char **out)
+{
+    *out = hyp_arena_strdup(&l->out->arena, text ? text : "");
+    return *out ? HYP_OK : hyp_fail_memory(l->diag, 0);
+}
+
+static hyp_status prepare(hyp_lowering *l)
+{
+    static const char *const precisions[] = {"fp32", "tf32", "bf16", "fp16"};
+    const hyp_graph *g = l->graph;
+    const hyp_codegen_options *o = l->options;
+    size_t symbols = hyp_dims_symbol_count(g->dims);
+    l->values = hyp_arena_zalloc(&l->scratch, g->values.len, sizeof *l->values);
+    l->runs = hyp_arena_zalloc(&l->scratch, g->nodes.len, sizeof *l->runs);
+    l->group_plus1 = hyp_arena_zalloc(&l->scratch, g->nodes.len, sizeof *l->group_plus1);
+    l->symbol_plus1 = hyp_arena_zalloc(&l->scratch, symbols, sizeof *l->symbol_plus1);
+    if (!l->values || !l->runs || !l->group_plus1 || !l->symbol_plus1)
+        return hyp_fail_memory(l->diag, g->values.len * sizeof *l->values);
+    void *memory;
+    HYP_TRY(hyp_lower_alloc(l, 1, sizeof(HypPlan__Program), &memory));
+    HypPlan__Program *p = l->out->program = memory;
+    hyp_plan__program__init(p);
+    HYP_TRY(copy_text(l, o->producer, &p->producer));
+    HYP_TRY(copy_text(l, o->target, &p->target));
+    HYP_TRY(copy_text(l, precisions[o->precision], &p->precision));
+    p->model_hash = o->model_hash;
+    return copy_text(l, o->model_name, &p->model_name);
+}
+
+/* The runtime learns the value of a symbol from an input that has it as an axis. */
+static hyp_status check_symbols(hyp_lowering *l)
+{
+    const HypPlan__Program *p = l->out->program;
+    bool *bound = hyp_arena_zalloc(&l->scratch, p->n_symbols, sizeof *bound);
+    if (!bound) return hyp_fail_memory(l->diag, p->n_symbols);
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
+        for (size_t a = 0; a < t->n_dims; a++)
+            if (p->dims[t->dims[a]]->kind == HYP_PLAN__DIM__KIND__SYMBOL) bound[p->dims[t->dims[a]]->value] = true;
+    }
+    for (size_t s = 0; s < p->n_symbols; s++)
+        if (!bound[s])
+            return hyp_fail(l->diag, HYP_ERR_UNSUPPORTED,
+                            "the size '%s' is no axis of an input, so that its value cannot be known at run time; give it a "
+                            "value with --dim %s=N",
+                            p->symbols[s], p->symbols[s]);
+    return HYP_OK;
+}
+
+static hyp_status lower(hyp_lowering *l)
+{
+    HYP_TRY(prepare(l));
+    HYP_TRY(add_inputs(l));
+    HYP_TRY(hyp_lower_analyse(l));
+    HYP_TRY(emit(l));
+    HYP_TRY(emit_outputs(l));
+    HYP_TRY(hyp_lower_place_scratch(l));
+    HYP_TRY(hyp_lower_finish_program(l));
+    HYP_TRY(check_symbols(l));
+    hyp_plan_place_weights(l->out->program);
+
+    void *folds;
+    HYP_TRY(hyp_lower_alloc(l, l->folds.len, sizeof(hyp_value_id), &folds));
+    if (l->folds.len) memcpy(folds, l->folds.data, l->folds.len * sizeof(hyp_value_id));
+    l->out->folds = folds;
+    hyp_status status = hyp_plan_validate(l->out->program, l->diag);
+    if (status != HYP_OK) hyp_diag_prefix(l->diag, "the lowered program is wrong, please report it");
+    return status;
+}
+
+hyp_status hyp_codegen_lower(const hyp_graph *graph, const hyp_codegen_options *options, hyp_lowered *out,
+                             hyp_diag *diag)
+{
+    hyp_lowered lowered = {.graph = graph};
+    hyp_lowering l = {.graph = graph, .options = options, .out = &lowered, .diag = diag};
+    hyp_status status = lower(&l);
+    hyp_vec_free(&l.groups);
+    hyp_vec_free(&l.dims);
+    hyp_vec_free(&l.tensors);
+    hyp_vec_free(&l.folds);
+    hyp_vec_free(&l.bytes);
+    hyp_vec_free(&l.steps);
+    hyp_vec_free(&l.dense);
+    hyp_vec_free(&l.symbols);
+    hyp_intern_dispose(&l.rules);
+    hyp_intern_dispose(&l.sources);
+    hyp_arena_dispose(&l.scratch);
+    if (status == HYP_OK)
+        *out = lowered;
+    else
+        hyp_lowered_dispose(&lowered);
+    return status;
+}
+
+void hyp_lowered_dispose(hyp_lowered *lowered)
+{
+    hyp_arena_dispose(&lowered->arena);
+    *lowered = (hyp_lowered){0};
+}

@@ -1,0 +1,152 @@
+/* lower.h - the state of one lowering, shared by the files of this layer.
+ *
+ *   analysis.c        which values are constants, which nodes run, which elementwise nodes form one step
+ *   lower.c           the walk over the nodes, tensors of values, outputs
+ *   emit_*.c          steps, one file per family of kernels
+ *   program.c axes.c  building blocks: dims, tensors, steps; extents and strides
+ *   slots.c           places of scratch tensors
+ *   fold.c            bytes of weights
+ */
+#ifndef HYP_CODEGEN_LOWER_H
+#define HYP_CODEGEN_LOWER_H
+
+#include "codegen/codegen.h"
+
+typedef struct hyp_value_info {
+    bool constant; /* its bytes are known when the plan is written: where it is read it becomes a weight */
+    bool listed;   /* its elements are known as sizes: a fill gives them */
+    bool needed;   /* a step that runs reads it, or it is an output */
+    bool apart;    /* it must exist as a tensor: its readers are not all in one pointwise group */
+    uint32_t group_plus1;  /* the group of all its readers so far */
+    uint32_t tensor_plus1; /* the tensor made for it */
+    uint32_t output_plus1; /* the graph output in whose memory it is computed */
+} hyp_value_info;
+
+/* Elementwise nodes that become one step: `root` and nodes whose only readers are in the group. */
+typedef struct hyp_group {
+    hyp_node_id root; /* the last node; its result is the step's */
+    hyp_dtype compute;
+    hyp_node_id nodes[HYP_PLAN_POINTWISE_REGISTERS]; /* the members, last first */
+    uint32_t node_count;
+    uint32_t instrs; /* one for each node and each scalar that it reads */
+    hyp_value_id inputs[HYP_PLAN_POINTWISE_INPUTS]; /* distinct values from outside */
+    uint32_t input_count;
+} hyp_group;
+
+typedef struct hyp_lowering {
+    const hyp_graph *graph;
+    const hyp_codegen_options *options;
+    hyp_lowered *out;  /* its arena owns all that ends in the program */
+    hyp_arena scratch; /* freed when lowering is done */
+    hyp_diag *diag;
+
+    hyp_value_info *values; /* by value */
+    bool *runs;             /* by node: it becomes a step, or a part of one */
+    uint32_t *group_plus1;  /* by node: its pointwise group */
+    HYP_VEC(hyp_group) groups;
+
+    /* The program as it grows. */
+    HYP_VEC(HypPlan__Dim *) dims;
+    HYP_VEC(HypPlan__Tensor *) tensors;
+    HYP_VEC(hyp_value_id) folds; /* by tensor: the constant that gives a weight its bytes, else HYP_NO_VALUE */
+    HYP_VEC(hyp_dim) bytes;      /* by tensor */
+    HYP_VEC(HypPlan__Step *) steps;
+    HYP_VEC(uint32_t) dense; /* by step: bit i set when input i of a pointwise step is dense */
+    HYP_VEC(char *) symbols;
+    uint32_t *symbol_plus1; /* by symbol of the graph's dims: its index in `symbols` */
+    hyp_dim *dim_keys;      /* open addressing from hyp_dim to dim_indexes; dim_slots is a power of two */
+    uint32_t *dim_indexes;  /* index + 1, 0 = empty */
+    size_t dim_slots;
+    hyp_intern rules, sources;
+} hyp_lowering;
+
+/* ---- analysis.c ------------------------------------------------------------------------------------- */
+
+/* Fills values, runs, groups. */
+hyp_status hyp_lower_analyse(hyp_lowering *l);
+/* Input i of a node as its kernel reads it: for weights of linear layers and constant right operands of matmul
+ * transposes and views on the way are looked through, and *transposed says whether the matrix is stored the other way
+ * round. HYP_NO_VALUE for an absent input. */
+hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint32_t i, bool *transposed);
+/* A matmul that is a linear layer without bias: b is a constant matrix or vector, a is not transposed. */
+bool hyp_lower_is_linear(const hyp_lowering *l, const hyp_node *node);
+/* The value that holds the elements of a chain of views. */
+hyp_value_id hyp_lower_root(const hyp_lowering *l, hyp_value_id value);
+/* A constant of one element that an instruction can carry. */
+bool hyp_lower_is_scalar(const hyp_lowering *l, hyp_value_id value, double *out);
+
+static inline const hyp_value *hyp_lower_value(const hyp_lowering *l, hyp_value_id v)
+{
+    return &l->graph->values.data[v];
+}
+
+/* ---- lower.c ---------------------------------------------------------------------------------------- */
+
+/* The tensor to read a value from, made on first use: a weight for a constant, a view for a view. */
+hyp_status hyp_lower_read(hyp_lowering *l, hyp_value_id value, uint32_t *out_tensor);
+/* The tensor to compute a value into: the output's memory where it is one, else scratch. */
+hyp_status hyp_lower_write(hyp_lowering *l, hyp_value_id value, uint32_t *out_tensor);
+/* "add at 'node name': ..." with HYP_ERR_UNSUPPORTED. */
+hyp_status hyp_lower_unsupported(hyp_lowering *l, const hyp_node *node, const char *fmt, ...) HYP_PRINTF(3, 4);
+
+/* ---- program.c -------------------------------------------------------------------------------------- */
+
+hyp_status hyp_lower_dim(hyp_lowering *l, hyp_dim d, uint32_t *out);
+/* A list of dims in the program's arena. */
+hyp_status hyp_lower_dims(hyp_lowering *l, size_t n, const hyp_dim *dims, uint32_t **out);
+/* Product of n dims. */
+hyp_status hyp_lower_product(hyp_lowering *l, size_t n, const hyp_dim *dims, hyp_dim *out);
+hyp_status hyp_lower_add_tensor(hyp_lowering *l, const char *name, const hyp_type *type, HypPlan__Place place,
+                                uint32_t *out);
+/* Adds a step that stands for these nodes (there may be none), which give it its provenance. The kernel is for the
+ * caller to fill in. */
+hyp_status hyp_lower_add_step(hyp_lowering *l, const char *label, const hyp_node *const *nodes, size_t node_count,
+                              HypPlan__Step__KernelCase kernel, HypPlan__Step **out);
+/* Zeroed memory in the program's arena. */
+hyp_status hyp_lower_alloc(hyp_lowering *l, size_t count, size_t size, void **out);
+/* Moves the lists into the program. */
+hyp_status hyp_lower_finish_program(hyp_lowering *l);
+
+/* ---- axes.c ----------------------------------------------------------------------------------------- */
+
+/* An index space and the strides of up to HYP_PLAN_POINTWISE_INPUTS arrays in it. */
+typedef struct hyp_axes {
+    int32_t rank;
+    int32_t lanes;
+    hyp_dim extents[HYP_MAX_RANK];
+    hyp_dim strides[HYP_PLAN_POINTWISE_INPUTS][HYP_MAX_RANK];
+} hyp_axes;
+
+/* Row-major strides of a shape. */
+hyp_status hyp_lower_strides(hyp_lowering *l, int32_t rank, const hyp_dim *dims, hyp_dim *out);
+/* The strides of an operand of this type under numpy broadcasting to the extents, as lane `lane`. */
+hyp_status hyp_lower_broadcast(hyp_lowering *l, hyp_axes *axes, int32_t lane, const hyp_type *type);
+/* Drops axes of one element and joins neighbours that every lane crosses with one stride. */
+void hyp_lower_merge_axes(hyp_lowering *l, hyp_axes *axes);
+
+/* ---- emit_*.c: one or more steps for a node --------------------------------------------------------- */
+
+hyp_status hyp_emit_layers(hyp_lowering *l, const hyp_node *node); /* linear, fused-linear, fused-mlp */
+hyp_status hyp_emit_matmul(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_gemm(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_group(hyp_lowering *l, const hyp_group *group);
+/* y = product + beta * c, the second half of a gemm. */
+hyp_status hyp_emit_scaled_sum(hyp_lowering *l, const hyp_node *node, uint32_t product, hyp_value_id addend, double beta);
+hyp_status hyp_emit_transpose(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_slice(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_split(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_concat(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_expand(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_gather(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_softmax(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_reduce(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_fill(hyp_lowering *l, const hyp_node *node, hyp_value_id value);
+/* A dense copy of all elements: an output that is something else as well. */
+hyp_status hyp_emit_whole_copy(hyp_lowering *l, uint32_t from, uint32_t to, const hyp_type *type);
+
+/* ---- slots.c ---------------------------------------------------------------------------------------- */
+
+/* Gives every scratch tensor a slot. */
+hyp_status hyp_lower_place_scratch(hyp_lowering *l);
+
+#endif
