@@ -1,0 +1,219 @@
+/* The compiler as a library: reports, options, and what happens when memory runs out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/strbuf.h"
+#include "hypatia/compiler.h"
+#include "hypatia/tensor_io.h"
+
+#define MODEL HYP_SOURCE_DIR "/examples/digits/digits.onnx"
+#define TINY HYP_SOURCE_DIR "/tests/models/tiny_mlp.onnx"
+
+/* One per process, so that tests can run side by side. */
+static const char *plan_path(void)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/hyp_test_driver_%ld.bin", (long)getpid());
+    return path;
+}
+
+static void append(const char *text, size_t len, void *sb) { hyp_strbuf_add(sb, text, len); }
+
+static hyp_compile_options defaults(void) { return (hyp_compile_options){.size = sizeof(hyp_compile_options)}; }
+
+static void report_tells_what_was_done(void **state)
+{
+    (void)state;
+    hyp_compile_report *report = NULL;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_compile_file(MODEL, plan_path(), NULL, &report, &diag), HYP_OK);
+    assert_int_equal(report->nodes_imported, 12);
+    assert_int_equal(report->nodes_before, 12);
+    assert_int_equal(report->nodes_after, 2); /* the layers and the softmax */
+    assert_int_equal(report->plan_steps, 2);
+    assert_non_null(strstr(report->steps, "fused-mlp"));
+    assert_non_null(strstr(report->steps, "layer3/MatMul"));
+    assert_true(report->cost_after < report->cost_before);
+    assert_true(report->rule_count > 20 && report->iterations > 0 && report->e_nodes > 12);
+    assert_true(report->plan_bytes > 70000);
+    hyp_compile_report_destroy(report);
+    unlink(plan_path());
+}
+
+static void dry_run_writes_nothing(void **state)
+{
+    (void)state;
+    hyp_compile_report *report = NULL;
+    assert_int_equal(hyp_compile_file(MODEL, NULL, NULL, &report, NULL), HYP_OK);
+    assert_int_equal(report->plan_bytes, 0);
+    assert_int_equal(access(plan_path(), F_OK), -1);
+    hyp_compile_report_destroy(report);
+}
+
+static void no_rewrite_keeps_every_node(void **state)
+{
+    (void)state;
+    hyp_compile_options options = defaults();
+    options.no_rewrite = true;
+    hyp_compile_report *report = NULL;
+    assert_int_equal(hyp_compile_file(MODEL, NULL, &options, &report, NULL), HYP_OK);
+    assert_int_equal(report->nodes_after, report->nodes_before);
+    assert_int_equal(report->rule_count, 0);
+    assert_null(strstr(report->steps, "fused"));
+    hyp_compile_report_destroy(report);
+}
+
+static void dumped_graph_has_its_stage(void **state)
+{
+    (void)state;
+    hyp_strbuf before = {0}, after = {0};
+    hyp_compile_options options = defaults();
+    options.dump_ir = append;
+    options.dump_ir_stage = "import";
+    options.dump_ir_user = &before;
+    assert_int_equal(hyp_compile_file(MODEL, NULL, &options, NULL, NULL), HYP_OK);
+    options.dump_ir_stage = "rewrite";
+    options.dump_ir_user = &after;
+    assert_int_equal(hyp_compile_file(MODEL, NULL, &options, NULL, NULL), HYP_OK);
+    assert_null(strstr(hyp_strbuf_text(&before), "fused-mlp"));
+    assert_non_null(strstr(hyp_strbuf_text(&after), "fused-mlp"));
+    hyp_strbuf_dispose(&before);
+    hyp_strbuf_dispose(&after);
+}
+
+static void rewrites_are_lines_of_json(void **state)
+{
+    (void)state;
+    hyp_strbuf lines = {0};
+    hyp_compile_options options = defaults();
+    options.dump_rewrites = append;
+    options.dump_rewrites_user = &lines;
+    assert_int_equal(hyp_compile_file(TINY, NULL, &options, NULL, NULL), HYP_OK);
+    const char *text = hyp_strbuf_text(&lines);
+    assert_true(lines.len > 0 && text[0] == '{' && text[lines.len - 1] == '\n');
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        assert_memory_equal(line, "{\"phase\":\"", 10);
+        assert_non_null(strstr(line, "\"cost_before\":"));
+    }
+    hyp_strbuf_dispose(&lines);
+}
+
+static void disabled_rule_is_not_used(void **state)
+{
+    (void)state;
+    static const char *const disabled[] = {"no-such-rule"};
+    hyp_compile_options options = defaults();
+    options.disabled_rules = disabled;
+    options.disabled_rule_count = 1;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_compile_file(TINY, NULL, &options, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "no-such-rule"));
+}
+
+static void wrong_options_are_named(void **state)
+{
+    (void)state;
+    hyp_diag diag = {0};
+    hyp_compile_options options = defaults();
+    options.target = "abacus";
+    assert_int_equal(hyp_compile_file(TINY, NULL, &options, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "abacus"));
+    assert_non_null(strstr(diag.message, "cuda"));
+    options = defaults();
+    options.size = 8;
+    assert_int_equal(hyp_compile_file(TINY, NULL, &options, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
+    options = defaults();
+    options.profile = "/nonexistent.profile";
+    assert_int_equal(hyp_compile_file(TINY, NULL, &options, NULL, &diag), HYP_ERR_IO);
+    assert_int_equal(hyp_compile_file("/nonexistent.onnx", NULL, NULL, NULL, &diag), HYP_ERR_IO);
+    assert_non_null(strstr(diag.message, "nonexistent.onnx"));
+}
+
+static void same_model_gives_the_same_bytes(void **state)
+{
+    (void)state;
+    hyp_mapping first, second;
+    assert_int_equal(hyp_compile_file(MODEL, plan_path(), NULL, NULL, NULL), HYP_OK);
+    assert_int_equal(hyp_map_file(plan_path(), &first, NULL), HYP_OK);
+    assert_int_equal(hyp_compile_file(MODEL, plan_path(), NULL, NULL, NULL), HYP_OK);
+    assert_int_equal(hyp_map_file(plan_path(), &second, NULL), HYP_OK);
+    assert_int_equal(first.size, second.size);
+    assert_memory_equal(first.data, second.data, first.size);
+    hyp_unmap(&first);
+    hyp_unmap(&second);
+    unlink(plan_path());
+}
+
+static void reference_run_gives_named_outputs(void **state)
+{
+    (void)state;
+    hyp_tensor images = {0}, *outputs = NULL;
+    size_t count = 0;
+    assert_int_equal(hyp_tensor_load(HYP_SOURCE_DIR "/examples/digits/images.npy", NULL, &images, NULL), HYP_OK);
+    images.dims[0] = 3;
+    images.bytes = 3 * 64 * 4;
+    assert_int_equal(hyp_reference_run(MODEL, true, &images, 1, &outputs, &count, NULL), HYP_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(outputs[0].name, "probabilities");
+    assert_int_equal(outputs[0].dims[0], 3);
+    assert_int_equal(outputs[0].dims[1], 10);
+    for (int64_t row = 0; row < 3; row++) {
+        double sum = 0;
+        for (int64_t i = 0; i < 10; i++) sum += hyp_tensor_at(&outputs[0], row * 10 + i);
+        assert_true(sum > 0.999999 && sum < 1.000001);
+    }
+    hyp_tensor_dispose(&outputs[0]);
+    free(outputs);
+
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_reference_run(MODEL, true, NULL, 0, &outputs, &count, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "image"));
+    hyp_tensor_dispose(&images);
+}
+
+/* Fails the n-th allocation for n = 1, 2, ... until the compilation succeeds: every path of running out of memory. */
+static void running_out_of_memory_is_an_error(void **state)
+{
+    (void)state;
+    hyp_status status;
+    uint64_t n = 1;
+    do {
+        hyp_compile_report *report = NULL;
+        hyp_diag diag = {0};
+        hyp_mem_fail_after(n);
+        status = hyp_compile_file(TINY, plan_path(), NULL, &report, &diag);
+        hyp_mem_fail_after(0);
+        if (status != HYP_OK && status != HYP_ERR_NO_MEMORY)
+            fail_msg("allocation %llu: %s: %s", (unsigned long long)n, hyp_status_name(status), diag.message);
+        hyp_compile_report_destroy(report);
+        n += n < 200 ? 1 : n / 64; /* thinned out, to take a second and no more */
+    } while (status != HYP_OK && n < 10000000);
+    assert_int_equal(status, HYP_OK);
+    unlink(plan_path());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(report_tells_what_was_done),
+        cmocka_unit_test(dry_run_writes_nothing),
+        cmocka_unit_test(no_rewrite_keeps_every_node),
+        cmocka_unit_test(dumped_graph_has_its_stage),
+        cmocka_unit_test(rewrites_are_lines_of_json),
+        cmocka_unit_test(disabled_rule_is_not_used),
+        cmocka_unit_test(wrong_options_are_named),
+        cmocka_unit_test(same_model_gives_the_same_bytes),
+        cmocka_unit_test(reference_run_gives_named_outputs),
+        cmocka_unit_test(running_out_of_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
