@@ -124,10 +124,8 @@ hyp_status hyp_attr_parse(hyp_arena *arena, hyp_dims *dims, const char *file, co
                           hyp_attr *out, hyp_diag *diag)
 {
     static const char *const wanted[] = {
-        [HYP_ATTR_INT] = "an integer",
-        [HYP_ATTR_FLOAT] = "a number",
-        [HYP_ATTR_SYM] = "a symbol",
-        [HYP_ATTR_DIMS] = "a list of dimensions such as (1 batch (* 2 n))",
+        [HYP_ATTR_INT] = "an integer",         [HYP_ATTR_FLOAT] = "a number",
+        [HYP_ATTR_SYM] = "a symbol",           [HYP_ATTR_DIMS] = "a list of dimensions such as (1 batch (* 2 n))",
         [HYP_ATTR_SYMS] = "a list of symbols",
     };
     hyp_attr a = {.kind = kind};

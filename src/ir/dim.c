@@ -109,20 +109,11 @@ void hyp_dims_destroy(hyp_dims *dims)
     hyp_free(dims);
 }
 
-size_t hyp_dims_symbol_count(const hyp_dims *dims)
-{
-    return dims->symbols.names.len;
-}
+size_t hyp_dims_symbol_count(const hyp_dims *dims) { return dims->symbols.names.len; }
 
-const char *hyp_dims_symbol_name(const hyp_dims *dims, size_t i)
-{
-    return dims->symbols.names.data[i];
-}
+const char *hyp_dims_symbol_name(const hyp_dims *dims, size_t i) { return dims->symbols.names.data[i]; }
 
-static const atom *get_atom(const hyp_dims *dims, uint32_t id)
-{
-    return dims->atoms.entries.data[id].bytes;
-}
+static const atom *get_atom(const hyp_dims *dims, uint32_t id) { return dims->atoms.entries.data[id].bytes; }
 
 /* The terms of an expression that is not a constant. */
 static const term *get_terms(const hyp_dims *dims, hyp_dim d, uint32_t *out_count)
@@ -149,10 +140,7 @@ static hyp_status overflow(hyp_diag *diag)
 
 static int compare_dims(const hyp_dims *dims, hyp_dim a, hyp_dim b);
 
-static int compare_i64(int64_t a, int64_t b)
-{
-    return (a > b) - (a < b);
-}
+static int compare_i64(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
 static int compare_atoms(const hyp_dims *dims, uint32_t a, uint32_t b)
 {
@@ -678,7 +666,10 @@ hyp_status hyp_dim_parse(hyp_dims *dims, const char *file, const hyp_sexpr *sx, 
     static const struct {
         const char *name;
         operation *apply;
-    } operations[] = {{"+", hyp_dim_add}, {"*", hyp_dim_mul}, {"floordiv", hyp_dim_floordiv}, {"min", hyp_dim_min},
+    } operations[] = {{"+", hyp_dim_add},
+                      {"*", hyp_dim_mul},
+                      {"floordiv", hyp_dim_floordiv},
+                      {"min", hyp_dim_min},
                       {"max", hyp_dim_max}};
     if (sx->kind == HYP_SX_INT) {
         if (!hyp_dim_is_const(sx->integer)) return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "too small");

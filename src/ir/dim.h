@@ -19,10 +19,7 @@ typedef struct hyp_dims hyp_dims;
 
 /* Constants down to this value are themselves; below lie references to expressions. */
 #define HYP_DIM_CONST_MIN (-((int64_t)1 << 62))
-static inline bool hyp_dim_is_const(hyp_dim d)
-{
-    return d >= HYP_DIM_CONST_MIN;
-}
+static inline bool hyp_dim_is_const(hyp_dim d) { return d >= HYP_DIM_CONST_MIN; }
 
 HYP_NODISCARD hyp_status hyp_dims_create(hyp_dims **out, hyp_diag *diag);
 void hyp_dims_destroy(hyp_dims *dims); /* NULL-safe */

@@ -10,8 +10,9 @@ hyp_status hyp_eval_tensor_alloc(hyp_eval_tensor *t, hyp_dtype dtype, int32_t ra
     size_t count = 1, bytes;
     bool empty = false, fits = true;
     if (hyp_dtype_size(dtype) == 0 || rank < 0 || rank > HYP_MAX_RANK)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a tensor of element type %d and rank %d is wanted; ranks go "
-                        "to %d", (int)dtype, rank, HYP_MAX_RANK);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "a tensor of element type %d and rank %d is wanted; ranks go to %d", (int)dtype, rank,
+                        HYP_MAX_RANK);
     for (int32_t i = 0; i < rank; i++) {
         if (dims[i] < 0) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a tensor with a negative dimension");
         if (dims[i] == 0) empty = true;
@@ -66,8 +67,8 @@ hyp_status hyp_eval_tensor_load(hyp_eval_tensor *t, const hyp_tensor *from, hyp_
     if (from->memory != HYP_MEMORY_HOST)
         status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the interpreter reads tensors in host memory only");
     else if (from->bytes < bytes || (bytes && !from->data))
-        status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a tensor of %zu bytes, its shape wants %zu", from->bytes,
-                          bytes);
+        status =
+            hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a tensor of %zu bytes, its shape wants %zu", from->bytes, bytes);
     if (status != HYP_OK) {
         hyp_eval_tensor_dispose(&loaded);
         return status;
@@ -124,8 +125,9 @@ static hyp_status fix_attrs(const hyp_dims *dims, hyp_arena *arena, const hyp_op
         if (!list) return hyp_fail_memory(diag, attrs[i].count * sizeof *list);
         for (uint32_t j = 0; j < attrs[i].count; j++) {
             if (!hyp_dim_is_const(attrs[i].dims[j]) && !symbols)
-                return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: attribute '%s' is symbolic and no values are given",
-                                info->name, info->attrs[i].name);
+                return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                                "%s: attribute '%s' is symbolic and no values are given", info->name,
+                                info->attrs[i].name);
             HYP_TRY(hyp_dim_eval(dims, attrs[i].dims[j], symbols, &list[j], diag));
             if (!hyp_dim_is_const(list[j]))
                 return hyp_fail(diag, HYP_ERR_LIMIT, "%s: attribute '%s' is out of range", info->name,
@@ -166,8 +168,14 @@ static hyp_status eval_in(hyp_arena *arena, hyp_dims *dims, hyp_op op, const hyp
     HYP_TRY(infer_outputs(dims, arena, op, attrs ? fixed : NULL, in, input_count, types, output_count, diag));
     for (uint32_t i = 0; i < output_count; i++)
         HYP_TRY(hyp_eval_tensor_alloc(&out[i], types[i].type.dtype, types[i].type.rank, types[i].type.dims, diag));
-    hyp_eval_call call = {.op = op, .attrs = fixed, .mode = mode, .in = in, .in_count = input_count, .out = out,
-                          .out_count = output_count, .diag = diag};
+    hyp_eval_call call = {.op = op,
+                          .attrs = fixed,
+                          .mode = mode,
+                          .in = in,
+                          .in_count = input_count,
+                          .out = out,
+                          .out_count = output_count,
+                          .diag = diag};
     HYP_TRY(hyp_op_get_functions(op).eval(&call));
     for (uint32_t i = 0; i < output_count; i++)
         if (out[i].i || mode == HYP_EVAL_NATIVE) hyp_eval_round(&out[i]);
@@ -207,9 +215,9 @@ static hyp_status check_inputs(const run *r, const hyp_eval_tensor *inputs, size
     for (size_t i = 0; i < count; i++) {
         const hyp_value *v = &g->values.data[g->inputs.data[i]];
         if (inputs[i].dtype != v->type.dtype || inputs[i].rank != v->type.rank)
-            return hyp_fail(r->diag, HYP_ERR_INVALID_ARGUMENT, "input '%s' is %s of rank %d, the graph wants %s of rank "
-                            "%d", v->name, hyp_dtype_name(inputs[i].dtype), inputs[i].rank,
-                            hyp_dtype_name(v->type.dtype), v->type.rank);
+            return hyp_fail(
+                r->diag, HYP_ERR_INVALID_ARGUMENT, "input '%s' is %s of rank %d, the graph wants %s of rank %d",
+                v->name, hyp_dtype_name(inputs[i].dtype), inputs[i].rank, hyp_dtype_name(v->type.dtype), v->type.rank);
     }
     return HYP_OK;
 }
@@ -252,7 +260,8 @@ static hyp_status load_const(run *r, hyp_value_id id)
     if (v->bytes && !v->data)
         return hyp_fail(r->diag, HYP_ERR_INVALID_ARGUMENT,
                         "the bytes of constant '%s' were left out of the text (its hash stands for them), so the graph "
-                        "cannot run", v->name ? v->name : "");
+                        "cannot run",
+                        v->name ? v->name : "");
     HYP_TRY(hyp_eval_tensor_alloc(&r->tensors[id], v->type.dtype, v->type.rank, v->type.dims, r->diag));
     load_elements(&r->tensors[id], v->data);
     return HYP_OK;
@@ -346,9 +355,8 @@ hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval
     r.tensors = hyp_calloc(g->values.len, sizeof *r.tensors);
     r.uses = hyp_calloc(g->values.len, sizeof *r.uses);
     r.symbols = hyp_calloc(hyp_dims_symbol_count(g->dims), sizeof *r.symbols);
-    hyp_status status = r.tensors && r.uses && r.symbols
-                            ? run_graph(&r, inputs, input_count, outputs)
-                            : hyp_fail_memory(diag, g->values.len * sizeof *r.tensors);
+    hyp_status status = r.tensors && r.uses && r.symbols ? run_graph(&r, inputs, input_count, outputs)
+                                                         : hyp_fail_memory(diag, g->values.len * sizeof *r.tensors);
     for (size_t i = 0; r.tensors && i < g->values.len; i++)
         if (g->values.data[i].kind != HYP_VALUE_INPUT) hyp_eval_tensor_dispose(&r.tensors[i]);
     for (size_t i = 0; status != HYP_OK && i < g->outputs.len; i++) hyp_eval_tensor_dispose(&outputs[i]);

@@ -3,10 +3,7 @@
 
 #include "ir/op.h"
 
-void hyp_graph_init(hyp_graph *g, hyp_dims *dims)
-{
-    *g = (hyp_graph){.dims = dims, .name = ""};
-}
+void hyp_graph_init(hyp_graph *g, hyp_dims *dims) { *g = (hyp_graph){.dims = dims, .name = ""}; }
 
 void hyp_graph_dispose(hyp_graph *g)
 {
@@ -229,8 +226,12 @@ hyp_status hyp_graph_add_node(hyp_graph *g, hyp_op op, const hyp_value_id *input
     HYP_TRY(hyp_vec_reserve(&g->nodes, g->nodes.len + 1, diag));
     HYP_TRY(hyp_vec_reserve(&g->values, g->values.len + output_count, diag));
     for (uint32_t i = 0; i < output_count; i++) {
-        hyp_value v = {.kind = HYP_VALUE_NODE, .type = types[i].type, .producer = (hyp_node_id)g->nodes.len,
-                       .output = i, .content = types[i].content, .content_count = types[i].content_count};
+        hyp_value v = {.kind = HYP_VALUE_NODE,
+                       .type = types[i].type,
+                       .producer = (hyp_node_id)g->nodes.len,
+                       .output = i,
+                       .content = types[i].content,
+                       .content_count = types[i].content_count};
         ids[i] = outs[i] = (hyp_value_id)g->values.len;
         g->values.data[g->values.len++] = v;
     }
@@ -322,10 +323,9 @@ static hyp_status copy_all(const copier *c)
     for (size_t i = 0; i < in->values.len; i++) {
         const hyp_value *v = &in->values.data[i];
         if (v->kind != HYP_VALUE_CONST || !live_values[i]) continue;
-        HYP_TRY(v->bytes && !v->data ? hyp_graph_add_elided_const(c->out, v->name, &v->type, v->bytes, v->hash,
-                                                                  &c->map[i], c->diag)
-                                     : hyp_graph_add_const(c->out, v->name, &v->type, v->data, v->bytes, v->owned,
-                                                           &c->map[i], c->diag));
+        HYP_TRY(v->bytes && !v->data
+                    ? hyp_graph_add_elided_const(c->out, v->name, &v->type, v->bytes, v->hash, &c->map[i], c->diag)
+                    : hyp_graph_add_const(c->out, v->name, &v->type, v->data, v->bytes, v->owned, &c->map[i], c->diag));
     }
     for (size_t i = 0; i < in->nodes.len; i++)
         if (c->live[i]) HYP_TRY(copy_node(c, &in->nodes.data[i]));

@@ -157,8 +157,13 @@ static hyp_status move_contents(const hyp_infer_call *c)
         for (uint32_t j = 0; a->kind == HYP_ATTR_DIMS && j < a->count; j++)
             if (!hyp_dim_is_const(a->dims[j]) && !(info->flags & HYP_OPF_VIEW)) return HYP_OK;
     }
-    hyp_eval_call call = {.op = c->op, .attrs = c->attrs, .mode = HYP_EVAL_NATIVE, .in = in, .in_count = c->in_count,
-                          .out = out, .out_count = c->out_count};
+    hyp_eval_call call = {.op = c->op,
+                          .attrs = c->attrs,
+                          .mode = HYP_EVAL_NATIVE,
+                          .in = in,
+                          .in_count = c->in_count,
+                          .out = out,
+                          .out_count = c->out_count};
     hyp_status status = hyp_op_get_functions(c->op).eval(&call);
     if (status == HYP_ERR_NO_MEMORY) return hyp_fail_memory(c->diag, 0);
     if (status != HYP_OK) return HYP_OK; /* an index out of range: the run will say so, if it comes to it */
@@ -196,8 +201,15 @@ hyp_status hyp_infer(hyp_dims *dims, hyp_arena *arena, hyp_op op, const hyp_attr
                      uint32_t output_count, hyp_diag *diag)
 {
     hyp_attr defaults[HYP_MAX_ATTRS];
-    hyp_infer_call c = {.dims = dims, .arena = arena, .op = op, .attrs = attrs, .in = in, .in_count = input_count,
-                        .out = out, .out_count = output_count, .diag = diag};
+    hyp_infer_call c = {.dims = dims,
+                        .arena = arena,
+                        .op = op,
+                        .attrs = attrs,
+                        .in = in,
+                        .in_count = input_count,
+                        .out = out,
+                        .out_count = output_count,
+                        .diag = diag};
     if ((unsigned)op >= HYP_OP_COUNT) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "no operator %d", (int)op);
     const hyp_op_info *info = hyp_op_get(op);
     for (uint32_t i = 0; !attrs && i < info->attr_count; i++) {

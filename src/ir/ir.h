@@ -43,11 +43,11 @@ typedef enum hyp_op {
 enum {
     HYP_OPF_ELEMENTWISE = 1 << 0, /* out[i] depends on in[...][i] alone, with numpy broadcasting */
     HYP_OPF_COMMUTES = 1 << 1,
-    HYP_OPF_IDEMPOTENT = 1 << 2,  /* f(f(x)) == f(x) */
-    HYP_OPF_VIEW = 1 << 3,        /* same elements in the same row-major order: only the type differs */
-    HYP_OPF_COPY = 1 << 4,        /* moves elements, computes nothing */
-    HYP_OPF_FUSED = 1 << 5,       /* made by rewriting only, never by an importer */
-    HYP_OPF_OPTIONAL = 1 << 6     /* an addend (bias) may be absent: HYP_NO_VALUE, `none` in text */
+    HYP_OPF_IDEMPOTENT = 1 << 2, /* f(f(x)) == f(x) */
+    HYP_OPF_VIEW = 1 << 3,       /* same elements in the same row-major order: only the type differs */
+    HYP_OPF_COPY = 1 << 4,       /* moves elements, computes nothing */
+    HYP_OPF_FUSED = 1 << 5,      /* made by rewriting only, never by an importer */
+    HYP_OPF_OPTIONAL = 1 << 6    /* an addend (bias) may be absent: HYP_NO_VALUE, `none` in text */
 };
 
 typedef enum hyp_attr_kind {
@@ -92,7 +92,7 @@ hyp_attr hyp_attr_default(const hyp_attr_info *info);
 enum { HYP_MAX_ATTRS = 6, HYP_VARIADIC = 1 << 20 };
 
 typedef struct hyp_op_info {
-    const char *name; /* "fused-mlp" */
+    const char *name;                /* "fused-mlp" */
     uint32_t min_inputs, max_inputs; /* max HYP_VARIADIC: any number */
     uint32_t outputs;                /* HYP_VARIADIC: as many as the node says (split) */
     uint32_t flags;
@@ -129,12 +129,12 @@ typedef struct hyp_value {
     hyp_value_kind kind;
     const char *name; /* unique among inputs and outputs; elsewhere for people, may be NULL */
     hyp_type type;
-    hyp_node_id producer; /* HYP_VALUE_NODE */
-    uint32_t output;      /* which output of the producer */
-    const void *data;     /* HYP_VALUE_CONST: row-major, little-endian; NULL for 0 bytes or elided text */
-    size_t bytes;         /* of data, also when it is elided */
-    bool owned;           /* data is in the graph's arena, else borrowed */
-    uint64_t hash;        /* HYP_VALUE_CONST with elided data: hyp_hash(data, bytes, 0) of it */
+    hyp_node_id producer;   /* HYP_VALUE_NODE */
+    uint32_t output;        /* which output of the producer */
+    const void *data;       /* HYP_VALUE_CONST: row-major, little-endian; NULL for 0 bytes or elided text */
+    size_t bytes;           /* of data, also when it is elided */
+    bool owned;             /* data is in the graph's arena, else borrowed */
+    uint64_t hash;          /* HYP_VALUE_CONST with elided data: hyp_hash(data, bytes, 0) of it */
     const hyp_dim *content; /* the elements, when this is a small integer tensor known at compile time, also
                                symbolically (the output of shape); NULL otherwise. */
     uint32_t content_count;
@@ -169,9 +169,9 @@ typedef struct hyp_graph {
     hyp_dims *dims; /* borrowed */
     const char *name;
     HYP_VEC(hyp_value) values;
-    HYP_VEC(hyp_node) nodes;              /* in topological order */
-    HYP_VEC(hyp_value_id) inputs;         /* in the model's order */
-    HYP_VEC(hyp_named_value) outputs;     /* in the model's order; a value may be named twice */
+    HYP_VEC(hyp_node) nodes;          /* in topological order */
+    HYP_VEC(hyp_value_id) inputs;     /* in the model's order */
+    HYP_VEC(hyp_named_value) outputs; /* in the model's order; a value may be named twice */
 } hyp_graph;
 
 void hyp_graph_init(hyp_graph *g, hyp_dims *dims);

@@ -105,8 +105,8 @@ double hyp_unary_f64(hyp_op op, const hyp_attr *attrs, double x);
 
 /* ---- generated ------------------------------------------------------------------------------------- */
 
-#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc) \
-    hyp_infer_fn hyp_infer_##infer;                                \
+#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc)                                                     \
+    hyp_infer_fn hyp_infer_##infer;                                                                                    \
     hyp_eval_fn hyp_eval_##eval;
 #include "ir/ops.def"
 

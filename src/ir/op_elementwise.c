@@ -103,21 +103,15 @@ hyp_status hyp_infer_cast(const hyp_infer_call *c)
 /* ---- arithmetic ------------------------------------------------------------------------------------- */
 
 /* NaN wins on either side. */
-static double min_f64(double a, double b)
-{
-    return isnan(a) || a < b ? a : b;
-}
+static double min_f64(double a, double b) { return isnan(a) || a < b ? a : b; }
 
-static double max_f64(double a, double b)
-{
-    return isnan(a) || a > b ? a : b;
-}
+static double max_f64(double a, double b) { return isnan(a) || a > b ? a : b; }
 
-#define ROW(expression)                                                             \
-    for (int64_t i = 0; i < n; i++) {                                               \
-        double x = a[i * sa], y = b[i * sb];                                        \
-        out[i] = (expression);                                                      \
-    }                                                                               \
+#define ROW(expression)                                                                                                \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+        double x = a[i * sa], y = b[i * sb];                                                                           \
+        out[i] = (expression);                                                                                         \
+    }                                                                                                                  \
     break;
 
 static void binary_row_f64(hyp_op op, double *out, const double *a, int64_t sa, const double *b, int64_t sb, int64_t n)
@@ -161,10 +155,7 @@ static int64_t binary_i64(hyp_op op, bool is_u64, int64_t x, int64_t y)
 }
 
 /* An integer element as a double. */
-static double to_f64(hyp_dtype t, int64_t v)
-{
-    return t == HYP_U64 ? (double)(uint64_t)v : (double)v;
-}
+static double to_f64(hyp_dtype t, int64_t v) { return t == HYP_U64 ? (double)(uint64_t)v : (double)v; }
 
 /* A double as an integer: truncated, saturated at 64 bits, NaN is 0. */
 static int64_t to_i64(hyp_dtype t, double v)

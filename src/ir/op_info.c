@@ -4,20 +4,22 @@
 
 #include "ir/op.h"
 
+/* clang-format off */
 #define A(kind, name, text) {name, HYP_ATTR_##kind, false, text}
 #define R(kind, name) {name, HYP_ATTR_##kind, true, NULL}
 /* A leading empty entry keeps the initialiser valid when there are no attributes. */
 #define ATTRS(...) {{0}, __VA_ARGS__}
+/* clang-format on */
 #define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc) static const hyp_attr_info attrs_##id[] = attrs;
 #include "ir/ops.def"
 
 #define COUNT(id) (sizeof attrs_##id / sizeof *attrs_##id - 1)
-#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc) \
+#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc)                                                     \
     _Static_assert(COUNT(id) <= HYP_MAX_ATTRS, "too many attributes: " name);
 #include "ir/ops.def"
 
 static const hyp_op_info table[] = {
-#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc) \
+#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc)                                                     \
     {name, lo, hi, outs, flags, COUNT(id), attrs_##id + 1, doc},
 #include "ir/ops.def"
 };
@@ -32,15 +34,9 @@ static const hyp_op_alias aliases[] = {
 #include "ir/ops.def"
 };
 
-const hyp_op_info *hyp_op_get(hyp_op op)
-{
-    return &table[op];
-}
+const hyp_op_info *hyp_op_get(hyp_op op) { return &table[op]; }
 
-hyp_op_functions hyp_op_get_functions(hyp_op op)
-{
-    return functions[op];
-}
+hyp_op_functions hyp_op_get_functions(hyp_op op) { return functions[op]; }
 
 bool hyp_op_find(const char *name, hyp_op *out)
 {

@@ -5,10 +5,7 @@
 #include "ir/op.h"
 
 /* The elements, whatever they are. */
-static void *elements(const hyp_eval_tensor *t)
-{
-    return t->f ? (void *)t->f : (void *)t->i;
-}
+static void *elements(const hyp_eval_tensor *t) { return t->f ? (void *)t->f : (void *)t->i; }
 
 /* ---- views ------------------------------------------------------------------------------------------ */
 
@@ -179,10 +176,7 @@ static void copy_part(const hyp_eval_tensor *whole, const hyp_eval_tensor *part,
     hyp_walk_copy(&w, elements(into_whole ? whole : part), elements(into_whole ? part : whole));
 }
 
-static int32_t axis_of(int64_t axis, int32_t rank)
-{
-    return (int32_t)(axis < 0 ? axis + rank : axis);
-}
+static int32_t axis_of(int64_t axis, int32_t rank) { return (int32_t)(axis < 0 ? axis + rank : axis); }
 
 hyp_status hyp_eval_concat(const hyp_eval_call *c)
 {

@@ -8,8 +8,8 @@ typedef struct parser {
     hyp_graph *g;
     const char *file;
     hyp_diag *diag;
-    hyp_arena arena;            /* the forms, and lists on their way into the graph */
-    hyp_intern refs;            /* what values are called: "=name" or "%number" */
+    hyp_arena arena;              /* the forms, and lists on their way into the graph */
+    hyp_intern refs;              /* what values are called: "=name" or "%number" */
     HYP_VEC(hyp_value_id) values; /* by reference id */
 } parser;
 
@@ -46,7 +46,8 @@ static hyp_status define(parser *p, const hyp_sexpr *sx, hyp_value_id value)
     uint32_t id;
     HYP_TRY(ref_key(p, sx, &key, &name));
     HYP_TRY(hyp_intern_add(&p->refs, key, strlen(key), &id, p->diag));
-    if (id < p->values.len) return hyp_sexpr_fail(p->diag, p->file, sx, HYP_ERR_MALFORMED, "%s is defined twice", sx->text);
+    if (id < p->values.len)
+        return hyp_sexpr_fail(p->diag, p->file, sx, HYP_ERR_MALFORMED, "%s is defined twice", sx->text);
     HYP_TRY(hyp_vec_grow(&p->values, p->diag));
     p->values.data[id] = value;
     return HYP_OK;
@@ -91,10 +92,7 @@ static hyp_status parse_input(parser *p, const hyp_sexpr *sx)
     return define(p, sx->items[1], id);
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
 
 /* (hex "..."), exactly `bytes` of them. */
 static hyp_status parse_hex(parser *p, const hyp_sexpr *sx, size_t bytes, unsigned char *out)
@@ -293,7 +291,8 @@ static hyp_status parse_node(parser *p, const hyp_sexpr *sx)
 static hyp_status parse_output(parser *p, const hyp_sexpr *sx)
 {
     hyp_value_id id;
-    if (sx->count != 3 || sx->items[1]->kind != HYP_SX_STRING) return fail_at(p, sx, "(output \"name\" value) is wanted");
+    if (sx->count != 3 || sx->items[1]->kind != HYP_SX_STRING)
+        return fail_at(p, sx, "(output \"name\" value) is wanted");
     HYP_TRY(resolve(p, sx->items[2], &id));
     return place(p, sx, hyp_graph_add_output(p->g, sx->items[1]->text, id, p->diag));
 }

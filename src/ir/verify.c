@@ -67,8 +67,8 @@ static hyp_status verify_types(verifier *v, hyp_node_id id)
         known[i] = (hyp_infer_value){.type = x->type, .content = x->content, .content_count = x->content_count};
         in[i] = &known[i];
     }
-    hyp_status status = hyp_infer(v->g->dims, &v->arena, n->op, n->attrs, in, n->input_count, out, n->output_count,
-                                  v->diag);
+    hyp_status status =
+        hyp_infer(v->g->dims, &v->arena, n->op, n->attrs, in, n->input_count, out, n->output_count, v->diag);
     if (status != HYP_OK) {
         hyp_diag_prefix(v->diag, "the graph '%s' is not valid: node %u", v->g->name, id);
         return status == HYP_ERR_NO_MEMORY ? status : HYP_ERR_INTERNAL;

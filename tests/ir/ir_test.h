@@ -14,9 +14,9 @@
 #include "ir/ir.h"
 
 /* Fails the test with the message that came. */
-#define assert_ok(call, diag)                                             \
-    do {                                                                  \
-        if ((call) != HYP_OK) fail_msg("%s: %s", #call, (diag)->message); \
+#define assert_ok(call, diag)                                                                                          \
+    do {                                                                                                               \
+        if ((call) != HYP_OK) fail_msg("%s: %s", #call, (diag)->message);                                              \
     } while (0)
 
 static inline hyp_dims *new_dims(void)

@@ -13,10 +13,7 @@ static const char *random_act(rng *r)
     return acts[pick(r, 0, 5)];
 }
 
-static hyp_value_id random_value(maker *m)
-{
-    return (hyp_value_id)pick(m->r, 0, (int64_t)m->g.values.len - 1);
-}
+static hyp_value_id random_value(maker *m) { return (hyp_value_id)pick(m->r, 0, (int64_t)m->g.values.len - 1); }
 
 /* A constant with elements that are exact in every floating-point type. */
 static hyp_value_id make_const(maker *m, hyp_dtype dtype, int32_t rank, int64_t d0, int64_t d1)
@@ -29,9 +26,9 @@ static hyp_value_id make_const(maker *m, hyp_dtype dtype, int32_t rank, int64_t 
     unsigned char data[8 * 256];
     assert_true(count <= 256);
     for (size_t i = 0; i < count; i++) hyp_store_f64(dtype, data, i, (double)pick(m->r, -8, 8) / 4);
-    assert_ok(hyp_graph_add_const(&m->g, names[pick(m->r, 0, 5)], &t, data, count * hyp_dtype_size(dtype), true, &id,
-                                  &diag),
-              &diag);
+    assert_ok(
+        hyp_graph_add_const(&m->g, names[pick(m->r, 0, 5)], &t, data, count * hyp_dtype_size(dtype), true, &id, &diag),
+        &diag);
     return id;
 }
 
@@ -144,7 +141,9 @@ static void add_random_node(maker *m)
     for (uint32_t i = 0; i < info->attr_count; i++) attrs[i] = random_attr(m, op, i, &t);
     size_t values = m->g.values.len;
     uint32_t inputs = random_operands(m, op, x, op == HYP_OP_fused_mlp ? attrs[0].count : 0, in);
-    hyp_provenance from = {.sources = sources, .source_count = (uint32_t)pick(m->r, 0, 3), .rules = rules,
+    hyp_provenance from = {.sources = sources,
+                           .source_count = (uint32_t)pick(m->r, 0, 3),
+                           .rules = rules,
                            .rule_count = (uint32_t)pick(m->r, 0, 2)};
     uint32_t outputs = op == HYP_OP_split ? 2 : 1;
     hyp_status status = hyp_graph_add_node(&m->g, op, in, inputs, attrs, &from, out, outputs, NULL);
@@ -186,7 +185,8 @@ void random_inputs(const hyp_graph *g, rng *r, int64_t n, int64_t m, hyp_eval_te
         const hyp_type *t = &g->values.data[g->inputs.data[i]].type;
         int64_t symbols[2] = {n, m}, dims[HYP_MAX_RANK];
         hyp_diag diag = {0};
-        for (int32_t j = 0; j < t->rank; j++) assert_ok(hyp_dim_eval(g->dims, t->dims[j], symbols, &dims[j], &diag), &diag);
+        for (int32_t j = 0; j < t->rank; j++)
+            assert_ok(hyp_dim_eval(g->dims, t->dims[j], symbols, &dims[j], &diag), &diag);
         assert_ok(hyp_eval_tensor_alloc(&out[i], t->dtype, t->rank, dims, &diag), &diag);
         for (size_t j = 0; j < out[i].count; j++) out[i].f[j] = (double)pick(r, -16, 16) / 8;
     }

@@ -53,8 +53,8 @@ static known leaf(hyp_dims *dims, rng *r)
 static bool apply(hyp_dims *dims, int op, const known *x, const known *y, known *out)
 {
     typedef hyp_status operation(hyp_dims *, hyp_dim, hyp_dim, hyp_dim *, hyp_diag *);
-    static operation *const operations[] = {hyp_dim_add, hyp_dim_sub, hyp_dim_mul, hyp_dim_floordiv, hyp_dim_min,
-                                            hyp_dim_max};
+    static operation *const operations[] = {hyp_dim_add,      hyp_dim_sub, hyp_dim_mul,
+                                            hyp_dim_floordiv, hyp_dim_min, hyp_dim_max};
     hyp_status status = operations[op](dims, x->dim, y->dim, &out->dim, NULL);
     if (status != HYP_OK) {
         assert_true(status == HYP_ERR_LIMIT || (status == HYP_ERR_INVALID_ARGUMENT && op == 3 && y->dim == 0));
@@ -243,8 +243,9 @@ static void known_forms(void **state)
 static void text_that_is_no_dim_is_refused(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"1.5", "()", "(+ 1)", "(floordiv n 0)", "(floordiv 1 2 3)", "(- 1 2)", "?x",
-                                        "%x", "(* n)", "((+ 1 2))", "-9223372036854775807", "nan", "(min n)"};
+    static const char *const texts[] = {"1.5",    "()", "(+ 1)", "(floordiv n 0)", "(floordiv 1 2 3)",     "(- 1 2)",
+                                        "?x",     "%x", "(* n)", "((+ 1 2))",      "-9223372036854775807", "nan",
+                                        "(min n)"};
     hyp_dims *dims = new_dims();
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         hyp_arena arena = {0};

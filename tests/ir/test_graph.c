@@ -105,10 +105,12 @@ static void the_builder_refuses_what_is_wrong(void **state)
     assert_int_equal(hyp_graph_add_input(&g, "z", &(hyp_type){HYP_F32, 9, {0}}, &y, &diag), HYP_ERR_INVALID_ARGUMENT);
     assert_int_equal(hyp_graph_add_const(&g, "c", &t, data, 4, true, &y, &diag), HYP_ERR_INVALID_ARGUMENT);
     assert_int_equal(hyp_graph_add_const(&g, "c", &t, NULL, 8, true, &y, &diag), HYP_ERR_INVALID_ARGUMENT);
-    assert_int_equal(hyp_graph_add_node(&g, HYP_OP_transpose, &x, 1, NULL, NULL, &y, 1, &diag), HYP_ERR_INVALID_ARGUMENT);
-    assert_non_null(strstr(diag.message, "attribute 'perm' is missing"));
-    assert_int_equal(hyp_graph_add_node(&g, HYP_OP_softmax, &x, 1, &(hyp_attr){.kind = HYP_ATTR_FLOAT}, NULL, &y, 1, &diag),
+    assert_int_equal(hyp_graph_add_node(&g, HYP_OP_transpose, &x, 1, NULL, NULL, &y, 1, &diag),
                      HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "attribute 'perm' is missing"));
+    assert_int_equal(
+        hyp_graph_add_node(&g, HYP_OP_softmax, &x, 1, &(hyp_attr){.kind = HYP_ATTR_FLOAT}, NULL, &y, 1, &diag),
+        HYP_ERR_INVALID_ARGUMENT);
     assert_int_equal(hyp_graph_add_node(&g, HYP_OP_COUNT, &x, 1, NULL, NULL, &y, 1, &diag), HYP_ERR_INVALID_ARGUMENT);
     ids[0] = x, ids[1] = 77;
     assert_int_equal(hyp_graph_add_node(&g, HYP_OP_add, ids, 2, NULL, NULL, &y, 1, &diag), HYP_ERR_INVALID_ARGUMENT);
@@ -194,16 +196,25 @@ static void equality_sees_every_difference(void **state)
     static const char base[] = "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %x %c)) "
                                "(%b (softmax :axis 0 %a)) (output \"y\" %b))";
     static const char *const others[] = {
-        "(graph \"\" (input %z (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %z %c)) (%b (softmax :axis 0 %a)) (output \"y\" %b))",
-        "(graph \"\" (input %x (f32 m 2)) (const %c (f32 2) 1 2) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output \"y\" %b))",
-        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 3) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output \"y\" %b))",
-        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 1 2) 1 2) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output \"y\" %b))",
-        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %c %x)) (%b (softmax :axis 0 %a)) (output \"y\" %b))",
-        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (mul %x %c)) (%b (softmax :axis 0 %a)) (output \"y\" %b))",
+        "(graph \"\" (input %z (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %z %c)) (%b (softmax :axis 0 %a)) (output "
+        "\"y\" %b))",
+        "(graph \"\" (input %x (f32 m 2)) (const %c (f32 2) 1 2) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output "
+        "\"y\" %b))",
+        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 3) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output "
+        "\"y\" %b))",
+        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 1 2) 1 2) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output "
+        "\"y\" %b))",
+        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %c %x)) (%b (softmax :axis 0 %a)) (output "
+        "\"y\" %b))",
+        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (mul %x %c)) (%b (softmax :axis 0 %a)) (output "
+        "\"y\" %b))",
         "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %x %c)) (%b (softmax %a)) (output \"y\" %b))",
-        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output \"y\" %a))",
-        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output \"z\" %b))",
-        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output \"y\" %b) "
+        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output "
+        "\"y\" %a))",
+        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output "
+        "\"z\" %b))",
+        "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (%a (add %x %c)) (%b (softmax :axis 0 %a)) (output "
+        "\"y\" %b) "
         "(output \"z\" %b))",
         "(graph \"\" (input %x (f32 n 2)) (const %c (f32 2) 1 2) (const %d (f32)  1) (%a (add %x %c)) "
         "(%b (softmax :axis 0 %a)) (output \"y\" %b))",
@@ -282,7 +293,8 @@ static void symbols_are_solved_from_the_inputs(void **state)
     hyp_graph unbound = parse(dims, "(graph \"\" (input %x (f32 (* n m) 2)) (output \"x\" %x))");
     hyp_diag diag = {0};
     double zeros[16] = {0};
-    hyp_eval_tensor x = matrix(5, 3, zeros), y = matrix(2, 3, zeros), z = matrix(3, 3, zeros), wide = matrix(4, 3, zeros);
+    hyp_eval_tensor x = matrix(5, 3, zeros), y = matrix(2, 3, zeros), z = matrix(3, 3, zeros),
+                    wide = matrix(4, 3, zeros);
     hyp_eval_tensor out = {0};
     assert_ok(hyp_graph_eval(&g, HYP_EVAL_DOUBLE, (hyp_eval_tensor[]){x, y}, 2, &out, &diag), &diag);
     assert_true(out.dims[0] == 1 && out.dims[1] == 6);
@@ -307,7 +319,8 @@ static void what_cannot_run_says_why(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
-        {"(graph \"\" (input %x (f32 1 1)) (const %w (f32 2) (hash \"0123456789abcdef\")) (%y (add %x %w)) (output \"y\" %y))",
+        {"(graph \"\" (input %x (f32 1 1)) (const %w (f32 2) (hash \"0123456789abcdef\")) (%y (add %x %w)) (output "
+         "\"y\" %y))",
          "its hash stands for them"},
         {"(graph \"\" (input %x (f32 1 1)) (const %a (i64) 1) (const %b (i64) 0) (%y (div %a %b)) (output \"y\" %y))",
          "an integer is divided by zero"},
@@ -390,7 +403,8 @@ static void fused_operators_equal_their_parts(void **state)
         char text[800];
         const char *first = acts[i / 6], *second = acts[i % 6];
         snprintf(text, sizeof text,
-                 "(graph \"\" (input %%x (f32 n 3)) (const %%w (f32 2 3) 0.1 -0.2 0.3 1.1 -1.2 0.7) (const %%b (f32 2) 0.3 -0.4) "
+                 "(graph \"\" (input %%x (f32 n 3)) (const %%w (f32 2 3) 0.1 -0.2 0.3 1.1 -1.2 0.7) (const %%b (f32 2) "
+                 "0.3 -0.4) "
                  "(const %%v (f32 2 2) 0.9 -0.7 0.3 0.2) "
                  "(%%mlp (fused-mlp :acts (%s %s) %%w %%b %%v none %%x)) "
                  "(%%l1 (linear %%w %%b %%x)) (%%h (%s %%l1)) (%%l2 (linear %%v none %%h)) (%%y (%s %%l2)) "

@@ -83,7 +83,8 @@ static const row accepted[] = {
 };
 
 static const row refused[] = {
-    {X "(input %w (f32 5 3)) (%y (linear %w none %x))", "the last axis of x f32[batch 3 4] and K of the weight f32[5 3]"},
+    {X "(input %w (f32 5 3)) (%y (linear %w none %x))",
+     "the last axis of x f32[batch 3 4] and K of the weight f32[5 3]"},
     {X "(input %w (f32 5)) (%y (linear %w none %x))", "the weight is f32[5], a matrix"},
     {X W "(input %c (f32 1 5)) (%y (linear %w %c %x))", "the bias is f32[1 5]"},
     {X W "(input %c (f32 1)) (%y (linear %w %c %x))", "the bias is f32[1], a vector of the weight's N = 5"},
@@ -114,7 +115,8 @@ static const row refused[] = {
     {X "(%y (add %x none))", "input 1 is absent"},
     {X "(%y (clip :min nan %x))", "a bound is NaN"},
     {X "(%y (cast :to float %x))", "no element type is called 'float'"},
-    {X "(%y (reshape :shape (batch 13) %x))", "has (* 12 batch) elements, the new shape f32[batch 13] has (* 13 batch)"},
+    {X "(%y (reshape :shape (batch 13) %x))",
+     "has (* 12 batch) elements, the new shape f32[batch 13] has (* 13 batch)"},
     {X "(%y (reshape :shape (12 -1) %x))", "a size of -1"},
     {X "(%y (reshape :shape (1 1 1 1 1 1 1 1 12 batch) %x))", "rank 10"},
     {X "(%y (flatten :axis 4 %x))", "axis 4 is outside [-3, 3]"},
@@ -133,7 +135,8 @@ static const row refused[] = {
     {X "(%y (split :axis 1 :sizes (1 2) %x))", "2 sizes for 1 outputs"},
     {X "((%y %z) (split :axis 1 :sizes (-1 4) %x))", "a negative size -1"},
     {X "((%y %z) (relu %x))", "2 outputs, 1 are wanted"},
-    {X "(%y (slice :starts (0 0 0) :sizes (batch 4 4) :steps (1 1 1) %x))", "4 elements from 0 in steps of 1 leave axis 1"},
+    {X "(%y (slice :starts (0 0 0) :sizes (batch 4 4) :steps (1 1 1) %x))",
+     "4 elements from 0 in steps of 1 leave axis 1"},
     {X "(%y (slice :starts (0 0 0) :sizes (batch 3 2) :steps (1 1 -1) %x))", "leave axis 2"},
     {X "(%y (slice :starts (0 0) :sizes (1 1) :steps (1 1) %x))", "an entry for every axis"},
     {X "(%y (slice :starts (0 0 0) :sizes (1 1 1) :steps (1 0 1) %x))", "the step along axis 1 is 0"},
@@ -204,7 +207,8 @@ static void every_operator_is_in_both_tables(void **state)
     for (int op = 0; op < HYP_OP_COUNT; op++) {
         char call[64];
         const char *name = hyp_op_get((hyp_op)op)->name;
-        bool good = false, bad = false, cannot_fail = op == HYP_OP_identity || op == HYP_OP_dropout || op == HYP_OP_shape;
+        bool good = false, bad = false,
+             cannot_fail = op == HYP_OP_identity || op == HYP_OP_dropout || op == HYP_OP_shape;
         snprintf(call, sizeof call, "(%s ", name);
         for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) good |= strstr(accepted[i].body, call) != NULL;
         for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) bad |= strstr(refused[i].body, call) != NULL;

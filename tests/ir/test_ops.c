@@ -32,8 +32,8 @@ static void assert_close(const char *where, const hyp_eval_tensor *got, const hy
         memcmp(got->dims, want->dims, (size_t)want->rank * sizeof *want->dims) != 0)
         fail_msg("%s: another type than expected", where);
     for (size_t i = 0; i < want->count; i++) {
-        if (want->i ? got->i[i] != want->i[i] : 0) fail_msg("%s: element %zu is %lld, not %lld", where, i,
-                                                            (long long)got->i[i], (long long)want->i[i]);
+        if (want->i ? got->i[i] != want->i[i] : 0)
+            fail_msg("%s: element %zu is %lld, not %lld", where, i, (long long)got->i[i], (long long)want->i[i]);
         if (want->i || (isnan(want->f[i]) && isnan(got->f[i])) || got->f[i] == want->f[i]) continue;
         if (!(fabs(got->f[i] - want->f[i]) <= tolerance * (1 + fabs(want->f[i]))))
             fail_msg("%s: element %zu is %.17g, not %.17g", where, i, got->f[i], want->f[i]);
@@ -41,10 +41,7 @@ static void assert_close(const char *where, const hyp_eval_tensor *got, const hy
 }
 
 /* Rounding to the element type, once per step of the worst chain of the cases. */
-static double native_tolerance(hyp_dtype t)
-{
-    return t == HYP_F16 ? 2e-3 : t == HYP_F64 ? 1e-11 : 2e-6;
-}
+static double native_tolerance(hyp_dtype t) { return t == HYP_F16 ? 2e-3 : t == HYP_F64 ? 1e-11 : 2e-6; }
 
 static void run_case(const char *op, const hyp_sexpr *sx)
 {

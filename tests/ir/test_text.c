@@ -66,7 +66,7 @@ static void text_is_canonical(void **state)
 static void elements_of_every_type_survive_text(void **state)
 {
     (void)state;
-    static const hyp_dtype types[] = {HYP_F32, HYP_U8,  HYP_I8,  HYP_U16, HYP_I16, HYP_I32, HYP_I64,
+    static const hyp_dtype types[] = {HYP_F32,  HYP_U8,  HYP_I8,  HYP_U16, HYP_I16, HYP_I32, HYP_I64,
                                       HYP_BOOL, HYP_F16, HYP_F64, HYP_U32, HYP_U64, HYP_BF16};
     rng r = {.state = 6};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -179,10 +179,8 @@ static void cut_or_damaged_text_never_crashes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_graphs_survive_text),
-        cmocka_unit_test(text_is_canonical),
-        cmocka_unit_test(elements_of_every_type_survive_text),
-        cmocka_unit_test(what_is_no_graph_is_refused),
+        cmocka_unit_test(random_graphs_survive_text),          cmocka_unit_test(text_is_canonical),
+        cmocka_unit_test(elements_of_every_type_survive_text), cmocka_unit_test(what_is_no_graph_is_refused),
         cmocka_unit_test(cut_or_damaged_text_never_crashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
