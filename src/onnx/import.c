@@ -5,6 +5,8 @@
 #include "onnx/tensor.h"
 #include "onnx/wire.h"
 
+enum { MAX_INTERFACE = 16384 /* inputs, and outputs: the graph looks for equal names one by one */ };
+
 struct hyp_onnx_model {
     hyp_onnx_source source; /* owns everything the graph borrows */
     hyp_onnx_info info;
@@ -53,6 +55,10 @@ static hyp_status add_name(hyp_importer *im, const char *name, hyp_symbol_kind k
 static hyp_status add_names(hyp_importer *im)
 {
     const HypOnnx__GraphProto *graph = im->graph;
+    if (graph->n_input > MAX_INTERFACE || graph->n_output > MAX_INTERFACE)
+        return hyp_fail(im->diag, HYP_ERR_LIMIT, "%s: has %zu inputs and %zu outputs; at most %d of each are supported",
+                        im->file, graph->n_input, graph->n_output, MAX_INTERFACE);
+    if (!graph->n_output) return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: the graph has no outputs", im->file);
     for (size_t i = 0; i < graph->n_initializer; i++)
         HYP_TRY(add_name(im, graph->initializer[i]->name, HYP_SYMBOL_INITIALIZER, i));
     for (size_t i = 0; i < graph->n_input; i++) HYP_TRY(add_name(im, graph->input[i]->name, HYP_SYMBOL_INPUT, i));
@@ -80,6 +86,14 @@ static hyp_status find_value(hyp_importer *im, const char *name, hyp_value_id *o
                         text_of(hyp_onnx_node_name(im, im->graph->node[s->index])));
     *out = s->value;
     return HYP_OK;
+}
+
+/* What the IR calls an invalid argument came from the file. */
+static hyp_status malformed(hyp_importer *im, hyp_status status)
+{
+    if (status != HYP_ERR_INVALID_ARGUMENT) return status;
+    if (im->diag) im->diag->status = HYP_ERR_MALFORMED;
+    return HYP_ERR_MALFORMED;
 }
 
 /* ---- parts of the graph ------------------------------------------------------------------------- */
@@ -162,11 +176,8 @@ static hyp_status add_nodes(hyp_importer *im)
         if (!n.name) return hyp_fail_memory(im->diag, 1);
         hyp_status status = import_node(&n);
         if (status == HYP_OK) continue;
-        /* What the IR calls an invalid argument came from the file. */
-        if (status == HYP_ERR_INVALID_ARGUMENT) status = HYP_ERR_MALFORMED;
-        if (im->diag) im->diag->status = status;
         hyp_diag_prefix(im->diag, "%s: node \"%s\" (%s)", im->file, n.name, n.op->name);
-        return status;
+        return malformed(im, status);
     }
     return HYP_OK;
 }
@@ -188,9 +199,6 @@ static hyp_status check_declared(const hyp_importer *im, const HypOnnx__ValueInf
 static hyp_status add_output(hyp_importer *im, const HypOnnx__ValueInfoProto *info)
 {
     hyp_value_id value;
-    for (size_t i = 0; i < im->g->outputs.len; i++)
-        if (strcmp(im->g->outputs.data[i].name, info->name) == 0)
-            return hyp_fail(im->diag, HYP_ERR_MALFORMED, "is listed twice");
     HYP_TRY(find_value(im, info->name, &value));
     HYP_TRY(check_declared(im, info, value));
     return hyp_graph_add_output(im->g, info->name, value, im->diag);
@@ -198,16 +206,13 @@ static hyp_status add_output(hyp_importer *im, const HypOnnx__ValueInfoProto *in
 
 static hyp_status add_outputs(hyp_importer *im)
 {
-    if (!im->graph->n_output)
-        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: the graph has no outputs", im->file);
     for (size_t i = 0; i < im->graph->n_output; i++) {
         const HypOnnx__ValueInfoProto *info = im->graph->output[i];
         hyp_status status = *text_of(info->name) ? add_output(im, info)
                                                  : hyp_fail(im->diag, HYP_ERR_MALFORMED, "has no name");
-        if (status != HYP_OK) {
-            hyp_diag_prefix(im->diag, "%s: output \"%s\"", im->file, text_of(info->name));
-            return status;
-        }
+        if (status == HYP_OK) continue;
+        hyp_diag_prefix(im->diag, "%s: output \"%s\"", im->file, text_of(info->name));
+        return malformed(im, status);
     }
     return HYP_OK;
 }

@@ -109,11 +109,22 @@ static hyp_status slice_axis(const hyp_onnx_node *n, hyp_dim have, hyp_dim start
     hyp_diag *diag = n->im->diag;
     /* Going backwards, places run from the last element down to one before the first. */
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? 0 : -1, stride = step > 0 ? step : -step;
+    hyp_dim given = start, length;
     HYP_TRY(resolve(n, start, have, low, high, &start));
     HYP_TRY(resolve(n, end, have, low, high, &end));
-    hyp_dim length;
-    HYP_TRY(step > 0 ? hyp_dim_sub(dims, end, start, &length, diag) : hyp_dim_sub(dims, start, end, &length, diag));
-    HYP_TRY(pick(dims, true, length, 0, &length, diag));
+    if (step > 0 && end == have && hyp_dim_is_const(given)) {
+        /* Up to the end, in the plainest of equal expressions, so that x[1:] and x[:-1] have one type. */
+        given = bounded(given);
+        if (given < 0) {
+            HYP_TRY(pick(dims, false, -given, have, &length, diag));
+        } else {
+            HYP_TRY(hyp_dim_sub(dims, have, given, &length, diag));
+            HYP_TRY(pick(dims, true, length, 0, &length, diag));
+        }
+    } else {
+        HYP_TRY(step > 0 ? hyp_dim_sub(dims, end, start, &length, diag) : hyp_dim_sub(dims, start, end, &length, diag));
+        HYP_TRY(pick(dims, true, length, 0, &length, diag));
+    }
     if (stride > 1) { /* rounded up */
         HYP_TRY(hyp_dim_add(dims, length, stride - 1, &length, diag));
         HYP_TRY(hyp_dim_floordiv(dims, length, stride, &length, diag));
