@@ -9,6 +9,7 @@ const hyp_backend *const hyp_backends[] = {
 #ifdef HYP_HAVE_CUDA
     &hyp_backend_cuda,
 #endif
+    &hyp_backend_cpu,
     &hyp_backend_reference,
     NULL,
 };

@@ -32,9 +32,9 @@ void hyp_reference_reduce(const hyp_reference_call *call, const HypPlan__Reduce 
     const void *x = call->at[s->x];
     hyp_walk kept, reduced;
     hyp_walk_init(&kept, call->values, s->kept, s->n_kept);
-    hyp_walk_lane(&kept, 0, call->values, s->kept_strides, 0);
+    hyp_walk_lane(&kept, call->values, s->kept_strides, 0);
     hyp_walk_init(&reduced, call->values, s->reduced, s->n_reduced);
-    hyp_walk_lane(&reduced, 0, call->values, s->reduced_strides, 0);
+    hyp_walk_lane(&reduced, call->values, s->reduced_strides, 0);
     int64_t outer = hyp_walk_count(&kept), inner = hyp_walk_count(&reduced);
     for (int64_t o = 0; o < outer; o++, hyp_walk_next(&kept)) {
         double sum = 0;
@@ -61,8 +61,8 @@ void hyp_reference_copy(const hyp_reference_call *call, const HypPlan__Copy *s)
     char *y = call->at[s->y];
     hyp_walk w;
     hyp_walk_init(&w, values, s->extents, s->n_extents);
-    hyp_walk_lane(&w, 0, values, s->x_strides, values[s->x_offset]);
-    hyp_walk_lane(&w, 1, values, s->y_strides, values[s->y_offset]);
+    hyp_walk_lane(&w, values, s->x_strides, values[s->x_offset]);
+    hyp_walk_lane(&w, values, s->y_strides, values[s->y_offset]);
     int64_t count = hyp_walk_count(&w);
     for (int64_t i = 0; i < count; i++, hyp_walk_next(&w))
         memcpy(y + w.offset[1] * (int64_t)size, x + w.offset[0] * (int64_t)size, size);

@@ -85,21 +85,21 @@ static int64_t int_op(const instr *in, int64_t a, int64_t b)
 void hyp_reference_pointwise(const hyp_reference_call *call, const HypPlan__Pointwise *s)
 {
     const int64_t *values = call->values;
-    cell r[HYP_PLAN_POINTWISE_REGISTERS];
+    cell r[HYP_PLAN_POINTWISE_REGISTERS] = {{0}}; /* operands that an instruction has no use for are read, too */
     hyp_dtype compute = (hyp_dtype)s->compute;
     bool integer = compute == HYP_I64;
-    int64_t index[HYP_MAX_RANK] = {0}, count = 1;
-    for (size_t a = 0; a < s->n_extents; a++) count *= values[s->extents[a]];
-    for (int64_t element = 0; element < count; element++) {
+    hyp_walk w;
+    hyp_walk_init(&w, values, s->extents, s->n_extents);
+    for (size_t i = 0; i < s->n_inputs; i++) hyp_walk_lane(&w, values, s->inputs[i]->strides, 0);
+    int64_t count = hyp_walk_count(&w);
+    for (int64_t element = 0; element < count; element++, hyp_walk_next(&w)) {
         for (size_t i = 0; i < s->n_inputs; i++) {
-            const HypPlan__Pointwise__Operand *in = s->inputs[i];
-            int64_t at = 0;
-            for (size_t a = 0; a < s->n_extents; a++) at += index[a] * values[in->strides[a]];
-            hyp_dtype t = hyp_tensor_dtype(call->program, in->tensor);
+            uint32_t tensor = s->inputs[i]->tensor;
+            hyp_dtype t = hyp_tensor_dtype(call->program, tensor);
             if (integer)
-                r[i].i = hyp_load_i64(t, call->at[in->tensor], (size_t)at);
+                r[i].i = hyp_load_i64(t, call->at[tensor], (size_t)w.offset[i]);
             else
-                r[i].f = round_f64(compute, hyp_load_f64(t, call->at[in->tensor], (size_t)at));
+                r[i].f = round_f64(compute, hyp_load_f64(t, call->at[tensor], (size_t)w.offset[i]));
         }
         for (size_t i = 0; i < s->n_instrs; i++) {
             const instr *in = s->instrs[i];
@@ -115,10 +115,6 @@ void hyp_reference_pointwise(const hyp_reference_call *call, const HypPlan__Poin
                 hyp_store_i64(t, call->at[s->outputs[i]], (size_t)element, r[s->output_regs[i]].i);
             else
                 hyp_store_f64(t, call->at[s->outputs[i]], (size_t)element, r[s->output_regs[i]].f);
-        }
-        for (size_t a = s->n_extents; a-- > 0;) {
-            if (++index[a] < values[s->extents[a]]) break;
-            index[a] = 0;
         }
     }
 }

@@ -65,8 +65,8 @@ void hyp_reference_matmul(const hyp_reference_call *call, const HypPlan__Matmul 
     void *y = call->at[s->y];
     hyp_walk w;
     hyp_walk_init(&w, call->values, s->batch, s->n_batch);
-    hyp_walk_lane(&w, 0, call->values, s->a_strides, 0);
-    hyp_walk_lane(&w, 1, call->values, s->b_strides, 0);
+    hyp_walk_lane(&w, call->values, s->a_strides, 0);
+    hyp_walk_lane(&w, call->values, s->b_strides, 0);
     int64_t count = hyp_walk_count(&w);
     for (int64_t batch = 0; batch < count; batch++, hyp_walk_next(&w))
         for (int64_t i = 0; i < m; i++)

@@ -1,0 +1,204 @@
+/* block_kernels.h - pointwise instructions on blocks, softmax, sums, conversions. Included by kernels_<isa>.c
+ * alone, after vec.h.
+ */
+#ifndef HYP_RUNTIME_CPU_BLOCK_KERNELS_H
+#define HYP_RUNTIME_CPU_BLOCK_KERNELS_H
+
+#include "base/dtype.h"
+#include "runtime/cpu/kernels.h"
+
+/* ---- conversions ---------------------------------------------------------------------------------------- */
+
+/* Half to float: shifted into place the exponent is 112 too small, which a product mends, subnormals too. */
+static void widen(hyp_dtype from, const void *x, float *out, int64_t n)
+{
+    const uint16_t *h = x;
+    if (from == HYP_F32)
+        memcpy(out, x, (size_t)n * sizeof *out);
+    else if (from == HYP_BF16)
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t bits = (uint32_t)h[i] << 16;
+            memcpy(&out[i], &bits, 4);
+        }
+    else
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t bits = (uint32_t)(h[i] & 0x7fff) << 13, top;
+            float scaled;
+            memcpy(&scaled, &bits, 4);
+            scaled *= 0x1p112f;
+            memcpy(&top, &scaled, 4);
+            top |= (h[i] & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
+            top |= (uint32_t)(h[i] & 0x8000) << 16;
+            memcpy(&out[i], &top, 4);
+        }
+}
+
+static void narrow(hyp_dtype to, const float *x, void *out, int64_t n)
+{
+    uint16_t *h = out;
+    if (to == HYP_F32)
+        memcpy(out, x, (size_t)n * sizeof *x);
+    else if (to == HYP_BF16)
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t u;
+            memcpy(&u, &x[i], 4);
+            uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16, nan = u >> 16 | 0x40;
+            h[i] = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+        }
+    else
+        for (int64_t i = 0; i < n; i++) h[i] = hyp_f32_to_f16(x[i]);
+}
+
+/* ---- pointwise -------------------------------------------------------------------------------------------- */
+
+/* One loop per operator over whole vectors; `a` and `b` are the vectors at i. */
+#define EACH(expression)                                    \
+    for (int64_t i = 0; i < n; i += W) {                    \
+        vf a = load(pa + i), b = load(pb + i);              \
+        (void)a, (void)b;                                   \
+        store(out + i, (expression));                       \
+    }                                                       \
+    break
+
+static void block_instr(const hyp_block_instr *in, float *out, const float *pa, const float *pb, int64_t n)
+{
+    const float p = in->p, q = in->q;
+    switch (in->op) {
+    case HYP_PLAN__POINTWISE__OP__ADD: EACH(a + b);
+    case HYP_PLAN__POINTWISE__OP__SUB: EACH(a - b);
+    case HYP_PLAN__POINTWISE__OP__MUL: EACH(a * b);
+    case HYP_PLAN__POINTWISE__OP__DIV: EACH(a / b);
+    case HYP_PLAN__POINTWISE__OP__MIN: EACH(choose((a < b) | (a != a), a, b));
+    case HYP_PLAN__POINTWISE__OP__MAX: EACH(choose((a > b) | (a != a), a, b));
+    case HYP_PLAN__POINTWISE__OP__RELU: EACH(vrelu(a));
+    case HYP_PLAN__POINTWISE__OP__LEAKY_RELU: EACH(choose(a < 0.0f, a * p, a));
+    case HYP_PLAN__POINTWISE__OP__SIGMOID: EACH(vsigmoid(a));
+    case HYP_PLAN__POINTWISE__OP__TANH: EACH(vtanh(a));
+    case HYP_PLAN__POINTWISE__OP__GELU: EACH(vgelu(a));
+    case HYP_PLAN__POINTWISE__OP__GELU_TANH: EACH(vgelu_tanh(a));
+    case HYP_PLAN__POINTWISE__OP__ERF: EACH(verf(a));
+    case HYP_PLAN__POINTWISE__OP__EXP: EACH(vexp(a));
+    case HYP_PLAN__POINTWISE__OP__CLIP: EACH(choose(choose(a < p, splat(p), a) > q, splat(q), choose(a < p, splat(p), a)));
+    case HYP_PLAN__POINTWISE__OP__CONST: EACH(splat(p));
+    case HYP_PLAN__POINTWISE__OP__SQRT:
+        for (int64_t i = 0; i < n; i++) out[i] = sqrtf(pa[i]);
+        break;
+    case HYP_PLAN__POINTWISE__OP__POW:
+        for (int64_t i = 0; i < n; i++) out[i] = powf(pa[i], pb[i]);
+        break;
+    default: EACH(a); /* CAST: the rounding below does it */
+    }
+    if (in->to != HYP_F32) {
+        uint16_t rounded[HYP_BLOCK];
+        narrow(in->to, out, rounded, n);
+        widen(in->to, rounded, out, n);
+    }
+}
+
+/* ---- softmax ---------------------------------------------------------------------------------------------- */
+
+static float lanes_max(vf v)
+{
+    float m = v[0];
+    for (int i = 1; i < W; i++) m = v[i] > m ? v[i] : m;
+    return m;
+}
+
+static float lanes_sum(vf v)
+{
+    float s = 0;
+    for (int i = 0; i < W; i++) s += v[i];
+    return s;
+}
+
+/* A NaN loses every comparison, so it is not the maximum, but it reaches the sum and so every result. */
+static void softmax_row(const float *x, float *y, int64_t n)
+{
+    vf most = splat(-INFINITY), sum = {0};
+    int64_t whole = n / W * W, rest = n - whole;
+    for (int64_t i = 0; i < whole; i += W) {
+        vf v = load(x + i);
+        most = choose(v > most, v, most);
+    }
+    vf tail = load_some(x + whole, rest, -INFINITY);
+    vf top = splat(lanes_max(choose(tail > most, tail, most)));
+    for (int64_t i = 0; i < whole; i += W) {
+        vf e = vexp(load(x + i) - top);
+        store(y + i, e);
+        sum += e;
+    }
+    tail = vexp(tail - top);
+    for (int64_t i = rest; i < W; i++) tail[i] = 0;
+    vf total = splat(lanes_sum(sum + tail));
+    for (int64_t i = 0; i < whole; i += W) store(y + i, load(y + i) / total);
+    store_some(y + whole, tail / total, rest);
+}
+
+/* Up to W neighbouring columns at once. */
+static void softmax_columns(const float *x, float *y, int64_t axis, int64_t inner, int64_t columns)
+{
+    bool whole = columns == W;
+    vf most = splat(-INFINITY), sum = {0};
+    for (int64_t a = 0; a < axis; a++) {
+        vf v = whole ? load(x + a * inner) : load_some(x + a * inner, columns, 0);
+        most = choose(v > most, v, most);
+    }
+    for (int64_t a = 0; a < axis; a++) {
+        vf e = vexp((whole ? load(x + a * inner) : load_some(x + a * inner, columns, 0)) - most);
+        sum += e;
+        if (whole)
+            store(y + a * inner, e);
+        else
+            store_some(y + a * inner, e, columns);
+    }
+    for (int64_t a = 0; a < axis; a++) {
+        if (whole)
+            store(y + a * inner, load(y + a * inner) / sum);
+        else
+            store_some(y + a * inner, load_some(y + a * inner, columns, 0) / sum, columns);
+    }
+}
+
+static void softmax(const float *x, float *y, int64_t axis, int64_t inner)
+{
+    if (inner == 1) {
+        softmax_row(x, y, axis);
+        return;
+    }
+    for (int64_t i = 0; i < inner; i += W)
+        softmax_columns(x + i, y + i, axis, inner, inner - i < W ? inner - i : W);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------- */
+
+/* Short float sums go into a double, so that the error does not grow with the length. */
+static double sum_floats(const float *x, int64_t n)
+{
+    enum { RUN = 64 * W };
+    double total = 0;
+    int64_t i = 0;
+    while (n - i >= 4 * W) {
+        vf s[4] = {{0}, {0}, {0}, {0}};
+        int64_t end = n - i < RUN ? n : i + RUN;
+        for (; i + 4 * W <= end; i += 4 * W)
+            for (int j = 0; j < 4; j++) s[j] += load(x + i + j * W);
+        total += (double)lanes_sum((s[0] + s[1]) + (s[2] + s[3]));
+    }
+    for (; i < n; i++) total += (double)x[i];
+    return total;
+}
+
+static void sum_rows(const float *x, int64_t rows, int64_t stride, int64_t n, double *sums)
+{
+    enum { RUN = 32 };
+    float part[HYP_BLOCK];
+    for (int64_t first = 0; first < rows; first += RUN) {
+        int64_t end = rows - first < RUN ? rows : first + RUN;
+        memset(part, 0, (size_t)n * sizeof *part);
+        for (int64_t r = first; r < end; r++)
+            for (int64_t j = 0; j < n; j++) part[j] += x[r * stride + j];
+        for (int64_t j = 0; j < n; j++) sums[j] += (double)part[j];
+    }
+}
+
+#endif

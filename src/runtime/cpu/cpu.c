@@ -1,0 +1,295 @@
+/* The CPU backend: devices, models, sessions. The kernels are in the files beside this one. */
+#include "runtime/cpu/cpu.h"
+
+#include <stdio.h>
+
+#include "base/dtype.h"
+#ifdef HYP_HAVE_ONEDNN
+#include "runtime/cpu/dnnl.h"
+#include "runtime/cpu/dnnl_compat.h"
+#endif
+
+typedef struct session {
+    hyp_cpu_model *model;
+    hyp_host_memory memory;
+    void *work; /* shared by all operations, which run one after the other */
+    size_t work_bytes;
+    void *stream;
+} session;
+
+typedef struct prepared {
+    const int64_t *values;
+    bool uses_dnnl;
+    hyp_cpu_op ops[]; /* one per step */
+} prepared;
+
+/* ---- device ------------------------------------------------------------------------------------------------ */
+
+static void device_close(void *opaque)
+{
+    hyp_cpu_device *d = opaque;
+#ifdef HYP_HAVE_ONEDNN
+    hyp_dnnl_close(d->dnnl);
+#endif
+    hyp_free(d);
+}
+
+static hyp_status device_open(const hyp_engine_options *options, const hyp_log *log, void **out_device,
+                              const char **out_name, hyp_diag *diag)
+{
+    hyp_cpu_device *d = hyp_calloc(1, sizeof *d);
+    if (!d) return hyp_fail_memory(diag, sizeof *d);
+    *d = (hyp_cpu_device){.kernels = hyp_cpu_kernels_choose(), .log = *log, .threads = options->threads};
+#ifdef HYP_HAVE_ONEDNN
+    hyp_status status = hyp_dnnl_open(&d->dnnl, diag);
+    if (status != HYP_OK) {
+        device_close(d);
+        return status;
+    }
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(d->name, sizeof d->name, "cpu (oneDNN %d.%d.%d for %s, own kernels for %s)", v->major, v->minor, v->patch,
+             hyp_dnnl_isa(), d->kernels->isa);
+#else
+    (void)diag;
+    snprintf(d->name, sizeof d->name, "cpu (without oneDNN, own kernels for %s)", d->kernels->isa);
+#endif
+    *out_device = d;
+    *out_name = d->name;
+    return HYP_OK;
+}
+
+/* ---- model ------------------------------------------------------------------------------------------------- */
+
+static void model_unload(void *opaque)
+{
+    hyp_cpu_model *m = opaque;
+    for (size_t i = 0; m->linear && i < m->plan->program->n_steps; i++) hyp_linear_weights_destroy(m->linear[i]);
+    hyp_free(m->linear);
+    pthread_mutex_destroy(&m->packing);
+    hyp_free(m);
+}
+
+/* Says once what will be slow: products of a type that only the reference kernels have. */
+static void warn_of_slow_types(const hyp_cpu_model *m)
+{
+    const HypPlan__Program *p = m->plan->program;
+    bool told[HYP_BF16 + 1] = {[HYP_F32] = true};
+    for (size_t i = 0; i < p->n_steps; i++) {
+        const HypPlan__Step *step = p->steps[i];
+        bool linear = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR;
+        if (!linear && step->kernel_case != HYP_PLAN__STEP__KERNEL_MATMUL) continue;
+        hyp_dtype t = hyp_tensor_dtype(p, linear ? step->linear->x : step->matmul->a);
+        if (told[t]) continue;
+        told[t] = true;
+#ifdef HYP_HAVE_ONEDNN
+        if (hyp_dnnl_has(m->device->dnnl, t)) continue;
+#endif
+        hyp_log_printf(&m->device->log, "cpu: products of type %s run on the reference kernels, which are slow: nothing "
+                                        "faster is there for this processor", hyp_dtype_name(t));
+    }
+}
+
+static hyp_status model_load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag)
+{
+    const HypPlan__Program *p = plan->program;
+    hyp_cpu_model *m = hyp_calloc(1, sizeof *m);
+    if (!m) return hyp_fail_memory(diag, sizeof *m);
+    *m = (hyp_cpu_model){.device = device, .plan = plan};
+    if (pthread_mutex_init(&m->packing, NULL) != 0) {
+        hyp_free(m);
+        return hyp_fail_memory(diag, sizeof m->packing);
+    }
+    m->linear = hyp_calloc(p->n_steps, sizeof(hyp_linear_weights *));
+    hyp_status status = m->linear ? HYP_OK : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
+#ifdef HYP_HAVE_ONEDNN
+    int threads_before = hyp_dnnl_set_threads(m->device->dnnl, m->device->threads);
+#endif
+    for (uint32_t i = 0; i < p->n_steps && status == HYP_OK; i++)
+        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) status = hyp_linear_weights_load(m, i, diag);
+    if (status == HYP_OK) warn_of_slow_types(m);
+#ifdef HYP_HAVE_ONEDNN
+    hyp_dnnl_set_threads(m->device->dnnl, threads_before);
+#endif
+    if (status == HYP_OK)
+        *out_model = m;
+    else
+        model_unload(m);
+    return status;
+}
+
+/* ---- session ----------------------------------------------------------------------------------------------- */
+
+static void session_destroy(void *opaque)
+{
+    session *s = opaque;
+#ifdef HYP_HAVE_ONEDNN
+    hyp_dnnl_stream_destroy(s->stream);
+#endif
+    hyp_aligned_free(s->work);
+    hyp_host_memory_dispose(&s->memory);
+    hyp_free(s);
+}
+
+static hyp_status session_create(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag)
+{
+    (void)options;
+    session *s = hyp_calloc(1, sizeof *s);
+    if (!s) return hyp_fail_memory(diag, sizeof *s);
+    s->model = model;
+    hyp_status status = hyp_host_memory_init(&s->memory, s->model->plan, diag);
+    if (status != HYP_OK) {
+        hyp_free(s);
+        return status;
+    }
+#ifdef HYP_HAVE_ONEDNN
+    status = hyp_dnnl_stream_create(s->model->device->dnnl, &s->stream, diag);
+#endif
+    if (status == HYP_OK)
+        *out_session = s;
+    else
+        session_destroy(s);
+    return status;
+}
+
+static size_t scratch_bytes(const void *opaque)
+{
+    const session *s = opaque;
+    return hyp_host_memory_bytes(&s->memory) + s->work_bytes;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------------------ */
+
+static void release(void *opaque, void *opaque_prepared)
+{
+    const session *s = opaque;
+    prepared *p = opaque_prepared;
+    for (size_t i = 0; i < s->model->plan->program->n_steps; i++)
+        if (p->ops[i].destroy) p->ops[i].destroy(p->ops[i].state);
+    hyp_free(p);
+}
+
+static hyp_status run_reference(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    return hyp_reference_step(&run->call, op->step, diag);
+}
+
+static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
+{
+    hyp_status status = HYP_OK;
+    op->step = model->plan->program->steps[step];
+    switch (op->step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR: status = hyp_cpu_prepare_linear(model, step, values, op, diag); break;
+    case HYP_PLAN__STEP__KERNEL_MATMUL: status = hyp_cpu_prepare_matmul(model, values, op, diag); break;
+    case HYP_PLAN__STEP__KERNEL_POINTWISE: status = hyp_cpu_prepare_pointwise(model, values, op, diag); break;
+    case HYP_PLAN__STEP__KERNEL_REDUCE: status = hyp_cpu_prepare_reduce(model, values, op, diag); break;
+    case HYP_PLAN__STEP__KERNEL_COPY: status = hyp_cpu_prepare_copy(model, values, op, diag); break;
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); break;
+    default: break; /* gather and fill only move memory: the reference kernels do it as well as any */
+    }
+    if (status == HYP_OK && !op->run) op->run = run_reference;
+    return status;
+}
+
+hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
+{
+#ifdef HYP_HAVE_ONEDNN
+    const HypPlan__Matmul *s = op->step->matmul;
+    bool work = values[s->m] > 0 && values[s->n] > 0 && values[s->k] > 0;
+    for (size_t a = 0; a < s->n_batch; a++) work = work && values[s->batch[a]] > 0;
+    if (work) return hyp_dnnl_prepare_matmul(model, s, values, op, diag);
+#endif
+    (void)model, (void)values, (void)op, (void)diag;
+    return HYP_OK;
+}
+
+static hyp_status grow_work(session *s, size_t bytes, hyp_diag *diag)
+{
+    enum { ALIGN = 64 };
+    if (bytes <= s->work_bytes) return HYP_OK;
+    void *grown = hyp_aligned_alloc(ALIGN, bytes);
+    if (!grown) return hyp_fail_memory(diag, bytes);
+    memset(grown, 0, bytes); /* kernels may compute on the unused end of a block */
+    hyp_aligned_free(s->work);
+    s->work = grown;
+    s->work_bytes = bytes;
+    return HYP_OK;
+}
+
+static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepared, hyp_diag *diag)
+{
+    session *s = opaque;
+    size_t count = s->model->plan->program->n_steps;
+    HYP_TRY(hyp_host_memory_grow(&s->memory, values, diag));
+    prepared *p = hyp_calloc(1, sizeof *p + count * sizeof *p->ops);
+    if (!p) return hyp_fail_memory(diag, sizeof *p + count * sizeof *p->ops);
+    p->values = values;
+    hyp_status status = HYP_OK;
+#ifdef HYP_HAVE_ONEDNN
+    int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, s->model->device->threads);
+#endif
+    for (uint32_t i = 0; i < count && status == HYP_OK; i++) {
+        status = prepare_op(s->model, i, values, &p->ops[i], diag);
+        if (status == HYP_OK) status = grow_work(s, p->ops[i].work_bytes, diag);
+        p->uses_dnnl = p->uses_dnnl || p->ops[i].is_dnnl;
+    }
+#ifdef HYP_HAVE_ONEDNN
+    hyp_dnnl_set_threads(s->model->device->dnnl, threads_before);
+#endif
+    if (status == HYP_OK)
+        *out_prepared = p;
+    else
+        release(s, p);
+    return status;
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------- */
+
+static hyp_status run_ops(session *s, const prepared *p, hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    hyp_cpu_run run = {.kernels = s->model->device->kernels,
+                       .call = {program, p->values, s->memory.at},
+                       .work = s->work,
+                       .stream = s->stream};
+    for (size_t i = 0; i < program->n_steps; i++) HYP_TRY(p->ops[i].run(&p->ops[i], &run, diag));
+    return HYP_OK;
+}
+
+static hyp_status run(void *opaque, void *opaque_prepared, const hyp_bindings *bindings, hyp_diag *diag)
+{
+    session *s = opaque;
+    const prepared *p = opaque_prepared;
+    hyp_host_memory_bind(&s->memory, bindings);
+#ifdef HYP_HAVE_ONEDNN
+    if (p->uses_dnnl) {
+        const hyp_cpu_device *device = s->model->device;
+        int threads_before = hyp_dnnl_set_threads(device->dnnl, device->threads);
+        hyp_status status = run_ops(s, p, diag);
+        hyp_dnnl_set_threads(device->dnnl, threads_before);
+        return status;
+    }
+#endif
+    return run_ops(s, p, diag);
+}
+
+static hyp_status synchronize(void *opaque, hyp_diag *diag)
+{
+    (void)opaque, (void)diag;
+    return HYP_OK;
+}
+
+const hyp_backend hyp_backend_cpu = {
+    .name = "cpu",
+    .kind = HYP_DEVICE_CPU,
+    .open = device_open,
+    .close = device_close,
+    .load = model_load,
+    .unload = model_unload,
+    .session_create = session_create,
+    .session_destroy = session_destroy,
+    .scratch_bytes = scratch_bytes,
+    .prepare = prepare,
+    .release = release,
+    .run = run,
+    .synchronize = synchronize,
+};

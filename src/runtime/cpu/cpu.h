@@ -1,0 +1,77 @@
+/* cpu.h - inside of the CPU backend.
+ *
+ * Loading chooses kernels for the processor and packs weights; preparing a set of shapes turns every step into an
+ * operation (hyp_cpu_op) with everything worked out; running calls them one after the other. What no kernel here
+ * has is run by the reference kernels.
+ */
+#ifndef HYP_RUNTIME_CPU_CPU_H
+#define HYP_RUNTIME_CPU_CPU_H
+
+#include <pthread.h>
+
+#include "runtime/cpu/kernels.h"
+#include "runtime/host.h"
+#include "runtime/reference/reference.h"
+
+typedef struct hyp_dnnl hyp_dnnl; /* dnnl.h; NULL wherever oneDNN is not built in */
+
+/* Immutable after open. */
+typedef struct hyp_cpu_device {
+    const hyp_cpu_kernels *kernels;
+    hyp_dnnl *dnnl; /* NULL: without oneDNN */
+    hyp_log log;    /* for load only */
+    int32_t threads; /* 0: as the environment says */
+    char name[96];
+} hyp_cpu_device;
+
+typedef struct hyp_linear_weights hyp_linear_weights; /* linear.c */
+
+/* One plan on the device, shared by its contexts. */
+typedef struct hyp_cpu_model {
+    hyp_cpu_device *device;
+    const hyp_plan *plan;
+    hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
+    pthread_mutex_t packing;     /* held while weights are packed, at load and in prepare; never in run */
+} hyp_cpu_model;
+
+/* What an operation gets in a run. */
+typedef struct hyp_cpu_run {
+    const hyp_cpu_kernels *kernels;
+    hyp_reference_call call; /* addresses of tensors, values of dims */
+    void *work;              /* the session's work space, 64-byte aligned */
+    void *stream;            /* of oneDNN */
+} hyp_cpu_run;
+
+/* A prepared step. `state` belongs to the operation: `destroy` frees it (NULL: nothing to free). */
+typedef struct hyp_cpu_op {
+    hyp_status (*run)(const struct hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag);
+    void (*destroy)(void *state);
+    void *state;
+    const HypPlan__Step *step;
+    size_t work_bytes; /* that `run` needs at work */
+    bool is_dnnl;      /* runs oneDNN, which wants its stream and number of threads */
+} hyp_cpu_op;
+
+/* Preparation of each family. Each sets op->run and what it needs, or leaves op->run NULL when the reference
+ * kernel must do. `values` stay valid as long as the op. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
+                                                hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
+                                                   hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag);
+void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
+
+/* linear.c: examines a step at load and packs its weights as far as the number of rows is known. */
+HYP_NODISCARD hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, hyp_diag *diag);
+void hyp_linear_weights_destroy(hyp_linear_weights *w); /* NULL-safe */
+
+/* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight. */
+static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)
+{
+    const HypPlan__Tensor *t = plan->program->tensors[hyp_plan_root(plan->program, tensor)];
+    return t->place == HYP_PLAN__PLACE__PLACE_WEIGHT ? plan->weights + t->offset : NULL;
+}
+
+#endif

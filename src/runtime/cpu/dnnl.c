@@ -1,0 +1,405 @@
+#include "runtime/cpu/dnnl.h"
+
+#include <dlfcn.h>
+
+#include "base/dtype.h"
+#include "runtime/cpu/dnnl_compat.h"
+
+struct hyp_dnnl {
+    dnnl_engine_t engine;
+    /* Of the OpenMP runtime that oneDNN brought along; NULL when it uses another. Not linked, since a compiler's
+     * own OpenMP library may be a different one. */
+    void (*omp_set_num_threads)(int);
+    int (*omp_get_max_threads)(void);
+};
+
+static hyp_status fail(hyp_diag *diag, dnnl_status_t status, const char *what)
+{
+    return hyp_fail(diag, status == dnnl_out_of_memory ? HYP_ERR_NO_MEMORY : HYP_ERR_DEVICE, "oneDNN: %s failed (status %d)",
+                    what, (int)status);
+}
+
+/* ---- device ---------------------------------------------------------------------------------------------- */
+
+/* The symbol in the library that oneDNN is linked to, without loading anything. */
+static void *openmp_symbol(const char *name)
+{
+    static const char *const libraries[] = {"libgomp.so.1", "libomp.so.5", "libiomp5.so"};
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+        void *symbol = library ? dlsym(library, name) : NULL;
+        if (library) dlclose(library); /* oneDNN keeps it loaded */
+        if (symbol) return symbol;
+    }
+    return NULL;
+}
+
+hyp_status hyp_dnnl_open(hyp_dnnl **out, hyp_diag *diag)
+{
+    hyp_dnnl *d = hyp_calloc(1, sizeof *d);
+    if (!d) return hyp_fail_memory(diag, sizeof *d);
+    dnnl_status_t status = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
+    if (status != dnnl_success) {
+        hyp_free(d);
+        return fail(diag, status, "making an engine");
+    }
+    void *set = openmp_symbol("omp_set_num_threads"), *get = openmp_symbol("omp_get_max_threads");
+    if (set && get) {
+        memcpy(&d->omp_set_num_threads, &set, sizeof set);
+        memcpy(&d->omp_get_max_threads, &get, sizeof get);
+    }
+    *out = d;
+    return HYP_OK;
+}
+
+void hyp_dnnl_close(hyp_dnnl *d)
+{
+    if (!d) return;
+    dnnl_engine_destroy(d->engine);
+    hyp_free(d);
+}
+
+const char *hyp_dnnl_isa(void)
+{
+    unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
+    return isa >= (unsigned)dnnl_cpu_isa_avx512_core ? "avx512" : isa >= (unsigned)dnnl_cpu_isa_avx2 ? "avx2" : "sse4.1";
+}
+
+int hyp_dnnl_threads(const hyp_dnnl *d, int32_t threads)
+{
+    return threads ? threads : d->omp_get_max_threads ? d->omp_get_max_threads() : 1;
+}
+
+int hyp_dnnl_set_threads(const hyp_dnnl *d, int threads)
+{
+    if (!d->omp_set_num_threads || threads <= 0) return 0;
+    int before = d->omp_get_max_threads();
+    if (before != threads) d->omp_set_num_threads(threads);
+    return before;
+}
+
+hyp_status hyp_dnnl_stream_create(const hyp_dnnl *d, void **out, hyp_diag *diag)
+{
+    dnnl_stream_t stream;
+    dnnl_status_t status = dnnl_stream_create(&stream, d->engine, dnnl_stream_default_flags);
+    if (status != dnnl_success) return fail(diag, status, "making a stream");
+    *out = stream;
+    return HYP_OK;
+}
+
+void hyp_dnnl_stream_destroy(void *stream)
+{
+    if (stream) dnnl_stream_destroy(stream);
+}
+
+/* ---- descriptions ---------------------------------------------------------------------------------------- */
+
+/* The four arguments of a product; bias may be NULL. */
+typedef struct operands {
+    hyp_md src, weights, bias, dst;
+} operands;
+
+static void operands_dispose(operands *o)
+{
+    hyp_md_destroy(o->src);
+    hyp_md_destroy(o->weights);
+    hyp_md_destroy(o->bias);
+    hyp_md_destroy(o->dst);
+}
+
+static hyp_md matrix(dnnl_data_type_t type, int64_t rows, int64_t columns, bool transposed)
+{
+    int64_t dims[2] = {rows, columns}, strides[2] = {transposed ? 1 : columns, transposed ? rows : 1};
+    return hyp_md_create(2, dims, type, strides);
+}
+
+static hyp_md any_layout(dnnl_data_type_t type, int64_t rows, int64_t columns)
+{
+    int64_t dims[2] = {rows, columns};
+    return hyp_md_create(2, dims, type, NULL);
+}
+
+static dnnl_alg_kind_t act_kind(HypPlan__Act act)
+{
+    switch (act) {
+    case HYP_PLAN__ACT__ACT_RELU: return dnnl_eltwise_relu;
+    case HYP_PLAN__ACT__ACT_GELU: return dnnl_eltwise_gelu_erf;
+    case HYP_PLAN__ACT__ACT_GELU_TANH: return dnnl_eltwise_gelu_tanh;
+    case HYP_PLAN__ACT__ACT_SIGMOID: return dnnl_eltwise_logistic;
+    case HYP_PLAN__ACT__ACT_TANH: return dnnl_eltwise_tanh;
+    default: return dnnl_alg_kind_undef;
+    }
+}
+
+/* y[m,n] = act(x[m,k] w + b), the weights in the layout given. NULL when oneDNN has none. */
+static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const HypPlan__Layer *layer, hyp_dtype dtype, int64_t m, int64_t n,
+                                      int64_t k, hyp_md_ref weights)
+{
+    dnnl_data_type_t type = hyp_dnnl_type(dtype);
+    operands o = {.src = matrix(type, m, k, false), .dst = matrix(type, m, n, false)};
+    if (layer->bias_plus1) o.bias = matrix(type, 1, n, false);
+    hyp_dnnl_post post = {1.0f, act_kind(layer->act)};
+    dnnl_primitive_desc_t pd = NULL;
+    if (o.src && o.dst && weights && (o.bias || !layer->bias_plus1))
+        pd = hyp_dnnl_matmul(d->engine, o.src, weights, o.bias, o.dst, &post);
+    operands_dispose(&o);
+    return pd;
+}
+
+bool hyp_dnnl_has(const hyp_dnnl *d, hyp_dtype dtype)
+{
+    enum { SIDE = 64 };
+    if (hyp_dnnl_type(dtype) == dnnl_data_type_undef) return false;
+    HypPlan__Layer layer = {.act = HYP_PLAN__ACT__ACT_NONE};
+    hyp_md weights = any_layout(hyp_dnnl_type(dtype), SIDE, SIDE);
+    dnnl_primitive_desc_t pd = layer_pd(d, &layer, dtype, SIDE, SIDE, SIDE, weights);
+    hyp_md_destroy(weights);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    return pd != NULL;
+}
+
+/* ---- packed weights -------------------------------------------------------------------------------------- */
+
+struct hyp_dnnl_packed {
+    hyp_md md;
+    dnnl_memory_t memory;
+    void *buffer; /* NULL when the plan's own bytes already have the layout */
+};
+
+void hyp_dnnl_packed_destroy(hyp_dnnl_packed *p)
+{
+    if (!p) return;
+    if (p->memory) dnnl_memory_destroy(p->memory);
+    hyp_md_destroy(p->md);
+    hyp_aligned_free(p->buffer);
+    hyp_free(p);
+}
+
+/* Runs one reorder from memory of the plan into p->buffer. */
+static hyp_status reorder(const hyp_dnnl *d, hyp_md_ref from, const void *data, hyp_dnnl_packed *p, hyp_diag *diag)
+{
+    dnnl_primitive_desc_t pd = hyp_dnnl_reorder(d->engine, from, p->md);
+    dnnl_primitive_t primitive = NULL;
+    dnnl_memory_t source = NULL;
+    dnnl_stream_t stream = NULL;
+    dnnl_status_t status = pd ? dnnl_primitive_create(&primitive, pd) : dnnl_unimplemented;
+    if (status == dnnl_success) status = dnnl_memory_create(&source, from, d->engine, (void *)(uintptr_t)data);
+    if (status == dnnl_success) status = dnnl_stream_create(&stream, d->engine, dnnl_stream_default_flags);
+    if (status == dnnl_success) {
+        dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, p->memory}};
+        status = dnnl_primitive_execute(primitive, stream, 2, args);
+    }
+    if (status == dnnl_success) status = dnnl_stream_wait(stream);
+    if (stream) dnnl_stream_destroy(stream);
+    if (source) dnnl_memory_destroy(source);
+    if (primitive) dnnl_primitive_destroy(primitive);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    return status == dnnl_success ? HYP_OK : fail(diag, status, "packing weights");
+}
+
+static hyp_status pack(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hyp_md_ref wanted, hyp_dnnl_packed *p,
+                       hyp_diag *diag)
+{
+    enum { PAGE = 4096 };
+    bool copy = !dnnl_memory_desc_equal(plain, wanted);
+    size_t bytes = dnnl_memory_desc_get_size(wanted);
+    p->md = hyp_md_clone(wanted);
+    if (copy) p->buffer = hyp_aligned_alloc(PAGE, bytes);
+    if (!p->md || (copy && !p->buffer)) return hyp_fail_memory(diag, bytes);
+    dnnl_status_t status = dnnl_memory_create(&p->memory, p->md, d->engine, copy ? p->buffer : (void *)(uintptr_t)data);
+    if (status != dnnl_success) return fail(diag, status, "describing weights");
+    return copy ? reorder(d, plain, data, p, diag) : HYP_OK;
+}
+
+hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan__Layer *layer, hyp_dtype dtype, int64_t m,
+                         int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag)
+{
+    *out = NULL;
+    dnnl_data_type_t type = hyp_dnnl_type(dtype);
+    hyp_md any = any_layout(type, k, n), plain = matrix(type, k, n, !layer->weight_kn);
+    dnnl_primitive_desc_t pd = layer_pd(d, layer, dtype, m, n, k, any);
+    hyp_status status = HYP_OK;
+    if (pd && plain) {
+        hyp_dnnl_packed *p = hyp_calloc(1, sizeof *p);
+        status = p ? pack(d, plain, hyp_cpu_weight(plan, layer->weight), hyp_dnnl_query(pd, dnnl_query_weights_md), p, diag)
+                   : hyp_fail_memory(diag, sizeof *p);
+        if (status == HYP_OK)
+            *out = p;
+        else
+            hyp_dnnl_packed_destroy(p);
+    }
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    hyp_md_destroy(any);
+    hyp_md_destroy(plain);
+    return status;
+}
+
+/* ---- products -------------------------------------------------------------------------------------------- */
+
+/* One prepared primitive. Its memories get their addresses in every run. */
+typedef struct product {
+    dnnl_primitive_t primitive;
+    dnnl_memory_t own[5]; /* src, weights, bias, dst, scratchpad; NULL where absent or shared */
+    uint32_t tensors[4];  /* whose address the first four take */
+    dnnl_exec_arg_t args[5];
+    int arg_count;
+} product;
+
+typedef struct products {
+    size_t count;
+    product items[];
+} products;
+
+static void products_destroy(void *opaque)
+{
+    products *s = opaque;
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->items[i].primitive) dnnl_primitive_destroy(s->items[i].primitive);
+        for (int j = 0; j < 5; j++)
+            if (s->items[i].own[j]) dnnl_memory_destroy(s->items[i].own[j]);
+    }
+    hyp_free(s);
+}
+
+static hyp_status run_products(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    const products *s = op->state;
+    for (size_t i = 0; i < s->count; i++) {
+        const product *p = &s->items[i];
+        for (int j = 0; j < 4; j++)
+            if (p->own[j]) dnnl_memory_set_data_handle(p->own[j], run->call.at[p->tensors[j]]);
+        if (p->own[4]) dnnl_memory_set_data_handle(p->own[4], run->work);
+        dnnl_status_t status = dnnl_primitive_execute(p->primitive, run->stream, p->arg_count, p->args);
+        if (status != dnnl_success) return fail(diag, status, "a product");
+    }
+    dnnl_status_t status = dnnl_stream_wait(run->stream);
+    return status == dnnl_success ? HYP_OK : fail(diag, status, "waiting");
+}
+
+/* Makes the primitive of `pd` (which it takes over) and its memories. shared: the packed weights, or NULL. */
+static hyp_status make_product(const hyp_dnnl *d, dnnl_primitive_desc_t pd, const uint32_t tensors[4], bool bias,
+                               dnnl_memory_t shared, product *p, size_t *work_bytes, hyp_diag *diag)
+{
+    static const struct {
+        int arg;
+        dnnl_query_t query;
+        int index;
+    } kinds[] = {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
+                 {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+                 {DNNL_ARG_BIAS, dnnl_query_weights_md, 1},
+                 {DNNL_ARG_DST, dnnl_query_dst_md, 0},
+                 {DNNL_ARG_SCRATCHPAD, dnnl_query_scratchpad_md, 0}};
+    dnnl_status_t status = dnnl_primitive_create(&p->primitive, pd);
+    for (int j = 0; j < 5 && status == dnnl_success; j++) {
+        hyp_md_ref md = dnnl_primitive_desc_query_md(pd, kinds[j].query, kinds[j].index);
+        size_t bytes = md ? dnnl_memory_desc_get_size(md) : 0;
+        if (j == 2 ? !bias : j == 4 && !bytes) continue;
+        if (j < 4) p->tensors[j] = tensors[j];
+        if (j == 4 && bytes > *work_bytes) *work_bytes = bytes;
+        dnnl_memory_t memory = j == 1 ? shared : NULL;
+        if (!memory) {
+            status = dnnl_memory_create(&p->own[j], md, d->engine, DNNL_MEMORY_NONE);
+            memory = p->own[j];
+        }
+        p->args[p->arg_count++] = (dnnl_exec_arg_t){kinds[j].arg, memory};
+    }
+    dnnl_primitive_desc_destroy(pd);
+    return status == dnnl_success ? HYP_OK : fail(diag, status, "making a product");
+}
+
+static products *new_products(size_t count)
+{
+    size_t bytes;
+    if (!hyp_mul_size(count, sizeof(product), &bytes) || !hyp_add_size(bytes, sizeof(products), &bytes)) return NULL;
+    products *s = hyp_calloc(1, bytes);
+    if (s) s->count = count;
+    return s;
+}
+
+/* Gives the finished products to the op; `complete` false means that oneDNN lacks one of them. */
+static hyp_status finish(hyp_cpu_op *op, products *s, hyp_status status, bool complete, size_t work_bytes)
+{
+    if (status != HYP_OK || !complete) {
+        products_destroy(s);
+        return status;
+    }
+    op->run = run_products;
+    op->destroy = products_destroy;
+    op->state = s;
+    op->work_bytes = work_bytes;
+    op->is_dnnl = true;
+    return HYP_OK;
+}
+
+hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const HypPlan__Linear *linear, const int64_t *values,
+                                   hyp_dnnl_packed *const *packed, hyp_cpu_op *op, hyp_diag *diag)
+{
+    const hyp_dnnl *d = model->device->dnnl;
+    hyp_dtype dtype = hyp_tensor_dtype(model->plan->program, linear->x);
+    products *s = new_products(linear->n_layers);
+    if (!s) return hyp_fail_memory(diag, sizeof(product));
+    hyp_status status = HYP_OK;
+    size_t work_bytes = 0;
+    bool complete = true;
+    uint32_t x = linear->x;
+    for (size_t l = 0; l < linear->n_layers && status == HYP_OK && complete; l++) {
+        const HypPlan__Layer *layer = linear->layers[l];
+        int64_t m = values[linear->m], n = values[layer->n], k = values[layer->k];
+        uint32_t y = l + 1 < linear->n_layers ? layer->hidden_plus1 - 1 : linear->y;
+        hyp_md plain = packed[l] ? NULL : matrix(hyp_dnnl_type(dtype), k, n, !layer->weight_kn);
+        dnnl_primitive_desc_t pd = layer_pd(d, layer, dtype, m, n, k, packed[l] ? packed[l]->md : plain);
+        hyp_md_destroy(plain);
+        complete = pd != NULL;
+        uint32_t tensors[4] = {x, layer->weight, layer->bias_plus1 - 1, y};
+        if (pd)
+            status = make_product(d, pd, tensors, layer->bias_plus1 != 0, packed[l] ? packed[l]->memory : NULL,
+                                  &s->items[l], &work_bytes, diag);
+        x = y;
+    }
+    return finish(op, s, status, complete, work_bytes);
+}
+
+/* A batched operand: dims (batch, rows, columns). A broadcast axis has dim 1 there. */
+static hyp_md batched(dnnl_data_type_t type, const HypPlan__Matmul *s, const int64_t *values, const uint32_t *batch_strides,
+                      int64_t rows, int64_t columns, bool transposed)
+{
+    int64_t dims[HYP_MAX_RANK + 2], strides[HYP_MAX_RANK + 2], dense = rows * columns;
+    size_t rank = s->n_batch;
+    for (size_t a = rank; a-- > 0;) {
+        bool broadcast = batch_strides && values[batch_strides[a]] == 0;
+        dims[a] = broadcast ? 1 : values[s->batch[a]];
+        strides[a] = batch_strides && !broadcast ? values[batch_strides[a]] : dense;
+        dense *= dims[a];
+    }
+    dims[rank] = rows;
+    dims[rank + 1] = columns;
+    strides[rank] = transposed ? 1 : columns;
+    strides[rank + 1] = transposed ? rows : 1;
+    return hyp_md_create((int)rank + 2, dims, type, strides);
+}
+
+hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *matmul, const int64_t *values,
+                                   hyp_cpu_op *op, hyp_diag *diag)
+{
+    const hyp_dnnl *d = model->device->dnnl;
+    dnnl_data_type_t type = hyp_dnnl_type(hyp_tensor_dtype(model->plan->program, matmul->a));
+    if (type == dnnl_data_type_undef) return HYP_OK;
+    int64_t m = values[matmul->m], n = values[matmul->n], k = values[matmul->k];
+    operands o = {.src = batched(type, matmul, values, matmul->a_strides, m, k, matmul->trans_a),
+                  .weights = batched(type, matmul, values, matmul->b_strides, k, n, matmul->trans_b),
+                  .dst = batched(type, matmul, values, NULL, m, n, false)};
+    hyp_dnnl_post post = {matmul->alpha, dnnl_alg_kind_undef};
+    dnnl_primitive_desc_t pd = NULL;
+    if (o.src && o.weights && o.dst) pd = hyp_dnnl_matmul(d->engine, o.src, o.weights, NULL, o.dst, &post);
+    operands_dispose(&o);
+    if (!pd) return HYP_OK;
+    products *s = new_products(1);
+    if (!s) {
+        dnnl_primitive_desc_destroy(pd);
+        return hyp_fail_memory(diag, sizeof(product));
+    }
+    size_t work_bytes = 0;
+    uint32_t tensors[4] = {matmul->a, matmul->b, 0, matmul->y};
+    hyp_status status = make_product(d, pd, tensors, false, NULL, &s->items[0], &work_bytes, diag);
+    return finish(op, s, status, true, work_bytes);
+}

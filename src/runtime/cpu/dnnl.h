@@ -1,0 +1,37 @@
+/* dnnl.h - products by oneDNN. Without oneDNN (HYP_HAVE_ONEDNN undefined) this header is not included. */
+#ifndef HYP_RUNTIME_CPU_DNNL_H
+#define HYP_RUNTIME_CPU_DNNL_H
+
+#include "runtime/cpu/cpu.h"
+
+/* An engine of oneDNN and the OpenMP runtime that it uses. */
+HYP_NODISCARD hyp_status hyp_dnnl_open(hyp_dnnl **out, hyp_diag *diag);
+void hyp_dnnl_close(hyp_dnnl *dnnl); /* NULL-safe */
+const char *hyp_dnnl_isa(void);      /* "avx512": what oneDNN makes code for */
+/* Whether products of this type run fast on this processor. */
+bool hyp_dnnl_has(const hyp_dnnl *dnnl, hyp_dtype dtype);
+/* Threads that a run would use when `threads` were asked for (0: as the environment says). */
+int hyp_dnnl_threads(const hyp_dnnl *dnnl, int32_t threads);
+
+HYP_NODISCARD hyp_status hyp_dnnl_stream_create(const hyp_dnnl *dnnl, void **out, hyp_diag *diag);
+void hyp_dnnl_stream_destroy(void *stream); /* NULL-safe */
+
+/* Sets the calling thread's number of OpenMP threads; gives the old one, to be set again afterwards. */
+int hyp_dnnl_set_threads(const hyp_dnnl *dnnl, int threads);
+
+/* The packed weights of one layer, shared by all contexts. */
+typedef struct hyp_dnnl_packed hyp_dnnl_packed;
+/* Packs for products with m rows. *out is NULL when oneDNN has no fast product for this. */
+HYP_NODISCARD hyp_status hyp_dnnl_pack(const hyp_dnnl *dnnl, const hyp_plan *plan, const HypPlan__Layer *layer,
+                                       hyp_dtype dtype, int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out,
+                                       hyp_diag *diag);
+void hyp_dnnl_packed_destroy(hyp_dnnl_packed *packed); /* NULL-safe */
+
+/* All layers as one operation. packed[l] may be NULL (weights that are computed). Leaves op->run NULL when oneDNN
+ * cannot do it. */
+HYP_NODISCARD hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const HypPlan__Linear *s, const int64_t *values,
+                                                 hyp_dnnl_packed *const *packed, hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *s, const int64_t *values,
+                                                 hyp_cpu_op *op, hyp_diag *diag);
+
+#endif

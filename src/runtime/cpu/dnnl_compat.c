@@ -1,0 +1,126 @@
+#include "runtime/cpu/dnnl_compat.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+dnnl_data_type_t hyp_dnnl_type(hyp_dtype dtype)
+{
+    switch (dtype) {
+    case HYP_F32: return dnnl_f32;
+    case HYP_F16: return dnnl_f16;
+    case HYP_BF16: return dnnl_bf16;
+    default: return dnnl_data_type_undef;
+    }
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+
+hyp_md hyp_md_create(int rank, const int64_t *dims, dnnl_data_type_t type, const int64_t *strides)
+{
+    hyp_md md = NULL;
+    dnnl_status_t status = strides ? dnnl_memory_desc_create_with_strides(&md, rank, dims, type, strides)
+                                   : dnnl_memory_desc_create_with_tag(&md, rank, dims, type, dnnl_format_tag_any);
+    return status == dnnl_success ? md : NULL;
+}
+
+hyp_md hyp_md_clone(hyp_md_ref from)
+{
+    hyp_md md = NULL;
+    return dnnl_memory_desc_clone(&md, from) == dnnl_success ? md : NULL;
+}
+
+void hyp_md_destroy(hyp_md md)
+{
+    if (md) dnnl_memory_desc_destroy(md);
+}
+
+static dnnl_status_t append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha)
+{
+    return dnnl_post_ops_append_eltwise(ops, kind, alpha, 0.0f);
+}
+
+static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
+                                    hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    return dnnl_matmul_primitive_desc_create(&pd, engine, src, weights, bias, dst, attr) == dnnl_success ? pd : NULL;
+}
+
+#else
+
+hyp_md hyp_md_create(int rank, const int64_t *dims, dnnl_data_type_t type, const int64_t *strides)
+{
+    dnnl_memory_desc_t desc;
+    dnnl_status_t status = strides ? dnnl_memory_desc_init_by_strides(&desc, rank, dims, type, strides)
+                                   : dnnl_memory_desc_init_by_tag(&desc, rank, dims, type, dnnl_format_tag_any);
+    return status == dnnl_success ? hyp_md_clone(&desc) : NULL;
+}
+
+hyp_md hyp_md_clone(hyp_md_ref from)
+{
+    hyp_md md = hyp_malloc(sizeof *md);
+    if (md) *md = *from;
+    return md;
+}
+
+void hyp_md_destroy(hyp_md md) { hyp_free(md); }
+
+static dnnl_status_t append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha)
+{
+    return dnnl_post_ops_append_eltwise(ops, 1.0f, kind, alpha, 0.0f);
+}
+
+static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
+                                    hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t desc;
+    dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_matmul_desc_init(&desc, src, weights, bias, dst) != dnnl_success) return NULL;
+    return dnnl_primitive_desc_create(&pd, &desc, attr, engine, NULL) == dnnl_success ? pd : NULL;
+}
+
+#endif
+
+static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *post)
+{
+    dnnl_post_ops_t ops = NULL;
+    if (dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) != dnnl_success ||
+        dnnl_primitive_attr_set_fpmath_mode(attr, dnnl_fpmath_mode_strict) != dnnl_success ||
+        dnnl_post_ops_create(&ops) != dnnl_success)
+        return false;
+    bool ok = true;
+    if (post->alpha != 1.0f) ok = append_eltwise(ops, dnnl_eltwise_linear, post->alpha) == dnnl_success;
+    if (post->act != dnnl_alg_kind_undef) ok = ok && append_eltwise(ops, post->act, 0.0f) == dnnl_success;
+    ok = ok && dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success;
+    dnnl_post_ops_destroy(ops);
+    return ok;
+}
+
+dnnl_primitive_desc_t hyp_dnnl_matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
+                                      hyp_md_ref dst, const hyp_dnnl_post *post)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
+    if (fill_attributes(attr, post)) pd = matmul(engine, src, weights, bias, dst, attr);
+    dnnl_primitive_attr_destroy(attr);
+    const char *name = NULL;
+    if (pd && dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+        strncmp(name, "ref", 3) == 0) {
+        dnnl_primitive_desc_destroy(pd);
+        pd = NULL;
+    }
+    return pd;
+}
+
+hyp_md_ref hyp_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what)
+{
+    return dnnl_primitive_desc_query_md(pd, what, 0);
+}
+
+dnnl_primitive_desc_t hyp_dnnl_reorder(dnnl_engine_t engine, hyp_md_ref from, hyp_md_ref to)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    return dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, NULL) == dnnl_success ? pd : NULL;
+}

@@ -1,0 +1,46 @@
+/* dnnl_compat.h - the calls of oneDNN that we use, the same for versions 2 and 3 of its C API. Where an object is
+ * refused (an unsupported type, no memory) a function gives NULL or false: the caller takes another kernel.
+ */
+#ifndef HYP_RUNTIME_CPU_DNNL_COMPAT_H
+#define HYP_RUNTIME_CPU_DNNL_COMPAT_H
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <stdbool.h>
+
+#include "hypatia/types.h"
+
+/* An owned description of memory, and a borrowed one. */
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t hyp_md;
+typedef const_dnnl_memory_desc_t hyp_md_ref;
+#else
+typedef dnnl_memory_desc_t *hyp_md;
+typedef const dnnl_memory_desc_t *hyp_md_ref;
+#endif
+
+/* dnnl_data_type_undef for what oneDNN does not have. */
+dnnl_data_type_t hyp_dnnl_type(hyp_dtype dtype);
+
+/* strides NULL: whatever layout the primitive likes best. NULL on failure. */
+hyp_md hyp_md_create(int rank, const int64_t *dims, dnnl_data_type_t type, const int64_t *strides);
+hyp_md hyp_md_clone(hyp_md_ref md);
+void hyp_md_destroy(hyp_md md); /* NULL-safe */
+
+/* What happens to the results of a product: y = act(alpha * y). */
+typedef struct hyp_dnnl_post {
+    float alpha;
+    dnnl_alg_kind_t act; /* an element-wise kind, or dnnl_alg_kind_undef */
+} hyp_dnnl_post;
+
+/* A product with scratch memory from the caller and products in the full precision of their type. bias may be
+ * NULL. NULL when oneDNN has none, or only its slow reference. */
+dnnl_primitive_desc_t hyp_dnnl_matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
+                                      hyp_md_ref dst, const hyp_dnnl_post *post);
+
+/* Description of an argument of a primitive: what is dnnl_query_weights_md or dnnl_query_scratchpad_md. */
+hyp_md_ref hyp_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what);
+/* A reorder of `from` into `to`. */
+dnnl_primitive_desc_t hyp_dnnl_reorder(dnnl_engine_t engine, hyp_md_ref from, hyp_md_ref to);
+
+#endif

@@ -1,0 +1,76 @@
+/* kernels.h - our own vectorised kernels, compiled once per instruction set and chosen at load.
+ *
+ * vec.h, mlp_kernel.h and block_kernels.h hold the code, written with the vector extensions of gcc and clang;
+ * kernels_<isa>.c compile it with the flags that src/runtime/CMakeLists.txt gives them.
+ */
+#ifndef HYP_RUNTIME_CPU_KERNELS_H
+#define HYP_RUNTIME_CPU_KERNELS_H
+
+#include "plan/plan.h"
+
+/* ---- the small multi-layer kernel ------------------------------------------------------------------------ */
+
+/* One layer. Weights are packed in panels of `panel` vectors of `width` floats: panel p holds columns
+ * [p*panel*width, ...) of w^T as [k][vectors of this panel][width]; the last panel has only the vectors that it
+ * needs; columns beyond n are 0. */
+typedef struct hyp_mlp_layer {
+    int64_t n, k;
+    const float *weights; /* k * round_up(n, width) floats, 64-byte aligned */
+    const float *bias;    /* round_up(n, width) floats, 0 beyond n and where the layer has none */
+    HypPlan__Act act;
+} hyp_mlp_layer;
+
+typedef struct hyp_mlp {
+    const hyp_mlp_layer *layers;
+    size_t count;
+    int64_t hidden_stride; /* floats from row to row of the hidden buffers, a multiple of 16 */
+} hyp_mlp;
+
+/* Rows that go through all layers together; a hidden buffer has this many rows. */
+enum { HYP_MLP_ROWS = 12 };
+
+/* ---- blocks ------------------------------------------------------------------------------------------------ */
+
+/* Pointwise registers are blocks of this many floats, 64-byte aligned. */
+enum { HYP_BLOCK = 256 };
+
+typedef struct hyp_block_instr {
+    HypPlan__Pointwise__Op op;
+    float p, q;
+    hyp_dtype to; /* F32, F16 or BF16 */
+} hyp_block_instr;
+
+typedef struct hyp_cpu_kernels {
+    const char *isa; /* "avx512" */
+    int width;       /* floats in a vector */
+    int panel;       /* vectors in a panel */
+
+    /* y[m,n_last] = the network of x[m,k_first]. hidden: 2 * HYP_MLP_ROWS * hidden_stride floats, 64-byte aligned. */
+    void (*mlp)(const hyp_mlp *mlp, int64_t m, const float *x, float *y, float *hidden);
+
+    /* out[i] = op(a[i], b[i]) for i < n, n a multiple of 16. */
+    void (*instr)(const hyp_block_instr *in, float *out, const float *a, const float *b, int64_t n);
+    /* Softmax over axis of x[axis, inner] with rows `stride` floats apart; inner any number of columns. */
+    void (*softmax)(const float *x, float *y, int64_t axis, int64_t inner);
+    /* Sum of n floats that lie together. */
+    double (*sum)(const float *x, int64_t n);
+    /* sums[j] += sum over i < rows of x[i*stride + j], for j < n <= HYP_BLOCK. */
+    void (*sum_rows)(const float *x, int64_t rows, int64_t stride, int64_t n, double *sums);
+    /* Conversion of n elements. */
+    void (*widen)(hyp_dtype from, const void *x, float *out, int64_t n);
+    void (*narrow)(hyp_dtype to, const float *x, void *out, int64_t n);
+} hyp_cpu_kernels;
+
+extern const hyp_cpu_kernels hyp_cpu_kernels_generic;
+#ifdef HYP_CPU_X86
+extern const hyp_cpu_kernels hyp_cpu_kernels_avx2;
+extern const hyp_cpu_kernels hyp_cpu_kernels_avx512;
+#endif
+
+/* The best that this processor has. */
+const hyp_cpu_kernels *hyp_cpu_kernels_choose(void);
+/* All that this processor has, worst first, NULL-terminated: for tests. */
+enum { HYP_CPU_KERNELS_MAX = 4 };
+void hyp_cpu_kernels_list(const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX]);
+
+#endif

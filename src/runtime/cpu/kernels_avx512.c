@@ -1,0 +1,20 @@
+/* AVX-512: 32 registers, so panels are four vectors wide. */
+#define HYP_VEC_BYTES 64
+#define HYP_PANEL 4
+#include "runtime/cpu/vec.h"
+
+#include "runtime/cpu/block_kernels.h"
+#include "runtime/cpu/mlp_kernel.h"
+
+const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
+    .isa = "avx512",
+    .width = W,
+    .panel = HYP_PANEL,
+    .mlp = run_mlp,
+    .instr = block_instr,
+    .softmax = softmax,
+    .sum = sum_floats,
+    .sum_rows = sum_rows,
+    .widen = widen,
+    .narrow = narrow,
+};

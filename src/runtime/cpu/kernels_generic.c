@@ -1,0 +1,20 @@
+/* The instructions that every processor of the target has. */
+#define HYP_VEC_BYTES 16
+#define HYP_PANEL 2
+#include "runtime/cpu/vec.h"
+
+#include "runtime/cpu/block_kernels.h"
+#include "runtime/cpu/mlp_kernel.h"
+
+const hyp_cpu_kernels hyp_cpu_kernels_generic = {
+    .isa = "generic",
+    .width = W,
+    .panel = HYP_PANEL,
+    .mlp = run_mlp,
+    .instr = block_instr,
+    .softmax = softmax,
+    .sum = sum_floats,
+    .sum_rows = sum_rows,
+    .widen = widen,
+    .narrow = narrow,
+};

@@ -1,0 +1,213 @@
+/* Linear steps: our own kernel over packed panels, or oneDNN layer by layer, whichever was measured faster for the
+ * number of rows (docs/runtime-cpu.md). Weights are packed once for each and shared by all contexts.
+ */
+#include "base/dtype.h"
+#include "runtime/cpu/cpu.h"
+#ifdef HYP_HAVE_ONEDNN
+#include "runtime/cpu/dnnl.h"
+#endif
+
+struct hyp_linear_weights {
+    const HypPlan__Linear *step;
+    bool constant;     /* every weight and bias lies in the plan and every n and k is fixed and not 0 */
+    bool own_kernel;   /* constant and f32: the mlp kernel can run it */
+    size_t bytes;      /* of all weights */
+    hyp_mlp *mlp;      /* NULL until packed for our own kernel; never changes afterwards */
+    bool dnnl_packed;  /* packed[] is final */
+#ifdef HYP_HAVE_ONEDNN
+    hyp_dnnl_packed **packed; /* by layer */
+#endif
+};
+
+/* ---- packing for our own kernel ---------------------------------------------------------------------------- */
+
+static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+/* Writes the panels of one layer; see hyp_mlp_layer. */
+static void pack_panels(const hyp_cpu_kernels *kernels, const float *w, bool kn, int64_t n, int64_t k, float *out)
+{
+    int64_t panel = (int64_t)kernels->panel * kernels->width;
+    for (int64_t first = 0; first < n; first += panel) {
+        int64_t left = n - first, columns = left < panel ? left : panel, room = round_up(columns, kernels->width);
+        for (int64_t i = 0; i < k; i++, out += room)
+            for (int64_t j = 0; j < room; j++)
+                out[j] = j >= columns ? 0 : kn ? w[i * n + first + j] : w[(first + j) * k + i];
+    }
+}
+
+/* One block: the struct, its layers, then weights and biases at multiples of 64 bytes. Sizes cannot overflow where
+ * the weights themselves fit into a file, but are checked all the same. */
+static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
+{
+    enum { ALIGN = 64, LANES = 16 };
+    const hyp_cpu_kernels *kernels = model->device->kernels;
+    const HypPlan__Program *p = model->plan->program;
+    size_t head = (size_t)round_up((int64_t)(sizeof(hyp_mlp) + s->n_layers * sizeof(hyp_mlp_layer)), ALIGN), total = head;
+    for (size_t l = 0; l < s->n_layers; l++) {
+        size_t n = (size_t)round_up(p->dims[s->layers[l]->n]->value, LANES), k = (size_t)p->dims[s->layers[l]->k]->value;
+        if (!hyp_add_size(k, 1, &k) || !hyp_mul_size(n, k, &n) || !hyp_mul_size(n, sizeof(float), &n) ||
+            !hyp_add_size(total, n, &total))
+            return NULL;
+    }
+    hyp_mlp *mlp = hyp_aligned_alloc(ALIGN, total);
+    if (!mlp) return NULL;
+    hyp_mlp_layer *layers = (hyp_mlp_layer *)(mlp + 1);
+    float *at = (float *)((char *)mlp + head);
+    *mlp = (hyp_mlp){.layers = layers, .count = s->n_layers};
+    for (size_t l = 0; l < s->n_layers; l++) {
+        const HypPlan__Layer *layer = s->layers[l];
+        int64_t n = p->dims[layer->n]->value, k = p->dims[layer->k]->value, room = round_up(n, LANES);
+        const float *bias = layer->bias_plus1 ? hyp_cpu_weight(model->plan, layer->bias_plus1 - 1) : NULL;
+        layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .act = layer->act};
+        for (int64_t j = 0; j < room; j++) at[j] = bias && j < n ? bias[j] : 0;
+        at += room;
+        pack_panels(kernels, hyp_cpu_weight(model->plan, layer->weight), layer->weight_kn, n, k, at);
+        at += room * k;
+        if (l + 1 < s->n_layers && room > mlp->hidden_stride) mlp->hidden_stride = room;
+    }
+    return mlp;
+}
+
+/* Packs what the choice needs, unless that was done before. Called under the lock, or while loading. */
+static hyp_status ensure_mlp(hyp_cpu_model *model, hyp_linear_weights *w, hyp_diag *diag)
+{
+    if (w->mlp) return HYP_OK;
+    w->mlp = pack_mlp(model, w->step);
+    return w->mlp ? HYP_OK : hyp_fail_memory(diag, w->bytes);
+}
+
+#ifdef HYP_HAVE_ONEDNN
+static hyp_status ensure_dnnl(hyp_cpu_model *model, hyp_linear_weights *w, int64_t m, hyp_diag *diag)
+{
+    const HypPlan__Program *p = model->plan->program;
+    for (size_t l = 0; l < w->step->n_layers && w->constant && !w->dnnl_packed; l++) {
+        const HypPlan__Layer *layer = w->step->layers[l];
+        if (!w->packed[l])
+            HYP_TRY(hyp_dnnl_pack(model->device->dnnl, model->plan, layer, hyp_tensor_dtype(p, w->step->x), m,
+                                  p->dims[layer->n]->value, p->dims[layer->k]->value, &w->packed[l], diag));
+    }
+    w->dnnl_packed = true;
+    return HYP_OK;
+}
+#endif
+
+/* ---- choice ------------------------------------------------------------------------------------------------ */
+
+/* Whether our own kernel runs m rows. It wins where a library's cost per call counts (few rows) and while all
+ * weights stay in the second-level cache; it runs on one thread. Measured: docs/runtime-cpu.md. */
+static bool prefer_own(const hyp_cpu_model *model, const hyp_linear_weights *w, int64_t m)
+{
+    enum { FEW_ROWS = 6, CACHED_BYTES = 1 << 20, THREADED_FLOPS = 1 << 22 };
+    if (!w->own_kernel) return false;
+#ifdef HYP_HAVE_ONEDNN
+    const hyp_dnnl *dnnl = model->device->dnnl;
+    if (dnnl && m > FEW_ROWS) {
+        double flops = (double)m * (double)w->bytes / 2; /* 2 per 4-byte weight and row */
+        if (w->bytes > CACHED_BYTES) return false;
+        if (flops > THREADED_FLOPS && hyp_dnnl_threads(dnnl, model->device->threads) > 1) return false;
+    }
+#endif
+    (void)model, (void)m;
+    return true;
+}
+
+static hyp_status run_mlp(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    (void)diag;
+    const hyp_mlp *mlp = op->state;
+    const HypPlan__Linear *s = op->step->linear;
+    run->kernels->mlp(mlp, run->call.values[s->m], run->call.at[s->x], run->call.at[s->y], run->work);
+    return HYP_OK;
+}
+
+static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, hyp_cpu_op *op, hyp_diag *diag)
+{
+    HYP_TRY(ensure_mlp(model, w, diag));
+    op->run = run_mlp;
+    op->state = w->mlp; /* the model's: nothing to destroy */
+    op->work_bytes = 2 * HYP_MLP_ROWS * (size_t)w->mlp->hidden_stride * sizeof(float);
+    return HYP_OK;
+}
+
+#ifdef HYP_HAVE_ONEDNN
+static bool has_work(const HypPlan__Linear *s, const int64_t *values)
+{
+    bool work = values[s->m] > 0;
+    for (size_t l = 0; l < s->n_layers; l++) work = work && values[s->layers[l]->n] > 0 && values[s->layers[l]->k] > 0;
+    return work;
+}
+#endif
+
+static hyp_status prepare_locked(hyp_cpu_model *model, hyp_linear_weights *w, const int64_t *values, hyp_cpu_op *op,
+                                 hyp_diag *diag)
+{
+    if (prefer_own(model, w, values[w->step->m])) return prepare_own(model, w, op, diag);
+#ifdef HYP_HAVE_ONEDNN
+    if (model->device->dnnl && has_work(w->step, values)) {
+        HYP_TRY(ensure_dnnl(model, w, values[w->step->m], diag));
+        HYP_TRY(hyp_dnnl_prepare_linear(model, w->step, values, w->packed, op, diag));
+        /* The layout was chosen for another number of rows; should oneDNN have nothing for it, ours goes on. */
+        if (!op->run && w->own_kernel) return prepare_own(model, w, op, diag);
+    }
+#endif
+    return HYP_OK;
+}
+
+hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
+                                  hyp_diag *diag)
+{
+    pthread_mutex_lock(&model->packing);
+    hyp_status status = prepare_locked(model, model->linear[step], values, op, diag);
+    pthread_mutex_unlock(&model->packing);
+    return status;
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------- */
+
+static bool is_constant(const HypPlan__Program *p, uint32_t dim) { return p->dims[dim]->kind == HYP_PLAN__DIM__KIND__CONST; }
+
+static void examine(const hyp_plan *plan, hyp_linear_weights *w)
+{
+    const HypPlan__Program *p = plan->program;
+    w->constant = true;
+    for (size_t l = 0; l < w->step->n_layers; l++) {
+        const HypPlan__Layer *layer = w->step->layers[l];
+        w->constant = w->constant && hyp_cpu_weight(plan, layer->weight) && is_constant(p, layer->n) &&
+                      is_constant(p, layer->k) && p->dims[layer->n]->value > 0 && p->dims[layer->k]->value > 0 && (!layer->bias_plus1 || hyp_cpu_weight(plan, layer->bias_plus1 - 1));
+        if (w->constant) w->bytes += p->tensors[hyp_plan_root(p, layer->weight)]->bytes;
+    }
+    w->own_kernel = w->constant && hyp_tensor_dtype(p, w->step->x) == HYP_F32;
+}
+
+/* A fixed number of rows decides now what gets packed; otherwise one row is taken, and the first set of shapes that
+ * wants the other kernel packs for it. */
+hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, hyp_diag *diag)
+{
+    const HypPlan__Program *p = model->plan->program;
+    hyp_linear_weights *w = hyp_calloc(1, sizeof *w);
+    if (!w) return hyp_fail_memory(diag, sizeof *w);
+    model->linear[step] = w;
+    w->step = p->steps[step]->linear;
+#ifdef HYP_HAVE_ONEDNN
+    w->packed = hyp_calloc(w->step->n_layers, sizeof *w->packed);
+    if (!w->packed) return hyp_fail_memory(diag, w->step->n_layers * sizeof *w->packed);
+#endif
+    examine(model->plan, w);
+    int64_t m = is_constant(p, w->step->m) ? p->dims[w->step->m]->value : 1;
+    if (prefer_own(model, w, m)) return ensure_mlp(model, w, diag);
+#ifdef HYP_HAVE_ONEDNN
+    if (w->constant && m > 0 && is_constant(p, w->step->m) && model->device->dnnl) return ensure_dnnl(model, w, m, diag);
+#endif
+    return HYP_OK;
+}
+
+void hyp_linear_weights_destroy(hyp_linear_weights *w)
+{
+    if (!w) return;
+    hyp_aligned_free(w->mlp);
+#ifdef HYP_HAVE_ONEDNN
+    for (size_t l = 0; w->packed && l < w->step->n_layers; l++) hyp_dnnl_packed_destroy(w->packed[l]);
+    hyp_free(w->packed);
+#endif
+    hyp_free(w);
+}

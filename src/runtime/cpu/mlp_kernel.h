@@ -1,0 +1,179 @@
+/* mlp_kernel.h - a whole small network in one call. Included by kernels_<isa>.c alone, after vec.h; they define
+ * HYP_PANEL, the vectors of a panel.
+ *
+ * A tile is R rows by V vectors of results, held in registers while k runs; where one row alone gives too few
+ * independent sums to hide the latency of the multiply-adds, U partial sums are kept for each. A group of
+ * HYP_MLP_ROWS rows goes through all layers before the next one starts, so hidden values stay in the first-level
+ * cache. Not a general product: weights are not blocked over k, so layers that do not fit the second-level cache
+ * are for oneDNN when there are many rows (docs/runtime-cpu.md has the measurements).
+ */
+#ifndef HYP_RUNTIME_CPU_MLP_KERNEL_H
+#define HYP_RUNTIME_CPU_MLP_KERNEL_H
+
+#include "runtime/cpu/kernels.h"
+
+/* Before a loop over a constant count: without it clang 14 leaves the loop, and with it the sums, in memory. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+
+/* One layer of a tile's work. */
+typedef struct tile_args {
+    const float *x, *w, *bias;
+    float *y;
+    int64_t k, x_stride, y_stride;
+    int64_t columns; /* results to store in each row, at most V * W */
+    HypPlan__Act act;
+} tile_args;
+
+/* Out of line: the long activations exist once, not once per tile size. */
+static __attribute__((noinline)) vf activate_long(HypPlan__Act act, vf v)
+{
+    switch (act) {
+    case HYP_PLAN__ACT__ACT_GELU: return vgelu(v);
+    case HYP_PLAN__ACT__ACT_GELU_TANH: return vgelu_tanh(v);
+    case HYP_PLAN__ACT__ACT_SIGMOID: return vsigmoid(v);
+    case HYP_PLAN__ACT__ACT_TANH: return vtanh(v);
+    default: return v;
+    }
+}
+
+INLINE void store_results(const tile_args *t, const vf *acc, int R, int V)
+{
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        float *y = t->y + r * t->y_stride;
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            int64_t left = t->columns - v * W;
+            if (left >= W)
+                store(y + v * W, acc[r * V + v]);
+            else if (left > 0)
+                store_some(y + v * W, acc[r * V + v], left);
+        }
+    }
+}
+
+/* acc[r][v] += x[r] * w[v]: one step of k */
+INLINE void multiply(vf *acc, const float *w, const float *x, int64_t x_stride, const int R, const int V)
+{
+    vf wv[HYP_PANEL];
+    UNROLL
+    for (int v = 0; v < V; v++) wv[v] = load(w + v * W);
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        vf xr = splat(x[r * x_stride]);
+        UNROLL
+        for (int v = 0; v < V; v++) acc[r * V + v] += wv[v] * xr;
+    }
+}
+
+/* R, V and U are constants at every call, so the loops over them unroll and acc lives in registers. */
+INLINE void tile(const tile_args *t, const int R, const int V, const int U)
+{
+    enum { ROWS = 6, SUMS = 8 };
+    vf acc[SUMS > ROWS * HYP_PANEL ? SUMS : ROWS * HYP_PANEL];
+    const float *x = t->x, *w = t->w;
+    UNROLL
+    for (int j = 0; j < U * R * V; j++) acc[j] = (vf){0};
+    int64_t i = 0;
+    for (; U > 1 && i + U <= t->k; i += U) {
+        UNROLL
+        for (int u = 0; u < U; u++, w += V * W) multiply(acc + u * R * V, w, x + i + u, t->x_stride, R, V);
+    }
+    for (; i < t->k; i++, w += V * W) multiply(acc, w, x + i, t->x_stride, R, V);
+    UNROLL
+    for (int j = R * V; j < U * R * V; j++) acc[j % (R * V)] += acc[j];
+    UNROLL
+    for (int j = 0; j < R * V; j++) acc[j] += load(t->bias + j % V * W);
+    if (t->act == HYP_PLAN__ACT__ACT_RELU) {
+        UNROLL
+        for (int j = 0; j < R * V; j++) acc[j] = vrelu(acc[j]);
+    } else if (t->act != HYP_PLAN__ACT__ACT_NONE) {
+        UNROLL
+        for (int j = 0; j < R * V; j++) acc[j] = activate_long(t->act, acc[j]);
+    }
+    store_results(t, acc, R, V);
+}
+
+#define TILE(R, V, U) \
+    static __attribute__((noinline)) void tile_##R##_##V(const tile_args *t) { tile(t, R, V, U); }
+TILE(1, 1, 8)
+TILE(1, 2, 4)
+TILE(2, 1, 4)
+TILE(2, 2, 2)
+TILE(4, 1, 2)
+TILE(4, 2, 1)
+TILE(6, 1, 1)
+TILE(6, 2, 1)
+#if HYP_PANEL == 4
+TILE(1, 3, 2)
+TILE(1, 4, 2)
+TILE(2, 3, 1)
+TILE(2, 4, 1)
+TILE(4, 3, 1)
+TILE(4, 4, 1)
+TILE(6, 3, 1)
+TILE(6, 4, 1)
+#define TILES(R) {tile_##R##_1, tile_##R##_2, tile_##R##_3, tile_##R##_4}
+#else
+#define TILES(R) {tile_##R##_1, tile_##R##_2}
+#endif
+
+typedef void (*tile_function)(const tile_args *);
+
+/* y[rows,n] = act(x[rows,k] w + b) */
+static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, float *y,
+                      int64_t y_stride)
+{
+    static const tile_function tiles_1[] = TILES(1), tiles_2[] = TILES(2), tiles_4[] = TILES(4), tiles_6[] = TILES(6);
+    const float *w = layer->weights;
+    tile_args t = {.k = layer->k, .x_stride = x_stride, .y_stride = y_stride, .act = layer->act};
+    for (int64_t column = 0; column < layer->n; column += HYP_PANEL * W) {
+        int64_t left = layer->n - column;
+        int64_t vectors = left >= HYP_PANEL * W ? HYP_PANEL : (left + W - 1) / W;
+        t.w = w;
+        t.bias = layer->bias + column;
+        t.columns = left < HYP_PANEL * W ? left : HYP_PANEL * W;
+        for (int64_t row = 0; row < rows;) {
+            int64_t more = rows - row;
+            t.x = x + row * x_stride;
+            t.y = y + row * y_stride + column;
+            if (more >= 6) {
+                tiles_6[vectors - 1](&t);
+                row += 6;
+            } else if (more >= 4) {
+                tiles_4[vectors - 1](&t);
+                row += 4;
+            } else if (more >= 2) {
+                tiles_2[vectors - 1](&t);
+                row += 2;
+            } else {
+                tiles_1[vectors - 1](&t);
+                row += 1;
+            }
+        }
+        w += layer->k * vectors * W;
+    }
+}
+
+static void run_mlp(const hyp_mlp *mlp, int64_t m, const float *x, float *y, float *hidden)
+{
+    const hyp_mlp_layer *last = &mlp->layers[mlp->count - 1];
+    float *halves[2] = {hidden, hidden + HYP_MLP_ROWS * mlp->hidden_stride};
+    for (int64_t row = 0; row < m; row += HYP_MLP_ROWS) {
+        int64_t rows = m - row < HYP_MLP_ROWS ? m - row : HYP_MLP_ROWS;
+        const float *in = x + row * mlp->layers[0].k;
+        int64_t stride = mlp->layers[0].k;
+        for (size_t l = 0; l + 1 < mlp->count; l++) {
+            run_layer(&mlp->layers[l], rows, in, stride, halves[l & 1], mlp->hidden_stride);
+            in = halves[l & 1];
+            stride = mlp->hidden_stride;
+        }
+        run_layer(last, rows, in, stride, y + row * last->n, last->n);
+    }
+}
+
+#endif

@@ -1,0 +1,199 @@
+/* softmax and reduce in f32, copies of any type. */
+#include "base/dtype.h"
+#include "runtime/cpu/cpu.h"
+
+/* ---- softmax ----------------------------------------------------------------------------------------------- */
+
+static hyp_status run_softmax(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    (void)diag;
+    const HypPlan__Softmax *s = op->step->softmax;
+    int64_t outer = run->call.values[s->outer], axis = run->call.values[s->axis], inner = run->call.values[s->inner];
+    const float *x = run->call.at[s->x];
+    float *y = run->call.at[s->y];
+    for (int64_t o = 0; o < outer; o++) run->kernels->softmax(x + o * axis * inner, y + o * axis * inner, axis, inner);
+    return HYP_OK;
+}
+
+void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op)
+{
+    if (hyp_tensor_dtype(model->plan->program, op->step->softmax->x) == HYP_F32) op->run = run_softmax;
+}
+
+/* ---- reduce ------------------------------------------------------------------------------------------------ */
+
+typedef struct reduce {
+    hyp_walk kept, reduced; /* lane 0: x; without the axis that runs inside */
+    int64_t kept_count, reduced_count;
+    int64_t length;    /* of the inner run */
+    bool inner_kept;   /* the inner run is over kept elements, else over reduced ones */
+    int64_t row_count; /* inner_kept: extent and stride of the last reduced axis, which goes into one call */
+    int64_t row_stride;
+    double scale; /* 1, or 1 / elements for a mean */
+    uint32_t x, y;
+} reduce;
+
+/* Each result is the sum over some runs that lie together. */
+static void sum_runs(reduce *s, const hyp_cpu_kernels *kernels, const float *x, float *y)
+{
+    for (int64_t o = 0; o < s->kept_count; o++, hyp_walk_next(&s->kept)) {
+        double sum = 0;
+        for (int64_t i = 0; i < s->reduced_count; i++, hyp_walk_next(&s->reduced))
+            sum += kernels->sum(x + s->kept.offset[0] + s->reduced.offset[0], s->length);
+        y[o] = (float)(sum * s->scale);
+    }
+}
+
+/* Neighbouring results have neighbouring elements: rows are added up, a block of columns at a time. */
+static void sum_columns(reduce *s, const hyp_cpu_kernels *kernels, const float *x, float *y)
+{
+    double sums[HYP_BLOCK];
+    for (int64_t o = 0; o < s->kept_count; o++, hyp_walk_next(&s->kept))
+        for (int64_t first = 0; first < s->length; first += HYP_BLOCK) {
+            int64_t n = s->length - first < HYP_BLOCK ? s->length - first : HYP_BLOCK;
+            for (int64_t j = 0; j < n; j++) sums[j] = 0;
+            for (int64_t i = 0; i < s->reduced_count; i++, hyp_walk_next(&s->reduced))
+                kernels->sum_rows(x + s->kept.offset[0] + s->reduced.offset[0] + first, s->row_count, s->row_stride, n, sums);
+            for (int64_t j = 0; j < n; j++) y[o * s->length + first + j] = (float)(sums[j] * s->scale);
+        }
+}
+
+static hyp_status run_reduce(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    (void)diag;
+    reduce *s = op->state;
+    (s->inner_kept ? sum_columns : sum_runs)(s, run->kernels, run->call.at[s->x], run->call.at[s->y]);
+    return HYP_OK;
+}
+
+/* False where the elements lie in no order that the kernels know. */
+static bool translate(const HypPlan__Reduce *step, const int64_t *values, reduce *s)
+{
+    int64_t strides[HYP_WALK_LANES];
+    *s = (reduce){.x = step->x, .y = step->y, .scale = 1};
+    hyp_walk_init(&s->kept, values, step->kept, step->n_kept);
+    hyp_walk_lane(&s->kept, values, step->kept_strides, 0);
+    hyp_walk_init(&s->reduced, values, step->reduced, step->n_reduced);
+    hyp_walk_lane(&s->reduced, values, step->reduced_strides, 0);
+    if (step->kind == HYP_PLAN__REDUCE__KIND__MEAN) s->scale = 1 / (double)hyp_walk_count(&s->reduced);
+    hyp_walk_coalesce(&s->kept);
+    hyp_walk_coalesce(&s->reduced);
+    s->inner_kept = s->kept.rank && s->kept.strides[0][s->kept.rank - 1] == 1;
+    if (s->inner_kept) {
+        s->length = hyp_walk_take_inner(&s->kept, strides);
+        s->row_count = hyp_walk_take_inner(&s->reduced, strides);
+        s->row_stride = strides[0];
+    } else {
+        s->length = hyp_walk_take_inner(&s->reduced, strides);
+        if (s->length != 1 && strides[0] != 1) return false;
+    }
+    s->kept_count = hyp_walk_count(&s->kept);
+    s->reduced_count = hyp_walk_count(&s->reduced);
+    return true;
+}
+
+hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
+{
+    reduce s;
+    if (hyp_tensor_dtype(model->plan->program, op->step->reduce->x) != HYP_F32) return HYP_OK;
+    if (!translate(op->step->reduce, values, &s)) return HYP_OK;
+    op->state = hyp_malloc(sizeof s);
+    if (!op->state) return hyp_fail_memory(diag, sizeof s);
+    *(reduce *)op->state = s;
+    op->run = run_reduce;
+    op->destroy = hyp_free;
+    return HYP_OK;
+}
+
+/* ---- copy -------------------------------------------------------------------------------------------------- */
+
+/* The last two axes make a tile; lane 0 is x, lane 1 is y. For a transpose, rows run along the axis where x lies
+ * together, so that every cache line is used up. */
+typedef struct copy {
+    hyp_walk walk;
+    int64_t count;
+    int64_t rows, columns, row_steps[HYP_WALK_LANES], column_steps[HYP_WALK_LANES];
+    size_t size; /* bytes of an element */
+    uint32_t x, y;
+} copy;
+
+enum { TILE = 32 };
+
+#define COPY_TILES(T)                                                                                               \
+    for (int64_t r0 = 0; r0 < s->rows; r0 += TILE)                                                                  \
+        for (int64_t c0 = 0; c0 < s->columns; c0 += TILE)                                                           \
+            for (int64_t r = r0; r < s->rows && r < r0 + TILE; r++)                                                 \
+                for (int64_t c = c0; c < s->columns && c < c0 + TILE; c++)                                          \
+                    ((T *)y)[r * s->row_steps[1] + c * s->column_steps[1]] =                                        \
+                        ((const T *)x)[r * s->row_steps[0] + c * s->column_steps[0]];                               \
+    break
+
+static void copy_tile(const copy *s, const void *x, void *y)
+{
+    if (s->column_steps[0] == 1 && s->column_steps[1] == 1) {
+        int64_t size = (int64_t)s->size;
+        for (int64_t r = 0; r < s->rows; r++)
+            memcpy((char *)y + r * s->row_steps[1] * size, (const char *)x + r * s->row_steps[0] * size,
+                   (size_t)(s->columns * size));
+        return;
+    }
+    switch (s->size) {
+    case 1: COPY_TILES(uint8_t);
+    case 2: COPY_TILES(uint16_t);
+    case 4: COPY_TILES(uint32_t);
+    default: COPY_TILES(uint64_t);
+    }
+}
+
+static hyp_status run_copy(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    (void)diag;
+    copy *s = op->state;
+    int64_t size = (int64_t)s->size;
+    const char *x = run->call.at[s->x];
+    char *y = run->call.at[s->y];
+    for (int64_t i = 0; i < s->count; i++, hyp_walk_next(&s->walk))
+        copy_tile(s, x + s->walk.offset[0] * size, y + s->walk.offset[1] * size);
+    return HYP_OK;
+}
+
+/* Moves the axis where x lies together to the place before the last, where it becomes the rows of tiles. */
+static void bring_rows(hyp_walk *w)
+{
+    size_t to = w->rank - 1, from = to;
+    for (size_t a = 0; a + 1 < w->rank; a++)
+        if (w->strides[0][a] == 1) from = a;
+    if (from == to) return;
+    int64_t extent = w->extents[from];
+    for (size_t a = from; a + 1 < to; a++) w->extents[a] = w->extents[a + 1];
+    w->extents[to - 1] = extent;
+    for (size_t l = 0; l < w->lanes; l++) {
+        int64_t stride = w->strides[l][from];
+        for (size_t a = from; a + 1 < to; a++) w->strides[l][a] = w->strides[l][a + 1];
+        w->strides[l][to - 1] = stride;
+    }
+}
+
+hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
+{
+    const HypPlan__Copy *step = op->step->copy;
+    copy *s = hyp_calloc(1, sizeof *s);
+    if (!s) return hyp_fail_memory(diag, sizeof *s);
+    s->x = step->x;
+    s->y = step->y;
+    s->size = hyp_dtype_size(hyp_tensor_dtype(model->plan->program, step->x));
+    hyp_walk_init(&s->walk, values, step->extents, step->n_extents);
+    hyp_walk_lane(&s->walk, values, step->x_strides, values[step->x_offset]);
+    hyp_walk_lane(&s->walk, values, step->y_strides, values[step->y_offset]);
+    bool empty = hyp_walk_count(&s->walk) == 0;
+    hyp_walk_coalesce(&s->walk);
+    if (s->walk.rank > 1) bring_rows(&s->walk);
+    s->columns = hyp_walk_take_inner(&s->walk, s->column_steps);
+    s->rows = hyp_walk_take_inner(&s->walk, s->row_steps);
+    s->count = empty ? 0 : hyp_walk_count(&s->walk);
+    if (s->columns == 1) s->column_steps[0] = s->column_steps[1] = 1; /* a run of one element lies together */
+    op->state = s;
+    op->run = run_copy;
+    op->destroy = hyp_free;
+    return HYP_OK;
+}

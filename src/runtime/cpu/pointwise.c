@@ -1,0 +1,137 @@
+/* Pointwise steps in f32 (also of f16 and bf16 tensors): the extents are merged into as long runs as the strides
+ * allow, and every instruction works on a block of a run. Other types are left to the reference kernel.
+ */
+#include "base/dtype.h"
+#include "runtime/cpu/cpu.h"
+
+typedef struct pointwise {
+    hyp_walk walk;  /* over the runs; lane i is input i */
+    int64_t runs;   /* how many there are */
+    int64_t length; /* elements of a run */
+    int64_t steps[HYP_PLAN_POINTWISE_INPUTS]; /* from element to element of a run, by input */
+    size_t inputs, instrs, outputs;
+    struct {
+        uint32_t tensor;
+        hyp_dtype dtype;
+        bool copied; /* named as an output: must be read before any output is written */
+    } input[HYP_PLAN_POINTWISE_INPUTS];
+    struct {
+        hyp_block_instr instr;
+        uint32_t a, b;
+    } instr[HYP_PLAN_POINTWISE_REGISTERS];
+    struct {
+        uint32_t tensor, reg;
+        hyp_dtype dtype;
+    } output[HYP_PLAN_POINTWISE_OUTPUTS];
+} pointwise;
+
+/* Where blocks of a multiple of this many elements are, kernels may read tensors in place. */
+enum { LANES = 16 };
+
+/* Elements x[first + i * step], i < n, as floats. */
+static void load_strided(hyp_dtype dtype, const void *x, int64_t first, int64_t step, float *out, int64_t n)
+{
+    if (dtype == HYP_F32)
+        for (int64_t i = 0; i < n; i++) out[i] = ((const float *)x)[first + i * step];
+    else
+        for (int64_t i = 0; i < n; i++) out[i] = (float)hyp_load_f64(dtype, x, (size_t)(first + i * step));
+}
+
+static const float *load_block(const pointwise *s, const hyp_cpu_run *run, size_t i, int64_t done, float *room, int64_t n)
+{
+    hyp_dtype dtype = s->input[i].dtype;
+    const char *x = run->call.at[s->input[i].tensor];
+    int64_t step = s->steps[i], first = s->walk.offset[i] + done * step;
+    if (step == 1) {
+        const char *at = x + first * (int64_t)hyp_dtype_size(dtype);
+        if (dtype == HYP_F32 && n % LANES == 0 && !s->input[i].copied) return (const float *)(const void *)at;
+        run->kernels->widen(dtype, at, room, n);
+    } else if (step == 0) {
+        load_strided(dtype, x, first, 0, room, 1);
+        for (int64_t j = 1; j < n; j++) room[j] = room[0];
+    } else {
+        load_strided(dtype, x, first, step, room, n);
+    }
+    return room;
+}
+
+/* One block: n elements that start `done` into the run, whose first result is element `at` of the outputs. */
+static void run_block(const pointwise *s, const hyp_cpu_run *run, int64_t done, int64_t at, int64_t n)
+{
+    float(*blocks)[HYP_BLOCK] = run->work;
+    const float *registers[HYP_PLAN_POINTWISE_REGISTERS] = {blocks[0]}; /* for operands that are not there */
+    int64_t padded = (n + LANES - 1) / LANES * LANES;
+    for (size_t i = 0; i < s->inputs; i++) registers[i] = load_block(s, run, i, done, blocks[i], n);
+    for (size_t i = 0; i < s->instrs; i++) {
+        size_t reg = s->inputs + i;
+        run->kernels->instr(&s->instr[i].instr, blocks[reg], registers[s->instr[i].a], registers[s->instr[i].b], padded);
+        registers[reg] = blocks[reg];
+    }
+    for (size_t i = 0; i < s->outputs; i++) {
+        char *y = run->call.at[s->output[i].tensor];
+        run->kernels->narrow(s->output[i].dtype, registers[s->output[i].reg],
+                             y + at * (int64_t)hyp_dtype_size(s->output[i].dtype), n);
+    }
+}
+
+static hyp_status run_pointwise(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    (void)diag;
+    pointwise *s = op->state;
+    int64_t at = 0;
+    for (int64_t r = 0; r < s->runs; r++, hyp_walk_next(&s->walk))
+        for (int64_t done = 0; done < s->length; done += HYP_BLOCK) {
+            int64_t left = s->length - done, n = left < HYP_BLOCK ? left : HYP_BLOCK;
+            run_block(s, run, done, at, n);
+            at += n;
+        }
+    return HYP_OK;
+}
+
+static bool narrow_float(hyp_dtype t) { return t == HYP_F32 || t == HYP_F16 || t == HYP_BF16; }
+
+/* False where a type is not for the kernels of this file. */
+static bool translate(const HypPlan__Program *p, const HypPlan__Pointwise *step, const int64_t *values, pointwise *s)
+{
+    if (step->compute != HYP_F32) return false;
+    *s = (pointwise){.inputs = step->n_inputs, .instrs = step->n_instrs, .outputs = step->n_outputs};
+    hyp_walk_init(&s->walk, values, step->extents, step->n_extents);
+    for (size_t i = 0; i < s->inputs; i++) {
+        uint32_t tensor = step->inputs[i]->tensor;
+        s->input[i].tensor = tensor;
+        s->input[i].dtype = hyp_tensor_dtype(p, tensor);
+        if (!narrow_float(s->input[i].dtype)) return false;
+        hyp_walk_lane(&s->walk, values, step->inputs[i]->strides, 0);
+    }
+    for (size_t i = 0; i < s->instrs; i++) {
+        const HypPlan__Pointwise__Instr *in = step->instrs[i];
+        s->instr[i].instr = (hyp_block_instr){in->op, (float)in->p, (float)in->q, (hyp_dtype)in->to};
+        s->instr[i].a = in->a;
+        s->instr[i].b = in->b;
+        if (!narrow_float((hyp_dtype)in->to)) return false;
+    }
+    for (size_t i = 0; i < s->outputs; i++) {
+        s->output[i].tensor = step->outputs[i];
+        s->output[i].reg = step->output_regs[i];
+        s->output[i].dtype = hyp_tensor_dtype(p, step->outputs[i]);
+        if (!narrow_float(s->output[i].dtype)) return false;
+        if (s->output[i].reg < s->inputs) s->input[s->output[i].reg].copied = true;
+    }
+    hyp_walk_coalesce(&s->walk);
+    s->length = hyp_walk_take_inner(&s->walk, s->steps);
+    s->runs = hyp_walk_count(&s->walk);
+    return true;
+}
+
+hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
+{
+    pointwise s;
+    if (!translate(model->plan->program, op->step->pointwise, values, &s)) return HYP_OK;
+    op->state = hyp_malloc(sizeof s);
+    if (!op->state) return hyp_fail_memory(diag, sizeof s);
+    *(pointwise *)op->state = s;
+    op->run = run_pointwise;
+    op->destroy = hyp_free;
+    op->work_bytes = (s.inputs + s.instrs + 1) * HYP_BLOCK * sizeof(float);
+    return HYP_OK;
+}

@@ -1,0 +1,97 @@
+/* vec.h - vectors of floats and functions on them. Included by kernels_<isa>.c alone, which define HYP_VEC_BYTES.
+ *
+ * The polynomials were fitted for these ranges by reweighted least squares (Lawson's method) at Chebyshev nodes,
+ * to errors below 2^-25 before rounding; tests/runtime/test_vec.c holds the functions to a few units in the last
+ * place. The range reductions are those of Cody and Waite, "Software Manual for the Elementary Functions" (1980).
+ */
+#ifndef HYP_RUNTIME_CPU_VEC_H
+#define HYP_RUNTIME_CPU_VEC_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { W = HYP_VEC_BYTES / 4 };
+
+typedef float vf __attribute__((vector_size(HYP_VEC_BYTES)));
+typedef int32_t vi __attribute__((vector_size(HYP_VEC_BYTES)));
+typedef float vf_any __attribute__((vector_size(HYP_VEC_BYTES), aligned(4), may_alias));
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vf load(const float *p) { return *(const vf_any *)p; }
+INLINE void store(float *p, vf v) { *(vf_any *)p = v; }
+INLINE vf splat(float x) { return x - (vf){0}; }
+
+/* The first n < W floats at p, the others `rest`. */
+INLINE vf load_some(const float *p, int64_t n, float rest)
+{
+    vf v = splat(rest);
+    memcpy(&v, p, (size_t)n * sizeof *p);
+    return v;
+}
+INLINE void store_some(float *p, vf v, int64_t n) { memcpy(p, &v, (size_t)n * sizeof *p); }
+
+/* mask lanes are 0 or -1, as comparisons give them */
+INLINE vf choose(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
+INLINE vf vabs(vf x) { return (vf)((vi)x & 0x7fffffff); }
+INLINE vf with_sign(vf size, vf sign) { return (vf)(((vi)size & 0x7fffffff) | ((vi)sign & (int32_t)0x80000000)); }
+
+/* e^x = 2^n e^r with |r| <= ln2/2; 2^n in two factors, so that results below the normal range come out right. */
+INLINE vf vexp(vf x)
+{
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
+    vf t = x * 1.44269504f + magic;
+    vf n = t - magic;
+    vf r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    vf q = r * 1.381421927e-03f + 8.368899114e-03f;
+    q = q * r + 4.166840762e-02f;
+    q = q * r + 1.666651964e-01f;
+    q = q * r + 4.999999404e-01f;
+    vf e = q * (r * r) + r + 1.0f;
+    vi whole = (vi)t - 0x4b400000; /* the bits of magic */
+    vi half = whole >> 1;
+    vf y = e * (vf)((half + 127) << 23) * (vf)((whole - half + 127) << 23);
+    y = choose(x > 88.8f, splat(INFINITY), y);
+    return choose(x < -104.0f, splat(0), y); /* NaN passes both comparisons by and came through e */
+}
+
+INLINE vf vtanh(vf x)
+{
+    vf a = vabs(x), s = x * x;
+    vf p = s * -5.895162001e-03f + 2.079597488e-02f;
+    p = p * s + -5.378383026e-02f;
+    p = p * s + 1.333192438e-01f;
+    p = p * s + -3.333329856e-01f;
+    vf small = p * (s * x) + x;
+    vf large = with_sign(1.0f - 2.0f / (vexp(a + a) + 1.0f), x);
+    return choose(a < 0.6f, small, large);
+}
+
+INLINE vf verf(vf x)
+{
+    vf a = vabs(x), s = x * x;
+    vf p = s * -5.953869550e-04f + 4.985971376e-03f;
+    p = p * s + -2.676174603e-02f;
+    p = p * s + 1.128168330e-01f;
+    p = p * s + -3.761247993e-01f;
+    p = p * s + 1.283791512e-01f;
+    vf small = p * x + x;
+    vf c = choose(a > 4.0f, splat(4.0f), a); /* erf(4) rounds to 1 */
+    vf q = c * 1.043291650e-05f + -3.148562391e-04f;
+    q = q * c + 3.610334825e-03f;
+    q = q * c + -2.369455248e-02f;
+    q = q * c + 1.061590314e-01f;
+    q = q * c + 6.351980567e-01f;
+    q = q * c + 1.286370754e-01f;
+    vf large = with_sign(1.0f - vexp(-(q * c + c)), x);
+    return choose(a < 0.92f, small, choose(x != x, x, large));
+}
+
+INLINE vf vrelu(vf x) { return (vf)((vi)x & ~(x < 0.0f)); } /* NaN stays */
+INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
+INLINE vf vgelu(vf x) { return 0.5f * x * (1.0f + verf(x * 0.70710678f)); }
+INLINE vf vgelu_tanh(vf x) { return 0.5f * x * (1.0f + vtanh(0.79788456f * (x + 0.044715f * (x * x * x)))); }
+
+#endif
