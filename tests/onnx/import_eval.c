@@ -23,7 +23,6 @@ static hyp_eval_tensor load(const hyp_graph *g, size_t input, int count, char **
         if (strncmp(args[i], name, len) != 0 || args[i][len] != '=') continue;
         hyp_tensor file;
         check(hyp_tensor_load(args[i] + len + 1, NULL, &file, diag), diag);
-        check(hyp_eval_tensor_alloc(&t, file.dtype, file.rank, file.dims, diag), diag);
         check(hyp_eval_tensor_load(&t, &file, diag), diag);
         hyp_tensor_dispose(&file);
         return t;

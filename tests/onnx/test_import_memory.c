@@ -20,7 +20,7 @@ static void write_model(const char *path)
     mb_init(&b, 17);
     mb_input(&b, "x0", HYP_F32, "batch 2048");
     for (int i = 0; i < LAYERS; i++) {
-        char inputs[16], output[8], weight[8];
+        char inputs[32], output[16], weight[16];
         snprintf(weight, sizeof weight, "w%d", i);
         snprintf(inputs, sizeof inputs, "x%d w%d", i, i);
         snprintf(output, sizeof output, "x%d", i + 1);

@@ -69,7 +69,7 @@ static void every_unsupported_operator_is_listed(void **state)
     model_builder b = one(17, "2", "Conv", "x", "");
     b.nodes[0]->name = (char[]){"conv1"};
     for (int i = 0; i < 4; i++) {
-        char out[8];
+        char out[16];
         snprintf(out, sizeof out, "l%d", i);
         mb_node(&b, "LSTM", "x", out, "");
     }

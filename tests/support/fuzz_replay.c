@@ -43,7 +43,8 @@ static int replay(const char *path)
         memcpy(changed, data, size);
         for (uint64_t k = next(&state) % 4 + 1; k > 0; k--) {
             uint64_t r = next(&state);
-            changed[r % size] = r >> 62 ? (uint8_t)(r >> 32) : changed[r % size] ^ (uint8_t)(1u << (r >> 40 & 7));
+            uint32_t flipped = changed[r % size] ^ 1u << (r >> 40 & 7);
+            changed[r % size] = (uint8_t)(r >> 62 ? r >> 32 : flipped);
         }
         run(changed, size);
     }
