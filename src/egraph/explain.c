@@ -391,7 +391,7 @@ hyp_status hyp_egraph_explain(hyp_egraph *eg, const char *a, const char *b, hyp_
 {
     *out = (hyp_proof){0};
     if (!eg->explain) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "this e-graph was made without options.explain");
-    if (eg->busy || !hyp_eg_clean(eg))
+    if (!hyp_eg_readable(eg))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before it explains");
     hyp_arena *texts = hyp_calloc(1, sizeof *texts);
     if (!texts) return hyp_fail_memory(diag, sizeof *texts);

@@ -333,7 +333,7 @@ hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_class_id *roots, size_t 
                               hyp_node_cost_fn cost, void *user, hyp_extraction *out, hyp_diag *diag)
 {
     *out = (hyp_extraction){0};
-    if (eg->busy || !hyp_eg_clean(eg))
+    if (!hyp_eg_readable(eg))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before extraction");
     uint32_t *canonical = hyp_malloc(root_count * sizeof *canonical);
     if (!canonical) return hyp_fail_memory(diag, root_count * sizeof *canonical);

@@ -508,6 +508,16 @@ void hyp_ruleset_free(hyp_ruleset *rules)
     hyp_free(rules);
 }
 
+hyp_status hyp_ruleset_extend_with(hyp_ruleset *rules, const char *file, const char *text, size_t len,
+                                   hyp_desugar_fn desugar_fn, void *user, hyp_diag *diag)
+{
+    parser p = {.eg = rules->eg, .rules = rules, .file = file, .desugar = desugar_fn, .user = user, .diag = diag};
+    hyp_status status = is_tabular(text, len) ? read_lines(&p, text, len) : read_forms(&p, text, len);
+    hyp_vec_free(&p.vars);
+    hyp_arena_dispose(&p.scratch);
+    return status;
+}
+
 hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file, const char *text, size_t len,
                                   hyp_desugar_fn desugar_fn, void *user, hyp_ruleset **out, hyp_diag *diag)
 {
@@ -515,10 +525,7 @@ hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file, const char *
     if (!rules) return hyp_fail_memory(diag, sizeof *rules);
     rules->eg = eg;
     rules->index = eg->ruleset_count;
-    parser p = {.eg = eg, .rules = rules, .file = file, .desugar = desugar_fn, .user = user, .diag = diag};
-    hyp_status status = is_tabular(text, len) ? read_lines(&p, text, len) : read_forms(&p, text, len);
-    hyp_vec_free(&p.vars);
-    hyp_arena_dispose(&p.scratch);
+    hyp_status status = hyp_ruleset_extend_with(rules, file, text, len, desugar_fn, user, diag);
     if (status != HYP_OK) {
         hyp_ruleset_free(rules);
         return status;

@@ -6,8 +6,7 @@
 #include "egraph/state.h"
 #include "egraph/table.h"
 
-/* Puts rows that were added since the last rebuild into the lists of members and uses. */
-static void link_new_rows(hyp_egraph *eg)
+void hyp_eg_link(hyp_egraph *eg)
 {
     for (; eg->linked < eg->row_count; eg->linked++) {
         uint32_t id = (uint32_t)eg->linked, n;
@@ -214,7 +213,7 @@ static hyp_status show_classes(hyp_egraph *eg, failure *f, bool *out_cut, hyp_di
 
 static hyp_status close_congruence(hyp_egraph *eg, failure *f, hyp_diag *diag)
 {
-    link_new_rows(eg);
+    hyp_eg_link(eg);
     size_t done = 0;
     hyp_status status = HYP_OK;
     for (; done < eg->pending.len; done++) { /* grows on the way */
@@ -225,7 +224,7 @@ static hyp_status close_congruence(hyp_egraph *eg, failure *f, hyp_diag *diag)
         if (status != HYP_OK) break;
     }
     /* After a failure the next rebuild begins with the class that was being moved. */
-    memmove(eg->pending.data, eg->pending.data + done, (eg->pending.len - done) * sizeof *eg->pending.data);
+    if (done) memmove(eg->pending.data, eg->pending.data + done, (eg->pending.len - done) * sizeof *eg->pending.data);
     eg->pending.len -= done;
     return status;
 }

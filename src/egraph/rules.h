@@ -30,4 +30,9 @@ HYP_NODISCARD hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file
                                                 hyp_desugar_fn desugar, void *user, hyp_ruleset **out,
                                                 hyp_diag *diag);
 
+/* Reads more rules into a ruleset, from another file for instance; they are numbered on. Names must differ from
+ * those that are there. After a failure the ruleset may only be destroyed. */
+HYP_NODISCARD hyp_status hyp_ruleset_extend_with(hyp_ruleset *rules, const char *file, const char *text, size_t len,
+                                                 hyp_desugar_fn desugar, void *user, hyp_diag *diag);
+
 #endif

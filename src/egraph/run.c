@@ -103,7 +103,7 @@ static hyp_status ask_declined(runner *r, hyp_rule *rule, hyp_diag *diag)
     uint64_t version = r->eg->version;
     size_t kept = 0, at = 0;
     hyp_status status = HYP_OK;
-    if (rule->asked == version) return HYP_OK;
+    if (rule->asked == version || rule->declined.len == 0) return HYP_OK;
     for (; at < rule->declined.len; at += words) {
         uint32_t *match = rule->declined.data + at;
         hyp_outcome outcome;

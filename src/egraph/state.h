@@ -210,9 +210,14 @@ HYP_NODISCARD hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *ca
 
 /* hyp_egraph_rebuild, also inside a run. */
 HYP_NODISCARD hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag);
-static inline bool hyp_eg_clean(const hyp_egraph *eg)
+/* Puts rows that were added since the last rebuild into the lists of members and uses. */
+void hyp_eg_link(hyp_egraph *eg);
+/* Whether the e-graph can be read as a whole; new rows alone do not hinder that. */
+static inline bool hyp_eg_readable(hyp_egraph *eg)
 {
-    return eg->pending.len == 0 && eg->linked == eg->row_count && eg->remake.len == 0;
+    if (eg->busy || eg->making || eg->pending.len || eg->remake.len) return false;
+    hyp_eg_link(eg);
+    return true;
 }
 
 /* ---- view.c ------------------------------------------------------------------------------------- */

@@ -13,10 +13,17 @@ enum { FIRST_ROWS = 64 };
 
 /* ---- growth ------------------------------------------------------------------------------------- */
 
-/* Whether `more` bytes may be taken. */
+/* Whether `more` bytes may be taken. A rebuild must not fail, so for each row what it may need is held back:
+ * entries in the log, and among the unions and deaths that are pending. */
+static bool affordable(const hyp_egraph *eg, size_t more)
+{
+    enum { HELD_BACK = 4 * sizeof(uint32_t) };
+    return !eg->max_bytes || eg->rebuilding || eg->bytes + more + HELD_BACK * eg->row_count <= eg->max_bytes;
+}
+
 static hyp_status claim(hyp_egraph *eg, size_t more, hyp_diag *diag)
 {
-    if (!eg->max_bytes || eg->rebuilding || (more <= eg->max_bytes && eg->bytes <= eg->max_bytes - more)) return HYP_OK;
+    if (affordable(eg, more)) return HYP_OK;
     eg->limit_hit = HYP_STOP_MEMORY;
     return hyp_fail(diag, HYP_ERR_LIMIT, "the e-graph has %zu bytes and its limit is %zu", eg->bytes, eg->max_bytes);
 }
@@ -69,7 +76,7 @@ static hyp_status reserve_row(hyp_egraph *eg, hyp_diag *diag)
     size_t cap = eg->row_cap ? next_cap(eg->row_cap) : FIRST_ROWS, each = row_bytes(eg);
     if (eg->row_count >= HYP_ROW_LIMIT)
         return hyp_fail(diag, HYP_ERR_LIMIT, "an e-graph holds at most %u e-nodes", HYP_ROW_LIMIT);
-    if (eg->max_bytes && eg->bytes + (cap - eg->row_cap) * each > eg->max_bytes) cap = eg->row_cap + eg->row_cap / 8 + 1;
+    if (!affordable(eg, (cap - eg->row_cap) * each)) cap = eg->row_cap + eg->row_cap / 8 + 1;
     HYP_TRY(claim(eg, (cap - eg->row_cap) * each, diag));
     HYP_TRY(grow(&eg->rows, cap, sizeof *eg->rows, diag));
     HYP_TRY(grow(&eg->parent, cap, sizeof *eg->parent, diag));

@@ -124,7 +124,7 @@ const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id c, size_
     *out_count = 0;
     if (c >= eg->row_count) return NULL;
     c = hyp_eg_find(eg, c);
-    if (hyp_eg_clean(eg) && !eg->busy) {
+    if (hyp_eg_readable(eg)) {
         if ((!eg->view.start || eg->view.at != eg->version) && !list_all(eg)) return NULL;
         *out_count = eg->view.start[c + 1] - eg->view.start[c];
         return eg->view.list + eg->view.start[c];
