@@ -7,7 +7,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
 import hyp  # noqa: E402
 
-TOLERANCE = 1e-5  # |a - b| <= TOLERANCE * max(1, |b|)
+# |a - b| <= tolerance * max(1, |b|). onnxruntime rounds sums in f16 at other places than a plan does.
+TOLERANCE = {"float16": 2e-3}
+FP32_TOLERANCE = 1e-5
 
 
 class Judge:
@@ -33,9 +35,10 @@ class Judge:
         for i, (a, w) in enumerate(zip(actual, wanted)):
             self.compared += 1
             error = hyp.difference(a, w)
-            if error > self.worst[0]:
+            tolerance = TOLERANCE.get(w.dtype.name, FP32_TOLERANCE)
+            if error > self.worst[0] and tolerance == FP32_TOLERANCE:
                 self.worst = (error, f"{name} output {i}")
-            if not error <= TOLERANCE:
+            if not error <= tolerance:
                 self.fail(name, f"output {i}: difference {error:.3g}, type {a.dtype}{list(a.shape)}, "
                                 f"wanted {w.dtype}{list(w.shape)}")
 
