@@ -11,6 +11,7 @@ enum {
     MAX_TERMS = 64,
     MAX_DEGREE = 15, /* odd, so that a term has no padding and can be hashed as bytes */
     MAX_SIZE = 1024, /* atoms and terms of an expression written out as a tree */
+    MAX_DEPTH = 64,  /* of atoms in operands of atoms: bounds recursion */
     FIRST_SLOTS = 64
 };
 
@@ -36,7 +37,8 @@ typedef struct atom {
 typedef struct entry {
     const void *bytes; /* in the table's arena */
     uint32_t len;
-    uint32_t size; /* as a tree, at most MAX_SIZE */
+    uint32_t size;  /* as a tree, at most MAX_SIZE */
+    uint32_t depth; /* at most MAX_DEPTH */
 } entry;
 typedef struct hashcons {
     HYP_VEC(entry) entries;
@@ -63,8 +65,8 @@ static size_t probe(const hashcons *h, const void *bytes, uint32_t len)
     return i;
 }
 
-static hyp_status intern(hashcons *h, hyp_arena *arena, const void *bytes, size_t len, uint32_t size, uint32_t *out_id,
-                         hyp_diag *diag)
+/* `e` is complete but its bytes are the caller's. */
+static hyp_status intern(hashcons *h, hyp_arena *arena, entry e, uint32_t *out_id, hyp_diag *diag)
 {
     if (h->entries.len * 2 >= h->slot_count) {
         size_t next = h->slot_count ? h->slot_count * 2 : FIRST_SLOTS;
@@ -76,13 +78,14 @@ static hyp_status intern(hashcons *h, hyp_arena *arena, const void *bytes, size_
         for (uint32_t id = 0; id < h->entries.len; id++)
             slots[probe(h, h->entries.data[id].bytes, h->entries.data[id].len)] = id + 1;
     }
-    size_t i = probe(h, bytes, (uint32_t)len);
+    size_t i = probe(h, e.bytes, e.len);
     if (!h->slots[i]) {
         HYP_TRY(hyp_vec_reserve(&h->entries, h->entries.len + 1, diag));
-        void *copy = hyp_arena_alloc(arena, len);
-        if (!copy) return hyp_fail_memory(diag, len);
-        memcpy(copy, bytes, len);
-        h->entries.data[h->entries.len++] = (entry){.bytes = copy, .len = (uint32_t)len, .size = size};
+        void *copy = hyp_arena_alloc(arena, e.len);
+        if (!copy) return hyp_fail_memory(diag, e.len);
+        memcpy(copy, e.bytes, e.len);
+        e.bytes = copy;
+        h->entries.data[h->entries.len++] = e;
         h->slots[i] = (uint32_t)h->entries.len;
     }
     *out_id = h->slots[i] - 1;
@@ -115,10 +118,12 @@ const char *hyp_dims_symbol_name(const hyp_dims *dims, size_t i) { return dims->
 
 static const atom *get_atom(const hyp_dims *dims, uint32_t id) { return dims->atoms.entries.data[id].bytes; }
 
-/* The terms of an expression that is not a constant. */
+/* The entry of an expression that is not a constant. */
+static const entry *get_expr(const hyp_dims *dims, hyp_dim d) { return &dims->exprs.entries.data[d - INT64_MIN]; }
+
 static const term *get_terms(const hyp_dims *dims, hyp_dim d, uint32_t *out_count)
 {
-    const entry *e = &dims->exprs.entries.data[d - INT64_MIN];
+    const entry *e = get_expr(dims, d);
     *out_count = e->len / (uint32_t)sizeof(term);
     return e->bytes;
 }
@@ -126,9 +131,9 @@ static const term *get_terms(const hyp_dims *dims, hyp_dim d, uint32_t *out_coun
 static hyp_status too_large(hyp_diag *diag)
 {
     return hyp_fail(diag, HYP_ERR_LIMIT,
-                    "the expression of a dimension is too large (limits: %d terms, degree %d, %d operations); give "
-                    "some symbolic dimensions fixed values",
-                    MAX_TERMS, MAX_DEGREE, MAX_SIZE);
+                    "the expression of a dimension is too large (limits: %d terms, degree %d, %d operations, %d deep); "
+                    "give some symbolic dimensions fixed values",
+                    MAX_TERMS, MAX_DEGREE, MAX_SIZE, MAX_DEPTH);
 }
 
 static hyp_status overflow(hyp_diag *diag)
@@ -200,13 +205,18 @@ static hyp_status store(hyp_dims *dims, const poly *p, hyp_dim *out, hyp_diag *d
         if (!hyp_dim_is_const(p->terms[0].coef)) return overflow(diag);
         return *out = p->terms[0].coef, HYP_OK;
     }
-    uint32_t size = 0, id;
+    entry e = {.bytes = p->terms, .len = p->count * (uint32_t)sizeof *p->terms};
     for (uint32_t i = 0; i < p->count; i++) {
-        size++;
-        for (uint32_t j = 0; j < p->terms[i].degree; j++) size += dims->atoms.entries.data[p->terms[i].atoms[j]].size;
-        if (size > MAX_SIZE) return too_large(diag);
+        e.size++;
+        for (uint32_t j = 0; j < p->terms[i].degree; j++) {
+            const entry *factor = &dims->atoms.entries.data[p->terms[i].atoms[j]];
+            e.size += factor->size;
+            if (factor->depth > e.depth) e.depth = factor->depth;
+        }
+        if (e.size > MAX_SIZE) return too_large(diag);
     }
-    HYP_TRY(intern(&dims->exprs, &dims->arena, p->terms, p->count * sizeof *p->terms, size, &id, diag));
+    uint32_t id;
+    HYP_TRY(intern(&dims->exprs, &dims->arena, e, &id, diag));
     *out = INT64_MIN + id;
     return HYP_OK;
 }
@@ -392,11 +402,17 @@ static int64_t gcd(int64_t a, int64_t b)
 static hyp_status make_atom(hyp_dims *dims, hyp_dim_kind kind, hyp_dim a, hyp_dim b, hyp_dim *out, hyp_diag *diag)
 {
     atom t = {.kind = (uint32_t)kind, .a = a, .b = b};
-    uint32_t size = 1, id;
-    if (!hyp_dim_is_const(a)) size += dims->exprs.entries.data[a - INT64_MIN].size;
-    if (!hyp_dim_is_const(b)) size += dims->exprs.entries.data[b - INT64_MIN].size;
-    if (size > MAX_SIZE) return too_large(diag);
-    HYP_TRY(intern(&dims->atoms, &dims->arena, &t, sizeof t, size, &id, diag));
+    entry e = {.bytes = &t, .len = sizeof t, .size = 1};
+    const hyp_dim operands[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        if (hyp_dim_is_const(operands[i])) continue;
+        const entry *operand = get_expr(dims, operands[i]);
+        e.size += operand->size;
+        if (operand->depth >= e.depth) e.depth = operand->depth + 1;
+    }
+    uint32_t id;
+    if (e.size > MAX_SIZE || e.depth > MAX_DEPTH) return too_large(diag);
+    HYP_TRY(intern(&dims->atoms, &dims->arena, e, &id, diag));
     return store(dims, &(poly){.count = 1, .terms = {{.coef = 1, .degree = 1, .atoms = {id}}}}, out, diag);
 }
 
@@ -405,7 +421,7 @@ hyp_status hyp_dim_symbol(hyp_dims *dims, const char *name, hyp_dim *out, hyp_di
     uint32_t symbol, id;
     HYP_TRY(hyp_intern_add(&dims->symbols, name, strlen(name), &symbol, diag));
     atom t = {.kind = HYP_DIM_SYMBOL, .symbol = symbol};
-    HYP_TRY(intern(&dims->atoms, &dims->arena, &t, sizeof t, 1, &id, diag));
+    HYP_TRY(intern(&dims->atoms, &dims->arena, (entry){.bytes = &t, .len = sizeof t, .size = 1}, &id, diag));
     return store(dims, &(poly){.count = 1, .terms = {{.coef = 1, .degree = 1, .atoms = {id}}}}, out, diag);
 }
 
@@ -551,8 +567,8 @@ hyp_status hyp_dim_substitute(hyp_dims *dims, hyp_dim d, const hyp_dim *replacem
     const term *terms = get_terms(dims, d, &count); /* stays where it is: the arena never moves */
     hyp_dim sum = 0;
     for (uint32_t i = 0; i < count; i++) {
-        hyp_dim product, factor = 0;
-        HYP_TRY(store(dims, &(poly){.count = 1, .terms = {{.coef = terms[i].coef}}}, &product, diag));
+        hyp_dim product = terms[i].coef, factor = 0;
+        if (!hyp_dim_is_const(product)) return overflow(diag);
         for (uint32_t j = 0; j < terms[i].degree; j++) {
             HYP_TRY(substitute_atom(dims, *get_atom(dims, terms[i].atoms[j]), replacement, &factor, diag));
             HYP_TRY(hyp_dim_mul(dims, product, factor, &product, diag));
@@ -688,7 +704,7 @@ hyp_status hyp_dim_parse(hyp_dims *dims, const char *file, const hyp_sexpr *sx, 
             hyp_status status = operations[i].apply(dims, all, next, &all, diag);
             if (status != HYP_OK) {
                 hyp_diag_prefix(diag, "%s:%u:%u", file, sx->line, sx->column);
-                return status;
+                return status == HYP_ERR_INVALID_ARGUMENT ? HYP_ERR_MALFORMED : status;
             }
         }
         return *out = all, HYP_OK;

@@ -340,7 +340,9 @@ static hyp_status run_graph(run *r, const hyp_eval_tensor *inputs, size_t input_
     for (size_t i = 0; i < g->nodes.len; i++) {
         hyp_status status = run_node(r, &g->nodes.data[i]);
         if (status != HYP_OK) {
-            hyp_diag_prefix(r->diag, "node %zu", i);
+            const hyp_provenance *from = &g->nodes.data[i].from;
+            hyp_diag_prefix(r->diag, "node %zu%s%s", i, from->source_count ? ", from " : "",
+                            from->source_count ? from->sources[0] : "");
             return status;
         }
     }

@@ -301,7 +301,12 @@ static hyp_status copy_node(const copier *c, const hyp_node *n)
         HYP_TRY(replace_dims(c, n->attrs[i].dims, attrs[i].count, list));
         attrs[i].dims = list;
     }
-    HYP_TRY(hyp_graph_add_node(g, n->op, ids, n->input_count, attrs, &n->from, outs, n->output_count, c->diag));
+    hyp_status status =
+        hyp_graph_add_node(g, n->op, ids, n->input_count, attrs, &n->from, outs, n->output_count, c->diag);
+    if (status != HYP_OK) {
+        if (n->from.source_count) hyp_diag_prefix(c->diag, "node '%s'", n->from.sources[0]);
+        return status;
+    }
     for (uint32_t i = 0; i < n->output_count; i++) {
         c->map[n->outputs[i]] = outs[i];
         HYP_TRY(keep_text(g, c->in->values.data[n->outputs[i]].name, &g->values.data[outs[i]].name, c->diag));

@@ -126,10 +126,28 @@ int64_t hyp_content_count(const hyp_type *t)
     return count <= HYP_MAX_CONTENT ? count : -1;
 }
 
+/* True when all elements are known and it is known where they go. */
+static bool can_move_contents(const hyp_infer_call *c)
+{
+    const hyp_op_info *info = hyp_op_get(c->op);
+    for (uint32_t i = 0; i < c->in_count; i++) {
+        if (!c->in[i]->content) return false;
+        for (uint32_t j = 0; c->op == HYP_OP_gather && i == 1 && j < c->in[i]->content_count; j++)
+            if (!hyp_dim_is_const(c->in[i]->content[j])) return false;
+    }
+    for (uint32_t i = 0; i < c->out_count; i++)
+        if (hyp_content_count(&c->out[i].type) < 0) return false;
+    for (uint32_t i = 0; i < info->attr_count && !(info->flags & HYP_OPF_VIEW); i++)
+        for (uint32_t j = 0; c->attrs[i].kind == HYP_ATTR_DIMS && j < c->attrs[i].count; j++)
+            if (!hyp_dim_is_const(c->attrs[i].dims[j])) return false;
+    return true;
+}
+
 /* Contents through operators that only move elements: the reference evaluation runs on the dims themselves,
  * which are 64-bit integers to it like any others. */
 static hyp_status move_contents(const hyp_infer_call *c)
 {
+    if (!can_move_contents(c)) return HYP_OK;
     hyp_eval_tensor *tensors = hyp_arena_zalloc(c->arena, c->in_count + c->out_count, sizeof *tensors);
     const hyp_eval_tensor **in = hyp_arena_zalloc(c->arena, c->in_count, sizeof *in);
     if (!tensors || !in) return hyp_fail_memory(c->diag, (c->in_count + c->out_count) * sizeof *tensors);
@@ -138,24 +156,13 @@ static hyp_status move_contents(const hyp_infer_call *c)
         bool is_input = i < c->in_count;
         const hyp_infer_value *v = is_input ? c->in[i] : &c->out[i - c->in_count];
         hyp_eval_tensor *t = &tensors[i];
-        int64_t count = hyp_content_count(&v->type);
-        if (count < 0 || (is_input && !v->content)) return HYP_OK;
-        *t = (hyp_eval_tensor){.dtype = v->type.dtype, .rank = v->type.rank, .count = (size_t)count};
+        *t = (hyp_eval_tensor){
+            .dtype = v->type.dtype, .rank = v->type.rank, .count = (size_t)hyp_content_count(&v->type)};
         memcpy(t->dims, v->type.dims, sizeof t->dims);
-        if (is_input) {
-            for (int64_t j = 0; j < count; j++) /* indices are read as numbers */
-                if (c->op == HYP_OP_gather && i == 1 && !hyp_dim_is_const(v->content[j])) return HYP_OK;
-            t->i = (int64_t *)(uintptr_t)v->content; /* inputs are only read */
-            in[i] = t;
-        } else if (!(t->i = hyp_arena_zalloc(c->arena, (size_t)count, sizeof *t->i))) {
-            return hyp_fail_memory(c->diag, (size_t)count * sizeof *t->i);
-        }
-    }
-    const hyp_op_info *info = hyp_op_get(c->op);
-    for (uint32_t i = 0; i < info->attr_count; i++) {
-        const hyp_attr *a = &c->attrs[i];
-        for (uint32_t j = 0; a->kind == HYP_ATTR_DIMS && j < a->count; j++)
-            if (!hyp_dim_is_const(a->dims[j]) && !(info->flags & HYP_OPF_VIEW)) return HYP_OK;
+        t->i = is_input ? (int64_t *)(uintptr_t)v->content /* inputs are only read */
+                        : hyp_arena_zalloc(c->arena, t->count, sizeof *t->i);
+        if (!t->i) return hyp_fail_memory(c->diag, t->count * sizeof *t->i);
+        if (is_input) in[i] = t;
     }
     hyp_eval_call call = {.op = c->op,
                           .attrs = c->attrs,
@@ -164,9 +171,8 @@ static hyp_status move_contents(const hyp_infer_call *c)
                           .in_count = c->in_count,
                           .out = out,
                           .out_count = c->out_count};
-    hyp_status status = hyp_op_get_functions(c->op).eval(&call);
-    if (status == HYP_ERR_NO_MEMORY) return hyp_fail_memory(c->diag, 0);
-    if (status != HYP_OK) return HYP_OK; /* an index out of range: the run will say so, if it comes to it */
+    /* It fails on an index out of range only: the run will say so, if it comes to it. */
+    if (hyp_op_get_functions(c->op).eval(&call) != HYP_OK) return HYP_OK;
     for (uint32_t i = 0; i < c->out_count; i++) {
         c->out[i].content = out[i].i;
         c->out[i].content_count = (uint32_t)out[i].count;

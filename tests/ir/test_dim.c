@@ -143,10 +143,10 @@ static void random_expressions_have_their_values(void **state)
     (void)state;
     rng r = {.state = 1};
     hyp_dims *dims = table_of_abc();
-    for (int round = 0; round < 4000; round++) {
+    for (int round = 0; round < 2000; round++) {
         known k = grow(dims, &r, (int)pick(&r, 1, 5));
         assert_values(dims, &k);
-        assert_text_round_trip(dims, k.dim);
+        if (round % 4 == 0) assert_text_round_trip(dims, k.dim);
         assert_true(rebuild(dims, k.dim, 0) == k.dim);
         if (hyp_dim_is_nonneg(dims, k.dim))
             for (int i = 0; i < SAMPLES; i++) assert_true(!k.defined[i] || k.value[i] >= 0);
