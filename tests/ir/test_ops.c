@@ -130,11 +130,32 @@ static void the_table_is_sound(void **state)
     assert_false(hyp_op_find("no-such-operator", &(hyp_op){0}));
 }
 
+static void every_operator_is_documented(void **state)
+{
+    (void)state;
+    hyp_mapping map;
+    hyp_diag diag = {0};
+    assert_ok(hyp_map_file(HYP_SOURCE_DIR "/docs/ir.md", &map, &diag), &diag);
+    for (int op = 0; op < HYP_OP_COUNT; op++) {
+        const hyp_op_info *info = hyp_op_get((hyp_op)op);
+        char row[512];
+        int len = snprintf(row, sizeof row, "| `%s` |", info->name);
+        for (uint32_t i = 0; i < info->attr_count; i++)
+            len += snprintf(row + len, sizeof row - (size_t)len, " `:%s`%s%s", info->attrs[i].name,
+                            info->attrs[i].required ? "" : " = ",
+                            info->attrs[i].required ? "" : info->attrs[i].default_text);
+        snprintf(row + len, sizeof row - (size_t)len, " | %s |", info->doc);
+        if (!memmem(map.data, map.size, row, strlen(row))) fail_msg("docs/ir.md lacks the row\n%s", row);
+    }
+    hyp_unmap(&map);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operator_agrees_with_its_golden_file),
         cmocka_unit_test(the_table_is_sound),
+        cmocka_unit_test(every_operator_is_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
