@@ -24,8 +24,8 @@ typedef struct hyp_cost_query {
     hyp_dims *dims;
 } hyp_cost_query;
 
-/* Seconds for one execution: > 0 and finite, INFINITY when the target cannot run it. A node whose inputs are all
- * constant is never asked: it is folded and costs nothing but its bytes, which its user counts. */
+/* Seconds for one execution: >= 0, INFINITY when the target cannot run it. A node whose inputs are all constant
+ * is never asked about: it is folded and costs nothing but its bytes, which its user counts. */
 typedef double (*hyp_cost_fn)(const hyp_cost_query *query, void *user);
 
 /* A device as the cost model sees it, from a text file (profiles/NAME.profile). */
@@ -37,7 +37,9 @@ typedef struct hyp_device_profile {
     double cache_bytes_per_second;
     double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f64; /* multiply and add count as two */
     double pointwise_per_second; /* elements of simple arithmetic */
-    uint32_t epilogue_acts;      /* bit i: activation i (order of hyp_activations) fits the product's kernel */
+    uint32_t epilogue_acts;      /* bit i: activation i of (none relu gelu gelu-tanh sigmoid tanh) is computed by
+                                    the product's kernel */
+    bool mlp_in_one_kernel;      /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
 } hyp_device_profile;
 /* Built-in profiles: "cpu", "h200". NULL when there is no such name. */
 const char *hyp_profile_builtin(const char *name);

@@ -1,0 +1,15 @@
+; cpu.profile - one core of a current x86-64 server with AVX-512, oneDNN with packed weights. Measured roughly:
+; docs/rules.md says how the numbers are used.
+(profile cpu
+  (launch-seconds 3e-7)            ; a call into a kernel library, tiny sizes
+  (bytes-per-second 1.2e10)        ; one core streaming from memory
+  (cache-bytes 2097152)            ; its second-level cache
+  (cache-bytes-per-second 8e10)
+  (flops-f32 1.6e11)               ; 512x4096x1024 with packed weights
+  (flops-tf32 1.6e11)              ; no such mode: as f32
+  (flops-f16 1.6e11)
+  (flops-bf16 1.6e11)
+  (flops-f64 8e10)
+  (pointwise-per-second 4e9)
+  (epilogue relu gelu gelu-tanh sigmoid tanh)
+  (mlp-in-one-kernel true))

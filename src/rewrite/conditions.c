@@ -1,0 +1,348 @@
+/* What a rule may ask of a match. Every condition is one row of the table at the end. A question that cannot be
+ * answered for sure, about a symbolic size for instance, is answered with no. */
+#include <math.h>
+#include <string.h>
+
+#include "rewrite/internal.h"
+
+static const hyp_rw_fact *fact(const hyp_call *call, size_t i) { return hyp_rw_fact_of(call->user, call->args[i]); }
+
+bool hyp_rw_tensor_arg(const hyp_call *call, size_t i, const hyp_infer_value **out)
+{
+    const hyp_rw_fact *f = fact(call, i);
+    if (f->kind == HYP_RW_TENSOR) *out = f->values;
+    return f->kind == HYP_RW_TENSOR;
+}
+
+hyp_status hyp_rw_literal_arg(const hyp_call *call, size_t i, hyp_attr_kind kind, hyp_attr *out, hyp_diag *diag)
+{
+    const hyp_rw_fact *f = fact(call, i);
+    if (f->kind != HYP_RW_LITERAL)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "argument %zu is a tensor, the value of an attribute is wanted", i + 1);
+    return hyp_rw_attr(call->user, f->literal, kind, out, diag);
+}
+
+/* Most conditions are about one tensor: its type, or NULL when the argument is none. */
+static const hyp_type *type_of(const hyp_call *call, size_t i)
+{
+    const hyp_infer_value *v;
+    return hyp_rw_tensor_arg(call, i, &v) ? &v->type : NULL;
+}
+
+/* ---- identity and constants ------------------------------------------------------------------------ */
+
+static hyp_status is_const(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)diag;
+    *out = fact(call, 0)->kind == HYP_RW_TENSOR && fact(call, 0)->constant;
+    return HYP_OK;
+}
+
+static hyp_status is_present(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)diag;
+    *out = fact(call, 0)->kind == HYP_RW_TENSOR;
+    return HYP_OK;
+}
+
+static hyp_status is_same(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)diag;
+    *out = call->args[0] == call->args[1];
+    return HYP_OK;
+}
+
+/* Whether every element of a constant passes; no when the elements are not at hand or there are none. */
+static bool every_element(const hyp_call *call, bool (*test)(double value, const double *user), const double *user)
+{
+    const hyp_rw_fact *f = fact(call, 0);
+    if (f->kind != HYP_RW_TENSOR || !f->constant || !f->data) return false;
+    size_t count = f->bytes / hyp_dtype_size(f->values[0].type.dtype);
+    for (size_t i = 0; i < count; i++)
+        if (!test(hyp_load_f64(f->values[0].type.dtype, f->data, i), user)) return false;
+    return count > 0;
+}
+
+static bool is_near(double value, const double *want)
+{
+    return value == want[0] || fabs(value - want[0]) <= want[1] * fabs(want[0]);
+}
+
+static hyp_status all_equal(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    double want[2] = {0, 0}; /* the number, the relative tolerance */
+    if (call->arg_count < 2 || call->arg_count > 3)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "all-equal takes a constant, a number and perhaps a tolerance");
+    for (size_t i = 1; i < call->arg_count; i++) {
+        hyp_attr number;
+        HYP_TRY(hyp_rw_literal_arg(call, i, HYP_ATTR_FLOAT, &number, diag));
+        want[i - 1] = number.f;
+    }
+    *out = every_element(call, is_near, want);
+    return HYP_OK;
+}
+
+/* Between 2^-14 and 2^14: such numbers and their inverses are normal in every floating-point type. */
+static bool in_range(double value, const double *user)
+{
+    (void)user;
+    return fabs(value) >= 0x1p-14 && fabs(value) <= 0x1p14;
+}
+
+static bool is_power(double value, const double *user)
+{
+    int exponent;
+    return in_range(value, user) && fabs(frexp(value, &exponent)) == 0.5;
+}
+
+static hyp_status power_of_two(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)diag;
+    *out = every_element(call, is_power, NULL);
+    return HYP_OK;
+}
+
+static hyp_status invertible(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)diag;
+    *out = every_element(call, in_range, NULL);
+    return HYP_OK;
+}
+
+/* ---- element types --------------------------------------------------------------------------------- */
+
+static hyp_status is_float(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = type_of(call, 0);
+    (void)diag;
+    *out = t && hyp_dtype_is_float(t->dtype);
+    return HYP_OK;
+}
+
+static hyp_status has_dtype(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = type_of(call, 0);
+    hyp_attr name;
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_SYM, &name, diag));
+    *out = t && t->dtype == hyp_dtype_parse(name.sym);
+    return HYP_OK;
+}
+
+/* Bits of magnitude of an integer type; of the significand of a floating-point type. */
+static int precision(hyp_dtype t)
+{
+    switch (t) {
+    case HYP_BOOL: return 1;
+    case HYP_I8: return 7;
+    case HYP_U8: case HYP_BF16: return 8;
+    case HYP_F16: return 11;
+    case HYP_I16: return 15;
+    case HYP_U16: return 16;
+    case HYP_F32: return 24;
+    case HYP_I32: return 31;
+    case HYP_U32: return 32;
+    case HYP_F64: return 53;
+    case HYP_I64: return 63;
+    case HYP_U64: return 64;
+    default: return 0;
+    }
+}
+
+/* Bits of the exponent. */
+static int range(hyp_dtype t) { return t == HYP_F16 ? 5 : t == HYP_F64 ? 11 : 8; }
+
+static bool is_signed(hyp_dtype t) { return t == HYP_I8 || t == HYP_I16 || t == HYP_I32 || t == HYP_I64; }
+
+static hyp_status widens(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = type_of(call, 0);
+    hyp_attr name;
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_SYM, &name, diag));
+    hyp_dtype to = hyp_dtype_parse(name.sym);
+    *out = false;
+    if (!t || to == HYP_DTYPE_NONE || precision(to) < precision(t->dtype)) return HYP_OK;
+    bool from_float = hyp_dtype_is_float(t->dtype), to_float = hyp_dtype_is_float(to);
+    if (from_float)
+        *out = to_float && range(to) >= range(t->dtype);
+    else
+        *out = to_float ? to != HYP_F16 || precision(t->dtype) <= 11 : is_signed(to) || !is_signed(t->dtype);
+    return HYP_OK;
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------------- */
+
+static hyp_status compare_rank(const hyp_call *call, bool at_least, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = type_of(call, 0);
+    hyp_attr rank;
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &rank, diag));
+    *out = t && (at_least ? t->rank >= rank.i : t->rank == rank.i);
+    return HYP_OK;
+}
+static hyp_status rank_is(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return compare_rank(call, false, out, diag);
+}
+static hyp_status rank_at_least(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return compare_rank(call, true, out, diag);
+}
+
+static hyp_status is_static(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = type_of(call, 0);
+    (void)diag;
+    *out = t && hyp_type_is_static(t);
+    return HYP_OK;
+}
+
+static hyp_status is_single(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = type_of(call, 0);
+    (void)diag;
+    *out = t != NULL;
+    for (int32_t i = 0; t && i < t->rank; i++) *out = *out && t->dims[i] == 1;
+    return HYP_OK;
+}
+
+static hyp_status has_shape(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = type_of(call, 0);
+    hyp_attr shape;
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &shape, diag));
+    *out = t && (uint32_t)t->rank == shape.count;
+    for (uint32_t i = 0; *out && i < shape.count; i++) *out = t->dims[i] == shape.dims[i];
+    return HYP_OK;
+}
+
+static hyp_status broadcasts_into(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *c = type_of(call, 0), *x = type_of(call, 1);
+    (void)diag;
+    *out = c && x && c->rank <= x->rank;
+    for (int32_t i = 0; *out && i < c->rank; i++)
+        *out = c->dims[i] == 1 || c->dims[i] == x->dims[x->rank - c->rank + i];
+    return HYP_OK;
+}
+
+/* A length check alone would mistake a column for a row where the matrix is square: the axes before the last one
+ * must be of size 1. */
+static hyp_status row_vector(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *b = type_of(call, 0), *y = type_of(call, 1);
+    (void)diag;
+    *out = b && y && y->rank >= 1 && b->rank <= y->rank;
+    for (int32_t i = 0; *out && i < b->rank; i++)
+        *out = b->dims[i] == 1 || (i == b->rank - 1 && b->dims[i] == y->dims[y->rank - 1]);
+    return HYP_OK;
+}
+
+static hyp_status one_matrix(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *w = type_of(call, 0), *x = type_of(call, 1);
+    (void)diag;
+    *out = w && x && w->rank > 2 && w->rank <= x->rank;
+    for (int32_t i = 0; *out && i < w->rank - 2; i++) *out = w->dims[i] == 1;
+    return HYP_OK;
+}
+
+static hyp_status keeps_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 1);
+    hyp_attr shape;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    *out = x && x->rank >= 1 && shape.count >= 1 && shape.dims[shape.count - 1] == x->dims[x->rank - 1];
+    return HYP_OK;
+}
+
+/* ---- lists and permutations ------------------------------------------------------------------------ */
+
+static hyp_status each_is(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr list, value;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &value, diag));
+    *out = true;
+    for (uint32_t i = 0; i < list.count; i++) *out = *out && list.dims[i] == value.i;
+    return HYP_OK;
+}
+
+static hyp_status count_is(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr list, value;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &value, diag));
+    *out = list.count == value.i;
+    return HYP_OK;
+}
+
+static hyp_status identity_perm(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr perm;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
+    *out = true;
+    for (uint32_t i = 0; i < perm.count; i++) *out = *out && perm.dims[i] == i;
+    return HYP_OK;
+}
+
+static hyp_status swaps_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr perm;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
+    uint32_t n = perm.count;
+    *out = n >= 2 && perm.dims[n - 1] == n - 2 && perm.dims[n - 2] == n - 1;
+    for (uint32_t i = 0; *out && i < n - 2; i++) *out = perm.dims[i] == i;
+    return HYP_OK;
+}
+
+static hyp_status moves_only_ones(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 1);
+    hyp_attr perm;
+    hyp_dim last = -1;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
+    *out = x && (uint32_t)x->rank == perm.count;
+    for (uint32_t i = 0; *out && i < perm.count; i++) {
+        if (x->dims[perm.dims[i]] == 1) continue;
+        *out = perm.dims[i] > last;
+        last = perm.dims[i];
+    }
+    return HYP_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------- */
+
+static const hyp_rw_callback table[] = {
+    {"const", 1, is_const, NULL, "(const x): x depends on constants alone"},
+    {"present", 1, is_present, NULL, "(present x): an optional input is there"},
+    {"same", 2, is_same, NULL, "(same a b): the same class; of literals: the same text"},
+    {"all-equal", -1, all_equal, NULL,
+     "(all-equal c v [tol]): every element of the constant c is v, up to the relative tolerance"},
+    {"power-of-two", 1, power_of_two, NULL, "(power-of-two c): every element of the constant is +-2^k, |k| <= 14"},
+    {"invertible", 1, invertible, NULL, "(invertible c): every element of the constant is within 2^-14 .. 2^14"},
+    {"float", 1, is_float, NULL, "(float x): of a floating-point type"},
+    {"has-dtype", 2, has_dtype, NULL, "(has-dtype x t): of the element type t"},
+    {"widens", 2, widens, NULL, "(widens x t): the type t holds every value of x's type"},
+    {"rank-is", 2, rank_is, NULL, "(rank-is x n)"},
+    {"rank-at-least", 2, rank_at_least, NULL, "(rank-at-least x n)"},
+    {"static", 1, is_static, NULL, "(static x): no symbolic size"},
+    {"single", 1, is_single, NULL, "(single x): one element, whatever the rank"},
+    {"has-shape", 2, has_shape, NULL, "(has-shape x s)"},
+    {"broadcasts-into", 2, broadcasts_into, NULL, "(broadcasts-into c x): broadcasting c with x gives x's shape"},
+    {"row-vector", 2, row_vector, NULL,
+     "(row-vector b y): b broadcasts into y and is constant along all axes but the last"},
+    {"one-matrix", 2, one_matrix, NULL,
+     "(one-matrix w x): w has more than two axes, at most as many as x, and all but the last two are 1"},
+    {"keeps-last", 2, keeps_last, NULL, "(keeps-last s x): the shape s ends as x's shape does"},
+    {"each", 2, each_is, NULL, "(each s n): every entry of the list is the integer n"},
+    {"count-is", 2, count_is, NULL, "(count-is s n): the list has n entries"},
+    {"identity-perm", 1, identity_perm, NULL, "(identity-perm p): (0 1 2 ...)"},
+    {"swaps-last", 1, swaps_last, NULL, "(swaps-last p): the permutation swaps the last two axes and no others"},
+    {"moves-only-ones", 2, moves_only_ones, NULL, "(moves-only-ones p x): only axes of size 1 change places"},
+};
+
+const hyp_rw_callback *hyp_rw_conditions(size_t *out_count)
+{
+    *out_count = sizeof table / sizeof *table;
+    return table;
+}

@@ -1,0 +1,130 @@
+/* What an e-node costs: asking the cost model, and the order of normal forms. */
+#include <math.h>
+
+#include "rewrite/internal.h"
+
+/* What is computed once, before the plan runs, costs next to nothing: just enough that the simpler of two equal
+ * constants is taken. In units of the cost that is asked for: seconds, or weights of normal forms. */
+#define CONSTANT_SECONDS 1e-13
+#define CONSTANT_WEIGHT 0.001
+
+void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh)
+{
+    hyp_vec_free(&weigh->inputs);
+    hyp_vec_free(&weigh->input_const);
+    hyp_vec_free(&weigh->outputs);
+}
+
+/* The first phase takes the smallest weight. What counts is the order: no rule of that phase may prefer its left
+ * side, so every operator that a rule replaces weighs more than what replaces it. */
+static double weight(const hyp_rw_node *n, const hyp_rw_weigh *w)
+{
+    double swapped = (hyp_op_get(n->op)->flags & HYP_OPF_COMMUTES) && w->input_const.data[0] ? 0.5 : 0;
+    switch (n->op) {
+    case HYP_OP_gemm: return 1000;
+    case HYP_OP_identity:
+    case HYP_OP_dropout: return 20;
+    case HYP_OP_flatten:
+    case HYP_OP_squeeze:
+    case HYP_OP_unsqueeze: return 4;
+    case HYP_OP_reshape: return 1;
+    case HYP_OP_cast:
+    case HYP_OP_expand:
+    case HYP_OP_transpose: return 6;
+    case HYP_OP_matmul: return 12;
+    case HYP_OP_div:
+    case HYP_OP_sub: return 11;
+    default: return 10 + swapped;
+    }
+}
+
+/* Puts the types of an e-node of class c into w. */
+static hyp_status describe(hyp_rw_weigh *w, const hyp_rw_node *n, hyp_class_id c, bool *out_constant)
+{
+    const hyp_rw_fact *fact = hyp_rw_fact_of(w->rw, c);
+    HYP_TRY(hyp_vec_reserve(&w->inputs, n->input_count + 1, w->diag));
+    HYP_TRY(hyp_vec_reserve(&w->input_const, n->input_count + 1, w->diag));
+    HYP_TRY(hyp_vec_reserve(&w->outputs, fact->count + 1, w->diag));
+    *out_constant = true;
+    w->input_const.data[0] = false;
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        const hyp_rw_fact *f = hyp_rw_fact_of(w->rw, n->inputs[i]);
+        bool absent = hyp_rw_is_none(w->rw, f);
+        w->inputs.data[i] = absent ? NULL : &f->values[0].type;
+        w->input_const.data[i] = absent || f->constant;
+        *out_constant = *out_constant && w->input_const.data[i];
+    }
+    for (uint32_t i = 0; i < fact->count; i++) w->outputs.data[i] = fact->values[i].type;
+    return HYP_OK;
+}
+
+double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
+{
+    hyp_rw_weigh *w = weigh;
+    hyp_class_id c = hyp_enode_class(eg, node);
+    hyp_rw_shape shape;
+    hyp_rw_node n;
+    uint32_t index;
+    bool constant;
+    hyp_status status = hyp_rw_inspect(w->rw, node, &shape, &index, &n, w->diag);
+    if (status == HYP_OK && shape != HYP_RW_IS_OP) return 0;
+    if (status == HYP_OK) status = describe(w, &n, c, &constant);
+    if (status != HYP_OK) {
+        if (w->status == HYP_OK) w->status = status;
+        return INFINITY;
+    }
+    if (constant) return w->cost ? CONSTANT_SECONDS : CONSTANT_WEIGHT;
+    if (!w->cost) return weight(&n, w);
+    hyp_cost_query query = {.op = n.op, .attrs = n.attrs, .inputs = w->inputs.data, .input_const = w->input_const.data,
+                            .input_count = n.input_count, .outputs = w->outputs.data,
+                            .output_count = hyp_rw_fact_of(w->rw, c)->count, .dims = w->rw->dims};
+    double cost = w->cost(&query, w->user);
+    return cost >= 0 ? cost : INFINITY; /* a NaN is no answer */
+}
+
+/* ---- graphs --------------------------------------------------------------------------------------- */
+
+static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, bool *constant, hyp_rw_weigh *w, double *cost,
+                                size_t *nodes)
+{
+    bool all = true;
+    HYP_TRY(hyp_vec_reserve(&w->inputs, n->input_count + 1, w->diag));
+    HYP_TRY(hyp_vec_reserve(&w->input_const, n->input_count + 1, w->diag));
+    HYP_TRY(hyp_vec_reserve(&w->outputs, n->output_count + 1, w->diag));
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        bool absent = n->inputs[i] == HYP_NO_VALUE;
+        w->inputs.data[i] = absent ? NULL : &g->values.data[n->inputs[i]].type;
+        w->input_const.data[i] = absent || constant[n->inputs[i]];
+        all = all && w->input_const.data[i];
+    }
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        constant[n->outputs[i]] = all;
+        w->outputs.data[i] = g->values.data[n->outputs[i]].type;
+    }
+    if (all) return HYP_OK;
+    hyp_cost_query query = {.op = n->op, .attrs = n->attrs, .inputs = w->inputs.data,
+                            .input_const = w->input_const.data, .input_count = n->input_count,
+                            .outputs = w->outputs.data, .output_count = n->output_count, .dims = g->dims};
+    *cost += w->cost(&query, w->user);
+    if (!(hyp_op_get(n->op)->flags & HYP_OPF_VIEW)) ++*nodes;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_graph_cost(const hyp_graph *g, hyp_cost_fn cost, void *user, double *out_cost, size_t *out_nodes,
+                             hyp_diag *diag)
+{
+    hyp_rw_weigh w = {.cost = cost, .user = user, .diag = diag};
+    bool *constant = hyp_calloc(g->values.len, sizeof *constant);
+    hyp_status status = constant ? HYP_OK : hyp_fail_memory(diag, g->values.len);
+    double sum = 0;
+    size_t nodes = 0;
+    for (size_t i = 0; status == HYP_OK && i < g->values.len; i++)
+        constant[i] = g->values.data[i].kind == HYP_VALUE_CONST;
+    for (size_t i = 0; status == HYP_OK && i < g->nodes.len; i++)
+        status = add_node_cost(g, &g->nodes.data[i], constant, &w, &sum, &nodes);
+    hyp_free(constant);
+    hyp_rw_weigh_dispose(&w);
+    *out_cost = sum;
+    *out_nodes = nodes;
+    return status;
+}

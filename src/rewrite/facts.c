@@ -1,0 +1,331 @@
+/* The analysis: what is known of every e-class. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rewrite/internal.h"
+
+/* Results of at most this many elements are evaluated as soon as their inputs are known: scalars and small
+ * vectors, which rules look at. Everything larger stays symbolic until the plan is made. */
+enum { SMALL = 64 };
+
+/* ---- symbols -------------------------------------------------------------------------------------- */
+
+static hyp_status symbol_slot(hyp_rw *rw, hyp_symbol symbol, hyp_rw_symbol **out, hyp_diag *diag)
+{
+    if (symbol >= rw->symbols.len) {
+        HYP_TRY(hyp_vec_reserve(&rw->symbols, (size_t)symbol + 1, diag));
+        memset(rw->symbols.data + rw->symbols.len, 0, (symbol + 1 - rw->symbols.len) * sizeof *rw->symbols.data);
+        rw->symbols.len = (size_t)symbol + 1;
+    }
+    *out = &rw->symbols.data[symbol];
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_symbol_of(hyp_rw *rw, hyp_symbol symbol, const hyp_rw_symbol **out, hyp_diag *diag)
+{
+    hyp_rw_symbol *s;
+    HYP_TRY(symbol_slot(rw, symbol, &s, diag));
+    if (s->head == HYP_RW_SYM_NEW) {
+        const char *name = hyp_egraph_symbol_name(rw->eg, symbol);
+        s->head = strcmp(name, "get") == 0 ? HYP_RW_SYM_GET
+                  : hyp_op_find(name, &s->op) ? HYP_RW_SYM_OP
+                                              : HYP_RW_SYM_OTHER;
+    }
+    *out = s;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_attr(hyp_rw *rw, hyp_symbol literal, hyp_attr_kind kind, hyp_attr *out, hyp_diag *diag)
+{
+    hyp_rw_symbol *s;
+    HYP_TRY(symbol_slot(rw, literal, &s, diag));
+    if (!s->parsed || s->attr.kind != kind) {
+        const char *text = hyp_egraph_symbol_name(rw->eg, literal);
+        const hyp_sexpr *forms;
+        HYP_TRY(hyp_sexpr_parse(&rw->arena, text, text, strlen(text), &forms, diag));
+        if (forms->count != 1)
+            return hyp_fail(diag, HYP_ERR_MALFORMED, "'%s' is no value of an attribute", text);
+        HYP_TRY(hyp_attr_parse(&rw->arena, rw->dims, text, forms->items[0], kind, &s->attr, diag));
+        s->parsed = true;
+    }
+    *out = s->attr;
+    return HYP_OK;
+}
+
+/* ---- e-nodes -------------------------------------------------------------------------------------- */
+
+static hyp_status literal_child(hyp_rw *rw, hyp_class_id c, hyp_attr_kind kind, hyp_attr *out, hyp_diag *diag)
+{
+    const hyp_rw_fact *f = hyp_rw_fact_of(rw, c);
+    if (f->kind != HYP_RW_LITERAL)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "a term stands where the value of an attribute is wanted");
+    return hyp_rw_attr(rw, f->literal, kind, out, diag);
+}
+
+hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_shape *out_shape, uint32_t *out_index,
+                          hyp_rw_node *out, hyp_diag *diag)
+{
+    size_t count;
+    hyp_symbol symbol = hyp_enode_op(rw->eg, node);
+    const hyp_class_id *children = hyp_enode_children(rw->eg, node, &count);
+    const char *name = hyp_egraph_symbol_name(rw->eg, symbol);
+    if (count == 0) {
+        *out_shape = name[0] == '%' ? HYP_RW_IS_LEAF : HYP_RW_IS_LITERAL;
+        *out_index = name[0] == '%' ? (uint32_t)strtoul(name + 1, NULL, 10) : 0;
+        if (name[0] == '%' && *out_index >= rw->leaves.len)
+            return hyp_fail(diag, HYP_ERR_MALFORMED, "the term '%s' names no value", name);
+        return HYP_OK;
+    }
+    const hyp_rw_symbol *s;
+    HYP_TRY(hyp_rw_symbol_of(rw, symbol, &s, diag));
+    if (s->head == HYP_RW_SYM_GET && count == 2) {
+        hyp_attr index;
+        HYP_TRY(literal_child(rw, children[0], HYP_ATTR_INT, &index, diag));
+        const hyp_rw_fact *tuple = hyp_rw_fact_of(rw, children[1]);
+        if (tuple->kind != HYP_RW_TUPLE || index.i < 0 || index.i >= tuple->count)
+            return hyp_fail(diag, HYP_ERR_MALFORMED, "get: there is no output %lld", (long long)index.i);
+        *out_shape = HYP_RW_IS_GET;
+        *out_index = (uint32_t)index.i;
+        out->inputs = children + 1;
+        out->input_count = 1;
+        return HYP_OK;
+    }
+    if (s->head != HYP_RW_SYM_OP) return hyp_fail(diag, HYP_ERR_MALFORMED, "'%s' is no operator", name);
+    const hyp_op_info *info = hyp_op_get(s->op);
+    if (count < info->attr_count)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: %u attributes are wanted", name, info->attr_count);
+    *out_shape = HYP_RW_IS_OP;
+    out->op = s->op;
+    for (uint32_t i = 0; i < info->attr_count; i++)
+        HYP_TRY(literal_child(rw, children[i], info->attrs[i].kind, &out->attrs[i], diag));
+    out->inputs = children + info->attr_count;
+    out->input_count = (uint32_t)count - info->attr_count;
+    return HYP_OK;
+}
+
+/* ---- small constants ------------------------------------------------------------------------------ */
+
+static bool small_type(const hyp_type *t, size_t *out_count)
+{
+    size_t count = 1;
+    for (int32_t i = 0; i < t->rank; i++) {
+        if (!hyp_dim_is_const(t->dims[i]) || t->dims[i] > SMALL) return false;
+        count *= (size_t)t->dims[i];
+        if (count > SMALL) return false;
+    }
+    *out_count = count;
+    return true;
+}
+
+static hyp_status load(const hyp_rw_fact *f, hyp_eval_tensor *out, hyp_diag *diag)
+{
+    const hyp_type *t = &f->values[0].type;
+    hyp_tensor view = {.data = (void *)(uintptr_t)f->data, .bytes = f->bytes, .dtype = t->dtype, .rank = t->rank};
+    memcpy(view.dims, t->dims, sizeof view.dims); /* static, so the dims are their values */
+    return hyp_eval_tensor_load(out, &view, diag);
+}
+
+/* Evaluates a node of one output whose inputs are small constants; leaves the fact alone when they are not. */
+static hyp_status fold(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, hyp_diag *diag)
+{
+    enum { MAX_INPUTS = 8 };
+    hyp_eval_tensor tensors[MAX_INPUTS] = {{0}}, result = {0};
+    const hyp_eval_tensor *in[MAX_INPUTS] = {0};
+    size_t count;
+    if (!fact->constant || fact->kind != HYP_RW_TENSOR || n->input_count > MAX_INPUTS) return HYP_OK;
+    if (!small_type(&fact->values[0].type, &count)) return HYP_OK;
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        const hyp_rw_fact *f = hyp_rw_fact_of(rw, n->inputs[i]);
+        size_t elements;
+        if (!hyp_rw_is_none(rw, f) && (!f->data || !small_type(&f->values[0].type, &elements))) return HYP_OK;
+    }
+    hyp_status status = HYP_OK;
+    for (uint32_t i = 0; i < n->input_count && status == HYP_OK; i++) {
+        const hyp_rw_fact *f = hyp_rw_fact_of(rw, n->inputs[i]);
+        if (hyp_rw_is_none(rw, f)) continue;
+        status = load(f, &tensors[i], diag);
+        in[i] = &tensors[i];
+    }
+    if (status == HYP_OK) {
+        hyp_status evaluated = hyp_op_eval(rw->dims, n->op, n->attrs, HYP_EVAL_NATIVE, in, n->input_count, &result, 1,
+                                           NULL, diag);
+        if (evaluated == HYP_ERR_NO_MEMORY) status = evaluated;
+        if (evaluated == HYP_OK) {
+            size_t bytes = result.count * hyp_dtype_size(result.dtype);
+            void *data = hyp_arena_alloc(&rw->arena, bytes);
+            if (data) {
+                hyp_eval_tensor_store(&result, data);
+                fact->data = data;
+                fact->bytes = bytes;
+            } else {
+                status = hyp_fail_memory(diag, bytes);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < n->input_count; i++) hyp_eval_tensor_dispose(&tensors[i]);
+    hyp_eval_tensor_dispose(&result);
+    return status;
+}
+
+/* ---- make ----------------------------------------------------------------------------------------- */
+
+/* How many outputs a node has: those of a split are counted by its sizes. */
+static uint32_t output_count(const hyp_rw_node *n, bool *out_tuple)
+{
+    const hyp_op_info *info = hyp_op_get(n->op);
+    *out_tuple = info->outputs != 1;
+    if (info->outputs != HYP_VARIADIC) return info->outputs;
+    uint32_t sizes;
+    return hyp_op_find_attr(n->op, "sizes", &sizes) ? n->attrs[sizes].count : 0;
+}
+
+static hyp_status make_op(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, hyp_diag *diag)
+{
+    rw->inputs.len = 0;
+    HYP_TRY(hyp_vec_reserve(&rw->inputs, n->input_count, diag));
+    fact->constant = true;
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        const hyp_rw_fact *f = hyp_rw_fact_of(rw, n->inputs[i]);
+        bool absent = hyp_rw_is_none(rw, f);
+        if (!absent && f->kind != HYP_RW_TENSOR)
+            return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: input %u is no tensor", hyp_op_get(n->op)->name, i);
+        fact->constant = fact->constant && (absent || f->constant);
+        rw->inputs.data[rw->inputs.len++] = absent ? NULL : f->values;
+    }
+    bool tuple;
+    fact->count = output_count(n, &tuple);
+    hyp_infer_value *values = hyp_arena_zalloc(&rw->arena, fact->count, sizeof *values);
+    if (!values) return hyp_fail_memory(diag, fact->count * sizeof *values);
+    HYP_TRY(hyp_infer(rw->dims, &rw->arena, n->op, n->attrs, rw->inputs.data, n->input_count, values, fact->count, diag));
+    fact->kind = tuple ? HYP_RW_TUPLE : HYP_RW_TENSOR;
+    fact->values = values;
+    return fold(rw, n, fact, diag);
+}
+
+static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user, hyp_diag *diag)
+{
+    hyp_rw *rw = user;
+    hyp_rw_fact *fact = data;
+    hyp_rw_shape shape;
+    hyp_rw_node n;
+    uint32_t index;
+    memset(fact, 0, sizeof *fact);
+    fact->first = node;
+    HYP_TRY(hyp_rw_inspect(rw, node, &shape, &index, &n, diag));
+    if (shape == HYP_RW_IS_OP) return make_op(rw, &n, fact, diag);
+    if (shape == HYP_RW_IS_LITERAL) {
+        fact->kind = HYP_RW_LITERAL;
+        fact->literal = hyp_enode_op(eg, node);
+    } else if (shape == HYP_RW_IS_GET) {
+        const hyp_rw_fact *tuple = hyp_rw_fact_of(rw, n.inputs[0]);
+        fact->kind = HYP_RW_TENSOR;
+        fact->constant = tuple->constant;
+        fact->count = 1;
+        fact->values = tuple->values + index;
+    } else {
+        const hyp_rw_leaf *leaf = &rw->leaves.data[index];
+        hyp_infer_value *value = hyp_arena_alloc(&rw->arena, sizeof *value);
+        if (!value) return hyp_fail_memory(diag, sizeof *value);
+        *value = leaf->value;
+        *fact = (hyp_rw_fact){.kind = HYP_RW_TENSOR, .constant = !leaf->is_input, .count = 1, .values = value,
+                              .data = leaf->data, .bytes = leaf->bytes, .first = node};
+    }
+    return HYP_OK;
+}
+
+/* ---- merge ---------------------------------------------------------------------------------------- */
+
+static hyp_status disagree(hyp_rw *rw, const hyp_type *a, const hyp_type *b, hyp_diag *diag)
+{
+    hyp_strbuf ta = {0}, tb = {0};
+    hyp_type_print(&ta, rw->dims, a);
+    hyp_type_print(&tb, rw->dims, b);
+    hyp_status status = hyp_fail(diag, HYP_ERR_INTERNAL,
+                                 "terms of the types %s and %s were stated to be equal: a rule is wrong",
+                                 hyp_strbuf_text(&ta), hyp_strbuf_text(&tb));
+    hyp_strbuf_dispose(&ta);
+    hyp_strbuf_dispose(&tb);
+    return status;
+}
+
+/* Equal, as far as can be seen: two symbolic sizes may be written differently and yet be the same. */
+static bool same_type(const hyp_type *a, const hyp_type *b)
+{
+    if (a->dtype != b->dtype || a->rank != b->rank) return false;
+    for (int32_t i = 0; i < a->rank; i++)
+        if (a->dims[i] != b->dims[i] && hyp_dim_is_const(a->dims[i]) && hyp_dim_is_const(b->dims[i])) return false;
+    return true;
+}
+
+/* Whether `b` tells more than `a` of a value: a size that is a number, the elements. */
+static bool tells_more(const hyp_infer_value *a, const hyp_infer_value *b)
+{
+    for (int32_t i = 0; i < a->type.rank; i++)
+        if (!hyp_dim_is_const(a->type.dims[i]) && hyp_dim_is_const(b->type.dims[i])) return true;
+    return !a->content && b->content;
+}
+
+/* The union of what two values tell. */
+static hyp_infer_value join(const hyp_infer_value *a, const hyp_infer_value *b)
+{
+    hyp_infer_value v = *a;
+    for (int32_t i = 0; i < v.type.rank; i++)
+        if (!hyp_dim_is_const(v.type.dims[i]) && hyp_dim_is_const(b->type.dims[i])) v.type.dims[i] = b->type.dims[i];
+    if (!v.content) {
+        v.content = b->content;
+        v.content_count = b->content_count;
+    }
+    return v;
+}
+
+static hyp_status merge_values(hyp_rw *rw, hyp_rw_fact *a, const hyp_rw_fact *b, bool *out_changed, hyp_diag *diag)
+{
+    bool more = false;
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (!same_type(&a->values[i].type, &b->values[i].type))
+            return disagree(rw, &a->values[i].type, &b->values[i].type, diag);
+        more = more || tells_more(&a->values[i], &b->values[i]);
+    }
+    if (!more) return HYP_OK;
+    hyp_infer_value *values = hyp_arena_zalloc(&rw->arena, a->count, sizeof *values);
+    if (!values) return hyp_fail_memory(diag, a->count * sizeof *values);
+    for (uint32_t i = 0; i < a->count; i++) values[i] = join(&a->values[i], &b->values[i]);
+    a->values = values;
+    *out_changed = true;
+    return HYP_OK;
+}
+
+static hyp_status merge(hyp_egraph *eg, void *into, const void *from, bool *out_changed, void *user, hyp_diag *diag)
+{
+    hyp_rw *rw = user;
+    hyp_rw_fact *a = into;
+    const hyp_rw_fact *b = from;
+    *out_changed = false;
+    if (b->kind == 0) return HYP_OK;
+    if (a->kind == 0) {
+        *a = *b;
+        *out_changed = true;
+        return HYP_OK;
+    }
+    if (a->kind != b->kind || a->count != b->count)
+        return hyp_fail(diag, HYP_ERR_INTERNAL, "terms of different kinds were stated to be equal: a rule is wrong");
+    if (a->kind == HYP_RW_LITERAL) {
+        if (a->literal == b->literal) return HYP_OK;
+        return hyp_fail(diag, HYP_ERR_INTERNAL, "the literals %s and %s were stated to be equal: a rule is wrong",
+                        hyp_egraph_symbol_name(eg, a->literal), hyp_egraph_symbol_name(eg, b->literal));
+    }
+    HYP_TRY(merge_values(rw, a, b, out_changed, diag));
+    if (b->constant && !a->constant) a->constant = *out_changed = true;
+    if (b->data && !a->data) {
+        a->data = b->data;
+        a->bytes = b->bytes;
+        *out_changed = true;
+    }
+    if (b->first < a->first) a->first = b->first; /* for texts only: no change */
+    return HYP_OK;
+}
+
+hyp_analysis hyp_rw_analysis(hyp_rw *rw)
+{
+    return (hyp_analysis){.data_size = sizeof(hyp_rw_fact), .user = rw, .make = make, .merge = merge};
+}

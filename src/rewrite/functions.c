@@ -1,0 +1,314 @@
+/* What a rule may compute on its right side: attributes, and small constants. Every function is one row of the
+ * table at the end. One that has no answer for a match declines, and the rule does not apply there. */
+#include <math.h>
+#include <string.h>
+
+#include "rewrite/internal.h"
+
+/* ---- results --------------------------------------------------------------------------------------- */
+
+static hyp_status give(const hyp_call *call, const hyp_attr *a, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_rw *rw = call->user;
+    hyp_strbuf sb = {0};
+    hyp_attr_print(&sb, rw->dims, a);
+    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len)
+                                  : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
+    hyp_strbuf_dispose(&sb);
+    return status;
+}
+
+static hyp_status give_dims(const hyp_call *call, const hyp_dim *dims, uint32_t count, hyp_class_id *out,
+                            hyp_diag *diag)
+{
+    return give(call, &(hyp_attr){.kind = HYP_ATTR_DIMS, .count = count, .dims = dims}, out, diag);
+}
+
+static hyp_status give_int(const hyp_call *call, int64_t value, hyp_class_id *out, hyp_diag *diag)
+{
+    return give(call, &(hyp_attr){.kind = HYP_ATTR_INT, .i = value}, out, diag);
+}
+
+static hyp_status give_float(const hyp_call *call, double value, hyp_class_id *out, hyp_diag *diag)
+{
+    return give(call, &(hyp_attr){.kind = HYP_ATTR_FLOAT, .f = value}, out, diag);
+}
+
+/* The type of an argument that is a tensor; NULL makes the function decline. */
+static const hyp_type *type_of(const hyp_call *call, size_t i)
+{
+    const hyp_infer_value *v;
+    return hyp_rw_tensor_arg(call, i, &v) ? &v->type : NULL;
+}
+
+/* ---- permutations and shapes ----------------------------------------------------------------------- */
+
+static hyp_status compose(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr outer, inner;
+    hyp_dim perm[HYP_MAX_RANK];
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &outer, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &inner, diag));
+    if (outer.count != inner.count || outer.count > HYP_MAX_RANK) return HYP_OK;
+    for (uint32_t i = 0; i < outer.count; i++) {
+        if (outer.dims[i] < 0 || outer.dims[i] >= inner.count) return HYP_OK;
+        perm[i] = inner.dims[outer.dims[i]];
+    }
+    return give_dims(call, perm, outer.count, out, diag);
+}
+
+static hyp_status swap_last(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 0);
+    hyp_dim perm[HYP_MAX_RANK];
+    if (!x || x->rank < 2) return HYP_OK;
+    for (int32_t i = 0; i < x->rank; i++) perm[i] = i < x->rank - 2 ? i : 2 * x->rank - 3 - i;
+    return give_dims(call, perm, (uint32_t)x->rank, out, diag);
+}
+
+static hyp_status shape_of(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 0);
+    return x ? give_dims(call, x->dims, (uint32_t)x->rank, out, diag) : HYP_OK;
+}
+
+static hyp_status flat(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 0);
+    hyp_dim count;
+    if (!x) return HYP_OK;
+    HYP_TRY(hyp_type_elements(((hyp_rw *)call->user)->dims, x, &count, diag));
+    return give_dims(call, &count, 1, out, diag);
+}
+
+static hyp_status rows(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *w = type_of(call, 0);
+    return w && w->rank == 2 ? give_dims(call, w->dims, 1, out, diag) : HYP_OK;
+}
+
+static hyp_status column(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *w = type_of(call, 0);
+    if (!w || w->rank != 2) return HYP_OK;
+    const hyp_dim shape[2] = {w->dims[0], 1};
+    return give_dims(call, shape, 2, out, diag);
+}
+
+static hyp_status last_two(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 0);
+    return x && x->rank >= 2 ? give_dims(call, x->dims + x->rank - 2, 2, out, diag) : HYP_OK;
+}
+
+static hyp_status with_last(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr shape;
+    hyp_dim dims[HYP_MAX_RANK];
+    const hyp_type *w = type_of(call, 1);
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    if (!w || w->rank != 2 || shape.count == 0 || shape.count > HYP_MAX_RANK) return HYP_OK;
+    memcpy(dims, shape.dims, shape.count * sizeof *dims);
+    dims[shape.count - 1] = w->dims[0];
+    return give_dims(call, dims, shape.count, out, diag);
+}
+
+/* ---- numbers and lists ----------------------------------------------------------------------------- */
+
+static hyp_status toggle(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr flag;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &flag, diag));
+    return give_int(call, flag.i == 0, out, diag);
+}
+
+static hyp_status larger(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr a, b;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &a, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_FLOAT, &b, diag));
+    return isnan(a.f) || isnan(b.f) ? HYP_OK : give_float(call, a.f > b.f ? a.f : b.f, out, diag);
+}
+
+/* A product that a float holds exactly, so that every kernel multiplies by the same number. */
+static hyp_status times(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr a;
+    const hyp_rw_fact *c = hyp_rw_fact_of(call->user, call->args[1]);
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &a, diag));
+    if (c->kind != HYP_RW_TENSOR || !c->constant || !c->data ||
+        c->bytes != hyp_dtype_size(c->values[0].type.dtype))
+        return HYP_OK;
+    double product = a.f * hyp_load_f64(c->values[0].type.dtype, c->data, 0);
+    if (!isfinite(product) || (double)(float)product != product) return HYP_OK;
+    return give_float(call, product, out, diag);
+}
+
+/* The texts of list literals are put together: `(relu none)` and `relu` give `(relu none relu)`. */
+static hyp_status list(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_rw *rw = call->user;
+    hyp_strbuf sb = {0};
+    hyp_strbuf_puts(&sb, "(");
+    for (size_t i = 0; i < call->arg_count; i++) {
+        const hyp_rw_fact *f = hyp_rw_fact_of(rw, call->args[i]);
+        if (f->kind != HYP_RW_LITERAL) {
+            hyp_strbuf_dispose(&sb);
+            return HYP_OK;
+        }
+        const char *text = hyp_egraph_symbol_name(rw->eg, f->literal);
+        size_t len = strlen(text);
+        bool is_list = text[0] == '(';
+        if (is_list && len == 2) continue;
+        if (sb.len > 1) hyp_strbuf_puts(&sb, " ");
+        hyp_strbuf_add(&sb, is_list ? text + 1 : text, is_list ? len - 2 : len);
+    }
+    hyp_strbuf_puts(&sb, ")");
+    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len)
+                                  : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
+    hyp_strbuf_dispose(&sb);
+    return status;
+}
+
+static hyp_status item(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr symbols, index;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_SYMS, &symbols, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &index, diag));
+    int64_t i = index.i < 0 ? index.i + symbols.count : index.i;
+    if (i < 0 || i >= symbols.count) return HYP_OK;
+    return hyp_rw_literal(call->user, symbols.syms[i], out, diag);
+}
+
+static hyp_status but_last(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr symbols;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_SYMS, &symbols, diag));
+    if (symbols.count < 2) return HYP_OK;
+    symbols.count--;
+    return give(call, &symbols, out, diag);
+}
+
+/* ---- tensors --------------------------------------------------------------------------------------- */
+
+static hyp_status scalar(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *like = type_of(call, 1);
+    hyp_attr value;
+    uint64_t element = 0; /* room for one of any type */
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &value, diag));
+    if (!like) return HYP_OK;
+    hyp_type type = {.dtype = like->dtype};
+    hyp_store_f64(type.dtype, &element, 0, value.f);
+    return hyp_rw_constant(call->user, &type, &element, hyp_dtype_size(type.dtype), out, diag);
+}
+
+static hyp_status dims_tensor(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 0);
+    if (!x || !hyp_type_is_static(x)) return HYP_OK;
+    hyp_type type = {.dtype = HYP_I64, .rank = 1, .dims = {x->rank}};
+    return hyp_rw_constant(call->user, &type, x->dims, (size_t)x->rank * sizeof *x->dims, out, diag);
+}
+
+/* (pick i a s b x...): output i of splitting the concatenation of x... along the axis, when it is one of them. */
+static hyp_status pick(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr index, split_axis, concat_axis, sizes;
+    hyp_dims *dims = ((hyp_rw *)call->user)->dims;
+    hyp_dim start = 0, at = 0;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &index, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &split_axis, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_DIMS, &sizes, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 3, HYP_ATTR_INT, &concat_axis, diag));
+    if (index.i < 0 || index.i >= sizes.count || split_axis.i != concat_axis.i || split_axis.i < 0) return HYP_OK;
+    for (int64_t i = 0; i < index.i; i++) HYP_TRY(hyp_dim_add(dims, start, sizes.dims[i], &start, diag));
+    for (size_t i = 4; i < call->arg_count; i++) {
+        const hyp_type *x = type_of(call, i);
+        if (!x || split_axis.i >= x->rank) return HYP_OK;
+        hyp_dim size = x->dims[split_axis.i];
+        if (at == start && size == sizes.dims[index.i]) {
+            *out = call->args[i];
+            return HYP_OK;
+        }
+        HYP_TRY(hyp_dim_add(dims, at, size, &at, diag));
+    }
+    return HYP_OK;
+}
+
+/* The tuple and index behind a class that is one output of a node. */
+static hyp_status find_get(hyp_rw *rw, hyp_class_id c, hyp_class_id *out_tuple, uint32_t *out_index, bool *out_found,
+                           hyp_diag *diag)
+{
+    size_t count;
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, c, &count);
+    *out_found = false;
+    for (size_t i = 0; i < count && !*out_found; i++) {
+        hyp_rw_shape shape;
+        hyp_rw_node n;
+        HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, out_index, &n, diag));
+        *out_found = shape == HYP_RW_IS_GET;
+        if (*out_found) *out_tuple = hyp_egraph_find(rw->eg, n.inputs[0]);
+    }
+    return HYP_OK;
+}
+
+/* (unsplit a x...): the tensor that was split along the axis into exactly x... */
+static hyp_status unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_rw *rw = call->user;
+    hyp_attr axis;
+    hyp_class_id tuple = HYP_NONE, next;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
+    for (size_t i = 1; i < call->arg_count; i++) {
+        uint32_t index;
+        bool found;
+        HYP_TRY(find_get(rw, call->args[i], &next, &index, &found, diag));
+        if (!found || index != i - 1 || (i > 1 && next != tuple)) return HYP_OK;
+        tuple = next;
+    }
+    if (tuple == HYP_NONE || hyp_rw_fact_of(rw, tuple)->count != call->arg_count - 1) return HYP_OK;
+    size_t count;
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, tuple, &count);
+    for (size_t i = 0; i < count; i++) {
+        hyp_rw_shape shape;
+        hyp_rw_node n;
+        uint32_t ignored, which;
+        HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
+        if (shape != HYP_RW_IS_OP || n.op != HYP_OP_split || !hyp_op_find_attr(n.op, "axis", &which) ||
+            n.attrs[which].i != axis.i)
+            continue;
+        *out = hyp_egraph_find(rw->eg, n.inputs[0]);
+        return HYP_OK;
+    }
+    return HYP_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------- */
+
+static const hyp_rw_callback table[] = {
+    {"compose", 2, NULL, compose, "(compose p q): the permutation of transposing by q, then by p"},
+    {"swap-last", 1, NULL, swap_last, "(swap-last x): the permutation that swaps the last two axes of x"},
+    {"shape-of", 1, NULL, shape_of, "(shape-of x): the shape of x"},
+    {"flat", 1, NULL, flat, "(flat x): the shape (n), n the number of elements of x"},
+    {"rows", 1, NULL, rows, "(rows w): the shape (N) of a matrix w [N K]"},
+    {"column", 1, NULL, column, "(column w): the shape (N 1) of a matrix w [N K]"},
+    {"last-two", 1, NULL, last_two, "(last-two x): the shape of x without its leading axes"},
+    {"with-last", 2, NULL, with_last, "(with-last s w): the shape s with its last size replaced by N of w [N K]"},
+    {"toggle", 1, NULL, toggle, "(toggle t): 1 for 0, 0 for anything else"},
+    {"larger", 2, NULL, larger, "(larger a b): the larger number"},
+    {"times", 2, NULL, times, "(times a c): the number a times the constant c of one element, if a float holds it"},
+    {"list", -1, NULL, list, "(list a...): the list of the items a; a list among them gives its items"},
+    {"item", 2, NULL, item, "(item s i): item i of a list, from the end when negative"},
+    {"but-last", 1, NULL, but_last, "(but-last s): a list without its last item"},
+    {"scalar", 2, NULL, scalar, "(scalar v x): the number v as a constant of x's element type"},
+    {"dims-tensor", 1, NULL, dims_tensor, "(dims-tensor x): the shape of x as a constant"},
+    {"pick", -1, NULL, pick, "(pick i a s b x...): the one of x... that is output i of (split a s (concat b x...))"},
+    {"unsplit", -1, NULL, unsplit, "(unsplit a x...): the tensor that a split along axis a turned into x..."},
+};
+
+const hyp_rw_callback *hyp_rw_functions(size_t *out_count)
+{
+    *out_count = sizeof table / sizeof *table;
+    return table;
+}

@@ -1,0 +1,203 @@
+/* internal.h - what the files of this folder share.
+ *
+ *   language.c    rule text with :attributes  -->  positional terms
+ *   encode.c      graph --> e-graph, constants shared
+ *   facts.c       the analysis: types, contents, constants of every class
+ *   conditions.c  what rules may ask; functions.c: what they may compute
+ *   decode.c      extraction --> graph, provenance
+ *   trace.c       one application as text and cost, for dumps
+ *   cost.c        what an e-node costs; roofline.c: on a device; profile.c: devices as text
+ *   rewrite.c     the two phases
+ */
+#ifndef HYP_REWRITE_INTERNAL_H
+#define HYP_REWRITE_INTERNAL_H
+
+#include "egraph/rules.h"
+#include "rewrite/rewrite.h"
+
+typedef enum hyp_rw_kind {
+    HYP_RW_LITERAL = 1, /* an attribute, or `none` for an absent input */
+    HYP_RW_TENSOR,
+    HYP_RW_TUPLE /* the outputs of a node that may have several */
+} hyp_rw_kind;
+
+/* What is known of an e-class. 0 = nothing yet. */
+typedef struct hyp_rw_fact {
+    hyp_rw_kind kind;
+    bool constant;                 /* depends on constants alone */
+    hyp_symbol literal;            /* LITERAL */
+    uint32_t count;                /* TENSOR: 1; TUPLE: the outputs */
+    const hyp_infer_value *values; /* count of them, in hyp_rw.arena or the graph */
+    const void *data;              /* elements of a constant, when they are at hand: of every leaf, and of small results */
+    size_t bytes;
+    hyp_enode_id first; /* an e-node of the class, the oldest seen */
+} hyp_rw_fact;
+
+/* A graph input or a constant: a term without children whose symbol is "%" and the index of the leaf. */
+typedef struct hyp_rw_leaf {
+    bool is_input;
+    const char *name; /* may be NULL */
+    hyp_infer_value value;
+    const void *data;
+    size_t bytes;
+    bool copy;     /* data does not outlive this rewriting: a graph that uses it must copy it */
+    uint64_t hash; /* of elided data; of data, when `hashed` */
+    bool hashed;
+    uint32_t input; /* position among the inputs of the graph */
+} hyp_rw_leaf;
+
+/* What a symbol means at the head of an e-node. */
+typedef struct hyp_rw_symbol {
+    enum { HYP_RW_SYM_NEW, HYP_RW_SYM_OP, HYP_RW_SYM_GET, HYP_RW_SYM_OTHER } head; /* with children */
+    hyp_op op;
+    bool parsed; /* as an attribute, which then is `attr` */
+    hyp_attr attr;
+} hyp_rw_symbol;
+
+/* One phase at work: an e-graph and what its symbols and e-nodes stand for. Belongs to one thread. */
+typedef struct hyp_rw {
+    hyp_egraph *eg;
+    const hyp_graph *in;
+    hyp_dims *dims;
+    hyp_arena arena;
+    HYP_VEC(hyp_rw_symbol) symbols; /* by hyp_symbol; grown on demand */
+    hyp_symbol none;                /* the absent input */
+    HYP_VEC(hyp_rw_leaf) leaves;
+    uint32_t *leaf_slots; /* constants by type and a sample of their bytes: leaf + 1, 0 = empty */
+    size_t leaf_slot_count;
+    hyp_class_id *class_of; /* by value of `in`; as encoded, not canonical later */
+    /* Nodes of `in` behind an e-node made by encoding (several when they are equal): a list of node + 1 that ends
+     * with 0. */
+    HYP_VEC(uint32_t) encoded; /* by e-node: the newest of its nodes */
+    uint32_t *node_next;       /* by node: the one before it */
+    HYP_VEC(const hyp_infer_value *) inputs; /* of the e-node being made */
+} hyp_rw;
+
+/* ---- encode.c ------------------------------------------------------------------------------------ */
+
+/* Makes the e-graph of a graph. rw is zero-initialised and disposed of by the caller, also after a failure.
+ * `in` must outlive it. */
+HYP_NODISCARD hyp_status hyp_rw_encode(hyp_rw *rw, const hyp_graph *in, hyp_diag *diag);
+/* The e-graph without any term: enough to read rules. */
+HYP_NODISCARD hyp_status hyp_rw_init(hyp_rw *rw, hyp_dims *dims, hyp_diag *diag);
+void hyp_rw_dispose(hyp_rw *rw);
+
+/* A constant with these elements (copied), the same class for equal ones. */
+HYP_NODISCARD hyp_status hyp_rw_constant(hyp_rw *rw, const hyp_type *type, const void *data, size_t bytes,
+                                         hyp_class_id *out, hyp_diag *diag);
+/* The leaf with this text. */
+HYP_NODISCARD hyp_status hyp_rw_literal(hyp_rw *rw, const char *text, hyp_class_id *out, hyp_diag *diag);
+
+/* ---- facts.c ------------------------------------------------------------------------------------- */
+
+/* The analysis; its user is the hyp_rw. */
+hyp_analysis hyp_rw_analysis(hyp_rw *rw);
+
+static inline const hyp_rw_fact *hyp_rw_fact_of(const hyp_rw *rw, hyp_class_id c)
+{
+    return hyp_egraph_data(rw->eg, c);
+}
+static inline bool hyp_rw_is_none(const hyp_rw *rw, const hyp_rw_fact *f)
+{
+    return f->kind == HYP_RW_LITERAL && f->literal == rw->none;
+}
+
+/* What a symbol means at the head of an e-node with children: an operator, `get`, or neither. The pointer lives
+ * until the next call. */
+HYP_NODISCARD hyp_status hyp_rw_symbol_of(hyp_rw *rw, hyp_symbol symbol, const hyp_rw_symbol **out, hyp_diag *diag);
+/* A literal read as an attribute of this kind. Lists live in rw->arena. */
+HYP_NODISCARD hyp_status hyp_rw_attr(hyp_rw *rw, hyp_symbol literal, hyp_attr_kind kind, hyp_attr *out, hyp_diag *diag);
+
+/* An e-node of an operator, taken apart. */
+typedef struct hyp_rw_node {
+    hyp_op op;
+    hyp_attr attrs[HYP_MAX_ATTRS];
+    const hyp_class_id *inputs; /* classes, borrowed from the e-graph; absent ones are of `none` */
+    uint32_t input_count;
+} hyp_rw_node;
+typedef enum hyp_rw_shape { HYP_RW_IS_LEAF, HYP_RW_IS_LITERAL, HYP_RW_IS_GET, HYP_RW_IS_OP } hyp_rw_shape;
+/* What an e-node is. LEAF: *out_index is the leaf; GET: *out_index is the output, out->inputs[0] the tuple;
+ * OP: out is filled. */
+HYP_NODISCARD hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_shape *out_shape, uint32_t *out_index,
+                                        hyp_rw_node *out, hyp_diag *diag);
+
+/* ---- language.c ---------------------------------------------------------------------------------- */
+
+/* A hyp_desugar_fn; its user is the hyp_rw. Terms of rules in the positional form that encoding uses. */
+hyp_status hyp_rw_desugar(void *rw, hyp_arena *arena, const char *file, const hyp_sexpr *in, bool is_left,
+                          const hyp_sexpr **out, hyp_diag *diag);
+
+/* ---- conditions.c, functions.c ------------------------------------------------------------------- */
+
+/* A row of the table of conditions or functions; docs/rules.md has the same list. */
+typedef struct hyp_rw_callback {
+    const char *name;
+    int arity; /* < 0: any number */
+    hyp_condition_fn condition;
+    hyp_function_fn function; /* exactly one of the two */
+    const char *doc;
+} hyp_rw_callback;
+const hyp_rw_callback *hyp_rw_conditions(size_t *out_count);
+const hyp_rw_callback *hyp_rw_functions(size_t *out_count);
+
+/* The argument of a call as a tensor: false when it is none. */
+bool hyp_rw_tensor_arg(const hyp_call *call, size_t i, const hyp_infer_value **out);
+/* The argument as a literal of this kind; HYP_ERR_MALFORMED names what it is instead. */
+HYP_NODISCARD hyp_status hyp_rw_literal_arg(const hyp_call *call, size_t i, hyp_attr_kind kind, hyp_attr *out,
+                                            hyp_diag *diag);
+
+/* ---- decode.c ------------------------------------------------------------------------------------ */
+
+/* Rules by number and how the nodes of a phase's input came to be. */
+typedef struct hyp_rw_rules {
+    const char *const *names; /* by rule of the e-graph's ruleset */
+    size_t count;
+} hyp_rw_rules;
+
+/* The graph that an extraction stands for, into `out` (initialised, empty). Nodes get their sources and rules. */
+HYP_NODISCARD hyp_status hyp_rw_decode(hyp_rw *rw, const hyp_extraction *choice, const hyp_rw_rules *rules,
+                                       hyp_graph *out, hyp_diag *diag);
+/* The model's nodes and the rules behind some e-nodes; lists live in `arena`. */
+HYP_NODISCARD hyp_status hyp_rw_provenance(hyp_rw *rw, const hyp_rw_rules *rules, const hyp_enode_id *nodes,
+                                           size_t count, hyp_arena *arena, hyp_provenance *out, hyp_diag *diag);
+
+/* ---- cost.c -------------------------------------------------------------------------------------- */
+
+/* How a phase weighs e-nodes. Zero-initialise, set what is first, dispose of. */
+typedef struct hyp_rw_weigh {
+    hyp_rw *rw;
+    hyp_cost_fn cost; /* NULL: by how normal the form is */
+    void *user;
+    hyp_diag *diag;
+    hyp_status status; /* of the first failure; the costs are no good after it */
+    HYP_VEC(const hyp_type *) inputs; /* of the question being asked, and below */
+    HYP_VEC(bool) input_const;
+    HYP_VEC(hyp_type) outputs;
+} hyp_rw_weigh;
+void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh);
+/* A hyp_node_cost_fn; its user is a hyp_rw_weigh. */
+double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh);
+/* The sum over the nodes of a graph that do not depend on constants alone, and how many of them are no views. */
+HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, hyp_cost_fn cost, void *user, double *out_cost,
+                                           size_t *out_nodes, hyp_diag *diag);
+
+/* ---- profile.c ----------------------------------------------------------------------------------- */
+
+/* Place of an activation in: none relu gelu gelu-tanh sigmoid tanh; -1 for any other name. */
+int hyp_activation_index(const char *name);
+
+/* ---- trace.c ------------------------------------------------------------------------------------- */
+
+typedef struct hyp_rw_tracer {
+    hyp_rw *rw;
+    hyp_rw_weigh weigh; /* by the device's cost, in both phases */
+    const hyp_rw_rules *rules;
+    const char *phase;
+    const hyp_rewrite_options *options;
+    hyp_status status; /* of the first failure */
+    hyp_diag *diag;
+} hyp_rw_tracer;
+/* The on_rewrite of a run; its user is a hyp_rw_tracer. */
+void hyp_rw_on_rewrite(const hyp_rewrite_event *event, void *tracer);
+
+#endif

@@ -1,1 +1,0 @@
-typedef int hyp_rewrite_placeholder; /* replaced by the layer's own files */

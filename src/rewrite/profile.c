@@ -1,0 +1,124 @@
+/* Device profiles as text: (profile NAME (key value...)...). */
+#include <stddef.h>
+#include <string.h>
+
+#include "rewrite/builtin.h"
+#include "rewrite/internal.h"
+
+static const char *const activations[] = {"none", "relu", "gelu", "gelu-tanh", "sigmoid", "tanh"};
+
+int hyp_activation_index(const char *name)
+{
+    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+        if (strcmp(activations[i], name) == 0) return (int)i;
+    return -1;
+}
+
+typedef enum value_kind { SECONDS, RATE, BYTES, BOOL, ACTS } value_kind;
+static const struct key {
+    const char *name;
+    value_kind kind;
+    size_t offset;
+} keys[] = {
+    {"launch-seconds", SECONDS, offsetof(hyp_device_profile, launch_seconds)},
+    {"bytes-per-second", RATE, offsetof(hyp_device_profile, bytes_per_second)},
+    {"cache-bytes", BYTES, offsetof(hyp_device_profile, cache_bytes)},
+    {"cache-bytes-per-second", RATE, offsetof(hyp_device_profile, cache_bytes_per_second)},
+    {"flops-f32", RATE, offsetof(hyp_device_profile, flops_f32)},
+    {"flops-tf32", RATE, offsetof(hyp_device_profile, flops_tf32)},
+    {"flops-f16", RATE, offsetof(hyp_device_profile, flops_f16)},
+    {"flops-bf16", RATE, offsetof(hyp_device_profile, flops_bf16)},
+    {"flops-f64", RATE, offsetof(hyp_device_profile, flops_f64)},
+    {"pointwise-per-second", RATE, offsetof(hyp_device_profile, pointwise_per_second)},
+    {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts)},
+    {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel)},
+};
+enum { KEY_COUNT = sizeof keys / sizeof *keys };
+
+const char *hyp_profile_builtin(const char *name)
+{
+    for (size_t i = 0; i < hyp_builtin_profiles_count; i++)
+        if (strcmp(hyp_builtin_profiles[i].name, name) == 0) return hyp_builtin_profiles[i].text;
+    return NULL;
+}
+
+static hyp_status read_acts(const char *file, const hyp_sexpr *form, uint32_t *out, hyp_diag *diag)
+{
+    *out = 0;
+    for (uint32_t i = 1; i < form->count; i++) {
+        const hyp_sexpr *sx = form->items[i];
+        int act = sx->kind == HYP_SX_SYMBOL ? hyp_activation_index(sx->text) : -1;
+        if (act < 0)
+            return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED,
+                                  "an activation is wanted: relu, gelu, gelu-tanh, sigmoid or tanh");
+        *out |= 1u << act;
+    }
+    return HYP_OK;
+}
+
+static hyp_status read_value(const char *file, const hyp_sexpr *form, const struct key *key, hyp_device_profile *out,
+                             hyp_diag *diag)
+{
+    char *at = (char *)out + key->offset;
+    if (key->kind == ACTS) {
+        uint32_t acts;
+        HYP_TRY(read_acts(file, form, &acts, diag));
+        memcpy(at, &acts, sizeof acts);
+        return HYP_OK;
+    }
+    if (form->count != 2)
+        return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "%s takes one value", key->name);
+    const hyp_sexpr *sx = form->items[1];
+    if (key->kind == BOOL) {
+        bool yes = hyp_sexpr_is(sx, "true");
+        if (!yes && !hyp_sexpr_is(sx, "false"))
+            return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "%s is true or false", key->name);
+        memcpy(at, &yes, sizeof yes);
+        return HYP_OK;
+    }
+    bool number = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
+    bool zero_is_fine = key->kind == BYTES;
+    if (!number || !(zero_is_fine ? sx->number >= 0 : sx->number > 0) || !(sx->number <= 1e300))
+        return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "%s is a number%s", key->name,
+                              zero_is_fine ? ", not negative" : " above 0");
+    memcpy(at, &sx->number, sizeof sx->number);
+    return HYP_OK;
+}
+
+static hyp_status read_form(const char *file, const hyp_sexpr *form, bool given[KEY_COUNT], hyp_device_profile *out,
+                            hyp_diag *diag)
+{
+    const char *names[KEY_COUNT + 1] = {0};
+    if (form->kind != HYP_SX_LIST || form->count == 0 || form->items[0]->kind != HYP_SX_SYMBOL)
+        return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "(key value) is wanted here");
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        names[i] = keys[i].name;
+        if (!hyp_sexpr_is(form->items[0], keys[i].name)) continue;
+        if (given[i])
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "%s is given twice", keys[i].name);
+        given[i] = true;
+        return read_value(file, form, &keys[i], out, diag);
+    }
+    const char *near = hyp_nearest(form->items[0]->text, names);
+    return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "a profile has no '%s'%s%s%s", form->items[0]->text,
+                          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *text, size_t len, hyp_device_profile *out,
+                             hyp_diag *diag)
+{
+    const hyp_sexpr *forms;
+    bool given[KEY_COUNT] = {0};
+    hyp_device_profile profile = {0};
+    HYP_TRY(hyp_sexpr_parse(arena, file, text, len, &forms, diag));
+    const hyp_sexpr *form = forms->count == 1 ? forms->items[0] : NULL;
+    if (!form || !hyp_sexpr_is_form(form, "profile") || form->count < 2 || form->items[1]->kind != HYP_SX_SYMBOL)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: a device profile is one form (profile NAME (key value)...)", file);
+    profile.name = form->items[1]->text;
+    for (uint32_t i = 2; i < form->count; i++) HYP_TRY(read_form(file, form->items[i], given, &profile, diag));
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (!given[i])
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "the profile lacks (%s ...)", keys[i].name);
+    *out = profile;
+    return HYP_OK;
+}

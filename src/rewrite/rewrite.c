@@ -1,0 +1,294 @@
+/* The two phases.
+ *
+ *   in --normalize--> graph in normal form --optimize--> out
+ *        rulesets normalize, recognize,       every ruleset but recognize,
+ *        linear; the smallest weight          under limits; the least cost
+ *
+ * Two e-graphs rather than one: what exporters leave behind is gone before limits count, and only normal forms
+ * meet the rules that have inverses. */
+#include "rewrite/rewrite.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "rewrite/builtin.h"
+#include "rewrite/internal.h"
+
+enum { MAX_ITERATIONS = 1000, MAX_NODES = 100000 }; /* defaults; a chain of n layers takes n iterations to fuse */
+
+typedef enum phase { NORMALIZE, OPTIMIZE } phase;
+static const char *const phase_names[] = {"normalize", "optimize"};
+
+/* One rewriting. */
+typedef struct job {
+    const hyp_rewrite_options *options;
+    hyp_rewrite_report *report;
+    const char **names; /* of the report's rules, which are those of every phase's ruleset */
+    hyp_diag *diag;
+} job;
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- rules ---------------------------------------------------------------------------------------- */
+
+static const char *keep_stem(hyp_arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path, *dot = strrchr(base, '.');
+    return hyp_arena_strndup(arena, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
+}
+
+/* Text i of those to read; false after the last. */
+static bool rule_text(const hyp_rewrite_options *options, size_t i, const char **out_file, const char **out_text)
+{
+    if (options->rule_file_count) {
+        if (i >= options->rule_file_count) return false;
+        *out_file = options->rule_files[i];
+        *out_text = options->rule_texts[i];
+        return true;
+    }
+    if (i >= hyp_builtin_rules_count) return false;
+    *out_file = hyp_builtin_rules[i].name;
+    *out_text = hyp_builtin_rules[i].text;
+    return true;
+}
+
+static hyp_status keep_rules(job *j, hyp_ruleset *rules, size_t first, const char *file)
+{
+    hyp_rewrite_report *report = j->report;
+    const char *stem = keep_stem(&report->arena, file);
+    for (size_t i = first; stem && i < hyp_ruleset_count(rules); i++) {
+        hyp_rule_info info = hyp_ruleset_rule(rules, i);
+        hyp_rule_use *use = &report->rules[i];
+        use->name = hyp_arena_strdup(&report->arena, info.name);
+        use->ruleset = info.ruleset[0] ? hyp_arena_strdup(&report->arena, info.ruleset) : stem;
+        use->numeric_class = hyp_arena_strdup(&report->arena, info.numeric_class[0] ? info.numeric_class : "E");
+        use->doc = hyp_arena_strdup(&report->arena, info.doc);
+        if (!use->name || !use->ruleset || !use->numeric_class || !use->doc) stem = NULL;
+        j->names[i] = use->name;
+    }
+    return stem ? HYP_OK : hyp_fail_memory(j->diag, strlen(file));
+}
+
+/* Room in the report for the rules of a ruleset. */
+static hyp_status grow_report(job *j, size_t count)
+{
+    hyp_rewrite_report *report = j->report;
+    hyp_rule_use *uses = hyp_arena_zalloc(&report->arena, count, sizeof *uses);
+    const char **names = hyp_arena_zalloc(&report->arena, count, sizeof *names);
+    if (!uses || !names) return hyp_fail_memory(j->diag, count * sizeof *uses);
+    if (report->rule_count) {
+        memcpy(uses, report->rules, report->rule_count * sizeof *uses);
+        memcpy(names, j->names, report->rule_count * sizeof *names);
+    }
+    report->rules = uses;
+    report->rule_count = count;
+    j->names = names;
+    return HYP_OK;
+}
+
+/* Reads every rule into one ruleset; the first time also into the report. */
+static hyp_status read_rules(job *j, hyp_rw *rw, hyp_ruleset **out)
+{
+    const char *file, *text;
+    bool first_time = j->report->rule_count == 0;
+    *out = NULL;
+    for (size_t i = 0; rule_text(j->options, i, &file, &text); i++) {
+        size_t before = *out ? hyp_ruleset_count(*out) : 0;
+        if (*out)
+            HYP_TRY(hyp_ruleset_extend_with(*out, file, text, strlen(text), hyp_rw_desugar, rw, j->diag));
+        else
+            HYP_TRY(hyp_ruleset_parse_with(rw->eg, file, text, strlen(text), hyp_rw_desugar, rw, out, j->diag));
+        if (!first_time) continue;
+        HYP_TRY(grow_report(j, hyp_ruleset_count(*out)));
+        HYP_TRY(keep_rules(j, *out, before, file));
+    }
+    return HYP_OK;
+}
+
+static hyp_status check_disabled(job *j)
+{
+    for (size_t i = 0; i < j->options->disabled_count; i++) {
+        const char *name = j->options->disabled[i];
+        bool found = false;
+        for (size_t k = 0; k < j->report->rule_count && !found; k++) found = strcmp(j->names[k], name) == 0;
+        if (found) continue;
+        const char **names = hyp_arena_zalloc(&j->report->arena, j->report->rule_count + 1, sizeof *names);
+        if (!names) return hyp_fail_memory(j->diag, j->report->rule_count * sizeof *names);
+        memcpy(names, j->names, j->report->rule_count * sizeof *names);
+        const char *near = hyp_nearest(name, names);
+        return hyp_fail(j->diag, HYP_ERR_INVALID_ARGUMENT, "there is no rule '%s' to disable%s%s%s", name,
+                        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "; --list-rules shows them");
+    }
+    return HYP_OK;
+}
+
+static bool in_phase(const char *ruleset, phase p)
+{
+    bool recognize = strcmp(ruleset, "recognize") == 0;
+    if (p == OPTIMIZE) return !recognize;
+    return recognize || strcmp(ruleset, "normalize") == 0 || strcmp(ruleset, "linear") == 0;
+}
+
+static void enable_rules(const job *j, hyp_ruleset *rules, phase p)
+{
+    for (size_t i = 0; i < j->report->rule_count; i++) {
+        const hyp_rule_use *use = &j->report->rules[i];
+        bool on = in_phase(use->ruleset, p) && (j->options->allow_approximate || strcmp(use->numeric_class, "A") != 0);
+        for (size_t k = 0; k < j->options->disabled_count; k++)
+            on = on && strcmp(j->options->disabled[k], use->name) != 0;
+        hyp_ruleset_enable(rules, i, on);
+    }
+}
+
+/* ---- phases --------------------------------------------------------------------------------------- */
+
+static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_ruleset *rules)
+{
+    hyp_rw_tracer tracer = {.rw = rw, .rules = names, .phase = phase_names[p], .options = j->options, .diag = j->diag,
+                            .weigh = {.rw = rw, .cost = j->options->cost, .user = j->options->cost_user,
+                                      .diag = j->diag}};
+    hyp_run_options options = {.size = sizeof options,
+                               .max_iterations = j->options->max_iterations ? j->options->max_iterations : MAX_ITERATIONS,
+                               .max_nodes = j->options->max_nodes ? j->options->max_nodes : MAX_NODES,
+                               .max_seconds = j->options->max_seconds,
+                               .on_rewrite = j->options->trace ? hyp_rw_on_rewrite : NULL,
+                               .user = &tracer};
+    hyp_run_report run;
+    hyp_status status = hyp_egraph_run(rw->eg, rules, &options, &run, j->diag);
+    j->report->phases[p] = (struct hyp_rewrite_phase){
+        .name = phase_names[p], .stop = run.stop, .iterations = run.iteration_count, .e_nodes = run.e_nodes,
+        .e_classes = run.e_classes, .peak_bytes = run.peak_bytes};
+    j->report->phase_count = (size_t)p + 1;
+    for (size_t i = 0; i < run.rule_count && i < j->report->rule_count; i++) {
+        j->report->rules[i].matches += run.rules[i].matches;
+        j->report->rules[i].applications += run.rules[i].applications;
+    }
+    hyp_run_report_dispose(&run);
+    hyp_rw_weigh_dispose(&tracer.weigh);
+    return status != HYP_OK ? status : tracer.status;
+}
+
+static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_graph *out)
+{
+    hyp_rw_weigh weigh = {.rw = rw, .cost = p == OPTIMIZE ? j->options->cost : NULL, .user = j->options->cost_user,
+                          .diag = j->diag};
+    size_t count = rw->in->outputs.len;
+    hyp_class_id *roots = hyp_arena_zalloc(&rw->arena, count, sizeof *roots);
+    if (!roots) return hyp_fail_memory(j->diag, count * sizeof *roots);
+    for (size_t i = 0; i < count; i++)
+        roots[i] = hyp_egraph_find(rw->eg, rw->class_of[rw->in->outputs.data[i].value]);
+    hyp_extraction choice = {0};
+    hyp_status status = hyp_egraph_extract(rw->eg, roots, count, HYP_EXTRACT_DAG, hyp_rw_node_cost, &weigh, &choice,
+                                           j->diag);
+    if (weigh.status != HYP_OK) status = weigh.status;
+    if (status == HYP_OK) status = hyp_rw_decode(rw, &choice, names, out, j->diag);
+    hyp_extraction_dispose(&choice);
+    hyp_rw_weigh_dispose(&weigh);
+    return status;
+}
+
+static hyp_status run_in(job *j, hyp_rw *rw, phase p, const hyp_graph *in, hyp_graph *out)
+{
+    hyp_ruleset *rules;
+    HYP_TRY(hyp_rw_encode(rw, in, j->diag));
+    HYP_TRY(read_rules(j, rw, &rules));
+    if (p == NORMALIZE) HYP_TRY(check_disabled(j));
+    hyp_rw_rules names = {j->names, j->report->rule_count};
+    if (rules) {
+        enable_rules(j, rules, p);
+        HYP_TRY(saturate(j, rw, p, &names, rules));
+    }
+    return extract(j, rw, p, &names, out);
+}
+
+static hyp_status run_phase(job *j, phase p, const hyp_graph *in, hyp_graph *out)
+{
+    hyp_rw rw = {0};
+    double start = seconds();
+    hyp_status status = run_in(j, &rw, p, in, out);
+    if (status != HYP_OK) hyp_diag_prefix(j->diag, "%s", phase_names[p]);
+    hyp_rw_dispose(&rw);
+    j->report->phases[p].seconds = seconds() - start;
+    return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------ */
+
+static void count_used(const hyp_graph *g, hyp_rewrite_report *report)
+{
+    for (size_t i = 0; i < g->nodes.len; i++) {
+        const hyp_provenance *from = &g->nodes.data[i].from;
+        for (uint32_t k = 0; k < from->rule_count; k++)
+            for (size_t r = 0; r < report->rule_count; r++)
+                if (strcmp(report->rules[r].name, from->rules[k]) == 0) report->rules[r].used++;
+    }
+}
+
+static hyp_status run_both(job *j, const hyp_graph *in, hyp_graph *normal, hyp_graph *out)
+{
+    const hyp_rewrite_options *o = j->options;
+    hyp_rewrite_report *report = j->report;
+    double normal_cost;
+    size_t ignored;
+    HYP_TRY(hyp_rw_graph_cost(in, o->cost, o->cost_user, &report->cost_before, &report->nodes_before, j->diag));
+    HYP_TRY(run_phase(j, NORMALIZE, in, normal));
+    HYP_TRY(run_phase(j, OPTIMIZE, normal, out));
+    HYP_TRY(hyp_rw_graph_cost(normal, o->cost, o->cost_user, &normal_cost, &ignored, j->diag));
+    HYP_TRY(hyp_rw_graph_cost(out, o->cost, o->cost_user, &report->cost_after, &report->nodes_after, j->diag));
+    if (!(report->cost_after <= normal_cost)) { /* extraction is greedy: never worse than what came in */
+        hyp_graph_dispose(out);
+        hyp_graph_init(out, in->dims);
+        HYP_TRY(hyp_graph_copy_live(normal, out, j->diag));
+        HYP_TRY(hyp_rw_graph_cost(out, o->cost, o->cost_user, &report->cost_after, &report->nodes_after, j->diag));
+    }
+    count_used(out, report);
+    return hyp_graph_verify(out, j->diag);
+}
+
+hyp_status hyp_rewrite(const hyp_graph *in, const hyp_rewrite_options *options, hyp_graph *out,
+                       hyp_rewrite_report *report, hyp_diag *diag)
+{
+    hyp_graph normal;
+    job j = {.options = options, .report = report, .diag = diag};
+    *report = (hyp_rewrite_report){0};
+    if (!options->cost) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "rewriting needs a cost model");
+    hyp_graph_init(&normal, in->dims);
+    hyp_status status = run_both(&j, in, &normal, out);
+    hyp_graph_dispose(&normal);
+    if (status != HYP_OK) hyp_rewrite_report_dispose(report);
+    return status;
+}
+
+void hyp_rewrite_report_dispose(hyp_rewrite_report *report)
+{
+    hyp_arena_dispose(&report->arena);
+    *report = (hyp_rewrite_report){0};
+}
+
+static hyp_status list_in(job *j, hyp_rw *rw, hyp_dims *dims)
+{
+    hyp_ruleset *rules;
+    HYP_TRY(hyp_rw_init(rw, dims, j->diag));
+    HYP_TRY(read_rules(j, rw, &rules));
+    return check_disabled(j);
+}
+
+hyp_status hyp_rewrite_list(const hyp_rewrite_options *options, hyp_rewrite_report *report, hyp_diag *diag)
+{
+    hyp_rw rw = {0};
+    hyp_dims *dims;
+    job j = {.options = options, .report = report, .diag = diag};
+    *report = (hyp_rewrite_report){0};
+    HYP_TRY(hyp_dims_create(&dims, diag));
+    hyp_status status = list_in(&j, &rw, dims);
+    hyp_rw_dispose(&rw);
+    hyp_dims_destroy(dims);
+    if (status != HYP_OK) hyp_rewrite_report_dispose(report);
+    return status;
+}

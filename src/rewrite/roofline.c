@@ -1,0 +1,202 @@
+/* The roofline: what one kernel costs on a device. */
+#include <math.h>
+#include <string.h>
+
+#include "rewrite/internal.h"
+
+/* A view is free; this much makes fewer of them better than more. */
+#define VIEW_SECONDS 1e-12
+
+typedef struct asking {
+    const hyp_cost_query *q;
+    const hyp_roofline *line;
+    const hyp_device_profile *device;
+} asking;
+
+/* ---- sizes ---------------------------------------------------------------------------------------- */
+
+/* A dim as a number: every symbol is line->symbol_size. */
+static double size_of(const asking *a, hyp_dim d)
+{
+    if (hyp_dim_is_const(d)) return (double)d;
+    int64_t stand_in = a->line->symbol_size > 0 ? a->line->symbol_size : 32, value = stand_in;
+    size_t count = hyp_dims_symbol_count(a->q->dims);
+    int64_t *symbols = hyp_malloc(count * sizeof *symbols);
+    if (!symbols) return (double)stand_in;
+    for (size_t i = 0; i < count; i++) symbols[i] = stand_in;
+    if (hyp_dim_eval(a->q->dims, d, symbols, &value, NULL) != HYP_OK) value = stand_in;
+    hyp_free(symbols);
+    return (double)value;
+}
+
+static double elements(const asking *a, const hyp_type *t)
+{
+    double n = 1;
+    for (int32_t i = 0; t && i < t->rank; i++) n *= size_of(a, t->dims[i]);
+    return t ? n : 0;
+}
+
+static double bytes(const asking *a, const hyp_type *t)
+{
+    return t ? elements(a, t) * (double)hyp_dtype_size(t->dtype) : 0;
+}
+
+static double all_inputs(const asking *a)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < a->q->input_count; i++) sum += bytes(a, a->q->inputs[i]);
+    return sum;
+}
+
+static double all_outputs(const asking *a)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < a->q->output_count; i++) sum += bytes(a, &a->q->outputs[i]);
+    return sum;
+}
+
+/* ---- time ----------------------------------------------------------------------------------------- */
+
+/* Moving `traffic` bytes of a working set. */
+static double moving(const asking *a, double traffic, double working_set)
+{
+    bool cached = working_set <= a->device->cache_bytes;
+    return traffic / (cached ? a->device->cache_bytes_per_second : a->device->bytes_per_second);
+}
+
+static double computing(const asking *a, double flops, hyp_dtype t)
+{
+    const hyp_device_profile *d = a->device;
+    switch (t) {
+    case HYP_F32: return flops / (a->line->tf32 ? d->flops_tf32 : d->flops_f32);
+    case HYP_F16: return flops / d->flops_f16;
+    case HYP_BF16: return flops / d->flops_bf16;
+    case HYP_F64: return flops / d->flops_f64;
+    default: return flops / (2 * d->pointwise_per_second);
+    }
+}
+
+/* Simple arithmetic counts as one; this is how much more a function takes. */
+static double function_weight(hyp_op op)
+{
+    switch (op) {
+    case HYP_OP_sigmoid:
+    case HYP_OP_tanh:
+    case HYP_OP_exp: return 6;
+    case HYP_OP_gelu:
+    case HYP_OP_gelu_tanh:
+    case HYP_OP_erf: return 10;
+    case HYP_OP_pow: return 20;
+    case HYP_OP_div:
+    case HYP_OP_sqrt: return 3;
+    default: return 1;
+    }
+}
+
+/* A kernel of its own that reads and writes every element once. */
+static double pass(const asking *a, double count, double traffic, double weight)
+{
+    return a->device->launch_seconds +
+           fmax(count * weight / a->device->pointwise_per_second, moving(a, traffic, traffic));
+}
+
+/* An activation on the result of a product: part of its kernel where the device can do that, else a pass. */
+static double activation(const asking *a, const char *name, double count, double size)
+{
+    int act = hyp_activation_index(name);
+    hyp_op op;
+    if (act <= 0 || !hyp_op_find(name, &op)) return 0; /* none */
+    double weight = function_weight(op);
+    if (!(a->device->epilogue_acts >> act & 1)) return pass(a, count, 2 * count * size, weight);
+    return (weight - 1) * count / a->device->pointwise_per_second; /* a maximum with 0 rides along */
+}
+
+/* One product x[m k] w[n k]^T + b without its launch; *m stays, x's bytes are given. */
+static double product(const asking *a, const hyp_type *w, const hyp_type *b, double m, double x_bytes, double y_bytes)
+{
+    double traffic = bytes(a, w) + bytes(a, b) + x_bytes + y_bytes;
+    return fmax(computing(a, 2 * m * elements(a, w), w->dtype), moving(a, traffic, traffic));
+}
+
+static double linear(const asking *a)
+{
+    const hyp_cost_query *q = a->q;
+    const hyp_type *w = q->inputs[0], *x = q->inputs[2], *y = &q->outputs[0];
+    double count = elements(a, y), n = size_of(a, w->dims[0]), m = n > 0 ? count / n : 0;
+    double seconds = a->device->launch_seconds + product(a, w, q->inputs[1], m, bytes(a, x), bytes(a, y));
+    if (q->op == HYP_OP_fused_linear)
+        seconds += activation(a, q->attrs[0].sym, count, (double)hyp_dtype_size(y->dtype));
+    return seconds;
+}
+
+/* Where a device runs the layers in one kernel, a block of rows goes through all of them: one launch, and hidden
+ * values move at the speed of the cache. Elsewhere every layer is a kernel; what is saved is that the layers
+ * follow each other without anything between them, a small part of a launch. */
+static double fused_mlp(const asking *a)
+{
+    const hyp_cost_query *q = a->q;
+    const hyp_type *x = q->inputs[q->input_count - 1], *y = &q->outputs[0];
+    uint32_t layers = q->attrs[0].count;
+    double size = (double)hyp_dtype_size(y->dtype), k = x->rank ? size_of(a, x->dims[x->rank - 1]) : 1;
+    double m = k > 0 ? elements(a, x) / k : 0;
+    bool one = a->device->mlp_in_one_kernel;
+    double seconds = one ? a->device->launch_seconds : (double)layers * 0.98 * a->device->launch_seconds;
+    double in = bytes(a, x), hidden = 0;
+    for (uint32_t i = 0; i < layers; i++) {
+        const hyp_type *w = q->inputs[2 * i], *b = q->inputs[2 * i + 1];
+        double n = size_of(a, w->dims[0]), out = m * n * size;
+        bool last = i + 1 == layers;
+        if (one) { /* hidden values are counted apart */
+            seconds += product(a, w, b, m, i == 0 ? in : 0, last ? out : 0);
+            if (!last) hidden += 2 * out;
+        } else {
+            seconds += product(a, w, b, m, in, out);
+        }
+        seconds += activation(a, q->attrs[0].syms[i], m * n, size);
+        in = out;
+    }
+    return seconds + hidden / a->device->cache_bytes_per_second;
+}
+
+static double matmul(const asking *a)
+{
+    const hyp_cost_query *q = a->q;
+    const hyp_type *x = q->inputs[0], *y = &q->outputs[0];
+    bool trans = q->attrs[0].i != 0 && x->rank > 1;
+    double k = x->rank ? size_of(a, x->dims[x->rank - (trans ? 2 : 1)]) : 1;
+    double traffic = bytes(a, x) + bytes(a, q->inputs[1]) + bytes(a, y);
+    double seconds = a->device->launch_seconds +
+                     fmax(computing(a, 2 * elements(a, y) * k, y->dtype), moving(a, traffic, traffic));
+    if (q->op == HYP_OP_gemm && q->input_count > 2 && q->inputs[2]) /* runs as a product and an addition */
+        seconds += pass(a, elements(a, y), 2 * bytes(a, y) + bytes(a, q->inputs[2]), 1);
+    return seconds;
+}
+
+double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
+{
+    const hyp_roofline *line = roofline;
+    asking a = {query, line, &line->profile};
+    uint32_t flags = hyp_op_get(query->op)->flags;
+    double out = all_outputs(&a), in = all_inputs(&a), count = query->output_count ? elements(&a, &query->outputs[0]) : 0;
+    double read;
+    if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
+    switch (query->op) {
+    case HYP_OP_linear:
+    case HYP_OP_fused_linear: return linear(&a);
+    case HYP_OP_fused_mlp: return fused_mlp(&a);
+    case HYP_OP_matmul:
+    case HYP_OP_gemm: return matmul(&a);
+    case HYP_OP_softmax: return pass(&a, count, 2 * in + out, function_weight(HYP_OP_exp) + 3);
+    case HYP_OP_reduce_sum:
+    case HYP_OP_reduce_mean: return pass(&a, elements(&a, query->inputs[0]), in + out, 1);
+    case HYP_OP_shape: return line->profile.launch_seconds;
+    default: break;
+    }
+    if (flags & HYP_OPF_COPY) {
+        double launches = query->output_count > 1 ? query->output_count : 1; /* a split: a copy each */
+        if (query->op == HYP_OP_concat) launches = query->input_count;
+        read = query->op == HYP_OP_gather ? out + bytes(&a, query->inputs[1]) : out;
+        return pass(&a, 0, read + out, 0) + (launches - 1) * line->profile.launch_seconds;
+    }
+    return pass(&a, count, in + out, function_weight(query->op));
+}
