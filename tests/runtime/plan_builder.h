@@ -1,0 +1,69 @@
+/* plan_builder.h - plans made by hand for the tests of the runtime.
+ *
+ * Everything is checked with cmocka's assertions, so no call returns an error. Dims and tensors are named by
+ * their index in the program. Arrays given as weights are copied.
+ */
+#ifndef HYP_TESTS_PLAN_BUILDER_H
+#define HYP_TESTS_PLAN_BUILDER_H
+
+#include "hypatia/runtime.h"
+#include "plan/plan.h"
+
+enum { PB_MAX = 512 };
+
+typedef struct plan_builder {
+    HypPlan__Program program;
+    HypPlan__Dim dims[PB_MAX], *dim_list[PB_MAX];
+    HypPlan__Tensor tensors[PB_MAX], *tensor_list[PB_MAX];
+    HypPlan__Step steps[PB_MAX], *step_list[PB_MAX];
+    const void *weights[PB_MAX]; /* by tensor */
+    uint32_t inputs[PB_MAX], outputs[PB_MAX];
+    char *symbols[PB_MAX];
+    hyp_arena arena;
+} plan_builder;
+
+/* Large: keep it static or on the heap. */
+void pb_init(plan_builder *b);
+void pb_dispose(plan_builder *b);
+
+/* Dims. Equal constants and symbols share one dim. */
+uint32_t pb_const(plan_builder *b, int64_t value);
+uint32_t pb_symbol(plan_builder *b, const char *name);
+uint32_t pb_dim(plan_builder *b, HypPlan__Dim__Kind kind, uint32_t a, uint32_t c);
+/* A list of constant dims, in the builder's arena. */
+uint32_t *pb_consts(plan_builder *b, size_t count, const int64_t *values);
+
+/* Tensors; `dims` are dim indexes and are copied. */
+uint32_t pb_input(plan_builder *b, const char *name, hyp_dtype dtype, size_t rank, const uint32_t *dims);
+uint32_t pb_output(plan_builder *b, const char *name, hyp_dtype dtype, size_t rank, const uint32_t *dims);
+uint32_t pb_scratch(plan_builder *b, hyp_dtype dtype, uint32_t slot, size_t rank, const uint32_t *dims);
+uint32_t pb_view(plan_builder *b, uint32_t of, size_t rank, const uint32_t *dims);
+uint32_t pb_weight(plan_builder *b, hyp_dtype dtype, size_t rank, const int64_t *dims, const void *data);
+
+/* Steps. The kernel's message is zeroed (with the lists empty) and is to be filled by the caller. */
+HypPlan__Linear *pb_linear(plan_builder *b, uint32_t x, uint32_t y, uint32_t m);
+/* Appends a layer; bias and hidden may be PB_NONE. */
+enum { PB_NONE = UINT32_MAX };
+HypPlan__Layer *pb_layer(plan_builder *b, HypPlan__Linear *linear, int64_t n, int64_t k, uint32_t weight, uint32_t bias,
+                         HypPlan__Act act, uint32_t hidden);
+HypPlan__Matmul *pb_matmul(plan_builder *b);
+HypPlan__Pointwise *pb_pointwise(plan_builder *b, hyp_dtype compute, size_t rank, const uint32_t *extents);
+void pb_operand(plan_builder *b, HypPlan__Pointwise *step, uint32_t tensor, const uint32_t *strides);
+/* Returns the register that the instruction defines; all operands must have been added before. */
+uint32_t pb_instr(plan_builder *b, HypPlan__Pointwise *step, HypPlan__Pointwise__Op op, uint32_t a, uint32_t c, double p,
+                  double q, hyp_dtype to);
+void pb_result(plan_builder *b, HypPlan__Pointwise *step, uint32_t tensor, uint32_t reg);
+HypPlan__Softmax *pb_softmax(plan_builder *b);
+HypPlan__Reduce *pb_reduce(plan_builder *b);
+HypPlan__Copy *pb_copy(plan_builder *b);
+HypPlan__Gather *pb_gather(plan_builder *b);
+HypPlan__Fill *pb_fill(plan_builder *b);
+
+/* Writes the plan to a new file in the folder for temporary files; the caller unlinks `path`. */
+enum { PB_PATH = 256 };
+void pb_write(plan_builder *b, char path[PB_PATH]);
+
+/* Writes, loads on a device with one thread, and removes the file. */
+hyp_engine *pb_load(plan_builder *b, hyp_device_kind device);
+
+#endif

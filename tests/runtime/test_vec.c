@@ -1,0 +1,134 @@
+/* The vectorised functions of every instruction set against libm in double. */
+#include <math.h>
+#include <stdio.h>
+
+#include "runtime/cpu/kernels.h"
+#include "runtime/support.h"
+
+/* Distance in units of the last place of the exact value, at least those of the smallest normal number. */
+static double ulps(float got, double exact)
+{
+    if (isnan(exact) && isnan(got)) return 0;
+    if ((double)got == exact || (float)exact == got) return 0;
+    int exponent;
+    frexp(exact, &exponent);
+    return fabs((double)got - exact) / ldexp(1, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+typedef double (*function)(double);
+static double relu(double x) { return x < 0 ? 0 : x; }
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double gelu(double x) { return 0.5 * x * (1 + erf(x * sqrt(0.5))); }
+static double gelu_tanh(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x))); }
+
+static void apply(const hyp_cpu_kernels *k, HypPlan__Pointwise__Op op, const float *x, float *y, int64_t n)
+{
+    hyp_block_instr instr = {.op = op, .to = HYP_F32};
+    k->instr(&instr, y, x, x, n);
+}
+
+/* Largest error in units of the last place, or absolute where `absolute`, over [low, high]. */
+static double worst(const hyp_cpu_kernels *k, HypPlan__Pointwise__Op op, function f, double low, double high, bool absolute)
+{
+    enum { BLOCKS = 400 };
+    _Alignas(64) float x[HYP_BLOCK], y[HYP_BLOCK];
+    rng r = {7};
+    double most = 0;
+    for (int b = 0; b < BLOCKS; b++) {
+        for (int i = 0; i < HYP_BLOCK; i++) x[i] = (float)(low + (high - low) * (rng_float(&r) + 1) / 2);
+        apply(k, op, x, y, HYP_BLOCK);
+        for (int i = 0; i < HYP_BLOCK; i++) {
+            double exact = f((double)x[i]), e = absolute ? fabs((double)y[i] - exact) : ulps(y[i], exact);
+            if (e > most) most = e;
+        }
+    }
+    return most;
+}
+
+static void functions_are_accurate_to_a_few_units_in_the_last_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        HypPlan__Pointwise__Op op;
+        function f;
+        double low, high, bound;
+        bool absolute;
+    } cases[] = {
+        {"exp", HYP_PLAN__POINTWISE__OP__EXP, exp, -87, 88.7, 2, false},
+        {"exp near 0", HYP_PLAN__POINTWISE__OP__EXP, exp, -1, 1, 2, false},
+        {"exp below the normal range", HYP_PLAN__POINTWISE__OP__EXP, exp, -110, -87, 2, false},
+        {"tanh", HYP_PLAN__POINTWISE__OP__TANH, tanh, -10, 10, 3, false},
+        {"tanh near 0", HYP_PLAN__POINTWISE__OP__TANH, tanh, -0.7, 0.7, 3, false},
+        {"erf", HYP_PLAN__POINTWISE__OP__ERF, erf, -5, 5, 2.5, false},
+        {"erf near 0", HYP_PLAN__POINTWISE__OP__ERF, erf, -0.01, 0.01, 2.5, false},
+        {"sigmoid", HYP_PLAN__POINTWISE__OP__SIGMOID, sigmoid, -20, 20, 4, false},
+        {"relu", HYP_PLAN__POINTWISE__OP__RELU, relu, -2, 2, 0, false},
+        {"sqrt", HYP_PLAN__POINTWISE__OP__SQRT, sqrt, 0, 100, 0.5001, false},
+        {"gelu", HYP_PLAN__POINTWISE__OP__GELU, gelu, -6, 6, 1e-6, true},
+        {"gelu-tanh", HYP_PLAN__POINTWISE__OP__GELU_TANH, gelu_tanh, -6, 6, 1e-6, true},
+    };
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(list);
+    for (size_t i = 0; list[i]; i++)
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            double e = worst(list[i], cases[c].op, cases[c].f, cases[c].low, cases[c].high, cases[c].absolute);
+            print_message("%-8s %-28s %.3g %s\n", list[i]->isa, cases[c].name, e, cases[c].absolute ? "" : "ulp");
+            if (e > cases[c].bound) fail_msg("%s on %s: error %g, bound %g", cases[c].name, list[i]->isa, e, cases[c].bound);
+        }
+}
+
+static void special_values_come_out_right(void **state)
+{
+    (void)state;
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(list);
+    for (size_t i = 0; list[i]; i++) {
+        _Alignas(64) float x[16] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 200, -200, 1e-30f, -1e-30f, 88.8f, 3e38f, -3e38f}, y[16];
+        apply(list[i], HYP_PLAN__POINTWISE__OP__EXP, x, y, 16);
+        assert_true(isnan(y[0]) && isinf(y[1]) && y[2] == 0 && y[3] == 1 && isinf(y[5]) && y[6] == 0);
+        assert_true(isinf(y[9]) && isinf(y[10]) && y[11] == 0);
+        apply(list[i], HYP_PLAN__POINTWISE__OP__TANH, x, y, 16);
+        assert_true(isnan(y[0]) && y[1] == 1 && y[2] == -1 && y[3] == 0 && y[5] == 1 && y[6] == -1 && y[7] == 1e-30f);
+        apply(list[i], HYP_PLAN__POINTWISE__OP__ERF, x, y, 16);
+        assert_true(isnan(y[0]) && y[1] == 1 && y[2] == -1 && y[3] == 0 && y[5] == 1 && y[6] == -1);
+        apply(list[i], HYP_PLAN__POINTWISE__OP__RELU, x, y, 16);
+        assert_true(isnan(y[0]) && isinf(y[1]) && y[2] == 0 && y[4] == 0 && y[6] == 0 && y[5] == 200);
+        apply(list[i], HYP_PLAN__POINTWISE__OP__SIGMOID, x, y, 16);
+        assert_true(isnan(y[0]) && y[1] == 1 && y[2] == 0 && y[3] == 0.5f && y[6] == 0);
+        apply(list[i], HYP_PLAN__POINTWISE__OP__GELU, x, y, 16);
+        assert_true(isnan(y[0]) && isinf(y[1]) && y[5] == 200 && y[6] == 0);
+    }
+}
+
+static void every_half_converts_exactly(void **state)
+{
+    (void)state;
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(list);
+    static const hyp_dtype types[] = {HYP_F16, HYP_BF16};
+    for (size_t i = 0; list[i]; i++)
+        for (size_t t = 0; t < 2; t++)
+            for (uint32_t first = 0; first < 65536; first += HYP_BLOCK) {
+                uint16_t h[HYP_BLOCK], back[HYP_BLOCK];
+                float f[HYP_BLOCK];
+                for (uint32_t j = 0; j < HYP_BLOCK; j++) h[j] = (uint16_t)(first + j);
+                list[i]->widen(types[t], h, f, HYP_BLOCK);
+                list[i]->narrow(types[t], f, back, HYP_BLOCK);
+                for (uint32_t j = 0; j < HYP_BLOCK; j++) {
+                    double exact = hyp_load_f64(types[t], h, j);
+                    assert_true(isnan(exact) ? isnan(f[j]) : (double)f[j] == exact);
+                    if (!isnan(exact)) assert_int_equal(back[j], h[j]);
+                }
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(functions_are_accurate_to_a_few_units_in_the_last_place),
+        cmocka_unit_test(special_values_come_out_right),
+        cmocka_unit_test(every_half_converts_exactly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
