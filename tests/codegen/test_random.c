@@ -1,0 +1,177 @@
+/* Random graphs over all operators: what the plan computes is what the interpreter computes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "run_graph.h"
+#include "support/random_graph.h"
+
+enum { MAX_EDGES = 128 };
+
+typedef struct scratch_files {
+    char first[64], second[64];
+} scratch_files;
+
+static int setup(void **state)
+{
+    scratch_files *s = calloc(1, sizeof *s);
+    snprintf(s->first, sizeof s->first, "test_random.%ld.1.bin", (long)getpid());
+    snprintf(s->second, sizeof s->second, "test_random.%ld.2.bin", (long)getpid());
+    *state = s;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    scratch_files *s = *state;
+    unlink(s->first);
+    unlink(s->second);
+    free(s);
+    return 0;
+}
+
+/* Prints the graph, so that a failure can be looked at. */
+static void show(const hyp_graph *g, uint64_t seed, const char *what, const hyp_diag *diag)
+{
+    hyp_strbuf text = {0};
+    if (hyp_graph_print(&text, g, 256, NULL) == HYP_OK) print_error("%s\n", hyp_strbuf_text(&text));
+    hyp_strbuf_dispose(&text);
+    fail_msg("seed %llu: %s: %s", (unsigned long long)seed, what, diag->message);
+}
+
+/* Compares the plan at `path`, made from a form of g, with the interpreter on g. */
+static void compare(const hyp_graph *g, const char *path, uint64_t seed, const int64_t *symbols, double tolerance)
+{
+    hyp_diag diag = {0};
+    hyp_tensor inputs[MAX_EDGES] = {{0}}, outputs[MAX_EDGES] = {{0}};
+    hyp_eval_tensor results[MAX_EDGES] = {{0}};
+    hyp_random random = {seed + 77};
+    size_t in = g->inputs.len, out = g->outputs.len;
+    assert_true(in <= MAX_EDGES && out <= MAX_EDGES);
+    for (size_t i = 0; i < in; i++)
+        if (hyp_random_input(g, i, symbols, &random, &inputs[i], &diag) != HYP_OK) show(g, seed, "input", &diag);
+    if (run_interpreter(g, HYP_EVAL_NATIVE, inputs, results, &diag) != HYP_OK) show(g, seed, "interpreter", &diag);
+    if (run_plan(path, inputs, in, results, outputs, out, &diag) != HYP_OK) show(g, seed, "plan", &diag);
+    for (size_t i = 0; i < out; i++)
+        if (!results_agree(&outputs[i], &results[i], tolerance, &diag)) show(g, seed, g->outputs.data[i].name, &diag);
+    for (size_t i = 0; i < in; i++) hyp_free(inputs[i].data);
+    for (size_t i = 0; i < out; i++) hyp_free(outputs[i].data), hyp_eval_tensor_dispose(&results[i]);
+}
+
+/* The narrowest type decides how far two orders of rounding may lie apart. */
+static double tolerance_of(hyp_dtype dtype)
+{
+    switch (dtype) {
+    case HYP_F64: return 1e-9;
+    case HYP_F32: return 1e-4;
+    case HYP_F16: return 0.05;
+    default: return 0.3;
+    }
+}
+
+static hyp_random_graph_options options_of(uint64_t seed)
+{
+    static const hyp_dtype dtypes[] = {HYP_F32, HYP_F32, HYP_F64, HYP_F32, HYP_F16, HYP_BF16};
+    return (hyp_random_graph_options){.seed = seed, .nodes = 3 + (int)(seed % 14), .dtype = dtypes[seed % 6],
+                                      .symbolic = seed % 4 < 2, .first_op = (int)(seed % HYP_OP_COUNT)};
+}
+
+static void plans_compute_what_the_interpreter_computes(void **state)
+{
+    const scratch_files *files = *state;
+    int drawn[HYP_OP_COUNT] = {0};
+    for (uint64_t seed = 0; seed < 600; seed++) {
+        static const int64_t sizes[][2] = {{3, 2}, {1, 1}, {5, 4}, {0, 2}};
+        hyp_random_graph_options options = options_of(seed);
+        hyp_diag diag = {0};
+        hyp_dims *dims;
+        hyp_graph g;
+        int64_t symbols[8];
+        assert_int_equal(hyp_dims_create(&dims, &diag), HYP_OK);
+        if (hyp_random_graph(&options, dims, &g, drawn, &diag) != HYP_OK) fail_msg("seed %d: %s", (int)seed, diag.message);
+        if (hyp_graph_verify(&g, &diag) != HYP_OK) show(&g, seed, "verify", &diag);
+        if (write_plan(&g, files->first, &diag) != HYP_OK) show(&g, seed, "lower", &diag);
+        for (int i = 0; i < (options.symbolic ? 4 : 1); i++) {
+            hyp_random_bind(dims, sizes[i][0], sizes[i][1], symbols);
+            compare(&g, files->first, seed, symbols, tolerance_of(options.dtype));
+        }
+        hyp_graph_dispose(&g);
+        hyp_dims_destroy(dims);
+    }
+    for (int op = 0; op < HYP_OP_COUNT; op++)
+        if (!drawn[op]) fail_msg("%s was never drawn", hyp_op_get((hyp_op)op)->name);
+}
+
+static void read_all(const char *path, uint8_t **out, size_t *size)
+{
+    hyp_mapping map;
+    assert_int_equal(hyp_map_file(path, &map, NULL), HYP_OK);
+    *size = map.size;
+    *out = malloc(map.size);
+    memcpy(*out, map.data, map.size);
+    hyp_unmap(&map);
+}
+
+static void the_same_graph_gives_the_same_bytes(void **state)
+{
+    const scratch_files *files = *state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        hyp_random_graph_options options = options_of(seed);
+        uint8_t *bytes[2];
+        size_t sizes[2];
+        for (int i = 0; i < 2; i++) {
+            hyp_dims *dims;
+            hyp_graph g;
+            assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+            assert_int_equal(hyp_random_graph(&options, dims, &g, NULL, NULL), HYP_OK);
+            assert_int_equal(write_plan(&g, i ? files->second : files->first, NULL), HYP_OK);
+            read_all(i ? files->second : files->first, &bytes[i], &sizes[i]);
+            hyp_graph_dispose(&g);
+            hyp_dims_destroy(dims);
+        }
+        assert_int_equal(sizes[0], sizes[1]);
+        assert_memory_equal(bytes[0], bytes[1], sizes[0]);
+        free(bytes[0]);
+        free(bytes[1]);
+    }
+}
+
+static void a_demoted_graph_stays_near_the_original(void **state)
+{
+    const scratch_files *files = *state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        hyp_random_graph_options options = options_of(seed);
+        options.dtype = HYP_F32;
+        options.nodes = 4;
+        hyp_dtype to = seed % 2 ? HYP_BF16 : HYP_F16;
+        hyp_diag diag = {0};
+        hyp_dims *dims;
+        hyp_graph g, narrow;
+        int64_t symbols[8];
+        assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+        assert_int_equal(hyp_random_graph(&options, dims, &g, NULL, NULL), HYP_OK);
+        if (hyp_graph_demote(&g, to, &narrow, &diag) != HYP_OK) show(&g, seed, "demote", &diag);
+        if (hyp_graph_verify(&narrow, &diag) != HYP_OK) show(&narrow, seed, "verify", &diag);
+        if (write_plan(&narrow, files->first, &diag) != HYP_OK) show(&narrow, seed, "lower", &diag);
+        hyp_random_bind(dims, 3, 2, symbols);
+        compare(&narrow, files->first, seed, symbols, tolerance_of(to));
+        hyp_graph_dispose(&narrow);
+        hyp_graph_dispose(&g);
+        hyp_dims_destroy(dims);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(plans_compute_what_the_interpreter_computes, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_same_graph_gives_the_same_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_demoted_graph_stays_near_the_original, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

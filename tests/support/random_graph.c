@@ -1,0 +1,720 @@
+#include "support/random_graph.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct known {
+    double bound; /* no element of a floating-point value is larger in magnitude */
+    bool exact;   /* an input or a constant: the same bits however the graph is run */
+    bool read;
+} known;
+
+typedef struct maker {
+    const hyp_random_graph_options *options;
+    hyp_graph *g;
+    hyp_random random;
+    HYP_VEC(known) known; /* by value */
+    hyp_dim symbols[2];
+    int *drawn;
+    int inputs;
+    hyp_diag *diag;
+} maker;
+
+/* ---- drawing ---------------------------------------------------------------------------------------- */
+
+int64_t hyp_random_int(hyp_random *r, int64_t low, int64_t high)
+{
+    r->state = r->state * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX generator */
+    uint64_t x = r->state ^ (r->state >> 33);
+    return low + (int64_t)((x >> 11) % (uint64_t)(high - low + 1));
+}
+
+double hyp_random_real(hyp_random *r, double low, double high)
+{
+    return low + (high - low) * (double)hyp_random_int(r, 0, 1 << 24) / (1 << 24);
+}
+
+static int64_t draw(maker *m, int64_t low, int64_t high) { return hyp_random_int(&m->random, low, high); }
+static bool chance(maker *m, int percent) { return draw(m, 1, 100) <= percent; }
+
+static hyp_attr attr_int(int64_t i) { return (hyp_attr){.kind = HYP_ATTR_INT, .i = i}; }
+static hyp_attr attr_float(double f) { return (hyp_attr){.kind = HYP_ATTR_FLOAT, .f = f}; }
+static hyp_attr attr_sym(const char *s) { return (hyp_attr){.kind = HYP_ATTR_SYM, .sym = s}; }
+static hyp_attr attr_dims(const hyp_dim *dims, uint32_t n) { return (hyp_attr){.kind = HYP_ATTR_DIMS, .dims = dims, .count = n}; }
+
+static const hyp_type *type_of(const maker *m, hyp_value_id v) { return &m->g->values.data[v].type; }
+static bool is_float(const maker *m, hyp_value_id v) { return hyp_dtype_is_float(type_of(m, v)->dtype); }
+static bool is_fixed(hyp_dim d) { return hyp_dim_is_const(d); }
+
+enum { FLOAT = 1, INTEGER = 2, NUMBER = 4, SMALL_BOUND = 64 };
+
+static bool fits(const maker *m, hyp_value_id v, int want, int32_t low, int32_t high)
+{
+    const hyp_type *t = type_of(m, v);
+    bool real = hyp_dtype_is_float(t->dtype);
+    return t->rank >= low && t->rank <= high && (!(want & FLOAT) || real) &&
+           (!(want & INTEGER) || (!real && t->dtype != HYP_BOOL)) && (!(want & NUMBER) || t->dtype != HYP_BOOL) &&
+           m->known.data[v].bound <= SMALL_BOUND;
+}
+
+/* Some value of the wanted kind and rank; later ones are likelier, so that graphs grow deep. */
+static bool pick(maker *m, int want, int32_t low, int32_t high, hyp_value_id *out)
+{
+    int64_t count = (int64_t)m->g->values.len;
+    for (int tries = 0; tries < 40 && count > 0; tries++) {
+        int64_t a = draw(m, 0, count - 1), b = draw(m, 0, count - 1);
+        *out = (hyp_value_id)(a > b ? a : b);
+        if (fits(m, *out, want, low, high)) return true;
+    }
+    return false;
+}
+
+/* ---- values ----------------------------------------------------------------------------------------- */
+
+static hyp_status note_value(maker *m, hyp_value_id v, double bound, bool exact)
+{
+    HYP_TRY(hyp_vec_reserve(&m->known, (size_t)v + 1, m->diag));
+    m->known.data[v] = (known){.bound = bound, .exact = exact};
+    m->known.len = (size_t)v + 1;
+    return HYP_OK;
+}
+
+static double draw_element(hyp_random *r, hyp_dtype dtype, double scale)
+{
+    if (dtype == HYP_BOOL) return (double)hyp_random_int(r, 0, 1);
+    bool is_unsigned = dtype == HYP_U8 || dtype == HYP_U16 || dtype == HYP_U32 || dtype == HYP_U64;
+    if (!hyp_dtype_is_float(dtype)) return (double)hyp_random_int(r, is_unsigned ? 0 : -3, 3);
+    return hyp_random_real(r, -scale, scale);
+}
+
+/* A constant of fixed shape with elements up to `scale`; integers are 1, 2 or 3 when `positive`. */
+static hyp_status make_const(maker *m, const hyp_type *type, double scale, bool positive, hyp_value_id *out)
+{
+    size_t count = 1;
+    for (int32_t i = 0; i < type->rank; i++) count *= (size_t)type->dims[i];
+    void *data = hyp_calloc(count, 8);
+    if (!data) return hyp_fail_memory(m->diag, count * 8);
+    for (size_t i = 0; i < count; i++) {
+        double x = draw_element(&m->random, type->dtype, scale);
+        if (positive) x = hyp_dtype_is_float(type->dtype) ? fabs(x) + scale / 4 : 1 + fmod(fabs(x), 3);
+        hyp_store_f64(type->dtype, data, i, x);
+    }
+    hyp_status status = hyp_graph_add_const(m->g, NULL, type, data, count * hyp_dtype_size(type->dtype), true, out, m->diag);
+    hyp_free(data);
+    HYP_TRY(status);
+    return note_value(m, *out, scale * 1.25, true);
+}
+
+static hyp_status make_input(maker *m, const hyp_type *type, hyp_value_id *out)
+{
+    char name[16];
+    snprintf(name, sizeof name, "x%d", m->inputs++);
+    HYP_TRY(hyp_graph_add_input(m->g, name, type, out, m->diag));
+    return note_value(m, *out, 2, true);
+}
+
+/* A constant, or an input where the shape has symbols or chance will have it. */
+static hyp_status make_leaf(maker *m, const hyp_type *type, double scale, hyp_value_id *out)
+{
+    if (hyp_type_is_static(type) && !chance(m, 20)) return make_const(m, type, scale, false, out);
+    return make_input(m, type, out);
+}
+
+static hyp_status add(maker *m, hyp_op op, const hyp_value_id *in, uint32_t in_count, const hyp_attr *attrs, double bound,
+                      hyp_value_id *outs, uint32_t out_count)
+{
+    char source[24];
+    snprintf(source, sizeof source, "node%zu", m->g->nodes.len);
+    const char *sources[] = {source};
+    hyp_provenance from = {.sources = sources, .source_count = 1};
+    HYP_TRY(hyp_graph_add_node(m->g, op, in, in_count, attrs, &from, outs, out_count, m->diag));
+    for (uint32_t i = 0; i < in_count; i++)
+        if (in[i] != HYP_NO_VALUE) m->known.data[in[i]].read = true;
+    for (uint32_t i = 0; i < out_count; i++) HYP_TRY(note_value(m, outs[i], bound, false));
+    if (m->drawn) m->drawn[op]++;
+    return HYP_OK;
+}
+
+static hyp_status add_unary(maker *m, hyp_op op, hyp_value_id x, const hyp_attr *attrs, double bound, hyp_value_id *out)
+{
+    return add(m, op, &x, 1, attrs, bound, out, 1);
+}
+
+/* ---- linear algebra --------------------------------------------------------------------------------- */
+
+static const char *draw_act(maker *m)
+{
+    static const char *const acts[] = {"none", "relu", "gelu", "gelu-tanh", "sigmoid", "tanh"};
+    return acts[draw(m, 0, 5)];
+}
+
+/* A floating-point value whose last axis is fixed and short. */
+static bool pick_rows(maker *m, int32_t low, int32_t high, hyp_value_id *out)
+{
+    for (int tries = 0; tries < 10; tries++) {
+        if (!pick(m, FLOAT, low, high, out)) return false;
+        hyp_dim last = type_of(m, *out)->dims[type_of(m, *out)->rank - 1];
+        if (is_fixed(last) && last <= 40) return true;
+    }
+    return false;
+}
+
+/* w and b of a layer that takes k features. */
+static hyp_status make_layer(maker *m, hyp_dtype dtype, int64_t k, int64_t n, double x_bound, hyp_value_id *w,
+                             hyp_value_id *b, double *bound)
+{
+    double scale = k > 0 ? 1 / sqrt((double)k) : 1;
+    hyp_type weight = {dtype, 2, {n, k}}, stored = {dtype, 2, {k, n}}, bias = {dtype, 1, {n}};
+    if (chance(m, 30)) { /* as exporters write it */
+        hyp_value_id transposed;
+        static const hyp_dim perm[] = {1, 0};
+        hyp_attr attr = attr_dims(perm, 2);
+        HYP_TRY(make_leaf(m, &stored, scale, &transposed));
+        HYP_TRY(add_unary(m, HYP_OP_transpose, transposed, &attr, m->known.data[transposed].bound, w));
+    } else {
+        HYP_TRY(make_leaf(m, &weight, scale, w));
+    }
+    *b = HYP_NO_VALUE;
+    if (chance(m, 60)) HYP_TRY(make_leaf(m, &bias, 0.5, b));
+    *bound = x_bound * (double)k * m->known.data[*w].bound + 2;
+    return HYP_OK;
+}
+
+static hyp_status make_linear(maker *m, hyp_op op)
+{
+    hyp_value_id x, in[9], out;
+    const char *acts[4] = {"none"};
+    hyp_attr attr = {.kind = HYP_ATTR_SYMS, .syms = acts};
+    if (!pick_rows(m, 1, 4, &x)) return HYP_OK;
+    const hyp_type type = *type_of(m, x);
+    double bound = m->known.data[x].bound;
+    uint32_t layers = op == HYP_OP_fused_mlp ? (uint32_t)draw(m, 2, 4) : 1;
+    int64_t k = type.dims[type.rank - 1];
+    for (uint32_t i = 0; i < layers; i++) {
+        int64_t n = draw(m, 1, 6);
+        acts[i] = draw_act(m);
+        HYP_TRY(make_layer(m, type.dtype, k, n, bound, &in[2 * i], &in[2 * i + 1], &bound));
+        k = n;
+    }
+    in[2 * layers] = x;
+    attr.count = layers;
+    if (op != HYP_OP_fused_mlp) attr = attr_sym(acts[0]);
+    return add(m, op, in, 2 * layers + 1, op == HYP_OP_linear ? NULL : &attr, bound, &out, 1);
+}
+
+/* b for a matmul with a: a vector, a matrix, or a batch that broadcasts with that of a. */
+static hyp_type draw_right_side(maker *m, const hyp_type *a, hyp_dim k, bool transposed)
+{
+    hyp_type b = {.dtype = a->dtype};
+    int kind = (int)draw(m, 0, 3);
+    if (kind >= 2)
+        for (int32_t i = 0; i + 2 < a->rank; i++) b.dims[b.rank++] = chance(m, 50) ? a->dims[i] : 1;
+    if (kind == 3 && b.rank < 3) {
+        memmove(b.dims + 1, b.dims, sizeof b.dims - sizeof *b.dims);
+        b.dims[0] = 2;
+        b.rank++;
+    }
+    if (kind == 0) return b.dims[b.rank++] = k, b;
+    hyp_dim n = draw(m, 1, 5);
+    b.dims[b.rank++] = transposed ? n : k;
+    b.dims[b.rank++] = transposed ? k : n;
+    return b;
+}
+
+static hyp_status make_matmul(maker *m, hyp_op op)
+{
+    static const double alphas[] = {1, 1, 0.5, -1.5};
+    hyp_value_id in[2], out;
+    if (!pick(m, FLOAT, 1, 4, &in[0])) return HYP_OK;
+    const hyp_type a = *type_of(m, in[0]);
+    bool trans_a = chance(m, 30), trans_b = chance(m, 40);
+    hyp_dim k = a.dims[a.rank > 1 && trans_a ? a.rank - 2 : a.rank - 1];
+    hyp_type b = draw_right_side(m, &a, k, trans_b);
+    double alpha = alphas[draw(m, 0, 3)], terms = is_fixed(k) ? (double)k : 16;
+    HYP_TRY(make_leaf(m, &b, 0.5, &in[1]));
+    hyp_attr attrs[] = {attr_int(trans_a), attr_int(trans_b), attr_float(alpha)};
+    return add(m, op, in, 2, attrs, m->known.data[in[0]].bound * m->known.data[in[1]].bound * terms * 1.5, &out, 1);
+}
+
+static hyp_status make_gemm(maker *m, hyp_op op)
+{
+    hyp_value_id in[3] = {0, 0, HYP_NO_VALUE}, out;
+    if (!pick(m, FLOAT, 2, 2, &in[0])) return HYP_OK;
+    const hyp_type a = *type_of(m, in[0]);
+    bool trans_a = chance(m, 30), trans_b = chance(m, 50);
+    hyp_dim rows = a.dims[trans_a ? 1 : 0], k = a.dims[trans_a ? 0 : 1], n = draw(m, 1, 5);
+    hyp_type b = {a.dtype, 2, {trans_b ? n : k, trans_b ? k : n}};
+    const hyp_type addends[] = {{a.dtype, 0, {0}}, {a.dtype, 1, {n}}, {a.dtype, 1, {1}}, {a.dtype, 2, {1, n}},
+                                {a.dtype, 2, {rows, 1}}, {a.dtype, 2, {rows, n}}};
+    HYP_TRY(make_leaf(m, &b, 0.5, &in[1]));
+    if (chance(m, 75)) HYP_TRY(make_leaf(m, &addends[draw(m, 0, 5)], 1, &in[2]));
+    hyp_attr attrs[] = {attr_int(trans_a), attr_int(trans_b), attr_float(chance(m, 50) ? 1 : 0.5),
+                        attr_float(chance(m, 50) ? 1 : -2)};
+    double bound = m->known.data[in[0]].bound * m->known.data[in[1]].bound * (is_fixed(k) ? (double)k : 16) + 4;
+    return add(m, op, in, in[2] == HYP_NO_VALUE && chance(m, 50) ? 2 : 3, attrs, bound, &out, 1);
+}
+
+/* ---- elementwise ------------------------------------------------------------------------------------ */
+
+/* A type that broadcasts to `t`: some leading axes gone, some axes 1. */
+static hyp_type draw_narrower(maker *m, const hyp_type *t, bool fixed)
+{
+    hyp_type narrow = {.dtype = t->dtype};
+    int32_t skip = t->rank > 0 && chance(m, 50) ? (int32_t)draw(m, 0, t->rank) : 0;
+    for (int32_t i = skip; i < t->rank; i++)
+        narrow.dims[narrow.rank++] = chance(m, 25) || (fixed && !is_fixed(t->dims[i])) ? 1 : t->dims[i];
+    return narrow;
+}
+
+static bool broadcasts(const hyp_type *a, const hyp_type *b)
+{
+    for (int32_t i = 1; i <= a->rank && i <= b->rank; i++) {
+        hyp_dim x = a->dims[a->rank - i], y = b->dims[b->rank - i];
+        if (x != y && x != 1 && y != 1) return false;
+    }
+    return true;
+}
+
+/* sigmoid(x) + low: a value between low and low + 1. */
+static hyp_status make_positive(maker *m, hyp_value_id x, double low, hyp_value_id *out)
+{
+    hyp_type scalar = {.dtype = type_of(m, x)->dtype};
+    hyp_value_id in[2];
+    unsigned char data[8];
+    HYP_TRY(add_unary(m, HYP_OP_sigmoid, x, NULL, 1, &in[0]));
+    hyp_store_f64(scalar.dtype, data, 0, low);
+    HYP_TRY(hyp_graph_add_const(m->g, NULL, &scalar, data, hyp_dtype_size(scalar.dtype), true, &in[1], m->diag));
+    HYP_TRY(note_value(m, in[1], low, true));
+    return add(m, HYP_OP_add, in, 2, NULL, 1 + low, out, 1);
+}
+
+/* Keeps an integer inside [-8, 8], whatever wrapped before. */
+static hyp_status make_small(maker *m, hyp_value_id x, hyp_value_id *out)
+{
+    hyp_attr bounds[] = {attr_float(-8), attr_float(8)};
+    return add_unary(m, HYP_OP_clip, x, bounds, 8, out);
+}
+
+/* The second operand: another value of the type that broadcasts, or a new leaf. */
+static hyp_status second_operand(maker *m, hyp_value_id x, hyp_value_id *out)
+{
+    const hyp_type type = *type_of(m, x);
+    if (chance(m, 10)) return *out = x, HYP_OK;
+    for (int tries = 0; tries < 8; tries++)
+        if (pick(m, 0, 0, 4, out) && type_of(m, *out)->dtype == type.dtype && broadcasts(&type, type_of(m, *out)))
+            return HYP_OK;
+    hyp_type narrow = draw_narrower(m, &type, chance(m, 70));
+    return make_leaf(m, &narrow, 1, out);
+}
+
+static hyp_status make_div(maker *m, hyp_op op)
+{
+    hyp_value_id in[2], out;
+    if (!pick(m, NUMBER, 0, 4, &in[0])) return HYP_OK;
+    const hyp_type type = *type_of(m, in[0]);
+    double bound = m->known.data[in[0]].bound * 4;
+    if (is_float(m, in[0]) && chance(m, 40)) {
+        HYP_TRY(second_operand(m, in[0], &in[1]));
+        HYP_TRY(make_positive(m, in[1], 0.5, &in[1]));
+    } else {
+        hyp_type narrow = draw_narrower(m, &type, true);
+        HYP_TRY(make_const(m, &narrow, 1, true, &in[1]));
+    }
+    return add(m, op, in, 2, NULL, bound, &out, 1);
+}
+
+static hyp_status make_pow(maker *m, hyp_op op)
+{
+    static const double exponents[] = {2, 0.5, 3, -1, 1};
+    hyp_value_id in[2], out;
+    unsigned char data[8];
+    if (!pick(m, NUMBER, 0, 4, &in[0])) return HYP_OK;
+    hyp_type scalar = {.dtype = is_float(m, in[0]) && chance(m, 80) ? type_of(m, in[0])->dtype : HYP_I64};
+    HYP_TRY(is_float(m, in[0]) ? make_positive(m, in[0], 0.5, &in[0]) : make_small(m, in[0], &in[0]));
+    hyp_store_f64(scalar.dtype, data, 0, hyp_dtype_is_float(scalar.dtype) ? exponents[draw(m, 0, 4)] : (double)draw(m, 0, 2));
+    HYP_TRY(hyp_graph_add_const(m->g, NULL, &scalar, data, hyp_dtype_size(scalar.dtype), true, &in[1], m->diag));
+    HYP_TRY(note_value(m, in[1], 3, true));
+    double bound = m->known.data[in[0]].bound;
+    return add(m, op, in, 2, NULL, bound * bound * bound + 2, &out, 1);
+}
+
+static hyp_status make_binary(maker *m, hyp_op op)
+{
+    hyp_value_id in[2], out;
+    if (!pick(m, NUMBER, 0, 4, &in[0])) return HYP_OK;
+    HYP_TRY(second_operand(m, in[0], &in[1]));
+    if (chance(m, 30)) {
+        hyp_value_id swap = in[0];
+        in[0] = in[1];
+        in[1] = swap;
+    }
+    double a = m->known.data[in[0]].bound, b = m->known.data[in[1]].bound;
+    return add(m, op, in, 2, NULL, op == HYP_OP_mul ? a * b : a + b, &out, 1);
+}
+
+static hyp_status make_unary(maker *m, hyp_op op)
+{
+    bool any_number = op == HYP_OP_relu || op == HYP_OP_clip;
+    hyp_value_id x, out;
+    hyp_attr attrs[2] = {attr_float(0.1), attr_float(INFINITY)};
+    if (!pick(m, any_number ? NUMBER : FLOAT, 0, 4, &x)) return HYP_OK;
+    double bound = m->known.data[x].bound;
+    if (op == HYP_OP_exp) HYP_TRY(add_unary(m, HYP_OP_tanh, x, NULL, 1, &x));
+    if (op == HYP_OP_sqrt) HYP_TRY(make_positive(m, x, 0.25, &x));
+    if (op == HYP_OP_clip) {
+        attrs[0].f = chance(m, 30) ? -INFINITY : -1;
+        attrs[1].f = chance(m, 30) ? INFINITY : 2;
+    }
+    if (op == HYP_OP_sigmoid || op == HYP_OP_tanh || op == HYP_OP_erf) bound = 1;
+    if (op == HYP_OP_exp) bound = 3;
+    return add_unary(m, op, x, attrs, bound, &out);
+}
+
+static hyp_status make_cast(maker *m, hyp_op op)
+{
+    static const hyp_dtype integers[] = {HYP_U8, HYP_I8, HYP_U16, HYP_I16, HYP_I32, HYP_I64, HYP_U32, HYP_BOOL};
+    hyp_value_id x, out;
+    if (!pick(m, 0, 0, 4, &x)) return HYP_OK;
+    bool wide = m->options->dtype != HYP_F64 && chance(m, 15);
+    hyp_dtype to = wide ? (m->options->dtype == HYP_F32 ? HYP_F64 : HYP_F32) : m->options->dtype;
+    if (chance(m, 40) && (!is_float(m, x) || m->known.data[x].exact)) to = integers[draw(m, 0, 7)];
+    hyp_attr attr = attr_sym(hyp_dtype_name(to));
+    bool exact = m->known.data[x].exact;
+    if (hyp_dtype_is_float(to) && fits(m, x, INTEGER, 0, 4)) HYP_TRY(make_small(m, x, &x));
+    HYP_TRY(add_unary(m, op, x, &attr, m->known.data[x].bound, &out));
+    m->known.data[out].exact = exact;
+    return HYP_OK;
+}
+
+/* ---- moving elements -------------------------------------------------------------------------------- */
+
+static hyp_status make_view(maker *m, hyp_op op)
+{
+    hyp_value_id x, out;
+    if (!pick(m, 0, 0, 4, &x)) return HYP_OK;
+    hyp_type t = *type_of(m, x);
+    hyp_dim list[HYP_MAX_RANK];
+    uint32_t count = 0;
+    hyp_attr attr = attr_dims(list, 0);
+    bool exact = m->known.data[x].exact;
+    if (op == HYP_OP_flatten) {
+        attr = attr_int(draw(m, -t.rank, t.rank));
+    } else if (op == HYP_OP_squeeze) {
+        for (int32_t i = 0; i < t.rank; i++)
+            if (t.dims[i] == 1 && chance(m, 70)) list[count++] = chance(m, 30) ? i - t.rank : i;
+    } else if (op == HYP_OP_unsqueeze) {
+        list[count++] = draw(m, -t.rank - 1, t.rank);
+    } else if (op == HYP_OP_reshape) {
+        for (int32_t i = 0; i < t.rank; i++) { /* join some neighbours, put some ones in between */
+            if (count > 0 && chance(m, 40))
+                HYP_TRY(hyp_dim_mul(m->g->dims, list[count - 1], t.dims[i], &list[count - 1], m->diag));
+            else
+                list[count++] = t.dims[i];
+            if (count < 4 && chance(m, 15)) list[count++] = 1;
+        }
+        if (count > 0 && count < 5 && is_fixed(list[count - 1]) && list[count - 1] > 0 && list[count - 1] % 2 == 0) {
+            list[count] = list[count - 1] / 2;
+            list[count++ - 1] = 2;
+        }
+    }
+    if (attr.kind == HYP_ATTR_DIMS) attr.count = count;
+    bool plain = op == HYP_OP_identity || op == HYP_OP_dropout;
+    HYP_TRY(add_unary(m, op, x, plain ? NULL : &attr, m->known.data[x].bound, &out));
+    m->known.data[out].exact = exact;
+    return HYP_OK;
+}
+
+static hyp_status make_expand(maker *m, hyp_op op)
+{
+    hyp_value_id x, out;
+    if (!pick(m, 0, 0, 3, &x)) return HYP_OK;
+    hyp_type t = *type_of(m, x);
+    hyp_dim shape[HYP_MAX_RANK];
+    uint32_t count = 0;
+    if (chance(m, 40)) shape[count++] = draw(m, 1, 3);
+    for (int32_t i = 0; i < t.rank; i++) {
+        shape[count] = t.dims[i];
+        if (t.dims[i] == 1 && chance(m, 60)) shape[count] = m->options->symbolic && chance(m, 30) ? m->symbols[0] : 3;
+        count++;
+    }
+    hyp_attr attr = attr_dims(shape, count);
+    return add_unary(m, op, x, &attr, m->known.data[x].bound, &out);
+}
+
+static hyp_status make_transpose(maker *m, hyp_op op)
+{
+    hyp_value_id x, out;
+    if (!pick(m, 0, 0, 5, &x)) return HYP_OK;
+    uint32_t rank = (uint32_t)type_of(m, x)->rank;
+    hyp_dim perm[HYP_MAX_RANK];
+    for (uint32_t i = 0; i < rank; i++) perm[i] = i;
+    for (uint32_t i = rank; i > 1; i--) {
+        int64_t j = draw(m, 0, i - 1);
+        hyp_dim swap = perm[i - 1];
+        perm[i - 1] = perm[j];
+        perm[j] = swap;
+    }
+    hyp_attr attr = attr_dims(perm, rank);
+    return add_unary(m, op, x, &attr, m->known.data[x].bound, &out);
+}
+
+static hyp_status make_slice(maker *m, hyp_op op)
+{
+    hyp_value_id x, out;
+    hyp_dim lists[3][HYP_MAX_RANK]; /* starts, sizes, steps */
+    if (!pick(m, 0, 1, 4, &x)) return HYP_OK;
+    hyp_type t = *type_of(m, x);
+    for (int32_t i = 0; i < t.rank; i++) {
+        int64_t step = chance(m, 30) ? draw(m, 1, 2) : 1, sign = chance(m, 30) ? -1 : 1;
+        lists[0][i] = 0;
+        lists[1][i] = t.dims[i];
+        lists[2][i] = sign;
+        if (!is_fixed(t.dims[i]) || chance(m, 40)) { /* all of it, forward or backward */
+            if (sign < 0) HYP_TRY(hyp_dim_add(m->g->dims, t.dims[i], -1, &lists[0][i], m->diag));
+            continue;
+        }
+        int64_t size = t.dims[i] ? draw(m, chance(m, 5) ? 0 : 1, (t.dims[i] - 1) / step + 1) : 0;
+        int64_t room = size ? t.dims[i] - 1 - (size - 1) * step : 0, first = room > 0 ? draw(m, 0, room) : 0;
+        lists[0][i] = sign > 0 || size == 0 ? first : first + (size - 1) * step;
+        lists[1][i] = size;
+        lists[2][i] = sign * step;
+    }
+    uint32_t rank = (uint32_t)t.rank;
+    hyp_attr attrs[] = {attr_dims(lists[0], rank), attr_dims(lists[1], rank), attr_dims(lists[2], rank)};
+    return add_unary(m, op, x, attrs, m->known.data[x].bound, &out);
+}
+
+static hyp_status make_split(maker *m, hyp_op op)
+{
+    hyp_value_id x, outs[3];
+    hyp_dim sizes[3];
+    if (!pick(m, 0, 1, 4, &x)) return HYP_OK;
+    hyp_type t = *type_of(m, x);
+    int32_t axis = (int32_t)draw(m, 0, t.rank - 1);
+    if (!is_fixed(t.dims[axis])) return HYP_OK;
+    uint32_t parts = (uint32_t)draw(m, 1, 3);
+    int64_t left = t.dims[axis];
+    for (uint32_t i = 0; i < parts; i++) {
+        sizes[i] = i + 1 == parts ? left : draw(m, 0, left);
+        left -= sizes[i];
+    }
+    hyp_attr attrs[] = {attr_int(chance(m, 30) ? axis - t.rank : axis), attr_dims(sizes, parts)};
+    return add(m, op, &x, 1, attrs, m->known.data[x].bound, outs, parts);
+}
+
+static hyp_status make_concat(maker *m, hyp_op op)
+{
+    hyp_value_id in[3], out;
+    if (!pick(m, 0, 1, 4, &in[0])) return HYP_OK;
+    hyp_type t = *type_of(m, in[0]);
+    int32_t axis = (int32_t)draw(m, 0, t.rank - 1);
+    double bound = m->known.data[in[0]].bound;
+    uint32_t count = (uint32_t)draw(m, 1, 3);
+    for (uint32_t i = 1; i < count; i++) {
+        hyp_type part = t;
+        part.dims[axis] = draw(m, 1, 3);
+        if (chance(m, 40))
+            in[i] = in[0];
+        else
+            HYP_TRY(make_leaf(m, &part, 1, &in[i]));
+        bound = fmax(bound, m->known.data[in[i]].bound);
+    }
+    hyp_attr attr = attr_int(chance(m, 30) ? axis - t.rank : axis);
+    return add(m, op, in, count, &attr, bound, &out, 1);
+}
+
+static hyp_status make_gather(maker *m, hyp_op op)
+{
+    hyp_value_id in[2], out;
+    if (!pick(m, 0, 1, 3, &in[0])) return HYP_OK;
+    hyp_type t = *type_of(m, in[0]), indices = {.dtype = chance(m, 50) ? HYP_I64 : HYP_I32, .rank = (int32_t)draw(m, 0, 2)};
+    int32_t axis = (int32_t)draw(m, 0, t.rank - 1);
+    int64_t size = t.dims[axis];
+    if (!is_fixed(size) || size == 0) return HYP_OK;
+    for (int32_t i = 0; i < indices.rank; i++) indices.dims[i] = draw(m, 1, 3);
+    if (chance(m, 30)) { /* indices that are known at run time only */
+        hyp_attr bounds[] = {attr_float((double)-size), attr_float((double)(size - 1))};
+        HYP_TRY(make_input(m, &indices, &in[1]));
+        HYP_TRY(add_unary(m, HYP_OP_clip, in[1], bounds, 2, &in[1]));
+    } else {
+        unsigned char data[9 * 8];
+        size_t count = 1;
+        for (int32_t i = 0; i < indices.rank; i++) count *= (size_t)indices.dims[i];
+        for (size_t i = 0; i < count; i++) hyp_store_i64(indices.dtype, data, i, draw(m, -size, size - 1));
+        HYP_TRY(hyp_graph_add_const(m->g, NULL, &indices, data, count * hyp_dtype_size(indices.dtype), true, &in[1], m->diag));
+        HYP_TRY(note_value(m, in[1], 2, true));
+    }
+    hyp_attr attr = attr_int(chance(m, 30) ? axis - t.rank : axis);
+    return add(m, op, in, 2, &attr, m->known.data[in[0]].bound, &out, 1);
+}
+
+static hyp_status make_shape(maker *m, hyp_op op)
+{
+    hyp_value_id x, out;
+    if (!pick(m, 0, 0, 4, &x)) return HYP_OK;
+    HYP_TRY(add_unary(m, op, x, NULL, 2, &out));
+    m->known.data[out].exact = true;
+    return HYP_OK;
+}
+
+/* ---- reductions ------------------------------------------------------------------------------------- */
+
+static hyp_status make_softmax(maker *m, hyp_op op)
+{
+    hyp_value_id x, out;
+    if (!pick(m, FLOAT, 1, 4, &x)) return HYP_OK;
+    int32_t rank = type_of(m, x)->rank;
+    hyp_attr attr = attr_int(draw(m, -rank, rank - 1));
+    return add_unary(m, op, x, &attr, 1, &out);
+}
+
+static hyp_status make_reduce(maker *m, hyp_op op)
+{
+    hyp_value_id x, out;
+    hyp_dim axes[HYP_MAX_RANK];
+    uint32_t count = 0;
+    if (!pick(m, NUMBER, 0, 4, &x)) return HYP_OK;
+    hyp_type t = *type_of(m, x);
+    double terms = 1;
+    for (int32_t i = 0; i < t.rank; i++) {
+        if (!chance(m, 50)) continue;
+        axes[count++] = chance(m, 30) ? i - t.rank : i;
+        terms *= is_fixed(t.dims[i]) ? (double)t.dims[i] : 8;
+    }
+    hyp_attr attrs[] = {attr_dims(axes, count), attr_int(draw(m, 0, 1))};
+    double bound = m->known.data[x].bound * (op == HYP_OP_reduce_sum ? terms : 1);
+    return add_unary(m, op, x, attrs, bound, &out);
+}
+
+/* ---- the graph -------------------------------------------------------------------------------------- */
+
+static hyp_status make_node(maker *m, hyp_op op)
+{
+    switch (op) {
+    case HYP_OP_linear:
+    case HYP_OP_fused_linear:
+    case HYP_OP_fused_mlp: return make_linear(m, op);
+    case HYP_OP_matmul: return make_matmul(m, op);
+    case HYP_OP_gemm: return make_gemm(m, op);
+    case HYP_OP_div: return make_div(m, op);
+    case HYP_OP_pow: return make_pow(m, op);
+    case HYP_OP_add:
+    case HYP_OP_sub:
+    case HYP_OP_mul:
+    case HYP_OP_min:
+    case HYP_OP_max: return make_binary(m, op);
+    case HYP_OP_cast: return make_cast(m, op);
+    case HYP_OP_identity:
+    case HYP_OP_dropout:
+    case HYP_OP_reshape:
+    case HYP_OP_flatten:
+    case HYP_OP_squeeze:
+    case HYP_OP_unsqueeze: return make_view(m, op);
+    case HYP_OP_expand: return make_expand(m, op);
+    case HYP_OP_transpose: return make_transpose(m, op);
+    case HYP_OP_slice: return make_slice(m, op);
+    case HYP_OP_split: return make_split(m, op);
+    case HYP_OP_concat: return make_concat(m, op);
+    case HYP_OP_gather: return make_gather(m, op);
+    case HYP_OP_shape: return make_shape(m, op);
+    case HYP_OP_softmax: return make_softmax(m, op);
+    case HYP_OP_reduce_sum:
+    case HYP_OP_reduce_mean: return make_reduce(m, op);
+    default: return make_unary(m, op);
+    }
+}
+
+static hyp_status make_leaves(maker *m)
+{
+    hyp_dtype t = m->options->dtype;
+    hyp_dim n = 3, k = 2;
+    hyp_value_id v;
+    if (m->options->symbolic) {
+        HYP_TRY(hyp_dim_symbol(m->g->dims, "n", &n, m->diag));
+        HYP_TRY(hyp_dim_symbol(m->g->dims, "m", &k, m->diag));
+        m->symbols[0] = n;
+        m->symbols[1] = k;
+    }
+    HYP_TRY(make_input(m, &(hyp_type){t, 2, {n, draw(m, 1, 6)}}, &v));
+    HYP_TRY(make_input(m, &(hyp_type){t, 3, {k, draw(m, 1, 4), draw(m, 1, 5)}}, &v));
+    if (m->options->symbolic || chance(m, 30)) HYP_TRY(make_input(m, &(hyp_type){t, 3, {n, k, 2}}, &v));
+    if (chance(m, 50)) HYP_TRY(make_input(m, &(hyp_type){HYP_I64, 2, {n, 3}}, &v));
+    if (chance(m, 20)) HYP_TRY(make_input(m, &(hyp_type){t, 4, {n, 2, k, 3}}, &v));
+    if (chance(m, 20)) HYP_TRY(make_input(m, &(hyp_type){HYP_BOOL, 1, {4}}, &v));
+    HYP_TRY(make_const(m, &(hyp_type){t, 2, {draw(m, 1, 4), draw(m, 1, 6)}}, 1, false, &v));
+    return make_const(m, &(hyp_type){HYP_I32, 1, {3}}, 1, false, &v);
+}
+
+/* Every value that nothing reads, but for some that stay dead; now and then one that is read, twice. */
+static hyp_status make_outputs(maker *m)
+{
+    char name[16];
+    int outputs = 0;
+    hyp_value_id last = (hyp_value_id)m->g->values.len - 1;
+    for (hyp_value_id v = 0; v <= last; v++) {
+        bool unread = !m->known.data[v].read && m->g->values.data[v].kind == HYP_VALUE_NODE;
+        int times = unread ? !chance(m, 10) : chance(m, 6);
+        if (v == last && outputs == 0) times = 1;
+        times += times && chance(m, 5);
+        for (; times > 0; times--) {
+            snprintf(name, sizeof name, "y%d", outputs++);
+            HYP_TRY(hyp_graph_add_output(m->g, name, v, m->diag));
+        }
+    }
+    return HYP_OK;
+}
+
+static hyp_status make_graph(maker *m)
+{
+    HYP_TRY(make_leaves(m));
+    size_t leaves = m->g->nodes.len;
+    for (int i = 0, tries = 0; i < m->options->nodes && tries < 50 * m->options->nodes; tries++) {
+        bool first = i == 0 && m->options->first_op >= 0 && tries < 40;
+        hyp_op op = first ? (hyp_op)m->options->first_op : (hyp_op)draw(m, 0, HYP_OP_COUNT - 1);
+        if (m->options->no_fused && (hyp_op_get(op)->flags & HYP_OPF_FUSED)) continue;
+        size_t before = m->g->nodes.len;
+        HYP_TRY(make_node(m, op));
+        i += m->g->nodes.len > before;
+    }
+    if (m->g->nodes.len == leaves) HYP_TRY(make_node(m, HYP_OP_identity));
+    return make_outputs(m);
+}
+
+hyp_status hyp_random_graph(const hyp_random_graph_options *options, hyp_dims *dims, hyp_graph *out, int *drawn,
+                            hyp_diag *diag)
+{
+    maker m = {.options = options, .g = out, .random = {options->seed * 0x9e3779b97f4a7c15u + 1}, .drawn = drawn, .diag = diag};
+    hyp_graph_init(out, dims);
+    out->name = "random";
+    hyp_status status = make_graph(&m);
+    hyp_vec_free(&m.known);
+    if (status != HYP_OK) hyp_graph_dispose(out);
+    return status;
+}
+
+/* ---- data ------------------------------------------------------------------------------------------- */
+
+void hyp_random_bind(const hyp_dims *dims, int64_t n, int64_t m, int64_t *out)
+{
+    for (size_t i = 0; i < hyp_dims_symbol_count(dims); i++)
+        out[i] = strcmp(hyp_dims_symbol_name(dims, i), "n") == 0 ? n : m;
+}
+
+hyp_status hyp_random_input(const hyp_graph *g, size_t input, const int64_t *symbols, hyp_random *r, hyp_tensor *out,
+                            hyp_diag *diag)
+{
+    const hyp_value *value = &g->values.data[g->inputs.data[input]];
+    hyp_tensor t = {.name = value->name, .dtype = value->type.dtype, .rank = value->type.rank};
+    size_t count = 1;
+    for (int32_t i = 0; i < t.rank; i++) {
+        HYP_TRY(hyp_dim_eval(g->dims, value->type.dims[i], symbols, &t.dims[i], diag));
+        count *= (size_t)t.dims[i];
+    }
+    t.bytes = count * hyp_dtype_size(t.dtype);
+    t.data = hyp_malloc(t.bytes);
+    if (!t.data) return hyp_fail_memory(diag, t.bytes);
+    for (size_t i = 0; i < count; i++) hyp_store_f64(t.dtype, t.data, i, draw_element(r, t.dtype, 2));
+    *out = t;
+    return HYP_OK;
+}
