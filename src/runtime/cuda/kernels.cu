@@ -450,7 +450,8 @@ template <typename T> __device__ __forceinline__ void copy(const hyp_cuda_copy &
 // element against bank conflicts.
 template <typename T> __device__ __forceinline__ void transpose(const hyp_cuda_transpose &t)
 {
-    __shared__ T tile[HYP_CUDA_TILE][HYP_CUDA_TILE + 1];
+    extern __shared__ double shared[];
+    T(*tile)[HYP_CUDA_TILE + 1] = (T(*)[HYP_CUDA_TILE + 1]) shared;
     const hyp_cuda_copy &p = t.copy;
 #pragma unroll 1
     for (int64_t i = blockIdx.x; i < t.total_tiles; i += gridDim.x) {

@@ -36,8 +36,8 @@ hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
     copy *p = data;
     p->x = k->x;
     p->y = k->y;
-    hyp_cuda_move_plan(&box, hyp_dtype_size(hyp_cuda_dtype(b->program, k->x)), b->values[k->x_offset],
-                       b->values[k->y_offset], &p->move);
+    size_t size = hyp_dtype_size(hyp_cuda_dtype(b->program, k->x));
+    hyp_cuda_move_plan(&box, size, b->values[k->x_offset], b->values[k->y_offset], &p->move);
     if (p->move.kind == HYP_CUDA_MOVE_BLOCK) return HYP_OK;
     const hyp_cuda_device *device = b->session->model->device;
     enum { THREADS = 256 };
@@ -47,6 +47,7 @@ hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
         p->grid.blocks = hyp_cuda_blocks(device, p->move.args.total_tiles, 1);
         p->grid.block_x = HYP_CUDA_TILE;
         p->grid.block_y = HYP_CUDA_TILE_ROWS;
+        p->grid.shared_bytes = HYP_CUDA_TILE * (HYP_CUDA_TILE + 1) * (uint32_t)size;
     }
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }

@@ -1,0 +1,46 @@
+/* device_check.h - runs a plan on a GPU and on the reference backend, and compares. */
+#ifndef HYP_TESTS_DEVICE_CHECK_H
+#define HYP_TESTS_DEVICE_CHECK_H
+
+#include "runtime/cuda/library.h"
+#include "runtime/plan_builder.h"
+
+enum { DC_MAX_TENSORS = 8 };
+
+/* The driver, for memory of the tests' own; a context is current between open and close. */
+typedef struct device {
+    hyp_cuda_library lib;
+    CUcontext context;
+    CUstream stream;
+} device;
+
+/* False, with the reason in diag, where there is no usable GPU. */
+bool device_open(device *d, hyp_diag *diag);
+void device_close(device *d);
+
+/* How outputs may differ from the reference: |a - r| <= atol + rtol |r|. */
+typedef struct tolerance {
+    double rtol, atol;
+} tolerance;
+tolerance tolerance_of(hyp_dtype dtype, int64_t terms); /* for sums of `terms` products of numbers below 1 */
+
+/* Runs the plan for inputs of these dims (by input: rank dims; dims of the plan's symbols come from them) four ways: host
+ * tensors, device tensors in place, device tensors at odd addresses, and on a stream of the caller's. `index_limit`
+ * bounds random integers. Every output must be as the reference has it. Takes the builder's plan as it is. */
+void check_plan(device *d, plan_builder *b, const int64_t (*dims)[HYP_MAX_RANK], tolerance want);
+
+/* The same on engines that exist, for several sets of dims. */
+typedef struct pair {
+    hyp_engine *reference, *cuda;
+    hyp_context *reference_context, *cuda_context, *stream_context;
+} pair;
+void pair_open(device *d, plan_builder *b, pair *out);
+void pair_check(device *d, pair *p, const int64_t (*dims)[HYP_MAX_RANK], tolerance want);
+void pair_close(pair *p);
+
+/* Deterministic numbers. */
+uint64_t random_next(uint64_t *state);
+int64_t random_between(uint64_t *state, int64_t low, int64_t high); /* both included */
+void random_fill(uint64_t *state, hyp_dtype dtype, void *data, size_t count);
+
+#endif

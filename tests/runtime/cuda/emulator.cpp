@@ -1,0 +1,487 @@
+// emulator.cpp - a CUDA driver and a cuBLASLt without a GPU, so that the CUDA backend is tested where there is none.
+//
+// One shared library named libcuda.so.1 that has every function of both libraries that the backend calls. Device memory
+// is host memory, streams run at once, kernels.cu is compiled for the host and its threads are coroutines. Products
+// are computed in double. What a real device would punish ends the program with a message: unaligned operands,
+// memory that is not freed, a context that is not current.
+//
+// HYPATIA_EMULATOR chooses a device that is missing something: "none" (no GPU), "old" (an old driver), "small" (16 MiB
+// of memory), "plain" (a cuBLASLt without epilogues).
+#include <cmath>
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <ucontext.h>
+#include <vector>
+
+#include <cublasLt.h>
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <vector_functions.h>
+
+// ---- the language of kernels.cu ---------------------------------------------------------------------------
+
+static uint3 blockIdx, threadIdx;
+static dim3 blockDim, gridDim;
+
+// A thread of a block. It starts on a stack of its own; from then on jumps are enough, which cost no system call.
+struct fiber {
+    jmp_buf at;
+    bool started, done;
+};
+static std::vector<fiber> fibers;
+static size_t current; // the one that runs
+static jmp_buf scheduler;
+
+static void __syncthreads()
+{
+    if (!_setjmp(fibers[current].at)) _longjmp(scheduler, 1);
+}
+static uint64_t __umul64hi(uint64_t a, uint64_t b) { return (uint64_t)((unsigned __int128)a * b >> 64); }
+static float __uint_as_float(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+#define __noinline__ // the host's headers know it as an attribute
+#include "runtime/cuda/kernels.cu"
+#undef __noinline__
+
+namespace {
+double shared[48 * 1024 / sizeof(double)]; // of the one block that runs
+}
+
+[[noreturn]] static void give_up(const char *what)
+{
+    fprintf(stderr, "CUDA emulator: %s\n", what);
+    abort();
+}
+
+static bool is_mode(const char *mode)
+{
+    const char *set = getenv("HYPATIA_EMULATOR");
+    return set && strcmp(set, mode) == 0;
+}
+
+// ---- launches ---------------------------------------------------------------------------------------------
+
+struct entry {
+    const char *name;
+    size_t args; // bytes of the kernel's one argument
+    bool barriers;
+    void (*call)(const void *args);
+};
+
+#define ENTRY(name, type) {#name, sizeof(type), false, [](const void *args) { name(*(const type *)args); }},
+#define BARRIER(name, type) {#name, sizeof(type), true, [](const void *args) { name(*(const type *)args); }},
+static const entry entries[] = {
+    ENTRY(pointwise_f32x8, hyp_cuda_pointwise) ENTRY(pointwise_f32, hyp_cuda_pointwise)
+    ENTRY(pointwise_f64, hyp_cuda_pointwise) ENTRY(pointwise_i64, hyp_cuda_pointwise)
+    BARRIER(softmax_f32, hyp_cuda_softmax) BARRIER(softmax_f64, hyp_cuda_softmax)
+    ENTRY(softmax_strided_f32, hyp_cuda_softmax) ENTRY(softmax_strided_f64, hyp_cuda_softmax)
+    BARRIER(reduce_f32, hyp_cuda_reduce) BARRIER(reduce_f64, hyp_cuda_reduce) BARRIER(reduce_i64, hyp_cuda_reduce)
+    ENTRY(copy_1, hyp_cuda_copy) ENTRY(copy_2, hyp_cuda_copy) ENTRY(copy_4, hyp_cuda_copy)
+    ENTRY(copy_8, hyp_cuda_copy) ENTRY(copy_16, hyp_cuda_copy)
+    BARRIER(transpose_1, hyp_cuda_transpose) BARRIER(transpose_2, hyp_cuda_transpose)
+    BARRIER(transpose_4, hyp_cuda_transpose) BARRIER(transpose_8, hyp_cuda_transpose)
+    ENTRY(gather_1, hyp_cuda_gather) ENTRY(gather_2, hyp_cuda_gather) ENTRY(gather_4, hyp_cuda_gather)
+    ENTRY(gather_8, hyp_cuda_gather) ENTRY(gather_16, hyp_cuda_gather) ENTRY(fill_i64, hyp_cuda_fill)
+};
+
+static const entry *running;
+static const void *running_args;
+
+static void fiber_main()
+{
+    running->call(running_args);
+    fibers[current].done = true;
+    _longjmp(scheduler, 1);
+}
+
+static void start_or_resume(std::vector<char> &stacks, size_t stack)
+{
+    fiber *f = &fibers[current];
+    if (_setjmp(scheduler)) return;
+    if (f->started) _longjmp(f->at, 1);
+    f->started = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = &stacks[current * stack];
+    context.uc_stack.ss_size = stack;
+    context.uc_link = nullptr;
+    makecontext(&context, fiber_main, 0);
+    setcontext(&context);
+}
+
+// Runs the threads of one block, each up to its next barrier in turn.
+static void run_block(std::vector<char> &stacks, size_t stack)
+{
+    size_t left = fibers.size();
+    for (fiber &f : fibers) f.started = f.done = false;
+    while (left > 0) {
+        size_t before = left;
+        for (current = 0; current < fibers.size(); current++) {
+            if (fibers[current].done) continue;
+            threadIdx = make_uint3((unsigned)current % blockDim.x, (unsigned)current / blockDim.x, 0);
+            start_or_resume(stacks, stack);
+            if (fibers[current].done) left--;
+        }
+        if (left > 0 && left != before) give_up("some threads of a block left before a barrier");
+    }
+}
+
+// Blocks of kernels that have no barrier need no fibers.
+static void run_threads(unsigned threads)
+{
+    for (unsigned t = 0; t < threads; t++) {
+        threadIdx = make_uint3(t % blockDim.x, t / blockDim.x, 0);
+        running->call(running_args);
+    }
+}
+
+// ---- driver -----------------------------------------------------------------------------------------------
+
+static std::mutex lock; // around everything below: calls come from several threads
+static std::map<uintptr_t, size_t> memory;
+static size_t memory_used;
+static int contexts_retained;
+static thread_local int contexts_current;
+
+#define DRIVER extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI
+
+DRIVER cuInit(unsigned int) { return is_mode("none") ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
+DRIVER cuDriverGetVersion(int *version) { return *version = is_mode("old") ? 11040 : 13000, CUDA_SUCCESS; }
+DRIVER cuDeviceGetCount(int *count) { return *count = 1, CUDA_SUCCESS; }
+DRIVER cuDeviceGet(CUdevice *device, int index) { return *device = index, CUDA_SUCCESS; }
+DRIVER cuDeviceGetName(char *name, int size, CUdevice)
+{
+    snprintf(name, (size_t)size, "emulator");
+    return CUDA_SUCCESS;
+}
+DRIVER cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice)
+{
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+             : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 2
+                                                                       : 0;
+    return CUDA_SUCCESS;
+}
+DRIVER cuGetErrorName(CUresult result, const char **text)
+{
+    *text = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : result == CUDA_ERROR_NO_DEVICE   ? "CUDA_ERROR_NO_DEVICE"
+                                               : "CUDA_ERROR";
+    return CUDA_SUCCESS;
+}
+DRIVER cuGetErrorString(CUresult, const char **text) { return *text = "as the emulator was told", CUDA_SUCCESS; }
+
+DRIVER cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    contexts_retained++;
+    *context = (CUcontext)&contexts_retained;
+    return CUDA_SUCCESS;
+}
+DRIVER cuDevicePrimaryCtxRelease(CUdevice)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    if (--contexts_retained == 0 && !memory.empty()) give_up("device memory was not freed");
+    return CUDA_SUCCESS;
+}
+DRIVER cuCtxPushCurrent(CUcontext) { return contexts_current++, CUDA_SUCCESS; }
+DRIVER cuCtxPopCurrent(CUcontext *)
+{
+    if (contexts_current-- <= 0) give_up("a context was popped that was not pushed");
+    return CUDA_SUCCESS;
+}
+static void need_context()
+{
+    if (contexts_current <= 0) give_up("no context is current");
+}
+
+DRIVER cuModuleLoadData(CUmodule *module, const void *image)
+{
+    need_context();
+    if (memcmp(image, "\x50\xed\x55\xba", 4) != 0) give_up("the image is no fatbin");
+    *module = (CUmodule)entries;
+    return CUDA_SUCCESS;
+}
+DRIVER cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+DRIVER cuModuleGetFunction(CUfunction *function, CUmodule, const char *name)
+{
+    for (const entry &e : entries)
+        if (strcmp(e.name, name) == 0) return *function = (CUfunction)&e, CUDA_SUCCESS;
+    return CUDA_ERROR_NOT_FOUND;
+}
+DRIVER cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction) { return *value = 32, CUDA_SUCCESS; }
+
+DRIVER cuMemAlloc(CUdeviceptr *at, size_t bytes)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    need_context();
+    size_t limit = is_mode("small") ? (size_t)16 << 20 : (size_t)1 << 30;
+    if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (bytes > limit - memory_used) return CUDA_ERROR_OUT_OF_MEMORY;
+    void *block = aligned_alloc(512, (bytes + 511) / 512 * 512);
+    if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(block, 0xee, bytes < 1 << 18 ? bytes : 1 << 18); // nothing may depend on what fresh memory holds
+    memory[(uintptr_t)block] = bytes;
+    memory_used += bytes;
+    *at = (CUdeviceptr)block;
+    return CUDA_SUCCESS;
+}
+DRIVER cuMemFree(CUdeviceptr at)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    need_context();
+    auto found = memory.find((uintptr_t)at);
+    if (found == memory.end()) give_up("memory was freed that is none");
+    memory_used -= found->second;
+    memory.erase(found);
+    free((void *)at);
+    return CUDA_SUCCESS;
+}
+DRIVER cuMemHostAlloc(void **at, size_t bytes, unsigned int) { return *at = calloc(1, bytes), CUDA_SUCCESS; }
+DRIVER cuMemFreeHost(void *at) { return free(at), CUDA_SUCCESS; }
+DRIVER cuMemHostGetDevicePointer(CUdeviceptr *out, void *at, unsigned int)
+{
+    return *out = (CUdeviceptr)at, CUDA_SUCCESS;
+}
+
+static CUresult copy_bytes(void *to, const void *from, size_t bytes)
+{
+    need_context();
+    memmove(to, from, bytes);
+    return CUDA_SUCCESS;
+}
+DRIVER cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t n) { return copy_bytes((void *)to, from, n); }
+DRIVER cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n) { return copy_bytes(to, (void *)from, n); }
+DRIVER cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream)
+{
+    return copy_bytes((void *)to, from, n);
+}
+DRIVER cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream) { return copy_bytes(to, (void *)from, n); }
+DRIVER cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream)
+{
+    return copy_bytes((void *)to, (void *)from, n);
+}
+DRIVER cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream)
+{
+    need_context();
+    memset((void *)to, value, n);
+    return CUDA_SUCCESS;
+}
+DRIVER cuStreamCreate(CUstream *stream, unsigned int) { return *stream = (CUstream)malloc(1), CUDA_SUCCESS; }
+DRIVER cuStreamDestroy(CUstream stream) { return free(stream), CUDA_SUCCESS; }
+DRIVER cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
+
+DRIVER cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int, unsigned int, unsigned int block_x,
+                      unsigned int block_y, unsigned int, unsigned int shared_bytes, CUstream, void **params, void **)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    need_context();
+    if (grid_x == 0 || block_x * block_y == 0 || block_x * block_y > 1024) give_up("a launch of a wrong size");
+    if (shared_bytes > sizeof shared) give_up("a launch wants more than 48 KiB of shared memory");
+    enum { STACK = 32 << 10 };
+    static std::vector<char> stacks;
+    running = (const entry *)function;
+    std::vector<char> args((const char *)params[0], (const char *)params[0] + running->args);
+    running_args = args.data();
+    blockDim = dim3(block_x, block_y);
+    gridDim = dim3(grid_x);
+    fibers.resize(block_x * block_y);
+    if (stacks.size() < fibers.size() * STACK) stacks.resize(fibers.size() * STACK);
+    for (blockIdx = make_uint3(0, 0, 0); blockIdx.x < grid_x; blockIdx.x++) {
+        if (running->barriers)
+            run_block(stacks, STACK);
+        else
+            run_threads(block_x * block_y);
+    }
+    return CUDA_SUCCESS;
+}
+
+// ---- cuBLASLt ---------------------------------------------------------------------------------------------
+
+#define LT(type) extern "C" __attribute__((visibility("default"))) type CUBLASWINAPI
+using attributes = std::map<int, std::vector<char>>;
+
+struct layout {
+    cudaDataType type;
+    int64_t rows, columns, ld;
+    attributes set;
+};
+struct product {
+    cublasComputeType_t compute;
+    cudaDataType_t scale;
+    attributes set;
+};
+
+template <typename T> static T get(const attributes &set, int name, T otherwise)
+{
+    auto found = set.find(name);
+    if (found == set.end()) return otherwise;
+    if (found->second.size() != sizeof(T)) give_up("an attribute of a wrong size");
+    T value;
+    memcpy(&value, found->second.data(), sizeof value);
+    return value;
+}
+static cublasStatus_t put(attributes &set, int name, const void *value, size_t size)
+{
+    set[name].assign((const char *)value, (const char *)value + size);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+LT(size_t) cublasLtGetVersion(void) { return 130000; }
+LT(const char *) cublasLtGetStatusString(cublasStatus_t) { return "status of the emulator"; }
+LT(cublasStatus_t) cublasLtCreate(cublasLtHandle_t *handle)
+{
+    need_context();
+    return *handle = (cublasLtHandle_t)malloc(1), CUBLAS_STATUS_SUCCESS;
+}
+LT(cublasStatus_t) cublasLtDestroy(cublasLtHandle_t handle) { return free(handle), CUBLAS_STATUS_SUCCESS; }
+
+LT(cublasStatus_t) cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale)
+{
+    return *desc = (cublasLtMatmulDesc_t) new product{compute, scale, {}}, CUBLAS_STATUS_SUCCESS;
+}
+LT(cublasStatus_t) cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    return delete (product *)desc, CUBLAS_STATUS_SUCCESS;
+}
+LT(cublasStatus_t)
+cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, const void *value,
+                               size_t size)
+{
+    return put(((product *)desc)->set, name, value, size);
+}
+LT(cublasStatus_t)
+cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld)
+{
+    if (rows == 0 || columns == 0 || ld < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
+    return *out = (cublasLtMatrixLayout_t) new layout{type, (int64_t)rows, (int64_t)columns, ld, {}},
+           CUBLAS_STATUS_SUCCESS;
+}
+LT(cublasStatus_t) cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t at)
+{
+    return delete (layout *)at, CUBLAS_STATUS_SUCCESS;
+}
+LT(cublasStatus_t)
+cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t at, cublasLtMatrixLayoutAttribute_t name, const void *value,
+                                 size_t size)
+{
+    return put(((layout *)at)->set, name, value, size);
+}
+LT(cublasStatus_t) cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
+{
+    return *out = (cublasLtMatmulPreference_t) new attributes, CUBLAS_STATUS_SUCCESS;
+}
+LT(cublasStatus_t) cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t at)
+{
+    return delete (attributes *)at, CUBLAS_STATUS_SUCCESS;
+}
+LT(cublasStatus_t)
+cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t at, cublasLtMatmulPreferenceAttributes_t name,
+                                     const void *value, size_t size)
+{
+    return put(*(attributes *)at, name, value, size);
+}
+
+static cublasLtEpilogue_t epilogue_of(const product *p)
+{
+    return get(p->set, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
+}
+
+LT(cublasStatus_t)
+cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t,
+                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                               cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t results[],
+                               int *count)
+{
+    const product *p = (const product *)desc;
+    *count = 0;
+    if (is_mode("plain") && epilogue_of(p) != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if ((epilogue_of(p) & CUBLASLT_EPILOGUE_BIAS) && !get<uint64_t>(p->set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0))
+        give_up("an algorithm was asked for before the bias was set");
+    if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    memset(results, 0, sizeof *results);
+    results->algo.data[0] = get<uint32_t>(*(attributes *)preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 256);
+    *count = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static double read(cudaDataType type, const void *data, int64_t i)
+{
+    switch (type) {
+    case CUDA_R_16F: return (double)__half2float(((const __half *)data)[i]);
+    case CUDA_R_16BF: return (double)__bfloat162float(((const __nv_bfloat16 *)data)[i]);
+    case CUDA_R_32F: return (double)((const float *)data)[i];
+    case CUDA_R_64F: return ((const double *)data)[i];
+    default: give_up("a product of an unknown type");
+    }
+}
+static void write(cudaDataType type, void *data, int64_t i, double value)
+{
+    switch (type) {
+    case CUDA_R_16F: ((__half *)data)[i] = __double2half(value); break;
+    case CUDA_R_16BF: ((__nv_bfloat16 *)data)[i] = __double2bfloat16(value); break;
+    case CUDA_R_32F: ((float *)data)[i] = (float)value; break;
+    default: ((double *)data)[i] = value;
+    }
+}
+
+static double finish(cublasLtEpilogue_t epilogue, double v)
+{
+    if (epilogue == CUBLASLT_EPILOGUE_RELU || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) return v < 0 ? 0 : v;
+    if (epilogue == CUBLASLT_EPILOGUE_GELU || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS) return gelu_tanh(v);
+    return v;
+}
+
+static double scalar(const product *p, const void *at)
+{
+    return p->scale == CUDA_R_64F ? *(const double *)at : (double)*(const float *)at;
+}
+
+LT(cublasStatus_t)
+cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a, cublasLtMatrixLayout_t a_at,
+               const void *b, cublasLtMatrixLayout_t b_at, const void *beta, const void *, cublasLtMatrixLayout_t, void *d,
+               cublasLtMatrixLayout_t d_at, const cublasLtMatmulAlgo_t *algo, void *, size_t, cudaStream_t)
+{
+    need_context();
+    const product *p = (const product *)desc;
+    const layout *la = (const layout *)a_at, *lb = (const layout *)b_at, *ld = (const layout *)d_at;
+    bool ta = get<int32_t>(p->set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
+    bool tb = get<int32_t>(p->set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
+    int64_t m = ld->rows, n = ld->columns, k = ta ? la->rows : la->columns;
+    if ((ta ? la->columns : la->rows) != m || (tb ? lb->columns : lb->rows) != k || (tb ? lb->rows : lb->columns) != n)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)d) % algo->data[0] != 0) give_up("operands less aligned than promised");
+    if (scalar(p, beta) != 0) give_up("beta is not 0");
+    bool wide = la->type == CUDA_R_64F;
+    if (wide != (p->compute == CUBLAS_COMPUTE_64F) || wide != (p->scale == CUDA_R_64F))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    cublasLtEpilogue_t epilogue = epilogue_of(p);
+    const void *bias = (const void *)get<uint64_t>(p->set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
+    int batch = get<int32_t>(ld->set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
+    int64_t step[3], i = 0;
+    for (const layout *l : {la, lb, ld}) {
+        if (get<int32_t>(l->set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1) != batch) return CUBLAS_STATUS_INVALID_VALUE;
+        step[i++] = get<int64_t>(l->set, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 0);
+    }
+    for (int64_t at = 0; at < batch; at++)
+        for (int64_t column = 0; column < n; column++)
+            for (int64_t row = 0; row < m; row++) {
+                double sum = 0;
+                for (int64_t j = 0; j < k; j++)
+                    sum += read(la->type, a, at * step[0] + (ta ? row * la->ld + j : j * la->ld + row)) *
+                           read(lb->type, b, at * step[1] + (tb ? j * lb->ld + column : column * lb->ld + j));
+                sum *= scalar(p, alpha);
+                if (epilogue & CUBLASLT_EPILOGUE_BIAS) sum += read(ld->type, bias, row);
+                write(ld->type, d, at * step[2] + column * ld->ld + row, finish(epilogue, sum));
+            }
+    return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,653 @@
+/* Every kernel of the CUDA backend against the reference backend. Without a GPU the program says why and exits 77,
+ * which ctest counts as skipped; with the emulator in the library path it runs everywhere. */
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/dtype.h"
+#include "runtime/cuda/device_check.h"
+
+typedef const int64_t dims_list[DC_MAX_TENSORS][HYP_MAX_RANK];
+
+static device dev;
+static plan_builder builder; /* large */
+
+static const hyp_dtype floats[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64};
+enum { FLOATS = 4 };
+
+#define OP(name) HYP_PLAN__POINTWISE__OP__##name
+#define ACT(name) HYP_PLAN__ACT__ACT_##name
+
+/* Runs the plan that is in `builder`. */
+static void check(dims_list dims, tolerance want)
+{
+    check_plan(&dev, &builder, dims, want);
+    pb_dispose(&builder);
+}
+
+static uint32_t random_weight(uint64_t *seed, hyp_dtype dtype, size_t rank, const int64_t *dims)
+{
+    static double room[1 << 16];
+    size_t count = 1;
+    for (size_t a = 0; a < rank; a++) count *= (size_t)dims[a];
+    assert_true(count * hyp_dtype_size(dtype) <= sizeof room);
+    random_fill(seed, dtype, room, count);
+    return pb_weight(&builder, dtype, rank, dims, room);
+}
+
+/* ---- products ------------------------------------------------------------------------------------------------ */
+
+/* y = act(x w^T + b) for x [batch, k]. */
+static void build_linear(uint64_t *seed, hyp_dtype dtype, int64_t n, int64_t k, bool bias, bool kn, HypPlan__Act act)
+{
+    pb_init(&builder);
+    uint32_t batch = pb_symbol(&builder, "batch");
+    uint32_t x = pb_input(&builder, "x", dtype, 2, (uint32_t[]){batch, pb_const(&builder, k)});
+    uint32_t y = pb_output(&builder, "y", dtype, 2, (uint32_t[]){batch, pb_const(&builder, n)});
+    const int64_t nk_dims[] = {n, k}, kn_dims[] = {k, n};
+    uint32_t w = random_weight(seed, dtype, 2, kn ? kn_dims : nk_dims);
+    uint32_t b = bias ? random_weight(seed, dtype, 1, &n) : PB_NONE;
+    HypPlan__Linear *linear = pb_linear(&builder, x, y, batch);
+    pb_layer(&builder, linear, n, k, w, b, act, PB_NONE)->weight_kn = kn;
+}
+
+static void linear_equals_reference_for_every_type_activation_and_layout(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    for (int t = 0; t < FLOATS; t++)
+        for (int act = ACT(NONE); act <= (int)ACT(TANH); act++)
+            for (int form = 0; form < 4; form++) {
+                int64_t n = random_between(&seed, 1, 70), k = random_between(&seed, 1, 70);
+                build_linear(&seed, floats[t], n, k, form & 1, form & 2, (HypPlan__Act)act);
+                tolerance want = tolerance_of(floats[t], k);
+                if (act == (int)ACT(GELU_TANH) && floats[t] != HYP_F64) want.atol += 1e-5; /* cuBLASLt's own tanh */
+                check((dims_list){{random_between(&seed, 1, 40), k}}, want);
+            }
+}
+
+static void linear_takes_edge_sizes(void **state)
+{
+    (void)state;
+    uint64_t seed = 2;
+    static const int64_t sizes[][3] = {/* m, n, k */
+                                       {1, 1, 1}, {1, 64, 1}, {64, 1, 64}, {1, 128, 128}, {0, 16, 16}, {3, 5, 0}, {128, 128, 128}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int t = 0; t < FLOATS; t++)
+            for (int bias = 0; bias < 2; bias++) {
+                build_linear(&seed, floats[t], sizes[i][1], sizes[i][2], bias, false, ACT(RELU));
+                check((dims_list){{sizes[i][0], sizes[i][2]}}, tolerance_of(floats[t], sizes[i][2] + 1));
+            }
+}
+
+static void tf32_stays_within_its_precision(void **state)
+{
+    (void)state;
+    uint64_t seed = 3;
+    build_linear(&seed, HYP_F32, 64, 128, true, false, ACT(RELU));
+    builder.steps[0].linear->tf32 = true;
+    check((dims_list){{32, 128}}, (tolerance){2e-3, 2e-3 * 11});
+}
+
+/* x [batch, 24] -> 40 -> 24 -> 16 -> 10, hidden layers in two slots in turn. */
+static void build_mlp(uint64_t *seed, hyp_dtype dtype)
+{
+    static const int64_t sizes[] = {24, 40, 24, 16, 10};
+    enum { LAYERS = 4 };
+    pb_init(&builder);
+    uint32_t batch = pb_symbol(&builder, "batch");
+    uint32_t x = pb_input(&builder, "x", dtype, 2, (uint32_t[]){batch, pb_const(&builder, sizes[0])});
+    uint32_t y = pb_output(&builder, "y", dtype, 2, (uint32_t[]){batch, pb_const(&builder, sizes[LAYERS])});
+    HypPlan__Linear *linear = pb_linear(&builder, x, y, batch);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        uint32_t w = random_weight(seed, dtype, 2, (int64_t[]){sizes[i + 1], sizes[i]});
+        uint32_t b = random_weight(seed, dtype, 1, &sizes[i + 1]);
+        uint32_t hidden = PB_NONE;
+        if (i + 1 < LAYERS)
+            hidden = pb_scratch(&builder, dtype, i % 2, 2, (uint32_t[]){batch, pb_const(&builder, sizes[i + 1])});
+        static const HypPlan__Act acts[LAYERS] = {ACT(RELU), ACT(SIGMOID), ACT(GELU), ACT(NONE)};
+        pb_layer(&builder, linear, sizes[i + 1], sizes[i], w, b, acts[i], hidden);
+    }
+}
+
+static void one_context_runs_many_batch_sizes_in_any_order(void **state)
+{
+    (void)state;
+    uint64_t seed = 4;
+    static const int64_t batches[] = {3, 1, 64, 3, 0, 200, 1, 64};
+    for (int t = 0; t < FLOATS; t++) {
+        build_mlp(&seed, floats[t]);
+        pair p;
+        pair_open(&dev, &builder, &p);
+        tolerance want = tolerance_of(floats[t], 40);
+        want.atol *= 4; /* hidden layers round too, the reference keeps them in the same type but sums in double */
+        for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
+            pair_check(&dev, &p, (dims_list){{batches[i], 24}}, want);
+        pair_close(&p);
+        pb_dispose(&builder);
+    }
+}
+
+/* y = alpha op(a) op(b) with batch axes; a stride of 0 shares a matrix along that axis. */
+static void check_matmul(hyp_dtype dtype, size_t rank, const int64_t *batch, const int64_t *a_strides,
+                         const int64_t *b_strides, int64_t a_matrices, int64_t b_matrices, const int64_t *mnk, int trans)
+{
+    pb_init(&builder);
+    int64_t m = mnk[0], n = mnk[1], k = mnk[2], results = m * n;
+    for (size_t i = 0; i < rank; i++) results *= batch[i];
+    const int64_t a_count = a_matrices * m * k, b_count = b_matrices * k * n;
+    uint32_t a = pb_input(&builder, "a", dtype, 1, pb_consts(&builder, 1, &a_count));
+    uint32_t b = pb_input(&builder, "b", dtype, 1, pb_consts(&builder, 1, &b_count));
+    uint32_t y = pb_output(&builder, "y", dtype, 1, pb_consts(&builder, 1, &results));
+    HypPlan__Matmul *s = pb_matmul(&builder);
+    int64_t a_steps[4], b_steps[4];
+    for (size_t i = 0; i < rank; i++) a_steps[i] = a_strides[i] * m * k, b_steps[i] = b_strides[i] * k * n;
+    s->a = a;
+    s->b = b;
+    s->y = y;
+    s->n_batch = s->n_a_strides = s->n_b_strides = rank;
+    s->batch = pb_consts(&builder, rank, batch);
+    s->a_strides = pb_consts(&builder, rank, a_steps);
+    s->b_strides = pb_consts(&builder, rank, b_steps);
+    s->m = pb_const(&builder, m);
+    s->n = pb_const(&builder, n);
+    s->k = pb_const(&builder, k);
+    s->trans_a = trans & 1;
+    s->trans_b = trans & 2;
+    s->alpha = 0.5F;
+    check((dims_list){{a_count}, {b_count}}, tolerance_of(dtype, k));
+}
+
+static void matmul_broadcasts_batches_and_transposes(void **state)
+{
+    (void)state;
+    static const int64_t mnk[] = {5, 7, 11}, empty[] = {3, 4, 0};
+    for (int t = 0; t < FLOATS; t++)
+        for (int trans = 0; trans < 4; trans++) {
+            hyp_dtype f = floats[t];
+            check_matmul(f, 0, NULL, NULL, NULL, 1, 1, mnk, trans);
+            /* a plain batch; b shared; a shared */
+            check_matmul(f, 1, (int64_t[]){6}, (int64_t[]){1}, (int64_t[]){1}, 6, 6, mnk, trans);
+            check_matmul(f, 1, (int64_t[]){6}, (int64_t[]){1}, (int64_t[]){0}, 6, 1, mnk, trans);
+            check_matmul(f, 1, (int64_t[]){6}, (int64_t[]){0}, (int64_t[]){1}, 1, 6, mnk, trans);
+            /* [2, 3] against [1, 3], and against [2, 1]: no one stride walks both */
+            check_matmul(f, 2, (int64_t[]){2, 3}, (int64_t[]){3, 1}, (int64_t[]){0, 1}, 6, 3, mnk, trans);
+            check_matmul(f, 2, (int64_t[]){2, 3}, (int64_t[]){3, 1}, (int64_t[]){1, 0}, 6, 2, mnk, trans);
+            check_matmul(f, 3, (int64_t[]){2, 3, 2}, (int64_t[]){0, 2, 1}, (int64_t[]){2, 0, 1}, 6, 4, mnk, trans);
+        }
+    check_matmul(HYP_F32, 1, (int64_t[]){6}, (int64_t[]){1}, (int64_t[]){1}, 6, 6, empty, 0);
+}
+
+/* ---- pointwise ----------------------------------------------------------------------------------------------- */
+
+static const HypPlan__Pointwise__Op float_ops[] = {OP(ADD),  OP(SUB),     OP(MUL),        OP(DIV), OP(POW),        OP(MIN),
+                                                   OP(MAX),  OP(RELU),    OP(LEAKY_RELU), OP(SIGMOID), OP(TANH), OP(GELU),
+                                                   OP(GELU_TANH), OP(ERF), OP(EXP),       OP(SQRT), OP(CLIP),     OP(CAST)};
+
+/* z = op(x, y) over [rows, columns] with y along the columns only. */
+static void build_operation(HypPlan__Pointwise__Op op, hyp_dtype dtype, hyp_dtype compute, int64_t rows, int64_t columns)
+{
+    pb_init(&builder);
+    const int64_t dims[] = {rows, columns}, ones[] = {columns, 1}, along[] = {0, 1};
+    uint32_t *extents = pb_consts(&builder, 2, dims);
+    uint32_t x = pb_input(&builder, "x", dtype, 2, extents), y = pb_input(&builder, "y", dtype, 1, &extents[1]);
+    uint32_t z = pb_output(&builder, "z", dtype, 2, extents);
+    HypPlan__Pointwise *s = pb_pointwise(&builder, compute, 2, extents);
+    pb_operand(&builder, s, x, pb_consts(&builder, 2, ones));
+    pb_operand(&builder, s, y, pb_consts(&builder, 2, along));
+    pb_result(&builder, s, z, pb_instr(&builder, s, op, 0, 1, op == OP(CLIP) ? -0.25 : 0.1, 0.5, dtype));
+}
+
+static void every_pointwise_operation_equals_reference(void **state)
+{
+    (void)state;
+    for (size_t o = 0; o < sizeof float_ops / sizeof *float_ops; o++)
+        for (int t = 0; t < FLOATS; t++)
+            for (int wide = 0; wide < 2; wide++) {
+                int64_t columns = wide ? 24 : 5; /* 16-byte accesses or none */
+                build_operation(float_ops[o], floats[t], floats[t] == HYP_F64 ? HYP_F64 : HYP_F32, 33, columns);
+                tolerance want = tolerance_of(floats[t], 4);
+                check((dims_list){{33, columns}, {columns}}, want);
+            }
+}
+
+static void integer_operations_equal_reference(void **state)
+{
+    (void)state;
+    static const HypPlan__Pointwise__Op ops[] = {OP(ADD), OP(SUB), OP(MUL), OP(DIV), OP(MIN), OP(MAX), OP(RELU), OP(CAST)};
+    static const hyp_dtype types[] = {HYP_I64, HYP_I32, HYP_U8, HYP_I8, HYP_U16, HYP_U32, HYP_BOOL};
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            build_operation(ops[o], types[t], HYP_I64, 9, 13);
+            check((dims_list){{9, 13}, {13}}, (tolerance){0, 0});
+        }
+}
+
+/* Tails of all lengths, one row and several. */
+static void pointwise_covers_every_element(void **state)
+{
+    (void)state;
+    for (int64_t columns = 1; columns <= 40; columns += 3)
+        for (int64_t rows = 1; rows <= 3; rows += 2) {
+            build_operation(OP(ADD), HYP_BF16, HYP_F32, rows, columns);
+            check((dims_list){{rows, columns}, {columns}}, tolerance_of(HYP_BF16, 1));
+        }
+    build_operation(OP(ADD), HYP_F32, HYP_F32, 513, 1024);
+    check((dims_list){{513, 1024}, {1024}}, tolerance_of(HYP_F32, 1));
+    build_operation(OP(MUL), HYP_F32, HYP_F32, 0, 8);
+    check((dims_list){{0, 8}, {8}}, tolerance_of(HYP_F32, 1));
+}
+
+/* Two outputs, values that are needed again later, a constant, a transposed operand, and an input as an output. */
+static void a_program_keeps_values_that_it_needs_later(void **state)
+{
+    (void)state;
+    for (int wide = 0; wide < 2; wide++) {
+        pb_init(&builder);
+        const int64_t n = wide ? 16 : 7, m = wide ? 8 : 3;
+        const int64_t dims[] = {m, n}, ones[] = {n, 1}, turned[] = {1, m};
+        uint32_t *extents = pb_consts(&builder, 2, dims), back[] = {extents[1], extents[0]};
+        uint32_t x = pb_input(&builder, "x", HYP_F32, 2, extents), y = pb_input(&builder, "y", HYP_F32, 2, back);
+        uint32_t p = pb_output(&builder, "p", HYP_F32, 2, extents), q = pb_output(&builder, "q", HYP_F16, 2, extents);
+        uint32_t r = pb_output(&builder, "r", HYP_F32, 2, extents);
+        HypPlan__Pointwise *s = pb_pointwise(&builder, HYP_F32, 2, extents);
+        pb_operand(&builder, s, x, pb_consts(&builder, 2, ones));
+        pb_operand(&builder, s, y, pb_consts(&builder, 2, wide ? ones : turned));
+        uint32_t two = pb_instr(&builder, s, OP(CONST), 0, 0, 2, 0, HYP_F32);
+        uint32_t sum = pb_instr(&builder, s, OP(ADD), 0, 1, 0, 0, HYP_F32);
+        uint32_t wave = pb_instr(&builder, s, OP(TANH), 1, 0, 0, 0, HYP_F16);
+        uint32_t both = pb_instr(&builder, s, OP(MUL), sum, wave, 0, 0, HYP_F32);
+        uint32_t more = pb_instr(&builder, s, OP(ADD), both, sum, 0, 0, HYP_F32);
+        uint32_t last = pb_instr(&builder, s, OP(MUL), more, two, 0, 0, HYP_F32);
+        pb_result(&builder, s, p, last);
+        pb_result(&builder, s, q, sum);
+        pb_result(&builder, s, r, 0);
+        check((dims_list){{m, n}, {n, m}}, tolerance_of(HYP_F16, 1));
+    }
+}
+
+/* The second step writes over the scratch tensor that it reads. */
+static void pointwise_works_in_place(void **state)
+{
+    (void)state;
+    pb_init(&builder);
+    const int64_t count = 100, one = 1;
+    uint32_t *extents = pb_consts(&builder, 1, &count), *ones = pb_consts(&builder, 1, &one);
+    uint32_t x = pb_input(&builder, "x", HYP_F32, 1, extents), y = pb_output(&builder, "y", HYP_F32, 1, extents);
+    uint32_t first = pb_scratch(&builder, HYP_F32, 0, 1, extents), second = pb_scratch(&builder, HYP_F32, 0, 1, extents);
+    const uint32_t chain[] = {x, first, second, y};
+    for (int i = 0; i < 3; i++) {
+        HypPlan__Pointwise *s = pb_pointwise(&builder, HYP_F32, 1, extents);
+        pb_operand(&builder, s, chain[i], ones);
+        pb_result(&builder, s, chain[i + 1], pb_instr(&builder, s, i == 1 ? OP(EXP) : OP(TANH), 0, 0, 0, 0, HYP_F32));
+    }
+    check((dims_list){{count}}, tolerance_of(HYP_F32, 4));
+}
+
+static void casts_between_all_types(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64, HYP_I64, HYP_I32, HYP_U8, HYP_I8, HYP_BOOL};
+    enum { TYPES = sizeof types / sizeof *types };
+    for (int from = 0; from < TYPES; from++)
+        for (int to = 0; to < TYPES; to++) {
+            pb_init(&builder);
+            const int64_t count = 37, one = 1;
+            uint32_t *extents = pb_consts(&builder, 1, &count);
+            uint32_t x = pb_input(&builder, "x", types[from], 1, extents);
+            uint32_t y = pb_output(&builder, "y", types[to], 1, extents);
+            bool integers = !hyp_dtype_is_float(types[from]) && !hyp_dtype_is_float(types[to]);
+            HypPlan__Pointwise *s = pb_pointwise(&builder, integers ? HYP_I64 : HYP_F64, 1, extents);
+            pb_operand(&builder, s, x, pb_consts(&builder, 1, &one));
+            pb_result(&builder, s, y, pb_instr(&builder, s, OP(CAST), 0, 0, 0, 0, types[to]));
+            check((dims_list){{count}}, (tolerance){0, 0});
+        }
+}
+
+/* ---- softmax, reductions ------------------------------------------------------------------------------------- */
+
+static void softmax_along_any_axis(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 10, 1}, {5, 100, 1}, {2, 3000, 1}, {3, 7, 5}, {1, 33, 64}, {2, 0, 3}};
+    for (int t = 0; t < FLOATS; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            pb_init(&builder);
+            uint32_t *dims = pb_consts(&builder, 3, sizes[i]);
+            uint32_t x = pb_input(&builder, "x", floats[t], 3, dims), y = pb_output(&builder, "y", floats[t], 3, dims);
+            HypPlan__Softmax *s = pb_softmax(&builder);
+            s->x = x;
+            s->y = y;
+            s->outer = dims[0];
+            s->axis = dims[1];
+            s->inner = dims[2];
+            check((dims_list){{sizes[i][0], sizes[i][1], sizes[i][2]}}, tolerance_of(floats[t], 1));
+        }
+}
+
+/* x[d0, d1, d2] summed over the axes in the mask. */
+static void check_reduce(hyp_dtype dtype, HypPlan__Reduce__Kind kind, const int64_t *dims, unsigned mask)
+{
+    pb_init(&builder);
+    const int64_t strides[] = {dims[1] * dims[2], dims[2], 1};
+    uint32_t *all = pb_consts(&builder, 3, dims), *steps = pb_consts(&builder, 3, strides);
+    uint32_t *kept = pb_consts(&builder, 3, dims), *kept_steps = pb_consts(&builder, 3, dims);
+    uint32_t *gone = pb_consts(&builder, 3, dims), *gone_steps = pb_consts(&builder, 3, dims);
+    size_t keep = 0, drop = 0;
+    int64_t terms = 1;
+    for (unsigned a = 0; a < 3; a++) {
+        if (mask & 1u << a)
+            gone[drop] = all[a], gone_steps[drop++] = steps[a], terms *= dims[a];
+        else
+            kept[keep] = all[a], kept_steps[keep++] = steps[a];
+    }
+    uint32_t x = pb_input(&builder, "x", dtype, 3, all), y = pb_output(&builder, "y", dtype, keep, kept);
+    HypPlan__Reduce *s = pb_reduce(&builder);
+    s->kind = kind;
+    s->x = x;
+    s->y = y;
+    s->n_kept = s->n_kept_strides = keep;
+    s->kept = kept;
+    s->kept_strides = kept_steps;
+    s->n_reduced = s->n_reduced_strides = drop;
+    s->reduced = gone;
+    s->reduced_strides = gone_steps;
+    check((dims_list){{dims[0], dims[1], dims[2]}}, tolerance_of(dtype, terms + 1));
+}
+
+static void reductions_over_any_axes(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{4, 5, 6}, {3, 70, 41}, {1, 2, 2500}, {2, 0, 3}, {600, 3, 2}};
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64, HYP_I64, HYP_I32};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (unsigned mask = 0; mask < 8; mask++)
+                check_reduce(types[t], mask % 2 ? HYP_PLAN__REDUCE__KIND__SUM : HYP_PLAN__REDUCE__KIND__MEAN, sizes[i],
+                             mask);
+}
+
+/* ---- data movement ------------------------------------------------------------------------------------------- */
+
+/* y = x permuted: axis a of y is axis order[a] of x. */
+static void check_permute(hyp_dtype dtype, size_t rank, const int64_t *x_dims, const int *order)
+{
+    pb_init(&builder);
+    int64_t strides[4], y_dims[4], x_steps[4], y_steps[4], in[DC_MAX_TENSORS][HYP_MAX_RANK] = {{0}};
+    int64_t step = 1;
+    for (size_t a = rank; a-- > 0;) strides[a] = step, step *= x_dims[a];
+    for (size_t a = 0; a < rank; a++) y_dims[a] = x_dims[order[a]], x_steps[a] = strides[order[a]], in[0][a] = x_dims[a];
+    step = 1;
+    for (size_t a = rank; a-- > 0;) y_steps[a] = step, step *= y_dims[a];
+    uint32_t x = pb_input(&builder, "x", dtype, rank, pb_consts(&builder, rank, x_dims));
+    uint32_t *extents = pb_consts(&builder, rank, y_dims), y = pb_output(&builder, "y", dtype, rank, extents);
+    HypPlan__Copy *s = pb_copy(&builder);
+    s->x = x;
+    s->y = y;
+    s->n_extents = s->n_x_strides = s->n_y_strides = rank;
+    s->extents = extents;
+    s->x_strides = pb_consts(&builder, rank, x_steps);
+    s->y_strides = pb_consts(&builder, rank, y_steps);
+    s->x_offset = s->y_offset = pb_const(&builder, 0);
+    check((const int64_t(*)[HYP_MAX_RANK])in, (tolerance){0, 0});
+}
+
+static void copies_permute_axes_of_every_type(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_U8, HYP_F16, HYP_F32, HYP_F64};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        check_permute(types[t], 2, (int64_t[]){33, 70}, (int[]){1, 0});
+        check_permute(types[t], 2, (int64_t[]){64, 128}, (int[]){1, 0});
+        check_permute(types[t], 2, (int64_t[]){5, 3}, (int[]){1, 0});
+        check_permute(types[t], 3, (int64_t[]){3, 9, 35}, (int[]){0, 2, 1});
+        check_permute(types[t], 3, (int64_t[]){9, 3, 35}, (int[]){1, 0, 2});
+        check_permute(types[t], 3, (int64_t[]){12, 3, 9}, (int[]){2, 1, 0});
+        check_permute(types[t], 4, (int64_t[]){2, 5, 3, 16}, (int[]){0, 2, 1, 3});
+        check_permute(types[t], 4, (int64_t[]){10, 2, 3, 11}, (int[]){3, 1, 0, 2});
+        check_permute(types[t], 2, (int64_t[]){4, 8}, (int[]){0, 1});
+    }
+}
+
+/* y = concat(x reversed, every second column of x, x), by three copies into parts of y. */
+static void copies_slice_reverse_and_concatenate(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_BOOL, HYP_BF16, HYP_I32, HYP_I64};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int64_t n = 4; n <= 32; n += 14) {
+            pb_init(&builder);
+            const int64_t rows = 3, width = n + n / 2 + n;
+            const int64_t x_dims[] = {rows, n}, y_dims[] = {rows, width};
+            const int64_t parts[][6] = {/* columns, x strides, x offset, y offset */
+                                        {n, n, -1, n - 1, 0}, {n / 2, n, 2, 0, n}, {n, n, 1, 0, n + n / 2}};
+            uint32_t x = pb_input(&builder, "x", types[t], 2, pb_consts(&builder, 2, x_dims));
+            uint32_t y = pb_output(&builder, "y", types[t], 2, pb_consts(&builder, 2, y_dims));
+            for (int i = 0; i < 3; i++) {
+                const int64_t extents[] = {rows, parts[i][0]}, y_steps[] = {width, 1};
+                HypPlan__Copy *s = pb_copy(&builder);
+                s->x = x;
+                s->y = y;
+                s->n_extents = s->n_x_strides = s->n_y_strides = 2;
+                s->extents = pb_consts(&builder, 2, extents);
+                s->x_strides = pb_consts(&builder, 2, &parts[i][1]);
+                s->y_strides = pb_consts(&builder, 2, y_steps);
+                s->x_offset = pb_const(&builder, parts[i][3]);
+                s->y_offset = pb_const(&builder, parts[i][4]);
+            }
+            check((dims_list){{rows, n}}, (tolerance){0, 0});
+        }
+}
+
+static void build_gather(hyp_dtype dtype, hyp_dtype index, int64_t outer, int64_t axis, int64_t inner, int64_t count)
+{
+    pb_init(&builder);
+    const int64_t x_dims[] = {outer, axis, inner}, y_dims[] = {outer, count, inner};
+    uint32_t *in = pb_consts(&builder, 3, x_dims), *out = pb_consts(&builder, 3, y_dims);
+    uint32_t x = pb_input(&builder, "x", dtype, 3, in), at = pb_input(&builder, "at", index, 1, &out[1]);
+    HypPlan__Gather *s = pb_gather(&builder);
+    s->x = x;
+    s->indices = at;
+    s->y = pb_output(&builder, "y", dtype, 3, out);
+    s->outer = in[0];
+    s->axis = in[1];
+    s->inner = in[2];
+    s->count = out[1];
+}
+
+static void gather_takes_indexes_from_both_ends(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_U8, HYP_F16, HYP_F32, HYP_F64};
+    static const int64_t inners[] = {1, 3, 8};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t i = 0; i < sizeof inners / sizeof *inners; i++)
+            for (int wide = 0; wide < 2; wide++) {
+                build_gather(types[t], wide ? HYP_I64 : HYP_I32, 4, 5, inners[i], 17); /* random indexes are -2 .. 2 */
+                check((dims_list){{4, 5, inners[i]}, {17}}, (tolerance){0, 0});
+            }
+}
+
+static void gather_reports_an_index_out_of_range(void **state)
+{
+    (void)state;
+    build_gather(HYP_F32, HYP_I64, 1, 4, 2, 3);
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    hyp_context *context;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
+    float x[8] = {0, 1, 2, 3, 4, 5, 6, 7}, y[6];
+    int64_t at[3] = {0, 9, -4};
+    hyp_tensor in[] = {{.data = x, .bytes = sizeof x, .dtype = HYP_F32, .rank = 3, .dims = {1, 4, 2}},
+                       {.data = at, .bytes = sizeof at, .dtype = HYP_I64, .rank = 1, .dims = {3}}};
+    hyp_tensor out = {.data = y, .bytes = sizeof y, .dtype = HYP_F32};
+    assert_int_equal(hyp_context_run(context, in, 2, &out, 1, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "index 9"));
+    at[1] = 1; /* the context works on */
+    assert_int_equal(hyp_context_run(context, in, 2, &out, 1, &diag), HYP_OK);
+    assert_true(y[0] == 0 && y[2] == 2 && y[4] == 0);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
+static void fill_writes_shapes(void **state)
+{
+    (void)state;
+    pb_init(&builder);
+    uint32_t batch = pb_symbol(&builder, "batch"), values[40];
+    const int64_t count = 40;
+    uint32_t x = pb_input(&builder, "x", HYP_F32, 1, &batch);
+    uint32_t y = pb_output(&builder, "y", HYP_I64, 1, pb_consts(&builder, 1, &count));
+    (void)x;
+    for (uint32_t i = 0; i < 40; i++) values[i] = i % 2 ? batch : pb_const(&builder, (int64_t)i * 1000000007);
+    HypPlan__Fill *s = pb_fill(&builder);
+    s->y = y;
+    s->n_values = 40;
+    s->values = values;
+    check((dims_list){{77}}, (tolerance){0, 0});
+}
+
+/* ---- contexts and errors ------------------------------------------------------------------------------------- */
+
+typedef struct worker {
+    hyp_engine *engine;
+    float x[64 * 24], y[64 * 10];
+    int failures;
+} worker;
+
+static void *work(void *data)
+{
+    worker *w = data;
+    hyp_context *context;
+    hyp_diag diag = {0};
+    if (hyp_context_create(w->engine, NULL, &context, &diag) != HYP_OK) return w->failures = 1, NULL;
+    for (int i = 0; i < 50; i++) {
+        int64_t batch = 1 + i % 3 * 31;
+        hyp_tensor x = {.data = w->x, .bytes = sizeof w->x, .dtype = HYP_F32, .rank = 2, .dims = {batch, 24}};
+        hyp_tensor y = {.data = w->y, .bytes = sizeof w->y, .dtype = HYP_F32};
+        w->failures += hyp_context_run(context, &x, 1, &y, 1, &diag) != HYP_OK;
+    }
+    hyp_context_destroy(context);
+    return NULL;
+}
+
+static void two_threads_run_two_contexts_of_one_engine(void **state)
+{
+    (void)state;
+    static worker workers[2];
+    uint64_t seed = 5;
+    build_mlp(&seed, HYP_F32);
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) {
+        uint64_t same = 6;
+        workers[i].engine = engine;
+        random_fill(&same, HYP_F32, workers[i].x, 64 * 24);
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(workers[0].failures + workers[1].failures, 0);
+    assert_memory_equal(workers[0].y, workers[1].y, sizeof workers[0].y);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
+static void a_gpu_that_is_not_there_is_an_error(void **state)
+{
+    (void)state;
+    uint64_t seed = 8;
+    build_linear(&seed, HYP_F32, 4, 4, true, false, ACT(NONE));
+    char path[PB_PATH];
+    pb_write(&builder, path);
+    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA, .device_index = 1000};
+    hyp_engine *engine = NULL;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_engine_load_file(path, &options, &engine, &diag), HYP_ERR_DEVICE);
+    assert_non_null(strstr(diag.message, "no GPU 1000"));
+    assert_null(engine);
+    remove(path);
+    pb_dispose(&builder);
+}
+
+static void memory_that_the_device_lacks_is_an_error_and_the_context_works_on(void **state)
+{
+    (void)state;
+    uint64_t seed = 9;
+    build_mlp(&seed, HYP_F32);
+    pair p;
+    pair_open(&dev, &builder, &p);
+    hyp_tensor x = {.dtype = HYP_F32, .rank = 2, .dims = {(int64_t)1 << 40, 24}};
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_context_reserve(p.cuda_context, &x, 1, &diag), HYP_ERR_NO_MEMORY);
+    assert_non_null(strstr(diag.message, "device memory"));
+    tolerance want = tolerance_of(HYP_F32, 40);
+    want.atol *= 4;
+    pair_check(&dev, &p, (dims_list){{5, 24}}, want);
+    pair_close(&p);
+    pb_dispose(&builder);
+}
+
+static void scratch_is_shared_by_shapes_and_only_grows(void **state)
+{
+    (void)state;
+    uint64_t seed = 10;
+    build_mlp(&seed, HYP_F32);
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    hyp_context *context;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
+    size_t before = hyp_context_scratch_bytes(context); /* cuBLASLt's workspace */
+    hyp_tensor x = {.dtype = HYP_F32, .rank = 2, .dims = {100, 24}};
+    assert_int_equal(hyp_context_reserve(context, &x, 1, &diag), HYP_OK);
+    size_t large = hyp_context_scratch_bytes(context) - before;
+    assert_true(large >= 100 * (40 + 24) * sizeof(float)); /* two slots, one of 40 and one of 24 columns */
+    assert_true(large <= 100 * (40 + 24) * sizeof(float) + 2 * 256);
+    x.dims[0] = 7;
+    assert_int_equal(hyp_context_reserve(context, &x, 1, &diag), HYP_OK);
+    assert_int_equal(hyp_context_scratch_bytes(context) - before, large);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
+int main(void)
+{
+    hyp_diag diag = {0};
+    if (!device_open(&dev, &diag)) {
+        printf("skipped: %s\n", diag.message);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_equals_reference_for_every_type_activation_and_layout),
+        cmocka_unit_test(linear_takes_edge_sizes),
+        cmocka_unit_test(tf32_stays_within_its_precision),
+        cmocka_unit_test(one_context_runs_many_batch_sizes_in_any_order),
+        cmocka_unit_test(matmul_broadcasts_batches_and_transposes),
+        cmocka_unit_test(every_pointwise_operation_equals_reference),
+        cmocka_unit_test(integer_operations_equal_reference),
+        cmocka_unit_test(pointwise_covers_every_element),
+        cmocka_unit_test(a_program_keeps_values_that_it_needs_later),
+        cmocka_unit_test(pointwise_works_in_place),
+        cmocka_unit_test(casts_between_all_types),
+        cmocka_unit_test(softmax_along_any_axis),
+        cmocka_unit_test(reductions_over_any_axes),
+        cmocka_unit_test(copies_permute_axes_of_every_type),
+        cmocka_unit_test(copies_slice_reverse_and_concatenate),
+        cmocka_unit_test(gather_takes_indexes_from_both_ends),
+        cmocka_unit_test(gather_reports_an_index_out_of_range),
+        cmocka_unit_test(fill_writes_shapes),
+        cmocka_unit_test(two_threads_run_two_contexts_of_one_engine),
+        cmocka_unit_test(a_gpu_that_is_not_there_is_an_error),
+        cmocka_unit_test(memory_that_the_device_lacks_is_an_error_and_the_context_works_on),
+        cmocka_unit_test(scratch_is_shared_by_shapes_and_only_grows),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(&dev);
+    return failed;
+}

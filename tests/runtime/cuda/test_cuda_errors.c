@@ -1,0 +1,171 @@
+/* A machine that cannot run CUDA says why, and leaks nothing. Runs on the emulator, which ends the program when device
+ * memory is not freed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/plan_builder.h"
+
+static plan_builder builder; /* large */
+static char path[PB_PATH];
+
+static int make_plan(void **state)
+{
+    (void)state;
+    static const float w[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    pb_init(&builder);
+    uint32_t batch = pb_symbol(&builder, "batch");
+    uint32_t x = pb_input(&builder, "x", HYP_F32, 2, (uint32_t[]){batch, pb_const(&builder, 4)});
+    uint32_t y = pb_output(&builder, "y", HYP_F32, 2, (uint32_t[]){batch, pb_const(&builder, 3)});
+    uint32_t weight = pb_weight(&builder, HYP_F32, 2, (int64_t[]){3, 4}, w);
+    pb_layer(&builder, pb_linear(&builder, x, y, batch), 3, 4, weight, PB_NONE, HYP_PLAN__ACT__ACT_RELU, PB_NONE);
+    pb_write(&builder, path);
+    return 0;
+}
+
+static int remove_plan(void **state)
+{
+    (void)state;
+    unlink(path);
+    pb_dispose(&builder);
+    return 0;
+}
+
+static hyp_status load(const char *emulator, hyp_device_kind device, hyp_engine **out, hyp_diag *diag)
+{
+    assert_int_equal(setenv("HYPATIA_EMULATOR", emulator, 1), 0);
+    hyp_engine_options options = {.size = sizeof options, .device = device};
+    return hyp_engine_load_file(path, &options, out, diag);
+}
+
+static void a_machine_without_a_gpu_is_an_error(void **state)
+{
+    (void)state;
+    hyp_engine *engine = NULL;
+    hyp_diag diag = {0};
+    assert_int_equal(load("none", HYP_DEVICE_CUDA, &engine, &diag), HYP_ERR_DEVICE);
+    assert_non_null(strstr(diag.message, "no NVIDIA GPU can be used"));
+    assert_non_null(strstr(diag.message, "CUDA_ERROR_NO_DEVICE"));
+}
+
+static void an_old_driver_is_an_error_that_says_what_to_do(void **state)
+{
+    (void)state;
+    hyp_engine *engine = NULL;
+    hyp_diag diag = {0};
+    assert_int_equal(load("old", HYP_DEVICE_CUDA, &engine, &diag), HYP_ERR_DEVICE);
+    assert_non_null(strstr(diag.message, "supports CUDA 11.4, at least 12.0 is needed: update it"));
+}
+
+static void a_missing_cublaslt_is_an_error_that_names_it(void **state)
+{
+    (void)state;
+    const char *was = getenv("HYPATIA_CUBLASLT");
+    assert_non_null(was);
+    char *kept = strdup(was);
+    setenv("HYPATIA_CUBLASLT", "/nonexistent/libcublasLt.so.13", 1);
+    hyp_engine *engine = NULL;
+    hyp_diag diag = {0};
+    hyp_status status = load("", HYP_DEVICE_CUDA, &engine, &diag);
+    setenv("HYPATIA_CUBLASLT", kept, 1);
+    free(kept);
+    assert_int_equal(status, HYP_ERR_DEVICE);
+    assert_non_null(strstr(diag.message, "/nonexistent/libcublasLt.so.13"));
+}
+
+static void auto_takes_the_gpu_and_else_the_cpu(void **state)
+{
+    (void)state;
+    hyp_engine *engine;
+    hyp_diag diag = {0};
+    assert_int_equal(load("", HYP_DEVICE_AUTO, &engine, &diag), HYP_OK);
+    assert_int_equal(hyp_engine_device(engine), HYP_DEVICE_CUDA);
+    assert_non_null(strstr(hyp_engine_device_name(engine), "emulator"));
+    hyp_engine_destroy(engine);
+    assert_int_equal(load("none", HYP_DEVICE_AUTO, &engine, &diag), HYP_OK);
+    assert_int_not_equal(hyp_engine_device(engine), HYP_DEVICE_CUDA);
+    hyp_engine_destroy(engine);
+}
+
+static void a_device_without_memory_is_an_error_and_the_engine_stays_usable(void **state)
+{
+    (void)state;
+    hyp_engine *engine;
+    hyp_context *context = NULL;
+    hyp_diag diag = {0};
+    assert_int_equal(load("small", HYP_DEVICE_CUDA, &engine, &diag), HYP_OK);
+    assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_ERR_NO_MEMORY);
+    assert_non_null(strstr(diag.message, "workspace of cuBLASLt"));
+    assert_non_null(strstr(diag.message, "CUDA_ERROR_OUT_OF_MEMORY"));
+    assert_null(context);
+    setenv("HYPATIA_EMULATOR", "", 1);
+    assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+}
+
+/* Fails the n-th allocation for n = 1, 2, ... until everything works. */
+static void no_allocation_that_fails_leaks_or_crashes(void **state)
+{
+    (void)state;
+    setenv("HYPATIA_EMULATOR", "", 1);
+    hyp_status status = HYP_ERR_NO_MEMORY;
+    for (uint64_t n = 1; status != HYP_OK; n++) {
+        assert_true(n < 10000);
+        hyp_engine *engine = NULL;
+        hyp_context *context = NULL;
+        hyp_diag diag = {0};
+        hyp_tensor x = {.dtype = HYP_F32, .rank = 2, .dims = {5, 4}};
+        hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+        hyp_mem_fail_after(n);
+        status = hyp_engine_load_file(path, &options, &engine, &diag);
+        if (status == HYP_OK) status = hyp_context_create(engine, NULL, &context, &diag);
+        if (status == HYP_OK) status = hyp_context_reserve(context, &x, 1, &diag);
+        hyp_mem_fail_after(0);
+        if (status != HYP_OK) assert_int_equal(status, HYP_ERR_NO_MEMORY);
+        hyp_context_destroy(context);
+        hyp_engine_destroy(engine);
+    }
+}
+
+/* Allocations of Hypatia's own; those of the driver are its business. */
+static void a_run_allocates_nothing(void **state)
+{
+    (void)state;
+    setenv("HYPATIA_EMULATOR", "", 1);
+    hyp_engine *engine;
+    hyp_context *context;
+    hyp_diag diag = {0};
+    assert_int_equal(load("", HYP_DEVICE_CUDA, &engine, &diag), HYP_OK);
+    assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
+    float in[20] = {1}, got[15];
+    hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {5, 4}};
+    hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F32};
+    assert_int_equal(hyp_context_run(context, &x, 1, &y, 1, &diag), HYP_OK);
+    size_t memory = hyp_context_scratch_bytes(context);
+    uint64_t before = hyp_mem_count();
+    for (int i = 0; i < 10; i++) assert_int_equal(hyp_context_run(context, &x, 1, &y, 1, &diag), HYP_OK);
+    assert_int_equal(hyp_mem_count(), before);
+    assert_int_equal(hyp_context_scratch_bytes(context), memory);
+    assert_true(got[0] == 1 && got[1] == 5 && got[2] == 9);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_machine_without_a_gpu_is_an_error),
+        cmocka_unit_test(an_old_driver_is_an_error_that_says_what_to_do),
+        cmocka_unit_test(a_missing_cublaslt_is_an_error_that_names_it),
+        cmocka_unit_test(auto_takes_the_gpu_and_else_the_cpu),
+        cmocka_unit_test(a_device_without_memory_is_an_error_and_the_engine_stays_usable),
+        cmocka_unit_test(no_allocation_that_fails_leaks_or_crashes),
+        cmocka_unit_test(a_run_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, make_plan, remove_plan);
+}

@@ -1,0 +1,361 @@
+/* What the CUDA backend decides without a device: layouts, epilogues, programs, copies, memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/cuda/move.h"
+#include "runtime/cuda/product.h"
+#include "runtime/cuda/program.h"
+#include "runtime/plan_builder.h"
+
+static plan_builder builder; /* large */
+
+/* ---- index arithmetic ---------------------------------------------------------------------------------------- */
+
+/* As the kernels do it. */
+static int64_t divide(int64_t i, hyp_cuda_extent by)
+{
+    if (!by.magic) return i;
+    uint64_t a = (uint64_t)i, m = by.magic, low = (a & UINT32_MAX) * (m & UINT32_MAX);
+    uint64_t middle1 = (a >> 32) * (m & UINT32_MAX) + (low >> 32);
+    uint64_t middle2 = (a & UINT32_MAX) * (m >> 32) + (middle1 & UINT32_MAX);
+    return (int64_t)(((a >> 32) * (m >> 32) + (middle1 >> 32) + (middle2 >> 32)) >> by.shift);
+}
+
+static void quotients_are_exact(void **state)
+{
+    (void)state;
+    static const int64_t edges[] = {1, 2, 3, 5, 7, 10, 64, 641, 4096, 65537, INT32_MAX, (int64_t)1 << 32, ((int64_t)1 << 32) + 1,
+                                    ((int64_t)1 << 62) - 1, (int64_t)1 << 62, INT64_MAX - 1, INT64_MAX};
+    enum { EDGES = sizeof edges / sizeof *edges };
+    for (int d = 0; d < EDGES; d++) {
+        hyp_cuda_extent e = hyp_cuda_extent_of(edges[d]);
+        for (int i = 0; i < EDGES; i++)
+            for (int64_t near = -2; near <= 2; near++) {
+                int64_t value = edges[i] + (near > 0 && edges[i] > INT64_MAX - near ? 0 : near);
+                if (value >= 0) assert_int_equal(divide(value, e), value / edges[d]);
+            }
+    }
+    uint64_t x = 1;
+    for (int i = 0; i < 200000; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        int64_t a = (int64_t)(x >> 1), d = (int64_t)(x >> (1 + i % 60)) | 1;
+        assert_int_equal(divide(a, hyp_cuda_extent_of(d)), a / d);
+    }
+}
+
+static void boxes_merge_axes_that_every_lane_walks_as_one(void **state)
+{
+    (void)state;
+    /* [4, 1, 3, 5]: dense in lane 0, broadcast along the outer axes in lane 1 */
+    hyp_cuda_box box = {.rank = 4, .lanes = 2, .extent = {5, 3, 1, 4}, .stride = {{1, 5, 77, 15}, {1, 5, 99, 0}}};
+    hyp_cuda_box_merge(&box);
+    assert_int_equal(box.rank, 2);
+    assert_int_equal(box.extent[0], 15);
+    assert_int_equal(box.extent[1], 4);
+    assert_int_equal(box.stride[0][1], 15);
+    assert_int_equal(box.stride[1][1], 0);
+    assert_int_equal(hyp_cuda_box_count(&box), 60);
+}
+
+/* ---- products ------------------------------------------------------------------------------------------------ */
+
+static void linear_is_column_major_so_that_every_epilogue_is_legal(void **state)
+{
+    (void)state;
+    hyp_cuda_product p;
+    hyp_cuda_product_linear(HYP_F32, false, 8, 30, 20, false, &p); /* weight [30, 20]: the TN form */
+    assert_int_equal(p.m, 30);
+    assert_int_equal(p.n, 8);
+    assert_int_equal(p.k, 20);
+    assert_true(p.trans_a && !p.trans_b);
+    assert_true(p.lda == 20 && p.ldb == 20 && p.ldd == 30);
+    hyp_cuda_product_linear(HYP_F32, false, 8, 30, 20, true, &p); /* weight [20, 30]: NN */
+    assert_true(!p.trans_a && !p.trans_b && p.lda == 30);
+}
+
+static void fp32_is_strict_unless_the_plan_allows_tf32(void **state)
+{
+    (void)state;
+    static const struct {
+        hyp_dtype dtype;
+        bool tf32;
+        cudaDataType_t type, scale;
+        cublasComputeType_t compute;
+    } rows[] = {
+        {HYP_F32, false, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+        {HYP_F32, true, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32},
+        {HYP_F16, true, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+        {HYP_BF16, false, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+        {HYP_F64, true, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        hyp_cuda_product p;
+        hyp_cuda_product_linear(rows[i].dtype, rows[i].tf32, 1, 1, 1, false, &p);
+        assert_int_equal(p.type, rows[i].type);
+        assert_int_equal(p.scale, rows[i].scale);
+        assert_int_equal(p.compute, rows[i].compute);
+    }
+}
+
+static void activations_go_into_epilogues_where_there_are_any(void **state)
+{
+    (void)state;
+    static const struct {
+        HypPlan__Act act;
+        bool bias;
+        cublasLtEpilogue_t first;
+        bool act_after;
+        size_t ways;
+    } rows[] = {
+        {HYP_PLAN__ACT__ACT_NONE, false, CUBLASLT_EPILOGUE_DEFAULT, false, 1},
+        {HYP_PLAN__ACT__ACT_NONE, true, CUBLASLT_EPILOGUE_BIAS, false, 2},
+        {HYP_PLAN__ACT__ACT_RELU, false, CUBLASLT_EPILOGUE_RELU, false, 2},
+        {HYP_PLAN__ACT__ACT_RELU, true, CUBLASLT_EPILOGUE_RELU_BIAS, false, 3},
+        {HYP_PLAN__ACT__ACT_GELU_TANH, true, CUBLASLT_EPILOGUE_GELU_BIAS, false, 3},
+        {HYP_PLAN__ACT__ACT_GELU, true, CUBLASLT_EPILOGUE_BIAS, true, 2}, /* the erf form is no epilogue */
+        {HYP_PLAN__ACT__ACT_SIGMOID, false, CUBLASLT_EPILOGUE_DEFAULT, true, 1},
+        {HYP_PLAN__ACT__ACT_TANH, true, CUBLASLT_EPILOGUE_BIAS, true, 2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        hyp_cuda_epilogue ways[3];
+        size_t n = hyp_cuda_epilogues(rows[i].act, rows[i].bias, ways);
+        assert_int_equal(n, rows[i].ways);
+        assert_int_equal(ways[0].epilogue, rows[i].first);
+        assert_false(ways[0].bias_after);
+        assert_int_equal(ways[0].act_after, rows[i].act_after);
+        assert_int_equal(ways[n - 1].epilogue, CUBLASLT_EPILOGUE_DEFAULT); /* any type has that */
+        assert_int_equal(ways[n - 1].bias_after, rows[i].bias);
+        assert_int_equal(ways[n - 1].act_after, rows[i].act != HYP_PLAN__ACT__ACT_NONE);
+    }
+}
+
+static void plan_matmul(size_t rank, const int64_t *batch, const int64_t *a_strides, const int64_t *b_strides, bool trans_a,
+                        hyp_cuda_product *out)
+{
+    int64_t values[16] = {4, 6, 5}; /* m, n, k, then the batch and its strides */
+    uint32_t dims[3][4];
+    for (size_t i = 0; i < rank; i++) {
+        values[3 + i] = batch[i];
+        values[7 + i] = a_strides[i];
+        values[11 + i] = b_strides[i];
+        for (int j = 0; j < 3; j++) dims[j][i] = (uint32_t)(3 + 4 * j + (int)i);
+    }
+    HypPlan__Matmul k = HYP_PLAN__MATMUL__INIT;
+    k.m = 0, k.n = 1, k.k = 2;
+    k.n_batch = k.n_a_strides = k.n_b_strides = rank;
+    k.batch = dims[0], k.a_strides = dims[1], k.b_strides = dims[2];
+    k.trans_a = trans_a;
+    hyp_cuda_product_matmul(HYP_F32, &k, values, out);
+}
+
+static void batches_become_one_call_where_strides_allow(void **state)
+{
+    (void)state;
+    hyp_cuda_product p;
+    /* [2, 3] matrices on both sides: one batch of 6 */
+    plan_matmul(2, (int64_t[]){2, 3}, (int64_t[]){60, 20}, (int64_t[]){90, 30}, false, &p);
+    assert_int_equal(p.batch, 6);
+    assert_true(p.stride_a == 30 && p.stride_b == 20 && p.stride_d == 24);
+    assert_int_equal(p.outer.rank, 0);
+    /* the right side is shared: more rows of one product */
+    plan_matmul(2, (int64_t[]){2, 3}, (int64_t[]){60, 20}, (int64_t[]){0, 0}, false, &p);
+    assert_int_equal(p.batch, 1);
+    assert_int_equal(p.n, 24);
+    /* not when the left side is stored transposed */
+    plan_matmul(2, (int64_t[]){2, 3}, (int64_t[]){60, 20}, (int64_t[]){0, 0}, true, &p);
+    assert_int_equal(p.batch, 6);
+    assert_int_equal(p.stride_a, 0);
+    /* [2, 3] against [3]: the longer axis in the call, the other around it */
+    plan_matmul(2, (int64_t[]){2, 3}, (int64_t[]){60, 20}, (int64_t[]){0, 30}, false, &p);
+    assert_int_equal(p.batch, 3);
+    assert_int_equal(p.outer.rank, 1);
+    assert_int_equal(p.outer.extent[0], 2);
+    assert_true(p.outer.stride[0][0] == 0 && p.outer.stride[1][0] == 60 && p.outer.stride[2][0] == 72);
+}
+
+/* ---- pointwise programs -------------------------------------------------------------------------------------- */
+
+static HypPlan__Pointwise__Instr instr(HypPlan__Pointwise__Op op, uint32_t a, uint32_t b, double p)
+{
+    HypPlan__Pointwise__Instr in = HYP_PLAN__POINTWISE__INSTR__INIT;
+    in.op = op;
+    in.a = a;
+    in.b = b;
+    in.p = p;
+    in.to = HYP_F32;
+    return in;
+}
+
+static void a_chain_needs_no_temps(void **state)
+{
+    (void)state;
+    HypPlan__Pointwise__Instr list[] = {instr(HYP_PLAN__POINTWISE__OP__CONST, 0, 0, 0.5),
+                                        instr(HYP_PLAN__POINTWISE__OP__MUL, 0, 1, 0),
+                                        instr(HYP_PLAN__POINTWISE__OP__TANH, 2, 0, 0)};
+    HypPlan__Pointwise__Instr *instrs[] = {&list[0], &list[1], &list[2]};
+    uint32_t result = 3;
+    hyp_cuda_pw_step step = {.box = {.rank = 1, .lanes = 1, .extent = {64}, .stride = {{1}}},
+                             .compute = HYP_F32,
+                             .inputs = 1,
+                             .instrs = 3,
+                             .outputs = 1,
+                             .input_dtype = {HYP_F32},
+                             .output_dtype = {HYP_F32},
+                             .instr = instrs,
+                             .output_reg = &result};
+    hyp_cuda_pw_program p;
+    hyp_cuda_pw_encode(&step, &p);
+    assert_int_equal(p.shared_bytes, 0);
+    assert_int_equal(p.args.instrs, 3); /* the constant is none; the store is one */
+    assert_true(p.args.instr[0].a.kind == HYP_PW_INPUT && p.args.instr[0].b.kind == HYP_PW_CONST);
+    assert_true(p.args.constant[0] == 0.5);
+    assert_int_equal(p.args.instr[1].a.kind, HYP_PW_LAST);
+    assert_int_equal(p.args.instr[2].op, HYP_PW_STORE);
+    assert_int_equal(p.args.instr[2].a.kind, HYP_PW_LAST);
+    assert_int_equal(p.kernel, HYP_CUDA_KERNEL_pointwise_f32x8);
+    assert_int_equal(p.args.chunks, 8);
+}
+
+static void values_needed_later_take_temps_and_give_them_back(void **state)
+{
+    (void)state;
+    /* r1 = exp x; r2 = tanh r1; r3 = r1 + r2 (r1 from a temp); r4 = exp r3; r5 = r3 * r4 (r3 in the same temp) */
+    HypPlan__Pointwise__Instr list[] = {instr(HYP_PLAN__POINTWISE__OP__EXP, 0, 0, 0),
+                                        instr(HYP_PLAN__POINTWISE__OP__TANH, 1, 0, 0),
+                                        instr(HYP_PLAN__POINTWISE__OP__ADD, 1, 2, 0),
+                                        instr(HYP_PLAN__POINTWISE__OP__EXP, 3, 0, 0),
+                                        instr(HYP_PLAN__POINTWISE__OP__MUL, 3, 4, 0)};
+    HypPlan__Pointwise__Instr *instrs[5];
+    for (int i = 0; i < 5; i++) instrs[i] = &list[i];
+    uint32_t result = 5;
+    hyp_cuda_pw_step step = {.box = {.rank = 1, .lanes = 1, .extent = {64}, .stride = {{1}}},
+                             .compute = HYP_F32,
+                             .inputs = 1,
+                             .instrs = 5,
+                             .outputs = 1,
+                             .input_dtype = {HYP_BF16},
+                             .output_dtype = {HYP_BF16},
+                             .instr = instrs,
+                             .output_reg = &result};
+    hyp_cuda_pw_program p;
+    hyp_cuda_pw_encode(&step, &p);
+    assert_int_equal(p.shared_bytes, p.threads * HYP_CUDA_PW_VECTOR * sizeof(float)); /* one temp */
+    assert_int_equal(p.args.instr[0].temp_plus1, 1);
+    assert_true(p.args.instr[2].a.kind == HYP_PW_TEMP && p.args.instr[2].b.kind == HYP_PW_LAST);
+    assert_int_equal(p.args.instr[2].temp_plus1, 1);
+    assert_int_equal(p.args.instr[4].a.kind, HYP_PW_TEMP);
+}
+
+static hyp_cuda_kernel kernel_for(int64_t columns, int64_t rows, int64_t stride0, int64_t stride1, hyp_dtype dtype)
+{
+    HypPlan__Pointwise__Instr relu = instr(HYP_PLAN__POINTWISE__OP__RELU, 0, 0, 0), *instrs[] = {&relu};
+    uint32_t result = 1;
+    hyp_cuda_pw_step step = {.box = {.rank = 2, .lanes = 1, .extent = {columns, rows}, .stride = {{stride0, stride1}}},
+                             .compute = dtype == HYP_F64 ? HYP_F64 : HYP_F32,
+                             .inputs = 1,
+                             .instrs = 1,
+                             .outputs = 1,
+                             .input_dtype = {dtype},
+                             .output_dtype = {dtype},
+                             .instr = instrs,
+                             .output_reg = &result};
+    hyp_cuda_pw_program p;
+    hyp_cuda_pw_encode(&step, &p);
+    return p.kernel;
+}
+
+static void wide_accesses_are_used_only_where_every_row_allows_them(void **state)
+{
+    (void)state;
+    assert_int_equal(kernel_for(7, 9, 1, 7, HYP_F32), HYP_CUDA_KERNEL_pointwise_f32x8); /* dense: one long row */
+    assert_int_equal(kernel_for(8, 9, 1, 0, HYP_F16), HYP_CUDA_KERNEL_pointwise_f32x8);
+    assert_int_equal(kernel_for(8, 9, 0, 1, HYP_F32), HYP_CUDA_KERNEL_pointwise_f32x8); /* one value for a row */
+    assert_int_equal(kernel_for(7, 9, 1, 0, HYP_F16), HYP_CUDA_KERNEL_pointwise_f32);   /* rows of y begin anywhere */
+    assert_int_equal(kernel_for(8, 9, 1, 12, HYP_F32), HYP_CUDA_KERNEL_pointwise_f32);  /* so do rows of x */
+    assert_int_equal(kernel_for(8, 9, 9, 1, HYP_F32), HYP_CUDA_KERNEL_pointwise_f32);   /* transposed */
+    assert_int_equal(kernel_for(3, 1, 1, 3, HYP_F32), HYP_CUDA_KERNEL_pointwise_f32);   /* too few */
+    assert_int_equal(kernel_for(64, 1, 1, 64, HYP_F64), HYP_CUDA_KERNEL_pointwise_f64);
+}
+
+/* ---- copies -------------------------------------------------------------------------------------------------- */
+
+static hyp_cuda_move plan_copy(size_t size, hyp_cuda_box box, int64_t x_offset)
+{
+    hyp_cuda_move m;
+    box.lanes = 2;
+    hyp_cuda_move_plan(&box, size, x_offset, 0, &m);
+    return m;
+}
+
+static void copies_take_the_cheapest_form(void **state)
+{
+    (void)state;
+    /* dense on both sides, axes listed in any order */
+    hyp_cuda_move m = plan_copy(4, (hyp_cuda_box){.rank = 2, .extent = {3, 5}, .stride = {{5, 1}, {5, 1}}}, 0);
+    assert_int_equal(m.kind, HYP_CUDA_MOVE_BLOCK);
+    assert_int_equal(m.bytes, 60);
+    /* rows of 8 floats out of 16: 16-byte pieces */
+    m = plan_copy(4, (hyp_cuda_box){.rank = 2, .extent = {8, 5}, .stride = {{1, 16}, {1, 8}}}, 4);
+    assert_int_equal(m.kind, HYP_CUDA_MOVE_STRIDED);
+    assert_int_equal(m.kernel, HYP_CUDA_KERNEL_copy_16);
+    assert_int_equal(m.args.copy.total, 10);
+    assert_int_equal(m.x_offset, 16);
+    /* the same from an odd element on: one at a time */
+    m = plan_copy(4, (hyp_cuda_box){.rank = 2, .extent = {8, 5}, .stride = {{1, 16}, {1, 8}}}, 3);
+    assert_int_equal(m.kernel, HYP_CUDA_KERNEL_copy_4);
+    /* a transposition, with one matrix behind the other */
+    m = plan_copy(2, (hyp_cuda_box){.rank = 3, .extent = {40, 33, 2}, .stride = {{33, 1, 1320}, {1, 40, 1320}}}, 0);
+    assert_int_equal(m.kind, HYP_CUDA_MOVE_TRANSPOSE);
+    assert_int_equal(m.kernel, HYP_CUDA_KERNEL_transpose_2);
+    assert_int_equal(m.args.total_tiles, 2 * 2 * 2);
+    /* a small one is not worth tiles; a reversed row has no pieces */
+    m = plan_copy(2, (hyp_cuda_box){.rank = 2, .extent = {4, 3}, .stride = {{3, 1}, {1, 4}}}, 0);
+    assert_int_equal(m.kind, HYP_CUDA_MOVE_STRIDED);
+    m = plan_copy(1, (hyp_cuda_box){.rank = 1, .extent = {16}, .stride = {{-1}, {1}}}, 15);
+    assert_int_equal(m.kernel, HYP_CUDA_KERNEL_copy_1);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+static void a_slot_is_as_large_as_its_largest_tensor(void **state)
+{
+    (void)state;
+    pb_init(&builder);
+    uint32_t batch = pb_symbol(&builder, "batch"), ten = pb_const(&builder, 10), hundred = pb_const(&builder, 100);
+    pb_scratch(&builder, HYP_F32, 0, 2, (uint32_t[]){batch, ten});
+    pb_scratch(&builder, HYP_F16, 1, 1, &hundred);
+    pb_scratch(&builder, HYP_F32, 0, 2, (uint32_t[]){batch, hundred});
+    pb_scratch(&builder, HYP_F64, 2, 1, &batch);
+    int64_t values[16] = {0}, symbol = 3;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_plan_eval_dims(&builder.program, &symbol, values, &diag), HYP_OK);
+    size_t offsets[3], total;
+    assert_int_equal(hyp_cuda_place_slots(&builder.program, values, offsets, &total, &diag), HYP_OK);
+    assert_int_equal(offsets[0], 0);
+    assert_int_equal(offsets[1], 1280); /* after 3 * 100 * 4 bytes, rounded up to 256 */
+    assert_int_equal(offsets[2], 1536);
+    assert_int_equal(total, 1792);
+    pb_dispose(&builder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quotients_are_exact),
+        cmocka_unit_test(boxes_merge_axes_that_every_lane_walks_as_one),
+        cmocka_unit_test(linear_is_column_major_so_that_every_epilogue_is_legal),
+        cmocka_unit_test(fp32_is_strict_unless_the_plan_allows_tf32),
+        cmocka_unit_test(activations_go_into_epilogues_where_there_are_any),
+        cmocka_unit_test(batches_become_one_call_where_strides_allow),
+        cmocka_unit_test(a_chain_needs_no_temps),
+        cmocka_unit_test(values_needed_later_take_temps_and_give_them_back),
+        cmocka_unit_test(wide_accesses_are_used_only_where_every_row_allows_them),
+        cmocka_unit_test(copies_take_the_cheapest_form),
+        cmocka_unit_test(a_slot_is_as_large_as_its_largest_tensor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
