@@ -264,6 +264,25 @@ static void a_graph_gives_values_worked_out_by_hand(void **state)
     hyp_dims_destroy(dims);
 }
 
+static void any_value_may_be_an_output_and_twice(void **state)
+{
+    (void)state;
+    hyp_dims *dims = new_dims();
+    hyp_graph g = parse(dims, "(graph \"\" (input %x (f32 1 1)) (const %k (f32) 2) (%y (mul %x %k)) (output \"y\" %y) "
+                              "(output \"k\" %k) (output \"x\" %x) (output \"y2\" %y) (output \"k2\" %k))");
+    static const double want[] = {6, 2, 3, 6, 2};
+    hyp_diag diag = {0};
+    hyp_eval_tensor x = matrix(1, 1, (double[]){3}), out[5];
+    assert_ok(hyp_graph_eval(&g, HYP_EVAL_DOUBLE, &x, 1, out, &diag), &diag);
+    for (int i = 0; i < 5; i++) {
+        assert_true(out[i].f[0] == want[i]);
+        hyp_eval_tensor_dispose(&out[i]); /* each owns its elements */
+    }
+    hyp_eval_tensor_dispose(&x);
+    hyp_graph_dispose(&g);
+    hyp_dims_destroy(dims);
+}
+
 static void native_rounds_every_result_and_double_none(void **state)
 {
     (void)state;
@@ -503,6 +522,7 @@ int main(void)
         cmocka_unit_test(specializing_gives_static_types),
         cmocka_unit_test(equality_sees_every_difference),
         cmocka_unit_test(a_graph_gives_values_worked_out_by_hand),
+        cmocka_unit_test(any_value_may_be_an_output_and_twice),
         cmocka_unit_test(native_rounds_every_result_and_double_none),
         cmocka_unit_test(symbols_are_solved_from_the_inputs),
         cmocka_unit_test(what_cannot_run_says_why),
