@@ -13,7 +13,8 @@ extern "C" {
  * elements: `want` must give the type and dims, one dim may be -1). `want` may be NULL for the others; when
  * given, a tensor of another type or with other fixed dims is refused. out->data is owned by the caller:
  * hyp_tensor_dispose. */
-HYP_API HYP_NODISCARD hyp_status hyp_tensor_load(const char *path, const hyp_tensor *want, hyp_tensor *out, hyp_diag *diag);
+HYP_API HYP_NODISCARD hyp_status hyp_tensor_load(const char *path, const hyp_tensor *want, hyp_tensor *out,
+                                                hyp_diag *diag);
 
 /* Writes a host tensor by the suffix of `path` (.npy, .pb, .bin); the file appears whole or not at all. */
 HYP_API HYP_NODISCARD hyp_status hyp_tensor_save(const char *path, const hyp_tensor *tensor, hyp_diag *diag);

@@ -37,15 +37,14 @@ static const char *kind_name(hyp_symbol_kind kind)
 static hyp_status add_name(hyp_importer *im, const char *name, hyp_symbol_kind kind, size_t index)
 {
     uint32_t id;
-    if (!*text_of(name))
-        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: %s has no name", im->file, kind_name(kind));
+    if (!*text_of(name)) return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: %s has no name", im->file, kind_name(kind));
     HYP_TRY(hyp_intern_add(&im->names, name, strlen(name), &id, im->diag));
     if (id < im->symbols.len) {
         hyp_symbol *s = &im->symbols.data[id];
         /* An initializer that is also an input is the default of an input that need not be given: a constant. */
         if (s->kind == HYP_SYMBOL_INITIALIZER && kind == HYP_SYMBOL_INPUT) return HYP_OK;
-        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: the name \"%s\" is given twice: to %s and to %s", im->file, name,
-                        kind_name(s->kind), s->kind == kind ? "another" : kind_name(kind));
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: the name \"%s\" is given twice: to %s and to %s", im->file,
+                        name, kind_name(s->kind), s->kind == kind ? "another" : kind_name(kind));
     }
     HYP_TRY(hyp_vec_grow(&im->symbols, im->diag));
     im->symbols.data[id] = (hyp_symbol){kind, (uint32_t)index, HYP_NO_VALUE};
@@ -64,8 +63,7 @@ static hyp_status add_names(hyp_importer *im)
     for (size_t i = 0; i < graph->n_input; i++) HYP_TRY(add_name(im, graph->input[i]->name, HYP_SYMBOL_INPUT, i));
     for (size_t i = 0; i < graph->n_node; i++)
         for (size_t k = 0; k < graph->node[i]->n_output; k++)
-            if (*graph->node[i]->output[k])
-                HYP_TRY(add_name(im, graph->node[i]->output[k], HYP_SYMBOL_NODE, i));
+            if (*graph->node[i]->output[k]) HYP_TRY(add_name(im, graph->node[i]->output[k], HYP_SYMBOL_NODE, i));
     return HYP_OK;
 }
 
@@ -78,12 +76,13 @@ static hyp_status find_value(hyp_importer *im, const char *name, hyp_value_id *o
         const char **names = hyp_arena_zalloc(&im->arena, count + 1, sizeof *names);
         for (size_t i = 0; names && i < count; i++) names[i] = im->names.names.data[i];
         const char *near = names ? hyp_nearest(name, names) : NULL;
-        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "reads \"%s\", which is no input, initializer or output of a node%s%s%s",
-                        name, near ? "; the nearest name is \"" : "", near ? near : "", near ? "\"" : "");
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED,
+                        "reads \"%s\", which is no input, initializer or output of a node%s%s%s", name,
+                        near ? "; the nearest name is \"" : "", near ? near : "", near ? "\"" : "");
     }
     if (s->value == HYP_NO_VALUE)
-        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "reads \"%s\", an output of node \"%s\" that is not supported", name,
-                        text_of(hyp_onnx_node_name(im, im->graph->node[s->index])));
+        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "reads \"%s\", an output of node \"%s\" that is not supported",
+                        name, text_of(hyp_onnx_node_name(im, im->graph->node[s->index])));
     *out = s->value;
     return HYP_OK;
 }
@@ -191,8 +190,8 @@ static hyp_status check_declared(const hyp_importer *im, const HypOnnx__ValueInf
         return hyp_fail(im->diag, HYP_ERR_MALFORMED, "is declared with elements of type %s, but they are %s",
                         hyp_onnx_dtype_name(declared->elem_type), hyp_dtype_name(type->dtype));
     if (declared && declared->shape && declared->shape->n_dim != (size_t)type->rank)
-        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "is declared with rank %zu, but it has rank %d", declared->shape->n_dim,
-                        type->rank);
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "is declared with rank %zu, but it has rank %d",
+                        declared->shape->n_dim, type->rank);
     return HYP_OK;
 }
 
@@ -208,8 +207,8 @@ static hyp_status add_outputs(hyp_importer *im)
 {
     for (size_t i = 0; i < im->graph->n_output; i++) {
         const HypOnnx__ValueInfoProto *info = im->graph->output[i];
-        hyp_status status = *text_of(info->name) ? add_output(im, info)
-                                                 : hyp_fail(im->diag, HYP_ERR_MALFORMED, "has no name");
+        hyp_status status =
+            *text_of(info->name) ? add_output(im, info) : hyp_fail(im->diag, HYP_ERR_MALFORMED, "has no name");
         if (status == HYP_OK) continue;
         hyp_diag_prefix(im->diag, "%s: output \"%s\"", im->file, text_of(info->name));
         return malformed(im, status);
@@ -224,11 +223,13 @@ static hyp_status check_opset(hyp_importer *im)
         if (!*text_of(set->domain) || strcmp(set->domain, "ai.onnx") == 0) im->opset = set->version;
     }
     if (!im->opset)
-        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: does not say which version of the ONNX operators it uses", im->file);
+        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: does not say which version of the ONNX operators it uses",
+                        im->file);
     if (im->opset < HYP_ONNX_OPSET_MIN || im->opset > HYP_ONNX_OPSET_MAX)
-        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED,
-                        "%s: uses version %lld of the ONNX operators; %d to %d are supported, so convert or export it again",
-                        im->file, (long long)im->opset, HYP_ONNX_OPSET_MIN, HYP_ONNX_OPSET_MAX);
+        return hyp_fail(
+            im->diag, HYP_ERR_UNSUPPORTED,
+            "%s: uses version %lld of the ONNX operators; %d to %d are supported, so convert or export it again",
+            im->file, (long long)im->opset, HYP_ONNX_OPSET_MIN, HYP_ONNX_OPSET_MAX);
     return HYP_OK;
 }
 
@@ -238,8 +239,9 @@ static hyp_status import_graph(hyp_importer *im)
     HYP_TRY(hyp_onnx_check_operators(im));
     if (im->graph->n_sparse_initializer) {
         const HypOnnx__TensorProto *values = im->graph->sparse_initializer[0]->values;
-        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "%s: initializer \"%s\" is sparse; only dense ones are supported",
-                        im->file, values ? text_of(values->name) : "");
+        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED,
+                        "%s: initializer \"%s\" is sparse; only dense ones are supported", im->file,
+                        values ? text_of(values->name) : "");
     }
     HYP_TRY(add_names(im));
     HYP_TRY(hyp_onnx_add_inputs(im));
@@ -284,11 +286,11 @@ static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options,
 {
     static const hyp_onnx_options no_options = {0};
     ProtobufCMessage *message;
-    hyp_importer im = {.file = m->source.file, .source = &m->source, .options = options ? options : &no_options, .g = g,
-                       .diag = diag};
+    hyp_importer im = {
+        .file = m->source.file, .source = &m->source, .options = options ? options : &no_options, .g = g, .diag = diag};
     if (!m->source.size) return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: is empty", im.file);
-    HYP_TRY(hyp_wire_unpack(im.file, m->source.data, m->source.size, &hyp_onnx__model_proto__descriptor, &m->source.arena,
-                            &message, diag));
+    HYP_TRY(hyp_wire_unpack(im.file, m->source.data, m->source.size, &hyp_onnx__model_proto__descriptor,
+                            &m->source.arena, &message, diag));
     im.model = (const HypOnnx__ModelProto *)message;
     im.graph = im.model->graph;
     if (!im.graph) return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: has no graph: it is not an ONNX model", im.file);
@@ -300,7 +302,8 @@ static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options,
     return status;
 }
 
-static hyp_status create_model(const char *file, const char *folder, size_t folder_len, hyp_onnx_model **out, hyp_diag *diag)
+static hyp_status create_model(const char *file, const char *folder, size_t folder_len, hyp_onnx_model **out,
+                               hyp_diag *diag)
 {
     hyp_onnx_model *m = hyp_calloc(1, sizeof *m);
     if (!m) return hyp_fail_memory(diag, sizeof *m);
@@ -338,7 +341,8 @@ hyp_status hyp_onnx_import(const char *path, const hyp_onnx_options *options, hy
 }
 
 hyp_status hyp_onnx_import_memory(const void *data, size_t size, const char *file, const char *folder,
-                                  const hyp_onnx_options *options, hyp_graph *g, hyp_onnx_model **out_model, hyp_diag *diag)
+                                  const hyp_onnx_options *options, hyp_graph *g, hyp_onnx_model **out_model,
+                                  hyp_diag *diag)
 {
     hyp_onnx_model *m;
     HYP_TRY(create_model(file, folder, folder ? strlen(folder) : 0, &m, diag));

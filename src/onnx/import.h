@@ -13,7 +13,12 @@ enum {
 };
 
 /* What a name of the ONNX graph stands for. */
-typedef enum hyp_symbol_kind { HYP_SYMBOL_UNKNOWN, HYP_SYMBOL_INPUT, HYP_SYMBOL_INITIALIZER, HYP_SYMBOL_NODE } hyp_symbol_kind;
+typedef enum hyp_symbol_kind {
+    HYP_SYMBOL_UNKNOWN,
+    HYP_SYMBOL_INPUT,
+    HYP_SYMBOL_INITIALIZER,
+    HYP_SYMBOL_NODE
+} hyp_symbol_kind;
 
 typedef struct hyp_symbol {
     hyp_symbol_kind kind;
@@ -29,9 +34,9 @@ typedef struct hyp_importer {
     hyp_onnx_source *source;
     const hyp_onnx_options *options; /* never NULL */
     hyp_graph *g;
-    hyp_intern names;             /* of values */
-    HYP_VEC(hyp_symbol) symbols;  /* by id in `names` */
-    hyp_arena arena;              /* freed after the import */
+    hyp_intern names;            /* of values */
+    HYP_VEC(hyp_symbol) symbols; /* by id in `names` */
+    hyp_arena arena;             /* freed after the import */
     hyp_diag *diag;
 } hyp_importer;
 
@@ -59,7 +64,7 @@ typedef struct hyp_onnx_node {
     const struct hyp_onnx_operator *op;
     const hyp_value_id *inputs; /* HYP_NO_VALUE where absent; trailing absent ones are cut */
     uint32_t input_count;
-    hyp_value_id *outputs;      /* to be filled in */
+    hyp_value_id *outputs; /* to be filled in */
     uint32_t output_count;
 } hyp_onnx_node;
 
@@ -84,8 +89,8 @@ const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const Hy
 HYP_NODISCARD hyp_status hyp_onnx_check_operators(hyp_importer *im);
 
 /* The import functions, by what the operators do. */
-hyp_onnx_import_fn hyp_onnx_import_same;  /* one IR operator, same inputs, no attributes */
-hyp_onnx_import_fn hyp_onnx_import_fold;  /* any number of inputs, by a binary IR operator */
+hyp_onnx_import_fn hyp_onnx_import_same; /* one IR operator, same inputs, no attributes */
+hyp_onnx_import_fn hyp_onnx_import_fold; /* any number of inputs, by a binary IR operator */
 hyp_onnx_import_fn hyp_onnx_import_gemm, hyp_onnx_import_leaky_relu, hyp_onnx_import_gelu, hyp_onnx_import_clip,
     hyp_onnx_import_softmax, hyp_onnx_import_cast, hyp_onnx_import_reduce; /* import_math.c */
 hyp_onnx_import_fn hyp_onnx_import_constant, hyp_onnx_import_dropout, hyp_onnx_import_reshape, hyp_onnx_import_flatten,

@@ -25,17 +25,18 @@ static hyp_status equal_parts(hyp_onnx_node *n, hyp_dim whole, hyp_dim *sizes)
     hyp_dim part, count = n->output_count;
     bool divides = hyp_dim_divides(n->im->g->dims, count, whole, &part);
     if (!divides && !hyp_dim_is_const(whole))
-        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "cannot split a symbolic dim into %u equal parts; fix it with --dim",
-                             n->output_count);
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                        "cannot split a symbolic dim into %u equal parts; fix it with --dim", n->output_count);
     if (!divides && n->im->opset < 18)
-        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "cannot split %lld into %u equal parts", (long long)whole, n->output_count);
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "cannot split %lld into %u equal parts", (long long)whole,
+                        n->output_count);
     if (!divides) part = whole / count + 1;
     for (uint32_t i = 0; i < n->output_count; i++) sizes[i] = part;
     if (divides) return HYP_OK;
     sizes[count - 1] = whole - part * (count - 1);
     if (sizes[count - 1] < 0)
-        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "cannot split %lld into %u parts of %lld", (long long)whole, n->output_count,
-                             (long long)part);
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "cannot split %lld into %u parts of %lld", (long long)whole,
+                        n->output_count, (long long)part);
     return HYP_OK;
 }
 
@@ -49,8 +50,9 @@ hyp_status hyp_onnx_import_split(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_attr_int(n, "num_outputs", n->output_count, &num_outputs));
     HYP_TRY(hyp_onnx_ints_of(n, 1, "split", &split));
     if (num_outputs != n->output_count || n->output_count > HYP_ONNX_MAX_INTS)
-        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "has %u outputs; num_outputs says %lld, at most %d are supported",
-                             n->output_count, (long long)num_outputs, HYP_ONNX_MAX_INTS);
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED,
+                        "has %u outputs; num_outputs says %lld, at most %d are supported", n->output_count,
+                        (long long)num_outputs, HYP_ONNX_MAX_INTS);
     if (!split.present) {
         HYP_TRY(equal_parts(n, x.dims[axis], split.items));
         split.count = n->output_count;
@@ -95,7 +97,7 @@ static hyp_status resolve(const hyp_onnx_node *n, hyp_dim at, hyp_dim size, int6
         if (at < 0) HYP_TRY(hyp_dim_add(dims, at, size, &at, diag));
     } else if (!hyp_dim_is_nonneg(dims, at)) {
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
-                             "the sign of a start or end depends on the symbolic dims; fix them with --dim");
+                        "the sign of a start or end depends on the symbolic dims; fix them with --dim");
     }
     HYP_TRY(pick(dims, false, at, top, &at, diag));
     return pick(dims, true, at, low, out, diag);
@@ -144,7 +146,8 @@ hyp_status hyp_onnx_import_slice(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_input_ints(n, 4, "steps", &steps));
     if (starts.count != ends.count || starts.count > (uint32_t)x.rank || (axes.present && axes.count != starts.count) ||
         (steps.present && steps.count != starts.count))
-        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "starts, ends, axes and steps should be equally long, at most %d", x.rank);
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED,
+                        "starts, ends, axes and steps should be equally long, at most %d", x.rank);
 
     hyp_dim first[HYP_MAX_RANK], size[HYP_MAX_RANK], step[HYP_MAX_RANK];
     bool seen[HYP_MAX_RANK] = {false};
@@ -157,7 +160,8 @@ hyp_status hyp_onnx_import_slice(hyp_onnx_node *n)
         int64_t axis;
         hyp_dim stride = steps.present ? steps.items[i] : 1, given = axes.present ? axes.items[i] : (hyp_dim)i;
         if (!hyp_dim_is_const(given) || !hyp_dim_is_const(stride))
-            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "an axis or step depends on the shape of the model's inputs");
+            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                            "an axis or step depends on the shape of the model's inputs");
         HYP_TRY(hyp_onnx_axis(n, given, x.rank, &axis));
         if (seen[axis]) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "axis %lld is listed twice", (long long)axis);
         if (stride == 0) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "a step is 0");

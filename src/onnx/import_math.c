@@ -116,7 +116,7 @@ hyp_status hyp_onnx_import_cast(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_attr_int(n, "to", 0, &to));
     if (to <= 0 || to > INT32_MAX || !hyp_dtype_size((hyp_dtype)to))
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "element type %lld (%s) is not supported", (long long)to,
-                             to > 0 && to <= INT32_MAX ? hyp_onnx_dtype_name((int32_t)to) : "?");
+                        to > 0 && to <= INT32_MAX ? hyp_onnx_dtype_name((int32_t)to) : "?");
     hyp_attr attr = hyp_attr_of_sym(hyp_dtype_name((hyp_dtype)to));
     return hyp_onnx_emit_unary(n, HYP_OP_cast, &attr);
 }

@@ -33,7 +33,8 @@ static hyp_status plain_constant(const hyp_onnx_node *n, const HypOnnx__Attribut
         if (list) out->dims[0] = (int64_t)count;
         return HYP_OK;
     }
-    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "attribute \"%s\" is of another kind than the operator wants", a->name);
+    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "attribute \"%s\" is of another kind than the operator wants",
+                    a->name);
 }
 
 hyp_status hyp_onnx_import_constant(hyp_onnx_node *n)
@@ -57,7 +58,8 @@ hyp_status hyp_onnx_import_dropout(hyp_onnx_node *n)
     if (hyp_onnx_has_input(n, 2)) {
         const hyp_value *training = &n->im->g->values.data[n->inputs[2]];
         if (training->kind != HYP_VALUE_CONST || training->bytes != 1 || hyp_load_i64(HYP_BOOL, training->data, 0))
-            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "training_mode is not a constant false; only inference is supported");
+            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                            "training_mode is not a constant false; only inference is supported");
     }
     return hyp_onnx_emit_unary(n, HYP_OP_dropout, NULL);
 }
@@ -69,8 +71,8 @@ static hyp_status product(const hyp_onnx_node *n, hyp_dim *into, hyp_dim by)
 
 /* The size that -1 stands for: the elements of x over those of the other sizes. Sizes that the shape copies
  * from x are in both and left out, so that they may be 0. */
-static hyp_status infer_open_dim(const hyp_onnx_node *n, const hyp_type *x, const hyp_onnx_ints *shape, const bool *copied,
-                                 hyp_dim *out)
+static hyp_status infer_open_dim(const hyp_onnx_node *n, const hyp_type *x, const hyp_onnx_ints *shape,
+                                 const bool *copied, hyp_dim *out)
 {
     hyp_dim total = 1, rest = 1, quotient;
     for (int32_t i = 0; i < x->rank; i++)
@@ -87,8 +89,8 @@ static hyp_status infer_open_dim(const hyp_onnx_node *n, const hyp_type *x, cons
     hyp_dim_print(&sb, n->im->g->dims, rest);
     bool known = hyp_dim_is_const(rest) && hyp_dim_is_const(total);
     hyp_status status =
-        hyp_fail(n->im->diag, known ? HYP_ERR_MALFORMED : HYP_ERR_UNSUPPORTED, "cannot divide %s%s", hyp_strbuf_text(&sb),
-                      known ? "" : " for every size of the symbolic dims; fix them with --dim");
+        hyp_fail(n->im->diag, known ? HYP_ERR_MALFORMED : HYP_ERR_UNSUPPORTED, "cannot divide %s%s",
+                 hyp_strbuf_text(&sb), known ? "" : " for every size of the symbolic dims; fix them with --dim");
     hyp_strbuf_dispose(&sb);
     return status;
 }
@@ -121,12 +123,14 @@ hyp_status hyp_onnx_import_reshape(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_attr_int(n, "allowzero", 0, &allow_zero));
     HYP_TRY(hyp_onnx_input_ints(n, 1, "shape", &shape));
     if (shape.count > HYP_MAX_RANK)
-        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "rank %u is above %d, the highest supported", shape.count, HYP_MAX_RANK);
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "rank %u is above %d, the highest supported", shape.count,
+                        HYP_MAX_RANK);
     for (uint32_t i = 0; i < shape.count; i++) {
         hyp_dim *d = &shape.items[i];
         if (*d == 0 && !allow_zero) {
             if (i >= (uint32_t)x.rank)
-                return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "dim %u is to be copied, but the input has rank %d", i, x.rank);
+                return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "dim %u is to be copied, but the input has rank %d", i,
+                                x.rank);
             *d = x.dims[i];
             copied[i] = true;
         } else if (*d == -1) {
@@ -160,7 +164,7 @@ hyp_status hyp_onnx_import_squeeze(hyp_onnx_node *n)
         if (x.dims[i] == 1) axes.items[axes.count++] = i;
         if (!hyp_dim_is_const(x.dims[i]))
             return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
-                                 "without axes, its rank depends on whether dim %d is 1; fix that dim with --dim", i);
+                            "without axes, its rank depends on whether dim %d is 1; fix that dim with --dim", i);
     }
     HYP_TRY(hyp_onnx_axes(n, &axes, x.rank));
     hyp_attr attr = hyp_attr_of_dims(axes.items, axes.count);
@@ -173,7 +177,8 @@ hyp_status hyp_onnx_import_unsqueeze(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_ints_of(n, 1, "axes", &axes));
     int32_t rank = hyp_onnx_input_type(n, 0).rank + (int32_t)axes.count;
     if (rank > HYP_MAX_RANK)
-        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "rank %d is above %d, the highest supported", rank, HYP_MAX_RANK);
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "rank %d is above %d, the highest supported", rank,
+                        HYP_MAX_RANK);
     HYP_TRY(hyp_onnx_axes(n, &axes, rank));
     hyp_attr attr = hyp_attr_of_dims(axes.items, axes.count);
     return hyp_onnx_emit_unary(n, HYP_OP_unsqueeze, &attr);
@@ -187,7 +192,8 @@ hyp_status hyp_onnx_import_expand(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_input_ints(n, 1, "shape", &shape));
     uint32_t x_rank = (uint32_t)x.rank, rank = shape.count > x_rank ? shape.count : x_rank;
     if (rank > HYP_MAX_RANK)
-        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "rank %u is above %d, the highest supported", rank, HYP_MAX_RANK);
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "rank %u is above %d, the highest supported", rank,
+                        HYP_MAX_RANK);
     hyp_dim dims[HYP_MAX_RANK];
     for (uint32_t i = 0; i < rank; i++) {
         hyp_dim have = i + x_rank >= rank ? x.dims[i + x_rank - rank] : 1;

@@ -51,8 +51,8 @@ static hyp_status declare(inputs *in, const HypOnnx__ValueInfoProto *info)
         return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "%s: input \"%s\" is not a tensor", im->file, info->name);
     const HypOnnx__TypeProto__Tensor *tensor = info->type->tensor_type;
     if (!hyp_dtype_size((hyp_dtype)tensor->elem_type))
-        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "%s: input \"%s\": element type %d (%s) is not supported", im->file,
-                        info->name, tensor->elem_type, hyp_onnx_dtype_name(tensor->elem_type));
+        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "%s: input \"%s\": element type %d (%s) is not supported",
+                        im->file, info->name, tensor->elem_type, hyp_onnx_dtype_name(tensor->elem_type));
     t.dtype = (hyp_dtype)tensor->elem_type;
     if (tensor->shape && tensor->shape->n_dim > HYP_MAX_RANK)
         return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "%s: input \"%s\" has rank %zu; the highest supported is %d",
@@ -66,8 +66,8 @@ static hyp_status declare(inputs *in, const HypOnnx__ValueInfoProto *info)
         t.dims[i].symbol = named ? dim->dim_param : NULL;
         if (named) HYP_TRY(add_symbol(in, dim->dim_param));
         if (t.dims[i].size >= ((int64_t)1 << 48))
-            return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: input \"%s\": dim %d is %lld, which no memory holds", im->file,
-                            info->name, i, (long long)t.dims[i].size);
+            return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: input \"%s\": dim %d is %lld, which no memory holds",
+                            im->file, info->name, i, (long long)t.dims[i].size);
     }
     HYP_TRY(hyp_vec_grow(&in->list, im->diag));
     in->list.data[in->list.len - 1] = t;
@@ -111,9 +111,10 @@ static hyp_status unknown_name(inputs *in, const char *what, const char *name, c
     const char **terminated = hyp_arena_zalloc(&in->im->arena, count + 1, sizeof *terminated);
     if (terminated && count) memcpy(terminated, names, count * sizeof *names);
     const char *near = terminated ? hyp_nearest(name, terminated) : NULL;
-    hyp_status status = hyp_fail(in->im->diag, HYP_ERR_INVALID_ARGUMENT, "%s: there is no %s \"%s\"; %s%s%s%s%s", in->im->file,
-                                 what, name, count ? "there are: " : "the model has none", hyp_strbuf_text(&list),
-                                 near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+    hyp_status status =
+        hyp_fail(in->im->diag, HYP_ERR_INVALID_ARGUMENT, "%s: there is no %s \"%s\"; %s%s%s%s%s", in->im->file, what,
+                 name, count ? "there are: " : "the model has none", hyp_strbuf_text(&list),
+                 near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
     hyp_strbuf_dispose(&list);
     return status;
 }
@@ -166,8 +167,9 @@ static hyp_status make_input(inputs *in, const input *t)
 {
     hyp_importer *im = in->im;
     if (t->rank < 0)
-        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "%s: input \"%s\" has no declared shape; give one: --shapes %s:...",
-                        im->file, t->name, t->name);
+        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED,
+                        "%s: input \"%s\" has no declared shape; give one: --shapes %s:...", im->file, t->name,
+                        t->name);
     hyp_type type = {.dtype = t->dtype, .rank = t->rank};
     for (int32_t i = 0; i < t->rank; i++) {
         const char *symbol = t->dims[i].symbol;

@@ -16,7 +16,8 @@ static hyp_status check_kind(const hyp_onnx_node *n, const HypOnnx__AttributePro
                              HypOnnx__AttributeProto__AttributeType want)
 {
     if (a->has_type ? a->type == want : has_value) return HYP_OK;
-    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "attribute \"%s\" is of another kind than the operator wants", a->name);
+    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "attribute \"%s\" is of another kind than the operator wants",
+                    a->name);
 }
 
 hyp_status hyp_onnx_attr_int(const hyp_onnx_node *n, const char *name, int64_t missing, int64_t *out)
@@ -41,7 +42,8 @@ hyp_status hyp_onnx_attr_float(const hyp_onnx_node *n, const char *name, double 
 
 static hyp_status too_many_ints(const hyp_onnx_node *n, const char *what, size_t count)
 {
-    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "\"%s\" has %zu numbers, more than any tensor has dims", what, count);
+    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "\"%s\" has %zu numbers, more than any tensor has dims", what,
+                    count);
 }
 
 static hyp_dim constant_dim(int64_t value) { return value < HYP_DIM_CONST_MIN ? HYP_DIM_CONST_MIN : value; }
@@ -70,14 +72,15 @@ hyp_status hyp_onnx_input_ints(const hyp_onnx_node *n, uint32_t i, const char *w
         /* From the bytes: a content cannot hold numbers below HYP_DIM_CONST_MIN, which slices use. */
         size_t count = v->bytes / hyp_dtype_size(v->type.dtype);
         if (count > HYP_ONNX_MAX_INTS) return too_many_ints(n, what, count);
-        for (size_t k = 0; k < count; k++) out->items[out->count++] = constant_dim(hyp_load_i64(v->type.dtype, v->data, k));
+        for (size_t k = 0; k < count; k++)
+            out->items[out->count++] = constant_dim(hyp_load_i64(v->type.dtype, v->data, k));
         return HYP_OK;
     }
     if (!v->content)
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
-                             "input %u (%s) is computed from the data of the model's inputs; it must be known from "
-                             "their shapes",
-                             i, what);
+                        "input %u (%s) is computed from the data of the model's inputs; it must be known from "
+                        "their shapes",
+                        i, what);
     if (v->content_count > HYP_ONNX_MAX_INTS) return too_many_ints(n, what, v->content_count);
     for (uint32_t k = 0; k < v->content_count; k++) out->items[out->count++] = v->content[k];
     return HYP_OK;
@@ -93,7 +96,8 @@ hyp_type hyp_onnx_input_type(const hyp_onnx_node *n, uint32_t i) { return n->im-
 hyp_status hyp_onnx_axis(const hyp_onnx_node *n, int64_t axis, int32_t rank, int64_t *out)
 {
     if (axis < -rank || axis >= rank)
-        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "axis %lld does not exist in a tensor of rank %d", (long long)axis, rank);
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "axis %lld does not exist in a tensor of rank %d",
+                        (long long)axis, rank);
     *out = axis < 0 ? axis + rank : axis;
     return HYP_OK;
 }

@@ -7,8 +7,9 @@ static const struct {
     hyp_dtype dtype;
     char descr[4]; /* without the byte order */
 } types[] = {
-    {HYP_F32, "f4"}, {HYP_F64, "f8"}, {HYP_F16, "f2"}, {HYP_BF16, "V2"}, {HYP_I8, "i1"},  {HYP_I16, "i2"}, {HYP_I32, "i4"},
-    {HYP_I64, "i8"}, {HYP_U8, "u1"},  {HYP_U16, "u2"}, {HYP_U32, "u4"},  {HYP_U64, "u8"}, {HYP_BOOL, "b1"},
+    {HYP_F32, "f4"}, {HYP_F64, "f8"}, {HYP_F16, "f2"},  {HYP_BF16, "V2"}, {HYP_I8, "i1"},
+    {HYP_I16, "i2"}, {HYP_I32, "i4"}, {HYP_I64, "i8"},  {HYP_U8, "u1"},   {HYP_U16, "u2"},
+    {HYP_U32, "u4"}, {HYP_U64, "u8"}, {HYP_BOOL, "b1"},
 };
 
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
@@ -39,9 +40,11 @@ static hyp_status read_descr(const char *path, const char *p, hyp_tensor *out, h
                 return HYP_OK;
             }
     if (n == 3 && p[1] == '>')
-        return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: its elements are big-endian; save it in little-endian order", path);
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: its elements are big-endian; save it in little-endian order",
+                        path);
     if (!p) return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: its .npy header has no 'descr'", path);
-    return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: element type %.*s is not supported", path, (int)strcspn(p, ",}"), p);
+    return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: element type %.*s is not supported", path, (int)strcspn(p, ",}"),
+                    p);
 }
 
 static hyp_status read_shape(const char *path, const char *p, hyp_tensor *out, hyp_diag *diag)
@@ -54,7 +57,8 @@ static hyp_status read_shape(const char *path, const char *p, hyp_tensor *out, h
         long long dim = strtoll(p, &end, 10);
         if (dim < 0 || dim == INT64_MAX) goto malformed;
         if (rank == HYP_MAX_RANK)
-            return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: its rank is above %d, the highest supported", path, HYP_MAX_RANK);
+            return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: its rank is above %d, the highest supported", path,
+                            HYP_MAX_RANK);
         out->dims[rank++] = dim;
         p = skip_space(end);
         if (*p == ',')
@@ -113,8 +117,16 @@ void hyp_npy_write_header(hyp_strbuf *sb, const hyp_tensor *t)
     hyp_strbuf_puts(&dict, "), }");
     while ((10 + dict.len + 1) % 64 != 0) hyp_strbuf_puts(&dict, " ");
     hyp_strbuf_puts(&dict, "\n");
-    const char head[10] = {magic[0], magic[1], magic[2], magic[3], magic[4], magic[5], 1, 0,
-                           (char)(dict.len & 0xff), (char)(dict.len >> 8)};
+    const char head[10] = {magic[0],
+                           magic[1],
+                           magic[2],
+                           magic[3],
+                           magic[4],
+                           magic[5],
+                           1,
+                           0,
+                           (char)(dict.len & 0xff),
+                           (char)(dict.len >> 8)};
     hyp_strbuf_add(sb, head, sizeof head);
     hyp_strbuf_add(sb, hyp_strbuf_text(&dict), dict.len);
     sb->failed = sb->failed || dict.failed;

@@ -10,19 +10,25 @@ typedef struct hyp_onnx_model hyp_onnx_model;
 
 typedef struct hyp_onnx_options {
     /* `--shapes x:32x784`: dims to use for an input, in place of what the model declares. -1 leaves one as
-     * declared. */
+     * declared. A symbolic dim gets its size at every input that has it. */
     const hyp_tensor *shapes; /* name, rank and dims are read */
     size_t shape_count;
-    /* `--dim batch=32`: sizes for symbolic dims by name. */
+    /* `--dim batch=32`: sizes for symbolic dims by name; a dim without a name in the model has one like
+     * "x_dim0", after the input and its place. An unknown name is HYP_ERR_INVALID_ARGUMENT. */
     const char *const *dim_names;
     const int64_t *dim_values;
     size_t dim_count;
 } hyp_onnx_options;
 
-/* Reads a model file into `g` (initialised and empty; it belongs to the same dims). Weights are not copied:
- * they point into the mapping. Unsupported operators are all listed in one message with counts and node
- * names (HYP_ERR_UNSUPPORTED); bad bytes, cycles, wrong ranks, duplicate or missing names, missing external
- * data are HYP_ERR_MALFORMED, both naming file and node. On failure *out_model is untouched. */
+/* Reads a model file (ONNX operator sets 7 to 28) into `g`, which is initialised and empty. Weights are not
+ * copied: constants point into the mapping, without alignment, so read them by hyp_load_* or memcpy. Dead
+ * nodes are imported like others. Each IR node names its ONNX node as its source: by its name, else
+ * "Op:first output".
+ * HYP_ERR_UNSUPPORTED: operators that Hypatia lacks, all of them in one message with counts and node names;
+ * element types, ranks, shapes that depend on data. HYP_ERR_MALFORMED: bad bytes, cycles, wrong ranks,
+ * duplicate or missing names, missing external data or a path to it that leaves the model's folder. Messages
+ * name the file and the node or tensor. On failure *out_model is untouched and `g` is to be disposed.
+ * Thread-compatible. */
 HYP_NODISCARD hyp_status hyp_onnx_import(const char *path, const hyp_onnx_options *options, hyp_graph *g,
                                          hyp_onnx_model **out_model, hyp_diag *diag);
 /* The same from memory, which must outlive the model; `folder` is where external data is looked up, NULL
@@ -38,8 +44,8 @@ void hyp_onnx_model_forget(const hyp_onnx_model *model, const void *data, size_t
 typedef struct hyp_onnx_info {
     const char *producer, *graph_name;
     int64_t ir_version, opset;
-    size_t file_bytes;  /* model file and external data */
-    uint64_t hash;      /* of the model file */
+    size_t file_bytes; /* model file and external data */
+    uint64_t hash;     /* of the model file */
 } hyp_onnx_info;
 hyp_onnx_info hyp_onnx_model_info(const hyp_onnx_model *model);
 

@@ -19,7 +19,8 @@ static const hyp_onnx_operator table[] = {
     {"Cast", 7, 1, 1, 1, "to saturate round_mode ", hyp_onnx_import_cast, HYP_OP_cast},
     {"Clip", 7, 1, 3, 1, "min max ", hyp_onnx_import_clip, HYP_OP_clip},
     {"Concat", 7, 1, ANY, 1, "axis ", hyp_onnx_import_concat, HYP_OP_concat},
-    {"Constant", 7, 0, 0, 1, "value value_float value_floats value_int value_ints ", hyp_onnx_import_constant, HYP_OP_COUNT},
+    {"Constant", 7, 0, 0, 1, "value value_float value_floats value_int value_ints ", hyp_onnx_import_constant,
+     HYP_OP_COUNT},
     {"Div", 7, 2, 2, 1, "", SAME, HYP_OP_div},
     {"Dropout", 7, 1, 3, 2, "ratio seed ", hyp_onnx_import_dropout, HYP_OP_dropout},
     {"Erf", 9, 1, 1, 1, "", SAME, HYP_OP_erf},
@@ -112,7 +113,8 @@ static void print_missing(const hyp_importer *im, hyp_strbuf *sb, const missing 
     const hyp_onnx_operator *row = find_row(domain, name);
     if (!is_onnx_domain(domain)) hyp_strbuf_printf(sb, "%s::", domain);
     hyp_strbuf_printf(sb, "%s x%zu (", name, m->count);
-    if (row) hyp_strbuf_printf(sb, "from opset %lld on, the model has %lld; ", (long long)row->since, (long long)im->opset);
+    if (row)
+        hyp_strbuf_printf(sb, "from opset %lld on, the model has %lld; ", (long long)row->since, (long long)im->opset);
     for (size_t i = 0; i < im->model->n_functions; i++)
         if (strcmp(text_of(im->model->functions[i]->name), name) == 0 &&
             strcmp(text_of(im->model->functions[i]->domain), domain) == 0) {

@@ -36,7 +36,8 @@ static hyp_status find_external(hyp_onnx_source *source, const HypOnnx__TensorPr
         for (const char *p = value; *p; p++)
             valid = valid && *p >= '0' && *p <= '9' && !__builtin_mul_overflow(n, 10u, &n) &&
                     !__builtin_add_overflow(n, (uint64_t)(*p - '0'), &n);
-        if (!valid) return hyp_fail(diag, HYP_ERR_MALFORMED, "its external data has the %s \"%s\", not a number", key, value);
+        if (!valid)
+            return hyp_fail(diag, HYP_ERR_MALFORMED, "its external data has the %s \"%s\", not a number", key, value);
         *number = n;
     }
     if (!location) return hyp_fail(diag, HYP_ERR_MALFORMED, "its data is external, but no location is given");
@@ -46,7 +47,8 @@ static hyp_status find_external(hyp_onnx_source *source, const HypOnnx__TensorPr
         return hyp_fail(diag, HYP_ERR_MALFORMED,
                         "its data should be %llu bytes from byte %llu of \"%s\", but that file has only %zu bytes",
                         (unsigned long long)length, (unsigned long long)offset, location, map->size);
-    *out = (payload){.field = HYP_TENSOR_RAW_DATA, .data = map->size ? map->data + offset : NULL, .bytes = (size_t)length};
+    *out =
+        (payload){.field = HYP_TENSOR_RAW_DATA, .data = map->size ? map->data + offset : NULL, .bytes = (size_t)length};
     return HYP_OK;
 }
 
@@ -68,10 +70,8 @@ static hyp_status find_payload(hyp_onnx_source *source, const HypOnnx__TensorPro
         found[n++] = (payload){HYP_TENSOR_FLOAT_DATA, proto->float_data, 4 * proto->n_float_data, 0};
     if (proto->n_double_data)
         found[n++] = (payload){HYP_TENSOR_DOUBLE_DATA, proto->double_data, 8 * proto->n_double_data, 0};
-    if (proto->n_int32_data)
-        found[n++] = (payload){HYP_TENSOR_INT32_DATA, proto->int32_data, 0, proto->n_int32_data};
-    if (proto->n_int64_data)
-        found[n++] = (payload){HYP_TENSOR_INT64_DATA, proto->int64_data, 0, proto->n_int64_data};
+    if (proto->n_int32_data) found[n++] = (payload){HYP_TENSOR_INT32_DATA, proto->int32_data, 0, proto->n_int32_data};
+    if (proto->n_int64_data) found[n++] = (payload){HYP_TENSOR_INT64_DATA, proto->int64_data, 0, proto->n_int64_data};
     if (proto->n_uint64_data)
         found[n++] = (payload){HYP_TENSOR_UINT64_DATA, proto->uint64_data, 0, proto->n_uint64_data};
     if (n > 1) return hyp_fail(diag, HYP_ERR_MALFORMED, "its data is there in several encodings at once");
@@ -134,8 +134,7 @@ static hyp_status read_elements(hyp_onnx_source *source, const HypOnnx__TensorPr
     bool empty = false, fits = true;
     for (size_t i = 0; i < proto->n_dims; i++) {
         t->dims[i] = proto->dims[i];
-        if (t->dims[i] < 0)
-            return hyp_fail(diag, HYP_ERR_MALFORMED, "dim %zu is %lld", i, (long long)t->dims[i]);
+        if (t->dims[i] < 0) return hyp_fail(diag, HYP_ERR_MALFORMED, "dim %zu is %lld", i, (long long)t->dims[i]);
         empty = empty || t->dims[i] == 0;
         fits = fits && hyp_mul_size(count, (size_t)t->dims[i], &count);
     }

@@ -63,13 +63,14 @@ hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *refere
                         actual->rank, reference->rank);
     for (int32_t i = 0; i < actual->rank; i++)
         if (actual->dims[i] != reference->dims[i])
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "cannot compare: dim %d is %lld in one, %lld in the other", i,
-                            (long long)actual->dims[i], (long long)reference->dims[i]);
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "cannot compare: dim %d is %lld in one, %lld in the other",
+                            i, (long long)actual->dims[i], (long long)reference->dims[i]);
     int64_t count = hyp_tensor_elements(reference);
     size_t elem = hyp_dtype_size(reference->dtype), bytes;
     if (count < 0 || !elem || !hyp_mul_size((size_t)count, elem, &bytes) || bytes > actual->bytes ||
         bytes > reference->bytes)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "cannot compare: the memory of a tensor is smaller than its dims say");
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "cannot compare: the memory of a tensor is smaller than its dims say");
 
     hyp_comparison c = {.elements = count, .max_abs_at = -1, .max_rel_at = -1};
     for (int64_t i = 0; i < count; i++) {
@@ -78,7 +79,8 @@ hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *refere
         double diff = fabs(a - ref);
         /* 64-bit integers may differ by less than a double shows. */
         if (diff == 0 && !hyp_dtype_is_float(actual->dtype) &&
-            hyp_load_i64(actual->dtype, actual->data, (size_t)i) != hyp_load_i64(actual->dtype, reference->data, (size_t)i))
+            hyp_load_i64(actual->dtype, actual->data, (size_t)i) !=
+                hyp_load_i64(actual->dtype, reference->data, (size_t)i))
             diff = 1;
         compare_element(&c, i, a, ref, diff, rtol, atol);
     }

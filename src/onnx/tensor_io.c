@@ -64,18 +64,19 @@ static hyp_status format_of(const char *path, format *out, hyp_diag *diag)
             *out = (format)i;
             return HYP_OK;
         }
-    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: the name should end in .npy, .pb or .bin, which says the format",
-                    path);
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                    "%s: the name should end in .npy, .pb or .bin, which says the format", path);
 }
 
 /* Fills `t`, whose dtype and dims are set, from `bytes` at `data`. */
-static hyp_status take(const char *path, hyp_tensor *t, const char *name, const void *data, size_t bytes, hyp_diag *diag)
+static hyp_status take(const char *path, hyp_tensor *t, const char *name, const void *data, size_t bytes,
+                       hyp_diag *diag)
 {
     size_t want;
     hyp_status status = byte_size(t, &want, diag);
     if (status != HYP_OK || want != bytes)
-        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: has %zu bytes of elements, but its type and dims want %s%zu", path,
-                        bytes, status == HYP_OK ? "" : "more than ", status == HYP_OK ? want : SIZE_MAX);
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: has %zu bytes of elements, but its type and dims want %s%zu",
+                        path, bytes, status == HYP_OK ? "" : "more than ", status == HYP_OK ? want : SIZE_MAX);
     HYP_TRY(alloc_named(t, name, diag));
     if (bytes) memcpy(t->data, data, bytes);
     return HYP_OK;
@@ -92,8 +93,8 @@ static hyp_status load_pb(const char *path, const hyp_mapping *map, hyp_tensor *
 {
     hyp_onnx_source source = {.file = path, .data = map->data, .size = map->size};
     ProtobufCMessage *message;
-    hyp_status status = hyp_wire_unpack(path, map->data, map->size, &hyp_onnx__tensor_proto__descriptor, &source.arena,
-                                        &message, diag);
+    hyp_status status =
+        hyp_wire_unpack(path, map->data, map->size, &hyp_onnx__tensor_proto__descriptor, &source.arena, &message, diag);
     if (status == HYP_OK) {
         status = hyp_onnx_tensor_read(&source, (const HypOnnx__TensorProto *)message, t, diag);
         if (status != HYP_OK) hyp_diag_prefix(diag, "%s", path);
@@ -107,7 +108,8 @@ static hyp_status load_bin(const char *path, const hyp_mapping *map, const hyp_t
                            hyp_diag *diag)
 {
     if (!want)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: a .bin file says nothing of its type and dims; use .npy", path);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: a .bin file says nothing of its type and dims; use .npy",
+                        path);
     *t = (hyp_tensor){.dtype = want->dtype, .rank = want->rank};
     int32_t open = -1;
     for (int32_t i = 0; i < want->rank; i++) {
@@ -115,8 +117,8 @@ static hyp_status load_bin(const char *path, const hyp_mapping *map, const hyp_t
         if (want->dims[i] >= 0) continue;
         if (open >= 0)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                            "%s: dims %d and %d are both open, so the size of a .bin file cannot decide them; use .npy", path,
-                            open, i);
+                            "%s: dims %d and %d are both open, so the size of a .bin file cannot decide them; use .npy",
+                            path, open, i);
         open = i;
         t->dims[i] = 1;
     }
@@ -132,7 +134,8 @@ static hyp_status check_wanted(const char *path, const hyp_tensor *want, const h
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: has elements of type %s, but %s is wanted", path,
                         hyp_dtype_name(t->dtype), hyp_dtype_name(want->dtype));
     if (want->rank != t->rank)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: has rank %d, but rank %d is wanted", path, t->rank, want->rank);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: has rank %d, but rank %d is wanted", path, t->rank,
+                        want->rank);
     for (int32_t i = 0; i < t->rank; i++)
         if (want->dims[i] >= 0 && want->dims[i] != t->dims[i])
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: dim %d is %lld, but %lld is wanted", path, i,

@@ -240,8 +240,8 @@ hyp_status hyp_wire_unpack(const char *file, const void *data, size_t size, cons
         else if (a.failed)
             status = hyp_fail_memory(diag, w.out.len);
         else
-            status = hyp_fail(diag, HYP_ERR_MALFORMED, "%s: a list of numbers in a %s is damaged", file,
-                              type->short_name);
+            status =
+                hyp_fail(diag, HYP_ERR_MALFORMED, "%s: a list of numbers in a %s is damaged", file, type->short_name);
     }
     hyp_vec_free(&w.out);
     return status;

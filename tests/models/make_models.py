@@ -19,8 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 F32, F16, BF16, F64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE
 I8, I16, I32, I64 = TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64
-U8, U16, U32, U64, BOOL = TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64, TensorProto.BOOL
-DTYPE_NAMES = {F32: "float32", F16: "float16", BF16: "bfloat16", F64: "float64", I32: "int32", I64: "int64", BOOL: "bool"}
+U8, U16, U32, U64 = TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64
+BOOL = TensorProto.BOOL
+DTYPE_NAMES = {F32: "float32", F16: "float16", BF16: "bfloat16", F64: "float64", I32: "int32", I64: "int64"}
 
 
 class Model:
@@ -128,7 +129,8 @@ class Model:
 
 def gemm_models():
     m_, k_, n_ = 3, 5, 4
-    addends = {"none": None, "n": (n_,), "1n": (1, n_), "m1": (m_, 1), "mn": (m_, n_), "scalar": (), "one": (1,), "11": (1, 1)}
+    addends = {"none": None, "n": (n_,), "1n": (1, n_), "m1": (m_, 1), "mn": (m_, n_), "scalar": (), "one": (1,),
+               "11": (1, 1)}
     for ta in (0, 1):
         for tb in (0, 1):
             m = Model(f"gemm_{ta}{tb}")
@@ -247,8 +249,9 @@ def mlp_models():
 
 
 def nine_models(large):
-    """The nine configurations: Linear + ReLU and MLPs of depth 2 and 4 in three sizes; batch, width in and width of the layers."""
-    for label, (batch, k, n) in {"small": (256, 256, 512), "medium": (1024, 784, 2048), "large": (8192, 4096, 4096)}.items():
+    """The nine configurations: Linear + ReLU and MLPs of depth 2 and 4 in three sizes."""
+    sizes = {"small": (256, 256, 512), "medium": (1024, 784, 2048), "large": (8192, 4096, 4096)}
+    for label, (batch, k, n) in sizes.items():
         for net, widths in {"layer": [k, n], "mlp2": [k, n, 10], "mlp4": [k, n, n, n, 10]}.items():
             if not large and sum(a * b for a, b in zip(widths, widths[1:])) > 4 << 20:
                 continue
@@ -321,7 +324,8 @@ def elementwise_models():
     for opset in (7, 13, 17):
         m = Model(f"unary_opset_{opset}", opset)
         x = m.input("x", 3, 7)
-        outs = [m.node(op, x) for op in ("Relu", "Sigmoid", "Tanh", "Exp", "LeakyRelu") + (("Erf",) if opset >= 9 else ())]
+        names = ["Relu", "Sigmoid", "Tanh", "Exp", "LeakyRelu"] + (["Erf"] if opset >= 9 else [])
+        outs = [m.node(op, x) for op in names]
         outs += [m.node("LeakyRelu", x, alpha=0.3), m.node("Sqrt", m.node("Mul", x, x)), m.node("Pow", x, m.const(3.0))]
         yield m.output(*outs)
     m = Model("pow_forms", 15)
@@ -332,10 +336,12 @@ def elementwise_models():
     yield m.output(m.node("Gelu", x), m.node("Gelu", x, approximate="none"), m.node("Gelu", x, approximate="tanh"))
     m = Model("clip_attributes", 10)
     x = m.input("x", 3, 5)
-    yield m.output(m.node("Clip", x, min=-0.25, max=0.5), m.node("Clip", x, min=0.0), m.node("Clip", x, max=0.1), m.node("Clip", x))
+    yield m.output(m.node("Clip", x, min=-0.25, max=0.5), m.node("Clip", x, min=0.0), m.node("Clip", x, max=0.1),
+                   m.node("Clip", x))
     m = Model("clip_inputs", 13)
     x, lo, hi = m.input("x", 3, 5), m.const(-0.25), m.const(0.5)
-    yield m.output(m.node("Clip", x, lo, hi), m.node("Clip", x, lo), m.node("Clip", x, "", hi), m.node("Clip", x, hi, lo))
+    yield m.output(m.node("Clip", x, lo, hi), m.node("Clip", x, lo), m.node("Clip", x, "", hi),
+                   m.node("Clip", x, hi, lo))
     m = Model("clip_computed_bounds", 13)
     x, lo = m.input("x", 3, 5), m.input("lo")
     yield m.output(m.node("Clip", x, lo, m.node("Exp", lo)))
@@ -390,8 +396,8 @@ def reduction_models():
                        m.node("ReduceSum", x), m.node("ReduceMean", x, keepdims=0))
     m = Model("reduce_noop", 18)
     x = m.input("x", 2, 3)
-    yield m.output(m.node("ReduceSum", x, m.ints(), noop_with_empty_axes=1), m.node("ReduceMean", x, noop_with_empty_axes=1),
-                   m.node("ReduceSum", x, m.ints()))
+    yield m.output(m.node("ReduceSum", x, m.ints(), noop_with_empty_axes=1),
+                   m.node("ReduceMean", x, noop_with_empty_axes=1), m.node("ReduceSum", x, m.ints()))
     m = Model("reduce_symbolic", 18).case(x=(3, 5)).case(x=(1, 5))
     x = m.input("x", "batch", 5)
     yield m.output(m.node("ReduceMean", x, m.ints(0)), m.node("ReduceSum", x, m.ints(1), keepdims=0))
@@ -408,23 +414,25 @@ def movement_models():
     yield m.output(m.node("Reshape", m.input("x", 0, 3), m.ints(3, 0), allowzero=1))
     m = Model("reshape_symbolic").case(x=(2, 3, 4)).case(x=(1, 3, 4))
     x = m.input("x", "batch", 3, 4)
-    yield m.output(m.node("Reshape", x, m.ints(0, -1)), m.node("Reshape", x, m.ints(-1, 4)), m.node("Reshape", x, m.ints(-1, 2, 6)))
+    yield m.output(*[m.node("Reshape", x, m.ints(*s)) for s in ((0, -1), (-1, 4), (-1, 2, 6))])
     for opset in (7, 11, 21):
         m = Model(f"flatten_opset_{opset}", opset).case(x=(2, 3, 4))
         x = m.input("x", "batch", 3, 4)
-        yield m.output(*[m.node("Flatten", x, axis=a) for a in (0, 1, 2, 3) + ((-1, -2) if opset >= 11 else ())], m.node("Flatten", x))
+        axes = (0, 1, 2, 3) + ((-1, -2) if opset >= 11 else ())
+        yield m.output(m.node("Flatten", x), *[m.node("Flatten", x, axis=a) for a in axes])
     for opset in (11, 13, 23):
         m = Model(f"squeeze_opset_{opset}", opset)
         x = m.input("x", 1, 3, 1, 4)
         if opset < 13:
-            outs = [m.node("Squeeze", x, axes=[0]), m.node("Squeeze", x, axes=[0, -2]), m.node("Unsqueeze", x, axes=[0, -1])]
+            outs = [m.node("Squeeze", x, axes=[0]), m.node("Squeeze", x, axes=[0, -2]),
+                    m.node("Unsqueeze", x, axes=[0, -1])]
         else:
-            outs = [m.node("Squeeze", x, m.ints(0)), m.node("Squeeze", x, m.ints(-2, 0)), m.node("Unsqueeze", x, m.ints(-1, 2))]
+            outs = [m.node("Squeeze", x, m.ints(0)), m.node("Squeeze", x, m.ints(-2, 0)),
+                    m.node("Unsqueeze", x, m.ints(-1, 2))]
         yield m.output(*outs, m.node("Squeeze", x))
     m = Model("transpose_forms")
     x = m.input("x", 2, 3, 4)
-    yield m.output(m.node("Transpose", x), m.node("Transpose", x, perm=[0, 2, 1]), m.node("Transpose", x, perm=[1, 2, 0]),
-                   m.node("Transpose", x, perm=[0, 1, 2]))
+    yield m.output(m.node("Transpose", x), *[m.node("Transpose", x, perm=p) for p in ([0, 2, 1], [1, 2, 0], [0, 1, 2])])
     m = Model("concat_forms", 13).case(a=(2, 3), b=(2, 2)).case(a=(1, 3), b=(1, 2))
     a, b = m.input("a", "batch", 3), m.input("b", "batch", 2)
     yield m.output(m.node("Concat", a, b, axis=1), m.node("Concat", a, b, a, axis=-1), m.node("Concat", a, a, axis=0),
@@ -441,8 +449,8 @@ def movement_models():
     yield m.output(*m.node("Split", m.input("x", 7, 2), outputs=["a", "b", "c"], num_outputs=3))
     m = Model("slice_attributes", 9)
     x = m.input("x", 4, 6)
-    yield m.output(m.node("Slice", x, starts=[1], ends=[3]), m.node("Slice", x, starts=[0, -4], ends=[-1, 100], axes=[0, 1]),
-                   m.node("Slice", x, starts=[2], ends=[-2], axes=[1]))
+    yield m.output(m.node("Slice", x, starts=[1], ends=[3]), m.node("Slice", x, starts=[2], ends=[-2], axes=[1]),
+                   m.node("Slice", x, starts=[0, -4], ends=[-1, 100], axes=[0, 1]))
     low, high = -(2**63), 2**63 - 1
 
     def cut(m, x, starts, ends, axes=None, steps=None):
@@ -451,8 +459,8 @@ def movement_models():
     m = Model("slice_inputs", 13)
     x = m.input("x", 4, 6)
     yield m.output(cut(m, x, [1], [3]), cut(m, x, [1, 0], [9, 5], [1, 0]), cut(m, x, [-3], [high], [-1]),
-                   cut(m, x, [0, 1], [4, 6], [0, 1], [2, 3]), cut(m, x, [-1], [low], [1], [-1]), cut(m, x, [4], [0], [1], [-2]),
-                   cut(m, x, [3], [1], [0]), cut(m, x, [0, 5], [4, 0], None, [1, -1]))
+                   cut(m, x, [0, 1], [4, 6], [0, 1], [2, 3]), cut(m, x, [-1], [low], [1], [-1]),
+                   cut(m, x, [4], [0], [1], [-2]), cut(m, x, [3], [1], [0]), cut(m, x, [0, 5], [4, 0], None, [1, -1]))
     m = Model("slice_symbolic", 13).case(x=(2, 5, 4)).case(x=(1, 2, 4))
     x = m.input("x", "batch", "seq", 4)
     yield m.output(cut(m, x, [0], [high], [0]), cut(m, x, [0], [-1], [1]), cut(m, x, [1], [2**31 - 1], [1]),
@@ -460,14 +468,14 @@ def movement_models():
                    cut(m, x, [0], [high], [1], [2]))
     m = Model("gather_forms", 13)
     x, i = m.input("x", 8, 3), m.input("i", 2, 2, dtype=I64)
-    yield m.output(m.node("Gather", x, i), m.node("Gather", x, m.const([0, -1, 1], I64), axis=1), m.node("Gather", x, m.const(2, I64)),
-                   m.node("Gather", x, m.const([[1], [0]], I32), axis=-1))
+    yield m.output(m.node("Gather", x, i), m.node("Gather", x, m.const([0, -1, 1], I64), axis=1),
+                   m.node("Gather", x, m.const(2, I64)), m.node("Gather", x, m.const([[1], [0]], I32), axis=-1))
     m = Model("gather_embedding", 11).case(ids=(2, 3)).case(ids=(1, 1))
     e = m.node("Gather", m.weight(8, 6), m.input("ids", "batch", "seq", dtype=I64))
     yield m.output(m.linear(e, 6, 4, form="matmul"))
     m = Model("expand_forms", 13)
     x = m.input("x", 3, 1)
-    yield m.output(m.node("Expand", x, m.ints(3, 4)), m.node("Expand", x, m.ints(2, 1, 4)), m.node("Expand", x, m.ints(1)))
+    yield m.output(*[m.node("Expand", x, m.ints(*s)) for s in ((3, 4), (2, 1, 4), (1,))])
     m = Model("dropout_forms", 12)
     x = m.input("x", 3, 4)
     yield m.output(m.node("Dropout", x), m.node("Dropout", x, m.const(0.3), m.const(False, BOOL)),
@@ -557,17 +565,20 @@ def tiny_models():
     yield m.output(m.mlp(m.input("x", "batch", 3), [3, 4, 2]))
     m = Model("tiny_external", 13)
     m.external = "tiny_external.bin"
-    yield m.output(m.node("Gemm", m.input("x", 2, 3), m.const([[1, 2], [3, 4], [5, 6]], name="w"), m.const([7, 8], name="b")))
+    w, b = m.const([[1, 2], [3, 4], [5, 6]], name="w"), m.const([7, 8], name="b")
+    yield m.output(m.node("Gemm", m.input("x", 2, 3), w, b))
     m = Model("tiny_encodings", 13)
-    for dtype, data in ((F32, [1.5, -2.0]), (F16, [1.5, -2.0]), (I8, [-3, 4]), (I64, [-5, 6]), (F64, [0.25, -8.0]), (U64, [7, 2**40])):
+    for dtype, data in ((F32, [1.5, -2.0]), (F16, [1.5, -2.0]), (I8, [-3, 4]), (I64, [-5, 6]), (F64, [0.25, -8.0]),
+                        (U64, [7, 2**40])):
         m.initializers.append(helper.make_tensor(f"t{dtype}", dtype, [2], data))
         m.output(f"t{dtype}", dtype=dtype)
     yield m
 
 
 def all_models(large):
-    for group in (gemm_models(), matmul_models(), mlp_models(), nine_models(large), redundant_models(), elementwise_models(),
-                  reduction_models(), movement_models(), constant_models(), shape_models(), huge_models() if large else ()):
+    for group in (gemm_models(), matmul_models(), mlp_models(), nine_models(large), redundant_models(),
+                  elementwise_models(), reduction_models(), movement_models(), constant_models(), shape_models(),
+                  huge_models() if large else ()):
         yield from group
 
 

@@ -79,7 +79,8 @@ void mb_output(model_builder *b, const char *name)
     b->outputs[b->graph.n_output++] = info;
 }
 
-HypOnnx__TensorProto *mb_tensor(model_builder *b, const char *name, hyp_dtype dtype, const char *dims, const char *values)
+HypOnnx__TensorProto *mb_tensor(model_builder *b, const char *name, hyp_dtype dtype, const char *dims,
+                                const char *values)
 {
     HypOnnx__TensorProto *t = need(hyp_arena_zalloc(&b->arena, 1, sizeof *t));
     hyp_onnx__tensor_proto__init(t);
@@ -103,7 +104,8 @@ HypOnnx__TensorProto *mb_tensor(model_builder *b, const char *name, hyp_dtype dt
     return t;
 }
 
-HypOnnx__TensorProto *mb_const(model_builder *b, const char *name, hyp_dtype dtype, const char *dims, const char *values)
+HypOnnx__TensorProto *mb_const(model_builder *b, const char *name, hyp_dtype dtype, const char *dims,
+                               const char *values)
 {
     return b->initializers[b->graph.n_initializer++] = mb_tensor(b, name, dtype, dims, values);
 }

@@ -29,8 +29,10 @@ void mb_input(model_builder *b, const char *name, hyp_dtype dtype, const char *d
 void mb_output(model_builder *b, const char *name); /* without type */
 
 /* values: "1 -2 0.5" in raw_data, NULL for zeros. */
-HypOnnx__TensorProto *mb_tensor(model_builder *b, const char *name, hyp_dtype dtype, const char *dims, const char *values);
-HypOnnx__TensorProto *mb_const(model_builder *b, const char *name, hyp_dtype dtype, const char *dims, const char *values);
+HypOnnx__TensorProto *mb_tensor(model_builder *b, const char *name, hyp_dtype dtype, const char *dims,
+                                const char *values);
+HypOnnx__TensorProto *mb_const(model_builder *b, const char *name, hyp_dtype dtype, const char *dims,
+                               const char *values);
 
 /* inputs and outputs: names, "-" for an absent one. attributes: "axis=1 alpha=0.5 axes=[0,-1] mode=tanh":
  * an INT, a FLOAT (it has a '.'), INTS, a STRING. */

@@ -300,8 +300,8 @@ static void elements_are_read_from_every_field(void **state)
     if (hyp_onnx_import(HYP_SOURCE_DIR "/tests/models/tiny_encodings.onnx", NULL, &g, &model, &diag) != HYP_OK)
         fail_msg("%s", diag.message);
     assert_int_equal(hyp_graph_print(&text, &g, SIZE_MAX, NULL), HYP_OK);
-    static const char *const parts[] = {"(f32 2) 1.5 -2.0", "(f16 2) 1.5 -2.0", "(i8 2) -3 4", "(i64 2) -5 6", "(f64 2) 0.25 -8.0",
-                                        "(u64 2) 7 1099511627776"};
+    static const char *const parts[] = {"(f32 2) 1.5 -2.0", "(f16 2) 1.5 -2.0",  "(i8 2) -3 4",
+                                        "(i64 2) -5 6",     "(f64 2) 0.25 -8.0", "(u64 2) 7 1099511627776"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_non_null(strstr(hyp_strbuf_text(&text), parts[i]));
     hyp_strbuf_dispose(&text);
     hyp_graph_dispose(&g);
@@ -358,6 +358,18 @@ static void packed_and_single_numbers_give_the_same(void **state)
     EXPECT(&b, "(const %w (bf16 2) 1.0 -2.0)");
 }
 
+static void fields_of_our_own_in_a_file_are_ignored(void **state)
+{
+    (void)state;
+    model_builder b = one(13, "2", "Add", "x w", "");
+    HypOnnx__TensorProto *w = mb_const(&b, "w", HYP_F32, "2", "1 2");
+    w->has_payload_field = w->has_payload_offset = w->has_payload_length = true;
+    w->payload_field = 9;
+    w->payload_offset = UINT64_MAX;
+    w->payload_length = 8;
+    EXPECT(&b, "(const %w (f32 2) 1.0 2.0)");
+}
+
 static void the_same_bytes_give_the_same_graph(void **state)
 {
     (void)state;
@@ -396,6 +408,7 @@ int main(void)
         cmocka_unit_test(elements_are_read_from_every_field),
         cmocka_unit_test(external_data_is_mapped_from_the_models_folder),
         cmocka_unit_test(packed_and_single_numbers_give_the_same),
+        cmocka_unit_test(fields_of_our_own_in_a_file_are_ignored),
         cmocka_unit_test(the_same_bytes_give_the_same_graph),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,8 +95,9 @@ static void importing_costs_no_more_than_the_mapped_file(void **state)
     close(pipes[0]);
     close(pipes[1]);
     double file = LAYERS * (double)WIDTH * WIDTH * 4 / (1 << 20);
-    print_message("file %.1f MiB; peak memory: %.1f MiB at the start, %.1f MiB after import, %.1f MiB with all weights read\n",
-                  file, before, peaks[0], peaks[1]);
+    print_message(
+        "file %.1f MiB; peak memory: %.1f MiB at the start, %.1f MiB after import, %.1f MiB with all weights read\n",
+        file, before, peaks[0], peaks[1]);
 #ifndef __SANITIZE_ADDRESS__
     assert_true(peaks[0] < before + 16);
     assert_true(peaks[1] < before + file + 16);

@@ -63,6 +63,23 @@ static void bytes_that_are_no_model(void **state)
     }
 }
 
+static void texts_that_are_not_utf8(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"\xff", "a\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        model_builder b = one(13, "2", "Relu", "x", "");
+        b.nodes[0]->name = (char *)(uintptr_t)bad[i];
+        REFUSE(&b, HYP_ERR_MALFORMED, "UTF-8", "NodeProto");
+    }
+    imported im;
+    model_builder b = one(13, "2", "Relu", "x", "");
+    b.nodes[0]->name = (char[]){"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"};
+    mb_import(&b, NULL, &im);
+    assert_int_equal(im.status, HYP_OK);
+    imported_dispose(&im);
+}
+
 static void every_unsupported_operator_is_listed(void **state)
 {
     (void)state;
@@ -209,8 +226,8 @@ static void tensors_whose_data_does_not_fit(void **state)
         hyp_status status;
         const char *part;
     } wanted[] = {
-        {HYP_ERR_MALFORMED, "8 bytes"},  {HYP_ERR_MALFORMED, "dim 0 is -2"}, {HYP_ERR_UNSUPPORTED, "(STRING)"},
-        {HYP_ERR_UNSUPPORTED, "rank 9"}, {HYP_ERR_MALFORMED, "any memory"},  {HYP_ERR_MALFORMED, "3 elements"},
+        {HYP_ERR_MALFORMED, "8 bytes"},   {HYP_ERR_MALFORMED, "dim 0 is -2"}, {HYP_ERR_UNSUPPORTED, "(STRING)"},
+        {HYP_ERR_UNSUPPORTED, "rank 9"},  {HYP_ERR_MALFORMED, "any memory"},  {HYP_ERR_MALFORMED, "3 elements"},
         {HYP_ERR_MALFORMED, "meant for"}, {HYP_ERR_MALFORMED, "12 bytes"},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -253,7 +270,8 @@ static void options_that_name_nothing(void **state)
     int64_t values[] = {3, 4};
     hyp_onnx_options options = {.dim_names = names, .dim_values = values, .dim_count = 1};
     model_builder b = one(13, "batch seq", "Relu", "x", "");
-    refuse(&b, &options, HYP_ERR_INVALID_ARGUMENT, (const char *const[]){"\"bacth\"", "there are: batch, seq", "did you mean \"batch\"", NULL});
+    refuse(&b, &options, HYP_ERR_INVALID_ARGUMENT,
+           (const char *const[]){"\"bacth\"", "there are: batch, seq", "did you mean \"batch\"", NULL});
     hyp_tensor shape = {.name = "z", .rank = 2, .dims = {3, 3}};
     options = (hyp_onnx_options){.shapes = &shape, .shape_count = 1};
     b = one(13, "batch seq", "Relu", "x", "");
@@ -267,7 +285,8 @@ static void options_that_name_nothing(void **state)
     options.dim_values = values + 1;
     options.dim_count = 1;
     b = one(13, "batch seq", "Relu", "x", "");
-    refuse(&b, &options, HYP_ERR_INVALID_ARGUMENT, (const char *const[]){"\"batch\" is 3 by --shapes, but 4 by --dim", NULL});
+    refuse(&b, &options, HYP_ERR_INVALID_ARGUMENT,
+           (const char *const[]){"\"batch\" is 3 by --shapes, but 4 by --dim", NULL});
     values[1] = -4;
     options.shape_count = 0;
     b = one(13, "batch seq", "Relu", "x", "");
@@ -393,6 +412,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_that_are_no_model),
+        cmocka_unit_test(texts_that_are_not_utf8),
         cmocka_unit_test(every_unsupported_operator_is_listed),
         cmocka_unit_test(operator_sets_out_of_range),
         cmocka_unit_test(graphs_with_cycles),

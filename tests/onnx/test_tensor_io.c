@@ -12,7 +12,7 @@
 #include "base/dtype.h"
 #include "hypatia/tensor_io.h"
 
-static const hyp_dtype dtypes[] = {HYP_F32, HYP_U8, HYP_I8, HYP_U16, HYP_I16, HYP_I32, HYP_I64,
+static const hyp_dtype dtypes[] = {HYP_F32,  HYP_U8,  HYP_I8,  HYP_U16, HYP_I16, HYP_I32, HYP_I64,
                                    HYP_BOOL, HYP_F16, HYP_F64, HYP_U32, HYP_U64, HYP_BF16};
 
 static char folder[] = "/tmp/hyp-tensor-io-XXXXXX";
@@ -57,7 +57,8 @@ static void tensors_come_back_from_every_format(void **state)
                 hyp_diag diag = {0};
                 t.name = "given";
                 if (hyp_tensor_save(path_of(names[f]), &t, &diag) != HYP_OK) fail_msg("%s", diag.message);
-                if (hyp_tensor_load(path_of(names[f]), f == 2 ? &t : NULL, &back, &diag) != HYP_OK) fail_msg("%s", diag.message);
+                if (hyp_tensor_load(path_of(names[f]), f == 2 ? &t : NULL, &back, &diag) != HYP_OK)
+                    fail_msg("%s", diag.message);
                 assert_int_equal(back.dtype, t.dtype);
                 assert_int_equal(back.rank, t.rank);
                 assert_memory_equal(back.dims, t.dims, sizeof t.dims);
