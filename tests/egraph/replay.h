@@ -92,8 +92,10 @@ static inline bool match_term(const hyp_sexpr *pat, hyp_sexpr *const *t, binding
     for (; i < pat->count; i++) {
         uint32_t rest = pat->count - i - 1;
         if (is_seq(pat->items[i])) {
-            if ((*t)->count < at + rest) return false;
-            uint32_t n = (*t)->count - at - rest;
+            uint32_t n = (*t)->count < at + rest ? 0 : (*t)->count - at - rest;
+            for (uint32_t k = 0; k < b->count; k++) /* on the other side of the rule its length is known */
+                if (!strcmp(b->all[k].name, pat->items[i]->text)) n = b->all[k].count;
+            if (n > (*t)->count - at) return false;
             if (!bind_terms(b, pat->items[i]->text, (*t)->items + at, n)) return false;
             at += n;
         } else {
