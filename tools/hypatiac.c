@@ -200,7 +200,7 @@ static void print_summary(FILE *to, const request *r, const hyp_compile_report *
         else if (i + 1 == report->rule_count && !shown)
             fprintf(to, "rules used: none");
     if (report->rule_count) fputc('\n', to);
-    if (!r->dry_run) fprintf(to, "%s: %llu bytes\n", r->plan, (unsigned long long)report->plan_bytes);
+    if (report->plan_bytes) fprintf(to, "%s: %llu bytes\n", r->plan, (unsigned long long)report->plan_bytes);
 }
 
 static void print_stats(FILE *to, const hyp_compile_report *report)
