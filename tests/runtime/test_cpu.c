@@ -1,0 +1,413 @@
+/* The CPU backend against the reference backend on random plans, and our own multi-layer kernel on every instruction
+ * set that the machine has.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cpu/kernels.h"
+#include "runtime/support.h"
+
+static plan_builder b;
+static rng r;
+
+static int64_t pick(size_t count, const int64_t *values) { return values[rng_below(&r, count)]; }
+#define PICK(...) pick(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+
+static void *random_data(hyp_dtype dtype, size_t count)
+{
+    void *data = calloc(count ? count : 1, hyp_dtype_size(dtype));
+    assert_non_null(data);
+    rng_fill(&r, dtype, data, count);
+    return data;
+}
+
+/* Weights of a layer of depth k: scaled so that values stay near 1 through any number of layers. */
+static uint32_t random_weight(hyp_dtype dtype, size_t rank, const int64_t *dims, int64_t k)
+{
+    size_t count = 1;
+    for (size_t a = 0; a < rank; a++) count *= (size_t)dims[a];
+    void *data = random_data(dtype, count);
+    for (size_t i = 0; i < count; i++) hyp_store_f64(dtype, data, i, hyp_load_f64(dtype, data, i) / sqrt((double)k));
+    uint32_t t = pb_weight(&b, dtype, rank, dims, data);
+    free(data);
+    return t;
+}
+
+/* Runs the plan, whose inputs are all f32 or all of the given type, on both backends and compares every output. */
+static void compare_backends(size_t input_count, hyp_tensor *inputs, size_t output_count, const char *const *names,
+                             hyp_dtype dtype, size_t elements, double tolerance)
+{
+    void *out[2][4];
+    for (size_t d = 0; d < 2; d++) {
+        hyp_tensor outputs[4] = {{0}};
+        for (size_t o = 0; o < output_count; o++) {
+            out[d][o] = calloc(elements + 1, hyp_dtype_size(dtype));
+            outputs[o] = (hyp_tensor){.name = names[o], .data = out[d][o], .bytes = elements * hyp_dtype_size(dtype), .dtype = dtype};
+        }
+        run_once(&b, host_devices[d], inputs, input_count, outputs, output_count);
+    }
+    for (size_t o = 0; o < output_count; o++) {
+        float *want = calloc(elements + 1, sizeof *want), *got = calloc(elements + 1, sizeof *got);
+        for (size_t i = 0; i < elements; i++) {
+            want[i] = (float)hyp_load_f64(dtype, out[0][o], i);
+            got[i] = (float)hyp_load_f64(dtype, out[1][o], i);
+        }
+        assert_close(got, want, elements, tolerance);
+        free(want), free(got), free(out[0][o]), free(out[1][o]);
+    }
+}
+
+/* ---- linear ------------------------------------------------------------------------------------------------ */
+
+static double tolerance_of(hyp_dtype dtype) { return dtype == HYP_F32 ? 5e-6 : dtype == HYP_BF16 ? 0.1 : 0.01; }
+
+static void random_linear(hyp_dtype dtype, bool symbolic, int64_t m, size_t layers)
+{
+    pb_init(&b);
+    int64_t k = PICK(1, 2, 3, 15, 16, 17, 50, 100), first_k = k, n = 0;
+    uint32_t rows = symbolic ? pb_symbol(&b, "batch") : pb_const(&b, m);
+    uint32_t x = pb_input(&b, "x", dtype, 2, (uint32_t[]){rows, pb_const(&b, k)});
+    uint32_t weights[8], biases[8], hidden[8];
+    int64_t ks[8], ns[8];
+    bool kn[8];
+    for (size_t l = 0; l < layers; l++) {
+        n = PICK(1, 2, 5, 15, 16, 17, 31, 50, 64, 65, 130);
+        kn[l] = rng_below(&r, 2);
+        weights[l] = random_weight(dtype, 2, kn[l] ? (int64_t[]){k, n} : (int64_t[]){n, k}, k);
+        biases[l] = rng_below(&r, 4) ? random_weight(dtype, 1, &n, 1) : PB_NONE;
+        hidden[l] = l + 1 < layers ? pb_scratch(&b, dtype, (uint32_t)l & 1, 2, (uint32_t[]){rows, pb_const(&b, n)}) : PB_NONE;
+        ks[l] = k, ns[l] = n, k = n;
+    }
+    HypPlan__Linear *s = pb_linear(&b, x, pb_output(&b, "y", dtype, 2, (uint32_t[]){rows, pb_const(&b, n)}), rows);
+    for (size_t l = 0; l < layers; l++)
+        pb_layer(&b, s, ns[l], ks[l], weights[l], biases[l], (HypPlan__Act)rng_below(&r, 6), hidden[l])->weight_kn = kn[l];
+    void *data = random_data(dtype, (size_t)(m * first_k));
+    hyp_tensor in = tensor_of("x", dtype, data, 2, (int64_t[]){m, first_k});
+    compare_backends(1, &in, 1, (const char *const[]){"y"}, dtype, (size_t)(m * n), tolerance_of(dtype));
+    free(data);
+    pb_dispose(&b);
+}
+
+static void linear_agrees_on_odd_sizes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 60; i++)
+        random_linear(HYP_F32, rng_below(&r, 2), PICK(0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 25, 64), 1 + rng_below(&r, 5));
+}
+
+static void linear_agrees_in_half_precision(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++) random_linear(i & 1 ? HYP_BF16 : HYP_F16, i & 2, PICK(1, 3, 16), 1 + rng_below(&r, 3));
+}
+
+/* Weights large enough that the library takes over from our own kernel. */
+static void linear_agrees_where_weights_leave_the_cache(void **state)
+{
+    (void)state;
+    enum { N = 700, K = 600 };
+    static const int64_t rows[] = {33, 1, 64, 7, 6};
+    pb_init(&b);
+    uint32_t batch = pb_symbol(&b, "batch"), x = pb_input(&b, "x", HYP_F32, 2, (uint32_t[]){batch, pb_const(&b, K)});
+    uint32_t w = random_weight(HYP_F32, 2, (int64_t[]){N, K}, K), bias = random_weight(HYP_F32, 1, (int64_t[]){N}, 1);
+    uint32_t y = pb_output(&b, "y", HYP_F32, 2, (uint32_t[]){batch, pb_const(&b, N)});
+    pb_layer(&b, pb_linear(&b, x, y, batch), N, K, w, bias, HYP_PLAN__ACT__ACT_GELU, PB_NONE);
+    hyp_engine *engines[2] = {pb_load(&b, HYP_DEVICE_REFERENCE), pb_load(&b, HYP_DEVICE_CPU)};
+    hyp_context *contexts[2] = {NULL, NULL};
+    for (int d = 0; d < 2; d++) assert_ok(hyp_context_create(engines[d], NULL, &contexts[d], diag));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        float *data = random_data(HYP_F32, (size_t)rows[i] * K), *out[2];
+        hyp_tensor in = tensor_of("x", HYP_F32, data, 2, (int64_t[]){rows[i], K});
+        for (int d = 0; d < 2; d++) {
+            out[d] = random_data(HYP_F32, (size_t)rows[i] * N);
+            hyp_tensor result = tensor_of("y", HYP_F32, out[d], 2, (int64_t[]){rows[i], N});
+            assert_ok(hyp_context_run(contexts[d], &in, 1, &result, 1, diag));
+        }
+        assert_close(out[1], out[0], (size_t)rows[i] * N, 5e-6);
+        free(data), free(out[0]), free(out[1]);
+    }
+    for (int d = 0; d < 2; d++) {
+        hyp_context_destroy(contexts[d]);
+        hyp_engine_destroy(engines[d]);
+    }
+    pb_dispose(&b);
+}
+
+static void linear_takes_weights_that_are_inputs(void **state)
+{
+    (void)state;
+    pb_init(&b);
+    uint32_t dim[3] = {pb_const(&b, 9), pb_const(&b, 20), pb_const(&b, 30)}; /* m, n, k */
+    uint32_t x = pb_input(&b, "x", HYP_F32, 2, (uint32_t[]){dim[0], dim[2]});
+    uint32_t w = pb_input(&b, "w", HYP_F32, 2, (uint32_t[]){dim[1], dim[2]}), bias = pb_input(&b, "b", HYP_F32, 1, &dim[1]);
+    uint32_t y = pb_output(&b, "y", HYP_F32, 2, (uint32_t[]){dim[0], dim[1]});
+    pb_layer(&b, pb_linear(&b, x, y, dim[0]), 20, 30, w, bias, HYP_PLAN__ACT__ACT_RELU, PB_NONE);
+    float *data[3] = {random_data(HYP_F32, 270), random_data(HYP_F32, 600), random_data(HYP_F32, 20)};
+    hyp_tensor in[3] = {tensor_of("x", HYP_F32, data[0], 2, (int64_t[]){9, 30}),
+                        tensor_of("w", HYP_F32, data[1], 2, (int64_t[]){20, 30}),
+                        tensor_of("b", HYP_F32, data[2], 1, (int64_t[]){20})};
+    compare_backends(3, in, 1, (const char *const[]){"y"}, HYP_F32, 180, 5e-6);
+    for (int i = 0; i < 3; i++) free(data[i]);
+    pb_dispose(&b);
+}
+
+/* Packs as hyp_mlp_layer says and compares with sums in double, for row counts that reach every tile. */
+static void check_mlp(const hyp_cpu_kernels *k, int64_t m)
+{
+    enum { LAYERS = 3, MOST = 160 };
+    const int64_t sizes[LAYERS + 1] = {37, 1 + (int64_t)rng_below(&r, MOST), 1 + (int64_t)rng_below(&r, MOST), 1 + (int64_t)rng_below(&r, 40)};
+    hyp_mlp_layer layers[LAYERS];
+    float *x = random_data(HYP_F32, (size_t)(m * sizes[0])), *y = random_data(HYP_F32, (size_t)(m * sizes[LAYERS]));
+    double *want = calloc((size_t)(m * sizes[0]), sizeof *want);
+    for (int64_t i = 0; i < m * sizes[0]; i++) want[i] = (double)x[i];
+    int64_t panel = (int64_t)k->panel * k->width;
+    for (int l = 0; l < LAYERS; l++) {
+        int64_t n = sizes[l + 1], depth = sizes[l], room = (n + 15) / 16 * 16;
+        float *w = random_data(HYP_F32, (size_t)(n * depth)), *bias = aligned_alloc(64, (size_t)room * sizeof *bias);
+        float *packed = aligned_alloc(64, (size_t)(room * depth) * sizeof *packed), *at = packed;
+        for (int64_t j = 0; j < n * depth; j++) w[j] /= sqrtf((float)depth);
+        for (int64_t j = 0; j < room; j++) bias[j] = j < n ? 0.25f * (float)(j % 3) : 0;
+        for (int64_t first = 0; first < n; first += panel) {
+            int64_t columns = n - first < panel ? n - first : panel, stride = (columns + k->width - 1) / k->width * k->width;
+            for (int64_t i = 0; i < depth; i++, at += stride)
+                for (int64_t j = 0; j < stride; j++) at[j] = j < columns ? w[(first + j) * depth + i] : 0;
+        }
+        HypPlan__Act act = l + 1 < LAYERS ? HYP_PLAN__ACT__ACT_RELU : HYP_PLAN__ACT__ACT_TANH;
+        layers[l] = (hyp_mlp_layer){n, depth, packed, bias, act};
+        double *next = calloc((size_t)(m * n), sizeof *next);
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) {
+                double sum = (double)bias[j];
+                for (int64_t d = 0; d < depth; d++) sum += want[i * depth + d] * (double)w[j * depth + d];
+                next[i * n + j] = act == HYP_PLAN__ACT__ACT_RELU ? fmax(sum, 0) : tanh(sum);
+            }
+        free(want), free(w);
+        want = next;
+    }
+    hyp_mlp mlp = {layers, LAYERS, MOST};
+    float *hidden = aligned_alloc(64, 2 * HYP_MLP_ROWS * MOST * sizeof *hidden);
+    k->mlp(&mlp, m, x, y, hidden);
+    for (int64_t i = 0; i < m * sizes[LAYERS]; i++)
+        if (fabs((double)y[i] - want[i]) > 3e-6) fail_msg("%s, %lld rows: element %lld", k->isa, (long long)m, (long long)i);
+    for (int l = 0; l < LAYERS; l++) free((void *)(uintptr_t)layers[l].weights), free((void *)(uintptr_t)layers[l].bias);
+    free(x), free(y), free(want), free(hidden);
+}
+
+static void multi_layer_kernel_is_right_on_every_instruction_set(void **state)
+{
+    (void)state;
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(list);
+    for (size_t i = 0; list[i]; i++)
+        for (int64_t m = 1; m <= 2 * HYP_MLP_ROWS + 5; m++) check_mlp(list[i], m);
+}
+
+/* ---- matmul ------------------------------------------------------------------------------------------------ */
+
+static void matmul_agrees_on_random_shapes(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        pb_init(&b);
+        size_t batch_rank = rng_below(&r, 4);
+        int64_t batch[3], a_strides[3], b_strides[3], m = PICK(1, 2, 17), n = PICK(1, 5, 16, 33), k = PICK(0, 1, 4, 31);
+        int64_t a_count = m * k, b_count = k * n, y_count = m * n;
+        for (size_t a = batch_rank; a-- > 0;) {
+            batch[a] = PICK(1, 2, 3);
+            bool a_broadcast = rng_below(&r, 3) == 0, b_broadcast = rng_below(&r, 3) == 0;
+            a_strides[a] = a_broadcast ? 0 : a_count;
+            b_strides[a] = b_broadcast ? 0 : b_count;
+            if (!a_broadcast) a_count *= batch[a];
+            if (!b_broadcast) b_count *= batch[a];
+            y_count *= batch[a];
+        }
+        int64_t y_dims[5];
+        memcpy(y_dims, batch, batch_rank * sizeof *batch);
+        y_dims[batch_rank] = m, y_dims[batch_rank + 1] = n;
+        HypPlan__Matmul *s = pb_matmul(&b);
+        s->a = pb_input(&b, "a", HYP_F32, 1, pb_consts(&b, 1, &a_count));
+        s->b = pb_input(&b, "b", HYP_F32, 1, pb_consts(&b, 1, &b_count));
+        s->y = pb_output(&b, "y", HYP_F32, batch_rank + 2, pb_consts(&b, batch_rank + 2, y_dims));
+        s->n_batch = s->n_a_strides = s->n_b_strides = batch_rank;
+        s->batch = pb_consts(&b, batch_rank, batch);
+        s->a_strides = pb_consts(&b, batch_rank, a_strides), s->b_strides = pb_consts(&b, batch_rank, b_strides);
+        s->m = pb_const(&b, m), s->n = pb_const(&b, n), s->k = pb_const(&b, k);
+        s->trans_a = rng_below(&r, 2) != 0, s->trans_b = rng_below(&r, 2) != 0;
+        s->alpha = rng_below(&r, 2) ? 1.0f : 0.125f;
+        float *data[2] = {random_data(HYP_F32, (size_t)a_count), random_data(HYP_F32, (size_t)b_count)};
+        hyp_tensor in[2] = {tensor_of("a", HYP_F32, data[0], 1, &a_count), tensor_of("b", HYP_F32, data[1], 1, &b_count)};
+        compare_backends(2, in, 1, (const char *const[]){"y"}, HYP_F32, (size_t)y_count, 5e-6);
+        free(data[0]), free(data[1]);
+        pb_dispose(&b);
+    }
+}
+
+/* ---- elementwise and movement -------------------------------------------------------------------------------- */
+
+/* Random extents of a random rank with at most `most` elements. */
+static size_t random_extents(size_t max_rank, int64_t most, int64_t *extents, int64_t *count)
+{
+    size_t rank = rng_below(&r, max_rank + 1);
+    *count = 1;
+    for (size_t a = 0; a < rank; a++) {
+        extents[a] = PICK(1, 2, 3, 5, 7, 300);
+        if (*count * extents[a] > most) extents[a] = 1;
+        *count *= extents[a];
+    }
+    return rank;
+}
+
+static void dense_strides(size_t rank, const int64_t *extents, int64_t *strides)
+{
+    int64_t step = 1;
+    for (size_t a = rank; a-- > 0; step *= extents[a]) strides[a] = step;
+}
+
+static void pointwise_agrees_on_random_programs(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        pb_init(&b);
+        hyp_dtype dtype = (hyp_dtype)PICK(HYP_F32, HYP_F32, HYP_BF16, HYP_F16, HYP_F64);
+        int64_t extents[8], strides[3][8], count;
+        size_t rank = random_extents(HYP_MAX_RANK, 3000, extents, &count), inputs = 1 + rng_below(&r, 3);
+        uint32_t *dims = pb_consts(&b, rank, extents), tensors[3];
+        hyp_tensor in[3];
+        static const char *const names[] = {"a", "b", "c"};
+        for (size_t i = 0; i < inputs; i++) { /* each operand is dense over the axes where it is not broadcast */
+            int64_t have[8], own = 1;
+            for (size_t a = 0; a < rank; a++) have[a] = i && rng_below(&r, 3) == 0 ? 1 : extents[a];
+            dense_strides(rank, have, strides[i]);
+            for (size_t a = 0; a < rank; a++) {
+                own *= have[a];
+                if (have[a] != extents[a]) strides[i][a] = 0;
+            }
+            tensors[i] = pb_input(&b, names[i], dtype, rank, pb_consts(&b, rank, have));
+            in[i] = tensor_of(names[i], dtype, random_data(dtype, (size_t)own), rank, have);
+        }
+        uint32_t y = pb_output(&b, "y", dtype, rank, dims), z = pb_output(&b, "z", dtype, rank, dims);
+        hyp_dtype compute = dtype == HYP_F64 ? HYP_F64 : HYP_F32;
+        HypPlan__Pointwise *s = pb_pointwise(&b, compute, rank, dims);
+        for (size_t i = 0; i < inputs; i++) pb_operand(&b, s, tensors[i], pb_consts(&b, rank, strides[i]));
+        uint32_t last = 0;
+        for (size_t i = 0, n = 1 + rng_below(&r, 6); i < n; i++) {
+            static const HypPlan__Pointwise__Op ops[] = {
+                HYP_PLAN__POINTWISE__OP__ADD, HYP_PLAN__POINTWISE__OP__SUB, HYP_PLAN__POINTWISE__OP__MUL,
+                HYP_PLAN__POINTWISE__OP__MIN, HYP_PLAN__POINTWISE__OP__MAX, HYP_PLAN__POINTWISE__OP__RELU,
+                HYP_PLAN__POINTWISE__OP__LEAKY_RELU, HYP_PLAN__POINTWISE__OP__SIGMOID, HYP_PLAN__POINTWISE__OP__TANH,
+                HYP_PLAN__POINTWISE__OP__GELU, HYP_PLAN__POINTWISE__OP__GELU_TANH, HYP_PLAN__POINTWISE__OP__ERF,
+                HYP_PLAN__POINTWISE__OP__CLIP, HYP_PLAN__POINTWISE__OP__CONST};
+            uint32_t known = (uint32_t)(inputs + i), operand = (uint32_t)rng_below(&r, known);
+            last = pb_instr(&b, s, ops[rng_below(&r, sizeof ops / sizeof *ops)], last, operand, -0.5, 0.75, compute == HYP_F32 ? dtype : HYP_F64);
+        }
+        pb_result(&b, s, y, last);
+        pb_result(&b, s, z, (uint32_t)rng_below(&r, last + 1));
+        compare_backends(inputs, in, 2, (const char *const[]){"y", "z"}, dtype, (size_t)count,
+                         dtype == HYP_BF16 ? 0.05 : dtype == HYP_F16 ? 0.005 : 1e-5);
+        for (size_t i = 0; i < inputs; i++) free(in[i].data);
+        pb_dispose(&b);
+    }
+}
+
+static void softmax_agrees_on_random_shapes(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 30; round++) {
+        pb_init(&b);
+        int64_t dims[3] = {PICK(0, 1, 3), PICK(1, 2, 10, 16, 100), PICK(1, 1, 2, 15, 40)}, count = dims[0] * dims[1] * dims[2];
+        hyp_dtype dtype = rng_below(&r, 4) ? HYP_F32 : HYP_BF16;
+        uint32_t *d = pb_consts(&b, 3, dims);
+        HypPlan__Softmax *s = pb_softmax(&b);
+        s->x = pb_input(&b, "x", dtype, 3, d), s->y = pb_output(&b, "y", dtype, 3, d);
+        s->outer = d[0], s->axis = d[1], s->inner = d[2];
+        hyp_tensor in = tensor_of("x", dtype, random_data(dtype, (size_t)count), 3, dims);
+        compare_backends(1, &in, 1, (const char *const[]){"y"}, dtype, (size_t)count, dtype == HYP_F32 ? 1e-6 : 0.01);
+        free(in.data);
+        pb_dispose(&b);
+    }
+}
+
+static void reduce_agrees_on_random_axes(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        pb_init(&b);
+        hyp_dtype dtype = rng_below(&r, 4) ? HYP_F32 : HYP_I32;
+        int64_t extents[8], strides[8], count, kept[8], kept_strides[8], reduced[8], reduced_strides[8], results = 1;
+        size_t rank = random_extents(HYP_MAX_RANK, 20000, extents, &count), n_kept = 0, n_reduced = 0;
+        dense_strides(rank, extents, strides);
+        for (size_t a = 0; a < rank; a++) {
+            if (rng_below(&r, 2)) {
+                kept[n_kept] = extents[a], kept_strides[n_kept++] = strides[a];
+                results *= extents[a];
+            } else {
+                reduced[n_reduced] = extents[a], reduced_strides[n_reduced++] = strides[a];
+            }
+        }
+        HypPlan__Reduce *s = pb_reduce(&b);
+        s->kind = dtype == HYP_F32 && rng_below(&r, 2) ? HYP_PLAN__REDUCE__KIND__MEAN : HYP_PLAN__REDUCE__KIND__SUM;
+        s->x = pb_input(&b, "x", dtype, rank, pb_consts(&b, rank, extents));
+        s->y = pb_output(&b, "y", dtype, n_kept, pb_consts(&b, n_kept, kept));
+        s->n_kept = s->n_kept_strides = n_kept, s->n_reduced = s->n_reduced_strides = n_reduced;
+        s->kept = pb_consts(&b, n_kept, kept), s->kept_strides = pb_consts(&b, n_kept, kept_strides);
+        s->reduced = pb_consts(&b, n_reduced, reduced), s->reduced_strides = pb_consts(&b, n_reduced, reduced_strides);
+        hyp_tensor in = tensor_of("x", dtype, random_data(dtype, (size_t)count), rank, extents);
+        compare_backends(1, &in, 1, (const char *const[]){"y"}, dtype, (size_t)results, 1e-5);
+        free(in.data);
+        pb_dispose(&b);
+    }
+}
+
+/* A random permutation with some axes backwards. */
+static void copy_agrees_on_random_permutations(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        pb_init(&b);
+        hyp_dtype dtype = (hyp_dtype)PICK(HYP_F32, HYP_U8, HYP_F16, HYP_F64);
+        int64_t y_dims[8], x_dims[8], strides[8], x_strides[8], y_strides[8], count, offset = 0;
+        size_t rank = random_extents(HYP_MAX_RANK, 20000, y_dims, &count), perm[8];
+        for (size_t a = 0; a < rank; a++) {
+            size_t at = rng_below(&r, a + 1);
+            perm[a] = perm[at], perm[at] = a;
+        }
+        for (size_t a = 0; a < rank; a++) x_dims[perm[a]] = y_dims[a];
+        dense_strides(rank, x_dims, strides);
+        dense_strides(rank, y_dims, y_strides);
+        for (size_t a = 0; a < rank; a++) {
+            bool back = rng_below(&r, 4) == 0;
+            x_strides[a] = back ? -strides[perm[a]] : strides[perm[a]];
+            if (back) offset += (y_dims[a] - 1) * strides[perm[a]];
+        }
+        HypPlan__Copy *s = pb_copy(&b);
+        s->x = pb_input(&b, "x", dtype, rank, pb_consts(&b, rank, x_dims));
+        s->y = pb_output(&b, "y", dtype, rank, pb_consts(&b, rank, y_dims));
+        s->n_extents = s->n_x_strides = s->n_y_strides = rank;
+        s->extents = pb_consts(&b, rank, y_dims);
+        s->x_strides = pb_consts(&b, rank, x_strides), s->y_strides = pb_consts(&b, rank, y_strides);
+        s->x_offset = pb_const(&b, offset), s->y_offset = pb_const(&b, 0);
+        hyp_tensor in = tensor_of("x", dtype, random_data(dtype, (size_t)count), rank, x_dims);
+        compare_backends(1, &in, 1, (const char *const[]){"y"}, dtype, (size_t)count, 0);
+        free(in.data);
+        pb_dispose(&b);
+    }
+}
+
+int main(void)
+{
+    r.state = 20;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_agrees_on_odd_sizes),
+        cmocka_unit_test(linear_agrees_in_half_precision),
+        cmocka_unit_test(linear_agrees_where_weights_leave_the_cache),
+        cmocka_unit_test(linear_takes_weights_that_are_inputs),
+        cmocka_unit_test(multi_layer_kernel_is_right_on_every_instruction_set),
+        cmocka_unit_test(matmul_agrees_on_random_shapes),
+        cmocka_unit_test(pointwise_agrees_on_random_programs),
+        cmocka_unit_test(softmax_agrees_on_random_shapes),
+        cmocka_unit_test(reduce_agrees_on_random_axes),
+        cmocka_unit_test(copy_agrees_on_random_permutations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

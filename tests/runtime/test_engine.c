@@ -1,0 +1,401 @@
+/* Loading, matching tensors, symbols, remembered shapes, messages, descriptions, running out of memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/support.h"
+
+#define DIMS(...) (const int64_t[]){__VA_ARGS__}
+
+static plan_builder b;
+
+/* y[batch, 2] = relu(x[batch, 3] w^T), z[batch + 1] unused but for its shape: x and c share "batch". */
+static void build(void)
+{
+    pb_init(&b);
+    uint32_t batch = pb_symbol(&b, "batch"), one = pb_const(&b, 1), three = pb_const(&b, 3), two = pb_const(&b, 2);
+    uint32_t more = pb_dim(&b, HYP_PLAN__DIM__KIND__ADD, batch, one);
+    uint32_t x = pb_input(&b, "x", HYP_F32, 2, (uint32_t[]){batch, three}), c = pb_input(&b, "column", HYP_F32, 1, &batch);
+    uint32_t y = pb_output(&b, "y", HYP_F32, 2, (uint32_t[]){batch, two}), z = pb_output(&b, "longer", HYP_F32, 1, &more);
+    uint32_t h = pb_scratch(&b, HYP_F32, 0, 2, (uint32_t[]){batch, pb_const(&b, 5)});
+    float w[15], v[10];
+    for (int i = 0; i < 15; i++) w[i] = (float)i;
+    for (int i = 0; i < 10; i++) v[i] = 1;
+    HypPlan__Linear *s = pb_linear(&b, x, y, batch);
+    pb_layer(&b, s, 5, 3, pb_weight(&b, HYP_F32, 2, DIMS(5, 3), w), PB_NONE, HYP_PLAN__ACT__ACT_RELU, h);
+    pb_layer(&b, s, 2, 5, pb_weight(&b, HYP_F32, 2, DIMS(2, 5), v), PB_NONE, HYP_PLAN__ACT__ACT_NONE, PB_NONE);
+    HypPlan__Copy *put = pb_copy(&b); /* longer = column, 0 */
+    put->x = c, put->y = z, put->n_extents = put->n_x_strides = put->n_y_strides = 1;
+    put->extents = hyp_arena_alloc(&b.arena, sizeof batch), put->extents[0] = batch;
+    put->x_strides = put->y_strides = pb_consts(&b, 1, DIMS(1));
+    put->x_offset = put->y_offset = pb_const(&b, 0);
+    put = pb_copy(&b);
+    put->x = pb_weight(&b, HYP_F32, 1, DIMS(1), (float[]){0}), put->y = z;
+    put->n_extents = put->n_x_strides = put->n_y_strides = 1;
+    put->extents = put->x_strides = put->y_strides = pb_consts(&b, 1, DIMS(1));
+    put->x_offset = pb_const(&b, 0), put->y_offset = batch;
+    b.steps[0].label = (char *)(uintptr_t) "fused-mlp";
+    static char *rules[] = {(char *)(uintptr_t) "fuse-mlp"}, *sources[] = {(char *)(uintptr_t) "/fc\"1\""};
+    static uint32_t zero[] = {0};
+    b.program.n_rule_names = b.program.n_source_names = 1, b.program.rule_names = rules, b.program.source_names = sources;
+    b.steps[0].n_rules = b.steps[0].n_sources = 1, b.steps[0].rules = b.steps[0].sources = zero;
+}
+
+typedef struct fixture {
+    hyp_engine *engine;
+    hyp_context *context;
+    float x[60], column[20], y[40], longer[21];
+    hyp_tensor in[2], out[2];
+} fixture;
+
+static void set_batch(fixture *f, int64_t batch)
+{
+    f->in[0] = tensor_of("x", HYP_F32, f->x, 2, DIMS(batch, 3));
+    f->in[1] = tensor_of("column", HYP_F32, f->column, 1, DIMS(batch));
+    f->out[0] = (hyp_tensor){.name = "y", .data = f->y, .bytes = sizeof f->y, .dtype = HYP_F32};
+    f->out[1] = (hyp_tensor){.name = "longer", .data = f->longer, .bytes = sizeof f->longer, .dtype = HYP_F32};
+}
+
+static int setup(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    build();
+    f->engine = pb_load(&b, HYP_DEVICE_CPU);
+    assert_ok(hyp_context_create(f->engine, NULL, &f->context, diag));
+    for (int i = 0; i < 60; i++) f->x[i] = (float)i;
+    for (int i = 0; i < 20; i++) f->column[i] = (float)-i;
+    set_batch(f, 2);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    hyp_context_destroy(f->context);
+    hyp_engine_destroy(f->engine);
+    pb_dispose(&b);
+    free(f);
+    return 0;
+}
+
+static void run(fixture *f) { assert_ok(hyp_context_run(f->context, f->in, 2, f->out, 2, diag)); }
+
+static void refuse(fixture *f, hyp_status status, const char *message)
+{
+    hyp_diag why = {0};
+    assert_int_equal(hyp_context_run(f->context, f->in, 2, f->out, 2, &why), status);
+    if (!strstr(why.message, message)) fail_msg("'%s' lacks '%s'", why.message, message);
+}
+
+/* ---- matching ---------------------------------------------------------------------------------------------- */
+
+static void inputs_and_outputs_are_described(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(hyp_engine_input_count(f->engine), 2);
+    assert_int_equal(hyp_engine_output_count(f->engine), 2);
+    const hyp_io_info *x = hyp_engine_input(f->engine, 0), *z = hyp_engine_output(f->engine, 1);
+    assert_string_equal(x->name, "x");
+    assert_true(x->dtype == HYP_F32 && x->rank == 2 && x->dims[0] == -1 && x->dims[1] == 3);
+    assert_string_equal(x->symbols[0], "batch");
+    assert_null(x->symbols[1]);
+    assert_string_equal(z->symbols[0], "batch + 1");
+    assert_null(hyp_engine_input(f->engine, 2));
+    assert_int_equal(hyp_engine_device(f->engine), HYP_DEVICE_CPU);
+    assert_non_null(strstr(hyp_engine_device_name(f->engine), "cpu"));
+}
+
+static void results_and_their_shapes_come_out(void **state)
+{
+    fixture *f = *state;
+    run(f);
+    /* Row 0 of x is (0, 1, 2): hidden i is 3i + 1 + 2(3i + 2) = 9i + 5 and y their sum. */
+    assert_true(f->y[0] == 115 && f->y[1] == 115 && f->longer[1] == -1 && f->longer[2] == 0);
+    assert_true(f->out[0].rank == 2 && f->out[0].dims[0] == 2 && f->out[0].dims[1] == 2);
+    assert_true(f->out[1].rank == 1 && f->out[1].dims[0] == 3);
+}
+
+static void tensors_match_by_name_in_any_order_and_by_position(void **state)
+{
+    fixture *f = *state;
+    hyp_tensor swapped[2] = {f->in[1], f->in[0]}, outputs[2] = {f->out[1], f->out[0]};
+    assert_ok(hyp_context_run(f->context, swapped, 2, outputs, 2, diag));
+    assert_true(f->y[0] == 115 && outputs[0].dims[0] == 3 && outputs[1].rank == 2);
+    f->in[0].name = f->in[1].name = f->out[0].name = f->out[1].name = NULL;
+    run(f);
+    assert_true(f->out[1].dims[0] == 3);
+}
+
+static void leading_dims_collapse(void **state)
+{
+    fixture *f = *state;
+    f->in[0] = tensor_of("x", HYP_F32, f->x, 4, DIMS(2, 1, 3, 3));
+    f->in[1] = tensor_of("column", HYP_F32, f->column, 2, DIMS(3, 2));
+    run(f);
+    assert_true(f->out[0].rank == 2 && f->out[0].dims[0] == 6 && f->out[1].dims[0] == 7);
+    f->in[0] = tensor_of("x", HYP_F32, f->x, 1, DIMS(3));
+    f->in[1] = tensor_of("column", HYP_F32, f->column, 0, NULL);
+    run(f);
+    assert_true(f->out[0].dims[0] == 1 && f->y[0] == 115);
+}
+
+static void an_empty_batch_runs(void **state)
+{
+    fixture *f = *state;
+    set_batch(f, 0);
+    f->in[0].data = f->in[1].data = f->out[0].data = NULL;
+    run(f);
+    assert_true(f->out[0].dims[0] == 0 && f->out[1].dims[0] == 1 && f->longer[0] == 0);
+}
+
+static void wrong_tensors_are_named(void **state)
+{
+    fixture *f = *state;
+    f->in[1].name = "colum";
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "no input 'colum' (did you mean 'column'?): its inputs are 'x' f32 [batch, 3], 'column' f32 [batch]");
+    f->in[1].name = "x";
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "input 'x' is given twice");
+    set_batch(f, 2);
+    hyp_diag why = {0};
+    assert_int_equal(hyp_context_run(f->context, f->in, 1, f->out, 2, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.message, "input 'column' f32 [batch] is missing"));
+    f->in[0].dtype = HYP_F64;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "input 'x': its type must be f32, it is f64");
+    set_batch(f, 2);
+    f->in[0].dims[1] = 4;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "dim 1 must be 3, it is 4 in the tensor given: [2, 4]");
+    set_batch(f, 2);
+    f->in[1].dims[0] = 3;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "batch");
+    set_batch(f, 2);
+    f->in[0].rank = 0;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "rank 0");
+    f->in[0].rank = 9;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "rank is 9");
+    set_batch(f, 2);
+    f->in[0].dims[0] = -1;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "dim 0 is -1");
+    set_batch(f, 2);
+    f->in[0].bytes = 23;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "input 'x': 24 bytes are needed, the tensor has 23");
+    set_batch(f, 2);
+    f->out[0].bytes = 15;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "output 'y': 16 bytes are needed, the tensor has 15");
+    set_batch(f, 2);
+    f->out[0].data = NULL;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "data is NULL");
+    set_batch(f, 2);
+    f->in[0].data = (char *)f->x + 2;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "aligned");
+    set_batch(f, 2);
+    f->in[0].memory = HYP_MEMORY_CUDA;
+    refuse(f, HYP_ERR_INVALID_ARGUMENT, "memory is on a GPU");
+    set_batch(f, 2);
+    f->in[0].rank = 4;
+    memcpy(f->in[0].dims, DIMS(INT64_MAX, 2, 2, 3), 4 * sizeof(int64_t));
+    refuse(f, HYP_ERR_LIMIT, "too large");
+    set_batch(f, INT64_MAX / 2);
+    f->in[0].bytes = f->in[1].bytes = SIZE_MAX;
+    hyp_diag huge = {0};
+    assert_int_not_equal(hyp_context_run(f->context, f->in, 2, f->out, 2, &huge), HYP_OK);
+    set_batch(f, 2); /* and none of this broke the context */
+    run(f);
+    assert_true(f->y[0] == 115);
+}
+
+static void output_shapes_need_no_data(void **state)
+{
+    fixture *f = *state;
+    hyp_tensor in[2] = {{.rank = 2, .dims = {7, 3}}, {.rank = 1, .dims = {7}}}, out[2] = {{.name = "longer"}, {.name = "y"}};
+    assert_ok(hyp_context_output_shapes(f->context, in, 2, out, 2, diag));
+    assert_true(out[0].rank == 1 && out[0].dims[0] == 8 && out[1].rank == 2 && out[1].dims[0] == 7 && out[1].dims[1] == 2);
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------------------ */
+
+static void sixteen_shapes_are_remembered(void **state)
+{
+    fixture *f = *state;
+    for (int64_t batch = 1; batch <= 16; batch++) {
+        set_batch(f, batch);
+        assert_ok(hyp_context_reserve(f->context, f->in, 2, diag));
+    }
+    assert_true(hyp_context_scratch_bytes(f->context) >= 16 * 5 * sizeof(float));
+    uint64_t before = hyp_mem_count();
+    for (int64_t batch = 16; batch >= 1; batch--) {
+        set_batch(f, batch);
+        run(f);
+        assert_int_equal(f->out[0].dims[0], batch);
+    }
+    assert_int_equal(hyp_mem_count(), before);
+    set_batch(f, 17); /* pushes out batch 16, which was not used for longest */
+    run(f);
+    before = hyp_mem_count();
+    set_batch(f, 1);
+    run(f);
+    assert_int_equal(hyp_mem_count(), before);
+    set_batch(f, 16);
+    run(f);
+    assert_true(hyp_mem_count() > before);
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------- */
+
+static char log_text[4096];
+static void collect(const char *line, void *user)
+{
+    (void)user;
+    strncat(log_text, line, sizeof log_text - strlen(log_text) - 2);
+    strcat(log_text, "\n");
+}
+
+static void auto_takes_the_first_device_that_can_run_the_plan(void **state)
+{
+    (void)state;
+    char path[PB_PATH];
+    pb_write(&b, path);
+    hyp_engine_options options = {.size = sizeof options, .log = collect};
+    hyp_engine *engine = NULL;
+    log_text[0] = 0;
+    assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+    assert_non_null(strstr(log_text, "device: "));
+    assert_int_not_equal(hyp_engine_device(engine), HYP_DEVICE_AUTO);
+    assert_int_not_equal(hyp_engine_device(engine), HYP_DEVICE_REFERENCE);
+    hyp_engine_destroy(engine);
+    options = (hyp_engine_options){0};
+    hyp_diag why = {0};
+    assert_int_equal(hyp_engine_load_file(path, &options, &engine, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.message, "options->size"));
+    options = (hyp_engine_options){.size = sizeof options, .device = (hyp_device_kind)77};
+    assert_int_equal(hyp_engine_load_file(path, &options, &engine, &why), HYP_ERR_INVALID_ARGUMENT);
+    options = (hyp_engine_options){.size = sizeof options, .threads = -1};
+    assert_int_equal(hyp_engine_load_file(path, &options, &engine, &why), HYP_ERR_INVALID_ARGUMENT);
+    unlink(path);
+}
+
+static void a_plan_in_memory_runs_and_its_file_may_go(void **state)
+{
+    fixture *f = *state;
+    char path[PB_PATH];
+    pb_write(&b, path);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    static _Alignas(64) unsigned char bytes[16384];
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    unlink(path);
+    hyp_engine *engine = NULL;
+    hyp_context *context = NULL;
+    assert_ok(hyp_engine_load_memory(bytes, size, NULL, &engine, diag));
+    assert_ok(hyp_context_create(engine, NULL, &context, diag));
+    assert_ok(hyp_context_run(context, f->in, 2, f->out, 2, diag));
+    assert_true(f->y[0] == 115);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+}
+
+static void what_is_no_plan_is_refused(void **state)
+{
+    (void)state;
+    hyp_engine *engine = NULL;
+    hyp_diag why = {0};
+    assert_int_equal(hyp_engine_load_file("/no/such/plan.bin", NULL, &engine, &why), HYP_ERR_IO);
+    assert_non_null(strstr(why.message, "/no/such/plan.bin"));
+    assert_int_equal(hyp_engine_load_memory("PNG", 3, NULL, &engine, &why), HYP_ERR_MALFORMED);
+    assert_int_equal(hyp_engine_load_file(NULL, NULL, &engine, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_null(engine);
+    hyp_engine_destroy(NULL);
+    hyp_context_destroy(NULL);
+}
+
+/* Every allocation fails once: load, create, run either work or say so, and nothing leaks or breaks. */
+static void running_out_of_memory_is_reported(void **state)
+{
+    fixture *f = *state;
+    char path[PB_PATH];
+    pb_write(&b, path);
+    for (size_t d = 0; d < 2; d++) {
+        hyp_engine_options options = {.size = sizeof options, .device = host_devices[d], .threads = 1};
+        hyp_status status = HYP_ERR_NO_MEMORY;
+        for (uint64_t n = 1; status != HYP_OK; n++) {
+            hyp_engine *engine = NULL;
+            hyp_context *context = NULL;
+            hyp_diag why = {0};
+            hyp_mem_fail_after(n);
+            status = hyp_engine_load_file(path, &options, &engine, &why);
+            if (status == HYP_OK) status = hyp_context_create(engine, NULL, &context, &why);
+            if (status == HYP_OK) status = hyp_context_run(context, f->in, 2, f->out, 2, &why);
+            hyp_mem_fail_after(0);
+            if (status != HYP_OK && status != HYP_ERR_NO_MEMORY) fail_msg("allocation %d: %s", (int)n, why.message);
+            if (context) assert_ok(hyp_context_run(context, f->in, 2, f->out, 2, diag));
+            hyp_context_destroy(context);
+            hyp_engine_destroy(engine);
+            assert_true(n < 1000);
+        }
+    }
+    unlink(path);
+}
+
+/* ---- descriptions ------------------------------------------------------------------------------------------ */
+
+static char described[16384];
+static void keep(const char *text, size_t len, void *user)
+{
+    (void)user;
+    assert_true(len < sizeof described);
+    memcpy(described, text, len);
+    described[len] = 0;
+}
+
+static void descriptions_tell_steps_and_figures(void **state)
+{
+    (void)state;
+    char path[PB_PATH];
+    pb_write(&b, path);
+    hyp_tensor batch = {.name = "batch", .rank = 1, .dims = {10}}, wrong = {.name = "bach", .rank = 1};
+    assert_ok(hyp_plan_describe(path, false, NULL, 0, keep, NULL, diag));
+    assert_non_null(strstr(described, "symbol    batch = 1 (no value was given"));
+    assert_non_null(strstr(described, "fused-mlp  (kernel linear)  f32 [1, 3] -> "));
+    assert_non_null(strstr(described, "rules fuse-mlp"));
+    assert_non_null(strstr(described, "longer  f32 [batch + 1]"));
+    assert_ok(hyp_plan_describe(path, true, &batch, 1, keep, NULL, diag));
+    assert_non_null(strstr(described, "{\"name\": \"batch\", \"value\": 10, \"given\": true}"));
+    assert_non_null(strstr(described, "\"rows\": 10, \"layers\": [{\"k\": 3, \"n\": 5, \"bias\": false, \"act\": \"relu\"}"));
+    assert_non_null(strstr(described, "\"sources\": [\"/fc\\\"1\\\"\"]"));
+    assert_non_null(strstr(described, "\"dims\": [\"batch + 1\"], \"shape\": [11]"));
+    hyp_diag why = {0};
+    assert_int_equal(hyp_plan_describe(path, true, &wrong, 1, keep, NULL, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.message, "no symbolic dim 'bach'"));
+    unlink(path);
+}
+
+static void the_version_is_told(void **state)
+{
+    (void)state;
+    assert_string_equal(hyp_version(), HYP_VERSION);
+    assert_non_null(strstr(hyp_version_details(), "plan format 1.0\nbackends: "));
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(inputs_and_outputs_are_described),
+        TEST(results_and_their_shapes_come_out),
+        TEST(tensors_match_by_name_in_any_order_and_by_position),
+        TEST(leading_dims_collapse),
+        TEST(an_empty_batch_runs),
+        TEST(wrong_tensors_are_named),
+        TEST(output_shapes_need_no_data),
+        TEST(sixteen_shapes_are_remembered),
+        TEST(auto_takes_the_first_device_that_can_run_the_plan),
+        TEST(a_plan_in_memory_runs_and_its_file_may_go),
+        TEST(what_is_no_plan_is_refused),
+        TEST(running_out_of_memory_is_reported),
+        TEST(descriptions_tell_steps_and_figures),
+        TEST(the_version_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
