@@ -10,7 +10,7 @@ static void mark_cut(hyp_diag *diag, int written)
         memcpy(diag->message + sizeof diag->message - 4, "...", 4);
 }
 
-hyp_status hyp_fail(hyp_diag *diag, hyp_status status, const char *fmt, ...)
+hyp_status hyp_diag_write(hyp_diag *diag, hyp_status status, const char *fmt, ...)
 {
     if (!diag) return status;
     /* The arguments may point into the old message, so the new one is made beside it. */
@@ -35,11 +35,6 @@ void hyp_diag_prefix(hyp_diag *diag, const char *fmt, ...)
     vsnprintf(prefix, sizeof prefix, fmt, args);
     va_end(args);
     mark_cut(diag, snprintf(diag->message, sizeof diag->message, "%s: %s", prefix, old));
-}
-
-hyp_status hyp_fail_memory(hyp_diag *diag, size_t bytes)
-{
-    return hyp_fail(diag, HYP_ERR_NO_MEMORY, "out of memory: an allocation of %zu bytes failed", bytes);
 }
 
 const char *hyp_status_name(hyp_status status)

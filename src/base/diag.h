@@ -8,13 +8,21 @@
 
 /* Writes the message and returns `status`, so that a failing function ends in `return hyp_fail(...)`.
  * `diag` may be NULL. A later failure overwrites an earlier one. */
-hyp_status hyp_fail(hyp_diag *diag, hyp_status status, const char *fmt, ...) HYP_PRINTF(3, 4);
+hyp_status hyp_diag_write(hyp_diag *diag, hyp_status status, const char *fmt, ...) HYP_PRINTF(3, 4);
+/* Not a plain function, so that the compiler sees which status comes back. */
+static inline hyp_status hyp_diag_written(hyp_status written, hyp_status status)
+{
+    (void)written;
+    return status;
+}
+#define hyp_fail(diag, status, ...) hyp_diag_written(hyp_diag_write((diag), (status), __VA_ARGS__), (status))
 
 /* Puts "prefix: " before the message that is there, for context gathered on the way up. */
 void hyp_diag_prefix(hyp_diag *diag, const char *fmt, ...) HYP_PRINTF(2, 3);
 
 /* The usual message for a failed allocation. */
-hyp_status hyp_fail_memory(hyp_diag *diag, size_t bytes);
+#define hyp_fail_memory(diag, bytes) \
+    hyp_fail((diag), HYP_ERR_NO_MEMORY, "out of memory: an allocation of %zu bytes failed", (size_t)(bytes))
 
 /* Returns from the calling function when `expr` fails. Only where that function owns nothing. */
 #define HYP_TRY(expr)                               \

@@ -229,7 +229,7 @@ void hyp_sexpr_print(hyp_strbuf *sb, const hyp_sexpr *sx)
     }
 }
 
-hyp_status hyp_sexpr_fail(hyp_diag *diag, const char *file, const hyp_sexpr *sx, hyp_status status, const char *fmt,
+hyp_status hyp_sexpr_diag(hyp_diag *diag, const char *file, const hyp_sexpr *sx, hyp_status status, const char *fmt,
                           ...)
 {
     char text[HYP_DIAG_SIZE];

@@ -34,7 +34,9 @@ bool hyp_sexpr_is_form(const hyp_sexpr *sx, const char *name);
 /* Canonical text: one space between items, no line breaks. */
 void hyp_sexpr_print(hyp_strbuf *sb, const hyp_sexpr *sx);
 /* A diagnostic at the place of `sx`: "file:line:column: message". */
-hyp_status hyp_sexpr_fail(hyp_diag *diag, const char *file, const hyp_sexpr *sx, hyp_status status, const char *fmt,
+hyp_status hyp_sexpr_diag(hyp_diag *diag, const char *file, const hyp_sexpr *sx, hyp_status status, const char *fmt,
                           ...) HYP_PRINTF(5, 6);
+#define hyp_sexpr_fail(diag, file, sx, status, ...) \
+    hyp_diag_written(hyp_sexpr_diag((diag), (file), (sx), (status), __VA_ARGS__), (status))
 
 #endif
