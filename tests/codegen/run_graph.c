@@ -1,7 +1,6 @@
 #include "run_graph.h"
 
 #include <math.h>
-#include <string.h>
 
 hyp_status write_plan(const hyp_graph *g, const char *path, hyp_diag *diag)
 {
@@ -55,14 +54,17 @@ static bool elements_agree(double got, double want, double tolerance)
 
 bool results_agree(const hyp_tensor *got, const hyp_eval_tensor *want, double tolerance, hyp_diag *diag)
 {
-    if (got->rank != want->rank || (want->rank && memcmp(got->dims, want->dims, (size_t)want->rank * sizeof *got->dims) != 0))
-        return hyp_fail(diag, HYP_ERR_MISMATCH, "rank %d and first dim %lld, wanted %d and %lld", got->rank,
-                        (long long)got->dims[0], want->rank, (long long)want->dims[0]),
-               false;
-    for (size_t i = 0; i < want->count; i++) {
-        double g = hyp_load_f64(got->dtype, got->data, i), w = want->f ? want->f[i] : (double)want->i[i];
-        bool same = want->f ? elements_agree(g, w, tolerance) : hyp_load_i64(got->dtype, got->data, i) == want->i[i];
-        if (!same) return hyp_fail(diag, HYP_ERR_MISMATCH, "element %zu is %.9g, wanted %.9g", i, g, w), false;
+    bool same = got->rank == want->rank;
+    for (int32_t i = 0; i < want->rank; i++) same = same && got->dims[i] == want->dims[i];
+    if (!same) {
+        hyp_fail(diag, HYP_ERR_MISMATCH, "rank %d and first dim %lld, wanted %d and %lld", got->rank,
+                 (long long)got->dims[0], want->rank, (long long)want->dims[0]);
+        return false;
     }
-    return true;
+    for (size_t i = 0; i < want->count && same; i++) {
+        double g = hyp_load_f64(got->dtype, got->data, i), w = want->f ? want->f[i] : (double)want->i[i];
+        same = want->f ? elements_agree(g, w, tolerance) : hyp_load_i64(got->dtype, got->data, i) == want->i[i];
+        if (!same) hyp_fail(diag, HYP_ERR_MISMATCH, "element %zu is %.9g, wanted %.9g", i, g, w);
+    }
+    return same;
 }

@@ -68,7 +68,7 @@ static double tolerance_of(hyp_dtype dtype)
 {
     switch (dtype) {
     case HYP_F64: return 1e-9;
-    case HYP_F32: return 1e-4;
+    case HYP_F32: return 1e-5;
     case HYP_F16: return 0.05;
     default: return 0.3;
     }

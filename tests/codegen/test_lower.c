@@ -1,0 +1,577 @@
+/* What lowering makes of small graphs: which steps, which tensors, which places, which bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "codegen/codegen.h"
+
+/* ---- support ---------------------------------------------------------------------------------------- */
+
+typedef struct fixture {
+    hyp_dims *dims;
+    hyp_graph graph;
+    hyp_lowered lowered;
+    const HypPlan__Program *p;
+    char path[64];
+} fixture;
+
+static int setup(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    snprintf(f->path, sizeof f->path, "test_lower.%ld.bin", (long)getpid());
+    *state = f;
+    return hyp_dims_create(&f->dims, NULL) == HYP_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    hyp_lowered_dispose(&f->lowered);
+    hyp_graph_dispose(&f->graph);
+    hyp_dims_destroy(f->dims);
+    unlink(f->path);
+    free(f);
+    return 0;
+}
+
+static void parse(fixture *f, const char *text)
+{
+    hyp_diag diag = {0};
+    hyp_graph_init(&f->graph, f->dims);
+    if (hyp_graph_parse(&f->graph, "test", text, strlen(text), &diag) != HYP_OK) fail_msg("%s", diag.message);
+}
+
+static hyp_status try_lower(fixture *f, const char *text, hyp_precision precision, hyp_diag *diag)
+{
+    static const char *const flags[] = {"--disable-rule=x"};
+    hyp_codegen_options options = {.target = "cpu", .precision = precision, .producer = "test", .model_name = "m",
+                                   .model_hash = 5, .flags = flags, .flag_count = 1};
+    parse(f, text);
+    HYP_TRY(hyp_codegen_lower(&f->graph, &options, &f->lowered, diag));
+    f->p = f->lowered.program;
+    return HYP_OK;
+}
+
+static void lower(fixture *f, const char *text)
+{
+    hyp_diag diag = {0};
+    if (try_lower(f, text, HYP_PRECISION_FP32, &diag) != HYP_OK) fail_msg("%s", diag.message);
+}
+
+/* The labels of all steps, "linear add". */
+static void assert_steps(const fixture *f, const char *want)
+{
+    char got[256] = "";
+    for (size_t i = 0; i < f->p->n_steps; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i ? " " : "", f->p->steps[i]->label);
+    assert_string_equal(got, want);
+}
+
+static size_t count_place(const fixture *f, HypPlan__Place place)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < f->p->n_tensors; i++) count += f->p->tensors[i]->place == place;
+    return count;
+}
+
+static int64_t dim_value(const fixture *f, uint32_t d)
+{
+    assert_int_equal(f->p->dims[d]->kind, HYP_PLAN__DIM__KIND__CONST);
+    return f->p->dims[d]->value;
+}
+
+/* Writes the plan, opens it, and gives element i of its only weight tensor of this name. */
+static double written_weight(fixture *f, const char *name, size_t i)
+{
+    hyp_diag diag = {0};
+    hyp_plan plan;
+    double value = 0;
+    bool found = false;
+    if (hyp_codegen_write(&f->lowered, f->path, NULL, NULL, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    if (hyp_plan_open_file(f->path, NULL, &plan, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    for (size_t t = 0; t < plan.program->n_tensors; t++) {
+        const HypPlan__Tensor *tensor = plan.program->tensors[t];
+        if (tensor->place != HYP_PLAN__PLACE__PLACE_WEIGHT || strcmp(tensor->name, name) != 0) continue;
+        assert_false(found);
+        value = hyp_load_f64((hyp_dtype)tensor->dtype, plan.weights + tensor->offset, i);
+        found = true;
+    }
+    assert_true(found);
+    hyp_plan_close(&plan);
+    return value;
+}
+
+/* ---- linear layers ---------------------------------------------------------------------------------- */
+
+static void a_linear_layer_collapses_leading_axes(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 batch 3 2)) (const %w (f32 1 2) 1 2) (%y (linear %w none %x)) (output \"y\" %y))");
+    assert_steps(f, "linear");
+    const HypPlan__Linear *k = f->p->steps[0]->linear;
+    const HypPlan__Dim *m = f->p->dims[k->m];
+    assert_int_equal(m->kind, HYP_PLAN__DIM__KIND__MUL);
+    assert_int_equal(k->n_layers, 1);
+    assert_int_equal(dim_value(f, k->layers[0]->n), 1);
+    assert_int_equal(dim_value(f, k->layers[0]->k), 2);
+    assert_int_equal(k->layers[0]->bias_plus1, 0);
+    assert_int_equal(f->p->tensors[k->y]->place, HYP_PLAN__PLACE__PLACE_OUTPUT);
+    assert_false(k->tf32);
+}
+
+static void a_transposed_weight_is_used_as_it_is_stored(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 batch 2)) (const %w (f32 2 3) 1 2 3 4 5 6) (%t (transpose :perm (1 0) %w))"
+             "(%y (linear %t none %x)) (output \"y\" %y))");
+    assert_steps(f, "linear");
+    const HypPlan__Layer *layer = f->p->steps[0]->linear->layers[0];
+    assert_true(layer->weight_kn);
+    assert_int_equal(dim_value(f, layer->n), 3);
+    assert_int_equal(dim_value(f, f->p->tensors[layer->weight]->dims[0]), 2);
+    assert_true(written_weight(f, "w", 1) == 2);
+}
+
+static void a_transposed_value_is_used_as_it_is_computed(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 batch 2)) (input %w (f32 2 3)) (%e (exp %w)) (%t (transpose :perm (1 0) %e))"
+             "(%y (linear %t none %x)) (output \"y\" %y))");
+    assert_steps(f, "exp linear");
+    assert_true(f->p->steps[1]->linear->layers[0]->weight_kn);
+}
+
+static void a_product_with_a_constant_matrix_is_a_linear_layer(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 batch 4 2)) (const %w (f32 2 3) 1 2 3 4 5 6) (%y (matmul %x %w)) (output \"y\" %y))");
+    assert_int_equal(f->p->steps[0]->kernel_case, HYP_PLAN__STEP__KERNEL_LINEAR);
+    assert_true(f->p->steps[0]->linear->layers[0]->weight_kn);
+    assert_steps(f, "matmul");
+}
+
+static void a_chain_of_layers_keeps_hidden_values_in_two_slots(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 batch 2)) (const %w (f32 2 2) 1 2 3 4) (const %b (f32 2) 1 2)"
+             "(%y (fused-mlp :acts (relu tanh gelu none sigmoid) %w %b %w none %w %b %w %b %w none %x))"
+             "(%z (softmax %y)) (output \"y\" %z))");
+    assert_steps(f, "fused-mlp softmax");
+    const HypPlan__Linear *k = f->p->steps[0]->linear;
+    assert_int_equal(k->n_layers, 5);
+    assert_int_equal(k->layers[2]->act, HYP_PLAN__ACT__ACT_GELU);
+    assert_int_equal(f->p->slot_count, 3); /* two for the hidden values, one for y */
+    assert_int_equal(count_place(f, HYP_PLAN__PLACE__PLACE_WEIGHT), 2);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(f->p->tensors[k->layers[i]->hidden_plus1 - 1]->slot, f->p->tensors[k->layers[i % 2]->hidden_plus1 - 1]->slot);
+}
+
+static void the_name_of_a_layer_is_the_one_that_people_write(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 batch 2)) (const %w (f32 2 2) 1 2 3 4) (%a (fused-linear-relu %w none %x))"
+             "(%b (fused-linear :act gelu %w none %a)) (output \"y\" %b))");
+    assert_steps(f, "fused-linear-relu fused-linear");
+}
+
+static void tf32_is_for_f32_products(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    assert_int_equal(try_lower(f, "(graph \"\" (input %x (f32 b 2)) (input %d (f64 b 2)) (%y (matmul :trans-b 1 %x %x))"
+                                  "(%z (matmul :trans-b 1 %d %d)) (output \"y\" %y) (output \"z\" %z))",
+                               HYP_PRECISION_TF32, &diag),
+                     HYP_OK);
+    assert_true(f->p->steps[0]->matmul->tf32);
+    assert_false(f->p->steps[1]->matmul->tf32);
+    assert_string_equal(f->p->precision, "tf32");
+}
+
+/* ---- products --------------------------------------------------------------------------------------- */
+
+static void one_right_side_for_a_batch_is_one_taller_product(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %a (f32 5 4 3 2)) (input %b (f32 2 6)) (%y (matmul %a %b)) (output \"y\" %y))");
+    const HypPlan__Matmul *k = f->p->steps[0]->matmul;
+    assert_int_equal(k->n_batch, 0);
+    assert_int_equal(dim_value(f, k->m), 60);
+}
+
+static void broadcast_batches_have_stride_0(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %a (f32 5 1 3 2)) (input %b (f32 4 2 6)) (%y (matmul %a %b)) (output \"y\" %y))");
+    const HypPlan__Matmul *k = f->p->steps[0]->matmul;
+    assert_int_equal(k->n_batch, 2);
+    assert_int_equal(dim_value(f, k->a_strides[0]), 6);
+    assert_int_equal(dim_value(f, k->a_strides[1]), 0);
+    assert_int_equal(dim_value(f, k->b_strides[0]), 0);
+    assert_int_equal(dim_value(f, k->b_strides[1]), 12);
+}
+
+static void a_gemm_is_a_product_and_a_sum_in_place(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %a (f32 4 3)) (input %b (f32 3 2)) (input %c (f32 2)) (%y (gemm :alpha 2.0 :beta 3.0 %a %b %c))"
+             "(%z (softmax %y)) (output \"y\" %z))");
+    assert_steps(f, "gemm add softmax");
+    assert_int_equal(f->p->slot_count, 1);
+    assert_true(f->p->steps[0]->matmul->alpha == 2);
+}
+
+static void products_of_integers_are_refused_by_name(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    assert_int_equal(try_lower(f, "(graph \"\" (input %a (i32 4 3)) (%y (matmul :trans-b 1 %a %a) :from (\"MatMul_7\")) (output \"y\" %y))",
+                               HYP_PRECISION_FP32, &diag),
+                     HYP_ERR_UNSUPPORTED);
+    assert_string_equal(diag.message, "matmul at 'MatMul_7': products of i32 have no kernel; cast to a floating-point type before it");
+}
+
+/* ---- pointwise groups ------------------------------------------------------------------------------- */
+
+static void elementwise_chains_are_one_step(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 3)) (input %v (f32 3)) (const %half (f32) 0.5) (%1 (mul %x %half) :from (\"m\"))"
+             "(%2 (add %1 %v) :from (\"a\")) (%3 (relu %2) :from (\"r\")) (output \"y\" %3))");
+    assert_steps(f, "mul+add+relu");
+    const HypPlan__Pointwise *k = f->p->steps[0]->pointwise;
+    assert_int_equal(k->n_inputs, 2); /* the scalar is an instruction */
+    assert_int_equal(k->n_instrs, 4);
+    assert_int_equal(count_place(f, HYP_PLAN__PLACE__PLACE_WEIGHT), 0);
+    assert_int_equal(f->p->steps[0]->n_sources, 3);
+    assert_string_equal(f->p->source_names[f->p->steps[0]->sources[0]], "m");
+}
+
+static void a_value_read_twice_inside_a_group_joins_it(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 3)) (%1 (exp %x)) (%2 (sigmoid %1)) (%3 (mul %1 %2)) (output \"y\" %3))");
+    assert_steps(f, "exp+sigmoid+mul");
+    assert_int_equal(f->p->steps[0]->pointwise->n_extents, 1); /* rows and columns are crossed in one go */
+}
+
+static void a_value_that_is_also_an_output_stays_apart(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 3)) (%1 (exp %x)) (%2 (sigmoid %1)) (output \"h\" %1) (output \"y\" %2))");
+    assert_steps(f, "exp sigmoid");
+    assert_int_equal(f->p->slot_count, 0);
+    assert_int_equal(f->p->steps[1]->pointwise->inputs[0]->tensor, f->p->outputs[0]);
+}
+
+static void groups_keep_to_the_limits(void **state)
+{
+    fixture *f = *state;
+    hyp_strbuf text = {0};
+    hyp_strbuf_puts(&text, "(graph \"\" (input %x0 (f32 b 3))");
+    for (int i = 1; i <= 20; i++) hyp_strbuf_printf(&text, "(input %%x%d (f32 b 3))", i);
+    hyp_strbuf_puts(&text, "(%y0 (exp %x0))");
+    for (int i = 1; i <= 20; i++) hyp_strbuf_printf(&text, "(%%y%d (add %%y%d %%x%d))", i, i - 1, i);
+    hyp_strbuf_puts(&text, "(output \"y\" %y20))");
+    lower(f, hyp_strbuf_text(&text));
+    hyp_strbuf_dispose(&text);
+    assert_int_equal(f->p->n_steps, 3); /* the validator has checked the limits of each */
+    assert_int_equal(f->p->slot_count, 1); /* in place */
+}
+
+static void types_decide_what_a_group_computes_in(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %i (i32 4)) (%1 (add %i %i)) (%2 (cast :to f16 %1)) (%3 (cast :to f32 %2)) (%4 (cast :to f64 %3))"
+             "(output \"y\" %4))");
+    assert_steps(f, "add cast cast cast");
+    assert_int_equal(f->p->steps[0]->pointwise->compute, HYP_I64);
+    assert_int_equal(f->p->steps[1]->pointwise->compute, HYP_F64); /* i32 to f16 rounds once */
+    assert_int_equal(f->p->steps[2]->pointwise->compute, HYP_F32);
+    assert_int_equal(f->p->steps[3]->pointwise->compute, HYP_F64);
+    assert_int_equal(f->p->slot_count, 2); /* elements of other sizes do not go in place */
+}
+
+static void a_broadcast_input_is_not_overwritten(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 4 4)) (input %v (f32 1 4)) (%1 (softmax %v)) (%2 (add %x %1)) (%3 (softmax %2)) (output \"y\" %3))");
+    assert_steps(f, "softmax add softmax");
+    assert_int_equal(f->p->slot_count, 2);
+}
+
+static void a_transposed_second_reading_forbids_overwriting(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 1 4)) (%1 (softmax %x)) (%r (reshape :shape (4 1) %1)) (%2 (mul %1 %r)) (%3 (softmax %2))"
+             "(output \"y\" %3))");
+    assert_steps(f, "softmax mul softmax");
+    assert_int_equal(f->p->slot_count, 2);
+}
+
+/* ---- views and outputs ------------------------------------------------------------------------------ */
+
+static void views_are_no_steps(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 2 3)) (const %w (f32 1 6) 1 2 3 4 5 6) (%1 (reshape :shape (b 6) %x)) (%2 (dropout %1))"
+             "(%3 (linear %w none %2)) (%4 (squeeze :axes (1) %3)) (output \"y\" %4))");
+    assert_steps(f, "linear");
+    const HypPlan__Linear *k = f->p->steps[0]->linear;
+    assert_int_equal(k->y, f->p->outputs[0]); /* computed into the output, whose shape is that of the last view */
+    assert_int_equal(f->p->tensors[k->y]->n_dims, 1);
+    assert_int_equal(f->p->tensors[k->x]->place, HYP_PLAN__PLACE__PLACE_VIEW);
+    assert_int_equal(count_place(f, HYP_PLAN__PLACE__PLACE_VIEW), 1);
+}
+
+static void outputs_that_are_something_else_too_are_copies(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 2)) (const %c (f32 2) 1 2) (%1 (exp %x)) (%2 (reshape :shape ((* 2 b)) %1)) (output \"a\" %x)"
+             "(output \"b\" %c) (output \"c\" %1) (output \"d\" %1) (output \"e\" %2))");
+    assert_steps(f, "exp copy copy copy copy");
+    assert_int_equal(f->p->slot_count, 0);
+    assert_int_equal(f->p->n_outputs, 5);
+    assert_int_equal(f->p->steps[0]->pointwise->outputs[0], f->p->outputs[2]);
+}
+
+static void parts_of_a_concat_fill_its_result(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 2)) (%1 (exp %x)) (%2 (concat :axis 1 %1 %x %1)) (output \"y\" %2))");
+    assert_steps(f, "exp concat concat concat");
+    assert_int_equal(dim_value(f, f->p->steps[3]->copy->y_offset), 4);
+}
+
+static void unread_parts_of_a_split_are_not_copied(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 6)) ((%1 %2 %3) (split :axis -1 :sizes (1 2 3) %x)) (output \"y\" %3))");
+    assert_steps(f, "split");
+    assert_int_equal(dim_value(f, f->p->steps[0]->copy->x_offset), 3);
+}
+
+static void dead_nodes_and_constants_vanish(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 2)) (const %c (f32 2) 1 2) (%1 (exp %x)) (%2 (add %x %c)) (output \"y\" %1))");
+    assert_steps(f, "exp");
+    assert_int_equal(f->p->n_tensors, 2);
+}
+
+/* ---- scratch ---------------------------------------------------------------------------------------- */
+
+static void a_long_chain_takes_two_slots(void **state)
+{
+    fixture *f = *state;
+    hyp_strbuf text = {0};
+    hyp_strbuf_puts(&text, "(graph \"\" (input %x (f32 b 3)) (%0 (softmax %x))");
+    for (int i = 1; i < 10; i++) hyp_strbuf_printf(&text, "(%%%d (softmax %%%d))", i, i - 1);
+    hyp_strbuf_puts(&text, "(output \"y\" %9))");
+    lower(f, hyp_strbuf_text(&text));
+    hyp_strbuf_dispose(&text);
+    assert_int_equal(f->p->slot_count, 2);
+}
+
+static void a_value_takes_the_free_slot_that_fits_best(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 100)) (input %s (f32 b)) (%1 (softmax %x)) (%2 (softmax :axis 0 %s)) (%3 (softmax %1))"
+             "(%4 (softmax :axis 0 %2)) (%5 (softmax :axis 0 %s)) (%6 (softmax :axis 0 %5)) (output \"p\" %3) (output \"q\" %4)"
+             "(output \"r\" %6))");
+    assert_int_equal(f->p->slot_count, 2);
+    assert_int_equal(f->p->tensors[f->p->steps[4]->softmax->y]->slot, f->p->tensors[f->p->steps[1]->softmax->y]->slot);
+}
+
+/* ---- constants -------------------------------------------------------------------------------------- */
+
+static void constant_subgraphs_become_one_weight(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 2)) (const %a (f32 2) 0.1 0.2) (const %b (f32 2) 3 4) (%s (add %a %b)) (%c (mul %s %s))"
+             "(%y (add %x %c)) (output \"y\" %y))");
+    assert_steps(f, "add");
+    assert_int_equal(count_place(f, HYP_PLAN__PLACE__PLACE_WEIGHT), 1);
+    /* the sum is not rounded before it is squared */
+    double sum = (double)0.1f + 3;
+    assert_true(written_weight(f, "c", 0) == (double)(float)(sum * sum));
+}
+
+static void views_of_constants_share_their_bytes(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 2)) (const %a (f32 2) 1 2) (%r (reshape :shape (1 2) %a)) (%1 (add %x %r)) (%2 (mul %1 %a))"
+             "(output \"y\" %2))");
+    assert_int_equal(count_place(f, HYP_PLAN__PLACE__PLACE_WEIGHT), 1);
+    assert_int_equal(count_place(f, HYP_PLAN__PLACE__PLACE_VIEW), 1);
+}
+
+static void a_constant_behind_a_cast_or_a_transpose_is_folded(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (bf16 3 2)) (input %z (f32 3 2)) (const %a (f32 2) 1.00390625 -2) (const %m (f32 2 3) 1 2 3 4 5 6)"
+             "(%n (cast :to bf16 %a)) (%t (transpose :perm (1 0) %m)) (%1 (add %x %n)) (%2 (add %z %t)) (output \"y\" %1) (output \"z\" %2))");
+    assert_steps(f, "add add");
+    assert_true(written_weight(f, "n", 0) == 1); /* ties to even */
+    assert_true(written_weight(f, "t", 1) == 4);
+    assert_true(written_weight(f, "t", 2) == 2);
+}
+
+static void sizes_are_filled_in_or_folded(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 2)) (const %i (i64) 1) (%s (shape %x)) (%g (gather %s %i)) (%m (mul %s %s)) (output \"s\" %m)"
+             "(output \"g\" %g))");
+    assert_steps(f, "mul copy");
+    assert_int_equal(f->p->steps[0]->kernel_case, HYP_PLAN__STEP__KERNEL_FILL);
+    assert_true(written_weight(f, "g", 0) == 2);
+}
+
+static void a_scalar_constant_is_an_instruction_once(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 2)) (const %c (f32) 0.1) (%1 (mul %x %c)) (%2 (add %1 %c)) (output \"y\" %2))");
+    assert_int_equal(f->p->steps[0]->pointwise->n_instrs, 3);
+    assert_true(f->p->steps[0]->pointwise->instrs[0]->p == (double)0.1f);
+}
+
+typedef struct forgotten {
+    const void *data[4];
+    size_t count;
+} forgotten;
+
+static void note_forgotten(void *user, const void *data, size_t bytes)
+{
+    forgotten *f = user;
+    assert_int_equal(bytes, 8);
+    f->data[f->count++] = data;
+}
+
+static void borrowed_constants_are_forgotten_when_they_are_written(void **state)
+{
+    fixture *f = *state;
+    static const float a[] = {1, 2}, b[] = {3, 4};
+    hyp_value_id x, ca, cb, sum, in[2], y;
+    hyp_dim batch;
+    hyp_type vector = {HYP_F32, 1, {2}}, rows = {.dtype = HYP_F32, .rank = 2};
+    hyp_graph_init(&f->graph, f->dims);
+    assert_int_equal(hyp_dim_symbol(f->dims, "batch", &batch, NULL), HYP_OK);
+    rows.dims[0] = batch;
+    rows.dims[1] = 2;
+    assert_int_equal(hyp_graph_add_input(&f->graph, "x", &rows, &x, NULL), HYP_OK);
+    assert_int_equal(hyp_graph_add_const(&f->graph, "a", &vector, a, sizeof a, false, &ca, NULL), HYP_OK);
+    assert_int_equal(hyp_graph_add_const(&f->graph, "b", &vector, b, sizeof b, false, &cb, NULL), HYP_OK);
+    in[0] = x, in[1] = ca;
+    assert_int_equal(hyp_graph_add_node(&f->graph, HYP_OP_add, in, 2, NULL, NULL, &sum, 1, NULL), HYP_OK);
+    in[0] = sum, in[1] = cb;
+    assert_int_equal(hyp_graph_add_node(&f->graph, HYP_OP_mul, in, 2, NULL, NULL, &y, 1, NULL), HYP_OK);
+    assert_int_equal(hyp_graph_add_output(&f->graph, "y", y, NULL), HYP_OK);
+    hyp_codegen_options options = {.target = "cpu"};
+    assert_int_equal(hyp_codegen_lower(&f->graph, &options, &f->lowered, NULL), HYP_OK);
+    forgotten seen = {{0}, 0};
+    assert_int_equal(hyp_codegen_write(&f->lowered, f->path, note_forgotten, &seen, NULL), HYP_OK);
+    assert_int_equal(seen.count, 2);
+    assert_true((seen.data[0] == a && seen.data[1] == b) || (seen.data[0] == b && seen.data[1] == a));
+}
+
+static void a_constant_without_data_cannot_be_written(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 2)) (const %w (f32 2) (hash \"0123456789abcdef\")) (%1 (add %x %w)) (output \"y\" %1))");
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_codegen_write(&f->lowered, f->path, NULL, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "'w' has no data"));
+    assert_int_not_equal(access(f->path, F_OK), 0);
+}
+
+/* ---- errors ----------------------------------------------------------------------------------------- */
+
+static void a_size_that_no_input_has_is_refused(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    assert_int_equal(try_lower(f, "(graph \"\" (input %x (f32 1 2)) (%1 (expand :shape (batch 2) %x)) (output \"y\" %1))",
+                               HYP_PRECISION_FP32, &diag),
+                     HYP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(diag.message, "--dim batch=N"));
+}
+
+static void the_program_says_where_it_comes_from(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 2)) (%1 (exp %x) :from (\"Exp_0\") :rules (\"r1\" \"r2\")) (output \"y\" %1))");
+    assert_string_equal(f->p->producer, "test");
+    assert_string_equal(f->p->target, "cpu");
+    assert_string_equal(f->p->model_name, "m");
+    assert_int_equal(f->p->model_hash, 5);
+    assert_string_equal(f->p->flags[0], "--disable-rule=x");
+    assert_int_equal(f->p->steps[0]->n_rules, 2);
+    assert_string_equal(f->p->rule_names[f->p->steps[0]->rules[1]], "r2");
+}
+
+static void running_out_of_memory_is_an_error(void **state)
+{
+    fixture *f = *state;
+    parse(f, "(graph \"\" (input %x (f32 b 2)) (const %a (f32 2) 0.1 0.2) (%s (add %a %a)) (%y (add %x %s)) (%r (reshape :shape ((* 2 b)) %y))"
+             "(%z (softmax %r)) (output \"y\" %z) (output \"x\" %x))");
+    hyp_codegen_options options = {.target = "cpu"};
+    for (uint64_t n = 1; n < 10000; n++) {
+        hyp_mem_fail_after(n);
+        hyp_status status = hyp_codegen_lower(&f->graph, &options, &f->lowered, NULL);
+        if (status == HYP_OK) status = hyp_codegen_write(&f->lowered, f->path, NULL, NULL, NULL);
+        hyp_mem_fail_after(0);
+        hyp_lowered_dispose(&f->lowered);
+        if (status == HYP_OK) return;
+        assert_int_equal(status, HYP_ERR_NO_MEMORY);
+        assert_int_not_equal(access(f->path, F_OK), 0);
+    }
+    fail();
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_linear_layer_collapses_leading_axes),
+        TEST(a_transposed_weight_is_used_as_it_is_stored),
+        TEST(a_transposed_value_is_used_as_it_is_computed),
+        TEST(a_product_with_a_constant_matrix_is_a_linear_layer),
+        TEST(a_chain_of_layers_keeps_hidden_values_in_two_slots),
+        TEST(the_name_of_a_layer_is_the_one_that_people_write),
+        TEST(tf32_is_for_f32_products),
+        TEST(one_right_side_for_a_batch_is_one_taller_product),
+        TEST(broadcast_batches_have_stride_0),
+        TEST(a_gemm_is_a_product_and_a_sum_in_place),
+        TEST(products_of_integers_are_refused_by_name),
+        TEST(elementwise_chains_are_one_step),
+        TEST(a_value_read_twice_inside_a_group_joins_it),
+        TEST(a_value_that_is_also_an_output_stays_apart),
+        TEST(groups_keep_to_the_limits),
+        TEST(types_decide_what_a_group_computes_in),
+        TEST(a_broadcast_input_is_not_overwritten),
+        TEST(a_transposed_second_reading_forbids_overwriting),
+        TEST(views_are_no_steps),
+        TEST(outputs_that_are_something_else_too_are_copies),
+        TEST(parts_of_a_concat_fill_its_result),
+        TEST(unread_parts_of_a_split_are_not_copied),
+        TEST(dead_nodes_and_constants_vanish),
+        TEST(a_long_chain_takes_two_slots),
+        TEST(a_value_takes_the_free_slot_that_fits_best),
+        TEST(constant_subgraphs_become_one_weight),
+        TEST(views_of_constants_share_their_bytes),
+        TEST(a_constant_behind_a_cast_or_a_transpose_is_folded),
+        TEST(sizes_are_filled_in_or_folded),
+        TEST(a_scalar_constant_is_an_instruction_once),
+        TEST(borrowed_constants_are_forgotten_when_they_are_written),
+        TEST(a_constant_without_data_cannot_be_written),
+        TEST(a_size_that_no_input_has_is_refused),
+        TEST(the_program_says_where_it_comes_from),
+        TEST(running_out_of_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
