@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "commit.h"
-#include "hypatia/runtime.h"
 
 cli_args cli_begin(const char *tool, const cli_option *options, int argc, char **argv)
 {
@@ -259,8 +258,5 @@ void cli_write_file(const char *text, size_t len, void *file) { fwrite(text, 1, 
 
 void cli_print_version(const char *tool)
 {
-    printf("%s %s %s\n%s", tool, hyp_version(), HYP_COMMIT, hyp_version_details());
-    const char *details = hyp_version_details();
-    size_t len = strlen(details);
-    if (len && details[len - 1] != '\n') putchar('\n');
+    printf("%s %s %s\n", tool, HYP_VERSION, HYP_COMMIT);
 }

@@ -78,7 +78,7 @@ char *cli_copy(const char *text, size_t len);
 
 /* hyp_write_fn to a FILE. */
 void cli_write_file(const char *text, size_t len, void *file);
-/* "name 0.1.0 commit" and, with details, the lines of hyp_version_details(). */
+/* "name 0.1.0 commit" on a line. */
 void cli_print_version(const char *tool);
 
 #endif

@@ -34,7 +34,10 @@ int main(int argc, char **argv)
     const char *name;
     switch (cli_next(&args, &name)) {
     case 0: help(stdout); return CLI_OK;
-    case 1: cli_print_version("hypatia"); return CLI_OK;
+    case 1:
+        cli_print_version("hypatia");
+        printf("%s\n", hyp_version_details());
+        return CLI_OK;
     case CLI_ERROR: return CLI_USAGE;
     case CLI_END: help(stderr); return CLI_USAGE;
     default: break;
