@@ -1,0 +1,132 @@
+/* Every allocation in turn fails: the call says so, nothing leaks (under the address sanitizer), and the
+ * e-graph works on when there is memory again. */
+#include "base/diag.h"
+#include "base/mem.h"
+#include "support.h"
+
+typedef struct fact {
+    size_t depth;
+} fact;
+
+static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user, hyp_diag *diag)
+{
+    (void)user, (void)diag;
+    size_t n;
+    const hyp_class_id *kids = hyp_enode_children(eg, node, &n);
+    fact *out = data;
+    out->depth = 1;
+    for (size_t j = 0; j < n; j++) {
+        const fact *kid = hyp_egraph_data(eg, kids[j]);
+        if (kid->depth + 1 < 100 && kid->depth + 1 > out->depth) out->depth = kid->depth + 1;
+    }
+    return HYP_OK;
+}
+
+static hyp_status merge(hyp_egraph *eg, void *into, const void *from, bool *out_changed, void *user, hyp_diag *diag)
+{
+    (void)eg, (void)user, (void)diag;
+    fact *a = into;
+    const fact *b = from;
+    *out_changed = b->depth > a->depth;
+    if (*out_changed) *a = *b;
+    return HYP_OK;
+}
+
+static hyp_status modify(hyp_egraph *eg, hyp_class_id c, void *user, hyp_diag *diag)
+{
+    size_t n;
+    (void)user;
+    if (!hyp_egraph_class_nodes(eg, c, &n)) return hyp_fail(diag, HYP_ERR_NO_MEMORY, "out of memory");
+    return HYP_OK;
+}
+
+static hyp_status has_nodes(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    size_t n;
+    if (!hyp_egraph_class_nodes(call->eg, call->args[0], &n)) return hyp_fail(diag, HYP_ERR_NO_MEMORY, "out of memory");
+    *out = n % 2 == 1;
+    return HYP_OK;
+}
+
+static hyp_status wrap(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_symbol symbol;
+    HYP_TRY(hyp_egraph_symbol(call->eg, "wrapped", &symbol, diag));
+    return hyp_egraph_add(call->eg, symbol, call->args, call->arg_count, out, NULL, diag);
+}
+
+static double one(hyp_egraph *eg, hyp_enode_id node, void *user)
+{
+    (void)eg, (void)node, (void)user;
+    return 1;
+}
+
+/* Everything that the engine does, on a small scale; the e-graph is *out as soon as there is one. */
+static hyp_status use_all(bool explain, hyp_egraph **out, hyp_ruleset **out_rules, hyp_diag *diag)
+{
+    static const char rules[] =
+        ASSOC_RULES "(rule seq (cat ?a... (cat ?b...)) => (cat ?a... ?b...))"
+                    "(rule fun (+ ?a 3) => (plus ?a (wrap ?a ?a)) :if (or (has-nodes ?a) (not (has-nodes (+ ?a 1)))))"
+                    "(rule two (multi (?x = (+ ?a ?b)) (?y = (cat ?a ?c...))) => (union (near ?x ?y) (mix ?c...)))";
+    static const hyp_analysis analysis = {.data_size = sizeof(fact), .make = make, .merge = merge, .modify = modify};
+    hyp_egraph_options options = {sizeof options, explain ? NULL : &analysis, explain};
+    hyp_class_id a, b;
+    HYP_TRY(hyp_egraph_create(&options, out, diag));
+    hyp_egraph *eg = *out;
+    HYP_TRY(hyp_egraph_register_condition(eg, "has-nodes", 1, has_nodes, NULL, diag));
+    HYP_TRY(hyp_egraph_register_function(eg, "wrap", -1, wrap, NULL, diag));
+    HYP_TRY(hyp_ruleset_parse(eg, "r", rules, strlen(rules), out_rules, diag));
+    HYP_TRY(hyp_egraph_add_text(eg, "(+ 1 (+ 2 (+ 3 4)))", &a, diag));
+    HYP_TRY(hyp_egraph_add_text(eg, "(cat 1 2 3 4 5 (cat 6 7 8))", &b, diag));
+    HYP_TRY(hyp_egraph_union(eg, a, b, "why not", NULL, diag));
+    hyp_run_report report;
+    hyp_run_options run = {.size = sizeof run, .max_iterations = 4};
+    hyp_status status = hyp_egraph_run(eg, *out_rules, &run, &report, diag);
+    hyp_run_report_dispose(&report);
+    HYP_TRY(status);
+    for (int method = HYP_EXTRACT_TREE; method <= HYP_EXTRACT_DAG; method++) {
+        hyp_extraction ex;
+        HYP_TRY(hyp_egraph_extract(eg, &a, 1, (hyp_extract_method)method, one, NULL, &ex, diag));
+        char *text = hyp_extraction_text(eg, &ex, a);
+        hyp_extraction_dispose(&ex);
+        if (!text) return hyp_fail(diag, HYP_ERR_NO_MEMORY, "out of memory");
+        free(text);
+    }
+    if (!explain) return HYP_OK;
+    hyp_proof proof;
+    HYP_TRY(hyp_egraph_explain(eg, "(+ 1 (+ 2 (+ 3 4)))", "(+ (+ 4 3) (+ 2 1))", &proof, diag));
+    hyp_proof_dispose(&proof);
+    return HYP_OK;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    for (int explain = 0; explain < 2; explain++) {
+        hyp_status status = HYP_ERR_NO_MEMORY;
+        uint64_t n = 1;
+        for (; status != HYP_OK; n += n < 3000 ? 1 : n / 300) {
+            hyp_egraph *eg = NULL;
+            hyp_ruleset *rules = NULL;
+            hyp_diag said = {0};
+            hyp_mem_fail_after(n);
+            status = use_all(explain, &eg, &rules, &said);
+            hyp_mem_fail_after(0);
+            if (status != HYP_OK && (status != HYP_ERR_NO_MEMORY || !strstr(said.message, "memory")))
+                fail_msg("allocation %llu: %s: %s", (unsigned long long)n, hyp_status_name(status), said.message);
+            if (eg && n % 3 == 0) { /* memory is back: what was begun can be ended */
+                rebuild_and_check(eg);
+                if (rules) run_checked(eg, rules, 3);
+            }
+            hyp_ruleset_destroy(rules);
+            hyp_egraph_destroy(eg);
+        }
+        assert_true(n > 200);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
