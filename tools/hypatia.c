@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     case 0: help(stdout); return CLI_OK;
     case 1:
         cli_print_version("hypatia");
-        printf("%s\n", hyp_version_details());
+        fputs(hyp_version_details(), stdout);
         return CLI_OK;
     case CLI_ERROR: return CLI_USAGE;
     case CLI_END: help(stderr); return CLI_USAGE;
