@@ -43,7 +43,7 @@ uint32_t pb_weight(plan_builder *b, hyp_dtype dtype, size_t rank, const int64_t 
 /* Steps. The kernel's message is zeroed (with the lists empty) and is to be filled by the caller. */
 HypPlan__Linear *pb_linear(plan_builder *b, uint32_t x, uint32_t y, uint32_t m);
 /* Appends a layer; bias and hidden may be PB_NONE. */
-enum { PB_NONE = UINT32_MAX };
+#define PB_NONE UINT32_MAX
 HypPlan__Layer *pb_layer(plan_builder *b, HypPlan__Linear *linear, int64_t n, int64_t k, uint32_t weight, uint32_t bias,
                          HypPlan__Act act, uint32_t hidden);
 HypPlan__Matmul *pb_matmul(plan_builder *b);
