@@ -199,7 +199,10 @@ static void end_record(job *b, uint32_t record, bool changed)
 
 static void tell(const job *b, uint32_t rule_index, uint32_t left, uint32_t right, const hyp_pat *term, uint32_t row)
 {
-    hyp_rewrite_event event = {.iteration = b->ap->iteration, .rule = rule_index, .left = left, .right = right,
+    hyp_rewrite_event event = {.iteration = b->ap->iteration,
+                               .rule = rule_index,
+                               .left = left,
+                               .right = right,
                                .created = term->kind == HYP_PAT_NODE ? row : HYP_NONE};
     if (b->eg->explain) {
         event.matched = b->match + b->rule->reg_count;

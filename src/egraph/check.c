@@ -91,7 +91,8 @@ static hyp_status check_logs(hyp_egraph *eg, hyp_diag *diag)
         size_t current = 0;
         for (size_t m = 0; m < op->marks.len; m++) {
             size_t end = m + 1 < op->marks.len ? op->marks.data[m + 1].pos : op->log.len;
-            if (m && op->marks.data[m].epoch <= op->marks.data[m - 1].epoch) return broken(diag, "a log is out of order", o);
+            if (m && op->marks.data[m].epoch <= op->marks.data[m - 1].epoch)
+                return broken(diag, "a log is out of order", o);
             for (size_t i = op->marks.data[m].pos; i < end; i++) {
                 uint32_t row = op->log.data[i];
                 if (hyp_row_op(eg, row) != o) return broken(diag, "a log holds another operator's e-node", row);

@@ -38,7 +38,7 @@ static int rate(const compiler *c, const hyp_pat *atom, hyp_source *out_source, 
             if (score > through) through = score, *out_via = j;
         }
     }
-    *out_source = all                    ? HYP_FROM_TABLE
+    *out_source = all                   ? HYP_FROM_TABLE
                   : c->bound[atom->reg] ? HYP_FROM_MEMBERS
                   : through             ? HYP_FROM_USES
                                         : HYP_FROM_LOG;

@@ -95,7 +95,8 @@ static hyp_status add_callback(hyp_egraph *eg, const char *name, const hyp_callb
 {
     uint32_t id;
     if (hyp_intern_find(&eg->callback_names, name, strlen(name), &id) && id < eg->callbacks.len)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a condition or function named '%s' is registered already", name);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a condition or function named '%s' is registered already",
+                        name);
     HYP_TRY(hyp_vec_reserve(&eg->callbacks, eg->callbacks.len + 1, diag));
     HYP_TRY(hyp_intern_add(&eg->callback_names, name, strlen(name), &id, diag));
     eg->callbacks.data[eg->callbacks.len++] = *callback;
@@ -182,7 +183,10 @@ hyp_status hyp_egraph_add_text(hyp_egraph *eg, const char *term, hyp_class_id *o
     return status;
 }
 
-hyp_class_id hyp_egraph_find(hyp_egraph *eg, hyp_class_id c) { return c < eg->row_count ? hyp_eg_find(eg, c) : HYP_NONE; }
+hyp_class_id hyp_egraph_find(hyp_egraph *eg, hyp_class_id c)
+{
+    return c < eg->row_count ? hyp_eg_find(eg, c) : HYP_NONE;
+}
 
 hyp_status hyp_egraph_union(hyp_egraph *eg, hyp_class_id a, hyp_class_id b, const char *reason, bool *out_changed,
                             hyp_diag *diag)

@@ -12,7 +12,7 @@
 #include "egraph/rule.h"
 #include "egraph/term.h"
 
-enum { DEPTH_LIMIT = 5000 }; /* nested calls: bounds the stack */
+enum { DEPTH_LIMIT = 5000 };         /* nested calls: bounds the stack */
 #define SIZE_LIMIT ((size_t)1 << 28) /* bytes of a proof */
 
 typedef struct term {
@@ -23,9 +23,9 @@ typedef struct term {
 
 typedef struct prover {
     hyp_egraph *eg;
-    hyp_arena work;   /* terms */
-    hyp_arena *out;   /* texts */
-    size_t used;      /* bytes taken from both */
+    hyp_arena work; /* terms */
+    hyp_arena *out; /* texts */
+    size_t used;    /* bytes taken from both */
     unsigned depth;
     term *whole;
     HYP_VEC(hyp_proof_step) steps;

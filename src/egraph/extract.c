@@ -220,7 +220,8 @@ static hyp_status improve_class(extractor *x, uint32_t c, double *best)
         first = 0;
         uint32_t old = x->choice[c];
         double cost;
-        if (row == old || x->waiting[row] != 0 || isinf(x->cost[row])) continue; /* waiting 0: its children have choices */
+        if (row == old || x->waiting[row] != 0 || isinf(x->cost[row]))
+            continue; /* waiting 0: its children have choices */
         x->choice[c] = row;
         HYP_TRY(walk(x, x->choice, *best, NULL, &cost));
         if (cost < *best)
@@ -337,7 +338,12 @@ hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_class_id *roots, size_t 
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before extraction");
     uint32_t *canonical = hyp_malloc(root_count * sizeof *canonical);
     if (!canonical) return hyp_fail_memory(diag, root_count * sizeof *canonical);
-    extractor x = {.eg = eg, .method = method, .cost_fn = cost, .user = user, .diag = diag, .roots = canonical,
+    extractor x = {.eg = eg,
+                   .method = method,
+                   .cost_fn = cost,
+                   .user = user,
+                   .diag = diag,
+                   .roots = canonical,
                    .root_count = root_count};
     hyp_status status = HYP_OK;
     for (size_t i = 0; i < root_count && status == HYP_OK; i++) {

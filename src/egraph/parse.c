@@ -140,7 +140,8 @@ static hyp_status read_left(parser *p, const hyp_sexpr *sx, uint32_t reg, hyp_pa
             continue;
         }
         if (out->seq != HYP_NONE) return fail(p, kid, "an e-node has at most one sequence variable");
-        if (find_variable(p, kid->text)) return fail(p, kid, "%s is bound twice; a sequence cannot be compared", kid->text);
+        if (find_variable(p, kid->text))
+            return fail(p, kid, "%s is bound twice; a sequence cannot be compared", kid->text);
         variable *v;
         HYP_TRY(add_variable(p, kid, &v));
         out->seq = j;
@@ -466,8 +467,12 @@ static hyp_status read_line(parser *p, const char *line, size_t len, uint32_t nu
     }
     if (!*p->name || !columns[LEFT] || !columns[RIGHT])
         return fail(p, &place, "a line is: name <tab> left <tab> right, and maybe <tab> condition");
-    source src = {.form = &place, .name = p->name, .left = columns[LEFT],
-                  .right = (const hyp_sexpr *const *)&columns[RIGHT], .right_count = 1, .condition = columns[CONDITION]};
+    source src = {.form = &place,
+                  .name = p->name,
+                  .left = columns[LEFT],
+                  .right = (const hyp_sexpr *const *)&columns[RIGHT],
+                  .right_count = 1,
+                  .condition = columns[CONDITION]};
     return add_rule(p, &src);
 }
 

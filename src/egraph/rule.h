@@ -80,7 +80,7 @@ typedef struct hyp_rule {
     hyp_action *actions;
     uint32_t action_count;
     hyp_cond *cond; /* NULL = none */
-    bool calls; /* the right side calls a function */
+    bool calls;     /* the right side calls a function */
 
     uint32_t reg_count;   /* a match is reg_count classes, then left_nodes rows */
     uint32_t left_nodes;  /* e-nodes of the left side */
@@ -91,11 +91,11 @@ typedef struct hyp_rule {
     hyp_plan *plans; /* atom_count, then ground_count */
 
     /* What the rule has seen. */
-    uint32_t since;          /* rows with a stamp below were there at its last search */
-    uint32_t *ground_class;  /* classes of the grounds at its last search, HYP_NONE = absent */
+    uint32_t since;             /* rows with a stamp below were there at its last search */
+    uint32_t *ground_class;     /* classes of the grounds at its last search, HYP_NONE = absent */
     HYP_VEC(uint32_t) declined; /* matches that a condition or function declined, to be asked again */
-    uint64_t asked; /* hyp_egraph.version when they were asked last */
-    bool forgets;   /* too many were declined: search everything again each time instead */
+    uint64_t asked;             /* hyp_egraph.version when they were asked last */
+    bool forgets;               /* too many were declined: search everything again each time instead */
 
     /* Backoff. */
     size_t times_banned, banned_until; /* iteration of the run */
@@ -158,14 +158,14 @@ typedef struct hyp_applier {
     size_t iteration;
     void (*on_rewrite)(const hyp_rewrite_event *event, void *user);
     void *user;
-    HYP_VEC(uint32_t) args; /* classes of the call or e-node being made; a stack */
+    HYP_VEC(uint32_t) args;  /* classes of the call or e-node being made; a stack */
     HYP_VEC(uint32_t) right; /* ids of the right side's e-nodes of the current match */
 } hyp_applier;
 
 typedef enum hyp_outcome { HYP_APPLIED_NOTHING, HYP_APPLIED_CHANGE, HYP_APPLIED_DECLINED } hyp_outcome;
 
-HYP_NODISCARD hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match,
-                                   hyp_outcome *out, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out,
+                                   hyp_diag *diag);
 void hyp_applier_dispose(hyp_applier *ap);
 
 #endif

@@ -21,14 +21,13 @@
  * text as written); a list is an operator symbol, or a string with its name, and child terms.
  *
  * A failure says file:line:column (hyp_sexpr_fail); the engine puts the rule's name before it. */
-typedef hyp_status (*hyp_desugar_fn)(void *user, hyp_arena *arena, const char *file, const hyp_sexpr *in,
-                                     bool is_left, const hyp_sexpr **out, hyp_diag *diag);
+typedef hyp_status (*hyp_desugar_fn)(void *user, hyp_arena *arena, const char *file, const hyp_sexpr *in, bool is_left,
+                                     const hyp_sexpr **out, hyp_diag *diag);
 
 /* hyp_ruleset_parse with a desugar function; NULL = none. The text shown by hyp_ruleset_rule is the one
  * that was written, not the desugared one. */
 HYP_NODISCARD hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file, const char *text, size_t len,
-                                                hyp_desugar_fn desugar, void *user, hyp_ruleset **out,
-                                                hyp_diag *diag);
+                                                hyp_desugar_fn desugar, void *user, hyp_ruleset **out, hyp_diag *diag);
 
 /* Reads more rules into a ruleset, from another file for instance; they are numbered on. Names must differ from
  * those that are there. After a failure the ruleset may only be destroyed. */

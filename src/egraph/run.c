@@ -21,7 +21,7 @@ typedef struct runner {
     double start;
     size_t applied; /* in this run */
     hyp_stop stop;
-    bool stopping;  /* `stop` is set: a limit cut this iteration */
+    bool stopping; /* `stop` is set: a limit cut this iteration */
     /* Of the rule and iteration under way. */
     uint32_t rule;
     size_t matches, applications, match_limit;

@@ -36,10 +36,10 @@ typedef struct hyp_mark {
 typedef struct hyp_op {
     hyp_symbol symbol;
     uint32_t arity;
-    uint32_t next_op;         /* next operator of the same symbol, HYP_NONE at the end */
-    uint32_t live;            /* rows that are not dead */
-    HYP_VEC(uint32_t) log;    /* an entry counts while its epoch is the row's stamp and the row is not dead */
-    HYP_VEC(hyp_mark) marks;  /* epochs strictly ascend */
+    uint32_t next_op;        /* next operator of the same symbol, HYP_NONE at the end */
+    uint32_t live;           /* rows that are not dead */
+    HYP_VEC(uint32_t) log;   /* an entry counts while its epoch is the row's stamp and the row is not dead */
+    HYP_VEC(hyp_mark) marks; /* epochs strictly ascend */
 } hyp_op;
 
 typedef struct hyp_slot {
@@ -83,17 +83,17 @@ struct hyp_egraph {
     size_t live_count;  /* rows that are not dead */
     size_t class_count; /* union-find roots */
 
-    uint32_t *pool; /* children of rows of arity > 2 */
+    uint32_t *pool;                 /* children of rows of arity > 2 */
     uint32_t *pool_next, *pool_row; /* beside it: next slot of the same class, owner */
     size_t pool_len, pool_cap;
 
-    hyp_slot *slots; /* hash-cons of the live rows, keyed by operator and children as stored */
+    hyp_slot *slots;   /* hash-cons of the live rows, keyed by operator and children as stored */
     size_t slot_count; /* a power of two, at least 3 times the live rows */
 
     HYP_VEC(uint32_t) pending; /* classes that lost a union and whose rows still name them */
     HYP_VEC(uint32_t) corpses; /* rows that died in this rebuild and are still in a member list */
     uint32_t epoch;
-    uint64_t version;       /* counts changes: new rows, unions, facts */
+    uint64_t version; /* counts changes: new rows, unions, facts */
 
     hyp_analysis analysis; /* data_size 0 = none */
     unsigned char *facts;  /* by class, data_size each */
@@ -104,7 +104,7 @@ struct hyp_egraph {
 
     bool explain;
     hyp_proofs proofs;
-    uint32_t app; /* application that rows made now come from, HYP_NONE outside of one */
+    uint32_t app;                 /* application that rows made now come from, HYP_NONE outside of one */
     struct hyp_ruleset *rulesets; /* all that were parsed and not yet freed */
     uint32_t ruleset_count;       /* parsed so far */
 
@@ -121,12 +121,12 @@ struct hyp_egraph {
         hyp_arena arena;
     } view;
 
-    bool busy;       /* a rebuild or a search is under way: neither may start again */
-    bool making;     /* inside analysis.make: nothing may be added */
-    bool rebuilding; /* growth is not held against max_bytes: a rebuild must end */
+    bool busy;                   /* a rebuild or a search is under way: neither may start again */
+    bool making;                 /* inside analysis.make: nothing may be added */
+    bool rebuilding;             /* growth is not held against max_bytes: a rebuild must end */
     size_t max_nodes, max_bytes; /* of the running saturation, 0 = none */
     hyp_stop limit_hit;          /* HYP_STOP_NODES or _MEMORY after an HYP_ERR_LIMIT of ours, else _SATURATED */
-    size_t bytes, peak_bytes; /* held by the arrays above */
+    size_t bytes, peak_bytes;    /* held by the arrays above */
     atomic_bool cancel;
 };
 
@@ -203,7 +203,7 @@ void hyp_eg_log(hyp_egraph *eg, uint32_t row);
 /* hyp_vec_reserve for the vectors of an e-graph: counted, and held against max_bytes. */
 HYP_NODISCARD hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem,
                                          hyp_diag *diag);
-#define hyp_eg_reserve(eg, v, want, diag) \
+#define hyp_eg_reserve(eg, v, want, diag)                                                                              \
     hyp_eg_reserve_((eg), (void **)&(v)->data, &(v)->cap, (want), sizeof *(v)->data, (diag))
 
 /* ---- rebuild.c ---------------------------------------------------------------------------------- */
@@ -222,7 +222,7 @@ static inline bool hyp_eg_readable(hyp_egraph *eg)
 
 /* ---- view.c ------------------------------------------------------------------------------------- */
 
-void hyp_eg_view_reset(hyp_egraph *eg); /* drops what was handed out and the forest; start of a rebuild */
+void hyp_eg_view_reset(hyp_egraph *eg);   /* drops what was handed out and the forest; start of a rebuild */
 void hyp_eg_view_release(hyp_egraph *eg); /* drops what was handed out inside callbacks */
 void hyp_eg_view_dispose(hyp_egraph *eg);
 

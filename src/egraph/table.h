@@ -26,8 +26,7 @@ static inline uint32_t hyp_table_hash_row(hyp_egraph *eg, uint32_t row)
 }
 
 /* The slot of the row with this key, or the empty slot where it would go. */
-static inline size_t hyp_table_probe(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t *kids,
-                                     uint32_t n)
+static inline size_t hyp_table_probe(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t *kids, uint32_t n)
 {
     size_t mask = eg->slot_count - 1, i = hash & mask;
     for (;; i = (i + 1) & mask) {

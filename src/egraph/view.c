@@ -65,8 +65,7 @@ static bool update_forest(hyp_egraph *eg)
         hyp_vec_reserve(&eg->view.next, eg->row_count, NULL) != HYP_OK)
         return false;
     if (eg->view.rows_seen < eg->linked) eg->view.rows_seen = eg->linked;
-    for (; eg->view.first.len < eg->row_count; eg->view.first.len++)
-        eg->view.first.data[eg->view.first.len] = HYP_NONE;
+    for (; eg->view.first.len < eg->row_count; eg->view.first.len++) eg->view.first.data[eg->view.first.len] = HYP_NONE;
     for (; eg->view.rows_seen < eg->row_count; eg->view.rows_seen++) {
         uint32_t id = (uint32_t)eg->view.rows_seen;
         if (eg->home[id] != id) hang(eg, id, eg->home[id]);

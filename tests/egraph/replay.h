@@ -138,13 +138,13 @@ static inline void check_proof(replay *r, const char *givens, const hyp_proof *p
         const char *second = proof->steps[i - (step->forward ? 0 : 1)].term;
         const hyp_sexpr *from = replay_read(r, first), *to = replay_read(r, second), *left = NULL, *right = NULL;
         bool ok = false;
-        if (replay_rule(r, step->rule, &left, &right))
-            ok = one_step(left, right, from->items, to->items);
+        if (replay_rule(r, step->rule, &left, &right)) ok = one_step(left, right, from->items, to->items);
         for (uint32_t g = 0; g < given->count && !ok; g++)
             ok = strcmp(step->rule, "given") == 0 &&
                  one_step(given->items[g]->items[1], given->items[g]->items[2], from->items, to->items);
-        if (!ok) fail_msg("step %zu, %s %s, does not follow:\n  %s\n  %s", i, step->rule,
-                          step->forward ? "forward" : "backward", proof->steps[i - 1].term, step->term);
+        if (!ok)
+            fail_msg("step %zu, %s %s, does not follow:\n  %s\n  %s", i, step->rule,
+                     step->forward ? "forward" : "backward", proof->steps[i - 1].term, step->term);
     }
 }
 

@@ -9,7 +9,8 @@ static double by_name(hyp_egraph *eg, hyp_enode_id node, void *user)
     return colon ? strtod(colon + 1, NULL) : 1;
 }
 
-static void expect(hyp_egraph *eg, hyp_class_id root, hyp_extract_method method, const char *text, double tree, double dag)
+static void expect(hyp_egraph *eg, hyp_class_id root, hyp_extract_method method, const char *text, double tree,
+                   double dag)
 {
     hyp_extraction ex;
     must(hyp_egraph_rebuild(eg, &diag));
@@ -58,16 +59,21 @@ static void infinite_cost_is_never_taken(void **state)
     hyp_extraction ex;
     hyp_diag said = {0};
     for (int m = HYP_EXTRACT_TREE; m <= HYP_EXTRACT_DAG; m++) {
-        assert_int_equal(hyp_egraph_extract(eg, &c, 1, (hyp_extract_method)m, by_name, NULL, &ex, &said), HYP_ERR_UNSUPPORTED);
-        assert_int_equal(hyp_egraph_extract(eg, &d, 1, (hyp_extract_method)m, by_name, NULL, &ex, &said), HYP_ERR_UNSUPPORTED);
+        assert_int_equal(hyp_egraph_extract(eg, &c, 1, (hyp_extract_method)m, by_name, NULL, &ex, &said),
+                         HYP_ERR_UNSUPPORTED);
+        assert_int_equal(hyp_egraph_extract(eg, &d, 1, (hyp_extract_method)m, by_name, NULL, &ex, &said),
+                         HYP_ERR_UNSUPPORTED);
     }
     unite(eg, "(f:inf a)", "(g:700 a)");
     expect(eg, c, HYP_EXTRACT_DAG, "(g:700 a)", 701, 701);
     hyp_class_id bad = term(eg, "(f:-1 a)"), nan = term(eg, "(f:nan a)");
-    assert_int_equal(hyp_egraph_extract(eg, &bad, 1, HYP_EXTRACT_TREE, by_name, NULL, &ex, &said), HYP_ERR_INVALID_ARGUMENT);
-    assert_int_equal(hyp_egraph_extract(eg, &nan, 1, HYP_EXTRACT_TREE, by_name, NULL, &ex, &said), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_egraph_extract(eg, &bad, 1, HYP_EXTRACT_TREE, by_name, NULL, &ex, &said),
+                     HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_egraph_extract(eg, &nan, 1, HYP_EXTRACT_TREE, by_name, NULL, &ex, &said),
+                     HYP_ERR_INVALID_ARGUMENT);
     unite(eg, "p", "q");
-    assert_int_equal(hyp_egraph_extract(eg, &c, 1, HYP_EXTRACT_TREE, by_name, NULL, &ex, &said), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_egraph_extract(eg, &c, 1, HYP_EXTRACT_TREE, by_name, NULL, &ex, &said),
+                     HYP_ERR_INVALID_ARGUMENT);
     hyp_egraph_destroy(eg);
 }
 
@@ -265,14 +271,10 @@ static void random_graphs_agree_with_brute_force(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cheapest_term_is_taken),
-        cmocka_unit_test(cycles_are_never_taken),
-        cmocka_unit_test(infinite_cost_is_never_taken),
-        cmocka_unit_test(shared_work_counts_once),
-        cmocka_unit_test(a_value_needed_elsewhere_is_reused),
-        cmocka_unit_test(symbols_that_need_quotes_are_quoted),
-        cmocka_unit_test(deep_terms_do_not_exhaust_the_stack),
-        cmocka_unit_test(random_graphs_agree_with_brute_force),
+        cmocka_unit_test(the_cheapest_term_is_taken),          cmocka_unit_test(cycles_are_never_taken),
+        cmocka_unit_test(infinite_cost_is_never_taken),        cmocka_unit_test(shared_work_counts_once),
+        cmocka_unit_test(a_value_needed_elsewhere_is_reused),  cmocka_unit_test(symbols_that_need_quotes_are_quoted),
+        cmocka_unit_test(deep_terms_do_not_exhaust_the_stack), cmocka_unit_test(random_graphs_agree_with_brute_force),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

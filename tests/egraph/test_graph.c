@@ -179,7 +179,8 @@ static void closure_agrees_with_the_naive_one(void **state)
         naive nodes[NODES];
         hyp_class_id ids[NODES];
         hyp_symbol ops[4];
-        for (int i = 0; i < 4; i++) must(hyp_egraph_symbol(eg, (const char *[]){"f", "g", "h", "k"}[i], &ops[i], &diag));
+        for (int i = 0; i < 4; i++)
+            must(hyp_egraph_symbol(eg, (const char *[]){"f", "g", "h", "k"}[i], &ops[i], &diag));
         uint32_t n = 0;
         while (n < NODES) {
             uint32_t r = (uint32_t)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 33);
@@ -215,14 +216,10 @@ static void closure_agrees_with_the_naive_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_terms_are_one_node),
-        cmocka_unit_test(any_arity_is_kept),
-        cmocka_unit_test(congruence_follows_unions),
-        cmocka_unit_test(congruence_reaches_through_cycles),
-        cmocka_unit_test(the_older_id_names_the_class),
-        cmocka_unit_test(class_nodes_are_listed_oldest_first),
-        cmocka_unit_test(bad_calls_are_refused),
-        cmocka_unit_test(closure_agrees_with_the_naive_one),
+        cmocka_unit_test(equal_terms_are_one_node),     cmocka_unit_test(any_arity_is_kept),
+        cmocka_unit_test(congruence_follows_unions),    cmocka_unit_test(congruence_reaches_through_cycles),
+        cmocka_unit_test(the_older_id_names_the_class), cmocka_unit_test(class_nodes_are_listed_oldest_first),
+        cmocka_unit_test(bad_calls_are_refused),        cmocka_unit_test(closure_agrees_with_the_naive_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

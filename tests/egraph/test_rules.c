@@ -154,8 +154,9 @@ static void a_layer_above_desugars_terms(void **state)
     hyp_ruleset *rules;
     int lefts = 0;
     must(hyp_egraph_register_condition(eg, "always", 1, always, NULL, &diag));
-    static const char text[] = "(rule twice (turn :by \"(1 0)\" (turn :by \"(1 0)\" ?x)) => ?x :if (always (turn :by ?x ?x)))"
-                               "(rule both (multi (?a = (turn :by ?k ?x)) (?b = (flip ?x))) => (union ?a (turn :by ?k ?b)))";
+    static const char text[] =
+        "(rule twice (turn :by \"(1 0)\" (turn :by \"(1 0)\" ?x)) => ?x :if (always (turn :by ?x ?x)))"
+        "(rule both (multi (?a = (turn :by ?k ?x)) (?b = (flip ?x))) => (union ?a (turn :by ?k ?b)))";
     must(hyp_ruleset_parse_with(eg, "t", text, strlen(text), positional, &lefts, &rules, &diag));
     assert_int_equal(lefts, 3);
     assert_non_null(strstr(hyp_ruleset_rule(rules, 0).text, ":by \"(1 0)\"")); /* as it was written */
@@ -220,9 +221,8 @@ static void new_nodes_below_a_sequence_are_found(void **state)
 static void several_roots_are_joined(void **state)
 {
     (void)state;
-    static const char text[] =
-        "(rule merge (multi (?a = (mul ?x ?u)) (?b = (mul ?x ?v)))"
-        " => (union ?a (first (pair ?x ?u ?v))) (union ?b (second (pair ?x ?u ?v))))";
+    static const char text[] = "(rule merge (multi (?a = (mul ?x ?u)) (?b = (mul ?x ?v)))"
+                               " => (union ?a (first (pair ?x ?u ?v))) (union ?b (second (pair ?x ?u ?v))))";
     hyp_egraph *eg = new_graph(true, NULL);
     hyp_ruleset *rules = rules_of(eg, text);
     term(eg, "(mul x p)");
@@ -364,7 +364,8 @@ static void a_declined_match_gets_another_chance(void **state)
     (void)state;
     int calls = 0;
     hyp_egraph *eg = graph_with_callbacks(&calls);
-    hyp_ruleset *rules = rules_of(eg, "(rule a (f ?x) => (num ?x) :if (is-number ?x)) (rule s (g ?x ?y) => (sum ?x ?y))");
+    hyp_ruleset *rules =
+        rules_of(eg, "(rule a (f ?x) => (num ?x) :if (is-number ?x)) (rule s (g ?x ?y) => (sum ?x ?y))");
     hyp_class_id f = term(eg, "(f x)"), g = term(eg, "(g x 2)");
     run_checked(eg, rules, 3);
     int before = calls;
