@@ -8,6 +8,9 @@
 #define CONSTANT_SECONDS 1e-13
 #define CONSTANT_WEIGHT 0.001
 
+/* Where fusing gains nothing the plain operators stay. */
+#define TIE_SECONDS 1e-15
+
 void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh)
 {
     hyp_vec_free(&weigh->inputs);
@@ -79,7 +82,8 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
                             .input_count = n.input_count, .outputs = w->outputs.data,
                             .output_count = hyp_rw_fact_of(w->rw, c)->count, .dims = w->rw->dims};
     double cost = w->cost(&query, w->user);
-    return cost >= 0 ? cost : INFINITY; /* a NaN is no answer */
+    if (!(cost >= 0)) return INFINITY; /* a NaN is no answer */
+    return hyp_op_get(n.op)->flags & HYP_OPF_FUSED ? cost + TIE_SECONDS : cost;
 }
 
 /* ---- graphs --------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  *   encode.c      graph --> e-graph, constants shared
  *   facts.c       the analysis: types, contents, constants of every class
  *   conditions.c  what rules may ask; functions.c: what they may compute
- *   decode.c      extraction --> graph, provenance
+ *   extract.c     which e-nodes to take; decode.c: extraction --> graph, provenance
  *   trace.c       one application as text and cost, for dumps
  *   cost.c        what an e-node costs; roofline.c: on a device; profile.c: devices as text
  *   rewrite.c     the two phases
@@ -180,6 +180,11 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh);
 /* The sum over the nodes of a graph that do not depend on constants alone, and how many of them are no views. */
 HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, hyp_cost_fn cost, void *user, double *out_cost,
                                            size_t *out_nodes, hyp_diag *diag);
+
+/* ---- extract.c ----------------------------------------------------------------------------------- */
+
+/* Chooses e-nodes for the outputs of rw->in. On failure *out holds nothing. */
+HYP_NODISCARD hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_extraction *out, hyp_diag *diag);
 
 /* ---- profile.c ----------------------------------------------------------------------------------- */
 

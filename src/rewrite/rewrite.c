@@ -15,7 +15,8 @@
 #include "rewrite/builtin.h"
 #include "rewrite/internal.h"
 
-enum { MAX_ITERATIONS = 1000, MAX_NODES = 100000 }; /* defaults; a chain of n layers takes n iterations to fuse */
+/* Defaults. A chain of n layers takes n iterations and n^2 e-nodes to fuse. */
+enum { MAX_ITERATIONS = 1000, MAX_NODES = 100000, MAX_BYTES = 1 << 29 };
 
 typedef enum phase { NORMALIZE, OPTIMIZE } phase;
 static const char *const phase_names[] = {"normalize", "optimize"};
@@ -156,6 +157,7 @@ static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *name
     hyp_run_options options = {.size = sizeof options,
                                .max_iterations = j->options->max_iterations ? j->options->max_iterations : MAX_ITERATIONS,
                                .max_nodes = j->options->max_nodes ? j->options->max_nodes : MAX_NODES,
+                               .max_bytes = MAX_BYTES,
                                .max_seconds = j->options->max_seconds,
                                .on_rewrite = j->options->trace ? hyp_rw_on_rewrite : NULL,
                                .user = &tracer};
@@ -178,15 +180,8 @@ static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names
 {
     hyp_rw_weigh weigh = {.rw = rw, .cost = p == OPTIMIZE ? j->options->cost : NULL, .user = j->options->cost_user,
                           .diag = j->diag};
-    size_t count = rw->in->outputs.len;
-    hyp_class_id *roots = hyp_arena_zalloc(&rw->arena, count, sizeof *roots);
-    if (!roots) return hyp_fail_memory(j->diag, count * sizeof *roots);
-    for (size_t i = 0; i < count; i++)
-        roots[i] = hyp_egraph_find(rw->eg, rw->class_of[rw->in->outputs.data[i].value]);
     hyp_extraction choice = {0};
-    hyp_status status = hyp_egraph_extract(rw->eg, roots, count, HYP_EXTRACT_DAG, hyp_rw_node_cost, &weigh, &choice,
-                                           j->diag);
-    if (weigh.status != HYP_OK) status = weigh.status;
+    hyp_status status = hyp_rw_extract(rw, &weigh, &choice, j->diag);
     if (status == HYP_OK) status = hyp_rw_decode(rw, &choice, names, out, j->diag);
     hyp_extraction_dispose(&choice);
     hyp_rw_weigh_dispose(&weigh);

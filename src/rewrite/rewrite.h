@@ -74,7 +74,7 @@ typedef struct hyp_rewrite_options {
     const char *const *disabled;   /* rule names; an unknown name is an error that lists near ones */
     size_t disabled_count;
     bool allow_approximate;        /* class A too */
-    size_t max_iterations, max_nodes; /* 0 = 30 and 100000 */
+    size_t max_iterations, max_nodes; /* of each phase; 0 = 1000 and 100000 */
     double max_seconds;               /* 0 = none: limits count work, so that results do not depend on the machine */
     hyp_cost_fn cost;
     void *cost_user;

@@ -36,6 +36,7 @@ static double elements(const asking *a, const hyp_type *t)
     return t ? n : 0;
 }
 
+/* 0 for an absent tensor. */
 static double bytes(const asking *a, const hyp_type *t)
 {
     return t ? elements(a, t) * (double)hyp_dtype_size(t->dtype) : 0;
@@ -111,11 +112,13 @@ static double activation(const asking *a, const char *name, double count, double
     return (weight - 1) * count / a->device->pointwise_per_second; /* a maximum with 0 rides along */
 }
 
-/* One product x[m k] w[n k]^T + b without its launch; *m stays, x's bytes are given. */
-static double product(const asking *a, const hyp_type *w, const hyp_type *b, double m, double x_bytes, double y_bytes)
+/* One product x[m k] w[n k]^T + b without its launch: `moved` bytes of x and y in memory, `hidden` bytes of them in
+ * the cache. */
+static double product(const asking *a, const hyp_type *w, const hyp_type *b, double m, double moved, double hidden)
 {
-    double traffic = bytes(a, w) + bytes(a, b) + x_bytes + y_bytes;
-    return fmax(computing(a, 2 * m * elements(a, w), w->dtype), moving(a, traffic, traffic));
+    double traffic = bytes(a, w) + bytes(a, b) + moved;
+    return fmax(computing(a, 2 * m * elements(a, w), w->dtype),
+                moving(a, traffic, traffic) + hidden / a->device->cache_bytes_per_second);
 }
 
 static double linear(const asking *a)
@@ -123,7 +126,7 @@ static double linear(const asking *a)
     const hyp_cost_query *q = a->q;
     const hyp_type *w = q->inputs[0], *x = q->inputs[2], *y = &q->outputs[0];
     double count = elements(a, y), n = size_of(a, w->dims[0]), m = n > 0 ? count / n : 0;
-    double seconds = a->device->launch_seconds + product(a, w, q->inputs[1], m, bytes(a, x), bytes(a, y));
+    double seconds = a->device->launch_seconds + product(a, w, q->inputs[1], m, bytes(a, x) + bytes(a, y), 0);
     if (q->op == HYP_OP_fused_linear)
         seconds += activation(a, q->attrs[0].sym, count, (double)hyp_dtype_size(y->dtype));
     return seconds;
@@ -141,21 +144,16 @@ static double fused_mlp(const asking *a)
     double m = k > 0 ? elements(a, x) / k : 0;
     bool one = a->device->mlp_in_one_kernel;
     double seconds = one ? a->device->launch_seconds : (double)layers * 0.98 * a->device->launch_seconds;
-    double in = bytes(a, x), hidden = 0;
+    double in = bytes(a, x);
     for (uint32_t i = 0; i < layers; i++) {
         const hyp_type *w = q->inputs[2 * i], *b = q->inputs[2 * i + 1];
         double n = size_of(a, w->dims[0]), out = m * n * size;
-        bool last = i + 1 == layers;
-        if (one) { /* hidden values are counted apart */
-            seconds += product(a, w, b, m, i == 0 ? in : 0, last ? out : 0);
-            if (!last) hidden += 2 * out;
-        } else {
-            seconds += product(a, w, b, m, in, out);
-        }
-        seconds += activation(a, q->attrs[0].syms[i], m * n, size);
+        bool first = i == 0, last = i + 1 == layers;
+        double hidden = one ? (first ? 0 : in) + (last ? 0 : out) : 0;
+        seconds += product(a, w, b, m, in + out - hidden, hidden) + activation(a, q->attrs[0].syms[i], m * n, size);
         in = out;
     }
-    return seconds + hidden / a->device->cache_bytes_per_second;
+    return seconds;
 }
 
 static double matmul(const asking *a)

@@ -19,7 +19,7 @@ uint64_t term_random_next(term_random *r);
 /* In [0, n). */
 uint32_t term_random_below(term_random *r, uint32_t n);
 
-enum { TERM_MAX_SIZES = 8, TERM_MAX_NAMES = 32 };
+enum { TERM_MAX_SIZES = 8, TERM_MAX_NAMES = 512 };
 typedef struct term_sizes {
     const char *names[TERM_MAX_SIZES]; /* symbols that get a number */
     int64_t values[TERM_MAX_SIZES];

@@ -1,0 +1,694 @@
+/* What comes out of rewriting whole graphs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rewrite/rewrite.h"
+#include "rewrite/term_graph.h"
+
+/* A graph, what became of it, and all that they need. */
+typedef struct fixture {
+    hyp_dims *dims;
+    hyp_graph in, out;
+    hyp_arena arena;
+    hyp_roofline roofline;
+    hyp_rewrite_options options; /* of the CPU profile; a test may change them */
+    hyp_rewrite_report report;
+    hyp_diag diag;
+} fixture;
+
+static void use_profile(fixture *f, const char *name)
+{
+    const char *text = hyp_profile_builtin(name);
+    assert_non_null(text);
+    assert_int_equal(hyp_profile_parse(&f->arena, name, text, strlen(text), &f->roofline.profile, &f->diag), HYP_OK);
+}
+
+static void begin(fixture *f, const char *text)
+{
+    memset(f, 0, sizeof *f);
+    assert_int_equal(hyp_dims_create(&f->dims, &f->diag), HYP_OK);
+    hyp_graph_init(&f->in, f->dims);
+    hyp_graph_init(&f->out, f->dims);
+    use_profile(f, "cpu");
+    f->options = (hyp_rewrite_options){.cost = hyp_roofline_cost, .cost_user = &f->roofline};
+    if (term_graph_parse(&f->in, text, &f->diag) != HYP_OK) fail_msg("%s", f->diag.message);
+}
+
+static void run(fixture *f)
+{
+    if (hyp_rewrite(&f->in, &f->options, &f->out, &f->report, &f->diag) != HYP_OK) fail_msg("%s", f->diag.message);
+}
+
+static void end(fixture *f)
+{
+    hyp_rewrite_report_dispose(&f->report);
+    hyp_graph_dispose(&f->in);
+    hyp_graph_dispose(&f->out);
+    hyp_dims_destroy(f->dims);
+    hyp_arena_dispose(&f->arena);
+}
+
+/* Both graphs compute the same, in double. */
+static void assert_same_results(fixture *f, double tolerance)
+{
+    hyp_eval_tensor inputs[8] = {{0}}, a[8] = {{0}}, b[8] = {{0}};
+    term_random random = {42};
+    assert_true(f->in.inputs.len <= 8 && f->in.outputs.len <= 8);
+    assert_int_equal(f->in.outputs.len, f->out.outputs.len);
+    assert_int_equal(term_inputs(&f->in, TERM_FINITE, &random, inputs, &f->diag), HYP_OK);
+    for (const hyp_graph *g = &f->in;; g = &f->out) {
+        hyp_status status =
+            hyp_graph_eval(g, HYP_EVAL_DOUBLE, inputs, f->in.inputs.len, g == &f->in ? a : b, &f->diag);
+        if (status != HYP_OK) fail_msg("%s", f->diag.message);
+        if (g == &f->out) break;
+    }
+    for (size_t i = 0; i < f->in.outputs.len; i++) {
+        assert_int_equal(a[i].count, b[i].count);
+        for (size_t k = 0; k < a[i].count && a[i].f; k++)
+            if (!(fabs(a[i].f[k] - b[i].f[k]) <= tolerance * (1 + fabs(a[i].f[k]))))
+                fail_msg("output %zu, element %zu: %.17g became %.17g", i, k, a[i].f[k], b[i].f[k]);
+        hyp_eval_tensor_dispose(&a[i]);
+        hyp_eval_tensor_dispose(&b[i]);
+    }
+    for (size_t i = 0; i < f->in.inputs.len; i++) hyp_eval_tensor_dispose(&inputs[i]);
+}
+
+static size_t count_op(const hyp_graph *g, hyp_op op)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < g->nodes.len; i++) n += g->nodes.data[i].op == op;
+    return n;
+}
+
+/* Nodes that run: neither views nor computed from constants alone. */
+static size_t count_running(const fixture *f) { return f->report.nodes_after; }
+
+static const hyp_node *only(const fixture *f, hyp_op op)
+{
+    const hyp_node *found = NULL;
+    assert_int_equal(count_op(&f->out, op), 1);
+    for (size_t i = 0; i < f->out.nodes.len; i++)
+        if (f->out.nodes.data[i].op == op) found = &f->out.nodes.data[i];
+    return found;
+}
+
+static bool has_rule(const hyp_node *n, const char *name)
+{
+    for (uint32_t i = 0; i < n->from.rule_count; i++)
+        if (strcmp(n->from.rules[i], name) == 0) return true;
+    return false;
+}
+
+static const hyp_rule_use *rule(const fixture *f, const char *name)
+{
+    for (size_t i = 0; i < f->report.rule_count; i++)
+        if (strcmp(f->report.rules[i].name, name) == 0) return &f->report.rules[i];
+    fail_msg("no rule %s", name);
+    return NULL;
+}
+
+static const char two_layers[] =
+    "(input x f32 batch 6) (const w1 f32 8 6) (const b1 f32 8) (const w2 f32 3 8) (const b2 f32 3)"
+    "(out (gemm :trans-b 1 (relu (gemm :trans-b 1 x w1 b1)) w2 b2))";
+
+/* ---- the main job ------------------------------------------------------------------------------------ */
+
+static void linear_and_relu_become_one(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 batch 6) (const w f32 6 4) (const b f32 4) (out (relu (add (matmul x w) b)))");
+    run(&f);
+    const hyp_node *n = only(&f, HYP_OP_fused_linear);
+    assert_string_equal(n->attrs[0].sym, "relu");
+    assert_true(has_rule(n, "matmul-linear") && has_rule(n, "linear-bias") && has_rule(n, "fuse-linear-relu"));
+    assert_int_equal(n->from.source_count, 3);
+    assert_int_equal(count_running(&f), 1);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+static void two_layers_become_a_fused_mlp(void **state)
+{
+    (void)state;
+    static const char *const profiles[] = {"cpu", "h200"};
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        begin(&f, two_layers);
+        use_profile(&f, profiles[i]);
+        run(&f);
+        const hyp_node *n = only(&f, HYP_OP_fused_mlp);
+        assert_int_equal(n->attrs[0].count, 2);
+        assert_string_equal(n->attrs[0].syms[0], "relu");
+        assert_string_equal(n->attrs[0].syms[1], "none");
+        assert_true(has_rule(n, "fuse-linear-relu") && has_rule(n, "fuse-mlp"));
+        assert_int_equal(n->from.source_count, 3);
+        assert_string_equal(n->from.sources[0], "gemm_0");
+        assert_int_equal(f.report.nodes_before, 3);
+        assert_int_equal(f.report.nodes_after, 1);
+        assert_true(f.report.cost_after < f.report.cost_before);
+        assert_int_equal(rule(&f, "fuse-mlp")->used, 1);
+        assert_true(rule(&f, "fuse-mlp")->applications >= 1);
+        assert_same_results(&f, 1e-12);
+        end(&f);
+    }
+}
+
+/* A chain of n layers of this many features; the text of one layer is `layer` with %s for its input and %d for
+ * its number. */
+static void chain(hyp_strbuf *sb, int n, const char *input, bool gemm, const char *act)
+{
+    hyp_strbuf_puts(sb, input);
+    for (int i = 0; i < n; i++) hyp_strbuf_printf(sb, "(const w%d f32 5 5) (const b%d f32 5)", i, i);
+    hyp_strbuf_puts(sb, "(let h x)");
+    for (int i = 0; i < n; i++) {
+        bool last = i == n - 1;
+        const char *open = last ? "" : act, *close = last ? "" : ")";
+        if (gemm)
+            hyp_strbuf_printf(sb, "(let h %s%s (gemm h w%d b%d)%s)", last ? "" : "(", open, i, i, close);
+        else
+            hyp_strbuf_printf(sb, "(let h %s%s (add b%d (matmul h w%d))%s)", last ? "" : "(", open, i, i, close);
+    }
+    hyp_strbuf_puts(sb, "(out h)");
+}
+
+static void chains_of_any_depth_become_one_fused_mlp(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"relu", "gelu", "tanh"};
+    for (int n = 2; n <= 8; n++)
+        for (int form = 0; form < 3; form++) {
+            hyp_strbuf sb = {0};
+            fixture f;
+            chain(&sb, n, form == 2 ? "(input x f32 b t 5)" : "(input x f32 b 5)", form == 0, acts[form]);
+            begin(&f, hyp_strbuf_text(&sb));
+            run(&f);
+            const hyp_node *mlp = only(&f, HYP_OP_fused_mlp);
+            assert_int_equal(mlp->attrs[0].count, n);
+            for (int i = 0; i < n; i++)
+                assert_string_equal(mlp->attrs[0].syms[i], i == n - 1 ? "none" : acts[form]);
+            assert_int_equal(count_running(&f), 1);
+            assert_int_equal(f.report.phases[1].stop, HYP_STOP_SATURATED);
+            assert_same_results(&f, 1e-12);
+            end(&f);
+            hyp_strbuf_dispose(&sb);
+        }
+}
+
+static void a_chain_of_48_layers_is_fused_within_the_limits(void **state)
+{
+    (void)state;
+    hyp_strbuf sb = {0};
+    fixture f;
+    chain(&sb, 48, "(input x f32 b 5)", true, "relu");
+    begin(&f, hyp_strbuf_text(&sb));
+    run(&f);
+    assert_int_equal(only(&f, HYP_OP_fused_mlp)->attrs[0].count, 48);
+    assert_int_equal(f.report.phases[1].stop, HYP_STOP_SATURATED);
+    assert_true(f.report.phases[1].e_nodes < 4000);
+    end(&f);
+    hyp_strbuf_dispose(&sb);
+}
+
+static void a_limit_is_reported_and_the_result_is_right(void **state)
+{
+    (void)state;
+    hyp_strbuf sb = {0};
+    fixture f;
+    chain(&sb, 12, "(input x f32 b 5)", true, "relu");
+    begin(&f, hyp_strbuf_text(&sb));
+    f.options.max_iterations = 6;
+    run(&f);
+    assert_int_equal(f.report.phases[1].stop, HYP_STOP_ITERATIONS);
+    assert_true(count_running(&f) > 1 && count_running(&f) < 12);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+    begin(&f, hyp_strbuf_text(&sb));
+    f.options.max_nodes = 150;
+    run(&f);
+    assert_int_equal(f.report.phases[1].stop, HYP_STOP_NODES);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+    hyp_strbuf_dispose(&sb);
+}
+
+static void an_activation_at_the_end_joins(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 6) (const w1 f32 8 6) (const w2 f32 3 8) (const b2 f32 3)"
+              "(out (sigmoid (add (matmul :trans-b 1 (relu (matmul :trans-b 1 x w1)) w2) b2)))");
+    run(&f);
+    const hyp_node *n = only(&f, HYP_OP_fused_mlp);
+    assert_string_equal(n->attrs[0].syms[1], "sigmoid");
+    assert_int_equal(n->inputs[1], HYP_NO_VALUE);
+    assert_int_equal(count_running(&f), 1);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+static void a_hidden_value_that_is_an_output_stays(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 6) (const w1 f32 8 6) (const b1 f32 8) (const w2 f32 3 8) (const b2 f32 3)"
+              "(let h (relu (gemm :trans-b 1 x w1 b1))) (out (gemm :trans-b 1 h w2 b2)) (out h) (out h)");
+    run(&f);
+    assert_int_equal(f.out.outputs.len, 3);
+    assert_string_equal(f.out.outputs.data[1].name, "y1");
+    assert_int_equal(f.out.outputs.data[1].value, f.out.outputs.data[2].value);
+    assert_int_equal(count_op(&f.out, HYP_OP_fused_linear), 1); /* once, not again inside a fused-mlp */
+    assert_int_equal(count_op(&f.out, HYP_OP_linear), 1);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+static void a_hidden_value_used_twice_is_computed_once(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 64) (const w1 f32 512 64) (const w2 f32 512 512) (const w3 f32 3 512)"
+              "(let h (relu (matmul :trans-b 1 x w1)))"
+              "(out (relu (matmul :trans-b 1 h w2))) (out (matmul :trans-b 1 h w3))");
+    run(&f);
+    assert_int_equal(count_op(&f.out, HYP_OP_fused_linear), 2);
+    assert_int_equal(count_op(&f.out, HYP_OP_fused_mlp), 0);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+static void shared_weights_stay_shared(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 5) (const w f32 5 5) (const c f32 5) (let h (relu (gemm x w c)))"
+              "(let h (relu (gemm h w c))) (out (gemm h w c))");
+    run(&f);
+    const hyp_node *n = only(&f, HYP_OP_fused_mlp);
+    assert_int_equal(n->inputs[0], n->inputs[2]);
+    assert_int_equal(n->inputs[0], n->inputs[4]);
+    assert_int_equal(n->inputs[1], n->inputs[5]);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+static void equal_constants_and_equal_nodes_are_shared(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 5) (const a f32 3 5 0.25) (const c f32 3 5 0.25) (const d f32 3 5 0.5)"
+              "(out (matmul :trans-b 1 x a)) (out (matmul :trans-b 1 x c)) (out (matmul :trans-b 1 x d))");
+    run(&f);
+    assert_int_equal(count_op(&f.out, HYP_OP_linear), 2);
+    assert_int_equal(f.out.outputs.data[0].value, f.out.outputs.data[1].value);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+/* ---- gemm -------------------------------------------------------------------------------------------- */
+
+static void every_gemm_with_a_constant_weight_is_a_linear(void **state)
+{
+    (void)state;
+    static const char *const addends[] = {"", "c0", "c1", "cn", "c1n", "cm1", "cmn"};
+    static const char *const scales[] = {"", ":alpha 0.5", ":beta 0.5", ":alpha 1.75 :beta -2.0", ":beta 0.0"};
+    for (int flags = 0; flags < 4; flags++)
+        for (size_t a = 0; a < sizeof addends / sizeof *addends; a++)
+            for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
+                hyp_strbuf sb = {0};
+                fixture f;
+                hyp_strbuf_printf(&sb,
+                                  "(input x f32 %s) (const w f32 %s) (const c0 f32) (const c1 f32 1) (const cn f32 3)"
+                                  "(const c1n f32 1 3) (const cm1 f32 3 1) (const cmn f32 3 3)"
+                                  "(out (gemm :trans-a %d :trans-b %d %s x w %s))",
+                                  flags & 1 ? "4 3" : "3 4", flags & 2 ? "3 4" : "4 3", flags & 1, flags >> 1, scales[s],
+                                  addends[a]);
+                begin(&f, hyp_strbuf_text(&sb));
+                run(&f);
+                bool more = a > 4 && s != 4; /* a column or a matrix is added apart */
+                if (flags & 1) {
+                    assert_int_equal(count_op(&f.out, HYP_OP_gemm), 0);
+                } else {
+                    assert_int_equal(count_op(&f.out, HYP_OP_linear), 1);
+                    assert_int_equal(count_running(&f), more ? 2 : 1);
+                    assert_int_equal(count_op(&f.out, HYP_OP_matmul), 0);
+                }
+                assert_same_results(&f, 1e-9);
+                end(&f);
+                hyp_strbuf_dispose(&sb);
+            }
+}
+
+static void a_column_is_no_bias_on_a_square_matrix(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 4 4) (const w f32 4 4) (const c f32 4 1) (out (relu (add (matmul x w) c)))");
+    run(&f);
+    assert_int_equal(count_op(&f.out, HYP_OP_fused_linear), 0);
+    assert_int_equal(only(&f, HYP_OP_linear)->inputs[1], HYP_NO_VALUE);
+    assert_int_equal(count_op(&f.out, HYP_OP_add), 1);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+static void a_weight_that_is_an_input_fuses_too(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 64) (input w f32 64 32) (input c f32 32) (out (relu (add (matmul x w) c)))");
+    run(&f);
+    assert_int_equal(count_op(&f.out, HYP_OP_fused_linear), 1);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+/* ---- clean-up ---------------------------------------------------------------------------------------- */
+
+static void clutter_disappears(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 2 3) (const zero f32 0.0) (const one f32 6 1.0) (const w f32 6 6) (const c f32 6)"
+              "(let v (identity (dropout (flatten :axis 1 x))))"
+              "(let v (add (mul v one) zero))"
+              "(let v (reshape :shape (b 6) (squeeze :axes (1) (unsqueeze :axes (1) v))))"
+              "(let v (relu (relu (add (matmul v w) c))))"
+              "(let v (transpose :perm (1 0) (transpose :perm (1 0) v)))"
+              "(out (cast :to f32 v))");
+    run(&f);
+    assert_int_equal(count_op(&f.out, HYP_OP_fused_linear), 1);
+    assert_int_equal(count_op(&f.out, HYP_OP_reshape), 1);
+    assert_int_equal(count_running(&f), 1);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+static void reshapes_around_products_cancel(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b t 5) (const w f32 5 7) (const c f32 7) (const v f32 7 3)"
+              "(let h (gemm (reshape :shape ((* b t) 5) x) w c))"
+              "(let h (relu (reshape :shape (b t 7) h)))"
+              "(out (reshape :shape (b t 3) (matmul (reshape :shape ((* b t) 7) h) v)))");
+    run(&f);
+    assert_int_equal(f.out.nodes.len - count_op(&f.out, HYP_OP_transpose), 1); /* and the weights' transpositions */
+    assert_int_equal(only(&f, HYP_OP_fused_mlp)->attrs[0].count, 2);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+static void exported_gelus_are_recognized(void **state)
+{
+    (void)state;
+    static const char *const forms[][2] = {
+        {"gelu", "(mul (mul x half) (add (erf (div x root)) one))"},
+        {"gelu", "(mul half (mul x (add one (erf (mul inverse x)))))"},
+        {"gelu", "(mul (mul x (add (erf (div x old)) one)) half)"},
+        {"gelu-tanh", "(mul (mul half x) (add one (tanh (mul k (add x (mul c (pow x three)))))))"},
+        {"gelu-tanh", "(mul (mul x half) (add (tanh (mul (add (mul (mul c x) x) one) (mul x k))) one))"},
+        {"gelu-tanh", "(mul half (mul x (add (tanh (mul (add x (mul (mul x (mul x x)) c)) k)) one)))"},
+        {"gelu-tanh", "(mul x (sigmoid (mul (mul k2 x) (add one (mul c (mul x x))))))"},
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        hyp_strbuf sb = {0};
+        fixture f;
+        hyp_op op = HYP_OP_gelu;
+        hyp_strbuf_printf(&sb,
+                          "(input x f32 b 5) (const half f32 0.5) (const one f32 1 1.0) (const three f32 3.0)"
+                          "(const root f32 1.4142135) (const old f32 1.4142099618911743) (const inverse f32 0.70710677)"
+                          "(const c f32 0.044714998453855515) (const k f32 0.7978845834732056) (const k2 f32 1.5957691)"
+                          "(out %s)",
+                          forms[i][1]);
+        begin(&f, hyp_strbuf_text(&sb));
+        run(&f);
+        assert_true(hyp_op_find(forms[i][0], &op));
+        if (f.out.nodes.len != 1 || f.out.nodes.data[0].op != op) {
+            hyp_strbuf text = {0};
+            assert_int_equal(hyp_graph_print(&text, &f.out, 64, &f.diag), HYP_OK);
+            fail_msg("%s is not recognized: %s", forms[i][1], hyp_strbuf_text(&text));
+        }
+        assert_same_results(&f, 1e-5);
+        end(&f);
+        hyp_strbuf_dispose(&sb);
+    }
+}
+
+static void constants_may_be_outputs_and_inputs_too(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 3) (input unused f32 2) (const c f32 3) (out x) (out c) (out (relu c)) (out (identity x))");
+    run(&f);
+    assert_int_equal(f.out.inputs.len, 2);
+    assert_int_equal(f.out.outputs.data[0].value, f.out.outputs.data[3].value);
+    assert_int_equal(f.report.nodes_after, 0);
+    assert_same_results(&f, 0);
+    end(&f);
+}
+
+static void parts_of_a_split_are_kept_apart(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 6) (let p (split :axis -1 :sizes (2 3 1) x)) (out (relu (get :index 1 p)))"
+              "(out (get :index 0 p)) (out (concat :axis 1 (get :index 2 p) (get :index 0 p)))");
+    run(&f);
+    assert_int_equal(count_op(&f.out, HYP_OP_split), 1);
+    assert_same_results(&f, 0);
+    end(&f);
+}
+
+/* ---- cost -------------------------------------------------------------------------------------------- */
+
+static void a_fused_form_that_costs_more_is_taken_apart(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 6) (const w1 f32 8 6) (const w2 f32 3 8) (const w3 f32 2 3)"
+              "(out (fused-mlp :acts (relu tanh none) w1 none w2 none w3 none x))");
+    f.options.disabled = (const char *const[]){"fuse-linear-relu"};
+    f.options.disabled_count = 1;
+    f.roofline.profile.launch_seconds = 1e-12;
+    f.roofline.profile.cache_bytes_per_second = 1; /* hidden values in the cache become dear */
+    f.roofline.profile.cache_bytes = 0;
+    run(&f);
+    assert_int_equal(count_op(&f.out, HYP_OP_fused_mlp), 0);
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
+static double no_fused_mlp(const hyp_cost_query *query, void *user)
+{
+    return query->op == HYP_OP_fused_mlp ? INFINITY : hyp_roofline_cost(query, user);
+}
+
+static void what_a_target_cannot_run_is_not_chosen(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, two_layers);
+    f.options.cost = no_fused_mlp;
+    run(&f);
+    assert_int_equal(count_op(&f.out, HYP_OP_fused_linear), 1);
+    assert_int_equal(count_op(&f.out, HYP_OP_linear), 1);
+    end(&f);
+}
+
+/* ---- options ----------------------------------------------------------------------------------------- */
+
+static void a_disabled_rule_is_not_applied(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, two_layers);
+    f.options.disabled = (const char *const[]){"fuse-mlp"};
+    f.options.disabled_count = 1;
+    run(&f);
+    assert_int_equal(count_op(&f.out, HYP_OP_fused_mlp), 0);
+    assert_int_equal(count_op(&f.out, HYP_OP_fused_linear), 1);
+    assert_int_equal(rule(&f, "fuse-mlp")->matches, 0);
+    end(&f);
+}
+
+static void an_unknown_rule_to_disable_is_refused(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, two_layers);
+    f.options.disabled = (const char *const[]){"fuse-mpl"};
+    f.options.disabled_count = 1;
+    assert_int_equal(hyp_rewrite(&f.in, &f.options, &f.out, &f.report, &f.diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(f.diag.message, "fuse-mpl"));
+    assert_non_null(strstr(f.diag.message, "did you mean 'fuse-mlp'"));
+    assert_int_equal(hyp_rewrite_list(&f.options, &f.report, &f.diag), HYP_ERR_INVALID_ARGUMENT);
+    end(&f);
+}
+
+static void approximations_need_to_be_allowed(void **state)
+{
+    (void)state;
+    for (int allow = 0; allow < 2; allow++) {
+        fixture f;
+        begin(&f, "(input x f32 b 5) (out (gelu x))");
+        f.options.rule_files = (const char *const[]){"mine.rules"};
+        f.options.rule_texts =
+            (const char *const[]){"(rule approximate :class A :ruleset normalize (gelu ?x) => (gelu-tanh ?x))"
+                                  "(rule dear :class E :ruleset normalize (gelu ?x) => (mul (gelu ?x) (scalar 1 ?x)))"};
+        f.options.rule_file_count = 1;
+        f.options.allow_approximate = allow;
+        f.options.disabled = (const char *const[]){"dear"};
+        f.options.disabled_count = 1;
+        run(&f);
+        assert_int_equal(rule(&f, "approximate")->applications > 0, allow);
+        assert_int_equal(f.report.rule_count, 2);
+        assert_string_equal(rule(&f, "dear")->ruleset, "normalize");
+        end(&f);
+    }
+}
+
+static void several_rule_files_make_one_set(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 5) (out (relu (relu (identity x))))");
+    f.options.rule_files = (const char *const[]){"a/normalize.rules", "b.rules"};
+    f.options.rule_texts = (const char *const[]){"(rule one (identity ?x) => ?x)", "(rule two (relu (relu ?x)) => (relu ?x))"};
+    f.options.rule_file_count = 2;
+    run(&f);
+    assert_string_equal(rule(&f, "one")->ruleset, "normalize");
+    assert_string_equal(rule(&f, "one")->numeric_class, "E");
+    assert_string_equal(rule(&f, "two")->ruleset, "b");
+    assert_int_equal(f.out.nodes.len, 1);
+    end(&f);
+    begin(&f, "(input x f32 b 5) (out x)");
+    f.options.rule_files = (const char *const[]){"a.rules", "b.rules"};
+    f.options.rule_texts = (const char *const[]){"(rule one (identity ?x) => ?x)", "\n(rule one (dropout ?x) => ?x)"};
+    f.options.rule_file_count = 2;
+    assert_int_not_equal(hyp_rewrite(&f.in, &f.options, &f.out, &f.report, &f.diag), HYP_OK);
+    assert_non_null(strstr(f.diag.message, "b.rules:2:1"));
+    end(&f);
+}
+
+typedef struct seen {
+    size_t count, optimize;
+    bool relu, mlp;
+} seen;
+
+static void note(const hyp_rewrite_trace *e, void *user)
+{
+    seen *s = user;
+    s->count++;
+    s->optimize += strcmp(e->phase, "optimize") == 0;
+    if (strcmp(e->rule, "fuse-linear-relu") == 0) {
+        s->relu = true;
+        assert_string_equal(e->matched, "(relu (linear w1 b1 x))");
+        assert_string_equal(e->result, "(fused-linear-relu w1 b1 x)");
+        assert_int_equal(e->source_count, 2);
+        assert_string_equal(e->sources[0], "gemm_0");
+        assert_string_equal(e->sources[1], "relu_1");
+        assert_true(e->cost_after < e->cost_before);
+    }
+    if (strcmp(e->rule, "fuse-mlp") == 0) {
+        s->mlp = true;
+        assert_string_equal(e->matched, "(linear w2 b2 (fused-linear-relu w1 b1 x))");
+        assert_string_equal(e->result, "(fused-mlp :acts (relu none) w1 b1 w2 b2 x)");
+        assert_true(e->cost_after < e->cost_before);
+    }
+}
+
+static void a_trace_tells_what_was_done(void **state)
+{
+    (void)state;
+    fixture f;
+    seen s = {0};
+    begin(&f, two_layers);
+    f.options.trace = note;
+    f.options.trace_user = &s;
+    run(&f);
+    assert_true(s.relu && s.mlp);
+    assert_true(s.count > s.optimize && s.optimize >= 2);
+    end(&f);
+}
+
+static void the_result_is_the_same_every_time(void **state)
+{
+    (void)state;
+    hyp_strbuf first = {0}, again = {0};
+    for (int i = 0; i < 2; i++) {
+        hyp_strbuf sb = {0};
+        fixture f;
+        chain(&sb, 6, "(input x f32 b 5)", false, "relu");
+        begin(&f, hyp_strbuf_text(&sb));
+        run(&f);
+        assert_int_equal(hyp_graph_print(i ? &again : &first, &f.out, 64, &f.diag), HYP_OK);
+        end(&f);
+        hyp_strbuf_dispose(&sb);
+    }
+    assert_string_equal(hyp_strbuf_text(&first), hyp_strbuf_text(&again));
+    hyp_strbuf_dispose(&first);
+    hyp_strbuf_dispose(&again);
+}
+
+static void running_out_of_memory_is_an_error_and_leaks_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 4) (const w f32 3 4) (const c f32 3) (const half f32 0.5)"
+              "(out (relu (mul (gemm :trans-b 1 x w c) half)))");
+    hyp_status status;
+    uint64_t n = 1, step = 1;
+    do {
+        hyp_graph_dispose(&f.out);
+        hyp_graph_init(&f.out, f.dims);
+        hyp_mem_fail_after(n);
+        status = hyp_rewrite(&f.in, &f.options, &f.out, &f.report, &f.diag);
+        hyp_mem_fail_after(0);
+        assert_true(status == HYP_OK || status == HYP_ERR_NO_MEMORY);
+        n += step;
+        if (n > 100) step = 7; /* every allocation at first, then some of them */
+    } while (status != HYP_OK);
+    assert_same_results(&f, 1e-9);
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_and_relu_become_one),
+        cmocka_unit_test(two_layers_become_a_fused_mlp),
+        cmocka_unit_test(chains_of_any_depth_become_one_fused_mlp),
+        cmocka_unit_test(a_chain_of_48_layers_is_fused_within_the_limits),
+        cmocka_unit_test(a_limit_is_reported_and_the_result_is_right),
+        cmocka_unit_test(an_activation_at_the_end_joins),
+        cmocka_unit_test(a_hidden_value_that_is_an_output_stays),
+        cmocka_unit_test(a_hidden_value_used_twice_is_computed_once),
+        cmocka_unit_test(shared_weights_stay_shared),
+        cmocka_unit_test(equal_constants_and_equal_nodes_are_shared),
+        cmocka_unit_test(every_gemm_with_a_constant_weight_is_a_linear),
+        cmocka_unit_test(a_column_is_no_bias_on_a_square_matrix),
+        cmocka_unit_test(a_weight_that_is_an_input_fuses_too),
+        cmocka_unit_test(clutter_disappears),
+        cmocka_unit_test(reshapes_around_products_cancel),
+        cmocka_unit_test(exported_gelus_are_recognized),
+        cmocka_unit_test(constants_may_be_outputs_and_inputs_too),
+        cmocka_unit_test(parts_of_a_split_are_kept_apart),
+        cmocka_unit_test(a_fused_form_that_costs_more_is_taken_apart),
+        cmocka_unit_test(what_a_target_cannot_run_is_not_chosen),
+        cmocka_unit_test(a_disabled_rule_is_not_applied),
+        cmocka_unit_test(an_unknown_rule_to_disable_is_refused),
+        cmocka_unit_test(approximations_need_to_be_allowed),
+        cmocka_unit_test(several_rule_files_make_one_set),
+        cmocka_unit_test(a_trace_tells_what_was_done),
+        cmocka_unit_test(the_result_is_the_same_every_time),
+        cmocka_unit_test(running_out_of_memory_is_an_error_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
