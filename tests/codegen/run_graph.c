@@ -12,10 +12,10 @@ hyp_status write_plan(const hyp_graph *g, const char *path, hyp_diag *diag)
     return status;
 }
 
-hyp_status run_plan(const char *path, const hyp_tensor *inputs, size_t input_count, const hyp_eval_tensor *like,
+hyp_status run_plan(const char *path, hyp_device_kind device, const hyp_tensor *inputs, size_t input_count, const hyp_eval_tensor *like,
                     hyp_tensor *outputs, size_t output_count, hyp_diag *diag)
 {
-    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_REFERENCE};
+    hyp_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
     hyp_engine *engine = NULL;
     hyp_context *context = NULL;
     HYP_TRY(hyp_engine_load_file(path, &options, &engine, diag));
@@ -45,14 +45,16 @@ hyp_status run_interpreter(const hyp_graph *g, hyp_eval_mode mode, const hyp_ten
     return status;
 }
 
-static bool elements_agree(double got, double want, double tolerance)
+static bool elements_agree(double got, double want, double tolerance, bool nan_is_free)
 {
+    if (isnan(want) && nan_is_free) return true;
     if (isnan(got) || isnan(want)) return isnan(got) && isnan(want);
     if (isinf(got) || isinf(want)) return got == want;
     return fabs(got - want) <= tolerance * (1 + fabs(want));
 }
 
-bool results_agree(const hyp_tensor *got, const hyp_eval_tensor *want, double tolerance, hyp_diag *diag)
+bool results_agree(const hyp_tensor *got, const hyp_eval_tensor *want, double tolerance, bool nan_is_free,
+                   hyp_diag *diag)
 {
     bool same = got->rank == want->rank;
     for (int32_t i = 0; i < want->rank; i++) same = same && got->dims[i] == want->dims[i];
@@ -63,7 +65,7 @@ bool results_agree(const hyp_tensor *got, const hyp_eval_tensor *want, double to
     }
     for (size_t i = 0; i < want->count && same; i++) {
         double g = hyp_load_f64(got->dtype, got->data, i), w = want->f ? want->f[i] : (double)want->i[i];
-        same = want->f ? elements_agree(g, w, tolerance) : hyp_load_i64(got->dtype, got->data, i) == want->i[i];
+        same = want->f ? elements_agree(g, w, tolerance, nan_is_free) : hyp_load_i64(got->dtype, got->data, i) == want->i[i];
         if (!same) hyp_fail(diag, HYP_ERR_MISMATCH, "element %zu is %.9g, wanted %.9g", i, g, w);
     }
     return same;

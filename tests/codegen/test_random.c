@@ -39,16 +39,33 @@ static int teardown(void **state)
 static void show(const hyp_graph *g, uint64_t seed, const char *what, const hyp_diag *diag)
 {
     hyp_strbuf text = {0};
-    if (hyp_graph_print(&text, g, 256, NULL) == HYP_OK) print_error("%s\n", hyp_strbuf_text(&text));
+    if (hyp_graph_print(&text, g, 256, NULL) == HYP_OK) fputs(hyp_strbuf_text(&text), stderr); /* print_error cuts it */
     hyp_strbuf_dispose(&text);
     fail_msg("seed %llu: %s: %s", (unsigned long long)seed, what, diag->message);
 }
 
-/* Compares the plan at `path`, made from a form of g, with the interpreter on g. */
+static void compare_on(hyp_device_kind device, const hyp_graph *g, const char *path, uint64_t seed, const hyp_tensor *inputs,
+                       const hyp_eval_tensor *results, double tolerance)
+{
+    hyp_diag diag = {0};
+    hyp_tensor outputs[MAX_EDGES] = {{0}};
+    const char *what = device == HYP_DEVICE_CPU ? "plan on the CPU backend" : "plan on the reference backend";
+    size_t out = g->outputs.len;
+    if (run_plan(path, device, inputs, g->inputs.len, results, outputs, out, &diag) != HYP_OK) show(g, seed, what, &diag);
+    for (size_t i = 0; i < out; i++) {
+        if (!results_agree(&outputs[i], &results[i], tolerance, device == HYP_DEVICE_CPU, &diag)) {
+            hyp_diag_prefix(&diag, "%s", g->outputs.data[i].name);
+            show(g, seed, what, &diag);
+        }
+        hyp_free(outputs[i].data);
+    }
+}
+
+/* Compares the plan at `path` with the interpreter on the graph that it was made from. */
 static void compare(const hyp_graph *g, const char *path, uint64_t seed, const int64_t *symbols, double tolerance)
 {
     hyp_diag diag = {0};
-    hyp_tensor inputs[MAX_EDGES] = {{0}}, outputs[MAX_EDGES] = {{0}};
+    hyp_tensor inputs[MAX_EDGES] = {{0}};
     hyp_eval_tensor results[MAX_EDGES] = {{0}};
     hyp_random random = {seed + 77};
     size_t in = g->inputs.len, out = g->outputs.len;
@@ -56,11 +73,10 @@ static void compare(const hyp_graph *g, const char *path, uint64_t seed, const i
     for (size_t i = 0; i < in; i++)
         if (hyp_random_input(g, i, symbols, &random, &inputs[i], &diag) != HYP_OK) show(g, seed, "input", &diag);
     if (run_interpreter(g, HYP_EVAL_NATIVE, inputs, results, &diag) != HYP_OK) show(g, seed, "interpreter", &diag);
-    if (run_plan(path, inputs, in, results, outputs, out, &diag) != HYP_OK) show(g, seed, "plan", &diag);
-    for (size_t i = 0; i < out; i++)
-        if (!results_agree(&outputs[i], &results[i], tolerance, &diag)) show(g, seed, g->outputs.data[i].name, &diag);
+    compare_on(HYP_DEVICE_REFERENCE, g, path, seed, inputs, results, tolerance);
+    compare_on(HYP_DEVICE_CPU, g, path, seed, inputs, results, tolerance);
     for (size_t i = 0; i < in; i++) hyp_free(inputs[i].data);
-    for (size_t i = 0; i < out; i++) hyp_free(outputs[i].data), hyp_eval_tensor_dispose(&results[i]);
+    for (size_t i = 0; i < out; i++) hyp_eval_tensor_dispose(&results[i]);
 }
 
 /* The narrowest type decides how far two orders of rounding may lie apart. */
