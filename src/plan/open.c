@@ -170,6 +170,17 @@ static hyp_status check_weight_bytes(const HypPlan__Program *program, const uint
                     "the plan is damaged: the checksum of its weights does not match; copy or build it again");
 }
 
+/* Sections are there in this order, when they are there. */
+static bool gaps_are_zero(const uint8_t *data, const header *h)
+{
+    uint64_t end = h->program.offset + h->program.bytes;
+    if (h->weights.bytes > 0) {
+        if (!is_zero(data + end, h->weights.offset - end)) return false;
+        end = h->weights.offset + h->weights.bytes;
+    }
+    return h->cache.bytes == 0 || is_zero(data + end, h->cache.offset - end);
+}
+
 /* ---- opening -------------------------------------------------------------------------------------- */
 
 static hyp_status open_bytes(const uint8_t *data, size_t size, const hyp_plan_open_options *options, hyp_plan *plan,
@@ -177,7 +188,7 @@ static hyp_status open_bytes(const uint8_t *data, size_t size, const hyp_plan_op
 {
     header h = {0};
     HYP_TRY(read_header(data, size, &h, diag));
-    const uint8_t *program = data + h.program.offset, *program_end = program + h.program.bytes;
+    const uint8_t *program = data + h.program.offset;
     if (hyp_hash(program, (size_t)h.program.bytes, 0) != h.program.hash)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "the plan is damaged: the checksum of its program does not match");
     HypPlan__Program *parsed = NULL;
@@ -188,7 +199,7 @@ static hyp_status open_bytes(const uint8_t *data, size_t size, const hyp_plan_op
     if (h.weights.bytes > 0) plan->weights = data + h.weights.offset;
     plan->weights_bytes = h.weights.bytes;
     if (!options || !options->skip_weight_checksum) {
-        if (h.weights.bytes > 0 && !is_zero(program_end, h.weights.offset - (HYP_PLAN_HEADER + h.program.bytes)))
+        if (!gaps_are_zero(data, &h))
             return hyp_fail(diag, HYP_ERR_MALFORMED, "the plan is damaged: there are bytes between its sections");
         HYP_TRY(check_weight_bytes(parsed, plan->weights, h.weights.hash, diag));
     }

@@ -126,6 +126,81 @@ static void the_same_program_gives_the_same_bytes(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* Standard output cannot be patched: the weights are read twice, the bytes are the same. */
+static void a_plan_on_standard_output_has_the_same_bytes(void **state)
+{
+    fixture *f = *state;
+    char path[80];
+    snprintf(path, sizeof path, "%s.stdout", f->path);
+    fflush(stdout);
+    int saved = dup(STDOUT_FILENO);
+    assert_non_null(freopen(path, "wb", stdout));
+    hyp_plan_weights weights = sample_weights();
+    hyp_status status = hyp_plan_write("-", f->program, &weights, NULL);
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    assert_int_equal(status, HYP_OK);
+    uint8_t *bytes;
+    size_t size;
+    read_file(path, &bytes, &size);
+    assert_int_equal(size, f->size);
+    assert_memory_equal(bytes, f->bytes, size);
+    unlink(path);
+    hyp_aligned_free(bytes);
+}
+
+static hyp_status fail_to_get(void *user, uint32_t tensor, const void **out, hyp_diag *diag)
+{
+    (void)user, (void)tensor, (void)out;
+    return hyp_fail(diag, HYP_ERR_IO, "the weight is gone");
+}
+
+static void a_plan_that_cannot_be_finished_leaves_no_file(void **state)
+{
+    fixture *f = *state;
+    unlink(f->path);
+    hyp_plan_weights weights = {fail_to_get, NULL};
+    assert_int_equal(hyp_plan_write(f->path, f->program, &weights, NULL), HYP_ERR_IO);
+    assert_int_not_equal(access(f->path, F_OK), 0);
+}
+
+static void trusted_weights_are_not_read(void **state)
+{
+    fixture *f = *state;
+    f->bytes[f->size - 1] ^= 1;
+    hyp_plan_open_options options = {.skip_weight_checksum = true};
+    hyp_plan plan;
+    assert_int_equal(open_bytes(f->bytes, f->size, NULL), HYP_ERR_MALFORMED);
+    assert_int_equal(hyp_plan_open_memory(f->bytes, f->size, "m", &options, &plan, NULL), HYP_OK);
+    hyp_plan_close(&plan);
+}
+
+static void a_device_section_is_found_and_checked(void **state)
+{
+    fixture *f = *state;
+    static const char cache[] = "tuned";
+    size_t at = (f->size + 255) & ~(size_t)255, size = at + sizeof cache;
+    uint8_t *bytes = hyp_aligned_alloc(64, size);
+    memset(bytes, 0, size);
+    memcpy(bytes, f->bytes, f->size);
+    memcpy(bytes + at, cache, sizeof cache);
+    uint64_t fields[] = {at, sizeof cache, hyp_hash(cache, sizeof cache, 0)}, whole = size;
+    memcpy(bytes + 16, &whole, 8);
+    memcpy(bytes + 72, fields, sizeof fields);
+    reseal(bytes, size);
+    hyp_plan plan;
+    assert_int_equal(hyp_plan_open_memory(bytes, size, "m", NULL, &plan, NULL), HYP_OK);
+    assert_int_equal(plan.cache_bytes, sizeof cache);
+    assert_string_equal((const char *)plan.cache, "tuned");
+    hyp_plan_close(&plan);
+    bytes[at] ^= 1;
+    assert_int_equal(open_bytes(bytes, size, NULL), HYP_ERR_MALFORMED);
+    bytes[at] ^= 1;
+    bytes[at - 1] ^= 1; /* before the section, behind the weights */
+    assert_int_equal(open_bytes(bytes, size, NULL), HYP_ERR_MALFORMED);
+    hyp_aligned_free(bytes);
+}
+
 static void a_plan_in_unaligned_memory_opens_with_aligned_weights(void **state)
 {
     fixture *f = *state;
@@ -510,6 +585,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_plan_reads_back_as_it_was_written),
         TEST(the_same_program_gives_the_same_bytes),
+        TEST(a_plan_on_standard_output_has_the_same_bytes),
+        TEST(a_plan_that_cannot_be_finished_leaves_no_file),
+        TEST(trusted_weights_are_not_read),
+        TEST(a_device_section_is_found_and_checked),
         TEST(a_plan_in_unaligned_memory_opens_with_aligned_weights),
         TEST(a_plan_cut_anywhere_is_refused),
         TEST(a_plan_with_bytes_behind_it_is_refused),
