@@ -3,6 +3,7 @@
 
 #include "egraph/proof.h"
 #include "egraph/rule.h"
+#include "egraph/table.h"
 
 /* The application under way. */
 typedef struct job {
@@ -266,6 +267,32 @@ static hyp_status run_job(job *b, uint32_t rule_index, hyp_outcome *out)
     for (uint32_t i = 0; i < rule->action_count; i++) HYP_TRY(act(b, rule_index, i, &changed));
     *out = changed ? HYP_APPLIED_CHANGE : HYP_APPLIED_NOTHING;
     return HYP_OK;
+}
+
+/* Asks for the hash-cons slot of each e-node below `pat` whose children are all variables. */
+static void prefetch_term(hyp_egraph *eg, const hyp_pat *pat, const uint32_t *match)
+{
+    uint32_t kids[2];
+    bool plain = pat->kind == HYP_PAT_NODE && pat->op != HYP_NONE && pat->count >= 1 && pat->count <= 2;
+    for (uint32_t j = 0; j < pat->count; j++) {
+        if (pat->kids[j].kind != HYP_PAT_VAR) {
+            plain = false;
+            prefetch_term(eg, &pat->kids[j], match);
+        } else if (plain) {
+            kids[j] = hyp_eg_find(eg, match[pat->kids[j].reg]);
+        }
+    }
+    if (plain) __builtin_prefetch(&eg->slots[hyp_table_hash(pat->op, kids, pat->count) & (eg->slot_count - 1)]);
+}
+
+void hyp_apply_prefetch(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count)
+{
+    const hyp_rule *rule = &ap->rules->rules.data[rule_index];
+    uint32_t words = hyp_match_words(rule);
+    if (!ap->eg->slot_count || rule->calls || rule->cond) return; /* a callback costs more than a miss */
+    for (size_t i = 0; i < count; i++)
+        for (uint32_t a = 0; a < rule->action_count; a++)
+            prefetch_term(ap->eg, &rule->actions[a].right, matches + i * words);
 }
 
 hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out, hyp_diag *diag)

@@ -166,6 +166,8 @@ typedef enum hyp_outcome { HYP_APPLIED_NOTHING, HYP_APPLIED_CHANGE, HYP_APPLIED_
 
 HYP_NODISCARD hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out,
                                    hyp_diag *diag);
+/* Brings the memory that applying these matches will touch into the cache: a hint, changes nothing. */
+void hyp_apply_prefetch(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count);
 void hyp_applier_dispose(hyp_applier *ap);
 
 #endif

@@ -88,6 +88,7 @@ static hyp_status apply_batch(void *user, const uint32_t *matches, size_t count,
     uint32_t words = hyp_match_words(rule);
     HYP_TRY(check_clock(r, diag));
     r->matches += count;
+    hyp_apply_prefetch(&r->applier, r->rule, matches, count);
     for (size_t i = 0; i < count; i++) {
         hyp_outcome outcome;
         HYP_TRY(apply_match(r, matches + i * words, &outcome, diag));
