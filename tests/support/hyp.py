@@ -7,7 +7,11 @@ import os
 import subprocess
 import sys
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError as missing:
+    print(f"skipped: python3 has no module numpy ({missing})")
+    sys.exit(77)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("HYP_BIN", os.path.join(ROOT, "build/dev/bin"))
