@@ -35,38 +35,124 @@ __device__ __forceinline__ int64_t thread_count() { return (int64_t)gridDim.x * 
 
 // ---- element types ----------------------------------------------------------------------------------------
 
-template <typename C> __device__ __forceinline__ C from_double(double v) { return (C)v; }
-template <> __device__ __forceinline__ int64_t from_double<int64_t>(double v)
+// Elements as bits, by size in bytes. What is long and rare is kept out of line or in one form for all types: the
+// fatbin holds every kernel for every architecture.
+__device__ __forceinline__ uint64_t load_bits(uint32_t size, uint64_t data, int64_t i)
 {
-    return v == v ? (int64_t)v : 0; // the conversion saturates; NaN gives 0 as in the other backends
+    uint64_t at = data + (uint64_t)i * size;
+    switch (size) {
+    case 1: return *(const uint8_t *)at;
+    case 2: return *(const uint16_t *)at;
+    case 4: return *(const uint32_t *)at;
+    default: return *(const uint64_t *)at;
+    }
 }
+
+__device__ __forceinline__ void store_bits(uint32_t size, uint64_t data, int64_t i, uint64_t bits)
+{
+    uint64_t at = data + (uint64_t)i * size;
+    switch (size) {
+    case 1: *(uint8_t *)at = (uint8_t)bits; break;
+    case 2: *(uint16_t *)at = (uint16_t)bits; break;
+    case 4: *(uint32_t *)at = (uint32_t)bits; break;
+    default: *(uint64_t *)at = bits;
+    }
+}
+
+__device__ __forceinline__ uint32_t integer_size(uint32_t dtype)
+{
+    switch (dtype) {
+    case HYP_I64:
+    case HYP_U64: return 8;
+    case HYP_I32:
+    case HYP_U32: return 4;
+    case HYP_I16:
+    case HYP_U16: return 2;
+    default: return 1; // HYP_I8, HYP_U8, HYP_BOOL
+    }
+}
+
+// The integer that is left of v when it is stored in this type.
+__device__ __forceinline__ int64_t wrap(uint32_t dtype, int64_t v)
+{
+    int shift = 64 - 8 * (int)integer_size(dtype);
+    bool is_signed = dtype == HYP_I64 || dtype == HYP_I32 || dtype == HYP_I16 || dtype == HYP_I8;
+    if (dtype == HYP_BOOL) return v != 0;
+    uint64_t high = (uint64_t)v << shift;
+    return is_signed ? (int64_t)high >> shift : (int64_t)(high >> shift);
+}
+
+template <typename C> __device__ __forceinline__ C from_integer(uint32_t dtype, int64_t v)
+{
+    return dtype == HYP_U64 ? (C)(uint64_t)v : (C)v;
+}
+// The conversion saturates; NaN gives 0 as in the other backends.
+template <typename C> __device__ __forceinline__ int64_t to_integer(C v) { return v == v ? (int64_t)v : 0; }
+template <> __device__ __forceinline__ int64_t to_integer(int64_t v) { return v; }
+
+__device__ __forceinline__ __half to_half(float v) { return __float2half_rn(v); }
+__device__ __forceinline__ __half to_half(double v) { return __double2half(v); }
+__device__ __forceinline__ __nv_bfloat16 to_bfloat(float v) { return __float2bfloat16_rn(v); }
+__device__ __forceinline__ __nv_bfloat16 to_bfloat(double v) { return __double2bfloat16(v); }
+__device__ __forceinline__ float from_half(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
+__device__ __forceinline__ float from_bfloat(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
 
 template <typename C> __device__ __noinline__ C load(uint32_t dtype, uint64_t data, int64_t i)
 {
     switch (dtype) {
-    case HYP_F32: return sizeof(C) == 4 ? (C)((const float *)data)[i] : from_double<C>(((const float *)data)[i]);
-    case HYP_F16: return from_double<C>(__half2float(((const __half *)data)[i]));
-    case HYP_BF16: return from_double<C>(__bfloat162float(((const __nv_bfloat16 *)data)[i]));
-    case HYP_F64: return from_double<C>(((const double *)data)[i]);
-    case HYP_I64: return (C)((const int64_t *)data)[i];
-    case HYP_I32: return (C)((const int32_t *)data)[i];
-    case HYP_I16: return (C)((const int16_t *)data)[i];
-    case HYP_I8: return (C)((const int8_t *)data)[i];
-    case HYP_U64: return (C)((const uint64_t *)data)[i];
-    case HYP_U32: return (C)((const uint32_t *)data)[i];
-    case HYP_U16: return (C)((const uint16_t *)data)[i];
-    case HYP_U8: return (C)((const uint8_t *)data)[i];
-    default: return (C)(((const uint8_t *)data)[i] != 0); // HYP_BOOL
+    case HYP_F32: return (C)((const float *)data)[i];
+    case HYP_F16: return (C)from_half(((const uint16_t *)data)[i]);
+    case HYP_BF16: return (C)from_bfloat(((const uint16_t *)data)[i]);
+    case HYP_F64: return (C)((const double *)data)[i];
+    default: return from_integer<C>(dtype, wrap(dtype, (int64_t)load_bits(integer_size(dtype), data, i)));
     }
 }
+template <> __device__ __noinline__ int64_t load(uint32_t dtype, uint64_t data, int64_t i)
+{
+    return wrap(dtype, (int64_t)load_bits(integer_size(dtype), data, i));
+}
 
-// The types of one computing type in softmax and reductions, which the host sees to.
+template <typename C> __device__ __forceinline__ void store_integer(uint32_t dtype, uint64_t data, int64_t i, C v)
+{
+    int64_t value = dtype == HYP_BOOL ? v != (C)0 : to_integer(v);
+    store_bits(integer_size(dtype), data, i, (uint64_t)value);
+}
+template <typename C> __device__ __noinline__ void store(uint32_t dtype, uint64_t data, int64_t i, C v)
+{
+    switch (dtype) {
+    case HYP_F32: ((float *)data)[i] = (float)v; break;
+    case HYP_F16: ((__half *)data)[i] = to_half(v); break;
+    case HYP_BF16: ((__nv_bfloat16 *)data)[i] = to_bfloat(v); break;
+    case HYP_F64: ((double *)data)[i] = (double)v; break;
+    default: store_integer(dtype, data, i, v);
+    }
+}
+template <> __device__ __noinline__ void store(uint32_t dtype, uint64_t data, int64_t i, int64_t v)
+{
+    store_integer(dtype, data, i, v);
+}
+
+// The value that storing to `dtype` and loading again would give.
+template <typename C> __device__ __noinline__ C round_to(uint32_t dtype, C v)
+{
+    switch (dtype) {
+    case HYP_F32: return (C)(float)v;
+    case HYP_F16: return (C)__half2float(to_half(v));
+    case HYP_BF16: return (C)__bfloat162float(to_bfloat(v));
+    case HYP_F64: return v;
+    case HYP_BOOL: return (C)(v != (C)0);
+    default: return from_integer<C>(dtype, wrap(dtype, to_integer(v)));
+    }
+}
+template <> __device__ __noinline__ int64_t round_to(uint32_t dtype, int64_t v) { return wrap(dtype, v); }
+
+// The few types of softmax and reductions, which the host sees to: a float type that computes in C, i64 or i32.
 template <typename C> __device__ __forceinline__ C load_native(uint32_t dtype, uint64_t data, int64_t i);
 template <> __device__ __forceinline__ float load_native(uint32_t dtype, uint64_t data, int64_t i)
 {
     if (dtype == HYP_F32) return ((const float *)data)[i];
     uint16_t bits = ((const uint16_t *)data)[i];
-    return dtype == HYP_BF16 ? __uint_as_float((uint32_t)bits << 16) : __half2float(__ushort_as_half(bits));
+    return dtype == HYP_BF16 ? from_bfloat(bits) : from_half(bits);
 }
 template <> __device__ __forceinline__ double load_native(uint32_t, uint64_t data, int64_t i)
 {
@@ -79,64 +165,14 @@ template <> __device__ __forceinline__ int64_t load_native(uint32_t dtype, uint6
 __device__ __forceinline__ void store_native(uint32_t dtype, uint64_t data, int64_t i, float v)
 {
     if (dtype == HYP_F32) ((float *)data)[i] = v;
-    else if (dtype == HYP_BF16) ((__nv_bfloat16 *)data)[i] = __float2bfloat16_rn(v);
-    else ((__half *)data)[i] = __float2half_rn(v);
+    else if (dtype == HYP_BF16) ((__nv_bfloat16 *)data)[i] = to_bfloat(v);
+    else ((__half *)data)[i] = to_half(v);
 }
 __device__ __forceinline__ void store_native(uint32_t, uint64_t data, int64_t i, double v) { ((double *)data)[i] = v; }
 __device__ __forceinline__ void store_native(uint32_t dtype, uint64_t data, int64_t i, int64_t v)
 {
     if (dtype == HYP_I64) ((int64_t *)data)[i] = v;
     else ((int32_t *)data)[i] = (int32_t)v;
-}
-
-__device__ __forceinline__ int64_t to_integer(float v) { return v == v ? (int64_t)v : 0; }
-__device__ __forceinline__ int64_t to_integer(double v) { return v == v ? (int64_t)v : 0; }
-__device__ __forceinline__ int64_t to_integer(int64_t v) { return v; }
-__device__ __forceinline__ __half to_half(float v) { return __float2half_rn(v); }
-__device__ __forceinline__ __half to_half(double v) { return __double2half(v); }
-__device__ __forceinline__ __half to_half(int64_t v) { return __double2half((double)v); }
-__device__ __forceinline__ __nv_bfloat16 to_bfloat(float v) { return __float2bfloat16_rn(v); }
-__device__ __forceinline__ __nv_bfloat16 to_bfloat(double v) { return __double2bfloat16(v); }
-__device__ __forceinline__ __nv_bfloat16 to_bfloat(int64_t v) { return __double2bfloat16((double)v); }
-
-template <typename C> __device__ __noinline__ void store(uint32_t dtype, uint64_t data, int64_t i, C v)
-{
-    switch (dtype) {
-    case HYP_F32: ((float *)data)[i] = (float)v; break;
-    case HYP_F16: ((__half *)data)[i] = to_half(v); break;
-    case HYP_BF16: ((__nv_bfloat16 *)data)[i] = to_bfloat(v); break;
-    case HYP_F64: ((double *)data)[i] = (double)v; break;
-    case HYP_I64:
-    case HYP_U64: ((int64_t *)data)[i] = to_integer(v); break;
-    case HYP_I32:
-    case HYP_U32: ((int32_t *)data)[i] = (int32_t)to_integer(v); break;
-    case HYP_I16:
-    case HYP_U16: ((int16_t *)data)[i] = (int16_t)to_integer(v); break;
-    case HYP_I8:
-    case HYP_U8: ((int8_t *)data)[i] = (int8_t)to_integer(v); break;
-    default: ((uint8_t *)data)[i] = v != (C)0; break; // HYP_BOOL
-    }
-}
-
-
-// The value that storing to `dtype` and loading again would give.
-template <typename C> __device__ __noinline__ C round_to(uint32_t dtype, C v)
-{
-    switch (dtype) {
-    case HYP_F32: return (C)(float)v;
-    case HYP_F16: return (C)__half2float(to_half(v));
-    case HYP_BF16: return (C)__bfloat162float(to_bfloat(v));
-    case HYP_I64:
-    case HYP_U64: return (C)to_integer(v);
-    case HYP_I32: return (C)(int32_t)to_integer(v);
-    case HYP_U32: return (C)(uint32_t)to_integer(v);
-    case HYP_I16: return (C)(int16_t)to_integer(v);
-    case HYP_U16: return (C)(uint16_t)to_integer(v);
-    case HYP_I8: return (C)(int8_t)to_integer(v);
-    case HYP_U8: return (C)(uint8_t)to_integer(v);
-    case HYP_BOOL: return (C)(v != (C)0);
-    default: return v; // HYP_F64
-    }
 }
 
 // ---- pointwise --------------------------------------------------------------------------------------------
@@ -219,52 +255,36 @@ __device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a
     }
 }
 
-// V = 8 neighbours of a float type in 16-byte accesses.
-__device__ __forceinline__ void load_vector(uint32_t dtype, uint64_t data, int64_t i, float (&r)[8])
+// Four neighbours of a float type in one access.
+__device__ __forceinline__ void load_vector(uint32_t dtype, uint64_t data, int64_t i, float (&r)[4])
 {
     if (dtype == HYP_F32) {
-        const float4 *p = (const float4 *)((const float *)data + i);
-        float4 lo = p[0], hi = p[1];
-        r[0] = lo.x, r[1] = lo.y, r[2] = lo.z, r[3] = lo.w;
-        r[4] = hi.x, r[5] = hi.y, r[6] = hi.z, r[7] = hi.w;
+        float4 v = *(const float4 *)((const float *)data + i);
+        r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
         return;
     }
-    uint4 bits = *(const uint4 *)((const uint16_t *)data + i);
-    const uint32_t word[4] = {bits.x, bits.y, bits.z, bits.w};
+    uint2 bits = *(const uint2 *)((const uint16_t *)data + i);
+    const uint32_t word[2] = {bits.x, bits.y};
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        if (dtype == HYP_BF16) {
-            r[2 * k] = __uint_as_float(word[k] << 16);
-            r[2 * k + 1] = __uint_as_float(word[k] & 0xffff0000u);
-        } else {
-            r[2 * k] = __half2float(__ushort_as_half((uint16_t)word[k]));
-            r[2 * k + 1] = __half2float(__ushort_as_half((uint16_t)(word[k] >> 16)));
-        }
+        uint16_t half = (uint16_t)(word[k / 2] >> 16 * (k % 2));
+        r[k] = dtype == HYP_BF16 ? from_bfloat(half) : from_half(half);
     }
 }
 
-__device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int64_t i, const float (&r)[8])
+__device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int64_t i, const float (&r)[4])
 {
     if (dtype == HYP_F32) {
-        float4 *p = (float4 *)((float *)data + i);
-        p[0] = make_float4(r[0], r[1], r[2], r[3]);
-        p[1] = make_float4(r[4], r[5], r[6], r[7]);
+        *(float4 *)((float *)data + i) = make_float4(r[0], r[1], r[2], r[3]);
         return;
     }
-    uint32_t word[4];
+    uint32_t word[2] = {0, 0};
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        uint16_t lo, hi;
-        if (dtype == HYP_BF16) {
-            lo = __bfloat16_as_ushort(__float2bfloat16_rn(r[2 * k]));
-            hi = __bfloat16_as_ushort(__float2bfloat16_rn(r[2 * k + 1]));
-        } else {
-            lo = __half_as_ushort(__float2half_rn(r[2 * k]));
-            hi = __half_as_ushort(__float2half_rn(r[2 * k + 1]));
-        }
-        word[k] = (uint32_t)lo | (uint32_t)hi << 16;
+        uint16_t half = dtype == HYP_BF16 ? __bfloat16_as_ushort(to_bfloat(r[k])) : __half_as_ushort(to_half(r[k]));
+        word[k / 2] |= (uint32_t)half << 16 * (k % 2);
     }
-    *(uint4 *)((uint16_t *)data + i) = make_uint4(word[0], word[1], word[2], word[3]);
+    *(uint2 *)((uint16_t *)data + i) = make_uint2(word[0], word[1]);
 }
 
 // Other widths never vectorise; these let the one body below compile for them.
@@ -299,7 +319,7 @@ __device__ __forceinline__ void fetch(const hyp_cuda_pointwise &p, hyp_cuda_pw_o
         int64_t offset, unused;
         offsets(at.row, 1, p.rank, p.extent, in.stride, in.stride, offset, unused);
         offset += at.inner * in.stride[0];
-        if (V > 1 && in.stride[0] == 1 && at.count == V) {
+        if (V > 1 && in.vector && at.count == V) {
             load_vector(in.dtype, in.data, offset, r);
         } else {
 #pragma unroll
@@ -310,8 +330,8 @@ __device__ __forceinline__ void fetch(const hyp_cuda_pointwise &p, hyp_cuda_pw_o
     }
 }
 
-// One thread does V neighbours of the innermost extent at a time. With V > 1 the host promises that an input with
-// stride 1 may be read in 16-byte pieces, and that its other strides keep it so.
+// One thread does V neighbours of the innermost extent at a time. `vector` of a tensor is the host's promise that V
+// neighbours of it can be read or written in one access wherever a thread stands.
 template <typename C, int V> __device__ __forceinline__ void pointwise(const hyp_cuda_pointwise &p)
 {
     extern __shared__ double shared[];
@@ -331,7 +351,7 @@ template <typename C, int V> __device__ __forceinline__ void pointwise(const hyp
             if (in.op == HYP_PW_STORE) {
                 const hyp_cuda_pw_output &out = p.output[in.b.index];
                 int64_t first = at.row * p.extent[0].size + at.inner;
-                if (V > 1 && at.count == V) {
+                if (V > 1 && out.vector && at.count == V) {
                     store_vector(out.dtype, out.data, first, a);
                 } else {
 #pragma unroll
@@ -361,7 +381,7 @@ struct take_sum {
 
 // Combines over the threads of a block that share threadIdx.y (along x) or threadIdx.x (along y); all get the result.
 // The order is fixed, so results are the same on every run. `room` holds one value for each thread of the block.
-template <typename C, typename F> __device__ C combine(C v, C *room, bool along_x, F f)
+template <typename C, typename F> __device__ __noinline__ C combine(C v, C *room, bool along_x, F f)
 {
     unsigned at = along_x ? threadIdx.x : threadIdx.y, size = along_x ? blockDim.x : blockDim.y;
     unsigned step = along_x ? 1 : blockDim.x, self = threadIdx.y * blockDim.x + threadIdx.x;
@@ -376,37 +396,27 @@ template <typename C, typename F> __device__ C combine(C v, C *room, bool along_
     return room[self - at * step];
 }
 
-// The threads of a block's x dimension share a row. Every thread takes part in every round, for the barriers.
+// The columns of [outer, axis, inner], each shared by the threads along x (inner is 1) or y of a block. Every thread
+// takes part in every round, for the barriers.
 template <typename C> __device__ __forceinline__ void softmax(const hyp_cuda_softmax &p)
 {
     extern __shared__ double shared[];
-#pragma unroll 1
-    for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < p.outer; first += (int64_t)gridDim.x * blockDim.y) {
-        int64_t row = first + threadIdx.y, start = row * p.axis;
-        int64_t end = row < p.outer ? p.axis : 0;
-        C top = (C)-INFINITY, sum = 0;
-        for (int64_t i = threadIdx.x; i < end; i += blockDim.x)
-            top = take_max()(load_native<C>(p.dtype, p.x, start + i), top);
-        top = combine(top, (C *)shared, true, take_max());
-        for (int64_t i = threadIdx.x; i < end; i += blockDim.x)
-            sum += exponential(load_native<C>(p.dtype, p.x, start + i) - top);
-        sum = combine(sum, (C *)shared, true, take_sum());
-        for (int64_t i = threadIdx.x; i < end; i += blockDim.x)
-            store_native(p.dtype, p.y, start + i, exponential(load_native<C>(p.dtype, p.x, start + i) - top) / sum);
-    }
-}
-
-// One thread walks one column of [outer, axis, inner]; neighbours in a warp are neighbours in memory.
-template <typename C> __device__ __forceinline__ void softmax_strided(const hyp_cuda_softmax &p)
-{
+    bool along_x = p.along_x != 0;
+    unsigned team = along_x ? blockDim.x : blockDim.y, member = along_x ? threadIdx.x : threadIdx.y;
+    unsigned teams = along_x ? blockDim.y : blockDim.x, mine = along_x ? threadIdx.y : threadIdx.x;
     int64_t inner = p.inner.size;
 #pragma unroll 1
-    for (int64_t column = first_thread(); column < p.outer * inner; column += thread_count()) {
-        int64_t o = divide(column, p.inner), start = o * p.axis * inner + (column - o * inner);
+    for (int64_t first = (int64_t)blockIdx.x * teams; first < p.columns; first += (int64_t)gridDim.x * teams) {
+        int64_t column = first + mine, o = divide(column, p.inner);
+        int64_t start = o * p.axis * inner + (column - o * inner), end = column < p.columns ? p.axis : 0;
         C top = (C)-INFINITY, sum = 0;
-        for (int64_t i = 0; i < p.axis; i++) top = take_max()(load_native<C>(p.dtype, p.x, start + i * inner), top);
-        for (int64_t i = 0; i < p.axis; i++) sum += exponential(load_native<C>(p.dtype, p.x, start + i * inner) - top);
-        for (int64_t i = 0; i < p.axis; i++) {
+        for (int64_t i = member; i < end; i += team)
+            top = take_max()(load_native<C>(p.dtype, p.x, start + i * inner), top);
+        top = combine(top, (C *)shared, along_x, take_max());
+        for (int64_t i = member; i < end; i += team)
+            sum += exponential(load_native<C>(p.dtype, p.x, start + i * inner) - top);
+        sum = combine(sum, (C *)shared, along_x, take_sum());
+        for (int64_t i = member; i < end; i += team) {
             int64_t at = start + i * inner;
             store_native(p.dtype, p.y, at, exponential(load_native<C>(p.dtype, p.x, at) - top) / sum);
         }
@@ -436,22 +446,31 @@ template <typename C> __device__ __forceinline__ void reduce(const hyp_cuda_redu
 
 // ---- data movement ----------------------------------------------------------------------------------------
 
-template <typename T> __device__ __forceinline__ void copy(const hyp_cuda_copy &p)
+// Elements of up to 16 bytes.
+__device__ __forceinline__ void move(uint32_t size, uint64_t y, int64_t to, uint64_t x, int64_t from)
+{
+    if (size == 16)
+        ((uint4 *)y)[to] = ((const uint4 *)x)[from];
+    else
+        store_bits(size, y, to, load_bits(size, x, from));
+}
+
+__device__ __forceinline__ void copy_elements(const hyp_cuda_copy &p)
 {
 #pragma unroll 1
     for (int64_t i = first_thread(); i < p.total; i += thread_count()) {
         int64_t from, to;
         offsets(i, 0, p.rank, p.extent, p.x_stride, p.y_stride, from, to);
-        ((T *)p.y)[to] = ((const T *)p.x)[from];
+        move(p.size, p.y, to, p.x, from);
     }
 }
 
 // Reads a tile along x's contiguous dim and writes it along y's, through shared memory whose rows are padded by one
 // element against bank conflicts.
-template <typename T> __device__ __forceinline__ void transpose(const hyp_cuda_transpose &t)
+__device__ __forceinline__ void transpose_tiles(const hyp_cuda_transpose &t)
 {
     extern __shared__ double shared[];
-    T(*tile)[HYP_CUDA_TILE + 1] = (T(*)[HYP_CUDA_TILE + 1]) shared;
+    uint64_t(*tile)[HYP_CUDA_TILE + 1] = (uint64_t(*)[HYP_CUDA_TILE + 1]) shared;
     const hyp_cuda_copy &p = t.copy;
 #pragma unroll 1
     for (int64_t i = blockIdx.x; i < t.total_tiles; i += gridDim.x) {
@@ -459,22 +478,23 @@ template <typename T> __device__ __forceinline__ void transpose(const hyp_cuda_t
         int64_t tile1 = divide(rest, t.tiles0), tile0 = rest - tile1 * t.tiles0.size;
         int64_t from, to, start0 = tile0 * HYP_CUDA_TILE, start1 = tile1 * HYP_CUDA_TILE;
         offsets(matrix, 2, p.rank, p.extent, p.x_stride, p.y_stride, from, to);
+        int64_t left0 = p.extent[0].size - start0, left1 = p.extent[1].size - start1;
+        from += start0 * p.x_stride[0] + (start1 + threadIdx.x) * p.x_stride[1];
+        to += (start0 + threadIdx.x) * p.y_stride[0] + start1 * p.y_stride[1];
         __syncthreads();
-        for (int r = threadIdx.y; r < HYP_CUDA_TILE; r += HYP_CUDA_TILE_ROWS) {
-            int64_t at0 = start0 + r, at1 = start1 + threadIdx.x;
-            if (at0 < p.extent[0].size && at1 < p.extent[1].size)
-                tile[r][threadIdx.x] = ((const T *)p.x)[from + at0 * p.x_stride[0] + at1 * p.x_stride[1]];
-        }
+#pragma unroll
+        for (int r = threadIdx.y; r < HYP_CUDA_TILE; r += HYP_CUDA_TILE_ROWS)
+            if (r < left0 && threadIdx.x < left1)
+                tile[r][threadIdx.x] = load_bits(p.size, p.x, from + r * p.x_stride[0]);
         __syncthreads();
-        for (int r = threadIdx.y; r < HYP_CUDA_TILE; r += HYP_CUDA_TILE_ROWS) {
-            int64_t at0 = start0 + threadIdx.x, at1 = start1 + r;
-            if (at0 < p.extent[0].size && at1 < p.extent[1].size)
-                ((T *)p.y)[to + at0 * p.y_stride[0] + at1 * p.y_stride[1]] = tile[threadIdx.x][r];
-        }
+#pragma unroll
+        for (int r = threadIdx.y; r < HYP_CUDA_TILE; r += HYP_CUDA_TILE_ROWS)
+            if (threadIdx.x < left0 && r < left1)
+                store_bits(p.size, p.y, to + r * p.y_stride[1], tile[threadIdx.x][r]);
     }
 }
 
-template <typename T> __device__ __forceinline__ void gather(const hyp_cuda_gather &p)
+__device__ __forceinline__ void gather_elements(const hyp_cuda_gather &p)
 {
 #pragma unroll 1
     for (int64_t i = first_thread(); i < p.total; i += thread_count()) {
@@ -487,7 +507,7 @@ template <typename T> __device__ __forceinline__ void gather(const hyp_cuda_gath
             ((volatile int64_t *)p.error)[0] = 1;
             continue;
         }
-        ((T *)p.y)[i] = ((const T *)p.x)[(o * p.axis + at) * p.inner.size + (i - row * p.inner.size)];
+        move(p.size, p.y, i, p.x, (o * p.axis + at) * p.inner.size + (i - row * p.inner.size));
     }
 }
 
@@ -498,31 +518,17 @@ template <typename T> __device__ __forceinline__ void gather(const hyp_cuda_gath
 #define KERNEL(name, args, call) \
     extern "C" __global__ void name(const __grid_constant__ args p) { call; }
 
-KERNEL(pointwise_f32x8, hyp_cuda_pointwise, (pointwise<float, HYP_CUDA_PW_VECTOR>(p)))
-KERNEL(pointwise_f32, hyp_cuda_pointwise, (pointwise<float, 1>(p)))
+KERNEL(pointwise_f32, hyp_cuda_pointwise, (pointwise<float, HYP_CUDA_PW_VECTOR>(p)))
 KERNEL(pointwise_f64, hyp_cuda_pointwise, (pointwise<double, 1>(p)))
 KERNEL(pointwise_i64, hyp_cuda_pointwise, (pointwise<int64_t, 1>(p)))
 KERNEL(softmax_f32, hyp_cuda_softmax, softmax<float>(p))
 KERNEL(softmax_f64, hyp_cuda_softmax, softmax<double>(p))
-KERNEL(softmax_strided_f32, hyp_cuda_softmax, softmax_strided<float>(p))
-KERNEL(softmax_strided_f64, hyp_cuda_softmax, softmax_strided<double>(p))
 KERNEL(reduce_f32, hyp_cuda_reduce, reduce<float>(p))
 KERNEL(reduce_f64, hyp_cuda_reduce, reduce<double>(p))
 KERNEL(reduce_i64, hyp_cuda_reduce, reduce<int64_t>(p))
-KERNEL(copy_1, hyp_cuda_copy, copy<uint8_t>(p))
-KERNEL(copy_2, hyp_cuda_copy, copy<uint16_t>(p))
-KERNEL(copy_4, hyp_cuda_copy, copy<uint32_t>(p))
-KERNEL(copy_8, hyp_cuda_copy, copy<uint2>(p))
-KERNEL(copy_16, hyp_cuda_copy, copy<uint4>(p))
-KERNEL(transpose_1, hyp_cuda_transpose, transpose<uint8_t>(p))
-KERNEL(transpose_2, hyp_cuda_transpose, transpose<uint16_t>(p))
-KERNEL(transpose_4, hyp_cuda_transpose, transpose<uint32_t>(p))
-KERNEL(transpose_8, hyp_cuda_transpose, transpose<uint2>(p))
-KERNEL(gather_1, hyp_cuda_gather, gather<uint8_t>(p))
-KERNEL(gather_2, hyp_cuda_gather, gather<uint16_t>(p))
-KERNEL(gather_4, hyp_cuda_gather, gather<uint32_t>(p))
-KERNEL(gather_8, hyp_cuda_gather, gather<uint2>(p))
-KERNEL(gather_16, hyp_cuda_gather, gather<uint4>(p))
+KERNEL(copy, hyp_cuda_copy, copy_elements(p))
+KERNEL(transpose, hyp_cuda_transpose, transpose_tiles(p))
+KERNEL(gather, hyp_cuda_gather, gather_elements(p))
 
 extern "C" __global__ void fill_i64(const __grid_constant__ hyp_cuda_fill p)
 {

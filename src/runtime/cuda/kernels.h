@@ -9,15 +9,11 @@
 
 #include <stdint.h>
 
-/* Every kernel by name. copy_N, transpose_N and gather_N move elements of N bytes. */
+/* Every kernel by name. */
 #define HYP_CUDA_KERNELS(X)                                                                                          \
-    X(pointwise_f32x8) X(pointwise_f32) X(pointwise_f64) X(pointwise_i64)                                            \
-    X(softmax_f32) X(softmax_f64) X(softmax_strided_f32) X(softmax_strided_f64)                                      \
-    X(reduce_f32) X(reduce_f64) X(reduce_i64)                                                                        \
-    X(copy_1) X(copy_2) X(copy_4) X(copy_8) X(copy_16)                                                               \
-    X(transpose_1) X(transpose_2) X(transpose_4) X(transpose_8)                                                      \
-    X(gather_1) X(gather_2) X(gather_4) X(gather_8) X(gather_16)                                                     \
-    X(fill_i64)
+    X(pointwise_f32) X(pointwise_f64) X(pointwise_i64)                                                               \
+    X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64)                                          \
+    X(copy) X(transpose) X(gather) X(fill_i64)
 
 typedef enum hyp_cuda_kernel {
 #define X(name) HYP_CUDA_KERNEL_##name,
@@ -32,7 +28,7 @@ enum {
     HYP_CUDA_PW_OUTPUTS = 4,
     HYP_CUDA_PW_REGISTERS = 16,
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
-    HYP_CUDA_PW_VECTOR = 8, /* elements of one thread in pointwise_f32x8 */
+    HYP_CUDA_PW_VECTOR = 4, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_TILE = 32,     /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8, /* with this many rows of threads */
@@ -78,12 +74,13 @@ typedef struct hyp_cuda_pw_input {
     uint64_t data;
     int64_t stride[HYP_CUDA_DIMS]; /* in elements; 0 = broadcast */
     uint32_t dtype;
-    uint32_t pad;
+    uint32_t vector; /* HYP_CUDA_PW_VECTOR neighbours may be read at once */
 } hyp_cuda_pw_input;
 
 typedef struct hyp_cuda_pw_output {
     uint64_t data; /* dense */
-    uint32_t dtype, pad;
+    uint32_t dtype;
+    uint32_t vector; /* ... written at once */
 } hyp_cuda_pw_output;
 
 typedef struct hyp_cuda_pointwise {
@@ -97,15 +94,16 @@ typedef struct hyp_cuda_pointwise {
     double constant[HYP_CUDA_PW_REGISTERS];
 } hyp_cuda_pointwise;
 
+/* `along_x`: the threads of a block's x dimension work together on one result (neighbours in memory belong to it);
+ * otherwise those of its y dimension do (neighbours in memory belong to different results). */
 typedef struct hyp_cuda_softmax {
     uint64_t x, y;
-    int64_t outer, axis;
+    int64_t columns, axis; /* columns: outer * inner */
     hyp_cuda_extent inner;
     uint32_t dtype;
+    uint32_t along_x;
 } hyp_cuda_softmax;
 
-/* `along_x`: the threads of a block's x dimension work together on one result (neighbours in memory are summed);
- * otherwise those of its y dimension do (neighbours in memory belong to different results). */
 typedef struct hyp_cuda_reduce {
     uint64_t x, y;
     int64_t results; /* product of the kept extents */
@@ -124,9 +122,10 @@ typedef struct hyp_cuda_copy {
     int64_t x_stride[HYP_CUDA_DIMS], y_stride[HYP_CUDA_DIMS];
     int64_t total;
     uint32_t rank;
+    uint32_t size; /* of an element: 1, 2, 4, 8 or 16 bytes */
 } hyp_cuda_copy;
 
-/* extent[0] is contiguous in y, extent[1] in x; the others are whole matrices apart. */
+/* extent[0] is contiguous in y, extent[1] in x; the others are whole matrices apart. Elements of up to 8 bytes. */
 typedef struct hyp_cuda_transpose {
     hyp_cuda_copy copy;
     hyp_cuda_extent tiles0, tiles; /* tiles along extent[0]; in one matrix */
@@ -139,6 +138,7 @@ typedef struct hyp_cuda_gather {
     hyp_cuda_extent inner, count;
     int64_t axis, total;
     uint32_t wide_indices; /* int64, else int32 */
+    uint32_t size;         /* of an element, as above */
 } hyp_cuda_gather;
 
 typedef struct hyp_cuda_fill {

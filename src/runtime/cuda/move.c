@@ -4,17 +4,6 @@
 
 enum { X, Y };
 
-_Static_assert(HYP_CUDA_KERNEL_copy_16 == HYP_CUDA_KERNEL_copy_1 + 4 &&
-                   HYP_CUDA_KERNEL_transpose_8 == HYP_CUDA_KERNEL_transpose_1 + 3 &&
-                   HYP_CUDA_KERNEL_gather_16 == HYP_CUDA_KERNEL_gather_1 + 4,
-               "kernels of one family are listed by size");
-
-hyp_cuda_kernel hyp_cuda_sized_kernel(hyp_cuda_kernel first, size_t size)
-{
-    int log = 0;
-    while (size > 1) size /= 2, log++;
-    return (hyp_cuda_kernel)((int)first + log);
-}
 uint32_t hyp_cuda_widest(uint64_t bytes)
 {
     bytes |= 16;
@@ -39,8 +28,9 @@ static uint32_t transposed_axis(const hyp_cuda_box *box)
     return 0;
 }
 
-static void set_copy(const hyp_cuda_box *box, hyp_cuda_copy *out)
+static void set_copy(const hyp_cuda_box *box, size_t size, hyp_cuda_copy *out)
 {
+    out->size = (uint32_t)size;
     out->rank = box->rank;
     out->total = hyp_cuda_box_count(box);
     for (uint32_t a = 0; a < box->rank; a++) {
@@ -56,8 +46,7 @@ static void plan_transpose(hyp_cuda_box *box, uint32_t axis, size_t size, hyp_cu
     int64_t tiles0 = (box->extent[0] + HYP_CUDA_TILE - 1) / HYP_CUDA_TILE;
     int64_t tiles1 = (box->extent[1] + HYP_CUDA_TILE - 1) / HYP_CUDA_TILE;
     out->kind = HYP_CUDA_MOVE_TRANSPOSE;
-    out->kernel = hyp_cuda_sized_kernel(HYP_CUDA_KERNEL_transpose_1, size);
-    set_copy(box, &out->args.copy);
+    set_copy(box, size, &out->args.copy);
     out->args.tiles0 = hyp_cuda_extent_of(tiles0);
     out->args.tiles = hyp_cuda_extent_of(tiles0 * tiles1);
     out->args.total_tiles = tiles0 * tiles1;
@@ -95,6 +84,6 @@ void hyp_cuda_move_plan(const hyp_cuda_box *given, size_t size, int64_t x_offset
         return;
     }
     out->kind = HYP_CUDA_MOVE_STRIDED;
-    out->kernel = hyp_cuda_sized_kernel(HYP_CUDA_KERNEL_copy_1, widen(&box, size, x_offset, y_offset));
-    set_copy(&box, &out->args.copy);
+    size = widen(&box, size, x_offset, y_offset);
+    set_copy(&box, size, &out->args.copy);
 }

@@ -6,13 +6,12 @@
 
 typedef enum hyp_cuda_move_kind {
     HYP_CUDA_MOVE_BLOCK,     /* contiguous on both sides: `bytes` from and to the offsets */
-    HYP_CUDA_MOVE_STRIDED,   /* copy_N with args.copy */
-    HYP_CUDA_MOVE_TRANSPOSE, /* transpose_N with args */
+    HYP_CUDA_MOVE_STRIDED,   /* the kernel `copy` with args.copy, in pieces of up to 16 bytes */
+    HYP_CUDA_MOVE_TRANSPOSE, /* the kernel `transpose` with args */
 } hyp_cuda_move_kind;
 
 typedef struct hyp_cuda_move {
     hyp_cuda_move_kind kind;
-    hyp_cuda_kernel kernel;
     int64_t x_offset, y_offset; /* bytes */
     size_t bytes;               /* of a BLOCK */
     hyp_cuda_transpose args;    /* addresses 0 */
@@ -22,8 +21,6 @@ typedef struct hyp_cuda_move {
  * x, y; it has elements. Offsets in elements. */
 void hyp_cuda_move_plan(const hyp_cuda_box *box, size_t size, int64_t x_offset, int64_t y_offset, hyp_cuda_move *out);
 
-/* The kernel for elements of `size` bytes of a family that begins with the one for 1 byte. */
-hyp_cuda_kernel hyp_cuda_sized_kernel(hyp_cuda_kernel first, size_t size);
 /* The largest of 16, 8, 4, 2, 1 that divides `bytes`. */
 uint32_t hyp_cuda_widest(uint64_t bytes);
 

@@ -41,14 +41,17 @@ hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
     if (p->move.kind == HYP_CUDA_MOVE_BLOCK) return HYP_OK;
     const hyp_cuda_device *device = b->session->model->device;
     enum { THREADS = 256 };
-    p->grid = (hyp_cuda_grid){.kernel = p->move.kernel, .block_x = THREADS, .block_y = 1};
-    p->grid.blocks = hyp_cuda_blocks(device, p->move.args.copy.total, THREADS);
-    if (p->move.kind == HYP_CUDA_MOVE_TRANSPOSE) {
-        p->grid.blocks = hyp_cuda_blocks(device, p->move.args.total_tiles, 1);
-        p->grid.block_x = HYP_CUDA_TILE;
-        p->grid.block_y = HYP_CUDA_TILE_ROWS;
-        p->grid.shared_bytes = HYP_CUDA_TILE * (HYP_CUDA_TILE + 1) * (uint32_t)size;
-    }
+    if (p->move.kind == HYP_CUDA_MOVE_TRANSPOSE)
+        p->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_transpose,
+                                  .blocks = hyp_cuda_blocks(device, p->move.args.total_tiles, 1),
+                                  .block_x = HYP_CUDA_TILE,
+                                  .block_y = HYP_CUDA_TILE_ROWS,
+                                  .shared_bytes = HYP_CUDA_TILE * (HYP_CUDA_TILE + 1) * sizeof(uint64_t)};
+    else
+        p->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_copy,
+                                  .blocks = hyp_cuda_blocks(device, p->move.args.copy.total, THREADS),
+                                  .block_x = THREADS,
+                                  .block_y = 1};
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
 
@@ -87,9 +90,10 @@ hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k)
                                 .count = hyp_cuda_extent_of(count),
                                 .axis = axis,
                                 .total = outer * count * pieces,
-                                .wide_indices = hyp_cuda_dtype(b->program, k->indices) == HYP_I64};
+                                .wide_indices = hyp_cuda_dtype(b->program, k->indices) == HYP_I64,
+                                .size = wide};
     enum { THREADS = 256 };
-    p->grid = (hyp_cuda_grid){.kernel = hyp_cuda_sized_kernel(HYP_CUDA_KERNEL_gather_1, wide),
+    p->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_gather,
                               .blocks = hyp_cuda_blocks(b->session->model->device, p->args.total, THREADS),
                               .block_x = THREADS,
                               .block_y = 1};

@@ -29,6 +29,7 @@ _Static_assert((int)HYP_CUDA_PW_INPUTS >= (int)HYP_PLAN_POINTWISE_INPUTS &&
 _Static_assert(sizeof(hyp_cuda_pointwise) <= 4096, "what a launch may carry");
 
 enum { THREADS = 128, SHARED_LIMIT = 48 << 10 };
+#define TEMP_BYTES(lanes, bytes) ((lanes) * (bytes)*THREADS) /* shared memory of one temp */
 /* A result that is not kept needs no temp. */
 enum { NO_TEMP = 0 };
 
@@ -149,36 +150,41 @@ static uint32_t place_operands(encoder *e)
     return temps;
 }
 
-static bool is_narrow_float(hyp_dtype t) { return t == HYP_F32 || t == HYP_F16 || t == HYP_BF16; }
-
-/* May a thread take HYP_CUDA_PW_VECTOR neighbours at once? Every row of every tensor must begin at a multiple. */
-static bool is_vector(const hyp_cuda_pw_step *s, const hyp_cuda_box *box)
+/* May a thread move HYP_CUDA_PW_VECTOR neighbours in one access? Every row of the tensor must begin at a multiple. */
+static bool is_vector(hyp_dtype dtype, const hyp_cuda_box *box, const int64_t *stride)
 {
-    if (s->compute != HYP_F32 || box->extent[0] < HYP_CUDA_PW_VECTOR) return false;
-    if (box->rank > 1 && box->extent[0] % HYP_CUDA_PW_VECTOR != 0) return false;
-    for (size_t o = 0; o < s->outputs; o++)
-        if (!is_narrow_float(s->output_dtype[o])) return false;
-    for (size_t i = 0; i < s->inputs; i++) {
-        if (box->stride[i][0] == 0) continue;
-        if (box->stride[i][0] != 1 || !is_narrow_float(s->input_dtype[i])) return false;
-        for (uint32_t a = 1; a < box->rank; a++)
-            if (box->stride[i][a] % HYP_CUDA_PW_VECTOR != 0) return false;
-    }
+    if (dtype != HYP_F32 && dtype != HYP_F16 && dtype != HYP_BF16) return false;
+    if (stride[0] != 1) return false;
+    for (uint32_t a = 1; a < box->rank; a++)
+        if (stride[a] % HYP_CUDA_PW_VECTOR != 0) return false;
     return true;
+}
+
+static void set_tensors(const hyp_cuda_pw_step *s, const hyp_cuda_box *box, hyp_cuda_pointwise *args)
+{
+    int64_t dense[HYP_CUDA_DIMS] = {1};
+    for (uint32_t a = 1; a < box->rank; a++) dense[a] = dense[a - 1] * box->extent[a - 1];
+    for (size_t i = 0; i < s->inputs; i++) {
+        args->input[i].dtype = s->input_dtype[i];
+        args->input[i].vector = is_vector(s->input_dtype[i], box, box->stride[i]);
+        for (uint32_t a = 0; a < box->rank; a++) args->input[i].stride[a] = box->stride[i][a];
+    }
+    for (size_t o = 0; o < s->outputs; o++) {
+        args->output[o].dtype = s->output_dtype[o];
+        args->output[o].vector = is_vector(s->output_dtype[o], box, dense);
+    }
 }
 
 static void choose_kernel(const hyp_cuda_pw_step *s, const hyp_cuda_box *box, uint32_t temps, hyp_cuda_pw_program *out)
 {
-    uint32_t vector = is_vector(s, box) ? HYP_CUDA_PW_VECTOR : 1;
-    uint32_t bytes = s->compute == HYP_F32 ? 4 : 8;
-    if (temps * vector * bytes * THREADS > SHARED_LIMIT) vector = 1;
-    out->kernel = vector > 1               ? HYP_CUDA_KERNEL_pointwise_f32x8
-                  : s->compute == HYP_F32 ? HYP_CUDA_KERNEL_pointwise_f32
+    bool narrow = s->compute == HYP_F32;
+    uint32_t lanes = narrow ? HYP_CUDA_PW_VECTOR : 1;
+    out->kernel = narrow                   ? HYP_CUDA_KERNEL_pointwise_f32
                   : s->compute == HYP_F64 ? HYP_CUDA_KERNEL_pointwise_f64
                                           : HYP_CUDA_KERNEL_pointwise_i64;
     out->threads = THREADS;
-    out->shared_bytes = temps * vector * bytes * THREADS;
-    int64_t row = (box->extent[0] + vector - 1) / vector;
+    out->shared_bytes = temps * TEMP_BYTES(lanes, narrow ? 4 : 8);
+    int64_t row = (box->extent[0] + lanes - 1) / lanes;
     out->args.row_chunks = hyp_cuda_extent_of(row);
     out->args.chunks = row;
     for (uint32_t a = 1; a < box->rank; a++) out->args.chunks *= box->extent[a];
@@ -186,8 +192,9 @@ static void choose_kernel(const hyp_cuda_pw_step *s, const hyp_cuda_box *box, ui
 
 void hyp_cuda_pw_encode(const hyp_cuda_pw_step *step, hyp_cuda_pw_program *out)
 {
-    _Static_assert((HYP_CUDA_PW_REGISTERS + HYP_CUDA_PW_OUTPUTS) * 8 * THREADS <= SHARED_LIMIT,
-                   "the kernels for one element at a time have room for every register");
+    _Static_assert(HYP_CUDA_PW_REGISTERS * TEMP_BYTES(HYP_CUDA_PW_VECTOR, 4) <= SHARED_LIMIT &&
+                       HYP_CUDA_PW_REGISTERS * TEMP_BYTES(1, 8) <= SHARED_LIMIT,
+                   "there is room for every register");
     *out = (hyp_cuda_pw_program){0};
     encoder e = {.step = step, .out = out};
     list_lines(&e);
@@ -201,10 +208,6 @@ void hyp_cuda_pw_encode(const hyp_cuda_pw_step *step, hyp_cuda_pw_program *out)
     }
     out->args.rank = box.rank;
     for (uint32_t a = 0; a < box.rank; a++) out->args.extent[a] = hyp_cuda_extent_of(box.extent[a]);
-    for (size_t i = 0; i < step->inputs; i++) {
-        out->args.input[i].dtype = step->input_dtype[i];
-        for (uint32_t a = 0; a < box.rank; a++) out->args.input[i].stride[a] = box.stride[i][a];
-    }
-    for (size_t o = 0; o < step->outputs; o++) out->args.output[o].dtype = step->output_dtype[o];
+    set_tensors(step, &box, &out->args);
     choose_kernel(step, &box, temps, out);
 }

@@ -22,8 +22,8 @@ typedef struct hyp_cuda_pw_program {
     uint32_t shared_bytes; /* of a block */
 } hyp_cuda_pw_program;
 
-/* Merges axes, finds each operand a place (program.h's registers are numbered as in plan.proto) and takes the kernel
- * with 16-byte accesses where every tensor allows it. The box has elements. */
+/* Merges axes, finds each operand a place (registers are numbered as in plan.proto) and marks the tensors that allow
+ * wide accesses. The box has elements. */
 void hyp_cuda_pw_encode(const hyp_cuda_pw_step *step, hyp_cuda_pw_program *out);
 
 #endif

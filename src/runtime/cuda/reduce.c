@@ -3,7 +3,19 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/extent.h"
 
-enum { LANES = 32, THREADS = 256 };
+/* Threads that work together on one result share the x or the y dimension of a block: a warp, a whole block for a long
+ * sum, or eight along y, where neighbours along x belong to different results. */
+static hyp_cuda_grid team_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *device, int64_t results, int64_t terms,
+                               bool along_x)
+{
+    enum { LANES = 32, THREADS = 256, LONG = 1024 };
+    uint32_t x = along_x && terms > LONG ? THREADS : LANES, y = THREADS / x;
+    return (hyp_cuda_grid){.kernel = kernel,
+                           .blocks = hyp_cuda_blocks(device, results, along_x ? y : x),
+                           .block_x = x,
+                           .block_y = y,
+                           .shared_bytes = THREADS * sizeof(double)};
+}
 
 typedef struct softmax {
     hyp_cuda_softmax args;
@@ -29,23 +41,14 @@ hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
     softmax *p = data;
     p->x = k->x;
     p->y = k->y;
-    p->args = (hyp_cuda_softmax){.outer = outer, .axis = axis, .inner = hyp_cuda_extent_of(inner), .dtype = dtype};
-    bool wide = dtype == HYP_F64;
-    const hyp_cuda_device *device = b->session->model->device;
-    if (inner == 1) {
-        /* A warp for a row, or a block for a long one. */
-        uint32_t x = axis <= 1024 ? LANES : THREADS, y = THREADS / x;
-        p->grid = (hyp_cuda_grid){.kernel = wide ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32,
-                                  .blocks = hyp_cuda_blocks(device, outer, y),
-                                  .block_x = x,
-                                  .block_y = y,
-                                  .shared_bytes = THREADS * (wide ? 8 : 4)};
-    } else {
-        p->grid = (hyp_cuda_grid){.kernel = wide ? HYP_CUDA_KERNEL_softmax_strided_f64 : HYP_CUDA_KERNEL_softmax_strided_f32,
-                                  .blocks = hyp_cuda_blocks(device, outer * inner, THREADS),
-                                  .block_x = THREADS,
-                                  .block_y = 1};
-    }
+    bool along_x = inner == 1;
+    p->args = (hyp_cuda_softmax){.columns = outer * inner,
+                                 .axis = axis,
+                                 .inner = hyp_cuda_extent_of(inner),
+                                 .dtype = dtype,
+                                 .along_x = along_x};
+    p->grid = team_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32,
+                        b->session->model->device, outer * inner, axis, along_x);
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
 
@@ -105,13 +108,9 @@ hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k)
         p->args.reduced[a] = hyp_cuda_extent_of(reduced.extent[a]);
         p->args.reduced_stride[a] = reduced.stride[0][a];
     }
-    uint32_t x = along_x && terms > 1024 ? THREADS : LANES, y = THREADS / x;
-    p->grid = (hyp_cuda_grid){.kernel = dtype == HYP_F64          ? HYP_CUDA_KERNEL_reduce_f64
-                                        : hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32
-                                                                    : HYP_CUDA_KERNEL_reduce_i64,
-                              .blocks = hyp_cuda_blocks(b->session->model->device, results, along_x ? y : x),
-                              .block_x = x,
-                              .block_y = y,
-                              .shared_bytes = THREADS * 8};
+    p->grid = team_grid(dtype == HYP_F64          ? HYP_CUDA_KERNEL_reduce_f64
+                        : hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32
+                                                    : HYP_CUDA_KERNEL_reduce_i64,
+                        b->session->model->device, results, terms, along_x);
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }

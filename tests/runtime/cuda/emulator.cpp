@@ -81,17 +81,11 @@ struct entry {
 #define ENTRY(name, type) {#name, sizeof(type), false, [](const void *args) { name(*(const type *)args); }},
 #define BARRIER(name, type) {#name, sizeof(type), true, [](const void *args) { name(*(const type *)args); }},
 static const entry entries[] = {
-    ENTRY(pointwise_f32x8, hyp_cuda_pointwise) ENTRY(pointwise_f32, hyp_cuda_pointwise)
-    ENTRY(pointwise_f64, hyp_cuda_pointwise) ENTRY(pointwise_i64, hyp_cuda_pointwise)
-    BARRIER(softmax_f32, hyp_cuda_softmax) BARRIER(softmax_f64, hyp_cuda_softmax)
-    ENTRY(softmax_strided_f32, hyp_cuda_softmax) ENTRY(softmax_strided_f64, hyp_cuda_softmax)
-    BARRIER(reduce_f32, hyp_cuda_reduce) BARRIER(reduce_f64, hyp_cuda_reduce) BARRIER(reduce_i64, hyp_cuda_reduce)
-    ENTRY(copy_1, hyp_cuda_copy) ENTRY(copy_2, hyp_cuda_copy) ENTRY(copy_4, hyp_cuda_copy)
-    ENTRY(copy_8, hyp_cuda_copy) ENTRY(copy_16, hyp_cuda_copy)
-    BARRIER(transpose_1, hyp_cuda_transpose) BARRIER(transpose_2, hyp_cuda_transpose)
-    BARRIER(transpose_4, hyp_cuda_transpose) BARRIER(transpose_8, hyp_cuda_transpose)
-    ENTRY(gather_1, hyp_cuda_gather) ENTRY(gather_2, hyp_cuda_gather) ENTRY(gather_4, hyp_cuda_gather)
-    ENTRY(gather_8, hyp_cuda_gather) ENTRY(gather_16, hyp_cuda_gather) ENTRY(fill_i64, hyp_cuda_fill)
+    ENTRY(pointwise_f32, hyp_cuda_pointwise) ENTRY(pointwise_f64, hyp_cuda_pointwise)
+    ENTRY(pointwise_i64, hyp_cuda_pointwise) BARRIER(softmax_f32, hyp_cuda_softmax)
+    BARRIER(softmax_f64, hyp_cuda_softmax) BARRIER(reduce_f32, hyp_cuda_reduce) BARRIER(reduce_f64, hyp_cuda_reduce)
+    BARRIER(reduce_i64, hyp_cuda_reduce) ENTRY(copy, hyp_cuda_copy) BARRIER(transpose, hyp_cuda_transpose)
+    ENTRY(gather, hyp_cuda_gather) ENTRY(fill_i64, hyp_cuda_fill)
 };
 
 static const entry *running;
