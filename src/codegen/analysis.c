@@ -52,7 +52,8 @@ static void find_constants(hyp_lowering *l)
 bool hyp_lower_is_scalar(const hyp_lowering *l, hyp_value_id v, double *out)
 {
     const hyp_value *value = hyp_lower_value(l, v);
-    if (value->kind != HYP_VALUE_CONST || !value->data || value->bytes != hyp_dtype_size(value->type.dtype)) return false;
+    if (value->kind != HYP_VALUE_CONST || !value->data || value->bytes != hyp_dtype_size(value->type.dtype))
+        return false;
     *out = hyp_load_f64(value->type.dtype, value->data, 0);
     return hyp_dtype_is_float(value->type.dtype);
 }

@@ -7,10 +7,15 @@
 #include "ir/ir.h"
 #include "plan/plan.h"
 
-typedef enum hyp_precision { HYP_PRECISION_FP32, HYP_PRECISION_TF32, HYP_PRECISION_BF16, HYP_PRECISION_FP16 } hyp_precision;
+typedef enum hyp_precision {
+    HYP_PRECISION_FP32,
+    HYP_PRECISION_TF32,
+    HYP_PRECISION_BF16,
+    HYP_PRECISION_FP16
+} hyp_precision;
 
 typedef struct hyp_codegen_options {
-    const char *target; /* "cpu" or "cuda" */
+    const char *target;      /* "cpu" or "cuda" */
     hyp_precision precision; /* TF32 marks products; BF16 and FP16 were applied to the graph (hyp_graph_demote) */
     const char *producer, *model_name;
     uint64_t model_hash;

@@ -23,7 +23,8 @@ static hyp_status copy_const(demotion *d, const hyp_value *value, hyp_value_id *
 {
     if (!value->data && value->bytes > 0)
         return hyp_graph_add_elided_const(d->out, value->name, &value->type, value->bytes, value->hash, out, d->diag);
-    return hyp_graph_add_const(d->out, value->name, &value->type, value->data, value->bytes, value->owned, out, d->diag);
+    return hyp_graph_add_const(d->out, value->name, &value->type, value->data, value->bytes, value->owned, out,
+                               d->diag);
 }
 
 static hyp_status add_edges(demotion *d)
@@ -38,14 +39,27 @@ static hyp_status add_edges(demotion *d)
     return HYP_OK;
 }
 
+/* A constant of one element is converted here, so that it stays a plain constant to rules and kernels. */
+static hyp_status narrow_scalar(demotion *d, const hyp_value *value, hyp_value_id *out)
+{
+    hyp_type type = value->type;
+    uint16_t element;
+    type.dtype = hyp_dtype_parse(d->to.sym);
+    hyp_store_f64(type.dtype, &element, 0, hyp_load_f64(HYP_F32, value->data, 0));
+    return hyp_graph_add_const(d->out, value->name, &type, &element, sizeof element, true, out, d->diag);
+}
+
 /* The value that a node reads: an f32 input or constant through a cast, made on first use. */
 static hyp_status narrow_value(demotion *d, hyp_value_id v, hyp_value_id *out)
 {
     if (v != HYP_NO_VALUE && d->narrow[v] == HYP_NO_VALUE) {
-        if (d->in->values.data[v].type.dtype == HYP_F32)
-            HYP_TRY(add_cast(d, d->original[v], d->to, &d->narrow[v]));
-        else
+        const hyp_value *value = &d->in->values.data[v];
+        if (value->type.dtype != HYP_F32)
             d->narrow[v] = d->original[v];
+        else if (value->kind == HYP_VALUE_CONST && value->data && value->bytes == sizeof(float))
+            HYP_TRY(narrow_scalar(d, value, &d->narrow[v]));
+        else
+            HYP_TRY(add_cast(d, d->original[v], d->to, &d->narrow[v]));
     }
     *out = v == HYP_NO_VALUE ? v : d->narrow[v];
     return HYP_OK;

@@ -155,7 +155,8 @@ static hyp_status split_at_axis(hyp_lowering *l, const hyp_type *type, int32_t a
 
 hyp_status hyp_emit_gather(hyp_lowering *l, const hyp_node *node)
 {
-    const hyp_type *x = &hyp_lower_value(l, node->inputs[0])->type, *indices = &hyp_lower_value(l, node->inputs[1])->type;
+    const hyp_type *x = &hyp_lower_value(l, node->inputs[0])->type,
+                   *indices = &hyp_lower_value(l, node->inputs[1])->type;
     HypPlan__Step *step;
     HYP_TRY(hyp_lower_add_step(l, hyp_op_get(node->op)->name, &node, 1, HYP_PLAN__STEP__KERNEL_GATHER, &step));
     HypPlan__Gather *k = step->gather;
@@ -183,7 +184,8 @@ hyp_status hyp_emit_reduce(hyp_lowering *l, const hyp_node *node)
 {
     const hyp_type *x = &hyp_lower_value(l, node->inputs[0])->type;
     bool mean = node->op == HYP_OP_reduce_mean, reduced[HYP_MAX_RANK] = {false};
-    if (mean && x->dtype == HYP_U64) return hyp_lower_unsupported(l, node, "u64 has no kernel for it; cast to i64 before it");
+    if (mean && x->dtype == HYP_U64)
+        return hyp_lower_unsupported(l, node, "u64 has no kernel for it; cast to i64 before it");
     HypPlan__Step *step;
     HYP_TRY(hyp_lower_add_step(l, hyp_op_get(node->op)->name, &node, 1, HYP_PLAN__STEP__KERNEL_REDUCE, &step));
     HypPlan__Reduce *k = step->reduce;

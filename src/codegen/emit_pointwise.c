@@ -172,8 +172,7 @@ static hyp_status add_node(builder *b, const hyp_node *node)
 /* "add", or the operators in their order: "mul+add+relu". */
 static hyp_status group_label(hyp_lowering *l, const hyp_node *const *nodes, size_t count, hyp_strbuf *out)
 {
-    for (size_t i = 0; i < count; i++)
-        hyp_strbuf_printf(out, "%s%s", i ? "+" : "", hyp_op_get(nodes[i]->op)->name);
+    for (size_t i = 0; i < count; i++) hyp_strbuf_printf(out, "%s%s", i ? "+" : "", hyp_op_get(nodes[i]->op)->name);
     return out->failed ? hyp_fail_memory(l->diag, 0) : HYP_OK;
 }
 
@@ -207,7 +206,8 @@ hyp_status hyp_emit_group(hyp_lowering *l, const hyp_group *group)
 
 /* ---- the second half of a gemm ----------------------------------------------------------------------- */
 
-hyp_status hyp_emit_scaled_sum(hyp_lowering *l, const hyp_node *node, uint32_t product, hyp_value_id addend, double beta)
+hyp_status hyp_emit_scaled_sum(hyp_lowering *l, const hyp_node *node, uint32_t product, hyp_value_id addend,
+                               double beta)
 {
     const hyp_type *type = &hyp_lower_value(l, node->outputs[0])->type;
     HypPlan__Step *step;

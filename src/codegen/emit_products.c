@@ -42,9 +42,9 @@ static hyp_status find_act(hyp_lowering *l, const hyp_node *node, const char *na
         const char *name;
         HypPlan__Act act;
     } acts[] = {
-        {"none", HYP_PLAN__ACT__ACT_NONE},           {"relu", HYP_PLAN__ACT__ACT_RELU},
-        {"gelu", HYP_PLAN__ACT__ACT_GELU},           {"gelu-tanh", HYP_PLAN__ACT__ACT_GELU_TANH},
-        {"sigmoid", HYP_PLAN__ACT__ACT_SIGMOID},     {"tanh", HYP_PLAN__ACT__ACT_TANH},
+        {"none", HYP_PLAN__ACT__ACT_NONE},       {"relu", HYP_PLAN__ACT__ACT_RELU},
+        {"gelu", HYP_PLAN__ACT__ACT_GELU},       {"gelu-tanh", HYP_PLAN__ACT__ACT_GELU_TANH},
+        {"sigmoid", HYP_PLAN__ACT__ACT_SIGMOID}, {"tanh", HYP_PLAN__ACT__ACT_TANH},
     };
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
         if (strcmp(acts[i].name, name) != 0) continue;
@@ -77,8 +77,8 @@ static hyp_status begin_layers(hyp_lowering *l, const hyp_node *node, hyp_value_
 }
 
 /* Adds a layer of n by k; `weight` is stored [k n] when `kn`. */
-static hyp_status add_layer(hyp_lowering *l, HypPlan__Linear *linear, hyp_dim n, hyp_dim k, hyp_value_id weight, bool kn,
-                            hyp_value_id bias, HypPlan__Act act)
+static hyp_status add_layer(hyp_lowering *l, HypPlan__Linear *linear, hyp_dim n, hyp_dim k, hyp_value_id weight,
+                            bool kn, hyp_value_id bias, HypPlan__Act act)
 {
     void *memory;
     HYP_TRY(hyp_lower_alloc(l, 1, sizeof(HypPlan__Layer), &memory));

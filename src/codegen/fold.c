@@ -123,7 +123,9 @@ static hyp_status load_leaf(evaluation *e, hyp_value_id v, hyp_diag *diag)
     hyp_eval_tensor *t = &e->tensors[v];
     if (value->kind == HYP_VALUE_CONST) {
         HYP_TRY(want_data(value, diag));
-        hyp_tensor from = {.data = (void *)(uintptr_t)value->data, .bytes = value->bytes, .dtype = value->type.dtype,
+        hyp_tensor from = {.data = (void *)(uintptr_t)value->data,
+                           .bytes = value->bytes,
+                           .dtype = value->type.dtype,
                            .rank = value->type.rank};
         memcpy(from.dims, value->type.dims, sizeof from.dims);
         HYP_TRY(hyp_eval_tensor_load(t, &from, diag));

@@ -19,7 +19,8 @@ hyp_status hyp_lower_unsupported(hyp_lowering *l, const hyp_node *node, const ch
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
     const char *name = node->from.source_count ? node->from.sources[0] : hyp_lower_value(l, node->outputs[0])->name;
-    return hyp_fail(l->diag, HYP_ERR_UNSUPPORTED, "%s at '%s': %s", hyp_op_get(node->op)->name, name ? name : "?", what);
+    return hyp_fail(l->diag, HYP_ERR_UNSUPPORTED, "%s at '%s': %s", hyp_op_get(node->op)->name, name ? name : "?",
+                    what);
 }
 
 /* ---- tensors of values ------------------------------------------------------------------------------- */
@@ -194,10 +195,11 @@ static hyp_status check_symbols(hyp_lowering *l)
     }
     for (size_t s = 0; s < p->n_symbols; s++)
         if (!bound[s])
-            return hyp_fail(l->diag, HYP_ERR_UNSUPPORTED,
-                            "the size '%s' is no axis of an input, so that its value cannot be known at run time; give it a "
-                            "value with --dim %s=N",
-                            p->symbols[s], p->symbols[s]);
+            return hyp_fail(
+                l->diag, HYP_ERR_UNSUPPORTED,
+                "the size '%s' is no axis of an input, so that its value cannot be known at run time; give it a "
+                "value with --dim %s=N",
+                p->symbols[s], p->symbols[s]);
     return HYP_OK;
 }
 

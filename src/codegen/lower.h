@@ -13,10 +13,10 @@
 #include "codegen/codegen.h"
 
 typedef struct hyp_value_info {
-    bool constant; /* its bytes are known when the plan is written: where it is read it becomes a weight */
-    bool listed;   /* its elements are known as sizes: a fill gives them */
-    bool needed;   /* a step that runs reads it, or it is an output */
-    bool apart;    /* it must exist as a tensor: its readers are not all in one pointwise group */
+    bool constant;         /* its bytes are known when the plan is written: where it is read it becomes a weight */
+    bool listed;           /* its elements are known as sizes: a fill gives them */
+    bool needed;           /* a step that runs reads it, or it is an output */
+    bool apart;            /* it must exist as a tensor: its readers are not all in one pointwise group */
     uint32_t group_plus1;  /* the group of all its readers so far */
     uint32_t tensor_plus1; /* the tensor made for it */
     uint32_t output_plus1; /* the graph output in whose memory it is computed */
@@ -28,7 +28,7 @@ typedef struct hyp_group {
     hyp_dtype compute;
     hyp_node_id nodes[HYP_PLAN_POINTWISE_REGISTERS]; /* the members, last first */
     uint32_t node_count;
-    uint32_t instrs; /* one for each node and each scalar that it reads */
+    uint32_t instrs;                                /* one for each node and each scalar that it reads */
     hyp_value_id inputs[HYP_PLAN_POINTWISE_INPUTS]; /* distinct values from outside */
     uint32_t input_count;
 } hyp_group;
@@ -131,7 +131,8 @@ hyp_status hyp_emit_matmul(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_gemm(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_group(hyp_lowering *l, const hyp_group *group);
 /* y = product + beta * c, the second half of a gemm. */
-hyp_status hyp_emit_scaled_sum(hyp_lowering *l, const hyp_node *node, uint32_t product, hyp_value_id addend, double beta);
+hyp_status hyp_emit_scaled_sum(hyp_lowering *l, const hyp_node *node, uint32_t product, hyp_value_id addend,
+                               double beta);
 hyp_status hyp_emit_transpose(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_slice(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_split(hyp_lowering *l, const hyp_node *node);

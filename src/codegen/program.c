@@ -175,11 +175,11 @@ static hyp_status add_provenance(hyp_lowering *l, const hyp_node *const *nodes, 
 static hyp_status add_kernel(hyp_lowering *l, HypPlan__Step *step)
 {
     void *memory;
-#define KERNEL(NAME, type)                                                      \
-    case HYP_PLAN__STEP__KERNEL_##NAME:                                         \
-        HYP_TRY(hyp_lower_alloc(l, 1, sizeof *step->type, &memory));            \
-        step->type = memory;                                                    \
-        hyp_plan__##type##__init(step->type);                                   \
+#define KERNEL(NAME, type)                                                                                             \
+    case HYP_PLAN__STEP__KERNEL_##NAME:                                                                                \
+        HYP_TRY(hyp_lower_alloc(l, 1, sizeof *step->type, &memory));                                                   \
+        step->type = memory;                                                                                           \
+        hyp_plan__##type##__init(step->type);                                                                          \
         return HYP_OK;
     switch (step->kernel_case) {
         KERNEL(LINEAR, linear)
@@ -246,7 +246,8 @@ hyp_status hyp_lower_finish_program(hyp_lowering *l)
     HYP_TRY(copy_list(l, l->dims.data, l->dims.len, sizeof *p->dims, &p->dims, &p->n_dims));
     HYP_TRY(copy_list(l, l->tensors.data, l->tensors.len, sizeof *p->tensors, &p->tensors, &p->n_tensors));
     HYP_TRY(copy_list(l, l->steps.data, l->steps.len, sizeof *p->steps, &p->steps, &p->n_steps));
-    HYP_TRY(copy_names(l, l->rules.names.len, (const char *const *)l->rules.names.data, &p->rule_names, &p->n_rule_names));
+    HYP_TRY(
+        copy_names(l, l->rules.names.len, (const char *const *)l->rules.names.data, &p->rule_names, &p->n_rule_names));
     HYP_TRY(copy_names(l, l->sources.names.len, (const char *const *)l->sources.names.data, &p->source_names,
                        &p->n_source_names));
     return copy_names(l, l->options->flag_count, l->options->flags, &p->flags, &p->n_flags);

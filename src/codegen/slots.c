@@ -27,7 +27,10 @@ static uint32_t root_of(const placing *p, uint32_t t)
     return tensor_at(p, t)->place == HYP_PLAN__PLACE__PLACE_VIEW ? tensor_at(p, t)->view_of : t;
 }
 
-static bool is_scratch(const placing *p, uint32_t t) { return tensor_at(p, t)->place == HYP_PLAN__PLACE__PLACE_SCRATCH; }
+static bool is_scratch(const placing *p, uint32_t t)
+{
+    return tensor_at(p, t)->place == HYP_PLAN__PLACE__PLACE_SCRATCH;
+}
 
 /* The free slot that grows least, of those the one with the least to spare, of those the first; else a new one. */
 static hyp_status take_slot(placing *p, uint32_t t)
@@ -80,8 +83,9 @@ static bool place_over_input(placing *p, uint32_t step_index, const HypPlan__Ste
     uint32_t dense = p->l->dense.data[step_index];
     for (size_t i = 0; i < k->n_inputs; i++) {
         uint32_t x = root_of(p, k->inputs[i]->tensor);
-        bool good = is_scratch(p, x) && p->last_use[x] == step_index && p->l->bytes.data[x] == p->l->bytes.data[y] &&
-                    hyp_dtype_size((hyp_dtype)tensor_at(p, x)->dtype) == hyp_dtype_size((hyp_dtype)tensor_at(p, y)->dtype);
+        bool good =
+            is_scratch(p, x) && p->last_use[x] == step_index && p->l->bytes.data[x] == p->l->bytes.data[y] &&
+            hyp_dtype_size((hyp_dtype)tensor_at(p, x)->dtype) == hyp_dtype_size((hyp_dtype)tensor_at(p, y)->dtype);
         for (size_t j = 0; j < k->n_inputs && good; j++)
             if (root_of(p, k->inputs[j]->tensor) == x) good = dense >> j & 1;
         if (!good) continue;
@@ -146,7 +150,8 @@ static hyp_status guess_sizes(placing *p)
     if (!values) return hyp_fail_memory(l->diag, symbols * sizeof *values);
     for (size_t i = 0; i < symbols; i++) values[i] = GUESS;
     for (size_t t = 0; t < l->tensors.len; t++)
-        if (hyp_dim_eval(l->graph->dims, l->bytes.data[t], values, &p->guess[t], NULL) != HYP_OK) p->guess[t] = INT64_MAX;
+        if (hyp_dim_eval(l->graph->dims, l->bytes.data[t], values, &p->guess[t], NULL) != HYP_OK)
+            p->guess[t] = INT64_MAX;
     return HYP_OK;
 }
 

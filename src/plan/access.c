@@ -103,8 +103,7 @@ static double step_flops(const HypPlan__Step *s, const int64_t *v)
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: /* max, subtract, exp, add, divide */
         return 5 * (double)v[s->softmax->outer] * (double)v[s->softmax->axis] * (double)v[s->softmax->inner];
     case HYP_PLAN__STEP__KERNEL_REDUCE:
-        return product(v, s->reduce->n_kept, s->reduce->kept) *
-               product(v, s->reduce->n_reduced, s->reduce->reduced);
+        return product(v, s->reduce->n_kept, s->reduce->kept) * product(v, s->reduce->n_reduced, s->reduce->reduced);
     default: return 0;
     }
 }
@@ -145,6 +144,7 @@ hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step,
     else if (s->kernel_case == HYP_PLAN__STEP__KERNEL_GATHER)
         work.bytes = gather_bytes(program, s->gather, values);
     else
-        work.bytes = traffic(program, s, hyp_plan_step_reads, values) + traffic(program, s, hyp_plan_step_writes, values);
+        work.bytes =
+            traffic(program, s, hyp_plan_step_reads, values) + traffic(program, s, hyp_plan_step_writes, values);
     return work;
 }

@@ -140,11 +140,12 @@ static hyp_status check_placement(const HypPlan__Program *program, uint64_t sect
         const HypPlan__Tensor *t = program->tensors[i];
         if (!has_weight_bytes(t)) continue;
         if (t->offset != align_up(end) || t->offset > section_bytes || t->bytes > section_bytes - t->offset)
-            return hyp_fail(diag, HYP_ERR_MALFORMED,
-                            "the weight '%s' (tensor %zu) lies at %llu with %llu bytes; wanted it at %llu inside the %llu "
-                            "bytes of weights",
-                            t->name, i, (unsigned long long)t->offset, (unsigned long long)t->bytes,
-                            (unsigned long long)align_up(end), (unsigned long long)section_bytes);
+            return hyp_fail(
+                diag, HYP_ERR_MALFORMED,
+                "the weight '%s' (tensor %zu) lies at %llu with %llu bytes; wanted it at %llu inside the %llu "
+                "bytes of weights",
+                t->name, i, (unsigned long long)t->offset, (unsigned long long)t->bytes,
+                (unsigned long long)align_up(end), (unsigned long long)section_bytes);
         end = t->offset + t->bytes;
     }
     if (end != section_bytes)

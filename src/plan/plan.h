@@ -26,7 +26,7 @@ typedef struct hyp_plan {
     uint64_t weights_bytes;
     uint32_t major, minor;
     uint64_t file_bytes;
-    hyp_mapping mapping; /* empty for a plan in the caller's memory */
+    hyp_mapping mapping;  /* empty for a plan in the caller's memory */
     const uint8_t *cache; /* the device section, uninterpreted; NULL when there is none */
     uint64_t cache_bytes;
     void *copied; /* the weights, when the caller's memory was not aligned; NULL otherwise */
@@ -64,8 +64,8 @@ void hyp_plan_place_weights(HypPlan__Program *program);
 
 /* Validates and writes a plan; weights stream through one at a time, so memory stays at the largest one. The
  * file appears whole or not at all. Same program and weights, same bytes. */
-HYP_NODISCARD hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program, const hyp_plan_weights *weights,
-                                        hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program,
+                                        const hyp_plan_weights *weights, hyp_diag *diag);
 
 /* ---- what a program means at run time -------------------------------------------------------------- */
 

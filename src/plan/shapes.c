@@ -59,8 +59,8 @@ static hyp_status bind_axis(const HypPlan__Program *p, const HypPlan__Tensor *t,
 {
     const HypPlan__Dim *d = p->dims[t->dims[axis]];
     if (found < 0)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld; a size cannot be negative", t->name,
-                        axis, (long long)found);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld; a size cannot be negative",
+                        t->name, axis, (long long)found);
     if (d->kind == HYP_PLAN__DIM__KIND__CONST && found != d->value)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld, the model wants %lld", t->name,
                         axis, (long long)found, (long long)d->value);
@@ -218,8 +218,9 @@ static hyp_status bound_linear(const bounds *b, const HypPlan__Linear *k)
     for (size_t i = 0; i < k->n_layers; i++) {
         const HypPlan__Layer *l = k->layers[i];
         if (i > 0 && b->values[l->k] != b->values[k->layers[i - 1]->n])
-            return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT, "layer %zu takes %lld features, the one before gives %lld", i,
-                            (long long)b->values[l->k], (long long)b->values[k->layers[i - 1]->n]);
+            return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT,
+                            "layer %zu takes %lld features, the one before gives %lld", i, (long long)b->values[l->k],
+                            (long long)b->values[k->layers[i - 1]->n]);
         HYP_TRY(want_size(b, l->weight, 2, (uint32_t[]){l->n, l->k}, "the weight"));
         if (l->bias_plus1) HYP_TRY(want_size(b, l->bias_plus1 - 1, 1, &l->n, "the bias"));
         uint32_t y = l->hidden_plus1 ? l->hidden_plus1 - 1 : k->y;
@@ -271,7 +272,8 @@ static bool is_dense(const bounds *b, size_t n, const uint32_t *extents, const u
 static hyp_status bound_pointwise(const bounds *b, const HypPlan__Pointwise *k)
 {
     const HypPlan__Program *p = b->program;
-    for (size_t o = 0; o < k->n_outputs; o++) HYP_TRY(want_size(b, k->outputs[o], k->n_extents, k->extents, "an output"));
+    for (size_t o = 0; o < k->n_outputs; o++)
+        HYP_TRY(want_size(b, k->outputs[o], k->n_extents, k->extents, "an output"));
     for (size_t i = 0; i < k->n_inputs; i++) {
         const HypPlan__Pointwise__Operand *x = k->inputs[i];
         HYP_TRY(want_inside(b, x->tensor, k->n_extents, k->extents, x->strides, 0, "an input"));
@@ -281,7 +283,8 @@ static hyp_status bound_pointwise(const bounds *b, const HypPlan__Pointwise *k)
             const HypPlan__Tensor *y = p->tensors[k->outputs[o]];
             if (y->place != HYP_PLAN__PLACE__PLACE_SCRATCH || y->slot != root->slot) continue;
             if (!is_dense(b, k->n_extents, k->extents, x->strides))
-                return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT, "an output replaces input %zu, which is not dense", i);
+                return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT, "an output replaces input %zu, which is not dense",
+                                i);
         }
     }
     return HYP_OK;
@@ -329,7 +332,8 @@ static hyp_status bound_fill(const bounds *b, const HypPlan__Fill *k)
     int64_t have = 0;
     HYP_TRY(elements(b, k->y, &have));
     if ((uint64_t)have == k->n_values) return HYP_OK;
-    return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT, "y has %lld elements for %zu values", (long long)have, k->n_values);
+    return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT, "y has %lld elements for %zu values", (long long)have,
+                    k->n_values);
 }
 
 static hyp_status bound_step(bounds *b, const HypPlan__Step *s)
@@ -354,9 +358,10 @@ static hyp_status bound_tensor(const bounds *b, uint32_t t)
     HYP_TRY(elements(b, t, &have));
     HYP_TRY(elements(b, hyp_plan_root(b->program, t), &of));
     if (have == of) return HYP_OK;
-    return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT,
-                    "%lld elements are reshaped to %lld in tensor %u '%s': the model cannot take inputs of these shapes",
-                    (long long)of, (long long)have, t, b->program->tensors[t]->name);
+    return hyp_fail(
+        b->diag, HYP_ERR_INVALID_ARGUMENT,
+        "%lld elements are reshaped to %lld in tensor %u '%s': the model cannot take inputs of these shapes",
+        (long long)of, (long long)have, t, b->program->tensors[t]->name);
 }
 
 /* What copies build, they fill. Parts that overlap would leave a gap, and are as wrong as one. */

@@ -30,10 +30,11 @@ enum { NOT_WRITTEN, WRITTEN_PART, WRITTEN };
 /* Something that a later version may have added within the same major format. */
 static hyp_status unknown(check *c, const char *what, long long value)
 {
-    return hyp_fail(c->diag, HYP_ERR_INCOMPATIBLE,
-                    "the plan uses a %s (%lld) that this version of Hypatia does not know; run it with the version that "
-                    "built it, or build it again with the hypatiac of this version",
-                    what, value);
+    return hyp_fail(
+        c->diag, HYP_ERR_INCOMPATIBLE,
+        "the plan uses a %s (%lld) that this version of Hypatia does not know; run it with the version that "
+        "built it, or build it again with the hypatiac of this version",
+        what, value);
 }
 
 static bool is_float(uint32_t dtype) { return hyp_dtype_is_float((hyp_dtype)dtype); }
@@ -116,7 +117,8 @@ static hyp_status check_weight(check *c, const tensor *t)
         if (!hyp_mul_i64(bytes, d->value, &bytes)) return WRONG(c, "its size overflows");
     }
     if (t->bytes != (uint64_t)bytes)
-        return WRONG(c, "it has %llu bytes, its shape and type take %lld", (unsigned long long)t->bytes, (long long)bytes);
+        return WRONG(c, "it has %llu bytes, its shape and type take %lld", (unsigned long long)t->bytes,
+                     (long long)bytes);
     if (t->offset % HYP_PLAN_ALIGN != 0)
         return WRONG(c, "it lies at %llu, which is no multiple of %d", (unsigned long long)t->offset, HYP_PLAN_ALIGN);
     return HYP_OK;
@@ -490,8 +492,7 @@ static hyp_status check_program(check *c)
     c->slot_owner = hyp_arena_zalloc(&c->arena, p->slot_count, sizeof *c->slot_owner);
     c->slot_read = hyp_arena_zalloc(&c->arena, p->slot_count, sizeof *c->slot_read);
     c->slot_write = hyp_arena_zalloc(&c->arena, p->slot_count, sizeof *c->slot_write);
-    if (!c->written || !c->slot_owner || !c->slot_read || !c->slot_write)
-        return hyp_fail_memory(c->diag, p->n_tensors);
+    if (!c->written || !c->slot_owner || !c->slot_read || !c->slot_write) return hyp_fail_memory(c->diag, p->n_tensors);
     HYP_TRY(check_steps(c));
     if (p->n_symbols > 0) return HYP_OK;
 

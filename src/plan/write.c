@@ -19,8 +19,7 @@ static uint64_t weights_end(const HypPlan__Program *program)
 {
     uint64_t end = 0;
     for (size_t i = 0; i < program->n_tensors; i++)
-        if (has_weight_bytes(program->tensors[i]))
-            end = program->tensors[i]->offset + program->tensors[i]->bytes;
+        if (has_weight_bytes(program->tensors[i])) end = program->tensors[i]->offset + program->tensors[i]->bytes;
     return end;
 }
 
@@ -90,8 +89,9 @@ hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program, con
     HYP_TRY(hyp_plan_validate(program, diag));
     size_t size = hyp_plan__program__get_packed_size(program);
     if (size > HYP_PLAN_MAX_PROGRAM)
-        return hyp_fail(diag, HYP_ERR_LIMIT, "the program of the plan has %zu bytes, more than the %llu that a plan may have",
-                        size, (unsigned long long)HYP_PLAN_MAX_PROGRAM);
+        return hyp_fail(diag, HYP_ERR_LIMIT,
+                        "the program of the plan has %zu bytes, more than the %llu that a plan may have", size,
+                        (unsigned long long)HYP_PLAN_MAX_PROGRAM);
     uint8_t *packed = hyp_malloc(size);
     if (!packed) return hyp_fail_memory(diag, size);
     hyp_plan__program__pack(program, packed);

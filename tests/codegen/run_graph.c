@@ -12,8 +12,8 @@ hyp_status write_plan(const hyp_graph *g, const char *path, hyp_diag *diag)
     return status;
 }
 
-hyp_status run_plan(const char *path, hyp_device_kind device, const hyp_tensor *inputs, size_t input_count, const hyp_eval_tensor *like,
-                    hyp_tensor *outputs, size_t output_count, hyp_diag *diag)
+hyp_status run_plan(const char *path, hyp_device_kind device, const hyp_tensor *inputs, size_t input_count,
+                    const hyp_eval_tensor *like, hyp_tensor *outputs, size_t output_count, hyp_diag *diag)
 {
     hyp_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
     hyp_engine *engine = NULL;
@@ -65,7 +65,8 @@ bool results_agree(const hyp_tensor *got, const hyp_eval_tensor *want, double to
     }
     for (size_t i = 0; i < want->count && same; i++) {
         double g = hyp_load_f64(got->dtype, got->data, i), w = want->f ? want->f[i] : (double)want->i[i];
-        same = want->f ? elements_agree(g, w, tolerance, nan_is_free) : hyp_load_i64(got->dtype, got->data, i) == want->i[i];
+        same = want->f ? elements_agree(g, w, tolerance, nan_is_free)
+                       : hyp_load_i64(got->dtype, got->data, i) == want->i[i];
         if (!same) hyp_fail(diag, HYP_ERR_MISMATCH, "element %zu is %.9g, wanted %.9g", i, g, w);
     }
     return same;

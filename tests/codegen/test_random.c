@@ -44,14 +44,15 @@ static void show(const hyp_graph *g, uint64_t seed, const char *what, const hyp_
     fail_msg("seed %llu: %s: %s", (unsigned long long)seed, what, diag->message);
 }
 
-static void compare_on(hyp_device_kind device, const hyp_graph *g, const char *path, uint64_t seed, const hyp_tensor *inputs,
-                       const hyp_eval_tensor *results, double tolerance)
+static void compare_on(hyp_device_kind device, const hyp_graph *g, const char *path, uint64_t seed,
+                       const hyp_tensor *inputs, const hyp_eval_tensor *results, double tolerance)
 {
     hyp_diag diag = {0};
     hyp_tensor outputs[MAX_EDGES] = {{0}};
     const char *what = device == HYP_DEVICE_CPU ? "plan on the CPU backend" : "plan on the reference backend";
     size_t out = g->outputs.len;
-    if (run_plan(path, device, inputs, g->inputs.len, results, outputs, out, &diag) != HYP_OK) show(g, seed, what, &diag);
+    if (run_plan(path, device, inputs, g->inputs.len, results, outputs, out, &diag) != HYP_OK)
+        show(g, seed, what, &diag);
     for (size_t i = 0; i < out; i++) {
         if (!results_agree(&outputs[i], &results[i], tolerance, device == HYP_DEVICE_CPU, &diag)) {
             hyp_diag_prefix(&diag, "%s", g->outputs.data[i].name);
@@ -93,8 +94,11 @@ static double tolerance_of(hyp_dtype dtype)
 static hyp_random_graph_options options_of(uint64_t seed)
 {
     static const hyp_dtype dtypes[] = {HYP_F32, HYP_F32, HYP_F64, HYP_F32, HYP_F16, HYP_BF16};
-    return (hyp_random_graph_options){.seed = seed, .nodes = 3 + (int)(seed % 14), .dtype = dtypes[seed % 6],
-                                      .symbolic = seed % 4 < 2, .first_op = (int)(seed % HYP_OP_COUNT)};
+    return (hyp_random_graph_options){.seed = seed,
+                                      .nodes = 3 + (int)(seed % 14),
+                                      .dtype = dtypes[seed % 6],
+                                      .symbolic = seed % 4 < 2,
+                                      .first_op = (int)(seed % HYP_OP_COUNT)};
 }
 
 static void plans_compute_what_the_interpreter_computes(void **state)
@@ -109,7 +113,8 @@ static void plans_compute_what_the_interpreter_computes(void **state)
         hyp_graph g;
         int64_t symbols[8];
         assert_int_equal(hyp_dims_create(&dims, &diag), HYP_OK);
-        if (hyp_random_graph(&options, dims, &g, drawn, &diag) != HYP_OK) fail_msg("seed %d: %s", (int)seed, diag.message);
+        if (hyp_random_graph(&options, dims, &g, drawn, &diag) != HYP_OK)
+            fail_msg("seed %d: %s", (int)seed, diag.message);
         if (hyp_graph_verify(&g, &diag) != HYP_OK) show(&g, seed, "verify", &diag);
         if (write_plan(&g, files->first, &diag) != HYP_OK) show(&g, seed, "lower", &diag);
         for (int i = 0; i < (options.symbolic ? 4 : 1); i++) {

@@ -2,13 +2,15 @@
 
 #include <string.h>
 
-#define LIST(arena, type, ...) \
-    copy_list((arena), (const type[]){__VA_ARGS__}, sizeof((const type[]){__VA_ARGS__}))
-static void *copy_list(hyp_arena *a, const void *list, size_t bytes) { return memcpy(hyp_arena_alloc(a, bytes), list, bytes); }
+#define LIST(arena, type, ...) copy_list((arena), (const type[]){__VA_ARGS__}, sizeof((const type[]){__VA_ARGS__}))
+static void *copy_list(hyp_arena *a, const void *list, size_t bytes)
+{
+    return memcpy(hyp_arena_alloc(a, bytes), list, bytes);
+}
 
 /* Sets a repeated uint32 field and its count. */
-#define SET(message, field, ...)                                                             \
-    ((message)->field = LIST(a, uint32_t, __VA_ARGS__),                                      \
+#define SET(message, field, ...)                                                                                       \
+    ((message)->field = LIST(a, uint32_t, __VA_ARGS__),                                                                \
      (message)->n_##field = sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
 static HypPlan__Dim *dim(hyp_arena *a, HypPlan__Dim__Kind kind, int64_t value, uint32_t x, uint32_t y)
@@ -22,8 +24,8 @@ static HypPlan__Dim *dim(hyp_arena *a, HypPlan__Dim__Kind kind, int64_t value, u
     return d;
 }
 
-static HypPlan__Tensor *tensor(hyp_arena *a, const char *name, HypPlan__Place place, uint32_t place_index, uint32_t dtype,
-                               size_t rank, const uint32_t *dims)
+static HypPlan__Tensor *tensor(hyp_arena *a, const char *name, HypPlan__Place place, uint32_t place_index,
+                               uint32_t dtype, size_t rank, const uint32_t *dims)
 {
     HypPlan__Tensor *t = hyp_arena_alloc(a, sizeof *t);
     hyp_plan__tensor__init(t);
@@ -49,7 +51,7 @@ static HypPlan__Step *add_step(hyp_arena *a, HypPlan__Program *p, const char *la
 }
 
 /* Gives the step its kernel message, of which the field has the name. */
-#define KERNEL(s, type) \
+#define KERNEL(s, type)                                                                                                \
     ((s)->type = hyp_arena_alloc(a, sizeof *(s)->type), hyp_plan__##type##__init((s)->type), (s)->type)
 
 static HypPlan__Layer *layer(hyp_arena *a, uint32_t n, uint32_t k, uint32_t weight, uint32_t bias_plus1)
@@ -197,8 +199,9 @@ HypPlan__Program *sample_program(hyp_arena *a)
     p->dims[p->n_dims++] = dim(a, HYP_PLAN__DIM__KIND__MUL, 0, D_8, D_BATCH);
 
 #define PLACE(p) HYP_PLAN__PLACE__PLACE_##p
-#define T(name, place, index, dtype, ...) \
-    tensor(a, name, PLACE(place), index, dtype, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), (uint32_t[]){__VA_ARGS__})
+#define T(name, place, index, dtype, ...)                                                                              \
+    tensor(a, name, PLACE(place), index, dtype, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t),                  \
+           (uint32_t[]){__VA_ARGS__})
     HypPlan__Tensor *const tensors[S_TENSORS] = {
         [S_X] = T("x", INPUT, 0, HYP_F32, D_BATCH, D_4),
         [S_IDS] = T("ids", INPUT, 0, HYP_I64, D_3),

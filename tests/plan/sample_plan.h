@@ -25,7 +25,19 @@ enum sample_tensor {
     S_TENSORS
 };
 enum sample_dim { D_0, D_1, D_2, D_3, D_4, D_8, D_BATCH, D_8BATCH, D_DIMS };
-enum sample_step { T_LINEAR, T_POINTWISE, T_LEFT, T_RIGHT, T_MATMUL, T_SOFTMAX, T_REDUCE, T_GATHER, T_FILL, T_COPY, T_STEPS };
+enum sample_step {
+    T_LINEAR,
+    T_POINTWISE,
+    T_LEFT,
+    T_RIGHT,
+    T_MATMUL,
+    T_SOFTMAX,
+    T_REDUCE,
+    T_GATHER,
+    T_FILL,
+    T_COPY,
+    T_STEPS
+};
 
 /* Builds the program in the arena, weights placed. Never fails (the test process has memory). */
 HypPlan__Program *sample_program(hyp_arena *arena);

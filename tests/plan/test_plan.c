@@ -346,19 +346,19 @@ static void running_out_of_memory_is_an_error(void **state)
 
 /* ---- programs that are refused ----------------------------------------------------------------------- */
 
-#define REFUSED(f, text)                                                                    \
-    do {                                                                                    \
-        hyp_diag diag_ = {0};                                                               \
-        assert_int_equal(hyp_plan_validate((f)->program, &diag_), HYP_ERR_MALFORMED);        \
-        if (!strstr(diag_.message, (text))) fail_msg("'%s' lacks '%s'", diag_.message, (text)); \
+#define REFUSED(f, text)                                                                                               \
+    do {                                                                                                               \
+        hyp_diag diag_ = {0};                                                                                          \
+        assert_int_equal(hyp_plan_validate((f)->program, &diag_), HYP_ERR_MALFORMED);                                  \
+        if (!strstr(diag_.message, (text))) fail_msg("'%s' lacks '%s'", diag_.message, (text));                        \
     } while (0)
 /* Makes one change, wants the refusal, and takes it back. */
-#define CHANGED(f, place, value, text)          \
-    do {                                        \
-        __typeof__(place) old_ = (place);       \
-        (place) = (value);                      \
-        REFUSED((f), (text));                   \
-        (place) = old_;                         \
+#define CHANGED(f, place, value, text)                                                                                 \
+    do {                                                                                                               \
+        __typeof__(place) old_ = (place);                                                                              \
+        (place) = (value);                                                                                             \
+        REFUSED((f), (text));                                                                                          \
+        (place) = old_;                                                                                                \
     } while (0)
 
 static void indexes_out_of_range_are_refused(void **state)
@@ -415,7 +415,7 @@ static void steps_must_read_what_stands(void **state)
     fixture *f = *state;
     HypPlan__Program *p = f->program;
     CHANGED(f, p->steps[T_LINEAR]->linear->x, S_Z, "before it is written");
-    CHANGED(f, p->steps[T_MATMUL]->matmul->a, S_Y, "overwritten");       /* replaced in place */
+    CHANGED(f, p->steps[T_MATMUL]->matmul->a, S_Y, "overwritten"); /* replaced in place */
     CHANGED(f, p->steps[T_LINEAR]->linear->y, S_HIDDEN, "written twice");
     CHANGED(f, p->tensors[S_Y]->slot, 0, "another that the step writes"); /* the hidden tensor's slot */
     CHANGED(f, p->tensors[S_PRODUCT]->slot, 1, "slot of a tensor that the step reads");
@@ -490,7 +490,8 @@ static void axes_that_are_expressions_are_checked(void **state)
     f->program->tensors[S_IDS]->dims[0] = D_8BATCH;
     int64_t symbol = 0, x[] = {5, 4}, ids[] = {40};
     hyp_diag diag = {0};
-    assert_int_equal(hyp_plan_bind_symbols(f->program, (const int64_t *[]){x, ids}, (int32_t[]){2, 1}, &symbol, &diag), HYP_OK);
+    assert_int_equal(hyp_plan_bind_symbols(f->program, (const int64_t *[]){x, ids}, (int32_t[]){2, 1}, &symbol, &diag),
+                     HYP_OK);
     ids[0] = 41;
     assert_int_equal(hyp_plan_bind_symbols(f->program, (const int64_t *[]){x, ids}, (int32_t[]){2, 1}, &symbol, &diag),
                      HYP_ERR_INVALID_ARGUMENT);
@@ -505,14 +506,14 @@ static void steps_stay_inside_their_tensors(void **state)
     assert_int_equal(check_batch(p, 5, &diag), HYP_OK);
     assert_int_equal(check_batch(p, 0, &diag), HYP_OK);
     assert_int_equal(check_batch(p, (int64_t)1 << 60, &diag), HYP_ERR_LIMIT);
-#define OUTSIDE(place, value, text)                                                    \
-    do {                                                                               \
-        uint32_t old_ = (place);                                                       \
-        (place) = (value);                                                             \
-        assert_int_equal(hyp_plan_validate(p, &diag), HYP_OK);                         \
-        assert_int_equal(check_batch(p, 5, &diag), HYP_ERR_INVALID_ARGUMENT);          \
-        if (!strstr(diag.message, (text))) fail_msg("'%s' lacks '%s'", diag.message, (text)); \
-        (place) = old_;                                                                \
+#define OUTSIDE(place, value, text)                                                                                    \
+    do {                                                                                                               \
+        uint32_t old_ = (place);                                                                                       \
+        (place) = (value);                                                                                             \
+        assert_int_equal(hyp_plan_validate(p, &diag), HYP_OK);                                                         \
+        assert_int_equal(check_batch(p, 5, &diag), HYP_ERR_INVALID_ARGUMENT);                                          \
+        if (!strstr(diag.message, (text))) fail_msg("'%s' lacks '%s'", diag.message, (text));                          \
+        (place) = old_;                                                                                                \
     } while (0)
     OUTSIDE(p->steps[T_LINEAR]->linear->m, D_8, "x has 20 elements");
     OUTSIDE(p->steps[T_LINEAR]->linear->layers[1]->k, D_4, "takes 4 features");

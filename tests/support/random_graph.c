@@ -41,7 +41,10 @@ static bool chance(maker *m, int percent) { return draw(m, 1, 100) <= percent; }
 static hyp_attr attr_int(int64_t i) { return (hyp_attr){.kind = HYP_ATTR_INT, .i = i}; }
 static hyp_attr attr_float(double f) { return (hyp_attr){.kind = HYP_ATTR_FLOAT, .f = f}; }
 static hyp_attr attr_sym(const char *s) { return (hyp_attr){.kind = HYP_ATTR_SYM, .sym = s}; }
-static hyp_attr attr_dims(const hyp_dim *dims, uint32_t n) { return (hyp_attr){.kind = HYP_ATTR_DIMS, .dims = dims, .count = n}; }
+static hyp_attr attr_dims(const hyp_dim *dims, uint32_t n)
+{
+    return (hyp_attr){.kind = HYP_ATTR_DIMS, .dims = dims, .count = n};
+}
 
 static const hyp_type *type_of(const maker *m, hyp_value_id v) { return &m->g->values.data[v].type; }
 static bool is_float(const maker *m, hyp_value_id v) { return hyp_dtype_is_float(type_of(m, v)->dtype); }
@@ -100,7 +103,8 @@ static hyp_status make_const(maker *m, const hyp_type *type, double scale, bool 
         if (positive) x = hyp_dtype_is_float(type->dtype) ? fabs(x) + scale / 4 : 1 + fmod(fabs(x), 3);
         hyp_store_f64(type->dtype, data, i, x);
     }
-    hyp_status status = hyp_graph_add_const(m->g, NULL, type, data, count * hyp_dtype_size(type->dtype), true, out, m->diag);
+    hyp_status status =
+        hyp_graph_add_const(m->g, NULL, type, data, count * hyp_dtype_size(type->dtype), true, out, m->diag);
     hyp_free(data);
     HYP_TRY(status);
     return note_value(m, *out, scale * 1.25, true);
@@ -121,8 +125,8 @@ static hyp_status make_leaf(maker *m, const hyp_type *type, double scale, hyp_va
     return make_input(m, type, out);
 }
 
-static hyp_status add(maker *m, hyp_op op, const hyp_value_id *in, uint32_t in_count, const hyp_attr *attrs, double bound,
-                      hyp_value_id *outs, uint32_t out_count)
+static hyp_status add(maker *m, hyp_op op, const hyp_value_id *in, uint32_t in_count, const hyp_attr *attrs,
+                      double bound, hyp_value_id *outs, uint32_t out_count)
 {
     char source[24];
     snprintf(source, sizeof source, "node%zu", m->g->nodes.len);
@@ -245,8 +249,8 @@ static hyp_status make_gemm(maker *m, hyp_op op)
     bool trans_a = chance(m, 30), trans_b = chance(m, 50);
     hyp_dim rows = a.dims[trans_a ? 1 : 0], k = a.dims[trans_a ? 0 : 1], n = draw(m, 1, 5);
     hyp_type b = {a.dtype, 2, {trans_b ? n : k, trans_b ? k : n}};
-    const hyp_type addends[] = {{a.dtype, 0, {0}}, {a.dtype, 1, {n}}, {a.dtype, 1, {1}}, {a.dtype, 2, {1, n}},
-                                {a.dtype, 2, {rows, 1}}, {a.dtype, 2, {rows, n}}};
+    const hyp_type addends[] = {{a.dtype, 0, {0}},    {a.dtype, 1, {n}},       {a.dtype, 1, {1}},
+                                {a.dtype, 2, {1, n}}, {a.dtype, 2, {rows, 1}}, {a.dtype, 2, {rows, n}}};
     HYP_TRY(make_leaf(m, &b, 0.5, &in[1]));
     if (chance(m, 75)) HYP_TRY(make_leaf(m, &addends[draw(m, 0, 5)], 1, &in[2]));
     hyp_attr attrs[] = {attr_int(trans_a), attr_int(trans_b), attr_float(chance(m, 50) ? 1 : 0.5),
@@ -332,7 +336,8 @@ static hyp_status make_pow(maker *m, hyp_op op)
     if (!pick(m, NUMBER, 0, 4, &in[0])) return HYP_OK;
     hyp_type scalar = {.dtype = is_float(m, in[0]) && chance(m, 80) ? type_of(m, in[0])->dtype : HYP_I64};
     HYP_TRY(is_float(m, in[0]) ? make_positive(m, in[0], 0.5, &in[0]) : make_small(m, in[0], &in[0]));
-    hyp_store_f64(scalar.dtype, data, 0, hyp_dtype_is_float(scalar.dtype) ? exponents[draw(m, 0, 4)] : (double)draw(m, 0, 2));
+    hyp_store_f64(scalar.dtype, data, 0,
+                  hyp_dtype_is_float(scalar.dtype) ? exponents[draw(m, 0, 4)] : (double)draw(m, 0, 2));
     HYP_TRY(hyp_graph_add_const(m->g, NULL, &scalar, data, hyp_dtype_size(scalar.dtype), true, &in[1], m->diag));
     HYP_TRY(note_value(m, in[1], 3, true));
     double bound = m->known.data[in[0]].bound;
@@ -528,7 +533,8 @@ static hyp_status make_gather(maker *m, hyp_op op)
 {
     hyp_value_id in[2], out;
     if (!pick(m, 0, 1, 3, &in[0])) return HYP_OK;
-    hyp_type t = *type_of(m, in[0]), indices = {.dtype = chance(m, 50) ? HYP_I64 : HYP_I32, .rank = (int32_t)draw(m, 0, 2)};
+    hyp_type t = *type_of(m, in[0]),
+             indices = {.dtype = chance(m, 50) ? HYP_I64 : HYP_I32, .rank = (int32_t)draw(m, 0, 2)};
     int32_t axis = (int32_t)draw(m, 0, t.rank - 1);
     int64_t size = t.dims[axis];
     if (!is_fixed(size) || size == 0) return HYP_OK;
@@ -542,7 +548,8 @@ static hyp_status make_gather(maker *m, hyp_op op)
         size_t count = 1;
         for (int32_t i = 0; i < indices.rank; i++) count *= (size_t)indices.dims[i];
         for (size_t i = 0; i < count; i++) hyp_store_i64(indices.dtype, data, i, draw(m, -size, size - 1));
-        HYP_TRY(hyp_graph_add_const(m->g, NULL, &indices, data, count * hyp_dtype_size(indices.dtype), true, &in[1], m->diag));
+        HYP_TRY(hyp_graph_add_const(m->g, NULL, &indices, data, count * hyp_dtype_size(indices.dtype), true, &in[1],
+                                    m->diag));
         HYP_TRY(note_value(m, in[1], 2, true));
     }
     hyp_attr attr = attr_int(chance(m, 30) ? axis - t.rank : axis);
@@ -684,7 +691,11 @@ static hyp_status make_graph(maker *m)
 hyp_status hyp_random_graph(const hyp_random_graph_options *options, hyp_dims *dims, hyp_graph *out, int *drawn,
                             hyp_diag *diag)
 {
-    maker m = {.options = options, .g = out, .random = {options->seed * 0x9e3779b97f4a7c15u + 1}, .drawn = drawn, .diag = diag};
+    maker m = {.options = options,
+               .g = out,
+               .random = {options->seed * 0x9e3779b97f4a7c15u + 1},
+               .drawn = drawn,
+               .diag = diag};
     hyp_graph_init(out, dims);
     out->name = "random";
     hyp_status status = make_graph(&m);

@@ -2,8 +2,8 @@
  *
  * A seed gives the same graph everywhere. Values are kept tame, so that a comparison means something: they stay small,
  * roots and powers see positive numbers, nothing is divided by a value near 0, and only inputs and constants, which are
- * exact, are truncated to integers. Errors of rounding grow with the depth of the graph, by a few units of its narrowest
- * floating-point type per node.
+ * exact, are truncated to integers. Errors of rounding grow with the depth of the graph, by a few units of its
+ * narrowest floating-point type per node.
  */
 #ifndef HYP_TESTS_RANDOM_GRAPH_H
 #define HYP_TESTS_RANDOM_GRAPH_H
