@@ -40,11 +40,13 @@ typedef uint32_t hyp_symbol;   /* an interned operator symbol or literal */
 typedef struct hyp_analysis {
     size_t data_size;
     void *user;
-    /* The fact of a new e-node from the facts of its children. A failing status stops the insertion. */
+    /* The fact of an e-node from the facts of its children; called again when those change. Adds nothing. A
+     * failing status stops the insertion. */
     hyp_status (*make)(hyp_egraph *eg, hyp_enode_id node, void *data, void *user, hyp_diag *diag);
     /* Joins `from` into `into`; *out_changed tells whether `into` changed (its parents are then made
-     * anew). Must be idempotent and commutative up to order. A failing status (facts that contradict each
-     * other) stops the rebuild, and the run with HYP_STOP_ERROR. */
+     * anew). Must be idempotent and commutative up to order; reads the two facts only. A failing status (facts
+     * that contradict each other) is what the rebuild returns when it has closed congruence all the same, and
+     * ends a run with HYP_STOP_ERROR. */
     hyp_status (*merge)(hyp_egraph *eg, void *into, const void *from, bool *out_changed, void *user, hyp_diag *diag);
     /* Called after a class is new or its fact changed; may add terms and unite classes. */
     hyp_status (*modify)(hyp_egraph *eg, hyp_class_id c, void *user, hyp_diag *diag);
@@ -75,7 +77,8 @@ HYP_API hyp_class_id hyp_egraph_lookup(hyp_egraph *eg, hyp_symbol op, const hyp_
 
 HYP_API hyp_class_id hyp_egraph_find(hyp_egraph *eg, hyp_class_id c);
 /* States that two classes are equal because of `reason` (interned text for explanations, NULL =
- * "given"). Congruence is restored by the next rebuild. *out_changed may be NULL. */
+ * "given"). An id that an e-node had when it was added stands for that very term in explanations.
+ * Congruence is restored by the next rebuild. *out_changed may be NULL. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_union(hyp_egraph *eg, hyp_class_id a, hyp_class_id b, const char *reason,
                                                   bool *out_changed, hyp_diag *diag);
 /* Restores congruence and the analysis. Reading functions below need it after any union. */
@@ -88,7 +91,9 @@ HYP_API size_t hyp_egraph_class_bound(const hyp_egraph *eg);
 /* Upper bound of e-node ids, for arrays indexed by e-node. */
 HYP_API size_t hyp_egraph_enode_bound(const hyp_egraph *eg);
 
-/* The distinct canonical e-nodes of a class, oldest first. Needs a rebuilt e-graph. */
+/* The distinct canonical e-nodes of a class, oldest first; NULL when memory is out. Inside a callback it
+ * lists what is known at that moment, with duplicates that the next rebuild will find, and lives until the
+ * callback returns. */
 HYP_API const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id c, size_t *out_count);
 HYP_API hyp_symbol hyp_enode_op(const hyp_egraph *eg, hyp_enode_id n);
 HYP_API const hyp_class_id *hyp_enode_children(const hyp_egraph *eg, hyp_enode_id n, size_t *out_count);
@@ -99,7 +104,8 @@ HYP_API void *hyp_egraph_data(hyp_egraph *eg, hyp_class_id c);
 /* Recomputes every invariant (hash-cons, congruence, union-find, indexes) and says which is broken. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_check(hyp_egraph *eg, hyp_diag *diag);
 
-/* Asks a running saturation to stop soon with HYP_STOP_CANCELLED. Any thread, any signal handler. */
+/* Asks a running saturation, or else the next one, to stop soon with HYP_STOP_CANCELLED. The request is
+ * spent by the run that it stops. Any thread, any signal handler. */
 HYP_API void hyp_egraph_cancel(hyp_egraph *eg);
 
 /* ---- rules -------------------------------------------------------------------------------------- */
@@ -112,9 +118,11 @@ HYP_API void hyp_egraph_cancel(hyp_egraph *eg);
  *   (rule NAME ... (multi (?a = P) (?b = Q)) => (union ?a R) (union ?b S))      several roots, outputs
  *   (birule NAME ... L <=> R)          two rules, NAME and NAME-rev
  *
- * COND is (and C*), (or C*), (not C) or a registered condition applied to terms over the variables. A
- * registered function in the right side is called with the classes of its arguments and gives the class
- * to use; when it declines, the rule does not apply to this match. */
+ * COND is (and C*), (or C*), (not C) or a registered condition applied to terms over the variables: a leaf
+ * is added where it is missing, any other e-node is only looked up, and where there is none the condition
+ * does not hold. A registered function in the right side is called with the classes of its arguments and
+ * gives the class to use; when it declines, the rule does not apply to this match. A match that was
+ * declined is asked again after the e-graph has changed. */
 
 /* What a condition or function sees of a match. */
 typedef struct hyp_call {
@@ -184,9 +192,9 @@ typedef struct hyp_run_options {
     size_t size;           /* sizeof(hyp_run_options) */
     size_t max_iterations; /* 0 = no limit, here and below */
     size_t max_nodes;      /* e-nodes; never overshot, not by one rule */
-    size_t max_bytes;      /* memory of the e-graph */
+    size_t max_bytes;      /* memory of the e-graph, of which some is held back for rebuilding */
     double max_seconds;
-    size_t max_matches;    /* applied matches in this run */
+    size_t max_matches;    /* applied matches in this run; one that a condition declined is not counted */
     hyp_scheduler scheduler;
     size_t backoff_match_limit; /* 0 = 1000 */
     size_t backoff_ban_length;  /* 0 = 5 iterations */
@@ -233,7 +241,7 @@ typedef struct hyp_origin {
 } hyp_origin;
 HYP_API hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node);
 
-/* One step of a proof: the subterm at `path` (child positions from the root) is replaced. */
+/* One step of a proof: one use of a rule or reason at one place of the term. */
 typedef struct hyp_proof_step {
     const char *rule;  /* name of the rule or reason; NULL in the first entry, which is the start term */
     bool forward;      /* left to right */
@@ -259,13 +267,14 @@ typedef double (*hyp_node_cost_fn)(hyp_egraph *eg, hyp_enode_id node, void *user
 
 typedef enum hyp_extract_method {
     HYP_EXTRACT_TREE, /* least sum over the tree, every use of a shared class counted: a priority queue (Knuth 1977) */
-    HYP_EXTRACT_DAG   /* least sum over distinct classes, greedily with cost sets: shared work counts once */
+    HYP_EXTRACT_DAG   /* small sum over distinct classes, greedily and then improved: shared work counts once */
 } hyp_extract_method;
 
 typedef struct hyp_extraction {
     hyp_enode_id *choice; /* by canonical class id; HYP_NONE where nothing was chosen */
     size_t class_bound;
-    double tree_cost, dag_cost;
+    double tree_cost; /* summed over the roots */
+    double dag_cost;
 } hyp_extraction;
 
 /* Chooses one e-node per class that the roots need, never in a cycle. HYP_ERR_UNSUPPORTED if a root has
@@ -276,7 +285,8 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_cl
                                                     hyp_extraction *out, hyp_diag *diag);
 HYP_API void hyp_extraction_dispose(hyp_extraction *ex);
 /* The chosen term of a class as text in a malloc'ed string (caller frees with free()), NULL if memory is
- * out. Shared subterms are written out: for small terms. */
+ * out or nothing was chosen. Reads back with hyp_egraph_add_text: a symbol that would end early is quoted.
+ * Shared subterms are written out: for small terms. */
 HYP_API char *hyp_extraction_text(hyp_egraph *eg, const hyp_extraction *ex, hyp_class_id root);
 
 #ifdef __cplusplus

@@ -551,7 +551,6 @@ hyp_status hyp_ruleset_parse(hyp_egraph *eg, const char *file, const char *text,
 void hyp_ruleset_destroy(hyp_ruleset *rules)
 {
     if (!rules) return;
-    rules->released = true;
     if (rules->eg->explain) return; /* proofs still name its rules: it goes with the e-graph */
     hyp_ruleset **link = &rules->eg->rulesets;
     while (*link != rules) link = &(*link)->next;

@@ -105,7 +105,6 @@ struct hyp_ruleset {
     hyp_egraph *eg;
     struct hyp_ruleset *next; /* hyp_egraph.rulesets */
     uint32_t index;           /* as in hyp_origin.ruleset */
-    bool released;            /* by the user; kept because explanations name it */
     hyp_arena arena;
     HYP_VEC(hyp_rule) rules;
     hyp_intern names;

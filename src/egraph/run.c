@@ -8,7 +8,12 @@
 
 #include "egraph/rule.h"
 
-enum { DECLINED_LIMIT = 1 << 20 }; /* words of declined matches that a rule keeps to ask again */
+/* Words of declined matches that a rule keeps to ask again. */
+#ifdef HYP_SMALL_SIZES
+enum { DECLINED_LIMIT = 8 };
+#else
+enum { DECLINED_LIMIT = 1 << 20 };
+#endif
 
 typedef struct runner {
     hyp_egraph *eg;
@@ -25,6 +30,7 @@ typedef struct runner {
     /* Of the rule and iteration under way. */
     uint32_t rule;
     size_t matches, applications, match_limit;
+    double apply_seconds;
     hyp_iteration_report now;
     HYP_VEC(hyp_iteration_report) iterations;
 } runner;
@@ -86,15 +92,18 @@ static hyp_status apply_batch(void *user, const uint32_t *matches, size_t count,
     runner *r = user;
     hyp_rule *rule = &r->rules->rules.data[r->rule];
     uint32_t words = hyp_match_words(rule);
-    HYP_TRY(check_clock(r, diag));
+    hyp_status status = check_clock(r, diag);
+    double begin = seconds();
     r->matches += count;
     hyp_apply_prefetch(&r->applier, r->rule, matches, count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && status == HYP_OK; i++) {
         hyp_outcome outcome;
-        HYP_TRY(apply_match(r, matches + i * words, &outcome, diag));
-        if (outcome == HYP_APPLIED_DECLINED) HYP_TRY(keep_declined(rule, matches + i * words, diag));
+        status = apply_match(r, matches + i * words, &outcome, diag);
+        if (status == HYP_OK && outcome == HYP_APPLIED_DECLINED)
+            status = keep_declined(rule, matches + i * words, diag);
     }
-    return HYP_OK;
+    r->apply_seconds += seconds() - begin;
+    return status;
 }
 
 /* Asks the matches again that were declined. What a limit leaves is kept. */
@@ -152,10 +161,8 @@ static hyp_status search_and_apply(runner *r, hyp_rule *rule, bool *out_banned, 
 {
     r->search.rule = rule;
     r->search.diag = diag;
-    double begin = seconds();
     if (r->options.scheduler == HYP_SCHEDULER_BACKOFF) {
         HYP_TRY(is_explosive(r, rule, out_banned));
-        r->now.search_seconds += seconds() - begin;
         if (*out_banned) return HYP_OK;
     }
     uint64_t version = r->eg->version;
@@ -175,6 +182,7 @@ static hyp_status run_rule(runner *r, bool *out_banned, hyp_diag *diag)
     hyp_rule_report *report = &r->report->rules[r->rule];
     double begin = seconds();
     r->matches = r->applications = 0;
+    r->apply_seconds = 0;
     hyp_status status = search_and_apply(r, rule, out_banned, diag);
     double took = seconds() - begin;
     report->seconds += took;
@@ -184,7 +192,8 @@ static hyp_status run_rule(runner *r, bool *out_banned, hyp_diag *diag)
         r->now.matches += r->matches;
         r->now.applications += r->applications;
     }
-    r->now.apply_seconds += took;
+    r->now.apply_seconds += r->apply_seconds;
+    r->now.search_seconds += took - r->apply_seconds;
     return status;
 }
 

@@ -164,6 +164,12 @@ static void a_layer_above_desugars_terms(void **state)
     term(eg, "(turn x x)");
     run_checked(eg, rules, 3);
     assert_true(equal(eg, "(turn \"(1 0)\" (turn \"(1 0)\" x))", "x"));
+    static const char more[] = "(rule undo (flip (flip ?x)) => ?x)";
+    must(hyp_ruleset_extend_with(rules, "u", more, strlen(more), NULL, NULL, &diag));
+    assert_string_equal(hyp_ruleset_rule(rules, 2).name, "undo");
+    term(eg, "(flip (flip y))");
+    run_checked(eg, rules, 3);
+    assert_true(equal(eg, "(flip (flip y))", "y"));
     hyp_ruleset_destroy(rules);
     hyp_diag diag = {0};
     static const char bad[] = "(rule r\n (turn :at 1 ?x) => ?x)";
