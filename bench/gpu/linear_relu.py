@@ -1,0 +1,204 @@
+"""Fused plans against unfused plans against PyTorch eager, on one GPU.
+
+    python3 bench/gpu/linear_relu.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--quick] [--tsv FILE] [--rounds N]
+
+Of every model two plans are compiled: with all rules, and without those that put activations into a product's kernel
+(a product with its bias, then a relu kernel). All run in one process on one stream, on the same device tensors, in
+turns, so that clocks and power hit all alike; a time is the median over the rounds. "graph" times replays of a CUDA
+graph of several runs: what the device needs. "call" times plain calls from Python: what a caller sees, launches and
+Python included. Errors are |y - r| / |r| (2-norms) against float64 on the same inputs. The exit code is 1 when a fused
+plan is slower than the unfused one beyond noise, or wrong.
+"""
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import ml_dtypes
+import numpy as np
+import torch
+from onnx import TensorProto, helper
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from runtime import Library, Plan  # noqa: E402
+
+UNFUSED = ["fuse-linear-relu"]
+LINEAR = [(256, [256, 512]), (1024, [784, 2048]), (8192, [4096, 4096])]  # batch, widths; relu after the only layer
+MLP = [(1024, [784, 2048, 10]), (64, [256] * 5), (1, [784, 512, 512, 10])]  # no relu after the last layer
+# name: ONNX type, NumPy type, torch type, hyp_dtype, hypatiac's --precision, largest error that is right
+TYPES = {
+    "fp32": (TensorProto.FLOAT, np.float32, torch.float32, 1, "fp32", 1e-6),
+    "tf32": (TensorProto.FLOAT, np.float32, torch.float32, 1, "tf32", 1e-3),
+    "bf16": (TensorProto.BFLOAT16, ml_dtypes.bfloat16, torch.bfloat16, 16, "fp32", 6e-3),
+    "fp16": (TensorProto.FLOAT16, np.float16, torch.float16, 10, "fp32", 1e-3),
+}
+
+
+def make_model(widths, last_relu, kind, rng):
+    """The model, and its weights as torch tensors on the device. The tensors have the type natively: no casts run."""
+    onnx_type, numpy_type, torch_type = TYPES[kind][:3]
+    nodes, stored, weights, value = [], [], [], "x"
+    for i, (k, n) in enumerate(zip(widths, widths[1:])):
+        last = i + 2 == len(widths)
+        relu = not last or last_relu
+        for name, array in ((f"w{i}", rng.standard_normal((n, k)) / np.sqrt(k)), (f"b{i}", rng.standard_normal(n) * 0.1)):
+            array = array.astype(numpy_type)
+            stored.append(helper.make_tensor(name, onnx_type, array.shape, array.tobytes(), raw=True))
+            weights.append(torch.from_numpy(array.astype(np.float32)).cuda().to(torch_type))
+        product = f"g{i}" if relu else "y"
+        nodes.append(helper.make_node("Gemm", [value, f"w{i}", f"b{i}"], [product], transB=1))
+        value = "y" if last else f"h{i}"
+        if relu:
+            nodes.append(helper.make_node("Relu", [product], [value]))
+    graph = helper.make_graph(nodes, "mlp", [helper.make_tensor_value_info("x", onnx_type, ["batch", widths[0]])],
+                              [helper.make_tensor_value_info("y", onnx_type, ["batch", widths[-1]])], stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), weights
+
+
+def forward(x, weights, last_relu):
+    for i in range(0, len(weights), 2):
+        x = torch.nn.functional.linear(x, weights[i], weights[i + 1])
+        if last_relu or i + 2 < len(weights):
+            x = torch.relu(x)
+    return x
+
+
+def compile_plan(args, model, kind, batch, disabled, path):
+    command = [args.hypatiac, model, "-o", path, "-q", "--target", "cuda", "--precision", TYPES[kind][4], "--dim",
+               f"batch={batch}"] + [f"--disable-rule={rule}" for rule in disabled]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}:\n{done.stderr}")
+
+
+def milliseconds(call, stream):
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record(stream)
+    call()
+    end.record(stream)
+    end.synchronize()
+    return begin.elapsed_time(end)
+
+
+def capture(call, runs, stream):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        for _ in range(runs):
+            call()
+    return graph
+
+
+def repeat(call, runs):
+    def repeated():
+        for _ in range(runs):
+            call()
+    return repeated
+
+
+def in_turns(ways, runs, rounds, stream):
+    """Microseconds of one run: for each way the samples, one a round. Each round starts with another way."""
+    samples = {name: [] for name in ways}
+    names = list(ways)
+    for name in names:
+        milliseconds(ways[name], stream)
+    for r in range(rounds):
+        for name in names[r % len(names):] + names[:r % len(names)]:
+            samples[name].append(milliseconds(ways[name], stream) * 1000 / runs)
+    return samples
+
+
+def error(y, reference):
+    return ((y.double() - reference).norm() / reference.norm()).item()
+
+
+def measure(args, library, folder, batch, widths, last_relu, kind):
+    torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
+    torch_type, dtype = TYPES[kind][2:4]
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream), torch.no_grad():
+        model, weights = make_model(widths, last_relu, kind, np.random.default_rng(1))
+        path = os.path.join(folder, "model.onnx")
+        with open(path, "wb") as file:
+            file.write(model.SerializeToString())
+        x = torch.randn(batch, widths[0], device="cuda").to(torch_type)
+        plans, outputs = {}, {}
+        for name, disabled in (("fused", []), ("unfused", UNFUSED)):
+            plan = os.path.join(folder, name + ".plan")
+            compile_plan(args, path, kind, batch, disabled, plan)
+            outputs[name] = torch.full((batch, widths[-1]), float("nan"), device="cuda", dtype=torch_type)
+            plans[name] = Plan(library, plan, stream.cuda_stream, x, outputs[name], dtype)
+            plans[name].run()
+        calls = {"fused": plans["fused"].run, "unfused": plans["unfused"].run,
+                 "eager": lambda: forward(x, weights, last_relu)}
+        outputs["eager"] = forward(x, weights, last_relu)
+        reference = forward(x.double(), [w.double() for w in weights], last_relu)
+        stream.synchronize()
+        errors = {name: error(y, reference) for name, y in outputs.items()}
+        # About 2 ms a sample, and at most 50 runs.
+        once = min(milliseconds(repeat(calls["unfused"], 3), stream) / 3 for _ in range(3))
+        runs = max(2, min(50, int(2 / once)))
+        graphs = {name: capture(call, runs, stream) for name, call in calls.items()}
+        result = {"graph": in_turns({name: graph.replay for name, graph in graphs.items()}, runs, args.rounds, stream),
+                  "call": in_turns({name: repeat(call, runs) for name, call in calls.items()}, runs, args.rounds, stream)}
+        del graphs
+        for plan in plans.values():
+            plan.close()
+    return result, errors
+
+
+def spread(samples):
+    """Half the distance between the quartiles."""
+    low, _, high = statistics.quantiles(samples, n=4)
+    return (high - low) / 2
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hypatiac", required=True)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--tsv")
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and no model above 1024 rows")
+    args = parser.parse_args()
+    if args.quick:
+        args.rounds = 7
+    library = Library(os.path.abspath(args.library))
+    cases = [("linear-relu", b, w, True) for b, w in LINEAR if not args.quick or b <= 1024]
+    cases += [("mlp", b, w, False) for b, w in MLP]
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds of one run, medians of {args.rounds} "
+          "rounds in turns")
+    print(f"{'model':28s} {'type':4s} | {'graph: fused':>12s} {'unfused':>9s} {'eager':>9s} {'gain':>6s} | "
+          f"{'call: fused':>11s} {'unfused':>9s} {'eager':>9s} | {'error: fused':>12s} {'unfused':>8s} {'eager':>8s}")
+    rows, complaints = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for what, batch, widths, last_relu in cases:
+            for kind in TYPES:
+                name = f"{what} {batch}: {'-'.join(map(str, widths))}"
+                result, errors = measure(args, library, folder, batch, widths, last_relu, kind)
+                graph = {k: statistics.median(v) for k, v in result["graph"].items()}
+                call = {k: statistics.median(v) for k, v in result["call"].items()}
+                gain = graph["unfused"] / graph["fused"]
+                print(f"{name:28s} {kind:4s} | {graph['fused']:12.2f} {graph['unfused']:9.2f} {graph['eager']:9.2f} "
+                      f"{gain:5.2f}x | {call['fused']:11.2f} {call['unfused']:9.2f} {call['eager']:9.2f} | "
+                      f"{errors['fused']:12.1e} {errors['unfused']:8.1e} {errors['eager']:8.1e}", flush=True)
+                noise = spread(result["graph"]["fused"]) + spread(result["graph"]["unfused"])
+                if graph["fused"] - graph["unfused"] > max(noise, 0.02 * graph["unfused"]):
+                    complaints.append(f"{name} {kind}: fused is slower than unfused")
+                if not errors["fused"] <= TYPES[kind][5] * len(widths):
+                    complaints.append(f"{name} {kind}: the error is {errors['fused']:.1e}")
+                for mode in ("graph", "call"):
+                    rows += [[name, kind, mode, way, f"{statistics.median(s):.3f}", f"{min(s):.3f}", f"{spread(s):.3f}",
+                              f"{errors[way]:.3e}"] for way, s in result[mode].items()]
+    if args.tsv:
+        with open(args.tsv, "w") as file:
+            file.write("\t".join(["model", "type", "mode", "way", "median_us", "min_us", "spread_us", "error"]) + "\n")
+            file.writelines("\t".join(row) + "\n" for row in rows)
+    for complaint in complaints:
+        print(complaint)
+    sys.exit(1 if complaints else 0)
+
+
+if __name__ == "__main__":
+    main()

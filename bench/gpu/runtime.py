@@ -1,0 +1,70 @@
+"""libhypatia-rt from Python, by its public C interface (hypatia/runtime.h), on PyTorch's device memory and stream."""
+import ctypes as c
+
+HYP_DEVICE_CUDA = 2
+HYP_MEMORY_CUDA = 1
+
+
+class Diag(c.Structure):
+    _fields_ = [("status", c.c_int), ("message", c.c_char * 4096)]
+
+
+class EngineOptions(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("device", c.c_int), ("device_index", c.c_int32), ("threads", c.c_int32),
+                ("trust_weights", c.c_bool), ("log", c.c_void_p), ("log_user", c.c_void_p)]
+
+
+class ContextOptions(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("stream", c.c_void_p)]
+
+
+class Tensor(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("data", c.c_void_p), ("bytes", c.c_size_t), ("dtype", c.c_int), ("memory", c.c_int),
+                ("rank", c.c_int32), ("dims", c.c_int64 * 8)]
+
+
+class Library:
+    def __init__(self, path):
+        self.lib = c.CDLL(path)
+        for name in ("hyp_engine_load_file", "hyp_context_create", "hyp_context_run", "hyp_context_synchronize"):
+            getattr(self.lib, name).restype = c.c_int
+        self.lib.hyp_engine_device_name.restype = c.c_char_p
+        self.lib.hyp_context_run.argtypes = [c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p]
+
+    def check(self, status, diag):
+        if status:
+            raise RuntimeError(diag.message.decode())
+
+
+class Plan:
+    """A plan with one input and one output, bound to two torch tensors."""
+
+    def __init__(self, library, path, stream, x, y, dtype):
+        self.library, self.diag = library, Diag()
+        options = EngineOptions(size=c.sizeof(EngineOptions), device=HYP_DEVICE_CUDA)
+        self.engine, self.context = c.c_void_p(), c.c_void_p()
+        lib = library.lib
+        library.check(lib.hyp_engine_load_file(path.encode(), c.byref(options), c.byref(self.engine), c.byref(self.diag)),
+                      self.diag)
+        on = ContextOptions(size=c.sizeof(ContextOptions), stream=stream)
+        library.check(lib.hyp_context_create(self.engine, c.byref(on), c.byref(self.context), c.byref(self.diag)), self.diag)
+        self.x, self.y = self.tensor(x, dtype), self.tensor(y, dtype)
+        self.keep = (x, y)
+        self.args = (self.context, c.byref(self.x), 1, c.byref(self.y), 1, c.byref(self.diag))
+        self.call = lib.hyp_context_run
+
+    @staticmethod
+    def tensor(t, dtype):
+        dims = (c.c_int64 * 8)(*t.shape)
+        return Tensor(None, t.data_ptr(), t.numel() * t.element_size(), dtype, HYP_MEMORY_CUDA, t.dim(), dims)
+
+    def run(self):
+        if self.call(*self.args):
+            raise RuntimeError(self.diag.message.decode())
+
+    def device_name(self):
+        return self.library.lib.hyp_engine_device_name(self.engine).decode()
+
+    def close(self):
+        self.library.lib.hyp_context_destroy(self.context)
+        self.library.lib.hyp_engine_destroy(self.engine)

@@ -1,0 +1,58 @@
+#!/bin/sh
+# gpu-test.sh - on a machine with an NVIDIA GPU: builds, tests the CUDA backend on the device, and prints a table of fused
+# plans against unfused ones and PyTorch.
+#
+#   scripts/gpu-test.sh [--quick] [--out FILE.tsv] [--build DIR]
+#
+# --build DIR uses a build made elsewhere (cmake --preset gpu && cmake --build --preset gpu --target gpu-bundle; DIR is
+# build/gpu/bundle), for a machine without the libraries that a build needs. The benchmark needs PyTorch and onnx and is
+# left out, by name, where they are missing. The exit code is 0 only if all tests passed and no fused plan was slower.
+set -eu
+cd "$(dirname "$0")/.."
+dir= out=build/gpu-bench.tsv quick=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --build) dir=$2 && shift 2 ;;
+    --out) out=$2 && shift 2 ;;
+    --quick) quick=--quick && shift ;;
+    *) sed -n '2,11s/^# \{0,1\}//p' "$0" && exit 2 ;;
+    esac
+done
+
+if [ -z "$dir" ]; then
+    . scripts/setup.sh
+    # shellcheck disable=SC2086 # lists
+    install_packages $BUILD_PACKAGES $TEST_PACKAGES
+    cmake --preset gpu > /dev/null
+    cmake --build --preset gpu --target gpu-bundle
+    dir=build/gpu/bundle
+fi
+export LD_LIBRARY_PATH="$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+# cuBLASLt comes with a toolkit or inside Python packages.
+if [ -z "${HYPATIA_CUBLASLT:-}" ] && ! ls /usr/local/cuda/lib64/libcublasLt.so.1[23] > /dev/null 2>&1 &&
+    ! ldconfig -p 2> /dev/null | grep -q 'libcublasLt.so.1[23]'; then
+    found=$(python3 -c '
+import glob, sys
+print(next((f for p in sys.path for f in sorted(glob.glob(p + "/nvidia/*/lib/libcublasLt.so.1[23]"), reverse=True)), ""))' || true)
+    [ -z "$found" ] || export HYPATIA_CUBLASLT="$found"
+fi
+
+failed=
+echo "== device tests"
+code=0
+"$dir/bin/test_cuda_device" || code=$?
+[ "$code" != 77 ] || { echo "skipped: there is no usable GPU here"; exit 1; }
+[ "$code" = 0 ] || failed="$failed test_cuda_device"
+
+echo "== fused against unfused against PyTorch"
+if python3 -c 'import torch, onnx, ml_dtypes' 2> /dev/null; then
+    mkdir -p "$(dirname "$out")"
+    # shellcheck disable=SC2086 # empty when not asked for
+    python3 bench/gpu/linear_relu.py --hypatiac "$dir/bin/hypatiac" --library "$dir/lib/libhypatia-rt.so" --tsv "$out" $quick ||
+        failed="$failed linear_relu.py"
+else
+    echo "bench/gpu/linear_relu.py: skipped, because torch, onnx or ml_dtypes is missing"
+fi
+[ -z "$failed" ] || { echo "failed:$failed"; exit 1; }
+echo "all passed"
