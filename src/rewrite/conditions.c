@@ -18,7 +18,8 @@ hyp_status hyp_rw_literal_arg(const hyp_call *call, size_t i, hyp_attr_kind kind
 {
     const hyp_rw_fact *f = fact(call, i);
     if (f->kind != HYP_RW_LITERAL)
-        return hyp_fail(diag, HYP_ERR_MALFORMED, "argument %zu is a tensor, the value of an attribute is wanted", i + 1);
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "argument %zu is a tensor, the value of an attribute is wanted",
+                        i + 1);
     return hyp_rw_attr(call->user, f->literal, kind, out, diag);
 }
 
@@ -134,7 +135,8 @@ static int precision(hyp_dtype t)
     switch (t) {
     case HYP_BOOL: return 1;
     case HYP_I8: return 7;
-    case HYP_U8: case HYP_BF16: return 8;
+    case HYP_U8:
+    case HYP_BF16: return 8;
     case HYP_F16: return 11;
     case HYP_I16: return 15;
     case HYP_U16: return 16;

@@ -78,9 +78,14 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
     }
     if (constant) return w->cost ? CONSTANT_SECONDS : CONSTANT_WEIGHT;
     if (!w->cost) return weight(&n, w);
-    hyp_cost_query query = {.op = n.op, .attrs = n.attrs, .inputs = w->inputs.data, .input_const = w->input_const.data,
-                            .input_count = n.input_count, .outputs = w->outputs.data,
-                            .output_count = hyp_rw_fact_of(w->rw, c)->count, .dims = w->rw->dims};
+    hyp_cost_query query = {.op = n.op,
+                            .attrs = n.attrs,
+                            .inputs = w->inputs.data,
+                            .input_const = w->input_const.data,
+                            .input_count = n.input_count,
+                            .outputs = w->outputs.data,
+                            .output_count = hyp_rw_fact_of(w->rw, c)->count,
+                            .dims = w->rw->dims};
     double cost = w->cost(&query, w->user);
     if (!(cost >= 0)) return INFINITY; /* a NaN is no answer */
     return hyp_op_get(n.op)->flags & HYP_OPF_FUSED ? cost + TIE_SECONDS : cost;
@@ -106,9 +111,14 @@ static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, bool *con
         w->outputs.data[i] = g->values.data[n->outputs[i]].type;
     }
     if (all) return HYP_OK;
-    hyp_cost_query query = {.op = n->op, .attrs = n->attrs, .inputs = w->inputs.data,
-                            .input_const = w->input_const.data, .input_count = n->input_count,
-                            .outputs = w->outputs.data, .output_count = n->output_count, .dims = g->dims};
+    hyp_cost_query query = {.op = n->op,
+                            .attrs = n->attrs,
+                            .inputs = w->inputs.data,
+                            .input_const = w->input_const.data,
+                            .input_count = n->input_count,
+                            .outputs = w->outputs.data,
+                            .output_count = n->output_count,
+                            .dims = g->dims};
     *cost += w->cost(&query, w->user);
     if (!(hyp_op_get(n->op)->flags & HYP_OPF_VIEW)) ++*nodes;
     return HYP_OK;

@@ -59,7 +59,8 @@ static hyp_status collect(history *h, const hyp_enode_id *nodes, size_t count, h
     if (h->sources.len) qsort(h->sources.data, h->sources.len, sizeof *h->sources.data, by_text);
     size_t n = 0;
     for (size_t i = 0; i < h->sources.len; i++)
-        if (i == 0 || strcmp(h->sources.data[i], h->sources.data[n - 1]) != 0) h->sources.data[n++] = h->sources.data[i];
+        if (i == 0 || strcmp(h->sources.data[i], h->sources.data[n - 1]) != 0)
+            h->sources.data[n++] = h->sources.data[i];
     const char **sources = hyp_arena_zalloc(arena, n, sizeof *sources);
     const char **names = hyp_arena_zalloc(arena, h->names.len, sizeof *names);
     if (!sources || !names) return hyp_fail_memory(h->diag, n * sizeof *sources);
@@ -109,11 +110,10 @@ static hyp_status decode_leaf(decoder *d, uint32_t index, hyp_value_id *out)
 {
     const hyp_rw_leaf *l = &d->rw->leaves.data[index];
     if (d->leaf[index] == HYP_NO_VALUE) {
-        hyp_status status =
-            l->bytes && !l->data
-                ? hyp_graph_add_elided_const(d->out, l->name, &l->value.type, l->bytes, l->hash, &d->leaf[index], d->diag)
-                : hyp_graph_add_const(d->out, l->name, &l->value.type, l->data, l->bytes, l->copy, &d->leaf[index],
-                                      d->diag);
+        hyp_status status = l->bytes && !l->data ? hyp_graph_add_elided_const(d->out, l->name, &l->value.type, l->bytes,
+                                                                              l->hash, &d->leaf[index], d->diag)
+                                                 : hyp_graph_add_const(d->out, l->name, &l->value.type, l->data,
+                                                                       l->bytes, l->copy, &d->leaf[index], d->diag);
         if (status != HYP_OK) return status;
     }
     *out = d->leaf[index];

@@ -148,8 +148,12 @@ hyp_status hyp_rw_constant(hyp_rw *rw, const hyp_type *type, const void *data, s
 
 static hyp_status encode_constant(hyp_rw *rw, const hyp_value *v, hyp_class_id *out, hyp_diag *diag)
 {
-    hyp_rw_leaf c = {.name = v->name, .value = {v->type, v->content, v->content_count}, .data = v->data,
-                     .bytes = v->bytes, .copy = v->owned, .hash = v->hash};
+    hyp_rw_leaf c = {.name = v->name,
+                     .value = {v->type, v->content, v->content_count},
+                     .data = v->data,
+                     .bytes = v->bytes,
+                     .copy = v->owned,
+                     .hash = v->hash};
     size_t leaf;
     bool is_new;
     HYP_TRY(share(rw, &c, &leaf, &is_new, diag));
@@ -160,8 +164,8 @@ static hyp_status encode_input(hyp_rw *rw, uint32_t position, hyp_diag *diag)
 {
     hyp_value_id id = rw->in->inputs.data[position];
     const hyp_value *v = &rw->in->values.data[id];
-    hyp_rw_leaf leaf = {.is_input = true, .name = v->name, .value = {v->type, v->content, v->content_count},
-                        .input = position};
+    hyp_rw_leaf leaf = {
+        .is_input = true, .name = v->name, .value = {v->type, v->content, v->content_count}, .input = position};
     HYP_TRY(push_leaf(rw, &leaf, diag));
     return add_leaf_term(rw, rw->leaves.len - 1, &rw->class_of[id], diag);
 }
@@ -190,8 +194,7 @@ static hyp_status attr_class(hyp_rw *rw, const hyp_attr *a, hyp_class_id *out, h
 {
     hyp_strbuf sb = {0};
     hyp_attr_print(&sb, rw->dims, a);
-    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len)
-                                  : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
+    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len) : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
     hyp_strbuf_dispose(&sb);
     return status;
 }

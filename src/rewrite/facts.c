@@ -27,7 +27,7 @@ hyp_status hyp_rw_symbol_of(hyp_rw *rw, hyp_symbol symbol, const hyp_rw_symbol *
     HYP_TRY(symbol_slot(rw, symbol, &s, diag));
     if (s->head == HYP_RW_SYM_NEW) {
         const char *name = hyp_egraph_symbol_name(rw->eg, symbol);
-        s->head = strcmp(name, "get") == 0 ? HYP_RW_SYM_GET
+        s->head = strcmp(name, "get") == 0    ? HYP_RW_SYM_GET
                   : hyp_op_find(name, &s->op) ? HYP_RW_SYM_OP
                                               : HYP_RW_SYM_OTHER;
     }
@@ -43,8 +43,7 @@ hyp_status hyp_rw_attr(hyp_rw *rw, hyp_symbol literal, hyp_attr_kind kind, hyp_a
         const char *text = hyp_egraph_symbol_name(rw->eg, literal);
         const hyp_sexpr *forms;
         HYP_TRY(hyp_sexpr_parse(&rw->arena, text, text, strlen(text), &forms, diag));
-        if (forms->count != 1)
-            return hyp_fail(diag, HYP_ERR_MALFORMED, "'%s' is no value of an attribute", text);
+        if (forms->count != 1) return hyp_fail(diag, HYP_ERR_MALFORMED, "'%s' is no value of an attribute", text);
         HYP_TRY(hyp_attr_parse(&rw->arena, rw->dims, text, forms->items[0], kind, &s->attr, diag));
         s->parsed = true;
     }
@@ -62,8 +61,8 @@ static hyp_status literal_child(hyp_rw *rw, hyp_class_id c, hyp_attr_kind kind, 
     return hyp_rw_attr(rw, f->literal, kind, out, diag);
 }
 
-hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_shape *out_shape, uint32_t *out_index,
-                          hyp_rw_node *out, hyp_diag *diag)
+hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_shape *out_shape, uint32_t *out_index, hyp_rw_node *out,
+                          hyp_diag *diag)
 {
     size_t count;
     hyp_symbol symbol = hyp_enode_op(rw->eg, node);
@@ -147,8 +146,8 @@ static hyp_status fold(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, hyp_
         in[i] = &tensors[i];
     }
     if (status == HYP_OK) {
-        hyp_status evaluated = hyp_op_eval(rw->dims, n->op, n->attrs, HYP_EVAL_NATIVE, in, n->input_count, &result, 1,
-                                           NULL, diag);
+        hyp_status evaluated =
+            hyp_op_eval(rw->dims, n->op, n->attrs, HYP_EVAL_NATIVE, in, n->input_count, &result, 1, NULL, diag);
         if (evaluated == HYP_ERR_NO_MEMORY) status = evaluated;
         if (evaluated == HYP_OK) {
             size_t bytes = result.count * hyp_dtype_size(result.dtype);
@@ -196,7 +195,8 @@ static hyp_status make_op(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, h
     fact->count = output_count(n, &tuple);
     hyp_infer_value *values = hyp_arena_zalloc(&rw->arena, fact->count, sizeof *values);
     if (!values) return hyp_fail_memory(diag, fact->count * sizeof *values);
-    HYP_TRY(hyp_infer(rw->dims, &rw->arena, n->op, n->attrs, rw->inputs.data, n->input_count, values, fact->count, diag));
+    HYP_TRY(
+        hyp_infer(rw->dims, &rw->arena, n->op, n->attrs, rw->inputs.data, n->input_count, values, fact->count, diag));
     fact->kind = tuple ? HYP_RW_TUPLE : HYP_RW_TENSOR;
     fact->values = values;
     return fold(rw, n, fact, diag);
@@ -227,8 +227,13 @@ static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user
         hyp_infer_value *value = hyp_arena_alloc(&rw->arena, sizeof *value);
         if (!value) return hyp_fail_memory(diag, sizeof *value);
         *value = leaf->value;
-        *fact = (hyp_rw_fact){.kind = HYP_RW_TENSOR, .constant = !leaf->is_input, .count = 1, .values = value,
-                              .data = leaf->data, .bytes = leaf->bytes, .first = node};
+        *fact = (hyp_rw_fact){.kind = HYP_RW_TENSOR,
+                              .constant = !leaf->is_input,
+                              .count = 1,
+                              .values = value,
+                              .data = leaf->data,
+                              .bytes = leaf->bytes,
+                              .first = node};
     }
     return HYP_OK;
 }
@@ -240,9 +245,9 @@ static hyp_status disagree(hyp_rw *rw, const hyp_type *a, const hyp_type *b, hyp
     hyp_strbuf ta = {0}, tb = {0};
     hyp_type_print(&ta, rw->dims, a);
     hyp_type_print(&tb, rw->dims, b);
-    hyp_status status = hyp_fail(diag, HYP_ERR_INTERNAL,
-                                 "terms of the types %s and %s were stated to be equal: a rule is wrong",
-                                 hyp_strbuf_text(&ta), hyp_strbuf_text(&tb));
+    hyp_status status =
+        hyp_fail(diag, HYP_ERR_INTERNAL, "terms of the types %s and %s were stated to be equal: a rule is wrong",
+                 hyp_strbuf_text(&ta), hyp_strbuf_text(&tb));
     hyp_strbuf_dispose(&ta);
     hyp_strbuf_dispose(&tb);
     return status;

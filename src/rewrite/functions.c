@@ -12,8 +12,7 @@ static hyp_status give(const hyp_call *call, const hyp_attr *a, hyp_class_id *ou
     hyp_rw *rw = call->user;
     hyp_strbuf sb = {0};
     hyp_attr_print(&sb, rw->dims, a);
-    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len)
-                                  : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
+    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len) : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
     hyp_strbuf_dispose(&sb);
     return status;
 }
@@ -136,8 +135,7 @@ static hyp_status times(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
     hyp_attr a;
     const hyp_rw_fact *c = hyp_rw_fact_of(call->user, call->args[1]);
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &a, diag));
-    if (c->kind != HYP_RW_TENSOR || !c->constant || !c->data ||
-        c->bytes != hyp_dtype_size(c->values[0].type.dtype))
+    if (c->kind != HYP_RW_TENSOR || !c->constant || !c->data || c->bytes != hyp_dtype_size(c->values[0].type.dtype))
         return HYP_OK;
     double product = a.f * hyp_load_f64(c->values[0].type.dtype, c->data, 0);
     if (!isfinite(product) || (double)(float)product != product) return HYP_OK;
@@ -164,8 +162,7 @@ static hyp_status list(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
         hyp_strbuf_add(&sb, is_list ? text + 1 : text, is_list ? len - 2 : len);
     }
     hyp_strbuf_puts(&sb, ")");
-    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len)
-                                  : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
+    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len) : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
     hyp_strbuf_dispose(&sb);
     return status;
 }

@@ -28,7 +28,7 @@ typedef struct hyp_rw_fact {
     hyp_symbol literal;            /* LITERAL */
     uint32_t count;                /* TENSOR: 1; TUPLE: the outputs */
     const hyp_infer_value *values; /* count of them, in hyp_rw.arena or the graph */
-    const void *data;              /* elements of a constant, when they are at hand: of every leaf, and of small results */
+    const void *data; /* elements of a constant, when they are at hand: of every leaf, and of small results */
     size_t bytes;
     hyp_enode_id first; /* an e-node of the class, the oldest seen */
 } hyp_rw_fact;
@@ -68,8 +68,8 @@ typedef struct hyp_rw {
     hyp_class_id *class_of; /* by value of `in`; as encoded, not canonical later */
     /* Nodes of `in` behind an e-node made by encoding (several when they are equal): a list of node + 1 that ends
      * with 0. */
-    HYP_VEC(uint32_t) encoded; /* by e-node: the newest of its nodes */
-    uint32_t *node_next;       /* by node: the one before it */
+    HYP_VEC(uint32_t) encoded;               /* by e-node: the newest of its nodes */
+    uint32_t *node_next;                     /* by node: the one before it */
     HYP_VEC(const hyp_infer_value *) inputs; /* of the e-node being made */
 } hyp_rw;
 
@@ -93,10 +93,7 @@ HYP_NODISCARD hyp_status hyp_rw_literal(hyp_rw *rw, const char *text, hyp_class_
 /* The analysis; its user is the hyp_rw. */
 hyp_analysis hyp_rw_analysis(hyp_rw *rw);
 
-static inline const hyp_rw_fact *hyp_rw_fact_of(const hyp_rw *rw, hyp_class_id c)
-{
-    return hyp_egraph_data(rw->eg, c);
-}
+static inline const hyp_rw_fact *hyp_rw_fact_of(const hyp_rw *rw, hyp_class_id c) { return hyp_egraph_data(rw->eg, c); }
 static inline bool hyp_rw_is_none(const hyp_rw *rw, const hyp_rw_fact *f)
 {
     return f->kind == HYP_RW_LITERAL && f->literal == rw->none;
@@ -169,7 +166,7 @@ typedef struct hyp_rw_weigh {
     hyp_cost_fn cost; /* NULL: by how normal the form is */
     void *user;
     hyp_diag *diag;
-    hyp_status status; /* of the first failure; the costs are no good after it */
+    hyp_status status;                /* of the first failure; the costs are no good after it */
     HYP_VEC(const hyp_type *) inputs; /* of the question being asked, and below */
     HYP_VEC(bool) input_const;
     HYP_VEC(hyp_type) outputs;

@@ -187,7 +187,8 @@ static hyp_status operation(context *c, const schema *s, const hyp_sexpr *in, co
         const hyp_sexpr *sx = in->items[i];
         if (is_keyword(sx)) {
             if (++i == in->count)
-                return hyp_sexpr_fail(c->diag, c->file, sx, HYP_ERR_MALFORMED, "%s: %s has no value", s->name, sx->text);
+                return hyp_sexpr_fail(c->diag, c->file, sx, HYP_ERR_MALFORMED, "%s: %s has no value", s->name,
+                                      sx->text);
             HYP_TRY(take_attribute(c, s, sx, in->items[i], attrs));
             continue;
         }

@@ -66,8 +66,7 @@ static hyp_status read_value(const char *file, const hyp_sexpr *form, const stru
         memcpy(at, &acts, sizeof acts);
         return HYP_OK;
     }
-    if (form->count != 2)
-        return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "%s takes one value", key->name);
+    if (form->count != 2) return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "%s takes one value", key->name);
     const hyp_sexpr *sx = form->items[1];
     if (key->kind == BOOL) {
         bool yes = hyp_sexpr_is(sx, "true");
@@ -94,8 +93,7 @@ static hyp_status read_form(const char *file, const hyp_sexpr *form, bool given[
     for (size_t i = 0; i < KEY_COUNT; i++) {
         names[i] = keys[i].name;
         if (!hyp_sexpr_is(form->items[0], keys[i].name)) continue;
-        if (given[i])
-            return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "%s is given twice", keys[i].name);
+        if (given[i]) return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "%s is given twice", keys[i].name);
         given[i] = true;
         return read_value(file, form, &keys[i], out, diag);
     }
@@ -113,7 +111,8 @@ hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *tex
     HYP_TRY(hyp_sexpr_parse(arena, file, text, len, &forms, diag));
     const hyp_sexpr *form = forms->count == 1 ? forms->items[0] : NULL;
     if (!form || !hyp_sexpr_is_form(form, "profile") || form->count < 2 || form->items[1]->kind != HYP_SX_SYMBOL)
-        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: a device profile is one form (profile NAME (key value)...)", file);
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: a device profile is one form (profile NAME (key value)...)",
+                        file);
     profile.name = form->items[1]->text;
     for (uint32_t i = 2; i < form->count; i++) HYP_TRY(read_form(file, form->items[i], given, &profile, diag));
     for (size_t i = 0; i < KEY_COUNT; i++)

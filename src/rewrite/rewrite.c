@@ -151,11 +151,16 @@ static void enable_rules(const job *j, hyp_ruleset *rules, phase p)
 
 static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_ruleset *rules)
 {
-    hyp_rw_tracer tracer = {.rw = rw, .rules = names, .phase = phase_names[p], .options = j->options, .diag = j->diag,
-                            .weigh = {.rw = rw, .cost = j->options->cost, .user = j->options->cost_user,
-                                      .diag = j->diag}};
+    hyp_rw_tracer tracer = {
+        .rw = rw,
+        .rules = names,
+        .phase = phase_names[p],
+        .options = j->options,
+        .diag = j->diag,
+        .weigh = {.rw = rw, .cost = j->options->cost, .user = j->options->cost_user, .diag = j->diag}};
     hyp_run_options options = {.size = sizeof options,
-                               .max_iterations = j->options->max_iterations ? j->options->max_iterations : MAX_ITERATIONS,
+                               .max_iterations =
+                                   j->options->max_iterations ? j->options->max_iterations : MAX_ITERATIONS,
                                .max_nodes = j->options->max_nodes ? j->options->max_nodes : MAX_NODES,
                                .max_bytes = MAX_BYTES,
                                .max_seconds = j->options->max_seconds,
@@ -163,9 +168,12 @@ static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *name
                                .user = &tracer};
     hyp_run_report run;
     hyp_status status = hyp_egraph_run(rw->eg, rules, &options, &run, j->diag);
-    j->report->phases[p] = (struct hyp_rewrite_phase){
-        .name = phase_names[p], .stop = run.stop, .iterations = run.iteration_count, .e_nodes = run.e_nodes,
-        .e_classes = run.e_classes, .peak_bytes = run.peak_bytes};
+    j->report->phases[p] = (struct hyp_rewrite_phase){.name = phase_names[p],
+                                                      .stop = run.stop,
+                                                      .iterations = run.iteration_count,
+                                                      .e_nodes = run.e_nodes,
+                                                      .e_classes = run.e_classes,
+                                                      .peak_bytes = run.peak_bytes};
     j->report->phase_count = (size_t)p + 1;
     for (size_t i = 0; i < run.rule_count && i < j->report->rule_count; i++) {
         j->report->rules[i].matches += run.rules[i].matches;
@@ -178,8 +186,8 @@ static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *name
 
 static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_graph *out)
 {
-    hyp_rw_weigh weigh = {.rw = rw, .cost = p == OPTIMIZE ? j->options->cost : NULL, .user = j->options->cost_user,
-                          .diag = j->diag};
+    hyp_rw_weigh weigh = {
+        .rw = rw, .cost = p == OPTIMIZE ? j->options->cost : NULL, .user = j->options->cost_user, .diag = j->diag};
     hyp_extraction choice = {0};
     hyp_status status = hyp_rw_extract(rw, &weigh, &choice, j->diag);
     if (status == HYP_OK) status = hyp_rw_decode(rw, &choice, names, out, j->diag);

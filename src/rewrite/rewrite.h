@@ -31,15 +31,15 @@ typedef double (*hyp_cost_fn)(const hyp_cost_query *query, void *user);
 /* A device as the cost model sees it, from a text file (profiles/NAME.profile). */
 typedef struct hyp_device_profile {
     const char *name;
-    double launch_seconds;    /* fixed cost of one kernel */
-    double bytes_per_second;  /* main memory */
-    double cache_bytes;       /* working sets up to this move at cache_bytes_per_second */
+    double launch_seconds;   /* fixed cost of one kernel */
+    double bytes_per_second; /* main memory */
+    double cache_bytes;      /* working sets up to this move at cache_bytes_per_second */
     double cache_bytes_per_second;
     double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f64; /* multiply and add count as two */
-    double pointwise_per_second; /* elements of simple arithmetic */
-    uint32_t epilogue_acts;      /* bit i: activation i of (none relu gelu gelu-tanh sigmoid tanh) is computed by
-                                    the product's kernel */
-    bool mlp_in_one_kernel;      /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
+    double pointwise_per_second;                                    /* elements of simple arithmetic */
+    uint32_t epilogue_acts; /* bit i: activation i of (none relu gelu gelu-tanh sigmoid tanh) is computed by
+                               the product's kernel */
+    bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
 } hyp_device_profile;
 /* Built-in profiles: "cpu", "h200". NULL when there is no such name. */
 const char *hyp_profile_builtin(const char *name);
@@ -60,8 +60,8 @@ typedef struct hyp_rewrite_trace {
     const char *phase; /* "normalize" or "optimize" */
     size_t iteration;
     const char *rule;
-    const char *matched; /* term matched, shortened */
-    const char *result;  /* term made, shortened */
+    const char *matched;        /* term matched, shortened */
+    const char *result;         /* term made, shortened */
     const char *const *sources; /* nodes of the model that the left side stands for */
     size_t source_count;
     double cost_before, cost_after; /* seconds of the matched part and of what replaced it; NAN when unknown */
@@ -70,10 +70,10 @@ typedef struct hyp_rewrite_trace {
 typedef struct hyp_rewrite_options {
     const char *const *rule_files; /* path names for messages, paired with rule_texts */
     const char *const *rule_texts;
-    size_t rule_file_count;        /* 0 = the built-in rules */
-    const char *const *disabled;   /* rule names; an unknown name is an error that lists near ones */
+    size_t rule_file_count;      /* 0 = the built-in rules */
+    const char *const *disabled; /* rule names; an unknown name is an error that lists near ones */
     size_t disabled_count;
-    bool allow_approximate;        /* class A too */
+    bool allow_approximate;           /* class A too */
     size_t max_iterations, max_nodes; /* of each phase; 0 = 1000 and 100000 */
     double max_seconds;               /* 0 = none: limits count work, so that results do not depend on the machine */
     hyp_cost_fn cost;
@@ -99,7 +99,7 @@ typedef struct hyp_rewrite_report {
         double seconds;
     } phases[2];
     size_t phase_count;
-    double cost_before, cost_after; /* seconds by the cost model */
+    double cost_before, cost_after;   /* seconds by the cost model */
     size_t nodes_before, nodes_after; /* that run on the device: constant ones are not counted */
 } hyp_rewrite_report;
 
@@ -110,6 +110,7 @@ HYP_NODISCARD hyp_status hyp_rewrite(const hyp_graph *in, const hyp_rewrite_opti
 void hyp_rewrite_report_dispose(hyp_rewrite_report *report);
 
 /* The rules, without running them: for --list-rules. Fills the rules of the report. */
-HYP_NODISCARD hyp_status hyp_rewrite_list(const hyp_rewrite_options *options, hyp_rewrite_report *report, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_rewrite_list(const hyp_rewrite_options *options, hyp_rewrite_report *report,
+                                          hyp_diag *diag);
 
 #endif

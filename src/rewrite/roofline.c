@@ -163,8 +163,8 @@ static double matmul(const asking *a)
     bool trans = q->attrs[0].i != 0 && x->rank > 1;
     double k = x->rank ? size_of(a, x->dims[x->rank - (trans ? 2 : 1)]) : 1;
     double traffic = bytes(a, x) + bytes(a, q->inputs[1]) + bytes(a, y);
-    double seconds = a->device->launch_seconds +
-                     fmax(computing(a, 2 * elements(a, y) * k, y->dtype), moving(a, traffic, traffic));
+    double seconds =
+        a->device->launch_seconds + fmax(computing(a, 2 * elements(a, y) * k, y->dtype), moving(a, traffic, traffic));
     if (q->op == HYP_OP_gemm && q->input_count > 2 && q->inputs[2]) /* runs as a product and an addition */
         seconds += pass(a, elements(a, y), 2 * bytes(a, y) + bytes(a, q->inputs[2]), 1);
     return seconds;
@@ -175,7 +175,8 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     const hyp_roofline *line = roofline;
     asking a = {query, line, &line->profile};
     uint32_t flags = hyp_op_get(query->op)->flags;
-    double out = all_outputs(&a), in = all_inputs(&a), count = query->output_count ? elements(&a, &query->outputs[0]) : 0;
+    double out = all_outputs(&a), in = all_inputs(&a),
+           count = query->output_count ? elements(&a, &query->outputs[0]) : 0;
     double read;
     if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
     switch (query->op) {

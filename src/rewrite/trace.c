@@ -11,7 +11,7 @@ typedef struct writer {
     hyp_rw_tracer *tracer;
     hyp_rw *rw;
     hyp_strbuf text;
-    double cost; /* of the operators written */
+    double cost;                 /* of the operators written */
     const hyp_enode_id *matched; /* left side: its e-nodes in pre-order, `next` the first not yet written */
     size_t count, next;
     HYP_VEC(hyp_class_id) bound; /* right side: what the left side bound, written short */
@@ -99,7 +99,8 @@ static void write_node(writer *w, hyp_enode_id node, int depth)
     for (uint32_t i = 0; i < info->attr_count; i++) {
         const hyp_rw_fact *f = hyp_rw_fact_of(w->rw, children[i]);
         values[i] = hyp_egraph_symbol_name(eg, f->literal);
-        if (w->matched && w->next < w->count && hyp_enode_class(eg, w->matched[w->next]) == hyp_egraph_find(eg, children[i]))
+        if (w->matched && w->next < w->count &&
+            hyp_enode_class(eg, w->matched[w->next]) == hyp_egraph_find(eg, children[i]))
             w->next++; /* a literal of the pattern */
     }
     hyp_strbuf_printf(&w->text, "(%s", best_name(&n, values, &hidden));
@@ -149,9 +150,14 @@ static hyp_status tell(hyp_rw_tracer *t, const hyp_rewrite_event *event)
             write_node(&right, event->created, 0);
         else
             write_short(&right, hyp_egraph_find(t->rw->eg, event->right));
-        hyp_rewrite_trace trace = {.phase = t->phase, .iteration = event->iteration, .rule = t->rules->names[event->rule],
-                                   .matched = finish(&left), .result = finish(&right), .sources = from.sources,
-                                   .source_count = from.source_count, .cost_before = known(left.cost),
+        hyp_rewrite_trace trace = {.phase = t->phase,
+                                   .iteration = event->iteration,
+                                   .rule = t->rules->names[event->rule],
+                                   .matched = finish(&left),
+                                   .result = finish(&right),
+                                   .sources = from.sources,
+                                   .source_count = from.source_count,
+                                   .cost_before = known(left.cost),
                                    .cost_after = known(right.cost)};
         if (left.text.failed || right.text.failed)
             status = hyp_fail_memory(t->diag, MAX_TEXT);

@@ -100,7 +100,7 @@ static hyp_status add_const(builder *b, const hyp_sexpr *form)
     void *data = hyp_calloc(1, bytes + 1);
     if (!data) return hyp_fail_memory(b->diag, bytes);
     for (size_t i = 0; i < (size_t)elements; i++) {
-        double v = filled ? last->number
+        double v = filled                           ? last->number
                    : hyp_dtype_is_float(type.dtype) ? random_real(b->random)
                                                     : (double)term_random_below(b->random, 5) - 2;
         hyp_store_f64(type.dtype, data, i, v);
@@ -169,7 +169,8 @@ static hyp_status add_op(builder *b, const hyp_sexpr *sx, hyp_value_id *out)
             HYP_TRY(add_term(b, item, &inputs[count++]));
             continue;
         }
-        if (!hyp_op_find_attr(op, item->text + 1, &which) || i + 1 == sx->count) return fail(b, item, "no such attribute");
+        if (!hyp_op_find_attr(op, item->text + 1, &which) || i + 1 == sx->count)
+            return fail(b, item, "no such attribute");
         HYP_TRY(read_attr(b, hyp_op_get(op)->attrs[which].kind, sx->items[++i], &attrs[which]));
     }
     if (op == HYP_OP_split) outputs = attrs[1].count;
@@ -177,8 +178,9 @@ static hyp_status add_op(builder *b, const hyp_sexpr *sx, hyp_value_id *out)
     hyp_strbuf_printf(&sb, "%s_%zu", hyp_op_get(op)->name, b->g->nodes.len);
     const char *source = hyp_strbuf_text(&sb);
     hyp_provenance from = {.sources = &source, .source_count = 1};
-    hyp_status status = outputs <= 16 ? hyp_graph_add_node(b->g, op, inputs, count, attrs, &from, outs, outputs, b->diag)
-                                      : fail(b, sx, "too many outputs");
+    hyp_status status = outputs <= 16
+                            ? hyp_graph_add_node(b->g, op, inputs, count, attrs, &from, outs, outputs, b->diag)
+                            : fail(b, sx, "too many outputs");
     hyp_strbuf_dispose(&sb);
     *out = outs[0];
     return status;
@@ -262,8 +264,8 @@ hyp_status term_inputs(const hyp_graph *g, term_data data, term_random *random, 
             if (inputs[i].f)
                 inputs[i].f[k] = hyp_load_f64(type->dtype, &narrow, 0);
             else
-                inputs[i].i[k] = type->dtype == HYP_BOOL ? term_random_below(random, 2)
-                                                         : (int64_t)term_random_below(random, 9);
+                inputs[i].i[k] =
+                    type->dtype == HYP_BOOL ? term_random_below(random, 2) : (int64_t)term_random_below(random, 9);
         }
     }
     return HYP_OK;

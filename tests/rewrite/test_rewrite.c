@@ -1,12 +1,13 @@
 /* What comes out of rewriting whole graphs. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "rewrite/rewrite.h"
 #include "rewrite/term_graph.h"
@@ -63,8 +64,7 @@ static void assert_same_results(fixture *f, double tolerance)
     assert_int_equal(f->in.outputs.len, f->out.outputs.len);
     assert_int_equal(term_inputs(&f->in, TERM_FINITE, &random, inputs, &f->diag), HYP_OK);
     for (const hyp_graph *g = &f->in;; g = &f->out) {
-        hyp_status status =
-            hyp_graph_eval(g, HYP_EVAL_DOUBLE, inputs, f->in.inputs.len, g == &f->in ? a : b, &f->diag);
+        hyp_status status = hyp_graph_eval(g, HYP_EVAL_DOUBLE, inputs, f->in.inputs.len, g == &f->in ? a : b, &f->diag);
         if (status != HYP_OK) fail_msg("%s", f->diag.message);
         if (g == &f->out) break;
     }
@@ -191,8 +191,7 @@ static void chains_of_any_depth_become_one_fused_mlp(void **state)
             run(&f);
             const hyp_node *mlp = only(&f, HYP_OP_fused_mlp);
             assert_int_equal(mlp->attrs[0].count, n);
-            for (int i = 0; i < n; i++)
-                assert_string_equal(mlp->attrs[0].syms[i], i == n - 1 ? "none" : acts[form]);
+            for (int i = 0; i < n; i++) assert_string_equal(mlp->attrs[0].syms[i], i == n - 1 ? "none" : acts[form]);
             assert_int_equal(count_running(&f), 1);
             assert_int_equal(f.report.phases[1].stop, HYP_STOP_SATURATED);
             assert_same_results(&f, 1e-12);
@@ -327,8 +326,8 @@ static void every_gemm_with_a_constant_weight_is_a_linear(void **state)
                                   "(input x f32 %s) (const w f32 %s) (const c0 f32) (const c1 f32 1) (const cn f32 3)"
                                   "(const c1n f32 1 3) (const cm1 f32 3 1) (const cmn f32 3 3)"
                                   "(out (gemm :trans-a %d :trans-b %d %s x w %s))",
-                                  flags & 1 ? "4 3" : "3 4", flags & 2 ? "3 4" : "4 3", flags & 1, flags >> 1, scales[s],
-                                  addends[a]);
+                                  flags & 1 ? "4 3" : "3 4", flags & 2 ? "3 4" : "4 3", flags & 1, flags >> 1,
+                                  scales[s], addends[a]);
                 begin(&f, hyp_strbuf_text(&sb));
                 run(&f);
                 bool more = a > 4 && s != 4; /* a column or a matrix is added apart */
@@ -445,7 +444,8 @@ static void constants_may_be_outputs_and_inputs_too(void **state)
 {
     (void)state;
     fixture f;
-    begin(&f, "(input x f32 b 3) (input unused f32 2) (const c f32 3) (out x) (out c) (out (relu c)) (out (identity x))");
+    begin(&f,
+          "(input x f32 b 3) (input unused f32 2) (const c f32 3) (out x) (out c) (out (relu c)) (out (identity x))");
     run(&f);
     assert_int_equal(f.out.inputs.len, 2);
     assert_int_equal(f.out.outputs.data[0].value, f.out.outputs.data[3].value);
@@ -560,7 +560,8 @@ static void several_rule_files_make_one_set(void **state)
     fixture f;
     begin(&f, "(input x f32 b 5) (out (relu (relu (identity x))))");
     f.options.rule_files = (const char *const[]){"a/normalize.rules", "b.rules"};
-    f.options.rule_texts = (const char *const[]){"(rule one (identity ?x) => ?x)", "(rule two (relu (relu ?x)) => (relu ?x))"};
+    f.options.rule_texts =
+        (const char *const[]){"(rule one (identity ?x) => ?x)", "(rule two (relu (relu ?x)) => (relu ?x))"};
     f.options.rule_file_count = 2;
     run(&f);
     assert_string_equal(rule(&f, "one")->ruleset, "normalize");
@@ -637,25 +638,39 @@ static void the_result_is_the_same_every_time(void **state)
     hyp_strbuf_dispose(&again);
 }
 
+/* Fails the n-th allocation for n = 1, 2, 3... (in the end in steps) until the rewriting succeeds. */
+static void fail_every_allocation(fixture *f, uint64_t last_step)
+{
+    hyp_status status;
+    uint64_t n = 1;
+    do {
+        hyp_graph_dispose(&f->out);
+        hyp_graph_init(&f->out, f->dims);
+        hyp_mem_fail_after(n);
+        status = hyp_rewrite(&f->in, &f->options, &f->out, &f->report, &f->diag);
+        hyp_mem_fail_after(0);
+        if (status != HYP_OK && status != HYP_ERR_NO_MEMORY) fail_msg("allocation %d: %s", (int)n, f->diag.message);
+        n += n < 50 ? 1 : last_step;
+    } while (status != HYP_OK);
+    assert_same_results(f, 1e-9);
+    hyp_rewrite_report_dispose(&f->report);
+}
+
 static void running_out_of_memory_is_an_error_and_leaks_nothing(void **state)
 {
     (void)state;
     fixture f;
-    begin(&f, "(input x f32 b 4) (const w f32 3 4) (const c f32 3) (const half f32 0.5)"
-              "(out (relu (mul (gemm :trans-b 1 x w c) half)))");
-    hyp_status status;
-    uint64_t n = 1, step = 1;
-    do {
-        hyp_graph_dispose(&f.out);
-        hyp_graph_init(&f.out, f.dims);
-        hyp_mem_fail_after(n);
-        status = hyp_rewrite(&f.in, &f.options, &f.out, &f.report, &f.diag);
-        hyp_mem_fail_after(0);
-        assert_true(status == HYP_OK || status == HYP_ERR_NO_MEMORY);
-        n += step;
-        if (n > 100) step = 7; /* every allocation at first, then some of them */
-    } while (status != HYP_OK);
-    assert_same_results(&f, 1e-9);
+    begin(&f, "(input x f32 b 4) (const w f32 4 4) (const half f32 0.5) (let p (split :axis 1 :sizes (1 3) x))"
+              "(out (relu (div (matmul x w) half))) (out (get :index 1 p))");
+    f.options.rule_files = (const char *const[]){"normalize.rules"};
+    f.options.rule_texts =
+        (const char *const[]){"(rule a (div ?x ?c) => (mul ?x (div (scalar 1 ?c) ?c)) :if (power-of-two ?c))"
+                              "(rule b (matmul ?x ?w) => (linear (transpose :perm (swap-last ?w) ?w) none ?x))"
+                              "(birule c :ruleset fuse (relu (linear ?w ?b ?x)) <=> (fused-linear-relu ?w ?b ?x))"};
+    f.options.rule_file_count = 1;
+    fail_every_allocation(&f, 1);
+    f.options.rule_file_count = 0; /* the built-in ones */
+    fail_every_allocation(&f, 53);
     end(&f);
 }
 

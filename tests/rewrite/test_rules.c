@@ -1,15 +1,16 @@
 /* Every rule against the reference interpreter: rules.cases has graphs that a rule matches (`case`) and graphs
  * that it must not match (`never`). Sizes, element types and data are drawn; the graph with the rule applied must
  * compute what the graph without it computes, as strictly as the rule's class says. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "base/file.h"
 #include "rewrite/builtin.h"
@@ -142,8 +143,7 @@ static void compare(const hyp_eval_tensor *a, const hyp_eval_tensor *b, strictne
     for (size_t i = 0; a->f && i < a->count; i++)
         if (isfinite(a->f[i]) && fabs(a->f[i]) > scale) scale = fabs(a->f[i]);
     for (size_t i = 0; i < a->count; i++) {
-        if (a->f ? same_real(a->f[i], b->f[i], s, scale) : a->i[i] == b->i[i])
-            continue;
+        if (a->f ? same_real(a->f[i], b->f[i], s, scale) : a->i[i] == b->i[i]) continue;
         if (a->f)
             snprintf(difference, size, "element %zu is %.17g, with the rule %.17g (%s)", i, a->f[i], b->f[i],
                      s.mode == HYP_EVAL_NATIVE ? "rounded" : "in double");
@@ -208,7 +208,8 @@ static hyp_status run_trial(const hyp_sexpr *kase, rule_texts rules, uint64_t se
     hyp_graph_init(&before, dims);
     hyp_graph_init(&after, dims);
     uint32_t first = kase->count > 2 && hyp_sexpr_is_form(kase->items[2], "sizes") ? 3 : 2;
-    hyp_status status = term_graph_build(&before, kase, first, &sizes, reals[term_random_below(&random, 2)], &random, diag);
+    hyp_status status =
+        term_graph_build(&before, kase, first, &sizes, reals[term_random_below(&random, 2)], &random, diag);
     if (status == HYP_OK) status = apply_rule(&before, rules, rule, &after, &out->applied, &numeric_class, diag);
     if (status == HYP_OK && !numeric_class)
         snprintf(out->difference, sizeof out->difference, "there is no rule of this name");
@@ -325,7 +326,8 @@ static void wrong_rules_are_caught(void **state)
         {"(rule w :class E (sub ?x ?y) => (sub ?y ?x))",
          "(case w (sizes M) (input x F M) (input y F M) (out (sub x y)))"},
         /* the length of a column is that of a row where the matrix is square */
-        {"(rule w :class R (add (linear ?w none ?x) ?b) => (linear ?w (reshape :shape (rows ?w) ?b) ?x) :if (has-shape ?b (3 1)))",
+        {"(rule w :class R (add (linear ?w none ?x) ?b) => (linear ?w (reshape :shape (rows ?w) ?b) ?x) :if (has-shape "
+         "?b (3 1)))",
          "(case w (input x F 3 2) (const w F 3 2) (const b F 3 1) (out (add (linear w none x) b)))"},
         /* exact in double, not when rounded */
         {"(rule w :class E (add (linear ?w none ?x) ?b) => (linear ?w ?b ?x))",

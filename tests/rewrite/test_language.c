@@ -1,0 +1,274 @@
+/* Messages of the rule language and of device profiles, and what the roofline says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "rewrite/internal.h"
+
+/* ---- rules ------------------------------------------------------------------------------------------- */
+
+/* Reading this rule file fails, and the message has both texts. */
+static void assert_refused(const char *text, const char *place, const char *what)
+{
+    hyp_rewrite_options options = {.rule_files = (const char *const[]){"mine.rules"},
+                                   .rule_texts = (const char *const[]){text},
+                                   .rule_file_count = 1};
+    hyp_rewrite_report report;
+    hyp_diag diag = {0};
+    hyp_status status = hyp_rewrite_list(&options, &report, &diag);
+    if (status == HYP_OK) fail_msg("read without complaint: %s", text);
+    if (!strstr(diag.message, place) || !strstr(diag.message, what))
+        fail_msg("wanted '%s' and '%s' in: %s", place, what, diag.message);
+}
+
+static void mistakes_in_rules_are_named_with_their_place(void **state)
+{
+    (void)state;
+    assert_refused("(rule r (rellu ?x) => ?x)", "mine.rules:1:10", "did you mean 'relu'");
+    assert_refused("(rule r (relu ?x)\n  => (gely ?x))", "mine.rules:2:7",
+                   "'gely' is neither an operator nor a function");
+    assert_refused("(rule r (relu ?x ?y) => ?x)", "mine.rules:1:9", "relu takes 1 inputs, 2 are given");
+    assert_refused("(rule r (linear ?w ?b) => ?b)", "mine.rules:1:9", "linear takes 3 inputs, 2 are given");
+    assert_refused("(rule r (concat :axis 0) => none)", "mine.rules:1:9", "at least 1");
+    assert_refused("(rule r (gemm ?a) => ?a)", "mine.rules:1:9", "2 to 3");
+    assert_refused("(rule r (transpose ?x) => ?x)", "mine.rules:1:9", "attribute :perm is missing");
+    assert_refused("(rule r (transpose :prem ?p ?x) => ?x)", "mine.rules:1:20", "did you mean :perm");
+    assert_refused("(rule r (transpose :perm ?p :perm ?q ?x) => ?x)", "mine.rules:1:29", "given twice");
+    assert_refused("(rule r (fused-linear-relu :act relu ?w ?b ?x) => ?x)", "mine.rules:1:28", "given twice");
+    assert_refused("(rule r (softmax ?x :axis) => ?x)", "mine.rules:1:21", ":axis has no value");
+    assert_refused("(rule r (softmax :axis one ?x) => ?x)", "mine.rules:1:24", "an integer is wanted");
+    assert_refused("(rule r (add ?x 0) => ?x)", "mine.rules:1:17", "stands where a tensor is wanted");
+    assert_refused("(rule r (transpose :perm (compose ?p ?q) ?x) => ?x)", "mine.rules:1:26", "cannot be matched");
+    assert_refused("(rule r (relu ?x) => (gelu ?y))", "mine.rules:1:28", "?y");
+    assert_refused("(rule r (relu ?x) => ?x :if (konst ?x))", "mine.rules:1:29", "konst");
+    assert_refused("(rule r (relu ?x) => ?x :if (const ?x ?x))", "mine.rules:1:29", "const");
+    assert_refused("(rule r (transpose :perm ?p ?x) => (transpose :perm (compose ?p) ?x))", "mine.rules:1:53",
+                   "compose");
+    assert_refused("(rule r (relu ?x) => ?x) (rule r (gelu ?x) => ?x)", "mine.rules:1:26", "rule r");
+}
+
+static void rules_are_named_in_messages(void **state)
+{
+    (void)state;
+    assert_refused("(rule fine (relu (relu ?x)) => (relu ?x))\n(rule broken (relu ?x) => (relu))", "rule broken",
+                   "relu takes");
+}
+
+static void attributes_may_stand_anywhere_and_have_defaults(void **state)
+{
+    (void)state;
+    hyp_rw rw = {0};
+    hyp_dims *dims;
+    hyp_arena arena = {0};
+    hyp_diag diag = {0};
+    static const char *const same[][2] = {
+        {"(matmul ?a ?b)", "(\"matmul\" \"0\" \"0\" \"1.0\" ?a ?b)"},
+        {"(matmul ?a :alpha 2 ?b :trans-b 1)", "(\"matmul\" \"0\" \"1\" \"2.0\" ?a ?b)"},
+        {"(gemm ?a ?b)", "(\"gemm\" \"0\" \"0\" \"1.0\" \"1.0\" ?a ?b \"none\")"},
+        {"(fused-linear-relu ?w none ?x)", "(\"fused-linear\" \"relu\" ?w none ?x)"},
+        {"(fused-mlp :acts (relu none) ?ws... ?x)", "(\"fused-mlp\" \"(relu none)\" ?ws... ?x)"},
+        {"(transpose :perm (compose (1 0) ?p) ?x)", "(\"transpose\" (compose \"(1 0)\" ?p) ?x)"},
+        {"(get :index 1 (split :axis 0 :sizes (2 batch) ?x))", "(\"get\" \"1\" (\"split\" \"0\" \"(2 batch)\" ?x))"},
+    };
+    assert_int_equal(hyp_dims_create(&dims, &diag), HYP_OK);
+    assert_int_equal(hyp_rw_init(&rw, dims, &diag), HYP_OK);
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        const hyp_sexpr *forms, *out;
+        hyp_strbuf sb = {0};
+        assert_int_equal(hyp_sexpr_parse(&arena, "t", same[i][0], strlen(same[i][0]), &forms, &diag), HYP_OK);
+        if (hyp_rw_desugar(&rw, &arena, "t", forms->items[0], false, &out, &diag) != HYP_OK)
+            fail_msg("%s", diag.message);
+        hyp_sexpr_print(&sb, out);
+        assert_string_equal(hyp_strbuf_text(&sb), same[i][1]);
+        hyp_strbuf_dispose(&sb);
+    }
+    hyp_rw_dispose(&rw);
+    hyp_dims_destroy(dims);
+    hyp_arena_dispose(&arena);
+}
+
+/* docs/rules.md lists the conditions and functions as the tables have them. */
+static void every_condition_and_function_is_in_the_manual(void **state)
+{
+    (void)state;
+    hyp_mapping map;
+    hyp_diag diag = {0};
+    hyp_strbuf text = {0};
+    if (hyp_map_file(HYP_SOURCE_DIR "/docs/rules.md", &map, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    hyp_strbuf_add(&text, (const char *)map.data, map.size);
+    hyp_unmap(&map);
+    for (int k = 0; k < 2; k++) {
+        size_t count;
+        const hyp_rw_callback *rows = k ? hyp_rw_functions(&count) : hyp_rw_conditions(&count);
+        for (size_t i = 0; i < count; i++)
+            if (!strstr(hyp_strbuf_text(&text), rows[i].doc)) fail_msg("docs/rules.md lacks: %s", rows[i].doc);
+    }
+    hyp_strbuf_dispose(&text);
+}
+
+static void the_list_of_rules_tells_their_sets_and_classes(void **state)
+{
+    (void)state;
+    hyp_rewrite_options options = {0};
+    hyp_rewrite_report report;
+    hyp_diag diag = {0};
+    bool found = false;
+    assert_int_equal(hyp_rewrite_list(&options, &report, &diag), HYP_OK);
+    assert_true(report.rule_count > 80);
+    for (size_t i = 0; i < report.rule_count; i++) {
+        const hyp_rule_use *r = &report.rules[i];
+        if (strcmp(r->name, "fuse-mlp") != 0) continue;
+        found = true;
+        assert_string_equal(r->ruleset, "fuse");
+        assert_string_equal(r->numeric_class, "N");
+        assert_true(r->doc[0] != 0);
+    }
+    assert_true(found);
+    hyp_rewrite_report_dispose(&report);
+}
+
+/* ---- profiles ---------------------------------------------------------------------------------------- */
+
+static void mistakes_in_profiles_are_named_with_their_place(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"", "one form (profile NAME"},
+        {"(profile)", "one form (profile NAME"},
+        {"(profile p)", "lacks (launch-seconds ...)"},
+        {"(profile p (launch-second 1))",
+         "p.profile:1:12: a profile has no 'launch-second'; did you mean 'launch-seconds'"},
+        {"(profile p (launch-seconds 0))", "p.profile:1:28: launch-seconds is a number above 0"},
+        {"(profile p (launch-seconds fast))", "launch-seconds is a number above 0"},
+        {"(profile p (launch-seconds nan))", "launch-seconds is a number above 0"},
+        {"(profile p (launch-seconds 1) (launch-seconds 1))", "given twice"},
+        {"(profile p (epilogue relu elu))", "p.profile:1:27: an activation is wanted"},
+        {"(profile p (mlp-in-one-kernel 1))", "true or false"},
+        {"(profile p 3)", "(key value) is wanted"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        hyp_arena arena = {0};
+        hyp_device_profile profile;
+        hyp_diag diag = {0};
+        assert_int_equal(hyp_profile_parse(&arena, "p.profile", wrong[i][0], strlen(wrong[i][0]), &profile, &diag),
+                         HYP_ERR_MALFORMED);
+        if (!strstr(diag.message, wrong[i][1])) fail_msg("wanted '%s' in: %s", wrong[i][1], diag.message);
+        hyp_arena_dispose(&arena);
+    }
+    assert_null(hyp_profile_builtin("abacus"));
+}
+
+/* ---- roofline ---------------------------------------------------------------------------------------- */
+
+/* The cost of an operator on [m k] with weights [n k], as many as `layers`, in f32. */
+static double cost(const hyp_roofline *line, hyp_op op, int64_t m, int64_t n, int64_t k, const char *act)
+{
+    hyp_dims *dims;
+    hyp_type x = {.dtype = HYP_F32, .rank = 2, .dims = {m, k}}, w = {.dtype = HYP_F32, .rank = 2, .dims = {n, k}};
+    hyp_type y = {.dtype = HYP_F32, .rank = 2, .dims = {m, n}};
+    const char *const acts[2] = {act, "none"};
+    const hyp_type *linear_inputs[3] = {&w, NULL, &x}, *mlp_inputs[5] = {&w, NULL, &w, NULL, &x};
+    const bool constant[5] = {0};
+    hyp_attr attr = {.kind = HYP_ATTR_SYM, .sym = act};
+    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+    hyp_cost_query q = {.op = op,
+                        .attrs = &attr,
+                        .inputs = linear_inputs,
+                        .input_const = constant,
+                        .input_count = 3,
+                        .outputs = &y,
+                        .output_count = 1,
+                        .dims = dims};
+    if (op == HYP_OP_fused_mlp) {
+        attr = (hyp_attr){.kind = HYP_ATTR_SYMS, .count = 2, .syms = acts};
+        q.inputs = mlp_inputs;
+        q.input_count = 5;
+    } else if (op != HYP_OP_linear && op != HYP_OP_fused_linear) {
+        linear_inputs[0] = &y;
+        q.input_count = 1;
+    }
+    double seconds = hyp_roofline_cost(&q, (void *)(uintptr_t)line);
+    hyp_dims_destroy(dims);
+    return seconds;
+}
+
+static hyp_roofline line_of(hyp_arena *arena, const char *name)
+{
+    hyp_roofline line = {0};
+    const char *text = hyp_profile_builtin(name);
+    assert_non_null(text);
+    assert_int_equal(hyp_profile_parse(arena, name, text, strlen(text), &line.profile, NULL), HYP_OK);
+    return line;
+}
+
+static void fusing_never_costs_more_than_not_fusing(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {0, 1, 6, 64, 1000, 4096};
+    static const struct {
+        const char *name;
+        hyp_op op;
+    } acts[] = {{"relu", HYP_OP_relu}, {"gelu", HYP_OP_gelu}, {"gelu-tanh", HYP_OP_gelu_tanh}, {"tanh", HYP_OP_tanh}};
+    hyp_arena arena = {0};
+    for (int p = 0; p < 2; p++) {
+        hyp_roofline line = line_of(&arena, p ? "h200" : "cpu");
+        for (int i = 0; i < 6; i++)
+            for (int j = 0; j < 6; j++)
+                for (int a = 0; a < 4; a++) {
+                    int64_t m = sizes[i], n = sizes[j];
+                    double linear = cost(&line, HYP_OP_linear, m, n, n, "none"),
+                           act = cost(&line, acts[a].op, m, n, n, "none");
+                    double fused = cost(&line, HYP_OP_fused_linear, m, n, n, acts[a].name);
+                    double mlp = cost(&line, HYP_OP_fused_mlp, m, n, n, acts[a].name);
+                    assert_true(fused <= (linear + act) * (1 + 1e-12));
+                    assert_true(mlp <= (fused + linear) * (1 + 1e-12));
+                    assert_true(mlp >= linear);
+                }
+    }
+    hyp_arena_dispose(&arena);
+}
+
+static void costs_are_near_what_was_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *profile;
+        int64_t m, n, k;
+        bool tf32;
+        double seconds;
+    } measured[] = {
+        {"cpu", 1, 512, 512, false, 9.0e-6},         {"cpu", 8, 2048, 512, false, 191e-6},
+        {"cpu", 128, 1024, 1024, false, 1633e-6},    {"cpu", 512, 4096, 1024, false, 25587e-6},
+        {"h200", 1024, 2048, 784, false, 72.2e-6},   {"h200", 8192, 4096, 4096, false, 5440e-6},
+        {"h200", 1024, 2048, 2048, false, 179.9e-6},
+    };
+    hyp_arena arena = {0};
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
+        hyp_roofline line = line_of(&arena, measured[i].profile);
+        double seconds = cost(&line, HYP_OP_fused_linear, measured[i].m, measured[i].n, measured[i].k, "relu");
+        if (seconds > 2 * measured[i].seconds || seconds < measured[i].seconds / 2)
+            fail_msg("%s %d x %d x %d: %g s, measured %g s", measured[i].profile, (int)measured[i].m,
+                     (int)measured[i].n, (int)measured[i].k, seconds, measured[i].seconds);
+    }
+    hyp_arena_dispose(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mistakes_in_rules_are_named_with_their_place),
+        cmocka_unit_test(rules_are_named_in_messages),
+        cmocka_unit_test(attributes_may_stand_anywhere_and_have_defaults),
+        cmocka_unit_test(every_condition_and_function_is_in_the_manual),
+        cmocka_unit_test(the_list_of_rules_tells_their_sets_and_classes),
+        cmocka_unit_test(mistakes_in_profiles_are_named_with_their_place),
+        cmocka_unit_test(fusing_never_costs_more_than_not_fusing),
+        cmocka_unit_test(costs_are_near_what_was_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
