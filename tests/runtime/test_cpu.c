@@ -134,6 +134,44 @@ static void linear_agrees_where_weights_leave_the_cache(void **state)
     pb_dispose(&b);
 }
 
+/* As its definition in ONNX does. (oneDNN's does not: docs/runtime-cpu.md.) */
+static void relu_of_our_kernel_keeps_nan(void **state)
+{
+    (void)state;
+    pb_init(&b);
+    uint32_t one = pb_const(&b, 1), x = pb_input(&b, "x", HYP_F32, 2, (uint32_t[]){one, pb_const(&b, 40)});
+    uint32_t y = pb_output(&b, "y", HYP_F32, 2, (uint32_t[]){one, pb_const(&b, 50)});
+    uint32_t w = random_weight(HYP_F32, 2, (int64_t[]){50, 40}, 40);
+    pb_layer(&b, pb_linear(&b, x, y, one), 50, 40, w, PB_NONE, HYP_PLAN__ACT__ACT_RELU, PB_NONE);
+    hyp_tensor in = tensor_of("x", HYP_F32, random_data(HYP_F32, 40), 2, (int64_t[]){1, 40});
+    ((float *)in.data)[3] = NAN;
+    compare_backends(1, &in, 1, (const char *const[]){"y"}, HYP_F32, 50, 0);
+    free(in.data);
+    pb_dispose(&b);
+}
+
+/* Rows enough for several tiles of oneDNN and a rest, through several layers. */
+static void linear_agrees_where_rows_are_tiled(void **state)
+{
+    (void)state;
+    enum { M = 1000, IN = 40, WIDTH = 520 };
+    pb_init(&b);
+    uint32_t rows = pb_symbol(&b, "batch"), x = pb_input(&b, "x", HYP_F32, 2, (uint32_t[]){rows, pb_const(&b, IN)});
+    uint32_t y = pb_output(&b, "y", HYP_F32, 2, (uint32_t[]){rows, pb_const(&b, IN)});
+    uint32_t hidden[2];
+    for (uint32_t i = 0; i < 2; i++) hidden[i] = pb_scratch(&b, HYP_F32, i, 2, (uint32_t[]){rows, pb_const(&b, WIDTH)});
+    HypPlan__Linear *s = pb_linear(&b, x, y, rows);
+    uint32_t w1 = random_weight(HYP_F32, 2, (int64_t[]){WIDTH, IN}, IN), b1 = random_weight(HYP_F32, 1, (int64_t[]){WIDTH}, 1);
+    uint32_t w2 = random_weight(HYP_F32, 2, (int64_t[]){WIDTH, WIDTH}, WIDTH), w3 = random_weight(HYP_F32, 2, (int64_t[]){IN, WIDTH}, WIDTH);
+    pb_layer(&b, s, WIDTH, IN, w1, b1, HYP_PLAN__ACT__ACT_RELU, hidden[0]);
+    pb_layer(&b, s, WIDTH, WIDTH, w2, PB_NONE, HYP_PLAN__ACT__ACT_TANH, hidden[1]);
+    pb_layer(&b, s, IN, WIDTH, w3, PB_NONE, HYP_PLAN__ACT__ACT_NONE, PB_NONE);
+    hyp_tensor in = tensor_of("x", HYP_F32, random_data(HYP_F32, (size_t)M * IN), 2, (int64_t[]){M, IN});
+    compare_backends(1, &in, 1, (const char *const[]){"y"}, HYP_F32, (size_t)M * IN, 5e-6);
+    free(in.data);
+    pb_dispose(&b);
+}
+
 static void linear_takes_weights_that_are_inputs(void **state)
 {
     (void)state;
@@ -401,6 +439,8 @@ int main(void)
         cmocka_unit_test(linear_agrees_on_odd_sizes),
         cmocka_unit_test(linear_agrees_in_half_precision),
         cmocka_unit_test(linear_agrees_where_weights_leave_the_cache),
+        cmocka_unit_test(relu_of_our_kernel_keeps_nan),
+        cmocka_unit_test(linear_agrees_where_rows_are_tiled),
         cmocka_unit_test(linear_takes_weights_that_are_inputs),
         cmocka_unit_test(multi_layer_kernel_is_right_on_every_instruction_set),
         cmocka_unit_test(matmul_agrees_on_random_shapes),

@@ -241,19 +241,23 @@ typedef struct product {
     dnnl_primitive_t primitive;
     dnnl_memory_t own[5]; /* src, weights, bias, dst, scratchpad; NULL where absent or shared */
     uint32_t tensors[4];  /* whose address the first four take */
+    size_t row_bytes[4];  /* what a row adds to that address; 0 but for the input and output of a whole step */
     dnnl_exec_arg_t args[5];
     int arg_count;
 } product;
 
+/* A step: `count` products for every full tile of rows, then, where the rows are no whole number of tiles, as many
+ * for the rest. */
 typedef struct products {
+    int64_t rows, tile;
     size_t count;
-    product items[];
+    product items[]; /* 2 * count */
 } products;
 
 static void products_destroy(void *opaque)
 {
     products *s = opaque;
-    for (size_t i = 0; i < s->count; i++) {
+    for (size_t i = 0; i < 2 * s->count; i++) {
         if (s->items[i].primitive) dnnl_primitive_destroy(s->items[i].primitive);
         for (int j = 0; j < 5; j++)
             if (s->items[i].own[j]) dnnl_memory_destroy(s->items[i].own[j]);
@@ -261,16 +265,22 @@ static void products_destroy(void *opaque)
     hyp_free(s);
 }
 
+static hyp_status run_product(const product *p, const hyp_cpu_run *run, int64_t row, hyp_diag *diag)
+{
+    for (int j = 0; j < 4; j++)
+        if (p->own[j])
+            dnnl_memory_set_data_handle(p->own[j], (char *)run->call.at[p->tensors[j]] + (size_t)row * p->row_bytes[j]);
+    if (p->own[4]) dnnl_memory_set_data_handle(p->own[4], run->work);
+    dnnl_status_t status = dnnl_primitive_execute(p->primitive, run->stream, p->arg_count, p->args);
+    return status == dnnl_success ? HYP_OK : fail(diag, status, "a product");
+}
+
 static hyp_status run_products(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     const products *s = op->state;
-    for (size_t i = 0; i < s->count; i++) {
-        const product *p = &s->items[i];
-        for (int j = 0; j < 4; j++)
-            if (p->own[j]) dnnl_memory_set_data_handle(p->own[j], run->call.at[p->tensors[j]]);
-        if (p->own[4]) dnnl_memory_set_data_handle(p->own[4], run->work);
-        dnnl_status_t status = dnnl_primitive_execute(p->primitive, run->stream, p->arg_count, p->args);
-        if (status != dnnl_success) return fail(diag, status, "a product");
+    for (int64_t row = 0; row < s->rows; row += s->tile) {
+        const product *items = s->items + (s->rows - row < s->tile ? s->count : 0);
+        for (size_t i = 0; i < s->count; i++) HYP_TRY(run_product(&items[i], run, row, diag));
     }
     dnnl_status_t status = dnnl_stream_wait(run->stream);
     return status == dnnl_success ? HYP_OK : fail(diag, status, "waiting");
@@ -307,12 +317,12 @@ static hyp_status make_product(const hyp_dnnl *d, dnnl_primitive_desc_t pd, cons
     return status == dnnl_success ? HYP_OK : fail(diag, status, "making a product");
 }
 
-static products *new_products(size_t count)
+static products *new_products(size_t count, int64_t rows, int64_t tile)
 {
     size_t bytes;
-    if (!hyp_mul_size(count, sizeof(product), &bytes) || !hyp_add_size(bytes, sizeof(products), &bytes)) return NULL;
+    if (!hyp_mul_size(count, 2 * sizeof(product), &bytes) || !hyp_add_size(bytes, sizeof(products), &bytes)) return NULL;
     products *s = hyp_calloc(1, bytes);
-    if (s) s->count = count;
+    if (s) *s = (products){.rows = rows, .tile = tile, .count = count};
     return s;
 }
 
@@ -331,31 +341,66 @@ static hyp_status finish(hyp_cpu_op *op, products *s, hyp_status status, bool co
     return HYP_OK;
 }
 
-hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const HypPlan__Linear *linear, const int64_t *values,
-                                   hyp_dnnl_packed *const *packed, hyp_cpu_op *op, hyp_diag *diag)
+/* Rows that go through all layers together, so that their hidden values stay in the second-level cache of each
+ * thread: worth it while the weights, which every tile reads again, are few. All rows where there are no hidden
+ * values or not several tiles. Measured: docs/runtime-cpu.md. */
+static int64_t tile_rows(const HypPlan__Linear *s, const int64_t *values, int threads)
+{
+    enum { HIDDEN_FLOATS = 1 << 18, WEIGHTS = 1 << 20, STEP = 64 };
+    int64_t m = values[s->m], widest = 0, weights = 0;
+    for (size_t l = 0; l < s->n_layers; l++) {
+        int64_t n = values[s->layers[l]->n];
+        weights += n * values[s->layers[l]->k];
+        if (l + 1 < s->n_layers && n > widest) widest = n;
+    }
+    if (!widest || weights > WEIGHTS) return m;
+    int64_t tile = HIDDEN_FLOATS / widest / STEP * STEP;
+    tile = (tile < STEP ? STEP : tile) * threads;
+    return m > 2 * tile ? tile : m;
+}
+
+/* The products of all layers for m rows. *complete turns false where oneDNN lacks one. */
+static hyp_status make_layers(hyp_cpu_model *model, const HypPlan__Linear *linear, const int64_t *values, int64_t m,
+                              hyp_dnnl_packed *const *packed, product *items, size_t *work_bytes, bool *complete,
+                              hyp_diag *diag)
 {
     const hyp_dnnl *d = model->device->dnnl;
     hyp_dtype dtype = hyp_tensor_dtype(model->plan->program, linear->x);
-    products *s = new_products(linear->n_layers);
-    if (!s) return hyp_fail_memory(diag, sizeof(product));
-    hyp_status status = HYP_OK;
-    size_t work_bytes = 0;
-    bool complete = true;
     uint32_t x = linear->x;
-    for (size_t l = 0; l < linear->n_layers && status == HYP_OK && complete; l++) {
+    for (size_t l = 0; l < linear->n_layers; l++) {
         const HypPlan__Layer *layer = linear->layers[l];
-        int64_t m = values[linear->m], n = values[layer->n], k = values[layer->k];
-        uint32_t y = l + 1 < linear->n_layers ? layer->hidden_plus1 - 1 : linear->y;
+        int64_t n = values[layer->n], k = values[layer->k];
+        bool last = l + 1 == linear->n_layers;
+        uint32_t y = last ? linear->y : layer->hidden_plus1 - 1;
         hyp_md plain = packed[l] ? NULL : matrix(hyp_dnnl_type(dtype), k, n, !layer->weight_kn);
         dnnl_primitive_desc_t pd = layer_pd(d, layer, dtype, m, n, k, packed[l] ? packed[l]->md : plain);
         hyp_md_destroy(plain);
-        complete = pd != NULL;
+        if (!pd) {
+            *complete = false;
+            return HYP_OK;
+        }
         uint32_t tensors[4] = {x, layer->weight, layer->bias_plus1 - 1, y};
-        if (pd)
-            status = make_product(d, pd, tensors, layer->bias_plus1 != 0, packed[l] ? packed[l]->memory : NULL,
-                                  &s->items[l], &work_bytes, diag);
+        HYP_TRY(make_product(d, pd, tensors, layer->bias_plus1 != 0, packed[l] ? packed[l]->memory : NULL, &items[l],
+                             work_bytes, diag));
+        if (l == 0) items[l].row_bytes[0] = (size_t)k * hyp_dtype_size(dtype);
+        if (last) items[l].row_bytes[3] = (size_t)n * hyp_dtype_size(dtype);
         x = y;
     }
+    return HYP_OK;
+}
+
+hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const HypPlan__Linear *linear, const int64_t *values,
+                                   hyp_dnnl_packed *const *packed, hyp_cpu_op *op, hyp_diag *diag)
+{
+    int64_t m = values[linear->m];
+    int64_t tile = tile_rows(linear, values, hyp_dnnl_threads(model->device->dnnl, model->device->threads));
+    products *s = new_products(linear->n_layers, m, tile);
+    if (!s) return hyp_fail_memory(diag, sizeof(product));
+    size_t work_bytes = 0;
+    bool complete = true;
+    hyp_status status = make_layers(model, linear, values, tile, packed, s->items, &work_bytes, &complete, diag);
+    if (status == HYP_OK && complete && m % tile)
+        status = make_layers(model, linear, values, m % tile, packed, s->items + s->count, &work_bytes, &complete, diag);
     return finish(op, s, status, complete, work_bytes);
 }
 
@@ -393,7 +438,7 @@ hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *
     if (o.src && o.weights && o.dst) pd = hyp_dnnl_matmul(d->engine, o.src, o.weights, NULL, o.dst, &post);
     operands_dispose(&o);
     if (!pd) return HYP_OK;
-    products *s = new_products(1);
+    products *s = new_products(1, 1, 1);
     if (!s) {
         dnnl_primitive_desc_destroy(pd);
         return hyp_fail_memory(diag, sizeof(product));

@@ -27,7 +27,7 @@ typedef struct hyp_mlp {
 } hyp_mlp;
 
 /* Rows that go through all layers together; a hidden buffer has this many rows. */
-enum { HYP_MLP_ROWS = 12 };
+enum { HYP_MLP_ROWS = 48 };
 
 /* ---- blocks ------------------------------------------------------------------------------------------------ */
 

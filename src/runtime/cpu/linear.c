@@ -97,7 +97,7 @@ static hyp_status ensure_dnnl(hyp_cpu_model *model, hyp_linear_weights *w, int64
  * weights stay in the second-level cache; it runs on one thread. Measured: docs/runtime-cpu.md. */
 static bool prefer_own(const hyp_cpu_model *model, const hyp_linear_weights *w, int64_t m)
 {
-    enum { FEW_ROWS = 6, CACHED_BYTES = 1 << 20, THREADED_FLOPS = 1 << 22 };
+    enum { FEW_ROWS = 12, CACHED_BYTES = 1 << 20, THREADED_FLOPS = 1 << 22 };
     if (!w->own_kernel) return false;
 #ifdef HYP_HAVE_ONEDNN
     const hyp_dnnl *dnnl = model->device->dnnl;

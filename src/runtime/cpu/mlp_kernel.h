@@ -141,7 +141,7 @@ static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, 
             int64_t more = rows - row;
             t.x = x + row * x_stride;
             t.y = y + row * y_stride + column;
-            if (more >= 6) {
+            if (more >= 6 && more != 8) { /* 8 rows are better as 4 and 4 than as 6 and 2 */
                 tiles_6[vectors - 1](&t);
                 row += 6;
             } else if (more >= 4) {
