@@ -216,7 +216,7 @@ static hyp_status add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, const H
     gemm *g;
     HYP_TRY(add_gemm(b, &product, 1, layer->weight, x, y, &g));
     hyp_cuda_epilogue ways[3], way;
-    size_t count = hyp_cuda_epilogues(layer->act, layer->bias_plus1 != 0, ways);
+    size_t count = hyp_cuda_epilogues(layer->act, layer->bias_plus1 != 0, hyp_cuda_product_is_strict(&product), ways);
     HYP_TRY(settle(b, g, ways, count, &way));
     if (layer->bias_plus1 && !way.bias_after) g->bias_plus1 = layer->bias_plus1;
     if (!way.bias_after && !way.act_after) return HYP_OK;
@@ -248,5 +248,5 @@ hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)
     gemm *g;
     HYP_TRY(add_gemm(b, &product, (double)k->alpha, k->b, k->a, k->y, &g));
     hyp_cuda_epilogue ways[3], way;
-    return settle(b, g, ways, hyp_cuda_epilogues(HYP_PLAN__ACT__ACT_NONE, false, ways), &way);
+    return settle(b, g, ways, hyp_cuda_epilogues(HYP_PLAN__ACT__ACT_NONE, false, true, ways), &way);
 }

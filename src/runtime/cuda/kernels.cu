@@ -249,9 +249,15 @@ __device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a
     default: EACH(transcendental(in.op, a[v]))
     }
 #undef EACH
-    if (in.to != (sizeof(C) == 4 ? HYP_F32 : HYP_F64)) {
+    if (in.to == (sizeof(C) == 4 ? HYP_F32 : HYP_F64)) return;
 #pragma unroll
-        for (int v = 0; v < V; v++) r[v] = round_to(in.to, r[v]);
+    for (int v = 0; v < V; v++) {
+        if (V > 1 && in.to == HYP_F16)
+            r[v] = (C)__half2float(to_half((float)r[v]));
+        else if (V > 1 && in.to == HYP_BF16)
+            r[v] = (C)__bfloat162float(to_bfloat((float)r[v]));
+        else
+            r[v] = round_to(in.to, r[v]);
     }
 }
 

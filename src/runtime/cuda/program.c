@@ -100,6 +100,21 @@ static void list_lines(encoder *e)
     }
 }
 
+/* A result that only goes to outputs of the type that it is rounded to need not be rounded before. */
+static void leave_rounding_to_stores(encoder *e)
+{
+    for (size_t i = 0; i < e->line_count; i++) {
+        const line *l = &e->lines[i];
+        bool needed = l->result == NONE;
+        for (size_t j = i + 1; j < e->line_count && !needed; j++) {
+            const line *use = &e->lines[j];
+            if (use->a != l->result && use->b != l->result) continue;
+            needed = use->out->op != HYP_PW_STORE || e->step->output_dtype[use->out->b.index] != (hyp_dtype)l->out->to;
+        }
+        if (!needed) l->out->to = (uint8_t)e->step->compute;
+    }
+}
+
 /* For each computed register the last line that must find it in a temp; lines where it is still the last result do
  * not count. SIZE_MAX = none. */
 static void find_last_uses(const encoder *e, size_t *last_use)
@@ -198,6 +213,7 @@ void hyp_cuda_pw_encode(const hyp_cuda_pw_step *step, hyp_cuda_pw_program *out)
     *out = (hyp_cuda_pw_program){0};
     encoder e = {.step = step, .out = out};
     list_lines(&e);
+    leave_rounding_to_stores(&e);
     uint32_t temps = place_operands(&e);
     hyp_cuda_box box = step->box;
     hyp_cuda_box_merge(&box);

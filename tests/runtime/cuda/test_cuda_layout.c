@@ -98,6 +98,7 @@ static void fp32_is_strict_unless_the_plan_allows_tf32(void **state)
         assert_int_equal(p.type, rows[i].type);
         assert_int_equal(p.scale, rows[i].scale);
         assert_int_equal(p.compute, rows[i].compute);
+        assert_int_equal(hyp_cuda_product_is_strict(&p), i == 0 || rows[i].dtype == HYP_F64);
     }
 }
 
@@ -106,23 +107,24 @@ static void activations_go_into_epilogues_where_there_are_any(void **state)
     (void)state;
     static const struct {
         HypPlan__Act act;
-        bool bias;
+        bool bias, strict;
         cublasLtEpilogue_t first;
         bool act_after;
         size_t ways;
     } rows[] = {
-        {HYP_PLAN__ACT__ACT_NONE, false, CUBLASLT_EPILOGUE_DEFAULT, false, 1},
-        {HYP_PLAN__ACT__ACT_NONE, true, CUBLASLT_EPILOGUE_BIAS, false, 2},
-        {HYP_PLAN__ACT__ACT_RELU, false, CUBLASLT_EPILOGUE_RELU, false, 2},
-        {HYP_PLAN__ACT__ACT_RELU, true, CUBLASLT_EPILOGUE_RELU_BIAS, false, 3},
-        {HYP_PLAN__ACT__ACT_GELU_TANH, true, CUBLASLT_EPILOGUE_GELU_BIAS, false, 3},
-        {HYP_PLAN__ACT__ACT_GELU, true, CUBLASLT_EPILOGUE_BIAS, true, 2}, /* the erf form is no epilogue */
-        {HYP_PLAN__ACT__ACT_SIGMOID, false, CUBLASLT_EPILOGUE_DEFAULT, true, 1},
-        {HYP_PLAN__ACT__ACT_TANH, true, CUBLASLT_EPILOGUE_BIAS, true, 2},
+        {HYP_PLAN__ACT__ACT_NONE, false, true, CUBLASLT_EPILOGUE_DEFAULT, false, 1},
+        {HYP_PLAN__ACT__ACT_NONE, true, true, CUBLASLT_EPILOGUE_BIAS, false, 2},
+        {HYP_PLAN__ACT__ACT_RELU, false, true, CUBLASLT_EPILOGUE_RELU, false, 2},
+        {HYP_PLAN__ACT__ACT_RELU, true, true, CUBLASLT_EPILOGUE_RELU_BIAS, false, 3},
+        {HYP_PLAN__ACT__ACT_GELU_TANH, true, false, CUBLASLT_EPILOGUE_GELU_BIAS, false, 3},
+        {HYP_PLAN__ACT__ACT_GELU_TANH, true, true, CUBLASLT_EPILOGUE_BIAS, true, 2}, /* cuBLASLt's is not exact */
+        {HYP_PLAN__ACT__ACT_GELU, true, false, CUBLASLT_EPILOGUE_BIAS, true, 2},     /* the erf form is no epilogue */
+        {HYP_PLAN__ACT__ACT_SIGMOID, false, true, CUBLASLT_EPILOGUE_DEFAULT, true, 1},
+        {HYP_PLAN__ACT__ACT_TANH, true, true, CUBLASLT_EPILOGUE_BIAS, true, 2},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         hyp_cuda_epilogue ways[3];
-        size_t n = hyp_cuda_epilogues(rows[i].act, rows[i].bias, ways);
+        size_t n = hyp_cuda_epilogues(rows[i].act, rows[i].bias, rows[i].strict, ways);
         assert_int_equal(n, rows[i].ways);
         assert_int_equal(ways[0].epilogue, rows[i].first);
         assert_false(ways[0].bias_after);
@@ -218,6 +220,32 @@ static void a_chain_needs_no_temps(void **state)
     assert_int_equal(p.args.instr[2].a.kind, HYP_PW_LAST);
     assert_int_equal(p.kernel, HYP_CUDA_KERNEL_pointwise_f32);
     assert_int_equal(p.args.chunks, 64 / HYP_CUDA_PW_VECTOR);
+}
+
+/* A result that only goes to an output of the type that it is rounded to is rounded by the store. */
+static void results_are_rounded_once(void **state)
+{
+    (void)state;
+    for (int narrow = 0; narrow < 2; narrow++) {
+        HypPlan__Pointwise__Instr list[] = {instr(HYP_PLAN__POINTWISE__OP__EXP, 0, 0, 0),
+                                            instr(HYP_PLAN__POINTWISE__OP__RELU, 1, 0, 0)};
+        HypPlan__Pointwise__Instr *instrs[] = {&list[0], &list[1]};
+        list[0].to = list[1].to = HYP_BF16;
+        uint32_t result = 2;
+        hyp_cuda_pw_step step = {.box = {.rank = 1, .lanes = 1, .extent = {64}, .stride = {{1}}},
+                                 .compute = HYP_F32,
+                                 .inputs = 1,
+                                 .instrs = 2,
+                                 .outputs = 1,
+                                 .input_dtype = {HYP_BF16},
+                                 .output_dtype = {narrow ? HYP_BF16 : HYP_F32},
+                                 .instr = instrs,
+                                 .output_reg = &result};
+        hyp_cuda_pw_program p;
+        hyp_cuda_pw_encode(&step, &p);
+        assert_int_equal(p.args.instr[0].to, HYP_BF16);
+        assert_int_equal(p.args.instr[1].to, narrow ? HYP_F32 : HYP_BF16);
+    }
 }
 
 static void values_needed_later_take_temps_and_give_them_back(void **state)
@@ -352,6 +380,7 @@ int main(void)
         cmocka_unit_test(activations_go_into_epilogues_where_there_are_any),
         cmocka_unit_test(batches_become_one_call_where_strides_allow),
         cmocka_unit_test(a_chain_needs_no_temps),
+        cmocka_unit_test(results_are_rounded_once),
         cmocka_unit_test(values_needed_later_take_temps_and_give_them_back),
         cmocka_unit_test(wide_accesses_are_used_only_where_every_row_allows_them),
         cmocka_unit_test(copies_take_the_cheapest_form),
