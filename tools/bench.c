@@ -35,9 +35,10 @@ typedef struct request {
 
 static void help(void)
 {
-    printf("Usage: hypatia bench PLAN.bin [options]\n"
-           "Times a plan on the given inputs, random ones where none are given. Sampling ends when both the iterations\n"
-           "and the duration are reached. A sample is one run call from host memory to host memory.\n");
+    printf(
+        "Usage: hypatia bench PLAN.bin [options]\n"
+        "Times a plan on the given inputs, random ones where none are given. Sampling ends when both the iterations\n"
+        "and the duration are reached. A sample is one run call from host memory to host memory.\n");
     cli_print_options(stdout, options);
     printf("\nExit codes: 0 ok, 1 error, 2 usage, 5 incompatible plan.\n");
 }
@@ -46,10 +47,12 @@ static int read_option(request *r, const cli_args *args, int option, const char 
 {
     switch (option) {
     case OPT_WARMUP:
-        if (!cli_parse_double(value, 0, &r->warmup_ms)) return cli_usage_error(args, "--warmup: '%s' is no time", value);
+        if (!cli_parse_double(value, 0, &r->warmup_ms))
+            return cli_usage_error(args, "--warmup: '%s' is no time", value);
         return CLI_OK;
     case OPT_DURATION:
-        if (!cli_parse_double(value, 0, &r->seconds)) return cli_usage_error(args, "--duration: '%s' is no time", value);
+        if (!cli_parse_double(value, 0, &r->seconds))
+            return cli_usage_error(args, "--duration: '%s' is no time", value);
         return CLI_OK;
     case OPT_ITERATIONS:
         if (!cli_parse_int(value, 1, 1000000000, &r->iterations))
@@ -161,7 +164,8 @@ static void print_figures(const session *s, const request *r, const figures *f)
         printf("p%-7s %.3f us\n", r->percentiles.items[i], percentile(f, atof(r->percentiles.items[i])));
     printf("min, max %.3f us, %.3f us\n", f->sorted[0], f->sorted[f->count - 1]);
     if (f->deviation > 0.1 * f->mean)
-        printf("warning: the times vary: their standard deviation is %.0f %% of the mean\n", 100 * f->deviation / f->mean);
+        printf("warning: the times vary: their standard deviation is %.0f %% of the mean\n",
+               100 * f->deviation / f->mean);
     if (percentile(f, 50) < 2) printf("note: reading the clock is %.3f us of every sample\n", clock_cost());
     if (hyp_engine_device(s->engine) == HYP_DEVICE_CUDA) printf("note: transfers to and from the GPU are included\n");
 }
@@ -176,9 +180,9 @@ static int write_json(const session *s, const request *r, const figures *f, cons
         json_object_set_new(inputs, hyp_engine_input(s->engine, i)->name, dims);
     }
     json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:f, s:f, s:f, s:f}", "plan", r->session.plan, "device",
-                             hyp_engine_device_name(s->engine), "version", hyp_version(), "commit", HYP_COMMIT, "inputs",
-                             inputs, "threads", (int)r->session.threads, "mean_us", f->mean, "sd_us", f->deviation, "min_us",
-                             f->sorted[0], "max_us", f->sorted[f->count - 1]);
+                             hyp_engine_device_name(s->engine), "version", hyp_version(), "commit", HYP_COMMIT,
+                             "inputs", inputs, "threads", (int)r->session.threads, "mean_us", f->mean, "sd_us",
+                             f->deviation, "min_us", f->sorted[0], "max_us", f->sorted[f->count - 1]);
     for (size_t i = 0; i < r->percentiles.count && root; i++) {
         char key[64];
         snprintf(key, sizeof key, "p%.32s_us", r->percentiles.items[i]);

@@ -105,7 +105,8 @@ void cli_print_options(FILE *to, const cli_option *options)
     for (const cli_option *o = options; o->name; o++) {
         char left[64];
         if (o->short_name)
-            snprintf(left, sizeof left, "-%c, --%s%s%s", o->short_name, o->name, o->value ? " " : "", o->value ? o->value : "");
+            snprintf(left, sizeof left, "-%c, --%s%s%s", o->short_name, o->name, o->value ? " " : "",
+                     o->value ? o->value : "");
         else
             snprintf(left, sizeof left, "    --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
         fprintf(to, "  %-30s %s\n", left, o->help);
@@ -256,7 +257,4 @@ bool cli_parse_shape(const char *text, hyp_tensor *out)
 
 void cli_write_file(const char *text, size_t len, void *file) { fwrite(text, 1, len, file); }
 
-void cli_print_version(const char *tool)
-{
-    printf("%s %s %s\n", tool, HYP_VERSION, HYP_COMMIT);
-}
+void cli_print_version(const char *tool) { printf("%s %s %s\n", tool, HYP_VERSION, HYP_COMMIT); }

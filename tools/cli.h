@@ -12,14 +12,7 @@
 #include "hypatia/types.h"
 
 /* Exit codes of every tool; part of the interface (docs/cli.md). */
-enum {
-    CLI_OK = 0,
-    CLI_FAILED = 1,
-    CLI_USAGE = 2,
-    CLI_UNSUPPORTED = 3,
-    CLI_MISMATCH = 4,
-    CLI_INCOMPATIBLE = 5
-};
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_UNSUPPORTED = 3, CLI_MISMATCH = 4, CLI_INCOMPATIBLE = 5 };
 
 /* One option. Tables end with a row whose name is NULL; a row's index is what cli_next returns. */
 typedef struct cli_option {

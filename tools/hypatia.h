@@ -26,13 +26,21 @@ typedef struct session_options {
 void session_options_free(session_options *o);
 
 /* The first rows of a command's option table, and what reads them. */
-enum { SESSION_DEVICE, SESSION_THREADS, SESSION_INPUT, SESSION_DIM, SESSION_VERBOSE, SESSION_HELP, SESSION_OPTION_COUNT };
-#define SESSION_OPTIONS                                                                                        \
-    [SESSION_DEVICE] = {"device", 0, "NAME", "auto (default), cpu, cuda, cuda:N or reference"},                \
-    [SESSION_THREADS] = {"threads", 0, "N", "CPU threads of one run (OMP_NUM_THREADS, else all)"},             \
-    [SESSION_INPUT] = {"input", 'i', "NAME=VALUE", "@FILE (.npy, .bin, .pb), random:SEED or zeros"},           \
-    [SESSION_DIM] = {"dim", 0, "NAME=SIZE", "size of a symbolic dimension, for random and zeros (1)"},         \
-    [SESSION_VERBOSE] = {"verbose", 'v', NULL, "say which device was taken and why"},                          \
+enum {
+    SESSION_DEVICE,
+    SESSION_THREADS,
+    SESSION_INPUT,
+    SESSION_DIM,
+    SESSION_VERBOSE,
+    SESSION_HELP,
+    SESSION_OPTION_COUNT
+};
+#define SESSION_OPTIONS                                                                                                \
+    [SESSION_DEVICE] = {"device", 0, "NAME", "auto (default), cpu, cuda, cuda:N or reference"},                        \
+    [SESSION_THREADS] = {"threads", 0, "N", "CPU threads of one run (OMP_NUM_THREADS, else all)"},                     \
+    [SESSION_INPUT] = {"input", 'i', "NAME=VALUE", "@FILE (.npy, .bin, .pb), random:SEED or zeros"},                   \
+    [SESSION_DIM] = {"dim", 0, "NAME=SIZE", "size of a symbolic dimension, for random and zeros (1)"},                 \
+    [SESSION_VERBOSE] = {"verbose", 'v', NULL, "say which device was taken and why"},                                  \
     [SESSION_HELP] = {"help", 'h', NULL, "print this help"}
 /* Takes one of these options or the plan (CLI_POSITIONAL). CLI_OK, or CLI_USAGE after a message. */
 int session_read_option(session_options *o, const cli_args *args, int option, const char *value);
@@ -59,8 +67,8 @@ int session_load_folder(session *s, const char *folder, const char *tool);
 int session_make_outputs(session *s, const char *tool);
 int session_run(session *s, const char *tool);
 
-/* Compares `actual` with `reference` and prints one line. Returns CLI_OK or CLI_MISMATCH, or CLI_FAILED when they cannot
- * be compared. */
+/* Compares `actual` with `reference` and prints what it found. CLI_OK or CLI_MISMATCH; tensors of different types or
+ * dims are a mismatch. */
 int compare_tensors(const char *name, const hyp_tensor *actual, const hyp_tensor *reference, double rtol, double atol,
                     const char *tool);
 /* "y f32[1 10]" */

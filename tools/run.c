@@ -81,7 +81,8 @@ static void print_elements(const hyp_tensor *t, int64_t limit)
             printf("%.9g", hyp_tensor_at(t, i));
         if (i % row == row - 1) putchar('\n');
     }
-    if (shown < count) printf("%s  ... %lld of %lld elements shown\n", shown % row ? "\n" : "", (long long)shown, (long long)count);
+    if (shown < count)
+        printf("%s  ... %lld of %lld elements shown\n", shown % row ? "\n" : "", (long long)shown, (long long)count);
 }
 
 static void print_output(const session *s, size_t i, int64_t limit)
@@ -113,8 +114,9 @@ static int write_output(session *s, const char *text)
     hyp_tensor named = s->outputs[i];
     named.name = hyp_engine_output(s->engine, i)->name;
     hyp_diag diag = {0};
-    return hyp_tensor_save(equals[1] == '@' ? equals + 2 : equals + 1, &named, &diag) == HYP_OK ? CLI_OK
-                                                                                               : cli_report(tool, &diag);
+    return hyp_tensor_save(equals[1] == '@' ? equals + 2 : equals + 1, &named, &diag) == HYP_OK
+               ? CLI_OK
+               : cli_report(tool, &diag);
 }
 
 static int show_outputs(session *s, const request *r)
@@ -143,7 +145,8 @@ static int compare_folder(session *s, const request *r, const char *folder, size
         hyp_diag diag = {0};
         if (hyp_tensor_load(path, NULL, &expected, &diag) != HYP_OK) return cli_report(tool, &diag);
         ++*found;
-        int one = compare_tensors(hyp_engine_output(s->engine, k)->name, &s->outputs[k], &expected, r->rtol, r->atol, tool);
+        int one =
+            compare_tensors(hyp_engine_output(s->engine, k)->name, &s->outputs[k], &expected, r->rtol, r->atol, tool);
         if (one != CLI_OK) code = one;
         hyp_tensor_dispose(&expected);
     }

@@ -57,8 +57,12 @@ static void log_line(const char *line, void *tool) { fprintf(stderr, "%s: %s\n",
 
 int session_open(session *s, const session_options *o, const char *tool)
 {
-    hyp_engine_options options = {.size = sizeof options, .device = o->device, .device_index = o->device_index,
-                                  .threads = o->threads, .log = o->verbose ? log_line : NULL, .log_user = (void *)tool};
+    hyp_engine_options options = {.size = sizeof options,
+                                  .device = o->device,
+                                  .device_index = o->device_index,
+                                  .threads = o->threads,
+                                  .log = o->verbose ? log_line : NULL,
+                                  .log_user = (void *)tool};
     hyp_diag diag = {0};
     if (hyp_engine_load_file(o->plan, &options, &s->engine, &diag) != HYP_OK ||
         hyp_context_create(s->engine, NULL, &s->context, &diag) != HYP_OK)
@@ -289,7 +293,8 @@ int session_make_outputs(session *s, const char *tool)
     dispose_all(s->outputs, s->output_count);
     hyp_diag diag = {0};
     hyp_tensor *inputs = by_position(s->inputs, s->input_count);
-    hyp_status status = hyp_context_output_shapes(s->context, inputs, s->input_count, s->outputs, s->output_count, &diag);
+    hyp_status status =
+        hyp_context_output_shapes(s->context, inputs, s->input_count, s->outputs, s->output_count, &diag);
     for (size_t i = 0; i < s->output_count && status == HYP_OK; i++) {
         s->outputs[i].dtype = hyp_engine_output(s->engine, i)->dtype;
         status = hyp_tensor_alloc(&s->outputs[i], &diag);
@@ -346,8 +351,9 @@ int compare_tensors(const char *name, const hyp_tensor *actual, const hyp_tensor
                hyp_tensor_at(reference, c.max_abs_at), c.max_rel);
     }
     if (c.outside)
-        printf("\n  %lld of %lld elements differ by more than rtol %g, atol %g; --atol %.2g or --rtol %.2g would pass\n",
-               (long long)c.outside, (long long)c.elements, rtol, atol, c.atol_needed, c.rtol_needed);
+        printf(
+            "\n  %lld of %lld elements differ by more than rtol %g, atol %g; --atol %.2g or --rtol %.2g would pass\n",
+            (long long)c.outside, (long long)c.elements, rtol, atol, c.atol_needed, c.rtol_needed);
     else
         printf("; within rtol %g, atol %g\n", rtol, atol);
     return c.outside ? CLI_MISMATCH : CLI_OK;

@@ -25,9 +25,11 @@ typedef struct request {
 
 static void help(void)
 {
-    printf("Usage: hypatia verify PLAN.bin --model MODEL.onnx [options]\n"
-           "Runs both on the same inputs (random:0 where none is given), prints the largest difference, where it is and\n"
-           "which tolerance would pass; the last line is PASSED or FAILED. An element passes when |plan - model| <= atol + rtol |model|.\n");
+    printf(
+        "Usage: hypatia verify PLAN.bin --model MODEL.onnx [options]\n"
+        "Runs both on the same inputs (random:0 where none is given), prints the largest difference, where it is and\n"
+        "which tolerance would pass; the last line is PASSED or FAILED. An element passes when |plan - model| <= atol "
+        "+ rtol |model|.\n");
     cli_print_options(stdout, options);
     printf("\nExit codes: 0 passed, 1 error, 2 usage, 4 mismatch, 5 incompatible plan.\n");
 }

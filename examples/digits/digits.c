@@ -29,14 +29,16 @@ static void *read_npy(const char *path, const char *type, size_t *bytes)
     size_t length = magic[8] + 256u * magic[9];
     char *header = calloc(length + 1, 1);
     if (!header || fread(header, 1, length, file) != length) fail(path, "ends in its header");
-    if (!strstr(header, type) || strstr(header, "'fortran_order': True")) fail(path, "has elements of another type or order");
+    if (!strstr(header, type) || strstr(header, "'fortran_order': True"))
+        fail(path, "has elements of another type or order");
     free(header);
 
     long start = ftell(file);
     if (start < 0 || fseek(file, 0, SEEK_END) != 0) fail(path, "cannot be read");
     *bytes = (size_t)(ftell(file) - start);
     void *data = malloc(*bytes + 1);
-    if (!data || fseek(file, start, SEEK_SET) != 0 || fread(data, 1, *bytes, file) != *bytes) fail(path, "cannot be read");
+    if (!data || fseek(file, start, SEEK_SET) != 0 || fread(data, 1, *bytes, file) != *bytes)
+        fail(path, "cannot be read");
     fclose(file);
     return data;
 }
@@ -72,7 +74,8 @@ int main(int argc, char **argv)
     float *images = read_npy(argv[2], "<f4", &image_bytes);
     long long *labels = read_npy(argv[3], "<i8", &label_bytes);
     int64_t count = (int64_t)(image_bytes / (PIXELS * sizeof *images));
-    if (count == 0 || label_bytes < (size_t)count * sizeof *labels) fail(argv[3], "has fewer labels than there are images");
+    if (count == 0 || label_bytes < (size_t)count * sizeof *labels)
+        fail(argv[3], "has fewer labels than there are images");
     float *probabilities = calloc((size_t)count * DIGITS, sizeof *probabilities);
     if (!probabilities) fail("memory", "ran out");
 
@@ -83,15 +86,19 @@ int main(int argc, char **argv)
     if (hyp_context_create(engine, NULL, &context, &diag) != HYP_OK) fail("context", diag.message);
 
     /* Inputs and outputs are the caller's memory. The batch is symbolic in the plan: all images go in at once. */
-    hyp_tensor in = {.name = "image", .data = images, .bytes = image_bytes, .dtype = HYP_F32, .rank = 2, .dims = {count, PIXELS}};
-    hyp_tensor out = {.name = "probabilities", .data = probabilities, .bytes = (size_t)count * DIGITS * sizeof(float),
+    hyp_tensor in = {
+        .name = "image", .data = images, .bytes = image_bytes, .dtype = HYP_F32, .rank = 2, .dims = {count, PIXELS}};
+    hyp_tensor out = {.name = "probabilities",
+                      .data = probabilities,
+                      .bytes = (size_t)count * DIGITS * sizeof(float),
                       .dtype = HYP_F32};
     if (hyp_context_run(context, &in, 1, &out, 1, &diag) != HYP_OK) fail("run", diag.message);
 
     int64_t right = 0;
     for (int64_t i = 0; i < count; i++) right += most_likely(probabilities + i * DIGITS) == labels[i];
     print_digit(images, probabilities, (int)labels[0]);
-    printf("device: %s\naccuracy: %lld of %lld images\n", hyp_engine_device_name(engine), (long long)right, (long long)count);
+    printf("device: %s\naccuracy: %lld of %lld images\n", hyp_engine_device_name(engine), (long long)right,
+           (long long)count);
 
     hyp_context_destroy(context);
     hyp_engine_destroy(engine);

@@ -75,8 +75,11 @@ static hyp_status finish_pass(compilation *c, const hyp_graph *graph, const char
 static hyp_status import(compilation *c, hyp_diag *diag)
 {
     const hyp_compile_options *o = &c->settings.options;
-    hyp_onnx_options options = {.shapes = o->shapes, .shape_count = o->shape_count, .dim_names = o->dim_names,
-                                .dim_values = o->dim_values, .dim_count = o->dim_count};
+    hyp_onnx_options options = {.shapes = o->shapes,
+                                .shape_count = o->shape_count,
+                                .dim_names = o->dim_names,
+                                .dim_values = o->dim_values,
+                                .dim_count = o->dim_count};
     HYP_TRY(hyp_onnx_import(c->model_path, &options, &c->imported, &c->model, diag));
     c->nodes_imported = c->imported.nodes.len;
     return finish_pass(c, &c->imported, "import", diag);

@@ -21,8 +21,8 @@ static hyp_status load_inputs(const hyp_graph *g, const hyp_tensor *inputs, size
         const hyp_tensor *from = find_input(g, i, inputs, count);
         if (!from) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "no tensor was given for input '%s'", value->name);
         if (from->dtype != value->type.dtype)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s' has type %s, but the model declares %s", value->name,
-                            hyp_dtype_name(from->dtype), hyp_dtype_name(value->type.dtype));
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s' has type %s, but the model declares %s",
+                            value->name, hyp_dtype_name(from->dtype), hyp_dtype_name(value->type.dtype));
         HYP_TRY(hyp_eval_tensor_load(&out[i], from, diag));
     }
     return HYP_OK;

@@ -31,7 +31,8 @@ static hyp_status copy_rules(owned_report *r, const hyp_rewrite_report *from, hy
             .applications = use->applications,
             .used = use->used,
         };
-        if (!rules[i].name || !rules[i].ruleset || !rules[i].numeric_class || !rules[i].doc) return hyp_fail_memory(diag, 64);
+        if (!rules[i].name || !rules[i].ruleset || !rules[i].numeric_class || !rules[i].doc)
+            return hyp_fail_memory(diag, 64);
     }
     r->report.rules = rules;
     r->report.rule_count = from->rule_count;

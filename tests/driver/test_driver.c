@@ -204,16 +204,11 @@ static void running_out_of_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(report_tells_what_was_done),
-        cmocka_unit_test(dry_run_writes_nothing),
-        cmocka_unit_test(no_rewrite_keeps_every_node),
-        cmocka_unit_test(dumped_graph_has_its_stage),
-        cmocka_unit_test(rewrites_are_lines_of_json),
-        cmocka_unit_test(disabled_rule_is_not_used),
-        cmocka_unit_test(wrong_options_are_named),
-        cmocka_unit_test(same_model_gives_the_same_bytes),
-        cmocka_unit_test(reference_run_gives_named_outputs),
-        cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(report_tells_what_was_done),        cmocka_unit_test(dry_run_writes_nothing),
+        cmocka_unit_test(no_rewrite_keeps_every_node),       cmocka_unit_test(dumped_graph_has_its_stage),
+        cmocka_unit_test(rewrites_are_lines_of_json),        cmocka_unit_test(disabled_rule_is_not_used),
+        cmocka_unit_test(wrong_options_are_named),           cmocka_unit_test(same_model_gives_the_same_bytes),
+        cmocka_unit_test(reference_run_gives_named_outputs), cmocka_unit_test(running_out_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
