@@ -10,6 +10,6 @@
   (flops-f16 1.6e11)
   (flops-bf16 1.6e11)
   (flops-f64 8e10)
-  (pointwise-per-second 4e9)
+  (pointwise-per-second 8e9)
   (epilogue relu gelu gelu-tanh sigmoid tanh)
   (mlp-in-one-kernel true))

@@ -224,7 +224,8 @@ typedef struct hyp_run_report {
 } hyp_run_report;
 
 /* Runs the rules until nothing changes or a limit is reached. The e-graph is rebuilt and usable after any
- * stop, also after a failing status. *out_report is owned by the caller (hyp_run_report_dispose). */
+ * stop, also after a failing status, whose message names the rule that was being applied. *out_report is
+ * owned by the caller (hyp_run_report_dispose). */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_options *options,
                                                 hyp_run_report *out_report, hyp_diag *diag);
 HYP_API void hyp_run_report_dispose(hyp_run_report *report);

@@ -194,6 +194,7 @@ static hyp_status run_rule(runner *r, bool *out_banned, hyp_diag *diag)
     }
     r->now.apply_seconds += r->apply_seconds;
     r->now.search_seconds += took - r->apply_seconds;
+    if (status != HYP_OK && !r->stopping) hyp_diag_prefix(diag, "rule %s", rule->info.name);
     return status;
 }
 

@@ -9,8 +9,6 @@
 typedef struct history {
     hyp_rw *rw;
     const hyp_rw_rules *rules;
-    uint8_t *seen; /* by e-node */
-    size_t bound;
     HYP_VEC(const char *) sources;
     HYP_VEC(const char *) names; /* of rules, in the order of application */
     hyp_diag *diag;
@@ -37,8 +35,8 @@ static hyp_status note_node(history *h, const hyp_node *n)
  * the number of iterations bounds. */
 static hyp_status trace_back(history *h, hyp_enode_id node)
 {
-    if (node >= h->bound || h->seen[node]) return HYP_OK;
-    h->seen[node] = 1;
+    if (h->rw->seen.data[node] == h->rw->seen_stamp) return HYP_OK;
+    h->rw->seen.data[node] = h->rw->seen_stamp;
     if (node < h->rw->encoded.len)
         for (uint32_t i = h->rw->encoded.data[node]; i; i = h->rw->node_next[i - 1])
             HYP_TRY(note_node(h, &h->rw->in->nodes.data[i - 1]));
@@ -73,10 +71,15 @@ static hyp_status collect(history *h, const hyp_enode_id *nodes, size_t count, h
 hyp_status hyp_rw_provenance(hyp_rw *rw, const hyp_rw_rules *rules, const hyp_enode_id *nodes, size_t count,
                              hyp_arena *arena, hyp_provenance *out, hyp_diag *diag)
 {
-    history h = {.rw = rw, .rules = rules, .bound = hyp_egraph_enode_bound(rw->eg), .diag = diag};
-    h.seen = hyp_calloc(h.bound, 1);
-    hyp_status status = h.seen ? collect(&h, nodes, count, arena, out) : hyp_fail_memory(diag, h.bound);
-    hyp_free(h.seen);
+    history h = {.rw = rw, .rules = rules, .diag = diag};
+    size_t bound = hyp_egraph_enode_bound(rw->eg);
+    if (bound > rw->seen.len) {
+        HYP_TRY(hyp_vec_reserve(&rw->seen, bound, diag));
+        memset(rw->seen.data + rw->seen.len, 0, (bound - rw->seen.len) * sizeof *rw->seen.data);
+        rw->seen.len = bound;
+    }
+    rw->seen_stamp++;
+    hyp_status status = collect(&h, nodes, count, arena, out);
     hyp_vec_free(&h.sources);
     hyp_vec_free(&h.names);
     return status;

@@ -34,6 +34,7 @@ void hyp_rw_dispose(hyp_rw *rw)
     hyp_vec_free(&rw->leaves);
     hyp_vec_free(&rw->inputs);
     hyp_vec_free(&rw->encoded);
+    hyp_vec_free(&rw->seen);
     hyp_free(rw->leaf_slots);
     hyp_arena_dispose(&rw->arena);
     *rw = (hyp_rw){0};

@@ -253,48 +253,19 @@ static hyp_status disagree(hyp_rw *rw, const hyp_type *a, const hyp_type *b, hyp
     return status;
 }
 
-/* Equal, as far as can be seen: two symbolic sizes may be written differently and yet be the same. */
-static bool same_type(const hyp_type *a, const hyp_type *b)
-{
-    if (a->dtype != b->dtype || a->rank != b->rank) return false;
-    for (int32_t i = 0; i < a->rank; i++)
-        if (a->dims[i] != b->dims[i] && hyp_dim_is_const(a->dims[i]) && hyp_dim_is_const(b->dims[i])) return false;
-    return true;
-}
-
-/* Whether `b` tells more than `a` of a value: a size that is a number, the elements. */
-static bool tells_more(const hyp_infer_value *a, const hyp_infer_value *b)
-{
-    for (int32_t i = 0; i < a->type.rank; i++)
-        if (!hyp_dim_is_const(a->type.dims[i]) && hyp_dim_is_const(b->type.dims[i])) return true;
-    return !a->content && b->content;
-}
-
-/* The union of what two values tell. */
-static hyp_infer_value join(const hyp_infer_value *a, const hyp_infer_value *b)
-{
-    hyp_infer_value v = *a;
-    for (int32_t i = 0; i < v.type.rank; i++)
-        if (!hyp_dim_is_const(v.type.dims[i]) && hyp_dim_is_const(b->type.dims[i])) v.type.dims[i] = b->type.dims[i];
-    if (!v.content) {
-        v.content = b->content;
-        v.content_count = b->content_count;
-    }
-    return v;
-}
-
+/* Takes over from b the contents of integer tensors that a does not know. */
 static hyp_status merge_values(hyp_rw *rw, hyp_rw_fact *a, const hyp_rw_fact *b, bool *out_changed, hyp_diag *diag)
 {
     bool more = false;
     for (uint32_t i = 0; i < a->count; i++) {
-        if (!same_type(&a->values[i].type, &b->values[i].type))
+        if (!hyp_type_equal(&a->values[i].type, &b->values[i].type))
             return disagree(rw, &a->values[i].type, &b->values[i].type, diag);
-        more = more || tells_more(&a->values[i], &b->values[i]);
+        more = more || (!a->values[i].content && b->values[i].content);
     }
     if (!more) return HYP_OK;
     hyp_infer_value *values = hyp_arena_zalloc(&rw->arena, a->count, sizeof *values);
     if (!values) return hyp_fail_memory(diag, a->count * sizeof *values);
-    for (uint32_t i = 0; i < a->count; i++) values[i] = join(&a->values[i], &b->values[i]);
+    for (uint32_t i = 0; i < a->count; i++) values[i] = a->values[i].content ? a->values[i] : b->values[i];
     a->values = values;
     *out_changed = true;
     return HYP_OK;

@@ -68,8 +68,10 @@ typedef struct hyp_rw {
     hyp_class_id *class_of; /* by value of `in`; as encoded, not canonical later */
     /* Nodes of `in` behind an e-node made by encoding (several when they are equal): a list of node + 1 that ends
      * with 0. */
-    HYP_VEC(uint32_t) encoded;               /* by e-node: the newest of its nodes */
-    uint32_t *node_next;                     /* by node: the one before it */
+    HYP_VEC(uint32_t) encoded; /* by e-node: the newest of its nodes */
+    uint32_t *node_next;       /* by node: the one before it */
+    HYP_VEC(uint32_t) seen;    /* by e-node: == seen_stamp, visited by the provenance being gathered */
+    uint32_t seen_stamp;
     HYP_VEC(const hyp_infer_value *) inputs; /* of the e-node being made */
 } hyp_rw;
 

@@ -171,7 +171,7 @@ static void a_failing_make_adds_nothing(void **state)
     hyp_ruleset *rules = rules_of(eg, "(rule bad (g ?x) => (fail ?x))");
     hyp_run_report report;
     assert_int_equal(hyp_egraph_run(eg, rules, NULL, &report, &said), HYP_ERR_UNSUPPORTED);
-    assert_string_equal(said.message, "no fact for 'fail'");
+    assert_string_equal(said.message, "rule bad: no fact for 'fail'");
     hyp_run_report_dispose(&report);
     must(hyp_egraph_check(eg, &diag));
     hyp_ruleset_destroy(rules);

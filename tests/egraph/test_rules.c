@@ -438,7 +438,7 @@ static void a_failing_callback_stops_the_run(void **state)
     hyp_run_report report;
     hyp_diag said = {0};
     assert_int_equal(hyp_egraph_run(eg, rules, NULL, &report, &said), HYP_ERR_UNSUPPORTED);
-    assert_string_equal(said.message, "the oracle is silent");
+    assert_string_equal(said.message, "rule b: the oracle is silent");
     assert_int_equal(report.stop, HYP_STOP_ERROR);
     hyp_run_report_dispose(&report);
     must(hyp_egraph_check(eg, &diag));

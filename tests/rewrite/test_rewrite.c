@@ -537,19 +537,13 @@ static void approximations_need_to_be_allowed(void **state)
     (void)state;
     for (int allow = 0; allow < 2; allow++) {
         fixture f;
-        begin(&f, "(input x f32 b 5) (out (gelu x))");
-        f.options.rule_files = (const char *const[]){"mine.rules"};
-        f.options.rule_texts =
-            (const char *const[]){"(rule approximate :class A :ruleset normalize (gelu ?x) => (gelu-tanh ?x))"
-                                  "(rule dear :class E :ruleset normalize (gelu ?x) => (mul (gelu ?x) (scalar 1 ?x)))"};
-        f.options.rule_file_count = 1;
+        begin(&f, "(input x f32 b 8) (const w f32 8 8) (out (gelu (matmul x w)))");
+        use_profile(&f, "h200"); /* which has the tanh form only */
         f.options.allow_approximate = allow;
-        f.options.disabled = (const char *const[]){"dear"};
-        f.options.disabled_count = 1;
         run(&f);
-        assert_int_equal(rule(&f, "approximate")->applications > 0, allow);
-        assert_int_equal(f.report.rule_count, 2);
-        assert_string_equal(rule(&f, "dear")->ruleset, "normalize");
+        assert_int_equal(count_op(&f.out, HYP_OP_fused_linear), allow);
+        assert_int_equal(count_op(&f.out, HYP_OP_gelu), !allow);
+        assert_int_equal(rule(&f, "approximate-gelu")->applications > 0, allow);
         end(&f);
     }
 }
@@ -576,6 +570,27 @@ static void several_rule_files_make_one_set(void **state)
     assert_int_not_equal(hyp_rewrite(&f.in, &f.options, &f.out, &f.report, &f.diag), HYP_OK);
     assert_non_null(strstr(f.diag.message, "b.rules:2:1"));
     end(&f);
+}
+
+static void a_rule_that_makes_nonsense_is_named(void **state)
+{
+    (void)state;
+    static const char *const wrong[][3] = {
+        {"(rule odd (relu ?x) => (reshape :shape (7) ?x))", "rule odd", "the new shape f32[7] has 7"},
+        {"(rule odd (relu ?x) => (concat :axis 0 ?x ?x))", "a rule is wrong", "f32[b 5]"},
+        {"(rule odd (relu ?x) => (transpose :perm ?x ?x))", "rule odd", "value of an attribute"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        fixture f;
+        begin(&f, "(input x f32 b 5) (out (relu x))");
+        f.options.rule_files = (const char *const[]){"odd.rules"};
+        f.options.rule_texts = &wrong[i][0];
+        f.options.rule_file_count = 1;
+        assert_int_not_equal(hyp_rewrite(&f.in, &f.options, &f.out, &f.report, &f.diag), HYP_OK);
+        if (!strstr(f.diag.message, wrong[i][1]) || !strstr(f.diag.message, wrong[i][2]))
+            fail_msg("%s", f.diag.message);
+        end(&f);
+    }
 }
 
 typedef struct seen {
@@ -701,6 +716,7 @@ int main(void)
         cmocka_unit_test(an_unknown_rule_to_disable_is_refused),
         cmocka_unit_test(approximations_need_to_be_allowed),
         cmocka_unit_test(several_rule_files_make_one_set),
+        cmocka_unit_test(a_rule_that_makes_nonsense_is_named),
         cmocka_unit_test(a_trace_tells_what_was_done),
         cmocka_unit_test(the_result_is_the_same_every_time),
         cmocka_unit_test(running_out_of_memory_is_an_error_and_leaks_nothing),

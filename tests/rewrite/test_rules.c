@@ -128,7 +128,8 @@ static bool same_real(double a, double b, strictness s, double scale)
     if (isnan(a) || isnan(b)) return (isnan(a) && isnan(b)) || (numeric_class == 'N' && s.data != TERM_FINITE);
     if (numeric_class == 'E') return a == b && !signbit(a) == !signbit(b);
     if (numeric_class == 'Z' || numeric_class == 'N') return a == b;
-    return a == b || fabs(a - b) <= (s.mode == HYP_EVAL_NATIVE ? 1e-5 : 1e-7) * scale;
+    double tolerance = numeric_class == 'A' ? 1e-3 : s.mode == HYP_EVAL_NATIVE ? 1e-5 : 1e-7;
+    return a == b || fabs(a - b) <= tolerance * scale;
 }
 
 /* Fills `difference` when two results are not as equal as the class demands. */
