@@ -24,12 +24,11 @@ typedef struct tile_args {
     const float *x, *w, *bias;
     float *y;
     int64_t k, x_stride, y_stride;
-    int64_t columns; /* results to store in each row, at most V * W */
+    int64_t columns; /* results to store in each row: more than (V - 1) * W, at most V * W */
     HypPlan__Act act;
 } tile_args;
 
-/* Out of line: the long activations exist once, not once per tile size. */
-static __attribute__((noinline)) vf activate_long(HypPlan__Act act, vf v)
+INLINE vf activate(HypPlan__Act act, vf v)
 {
     switch (act) {
     case HYP_PLAN__ACT__ACT_GELU: return vgelu(v);
@@ -40,19 +39,33 @@ static __attribute__((noinline)) vf activate_long(HypPlan__Act act, vf v)
     }
 }
 
-INLINE void store_results(const tile_args *t, const vf *acc, int R, int V)
+/* The long activations run over results just stored: their code exists once, not once per tile size. */
+static __attribute__((noinline)) void activate_stored(const tile_args *t, int rows)
 {
+    for (int r = 0; r < rows; r++)
+        for (int64_t j = 0; j < t->columns; j += W) {
+            float *y = t->y + r * t->y_stride + j;
+            int64_t left = t->columns - j;
+            if (left >= W)
+                store(y, activate(t->act, load(y)));
+            else
+                store_some(y, activate(t->act, load_some(y, left, 0)), left);
+        }
+}
+
+/* Only the last vector of a row can stick out beyond the columns. */
+INLINE void store_results(const tile_args *t, const vf *acc, const int R, const int V)
+{
+    int64_t left = t->columns - (V - 1) * W;
     UNROLL
     for (int r = 0; r < R; r++) {
         float *y = t->y + r * t->y_stride;
         UNROLL
-        for (int v = 0; v < V; v++) {
-            int64_t left = t->columns - v * W;
-            if (left >= W)
-                store(y + v * W, acc[r * V + v]);
-            else if (left > 0)
-                store_some(y + v * W, acc[r * V + v], left);
-        }
+        for (int v = 0; v < V - 1; v++) store(y + v * W, acc[r * V + v]);
+        if (left == W)
+            store(y + (V - 1) * W, acc[r * V + V - 1]);
+        else
+            store_some(y + (V - 1) * W, acc[r * V + V - 1], left);
     }
 }
 
@@ -91,11 +104,9 @@ INLINE void tile(const tile_args *t, const int R, const int V, const int U)
     if (t->act == HYP_PLAN__ACT__ACT_RELU) {
         UNROLL
         for (int j = 0; j < R * V; j++) acc[j] = vrelu(acc[j]);
-    } else if (t->act != HYP_PLAN__ACT__ACT_NONE) {
-        UNROLL
-        for (int j = 0; j < R * V; j++) acc[j] = activate_long(t->act, acc[j]);
     }
     store_results(t, acc, R, V);
+    if (t->act > HYP_PLAN__ACT__ACT_RELU) activate_stored(t, R);
 }
 
 #define TILE(R, V, U) \
