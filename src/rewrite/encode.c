@@ -161,12 +161,10 @@ static hyp_status encode_constant(hyp_rw *rw, const hyp_value *v, hyp_class_id *
     return add_leaf_term(rw, leaf, out, diag);
 }
 
-static hyp_status encode_input(hyp_rw *rw, uint32_t position, hyp_diag *diag)
+static hyp_status encode_input(hyp_rw *rw, hyp_value_id id, hyp_diag *diag)
 {
-    hyp_value_id id = rw->in->inputs.data[position];
     const hyp_value *v = &rw->in->values.data[id];
-    hyp_rw_leaf leaf = {
-        .is_input = true, .name = v->name, .value = {v->type, v->content, v->content_count}, .input = position};
+    hyp_rw_leaf leaf = {.is_input = true, .name = v->name, .value = {v->type, v->content, v->content_count}};
     HYP_TRY(push_leaf(rw, &leaf, diag));
     return add_leaf_term(rw, rw->leaves.len - 1, &rw->class_of[id], diag);
 }
@@ -264,7 +262,7 @@ hyp_status hyp_rw_encode(hyp_rw *rw, const hyp_graph *in, hyp_diag *diag)
     hyp_class_id *children = hyp_arena_zalloc(&rw->arena, widest + HYP_MAX_ATTRS + 8, sizeof *children);
     if (!rw->class_of || !rw->node_next || !children)
         return hyp_fail_memory(diag, in->values.len * sizeof *rw->class_of);
-    for (uint32_t i = 0; i < in->inputs.len; i++) HYP_TRY(encode_input(rw, i, diag));
+    for (size_t i = 0; i < in->inputs.len; i++) HYP_TRY(encode_input(rw, in->inputs.data[i], diag));
     for (size_t i = 0; i < in->values.len; i++)
         if (in->values.data[i].kind == HYP_VALUE_CONST)
             HYP_TRY(encode_constant(rw, &in->values.data[i], &rw->class_of[i], diag));

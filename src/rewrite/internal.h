@@ -43,7 +43,6 @@ typedef struct hyp_rw_leaf {
     bool copy;     /* data does not outlive this rewriting: a graph that uses it must copy it */
     uint64_t hash; /* of elided data; of data, when `hashed` */
     bool hashed;
-    uint32_t input; /* position among the inputs of the graph */
 } hyp_rw_leaf;
 
 /* What a symbol means at the head of an e-node. */
@@ -147,7 +146,7 @@ HYP_NODISCARD hyp_status hyp_rw_literal_arg(const hyp_call *call, size_t i, hyp_
 
 /* ---- decode.c ------------------------------------------------------------------------------------ */
 
-/* Rules by number and how the nodes of a phase's input came to be. */
+/* The names of rules. */
 typedef struct hyp_rw_rules {
     const char *const *names; /* by rule of the e-graph's ruleset */
     size_t count;
