@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/cpu/kernels.h"
 #include "runtime/support.h"
@@ -169,6 +170,43 @@ static void linear_agrees_where_rows_are_tiled(void **state)
     hyp_tensor in = tensor_of("x", HYP_F32, random_data(HYP_F32, (size_t)M * IN), 2, (int64_t[]){M, IN});
     compare_backends(1, &in, 1, (const char *const[]){"y"}, HYP_F32, (size_t)M * IN, 5e-6);
     free(in.data);
+    pb_dispose(&b);
+}
+
+/* Several threads give what one gives. */
+static void linear_agrees_with_several_threads(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* the OpenMP runtime is not built with the sanitizer */
+#endif
+    enum { M = 256, SIDE = 640 };
+    pb_init(&b);
+    uint32_t rows = pb_symbol(&b, "batch"), dims[2] = {rows, pb_const(&b, SIDE)};
+    uint32_t x = pb_input(&b, "x", HYP_F32, 2, dims), y = pb_output(&b, "y", HYP_F32, 2, dims);
+    uint32_t w = random_weight(HYP_F32, 2, (int64_t[]){SIDE, SIDE}, SIDE);
+    pb_layer(&b, pb_linear(&b, x, y, rows), SIDE, SIDE, w, PB_NONE, HYP_PLAN__ACT__ACT_SIGMOID, PB_NONE);
+    char path[PB_PATH];
+    pb_write(&b, path);
+    float *data = random_data(HYP_F32, M * SIDE), *out[4];
+    hyp_tensor in = tensor_of("x", HYP_F32, data, 2, (int64_t[]){M, SIDE});
+    for (int32_t threads = 0; threads < 4; threads++) {
+        hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CPU, .threads = threads};
+        hyp_engine *engine = NULL;
+        hyp_context *context = NULL;
+        out[threads] = random_data(HYP_F32, M * SIDE);
+        hyp_tensor result = tensor_of("y", HYP_F32, out[threads], 2, (int64_t[]){M, SIDE});
+        assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+        assert_ok(hyp_context_create(engine, NULL, &context, diag));
+        assert_ok(hyp_context_run(context, &in, 1, &result, 1, diag));
+        hyp_context_destroy(context);
+        hyp_engine_destroy(engine);
+    }
+    for (int i = 0; i < 4; i++)
+        if (i != 1) assert_close(out[i], out[1], M * SIDE, 2e-6);
+    for (int i = 0; i < 4; i++) free(out[i]);
+    free(data);
+    unlink(path);
     pb_dispose(&b);
 }
 
@@ -441,6 +479,7 @@ int main(void)
         cmocka_unit_test(linear_agrees_where_weights_leave_the_cache),
         cmocka_unit_test(relu_of_our_kernel_keeps_nan),
         cmocka_unit_test(linear_agrees_where_rows_are_tiled),
+        cmocka_unit_test(linear_agrees_with_several_threads),
         cmocka_unit_test(linear_takes_weights_that_are_inputs),
         cmocka_unit_test(multi_layer_kernel_is_right_on_every_instruction_set),
         cmocka_unit_test(matmul_agrees_on_random_shapes),
