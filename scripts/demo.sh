@@ -10,9 +10,11 @@ install_packages $BUILD_PACKAGES
 use_venv cmake
 
 say "building"
-cmake --preset release -DBUILD_TESTING=OFF > build.log 2>&1 && cmake --build --preset release >> build.log 2>&1 ||
-    { tail -n 40 build.log; exit 1; }
-rm -f build.log
+mkdir -p build
+if ! { cmake --preset release -DBUILD_TESTING=OFF && cmake --build --preset release; } > build/demo.log 2>&1; then
+    tail -n 40 build/demo.log
+    exit 1
+fi
 bin=build/release/bin
 
 say "hypatiac examples/digits/digits.onnx -o build/digits.bin"

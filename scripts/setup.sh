@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2034 # the lists are for the scripts that source this
 # setup.sh - sourced by demo.sh and test.sh: installs what is missing on Debian and Ubuntu. Nothing is done, and nobody is
 # asked for rights, where everything is there.
 
