@@ -16,10 +16,7 @@
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/library.h"
 
-enum {
-    HYP_CUDA_MIN_ALIGN = 16,
-    HYP_CUDA_PINNED = 256 << 10, /* host tensors that take less than this together pass through pinned memory */
-};
+enum { HYP_CUDA_MIN_ALIGN = 16 };
 
 typedef struct hyp_cuda_device {
     hyp_cuda_library lib;
@@ -45,7 +42,6 @@ typedef struct hyp_cuda_session {
     cublasLtHandle_t lt;
     CUdeviceptr workspace, scratch, staging; /* 0 = none yet */
     size_t workspace_bytes, scratch_bytes, staging_bytes;
-    char *pinned;            /* HYP_CUDA_PINNED bytes of host memory that the device copies fast; NULL = none yet */
     CUdeviceptr *at;         /* by tensor: its address in the run under way */
     volatile int64_t *error; /* {1, index} after a gather index out of range; pinned, kernels write it */
     CUdeviceptr error_at;    /* the same memory as kernels see it */

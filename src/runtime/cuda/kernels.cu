@@ -225,6 +225,31 @@ template <typename C> __device__ __noinline__ C transcendental(uint32_t op, C v)
 }
 template <> __device__ __forceinline__ int64_t transcendental(uint32_t, int64_t v) { return v; }
 
+// The instructions that are long: one element at a time, by way of an array in local memory, which keeps their code
+// small. They cost more than that way does.
+template <typename C, int V> __device__ __forceinline__ void execute_long(uint32_t op, const C (&a)[V], const C (&b)[V], C (&r)[V])
+{
+    C x[V], y[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) x[v] = a[v], y[v] = b[v];
+#pragma unroll 1
+    for (int v = 0; v < V; v++)
+        x[v] = op == HYP_PW_DIV ? quotient(x[v], y[v]) : op == HYP_PW_POW ? power(x[v], y[v]) : transcendental(op, x[v]);
+#pragma unroll
+    for (int v = 0; v < V; v++) r[v] = x[v];
+}
+
+template <typename C, int V> __device__ __forceinline__ void round_long(uint32_t dtype, C (&r)[V])
+{
+    C x[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) x[v] = r[v];
+#pragma unroll 1
+    for (int v = 0; v < V; v++) x[v] = round_to(dtype, x[v]);
+#pragma unroll
+    for (int v = 0; v < V; v++) r[v] = x[v];
+}
+
 // One instruction on V elements; a NaN operand gives NaN, also in MIN, MAX, RELU and CLIP.
 template <typename C, int V>
 __device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a)[V], const C (&b)[V], C (&r)[V])
@@ -238,59 +263,61 @@ __device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a
     case HYP_PW_ADD: EACH(a[v] + b[v])
     case HYP_PW_SUB: EACH(a[v] - b[v])
     case HYP_PW_MUL: EACH(a[v] * b[v])
-    case HYP_PW_DIV: EACH(quotient(a[v], b[v]))
-    case HYP_PW_POW: EACH(power(a[v], b[v]))
     case HYP_PW_MIN: EACH(a[v] != a[v] || a[v] < b[v] ? a[v] : b[v])
     case HYP_PW_MAX: EACH(a[v] != a[v] || a[v] > b[v] ? a[v] : b[v])
     case HYP_PW_RELU: EACH(a[v] < (C)0 ? (C)0 : a[v])
     case HYP_PW_LEAKY_RELU: EACH(a[v] < (C)0 ? a[v] * (C)in.p : a[v])
     case HYP_PW_CLIP: EACH(at_most(a[v] < (C)in.p ? (C)in.p : a[v], (C)in.q))
     case HYP_PW_CAST: EACH(a[v])
-    default: EACH(transcendental(in.op, a[v]))
+    default: execute_long(in.op, a, b, r);
+    }
+    if (in.to == (sizeof(C) == 4 ? HYP_F32 : HYP_F64)) return;
+    if (V > 1 && in.to == HYP_F16) {
+#pragma unroll
+        for (int v = 0; v < V; v++) r[v] = (C)__half2float(to_half((float)r[v]));
+    } else if (V > 1 && in.to == HYP_BF16) {
+#pragma unroll
+        for (int v = 0; v < V; v++) r[v] = (C)__bfloat162float(to_bfloat((float)r[v]));
+    } else {
+        round_long(in.to, r);
     }
 #undef EACH
-    if (in.to == (sizeof(C) == 4 ? HYP_F32 : HYP_F64)) return;
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        if (V > 1 && in.to == HYP_F16)
-            r[v] = (C)__half2float(to_half((float)r[v]));
-        else if (V > 1 && in.to == HYP_BF16)
-            r[v] = (C)__bfloat162float(to_bfloat((float)r[v]));
-        else
-            r[v] = round_to(in.to, r[v]);
-    }
 }
 
-// Four neighbours of a float type in one access.
-__device__ __forceinline__ void load_vector(uint32_t dtype, uint64_t data, int64_t i, float (&r)[4])
+// V = 8 neighbours of a float type in 16-byte accesses.
+__device__ __forceinline__ void load_vector(uint32_t dtype, uint64_t data, int64_t i, float (&r)[8])
 {
     if (dtype == HYP_F32) {
-        float4 v = *(const float4 *)((const float *)data + i);
-        r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
+        const float4 *p = (const float4 *)((const float *)data + i);
+        float4 low = p[0], high = p[1];
+        r[0] = low.x, r[1] = low.y, r[2] = low.z, r[3] = low.w;
+        r[4] = high.x, r[5] = high.y, r[6] = high.z, r[7] = high.w;
         return;
     }
-    uint2 bits = *(const uint2 *)((const uint16_t *)data + i);
-    const uint32_t word[2] = {bits.x, bits.y};
+    uint4 bits = *(const uint4 *)((const uint16_t *)data + i);
+    const uint32_t word[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 8; k++) {
         uint16_t half = (uint16_t)(word[k / 2] >> 16 * (k % 2));
         r[k] = dtype == HYP_BF16 ? from_bfloat(half) : from_half(half);
     }
 }
 
-__device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int64_t i, const float (&r)[4])
+__device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int64_t i, const float (&r)[8])
 {
     if (dtype == HYP_F32) {
-        *(float4 *)((float *)data + i) = make_float4(r[0], r[1], r[2], r[3]);
+        float4 *p = (float4 *)((float *)data + i);
+        p[0] = make_float4(r[0], r[1], r[2], r[3]);
+        p[1] = make_float4(r[4], r[5], r[6], r[7]);
         return;
     }
-    uint32_t word[2] = {0, 0};
+    uint32_t word[4] = {0, 0, 0, 0};
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 8; k++) {
         uint16_t half = dtype == HYP_BF16 ? __bfloat16_as_ushort(to_bfloat(r[k])) : __half_as_ushort(to_half(r[k]));
         word[k / 2] |= (uint32_t)half << 16 * (k % 2);
     }
-    *(uint2 *)((uint16_t *)data + i) = make_uint2(word[0], word[1]);
+    *(uint4 *)((uint16_t *)data + i) = make_uint4(word[0], word[1], word[2], word[3]);
 }
 
 // Other widths never vectorise; these let the one body below compile for them.
@@ -328,9 +355,11 @@ __device__ __forceinline__ void fetch(const hyp_cuda_pointwise &p, hyp_cuda_pw_o
         if (V > 1 && in.vector && at.count == V) {
             load_vector(in.dtype, in.data, offset, r);
         } else {
+            C x[V] = {}; // a loop over an array in local memory, as in execute_long
+#pragma unroll 1
+            for (int v = 0; v < at.count; v++) x[v] = load<C>(in.dtype, in.data, offset + v * in.stride[0]);
 #pragma unroll
-            for (int v = 0; v < V; v++)
-                r[v] = v < at.count ? load<C>(in.dtype, in.data, offset + v * in.stride[0]) : (C)0;
+            for (int v = 0; v < V; v++) r[v] = x[v];
         }
     }
     }
@@ -360,9 +389,11 @@ template <typename C, int V> __device__ __forceinline__ void pointwise(const hyp
                 if (V > 1 && out.vector && at.count == V) {
                     store_vector(out.dtype, out.data, first, a);
                 } else {
+                    C x[V];
 #pragma unroll
-                    for (int v = 0; v < V; v++)
-                        if (v < at.count) store<C>(out.dtype, out.data, first + v, a[v]);
+                    for (int v = 0; v < V; v++) x[v] = a[v];
+#pragma unroll 1
+                    for (int v = 0; v < at.count; v++) store<C>(out.dtype, out.data, first + v, x[v]);
                 }
                 continue;
             }

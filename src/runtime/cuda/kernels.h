@@ -28,7 +28,7 @@ enum {
     HYP_CUDA_PW_OUTPUTS = 4,
     HYP_CUDA_PW_REGISTERS = 16,
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
-    HYP_CUDA_PW_VECTOR = 4, /* neighbours that one thread of pointwise_f32 does at a time */
+    HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_TILE = 32,     /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8, /* with this many rows of threads */

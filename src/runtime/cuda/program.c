@@ -29,7 +29,6 @@ _Static_assert((int)HYP_CUDA_PW_INPUTS >= (int)HYP_PLAN_POINTWISE_INPUTS &&
 _Static_assert(sizeof(hyp_cuda_pointwise) <= 4096, "what a launch may carry");
 
 enum { THREADS = 128, SHARED_LIMIT = 48 << 10 };
-#define TEMP_BYTES(lanes, bytes) ((lanes) * (bytes)*THREADS) /* shared memory of one temp */
 /* A result that is not kept needs no temp. */
 enum { NO_TEMP = 0 };
 
@@ -197,8 +196,10 @@ static void choose_kernel(const hyp_cuda_pw_step *s, const hyp_cuda_box *box, ui
     out->kernel = narrow                   ? HYP_CUDA_KERNEL_pointwise_f32
                   : s->compute == HYP_F64 ? HYP_CUDA_KERNEL_pointwise_f64
                                           : HYP_CUDA_KERNEL_pointwise_i64;
+    uint32_t thread_bytes = temps * lanes * (narrow ? 4 : 8);
     out->threads = THREADS;
-    out->shared_bytes = temps * TEMP_BYTES(lanes, narrow ? 4 : 8);
+    while (out->threads * thread_bytes > SHARED_LIMIT) out->threads /= 2;
+    out->shared_bytes = out->threads * thread_bytes;
     int64_t row = (box->extent[0] + lanes - 1) / lanes;
     out->args.row_chunks = hyp_cuda_extent_of(row);
     out->args.chunks = row;
@@ -207,9 +208,6 @@ static void choose_kernel(const hyp_cuda_pw_step *s, const hyp_cuda_box *box, ui
 
 void hyp_cuda_pw_encode(const hyp_cuda_pw_step *step, hyp_cuda_pw_program *out)
 {
-    _Static_assert(HYP_CUDA_PW_REGISTERS * TEMP_BYTES(HYP_CUDA_PW_VECTOR, 4) <= SHARED_LIMIT &&
-                       HYP_CUDA_PW_REGISTERS * TEMP_BYTES(1, 8) <= SHARED_LIMIT,
-                   "there is room for every register");
     *out = (hyp_cuda_pw_program){0};
     encoder e = {.step = step, .out = out};
     list_lines(&e);
