@@ -45,8 +45,8 @@ typedef struct hyp_backend {
     size_t (*scratch_bytes)(const void *session);
 
     /* Everything that depends on shapes: sizes scratch, makes kernels. `values` are the evaluated dims of the plan;
-     * they stay where they are until release. *out_prepared is not NULL. The scratch of a session is shared by its prepared shapes and only grows; growing must keep earlier
-     * preparations valid. */
+     * they stay where they are until release. *out_prepared is not NULL. The scratch of a session is shared by its
+     * prepared shapes and only grows; growing must keep earlier preparations valid. */
     hyp_status (*prepare)(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
     void (*release)(void *session, void *prepared);
 

@@ -28,9 +28,10 @@ const char *hyp_version_details(void)
            "cuda (loaded at run time), "
 #endif
 #ifdef HYP_HAVE_ONEDNN
-           "cpu (oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(DNNL_VERSION_PATCH) "), "
+           "cpu (oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(
+               DNNL_VERSION_PATCH) "), "
 #else
            "cpu (without oneDNN), "
 #endif
-           "reference\n";
+                                   "reference\n";
 }

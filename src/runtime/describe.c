@@ -122,7 +122,8 @@ static void text_shapes(report *r, const HypPlan__Step *step, step_list list)
     bool first = true;
     for (size_t i = 0; i < n; i++) {
         if (r->p->tensors[hyp_plan_root(r->p, tensors[i])]->place == HYP_PLAN__PLACE__PLACE_WEIGHT) continue;
-        hyp_strbuf_printf(&r->sb, "%s%s ", first ? "" : ", ", hyp_dtype_name((hyp_dtype)r->p->tensors[tensors[i]]->dtype));
+        hyp_strbuf_printf(&r->sb, "%s%s ", first ? "" : ", ",
+                          hyp_dtype_name((hyp_dtype)r->p->tensors[tensors[i]]->dtype));
         values_text(r, tensors[i]);
         first = false;
     }
@@ -152,8 +153,8 @@ static void write_text(report *r)
 {
     const HypPlan__Program *p = r->p;
     hyp_strbuf *sb = &r->sb;
-    hyp_strbuf_printf(sb, "plan      %s, %" PRIu64 " bytes, format %u.%u\n", r->path, r->plan->file_bytes, r->plan->major,
-                      r->plan->minor);
+    hyp_strbuf_printf(sb, "plan      %s, %" PRIu64 " bytes, format %u.%u\n", r->path, r->plan->file_bytes,
+                      r->plan->major, r->plan->minor);
     hyp_strbuf_printf(sb, "producer  %s\n", p->producer);
     hyp_strbuf_printf(sb, "target    %s, precision %s\n", p->target, p->precision);
     hyp_strbuf_printf(sb, "model     %s, hash %016" PRIx64 "\n", p->model_name, p->model_hash);
@@ -252,8 +253,8 @@ static void json_step(report *r, uint32_t index)
         const HypPlan__Linear *s = step->linear;
         hyp_strbuf_printf(&r->sb, ", \"rows\": %" PRId64 ", \"layers\": [", r->values[s->m]);
         for (size_t l = 0; l < s->n_layers; l++)
-            hyp_strbuf_printf(&r->sb, "%s{\"k\": %" PRId64 ", \"n\": %" PRId64 ", \"bias\": %s, \"act\": \"%s\"}", l ? ", " : "",
-                              r->values[s->layers[l]->k], r->values[s->layers[l]->n],
+            hyp_strbuf_printf(&r->sb, "%s{\"k\": %" PRId64 ", \"n\": %" PRId64 ", \"bias\": %s, \"act\": \"%s\"}",
+                              l ? ", " : "", r->values[s->layers[l]->k], r->values[s->layers[l]->n],
                               s->layers[l]->bias_plus1 ? "true" : "false", act_name(s->layers[l]->act));
         hyp_strbuf_puts(&r->sb, "]");
     }
@@ -283,13 +284,15 @@ static void write_json(report *r)
     for (size_t i = 0; i < p->n_symbols; i++) {
         hyp_strbuf_puts(sb, i ? ", {" : "{");
         json_string(r, true, "name", p->symbols[i]);
-        hyp_strbuf_printf(sb, ", \"value\": %" PRId64 ", \"given\": %s}", r->symbols[i], r->given[i] ? "true" : "false");
+        hyp_strbuf_printf(sb, ", \"value\": %" PRId64 ", \"given\": %s}", r->symbols[i],
+                          r->given[i] ? "true" : "false");
     }
     hyp_strbuf_puts(sb, "]");
     json_tensors(r, "inputs", p->inputs, p->n_inputs);
     json_tensors(r, "outputs", p->outputs, p->n_outputs);
-    hyp_strbuf_printf(sb, ",\n \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %" PRIu64
-                          ", \"scratch_slots\": %u,\n \"steps\": [",
+    hyp_strbuf_printf(sb,
+                      ",\n \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %" PRIu64
+                      ", \"scratch_slots\": %u,\n \"steps\": [",
                       r->plan->weights_bytes, weight_count(p), slots_bytes(r), p->slot_count);
     for (uint32_t i = 0; i < p->n_steps; i++) json_step(r, i);
     hyp_strbuf_puts(sb, "]}\n");
@@ -307,8 +310,8 @@ static hyp_status set_symbols(report *r, const hyp_tensor *dims, size_t dim_coun
                             "dim %zu: the name of a symbol, rank 1 and its value, 0 or more, in dims[0] are needed", i);
         while (s < r->p->n_symbols && strcmp(r->p->symbols[s], dims[i].name) != 0) s++;
         if (s == r->p->n_symbols)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: the plan has no symbolic dim '%s'%s%s", r->path, dims[i].name,
-                            s ? "; its first is " : "", s ? r->p->symbols[0] : "");
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: the plan has no symbolic dim '%s'%s%s", r->path,
+                            dims[i].name, s ? "; its first is " : "", s ? r->p->symbols[0] : "");
         r->symbols[s] = dims[i].dims[0];
         r->given[s] = true;
     }

@@ -37,8 +37,8 @@ static hyp_status describe_io(hyp_engine *e, uint32_t tensor, hyp_io *out, hyp_d
     return HYP_OK;
 }
 
-static hyp_status describe_list(hyp_engine *e, const char *what, const uint32_t *tensors, size_t count, hyp_io_list *out,
-                                hyp_diag *diag)
+static hyp_status describe_list(hyp_engine *e, const char *what, const uint32_t *tensors, size_t count,
+                                hyp_io_list *out, hyp_diag *diag)
 {
     hyp_io_list list = {.what = what, .count = count};
     list.items = hyp_arena_zalloc(&e->arena, count, sizeof *list.items);
@@ -81,7 +81,8 @@ static hyp_status choose_backend(hyp_engine *e, const hyp_engine_options *option
     if (options->device == HYP_DEVICE_AUTO) {
         for (size_t i = 0; hyp_backends[i] && status != HYP_OK; i++) {
             status = take_backend(e, hyp_backends[i], options, &log, &why);
-            if (status != HYP_OK) hyp_log_printf(&log, "device: not %s, because %s", hyp_backends[i]->name, why.message);
+            if (status != HYP_OK)
+                hyp_log_printf(&log, "device: not %s, because %s", hyp_backends[i]->name, why.message);
         }
         if (status != HYP_OK) return hyp_fail(diag, status, "no device can run the plan: %s", why.message);
         hyp_log_printf(&log, "device: %s, the first that can run the plan", e->device_name);
@@ -94,8 +95,9 @@ static hyp_status choose_backend(hyp_engine *e, const hyp_engine_options *option
         return HYP_OK;
     }
     if (options->device == HYP_DEVICE_CUDA)
-        return hyp_fail(diag, HYP_ERR_DEVICE, "this build of Hypatia has no CUDA backend: build it with a CUDA toolkit, or "
-                                              "choose the cpu");
+        return hyp_fail(diag, HYP_ERR_DEVICE,
+                        "this build of Hypatia has no CUDA backend: build it with a CUDA toolkit, or "
+                        "choose the cpu");
     return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no device kind", (int)options->device);
 }
 
@@ -117,8 +119,8 @@ static hyp_status read_options(const hyp_engine_options *given, hyp_engine_optio
 }
 
 /* Exactly one of path and data is given. */
-static hyp_status load(const char *path, const void *data, size_t size, const hyp_engine_options *given, hyp_engine **out,
-                       hyp_diag *diag)
+static hyp_status load(const char *path, const void *data, size_t size, const hyp_engine_options *given,
+                       hyp_engine **out, hyp_diag *diag)
 {
     hyp_engine_options options;
     HYP_TRY(read_options(given, &options, diag));

@@ -42,7 +42,7 @@ HYP_NODISCARD hyp_status hyp_match_tensors(const hyp_io_list *list, const hyp_te
 HYP_NODISCARD hyp_status hyp_match_dims(const hyp_io *io, const hyp_tensor *tensor, int64_t *dims, hyp_diag *diag);
 
 /* Checks type, memory and address of a tensor and that it has room for `bytes`. */
-HYP_NODISCARD hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor, size_t bytes,
-                                        hyp_device_kind device, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor,
+                                        size_t bytes, hyp_device_kind device, hyp_diag *diag);
 
 #endif

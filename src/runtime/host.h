@@ -13,9 +13,9 @@ typedef struct hyp_host_bound {
 /* Scratch memory and addresses of one session. Belongs to one thread at a time. */
 typedef struct hyp_host_memory {
     const hyp_plan *plan;
-    void **at;               /* by tensor: its bytes; inputs and outputs (and views of them) only during a run */
-    void **slots;            /* scratch slots, 64-byte aligned; NULL before the first growth */
-    size_t *slot_bytes;      /* what each slot has; only grows */
+    void **at;          /* by tensor: its bytes; inputs and outputs (and views of them) only during a run */
+    void **slots;       /* scratch slots, 64-byte aligned; NULL before the first growth */
+    size_t *slot_bytes; /* what each slot has; only grows */
     hyp_host_bound *bound;
     size_t bound_count;
     hyp_arena arena; /* owns the arrays, not the slots */

@@ -33,25 +33,26 @@ static hyp_status match_by_name(const hyp_io_list *list, const hyp_tensor *tenso
     for (size_t t = 0; t < count; t++) {
         size_t i = t;
         if (tensors[t].name) {
-            for (i = 0; i < list->count && strcmp(list->names[i], tensors[t].name) != 0; i++) {}
+            for (i = 0; i < list->count && strcmp(list->names[i], tensors[t].name) != 0; i++) {
+            }
             if (i == list->count) {
                 const char *near = hyp_nearest(tensors[t].name, list->names);
-                return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the plan has no %s '%s'%s%s%s: its %ss are %s", list->what,
-                                tensors[t].name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "",
-                                list->what, list_text(list, wanted, sizeof wanted));
+                return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the plan has no %s '%s'%s%s%s: its %ss are %s",
+                                list->what, tensors[t].name, near ? " (did you mean '" : "", near ? near : "",
+                                near ? "'?)" : "", list->what, list_text(list, wanted, sizeof wanted));
             }
         }
         if (i >= list->count)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu %ss were given, the plan has %zu: %s", count, list->what,
-                            list->count, list_text(list, wanted, sizeof wanted));
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu %ss were given, the plan has %zu: %s", count,
+                            list->what, list->count, list_text(list, wanted, sizeof wanted));
         if (order[i] != UINT32_MAX)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s '%s' is given twice", list->what, list->names[i]);
         order[i] = (uint32_t)t;
     }
     for (size_t i = 0; i < list->count; i++)
         if (order[i] == UINT32_MAX)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s %s is missing: give all %ss of the plan: %s", list->what,
-                            list->items[i].text, list->what, list_text(list, wanted, sizeof wanted));
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s %s is missing: give all %ss of the plan: %s",
+                            list->what, list->items[i].text, list->what, list_text(list, wanted, sizeof wanted));
     return HYP_OK;
 }
 
@@ -89,15 +90,15 @@ hyp_status hyp_match_dims(const hyp_io *io, const hyp_tensor *tensor, int64_t *d
         dims[0] = 1;
         for (int32_t a = 0; a <= extra; a++)
             if (!hyp_mul_i64(dims[0], tensor->dims[a], &dims[0]))
-                return hyp_fail(diag, HYP_ERR_LIMIT, "input '%s': the product of its dims %s is too large", io->info.name,
-                                dims_text(tensor, given, sizeof given));
+                return hyp_fail(diag, HYP_ERR_LIMIT, "input '%s': the product of its dims %s is too large",
+                                io->info.name, dims_text(tensor, given, sizeof given));
         for (int32_t a = 1; a < rank; a++) dims[a] = tensor->dims[a + extra];
     }
     for (int32_t a = 0; a < rank; a++)
         if (io->info.dims[a] >= 0 && io->info.dims[a] != dims[a])
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input %s: dim %d must be %" PRId64 ", it is %" PRId64
-                            " in the tensor given: %s", io->text, (int)a, io->info.dims[a], dims[a],
-                            dims_text(tensor, given, sizeof given));
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "input %s: dim %d must be %" PRId64 ", it is %" PRId64 " in the tensor given: %s", io->text,
+                            (int)a, io->info.dims[a], dims[a], dims_text(tensor, given, sizeof given));
     return HYP_OK;
 }
 
@@ -112,13 +113,17 @@ hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_t
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s '%s': %zu bytes are needed, the tensor has %zu", what, name,
                         bytes, tensor->bytes);
     if (bytes && !tensor->data)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s '%s': its data is NULL, %zu bytes are needed", what, name, bytes);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s '%s': its data is NULL, %zu bytes are needed", what, name,
+                        bytes);
     if ((uintptr_t)tensor->data & (io->element_bytes - 1))
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s '%s': its data must be aligned to its element size, %zu bytes",
-                        what, name, io->element_bytes);
-    if (tensor->memory != HYP_MEMORY_HOST && (tensor->memory != HYP_MEMORY_CUDA || device != HYP_DEVICE_CUDA))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                        "%s '%s': its memory is on a GPU, but the plan was loaded for the CPU: copy it to the host or load "
-                        "the plan for HYP_DEVICE_CUDA", what, name);
+                        "%s '%s': its data must be aligned to its element size, %zu bytes", what, name,
+                        io->element_bytes);
+    if (tensor->memory != HYP_MEMORY_HOST && (tensor->memory != HYP_MEMORY_CUDA || device != HYP_DEVICE_CUDA))
+        return hyp_fail(
+            diag, HYP_ERR_INVALID_ARGUMENT,
+            "%s '%s': its memory is on a GPU, but the plan was loaded for the CPU: copy it to the host or load "
+            "the plan for HYP_DEVICE_CUDA",
+            what, name);
     return HYP_OK;
 }

@@ -156,7 +156,7 @@ static void *message(plan_builder *b, size_t size)
     return m;
 }
 
-#define ADD_STEP(NAME, field)                                                                                    \
+#define ADD_STEP(NAME, field)                                                                                          \
     HypPlan__Step *step = add_step(b, HYP_PLAN__STEP__KERNEL_##NAME, #field);                                          \
     step->field = message(b, sizeof *step->field);                                                                     \
     hyp_plan__##field##__init(step->field);                                                                            \
@@ -221,8 +221,8 @@ void pb_operand(plan_builder *b, HypPlan__Pointwise *step, uint32_t tensor, cons
     step->inputs[step->n_inputs++] = operand;
 }
 
-uint32_t pb_instr(plan_builder *b, HypPlan__Pointwise *step, HypPlan__Pointwise__Op op, uint32_t a, uint32_t c, double p,
-                  double q, hyp_dtype to)
+uint32_t pb_instr(plan_builder *b, HypPlan__Pointwise *step, HypPlan__Pointwise__Op op, uint32_t a, uint32_t c,
+                  double p, double q, hyp_dtype to)
 {
     HypPlan__Pointwise__Instr *instr = message(b, sizeof *instr);
     hyp_plan__pointwise__instr__init(instr);

@@ -50,8 +50,8 @@ HypPlan__Matmul *pb_matmul(plan_builder *b);
 HypPlan__Pointwise *pb_pointwise(plan_builder *b, hyp_dtype compute, size_t rank, const uint32_t *extents);
 void pb_operand(plan_builder *b, HypPlan__Pointwise *step, uint32_t tensor, const uint32_t *strides);
 /* Returns the register that the instruction defines; all operands must have been added before. */
-uint32_t pb_instr(plan_builder *b, HypPlan__Pointwise *step, HypPlan__Pointwise__Op op, uint32_t a, uint32_t c, double p,
-                  double q, hyp_dtype to);
+uint32_t pb_instr(plan_builder *b, HypPlan__Pointwise *step, HypPlan__Pointwise__Op op, uint32_t a, uint32_t c,
+                  double p, double q, hyp_dtype to);
 void pb_result(plan_builder *b, HypPlan__Pointwise *step, uint32_t tensor, uint32_t reg);
 HypPlan__Softmax *pb_softmax(plan_builder *b);
 HypPlan__Reduce *pb_reduce(plan_builder *b);

@@ -36,8 +36,8 @@ hyp_tensor tensor_of(const char *name, hyp_dtype dtype, void *data, size_t rank,
     return t;
 }
 
-void run_once(plan_builder *b, hyp_device_kind device, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
-              size_t output_count)
+void run_once(plan_builder *b, hyp_device_kind device, const hyp_tensor *inputs, size_t input_count,
+              hyp_tensor *outputs, size_t output_count)
 {
     hyp_engine *engine = pb_load(b, device);
     hyp_context *context = NULL;
@@ -52,6 +52,7 @@ void assert_close(const float *a, const float *b, size_t count, double tolerance
     for (size_t i = 0; i < count; i++) {
         double x = (double)a[i], y = (double)b[i];
         if ((isnan(x) && isnan(y)) || x == y) continue;
-        if (!(fabs(x - y) <= tolerance * fmax(1, fabs(y)))) fail_msg("element %zu of %zu: %.9g, expected %.9g", i, count, x, y);
+        if (!(fabs(x - y) <= tolerance * fmax(1, fabs(y))))
+            fail_msg("element %zu of %zu: %.9g, expected %.9g", i, count, x, y);
     }
 }

@@ -27,16 +27,16 @@ void rng_fill(rng *r, hyp_dtype dtype, void *data, size_t count);
 hyp_tensor tensor_of(const char *name, hyp_dtype dtype, void *data, size_t rank, const int64_t *dims);
 
 /* Loads the builder's plan, runs it once on the device, and disposes of nothing but what it made. All must be well. */
-void run_once(plan_builder *b, hyp_device_kind device, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
-              size_t output_count);
+void run_once(plan_builder *b, hyp_device_kind device, const hyp_tensor *inputs, size_t input_count,
+              hyp_tensor *outputs, size_t output_count);
 
 /* |a - b| <= tolerance * max(1, |b|) for all elements; NaN matches NaN. Says where not. */
 void assert_close(const float *a, const float *b, size_t count, double tolerance);
-#define assert_ok(call)                                      \
-    do {                                                     \
-        hyp_diag diag_ = {0};                                \
-        hyp_diag *diag = &diag_;                             \
-        if ((call) != HYP_OK) fail_msg("%s", diag->message); \
+#define assert_ok(call)                                                                                                \
+    do {                                                                                                               \
+        hyp_diag diag_ = {0};                                                                                          \
+        hyp_diag *diag = &diag_;                                                                                       \
+        if ((call) != HYP_OK) fail_msg("%s", diag->message);                                                           \
     } while (0)
 
 #endif

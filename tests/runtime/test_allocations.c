@@ -114,8 +114,9 @@ static void runs_with_a_library_allocate_nothing_of_ours(void **state)
 {
     (void)state;
     counts c = count_runs(HYP_DEVICE_CPU, 20000, true, 64);
-    print_message("allocations in %d runs (three products of oneDNN each, where it is built in): ours %lu, the library's own %lu\n", RUNS, c.ours,
-                  c.libraries);
+    print_message("allocations in %d runs (three products of oneDNN each, where it is built in): ours %lu, the "
+                  "library's own %lu\n",
+                  RUNS, c.ours, c.libraries);
     assert_int_equal(c.ours, 0);
 }
 

@@ -6,7 +6,8 @@
 
 #include "runtime/support.h"
 
-#define DIMS(...) (const int64_t[]){__VA_ARGS__}
+#define DIMS(...)                                                                                                      \
+    (const int64_t[]) { __VA_ARGS__ }
 
 static plan_builder b;
 
@@ -16,8 +17,10 @@ static void build(void)
     pb_init(&b);
     uint32_t batch = pb_symbol(&b, "batch"), one = pb_const(&b, 1), three = pb_const(&b, 3), two = pb_const(&b, 2);
     uint32_t more = pb_dim(&b, HYP_PLAN__DIM__KIND__ADD, batch, one);
-    uint32_t x = pb_input(&b, "x", HYP_F32, 2, (uint32_t[]){batch, three}), c = pb_input(&b, "column", HYP_F32, 1, &batch);
-    uint32_t y = pb_output(&b, "y", HYP_F32, 2, (uint32_t[]){batch, two}), z = pb_output(&b, "longer", HYP_F32, 1, &more);
+    uint32_t x = pb_input(&b, "x", HYP_F32, 2, (uint32_t[]){batch, three}),
+             c = pb_input(&b, "column", HYP_F32, 1, &batch);
+    uint32_t y = pb_output(&b, "y", HYP_F32, 2, (uint32_t[]){batch, two}),
+             z = pb_output(&b, "longer", HYP_F32, 1, &more);
     uint32_t h = pb_scratch(&b, HYP_F32, 0, 2, (uint32_t[]){batch, pb_const(&b, 5)});
     float w[15], v[10];
     for (int i = 0; i < 15; i++) w[i] = (float)i;
@@ -38,7 +41,8 @@ static void build(void)
     b.steps[0].label = (char *)(uintptr_t) "fused-mlp";
     static char *rules[] = {(char *)(uintptr_t) "fuse-mlp"}, *sources[] = {(char *)(uintptr_t) "/fc\"1\""};
     static uint32_t zero[] = {0};
-    b.program.n_rule_names = b.program.n_source_names = 1, b.program.rule_names = rules, b.program.source_names = sources;
+    b.program.n_rule_names = b.program.n_source_names = 1, b.program.rule_names = rules,
+    b.program.source_names = sources;
     b.steps[0].n_rules = b.steps[0].n_sources = 1, b.steps[0].rules = b.steps[0].sources = zero;
 }
 
@@ -154,7 +158,8 @@ static void wrong_tensors_are_named(void **state)
 {
     fixture *f = *state;
     f->in[1].name = "colum";
-    refuse(f, HYP_ERR_INVALID_ARGUMENT, "no input 'colum' (did you mean 'column'?): its inputs are 'x' f32 [batch, 3], 'column' f32 [batch]");
+    refuse(f, HYP_ERR_INVALID_ARGUMENT,
+           "no input 'colum' (did you mean 'column'?): its inputs are 'x' f32 [batch, 3], 'column' f32 [batch]");
     f->in[1].name = "x";
     refuse(f, HYP_ERR_INVALID_ARGUMENT, "input 'x' is given twice");
     set_batch(f, 2);
@@ -208,9 +213,11 @@ static void wrong_tensors_are_named(void **state)
 static void output_shapes_need_no_data(void **state)
 {
     fixture *f = *state;
-    hyp_tensor in[2] = {{.rank = 2, .dims = {7, 3}}, {.rank = 1, .dims = {7}}}, out[2] = {{.name = "longer"}, {.name = "y"}};
+    hyp_tensor in[2] = {{.rank = 2, .dims = {7, 3}}, {.rank = 1, .dims = {7}}},
+               out[2] = {{.name = "longer"}, {.name = "y"}};
     assert_ok(hyp_context_output_shapes(f->context, in, 2, out, 2, diag));
-    assert_true(out[0].rank == 1 && out[0].dims[0] == 8 && out[1].rank == 2 && out[1].dims[0] == 7 && out[1].dims[1] == 2);
+    assert_true(out[0].rank == 1 && out[0].dims[0] == 8 && out[1].rank == 2 && out[1].dims[0] == 7 &&
+                out[1].dims[1] == 2);
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------------------ */
@@ -362,7 +369,8 @@ static void descriptions_tell_steps_and_figures(void **state)
     assert_non_null(strstr(described, "longer  f32 [batch + 1]"));
     assert_ok(hyp_plan_describe(path, true, &batch, 1, keep, NULL, diag));
     assert_non_null(strstr(described, "{\"name\": \"batch\", \"value\": 10, \"given\": true}"));
-    assert_non_null(strstr(described, "\"rows\": 10, \"layers\": [{\"k\": 3, \"n\": 5, \"bias\": false, \"act\": \"relu\"}"));
+    assert_non_null(
+        strstr(described, "\"rows\": 10, \"layers\": [{\"k\": 3, \"n\": 5, \"bias\": false, \"act\": \"relu\"}"));
     assert_non_null(strstr(described, "\"sources\": [\"/fc\\\"1\\\"\"]"));
     assert_non_null(strstr(described, "\"dims\": [\"batch + 1\"], \"shape\": [11]"));
     hyp_diag why = {0};

@@ -6,7 +6,8 @@
 
 static plan_builder b;
 
-#define DIMS(...) (const int64_t[]){__VA_ARGS__}
+#define DIMS(...)                                                                                                      \
+    (const int64_t[]) { __VA_ARGS__ }
 
 static int setup(void **state)
 {
@@ -34,7 +35,10 @@ static void expect_f32(float *x, size_t rank, const int64_t *dims, const float *
     }
 }
 
-static uint32_t input_f32(size_t rank, const int64_t *dims) { return pb_input(&b, "x", HYP_F32, rank, pb_consts(&b, rank, dims)); }
+static uint32_t input_f32(size_t rank, const int64_t *dims)
+{
+    return pb_input(&b, "x", HYP_F32, rank, pb_consts(&b, rank, dims));
+}
 static uint32_t output_f32(size_t rank, const int64_t *dims)
 {
     return pb_output(&b, "y", HYP_F32, rank, pb_consts(&b, rank, dims));
@@ -57,7 +61,8 @@ static void linear_takes_weights_stored_kn_and_no_bias(void **state)
     (void)state;
     uint32_t x = input_f32(2, DIMS(2, 3)), y = output_f32(2, DIMS(2, 2));
     uint32_t w = pb_weight(&b, HYP_F32, 2, DIMS(3, 2), (float[]){1, -4, 2, 5, 3, -6});
-    pb_layer(&b, pb_linear(&b, x, y, pb_const(&b, 2)), 2, 3, w, PB_NONE, HYP_PLAN__ACT__ACT_RELU, PB_NONE)->weight_kn = 1;
+    pb_layer(&b, pb_linear(&b, x, y, pb_const(&b, 2)), 2, 3, w, PB_NONE, HYP_PLAN__ACT__ACT_RELU, PB_NONE)->weight_kn =
+        1;
     expect_f32((float[]){1, 2, 3, 4, 5, 6}, 2, DIMS(2, 3), (float[]){14, 0, 32, 0}, 4, 0);
 }
 
@@ -84,7 +89,8 @@ static void every_activation_is_applied(void **state)
             want[i] = (float)exact_act((HypPlan__Act)act, (double)w[i]);
         }
         pb_init(&b);
-        uint32_t in = input_f32(2, DIMS(1, 1)), y = output_f32(2, DIMS(1, N)), weight = pb_weight(&b, HYP_F32, 2, DIMS(N, 1), w);
+        uint32_t in = input_f32(2, DIMS(1, 1)), y = output_f32(2, DIMS(1, N)),
+                 weight = pb_weight(&b, HYP_F32, 2, DIMS(N, 1), w);
         pb_layer(&b, pb_linear(&b, in, y, pb_const(&b, 1)), N, 1, weight, PB_NONE, (HypPlan__Act)act, PB_NONE);
         expect_f32(&x, 2, DIMS(1, 1), want, N, 1e-6);
         pb_dispose(&b);
@@ -162,7 +168,8 @@ static void every_pointwise_operator_computes_what_it_says(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pb_init(&b);
         uint32_t five = pb_const(&b, 5), one = pb_const(&b, 1);
-        uint32_t x = pb_input(&b, "x", HYP_F32, 1, &five), w = pb_weight(&b, HYP_F32, 1, DIMS(5), c), y = output_f32(1, DIMS(5));
+        uint32_t x = pb_input(&b, "x", HYP_F32, 1, &five), w = pb_weight(&b, HYP_F32, 1, DIMS(5), c),
+                 y = output_f32(1, DIMS(5));
         HypPlan__Pointwise *s = pb_pointwise(&b, HYP_F32, 1, &five);
         pb_operand(&b, s, x, &one);
         pb_operand(&b, s, w, &one);
@@ -203,8 +210,8 @@ static void pointwise_broadcasts_and_writes_several_outputs(void **state)
 }
 
 /* One instruction from one type to another through a compute type. */
-static void expect_convert(hyp_dtype from, const void *data, hyp_dtype compute, HypPlan__Pointwise__Op op, double p, hyp_dtype to,
-                           const void *want, size_t count)
+static void expect_convert(hyp_dtype from, const void *data, hyp_dtype compute, HypPlan__Pointwise__Op op, double p,
+                           hyp_dtype to, const void *want, size_t count)
 {
     pb_init(&b);
     uint32_t n = pb_const(&b, (int64_t)count), one = pb_const(&b, 1);
@@ -241,8 +248,10 @@ static void types_convert_as_the_format_says(void **state)
                    (double[]){0.1 * 3, -3e300}, 2);
     expect_convert(HYP_I64, (int64_t[]){7, -7, INT64_MAX}, HYP_I64, HYP_PLAN__POINTWISE__OP__DIV, 2, HYP_I64,
                    (int64_t[]){3, -3, INT64_MAX / 2}, 3);
-    expect_convert(HYP_I64, (int64_t[]){7, INT64_MIN}, HYP_I64, HYP_PLAN__POINTWISE__OP__DIV, 0, HYP_I64, (int64_t[]){0, 0}, 2);
-    expect_convert(HYP_I64, (int64_t[]){INT64_MIN}, HYP_I64, HYP_PLAN__POINTWISE__OP__DIV, -1, HYP_I64, (int64_t[]){INT64_MIN}, 1);
+    expect_convert(HYP_I64, (int64_t[]){7, INT64_MIN}, HYP_I64, HYP_PLAN__POINTWISE__OP__DIV, 0, HYP_I64,
+                   (int64_t[]){0, 0}, 2);
+    expect_convert(HYP_I64, (int64_t[]){INT64_MIN}, HYP_I64, HYP_PLAN__POINTWISE__OP__DIV, -1, HYP_I64,
+                   (int64_t[]){INT64_MIN}, 1);
     expect_convert(HYP_I64, (int64_t[]){300, -1}, HYP_I64, cast, 0, HYP_U8, (uint8_t[]){44, 255}, 2);
     expect_convert(HYP_I32, (int32_t[]){300, -1}, HYP_F32, cast, 0, HYP_F32, (float[]){300, -1}, 2);
 }
@@ -268,7 +277,8 @@ static void expect_reduce(HypPlan__Reduce__Kind kind, bool rows, const float *wa
     s->kind = kind, s->x = in, s->y = y;
     s->n_kept = s->n_kept_strides = s->n_reduced = s->n_reduced_strides = 1;
     s->kept = pb_consts(&b, 1, rows ? DIMS(2) : DIMS(3)), s->kept_strides = pb_consts(&b, 1, rows ? DIMS(3) : DIMS(1));
-    s->reduced = pb_consts(&b, 1, rows ? DIMS(3) : DIMS(2)), s->reduced_strides = pb_consts(&b, 1, rows ? DIMS(1) : DIMS(3));
+    s->reduced = pb_consts(&b, 1, rows ? DIMS(3) : DIMS(2)),
+    s->reduced_strides = pb_consts(&b, 1, rows ? DIMS(1) : DIMS(3));
     expect_f32(x, 2, DIMS(2, 3), want, count, 0);
     pb_dispose(&b);
     pb_init(&b);

@@ -5,7 +5,8 @@
 
 #include "runtime/networks.h"
 
-/* oneDNN is not built with the sanitizer, so the locks of its primitive cache are not seen. Nothing of ours is hushed. */
+/* oneDNN is not built with the sanitizer, so the locks of its primitive cache are not seen. Nothing of ours is hushed.
+ */
 const char *__tsan_default_suppressions(void);
 HYP_API const char *__tsan_default_suppressions(void) { return "race:libdnnl.so\n"; }
 
@@ -54,7 +55,8 @@ static void contexts_do_not_meet(hyp_device_kind device, int64_t width)
         together[i].engine = alone[i].engine = engine;
         together[i].seed = alone[i].seed = (uint64_t)i + 1;
     }
-    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&together[i].thread, NULL, work, &together[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&together[i].thread, NULL, work, &together[i]), 0);
     for (int i = 0; i < THREADS; i++) pthread_join(together[i].thread, NULL);
     for (int i = 0; i < THREADS; i++) {
         work(&alone[i]);

@@ -28,7 +28,8 @@ static void apply(const hyp_cpu_kernels *k, HypPlan__Pointwise__Op op, const flo
 }
 
 /* Largest error in units of the last place, or absolute where `absolute`, over [low, high]. */
-static double worst(const hyp_cpu_kernels *k, HypPlan__Pointwise__Op op, function f, double low, double high, bool absolute)
+static double worst(const hyp_cpu_kernels *k, HypPlan__Pointwise__Op op, function f, double low, double high,
+                    bool absolute)
 {
     enum { BLOCKS = 400 };
     _Alignas(64) float x[HYP_BLOCK], y[HYP_BLOCK];
@@ -74,7 +75,8 @@ static void functions_are_accurate_to_a_few_units_in_the_last_place(void **state
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
             double e = worst(list[i], cases[c].op, cases[c].f, cases[c].low, cases[c].high, cases[c].absolute);
             print_message("%-8s %-28s %.3g %s\n", list[i]->isa, cases[c].name, e, cases[c].absolute ? "" : "ulp");
-            if (e > cases[c].bound) fail_msg("%s on %s: error %g, bound %g", cases[c].name, list[i]->isa, e, cases[c].bound);
+            if (e > cases[c].bound)
+                fail_msg("%s on %s: error %g, bound %g", cases[c].name, list[i]->isa, e, cases[c].bound);
         }
 }
 
@@ -84,7 +86,9 @@ static void special_values_come_out_right(void **state)
     const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
     hyp_cpu_kernels_list(list);
     for (size_t i = 0; list[i]; i++) {
-        _Alignas(64) float x[16] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 200, -200, 1e-30f, -1e-30f, 88.8f, 3e38f, -3e38f}, y[16];
+        _Alignas(64) float x[16] = {NAN,  INFINITY, -INFINITY, 0.0f,  -0.0f, 200,
+                                    -200, 1e-30f,   -1e-30f,   88.8f, 3e38f, -3e38f},
+                           y[16];
         apply(list[i], HYP_PLAN__POINTWISE__OP__EXP, x, y, 16);
         assert_true(isnan(y[0]) && isinf(y[1]) && y[2] == 0 && y[3] == 1 && isinf(y[5]) && y[6] == 0);
         assert_true(isinf(y[9]) && isinf(y[10]) && y[11] == 0);

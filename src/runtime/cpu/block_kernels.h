@@ -52,12 +52,12 @@ static void narrow(hyp_dtype to, const float *x, void *out, int64_t n)
 /* ---- pointwise -------------------------------------------------------------------------------------------- */
 
 /* One loop per operator over whole vectors; `a` and `b` are the vectors at i. */
-#define EACH(expression)                                    \
-    for (int64_t i = 0; i < n; i += W) {                    \
-        vf a = load(pa + i), b = load(pb + i);              \
-        (void)a, (void)b;                                   \
-        store(out + i, (expression));                       \
-    }                                                       \
+#define EACH(expression)                                                                                               \
+    for (int64_t i = 0; i < n; i += W) {                                                                               \
+        vf a = load(pa + i), b = load(pb + i);                                                                         \
+        (void)a, (void)b;                                                                                              \
+        store(out + i, (expression));                                                                                  \
+    }                                                                                                                  \
     break
 
 static void block_instr(const hyp_block_instr *in, float *out, const float *pa, const float *pb, int64_t n)
@@ -78,7 +78,8 @@ static void block_instr(const hyp_block_instr *in, float *out, const float *pa, 
     case HYP_PLAN__POINTWISE__OP__GELU_TANH: EACH(vgelu_tanh(a));
     case HYP_PLAN__POINTWISE__OP__ERF: EACH(verf(a));
     case HYP_PLAN__POINTWISE__OP__EXP: EACH(vexp(a));
-    case HYP_PLAN__POINTWISE__OP__CLIP: EACH(choose(choose(a < p, splat(p), a) > q, splat(q), choose(a < p, splat(p), a)));
+    case HYP_PLAN__POINTWISE__OP__CLIP:
+        EACH(choose(choose(a < p, splat(p), a) > q, splat(q), choose(a < p, splat(p), a)));
     case HYP_PLAN__POINTWISE__OP__CONST: EACH(splat(p));
     case HYP_PLAN__POINTWISE__OP__SQRT:
         for (int64_t i = 0; i < n; i++) out[i] = sqrtf(pa[i]);
@@ -165,8 +166,7 @@ static void softmax(const float *x, float *y, int64_t axis, int64_t inner)
         softmax_row(x, y, axis);
         return;
     }
-    for (int64_t i = 0; i < inner; i += W)
-        softmax_columns(x + i, y + i, axis, inner, inner - i < W ? inner - i : W);
+    for (int64_t i = 0; i < inner; i += W) softmax_columns(x + i, y + i, axis, inner, inner - i < W ? inner - i : W);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------------------- */

@@ -84,8 +84,10 @@ static void warn_of_slow_types(const hyp_cpu_model *m)
 #ifdef HYP_HAVE_ONEDNN
         if (hyp_dnnl_has(m->device->dnnl, t)) continue;
 #endif
-        hyp_log_printf(&m->device->log, "cpu: products of type %s run on the reference kernels, which are slow: nothing "
-                                        "faster is there for this processor", hyp_dtype_name(t));
+        hyp_log_printf(&m->device->log,
+                       "cpu: products of type %s run on the reference kernels, which are slow: nothing "
+                       "faster is there for this processor",
+                       hyp_dtype_name(t));
     }
 }
 

@@ -18,8 +18,8 @@ typedef struct hyp_dnnl hyp_dnnl; /* dnnl.h; NULL wherever oneDNN is not built i
 /* Immutable after open. */
 typedef struct hyp_cpu_device {
     const hyp_cpu_kernels *kernels;
-    hyp_dnnl *dnnl; /* NULL: without oneDNN */
-    hyp_log log;    /* for load only */
+    hyp_dnnl *dnnl;  /* NULL: without oneDNN */
+    hyp_log log;     /* for load only */
     int32_t threads; /* 0: as the environment says */
     char name[96];
 } hyp_cpu_device;
@@ -54,13 +54,16 @@ typedef struct hyp_cpu_op {
 
 /* Preparation of each family. Each sets op->run and what it needs, or leaves op->run NULL when the reference
  * kernel must do. `values` stay valid as long as the op. */
-HYP_NODISCARD hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
+HYP_NODISCARD hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                 hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                    hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
+                                                hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
+                                              hyp_diag *diag);
 void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
 
 /* linear.c: examines a step at load and packs its weights as far as the number of rows is known. */

@@ -15,8 +15,8 @@ struct hyp_dnnl {
 
 static hyp_status fail(hyp_diag *diag, dnnl_status_t status, const char *what)
 {
-    return hyp_fail(diag, status == dnnl_out_of_memory ? HYP_ERR_NO_MEMORY : HYP_ERR_DEVICE, "oneDNN: %s failed (status %d)",
-                    what, (int)status);
+    return hyp_fail(diag, status == dnnl_out_of_memory ? HYP_ERR_NO_MEMORY : HYP_ERR_DEVICE,
+                    "oneDNN: %s failed (status %d)", what, (int)status);
 }
 
 /* ---- device ---------------------------------------------------------------------------------------------- */
@@ -62,7 +62,9 @@ void hyp_dnnl_close(hyp_dnnl *d)
 const char *hyp_dnnl_isa(void)
 {
     unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
-    return isa >= (unsigned)dnnl_cpu_isa_avx512_core ? "avx512" : isa >= (unsigned)dnnl_cpu_isa_avx2 ? "avx2" : "sse4.1";
+    return isa >= (unsigned)dnnl_cpu_isa_avx512_core ? "avx512"
+           : isa >= (unsigned)dnnl_cpu_isa_avx2      ? "avx2"
+                                                     : "sse4.1";
 }
 
 int hyp_dnnl_threads(const hyp_dnnl *d, int32_t threads)
@@ -132,8 +134,8 @@ static dnnl_alg_kind_t act_kind(HypPlan__Act act)
 }
 
 /* y[m,n] = act(x[m,k] w + b), the weights in the layout given. NULL when oneDNN has none. */
-static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const HypPlan__Layer *layer, hyp_dtype dtype, int64_t m, int64_t n,
-                                      int64_t k, hyp_md_ref weights)
+static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const HypPlan__Layer *layer, hyp_dtype dtype, int64_t m,
+                                      int64_t n, int64_t k, hyp_md_ref weights)
 {
     dnnl_data_type_t type = hyp_dnnl_type(dtype);
     operands o = {.src = matrix(type, m, k, false), .dst = matrix(type, m, n, false)};
@@ -211,8 +213,8 @@ static hyp_status pack(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hy
     return copy ? reorder(d, plain, data, p, diag) : HYP_OK;
 }
 
-hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan__Layer *layer, hyp_dtype dtype, int64_t m,
-                         int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag)
+hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan__Layer *layer, hyp_dtype dtype,
+                         int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag)
 {
     *out = NULL;
     dnnl_data_type_t type = hyp_dnnl_type(dtype);
@@ -221,8 +223,9 @@ hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan_
     hyp_status status = HYP_OK;
     if (pd && plain) {
         hyp_dnnl_packed *p = hyp_calloc(1, sizeof *p);
-        status = p ? pack(d, plain, hyp_cpu_weight(plan, layer->weight), hyp_dnnl_query(pd, dnnl_query_weights_md), p, diag)
-                   : hyp_fail_memory(diag, sizeof *p);
+        status =
+            p ? pack(d, plain, hyp_cpu_weight(plan, layer->weight), hyp_dnnl_query(pd, dnnl_query_weights_md), p, diag)
+              : hyp_fail_memory(diag, sizeof *p);
         if (status == HYP_OK)
             *out = p;
         else
@@ -320,7 +323,8 @@ static hyp_status make_product(const hyp_dnnl *d, dnnl_primitive_desc_t pd, cons
 static products *new_products(size_t count, int64_t rows, int64_t tile)
 {
     size_t bytes;
-    if (!hyp_mul_size(count, 2 * sizeof(product), &bytes) || !hyp_add_size(bytes, sizeof(products), &bytes)) return NULL;
+    if (!hyp_mul_size(count, 2 * sizeof(product), &bytes) || !hyp_add_size(bytes, sizeof(products), &bytes))
+        return NULL;
     products *s = hyp_calloc(1, bytes);
     if (s) *s = (products){.rows = rows, .tile = tile, .count = count};
     return s;
@@ -400,13 +404,14 @@ hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const HypPlan__Linear *
     bool complete = true;
     hyp_status status = make_layers(model, linear, values, tile, packed, s->items, &work_bytes, &complete, diag);
     if (status == HYP_OK && complete && m % tile)
-        status = make_layers(model, linear, values, m % tile, packed, s->items + s->count, &work_bytes, &complete, diag);
+        status =
+            make_layers(model, linear, values, m % tile, packed, s->items + s->count, &work_bytes, &complete, diag);
     return finish(op, s, status, complete, work_bytes);
 }
 
 /* A batched operand: dims (batch, rows, columns). A broadcast axis has dim 1 there. */
-static hyp_md batched(dnnl_data_type_t type, const HypPlan__Matmul *s, const int64_t *values, const uint32_t *batch_strides,
-                      int64_t rows, int64_t columns, bool transposed)
+static hyp_md batched(dnnl_data_type_t type, const HypPlan__Matmul *s, const int64_t *values,
+                      const uint32_t *batch_strides, int64_t rows, int64_t columns, bool transposed)
 {
     int64_t dims[HYP_MAX_RANK + 2], strides[HYP_MAX_RANK + 2], dense = rows * columns;
     size_t rank = s->n_batch;

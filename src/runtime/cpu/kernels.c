@@ -7,8 +7,8 @@ void hyp_cpu_kernels_list(const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX])
 #ifdef HYP_CPU_X86
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         list[n++] = &hyp_cpu_kernels_avx2;
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-            __builtin_cpu_supports("avx512bw"))
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
             list[n++] = &hyp_cpu_kernels_avx512;
     }
 #endif

@@ -9,11 +9,11 @@
 
 struct hyp_linear_weights {
     const HypPlan__Linear *step;
-    bool constant;     /* every weight and bias lies in the plan and every n and k is fixed and not 0 */
-    bool own_kernel;   /* constant and f32: the mlp kernel can run it */
-    size_t bytes;      /* of all weights */
-    hyp_mlp *mlp;      /* NULL until packed for our own kernel; never changes afterwards */
-    bool dnnl_packed;  /* packed[] is final */
+    bool constant;    /* every weight and bias lies in the plan and every n and k is fixed and not 0 */
+    bool own_kernel;  /* constant and f32: the mlp kernel can run it */
+    size_t bytes;     /* of all weights */
+    hyp_mlp *mlp;     /* NULL until packed for our own kernel; never changes afterwards */
+    bool dnnl_packed; /* packed[] is final */
 #ifdef HYP_HAVE_ONEDNN
     hyp_dnnl_packed **packed; /* by layer */
 #endif
@@ -42,9 +42,11 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
     enum { ALIGN = 64, LANES = 16 };
     const hyp_cpu_kernels *kernels = model->device->kernels;
     const HypPlan__Program *p = model->plan->program;
-    size_t head = (size_t)round_up((int64_t)(sizeof(hyp_mlp) + s->n_layers * sizeof(hyp_mlp_layer)), ALIGN), total = head;
+    size_t head = (size_t)round_up((int64_t)(sizeof(hyp_mlp) + s->n_layers * sizeof(hyp_mlp_layer)), ALIGN),
+           total = head;
     for (size_t l = 0; l < s->n_layers; l++) {
-        size_t n = (size_t)round_up(p->dims[s->layers[l]->n]->value, LANES), k = (size_t)p->dims[s->layers[l]->k]->value;
+        size_t n = (size_t)round_up(p->dims[s->layers[l]->n]->value, LANES),
+               k = (size_t)p->dims[s->layers[l]->k]->value;
         if (!hyp_add_size(k, 1, &k) || !hyp_mul_size(n, k, &n) || !hyp_mul_size(n, sizeof(float), &n) ||
             !hyp_add_size(total, n, &total))
             return NULL;
@@ -97,7 +99,7 @@ static hyp_status ensure_dnnl(hyp_cpu_model *model, hyp_linear_weights *w, int64
  * weights stay in the second-level cache; it runs on one thread. Measured: docs/runtime-cpu.md. */
 static bool prefer_own(const hyp_cpu_model *model, const hyp_linear_weights *w, int64_t m)
 {
-    enum { FEW_ROWS = 12, CACHED_BYTES = 1 << 20, THREADED_FLOPS = 1 << 22 };
+    enum { FEW_ROWS = 16, CACHED_BYTES = 1 << 21, THREADED_FLOPS = 1 << 22 };
     if (!w->own_kernel) return false;
 #ifdef HYP_HAVE_ONEDNN
     const hyp_dnnl *dnnl = model->device->dnnl;
@@ -164,7 +166,10 @@ hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t step, const int
 
 /* ---- loading ----------------------------------------------------------------------------------------------- */
 
-static bool is_constant(const HypPlan__Program *p, uint32_t dim) { return p->dims[dim]->kind == HYP_PLAN__DIM__KIND__CONST; }
+static bool is_constant(const HypPlan__Program *p, uint32_t dim)
+{
+    return p->dims[dim]->kind == HYP_PLAN__DIM__KIND__CONST;
+}
 
 static void examine(const hyp_plan *plan, hyp_linear_weights *w)
 {
@@ -173,7 +178,8 @@ static void examine(const hyp_plan *plan, hyp_linear_weights *w)
     for (size_t l = 0; l < w->step->n_layers; l++) {
         const HypPlan__Layer *layer = w->step->layers[l];
         w->constant = w->constant && hyp_cpu_weight(plan, layer->weight) && is_constant(p, layer->n) &&
-                      is_constant(p, layer->k) && p->dims[layer->n]->value > 0 && p->dims[layer->k]->value > 0 && (!layer->bias_plus1 || hyp_cpu_weight(plan, layer->bias_plus1 - 1));
+                      is_constant(p, layer->k) && p->dims[layer->n]->value > 0 && p->dims[layer->k]->value > 0 &&
+                      (!layer->bias_plus1 || hyp_cpu_weight(plan, layer->bias_plus1 - 1));
         if (w->constant) w->bytes += p->tensors[hyp_plan_root(p, layer->weight)]->bytes;
     }
     w->own_kernel = w->constant && hyp_tensor_dtype(p, w->step->x) == HYP_F32;
@@ -196,7 +202,8 @@ hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, hyp_diag
     int64_t m = is_constant(p, w->step->m) ? p->dims[w->step->m]->value : 1;
     if (prefer_own(model, w, m)) return ensure_mlp(model, w, diag);
 #ifdef HYP_HAVE_ONEDNN
-    if (w->constant && m > 0 && is_constant(p, w->step->m) && model->device->dnnl) return ensure_dnnl(model, w, m, diag);
+    if (w->constant && m > 0 && is_constant(p, w->step->m) && model->device->dnnl)
+        return ensure_dnnl(model, w, m, diag);
 #endif
     return HYP_OK;
 }

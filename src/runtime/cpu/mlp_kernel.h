@@ -109,7 +109,7 @@ INLINE void tile(const tile_args *t, const int R, const int V, const int U)
     if (t->act > HYP_PLAN__ACT__ACT_RELU) activate_stored(t, R);
 }
 
-#define TILE(R, V, U) \
+#define TILE(R, V, U)                                                                                                  \
     static __attribute__((noinline)) void tile_##R##_##V(const tile_args *t) { tile(t, R, V, U); }
 TILE(1, 1, 8)
 TILE(1, 2, 4)
@@ -128,9 +128,15 @@ TILE(4, 3, 1)
 TILE(4, 4, 1)
 TILE(6, 3, 1)
 TILE(6, 4, 1)
-#define TILES(R) {tile_##R##_1, tile_##R##_2, tile_##R##_3, tile_##R##_4}
+#define TILES(R)                                                                                                       \
+    {                                                                                                                  \
+        tile_##R##_1, tile_##R##_2, tile_##R##_3, tile_##R##_4                                                         \
+    }
 #else
-#define TILES(R) {tile_##R##_1, tile_##R##_2}
+#define TILES(R)                                                                                                       \
+    {                                                                                                                  \
+        tile_##R##_1, tile_##R##_2                                                                                     \
+    }
 #endif
 
 typedef void (*tile_function)(const tile_args *);

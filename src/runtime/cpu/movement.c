@@ -53,7 +53,8 @@ static void sum_columns(reduce *s, const hyp_cpu_kernels *kernels, const float *
             int64_t n = s->length - first < HYP_BLOCK ? s->length - first : HYP_BLOCK;
             for (int64_t j = 0; j < n; j++) sums[j] = 0;
             for (int64_t i = 0; i < s->reduced_count; i++, hyp_walk_next(&s->reduced))
-                kernels->sum_rows(x + s->kept.offset[0] + s->reduced.offset[0] + first, s->row_count, s->row_stride, n, sums);
+                kernels->sum_rows(x + s->kept.offset[0] + s->reduced.offset[0] + first, s->row_count, s->row_stride, n,
+                                  sums);
             for (int64_t j = 0; j < n; j++) y[o * s->length + first + j] = (float)(sums[j] * s->scale);
         }
 }
@@ -119,13 +120,13 @@ typedef struct copy {
 
 enum { TILE = 32 };
 
-#define COPY_TILES(T)                                                                                               \
-    for (int64_t r0 = 0; r0 < s->rows; r0 += TILE)                                                                  \
-        for (int64_t c0 = 0; c0 < s->columns; c0 += TILE)                                                           \
-            for (int64_t r = r0; r < s->rows && r < r0 + TILE; r++)                                                 \
-                for (int64_t c = c0; c < s->columns && c < c0 + TILE; c++)                                          \
-                    ((T *)y)[r * s->row_steps[1] + c * s->column_steps[1]] =                                        \
-                        ((const T *)x)[r * s->row_steps[0] + c * s->column_steps[0]];                               \
+#define COPY_TILES(T)                                                                                                  \
+    for (int64_t r0 = 0; r0 < s->rows; r0 += TILE)                                                                     \
+        for (int64_t c0 = 0; c0 < s->columns; c0 += TILE)                                                              \
+            for (int64_t r = r0; r < s->rows && r < r0 + TILE; r++)                                                    \
+                for (int64_t c = c0; c < s->columns && c < c0 + TILE; c++)                                             \
+                    ((T *)y)[r * s->row_steps[1] + c * s->column_steps[1]] =                                           \
+                        ((const T *)x)[r * s->row_steps[0] + c * s->column_steps[0]];                                  \
     break
 
 static void copy_tile(const copy *s, const void *x, void *y)

@@ -5,9 +5,9 @@
 #include "runtime/cpu/cpu.h"
 
 typedef struct pointwise {
-    hyp_walk walk;  /* over the runs; lane i is input i */
-    int64_t runs;   /* how many there are */
-    int64_t length; /* elements of a run */
+    hyp_walk walk;                            /* over the runs; lane i is input i */
+    int64_t runs;                             /* how many there are */
+    int64_t length;                           /* elements of a run */
     int64_t steps[HYP_PLAN_POINTWISE_INPUTS]; /* from element to element of a run, by input */
     size_t inputs, instrs, outputs;
     struct {
@@ -37,7 +37,8 @@ static void load_strided(hyp_dtype dtype, const void *x, int64_t first, int64_t 
         for (int64_t i = 0; i < n; i++) out[i] = (float)hyp_load_f64(dtype, x, (size_t)(first + i * step));
 }
 
-static const float *load_block(const pointwise *s, const hyp_cpu_run *run, size_t i, int64_t done, float *room, int64_t n)
+static const float *load_block(const pointwise *s, const hyp_cpu_run *run, size_t i, int64_t done, float *room,
+                               int64_t n)
 {
     hyp_dtype dtype = s->input[i].dtype;
     const char *x = run->call.at[s->input[i].tensor];
@@ -64,7 +65,8 @@ static void run_block(const pointwise *s, const hyp_cpu_run *run, int64_t done, 
     for (size_t i = 0; i < s->inputs; i++) registers[i] = load_block(s, run, i, done, blocks[i], n);
     for (size_t i = 0; i < s->instrs; i++) {
         size_t reg = s->inputs + i;
-        run->kernels->instr(&s->instr[i].instr, blocks[reg], registers[s->instr[i].a], registers[s->instr[i].b], padded);
+        run->kernels->instr(&s->instr[i].instr, blocks[reg], registers[s->instr[i].a], registers[s->instr[i].b],
+                            padded);
         registers[reg] = blocks[reg];
     }
     for (size_t i = 0; i < s->outputs; i++) {

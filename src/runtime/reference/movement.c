@@ -82,8 +82,8 @@ hyp_status hyp_reference_gather(const hyp_reference_call *call, const HypPlan__G
         int64_t from = index < 0 ? index + axis : index;
         if (from < 0 || from >= axis)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                            "gather: index %" PRId64 " at position %" PRId64 " is out of range for an axis of %" PRId64, index,
-                            j, axis);
+                            "gather: index %" PRId64 " at position %" PRId64 " is out of range for an axis of %" PRId64,
+                            index, j, axis);
         for (int64_t o = 0; run && o < outer; o++)
             memcpy(y + (size_t)(o * count + j) * run, x + (size_t)(o * axis + from) * run, run);
     }

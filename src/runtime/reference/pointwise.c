@@ -49,9 +49,7 @@ static double float_op(const instr *in, double a, double b)
     case HYP_PLAN__POINTWISE__OP__ERF: return erf(a);
     case HYP_PLAN__POINTWISE__OP__EXP: return exp(a);
     case HYP_PLAN__POINTWISE__OP__SQRT: return sqrt(a);
-    case HYP_PLAN__POINTWISE__OP__CLIP:
-        a = a < in->p ? in->p : a;
-        return a > in->q ? in->q : a;
+    case HYP_PLAN__POINTWISE__OP__CLIP: a = a < in->p ? in->p : a; return a > in->q ? in->q : a;
     case HYP_PLAN__POINTWISE__OP__CONST: return in->p;
     default: return a; /* CAST: the rounding that follows does it */
     }

@@ -69,10 +69,7 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
     return HYP_OK;
 }
 
-static void release(void *opaque, void *prepared)
-{
-    (void)opaque, (void)prepared;
-}
+static void release(void *opaque, void *prepared) { (void)opaque, (void)prepared; }
 
 static hyp_status run(void *opaque, void *prepared, const hyp_bindings *bindings, hyp_diag *diag)
 {
