@@ -93,7 +93,9 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_output_shapes(hyp_context *context,
 /* Runs the plan on the caller's memory, without copying it on the device where it lives. Tensors are matched by
  * name, by position where the name is NULL; every input and every output must be given. Rank and dims of the
  * outputs are filled in; their capacity must suffice (HYP_ERR_INVALID_ARGUMENT says how many bytes). Leading
- * dims of any number collapse: an input declared [batch, 784] is [batch, 784]. Dims not prepared by
+ * dims of any number collapse into the first declared one: [2, 3, 784] and [784] are [6, 784] and [1, 784] for an
+ * input declared [batch, 784], and outputs have the ranks that are declared. Data must be aligned to its element
+ * size; outputs must not overlap inputs or each other. Dims not prepared by
  * hyp_context_reserve or an earlier run are prepared first. Returns when host outputs are complete; with only
  * device tensors the work is queued on the context's stream: hyp_context_synchronize. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_run(hyp_context *context, const hyp_tensor *inputs, size_t input_count,
