@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpu-test.sh - on a machine with an NVIDIA GPU: builds, tests the CUDA backend on the device, and prints a table of fused
-# plans against unfused ones and PyTorch.
+# gpu-test.sh - on a machine with an NVIDIA GPU: builds, tests the CUDA backend on the device, and prints a table of
+# fused plans against unfused ones and PyTorch.
 #
 #   scripts/gpu-test.sh [--quick] [--out FILE.tsv] [--build DIR]
 #
@@ -34,7 +34,8 @@ if [ -z "${HYPATIA_CUBLASLT:-}" ] && ! ls /usr/local/cuda/lib64/libcublasLt.so.1
     ! ldconfig -p 2> /dev/null | grep -q 'libcublasLt.so.1[23]'; then
     found=$(python3 -c '
 import glob, sys
-print(next((f for p in sys.path for f in sorted(glob.glob(p + "/nvidia/*/lib/libcublasLt.so.1[23]"), reverse=True)), ""))' || true)
+found = [f for p in sys.path for f in glob.glob(p + "/nvidia/*/lib/libcublasLt.so.1[23]")]
+print(max(found, default=""))' || true)
     [ -z "$found" ] || export HYPATIA_CUBLASLT="$found"
 fi
 
@@ -49,7 +50,8 @@ echo "== fused against unfused against PyTorch"
 if python3 -c 'import torch, onnx, ml_dtypes' 2> /dev/null; then
     mkdir -p "$(dirname "$out")"
     # shellcheck disable=SC2086 # empty when not asked for
-    python3 bench/gpu/linear_relu.py --hypatiac "$dir/bin/hypatiac" --library "$dir/lib/libhypatia-rt.so" --tsv "$out" $quick ||
+    python3 bench/gpu/linear_relu.py --hypatiac "$dir/bin/hypatiac" --library "$dir/lib/libhypatia-rt.so" \
+        --tsv "$out" $quick ||
         failed="$failed linear_relu.py"
 else
     echo "bench/gpu/linear_relu.py: skipped, because torch, onnx or ml_dtypes is missing"

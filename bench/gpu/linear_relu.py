@@ -43,7 +43,8 @@ def make_model(widths, last_relu, kind, rng):
     for i, (k, n) in enumerate(zip(widths, widths[1:])):
         last = i + 2 == len(widths)
         relu = not last or last_relu
-        for name, array in ((f"w{i}", rng.standard_normal((n, k)) / np.sqrt(k)), (f"b{i}", rng.standard_normal(n) * 0.1)):
+        for name, array in ((f"w{i}", rng.standard_normal((n, k)) / np.sqrt(k)),
+                            (f"b{i}", rng.standard_normal(n) * 0.1)):
             array = array.astype(numpy_type)
             stored.append(helper.make_tensor(name, onnx_type, array.shape, array.tobytes(), raw=True))
             weights.append(torch.from_numpy(array.astype(np.float32)).cuda().to(torch_type))
@@ -140,9 +141,11 @@ def measure(args, library, folder, batch, widths, last_relu, kind):
         once = min(milliseconds(repeat(calls["unfused"], 3), stream) / 3 for _ in range(3))
         runs = max(2, min(50, int(2 / once)))
         graphs = {name: capture(call, runs, stream) for name, call in calls.items()}
-        result = {"graph": in_turns({name: graph.replay for name, graph in graphs.items()}, runs, args.rounds, stream),
-                  "call": in_turns({name: repeat(call, runs) for name, call in calls.items()}, runs, args.rounds, stream)}
-        del graphs
+        replays = {name: graph.replay for name, graph in graphs.items()}
+        repeats = {name: repeat(call, runs) for name, call in calls.items()}
+        result = {"graph": in_turns(replays, runs, args.rounds, stream),
+                  "call": in_turns(repeats, runs, args.rounds, stream)}
+        del graphs, replays
         for plan in plans.values():
             plan.close()
     return result, errors
@@ -167,8 +170,8 @@ def main():
     library = Library(os.path.abspath(args.library))
     cases = [("linear-relu", b, w, True) for b, w in LINEAR if not args.quick or b <= 1024]
     cases += [("mlp", b, w, False) for b, w in MLP]
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds of one run, medians of {args.rounds} "
-          "rounds in turns")
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds of one run, medians of "
+          f"{args.rounds} rounds in turns")
     print(f"{'model':28s} {'type':4s} | {'graph: fused':>12s} {'unfused':>9s} {'eager':>9s} {'gain':>6s} | "
           f"{'call: fused':>11s} {'unfused':>9s} {'eager':>9s} | {'error: fused':>12s} {'unfused':>8s} {'eager':>8s}")
     rows, complaints = [], []
@@ -189,8 +192,8 @@ def main():
                 if not errors["fused"] <= TYPES[kind][5] * len(widths):
                     complaints.append(f"{name} {kind}: the error is {errors['fused']:.1e}")
                 for mode in ("graph", "call"):
-                    rows += [[name, kind, mode, way, f"{statistics.median(s):.3f}", f"{min(s):.3f}", f"{spread(s):.3f}",
-                              f"{errors[way]:.3e}"] for way, s in result[mode].items()]
+                    rows += [[name, kind, mode, way, f"{statistics.median(s):.3f}", f"{min(s):.3f}",
+                              f"{spread(s):.3f}", f"{errors[way]:.3e}"] for way, s in result[mode].items()]
     if args.tsv:
         with open(args.tsv, "w") as file:
             file.write("\t".join(["model", "type", "mode", "way", "median_us", "min_us", "spread_us", "error"]) + "\n")

@@ -19,8 +19,8 @@ class ContextOptions(c.Structure):
 
 
 class Tensor(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("data", c.c_void_p), ("bytes", c.c_size_t), ("dtype", c.c_int), ("memory", c.c_int),
-                ("rank", c.c_int32), ("dims", c.c_int64 * 8)]
+    _fields_ = [("name", c.c_char_p), ("data", c.c_void_p), ("bytes", c.c_size_t), ("dtype", c.c_int),
+                ("memory", c.c_int), ("rank", c.c_int32), ("dims", c.c_int64 * 8)]
 
 
 class Library:
@@ -43,11 +43,10 @@ class Plan:
         self.library, self.diag = library, Diag()
         options = EngineOptions(size=c.sizeof(EngineOptions), device=HYP_DEVICE_CUDA)
         self.engine, self.context = c.c_void_p(), c.c_void_p()
-        lib = library.lib
-        library.check(lib.hyp_engine_load_file(path.encode(), c.byref(options), c.byref(self.engine), c.byref(self.diag)),
-                      self.diag)
+        lib, diag = library.lib, c.byref(self.diag)
+        library.check(lib.hyp_engine_load_file(path.encode(), c.byref(options), c.byref(self.engine), diag), self.diag)
         on = ContextOptions(size=c.sizeof(ContextOptions), stream=stream)
-        library.check(lib.hyp_context_create(self.engine, c.byref(on), c.byref(self.context), c.byref(self.diag)), self.diag)
+        library.check(lib.hyp_context_create(self.engine, c.byref(on), c.byref(self.context), diag), self.diag)
         self.x, self.y = self.tensor(x, dtype), self.tensor(y, dtype)
         self.keep = (x, y)
         self.args = (self.context, c.byref(self.x), 1, c.byref(self.y), 1, c.byref(self.diag))

@@ -12,7 +12,8 @@ static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
     if (plan->weights_bytes == 0) return HYP_OK;
     hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(&m->weights, plan->weights_bytes), "cuMemAlloc", diag);
     if (status == HYP_OK)
-        status = hyp_cuda_check(lib, lib->cuMemcpyHtoD(m->weights, plan->weights, plan->weights_bytes), "cuMemcpyHtoD", diag);
+        status = hyp_cuda_check(lib, lib->cuMemcpyHtoD(m->weights, plan->weights, plan->weights_bytes), "cuMemcpyHtoD",
+                                diag);
     if (status != HYP_OK)
         hyp_diag_prefix(diag, "%llu bytes of weights", (unsigned long long)plan->weights_bytes);
     else if (plan->mapping.data)
@@ -85,7 +86,8 @@ static hyp_status set_up_error(hyp_cuda_session *s, hyp_diag *diag)
                            "cuMemHostAlloc", diag));
     s->error = flag;
     s->error[0] = 0;
-    return hyp_cuda_check(lib, lib->cuMemHostGetDevicePointer(&s->error_at, flag, 0), "cuMemHostGetDevicePointer", diag);
+    return hyp_cuda_check(lib, lib->cuMemHostGetDevicePointer(&s->error_at, flag, 0), "cuMemHostGetDevicePointer",
+                          diag);
 }
 
 static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options *options, hyp_diag *diag)
@@ -168,7 +170,8 @@ static hyp_status stage(hyp_cuda_session *s, const hyp_cuda_prepared *p, const h
         if (memory == HYP_MEMORY_HOST) *out_host = true;
     }
     if (!staged) return HYP_OK;
-    return hyp_cuda_grow(s, &s->staging, &s->staging_bytes, p->staging_bytes, "inputs and outputs in host memory", diag);
+    return hyp_cuda_grow(s, &s->staging, &s->staging_bytes, p->staging_bytes, "inputs and outputs in host memory",
+                         diag);
 }
 
 /* The address that kernels use for input or output i of the plan (outputs follow inputs). */
@@ -202,9 +205,10 @@ static hyp_status copy_in(hyp_cuda_session *s, const hyp_cuda_prepared *p, const
     for (size_t i = 0; i < program->n_inputs; i++) {
         if (!needs_staging(b->inputs[i], b->input_memory[i], p->edge_bytes[i])) continue;
         CUdeviceptr to = s->at[program->inputs[i]];
-        CUresult result = b->input_memory[i] == HYP_MEMORY_CUDA
-                              ? lib->cuMemcpyDtoDAsync(to, (CUdeviceptr)(uintptr_t)b->inputs[i], p->edge_bytes[i], s->stream)
-                              : lib->cuMemcpyHtoDAsync(to, b->inputs[i], p->edge_bytes[i], s->stream);
+        CUresult result =
+            b->input_memory[i] == HYP_MEMORY_CUDA
+                ? lib->cuMemcpyDtoDAsync(to, (CUdeviceptr)(uintptr_t)b->inputs[i], p->edge_bytes[i], s->stream)
+                : lib->cuMemcpyHtoDAsync(to, b->inputs[i], p->edge_bytes[i], s->stream);
         HYP_TRY(hyp_cuda_check(lib, result, "copying an input to the device", diag));
     }
     return HYP_OK;

@@ -16,7 +16,7 @@ void hyp_cuda_leave(const hyp_cuda_device *d);
 HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
 void hyp_cuda_release(void *session, void *prepared);
 /* Replaces *at by an allocation of at least `bytes` when it has less. On failure the old one stands. */
-HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes, const char *what,
-                                       hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes,
+                                       const char *what, hyp_diag *diag);
 
 #endif

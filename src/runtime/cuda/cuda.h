@@ -24,7 +24,7 @@ typedef struct hyp_cuda_device {
     CUcontext context; /* primary, retained; NULL before that */
     CUmodule module;   /* our kernels; NULL before they are loaded */
     CUfunction kernels[HYP_CUDA_KERNEL_COUNT];
-    int sm;              /* compute capability: 90 = 9.0 */
+    int sm; /* compute capability: 90 = 9.0 */
     int multiprocessors;
     char name[192]; /* for people */
 } hyp_cuda_device;
@@ -117,6 +117,7 @@ HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fil
 HYP_NODISCARD hyp_status hyp_cuda_add_zero(hyp_cuda_build *b, uint32_t y, size_t bytes);
 
 /* Can the backend run this step at all? HYP_ERR_UNSUPPORTED says what it cannot. Needs no device. */
-HYP_NODISCARD hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step,
+                                             hyp_diag *diag);
 
 #endif

@@ -22,11 +22,13 @@ static hyp_status find_device(hyp_cuda_device *d, int32_t index, int *out_driver
     HYP_TRY(hyp_cuda_check(lib, lib->cuInit(0), "no NVIDIA GPU can be used: cuInit", diag));
     HYP_TRY(hyp_cuda_check(lib, lib->cuDriverGetVersion(out_driver), "cuDriverGetVersion", diag));
     if (*out_driver < OLDEST_DRIVER)
-        return hyp_fail(diag, HYP_ERR_DEVICE, "the NVIDIA driver supports CUDA %d.%d, at least %d.%d is needed: update it",
+        return hyp_fail(diag, HYP_ERR_DEVICE,
+                        "the NVIDIA driver supports CUDA %d.%d, at least %d.%d is needed: update it",
                         *out_driver / 1000, *out_driver % 1000 / 10, OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
     HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGetCount(&count), "cuDeviceGetCount", diag));
     if (index >= count)
-        return hyp_fail(diag, HYP_ERR_DEVICE, "there is no GPU %d: the driver lists %d, counted from 0", (int)index, count);
+        return hyp_fail(diag, HYP_ERR_DEVICE, "there is no GPU %d: the driver lists %d, counted from 0", (int)index,
+                        count);
     HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGet(&d->device, index), "cuDeviceGet", diag));
     int major, minor;
     const struct {
@@ -130,7 +132,8 @@ hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel)
 {
     const hyp_cuda_device *d = b->session->model->device;
     int registers; /* asking for anything loads a kernel that the driver has put off */
-    return hyp_cuda_check(&d->lib, d->lib.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, d->kernels[kernel]),
+    return hyp_cuda_check(&d->lib,
+                          d->lib.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, d->kernels[kernel]),
                           "loading a kernel", b->diag);
 }
 
@@ -138,7 +141,7 @@ hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void 
 {
     const hyp_cuda_device *d = s->model->device;
     void *list[] = {args};
-    CUresult result = d->lib.cuLaunchKernel(d->kernels[grid->kernel], grid->blocks, 1, 1, grid->block_x, grid->block_y, 1,
-                                            grid->shared_bytes, s->stream, list, NULL);
+    CUresult result = d->lib.cuLaunchKernel(d->kernels[grid->kernel], grid->blocks, 1, 1, grid->block_x, grid->block_y,
+                                            1, grid->shared_bytes, s->stream, list, NULL);
     return hyp_cuda_check(&d->lib, result, "launching a kernel", diag);
 }

@@ -87,7 +87,8 @@ hyp_cuda_extent hyp_cuda_extent_of(int64_t size)
 
 /* ---- memory ------------------------------------------------------------------------------------------------ */
 
-static hyp_status tensor_bytes(const HypPlan__Program *p, uint32_t t, const int64_t *values, size_t *out, hyp_diag *diag)
+static hyp_status tensor_bytes(const HypPlan__Program *p, uint32_t t, const int64_t *values, size_t *out,
+                               hyp_diag *diag)
 {
     int64_t elements;
     HYP_TRY(hyp_plan_elements(p, t, values, &elements, diag));

@@ -15,8 +15,8 @@ typedef struct gemm {
     cublasLtMatmulAlgo_t algo[2]; /* for operands at multiples of HYP_CUDA_ALIGN; of HYP_CUDA_MIN_ALIGN */
     uint32_t a, b, d;             /* tensors, in cuBLASLt's roles */
     uint32_t bias_plus1;
-    size_t element;               /* bytes */
-    CUdeviceptr bias_at;          /* what `desc` has */
+    size_t element;      /* bytes */
+    CUdeviceptr bias_at; /* what `desc` has */
     union {
         float f;
         double d;
@@ -82,8 +82,8 @@ static hyp_status make_layout(const hyp_cuda_library *lib, const hyp_cuda_produc
         int32_t batch = (int32_t)p->batch;
         status = lib->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
         if (status == CUBLAS_STATUS_SUCCESS)
-            status = lib->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride,
-                                                           sizeof batch_stride);
+            status = lib->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                           &batch_stride, sizeof batch_stride);
     }
     return hyp_cublaslt_check(lib, status, "describing a matrix", diag);
 }
@@ -91,12 +91,13 @@ static hyp_status make_layout(const hyp_cuda_library *lib, const hyp_cuda_produc
 static hyp_status describe(const hyp_cuda_library *lib, gemm *g, hyp_diag *diag)
 {
     const hyp_cuda_product *p = &g->product;
-    HYP_TRY(hyp_cublaslt_check(lib, lib->cublasLtMatmulDescCreate(&g->desc, p->compute, p->scale), "describing a product",
-                               diag));
+    HYP_TRY(hyp_cublaslt_check(lib, lib->cublasLtMatmulDescCreate(&g->desc, p->compute, p->scale),
+                               "describing a product", diag));
     const cublasLtMatmulDescAttributes_t attribute[] = {CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
     const int32_t op[] = {p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N};
     for (int i = 0; i < 2; i++)
-        HYP_TRY(hyp_cublaslt_check(lib, lib->cublasLtMatmulDescSetAttribute(g->desc, attribute[i], &op[i], sizeof op[i]),
+        HYP_TRY(hyp_cublaslt_check(lib,
+                                   lib->cublasLtMatmulDescSetAttribute(g->desc, attribute[i], &op[i], sizeof op[i]),
                                    "describing a product", diag));
     HYP_TRY(make_layout(lib, p, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda, p->stride_a, &g->a_layout,
                         diag));
@@ -166,8 +167,7 @@ static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *wa
                                                                        &ways[i].epilogue, sizeof ways[i].epilogue),
                                    "describing a product", b->diag));
         /* The choice looks at the bias pointer; tensors are aligned alike, so any address of one will do. */
-        if ((ways[i].epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
-            HYP_TRY(set_bias(lib, g, b->session->workspace, b->diag));
+        if ((ways[i].epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) HYP_TRY(set_bias(lib, g, b->session->workspace, b->diag));
         bool found, found_loose;
         HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, &g->algo[0], &found, b->diag));
         HYP_TRY(choose(b->session, g, loosest_alignment(g), &g->algo[1], &found_loose, b->diag));
@@ -176,8 +176,8 @@ static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *wa
         return HYP_OK;
     }
     return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "cuBLASLt %zu has no algorithm for %s[%lld x %lld x %lld]",
-                    lib->cublasLtGetVersion(), hyp_dtype_name(hyp_cuda_dtype(b->program, g->d)), (long long)g->product.n,
-                    (long long)g->product.m, (long long)g->product.k);
+                    lib->cublasLtGetVersion(), hyp_dtype_name(hyp_cuda_dtype(b->program, g->d)),
+                    (long long)g->product.n, (long long)g->product.m, (long long)g->product.k);
 }
 
 static void set_scalars(gemm *g, double alpha)

@@ -8,7 +8,8 @@
 #include "hypatia/types.h"
 #include "runtime/cuda/kernels.h"
 
-namespace {
+namespace
+{
 
 __device__ __forceinline__ int64_t divide(int64_t i, const hyp_cuda_extent &by)
 {
@@ -164,15 +165,20 @@ template <> __device__ __forceinline__ int64_t load_native(uint32_t dtype, uint6
 }
 __device__ __forceinline__ void store_native(uint32_t dtype, uint64_t data, int64_t i, float v)
 {
-    if (dtype == HYP_F32) ((float *)data)[i] = v;
-    else if (dtype == HYP_BF16) ((__nv_bfloat16 *)data)[i] = to_bfloat(v);
-    else ((__half *)data)[i] = to_half(v);
+    if (dtype == HYP_F32)
+        ((float *)data)[i] = v;
+    else if (dtype == HYP_BF16)
+        ((__nv_bfloat16 *)data)[i] = to_bfloat(v);
+    else
+        ((__half *)data)[i] = to_half(v);
 }
 __device__ __forceinline__ void store_native(uint32_t, uint64_t data, int64_t i, double v) { ((double *)data)[i] = v; }
 __device__ __forceinline__ void store_native(uint32_t dtype, uint64_t data, int64_t i, int64_t v)
 {
-    if (dtype == HYP_I64) ((int64_t *)data)[i] = v;
-    else ((int32_t *)data)[i] = (int32_t)v;
+    if (dtype == HYP_I64)
+        ((int64_t *)data)[i] = v;
+    else
+        ((int32_t *)data)[i] = (int32_t)v;
 }
 
 // ---- pointwise --------------------------------------------------------------------------------------------
@@ -227,14 +233,17 @@ template <> __device__ __forceinline__ int64_t transcendental(uint32_t, int64_t 
 
 // The instructions that are long: one element at a time, by way of an array in local memory, which keeps their code
 // small. They cost more than that way does.
-template <typename C, int V> __device__ __forceinline__ void execute_long(uint32_t op, const C (&a)[V], const C (&b)[V], C (&r)[V])
+template <typename C, int V>
+__device__ __forceinline__ void execute_long(uint32_t op, const C (&a)[V], const C (&b)[V], C (&r)[V])
 {
     C x[V], y[V];
 #pragma unroll
     for (int v = 0; v < V; v++) x[v] = a[v], y[v] = b[v];
 #pragma unroll 1
     for (int v = 0; v < V; v++)
-        x[v] = op == HYP_PW_DIV ? quotient(x[v], y[v]) : op == HYP_PW_POW ? power(x[v], y[v]) : transcendental(op, x[v]);
+        x[v] = op == HYP_PW_DIV   ? quotient(x[v], y[v])
+               : op == HYP_PW_POW ? power(x[v], y[v])
+                                  : transcendental(op, x[v]);
 #pragma unroll
     for (int v = 0; v < V; v++) r[v] = x[v];
 }
@@ -254,10 +263,10 @@ template <typename C, int V> __device__ __forceinline__ void round_long(uint32_t
 template <typename C, int V>
 __device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a)[V], const C (&b)[V], C (&r)[V])
 {
-#define EACH(expr)                                                       \
-    {                                                                    \
-        _Pragma("unroll") for (int v = 0; v < V; v++) r[v] = (expr);     \
-        break;                                                           \
+#define EACH(expr)                                                                                                     \
+    {                                                                                                                  \
+        _Pragma("unroll") for (int v = 0; v < V; v++) r[v] = (expr);                                                   \
+        break;                                                                                                         \
     }
     switch (in.op) {
     case HYP_PW_ADD: EACH(a[v] + b[v])
@@ -322,7 +331,9 @@ __device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int6
 
 // Other widths never vectorise; these let the one body below compile for them.
 template <typename C, int V> __device__ __forceinline__ void load_vector(uint32_t, uint64_t, int64_t, C (&)[V]) {}
-template <typename C, int V> __device__ __forceinline__ void store_vector(uint32_t, uint64_t, int64_t, const C (&)[V]) {}
+template <typename C, int V> __device__ __forceinline__ void store_vector(uint32_t, uint64_t, int64_t, const C (&)[V])
+{
+}
 
 // Where a thread stands: V elements from column `inner` of the row `row`, of which `count` exist.
 struct place {
@@ -477,7 +488,8 @@ template <typename C> __device__ __forceinline__ void reduce(const hyp_cuda_redu
             sum += load_native<C>(p.dtype, p.x, base + at);
         }
         sum = combine(sum, (C *)shared, along_x, take_sum());
-        if (member == 0 && result < p.results) store_native(p.dtype, p.y, result, p.mean ? quotient(sum, (C)p.terms) : sum);
+        if (member == 0 && result < p.results)
+            store_native(p.dtype, p.y, result, p.mean ? quotient(sum, (C)p.terms) : sum);
     }
 }
 
@@ -526,8 +538,7 @@ __device__ __forceinline__ void transpose_tiles(const hyp_cuda_transpose &t)
         __syncthreads();
 #pragma unroll
         for (int r = threadIdx.y; r < HYP_CUDA_TILE; r += HYP_CUDA_TILE_ROWS)
-            if (threadIdx.x < left0 && r < left1)
-                store_bits(p.size, p.y, to + r * p.y_stride[1], tile[threadIdx.x][r]);
+            if (threadIdx.x < left0 && r < left1) store_bits(p.size, p.y, to + r * p.y_stride[1], tile[threadIdx.x][r]);
     }
 }
 
@@ -552,7 +563,7 @@ __device__ __forceinline__ void gather_elements(const hyp_cuda_gather &p)
 
 // ---- entry points -----------------------------------------------------------------------------------------
 
-#define KERNEL(name, args, call) \
+#define KERNEL(name, args, call)                                                                                       \
     extern "C" __global__ void name(const __grid_constant__ args p) { call; }
 
 KERNEL(pointwise_f32, hyp_cuda_pointwise, (pointwise<float, HYP_CUDA_PW_VECTOR>(p)))

@@ -10,16 +10,18 @@
 #include <stdint.h>
 
 /* Every kernel by name. */
-#define HYP_CUDA_KERNELS(X)                                                                                          \
-    X(pointwise_f32) X(pointwise_f64) X(pointwise_i64)                                                               \
-    X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64)                                          \
+/* clang-format off */
+#define HYP_CUDA_KERNELS(X) \
+    X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) \
+    X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(copy) X(transpose) X(gather) X(fill_i64)
+/* clang-format on */
 
 typedef enum hyp_cuda_kernel {
 #define X(name) HYP_CUDA_KERNEL_##name,
     HYP_CUDA_KERNELS(X)
 #undef X
-    HYP_CUDA_KERNEL_COUNT
+        HYP_CUDA_KERNEL_COUNT
 } hyp_cuda_kernel;
 
 enum {
@@ -36,9 +38,24 @@ enum {
 
 /* The instructions of a pointwise program: the numbers of plan.proto's Pointwise.Op. */
 enum {
-    HYP_PW_ADD = 0, HYP_PW_SUB = 1, HYP_PW_MUL = 2, HYP_PW_DIV = 3, HYP_PW_POW = 4, HYP_PW_MIN = 5, HYP_PW_MAX = 6,
-    HYP_PW_RELU = 10, HYP_PW_LEAKY_RELU = 11, HYP_PW_SIGMOID = 12, HYP_PW_TANH = 13, HYP_PW_GELU = 14,
-    HYP_PW_GELU_TANH = 15, HYP_PW_ERF = 16, HYP_PW_EXP = 17, HYP_PW_SQRT = 18, HYP_PW_CLIP = 19, HYP_PW_CAST = 20,
+    HYP_PW_ADD = 0,
+    HYP_PW_SUB = 1,
+    HYP_PW_MUL = 2,
+    HYP_PW_DIV = 3,
+    HYP_PW_POW = 4,
+    HYP_PW_MIN = 5,
+    HYP_PW_MAX = 6,
+    HYP_PW_RELU = 10,
+    HYP_PW_LEAKY_RELU = 11,
+    HYP_PW_SIGMOID = 12,
+    HYP_PW_TANH = 13,
+    HYP_PW_GELU = 14,
+    HYP_PW_GELU_TANH = 15,
+    HYP_PW_ERF = 16,
+    HYP_PW_EXP = 17,
+    HYP_PW_SQRT = 18,
+    HYP_PW_CLIP = 19,
+    HYP_PW_CAST = 20,
     HYP_PW_STORE = 64, /* ours: writes operand a to output b.index; after every other instruction */
 };
 

@@ -27,8 +27,9 @@ static hyp_status resolve(hyp_cuda_library *lib, void *handle, const symbol *sym
     for (size_t i = 0; i < count; i++) {
         void *address = dlsym(handle, symbols[i].name);
         if (!address)
-            return hyp_fail(diag, HYP_ERR_DEVICE, "%s has no %s: it is too old, update it (CUDA 12.0 or newer is needed)",
-                            path, symbols[i].name);
+            return hyp_fail(diag, HYP_ERR_DEVICE,
+                            "%s has no %s: it is too old, update it (CUDA 12.0 or newer is needed)", path,
+                            symbols[i].name);
         memcpy((char *)lib + symbols[i].offset, &address, sizeof address);
     }
     return HYP_OK;
@@ -37,9 +38,9 @@ static hyp_status resolve(hyp_cuda_library *lib, void *handle, const symbol *sym
 static hyp_status open_driver(hyp_cuda_library *lib, hyp_diag *diag)
 {
     lib->driver = open_shared("libcuda.so.1");
-    if (!lib->driver)
-        return hyp_fail(diag, HYP_ERR_DEVICE, "the NVIDIA driver is not installed (%s)", dlerror());
-    return resolve(lib, lib->driver, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols, "libcuda.so.1", diag);
+    if (!lib->driver) return hyp_fail(diag, HYP_ERR_DEVICE, "the NVIDIA driver is not installed (%s)", dlerror());
+    return resolve(lib, lib->driver, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols, "libcuda.so.1",
+                   diag);
 }
 
 /* Versions 12 and 13 agree in every type and number that is used here. */
@@ -60,10 +61,12 @@ static hyp_status open_cublaslt(hyp_cuda_library *lib, hyp_diag *diag)
         lib->cublaslt = open_shared(path);
     }
     if (!lib->cublaslt)
-        return hyp_fail(diag, HYP_ERR_DEVICE,
-                        "cuBLASLt is not installed: libcublasLt.so.13 and .12 are neither where the system looks nor in "
-                        "/usr/local/cuda/lib64; install it, or set HYPATIA_CUBLASLT to its path");
-    return resolve(lib, lib->cublaslt, cublaslt_symbols, sizeof cublaslt_symbols / sizeof *cublaslt_symbols, path, diag);
+        return hyp_fail(
+            diag, HYP_ERR_DEVICE,
+            "cuBLASLt is not installed: libcublasLt.so.13 and .12 are neither where the system looks nor in "
+            "/usr/local/cuda/lib64; install it, or set HYPATIA_CUBLASLT to its path");
+    return resolve(lib, lib->cublaslt, cublaslt_symbols, sizeof cublaslt_symbols / sizeof *cublaslt_symbols, path,
+                   diag);
 }
 
 hyp_status hyp_cuda_library_open(hyp_cuda_library *out, hyp_diag *diag)

@@ -17,8 +17,8 @@ typedef struct hyp_cuda_move {
     hyp_cuda_transpose args;    /* addresses 0 */
 } hyp_cuda_move;
 
-/* Plans y[y_offset + i . y] = x[x_offset + i . x] for elements of `size` bytes, which is 1, 2, 4 or 8. Lanes of the box:
- * x, y; it has elements. Offsets in elements. */
+/* Plans y[y_offset + i . y] = x[x_offset + i . x] for elements of `size` bytes, which is 1, 2, 4 or 8. Lanes of the
+ * box: x, y; it has elements. Offsets in elements. */
 void hyp_cuda_move_plan(const hyp_cuda_box *box, size_t size, int64_t x_offset, int64_t y_offset, hyp_cuda_move *out);
 
 /* The largest of 16, 8, 4, 2, 1 that divides `bytes`. */

@@ -16,7 +16,8 @@ static hyp_status copy_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     CUdeviceptr x = s->at[p->x] + (CUdeviceptr)p->move.x_offset, y = s->at[p->y] + (CUdeviceptr)p->move.y_offset;
     if (p->move.kind == HYP_CUDA_MOVE_BLOCK) {
         const hyp_cuda_library *lib = &s->model->device->lib;
-        return hyp_cuda_check(lib, lib->cuMemcpyDtoDAsync(y, x, p->move.bytes, s->stream), "copying on the device", diag);
+        return hyp_cuda_check(lib, lib->cuMemcpyDtoDAsync(y, x, p->move.bytes, s->stream), "copying on the device",
+                              diag);
     }
     p->move.args.copy.x = x;
     p->move.args.copy.y = y;

@@ -12,9 +12,9 @@
  * form, so m = N, n = M; A is the plan's right operand (or the weight), B its left one. */
 typedef struct hyp_cuda_product {
     int64_t m, n, k;
-    bool trans_a, trans_b;    /* op is a transposition */
-    int64_t lda, ldb, ldd;    /* elements between columns as stored */
-    int64_t batch;            /* products in one call, 1 = plain */
+    bool trans_a, trans_b;                /* op is a transposition */
+    int64_t lda, ldb, ldd;                /* elements between columns as stored */
+    int64_t batch;                        /* products in one call, 1 = plain */
     int64_t stride_a, stride_b, stride_d; /* between them, in elements */
     cudaDataType_t type, scale;           /* of A, B, D and the bias; of alpha and beta */
     cublasComputeType_t compute;
@@ -36,8 +36,8 @@ typedef struct hyp_cuda_epilogue {
 } hyp_cuda_epilogue;
 
 /* Ways to add a bias and apply an activation, the best one first; returns how many of the 3. The last one works for
- * every type. cuBLASLt's GELU, the tanh form, is off by up to 5e-6 (measured; f64 by 1e-9): that is lost in the rounding
- * of f16, bf16 and TF32, but not wanted where `strict`. */
+ * every type. cuBLASLt's GELU, the tanh form, is off by up to 5e-6 (measured; f64 by 1e-9): that is lost in the
+ * rounding of f16, bf16 and TF32, but not wanted where `strict`. */
 size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, bool strict, hyp_cuda_epilogue out[3]);
 /* Is every bit of this product's type meant to count? True for f64, and for f32 without TF32. */
 bool hyp_cuda_product_is_strict(const hyp_cuda_product *p);

@@ -2,7 +2,7 @@
 
 #include "base/dtype.h"
 
-#define SAME(name) \
+#define SAME(name)                                                                                                     \
     _Static_assert((int)HYP_PW_##name == (int)HYP_PLAN__POINTWISE__OP__##name, "kernels.h follows plan.proto")
 SAME(ADD);
 SAME(SUB);
@@ -24,7 +24,8 @@ SAME(CLIP);
 SAME(CAST);
 _Static_assert((int)HYP_CUDA_PW_INPUTS >= (int)HYP_PLAN_POINTWISE_INPUTS &&
                    (int)HYP_CUDA_PW_OUTPUTS >= (int)HYP_PLAN_POINTWISE_OUTPUTS &&
-                   (int)HYP_CUDA_PW_REGISTERS >= (int)HYP_PLAN_POINTWISE_REGISTERS && (int)HYP_CUDA_DIMS >= HYP_MAX_RANK,
+                   (int)HYP_CUDA_PW_REGISTERS >= (int)HYP_PLAN_POINTWISE_REGISTERS &&
+                   (int)HYP_CUDA_DIMS >= HYP_MAX_RANK,
                "the kernels take every valid step");
 _Static_assert(sizeof(hyp_cuda_pointwise) <= 4096, "what a launch may carry");
 
@@ -142,7 +143,7 @@ static uint32_t place_operands(encoder *e)
 {
     enum { REGISTERS = HYP_CUDA_PW_REGISTERS + HYP_CUDA_PW_OUTPUTS };
     size_t last_use[REGISTERS];
-    uint8_t temp[REGISTERS] = {NO_TEMP}; /* index + 1 */
+    uint8_t temp[REGISTERS] = {NO_TEMP};               /* index + 1 */
     uint32_t owner[REGISTERS], temps = 0, last = NONE; /* owner: by temp, the register in it */
     for (size_t r = 0; r < REGISTERS; r++) last_use[r] = SIZE_MAX;
     find_last_uses(e, last_use);
@@ -193,7 +194,7 @@ static void choose_kernel(const hyp_cuda_pw_step *s, const hyp_cuda_box *box, ui
 {
     bool narrow = s->compute == HYP_F32;
     uint32_t lanes = narrow ? HYP_CUDA_PW_VECTOR : 1;
-    out->kernel = narrow                   ? HYP_CUDA_KERNEL_pointwise_f32
+    out->kernel = narrow                  ? HYP_CUDA_KERNEL_pointwise_f32
                   : s->compute == HYP_F64 ? HYP_CUDA_KERNEL_pointwise_f64
                                           : HYP_CUDA_KERNEL_pointwise_i64;
     uint32_t thread_bytes = temps * lanes * (narrow ? 4 : 8);

@@ -42,11 +42,8 @@ hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
     p->x = k->x;
     p->y = k->y;
     bool along_x = inner == 1;
-    p->args = (hyp_cuda_softmax){.columns = outer * inner,
-                                 .axis = axis,
-                                 .inner = hyp_cuda_extent_of(inner),
-                                 .dtype = dtype,
-                                 .along_x = along_x};
+    p->args = (hyp_cuda_softmax){
+        .columns = outer * inner, .axis = axis, .inner = hyp_cuda_extent_of(inner), .dtype = dtype, .along_x = along_x};
     p->grid = team_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32,
                         b->session->model->device, outer * inner, axis, along_x);
     return hyp_cuda_need_kernel(b, p->grid.kernel);
@@ -108,7 +105,7 @@ hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k)
         p->args.reduced[a] = hyp_cuda_extent_of(reduced.extent[a]);
         p->args.reduced_stride[a] = reduced.stride[0][a];
     }
-    p->grid = team_grid(dtype == HYP_F64          ? HYP_CUDA_KERNEL_reduce_f64
+    p->grid = team_grid(dtype == HYP_F64            ? HYP_CUDA_KERNEL_reduce_f64
                         : hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32
                                                     : HYP_CUDA_KERNEL_reduce_i64,
                         b->session->model->device, results, terms, along_x);

@@ -67,7 +67,11 @@ void random_fill(uint64_t *state, hyp_dtype dtype, void *data, size_t count)
 
 tolerance tolerance_of(hyp_dtype dtype, int64_t terms)
 {
-    double eps = dtype == HYP_F64 ? 1e-13 : dtype == HYP_F16 ? 1e-3 : dtype == HYP_BF16 ? 8e-3 : dtype == HYP_F32 ? 1e-6 : 0;
+    double eps = dtype == HYP_F64    ? 1e-13
+                 : dtype == HYP_F16  ? 1e-3
+                 : dtype == HYP_BF16 ? 8e-3
+                 : dtype == HYP_F32  ? 1e-6
+                                     : 0;
     return (tolerance){2 * eps, 2 * eps * sqrt((double)terms)};
 }
 
@@ -160,8 +164,8 @@ static void run_on_device(device *d, hyp_context *context, size_t offset, const 
     if (hyp_context_synchronize(context, &diag) != HYP_OK) fail_msg("%s", diag.message);
     for (size_t i = 0; i < outputs->count; i++)
         if (outputs->t[i].bytes)
-            MUST(d->lib.cuMemcpyDtoHAsync(outputs->t[i].data, (CUdeviceptr)(uintptr_t)out.t[i].data, outputs->t[i].bytes,
-                                          d->stream));
+            MUST(d->lib.cuMemcpyDtoHAsync(outputs->t[i].data, (CUdeviceptr)(uintptr_t)out.t[i].data,
+                                          outputs->t[i].bytes, d->stream));
     MUST(d->lib.cuStreamSynchronize(d->stream));
     MUST(d->lib.cuMemFree(in_block));
     MUST(d->lib.cuMemFree(out_block));
@@ -175,7 +179,8 @@ static void compare(const tensors *reference, const tensors *got, tolerance want
         for (size_t e = 0; e < n; e++) {
             double a = hyp_load_f64(g->dtype, g->data, e), b = hyp_load_f64(r->dtype, r->data, e);
             bool same = a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= want.atol + want.rtol * fabs(b);
-            if (!same) fail_msg("%s: output %zu, element %zu of %zu is %.9g, the reference has %.9g", how, i, e, n, a, b);
+            if (!same)
+                fail_msg("%s: output %zu, element %zu of %zu is %.9g, the reference has %.9g", how, i, e, n, a, b);
         }
     }
 }

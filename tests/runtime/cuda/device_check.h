@@ -24,9 +24,10 @@ typedef struct tolerance {
 } tolerance;
 tolerance tolerance_of(hyp_dtype dtype, int64_t terms); /* for sums of `terms` products of numbers below 1 */
 
-/* Runs the plan for inputs of these dims (by input: rank dims; dims of the plan's symbols come from them) four ways: host
- * tensors, device tensors in place, device tensors at odd addresses, and on a stream of the caller's. `index_limit`
- * bounds random integers. Every output must be as the reference has it. Takes the builder's plan as it is. */
+/* Runs the plan for inputs of these dims (by input: rank dims; dims of the plan's symbols come from them) four ways:
+ * host tensors, device tensors in place, device tensors at odd addresses, and on a stream of the caller's.
+ * `index_limit` bounds random integers. Every output must be as the reference has it. Takes the builder's plan as it
+ * is. */
 void check_plan(device *d, plan_builder *b, const int64_t (*dims)[HYP_MAX_RANK], tolerance want);
 
 /* The same on engines that exist, for several sets of dims. */

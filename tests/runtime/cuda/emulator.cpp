@@ -53,7 +53,8 @@ static float __uint_as_float(uint32_t u)
 #include "runtime/cuda/kernels.cu"
 #undef __noinline__
 
-namespace {
+namespace
+{
 double shared[48 * 1024 / sizeof(double)]; // of the one block that runs
 }
 
@@ -78,14 +79,23 @@ struct entry {
     void (*call)(const void *args);
 };
 
-#define ENTRY(name, type) {#name, sizeof(type), false, [](const void *args) { name(*(const type *)args); }},
-#define BARRIER(name, type) {#name, sizeof(type), true, [](const void *args) { name(*(const type *)args); }},
+#define ENTRY(name, type, barriers)                                                                                    \
+    {                                                                                                                  \
+#name, sizeof(type), barriers, [](const void *args) { name(*(const type *)args); }                             \
+    }
 static const entry entries[] = {
-    ENTRY(pointwise_f32, hyp_cuda_pointwise) ENTRY(pointwise_f64, hyp_cuda_pointwise)
-    ENTRY(pointwise_i64, hyp_cuda_pointwise) BARRIER(softmax_f32, hyp_cuda_softmax)
-    BARRIER(softmax_f64, hyp_cuda_softmax) BARRIER(reduce_f32, hyp_cuda_reduce) BARRIER(reduce_f64, hyp_cuda_reduce)
-    BARRIER(reduce_i64, hyp_cuda_reduce) ENTRY(copy, hyp_cuda_copy) BARRIER(transpose, hyp_cuda_transpose)
-    ENTRY(gather, hyp_cuda_gather) ENTRY(fill_i64, hyp_cuda_fill)
+    ENTRY(pointwise_f32, hyp_cuda_pointwise, false),
+    ENTRY(pointwise_f64, hyp_cuda_pointwise, false),
+    ENTRY(pointwise_i64, hyp_cuda_pointwise, false),
+    ENTRY(softmax_f32, hyp_cuda_softmax, true),
+    ENTRY(softmax_f64, hyp_cuda_softmax, true),
+    ENTRY(reduce_f32, hyp_cuda_reduce, true),
+    ENTRY(reduce_f64, hyp_cuda_reduce, true),
+    ENTRY(reduce_i64, hyp_cuda_reduce, true),
+    ENTRY(copy, hyp_cuda_copy, false),
+    ENTRY(transpose, hyp_cuda_transpose, true),
+    ENTRY(gather, hyp_cuda_gather, false),
+    ENTRY(fill_i64, hyp_cuda_fill, false),
 };
 
 static const entry *running;
@@ -339,7 +349,8 @@ LT(cublasStatus_t) cublasLtCreate(cublasLtHandle_t *handle)
 }
 LT(cublasStatus_t) cublasLtDestroy(cublasLtHandle_t handle) { return free(handle), CUBLAS_STATUS_SUCCESS; }
 
-LT(cublasStatus_t) cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale)
+LT(cublasStatus_t)
+cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale)
 {
     return *desc = (cublasLtMatmulDesc_t) new product{compute, scale, {}}, CUBLAS_STATUS_SUCCESS;
 }
@@ -393,8 +404,8 @@ static cublasLtEpilogue_t epilogue_of(const product *p)
 LT(cublasStatus_t)
 cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t,
                                cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                               cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t results[],
-                               int *count)
+                               cublasLtMatmulPreference_t preference, int wanted,
+                               cublasLtMatmulHeuristicResult_t results[], int *count)
 {
     const product *p = (const product *)desc;
     *count = 0;
@@ -441,9 +452,10 @@ static double scalar(const product *p, const void *at)
 }
 
 LT(cublasStatus_t)
-cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a, cublasLtMatrixLayout_t a_at,
-               const void *b, cublasLtMatrixLayout_t b_at, const void *beta, const void *, cublasLtMatrixLayout_t, void *d,
-               cublasLtMatrixLayout_t d_at, const cublasLtMatmulAlgo_t *algo, void *, size_t, cudaStream_t)
+cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+               cublasLtMatrixLayout_t a_at, const void *b, cublasLtMatrixLayout_t b_at, const void *beta, const void *,
+               cublasLtMatrixLayout_t, void *d, cublasLtMatrixLayout_t d_at, const cublasLtMatmulAlgo_t *algo, void *,
+               size_t, cudaStream_t)
 {
     need_context();
     const product *p = (const product *)desc;
@@ -453,7 +465,8 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, c
     int64_t m = ld->rows, n = ld->columns, k = ta ? la->rows : la->columns;
     if ((ta ? la->columns : la->rows) != m || (tb ? lb->columns : lb->rows) != k || (tb ? lb->rows : lb->columns) != n)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)d) % algo->data[0] != 0) give_up("operands less aligned than promised");
+    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)d) % algo->data[0] != 0)
+        give_up("operands less aligned than promised");
     if (scalar(p, beta) != 0) give_up("beta is not 0");
     bool wide = la->type == CUDA_R_64F;
     if (wide != (p->compute == CUBLAS_COMPUTE_64F) || wide != (p->scale == CUDA_R_64F))

@@ -75,7 +75,8 @@ static void linear_takes_edge_sizes(void **state)
     (void)state;
     uint64_t seed = 2;
     static const int64_t sizes[][3] = {/* m, n, k */
-                                       {1, 1, 1}, {1, 64, 1}, {64, 1, 64}, {1, 128, 128}, {0, 16, 16}, {3, 5, 0}, {128, 128, 128}};
+                                       {1, 1, 1},   {1, 64, 1}, {64, 1, 64},    {1, 128, 128},
+                                       {0, 16, 16}, {3, 5, 0},  {128, 128, 128}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int t = 0; t < FLOATS; t++)
             for (int bias = 0; bias < 2; bias++) {
@@ -134,7 +135,8 @@ static void one_context_runs_many_batch_sizes_in_any_order(void **state)
 
 /* y = alpha op(a) op(b) with batch axes; a stride of 0 shares a matrix along that axis. */
 static void check_matmul(hyp_dtype dtype, size_t rank, const int64_t *batch, const int64_t *a_strides,
-                         const int64_t *b_strides, int64_t a_matrices, int64_t b_matrices, const int64_t *mnk, int trans)
+                         const int64_t *b_strides, int64_t a_matrices, int64_t b_matrices, const int64_t *mnk,
+                         int trans)
 {
     pb_init(&builder);
     int64_t m = mnk[0], n = mnk[1], k = mnk[2], results = m * n;
@@ -184,12 +186,13 @@ static void matmul_broadcasts_batches_and_transposes(void **state)
 
 /* ---- pointwise ----------------------------------------------------------------------------------------------- */
 
-static const HypPlan__Pointwise__Op float_ops[] = {OP(ADD),  OP(SUB),     OP(MUL),        OP(DIV), OP(POW),        OP(MIN),
-                                                   OP(MAX),  OP(RELU),    OP(LEAKY_RELU), OP(SIGMOID), OP(TANH), OP(GELU),
-                                                   OP(GELU_TANH), OP(ERF), OP(EXP),       OP(SQRT), OP(CLIP),     OP(CAST)};
+static const HypPlan__Pointwise__Op float_ops[] = {
+    OP(ADD),     OP(SUB),  OP(MUL),  OP(DIV),       OP(POW), OP(MIN), OP(MAX),  OP(RELU), OP(LEAKY_RELU),
+    OP(SIGMOID), OP(TANH), OP(GELU), OP(GELU_TANH), OP(ERF), OP(EXP), OP(SQRT), OP(CLIP), OP(CAST)};
 
 /* z = op(x, y) over [rows, columns] with y along the columns only. */
-static void build_operation(HypPlan__Pointwise__Op op, hyp_dtype dtype, hyp_dtype compute, int64_t rows, int64_t columns)
+static void build_operation(HypPlan__Pointwise__Op op, hyp_dtype dtype, hyp_dtype compute, int64_t rows,
+                            int64_t columns)
 {
     pb_init(&builder);
     const int64_t dims[] = {rows, columns}, ones[] = {columns, 1}, along[] = {0, 1};
@@ -218,7 +221,8 @@ static void every_pointwise_operation_equals_reference(void **state)
 static void integer_operations_equal_reference(void **state)
 {
     (void)state;
-    static const HypPlan__Pointwise__Op ops[] = {OP(ADD), OP(SUB), OP(MUL), OP(DIV), OP(MIN), OP(MAX), OP(RELU), OP(CAST)};
+    static const HypPlan__Pointwise__Op ops[] = {OP(ADD), OP(SUB), OP(MUL),  OP(DIV),
+                                                 OP(MIN), OP(MAX), OP(RELU), OP(CAST)};
     static const hyp_dtype types[] = {HYP_I64, HYP_I32, HYP_U8, HYP_I8, HYP_U16, HYP_U32, HYP_BOOL};
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
@@ -278,7 +282,8 @@ static void pointwise_works_in_place(void **state)
     const int64_t count = 100, one = 1;
     uint32_t *extents = pb_consts(&builder, 1, &count), *ones = pb_consts(&builder, 1, &one);
     uint32_t x = pb_input(&builder, "x", HYP_F32, 1, extents), y = pb_output(&builder, "y", HYP_F32, 1, extents);
-    uint32_t first = pb_scratch(&builder, HYP_F32, 0, 1, extents), second = pb_scratch(&builder, HYP_F32, 0, 1, extents);
+    uint32_t first = pb_scratch(&builder, HYP_F32, 0, 1, extents),
+             second = pb_scratch(&builder, HYP_F32, 0, 1, extents);
     const uint32_t chain[] = {x, first, second, y};
     for (int i = 0; i < 3; i++) {
         HypPlan__Pointwise *s = pb_pointwise(&builder, HYP_F32, 1, extents);
@@ -313,7 +318,8 @@ static void casts_between_all_types(void **state)
 static void softmax_along_any_axis(void **state)
 {
     (void)state;
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 10, 1}, {5, 100, 1}, {2, 3000, 1}, {3, 7, 5}, {1, 33, 64}, {2, 0, 3}};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 10, 1},  {5, 100, 1}, {2, 3000, 1},
+                                       {3, 7, 5}, {1, 33, 64}, {2, 0, 3}};
     for (int t = 0; t < FLOATS; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             pb_init(&builder);
@@ -380,7 +386,8 @@ static void check_permute(hyp_dtype dtype, size_t rank, const int64_t *x_dims, c
     int64_t strides[4], y_dims[4], x_steps[4], y_steps[4], in[DC_MAX_TENSORS][HYP_MAX_RANK] = {{0}};
     int64_t step = 1;
     for (size_t a = rank; a-- > 0;) strides[a] = step, step *= x_dims[a];
-    for (size_t a = 0; a < rank; a++) y_dims[a] = x_dims[order[a]], x_steps[a] = strides[order[a]], in[0][a] = x_dims[a];
+    for (size_t a = 0; a < rank; a++)
+        y_dims[a] = x_dims[order[a]], x_steps[a] = strides[order[a]], in[0][a] = x_dims[a];
     step = 1;
     for (size_t a = rank; a-- > 0;) y_steps[a] = step, step *= y_dims[a];
     uint32_t x = pb_input(&builder, "x", dtype, rank, pb_consts(&builder, rank, x_dims));
@@ -424,7 +431,9 @@ static void copies_slice_reverse_and_concatenate(void **state)
             const int64_t rows = 3, width = n + n / 2 + n;
             const int64_t x_dims[] = {rows, n}, y_dims[] = {rows, width};
             const int64_t parts[][6] = {/* columns, x strides, x offset, y offset */
-                                        {n, n, -1, n - 1, 0}, {n / 2, n, 2, 0, n}, {n, n, 1, 0, n + n / 2}};
+                                        {n, n, -1, n - 1, 0},
+                                        {n / 2, n, 2, 0, n},
+                                        {n, n, 1, 0, n + n / 2}};
             uint32_t x = pb_input(&builder, "x", types[t], 2, pb_consts(&builder, 2, x_dims));
             uint32_t y = pb_output(&builder, "y", types[t], 2, pb_consts(&builder, 2, y_dims));
             for (int i = 0; i < 3; i++) {

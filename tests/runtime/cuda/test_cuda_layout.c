@@ -28,8 +28,23 @@ static int64_t divide(int64_t i, hyp_cuda_extent by)
 static void quotients_are_exact(void **state)
 {
     (void)state;
-    static const int64_t edges[] = {1, 2, 3, 5, 7, 10, 64, 641, 4096, 65537, INT32_MAX, (int64_t)1 << 32, ((int64_t)1 << 32) + 1,
-                                    ((int64_t)1 << 62) - 1, (int64_t)1 << 62, INT64_MAX - 1, INT64_MAX};
+    static const int64_t edges[] = {1,
+                                    2,
+                                    3,
+                                    5,
+                                    7,
+                                    10,
+                                    64,
+                                    641,
+                                    4096,
+                                    65537,
+                                    INT32_MAX,
+                                    (int64_t)1 << 32,
+                                    ((int64_t)1 << 32) + 1,
+                                    ((int64_t)1 << 62) - 1,
+                                    (int64_t)1 << 62,
+                                    INT64_MAX - 1,
+                                    INT64_MAX};
     enum { EDGES = sizeof edges / sizeof *edges };
     for (int d = 0; d < EDGES; d++) {
         hyp_cuda_extent e = hyp_cuda_extent_of(edges[d]);
@@ -135,8 +150,8 @@ static void activations_go_into_epilogues_where_there_are_any(void **state)
     }
 }
 
-static void plan_matmul(size_t rank, const int64_t *batch, const int64_t *a_strides, const int64_t *b_strides, bool trans_a,
-                        hyp_cuda_product *out)
+static void plan_matmul(size_t rank, const int64_t *batch, const int64_t *a_strides, const int64_t *b_strides,
+                        bool trans_a, hyp_cuda_product *out)
 {
     int64_t values[16] = {4, 6, 5}; /* m, n, k, then the batch and its strides */
     uint32_t dims[3][4];
@@ -252,11 +267,10 @@ static void values_needed_later_take_temps_and_give_them_back(void **state)
 {
     (void)state;
     /* r1 = exp x; r2 = tanh r1; r3 = r1 + r2 (r1 from a temp); r4 = exp r3; r5 = r3 * r4 (r3 in the same temp) */
-    HypPlan__Pointwise__Instr list[] = {instr(HYP_PLAN__POINTWISE__OP__EXP, 0, 0, 0),
-                                        instr(HYP_PLAN__POINTWISE__OP__TANH, 1, 0, 0),
-                                        instr(HYP_PLAN__POINTWISE__OP__ADD, 1, 2, 0),
-                                        instr(HYP_PLAN__POINTWISE__OP__EXP, 3, 0, 0),
-                                        instr(HYP_PLAN__POINTWISE__OP__MUL, 3, 4, 0)};
+    HypPlan__Pointwise__Instr list[] = {
+        instr(HYP_PLAN__POINTWISE__OP__EXP, 0, 0, 0), instr(HYP_PLAN__POINTWISE__OP__TANH, 1, 0, 0),
+        instr(HYP_PLAN__POINTWISE__OP__ADD, 1, 2, 0), instr(HYP_PLAN__POINTWISE__OP__EXP, 3, 0, 0),
+        instr(HYP_PLAN__POINTWISE__OP__MUL, 3, 4, 0)};
     HypPlan__Pointwise__Instr *instrs[5];
     for (int i = 0; i < 5; i++) instrs[i] = &list[i];
     uint32_t result = 5;
@@ -300,7 +314,7 @@ static int wide_for(int64_t columns, int64_t rows, int64_t stride0, int64_t stri
 static void wide_accesses_are_used_only_where_every_row_allows_them(void **state)
 {
     (void)state;
-    assert_int_equal(wide_for(7, 9, 1, 7, HYP_F32), 3);  /* dense: one long row */
+    assert_int_equal(wide_for(7, 9, 1, 7, HYP_F32), 3); /* dense: one long row */
     assert_int_equal(wide_for(8, 9, 1, 0, HYP_F16), 3);
     assert_int_equal(wide_for(8, 9, 0, 1, HYP_F32), 2);  /* one value for a row */
     assert_int_equal(wide_for(7, 9, 1, 0, HYP_F16), 1);  /* rows of y begin anywhere */
