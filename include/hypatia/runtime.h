@@ -80,8 +80,8 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hy
 HYP_API void hyp_context_destroy(hyp_context *context); /* NULL-safe */
 
 /* Prepares for inputs of these dims (name or position, rank and dims are read, data is not): scratch memory and
- * kernels. A later run with the same dims allocates nothing and takes no lock. A context remembers the last 16
- * sets of dims. */
+ * kernels. A later run with the same dims allocates nothing and takes no lock (on CUDA the first one with tensors
+ * in host memory still takes device memory for them). A context remembers the last 16 sets of dims. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_reserve(hyp_context *context, const hyp_tensor *inputs, size_t count,
                                                      hyp_diag *diag);
 
