@@ -263,24 +263,39 @@ HYP_API void hyp_proof_dispose(hyp_proof *proof);
 
 /* ---- extraction --------------------------------------------------------------------------------- */
 
-/* Cost of one e-node without its children: >= 0; infinity = never choose it. */
+/* Cost of one e-node without its children: >= 0; infinity = never choose it. A negative cost or NaN is refused:
+ * with rewards, a least tree need not exist, and a cycle would pay. */
 typedef double (*hyp_node_cost_fn)(hyp_egraph *eg, hyp_enode_id node, void *user);
 
 typedef enum hyp_extract_method {
     HYP_EXTRACT_TREE, /* least sum over the tree, every use of a shared class counted: a priority queue (Knuth 1977) */
-    HYP_EXTRACT_DAG   /* small sum over distinct classes, greedily and then improved: shared work counts once */
+    HYP_EXTRACT_DAG,  /* small sum over distinct classes, greedily and then improved: shared work counts once */
+    HYP_EXTRACT_EXACT /* least sum over distinct classes, as far as the time budget reaches */
 } hyp_extract_method;
+
+typedef struct hyp_extract_options {
+    size_t size; /* sizeof(hyp_extract_options) */
+    hyp_extract_method method;
+    /* HYP_EXTRACT_EXACT only; 0 = 10 s. When the search ends by itself, the answer is the same on every run; when
+     * this ends it, it is the best found until then. */
+    double budget_seconds;
+} hyp_extract_options;
 
 typedef struct hyp_extraction {
     hyp_enode_id *choice; /* by canonical class id; HYP_NONE where nothing was chosen */
     size_t class_bound;
     double tree_cost; /* summed over the roots */
     double dag_cost;
+    double lower_bound; /* of the cost that the method makes small: no answer is below; 0 when not known */
+    bool proven;        /* no answer is better by more than rounding */
 } hyp_extraction;
 
 /* Chooses one e-node per class that the roots need, never in a cycle. HYP_ERR_UNSUPPORTED if a root has
  * no finite acyclic choice. *out is owned by the caller (hyp_extraction_dispose). Ties go to the older
- * e-node. */
+ * e-node. hyp_egraph_extract is the same with nothing but a method. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
+                                                         const hyp_extract_options *options, hyp_node_cost_fn cost,
+                                                         void *user, hyp_extraction *out, hyp_diag *diag);
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
                                                     hyp_extract_method method, hyp_node_cost_fn cost, void *user,
                                                     hyp_extraction *out, hyp_diag *diag);
@@ -289,6 +304,62 @@ HYP_API void hyp_extraction_dispose(hyp_extraction *ex);
  * out or nothing was chosen. Reads back with hyp_egraph_add_text: a symbol that would end early is quoted.
  * Shared subterms are written out: for small terms. */
 HYP_API char *hyp_extraction_text(hyp_egraph *eg, const hyp_extraction *ex, hyp_class_id root);
+
+/* ---- egraph-serialize files ------------------------------------------------------------------------ */
+
+/* The JSON that egg, egglog and the extraction gym exchange:
+ *   {"nodes": {ID: {"op": text, "children": [ID], "eclass": CLASS, "cost": number, "subsumed": bool}},
+ *    "root_eclasses": [CLASS], "class_data": {CLASS: {"type": text}}}
+ * A child is any node of its class, or, as in older files, the class itself where no node has that id. A cost of
+ * null is infinite; missing ones are 1. Other fields are skipped. */
+typedef struct hyp_serialized hyp_serialized;
+
+/* Reads a file. HYP_ERR_MALFORMED names line and column, or the node at fault. Memory is a small multiple of the file's
+ * size. *out is owned by the caller: hyp_serialized_destroy. Not changed afterwards; any thread may read it. */
+HYP_API HYP_NODISCARD hyp_status hyp_serialized_read(const char *path, hyp_serialized **out, hyp_diag *diag);
+/* The same from memory; `name` is used in messages. */
+HYP_API HYP_NODISCARD hyp_status hyp_serialized_parse(const char *name, const char *text, size_t len,
+                                                      hyp_serialized **out, hyp_diag *diag);
+HYP_API void hyp_serialized_destroy(hyp_serialized *s); /* NULL-safe */
+
+HYP_API size_t hyp_serialized_node_count(const hyp_serialized *s); /* nodes are 0 .. count-1 in order of the file */
+HYP_API size_t hyp_serialized_class_count(const hyp_serialized *s);
+HYP_API const uint32_t *hyp_serialized_roots(const hyp_serialized *s, size_t *out_count); /* classes */
+
+/* One node. The texts are borrowed. */
+typedef struct hyp_serialized_node {
+    const char *id, *op;
+    uint32_t eclass;
+    const uint32_t *children; /* classes */
+    size_t child_count;
+    double cost;
+    bool subsumed;
+} hyp_serialized_node;
+HYP_API hyp_serialized_node hyp_serialized_get(const hyp_serialized *s, uint32_t node);
+HYP_API const char *hyp_serialized_class_name(const hyp_serialized *s, uint32_t c);
+HYP_API const char *hyp_serialized_class_type(const hyp_serialized *s, uint32_t c); /* NULL without class_data */
+
+/* hyp_egraph_extract_with on a file's nodes, costs and roots; choice is by class and names nodes of the file.
+ * A subsumed node is not chosen. HYP_ERR_UNSUPPORTED for a negative cost, and where there are no roots. */
+HYP_API HYP_NODISCARD hyp_status hyp_serialized_extract(const hyp_serialized *s, const hyp_extract_options *options,
+                                                        hyp_extraction *out, hyp_diag *diag);
+/* Adds what a file has to an e-graph and rebuilds it; nodes without a finite term below them are left out.
+ * out_classes (one per class of the file, may be NULL) gets the e-classes, HYP_NONE for those left out. */
+HYP_API HYP_NODISCARD hyp_status hyp_serialized_load(const hyp_serialized *s, hyp_egraph *eg, hyp_class_id *out_classes,
+                                                     hyp_diag *diag);
+
+typedef void (*hyp_text_fn)(const char *text, size_t len, void *user);
+
+/* Writes the classes below the roots, or all without roots. cost NULL = 1 each. The same e-graph gives the same bytes.
+ * Node i of class c has the id "c.i". */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_write_json(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
+                                                       hyp_node_cost_fn cost, void *user, hyp_text_fn write,
+                                                       void *write_user, hyp_diag *diag);
+/* Graphviz: a cluster per class. At most max_nodes e-nodes (0 = 500) are shown, those nearest to the roots first; a graph
+ * that was cut has the label "N of M e-nodes shown". `chosen` (may be NULL) is drawn bold. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_write_dot(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
+                                                      size_t max_nodes, const hyp_extraction *chosen, hyp_text_fn write,
+                                                      void *write_user, hyp_diag *diag);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,485 @@
+/* hypatia-egraph - the e-graph engine on its own: saturates terms by rules, extracts from saved e-graphs. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli.h"
+#include "hypatia/egraph.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* A number as JSON has it. */
+static void print_number(double value)
+{
+    if (isfinite(value))
+        printf("%.17g", value);
+    else
+        printf("null");
+}
+
+static void print_text(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            printf("\\%c", *text);
+        else if ((unsigned char)*text < ' ')
+            printf("\\u%04x", *text);
+        else
+            putchar(*text);
+    }
+    putchar('"');
+}
+
+/* Writes by `write` into a file, "-" for standard output. */
+static int write_to(const cli_args *args, const char *path,
+                    hyp_status (*write)(FILE *file, const void *what, hyp_diag *diag), const void *what)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    if (!file) {
+        fprintf(stderr, "%s: %s: cannot write\n", args->tool, path);
+        return CLI_FAILED;
+    }
+    hyp_diag diag = {0};
+    hyp_status status = write(file, what, &diag);
+    bool good = fflush(file) == 0 && !ferror(file);
+    if (file != stdout) good = fclose(file) == 0 && good;
+    if (status != HYP_OK) return cli_report(args->tool, &diag);
+    if (!good) fprintf(stderr, "%s: %s: cannot write\n", args->tool, path);
+    return good ? CLI_OK : CLI_FAILED;
+}
+
+/* The index of `value` in a list of names; -1 after a message. */
+static int pick(const cli_args *args, const char *option, const char *value, const char *const *names, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(value, names[i]) == 0) return i;
+    const char *near = cli_nearest(value, names, (size_t)count);
+    cli_usage_error(args, "--%s: '%s' is none of %s, %s%s%s%s%s%s", option, value, names[0], names[1],
+                    count > 2 ? ", " : "", count > 2 ? names[2] : "", near ? "; did you mean '" : "", near ? near : "",
+                    near ? "'?" : "");
+    return -1;
+}
+
+/* ---- extract ------------------------------------------------------------------------------------ */
+
+enum { EX_METHOD, EX_BUDGET, EX_JSON, EX_CHOICE, EX_HELP };
+
+static const cli_option extract_options[] = {
+    [EX_METHOD] = {"method", 0, "tree|dag|exact", "what to make small: the tree, or the DAG greedily or exactly (dag)"},
+    [EX_BUDGET] = {"budget", 0, "SECONDS", "time for --method exact (10)"},
+    [EX_JSON] = {"json", 0, NULL, "print JSON"},
+    [EX_CHOICE] = {"choice", 0, NULL, "also print the node chosen for each class"},
+    [EX_HELP] = {"help", 'h', NULL, "print this help"},
+    {0},
+};
+
+static void print_choice(const hyp_serialized *s, const hyp_extraction *ex, bool json)
+{
+    const char *between = json ? "" : "\n";
+    for (uint32_t c = 0; c < ex->class_bound; c++) {
+        if (ex->choice[c] == HYP_NONE) continue;
+        fputs(between, stdout);
+        if (json)
+            print_text(hyp_serialized_class_name(s, c));
+        else
+            printf("%s", hyp_serialized_class_name(s, c));
+        fputs(json ? ": " : " ", stdout);
+        if (json)
+            print_text(hyp_serialized_get(s, ex->choice[c]).id);
+        else
+            printf("%s", hyp_serialized_get(s, ex->choice[c]).id);
+        between = json ? ", " : "\n";
+    }
+}
+
+static void print_extraction(const hyp_serialized *s, const hyp_extraction *ex, const char *method, double micros,
+                             bool json, bool choice)
+{
+    if (json) {
+        printf("{\"method\": \"%s\", \"tree_cost\": ", method);
+        print_number(ex->tree_cost);
+        printf(", \"dag_cost\": ");
+        print_number(ex->dag_cost);
+        printf(", \"lower_bound\": ");
+        print_number(ex->lower_bound);
+        printf(", \"proven\": %s, \"micros\": %.1f", ex->proven ? "true" : "false", micros);
+        if (choice) {
+            printf(", \"choice\": {");
+            print_choice(s, ex, true);
+            printf("}");
+        }
+        printf("}\n");
+        return;
+    }
+    printf("tree cost    %.12g\ndag cost     %.12g\nlower bound  %.12g%s\nmicros       %.1f", ex->tree_cost, ex->dag_cost,
+           ex->lower_bound, ex->proven ? " (proven)" : "", micros);
+    if (choice) print_choice(s, ex, false);
+    printf("\n");
+}
+
+static int command_extract(int argc, char **argv)
+{
+    static const char *const methods[] = {"tree", "dag", "exact"}; /* in the order of hyp_extract_method */
+    cli_args args = cli_begin("hypatia-egraph extract", extract_options, argc, argv);
+    hyp_extract_options options = {.size = sizeof options, .method = HYP_EXTRACT_DAG};
+    const char *path = NULL, *value;
+    bool json = false, choice = false;
+    int option, method;
+    while ((option = cli_next(&args, &value)) != CLI_END) {
+        switch (option) {
+        case EX_METHOD:
+            if ((method = pick(&args, "method", value, methods, 3)) < 0) return CLI_USAGE;
+            options.method = (hyp_extract_method)method;
+            break;
+        case EX_BUDGET:
+            if (!cli_parse_double(value, 1e-9, &options.budget_seconds))
+                return cli_usage_error(&args, "--budget: '%s' is no positive number of seconds", value);
+            break;
+        case EX_JSON: json = true; break;
+        case EX_CHOICE: choice = true; break;
+        case EX_HELP:
+            printf("Usage: hypatia-egraph extract FILE.json [options]\n"
+                   "Chooses a node per class of an egraph-serialize file so that the roots cost little.\n");
+            cli_print_options(stdout, extract_options);
+            return CLI_OK;
+        case CLI_POSITIONAL:
+            if (path) return cli_usage_error(&args, "one file at a time: '%s' is too much", value);
+            path = value;
+            break;
+        default: return CLI_USAGE;
+        }
+    }
+    if (!path) return cli_usage_error(&args, "no file was given");
+    hyp_diag diag = {0};
+    hyp_serialized *s;
+    hyp_extraction ex;
+    if (hyp_serialized_read(path, &s, &diag) != HYP_OK) return cli_report(args.tool, &diag);
+    double start = now();
+    hyp_status status = hyp_serialized_extract(s, &options, &ex, &diag);
+    double micros = (now() - start) * 1e6;
+    if (status == HYP_OK) print_extraction(s, &ex, methods[options.method], micros, json, choice);
+    hyp_extraction_dispose(&ex);
+    hyp_serialized_destroy(s);
+    return status == HYP_OK ? CLI_OK : cli_report(args.tool, &diag);
+}
+
+/* ---- saturate ----------------------------------------------------------------------------------- */
+
+enum { SAT_RULES, SAT_TERMS, SAT_ITERS, SAT_NODES, SAT_SECONDS, SAT_SCHEDULER, SAT_EXPLAIN, SAT_EXTRACT, SAT_DUMP, SAT_DOT,
+       SAT_DOT_NODES, SAT_JSON, SAT_HELP };
+
+static const cli_option saturate_options[] = {
+    [SAT_RULES] = {"rules", 0, "FILE", "rewrite rules, s-expressions or tab-separated"},
+    [SAT_TERMS] = {"terms", 0, "FILE", "the terms to begin with, one a line; ';' begins a comment"},
+    [SAT_ITERS] = {"iters", 0, "N", "limit of iterations (30)"},
+    [SAT_NODES] = {"nodes", 0, "N", "limit of e-nodes (none)"},
+    [SAT_SECONDS] = {"seconds", 0, "S", "limit of time (none)"},
+    [SAT_SCHEDULER] = {"scheduler", 0, "simple|backoff", "every rule each time, or ban those with many matches (simple)"},
+    [SAT_EXPLAIN] = {"explain", 0, "A B", "print a proof that two terms are equal; takes two arguments"},
+    [SAT_EXTRACT] = {"extract", 0, "tree|dag|exact", "print the best term of each term, by its number of e-nodes"},
+    [SAT_DUMP] = {"dump-json", 0, "FILE|-", "write the e-graph as egraph-serialize JSON"},
+    [SAT_DOT] = {"dot", 0, "FILE|-", "write the e-graph for Graphviz"},
+    [SAT_DOT_NODES] = {"dot-nodes", 0, "N", "most e-nodes to draw (500)"},
+    [SAT_JSON] = {"json", 0, NULL, "print JSON"},
+    [SAT_HELP] = {"help", 'h', NULL, "print this help"},
+    {0},
+};
+
+typedef struct saturation {
+    const char *rules_path, *terms_path, *dump_path, *dot_path, *left, *right;
+    hyp_run_options run;
+    size_t dot_nodes;
+    int extract; /* hyp_extract_method, or -1 */
+    bool json;
+    hyp_egraph *eg;
+    hyp_ruleset *rules;
+    hyp_class_id *roots;
+    cli_list terms;
+} saturation;
+
+/* The whole file, NUL-terminated; NULL after a message. */
+static char *read_file(const cli_args *args, const char *path, size_t *out_len)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = NULL;
+    size_t len = 0, cap = 0, got = 1;
+    while (file && got) {
+        if (len + 1 >= cap) text = cli_alloc(text, cap = cap ? 2 * cap : 65536, 1);
+        len += got = fread(text + len, 1, cap - len - 1, file);
+    }
+    if (!file || ferror(file)) {
+        fprintf(stderr, "%s: %s: cannot read\n", args->tool, path);
+        free(text);
+        text = NULL;
+    }
+    if (file) fclose(file);
+    if (text) text[len] = 0;
+    *out_len = len;
+    return text;
+}
+
+/* Lines without comments and blank ends. */
+static void split_terms(saturation *s, const char *text)
+{
+    while (*text) {
+        size_t line = strcspn(text, "\n"), len = 0;
+        for (bool quoted = false; len < line && (quoted || text[len] != ';'); len++) {
+            if (quoted && text[len] == '\\' && len + 1 < line)
+                len++;
+            else if (text[len] == '"')
+                quoted = !quoted;
+        }
+        while (len && strchr(" \t\r", text[len - 1])) len--;
+        size_t blank = strspn(text, " \t\r");
+        if (len > blank) cli_list_add(&s->terms, text + blank, len - blank);
+        text += line + (text[line] == '\n');
+    }
+}
+
+static hyp_status write_json(FILE *file, const void *what, hyp_diag *diag)
+{
+    const saturation *s = what;
+    return hyp_egraph_write_json(s->eg, s->roots, s->terms.count, NULL, NULL, cli_write_file, file, diag);
+}
+
+static hyp_status write_dot(FILE *file, const void *what, hyp_diag *diag)
+{
+    const saturation *s = what;
+    return hyp_egraph_write_dot(s->eg, s->roots, s->terms.count, s->dot_nodes, NULL, cli_write_file, file, diag);
+}
+
+static void print_report(const saturation *s, const hyp_run_report *r)
+{
+    if (!s->json) {
+        printf("%9s %9s %9s %9s %9s %9s %9s %9s\n", "iteration", "e-nodes", "e-classes", "matches", "applied", "search",
+               "apply", "rebuild");
+        for (size_t i = 0; i < r->iteration_count; i++) {
+            const hyp_iteration_report *it = &r->iterations[i];
+            printf("%9zu %9zu %9zu %9zu %9zu %9.4f %9.4f %9.4f\n", i, it->e_nodes, it->e_classes, it->matches,
+                   it->applications, it->search_seconds, it->apply_seconds, it->rebuild_seconds);
+        }
+        printf("%s: %zu e-nodes, %zu e-classes, %.4f s, peak %zu bytes\n", hyp_stop_name(r->stop), r->e_nodes,
+               r->e_classes, r->seconds, r->peak_bytes);
+        return;
+    }
+    printf("{\"e_nodes\": %zu, \"e_classes\": %zu, \"seconds\": %.9f, \"peak_bytes\": %zu, \"stop_reason\": \"%s\",\n"
+           " \"iterations\": [", r->e_nodes, r->e_classes, r->seconds, r->peak_bytes, hyp_stop_name(r->stop));
+    for (size_t i = 0; i < r->iteration_count; i++) {
+        const hyp_iteration_report *it = &r->iterations[i];
+        printf("%s\n  {\"e_nodes\": %zu, \"e_classes\": %zu, \"matches\": %zu, \"applications\": %zu, \"search_seconds\": %.9f, "
+               "\"apply_seconds\": %.9f, \"rebuild_seconds\": %.9f}", i ? "," : "", it->e_nodes, it->e_classes, it->matches,
+               it->applications, it->search_seconds, it->apply_seconds, it->rebuild_seconds);
+    }
+    printf("],\n \"rules\": [");
+    for (size_t i = 0; i < r->rule_count; i++) {
+        printf("%s\n  {\"name\": ", i ? "," : "");
+        print_text(hyp_ruleset_rule(s->rules, i).name);
+        printf(", \"matches\": %zu, \"applications\": %zu, \"seconds\": %.9f}", r->rules[i].matches,
+               r->rules[i].applications, r->rules[i].seconds);
+    }
+    printf("]");
+}
+
+static double one(hyp_egraph *eg, hyp_enode_id node, void *user)
+{
+    (void)eg, (void)node, (void)user;
+    return 1;
+}
+
+/* The best form of each term by itself. */
+static hyp_status print_best(const saturation *s, hyp_diag *diag)
+{
+    hyp_extract_options options = {.size = sizeof options, .method = (hyp_extract_method)s->extract};
+    hyp_status status = HYP_OK;
+    if (s->json) printf(",\n \"best\": [");
+    for (size_t i = 0; i < s->terms.count && status == HYP_OK; i++) {
+        hyp_extraction ex;
+        status = hyp_egraph_extract_with(s->eg, &s->roots[i], 1, &options, one, NULL, &ex, diag);
+        if (status != HYP_OK) break;
+        char *text = hyp_extraction_text(s->eg, &ex, s->roots[i]);
+        if (s->json) {
+            printf("%s\n  {\"tree_cost\": %.17g, \"dag_cost\": %.17g, \"term\": ", i ? "," : "", ex.tree_cost, ex.dag_cost);
+            print_text(text ? text : "");
+            printf("}");
+        } else {
+            printf("%g %g %s\n", ex.tree_cost, ex.dag_cost, text ? text : "");
+        }
+        free(text);
+        hyp_extraction_dispose(&ex);
+    }
+    if (s->json) printf("]");
+    return status;
+}
+
+static hyp_status print_proof(const saturation *s, hyp_diag *diag)
+{
+    hyp_proof proof;
+    hyp_status status = hyp_egraph_explain(s->eg, s->left, s->right, &proof, diag);
+    if (status != HYP_OK) return status;
+    if (s->json) printf(",\n \"proof\": [");
+    for (size_t i = 0; i < proof.count; i++) {
+        const hyp_proof_step *step = &proof.steps[i];
+        if (!s->json) {
+            printf("%s%s%s\n", step->rule ? (step->forward ? "  = by " : "  = by reversed ") : "", step->rule ? step->rule : "",
+                   step->rule ? "" : step->term);
+            if (step->rule) printf("%s\n", step->term);
+            continue;
+        }
+        printf("%s\n  {\"rule\": ", i ? "," : "");
+        if (step->rule)
+            print_text(step->rule);
+        else
+            printf("null");
+        printf(", \"forward\": %s, \"term\": ", step->forward ? "true" : "false");
+        print_text(step->term);
+        printf("}");
+    }
+    if (s->json) printf("]");
+    hyp_proof_dispose(&proof);
+    return HYP_OK;
+}
+
+static hyp_status run(saturation *s, hyp_diag *diag)
+{
+    hyp_run_report report;
+    hyp_status status = HYP_OK;
+    s->roots = cli_alloc(NULL, s->terms.count, sizeof *s->roots);
+    for (size_t i = 0; i < s->terms.count && status == HYP_OK; i++)
+        status = hyp_egraph_add_text(s->eg, s->terms.items[i], &s->roots[i], diag);
+    hyp_class_id c;
+    if (status == HYP_OK && s->left) status = hyp_egraph_add_text(s->eg, s->left, &c, diag);
+    if (status == HYP_OK && s->right) status = hyp_egraph_add_text(s->eg, s->right, &c, diag);
+    if (status == HYP_OK) status = hyp_egraph_rebuild(s->eg, diag);
+    if (status != HYP_OK) return status;
+    status = hyp_egraph_run(s->eg, s->rules, &s->run, &report, diag);
+    if (status == HYP_OK) print_report(s, &report);
+    hyp_run_report_dispose(&report);
+    if (status == HYP_OK && s->extract >= 0) status = print_best(s, diag);
+    if (status == HYP_OK && s->left) status = print_proof(s, diag);
+    if (s->json) printf("}\n");
+    return status;
+}
+
+static int saturate(saturation *s, const cli_args *args)
+{
+    hyp_diag diag = {0};
+    size_t rules_len, terms_len;
+    char *rules = read_file(args, s->rules_path, &rules_len), *terms = NULL;
+    int code = CLI_FAILED;
+    if (rules && (terms = read_file(args, s->terms_path, &terms_len)) != NULL) {
+        hyp_egraph_options options = {.size = sizeof options, .explain = s->left != NULL};
+        split_terms(s, terms);
+        hyp_status status = hyp_egraph_create(&options, &s->eg, &diag);
+        if (status == HYP_OK) status = hyp_ruleset_parse(s->eg, s->rules_path, rules, rules_len, &s->rules, &diag);
+        if (status == HYP_OK) status = run(s, &diag);
+        code = status == HYP_OK ? CLI_OK : cli_report(args->tool, &diag);
+        if (code == CLI_OK && s->dump_path) code = write_to(args, s->dump_path, write_json, s);
+        if (code == CLI_OK && s->dot_path) code = write_to(args, s->dot_path, write_dot, s);
+    }
+    free(rules);
+    free(terms);
+    free(s->roots);
+    cli_list_free(&s->terms);
+    hyp_ruleset_destroy(s->rules);
+    hyp_egraph_destroy(s->eg);
+    return code;
+}
+
+static bool read_count(const cli_args *args, int option, const char *value, size_t *out)
+{
+    int64_t n;
+    if (cli_parse_int(value, 1, INT64_MAX, &n)) {
+        *out = (size_t)n;
+        return true;
+    }
+    cli_usage_error(args, "--%s: '%s' is no positive number", saturate_options[option].name, value);
+    return false;
+}
+
+/* One option; false after a message. */
+static bool read_saturate_option(saturation *s, cli_args *args, int option, const char *value)
+{
+    static const char *const methods[] = {"tree", "dag", "exact"}, *const schedulers[] = {"simple", "backoff"};
+    int picked;
+    switch (option) {
+    case SAT_RULES: s->rules_path = value; return true;
+    case SAT_TERMS: s->terms_path = value; return true;
+    case SAT_DUMP: s->dump_path = value; return true;
+    case SAT_DOT: s->dot_path = value; return true;
+    case SAT_JSON: s->json = true; return true;
+    case SAT_ITERS: return read_count(args, option, value, &s->run.max_iterations);
+    case SAT_NODES: return read_count(args, option, value, &s->run.max_nodes);
+    case SAT_DOT_NODES: return read_count(args, option, value, &s->dot_nodes);
+    case SAT_SECONDS:
+        if (cli_parse_double(value, 1e-9, &s->run.max_seconds)) return true;
+        cli_usage_error(args, "--seconds: '%s' is no positive number of seconds", value);
+        return false;
+    case SAT_SCHEDULER:
+        picked = pick(args, "scheduler", value, schedulers, 2);
+        s->run.scheduler = (hyp_scheduler)picked;
+        return picked >= 0;
+    case SAT_EXTRACT: return (s->extract = pick(args, "extract", value, methods, 3)) >= 0;
+    case SAT_EXPLAIN:
+        s->left = value;
+        if (args->at == args->count) {
+            cli_usage_error(args, "--explain needs two terms");
+            return false;
+        }
+        s->right = args->argv[args->at++];
+        return true;
+    case CLI_POSITIONAL: cli_usage_error(args, "'%s': files are given with --rules and --terms", value); return false;
+    default: return false;
+    }
+}
+
+static int command_saturate(int argc, char **argv)
+{
+    cli_args args = cli_begin("hypatia-egraph saturate", saturate_options, argc, argv);
+    saturation s = {.run = {.size = sizeof s.run, .max_iterations = 30}, .extract = -1};
+    const char *value;
+    int option;
+    while ((option = cli_next(&args, &value)) != CLI_END) {
+        if (option == SAT_HELP) {
+            printf("Usage: hypatia-egraph saturate --rules FILE --terms FILE [options]\n"
+                   "Adds the terms to an e-graph and rewrites until nothing is new or a limit is reached.\n");
+            cli_print_options(stdout, saturate_options);
+            return CLI_OK;
+        }
+        if (!read_saturate_option(&s, &args, option, value)) return CLI_USAGE;
+    }
+    if (!s.rules_path || !s.terms_path) return cli_usage_error(&args, "--rules and --terms are needed");
+    return saturate(&s, &args);
+}
+
+/* ---- main --------------------------------------------------------------------------------------- */
+
+static void help(FILE *to)
+{
+    fprintf(to, "Usage: hypatia-egraph COMMAND ...\n"
+                "  saturate   rewrite terms by rules, extract, explain, dump\n"
+                "  extract    choose the best terms of an egraph-serialize file\n"
+                "  --version, --help; each command has its own --help\n"
+                "Exit codes: 0 ok, 1 error, 2 usage, 3 no answer (no finite term, negative costs), 4 terms not equal.\n");
+}
+
+int main(int argc, char **argv)
+{
+    const char *command = argc > 1 ? argv[1] : "";
+    if (strcmp(command, "extract") == 0) return command_extract(argc - 1, argv + 1);
+    if (strcmp(command, "saturate") == 0) return command_saturate(argc - 1, argv + 1);
+    if (strcmp(command, "--version") == 0) {
+        cli_print_version("hypatia-egraph");
+        return CLI_OK;
+    }
+    bool asked = strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0;
+    if (!asked && argc > 1) fprintf(stderr, "hypatia-egraph: unknown command '%s'\n", command);
+    help(asked ? stdout : stderr);
+    return asked ? CLI_OK : CLI_USAGE;
+}
