@@ -1,7 +1,7 @@
 #!/bin/sh
 # test.sh - installs what is missing, builds with gcc and with clang (warnings are errors), and runs every test: plain,
-# under the address and undefined-behaviour sanitizers, and the runtime under the thread sanitizer. The last line sums up
-# all runs; the exit code is 0 only if everything passed.
+# the runtime alone without oneDNN, under the address and undefined-behaviour sanitizers, and the runtime under the thread
+# sanitizer. The last line sums up all runs; the exit code is 0 only if everything passed.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/setup.sh
@@ -40,6 +40,8 @@ build dev --preset dev -DCMAKE_C_COMPILER=gcc
 check dev
 build clang --preset dev -DCMAKE_C_COMPILER=clang
 check clang -E '^(judge_|header_|install$|check_)'
+build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF
+check runtime -E '^(header_|check_)'
 build asan --preset asan -DCMAKE_C_COMPILER=gcc
 check asan -E '^(header_|check_)'
 build tsan --preset tsan -DCMAKE_C_COMPILER=gcc

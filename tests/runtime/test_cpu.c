@@ -260,7 +260,7 @@ static void check_mlp(const hyp_cpu_kernels *k, int64_t m)
         }
         HypPlan__Act act = l + 1 < LAYERS ? HYP_PLAN__ACT__ACT_RELU : HYP_PLAN__ACT__ACT_TANH;
         layers[l] = (hyp_mlp_layer){n, depth, packed, bias, act};
-        double *next = calloc((size_t)(m * n), sizeof *next);
+        double *next = calloc((size_t)m * (size_t)n, sizeof *next);
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {
                 double sum = (double)bias[j];
