@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpu-test.sh - on a machine with an NVIDIA GPU: builds, tests the CUDA backend on the device, and prints a table of
-# fused plans against unfused ones and PyTorch.
+# gpu-test.sh - on a machine with an NVIDIA GPU: builds, tests the CUDA backend on the device, judges plans on it by
+# onnxruntime, and prints a table of fused plans against unfused ones and PyTorch.
 #
 #   scripts/gpu-test.sh [--quick] [--out FILE.tsv] [--build DIR]
 #
@@ -45,6 +45,13 @@ code=0
 "$dir/bin/test_cuda_device" || code=$?
 [ "$code" != 77 ] || { echo "skipped: there is no usable GPU here"; exit 1; }
 [ "$code" = 0 ] || failed="$failed test_cuda_device"
+
+echo "== models against onnxruntime"
+if python3 -c 'import onnx, onnxruntime' 2> /dev/null; then
+    HYP_LIB="$dir/lib" python3 tests/driver/judge_models.py --cuda || failed="$failed judge_models.py"
+else
+    echo "tests/driver/judge_models.py: skipped, because onnx or onnxruntime is missing"
+fi
 
 echo "== fused against unfused against PyTorch"
 if python3 -c 'import torch, onnx, ml_dtypes' 2> /dev/null; then

@@ -51,10 +51,11 @@ class Judge:
         compiled = None
         for device, no_rewrite in sorted(variants, key=lambda v: v[1]):
             kind = f"{name} ({device}, {'as imported' if no_rewrite else 'optimized'})"
+            wish = ("cuda" if device == "cuda" else "cpu", no_rewrite)
             try:
-                if compiled != no_rewrite:
-                    hyp.compile_model(path, plan, no_rewrite=no_rewrite)
-                    compiled = no_rewrite
+                if compiled != wish:
+                    hyp.compile_model(path, plan, target=wish[0], no_rewrite=no_rewrite)
+                    compiled = wish
                 with hyp.Engine(plan, device) as engine:
                     for feeds, outputs in zip(cases, wanted):
                         self.compare(kind, engine.run(feeds), outputs)
