@@ -1,0 +1,59 @@
+/* exact.h - the parts of the exact search: making a problem smaller, and bounding it from below.
+ *
+ * A problem in here is a core problem whose node origins are trails: what is chosen of the problem that the
+ * search began with when the node is chosen. */
+#ifndef HYP_EGRAPH_EXACT_H
+#define HYP_EGRAPH_EXACT_H
+
+#include "egraph/problem.h"
+
+/* A trail below `leaves` is a node of the first problem; one above is two trails. */
+typedef struct hyp_trails {
+    uint32_t leaves;
+    HYP_VEC(uint32_t) pairs; /* two entries each */
+} hyp_trails;
+
+HYP_NODISCARD hyp_status hyp_trail_join(hyp_trails *t, uint32_t a, uint32_t b, uint32_t *out, hyp_diag *diag);
+
+/* The reductions; each keeps an answer of least cost, and each answer left costs what its trails cost or more. */
+enum {
+    HYP_REDUCE_CYCLES = 1,   /* nodes with a child that cannot do without the node's own class */
+    HYP_REDUCE_DOMINATED = 2, /* nodes that need no less and cost no less than another of their class */
+    HYP_REDUCE_REQUIRED = 4, /* classes in every answer become roots; nodes need not name them any more */
+    HYP_REDUCE_CHAINS = 8,   /* classes of one node become part of the nodes that use them */
+    HYP_REDUCE_SINGLE_USE = 16, /* the nodes of a class that one node uses become variants of that node */
+    HYP_REDUCE_ALL = 31
+};
+/* Replaces *p by what is left when no reduction of the set applies any more. HYP_ERR_UNSUPPORTED if there is no
+ * answer. */
+HYP_NODISCARD hyp_status hyp_reduce(hyp_problem *p, hyp_trails *trails, unsigned which, hyp_diag *diag);
+
+/* Makes classes that are known to be in every answer of interest roots. */
+HYP_NODISCARD hyp_status hyp_require(hyp_problem *p, const unsigned char *required, hyp_diag *diag);
+
+/* A Lagrangian bound: each class splits its cost over the classes that use it, and is then priced by itself. */
+typedef struct hyp_bound {
+    const hyp_problem *p;
+    uint32_t edge_count;
+    uint32_t *edge;      /* by place in p->kids: the pair (class of the node, child) */
+    uint32_t *edge_kid;  /* by edge */
+    double *share;       /* by edge: what the class pays for the child, >= 0 */
+    double *best_share;
+    double *used;        /* by node: how often the relaxed answers chose it, 0..1, late ones count more */
+    double *direction;   /* by edge: smoothed subgradient */
+    double *price, *paid; /* by class: least node with shares; what the users pay */
+    uint32_t *least;      /* by class: that node */
+    unsigned char *chosen, *root;
+    double value, best;   /* of the current shares; of best_share */
+    double step;
+} hyp_bound;
+
+HYP_NODISCARD hyp_status hyp_bound_begin(hyp_bound *b, const hyp_problem *p, hyp_diag *diag);
+void hyp_bound_end(hyp_bound *b);
+/* One step of subgradient ascent towards `target`, an answer's cost. */
+void hyp_bound_step(hyp_bound *b, double target);
+/* By the best shares: sets the cost of nodes to infinity where using them leads to `limit` or above, and sets
+ * required[c] for classes that every answer below `limit` uses. Gives how many were found. */
+uint32_t hyp_bound_fix(hyp_bound *b, double limit, double *cost, unsigned char *required);
+
+#endif
