@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Thread-local and for tests only: they steer failures and count, nothing else reads them. */
 static _Thread_local uint64_t fail_in;
@@ -37,6 +38,57 @@ void *hyp_aligned_alloc(size_t align, size_t size)
 }
 
 void hyp_aligned_free(void *p) { free(p); }
+
+/* ---- large arrays ------------------------------------------------------------------------------- */
+
+#ifdef HYP_SMALL_SIZES /* for the address sanitizer, which sees only what malloc gives */
+#define LARGE SIZE_MAX
+#else
+#define LARGE ((size_t)1 << 20)
+#endif
+#define HUGE_PAGE ((size_t)1 << 21)
+
+static size_t whole_pages(size_t size) { return (size + 4095) & ~(size_t)4095; }
+
+/* Address space that begins at a huge page. */
+static char *map_aligned(size_t size)
+{
+    char *p = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    size_t before = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
+    if (before) munmap(p, before);
+    if (before < HUGE_PAGE) munmap(p + before + size, HUGE_PAGE - before);
+    (void)madvise(p + before, size, MADV_HUGEPAGE); /* a kernel without them serves as well */
+    return p + before;
+}
+
+void *hyp_large_realloc(void *old, size_t old_size, size_t new_size)
+{
+    if (new_size < LARGE) return old_size < LARGE ? hyp_realloc(old, new_size) : NULL;
+    if (must_fail() || new_size > SIZE_MAX / 4) return NULL;
+    char *p = map_aligned(whole_pages(new_size));
+    if (!p || !old) return p;
+    if (old_size < LARGE) {
+        memcpy(p, old, old_size < new_size ? old_size : new_size);
+        hyp_free(old);
+        return p;
+    }
+    size_t have = whole_pages(old_size), want = whole_pages(new_size);
+    if (mremap(old, have, want, MREMAP_MAYMOVE | MREMAP_FIXED, p) == MAP_FAILED) {
+        munmap(p, want);
+        return NULL;
+    }
+    (void)madvise(p, want, MADV_HUGEPAGE);
+    return p;
+}
+
+void hyp_large_free(void *p, size_t size)
+{
+    if (size < LARGE)
+        hyp_free(p);
+    else
+        munmap(p, whole_pages(size));
+}
 
 hyp_status hyp_vec_reserve_(void **data, size_t *cap, size_t want, size_t elem, hyp_diag *diag)
 {

@@ -16,6 +16,12 @@ void hyp_free(void *p);
 void *hyp_aligned_alloc(size_t align, size_t size); /* align a power of two; free with hyp_aligned_free */
 void hyp_aligned_free(void *p);
 
+/* For arrays that grow large and live long: from a megabyte on they are pages of their own, asked to be huge ones (a
+ * first touch costs far less then), and growing moves pages, not bytes. Contents are kept, what is new is not set. An
+ * array is made from NULL and 0 and never shrinks; on NULL the old block stands. */
+void *hyp_large_realloc(void *old, size_t old_size, size_t new_size);
+void hyp_large_free(void *p, size_t size); /* the size it has now */
+
 /* Test hook: the n-th allocation from now (1 = the next) fails, and every one after it, until called
  * with 0. Per thread. */
 void hyp_mem_fail_after(uint64_t n);
@@ -30,20 +36,20 @@ static inline bool hyp_add_i64(int64_t a, int64_t b, int64_t *out) { return !__b
 
 /* Growable array: `HYP_VEC(int) v = {0}; int *slot; HYP_TRY(hyp_vec_push(&v, &slot, diag)) ...`.
  * data is NULL while cap is 0; pointers into it live until the next growth. */
-#define HYP_VEC(T)  \
-    struct {        \
-        T *data;    \
-        size_t len; \
-        size_t cap; \
+#define HYP_VEC(T)                                                                                                     \
+    struct {                                                                                                           \
+        T *data;                                                                                                       \
+        size_t len;                                                                                                    \
+        size_t cap;                                                                                                    \
     }
 
 /* Makes room for `want` elements in total; keeps len. Grows by doubling. */
 hyp_status hyp_vec_reserve_(void **data, size_t *cap, size_t want, size_t elem, hyp_diag *diag);
-#define hyp_vec_reserve(v, want, diag) \
+#define hyp_vec_reserve(v, want, diag)                                                                                 \
     hyp_vec_reserve_((void **)&(v)->data, &(v)->cap, (want), sizeof *(v)->data, (diag))
 /* Appends room for one more element and evaluates to a status; `(v)->data[(v)->len-1]` is the new one,
  * uninitialised. */
-#define hyp_vec_grow(v, diag) \
+#define hyp_vec_grow(v, diag)                                                                                          \
     (hyp_vec_reserve((v), (v)->len + 1, (diag)) == HYP_OK ? ((v)->len++, HYP_OK) : HYP_ERR_NO_MEMORY)
 #define hyp_vec_free(v) (hyp_free((v)->data), (v)->data = NULL, (v)->len = (v)->cap = 0)
 

@@ -3,7 +3,6 @@
 
 #include "egraph/proof.h"
 #include "egraph/rule.h"
-#include "egraph/table.h"
 
 /* The application under way. */
 typedef struct job {
@@ -198,18 +197,20 @@ static void end_record(job *b, uint32_t record, bool changed)
         memcpy(proofs->apps.data + rows, b->ap->right.data, b->rule->right_nodes * sizeof(uint32_t));
 }
 
-static void tell(const job *b, uint32_t rule_index, uint32_t left, uint32_t right, const hyp_pat *term, uint32_t row)
+void hyp_apply_tell(const hyp_applier *ap, uint32_t rule_index, const uint32_t *match, uint32_t number,
+                    uint32_t left_class, uint32_t right_class, uint32_t right)
 {
-    hyp_rewrite_event event = {.iteration = b->ap->iteration,
+    const hyp_rule *rule = &ap->rules->rules.data[rule_index];
+    hyp_rewrite_event event = {.iteration = ap->iteration,
                                .rule = rule_index,
-                               .left = left,
-                               .right = right,
-                               .created = term->kind == HYP_PAT_NODE ? row : HYP_NONE};
-    if (b->eg->explain) {
-        event.matched = b->match + b->rule->reg_count;
-        event.matched_count = b->rule->left_nodes;
+                               .left = left_class,
+                               .right = right_class,
+                               .created = rule->actions[number].right.kind == HYP_PAT_NODE ? right : HYP_NONE};
+    if (ap->eg->explain) {
+        event.matched = match + rule->reg_count;
+        event.matched_count = rule->left_nodes;
     }
-    b->ap->on_rewrite(&event, b->ap->user);
+    ap->on_rewrite(&event, ap->user);
 }
 
 /* Unites the two terms of one action. */
@@ -245,7 +246,8 @@ static hyp_status act(job *b, uint32_t rule_index, uint32_t number, bool *out_ch
     }
     changed = changed || b->created;
     if (eg->explain) end_record(b, record, changed);
-    if (changed && b->ap->on_rewrite) tell(b, rule_index, left_class, right_class, &action->right, right);
+    if (changed && b->ap->on_rewrite)
+        hyp_apply_tell(b->ap, rule_index, b->match, number, left_class, right_class, right);
     *out_changed = *out_changed || changed;
     return HYP_OK;
 }
@@ -267,32 +269,6 @@ static hyp_status run_job(job *b, uint32_t rule_index, hyp_outcome *out)
     for (uint32_t i = 0; i < rule->action_count; i++) HYP_TRY(act(b, rule_index, i, &changed));
     *out = changed ? HYP_APPLIED_CHANGE : HYP_APPLIED_NOTHING;
     return HYP_OK;
-}
-
-/* Asks for the hash-cons slot of each e-node below `pat` whose children are all variables. */
-static void prefetch_term(hyp_egraph *eg, const hyp_pat *pat, const uint32_t *match)
-{
-    uint32_t kids[2];
-    bool plain = pat->kind == HYP_PAT_NODE && pat->op != HYP_NONE && pat->count >= 1 && pat->count <= 2;
-    for (uint32_t j = 0; j < pat->count; j++) {
-        if (pat->kids[j].kind != HYP_PAT_VAR) {
-            plain = false;
-            prefetch_term(eg, &pat->kids[j], match);
-        } else if (plain) {
-            kids[j] = hyp_eg_find(eg, match[pat->kids[j].reg]);
-        }
-    }
-    if (plain) __builtin_prefetch(&eg->slots[hyp_table_hash(pat->op, kids, pat->count) & (eg->slot_count - 1)]);
-}
-
-void hyp_apply_prefetch(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count)
-{
-    const hyp_rule *rule = &ap->rules->rules.data[rule_index];
-    uint32_t words = hyp_match_words(rule);
-    if (!ap->eg->slot_count || rule->calls || rule->cond) return; /* a callback costs more than a miss */
-    for (size_t i = 0; i < count; i++)
-        for (uint32_t a = 0; a < rule->action_count; a++)
-            prefetch_term(ap->eg, &rule->actions[a].right, matches + i * words);
 }
 
 hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out, hyp_diag *diag)

@@ -91,6 +91,21 @@ static hyp_status make_plan(compiler *c, uint32_t delta, hyp_plan *plan)
     return HYP_OK;
 }
 
+/* Adds the builds of a term, innermost first; false if it is not of that kind. *out is how it is referred to. */
+static bool add_builds(hyp_rule *rule, const hyp_pat *pat, uint32_t *out)
+{
+    *out = pat->reg;
+    if (pat->kind == HYP_PAT_VAR) return true;
+    if (pat->kind != HYP_PAT_NODE || pat->seq != HYP_NONE || pat->count > 2) return false;
+    hyp_build build = {.op = pat->op, .count = pat->count, .index = pat->index};
+    for (uint32_t j = 0; j < pat->count; j++)
+        if (!add_builds(rule, &pat->kids[j], &build.arg[j])) return false;
+    if (rule->build_count == HYP_BUILD_LIMIT) return false;
+    *out = HYP_BUILT | rule->build_count;
+    rule->builds[rule->build_count++] = build;
+    return true;
+}
+
 hyp_status hyp_rule_compile(hyp_arena *arena, hyp_rule *rule, hyp_diag *diag)
 {
     compiler c = {.arena = arena, .rule = rule, .diag = diag};
@@ -101,8 +116,12 @@ hyp_status hyp_rule_compile(hyp_arena *arena, hyp_rule *rule, hyp_diag *diag)
     rule->grounds = take(&c, nodes, sizeof *rule->grounds);
     rule->plans = take(&c, nodes, sizeof *rule->plans);
     rule->ground_class = take(&c, nodes, sizeof *rule->ground_class);
-    if (!c.atoms || !c.bound || !c.placed || !rule->grounds || !rule->plans || !rule->ground_class)
+    rule->builds = take(&c, HYP_BUILD_LIMIT, sizeof *rule->builds);
+    if (!rule->builds || !c.atoms || !c.bound || !c.placed || !rule->grounds || !rule->plans || !rule->ground_class)
         return hyp_fail_memory(diag, nodes * sizeof *rule->plans);
+    uint32_t root;
+    rule->straight = !rule->cond && !rule->calls && rule->action_count == 1 && rule->actions[0].root &&
+                     add_builds(rule, &rule->actions[0].right, &root);
     for (uint32_t i = 0; i < rule->left_count; i++) gather(&c, &rule->left[i]);
     for (uint32_t g = 0; g < rule->ground_count; g++) rule->ground_class[g] = HYP_NONE;
     for (uint32_t i = 0; i < rule->atom_count + rule->ground_count; i++) HYP_TRY(make_plan(&c, i, &rule->plans[i]));

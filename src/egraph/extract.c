@@ -69,7 +69,7 @@ static hyp_status fill(hyp_egraph *eg, hyp_problem *p, uint32_t *row_of, hyp_nod
         if (hyp_row_dead(eg, row)) continue;
         uint32_t n;
         const uint32_t *kids = hyp_row_kids(eg, row, &n);
-        p->owner[node] = eg->home[row];
+        p->owner[node] = eg->rows[row].home;
         p->kid_at[node] = kid;
         for (uint32_t j = 0; j < n; j++) p->kids[kid++] = kids[j];
         double own = p->cost[node] = cost(eg, row, user);

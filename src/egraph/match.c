@@ -18,10 +18,10 @@ static hyp_status flush(hyp_search *s)
     return count ? s->emit(s->user, s->buffer, count, s->diag) : HYP_OK;
 }
 
-static hyp_status emit(hyp_search *s)
+static inline hyp_status emit(hyp_search *s)
 {
-    uint32_t words = hyp_match_words(s->rule);
-    memcpy(s->buffer + s->buffered * words, s->match, words * sizeof *s->match);
+    uint32_t words = hyp_match_words(s->rule), *to = s->buffer + s->buffered * words;
+    for (uint32_t w = 0; w < words; w++) to[w] = s->match[w];
     return ++s->buffered == HYP_MATCH_BATCH ? flush(s) : HYP_OK;
 }
 
@@ -34,9 +34,11 @@ static inline bool fits(const hyp_egraph *eg, const hyp_pat *atom, uint32_t op)
     return o->symbol == atom->symbol && o->arity + 1 >= atom->count;
 }
 
-/* Takes a row for step i if it agrees with what is bound, and goes on. Nothing that points into the
- * e-graph is held over step_on: a full batch is applied at once, and the arrays may move. */
-static inline hyp_status try_row(run *m, uint32_t i, uint32_t row)
+static inline hyp_status go_on(run *m, uint32_t i) { return i + 1 == m->plan->count ? emit(m->s) : step_on(m, i + 1); }
+
+/* Takes a row for step i if it agrees with what is bound, and goes on. Nothing that points into the rows is held over
+ * go_on: a full batch is applied at once, and the arrays may move. */
+static hyp_status try_row(run *m, uint32_t i, uint32_t row)
 {
     hyp_search *s = m->s;
     hyp_egraph *eg = s->eg;
@@ -56,18 +58,45 @@ static inline hyp_status try_row(run *m, uint32_t i, uint32_t row)
             return HYP_OK;
     }
     if (step->bind_class)
-        match[atom->reg] = eg->home[row];
-    else if (match[atom->reg] != eg->home[row])
+        match[atom->reg] = eg->rows[row].home;
+    else if (match[atom->reg] != eg->rows[row].home)
         return HYP_OK;
     match[s->rule->reg_count + atom->index] = row;
-    if (i + 1 == m->plan->count) return emit(s);
-    return step_on(m, i + 1);
+    return go_on(m, i);
 }
 
-static hyp_status tick(hyp_search *s)
+/* The same for a row of the right operator, with no sequence and at most two children, whose copy is at hand. */
+static inline hyp_status try_copy(run *m, uint32_t i, const hyp_step *step, uint32_t kid0, uint32_t kid1, uint32_t home,
+                                  uint32_t row)
+{
+    const hyp_pat *atom = step->atom;
+    uint32_t *match = m->s->match;
+    if (atom->count > 0) {
+        if (step->bind[0])
+            match[atom->kids[0].reg] = kid0;
+        else if (match[atom->kids[0].reg] != kid0)
+            return HYP_OK;
+    }
+    if (atom->count > 1) {
+        if (step->bind[1])
+            match[atom->kids[1].reg] = kid1;
+        else if (match[atom->kids[1].reg] != kid1)
+            return HYP_OK;
+    }
+    if (step->bind_class)
+        match[atom->reg] = home;
+    else if (match[atom->reg] != home)
+        return HYP_OK;
+    match[m->s->rule->reg_count + atom->index] = row;
+    return go_on(m, i);
+}
+
+static inline hyp_status tick(hyp_search *s, size_t candidates)
 {
     enum { EVERY = 4096 };
-    if (++s->ticks % EVERY || !s->tick) return HYP_OK;
+    s->ticks += candidates;
+    if (s->ticks < EVERY || !s->tick) return HYP_OK;
+    s->ticks = 0;
     return s->tick(s->user, s->diag);
 }
 
@@ -81,37 +110,98 @@ static hyp_status walk_log(run *m, uint32_t i, uint32_t op, uint32_t since)
     for (; mark < eg->ops.data[op].marks.len; mark++) {
         o = &eg->ops.data[op];
         uint32_t epoch = o->marks.data[mark].epoch;
-        if (epoch == eg->epoch) break; /* written by this iteration */
         size_t pos = o->marks.data[mark].pos;
         size_t end = mark + 1 < o->marks.len ? o->marks.data[mark + 1].pos : o->log.len;
         for (; pos < end; pos++) {
             uint32_t row = eg->ops.data[op].log.data[pos];
             if (eg->stamp[row] != epoch) continue; /* logged again later */
-            HYP_TRY(tick(m->s));
+            HYP_TRY(tick(m->s, 1));
             HYP_TRY(try_row(m, i, row));
         }
     }
     return HYP_OK;
 }
 
+/* ---- through the index -------------------------------------------------------------------------- */
+
+/* Whether the copies in the base serve for an atom; else the rows are looked at. */
+static bool has_copies(const hyp_pat *atom) { return atom->seq == HYP_NONE && atom->count <= 2; }
+
+/* Whether a copy that is believed was old at the rule's last search. */
+static inline bool is_old(const run *m, uint32_t op, uint32_t row)
+{
+    const hyp_index *x = &m->s->eg->index;
+    if (m->since == x->epoch) return !(op & HYP_INDEX_FRESH);
+    return m->since > x->epoch || m->s->eg->stamp[row] < m->since;
+}
+
+/* Narrows [*lo, *hi), ascending by `key` of an element, to those where it is `want`. */
+#define narrow(elements, key, want, lo, hi)                                                                            \
+    do {                                                                                                               \
+        enum { STEP_BY_STEP = 8 };                                                                                     \
+        for (uint32_t end_ = (hi); end_ - (lo) > STEP_BY_STEP;) {                                                      \
+            uint32_t mid_ = (lo) + (end_ - (lo)) / 2;                                                                  \
+            if (key((elements)[mid_]) < (want))                                                                        \
+                (lo) = mid_ + 1;                                                                                       \
+            else                                                                                                       \
+                end_ = mid_;                                                                                           \
+        }                                                                                                              \
+        while ((lo) < (hi) && key((elements)[lo]) < (want)) (lo)++;                                                    \
+    } while (0)
+
+#define MEMBER_KEY(e) ((e).op & ~HYP_INDEX_FRESH)
+#define USE_KEY(e) ((uint64_t)((e).op & ~HYP_INDEX_FRESH) << 1 | ((e).slot & 1)) /* arity <= 2 */
+
 static hyp_status walk_members(run *m, uint32_t i, uint32_t c)
 {
     hyp_egraph *eg = m->s->eg;
-    uint32_t row = c;
-    do {
-        HYP_TRY(tick(m->s));
+    const hyp_index *x = &eg->index;
+    const hyp_step *step = &m->plan->steps[i];
+    hyp_cursor at = hyp_members_of(eg, c);
+    if (has_copies(step->atom)) {
+        uint32_t op = step->atom->op;
+        narrow(x->members, MEMBER_KEY, op, at.at, at.end);
+        for (; at.at < at.end; at.at++) {
+            hyp_member e = x->members[at.at];
+            if (MEMBER_KEY(e) != op) break;
+            HYP_TRY(tick(m->s, 1));
+            if (hyp_index_stale(x, e.row))
+                HYP_TRY(try_row(m, i, e.row));
+            else if (!step->only_old || is_old(m, e.op, e.row))
+                HYP_TRY(try_copy(m, i, step, e.kid[0], e.kid[1], c, e.row));
+        }
+        at.at = at.end;
+    }
+    for (uint32_t row; (row = hyp_next_member(eg, &at)) != HYP_NONE;) {
+        HYP_TRY(tick(m->s, 1));
         HYP_TRY(try_row(m, i, row));
-        row = eg->rows[row].next;
-    } while (row != c);
+    }
     return HYP_OK;
 }
 
 static hyp_status walk_uses(run *m, uint32_t i, uint32_t c)
 {
     hyp_egraph *eg = m->s->eg;
+    const hyp_index *x = &eg->index;
     const hyp_step *step = &m->plan->steps[i];
-    for (uint32_t slot = eg->use_head[c]; slot != HYP_NONE; slot = *hyp_slot_next(eg, slot)) {
-        HYP_TRY(tick(m->s));
+    hyp_cursor at = hyp_uses_of(eg, c);
+    if (has_copies(step->atom)) {
+        uint64_t want = (uint64_t)step->atom->op << 1 | step->via;
+        narrow(x->uses, USE_KEY, want, at.at, at.end);
+        for (; at.at < at.end; at.at++) {
+            hyp_use e = x->uses[at.at];
+            if (USE_KEY(e) != want) break;
+            HYP_TRY(tick(m->s, 1));
+            uint32_t row = e.slot >> 1;
+            if (hyp_index_stale(x, row))
+                HYP_TRY(try_row(m, i, row));
+            else if (!step->only_old || is_old(m, e.op, row))
+                HYP_TRY(try_copy(m, i, step, step->via ? e.other : c, step->via ? c : e.other, e.home, row));
+        }
+        at.at = at.end;
+    }
+    for (uint32_t slot; (slot = hyp_next_use(eg, &at)) != HYP_NONE;) {
+        HYP_TRY(tick(m->s, 1));
         uint32_t row = hyp_slot_row(eg, slot), op = eg->rows[row].op;
         if (!fits(eg, step->atom, op)) continue;
         if (hyp_slot_place(eg, slot) == hyp_pat_place(step->atom, step->via, eg->ops.data[op].arity))
@@ -131,7 +221,7 @@ static hyp_status look_up(run *m, uint32_t i)
     for (uint32_t j = 0; j < atom->count; j++) kids[j] = s->match[atom->kids[j].reg];
     uint32_t row = hyp_eg_lookup(s->eg, atom->op, kids);
     if (kids != small) hyp_free(kids);
-    HYP_TRY(tick(s));
+    HYP_TRY(tick(s, 1));
     return row == HYP_NONE ? HYP_OK : try_row(m, i, row);
 }
 
@@ -169,7 +259,7 @@ static hyp_status find_ground(hyp_search *s, const hyp_pat *node, uint32_t *out,
     }
     if (status == HYP_OK && found) row = hyp_eg_lookup(eg, node->op, kids);
     hyp_free(kids);
-    *out = row < s->row_limit ? eg->home[row] : HYP_NONE;
+    *out = row < s->row_limit ? eg->rows[row].home : HYP_NONE;
     s->match[s->rule->reg_count + node->index] = row;
     return status;
 }

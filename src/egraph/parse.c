@@ -66,6 +66,13 @@ static variable *find_variable(parser *p, const char *name)
     return NULL;
 }
 
+static bool has_sequence(const parser *p)
+{
+    for (size_t i = 0; i < p->vars.len; i++)
+        if (p->vars.data[i].seq.kind == HYP_PAT_SEQ) return true;
+    return false;
+}
+
 static hyp_status add_variable(parser *p, const hyp_sexpr *sx, variable **out)
 {
     if (sx->text[1] == 0 || (is_sequence(sx) && strlen(sx->text) == 4))
@@ -346,6 +353,7 @@ static hyp_status add_rule(parser *p, const source *src)
         if (!rule->cond) return hyp_fail_memory(p->diag, sizeof *rule->cond);
         HYP_TRY(read_condition(p, src->condition, rule->cond));
     }
+    rule->match_rows = p->eg->explain || has_sequence(p) ? rule->left_nodes : 0;
     return hyp_rule_compile(&p->rules->arena, rule, p->diag);
 }
 

@@ -1,81 +1,48 @@
-/* Restores what unions broke: congruence, the indexes and the analysis. Work follows what changed: each
- * class that lost a union hands its rows and uses to the winner, and only those rows are looked at. */
+/* Restores what unions broke: congruence, the indexes and the analysis. Work follows what changed: where that is
+ * little, each class that lost a union hands its rows and uses to the winner, and only those rows are looked
+ * at; where it is a good part of the e-graph, a sweep over all rows is faster than looking each of them up. */
 #include <string.h>
 
 #include "egraph/proof.h"
 #include "egraph/state.h"
 #include "egraph/table.h"
 
-void hyp_eg_link(hyp_egraph *eg)
-{
-    for (; eg->linked < eg->row_count; eg->linked++) {
-        uint32_t id = (uint32_t)eg->linked, n;
-        const uint32_t *kids = hyp_row_kids(eg, id, &n);
-        uint32_t slot = n <= 2 ? 2 * id : HYP_SLOT_POOL | eg->rows[id].kid[0];
-        for (uint32_t j = 0; j < n; j++, slot++) {
-            *hyp_slot_next(eg, slot) = eg->use_head[kids[j]];
-            eg->use_head[kids[j]] = slot;
-        }
-        uint32_t home = eg->home[id];
-        if (home != id) {
-            eg->rows[id].next = eg->rows[home].next;
-            eg->rows[home].next = id;
-        }
-    }
-}
-
 /* Notes that a row says something new; idempotent within an epoch. */
 static hyp_status touch(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
 {
     if (eg->stamp[row] == eg->epoch) return HYP_OK;
-    HYP_TRY(hyp_eg_reserve_log(eg, hyp_row_op(eg, row), diag));
+    HYP_TRY(hyp_eg_reserve_log(eg, hyp_row_op(eg, row), 1, diag));
     hyp_eg_log(eg, row);
     return HYP_OK;
 }
 
-/* Gives the rows of `loser` to the class `root`. */
-static hyp_status move_members(hyp_egraph *eg, uint32_t loser, uint32_t root, hyp_diag *diag)
+/* ---- keys --------------------------------------------------------------------------------------- */
+
+static bool names_moved(const hyp_egraph *eg, const uint32_t *kids, uint32_t n)
 {
-    uint32_t r = loser;
-    do {
-        eg->home[r] = root;
-        if (!hyp_row_dead(eg, r)) HYP_TRY(touch(eg, r, diag));
-        r = eg->rows[r].next;
-    } while (r != loser);
-    uint32_t first = HYP_NONE, last = HYP_NONE, next; /* the live ones, in their order */
-    do {
-        next = eg->rows[r].next;
-        if (!hyp_row_dead(eg, r)) {
-            if (first == HYP_NONE)
-                first = r;
-            else
-                eg->rows[last].next = r;
-            last = r;
-        } else {
-            eg->rows[r].next = r;
-        }
-        r = next;
-    } while (r != loser);
-    if (first != HYP_NONE) {
-        eg->rows[last].next = eg->rows[root].next;
-        eg->rows[root].next = first;
-    }
-    return HYP_OK;
+    for (uint32_t j = 0; j < n; j++)
+        if (hyp_moved(eg, kids[j])) return true;
+    return false;
 }
 
-/* Brings the key of a live row up to date. It may turn out congruent to another: the older one stays. */
+/* Room for what rekey does to one row. */
+static hyp_status reserve_rekey(hyp_egraph *eg, hyp_diag *diag)
+{
+    if ((eg->slot_used + 1) * 2 >= eg->slot_count) hyp_eg_purge_slots(eg);
+    return hyp_eg_reserve_union(eg, diag);
+}
+
+/* Gives a live row whose children moved its slot. It may turn out congruent to another: the older one stays. */
 static void rekey(hyp_egraph *eg, uint32_t row)
 {
-    uint32_t n, op = eg->rows[row].op, *kids = hyp_row_kids(eg, row, &n), j = 0;
-    while (j < n && hyp_eg_find(eg, kids[j]) == kids[j]) j++;
-    if (j == n) return;
-    hyp_table_remove(eg, hyp_table_hash(op, kids, n), row);
-    for (j = 0; j < n; j++) kids[j] = hyp_eg_find(eg, kids[j]);
+    uint32_t n, op = eg->rows[row].op, *kids = hyp_row_kids(eg, row, &n);
+    for (uint32_t j = 0; j < n; j++) kids[j] = hyp_eg_now(eg, kids[j]);
     uint32_t hash = hyp_table_hash(op, kids, n);
-    size_t i = hyp_table_probe(eg, hash, op, kids, n);
+    size_t i = hyp_table_probe_other(eg, hash, op, kids, n, row);
     uint32_t other = eg->slots[i].row;
     if (other == HYP_NONE) {
         eg->slots[i] = (hyp_slot){hash, row};
+        eg->slot_used++;
         return;
     }
     uint32_t kept = other < row ? other : row, gone = other < row ? row : other;
@@ -83,8 +50,82 @@ static void rekey(hyp_egraph *eg, uint32_t row)
     eg->rows[gone].op |= HYP_ROW_DEAD;
     eg->ops.data[op].live--;
     eg->live_count--;
-    eg->corpses.data[eg->corpses.len++] = gone;
+    hyp_index_spoil(eg, gone);
     hyp_eg_union_reserved(eg, kept, gone, HYP_WHY_CONGRUENCE);
+}
+
+/* ---- much has changed: go through all rows -------------------------------------------------------- */
+
+/* Brings the rows up to date that name a moved class. Children are mostly older than what uses them, so one sweep in
+ * order of age repairs most of what its own unions break. Rows are met some time after their slots were asked
+ * for. */
+static hyp_status sweep_keys(hyp_egraph *eg, hyp_diag *diag)
+{
+    enum { AHEAD = 16 };
+    uint32_t waiting[AHEAD];
+    size_t count = 0, done = 0;
+    for (uint32_t row = 0; row < eg->row_count || done < count; row++) {
+        if (row < eg->row_count) {
+            uint32_t n;
+            if (hyp_row_dead(eg, row)) continue;
+            const uint32_t *kids = hyp_row_kids(eg, row, &n);
+            if (!names_moved(eg, kids, n)) continue;
+            if (n <= 2) {
+                uint32_t now[2] = {n > 0 ? hyp_eg_now(eg, kids[0]) : HYP_NONE,
+                                   n > 1 ? hyp_eg_now(eg, kids[1]) : HYP_NONE};
+                uint32_t hash = hyp_table_hash(eg->rows[row].op, now, n);
+                __builtin_prefetch(&eg->slots[hash & (eg->slot_count - 1)], 1);
+            }
+            waiting[count++ % AHEAD] = row;
+            if (count - done < AHEAD) continue;
+        }
+        uint32_t met = waiting[done++ % AHEAD];
+        if (hyp_row_dead(eg, met)) continue; /* since it was asked for */
+        HYP_TRY(reserve_rekey(eg, diag));
+        HYP_TRY(touch(eg, met, diag));
+        rekey(eg, met);
+    }
+    return HYP_OK;
+}
+
+static hyp_status sweep_homes(hyp_egraph *eg, hyp_diag *diag)
+{
+    for (uint32_t row = 0; row < eg->row_count; row++) {
+        if (hyp_row_dead(eg, row) || !hyp_moved(eg, eg->rows[row].home)) continue;
+        HYP_TRY(touch(eg, row, diag));
+        eg->rows[row].home = hyp_eg_find(eg, eg->rows[row].home);
+    }
+    return HYP_OK;
+}
+
+static hyp_status sweep(hyp_egraph *eg, hyp_diag *diag)
+{
+    if (eg->pending.len == 0) return HYP_OK;
+    eg->index.ready = false;
+    for (size_t before = 0; before < eg->pending.len;) {
+        before = eg->pending.len;
+        HYP_TRY(sweep_keys(eg, diag));
+    }
+    HYP_TRY(sweep_homes(eg, diag));
+    for (size_t i = 0; i < eg->pending.len; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
+    eg->pending.len = 0;
+    return HYP_OK;
+}
+
+/* ---- little has changed: follow the index ---------------------------------------------------------- */
+
+/* Gives the rows of `loser` to the class `root`. */
+static hyp_status move_members(hyp_egraph *eg, uint32_t loser, uint32_t root, hyp_diag *diag)
+{
+    uint32_t row;
+    for (hyp_cursor at = hyp_members_of(eg, loser); (row = hyp_next_member(eg, &at)) != HYP_NONE;) {
+        HYP_TRY(hyp_index_reserve(eg, 0, diag));
+        HYP_TRY(touch(eg, row, diag));
+        eg->rows[row].home = root;
+        hyp_index_spoil(eg, row);
+        hyp_index_add_member(eg, root, row);
+    }
+    return HYP_OK;
 }
 
 static hyp_status push_remake(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
@@ -94,24 +135,21 @@ static hyp_status push_remake(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* Gives the uses of `loser` to `root`, bringing the rows that hold them up to date. */
-static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, uint32_t root, hyp_diag *diag)
+/* Brings the rows that use `loser` up to date. */
+static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, hyp_diag *diag)
 {
     uint32_t slot;
-    while ((slot = eg->use_head[loser]) != HYP_NONE) {
-        uint32_t row = hyp_slot_row(eg, slot), *next = hyp_slot_next(eg, slot);
-        if (!hyp_row_dead(eg, row)) {
-            HYP_TRY(hyp_eg_reserve_union(eg, diag));
-            HYP_TRY(hyp_eg_reserve(eg, &eg->corpses, eg->corpses.len + 1, diag));
-            if (eg->analysis.make) HYP_TRY(push_remake(eg, row, diag));
-            HYP_TRY(touch(eg, row, diag));
-            rekey(eg, row);
-        }
-        eg->use_head[loser] = *next;
-        if (!hyp_row_dead(eg, row)) {
-            *next = eg->use_head[root];
-            eg->use_head[root] = slot;
-        }
+    for (hyp_cursor at = hyp_uses_of(eg, loser); (slot = hyp_next_use(eg, &at)) != HYP_NONE;) {
+        uint32_t row = hyp_slot_row(eg, slot), n;
+        const uint32_t *kids = hyp_row_kids(eg, row, &n);
+        HYP_TRY(reserve_rekey(eg, diag));
+        HYP_TRY(hyp_index_reserve(eg, n, diag));
+        if (eg->analysis.make) HYP_TRY(push_remake(eg, row, diag));
+        HYP_TRY(touch(eg, row, diag));
+        for (uint32_t j = 0; j < n; j++)
+            if (hyp_moved(eg, kids[j])) hyp_index_add_use(eg, hyp_eg_find(eg, kids[j]), hyp_row_slot(eg, row, j));
+        hyp_index_spoil(eg, row);
+        rekey(eg, row);
     }
     return HYP_OK;
 }
@@ -123,19 +161,18 @@ static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, uint32_t root, hyp_d
 static hyp_status reserve_changed(hyp_egraph *eg, uint32_t c, hyp_diag *diag)
 {
     size_t users = 0;
-    for (uint32_t s = eg->use_head[c]; s != HYP_NONE; s = *hyp_slot_next(eg, s)) users++;
+    for (hyp_cursor at = hyp_uses_of(eg, c); hyp_next_use(eg, &at) != HYP_NONE;) users++;
     HYP_TRY(hyp_eg_reserve(eg, &eg->remake, eg->remake.len + users, diag));
     return hyp_eg_reserve(eg, &eg->modify, eg->modify.len + 1, diag);
 }
 
 static void note_changed(hyp_egraph *eg, uint32_t c)
 {
+    uint32_t slot;
     eg->version++;
     if (eg->analysis.make)
-        for (uint32_t s = eg->use_head[c]; s != HYP_NONE; s = *hyp_slot_next(eg, s)) {
-            uint32_t row = hyp_slot_row(eg, s);
-            if (!hyp_row_dead(eg, row)) eg->remake.data[eg->remake.len++] = row;
-        }
+        for (hyp_cursor at = hyp_uses_of(eg, c); (slot = hyp_next_use(eg, &at)) != HYP_NONE;)
+            eg->remake.data[eg->remake.len++] = hyp_slot_row(eg, slot);
     if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = c;
 }
 
@@ -211,43 +248,33 @@ static hyp_status show_classes(hyp_egraph *eg, failure *f, bool *out_cut, hyp_di
 
 /* ---- the loop ----------------------------------------------------------------------------------- */
 
+/* Whether following the index is worth keeping it up to date. It takes memory that a limit may not have. */
+static bool is_little(const hyp_egraph *eg)
+{
+    enum { SHARE = 16 };
+    return !eg->max_bytes && (eg->row_count - eg->linked + eg->pending.len) * SHARE <= eg->row_count;
+}
+
 static hyp_status close_congruence(hyp_egraph *eg, failure *f, hyp_diag *diag)
 {
-    hyp_eg_link(eg);
+    HYP_TRY(hyp_eg_link(eg, diag));
+    bool analysed = hyp_eg_analysed(eg); /* needs the index, to find who uses a class */
+    if (!analysed && (eg->pending.len == 0 || !is_little(eg))) return sweep(eg, diag);
+    HYP_TRY(hyp_index_sync(eg, diag));
     size_t done = 0;
     hyp_status status = HYP_OK;
     for (; done < eg->pending.len; done++) { /* grows on the way */
         uint32_t loser = eg->pending.data[done], root = hyp_eg_find(eg, loser);
         if (eg->analysis.data_size) status = join_facts(eg, root, hyp_fact(eg, loser), f, diag);
-        if (status == HYP_OK) status = move_uses(eg, loser, root, diag);
-        if (status == HYP_OK) status = move_members(eg, loser, root, diag); /* last: it cannot be repeated */
+        if (status == HYP_OK) status = move_uses(eg, loser, diag);
+        if (status == HYP_OK) status = move_members(eg, loser, root, diag);
         if (status != HYP_OK) break;
+        hyp_eg_settle_class(eg, loser);
     }
     /* After a failure the next rebuild begins with the class that was being moved. */
     if (done) memmove(eg->pending.data, eg->pending.data + done, (eg->pending.len - done) * sizeof *eg->pending.data);
     eg->pending.len -= done;
     return status;
-}
-
-/* Takes dead rows out of the member lists that still have them. */
-static void bury(hyp_egraph *eg)
-{
-    for (size_t i = 0; i < eg->corpses.len; i++) {
-        uint32_t corpse = eg->corpses.data[i], root = eg->home[corpse];
-        if (eg->rows[corpse].next == corpse) continue; /* out already */
-        uint32_t last = root;
-        for (uint32_t r = eg->rows[root].next, next; r != root; r = next) {
-            next = eg->rows[r].next;
-            if (hyp_row_dead(eg, r)) {
-                eg->rows[r].next = r;
-            } else {
-                eg->rows[last].next = r;
-                last = r;
-            }
-        }
-        eg->rows[last].next = root;
-    }
-    eg->corpses.len = 0;
 }
 
 hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag)
@@ -267,7 +294,6 @@ hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag)
         status = show_classes(eg, &f, &cut, diag);
         eg->rebuilding = true;
     }
-    if (status == HYP_OK) bury(eg);
     eg->busy = was_busy;
     eg->rebuilding = false;
     if (status != HYP_OK) return status;

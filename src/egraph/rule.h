@@ -72,6 +72,15 @@ typedef struct hyp_action {
     hyp_pat left, right; /* right-side terms */
 } hyp_action;
 
+/* One e-node of a right side that is built without a look back: see straight.c. */
+enum { HYP_BUILD_LIMIT = 8 };
+#define HYP_BUILT 0x80000000u
+typedef struct hyp_build {
+    uint32_t op, count; /* count <= 2 */
+    uint32_t arg[2];    /* a register, or HYP_BUILT | an earlier build */
+    uint32_t index;     /* as in hyp_pat */
+} hyp_build;
+
 typedef struct hyp_rule {
     hyp_rule_info info;
     bool enabled;
@@ -82,13 +91,18 @@ typedef struct hyp_rule {
     hyp_cond *cond; /* NULL = none */
     bool calls;     /* the right side calls a function */
 
-    uint32_t reg_count;   /* a match is reg_count classes, then left_nodes rows */
+    uint32_t reg_count;   /* a match is reg_count classes, then match_rows rows */
     uint32_t left_nodes;  /* e-nodes of the left side */
+    uint32_t match_rows;  /* left_nodes, or 0 where nobody asks for them */
     uint32_t right_nodes; /* e-nodes and calls of the right side */
     hyp_pat **grounds;    /* topmost ground e-nodes of the left side */
     uint32_t ground_count;
     uint32_t atom_count;
     hyp_plan *plans; /* atom_count, then ground_count */
+
+    bool straight; /* one action, whose right side the builds make, innermost first */
+    hyp_build *builds;
+    uint32_t build_count;
 
     /* What the rule has seen. */
     uint32_t since;             /* rows with a stamp below were there at its last search */
@@ -136,13 +150,13 @@ typedef struct hyp_search {
     hyp_status (*tick)(void *user, hyp_diag *diag); /* every few thousand candidates: time, cancelling */
     void *user;
     hyp_diag *diag;
-    uint32_t *match;  /* the one being built */
+    uint32_t *match;  /* the one being built: reg_count classes, then left_nodes rows */
     uint32_t *buffer; /* HYP_MATCH_BATCH matches */
     size_t buffered, ticks;
 } hyp_search;
 
 enum { HYP_MATCH_BATCH = 64 };
-static inline uint32_t hyp_match_words(const hyp_rule *rule) { return rule->reg_count + rule->left_nodes; }
+static inline uint32_t hyp_match_words(const hyp_rule *rule) { return rule->reg_count + rule->match_rows; }
 
 /* Finds what is new since rule->since, and notes in *out_grounds (ground_count) the classes to remember
  * when the search is done. Uses search->match and ->buffer, which the caller has made. */
@@ -165,8 +179,13 @@ typedef enum hyp_outcome { HYP_APPLIED_NOTHING, HYP_APPLIED_CHANGE, HYP_APPLIED_
 
 HYP_NODISCARD hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out,
                                    hyp_diag *diag);
-/* Brings the memory that applying these matches will touch into the cache: a hint, changes nothing. */
-void hyp_apply_prefetch(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count);
+/* Tells the caller's on_rewrite of an application: of action `number`, whose right side gave `right`. */
+void hyp_apply_tell(const hyp_applier *ap, uint32_t rule_index, const uint32_t *match, uint32_t number,
+                    uint32_t left_class, uint32_t right_class, uint32_t right);
+/* Applies a rule to a batch of matches (at most HYP_MATCH_BATCH) as hyp_apply would, except for the order of new ids.
+ * False, with nothing done, if the rule is not of that kind or room and limits do not surely suffice. */
+bool hyp_apply_straight(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count,
+                        size_t *out_changed);
 void hyp_applier_dispose(hyp_applier *ap);
 
 #endif

@@ -87,6 +87,17 @@ static hyp_status keep_declined(hyp_rule *rule, const uint32_t *match, hyp_diag 
     return HYP_OK;
 }
 
+/* Applies the first of some matches at once, if the rule allows it. Returns how many. */
+static size_t apply_straight(runner *r, const uint32_t *matches, size_t count)
+{
+    size_t left = r->options.max_matches ? r->options.max_matches - r->applied : count, changed;
+    if (count > left) count = left;
+    if (!hyp_apply_straight(&r->applier, r->rule, matches, count, &changed)) return 0;
+    r->applied += count;
+    r->applications += changed;
+    return count;
+}
+
 static hyp_status apply_batch(void *user, const uint32_t *matches, size_t count, hyp_diag *diag)
 {
     runner *r = user;
@@ -95,8 +106,8 @@ static hyp_status apply_batch(void *user, const uint32_t *matches, size_t count,
     hyp_status status = check_clock(r, diag);
     double begin = seconds();
     r->matches += count;
-    hyp_apply_prefetch(&r->applier, r->rule, matches, count);
-    for (size_t i = 0; i < count && status == HYP_OK; i++) {
+    size_t i = status == HYP_OK ? apply_straight(r, matches, count) : 0;
+    for (; i < count && status == HYP_OK; i++) {
         hyp_outcome outcome;
         status = apply_match(r, matches + i * words, &outcome, diag);
         if (status == HYP_OK && outcome == HYP_APPLIED_DECLINED)
@@ -204,7 +215,11 @@ static hyp_status run_rule(runner *r, bool *out_banned, hyp_diag *diag)
 static hyp_status run_rules(runner *r, bool *out_whole, hyp_diag *diag)
 {
     hyp_egraph *eg = r->eg;
-    hyp_status status = HYP_OK;
+    double begin = seconds();
+    hyp_status status = hyp_index_sync(eg, diag);
+    r->now.search_seconds += seconds() - begin;
+    if (status == HYP_ERR_LIMIT && eg->limit_hit != HYP_STOP_SATURATED) return stop_with(r, eg->limit_hit, diag);
+    HYP_TRY(status);
     eg->epoch++; /* from here on, what is made or changed is new to the next iteration */
     eg->busy = true;
     r->search.row_limit = (uint32_t)eg->row_count;
@@ -300,7 +315,7 @@ static hyp_status make_buffers(runner *r, hyp_diag *diag)
     for (size_t i = 0; i < r->rules->rules.len; i++) {
         hyp_rule *rule = &r->rules->rules.data[i];
         rule->times_banned = rule->banned_until = 0;
-        if (hyp_match_words(rule) > words) words = hyp_match_words(rule);
+        if (rule->reg_count + rule->left_nodes > words) words = rule->reg_count + rule->left_nodes;
         if (rule->ground_count > grounds) grounds = rule->ground_count;
     }
     r->search.match = hyp_malloc(words * sizeof(uint32_t));

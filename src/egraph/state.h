@@ -2,13 +2,13 @@
  *
  *   symbol --+                         +--> log: rows of the operator in order of last change
  *            +--> operator = (symbol, arity) --+
- *   row (= e-node) --> operator, child classes; next row of its class
+ *   row (= e-node) --> operator, child classes, class        index: class --> its rows, rows that use it
  *   class = the id of its oldest row; parent[] is the union-find over ids
  *
  * Every e-node has its own id, and a class is named by the oldest e-node in it, so one id space serves
  * both. Rows are 16 bytes in one array; arrays that only some phases read lie beside it. Matching reads a
- * snapshot: between two rebuilds rows, `home`, `next` and the use lists of rows below `linked` do not
- * change, whatever is added or united meanwhile.
+ * snapshot: between two rebuilds the rows below `linked`, the logs and the index do not change, whatever is
+ * added or united meanwhile.
  */
 #ifndef HYP_EGRAPH_STATE_H
 #define HYP_EGRAPH_STATE_H
@@ -16,16 +16,18 @@
 #include <stdatomic.h>
 
 #include "base/strbuf.h"
+#include "egraph/index.h"
 #include "hypatia/egraph.h"
 
 #define HYP_ROW_DEAD 0x80000000u /* in hyp_row.op: congruent to an older row, out of every index */
+enum { HYP_ROW_ARRAYS = 8, HYP_POOL_ARRAYS = 3 };
 #define HYP_SLOT_POOL 0x80000000u
 #define HYP_ROW_LIMIT (UINT32_C(1) << 30) /* a child slot of a row is named by 31 bits */
 
 typedef struct hyp_row {
     uint32_t op;     /* operator id, and HYP_ROW_DEAD */
     uint32_t kid[2]; /* arity <= 2: the child classes, HYP_NONE beyond the arity; else kid[0] is an offset in pool */
-    uint32_t next;   /* circular list of the rows of the class; a dead row may be out of it */
+    uint32_t home;   /* its class at the last rebuild; of a newer row, at its creation; of a dead row, stale */
 } hyp_row;
 
 /* log[pos .. next mark) was written in this epoch. */
@@ -38,13 +40,14 @@ typedef struct hyp_op {
     uint32_t arity;
     uint32_t next_op;        /* next operator of the same symbol, HYP_NONE at the end */
     uint32_t live;           /* rows that are not dead */
+    uint32_t fresh;          /* 0 outside of hyp_eg_link */
     HYP_VEC(uint32_t) log;   /* an entry counts while its epoch is the row's stamp and the row is not dead */
     HYP_VEC(hyp_mark) marks; /* epochs strictly ascend */
 } hyp_op;
 
 typedef struct hyp_slot {
     uint32_t tag; /* the whole hash; the home slot is tag & (slot_count-1) */
-    uint32_t row; /* HYP_NONE = empty */
+    uint32_t row; /* HYP_NONE = empty. Stale if the row is dead or its hash is another by now */
 } hyp_slot;
 
 typedef struct hyp_callback {
@@ -73,25 +76,25 @@ struct hyp_egraph {
     HYP_VEC(hyp_op) ops;
 
     hyp_row *rows;
-    uint32_t *parent;   /* union-find by id: parent[i] <= i, the older id wins */
-    uint32_t *home;     /* class of a row at the last rebuild; of a newer row, at its creation */
-    uint32_t *stamp;    /* epoch in which the row was made, or its class or a child last changed */
-    uint32_t *use_next; /* 2 a row: next child slot of the same class, as use_head */
-    uint32_t *use_head; /* by class: first child slot that holds it; row*2+j, or HYP_SLOT_POOL | pool index */
+    uint32_t *parent; /* union-find by id: parent[i] <= i, the older id wins */
+    uint32_t *stamp;  /* by row below `linked`: epoch in which it was made, or its class or a child last changed */
+    uint64_t *moved;  /* bit by id: the class lost a union and live rows may still name it */
     size_t row_count, row_cap;
-    size_t linked;      /* rows below are in the lists of members and uses */
-    size_t live_count;  /* rows that are not dead */
-    size_t class_count; /* union-find roots */
+    size_t row_sizes[HYP_ROW_ARRAYS]; /* of the arrays by row: row_cap, or more after a failure */
+    size_t linked;                    /* rows below are in the logs */
+    size_t live_count;                /* rows that are not dead */
+    size_t class_count;               /* union-find roots */
 
-    uint32_t *pool;                 /* children of rows of arity > 2 */
-    uint32_t *pool_next, *pool_row; /* beside it: next slot of the same class, owner */
-    size_t pool_len, pool_cap;
+    uint32_t *pool;     /* children of rows of arity > 2 */
+    uint32_t *pool_row; /* beside it: the owner */
+    size_t pool_len, pool_cap, pool_sizes[HYP_POOL_ARRAYS];
 
     hyp_slot *slots;   /* hash-cons of the live rows, keyed by operator and children as stored */
-    size_t slot_count; /* a power of two, at least 3 times the live rows */
+    size_t slot_count; /* a power of two; at least 3 times the live rows, and twice those in use */
+    size_t slot_used;  /* not empty */
+    hyp_index index;
 
-    HYP_VEC(uint32_t) pending; /* classes that lost a union and whose rows still name them */
-    HYP_VEC(uint32_t) corpses; /* rows that died in this rebuild and are still in a member list */
+    HYP_VEC(uint32_t) pending; /* classes that lost a union and that live rows may still name */
     uint32_t epoch;
     uint64_t version; /* counts changes: new rows, unions, facts */
 
@@ -145,6 +148,8 @@ static inline uint32_t hyp_eg_find(hyp_egraph *eg, uint32_t c)
 static inline bool hyp_row_dead(const hyp_egraph *eg, uint32_t row) { return eg->rows[row].op & HYP_ROW_DEAD; }
 static inline uint32_t hyp_row_op(const hyp_egraph *eg, uint32_t row) { return eg->rows[row].op & ~HYP_ROW_DEAD; }
 
+static inline bool hyp_eg_analysed(const hyp_egraph *eg) { return eg->analysis.data_size || eg->analysis.modify; }
+
 /* The children of a row, where they are stored. */
 static inline uint32_t *hyp_row_kids(hyp_egraph *eg, uint32_t row, uint32_t *out_count)
 {
@@ -153,7 +158,13 @@ static inline uint32_t *hyp_row_kids(hyp_egraph *eg, uint32_t row, uint32_t *out
     return n <= 2 ? r->kid : eg->pool + r->kid[0];
 }
 
-/* The row that owns a child slot, and which child it is. */
+/* The class of a row, and the class that a class of the last rebuild is part of by now: hyp_eg_find, without a
+ * look at the union-find where nothing happened. */
+static inline bool hyp_moved(const hyp_egraph *eg, uint32_t c) { return eg->moved[c >> 6] >> (c & 63) & 1; }
+static inline void hyp_eg_settle_class(hyp_egraph *eg, uint32_t c) { eg->moved[c >> 6] &= ~(UINT64_C(1) << (c & 63)); }
+static inline uint32_t hyp_eg_now(hyp_egraph *eg, uint32_t c) { return hyp_moved(eg, c) ? hyp_eg_find(eg, c) : c; }
+
+/* A child slot is named row*2+j, or HYP_SLOT_POOL | index in the pool: the row that owns it, and which child it is. */
 static inline uint32_t hyp_slot_row(const hyp_egraph *eg, uint32_t slot)
 {
     return slot & HYP_SLOT_POOL ? eg->pool_row[slot & ~HYP_SLOT_POOL] : slot >> 1;
@@ -164,9 +175,15 @@ static inline uint32_t hyp_slot_place(const hyp_egraph *eg, uint32_t slot)
     uint32_t index = slot & ~HYP_SLOT_POOL;
     return index - eg->rows[eg->pool_row[index]].kid[0];
 }
-static inline uint32_t *hyp_slot_next(hyp_egraph *eg, uint32_t slot)
+static inline uint32_t hyp_row_slot(const hyp_egraph *eg, uint32_t row, uint32_t j)
 {
-    return slot & HYP_SLOT_POOL ? &eg->pool_next[slot & ~HYP_SLOT_POOL] : &eg->use_next[slot];
+    const hyp_row *r = &eg->rows[row];
+    return eg->ops.data[r->op & ~HYP_ROW_DEAD].arity <= 2 ? 2 * row + j : HYP_SLOT_POOL | (r->kid[0] + j);
+}
+/* The class in a child slot. */
+static inline const uint32_t *hyp_slot_kid(const hyp_egraph *eg, uint32_t slot)
+{
+    return slot & HYP_SLOT_POOL ? &eg->pool[slot & ~HYP_SLOT_POOL] : &eg->rows[slot >> 1].kid[slot & 1];
 }
 
 static inline void *hyp_fact(hyp_egraph *eg, uint32_t c) { return eg->facts + (size_t)c * eg->analysis.data_size; }
@@ -194,12 +211,27 @@ HYP_NODISCARD hyp_status hyp_eg_union(hyp_egraph *eg, uint32_t a, uint32_t b, ui
 HYP_NODISCARD hyp_status hyp_eg_reserve_union(hyp_egraph *eg, hyp_diag *diag);
 bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why);
 
-/* Room for one more entry in the log of an operator. Only a rebuild may drop stale entries for it: a search
- * walks the log by position. */
-HYP_NODISCARD hyp_status hyp_eg_reserve_log(hyp_egraph *eg, uint32_t op, hyp_diag *diag);
-/* Notes that a row is new in this epoch; there is room in its operator's log. */
-void hyp_eg_log(hyp_egraph *eg, uint32_t row);
+/* Room for `count` more rows of arity <= 2, so that hyp_eg_new_row cannot fail: false if the limits of the run or
+ * memory do not allow it. */
+bool hyp_eg_reserve_rows(hyp_egraph *eg, size_t count);
+/* Appends a row whose children are canonical and whose key is not in the table; slot i is the empty slot for it. */
+uint32_t hyp_eg_new_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash, size_t i);
+/* Empties the hash-cons of stale slots. */
+void hyp_eg_purge_slots(hyp_egraph *eg);
 
+/* Room for `count` more entries in the log of an operator. Only a rebuild may drop stale entries for it: a search walks
+ * the log by position. */
+HYP_NODISCARD hyp_status hyp_eg_reserve_log(hyp_egraph *eg, uint32_t op, size_t count, hyp_diag *diag);
+/* Notes that a row is new or changed in this epoch; there is room in its operator's log. */
+void hyp_eg_log(hyp_egraph *eg, uint32_t row);
+/* Puts rows that were added since the last rebuild into the logs. */
+HYP_NODISCARD hyp_status hyp_eg_link(hyp_egraph *eg, hyp_diag *diag);
+
+/* Frees the arrays by row, the pool and the hash-cons. */
+void hyp_eg_free_rows(hyp_egraph *eg);
+/* Grows an array of the e-graph that may become large. */
+HYP_NODISCARD hyp_status hyp_eg_resize(hyp_egraph *eg, void *array, size_t count, size_t next, size_t elem,
+                                       hyp_diag *diag);
 /* hyp_vec_reserve for the vectors of an e-graph: counted, and held against max_bytes. */
 HYP_NODISCARD hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem,
                                          hyp_diag *diag);
@@ -210,14 +242,10 @@ HYP_NODISCARD hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *ca
 
 /* hyp_egraph_rebuild, also inside a run. */
 HYP_NODISCARD hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag);
-/* Puts rows that were added since the last rebuild into the lists of members and uses. */
-void hyp_eg_link(hyp_egraph *eg);
 /* Whether the e-graph can be read as a whole; new rows alone do not hinder that. */
-static inline bool hyp_eg_readable(hyp_egraph *eg)
+static inline bool hyp_eg_readable(const hyp_egraph *eg)
 {
-    if (eg->busy || eg->making || eg->pending.len || eg->remake.len) return false;
-    hyp_eg_link(eg);
-    return true;
+    return !eg->busy && !eg->making && !eg->pending.len && !eg->remake.len;
 }
 
 /* ---- view.c ------------------------------------------------------------------------------------- */

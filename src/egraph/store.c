@@ -14,11 +14,12 @@ enum { FIRST_ROWS = 64 };
 /* ---- growth ------------------------------------------------------------------------------------- */
 
 /* Whether `more` bytes may be taken. A rebuild must not fail, so for each row what it may need is held back:
- * entries in the log, and among the unions and deaths that are pending. */
+ * entries in the log and among the unions that are pending, and with an analysis its place in the index. */
 static bool affordable(const hyp_egraph *eg, size_t more)
 {
-    enum { HELD_BACK = 4 * sizeof(uint32_t) };
-    return !eg->max_bytes || eg->rebuilding || eg->bytes + more + HELD_BACK * eg->row_count <= eg->max_bytes;
+    enum { FOR_LOGS = 4 * sizeof(uint32_t), FOR_INDEX = 24 * sizeof(uint32_t) };
+    size_t held_back = (hyp_eg_analysed(eg) ? FOR_LOGS + FOR_INDEX : FOR_LOGS) * eg->row_count;
+    return !eg->max_bytes || eg->rebuilding || eg->bytes + more + held_back <= eg->max_bytes;
 }
 
 static hyp_status claim(hyp_egraph *eg, size_t more, hyp_diag *diag)
@@ -45,55 +46,118 @@ hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want
     return HYP_OK;
 }
 
-static size_t row_bytes(const hyp_egraph *eg)
-{
-    size_t bytes = sizeof(hyp_row) + 6 * sizeof(uint32_t) + eg->analysis.data_size;
-    return eg->explain ? bytes + 5 * sizeof(uint32_t) : bytes;
-}
-
-static hyp_status grow(void *array, size_t count, size_t elem, hyp_diag *diag)
+hyp_status hyp_eg_resize(hyp_egraph *eg, void *array, size_t count, size_t next, size_t elem, hyp_diag *diag)
 {
     size_t bytes;
-    if (!hyp_mul_size(count, elem, &bytes)) return hyp_fail_memory(diag, SIZE_MAX);
-    void *grown = hyp_realloc(*(void **)array, bytes);
+    if (!hyp_mul_size(next, elem, &bytes)) return hyp_fail_memory(diag, SIZE_MAX);
+    void *grown = hyp_large_realloc(*(void **)array, count * elem, bytes);
     if (!grown) return hyp_fail_memory(diag, bytes);
     *(void **)array = grown;
+    count_bytes(eg, (next - count) * elem);
     return HYP_OK;
 }
 
+/* Large arrays grow by moving pages, so they need not grow by much. */
 static size_t next_cap(size_t cap)
 {
 #ifdef HYP_SMALL_SIZES
     return cap + cap / 8 + 1;
 #else
-    return cap < 4096 ? cap * 4 : cap * 2;
+    return cap < 4096 ? cap * 4 : cap < 65536 ? cap * 2 : cap + cap / 4;
 #endif
 }
 
-static hyp_status reserve_row(hyp_egraph *eg, hyp_diag *diag)
+static size_t row_bytes(const hyp_egraph *eg)
 {
-    if (eg->row_count < eg->row_cap) return HYP_OK;
-    size_t cap = eg->row_cap ? next_cap(eg->row_cap) : FIRST_ROWS, each = row_bytes(eg);
-    if (eg->row_count >= HYP_ROW_LIMIT)
-        return hyp_fail(diag, HYP_ERR_LIMIT, "an e-graph holds at most %u e-nodes", HYP_ROW_LIMIT);
-    if (!affordable(eg, (cap - eg->row_cap) * each)) cap = eg->row_cap + eg->row_cap / 8 + 1;
-    HYP_TRY(claim(eg, (cap - eg->row_cap) * each, diag));
-    HYP_TRY(grow(&eg->rows, cap, sizeof *eg->rows, diag));
-    HYP_TRY(grow(&eg->parent, cap, sizeof *eg->parent, diag));
-    HYP_TRY(grow(&eg->home, cap, sizeof *eg->home, diag));
-    HYP_TRY(grow(&eg->stamp, cap, sizeof *eg->stamp, diag));
-    HYP_TRY(grow(&eg->use_next, cap, 2 * sizeof *eg->use_next, diag));
-    HYP_TRY(grow(&eg->use_head, cap, sizeof *eg->use_head, diag));
-    if (eg->analysis.data_size) HYP_TRY(grow(&eg->facts, cap, eg->analysis.data_size, diag));
-    if (eg->explain) {
-        HYP_TRY(grow(&eg->proofs.kid, cap, 2 * sizeof *eg->proofs.kid, diag));
-        HYP_TRY(grow(&eg->proofs.parent, cap, sizeof *eg->proofs.parent, diag));
-        HYP_TRY(grow(&eg->proofs.why, cap, sizeof *eg->proofs.why, diag));
-        HYP_TRY(grow(&eg->proofs.origin, cap, sizeof *eg->proofs.origin, diag));
+    size_t bytes = sizeof(hyp_row) + 2 * sizeof(uint32_t) + eg->analysis.data_size;
+    return eg->explain ? bytes + 5 * sizeof(uint32_t) : bytes;
+}
+
+/* An array with an element by row, or by entry of the pool. */
+typedef struct by_row {
+    void *array;
+    size_t elem; /* 0 = not used */
+} by_row;
+
+static void list_row_arrays(hyp_egraph *eg, by_row out[HYP_ROW_ARRAYS])
+{
+    size_t word = sizeof(uint32_t), proof = eg->explain ? word : 0;
+    const by_row all[HYP_ROW_ARRAYS] = {
+        {&eg->rows, sizeof *eg->rows},
+        {&eg->parent, word},
+        {&eg->stamp, word},
+        {&eg->facts, eg->analysis.data_size},
+        {&eg->proofs.kid, 2 * proof},
+        {&eg->proofs.parent, proof},
+        {&eg->proofs.why, proof},
+        {&eg->proofs.origin, proof},
+    };
+    memcpy(out, all, sizeof all);
+}
+
+static void list_pool_arrays(hyp_egraph *eg, by_row out[HYP_POOL_ARRAYS])
+{
+    size_t word = sizeof(uint32_t);
+    const by_row all[HYP_POOL_ARRAYS] = {
+        {&eg->pool, word}, {&eg->pool_row, word}, {&eg->proofs.pool, eg->explain ? word : 0}};
+    memcpy(out, all, sizeof all);
+}
+
+/* A failure on the way leaves arrays of different sizes; each is resized from the one it has. */
+static hyp_status resize_all(hyp_egraph *eg, const by_row *arrays, size_t *sizes, size_t count, size_t cap,
+                             hyp_diag *diag)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!arrays[i].elem || sizes[i] >= cap) continue;
+        HYP_TRY(hyp_eg_resize(eg, arrays[i].array, sizes[i], cap, arrays[i].elem, diag));
+        sizes[i] = cap;
     }
-    count_bytes(eg, (cap - eg->row_cap) * each);
+    return HYP_OK;
+}
+
+static void free_all(const by_row *arrays, const size_t *sizes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) hyp_large_free(*(void **)arrays[i].array, sizes[i] * arrays[i].elem);
+}
+
+void hyp_eg_free_rows(hyp_egraph *eg)
+{
+    by_row rows[HYP_ROW_ARRAYS], pool[HYP_POOL_ARRAYS];
+    list_row_arrays(eg, rows);
+    list_pool_arrays(eg, pool);
+    free_all(rows, eg->row_sizes, HYP_ROW_ARRAYS);
+    free_all(pool, eg->pool_sizes, HYP_POOL_ARRAYS);
+    hyp_large_free(eg->slots, eg->slot_count * sizeof *eg->slots);
+    hyp_free(eg->moved);
+}
+
+/* The capacity is a multiple of 64: `moved` has a word for that many. */
+static hyp_status resize_rows(hyp_egraph *eg, size_t cap, hyp_diag *diag)
+{
+    by_row arrays[HYP_ROW_ARRAYS];
+    list_row_arrays(eg, arrays);
+    HYP_TRY(resize_all(eg, arrays, eg->row_sizes, HYP_ROW_ARRAYS, cap, diag));
+    uint64_t *moved = hyp_realloc(eg->moved, cap / 8);
+    if (!moved) return hyp_fail_memory(diag, cap / 8);
+    memset(moved + eg->row_cap / 64, 0, (cap - eg->row_cap) / 8);
+    count_bytes(eg, (cap - eg->row_cap) / 8);
+    eg->moved = moved;
     eg->row_cap = cap;
     return HYP_OK;
+}
+
+static hyp_status reserve_row_space(hyp_egraph *eg, size_t count, hyp_diag *diag)
+{
+    size_t want = eg->row_count + count, each = row_bytes(eg);
+    if (want <= eg->row_cap) return HYP_OK;
+    if (want > HYP_ROW_LIMIT)
+        return hyp_fail(diag, HYP_ERR_LIMIT, "an e-graph holds at most %u e-nodes", HYP_ROW_LIMIT);
+    size_t cap = eg->row_cap ? next_cap(eg->row_cap) : FIRST_ROWS;
+    if (cap < want) cap = want;
+    cap = (cap + 63) & ~(size_t)63;
+    if (!affordable(eg, (cap - eg->row_cap) * (each + 1))) cap = (want + want / 8 + 63) & ~(size_t)63;
+    HYP_TRY(claim(eg, (cap - eg->row_cap) * (each + 1), diag));
+    return resize_rows(eg, cap, diag);
 }
 
 static hyp_status reserve_pool(hyp_egraph *eg, size_t more, hyp_diag *diag)
@@ -102,37 +166,57 @@ static hyp_status reserve_pool(hyp_egraph *eg, size_t more, hyp_diag *diag)
     if (want <= eg->pool_cap) return HYP_OK;
     if (want >= HYP_SLOT_POOL) return hyp_fail(diag, HYP_ERR_LIMIT, "an e-graph holds at most 2^31 children");
     if (cap < want) cap = want;
-    size_t each = (eg->explain ? 4 : 3) * sizeof(uint32_t);
-    HYP_TRY(claim(eg, (cap - eg->pool_cap) * each, diag));
-    HYP_TRY(grow(&eg->pool, cap, sizeof *eg->pool, diag));
-    HYP_TRY(grow(&eg->pool_next, cap, sizeof *eg->pool_next, diag));
-    HYP_TRY(grow(&eg->pool_row, cap, sizeof *eg->pool_row, diag));
-    if (eg->explain) HYP_TRY(grow(&eg->proofs.pool, cap, sizeof *eg->proofs.pool, diag));
-    count_bytes(eg, (cap - eg->pool_cap) * each);
+    HYP_TRY(claim(eg, (cap - eg->pool_cap) * HYP_POOL_ARRAYS * sizeof(uint32_t), diag));
+    by_row arrays[HYP_POOL_ARRAYS];
+    list_pool_arrays(eg, arrays);
+    HYP_TRY(resize_all(eg, arrays, eg->pool_sizes, HYP_POOL_ARRAYS, cap, diag));
     eg->pool_cap = cap;
     return HYP_OK;
 }
 
-static hyp_status reserve_slot(hyp_egraph *eg, hyp_diag *diag)
+/* Puts every live row into an empty table: first they are asked for, then met. */
+static void fill_slots(hyp_egraph *eg)
 {
-    if ((eg->live_count + 1) * 3 < eg->slot_count) return HYP_OK;
-    size_t count = !eg->slot_count ? 4 : eg->slot_count < (1 << 18) ? eg->slot_count * 4 : eg->slot_count * 2;
-    HYP_TRY(claim(eg, (count - eg->slot_count) * sizeof *eg->slots, diag));
-    hyp_slot *slots = hyp_malloc(count * sizeof *slots);
-    if (!slots) return hyp_fail_memory(diag, count * sizeof *slots);
-    memset(slots, 0xff, count * sizeof *slots);
-    size_t mask = count - 1;
-    for (size_t i = 0; i < eg->slot_count; i++) {
-        hyp_slot s = eg->slots[i];
-        if (s.row == HYP_NONE) continue;
-        size_t j = s.tag & mask;
-        while (slots[j].row != HYP_NONE) j = (j + 1) & mask;
-        slots[j] = s;
+    enum { AHEAD = 16 };
+    uint32_t hash[AHEAD];
+    size_t mask = eg->slot_count - 1;
+    for (uint32_t i = 0; i < eg->row_count + AHEAD; i++) {
+        uint32_t row = i - AHEAD;
+        if (i >= AHEAD && !hyp_row_dead(eg, row)) {
+            size_t j = hash[i % AHEAD] & mask;
+            while (eg->slots[j].row != HYP_NONE) j = (j + 1) & mask;
+            eg->slots[j] = (hyp_slot){hash[i % AHEAD], row};
+        }
+        if (i >= eg->row_count || hyp_row_dead(eg, i)) continue;
+        hash[i % AHEAD] = hyp_table_hash_row(eg, i);
+        __builtin_prefetch(&eg->slots[hash[i % AHEAD] & mask], 1);
     }
-    hyp_free(eg->slots);
-    eg->slots = slots;
+    eg->slot_used = eg->live_count;
+}
+
+void hyp_eg_purge_slots(hyp_egraph *eg)
+{
+    memset(eg->slots, 0xff, eg->slot_count * sizeof *eg->slots);
+    fill_slots(eg);
+}
+
+static hyp_status reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag)
+{
+    size_t want = (eg->live_count + more) * 3, count = eg->slot_count ? eg->slot_count : 4;
+    if (want < eg->slot_count && (eg->slot_used + more) * 2 < eg->slot_count) return HYP_OK;
+    while (count <= want) count *= count < (1 << 18) ? 4 : 2;
+    if (count == eg->slot_count) {
+        hyp_eg_purge_slots(eg);
+        return HYP_OK;
+    }
+    HYP_TRY(claim(eg, (count - eg->slot_count) * sizeof *eg->slots, diag));
+    hyp_slot *slots = hyp_large_realloc(NULL, 0, count * sizeof *slots);
+    if (!slots) return hyp_fail_memory(diag, count * sizeof *slots);
+    hyp_large_free(eg->slots, eg->slot_count * sizeof *slots);
     count_bytes(eg, (count - eg->slot_count) * sizeof *slots);
+    eg->slots = slots;
     eg->slot_count = count;
+    hyp_eg_purge_slots(eg);
     return HYP_OK;
 }
 
@@ -153,12 +237,12 @@ static void compact_log(hyp_egraph *eg, hyp_op *op)
     op->marks.len = marks;
 }
 
-hyp_status hyp_eg_reserve_log(hyp_egraph *eg, uint32_t id, hyp_diag *diag)
+hyp_status hyp_eg_reserve_log(hyp_egraph *eg, uint32_t id, size_t count, hyp_diag *diag)
 {
     hyp_op *op = &eg->ops.data[id];
-    if (eg->rebuilding && op->log.len == op->log.cap && op->log.len > 2 * (size_t)op->live) compact_log(eg, op);
+    if (eg->rebuilding && op->log.len + count > op->log.cap && op->log.len > 2 * (size_t)op->live) compact_log(eg, op);
     HYP_TRY(hyp_eg_reserve(eg, &op->marks, op->marks.len + 1, diag));
-    return hyp_eg_reserve(eg, &op->log, op->log.len + 1, diag);
+    return hyp_eg_reserve(eg, &op->log, op->log.len + count, diag);
 }
 
 void hyp_eg_log(hyp_egraph *eg, uint32_t row)
@@ -168,6 +252,21 @@ void hyp_eg_log(hyp_egraph *eg, uint32_t row)
         op->marks.data[op->marks.len++] = (hyp_mark){eg->epoch, (uint32_t)op->log.len};
     op->log.data[op->log.len++] = row;
     eg->stamp[row] = eg->epoch;
+}
+
+hyp_status hyp_eg_link(hyp_egraph *eg, hyp_diag *diag)
+{
+    if (eg->linked == eg->row_count) return HYP_OK;
+    for (size_t i = eg->linked; i < eg->row_count; i++) eg->ops.data[hyp_row_op(eg, (uint32_t)i)].fresh++;
+    hyp_status status = HYP_OK;
+    for (uint32_t o = 0; o < eg->ops.len; o++) {
+        if (eg->ops.data[o].fresh && status == HYP_OK) status = hyp_eg_reserve_log(eg, o, eg->ops.data[o].fresh, diag);
+        eg->ops.data[o].fresh = 0;
+    }
+    HYP_TRY(status);
+    for (; eg->linked < eg->row_count; eg->linked++)
+        if (!hyp_row_dead(eg, (uint32_t)eg->linked)) hyp_eg_log(eg, (uint32_t)eg->linked);
+    return HYP_OK;
 }
 
 /* ---- operators ---------------------------------------------------------------------------------- */
@@ -196,18 +295,41 @@ hyp_status hyp_eg_op(hyp_egraph *eg, hyp_symbol symbol, uint32_t arity, uint32_t
 
 /* ---- nodes -------------------------------------------------------------------------------------- */
 
-/* Everything that a new row with n children of operator `op` needs, so that adding it cannot fail. */
-static hyp_status reserve_node(hyp_egraph *eg, uint32_t op, hyp_diag *diag)
+/* Everything that a new row needs, so that adding it cannot fail. */
+static hyp_status reserve_node(hyp_egraph *eg, hyp_diag *diag)
 {
     if (eg->max_nodes && eg->live_count >= eg->max_nodes) {
         eg->limit_hit = HYP_STOP_NODES;
         return hyp_fail(diag, HYP_ERR_LIMIT, "the e-graph has reached its limit of %zu e-nodes", eg->max_nodes);
     }
-    HYP_TRY(reserve_row(eg, diag));
-    HYP_TRY(reserve_slot(eg, diag));
-    HYP_TRY(hyp_eg_reserve_log(eg, op, diag));
+    HYP_TRY(reserve_row_space(eg, 1, diag));
+    HYP_TRY(reserve_slots(eg, 1, diag));
     if (eg->analysis.modify) HYP_TRY(hyp_eg_reserve(eg, &eg->modify, eg->modify.len + 1, diag));
     return HYP_OK;
+}
+
+bool hyp_eg_reserve_rows(hyp_egraph *eg, size_t count)
+{
+    hyp_stop before = eg->limit_hit;
+    bool fits = !eg->max_nodes || eg->live_count + count <= eg->max_nodes;
+    bool done = fits && reserve_row_space(eg, count, NULL) == HYP_OK && reserve_slots(eg, count, NULL) == HYP_OK;
+    eg->limit_hit = before; /* adding one by one may still do */
+    return done;
+}
+
+uint32_t hyp_eg_new_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash, size_t i)
+{
+    uint32_t id = (uint32_t)eg->row_count++;
+    bool alone = into == HYP_NONE;
+    eg->parent[id] = alone ? id : into;
+    eg->rows[id] = (hyp_row){.op = op, .kid = {kid[0], kid[1]}, .home = eg->parent[id]};
+    eg->slots[i] = (hyp_slot){hash, id};
+    eg->slot_used++;
+    eg->live_count++;
+    eg->class_count += alone;
+    eg->ops.data[op].live++;
+    eg->version++;
+    return id;
 }
 
 hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_t into, uint32_t *out,
@@ -237,20 +359,16 @@ hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_
     }
     if (eg->making)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an analysis added a term in `make`; add it in `modify`");
-    size_t slots = eg->slot_count;
-    HYP_TRY(reserve_node(eg, op, diag));
-    if (eg->slot_count != slots) i = hyp_table_probe(eg, hash, op, key, n);
+    HYP_TRY(reserve_node(eg, diag));
+    i = hyp_table_probe(eg, hash, op, key, n); /* the table may be another */
 
     uint32_t id = (uint32_t)eg->row_count;
-    bool alone = into == HYP_NONE;
-    hyp_row *row = &eg->rows[id];
-    *row = (hyp_row){.op = op, .kid = {small[0], small[1]}, .next = id};
-    if (n > 2) row->kid[0] = (uint32_t)eg->pool_len;
-    eg->parent[id] = eg->home[id] = alone ? id : into;
-    eg->use_head[id] = HYP_NONE;
+    if (n > 2) small[0] = (uint32_t)eg->pool_len;
     if (eg->analysis.data_size) {
         memset(hyp_fact(eg, id), 0, eg->analysis.data_size);
         if (eg->analysis.make) {
+            eg->rows[id] = (hyp_row){.op = op, .kid = {small[0], small[1]}, .home = id};
+            eg->parent[id] = id;
             eg->row_count++, eg->pool_len += n > 2 ? n : 0;
             eg->making = true;
             hyp_status status = eg->analysis.make(eg, id, hyp_fact(eg, id), eg->analysis.user, diag);
@@ -268,18 +386,12 @@ hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_
         eg->pool_len += n;
     }
     if (eg->explain) {
-        eg->proofs.kid[2 * (size_t)id] = n > 2 ? row->kid[0] : given[0];
+        eg->proofs.kid[2 * (size_t)id] = n > 2 ? small[0] : given[0];
         eg->proofs.kid[2 * (size_t)id + 1] = given[1];
         eg->proofs.parent[id] = eg->proofs.why[id] = HYP_NONE;
         eg->proofs.origin[id] = eg->app;
     }
-    eg->slots[i] = (hyp_slot){hash, id};
-    eg->row_count++;
-    eg->live_count++;
-    eg->class_count += alone;
-    eg->ops.data[op].live++;
-    eg->version++;
-    hyp_eg_log(eg, id);
+    hyp_eg_new_row(eg, op, small, into, hash, i);
     if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = id;
     *out = id;
     *out_created = true;
@@ -306,6 +418,7 @@ bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
     if (x == y) return false;
     uint32_t winner = x < y ? x : y, loser = x < y ? y : x;
     eg->parent[loser] = winner;
+    eg->moved[loser >> 6] |= UINT64_C(1) << (loser & 63);
     eg->pending.data[eg->pending.len++] = loser;
     eg->class_count--;
     eg->version++;

@@ -1,7 +1,9 @@
 /* table.h - the hash-cons: open addressing with linear probing over slots of 8 bytes.
  *
- * The tag is the whole 32-bit hash, so growing and deleting (by shifting back, no tombstones) never
- * touch a row, and a false probe seldom does. The load stays below 1/3. */
+ * The tag is the whole 32-bit hash, so a false probe seldom touches a row. Nothing is taken out: when the
+ * children of a row change it gets another slot, and the old one is stale. It can do no harm, because a key that was
+ * left holds a class that is not canonical any more and is never asked for again, and a probe compares the row
+ * itself. Stale slots go when the table is made anew. */
 #ifndef HYP_EGRAPH_TABLE_H
 #define HYP_EGRAPH_TABLE_H
 
@@ -25,8 +27,36 @@ static inline uint32_t hyp_table_hash_row(hyp_egraph *eg, uint32_t row)
     return hyp_table_hash(hyp_row_op(eg, row), kids, n);
 }
 
+static inline bool hyp_table_matches(const hyp_egraph *eg, uint32_t row, uint32_t op, const uint32_t *kids, uint32_t n)
+{
+    const hyp_row *r = &eg->rows[row];
+    if (r->op != op) return false;
+    const uint32_t *have = n <= 2 ? r->kid : eg->pool + r->kid[0];
+    for (uint32_t j = 0; j < n; j++)
+        if (have[j] != kids[j]) return false;
+    return true;
+}
+
+/* The slot of the row with this key that is not `self`, or the empty slot where it would go. */
+static inline size_t hyp_table_probe_other(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t *kids,
+                                           uint32_t n, uint32_t self)
+{
+    size_t mask = eg->slot_count - 1, i = hash & mask;
+    for (;; i = (i + 1) & mask) {
+        hyp_slot s = eg->slots[i];
+        if (s.row == HYP_NONE) return i;
+        if (s.tag == hash && s.row != self && hyp_table_matches(eg, s.row, op, kids, n)) return i;
+    }
+}
+
 /* The slot of the row with this key, or the empty slot where it would go. */
 static inline size_t hyp_table_probe(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t *kids, uint32_t n)
+{
+    return hyp_table_probe_other(eg, hash, op, kids, n, HYP_NONE);
+}
+
+/* The same for at most two children, with HYP_NONE for those that are not there. */
+static inline size_t hyp_table_probe_small(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t kid[2])
 {
     size_t mask = eg->slot_count - 1, i = hash & mask;
     for (;; i = (i + 1) & mask) {
@@ -34,27 +64,8 @@ static inline size_t hyp_table_probe(const hyp_egraph *eg, uint32_t hash, uint32
         if (s.row == HYP_NONE) return i;
         if (s.tag != hash) continue;
         const hyp_row *row = &eg->rows[s.row];
-        if (row->op != op) continue;
-        const uint32_t *have = n <= 2 ? row->kid : eg->pool + row->kid[0];
-        uint32_t j = 0;
-        while (j < n && have[j] == kids[j]) j++;
-        if (j == n) return i;
+        if (row->op == op && row->kid[0] == kid[0] && row->kid[1] == kid[1]) return i;
     }
-}
-
-/* Takes a row out; it must be there. */
-static inline void hyp_table_remove(hyp_egraph *eg, uint32_t hash, uint32_t row)
-{
-    size_t mask = eg->slot_count - 1, i = hash & mask;
-    while (eg->slots[i].row != row) i = (i + 1) & mask;
-    for (size_t j = (i + 1) & mask; eg->slots[j].row != HYP_NONE; j = (j + 1) & mask) {
-        size_t home = eg->slots[j].tag & mask;
-        if (((j - home) & mask) >= ((j - i) & mask)) { /* its home does not lie between the hole and it */
-            eg->slots[i] = eg->slots[j];
-            i = j;
-        }
-    }
-    eg->slots[i].row = HYP_NONE;
 }
 
 #endif

@@ -45,10 +45,10 @@ static bool list_all(hyp_egraph *eg)
         return false;
     }
     for (uint32_t i = 0; i < n; i++)
-        if (!hyp_row_dead(eg, i)) start[eg->home[i] + 2]++;
+        if (!hyp_row_dead(eg, i)) start[eg->rows[i].home + 2]++;
     for (size_t i = 2; i < n + 2; i++) start[i] += start[i - 1];
     for (uint32_t i = 0; i < n; i++)
-        if (!hyp_row_dead(eg, i)) list[start[eg->home[i] + 1]++] = i;
+        if (!hyp_row_dead(eg, i)) list[start[eg->rows[i].home + 1]++] = i;
     eg->view.at = eg->version;
     return true;
 }
@@ -64,11 +64,11 @@ static bool update_forest(hyp_egraph *eg)
     if (hyp_vec_reserve(&eg->view.first, eg->row_count, NULL) != HYP_OK ||
         hyp_vec_reserve(&eg->view.next, eg->row_count, NULL) != HYP_OK)
         return false;
-    if (eg->view.rows_seen < eg->linked) eg->view.rows_seen = eg->linked;
+    if (eg->view.rows_seen < eg->index.seen) eg->view.rows_seen = eg->index.seen;
     for (; eg->view.first.len < eg->row_count; eg->view.first.len++) eg->view.first.data[eg->view.first.len] = HYP_NONE;
     for (; eg->view.rows_seen < eg->row_count; eg->view.rows_seen++) {
         uint32_t id = (uint32_t)eg->view.rows_seen;
-        if (eg->home[id] != id) hang(eg, id, eg->home[id]);
+        if (eg->rows[id].home != id) hang(eg, id, eg->rows[id].home);
     }
     for (; eg->view.pending_seen < eg->pending.len; eg->view.pending_seen++) {
         uint32_t loser = eg->pending.data[eg->view.pending_seen];
@@ -95,19 +95,25 @@ static bool find_parts(hyp_egraph *eg, uint32_t c)
     return true;
 }
 
+static size_t copy_row(const hyp_egraph *eg, uint32_t row, uint32_t *out, size_t len)
+{
+    if (hyp_row_dead(eg, row)) return len;
+    if (out) out[len] = row;
+    return len + 1;
+}
+
 /* The live rows of the parts found; counts only where `out` is NULL. */
 static size_t copy_rows(const hyp_egraph *eg, uint32_t *out)
 {
     size_t len = 0;
     for (size_t i = 0; i < eg->view.found.len; i++) {
-        uint32_t part = eg->view.found.data[i], row = part;
-        do {
-            if (!hyp_row_dead(eg, row)) {
-                if (out) out[len] = row;
-                len++;
-            }
-            row = eg->rows[row].next; /* a row that was made as a member of a class is not linked yet */
-        } while (row != part);
+        uint32_t part = eg->view.found.data[i], row;
+        if (part >= eg->index.seen) {
+            len = copy_row(eg, part, out, len);
+            continue;
+        }
+        for (hyp_cursor at = hyp_members_of(eg, part); (row = hyp_next_member(eg, &at)) != HYP_NONE;)
+            len = copy_row(eg, row, out, len);
     }
     return len;
 }
@@ -128,6 +134,7 @@ const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id c, size_
         *out_count = eg->view.start[c + 1] - eg->view.start[c];
         return eg->view.list + eg->view.start[c];
     }
+    if (!eg->index.ready && hyp_index_sync(eg, NULL) != HYP_OK) return NULL;
     if (!update_forest(eg) || !find_parts(eg, c)) return NULL;
     size_t n = copy_rows(eg, NULL);
     uint32_t *out = hyp_arena_alloc(&eg->view.arena, n * sizeof *out);
