@@ -344,11 +344,13 @@ static uint32_t plan_joins(const hyp_problem *p, unsigned which, unsigned char *
         join[c] = ALIAS;
         found++;
     }
-    for (uint32_t c = 0; c < p->class_count; c++) {
-        if (root[c] || join[c] != KEEP) continue;
-        join[c] = plan_join(p, which, join, c);
-        found += join[c] != KEEP;
-    }
+    /* All chains before any variants: a node of a chain must not have variants itself. */
+    for (unsigned way = HYP_REDUCE_CHAINS; way <= HYP_REDUCE_SINGLE_USE; way *= 2)
+        for (uint32_t c = 0; c < p->class_count; c++) {
+            if (root[c] || join[c] != KEEP) continue;
+            join[c] = plan_join(p, which & way, join, c);
+            found += join[c] != KEEP;
+        }
     return found;
 }
 

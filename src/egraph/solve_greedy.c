@@ -8,9 +8,9 @@
 #include "egraph/problem.h"
 
 /* Elements looked at in sets, after which the rest keeps its choice of least tree cost. */
-#define SET_WORK (UINT64_C(1) << 28)
+#define SET_WORK (UINT64_C(1) << 27)
 #define GREEDY_ROUNDS 6 /* of improving */
-#define SET_POOL (UINT64_C(1) << 26) /* elements that are held, live or not */
+#define SET_LIVE (UINT64_C(1) << 22) /* elements held in sets, with the same end */
 
 typedef struct node_set {
     size_t at; /* in the pool */
@@ -111,7 +111,7 @@ static hyp_status weigh(greedy *g, uint32_t n, bool *out_better, hyp_diag *diag)
         if (largest == HYP_NONE || set->len > g->sets[largest].len) largest = p->kids[i];
         room += set->len;
     }
-    if (g->pool.len > 4 * g->live + (1 << 16)) HYP_TRY(compact(g, diag));
+    if (g->pool.len > 2 * g->live + (1 << 16)) HYP_TRY(compact(g, diag));
     HYP_TRY(hyp_vec_reserve(&g->pool, g->pool.len + room, diag));
     uint32_t *out = g->pool.data + g->pool.len, len = 1;
     g->mark[c] = ++g->stamp;
@@ -136,7 +136,7 @@ static hyp_status run(greedy *g, hyp_diag *diag)
     const hyp_problem *p = g->p;
     for (uint32_t n = 0; n < p->node_count; n++)
         if (p->kid_at[n] == p->kid_at[n + 1]) enqueue(g, n);
-    while (g->queue_len && g->work < SET_WORK && g->live < SET_POOL / 4) {
+    while (g->queue_len && g->work < SET_WORK && g->live < SET_LIVE) {
         uint32_t n = dequeue(g), i = p->kid_at[n];
         while (i < p->kid_at[n + 1] && g->sets[p->kids[i]].len) i++;
         if (i < p->kid_at[n + 1]) continue; /* comes again with the last child */
