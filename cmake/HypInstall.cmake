@@ -8,7 +8,7 @@ set(HYP_HEADERS status types runtime)
 if(HYPATIA_COMPILER)
     list(APPEND HYP_LIBRARIES hypatia)
     list(APPEND HYP_HEADERS compiler egraph tensor_io)
-    install(TARGETS hypatiac hypatia-tool)
+    install(TARGETS hypatiac hypatia-egraph hypatia-tool)
     install(FILES man/hypatiac.1 man/hypatia.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
 

@@ -1,0 +1,101 @@
+"""hypatia-egraph as its users call it: both commands, their formats, and what they refuse."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TOOL = os.path.join(os.environ.get("HYP_BIN", os.path.join(ROOT, "build/dev/bin")), "hypatia-egraph")
+RULES = "comm\t(+ ?a ?b)\t(+ ?b ?a)\t\nassoc\t(+ ?a (+ ?b ?c))\t(+ (+ ?a ?b) ?c)\t\n"
+
+
+def run(*command, code=0):
+    done = subprocess.run([TOOL, *map(str, command)], capture_output=True, text=True)
+    assert done.returncode == code, f"{command}: exit code {done.returncode}\n{done.stderr}{done.stdout}"
+    return done.stdout if code == 0 else done.stderr
+
+
+def check_saturate(folder):
+    rules, terms = os.path.join(folder, "r.rules"), os.path.join(folder, "t.terms")
+    open(rules, "w").write(RULES)
+    open(terms, "w").write("; sums\n(+ 1 (+ 2 (+ 3 (+ 4 (+ 5 (+ 6 7))))))  ; seven\n\n(f \";\")\n")
+    base = ["saturate", "--rules", rules, "--terms", terms]
+    report = json.loads(run(*base, "--json"))
+    n = 7
+    assert (report["e_nodes"], report["e_classes"]) == (3**n - 2**(n + 1) + 1 + n + 2, 2**n - 1 + 2), report
+    assert report["stop_reason"] == "saturated" and report["peak_bytes"] > 0 and report["seconds"] > 0
+    assert [i["e_nodes"] for i in report["iterations"]][-1] == report["e_nodes"]
+    assert [r["name"] for r in report["rules"]] == ["comm", "assoc"]
+    report = json.loads(run(*base, "--nodes", 100, "--json"))
+    assert report["e_nodes"] <= 100 and report["stop_reason"] == "node limit", report
+    report = json.loads(run(*base, "--iters", 2, "--scheduler", "backoff", "--json"))
+    assert report["stop_reason"] == "iteration limit" and len(report["iterations"]) == 2
+
+    a, b = "(+ 1 (+ 2 3))", "(+ 3 (+ 2 1))"
+    proof = json.loads(run(*base, "--explain", a, b, "--json"))["proof"]
+    assert proof[0]["term"] == a and proof[-1]["term"] == b and {s["rule"] for s in proof[1:]} <= {"comm", "assoc"}
+    assert "comm" in run(*base, "--explain", a, b)
+    run(*base, "--explain", a, "(+ 1 2)", code=4)
+    best = json.loads(run(*base, "--extract", "tree", "--json"))["best"]
+    assert [x["tree_cost"] for x in best] == [13, 2] and best[1]["term"] == '(f ";")', best
+
+    dump, dot = os.path.join(folder, "g.json"), os.path.join(folder, "g.dot")
+    run(*base, "--dump-json", dump, "--dot", dot, "--dot-nodes", 20)
+    graph = json.load(open(dump))
+    assert len(graph["nodes"]) == 3**n - 2**(n + 1) + 1 + n + 2 and len(graph["root_eclasses"]) == 2
+    first = open(dump).read()
+    run(*base, "--dump-json", dump)
+    assert open(dump).read() == first, "two dumps differ"
+    assert "label=\"20 of " in open(dot).read()
+    return dump
+
+
+def check_extract(folder, dump):
+    costs = {}
+    for method in ("tree", "dag", "exact"):
+        result = json.loads(run("extract", dump, "--method", method, "--budget", 0.2, "--json", "--choice"))
+        assert result["micros"] > 0 and result["dag_cost"] <= result["tree_cost"]
+        costs[method] = result
+    assert costs["tree"]["tree_cost"] == 15 and costs["tree"]["proven"]
+    assert costs["exact"]["lower_bound"] <= costs["exact"]["dag_cost"] == costs["dag"]["dag_cost"] == 15
+
+    # Each child is cheapest by itself as `own`, but both can share `big`.
+    shared = os.path.join(folder, "shared.json")
+    nodes = {"root": ("r", ["a1", "b1"], 1), "a1": ("a", [], 3), "a2": ("a", ["big"], 0), "b1": ("b", [], 3),
+             "b2": ("b", ["big"], 0), "big": ("g", [], 4)}
+    json.dump({"nodes": {name: {"op": name, "eclass": c, "children": kids, "cost": cost}
+                         for name, (c, kids, cost) in nodes.items()}, "root_eclasses": ["r"]}, open(shared, "w"))
+    assert json.loads(run("extract", shared, "--method", "tree", "--json"))["dag_cost"] == 7
+    result = json.loads(run("extract", shared, "--method", "exact", "--json", "--choice"))
+    assert result["proven"] and result["lower_bound"] == result["dag_cost"] == 5 and result["tree_cost"] == 9, result
+    assert result["choice"] == {"r": "root", "a": "a2", "b": "b2", "g": "big"}, result
+    assert "proven" in run("extract", shared, "--method=exact", "--budget", "0.5")
+
+    bad = os.path.join(folder, "bad.json")
+    open(bad, "w").write('{"nodes": {\n"a": 1}}')
+    assert "bad.json:2:6" in run("extract", bad, code=1)
+    open(bad, "w").write('{"nodes": {"a": {"op": "a", "eclass": "c", "cost": -1}}, "root_eclasses": ["c"]}')
+    assert "negative" in run("extract", bad, code=3)
+    run("extract", os.path.join(folder, "missing.json"), code=1)
+
+
+def check_usage(folder):
+    assert "saturate" in run("--help") and "hypatia-egraph 0." in run("--version")
+    assert "--budget" in run("extract", "--help") and "--scheduler" in run("saturate", "--help")
+    for wrong in ([], ["extrct"], ["extract"], ["extract", "a", "b"], ["extract", "a", "--method", "dga"],
+                  ["extract", "a", "--budget", "0"], ["saturate"], ["saturate", "--iters", "-1"],
+                  ["saturate", "--explain", "a"], ["saturate", "--scheduler", "none"]):
+        run(*wrong, code=2)
+    assert "did you mean 'dag'" in run("extract", "a", "--method", "dga", code=2)
+    run("saturate", "--rules", folder, "--terms", folder, code=1)
+
+
+if __name__ == "__main__":
+    if not os.path.exists(TOOL):
+        print(f"skipped: there is no {TOOL}")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as temp:
+        check_extract(temp, check_saturate(temp))
+        check_usage(temp)
+    print("hypatia-egraph: all is as documented")
