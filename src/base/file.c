@@ -48,6 +48,22 @@ void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size)
     if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
+/* A file that is not there yet: other threads, and killed processes of the same id, leave theirs. On failure fd
+ * is -1 and errno says why. */
+static void open_temp(hyp_outfile *f, char *temp, size_t room)
+{
+    enum { MOST = 1000 };
+    for (int i = 0; i < MOST && f->fd < 0; i++) {
+        snprintf(temp, room, "%s.%ld.%d.tmp", f->path, (long)getpid(), i);
+        f->fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (f->fd < 0 && errno != EEXIST) break;
+    }
+    if (f->fd >= 0)
+        f->temp = temp;
+    else
+        hyp_free(temp);
+}
+
 hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag)
 {
     *f = (hyp_outfile){.fd = -1};
@@ -55,20 +71,23 @@ hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag)
         f->fd = STDOUT_FILENO;
         return HYP_OK;
     }
-    size_t len = strlen(path);
+    size_t len = strlen(path), room = len + 48;
     f->path = hyp_malloc(len + 1);
-    f->temp = hyp_malloc(len + 32);
-    if (!f->path || !f->temp) {
-        hyp_outfile_abort(f);
-        return hyp_fail_memory(diag, len + 32);
+    if (f->path) memcpy(f->path, path, len + 1);
+    struct stat st;
+    if (f->path && stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+        f->fd = open(path, O_WRONLY | O_CLOEXEC);
+    } else {
+        char *temp = hyp_malloc(room);
+        if (!f->path || !temp) {
+            hyp_free(temp);
+            hyp_outfile_abort(f);
+            return hyp_fail_memory(diag, room);
+        }
+        open_temp(f, temp, room);
     }
-    memcpy(f->path, path, len + 1);
-    snprintf(f->temp, len + 32, "%s.%ld.tmp", path, (long)getpid());
-    f->fd = open(f->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (f->fd >= 0) return HYP_OK;
     hyp_status status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
-    hyp_free(f->temp);
-    f->temp = NULL;
     hyp_outfile_abort(f);
     return status;
 }
@@ -104,13 +123,15 @@ hyp_status hyp_outfile_patch(hyp_outfile *f, uint64_t offset, const void *data, 
 hyp_status hyp_outfile_commit(hyp_outfile *f, hyp_diag *diag)
 {
     hyp_status status = HYP_OK;
-    if (f->temp) {
+    if (f->path) {
         if (close(f->fd) != 0)
             status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path, strerror(errno));
         f->fd = -1;
-        if (status == HYP_OK && rename(f->temp, f->path) != 0)
+    }
+    if (status == HYP_OK && f->temp) {
+        if (rename(f->temp, f->path) != 0) {
             status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot put the finished file in place: %s", f->path, strerror(errno));
-        if (status == HYP_OK) {
+        } else {
             hyp_free(f->temp);
             f->temp = NULL;
         }
@@ -121,10 +142,8 @@ hyp_status hyp_outfile_commit(hyp_outfile *f, hyp_diag *diag)
 
 void hyp_outfile_abort(hyp_outfile *f)
 {
-    if (f->temp) {
-        if (f->fd >= 0) close(f->fd);
-        unlink(f->temp);
-    }
+    if (f->path && f->fd >= 0) close(f->fd);
+    if (f->temp) unlink(f->temp);
     hyp_free(f->path);
     hyp_free(f->temp);
     *f = (hyp_outfile){.fd = -1};

@@ -18,10 +18,11 @@ void hyp_unmap(hyp_mapping *map);
 void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size);
 
 /* Writes to a temporary file beside `path`; commit renames it over `path`, abort removes it. "-" writes
- * to standard output. */
+ * to standard output, and what is there but is no regular file (/dev/null, a pipe) is written to, not replaced.
+ * Threads and processes may write the same path at once: the last commit wins. */
 typedef struct hyp_outfile {
     int fd;
-    char *path, *temp; /* temp NULL for standard output */
+    char *path, *temp; /* path NULL for standard output, temp NULL where nothing is renamed */
     uint64_t offset;   /* bytes written by hyp_outfile_write so far */
 } hyp_outfile;
 

@@ -122,7 +122,7 @@ static void classify(hyp_sexpr *sx)
     }
     bool named = !strcmp(t, "inf") || !strcmp(t, "-inf") || !strcmp(t, "nan");
     if (named || (*digits >= '0' && *digits <= '9') || (*digits == '.' && digits[1] >= '0' && digits[1] <= '9')) {
-        double v = strtod(t, &stop);
+        double v = hyp_strtod(t, &stop);
         if (!*stop) {
             sx->kind = HYP_SX_FLOAT;
             sx->number = v;

@@ -1,5 +1,6 @@
 #include "base/strbuf.h"
 
+#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +9,23 @@
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+double hyp_strtod(const char *text, char **end)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), host = uselocale(c);
+    double value = strtod(text, end);
+    uselocale(host);
+    if (c) freelocale(c);
+    return value;
+}
+
+void hyp_format_double(char *out, size_t size, int digits, double value)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), host = uselocale(c);
+    snprintf(out, size, "%.*g", digits, value);
+    uselocale(host);
+    if (c) freelocale(c);
+}
 
 static bool room(hyp_strbuf *sb, size_t more)
 {
@@ -74,8 +92,8 @@ void hyp_strbuf_double(hyp_strbuf *sb, double value)
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
+        hyp_format_double(text, sizeof text, digits, value);
+        if (hyp_strtod(text, NULL) == value) break;
     }
     hyp_strbuf_puts(sb, text);
     if (!strpbrk(text, ".e")) hyp_strbuf_puts(sb, ".0");

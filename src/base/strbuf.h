@@ -4,6 +4,11 @@
 
 #include "base/mem.h"
 
+/* strtod and "%.*g" as they are in the C locale, whatever the host program has set: a comma for the decimal point
+ * would break what is read and written here. */
+double hyp_strtod(const char *text, char **end);
+void hyp_format_double(char *out, size_t size, int digits, double value);
+
 /* Growable text. Zero-initialise. After a failed allocation `failed` is set, further writes do
  * nothing, and the owner checks once at the end. */
 typedef struct hyp_strbuf {

@@ -69,7 +69,7 @@ hyp_attr hyp_attr_default(const hyp_attr_info *info)
     hyp_attr a = {.kind = info->kind};
     switch (info->kind) {
     case HYP_ATTR_INT: a.i = strtoll(info->default_text, NULL, 10); break;
-    case HYP_ATTR_FLOAT: a.f = strtod(info->default_text, NULL); break;
+    case HYP_ATTR_FLOAT: a.f = hyp_strtod(info->default_text, NULL); break;
     case HYP_ATTR_SYM: a.sym = info->default_text; break;
     case HYP_ATTR_DIMS:
     case HYP_ATTR_SYMS: break; /* lists are always required: the table's test says so */

@@ -66,12 +66,12 @@ static bool print_element(hyp_strbuf *sb, hyp_dtype t, const void *data, size_t 
     double v = hyp_load_f64(t, data, i);
     for (int digits = 1; digits <= 17; digits++) {
         char text[40];
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        double shorter = v != v ? v : strtod(text, NULL);
+        hyp_format_double(text, sizeof text, digits, v);
+        double shorter = v != v ? v : hyp_strtod(text, NULL);
         hyp_store_f64(t, &back, 0, shorter);
         if (memcmp(&back, bytes, size) != 0) continue;
         if (v != v) { /* only the NaN that "nan" reads as */
-            hyp_store_f64(t, &back, 0, strtod("nan", NULL));
+            hyp_store_f64(t, &back, 0, hyp_strtod("nan", NULL));
             if (memcmp(&back, bytes, size) != 0) return false;
         }
         hyp_strbuf_puts(sb, " ");

@@ -1,10 +1,13 @@
+#include <fcntl.h>
 #include <float.h>
+#include <locale.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -151,6 +154,29 @@ static void halves_round_to_nearest_even(void **state)
     assert_int_equal(hyp_f32_to_f16(65519.0f), 0x7bff);
 }
 
+/* Reading and printing of floats in a host program that has set a locale with a decimal comma. */
+static void floats_ignore_the_locale(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8", "fr_FR.utf8"};
+    const char *found = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++) found = setlocale(LC_ALL, names[i]);
+    hyp_arena arena = {0};
+    const hyp_sexpr *forms;
+    hyp_strbuf sb = {0};
+    hyp_status status = hyp_sexpr_parse(&arena, "t", "1.5 2,5", 7, &forms, NULL);
+    hyp_strbuf_double(&sb, 0.25);
+    setlocale(LC_ALL, "C");
+    assert_int_equal(status, HYP_OK);
+    assert_int_equal(forms->items[0]->kind, HYP_SX_FLOAT);
+    assert_true(forms->items[0]->number == 1.5);
+    assert_int_equal(forms->items[1]->kind, HYP_SX_SYMBOL);
+    assert_string_equal(hyp_strbuf_text(&sb), "0.25");
+    hyp_strbuf_dispose(&sb);
+    hyp_arena_dispose(&arena);
+    if (!found) skip(); /* no such locale on this machine: the C locale was tested */
+}
+
 static void outfile_replaces_only_on_commit(void **state)
 {
     (void)state;
@@ -187,6 +213,48 @@ static void nearest_name(void **state)
     assert_null(hyp_nearest("--completely-other", names));
 }
 
+/* Two writers of one path, as two threads are, and what a killed process left, do not meet. */
+static void outfiles_of_one_path_are_apart(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hyp_base_XXXXXX";
+    close(mkstemp(path));
+    hyp_outfile first, second;
+    hyp_mapping map;
+    assert_int_equal(hyp_outfile_open(&first, path, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_open(&second, path, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_write(&first, "first", 5, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_write(&second, "second", 6, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_commit(&second, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_commit(&first, NULL), HYP_OK);
+    assert_int_equal(hyp_map_file(path, &map, NULL), HYP_OK);
+    assert_int_equal(map.size, 5);
+    assert_memory_equal(map.data, "first", 5);
+    hyp_unmap(&map);
+    unlink(path);
+}
+
+static void outfile_writes_into_what_is_no_regular_file(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hyp_base_XXXXXX", text[8] = {0};
+    close(mkstemp(path));
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int reader = open(path, O_RDONLY | O_NONBLOCK);
+    hyp_outfile f;
+    assert_int_equal(hyp_outfile_open(&f, path, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_write(&f, "hello", 5, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_commit(&f, NULL), HYP_OK);
+    assert_int_equal(read(reader, text, sizeof text), 5);
+    assert_string_equal(text, "hello");
+    struct stat st;
+    assert_int_equal(lstat(path, &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+    close(reader);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,8 +264,11 @@ int main(void)
         cmocka_unit_test(sexpr_round_trip),
         cmocka_unit_test(sexpr_errors_name_the_place),
         cmocka_unit_test(doubles_print_shortest),
+        cmocka_unit_test(floats_ignore_the_locale),
         cmocka_unit_test(halves_round_to_nearest_even),
         cmocka_unit_test(outfile_replaces_only_on_commit),
+        cmocka_unit_test(outfiles_of_one_path_are_apart),
+        cmocka_unit_test(outfile_writes_into_what_is_no_regular_file),
         cmocka_unit_test(nearest_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
