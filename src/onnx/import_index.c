@@ -81,6 +81,13 @@ static int64_t bounded(int64_t value)
     return value > limit ? limit : value < -limit ? -limit : value;
 }
 
+/* Steps past the end of the axis all pick one element: the shortest of them, so that no address overflows. */
+static int64_t bounded_step(int64_t step, hyp_dim size)
+{
+    int64_t limit = hyp_dim_is_const(size) ? (size > 0 ? size : 1) : INT32_MAX;
+    return step > limit ? limit : step < -limit ? -limit : step;
+}
+
 /* A start or end, which may count from the end of `size`, as a place in [low, size + high]. */
 static hyp_status resolve(const hyp_onnx_node *n, hyp_dim at, hyp_dim size, int64_t low, int64_t high, hyp_dim *out)
 {
@@ -166,7 +173,7 @@ hyp_status hyp_onnx_import_slice(hyp_onnx_node *n)
         if (seen[axis]) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "axis %lld is listed twice", (long long)axis);
         if (stride == 0) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "a step is 0");
         seen[axis] = true;
-        step[axis] = bounded(stride);
+        step[axis] = bounded_step(stride, x.dims[axis]);
         HYP_TRY(slice_axis(n, x.dims[axis], starts.items[i], ends.items[i], step[axis], &first[axis], &size[axis]));
         if (size[axis] == 0) first[axis] = 0;
     }

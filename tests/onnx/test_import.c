@@ -153,6 +153,8 @@ static void slices_are_normalised(void **state)
         {"4 6", "0", "6", "1", "4", "(slice :starts (0 0) :sizes (4 2) :steps (1 4) %x)"},
         {"4 6", "-1", "-9223372036854775808", "1", "-1", "(slice :starts (0 5) :sizes (4 6) :steps (1 -1) %x)"},
         {"4 6", "9", "0", "1", "-2", "(slice :starts (0 5) :sizes (4 3) :steps (1 -2) %x)"},
+        {"4 6", "0", "6", "1", "9223372036854775807", "(slice :starts (0 0) :sizes (4 1) :steps (1 6) %x)"},
+        {"4 6", "5", "-9", "1", "-9223372036854775808", "(slice :starts (0 5) :sizes (4 1) :steps (1 -6) %x)"},
         {"4 6", "3", "1", "0", "1", "(slice :starts (0 0) :sizes (0 6) :steps (1 1) %x)"},
         {"n 6", "0", "9223372036854775807", "0", "1", "(slice :starts (0 0) :sizes (n 6) :steps (1 1) %x)"},
         {"n 6", "1", "2147483647", "0", "1", ":sizes ((max 0 (+ -1 n)) 6)"},
