@@ -31,6 +31,14 @@ HYP_NODISCARD hyp_status hyp_reduce(hyp_problem *p, hyp_trails *trails, unsigned
 /* Makes classes that are known to be in every answer of interest roots. */
 HYP_NODISCARD hyp_status hyp_require(hyp_problem *p, const unsigned char *required, hyp_diag *diag);
 
+/* A set of classes that the relaxed answer had on a cycle. If its anchor, one of them, is in use, then one of them
+ * chooses a node without a child in the set: nodes cut_nodes[at .. end) of the bound. */
+typedef struct hyp_cut {
+    uint32_t at, end, anchor;
+    uint64_t hash; /* of the set and the anchor */
+    double weight, best_weight, direction; /* as share, best_share and direction are for edges */
+} hyp_cut;
+
 /* A Lagrangian bound: each class splits its cost over the classes that use it, and is then priced by itself. */
 typedef struct hyp_bound {
     const hyp_problem *p;
@@ -43,6 +51,9 @@ typedef struct hyp_bound {
     double *direction;   /* by edge: smoothed subgradient */
     double *price, *paid; /* by class: least node with shares; what the users pay */
     uint32_t *least;      /* by class: that node */
+    HYP_VEC(hyp_cut) cuts;
+    HYP_VEC(uint32_t) cut_nodes;
+    double *bonus, *toll; /* by node, by class: what cuts give for the first and take for the second */
     unsigned char *chosen, *root;
     double value, best;   /* of the current shares; of best_share */
     double step;
@@ -52,6 +63,14 @@ HYP_NODISCARD hyp_status hyp_bound_begin(hyp_bound *b, const hyp_problem *p, hyp
 void hyp_bound_end(hyp_bound *b);
 /* One step of subgradient ascent towards `target`, an answer's cost. */
 void hyp_bound_step(hyp_bound *b, double target);
+/* Adds cuts for cycles of the current relaxed answer. */
+HYP_NODISCARD hyp_status hyp_bound_cut(hyp_bound *b, hyp_diag *diag);
+/* Takes up the best shares and raises the bound by cuts as dual ascent for Steiner trees does (Wong 1984): while
+ * a root cannot be reached by nodes without regret, the classes it leads to without it make a cut, whose weight may
+ * grow by the least regret of a node that leaves it. */
+HYP_NODISCARD hyp_status hyp_bound_raise(hyp_bound *b, double target, hyp_diag *diag);
+/* What choosing a node costs more than choosing the least one of its class, at the current prices. */
+double hyp_bound_regret(const hyp_bound *b, uint32_t node);
 /* By the best shares: sets the cost of nodes to infinity where using them leads to `limit` or above, and sets
  * required[c] for classes that every answer below `limit` uses. Gives how many were found. */
 uint32_t hyp_bound_fix(hyp_bound *b, double limit, double *cost, unsigned char *required);

@@ -13,6 +13,8 @@
 
 #define ROOT_STEPS 3000 /* of the bound, at the first problem of a part */
 #define NODE_STEPS 300  /* and at each later one */
+#define CUT_EVERY 8     /* steps between looking for cycles */
+#define RAISE_EVERY 400 /* steps between raising the best bound by cuts */
 #define TRY_EVERY 40    /* steps between answers built from the bound's prices */
 #define OPEN_LIMIT 2000 /* open problems, after which the newest is taken up instead of the best */
 #define POLISH_ROUNDS 3
@@ -86,14 +88,10 @@ static hyp_status try_prices(search *s, const hyp_problem *p, const hyp_bound *b
                              uint32_t *choice, uint32_t *spare)
 {
     hyp_problem priced = *p;
-    double cost, scale = 1e-6;
+    double cost;
     priced.cost = hyp_malloc(p->node_count * sizeof *priced.cost);
     if (!priced.cost) return hyp_fail_memory(s->diag, p->node_count * sizeof *priced.cost);
-    for (uint32_t n = 0; n < p->node_count; n++) {
-        double worth = p->cost[n];
-        for (uint32_t i = p->kid_at[n]; i < p->kid_at[n + 1]; i++) worth += b->share[b->edge[i]];
-        priced.cost[n] = worth - b->price[p->owner[n]] + scale * p->cost[n];
-    }
+    for (uint32_t n = 0; n < p->node_count; n++) priced.cost[n] = hyp_bound_regret(b, n) + 1e-6 * p->cost[n];
     hyp_status status = hyp_solve_tree(&priced, true, choice, NULL, s->diag);
     hyp_free(priced.cost);
     if (status == HYP_OK) status = hyp_problem_price(p, choice, false, &cost, NULL, s->diag);
@@ -153,10 +151,13 @@ static hyp_status ascend(search *s, hyp_problem *p, int steps, hyp_bound *b, uin
     HYP_TRY(hyp_bound_begin(b, p, s->diag));
     for (int i = 1; i <= steps && b->best < limit_of(s) && b->step > 1e-3; i++) {
         hyp_bound_step(b, s->cost);
+        if (i % CUT_EVERY == 0) HYP_TRY(hyp_bound_cut(b, s->diag));
+        if (i % RAISE_EVERY == 0) HYP_TRY(hyp_bound_raise(b, s->cost, s->diag));
         if (i % TRY_EVERY) continue;
         HYP_TRY(try_prices(s, p, b, component, choice, spare));
         if (out_of_time(s)) break;
     }
+    HYP_TRY(hyp_bound_raise(b, s->cost, s->diag));
     v->bound = fmax(v->bound, b->best);
     v->done = v->bound >= limit_of(s);
     if (!v->done) v->fixed = hyp_bound_fix(b, limit_of(s), p->cost, required);

@@ -178,7 +178,11 @@ static void bounds_are_never_above_the_least_cost(void **state)
             double best = least_cost(&core);
             hyp_bound b;
             must(hyp_bound_begin(&b, &core, &diag));
-            for (int i = 0; i < 200; i++) hyp_bound_step(&b, best);
+            for (int i = 0; i < 200; i++) {
+                hyp_bound_step(&b, best);
+                if (i % 8 == 0) must(hyp_bound_cut(&b, &diag));
+                if (i % 50 == 0) must(hyp_bound_raise(&b, best, &diag));
+            }
             if (best >= 0) {
                 assert_true(b.best <= best + 1e-9);
                 tight += b.best > 0.95 * best;
