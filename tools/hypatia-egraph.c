@@ -118,8 +118,8 @@ static void print_extraction(const hyp_serialized *s, const hyp_extraction *ex, 
         printf("}\n");
         return;
     }
-    printf("tree cost    %.12g\ndag cost     %.12g\nlower bound  %.12g%s\nmicros       %.1f", ex->tree_cost, ex->dag_cost,
-           ex->lower_bound, ex->proven ? " (proven)" : "", micros);
+    printf("tree cost    %.12g\ndag cost     %.12g\nlower bound  %.12g%s\nmicros       %.1f", ex->tree_cost,
+           ex->dag_cost, ex->lower_bound, ex->proven ? " (proven)" : "", micros);
     if (choice) print_choice(s, ex, false);
     printf("\n");
 }
@@ -172,8 +172,21 @@ static int command_extract(int argc, char **argv)
 
 /* ---- saturate ----------------------------------------------------------------------------------- */
 
-enum { SAT_RULES, SAT_TERMS, SAT_ITERS, SAT_NODES, SAT_SECONDS, SAT_SCHEDULER, SAT_EXPLAIN, SAT_EXTRACT, SAT_DUMP, SAT_DOT,
-       SAT_DOT_NODES, SAT_JSON, SAT_HELP };
+enum {
+    SAT_RULES,
+    SAT_TERMS,
+    SAT_ITERS,
+    SAT_NODES,
+    SAT_SECONDS,
+    SAT_SCHEDULER,
+    SAT_EXPLAIN,
+    SAT_EXTRACT,
+    SAT_DUMP,
+    SAT_DOT,
+    SAT_DOT_NODES,
+    SAT_JSON,
+    SAT_HELP
+};
 
 static const cli_option saturate_options[] = {
     [SAT_RULES] = {"rules", 0, "FILE", "rewrite rules, s-expressions or tab-separated"},
@@ -181,7 +194,8 @@ static const cli_option saturate_options[] = {
     [SAT_ITERS] = {"iters", 0, "N", "limit of iterations (30)"},
     [SAT_NODES] = {"nodes", 0, "N", "limit of e-nodes (none)"},
     [SAT_SECONDS] = {"seconds", 0, "S", "limit of time (none)"},
-    [SAT_SCHEDULER] = {"scheduler", 0, "simple|backoff", "every rule each time, or ban those with many matches (simple)"},
+    [SAT_SCHEDULER] = {"scheduler", 0, "simple|backoff",
+                       "every rule each time, or ban those with many matches (simple)"},
     [SAT_EXPLAIN] = {"explain", 0, "A B", "print a proof that two terms are equal; takes two arguments"},
     [SAT_EXTRACT] = {"extract", 0, "tree|dag|exact", "print the best term of each term, by its number of e-nodes"},
     [SAT_DUMP] = {"dump-json", 0, "FILE|-", "write the e-graph as egraph-serialize JSON"},
@@ -270,12 +284,15 @@ static void print_report(const saturation *s, const hyp_run_report *r)
         return;
     }
     printf("{\"e_nodes\": %zu, \"e_classes\": %zu, \"seconds\": %.9f, \"peak_bytes\": %zu, \"stop_reason\": \"%s\",\n"
-           " \"iterations\": [", r->e_nodes, r->e_classes, r->seconds, r->peak_bytes, hyp_stop_name(r->stop));
+           " \"iterations\": [",
+           r->e_nodes, r->e_classes, r->seconds, r->peak_bytes, hyp_stop_name(r->stop));
     for (size_t i = 0; i < r->iteration_count; i++) {
         const hyp_iteration_report *it = &r->iterations[i];
-        printf("%s\n  {\"e_nodes\": %zu, \"e_classes\": %zu, \"matches\": %zu, \"applications\": %zu, \"search_seconds\": %.9f, "
-               "\"apply_seconds\": %.9f, \"rebuild_seconds\": %.9f}", i ? "," : "", it->e_nodes, it->e_classes, it->matches,
-               it->applications, it->search_seconds, it->apply_seconds, it->rebuild_seconds);
+        printf("%s\n  {\"e_nodes\": %zu, \"e_classes\": %zu, \"matches\": %zu, \"applications\": %zu, "
+               "\"search_seconds\": %.9f, "
+               "\"apply_seconds\": %.9f, \"rebuild_seconds\": %.9f}",
+               i ? "," : "", it->e_nodes, it->e_classes, it->matches, it->applications, it->search_seconds,
+               it->apply_seconds, it->rebuild_seconds);
     }
     printf("],\n \"rules\": [");
     for (size_t i = 0; i < r->rule_count; i++) {
@@ -305,7 +322,8 @@ static hyp_status print_best(const saturation *s, hyp_diag *diag)
         if (status != HYP_OK) break;
         char *text = hyp_extraction_text(s->eg, &ex, s->roots[i]);
         if (s->json) {
-            printf("%s\n  {\"tree_cost\": %.17g, \"dag_cost\": %.17g, \"term\": ", i ? "," : "", ex.tree_cost, ex.dag_cost);
+            printf("%s\n  {\"tree_cost\": %.17g, \"dag_cost\": %.17g, \"term\": ", i ? "," : "", ex.tree_cost,
+                   ex.dag_cost);
             print_text(text ? text : "");
             printf("}");
         } else {
@@ -327,8 +345,8 @@ static hyp_status print_proof(const saturation *s, hyp_diag *diag)
     for (size_t i = 0; i < proof.count; i++) {
         const hyp_proof_step *step = &proof.steps[i];
         if (!s->json) {
-            printf("%s%s%s\n", step->rule ? (step->forward ? "  = by " : "  = by reversed ") : "", step->rule ? step->rule : "",
-                   step->rule ? "" : step->term);
+            printf("%s%s%s\n", step->rule ? (step->forward ? "  = by " : "  = by reversed ") : "",
+                   step->rule ? step->rule : "", step->rule ? "" : step->term);
             if (step->rule) printf("%s\n", step->term);
             continue;
         }
@@ -462,11 +480,12 @@ static int command_saturate(int argc, char **argv)
 
 static void help(FILE *to)
 {
-    fprintf(to, "Usage: hypatia-egraph COMMAND ...\n"
-                "  saturate   rewrite terms by rules, extract, explain, dump\n"
-                "  extract    choose the best terms of an egraph-serialize file\n"
-                "  --version, --help; each command has its own --help\n"
-                "Exit codes: 0 ok, 1 error, 2 usage, 3 no answer (no finite term, negative costs), 4 terms not equal.\n");
+    fprintf(to,
+            "Usage: hypatia-egraph COMMAND ...\n"
+            "  saturate   rewrite terms by rules, extract, explain, dump\n"
+            "  extract    choose the best terms of an egraph-serialize file\n"
+            "  --version, --help; each command has its own --help\n"
+            "Exit codes: 0 ok, 1 error, 2 usage, 3 no answer (no finite term, negative costs), 4 terms not equal.\n");
 }
 
 int main(int argc, char **argv)

@@ -10,10 +10,10 @@
 
 #include "base/strbuf.h"
 
-#define SMOOTH 0.3   /* weight of the newest subgradient */
-#define FORGET 0.02  /* weight of the newest relaxed answer in `used` */
+#define SMOOTH 0.3  /* weight of the newest subgradient */
+#define FORGET 0.02 /* weight of the newest relaxed answer in `used` */
 #define CUT_LIMIT 3000
-#define PATIENCE 12  /* steps without a better bound before steps get shorter */
+#define PATIENCE 12 /* steps without a better bound before steps get shorter */
 
 /* Numbers the pairs of class and child. */
 static hyp_status number_edges(hyp_bound *b, hyp_diag *diag)

@@ -17,10 +17,10 @@ HYP_NODISCARD hyp_status hyp_trail_join(hyp_trails *t, uint32_t a, uint32_t b, u
 
 /* The reductions; each keeps an answer of least cost, and each answer left costs what its trails cost or more. */
 enum {
-    HYP_REDUCE_CYCLES = 1,   /* nodes with a child that cannot do without the node's own class */
-    HYP_REDUCE_DOMINATED = 2, /* nodes that need no less and cost no less than another of their class */
-    HYP_REDUCE_REQUIRED = 4, /* classes in every answer become roots; nodes need not name them any more */
-    HYP_REDUCE_CHAINS = 8,   /* classes of one node become part of the nodes that use them */
+    HYP_REDUCE_CYCLES = 1,      /* nodes with a child that cannot do without the node's own class */
+    HYP_REDUCE_DOMINATED = 2,   /* nodes that need no less and cost no less than another of their class */
+    HYP_REDUCE_REQUIRED = 4,    /* classes in every answer become roots; nodes need not name them any more */
+    HYP_REDUCE_CHAINS = 8,      /* classes of one node become part of the nodes that use them */
     HYP_REDUCE_SINGLE_USE = 16, /* the nodes of a class that one node uses become variants of that node */
     HYP_REDUCE_ALL = 31
 };
@@ -35,7 +35,7 @@ HYP_NODISCARD hyp_status hyp_require(hyp_problem *p, const unsigned char *requir
  * chooses a node without a child in the set: nodes cut_nodes[at .. end) of the bound. */
 typedef struct hyp_cut {
     uint32_t at, end, anchor;
-    uint64_t hash; /* of the set and the anchor */
+    uint64_t hash;                         /* of the set and the anchor */
     double weight, best_weight, direction; /* as share, best_share and direction are for edges */
 } hyp_cut;
 
@@ -43,19 +43,19 @@ typedef struct hyp_cut {
 typedef struct hyp_bound {
     const hyp_problem *p;
     uint32_t edge_count;
-    uint32_t *edge;      /* by place in p->kids: the pair (class of the node, child) */
-    uint32_t *edge_kid;  /* by edge */
-    double *share;       /* by edge: what the class pays for the child, >= 0 */
+    uint32_t *edge;     /* by place in p->kids: the pair (class of the node, child) */
+    uint32_t *edge_kid; /* by edge */
+    double *share;      /* by edge: what the class pays for the child, >= 0 */
     double *best_share;
-    double *used;        /* by node: how often the relaxed answers chose it, 0..1, late ones count more */
-    double *direction;   /* by edge: smoothed subgradient */
+    double *used;         /* by node: how often the relaxed answers chose it, 0..1, late ones count more */
+    double *direction;    /* by edge: smoothed subgradient */
     double *price, *paid; /* by class: least node with shares; what the users pay */
     uint32_t *least;      /* by class: that node */
     HYP_VEC(hyp_cut) cuts;
     HYP_VEC(uint32_t) cut_nodes;
     double *bonus, *toll; /* by node, by class: what cuts give for the first and take for the second */
     unsigned char *chosen, *root;
-    double value, best;   /* of the current shares; of best_share */
+    double value, best; /* of the current shares; of best_share */
     double step;
 } hyp_bound;
 

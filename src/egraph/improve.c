@@ -11,11 +11,11 @@
 typedef struct improver {
     const hyp_problem *p;
     const uint32_t *component, *spare;
-    uint32_t *choice;      /* of a class that is not in use: its spare */
-    uint32_t *uses;        /* by class: chosen nodes and roots that need it */
-    uint32_t *mark, stamp; /* by class */
+    uint32_t *choice;                        /* of a class that is not in use: its spare */
+    uint32_t *uses;                          /* by class: chosen nodes and roots that need it */
+    uint32_t *mark, stamp;                   /* by class */
     HYP_VEC(uint32_t) stack, dropped, taken; /* classes; the last two: whose uses changed, in order */
-    uint64_t work;         /* left */
+    uint64_t work;                           /* left */
 } improver;
 
 static hyp_status push_kids(improver *v, uint32_t node, hyp_diag *diag)
@@ -143,8 +143,13 @@ hyp_status hyp_improve(const hyp_problem *p, const uint32_t *component, const ui
                        uint64_t work, double *cost, hyp_diag *diag)
 {
     size_t n = p->class_count;
-    improver v = {.p = p, .component = component, .spare = spare, .choice = choice, .work = work,
-                  .uses = hyp_calloc(n, sizeof *v.uses), .mark = hyp_calloc(n, sizeof *v.mark)};
+    improver v = {.p = p,
+                  .component = component,
+                  .spare = spare,
+                  .choice = choice,
+                  .work = work,
+                  .uses = hyp_calloc(n, sizeof *v.uses),
+                  .mark = hyp_calloc(n, sizeof *v.mark)};
     hyp_status status = v.uses && v.mark ? run(&v, cost, diag) : hyp_fail_memory(diag, n * sizeof *v.uses);
     if (status == HYP_OK) status = hyp_problem_price(p, choice, false, cost, NULL, diag);
     hyp_free(v.uses);

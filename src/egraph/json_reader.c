@@ -95,7 +95,8 @@ hyp_status hyp_json_string(hyp_json *j)
     hyp_strbuf_add(&j->string, "", 0);
     for (;;) {
         size_t start = j->at;
-        while (j->at < j->len && j->text[j->at] != '"' && j->text[j->at] != '\\' && (unsigned char)j->text[j->at] >= ' ')
+        while (j->at < j->len && j->text[j->at] != '"' && j->text[j->at] != '\\' &&
+               (unsigned char)j->text[j->at] >= ' ')
             j->at++;
         hyp_strbuf_add(&j->string, j->text + start, j->at - start);
         if (j->at == j->len) return hyp_json_fail(j, "the text ends inside a string");

@@ -59,11 +59,11 @@ enum { UNSEEN = 0, SATISFIED = 1, REACHED = 2 };
 
 typedef struct core_maker {
     const hyp_problem *p;
-    uint32_t *waiting;     /* by node: children not satisfied; HYP_NONE for a node that is out */
-    unsigned char *state;  /* by class */
-    uint32_t *stack;       /* of classes; each is pushed once */
-    uint32_t *number;      /* by class: its new number */
-    uint32_t *class_order; /* the classes kept, by new number */
+    uint32_t *waiting;              /* by node: children not satisfied; HYP_NONE for a node that is out */
+    unsigned char *state;           /* by class */
+    uint32_t *stack;                /* of classes; each is pushed once */
+    uint32_t *number;               /* by class: its new number */
+    uint32_t *class_order;          /* the classes kept, by new number */
     uint32_t *members, *members_at; /* nodes that are in, by class */
 } core_maker;
 
@@ -240,8 +240,8 @@ hyp_status hyp_problem_core(const hyp_problem *p, hyp_problem *out, hyp_diag *di
 enum { NEW, OPEN, DONE };
 
 /* Depth first below one class. Gives false at a cycle or a gap. */
-static bool price_below(const hyp_problem *p, const uint32_t *choice, uint32_t from, unsigned char *state,
-                        double *tree, uint32_t *path, uint32_t *next, double *sum)
+static bool price_below(const hyp_problem *p, const uint32_t *choice, uint32_t from, unsigned char *state, double *tree,
+                        uint32_t *path, uint32_t *next, double *sum)
 {
     uint32_t depth = 0;
     if (state[from] == DONE) return true;
@@ -350,8 +350,13 @@ hyp_status hyp_problem_components(const hyp_problem *p, uint32_t *component, hyp
     size_t n = p->class_count;
     uint32_t *words = hyp_calloc(5 * n, sizeof *words);
     if (!words) return hyp_fail_memory(diag, 5 * n * sizeof *words);
-    tarjan t = {.p = p, .component = component, .low = words, .index = words + n, .path = words + 2 * n,
-                .next = words + 3 * n, .open = words + 4 * n};
+    tarjan t = {.p = p,
+                .component = component,
+                .low = words,
+                .index = words + n,
+                .path = words + 2 * n,
+                .next = words + 3 * n,
+                .open = words + 4 * n};
     memset(component, 0xff, n * sizeof *component);
     for (uint32_t c = 0; c < n; c++)
         if (!t.index[c]) tarjan_from(&t, c);

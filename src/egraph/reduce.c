@@ -5,9 +5,9 @@
 
 #include "egraph/exact.h"
 
-#define NEED_LIMIT 12000   /* classes; the table of what each needs has a bit per pair */
-#define PAIR_LIMIT 4000    /* nodes of a class that are compared pairwise */
-#define LONGEST_NODE 64    /* children a node may get by joining */
+#define NEED_LIMIT 12000 /* classes; the table of what each needs has a bit per pair */
+#define PAIR_LIMIT 4000  /* nodes of a class that are compared pairwise */
+#define LONGEST_NODE 64  /* children a node may get by joining */
 
 hyp_status hyp_trail_join(hyp_trails *t, uint32_t a, uint32_t b, uint32_t *out, hyp_diag *diag)
 {
@@ -124,7 +124,8 @@ static uint32_t drop_cyclic(const need_table *t, hyp_problem *p)
 static uint64_t signature(const hyp_problem *p, uint32_t n)
 {
     uint64_t s = 0;
-    for (uint32_t i = p->kid_at[n]; i < p->kid_at[n + 1]; i++) s |= UINT64_C(1) << (p->kids[i] * UINT32_C(2654435769) >> 26);
+    for (uint32_t i = p->kid_at[n]; i < p->kid_at[n + 1]; i++)
+        s |= UINT64_C(1) << (p->kids[i] * UINT32_C(2654435769) >> 26);
     return s;
 }
 
@@ -388,7 +389,8 @@ static hyp_status join_nodes(hyp_problem *p, hyp_trails *trails, unsigned which,
 static hyp_status reduce_once(hyp_problem *p, hyp_trails *trails, unsigned which, uint32_t *found, hyp_diag *diag)
 {
     need_table needs = {0};
-    bool tabled = p->class_count <= NEED_LIMIT && which & (HYP_REDUCE_CYCLES | HYP_REDUCE_DOMINATED | HYP_REDUCE_REQUIRED);
+    bool tabled =
+        p->class_count <= NEED_LIMIT && which & (HYP_REDUCE_CYCLES | HYP_REDUCE_DOMINATED | HYP_REDUCE_REQUIRED);
     hyp_status status = tabled ? make_needs(&needs, p, diag) : HYP_OK;
     if (status == HYP_OK && tabled && which & HYP_REDUCE_CYCLES) {
         uint32_t cyclic = drop_cyclic(&needs, p);

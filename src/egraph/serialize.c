@@ -158,8 +158,9 @@ static hyp_status resolve_children(hyp_serialized *s, hyp_diag *diag)
             if (node != HYP_NONE)
                 s->kids.data[i] = s->nodes.data[node].eclass;
             else if (!find_class(s, s->ids.names.data[id], &s->kids.data[i]))
-                return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: node '%s' has the child '%s', which is neither a node nor a class",
-                                s->name, s->ids.names.data[s->nodes.data[n].id], s->ids.names.data[id]);
+                return hyp_fail(diag, HYP_ERR_MALFORMED,
+                                "%s: node '%s' has the child '%s', which is neither a node nor a class", s->name,
+                                s->ids.names.data[s->nodes.data[n].id], s->ids.names.data[id]);
         }
     return HYP_OK;
 }

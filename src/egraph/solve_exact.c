@@ -27,8 +27,8 @@ typedef struct open_problem {
 /* The search for one part. */
 typedef struct search {
     hyp_trails *trails;
-    double deadline, unit; /* unit: all costs are multiples of it; 0 if there is none */
-    double cost;           /* of the best answer */
+    double deadline, unit;  /* unit: all costs are multiples of it; 0 if there is none */
+    double cost;            /* of the best answer */
     HYP_VEC(uint32_t) best; /* trails of its nodes */
     HYP_VEC(open_problem) open;
     hyp_diag *diag;
@@ -308,7 +308,8 @@ static uint32_t split(const hyp_problem *p, uint32_t *part, uint32_t *parent)
 }
 
 /* The part of p with the roots of that part alone. */
-static hyp_status take_part(const hyp_problem *p, const uint32_t *part, uint32_t which, hyp_problem *out, hyp_diag *diag)
+static hyp_status take_part(const hyp_problem *p, const uint32_t *part, uint32_t which, hyp_problem *out,
+                            hyp_diag *diag)
 {
     hyp_problem copy;
     HYP_TRY(copy_problem(p, &copy, diag));
@@ -396,7 +397,8 @@ static hyp_status search_parts(search *s, const hyp_problem *core, const hyp_pro
     return HYP_OK;
 }
 
-static hyp_status run(search *s, const hyp_problem *core, hyp_problem *p, double seconds, uint32_t *answer, double *bound)
+static hyp_status run(search *s, const hyp_problem *core, hyp_problem *p, double seconds, uint32_t *answer,
+                      double *bound)
 {
     double start = now();
     HYP_TRY(copy_problem(core, p, s->diag));

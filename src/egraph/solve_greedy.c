@@ -9,7 +9,7 @@
 
 /* Elements looked at in sets, after which the rest keeps its choice of least tree cost. */
 #define SET_WORK (UINT64_C(1) << 27)
-#define GREEDY_ROUNDS 6 /* of improving */
+#define GREEDY_ROUNDS 6              /* of improving */
 #define SET_LIVE (UINT64_C(1) << 22) /* elements held in sets, with the same end */
 
 typedef struct node_set {
@@ -21,13 +21,13 @@ typedef struct node_set {
 typedef struct greedy {
     const hyp_problem *p;
     uint32_t *choice;
-    node_set *sets;          /* by class; len 0 = none yet */
-    uint32_t *mark, stamp;   /* by class */
-    uint32_t *queue;         /* circular, of node_count entries: a node is in it once */
+    node_set *sets;        /* by class; len 0 = none yet */
+    uint32_t *mark, stamp; /* by class */
+    uint32_t *queue;       /* circular, of node_count entries: a node is in it once */
     uint32_t queue_at, queue_len;
-    unsigned char *queued;   /* by node */
+    unsigned char *queued; /* by node */
     HYP_VEC(uint32_t) pool;
-    size_t live;             /* elements of current sets */
+    size_t live; /* elements of current sets */
     uint64_t work;
 } greedy;
 
@@ -112,7 +112,7 @@ static hyp_status weigh(greedy *g, uint32_t n, bool *out_better, hyp_diag *diag)
         room += set->len;
     }
     if (g->pool.len > 2 * g->live + (1 << 16)) HYP_TRY(compact(g, diag));
-    HYP_TRY(hyp_vec_reserve(&g->pool, g->pool.len + room, diag));
+    if (g->pool.cap < g->pool.len + room) HYP_TRY(hyp_vec_reserve(&g->pool, 2 * (g->pool.len + room), diag));
     uint32_t *out = g->pool.data + g->pool.len, len = 1;
     g->mark[c] = ++g->stamp;
     out[0] = n;
@@ -158,8 +158,8 @@ static hyp_status choose_by_sets(const hyp_problem *p, uint32_t *choice, hyp_dia
                 .mark = hyp_calloc(classes, sizeof *g.mark),
                 .queue = hyp_malloc(nodes * sizeof *g.queue),
                 .queued = hyp_calloc(nodes, 1)};
-    hyp_status status = g.sets && g.mark && g.queue && g.queued ? run(&g, diag)
-                                                                : hyp_fail_memory(diag, classes * sizeof *g.sets);
+    hyp_status status =
+        g.sets && g.mark && g.queue && g.queued ? run(&g, diag) : hyp_fail_memory(diag, classes * sizeof *g.sets);
     hyp_free(g.sets);
     hyp_free(g.mark);
     hyp_free(g.queue);

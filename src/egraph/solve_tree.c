@@ -30,7 +30,10 @@ typedef struct tree_solver {
 } tree_solver;
 
 /* Least weight first, then the lower node. */
-static bool before(candidate a, candidate b) { return a.weight < b.weight || (a.weight == b.weight && a.node < b.node); }
+static bool before(candidate a, candidate b)
+{
+    return a.weight < b.weight || (a.weight == b.weight && a.node < b.node);
+}
 
 static hyp_status heap_push(tree_solver *t, candidate c, hyp_diag *diag)
 {
@@ -112,8 +115,8 @@ hyp_status hyp_solve_tree(const hyp_problem *p, bool all, uint32_t *choice, doub
     tree_solver t = {.p = p,
                      .nodes = hyp_calloc(p->node_count, sizeof *t.nodes),
                      .classes = hyp_calloc(p->class_count, sizeof *t.classes)};
-    hyp_status status = t.nodes && t.classes ? run(&t, all, diag)
-                                             : hyp_fail_memory(diag, p->node_count * sizeof *t.nodes);
+    hyp_status status =
+        t.nodes && t.classes ? run(&t, all, diag) : hyp_fail_memory(diag, p->node_count * sizeof *t.nodes);
     for (uint32_t c = 0; c < p->class_count && status == HYP_OK; c++) {
         choice[c] = t.classes[c].settled ? t.classes[c].choice - 1 : HYP_NONE;
         if (weight) weight[c] = t.classes[c].settled ? t.classes[c].weight : INFINITY;

@@ -13,9 +13,9 @@ typedef struct writer {
     hyp_strbuf text;
     hyp_text_fn write;
     void *write_user;
-    uint32_t *place;           /* by class: index in order + 1, 0 = not met */
-    HYP_VEC(uint32_t) order;   /* classes, nearest to the roots first */
-    size_t nodes;              /* in those classes */
+    uint32_t *place;         /* by class: index in order + 1, 0 = not met */
+    HYP_VEC(uint32_t) order; /* classes, nearest to the roots first */
+    size_t nodes;            /* in those classes */
 } writer;
 
 static void flush(writer *w, size_t at_least)
@@ -95,8 +95,7 @@ static hyp_status json_node(writer *w, uint32_t c, hyp_enode_id node, size_t ind
     hyp_strbuf_quote(sb, hyp_egraph_symbol_name(eg, hyp_enode_op(eg, node)));
     hyp_strbuf_puts(sb, ", \"children\": [");
     const hyp_class_id *kids = hyp_enode_children(eg, node, &count);
-    for (size_t k = 0; k < count; k++)
-        hyp_strbuf_printf(sb, "%s\"%u.0\"", k ? ", " : "", hyp_egraph_find(eg, kids[k]));
+    for (size_t k = 0; k < count; k++) hyp_strbuf_printf(sb, "%s\"%u.0\"", k ? ", " : "", hyp_egraph_find(eg, kids[k]));
     hyp_strbuf_printf(sb, "], \"eclass\": \"%u\", \"cost\": ", c);
     if (isinf(own))
         hyp_strbuf_puts(sb, "null");
@@ -169,7 +168,8 @@ static hyp_status dot_edges(writer *w, uint32_t c, size_t shown, size_t classes_
             if (kid == c) /* an edge into its own cluster has no border to end at */
                 hyp_strbuf_printf(&w->text, "  \"%u.%zu\" -> \"%u.0\" [label=%zu];\n", c, n, kid, k);
             else
-                hyp_strbuf_printf(&w->text, "  \"%u.%zu\" -> \"%u.0\" [lhead=cluster_%u, label=%zu];\n", c, n, kid, kid, k);
+                hyp_strbuf_printf(&w->text, "  \"%u.%zu\" -> \"%u.0\" [lhead=cluster_%u, label=%zu];\n", c, n, kid, kid,
+                                  k);
         }
     }
     flush(w, FLUSH_AT);

@@ -94,7 +94,8 @@ static void answers_agree_with_brute_force(void **state)
         double best = least_cost(&p), tree_dag = INFINITY;
         uint32_t choice[CLASSES];
         for (int m = HYP_EXTRACT_TREE; m <= HYP_EXTRACT_EXACT && best >= 0; m++) {
-            hyp_extract_options options = {.size = sizeof options, .method = (hyp_extract_method)m, .budget_seconds = 5};
+            hyp_extract_options options = {
+                .size = sizeof options, .method = (hyp_extract_method)m, .budget_seconds = 5};
             hyp_extraction out = {0};
             hyp_diag said = {0};
             hyp_free(p.up_at);
@@ -145,9 +146,14 @@ static void expect_reduced(const hyp_problem *core, unsigned which, double best,
 static void each_reduction_keeps_the_least_cost(void **state)
 {
     (void)state;
-    static const unsigned sets[] = {HYP_REDUCE_CYCLES, HYP_REDUCE_DOMINATED, HYP_REDUCE_REQUIRED, HYP_REDUCE_CHAINS,
-                                    HYP_REDUCE_SINGLE_USE, HYP_REDUCE_CHAINS | HYP_REDUCE_SINGLE_USE,
-                                    HYP_REDUCE_DOMINATED | HYP_REDUCE_SINGLE_USE, HYP_REDUCE_ALL};
+    static const unsigned sets[] = {HYP_REDUCE_CYCLES,
+                                    HYP_REDUCE_DOMINATED,
+                                    HYP_REDUCE_REQUIRED,
+                                    HYP_REDUCE_CHAINS,
+                                    HYP_REDUCE_SINGLE_USE,
+                                    HYP_REDUCE_CHAINS | HYP_REDUCE_SINGLE_USE,
+                                    HYP_REDUCE_DOMINATED | HYP_REDUCE_SINGLE_USE,
+                                    HYP_REDUCE_ALL};
     enum { SETS = sizeof sets / sizeof *sets };
     int shrunk[SETS] = {0};
     uint64_t seed = 77;

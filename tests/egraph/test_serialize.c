@@ -1,5 +1,5 @@
-/* egraph-serialize files: what is read, what is refused and where it says the fault is, and that an e-graph comes back as
- * it was written. */
+/* egraph-serialize files: what is read, what is refused and where it says the fault is, and that an e-graph comes back
+ * as it was written. */
 #include "base/strbuf.h"
 #include "support.h"
 
@@ -99,8 +99,9 @@ static void faults_name_their_place(void **state)
     expect_refused("{\"nodes\": {\"a\": {\"op\": \"a\", \"eclass\": \"x\", \"subsumed\": 1}}}", "true or false");
     expect_refused("{\"nodes\": {\"a\": {\"op\": \"a\", \"eclass\": \"x\", \"children\": [\"b\"]}}}",
                    "node 'a' has the child 'b', which is neither");
-    expect_refused("{\"nodes\": {\"a\": {\"op\": \"a\", \"eclass\": \"x\"}, \"a\": {\"op\": \"a\", \"eclass\": \"x\"}}}",
-                   "a second node");
+    expect_refused(
+        "{\"nodes\": {\"a\": {\"op\": \"a\", \"eclass\": \"x\"}, \"a\": {\"op\": \"a\", \"eclass\": \"x\"}}}",
+        "a second node");
     expect_refused("{\"nodes\": {}, \"root_eclasses\": [\"q\"]}", "'q' has no node");
     expect_refused("{\"nodes\": {\"a\\q\": 1}}", "bad escape");
     expect_refused("{\"nodes\": {\"a\\ud800\": 1}}", "bad escape");
@@ -115,7 +116,8 @@ static void damaged_files_are_refused(void **state)
     size_t len = strlen(SMALL);
     hyp_serialized *s;
     hyp_diag said = {0};
-    for (size_t i = 0; i < len; i++) assert_int_equal(hyp_serialized_parse("t", SMALL, i, &s, &said), HYP_ERR_MALFORMED);
+    for (size_t i = 0; i < len; i++)
+        assert_int_equal(hyp_serialized_parse("t", SMALL, i, &s, &said), HYP_ERR_MALFORMED);
     uint32_t seed = 1;
     for (size_t i = 0; i < 20 * len; i++) {
         char text[] = SMALL;
@@ -196,7 +198,9 @@ static void a_drawing_that_is_cut_says_so(void **state)
     assert_int_equal(drawn, hyp_egraph_node_count(eg));
     text.len = 0;
     hyp_extraction ex;
-    must(hyp_egraph_extract(eg, &root, 1, HYP_EXTRACT_TREE, two_if_plus, NULL, &ex, &diag) == HYP_ERR_UNSUPPORTED ? HYP_OK : HYP_ERR_INTERNAL);
+    must(hyp_egraph_extract(eg, &root, 1, HYP_EXTRACT_TREE, two_if_plus, NULL, &ex, &diag) == HYP_ERR_UNSUPPORTED
+             ? HYP_OK
+             : HYP_ERR_INTERNAL);
     must(hyp_egraph_write_dot(eg, &root, 1, 7, NULL, gather, &text, &diag));
     snprintf(label, sizeof label, "label=\"7 of %zu e-nodes shown\"", hyp_egraph_node_count(eg));
     assert_non_null(strstr(text.data, label));
