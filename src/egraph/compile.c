@@ -60,6 +60,14 @@ static hyp_status place(compiler *c, uint32_t i, hyp_source source, uint32_t via
         *bound = true;
     }
     step->bind_class = !c->bound[atom->reg];
+    step->plain = atom->seq == HYP_NONE && atom->count <= 2;
+    step->op = atom->op;
+    step->class_reg = atom->reg;
+    step->row_at = c->rule->reg_count + atom->index;
+    for (uint32_t j = 0; j < 2 && step->plain; j++) {
+        step->bind_kid[j] = j >= atom->count || step->bind[j];
+        step->kid_reg[j] = j < atom->count ? atom->kids[j].reg : c->rule->reg_count + c->rule->left_nodes;
+    }
     c->bound[atom->reg] = true;
     c->placed[i] = true;
     return HYP_OK;

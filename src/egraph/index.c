@@ -111,7 +111,7 @@ static hyp_status make_base(hyp_egraph *eg, hyp_diag *diag)
     if (words) memset(x->stale, 0, words * sizeof *x->stale);
     for (size_t c = 0; c < x->head_count; c++) x->head[c] = (hyp_place){HYP_NONE, HYP_NONE};
     x->links.len = 0;
-    x->changed = 0;
+    x->changed = x->sweeps = 0;
     x->bound = x->rows = (uint32_t)bound;
     x->epoch = eg->epoch;
     count_parts(eg);

@@ -36,12 +36,13 @@ typedef struct hyp_link {
 } hyp_link;
 
 typedef struct hyp_index {
-    bool ready;     /* holds every live row below `seen` */
-    uint32_t seen;  /* linked rows that it knows */
-    uint32_t bound; /* classes below have a part in the base */
-    uint32_t rows;  /* rows below were there when the base was made */
-    uint32_t epoch; /* in which it was made */
-    hyp_place *at;  /* bound + 1: members[at[c].member .. at[c+1].member) are of class c; uses alike */
+    bool ready;      /* holds every live row below `seen` */
+    uint32_t seen;   /* linked rows that it knows */
+    uint32_t sweeps; /* rebuilds since it was there that did without it */
+    uint32_t bound;  /* classes below have a part in the base */
+    uint32_t rows;   /* rows below were there when the base was made */
+    uint32_t epoch;  /* in which it was made */
+    hyp_place *at;   /* bound + 1: members[at[c].member .. at[c+1].member) are of class c; uses alike */
     hyp_member *members;
     hyp_use *uses;
     uint64_t *stale; /* bit by row: changed since the base was made; look at the row itself */

@@ -65,29 +65,24 @@ static hyp_status try_row(run *m, uint32_t i, uint32_t row)
     return go_on(m, i);
 }
 
-/* The same for a row of the right operator, with no sequence and at most two children, whose copy is at hand. */
+/* The same for a row that fits a plain step, from a copy. */
 static inline hyp_status try_copy(run *m, uint32_t i, const hyp_step *step, uint32_t kid0, uint32_t kid1, uint32_t home,
                                   uint32_t row)
 {
-    const hyp_pat *atom = step->atom;
     uint32_t *match = m->s->match;
-    if (atom->count > 0) {
-        if (step->bind[0])
-            match[atom->kids[0].reg] = kid0;
-        else if (match[atom->kids[0].reg] != kid0)
-            return HYP_OK;
-    }
-    if (atom->count > 1) {
-        if (step->bind[1])
-            match[atom->kids[1].reg] = kid1;
-        else if (match[atom->kids[1].reg] != kid1)
-            return HYP_OK;
-    }
-    if (step->bind_class)
-        match[atom->reg] = home;
-    else if (match[atom->reg] != home)
+    if (step->bind_kid[0])
+        match[step->kid_reg[0]] = kid0;
+    else if (match[step->kid_reg[0]] != kid0)
         return HYP_OK;
-    match[m->s->rule->reg_count + atom->index] = row;
+    if (step->bind_kid[1])
+        match[step->kid_reg[1]] = kid1;
+    else if (match[step->kid_reg[1]] != kid1)
+        return HYP_OK;
+    if (step->bind_class)
+        match[step->class_reg] = home;
+    else if (match[step->class_reg] != home)
+        return HYP_OK;
+    match[step->row_at] = row;
     return go_on(m, i);
 }
 
@@ -104,28 +99,30 @@ static inline hyp_status tick(hyp_search *s, size_t candidates)
 static hyp_status walk_log(run *m, uint32_t i, uint32_t op, uint32_t since)
 {
     hyp_egraph *eg = m->s->eg;
-    const hyp_op *o = &eg->ops.data[op];
-    size_t mark = o->marks.len;
-    while (mark > 0 && o->marks.data[mark - 1].epoch >= since) mark--;
-    for (; mark < eg->ops.data[op].marks.len; mark++) {
-        o = &eg->ops.data[op];
-        uint32_t epoch = o->marks.data[mark].epoch;
-        size_t pos = o->marks.data[mark].pos;
-        size_t end = mark + 1 < o->marks.len ? o->marks.data[mark + 1].pos : o->log.len;
-        for (; pos < end; pos++) {
-            uint32_t row = eg->ops.data[op].log.data[pos];
+    const hyp_step *step = &m->plan->steps[i];
+    const hyp_op *o = &eg->ops.data[op]; /* a rule may make new operators, and they move; the log stays */
+    const uint32_t *log = o->log.data;
+    size_t mark = o->marks.len, mark_count = o->marks.len, len = o->log.len;
+    const hyp_mark *marks = o->marks.data;
+    while (mark > 0 && marks[mark - 1].epoch >= since) mark--;
+    for (; mark < mark_count; mark++) {
+        uint32_t epoch = marks[mark].epoch;
+        size_t end = mark + 1 < mark_count ? marks[mark + 1].pos : len;
+        for (size_t pos = marks[mark].pos; pos < end; pos++) {
+            uint32_t row = log[pos];
             if (eg->stamp[row] != epoch) continue; /* logged again later */
             HYP_TRY(tick(m->s, 1));
-            HYP_TRY(try_row(m, i, row));
+            const hyp_row r = eg->rows[row];
+            if (!step->plain || step->only_old)
+                HYP_TRY(try_row(m, i, row));
+            else if (r.op == op)
+                HYP_TRY(try_copy(m, i, step, r.kid[0], r.kid[1], r.home, row));
         }
     }
     return HYP_OK;
 }
 
 /* ---- through the index -------------------------------------------------------------------------- */
-
-/* Whether the copies in the base serve for an atom; else the rows are looked at. */
-static bool has_copies(const hyp_pat *atom) { return atom->seq == HYP_NONE && atom->count <= 2; }
 
 /* Whether a copy that is believed was old at the rule's last search. */
 static inline bool is_old(const run *m, uint32_t op, uint32_t row)
@@ -158,8 +155,8 @@ static hyp_status walk_members(run *m, uint32_t i, uint32_t c)
     const hyp_index *x = &eg->index;
     const hyp_step *step = &m->plan->steps[i];
     hyp_cursor at = hyp_members_of(eg, c);
-    if (has_copies(step->atom)) {
-        uint32_t op = step->atom->op;
+    if (step->plain) {
+        uint32_t op = step->op;
         narrow(x->members, MEMBER_KEY, op, at.at, at.end);
         for (; at.at < at.end; at.at++) {
             hyp_member e = x->members[at.at];
@@ -185,8 +182,8 @@ static hyp_status walk_uses(run *m, uint32_t i, uint32_t c)
     const hyp_index *x = &eg->index;
     const hyp_step *step = &m->plan->steps[i];
     hyp_cursor at = hyp_uses_of(eg, c);
-    if (has_copies(step->atom)) {
-        uint64_t want = (uint64_t)step->atom->op << 1 | step->via;
+    if (step->plain) {
+        uint64_t want = (uint64_t)step->op << 1 | step->via;
         narrow(x->uses, USE_KEY, want, at.at, at.end);
         for (; at.at < at.end; at.at++) {
             hyp_use e = x->uses[at.at];

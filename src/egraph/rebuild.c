@@ -59,22 +59,24 @@ static void rekey(hyp_egraph *eg, uint32_t row)
 /* Brings the rows up to date that name a moved class. Children are mostly older than what uses them, so one sweep in
  * order of age repairs most of what its own unions break. Rows are met some time after their slots were asked
  * for. */
-static hyp_status sweep_keys(hyp_egraph *eg, hyp_diag *diag)
+static hyp_status sweep_once(hyp_egraph *eg, hyp_diag *diag)
 {
     enum { AHEAD = 16 };
     uint32_t waiting[AHEAD];
     size_t count = 0, done = 0;
     for (uint32_t row = 0; row < eg->row_count || done < count; row++) {
         if (row < eg->row_count) {
-            uint32_t n;
-            if (hyp_row_dead(eg, row)) continue;
-            const uint32_t *kids = hyp_row_kids(eg, row, &n);
-            if (!names_moved(eg, kids, n)) continue;
+            const hyp_row *r = &eg->rows[row];
+            if (r->op & HYP_ROW_DEAD) continue;
+            uint32_t n = eg->ops.data[r->op].arity;
+            if (hyp_moved(eg, r->home)) {
+                HYP_TRY(touch(eg, row, diag));
+                eg->rows[row].home = hyp_eg_find(eg, r->home);
+            }
+            if (!names_moved(eg, n <= 2 ? r->kid : eg->pool + r->kid[0], n)) continue;
             if (n <= 2) {
-                uint32_t now[2] = {n > 0 ? hyp_eg_now(eg, kids[0]) : HYP_NONE,
-                                   n > 1 ? hyp_eg_now(eg, kids[1]) : HYP_NONE};
-                uint32_t hash = hyp_table_hash(eg->rows[row].op, now, n);
-                __builtin_prefetch(&eg->slots[hash & (eg->slot_count - 1)], 1);
+                uint32_t now[2] = {hyp_eg_now(eg, r->kid[0]), n > 1 ? hyp_eg_now(eg, r->kid[1]) : HYP_NONE};
+                __builtin_prefetch(&eg->slots[hyp_table_hash(r->op, now, n) & (eg->slot_count - 1)], 1);
             }
             waiting[count++ % AHEAD] = row;
             if (count - done < AHEAD) continue;
@@ -88,25 +90,15 @@ static hyp_status sweep_keys(hyp_egraph *eg, hyp_diag *diag)
     return HYP_OK;
 }
 
-static hyp_status sweep_homes(hyp_egraph *eg, hyp_diag *diag)
-{
-    for (uint32_t row = 0; row < eg->row_count; row++) {
-        if (hyp_row_dead(eg, row) || !hyp_moved(eg, eg->rows[row].home)) continue;
-        HYP_TRY(touch(eg, row, diag));
-        eg->rows[row].home = hyp_eg_find(eg, eg->rows[row].home);
-    }
-    return HYP_OK;
-}
-
 static hyp_status sweep(hyp_egraph *eg, hyp_diag *diag)
 {
     if (eg->pending.len == 0) return HYP_OK;
     eg->index.ready = false;
+    eg->index.sweeps++;
     for (size_t before = 0; before < eg->pending.len;) {
         before = eg->pending.len;
-        HYP_TRY(sweep_keys(eg, diag));
+        HYP_TRY(sweep_once(eg, diag));
     }
-    HYP_TRY(sweep_homes(eg, diag));
     for (size_t i = 0; i < eg->pending.len; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
     eg->pending.len = 0;
     return HYP_OK;
@@ -248,18 +240,21 @@ static hyp_status show_classes(hyp_egraph *eg, failure *f, bool *out_cut, hyp_di
 
 /* ---- the loop ----------------------------------------------------------------------------------- */
 
-/* Whether following the index is worth keeping it up to date. It takes memory that a limit may not have. */
+/* Whether following the index is worth keeping it up to date: it takes memory that a limit may not have, and where it
+ * is not there, several sweeps must have been paid for what it costs to make. */
 static bool is_little(const hyp_egraph *eg)
 {
-    enum { SHARE = 16 };
-    return !eg->max_bytes && (eg->row_count - eg->linked + eg->pending.len) * SHARE <= eg->row_count;
+    enum { SHARE = 16, SWEEPS = 16 };
+    size_t known = eg->index.ready ? eg->index.seen : eg->linked;
+    if (eg->max_bytes || (!eg->index.ready && eg->index.sweeps < SWEEPS)) return false;
+    return (eg->row_count - known + eg->pending.len) * SHARE <= eg->row_count;
 }
 
 static hyp_status close_congruence(hyp_egraph *eg, failure *f, hyp_diag *diag)
 {
+    bool follow = hyp_eg_analysed(eg) /* which asks who uses a class */ || (eg->pending.len && is_little(eg));
     HYP_TRY(hyp_eg_link(eg, diag));
-    bool analysed = hyp_eg_analysed(eg); /* needs the index, to find who uses a class */
-    if (!analysed && (eg->pending.len == 0 || !is_little(eg))) return sweep(eg, diag);
+    if (!follow) return sweep(eg, diag);
     HYP_TRY(hyp_index_sync(eg, diag));
     size_t done = 0;
     hyp_status status = HYP_OK;

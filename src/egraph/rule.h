@@ -51,7 +51,7 @@ typedef enum hyp_source {
     HYP_FROM_TABLE    /* all children known: at most one row */
 } hyp_source;
 
-/* One atom in the order of a plan. */
+/* One atom in the order of a plan. A place of a match is a register, or for a row reg_count + atom->index. */
 typedef struct hyp_step {
     const hyp_pat *atom;
     hyp_source source;
@@ -59,6 +59,10 @@ typedef struct hyp_step {
     bool bind_class; /* else compare */
     uint32_t via;    /* HYP_FROM_USES: which child of atom->kids */
     bool *bind;      /* per child of atom->kids: bind, else compare */
+    /* Of an atom with no sequence and at most two children, so that they are met without a look at the atom; a child
+     * that is not there goes to a place of its own at the end of the match. */
+    bool plain, bind_kid[2];
+    uint32_t op, kid_reg[2], class_reg, row_at;
 } hyp_step;
 
 typedef struct hyp_plan {
@@ -150,7 +154,7 @@ typedef struct hyp_search {
     hyp_status (*tick)(void *user, hyp_diag *diag); /* every few thousand candidates: time, cancelling */
     void *user;
     hyp_diag *diag;
-    uint32_t *match;  /* the one being built: reg_count classes, then left_nodes rows */
+    uint32_t *match;  /* the one being built: reg_count classes, left_nodes rows, and one place more */
     uint32_t *buffer; /* HYP_MATCH_BATCH matches */
     size_t buffered, ticks;
 } hyp_search;

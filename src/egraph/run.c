@@ -315,7 +315,7 @@ static hyp_status make_buffers(runner *r, hyp_diag *diag)
     for (size_t i = 0; i < r->rules->rules.len; i++) {
         hyp_rule *rule = &r->rules->rules.data[i];
         rule->times_banned = rule->banned_until = 0;
-        if (rule->reg_count + rule->left_nodes > words) words = rule->reg_count + rule->left_nodes;
+        if (rule->reg_count + rule->left_nodes + 1 > words) words = rule->reg_count + rule->left_nodes + 1;
         if (rule->ground_count > grounds) grounds = rule->ground_count;
     }
     r->search.match = hyp_malloc(words * sizeof(uint32_t));

@@ -254,18 +254,33 @@ void hyp_eg_log(hyp_egraph *eg, uint32_t row)
     eg->stamp[row] = eg->epoch;
 }
 
+/* Room in a log for the fresh rows of its operator, and the mark of this epoch. */
+static hyp_status open_log(hyp_egraph *eg, uint32_t id, hyp_diag *diag)
+{
+    hyp_op *op = &eg->ops.data[id];
+    if (op->fresh == 0) return HYP_OK;
+    HYP_TRY(hyp_eg_reserve_log(eg, id, op->fresh, diag));
+    if (op->marks.len == 0 || op->marks.data[op->marks.len - 1].epoch != eg->epoch)
+        op->marks.data[op->marks.len++] = (hyp_mark){eg->epoch, (uint32_t)op->log.len};
+    return HYP_OK;
+}
+
 hyp_status hyp_eg_link(hyp_egraph *eg, hyp_diag *diag)
 {
     if (eg->linked == eg->row_count) return HYP_OK;
-    for (size_t i = eg->linked; i < eg->row_count; i++) eg->ops.data[hyp_row_op(eg, (uint32_t)i)].fresh++;
+    for (size_t i = eg->linked; i < eg->row_count; i++) eg->ops.data[eg->rows[i].op & ~HYP_ROW_DEAD].fresh++;
     hyp_status status = HYP_OK;
     for (uint32_t o = 0; o < eg->ops.len; o++) {
-        if (eg->ops.data[o].fresh && status == HYP_OK) status = hyp_eg_reserve_log(eg, o, eg->ops.data[o].fresh, diag);
+        if (status == HYP_OK) status = open_log(eg, o, diag);
         eg->ops.data[o].fresh = 0;
     }
     HYP_TRY(status);
-    for (; eg->linked < eg->row_count; eg->linked++)
-        if (!hyp_row_dead(eg, (uint32_t)eg->linked)) hyp_eg_log(eg, (uint32_t)eg->linked);
+    for (; eg->linked < eg->row_count; eg->linked++) {
+        if (eg->rows[eg->linked].op & HYP_ROW_DEAD) continue;
+        hyp_op *op = &eg->ops.data[eg->rows[eg->linked].op];
+        op->log.data[op->log.len++] = (uint32_t)eg->linked;
+        eg->stamp[eg->linked] = eg->epoch;
+    }
     return HYP_OK;
 }
 
