@@ -41,14 +41,14 @@ void hyp_aligned_free(void *p) { free(p); }
 
 /* ---- large arrays ------------------------------------------------------------------------------- */
 
+#define HUGE_PAGE ((size_t)1 << 21)
 #ifdef HYP_SMALL_SIZES /* for the address sanitizer, which sees only what malloc gives */
 #define LARGE SIZE_MAX
 #else
-#define LARGE ((size_t)1 << 20)
+#define LARGE HUGE_PAGE
 #endif
-#define HUGE_PAGE ((size_t)1 << 21)
 
-static size_t whole_pages(size_t size) { return (size + 4095) & ~(size_t)4095; }
+static size_t whole_pages(size_t size) { return (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1); }
 
 /* Address space that begins at a huge page. */
 static char *map_aligned(size_t size)

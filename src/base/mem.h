@@ -16,7 +16,7 @@ void hyp_free(void *p);
 void *hyp_aligned_alloc(size_t align, size_t size); /* align a power of two; free with hyp_aligned_free */
 void hyp_aligned_free(void *p);
 
-/* For arrays that grow large and live long: from a megabyte on they are pages of their own, asked to be huge ones (a
+/* For arrays that grow large and live long: from two megabytes on they are pages of their own, asked to be huge ones (a
  * first touch costs far less then), and growing moves pages, not bytes. Contents are kept, what is new is not set. An
  * array is made from NULL and 0 and never shrinks; on NULL the old block stands. */
 void *hyp_large_realloc(void *old, size_t old_size, size_t new_size);

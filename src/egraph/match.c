@@ -157,16 +157,16 @@ static hyp_status walk_members(run *m, uint32_t i, uint32_t c)
     hyp_cursor at = hyp_members_of(eg, c);
     if (step->plain) {
         uint32_t op = step->op;
+        bool clean = x->changed == 0;
         narrow(x->members, MEMBER_KEY, op, at.at, at.end);
-        for (; at.at < at.end; at.at++) {
-            hyp_member e = x->members[at.at];
-            if (MEMBER_KEY(e) != op) break;
-            HYP_TRY(tick(m->s, 1));
-            if (hyp_index_stale(x, e.row))
-                HYP_TRY(try_row(m, i, e.row));
-            else if (!step->only_old || is_old(m, e.op, e.row))
-                HYP_TRY(try_copy(m, i, step, e.kid[0], e.kid[1], c, e.row));
+        const hyp_member *e = x->members + at.at, *end = x->members + at.end;
+        for (; e < end && MEMBER_KEY(*e) == op; e++) {
+            if (!clean && hyp_index_stale(x, e->row))
+                HYP_TRY(try_row(m, i, e->row));
+            else if (!step->only_old || is_old(m, e->op, e->row))
+                HYP_TRY(try_copy(m, i, step, e->kid[0], e->kid[1], c, e->row));
         }
+        HYP_TRY(tick(m->s, (size_t)(e - x->members) - at.at));
         at.at = at.end;
     }
     for (uint32_t row; (row = hyp_next_member(eg, &at)) != HYP_NONE;) {
@@ -184,17 +184,17 @@ static hyp_status walk_uses(run *m, uint32_t i, uint32_t c)
     hyp_cursor at = hyp_uses_of(eg, c);
     if (step->plain) {
         uint64_t want = (uint64_t)step->op << 1 | step->via;
+        bool clean = x->changed == 0;
         narrow(x->uses, USE_KEY, want, at.at, at.end);
-        for (; at.at < at.end; at.at++) {
-            hyp_use e = x->uses[at.at];
-            if (USE_KEY(e) != want) break;
-            HYP_TRY(tick(m->s, 1));
-            uint32_t row = e.slot >> 1;
-            if (hyp_index_stale(x, row))
+        const hyp_use *e = x->uses + at.at, *end = x->uses + at.end;
+        for (; e < end && USE_KEY(*e) == want; e++) {
+            uint32_t row = e->slot >> 1;
+            if (!clean && hyp_index_stale(x, row))
                 HYP_TRY(try_row(m, i, row));
-            else if (!step->only_old || is_old(m, e.op, row))
-                HYP_TRY(try_copy(m, i, step, step->via ? e.other : c, step->via ? c : e.other, e.home, row));
+            else if (!step->only_old || is_old(m, e->op, row))
+                HYP_TRY(try_copy(m, i, step, step->via ? e->other : c, step->via ? c : e->other, e->home, row));
         }
+        HYP_TRY(tick(m->s, (size_t)(e - x->uses) - at.at));
         at.at = at.end;
     }
     for (uint32_t slot; (slot = hyp_next_use(eg, &at)) != HYP_NONE;) {

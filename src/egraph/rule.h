@@ -159,7 +159,7 @@ typedef struct hyp_search {
     size_t buffered, ticks;
 } hyp_search;
 
-enum { HYP_MATCH_BATCH = 64 };
+enum { HYP_MATCH_BATCH = 128 };
 static inline uint32_t hyp_match_words(const hyp_rule *rule) { return rule->reg_count + rule->match_rows; }
 
 /* Finds what is new since rule->since, and notes in *out_grounds (ground_count) the classes to remember

@@ -53,7 +53,8 @@ static hyp_status stop_with(runner *r, hyp_stop stop, hyp_diag *diag)
 static hyp_status check_clock(void *user, hyp_diag *diag)
 {
     runner *r = user;
-    if (atomic_exchange(&r->eg->cancel, false)) return stop_with(r, HYP_STOP_CANCELLED, diag);
+    if (atomic_load_explicit(&r->eg->cancel, memory_order_relaxed) && atomic_exchange(&r->eg->cancel, false))
+        return stop_with(r, HYP_STOP_CANCELLED, diag);
     if (r->options.max_seconds > 0 && seconds() - r->start >= r->options.max_seconds)
         return stop_with(r, HYP_STOP_TIME, diag);
     return HYP_OK;

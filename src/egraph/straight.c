@@ -16,6 +16,7 @@ typedef struct batch {
     const uint32_t *matches;
     size_t count;
     uint32_t kid[HYP_MATCH_BATCH][2], hash[HYP_MATCH_BATCH];
+    size_t slot[HYP_MATCH_BATCH];                   /* where probing begins: nothing before has the tag */
     uint32_t row[HYP_BUILD_LIMIT][HYP_MATCH_BATCH]; /* what each build gave */
     uint8_t made[HYP_MATCH_BATCH];                  /* bit by build: a new row */
 } batch;
@@ -47,13 +48,15 @@ static void ask_slots(batch *b, const hyp_build *build)
     }
 }
 
-static void ask_rows(const batch *b)
+static void ask_rows(batch *b)
 {
     const hyp_egraph *eg = b->eg;
     size_t mask = eg->slot_count - 1;
     for (size_t i = 0; i < b->count; i++) {
-        hyp_slot s = eg->slots[b->hash[i] & mask];
-        if (s.row != HYP_NONE && s.tag == b->hash[i]) __builtin_prefetch(&eg->rows[s.row]);
+        size_t at = b->hash[i] & mask;
+        while (eg->slots[at].row != HYP_NONE && eg->slots[at].tag != b->hash[i]) at = (at + 1) & mask;
+        if (eg->slots[at].row != HYP_NONE) __builtin_prefetch(&eg->rows[eg->slots[at].row]);
+        b->slot[i] = at;
     }
 }
 
@@ -61,7 +64,7 @@ static void ask_rows(const batch *b)
 static inline uint32_t meet(batch *b, const hyp_build *build, uint32_t which, size_t i, uint32_t into)
 {
     hyp_egraph *eg = b->eg;
-    size_t slot = hyp_table_probe_small(eg, b->hash[i], build->op, b->kid[i]);
+    size_t slot = hyp_table_probe_from(eg, b->slot[i], b->hash[i], build->op, b->kid[i]);
     uint32_t row = eg->slots[slot].row;
     if (row != HYP_NONE) return row;
     row = hyp_eg_new_row(eg, build->op, b->kid[i], into, b->hash[i], slot);
@@ -108,7 +111,10 @@ static bool finish(batch *b, size_t i)
         bool moved = false;
         for (uint32_t j = 0; j < build->count; j++)
             if (hyp_moved(eg, kid[j])) kid[j] = hyp_eg_find(eg, kid[j]), moved = true;
-        if (moved) b->hash[i] = hyp_table_hash(build->op, kid, build->count);
+        if (moved) {
+            b->hash[i] = hyp_table_hash(build->op, kid, build->count);
+            b->slot[i] = b->hash[i] & (eg->slot_count - 1);
+        }
         right = b->row[last][i] = meet(b, build, last, i, left);
     } else {
         right = match[action->right.reg];

@@ -55,11 +55,11 @@ static inline size_t hyp_table_probe(const hyp_egraph *eg, uint32_t hash, uint32
     return hyp_table_probe_other(eg, hash, op, kids, n, HYP_NONE);
 }
 
-/* The same for at most two children, with HYP_NONE for those that are not there. */
-static inline size_t hyp_table_probe_small(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t kid[2])
+/* The same for at most two children, with HYP_NONE for those that are not there; probes from slot i on. */
+static inline size_t hyp_table_probe_from(const hyp_egraph *eg, size_t i, uint32_t hash, uint32_t op,
+                                          const uint32_t kid[2])
 {
-    size_t mask = eg->slot_count - 1, i = hash & mask;
-    for (;; i = (i + 1) & mask) {
+    for (size_t mask = eg->slot_count - 1;; i = (i + 1) & mask) {
         hyp_slot s = eg->slots[i];
         if (s.row == HYP_NONE) return i;
         if (s.tag != hash) continue;
