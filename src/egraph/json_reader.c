@@ -131,7 +131,7 @@ hyp_status hyp_json_number(hyp_json *j, double *out)
         len++;
     memcpy(copy, j->text + j->at, len);
     copy[len] = 0;
-    *out = strtod(copy, &end);
+    *out = hyp_strtod(copy, &end);
     if (!len || *end) return hyp_json_fail(j, "expected a number");
     j->at += len;
     return HYP_OK;
