@@ -68,10 +68,12 @@ HYP_API const char *hyp_egraph_symbol_name(const hyp_egraph *eg, hyp_symbol symb
 
 /* Adds an e-node, or finds the equal one (hash-consing). children may be non-canonical. out_node may be
  * NULL. A class of the result is canonical. */
-HYP_API HYP_NODISCARD hyp_status hyp_egraph_add(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *children, size_t count,
-                                                hyp_class_id *out, hyp_enode_id *out_node, hyp_diag *diag);
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_add(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *children,
+                                                size_t count, hyp_class_id *out, hyp_enode_id *out_node,
+                                                hyp_diag *diag);
 /* Adds a term written as an s-expression, as in "(+ a (* 2 b))". */
-HYP_API HYP_NODISCARD hyp_status hyp_egraph_add_text(hyp_egraph *eg, const char *term, hyp_class_id *out, hyp_diag *diag);
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_add_text(hyp_egraph *eg, const char *term, hyp_class_id *out,
+                                                     hyp_diag *diag);
 /* The class of an e-node that is already there, or HYP_NONE. Changes nothing. */
 HYP_API hyp_class_id hyp_egraph_lookup(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *children, size_t count);
 
@@ -103,6 +105,13 @@ HYP_API void *hyp_egraph_data(hyp_egraph *eg, hyp_class_id c);
 
 /* Recomputes every invariant (hash-cons, congruence, union-find, indexes) and says which is broken. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_check(hyp_egraph *eg, hyp_diag *diag);
+
+/* Notes the state of the e-graph (rebuilding it first), and goes back to the last state noted: what was added, united
+ * and learnt since is gone, ids of then are valid again, ids since then are not, and rulesets will search again what
+ * they searched since. Symbols, rulesets and registered callbacks stay. Calls nest. A push copies about 30 bytes per
+ * e-node. hyp_egraph_pop without a push is HYP_ERR_INVALID_ARGUMENT; it needs no memory. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_push(hyp_egraph *eg, hyp_diag *diag);
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag);
 
 /* Asks a running saturation, or else the next one, to stop soon with HYP_STOP_CANCELLED. The request is
  * spent by the run that it stops. Any thread, any signal handler. */
@@ -160,10 +169,39 @@ HYP_API hyp_rule_info hyp_ruleset_rule(const hyp_ruleset *rules, size_t i);
 /* A disabled rule is not searched. All are enabled at first. */
 HYP_API void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled);
 
+/* Limits of one rule in place of those of hyp_run_options: matches that one iteration may find before the rule is
+ * banned by HYP_SCHEDULER_BACKOFF, and iterations of the first ban. 0 = as the run says, SIZE_MAX matches = never
+ * banned. */
+HYP_API void hyp_ruleset_backoff(hyp_ruleset *rules, size_t i, size_t match_limit, size_t ban_length);
+
+/* ---- matching ----------------------------------------------------------------------------------- */
+
+/* A pattern to look for, written like the left side of a rule; also (multi (?a = P) (?b = Q)). */
+typedef struct hyp_pattern hyp_pattern;
+/* *out is owned by the caller and must be destroyed before its e-graph. */
+HYP_API HYP_NODISCARD hyp_status hyp_pattern_parse(hyp_egraph *eg, const char *text, hyp_pattern **out, hyp_diag *diag);
+HYP_API void hyp_pattern_destroy(hyp_pattern *pattern); /* NULL-safe */
+/* The variables in order of first sight; those of a sequence (?xs...) are not among them. Borrowed. */
+HYP_API size_t hyp_pattern_variable_count(const hyp_pattern *pattern);
+HYP_API const char *hyp_pattern_variable(const hyp_pattern *pattern, size_t i);
+
+/* One match; valid during the call. All classes are canonical when the search begins. */
+typedef struct hyp_match_view {
+    hyp_class_id root;             /* class of the (first) pattern */
+    const hyp_class_id *variables; /* variable_count of them */
+    size_t variable_count;
+} hyp_match_view;
+/* A status other than HYP_OK ends the search and is what hyp_egraph_ematch returns. It may add terms and unite classes,
+ * which this search does not see; it must not rebuild. */
+typedef hyp_status (*hyp_ematch_fn)(const hyp_match_view *match, void *user, hyp_diag *diag);
+/* Calls fn for every match in a rebuilt e-graph, each once, in an order that is the same on every run. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_ematch(hyp_egraph *eg, const hyp_pattern *pattern, hyp_ematch_fn fn,
+                                                   void *user, hyp_diag *diag);
+
 /* ---- saturation --------------------------------------------------------------------------------- */
 
 typedef enum hyp_stop {
-    HYP_STOP_SATURATED,  /* nothing new can be found by these rules */
+    HYP_STOP_SATURATED, /* nothing new can be found by these rules */
     HYP_STOP_ITERATIONS,
     HYP_STOP_NODES,
     HYP_STOP_MEMORY,
@@ -176,13 +214,15 @@ HYP_API const char *hyp_stop_name(hyp_stop stop); /* "saturated", "node limit", 
 
 typedef enum hyp_scheduler {
     HYP_SCHEDULER_SIMPLE, /* every rule in every iteration */
-    HYP_SCHEDULER_BACKOFF /* a rule with too many matches is banned for a while, as in egg */
+    /* A rule that has too many matches (found in the run so far and now) is banned for a while, and may find twice as
+     * many before the next time, as in egg. */
+    HYP_SCHEDULER_BACKOFF
 } hyp_scheduler;
 
 /* One application that changed the e-graph, for traces. */
 typedef struct hyp_rewrite_event {
     size_t iteration, rule;
-    hyp_class_id left, right; /* root class matched; class of the right side before they were united */
+    hyp_class_id left, right;    /* root class matched; class of the right side before they were united */
     const hyp_enode_id *matched; /* e-nodes of the left side in pre-order; NULL without options.explain */
     size_t matched_count;
     hyp_enode_id created; /* root e-node of the right side, HYP_NONE if it was only a variable */
@@ -194,7 +234,7 @@ typedef struct hyp_run_options {
     size_t max_nodes;      /* e-nodes; never overshot, not by one rule */
     size_t max_bytes;      /* memory of the e-graph, of which some is held back for rebuilding */
     double max_seconds;
-    size_t max_matches;    /* applied matches in this run; one that a condition declined is not counted */
+    size_t max_matches; /* applied matches in this run; one that a condition declined is not counted */
     hyp_scheduler scheduler;
     size_t backoff_match_limit; /* 0 = 1000 */
     size_t backoff_ban_length;  /* 0 = 5 iterations */
@@ -230,13 +270,39 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rul
                                                 hyp_run_report *out_report, hyp_diag *diag);
 HYP_API void hyp_run_report_dispose(hyp_run_report *report);
 
+/* ---- schedules ---------------------------------------------------------------------------------- */
+
+typedef enum hyp_schedule_kind {
+    HYP_SCHEDULE_RUN, /* `times` iterations of `rules`, fewer if they are saturated before; backoff is kept among them
+                       */
+    HYP_SCHEDULE_SEQUENCE, /* the parts one after the other */
+    HYP_SCHEDULE_REPEAT,   /* the parts in their order, `times` times or until a round changes nothing */
+    HYP_SCHEDULE_SATURATE  /* the parts in their order until a round changes nothing */
+} hyp_schedule_kind;
+
+typedef struct hyp_schedule {
+    hyp_schedule_kind kind;
+    size_t times;                     /* RUN, REPEAT; 0 = 1 */
+    hyp_ruleset *rules;               /* RUN */
+    const struct hyp_schedule *parts; /* the others */
+    size_t part_count;
+} hyp_schedule;
+
+/* Runs several rulesets. The limits in `options` are of the whole, iterations of all rulesets counted together. The
+ * report is of the whole too: its rules are those of the RUN parts, in the order of the schedule. HYP_STOP_SATURATED
+ * means that the schedule ended by itself and its last iteration of every RUN part found nothing new;
+ * HYP_STOP_ITERATIONS that it ended otherwise or by max_iterations. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_run_schedule(hyp_egraph *eg, const hyp_schedule *schedule,
+                                                         const hyp_run_options *options, hyp_run_report *out_report,
+                                                         hyp_diag *diag);
+
 /* ---- explanations ------------------------------------------------------------------------------- */
 
 /* How an e-node came to be: HYP_NONE rule for one that was added by the caller, else the index of the
  * rule in the ruleset that made it and the e-nodes that its left side matched. Needs options.explain. */
 typedef struct hyp_origin {
-    uint32_t rule; /* index into the ruleset of the run, HYP_NONE if added by the caller or an analysis */
-    uint32_t ruleset; /* 0 for the first ruleset parsed in this e-graph, 1 for the next, ... */
+    uint32_t rule;               /* index into the ruleset of the run, HYP_NONE if added by the caller or an analysis */
+    uint32_t ruleset;            /* 0 for the first ruleset parsed in this e-graph, 1 for the next, ... */
     const hyp_enode_id *matched; /* in pre-order of the left side */
     size_t matched_count;
 } hyp_origin;
@@ -244,9 +310,9 @@ HYP_API hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node);
 
 /* One step of a proof: one use of a rule or reason at one place of the term. */
 typedef struct hyp_proof_step {
-    const char *rule;  /* name of the rule or reason; NULL in the first entry, which is the start term */
-    bool forward;      /* left to right */
-    const char *term;  /* the whole term after the step */
+    const char *rule; /* name of the rule or reason; NULL in the first entry, which is the start term */
+    bool forward;     /* left to right */
+    const char *term; /* the whole term after the step */
 } hyp_proof_step;
 typedef struct hyp_proof {
     hyp_proof_step *steps; /* steps[0].term is `a`, the last one's term is `b` */
@@ -355,8 +421,8 @@ typedef void (*hyp_text_fn)(const char *text, size_t len, void *user);
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_write_json(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
                                                        hyp_node_cost_fn cost, void *user, hyp_text_fn write,
                                                        void *write_user, hyp_diag *diag);
-/* Graphviz: a cluster per class. At most max_nodes e-nodes (0 = 500) are shown, those nearest to the roots first; a graph
- * that was cut has the label "N of M e-nodes shown". `chosen` (may be NULL) is drawn bold. */
+/* Graphviz: a cluster per class. At most max_nodes e-nodes (0 = 500) are shown, those nearest to the roots first; a
+ * graph that was cut has the label "N of M e-nodes shown". `chosen` (may be NULL) is drawn bold. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_write_dot(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
                                                       size_t max_nodes, const hyp_extraction *chosen, hyp_text_fn write,
                                                       void *write_user, hyp_diag *diag);

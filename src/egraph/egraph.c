@@ -48,6 +48,7 @@ void hyp_egraph_destroy(hyp_egraph *eg)
     }
     hyp_vec_free(&eg->ops);
     hyp_vec_free(&eg->first_op);
+    hyp_eg_discard_saved(eg);
     hyp_eg_free_rows(eg);
     hyp_index_dispose(eg);
     hyp_free(eg->fact_scratch);

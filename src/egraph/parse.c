@@ -66,6 +66,19 @@ static variable *find_variable(parser *p, const char *name)
     return NULL;
 }
 
+static hyp_status note_variables(parser *p, hyp_rule *rule)
+{
+    rule->variables = hyp_arena_zalloc(&p->rules->arena, p->vars.len, sizeof *rule->variables);
+    if (!rule->variables) return hyp_fail_memory(p->diag, p->vars.len * sizeof *rule->variables);
+    for (size_t i = 0; i < p->vars.len; i++) {
+        if (p->vars.data[i].seq.kind == HYP_PAT_SEQ) continue;
+        hyp_variable *v = &rule->variables[rule->variable_count++];
+        *v = (hyp_variable){hyp_arena_strdup(&p->rules->arena, p->vars.data[i].name), p->vars.data[i].reg};
+        if (!v->name) return hyp_fail_memory(p->diag, strlen(p->vars.data[i].name));
+    }
+    return HYP_OK;
+}
+
 static bool has_sequence(const parser *p)
 {
     for (size_t i = 0; i < p->vars.len; i++)
@@ -337,6 +350,7 @@ static hyp_status add_rule(parser *p, const source *src)
 
     bool multi;
     HYP_TRY(read_left_side(p, src->left, &multi));
+    HYP_TRY(note_variables(p, rule));
     if (src->right_count == 0 || (!multi && src->right_count > 1))
         return fail(p, src->form, "a rule has one right side, this one has %u", src->right_count);
     rule->action_count = src->right_count;
@@ -568,4 +582,11 @@ void hyp_ruleset_destroy(hyp_ruleset *rules)
 
 size_t hyp_ruleset_count(const hyp_ruleset *rules) { return rules->rules.len; }
 hyp_rule_info hyp_ruleset_rule(const hyp_ruleset *rules, size_t i) { return rules->rules.data[i].info; }
+void hyp_ruleset_backoff(hyp_ruleset *rules, size_t i, size_t match_limit, size_t ban_length)
+{
+    if (i >= rules->rules.len) return;
+    rules->rules.data[i].own_match_limit = match_limit;
+    rules->rules.data[i].own_ban_length = ban_length;
+}
+
 void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled) { rules->rules.data[i].enabled = enabled; }

@@ -85,6 +85,12 @@ typedef struct hyp_build {
     uint32_t index;     /* as in hyp_pat */
 } hyp_build;
 
+/* A variable of the left side that stands for one class. */
+typedef struct hyp_variable {
+    const char *name;
+    uint32_t reg;
+} hyp_variable;
+
 typedef struct hyp_rule {
     hyp_rule_info info;
     bool enabled;
@@ -102,6 +108,8 @@ typedef struct hyp_rule {
     hyp_pat **grounds;    /* topmost ground e-nodes of the left side */
     uint32_t ground_count;
     uint32_t atom_count;
+    hyp_variable *variables; /* in order of first sight */
+    uint32_t variable_count;
     hyp_plan *plans; /* atom_count, then ground_count */
 
     bool straight; /* one action, whose right side the builds make, innermost first */
@@ -116,7 +124,9 @@ typedef struct hyp_rule {
     bool forgets;               /* too many were declined: search everything again each time instead */
 
     /* Backoff. */
-    size_t times_banned, banned_until; /* iteration of the run */
+    size_t own_match_limit, own_ban_length; /* 0 = those of the run */
+    size_t found;                           /* matches of the searches so far */
+    size_t times_banned, banned_until;      /* iteration of the run */
 } hyp_rule;
 
 struct hyp_ruleset {

@@ -155,15 +155,19 @@ static hyp_status count_batch(void *user, const uint32_t *matches, size_t count,
 /* Whether the rule has more matches than backoff allows it; then it is banned, and none is applied. */
 static hyp_status is_explosive(runner *r, hyp_rule *rule, bool *out)
 {
-    size_t shift = rule->times_banned < 32 ? rule->times_banned : 32;
-    r->match_limit = r->options.backoff_match_limit << shift;
+    size_t limit = rule->own_match_limit ? rule->own_match_limit : r->options.backoff_match_limit;
+    size_t length = rule->own_ban_length ? rule->own_ban_length : r->options.backoff_ban_length;
+    unsigned shift = rule->times_banned < 20 ? (unsigned)rule->times_banned : 20;
+    if (limit > SIZE_MAX >> shift) return HYP_OK;
+    limit <<= shift;
+    r->match_limit = limit > rule->found ? limit - rule->found : 0;
     r->matches = 0;
     r->search.emit = count_batch;
     hyp_status status = hyp_match(&r->search, r->grounds);
     *out = status == HYP_ERR_LIMIT && !r->stopping;
     if (status != HYP_OK && !*out) return status;
     if (*out) {
-        rule->banned_until = r->applier.iteration + (r->options.backoff_ban_length << shift);
+        rule->banned_until = r->applier.iteration + (length < SIZE_MAX >> (shift + 1) ? length << shift : length);
         rule->times_banned++;
     }
     return HYP_OK;
@@ -184,6 +188,7 @@ static hyp_status search_and_apply(runner *r, hyp_rule *rule, bool *out_banned, 
     r->search.emit = apply_batch;
     HYP_TRY(hyp_match(&r->search, r->grounds));
     rule->since = r->eg->epoch;
+    rule->found += r->matches;
     if (rule->ground_count) memcpy(rule->ground_class, r->grounds, rule->ground_count * sizeof *r->grounds);
     return HYP_OK;
 }
@@ -315,7 +320,7 @@ static hyp_status make_buffers(runner *r, hyp_diag *diag)
     size_t words = 1, grounds = 1;
     for (size_t i = 0; i < r->rules->rules.len; i++) {
         hyp_rule *rule = &r->rules->rules.data[i];
-        rule->times_banned = rule->banned_until = 0;
+        rule->times_banned = rule->banned_until = rule->found = 0;
         if (rule->reg_count + rule->left_nodes + 1 > words) words = rule->reg_count + rule->left_nodes + 1;
         if (rule->ground_count > grounds) grounds = rule->ground_count;
     }

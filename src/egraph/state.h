@@ -124,6 +124,8 @@ struct hyp_egraph {
         hyp_arena arena;
     } view;
 
+    struct hyp_saved *saved; /* states to go back to, the last first: push.c */
+
     bool busy;                   /* a rebuild or a search is under way: neither may start again */
     bool making;                 /* inside analysis.make: nothing may be added */
     bool rebuilding;             /* growth is not held against max_bytes: a rebuild must end */
@@ -247,6 +249,10 @@ static inline bool hyp_eg_readable(const hyp_egraph *eg)
 {
     return !eg->busy && !eg->making && !eg->pending.len && !eg->remake.len;
 }
+
+/* ---- push.c ------------------------------------------------------------------------------------- */
+
+void hyp_eg_discard_saved(hyp_egraph *eg);
 
 /* ---- view.c ------------------------------------------------------------------------------------- */
 

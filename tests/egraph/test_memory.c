@@ -61,6 +61,30 @@ static double one(hyp_egraph *eg, hyp_enode_id node, void *user)
     return 1;
 }
 
+static hyp_status seen(const hyp_match_view *match, void *user, hyp_diag *diag)
+{
+    (void)match, (void)user, (void)diag;
+    return HYP_OK;
+}
+
+/* Searching alone, a schedule, and back again. */
+static hyp_status look_around(hyp_egraph *eg, hyp_ruleset *rules, hyp_diag *diag)
+{
+    hyp_pattern *pattern;
+    hyp_run_report report;
+    hyp_schedule part = {.kind = HYP_SCHEDULE_RUN, .rules = rules};
+    hyp_schedule twice = {.kind = HYP_SCHEDULE_REPEAT, .times = 2, .parts = &part, .part_count = 1};
+    HYP_TRY(hyp_pattern_parse(eg, "(+ ?a (+ ?b 3))", &pattern, diag));
+    hyp_status status = hyp_egraph_ematch(eg, pattern, seen, NULL, diag);
+    hyp_pattern_destroy(pattern);
+    HYP_TRY(status);
+    HYP_TRY(hyp_egraph_push(eg, diag));
+    status = hyp_egraph_run_schedule(eg, &twice, NULL, &report, diag);
+    hyp_run_report_dispose(&report);
+    HYP_TRY(status);
+    return hyp_egraph_pop(eg, diag);
+}
+
 /* Everything that the engine does, on a small scale; the e-graph is *out as soon as there is one. */
 static hyp_status use_all(bool explain, hyp_egraph **out, hyp_ruleset **out_rules, hyp_diag *diag)
 {
@@ -92,6 +116,7 @@ static hyp_status use_all(bool explain, hyp_egraph **out, hyp_ruleset **out_rule
         if (!text) return hyp_fail(diag, HYP_ERR_NO_MEMORY, "out of memory");
         free(text);
     }
+    HYP_TRY(look_around(eg, *out_rules, diag));
     if (!explain) return HYP_OK;
     hyp_proof proof;
     HYP_TRY(hyp_egraph_explain(eg, "(+ 1 (+ 2 (+ 3 4)))", "(+ (+ 4 3) (+ 2 1))", &proof, diag));

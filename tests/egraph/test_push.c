@@ -1,0 +1,169 @@
+/* Going back to a state noted before. */
+#include "base/diag.h"
+#include "base/mem.h"
+#include "support.h"
+
+static uint64_t fingerprint(hyp_egraph *eg)
+{
+    uint64_t h = hyp_egraph_class_count(eg);
+    for (hyp_enode_id n = 0; n < hyp_egraph_enode_bound(eg); n++) {
+        size_t count;
+        const hyp_class_id *kids = hyp_enode_children(eg, n, &count);
+        h = h * 31 + hyp_enode_op(eg, n);
+        h = h * 31 + hyp_enode_class(eg, n);
+        for (size_t j = 0; j < count; j++) h = h * 31 + hyp_egraph_find(eg, kids[j]);
+    }
+    return h;
+}
+
+static void run_on(hyp_egraph *eg, hyp_ruleset *rules, size_t iterations) { run_checked(eg, rules, iterations); }
+
+/* A state is the same after a detour, and what follows from it is, too: ids, proofs, facts of the rules. */
+static void a_detour_leaves_no_trace(void **state)
+{
+    (void)state;
+    for (int explain = 0; explain < 2; explain++) {
+        hyp_egraph *eg = new_graph(explain, NULL);
+        hyp_ruleset *rules = rules_of(eg, MATH_RULES);
+        add_math_terms(eg);
+        run_on(eg, rules, 4);
+        must(hyp_egraph_push(eg, &diag));
+        uint64_t before = fingerprint(eg);
+        run_on(eg, rules, 3);
+        uint64_t after = fingerprint(eg);
+        assert_true(before != after);
+        for (int round = 0; round < 2; round++) {
+            must(hyp_egraph_pop(eg, &diag));
+            must(hyp_egraph_check(eg, &diag));
+            assert_true(fingerprint(eg) == before);
+            if (round == 1) break;
+            must(hyp_egraph_push(eg, &diag));
+            unite(eg, "x", "y"); /* another way this time, not even rebuilt */
+            term(eg, "(new (+ x y) x y)");
+        }
+        run_on(eg, rules, 3);
+        assert_true(fingerprint(eg) == after);
+        hyp_ruleset_destroy(rules);
+        hyp_egraph_destroy(eg);
+    }
+}
+
+static void states_nest(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(true, NULL);
+    term(eg, "(f a b)");
+    must(hyp_egraph_push(eg, &diag));
+    unite(eg, "a", "b");
+    assert_true(equal(eg, "(f a a)", "(f b b)"));
+    must(hyp_egraph_push(eg, &diag));
+    unite(eg, "b", "c");
+    assert_true(equal(eg, "(f a a)", "(f c c)"));
+    must(hyp_egraph_pop(eg, &diag));
+    must(hyp_egraph_check(eg, &diag));
+    assert_false(equal(eg, "a", "c"));
+    assert_true(equal(eg, "a", "b"));
+    hyp_proof proof;
+    must(hyp_egraph_explain(eg, "(f a a)", "(f b b)", &proof, &diag));
+    hyp_proof_dispose(&proof);
+    must(hyp_egraph_pop(eg, &diag));
+    must(hyp_egraph_check(eg, &diag));
+    assert_false(equal(eg, "a", "b"));
+    hyp_diag said = {0};
+    assert_int_equal(hyp_egraph_pop(eg, &said), HYP_ERR_INVALID_ARGUMENT);
+    hyp_egraph_destroy(eg);
+}
+
+/* Rules that were parsed in between know nothing of the state they come back to, and find everything in it. */
+static void rules_outlive_a_state(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(false, NULL);
+    char text[256];
+    chain_text(text, sizeof text, 6);
+    term(eg, text);
+    must(hyp_egraph_push(eg, &diag));
+    hyp_ruleset *rules = rules_of(eg, ASSOC_RULES);
+    run_on(eg, rules, 2);
+    must(hyp_egraph_pop(eg, &diag));
+    assert_int_equal(hyp_egraph_node_count(eg), 11);
+    assert_int_equal(run_checked(eg, rules, 50), HYP_STOP_SATURATED);
+    assert_int_equal(hyp_egraph_class_count(eg), 63);
+    assert_int_equal(hyp_egraph_node_count(eg), 608);
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
+/* The least number that a class has been seen with, to watch facts go back. */
+static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user, hyp_diag *diag)
+{
+    (void)user, (void)diag;
+    int *out = data;
+    size_t n;
+    hyp_enode_children(eg, node, &n);
+    *out = n ? 1000 : atoi(hyp_egraph_symbol_name(eg, hyp_enode_op(eg, node)));
+    return HYP_OK;
+}
+
+static hyp_status merge(hyp_egraph *eg, void *into, const void *from, bool *out_changed, void *user, hyp_diag *diag)
+{
+    (void)eg, (void)user, (void)diag;
+    int *a = into;
+    const int *b = from;
+    *out_changed = *b < *a;
+    if (*out_changed) *a = *b;
+    return HYP_OK;
+}
+
+static void facts_go_back(void **state)
+{
+    (void)state;
+    hyp_analysis analysis = {.data_size = sizeof(int), .make = make, .merge = merge};
+    hyp_egraph *eg = new_graph(false, &analysis);
+    hyp_class_id nine = term(eg, "9");
+    term(eg, "(g 9 9 9 9)");
+    must(hyp_egraph_push(eg, &diag));
+    unite(eg, "9", "3");
+    rebuild_and_check(eg);
+    assert_int_equal(*(int *)hyp_egraph_data(eg, nine), 3);
+    must(hyp_egraph_pop(eg, &diag));
+    must(hyp_egraph_check(eg, &diag));
+    assert_int_equal(*(int *)hyp_egraph_data(eg, nine), 9);
+    hyp_egraph_destroy(eg);
+}
+
+static void without_memory_a_push_changes_nothing(void **state)
+{
+    (void)state;
+    hyp_status status = HYP_ERR_NO_MEMORY;
+    for (uint64_t n = 1; status != HYP_OK; n++) {
+        hyp_egraph *eg = new_graph(true, NULL);
+        hyp_ruleset *rules = rules_of(eg, ASSOC_RULES);
+        term(eg, "(+ 1 (+ 2 (+ 3 4)))");
+        run_on(eg, rules, 1);
+        uint64_t before = fingerprint(eg);
+        hyp_diag said = {0};
+        hyp_mem_fail_after(n);
+        status = hyp_egraph_push(eg, &said);
+        hyp_mem_fail_after(0);
+        assert_true(status == HYP_OK || status == HYP_ERR_NO_MEMORY);
+        run_on(eg, rules, 1);
+        assert_int_equal(hyp_egraph_pop(eg, &said), status == HYP_OK ? HYP_OK : HYP_ERR_INVALID_ARGUMENT);
+        if (status == HYP_OK) assert_true(fingerprint(eg) == before);
+        must(hyp_egraph_check(eg, &diag));
+        hyp_ruleset_destroy(rules);
+        hyp_egraph_destroy(eg);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_detour_leaves_no_trace),
+        cmocka_unit_test(states_nest),
+        cmocka_unit_test(rules_outlive_a_state),
+        cmocka_unit_test(facts_go_back),
+        cmocka_unit_test(without_memory_a_push_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
