@@ -1,0 +1,156 @@
+"""Saturation by the e-graph engine, beside egglog's where its Python package is installed.
+
+    taskset -c 1 python3 bench/egraph.py [--bin build/release/bin] [--rounds 5]
+
+Every figure is the least of the rounds, each in a process of its own. `floor` is what the memory accesses of an ideal
+engine would take on a server core of 2025 (hash-cons probes at 9 ns, index entries at 10 ns); `again` is what the next
+iteration pays before its first match. egglog runs the same rules and terms in the same run; the sizes of its e-graphs
+are compared with ours.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORKLOADS = [  # name, arguments of bench-egraph, iterations for egglog, floor in seconds
+    ("math 8", ["math", "-n", "8"], 8, None),
+    ("math 10", ["math", "-n", "10"], 10, None),
+    ("math 11", ["math", "-n", "11"], 11, 0.060),
+    ("sums of 8", ["sums", "-n", "8"], 12, None),
+    ("sums of 10", ["sums", "-n", "10"], 12, None),
+    ("sums of 11", ["sums", "-n", "11"], 12, 0.075),
+    ("sums of 12", ["sums", "-n", "12"], 12, 0.300),
+    ("backoff 30", ["backoff", "-n", "30"], None, None),
+]
+
+# Reads {"program": text, "iterations": n}; prints seconds and e-nodes.
+EGGLOG = r"""
+import json, sys, time
+from egglog.bindings import EGraph
+job = json.load(sys.stdin)
+program = EGraph()
+def run(text):
+    return program.run_program(*program.parse_program(text))
+run(job["program"])
+begin = time.perf_counter()
+run("(run %d)" % job["iterations"])
+seconds = time.perf_counter() - begin
+size = sum(n for _, n in run("(print-size)")[0].sizes)
+print(json.dumps({"seconds": seconds, "e_nodes": size}))
+"""
+
+
+def source(name):
+    """The C string that is called `name` in egraph.c, as text."""
+    with open(os.path.join(HERE, "egraph.c"), encoding="utf-8") as file:
+        body = re.search(name + r"(?:\[\])? =\s*\{?(.*?);\n", file.read(), re.S).group(1)
+    return re.findall(r'"((?:[^"\\]|\\.)*)"', body)
+
+
+def read_terms(text):
+    """S-expressions as nested lists."""
+    stack = [[]]
+    for token in re.findall(r"[()]|[^\s()]+", text):
+        if token == "(":
+            stack.append([])
+        elif token == ")":
+            stack[-2].append(stack.pop())
+        else:
+            stack[-1].append(token)
+    return stack[0]
+
+
+NAMES = {"+": "Add", "*": "Mul", "-": "Sub", "/": "Div"}
+
+
+def egglog_term(term):
+    if isinstance(term, str):
+        if term.startswith("?"):
+            return term[1:]
+        return f"(Num {term})" if re.fullmatch(r"-?\d+", term) else f'(Sym "{term}")'
+    return f"({NAMES.get(term[0], 'F' + term[0])} {' '.join(map(egglog_term, term[1:]))})"
+
+
+def operators(term, found):
+    if isinstance(term, list):
+        found[NAMES.get(term[0], "F" + term[0])] = len(term) - 1
+        for kid in term[1:]:
+            operators(kid, found)
+
+
+def egglog_program(rules, terms):
+    rules = [(form[2], form[4]) for form in read_terms(" ".join(rules))]
+    terms = read_terms(" ".join(terms))
+    found = {}
+    for term in terms + [side for rule in rules for side in rule]:
+        operators(term, found)
+    lines = ["(datatype E (Num i64) (Sym String) " +
+             " ".join(f"({name}{' E' * arity})" for name, arity in found.items()) + ")"]
+    lines += [f"(rewrite {egglog_term(a)} {egglog_term(b)})" for a, b in rules]
+    return "\n".join(lines + [egglog_term(t) for t in terms])
+
+
+def chain(n):
+    text = str(n)
+    for i in range(n - 1, 0, -1):
+        text = f"(+ {i} {text})"
+    return [text]
+
+
+def run_ours(tool, arguments, rounds):
+    results = [json.loads(subprocess.run([tool, *arguments, "-r", "1"], check=True, capture_output=True, text=True).stdout)
+               for _ in range(rounds)]
+    return min(results, key=lambda r: r["seconds"])
+
+
+def run_egglog(program, iterations, rounds, nodes):
+    job = json.dumps({"program": program, "iterations": iterations})
+    best = None
+    for _ in range(rounds):
+        out = subprocess.run([sys.executable, "-c", EGGLOG], input=job, capture_output=True, text=True)
+        if out.returncode:
+            sys.exit("egglog failed: " + out.stderr[-2000:])
+        result = json.loads(out.stdout)
+        if result["e_nodes"] != nodes:
+            sys.exit(f"egglog has {result['e_nodes']} e-nodes, {nodes} were expected")
+        seconds = result["seconds"]
+        best = seconds if best is None else min(best, seconds)
+    return best
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", default=os.path.join(HERE, "../build/release/bin"))
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    tool = os.path.join(args.bin, "bench-egraph")
+    try:
+        import egglog
+        version = getattr(egglog, "__version__", "")
+        print(f"egglog {version}".rstrip() + " is here")
+        peer = True
+    except ImportError:
+        print("egglog is not installed: its columns are empty")
+        peer = False
+    math, sums, terms = source("math_rules"), source("sums_rules"), source("math_terms")
+    print(f"{'workload':12s} {'e-nodes':>8s} {'seconds':>8s} {'explain':>8s} {'again':>8s} {'peak':>9s} {'floor':>6s} | "
+          f"{'egglog':>8s} {'ratio':>6s}")
+    for name, arguments, iterations, floor in WORKLOADS:
+        ours = run_ours(tool, arguments + (["--again"] if arguments[0] == "math" else []), args.rounds)
+        explained = run_ours(tool, arguments + ["--explain"], args.rounds)
+        other = ratio = ""
+        if peer and iterations:
+            is_sum = arguments[0] == "sums"
+            program = egglog_program(sums if is_sum else math, chain(int(arguments[2])) if is_sum else terms)
+            seconds = run_egglog(program, iterations, max(1, args.rounds // 2), ours["e_nodes"])
+            other, ratio = f"{seconds:8.4f}", f"{seconds / ours['seconds']:5.1f}x"
+        print(f"{name:12s} {ours['e_nodes']:8d} {ours['seconds']:8.4f} {explained['seconds'] / ours['seconds']:7.2f}x "
+              f"{ours.get('again', 0):8.4f} {ours['peak_bytes'] / 1e6:6.1f} MB {floor or 0:6.3f} | {other:>8s} {ratio:>6s}",
+              flush=True)
+
+
+if __name__ == "__main__":
+    main()
