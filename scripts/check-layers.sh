@@ -8,9 +8,10 @@ cd "$(dirname "$0")/.."
 allowed() {
     case $1 in
     base) echo "" ;;
+    kernels) echo "base" ;;
     plan) echo "base" ;;
-    runtime) echo "base plan" ;;
-    ir) echo "base" ;;
+    runtime) echo "base kernels plan" ;;
+    ir) echo "base kernels" ;;
     egraph) echo "base" ;;
     onnx) echo "base ir" ;;
     rewrite) echo "base ir egraph" ;;
@@ -23,7 +24,7 @@ allowed() {
 # layer: the public headers it may see
 public() {
     case $1 in
-    base | plan) echo "status types" ;;
+    base | kernels | plan) echo "status types" ;;
     runtime) echo "status types runtime" ;;
     ir) echo "status types" ;;
     egraph) echo "status types egraph" ;;

@@ -190,6 +190,7 @@ static hyp_status add_kernel(hyp_lowering *l, HypPlan__Step *step)
         KERNEL(COPY, copy)
         KERNEL(GATHER, gather)
         KERNEL(FILL, fill)
+        KERNEL(CALL, call)
     default: return hyp_fail(l->diag, HYP_ERR_INTERNAL, "a step without a kernel");
     }
 #undef KERNEL

@@ -113,19 +113,23 @@ static hyp_status place_step(placing *p, uint32_t index, bool *placed)
     size_t read_count, write_count;
     HYP_TRY(touched(p, step, hyp_plan_step_reads, &reads, &read_count));
     HYP_TRY(touched(p, step, hyp_plan_step_writes, &writes, &write_count));
-    y = writes[write_count - 1]; /* hidden tensors come before it */
+    y = writes[write_count - 1];
+    /* A linear has its hidden tensors before the result; every other step has results only. */
+    size_t results = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR ? write_count - 1 : 0;
     bool in_place = false;
-    if (is_scratch(p, y) && !placed[y]) {
-        in_place = step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE && place_over_input(p, index, step, y);
-        if (!in_place) HYP_TRY(take_slot(p, y));
-        placed[y] = true;
+    for (size_t i = results; i < write_count; i++) {
+        if (!is_scratch(p, writes[i]) || placed[writes[i]]) continue;
+        in_place = step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE && place_over_input(p, index, step, writes[i]);
+        if (!in_place) HYP_TRY(take_slot(p, writes[i]));
+        placed[writes[i]] = true;
     }
     if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) HYP_TRY(place_hidden(p, step->linear));
     for (size_t i = 0; i < read_count; i++) {
         bool replaced = in_place && tensor_at(p, reads[i])->slot == tensor_at(p, y)->slot;
         if (is_scratch(p, reads[i]) && p->last_use[reads[i]] == index && !replaced) free_slot(p, reads[i]);
     }
-    if (is_scratch(p, y) && p->last_use[y] == index) free_slot(p, y); /* nobody reads it */
+    for (size_t i = results; i < write_count; i++) /* nobody reads it */
+        if (is_scratch(p, writes[i]) && p->last_use[writes[i]] == index) free_slot(p, writes[i]);
     return HYP_OK;
 }
 

@@ -190,7 +190,8 @@ static hyp_status check_inputs(const hyp_infer_call *c, const hyp_op_info *info)
     if (info->outputs != HYP_VARIADIC && c->out_count != info->outputs)
         return hyp_infer_fail(c, "%u outputs, %u are wanted", c->out_count, info->outputs);
     for (uint32_t i = 0; i < c->in_count; i++)
-        if (!c->in[i] && !(info->flags & HYP_OPF_OPTIONAL)) return hyp_infer_fail(c, "input %u is absent", i);
+        if (!c->in[i] && (!(info->flags & HYP_OPF_OPTIONAL) || ((info->flags & HYP_OPF_CALL) && i < info->min_inputs)))
+            return hyp_infer_fail(c, "input %u is absent", i);
     return HYP_OK;
 }
 

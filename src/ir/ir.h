@@ -47,7 +47,8 @@ enum {
     HYP_OPF_VIEW = 1 << 3,       /* same elements in the same row-major order: only the type differs */
     HYP_OPF_COPY = 1 << 4,       /* moves elements, computes nothing */
     HYP_OPF_FUSED = 1 << 5,      /* made by rewriting only, never by an importer */
-    HYP_OPF_OPTIONAL = 1 << 6    /* an addend (bias) may be absent: HYP_NO_VALUE, `none` in text */
+    HYP_OPF_OPTIONAL = 1 << 6,   /* inputs behind the required ones may be absent: HYP_NO_VALUE, `none` in text */
+    HYP_OPF_CALL = 1 << 7        /* computed by the kernel of its name (kernels/kernels.h) */
 };
 
 typedef enum hyp_attr_kind {
@@ -89,7 +90,7 @@ typedef struct hyp_attr_info {
 /* The default of an attribute that is not required. */
 hyp_attr hyp_attr_default(const hyp_attr_info *info);
 
-enum { HYP_MAX_ATTRS = 6, HYP_VARIADIC = 1 << 20 };
+enum { HYP_MAX_ATTRS = 10, HYP_VARIADIC = 1 << 20 };
 
 typedef struct hyp_op_info {
     const char *name;                /* "fused-mlp" */

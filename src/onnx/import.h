@@ -92,7 +92,7 @@ HYP_NODISCARD hyp_status hyp_onnx_check_operators(hyp_importer *im);
 hyp_onnx_import_fn hyp_onnx_import_same; /* one IR operator, same inputs, no attributes */
 hyp_onnx_import_fn hyp_onnx_import_fold; /* any number of inputs, by a binary IR operator */
 hyp_onnx_import_fn hyp_onnx_import_gemm, hyp_onnx_import_leaky_relu, hyp_onnx_import_gelu, hyp_onnx_import_clip,
-    hyp_onnx_import_softmax, hyp_onnx_import_cast, hyp_onnx_import_reduce; /* import_math.c */
+    hyp_onnx_import_softmax, hyp_onnx_import_cast, hyp_onnx_import_reduce, hyp_onnx_import_cumsum; /* import_math.c */
 hyp_onnx_import_fn hyp_onnx_import_constant, hyp_onnx_import_dropout, hyp_onnx_import_reshape, hyp_onnx_import_flatten,
     hyp_onnx_import_squeeze, hyp_onnx_import_unsqueeze, hyp_onnx_import_expand, hyp_onnx_import_transpose,
     hyp_onnx_import_shape; /* import_shape.c */

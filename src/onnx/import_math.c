@@ -137,3 +137,15 @@ hyp_status hyp_onnx_import_reduce(hyp_onnx_node *n)
     hyp_attr attrs[] = {hyp_attr_of_dims(axes.items, axes.count), hyp_attr_of_int(keep != 0)};
     return hyp_onnx_emit_unary(n, n->op->op, attrs);
 }
+
+hyp_status hyp_onnx_import_cumsum(hyp_onnx_node *n)
+{
+    int64_t exclusive, reverse;
+    hyp_onnx_ints axis;
+    HYP_TRY(hyp_onnx_attr_int(n, "exclusive", 0, &exclusive));
+    HYP_TRY(hyp_onnx_attr_int(n, "reverse", 0, &reverse));
+    HYP_TRY(hyp_onnx_input_ints(n, 1, "the axis", &axis));
+    if (axis.count != 1) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the axis should be one number");
+    hyp_attr attrs[] = {hyp_attr_of_int(axis.items[0]), hyp_attr_of_int(exclusive != 0), hyp_attr_of_int(reverse != 0)};
+    return hyp_onnx_emit_unary(n, HYP_OP_cumsum, attrs);
+}

@@ -21,6 +21,7 @@ static const hyp_onnx_operator table[] = {
     {"Concat", 7, 1, ANY, 1, "axis ", hyp_onnx_import_concat, HYP_OP_concat},
     {"Constant", 7, 0, 0, 1, "value value_float value_floats value_int value_ints ", hyp_onnx_import_constant,
      HYP_OP_COUNT},
+    {"CumSum", 11, 2, 2, 1, "exclusive reverse ", hyp_onnx_import_cumsum, HYP_OP_cumsum},
     {"Div", 7, 2, 2, 1, "", SAME, HYP_OP_div},
     {"Dropout", 7, 1, 3, 2, "ratio seed ", hyp_onnx_import_dropout, HYP_OP_dropout},
     {"Erf", 9, 1, 1, 1, "", SAME, HYP_OP_erf},

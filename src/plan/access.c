@@ -40,6 +40,10 @@ size_t hyp_plan_step_reads(const HypPlan__Step *step, uint32_t *tensors, size_t 
         take(&c, step->gather->x);
         take(&c, step->gather->indices);
         break;
+    case HYP_PLAN__STEP__KERNEL_CALL:
+        for (size_t i = 0; i < step->call->n_inputs_plus1; i++)
+            if (step->call->inputs_plus1[i]) take(&c, step->call->inputs_plus1[i] - 1);
+        break;
     default: break; /* a fill reads nothing */
     }
     return c.count;
@@ -63,6 +67,9 @@ size_t hyp_plan_step_writes(const HypPlan__Step *step, uint32_t *tensors, size_t
     case HYP_PLAN__STEP__KERNEL_COPY: take(&c, step->copy->y); break;
     case HYP_PLAN__STEP__KERNEL_GATHER: take(&c, step->gather->y); break;
     case HYP_PLAN__STEP__KERNEL_FILL: take(&c, step->fill->y); break;
+    case HYP_PLAN__STEP__KERNEL_CALL:
+        for (size_t i = 0; i < step->call->n_outputs; i++) take(&c, step->call->outputs[i]);
+        break;
     default: break;
     }
     return c.count;

@@ -17,6 +17,8 @@ enum { HYP_PLAN_MAJOR = 1, HYP_PLAN_MINOR = 0, HYP_PLAN_ALIGN = 256, HYP_PLAN_HE
 
 /* Limits of a Pointwise step, so that kernels can keep everything in fixed arrays. Registers are inputs and
  * instructions together. Every list of extents or strides in a program has at most HYP_MAX_RANK entries. */
+/* What one call of a kernel can have: tensors, attributes, numbers in all of them. */
+enum { HYP_PLAN_CALL_INPUTS = 32, HYP_PLAN_CALL_OUTPUTS = 8, HYP_PLAN_CALL_ATTRS = 10, HYP_PLAN_CALL_INTS = 128 };
 enum { HYP_PLAN_POINTWISE_INPUTS = 8, HYP_PLAN_POINTWISE_OUTPUTS = 4, HYP_PLAN_POINTWISE_REGISTERS = 16 };
 
 /* An open plan: immutable, may be read by any number of threads. */

@@ -442,6 +442,34 @@ static hyp_status check_fill(check *c, const HypPlan__Fill *k)
     return dtype_of(c, k->y) == HYP_I64 ? HYP_OK : WRONG(c, "y is not i64");
 }
 
+/* That there is such a kernel, and that its attributes are right, is for the backend to say. */
+static hyp_status check_call(check *c, const HypPlan__Call *k)
+{
+    if (k->n_inputs_plus1 > HYP_PLAN_CALL_INPUTS || k->n_outputs > HYP_PLAN_CALL_OUTPUTS || k->n_outputs == 0)
+        return WRONG(c, "it has %zu inputs and %zu outputs, at most %d and %d are possible", k->n_inputs_plus1,
+                     k->n_outputs, HYP_PLAN_CALL_INPUTS, HYP_PLAN_CALL_OUTPUTS);
+    if (k->n_attrs > HYP_PLAN_CALL_ATTRS)
+        return WRONG(c, "it has %zu attributes, at most %d are possible", k->n_attrs, HYP_PLAN_CALL_ATTRS);
+    for (size_t i = 0; i < k->n_inputs_plus1; i++)
+        if (k->inputs_plus1[i]) HYP_TRY(reads(c, k->inputs_plus1[i] - 1, "an input"));
+    size_t ints = 0;
+    for (size_t i = 0; i < k->n_attrs; i++) {
+        const HypPlan__Call__Attr *a = k->attrs[i];
+        if ((unsigned)a->kind > HYP_PLAN__CALL__ATTR__KIND__INTS) return unknown(c, "kind of attribute", a->kind);
+        if (a->kind == HYP_PLAN__CALL__ATTR__KIND__INT && a->n_dims != 1)
+            return WRONG(c, "attribute %zu is a number and has %zu", i, a->n_dims);
+        for (size_t d = 0; d < a->n_dims; d++) HYP_TRY(want_dim(c, a->dims[d], "an attribute"));
+        ints += a->n_dims;
+        if (a->n_dims > HYP_PLAN_CALL_INTS || ints > HYP_PLAN_CALL_INTS)
+            return WRONG(c, "its attributes have more than %d numbers", HYP_PLAN_CALL_INTS);
+    }
+    for (size_t i = 0; i < k->n_outputs; i++) {
+        HYP_TRY(want_tensor(c, k->outputs[i], "an output"));
+        HYP_TRY(writes(c, hyp_plan_root(c->program, k->outputs[i]), false, false, "an output"));
+    }
+    return HYP_OK;
+}
+
 static hyp_status check_step(check *c, const step *s)
 {
     HYP_TRY(want_indexes(c, s->n_rules, s->rules, c->program->n_rule_names, "rule"));
@@ -455,6 +483,7 @@ static hyp_status check_step(check *c, const step *s)
     case HYP_PLAN__STEP__KERNEL_COPY: return check_copy(c, s->copy);
     case HYP_PLAN__STEP__KERNEL_GATHER: return check_gather(c, s->gather);
     case HYP_PLAN__STEP__KERNEL_FILL: return check_fill(c, s->fill);
+    case HYP_PLAN__STEP__KERNEL_CALL: return check_call(c, s->call);
     default:
         if (s->base.n_unknown_fields > 0) return unknown(c, "kernel", (long long)s->base.unknown_fields[0].tag);
         return WRONG(c, "it has no kernel");

@@ -26,6 +26,7 @@ static const char *kernel_name(const HypPlan__Step *step)
     case HYP_PLAN__STEP__KERNEL_COPY: return "copy";
     case HYP_PLAN__STEP__KERNEL_GATHER: return "gather";
     case HYP_PLAN__STEP__KERNEL_FILL: return "fill";
+    case HYP_PLAN__STEP__KERNEL_CALL: return step->call->kernel;
     default: return "?";
     }
 }

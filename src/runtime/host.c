@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "runtime/host.h"
 
 enum { SLOT_ALIGN = 64 };
@@ -40,6 +42,7 @@ hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan, hyp_di
 void hyp_host_memory_dispose(hyp_host_memory *m)
 {
     for (uint32_t s = 0; m->slots && s < m->plan->program->slot_count; s++) hyp_aligned_free(m->slots[s]);
+    hyp_aligned_free(m->work);
     hyp_arena_dispose(&m->arena);
     *m = (hyp_host_memory){0};
 }
@@ -75,6 +78,18 @@ hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, hyp_d
     return status;
 }
 
+hyp_status hyp_host_memory_grow_work(hyp_host_memory *m, size_t bytes, hyp_diag *diag)
+{
+    if (bytes <= m->work_bytes) return HYP_OK;
+    void *grown = hyp_aligned_alloc(SLOT_ALIGN, bytes);
+    if (!grown) return hyp_fail_memory(diag, bytes);
+    memset(grown, 0, bytes); /* kernels may compute on the unused end of a block */
+    hyp_aligned_free(m->work);
+    m->work = grown;
+    m->work_bytes = bytes;
+    return HYP_OK;
+}
+
 void hyp_host_memory_bind(hyp_host_memory *m, const hyp_bindings *bindings)
 {
     for (size_t i = 0; i < m->bound_count; i++) {
@@ -85,7 +100,7 @@ void hyp_host_memory_bind(hyp_host_memory *m, const hyp_bindings *bindings)
 
 size_t hyp_host_memory_bytes(const hyp_host_memory *m)
 {
-    size_t total = 0;
+    size_t total = m->work_bytes;
     for (uint32_t s = 0; s < m->plan->program->slot_count; s++) total += m->slot_bytes[s];
     return total;
 }

@@ -18,6 +18,8 @@ typedef struct hyp_host_memory {
     size_t *slot_bytes; /* what each slot has; only grows */
     hyp_host_bound *bound;
     size_t bound_count;
+    void *work; /* what kernels need besides tensors, 64-byte aligned; shared by steps, which run one after the other */
+    size_t work_bytes;
     hyp_arena arena; /* owns the arrays, not the slots */
 } hyp_host_memory;
 
@@ -25,6 +27,8 @@ HYP_NODISCARD hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan
 void hyp_host_memory_dispose(hyp_host_memory *m);
 /* Makes every slot large enough for these dims; slots may move. */
 HYP_NODISCARD hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, hyp_diag *diag);
+/* Makes `work` at least this large; it may move, and what was in it is lost. */
+HYP_NODISCARD hyp_status hyp_host_memory_grow_work(hyp_host_memory *m, size_t bytes, hyp_diag *diag);
 /* Sets the addresses of inputs and outputs for one run. */
 void hyp_host_memory_bind(hyp_host_memory *m, const hyp_bindings *bindings);
 size_t hyp_host_memory_bytes(const hyp_host_memory *m);

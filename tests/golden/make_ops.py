@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Writes tests/golden/ops/<operator>.hyp: small cases of every operator with the results that numpy gives in
-double precision, each checked here against onnxruntime where ONNX has the operator. Run it again after adding an
-operator; the tests read the files only."""
+double precision, each checked here against onnxruntime where ONNX has the operator. The cases of a family of operators
+are below or in cases_<family>.py, which has its own random numbers. Run it again after adding an operator; the tests
+read the files only."""
+import importlib
 import math
 import pathlib
+import sys
 
 import numpy as np
 import onnxruntime
@@ -276,6 +279,9 @@ if __name__ == "__main__":
     elementwise()
     movement()
     reductions()
+    sys.modules["make_ops"] = sys.modules["__main__"]
+    for family in sorted(HERE.parent.glob("cases_*.py")):
+        importlib.import_module(family.stem).cases()
     HERE.mkdir(exist_ok=True)
     for op, cases in files.items():
         header = "; Written by tests/golden/make_ops.py: graphs of one operator, inputs, expected outputs.\n"

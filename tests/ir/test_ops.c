@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "ir_test.h"
+#include "kernels/kernels.h"
 
 /* (tensor (f32 2 3) elements...) */
 static hyp_eval_tensor read_tensor(const hyp_sexpr *sx)
@@ -130,6 +131,31 @@ static void the_table_is_sound(void **state)
     assert_false(hyp_op_find("no-such-operator", &(hyp_op){0}));
 }
 
+/* What infers and what computes agree on what they take. */
+static void every_called_operator_has_its_kernel(void **state)
+{
+    (void)state;
+    size_t kernels, called = 0;
+    hyp_kernel_list(&kernels);
+    for (int i = 0; i < HYP_OP_COUNT; i++) {
+        const hyp_op_info *info = hyp_op_get((hyp_op)i);
+        if (!(info->flags & HYP_OPF_CALL)) continue;
+        const hyp_kernel *k = hyp_kernel_find(info->name);
+        if (!k) fail_msg("%s has no kernel", info->name);
+        called++;
+        assert_true(k->min_inputs == info->min_inputs);
+        assert_true(k->max_inputs == info->max_inputs || info->max_inputs == HYP_VARIADIC);
+        assert_true(k->max_outputs == info->outputs || info->outputs == HYP_VARIADIC);
+        assert_int_equal(strlen(k->attrs), info->attr_count);
+        for (uint32_t j = 0; j < info->attr_count; j++) {
+            static const char letters[] = {
+                [HYP_ATTR_INT] = 'i', [HYP_ATTR_FLOAT] = 'f', [HYP_ATTR_SYM] = 's', [HYP_ATTR_DIMS] = 'l'};
+            if (k->attrs[j] != letters[info->attrs[j].kind]) fail_msg("%s: attribute %u", info->name, j);
+        }
+    }
+    assert_int_equal(called, kernels);
+}
+
 static void every_operator_is_documented(void **state)
 {
     (void)state;
@@ -155,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operator_agrees_with_its_golden_file),
         cmocka_unit_test(the_table_is_sound),
+        cmocka_unit_test(every_called_operator_has_its_kernel),
         cmocka_unit_test(every_operator_is_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -594,6 +594,26 @@ static hyp_status make_reduce(maker *m, hyp_op op)
     return add_unary(m, op, x, attrs, bound, &out);
 }
 
+/* ---- calls of kernels --------------------------------------------------------------------------------- */
+
+static hyp_status make_cumsum(maker *m, hyp_op op)
+{
+    hyp_value_id x, out;
+    if (!pick(m, FLOAT, 1, 4, &x)) return HYP_OK;
+    hyp_type t = *type_of(m, x);
+    int64_t axis = draw(m, -t.rank, t.rank - 1);
+    hyp_dim size = t.dims[axis < 0 ? axis + t.rank : axis];
+    hyp_attr attrs[] = {attr_int(axis), attr_int(draw(m, 0, 1)), attr_int(draw(m, 0, 1))};
+    return add_unary(m, op, x, attrs, m->known.data[x].bound * (is_fixed(size) ? (double)size : 8), &out);
+}
+
+/* Interpreter and runtime share their kernels, so that not every one needs to be drawn: what is checked is the way
+ * through the plan. */
+static hyp_status make_call(maker *m, hyp_op op)
+{
+    return op == HYP_OP_cumsum ? make_cumsum(m, op) : HYP_OK;
+}
+
 /* ---- the graph -------------------------------------------------------------------------------------- */
 
 static hyp_status make_node(maker *m, hyp_op op)
@@ -628,7 +648,9 @@ static hyp_status make_node(maker *m, hyp_op op)
     case HYP_OP_softmax: return make_softmax(m, op);
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean: return make_reduce(m, op);
-    default: return make_unary(m, op);
+    default:
+        if (hyp_op_get(op)->flags & HYP_OPF_CALL) return make_call(m, op);
+        return make_unary(m, op);
     }
 }
 

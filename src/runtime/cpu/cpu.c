@@ -12,8 +12,6 @@
 typedef struct session {
     hyp_cpu_model *model;
     hyp_host_memory memory;
-    void *work; /* shared by all operations, which run one after the other */
-    size_t work_bytes;
     void *stream;
 } session;
 
@@ -106,6 +104,7 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(m->device->dnnl, m->device->threads);
 #endif
+    if (status == HYP_OK) status = hyp_reference_check_calls(p, diag);
     for (uint32_t i = 0; i < p->n_steps && status == HYP_OK; i++)
         if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) status = hyp_linear_weights_load(m, i, diag);
     if (status == HYP_OK) warn_of_slow_types(m);
@@ -127,7 +126,6 @@ static void session_destroy(void *opaque)
 #ifdef HYP_HAVE_ONEDNN
     hyp_dnnl_stream_destroy(s->stream);
 #endif
-    hyp_aligned_free(s->work);
     hyp_host_memory_dispose(&s->memory);
     hyp_free(s);
 }
@@ -156,7 +154,7 @@ static hyp_status session_create(void *model, const hyp_context_options *options
 static size_t scratch_bytes(const void *opaque)
 {
     const session *s = opaque;
-    return hyp_host_memory_bytes(&s->memory) + s->work_bytes;
+    return hyp_host_memory_bytes(&s->memory);
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------------------ */
@@ -186,10 +184,38 @@ static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t 
     case HYP_PLAN__STEP__KERNEL_REDUCE: status = hyp_cpu_prepare_reduce(model, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_COPY: status = hyp_cpu_prepare_copy(model, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); break;
+    case HYP_PLAN__STEP__KERNEL_CALL: status = hyp_cpu_prepare_call(model, step, values, op, diag); break;
     default: break; /* gather and fill only move memory: the reference kernels do it as well as any */
     }
     if (status == HYP_OK && !op->run) op->run = run_reference;
     return status;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------------- */
+
+typedef hyp_status prepare_call_fn(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
+                                   hyp_diag *diag);
+
+/* Kernels that this backend has something faster for. The functions leave op->run NULL where they do not apply (a type,
+ * a mode), and the plain kernel runs. */
+static const struct {
+    const char *kernel;
+    prepare_call_fn *prepare;
+} fast_calls[] = {
+    {NULL, NULL},
+};
+
+hyp_status hyp_cpu_prepare_call(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
+                                hyp_diag *diag)
+{
+    const HypPlan__Call *call = op->step->call;
+    for (size_t i = 0; fast_calls[i].kernel; i++) {
+        if (strcmp(fast_calls[i].kernel, call->kernel) != 0) continue;
+        HYP_TRY(fast_calls[i].prepare(model, step, values, op, diag));
+        break;
+    }
+    if (!op->run) op->work_bytes = hyp_reference_call_work(model->plan->program, call, values);
+    return HYP_OK;
 }
 
 hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
@@ -201,19 +227,6 @@ hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, h
     if (work) return hyp_dnnl_prepare_matmul(model, s, values, op, diag);
 #endif
     (void)model, (void)values, (void)op, (void)diag;
-    return HYP_OK;
-}
-
-static hyp_status grow_work(session *s, size_t bytes, hyp_diag *diag)
-{
-    enum { ALIGN = 64 };
-    if (bytes <= s->work_bytes) return HYP_OK;
-    void *grown = hyp_aligned_alloc(ALIGN, bytes);
-    if (!grown) return hyp_fail_memory(diag, bytes);
-    memset(grown, 0, bytes); /* kernels may compute on the unused end of a block */
-    hyp_aligned_free(s->work);
-    s->work = grown;
-    s->work_bytes = bytes;
     return HYP_OK;
 }
 
@@ -231,7 +244,7 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
 #endif
     for (uint32_t i = 0; i < count && status == HYP_OK; i++) {
         status = prepare_op(s->model, i, values, &p->ops[i], diag);
-        if (status == HYP_OK) status = grow_work(s, p->ops[i].work_bytes, diag);
+        if (status == HYP_OK) status = hyp_host_memory_grow_work(&s->memory, p->ops[i].work_bytes, diag);
         p->uses_dnnl = p->uses_dnnl || p->ops[i].is_dnnl;
     }
 #ifdef HYP_HAVE_ONEDNN
@@ -250,8 +263,7 @@ static hyp_status run_ops(session *s, const prepared *p, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
     hyp_cpu_run run = {.kernels = s->model->device->kernels,
-                       .call = {program, p->values, s->memory.at},
-                       .work = s->work,
+                       .call = {program, p->values, s->memory.at, s->memory.work},
                        .stream = s->stream};
     for (size_t i = 0; i < program->n_steps; i++) HYP_TRY(p->ops[i].run(&p->ops[i], &run, diag));
     return HYP_OK;

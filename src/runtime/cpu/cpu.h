@@ -37,8 +37,7 @@ typedef struct hyp_cpu_model {
 /* What an operation gets in a run. */
 typedef struct hyp_cpu_run {
     const hyp_cpu_kernels *kernels;
-    hyp_reference_call call; /* addresses of tensors, values of dims */
-    void *work;              /* the session's work space, 64-byte aligned */
+    hyp_reference_call call; /* addresses of tensors, values of dims, work space */
     void *stream;            /* of oneDNN */
 } hyp_cpu_run;
 
@@ -63,6 +62,8 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const i
 HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                 hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
+                                              hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_call(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
                                               hyp_diag *diag);
 void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
 

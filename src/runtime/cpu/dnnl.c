@@ -273,7 +273,7 @@ static hyp_status run_product(const product *p, const hyp_cpu_run *run, int64_t 
     for (int j = 0; j < 4; j++)
         if (p->own[j])
             dnnl_memory_set_data_handle(p->own[j], (char *)run->call.at[p->tensors[j]] + (size_t)row * p->row_bytes[j]);
-    if (p->own[4]) dnnl_memory_set_data_handle(p->own[4], run->work);
+    if (p->own[4]) dnnl_memory_set_data_handle(p->own[4], run->call.work);
     dnnl_status_t status = dnnl_primitive_execute(p->primitive, run->stream, p->arg_count, p->args);
     return status == dnnl_success ? HYP_OK : fail(diag, status, "a product");
 }

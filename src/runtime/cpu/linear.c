@@ -118,7 +118,7 @@ static hyp_status run_mlp(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag
     (void)diag;
     const hyp_mlp *mlp = op->state;
     const HypPlan__Linear *s = op->step->linear;
-    run->kernels->mlp(mlp, run->call.values[s->m], run->call.at[s->x], run->call.at[s->y], run->work);
+    run->kernels->mlp(mlp, run->call.values[s->m], run->call.at[s->x], run->call.at[s->y], run->call.work);
     return HYP_OK;
 }
 

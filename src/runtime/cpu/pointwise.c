@@ -59,7 +59,7 @@ static const float *load_block(const pointwise *s, const hyp_cpu_run *run, size_
 /* One block: n elements that start `done` into the run, whose first result is element `at` of the outputs. */
 static void run_block(const pointwise *s, const hyp_cpu_run *run, int64_t done, int64_t at, int64_t n)
 {
-    float(*blocks)[HYP_BLOCK] = run->work;
+    float(*blocks)[HYP_BLOCK] = run->call.work;
     const float *registers[HYP_PLAN_POINTWISE_REGISTERS] = {blocks[0]}; /* for operands that are not there */
     int64_t padded = (n + LANES - 1) / LANES * LANES;
     for (size_t i = 0; i < s->inputs; i++) registers[i] = load_block(s, run, i, done, blocks[i], n);

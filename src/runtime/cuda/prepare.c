@@ -35,6 +35,10 @@ static hyp_status add_step(hyp_cuda_build *b, const HypPlan__Step *step)
     case HYP_PLAN__STEP__KERNEL_COPY: return hyp_cuda_add_copy(b, step->copy);
     case HYP_PLAN__STEP__KERNEL_GATHER: return hyp_cuda_add_gather(b, step->gather);
     case HYP_PLAN__STEP__KERNEL_FILL: return hyp_cuda_add_fill(b, step->fill);
+    case HYP_PLAN__STEP__KERNEL_CALL:
+        return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
+                        "there is no CUDA kernel for %s yet; run the plan on the CPU (--device cpu)",
+                        step->call->kernel);
     default: return hyp_fail(b->diag, HYP_ERR_INTERNAL, "a validated plan has an unknown kernel");
     }
 }

@@ -14,6 +14,7 @@ hyp_status hyp_reference_step(const hyp_reference_call *call, const HypPlan__Ste
     case HYP_PLAN__STEP__KERNEL_COPY: hyp_reference_copy(call, step->copy); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_GATHER: return hyp_reference_gather(call, step->gather, diag);
     case HYP_PLAN__STEP__KERNEL_FILL: hyp_reference_fill(call, step->fill); return HYP_OK;
+    case HYP_PLAN__STEP__KERNEL_CALL: return hyp_reference_run_call(call, step->call, diag);
     default: return hyp_fail(diag, HYP_ERR_INTERNAL, "a step of kind %d passed the validator", (int)step->kernel_case);
     }
 }
@@ -31,9 +32,9 @@ static void device_close(void *device) { (void)device; }
 
 static hyp_status model_load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag)
 {
-    (void)device, (void)diag;
+    (void)device;
     *out_model = (void *)(uintptr_t)plan; /* weights are used where they lie */
-    return HYP_OK;
+    return hyp_reference_check_calls(plan->program, diag);
 }
 
 static void model_unload(void *model) { (void)model; }
@@ -64,7 +65,12 @@ static size_t scratch_bytes(const void *opaque) { return hyp_host_memory_bytes(o
 static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepared, hyp_diag *diag)
 {
     hyp_host_memory *m = opaque;
+    const HypPlan__Program *p = m->plan->program;
     HYP_TRY(hyp_host_memory_grow(m, values, diag));
+    for (size_t i = 0; i < p->n_steps; i++) {
+        if (p->steps[i]->kernel_case != HYP_PLAN__STEP__KERNEL_CALL) continue;
+        HYP_TRY(hyp_host_memory_grow_work(m, hyp_reference_call_work(p, p->steps[i]->call, values), diag));
+    }
     *out_prepared = (void *)(uintptr_t)values;
     return HYP_OK;
 }
@@ -76,7 +82,7 @@ static hyp_status run(void *opaque, void *prepared, const hyp_bindings *bindings
     hyp_host_memory *m = opaque;
     const HypPlan__Program *p = m->plan->program;
     hyp_host_memory_bind(m, bindings);
-    hyp_reference_call call = {p, prepared, m->at};
+    hyp_reference_call call = {p, prepared, m->at, m->work};
     for (size_t i = 0; i < p->n_steps; i++) HYP_TRY(hyp_reference_step(&call, p->steps[i], diag));
     return HYP_OK;
 }

@@ -14,10 +14,18 @@ typedef struct hyp_reference_call {
     const HypPlan__Program *program;
     const int64_t *values;
     void *const *at;
+    void *work; /* scratch of calls: hyp_reference_call_work bytes, 64-byte aligned */
 } hyp_reference_call;
 
-/* Runs one step. Fails only where the data is at fault: a gather index that is out of range. */
+/* Runs one step. Fails only where the data or, in calls, the shapes are at fault: a gather index out of range. */
 HYP_NODISCARD hyp_status hyp_reference_step(const hyp_reference_call *call, const HypPlan__Step *step, hyp_diag *diag);
+
+/* call.c. Every kernel that the program calls is there and takes the arguments that it gets; required of programs that
+ * the functions below see. */
+HYP_NODISCARD hyp_status hyp_reference_check_calls(const HypPlan__Program *program, hyp_diag *diag);
+/* Bytes of work that a call needs under these dims. */
+size_t hyp_reference_call_work(const HypPlan__Program *program, const HypPlan__Call *step, const int64_t *values);
+hyp_status hyp_reference_run_call(const hyp_reference_call *call, const HypPlan__Call *step, hyp_diag *diag);
 
 /* act(x), in double. */
 double hyp_reference_act(HypPlan__Act act, double x);

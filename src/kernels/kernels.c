@@ -1,0 +1,99 @@
+/* The table of kernels, and what they share. */
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { ANY = HYP_KERNEL_ANY };
+
+#define hyp_kernel_scratch_none NULL
+
+#define KERNEL(id, name, in_lo, in_hi, out_lo, out_hi, attrs, scratch) hyp_kernel_fn hyp_kernel_##id;
+#include "kernels/kernels.def"
+
+static const hyp_kernel table[] = {
+#define KERNEL(id, name, in_lo, in_hi, out_lo, out_hi, attrs, scratch)                                                 \
+    {name, in_lo, in_hi, out_lo, out_hi, attrs, hyp_kernel_##id, hyp_kernel_scratch_##scratch},
+#include "kernels/kernels.def"
+};
+
+const hyp_kernel *hyp_kernel_list(size_t *out_count)
+{
+    *out_count = sizeof table / sizeof *table;
+    return table;
+}
+
+const hyp_kernel *hyp_kernel_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].name, name) == 0) return &table[i];
+    return NULL;
+}
+
+hyp_status hyp_kernel_check(const hyp_kernel *k, const hyp_kernel_call *c)
+{
+    if (c->in_count < k->min_inputs || c->in_count > k->max_inputs || c->in_count > HYP_KERNEL_MAX_INPUTS)
+        return hyp_fail(c->diag, HYP_ERR_MALFORMED, "%s: %u inputs", k->name, c->in_count);
+    if (c->out_count < k->min_outputs || c->out_count > k->max_outputs || c->out_count > HYP_KERNEL_MAX_OUTPUTS)
+        return hyp_fail(c->diag, HYP_ERR_MALFORMED, "%s: %u outputs", k->name, c->out_count);
+    for (size_t i = 0; k->attrs[i]; i++)
+        if (c->attrs[i].kind != (hyp_kernel_attr_kind)k->attrs[i])
+            return hyp_fail(c->diag, HYP_ERR_MALFORMED, "%s: attribute %zu is of the wrong kind", k->name, i);
+    for (uint32_t i = 0; i < k->min_inputs; i++)
+        if (c->in[i].dtype == HYP_DTYPE_NONE)
+            return hyp_fail(c->diag, HYP_ERR_MALFORMED, "%s: input %u is absent", k->name, i);
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_fail(const hyp_kernel_call *c, const char *fmt, ...)
+{
+    char what[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    return hyp_fail(c->diag, HYP_ERR_INVALID_ARGUMENT, "%s: %s", c->op, what);
+}
+
+bool hyp_array_same_shape(const hyp_array *a, const hyp_array *b)
+{
+    if (a->rank != b->rank) return false;
+    for (int32_t i = 0; i < a->rank; i++)
+        if (a->dims[i] != b->dims[i]) return false;
+    return true;
+}
+
+hyp_status hyp_kernel_want_shape(const hyp_kernel_call *c, const hyp_array *a, int32_t rank, const int64_t *dims,
+                                 const char *what)
+{
+    if (a->rank != rank) return hyp_kernel_fail(c, "%s has %d axes, wanted %d", what, a->rank, rank);
+    for (int32_t i = 0; i < rank; i++)
+        if (a->dims[i] != dims[i])
+            return hyp_kernel_fail(c, "axis %d of %s is %" PRId64 ", wanted %" PRId64, i, what, a->dims[i], dims[i]);
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_axis(const hyp_kernel_call *c, int64_t axis, int32_t rank, int32_t *out)
+{
+    if (axis < -rank || axis >= rank) return hyp_kernel_fail(c, "axis %" PRId64 " of a tensor of %d", axis, rank);
+    *out = (int32_t)(axis < 0 ? axis + rank : axis);
+    return HYP_OK;
+}
+
+void hyp_array_split(const hyp_array *a, int32_t axis, int64_t *outer, int64_t *size, int64_t *inner)
+{
+    *outer = *inner = 1;
+    *size = a->dims[axis];
+    for (int32_t i = 0; i < axis; i++) *outer *= a->dims[i];
+    for (int32_t i = axis + 1; i < a->rank; i++) *inner *= a->dims[i];
+}
+
+void hyp_array_strides(const hyp_array *a, int64_t strides[HYP_MAX_RANK])
+{
+    int64_t step = 1;
+    for (int32_t i = a->rank; i-- > 0;) {
+        strides[i] = step;
+        step *= a->dims[i];
+    }
+}

@@ -1,0 +1,149 @@
+/* kernels.h - operators on dense arrays in plain C: one function each, shared by the reference interpreter of the
+ * compiler and by the host backends of the runtime, which run it wherever they have nothing faster.
+ *
+ * A kernel is a row of kernels.def and a function hyp_kernel_<id> in its family's file. It is called by the name of
+ * its operator with arrays and attributes in the order of the operator's row in ir/ops.def. It
+ *   - checks the shapes of its arrays first, for a plan may come from anywhere: after hyp_kernel_fail nothing was
+ *     written outside of them;
+ *   - reads and writes elements by the accessors below, which know how they lie in memory;
+ *   - computes floats in double and rounds once, when it stores;
+ *   - allocates nothing: what it needs besides its arrays is in `scratch`;
+ *   - writes every element of its outputs, which overlap no input.
+ * Kernels have no state: any number of threads may run them.
+ */
+#ifndef HYP_KERNELS_KERNELS_H
+#define HYP_KERNELS_KERNELS_H
+
+#include "base/diag.h"
+#include "base/dtype.h"
+
+/* A dense row-major tensor. */
+typedef struct hyp_array {
+    hyp_dtype dtype;  /* what the elements are; HYP_DTYPE_NONE: an optional input that is absent */
+    hyp_dtype stored; /* how they lie in memory: as dtype, or in the interpreter as F64 or I64 */
+    int32_t rank;
+    int64_t dims[HYP_MAX_RANK];
+    int64_t count; /* product of dims */
+    void *data;    /* NULL while only sizes are asked for */
+} hyp_array;
+
+typedef enum hyp_kernel_attr_kind {
+    HYP_KERNEL_INT = 'i',
+    HYP_KERNEL_FLOAT = 'f',
+    HYP_KERNEL_SYM = 's', /* a symbol: a mode, an activation */
+    HYP_KERNEL_INTS = 'l' /* a list: axes, pads */
+} hyp_kernel_attr_kind;
+
+typedef struct hyp_kernel_attr {
+    hyp_kernel_attr_kind kind;
+    uint32_t count; /* of INTS */
+    union {
+        int64_t i;
+        double f;
+        const char *sym;
+        const int64_t *ints;
+    };
+} hyp_kernel_attr;
+
+enum {
+    HYP_KERNEL_MAX_INPUTS = 32,
+    HYP_KERNEL_MAX_OUTPUTS = 8,
+    HYP_KERNEL_MAX_ATTRS = 10,
+    HYP_KERNEL_MAX_INTS = 128, /* in all lists of a call together */
+    HYP_KERNEL_ANY = INT32_MAX /* inputs or outputs: as many as fit */
+};
+
+typedef struct hyp_kernel_call {
+    const char *op; /* the operator's name, for messages */
+    const hyp_array *in;
+    uint32_t in_count; /* absent ones at the end are not counted */
+    hyp_array *out;    /* shapes as inferred */
+    uint32_t out_count;
+    const hyp_kernel_attr *attrs;
+    void *scratch; /* 64-byte aligned, as many bytes as the kernel's scratch function says */
+    hyp_diag *diag;
+} hyp_kernel_call;
+
+typedef hyp_status hyp_kernel_fn(const hyp_kernel_call *c);
+/* Bytes of scratch that a call of these shapes needs (its data pointers may be NULL, its shapes unchecked: shapes that
+ * the kernel will refuse may get any answer). SIZE_MAX: more than memory has. */
+typedef size_t hyp_kernel_scratch_fn(const hyp_kernel_call *c);
+
+typedef struct hyp_kernel {
+    const char *name;
+    uint32_t min_inputs, max_inputs, min_outputs, max_outputs;
+    const char *attrs; /* a letter each, see hyp_kernel_attr_kind */
+    hyp_kernel_fn *run;
+    hyp_kernel_scratch_fn *scratch; /* NULL: none */
+} hyp_kernel;
+
+/* NULL when there is no kernel of this name. */
+const hyp_kernel *hyp_kernel_find(const char *name);
+/* All of them, in the order of kernels.def. */
+const hyp_kernel *hyp_kernel_list(size_t *out_count);
+/* Arity and kinds of attributes are those of the row; says what is wrong otherwise (HYP_ERR_MALFORMED). */
+HYP_NODISCARD hyp_status hyp_kernel_check(const hyp_kernel *k, const hyp_kernel_call *c);
+
+/* ---- for kernels ---------------------------------------------------------------------------------- */
+
+/* HYP_ERR_INVALID_ARGUMENT with "operator: message". */
+hyp_status hyp_kernel_fail(const hyp_kernel_call *c, const char *fmt, ...) HYP_PRINTF(2, 3);
+/* The same shape, element by element. */
+bool hyp_array_same_shape(const hyp_array *a, const hyp_array *b);
+/* Checks that `a` has this shape. `what` names it. */
+hyp_status hyp_kernel_want_shape(const hyp_kernel_call *c, const hyp_array *a, int32_t rank, const int64_t *dims,
+                                 const char *what);
+/* `axis` of -rank .. rank-1 made non-negative. */
+hyp_status hyp_kernel_axis(const hyp_kernel_call *c, int64_t axis, int32_t rank, int32_t *out);
+/* Elements before, along and behind an axis. */
+void hyp_array_split(const hyp_array *a, int32_t axis, int64_t *outer, int64_t *size, int64_t *inner);
+/* Row-major strides, in elements. */
+void hyp_array_strides(const hyp_array *a, int64_t strides[HYP_MAX_RANK]);
+
+static inline bool hyp_array_is_float(const hyp_array *a) { return hyp_dtype_is_float(a->dtype); }
+
+/* Input i, NULL when it is absent. */
+static inline const hyp_array *hyp_kernel_input(const hyp_kernel_call *c, uint32_t i)
+{
+    return i < c->in_count && c->in[i].dtype != HYP_DTYPE_NONE ? &c->in[i] : NULL;
+}
+
+static inline double hyp_array_f64(const hyp_array *a, int64_t i)
+{
+    if (a->stored == HYP_F32) {
+        float v;
+        memcpy(&v, (const char *)a->data + (size_t)i * sizeof v, sizeof v);
+        return (double)v;
+    }
+    if (a->dtype == HYP_U64) return (double)(uint64_t)hyp_load_i64(a->stored, a->data, (size_t)i);
+    return hyp_load_f64(a->stored, a->data, (size_t)i);
+}
+
+/* Integers and bool; u64 as the int64 of the same bits. */
+static inline int64_t hyp_array_i64(const hyp_array *a, int64_t i) { return hyp_load_i64(a->stored, a->data, (size_t)i); }
+
+/* Rounds to the element type, once. */
+static inline void hyp_array_set_f64(const hyp_array *a, int64_t i, double v)
+{
+    if (a->stored == HYP_F32) {
+        float narrow = (float)v;
+        memcpy((char *)a->data + (size_t)i * sizeof narrow, &narrow, sizeof narrow);
+        return;
+    }
+    hyp_store_f64(a->stored, a->data, (size_t)i, v);
+}
+
+/* Wraps to the element type. */
+static inline void hyp_array_set_i64(const hyp_array *a, int64_t i, int64_t v)
+{
+    hyp_store_i64(a->stored, a->data, (size_t)i, v);
+}
+
+/* Element j of `from` to element i of `to`, which is of the same type. */
+static inline void hyp_array_copy(const hyp_array *to, int64_t i, const hyp_array *from, int64_t j)
+{
+    size_t size = hyp_dtype_size(to->stored);
+    memcpy((char *)to->data + (size_t)i * size, (const char *)from->data + (size_t)j * size, size);
+}
+
+#endif
