@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -71,9 +72,12 @@ hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag)
         f->fd = STDOUT_FILENO;
         return HYP_OK;
     }
-    size_t len = strlen(path), room = len + 48;
+    char *target = realpath(path, NULL); /* a link stays, what it points to is replaced; NULL where nothing is yet */
+    const char *to = target ? target : path;
+    size_t len = strlen(to), room = len + 48;
     f->path = hyp_malloc(len + 1);
-    if (f->path) memcpy(f->path, path, len + 1);
+    if (f->path) memcpy(f->path, to, len + 1);
+    free(target);
     struct stat st;
     if (f->path && stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
         f->fd = open(path, O_WRONLY | O_CLOEXEC);

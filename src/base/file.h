@@ -18,7 +18,8 @@ void hyp_unmap(hyp_mapping *map);
 void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size);
 
 /* Writes to a temporary file beside `path`; commit renames it over `path`, abort removes it. "-" writes
- * to standard output, and what is there but is no regular file (/dev/null, a pipe) is written to, not replaced.
+ * to standard output, what is there but is no regular file (/dev/null, a pipe) is written to, not replaced, and
+ * where `path` is a symbolic link the file that it points to is replaced.
  * Threads and processes may write the same path at once: the last commit wins. */
 typedef struct hyp_outfile {
     int fd;

@@ -99,6 +99,11 @@ void hyp_context_destroy(hyp_context *c)
 
 size_t hyp_context_scratch_bytes(const hyp_context *c) { return c->engine->backend->scratch_bytes(c->session); }
 
+static hyp_status want_context(const hyp_context *c, const char *call, hyp_diag *diag)
+{
+    return c ? HYP_OK : hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: context is NULL", call);
+}
+
 /* ---- shapes -------------------------------------------------------------------------------------------- */
 
 /* Fills c->symbols and c->values from the dims of the inputs, which are matched in c->input_order. */
@@ -204,6 +209,7 @@ static hyp_status find_shape(hyp_context *c, const hyp_tensor *inputs, hyp_diag 
 
 hyp_status hyp_context_reserve(hyp_context *c, const hyp_tensor *inputs, size_t count, hyp_diag *diag)
 {
+    HYP_TRY(want_context(c, "hyp_context_reserve", diag));
     HYP_TRY(hyp_match_tensors(&c->engine->inputs, inputs, count, c->input_order, diag));
     return find_shape(c, inputs, diag);
 }
@@ -211,6 +217,7 @@ hyp_status hyp_context_reserve(hyp_context *c, const hyp_tensor *inputs, size_t 
 hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
                                      size_t output_count, hyp_diag *diag)
 {
+    HYP_TRY(want_context(c, "hyp_context_output_shapes", diag));
     const hyp_engine *e = c->engine;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
     HYP_TRY(hyp_match_tensors(&e->outputs, outputs, output_count, c->output_order, diag));
@@ -228,6 +235,7 @@ hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, s
 hyp_status hyp_context_run(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
                            size_t output_count, hyp_diag *diag)
 {
+    HYP_TRY(want_context(c, "hyp_context_run", diag));
     const hyp_engine *e = c->engine;
     hyp_device_kind kind = e->backend->kind;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
@@ -258,5 +266,6 @@ hyp_status hyp_context_run(hyp_context *c, const hyp_tensor *inputs, size_t inpu
 
 hyp_status hyp_context_synchronize(hyp_context *c, hyp_diag *diag)
 {
+    HYP_TRY(want_context(c, "hyp_context_synchronize", diag));
     return c->engine->backend->synchronize(c->session, diag);
 }

@@ -60,6 +60,9 @@ hyp_status hyp_match_tensors(const hyp_io_list *list, const hyp_tensor *tensors,
                              hyp_diag *diag)
 {
     size_t i = 0;
+    if (!tensors && count)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu %ss are given, but the list of them is NULL", count,
+                        list->what);
     if (count == list->count)
         for (; i < count; i++) {
             const char *name = tensors[i].name;

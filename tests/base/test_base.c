@@ -217,6 +217,28 @@ static void nearest_name(void **state)
 }
 
 /* Two writers of one path, as two threads are, and what a killed process left, do not meet. */
+static void outfile_follows_a_link(void **state)
+{
+    (void)state;
+    char real[] = "/tmp/hypatia-test-XXXXXX", link[64];
+    int fd = mkstemp(real);
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(link, sizeof link, "%s.link", real);
+    assert_int_equal(symlink(real, link), 0);
+    hyp_outfile f;
+    assert_int_equal(hyp_outfile_open(&f, link, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_write(&f, "hello", 5, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_commit(&f, NULL), HYP_OK);
+    struct stat st;
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(stat(real, &st), 0);
+    assert_int_equal(st.st_size, 5);
+    unlink(link);
+    unlink(real);
+}
+
 static void outfiles_of_one_path_are_apart(void **state)
 {
     (void)state;
@@ -270,6 +292,7 @@ int main(void)
         cmocka_unit_test(floats_ignore_the_locale),
         cmocka_unit_test(halves_round_to_nearest_even),
         cmocka_unit_test(outfile_replaces_only_on_commit),
+        cmocka_unit_test(outfile_follows_a_link),
         cmocka_unit_test(outfiles_of_one_path_are_apart),
         cmocka_unit_test(outfile_writes_into_what_is_no_regular_file),
         cmocka_unit_test(nearest_name),

@@ -166,6 +166,10 @@ static void wrong_tensors_are_named(void **state)
     hyp_diag why = {0};
     assert_int_equal(hyp_context_run(f->context, f->in, 1, f->out, 2, &why), HYP_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(why.message, "input 'column' f32 [batch] is missing"));
+    assert_int_equal(hyp_context_run(f->context, NULL, 2, f->out, 2, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.message, "2 inputs are given, but the list of them is NULL"));
+    assert_int_equal(hyp_context_run(NULL, f->in, 2, f->out, 2, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.message, "context is NULL"));
     f->in[0].dtype = HYP_F64;
     refuse(f, HYP_ERR_INVALID_ARGUMENT, "input 'x': its type must be f32, it is f64");
     set_batch(f, 2);
