@@ -44,6 +44,15 @@ static inline void hyp_walk_next(hyp_walk *w)
     }
 }
 
+/* From the first index to the one numbered i. */
+static inline void hyp_walk_seek(hyp_walk *w, int64_t i)
+{
+    for (size_t a = w->rank; a-- > 0; i /= w->extents[a]) {
+        w->index[a] = i % w->extents[a];
+        for (size_t l = 0; l < w->lanes; l++) w->offset[l] += w->strides[l][a] * w->index[a];
+    }
+}
+
 /* Drops axes of extent 1 and merges neighbours that every lane runs through evenly. The order of elements stays. */
 static inline void hyp_walk_coalesce(hyp_walk *w)
 {

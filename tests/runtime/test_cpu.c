@@ -39,9 +39,9 @@ static uint32_t random_weight(hyp_dtype dtype, size_t rank, const int64_t *dims,
 static void compare_backends(size_t input_count, hyp_tensor *inputs, size_t output_count, const char *const *names,
                              hyp_dtype dtype, size_t elements, double tolerance)
 {
-    void *out[2][4];
+    void *out[2][8];
     for (size_t d = 0; d < 2; d++) {
-        hyp_tensor outputs[4] = {{0}};
+        hyp_tensor outputs[8] = {{0}};
         for (size_t o = 0; o < output_count; o++) {
             out[d][o] = calloc(elements + 1, hyp_dtype_size(dtype));
             outputs[o] = (hyp_tensor){
@@ -212,6 +212,88 @@ static void linear_agrees_with_several_threads(void **state)
     for (int i = 0; i < 4; i++)
         if (i != 1) assert_close(out[i], out[1], M * SIDE, 2e-6);
     for (int i = 0; i < 4; i++) free(out[i]);
+    free(data);
+    unlink(path);
+    pb_dispose(&b);
+}
+
+/* One step of every kind that is divided among threads, over sizes that leave odd parts. */
+enum { LOOP_ROWS = 301, LOOP_COLUMNS = 517, LOOP_RESULTS = 5 };
+
+static void add_loops(int64_t rows, int64_t columns)
+{
+    uint32_t shape[2] = {pb_const(&b, rows), pb_const(&b, columns)}, turned[2] = {shape[1], shape[0]};
+    uint32_t x = pb_input(&b, "x", HYP_F32, 2, shape), column = random_weight(HYP_F32, 1, (int64_t[]){rows}, 1);
+    uint32_t along_rows[2] = {pb_const(&b, columns), pb_const(&b, 1)};
+    HypPlan__Pointwise *p = pb_pointwise(&b, HYP_F32, 2, shape);
+    pb_operand(&b, p, x, along_rows);
+    pb_operand(&b, p, column, pb_consts(&b, 2, (int64_t[]){1, 0}));
+    pb_result(&b, p, pb_output(&b, "sum", HYP_F32, 2, shape),
+              pb_instr(&b, p, HYP_PLAN__POINTWISE__OP__ADD, 0, 1, 0, 0, HYP_F32));
+    HypPlan__Softmax *s = pb_softmax(&b);
+    s->x = x, s->y = pb_output(&b, "softmax", HYP_F32, 2, shape);
+    s->outer = shape[0], s->axis = shape[1], s->inner = pb_const(&b, 1);
+    HypPlan__Copy *c = pb_copy(&b);
+    c->x = x, c->y = pb_output(&b, "turned", HYP_F32, 2, turned);
+    c->n_extents = c->n_x_strides = c->n_y_strides = 2;
+    c->extents = pb_consts(&b, 2, (int64_t[]){columns, rows});
+    c->x_strides = pb_consts(&b, 2, (int64_t[]){1, columns});
+    c->y_strides = pb_consts(&b, 2, (int64_t[]){rows, 1});
+    c->x_offset = c->y_offset = pb_const(&b, 0);
+    for (int by_row = 0; by_row < 2; by_row++) {
+        HypPlan__Reduce *k = pb_reduce(&b);
+        uint32_t *kept = pb_consts(&b, 1, (int64_t[]){by_row ? rows : columns});
+        k->kind = HYP_PLAN__REDUCE__KIND__SUM, k->x = x;
+        k->y = pb_output(&b, by_row ? "by-row" : "by-column", HYP_F32, 1, kept);
+        k->n_kept = k->n_kept_strides = k->n_reduced = k->n_reduced_strides = 1;
+        k->kept = kept, k->reduced = pb_consts(&b, 1, (int64_t[]){by_row ? columns : rows});
+        k->kept_strides = pb_consts(&b, 1, (int64_t[]){by_row ? columns : 1});
+        k->reduced_strides = pb_consts(&b, 1, (int64_t[]){by_row ? 1 : columns});
+    }
+}
+
+/* To the bit: how a loop is divided changes no sum. */
+static void loops_give_the_same_on_several_threads(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: the OpenMP runtime is not built with the sanitizer\n");
+    skip();
+#endif
+    static const char *const names[LOOP_RESULTS] = {"sum", "softmax", "turned", "by-row", "by-column"};
+    static const size_t counts[LOOP_RESULTS] = {LOOP_ROWS * LOOP_COLUMNS, LOOP_ROWS * LOOP_COLUMNS,
+                                                LOOP_ROWS * LOOP_COLUMNS, LOOP_ROWS, LOOP_COLUMNS};
+    pb_init(&b);
+    add_loops(LOOP_ROWS, LOOP_COLUMNS);
+    char path[PB_PATH];
+    pb_write(&b, path);
+    float *data = random_data(HYP_F32, counts[0]), *first[LOOP_RESULTS];
+    hyp_tensor in = tensor_of("x", HYP_F32, data, 2, (int64_t[]){LOOP_ROWS, LOOP_COLUMNS});
+    for (int32_t threads = 1; threads < 5; threads++) {
+        hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CPU, .threads = threads};
+        hyp_engine *engine = NULL;
+        hyp_context *context = NULL;
+        hyp_tensor out[LOOP_RESULTS];
+        for (int i = 0; i < LOOP_RESULTS; i++)
+            out[i] = tensor_of(names[i], HYP_F32, random_data(HYP_F32, counts[i]), 1, (int64_t[]){(int64_t)counts[i]});
+        assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+        assert_ok(hyp_context_create(engine, NULL, &context, diag));
+        for (int again = 0; again < 2; again++)
+            assert_ok(hyp_context_run(context, &in, 1, out, LOOP_RESULTS, diag));
+        for (int i = 0; i < LOOP_RESULTS; i++) {
+            if (threads == 1) {
+                first[i] = out[i].data;
+                continue;
+            }
+            assert_memory_equal(out[i].data, first[i], counts[i] * sizeof(float));
+            free(out[i].data);
+        }
+        hyp_context_destroy(context);
+        hyp_engine_destroy(engine);
+    }
+    hyp_tensor reference = tensor_of("x", HYP_F32, data, 2, (int64_t[]){LOOP_ROWS, LOOP_COLUMNS});
+    compare_backends(1, &reference, LOOP_RESULTS, names, HYP_F32, counts[0], 1e-5);
+    for (int i = 0; i < LOOP_RESULTS; i++) free(first[i]);
     free(data);
     unlink(path);
     pb_dispose(&b);
@@ -497,6 +579,7 @@ int main(void)
         cmocka_unit_test(relu_of_our_kernel_keeps_nan),
         cmocka_unit_test(linear_agrees_where_rows_are_tiled),
         cmocka_unit_test(linear_agrees_with_several_threads),
+        cmocka_unit_test(loops_give_the_same_on_several_threads),
         cmocka_unit_test(linear_takes_weights_that_are_inputs),
         cmocka_unit_test(multi_layer_kernel_is_right_on_every_instruction_set),
         cmocka_unit_test(matmul_agrees_on_random_shapes),

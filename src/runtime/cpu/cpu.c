@@ -17,6 +17,7 @@ typedef struct session {
 
 typedef struct prepared {
     const int64_t *values;
+    int threads; /* as many as there was work space made for */
     bool uses_dnnl;
     hyp_cpu_op ops[]; /* one per step */
 } prepared;
@@ -54,6 +55,28 @@ static hyp_status device_open(const hyp_engine_options *options, const hyp_log *
     *out_device = d;
     *out_name = d->name;
     return HYP_OK;
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------- */
+
+int hyp_cpu_threads(const hyp_cpu_device *device)
+{
+#ifdef HYP_HAVE_ONEDNN
+    return hyp_dnnl_threads(device->dnnl, device->threads);
+#else
+    (void)device;
+    return 1;
+#endif
+}
+
+void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_cpu_task *task, void *state)
+{
+    int64_t threads = grain > 0 ? count / grain : count;
+    if (threads > run->threads) threads = run->threads;
+#ifdef HYP_HAVE_ONEDNN
+    if (threads > 1 && hyp_dnnl_parallel(run->device->dnnl, (int)threads, count, task, state)) return;
+#endif
+    if (count > 0) task(state, 0, count, 0);
 }
 
 /* ---- model ------------------------------------------------------------------------------------------------- */
@@ -238,6 +261,7 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
     prepared *p = hyp_calloc(1, sizeof *p + count * sizeof *p->ops);
     if (!p) return hyp_fail_memory(diag, sizeof *p + count * sizeof *p->ops);
     p->values = values;
+    p->threads = hyp_cpu_threads(s->model->device);
     hyp_status status = HYP_OK;
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, s->model->device->threads);
@@ -262,7 +286,9 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
 static hyp_status run_ops(session *s, const prepared *p, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
-    hyp_cpu_run run = {.kernels = s->model->device->kernels,
+    hyp_cpu_run run = {.device = s->model->device,
+                       .threads = p->threads,
+                       .kernels = s->model->device->kernels,
                        .call = {program, p->values, s->memory.at, s->memory.work},
                        .stream = s->stream};
     for (size_t i = 0; i < program->n_steps; i++) HYP_TRY(p->ops[i].run(&p->ops[i], &run, diag));

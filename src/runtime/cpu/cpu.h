@@ -36,6 +36,8 @@ typedef struct hyp_cpu_model {
 
 /* What an operation gets in a run. */
 typedef struct hyp_cpu_run {
+    const hyp_cpu_device *device;
+    int threads; /* at most, for hyp_cpu_parallel: what `prepare` was told */
     const hyp_cpu_kernels *kernels;
     hyp_reference_call call; /* addresses of tensors, values of dims, work space */
     void *stream;            /* of oneDNN */
@@ -50,6 +52,15 @@ typedef struct hyp_cpu_op {
     size_t work_bytes; /* that `run` needs at work */
     bool is_dnnl;      /* runs oneDNN, which wants its stream and number of threads */
 } hyp_cpu_op;
+
+/* One part of a loop: begin <= i < end. `thread` counts from 0, for memory of its own. */
+typedef void hyp_cpu_task(void *state, int64_t begin, int64_t end, int thread);
+/* Runs the parts of 0 .. count on up to run->threads threads, each with at least `grain` of them, and returns when all
+ * are done. The threads are those of the OpenMP runtime that oneDNN brought along, so that its loops and ours never
+ * compete for processors; without one the caller's thread does all. */
+void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_cpu_task *task, void *state);
+/* Threads that a run will have. */
+int hyp_cpu_threads(const hyp_cpu_device *device);
 
 /* Preparation of each family. Each sets op->run and what it needs, or leaves op->run NULL when the reference
  * kernel must do. `values` stay valid as long as the op. */

@@ -11,6 +11,9 @@ struct hyp_dnnl {
      * own OpenMP library may be a different one. */
     void (*omp_set_num_threads)(int);
     int (*omp_get_max_threads)(void);
+    int (*omp_get_thread_num)(void);
+    int (*omp_get_num_threads)(void);
+    void (*GOMP_parallel)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 };
 
 static hyp_status fail(hyp_diag *diag, dnnl_status_t status, const char *what)
@@ -34,6 +37,50 @@ static void *openmp_symbol(const char *name)
     return NULL;
 }
 
+/* All or none. GOMP_parallel is what gcc compiles a parallel region to; the OpenMP runtimes of LLVM and Intel have it
+ * as well. */
+static void find_openmp(hyp_dnnl *d)
+{
+    const struct {
+        const char *name;
+        void *to;
+    } wanted[] = {{"omp_set_num_threads", &d->omp_set_num_threads},
+                  {"omp_get_max_threads", &d->omp_get_max_threads},
+                  {"omp_get_thread_num", &d->omp_get_thread_num},
+                  {"omp_get_num_threads", &d->omp_get_num_threads},
+                  {"GOMP_parallel", &d->GOMP_parallel}};
+    void *found[sizeof wanted / sizeof *wanted];
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (!(found[i] = openmp_symbol(wanted[i].name))) return;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) memcpy(wanted[i].to, &found[i], sizeof found[i]);
+}
+
+typedef struct parallel_loop {
+    const hyp_dnnl *dnnl;
+    int64_t count;
+    hyp_cpu_task *task;
+    void *state;
+} parallel_loop;
+
+/* Runs on every thread: its share of the loop. */
+static void run_share(void *data)
+{
+    const parallel_loop *l = data;
+    int64_t thread = l->dnnl->omp_get_thread_num(), threads = l->dnnl->omp_get_num_threads();
+    int64_t each = l->count / threads, more = l->count % threads;
+    int64_t begin = thread * each + (thread < more ? thread : more);
+    int64_t end = begin + each + (thread < more);
+    if (begin < end) l->task(l->state, begin, end, (int)thread);
+}
+
+bool hyp_dnnl_parallel(const hyp_dnnl *d, int threads, int64_t count, hyp_cpu_task *task, void *state)
+{
+    parallel_loop loop = {d, count, task, state};
+    if (!d->GOMP_parallel) return false;
+    d->GOMP_parallel(run_share, &loop, (unsigned)threads, 0);
+    return true;
+}
+
 hyp_status hyp_dnnl_open(hyp_dnnl **out, hyp_diag *diag)
 {
     hyp_dnnl *d = hyp_calloc(1, sizeof *d);
@@ -43,11 +90,7 @@ hyp_status hyp_dnnl_open(hyp_dnnl **out, hyp_diag *diag)
         hyp_free(d);
         return fail(diag, status, "making an engine");
     }
-    void *set = openmp_symbol("omp_set_num_threads"), *get = openmp_symbol("omp_get_max_threads");
-    if (set && get) {
-        memcpy(&d->omp_set_num_threads, &set, sizeof set);
-        memcpy(&d->omp_get_max_threads, &get, sizeof get);
-    }
+    find_openmp(d);
     *out = d;
     return HYP_OK;
 }

@@ -19,6 +19,9 @@ void hyp_dnnl_stream_destroy(void *stream); /* NULL-safe */
 /* Sets the calling thread's number of OpenMP threads; gives the old one, to be set again afterwards. */
 int hyp_dnnl_set_threads(const hyp_dnnl *dnnl, int threads);
 
+/* hyp_cpu_parallel on exactly this many threads of the OpenMP runtime; false when there is none. */
+bool hyp_dnnl_parallel(const hyp_dnnl *dnnl, int threads, int64_t count, hyp_cpu_task *task, void *state);
+
 /* The packed weights of one layer, shared by all contexts. */
 typedef struct hyp_dnnl_packed hyp_dnnl_packed;
 /* Packs for products with m rows. *out is NULL when oneDNN has no fast product for this. */

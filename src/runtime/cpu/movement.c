@@ -4,14 +4,37 @@
 
 /* ---- softmax ----------------------------------------------------------------------------------------------- */
 
+/* Elements that one thread should have at least: below, waking another costs more than it helps. */
+enum { COMPUTED = 8192, MOVED = 32768 };
+
+/* Parts of a loop that make up this many elements. */
+static int64_t grain_of(int64_t elements, int64_t each) { return each > 0 && each < elements ? elements / each : 1; }
+
+typedef struct softmax {
+    const hyp_cpu_kernels *kernels;
+    const float *x;
+    float *y;
+    int64_t axis, inner;
+} softmax;
+
+static void softmax_part(void *state, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const softmax *s = state;
+    int64_t each = s->axis * s->inner;
+    for (int64_t o = begin; o < end; o++) s->kernels->softmax(s->x + o * each, s->y + o * each, s->axis, s->inner);
+}
+
 static hyp_status run_softmax(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
-    const HypPlan__Softmax *s = op->step->softmax;
-    int64_t outer = run->call.values[s->outer], axis = run->call.values[s->axis], inner = run->call.values[s->inner];
-    const float *x = run->call.at[s->x];
-    float *y = run->call.at[s->y];
-    for (int64_t o = 0; o < outer; o++) run->kernels->softmax(x + o * axis * inner, y + o * axis * inner, axis, inner);
+    const HypPlan__Softmax *k = op->step->softmax;
+    softmax s = {.kernels = run->kernels,
+                 .x = run->call.at[k->x],
+                 .y = run->call.at[k->y],
+                 .axis = run->call.values[k->axis],
+                 .inner = run->call.values[k->inner]};
+    hyp_cpu_parallel(run, run->call.values[k->outer], grain_of(COMPUTED, s.axis * s.inner), softmax_part, &s);
     return HYP_OK;
 }
 
@@ -33,37 +56,56 @@ typedef struct reduce {
     uint32_t x, y;
 } reduce;
 
+typedef struct reduce_run {
+    const reduce *s;
+    const hyp_cpu_kernels *kernels;
+    const float *x;
+    float *y;
+} reduce_run;
+
 /* Each result is the sum over some runs that lie together. */
-static void sum_runs(reduce *s, const hyp_cpu_kernels *kernels, const float *x, float *y)
+static void sum_runs(void *state, int64_t begin, int64_t end, int thread)
 {
-    for (int64_t o = 0; o < s->kept_count; o++, hyp_walk_next(&s->kept)) {
+    (void)thread;
+    const reduce_run *r = state;
+    const reduce *s = r->s;
+    hyp_walk kept = s->kept, reduced = s->reduced;
+    hyp_walk_seek(&kept, begin);
+    for (int64_t o = begin; o < end; o++, hyp_walk_next(&kept)) {
         double sum = 0;
-        for (int64_t i = 0; i < s->reduced_count; i++, hyp_walk_next(&s->reduced))
-            sum += kernels->sum(x + s->kept.offset[0] + s->reduced.offset[0], s->length);
-        y[o] = (float)(sum * s->scale);
+        for (int64_t i = 0; i < s->reduced_count; i++, hyp_walk_next(&reduced))
+            sum += r->kernels->sum(r->x + kept.offset[0] + reduced.offset[0], s->length);
+        r->y[o] = (float)(sum * s->scale);
     }
 }
 
 /* Neighbouring results have neighbouring elements: rows are added up, a block of columns at a time. */
-static void sum_columns(reduce *s, const hyp_cpu_kernels *kernels, const float *x, float *y)
+static void sum_columns(void *state, int64_t begin, int64_t end, int thread)
 {
+    (void)thread;
+    const reduce_run *r = state;
+    const reduce *s = r->s;
+    hyp_walk kept = s->kept, reduced = s->reduced;
     double sums[HYP_BLOCK];
-    for (int64_t o = 0; o < s->kept_count; o++, hyp_walk_next(&s->kept))
+    hyp_walk_seek(&kept, begin);
+    for (int64_t o = begin; o < end; o++, hyp_walk_next(&kept))
         for (int64_t first = 0; first < s->length; first += HYP_BLOCK) {
             int64_t n = s->length - first < HYP_BLOCK ? s->length - first : HYP_BLOCK;
             for (int64_t j = 0; j < n; j++) sums[j] = 0;
-            for (int64_t i = 0; i < s->reduced_count; i++, hyp_walk_next(&s->reduced))
-                kernels->sum_rows(x + s->kept.offset[0] + s->reduced.offset[0] + first, s->row_count, s->row_stride, n,
-                                  sums);
-            for (int64_t j = 0; j < n; j++) y[o * s->length + first + j] = (float)(sums[j] * s->scale);
+            for (int64_t i = 0; i < s->reduced_count; i++, hyp_walk_next(&reduced))
+                r->kernels->sum_rows(r->x + kept.offset[0] + reduced.offset[0] + first, s->row_count, s->row_stride, n,
+                                     sums);
+            for (int64_t j = 0; j < n; j++) r->y[o * s->length + first + j] = (float)(sums[j] * s->scale);
         }
 }
 
 static hyp_status run_reduce(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
-    reduce *s = op->state;
-    (s->inner_kept ? sum_columns : sum_runs)(s, run->kernels, run->call.at[s->x], run->call.at[s->y]);
+    const reduce *s = op->state;
+    reduce_run r = {s, run->kernels, run->call.at[s->x], run->call.at[s->y]};
+    int64_t each = s->reduced_count * s->length * (s->inner_kept ? s->row_count : 1);
+    hyp_cpu_parallel(run, s->kept_count, grain_of(MOVED, each), s->inner_kept ? sum_columns : sum_runs, &r);
     return HYP_OK;
 }
 
@@ -121,19 +163,20 @@ typedef struct copy {
 enum { TILE = 32 };
 
 #define COPY_TILES(T)                                                                                                  \
-    for (int64_t r0 = 0; r0 < s->rows; r0 += TILE)                                                                     \
-        for (int64_t c0 = 0; c0 < s->columns; c0 += TILE)                                                              \
-            for (int64_t r = r0; r < s->rows && r < r0 + TILE; r++)                                                    \
-                for (int64_t c = c0; c < s->columns && c < c0 + TILE; c++)                                             \
-                    ((T *)y)[r * s->row_steps[1] + c * s->column_steps[1]] =                                           \
-                        ((const T *)x)[r * s->row_steps[0] + c * s->column_steps[0]];                                  \
+    for (int64_t c0 = 0; c0 < s->columns; c0 += TILE)                                                                  \
+        for (int64_t r = row; r < end; r++)                                                                            \
+            for (int64_t c = c0; c < s->columns && c < c0 + TILE; c++)                                                 \
+                ((T *)y)[r * s->row_steps[1] + c * s->column_steps[1]] =                                               \
+                    ((const T *)x)[r * s->row_steps[0] + c * s->column_steps[0]];                                      \
     break
 
-static void copy_tile(const copy *s, const void *x, void *y)
+/* Up to TILE rows from `row` on. */
+static void copy_band(const copy *s, int64_t row, const void *x, void *y)
 {
+    int64_t end = s->rows - row < TILE ? s->rows : row + TILE;
     if (s->column_steps[0] == 1 && s->column_steps[1] == 1) {
         int64_t size = (int64_t)s->size;
-        for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t r = row; r < end; r++)
             memcpy((char *)y + r * s->row_steps[1] * size, (const char *)x + r * s->row_steps[0] * size,
                    (size_t)(s->columns * size));
         return;
@@ -146,15 +189,36 @@ static void copy_tile(const copy *s, const void *x, void *y)
     }
 }
 
+typedef struct copy_run {
+    const copy *s;
+    const char *x;
+    char *y;
+} copy_run;
+
+/* A part is a band of rows of one tile. */
+static void copy_part(void *state, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const copy_run *r = state;
+    const copy *s = r->s;
+    int64_t size = (int64_t)s->size, bands = (s->rows + TILE - 1) / TILE, band = begin % bands;
+    hyp_walk w = s->walk;
+    hyp_walk_seek(&w, begin / bands);
+    for (int64_t i = begin; i < end; i++) {
+        copy_band(s, band * TILE, r->x + w.offset[0] * size, r->y + w.offset[1] * size);
+        if (++band < bands) continue;
+        band = 0;
+        hyp_walk_next(&w);
+    }
+}
+
 static hyp_status run_copy(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
-    copy *s = op->state;
-    int64_t size = (int64_t)s->size;
-    const char *x = run->call.at[s->x];
-    char *y = run->call.at[s->y];
-    for (int64_t i = 0; i < s->count; i++, hyp_walk_next(&s->walk))
-        copy_tile(s, x + s->walk.offset[0] * size, y + s->walk.offset[1] * size);
+    const copy *s = op->state;
+    copy_run r = {s, run->call.at[s->x], run->call.at[s->y]};
+    int64_t bands = (s->rows + TILE - 1) / TILE, rows = s->rows < TILE ? s->rows : TILE;
+    hyp_cpu_parallel(run, s->count * bands, grain_of(MOVED, rows * s->columns), copy_part, &r);
     return HYP_OK;
 }
 

@@ -37,12 +37,12 @@ static void load_strided(hyp_dtype dtype, const void *x, int64_t first, int64_t 
         for (int64_t i = 0; i < n; i++) out[i] = (float)hyp_load_f64(dtype, x, (size_t)(first + i * step));
 }
 
-static const float *load_block(const pointwise *s, const hyp_cpu_run *run, size_t i, int64_t done, float *room,
-                               int64_t n)
+static const float *load_block(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, size_t i,
+                               int64_t done, float *room, int64_t n)
 {
     hyp_dtype dtype = s->input[i].dtype;
     const char *x = run->call.at[s->input[i].tensor];
-    int64_t step = s->steps[i], first = s->walk.offset[i] + done * step;
+    int64_t step = s->steps[i], first = walk->offset[i] + done * step;
     if (step == 1) {
         const char *at = x + first * (int64_t)hyp_dtype_size(dtype);
         if (dtype == HYP_F32 && n % LANES == 0 && !s->input[i].copied) return (const float *)(const void *)at;
@@ -56,13 +56,22 @@ static const float *load_block(const pointwise *s, const hyp_cpu_run *run, size_
     return room;
 }
 
-/* One block: n elements that start `done` into the run, whose first result is element `at` of the outputs. */
-static void run_block(const pointwise *s, const hyp_cpu_run *run, int64_t done, int64_t at, int64_t n)
+/* Blocks that one thread needs. */
+static size_t registers_of(const pointwise *s) { return s->inputs + s->instrs + 1; }
+
+typedef struct pointwise_run {
+    const pointwise *s;
+    const hyp_cpu_run *run;
+} pointwise_run;
+
+/* One block: n elements that start `done` into the run that `walk` is at, whose first result is element `at` of the
+ * outputs. */
+static void run_block(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, float (*blocks)[HYP_BLOCK],
+                      int64_t done, int64_t at, int64_t n)
 {
-    float(*blocks)[HYP_BLOCK] = run->call.work;
     const float *registers[HYP_PLAN_POINTWISE_REGISTERS] = {blocks[0]}; /* for operands that are not there */
     int64_t padded = (n + LANES - 1) / LANES * LANES;
-    for (size_t i = 0; i < s->inputs; i++) registers[i] = load_block(s, run, i, done, blocks[i], n);
+    for (size_t i = 0; i < s->inputs; i++) registers[i] = load_block(s, run, walk, i, done, blocks[i], n);
     for (size_t i = 0; i < s->instrs; i++) {
         size_t reg = s->inputs + i;
         run->kernels->instr(&s->instr[i].instr, blocks[reg], registers[s->instr[i].a], registers[s->instr[i].b],
@@ -76,17 +85,34 @@ static void run_block(const pointwise *s, const hyp_cpu_run *run, int64_t done, 
     }
 }
 
+static int64_t blocks_of_run(const pointwise *s) { return (s->length + HYP_BLOCK - 1) / HYP_BLOCK; }
+
+/* Parts are blocks. */
+static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
+{
+    const pointwise_run *r = state;
+    const pointwise *s = r->s;
+    float(*work)[HYP_BLOCK] = r->run->call.work;
+    int64_t each = blocks_of_run(s), block = begin % each, row = begin / each;
+    hyp_walk walk = s->walk;
+    hyp_walk_seek(&walk, row);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t done = block * HYP_BLOCK, left = s->length - done;
+        run_block(s, r->run, &walk, work + (size_t)thread * registers_of(s), done, row * s->length + done,
+                  left < HYP_BLOCK ? left : HYP_BLOCK);
+        if (++block < each) continue;
+        block = 0;
+        row++;
+        hyp_walk_next(&walk);
+    }
+}
+
 static hyp_status run_pointwise(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
-    pointwise *s = op->state;
-    int64_t at = 0;
-    for (int64_t r = 0; r < s->runs; r++, hyp_walk_next(&s->walk))
-        for (int64_t done = 0; done < s->length; done += HYP_BLOCK) {
-            int64_t left = s->length - done, n = left < HYP_BLOCK ? left : HYP_BLOCK;
-            run_block(s, run, done, at, n);
-            at += n;
-        }
+    enum { GRAIN = 8192 / HYP_BLOCK }; /* blocks that are worth a thread */
+    pointwise_run r = {op->state, run};
+    hyp_cpu_parallel(run, r.s->runs * blocks_of_run(r.s), GRAIN, pointwise_part, &r);
     return HYP_OK;
 }
 
@@ -134,6 +160,6 @@ hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values
     *(pointwise *)op->state = s;
     op->run = run_pointwise;
     op->destroy = hyp_free;
-    op->work_bytes = (s.inputs + s.instrs + 1) * HYP_BLOCK * sizeof(float);
+    op->work_bytes = (size_t)hyp_cpu_threads(model->device) * registers_of(&s) * HYP_BLOCK * sizeof(float);
     return HYP_OK;
 }
