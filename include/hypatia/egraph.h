@@ -169,7 +169,7 @@ HYP_API hyp_rule_info hyp_ruleset_rule(const hyp_ruleset *rules, size_t i);
 /* A disabled rule is not searched. All are enabled at first. */
 HYP_API void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled);
 
-/* Limits of one rule in place of those of hyp_run_options: matches that one iteration may find before the rule is
+/* Limits of one rule in place of those of hyp_run_options: matches that the e-graph may have before the rule is
  * banned by HYP_SCHEDULER_BACKOFF, and iterations of the first ban. 0 = as the run says, SIZE_MAX matches = never
  * banned. */
 HYP_API void hyp_ruleset_backoff(hyp_ruleset *rules, size_t i, size_t match_limit, size_t ban_length);
@@ -214,8 +214,9 @@ HYP_API const char *hyp_stop_name(hyp_stop stop); /* "saturated", "node limit", 
 
 typedef enum hyp_scheduler {
     HYP_SCHEDULER_SIMPLE, /* every rule in every iteration */
-    /* A rule that has too many matches (found in the run so far and now) is banned for a while, and may find twice as
-     * many before the next time, as in egg. */
+    /* As in egg: a rule of which the e-graph has more than backoff_match_limit matches (old ones count, too) is banned
+     * for backoff_ban_length iterations, and none is applied; both double for its next time. An iteration that changes
+     * nothing shortens the bans until one ends. Counts of matches, e-nodes and e-classes are those of egg. */
     HYP_SCHEDULER_BACKOFF
 } hyp_scheduler;
 

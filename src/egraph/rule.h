@@ -125,7 +125,7 @@ typedef struct hyp_rule {
 
     /* Backoff. */
     size_t own_match_limit, own_ban_length; /* 0 = those of the run */
-    size_t found;                           /* matches of the searches so far */
+    size_t found;                           /* matches of all searches: at least those in the e-graph */
     size_t times_banned, banned_until;      /* iteration of the run */
 } hyp_rule;
 

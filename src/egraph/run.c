@@ -152,7 +152,23 @@ static hyp_status count_batch(void *user, const uint32_t *matches, size_t count,
     return r->matches > r->match_limit ? HYP_ERR_LIMIT : HYP_OK;
 }
 
-/* Whether the rule has more matches than backoff allows it; then it is banned, and none is applied. */
+/* Counts the matches that are new to the rule, or all there are. *out_more: there are more than `limit`. */
+static hyp_status count_matches(runner *r, hyp_rule *rule, bool all, size_t limit, bool *out_more)
+{
+    uint32_t since = rule->since;
+    if (all) rule->since = 0;
+    r->match_limit = limit;
+    r->matches = 0;
+    r->search.emit = count_batch;
+    hyp_status status = hyp_match(&r->search, r->grounds);
+    rule->since = since;
+    *out_more = status == HYP_ERR_LIMIT && !r->stopping;
+    return *out_more ? HYP_OK : status;
+}
+
+/* Whether there are more matches than backoff allows the rule; then it is banned, and none is applied. As in egg, all
+ * matches in the e-graph count, not only the new ones. There are at most as many as were ever found, so they are
+ * counted only where that is too many. */
 static hyp_status is_explosive(runner *r, hyp_rule *rule, bool *out)
 {
     size_t limit = rule->own_match_limit ? rule->own_match_limit : r->options.backoff_match_limit;
@@ -160,12 +176,9 @@ static hyp_status is_explosive(runner *r, hyp_rule *rule, bool *out)
     unsigned shift = rule->times_banned < 20 ? (unsigned)rule->times_banned : 20;
     if (limit > SIZE_MAX >> shift) return HYP_OK;
     limit <<= shift;
-    r->match_limit = limit > rule->found ? limit - rule->found : 0;
-    r->matches = 0;
-    r->search.emit = count_batch;
-    hyp_status status = hyp_match(&r->search, r->grounds);
-    *out = status == HYP_ERR_LIMIT && !r->stopping;
-    if (status != HYP_OK && !*out) return status;
+    *out = rule->found > limit;
+    if (!*out) HYP_TRY(count_matches(r, rule, false, limit - rule->found, out));
+    if (*out) HYP_TRY(count_matches(r, rule, true, limit, out));
     if (*out) {
         rule->banned_until = r->applier.iteration + (length < SIZE_MAX >> (shift + 1) ? length << shift : length);
         rule->times_banned++;
@@ -249,17 +262,20 @@ static hyp_status note_iteration(runner *r, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* When all that is left is banned, the bans are shortened instead of waiting for nothing. */
+/* When all that is left is banned, the bans are shortened, by what the shortest has left, instead of waiting for
+ * nothing. */
 static void shorten_bans(runner *r)
 {
-    size_t least = SIZE_MAX, now = r->applier.iteration + 1;
+    size_t least = SIZE_MAX, now = r->applier.iteration;
     for (size_t i = 0; i < r->rules->rules.len; i++) {
         const hyp_rule *rule = &r->rules->rules.data[i];
         if (rule->enabled && rule->banned_until > now && rule->banned_until - now < least)
             least = rule->banned_until - now;
     }
-    for (size_t i = 0; i < r->rules->rules.len; i++)
-        if (r->rules->rules.data[i].banned_until > now) r->rules->rules.data[i].banned_until -= least;
+    for (size_t i = 0; i < r->rules->rules.len; i++) {
+        hyp_rule *rule = &r->rules->rules.data[i];
+        if (rule->enabled && rule->banned_until > now) rule->banned_until -= least;
+    }
 }
 
 /* One iteration. Sets r->stopping when there is no next one. */
@@ -320,7 +336,7 @@ static hyp_status make_buffers(runner *r, hyp_diag *diag)
     size_t words = 1, grounds = 1;
     for (size_t i = 0; i < r->rules->rules.len; i++) {
         hyp_rule *rule = &r->rules->rules.data[i];
-        rule->times_banned = rule->banned_until = rule->found = 0;
+        rule->times_banned = rule->banned_until = 0;
         if (rule->reg_count + rule->left_nodes + 1 > words) words = rule->reg_count + rule->left_nodes + 1;
         if (rule->ground_count > grounds) grounds = rule->ground_count;
     }
