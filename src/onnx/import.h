@@ -72,15 +72,25 @@ typedef struct hyp_onnx_node {
  * caller puts the file and the node in front of messages. */
 typedef hyp_status hyp_onnx_import_fn(hyp_onnx_node *n);
 
-/* A row of the operator table in operators.c. */
+/* A row of a family's table. Opset differences are handled in the import functions, which read attributes and
+ * inputs alike. */
 typedef struct hyp_onnx_operator {
-    const char *name;
-    int64_t since; /* the first opset that has it */
+    const char *name; /* "Gemm"; in another domain than ONNX's own "com.microsoft::FusedGemm" */
+    int64_t since;    /* the first opset that has it; 1 in other domains */
     uint32_t min_inputs, max_inputs, max_outputs;
     const char *attributes; /* names, each followed by a space; any other is refused */
     hyp_onnx_import_fn *import;
     hyp_op op; /* what hyp_onnx_import_same and _fold make */
 } hyp_onnx_operator;
+
+/* The operators of one import_*.c: their rows stand behind the functions that import them. */
+typedef struct hyp_onnx_family {
+    const hyp_onnx_operator *rows;
+    size_t count;
+} hyp_onnx_family;
+
+/* The families that operators.c looks through. */
+extern const hyp_onnx_family hyp_onnx_math, hyp_onnx_shape, hyp_onnx_index;
 
 /* NULL if the operator of the node is not supported in the model's opset. */
 const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const HypOnnx__NodeProto *node);
@@ -88,16 +98,9 @@ const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const Hy
 /* HYP_ERR_UNSUPPORTED with the list of every unsupported operator, if there is one. */
 HYP_NODISCARD hyp_status hyp_onnx_check_operators(hyp_importer *im);
 
-/* The import functions, by what the operators do. */
+/* Import functions for rows of any family (import_math.c). */
 hyp_onnx_import_fn hyp_onnx_import_same; /* one IR operator, same inputs, no attributes */
 hyp_onnx_import_fn hyp_onnx_import_fold; /* any number of inputs, by a binary IR operator */
-hyp_onnx_import_fn hyp_onnx_import_gemm, hyp_onnx_import_leaky_relu, hyp_onnx_import_gelu, hyp_onnx_import_clip,
-    hyp_onnx_import_softmax, hyp_onnx_import_cast, hyp_onnx_import_reduce, hyp_onnx_import_cumsum; /* import_math.c */
-hyp_onnx_import_fn hyp_onnx_import_constant, hyp_onnx_import_dropout, hyp_onnx_import_reshape, hyp_onnx_import_flatten,
-    hyp_onnx_import_squeeze, hyp_onnx_import_unsqueeze, hyp_onnx_import_expand, hyp_onnx_import_transpose,
-    hyp_onnx_import_shape; /* import_shape.c */
-hyp_onnx_import_fn hyp_onnx_import_concat, hyp_onnx_import_split, hyp_onnx_import_slice,
-    hyp_onnx_import_gather; /* import_index.c */
 
 /* ---- helpers for import functions (node.c) ------------------------------------------------------ */
 

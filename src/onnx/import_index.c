@@ -1,7 +1,7 @@
 /* Operators that select or join elements: Concat, Split, Slice, Gather. */
 #include "onnx/import.h"
 
-hyp_status hyp_onnx_import_concat(hyp_onnx_node *n)
+static hyp_status import_concat(hyp_onnx_node *n)
 {
     int64_t axis;
     HYP_TRY(hyp_onnx_attr_int(n, "axis", 0, &axis));
@@ -10,7 +10,7 @@ hyp_status hyp_onnx_import_concat(hyp_onnx_node *n)
     return hyp_onnx_emit(n, HYP_OP_concat, n->inputs, n->input_count, &attr, n->outputs, 1);
 }
 
-hyp_status hyp_onnx_import_gather(hyp_onnx_node *n)
+static hyp_status import_gather(hyp_onnx_node *n)
 {
     int64_t axis;
     HYP_TRY(hyp_onnx_attr_int(n, "axis", 0, &axis));
@@ -40,7 +40,7 @@ static hyp_status equal_parts(hyp_onnx_node *n, hyp_dim whole, hyp_dim *sizes)
     return HYP_OK;
 }
 
-hyp_status hyp_onnx_import_split(hyp_onnx_node *n)
+static hyp_status import_split(hyp_onnx_node *n)
 {
     hyp_type x = hyp_onnx_input_type(n, 0);
     int64_t axis, num_outputs;
@@ -143,7 +143,7 @@ static hyp_status slice_axis(const hyp_onnx_node *n, hyp_dim have, hyp_dim start
     return HYP_OK;
 }
 
-hyp_status hyp_onnx_import_slice(hyp_onnx_node *n)
+static hyp_status import_slice(hyp_onnx_node *n)
 {
     hyp_type x = hyp_onnx_input_type(n, 0);
     hyp_onnx_ints starts, ends, axes, steps;
@@ -181,3 +181,11 @@ hyp_status hyp_onnx_import_slice(hyp_onnx_node *n)
     hyp_attr attrs[] = {hyp_attr_of_dims(first, rank), hyp_attr_of_dims(size, rank), hyp_attr_of_dims(step, rank)};
     return hyp_onnx_emit_unary(n, HYP_OP_slice, attrs);
 }
+
+static const hyp_onnx_operator rows[] = {
+    {"Concat", 7, 1, HYP_ONNX_ANY, 1, "axis ", import_concat, HYP_OP_concat},
+    {"Gather", 7, 2, 2, 1, "axis ", import_gather, HYP_OP_gather},
+    {"Slice", 7, 1, 5, 1, "axes ends starts ", import_slice, HYP_OP_slice},
+    {"Split", 7, 1, 2, HYP_ONNX_ANY, "axis num_outputs split ", import_split, HYP_OP_split},
+};
+const hyp_onnx_family hyp_onnx_index = {rows, sizeof rows / sizeof *rows};

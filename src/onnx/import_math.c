@@ -21,7 +21,7 @@ hyp_status hyp_onnx_import_fold(hyp_onnx_node *n)
     return HYP_OK;
 }
 
-hyp_status hyp_onnx_import_gemm(hyp_onnx_node *n)
+static hyp_status import_gemm(hyp_onnx_node *n)
 {
     int64_t trans_a, trans_b;
     double alpha, beta;
@@ -34,7 +34,7 @@ hyp_status hyp_onnx_import_gemm(hyp_onnx_node *n)
     return hyp_onnx_emit(n, HYP_OP_gemm, n->inputs, n->input_count, attrs, n->outputs, 1);
 }
 
-hyp_status hyp_onnx_import_leaky_relu(hyp_onnx_node *n)
+static hyp_status import_leaky_relu(hyp_onnx_node *n)
 {
     double alpha;
     HYP_TRY(hyp_onnx_attr_float(n, "alpha", (double)0.01f, &alpha));
@@ -42,7 +42,7 @@ hyp_status hyp_onnx_import_leaky_relu(hyp_onnx_node *n)
     return hyp_onnx_emit_unary(n, HYP_OP_leaky_relu, &attr);
 }
 
-hyp_status hyp_onnx_import_gelu(hyp_onnx_node *n)
+static hyp_status import_gelu(hyp_onnx_node *n)
 {
     const HypOnnx__AttributeProto *a = hyp_onnx_attr(n, "approximate");
     ProtobufCBinaryData s = a ? a->s : (ProtobufCBinaryData){0};
@@ -62,7 +62,7 @@ static bool constant_bound(const hyp_onnx_node *n, uint32_t i, double *out)
     return hyp_dtype_is_float(v->type.dtype) || fabs(*out) < 9007199254740992.0;
 }
 
-hyp_status hyp_onnx_import_clip(hyp_onnx_node *n)
+static hyp_status import_clip(hyp_onnx_node *n)
 {
     hyp_attr bounds[] = {hyp_attr_of_float(-INFINITY), hyp_attr_of_float(INFINITY)};
     if (n->im->opset < 11) { /* attributes, whose defaults are finite */
@@ -94,7 +94,7 @@ hyp_status hyp_onnx_import_clip(hyp_onnx_node *n)
     return HYP_OK;
 }
 
-hyp_status hyp_onnx_import_softmax(hyp_onnx_node *n)
+static hyp_status import_softmax(hyp_onnx_node *n)
 {
     hyp_type x = hyp_onnx_input_type(n, 0);
     int64_t axis;
@@ -110,7 +110,7 @@ hyp_status hyp_onnx_import_softmax(hyp_onnx_node *n)
     return hyp_onnx_emit(n, HYP_OP_reshape, &v, 1, &shape, n->outputs, 1);
 }
 
-hyp_status hyp_onnx_import_cast(hyp_onnx_node *n)
+static hyp_status import_cast(hyp_onnx_node *n)
 {
     int64_t to;
     HYP_TRY(hyp_onnx_attr_int(n, "to", 0, &to));
@@ -121,7 +121,7 @@ hyp_status hyp_onnx_import_cast(hyp_onnx_node *n)
     return hyp_onnx_emit_unary(n, HYP_OP_cast, &attr);
 }
 
-hyp_status hyp_onnx_import_reduce(hyp_onnx_node *n)
+static hyp_status import_reduce(hyp_onnx_node *n)
 {
     hyp_type x = hyp_onnx_input_type(n, 0);
     int64_t keep, noop;
@@ -138,7 +138,7 @@ hyp_status hyp_onnx_import_reduce(hyp_onnx_node *n)
     return hyp_onnx_emit_unary(n, n->op->op, attrs);
 }
 
-hyp_status hyp_onnx_import_cumsum(hyp_onnx_node *n)
+static hyp_status import_cumsum(hyp_onnx_node *n)
 {
     int64_t exclusive, reverse;
     hyp_onnx_ints axis;
@@ -149,3 +149,31 @@ hyp_status hyp_onnx_import_cumsum(hyp_onnx_node *n)
     hyp_attr attrs[] = {hyp_attr_of_int(axis.items[0]), hyp_attr_of_int(exclusive != 0), hyp_attr_of_int(reverse != 0)};
     return hyp_onnx_emit_unary(n, HYP_OP_cumsum, attrs);
 }
+
+static const hyp_onnx_operator rows[] = {
+    {"Add", 7, 2, 2, 1, "", hyp_onnx_import_same, HYP_OP_add},
+    {"Cast", 7, 1, 1, 1, "to saturate round_mode ", import_cast, HYP_OP_cast},
+    {"Clip", 7, 1, 3, 1, "min max ", import_clip, HYP_OP_clip},
+    {"CumSum", 11, 2, 2, 1, "exclusive reverse ", import_cumsum, HYP_OP_cumsum},
+    {"Div", 7, 2, 2, 1, "", hyp_onnx_import_same, HYP_OP_div},
+    {"Erf", 9, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_erf},
+    {"Exp", 7, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_exp},
+    {"Gelu", 20, 1, 1, 1, "approximate ", import_gelu, HYP_OP_gelu},
+    {"Gemm", 7, 2, 3, 1, "alpha beta transA transB ", import_gemm, HYP_OP_gemm},
+    {"LeakyRelu", 7, 1, 1, 1, "alpha ", import_leaky_relu, HYP_OP_leaky_relu},
+    {"MatMul", 7, 2, 2, 1, "", hyp_onnx_import_same, HYP_OP_matmul},
+    {"Max", 7, 1, HYP_ONNX_ANY, 1, "", hyp_onnx_import_fold, HYP_OP_max},
+    {"Min", 7, 1, HYP_ONNX_ANY, 1, "", hyp_onnx_import_fold, HYP_OP_min},
+    {"Mul", 7, 2, 2, 1, "", hyp_onnx_import_same, HYP_OP_mul},
+    {"Pow", 7, 2, 2, 1, "", hyp_onnx_import_same, HYP_OP_pow},
+    {"ReduceMean", 7, 1, 2, 1, "axes keepdims noop_with_empty_axes ", import_reduce, HYP_OP_reduce_mean},
+    {"ReduceSum", 7, 1, 2, 1, "axes keepdims noop_with_empty_axes ", import_reduce, HYP_OP_reduce_sum},
+    {"Relu", 7, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_relu},
+    {"Sigmoid", 7, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_sigmoid},
+    {"Softmax", 7, 1, 1, 1, "axis ", import_softmax, HYP_OP_softmax},
+    {"Sqrt", 7, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_sqrt},
+    {"Sub", 7, 2, 2, 1, "", hyp_onnx_import_same, HYP_OP_sub},
+    {"Sum", 7, 1, HYP_ONNX_ANY, 1, "", hyp_onnx_import_fold, HYP_OP_add},
+    {"Tanh", 7, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_tanh},
+};
+const hyp_onnx_family hyp_onnx_math = {rows, sizeof rows / sizeof *rows};

@@ -37,7 +37,7 @@ static hyp_status plain_constant(const hyp_onnx_node *n, const HypOnnx__Attribut
                     a->name);
 }
 
-hyp_status hyp_onnx_import_constant(hyp_onnx_node *n)
+static hyp_status import_constant(hyp_onnx_node *n)
 {
     if (n->proto->n_attribute != 1)
         return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "should have one attribute, has %zu", n->proto->n_attribute);
@@ -53,7 +53,7 @@ hyp_status hyp_onnx_import_constant(hyp_onnx_node *n)
 }
 
 /* At inference; the mask stays unset. */
-hyp_status hyp_onnx_import_dropout(hyp_onnx_node *n)
+static hyp_status import_dropout(hyp_onnx_node *n)
 {
     if (hyp_onnx_has_input(n, 2)) {
         const hyp_value *training = &n->im->g->values.data[n->inputs[2]];
@@ -113,7 +113,7 @@ static hyp_status check_same_elements(const hyp_onnx_node *n, const hyp_type *x,
     return status;
 }
 
-hyp_status hyp_onnx_import_reshape(hyp_onnx_node *n)
+static hyp_status import_reshape(hyp_onnx_node *n)
 {
     hyp_type x = hyp_onnx_input_type(n, 0);
     hyp_onnx_ints shape;
@@ -146,7 +146,7 @@ hyp_status hyp_onnx_import_reshape(hyp_onnx_node *n)
     return hyp_onnx_emit_unary(n, HYP_OP_reshape, &attr);
 }
 
-hyp_status hyp_onnx_import_flatten(hyp_onnx_node *n)
+static hyp_status import_flatten(hyp_onnx_node *n)
 {
     int64_t axis, rank = hyp_onnx_input_type(n, 0).rank;
     HYP_TRY(hyp_onnx_attr_int(n, "axis", 1, &axis));
@@ -155,7 +155,7 @@ hyp_status hyp_onnx_import_flatten(hyp_onnx_node *n)
     return hyp_onnx_emit_unary(n, HYP_OP_flatten, &attr);
 }
 
-hyp_status hyp_onnx_import_squeeze(hyp_onnx_node *n)
+static hyp_status import_squeeze(hyp_onnx_node *n)
 {
     hyp_type x = hyp_onnx_input_type(n, 0);
     hyp_onnx_ints axes;
@@ -171,7 +171,7 @@ hyp_status hyp_onnx_import_squeeze(hyp_onnx_node *n)
     return hyp_onnx_emit_unary(n, HYP_OP_squeeze, &attr);
 }
 
-hyp_status hyp_onnx_import_unsqueeze(hyp_onnx_node *n)
+static hyp_status import_unsqueeze(hyp_onnx_node *n)
 {
     hyp_onnx_ints axes;
     HYP_TRY(hyp_onnx_ints_of(n, 1, "axes", &axes));
@@ -185,7 +185,7 @@ hyp_status hyp_onnx_import_unsqueeze(hyp_onnx_node *n)
 }
 
 /* The shape broadcasts both ways: a 1 in it keeps what x has. */
-hyp_status hyp_onnx_import_expand(hyp_onnx_node *n)
+static hyp_status import_expand(hyp_onnx_node *n)
 {
     hyp_type x = hyp_onnx_input_type(n, 0);
     hyp_onnx_ints shape;
@@ -204,7 +204,7 @@ hyp_status hyp_onnx_import_expand(hyp_onnx_node *n)
     return hyp_onnx_emit_unary(n, HYP_OP_expand, &attr);
 }
 
-hyp_status hyp_onnx_import_transpose(hyp_onnx_node *n)
+static hyp_status import_transpose(hyp_onnx_node *n)
 {
     int32_t rank = hyp_onnx_input_type(n, 0).rank;
     hyp_onnx_ints perm;
@@ -221,7 +221,7 @@ static int64_t clamp(int64_t i, int64_t rank)
     return i < 0 ? 0 : i > rank ? rank : i;
 }
 
-hyp_status hyp_onnx_import_shape(hyp_onnx_node *n)
+static hyp_status import_shape(hyp_onnx_node *n)
 {
     int64_t rank = hyp_onnx_input_type(n, 0).rank, start, end;
     HYP_TRY(hyp_onnx_attr_int(n, "start", 0, &start));
@@ -235,3 +235,17 @@ hyp_status hyp_onnx_import_shape(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_shape, n->inputs, 1, NULL, &all, 1));
     return hyp_onnx_emit(n, HYP_OP_slice, &all, 1, slice, n->outputs, 1);
 }
+
+static const hyp_onnx_operator rows[] = {
+    {"Constant", 7, 0, 0, 1, "value value_float value_floats value_int value_ints ", import_constant, HYP_OP_COUNT},
+    {"Dropout", 7, 1, 3, 2, "ratio seed ", import_dropout, HYP_OP_dropout},
+    {"Expand", 8, 2, 2, 1, "", import_expand, HYP_OP_expand},
+    {"Flatten", 7, 1, 1, 1, "axis ", import_flatten, HYP_OP_flatten},
+    {"Identity", 7, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_identity},
+    {"Reshape", 7, 2, 2, 1, "allowzero ", import_reshape, HYP_OP_reshape},
+    {"Shape", 7, 1, 1, 1, "start end ", import_shape, HYP_OP_shape},
+    {"Squeeze", 7, 1, 2, 1, "axes ", import_squeeze, HYP_OP_squeeze},
+    {"Transpose", 7, 1, 1, 1, "perm ", import_transpose, HYP_OP_transpose},
+    {"Unsqueeze", 7, 1, 2, 1, "axes ", import_unsqueeze, HYP_OP_unsqueeze},
+};
+const hyp_onnx_family hyp_onnx_shape = {rows, sizeof rows / sizeof *rows};

@@ -1,70 +1,33 @@
-/* The operator table, and the report of what is not in it. */
+/* Finding operators in the families' tables, and the report of what is in none. */
 #include <string.h>
 
 #include "onnx/import.h"
 
 enum {
-    ANY = HYP_ONNX_ANY,
     LISTED_NODES = 3, /* of one unsupported operator */
     LISTED_OPERATORS = 100
 };
 
-#define SAME hyp_onnx_import_same
-#define FOLD hyp_onnx_import_fold
-
-/* name, first opset, inputs at least and at most, outputs at most, attributes, import function, IR operator.
- * Opset differences are handled in the functions, which read attributes and inputs alike. */
-static const hyp_onnx_operator table[] = {
-    {"Add", 7, 2, 2, 1, "", SAME, HYP_OP_add},
-    {"Cast", 7, 1, 1, 1, "to saturate round_mode ", hyp_onnx_import_cast, HYP_OP_cast},
-    {"Clip", 7, 1, 3, 1, "min max ", hyp_onnx_import_clip, HYP_OP_clip},
-    {"Concat", 7, 1, ANY, 1, "axis ", hyp_onnx_import_concat, HYP_OP_concat},
-    {"Constant", 7, 0, 0, 1, "value value_float value_floats value_int value_ints ", hyp_onnx_import_constant,
-     HYP_OP_COUNT},
-    {"CumSum", 11, 2, 2, 1, "exclusive reverse ", hyp_onnx_import_cumsum, HYP_OP_cumsum},
-    {"Div", 7, 2, 2, 1, "", SAME, HYP_OP_div},
-    {"Dropout", 7, 1, 3, 2, "ratio seed ", hyp_onnx_import_dropout, HYP_OP_dropout},
-    {"Erf", 9, 1, 1, 1, "", SAME, HYP_OP_erf},
-    {"Exp", 7, 1, 1, 1, "", SAME, HYP_OP_exp},
-    {"Expand", 8, 2, 2, 1, "", hyp_onnx_import_expand, HYP_OP_expand},
-    {"Flatten", 7, 1, 1, 1, "axis ", hyp_onnx_import_flatten, HYP_OP_flatten},
-    {"Gather", 7, 2, 2, 1, "axis ", hyp_onnx_import_gather, HYP_OP_gather},
-    {"Gelu", 20, 1, 1, 1, "approximate ", hyp_onnx_import_gelu, HYP_OP_gelu},
-    {"Gemm", 7, 2, 3, 1, "alpha beta transA transB ", hyp_onnx_import_gemm, HYP_OP_gemm},
-    {"Identity", 7, 1, 1, 1, "", SAME, HYP_OP_identity},
-    {"LeakyRelu", 7, 1, 1, 1, "alpha ", hyp_onnx_import_leaky_relu, HYP_OP_leaky_relu},
-    {"MatMul", 7, 2, 2, 1, "", SAME, HYP_OP_matmul},
-    {"Max", 7, 1, ANY, 1, "", FOLD, HYP_OP_max},
-    {"Min", 7, 1, ANY, 1, "", FOLD, HYP_OP_min},
-    {"Mul", 7, 2, 2, 1, "", SAME, HYP_OP_mul},
-    {"Pow", 7, 2, 2, 1, "", SAME, HYP_OP_pow},
-    {"ReduceMean", 7, 1, 2, 1, "axes keepdims noop_with_empty_axes ", hyp_onnx_import_reduce, HYP_OP_reduce_mean},
-    {"ReduceSum", 7, 1, 2, 1, "axes keepdims noop_with_empty_axes ", hyp_onnx_import_reduce, HYP_OP_reduce_sum},
-    {"Relu", 7, 1, 1, 1, "", SAME, HYP_OP_relu},
-    {"Reshape", 7, 2, 2, 1, "allowzero ", hyp_onnx_import_reshape, HYP_OP_reshape},
-    {"Shape", 7, 1, 1, 1, "start end ", hyp_onnx_import_shape, HYP_OP_shape},
-    {"Sigmoid", 7, 1, 1, 1, "", SAME, HYP_OP_sigmoid},
-    {"Slice", 7, 1, 5, 1, "axes ends starts ", hyp_onnx_import_slice, HYP_OP_slice},
-    {"Softmax", 7, 1, 1, 1, "axis ", hyp_onnx_import_softmax, HYP_OP_softmax},
-    {"Split", 7, 1, 2, ANY, "axis num_outputs split ", hyp_onnx_import_split, HYP_OP_split},
-    {"Sqrt", 7, 1, 1, 1, "", SAME, HYP_OP_sqrt},
-    {"Squeeze", 7, 1, 2, 1, "axes ", hyp_onnx_import_squeeze, HYP_OP_squeeze},
-    {"Sub", 7, 2, 2, 1, "", SAME, HYP_OP_sub},
-    {"Sum", 7, 1, ANY, 1, "", FOLD, HYP_OP_add},
-    {"Tanh", 7, 1, 1, 1, "", SAME, HYP_OP_tanh},
-    {"Transpose", 7, 1, 1, 1, "perm ", hyp_onnx_import_transpose, HYP_OP_transpose},
-    {"Unsqueeze", 7, 1, 2, 1, "axes ", hyp_onnx_import_unsqueeze, HYP_OP_unsqueeze},
-};
+static const hyp_onnx_family *const families[] = {&hyp_onnx_math, &hyp_onnx_shape, &hyp_onnx_index};
 
 static const char *text_of(const char *text) { return text ? text : ""; }
 
 static bool is_onnx_domain(const char *domain) { return !*domain || strcmp(domain, "ai.onnx") == 0; }
 
+/* "Gemm" or "com.microsoft::FusedGemm", as rows are named. */
+static bool is_called(const hyp_onnx_operator *row, const char *domain, const char *op_type)
+{
+    size_t len = is_onnx_domain(domain) ? 0 : strlen(domain);
+    if (len == 0) return strcmp(row->name, op_type) == 0;
+    return strncmp(row->name, domain, len) == 0 && strncmp(row->name + len, "::", 2) == 0 &&
+           strcmp(row->name + len + 2, op_type) == 0;
+}
+
 static const hyp_onnx_operator *find_row(const char *domain, const char *op_type)
 {
-    if (!is_onnx_domain(domain)) return NULL;
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(table[i].name, op_type) == 0) return &table[i];
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (size_t i = 0; i < families[f]->count; i++)
+            if (is_called(&families[f]->rows[i], domain, op_type)) return &families[f]->rows[i];
     return NULL;
 }
 
