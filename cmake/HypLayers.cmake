@@ -5,6 +5,9 @@ function(hyp_layer name)
         ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/generated)
     target_compile_definitions(hyp_${name} PRIVATE _GNU_SOURCE
         $<$<BOOL:${HYPATIA_SMALL_SIZES}>:HYP_SMALL_SIZES>)
+    # The linker drops the functions that a library does not use; tables for unwinding are a tenth of the runtime.
+    target_compile_options(hyp_${name} PRIVATE -ffunction-sections -fdata-sections
+        $<$<CONFIG:Release>:-fno-asynchronous-unwind-tables>)
     target_link_libraries(hyp_${name} PRIVATE hyp_warnings)
 endfunction()
 

@@ -1,5 +1,5 @@
-/* mlp_kernel.h - a whole small network in one call. Included by kernels_<isa>.c alone, after vec.h; they define
- * HYP_PANEL, the vectors of a panel.
+/* mlp_kernel.h - a whole small network in one call. Included by kernels_<isa>.c alone, after block_kernels.h; they
+ * define HYP_PANEL, the vectors of a panel.
  *
  * A tile is R rows by V vectors of results, held in registers while k runs; where one row alone gives too few
  * independent sums to hide the latency of the multiply-adds, U partial sums are kept for each. A group of
@@ -28,29 +28,31 @@ typedef struct tile_args {
     HypPlan__Act act;
 } tile_args;
 
-INLINE vf activate(HypPlan__Act act, vf v)
+static HypPlan__Pointwise__Op op_of_act(HypPlan__Act act)
 {
     switch (act) {
-    case HYP_PLAN__ACT__ACT_GELU: return vgelu(v);
-    case HYP_PLAN__ACT__ACT_GELU_TANH: return vgelu_tanh(v);
-    case HYP_PLAN__ACT__ACT_SIGMOID: return vsigmoid(v);
-    case HYP_PLAN__ACT__ACT_TANH: return vtanh(v);
-    default: return v;
+    case HYP_PLAN__ACT__ACT_GELU: return HYP_PLAN__POINTWISE__OP__GELU;
+    case HYP_PLAN__ACT__ACT_GELU_TANH: return HYP_PLAN__POINTWISE__OP__GELU_TANH;
+    case HYP_PLAN__ACT__ACT_SIGMOID: return HYP_PLAN__POINTWISE__OP__SIGMOID;
+    default: return HYP_PLAN__POINTWISE__OP__TANH;
     }
 }
 
-/* The long activations run over results just stored: their code exists once, not once per tile size. */
+/* The long activations run over results just stored, by the code of pointwise steps: it exists once, not once per
+ * tile size. */
 static __attribute__((noinline)) void activate_stored(const tile_args *t, int rows)
 {
-    for (int r = 0; r < rows; r++)
-        for (int64_t j = 0; j < t->columns; j += W) {
-            float *y = t->y + r * t->y_stride + j;
-            int64_t left = t->columns - j;
-            if (left >= W)
-                store(y, activate(t->act, load(y)));
-            else
-                store_some(y, activate(t->act, load_some(y, left, 0)), left);
-        }
+    const hyp_block_instr in = {.op = op_of_act(t->act), .to = HYP_F32};
+    int64_t whole = t->columns / W * W, rest = t->columns - whole;
+    for (int r = 0; r < rows; r++) {
+        float *y = t->y + r * t->y_stride;
+        block_instr(&in, y, y, y, whole);
+        if (!rest) continue;
+        float tail[W];
+        store(tail, load_some(y + whole, rest, 0));
+        block_instr(&in, tail, tail, tail, W);
+        memcpy(y + whole, tail, (size_t)rest * sizeof *y);
+    }
 }
 
 /* Only the last vector of a row can stick out beyond the columns. */
