@@ -4,6 +4,7 @@
 
 #include "cli.h"
 #include "hypatia/compiler.h"
+#include "hypatia/tensor_io.h"
 
 enum {
     OPT_OUTPUT,
@@ -12,6 +13,7 @@ enum {
     OPT_PROFILE,
     OPT_DIM,
     OPT_SHAPES,
+    OPT_BIND,
     OPT_RULES,
     OPT_DISABLE,
     OPT_APPROXIMATE,
@@ -36,6 +38,7 @@ static const cli_option options[] = {
     [OPT_PROFILE] = {"profile", 0, "FILE", "device profile for the cost model, in place of the target's"},
     [OPT_DIM] = {"dim", 0, "NAME=SIZE", "fix a symbolic dimension: batch=32"},
     [OPT_SHAPES] = {"shapes", 0, "IN:DIMS", "fix the shape of an input: x:32x784"},
+    [OPT_BIND] = {"bind", 0, "IN=@FILE", "make an input a constant of the plan: k=@k.npy"},
     [OPT_RULES] = {"rules", 0, "FILE", "rewrite rules, in place of the built-in ones"},
     [OPT_DISABLE] = {"disable-rule", 0, "NAME", "do without a rule"},
     [OPT_APPROXIMATE] = {"allow-approximate", 0, NULL, "also use rules that approximate (class A)"},
@@ -59,10 +62,10 @@ typedef struct request {
     hyp_compile_options compile;
     const char *model, *plan, *dump_path;
     FILE *dump; /* NULL = no dump */
-    cli_list dims, shapes, rules, disabled, flags;
+    cli_list dims, shapes, bound, rules, disabled, flags;
     const char **dim_names;
     int64_t *dim_values;
-    hyp_tensor *shape_tensors;
+    hyp_tensor *shape_tensors, *bound_tensors;
     bool list_rules, dry_run, stats, verbose, quiet;
 } request;
 
@@ -106,6 +109,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_PROFILE: c->profile = value; break;
     case OPT_DIM: cli_list_split(&r->dims, value); break;
     case OPT_SHAPES: cli_list_split(&r->shapes, value); break;
+    case OPT_BIND: cli_list_add(&r->bound, value, strlen(value)); break;
     case OPT_RULES: cli_list_split(&r->rules, value); break;
     case OPT_DISABLE: cli_list_split(&r->disabled, value); break;
     case OPT_APPROXIMATE: c->allow_approximate = true; break;
@@ -129,6 +133,23 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     return true;
 }
 
+/* "k=@k.npy"; false after a message. */
+static bool read_bound(const cli_args *args, const char *text, hyp_tensor *out)
+{
+    hyp_diag diag = {0};
+    const char *equals = strstr(text, "=@");
+    if (!equals || equals == text || !equals[2]) {
+        cli_usage_error(args, "--bind: '%s' is not of the form k=@k.npy", text);
+        return false;
+    }
+    if (hyp_tensor_load(equals + 2, NULL, out, &diag) != HYP_OK) {
+        cli_usage_error(args, "--bind: %s", diag.message);
+        return false;
+    }
+    out->name = cli_copy(text, (size_t)(equals - text));
+    return true;
+}
+
 /* Turns the lists into what the library takes; false after a message. */
 static bool finish_request(request *r, const cli_args *args)
 {
@@ -147,6 +168,10 @@ static bool finish_request(request *r, const cli_args *args)
             cli_usage_error(args, "--shapes: '%s' is not of the form x:32x784", r->shapes.items[c->shape_count]);
             return false;
         }
+    r->bound_tensors = cli_alloc(NULL, r->bound.count, sizeof *r->bound_tensors);
+    for (; c->bound_count < r->bound.count; c->bound_count++)
+        if (!read_bound(args, r->bound.items[c->bound_count], &r->bound_tensors[c->bound_count])) return false;
+    c->bound = r->bound_tensors;
     c->dim_names = r->dim_names;
     c->dim_values = r->dim_values;
     c->shapes = r->shape_tensors;
@@ -186,10 +211,15 @@ static void free_request(request *r)
     if (r->dump && r->dump != stdout) fclose(r->dump);
     for (size_t i = 0; i < r->compile.dim_count; i++) free((char *)r->dim_names[i]);
     for (size_t i = 0; i < r->compile.shape_count; i++) free((char *)r->shape_tensors[i].name);
+    for (size_t i = 0; i < r->compile.bound_count; i++) {
+        free((char *)r->bound_tensors[i].name);
+        hyp_tensor_dispose(&r->bound_tensors[i]);
+    }
+    free(r->bound_tensors);
     free(r->dim_names);
     free(r->dim_values);
     free(r->shape_tensors);
-    cli_list *lists[] = {&r->dims, &r->shapes, &r->rules, &r->disabled, &r->flags};
+    cli_list *lists[] = {&r->dims, &r->shapes, &r->bound, &r->rules, &r->disabled, &r->flags};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 

@@ -27,6 +27,8 @@ typedef struct hyp_compile_options {
     size_t dim_count;
     const hyp_tensor *shapes; /* dims for inputs by name: rank and dims are read, -1 = as declared */
     size_t shape_count;
+    const hyp_tensor *bound; /* inputs, by name, whose value is known now: they become constants of the model */
+    size_t bound_count;
 
     const char *const *rule_files; /* in place of the built-in rules */
     size_t rule_file_count;

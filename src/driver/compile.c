@@ -77,6 +77,8 @@ static hyp_status import(compilation *c, hyp_diag *diag)
     const hyp_compile_options *o = &c->settings.options;
     hyp_onnx_options options = {.shapes = o->shapes,
                                 .shape_count = o->shape_count,
+                                .bound = o->bound,
+                                .bound_count = o->bound_count,
                                 .dim_names = o->dim_names,
                                 .dim_values = o->dim_values,
                                 .dim_count = o->dim_count};

@@ -222,6 +222,8 @@ static hyp_status check_opset(hyp_importer *im)
         const HypOnnx__OperatorSetIdProto *set = im->model->opset_import[i];
         if (!*text_of(set->domain) || strcmp(set->domain, "ai.onnx") == 0) im->opset = set->version;
     }
+    /* A model of other domains alone: their operators are named as unsupported. */
+    if (!im->opset && im->model->n_opset_import) im->opset = HYP_ONNX_OPSET_MAX;
     if (!im->opset)
         return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: does not say which version of the ONNX operators it uses",
                         im->file);

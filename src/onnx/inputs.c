@@ -15,6 +15,7 @@ typedef struct input {
     hyp_dtype dtype;
     int32_t rank; /* -1: not declared */
     input_dim dims[HYP_MAX_RANK];
+    const hyp_tensor *bound; /* the value that it is given now; NULL for most */
 } input;
 
 /* What a symbol's name is replaced by. */
@@ -134,18 +135,49 @@ static hyp_status apply_dims(inputs *in)
     return HYP_OK;
 }
 
+static hyp_status find_input(inputs *in, const char *name, input **out)
+{
+    hyp_importer *im = in->im;
+    for (size_t i = 0; i < in->list.len; i++) {
+        if (!name || strcmp(in->list.data[i].name, name) != 0) continue;
+        *out = &in->list.data[i];
+        return HYP_OK;
+    }
+    const char **names = hyp_arena_zalloc(&im->arena, in->list.len + 1, sizeof *names);
+    if (!names) return hyp_fail_memory(im->diag, in->list.len * sizeof *names);
+    for (size_t i = 0; i < in->list.len; i++) names[i] = in->list.data[i].name;
+    return unknown_name(in, "input", name ? name : "", names, in->list.len);
+}
+
+static hyp_status apply_bound(inputs *in, const hyp_tensor *value)
+{
+    hyp_importer *im = in->im;
+    input *t;
+    HYP_TRY(find_input(in, value->name, &t));
+    if (t->bound) return hyp_fail(im->diag, HYP_ERR_INVALID_ARGUMENT, "--bind gives input \"%s\" twice", t->name);
+    if (value->dtype != t->dtype)
+        return hyp_fail(im->diag, HYP_ERR_INVALID_ARGUMENT, "--bind gives input \"%s\" elements of type %s; it has %s",
+                        t->name, hyp_dtype_name(value->dtype), hyp_dtype_name(t->dtype));
+    if (value->rank < 0 || value->rank > HYP_MAX_RANK || (t->rank >= 0 && t->rank != value->rank))
+        return hyp_fail(im->diag, HYP_ERR_INVALID_ARGUMENT, "--bind gives input \"%s\" %d dims; it has %d", t->name,
+                        value->rank, t->rank >= 0 ? t->rank : HYP_MAX_RANK);
+    for (int32_t i = 0; i < value->rank; i++) {
+        const input_dim *dim = &t->dims[i];
+        if (t->rank >= 0 && dim->symbol)
+            HYP_TRY(bind(in, dim->symbol, value->dims[i], "--bind"));
+        else if (t->rank >= 0 && dim->size >= 0 && dim->size != value->dims[i])
+            return hyp_fail(im->diag, HYP_ERR_INVALID_ARGUMENT, "--bind gives input \"%s\" %lld for dim %d; it has %lld",
+                            t->name, (long long)value->dims[i], i, (long long)dim->size);
+    }
+    t->bound = value;
+    return HYP_OK;
+}
+
 static hyp_status apply_shape(inputs *in, const hyp_tensor *shape)
 {
     hyp_importer *im = in->im;
-    input *t = NULL;
-    for (size_t i = 0; i < in->list.len; i++)
-        if (shape->name && strcmp(in->list.data[i].name, shape->name) == 0) t = &in->list.data[i];
-    if (!t) {
-        const char **names = hyp_arena_zalloc(&im->arena, in->list.len + 1, sizeof *names);
-        if (!names) return hyp_fail_memory(im->diag, in->list.len * sizeof *names);
-        for (size_t i = 0; i < in->list.len; i++) names[i] = in->list.data[i].name;
-        return unknown_name(in, "input", shape->name ? shape->name : "", names, in->list.len);
-    }
+    input *t;
+    HYP_TRY(find_input(in, shape->name, &t));
     if (shape->rank < 0 || shape->rank > HYP_MAX_RANK || (t->rank >= 0 && t->rank != shape->rank))
         return hyp_fail(im->diag, HYP_ERR_INVALID_ARGUMENT, "--shapes gives input \"%s\" %d dims; it has %d", t->name,
                         shape->rank, t->rank >= 0 ? t->rank : HYP_MAX_RANK);
@@ -163,9 +195,23 @@ static hyp_status apply_shape(inputs *in, const hyp_tensor *shape)
     return HYP_OK;
 }
 
+static hyp_status make_constant(inputs *in, const input *t)
+{
+    hyp_importer *im = in->im;
+    hyp_type type = {.dtype = t->dtype, .rank = t->bound->rank};
+    memcpy(type.dims, t->bound->dims, sizeof type.dims);
+    for (int32_t i = type.rank; i < HYP_MAX_RANK; i++) type.dims[i] = 0;
+    hyp_symbol *s = hyp_onnx_symbol(im, t->name);
+    hyp_status status = hyp_graph_add_const(im->g, t->name, &type, t->bound->data, t->bound->bytes, true, &s->value,
+                                            im->diag);
+    if (status != HYP_OK) hyp_diag_prefix(im->diag, "%s: input \"%s\"", im->file, t->name);
+    return status;
+}
+
 static hyp_status make_input(inputs *in, const input *t)
 {
     hyp_importer *im = in->im;
+    if (t->bound) return make_constant(in, t);
     if (t->rank < 0)
         return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED,
                         "%s: input \"%s\" has no declared shape; give one: --shapes %s:...", im->file, t->name,
@@ -197,6 +243,7 @@ static hyp_status add_inputs(inputs *in)
     for (size_t i = 0; i < im->options->shape_count; i++) HYP_TRY(apply_shape(in, &im->options->shapes[i]));
     /* Again: --shapes may have given a rank with open dims. */
     for (size_t i = 0; i < in->list.len; i++) HYP_TRY(name_unknown_dims(in, &in->list.data[i]));
+    for (size_t i = 0; i < im->options->bound_count; i++) HYP_TRY(apply_bound(in, &im->options->bound[i]));
     HYP_TRY(apply_dims(in));
     for (size_t i = 0; i < in->list.len; i++) HYP_TRY(make_input(in, &in->list.data[i]));
     return HYP_OK;

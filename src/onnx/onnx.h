@@ -13,6 +13,10 @@ typedef struct hyp_onnx_options {
      * declared. A symbolic dim gets its size at every input that has it. */
     const hyp_tensor *shapes; /* name, rank and dims are read */
     size_t shape_count;
+    /* `--bind k=@k.npy`: inputs, by name, that are given their value now. They become constants, and the symbolic dims
+     * of their declared shapes get the sizes that they have. The data is copied. */
+    const hyp_tensor *bound;
+    size_t bound_count;
     /* `--dim batch=32`: sizes for symbolic dims by name; a dim without a name in the model has one like
      * "x_dim0", after the input and its place. An unknown name is HYP_ERR_INVALID_ARGUMENT. */
     const char *const *dim_names;

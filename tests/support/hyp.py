@@ -21,6 +21,11 @@ STATUS = ["ok", "invalid argument", "no memory", "io", "malformed", "unsupported
           "device", "internal"]
 DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
           10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64}
+try:
+    import ml_dtypes  # numpy itself has no bf16
+    DTYPES[16] = ml_dtypes.bfloat16
+except ImportError:
+    pass
 CODES = {np.dtype(t): n for n, t in DTYPES.items()}
 DEVICES = {"auto": 0, "cpu": 1, "cuda": 2, "reference": 3}
 
@@ -55,7 +60,7 @@ class EngineOptions(c.Structure):
 class CompileOptions(c.Structure):
     _fields_ = [("size", c.c_size_t), ("target", c.c_char_p), ("precision", c.c_char_p), ("profile", c.c_char_p),
                 ("dim_names", c.c_void_p), ("dim_values", c.c_void_p), ("dim_count", c.c_size_t),
-                ("shapes", c.c_void_p), ("shape_count", c.c_size_t),
+                ("shapes", c.c_void_p), ("shape_count", c.c_size_t), ("bound", c.c_void_p), ("bound_count", c.c_size_t),
                 ("rule_files", c.c_void_p), ("rule_file_count", c.c_size_t),
                 ("disabled_rules", c.c_void_p), ("disabled_rule_count", c.c_size_t),
                 ("allow_approximate", c.c_bool), ("no_rewrite", c.c_bool),
@@ -86,10 +91,12 @@ def check(status, diag):
         raise Error(status, diag.message.decode(errors="replace"))
 
 
-def compile_model(model, plan, target="cpu", precision="fp32", no_rewrite=False):
-    """hyp_compile_file; plan None is a dry run."""
+def compile_model(model, plan, target="cpu", precision="fp32", no_rewrite=False, bound=None):
+    """hyp_compile_file; plan None is a dry run. bound: name -> array, inputs that become constants."""
+    bound = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in (bound or {}).items()}
+    values = (Tensor * len(bound))(*(as_tensor(v, n.encode()) for n, v in bound.items()))
     options = CompileOptions(size=c.sizeof(CompileOptions), target=target.encode(), precision=precision.encode(),
-                             no_rewrite=no_rewrite)
+                             no_rewrite=no_rewrite, bound=c.cast(values, c.c_void_p), bound_count=len(bound))
     diag = Diag()
     check(library("hypatia").hyp_compile_file(model.encode(), plan.encode() if plan else None, c.byref(options), None,
                                               c.byref(diag)), diag)
