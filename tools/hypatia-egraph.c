@@ -196,7 +196,8 @@ static const cli_option saturate_options[] = {
     [SAT_SECONDS] = {"seconds", 0, "S", "limit of time (none)"},
     [SAT_SCHEDULER] = {"scheduler", 0, "simple|backoff",
                        "every rule each time, or ban those with many matches (simple)"},
-    [SAT_EXPLAIN] = {"explain", 0, "A B", "print a proof that two terms are equal; takes two arguments"},
+    [SAT_EXPLAIN] = {"explain", 0, "A B",
+                     "print a proof that two terms are equal, checked by the rules alone; takes two arguments"},
     [SAT_EXTRACT] = {"extract", 0, "tree|dag|exact", "print the best term of each term, by its number of e-nodes"},
     [SAT_DUMP] = {"dump-json", 0, "FILE|-", "write the e-graph as egraph-serialize JSON"},
     [SAT_DOT] = {"dot", 0, "FILE|-", "write the e-graph for Graphviz"},
@@ -207,7 +208,8 @@ static const cli_option saturate_options[] = {
 };
 
 typedef struct saturation {
-    const char *rules_path, *terms_path, *dump_path, *dot_path, *left, *right;
+    const char *rules_path, *terms_path, *dump_path, *dot_path, *left, *right, *rules_text;
+    size_t rules_len;
     hyp_run_options run;
     size_t dot_nodes;
     int extract; /* hyp_extract_method, or -1 */
@@ -336,20 +338,12 @@ static hyp_status print_best(const saturation *s, hyp_diag *diag)
     return status;
 }
 
-static hyp_status print_proof(const saturation *s, hyp_diag *diag)
+/* The steps of a proof, and of the proofs of the parts of a multi-pattern. */
+static void print_steps_json(const hyp_proof *proof)
 {
-    hyp_proof proof;
-    hyp_status status = hyp_egraph_explain(s->eg, s->left, s->right, &proof, diag);
-    if (status != HYP_OK) return status;
-    if (s->json) printf(",\n \"proof\": [");
-    for (size_t i = 0; i < proof.count; i++) {
-        const hyp_proof_step *step = &proof.steps[i];
-        if (!s->json) {
-            printf("%s%s%s\n", step->rule ? (step->forward ? "  = by " : "  = by reversed ") : "",
-                   step->rule ? step->rule : "", step->rule ? "" : step->term);
-            if (step->rule) printf("%s\n", step->term);
-            continue;
-        }
+    printf("[");
+    for (size_t i = 0; i < proof->count; i++) {
+        const hyp_proof_step *step = &proof->steps[i];
         printf("%s\n  {\"rule\": ", i ? "," : "");
         if (step->rule)
             print_text(step->rule);
@@ -357,11 +351,58 @@ static hyp_status print_proof(const saturation *s, hyp_diag *diag)
             printf("null");
         printf(", \"forward\": %s, \"term\": ", step->forward ? "true" : "false");
         print_text(step->term);
-        printf("}");
+        for (size_t part = 0; part < step->part_count; part++) {
+            printf(part ? ", " : ", \"parts\": [");
+            print_steps_json(&step->parts[part]);
+        }
+        printf(step->part_count ? "]}" : "}");
     }
-    if (s->json) printf("]");
+    printf("]");
+}
+
+static void print_steps(const hyp_proof *proof, int indent)
+{
+    for (size_t i = 0; i < proof->count; i++) {
+        const hyp_proof_step *step = &proof->steps[i];
+        if (step->rule) printf("%*s  = by %s%s\n", indent, "", step->forward ? "" : "reversed ", step->rule);
+        for (size_t part = 0; part < step->part_count; part++) {
+            printf("%*s    where\n", indent, "");
+            print_steps(&step->parts[part], indent + 6);
+        }
+        printf("%*s%s\n", indent, "", step->term);
+    }
+}
+
+/* Replays the proof by rules that are read anew, so that nothing of the e-graph that made it is believed. */
+static hyp_status check_proof(const saturation *s, const hyp_proof *proof, hyp_diag *diag)
+{
+    hyp_egraph *other;
+    hyp_ruleset *rules = NULL;
+    hyp_proof_check_options options = {.size = sizeof options, .given = &(hyp_equation){"", ""}}; /* none are */
+    hyp_status status = hyp_egraph_create(NULL, &other, diag);
+    if (status != HYP_OK) return status;
+    status = hyp_ruleset_parse(other, s->rules_path, s->rules_text, s->rules_len, &rules, diag);
+    if (status == HYP_OK) status = hyp_proof_check(proof, s->left, s->right, &rules, 1, &options, NULL, diag);
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(other);
+    return status;
+}
+
+static hyp_status print_proof(const saturation *s, hyp_diag *diag)
+{
+    hyp_proof proof;
+    hyp_status status = hyp_egraph_explain(s->eg, s->left, s->right, &proof, diag);
+    if (status != HYP_OK) return status;
+    status = check_proof(s, &proof, diag);
+    if (status == HYP_OK && s->json) {
+        printf(",\n \"checked\": true,\n \"proof\": ");
+        print_steps_json(&proof);
+    } else if (status == HYP_OK) {
+        print_steps(&proof, 0);
+        printf("checked: %zu steps\n", proof.count - 1);
+    }
     hyp_proof_dispose(&proof);
-    return HYP_OK;
+    return status;
 }
 
 static hyp_status run(saturation *s, hyp_diag *diag)
@@ -388,14 +429,15 @@ static hyp_status run(saturation *s, hyp_diag *diag)
 static int saturate(saturation *s, const cli_args *args)
 {
     hyp_diag diag = {0};
-    size_t rules_len, terms_len;
-    char *rules = read_file(args, s->rules_path, &rules_len), *terms = NULL;
+    size_t terms_len;
+    char *rules = read_file(args, s->rules_path, &s->rules_len), *terms = NULL;
     int code = CLI_FAILED;
     if (rules && (terms = read_file(args, s->terms_path, &terms_len)) != NULL) {
         hyp_egraph_options options = {.size = sizeof options, .explain = s->left != NULL};
+        s->rules_text = rules;
         split_terms(s, terms);
         hyp_status status = hyp_egraph_create(&options, &s->eg, &diag);
-        if (status == HYP_OK) status = hyp_ruleset_parse(s->eg, s->rules_path, rules, rules_len, &s->rules, &diag);
+        if (status == HYP_OK) status = hyp_ruleset_parse(s->eg, s->rules_path, rules, s->rules_len, &s->rules, &diag);
         if (status == HYP_OK) status = run(s, &diag);
         code = status == HYP_OK ? CLI_OK : cli_report(args->tool, &diag);
         if (code == CLI_OK && s->dump_path) code = write_to(args, s->dump_path, write_json, s);

@@ -309,11 +309,34 @@ typedef struct hyp_origin {
 } hyp_origin;
 HYP_API hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node);
 
+typedef enum hyp_answer {
+    HYP_ANSWER_NO,
+    HYP_ANSWER_YES,
+    HYP_ANSWER_ABSENT, /* a condition was not asked, as a term among its arguments was not in the e-graph: a no */
+    HYP_ANSWER_TERM    /* of a function */
+} hyp_answer;
+
+/* What a condition or a function was asked where a rule was applied, and its answer then. */
+typedef struct hyp_proof_query {
+    const char *name;
+    const char *const *args; /* terms; none where one of them is a function that declined */
+    size_t arg_count;
+    hyp_answer answer;
+    const char *result; /* HYP_ANSWER_TERM: the term that the function gave; else NULL */
+} hyp_proof_query;
+
 /* One step of a proof: one use of a rule or reason at one place of the term. */
 typedef struct hyp_proof_step {
     const char *rule; /* name of the rule or reason; NULL in the first entry, which is the start term */
+    bool stated;      /* `rule` is the reason of a union by the caller or an analysis */
     bool forward;     /* left to right */
     const char *term; /* the whole term after the step */
+    /* What the rule asked, in its order: the condition first, a function after those among its arguments. */
+    const hyp_proof_query *queries;
+    size_t query_count;
+    /* Of a multi-pattern: for each of its parts (?v = P) a proof from what ?v stands for to the instance of P. */
+    const struct hyp_proof *parts;
+    size_t part_count;
 } hyp_proof_step;
 typedef struct hyp_proof {
     hyp_proof_step *steps; /* steps[0].term is `a`, the last one's term is `b` */
@@ -327,6 +350,33 @@ typedef struct hyp_proof {
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_explain(hyp_egraph *eg, const char *a, const char *b, hyp_proof *out,
                                                     hyp_diag *diag);
 HYP_API void hyp_proof_dispose(hyp_proof *proof);
+
+typedef struct hyp_equation {
+    const char *left, *right; /* terms */
+} hyp_equation;
+
+typedef struct hyp_proof_check_options {
+    size_t size;               /* sizeof(hyp_proof_check_options) */
+    const hyp_equation *given; /* what a `stated` step may use, in either direction; NULL = each is taken as it is */
+    size_t given_count;
+    /* Asks conditions and functions again, and refuses an answer that is another one. They are asked in an e-graph of
+     * its own with the analysis of their ruleset's, which holds what they are asked about and the steps before; an
+     * answer that took what other rules had found may therefore be refused, and a callback must not keep ids of
+     * another e-graph. A stated step also passes if this analysis makes its two terms equal. An absent term is taken
+     * as absent. Without `ask`, answers are taken as they were given. */
+    bool ask;
+} hyp_proof_check_options;
+
+/* Replays a proof of a = b on terms: each step must be one use, at one place, of a rule of its name in one of the
+ * rulesets, whose condition the recorded answers fulfil, whose functions gave the terms that stand there, and whose
+ * parts are proven. Nothing is read of the e-graph that made the proof: the rulesets may belong to it or to another one
+ * in which the same rules were parsed. HYP_ERR_MISMATCH names the step at fault and why, and *out_step (may be NULL)
+ * is its index. Terms nested deeper than 256 are refused. options may be NULL. Time and memory: linear in the proof's
+ * text, for each rule of a step's name. */
+HYP_API HYP_NODISCARD hyp_status hyp_proof_check(const hyp_proof *proof, const char *a, const char *b,
+                                                 hyp_ruleset *const *rulesets, size_t ruleset_count,
+                                                 const hyp_proof_check_options *options, size_t *out_step,
+                                                 hyp_diag *diag);
 
 /* ---- extraction --------------------------------------------------------------------------------- */
 

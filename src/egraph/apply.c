@@ -155,6 +155,8 @@ static hyp_status holds(job *b, const hyp_cond *cond, bool *out)
             hyp_call call = make_call(b, base, cb.user);
             HYP_TRY(cb.condition(&call, out, b->diag));
         }
+        if (cond->index < b->ap->right.len)
+            b->ap->right.data[cond->index] = b->declined ? HYP_ANSWER_ABSENT : *out ? HYP_ANSWER_YES : HYP_ANSWER_NO;
         b->declined = false;
         b->ap->args.len = base;
         return HYP_OK;
@@ -257,10 +259,9 @@ static hyp_status run_job(job *b, uint32_t rule_index, hyp_outcome *out)
     const hyp_rule *rule = b->rule;
     bool ok = true, changed = false;
     *out = HYP_APPLIED_DECLINED;
+    for (size_t i = 0; i < b->ap->right.len; i++) b->ap->right.data[i] = HYP_NONE;
     if (rule->cond) HYP_TRY(holds(b, rule->cond, &ok));
     if (!ok) return HYP_OK;
-    if (b->ap->right.len)
-        for (uint32_t i = 0; i < b->ap->right.len; i++) b->ap->right.data[i] = HYP_NONE;
     for (uint32_t i = 0; rule->calls && i < rule->action_count && !b->declined; i++) {
         if (!rule->actions[i].root) HYP_TRY(call_all(b, &rule->actions[i].left));
         if (!b->declined) HYP_TRY(call_all(b, &rule->actions[i].right));

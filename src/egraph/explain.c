@@ -38,6 +38,14 @@ static void *take(prover *p, size_t size)
     return hyp_arena_alloc(&p->work, size);
 }
 
+/* A copy that lives as long as the proof; NULL when memory is out. */
+static void *keep(prover *p, const void *from, size_t size)
+{
+    void *copy = hyp_arena_alloc(p->out, size);
+    p->used += size;
+    return copy ? memcpy(copy, from, size) : NULL;
+}
+
 static hyp_status enter(prover *p)
 {
     if (++p->depth > DEPTH_LIMIT || p->used > SIZE_LIMIT)
@@ -86,18 +94,23 @@ static void print(const prover *p, const term *t, hyp_strbuf *sb)
     if (t->count) hyp_strbuf_puts(sb, ")");
 }
 
-/* Notes the whole term as it is now. */
-static hyp_status add_step(prover *p, const char *rule, bool forward)
+static hyp_status text_of(prover *p, const term *t, const char **out)
 {
     hyp_strbuf sb = {0};
-    print(p, p->whole, &sb);
-    char *text = sb.failed ? NULL : hyp_arena_strndup(p->out, sb.data, sb.len);
-    char *name = rule ? hyp_arena_strdup(p->out, rule) : NULL;
+    print(p, t, &sb);
+    *out = sb.failed ? NULL : hyp_arena_strndup(p->out, sb.data, sb.len);
     p->used += sb.len;
     hyp_strbuf_dispose(&sb);
-    if (!text || (rule && !name)) return hyp_fail_memory(p->diag, 0);
+    return *out ? HYP_OK : hyp_fail_memory(p->diag, 0);
+}
+
+/* Notes the whole term as it is now; `step` is all else. */
+static hyp_status add_step(prover *p, hyp_proof_step step)
+{
+    HYP_TRY(text_of(p, p->whole, &step.term));
+    if (step.rule && !(step.rule = hyp_arena_strdup(p->out, step.rule))) return hyp_fail_memory(p->diag, 0);
     HYP_TRY(hyp_vec_grow(&p->steps, p->diag));
-    p->steps.data[p->steps.len - 1] = (hyp_proof_step){.rule = name, .forward = forward, .term = text};
+    p->steps.data[p->steps.len - 1] = step;
     return HYP_OK;
 }
 
@@ -209,6 +222,125 @@ static hyp_status fit(prover *p, const application *app, const hyp_pat *pat, boo
     return HYP_OK;
 }
 
+/* ---- what an application rests on ---------------------------------------------------------------- */
+
+typedef HYP_VEC(hyp_proof_query) query_list;
+
+/* Whether the functions in a term were called, and gave something. */
+static bool was_called(const application *app, const hyp_pat *pat)
+{
+    if (pat->kind == HYP_PAT_CALL && app->right[pat->index] == HYP_NONE) return false;
+    for (uint32_t j = 0; j < pat->count; j++)
+        if (pat->kids[j].kind != HYP_PAT_SEQ && !was_called(app, &pat->kids[j])) return false;
+    return true;
+}
+
+/* The terms that a function or condition was asked about: the children of a term. */
+static hyp_status write_args(prover *p, const application *app, const hyp_pat *args, uint32_t count,
+                             hyp_proof_query *out)
+{
+    term *t;
+    const hyp_pat whole = {.kind = HYP_PAT_NODE, .count = count, .kids = (hyp_pat *)args};
+    HYP_TRY(write_instance(p, app, &whole, false, &t));
+    const char **texts = hyp_arena_alloc(p->out, t->count * sizeof *texts);
+    if (!texts) return hyp_fail_memory(p->diag, t->count * sizeof *texts);
+    for (uint32_t j = 0; j < t->count; j++) HYP_TRY(text_of(p, t->kids[j], &texts[j]));
+    out->args = texts;
+    out->arg_count = t->count;
+    return HYP_OK;
+}
+
+static hyp_status add_query(prover *p, query_list *list, uint32_t callback, hyp_proof_query query)
+{
+    query.name = hyp_arena_strdup(p->out, p->eg->callback_names.names.data[callback]);
+    if (!query.name) return hyp_fail_memory(p->diag, 0);
+    HYP_TRY(hyp_vec_grow(list, p->diag));
+    list->data[list->len - 1] = query;
+    return HYP_OK;
+}
+
+/* The functions of a term that were called, those among the arguments first. */
+static hyp_status write_calls(prover *p, const application *app, const hyp_pat *pat, query_list *list)
+{
+    for (uint32_t j = 0; j < pat->count; j++) HYP_TRY(write_calls(p, app, &pat->kids[j], list));
+    if (pat->kind != HYP_PAT_CALL || app->right[pat->index] == HYP_NONE) return HYP_OK;
+    hyp_proof_query query = {.answer = HYP_ANSWER_TERM};
+    term *result;
+    HYP_TRY(write_args(p, app, pat->kids, pat->count, &query));
+    HYP_TRY(write_row(p, app->right[pat->index], &result));
+    HYP_TRY(text_of(p, result, &query.result));
+    return add_query(p, list, pat->callback, query);
+}
+
+static hyp_status write_answers(prover *p, const application *app, const hyp_cond *cond, query_list *list)
+{
+    if (cond->kind != HYP_COND_CALL) {
+        for (uint32_t i = 0; i < cond->count; i++) HYP_TRY(write_answers(p, app, &cond->kids[i], list));
+        return HYP_OK;
+    }
+    uint32_t answer = app->right[cond->index];
+    if (answer == HYP_NONE) return HYP_OK; /* decided before */
+    hyp_proof_query query = {.answer = (hyp_answer)answer};
+    bool complete = true;
+    for (uint32_t j = 0; j < cond->count; j++) {
+        HYP_TRY(write_calls(p, app, &cond->args[j], list));
+        complete = complete && was_called(app, &cond->args[j]);
+    }
+    if (complete) HYP_TRY(write_args(p, app, cond->args, cond->count, &query));
+    return add_query(p, list, cond->callback, query);
+}
+
+static hyp_status write_queries(prover *p, const application *app, hyp_proof_step *step)
+{
+    query_list list = {0};
+    hyp_status status = HYP_OK;
+    if (app->rule->cond) status = write_answers(p, app, app->rule->cond, &list);
+    if (status == HYP_OK && !app->action->root) status = write_calls(p, app, &app->action->left, &list);
+    if (status == HYP_OK) status = write_calls(p, app, &app->action->right, &list);
+    if (status == HYP_OK && list.len) {
+        step->queries = keep(p, list.data, list.len * sizeof *list.data);
+        step->query_count = list.len;
+        if (!step->queries) status = hyp_fail_memory(p->diag, list.len * sizeof *list.data);
+    }
+    hyp_vec_free(&list);
+    return status;
+}
+
+static hyp_status cut_detours(prover *p);
+
+/* The proof that a root of a multi-pattern is what was matched. */
+static hyp_status prove_part(prover *p, const application *app, const hyp_pat *root, hyp_proof *out)
+{
+    prover part = {.eg = p->eg, .work = p->work, .out = p->out, .used = p->used, .depth = p->depth, .diag = p->diag};
+    uint32_t from = app->variable[root->reg];
+    hyp_status status = enter(&part);
+    if (status == HYP_OK) status = write_row(&part, from, &part.whole);
+    if (status == HYP_OK) status = add_step(&part, (hyp_proof_step){.forward = true});
+    if (status == HYP_OK) status = walk_path(&part, &part.whole, from, app->left[root->index]);
+    if (status == HYP_OK) status = fit(&part, app, root, true, true, &part.whole);
+    if (status == HYP_OK) status = cut_detours(&part);
+    if (status == HYP_OK) {
+        out->steps = keep(p, part.steps.data, part.steps.len * sizeof *part.steps.data);
+        out->count = part.steps.len;
+        if (!out->steps) status = hyp_fail_memory(p->diag, part.steps.len * sizeof *part.steps.data);
+    }
+    hyp_vec_free(&part.steps);
+    p->work = part.work;
+    p->used = part.used;
+    return status;
+}
+
+static hyp_status prove_parts(prover *p, const application *app, hyp_proof_step *step)
+{
+    if (!app->rule->multi) return HYP_OK;
+    hyp_proof *parts = hyp_arena_zalloc(p->out, app->rule->left_count, sizeof *parts);
+    if (!parts) return hyp_fail_memory(p->diag, app->rule->left_count * sizeof *parts);
+    for (uint32_t i = 0; i < app->rule->left_count; i++) HYP_TRY(prove_part(p, app, &app->rule->left[i], &parts[i]));
+    step->parts = parts;
+    step->part_count = app->rule->left_count;
+    return HYP_OK;
+}
+
 /* Works off an edge made by a rule, from `from` to `to`. */
 static hyp_status apply_rule(prover *p, term **at, uint32_t offset, bool forward, uint32_t from, uint32_t to)
 {
@@ -221,8 +353,11 @@ static hyp_status apply_rule(prover *p, term **at, uint32_t offset, bool forward
     /* A variable's term need not be the one that the edge ends at. */
     HYP_TRY(walk_path(p, at, from, stands_for(&app, before, before_left)));
     HYP_TRY(fit(p, &app, before, before_left, true, at));
+    hyp_proof_step step = {.rule = app.rule->info.name, .forward = forward};
+    HYP_TRY(write_queries(p, &app, &step));
+    HYP_TRY(prove_parts(p, &app, &step));
     HYP_TRY(write_instance(p, &app, after, after_left, at));
-    HYP_TRY(add_step(p, app.rule->info.name, forward));
+    HYP_TRY(add_step(p, step));
     HYP_TRY(fit(p, &app, after, after_left, false, at));
     return walk_path(p, at, stands_for(&app, after, after_left), to);
 }
@@ -244,7 +379,7 @@ static hyp_status cross(prover *p, term **at, uint32_t from, uint32_t to, uint32
     if (record[HYP_APP_RULESET] != HYP_NONE) return apply_rule(p, at, why, forward, from, to);
     const char *reason = hyp_egraph_symbol_name(p->eg, record[HYP_APP_REASON]);
     HYP_TRY(write_row(p, to, at));
-    return add_step(p, reason, forward);
+    return add_step(p, (hyp_proof_step){.rule = reason, .stated = true, .forward = forward});
 }
 
 static uint32_t height(const prover *p, uint32_t node)
@@ -380,7 +515,7 @@ static hyp_status prove(prover *p, const char *a, const char *b)
     if (hyp_eg_find(p->eg, from.row) != hyp_eg_find(p->eg, to.row))
         return hyp_fail(p->diag, HYP_ERR_MISMATCH, "these terms are not known to be equal: %s and %s", a, b);
     HYP_TRY(write_asked(p, &from, &p->whole));
-    HYP_TRY(add_step(p, NULL, true));
+    HYP_TRY(add_step(p, (hyp_proof_step){.forward = true}));
     HYP_TRY(settle(p, &from, true, &p->whole));
     HYP_TRY(walk_path(p, &p->whole, from.row, to.row));
     HYP_TRY(settle(p, &to, false, &p->whole));

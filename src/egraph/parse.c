@@ -192,8 +192,9 @@ static hyp_status read_right(parser *p, const hyp_sexpr *sx, bool in_condition, 
             *out = (hyp_pat){.kind = HYP_PAT_VAR, .reg = v->reg};
         return HYP_OK;
     }
-    uint32_t id, index = in_condition ? HYP_NONE : p->rule->right_nodes++;
+    uint32_t id;
     const hyp_callback *cb = called(p, sx, &id);
+    uint32_t index = in_condition && !cb ? HYP_NONE : p->rule->right_nodes++;
     if (cb && cb->is_condition) return fail(p, sx, "'%s' is a condition, not a function", sx->items[0]->text);
     HYP_TRY(begin_node(p, sx, out));
     out->index = index;
@@ -239,6 +240,7 @@ static hyp_status read_condition(parser *p, const hyp_sexpr *sx, hyp_cond *out)
     if (!cb) return fail(p, sx, "unknown condition '%s'", sx->items[0]->text);
     if (!cb->is_condition) return fail(p, sx, "'%s' is a function, not a condition", sx->items[0]->text);
     out->kind = HYP_COND_CALL;
+    out->index = p->rule->right_nodes++;
     out->args = take(p, out->count, sizeof *out->args);
     if (!out->args) return hyp_fail_memory(p->diag, out->count * sizeof *out->args);
     bool has_seq = false;
@@ -269,15 +271,15 @@ static hyp_status read_root(parser *p, const hyp_sexpr *sx, hyp_pat *out)
     return read_left(p, term, reg, out);
 }
 
-static hyp_status read_left_side(parser *p, const hyp_sexpr *sx, bool *out_multi)
+static hyp_status read_left_side(parser *p, const hyp_sexpr *sx)
 {
     hyp_rule *rule = p->rule;
-    *out_multi = hyp_sexpr_is_form(sx, "multi");
-    rule->left_count = *out_multi ? sx->count - 1 : 1;
+    rule->multi = hyp_sexpr_is_form(sx, "multi");
+    rule->left_count = rule->multi ? sx->count - 1 : 1;
     if (rule->left_count == 0) return fail(p, sx, "a multi-pattern has at least one part (?variable = term)");
     rule->left = take(p, rule->left_count, sizeof *rule->left);
     if (!rule->left) return hyp_fail_memory(p->diag, rule->left_count * sizeof *rule->left);
-    if (*out_multi) {
+    if (rule->multi) {
         for (uint32_t i = 0; i < rule->left_count; i++) HYP_TRY(read_root(p, sx->items[i + 1], &rule->left[i]));
         return HYP_OK;
     }
@@ -348,15 +350,14 @@ static hyp_status add_rule(parser *p, const source *src)
     p->vars.len = 0;
     HYP_TRY(write_info(p, src, &rule->info));
 
-    bool multi;
-    HYP_TRY(read_left_side(p, src->left, &multi));
+    HYP_TRY(read_left_side(p, src->left));
     HYP_TRY(note_variables(p, rule));
-    if (src->right_count == 0 || (!multi && src->right_count > 1))
+    if (src->right_count == 0 || (!rule->multi && src->right_count > 1))
         return fail(p, src->form, "a rule has one right side, this one has %u", src->right_count);
     rule->action_count = src->right_count;
     rule->actions = take(p, rule->action_count, sizeof *rule->actions);
     if (!rule->actions) return hyp_fail_memory(p->diag, rule->action_count * sizeof *rule->actions);
-    if (!multi) {
+    if (!rule->multi) {
         rule->actions[0].root = &rule->left[0];
         HYP_TRY(read_result(p, src->right[0], false, &rule->actions[0].right));
     } else {

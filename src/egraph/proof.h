@@ -13,7 +13,8 @@
 #define HYP_WHY_LIMIT 0x7ffffff0u
 
 /* An application in proofs.apps: ruleset, rule, index of the union in the rule, then a row per e-node of
- * the left side in pre-order, then an id per e-node and function call of the right side in pre-order.
+ * the left side in pre-order, then by index of the right side an id per e-node and function call, and a hyp_answer per
+ * call of a condition (HYP_NONE: not asked).
  * A union by the caller is HYP_NONE and the symbol of its reason. */
 enum { HYP_APP_RULESET, HYP_APP_RULE, HYP_APP_UNION, HYP_APP_ROWS, HYP_APP_REASON = 1, HYP_APP_REASON_SIZE };
 

@@ -17,7 +17,7 @@ typedef enum hyp_pat_kind { HYP_PAT_VAR, HYP_PAT_SEQ, HYP_PAT_NODE, HYP_PAT_CALL
 typedef struct hyp_pat {
     hyp_pat_kind kind;
     uint32_t reg;      /* VAR: its register. NODE on the left: register of its class. SEQ: unused */
-    uint32_t index;    /* NODE, and CALL on the right: place in the pre-order of its side. SEQ: of the node it is in */
+    uint32_t index;    /* NODE, CALL: place among those of its side, HYP_NONE = none. SEQ: of the node it is in */
     hyp_symbol symbol; /* NODE */
     uint32_t op;       /* NODE without a sequence variable: its operator */
     uint32_t callback; /* CALL: index into hyp_egraph.callbacks */
@@ -39,6 +39,7 @@ typedef enum hyp_cond_kind { HYP_COND_AND, HYP_COND_OR, HYP_COND_NOT, HYP_COND_C
 typedef struct hyp_cond {
     hyp_cond_kind kind;
     uint32_t callback; /* CALL */
+    uint32_t index;    /* CALL: place among those of the right side */
     uint32_t count;
     struct hyp_cond *kids; /* AND, OR, NOT */
     hyp_pat *args;         /* CALL */
@@ -96,6 +97,7 @@ typedef struct hyp_rule {
     bool enabled;
     hyp_pat *left; /* roots of the left side */
     uint32_t left_count;
+    bool multi; /* written as a multi-pattern */
     hyp_action *actions;
     uint32_t action_count;
     hyp_cond *cond; /* NULL = none */
@@ -104,7 +106,7 @@ typedef struct hyp_rule {
     uint32_t reg_count;   /* a match is reg_count classes, then match_rows rows */
     uint32_t left_nodes;  /* e-nodes of the left side */
     uint32_t match_rows;  /* left_nodes, or 0 where nobody asks for them */
-    uint32_t right_nodes; /* e-nodes and calls of the right side */
+    uint32_t right_nodes; /* e-nodes and calls of the right side, and calls of the condition */
     hyp_pat **grounds;    /* topmost ground e-nodes of the left side */
     uint32_t ground_count;
     uint32_t atom_count;
@@ -186,7 +188,7 @@ typedef struct hyp_applier {
     void (*on_rewrite)(const hyp_rewrite_event *event, void *user);
     void *user;
     HYP_VEC(uint32_t) args;  /* classes of the call or e-node being made; a stack */
-    HYP_VEC(uint32_t) right; /* ids of the right side's e-nodes of the current match */
+    HYP_VEC(uint32_t) right; /* of the current match: ids of the right side's e-nodes and calls, and answers */
 } hyp_applier;
 
 typedef enum hyp_outcome { HYP_APPLIED_NOTHING, HYP_APPLIED_CHANGE, HYP_APPLIED_DECLINED } hyp_outcome;

@@ -1,7 +1,7 @@
 /* The rule language: what is read and refused, sequences, several roots, conditions, functions, and what
  * a run tells of its applications. */
 #include "egraph/rules.h"
-#include "replay.h"
+#include "support.h"
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 

@@ -33,9 +33,12 @@ def check_saturate(folder):
     assert report["stop_reason"] == "iteration limit" and len(report["iterations"]) == 2
 
     a, b = "(+ 1 (+ 2 3))", "(+ 3 (+ 2 1))"
-    proof = json.loads(run(*base, "--explain", a, b, "--json"))["proof"]
+    report = json.loads(run(*base, "--explain", a, b, "--json"))
+    proof = report["proof"]
+    assert report["checked"] is True
     assert proof[0]["term"] == a and proof[-1]["term"] == b and {s["rule"] for s in proof[1:]} <= {"comm", "assoc"}
-    assert "comm" in run(*base, "--explain", a, b)
+    text = run(*base, "--explain", a, b)
+    assert "comm" in text and text.endswith(f"checked: {len(proof) - 1} steps\n"), text
     run(*base, "--explain", a, "(+ 1 2)", code=4)
     best = json.loads(run(*base, "--extract", "tree", "--json"))["best"]
     assert [x["tree_cost"] for x in best] == [13, 2] and best[1]["term"] == '(f ";")', best
