@@ -139,6 +139,55 @@ hyp_status hyp_emit_concat(hyp_lowering *l, const hyp_node *node)
     return HYP_OK;
 }
 
+/* One box of a padded tensor: the sizes and, in y, the place where it starts. */
+typedef struct box {
+    hyp_dim dims[HYP_MAX_RANK], at[HYP_MAX_RANK];
+} box;
+
+static hyp_status emit_box(hyp_lowering *l, const hyp_node *node, const box *b, bool is_x, uint32_t from, uint32_t y)
+{
+    hyp_type type = hyp_lower_value(l, node->outputs[0])->type;
+    hyp_axes axes;
+    hyp_dim strides[HYP_MAX_RANK], offset = 0;
+    HYP_TRY(hyp_lower_strides(l, type.rank, type.dims, strides));
+    memcpy(type.dims, b->dims, sizeof type.dims);
+    for (int32_t i = 0; i < type.rank; i++)
+        if (type.dims[i] == 0) return HYP_OK;
+    HYP_TRY(copy_axes(l, &type, &axes));
+    for (int32_t i = 0; i < type.rank; i++) {
+        hyp_dim first;
+        HYP_TRY(hyp_dim_mul(l->graph->dims, b->at[i], strides[i], &first, l->diag));
+        HYP_TRY(hyp_dim_add(l->graph->dims, offset, first, &offset, l->diag));
+        axes.strides[LANE_Y][i] = strides[i];
+        if (!is_x) axes.strides[LANE_X][i] = 0;
+    }
+    return emit_copy(l, node, from, 0, y, offset, &axes);
+}
+
+/* The value goes into disjoint boxes around x: in front of and behind it along an axis, as wide as x along the axes
+ * before, as wide as y along those after. */
+hyp_status hyp_emit_pad(hyp_lowering *l, const hyp_node *node)
+{
+    const hyp_type x = hyp_lower_value(l, node->inputs[0])->type, whole = hyp_lower_value(l, node->outputs[0])->type;
+    uint32_t from, value, y;
+    box b = {{0}, {0}};
+    HYP_TRY(hyp_lower_read(l, node->inputs[0], &from));
+    HYP_TRY(hyp_lower_read(l, node->inputs[1], &value));
+    HYP_TRY(hyp_lower_write(l, node->outputs[0], &y));
+    memcpy(b.dims, whole.dims, sizeof b.dims);
+    for (int32_t i = 0; i < x.rank; i++) {
+        hyp_dim before = node->attrs[0].dims[i];
+        b.dims[i] = before;
+        HYP_TRY(emit_box(l, node, &b, false, value, y));
+        b.dims[i] = node->attrs[1].dims[i];
+        HYP_TRY(hyp_dim_add(l->graph->dims, before, x.dims[i], &b.at[i], l->diag));
+        HYP_TRY(emit_box(l, node, &b, false, value, y));
+        b.dims[i] = x.dims[i];
+        b.at[i] = before;
+    }
+    return emit_box(l, node, &b, true, from, y);
+}
+
 /* ---- along one axis --------------------------------------------------------------------------------- */
 
 /* A shape seen as [outer, axis, inner]. */

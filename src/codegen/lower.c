@@ -90,6 +90,7 @@ static hyp_status emit_node(hyp_lowering *l, hyp_node_id n)
     case HYP_OP_split: return hyp_emit_split(l, node);
     case HYP_OP_concat: return hyp_emit_concat(l, node);
     case HYP_OP_expand: return hyp_emit_expand(l, node);
+    case HYP_OP_pad: return hyp_emit_pad(l, node);
     case HYP_OP_gather: return hyp_emit_gather(l, node);
     case HYP_OP_softmax: return hyp_emit_softmax(l, node);
     case HYP_OP_reduce_sum:

@@ -138,6 +138,7 @@ hyp_status hyp_emit_slice(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_split(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_concat(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_expand(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_pad(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_gather(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_softmax(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_reduce(hyp_lowering *l, const hyp_node *node);

@@ -44,7 +44,7 @@ hyp_status hyp_eval_kernel(const hyp_eval_call *c)
     for (uint32_t i = 0; i < c->out_count; i++) out[i] = array_of(&c->out[i]);
     for (uint32_t i = 0; i < info->attr_count; i++) attrs[i] = attr_of(&c->attrs[i]);
     HYP_TRY(hyp_kernel_check(kernel, &call));
-    size_t bytes = kernel->scratch ? kernel->scratch(&call) : 0;
+    size_t bytes = kernel->scratch(&call);
     if (bytes && !(call.scratch = hyp_aligned_alloc(64, bytes))) return hyp_fail_memory(c->diag, bytes);
     hyp_status status = kernel->run(&call);
     hyp_aligned_free(call.scratch);

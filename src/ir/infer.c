@@ -54,6 +54,13 @@ hyp_status hyp_check_dtype(const hyp_infer_call *c, hyp_dtype_class want)
     return HYP_OK;
 }
 
+hyp_status hyp_check_index_type(const hyp_infer_call *c, uint32_t i)
+{
+    const hyp_infer_value *v = hyp_infer_input(c, i);
+    if (!v || v->type.dtype == HYP_I32 || v->type.dtype == HYP_I64) return HYP_OK;
+    return hyp_infer_fail(c, "input %u is of type %s, i32 or i64 is wanted", i, hyp_dtype_name(v->type.dtype));
+}
+
 hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_type *b, hyp_type *out)
 {
     const hyp_type *wide = a->rank >= b->rank ? a : b, *narrow = wide == a ? b : a;
@@ -130,9 +137,11 @@ int64_t hyp_content_count(const hyp_type *t)
 static bool can_move_contents(const hyp_infer_call *c)
 {
     const hyp_op_info *info = hyp_op_get(c->op);
+    bool computes = info->flags & HYP_OPF_CALL; /* which wants numbers, as do indices */
     for (uint32_t i = 0; i < c->in_count; i++) {
+        if (!c->in[i]) continue;
         if (!c->in[i]->content) return false;
-        for (uint32_t j = 0; c->op == HYP_OP_gather && i == 1 && j < c->in[i]->content_count; j++)
+        for (uint32_t j = 0; (computes || (c->op == HYP_OP_gather && i == 1)) && j < c->in[i]->content_count; j++)
             if (!hyp_dim_is_const(c->in[i]->content[j])) return false;
     }
     for (uint32_t i = 0; i < c->out_count; i++)
@@ -144,10 +153,11 @@ static bool can_move_contents(const hyp_infer_call *c)
 }
 
 /* Contents through operators that only move elements: the reference evaluation runs on the dims themselves,
- * which are 64-bit integers to it like any others. */
+ * which are 64-bit integers to it like any others. Kernels compute, with contents that are all numbers. */
 static hyp_status move_contents(const hyp_infer_call *c)
 {
     if (!can_move_contents(c)) return HYP_OK;
+    const hyp_op_info *info = hyp_op_get(c->op);
     hyp_eval_tensor *tensors = hyp_arena_zalloc(c->arena, c->in_count + c->out_count, sizeof *tensors);
     const hyp_eval_tensor **in = hyp_arena_zalloc(c->arena, c->in_count, sizeof *in);
     if (!tensors || !in) return hyp_fail_memory(c->diag, (c->in_count + c->out_count) * sizeof *tensors);
@@ -155,6 +165,7 @@ static hyp_status move_contents(const hyp_infer_call *c)
     for (uint32_t i = 0; i < c->in_count + c->out_count; i++) {
         bool is_input = i < c->in_count;
         const hyp_infer_value *v = is_input ? c->in[i] : &c->out[i - c->in_count];
+        if (!v) continue;
         hyp_eval_tensor *t = &tensors[i];
         *t = (hyp_eval_tensor){
             .dtype = v->type.dtype, .rank = v->type.rank, .count = (size_t)hyp_content_count(&v->type)};
@@ -173,6 +184,9 @@ static hyp_status move_contents(const hyp_infer_call *c)
                           .out_count = c->out_count};
     /* It fails on an index out of range only: the run will say so, if it comes to it. */
     if (hyp_op_get_functions(c->op).eval(&call) != HYP_OK) return HYP_OK;
+    for (uint32_t i = 0; i < c->out_count; i++)
+        for (size_t j = 0; (info->flags & HYP_OPF_CALL) && j < out[i].count; j++)
+            if (out[i].i[j] != hyp_wrap_i64(out[i].dtype, out[i].i[j]) || !hyp_dim_is_const(out[i].i[j])) return HYP_OK;
     for (uint32_t i = 0; i < c->out_count; i++) {
         c->out[i].content = out[i].i;
         c->out[i].content_count = (uint32_t)out[i].count;
@@ -228,6 +242,7 @@ hyp_status hyp_infer(hyp_dims *dims, hyp_arena *arena, hyp_op op, const hyp_attr
     HYP_TRY(check_attrs(&c, info));
     memset(out, 0, output_count * sizeof *out);
     HYP_TRY(hyp_op_get_functions(op).infer(&c));
-    if (info->flags & (HYP_OPF_VIEW | HYP_OPF_COPY)) HYP_TRY(move_contents(&c));
+    bool known = out[0].content != NULL;
+    if (!known && (info->flags & (HYP_OPF_VIEW | HYP_OPF_COPY | HYP_OPF_CALL))) HYP_TRY(move_contents(&c));
     return HYP_OK;
 }

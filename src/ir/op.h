@@ -39,6 +39,8 @@ const char *hyp_infer_dim_text(const hyp_infer_call *c, hyp_dim d);
 typedef enum hyp_dtype_class { HYP_CLASS_ANY, HYP_CLASS_NUMERIC, HYP_CLASS_FLOAT } hyp_dtype_class;
 /* All inputs that are there have one element type, of this class. */
 hyp_status hyp_check_dtype(const hyp_infer_call *c, hyp_dtype_class want);
+/* Input i, if it is there, is of i32 or i64. */
+hyp_status hyp_check_index_type(const hyp_infer_call *c, uint32_t i);
 /* numpy broadcasting of the dims of two types into *out (its dtype is left alone). */
 hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_type *b, hyp_type *out);
 /* `axis` in [-rank, rank) made non-negative. */

@@ -276,8 +276,7 @@ hyp_status hyp_infer_gather(const hyp_infer_call *c)
     hyp_type t = {.dtype = x->dtype};
     int32_t axis;
     HYP_TRY(hyp_check_axis(c, c->attrs[0].i, x->rank, &axis));
-    if (indices->dtype != HYP_I32 && indices->dtype != HYP_I64)
-        return hyp_infer_fail(c, "indices of type %s, i32 or i64 is wanted", hyp_dtype_name(indices->dtype));
+    HYP_TRY(hyp_check_index_type(c, 1));
     if (x->rank - 1 + indices->rank > HYP_MAX_RANK)
         return hyp_infer_fail(c, "the result would be of rank %d, the highest supported is %d",
                               x->rank - 1 + indices->rank, HYP_MAX_RANK);
@@ -312,6 +311,40 @@ hyp_status hyp_eval_gather(const hyp_eval_call *c)
     return HYP_OK;
 }
 
+hyp_status hyp_infer_pad(const hyp_infer_call *c)
+{
+    const hyp_type *x = &c->in[0]->type;
+    hyp_type t = *x;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_ANY));
+    if (c->in[1]->type.rank != 0)
+        return hyp_infer_fail(c, "the value is %s, a scalar is wanted", hyp_infer_type_text(c, &c->in[1]->type));
+    for (uint32_t i = 0; i < 2; i++) {
+        if (c->attrs[i].count != (uint32_t)x->rank)
+            return hyp_infer_fail(c, "an entry for every axis of %s is wanted", hyp_infer_type_text(c, x));
+        for (int32_t a = 0; a < x->rank; a++) {
+            hyp_dim pad = c->attrs[i].dims[a];
+            if (hyp_dim_is_const(pad) && pad < 0)
+                return hyp_infer_fail(c, "a negative pad %lld along axis %d", (long long)pad, a);
+            HYP_TRY(hyp_dim_add(c->dims, t.dims[a], pad, &t.dims[a], c->diag));
+        }
+    }
+    c->out[0].type = t;
+    return HYP_OK;
+}
+
+hyp_status hyp_eval_pad(const hyp_eval_call *c)
+{
+    const hyp_eval_tensor *x = c->in[0], *y = &c->out[0];
+    hyp_walk everywhere = walk_over(y), inside = {.rank = x->rank};
+    hyp_walk_copy(&everywhere, elements(y), elements(c->in[1])); /* all strides of the value are 0 */
+    memcpy(inside.dims, x->dims, sizeof inside.dims);
+    memcpy(inside.stride[0], everywhere.stride[0], sizeof inside.stride[0]);
+    hyp_strides(x->rank, x->dims, inside.stride[1]);
+    for (int32_t i = 0; i < x->rank; i++) inside.at[0] += c->attrs[0].dims[i] * inside.stride[0][i];
+    hyp_walk_copy(&inside, elements(y), elements(x));
+    return HYP_OK;
+}
+
 /* ---- shape ------------------------------------------------------------------------------------------ */
 
 hyp_status hyp_infer_shape(const hyp_infer_call *c)
@@ -329,5 +362,19 @@ hyp_status hyp_infer_shape(const hyp_infer_call *c)
 hyp_status hyp_eval_shape(const hyp_eval_call *c)
 {
     memcpy(c->out[0].i, c->in[0]->dims, c->out[0].count * sizeof *c->out[0].i);
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_size(const hyp_infer_call *c)
+{
+    hyp_dim *content = hyp_arena_zalloc(c->arena, 1, sizeof *content);
+    if (!content) return hyp_fail_memory(c->diag, sizeof *content);
+    c->out[0] = (hyp_infer_value){.type = {.dtype = HYP_I64}, .content = content, .content_count = 1};
+    return hyp_type_elements(c->dims, &c->in[0]->type, content, c->diag);
+}
+
+hyp_status hyp_eval_size(const hyp_eval_call *c)
+{
+    c->out[0].i[0] = (int64_t)c->in[0]->count;
     return HYP_OK;
 }

@@ -7,10 +7,16 @@
 
 enum { ANY = HYP_KERNEL_ANY };
 
-#define hyp_kernel_scratch_none NULL
-
-#define KERNEL(id, name, in_lo, in_hi, out_lo, out_hi, attrs, scratch) hyp_kernel_fn hyp_kernel_##id;
+#define KERNEL(id, name, in_lo, in_hi, out_lo, out_hi, attrs, scratch)                                                 \
+    hyp_kernel_fn hyp_kernel_##id;                                                                                     \
+    hyp_kernel_scratch_fn hyp_kernel_scratch_##scratch;
 #include "kernels/kernels.def"
+
+size_t hyp_kernel_scratch_none(const hyp_kernel_call *c)
+{
+    (void)c;
+    return 0;
+}
 
 static const hyp_kernel table[] = {
 #define KERNEL(id, name, in_lo, in_hi, out_lo, out_hi, attrs, scratch)                                                 \
@@ -78,6 +84,14 @@ hyp_status hyp_kernel_axis(const hyp_kernel_call *c, int64_t axis, int32_t rank,
 {
     if (axis < -rank || axis >= rank) return hyp_kernel_fail(c, "axis %" PRId64 " of a tensor of %d", axis, rank);
     *out = (int32_t)(axis < 0 ? axis + rank : axis);
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_index(const hyp_kernel_call *c, int64_t index, int32_t axis, int64_t size, int64_t *out)
+{
+    if (index < -size || index >= size)
+        return hyp_kernel_fail(c, "index %" PRId64 " is out of range for axis %d of %" PRId64, index, axis, size);
+    *out = index < 0 ? index + size : index;
     return HYP_OK;
 }
 

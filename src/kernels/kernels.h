@@ -74,7 +74,7 @@ typedef struct hyp_kernel {
     uint32_t min_inputs, max_inputs, min_outputs, max_outputs;
     const char *attrs; /* a letter each, see hyp_kernel_attr_kind */
     hyp_kernel_fn *run;
-    hyp_kernel_scratch_fn *scratch; /* NULL: none */
+    hyp_kernel_scratch_fn *scratch;
 } hyp_kernel;
 
 /* NULL when there is no kernel of this name. */
@@ -95,10 +95,22 @@ hyp_status hyp_kernel_want_shape(const hyp_kernel_call *c, const hyp_array *a, i
                                  const char *what);
 /* `axis` of -rank .. rank-1 made non-negative. */
 hyp_status hyp_kernel_axis(const hyp_kernel_call *c, int64_t axis, int32_t rank, int32_t *out);
+/* An index of the data into an axis of `size`, from the end when negative, made non-negative; one that is out of range
+ * is HYP_ERR_INVALID_ARGUMENT with the index and the axis. */
+hyp_status hyp_kernel_index(const hyp_kernel_call *c, int64_t index, int32_t axis, int64_t size, int64_t *out);
 /* Elements before, along and behind an axis. */
 void hyp_array_split(const hyp_array *a, int32_t axis, int64_t *outer, int64_t *size, int64_t *inner);
 /* Row-major strides, in elements. */
 void hyp_array_strides(const hyp_array *a, int64_t strides[HYP_MAX_RANK]);
+
+/* Steps to the next index of a box, the last axis fastest; after the last one it is back at the first. */
+static inline void hyp_index_next(int32_t rank, const int64_t *dims, int64_t *index)
+{
+    for (int32_t a = rank; a-- > 0;) {
+        if (++index[a] < dims[a]) return;
+        index[a] = 0;
+    }
+}
 
 static inline bool hyp_array_is_float(const hyp_array *a) { return hyp_dtype_is_float(a->dtype); }
 
@@ -120,7 +132,10 @@ static inline double hyp_array_f64(const hyp_array *a, int64_t i)
 }
 
 /* Integers and bool; u64 as the int64 of the same bits. */
-static inline int64_t hyp_array_i64(const hyp_array *a, int64_t i) { return hyp_load_i64(a->stored, a->data, (size_t)i); }
+static inline int64_t hyp_array_i64(const hyp_array *a, int64_t i)
+{
+    return hyp_load_i64(a->stored, a->data, (size_t)i);
+}
 
 /* Rounds to the element type, once. */
 static inline void hyp_array_set_f64(const hyp_array *a, int64_t i, double v)

@@ -1,9 +1,9 @@
-/* Running sums. */
+/* Running sums and products, and sequences reversed. */
 #include "kernels/kernels.h"
 
-hyp_kernel_fn hyp_kernel_cumsum;
+hyp_kernel_fn hyp_kernel_cumsum, hyp_kernel_cumprod, hyp_kernel_reverse_sequence;
 
-hyp_status hyp_kernel_cumsum(const hyp_kernel_call *c)
+static hyp_status scan(const hyp_kernel_call *c, bool product)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
     bool exclusive = c->attrs[1].i != 0, reverse = c->attrs[2].i != 0, is_float = hyp_array_is_float(x);
@@ -16,20 +16,47 @@ hyp_status hyp_kernel_cumsum(const hyp_kernel_call *c)
     hyp_array_split(x, axis, &outer, &size, &inner);
     for (int64_t lane = 0; lane < outer * inner; lane++) {
         int64_t first = lane / inner * size * inner + lane % inner;
-        double sum = 0;
-        uint64_t whole = 0;
+        double total = product;
+        uint64_t whole = product;
         for (int64_t i = 0; i < size; i++) {
             int64_t at = first + (reverse ? size - 1 - i : i) * inner;
             if (is_float) {
-                double v = hyp_array_f64(x, at);
-                hyp_array_set_f64(y, at, exclusive ? sum : sum + v);
-                sum += v;
+                double v = hyp_array_f64(x, at), next = product ? total * v : total + v;
+                hyp_array_set_f64(y, at, exclusive ? total : next);
+                total = next;
             } else {
-                uint64_t v = (uint64_t)hyp_array_i64(x, at);
-                hyp_array_set_i64(y, at, (int64_t)(exclusive ? whole : whole + v));
-                whole += v;
+                uint64_t v = (uint64_t)hyp_array_i64(x, at), next = product ? whole * v : whole + v;
+                hyp_array_set_i64(y, at, (int64_t)(exclusive ? whole : next));
+                whole = next;
             }
         }
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_cumsum(const hyp_kernel_call *c) { return scan(c, false); }
+
+hyp_status hyp_kernel_cumprod(const hyp_kernel_call *c) { return scan(c, true); }
+
+/* The first lengths[b] elements along the time axis in reverse order, the rest as they are. */
+hyp_status hyp_kernel_reverse_sequence(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *lengths = &c->in[1], *y = &c->out[0];
+    int64_t strides[HYP_MAX_RANK], index[HYP_MAX_RANK] = {0};
+    int32_t batch, time;
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &batch));
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[1].i, x->rank, &time));
+    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, x->dims, "the result"));
+    HYP_TRY(hyp_kernel_want_shape(c, lengths, 1, &x->dims[batch], "the list of lengths"));
+    if (x->dtype != y->dtype) return hyp_kernel_fail(c, "the result is of another type");
+    for (int64_t b = 0; b < lengths->count; b++)
+        if (hyp_array_i64(lengths, b) < 0 || hyp_array_i64(lengths, b) > x->dims[time])
+            return hyp_kernel_fail(c, "length %lld is out of range for axis %d of %lld",
+                                   (long long)hyp_array_i64(lengths, b), time, (long long)x->dims[time]);
+    hyp_array_strides(x, strides);
+    for (int64_t i = 0; i < x->count; i++, hyp_index_next(x->rank, x->dims, index)) {
+        int64_t length = hyp_array_i64(lengths, index[batch]), t = index[time];
+        hyp_array_copy(y, i, x, t < length ? i + (length - 1 - 2 * t) * strides[time] : i);
     }
     return HYP_OK;
 }

@@ -90,7 +90,8 @@ typedef struct hyp_onnx_family {
 } hyp_onnx_family;
 
 /* The families that operators.c looks through. */
-extern const hyp_onnx_family hyp_onnx_math, hyp_onnx_shape, hyp_onnx_index;
+extern const hyp_onnx_family hyp_onnx_math, hyp_onnx_shape, hyp_onnx_index, hyp_onnx_scatter, hyp_onnx_generate,
+    hyp_onnx_pad;
 
 /* NULL if the operator of the node is not supported in the model's opset. */
 const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const HypOnnx__NodeProto *node);
@@ -109,6 +110,10 @@ const HypOnnx__AttributeProto *hyp_onnx_attr(const hyp_onnx_node *n, const char 
 /* Its value, or `missing` when it is absent; another kind of attribute is refused. */
 HYP_NODISCARD hyp_status hyp_onnx_attr_int(const hyp_onnx_node *n, const char *name, int64_t missing, int64_t *out);
 HYP_NODISCARD hyp_status hyp_onnx_attr_float(const hyp_onnx_node *n, const char *name, double missing, double *out);
+
+/* A text that is one of `choices` (NULL-terminated), the first when it is absent. *out is the choice itself. */
+HYP_NODISCARD hyp_status hyp_onnx_attr_choice(const hyp_onnx_node *n, const char *name, const char *const *choices,
+                                              const char **out);
 
 /* A short list of integers, at most HYP_ONNX_MAX_INTS: an attribute, or a value known at import. */
 enum { HYP_ONNX_MAX_INTS = 64 };
@@ -130,6 +135,10 @@ static inline bool hyp_onnx_has_input(const hyp_onnx_node *n, uint32_t i)
 }
 /* The type of input i, which is there. */
 hyp_type hyp_onnx_input_type(const hyp_onnx_node *n, uint32_t i);
+static inline hyp_type hyp_onnx_value_type(const hyp_onnx_node *n, hyp_value_id v)
+{
+    return n->im->g->values.data[v].type;
+}
 
 /* Axis of -rank .. rank-1 to 0 .. rank-1. */
 HYP_NODISCARD hyp_status hyp_onnx_axis(const hyp_onnx_node *n, int64_t axis, int32_t rank, int64_t *out);
@@ -147,11 +156,20 @@ static inline hyp_attr hyp_attr_of_dims(const hyp_dim *dims, uint32_t count)
     return (hyp_attr){.kind = HYP_ATTR_DIMS, .count = count, .dims = dims};
 }
 
+/* Adds one element of this type, from a double, as a constant. */
+HYP_NODISCARD hyp_status hyp_onnx_add_scalar(const hyp_onnx_node *n, hyp_dtype dtype, double value, hyp_value_id *out);
+/* The elements of input i, computed here and now when it depends on nothing but constants (constant.c). Otherwise
+ * HYP_ERR_UNSUPPORTED; `what` names the input. The caller disposes of *out, also after a failure. */
+HYP_NODISCARD hyp_status hyp_onnx_constant(const hyp_onnx_node *n, uint32_t i, const char *what, hyp_eval_tensor *out);
+
 /* Adds an IR node with this node's provenance. */
 HYP_NODISCARD hyp_status hyp_onnx_emit(const hyp_onnx_node *n, hyp_op op, const hyp_value_id *inputs,
                                        uint32_t input_count, const hyp_attr *attrs, hyp_value_id *outs,
                                        uint32_t output_count);
 /* One input (that of the node at 0), one output (that of the node at 0). */
 HYP_NODISCARD hyp_status hyp_onnx_emit_unary(const hyp_onnx_node *n, hyp_op op, const hyp_attr *attrs);
+/* An operator whose only attribute is a list: reshape, expand, transpose. */
+HYP_NODISCARD hyp_status hyp_onnx_emit_dims(const hyp_onnx_node *n, hyp_op op, hyp_value_id x, const hyp_dim *dims,
+                                            int32_t count, hyp_value_id *out);
 
 #endif

@@ -138,7 +138,8 @@ static hyp_status import_reduce(hyp_onnx_node *n)
     return hyp_onnx_emit_unary(n, n->op->op, attrs);
 }
 
-static hyp_status import_cumsum(hyp_onnx_node *n)
+/* CumSum and CumProd. */
+static hyp_status import_scan(hyp_onnx_node *n)
 {
     int64_t exclusive, reverse;
     hyp_onnx_ints axis;
@@ -147,14 +148,15 @@ static hyp_status import_cumsum(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_input_ints(n, 1, "the axis", &axis));
     if (axis.count != 1) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the axis should be one number");
     hyp_attr attrs[] = {hyp_attr_of_int(axis.items[0]), hyp_attr_of_int(exclusive != 0), hyp_attr_of_int(reverse != 0)};
-    return hyp_onnx_emit_unary(n, HYP_OP_cumsum, attrs);
+    return hyp_onnx_emit_unary(n, n->op->op, attrs);
 }
 
 static const hyp_onnx_operator rows[] = {
     {"Add", 7, 2, 2, 1, "", hyp_onnx_import_same, HYP_OP_add},
     {"Cast", 7, 1, 1, 1, "to saturate round_mode ", import_cast, HYP_OP_cast},
     {"Clip", 7, 1, 3, 1, "min max ", import_clip, HYP_OP_clip},
-    {"CumSum", 11, 2, 2, 1, "exclusive reverse ", import_cumsum, HYP_OP_cumsum},
+    {"CumProd", 26, 2, 2, 1, "exclusive reverse ", import_scan, HYP_OP_cumprod},
+    {"CumSum", 11, 2, 2, 1, "exclusive reverse ", import_scan, HYP_OP_cumsum},
     {"Div", 7, 2, 2, 1, "", hyp_onnx_import_same, HYP_OP_div},
     {"Erf", 9, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_erf},
     {"Exp", 7, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_exp},

@@ -52,7 +52,7 @@ static hyp_status import_constant(hyp_onnx_node *n)
     return hyp_onnx_add_const(n->im, n->proto->output[0], &t, n->outputs);
 }
 
-/* At inference; the mask stays unset. */
+/* At inference nothing is dropped: the mask is all true. */
 static hyp_status import_dropout(hyp_onnx_node *n)
 {
     if (hyp_onnx_has_input(n, 2)) {
@@ -61,7 +61,11 @@ static hyp_status import_dropout(hyp_onnx_node *n)
             return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
                             "training_mode is not a constant false; only inference is supported");
     }
-    return hyp_onnx_emit_unary(n, HYP_OP_dropout, NULL);
+    HYP_TRY(hyp_onnx_emit_unary(n, HYP_OP_dropout, NULL));
+    if (n->output_count < 2) return HYP_OK;
+    hyp_type x = hyp_onnx_input_type(n, 0);
+    HYP_TRY(hyp_onnx_add_scalar(n, HYP_BOOL, 1, &n->outputs[1]));
+    return hyp_onnx_emit_dims(n, HYP_OP_expand, n->outputs[1], x.dims, x.rank, &n->outputs[1]);
 }
 
 static hyp_status product(const hyp_onnx_node *n, hyp_dim *into, hyp_dim by)

@@ -40,6 +40,20 @@ hyp_status hyp_onnx_attr_float(const hyp_onnx_node *n, const char *name, double 
     return HYP_OK;
 }
 
+hyp_status hyp_onnx_attr_choice(const hyp_onnx_node *n, const char *name, const char *const *choices, const char **out)
+{
+    const HypOnnx__AttributeProto *a = hyp_onnx_attr(n, name);
+    *out = choices[0];
+    if (!a) return HYP_OK;
+    HYP_TRY(check_kind(n, a, a->has_s, HYP_ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING));
+    for (size_t i = 0; choices[i]; i++) {
+        *out = choices[i];
+        if (a->s.len == strlen(*out) && memcmp(a->s.data, *out, a->s.len) == 0) return HYP_OK;
+    }
+    return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "attribute \"%s\" is \"%.*s\", which is not supported", name,
+                    (int)(a->s.len < 40 ? a->s.len : 40), (const char *)a->s.data);
+}
+
 static hyp_status too_many_ints(const hyp_onnx_node *n, const char *what, size_t count)
 {
     return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "\"%s\" has %zu numbers, more than any tensor has dims", what,
@@ -126,6 +140,14 @@ hyp_status hyp_onnx_add_const(hyp_importer *im, const char *name, const hyp_tens
     return hyp_graph_add_const(im->g, name, &type, t->data, t->bytes, false, out, im->diag);
 }
 
+hyp_status hyp_onnx_add_scalar(const hyp_onnx_node *n, hyp_dtype dtype, double value, hyp_value_id *out)
+{
+    hyp_type type = {.dtype = dtype};
+    uint64_t bits = 0;
+    hyp_store_f64(dtype, &bits, 0, value);
+    return hyp_graph_add_const(n->im->g, NULL, &type, &bits, hyp_dtype_size(dtype), true, out, n->im->diag);
+}
+
 hyp_status hyp_onnx_emit(const hyp_onnx_node *n, hyp_op op, const hyp_value_id *inputs, uint32_t input_count,
                          const hyp_attr *attrs, hyp_value_id *outs, uint32_t output_count)
 {
@@ -136,4 +158,11 @@ hyp_status hyp_onnx_emit(const hyp_onnx_node *n, hyp_op op, const hyp_value_id *
 hyp_status hyp_onnx_emit_unary(const hyp_onnx_node *n, hyp_op op, const hyp_attr *attrs)
 {
     return hyp_onnx_emit(n, op, n->inputs, 1, attrs, n->outputs, 1);
+}
+
+hyp_status hyp_onnx_emit_dims(const hyp_onnx_node *n, hyp_op op, hyp_value_id x, const hyp_dim *dims, int32_t count,
+                              hyp_value_id *out)
+{
+    hyp_attr attr = hyp_attr_of_dims(dims, (uint32_t)count);
+    return hyp_onnx_emit(n, op, &x, 1, &attr, out, 1);
 }

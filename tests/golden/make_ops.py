@@ -44,14 +44,15 @@ def tensor(a, dtype=None):
     return "(tensor " + " ".join([type_text(dtype or a.dtype, a.shape), *map(number, a.reshape(-1))]) + ")"
 
 
-def check_ort(op_type, attrs, inputs, expected, dtype):
+def check_ort(op_type, attrs, inputs, expected, dtypes):
     names = ["" if a is None else f"i{k}" for k, a in enumerate(inputs)]
     feeds = {n: a for n, a in zip(names, inputs) if n}
     outs = [f"o{k}" for k in range(len(expected))]
     graph = helper.make_graph(
         [helper.make_node(op_type, names, outs, **attrs)], "g",
         [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()],
-        [helper.make_tensor_value_info(o, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None) for o in outs])
+        [helper.make_tensor_value_info(o, helper.np_dtype_to_tensor_dtype(np.dtype(t)), None)
+         for o, t in zip(outs, dtypes)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=8)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -66,13 +67,13 @@ def check_ort(op_type, attrs, inputs, expected, dtype):
 
 def case(op, name, attrs, inputs, expected, onnx_op=None, dtype=None, extra=(), onnx_inputs=None, **onnx_attrs):
     """One node `(op attrs inputs)`; inputs None are absent. expected: one array or a list; dtype: element type of the
-    results when it is not that of the first input (numpy computes in double)."""
+    results when it is not that of the first input (numpy computes in double), or a list of them."""
     outputs = list(expected) if isinstance(expected, (list, tuple)) else [expected]
     inputs = [None if a is None else np.asarray(a) for a in inputs]
     first = next(a for a in inputs if a is not None)
+    dtypes = dtype if isinstance(dtype, list) else [dtype or first.dtype] * len(outputs)
     if onnx_op:
-        check_ort(onnx_op, onnx_attrs, onnx_inputs if onnx_inputs is not None else [*inputs, *extra], outputs,
-                  dtype or first.dtype)
+        check_ort(onnx_op, onnx_attrs, onnx_inputs if onnx_inputs is not None else [*inputs, *extra], outputs, dtypes)
     refs = " ".join("none" if a is None else f"%{chr(97 + i)}" for i, a in enumerate(inputs))
     results = [f"%y{i}" for i in range(len(outputs))]
     left = results[0] if len(results) == 1 else "(" + " ".join(results) + ")"
@@ -83,7 +84,7 @@ def case(op, name, attrs, inputs, expected, onnx_op=None, dtype=None, extra=(), 
     lines[-1] += ")"
     lines += ["  " + tensor(a) for a in inputs if a is not None]
     lines.append("  (expect")
-    lines += ["    " + tensor(np.asarray(o), dtype or first.dtype) for o in outputs]
+    lines += ["    " + tensor(np.asarray(o), t) for o, t in zip(outputs, dtypes)]
     lines[-1] += "))"
     files.setdefault(op, []).append("\n".join(lines))
 

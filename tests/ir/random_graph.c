@@ -70,6 +70,9 @@ static uint32_t random_list(maker *m, hyp_op op, uint32_t attr, const hyp_type *
             list[i] = values[attr];
         }
         return rank;
+    case HYP_OP_pad:
+        for (uint32_t i = 0; i < rank; i++) list[i] = pick(m->r, 0, 2);
+        return rank;
     case HYP_OP_split: return list[0] = 1, list[1] = x->dims[rank - 1] - 1, 2;
     default: /* axes of a reduction */
         for (uint32_t i = 0; i < rank; i++)
@@ -121,6 +124,7 @@ static uint32_t random_operands(maker *m, hyp_op op, hyp_value_id x, uint32_t la
     }
     in[count++] = x;
     if (op == HYP_OP_matmul || op == HYP_OP_gemm) in[count++] = k <= 32 ? make_const(m, t.dtype, 2, k, 4) : x;
+    if (op == HYP_OP_pad) in[count++] = make_const(m, t.dtype, 0, 0, 0);
     if (op == HYP_OP_gather) in[count++] = make_const(m, HYP_I64, 1, 3, 0);
     if (op == HYP_OP_gemm && pick(m->r, 0, 1)) in[count++] = make_const(m, t.dtype, 1, 4, 0);
     const hyp_op_info *info = hyp_op_get(op);

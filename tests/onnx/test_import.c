@@ -268,6 +268,10 @@ static void small_operators(void **state)
     EXPECT(&b, "(identity %x)");
     b = one(7, "2", "Dropout", "x", "ratio=0.5");
     EXPECT(&b, "(dropout %x)");
+    b = one(13, "2", "Dropout", "x", "");
+    b.nodes[0]->output = (char *[]){(char[]){"kept"}, (char[]){"y"}};
+    b.nodes[0]->n_output = 2;
+    EXPECT(&b, "(dropout %x)", "(expand :shape (2) %1)");
     b = one(13, "8 3", "Gather", "x i", "axis=-1");
     mb_const(&b, "i", HYP_I64, "2", "0 2");
     EXPECT(&b, "(gather :axis 1 %x %i)");

@@ -211,10 +211,15 @@ static void what_only_the_data_tells(void **state)
     REFUSE(&b, HYP_ERR_UNSUPPORTED, "--dim");
     b = one(13, "1 n", "Squeeze", "x", "");
     REFUSE(&b, HYP_ERR_UNSUPPORTED, "--dim");
-    b = one(13, "2", "Dropout", "x", "");
-    b.nodes[0]->output = (char *[]){(char[]){"kept"}, (char[]){"y"}};
-    b.nodes[0]->n_output = 2;
-    REFUSE(&b, HYP_ERR_UNSUPPORTED, "reads \"y\"", "\"Dropout:kept\"");
+    b = one(13, "2", "NonZero", "x", "");
+    REFUSE(&b, HYP_ERR_UNSUPPORTED, "node \"NonZero:y\"", "must be constant");
+    b = one(13, "2", "Compress", "x c", "");
+    mb_input(&b, "c", HYP_BOOL, "2");
+    REFUSE(&b, HYP_ERR_UNSUPPORTED, "node \"Compress:y\"", "condition", "must be constant");
+    b = one(13, "2", "RandomNormalLike", "x", "");
+    REFUSE(&b, HYP_ERR_UNSUPPORTED, "node \"RandomNormalLike:y\"", "its result is random");
+    b = one(13, "n 3", "Range", "x x x", "");
+    REFUSE(&b, HYP_ERR_UNSUPPORTED, "start", "must be constant");
 }
 
 static void tensors_whose_data_does_not_fit(void **state)

@@ -529,6 +529,22 @@ static hyp_status make_concat(maker *m, hyp_op op)
     return add(m, op, in, count, &attr, bound, &out, 1);
 }
 
+static hyp_status make_pad(maker *m, hyp_op op)
+{
+    hyp_value_id in[2], out;
+    hyp_dim pads[2][HYP_MAX_RANK];
+    if (!pick(m, 0, 0, 4, &in[0])) return HYP_OK;
+    hyp_type t = *type_of(m, in[0]), scalar = {.dtype = t.dtype};
+    for (int32_t i = 0; i < t.rank; i++)
+        for (int side = 0; side < 2; side++) {
+            pads[side][i] = chance(m, 50) ? 0 : draw(m, 1, 3);
+            if (m->options->symbolic && chance(m, 10)) pads[side][i] = m->symbols[1];
+        }
+    HYP_TRY(make_leaf(m, &scalar, 1, &in[1]));
+    hyp_attr attrs[] = {attr_dims(pads[0], (uint32_t)t.rank), attr_dims(pads[1], (uint32_t)t.rank)};
+    return add(m, op, in, 2, attrs, fmax(m->known.data[in[0]].bound, m->known.data[in[1]].bound), &out, 1);
+}
+
 static hyp_status make_gather(maker *m, hyp_op op)
 {
     hyp_value_id in[2], out;
@@ -609,10 +625,7 @@ static hyp_status make_cumsum(maker *m, hyp_op op)
 
 /* Interpreter and runtime share their kernels, so that not every one needs to be drawn: what is checked is the way
  * through the plan. */
-static hyp_status make_call(maker *m, hyp_op op)
-{
-    return op == HYP_OP_cumsum ? make_cumsum(m, op) : HYP_OK;
-}
+static hyp_status make_call(maker *m, hyp_op op) { return op == HYP_OP_cumsum ? make_cumsum(m, op) : HYP_OK; }
 
 /* ---- the graph -------------------------------------------------------------------------------------- */
 
@@ -644,6 +657,8 @@ static hyp_status make_node(maker *m, hyp_op op)
     case HYP_OP_split: return make_split(m, op);
     case HYP_OP_concat: return make_concat(m, op);
     case HYP_OP_gather: return make_gather(m, op);
+    case HYP_OP_pad: return make_pad(m, op);
+    case HYP_OP_size:
     case HYP_OP_shape: return make_shape(m, op);
     case HYP_OP_softmax: return make_softmax(m, op);
     case HYP_OP_reduce_sum:

@@ -170,6 +170,15 @@ enum { TILE = 32 };
                     ((const T *)x)[r * s->row_steps[0] + c * s->column_steps[0]];                                      \
     break
 
+/* Rows of one element each, which x has once. */
+#define FILL_ROWS(T)                                                                                                   \
+    for (int64_t r = row; r < end; r++) {                                                                              \
+        const T v = ((const T *)x)[r * s->row_steps[0]];                                                               \
+        T *to = (T *)y + r * s->row_steps[1];                                                                          \
+        for (int64_t c = 0; c < s->columns; c++) to[c] = v;                                                            \
+    }                                                                                                                  \
+    break
+
 /* Up to TILE rows from `row` on. */
 static void copy_band(const copy *s, int64_t row, const void *x, void *y)
 {
@@ -179,6 +188,15 @@ static void copy_band(const copy *s, int64_t row, const void *x, void *y)
         for (int64_t r = row; r < end; r++)
             memcpy((char *)y + r * s->row_steps[1] * size, (const char *)x + r * s->row_steps[0] * size,
                    (size_t)(s->columns * size));
+        return;
+    }
+    if (s->column_steps[0] == 0 && s->column_steps[1] == 1) {
+        switch (s->size) {
+        case 1: FILL_ROWS(uint8_t);
+        case 2: FILL_ROWS(uint16_t);
+        case 4: FILL_ROWS(uint32_t);
+        default: FILL_ROWS(uint64_t);
+        }
         return;
     }
     switch (s->size) {

@@ -91,7 +91,6 @@ size_t hyp_reference_call_work(const HypPlan__Program *program, const HypPlan__C
     const hyp_reference_call call = {.program = program, .values = values};
     const hyp_kernel *kernel = hyp_kernel_find(step->kernel);
     arguments a;
-    if (!kernel->scratch) return 0;
     collect(&call, step, NULL, &a);
     return kernel->scratch(&a.call);
 }

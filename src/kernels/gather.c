@@ -1,0 +1,62 @@
+/* Elements and slices picked by indices. */
+#include "kernels/kernels.h"
+
+hyp_kernel_fn hyp_kernel_gather_elements, hyp_kernel_gather_nd;
+
+/* y[i] = x[i with its entry along the axis replaced by indices[i]]. */
+hyp_status hyp_kernel_gather_elements(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *indices = &c->in[1], *y = &c->out[0];
+    int64_t strides[HYP_MAX_RANK], at[HYP_MAX_RANK] = {0};
+    int32_t axis;
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
+    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, indices->dims, "the result"));
+    if (indices->rank != x->rank || y->dtype != x->dtype)
+        return hyp_kernel_fail(c, "the arrays are of different ranks or types");
+    for (int32_t a = 0; a < x->rank; a++)
+        if (a != axis && indices->dims[a] > x->dims[a])
+            return hyp_kernel_fail(c, "axis %d of the indices is longer than that of the data", a);
+    hyp_array_strides(x, strides);
+    for (int64_t i = 0; i < indices->count; i++, hyp_index_next(x->rank, indices->dims, at)) {
+        int64_t index, from = 0;
+        HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, i), axis, x->dims[axis], &index));
+        for (int32_t a = 0; a < x->rank; a++) from += (a == axis ? index : at[a]) * strides[a];
+        hyp_array_copy(y, i, x, from);
+    }
+    return HYP_OK;
+}
+
+/* The last axis of `indices` holds index tuples into the axes of x behind the batch axes. */
+hyp_status hyp_kernel_gather_nd(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *indices = &c->in[1], *y = &c->out[0];
+    int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK], batch_axes = c->attrs[0].i;
+    int32_t rank = 0;
+    if (x->rank < 1 || indices->rank < 1 || batch_axes < 0 || batch_axes >= indices->rank ||
+        batch_axes + indices->dims[indices->rank - 1] > x->rank)
+        return hyp_kernel_fail(c, "the indices do not fit the data");
+    int64_t width = indices->dims[indices->rank - 1];
+    int32_t first = (int32_t)batch_axes, behind = first + (int32_t)width;
+    if (indices->rank - 1 + x->rank - behind > HYP_MAX_RANK) return hyp_kernel_fail(c, "the rank is too high");
+    for (int32_t a = 0; a < indices->rank - 1; a++) dims[rank++] = indices->dims[a];
+    for (int32_t a = behind; a < x->rank; a++) dims[rank++] = x->dims[a];
+    HYP_TRY(hyp_kernel_want_shape(c, y, rank, dims, "the result"));
+    for (int32_t a = 0; a < first; a++)
+        if (indices->dims[a] != x->dims[a]) return hyp_kernel_fail(c, "batch axis %d differs", a);
+    if (y->dtype != x->dtype) return hyp_kernel_fail(c, "the result is of another type");
+    hyp_array_strides(x, strides);
+    int64_t tuples = 1, batches = 1, inner = 1;
+    for (int32_t a = 0; a < indices->rank - 1; a++) tuples *= indices->dims[a];
+    for (int32_t a = 0; a < first; a++) batches *= x->dims[a];
+    for (int32_t a = behind; a < x->rank; a++) inner *= x->dims[a];
+    for (int64_t t = 0; t < tuples; t++) {
+        int64_t from = first ? t / (tuples / batches) * strides[first - 1] : 0, index;
+        for (int32_t k = 0; k < width; k++) {
+            HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, t * width + k), first + k, x->dims[first + k], &index));
+            from += index * strides[first + k];
+        }
+        size_t size = hyp_dtype_size(y->stored), run = (size_t)inner * size;
+        if (run) memcpy((char *)y->data + (size_t)t * run, (const char *)x->data + (size_t)from * size, run);
+    }
+    return HYP_OK;
+}

@@ -1,0 +1,142 @@
+/* Updates written, or combined, into places of a copy of the data. */
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+hyp_kernel_fn hyp_kernel_scatter_elements, hyp_kernel_scatter_nd, hyp_kernel_tensor_scatter;
+
+typedef enum reduction { REPLACE, ADD, MUL, MIN, MAX } reduction;
+
+static hyp_status find_reduction(const hyp_kernel_call *c, const char *name, reduction *out)
+{
+    static const char *const names[] = {"none", "add", "mul", "min", "max"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) return *out = (reduction)i, HYP_OK;
+    return hyp_kernel_fail(c, "no reduction '%s'", name);
+}
+
+static double combine_f64(reduction r, double a, double b)
+{
+    switch (r) {
+    case ADD: return a + b;
+    case MUL: return a * b;
+    case MIN: return b < a || isnan(b) ? b : a;
+    case MAX: return b > a || isnan(b) ? b : a;
+    default: return b;
+    }
+}
+
+static int64_t combine_i64(reduction r, bool is_unsigned, int64_t a, int64_t b)
+{
+    bool less = is_unsigned ? (uint64_t)b < (uint64_t)a : b < a;
+    switch (r) {
+    case ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
+    case MUL: return (int64_t)((uint64_t)a * (uint64_t)b);
+    case MIN: return less ? b : a;
+    case MAX: return less || a == b ? a : b;
+    default: return b;
+    }
+}
+
+/* Element i of y, and element j of the updates. Rounded each time, as they come in any number. */
+static void combine(reduction r, const hyp_array *y, int64_t i, const hyp_array *updates, int64_t j)
+{
+    if (r == REPLACE)
+        hyp_array_copy(y, i, updates, j);
+    else if (hyp_array_is_float(y))
+        hyp_array_set_f64(y, i, combine_f64(r, hyp_array_f64(y, i), hyp_array_f64(updates, j)));
+    else
+        hyp_array_set_i64(y, i, combine_i64(r, y->dtype == HYP_U64, hyp_array_i64(y, i), hyp_array_i64(updates, j)));
+}
+
+/* The data, of whose type everything is, becomes the result. */
+static hyp_status start(const hyp_kernel_call *c, const hyp_array *updates)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, x->dims, "the result"));
+    if (y->dtype != x->dtype || updates->dtype != x->dtype)
+        return hyp_kernel_fail(c, "data, updates and result are of different types");
+    if (x->count) memcpy(y->data, x->data, (size_t)x->count * hyp_dtype_size(x->stored));
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_scatter_elements(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2];
+    int64_t strides[HYP_MAX_RANK], at[HYP_MAX_RANK] = {0};
+    int32_t axis;
+    reduction r;
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
+    HYP_TRY(find_reduction(c, c->attrs[1].sym, &r));
+    HYP_TRY(hyp_kernel_want_shape(c, updates, x->rank, indices->dims, "the list of updates"));
+    if (indices->rank != x->rank) return hyp_kernel_fail(c, "the indices are of another rank");
+    for (int32_t a = 0; a < x->rank; a++)
+        if (a != axis && indices->dims[a] > x->dims[a])
+            return hyp_kernel_fail(c, "axis %d of the indices is longer than that of the data", a);
+    HYP_TRY(start(c, updates));
+    hyp_array_strides(x, strides);
+    for (int64_t i = 0; i < indices->count; i++, hyp_index_next(x->rank, indices->dims, at)) {
+        int64_t index, to = 0;
+        HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, i), axis, x->dims[axis], &index));
+        for (int32_t a = 0; a < x->rank; a++) to += (a == axis ? index : at[a]) * strides[a];
+        combine(r, &c->out[0], to, updates, i);
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_scatter_nd(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2];
+    int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK], tuples = 1, inner = 1;
+    int32_t rank = 0;
+    reduction r;
+    HYP_TRY(find_reduction(c, c->attrs[0].sym, &r));
+    if (x->rank < 1 || indices->rank < 1 || indices->dims[indices->rank - 1] > x->rank)
+        return hyp_kernel_fail(c, "the indices do not fit the data");
+    int32_t width = (int32_t)indices->dims[indices->rank - 1];
+    if (indices->rank - 1 + x->rank - width > HYP_MAX_RANK) return hyp_kernel_fail(c, "the rank is too high");
+    for (int32_t a = 0; a < indices->rank - 1; a++) tuples *= dims[rank++] = indices->dims[a];
+    for (int32_t a = width; a < x->rank; a++) inner *= dims[rank++] = x->dims[a];
+    HYP_TRY(hyp_kernel_want_shape(c, updates, rank, dims, "the list of updates"));
+    HYP_TRY(start(c, updates));
+    hyp_array_strides(x, strides);
+    for (int64_t t = 0; t < tuples; t++) {
+        int64_t to = 0, index;
+        for (int32_t a = 0; a < width; a++) {
+            HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, t * width + a), a, x->dims[a], &index));
+            to += index * strides[a];
+        }
+        for (int64_t i = 0; i < inner; i++) combine(r, &c->out[0], to + i, updates, t * inner + i);
+    }
+    return HYP_OK;
+}
+
+/* A cache whose places from write_indices[batch] on along the axis are replaced, around the end when circular. */
+hyp_status hyp_kernel_tensor_scatter(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *updates = &c->in[1], *y = &c->out[0], *first = hyp_kernel_input(c, 2);
+    bool circular = strcmp(c->attrs[1].sym, "circular") == 0;
+    int64_t outer, size, inner, outer_updates, length, inner_updates;
+    int32_t axis;
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
+    if (axis == 0 || updates->rank != x->rank || updates->dims[axis] > x->dims[axis])
+        return hyp_kernel_fail(c, "the update does not fit the cache");
+    for (int32_t a = 0; a < x->rank; a++)
+        if (a != axis && updates->dims[a] != x->dims[a])
+            return hyp_kernel_fail(c, "axis %d of the update differs from that of the cache", a);
+    if (first) HYP_TRY(hyp_kernel_want_shape(c, first, 1, x->dims, "the list of write indices"));
+    HYP_TRY(start(c, updates));
+    if (updates->count == 0) return HYP_OK;
+    hyp_array_split(x, axis, &outer, &size, &inner);
+    hyp_array_split(updates, axis, &outer_updates, &length, &inner_updates);
+    for (int64_t o = 0; o < outer; o++) {
+        int64_t at = first ? hyp_array_i64(first, o / (outer / x->dims[0])) : 0;
+        if (at < 0 || at > (circular ? size - 1 : size - length))
+            return hyp_kernel_fail(c, "index %lld is out of range for %lld updates along axis %d of %lld",
+                                   (long long)at, (long long)length, axis, (long long)size);
+        for (int64_t s = 0; s < length; s++)
+            for (int64_t i = 0; i < inner; i++)
+                hyp_array_copy(y, (o * size + (at + s) % size) * inner + i, updates, (o * length + s) * inner + i);
+    }
+    return HYP_OK;
+}

@@ -1,0 +1,96 @@
+/* The k largest or smallest elements along an axis, best first. */
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+hyp_kernel_fn hyp_kernel_topk;
+hyp_kernel_scratch_fn hyp_kernel_scratch_topk;
+
+typedef struct lane {
+    const hyp_array *x;
+    int64_t first, step;
+    bool largest;
+} lane;
+
+static bool less(const hyp_array *x, int64_t a, int64_t b)
+{
+    if (hyp_array_is_float(x)) {
+        double u = hyp_array_f64(x, a), v = hyp_array_f64(x, b);
+        return u < v || (isnan(v) && !isnan(u)); /* NaN is the largest */
+    }
+    int64_t u = hyp_array_i64(x, a), v = hyp_array_i64(x, b);
+    return x->dtype == HYP_U64 ? (uint64_t)u < (uint64_t)v : u < v;
+}
+
+/* Is place a of the lane wanted before place b? Of equal elements the first is. */
+static bool before(const lane *l, int64_t a, int64_t b)
+{
+    int64_t u = l->first + a * l->step, v = l->first + b * l->step;
+    if (less(l->x, l->largest ? v : u, l->largest ? u : v)) return true;
+    return !less(l->x, l->largest ? u : v, l->largest ? v : u) && a < b;
+}
+
+/* Sinks the entry at `at` of a heap whose root is wanted last. */
+static void sink(const lane *l, int64_t *heap, int64_t count, int64_t at)
+{
+    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && before(l, heap[child], heap[child + 1])) child++;
+        if (before(l, heap[child], heap[at])) return;
+        int64_t t = heap[at];
+        heap[at] = heap[child];
+        heap[child] = t;
+    }
+}
+
+/* The places of the k wanted elements, best first. */
+static void select_best(const lane *l, int64_t size, int64_t *heap, int64_t k)
+{
+    for (int64_t i = 0; i < k; i++) heap[i] = i;
+    for (int64_t i = k / 2; i-- > 0;) sink(l, heap, k, i);
+    for (int64_t i = k; i < size; i++)
+        if (before(l, i, heap[0])) {
+            heap[0] = i;
+            sink(l, heap, k, 0);
+        }
+    for (int64_t last = k - 1; last > 0; last--) {
+        int64_t t = heap[0];
+        heap[0] = heap[last];
+        heap[last] = t;
+        sink(l, heap, last, 0);
+    }
+}
+
+size_t hyp_kernel_scratch_topk(const hyp_kernel_call *c)
+{
+    if (c->attrs[1].count != 1 || c->attrs[1].ints[0] < 0) return 0;
+    return (size_t)c->attrs[1].ints[0] * sizeof(int64_t);
+}
+
+hyp_status hyp_kernel_topk(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *values = &c->out[0], *places = &c->out[1];
+    int64_t outer, size, inner, dims[HYP_MAX_RANK];
+    int32_t axis;
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
+    hyp_array_split(x, axis, &outer, &size, &inner);
+    if (c->attrs[1].count != 1 || c->attrs[1].ints[0] < 0 || c->attrs[1].ints[0] > size)
+        return hyp_kernel_fail(c, "k is out of range for axis %d of %lld", axis, (long long)size);
+    int64_t k = c->attrs[1].ints[0];
+    memcpy(dims, x->dims, sizeof dims);
+    dims[axis] = k;
+    HYP_TRY(hyp_kernel_want_shape(c, values, x->rank, dims, "the result"));
+    HYP_TRY(hyp_kernel_want_shape(c, places, x->rank, dims, "the list of indices"));
+    if (values->dtype != x->dtype || places->dtype != HYP_I64) return hyp_kernel_fail(c, "a result is of another type");
+    if (values->count == 0) return HYP_OK;
+    lane l = {.x = x, .step = inner, .largest = c->attrs[2].i != 0};
+    for (int64_t i = 0; i < outer * inner; i++) {
+        int64_t *heap = c->scratch, to = i / inner * k * inner + i % inner;
+        l.first = i / inner * size * inner + i % inner;
+        select_best(&l, size, heap, k);
+        for (int64_t j = 0; j < k; j++) {
+            hyp_array_copy(values, to + j * inner, x, l.first + heap[j] * inner);
+            hyp_array_set_i64(places, to + j * inner, heap[j]);
+        }
+    }
+    return HYP_OK;
+}
