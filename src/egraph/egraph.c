@@ -43,19 +43,19 @@ void hyp_egraph_destroy(hyp_egraph *eg)
         eg->rulesets = next;
     }
     for (size_t i = 0; i < eg->ops.len; i++) {
-        hyp_vec_free(&eg->ops.data[i].log);
-        hyp_vec_free(&eg->ops.data[i].marks);
+        hyp_eg_free(&eg->ops.data[i].log);
+        hyp_eg_free(&eg->ops.data[i].marks);
     }
-    hyp_vec_free(&eg->ops);
-    hyp_vec_free(&eg->first_op);
+    hyp_eg_free(&eg->ops);
+    hyp_eg_free(&eg->first_op);
     hyp_eg_discard_saved(eg);
     hyp_eg_free_rows(eg);
     hyp_index_dispose(eg);
     hyp_free(eg->fact_scratch);
-    hyp_vec_free(&eg->pending);
-    hyp_vec_free(&eg->remake);
-    hyp_vec_free(&eg->modify);
-    hyp_vec_free(&eg->proofs.apps);
+    hyp_eg_free(&eg->pending);
+    hyp_eg_free(&eg->remake);
+    hyp_eg_free(&eg->modify);
+    hyp_eg_free(&eg->proofs.apps);
     hyp_vec_free(&eg->callbacks);
     hyp_eg_view_dispose(eg);
     hyp_intern_dispose(&eg->callback_names);

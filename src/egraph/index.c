@@ -188,7 +188,7 @@ void hyp_index_dispose(hyp_egraph *eg)
     hyp_large_free(x->uses, x->use_cap * sizeof *x->uses);
     hyp_large_free(x->stale, x->stale_cap * sizeof *x->stale);
     hyp_large_free(x->head, x->head_count * sizeof *x->head);
-    hyp_vec_free(&x->links);
+    hyp_eg_free(&x->links);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------ */

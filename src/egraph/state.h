@@ -234,11 +234,13 @@ void hyp_eg_free_rows(hyp_egraph *eg);
 /* Grows an array of the e-graph that may become large. */
 HYP_NODISCARD hyp_status hyp_eg_resize(hyp_egraph *eg, void *array, size_t count, size_t next, size_t elem,
                                        hyp_diag *diag);
-/* hyp_vec_reserve for the vectors of an e-graph: counted, and held against max_bytes. */
+/* hyp_vec_reserve for the vectors of an e-graph: counted, held against max_bytes, and large arrays. */
 HYP_NODISCARD hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem,
                                          hyp_diag *diag);
 #define hyp_eg_reserve(eg, v, want, diag)                                                                              \
     hyp_eg_reserve_((eg), (void **)&(v)->data, &(v)->cap, (want), sizeof *(v)->data, (diag))
+/* Frees a vector that hyp_eg_reserve has grown. */
+#define hyp_eg_free(v) hyp_large_free((v)->data, (v)->cap * sizeof *(v)->data)
 
 /* ---- rebuild.c ---------------------------------------------------------------------------------- */
 

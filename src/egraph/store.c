@@ -35,17 +35,6 @@ static void count_bytes(hyp_egraph *eg, size_t more)
     if (eg->bytes > eg->peak_bytes) eg->peak_bytes = eg->bytes;
 }
 
-hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem, hyp_diag *diag)
-{
-    if (want <= *cap) return HYP_OK;
-    size_t before = *cap, next = before * 2 > want ? before * 2 : want, more;
-    if (!hyp_mul_size(next - before, elem, &more)) return hyp_fail_memory(diag, SIZE_MAX);
-    HYP_TRY(claim(eg, more, diag));
-    HYP_TRY(hyp_vec_reserve_(data, cap, want, elem, diag));
-    count_bytes(eg, (*cap - before) * elem);
-    return HYP_OK;
-}
-
 hyp_status hyp_eg_resize(hyp_egraph *eg, void *array, size_t count, size_t next, size_t elem, hyp_diag *diag)
 {
     size_t bytes;
@@ -54,6 +43,22 @@ hyp_status hyp_eg_resize(hyp_egraph *eg, void *array, size_t count, size_t next,
     if (!grown) return hyp_fail_memory(diag, bytes);
     *(void **)array = grown;
     count_bytes(eg, (next - count) * elem);
+    return HYP_OK;
+}
+
+hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem, hyp_diag *diag)
+{
+    if (want <= *cap) return HYP_OK;
+#ifdef HYP_SMALL_SIZES
+    size_t next = want, more;
+#else
+    size_t next = *cap < 8 ? 16 : *cap < 65536 ? *cap * 2 : *cap + *cap / 2, more;
+    if (next < want) next = want;
+#endif
+    if (!hyp_mul_size(next - *cap, elem, &more)) return hyp_fail_memory(diag, SIZE_MAX);
+    HYP_TRY(claim(eg, more, diag));
+    HYP_TRY(hyp_eg_resize(eg, data, *cap, next, elem, diag));
+    *cap = next;
     return HYP_OK;
 }
 
