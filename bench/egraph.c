@@ -1,11 +1,12 @@
 /* Times a saturation of the e-graph engine.
  *
- *     bench-egraph math|backoff|sums [-n SIZE] [-r ROUNDS] [--explain] [--again]
+ *     bench-egraph math|backoff|sums [-n SIZE] [-r ROUNDS] [--explain] [--again] [--extract]
  *
  * math: 24 rules of algebra and calculus on 7 terms, SIZE iterations (11), every rule in each; the sizes of the
  * e-graph are compared with those that egg and egglog reach. backoff: the same under the backoff scheduler (30).
  * sums: a sum of SIZE distinct terms (11) under commutativity and associativity, to saturation; sizes are compared
- * with the closed form. --again adds what a next search pays before it finds a match. Prints one line of JSON. */
+ * with the closed form. --again adds what a next search pays before it finds a match, --extract the extraction of all
+ * terms together by tree cost, every e-node costing 1. Prints one line of JSON. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,17 +45,18 @@ static const char *const math_terms[] = {"(i (ln x) x)",
 
 static const size_t math_nodes[] = {35, 69, 118, 208, 389, 784, 1576, 3160, 8113, 28303, 136446, 1047896};
 static const size_t math_classes[] = {35, 50, 71, 116, 197, 361, 666, 1347, 3576, 12445, 58464, 443832};
-enum { MATH_STEPS = sizeof math_nodes / sizeof *math_nodes };
+enum { MATH_STEPS = sizeof math_nodes / sizeof *math_nodes, MATH_TERMS = sizeof math_terms / sizeof *math_terms };
 
 typedef struct settings {
     const char *workload;
     size_t size;
     int rounds;
-    bool explain, again;
+    bool explain, again, extract;
 } settings;
 
 typedef struct outcome {
-    double seconds, again;
+    double seconds, again, extract;
+    double tree_cost; /* of all terms */
     size_t nodes, classes, bytes, iterations, matches;
     double search, apply, rebuild;
     hyp_stop stop;
@@ -97,14 +99,14 @@ static void check_sums(const hyp_run_report *report, size_t n)
     expect("e-classes", report->e_classes, two - 1);
 }
 
-static void add_terms(hyp_egraph *eg, const settings *s, hyp_diag *diag)
+/* Returns how many roots there are. */
+static size_t add_terms(hyp_egraph *eg, const settings *s, hyp_class_id roots[MATH_TERMS], hyp_diag *diag)
 {
     hyp_class_id c, kids[2];
     char name[24];
     if (strcmp(s->workload, "sums") != 0) {
-        for (size_t i = 0; i < sizeof math_terms / sizeof *math_terms; i++)
-            need(hyp_egraph_add_text(eg, math_terms[i], &c, diag), diag);
-        return;
+        for (size_t i = 0; i < MATH_TERMS; i++) need(hyp_egraph_add_text(eg, math_terms[i], &roots[i], diag), diag);
+        return MATH_TERMS;
     }
     hyp_symbol plus;
     need(hyp_egraph_symbol(eg, "+", &plus, diag), diag);
@@ -116,6 +118,14 @@ static void add_terms(hyp_egraph *eg, const settings *s, hyp_diag *diag)
         else
             need(hyp_egraph_add(eg, plus, (kids[1] = c, kids), 2, &c, NULL, diag), diag);
     }
+    roots[0] = c;
+    return 1;
+}
+
+static double one(hyp_egraph *eg, hyp_enode_id node, void *user)
+{
+    (void)eg, (void)node, (void)user;
+    return 1;
 }
 
 static outcome run_once(const settings *s)
@@ -129,7 +139,8 @@ static outcome run_once(const settings *s)
     hyp_run_report report;
     need(hyp_egraph_create(&options, &eg, &diag), &diag);
     need(hyp_ruleset_parse(eg, "bench", text, strlen(text), &rules, &diag), &diag);
-    add_terms(eg, s, &diag);
+    hyp_class_id roots[MATH_TERMS];
+    size_t root_count = add_terms(eg, s, roots, &diag);
     hyp_run_options run = {.size = sizeof run, .max_iterations = sums ? 0 : s->size};
     if (backoff) run.scheduler = HYP_SCHEDULER_BACKOFF;
     double begin = now();
@@ -151,6 +162,14 @@ static outcome run_once(const settings *s)
     else if (!backoff)
         check_math(&report);
     hyp_run_report_dispose(&report);
+    if (s->extract) {
+        hyp_extraction extraction;
+        begin = now();
+        need(hyp_egraph_extract(eg, roots, root_count, HYP_EXTRACT_TREE, one, NULL, &extraction, &diag), &diag);
+        out.extract = now() - begin;
+        out.tree_cost = extraction.tree_cost;
+        hyp_extraction_dispose(&extraction);
+    }
     if (s->again) { /* the first match ends the run, so this is what stands before it */
         run.max_iterations = run.max_matches = 1;
         begin = now();
@@ -171,7 +190,7 @@ static int by_size(const void *a, const void *b)
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: bench-egraph math|backoff|sums [-n SIZE] [-r ROUNDS] [--explain] [--again]\n");
+    fprintf(stderr, "usage: bench-egraph math|backoff|sums [-n SIZE] [-r ROUNDS] [--explain] [--again] [--extract]\n");
     exit(2);
 }
 
@@ -187,6 +206,8 @@ static settings read_settings(int argc, char **argv)
             s.explain = true;
         else if (strcmp(argv[i], "--again") == 0)
             s.again = true;
+        else if (strcmp(argv[i], "--extract") == 0)
+            s.extract = true;
         else if (i + 1 < argc && strcmp(argv[i], "-n") == 0)
             s.size = (size_t)atoi(argv[++i]);
         else if (i + 1 < argc && strcmp(argv[i], "-r") == 0)
@@ -215,6 +236,7 @@ int main(int argc, char **argv)
     printf("{\"workload\": \"%s\", \"size\": %zu, \"explain\": %s, \"seconds\": %.5f, \"median\": %.5f, ", s.workload,
            s.size, s.explain ? "true" : "false", best.seconds, times[s.rounds / 2]);
     if (s.again) printf("\"again\": %.5f, ", best.again);
+    if (s.extract) printf("\"extract\": %.5f, \"tree_cost\": %.0f, ", best.extract, best.tree_cost);
     printf("\"search\": %.5f, \"apply\": %.5f, \"rebuild\": %.5f, \"iterations\": %zu, \"matches\": %zu, ", best.search,
            best.apply, best.rebuild, best.iterations, best.matches);
     printf("\"e_nodes\": %zu, \"e_classes\": %zu, \"stop\": \"%s\", \"peak_bytes\": %zu, \"resident_bytes\": %zu}\n",
