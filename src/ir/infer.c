@@ -61,6 +61,13 @@ hyp_status hyp_check_index_type(const hyp_infer_call *c, uint32_t i)
     return hyp_infer_fail(c, "input %u is of type %s, i32 or i64 is wanted", i, hyp_dtype_name(v->type.dtype));
 }
 
+hyp_status hyp_check_sym(const hyp_infer_call *c, uint32_t attr, const char *const *names)
+{
+    for (size_t i = 0; names[i]; i++)
+        if (strcmp(names[i], c->attrs[attr].sym) == 0) return HYP_OK;
+    return hyp_infer_fail(c, "no %s '%s'", hyp_op_get(c->op)->attrs[attr].name, c->attrs[attr].sym);
+}
+
 hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_type *b, hyp_type *out)
 {
     const hyp_type *wide = a->rank >= b->rank ? a : b, *narrow = wide == a ? b : a;

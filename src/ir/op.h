@@ -41,6 +41,8 @@ typedef enum hyp_dtype_class { HYP_CLASS_ANY, HYP_CLASS_NUMERIC, HYP_CLASS_FLOAT
 hyp_status hyp_check_dtype(const hyp_infer_call *c, hyp_dtype_class want);
 /* Input i, if it is there, is of i32 or i64. */
 hyp_status hyp_check_index_type(const hyp_infer_call *c, uint32_t i);
+/* Attribute `attr`, a symbol, is one of the names (NULL-terminated). */
+hyp_status hyp_check_sym(const hyp_infer_call *c, uint32_t attr, const char *const *names);
 /* numpy broadcasting of the dims of two types into *out (its dtype is left alone). */
 hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_type *b, hyp_type *out);
 /* `axis` in [-rank, rank) made non-negative. */

@@ -1,14 +1,5 @@
 /* Operators that pick, place or make elements by index or position; the kernels compute them. */
-#include <string.h>
-
 #include "ir/op.h"
-
-static hyp_status want_sym(const hyp_infer_call *c, uint32_t attr, const char *const *names)
-{
-    for (size_t i = 0; names[i]; i++)
-        if (strcmp(names[i], c->attrs[attr].sym) == 0) return HYP_OK;
-    return hyp_infer_fail(c, "no %s '%s'", hyp_op_get(c->op)->attrs[attr].name, c->attrs[attr].sym);
-}
 
 /* A list attribute of one size. */
 static hyp_status want_size(const hyp_infer_call *c, uint32_t attr, hyp_dim *out)
@@ -77,7 +68,7 @@ static hyp_status check_updates(const hyp_infer_call *c, const hyp_type *want, u
 {
     static const char *const reductions[] = {"none", "add", "mul", "min", "max", NULL};
     const hyp_type *updates = &c->in[2]->type;
-    HYP_TRY(want_sym(c, reduction, reductions));
+    HYP_TRY(hyp_check_sym(c, reduction, reductions));
     if (!hyp_type_equal(updates, want))
         return hyp_infer_fail(c, "the updates are %s, %s is wanted", hyp_infer_type_text(c, updates),
                               hyp_infer_type_text(c, want));
@@ -107,7 +98,7 @@ hyp_status hyp_infer_tensor_scatter(const hyp_infer_call *c)
     const hyp_type *x = &c->in[0]->type, *updates = &c->in[1]->type;
     hyp_type want = *x;
     int32_t axis;
-    HYP_TRY(want_sym(c, 1, modes));
+    HYP_TRY(hyp_check_sym(c, 1, modes));
     HYP_TRY(hyp_check_axis(c, c->attrs[0].i, x->rank, &axis));
     HYP_TRY(hyp_check_index_type(c, 2));
     if (axis == 0) return hyp_infer_fail(c, "the axis is that of the batch, 0");

@@ -197,8 +197,10 @@ static void make_graph(hyp_graph *g, term_random *random)
         add_to_pool(&m, id);
     }
     for (int i = 0; i < 4; i++) add_const(&m);
-    for (int i = 0, tries = 0; i < NODES && tries < 2000; tries++) {
+    for (int i = 0, tries = 0; i < NODES && tries < 4000; tries++) {
         hyp_op op = (hyp_op)below(&m, HYP_OP_COUNT);
+        /* Few calls of kernels, which are many operators and few rules know. */
+        if ((hyp_op_get(op)->flags & HYP_OPF_CALL) && below(&m, 8)) continue;
         if (is_smooth(op) && add_node(&m, op)) i++;
     }
     static const char *const names[] = {"y0", "y1", "y2"};

@@ -1,0 +1,233 @@
+/* Images sampled at places that the data gives. */
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+hyp_kernel_fn hyp_kernel_grid_sample, hyp_kernel_affine_grid, hyp_kernel_roi_align;
+
+typedef enum padding { ZEROS, BORDER, REFLECTION } padding;
+
+/* What a call to grid-sample is about along each axis of space. */
+typedef struct sampler {
+    int32_t axes;
+    int64_t dims[HYP_MAX_RANK], strides[HYP_MAX_RANK]; /* of the image */
+    padding padding;
+    bool align_corners;
+    int taps; /* neighbours along an axis: 1, 2 or 4 */
+} sampler;
+
+/* The places and weights of the neighbours of one sample, along each axis; -1: there is nothing, which is 0. */
+typedef struct neighbours {
+    int64_t at[HYP_MAX_RANK][4];
+    double weights[HYP_MAX_RANK][4];
+} neighbours;
+
+static double reflect(double x, double low, double high)
+{
+    double range = high - low, over = x < low ? low - x : x - high;
+    if (over <= 0) return x;
+    if (range <= 0) return low;
+    double rest = fmod(over, 2 * range);
+    bool back = rest > range;
+    if (back) rest -= range;
+    return (x < low) != back ? low + rest : high - rest;
+}
+
+/* An index on its way into the image. */
+static int64_t inside(const sampler *s, double i, int64_t size)
+{
+    if (s->padding == ZEROS) return i >= 0 && i < (double)size ? (int64_t)i : -1;
+    if (s->padding == REFLECTION)
+        i = s->align_corners ? reflect(i, 0, (double)size - 1) : reflect(i, -0.5, (double)size - 0.5);
+    return (int64_t)fmin(fmax(i, 0), (double)size - 1);
+}
+
+/* The coordinate is from -1 to 1 over the image. One outside of it moves inside as a whole; with cubic weights each
+ * neighbour does for itself, as in PyTorch and onnxruntime. */
+static void find_neighbours(const sampler *s, int32_t axis, double coordinate, neighbours *out)
+{
+    static const double far = 1e9, a = -0.75;
+    int64_t size = s->dims[axis];
+    double n = (double)size, x = s->align_corners ? (coordinate + 1) / 2 * (n - 1) : ((coordinate + 1) * n - 1) / 2;
+    double low = s->align_corners ? 0 : -0.5, high = n - 1 - low;
+    x = isnan(x) ? -far : fmin(fmax(x, -far), far);
+    if (s->taps == 1) x = rint(x);
+    if (s->taps < 4 && s->padding == BORDER && (x < low || x > high)) x = fmin(fmax(x, 0), n - 1);
+    if (s->taps < 4 && s->padding == REFLECTION) x = reflect(x, low, high);
+    double first = floor(x), r = x - first, *w = out->weights[axis];
+    if (s->taps == 1) {
+        w[0] = 1;
+        first = trunc(x);
+    } else if (s->taps == 2) {
+        w[0] = 1 - r;
+        w[1] = r;
+    } else { /* the cubic convolution of Keys */
+        w[0] = ((a * (r + 1) - 5 * a) * (r + 1) + 8 * a) * (r + 1) - 4 * a;
+        w[1] = ((a + 2) * r - (a + 3)) * r * r + 1;
+        w[2] = ((a + 2) * (1 - r) - (a + 3)) * (1 - r) * (1 - r) + 1;
+        w[3] = ((a * (2 - r) - 5 * a) * (2 - r) + 8 * a) * (2 - r) - 4 * a;
+        first -= 1;
+    }
+    for (int t = 0; t < s->taps; t++) out->at[axis][t] = inside(s, first + t, size);
+}
+
+/* The weighted sum over all combinations of neighbours. */
+static double sum_neighbours(const sampler *s, const neighbours *n, const hyp_array *x, int64_t image)
+{
+    double sum = 0;
+    int64_t combinations = 1;
+    for (int32_t a = 0; a < s->axes; a++) combinations *= s->taps;
+    for (int64_t i = 0; i < combinations; i++) {
+        int64_t from = image, rest = i;
+        double weight = 1;
+        bool there = true;
+        for (int32_t a = 0; a < s->axes; a++, rest /= s->taps) {
+            int64_t at = n->at[a][rest % s->taps];
+            there = there && at >= 0;
+            from += at * s->strides[a];
+            weight *= n->weights[a][rest % s->taps];
+        }
+        if (there) sum += weight * hyp_array_f64(x, from);
+    }
+    return sum;
+}
+
+static void read_modes(const hyp_kernel_call *c, sampler *s)
+{
+    const char *mode = c->attrs[0].sym, *beyond = c->attrs[1].sym;
+    s->taps = strcmp(mode, "nearest") == 0 ? 1 : strcmp(mode, "linear") == 0 ? 2 : 4;
+    s->padding = strcmp(beyond, "zeros") == 0 ? ZEROS : strcmp(beyond, "border") == 0 ? BORDER : REFLECTION;
+    s->align_corners = c->attrs[2].i != 0;
+}
+
+hyp_status hyp_kernel_grid_sample(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *grid = &c->in[1], *y = &c->out[0];
+    sampler s = {.axes = x->rank - 2};
+    int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK], places = 1, image = 1;
+    if (s.axes < 1 || grid->rank != x->rank || grid->dims[grid->rank - 1] != s.axes || grid->dims[0] != x->dims[0] ||
+        y->dtype != x->dtype || !hyp_array_is_float(x) || !hyp_array_is_float(grid))
+        return hyp_kernel_fail(c, "the grid does not fit the images");
+    hyp_array_strides(x, strides);
+    memcpy(dims, x->dims, sizeof dims);
+    for (int32_t a = 0; a < s.axes; a++) {
+        s.dims[a] = x->dims[a + 2];
+        s.strides[a] = strides[a + 2];
+        image *= s.dims[a];
+        places *= dims[a + 2] = grid->dims[a + 1];
+    }
+    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, dims, "the result"));
+    read_modes(c, &s);
+    if (y->count == 0) return HYP_OK;
+    if (image == 0) return hyp_kernel_fail(c, "the images are empty");
+    for (int64_t batch = 0; batch < x->dims[0]; batch++)
+        for (int64_t p = 0; p < places; p++) {
+            neighbours n;
+            int64_t at = (batch * places + p) * s.axes; /* coordinates are those of the last axis first */
+            for (int32_t a = 0; a < s.axes; a++) find_neighbours(&s, a, hyp_array_f64(grid, at + s.axes - 1 - a), &n);
+            for (int64_t ch = batch * x->dims[1]; ch < (batch + 1) * x->dims[1]; ch++)
+                hyp_array_set_f64(y, ch * places + p, sum_neighbours(&s, &n, x, ch * image));
+        }
+    return HYP_OK;
+}
+
+/* Places of a grid over [-1, 1], moved by a matrix for each element of the batch. */
+hyp_status hyp_kernel_affine_grid(const hyp_kernel_call *c)
+{
+    const hyp_array *theta = &c->in[0], *y = &c->out[0];
+    bool align_corners = c->attrs[1].i != 0;
+    int32_t axes = theta->rank == 3 && theta->dims[1] == 3 ? 3 : 2;
+    int64_t dims[HYP_MAX_RANK] = {0}, index[HYP_MAX_RANK] = {0};
+    if (c->attrs[0].count != (uint32_t)axes + 2) return hyp_kernel_fail(c, "the size has another number of axes");
+    dims[0] = c->attrs[0].ints[0];
+    for (int32_t a = 0; a < axes; a++) dims[a + 1] = c->attrs[0].ints[a + 2];
+    dims[axes + 1] = axes;
+    HYP_TRY(hyp_kernel_want_shape(c, theta, 3, (int64_t[]){dims[0], axes, axes + 1}, "the list of matrices"));
+    HYP_TRY(hyp_kernel_want_shape(c, y, axes + 2, dims, "the result"));
+    for (int64_t i = 0; i < y->count; i++, hyp_index_next(y->rank, dims, index)) {
+        int64_t row = (index[0] * axes + index[axes + 1]) * (axes + 1);
+        double sum = hyp_array_f64(theta, row + axes);
+        for (int32_t a = 0; a < axes; a++) { /* columns are those of the last axis first */
+            double at = (double)index[axes - a], n = (double)dims[axes - a];
+            double place = !align_corners ? (2 * at + 1) / n - 1 : n > 1 ? 2 * at / (n - 1) - 1 : 0;
+            sum += hyp_array_f64(theta, row + a) * place;
+        }
+        hyp_array_set_f64(y, i, sum);
+    }
+    return HYP_OK;
+}
+
+/* ---- regions of interest -------------------------------------------------------------------------------- */
+
+/* One axis of a sample: two neighbours. False where it is outside of the image. */
+static bool locate(double at, int64_t size, int64_t places[2], double weights[2])
+{
+    if (!(at >= -1 && at <= (double)size)) return false;
+    at = fmin(fmax(at, 0), (double)(size - 1));
+    places[0] = (int64_t)at;
+    places[1] = places[0] + 1 < size ? places[0] + 1 : places[0];
+    weights[1] = at - (double)places[0];
+    weights[0] = 1 - weights[1];
+    return true;
+}
+
+/* One element of the result: samples in a bin, averaged, or the largest weighted neighbour of any. */
+static double pool_bin(const hyp_array *x, int64_t image, const double start[2], const double size[2],
+                       const int64_t samples[2], bool max)
+{
+    double sum = 0;
+    bool any = false;
+    for (int64_t i = 0; i < samples[0] * samples[1]; i++) {
+        int64_t at[2][2];
+        double w[2][2];
+        double y = start[0] + ((double)(i / samples[1]) + 0.5) * size[0] / (double)samples[0];
+        double z = start[1] + ((double)(i % samples[1]) + 0.5) * size[1] / (double)samples[1];
+        bool there = locate(y, x->dims[2], at[0], w[0]) && locate(z, x->dims[3], at[1], w[1]);
+        for (int k = 0; k < 4; k++) {
+            int j = k / 2, m = k % 2;
+            double v = there ? w[0][j] * w[1][m] * hyp_array_f64(x, image + at[0][j] * x->dims[3] + at[1][m]) : 0;
+            sum = !max ? sum + v : any && sum >= v ? sum : v;
+            any = true;
+        }
+    }
+    return max ? sum : sum / (double)(samples[0] * samples[1] > 0 ? samples[0] * samples[1] : 1);
+}
+
+hyp_status hyp_kernel_roi_align(const hyp_kernel_call *c)
+{
+    enum { MOST_SAMPLES = 4096 /* along an axis of a bin */ };
+    const hyp_array *x = &c->in[0], *rois = &c->in[1], *images = &c->in[2], *y = &c->out[0];
+    bool max = strcmp(c->attrs[0].sym, "max") == 0;
+    bool half_pixel = strcmp(c->attrs[1].sym, "half_pixel") == 0;
+    const int64_t *bins = c->attrs[2].ints, count = rois->dims[0];
+    if (x->rank != 4 || c->attrs[2].count != 2 || y->dtype != x->dtype)
+        return hyp_kernel_fail(c, "images and two sizes are wanted");
+    HYP_TRY(hyp_kernel_want_shape(c, rois, 2, (int64_t[]){count, 4}, "the list of regions"));
+    HYP_TRY(hyp_kernel_want_shape(c, images, 1, &count, "the list of images"));
+    HYP_TRY(hyp_kernel_want_shape(c, y, 4, (int64_t[]){count, x->dims[1], bins[0], bins[1]}, "the result"));
+    if (y->count == 0) return HYP_OK;
+    if (x->dims[2] == 0 || x->dims[3] == 0) return hyp_kernel_fail(c, "the images are empty");
+    for (int64_t r = 0; r < count; r++) {
+        double start[2], size[2];
+        int64_t samples[2], image;
+        HYP_TRY(hyp_kernel_index(c, hyp_array_i64(images, r), 0, x->dims[0], &image));
+        for (int a = 0; a < 2; a++) { /* x comes before y in a region */
+            double scale = c->attrs[4].f, shift = half_pixel ? 0.5 : 0;
+            start[a] = hyp_array_f64(rois, 4 * r + 1 - a) * scale - shift;
+            size[a] = hyp_array_f64(rois, 4 * r + 3 - a) * scale - shift - start[a];
+            if (!half_pixel && !(size[a] >= 1)) size[a] = 1; /* a region is one element at least */
+            size[a] /= (double)bins[a];
+            double wanted = c->attrs[3].i > 0 ? (double)c->attrs[3].i : ceil(size[a]);
+            if (!(wanted <= MOST_SAMPLES)) return hyp_kernel_fail(c, "region %lld is too large", (long long)r);
+            samples[a] = wanted > 0 ? (int64_t)wanted : 0;
+        }
+        for (int64_t i = 0; i < x->dims[1] * bins[0] * bins[1]; i++) {
+            int64_t channel = i / (bins[0] * bins[1]), h = i / bins[1] % bins[0], w = i % bins[1];
+            double corner[2] = {start[0] + (double)h * size[0], start[1] + (double)w * size[1]};
+            int64_t first = (image * x->dims[1] + channel) * x->dims[2] * x->dims[3];
+            hyp_array_set_f64(y, r * x->dims[1] * bins[0] * bins[1] + i,
+                              pool_bin(x, first, corner, size, samples, max));
+        }
+    }
+    return HYP_OK;
+}
