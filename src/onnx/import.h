@@ -90,8 +90,14 @@ typedef struct hyp_onnx_family {
 } hyp_onnx_family;
 
 /* The families that operators.c looks through. */
-extern const hyp_onnx_family hyp_onnx_math, hyp_onnx_shape, hyp_onnx_index, hyp_onnx_scatter, hyp_onnx_generate,
-    hyp_onnx_pad, hyp_onnx_resize;
+extern const hyp_onnx_family hyp_onnx_math;
+extern const hyp_onnx_family hyp_onnx_shape;
+extern const hyp_onnx_family hyp_onnx_index;
+extern const hyp_onnx_family hyp_onnx_scatter;
+extern const hyp_onnx_family hyp_onnx_generate;
+extern const hyp_onnx_family hyp_onnx_pad;
+extern const hyp_onnx_family hyp_onnx_resize;
+extern const hyp_onnx_family hyp_onnx_nn;
 
 /* NULL if the operator of the node is not supported in the model's opset. */
 const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const HypOnnx__NodeProto *node);

@@ -8,9 +8,16 @@ enum {
     LISTED_OPERATORS = 100
 };
 
-static const hyp_onnx_family *const families[] = {&hyp_onnx_math,    &hyp_onnx_shape,    &hyp_onnx_index,
-                                                  &hyp_onnx_scatter, &hyp_onnx_generate, &hyp_onnx_pad,
-                                                  &hyp_onnx_resize};
+static const hyp_onnx_family *const families[] = {
+    &hyp_onnx_math,
+    &hyp_onnx_shape,
+    &hyp_onnx_index,
+    &hyp_onnx_scatter,
+    &hyp_onnx_generate,
+    &hyp_onnx_pad,
+    &hyp_onnx_resize,
+    &hyp_onnx_nn,
+};
 
 static const char *text_of(const char *text) { return text ? text : ""; }
 

@@ -9,6 +9,7 @@ typedef struct row {
 
 #define X "(input %x (f32 batch 3 4)) "
 #define W "(input %w (f32 5 4)) (input %b (f32 5)) "
+#define N "(input %x (f32 batch 4 8 width)) (input %w (f32 6 2 3 2)) (input %t (f32 4 3 2 2)) "
 #define I "(input %i (i64 2 n)) "
 
 static const row accepted[] = {
@@ -69,6 +70,21 @@ static const row accepted[] = {
     {X "(input %k (i64)) (%y (trilu :upper 0 %x %k))", "f32[batch 3 4]"},
     {X "(%y (bit-cast :to u32 %x))", "u32[batch 3 4]"},
     {X "(%y (cumprod :axis 0 %x))", "f32[batch 3 4]"},
+    {N "(%y (conv :strides (2 1) :pads (1 0 1 0) :dilations (1 2) :group 2 %x %w none))", "f32[batch 6 4 (+ -2 width)]"},
+    {N "(%y (conv-transpose :strides (2 1) :pads (0 0 0 0) :dilations (1 1) :more (1 0) %x %t))",
+     "f32[batch 3 17 (+ 1 width)]"},
+    {N "(%y (max-pool :kernel (2 2) :strides (2 2) :pads (0 0 0 0) :dilations (1 1) %x))",
+     "f32[batch 4 4 (+ 1 (floordiv (+ -2 width) 2))]"},
+    {"(input %x (f32 1 4 6 4)) (%y (average-pool :kernel (3 3) :strides (2 2) :pads (0 0 0 0) :dilations (1 1) :ceil 1 %x))",
+     "f32[1 4 3 2]"},
+    {N "((%y %z) (max-pool-places :kernel (1 2) :strides (1 1) :pads (0 0 0 0) :dilations (1 1) %x))",
+     "f32[batch 4 8 (+ -1 width)] i64[batch 4 8 (+ -1 width)]"},
+    {"(input %x (f32 1 1 2 2)) (input %i (i64 1 1 2 2)) (%y (max-unpool :counted (4 4) :sizes (5 5) %x %i))",
+     "f32[1 1 5 5]"},
+    {X "(input %s (f32 4)) ((%y %m %v) (layer-norm-stats %x %s))", "f32[batch 3 4] f32[batch 3 1] f32[batch 3 1]"},
+    {X "(input %s (f32 3 4)) (%y (layer-norm :axis 1 %x none %s))", "f32[batch 3 4]"},
+    {X "(input %s (f32 4)) (%y (rms-norm %x %s))", "f32[batch 3 4]"},
+    {X "(%y (lrn :size 3 %x))", "f32[batch 3 4]"},
     {X "(input %l (i64 3)) (%y (reverse-sequence :batch-axis 1 :time-axis 0 %x %l))", "f32[batch 3 4]"},
     {X "(const %v (f32) 0) (%y (pad :before (0 1 n) :after (2 0 0) %x %v))", "f32[(+ 2 batch) 4 (+ 4 n)]"},
     {"(input %x (f32 n 3 h w)) (%y (resize :mode linear :sizes (n 3 (* 2 h) 7) %x))", "f32[n 3 (* 2 h) 7]"},
@@ -204,6 +220,21 @@ static const row refused[] = {
     {I "(%y (softmax %i))", "a floating-point type is wanted"},
     {X "(%y (reduce-sum :axes (3) %x))", "axis 3 is outside"},
     {X "(%y (cumsum :axis 3 %x))", "axis 3 is outside"},
+    {N "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) %x %w))", "do not fit in 1 groups"},
+    {N "(%y (conv :strides (0 1) :pads (0 0 0 0) :dilations (1 1) :group 2 %x %w))", "strides of 0"},
+    {N "(%y (conv :strides (1) :pads (0 0) :dilations (1) :group 2 %x %w))", "1 strides, 2 are wanted"},
+    {N "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (9 1) :group 2 %x %w))", "the window is larger than axis 2"},
+    {N "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :group 2 :act gelu %x %w))", "is called 'gelu'"},
+    {N "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :group 2 %x %w %x))", "a vector of 6 is wanted"},
+    {N "(%y (conv-transpose :strides (1 1) :pads (9 0 9 0) :dilations (1 1) :more (0 0) %x %t))", "padding is larger"},
+    {N "(%y (max-pool :kernel (2) :strides (1 1) :pads (0 0 0 0) :dilations (1 1) %x))", "1 axes, 2 are wanted"},
+    {N "(%y (average-pool :kernel (2 3) :strides (2 2) :pads (0 0 0 0) :dilations (1 1) :ceil 1 %x))",
+     "axis 3 must have a fixed size"},
+    {"(input %x (i32 1 1 2)) (%y (average-pool :kernel (2) :strides (1) :pads (0 0) :dilations (1) %x))", "floating-point"},
+    {"(input %x (f32 1 1 2)) (%y (max-unpool :counted (4) :sizes (4) %x %x))", "i64 is wanted"},
+    {X "(input %s (f32 3)) (%y (layer-norm %x %s))", "input 1 is f32[3], the axes of x f32[batch 3 4] from 2 on"},
+    {X "(input %s (f32 3)) (%y (rms-norm :axis 5 %x %s))", "axis 5 is outside"},
+    {"(input %x (f32 2)) (%y (lrn :size 3 %x))", "[N C ...] is wanted"},
     {"(input %x (bool 2)) (%y (reduce-mean :axes (0) %x))", "input 0 is bool"},
 };
 

@@ -1,0 +1,260 @@
+/* Convolution, pooling, normalization: types. Sizes may be symbolic. */
+#include <string.h>
+
+#include "ir/op.h"
+
+/* x is [N C spatial...]; a list has an entry for each spatial axis, pads have two. */
+static hyp_status check_lists(const hyp_infer_call *c, int32_t n, uint32_t first)
+{
+    static const char *const names[] = {"strides", "pads", "dilations"};
+    for (uint32_t i = 0; i < 3; i++) {
+        const hyp_attr *a = &c->attrs[first + i];
+        uint32_t want = (uint32_t)n * (i == 1 ? 2 : 1);
+        if (a->count != want) return hyp_infer_fail(c, "%u %s, %u are wanted", a->count, names[i], want);
+        for (uint32_t k = 0; k < want; k++)
+            if (hyp_dim_is_const(a->dims[k]) && a->dims[k] < (i == 1 ? 0 : 1))
+                return hyp_infer_fail(c, "%s of %lld", names[i], (long long)a->dims[k]);
+    }
+    return HYP_OK;
+}
+
+static hyp_status check_spatial(const hyp_infer_call *c, const hyp_type *x, int32_t *out_n)
+{
+    if (x->rank < 3) return hyp_infer_fail(c, "x is %s, [N C ...] is wanted", hyp_infer_type_text(c, x));
+    *out_n = x->rank - 2;
+    return HYP_OK;
+}
+
+/* A size that must not be negative. */
+static hyp_status check_size(const hyp_infer_call *c, int32_t axis, hyp_dim size)
+{
+    if (hyp_dim_is_const(size) && size < 0)
+        return hyp_infer_fail(c, "the window is larger than axis %d with its padding", axis + 2);
+    return HYP_OK;
+}
+
+/* floor or ceil of (in + pads - (dilation (kernel - 1) + 1)) / stride + 1. */
+static hyp_status window_size(const hyp_infer_call *c, hyp_dim in, hyp_dim kernel, const hyp_attr *strides,
+                              const hyp_attr *pads, const hyp_attr *dilations, int32_t n, int32_t i, bool ceil,
+                              hyp_dim *out)
+{
+    hyp_dims *d = c->dims;
+    hyp_dim reach, room, steps, stride = strides->dims[i];
+    HYP_TRY(hyp_dim_sub(d, kernel, 1, &reach, c->diag));
+    HYP_TRY(hyp_dim_mul(d, reach, dilations->dims[i], &reach, c->diag));
+    HYP_TRY(hyp_dim_add(d, in, pads->dims[i], &room, c->diag));
+    HYP_TRY(hyp_dim_add(d, room, pads->dims[n + i], &room, c->diag));
+    HYP_TRY(hyp_dim_sub(d, room, reach, &room, c->diag));
+    HYP_TRY(hyp_dim_sub(d, room, 1, &room, c->diag));
+    if (hyp_dim_is_const(room) && room < 0 && !ceil) {
+        *out = room + 1; /* 0: nothing to take; less: refused */
+        return check_size(c, i, room + 1);
+    }
+    hyp_dim numerator = room, more;
+    HYP_TRY(hyp_dim_sub(d, stride, 1, &more, c->diag));
+    if (ceil) HYP_TRY(hyp_dim_add(d, room, more, &numerator, c->diag));
+    HYP_TRY(hyp_dim_floordiv(d, numerator, stride, &steps, c->diag));
+    HYP_TRY(hyp_dim_add(d, steps, 1, out, c->diag));
+    if (ceil) {
+        /* The last window must begin inside x or the padding before it. */
+        hyp_dim begin, limit;
+        HYP_TRY(hyp_dim_mul(d, steps, stride, &begin, c->diag));
+        HYP_TRY(hyp_dim_add(d, in, pads->dims[i], &limit, c->diag));
+        if (hyp_dim_is_const(begin) && hyp_dim_is_const(limit) && begin >= limit)
+            HYP_TRY(hyp_dim_sub(d, *out, 1, out, c->diag));
+        else if (stride != 1 && !(hyp_dim_is_const(begin) && hyp_dim_is_const(limit)))
+            return hyp_infer_fail(c, "in ceil mode axis %d must have a fixed size; it has %s", i + 2,
+                                  hyp_infer_dim_text(c, in));
+    }
+    return check_size(c, i, *out);
+}
+
+static hyp_status check_bias(const hyp_infer_call *c, hyp_dim channels)
+{
+    const hyp_infer_value *b = hyp_infer_input(c, 2);
+    if (b && (b->type.rank != 1 || b->type.dims[0] != channels))
+        return hyp_infer_fail(c, "the bias is %s, a vector of %s is wanted", hyp_infer_type_text(c, &b->type),
+                              hyp_infer_dim_text(c, channels));
+    return HYP_OK;
+}
+
+/* Groups divide both numbers of channels, which are fixed. */
+static hyp_status check_group(const hyp_infer_call *c, const hyp_type *w)
+{
+    int64_t group = c->attrs[3].i;
+    if (group < 1) return hyp_infer_fail(c, "%lld groups", (long long)group);
+    for (int32_t i = 0; i < w->rank; i++)
+        if (!hyp_dim_is_const(w->dims[i]) || (i >= 2 && w->dims[i] < 1))
+            return hyp_infer_fail(c, "the weights are %s, fixed sizes are wanted", hyp_infer_type_text(c, w));
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_conv(const hyp_infer_call *c)
+{
+    const hyp_type *x = &c->in[0]->type, *w = &c->in[1]->type;
+    hyp_type *y = &c->out[0].type;
+    int32_t n = 0;
+    hyp_op act;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    HYP_TRY(check_spatial(c, x, &n));
+    HYP_TRY(check_lists(c, n, 0));
+    if (w->rank != x->rank) return hyp_infer_fail(c, "the weights are %s for x %s", hyp_infer_type_text(c, w),
+                                                  hyp_infer_type_text(c, x));
+    HYP_TRY(check_group(c, w));
+    int64_t group = c->attrs[3].i, channels;
+    if (!hyp_mul_i64(w->dims[1], group, &channels) || x->dims[1] != channels || w->dims[0] % group)
+        return hyp_infer_fail(c, "x %s and the weights %s do not fit in %lld groups", hyp_infer_type_text(c, x),
+                              hyp_infer_type_text(c, w), (long long)group);
+    if (!hyp_activation_find(c->attrs[4].sym, &act) || act == HYP_OP_gelu || act == HYP_OP_gelu_tanh)
+        return hyp_infer_fail(c, "no activation of a convolution is called '%s'", c->attrs[4].sym);
+    if (act != HYP_OP_identity) HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));
+    HYP_TRY(check_bias(c, w->dims[0]));
+    *y = *x;
+    y->dims[1] = w->dims[0];
+    for (int32_t i = 0; i < n; i++)
+        HYP_TRY(window_size(c, x->dims[2 + i], w->dims[2 + i], &c->attrs[0], &c->attrs[1], &c->attrs[2], n, i, false,
+                            &y->dims[2 + i]));
+    return HYP_OK;
+}
+
+/* stride (in - 1) + more + dilation (kernel - 1) + 1 - pads. */
+hyp_status hyp_infer_conv_transpose(const hyp_infer_call *c)
+{
+    const hyp_type *x = &c->in[0]->type, *w = &c->in[1]->type;
+    hyp_type *y = &c->out[0].type;
+    hyp_dims *d = c->dims;
+    int32_t n = 0;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    HYP_TRY(check_spatial(c, x, &n));
+    HYP_TRY(check_lists(c, n, 0));
+    const hyp_attr *strides = &c->attrs[0], *pads = &c->attrs[1], *dilations = &c->attrs[2], *more = &c->attrs[4];
+    if (more->count != (uint32_t)n) return hyp_infer_fail(c, "%u sizes to add, %d are wanted", more->count, n);
+    if (w->rank != x->rank) return hyp_infer_fail(c, "the weights are %s for x %s", hyp_infer_type_text(c, w),
+                                                  hyp_infer_type_text(c, x));
+    HYP_TRY(check_group(c, w));
+    int64_t group = c->attrs[3].i, channels;
+    if (x->dims[1] != w->dims[0] || w->dims[0] % group || !hyp_mul_i64(w->dims[1], group, &channels))
+        return hyp_infer_fail(c, "x %s and the weights %s do not fit in %lld groups", hyp_infer_type_text(c, x),
+                              hyp_infer_type_text(c, w), (long long)group);
+    HYP_TRY(check_bias(c, channels));
+    *y = *x;
+    y->dims[1] = channels;
+    for (int32_t i = 0; i < n; i++) {
+        hyp_dim size, reach;
+        HYP_TRY(hyp_dim_sub(d, x->dims[2 + i], 1, &size, c->diag));
+        HYP_TRY(hyp_dim_mul(d, size, strides->dims[i], &size, c->diag));
+        HYP_TRY(hyp_dim_mul(d, w->dims[2 + i] - 1, dilations->dims[i], &reach, c->diag));
+        HYP_TRY(hyp_dim_add(d, size, reach, &size, c->diag));
+        HYP_TRY(hyp_dim_add(d, size, 1, &size, c->diag));
+        HYP_TRY(hyp_dim_add(d, size, more->dims[i], &size, c->diag));
+        HYP_TRY(hyp_dim_sub(d, size, pads->dims[i], &size, c->diag));
+        HYP_TRY(hyp_dim_sub(d, size, pads->dims[n + i], &y->dims[2 + i], c->diag));
+        if (hyp_dim_is_const(more->dims[i]) && more->dims[i] < 0)
+            return hyp_infer_fail(c, "%lld is added to axis %d", (long long)more->dims[i], i + 2);
+        if (hyp_dim_is_const(y->dims[2 + i]) && y->dims[2 + i] < 0)
+            return hyp_infer_fail(c, "the padding is larger than axis %d of the result", i + 2);
+    }
+    return HYP_OK;
+}
+
+static hyp_status infer_pool(const hyp_infer_call *c)
+{
+    const hyp_type *x = &c->in[0]->type;
+    const hyp_attr *kernel = &c->attrs[0];
+    int32_t n = 0;
+    HYP_TRY(check_spatial(c, x, &n));
+    HYP_TRY(check_lists(c, n, 1));
+    if (kernel->count != (uint32_t)n) return hyp_infer_fail(c, "a window of %u axes, %d are wanted", kernel->count, n);
+    c->out[0].type = *x;
+    for (int32_t i = 0; i < n; i++) {
+        if (hyp_dim_is_const(kernel->dims[i]) && kernel->dims[i] < 1)
+            return hyp_infer_fail(c, "a window of %lld", (long long)kernel->dims[i]);
+        HYP_TRY(window_size(c, x->dims[2 + i], kernel->dims[i], &c->attrs[1], &c->attrs[2], &c->attrs[3], n, i,
+                            c->attrs[4].i != 0, &c->out[0].type.dims[2 + i]));
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_max_pool(const hyp_infer_call *c)
+{
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    HYP_TRY(infer_pool(c));
+    if (c->out_count < 2) return HYP_OK;
+    c->out[1].type = c->out[0].type;
+    c->out[1].type.dtype = HYP_I64;
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_average_pool(const hyp_infer_call *c)
+{
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));
+    return infer_pool(c);
+}
+
+hyp_status hyp_infer_max_unpool(const hyp_infer_call *c)
+{
+    const hyp_type *x = &c->in[0]->type, *places = &c->in[1]->type;
+    int32_t n = 0;
+    HYP_TRY(check_spatial(c, x, &n));
+    if (x->dtype == HYP_BOOL) return hyp_infer_fail(c, "x is bool");
+    if (places->dtype != HYP_I64) return hyp_infer_fail(c, "the places are %s, i64 is wanted",
+                                                        hyp_infer_type_text(c, places));
+    hyp_type same = *x;
+    same.dtype = HYP_I64;
+    if (!hyp_type_equal(&same, places)) return hyp_infer_fail(c, "x %s and places %s differ in shape",
+                                                              hyp_infer_type_text(c, x), hyp_infer_type_text(c, places));
+    if (c->attrs[0].count != (uint32_t)n || c->attrs[1].count != (uint32_t)n)
+        return hyp_infer_fail(c, "%u and %u sizes, %d are wanted", c->attrs[0].count, c->attrs[1].count, n);
+    c->out[0].type = *x;
+    memcpy(c->out[0].type.dims + 2, c->attrs[1].dims, (size_t)n * sizeof(hyp_dim));
+    return HYP_OK;
+}
+
+/* Elements of the axes from `axis` on of x, and those of scale and bias, which broadcast to them. */
+static hyp_status check_normalized(const hyp_infer_call *c, int32_t *out_axis)
+{
+    const hyp_type *x = &c->in[0]->type;
+    if (!hyp_dtype_is_float(x->dtype)) return hyp_check_dtype(c, HYP_CLASS_FLOAT);
+    HYP_TRY(hyp_check_axis(c, c->attrs[0].i, x->rank, out_axis));
+    for (uint32_t i = 1; i < c->in_count; i++) {
+        const hyp_infer_value *a = hyp_infer_input(c, i);
+        if (!a) continue;
+        bool fits = a->type.rank == x->rank - *out_axis && hyp_dtype_is_float(a->type.dtype);
+        for (int32_t k = 0; k < a->type.rank && fits; k++) fits = a->type.dims[k] == x->dims[*out_axis + k];
+        if (!fits)
+            return hyp_infer_fail(c, "input %u is %s, the axes of x %s from %d on are wanted", i,
+                                  hyp_infer_type_text(c, &a->type), hyp_infer_type_text(c, x), *out_axis);
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_layer_norm(const hyp_infer_call *c)
+{
+    int32_t axis = 0;
+    HYP_TRY(check_normalized(c, &axis));
+    c->out[0].type = c->in[0]->type;
+    for (uint32_t i = 1; i < c->out_count; i++) {
+        c->out[i].type = c->in[0]->type;
+        if (c->out[i].type.dtype != HYP_F64) c->out[i].type.dtype = HYP_F32;
+        for (int32_t k = axis; k < c->out[i].type.rank; k++) c->out[i].type.dims[k] = 1;
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_rms_norm(const hyp_infer_call *c)
+{
+    int32_t axis = 0;
+    HYP_TRY(check_normalized(c, &axis));
+    c->out[0].type = c->in[0]->type;
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_lrn(const hyp_infer_call *c)
+{
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));
+    if (c->in[0]->type.rank < 2) return hyp_infer_fail(c, "x is %s, [N C ...] is wanted",
+                                                       hyp_infer_type_text(c, &c->in[0]->type));
+    if (c->attrs[0].i < 1) return hyp_infer_fail(c, "%lld channels", (long long)c->attrs[0].i);
+    c->out[0].type = c->in[0]->type;
+    return HYP_OK;
+}

@@ -1,0 +1,99 @@
+/* Normalization along axes. */
+#include <math.h>
+
+#include "kernels/kernels.h"
+
+hyp_kernel_fn hyp_kernel_layer_norm, hyp_kernel_layer_norm_stats, hyp_kernel_rms_norm, hyp_kernel_lrn;
+
+/* x seen as rows of `size` elements, those of the axes from `axis` on; scale and bias have that many, or are absent. */
+static hyp_status read_rows(const hyp_kernel_call *c, int64_t *rows, int64_t *size)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    int32_t axis;
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
+    if (!hyp_array_same_shape(x, y) || x->dtype != y->dtype || !hyp_array_is_float(x))
+        return hyp_kernel_fail(c, "the result is of another type");
+    *rows = *size = 1;
+    for (int32_t i = 0; i < x->rank; i++) *(i < axis ? rows : size) *= x->dims[i];
+    for (uint32_t i = 1; i < c->in_count; i++) {
+        const hyp_array *a = hyp_kernel_input(c, i);
+        if (a && (a->count != *size || !hyp_array_is_float(a)))
+            return hyp_kernel_fail(c, "input %u has %lld elements, wanted %lld", i, (long long)a->count,
+                                   (long long)*size);
+    }
+    for (uint32_t i = 1; i < c->out_count; i++)
+        if (c->out[i].count != *rows || !hyp_array_is_float(&c->out[i]))
+            return hyp_kernel_fail(c, "output %u does not have one element for each row", i);
+    return HYP_OK;
+}
+
+static double scaled(const hyp_kernel_call *c, int64_t i, double v)
+{
+    const hyp_array *scale = hyp_kernel_input(c, 1), *bias = hyp_kernel_input(c, 2);
+    if (scale) v *= hyp_array_f64(scale, i);
+    return bias ? v + hyp_array_f64(bias, i) : v;
+}
+
+hyp_status hyp_kernel_layer_norm(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0];
+    int64_t rows, size;
+    HYP_TRY(read_rows(c, &rows, &size));
+    for (int64_t r = 0; r < rows; r++) {
+        double sum = 0, squares = 0;
+        for (int64_t i = 0; i < size; i++) sum += hyp_array_f64(x, r * size + i);
+        double mean = sum / (double)size;
+        for (int64_t i = 0; i < size; i++) {
+            double d = hyp_array_f64(x, r * size + i) - mean;
+            squares += d * d;
+        }
+        double inverse = 1 / sqrt(squares / (double)size + c->attrs[1].f);
+        for (int64_t i = 0; i < size; i++)
+            hyp_array_set_f64(&c->out[0], r * size + i, scaled(c, i, (hyp_array_f64(x, r * size + i) - mean) * inverse));
+        if (c->out_count > 1) hyp_array_set_f64(&c->out[1], r, mean);
+        if (c->out_count > 2) hyp_array_set_f64(&c->out[2], r, inverse);
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_layer_norm_stats(const hyp_kernel_call *c) { return hyp_kernel_layer_norm(c); }
+
+hyp_status hyp_kernel_rms_norm(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0];
+    int64_t rows, size;
+    HYP_TRY(read_rows(c, &rows, &size));
+    for (int64_t r = 0; r < rows; r++) {
+        double squares = 0;
+        for (int64_t i = 0; i < size; i++) {
+            double v = hyp_array_f64(x, r * size + i);
+            squares += v * v;
+        }
+        double inverse = 1 / sqrt(squares / (double)size + c->attrs[1].f);
+        for (int64_t i = 0; i < size; i++)
+            hyp_array_set_f64(&c->out[0], r * size + i, scaled(c, i, hyp_array_f64(x, r * size + i) * inverse));
+    }
+    return HYP_OK;
+}
+
+/* x / (bias + alpha / size * sum of squares over `size` channels around)^beta; attrs: size alpha beta bias. */
+hyp_status hyp_kernel_lrn(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    int64_t size = c->attrs[0].i, outer, channels, inner;
+    if (x->rank < 2 || size < 1 || !hyp_array_same_shape(x, y) || x->dtype != y->dtype || !hyp_array_is_float(x))
+        return hyp_kernel_fail(c, "tensors that do not fit");
+    hyp_array_split(x, 1, &outer, &channels, &inner);
+    for (int64_t i = 0; i < x->count; i++) {
+        int64_t channel = i / inner % channels, first = i - channel * inner;
+        int64_t low = channel - (size - 1) / 2, high = channel + size / 2;
+        double squares = 0;
+        for (int64_t j = low < 0 ? 0 : low; j <= high && j < channels; j++) {
+            double v = hyp_array_f64(x, first + j * inner);
+            squares += v * v;
+        }
+        double scale = c->attrs[3].f + c->attrs[1].f / (double)size * squares;
+        hyp_array_set_f64(y, i, hyp_array_f64(x, i) / pow(scale, c->attrs[2].f));
+    }
+    return HYP_OK;
+}

@@ -1,0 +1,157 @@
+/* Pooling over sliding windows. */
+#include <math.h>
+
+#include "kernels/window.h"
+
+hyp_kernel_fn hyp_kernel_max_pool, hyp_kernel_max_pool_places, hyp_kernel_average_pool, hyp_kernel_lp_pool, hyp_kernel_max_unpool;
+
+/* attrs: kernel strides pads dilations ceil, and one more. */
+static hyp_status read_pool(const hyp_kernel_call *c, hyp_window *w)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    const hyp_kernel_attr *kernel = &c->attrs[0];
+    if (x->rank < 3 || kernel->count != (uint32_t)x->rank - 2)
+        return hyp_kernel_fail(c, "a window of %u axes over a tensor of rank %d", kernel->count, x->rank);
+    HYP_TRY(hyp_window_read(c, x, y, kernel->ints, &c->attrs[1], &c->attrs[2], &c->attrs[3], w));
+    if (x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] || x->dtype != y->dtype)
+        return hyp_kernel_fail(c, "the result is of another type");
+    return HYP_OK;
+}
+
+/* Row-major offset in one channel to the one that counts the first spatial axis fastest. */
+static int64_t by_column(const hyp_window *w, int64_t offset)
+{
+    int64_t at[HYP_SPATIAL], to = 0;
+    hyp_window_position(w->n, w->in, offset, at);
+    for (int32_t a = w->n; a-- > 0;) to = to * w->in[a] + at[a];
+    return to;
+}
+
+hyp_status hyp_kernel_max_pool(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0], *where = c->out_count > 1 ? &c->out[1] : NULL;
+    bool columns = c->attrs[5].i != 0, is_float = hyp_array_is_float(x);
+    hyp_window w;
+    HYP_TRY(read_pool(c, &w));
+    if (where && (where->dtype != HYP_I64 || !hyp_array_same_shape(where, y)))
+        return hyp_kernel_fail(c, "the indices are of another type");
+    for (int64_t i = 0; i < y->count; i++) {
+        int64_t channel = i / w.out_count, o[HYP_SPATIAL], k[HYP_SPATIAL], best = -1, most_whole = 0;
+        double most = 0;
+        hyp_window_position(w.n, w.out, i % w.out_count, o);
+        for (int64_t p = 0; p < w.kernel_count; p++) {
+            hyp_window_position(w.n, w.kernel, p, k);
+            int64_t source = hyp_window_source(&w, o, k);
+            if (source < 0) continue;
+            int64_t at = channel * w.in_count + source;
+            double v = is_float ? hyp_array_f64(x, at) : 0;
+            int64_t whole = is_float ? 0 : hyp_array_i64(x, at);
+            bool better = is_float ? v > most || (isnan(v) && !isnan(most))
+                                   : x->dtype == HYP_U64 ? (uint64_t)whole > (uint64_t)most_whole : whole > most_whole;
+            if (best >= 0 && !better) continue;
+            best = source;
+            most = v;
+            most_whole = whole;
+        }
+        if (is_float)
+            hyp_array_set_f64(y, i, best < 0 ? -INFINITY : most);
+        else
+            hyp_array_set_i64(y, i, most_whole);
+        if (where) hyp_array_set_i64(where, i, channel * w.in_count + (columns && best >= 0 ? by_column(&w, best) : best));
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_max_pool_places(const hyp_kernel_call *c) { return hyp_kernel_max_pool(c); }
+
+/* Positions of the window that count: inside x, or with `pads` also in the padding (but not in what ceil mode adds
+ * beyond it). */
+static int64_t count_positions(const hyp_window *w, const int64_t *o, bool pads)
+{
+    int64_t count = 1;
+    for (int32_t a = 0; a < w->n; a++) {
+        int64_t begin = o[a] * w->stride[a] - w->before[a], inside = 0;
+        int64_t low = pads ? -w->before[a] : 0, high = pads ? w->in[a] + w->after[a] : w->in[a];
+        for (int64_t k = 0; k < w->kernel[a]; k++) {
+            int64_t i = begin + k * w->dilation[a];
+            inside += i >= low && i < high;
+        }
+        count *= inside;
+    }
+    return count;
+}
+
+hyp_status hyp_kernel_average_pool(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    bool pads = c->attrs[5].i != 0;
+    hyp_window w;
+    HYP_TRY(read_pool(c, &w));
+    if (!hyp_array_is_float(x)) return hyp_kernel_fail(c, "a floating-point type is wanted");
+    for (int64_t i = 0; i < y->count; i++) {
+        int64_t channel = i / w.out_count, o[HYP_SPATIAL], k[HYP_SPATIAL];
+        double sum = 0;
+        hyp_window_position(w.n, w.out, i % w.out_count, o);
+        for (int64_t p = 0; p < w.kernel_count; p++) {
+            hyp_window_position(w.n, w.kernel, p, k);
+            int64_t source = hyp_window_source(&w, o, k);
+            if (source >= 0) sum += hyp_array_f64(x, channel * w.in_count + source);
+        }
+        hyp_array_set_f64(y, i, sum / (double)count_positions(&w, o, pads));
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_lp_pool(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    double order = (double)c->attrs[5].i;
+    hyp_window w;
+    HYP_TRY(read_pool(c, &w));
+    if (!hyp_array_is_float(x)) return hyp_kernel_fail(c, "a floating-point type is wanted");
+    for (int64_t i = 0; i < y->count; i++) {
+        int64_t channel = i / w.out_count, o[HYP_SPATIAL], k[HYP_SPATIAL];
+        double sum = 0;
+        hyp_window_position(w.n, w.out, i % w.out_count, o);
+        for (int64_t p = 0; p < w.kernel_count; p++) {
+            hyp_window_position(w.n, w.kernel, p, k);
+            int64_t source = hyp_window_source(&w, o, k);
+            if (source >= 0) sum += pow(fabs(hyp_array_f64(x, channel * w.in_count + source)), order);
+        }
+        hyp_array_set_f64(y, i, pow(sum, 1 / order));
+    }
+    return HYP_OK;
+}
+
+/* Indices count the elements of a tensor of y's shape, or of one that the window makes of x's: attribute 0 are the
+ * spatial sizes that they count in. */
+hyp_status hyp_kernel_max_unpool(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *where = &c->in[1], *y = &c->out[0];
+    const hyp_kernel_attr *sizes = &c->attrs[0];
+    int32_t n = x->rank - 2;
+    if (n < 1 || sizes->count != (uint32_t)n || y->rank != x->rank || !hyp_array_same_shape(x, where) ||
+        where->dtype != HYP_I64 || x->dtype != y->dtype || x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1])
+        return hyp_kernel_fail(c, "tensors that do not fit each other");
+    int64_t each = 1, inner = 1;
+    for (int32_t a = 0; a < n; a++) {
+        if (sizes->ints[a] < 1 || sizes->ints[a] > y->dims[2 + a])
+            return hyp_kernel_fail(c, "the result is smaller than what the indices count in");
+        each *= sizes->ints[a];
+        inner *= y->dims[2 + a];
+    }
+    if (hyp_array_is_float(y))
+        for (int64_t i = 0; i < y->count; i++) hyp_array_set_f64(y, i, 0);
+    else
+        for (int64_t i = 0; i < y->count; i++) hyp_array_set_i64(y, i, 0);
+    int64_t channels = y->dims[0] * y->dims[1];
+    for (int64_t i = 0; i < x->count; i++) {
+        int64_t index = hyp_array_i64(where, i), at[HYP_SPATIAL], to = 0;
+        if (index < 0 || index / each >= channels)
+            return hyp_kernel_fail(c, "index %lld is out of range", (long long)index);
+        hyp_window_position(n, sizes->ints, index % each, at);
+        for (int32_t a = 0; a < n; a++) to = to * y->dims[2 + a] + at[a];
+        hyp_array_copy(y, index / each * inner + to, x, i);
+    }
+    return HYP_OK;
+}

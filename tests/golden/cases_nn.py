@@ -1,0 +1,123 @@
+"""Cases of convolution, pooling and normalization, with sums written out."""
+import itertools
+
+import numpy as np
+from make_ops import case, d
+
+rng = np.random.default_rng(72)
+
+
+def rand(*shape):
+    return (rng.integers(-32, 33, shape) / 16).astype(np.float32)
+
+
+def windows(x, kernel, strides, pads, dilations, sizes):
+    """(output position, input positions inside x with their kernel position) for every result."""
+    n = len(kernel)
+    for o in itertools.product(*map(range, sizes)):
+        inside = []
+        for k in itertools.product(*map(range, kernel)):
+            at = tuple(o[i] * strides[i] + k[i] * dilations[i] - pads[i] for i in range(n))
+            if all(0 <= at[i] < x.shape[2 + i] for i in range(n)):
+                inside.append((k, at))
+        yield o, inside
+
+
+def conv(x, w, b, strides, pads, dilations, group):
+    n = x.ndim - 2
+    sizes = [(x.shape[2 + i] + pads[i] + pads[n + i] - dilations[i] * (w.shape[2 + i] - 1) - 1) // strides[i] + 1
+             for i in range(n)]
+    m = w.shape[0] // group
+    y = np.zeros((x.shape[0], w.shape[0], *sizes))
+    for o, inside in windows(x, w.shape[2:], strides, pads, dilations, sizes):
+        for c in range(w.shape[0]):
+            first = c // m * w.shape[1]
+            for k, at in inside:
+                y[(slice(None), c, *o)] += d(x)[(slice(None), slice(first, first + w.shape[1]), *at)] @ d(w)[(c, slice(None), *k)]
+    return y if b is None else y + d(b).reshape(-1, *[1] * n)
+
+
+def conv_transpose(x, w, strides, pads, dilations, group, more):
+    n, m = x.ndim - 2, w.shape[1]
+    sizes = [strides[i] * (x.shape[2 + i] - 1) + more[i] + dilations[i] * (w.shape[2 + i] - 1) + 1 - pads[i] - pads[n + i]
+             for i in range(n)]
+    y = np.zeros((x.shape[0], m * group, *sizes))
+    for at in itertools.product(*map(range, x.shape[2:])):
+        for k in itertools.product(*map(range, w.shape[2:])):
+            to = tuple(at[i] * strides[i] + k[i] * dilations[i] - pads[i] for i in range(n))
+            if not all(0 <= to[i] < sizes[i] for i in range(n)):
+                continue
+            for c in range(x.shape[1]):
+                g = c // (x.shape[1] // group)
+                y[(slice(None), slice(g * m, (g + 1) * m), *to)] += d(x)[(slice(None), c, *at)][:, None] * d(w)[(c, slice(None), *k)]
+    return y
+
+
+def pool(x, kernel, strides, pads, sizes, f):
+    y = np.zeros((*x.shape[:2], *sizes))
+    for o, inside in windows(x, kernel, strides, pads, [1] * len(kernel), sizes):
+        values = np.stack([d(x)[(slice(None), slice(None), *at)] for _, at in inside])
+        y[(slice(None), slice(None), *o)] = f(values)
+    return y
+
+
+def text(**lists):
+    return " ".join(f":{k} ({' '.join(map(str, v))})" for k, v in lists.items())
+
+
+def norm(x, axis, epsilon):
+    axes = tuple(range(axis, x.ndim))
+    mean = d(x).mean(axes, keepdims=True)
+    inverse = 1 / np.sqrt(((d(x) - mean) ** 2).mean(axes, keepdims=True) + epsilon)
+    return (d(x) - mean) * inverse, mean, inverse
+
+
+def cases():
+    x, w, b = rand(2, 4, 5, 6), rand(6, 2, 3, 2), rand(6)
+    plain = dict(strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1])
+    case("conv", "groups with bias", text(**plain) + " :group 2", [x, w, b], conv(x, w, b, [1, 1], [0] * 4, [1, 1], 2),
+         "Conv", group=2)
+    odd = dict(strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2])
+    case("conv", "uneven", text(**odd) + " :group 2 :act relu", [x, w],
+         np.maximum(conv(x, w, None, [2, 1], [1, 0, 2, 1], [1, 2], 2), 0))
+    case("conv", "uneven without activation", text(**odd) + " :group 2", [x, w],
+         conv(x, w, None, [2, 1], [1, 0, 2, 1], [1, 2], 2), "Conv", group=2, **odd)
+    line, weights = rand(1, 3, 7), rand(2, 3, 3)
+    case("conv", "one axis", text(strides=[2], pads=[1, 1], dilations=[1]), [line, weights],
+         conv(line, weights, None, [2], [1, 1], [1], 1), "Conv", strides=[2], pads=[1, 1])
+    whole, kernel = rng.integers(-9, 9, (1, 1, 4)).astype(np.int32), rng.integers(-9, 9, (1, 1, 2)).astype(np.int32)
+    case("conv", "integers", text(strides=[1], pads=[0, 0], dilations=[1]), [whole, kernel],
+         conv(whole, kernel, None, [1], [0, 0], [1], 1).astype(np.int32))
+    wt = rand(4, 3, 3, 2)
+    shape = dict(strides=[2, 3], pads=[1, 0, 0, 1], dilations=[1, 2])
+    case("conv-transpose", "groups", text(**shape) + " :group 2 :more (1 0)", [x, wt],
+         conv_transpose(x, wt, [2, 3], [1, 0, 0, 1], [1, 2], 2, [1, 0]), "ConvTranspose", group=2,
+         output_padding=[1, 0], **shape)
+    ceil = dict(kernel=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0], dilations=[1, 1])
+    onnx = dict(kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])
+    top = pool(x, [3, 2], [2, 2], [1, 0, 1, 0], [3, 3], lambda v: v.max(0))
+    case("max-pool", "overlapping", text(**ceil), [x], top, "MaxPool", **onnx)
+    line = np.array([[[1, 5, 2, 5], [-3, -1, -2, -4]]], np.float32)
+    case("max-pool-places", "the first of equals", text(kernel=[2], strides=[2], pads=[0, 0], dilations=[1]) + " :columns 0",
+         [line], [np.array([[[5, 5], [-1, -2]]], np.float32), np.array([[[1, 3], [5, 6]]])], dtype=["float32", "int64"])
+    case("average-pool", "without padding", text(**ceil), [x],
+         pool(x, [3, 2], [2, 2], [1, 0, 1, 0], [3, 3], lambda v: v.mean(0)), "AveragePool", **onnx)
+    case("average-pool", "with padding", text(**ceil) + " :count-pads 1", [x],
+         pool(x, [3, 2], [2, 2], [1, 0, 1, 0], [3, 3], lambda v: v.sum(0) / 6), "AveragePool", count_include_pad=1, **onnx)
+    case("lp-pool", "2", text(**ceil), [x],
+         pool(x, [3, 2], [2, 2], [1, 0, 1, 0], [3, 3], lambda v: np.sqrt((v**2).sum(0))), "LpPool", **onnx)
+    small = np.array([[[[1, 2], [3, 4]]]], np.float32)
+    where = np.array([[[[5, 7], [13, 15]]]], np.int64)
+    spread = np.zeros((1, 1, 4, 4), np.float32)
+    spread.reshape(-1)[where.reshape(-1)] = [1, 2, 3, 4]
+    case("max-unpool", "in the counted size", ":counted (4 4) :sizes (4 4)", [small, where], spread)
+    case("max-unpool", "in a larger one", ":counted (4 4) :sizes (5 5)", [small, where], np.pad(spread, [(0, 0)] * 2 + [(0, 1)] * 2))
+    y, mean, inverse = norm(x, 2, 1e-5)
+    scale, bias = rand(5, 6), rand(5, 6)
+    case("layer-norm", "two axes", ":axis 2", [x, scale, bias], y * scale + bias, "LayerNormalization", axis=2)
+    case("layer-norm", "no scale", ":axis -1 :epsilon 0.5", [x], norm(x, 3, 0.5)[0])
+    case("layer-norm-stats", "means and deviations", ":axis 2", [x, scale], [y * scale, mean, inverse])
+    squares = 1 / np.sqrt((d(x) ** 2).mean(3, keepdims=True) + 1e-5)
+    case("rms-norm", "last axis", "", [x, rand(6) * 0 + 2], d(x) * squares * 2)
+    sums = np.stack([(d(x)[:, max(0, c - 1):c + 2] ** 2).sum(1) for c in range(4)], 1)
+    case("lrn", "three channels", ":size 3 :alpha 0.5", [x], d(x) / (1 + 0.5 / 3 * sums) ** 0.75, "LRN", size=3, alpha=0.5)
