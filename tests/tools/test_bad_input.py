@@ -92,9 +92,9 @@ def models_that_are_wrong(folder):
     g = Graph(13, 1)
     x = g.inp("x", [1, 2, 8, 8])
     for _ in range(3):
-        x = g.op("Conv", x, g.weight(2, 2, 1, 1))
-    g.out(g.op("InstanceNormalization", x, g.weight(2), g.weight(2)), "y", F32)
-    compile_it(UNSUPPORTED, "unsupported.onnx", g, "Conv", "3", "InstanceNormalization")
+        x = g.op("Det", x)
+    g.out(g.op("GlobalFish", x), "y", F32)
+    compile_it(UNSUPPORTED, "unsupported.onnx", g, "Det", "3", "GlobalFish")
 
     for name, location, word in [("absent.onnx", "not-there.bin", "not-there.bin"), ("escape.onnx", "../secret.bin", "secret"),
                                  ("absolute.onnx", "/etc/passwd", "passwd")]:
