@@ -113,12 +113,29 @@ static hyp_status add_initializers(hyp_importer *im)
     return HYP_OK;
 }
 
+/* Elementwise with two operands, the second of which an old model may have aligned to an axis of the first. */
+static bool aligns_operands(const hyp_onnx_node *n)
+{
+    return n->im->opset < 7 && n->op->min_inputs == 2 && n->op->max_inputs == 2 && n->op->op != HYP_OP_COUNT &&
+           (hyp_op_get(n->op->op)->flags & HYP_OPF_ELEMENTWISE);
+}
+
+/* Attributes that operators had in the first opsets and that change nothing now, or that import_node sees to. */
+static bool is_old_attribute(const hyp_onnx_node *n, const char *name)
+{
+    int64_t opset = n->im->opset;
+    if (strcmp(name, "consumed_inputs") == 0) return opset < 6;
+    if (strcmp(name, "is_test") == 0) return opset < 7;
+    if (strcmp(name, "broadcast") == 0) return opset < 7;
+    return strcmp(name, "axis") == 0 && aligns_operands(n);
+}
+
 static hyp_status check_attributes(const hyp_onnx_node *n)
 {
     for (size_t i = 0; i < n->proto->n_attribute; i++) {
         const char *name = text_of(n->proto->attribute[i]->name);
         size_t len = strlen(name);
-        bool known = false;
+        bool known = is_old_attribute(n, name);
         for (const char *p = n->op->attributes; *p && !known; p += strcspn(p, " ") + 1)
             known = len && strncmp(p, name, len) == 0 && p[len] == ' ';
         if (!known)
@@ -126,6 +143,20 @@ static hyp_status check_attributes(const hyp_onnx_node *n)
                             *n->op->attributes ? "; supported are: " : "", n->op->attributes);
     }
     return HYP_OK;
+}
+
+/* Until opset 6 the second operand lay along the axes of the first from `axis` on: axes of size 1 behind it say so now.
+ * A slope of PRelu lay along the channels. */
+static hyp_status align_operand(hyp_onnx_node *n, hyp_value_id *inputs)
+{
+    int64_t axis = -1;
+    bool slope = n->im->opset < 7 && strcmp(n->op->name, "PRelu") == 0;
+    if (!slope && !aligns_operands(n)) return HYP_OK;
+    HYP_TRY(hyp_onnx_attr_int(n, "axis", slope ? 1 : -1, &axis));
+    hyp_type a = hyp_onnx_value_type(n, inputs[0]), b = hyp_onnx_value_type(n, inputs[1]);
+    if (axis < 0 || axis + b.rank >= a.rank || b.rank == 0) return HYP_OK;
+    for (int32_t i = b.rank; i < a.rank - axis; i++) b.dims[i] = 1;
+    return hyp_onnx_emit_dims(n, HYP_OP_reshape, inputs[1], b.dims, a.rank - (int32_t)axis, &inputs[1]);
 }
 
 /* Inputs and outputs by name around the import function of the operator. */
@@ -156,6 +187,7 @@ static hyp_status import_node(hyp_onnx_node *n)
     n->inputs = inputs;
     n->input_count = (uint32_t)count;
     n->output_count = (uint32_t)outputs;
+    HYP_TRY(align_operand(n, inputs));
     HYP_TRY(n->op->import(n));
     for (size_t i = 0; i < outputs; i++)
         if (*proto->output[i]) hyp_onnx_symbol(im, proto->output[i])->value = n->outputs[i];

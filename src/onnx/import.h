@@ -7,7 +7,8 @@
 #include "onnx/source.h"
 
 enum {
-    HYP_ONNX_OPSET_MIN = 7,
+    HYP_ONNX_OPSET_MIN = 1,
+    HYP_ONNX_OPSET_TABLE = 7, /* where the rows of operators begin: what is older has this as its first opset */
     HYP_ONNX_OPSET_MAX = 28,
     HYP_ONNX_ANY = INT32_MAX /* number of inputs or outputs of an operator */
 };

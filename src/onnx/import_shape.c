@@ -125,7 +125,8 @@ static hyp_status import_reshape(hyp_onnx_node *n)
     bool copied[HYP_MAX_RANK] = {false};
     uint32_t open = UINT32_MAX;
     HYP_TRY(hyp_onnx_attr_int(n, "allowzero", 0, &allow_zero));
-    HYP_TRY(hyp_onnx_input_ints(n, 1, "shape", &shape));
+    HYP_TRY(hyp_onnx_ints_of(n, 1, "shape", &shape)); /* an attribute until opset 4 */
+    if (!shape.present) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "has no shape");
     if (shape.count > HYP_MAX_RANK)
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "rank %u is above %d, the highest supported", shape.count,
                         HYP_MAX_RANK);
@@ -246,7 +247,7 @@ static const hyp_onnx_operator rows[] = {
     {"Expand", 8, 2, 2, 1, "", import_expand, HYP_OP_expand},
     {"Flatten", 7, 1, 1, 1, "axis ", import_flatten, HYP_OP_flatten},
     {"Identity", 7, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_identity},
-    {"Reshape", 7, 2, 2, 1, "allowzero ", import_reshape, HYP_OP_reshape},
+    {"Reshape", 7, 1, 2, 1, "allowzero shape ", import_reshape, HYP_OP_reshape},
     {"Shape", 7, 1, 1, 1, "start end ", import_shape, HYP_OP_shape},
     {"Squeeze", 7, 1, 2, 1, "axes ", import_squeeze, HYP_OP_squeeze},
     {"Transpose", 7, 1, 1, 1, "perm ", import_transpose, HYP_OP_transpose},

@@ -24,7 +24,7 @@ typedef struct hyp_onnx_options {
     size_t dim_count;
 } hyp_onnx_options;
 
-/* Reads a model file (ONNX operator sets 7 to 28) into `g`, which is initialised and empty. Weights are not
+/* Reads a model file (ONNX operator sets 1 to 28) into `g`, which is initialised and empty. Weights are not
  * copied: constants point into the mapping, without alignment, so read them by hyp_load_* or memcpy. Dead
  * nodes are imported like others. Each IR node names its ONNX node as its source: by its name, else
  * "Op:first output".

@@ -43,7 +43,8 @@ static const hyp_onnx_operator *find_row(const char *domain, const char *op_type
 const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const HypOnnx__NodeProto *node)
 {
     const hyp_onnx_operator *row = find_row(text_of(node->domain), text_of(node->op_type));
-    return row && row->since <= im->opset ? row : NULL;
+    int64_t opset = im->opset > HYP_ONNX_OPSET_TABLE ? im->opset : HYP_ONNX_OPSET_TABLE;
+    return row && row->since <= opset ? row : NULL;
 }
 
 /* An unsupported operator and the first nodes that have it. */
