@@ -107,20 +107,27 @@ hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint
 
 /* ---- groups ----------------------------------------------------------------------------------------- */
 
-/* The type to compute an elementwise node in: what keeps every element exact before the operation. */
+/* The type to compute an elementwise node in: what keeps every element exact before the operation. HYP_BOOL: there are
+ * only bools, which are exact in any type. */
 static hyp_dtype compute_type(const hyp_lowering *l, const hyp_node *node)
 {
     hyp_dtype out = hyp_lower_value(l, node->outputs[0])->type.dtype;
     bool any_float = hyp_dtype_is_float(out), any_int = !any_float, any_f64 = out == HYP_F64, any_wide = false;
+    bool any_u64 = out == HYP_U64, all_bool = out == HYP_BOOL;
     for (uint32_t i = 0; i < node->input_count; i++) {
         hyp_dtype t = hyp_lower_value(l, node->inputs[i])->type.dtype;
         any_f64 = any_f64 || t == HYP_F64;
         any_float = any_float || hyp_dtype_is_float(t);
         any_int = any_int || !hyp_dtype_is_float(t);
         any_wide = any_wide || (!hyp_dtype_is_float(t) && hyp_dtype_size(t) >= 4);
+        any_u64 = any_u64 || t == HYP_U64;
+        all_bool = all_bool && t == HYP_BOOL;
     }
-    if (!any_float) return HYP_I64;
-    if (any_f64 || (any_int && node->op == HYP_OP_pow)) return HYP_F64;
+    bool power = node->op == HYP_OP_pow;
+    if (all_bool) return HYP_BOOL;
+    if (!any_float && power) any_u64 = hyp_lower_value(l, node->inputs[1])->type.dtype == HYP_U64; /* has it a sign? */
+    if (!any_float) return any_u64 ? HYP_U64 : HYP_I64;
+    if (any_f64 || (any_int && power)) return HYP_F64;
     return any_wide && hyp_dtype_size(out) == 2 ? HYP_F64 : HYP_F32; /* i32 to f16 by way of f32 would round twice */
 }
 
@@ -147,6 +154,7 @@ static bool join_group(const hyp_lowering *l, hyp_group *group, hyp_node_id n)
         g.inputs[g.input_count++] = node->inputs[i];
     }
     if (g.input_count + g.instrs > HYP_PLAN_POINTWISE_REGISTERS) return false;
+    if (g.compute == HYP_BOOL) g.compute = compute_type(l, node);
     g.nodes[g.node_count++] = n;
     *group = g;
     return true;
@@ -156,8 +164,9 @@ static bool can_join(const hyp_lowering *l, const hyp_group *group, const hyp_no
 {
     const hyp_type *mine = &hyp_lower_value(l, node->outputs[0])->type;
     const hyp_type *root = &hyp_lower_value(l, l->graph->nodes.data[group->root].outputs[0])->type;
+    hyp_dtype compute = compute_type(l, node);
     return mine->rank == root->rank && memcmp(mine->dims, root->dims, (size_t)mine->rank * sizeof *mine->dims) == 0 &&
-           compute_type(l, node) == group->compute;
+           (compute == group->compute || compute == HYP_BOOL || group->compute == HYP_BOOL);
 }
 
 /* Puts an elementwise node into the group of its readers when it has only one, else into one of its own. Nodes are

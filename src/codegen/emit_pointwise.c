@@ -101,27 +101,73 @@ static hyp_status finish(builder *b, uint32_t y)
 
 /* ---- groups ----------------------------------------------------------------------------------------- */
 
-static HypPlan__Pointwise__Op pointwise_op(hyp_op op)
+static HypPlan__Pointwise__Op pointwise_op(const hyp_node *node)
+{
+#define SAME(id, ID)                                                                                                   \
+    case HYP_OP_##id: return HYP_PLAN__POINTWISE__OP__##ID
+    switch (node->op) {
+        SAME(add, ADD);
+        SAME(sub, SUB);
+        SAME(mul, MUL);
+        SAME(div, DIV);
+        SAME(pow, POW);
+        SAME(min, MIN);
+        SAME(max, MAX);
+        SAME(relu, RELU);
+        SAME(leaky_relu, LEAKY_RELU);
+        SAME(sigmoid, SIGMOID);
+        SAME(tanh, TANH);
+        SAME(gelu, GELU);
+        SAME(gelu_tanh, GELU_TANH);
+        SAME(erf, ERF);
+        SAME(exp, EXP);
+        SAME(sqrt, SQRT);
+        SAME(log, LOG);
+        SAME(abs, ABS);
+        SAME(neg, NEG);
+        SAME(sign, SIGN);
+        SAME(ceil, CEIL);
+        SAME(floor, FLOOR);
+        SAME(round, ROUND);
+        SAME(sin, SIN);
+        SAME(cos, COS);
+        SAME(tan, TAN);
+        SAME(asin, ASIN);
+        SAME(acos, ACOS);
+        SAME(atan, ATAN);
+        SAME(sinh, SINH);
+        SAME(cosh, COSH);
+        SAME(asinh, ASINH);
+        SAME(acosh, ACOSH);
+        SAME(atanh, ATANH);
+        SAME(softplus, SOFTPLUS);
+        SAME(elu, ELU);
+        SAME(not, INVERT);
+        SAME(equal, EQUAL);
+        SAME(less, LESS);
+        SAME(less_equal, LESS_EQUAL);
+        SAME(and, AND);
+        SAME(or, OR);
+        SAME(xor, XOR);
+        SAME(shift_left, SHIFT_LEFT);
+        SAME(shift_right, SHIFT_RIGHT);
+        SAME(where, WHERE);
+        SAME(clip, CLIP);
+    case HYP_OP_mod: return node->attrs[0].i ? HYP_PLAN__POINTWISE__OP__FMOD : HYP_PLAN__POINTWISE__OP__MOD;
+    default: return HYP_PLAN__POINTWISE__OP__CAST;
+    }
+#undef SAME
+}
+
+/* Bools are 0 and 1 in registers of any type, so arithmetic does what bits do. */
+static HypPlan__Pointwise__Op bool_op(HypPlan__Pointwise__Op op)
 {
     switch (op) {
-    case HYP_OP_add: return HYP_PLAN__POINTWISE__OP__ADD;
-    case HYP_OP_sub: return HYP_PLAN__POINTWISE__OP__SUB;
-    case HYP_OP_mul: return HYP_PLAN__POINTWISE__OP__MUL;
-    case HYP_OP_div: return HYP_PLAN__POINTWISE__OP__DIV;
-    case HYP_OP_pow: return HYP_PLAN__POINTWISE__OP__POW;
-    case HYP_OP_min: return HYP_PLAN__POINTWISE__OP__MIN;
-    case HYP_OP_max: return HYP_PLAN__POINTWISE__OP__MAX;
-    case HYP_OP_relu: return HYP_PLAN__POINTWISE__OP__RELU;
-    case HYP_OP_leaky_relu: return HYP_PLAN__POINTWISE__OP__LEAKY_RELU;
-    case HYP_OP_sigmoid: return HYP_PLAN__POINTWISE__OP__SIGMOID;
-    case HYP_OP_tanh: return HYP_PLAN__POINTWISE__OP__TANH;
-    case HYP_OP_gelu: return HYP_PLAN__POINTWISE__OP__GELU;
-    case HYP_OP_gelu_tanh: return HYP_PLAN__POINTWISE__OP__GELU_TANH;
-    case HYP_OP_erf: return HYP_PLAN__POINTWISE__OP__ERF;
-    case HYP_OP_exp: return HYP_PLAN__POINTWISE__OP__EXP;
-    case HYP_OP_sqrt: return HYP_PLAN__POINTWISE__OP__SQRT;
-    case HYP_OP_clip: return HYP_PLAN__POINTWISE__OP__CLIP;
-    default: return HYP_PLAN__POINTWISE__OP__CAST;
+    case HYP_PLAN__POINTWISE__OP__AND: return HYP_PLAN__POINTWISE__OP__MIN;
+    case HYP_PLAN__POINTWISE__OP__OR: return HYP_PLAN__POINTWISE__OP__MAX;
+    case HYP_PLAN__POINTWISE__OP__XOR: return HYP_PLAN__POINTWISE__OP__SUB; /* not 0 where they differ */
+    case HYP_PLAN__POINTWISE__OP__INVERT: return HYP_PLAN__POINTWISE__OP__NOT;
+    default: return op;
     }
 }
 
@@ -146,26 +192,17 @@ static hyp_status operand_register(builder *b, hyp_value_id v, uint32_t *out)
     return HYP_OK;
 }
 
-/* The kernels compute integers as i64, in which the upper half of u64 is negative. */
-static hyp_status check_u64(const builder *b, const hyp_node *node)
-{
-    bool sign_matters = node->op == HYP_OP_div || node->op == HYP_OP_pow || node->op == HYP_OP_min ||
-                        node->op == HYP_OP_max || node->op == HYP_OP_relu || node->op == HYP_OP_clip;
-    if (hyp_lower_value(b->l, node->inputs[0])->type.dtype != HYP_U64 || !sign_matters) return HYP_OK;
-    return hyp_lower_unsupported(b->l, node, "u64 has no kernel for it; cast to i64 before it");
-}
-
 static hyp_status add_node(builder *b, const hyp_node *node)
 {
-    uint32_t x = 0, y = 0;
+    uint32_t reg[3] = {0};
     instr *in;
-    HYP_TRY(check_u64(b, node));
-    HYP_TRY(operand_register(b, node->inputs[0], &x));
-    if (node->input_count > 1) HYP_TRY(operand_register(b, node->inputs[1], &y));
+    for (uint32_t i = 0; i < node->input_count; i++) HYP_TRY(operand_register(b, node->inputs[i], &reg[i]));
     hyp_dtype to = hyp_lower_value(b->l, node->outputs[0])->type.dtype;
-    HYP_TRY(add_instr(b, pointwise_op(node->op), x, y, to, node->outputs[0], &in));
-    if (node->op == HYP_OP_leaky_relu || node->op == HYP_OP_clip) in->p = node->attrs[0].f;
-    if (node->op == HYP_OP_clip) in->q = node->attrs[1].f;
+    HypPlan__Pointwise__Op op = pointwise_op(node);
+    HYP_TRY(add_instr(b, to == HYP_BOOL ? bool_op(op) : op, reg[0], reg[1], to, node->outputs[0], &in));
+    in->c = reg[2];
+    if (node->op == HYP_OP_leaky_relu || node->op == HYP_OP_clip || node->op == HYP_OP_elu) in->p = node->attrs[0].f;
+    if (node->op == HYP_OP_clip || node->op == HYP_OP_elu) in->q = node->attrs[1].f;
     return HYP_OK;
 }
 
@@ -192,7 +229,8 @@ hyp_status hyp_emit_group(hyp_lowering *l, const hyp_group *group)
     HYP_TRY(status);
 
     builder b = {.l = l, .k = step->pointwise};
-    HYP_TRY(begin(&b, &hyp_lower_value(l, root->outputs[0])->type, group->compute));
+    HYP_TRY(
+        begin(&b, &hyp_lower_value(l, root->outputs[0])->type, group->compute == HYP_BOOL ? HYP_F32 : group->compute));
     for (uint32_t i = 0; i < group->input_count; i++) {
         uint32_t tensor;
         HYP_TRY(hyp_lower_read(l, group->inputs[i], &tensor));

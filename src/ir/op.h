@@ -57,6 +57,9 @@ enum { HYP_MAX_CONTENT = 64 };
 /* The number of elements of a type that may have a content: integers of known count, at most
  * HYP_MAX_CONTENT; -1 otherwise. */
 int64_t hyp_content_count(const hyp_type *t);
+/* The content of the result of an operator of two inputs when both have one; a result that does not fit its type or
+ * cannot be told is left unknown. */
+hyp_status hyp_infer_pair_content(const hyp_infer_call *c);
 
 /* ---- evaluation: eval.c ---------------------------------------------------------------------------- */
 
@@ -102,6 +105,9 @@ void hyp_walk_next(hyp_walk *w);
 void hyp_walk_broadcast(hyp_walk *w, int which, int32_t rank, const int64_t *dims);
 /* Copies an 8-byte element from array 1 to array 0 at every index. */
 void hyp_walk_copy(hyp_walk *w, void *to, const void *from);
+
+/* Starts a walk over the elements of `out` (array 0, dense) and those of a and b that broadcast to them (1, 2). */
+void hyp_eval_walk(const hyp_eval_tensor *out, const hyp_eval_tensor *a, const hyp_eval_tensor *b, hyp_walk *w);
 
 /* act(x) of a named activation; false for an unknown name. */
 bool hyp_activation_find(const char *name, hyp_op *out); /* HYP_OP_identity for none */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ir/op.h"
+#include "kernels/scalar.h"
 
 /* ---- inference -------------------------------------------------------------------------------------- */
 
@@ -20,6 +21,16 @@ hyp_status hyp_infer_unary_float(const hyp_infer_call *c)
     return hyp_check_dtype(c, HYP_CLASS_FLOAT);
 }
 
+/* Symbolic dims are equal where they are the same expression; a size is no negative number. */
+static hyp_status compare_dims(const hyp_infer_call *c, hyp_dim a, hyp_dim b, hyp_dim *out)
+{
+    bool differ = (hyp_dim_is_const(a) && hyp_dim_is_const(b) && a != b) ||
+                  (hyp_dim_is_const(a) && a < 0 && hyp_dim_is_nonneg(c->dims, b)) ||
+                  (hyp_dim_is_const(b) && b < 0 && hyp_dim_is_nonneg(c->dims, a));
+    if (!differ && a != b) return HYP_ERR_LIMIT;
+    return *out = a == b, HYP_OK;
+}
+
 /* One element of a result's content. HYP_ERR_LIMIT: it cannot be told. */
 static hyp_status combine_contents(const hyp_infer_call *c, hyp_dim a, hyp_dim b, hyp_dim *out)
 {
@@ -35,13 +46,19 @@ static hyp_status combine_contents(const hyp_infer_call *c, hyp_dim a, hyp_dim b
         if (hyp_dim_is_const(a) && hyp_dim_is_const(b)) return *out = a / b, HYP_OK;
         if (!hyp_dim_is_nonneg(c->dims, a) || !hyp_dim_is_nonneg(c->dims, b)) return unknown;
         return hyp_dim_floordiv(c->dims, a, b, out, NULL);
+    case HYP_OP_mod: /* of what is nothing negative, where both remainders are the same */
+        if (!hyp_dim_is_const(a) || !hyp_dim_is_const(b) || a < 0 || b <= 0) return unknown;
+        return *out = a % b, HYP_OK;
+    case HYP_OP_equal: return compare_dims(c, a, b, out);
+    case HYP_OP_less:
+    case HYP_OP_less_equal:
+        if (!hyp_dim_is_const(a) || !hyp_dim_is_const(b)) return unknown;
+        return *out = c->op == HYP_OP_less ? a < b : a <= b, HYP_OK;
     default: return unknown;
     }
 }
 
-/* The content of the result when both operands have one; a result that does not fit its type or cannot be
- * told is left unknown. */
-static hyp_status infer_content(const hyp_infer_call *c)
+hyp_status hyp_infer_pair_content(const hyp_infer_call *c)
 {
     const hyp_infer_value *a = c->in[0], *b = c->in[1];
     hyp_infer_value *out = &c->out[0];
@@ -71,7 +88,7 @@ hyp_status hyp_infer_binary(const hyp_infer_call *c)
     c->out[0].type.dtype = c->in[0]->type.dtype;
     HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
     HYP_TRY(hyp_broadcast(c, &c->in[0]->type, &c->in[1]->type, &c->out[0].type));
-    return infer_content(c);
+    return hyp_infer_pair_content(c);
 }
 
 hyp_status hyp_infer_pow(const hyp_infer_call *c)
@@ -114,13 +131,15 @@ static double max_f64(double a, double b) { return isnan(a) || a > b ? a : b; }
     }                                                                                                                  \
     break;
 
-static void binary_row_f64(hyp_op op, double *out, const double *a, int64_t sa, const double *b, int64_t sb, int64_t n)
+static void binary_row_f64(const hyp_eval_call *c, double *out, const double *a, int64_t sa, const double *b,
+                           int64_t sb, int64_t n)
 {
-    switch (op) {
+    switch (c->op) {
     case HYP_OP_add: ROW(x + y)
     case HYP_OP_sub: ROW(x - y)
     case HYP_OP_mul: ROW(x * y)
     case HYP_OP_div: ROW(x / y)
+    case HYP_OP_mod: ROW(hyp_mod_f64(x, y, c->attrs[0].i != 0))
     case HYP_OP_pow: ROW(pow(x, y))
     case HYP_OP_min: ROW(min_f64(x, y))
     case HYP_OP_max: ROW(max_f64(x, y))
@@ -128,29 +147,25 @@ static void binary_row_f64(hyp_op op, double *out, const double *a, int64_t sa, 
     }
 }
 
-/* Wraps modulo 2^64; a negative power is the truncated fraction, 0 to a negative power is 0. */
-static int64_t power_i64(int64_t base, int64_t exponent)
-{
-    if (exponent < 0) return base == 1 || (base == -1 && exponent % 2 == 0) ? 1 : base == -1 ? -1 : 0;
-    uint64_t result = 1, square = (uint64_t)base;
-    for (; exponent; exponent >>= 1, square *= square)
-        if (exponent & 1) result *= square;
-    return (int64_t)result;
-}
-
-/* y != 0 for div. Signed operands wrap modulo 2^64. */
-static int64_t binary_i64(hyp_op op, bool is_u64, int64_t x, int64_t y)
+/* y != 0 for div and mod. Signed operands wrap modulo 2^64. */
+static int64_t binary_i64(const hyp_eval_call *c, hyp_dtype t, int64_t x, int64_t y)
 {
     uint64_t u = (uint64_t)x, v = (uint64_t)y;
-    bool less = is_u64 ? u < v : x < y;
-    switch (op) {
+    bool is_u64 = t == HYP_U64, less = hyp_less_i64(x, y, is_u64);
+    switch (c->op) {
     case HYP_OP_add: return (int64_t)(u + v);
     case HYP_OP_sub: return (int64_t)(u - v);
     case HYP_OP_mul: return (int64_t)(u * v);
-    case HYP_OP_div: return is_u64 ? (int64_t)(u / v) : y == -1 ? (int64_t)(0 - u) : x / y;
+    case HYP_OP_div: return hyp_div_i64(x, y, is_u64);
+    case HYP_OP_mod: return hyp_mod_i64(x, y, c->attrs[0].i != 0, is_u64);
     case HYP_OP_min: return less ? x : y;
     case HYP_OP_max: return less ? y : x;
-    default: return power_i64(x, y);
+    case HYP_OP_and: return x & y;
+    case HYP_OP_or: return x | y;
+    case HYP_OP_xor: return x ^ y;
+    case HYP_OP_shift_left: return hyp_shift_i64(x, y, true, is_u64);
+    case HYP_OP_shift_right: return hyp_shift_i64(x, y, false, is_u64);
+    default: return hyp_pow_i64(x, y, c->in[1]->dtype == HYP_U64);
     }
 }
 
@@ -180,17 +195,23 @@ static void mixed_pow_row(const hyp_eval_call *c, const hyp_walk *w)
     }
 }
 
+void hyp_eval_walk(const hyp_eval_tensor *out, const hyp_eval_tensor *a, const hyp_eval_tensor *b, hyp_walk *w)
+{
+    *w = (hyp_walk){.rank = out->rank};
+    memcpy(w->dims, out->dims, sizeof w->dims);
+    hyp_strides(w->rank, w->dims, w->stride[0]);
+    hyp_walk_broadcast(w, 1, a->rank, a->dims);
+    hyp_walk_broadcast(w, 2, b->rank, b->dims);
+    hyp_walk_start(w);
+}
+
 hyp_status hyp_eval_binary(const hyp_eval_call *c)
 {
     const hyp_eval_tensor *a = c->in[0], *b = c->in[1], *out = &c->out[0];
-    hyp_walk w = {.rank = out->rank};
-    memcpy(w.dims, out->dims, sizeof w.dims);
-    hyp_strides(w.rank, w.dims, w.stride[0]);
-    hyp_walk_broadcast(&w, 1, a->rank, a->dims);
-    hyp_walk_broadcast(&w, 2, b->rank, b->dims);
-    for (hyp_walk_start(&w); w.row >= 0; hyp_walk_next(&w)) {
+    hyp_walk w;
+    for (hyp_eval_walk(out, a, b, &w); w.row >= 0; hyp_walk_next(&w)) {
         if (a->f && b->f) {
-            binary_row_f64(c->op, out->f + w.at[0], a->f + w.at[1], w.step[1], b->f + w.at[2], w.step[2], w.row);
+            binary_row_f64(c, out->f + w.at[0], a->f + w.at[1], w.step[1], b->f + w.at[2], w.step[2], w.row);
             continue;
         }
         if (a->f || b->f) {
@@ -199,9 +220,10 @@ hyp_status hyp_eval_binary(const hyp_eval_call *c)
         }
         for (int64_t i = 0; i < w.row; i++) {
             int64_t y = b->i[w.at[2] + i * w.step[2]];
-            if (c->op == HYP_OP_div && y == 0)
-                return hyp_fail(c->diag, HYP_ERR_INVALID_ARGUMENT, "div: an integer is divided by zero");
-            out->i[w.at[0] + i] = binary_i64(c->op, a->dtype == HYP_U64, a->i[w.at[1] + i * w.step[1]], y);
+            if ((c->op == HYP_OP_div || c->op == HYP_OP_mod) && y == 0)
+                return hyp_fail(c->diag, HYP_ERR_INVALID_ARGUMENT, "%s: an integer is divided by zero",
+                                hyp_op_get(c->op)->name);
+            out->i[w.at[0] + i] = binary_i64(c, a->dtype, a->i[w.at[1] + i * w.step[1]], y);
         }
     }
     return HYP_OK;
@@ -234,38 +256,63 @@ double hyp_unary_f64(hyp_op op, const hyp_attr *attrs, double x)
     case HYP_OP_erf: return erf(x);
     case HYP_OP_exp: return exp(x);
     case HYP_OP_sqrt: return sqrt(x);
+    case HYP_OP_log: return log(x);
+    case HYP_OP_abs: return fabs(x);
+    case HYP_OP_neg: return -x;
+    case HYP_OP_sign: return hyp_sign_f64(x);
+    case HYP_OP_ceil: return ceil(x);
+    case HYP_OP_floor: return floor(x);
+    case HYP_OP_round: return nearbyint(x); /* to the even one: nothing changes the mode of rounding */
+    case HYP_OP_sin: return sin(x);
+    case HYP_OP_cos: return cos(x);
+    case HYP_OP_tan: return tan(x);
+    case HYP_OP_asin: return asin(x);
+    case HYP_OP_acos: return acos(x);
+    case HYP_OP_atan: return atan(x);
+    case HYP_OP_sinh: return sinh(x);
+    case HYP_OP_cosh: return cosh(x);
+    case HYP_OP_asinh: return asinh(x);
+    case HYP_OP_acosh: return acosh(x);
+    case HYP_OP_atanh: return atanh(x);
+    case HYP_OP_softplus: return hyp_softplus_f64(x);
+    case HYP_OP_elu: return hyp_elu_f64(x, attrs[0].f, attrs[1].f);
     case HYP_OP_clip: return isnan(x) ? x : min_f64(max_f64(x, attrs[0].f), attrs[1].f);
     default: return x;
     }
 }
 
-/* A bound of clip as an integer of the type: rounded toward the inside of the interval. */
-static int64_t bound_i64(hyp_dtype t, double bound, bool is_low)
+static int64_t clamp_i64(int64_t x, int64_t low, int64_t high, bool is_u64)
 {
-    if (t == HYP_U64 && bound < 0) return 0;
-    if (t == HYP_U64 && bound >= 18446744073709551616.0) return -1; /* all bits set */
-    return to_i64(t, is_low ? ceil(bound) : floor(bound));
+    if (hyp_less_i64(x, low, is_u64)) x = low;
+    return hyp_less_i64(high, x, is_u64) ? high : x;
 }
 
-static void clip_i64(const hyp_eval_call *c)
+/* The functions that integers have. */
+static void unary_i64(const hyp_eval_call *c)
 {
     const hyp_eval_tensor *x = c->in[0];
-    bool is_u64 = x->dtype == HYP_U64;
-    int64_t low = bound_i64(x->dtype, c->attrs[0].f, true), high = bound_i64(x->dtype, c->attrs[1].f, false);
-    for (size_t i = 0; i < x->count; i++)
-        c->out[0].i[i] = binary_i64(HYP_OP_min, is_u64, binary_i64(HYP_OP_max, is_u64, x->i[i], low), high);
+    bool is_u64 = x->dtype == HYP_U64, clips = c->op == HYP_OP_clip;
+    int64_t low = clips ? hyp_clip_bound_i64(c->attrs[0].f, true, is_u64) : 0;
+    int64_t high = clips ? hyp_clip_bound_i64(c->attrs[1].f, false, is_u64) : 0;
+    for (size_t i = 0; i < x->count; i++) {
+        int64_t v = x->i[i], negated = (int64_t)(0 - (uint64_t)v);
+        bool positive = v > 0 || is_u64;
+        switch (c->op) {
+        case HYP_OP_abs: v = positive ? v : negated; break;
+        case HYP_OP_neg: v = negated; break;
+        case HYP_OP_sign: v = hyp_sign_i64(v, is_u64); break;
+        case HYP_OP_clip: v = clamp_i64(v, low, high, is_u64); break;
+        default: v = positive ? v : 0; /* relu */
+        }
+        c->out[0].i[i] = v;
+    }
 }
 
 hyp_status hyp_eval_unary(const hyp_eval_call *c)
 {
     const hyp_eval_tensor *x = c->in[0], *out = &c->out[0];
-    if (x->f) {
-        for (size_t i = 0; i < x->count; i++) out->f[i] = hyp_unary_f64(c->op, c->attrs, x->f[i]);
-    } else if (c->op == HYP_OP_clip) {
-        clip_i64(c);
-    } else { /* relu: the other functions are of floats */
-        for (size_t i = 0; i < x->count; i++) out->i[i] = x->i[i] > 0 || x->dtype == HYP_U64 ? x->i[i] : 0;
-    }
+    if (!x->f) return unary_i64(c), HYP_OK;
+    for (size_t i = 0; i < x->count; i++) out->f[i] = hyp_unary_f64(c->op, c->attrs, x->f[i]);
     return HYP_OK;
 }
 

@@ -91,6 +91,7 @@ typedef struct hyp_onnx_family {
 } hyp_onnx_family;
 
 /* The families that operators.c looks through. */
+extern const hyp_onnx_family hyp_onnx_elementwise;
 extern const hyp_onnx_family hyp_onnx_math;
 extern const hyp_onnx_family hyp_onnx_shape;
 extern const hyp_onnx_family hyp_onnx_index;
@@ -106,7 +107,7 @@ const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const Hy
 /* HYP_ERR_UNSUPPORTED with the list of every unsupported operator, if there is one. */
 HYP_NODISCARD hyp_status hyp_onnx_check_operators(hyp_importer *im);
 
-/* Import functions for rows of any family (import_math.c). */
+/* Import functions for rows of any family (import_elementwise.c). */
 hyp_onnx_import_fn hyp_onnx_import_same; /* one IR operator, same inputs, no attributes */
 hyp_onnx_import_fn hyp_onnx_import_fold; /* any number of inputs, by a binary IR operator */
 

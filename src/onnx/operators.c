@@ -9,6 +9,7 @@ enum {
 };
 
 static const hyp_onnx_family *const families[] = {
+    &hyp_onnx_elementwise,
     &hyp_onnx_math,
     &hyp_onnx_shape,
     &hyp_onnx_index,

@@ -155,3 +155,12 @@ hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step,
             traffic(program, s, hyp_plan_step_reads, values) + traffic(program, s, hyp_plan_step_writes, values);
     return work;
 }
+
+int hyp_plan_pointwise_arity(HypPlan__Pointwise__Op op)
+{
+    if (op == HYP_PLAN__POINTWISE__OP__CONST) return 0;
+    if (op <= HYP_PLAN__POINTWISE__OP__MAX) return 2;
+    if (op >= HYP_PLAN__POINTWISE__OP__RELU && op <= HYP_PLAN__POINTWISE__OP__INVERT) return 1;
+    if (op >= HYP_PLAN__POINTWISE__OP__MOD && op <= HYP_PLAN__POINTWISE__OP__SHIFT_RIGHT) return 2;
+    return op == HYP_PLAN__POINTWISE__OP__WHERE ? 3 : -1;
+}

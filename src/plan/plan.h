@@ -21,6 +21,9 @@ enum { HYP_PLAN_MAJOR = 1, HYP_PLAN_MINOR = 0, HYP_PLAN_ALIGN = 256, HYP_PLAN_HE
 enum { HYP_PLAN_CALL_INPUTS = 32, HYP_PLAN_CALL_OUTPUTS = 8, HYP_PLAN_CALL_ATTRS = 10, HYP_PLAN_CALL_INTS = 128 };
 enum { HYP_PLAN_POINTWISE_INPUTS = 8, HYP_PLAN_POINTWISE_OUTPUTS = 4, HYP_PLAN_POINTWISE_REGISTERS = 16 };
 
+/* How many registers an instruction reads, of a, b and c in this order; -1 for an unknown one. */
+int hyp_plan_pointwise_arity(HypPlan__Pointwise__Op op);
+
 /* An open plan: immutable, may be read by any number of threads. */
 typedef struct hyp_plan {
     const HypPlan__Program *program; /* every index in it has been checked */

@@ -313,29 +313,44 @@ static hyp_status check_matmul(check *c, const HypPlan__Matmul *k)
     return want_same_type(c, k->a, k->y, "y");
 }
 
-static bool is_binary(HypPlan__Pointwise__Op op) { return op <= HYP_PLAN__POINTWISE__OP__MAX; }
+static bool computes_integers(const HypPlan__Pointwise *k) { return k->compute == HYP_I64 || k->compute == HYP_U64; }
 
-static bool is_known_op(HypPlan__Pointwise__Op op)
+/* What integers alone can do. */
+static bool is_bit_op(HypPlan__Pointwise__Op op)
 {
-    return is_binary(op) || (op >= HYP_PLAN__POINTWISE__OP__RELU && op <= HYP_PLAN__POINTWISE__OP__CONST);
+    return (op >= HYP_PLAN__POINTWISE__OP__AND && op <= HYP_PLAN__POINTWISE__OP__SHIFT_RIGHT) ||
+           op == HYP_PLAN__POINTWISE__OP__INVERT;
 }
 
 /* What integers can do. */
 static bool is_integer_op(HypPlan__Pointwise__Op op)
 {
-    return is_binary(op) || op == HYP_PLAN__POINTWISE__OP__RELU || op == HYP_PLAN__POINTWISE__OP__CLIP ||
-           op == HYP_PLAN__POINTWISE__OP__CAST || op == HYP_PLAN__POINTWISE__OP__CONST;
+    switch (op) {
+    case HYP_PLAN__POINTWISE__OP__RELU:
+    case HYP_PLAN__POINTWISE__OP__CLIP:
+    case HYP_PLAN__POINTWISE__OP__CAST:
+    case HYP_PLAN__POINTWISE__OP__ABS:
+    case HYP_PLAN__POINTWISE__OP__NEG:
+    case HYP_PLAN__POINTWISE__OP__SIGN:
+    case HYP_PLAN__POINTWISE__OP__NOT:
+    case HYP_PLAN__POINTWISE__OP__INVERT: return true;
+    default: return hyp_plan_pointwise_arity(op) != 1;
+    }
 }
 
 static hyp_status check_instr(check *c, const HypPlan__Pointwise *k, const HypPlan__Pointwise__Instr *in, size_t reg)
 {
-    if (!is_known_op(in->op)) return unknown(c, "pointwise operation", in->op);
+    int arity = hyp_plan_pointwise_arity(in->op);
+    if (arity < 0) return unknown(c, "pointwise operation", in->op);
     if (hyp_dtype_size((hyp_dtype)in->to) == 0) return unknown(c, "element type", in->to);
-    if (k->compute == HYP_I64 && (!is_integer_op(in->op) || is_float(in->to)))
+    if (computes_integers(k) && (!is_integer_op(in->op) || is_float(in->to)))
         return WRONG(c, "register %zu computes floats in an integer step", reg);
-    bool reads_a = in->op != HYP_PLAN__POINTWISE__OP__CONST;
-    if ((reads_a && in->a >= reg) || (is_binary(in->op) && in->b >= reg))
-        return WRONG(c, "register %zu is made of registers that do not come before it", reg);
+    if (!computes_integers(k) && is_bit_op(in->op))
+        return WRONG(c, "register %zu computes bits in a step of floats", reg);
+    const uint32_t operands[] = {in->a, in->b, in->c};
+    for (int i = 0; i < 3; i++) /* a kernel may also read those that it has no use for */
+        if (operands[i] >= reg && (i < arity || operands[i] != 0))
+            return WRONG(c, "register %zu is made of registers that do not come before it", reg);
     return HYP_OK;
 }
 
@@ -356,7 +371,7 @@ static hyp_status check_in_place(check *c, const HypPlan__Pointwise *k, uint32_t
 static hyp_status check_pointwise(check *c, const HypPlan__Pointwise *k)
 {
     HYP_TRY(want_dims(c, k->n_extents, k->extents, "its extents"));
-    if (k->compute != HYP_F32 && k->compute != HYP_F64 && k->compute != HYP_I64)
+    if (k->compute != HYP_F32 && k->compute != HYP_F64 && !computes_integers(k))
         return unknown(c, "type to compute in", k->compute);
     if (k->n_inputs > HYP_PLAN_POINTWISE_INPUTS || k->n_outputs > HYP_PLAN_POINTWISE_OUTPUTS || k->n_outputs == 0)
         return WRONG(c, "it has %zu inputs and %zu outputs, at most %d and %d are possible", k->n_inputs, k->n_outputs,
@@ -369,7 +384,7 @@ static hyp_status check_pointwise(check *c, const HypPlan__Pointwise *k)
         const HypPlan__Pointwise__Operand *x = k->inputs[i];
         HYP_TRY(reads(c, x->tensor, "an input"));
         HYP_TRY(want_strides(c, x->n_strides, x->strides, k->n_extents, "an input"));
-        if (k->compute == HYP_I64 && is_float(dtype_of(c, x->tensor)))
+        if (computes_integers(k) && is_float(dtype_of(c, x->tensor)))
             return WRONG(c, "input %zu has floats, but the step computes with integers", i);
     }
     for (size_t i = 0; i < k->n_instrs; i++) HYP_TRY(check_instr(c, k, k->instrs[i], registers++));
@@ -379,7 +394,7 @@ static hyp_status check_pointwise(check *c, const HypPlan__Pointwise *k)
     for (size_t i = 0; i < k->n_outputs; i++) {
         HYP_TRY(writes(c, k->outputs[i], false, true, "an output"));
         HYP_TRY(check_in_place(c, k, k->outputs[i]));
-        if (k->compute == HYP_I64 && is_float(dtype_of(c, k->outputs[i])))
+        if (computes_integers(k) && is_float(dtype_of(c, k->outputs[i])))
             return WRONG(c, "output %zu has floats, but the step computes with integers", i);
     }
     return HYP_OK;

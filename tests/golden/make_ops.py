@@ -13,7 +13,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 HERE = pathlib.Path(__file__).parent / "ops"
-NAMES = {"float32": "f32", "float64": "f64", "float16": "f16", "int64": "i64", "int32": "i32", "uint8": "u8",
+NAMES = {"float32": "f32", "float64": "f64", "float16": "f16", "int64": "i64", "int32": "i32", "int16": "i16", "uint8": "u8",
          "int8": "i8", "uint64": "u64", "bool": "bool"}
 files = {}
 rng = np.random.default_rng(7)

@@ -126,6 +126,11 @@ static uint32_t random_operands(maker *m, hyp_op op, hyp_value_id x, uint32_t la
     if (op == HYP_OP_matmul || op == HYP_OP_gemm) in[count++] = k <= 32 ? make_const(m, t.dtype, 2, k, 4) : x;
     if (op == HYP_OP_pad) in[count++] = make_const(m, t.dtype, 0, 0, 0);
     if (op == HYP_OP_gather) in[count++] = make_const(m, HYP_I64, 1, 3, 0);
+    if (op == HYP_OP_where) { /* what there is are numbers: the condition goes before them */
+        in[0] = make_const(m, HYP_BOOL, 0, 0, 0);
+        in[1] = x;
+        count = 2;
+    }
     if (op == HYP_OP_gemm && pick(m->r, 0, 1)) in[count++] = make_const(m, t.dtype, 1, 4, 0);
     const hyp_op_info *info = hyp_op_get(op);
     while (count < info->min_inputs) in[count++] = pick(m->r, 0, 1) ? x : random_value(m);

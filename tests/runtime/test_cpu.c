@@ -278,8 +278,7 @@ static void loops_give_the_same_on_several_threads(void **state)
             out[i] = tensor_of(names[i], HYP_F32, random_data(HYP_F32, counts[i]), 1, (int64_t[]){(int64_t)counts[i]});
         assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
         assert_ok(hyp_context_create(engine, NULL, &context, diag));
-        for (int again = 0; again < 2; again++)
-            assert_ok(hyp_context_run(context, &in, 1, out, LOOP_RESULTS, diag));
+        for (int again = 0; again < 2; again++) assert_ok(hyp_context_run(context, &in, 1, out, LOOP_RESULTS, diag));
         for (int i = 0; i < LOOP_RESULTS; i++) {
             if (threads == 1) {
                 first[i] = out[i].data;
@@ -464,11 +463,17 @@ static void pointwise_agrees_on_random_programs(void **state)
         uint32_t last = 0;
         for (size_t i = 0, n = 1 + rng_below(&r, 6); i < n; i++) {
             static const HypPlan__Pointwise__Op ops[] = {
-                HYP_PLAN__POINTWISE__OP__ADD,        HYP_PLAN__POINTWISE__OP__SUB,       HYP_PLAN__POINTWISE__OP__MUL,
-                HYP_PLAN__POINTWISE__OP__MIN,        HYP_PLAN__POINTWISE__OP__MAX,       HYP_PLAN__POINTWISE__OP__RELU,
-                HYP_PLAN__POINTWISE__OP__LEAKY_RELU, HYP_PLAN__POINTWISE__OP__SIGMOID,   HYP_PLAN__POINTWISE__OP__TANH,
-                HYP_PLAN__POINTWISE__OP__GELU,       HYP_PLAN__POINTWISE__OP__GELU_TANH, HYP_PLAN__POINTWISE__OP__ERF,
-                HYP_PLAN__POINTWISE__OP__CLIP,       HYP_PLAN__POINTWISE__OP__CONST};
+                HYP_PLAN__POINTWISE__OP__ADD,        HYP_PLAN__POINTWISE__OP__SUB,
+                HYP_PLAN__POINTWISE__OP__MUL,        HYP_PLAN__POINTWISE__OP__MIN,
+                HYP_PLAN__POINTWISE__OP__MAX,        HYP_PLAN__POINTWISE__OP__RELU,
+                HYP_PLAN__POINTWISE__OP__LEAKY_RELU, HYP_PLAN__POINTWISE__OP__SIGMOID,
+                HYP_PLAN__POINTWISE__OP__TANH,       HYP_PLAN__POINTWISE__OP__GELU,
+                HYP_PLAN__POINTWISE__OP__GELU_TANH,  HYP_PLAN__POINTWISE__OP__ERF,
+                HYP_PLAN__POINTWISE__OP__CLIP,       HYP_PLAN__POINTWISE__OP__CONST,
+                HYP_PLAN__POINTWISE__OP__ABS,        HYP_PLAN__POINTWISE__OP__NEG,
+                HYP_PLAN__POINTWISE__OP__SIN,        HYP_PLAN__POINTWISE__OP__COS,
+                HYP_PLAN__POINTWISE__OP__ATAN,       HYP_PLAN__POINTWISE__OP__ASINH,
+                HYP_PLAN__POINTWISE__OP__SOFTPLUS,   HYP_PLAN__POINTWISE__OP__ELU};
             uint32_t known = (uint32_t)(inputs + i), operand = (uint32_t)rng_below(&r, known);
             last = pb_instr(&b, s, ops[rng_below(&r, sizeof ops / sizeof *ops)], last, operand, -0.5, 0.75,
                             compute == HYP_F32 ? dtype : HYP_F64);
@@ -482,6 +487,45 @@ static void pointwise_agrees_on_random_programs(void **state)
         for (size_t i = 0; i < inputs; i++) free(in[i].data);
         pb_dispose(&b);
     }
+}
+
+/* y = c(x) ? x : 3 where c compares x with 0, of tensors of every type. */
+static void comparisons_and_choices_agree_in_every_type(void **state)
+{
+    (void)state;
+    static const HypPlan__Pointwise__Op ops[] = {HYP_PLAN__POINTWISE__OP__EQUAL, HYP_PLAN__POINTWISE__OP__LESS,
+                                                 HYP_PLAN__POINTWISE__OP__LESS_EQUAL};
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64, HYP_I64, HYP_I32, HYP_I16,
+                                      HYP_I8,  HYP_U64, HYP_U32,  HYP_U16, HYP_U8,  HYP_BOOL};
+    const int64_t count = 300, one = 1;
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+            for (int wide = 0; wide < 2; wide++) {
+                hyp_dtype dtype = types[t];
+                bool real = hyp_dtype_is_float(dtype), small = hyp_dtype_size(dtype) < 4;
+                if (!wide && !small && dtype != HYP_F32) continue; /* f32 does not hold all elements */
+                pb_init(&b);
+                uint32_t *dims = pb_consts(&b, 1, &count), *ones = pb_consts(&b, 1, &one);
+                uint32_t x = pb_input(&b, "x", dtype, 1, dims), y = pb_output(&b, "y", dtype, 1, dims);
+                HypPlan__Pointwise *s = pb_pointwise(&b,
+                                                     !wide              ? HYP_F32
+                                                     : real             ? HYP_F64
+                                                     : dtype == HYP_U64 ? HYP_U64
+                                                                        : HYP_I64,
+                                                     1, dims);
+                pb_operand(&b, s, x, ones);
+                uint32_t three = pb_instr(&b, s, HYP_PLAN__POINTWISE__OP__CONST, 0, 0, 3, 0, dtype);
+                uint32_t zero = pb_instr(&b, s, HYP_PLAN__POINTWISE__OP__CONST, 0, 0, 0, 0, dtype);
+                uint32_t flag = pb_instr(&b, s, ops[o], 0, zero, 0, 0, HYP_BOOL);
+                uint32_t opposite = pb_instr(&b, s, HYP_PLAN__POINTWISE__OP__NOT, flag, 0, 0, 0, HYP_BOOL);
+                uint32_t choice = pb_instr(&b, s, HYP_PLAN__POINTWISE__OP__WHERE, opposite, 0, 0, 0, dtype);
+                s->instrs[choice - 1]->c = three;
+                pb_result(&b, s, y, choice);
+                hyp_tensor in = tensor_of("x", dtype, random_data(dtype, (size_t)count), 1, &count);
+                compare_backends(1, &in, 1, (const char *const[]){"y"}, dtype, (size_t)count, 0);
+                free(in.data);
+                pb_dispose(&b);
+            }
 }
 
 static void softmax_agrees_on_random_shapes(void **state)
@@ -584,6 +628,7 @@ int main(void)
         cmocka_unit_test(multi_layer_kernel_is_right_on_every_instruction_set),
         cmocka_unit_test(matmul_agrees_on_random_shapes),
         cmocka_unit_test(pointwise_agrees_on_random_programs),
+        cmocka_unit_test(comparisons_and_choices_agree_in_every_type),
         cmocka_unit_test(softmax_agrees_on_random_shapes),
         cmocka_unit_test(reduce_agrees_on_random_axes),
         cmocka_unit_test(copy_agrees_on_random_permutations),

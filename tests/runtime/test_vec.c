@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "kernels/scalar.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/support.h"
 
@@ -18,13 +19,14 @@ static double ulps(float got, double exact)
 typedef double (*function)(double);
 static double relu(double x) { return x < 0 ? 0 : x; }
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double elu(double x) { return hyp_elu_f64(x, 1, 1); }
 static double gelu(double x) { return 0.5 * x * (1 + erf(x * sqrt(0.5))); }
 static double gelu_tanh(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x))); }
 
 static void apply(const hyp_cpu_kernels *k, HypPlan__Pointwise__Op op, const float *x, float *y, int64_t n)
 {
-    hyp_block_instr instr = {.op = op, .to = HYP_F32};
-    k->instr(&instr, y, x, x, n);
+    hyp_block_instr instr = {.op = op, .p = 1, .q = 1, .to = HYP_F32};
+    k->instr(&instr, y, (const float *const[]){x, x, x}, n);
 }
 
 /* Largest error in units of the last place, or absolute where `absolute`, over [low, high]. */
@@ -66,6 +68,20 @@ static void functions_are_accurate_to_a_few_units_in_the_last_place(void **state
         {"sigmoid", HYP_PLAN__POINTWISE__OP__SIGMOID, sigmoid, -20, 20, 4, false},
         {"relu", HYP_PLAN__POINTWISE__OP__RELU, relu, -2, 2, 0, false},
         {"sqrt", HYP_PLAN__POINTWISE__OP__SQRT, sqrt, 0, 100, 0.5001, false},
+        {"log", HYP_PLAN__POINTWISE__OP__LOG, log, 0, 1e6, 2, false},
+        {"log near 1", HYP_PLAN__POINTWISE__OP__LOG, log, 0.5, 1.6, 2, false},
+        {"log of the smallest", HYP_PLAN__POINTWISE__OP__LOG, log, 0, 1e-37, 2, false},
+        {"softplus", HYP_PLAN__POINTWISE__OP__SOFTPLUS, hyp_softplus_f64, -80, 80, 4, false},
+        {"softplus near 0", HYP_PLAN__POINTWISE__OP__SOFTPLUS, hyp_softplus_f64, -2, 2, 4, false},
+        {"elu", HYP_PLAN__POINTWISE__OP__ELU, elu, -20, 2, 3, false},
+        {"elu near 0", HYP_PLAN__POINTWISE__OP__ELU, elu, -1e-3, 1e-3, 3, false},
+        {"sign", HYP_PLAN__POINTWISE__OP__SIGN, hyp_sign_f64, -2, 2, 0, false},
+        {"round", HYP_PLAN__POINTWISE__OP__ROUND, nearbyint, -9, 9, 0, false},
+        {"floor", HYP_PLAN__POINTWISE__OP__FLOOR, floor, -9, 9, 0, false},
+        {"ceil", HYP_PLAN__POINTWISE__OP__CEIL, ceil, -9, 9, 0, false},
+        {"abs", HYP_PLAN__POINTWISE__OP__ABS, fabs, -9, 9, 0, false},
+        {"sin", HYP_PLAN__POINTWISE__OP__SIN, sin, -100, 100, 1, false},
+        {"atanh", HYP_PLAN__POINTWISE__OP__ATANH, atanh, -1, 1, 2, false},
         {"gelu", HYP_PLAN__POINTWISE__OP__GELU, gelu, -6, 6, 1e-6, true},
         {"gelu-tanh", HYP_PLAN__POINTWISE__OP__GELU_TANH, gelu_tanh, -6, 6, 1e-6, true},
     };
@@ -102,6 +118,16 @@ static void special_values_come_out_right(void **state)
         assert_true(isnan(y[0]) && y[1] == 1 && y[2] == 0 && y[3] == 0.5f && y[6] == 0);
         apply(list[i], HYP_PLAN__POINTWISE__OP__GELU, x, y, 16);
         assert_true(isnan(y[0]) && isinf(y[1]) && y[5] == 200 && y[6] == 0);
+        apply(list[i], HYP_PLAN__POINTWISE__OP__LOG, x, y, 16);
+        assert_true(isnan(y[0]) && isinf(y[1]) && isnan(y[2]) && y[3] == -INFINITY && y[4] == -INFINITY && isnan(y[6]));
+        apply(list[i], HYP_PLAN__POINTWISE__OP__SOFTPLUS, x, y, 16);
+        assert_true(isnan(y[0]) && isinf(y[1]) && y[2] == 0 && y[5] == 200 && y[6] == 0 && y[10] == 3e38f);
+        apply(list[i], HYP_PLAN__POINTWISE__OP__ELU, x, y, 16);
+        assert_true(isnan(y[0]) && isinf(y[1]) && y[2] == -1 && signbit(y[4]) && y[6] == -1 && y[8] == -1e-30f);
+        apply(list[i], HYP_PLAN__POINTWISE__OP__SIGN, x, y, 16);
+        assert_true(isnan(y[0]) && y[1] == 1 && y[2] == -1 && y[3] == 0 && y[4] == 0 && y[8] == -1);
+        apply(list[i], HYP_PLAN__POINTWISE__OP__ROUND, x, y, 16);
+        assert_true(isnan(y[0]) && isinf(y[1]) && signbit(y[4]) && signbit(y[8]) && y[10] == 3e38f);
     }
 }
 

@@ -50,7 +50,7 @@ static const hyp_type *type_of(const maker *m, hyp_value_id v) { return &m->g->v
 static bool is_float(const maker *m, hyp_value_id v) { return hyp_dtype_is_float(type_of(m, v)->dtype); }
 static bool is_fixed(hyp_dim d) { return hyp_dim_is_const(d); }
 
-enum { FLOAT = 1, INTEGER = 2, NUMBER = 4, SMALL_BOUND = 64 };
+enum { FLOAT = 1, INTEGER = 2, NUMBER = 4, BOOL = 8, EXACT = 16, SMALL_BOUND = 64 };
 
 static bool fits(const maker *m, hyp_value_id v, int want, int32_t low, int32_t high)
 {
@@ -58,6 +58,7 @@ static bool fits(const maker *m, hyp_value_id v, int want, int32_t low, int32_t 
     bool real = hyp_dtype_is_float(t->dtype);
     return t->rank >= low && t->rank <= high && (!(want & FLOAT) || real) &&
            (!(want & INTEGER) || (!real && t->dtype != HYP_BOOL)) && (!(want & NUMBER) || t->dtype != HYP_BOOL) &&
+           (!(want & BOOL) || t->dtype == HYP_BOOL) && (!(want & EXACT) || !real || m->known.data[v].exact) &&
            m->known.data[v].bound <= SMALL_BOUND;
 }
 
@@ -358,22 +359,105 @@ static hyp_status make_binary(maker *m, hyp_op op)
     return add(m, op, in, 2, NULL, op == HYP_OP_mul ? a * b : a + b, &out, 1);
 }
 
+/* What the result of a function is bounded by, which takes values up to `bound`. */
+static double bound_of(hyp_op op, double bound)
+{
+    switch (op) {
+    case HYP_OP_sigmoid:
+    case HYP_OP_tanh:
+    case HYP_OP_erf:
+    case HYP_OP_sign:
+    case HYP_OP_sin:
+    case HYP_OP_cos: return 1;
+    case HYP_OP_exp:
+    case HYP_OP_tan:
+    case HYP_OP_sinh:
+    case HYP_OP_cosh:
+    case HYP_OP_atan:
+    case HYP_OP_asin:
+    case HYP_OP_acos:
+    case HYP_OP_atanh:
+    case HYP_OP_acosh: return 4;
+    default: return bound + 1;
+    }
+}
+
 static hyp_status make_unary(maker *m, hyp_op op)
 {
-    bool any_number = op == HYP_OP_relu || op == HYP_OP_clip;
+    bool any_number = op == HYP_OP_relu || op == HYP_OP_clip || op == HYP_OP_abs || op == HYP_OP_neg;
+    bool jumps = op == HYP_OP_sign || op == HYP_OP_ceil || op == HYP_OP_floor || op == HYP_OP_round;
     hyp_value_id x, out;
     hyp_attr attrs[2] = {attr_float(0.1), attr_float(INFINITY)};
-    if (!pick(m, any_number ? NUMBER : FLOAT, 0, 4, &x)) return HYP_OK;
-    double bound = m->known.data[x].bound;
-    if (op == HYP_OP_exp) HYP_TRY(add_unary(m, HYP_OP_tanh, x, NULL, 1, &x));
-    if (op == HYP_OP_sqrt) HYP_TRY(make_positive(m, x, 0.25, &x));
-    if (op == HYP_OP_clip) {
+    if (!pick(m, jumps ? FLOAT | EXACT : any_number ? NUMBER : FLOAT, 0, 4, &x)) return HYP_OK;
+    double bound = bound_of(op, m->known.data[x].bound);
+    switch (op) {
+    case HYP_OP_exp:
+    case HYP_OP_tan:
+    case HYP_OP_sinh:
+    case HYP_OP_cosh: HYP_TRY(add_unary(m, HYP_OP_tanh, x, NULL, 1, &x)); break;
+    case HYP_OP_asin:
+    case HYP_OP_acos:
+    case HYP_OP_atanh: /* well inside [-1, 1] */
+        HYP_TRY(add_unary(m, HYP_OP_sigmoid, x, NULL, 1, &x));
+        HYP_TRY(add_unary(m, HYP_OP_sin, x, NULL, 1, &x));
+        break;
+    case HYP_OP_log:
+    case HYP_OP_sqrt: HYP_TRY(make_positive(m, x, 0.25, &x)); break;
+    case HYP_OP_acosh: HYP_TRY(make_positive(m, x, 1.5, &x)); break;
+    case HYP_OP_elu: attrs[1].f = 1.5; break;
+    case HYP_OP_clip:
         attrs[0].f = chance(m, 30) ? -INFINITY : -1;
         attrs[1].f = chance(m, 30) ? INFINITY : 2;
+        break;
+    default: break;
     }
-    if (op == HYP_OP_sigmoid || op == HYP_OP_tanh || op == HYP_OP_erf) bound = 1;
-    if (op == HYP_OP_exp) bound = 3;
-    return add_unary(m, op, x, attrs, bound, &out);
+    return add_unary(m, op, x, attrs, bound * (op == HYP_OP_elu ? 1.5 : 1), &out);
+}
+
+/* Of values that are the same however the graph is run, since their results jump. */
+static hyp_status make_compare(maker *m, hyp_op op)
+{
+    hyp_value_id in[2], out;
+    if (!pick(m, NUMBER | EXACT, 0, 4, &in[0])) return HYP_OK;
+    HYP_TRY(second_operand(m, in[0], &in[1]));
+    if (is_float(m, in[1]) && !m->known.data[in[1]].exact) return HYP_OK;
+    return add(m, op, in, 2, NULL, 1, &out, 1);
+}
+
+static hyp_status make_mod(maker *m, hyp_op op)
+{
+    hyp_value_id in[2], out;
+    hyp_attr fmod = attr_int(draw(m, 0, 1));
+    if (!pick(m, NUMBER | EXACT, 0, 4, &in[0])) return HYP_OK;
+    const hyp_type type = *type_of(m, in[0]);
+    hyp_type narrow = draw_narrower(m, &type, true);
+    HYP_TRY(make_const(m, &narrow, 1, true, &in[1]));
+    return add(m, op, in, 2, &fmod, 4, &out, 1);
+}
+
+/* Of bools, or of integers. */
+static hyp_status make_bits(maker *m, hyp_op op)
+{
+    bool shifts = op == HYP_OP_shift_left || op == HYP_OP_shift_right;
+    hyp_value_id in[2], out;
+    if (!pick(m, shifts || chance(m, 40) ? INTEGER : BOOL, 0, 4, &in[0])) return HYP_OK;
+    HYP_TRY(second_operand(m, in[0], &in[1]));
+    return add(m, op, in, op == HYP_OP_not ? 1 : 2, NULL, shifts ? 1e9 : 16, &out, 1);
+}
+
+static hyp_status make_where(maker *m, hyp_op op)
+{
+    hyp_value_id in[3], out;
+    if (!pick(m, 0, 0, 4, &in[1])) return HYP_OK;
+    const hyp_type type = *type_of(m, in[1]);
+    hyp_type condition = draw_narrower(m, &type, chance(m, 70));
+    condition.dtype = HYP_BOOL;
+    bool found = pick(m, BOOL, 0, 4, &in[0]) && broadcasts(&type, type_of(m, in[0]));
+    if (!found) HYP_TRY(make_leaf(m, &condition, 1, &in[0]));
+    hyp_type other = draw_narrower(m, &type, chance(m, 70));
+    HYP_TRY(make_leaf(m, &other, 1, &in[2]));
+    if (!broadcasts(type_of(m, in[0]), &other)) return HYP_OK;
+    return add(m, op, in, 3, NULL, m->known.data[in[1]].bound + 2, &out, 1);
 }
 
 static hyp_status make_cast(maker *m, hyp_op op)
@@ -644,6 +728,17 @@ static hyp_status make_node(maker *m, hyp_op op)
     case HYP_OP_mul:
     case HYP_OP_min:
     case HYP_OP_max: return make_binary(m, op);
+    case HYP_OP_mod: return make_mod(m, op);
+    case HYP_OP_equal:
+    case HYP_OP_less:
+    case HYP_OP_less_equal: return make_compare(m, op);
+    case HYP_OP_and:
+    case HYP_OP_or:
+    case HYP_OP_xor:
+    case HYP_OP_not:
+    case HYP_OP_shift_left:
+    case HYP_OP_shift_right: return make_bits(m, op);
+    case HYP_OP_where: return make_where(m, op);
     case HYP_OP_cast: return make_cast(m, op);
     case HYP_OP_identity:
     case HYP_OP_dropout:

@@ -51,16 +51,56 @@ static void narrow(hyp_dtype to, const float *x, void *out, int64_t n)
 
 /* ---- pointwise -------------------------------------------------------------------------------------------- */
 
-/* One loop per operator over whole vectors; `a` and `b` are the vectors at i. */
+/* One loop per operator over whole vectors; a, b and c are the vectors at i. */
 #define EACH(expression)                                                                                               \
     for (int64_t i = 0; i < n; i += W) {                                                                               \
-        vf a = load(pa + i), b = load(pb + i);                                                                         \
-        (void)a, (void)b;                                                                                              \
+        vf a = load(x[0] + i), b = load(x[1] + i), c = load(x[2] + i);                                                 \
+        (void)a, (void)b, (void)c;                                                                                     \
         store(out + i, (expression));                                                                                  \
     }                                                                                                                  \
     break
+/* The same over elements, for functions that the compiler has a vector instruction for. */
+#define EACH_ELEMENT(function)                                                                                         \
+    for (int64_t i = 0; i < n; i++) out[i] = function(x[0][i]);                                                        \
+    break
 
-static void block_instr(const hyp_block_instr *in, float *out, const float *pa, const float *pb, int64_t n)
+/* Is every element of the block this number? */
+static bool is_all(const float *x, float number, int64_t n)
+{
+    int64_t i = 0;
+    while (i < n && x[i] == number) i++;
+    return i == n;
+}
+
+/* The powers that models have are products. */
+static void block_pow(float *out, const float *const *x, int64_t n)
+{
+    switch (is_all(x[1], 2, n) ? 2 : is_all(x[1], 3, n) ? 3 : 0) {
+    case 2: EACH(a * a);
+    case 3: EACH(a * a * a);
+    default:
+        for (int64_t i = 0; i < n; i++) out[i] = powf(x[0][i], x[1][i]);
+    }
+}
+
+static void block_round(hyp_dtype to, float *out, int64_t n)
+{
+    const float *x[3] = {out, out, out};
+    uint16_t rounded[HYP_BLOCK];
+    switch (to) {
+    case HYP_F32: break;
+    case HYP_F16:
+    case HYP_BF16:
+        narrow(to, out, rounded, n);
+        widen(to, rounded, out, n);
+        break;
+    case HYP_BOOL: EACH(vbool(a != 0.0f));
+    default: hyp_block_to_integers(to, out, n);
+    }
+}
+
+static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, float *out, const float *const *x,
+                                                  int64_t n)
 {
     const float p = in->p, q = in->q;
     switch (in->op) {
@@ -78,22 +118,29 @@ static void block_instr(const hyp_block_instr *in, float *out, const float *pa, 
     case HYP_PLAN__POINTWISE__OP__GELU_TANH: EACH(vgelu_tanh(a));
     case HYP_PLAN__POINTWISE__OP__ERF: EACH(verf(a));
     case HYP_PLAN__POINTWISE__OP__EXP: EACH(vexp(a));
+    case HYP_PLAN__POINTWISE__OP__LOG: EACH(vlog(a));
+    case HYP_PLAN__POINTWISE__OP__SOFTPLUS: EACH(vsoftplus(a));
+    case HYP_PLAN__POINTWISE__OP__ELU: EACH(velu(a, p, q));
+    case HYP_PLAN__POINTWISE__OP__ABS: EACH(vabs(a));
+    case HYP_PLAN__POINTWISE__OP__NEG: EACH(-a);
+    case HYP_PLAN__POINTWISE__OP__SIGN: EACH(vsign(a));
+    case HYP_PLAN__POINTWISE__OP__NOT: EACH(vbool(a == 0.0f));
+    case HYP_PLAN__POINTWISE__OP__EQUAL: EACH(vbool(a == b));
+    case HYP_PLAN__POINTWISE__OP__LESS: EACH(vbool(a < b));
+    case HYP_PLAN__POINTWISE__OP__LESS_EQUAL: EACH(vbool(a <= b));
+    case HYP_PLAN__POINTWISE__OP__WHERE: EACH(choose(a != 0.0f, b, c));
     case HYP_PLAN__POINTWISE__OP__CLIP:
         EACH(choose(choose(a < p, splat(p), a) > q, splat(q), choose(a < p, splat(p), a)));
     case HYP_PLAN__POINTWISE__OP__CONST: EACH(splat(p));
-    case HYP_PLAN__POINTWISE__OP__SQRT:
-        for (int64_t i = 0; i < n; i++) out[i] = sqrtf(pa[i]);
-        break;
-    case HYP_PLAN__POINTWISE__OP__POW:
-        for (int64_t i = 0; i < n; i++) out[i] = powf(pa[i], pb[i]);
-        break;
-    default: EACH(a); /* CAST: the rounding below does it */
+    case HYP_PLAN__POINTWISE__OP__CAST: EACH(a);
+    case HYP_PLAN__POINTWISE__OP__SQRT: EACH_ELEMENT(sqrtf);
+    case HYP_PLAN__POINTWISE__OP__CEIL: EACH_ELEMENT(ceilf);
+    case HYP_PLAN__POINTWISE__OP__FLOOR: EACH_ELEMENT(floorf);
+    case HYP_PLAN__POINTWISE__OP__ROUND: EACH_ELEMENT(rintf);
+    case HYP_PLAN__POINTWISE__OP__POW: block_pow(out, x, n); break;
+    default: hyp_block_rare(in->op, out, x[0], x[1], n);
     }
-    if (in->to != HYP_F32) {
-        uint16_t rounded[HYP_BLOCK];
-        narrow(in->to, out, rounded, n);
-        widen(in->to, rounded, out, n);
-    }
+    block_round(in->to, out, n);
 }
 
 /* ---- softmax ---------------------------------------------------------------------------------------------- */

@@ -37,8 +37,13 @@ enum { HYP_BLOCK = 256 };
 typedef struct hyp_block_instr {
     HypPlan__Pointwise__Op op;
     float p, q;
-    hyp_dtype to; /* F32, F16 or BF16 */
+    hyp_dtype to;
 } hyp_block_instr;
+
+/* What the block kernels have no vectors for, in one form for all instruction sets. */
+void hyp_block_rare(HypPlan__Pointwise__Op op, float *out, const float *a, const float *b, int64_t n);
+/* Each element as a value of this integer type. */
+void hyp_block_to_integers(hyp_dtype to, float *out, int64_t n);
 
 typedef struct hyp_cpu_kernels {
     const char *isa; /* "avx512" */
@@ -48,8 +53,9 @@ typedef struct hyp_cpu_kernels {
     /* y[m,n_last] = the network of x[m,k_first]. hidden: 2 * HYP_MLP_ROWS * hidden_stride floats, 64-byte aligned. */
     void (*mlp)(const hyp_mlp *mlp, int64_t m, const float *x, float *y, float *hidden);
 
-    /* out[i] = op(a[i], b[i]) for i < n, n a multiple of 16. */
-    void (*instr)(const hyp_block_instr *in, float *out, const float *a, const float *b, int64_t n);
+    /* out[i] = op(x[0][i], x[1][i], x[2][i]) rounded to in->to, for i < n, n a multiple of 16. All three operands can
+     * be read, and may be out. */
+    void (*instr)(const hyp_block_instr *in, float *out, const float *const *x, int64_t n);
     /* Softmax over axis of x[axis, inner] with rows `stride` floats apart; inner any number of columns. */
     void (*softmax)(const float *x, float *y, int64_t axis, int64_t inner);
     /* Sum of n floats that lie together. */

@@ -46,11 +46,11 @@ static __attribute__((noinline)) void activate_stored(const tile_args *t, int ro
     int64_t whole = t->columns / W * W, rest = t->columns - whole;
     for (int r = 0; r < rows; r++) {
         float *y = t->y + r * t->y_stride;
-        block_instr(&in, y, y, y, whole);
+        block_instr(&in, y, (const float *const[]){y, y, y}, whole);
         if (!rest) continue;
         float tail[W];
         store(tail, load_some(y + whole, rest, 0));
-        block_instr(&in, tail, tail, tail, W);
+        block_instr(&in, tail, (const float *const[]){tail, tail, tail}, W);
         memcpy(y + whole, tail, (size_t)rest * sizeof *y);
     }
 }

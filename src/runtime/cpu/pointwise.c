@@ -1,5 +1,5 @@
-/* Pointwise steps in f32 (also of f16 and bf16 tensors): the extents are merged into as long runs as the strides
- * allow, and every instruction works on a block of a run. Other types are left to the reference kernel.
+/* Pointwise steps in f32, whatever the types of the tensors: the extents are merged into as long runs as the strides
+ * allow, and every instruction works on a block of a run. Steps in other types are left to the reference kernel.
  */
 #include "base/dtype.h"
 #include "runtime/cpu/cpu.h"
@@ -17,7 +17,7 @@ typedef struct pointwise {
     } input[HYP_PLAN_POINTWISE_INPUTS];
     struct {
         hyp_block_instr instr;
-        uint32_t a, b;
+        uint32_t a, b, c;
     } instr[HYP_PLAN_POINTWISE_REGISTERS];
     struct {
         uint32_t tensor, reg;
@@ -28,22 +28,48 @@ typedef struct pointwise {
 /* Where blocks of a multiple of this many elements are, kernels may read tensors in place. */
 enum { LANES = 16 };
 
+static bool narrow_float(hyp_dtype t) { return t == HYP_F32 || t == HYP_F16 || t == HYP_BF16; }
+
+#define LOAD(type)                                                                                                     \
+    for (int64_t i = 0; i < n; i++) out[i] = (float)((const type *)x)[first + i * step];                               \
+    break
+
 /* Elements x[first + i * step], i < n, as floats. */
 static void load_strided(hyp_dtype dtype, const void *x, int64_t first, int64_t step, float *out, int64_t n)
 {
-    if (dtype == HYP_F32)
-        for (int64_t i = 0; i < n; i++) out[i] = ((const float *)x)[first + i * step];
-    else
+    switch (dtype) {
+    case HYP_F32: LOAD(float);
+    case HYP_BOOL:
+        for (int64_t i = 0; i < n; i++) out[i] = ((const uint8_t *)x)[first + i * step] != 0 ? 1.0f : 0.0f;
+        break;
+    case HYP_U8: LOAD(uint8_t);
+    case HYP_I32: LOAD(int32_t);
+    case HYP_I64: LOAD(int64_t);
+    case HYP_U64: LOAD(uint64_t);
+    default:
         for (int64_t i = 0; i < n; i++) out[i] = (float)hyp_load_f64(dtype, x, (size_t)(first + i * step));
+    }
 }
 
-static const float *load_block(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, size_t i,
-                               int64_t done, float *room, int64_t n)
+/* Floats as the elements y[first + i]. */
+static void store_block(const hyp_cpu_run *run, hyp_dtype dtype, const float *x, char *y, int64_t first, int64_t n)
+{
+    y += first * (int64_t)hyp_dtype_size(dtype);
+    if (narrow_float(dtype))
+        run->kernels->narrow(dtype, x, y, n);
+    else if (dtype == HYP_BOOL)
+        for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[i] = x[i] != 0;
+    else
+        for (int64_t i = 0; i < n; i++) hyp_store_f64(dtype, y, (size_t)i, (double)x[i]);
+}
+
+static const float *load_block(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, size_t i, int64_t done,
+                               float *room, int64_t n)
 {
     hyp_dtype dtype = s->input[i].dtype;
     const char *x = run->call.at[s->input[i].tensor];
     int64_t step = s->steps[i], first = walk->offset[i] + done * step;
-    if (step == 1) {
+    if (step == 1 && narrow_float(dtype)) {
         const char *at = x + first * (int64_t)hyp_dtype_size(dtype);
         if (dtype == HYP_F32 && n % LANES == 0 && !s->input[i].copied) return (const float *)(const void *)at;
         run->kernels->widen(dtype, at, room, n);
@@ -74,15 +100,12 @@ static void run_block(const pointwise *s, const hyp_cpu_run *run, const hyp_walk
     for (size_t i = 0; i < s->inputs; i++) registers[i] = load_block(s, run, walk, i, done, blocks[i], n);
     for (size_t i = 0; i < s->instrs; i++) {
         size_t reg = s->inputs + i;
-        run->kernels->instr(&s->instr[i].instr, blocks[reg], registers[s->instr[i].a], registers[s->instr[i].b],
-                            padded);
+        const float *const x[] = {registers[s->instr[i].a], registers[s->instr[i].b], registers[s->instr[i].c]};
+        run->kernels->instr(&s->instr[i].instr, blocks[reg], x, padded);
         registers[reg] = blocks[reg];
     }
-    for (size_t i = 0; i < s->outputs; i++) {
-        char *y = run->call.at[s->output[i].tensor];
-        run->kernels->narrow(s->output[i].dtype, registers[s->output[i].reg],
-                             y + at * (int64_t)hyp_dtype_size(s->output[i].dtype), n);
-    }
+    for (size_t i = 0; i < s->outputs; i++)
+        store_block(run, s->output[i].dtype, registers[s->output[i].reg], run->call.at[s->output[i].tensor], at, n);
 }
 
 static int64_t blocks_of_run(const pointwise *s) { return (s->length + HYP_BLOCK - 1) / HYP_BLOCK; }
@@ -116,9 +139,7 @@ static hyp_status run_pointwise(const hyp_cpu_op *op, const hyp_cpu_run *run, hy
     return HYP_OK;
 }
 
-static bool narrow_float(hyp_dtype t) { return t == HYP_F32 || t == HYP_F16 || t == HYP_BF16; }
-
-/* False where a type is not for the kernels of this file. */
+/* False where the step computes in a type that is not for the kernels of this file. */
 static bool translate(const HypPlan__Program *p, const HypPlan__Pointwise *step, const int64_t *values, pointwise *s)
 {
     if (step->compute != HYP_F32) return false;
@@ -128,7 +149,6 @@ static bool translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
         uint32_t tensor = step->inputs[i]->tensor;
         s->input[i].tensor = tensor;
         s->input[i].dtype = hyp_tensor_dtype(p, tensor);
-        if (!narrow_float(s->input[i].dtype)) return false;
         hyp_walk_lane(&s->walk, values, step->inputs[i]->strides, 0);
     }
     for (size_t i = 0; i < s->instrs; i++) {
@@ -136,13 +156,12 @@ static bool translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
         s->instr[i].instr = (hyp_block_instr){in->op, (float)in->p, (float)in->q, (hyp_dtype)in->to};
         s->instr[i].a = in->a;
         s->instr[i].b = in->b;
-        if (!narrow_float((hyp_dtype)in->to)) return false;
+        s->instr[i].c = in->c;
     }
     for (size_t i = 0; i < s->outputs; i++) {
         s->output[i].tensor = step->outputs[i];
         s->output[i].reg = step->output_regs[i];
         s->output[i].dtype = hyp_tensor_dtype(p, step->outputs[i]);
-        if (!narrow_float(s->output[i].dtype)) return false;
         if (s->output[i].reg < s->inputs) s->input[s->output[i].reg].copied = true;
     }
     hyp_walk_coalesce(&s->walk);

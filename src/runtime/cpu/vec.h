@@ -89,9 +89,51 @@ INLINE vf verf(vf x)
     return choose(a < 0.92f, small, choose(x != x, x, large));
 }
 
+/* 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)) has the logarithm e ln2 + log(1 + f). */
+INLINE vf vlog(vf x)
+{
+    vi tiny = x < 1.17549435e-38f;
+    vf scaled = choose(tiny, x * 33554432.0f, x); /* 2^25: no subnormal is left */
+    vi e = ((vi)scaled - 0x3f3504f3) >> 23;       /* the bits of sqrt(1/2) */
+    vf f = (vf)((vi)scaled - (e << 23)) - 1.0f;
+    vf n = __builtin_convertvector(e - (tiny & 25), vf);
+    vf p = f * -7.634493025e-02f + 1.276157564e-01f;
+    p = p * f + -1.316018306e-01f;
+    p = p * f + 1.420175823e-01f;
+    p = p * f + -1.662335730e-01f;
+    p = p * f + 2.000122687e-01f;
+    p = p * f + -2.500082104e-01f;
+    p = p * f + 3.333333171e-01f;
+    vf s = f * f;
+    vf y = n * 0.693359375f + (f + (p * f * s - 0.5f * s + n * -2.12194440e-4f));
+    y = choose(x == 0.0f, splat(-INFINITY), y);
+    return choose((x >= 0.0f) & (x < INFINITY), y, choose(x < 0.0f, splat(NAN), x));
+}
+
+/* log(1 + t) for t in [0, 1]: what the sum loses is put back to first order. */
+INLINE vf vlog1p(vf t)
+{
+    vf u = t + 1.0f;
+    return vlog(u) + (t - (u - 1.0f)) / u;
+}
+
+/* e^x - 1 for x <= 0 */
+INLINE vf vexpm1(vf x)
+{
+    vf p = x * 1.125922591e-03f + 8.193295319e-03f;
+    p = p * x + 4.163204843e-02f;
+    p = p * x + 1.666628876e-01f;
+    p = p * x + 4.999998647e-01f;
+    return choose(x > -0.5f, p * (x * x) + x, vexp(x) - 1.0f);
+}
+
 INLINE vf vrelu(vf x) { return (vf)((vi)x & ~(x < 0.0f)); } /* NaN stays */
 INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
 INLINE vf vgelu(vf x) { return 0.5f * x * (1.0f + verf(x * 0.70710678f)); }
 INLINE vf vgelu_tanh(vf x) { return 0.5f * x * (1.0f + vtanh(0.79788456f * (x + 0.044715f * (x * x * x)))); }
+INLINE vf vsoftplus(vf x) { return vrelu(x) + vlog1p(vexp(-vabs(x))); }
+INLINE vf velu(vf x, float alpha, float gamma) { return gamma * choose(x >= 0.0f, x, alpha * vexpm1(x)); }
+INLINE vf vsign(vf x) { return choose(x == 0.0f, splat(0), choose(x == x, with_sign(splat(1), x), x)); }
+INLINE vf vbool(vi mask) { return (vf)(mask & (vi)splat(1)); }
 
 #endif

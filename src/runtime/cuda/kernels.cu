@@ -83,6 +83,9 @@ __device__ __forceinline__ int64_t wrap(uint32_t dtype, int64_t v)
     return is_signed ? (int64_t)high >> shift : (int64_t)(high >> shift);
 }
 
+// Is C a type of integers?
+template <typename C> constexpr bool whole = (C)0.5 == (C)0;
+
 template <typename C> __device__ __forceinline__ C from_integer(uint32_t dtype, int64_t v)
 {
     return dtype == HYP_U64 ? (C)(uint64_t)v : (C)v;
@@ -90,6 +93,7 @@ template <typename C> __device__ __forceinline__ C from_integer(uint32_t dtype, 
 // The conversion saturates; NaN gives 0 as in the other backends.
 template <typename C> __device__ __forceinline__ int64_t to_integer(C v) { return v == v ? (int64_t)v : 0; }
 template <> __device__ __forceinline__ int64_t to_integer(int64_t v) { return v; }
+template <> __device__ __forceinline__ int64_t to_integer(uint64_t v) { return (int64_t)v; }
 
 __device__ __forceinline__ __half to_half(float v) { return __float2half_rn(v); }
 __device__ __forceinline__ __half to_half(double v) { return __double2half(v); }
@@ -98,19 +102,24 @@ __device__ __forceinline__ __nv_bfloat16 to_bfloat(double v) { return __double2b
 __device__ __forceinline__ float from_half(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 __device__ __forceinline__ float from_bfloat(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
 
+// Integers are computed from integers alone, so that code for floats is left out where C is one.
+__device__ __forceinline__ float real(float v) { return v; }
+__device__ __forceinline__ double real(double v) { return v; }
+__device__ __forceinline__ float real(int64_t v) { return (float)v; }
+__device__ __forceinline__ float real(uint64_t v) { return (float)v; }
+
+template <typename C> __device__ __forceinline__ bool is_negative(C v) { return v < 0; }
+template <> __device__ __forceinline__ bool is_negative(uint64_t) { return false; }
+
 template <typename C> __device__ __noinline__ C load(uint32_t dtype, uint64_t data, int64_t i)
 {
-    switch (dtype) {
+    switch (whole<C> ? HYP_I64 : dtype) {
     case HYP_F32: return (C)((const float *)data)[i];
     case HYP_F16: return (C)from_half(((const uint16_t *)data)[i]);
     case HYP_BF16: return (C)from_bfloat(((const uint16_t *)data)[i]);
     case HYP_F64: return (C)((const double *)data)[i];
     default: return from_integer<C>(dtype, wrap(dtype, (int64_t)load_bits(integer_size(dtype), data, i)));
     }
-}
-template <> __device__ __noinline__ int64_t load(uint32_t dtype, uint64_t data, int64_t i)
-{
-    return wrap(dtype, (int64_t)load_bits(integer_size(dtype), data, i));
 }
 
 template <typename C> __device__ __forceinline__ void store_integer(uint32_t dtype, uint64_t data, int64_t i, C v)
@@ -120,32 +129,27 @@ template <typename C> __device__ __forceinline__ void store_integer(uint32_t dty
 }
 template <typename C> __device__ __noinline__ void store(uint32_t dtype, uint64_t data, int64_t i, C v)
 {
-    switch (dtype) {
+    switch (whole<C> ? HYP_I64 : dtype) {
     case HYP_F32: ((float *)data)[i] = (float)v; break;
-    case HYP_F16: ((__half *)data)[i] = to_half(v); break;
-    case HYP_BF16: ((__nv_bfloat16 *)data)[i] = to_bfloat(v); break;
+    case HYP_F16: ((__half *)data)[i] = to_half(real(v)); break;
+    case HYP_BF16: ((__nv_bfloat16 *)data)[i] = to_bfloat(real(v)); break;
     case HYP_F64: ((double *)data)[i] = (double)v; break;
     default: store_integer(dtype, data, i, v);
     }
-}
-template <> __device__ __noinline__ void store(uint32_t dtype, uint64_t data, int64_t i, int64_t v)
-{
-    store_integer(dtype, data, i, v);
 }
 
 // The value that storing to `dtype` and loading again would give.
 template <typename C> __device__ __noinline__ C round_to(uint32_t dtype, C v)
 {
-    switch (dtype) {
+    switch (whole<C> ? HYP_I64 : dtype) {
     case HYP_F32: return (C)(float)v;
-    case HYP_F16: return (C)__half2float(to_half(v));
-    case HYP_BF16: return (C)__bfloat162float(to_bfloat(v));
+    case HYP_F16: return (C)__half2float(to_half(real(v)));
+    case HYP_BF16: return (C)__bfloat162float(to_bfloat(real(v)));
     case HYP_F64: return v;
     case HYP_BOOL: return (C)(v != (C)0);
     default: return from_integer<C>(dtype, wrap(dtype, to_integer(v)));
     }
 }
-template <> __device__ __noinline__ int64_t round_to(uint32_t dtype, int64_t v) { return wrap(dtype, v); }
 
 // The few types of softmax and reductions, which the host sees to: a float type that computes in C, i64 or i32.
 template <typename C> __device__ __forceinline__ C load_native(uint32_t dtype, uint64_t data, int64_t i);
@@ -185,13 +189,13 @@ __device__ __forceinline__ void store_native(uint32_t dtype, uint64_t data, int6
 
 __device__ __noinline__ float power(float a, float b) { return powf(a, b); }
 __device__ __noinline__ double power(double a, double b) { return pow(a, b); }
-__device__ __noinline__ int64_t power(int64_t a, int64_t b)
+template <typename C> __device__ __forceinline__ C power(C a, C b)
 {
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+    if (is_negative(b)) return a == 1 ? 1 : a == (C)-1 ? (b & 1 ? (C)-1 : 1) : 0;
     uint64_t result = 1, base = (uint64_t)a;
     for (; b; b >>= 1, base *= base)
         if (b & 1) result *= base;
-    return (int64_t)result;
+    return (C)result;
 }
 
 template <typename C> __device__ __forceinline__ C quotient(C a, C b) { return a / b; }
@@ -200,6 +204,38 @@ template <> __device__ __noinline__ int64_t quotient(int64_t a, int64_t b)
     if (b == 0) return 0;
     return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
+template <> __device__ __noinline__ uint64_t quotient(uint64_t a, uint64_t b) { return b == 0 ? 0 : a / b; }
+
+// The remainder with the sign of b, or of a.
+template <typename C> __device__ __forceinline__ C floored(C r, C b) { return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+template <typename C> __device__ __noinline__ C remainder_of(C a, C b, bool keep_sign_of_a)
+{
+    C r = fmod(a, b);
+    if (keep_sign_of_a || r != r) return r;
+    return r == 0 ? copysign(r, b) : floored(r, b);
+}
+template <> __device__ __noinline__ int64_t remainder_of(int64_t a, int64_t b, bool keep_sign_of_a)
+{
+    int64_t r = b == 0 || b == -1 ? 0 : a % b;
+    return keep_sign_of_a ? r : floored(r, b);
+}
+template <> __device__ __noinline__ uint64_t remainder_of(uint64_t a, uint64_t b, bool) { return b == 0 ? 0 : a % b; }
+
+// Operators on bits; to the right copies of the sign of a signed C come in.
+template <typename C> __device__ __forceinline__ C bits(uint32_t op, C a, C b)
+{
+    uint64_t u = (uint64_t)a, v = (uint64_t)b;
+    switch (op) {
+    case HYP_PW_INVERT: return (C)~u;
+    case HYP_PW_AND: return (C)(u & v);
+    case HYP_PW_OR: return (C)(u | v);
+    case HYP_PW_XOR: return (C)(u ^ v);
+    case HYP_PW_SHIFT_LEFT: return (C)(v > 63 ? 0 : u << v);
+    default: return v > 63 ? (C)(is_negative(a) ? -1 : 0) : (C)(a >> (int)v); // HYP_PW_SHIFT_RIGHT
+    }
+}
+template <> __device__ __forceinline__ float bits(uint32_t, float a, float) { return a; }
+template <> __device__ __forceinline__ double bits(uint32_t, double a, double) { return a; }
 
 __device__ __forceinline__ float gelu(float v) { return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f)); }
 __device__ __forceinline__ double gelu(double v) { return 0.5 * v * (1.0 + erf(v * 0.70710678118654752)); }
@@ -214,36 +250,76 @@ __device__ __forceinline__ double gelu_tanh(double v)
 __device__ __forceinline__ float exponential(float v) { return expf(v); }
 __device__ __forceinline__ double exponential(double v) { return exp(v); }
 
+// A bound of CLIP: for integers the host wrote its bits.
+template <typename C> __device__ __forceinline__ C bound(const double &p)
+{
+    if (whole<C>) return (C) * (const int64_t *)&p;
+    return (C)p;
+}
 template <typename C> __device__ __forceinline__ C at_most(C v, C limit) { return v > limit ? limit : v; }
 
-// Transcendental instructions; integers never reach them (the host refuses such a program).
-template <typename C> __device__ __noinline__ C transcendental(uint32_t op, C v)
+// Rare and long, so they exist in double alone: a step that has them runs there, whatever its type.
+__device__ __noinline__ double trigonometric(uint32_t op, double v)
 {
     switch (op) {
+    case HYP_PW_SIN: return sin(v);
+    case HYP_PW_COS: return cos(v);
+    case HYP_PW_TAN: return tan(v);
+    case HYP_PW_ASIN: return asin(v);
+    case HYP_PW_ACOS: return acos(v);
+    case HYP_PW_ATAN: return atan(v);
+    case HYP_PW_SINH: return sinh(v);
+    case HYP_PW_COSH: return cosh(v);
+    case HYP_PW_ASINH: return asinh(v);
+    case HYP_PW_ACOSH: return acosh(v);
+    default: return atanh(v); // HYP_PW_ATANH
+    }
+}
+
+// Transcendental instructions; integers never reach them (the host refuses such a program).
+template <typename C> __device__ __noinline__ C transcendental(uint32_t op, C v, double p, double q)
+{
+    switch (op) {
+    case HYP_PW_LOG: return log(v);
+    case HYP_PW_CEIL: return ceil(v);
+    case HYP_PW_FLOOR: return floor(v);
+    case HYP_PW_ROUND: return rint(v);
+    case HYP_PW_SOFTPLUS: return (v < 0 ? (C)0 : v) + log1p(exponential(-fabs(v)));
+    case HYP_PW_ELU: return (C)q * (v > 0 ? v : (C)p * expm1(v));
     case HYP_PW_SIGMOID: return (C)1 / ((C)1 + exponential(-v));
     case HYP_PW_TANH: return tanh(v);
     case HYP_PW_GELU: return gelu(v);
     case HYP_PW_GELU_TANH: return gelu_tanh(v);
     case HYP_PW_ERF: return erf(v);
     case HYP_PW_EXP: return exponential(v);
-    default: return sqrt(v); // HYP_PW_SQRT
+    case HYP_PW_SQRT: return sqrt(v);
+    default: return sizeof(C) == 8 ? (C)trigonometric(op, (double)v) : v;
     }
 }
-template <> __device__ __forceinline__ int64_t transcendental(uint32_t, int64_t v) { return v; }
+template <> __device__ __forceinline__ int64_t transcendental(uint32_t, int64_t v, double, double) { return v; }
+template <> __device__ __forceinline__ uint64_t transcendental(uint32_t, uint64_t v, double, double) { return v; }
 
 // The instructions that are long: one element at a time, by way of an array in local memory, which keeps their code
 // small. They cost more than that way does.
+template <typename C> __device__ __forceinline__ C long_instr(const hyp_cuda_pw_instr &in, C x, C y)
+{
+    switch (in.op) {
+    case HYP_PW_DIV: return quotient(x, y);
+    case HYP_PW_POW: return power(x, y);
+    case HYP_PW_MOD: return sizeof(C) == 8 ? remainder_of(x, y, false) : x; // as the trigonometric functions
+    case HYP_PW_FMOD: return sizeof(C) == 8 ? remainder_of(x, y, true) : x;
+    case HYP_PW_SIGN: return x > 0 ? (C)1 : is_negative(x) ? (C)-1 : x == 0 ? (C)0 : x;
+    default: return whole<C> ? bits(in.op, x, y) : transcendental(in.op, x, in.p, in.q);
+    }
+}
 template <typename C, int V>
-__device__ __forceinline__ void execute_long(uint32_t op, const C (&a)[V], const C (&b)[V], C (&r)[V])
+__device__ __forceinline__ void execute_long(const hyp_cuda_pw_instr &in, const C (&a)[V], const C (&b)[V], C (&r)[V])
 {
     C x[V], y[V];
 #pragma unroll
     for (int v = 0; v < V; v++) x[v] = a[v], y[v] = b[v];
 #pragma unroll 1
-    for (int v = 0; v < V; v++)
-        x[v] = op == HYP_PW_DIV   ? quotient(x[v], y[v])
-               : op == HYP_PW_POW ? power(x[v], y[v])
-                                  : transcendental(op, x[v]);
+    for (int v = 0; v < V; v++) x[v] = long_instr(in, x[v], y[v]);
 #pragma unroll
     for (int v = 0; v < V; v++) r[v] = x[v];
 }
@@ -261,7 +337,8 @@ template <typename C, int V> __device__ __forceinline__ void round_long(uint32_t
 
 // One instruction on V elements; a NaN operand gives NaN, also in MIN, MAX, RELU and CLIP.
 template <typename C, int V>
-__device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a)[V], const C (&b)[V], C (&r)[V])
+__device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a)[V], const C (&b)[V], const C (&c)[V],
+                                        C (&r)[V])
 {
 #define EACH(expr)                                                                                                     \
     {                                                                                                                  \
@@ -274,11 +351,18 @@ __device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a
     case HYP_PW_MUL: EACH(a[v] * b[v])
     case HYP_PW_MIN: EACH(a[v] != a[v] || a[v] < b[v] ? a[v] : b[v])
     case HYP_PW_MAX: EACH(a[v] != a[v] || a[v] > b[v] ? a[v] : b[v])
-    case HYP_PW_RELU: EACH(a[v] < (C)0 ? (C)0 : a[v])
-    case HYP_PW_LEAKY_RELU: EACH(a[v] < (C)0 ? a[v] * (C)in.p : a[v])
-    case HYP_PW_CLIP: EACH(at_most(a[v] < (C)in.p ? (C)in.p : a[v], (C)in.q))
+    case HYP_PW_RELU: EACH(is_negative(a[v]) ? (C)0 : a[v])
+    case HYP_PW_LEAKY_RELU: EACH(is_negative(a[v]) ? a[v] * (C)in.p : a[v])
+    case HYP_PW_CLIP: EACH(at_most(a[v] < bound<C>(in.p) ? bound<C>(in.p) : a[v], bound<C>(in.q)))
     case HYP_PW_CAST: EACH(a[v])
-    default: execute_long(in.op, a, b, r);
+    case HYP_PW_ABS: EACH(is_negative(a[v]) ? -a[v] : a[v] + (C)0)
+    case HYP_PW_NEG: EACH(-a[v])
+    case HYP_PW_NOT: EACH((C)(a[v] == (C)0))
+    case HYP_PW_EQUAL: EACH((C)(a[v] == b[v]))
+    case HYP_PW_LESS: EACH((C)(a[v] < b[v]))
+    case HYP_PW_LESS_EQUAL: EACH((C)(a[v] <= b[v]))
+    case HYP_PW_WHERE: EACH(a[v] != (C)0 ? b[v] : c[v])
+    default: execute_long(in, a, b, r);
     }
     if (in.to == (sizeof(C) == 4 ? HYP_F32 : HYP_F64)) return;
     if (V > 1 && in.to == HYP_F16) {
@@ -389,7 +473,7 @@ template <typename C, int V> __device__ __forceinline__ void pointwise(const hyp
         at.inner = (chunk - at.row * p.row_chunks.size) * V;
         int64_t left = p.extent[0].size - at.inner;
         at.count = left < V ? (int)left : V;
-        C last[V] = {}, a[V], b[V];
+        C last[V] = {}, a[V], b[V] = {}, c[V] = {};
 #pragma unroll 1
         for (uint32_t i = 0; i < p.instrs; i++) {
             const hyp_cuda_pw_instr &in = p.instr[i];
@@ -408,8 +492,9 @@ template <typename C, int V> __device__ __forceinline__ void pointwise(const hyp
                 }
                 continue;
             }
-            if (in.op < HYP_PW_RELU) fetch<C, V>(p, in.b, at, temps, last, b);
-            execute<C, V>(in, a, b, last);
+            if (in.op < HYP_PW_RELU || in.op >= HYP_PW_MOD) fetch<C, V>(p, in.b, at, temps, last, b);
+            if (in.op == HYP_PW_WHERE) fetch<C, V>(p, in.c, at, temps, last, c);
+            execute<C, V>(in, a, b, c, last);
             if (in.temp_plus1) {
 #pragma unroll
                 for (int v = 0; v < V; v++) temps[((int)(in.temp_plus1 - 1) * V + v) * (int)blockDim.x] = last[v];
@@ -569,6 +654,7 @@ __device__ __forceinline__ void gather_elements(const hyp_cuda_gather &p)
 KERNEL(pointwise_f32, hyp_cuda_pointwise, (pointwise<float, HYP_CUDA_PW_VECTOR>(p)))
 KERNEL(pointwise_f64, hyp_cuda_pointwise, (pointwise<double, 1>(p)))
 KERNEL(pointwise_i64, hyp_cuda_pointwise, (pointwise<int64_t, 1>(p)))
+KERNEL(pointwise_u64, hyp_cuda_pointwise, (pointwise<uint64_t, 1>(p)))
 KERNEL(softmax_f32, hyp_cuda_softmax, softmax<float>(p))
 KERNEL(softmax_f64, hyp_cuda_softmax, softmax<double>(p))
 KERNEL(reduce_f32, hyp_cuda_reduce, reduce<float>(p))

@@ -12,7 +12,7 @@
 /* Every kernel by name. */
 /* clang-format off */
 #define HYP_CUDA_KERNELS(X) \
-    X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) \
+    X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(copy) X(transpose) X(gather) X(fill_i64)
 /* clang-format on */
@@ -56,6 +56,39 @@ enum {
     HYP_PW_SQRT = 18,
     HYP_PW_CLIP = 19,
     HYP_PW_CAST = 20,
+    HYP_PW_LOG = 22,
+    HYP_PW_ABS = 23,
+    HYP_PW_NEG = 24,
+    HYP_PW_SIGN = 25,
+    HYP_PW_CEIL = 26,
+    HYP_PW_FLOOR = 27,
+    HYP_PW_ROUND = 28,
+    HYP_PW_SIN = 29,
+    HYP_PW_COS = 30,
+    HYP_PW_TAN = 31,
+    HYP_PW_ASIN = 32,
+    HYP_PW_ACOS = 33,
+    HYP_PW_ATAN = 34,
+    HYP_PW_SINH = 35,
+    HYP_PW_COSH = 36,
+    HYP_PW_ASINH = 37,
+    HYP_PW_ACOSH = 38,
+    HYP_PW_ATANH = 39,
+    HYP_PW_SOFTPLUS = 40,
+    HYP_PW_ELU = 41,
+    HYP_PW_NOT = 42,
+    HYP_PW_INVERT = 43,
+    HYP_PW_MOD = 50,
+    HYP_PW_FMOD = 51,
+    HYP_PW_EQUAL = 52,
+    HYP_PW_LESS = 53,
+    HYP_PW_LESS_EQUAL = 54,
+    HYP_PW_AND = 55,
+    HYP_PW_OR = 56,
+    HYP_PW_XOR = 57,
+    HYP_PW_SHIFT_LEFT = 58,
+    HYP_PW_SHIFT_RIGHT = 59,
+    HYP_PW_WHERE = 60,
     HYP_PW_STORE = 64, /* ours: writes operand a to output b.index; after every other instruction */
 };
 
@@ -81,10 +114,10 @@ typedef struct hyp_cuda_pw_operand {
 typedef struct hyp_cuda_pw_instr {
     uint8_t op;
     uint8_t to; /* hyp_dtype that the result is rounded to */
-    hyp_cuda_pw_operand a, b;
+    hyp_cuda_pw_operand a, b, c;
     uint8_t temp_plus1; /* the result is also kept in this temp; 0 = not */
-    uint8_t pad;
-    double p, q;
+    uint8_t pad[7];
+    double p, q; /* CLIP of integers: their bits */
 } hyp_cuda_pw_instr;
 
 typedef struct hyp_cuda_pw_input {

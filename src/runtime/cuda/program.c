@@ -1,6 +1,9 @@
 #include "runtime/cuda/program.h"
 
+#include <string.h>
+
 #include "base/dtype.h"
+#include "kernels/scalar.h"
 
 #define SAME(name)                                                                                                     \
     _Static_assert((int)HYP_PW_##name == (int)HYP_PLAN__POINTWISE__OP__##name, "kernels.h follows plan.proto")
@@ -22,6 +25,39 @@ SAME(EXP);
 SAME(SQRT);
 SAME(CLIP);
 SAME(CAST);
+SAME(LOG);
+SAME(ABS);
+SAME(NEG);
+SAME(SIGN);
+SAME(CEIL);
+SAME(FLOOR);
+SAME(ROUND);
+SAME(SIN);
+SAME(COS);
+SAME(TAN);
+SAME(ASIN);
+SAME(ACOS);
+SAME(ATAN);
+SAME(SINH);
+SAME(COSH);
+SAME(ASINH);
+SAME(ACOSH);
+SAME(ATANH);
+SAME(SOFTPLUS);
+SAME(ELU);
+SAME(NOT);
+SAME(INVERT);
+SAME(MOD);
+SAME(FMOD);
+SAME(EQUAL);
+SAME(LESS);
+SAME(LESS_EQUAL);
+SAME(AND);
+SAME(OR);
+SAME(XOR);
+SAME(SHIFT_LEFT);
+SAME(SHIFT_RIGHT);
+SAME(WHERE);
 _Static_assert((int)HYP_CUDA_PW_INPUTS >= (int)HYP_PLAN_POINTWISE_INPUTS &&
                    (int)HYP_CUDA_PW_OUTPUTS >= (int)HYP_PLAN_POINTWISE_OUTPUTS &&
                    (int)HYP_CUDA_PW_REGISTERS >= (int)HYP_PLAN_POINTWISE_REGISTERS &&
@@ -36,7 +72,7 @@ enum { NO_TEMP = 0 };
 /* The instructions in order of execution; the registers they read and write. */
 typedef struct line {
     hyp_cuda_pw_instr *out;
-    uint32_t a, b, result; /* registers; NONE where there is none */
+    uint32_t a, b, c, result; /* registers; NONE where there is none */
 } line;
 enum { NONE = UINT8_MAX };
 
@@ -58,7 +94,7 @@ static void add_line(encoder *e, uint32_t op, hyp_dtype to, uint32_t a, uint32_t
 {
     hyp_cuda_pw_instr *out = &e->out->args.instr[e->line_count];
     *out = (hyp_cuda_pw_instr){.op = (uint8_t)op, .to = (uint8_t)to};
-    e->lines[e->line_count++] = (line){out, a, b, result};
+    e->lines[e->line_count++] = (line){out, a, b, NONE, result};
 }
 
 static void add_constant(encoder *e, const HypPlan__Pointwise__Instr *in, uint32_t reg, uint8_t *count)
@@ -67,6 +103,17 @@ static void add_constant(encoder *e, const HypPlan__Pointwise__Instr *in, uint32
     hyp_store_f64((hyp_dtype)in->to, &stored, 0, in->p);
     e->out->args.constant[*count] = hyp_load_f64((hyp_dtype)in->to, &stored, 0);
     e->constant_plus1[reg] = ++*count;
+}
+
+static void set_parameters(const hyp_cuda_pw_step *s, const HypPlan__Pointwise__Instr *in, hyp_cuda_pw_instr *out)
+{
+    out->p = in->p;
+    out->q = in->q;
+    bool is_u64 = s->compute == HYP_U64;
+    if (in->op != HYP_PLAN__POINTWISE__OP__CLIP || (s->compute != HYP_I64 && !is_u64)) return;
+    int64_t low = hyp_clip_bound_i64(in->p, true, is_u64), high = hyp_clip_bound_i64(in->q, false, is_u64);
+    memcpy(&out->p, &low, sizeof low);
+    memcpy(&out->q, &high, sizeof high);
 }
 
 /* Lists what the kernel executes: the instructions without constants, then the stores. An output that is an input
@@ -82,10 +129,11 @@ static void list_lines(encoder *e)
             add_constant(e, in, reg, &constants);
             continue;
         }
-        bool binary = in->op <= HYP_PLAN__POINTWISE__OP__MAX;
-        add_line(e, (uint32_t)in->op, (hyp_dtype)in->to, in->a, binary ? in->b : NONE, reg);
-        e->lines[e->line_count - 1].out->p = in->p;
-        e->lines[e->line_count - 1].out->q = in->q;
+        int arity = hyp_plan_pointwise_arity(in->op);
+        add_line(e, (uint32_t)in->op, (hyp_dtype)in->to, in->a, arity >= 2 ? in->b : NONE, reg);
+        line *l = &e->lines[e->line_count - 1];
+        if (arity == 3) l->c = in->c;
+        set_parameters(s, in, l->out);
     }
     uint32_t source[HYP_CUDA_PW_OUTPUTS];
     for (size_t o = 0; o < s->outputs; o++) {
@@ -108,7 +156,7 @@ static void leave_rounding_to_stores(encoder *e)
         bool needed = l->result == NONE;
         for (size_t j = i + 1; j < e->line_count && !needed; j++) {
             const line *use = &e->lines[j];
-            if (use->a != l->result && use->b != l->result) continue;
+            if (use->a != l->result && use->b != l->result && use->c != l->result) continue;
             needed = use->out->op != HYP_PW_STORE || e->step->output_dtype[use->out->b.index] != (hyp_dtype)l->out->to;
         }
         if (!needed) l->out->to = (uint8_t)e->step->compute;
@@ -122,8 +170,8 @@ static void find_last_uses(const encoder *e, size_t *last_use)
     uint32_t last = NONE; /* the register whose value the kernel has at hand */
     for (size_t i = 0; i < e->line_count; i++) {
         const line *l = &e->lines[i];
-        const uint32_t read[] = {l->a, l->b};
-        for (int r = 0; r < 2; r++)
+        const uint32_t read[] = {l->a, l->b, l->c};
+        for (int r = 0; r < 3; r++)
             if (is_computed(e, read[r]) && read[r] != last) last_use[read[r]] = i;
         if (l->result != NONE) last = l->result;
     }
@@ -151,6 +199,7 @@ static uint32_t place_operands(encoder *e)
         line *l = &e->lines[i];
         l->out->a = operand(e, l->a, last, temp);
         if (l->b != NONE) l->out->b = operand(e, l->b, last, temp);
+        if (l->c != NONE) l->out->c = operand(e, l->c, last, temp);
         if (l->result == NONE) continue;
         last = l->result;
         if (last_use[last] == SIZE_MAX) continue;
@@ -196,6 +245,7 @@ static void choose_kernel(const hyp_cuda_pw_step *s, const hyp_cuda_box *box, ui
     uint32_t lanes = narrow ? HYP_CUDA_PW_VECTOR : 1;
     out->kernel = narrow                  ? HYP_CUDA_KERNEL_pointwise_f32
                   : s->compute == HYP_F64 ? HYP_CUDA_KERNEL_pointwise_f64
+                  : s->compute == HYP_U64 ? HYP_CUDA_KERNEL_pointwise_u64
                                           : HYP_CUDA_KERNEL_pointwise_i64;
     uint32_t thread_bytes = temps * lanes * (narrow ? 4 : 8);
     out->threads = THREADS;
@@ -207,8 +257,22 @@ static void choose_kernel(const hyp_cuda_pw_step *s, const hyp_cuda_box *box, ui
     for (uint32_t a = 1; a < box->rank; a++) out->args.chunks *= box->extent[a];
 }
 
-void hyp_cuda_pw_encode(const hyp_cuda_pw_step *step, hyp_cuda_pw_program *out)
+/* Functions that the kernels have in double alone. Every result is rounded to the type that its instruction says, so
+ * that a step of floats may run in double. */
+static bool needs_double(const hyp_cuda_pw_step *s)
 {
+    for (size_t i = 0; i < s->instrs; i++) {
+        HypPlan__Pointwise__Op op = s->instr[i]->op;
+        if (op >= HYP_PLAN__POINTWISE__OP__SIN && op <= HYP_PLAN__POINTWISE__OP__ATANH) return true;
+        if (op == HYP_PLAN__POINTWISE__OP__MOD || op == HYP_PLAN__POINTWISE__OP__FMOD) return true;
+    }
+    return false;
+}
+
+void hyp_cuda_pw_encode(const hyp_cuda_pw_step *given, hyp_cuda_pw_program *out)
+{
+    hyp_cuda_pw_step wide = *given, *step = &wide;
+    if (wide.compute == HYP_F32 && needs_double(given)) wide.compute = HYP_F64;
     *out = (hyp_cuda_pw_program){0};
     encoder e = {.step = step, .out = out};
     list_lines(&e);

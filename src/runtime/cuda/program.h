@@ -7,7 +7,7 @@
 /* A pointwise step with its dims evaluated. Lane i of the box is input i. */
 typedef struct hyp_cuda_pw_step {
     hyp_cuda_box box;
-    hyp_dtype compute; /* F32, F64 or I64 */
+    hyp_dtype compute; /* F32, F64, I64 or U64 */
     size_t inputs, instrs, outputs;
     hyp_dtype input_dtype[HYP_CUDA_PW_INPUTS], output_dtype[HYP_CUDA_PW_OUTPUTS];
     HypPlan__Pointwise__Instr *const *instr;

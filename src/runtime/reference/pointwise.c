@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "kernels/scalar.h"
 #include "runtime/reference/reference.h"
 
 typedef HypPlan__Pointwise__Instr instr;
@@ -30,7 +31,7 @@ static int64_t round_i64(hyp_dtype t, int64_t v)
     return hyp_load_i64(t, &stored, 0);
 }
 
-static double float_op(const instr *in, double a, double b)
+static double float_op(const instr *in, double a, double b, double c)
 {
     switch (in->op) {
     case HYP_PLAN__POINTWISE__OP__ADD: return a + b;
@@ -51,33 +52,86 @@ static double float_op(const instr *in, double a, double b)
     case HYP_PLAN__POINTWISE__OP__SQRT: return sqrt(a);
     case HYP_PLAN__POINTWISE__OP__CLIP: a = a < in->p ? in->p : a; return a > in->q ? in->q : a;
     case HYP_PLAN__POINTWISE__OP__CONST: return in->p;
+    case HYP_PLAN__POINTWISE__OP__LOG: return log(a);
+    case HYP_PLAN__POINTWISE__OP__ABS: return fabs(a);
+    case HYP_PLAN__POINTWISE__OP__NEG: return -a;
+    case HYP_PLAN__POINTWISE__OP__SIGN: return hyp_sign_f64(a);
+    case HYP_PLAN__POINTWISE__OP__CEIL: return ceil(a);
+    case HYP_PLAN__POINTWISE__OP__FLOOR: return floor(a);
+    case HYP_PLAN__POINTWISE__OP__ROUND: return nearbyint(a);
+    case HYP_PLAN__POINTWISE__OP__SIN: return sin(a);
+    case HYP_PLAN__POINTWISE__OP__COS: return cos(a);
+    case HYP_PLAN__POINTWISE__OP__TAN: return tan(a);
+    case HYP_PLAN__POINTWISE__OP__ASIN: return asin(a);
+    case HYP_PLAN__POINTWISE__OP__ACOS: return acos(a);
+    case HYP_PLAN__POINTWISE__OP__ATAN: return atan(a);
+    case HYP_PLAN__POINTWISE__OP__SINH: return sinh(a);
+    case HYP_PLAN__POINTWISE__OP__COSH: return cosh(a);
+    case HYP_PLAN__POINTWISE__OP__ASINH: return asinh(a);
+    case HYP_PLAN__POINTWISE__OP__ACOSH: return acosh(a);
+    case HYP_PLAN__POINTWISE__OP__ATANH: return atanh(a);
+    case HYP_PLAN__POINTWISE__OP__SOFTPLUS: return hyp_softplus_f64(a);
+    case HYP_PLAN__POINTWISE__OP__ELU: return hyp_elu_f64(a, in->p, in->q);
+    case HYP_PLAN__POINTWISE__OP__NOT: return a == 0;
+    case HYP_PLAN__POINTWISE__OP__MOD: return hyp_mod_f64(a, b, false);
+    case HYP_PLAN__POINTWISE__OP__FMOD: return hyp_mod_f64(a, b, true);
+    case HYP_PLAN__POINTWISE__OP__EQUAL: return a == b;
+    case HYP_PLAN__POINTWISE__OP__LESS: return a < b;
+    case HYP_PLAN__POINTWISE__OP__LESS_EQUAL: return a <= b;
+    case HYP_PLAN__POINTWISE__OP__WHERE: return a != 0 ? b : c;
     default: return a; /* CAST: the rounding that follows does it */
     }
 }
 
-/* Wraps modulo 2^64; division by 0 gives 0, since no integer is right and none may trap. */
-static int64_t int_op(const instr *in, int64_t a, int64_t b)
+static int64_t clip_i64(const instr *in, int64_t a, bool u)
+{
+    int64_t low = hyp_clip_bound_i64(in->p, true, u), high = hyp_clip_bound_i64(in->q, false, u);
+    if (hyp_less_i64(a, low, u)) a = low;
+    return hyp_less_i64(high, a, u) ? high : a;
+}
+
+/* Wraps modulo 2^64; u: the integers are unsigned. */
+static int64_t int_op(const instr *in, int64_t a, int64_t b, int64_t c, bool u)
 {
     uint64_t ua = (uint64_t)a, ub = (uint64_t)b;
+    bool less = hyp_less_i64(a, b, u), positive = u || a > 0;
     switch (in->op) {
     case HYP_PLAN__POINTWISE__OP__ADD: return (int64_t)(ua + ub);
     case HYP_PLAN__POINTWISE__OP__SUB: return (int64_t)(ua - ub);
     case HYP_PLAN__POINTWISE__OP__MUL: return (int64_t)(ua * ub);
-    case HYP_PLAN__POINTWISE__OP__DIV: return b == 0 ? 0 : b == -1 ? (int64_t)(0 - ua) : a / b;
-    case HYP_PLAN__POINTWISE__OP__MIN: return a < b ? a : b;
-    case HYP_PLAN__POINTWISE__OP__MAX: return a > b ? a : b;
-    case HYP_PLAN__POINTWISE__OP__RELU: return a < 0 ? 0 : a;
-    case HYP_PLAN__POINTWISE__OP__CAST: return a;
-    case HYP_PLAN__POINTWISE__OP__CLIP: /* compared as doubles, since the bounds are; unbounded sides keep every bit */
-        if ((double)a < in->p) a = hyp_load_i64(HYP_F64, &in->p, 0);
-        if ((double)a > in->q) a = hyp_load_i64(HYP_F64, &in->q, 0);
-        return a;
-    case HYP_PLAN__POINTWISE__OP__CONST: return hyp_load_i64(HYP_F64, &in->p, 0);
-    default: { /* the rest by way of floats */
-        double v = float_op(in, (double)a, (double)b);
-        return hyp_load_i64(HYP_F64, &v, 0);
+    case HYP_PLAN__POINTWISE__OP__DIV: return hyp_div_i64(a, b, u);
+    case HYP_PLAN__POINTWISE__OP__MOD: return hyp_mod_i64(a, b, false, u);
+    case HYP_PLAN__POINTWISE__OP__FMOD: return hyp_mod_i64(a, b, true, u);
+    case HYP_PLAN__POINTWISE__OP__POW: return hyp_pow_i64(a, b, u);
+    case HYP_PLAN__POINTWISE__OP__MIN: return less ? a : b;
+    case HYP_PLAN__POINTWISE__OP__MAX: return less ? b : a;
+    case HYP_PLAN__POINTWISE__OP__RELU: return positive ? a : 0;
+    case HYP_PLAN__POINTWISE__OP__ABS: return positive ? a : (int64_t)(0 - ua);
+    case HYP_PLAN__POINTWISE__OP__NEG: return (int64_t)(0 - ua);
+    case HYP_PLAN__POINTWISE__OP__SIGN: return hyp_sign_i64(a, u);
+    case HYP_PLAN__POINTWISE__OP__CLIP: return clip_i64(in, a, u);
+    case HYP_PLAN__POINTWISE__OP__CONST: return hyp_clip_bound_i64(in->p, in->p < 0, u);
+    case HYP_PLAN__POINTWISE__OP__NOT: return a == 0;
+    case HYP_PLAN__POINTWISE__OP__INVERT: return ~a;
+    case HYP_PLAN__POINTWISE__OP__EQUAL: return a == b;
+    case HYP_PLAN__POINTWISE__OP__LESS: return less;
+    case HYP_PLAN__POINTWISE__OP__LESS_EQUAL: return less || a == b;
+    case HYP_PLAN__POINTWISE__OP__AND: return a & b;
+    case HYP_PLAN__POINTWISE__OP__OR: return a | b;
+    case HYP_PLAN__POINTWISE__OP__XOR: return a ^ b;
+    case HYP_PLAN__POINTWISE__OP__SHIFT_LEFT: return hyp_shift_i64(a, b, true, u);
+    case HYP_PLAN__POINTWISE__OP__SHIFT_RIGHT: return hyp_shift_i64(a, b, false, u);
+    case HYP_PLAN__POINTWISE__OP__WHERE: return a ? b : c;
+    default: return a; /* CAST */
     }
-    }
+}
+
+/* An element in a register of floats: rounded once. */
+static double load_float(hyp_dtype compute, hyp_dtype t, const void *x, size_t i)
+{
+    if (compute == HYP_F32 && t == HYP_I64) return (double)(float)((const int64_t *)x)[i];
+    if (compute == HYP_F32 && t == HYP_U64) return (double)(float)((const uint64_t *)x)[i];
+    return round_f64(compute, hyp_load_f64(t, x, i));
 }
 
 void hyp_reference_pointwise(const hyp_reference_call *call, const HypPlan__Pointwise *s)
@@ -85,7 +139,7 @@ void hyp_reference_pointwise(const hyp_reference_call *call, const HypPlan__Poin
     const int64_t *values = call->values;
     cell r[HYP_PLAN_POINTWISE_REGISTERS] = {{0}}; /* operands that an instruction has no use for are read, too */
     hyp_dtype compute = (hyp_dtype)s->compute;
-    bool integer = compute == HYP_I64;
+    bool is_u64 = compute == HYP_U64, integer = is_u64 || compute == HYP_I64;
     hyp_walk w;
     hyp_walk_init(&w, values, s->extents, s->n_extents);
     for (size_t i = 0; i < s->n_inputs; i++) hyp_walk_lane(&w, values, s->inputs[i]->strides, 0);
@@ -97,15 +151,16 @@ void hyp_reference_pointwise(const hyp_reference_call *call, const HypPlan__Poin
             if (integer)
                 r[i].i = hyp_load_i64(t, call->at[tensor], (size_t)w.offset[i]);
             else
-                r[i].f = round_f64(compute, hyp_load_f64(t, call->at[tensor], (size_t)w.offset[i]));
+                r[i].f = load_float(compute, t, call->at[tensor], (size_t)w.offset[i]);
         }
         for (size_t i = 0; i < s->n_instrs; i++) {
             const instr *in = s->instrs[i];
             cell *out = &r[s->n_inputs + i];
             if (integer)
-                out->i = round_i64((hyp_dtype)in->to, int_op(in, r[in->a].i, r[in->b].i));
+                out->i = round_i64((hyp_dtype)in->to, int_op(in, r[in->a].i, r[in->b].i, r[in->c].i, is_u64));
             else
-                out->f = round_f64((hyp_dtype)in->to, round_f64(compute, float_op(in, r[in->a].f, r[in->b].f)));
+                out->f =
+                    round_f64((hyp_dtype)in->to, round_f64(compute, float_op(in, r[in->a].f, r[in->b].f, r[in->c].f)));
         }
         for (size_t i = 0; i < s->n_outputs; i++) {
             hyp_dtype t = hyp_tensor_dtype(call->program, s->outputs[i]);

@@ -87,6 +87,7 @@ static const entry entries[] = {
     ENTRY(pointwise_f32, hyp_cuda_pointwise, false),
     ENTRY(pointwise_f64, hyp_cuda_pointwise, false),
     ENTRY(pointwise_i64, hyp_cuda_pointwise, false),
+    ENTRY(pointwise_u64, hyp_cuda_pointwise, false),
     ENTRY(softmax_f32, hyp_cuda_softmax, true),
     ENTRY(softmax_f64, hyp_cuda_softmax, true),
     ENTRY(reduce_f32, hyp_cuda_reduce, true),

@@ -187,8 +187,11 @@ static void matmul_broadcasts_batches_and_transposes(void **state)
 /* ---- pointwise ----------------------------------------------------------------------------------------------- */
 
 static const HypPlan__Pointwise__Op float_ops[] = {
-    OP(ADD),     OP(SUB),  OP(MUL),  OP(DIV),       OP(POW), OP(MIN), OP(MAX),  OP(RELU), OP(LEAKY_RELU),
-    OP(SIGMOID), OP(TANH), OP(GELU), OP(GELU_TANH), OP(ERF), OP(EXP), OP(SQRT), OP(CLIP), OP(CAST)};
+    OP(ADD),      OP(SUB),  OP(MUL),  OP(DIV),       OP(POW),  OP(MIN),   OP(MAX),   OP(RELU),       OP(LEAKY_RELU),
+    OP(SIGMOID),  OP(TANH), OP(GELU), OP(GELU_TANH), OP(ERF),  OP(EXP),   OP(SQRT),  OP(CLIP),       OP(CAST),
+    OP(LOG),      OP(ABS),  OP(NEG),  OP(SIGN),      OP(CEIL), OP(FLOOR), OP(ROUND), OP(SIN),        OP(COS),
+    OP(TAN),      OP(ASIN), OP(ACOS), OP(ATAN),      OP(SINH), OP(COSH),  OP(ASINH), OP(ACOSH),      OP(ATANH),
+    OP(SOFTPLUS), OP(ELU),  OP(NOT),  OP(MOD),       OP(FMOD), OP(EQUAL), OP(LESS),  OP(LESS_EQUAL), OP(WHERE)};
 
 /* z = op(x, y) over [rows, columns] with y along the columns only. */
 static void build_operation(HypPlan__Pointwise__Op op, hyp_dtype dtype, hyp_dtype compute, int64_t rows,
@@ -221,12 +224,14 @@ static void every_pointwise_operation_equals_reference(void **state)
 static void integer_operations_equal_reference(void **state)
 {
     (void)state;
-    static const HypPlan__Pointwise__Op ops[] = {OP(ADD), OP(SUB), OP(MUL),  OP(DIV),
-                                                 OP(MIN), OP(MAX), OP(RELU), OP(CAST)};
-    static const hyp_dtype types[] = {HYP_I64, HYP_I32, HYP_U8, HYP_I8, HYP_U16, HYP_U32, HYP_BOOL};
+    static const HypPlan__Pointwise__Op ops[] = {
+        OP(ADD),  OP(SUB),        OP(MUL), OP(DIV), OP(MIN),  OP(MAX),        OP(RELU),        OP(CAST),   OP(POW),
+        OP(MOD),  OP(FMOD),       OP(ABS), OP(NEG), OP(SIGN), OP(CLIP),       OP(NOT),         OP(INVERT), OP(EQUAL),
+        OP(LESS), OP(LESS_EQUAL), OP(AND), OP(OR),  OP(XOR),  OP(SHIFT_LEFT), OP(SHIFT_RIGHT), OP(WHERE)};
+    static const hyp_dtype types[] = {HYP_I64, HYP_I32, HYP_U8, HYP_I8, HYP_U16, HYP_U32, HYP_U64, HYP_BOOL};
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-            build_operation(ops[o], types[t], HYP_I64, 9, 13);
+            build_operation(ops[o], types[t], types[t] == HYP_U64 ? HYP_U64 : HYP_I64, 9, 13);
             check((dims_list){{9, 13}, {13}}, (tolerance){0, 0});
         }
 }
