@@ -104,3 +104,10 @@ size_t hyp_host_memory_bytes(const hyp_host_memory *m)
     for (uint32_t s = 0; s < m->plan->program->slot_count; s++) total += m->slot_bytes[s];
     return total;
 }
+
+void hyp_host_name_step(const HypPlan__Program *program, size_t step, hyp_diag *diag)
+{
+    const HypPlan__Step *s = program->steps[step];
+    const char *source = s->n_sources ? program->source_names[s->sources[0]] : NULL;
+    hyp_diag_prefix(diag, "step %zu%s%s%s", step, source ? " ('" : "", source ? source : "", source ? "')" : "");
+}

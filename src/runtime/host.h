@@ -32,5 +32,7 @@ HYP_NODISCARD hyp_status hyp_host_memory_grow_work(hyp_host_memory *m, size_t by
 /* Sets the addresses of inputs and outputs for one run. */
 void hyp_host_memory_bind(hyp_host_memory *m, const hyp_bindings *bindings);
 size_t hyp_host_memory_bytes(const hyp_host_memory *m);
+/* Puts the step that failed, and the node of the model that it stands for, in front of the message. */
+void hyp_host_name_step(const HypPlan__Program *program, size_t step, hyp_diag *diag);
 
 #endif

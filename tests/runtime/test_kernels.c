@@ -368,7 +368,7 @@ static void gather_refuses_an_index_out_of_range(void **state)
         hyp_diag why = {0};
         assert_ok(hyp_context_create(engine, NULL, &context, diag));
         assert_int_equal(hyp_context_run(context, in, 2, &out, 1, &why), HYP_ERR_INVALID_ARGUMENT);
-        assert_string_equal(why.message, "gather: index 3 at position 1 is out of range for an axis of 3");
+        assert_string_equal(why.message, "step 0: gather: index 3 at position 1 is out of range for an axis of 3");
         hyp_context_destroy(context);
         hyp_engine_destroy(engine);
     }

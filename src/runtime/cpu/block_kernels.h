@@ -248,4 +248,16 @@ static void sum_rows(const float *x, int64_t rows, int64_t stride, int64_t n, do
     }
 }
 
+static void combine(const float *const *rows, const float *weights, int64_t taps, int64_t n, float *y)
+{
+    if (taps == 2) {
+        const float *a = rows[0], *b = rows[1], u = weights[0], v = weights[1];
+        for (int64_t i = 0; i < n; i++) y[i] = u * a[i] + v * b[i];
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) y[i] = weights[0] * rows[0][i];
+    for (int64_t t = 1; t < taps; t++)
+        for (int64_t i = 0; i < n; i++) y[i] += weights[t] * rows[t][i];
+}
+
 #endif

@@ -225,6 +225,7 @@ static const struct {
     const char *kernel;
     prepare_call_fn *prepare;
 } fast_calls[] = {
+    {"resize", hyp_cpu_prepare_resize},
     {NULL, NULL},
 };
 
@@ -291,7 +292,12 @@ static hyp_status run_ops(session *s, const prepared *p, hyp_diag *diag)
                        .kernels = s->model->device->kernels,
                        .call = {program, p->values, s->memory.at, s->memory.work},
                        .stream = s->stream};
-    for (size_t i = 0; i < program->n_steps; i++) HYP_TRY(p->ops[i].run(&p->ops[i], &run, diag));
+    for (size_t i = 0; i < program->n_steps; i++) {
+        hyp_status status = p->ops[i].run(&p->ops[i], &run, diag);
+        if (status == HYP_OK) continue;
+        hyp_host_name_step(program, i, diag);
+        return status;
+    }
     return HYP_OK;
 }
 

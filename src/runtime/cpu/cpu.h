@@ -76,6 +76,8 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_
                                               hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_call(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_resize(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                hyp_cpu_op *op, hyp_diag *diag);
 void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
 
 /* linear.c: examines a step at load and packs its weights as far as the number of rows is known. */

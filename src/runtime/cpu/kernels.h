@@ -62,6 +62,8 @@ typedef struct hyp_cpu_kernels {
     double (*sum)(const float *x, int64_t n);
     /* sums[j] += sum over i < rows of x[i*stride + j], for j < n <= HYP_BLOCK. */
     void (*sum_rows)(const float *x, int64_t rows, int64_t stride, int64_t n, double *sums);
+    /* y[i] = sum over t < taps of weights[t] * rows[t][i], for i < n; y is none of the rows. */
+    void (*combine)(const float *const *rows, const float *weights, int64_t taps, int64_t n, float *y);
     /* Conversion of n elements. */
     void (*widen)(hyp_dtype from, const void *x, float *out, int64_t n);
     void (*narrow)(hyp_dtype to, const float *x, void *out, int64_t n);

@@ -15,6 +15,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_generic = {
     .softmax = softmax,
     .sum = sum_floats,
     .sum_rows = sum_rows,
+    .combine = combine,
     .widen = widen,
     .narrow = narrow,
 };

@@ -1,16 +1,5 @@
 /* call.c - steps that call a kernel of src/kernels by name. */
-#include "kernels/kernels.h"
 #include "runtime/reference/reference.h"
-
-/* The arguments of one call, as the kernel takes them. */
-typedef struct arguments {
-    hyp_array in[HYP_PLAN_CALL_INPUTS], out[HYP_PLAN_CALL_OUTPUTS];
-    hyp_kernel_attr attrs[HYP_PLAN_CALL_ATTRS];
-    int64_t ints[HYP_PLAN_CALL_INTS];
-    hyp_kernel_call call;
-} arguments;
-
-_Static_assert((int)HYP_PLAN_CALL_INPUTS <= HYP_KERNEL_MAX_INPUTS, "a kernel takes what a plan can name");
 
 static hyp_array array_of(const hyp_reference_call *call, uint32_t tensor)
 {
@@ -27,8 +16,10 @@ static hyp_array array_of(const hyp_reference_call *call, uint32_t tensor)
     return a;
 }
 
-/* Fills in the arguments. Without `values` the numbers, without `at` the data are left out. */
-static void collect(const hyp_reference_call *call, const HypPlan__Call *s, hyp_diag *diag, arguments *a)
+_Static_assert((int)HYP_PLAN_CALL_INPUTS <= HYP_KERNEL_MAX_INPUTS, "a kernel takes what a plan can name");
+
+void hyp_reference_arguments(const hyp_reference_call *call, const HypPlan__Call *s, hyp_diag *diag,
+                             hyp_call_arguments *a)
 {
     size_t ints = 0;
     a->call = (hyp_kernel_call){.op = s->kernel,
@@ -68,13 +59,13 @@ hyp_status hyp_reference_check_calls(const HypPlan__Program *program, hyp_diag *
         if (program->steps[i]->kernel_case != HYP_PLAN__STEP__KERNEL_CALL) continue;
         const HypPlan__Call *s = program->steps[i]->call;
         const hyp_kernel *kernel = hyp_kernel_find(s->kernel);
-        arguments a;
+        hyp_call_arguments a;
         if (!kernel)
             return hyp_fail(diag, HYP_ERR_INCOMPATIBLE,
                             "step %zu calls the kernel '%s', which this version of Hypatia does not have; run the plan "
                             "with the version that built it, or build it again with the hypatiac of this version",
                             i, s->kernel);
-        collect(&call, s, diag, &a);
+        hyp_reference_arguments(&call, s, diag, &a);
         if (strlen(kernel->attrs) != s->n_attrs)
             return hyp_fail(diag, HYP_ERR_MALFORMED, "step %zu: %s has %zu attributes, %zu are given", i, s->kernel,
                             strlen(kernel->attrs), s->n_attrs);
@@ -90,14 +81,14 @@ size_t hyp_reference_call_work(const HypPlan__Program *program, const HypPlan__C
 {
     const hyp_reference_call call = {.program = program, .values = values};
     const hyp_kernel *kernel = hyp_kernel_find(step->kernel);
-    arguments a;
-    collect(&call, step, NULL, &a);
+    hyp_call_arguments a;
+    hyp_reference_arguments(&call, step, NULL, &a);
     return kernel->scratch(&a.call);
 }
 
 hyp_status hyp_reference_run_call(const hyp_reference_call *call, const HypPlan__Call *step, hyp_diag *diag)
 {
-    arguments a;
-    collect(call, step, diag, &a);
+    hyp_call_arguments a;
+    hyp_reference_arguments(call, step, diag, &a);
     return hyp_kernel_find(step->kernel)->run(&a.call);
 }

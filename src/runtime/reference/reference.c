@@ -83,7 +83,12 @@ static hyp_status run(void *opaque, void *prepared, const hyp_bindings *bindings
     const HypPlan__Program *p = m->plan->program;
     hyp_host_memory_bind(m, bindings);
     hyp_reference_call call = {p, prepared, m->at, m->work};
-    for (size_t i = 0; i < p->n_steps; i++) HYP_TRY(hyp_reference_step(&call, p->steps[i], diag));
+    for (size_t i = 0; i < p->n_steps; i++) {
+        hyp_status status = hyp_reference_step(&call, p->steps[i], diag);
+        if (status == HYP_OK) continue;
+        hyp_host_name_step(p, i, diag);
+        return status;
+    }
     return HYP_OK;
 }
 
