@@ -117,7 +117,7 @@ hyp_status hyp_infer_tensor_scatter(const hyp_infer_call *c)
 hyp_status hyp_infer_topk(const hyp_infer_call *c)
 {
     hyp_type t = c->in[0]->type;
-    hyp_dim k;
+    hyp_dim k = 0;
     int32_t axis;
     HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
     HYP_TRY(hyp_check_axis(c, c->attrs[0].i, t.rank, &axis));
@@ -134,7 +134,7 @@ hyp_status hyp_infer_one_hot(const hyp_infer_call *c)
 {
     const hyp_type *indices = &c->in[0]->type, *values = &c->in[1]->type;
     hyp_type t = {.dtype = values->dtype, .rank = indices->rank + 1};
-    hyp_dim depth;
+    hyp_dim depth = 0;
     int32_t axis;
     HYP_TRY(want_size(c, 1, &depth));
     if (indices->dtype == HYP_BOOL || values->rank != 1 || values->dims[0] != 2)
@@ -152,7 +152,7 @@ hyp_status hyp_infer_range(const hyp_infer_call *c)
 {
     const hyp_infer_value *start = c->in[0], *delta = c->in[1];
     hyp_infer_value *y = &c->out[0];
-    hyp_dim size;
+    hyp_dim size = 0;
     HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
     HYP_TRY(want_size(c, 0, &size));
     if (start->type.rank != 0 || delta->type.rank != 0)

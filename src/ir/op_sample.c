@@ -41,7 +41,8 @@ hyp_status hyp_infer_grid_sample(const hyp_infer_call *c)
     if (!hyp_dtype_is_float(x->dtype) || !hyp_dtype_is_float(grid->dtype))
         return hyp_infer_fail(c, "%s and %s, floating-point types are wanted", hyp_infer_type_text(c, x),
                               hyp_infer_type_text(c, grid));
-    if (x->rank < 3 || grid->rank != x->rank || grid->dims[0] != x->dims[0] || grid->dims[x->rank - 1] != x->rank - 2)
+    if (x->rank < 3 || x->rank > 5 || grid->rank != x->rank || grid->dims[0] != x->dims[0] ||
+        grid->dims[x->rank - 1] != x->rank - 2)
         return hyp_infer_fail(c, "the grid %s does not fit the images %s", hyp_infer_type_text(c, grid),
                               hyp_infer_type_text(c, x));
     for (int32_t i = 2; i < x->rank; i++) t.dims[i] = grid->dims[i - 1];

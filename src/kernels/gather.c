@@ -17,11 +17,15 @@ hyp_status hyp_kernel_gather_elements(const hyp_kernel_call *c)
         if (a != axis && indices->dims[a] > x->dims[a])
             return hyp_kernel_fail(c, "axis %d of the indices is longer than that of the data", a);
     hyp_array_strides(x, strides);
-    for (int64_t i = 0; i < indices->count; i++, hyp_index_next(x->rank, indices->dims, at)) {
-        int64_t index, from = 0;
-        HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, i), axis, x->dims[axis], &index));
-        for (int32_t a = 0; a < x->rank; a++) from += (a == axis ? index : at[a]) * strides[a];
-        hyp_array_copy(y, i, x, from);
+    int32_t last = x->rank - 1;
+    int64_t row = indices->dims[last], step = axis == last ? 0 : 1;
+    for (int64_t i = 0; i < indices->count; i += row, hyp_index_next(last, indices->dims, at)) {
+        int64_t from = 0, index;
+        for (int32_t a = 0; a < last; a++) from += a == axis ? 0 : at[a] * strides[a];
+        for (int64_t k = 0; k < row; k++) {
+            HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, i + k), axis, x->dims[axis], &index));
+            hyp_array_copy(y, i + k, x, from + k * step + index * strides[axis]);
+        }
     }
     return HYP_OK;
 }

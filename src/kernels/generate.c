@@ -30,12 +30,14 @@ hyp_status hyp_kernel_trilu(const hyp_kernel_call *c)
     int64_t rows = x->dims[x->rank - 2], columns = x->dims[x->rank - 1], k = diagonal ? hyp_array_i64(diagonal, 0) : 0;
     if (k > columns) k = columns; /* so that nothing overflows */
     if (k < -rows) k = -rows;
-    for (int64_t i = 0; i < x->count; i++) {
-        int64_t right = i % columns - i / columns % rows;
-        if (upper ? right >= k : right <= k)
-            hyp_array_copy(y, i, x, i);
-        else
-            hyp_array_set_i64(y, i, 0);
+    size_t size = hyp_dtype_size(x->stored);
+    for (int64_t row = 0; row < x->count / (columns ? columns : 1); row++) {
+        int64_t edge = row % rows + k + !upper; /* the first of the upper columns, or behind the last of the lower */
+        size_t split = (size_t)(edge < 0 ? 0 : edge > columns ? columns : edge) * size, all = (size_t)columns * size;
+        const char *from = (const char *)x->data + (size_t)row * all;
+        char *to = (char *)y->data + (size_t)row * all;
+        memcpy(upper ? to + split : to, upper ? from + split : from, upper ? all - split : split);
+        memset(upper ? to : to + split, 0, upper ? split : all - split);
     }
     return HYP_OK;
 }
@@ -50,10 +52,13 @@ hyp_status hyp_kernel_one_hot(const hyp_kernel_call *c)
     bool fits = y->rank == indices->rank + 1 && values->count == 2 && values->dtype == y->dtype;
     for (int32_t a = 0; fits && a < indices->rank; a++) fits = indices->dims[a] == y->dims[a + (a >= axis)];
     if (!fits) return hyp_kernel_fail(c, "the shapes do not fit each other");
+    if (y->count == 0) return HYP_OK;
     hyp_array_split(y, axis, &outer, &depth, &inner);
-    for (int64_t i = 0; i < y->count; i++) {
-        int64_t at = hyp_array_i64(indices, i / (depth * inner) * inner + i % inner), here = i / inner % depth;
-        hyp_array_copy(y, i, values, at == here || at == here - depth);
+    for (int64_t i = 0; i < y->count; i++) hyp_array_copy(y, i, values, 0);
+    for (int64_t i = 0; i < indices->count; i++) {
+        int64_t at = hyp_array_i64(indices, i);
+        if (at < -depth || at >= depth) continue;
+        hyp_array_copy(y, (i / inner * depth + (at < 0 ? at + depth : at)) * inner + i % inner, values, 1);
     }
     return HYP_OK;
 }

@@ -7,10 +7,12 @@ hyp_kernel_fn hyp_kernel_grid_sample, hyp_kernel_affine_grid, hyp_kernel_roi_ali
 
 typedef enum padding { ZEROS, BORDER, REFLECTION } padding;
 
+enum { MAX_AXES = 3, MAX_NEIGHBOURS = 64 /* of 4 along each axis */ };
+
 /* What a call to grid-sample is about along each axis of space. */
 typedef struct sampler {
     int32_t axes;
-    int64_t dims[HYP_MAX_RANK], strides[HYP_MAX_RANK]; /* of the image */
+    int64_t dims[MAX_AXES], strides[MAX_AXES]; /* of the image */
     padding padding;
     bool align_corners;
     int taps; /* neighbours along an axis: 1, 2 or 4 */
@@ -18,8 +20,8 @@ typedef struct sampler {
 
 /* The places and weights of the neighbours of one sample, along each axis; -1: there is nothing, which is 0. */
 typedef struct neighbours {
-    int64_t at[HYP_MAX_RANK][4];
-    double weights[HYP_MAX_RANK][4];
+    int64_t at[MAX_AXES][4];
+    double weights[MAX_AXES][4];
 } neighbours;
 
 static double reflect(double x, double low, double high)
@@ -71,25 +73,25 @@ static void find_neighbours(const sampler *s, int32_t axis, double coordinate, n
     for (int t = 0; t < s->taps; t++) out->at[axis][t] = inside(s, first + t, size);
 }
 
-/* The weighted sum over all combinations of neighbours. */
-static double sum_neighbours(const sampler *s, const neighbours *n, const hyp_array *x, int64_t image)
+/* All combinations of neighbours that are there: offsets into an image and weights. */
+static int list_neighbours(const sampler *s, const neighbours *n, int64_t *offsets, double *weights)
 {
-    double sum = 0;
-    int64_t combinations = 1;
+    int combinations = 1, count = 0;
     for (int32_t a = 0; a < s->axes; a++) combinations *= s->taps;
-    for (int64_t i = 0; i < combinations; i++) {
-        int64_t from = image, rest = i;
-        double weight = 1;
+    for (int i = 0; i < combinations; i++) {
+        int rest = i;
         bool there = true;
+        offsets[count] = 0;
+        weights[count] = 1;
         for (int32_t a = 0; a < s->axes; a++, rest /= s->taps) {
             int64_t at = n->at[a][rest % s->taps];
             there = there && at >= 0;
-            from += at * s->strides[a];
-            weight *= n->weights[a][rest % s->taps];
+            offsets[count] += at * s->strides[a];
+            weights[count] *= n->weights[a][rest % s->taps];
         }
-        if (there) sum += weight * hyp_array_f64(x, from);
+        count += there;
     }
-    return sum;
+    return count;
 }
 
 static void read_modes(const hyp_kernel_call *c, sampler *s)
@@ -105,8 +107,8 @@ hyp_status hyp_kernel_grid_sample(const hyp_kernel_call *c)
     const hyp_array *x = &c->in[0], *grid = &c->in[1], *y = &c->out[0];
     sampler s = {.axes = x->rank - 2};
     int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK], places = 1, image = 1;
-    if (s.axes < 1 || grid->rank != x->rank || grid->dims[grid->rank - 1] != s.axes || grid->dims[0] != x->dims[0] ||
-        y->dtype != x->dtype || !hyp_array_is_float(x) || !hyp_array_is_float(grid))
+    if (s.axes < 1 || s.axes > MAX_AXES || grid->rank != x->rank || grid->dims[grid->rank - 1] != s.axes ||
+        grid->dims[0] != x->dims[0] || y->dtype != x->dtype || !hyp_array_is_float(x) || !hyp_array_is_float(grid))
         return hyp_kernel_fail(c, "the grid does not fit the images");
     hyp_array_strides(x, strides);
     memcpy(dims, x->dims, sizeof dims);
@@ -123,10 +125,16 @@ hyp_status hyp_kernel_grid_sample(const hyp_kernel_call *c)
     for (int64_t batch = 0; batch < x->dims[0]; batch++)
         for (int64_t p = 0; p < places; p++) {
             neighbours n;
+            int64_t offsets[MAX_NEIGHBOURS];
+            double weights[MAX_NEIGHBOURS];
             int64_t at = (batch * places + p) * s.axes; /* coordinates are those of the last axis first */
             for (int32_t a = 0; a < s.axes; a++) find_neighbours(&s, a, hyp_array_f64(grid, at + s.axes - 1 - a), &n);
-            for (int64_t ch = batch * x->dims[1]; ch < (batch + 1) * x->dims[1]; ch++)
-                hyp_array_set_f64(y, ch * places + p, sum_neighbours(&s, &n, x, ch * image));
+            int count = list_neighbours(&s, &n, offsets, weights);
+            for (int64_t ch = batch * x->dims[1]; ch < (batch + 1) * x->dims[1]; ch++) {
+                double sum = 0;
+                for (int i = 0; i < count; i++) sum += weights[i] * hyp_array_f64(x, ch * image + offsets[i]);
+                hyp_array_set_f64(y, ch * places + p, sum);
+            }
         }
     return HYP_OK;
 }

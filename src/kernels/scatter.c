@@ -38,15 +38,21 @@ static int64_t combine_i64(reduction r, bool is_unsigned, int64_t a, int64_t b)
     }
 }
 
-/* Element i of y, and element j of the updates. Rounded each time, as they come in any number. */
-static void combine(reduction r, const hyp_array *y, int64_t i, const hyp_array *updates, int64_t j)
+/* `count` elements of y from i on, and those of the updates from j on. Rounded each time, as they come in any number.
+ */
+static void combine(reduction r, const hyp_array *y, int64_t i, const hyp_array *updates, int64_t j, int64_t count)
 {
-    if (r == REPLACE)
-        hyp_array_copy(y, i, updates, j);
-    else if (hyp_array_is_float(y))
-        hyp_array_set_f64(y, i, combine_f64(r, hyp_array_f64(y, i), hyp_array_f64(updates, j)));
-    else
-        hyp_array_set_i64(y, i, combine_i64(r, y->dtype == HYP_U64, hyp_array_i64(y, i), hyp_array_i64(updates, j)));
+    size_t size = hyp_dtype_size(y->stored);
+    if (r == REPLACE && count > 0)
+        memcpy((char *)y->data + (size_t)i * size, (const char *)updates->data + (size_t)j * size,
+               (size_t)count * size);
+    for (int64_t k = 0; k < count && r != REPLACE; k++) {
+        if (hyp_array_is_float(y))
+            hyp_array_set_f64(y, i + k, combine_f64(r, hyp_array_f64(y, i + k), hyp_array_f64(updates, j + k)));
+        else
+            hyp_array_set_i64(
+                y, i + k, combine_i64(r, y->dtype == HYP_U64, hyp_array_i64(y, i + k), hyp_array_i64(updates, j + k)));
+    }
 }
 
 /* The data, of whose type everything is, becomes the result. */
@@ -65,7 +71,7 @@ hyp_status hyp_kernel_scatter_elements(const hyp_kernel_call *c)
     const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2];
     int64_t strides[HYP_MAX_RANK], at[HYP_MAX_RANK] = {0};
     int32_t axis;
-    reduction r;
+    reduction r = REPLACE;
     HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
     HYP_TRY(find_reduction(c, c->attrs[1].sym, &r));
     HYP_TRY(hyp_kernel_want_shape(c, updates, x->rank, indices->dims, "the list of updates"));
@@ -79,7 +85,7 @@ hyp_status hyp_kernel_scatter_elements(const hyp_kernel_call *c)
         int64_t index, to = 0;
         HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, i), axis, x->dims[axis], &index));
         for (int32_t a = 0; a < x->rank; a++) to += (a == axis ? index : at[a]) * strides[a];
-        combine(r, &c->out[0], to, updates, i);
+        combine(r, &c->out[0], to, updates, i, 1);
     }
     return HYP_OK;
 }
@@ -89,7 +95,7 @@ hyp_status hyp_kernel_scatter_nd(const hyp_kernel_call *c)
     const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2];
     int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK], tuples = 1, inner = 1;
     int32_t rank = 0;
-    reduction r;
+    reduction r = REPLACE;
     HYP_TRY(find_reduction(c, c->attrs[0].sym, &r));
     if (x->rank < 1 || indices->rank < 1 || indices->dims[indices->rank - 1] > x->rank)
         return hyp_kernel_fail(c, "the indices do not fit the data");
@@ -106,7 +112,7 @@ hyp_status hyp_kernel_scatter_nd(const hyp_kernel_call *c)
             HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, t * width + a), a, x->dims[a], &index));
             to += index * strides[a];
         }
-        for (int64_t i = 0; i < inner; i++) combine(r, &c->out[0], to + i, updates, t * inner + i);
+        combine(r, &c->out[0], to, updates, t * inner, inner);
     }
     return HYP_OK;
 }
@@ -135,8 +141,7 @@ hyp_status hyp_kernel_tensor_scatter(const hyp_kernel_call *c)
             return hyp_kernel_fail(c, "index %lld is out of range for %lld updates along axis %d of %lld",
                                    (long long)at, (long long)length, axis, (long long)size);
         for (int64_t s = 0; s < length; s++)
-            for (int64_t i = 0; i < inner; i++)
-                hyp_array_copy(y, (o * size + (at + s) % size) * inner + i, updates, (o * length + s) * inner + i);
+            combine(REPLACE, y, (o * size + (at + s) % size) * inner, updates, (o * length + s) * inner, inner);
     }
     return HYP_OK;
 }
