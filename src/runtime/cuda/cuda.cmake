@@ -8,10 +8,9 @@ if(HYPATIA_CUDA)
 endif()
 
 if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
-    # Code for 8.0 runs on 8.6 and 8.9 too; 7.5 and GPUs newer than 9.0 compile the PTX once. The image is in every
-    # binary, so it is kept small.
-    set(arches -gencode=arch=compute_75,code=compute_75 -gencode=arch=compute_80,code=sm_80
-        -gencode=arch=compute_90,code=sm_90)
+    # Ready code for 9.0; on other GPUs, from 7.5 on, the driver compiles the PTX once and keeps the result. The image is
+    # in every binary, and each ready architecture would add a third to it.
+    set(arches -gencode=arch=compute_75,code=compute_75 -gencode=arch=compute_90,code=sm_90)
     set(compress -Xfatbin=-compress-all)
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         set(compress --compress-mode=size)

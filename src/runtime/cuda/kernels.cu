@@ -258,22 +258,36 @@ template <typename C> __device__ __forceinline__ C bound(const double &p)
 }
 template <typename C> __device__ __forceinline__ C at_most(C v, C limit) { return v > limit ? limit : v; }
 
-// Rare and long, so they exist in double alone: a step that has them runs there, whatever its type.
+// Rare and long, so they exist in double alone: a step that has them runs there, whatever its type. Each family is made
+// of one function of the library.
 __device__ __noinline__ double trigonometric(uint32_t op, double v)
 {
+    double a = fabs(v), s, c;
     switch (op) {
-    case HYP_PW_SIN: return sin(v);
-    case HYP_PW_COS: return cos(v);
-    case HYP_PW_TAN: return tan(v);
-    case HYP_PW_ASIN: return asin(v);
-    case HYP_PW_ACOS: return acos(v);
-    case HYP_PW_ATAN: return atan(v);
-    case HYP_PW_SINH: return sinh(v);
-    case HYP_PW_COSH: return cosh(v);
-    case HYP_PW_ASINH: return asinh(v);
-    case HYP_PW_ACOSH: return acosh(v);
-    default: return atanh(v); // HYP_PW_ATANH
+    case HYP_PW_SIN:
+    case HYP_PW_COS:
+    case HYP_PW_TAN: sincos(v, &s, &c); return op == HYP_PW_SIN ? s : op == HYP_PW_COS ? c : s / c;
+    case HYP_PW_ASIN:
+    case HYP_PW_ACOS:
+    case HYP_PW_ATAN:
+        c = op == HYP_PW_ATAN ? 1.0 : sqrt((1.0 - v) * (1.0 + v));
+        return op == HYP_PW_ACOS ? atan2(c, v) : atan2(v, c);
+    case HYP_PW_SINH:
+    case HYP_PW_COSH: // of e^(a/2) = 1 + s, whose square overflows where it should
+        s = expm1(0.5 * (a > 1418.0 ? 1418.0 : a));
+        c = 1.0 + s;
+        if (op == HYP_PW_COSH) return 0.5 * c * c + 0.5 / (c * c);
+        return copysign(s * ((s + 2.0) / c) * (0.5 * c + 0.5 / c), v);
+    default: break;
     }
+    // log(1 + s) + c, or half of it
+    bool large = a > 1e8;
+    c = large && op != HYP_PW_ATANH ? 0.69314718055994531 : 0.0;
+    s = large ? a : a + a * a / (1.0 + sqrt(a * a + 1.0)); // asinh
+    if (op == HYP_PW_ACOSH) s = large ? v : v - 1.0 + sqrt((v - 1.0) * (v + 1.0));
+    if (op == HYP_PW_ATANH) s = 2.0 * a / (1.0 - a);
+    s = log1p(s) + c;
+    return op == HYP_PW_ACOSH ? s : copysign(op == HYP_PW_ATANH ? 0.5 * s : s, v);
 }
 
 // Transcendental instructions; integers never reach them (the host refuses such a program).
