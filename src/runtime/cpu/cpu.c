@@ -86,6 +86,10 @@ static void model_unload(void *opaque)
     hyp_cpu_model *m = opaque;
     for (size_t i = 0; m->linear && i < m->plan->program->n_steps; i++) hyp_linear_weights_destroy(m->linear[i]);
     hyp_free(m->linear);
+#ifdef HYP_HAVE_ONEDNN
+    for (size_t i = 0; m->packed && i < m->plan->program->n_steps; i++) hyp_dnnl_packed_destroy(m->packed[i]);
+#endif
+    hyp_free(m->packed);
     pthread_mutex_destroy(&m->packing);
     hyp_free(m);
 }
@@ -123,7 +127,8 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
         return hyp_fail_memory(diag, sizeof m->packing);
     }
     m->linear = hyp_calloc(p->n_steps, sizeof(hyp_linear_weights *));
-    hyp_status status = m->linear ? HYP_OK : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
+    m->packed = hyp_calloc(p->n_steps, sizeof *m->packed);
+    hyp_status status = m->linear && m->packed ? HYP_OK : hyp_fail_memory(diag, p->n_steps * sizeof *m->packed);
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(m->device->dnnl, m->device->threads);
 #endif
@@ -226,6 +231,11 @@ static const struct {
     prepare_call_fn *prepare;
 } fast_calls[] = {
     {"resize", hyp_cpu_prepare_resize},
+#ifdef HYP_HAVE_ONEDNN
+    {"conv", hyp_dnnl_prepare_conv},
+    {"max-pool", hyp_dnnl_prepare_pool},
+    {"average-pool", hyp_dnnl_prepare_pool},
+#endif
     {NULL, NULL},
 };
 

@@ -31,6 +31,7 @@ typedef struct hyp_cpu_model {
     hyp_cpu_device *device;
     const hyp_plan *plan;
     hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
+    struct hyp_dnnl_packed **packed; /* by step: the packed weights of a convolution; NULL until one shape was prepared */
     pthread_mutex_t packing;     /* held while weights are packed, at load and in prepare; never in run */
 } hyp_cpu_model;
 

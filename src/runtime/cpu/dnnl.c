@@ -16,7 +16,7 @@ struct hyp_dnnl {
     void (*GOMP_parallel)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 };
 
-static hyp_status fail(hyp_diag *diag, dnnl_status_t status, const char *what)
+hyp_status hyp_dnnl_fail(hyp_diag *diag, dnnl_status_t status, const char *what)
 {
     return hyp_fail(diag, status == dnnl_out_of_memory ? HYP_ERR_NO_MEMORY : HYP_ERR_DEVICE,
                     "oneDNN: %s failed (status %d)", what, (int)status);
@@ -88,12 +88,14 @@ hyp_status hyp_dnnl_open(hyp_dnnl **out, hyp_diag *diag)
     dnnl_status_t status = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
     if (status != dnnl_success) {
         hyp_free(d);
-        return fail(diag, status, "making an engine");
+        return hyp_dnnl_fail(diag, status, "making an engine");
     }
     find_openmp(d);
     *out = d;
     return HYP_OK;
 }
+
+dnnl_engine_t hyp_dnnl_engine(const hyp_dnnl *d) { return d->engine; }
 
 void hyp_dnnl_close(hyp_dnnl *d)
 {
@@ -127,7 +129,7 @@ hyp_status hyp_dnnl_stream_create(const hyp_dnnl *d, void **out, hyp_diag *diag)
 {
     dnnl_stream_t stream;
     dnnl_status_t status = dnnl_stream_create(&stream, d->engine, dnnl_stream_default_flags);
-    if (status != dnnl_success) return fail(diag, status, "making a stream");
+    if (status != dnnl_success) return hyp_dnnl_fail(diag, status, "making a stream");
     *out = stream;
     return HYP_OK;
 }
@@ -239,7 +241,7 @@ static hyp_status reorder(const hyp_dnnl *d, hyp_md_ref from, const void *data, 
     if (source) dnnl_memory_destroy(source);
     if (primitive) dnnl_primitive_destroy(primitive);
     if (pd) dnnl_primitive_desc_destroy(pd);
-    return status == dnnl_success ? HYP_OK : fail(diag, status, "packing weights");
+    return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "packing weights");
 }
 
 static hyp_status pack(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hyp_md_ref wanted, hyp_dnnl_packed *p,
@@ -252,9 +254,25 @@ static hyp_status pack(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hy
     if (copy) p->buffer = hyp_aligned_alloc(PAGE, bytes);
     if (!p->md || (copy && !p->buffer)) return hyp_fail_memory(diag, bytes);
     dnnl_status_t status = dnnl_memory_create(&p->memory, p->md, d->engine, copy ? p->buffer : (void *)(uintptr_t)data);
-    if (status != dnnl_success) return fail(diag, status, "describing weights");
+    if (status != dnnl_success) return hyp_dnnl_fail(diag, status, "describing weights");
     return copy ? reorder(d, plain, data, p, diag) : HYP_OK;
 }
+
+hyp_status hyp_dnnl_pack_as(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hyp_md_ref wanted,
+                            hyp_dnnl_packed **out, hyp_diag *diag)
+{
+    hyp_dnnl_packed *p = hyp_calloc(1, sizeof *p);
+    if (!p) return hyp_fail_memory(diag, sizeof *p);
+    hyp_status status = pack(d, plain, data, wanted, p, diag);
+    if (status == HYP_OK)
+        *out = p;
+    else
+        hyp_dnnl_packed_destroy(p);
+    return status;
+}
+
+hyp_md_ref hyp_dnnl_packed_md(const hyp_dnnl_packed *packed) { return packed->md; }
+dnnl_memory_t hyp_dnnl_packed_memory(const hyp_dnnl_packed *packed) { return packed->memory; }
 
 hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan__Layer *layer, hyp_dtype dtype,
                          int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag)
@@ -264,16 +282,9 @@ hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan_
     hyp_md any = any_layout(type, k, n), plain = matrix(type, k, n, !layer->weight_kn);
     dnnl_primitive_desc_t pd = layer_pd(d, layer, dtype, m, n, k, any);
     hyp_status status = HYP_OK;
-    if (pd && plain) {
-        hyp_dnnl_packed *p = hyp_calloc(1, sizeof *p);
-        status =
-            p ? pack(d, plain, hyp_cpu_weight(plan, layer->weight), hyp_dnnl_query(pd, dnnl_query_weights_md), p, diag)
-              : hyp_fail_memory(diag, sizeof *p);
-        if (status == HYP_OK)
-            *out = p;
-        else
-            hyp_dnnl_packed_destroy(p);
-    }
+    if (pd && plain)
+        status = hyp_dnnl_pack_as(d, plain, hyp_cpu_weight(plan, layer->weight),
+                                  hyp_dnnl_query(pd, dnnl_query_weights_md), out, diag);
     if (pd) dnnl_primitive_desc_destroy(pd);
     hyp_md_destroy(any);
     hyp_md_destroy(plain);
@@ -318,7 +329,7 @@ static hyp_status run_product(const product *p, const hyp_cpu_run *run, int64_t 
             dnnl_memory_set_data_handle(p->own[j], (char *)run->call.at[p->tensors[j]] + (size_t)row * p->row_bytes[j]);
     if (p->own[4]) dnnl_memory_set_data_handle(p->own[4], run->call.work);
     dnnl_status_t status = dnnl_primitive_execute(p->primitive, run->stream, p->arg_count, p->args);
-    return status == dnnl_success ? HYP_OK : fail(diag, status, "a product");
+    return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "a product");
 }
 
 static hyp_status run_products(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
@@ -329,7 +340,7 @@ static hyp_status run_products(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp
         for (size_t i = 0; i < s->count; i++) HYP_TRY(run_product(&items[i], run, row, diag));
     }
     dnnl_status_t status = dnnl_stream_wait(run->stream);
-    return status == dnnl_success ? HYP_OK : fail(diag, status, "waiting");
+    return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "waiting");
 }
 
 /* Makes the primitive of `pd` (which it takes over) and its memories. shared: the packed weights, or NULL. */
@@ -360,7 +371,7 @@ static hyp_status make_product(const hyp_dnnl *d, dnnl_primitive_desc_t pd, cons
         p->args[p->arg_count++] = (dnnl_exec_arg_t){kinds[j].arg, memory};
     }
     dnnl_primitive_desc_destroy(pd);
-    return status == dnnl_success ? HYP_OK : fail(diag, status, "making a product");
+    return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "making a product");
 }
 
 static products *new_products(size_t count, int64_t rows, int64_t tile)

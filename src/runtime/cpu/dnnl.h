@@ -3,6 +3,7 @@
 #define HYP_RUNTIME_CPU_DNNL_H
 
 #include "runtime/cpu/cpu.h"
+#include "runtime/cpu/dnnl_compat.h"
 
 /* An engine of oneDNN and the OpenMP runtime that it uses. */
 HYP_NODISCARD hyp_status hyp_dnnl_open(hyp_dnnl **out, hyp_diag *diag);
@@ -29,6 +30,22 @@ HYP_NODISCARD hyp_status hyp_dnnl_pack(const hyp_dnnl *dnnl, const hyp_plan *pla
                                        hyp_dtype dtype, int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out,
                                        hyp_diag *diag);
 void hyp_dnnl_packed_destroy(hyp_dnnl_packed *packed); /* NULL-safe */
+/* Packs weights that lie as `plain` says into the layout that is wanted; the data are used where they are when that is
+ * the same. */
+HYP_NODISCARD hyp_status hyp_dnnl_pack_as(const hyp_dnnl *dnnl, hyp_md_ref plain, const void *data, hyp_md_ref wanted,
+                                          hyp_dnnl_packed **out, hyp_diag *diag);
+hyp_md_ref hyp_dnnl_packed_md(const hyp_dnnl_packed *packed);
+dnnl_memory_t hyp_dnnl_packed_memory(const hyp_dnnl_packed *packed);
+
+/* For the files of this backend: the engine, and a failure as a status with "oneDNN cannot run `what`". */
+dnnl_engine_t hyp_dnnl_engine(const hyp_dnnl *dnnl);
+hyp_status hyp_dnnl_fail(hyp_diag *diag, dnnl_status_t status, const char *what);
+
+/* Convolution and pooling in f32 (dnnl_window.c). Leave op->run NULL for what oneDNN does not have. */
+HYP_NODISCARD hyp_status hyp_dnnl_prepare_conv(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                               hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_dnnl_prepare_pool(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                               hyp_cpu_op *op, hyp_diag *diag);
 
 /* All layers as one operation. packed[l] may be NULL (weights that are computed). Leaves op->run NULL when oneDNN
  * cannot do it. */

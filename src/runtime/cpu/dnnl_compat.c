@@ -47,6 +47,29 @@ static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md
     return dnnl_matmul_primitive_desc_create(&pd, engine, src, weights, bias, dst, attr) == dnnl_success ? pd : NULL;
 }
 
+static dnnl_primitive_desc_t conv(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
+                                  hyp_md_ref dst, const int64_t *strides, const int64_t *dilates,
+                                  const int64_t *before, const int64_t *after, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    return dnnl_convolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference, dnnl_convolution_direct,
+                                                          src, weights, bias, dst, strides, dilates, before, after,
+                                                          attr) == dnnl_success
+               ? pd
+               : NULL;
+}
+
+static dnnl_primitive_desc_t pool(dnnl_engine_t engine, dnnl_alg_kind_t kind, hyp_md_ref src, hyp_md_ref dst,
+                                  const int64_t *strides, const int64_t *kernel, const int64_t *dilates,
+                                  const int64_t *before, const int64_t *after, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    return dnnl_pooling_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference, kind, src, dst, strides,
+                                                      kernel, dilates, before, after, attr) == dnnl_success
+               ? pd
+               : NULL;
+}
+
 #else
 
 hyp_md hyp_md_create(int rank, const int64_t *dims, dnnl_data_type_t type, const int64_t *strides)
@@ -80,6 +103,30 @@ static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md
     return dnnl_primitive_desc_create(&pd, &desc, attr, engine, NULL) == dnnl_success ? pd : NULL;
 }
 
+static dnnl_primitive_desc_t conv(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
+                                  hyp_md_ref dst, const int64_t *strides, const int64_t *dilates,
+                                  const int64_t *before, const int64_t *after, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_inference, dnnl_convolution_direct, src, weights,
+                                                   bias, dst, strides, dilates, before, after) != dnnl_success)
+        return NULL;
+    return dnnl_primitive_desc_create(&pd, &desc, attr, engine, NULL) == dnnl_success ? pd : NULL;
+}
+
+static dnnl_primitive_desc_t pool(dnnl_engine_t engine, dnnl_alg_kind_t kind, hyp_md_ref src, hyp_md_ref dst,
+                                  const int64_t *strides, const int64_t *kernel, const int64_t *dilates,
+                                  const int64_t *before, const int64_t *after, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_pooling_v2_desc_t desc;
+    dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_inference, kind, src, dst, strides, kernel, dilates,
+                                          before, after) != dnnl_success)
+        return NULL;
+    return dnnl_primitive_desc_create(&pd, &desc, attr, engine, NULL) == dnnl_success ? pd : NULL;
+}
+
 #endif
 
 static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *post)
@@ -97,21 +144,50 @@ static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *pos
     return ok;
 }
 
+/* Attributes for these post-operations; NULL on failure. */
+static dnnl_primitive_attr_t make_attributes(const hyp_dnnl_post *post)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
+    if (fill_attributes(attr, post)) return attr;
+    dnnl_primitive_attr_destroy(attr);
+    return NULL;
+}
+
+/* NULL in place of oneDNN's slow reference. Frees the attributes. */
+static dnnl_primitive_desc_t checked(dnnl_primitive_desc_t pd, dnnl_primitive_attr_t attr)
+{
+    const char *name = NULL;
+    dnnl_primitive_attr_destroy(attr);
+    if (!pd || dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) != dnnl_success ||
+        strncmp(name, "ref", 3) != 0)
+        return pd;
+    dnnl_primitive_desc_destroy(pd);
+    return NULL;
+}
+
 dnnl_primitive_desc_t hyp_dnnl_matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
                                       hyp_md_ref dst, const hyp_dnnl_post *post)
 {
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t pd = NULL;
-    if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
-    if (fill_attributes(attr, post)) pd = matmul(engine, src, weights, bias, dst, attr);
-    dnnl_primitive_attr_destroy(attr);
-    const char *name = NULL;
-    if (pd && dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
-        strncmp(name, "ref", 3) == 0) {
-        dnnl_primitive_desc_destroy(pd);
-        pd = NULL;
-    }
-    return pd;
+    dnnl_primitive_attr_t attr = make_attributes(post);
+    return attr ? checked(matmul(engine, src, weights, bias, dst, attr), attr) : NULL;
+}
+
+dnnl_primitive_desc_t hyp_dnnl_conv(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
+                                    hyp_md_ref dst, const int64_t *strides, const int64_t *dilates,
+                                    const int64_t *before, const int64_t *after, const hyp_dnnl_post *post)
+{
+    dnnl_primitive_attr_t attr = make_attributes(post);
+    return attr ? checked(conv(engine, src, weights, bias, dst, strides, dilates, before, after, attr), attr) : NULL;
+}
+
+dnnl_primitive_desc_t hyp_dnnl_pool(dnnl_engine_t engine, dnnl_alg_kind_t kind, hyp_md_ref src, hyp_md_ref dst,
+                                    const int64_t *strides, const int64_t *kernel, const int64_t *dilates,
+                                    const int64_t *before, const int64_t *after)
+{
+    static const hyp_dnnl_post none = {1.0f, dnnl_alg_kind_undef};
+    dnnl_primitive_attr_t attr = make_attributes(&none);
+    return attr ? checked(pool(engine, kind, src, dst, strides, kernel, dilates, before, after, attr), attr) : NULL;
 }
 
 hyp_md_ref hyp_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what)
