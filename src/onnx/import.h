@@ -96,6 +96,7 @@ extern const hyp_onnx_family hyp_onnx_math;
 extern const hyp_onnx_family hyp_onnx_shape;
 extern const hyp_onnx_family hyp_onnx_index;
 extern const hyp_onnx_family hyp_onnx_scatter;
+extern const hyp_onnx_family hyp_onnx_select;
 extern const hyp_onnx_family hyp_onnx_generate;
 extern const hyp_onnx_family hyp_onnx_pad;
 extern const hyp_onnx_family hyp_onnx_resize;

@@ -105,85 +105,9 @@ static hyp_status import_one_hot(hyp_onnx_node *n)
     return hyp_onnx_emit(n, HYP_OP_one_hot, inputs, 2, attrs, n->outputs, 1);
 }
 
-/* ---- results whose size depends on the data ------------------------------------------------------------ */
-
-static bool is_set(const hyp_eval_tensor *t, size_t i) { return t->f ? t->f[i] != 0 : t->i[i] != 0; }
-
-static hyp_status add_indices(const hyp_onnx_node *n, int32_t rank, const int64_t *dims, const int64_t *data,
-                              hyp_value_id *out)
-{
-    hyp_type type = {.dtype = HYP_I64, .rank = rank};
-    int64_t count = 1;
-    for (int32_t i = 0; i < rank; i++) count *= type.dims[i] = dims[i];
-    return hyp_graph_add_const(n->im->g, NULL, &type, data, (size_t)count * sizeof *data, true, out, n->im->diag);
-}
-
-/* Places of the elements that are not 0: an index list per axis, one after the other. */
-static hyp_status find_nonzero(const hyp_onnx_node *n, const hyp_eval_tensor *t, hyp_value_id *out)
-{
-    int64_t found = 0, at = 0, step = 1;
-    for (size_t i = 0; i < t->count; i++) found += is_set(t, i);
-    int64_t *places = hyp_arena_zalloc(&n->im->arena, (size_t)found * (size_t)(t->rank ? t->rank : 1), sizeof *places);
-    if (!places) return hyp_fail_memory(n->im->diag, (size_t)found * sizeof *places);
-    for (int32_t a = t->rank; a-- > 0; step *= t->dims[a]) {
-        at = a * found;
-        for (size_t i = 0; i < t->count; i++)
-            if (is_set(t, i)) places[at++] = (int64_t)i / step % t->dims[a];
-    }
-    return add_indices(n, 2, (int64_t[]){t->rank, found}, places, out);
-}
-
-static hyp_status import_nonzero(hyp_onnx_node *n)
-{
-    hyp_eval_tensor t;
-    hyp_status status = hyp_onnx_constant(n, 0, "x, which decides the size of the result", &t);
-    if (status == HYP_OK) status = find_nonzero(n, &t, n->outputs);
-    hyp_eval_tensor_dispose(&t);
-    return status;
-}
-
-/* A gather of the places where the condition holds; of a flat x without an axis. */
-static hyp_status compress(hyp_onnx_node *n, const hyp_eval_tensor *condition)
-{
-    const HypOnnx__AttributeProto *has_axis = hyp_onnx_attr(n, "axis");
-    hyp_type x = hyp_onnx_input_type(n, 0);
-    hyp_attr axis = hyp_attr_of_int(0);
-    hyp_value_id inputs[] = {n->inputs[0], HYP_NO_VALUE};
-    int64_t found = 0;
-    if (has_axis) HYP_TRY(axis_attr(n, "axis", 0, x.rank, &axis.i));
-    int64_t *places = hyp_arena_zalloc(&n->im->arena, condition->count, sizeof *places);
-    if (!places) return hyp_fail_memory(n->im->diag, condition->count * sizeof *places);
-    for (size_t i = 0; i < condition->count; i++)
-        if (is_set(condition, i)) places[found++] = (int64_t)i;
-    HYP_TRY(add_indices(n, 1, &found, places, &inputs[1]));
-    if (!has_axis) {
-        hyp_dim all;
-        HYP_TRY(hyp_type_elements(n->im->g->dims, &x, &all, n->im->diag));
-        HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, inputs[0], &all, 1, &inputs[0]));
-    }
-    return hyp_onnx_emit(n, HYP_OP_gather, inputs, 2, &axis, n->outputs, 1);
-}
-
-static hyp_status import_compress(hyp_onnx_node *n)
-{
-    hyp_eval_tensor t;
-    hyp_status status = hyp_onnx_constant(n, 1, "condition, which decides the size of the result", &t);
-    if (status == HYP_OK) status = compress(n, &t);
-    hyp_eval_tensor_dispose(&t);
-    return status;
-}
-
-static hyp_status refuse_selection(hyp_onnx_node *n)
-{
-    return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "the size of its result is known only when the data is there");
-}
-
 static const hyp_onnx_operator rows[] = {
-    {"Compress", 9, 2, 2, 1, "axis ", import_compress, HYP_OP_gather},
     {"GatherElements", 11, 2, 2, 1, "axis ", import_gather_elements, HYP_OP_gather_elements},
     {"GatherND", 11, 2, 2, 1, "batch_dims ", import_gather_nd, HYP_OP_gather_nd},
-    {"NonMaxSuppression", 10, 2, 5, 1, "center_point_box ", refuse_selection, HYP_OP_COUNT},
-    {"NonZero", 9, 1, 1, 1, "", import_nonzero, HYP_OP_COUNT},
     {"OneHot", 9, 3, 3, 1, "axis ", import_one_hot, HYP_OP_one_hot},
     {"ReverseSequence", 10, 2, 2, 1, "batch_axis time_axis ", import_reverse_sequence, HYP_OP_reverse_sequence},
     {"Scatter", 9, 3, 3, 1, "axis ", import_scatter_elements, HYP_OP_scatter_elements},

@@ -14,6 +14,7 @@ static const hyp_onnx_family *const families[] = {
     &hyp_onnx_shape,
     &hyp_onnx_index,
     &hyp_onnx_scatter,
+    &hyp_onnx_select,
     &hyp_onnx_generate,
     &hyp_onnx_pad,
     &hyp_onnx_resize,
