@@ -157,6 +157,10 @@ static inline void hyp_array_set_i64(const hyp_array *a, int64_t i, int64_t v)
 /* Element j of `from` to element i of `to`, which is of the same type. */
 static inline void hyp_array_copy(const hyp_array *to, int64_t i, const hyp_array *from, int64_t j)
 {
+    if (to->stored == HYP_F32) {
+        memcpy((char *)to->data + 4 * (size_t)i, (const char *)from->data + 4 * (size_t)j, 4);
+        return;
+    }
     size_t size = hyp_dtype_size(to->stored);
     memcpy((char *)to->data + (size_t)i * size, (const char *)from->data + (size_t)j * size, size);
 }

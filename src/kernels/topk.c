@@ -47,11 +47,16 @@ static void select_best(const lane *l, int64_t size, int64_t *heap, int64_t k)
 {
     for (int64_t i = 0; i < k; i++) heap[i] = i;
     for (int64_t i = k / 2; i-- > 0;) sink(l, heap, k, i);
-    for (int64_t i = k; i < size; i++)
-        if (before(l, i, heap[0])) {
-            heap[0] = i;
-            sink(l, heap, k, 0);
-        }
+    bool is_float = hyp_array_is_float(l->x);
+    double worst = is_float ? hyp_array_f64(l->x, l->first + heap[0] * l->step) : 0;
+    for (int64_t i = k; i < size; i++) {
+        double v = is_float ? hyp_array_f64(l->x, l->first + i * l->step) : 0;
+        bool hopeless = is_float && (l->largest ? v <= worst : v >= worst); /* which is what most are */
+        if (hopeless || !before(l, i, heap[0])) continue;
+        heap[0] = i;
+        sink(l, heap, k, 0);
+        if (is_float) worst = hyp_array_f64(l->x, l->first + heap[0] * l->step);
+    }
     for (int64_t last = k - 1; last > 0; last--) {
         int64_t t = heap[0];
         heap[0] = heap[last];

@@ -277,6 +277,76 @@ static void small_operators(void **state)
     EXPECT(&b, "(gather :axis 1 %x %i)");
 }
 
+static void repeats_and_pads_are_copies(void **state)
+{
+    (void)state;
+    model_builder b = one(13, "n 3", "Tile", "x r", "");
+    mb_const(&b, "r", HYP_I64, "2", "1 2");
+    EXPECT(&b, "(reshape :shape (n 1 3) %x)", "(expand :shape (n 2 3)", "(reshape :shape (n 6)");
+    b = one(13, "n 3", "Tile", "x r", "");
+    mb_const(&b, "r", HYP_I64, "2", "1 1");
+    EXPECT(&b, "(identity %x)");
+    b = one(9, "n 3", "Pad", "x", "mode=constant pads=[0,1,2,-1] value=1.5");
+    EXPECT(&b, "(f32) 1.5)", "(slice :starts (0 0) :sizes (n 2) :steps (1 1) %x)", "(pad :before (0 1) :after (2 0)");
+    b = one(18, "n 3", "Pad", "x p c a", "mode=edge");
+    mb_const(&b, "p", HYP_I64, "2", "2 0");
+    mb_const(&b, "c", HYP_F32, "", "0");
+    mb_const(&b, "a", HYP_I64, "1", "-1");
+    EXPECT(&b, "(slice :starts (0 0) :sizes (n 1) :steps (1 1) %x)", "(expand :shape (n 2)", "(concat :axis 1");
+    b = one(13, "n 3", "Pad", "x p", "mode=reflect");
+    mb_const(&b, "p", HYP_I64, "4", "0 0 2 0");
+    EXPECT(&b, "(slice :starts ((+ -2 n) 0) :sizes (2 3) :steps (-1 1) %x)", "(concat :axis 0");
+}
+
+static void ranges_are_sized_by_shapes(void **state)
+{
+    (void)state;
+    model_builder b = one(13, "n 3", "ConstantOfShape", "s", "");
+    mb_node(&b, "Shape", "x", "s", "");
+    EXPECT(&b, "(expand :shape (n 3)");
+    b = one(13, "n 3", "Range", "z u o", "");
+    mb_node(&b, "Size", "x", "u", "");
+    mb_const(&b, "z", HYP_I64, "", "1");
+    mb_const(&b, "o", HYP_I64, "", "2");
+    EXPECT(&b, "(range :size ((+ n (floordiv n 2)))");
+    b = one(13, "n 3", "Range", "z u o", "");
+    mb_const(&b, "z", HYP_F32, "", "1");
+    mb_const(&b, "u", HYP_F32, "", "0");
+    mb_const(&b, "o", HYP_F32, "", "-0.25");
+    EXPECT(&b, "(range :size (4)");
+}
+
+static void resizes_take_scales_or_sizes(void **state)
+{
+    (void)state;
+    model_builder b = one(13, "1 2 h 8", "Resize", "x - s", "mode=linear");
+    mb_const(&b, "s", HYP_F32, "4", "1 1 2 0.5");
+    EXPECT(&b, "(f64 4) 1.0 1.0 2.0 0.5", "(resize :sizes (1 2 (* 2 h) 4) :mode linear %x");
+    b = one(13, "1 2 h 8", "Resize", "x - - s", "coordinate_transformation_mode=asymmetric nearest_mode=floor");
+    mb_const(&b, "s", HYP_I64, "4", "1 2 5 6");
+    EXPECT(&b, "(resize :sizes (1 2 5 6) :mode nearest :coordinates asymmetric :nearest floor %x)");
+    b = one(18, "1 2 4 8", "Resize", "x - - s", "axes=[3,2] keep_aspect_ratio_policy=not_larger");
+    mb_const(&b, "s", HYP_I64, "2", "4 9");
+    EXPECT(&b, "(resize :sizes (1 2 2 4)");
+    b = one(9, "1 1 2 3", "Upsample", "x s", "mode=nearest");
+    mb_const(&b, "s", HYP_F32, "4", "1 1 2 2");
+    EXPECT(&b, "(resize :sizes (1 1 4 6) :mode nearest :coordinates asymmetric :nearest floor");
+}
+
+static void results_sized_by_constant_data_are_known(void **state)
+{
+    (void)state;
+    model_builder b = one(13, "3", "NonZero", "c", "");
+    mb_const(&b, "c", HYP_F32, "2 3", "0 1 0 2 0 3");
+    EXPECT(&b, "(i64 2 3) 0 1 1 1 0 2");
+    b = one(13, "n 3", "Compress", "x c", "axis=1");
+    mb_const(&b, "c", HYP_BOOL, "3", "1 0 1");
+    EXPECT(&b, "(i64 2) 0 2", "(gather :axis 1 %x");
+    b = one(13, "3", "Unique", "c", "sorted=0");
+    mb_const(&b, "c", HYP_I64, "4", "7 -1 7 3");
+    EXPECT(&b, "(i64 3) 7 -1 3");
+}
+
 static void constant_nodes_are_constants(void **state)
 {
     (void)state;
@@ -410,6 +480,10 @@ int main(void)
         cmocka_unit_test(reductions_take_axes_from_attribute_or_input),
         cmocka_unit_test(views_are_normalised),
         cmocka_unit_test(small_operators),
+        cmocka_unit_test(repeats_and_pads_are_copies),
+        cmocka_unit_test(ranges_are_sized_by_shapes),
+        cmocka_unit_test(resizes_take_scales_or_sizes),
+        cmocka_unit_test(results_sized_by_constant_data_are_known),
         cmocka_unit_test(constant_nodes_are_constants),
         cmocka_unit_test(elements_are_read_from_every_field),
         cmocka_unit_test(external_data_is_mapped_from_the_models_folder),
