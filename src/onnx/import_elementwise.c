@@ -242,10 +242,12 @@ static hyp_status import_shrink(hyp_onnx_node *n)
     hyp_value_id x = n->inputs[0], low, high, distance, above, below, middle, raised, lowered;
     HYP_TRY(hyp_onnx_attr_float(n, "lambd", 0.5, &lambd));
     HYP_TRY(hyp_onnx_attr_float(n, "bias", 0, &bias));
-    bool real = hyp_dtype_is_float(hyp_onnx_input_type(n, 0).dtype);
+    hyp_dtype type = hyp_onnx_input_type(n, 0).dtype;
+    bool real = hyp_dtype_is_float(type);
+    bool is_unsigned = type == HYP_U8 || type == HYP_U16 || type == HYP_U32 || type == HYP_U64;
     if (!real && (lambd < 0 || bias != floor(bias)))
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "integers need a bias that is one and a lambd not below 0");
-    HYP_TRY(number(n, real ? -lambd : ceil(-lambd), &low));
+    HYP_TRY(number(n, real ? -lambd : is_unsigned ? 0 : ceil(-lambd), &low));
     HYP_TRY(number(n, real ? lambd : floor(lambd), &high));
     HYP_TRY(number(n, bias, &distance));
     HYP_TRY(number(n, 0, &middle));

@@ -94,6 +94,7 @@ INLINE vf vlog(vf x)
 {
     vi tiny = x < 1.17549435e-38f;
     vf scaled = choose(tiny, x * 33554432.0f, x); /* 2^25: no subnormal is left */
+    scaled = choose(x > 0.0f, scaled, splat(1));  /* whose bits are in range below */
     vi e = ((vi)scaled - 0x3f3504f3) >> 23;       /* the bits of sqrt(1/2) */
     vf f = (vf)((vi)scaled - (e << 23)) - 1.0f;
     vf n = __builtin_convertvector(e - (tiny & 25), vf);
