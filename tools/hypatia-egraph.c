@@ -433,7 +433,7 @@ static int saturate(saturation *s, const cli_args *args)
     char *rules = read_file(args, s->rules_path, &s->rules_len), *terms = NULL;
     int code = CLI_FAILED;
     if (rules && (terms = read_file(args, s->terms_path, &terms_len)) != NULL) {
-        hyp_egraph_options options = {.size = sizeof options, .explain = s->left != NULL};
+        hyp_egraph_options options = {.size = sizeof options, .explain = s->left, .explain_all = s->left};
         s->rules_text = rules;
         split_terms(s, terms);
         hyp_status status = hyp_egraph_create(&options, &s->eg, &diag);

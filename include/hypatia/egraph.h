@@ -56,6 +56,8 @@ typedef struct hyp_egraph_options {
     size_t size;                  /* sizeof(hyp_egraph_options) */
     const hyp_analysis *analysis; /* copied; NULL = none */
     bool explain;                 /* keep what hyp_egraph_explain and hyp_egraph_origin need */
+    bool explain_all; /* with explain: keep applications that changed nothing, too. Proofs are shorter, and each such
+                       * match costs some 30 bytes */
 } hyp_egraph_options;
 
 /* *out is owned by the caller: hyp_egraph_destroy. options may be NULL. */
@@ -344,9 +346,10 @@ typedef struct hyp_proof {
     void *memory;
 } hyp_proof;
 /* A proof that two terms (s-expressions, already in the e-graph) are equal, by a proof forest as in
- * Nieuwenhuis and Oliveras, "Proof-producing congruence closure" (RTA 2005). HYP_ERR_INVALID_ARGUMENT if
- * a term is not there, HYP_ERR_MISMATCH if they are not known to be equal. Needs options.explain.
- * *out is owned by the caller (hyp_proof_dispose). */
+ * Nieuwenhuis and Oliveras, "Proof-producing congruence closure" (RTA 2005), shortened by the greedy method
+ * of Flores et al., "Small proofs from congruence closure" (FMCAD 2022). HYP_ERR_INVALID_ARGUMENT if a term
+ * is not there, HYP_ERR_MISMATCH if they are not known to be equal. Needs options.explain. *out is owned by
+ * the caller (hyp_proof_dispose). */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_explain(hyp_egraph *eg, const char *a, const char *b, hyp_proof *out,
                                                     hyp_diag *diag);
 HYP_API void hyp_proof_dispose(hyp_proof *proof);

@@ -189,11 +189,11 @@ static hyp_status begin_record(job *b, uint32_t rule_index, uint32_t action, uin
     return HYP_OK;
 }
 
-static void end_record(job *b, uint32_t record, bool changed)
+static void end_record(job *b, uint32_t record, bool keep)
 {
     hyp_proofs *proofs = &b->eg->proofs;
     size_t rows = record + HYP_APP_ROWS + b->rule->left_nodes;
-    if (!changed && proofs->apps.len == rows + b->rule->right_nodes)
+    if (!keep && proofs->apps.len == rows + b->rule->right_nodes)
         proofs->apps.len = record;
     else if (b->rule->right_nodes)
         memcpy(proofs->apps.data + rows, b->ap->right.data, b->rule->right_nodes * sizeof(uint32_t));
@@ -247,7 +247,7 @@ static hyp_status act(job *b, uint32_t rule_index, uint32_t number, bool *out_ch
         HYP_TRY(hyp_eg_union(eg, left, right, record, &changed, b->diag));
     }
     changed = changed || b->created;
-    if (eg->explain) end_record(b, record, changed);
+    if (eg->explain) end_record(b, record, changed || eg->explain_all);
     if (changed && b->ap->on_rewrite)
         hyp_apply_tell(b->ap, rule_index, b->match, number, left_class, right_class, right);
     *out_changed = *out_changed || changed;

@@ -19,6 +19,7 @@ hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out
     if (options) {
         if (options->analysis) eg->analysis = *options->analysis;
         eg->explain = options->explain;
+        eg->explain_all = eg->explain && options->size >= sizeof *options && options->explain_all;
     }
     if (eg->analysis.data_size) {
         eg->fact_scratch = hyp_malloc(eg->analysis.data_size);

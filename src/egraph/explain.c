@@ -1,14 +1,14 @@
 /* Proofs as a list of terms, each made from the one before by one rule or given equality at one place.
  *
- * T(e) is the term that e-node e was added as: its operator over T of the children it was given. A path in
- * the proof forest leads from T(a) to T(b). Its edges are worked off in place in a tree that is the whole
+ * T(e) is the term that e-node e was added as: its operator over T of the children it was given. A way over
+ * recorded equalities (route.h) leads from T(a) to T(b). Its edges are worked off in place in a tree that is the whole
  * term: a congruence by the paths between the children; an application by bringing the matched e-node's
  * term into the form of the left side, replacing it, and bringing the right side into the form of the
  * e-node that was made. */
 #include <string.h>
 
 #include "base/sexpr.h"
-#include "egraph/proof.h"
+#include "egraph/route.h"
 #include "egraph/rule.h"
 #include "egraph/term.h"
 
@@ -21,14 +21,19 @@ typedef struct term {
     struct term **kids;
 } term;
 
+typedef HYP_VEC(hyp_proof_step) step_list;
+
 typedef struct prover {
     hyp_egraph *eg;
     hyp_arena work; /* terms */
     hyp_arena *out; /* texts */
     size_t used;    /* bytes taken from both */
     unsigned depth;
+    hyp_router *router;
+    uint64_t bound;    /* the rank that what is used must be below */
+    uint64_t measured; /* steps */
     term *whole;
-    HYP_VEC(hyp_proof_step) steps;
+    step_list steps;
     hyp_diag *diag;
 } prover;
 
@@ -63,20 +68,12 @@ static hyp_status new_term(prover *p, hyp_symbol symbol, size_t count, term **ou
     return HYP_OK;
 }
 
-/* The children that an e-node was given. */
-static const uint32_t *given(const prover *p, uint32_t row, uint32_t *out_count)
-{
-    const uint32_t *kid = p->eg->proofs.kid + 2 * (size_t)row;
-    uint32_t n = *out_count = p->eg->ops.data[hyp_row_op(p->eg, row)].arity;
-    return n <= 2 ? kid : p->eg->proofs.pool + kid[0];
-}
-
 /* T(row). */
 static hyp_status write_row(prover *p, uint32_t row, term **out)
 {
     HYP_TRY(enter(p));
     uint32_t n;
-    const uint32_t *kids = given(p, row, &n);
+    const uint32_t *kids = hyp_given(p->eg, row, &n);
     HYP_TRY(new_term(p, hyp_enode_op(p->eg, row), n, out));
     for (uint32_t j = 0; j < n; j++) HYP_TRY(write_row(p, kids[j], &(*out)->kids[j]));
     p->depth--;
@@ -129,7 +126,7 @@ typedef struct application {
 static void bind(prover *p, application *app, const hyp_pat *pat)
 {
     uint32_t n, row = app->left[pat->index];
-    const uint32_t *kids = given(p, row, &n);
+    const uint32_t *kids = hyp_given(p->eg, row, &n);
     for (uint32_t j = 0; j < pat->count; j++) {
         const hyp_pat *kid = &pat->kids[j];
         if (kid->kind == HYP_PAT_NODE) bind(p, app, kid);
@@ -167,7 +164,7 @@ static uint32_t stands_for(const application *app, const hyp_pat *pat, bool is_l
 static const uint32_t *sequence(const prover *p, const application *app, const hyp_pat *seq, uint32_t *out_count)
 {
     uint32_t n;
-    const uint32_t *kids = given(p, app->left[seq->index], &n);
+    const uint32_t *kids = hyp_given(p->eg, app->left[seq->index], &n);
     *out_count = n - seq->seq - seq->seq_tail;
     return kids + seq->seq;
 }
@@ -194,25 +191,26 @@ static hyp_status write_instance(prover *p, const application *app, const hyp_pa
     return HYP_OK;
 }
 
-/* Turns the term of an e-node at `at` into the instance of its pattern, or the other way round. */
+/* Turns the term of an e-node at `at` into the instance of its pattern, or the other way round. Where `at` is NULL,
+ * here and below, only the steps of it are counted. */
 static hyp_status fit(prover *p, const application *app, const hyp_pat *pat, bool is_left, bool to_instance, term **at)
 {
     if (pat->kind != HYP_PAT_NODE) return HYP_OK;
     HYP_TRY(enter(p));
     uint32_t n, place = 0;
-    const uint32_t *kids = given(p, stands_for(app, pat, is_left), &n);
+    const uint32_t *kids = hyp_given(p->eg, stands_for(app, pat, is_left), &n);
     for (uint32_t j = 0; j < pat->count; j++) {
         const hyp_pat *kid = &pat->kids[j];
         if (kid->kind == HYP_PAT_SEQ) {
             uint32_t length;
             const uint32_t *ids = sequence(p, app, kid, &length);
             for (uint32_t i = 0; i < length; i++, place++)
-                HYP_TRY(walk_path(p, &(*at)->kids[place], to_instance ? kids[place] : ids[i],
+                HYP_TRY(walk_path(p, at ? &(*at)->kids[place] : NULL, to_instance ? kids[place] : ids[i],
                                   to_instance ? ids[i] : kids[place]));
             continue;
         }
         uint32_t id = stands_for(app, kid, is_left);
-        term **below = &(*at)->kids[place];
+        term **below = at ? &(*at)->kids[place] : NULL;
         if (to_instance) HYP_TRY(walk_path(p, below, kids[place], id));
         HYP_TRY(fit(p, app, kid, is_left, to_instance, below));
         if (!to_instance) HYP_TRY(walk_path(p, below, id, kids[place]));
@@ -311,22 +309,23 @@ static hyp_status cut_detours(prover *p);
 /* The proof that a root of a multi-pattern is what was matched. */
 static hyp_status prove_part(prover *p, const application *app, const hyp_pat *root, hyp_proof *out)
 {
-    prover part = {.eg = p->eg, .work = p->work, .out = p->out, .used = p->used, .depth = p->depth, .diag = p->diag};
+    step_list outer = p->steps;
+    term *whole = p->whole;
     uint32_t from = app->variable[root->reg];
-    hyp_status status = enter(&part);
-    if (status == HYP_OK) status = write_row(&part, from, &part.whole);
-    if (status == HYP_OK) status = add_step(&part, (hyp_proof_step){.forward = true});
-    if (status == HYP_OK) status = walk_path(&part, &part.whole, from, app->left[root->index]);
-    if (status == HYP_OK) status = fit(&part, app, root, true, true, &part.whole);
-    if (status == HYP_OK) status = cut_detours(&part);
+    p->steps = (step_list){0};
+    hyp_status status = write_row(p, from, &p->whole);
+    if (status == HYP_OK) status = add_step(p, (hyp_proof_step){.forward = true});
+    if (status == HYP_OK) status = walk_path(p, &p->whole, from, app->left[root->index]);
+    if (status == HYP_OK) status = fit(p, app, root, true, true, &p->whole);
+    if (status == HYP_OK) status = cut_detours(p);
     if (status == HYP_OK) {
-        out->steps = keep(p, part.steps.data, part.steps.len * sizeof *part.steps.data);
-        out->count = part.steps.len;
-        if (!out->steps) status = hyp_fail_memory(p->diag, part.steps.len * sizeof *part.steps.data);
+        out->steps = keep(p, p->steps.data, p->steps.len * sizeof *p->steps.data);
+        out->count = p->steps.len;
+        if (!out->steps) status = hyp_fail_memory(p->diag, p->steps.len * sizeof *p->steps.data);
     }
-    hyp_vec_free(&part.steps);
-    p->work = part.work;
-    p->used = part.used;
+    hyp_vec_free(&p->steps);
+    p->steps = outer;
+    p->whole = whole;
     return status;
 }
 
@@ -353,6 +352,11 @@ static hyp_status apply_rule(prover *p, term **at, uint32_t offset, bool forward
     /* A variable's term need not be the one that the edge ends at. */
     HYP_TRY(walk_path(p, at, from, stands_for(&app, before, before_left)));
     HYP_TRY(fit(p, &app, before, before_left, true, at));
+    p->measured++;
+    if (!at) {
+        HYP_TRY(fit(p, &app, after, after_left, false, at));
+        return walk_path(p, at, stands_for(&app, after, after_left), to);
+    }
     hyp_proof_step step = {.rule = app.rule->info.name, .forward = forward};
     HYP_TRY(write_queries(p, &app, &step));
     HYP_TRY(prove_parts(p, &app, &step));
@@ -364,57 +368,56 @@ static hyp_status apply_rule(prover *p, term **at, uint32_t offset, bool forward
 
 /* ---- paths -------------------------------------------------------------------------------------- */
 
-/* Works off one edge of the forest. */
-static hyp_status cross(prover *p, term **at, uint32_t from, uint32_t to, uint32_t label)
+/* Works off one edge. */
+static hyp_status cross(prover *p, term **at, const hyp_edge *e)
 {
-    uint32_t why = label >> 1;
-    bool forward = !(label & 1);
-    if (why == HYP_WHY_CONGRUENCE) {
+    const uint32_t *record = p->eg->proofs.apps.data + (e->why >> 1);
+    bool forward = !(e->why & 1);
+    if (e->why == HYP_EDGE_CONGRUENT || record[HYP_APP_RULESET] == HYP_APP_CONGRUENT) {
         uint32_t n;
-        const uint32_t *a = given(p, from, &n), *b = given(p, to, &n);
-        for (uint32_t j = 0; j < n; j++) HYP_TRY(walk_path(p, &(*at)->kids[j], a[j], b[j]));
+        const uint32_t *a = hyp_given(p->eg, e->a, &n), *b = hyp_given(p->eg, e->b, &n);
+        for (uint32_t j = 0; j < n; j++) HYP_TRY(walk_path(p, at ? &(*at)->kids[j] : NULL, a[j], b[j]));
         return HYP_OK;
     }
-    const uint32_t *record = p->eg->proofs.apps.data + why;
-    if (record[HYP_APP_RULESET] != HYP_NONE) return apply_rule(p, at, why, forward, from, to);
+    if (record[HYP_APP_RULESET] != HYP_NONE) return apply_rule(p, at, e->why >> 1, forward, e->a, e->b);
+    p->measured++;
+    if (!at) return HYP_OK;
     const char *reason = hyp_egraph_symbol_name(p->eg, record[HYP_APP_REASON]);
-    HYP_TRY(write_row(p, to, at));
+    HYP_TRY(write_row(p, e->b, at));
     return add_step(p, (hyp_proof_step){.rule = reason, .stated = true, .forward = forward});
 }
 
-static uint32_t height(const prover *p, uint32_t node)
+/* The steps that crossing an edge takes. */
+static hyp_status measure(void *user, const hyp_edge *e, uint32_t *out)
 {
-    uint32_t h = 0;
-    for (; p->eg->proofs.parent[node] != HYP_NONE; node = p->eg->proofs.parent[node]) h++;
-    return h;
+    prover *p = user;
+    uint64_t before = p->measured;
+    p->measured = 0;
+    HYP_TRY(cross(p, NULL, e));
+    *out = p->measured < UINT32_MAX ? (uint32_t)p->measured : UINT32_MAX;
+    p->measured = before;
+    return HYP_OK;
 }
 
-/* The nearest e-node that is above both. */
-static uint32_t meet(const prover *p, uint32_t a, uint32_t b)
-{
-    const uint32_t *parent = p->eg->proofs.parent;
-    uint32_t ha = height(p, a), hb = height(p, b);
-    for (; ha > hb; ha--) a = parent[a];
-    for (; hb > ha; hb--) b = parent[b];
-    while (a != b) a = parent[a], b = parent[b];
-    return a;
-}
-
-/* Turns the term T(from) at `at` into T(to). */
+/* Turns the term T(from) at `at` into T(to), or only counts the steps of it if that is NULL. */
 static hyp_status walk_path(prover *p, term **at, uint32_t from, uint32_t to)
 {
     if (from == to) return HYP_OK;
+    hyp_way way;
+    uint32_t cost;
     HYP_TRY(enter(p));
-    const hyp_proofs *proofs = &p->eg->proofs;
-    uint32_t top = meet(p, from, to), down = 0;
-    for (uint32_t n = from; n != top; n = proofs->parent[n])
-        HYP_TRY(cross(p, at, n, proofs->parent[n], proofs->why[n]));
-    for (uint32_t n = to; n != top; n = proofs->parent[n]) down++;
-    uint32_t *path = take(p, down * sizeof *path);
-    if (!path) return hyp_fail_memory(p->diag, down * sizeof *path);
-    for (uint32_t n = to, i = down; n != top; n = proofs->parent[n]) path[--i] = n;
-    for (uint32_t i = 0; i < down; i++)
-        HYP_TRY(cross(p, at, proofs->parent[path[i]], path[i], proofs->why[path[i]] ^ 1));
+    if (!at) {
+        HYP_TRY(hyp_forest_cost(p->router, from, to, &cost));
+        p->measured += cost;
+    } else {
+        HYP_TRY(hyp_route(p->router, from, to, p->bound, &way, p->diag));
+        uint64_t bound = p->bound;
+        for (uint32_t i = 0; i < way.count; i++) {
+            p->bound = hyp_edge_rank(&way.edges[i]); /* its proof uses older equalities only */
+            HYP_TRY(cross(p, at, &way.edges[i]));
+        }
+        p->bound = bound;
+    }
     p->depth--;
     return HYP_OK;
 }
@@ -460,7 +463,7 @@ static hyp_status write_asked(prover *p, const asked *a, term **out)
 static hyp_status settle(prover *p, const asked *a, bool to_row, term **at)
 {
     uint32_t n;
-    const uint32_t *kids = given(p, a->row, &n);
+    const uint32_t *kids = hyp_given(p->eg, a->row, &n);
     for (uint32_t j = 0; j < n; j++) {
         term **below = &(*at)->kids[j];
         if (!to_row) HYP_TRY(walk_path(p, below, kids[j], a->kids[j].row));
@@ -530,8 +533,10 @@ hyp_status hyp_egraph_explain(hyp_egraph *eg, const char *a, const char *b, hyp_
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before it explains");
     hyp_arena *texts = hyp_calloc(1, sizeof *texts);
     if (!texts) return hyp_fail_memory(diag, sizeof *texts);
-    prover p = {.eg = eg, .out = texts, .diag = diag};
-    hyp_status status = prove(&p, a, b);
+    prover p = {.eg = eg, .out = texts, .bound = HYP_ANY_RANK, .diag = diag};
+    hyp_status status = hyp_router_create(eg, measure, &p, &p.router, diag);
+    if (status == HYP_OK) status = prove(&p, a, b);
+    hyp_router_destroy(p.router);
     hyp_arena_dispose(&p.work);
     out->steps = p.steps.data;
     out->count = p.steps.len;

@@ -63,7 +63,7 @@ typedef struct hyp_proofs {
     uint32_t *kid;    /* 2 a row: the children as they were given, in the form of hyp_row.kid */
     uint32_t *pool;   /* beside hyp_egraph.pool */
     uint32_t *parent; /* proof forest: same class <=> same tree; HYP_NONE at a root */
-    uint32_t *why;    /* of the edge to the parent: see proof.h */
+    uint32_t *why;    /* of the edge to the parent: offset in `apps`, the lowest bit is its direction: see proof.h */
     uint32_t *origin; /* offset of an application in `apps`, HYP_NONE if added by the caller */
     HYP_VEC(uint32_t) apps;
 } hyp_proofs;
@@ -105,7 +105,7 @@ struct hyp_egraph {
     HYP_VEC(uint32_t) modify; /* classes to show to analysis.modify */
     size_t remake_done, modify_done;
 
-    bool explain;
+    bool explain, explain_all;
     hyp_proofs proofs;
     uint32_t app;                 /* application that rows made now come from, HYP_NONE outside of one */
     struct hyp_ruleset *rulesets; /* all that were parsed and not yet freed */

@@ -429,6 +429,7 @@ uint32_t hyp_eg_lookup(hyp_egraph *eg, uint32_t op, const uint32_t *kids)
 
 hyp_status hyp_eg_reserve_union(hyp_egraph *eg, hyp_diag *diag)
 {
+    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, 1, diag));
     return hyp_eg_reserve(eg, &eg->pending, eg->pending.len + 1, diag);
 }
 
@@ -442,7 +443,12 @@ bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
     eg->pending.data[eg->pending.len++] = loser;
     eg->class_count--;
     eg->version++;
-    if (eg->explain) hyp_proof_edge(eg, a, b, why);
+    if (!eg->explain) return true;
+    if (why == HYP_WHY_CONGRUENCE) {
+        why = (uint32_t)eg->proofs.apps.len;
+        eg->proofs.apps.data[eg->proofs.apps.len++] = HYP_APP_CONGRUENT;
+    }
+    hyp_proof_edge(eg, a, b, why);
     return true;
 }
 

@@ -122,7 +122,10 @@ static bool finish(batch *b, size_t i)
     bool born = rule->build_count && b->made[i] >> (rule->build_count - 1) & 1;
     uint32_t right_class = born ? right : rule->build_count ? class_of(eg, right) : hyp_eg_now(eg, right);
     bool changed = b->made[i] || left != right_class;
-    if (!changed) return false;
+    if (!changed) {
+        if (eg->explain_all) record(b, i);
+        return false;
+    }
     if (eg->explain) {
         uint32_t left_row = match[rule->reg_count + action->root->index];
         app = record(b, i);

@@ -24,7 +24,8 @@
 static inline hyp_egraph *new_graph(bool explain, const hyp_analysis *analysis)
 {
     hyp_egraph *eg;
-    must(hyp_egraph_create(&(hyp_egraph_options){sizeof(hyp_egraph_options), analysis, explain}, &eg, &diag));
+    hyp_egraph_options options = {.size = sizeof options, .analysis = analysis, .explain = explain};
+    must(hyp_egraph_create(&options, &eg, &diag));
     return eg;
 }
 

@@ -93,7 +93,8 @@ static hyp_status use_all(bool explain, hyp_egraph **out, hyp_ruleset **out_rule
                     "(rule fun (+ ?a 3) => (plus ?a (wrap ?a ?a)) :if (or (has-nodes ?a) (not (has-nodes (+ ?a 1)))))"
                     "(rule two (multi (?x = (+ ?a ?b)) (?y = (cat ?a ?c...))) => (union (near ?x ?y) (mix ?c...)))";
     static const hyp_analysis analysis = {.data_size = sizeof(fact), .make = make, .merge = merge, .modify = modify};
-    hyp_egraph_options options = {sizeof options, explain ? NULL : &analysis, explain};
+    hyp_egraph_options options = {.size = sizeof options, .explain = explain, .explain_all = explain};
+    if (!explain) options.analysis = &analysis;
     hyp_class_id a, b;
     HYP_TRY(hyp_egraph_create(&options, out, diag));
     hyp_egraph *eg = *out;
@@ -118,10 +119,86 @@ static hyp_status use_all(bool explain, hyp_egraph **out, hyp_ruleset **out_rule
     }
     HYP_TRY(look_around(eg, *out_rules, diag));
     if (!explain) return HYP_OK;
-    hyp_proof proof;
-    HYP_TRY(hyp_egraph_explain(eg, "(+ 1 (+ 2 (+ 3 4)))", "(+ (+ 4 3) (+ 2 1))", &proof, diag));
-    hyp_proof_dispose(&proof);
+    static const char *const pairs[][2] = {{"(+ 1 (+ 2 (+ 3 4)))", "(+ (+ 4 3) (+ 2 1))"},
+                                           {"(+ (+ 4 2) 3)", "(plus (+ 4 2) (wrapped (+ 4 2) (+ 4 2)))"}};
+    for (size_t i = 0; i < 2; i++) {
+        hyp_proof proof;
+        hyp_proof_check_options check = {.size = sizeof check, .ask = true};
+        HYP_TRY(hyp_egraph_explain(eg, pairs[i][0], pairs[i][1], &proof, diag));
+        status = hyp_proof_check(&proof, pairs[i][0], pairs[i][1], out_rules, 1, &check, NULL, diag);
+        hyp_proof_dispose(&proof);
+        HYP_TRY(status);
+    }
     return HYP_OK;
+}
+
+static void count_text(const char *text, size_t len, void *user)
+{
+    (void)text;
+    *(size_t *)user += len;
+}
+
+/* Extracts from a file by every method, loads it, writes it. */
+static hyp_status use_serialized(hyp_egraph *eg, const hyp_serialized *s, hyp_diag *diag)
+{
+    size_t written = 0, count;
+    hyp_class_id c;
+    for (int method = HYP_EXTRACT_TREE; method <= HYP_EXTRACT_EXACT; method++) {
+        hyp_extraction ex;
+        hyp_extract_options options = {.size = sizeof options, .method = (hyp_extract_method)method};
+        HYP_TRY(hyp_serialized_extract(s, &options, &ex, diag));
+        hyp_extraction_dispose(&ex);
+    }
+    hyp_class_id *classes = hyp_malloc(hyp_serialized_class_count(s) * sizeof *classes);
+    if (!classes) return hyp_fail(diag, HYP_ERR_NO_MEMORY, "out of memory");
+    const uint32_t *roots = hyp_serialized_roots(s, &count);
+    hyp_status status = hyp_serialized_load(s, eg, classes, diag);
+    c = status == HYP_OK && count ? classes[roots[0]] : HYP_NONE;
+    hyp_free(classes);
+    HYP_TRY(status);
+    HYP_TRY(hyp_egraph_write_json(eg, &c, 1, one, NULL, count_text, &written, diag));
+    HYP_TRY(hyp_egraph_write_dot(eg, &c, 1, 20, NULL, count_text, &written, diag));
+    return written > 1000 ? HYP_OK : hyp_fail(diag, HYP_ERR_INTERNAL, "nothing was written");
+}
+
+static void every_allocation_for_a_file_may_fail(void **state)
+{
+    (void)state;
+    /* Classes that share children in more than one way, with a cycle, so that the exact search has something to do. */
+    char text[12000];
+    size_t len = (size_t)snprintf(text, sizeof text, "{\"nodes\": {");
+    uint32_t seed = 7;
+    for (uint32_t n = 0; n < 120; n++) {
+        uint32_t c = n % 40, kids[2];
+        for (int k = 0; k < 2; k++) kids[k] = (seed = seed * 1664525 + 1013904223) >> 20;
+        len += (size_t)snprintf(text + len, sizeof text - len,
+                                "%s\"n%u\": {\"op\": \"f%u\", \"eclass\": \"c%u\", \"cost\": %u", n ? ", " : "", n,
+                                n % 7, c, 1 + seed % 5);
+        if (c < 34 && n < 80)
+            len += (size_t)snprintf(text + len, sizeof text - len, ", \"children\": [\"n%u\", \"n%u\"]",
+                                    c + 1 + kids[0] % (39 - c), c + 1 + kids[1] % (39 - c));
+        else if (c < 34)
+            len += (size_t)snprintf(text + len, sizeof text - len, ", \"children\": [\"n%u\"]", kids[0] % 40);
+        len += (size_t)snprintf(text + len, sizeof text - len, "}");
+    }
+    snprintf(text + len, sizeof text - len, "}, \"root_eclasses\": [\"c0\", \"c1\"]}");
+    hyp_status status = HYP_ERR_NO_MEMORY;
+    uint64_t n = 1;
+    for (; status != HYP_OK; n += n < 1500 ? 1 : n / 300) {
+        hyp_serialized *s = NULL;
+        hyp_egraph *eg = NULL;
+        hyp_diag said = {0};
+        hyp_mem_fail_after(n);
+        status = hyp_serialized_parse("file.json", text, strlen(text), &s, &said);
+        if (status == HYP_OK) status = hyp_egraph_create(NULL, &eg, &said);
+        if (status == HYP_OK) status = use_serialized(eg, s, &said);
+        hyp_mem_fail_after(0);
+        if (status != HYP_OK && (status != HYP_ERR_NO_MEMORY || !strstr(said.message, "memory")))
+            fail_msg("allocation %llu: %s: %s", (unsigned long long)n, hyp_status_name(status), said.message);
+        hyp_serialized_destroy(s);
+        hyp_egraph_destroy(eg);
+    }
+    assert_true(n > 100);
 }
 
 static void every_allocation_may_fail(void **state)
@@ -152,6 +229,7 @@ static void every_allocation_may_fail(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail),
+                                       cmocka_unit_test(every_allocation_for_a_file_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
