@@ -178,6 +178,8 @@ enum {
     SAT_ITERS,
     SAT_NODES,
     SAT_SECONDS,
+    SAT_BYTES,
+    SAT_MATCHES,
     SAT_SCHEDULER,
     SAT_EXPLAIN,
     SAT_EXTRACT,
@@ -194,6 +196,8 @@ static const cli_option saturate_options[] = {
     [SAT_ITERS] = {"iters", 0, "N", "limit of iterations (30)"},
     [SAT_NODES] = {"nodes", 0, "N", "limit of e-nodes (none)"},
     [SAT_SECONDS] = {"seconds", 0, "S", "limit of time (none)"},
+    [SAT_BYTES] = {"bytes", 0, "N", "limit of memory (none)"},
+    [SAT_MATCHES] = {"matches", 0, "N", "limit of applied matches (none)"},
     [SAT_SCHEDULER] = {"scheduler", 0, "simple|backoff",
                        "every rule each time, or ban those with many matches (simple)"},
     [SAT_EXPLAIN] = {"explain", 0, "A B",
@@ -285,9 +289,10 @@ static void print_report(const saturation *s, const hyp_run_report *r)
                r->e_classes, r->seconds, r->peak_bytes);
         return;
     }
-    printf("{\"e_nodes\": %zu, \"e_classes\": %zu, \"seconds\": %.9f, \"peak_bytes\": %zu, \"stop_reason\": \"%s\",\n"
+    printf("{\"e_nodes\": %zu, \"e_classes\": %zu, \"seconds\": %.9f, \"peak_bytes\": %zu, \"matches\": %zu, "
+           "\"stop_reason\": \"%s\",\n"
            " \"iterations\": [",
-           r->e_nodes, r->e_classes, r->seconds, r->peak_bytes, hyp_stop_name(r->stop));
+           r->e_nodes, r->e_classes, r->seconds, r->peak_bytes, r->matches, hyp_stop_name(r->stop));
     for (size_t i = 0; i < r->iteration_count; i++) {
         const hyp_iteration_report *it = &r->iterations[i];
         printf("%s\n  {\"e_nodes\": %zu, \"e_classes\": %zu, \"matches\": %zu, \"applications\": %zu, "
@@ -321,7 +326,7 @@ static hyp_status print_best(const saturation *s, hyp_diag *diag)
     for (size_t i = 0; i < s->terms.count && status == HYP_OK; i++) {
         hyp_extraction ex;
         status = hyp_egraph_extract_with(s->eg, &s->roots[i], 1, &options, one, NULL, &ex, diag);
-        if (status != HYP_OK) break;
+        if (status != HYP_OK) break; /* JSON is closed below all the same */
         char *text = hyp_extraction_text(s->eg, &ex, s->roots[i]);
         if (s->json) {
             printf("%s\n  {\"tree_cost\": %.17g, \"dag_cost\": %.17g, \"term\": ", i ? "," : "", ex.tree_cost,
@@ -476,6 +481,8 @@ static bool read_saturate_option(saturation *s, cli_args *args, int option, cons
     case SAT_JSON: s->json = true; return true;
     case SAT_ITERS: return read_count(args, option, value, &s->run.max_iterations);
     case SAT_NODES: return read_count(args, option, value, &s->run.max_nodes);
+    case SAT_BYTES: return read_count(args, option, value, &s->run.max_bytes);
+    case SAT_MATCHES: return read_count(args, option, value, &s->run.max_matches);
     case SAT_DOT_NODES: return read_count(args, option, value, &s->dot_nodes);
     case SAT_SECONDS:
         if (cli_parse_double(value, 1e-9, &s->run.max_seconds)) return true;

@@ -259,6 +259,7 @@ typedef struct hyp_iteration_report {
 typedef struct hyp_run_report {
     hyp_stop stop;
     size_t e_nodes, e_classes, peak_bytes;
+    size_t matches; /* applied, as max_matches counts them */
     double seconds;
     hyp_iteration_report *iterations;
     size_t iteration_count;

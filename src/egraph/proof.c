@@ -5,7 +5,13 @@ hyp_status hyp_proof_reserve(hyp_egraph *eg, size_t words, hyp_diag *diag)
 {
     if (eg->proofs.apps.len + words > HYP_WHY_LIMIT)
         return hyp_fail(diag, HYP_ERR_LIMIT, "the record of rule applications is full; explain fewer steps");
-    return hyp_eg_reserve(eg, &eg->proofs.apps, eg->proofs.apps.len + words, diag);
+    size_t want = eg->proofs.apps.len + words;
+    if (!eg->rebuilding || !eg->max_bytes || want <= eg->proofs.apps.cap)
+        return hyp_eg_reserve(eg, &eg->proofs.apps, want, diag);
+    size_t next = want + eg->row_count / 8; /* little more than is held back for a rebuild */
+    HYP_TRY(hyp_eg_resize(eg, &eg->proofs.apps.data, eg->proofs.apps.cap, next, sizeof *eg->proofs.apps.data, diag));
+    eg->proofs.apps.cap = next;
+    return HYP_OK;
 }
 
 void hyp_proof_edge(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)

@@ -375,6 +375,7 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
     out_report->e_nodes = eg->live_count;
     out_report->e_classes = eg->class_count;
     out_report->peak_bytes = eg->peak_bytes;
+    out_report->matches = r.applied;
     out_report->seconds = seconds() - r.start;
     out_report->iterations = r.iterations.data;
     out_report->iteration_count = r.iterations.len;

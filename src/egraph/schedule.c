@@ -38,6 +38,7 @@ static hyp_status add_report(scheduler *sc, const hyp_run_report *run, size_t fi
     }
     if (run->peak_bytes > sc->report->peak_bytes) sc->report->peak_bytes = run->peak_bytes;
     sc->report->seconds += run->seconds;
+    sc->report->matches += run->matches;
     for (size_t i = 0; i < run->iteration_count; i++) {
         HYP_TRY(hyp_vec_grow(&sc->iterations, sc->diag));
         sc->iterations.data[sc->iterations.len - 1] = run->iterations[i];
@@ -57,18 +58,11 @@ static void spend(scheduler *sc, size_t *limit, size_t used, hyp_stop stop)
     sc->report->stop = stop;
 }
 
-static size_t applied(const hyp_run_report *run)
-{
-    size_t sum = 0;
-    for (size_t i = 0; i < run->rule_count; i++) sum += run->rules[i].matches;
-    return sum;
-}
-
 static void spend_all(scheduler *sc, const hyp_run_report *run)
 {
     hyp_run_options *left = &sc->options;
     spend(sc, &left->max_iterations, run->iteration_count, HYP_STOP_ITERATIONS);
-    spend(sc, &left->max_matches, applied(run), HYP_STOP_MATCHES);
+    spend(sc, &left->max_matches, run->matches, HYP_STOP_MATCHES);
     if (left->max_seconds > 0) {
         left->max_seconds -= run->seconds;
         if (left->max_seconds <= 0) {

@@ -14,11 +14,13 @@ enum { FIRST_ROWS = 64 };
 /* ---- growth ------------------------------------------------------------------------------------- */
 
 /* Whether `more` bytes may be taken. A rebuild must not fail, so for each row what it may need is held back:
- * entries in the log and among the unions that are pending, and with an analysis its place in the index. */
+ * entries in the log and among the unions that are pending, with an analysis its place in the index, and for proofs the
+ * record of its congruence. */
 static bool affordable(const hyp_egraph *eg, size_t more)
 {
-    enum { FOR_LOGS = 4 * sizeof(uint32_t), FOR_INDEX = 24 * sizeof(uint32_t) };
-    size_t held_back = (hyp_eg_analysed(eg) ? FOR_LOGS + FOR_INDEX : FOR_LOGS) * eg->row_count;
+    enum { FOR_LOGS = 4 * sizeof(uint32_t), FOR_INDEX = 24 * sizeof(uint32_t), FOR_PROOFS = 2 * sizeof(uint32_t) };
+    size_t each = FOR_LOGS + (hyp_eg_analysed(eg) ? FOR_INDEX : 0) + (eg->explain ? FOR_PROOFS : 0);
+    size_t held_back = each * eg->row_count;
     return !eg->max_bytes || eg->rebuilding || eg->bytes + more + held_back <= eg->max_bytes;
 }
 

@@ -242,6 +242,7 @@ static void the_match_limit_is_exact(void **state)
         hyp_egraph *eg;
         hyp_run_report report = limited((hyp_run_options){.max_matches = limit}, ASSOC_RULES, fill_sum, &eg);
         assert_int_equal(report.stop, HYP_STOP_MATCHES);
+        assert_int_equal(report.matches, limit);
         hyp_run_report_dispose(&report);
         hyp_egraph_destroy(eg);
     }
@@ -250,13 +251,25 @@ static void the_match_limit_is_exact(void **state)
 static void the_memory_limit_is_kept(void **state)
 {
     (void)state;
-    hyp_egraph *eg;
-    hyp_run_report report = limited((hyp_run_options){.max_bytes = 300000}, MATH_RULES, add_math_terms, &eg);
-    assert_int_equal(report.stop, HYP_STOP_MEMORY);
-    assert_true(report.peak_bytes <= 300000);
-    assert_true(report.e_nodes > 500);
-    hyp_run_report_dispose(&report);
-    hyp_egraph_destroy(eg);
+    for (size_t limit = 300000; limit < 5000000; limit = limit * 4 / 3)
+        for (int explain = 0; explain < 3; explain++) {
+            hyp_egraph *eg;
+            hyp_egraph_options options = {.size = sizeof options, .explain = explain > 0, .explain_all = explain > 1};
+            must(hyp_egraph_create(&options, &eg, &diag));
+            hyp_ruleset *rules = rules_of(eg, MATH_RULES);
+            add_math_terms(eg);
+            hyp_run_report report;
+            hyp_run_options run = {.size = sizeof run, .max_bytes = limit};
+            must(hyp_egraph_run(eg, rules, &run, &report, &diag));
+            must(hyp_egraph_check(eg, &diag));
+            assert_int_equal(report.stop, HYP_STOP_MEMORY);
+            if (report.peak_bytes > limit)
+                fail_msg("%zu bytes, limit %zu, explain %d", report.peak_bytes, limit, explain);
+            assert_true(report.e_nodes > 500);
+            hyp_run_report_dispose(&report);
+            hyp_ruleset_destroy(rules);
+            hyp_egraph_destroy(eg);
+        }
 }
 
 static void iterations_and_time_are_limits(void **state)

@@ -107,11 +107,39 @@ static void limits_are_of_the_whole(void **state)
         assert_int_equal(report.stop, cases[i].stop);
         if (cases[i].stop == HYP_STOP_ITERATIONS) assert_int_equal(report.iteration_count, 5);
         if (cases[i].stop == HYP_STOP_NODES) assert_true(report.e_nodes <= 500);
+        if (cases[i].stop == HYP_STOP_MATCHES) assert_int_equal(report.matches, 300);
+        if (cases[i].stop == HYP_STOP_MEMORY) assert_true(report.peak_bytes <= 200000);
         hyp_run_report_dispose(&report);
         hyp_ruleset_destroy(rules);
         hyp_ruleset_destroy(more);
         hyp_egraph_destroy(eg);
     }
+}
+
+static hyp_status never(const hyp_call *call, bool *out_holds, hyp_diag *diag)
+{
+    (void)call, (void)diag;
+    *out_holds = false;
+    return HYP_OK;
+}
+
+/* What a condition declines is not counted. */
+static void declined_matches_do_not_use_up_the_limit(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(false, NULL);
+    must(hyp_egraph_register_condition(eg, "never", 1, never, NULL, &diag));
+    hyp_ruleset *rules =
+        rules_of(eg, "(rule no (+ ?a ?b) => (- ?a ?b) :if (never ?a)) (rule yes (+ ?a ?b) => (+ ?b ?a))");
+    for (int i = 0; i < 5; i++) term(eg, (const char *[]){"(+ a b)", "(+ a c)", "(+ a d)", "(+ a e)", "(+ a f)"}[i]);
+    hyp_schedule part = RUN(rules, 1);
+    hyp_run_report report = run(eg, (hyp_schedule){.kind = HYP_SCHEDULE_SATURATE, .parts = &part, .part_count = 1},
+                                (hyp_run_options){.max_matches = 12});
+    assert_int_equal(report.stop, HYP_STOP_SATURATED);
+    assert_int_equal(report.matches, 10);
+    hyp_run_report_dispose(&report);
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
 }
 
 static void what_is_no_schedule_is_refused(void **state)
@@ -166,6 +194,7 @@ int main(void)
         cmocka_unit_test(a_sequence_runs_its_parts_in_order),
         cmocka_unit_test(repeating_is_running_on),
         cmocka_unit_test(limits_are_of_the_whole),
+        cmocka_unit_test(declined_matches_do_not_use_up_the_limit),
         cmocka_unit_test(what_is_no_schedule_is_refused),
         cmocka_unit_test(a_rule_has_its_own_limit),
     };

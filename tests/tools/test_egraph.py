@@ -29,6 +29,10 @@ def check_saturate(folder):
     assert [r["name"] for r in report["rules"]] == ["comm", "assoc"]
     report = json.loads(run(*base, "--nodes", 100, "--json"))
     assert report["e_nodes"] <= 100 and report["stop_reason"] == "node limit", report
+    report = json.loads(run(*base, "--matches", 50, "--json"))
+    assert report["matches"] == 50 and report["stop_reason"] == "match limit", report
+    report = json.loads(run(*base, "--bytes", 100000, "--json"))
+    assert report["peak_bytes"] <= 100000 and report["stop_reason"] == "memory limit", report
     report = json.loads(run(*base, "--iters", 2, "--scheduler", "backoff", "--json"))
     assert report["stop_reason"] == "iteration limit" and len(report["iterations"]) == 2
 
