@@ -30,12 +30,12 @@ hyp_status hyp_eval_softmax(const hyp_eval_call *c)
     return HYP_OK;
 }
 
-hyp_status hyp_infer_reduce(const hyp_infer_call *c)
+/* x without the axes of attribute 0, or with size 1 in their place if attribute 1. */
+hyp_status hyp_infer_reduce_any(const hyp_infer_call *c)
 {
     const hyp_type *x = &c->in[0]->type;
     bool reduced[HYP_MAX_RANK];
     hyp_type t = {.dtype = x->dtype};
-    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
     HYP_TRY(hyp_check_axes(c, &c->attrs[0], x->rank, reduced));
     for (int32_t i = 0; i < x->rank; i++) {
         if (!reduced[i])
@@ -43,6 +43,26 @@ hyp_status hyp_infer_reduce(const hyp_infer_call *c)
         else if (c->attrs[1].i)
             t.dims[t.rank++] = 1;
     }
+    c->out[0].type = t;
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_reduce(const hyp_infer_call *c)
+{
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    return hyp_infer_reduce_any(c);
+}
+
+hyp_status hyp_infer_argmax(const hyp_infer_call *c)
+{
+    const hyp_type *x = &c->in[0]->type;
+    hyp_type t = {.dtype = HYP_I64};
+    int32_t axis = 0;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    HYP_TRY(hyp_check_axis(c, c->attrs[0].i, x->rank, &axis));
+    if (x->dims[axis] == 0) return hyp_infer_fail(c, "axis %d of %s is empty", axis, hyp_infer_type_text(c, x));
+    for (int32_t i = 0; i < x->rank; i++)
+        if (i != axis || c->attrs[1].i) t.dims[t.rank++] = i == axis ? 1 : x->dims[i];
     c->out[0].type = t;
     return HYP_OK;
 }

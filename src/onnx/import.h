@@ -101,6 +101,7 @@ extern const hyp_onnx_family hyp_onnx_generate;
 extern const hyp_onnx_family hyp_onnx_pad;
 extern const hyp_onnx_family hyp_onnx_resize;
 extern const hyp_onnx_family hyp_onnx_nn;
+extern const hyp_onnx_family hyp_onnx_reduce;
 
 /* NULL if the operator of the node is not supported in the model's opset. */
 const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const HypOnnx__NodeProto *node);

@@ -19,6 +19,7 @@ static const hyp_onnx_family *const families[] = {
     &hyp_onnx_pad,
     &hyp_onnx_resize,
     &hyp_onnx_nn,
+    &hyp_onnx_reduce,
 };
 
 static const char *text_of(const char *text) { return text ? text : ""; }
