@@ -31,8 +31,9 @@ typedef struct hyp_cpu_model {
     hyp_cpu_device *device;
     const hyp_plan *plan;
     hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
-    struct hyp_dnnl_packed **packed; /* by step: the packed weights of a convolution; NULL until one shape was prepared */
-    pthread_mutex_t packing;     /* held while weights are packed, at load and in prepare; never in run */
+    struct hyp_dnnl_packed *
+        *packed;             /* by step: the packed weights of a convolution; NULL until one shape was prepared */
+    pthread_mutex_t packing; /* held while weights are packed, at load and in prepare; never in run */
 } hyp_cpu_model;
 
 /* What an operation gets in a run. */
@@ -91,5 +92,15 @@ static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)
     const HypPlan__Tensor *t = plan->program->tensors[hyp_plan_root(plan->program, tensor)];
     return t->place == HYP_PLAN__PLACE__PLACE_WEIGHT ? plan->weights + t->offset : NULL;
 }
+
+/* wide.c: blocks of pointwise steps that compute in F64, I64 or U64, n elements of 8 bytes each. */
+/* out[i] = x[first + i * step] */
+void hyp_cpu_wide_load(hyp_dtype compute, hyp_dtype dtype, const void *x, int64_t first, int64_t step, void *out,
+                       int64_t n);
+/* out[i] = op(x[0][i], x[1][i], x[2][i]), rounded; all three operands can be read. */
+void hyp_cpu_wide_instr(hyp_dtype compute, const HypPlan__Pointwise__Instr *in, void *out, const void *const *x,
+                        int64_t n);
+/* y[i] = x[i] */
+void hyp_cpu_wide_store(hyp_dtype compute, hyp_dtype dtype, const void *x, void *y, int64_t n);
 
 #endif

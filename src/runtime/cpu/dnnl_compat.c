@@ -48,8 +48,8 @@ static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md
 }
 
 static dnnl_primitive_desc_t conv(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
-                                  hyp_md_ref dst, const int64_t *strides, const int64_t *dilates,
-                                  const int64_t *before, const int64_t *after, const_dnnl_primitive_attr_t attr)
+                                  hyp_md_ref dst, const int64_t *strides, const int64_t *dilates, const int64_t *before,
+                                  const int64_t *after, const_dnnl_primitive_attr_t attr)
 {
     dnnl_primitive_desc_t pd = NULL;
     return dnnl_convolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference, dnnl_convolution_direct,
@@ -104,8 +104,8 @@ static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md
 }
 
 static dnnl_primitive_desc_t conv(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
-                                  hyp_md_ref dst, const int64_t *strides, const int64_t *dilates,
-                                  const int64_t *before, const int64_t *after, const_dnnl_primitive_attr_t attr)
+                                  hyp_md_ref dst, const int64_t *strides, const int64_t *dilates, const int64_t *before,
+                                  const int64_t *after, const_dnnl_primitive_attr_t attr)
 {
     dnnl_convolution_desc_t desc;
     dnnl_primitive_desc_t pd = NULL;

@@ -38,8 +38,8 @@ typedef struct hyp_dnnl_post {
 dnnl_primitive_desc_t hyp_dnnl_matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
                                       hyp_md_ref dst, const hyp_dnnl_post *post);
 
-/* A convolution in the same way, and pooling by one of the dnnl_pooling_* kinds. The lists have an entry for each spatial
- * axis; dilates are 0 where there is no dilation. */
+/* A convolution in the same way, and pooling by one of the dnnl_pooling_* kinds. The lists have an entry for each
+ * spatial axis; dilates are 0 where there is no dilation. */
 dnnl_primitive_desc_t hyp_dnnl_conv(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
                                     hyp_md_ref dst, const int64_t *strides, const int64_t *dilates,
                                     const int64_t *before, const int64_t *after, const hyp_dnnl_post *post);

@@ -1,5 +1,5 @@
-/* Convolution and pooling by oneDNN in f32. A convolution runs in the layout that oneDNN likes best: x and y are reordered
- * where that is not the plain one, weights are packed once per engine. */
+/* Convolution and pooling by oneDNN in f32. A convolution runs in the layout that oneDNN likes best: x and y are
+ * reordered where that is not the plain one, weights are packed once per engine. */
 #include <string.h>
 
 #include "runtime/cpu/dnnl.h"
@@ -80,7 +80,8 @@ static bool read_window(const HypPlan__Program *p, const HypPlan__Call *call, si
 {
     const HypPlan__Tensor *x = p->tensors[call->inputs_plus1[0] - 1], *y = p->tensors[call->outputs[0]];
     *w = (window){.rank = (int)x->n_dims};
-    if (w->rank < 3 || w->rank > 5 || y->n_dims != x->n_dims || x->dtype != HYP_F32 || y->dtype != HYP_F32) return false;
+    if (w->rank < 3 || w->rank > 5 || y->n_dims != x->n_dims || x->dtype != HYP_F32 || y->dtype != HYP_F32)
+        return false;
     tensor_dims(p, call->inputs_plus1[0] - 1, values, w->x);
     tensor_dims(p, call->outputs[0], values, w->y);
     const HypPlan__Call__Attr *strides = call->attrs[first_attr], *pads = call->attrs[first_attr + 1],
@@ -95,8 +96,8 @@ static bool read_window(const HypPlan__Program *p, const HypPlan__Call *call, si
         /* oneDNN wants the padding that the result implies: the window may leave some of x, or in ceil mode reach
          * beyond it. */
         w->after[i] = (w->y[2 + i] - 1) * w->strides[i] + reach - w->x[2 + i] - w->before[i];
-        if (w->strides[i] < 1 || w->dilates[i] < 0 || w->before[i] < 0 || kernel[i] < 1 ||
-            w->strides[i] > INT32_MAX || reach > INT32_MAX || w->after[i] > values[pads->dims[n + i]] + w->strides[i])
+        if (w->strides[i] < 1 || w->dilates[i] < 0 || w->before[i] < 0 || kernel[i] < 1 || w->strides[i] > INT32_MAX ||
+            reach > INT32_MAX || w->after[i] > values[pads->dims[n + i]] + w->strides[i])
             return false;
     }
     for (int i = 0; i < w->rank; i++) w->empty = w->empty || w->x[i] == 0 || w->y[i] == 0;
@@ -145,7 +146,8 @@ static dnnl_status_t make_side(const hyp_dnnl *d, hyp_md_ref plain, hyp_md_ref w
         *(is_x ? &s->inner_x_at : &s->inner_y_at) = take_work(work, dnnl_memory_desc_get_size(wanted));
         status = dnnl_memory_create(inner, wanted, hyp_dnnl_engine(d), DNNL_MEMORY_NONE);
         if (status == dnnl_success)
-            status = make_reorder(d, is_x ? plain : wanted, is_x ? wanted : plain, is_x ? &s->reorder_x : &s->reorder_y);
+            status =
+                make_reorder(d, is_x ? plain : wanted, is_x ? wanted : plain, is_x ? &s->reorder_x : &s->reorder_y);
     }
     add_arg(s, is_x ? DNNL_ARG_SRC : DNNL_ARG_DST, *inner ? *inner : *outer);
     return status;
@@ -244,10 +246,9 @@ static hyp_status ensure_packed(hyp_cpu_model *model, uint32_t step, const HypPl
     const void *data = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1);
     if (!data || model->packed[step]) return HYP_OK;
     hyp_md plain = plain_md(f->rank, f->dims);
-    hyp_status status =
-        plain ? hyp_dnnl_pack_as(model->device->dnnl, plain, data, hyp_dnnl_query(pd, dnnl_query_weights_md),
-                                 &model->packed[step], diag)
-              : hyp_fail_memory(diag, sizeof plain);
+    hyp_status status = plain ? hyp_dnnl_pack_as(model->device->dnnl, plain, data,
+                                                 hyp_dnnl_query(pd, dnnl_query_weights_md), &model->packed[step], diag)
+                              : hyp_fail_memory(diag, sizeof plain);
     hyp_md_destroy(plain);
     return status;
 }

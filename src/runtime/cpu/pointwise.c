@@ -1,10 +1,12 @@
-/* Pointwise steps in f32, whatever the types of the tensors: the extents are merged into as long runs as the strides
- * allow, and every instruction works on a block of a run. Steps in other types are left to the reference kernel.
+/* Pointwise steps: the extents are merged into as long runs as the strides allow, and every instruction works on a
+ * block of a run. Steps in f32 run on vectors, steps in other types in wide.c. The types of the tensors may be any.
  */
 #include "base/dtype.h"
 #include "runtime/cpu/cpu.h"
 
 typedef struct pointwise {
+    const HypPlan__Pointwise *step;
+    hyp_dtype compute;
     hyp_walk walk;                            /* over the runs; lane i is input i */
     int64_t runs;                             /* how many there are */
     int64_t length;                           /* elements of a run */
@@ -15,10 +17,7 @@ typedef struct pointwise {
         hyp_dtype dtype;
         bool copied; /* named as an output: must be read before any output is written */
     } input[HYP_PLAN_POINTWISE_INPUTS];
-    struct {
-        hyp_block_instr instr;
-        uint32_t a, b, c;
-    } instr[HYP_PLAN_POINTWISE_REGISTERS];
+    hyp_block_instr instr[HYP_PLAN_POINTWISE_REGISTERS]; /* where it computes in f32 */
     struct {
         uint32_t tensor, reg;
         hyp_dtype dtype;
@@ -51,10 +50,8 @@ static void load_strided(hyp_dtype dtype, const void *x, int64_t first, int64_t 
     }
 }
 
-/* Floats as the elements y[first + i]. */
-static void store_block(const hyp_cpu_run *run, hyp_dtype dtype, const float *x, char *y, int64_t first, int64_t n)
+static void store_block(const hyp_cpu_run *run, hyp_dtype dtype, const float *x, void *y, int64_t n)
 {
-    y += first * (int64_t)hyp_dtype_size(dtype);
     if (narrow_float(dtype))
         run->kernels->narrow(dtype, x, y, n);
     else if (dtype == HYP_BOOL)
@@ -82,30 +79,58 @@ static const float *load_block(const pointwise *s, const hyp_cpu_run *run, const
     return room;
 }
 
-/* Blocks that one thread needs. */
+/* Blocks that one thread needs, and the bytes of one. */
 static size_t registers_of(const pointwise *s) { return s->inputs + s->instrs + 1; }
+static size_t block_bytes(const pointwise *s) { return HYP_BLOCK * (s->compute == HYP_F32 ? sizeof(float) : 8); }
 
 typedef struct pointwise_run {
     const pointwise *s;
     const hyp_cpu_run *run;
 } pointwise_run;
 
+static const void *load_input(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, size_t i, int64_t done,
+                              void *room, int64_t n)
+{
+    if (s->compute == HYP_F32) return load_block(s, run, walk, i, done, room, n);
+    hyp_cpu_wide_load(s->compute, s->input[i].dtype, run->call.at[s->input[i].tensor],
+                      walk->offset[i] + done * s->steps[i], s->steps[i], room, n);
+    return room;
+}
+
+static void run_instr(const pointwise *s, const hyp_cpu_run *run, size_t i, const void *const *registers, void *out,
+                      int64_t n)
+{
+    const HypPlan__Pointwise__Instr *in = s->step->instrs[i];
+    const void *const x[] = {registers[in->a], registers[in->b], registers[in->c]};
+    int64_t padded = (n + LANES - 1) / LANES * LANES;
+    if (s->compute == HYP_F32)
+        run->kernels->instr(&s->instr[i], out, (const float *const[]){x[0], x[1], x[2]}, padded);
+    else
+        hyp_cpu_wide_instr(s->compute, in, out, x, n);
+}
+
 /* One block: n elements that start `done` into the run that `walk` is at, whose first result is element `at` of the
  * outputs. */
-static void run_block(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, float (*blocks)[HYP_BLOCK],
-                      int64_t done, int64_t at, int64_t n)
+static void run_block(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, char *blocks, int64_t done,
+                      int64_t at, int64_t n)
 {
-    const float *registers[HYP_PLAN_POINTWISE_REGISTERS] = {blocks[0]}; /* for operands that are not there */
-    int64_t padded = (n + LANES - 1) / LANES * LANES;
-    for (size_t i = 0; i < s->inputs; i++) registers[i] = load_block(s, run, walk, i, done, blocks[i], n);
-    for (size_t i = 0; i < s->instrs; i++) {
-        size_t reg = s->inputs + i;
-        const float *const x[] = {registers[s->instr[i].a], registers[s->instr[i].b], registers[s->instr[i].c]};
-        run->kernels->instr(&s->instr[i].instr, blocks[reg], x, padded);
-        registers[reg] = blocks[reg];
+    const void *registers[HYP_PLAN_POINTWISE_REGISTERS] = {blocks}; /* for operands that are not there */
+    char *block = blocks;
+    for (size_t i = 0; i < s->inputs; i++, block += block_bytes(s))
+        registers[i] = load_input(s, run, walk, i, done, block, n);
+    for (size_t i = 0; i < s->instrs; i++, block += block_bytes(s)) {
+        run_instr(s, run, i, registers, block, n);
+        registers[s->inputs + i] = block;
     }
-    for (size_t i = 0; i < s->outputs; i++)
-        store_block(run, s->output[i].dtype, registers[s->output[i].reg], run->call.at[s->output[i].tensor], at, n);
+    for (size_t i = 0; i < s->outputs; i++) {
+        const void *x = registers[s->output[i].reg];
+        hyp_dtype dtype = s->output[i].dtype;
+        char *y = (char *)run->call.at[s->output[i].tensor] + at * (int64_t)hyp_dtype_size(dtype);
+        if (s->compute == HYP_F32)
+            store_block(run, dtype, x, y, n);
+        else
+            hyp_cpu_wide_store(s->compute, dtype, x, y, n);
+    }
 }
 
 static int64_t blocks_of_run(const pointwise *s) { return (s->length + HYP_BLOCK - 1) / HYP_BLOCK; }
@@ -115,14 +140,13 @@ static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
 {
     const pointwise_run *r = state;
     const pointwise *s = r->s;
-    float(*work)[HYP_BLOCK] = r->run->call.work;
+    char *work = (char *)r->run->call.work + (size_t)thread * registers_of(s) * block_bytes(s);
     int64_t each = blocks_of_run(s), block = begin % each, row = begin / each;
     hyp_walk walk = s->walk;
     hyp_walk_seek(&walk, row);
     for (int64_t i = begin; i < end; i++) {
         int64_t done = block * HYP_BLOCK, left = s->length - done;
-        run_block(s, r->run, &walk, work + (size_t)thread * registers_of(s), done, row * s->length + done,
-                  left < HYP_BLOCK ? left : HYP_BLOCK);
+        run_block(s, r->run, &walk, work, done, row * s->length + done, left < HYP_BLOCK ? left : HYP_BLOCK);
         if (++block < each) continue;
         block = 0;
         row++;
@@ -139,11 +163,13 @@ static hyp_status run_pointwise(const hyp_cpu_op *op, const hyp_cpu_run *run, hy
     return HYP_OK;
 }
 
-/* False where the step computes in a type that is not for the kernels of this file. */
-static bool translate(const HypPlan__Program *p, const HypPlan__Pointwise *step, const int64_t *values, pointwise *s)
+static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step, const int64_t *values, pointwise *s)
 {
-    if (step->compute != HYP_F32) return false;
-    *s = (pointwise){.inputs = step->n_inputs, .instrs = step->n_instrs, .outputs = step->n_outputs};
+    *s = (pointwise){.step = step,
+                     .compute = (hyp_dtype)step->compute,
+                     .inputs = step->n_inputs,
+                     .instrs = step->n_instrs,
+                     .outputs = step->n_outputs};
     hyp_walk_init(&s->walk, values, step->extents, step->n_extents);
     for (size_t i = 0; i < s->inputs; i++) {
         uint32_t tensor = step->inputs[i]->tensor;
@@ -153,10 +179,7 @@ static bool translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
     }
     for (size_t i = 0; i < s->instrs; i++) {
         const HypPlan__Pointwise__Instr *in = step->instrs[i];
-        s->instr[i].instr = (hyp_block_instr){in->op, (float)in->p, (float)in->q, (hyp_dtype)in->to};
-        s->instr[i].a = in->a;
-        s->instr[i].b = in->b;
-        s->instr[i].c = in->c;
+        s->instr[i] = (hyp_block_instr){in->op, (float)in->p, (float)in->q, (hyp_dtype)in->to};
     }
     for (size_t i = 0; i < s->outputs; i++) {
         s->output[i].tensor = step->outputs[i];
@@ -167,18 +190,17 @@ static bool translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
     hyp_walk_coalesce(&s->walk);
     s->length = hyp_walk_take_inner(&s->walk, s->steps);
     s->runs = hyp_walk_count(&s->walk);
-    return true;
 }
 
 hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
 {
     pointwise s;
-    if (!translate(model->plan->program, op->step->pointwise, values, &s)) return HYP_OK;
+    translate(model->plan->program, op->step->pointwise, values, &s);
     op->state = hyp_malloc(sizeof s);
     if (!op->state) return hyp_fail_memory(diag, sizeof s);
     *(pointwise *)op->state = s;
     op->run = run_pointwise;
     op->destroy = hyp_free;
-    op->work_bytes = (size_t)hyp_cpu_threads(model->device) * registers_of(&s) * HYP_BLOCK * sizeof(float);
+    op->work_bytes = (size_t)hyp_cpu_threads(model->device) * registers_of(&s) * block_bytes(&s);
     return HYP_OK;
 }

@@ -13,8 +13,7 @@ typedef union cell {
     int64_t i;
 } cell;
 
-/* The value that storing v as type t and reading it back gives. */
-static double round_f64(hyp_dtype t, double v)
+double hyp_reference_round_f64(hyp_dtype t, double v)
 {
     uint64_t stored;
     if (t == HYP_F64) return v;
@@ -23,7 +22,7 @@ static double round_f64(hyp_dtype t, double v)
     return hyp_load_f64(t, &stored, 0);
 }
 
-static int64_t round_i64(hyp_dtype t, int64_t v)
+int64_t hyp_reference_round_i64(hyp_dtype t, int64_t v)
 {
     uint64_t stored;
     if (t == HYP_I64) return v;
@@ -31,7 +30,7 @@ static int64_t round_i64(hyp_dtype t, int64_t v)
     return hyp_load_i64(t, &stored, 0);
 }
 
-static double float_op(const instr *in, double a, double b, double c)
+double hyp_reference_float_op(const instr *in, double a, double b, double c)
 {
     switch (in->op) {
     case HYP_PLAN__POINTWISE__OP__ADD: return a + b;
@@ -90,8 +89,8 @@ static int64_t clip_i64(const instr *in, int64_t a, bool u)
     return hyp_less_i64(high, a, u) ? high : a;
 }
 
-/* Wraps modulo 2^64; u: the integers are unsigned. */
-static int64_t int_op(const instr *in, int64_t a, int64_t b, int64_t c, bool u)
+/* Wraps modulo 2^64. */
+int64_t hyp_reference_int_op(const instr *in, int64_t a, int64_t b, int64_t c, bool u)
 {
     uint64_t ua = (uint64_t)a, ub = (uint64_t)b;
     bool less = hyp_less_i64(a, b, u), positive = u || a > 0;
@@ -131,7 +130,7 @@ static double load_float(hyp_dtype compute, hyp_dtype t, const void *x, size_t i
 {
     if (compute == HYP_F32 && t == HYP_I64) return (double)(float)((const int64_t *)x)[i];
     if (compute == HYP_F32 && t == HYP_U64) return (double)(float)((const uint64_t *)x)[i];
-    return round_f64(compute, hyp_load_f64(t, x, i));
+    return hyp_reference_round_f64(compute, hyp_load_f64(t, x, i));
 }
 
 void hyp_reference_pointwise(const hyp_reference_call *call, const HypPlan__Pointwise *s)
@@ -157,10 +156,12 @@ void hyp_reference_pointwise(const hyp_reference_call *call, const HypPlan__Poin
             const instr *in = s->instrs[i];
             cell *out = &r[s->n_inputs + i];
             if (integer)
-                out->i = round_i64((hyp_dtype)in->to, int_op(in, r[in->a].i, r[in->b].i, r[in->c].i, is_u64));
+                out->i = hyp_reference_round_i64((hyp_dtype)in->to,
+                                                 hyp_reference_int_op(in, r[in->a].i, r[in->b].i, r[in->c].i, is_u64));
             else
-                out->f =
-                    round_f64((hyp_dtype)in->to, round_f64(compute, float_op(in, r[in->a].f, r[in->b].f, r[in->c].f)));
+                out->f = hyp_reference_round_f64(
+                    (hyp_dtype)in->to,
+                    hyp_reference_round_f64(compute, hyp_reference_float_op(in, r[in->a].f, r[in->b].f, r[in->c].f)));
         }
         for (size_t i = 0; i < s->n_outputs; i++) {
             hyp_dtype t = hyp_tensor_dtype(call->program, s->outputs[i]);

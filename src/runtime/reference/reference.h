@@ -41,6 +41,13 @@ hyp_status hyp_reference_run_call(const hyp_reference_call *call, const HypPlan_
 /* act(x), in double. */
 double hyp_reference_act(HypPlan__Act act, double x);
 
+/* pointwise.c: one instruction on one element, in double or in 64 bits (u64 or i64), before its result is rounded; and
+ * that rounding: the value that storing v as type t and reading it back gives. */
+double hyp_reference_float_op(const HypPlan__Pointwise__Instr *in, double a, double b, double c);
+int64_t hyp_reference_int_op(const HypPlan__Pointwise__Instr *in, int64_t a, int64_t b, int64_t c, bool is_u64);
+double hyp_reference_round_f64(hyp_dtype t, double v);
+int64_t hyp_reference_round_i64(hyp_dtype t, int64_t v);
+
 /* One file per family. */
 void hyp_reference_linear(const hyp_reference_call *call, const HypPlan__Linear *s);
 void hyp_reference_matmul(const hyp_reference_call *call, const HypPlan__Matmul *s);
