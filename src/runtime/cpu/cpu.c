@@ -210,7 +210,7 @@ static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t 
     case HYP_PLAN__STEP__KERNEL_MATMUL: status = hyp_cpu_prepare_matmul(model, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_POINTWISE: status = hyp_cpu_prepare_pointwise(model, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_REDUCE: status = hyp_cpu_prepare_reduce(model, values, op, diag); break;
-    case HYP_PLAN__STEP__KERNEL_COPY: status = hyp_cpu_prepare_copy(model, values, op, diag); break;
+    case HYP_PLAN__STEP__KERNEL_COPY: status = hyp_cpu_prepare_copy(model, values, step ? op - 1 : NULL, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); break;
     case HYP_PLAN__STEP__KERNEL_CALL: status = hyp_cpu_prepare_call(model, step, values, op, diag); break;
     default: break; /* gather and fill only move memory: the reference kernels do it as well as any */

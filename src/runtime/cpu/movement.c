@@ -158,9 +158,10 @@ typedef struct copy {
     int64_t rows, columns, row_steps[HYP_WALK_LANES], column_steps[HYP_WALK_LANES];
     size_t size; /* bytes of an element */
     uint32_t x, y;
+    struct copy *next; /* another part of y: copies of steps that follow each other run as one, see run_copies */
 } copy;
 
-enum { TILE = 32 };
+enum { TILE = 32, CHUNK_BYTES = 1 << 17 /* of y that the parts go through together */ };
 
 #define COPY_TILES(T)                                                                                                  \
     for (int64_t c0 = 0; c0 < s->columns; c0 += TILE)                                                                  \
@@ -207,36 +208,56 @@ static void copy_band(const copy *s, int64_t row, const void *x, void *y)
     }
 }
 
-typedef struct copy_run {
-    const copy *s;
-    const char *x;
-    char *y;
-} copy_run;
-
-/* A part is a band of rows of one tile. */
-static void copy_part(void *state, int64_t begin, int64_t end, int thread)
+/* Bands begin .. end-1, which are counted through all tiles. */
+static void copy_bands(const copy *s, const hyp_reference_call *call, int64_t begin, int64_t end)
 {
-    (void)thread;
-    const copy_run *r = state;
-    const copy *s = r->s;
-    int64_t size = (int64_t)s->size, bands = (s->rows + TILE - 1) / TILE, band = begin % bands;
+    int64_t size = (int64_t)s->size, bands = (s->rows + TILE - 1) / TILE, band = begin % (bands ? bands : 1);
+    const char *x = call->at[s->x];
+    char *y = call->at[s->y];
     hyp_walk w = s->walk;
-    hyp_walk_seek(&w, begin / bands);
+    if (begin < end) hyp_walk_seek(&w, begin / bands);
     for (int64_t i = begin; i < end; i++) {
-        copy_band(s, band * TILE, r->x + w.offset[0] * size, r->y + w.offset[1] * size);
+        copy_band(s, band * TILE, x + w.offset[0] * size, y + w.offset[1] * size);
         if (++band < bands) continue;
         band = 0;
         hyp_walk_next(&w);
     }
 }
 
-static hyp_status run_copy(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+typedef struct copy_run {
+    const copy *first;
+    const hyp_reference_call *call;
+    int64_t chunks;
+} copy_run;
+
+static void copy_chunks(void *state, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const copy_run *r = state;
+    for (int64_t i = begin; i < end; i++)
+        for (const copy *s = r->first; s; s = s->next) {
+            int64_t bands = s->count * ((s->rows + TILE - 1) / TILE), each = bands / r->chunks,
+                    rest = bands % r->chunks;
+            copy_bands(s, r->call, each * i + rest * i / r->chunks, each * (i + 1) + rest * (i + 1) / r->chunks);
+        }
+}
+
+/* All parts of y go forward in step, so that what they write together is still in the cache. */
+static hyp_status run_copies(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
-    const copy *s = op->state;
-    copy_run r = {s, run->call.at[s->x], run->call.at[s->y]};
-    int64_t bands = (s->rows + TILE - 1) / TILE, rows = s->rows < TILE ? s->rows : TILE;
-    hyp_cpu_parallel(run, s->count * bands, grain_of(MOVED, rows * s->columns), copy_part, &r);
+    copy_run r = {.first = op->state, .call = &run->call};
+    int64_t elements = 0;
+    for (const copy *s = r.first; s; s = s->next) elements += s->count * s->rows * s->columns;
+    r.chunks = elements / (CHUNK_BYTES / (int64_t)r.first->size) + 1;
+    if (r.chunks > INT32_MAX) r.chunks = INT32_MAX; /* so that no product overflows */
+    hyp_cpu_parallel(run, r.chunks, grain_of(MOVED, elements / r.chunks), copy_chunks, &r);
+    return HYP_OK;
+}
+
+static hyp_status run_nothing(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    (void)op, (void)run, (void)diag;
     return HYP_OK;
 }
 
@@ -257,7 +278,8 @@ static void bring_rows(hyp_walk *w)
     }
 }
 
-hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
+hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *before, hyp_cpu_op *op,
+                                hyp_diag *diag)
 {
     const HypPlan__Copy *step = op->step->copy;
     copy *s = hyp_calloc(1, sizeof *s);
@@ -276,7 +298,12 @@ hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp
     s->count = empty ? 0 : hyp_walk_count(&s->walk);
     if (s->columns == 1) s->column_steps[0] = s->column_steps[1] = 1; /* a run of one element lies together */
     op->state = s;
-    op->run = run_copy;
+    op->run = run_copies;
     op->destroy = hyp_free;
+    copy *other = before && before->step->kernel_case == HYP_PLAN__STEP__KERNEL_COPY ? before->state : NULL;
+    if (other && other->y == s->y) { /* takes over what the step before was to run */
+        s->next = other;
+        before->run = run_nothing;
+    }
     return HYP_OK;
 }
