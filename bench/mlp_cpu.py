@@ -54,9 +54,9 @@ def median_call(call, seconds):
 
 
 class Onnxruntime:
-    def __init__(self, model, x):
+    def __init__(self, model, x, threads=1):
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self.x, self.y = x, self.session.run(None, {"x": x})[0]
         self.binding = self.session.io_binding()
@@ -68,7 +68,8 @@ class Onnxruntime:
 
 
 class Hypatia:
-    def __init__(self, tools, model, folder, x):
+    def __init__(self, tools, model, folder, x, threads=1):
+        self.threads = str(threads)
         self.tool, self.plan = os.path.join(tools, "hypatia"), os.path.join(folder, "plan.bin")
         self.input, self.json = os.path.join(folder, "x.npy"), os.path.join(folder, "bench.json")
         subprocess.run([os.path.join(tools, "hypatiac"), model, "-o", self.plan, "-q"], check=True)
@@ -78,11 +79,11 @@ class Hypatia:
         self.y = np.load(out)
 
     def run(self, command, *args):
-        subprocess.run([self.tool, command, self.plan, "--device", "cpu", "--threads", "1", "--input", "x=@" + self.input,
-                        *args], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        subprocess.run([self.tool, command, self.plan, "--device", "cpu", "--threads", self.threads, "--input",
+                        "x=@" + self.input, *args], check=True, env={**os.environ, "OMP_NUM_THREADS": self.threads})
 
     def measure(self, seconds):
-        self.run("bench", "-q", "--warmup", "50", "--duration", str(seconds), "--json", self.json)
+        self.run("bench", "-q", "--warmup", "10", "--duration", str(seconds), "--json", self.json)
         with open(self.json, encoding="utf-8") as file:
             self.figures = json.load(file)
         return self.figures["p50_us"]

@@ -1,4 +1,4 @@
-/* block_kernels.h - pointwise instructions on blocks, softmax, sums, conversions. Included by kernels_<isa>.c
+/* block_kernels.h - pointwise instructions on blocks, softmax, sums, normalization, conversions. Included by kernels_<isa>.c
  * alone, after vec.h.
  */
 #ifndef HYP_RUNTIME_CPU_BLOCK_KERNELS_H
@@ -235,6 +235,29 @@ static double sum_floats(const float *x, int64_t n)
     return total;
 }
 
+/* Sum of (x - centre)^2, in the same way. */
+static double sum_squares(const float *x, int64_t n, float centre)
+{
+    enum { RUN = 64 * W };
+    double total = 0;
+    int64_t i = 0;
+    while (n - i >= 4 * W) {
+        vf s[4] = {{0}, {0}, {0}, {0}};
+        int64_t end = n - i < RUN ? n : i + RUN;
+        for (; i + 4 * W <= end; i += 4 * W)
+            for (int j = 0; j < 4; j++) {
+                vf d = load(x + i + j * W) - centre;
+                s[j] += d * d;
+            }
+        total += (double)lanes_sum((s[0] + s[1]) + (s[2] + s[3]));
+    }
+    for (; i < n; i++) {
+        double d = (double)(x[i] - centre);
+        total += d * d;
+    }
+    return total;
+}
+
 static void sum_rows(const float *x, int64_t rows, int64_t stride, int64_t n, double *sums)
 {
     enum { RUN = 32 };
@@ -258,6 +281,27 @@ static void combine(const float *const *rows, const float *weights, int64_t taps
     for (int64_t i = 0; i < n; i++) y[i] = weights[0] * rows[0][i];
     for (int64_t t = 1; t < taps; t++)
         for (int64_t i = 0; i < n; i++) y[i] += weights[t] * rows[t][i];
+}
+
+/* ---- normalization ---------------------------------------------------------------------------------------- */
+
+static void norm(const float *x, const float *scale, const float *bias, float *y, int64_t n, double epsilon,
+                 bool centred)
+{
+    float mean = centred ? (float)(sum_floats(x, n) / (double)n) : 0;
+    float inverse = (float)(1 / sqrt(sum_squares(x, n, mean) / (double)n + epsilon));
+    int64_t i = 0;
+    for (; i + W <= n; i += W) {
+        vf v = (load(x + i) - mean) * inverse;
+        if (scale) v *= load(scale + i);
+        if (bias) v += load(bias + i);
+        store(y + i, v);
+    }
+    for (; i < n; i++) {
+        float v = (x[i] - mean) * inverse;
+        if (scale) v *= scale[i];
+        y[i] = bias ? v + bias[i] : v;
+    }
 }
 
 #endif

@@ -19,6 +19,7 @@ typedef struct prepared {
     const int64_t *values;
     int threads; /* as many as there was work space made for */
     bool uses_dnnl;
+    bool *channels_last; /* by tensor: how it lies in memory; see hyp_cpu_choose_layouts */
     hyp_cpu_op ops[]; /* one per step */
 } prepared;
 
@@ -87,9 +88,9 @@ static void model_unload(void *opaque)
     for (size_t i = 0; m->linear && i < m->plan->program->n_steps; i++) hyp_linear_weights_destroy(m->linear[i]);
     hyp_free(m->linear);
 #ifdef HYP_HAVE_ONEDNN
-    for (size_t i = 0; m->packed && i < m->plan->program->n_steps; i++) hyp_dnnl_packed_destroy(m->packed[i]);
+    for (size_t i = 0; m->windows && i < m->plan->program->n_steps; i++) hyp_dnnl_packed_destroy(m->windows[i]);
+    hyp_free(m->windows);
 #endif
-    hyp_free(m->packed);
     pthread_mutex_destroy(&m->packing);
     hyp_free(m);
 }
@@ -127,9 +128,10 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
         return hyp_fail_memory(diag, sizeof m->packing);
     }
     m->linear = hyp_calloc(p->n_steps, sizeof(hyp_linear_weights *));
-    m->packed = hyp_calloc(p->n_steps, sizeof *m->packed);
-    hyp_status status = m->linear && m->packed ? HYP_OK : hyp_fail_memory(diag, p->n_steps * sizeof *m->packed);
+    hyp_status status = m->linear ? HYP_OK : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
 #ifdef HYP_HAVE_ONEDNN
+    m->windows = hyp_calloc(p->n_steps, sizeof(hyp_dnnl_packed *));
+    if (!m->windows && status == HYP_OK) status = hyp_fail_memory(diag, p->n_steps * sizeof(hyp_dnnl_packed *));
     int threads_before = hyp_dnnl_set_threads(m->device->dnnl, m->device->threads);
 #endif
     if (status == HYP_OK) status = hyp_reference_check_calls(p, diag);
@@ -193,6 +195,7 @@ static void release(void *opaque, void *opaque_prepared)
     prepared *p = opaque_prepared;
     for (size_t i = 0; i < s->model->plan->program->n_steps; i++)
         if (p->ops[i].destroy) p->ops[i].destroy(p->ops[i].state);
+    hyp_free(p->channels_last);
     hyp_free(p);
 }
 
@@ -201,7 +204,8 @@ static hyp_status run_reference(const hyp_cpu_op *op, const hyp_cpu_run *run, hy
     return hyp_reference_step(&run->call, op->step, diag);
 }
 
-static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
+static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
+                             hyp_cpu_op *op, hyp_diag *diag)
 {
     hyp_status status = HYP_OK;
     op->step = model->plan->program->steps[step];
@@ -212,7 +216,7 @@ static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t 
     case HYP_PLAN__STEP__KERNEL_REDUCE: status = hyp_cpu_prepare_reduce(model, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_COPY: status = hyp_cpu_prepare_copy(model, values, step ? op - 1 : NULL, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); break;
-    case HYP_PLAN__STEP__KERNEL_CALL: status = hyp_cpu_prepare_call(model, step, values, op, diag); break;
+    case HYP_PLAN__STEP__KERNEL_CALL: status = hyp_cpu_prepare_call(model, step, values, channels_last, op, diag); break;
     default: break; /* gather and fill only move memory: the reference kernels do it as well as any */
     }
     if (status == HYP_OK && !op->run) op->run = run_reference;
@@ -221,8 +225,8 @@ static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t 
 
 /* ---- calls ------------------------------------------------------------------------------------------------- */
 
-typedef hyp_status prepare_call_fn(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
-                                   hyp_diag *diag);
+typedef hyp_status prepare_call_fn(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                   const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 
 /* Kernels that this backend has something faster for. The functions leave op->run NULL where they do not apply (a type,
  * a mode), and the plain kernel runs. */
@@ -231,21 +235,24 @@ static const struct {
     prepare_call_fn *prepare;
 } fast_calls[] = {
     {"resize", hyp_cpu_prepare_resize},
+    {"layer-norm", hyp_cpu_prepare_norm},
+    {"rms-norm", hyp_cpu_prepare_norm},
 #ifdef HYP_HAVE_ONEDNN
-    {"conv", hyp_dnnl_prepare_conv},
-    {"max-pool", hyp_dnnl_prepare_pool},
-    {"average-pool", hyp_dnnl_prepare_pool},
+    {"conv", hyp_dnnl_prepare_window},
+    {"conv-transpose", hyp_dnnl_prepare_window},
+    {"max-pool", hyp_dnnl_prepare_window},
+    {"average-pool", hyp_dnnl_prepare_window},
 #endif
     {NULL, NULL},
 };
 
-hyp_status hyp_cpu_prepare_call(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
-                                hyp_diag *diag)
+hyp_status hyp_cpu_prepare_call(hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
+                                hyp_cpu_op *op, hyp_diag *diag)
 {
     const HypPlan__Call *call = op->step->call;
     for (size_t i = 0; fast_calls[i].kernel; i++) {
         if (strcmp(fast_calls[i].kernel, call->kernel) != 0) continue;
-        HYP_TRY(fast_calls[i].prepare(model, step, values, op, diag));
+        HYP_TRY(fast_calls[i].prepare(model, step, values, channels_last, op, diag));
         break;
     }
     if (!op->run) op->work_bytes = hyp_reference_call_work(model->plan->program, call, values);
@@ -264,30 +271,62 @@ hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, h
     return HYP_OK;
 }
 
+static hyp_status prepare_ops(session *s, const int64_t *values, prepared *p, hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    for (uint32_t i = 0; i < program->n_steps; i++) {
+        hyp_cpu_op *op = &p->ops[i];
+        HYP_TRY(prepare_op(s->model, i, values, p->channels_last, op, diag));
+        HYP_TRY(hyp_host_memory_grow_work(&s->memory, op->work_bytes, diag));
+        p->uses_dnnl = p->uses_dnnl || op->is_dnnl;
+    }
+    return HYP_OK;
+}
+
+/* Whether a call that oneDNN does not have got a layout that only oneDNN reads. */
+static bool misses_layouts(const session *s, const prepared *p)
+{
+    bool misses = false;
+    for (size_t i = 0; i < s->model->plan->program->n_steps; i++)
+        misses = misses || (p->ops[i].step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL &&
+                            p->ops[i].run == run_reference && hyp_cpu_uses_layouts(p->ops[i].step, p->channels_last));
+    return misses;
+}
+
+static hyp_status new_prepared(const session *s, const int64_t *values, prepared **out, hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    size_t bytes = sizeof(prepared) + program->n_steps * sizeof(hyp_cpu_op);
+    prepared *p = *out = hyp_calloc(1, bytes);
+    if (!p) return hyp_fail_memory(diag, bytes);
+    p->values = values;
+    p->threads = hyp_cpu_threads(s->model->device);
+    p->channels_last = hyp_calloc(program->n_tensors, sizeof *p->channels_last);
+    return p->channels_last ? HYP_OK : hyp_fail_memory(diag, program->n_tensors);
+}
+
 static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepared, hyp_diag *diag)
 {
     session *s = opaque;
-    size_t count = s->model->plan->program->n_steps;
+    prepared *p;
     HYP_TRY(hyp_host_memory_grow(&s->memory, values, diag));
-    prepared *p = hyp_calloc(1, sizeof *p + count * sizeof *p->ops);
-    if (!p) return hyp_fail_memory(diag, sizeof *p + count * sizeof *p->ops);
-    p->values = values;
-    p->threads = hyp_cpu_threads(s->model->device);
-    hyp_status status = HYP_OK;
+    hyp_status status = new_prepared(s, values, &p, diag);
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, s->model->device->threads);
+    if (status == HYP_OK) hyp_cpu_choose_layouts(s->model->plan->program, values, p->channels_last);
 #endif
-    for (uint32_t i = 0; i < count && status == HYP_OK; i++) {
-        status = prepare_op(s->model, i, values, &p->ops[i], diag);
-        if (status == HYP_OK) status = hyp_host_memory_grow_work(&s->memory, p->ops[i].work_bytes, diag);
-        p->uses_dnnl = p->uses_dnnl || p->ops[i].is_dnnl;
+    if (status == HYP_OK) status = prepare_ops(s, values, p, diag);
+    if (status == HYP_OK && misses_layouts(s, p)) { /* rare: everything again, in the plan's layout */
+        release(s, p);
+        status = new_prepared(s, values, &p, diag);
+        if (status == HYP_OK) status = prepare_ops(s, values, p, diag);
     }
 #ifdef HYP_HAVE_ONEDNN
     hyp_dnnl_set_threads(s->model->device->dnnl, threads_before);
 #endif
     if (status == HYP_OK)
         *out_prepared = p;
-    else
+    else if (p)
         release(s, p);
     return status;
 }

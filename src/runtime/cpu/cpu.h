@@ -25,15 +25,15 @@ typedef struct hyp_cpu_device {
 } hyp_cpu_device;
 
 typedef struct hyp_linear_weights hyp_linear_weights; /* linear.c */
+typedef struct hyp_dnnl_packed hyp_dnnl_packed;       /* dnnl.h */
 
 /* One plan on the device, shared by its contexts. */
 typedef struct hyp_cpu_model {
     hyp_cpu_device *device;
     const hyp_plan *plan;
     hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
-    struct hyp_dnnl_packed *
-        *packed;             /* by step: the packed weights of a convolution; NULL until one shape was prepared */
-    pthread_mutex_t packing; /* held while weights are packed, at load and in prepare; never in run */
+    hyp_dnnl_packed **windows;   /* by step: the weights of convolutions, a list; NULL without oneDNN */
+    pthread_mutex_t packing;     /* held while weights are packed, at load and in prepare; never in run */
 } hyp_cpu_model;
 
 /* What an operation gets in a run. */
@@ -77,15 +77,34 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int6
 /* `before`: the operation of the step before, NULL for the first; copies into one tensor run together. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *before,
                                               hyp_cpu_op *op, hyp_diag *diag);
+/* channels_last as hyp_cpu_choose_layouts found it. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_call(hyp_cpu_model *model, uint32_t step, const int64_t *values,
-                                              hyp_cpu_op *op, hyp_diag *diag);
+                                              const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* resize.c */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_resize(hyp_cpu_model *model, uint32_t step, const int64_t *values,
-                                                hyp_cpu_op *op, hyp_diag *diag);
+                                                const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
+/* norm.c: layer-norm and rms-norm. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                              const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+
+/* Parts of a loop, of `each` elements, that make up `elements`: what one thread should have at least. */
+enum { HYP_CPU_COMPUTED = 8192, HYP_CPU_MOVED = 32768 }; /* below these, waking a thread costs more than it helps */
+static inline int64_t hyp_cpu_grain(int64_t elements, int64_t each)
+{
+    return each > 0 && each < elements ? elements / each : 1;
+}
 
 /* linear.c: examines a step at load and packs its weights as far as the number of rows is known. */
 HYP_NODISCARD hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, hyp_diag *diag);
 void hyp_linear_weights_destroy(hyp_linear_weights *w); /* NULL-safe */
+
+/* layout.c: which tensors may lie with the channels last, [N spatial... C], under these dims: those that only
+ * convolution, pooling, and pointwise steps to which the order is all the same write and read. channels_last has an
+ * entry for each tensor. */
+void hyp_cpu_choose_layouts(const HypPlan__Program *program, const int64_t *values, bool *channels_last);
+/* Whether a step writes or reads such a tensor. */
+bool hyp_cpu_uses_layouts(const HypPlan__Step *step, const bool *channels_last);
 
 /* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight. */
 static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)

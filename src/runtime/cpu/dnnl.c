@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/dtype.h"
-#include "runtime/cpu/dnnl_compat.h"
+#include "runtime/cpu/dnnl_memory.h"
 
 struct hyp_dnnl {
     dnnl_engine_t engine;
@@ -185,7 +185,7 @@ static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const HypPlan__Layer *l
     dnnl_data_type_t type = hyp_dnnl_type(dtype);
     operands o = {.src = matrix(type, m, k, false), .dst = matrix(type, m, n, false)};
     if (layer->bias_plus1) o.bias = matrix(type, 1, n, false);
-    hyp_dnnl_post post = {1.0f, act_kind(layer->act)};
+    hyp_dnnl_post post = {1.0f, act_kind(layer->act), NULL};
     dnnl_primitive_desc_t pd = NULL;
     if (o.src && o.dst && weights && (o.bias || !layer->bias_plus1))
         pd = hyp_dnnl_matmul(d->engine, o.src, weights, o.bias, o.dst, &post);
@@ -207,19 +207,16 @@ bool hyp_dnnl_has(const hyp_dnnl *d, hyp_dtype dtype)
 
 /* ---- packed weights -------------------------------------------------------------------------------------- */
 
-struct hyp_dnnl_packed {
-    hyp_md md;
-    dnnl_memory_t memory;
-    void *buffer; /* NULL when the plan's own bytes already have the layout */
-};
-
 void hyp_dnnl_packed_destroy(hyp_dnnl_packed *p)
 {
-    if (!p) return;
-    if (p->memory) dnnl_memory_destroy(p->memory);
-    hyp_md_destroy(p->md);
-    hyp_aligned_free(p->buffer);
-    hyp_free(p);
+    while (p) {
+        hyp_dnnl_packed *next = p->next;
+        if (p->memory) dnnl_memory_destroy(p->memory);
+        hyp_md_destroy(p->md);
+        hyp_aligned_free(p->buffer);
+        hyp_free(p);
+        p = next;
+    }
 }
 
 /* Runs one reorder from memory of the plan into p->buffer. */
@@ -258,21 +255,18 @@ static hyp_status pack(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hy
     return copy ? reorder(d, plain, data, p, diag) : HYP_OK;
 }
 
-hyp_status hyp_dnnl_pack_as(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hyp_md_ref wanted,
-                            hyp_dnnl_packed **out, hyp_diag *diag)
+hyp_status hyp_dnnl_pack_memory(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hyp_md_ref wanted,
+                                hyp_dnnl_packed **out, hyp_diag *diag)
 {
     hyp_dnnl_packed *p = hyp_calloc(1, sizeof *p);
-    if (!p) return hyp_fail_memory(diag, sizeof *p);
-    hyp_status status = pack(d, plain, data, wanted, p, diag);
-    if (status == HYP_OK)
-        *out = p;
-    else
+    hyp_status status = p ? pack(d, plain, data, wanted, p, diag) : hyp_fail_memory(diag, sizeof *p);
+    if (status != HYP_OK) {
         hyp_dnnl_packed_destroy(p);
+        p = NULL;
+    }
+    *out = p;
     return status;
 }
-
-hyp_md_ref hyp_dnnl_packed_md(const hyp_dnnl_packed *packed) { return packed->md; }
-dnnl_memory_t hyp_dnnl_packed_memory(const hyp_dnnl_packed *packed) { return packed->memory; }
 
 hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan__Layer *layer, hyp_dtype dtype,
                          int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag)
@@ -283,8 +277,8 @@ hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan_
     dnnl_primitive_desc_t pd = layer_pd(d, layer, dtype, m, n, k, any);
     hyp_status status = HYP_OK;
     if (pd && plain)
-        status = hyp_dnnl_pack_as(d, plain, hyp_cpu_weight(plan, layer->weight),
-                                  hyp_dnnl_query(pd, dnnl_query_weights_md), out, diag);
+        status = hyp_dnnl_pack_memory(d, plain, hyp_cpu_weight(plan, layer->weight),
+                                      hyp_dnnl_query(pd, dnnl_query_weights_md), out, diag);
     if (pd) dnnl_primitive_desc_destroy(pd);
     hyp_md_destroy(any);
     hyp_md_destroy(plain);
@@ -492,7 +486,7 @@ hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *
     operands o = {.src = batched(type, matmul, values, matmul->a_strides, m, k, matmul->trans_a),
                   .weights = batched(type, matmul, values, matmul->b_strides, k, n, matmul->trans_b),
                   .dst = batched(type, matmul, values, NULL, m, n, false)};
-    hyp_dnnl_post post = {matmul->alpha, dnnl_alg_kind_undef};
+    hyp_dnnl_post post = {matmul->alpha, dnnl_alg_kind_undef, NULL};
     dnnl_primitive_desc_t pd = NULL;
     if (o.src && o.weights && o.dst) pd = hyp_dnnl_matmul(d->engine, o.src, o.weights, NULL, o.dst, &post);
     operands_dispose(&o);

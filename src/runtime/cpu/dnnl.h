@@ -1,9 +1,8 @@
-/* dnnl.h - products by oneDNN. Without oneDNN (HYP_HAVE_ONEDNN undefined) this header is not included. */
+/* dnnl.h - products, convolution and pooling by oneDNN. Without oneDNN (HYP_HAVE_ONEDNN undefined) this header is not included. */
 #ifndef HYP_RUNTIME_CPU_DNNL_H
 #define HYP_RUNTIME_CPU_DNNL_H
 
 #include "runtime/cpu/cpu.h"
-#include "runtime/cpu/dnnl_compat.h"
 
 /* An engine of oneDNN and the OpenMP runtime that it uses. */
 HYP_NODISCARD hyp_status hyp_dnnl_open(hyp_dnnl **out, hyp_diag *diag);
@@ -23,29 +22,11 @@ int hyp_dnnl_set_threads(const hyp_dnnl *dnnl, int threads);
 /* hyp_cpu_parallel on exactly this many threads of the OpenMP runtime; false when there is none. */
 bool hyp_dnnl_parallel(const hyp_dnnl *dnnl, int threads, int64_t count, hyp_cpu_task *task, void *state);
 
-/* The packed weights of one layer, shared by all contexts. */
-typedef struct hyp_dnnl_packed hyp_dnnl_packed;
-/* Packs for products with m rows. *out is NULL when oneDNN has no fast product for this. */
+/* The packed weights of one layer, shared by all contexts. Packs for products with m rows. *out is NULL when oneDNN has no fast product for this. */
 HYP_NODISCARD hyp_status hyp_dnnl_pack(const hyp_dnnl *dnnl, const hyp_plan *plan, const HypPlan__Layer *layer,
                                        hyp_dtype dtype, int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out,
                                        hyp_diag *diag);
 void hyp_dnnl_packed_destroy(hyp_dnnl_packed *packed); /* NULL-safe */
-/* Packs weights that lie as `plain` says into the layout that is wanted; the data are used where they are when that is
- * the same. */
-HYP_NODISCARD hyp_status hyp_dnnl_pack_as(const hyp_dnnl *dnnl, hyp_md_ref plain, const void *data, hyp_md_ref wanted,
-                                          hyp_dnnl_packed **out, hyp_diag *diag);
-hyp_md_ref hyp_dnnl_packed_md(const hyp_dnnl_packed *packed);
-dnnl_memory_t hyp_dnnl_packed_memory(const hyp_dnnl_packed *packed);
-
-/* For the files of this backend: the engine, and a failure as a status with "oneDNN cannot run `what`". */
-dnnl_engine_t hyp_dnnl_engine(const hyp_dnnl *dnnl);
-hyp_status hyp_dnnl_fail(hyp_diag *diag, dnnl_status_t status, const char *what);
-
-/* Convolution and pooling in f32 (dnnl_window.c). Leave op->run NULL for what oneDNN does not have. */
-HYP_NODISCARD hyp_status hyp_dnnl_prepare_conv(hyp_cpu_model *model, uint32_t step, const int64_t *values,
-                                               hyp_cpu_op *op, hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_dnnl_prepare_pool(hyp_cpu_model *model, uint32_t step, const int64_t *values,
-                                               hyp_cpu_op *op, hyp_diag *diag);
 
 /* All layers as one operation. packed[l] may be NULL (weights that are computed). Leaves op->run NULL when oneDNN
  * cannot do it. */
@@ -53,5 +34,10 @@ HYP_NODISCARD hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const Hyp
                                                  hyp_dnnl_packed *const *packed, hyp_cpu_op *op, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *s, const int64_t *values,
                                                  hyp_cpu_op *op, hyp_diag *diag);
+
+/* Convolution, its transpose and pooling. channels_last[t] says that tensor t lies with the channels last (layout.c).
+ * Weights that the plan has are packed once for each layout that shapes want, into model->windows[step]. */
+HYP_NODISCARD hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                 const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 
 #endif

@@ -47,27 +47,29 @@ static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md
     return dnnl_matmul_primitive_desc_create(&pd, engine, src, weights, bias, dst, attr) == dnnl_success ? pd : NULL;
 }
 
-static dnnl_primitive_desc_t conv(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
-                                  hyp_md_ref dst, const int64_t *strides, const int64_t *dilates, const int64_t *before,
-                                  const int64_t *after, const_dnnl_primitive_attr_t attr)
+static dnnl_primitive_desc_t convolution(dnnl_engine_t engine, bool transpose, const hyp_dnnl_window *w, hyp_md_ref src,
+                                         hyp_md_ref weights, hyp_md_ref bias, hyp_md_ref dst,
+                                         const_dnnl_primitive_attr_t attr)
 {
     dnnl_primitive_desc_t pd = NULL;
-    return dnnl_convolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference, dnnl_convolution_direct,
-                                                          src, weights, bias, dst, strides, dilates, before, after,
-                                                          attr) == dnnl_success
-               ? pd
-               : NULL;
+    dnnl_status_t status =
+        transpose ? dnnl_deconvolution_forward_primitive_desc_create(
+                        &pd, engine, dnnl_forward_inference, dnnl_deconvolution_direct, src, weights, bias, dst,
+                        w->strides, w->dilates, w->before, w->after, attr)
+                  : dnnl_convolution_forward_primitive_desc_create(
+                        &pd, engine, dnnl_forward_inference, dnnl_convolution_direct, src, weights, bias, dst,
+                        w->strides, w->dilates, w->before, w->after, attr);
+    return status == dnnl_success ? pd : NULL;
 }
 
-static dnnl_primitive_desc_t pool(dnnl_engine_t engine, dnnl_alg_kind_t kind, hyp_md_ref src, hyp_md_ref dst,
-                                  const int64_t *strides, const int64_t *kernel, const int64_t *dilates,
-                                  const int64_t *before, const int64_t *after, const_dnnl_primitive_attr_t attr)
+static dnnl_primitive_desc_t pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *w,
+                                     hyp_md_ref src, hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
 {
     dnnl_primitive_desc_t pd = NULL;
-    return dnnl_pooling_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference, kind, src, dst, strides,
-                                                      kernel, dilates, before, after, attr) == dnnl_success
-               ? pd
-               : NULL;
+    dnnl_status_t status =
+        dnnl_pooling_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference, kind, src, dst, w->strides,
+                                                   w->kernel, w->dilates, w->before, w->after, attr);
+    return status == dnnl_success ? pd : NULL;
 }
 
 #else
@@ -103,26 +105,30 @@ static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md
     return dnnl_primitive_desc_create(&pd, &desc, attr, engine, NULL) == dnnl_success ? pd : NULL;
 }
 
-static dnnl_primitive_desc_t conv(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
-                                  hyp_md_ref dst, const int64_t *strides, const int64_t *dilates, const int64_t *before,
-                                  const int64_t *after, const_dnnl_primitive_attr_t attr)
+static dnnl_primitive_desc_t convolution(dnnl_engine_t engine, bool transpose, const hyp_dnnl_window *w, hyp_md_ref src,
+                                         hyp_md_ref weights, hyp_md_ref bias, hyp_md_ref dst,
+                                         const_dnnl_primitive_attr_t attr)
 {
-    dnnl_convolution_desc_t desc;
+    dnnl_convolution_desc_t desc; /* the transpose has a description of the same type */
     dnnl_primitive_desc_t pd = NULL;
-    if (dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_inference, dnnl_convolution_direct, src, weights,
-                                                   bias, dst, strides, dilates, before, after) != dnnl_success)
-        return NULL;
+    dnnl_status_t status =
+        transpose ? dnnl_dilated_deconvolution_forward_desc_init(&desc, dnnl_forward_inference,
+                                                                 dnnl_deconvolution_direct, src, weights, bias, dst,
+                                                                 w->strides, w->dilates, w->before, w->after)
+                  : dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_inference, dnnl_convolution_direct,
+                                                               src, weights, bias, dst, w->strides, w->dilates,
+                                                               w->before, w->after);
+    if (status != dnnl_success) return NULL;
     return dnnl_primitive_desc_create(&pd, &desc, attr, engine, NULL) == dnnl_success ? pd : NULL;
 }
 
-static dnnl_primitive_desc_t pool(dnnl_engine_t engine, dnnl_alg_kind_t kind, hyp_md_ref src, hyp_md_ref dst,
-                                  const int64_t *strides, const int64_t *kernel, const int64_t *dilates,
-                                  const int64_t *before, const int64_t *after, const_dnnl_primitive_attr_t attr)
+static dnnl_primitive_desc_t pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *w,
+                                     hyp_md_ref src, hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
 {
     dnnl_pooling_v2_desc_t desc;
     dnnl_primitive_desc_t pd = NULL;
-    if (dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_inference, kind, src, dst, strides, kernel, dilates,
-                                          before, after) != dnnl_success)
+    if (dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_inference, kind, src, dst, w->strides, w->kernel,
+                                          w->dilates, w->before, w->after) != dnnl_success)
         return NULL;
     return dnnl_primitive_desc_create(&pd, &desc, attr, engine, NULL) == dnnl_success ? pd : NULL;
 }
@@ -138,56 +144,52 @@ static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *pos
         return false;
     bool ok = true;
     if (post->alpha != 1.0f) ok = append_eltwise(ops, dnnl_eltwise_linear, post->alpha) == dnnl_success;
+    if (post->added) ok = ok && dnnl_post_ops_append_binary(ops, dnnl_binary_add, post->added) == dnnl_success;
     if (post->act != dnnl_alg_kind_undef) ok = ok && append_eltwise(ops, post->act, 0.0f) == dnnl_success;
     ok = ok && dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success;
     dnnl_post_ops_destroy(ops);
     return ok;
 }
 
-/* Attributes for these post-operations; NULL on failure. */
-static dnnl_primitive_attr_t make_attributes(const hyp_dnnl_post *post)
-{
-    dnnl_primitive_attr_t attr = NULL;
-    if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
-    if (fill_attributes(attr, post)) return attr;
-    dnnl_primitive_attr_destroy(attr);
-    return NULL;
-}
-
-/* NULL in place of oneDNN's slow reference. Frees the attributes. */
-static dnnl_primitive_desc_t checked(dnnl_primitive_desc_t pd, dnnl_primitive_attr_t attr)
-{
-    const char *name = NULL;
-    dnnl_primitive_attr_destroy(attr);
-    if (!pd || dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) != dnnl_success ||
-        strncmp(name, "ref", 3) != 0)
-        return pd;
-    dnnl_primitive_desc_destroy(pd);
-    return NULL;
-}
-
 dnnl_primitive_desc_t hyp_dnnl_matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
                                       hyp_md_ref dst, const hyp_dnnl_post *post)
 {
-    dnnl_primitive_attr_t attr = make_attributes(post);
-    return attr ? checked(matmul(engine, src, weights, bias, dst, attr), attr) : NULL;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
+    if (fill_attributes(attr, post)) pd = matmul(engine, src, weights, bias, dst, attr);
+    dnnl_primitive_attr_destroy(attr);
+    const char *name = NULL;
+    if (pd && dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+        strncmp(name, "ref", 3) == 0) {
+        dnnl_primitive_desc_destroy(pd);
+        pd = NULL;
+    }
+    return pd;
 }
 
-dnnl_primitive_desc_t hyp_dnnl_conv(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
-                                    hyp_md_ref dst, const int64_t *strides, const int64_t *dilates,
-                                    const int64_t *before, const int64_t *after, const hyp_dnnl_post *post)
+dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose, const hyp_dnnl_window *window,
+                                           hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias, hyp_md_ref dst,
+                                           const hyp_dnnl_post *post)
 {
-    dnnl_primitive_attr_t attr = make_attributes(post);
-    return attr ? checked(conv(engine, src, weights, bias, dst, strides, dilates, before, after, attr), attr) : NULL;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
+    if (fill_attributes(attr, post)) pd = convolution(engine, transpose, window, src, weights, bias, dst, attr);
+    dnnl_primitive_attr_destroy(attr);
+    return pd;
 }
 
-dnnl_primitive_desc_t hyp_dnnl_pool(dnnl_engine_t engine, dnnl_alg_kind_t kind, hyp_md_ref src, hyp_md_ref dst,
-                                    const int64_t *strides, const int64_t *kernel, const int64_t *dilates,
-                                    const int64_t *before, const int64_t *after)
+dnnl_primitive_desc_t hyp_dnnl_pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *window,
+                                       hyp_md_ref src, hyp_md_ref dst)
 {
-    static const hyp_dnnl_post none = {1.0f, dnnl_alg_kind_undef};
-    dnnl_primitive_attr_t attr = make_attributes(&none);
-    return attr ? checked(pool(engine, kind, src, dst, strides, kernel, dilates, before, after, attr), attr) : NULL;
+    const hyp_dnnl_post nothing = {1.0f, dnnl_alg_kind_undef, NULL};
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
+    if (fill_attributes(attr, &nothing)) pd = pooling(engine, kind, window, src, dst, attr);
+    dnnl_primitive_attr_destroy(attr);
+    return pd;
 }
 
 hyp_md_ref hyp_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what)

@@ -27,10 +27,11 @@ hyp_md hyp_md_create(int rank, const int64_t *dims, dnnl_data_type_t type, const
 hyp_md hyp_md_clone(hyp_md_ref md);
 void hyp_md_destroy(hyp_md md); /* NULL-safe */
 
-/* What happens to the results of a product: y = act(alpha * y). */
+/* What happens to the results of a product or convolution: y = act(alpha * y + added). */
 typedef struct hyp_dnnl_post {
     float alpha;
     dnnl_alg_kind_t act; /* an element-wise kind, or dnnl_alg_kind_undef */
+    hyp_md_ref added;    /* of y's shape; NULL: nothing is added */
 } hyp_dnnl_post;
 
 /* A product with scratch memory from the caller and products in the full precision of their type. bias may be
@@ -38,14 +39,22 @@ typedef struct hyp_dnnl_post {
 dnnl_primitive_desc_t hyp_dnnl_matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
                                       hyp_md_ref dst, const hyp_dnnl_post *post);
 
-/* A convolution in the same way, and pooling by one of the dnnl_pooling_* kinds. The lists have an entry for each
- * spatial axis; dilates are 0 where there is no dilation. */
-dnnl_primitive_desc_t hyp_dnnl_conv(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
-                                    hyp_md_ref dst, const int64_t *strides, const int64_t *dilates,
-                                    const int64_t *before, const int64_t *after, const hyp_dnnl_post *post);
-dnnl_primitive_desc_t hyp_dnnl_pool(dnnl_engine_t engine, dnnl_alg_kind_t kind, hyp_md_ref src, hyp_md_ref dst,
-                                    const int64_t *strides, const int64_t *kernel, const int64_t *dilates,
-                                    const int64_t *before, const int64_t *after);
+/* A window over 1 to 3 spatial axes. */
+enum { HYP_DNNL_SPATIAL = 3 };
+typedef struct hyp_dnnl_window {
+    dnnl_dims_t kernel, strides;
+    dnnl_dims_t dilates; /* positions left out between two of the window: 0 for a dense one */
+    dnnl_dims_t before, after;
+} hyp_dnnl_window;
+
+/* A convolution, or the transpose of one, at inference; kernel is not read, bias may be NULL. Weights are
+ * [groups, out, in, kernel...], without groups where there is one. NULL when oneDNN has none. */
+dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose, const hyp_dnnl_window *window,
+                                           hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias, hyp_md_ref dst,
+                                           const hyp_dnnl_post *post);
+/* kind: dnnl_pooling_max and its like. NULL when oneDNN has none. */
+dnnl_primitive_desc_t hyp_dnnl_pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *window,
+                                       hyp_md_ref src, hyp_md_ref dst);
 
 /* Description of an argument of a primitive: what is dnnl_query_weights_md or dnnl_query_scratchpad_md. */
 hyp_md_ref hyp_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what);

@@ -1,365 +1,367 @@
-/* Convolution and pooling by oneDNN in f32. A convolution runs in the layout that oneDNN likes best: x and y are
- * reordered where that is not the plain one, weights are packed once per engine. */
-#include <string.h>
+/* Convolution, its transpose and pooling by oneDNN, in f32 over 1 to 3 spatial axes.
+ *
+ * They run with the channels last, the layout of oneDNN's fastest kernels that takes no more memory than the plan's.
+ * A tensor in the plan's layout is reordered before or after, in the work space; layout.c finds those that need not be.
+ */
+#include "base/dtype.h"
+#include "runtime/cpu/dnnl_memory.h"
 
-#include "runtime/cpu/dnnl.h"
-#include "runtime/cpu/dnnl_compat.h"
+enum { SRC, WEIGHTS, BIAS, ADDED, DST, OPERANDS };
+enum { MAX_DIMS = 3 + HYP_DNNL_SPATIAL }; /* of grouped weights */
 
-enum { SPATIAL = HYP_MAX_RANK - 2, ALIGN = 64 };
+/* A tensor of the plan, and the primitive's memory for it. */
+typedef struct operand {
+    dnnl_memory_t memory;     /* what the primitive gets; NULL: absent */
+    bool shared;              /* packed weights of the model */
+    dnnl_memory_t outside;    /* in the plan's layout, where that differs */
+    dnnl_primitive_t reorder; /* between the two */
+    uint32_t tensor;
+    size_t offset; /* of `memory` in the work space, when there is `outside` */
+} operand;
 
-/* A primitive with what goes before and behind it. Memories get their addresses in every run. */
 typedef struct window_op {
-    dnnl_primitive_t reorder_x, primitive, reorder_y; /* reorders NULL where x or y lie as they should */
-    dnnl_memory_t x, y;                               /* plain */
-    dnnl_memory_t inner_x, inner_y;                   /* as the primitive wants them; NULL where it is x or y */
-    dnnl_memory_t weights, bias, scratchpad;          /* weights NULL where they are packed */
-    size_t inner_x_at, inner_y_at, scratchpad_at;     /* in the work space */
-    uint32_t tensors[4];                              /* x, weights, bias, y */
-    dnnl_exec_arg_t args[5];
-    int arg_count;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t scratchpad; /* NULL: none is wanted; at the start of the work space */
+    operand operands[OPERANDS];
 } window_op;
 
 static void window_destroy(void *opaque)
 {
     window_op *s = opaque;
-    dnnl_primitive_t primitives[] = {s->reorder_x, s->primitive, s->reorder_y};
-    dnnl_memory_t memories[] = {s->x, s->y, s->inner_x, s->inner_y, s->weights, s->bias, s->scratchpad};
-    for (size_t i = 0; i < sizeof primitives / sizeof *primitives; i++)
-        if (primitives[i]) dnnl_primitive_destroy(primitives[i]);
-    for (size_t i = 0; i < sizeof memories / sizeof *memories; i++)
-        if (memories[i]) dnnl_memory_destroy(memories[i]);
+    if (s->primitive) dnnl_primitive_destroy(s->primitive);
+    if (s->scratchpad) dnnl_memory_destroy(s->scratchpad);
+    for (int i = 0; i < OPERANDS; i++) {
+        operand *o = &s->operands[i];
+        if (o->memory && !o->shared) dnnl_memory_destroy(o->memory);
+        if (o->outside) dnnl_memory_destroy(o->outside);
+        if (o->reorder) dnnl_primitive_destroy(o->reorder);
+    }
     hyp_free(s);
 }
 
-static void place(dnnl_memory_t memory, void *data)
-{
-    if (memory) dnnl_memory_set_data_handle(memory, data);
-}
+/* ---- running ----------------------------------------------------------------------------------------------- */
 
-static dnnl_status_t reorder_now(dnnl_primitive_t reorder, dnnl_memory_t from, dnnl_memory_t to, void *stream)
+static dnnl_status_t reorder(const operand *o, dnnl_memory_t from, dnnl_memory_t to, dnnl_stream_t stream)
 {
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    return reorder ? dnnl_primitive_execute(reorder, stream, 2, args) : dnnl_success;
+    return dnnl_primitive_execute(o->reorder, stream, 2, args);
 }
 
 static hyp_status run_window(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
+    static const int names[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS,
+                                        DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, DNNL_ARG_DST};
     const window_op *s = op->state;
-    char *work = run->call.work;
-    place(s->x, run->call.at[s->tensors[0]]);
-    place(s->weights, s->weights ? run->call.at[s->tensors[1]] : NULL);
-    place(s->bias, s->bias ? run->call.at[s->tensors[2]] : NULL);
-    place(s->y, run->call.at[s->tensors[3]]);
-    place(s->inner_x, work + s->inner_x_at);
-    place(s->inner_y, work + s->inner_y_at);
-    place(s->scratchpad, work + s->scratchpad_at);
-    dnnl_status_t status = reorder_now(s->reorder_x, s->x, s->inner_x, run->stream);
-    if (status == dnnl_success) status = dnnl_primitive_execute(s->primitive, run->stream, s->arg_count, s->args);
-    if (status == dnnl_success) status = reorder_now(s->reorder_y, s->inner_y, s->y, run->stream);
-    if (status == dnnl_success) status = dnnl_stream_wait(run->stream);
-    return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, op->step->label);
-}
-
-/* ---- what the step says ------------------------------------------------------------------------------------- */
-
-typedef struct window {
-    int rank; /* of x and y; rank - 2 spatial axes */
-    int64_t x[HYP_MAX_RANK], y[HYP_MAX_RANK];
-    int64_t strides[SPATIAL], dilates[SPATIAL], before[SPATIAL], after[SPATIAL]; /* dilates: 0 is none, as in oneDNN */
-    bool empty;
-} window;
-
-static void tensor_dims(const HypPlan__Program *p, uint32_t tensor, const int64_t *values, int64_t *out)
-{
-    for (size_t i = 0; i < p->tensors[tensor]->n_dims; i++) out[i] = values[p->tensors[tensor]->dims[i]];
-}
-
-/* False where the shapes are not what the kernel would take: then it says so. */
-static bool read_window(const HypPlan__Program *p, const HypPlan__Call *call, size_t first_attr, const int64_t *kernel,
-                        const int64_t *values, window *w)
-{
-    const HypPlan__Tensor *x = p->tensors[call->inputs_plus1[0] - 1], *y = p->tensors[call->outputs[0]];
-    *w = (window){.rank = (int)x->n_dims};
-    if (w->rank < 3 || w->rank > 5 || y->n_dims != x->n_dims || x->dtype != HYP_F32 || y->dtype != HYP_F32)
-        return false;
-    tensor_dims(p, call->inputs_plus1[0] - 1, values, w->x);
-    tensor_dims(p, call->outputs[0], values, w->y);
-    const HypPlan__Call__Attr *strides = call->attrs[first_attr], *pads = call->attrs[first_attr + 1],
-                              *dilations = call->attrs[first_attr + 2];
-    size_t n = (size_t)w->rank - 2;
-    if (strides->n_dims != n || pads->n_dims != 2 * n || dilations->n_dims != n || w->x[0] != w->y[0]) return false;
-    for (size_t i = 0; i < n; i++) {
-        w->strides[i] = values[strides->dims[i]];
-        w->dilates[i] = values[dilations->dims[i]] - 1;
-        w->before[i] = values[pads->dims[i]];
-        int64_t reach = (kernel[i] - 1) * (w->dilates[i] + 1) + 1;
-        /* oneDNN wants the padding that the result implies: the window may leave some of x, or in ceil mode reach
-         * beyond it. */
-        w->after[i] = (w->y[2 + i] - 1) * w->strides[i] + reach - w->x[2 + i] - w->before[i];
-        if (w->strides[i] < 1 || w->dilates[i] < 0 || w->before[i] < 0 || kernel[i] < 1 || w->strides[i] > INT32_MAX ||
-            reach > INT32_MAX || w->after[i] > values[pads->dims[n + i]] + w->strides[i])
-            return false;
+    dnnl_status_t status = dnnl_success;
+    dnnl_exec_arg_t args[OPERANDS + 1];
+    int count = 0;
+    for (int i = 0; i < OPERANDS && status == dnnl_success; i++) {
+        const operand *o = &s->operands[i];
+        if (!o->memory) continue;
+        args[count++] = (dnnl_exec_arg_t){names[i], o->memory};
+        if (o->shared) continue;
+        dnnl_memory_set_data_handle(o->outside ? o->outside : o->memory, run->call.at[o->tensor]);
+        if (!o->outside) continue;
+        dnnl_memory_set_data_handle(o->memory, (char *)run->call.work + o->offset);
+        if (i != DST) status = reorder(o, o->outside, o->memory, run->stream);
     }
-    for (int i = 0; i < w->rank; i++) w->empty = w->empty || w->x[i] == 0 || w->y[i] == 0;
-    return true;
+    if (s->scratchpad) {
+        dnnl_memory_set_data_handle(s->scratchpad, run->call.work);
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, s->scratchpad};
+    }
+    if (status == dnnl_success) status = dnnl_primitive_execute(s->primitive, run->stream, count, args);
+    const operand *y = &s->operands[DST];
+    if (status == dnnl_success && y->outside) status = reorder(y, y->memory, y->outside, run->stream);
+    if (status == dnnl_success) status = dnnl_stream_wait(run->stream);
+    return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, op->step->call->kernel);
 }
 
-static hyp_md plain_md(int rank, const int64_t *dims)
+/* ---- descriptions ------------------------------------------------------------------------------------------ */
+
+/* What a step asks for, with everything that oneDNN does not check itself checked. */
+typedef struct asked {
+    const HypPlan__Call *call;
+    const HypPlan__Program *program;
+    const int64_t *values;
+    const bool *channels_last; /* by tensor: how it lies outside */
+    bool convolution, transpose;
+    bool last; /* how the primitive wants x and y */
+    dnnl_alg_kind_t pooling, act;
+    int64_t group;
+    int n; /* spatial axes */
+    hyp_dnnl_window window;
+} asked;
+
+static uint32_t tensor_of(const asked *a, int which)
 {
-    int64_t strides[HYP_MAX_RANK + 1], step = 1;
-    for (int i = rank; i-- > 0; step *= dims[i]) strides[i] = step;
+    const HypPlan__Call *c = a->call;
+    return which == DST ? c->outputs[0] : (size_t)which < c->n_inputs_plus1 ? c->inputs_plus1[which] - 1 : UINT32_MAX;
+}
+
+static int64_t dim_of(const asked *a, uint32_t tensor, int axis)
+{
+    return a->values[a->program->tensors[tensor]->dims[axis]];
+}
+
+/* [N C spatial...] in one order or the other. NULL on failure. */
+static hyp_md image(const asked *a, uint32_t tensor, bool last)
+{
+    int64_t dims[MAX_DIMS], strides[MAX_DIMS], dense = 1;
+    int rank = a->n + 2;
+    for (int i = 0; i < rank; i++) dims[i] = dim_of(a, tensor, i);
+    if (last) {
+        strides[1] = 1;
+        dense = dims[1];
+    }
+    for (int i = rank; i-- > 0;) {
+        if (last && i == 1) continue;
+        strides[i] = dense;
+        dense *= dims[i];
+    }
     return hyp_md_create(rank, dims, dnnl_f32, strides);
 }
 
-static hyp_md any_md(int rank, const int64_t *dims) { return hyp_md_create(rank, dims, dnnl_f32, NULL); }
-
-/* ---- making the operation ----------------------------------------------------------------------------------- */
-
-static size_t take_work(size_t *work, size_t bytes)
+/* Whether both orders are the same bytes. */
+static bool one_order(const asked *a, uint32_t tensor)
 {
-    size_t at = *work;
-    *work = at + (bytes + ALIGN - 1) / ALIGN * ALIGN;
-    return at;
+    int64_t spatial = 1;
+    for (int i = 0; i < a->n; i++) spatial *= dim_of(a, tensor, 2 + i);
+    return spatial == 1 || dim_of(a, tensor, 1) == 1;
 }
 
-static dnnl_status_t make_reorder(const hyp_dnnl *d, hyp_md_ref from, hyp_md_ref to, dnnl_primitive_t *out)
+/* Weights [groups out in kernel...]: `plain` as the plan has them, else in the layout that oneDNN likes best. A plan's
+ * transposed convolution has [groups in out kernel...]. */
+static hyp_md weights(const asked *a, bool plain)
 {
-    dnnl_primitive_desc_t pd = hyp_dnnl_reorder(hyp_dnnl_engine(d), from, to);
-    dnnl_status_t status = pd ? dnnl_primitive_create(out, pd) : dnnl_unimplemented;
-    if (pd) dnnl_primitive_desc_destroy(pd);
-    return status;
-}
-
-static void add_arg(window_op *s, int arg, dnnl_memory_t memory)
-{
-    s->args[s->arg_count++] = (dnnl_exec_arg_t){arg, memory};
-}
-
-/* x or y: its plain memory and, where the primitive wants another layout, the memory and the reorder in between. */
-static dnnl_status_t make_side(const hyp_dnnl *d, hyp_md_ref plain, hyp_md_ref wanted, bool is_x, window_op *s,
-                               size_t *work)
-{
-    dnnl_memory_t *outer = is_x ? &s->x : &s->y, *inner = is_x ? &s->inner_x : &s->inner_y;
-    dnnl_status_t status = dnnl_memory_create(outer, plain, hyp_dnnl_engine(d), DNNL_MEMORY_NONE);
-    if (status != dnnl_success) return status;
-    if (!dnnl_memory_desc_equal(plain, wanted)) {
-        *(is_x ? &s->inner_x_at : &s->inner_y_at) = take_work(work, dnnl_memory_desc_get_size(wanted));
-        status = dnnl_memory_create(inner, wanted, hyp_dnnl_engine(d), DNNL_MEMORY_NONE);
-        if (status == dnnl_success)
-            status =
-                make_reorder(d, is_x ? plain : wanted, is_x ? wanted : plain, is_x ? &s->reorder_x : &s->reorder_y);
+    uint32_t tensor = tensor_of(a, WEIGHTS);
+    int64_t dims[MAX_DIMS], strides[MAX_DIMS], dense = 1;
+    int first = a->group > 1, rank = first + a->n + 2;
+    int64_t d0 = dim_of(a, tensor, 0) / a->group, d1 = dim_of(a, tensor, 1);
+    for (int i = rank; i-- > first + 2;) {
+        dims[i] = dim_of(a, tensor, i - first);
+        strides[i] = dense;
+        dense *= dims[i];
     }
-    add_arg(s, is_x ? DNNL_ARG_SRC : DNNL_ARG_DST, *inner ? *inner : *outer);
-    return status;
+    dims[0] = a->group;
+    dims[first] = a->transpose ? d1 : d0;
+    dims[first + 1] = a->transpose ? d0 : d1;
+    strides[first] = a->transpose ? dense : dense * d1;
+    strides[first + 1] = a->transpose ? dense * d1 : dense;
+    if (first) strides[0] = dense * d1 * d0;
+    return hyp_md_create(rank, dims, dnnl_f32, plain ? strides : NULL);
 }
 
-/* Everything of the primitive that does not differ between convolution and pooling. */
-static dnnl_status_t make_common(const hyp_dnnl *d, dnnl_primitive_desc_t pd, const window *w, window_op *s,
-                                 size_t *work)
+static bool read_list(const asked *a, size_t attr, size_t from, int64_t least, int64_t *out)
 {
-    hyp_md x = plain_md(w->rank, w->x), y = plain_md(w->rank, w->y);
+    const HypPlan__Call__Attr *list = a->call->attrs[attr];
+    for (int i = 0; i < a->n; i++) {
+        out[i] = from + (size_t)i < list->n_dims ? a->values[list->dims[from + (size_t)i]] : -1;
+        if (out[i] < least || out[i] > 1 << 20) return false; /* far from overflow */
+    }
+    return true;
+}
+
+/* Fits the padding behind to the result's size, as ceil mode and sizes that the stride does not divide need it. False
+ * where a window lies in the padding alone, or where padding counts that oneDNN would count otherwise. */
+static bool fit_pool(asked *a)
+{
+    hyp_dnnl_window *w = &a->window;
+    for (int i = 0; i < a->n; i++) {
+        int64_t reach = (w->kernel[i] - 1) * (w->dilates[i] + 1) + 1;
+        int64_t in = dim_of(a, tensor_of(a, SRC), 2 + i), out = dim_of(a, tensor_of(a, DST), 2 + i);
+        int64_t wanted = (out - 1) * w->strides[i] + reach - in - w->before[i];
+        if (wanted > w->after[i]) {
+            if (a->pooling == dnnl_pooling_avg_include_padding) return false;
+            w->after[i] = wanted;
+        }
+        if (w->before[i] >= reach || w->after[i] >= reach) return false;
+    }
+    return true;
+}
+
+static bool read_act(asked *a, const char *name)
+{
+    static const struct {
+        const char *name;
+        dnnl_alg_kind_t kind;
+    } acts[] = {{"none", dnnl_alg_kind_undef},
+                {"relu", dnnl_eltwise_relu},
+                {"sigmoid", dnnl_eltwise_logistic},
+                {"tanh", dnnl_eltwise_tanh}};
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        a->act = acts[i].kind;
+        if (strcmp(acts[i].name, name) == 0) return true;
+    }
+    return false;
+}
+
+static void read_kind(asked *a)
+{
+    const char *kernel = a->call->kernel;
+    a->transpose = strcmp(kernel, "conv-transpose") == 0;
+    a->convolution = a->transpose || strcmp(kernel, "conv") == 0;
+    a->pooling = strcmp(kernel, "max-pool") == 0 ? dnnl_pooling_max
+                 : a->values[*a->call->attrs[a->convolution ? 3 : 5]->dims] ? dnnl_pooling_avg_include_padding
+                                                                            : dnnl_pooling_avg_exclude_padding;
+}
+
+/* False for what is left to the plain kernels: other types, and shapes that do not fit, which they refuse. */
+static bool read_call(asked *a)
+{
+    const HypPlan__Tensor *x = a->program->tensors[tensor_of(a, SRC)];
+    hyp_dnnl_window *w = &a->window;
+    a->n = (int)x->n_dims - 2;
+    if (a->n < 1 || a->n > HYP_DNNL_SPATIAL) return false;
+    read_kind(a);
+    for (int i = 0; i < OPERANDS; i++) {
+        uint32_t t = tensor_of(a, i);
+        if (t == UINT32_MAX) continue;
+        const HypPlan__Tensor *tensor = a->program->tensors[t];
+        if (tensor->dtype != HYP_F32 || tensor->n_dims != (i == BIAS ? 1 : x->n_dims)) return false;
+        for (size_t k = 0; k < tensor->n_dims; k++)
+            if (dim_of(a, t, (int)k) < 1) return false;
+    }
+    size_t first = a->convolution ? 0 : 1;
+    if (!read_list(a, first, 0, 1, w->strides) || !read_list(a, first + 1, 0, 0, w->before) ||
+        !read_list(a, first + 1, (size_t)a->n, 0, w->after) || !read_list(a, first + 2, 0, 1, w->dilates))
+        return false;
+    for (int i = 0; i < a->n; i++) w->dilates[i]--;
+    a->last = true;
+    if (!a->convolution) {
+        a->last = a->channels_last[tensor_of(a, SRC)] || a->channels_last[tensor_of(a, DST)];
+        return read_list(a, 0, 0, 1, w->kernel) && fit_pool(a);
+    }
+    a->group = a->values[*a->call->attrs[3]->dims];
+    if (a->group < 1 || dim_of(a, tensor_of(a, WEIGHTS), 0) % a->group) return false;
+    if (!a->transpose) return read_act(a, a->call->attrs[4]->text);
+    int64_t more[HYP_DNNL_SPATIAL];
+    if (!read_list(a, 4, 0, 0, more)) return false;
+    for (int i = 0; i < a->n; i++) w->after[i] -= more[i];
+    return true;
+}
+
+static dnnl_primitive_desc_t describe(const asked *a, dnnl_engine_t engine)
+{
+    hyp_md md[OPERANDS] = {NULL};
+    bool there = true;
+    for (int i = 0; i < OPERANDS; i++) {
+        uint32_t t = tensor_of(a, i);
+        if (t == UINT32_MAX) continue;
+        int64_t size = i == BIAS ? dim_of(a, t, 0) : 0, one = 1;
+        md[i] = i == BIAS      ? hyp_md_create(1, &size, dnnl_f32, &one)
+                : i == WEIGHTS ? weights(a, false)
+                               : image(a, t, a->last);
+        there = there && md[i];
+    }
+    const hyp_dnnl_post post = {1.0f, a->act, md[ADDED]};
+    dnnl_primitive_desc_t pd = NULL;
+    if (there)
+        pd = a->convolution ? hyp_dnnl_convolution(engine, a->transpose, &a->window, md[SRC], md[WEIGHTS], md[BIAS],
+                                                   md[DST], &post)
+                            : hyp_dnnl_pooling(engine, a->pooling, &a->window, md[SRC], md[DST]);
+    for (int i = 0; i < OPERANDS; i++) hyp_md_destroy(md[i]);
+    return pd;
+}
+
+/* ---- preparing --------------------------------------------------------------------------------------------- */
+
+/* The weights in the layout wanted, from the model's list or added to it. The plan has them. */
+static hyp_status find_packed(hyp_cpu_model *model, hyp_dnnl_packed **list, const asked *a, hyp_md_ref wanted,
+                              const hyp_dnnl_packed **out, hyp_diag *diag)
+{
+    hyp_dnnl_packed *p = *list;
+    while (p && !dnnl_memory_desc_equal(p->md, wanted)) p = p->next;
+    if (!p) {
+        hyp_md plain = weights(a, true);
+        if (!plain) return hyp_fail_memory(diag, 0);
+        hyp_status status = hyp_dnnl_pack_memory(model->device->dnnl, plain,
+                                                 hyp_cpu_weight(model->plan, tensor_of(a, WEIGHTS)), wanted, &p, diag);
+        hyp_md_destroy(plain);
+        HYP_TRY(status);
+        p->next = *list;
+        *list = p;
+    }
+    *out = p;
+    return HYP_OK;
+}
+
+/* Makes the memories of one operand, whose layout in the primitive is `inside`, and the reorder where one is needed. */
+static hyp_status make_operand(const asked *a, dnnl_engine_t engine, int which, hyp_md_ref inside, operand *o,
+                               size_t *work_bytes, hyp_diag *diag)
+{
+    o->tensor = tensor_of(a, which);
+    dnnl_status_t status = dnnl_memory_create(&o->memory, inside, engine, DNNL_MEMORY_NONE);
+    bool is_image = which != WEIGHTS && which != BIAS;
+    bool same = which == BIAS || (is_image && (a->channels_last[o->tensor] == a->last || one_order(a, o->tensor)));
+    if (status != dnnl_success) return hyp_dnnl_fail(diag, status, "describing a tensor");
+    if (same) return HYP_OK;
+    hyp_md outside = is_image ? image(a, o->tensor, a->channels_last[o->tensor]) : weights(a, true);
+    if (!outside) return hyp_fail_memory(diag, 0);
+    if (!dnnl_memory_desc_equal(outside, inside)) {
+        dnnl_primitive_desc_t pd = which == DST ? hyp_dnnl_reorder(engine, inside, outside)
+                                                : hyp_dnnl_reorder(engine, outside, inside);
+        status = pd ? dnnl_primitive_create(&o->reorder, pd) : dnnl_unimplemented;
+        if (pd) dnnl_primitive_desc_destroy(pd);
+        if (status == dnnl_success) status = dnnl_memory_create(&o->outside, outside, engine, DNNL_MEMORY_NONE);
+        o->offset = (*work_bytes + 63) / 64 * 64;
+        *work_bytes = o->offset + dnnl_memory_desc_get_size(inside);
+    }
+    hyp_md_destroy(outside);
+    return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "describing a tensor");
+}
+
+static hyp_status make_window(hyp_cpu_model *model, uint32_t step, const asked *a, dnnl_primitive_desc_t pd,
+                              window_op *s, size_t *work_bytes, hyp_diag *diag)
+{
+    dnnl_engine_t engine = hyp_dnnl_engine(model->device->dnnl);
     hyp_md_ref scratchpad = hyp_dnnl_query(pd, dnnl_query_scratchpad_md);
-    size_t bytes = scratchpad ? dnnl_memory_desc_get_size(scratchpad) : 0;
-    dnnl_status_t status = x && y ? dnnl_primitive_create(&s->primitive, pd) : dnnl_out_of_memory;
-    if (status == dnnl_success) status = make_side(d, x, hyp_dnnl_query(pd, dnnl_query_src_md), true, s, work);
-    if (status == dnnl_success) status = make_side(d, y, hyp_dnnl_query(pd, dnnl_query_dst_md), false, s, work);
-    if (status == dnnl_success && bytes) {
-        s->scratchpad_at = take_work(work, bytes);
-        status = dnnl_memory_create(&s->scratchpad, scratchpad, hyp_dnnl_engine(d), DNNL_MEMORY_NONE);
-        add_arg(s, DNNL_ARG_SCRATCHPAD, s->scratchpad);
+    *work_bytes = scratchpad ? dnnl_memory_desc_get_size(scratchpad) : 0;
+    dnnl_status_t status = dnnl_primitive_create(&s->primitive, pd);
+    if (status == dnnl_success && *work_bytes)
+        status = dnnl_memory_create(&s->scratchpad, scratchpad, engine, DNNL_MEMORY_NONE);
+    if (status != dnnl_success) return hyp_dnnl_fail(diag, status, "making a primitive");
+    for (int i = 0; i < OPERANDS; i++) {
+        uint32_t t = tensor_of(a, i);
+        if (t == UINT32_MAX) continue;
+        hyp_md_ref inside = i == SRC       ? hyp_dnnl_query(pd, dnnl_query_src_md)
+                            : i == WEIGHTS ? hyp_dnnl_query(pd, dnnl_query_weights_md)
+                            : i == BIAS    ? dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1)
+                                           : hyp_dnnl_query(pd, dnnl_query_dst_md);
+        if (i == WEIGHTS && hyp_cpu_weight(model->plan, t)) {
+            const hyp_dnnl_packed *packed;
+            pthread_mutex_lock(&model->packing);
+            hyp_status packing = find_packed(model, &model->windows[step], a, inside, &packed, diag);
+            pthread_mutex_unlock(&model->packing);
+            HYP_TRY(packing);
+            s->operands[i] = (operand){.memory = packed->memory, .shared = true};
+        } else {
+            HYP_TRY(make_operand(a, engine, i, inside, &s->operands[i], work_bytes, diag));
+        }
     }
-    hyp_md_destroy(x);
-    hyp_md_destroy(y);
-    return status;
+    return HYP_OK;
 }
 
-static hyp_status give(hyp_cpu_op *op, window_op *s, dnnl_status_t status, size_t work, hyp_diag *diag)
+hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                   const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag)
 {
-    if (status != dnnl_success) {
-        window_destroy(s);
-        return status == dnnl_unimplemented ? HYP_OK : hyp_dnnl_fail(diag, status, op->step->label);
+    asked a = {.call = op->step->call,
+               .program = model->plan->program,
+               .values = values,
+               .channels_last = channels_last,
+               .act = dnnl_alg_kind_undef};
+    if (!read_call(&a)) return HYP_OK;
+    dnnl_primitive_desc_t pd = describe(&a, hyp_dnnl_engine(model->device->dnnl));
+    if (!pd) return HYP_OK;
+    window_op *s = hyp_calloc(1, sizeof *s);
+    hyp_status status = s ? make_window(model, step, &a, pd, s, &op->work_bytes, diag) : hyp_fail_memory(diag, sizeof *s);
+    dnnl_primitive_desc_destroy(pd);
+    if (status != HYP_OK) {
+        if (s) window_destroy(s);
+        return status;
     }
     op->run = run_window;
     op->destroy = window_destroy;
     op->state = s;
-    op->work_bytes = work;
     op->is_dnnl = true;
     return HYP_OK;
-}
-
-/* ---- convolution ---------------------------------------------------------------------------------------------- */
-
-static dnnl_alg_kind_t act_kind(const char *act)
-{
-    return strcmp(act, "relu") == 0      ? dnnl_eltwise_relu
-           : strcmp(act, "sigmoid") == 0 ? dnnl_eltwise_logistic
-           : strcmp(act, "tanh") == 0    ? dnnl_eltwise_tanh
-                                         : dnnl_alg_kind_undef;
-}
-
-/* [M, C/group, kernel...], with a leading axis of groups where there are several, as oneDNN wants it. */
-typedef struct filter {
-    int rank;
-    int64_t dims[HYP_MAX_RANK + 1];
-} filter;
-
-static filter read_filter(const HypPlan__Program *p, uint32_t tensor, int64_t group, const int64_t *values)
-{
-    filter f = {.rank = (int)p->tensors[tensor]->n_dims};
-    tensor_dims(p, tensor, values, f.dims + (group > 1));
-    if (group > 1) {
-        f.rank++;
-        f.dims[0] = group;
-        f.dims[1] /= group;
-    }
-    return f;
-}
-
-/* Layouts of x and y free, or plain where the work is so little that a reorder would count. */
-static dnnl_primitive_desc_t conv_pd(const hyp_dnnl *d, const HypPlan__Call *call, const window *w, const filter *f,
-                                     hyp_md_ref weights)
-{
-    enum { LITTLE_WORK = 1 << 20 };
-    double work = 1;
-    for (int i = 0; i < w->rank; i++) work *= (double)w->y[i];
-    for (int i = 1 + (f->rank > w->rank); i < f->rank; i++) work *= (double)f->dims[i];
-    bool plain = work < LITTLE_WORK;
-    hyp_md x = (plain ? plain_md : any_md)(w->rank, w->x), y = (plain ? plain_md : any_md)(w->rank, w->y);
-    hyp_md any = weights ? NULL : any_md(f->rank, f->dims);
-    hyp_md bias = call->n_inputs_plus1 > 2 ? plain_md(1, w->y + 1) : NULL;
-    hyp_dnnl_post post = {1.0f, act_kind(call->attrs[4]->text)};
-    dnnl_primitive_desc_t pd = NULL;
-    if (x && y && (weights || any) && (bias || call->n_inputs_plus1 < 3))
-        pd = hyp_dnnl_conv(hyp_dnnl_engine(d), x, weights ? weights : any, bias, y, w->strides, w->dilates, w->before,
-                           w->after, &post);
-    hyp_md_destroy(x);
-    hyp_md_destroy(y);
-    hyp_md_destroy(any);
-    hyp_md_destroy(bias);
-    return pd;
-}
-
-/* Packs constant weights for the layout that pd wants, unless another shape has done so. Under the lock. */
-static hyp_status ensure_packed(hyp_cpu_model *model, uint32_t step, const HypPlan__Call *call, const filter *f,
-                                dnnl_primitive_desc_t pd, hyp_diag *diag)
-{
-    const void *data = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1);
-    if (!data || model->packed[step]) return HYP_OK;
-    hyp_md plain = plain_md(f->rank, f->dims);
-    hyp_status status = plain ? hyp_dnnl_pack_as(model->device->dnnl, plain, data,
-                                                 hyp_dnnl_query(pd, dnnl_query_weights_md), &model->packed[step], diag)
-                              : hyp_fail_memory(diag, sizeof plain);
-    hyp_md_destroy(plain);
-    return status;
-}
-
-static dnnl_status_t make_conv(hyp_cpu_model *model, uint32_t step, const HypPlan__Call *call, const window *w,
-                               dnnl_primitive_desc_t pd, window_op *s, size_t *work)
-{
-    const hyp_dnnl *d = model->device->dnnl;
-    const hyp_dnnl_packed *packed = model->packed[step];
-    dnnl_status_t status = make_common(d, pd, w, s, work);
-    if (status == dnnl_success && !packed)
-        status = dnnl_memory_create(&s->weights, hyp_dnnl_query(pd, dnnl_query_weights_md), hyp_dnnl_engine(d),
-                                    DNNL_MEMORY_NONE);
-    if (status != dnnl_success) return status;
-    add_arg(s, DNNL_ARG_WEIGHTS, packed ? hyp_dnnl_packed_memory(packed) : s->weights);
-    if (call->n_inputs_plus1 < 3) return dnnl_success;
-    hyp_md bias = plain_md(1, w->y + 1);
-    status = bias ? dnnl_memory_create(&s->bias, bias, hyp_dnnl_engine(d), DNNL_MEMORY_NONE) : dnnl_out_of_memory;
-    hyp_md_destroy(bias);
-    if (status == dnnl_success) add_arg(s, DNNL_ARG_BIAS, s->bias);
-    return status;
-}
-
-static hyp_status prepare_conv(hyp_cpu_model *model, uint32_t step, const window *w, const filter *f, hyp_cpu_op *op,
-                               hyp_diag *diag)
-{
-    const HypPlan__Call *call = op->step->call;
-    const hyp_dnnl *d = model->device->dnnl;
-    hyp_dnnl_packed *packed = model->packed[step];
-    hyp_md plain = NULL;
-    if (!packed && !hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1) && !(plain = plain_md(f->rank, f->dims)))
-        return hyp_fail_memory(diag, sizeof *f);
-    dnnl_primitive_desc_t pd = conv_pd(d, call, w, f, packed ? hyp_dnnl_packed_md(packed) : plain);
-    hyp_md_destroy(plain);
-    if (!pd) return HYP_OK;
-    hyp_status status = ensure_packed(model, step, call, f, pd, diag);
-    window_op *s = status == HYP_OK ? hyp_calloc(1, sizeof *s) : NULL;
-    if (s) {
-        uint32_t bias = call->n_inputs_plus1 > 2 ? call->inputs_plus1[2] - 1 : 0;
-        *s = (window_op){.tensors = {call->inputs_plus1[0] - 1, call->inputs_plus1[1] - 1, bias, call->outputs[0]}};
-        size_t work = 0;
-        dnnl_status_t made = make_conv(model, step, call, w, pd, s, &work);
-        status = give(op, s, made, work, diag);
-    } else if (status == HYP_OK) {
-        status = hyp_fail_memory(diag, sizeof *s);
-    }
-    dnnl_primitive_desc_destroy(pd);
-    return status;
-}
-
-hyp_status hyp_dnnl_prepare_conv(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
-                                 hyp_diag *diag)
-{
-    const HypPlan__Program *p = model->plan->program;
-    const HypPlan__Call *call = op->step->call;
-    uint32_t w = call->inputs_plus1[1] - 1;
-    int64_t group = values[call->attrs[3]->dims[0]];
-    if (p->tensors[w]->n_dims < 3 || group < 1 || p->tensors[w]->dtype != HYP_F32) return HYP_OK;
-    filter f = read_filter(p, w, group, values);
-    window shape;
-    if (!read_window(p, call, 0, f.dims + 2 + (group > 1), values, &shape) || shape.empty) return HYP_OK;
-    bool fits = f.rank == shape.rank + (group > 1) && shape.y[1] == f.dims[group > 1] * group &&
-                shape.x[1] == f.dims[1 + (group > 1)] * group;
-    if (fits && call->n_inputs_plus1 > 2) {
-        const HypPlan__Tensor *bias = p->tensors[call->inputs_plus1[2] - 1];
-        fits = bias->n_dims == 1 && values[bias->dims[0]] == shape.y[1] && bias->dtype == HYP_F32;
-    }
-    if (!fits) return HYP_OK;
-    pthread_mutex_lock(&model->packing);
-    hyp_status status = prepare_conv(model, step, &shape, &f, op, diag);
-    pthread_mutex_unlock(&model->packing);
-    return status;
-}
-
-/* ---- pooling --------------------------------------------------------------------------------------------------- */
-
-hyp_status hyp_dnnl_prepare_pool(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
-                                 hyp_diag *diag)
-{
-    (void)step;
-    const HypPlan__Program *p = model->plan->program;
-    const HypPlan__Call *call = op->step->call;
-    bool is_max = strcmp(call->kernel, "max-pool") == 0, count_pads = values[call->attrs[5]->dims[0]] != 0;
-    int64_t kernel[SPATIAL];
-    window w;
-    if (call->attrs[0]->n_dims + 2 != p->tensors[call->outputs[0]]->n_dims || call->attrs[0]->n_dims > SPATIAL)
-        return HYP_OK;
-    for (size_t i = 0; i < call->attrs[0]->n_dims; i++) kernel[i] = values[call->attrs[0]->dims[i]];
-    if (!read_window(p, call, 1, kernel, values, &w) || w.empty || w.x[1] != w.y[1]) return HYP_OK;
-    /* Padding that counts is what the model has, not what ceil mode adds: the plain kernel knows the difference. */
-    if (!is_max && count_pads && values[call->attrs[4]->dims[0]]) return HYP_OK;
-    dnnl_alg_kind_t kind = is_max       ? dnnl_pooling_max
-                           : count_pads ? dnnl_pooling_avg_include_padding
-                                        : dnnl_pooling_avg_exclude_padding;
-    hyp_md x = plain_md(w.rank, w.x), y = plain_md(w.rank, w.y);
-    dnnl_primitive_desc_t pd = x && y ? hyp_dnnl_pool(hyp_dnnl_engine(model->device->dnnl), kind, x, y, w.strides,
-                                                      kernel, w.dilates, w.before, w.after)
-                                      : NULL;
-    hyp_md_destroy(x);
-    hyp_md_destroy(y);
-    if (!pd) return HYP_OK;
-    hyp_status status = HYP_OK;
-    window_op *s = hyp_calloc(1, sizeof *s);
-    if (s) {
-        size_t work = 0;
-        *s = (window_op){.tensors = {call->inputs_plus1[0] - 1, 0, 0, call->outputs[0]}};
-        dnnl_status_t made = make_common(model->device->dnnl, pd, &w, s, &work);
-        status = give(op, s, made, work, diag);
-    } else {
-        status = hyp_fail_memory(diag, sizeof *s);
-    }
-    dnnl_primitive_desc_destroy(pd);
-    return status;
 }

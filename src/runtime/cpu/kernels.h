@@ -64,6 +64,10 @@ typedef struct hyp_cpu_kernels {
     void (*sum_rows)(const float *x, int64_t rows, int64_t stride, int64_t n, double *sums);
     /* y[i] = sum over t < taps of weights[t] * rows[t][i], for i < n; y is none of the rows. */
     void (*combine)(const float *const *rows, const float *weights, int64_t taps, int64_t n, float *y);
+    /* y = (x - mean) / sqrt(mean square of that + epsilon) * scale + bias for n elements that lie together; mean is 0
+     * unless centred; scale and bias may be NULL. */
+    void (*norm)(const float *x, const float *scale, const float *bias, float *y, int64_t n, double epsilon,
+                 bool centred);
     /* Conversion of n elements. */
     void (*widen)(hyp_dtype from, const void *x, float *out, int64_t n);
     void (*narrow)(hyp_dtype to, const float *x, void *out, int64_t n);

@@ -16,6 +16,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .sum = sum_floats,
     .sum_rows = sum_rows,
     .combine = combine,
+    .norm = norm,
     .widen = widen,
     .narrow = narrow,
 };

@@ -4,12 +4,6 @@
 
 /* ---- softmax ----------------------------------------------------------------------------------------------- */
 
-/* Elements that one thread should have at least: below, waking another costs more than it helps. */
-enum { COMPUTED = 8192, MOVED = 32768 };
-
-/* Parts of a loop that make up this many elements. */
-static int64_t grain_of(int64_t elements, int64_t each) { return each > 0 && each < elements ? elements / each : 1; }
-
 typedef struct softmax {
     const hyp_cpu_kernels *kernels;
     const float *x;
@@ -34,7 +28,7 @@ static hyp_status run_softmax(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_
                  .y = run->call.at[k->y],
                  .axis = run->call.values[k->axis],
                  .inner = run->call.values[k->inner]};
-    hyp_cpu_parallel(run, run->call.values[k->outer], grain_of(COMPUTED, s.axis * s.inner), softmax_part, &s);
+    hyp_cpu_parallel(run, run->call.values[k->outer], hyp_cpu_grain(HYP_CPU_COMPUTED, s.axis * s.inner), softmax_part, &s);
     return HYP_OK;
 }
 
@@ -105,7 +99,7 @@ static hyp_status run_reduce(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_d
     const reduce *s = op->state;
     reduce_run r = {s, run->kernels, run->call.at[s->x], run->call.at[s->y]};
     int64_t each = s->reduced_count * s->length * (s->inner_kept ? s->row_count : 1);
-    hyp_cpu_parallel(run, s->kept_count, grain_of(MOVED, each), s->inner_kept ? sum_columns : sum_runs, &r);
+    hyp_cpu_parallel(run, s->kept_count, hyp_cpu_grain(HYP_CPU_MOVED, each), s->inner_kept ? sum_columns : sum_runs, &r);
     return HYP_OK;
 }
 
@@ -251,7 +245,7 @@ static hyp_status run_copies(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_d
     for (const copy *s = r.first; s; s = s->next) elements += s->count * s->rows * s->columns;
     r.chunks = elements / (CHUNK_BYTES / (int64_t)r.first->size) + 1;
     if (r.chunks > INT32_MAX) r.chunks = INT32_MAX; /* so that no product overflows */
-    hyp_cpu_parallel(run, r.chunks, grain_of(MOVED, elements / r.chunks), copy_chunks, &r);
+    hyp_cpu_parallel(run, r.chunks, hyp_cpu_grain(HYP_CPU_MOVED, elements / r.chunks), copy_chunks, &r);
     return HYP_OK;
 }
 

@@ -138,10 +138,10 @@ static bool applies(const hyp_kernel_call *c)
     return strcmp(c->attrs[HYP_RESIZE_COORDINATES].sym, "tf_crop_and_resize") != 0;
 }
 
-hyp_status hyp_cpu_prepare_resize(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
-                                  hyp_diag *diag)
+hyp_status hyp_cpu_prepare_resize(hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
+                                  hyp_cpu_op *op, hyp_diag *diag)
 {
-    (void)step;
+    (void)step, (void)channels_last;
     const HypPlan__Call *call = op->step->call;
     hyp_call_arguments a;
     hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, call, diag, &a);

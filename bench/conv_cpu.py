@@ -1,0 +1,171 @@
+"""Convolutional networks on the CPU: hypatia and onnxruntime side by side, with one and with two threads.
+
+    python3 bench/conv_cpu.py [--bin build/release/bin] [--rounds 5] [--json FILE] [--filter TEXT]
+
+Both run the same models on the same inputs, in turns, so that a busy machine hits both. Of every round the median call
+is taken; printed are the median of the rounds and the fastest round. The rows are the kinds of convolution in
+ResNet-18, alone and as its blocks, the whole network, and blocks of MobileNet.
+"""
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from mlp_cpu import Hypatia, Onnxruntime
+
+
+class Network:
+    """Nodes one after the other, with random weights."""
+
+    def __init__(self, shape):
+        self.rng, self.nodes, self.weights, self.shape = np.random.default_rng(0), [], [], shape
+        self.value, self.channels = "x", shape[1]
+
+    def weight(self, *shape):
+        scale = np.sqrt(2 / max(1, np.prod(shape[1:])))
+        array = (self.rng.standard_normal(shape) * scale).astype(np.float32)
+        self.weights.append(numpy_helper.from_array(array, f"w{len(self.weights)}"))
+        return self.weights[-1].name
+
+    def op(self, kind, *inputs, **attrs):
+        self.value = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [self.value], **attrs))
+        return self.value
+
+    def conv(self, out, kernel, stride=1, group=1, x=None):
+        w = self.weight(out, self.channels // group, kernel, kernel)
+        self.channels = out
+        return self.op("Conv", x or self.value, w, self.weight(out), strides=[stride] * 2, pads=[kernel // 2] * 4,
+                       group=group)
+
+    def relu(self):
+        return self.op("Relu", self.value)
+
+    def block(self, out, stride=1):
+        """Of ResNet: two convolutions and a way around them."""
+        x, channels = self.value, self.channels
+        self.conv(out, 3, stride)
+        self.relu()
+        y = self.conv(out, 3)
+        if stride != 1 or channels != out:
+            self.channels = channels
+            x = self.conv(out, 1, stride, x=x)
+        self.op("Add", y, x)
+        return self.relu()
+
+    def mobile_block(self, out, stride=1):
+        """Of MobileNet v2: 1x1, depthwise 3x3, 1x1."""
+        x, channels = self.value, self.channels
+        for args in ((6 * channels, 1, 1, 1), (6 * channels, 3, stride, 6 * channels)):
+            self.conv(*args)
+            self.op("Clip", self.value, "low", "high")
+        y = self.conv(out, 1)
+        return self.op("Add", y, x) if stride == 1 and out == channels else y
+
+    def save(self, path):
+        self.weights += [numpy_helper.from_array(np.float32(0), "low"), numpy_helper.from_array(np.float32(6), "high")]
+        self.nodes[-1].output[0] = "y"
+        graph = helper.make_graph(self.nodes, "g",
+                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", *self.shape[1:]])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], self.weights)
+        with open(path, "wb") as file:
+            file.write(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)],
+                                         ir_version=8).SerializeToString())
+
+
+def one_conv(shape, *args):
+    g = Network(shape)
+    g.conv(*args)
+    return g
+
+
+def stage(shape, out, stride):
+    g = Network(shape)
+    g.block(out, stride)
+    g.block(out)
+    return g
+
+
+def resnet18(shape):
+    g = Network(shape)
+    g.conv(64, 7, 2)
+    g.relu()
+    g.op("MaxPool", g.value, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    for out, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        g.block(out, stride)
+        g.block(out)
+    g.op("GlobalAveragePool", g.value)
+    g.op("Flatten", g.value)
+    g.op("Gemm", g.value, g.weight(1000, 512), g.weight(1000), transB=1)
+    return g
+
+
+def mobile(shape):
+    g = Network(shape)
+    g.mobile_block(24, 2)
+    g.mobile_block(24)
+    g.mobile_block(32, 2)
+    g.mobile_block(32)
+    return g
+
+
+CASES = [
+    ("7x7 3-64 /2", lambda: one_conv((1, 3, 224, 224), 64, 7, 2)),
+    ("3x3 64-64", lambda: one_conv((1, 64, 56, 56), 64, 3)),
+    ("3x3 128-128", lambda: one_conv((1, 128, 28, 28), 128, 3)),
+    ("3x3 512-512", lambda: one_conv((1, 512, 7, 7), 512, 3)),
+    ("1x1 64-128 /2", lambda: one_conv((1, 64, 56, 56), 128, 1, 2)),
+    ("stage 64", lambda: stage((1, 64, 56, 56), 64, 1)),
+    ("stage 128", lambda: stage((1, 64, 56, 56), 128, 2)),
+    ("stage 512", lambda: stage((1, 256, 14, 14), 512, 2)),
+    ("resnet18", lambda: resnet18((1, 3, 224, 224))),
+    ("resnet18 x4", lambda: resnet18((4, 3, 224, 224))),
+    ("mobile blocks", lambda: mobile((1, 16, 112, 112))),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of every round and side")
+    parser.add_argument("--filter", default="", help="rows whose name contains this")
+    parser.add_argument("--json", help="write the figures of every round")
+    args = parser.parse_args()
+    print(f"onnxruntime {onnxruntime.__version__}")
+    print(f"{'model':14s} {'threads':>7s} | {'hypatia p50':>11s} {'best':>9s} | {'onnxruntime':>11s} {'best':>9s} | "
+          f"{'ratio':>6s} {'of best':>7s} {'difference':>10s}")
+    results = []
+    for name, make in CASES:
+        if args.filter not in name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            model, network = os.path.join(folder, "model.onnx"), make()
+            network.save(model)
+            x = np.random.default_rng(1).uniform(-1, 1, network.shape).astype(np.float32)
+            sides = {t: (Hypatia(args.bin, model, folder, x, t), Onnxruntime(model, x, t)) for t in (1, 2)}
+            rounds = {t: [] for t in sides}
+            for _ in range(args.rounds):
+                for threads, (ours, theirs) in sides.items():
+                    rounds[threads].append((ours.measure(args.seconds), theirs.measure(args.seconds)))
+        for threads, (ours, theirs) in sides.items():
+            mine, other = zip(*rounds[threads])
+            error = float(np.max(np.abs(ours.y - theirs.y) / np.maximum(1, np.abs(theirs.y))))
+            a, b = statistics.median(mine), statistics.median(other)
+            print(f"{name:14s} {threads:7d} | {a:8.0f} us {min(mine):6.0f} us | {b:8.0f} us {min(other):6.0f} us | "
+                  f"{b / a:5.2f}x {min(other) / min(mine):6.2f}x {error:10.1e}", flush=True)
+            results.append({"model": name, "threads": threads, "hypatia_us": mine, "onnxruntime_us": other,
+                            "device": ours.figures["device"], "commit": ours.figures["commit"]})
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
