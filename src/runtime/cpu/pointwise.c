@@ -1,6 +1,8 @@
 /* Pointwise steps: the extents are merged into as long runs as the strides allow, and every instruction works on a
  * block of a run. Steps in f32 run on vectors, steps in other types in wide.c. The types of the tensors may be any.
  */
+#include <math.h>
+
 #include "base/dtype.h"
 #include "runtime/cpu/cpu.h"
 
@@ -29,25 +31,37 @@ enum { LANES = 16 };
 
 static bool narrow_float(hyp_dtype t) { return t == HYP_F32 || t == HYP_F16 || t == HYP_BF16; }
 
-#define LOAD(type)                                                                                                     \
-    for (int64_t i = 0; i < n; i++) out[i] = (float)((const type *)x)[first + i * step];                               \
-    break
+/* Neighbours apart: the compiler makes vectors of that loop. */
+#define LOAD(type, wanted)                                                                                             \
+    {                                                                                                                  \
+        const type *p = (const type *)x + first;                                                                       \
+        if (step == 1)                                                                                                 \
+            for (int64_t i = 0; i < n; i++) out[i] = (float)(p[i] wanted);                                             \
+        else                                                                                                           \
+            for (int64_t i = 0; i < n; i++) out[i] = (float)(p[i * step] wanted);                                      \
+        break;                                                                                                         \
+    }
 
 /* Elements x[first + i * step], i < n, as floats. */
 static void load_strided(hyp_dtype dtype, const void *x, int64_t first, int64_t step, float *out, int64_t n)
 {
     switch (dtype) {
-    case HYP_F32: LOAD(float);
-    case HYP_BOOL:
-        for (int64_t i = 0; i < n; i++) out[i] = ((const uint8_t *)x)[first + i * step] != 0 ? 1.0f : 0.0f;
-        break;
-    case HYP_U8: LOAD(uint8_t);
-    case HYP_I32: LOAD(int32_t);
-    case HYP_I64: LOAD(int64_t);
-    case HYP_U64: LOAD(uint64_t);
+    case HYP_F32: LOAD(float, )
+    case HYP_BOOL: LOAD(uint8_t, != 0)
+    case HYP_U8: LOAD(uint8_t, )
+    case HYP_I32: LOAD(int32_t, )
+    case HYP_I64: LOAD(int64_t, )
+    case HYP_U64: LOAD(uint64_t, )
     default:
         for (int64_t i = 0; i < n; i++) out[i] = (float)hyp_load_f64(dtype, x, (size_t)(first + i * step));
     }
+}
+
+/* Truncated, saturated at 64 bits, NaN is 0: as hyp_load_i64 has it. */
+static int64_t truncated(float x)
+{
+    if (!(x > -0x1p63f)) return isnan(x) ? 0 : INT64_MIN;
+    return x < 0x1p63f ? (int64_t)x : INT64_MAX;
 }
 
 static void store_block(const hyp_cpu_run *run, hyp_dtype dtype, const float *x, void *y, int64_t n)
@@ -56,6 +70,10 @@ static void store_block(const hyp_cpu_run *run, hyp_dtype dtype, const float *x,
         run->kernels->narrow(dtype, x, y, n);
     else if (dtype == HYP_BOOL)
         for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[i] = x[i] != 0;
+    else if (dtype == HYP_I64)
+        for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = truncated(x[i]);
+    else if (dtype == HYP_I32)
+        for (int64_t i = 0; i < n; i++) ((int32_t *)y)[i] = (int32_t)truncated(x[i]);
     else
         for (int64_t i = 0; i < n; i++) hyp_store_f64(dtype, y, (size_t)i, (double)x[i]);
 }
@@ -163,6 +181,15 @@ static hyp_status run_pointwise(const hyp_cpu_op *op, const hyp_cpu_run *run, hy
     return HYP_OK;
 }
 
+/* The last result need not be rounded before it is stored in the same type, if it goes nowhere else. */
+static void leave_rounding_to_stores(pointwise *s)
+{
+    size_t last = s->inputs + s->instrs - 1;
+    for (size_t i = 0; i < s->outputs; i++)
+        if (s->instrs == 0 || s->output[i].reg != last || s->output[i].dtype != s->instr[s->instrs - 1].to) return;
+    s->instr[s->instrs - 1].to = HYP_F32;
+}
+
 static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step, const int64_t *values, pointwise *s)
 {
     *s = (pointwise){.step = step,
@@ -187,6 +214,7 @@ static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
         s->output[i].dtype = hyp_tensor_dtype(p, step->outputs[i]);
         if (s->output[i].reg < s->inputs) s->input[s->output[i].reg].copied = true;
     }
+    leave_rounding_to_stores(s);
     hyp_walk_coalesce(&s->walk);
     s->length = hyp_walk_take_inner(&s->walk, s->steps);
     s->runs = hyp_walk_count(&s->walk);

@@ -6,21 +6,31 @@
 
 #define EACH(T, expression)                                                                                            \
     for (int64_t i = 0; i < n; i++) ((T *)out)[i] = (T)(expression)
-#define AT(type) ((const type *)x)[first + i * step]
+/* Neighbours apart: the compiler makes vectors of that loop. */
+#define LOAD(T, type, wanted)                                                                                          \
+    {                                                                                                                  \
+        const type *p = (const type *)x + first;                                                                       \
+        if (step == 1)                                                                                                 \
+            EACH(T, p[i] wanted);                                                                                      \
+        else                                                                                                           \
+            EACH(T, p[i * step] wanted);                                                                               \
+        break;                                                                                                         \
+    }
 
 void hyp_cpu_wide_load(hyp_dtype compute, hyp_dtype dtype, const void *x, int64_t first, int64_t step, void *out,
                        int64_t n)
 {
-    if (compute == HYP_F64) {
-        EACH(double, dtype == HYP_F64 ? AT(double) : hyp_load_f64(dtype, x, (size_t)(first + i * step)));
-        return;
-    }
-    switch (dtype) {
+    switch (compute == HYP_F64 && dtype != HYP_F64 ? HYP_DTYPE_NONE : dtype) {
+    case HYP_F64: LOAD(double, double, )
     case HYP_I64:
-    case HYP_U64: EACH(int64_t, AT(int64_t)); break;
-    case HYP_I32: EACH(int64_t, AT(int32_t)); break;
-    case HYP_BOOL: EACH(int64_t, AT(uint8_t) != 0); break;
-    default: EACH(int64_t, hyp_load_i64(dtype, x, (size_t)(first + i * step))); break;
+    case HYP_U64: LOAD(int64_t, int64_t, )
+    case HYP_I32: LOAD(int64_t, int32_t, )
+    case HYP_BOOL: LOAD(int64_t, uint8_t, != 0)
+    default:
+        if (compute == HYP_F64)
+            EACH(double, hyp_load_f64(dtype, x, (size_t)(first + i * step)));
+        else
+            EACH(int64_t, hyp_load_i64(dtype, x, (size_t)(first + i * step)));
     }
 }
 
@@ -67,8 +77,13 @@ void hyp_cpu_wide_instr(hyp_dtype compute, const HypPlan__Pointwise__Instr *in, 
         EACH(double, hyp_reference_round_f64(to, ((const double *)out)[i]));
     } else {
         integer_instr(in, out, (const int64_t *const[]){x[0], x[1], x[2]}, compute == HYP_U64, n);
-        if (to == HYP_I64 || to == HYP_U64) return;
-        EACH(int64_t, hyp_reference_round_i64(to, ((const int64_t *)out)[i]));
+        const int64_t *result = out;
+        if (to == HYP_BOOL)
+            EACH(int64_t, result[i] != 0);
+        else if (to == HYP_I32)
+            EACH(int64_t, (int32_t)result[i]);
+        else if (hyp_dtype_size(to) < 8)
+            EACH(int64_t, hyp_reference_round_i64(to, result[i]));
     }
 }
 
