@@ -222,6 +222,7 @@ typedef struct saturation {
     hyp_ruleset *rules;
     hyp_class_id *roots;
     cli_list terms;
+    size_t *lines; /* of the terms in their file */
 } saturation;
 
 /* The whole file, NUL-terminated; NULL after a message. */
@@ -248,7 +249,7 @@ static char *read_file(const cli_args *args, const char *path, size_t *out_len)
 /* Lines without comments and blank ends. */
 static void split_terms(saturation *s, const char *text)
 {
-    while (*text) {
+    for (size_t number = 1; *text; number++) {
         size_t line = strcspn(text, "\n"), len = 0;
         for (bool quoted = false; len < line && (quoted || text[len] != ';'); len++) {
             if (quoted && text[len] == '\\' && len + 1 < line)
@@ -258,7 +259,11 @@ static void split_terms(saturation *s, const char *text)
         }
         while (len && strchr(" \t\r", text[len - 1])) len--;
         size_t blank = strspn(text, " \t\r");
-        if (len > blank) cli_list_add(&s->terms, text + blank, len - blank);
+        if (len > blank) {
+            cli_list_add(&s->terms, text + blank, len - blank);
+            s->lines = cli_alloc(s->lines, s->terms.count, sizeof *s->lines);
+            s->lines[s->terms.count - 1] = number;
+        }
         text += line + (text[line] == '\n');
     }
 }
@@ -326,7 +331,7 @@ static hyp_status print_best(const saturation *s, hyp_diag *diag)
     for (size_t i = 0; i < s->terms.count && status == HYP_OK; i++) {
         hyp_extraction ex;
         status = hyp_egraph_extract_with(s->eg, &s->roots[i], 1, &options, one, NULL, &ex, diag);
-        if (status != HYP_OK) break; /* JSON is closed below all the same */
+        if (status != HYP_OK) break;
         char *text = hyp_extraction_text(s->eg, &ex, s->roots[i]);
         if (s->json) {
             printf("%s\n  {\"tree_cost\": %.17g, \"dag_cost\": %.17g, \"term\": ", i ? "," : "", ex.tree_cost,
@@ -410,24 +415,37 @@ static hyp_status print_proof(const saturation *s, hyp_diag *diag)
     return status;
 }
 
+/* Adds the terms; a wrong one is named by its line. */
+static hyp_status add_terms(saturation *s, hyp_diag *diag)
+{
+    s->roots = cli_alloc(NULL, s->terms.count, sizeof *s->roots);
+    for (size_t i = 0; i < s->terms.count; i++) {
+        hyp_diag said = {0};
+        hyp_status status = hyp_egraph_add_text(s->eg, s->terms.items[i], &s->roots[i], &said);
+        if (status == HYP_OK) continue;
+        snprintf(diag->message, sizeof diag->message, "%.250s, line %zu: %.3800s", s->terms_path, s->lines[i],
+                 said.message);
+        return diag->status = status;
+    }
+    return HYP_OK;
+}
+
 static hyp_status run(saturation *s, hyp_diag *diag)
 {
     hyp_run_report report;
-    hyp_status status = HYP_OK;
-    s->roots = cli_alloc(NULL, s->terms.count, sizeof *s->roots);
-    for (size_t i = 0; i < s->terms.count && status == HYP_OK; i++)
-        status = hyp_egraph_add_text(s->eg, s->terms.items[i], &s->roots[i], diag);
+    hyp_status status = add_terms(s, diag);
     hyp_class_id c;
     if (status == HYP_OK && s->left) status = hyp_egraph_add_text(s->eg, s->left, &c, diag);
     if (status == HYP_OK && s->right) status = hyp_egraph_add_text(s->eg, s->right, &c, diag);
     if (status == HYP_OK) status = hyp_egraph_rebuild(s->eg, diag);
     if (status != HYP_OK) return status;
     status = hyp_egraph_run(s->eg, s->rules, &s->run, &report, diag);
-    if (status == HYP_OK) print_report(s, &report);
+    bool report_printed = status == HYP_OK;
+    if (report_printed) print_report(s, &report);
     hyp_run_report_dispose(&report);
     if (status == HYP_OK && s->extract >= 0) status = print_best(s, diag);
     if (status == HYP_OK && s->left) status = print_proof(s, diag);
-    if (s->json) printf("}\n");
+    if (s->json && report_printed) printf("}\n");
     return status;
 }
 
@@ -451,6 +469,7 @@ static int saturate(saturation *s, const cli_args *args)
     free(rules);
     free(terms);
     free(s->roots);
+    free(s->lines);
     cli_list_free(&s->terms);
     hyp_ruleset_destroy(s->rules);
     hyp_egraph_destroy(s->eg);

@@ -96,6 +96,9 @@ def check_usage(folder):
         run(*wrong, code=2)
     assert "did you mean 'dag'" in run("extract", "a", "--method", "dga", code=2)
     run("saturate", "--rules", folder, "--terms", folder, code=1)
+    rules, terms = os.path.join(folder, "r.rules"), os.path.join(folder, "bad.terms")
+    open(terms, "w").write("(+ 1 2)\n\n; a comment\n(+ 1\n")
+    assert "bad.terms, line 4: term:1:1" in run("saturate", "--rules", rules, "--terms", terms, code=1)
 
 
 if __name__ == "__main__":
