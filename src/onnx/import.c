@@ -16,11 +16,13 @@ static const char *text_of(const char *text) { return text ? text : ""; }
 
 /* ---- names -------------------------------------------------------------------------------------- */
 
-hyp_symbol *hyp_onnx_symbol(const hyp_importer *im, const char *name)
+static hyp_symbol *find_symbol(const hyp_onnx_scope *scope, const char *name)
 {
     uint32_t id;
-    return hyp_intern_find(&im->names, name, strlen(name), &id) ? &im->symbols.data[id] : NULL;
+    return hyp_intern_find(&scope->names, name, strlen(name), &id) ? &scope->symbols.data[id] : NULL;
 }
+
+hyp_symbol *hyp_onnx_symbol(const hyp_importer *im, const char *name) { return find_symbol(&im->scope, name); }
 
 const char *hyp_onnx_node_name(hyp_importer *im, const HypOnnx__NodeProto *node)
 {
@@ -38,22 +40,22 @@ static hyp_status add_name(hyp_importer *im, const char *name, hyp_symbol_kind k
 {
     uint32_t id;
     if (!*text_of(name)) return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: %s has no name", im->file, kind_name(kind));
-    HYP_TRY(hyp_intern_add(&im->names, name, strlen(name), &id, im->diag));
-    if (id < im->symbols.len) {
-        hyp_symbol *s = &im->symbols.data[id];
+    HYP_TRY(hyp_intern_add(&im->scope.names, name, strlen(name), &id, im->diag));
+    if (id < im->scope.symbols.len) {
+        hyp_symbol *s = &im->scope.symbols.data[id];
         /* An initializer that is also an input is the default of an input that need not be given: a constant. */
         if (s->kind == HYP_SYMBOL_INITIALIZER && kind == HYP_SYMBOL_INPUT) return HYP_OK;
         return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: the name \"%s\" is given twice: to %s and to %s", im->file,
                         name, kind_name(s->kind), s->kind == kind ? "another" : kind_name(kind));
     }
-    HYP_TRY(hyp_vec_grow(&im->symbols, im->diag));
-    im->symbols.data[id] = (hyp_symbol){kind, (uint32_t)index, HYP_NO_VALUE};
+    HYP_TRY(hyp_vec_grow(&im->scope.symbols, im->diag));
+    im->scope.symbols.data[id] = (hyp_symbol){kind, (uint32_t)index, HYP_NO_VALUE};
     return HYP_OK;
 }
 
 static hyp_status add_names(hyp_importer *im)
 {
-    const HypOnnx__GraphProto *graph = im->graph;
+    const HypOnnx__GraphProto *graph = im->scope.graph;
     if (graph->n_input > MAX_INTERFACE || graph->n_output > MAX_INTERFACE)
         return hyp_fail(im->diag, HYP_ERR_LIMIT, "%s: has %zu inputs and %zu outputs; at most %d of each are supported",
                         im->file, graph->n_input, graph->n_output, MAX_INTERFACE);
@@ -70,11 +72,16 @@ static hyp_status add_names(hyp_importer *im)
 /* The value of a name that something reads; its caller says what in front of messages. */
 static hyp_status find_value(hyp_importer *im, const char *name, hyp_value_id *out)
 {
-    const hyp_symbol *s = hyp_onnx_symbol(im, name);
+    const hyp_onnx_scope *scope = &im->scope;
+    const hyp_symbol *s = find_symbol(scope, name);
+    while (!s && scope->outer) {
+        scope = scope->outer;
+        s = find_symbol(scope, name);
+    }
     if (!s) {
-        size_t count = im->names.names.len;
+        size_t count = im->scope.names.names.len;
         const char **names = hyp_arena_zalloc(&im->arena, count + 1, sizeof *names);
-        for (size_t i = 0; names && i < count; i++) names[i] = im->names.names.data[i];
+        for (size_t i = 0; names && i < count; i++) names[i] = im->scope.names.names.data[i];
         const char *near = names ? hyp_nearest(name, names) : NULL;
         return hyp_fail(im->diag, HYP_ERR_MALFORMED,
                         "reads \"%s\", which is no input, initializer or output of a node%s%s%s", name,
@@ -82,7 +89,7 @@ static hyp_status find_value(hyp_importer *im, const char *name, hyp_value_id *o
     }
     if (s->value == HYP_NO_VALUE)
         return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "reads \"%s\", an output of node \"%s\" that is not supported",
-                        name, text_of(hyp_onnx_node_name(im, im->graph->node[s->index])));
+                        name, text_of(hyp_onnx_node_name(im, scope->graph->node[s->index])));
     *out = s->value;
     return HYP_OK;
 }
@@ -99,8 +106,8 @@ static hyp_status malformed(hyp_importer *im, hyp_status status)
 
 static hyp_status add_initializers(hyp_importer *im)
 {
-    for (size_t i = 0; i < im->graph->n_initializer; i++) {
-        const HypOnnx__TensorProto *proto = im->graph->initializer[i];
+    for (size_t i = 0; i < im->scope.graph->n_initializer; i++) {
+        const HypOnnx__TensorProto *proto = im->scope.graph->initializer[i];
         hyp_tensor t;
         hyp_status status = hyp_onnx_tensor_read(im->source, proto, &t, im->diag);
         if (status == HYP_OK)
@@ -196,13 +203,14 @@ static hyp_status import_node(hyp_onnx_node *n)
 
 static hyp_status add_nodes(hyp_importer *im)
 {
-    size_t nodes = im->graph->n_node;
+    size_t nodes = im->scope.graph->n_node;
     uint32_t *order = hyp_arena_zalloc(&im->arena, nodes, sizeof *order);
     if (!order) return hyp_fail_memory(im->diag, nodes * sizeof *order);
     HYP_TRY(hyp_onnx_order_nodes(im, order));
     for (size_t i = 0; i < nodes; i++) {
-        hyp_onnx_node n = {.im = im, .proto = im->graph->node[order[i]]};
+        hyp_onnx_node n = {.im = im, .proto = im->scope.graph->node[order[i]]};
         n.op = hyp_onnx_operator_find(im, n.proto);
+        im->opset = n.proto->has_opset ? n.proto->opset : im->model_opset;
         n.name = hyp_onnx_node_name(im, n.proto);
         if (!n.name) return hyp_fail_memory(im->diag, 1);
         hyp_status status = import_node(&n);
@@ -237,8 +245,8 @@ static hyp_status add_output(hyp_importer *im, const HypOnnx__ValueInfoProto *in
 
 static hyp_status add_outputs(hyp_importer *im)
 {
-    for (size_t i = 0; i < im->graph->n_output; i++) {
-        const HypOnnx__ValueInfoProto *info = im->graph->output[i];
+    for (size_t i = 0; i < im->scope.graph->n_output; i++) {
+        const HypOnnx__ValueInfoProto *info = im->scope.graph->output[i];
         hyp_status status =
             *text_of(info->name) ? add_output(im, info) : hyp_fail(im->diag, HYP_ERR_MALFORMED, "has no name");
         if (status == HYP_OK) continue;
@@ -252,36 +260,65 @@ static hyp_status check_opset(hyp_importer *im)
 {
     for (size_t i = 0; i < im->model->n_opset_import; i++) {
         const HypOnnx__OperatorSetIdProto *set = im->model->opset_import[i];
-        if (!*text_of(set->domain) || strcmp(set->domain, "ai.onnx") == 0) im->opset = set->version;
+        if (!*text_of(set->domain) || strcmp(set->domain, "ai.onnx") == 0) im->model_opset = set->version;
     }
     /* A model of other domains alone: their operators are named as unsupported. */
-    if (!im->opset && im->model->n_opset_import) im->opset = HYP_ONNX_OPSET_MAX;
-    if (!im->opset)
+    if (!im->model_opset && im->model->n_opset_import) im->model_opset = HYP_ONNX_OPSET_MAX;
+    if (!im->model_opset)
         return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: does not say which version of the ONNX operators it uses",
                         im->file);
-    if (im->opset < HYP_ONNX_OPSET_MIN || im->opset > HYP_ONNX_OPSET_MAX)
+    if (im->model_opset < HYP_ONNX_OPSET_MIN || im->model_opset > HYP_ONNX_OPSET_MAX)
         return hyp_fail(
             im->diag, HYP_ERR_UNSUPPORTED,
             "%s: uses version %lld of the ONNX operators; %d to %d are supported, so convert or export it again",
-            im->file, (long long)im->opset, HYP_ONNX_OPSET_MIN, HYP_ONNX_OPSET_MAX);
+            im->file, (long long)im->model_opset, HYP_ONNX_OPSET_MIN, HYP_ONNX_OPSET_MAX);
     return HYP_OK;
+}
+
+static hyp_status check_graph(hyp_importer *im)
+{
+    HYP_TRY(hyp_onnx_check_operators(im));
+    if (!im->scope.graph->n_sparse_initializer) return HYP_OK;
+    const HypOnnx__TensorProto *values = im->scope.graph->sparse_initializer[0]->values;
+    return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "%s: initializer \"%s\" is sparse; only dense ones are supported",
+                    im->file, values ? text_of(values->name) : "");
 }
 
 static hyp_status import_graph(hyp_importer *im)
 {
     HYP_TRY(check_opset(im));
-    HYP_TRY(hyp_onnx_check_operators(im));
-    if (im->graph->n_sparse_initializer) {
-        const HypOnnx__TensorProto *values = im->graph->sparse_initializer[0]->values;
-        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED,
-                        "%s: initializer \"%s\" is sparse; only dense ones are supported", im->file,
-                        values ? text_of(values->name) : "");
-    }
+    HYP_TRY(hyp_onnx_expand(im));
+    HYP_TRY(check_graph(im));
     HYP_TRY(add_names(im));
     HYP_TRY(hyp_onnx_add_inputs(im));
     HYP_TRY(add_initializers(im));
     HYP_TRY(add_nodes(im));
     return add_outputs(im);
+}
+
+static hyp_status add_branch(hyp_importer *im, hyp_value_id *outs)
+{
+    const HypOnnx__GraphProto *graph = im->scope.graph;
+    HYP_TRY(check_graph(im));
+    HYP_TRY(add_names(im));
+    HYP_TRY(add_initializers(im));
+    HYP_TRY(add_nodes(im));
+    for (size_t i = 0; i < graph->n_output; i++) HYP_TRY(find_value(im, text_of(graph->output[i]->name), &outs[i]));
+    return HYP_OK;
+}
+
+hyp_status hyp_onnx_add_branch(const hyp_onnx_node *n, const HypOnnx__GraphProto *graph, hyp_value_id *outs)
+{
+    hyp_importer *im = n->im;
+    hyp_onnx_scope outer = im->scope;
+    int64_t opset = im->opset;
+    im->scope = (hyp_onnx_scope){.graph = graph, .outer = &outer};
+    hyp_status status = add_branch(im, outs);
+    hyp_intern_dispose(&im->scope.names);
+    hyp_vec_free(&im->scope.symbols);
+    im->scope = outer;
+    im->opset = opset;
+    return status;
 }
 
 /* ---- the model ---------------------------------------------------------------------------------- */
@@ -304,9 +341,9 @@ static hyp_status fill_info(hyp_onnx_model *m, const hyp_importer *im)
     const char *producer = text_of(im->model->producer_name), *version = text_of(im->model->producer_version);
     m->info = (hyp_onnx_info){
         .producer = hyp_arena_printf(&m->source.arena, "%s%s%s", producer, *producer && *version ? " " : "", version),
-        .graph_name = text_of(im->graph->name),
+        .graph_name = text_of(im->model->graph->name),
         .ir_version = im->model->ir_version,
-        .opset = im->opset,
+        .opset = im->model_opset,
         .file_bytes = m->source.size,
         .hash = hash_file(&m->source),
     };
@@ -326,12 +363,12 @@ static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options,
     HYP_TRY(hyp_wire_unpack(im.file, m->source.data, m->source.size, &hyp_onnx__model_proto__descriptor,
                             &m->source.arena, &message, diag));
     im.model = (const HypOnnx__ModelProto *)message;
-    im.graph = im.model->graph;
-    if (!im.graph) return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: has no graph: it is not an ONNX model", im.file);
+    if (!im.model->graph)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: has no graph: it is not an ONNX model", im.file);
     hyp_status status = import_graph(&im);
     if (status == HYP_OK) status = fill_info(m, &im);
-    hyp_intern_dispose(&im.names);
-    hyp_vec_free(&im.symbols);
+    hyp_intern_dispose(&im.scope.names);
+    hyp_vec_free(&im.scope.symbols);
     hyp_arena_dispose(&im.arena);
     return status;
 }

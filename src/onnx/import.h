@@ -27,26 +27,41 @@ typedef struct hyp_symbol {
     hyp_value_id value; /* HYP_NO_VALUE until it is in the graph */
 } hyp_symbol;
 
+typedef HYP_VEC(hyp_symbol) hyp_symbols;
+
+/* A graph in the file and what its names stand for. */
+typedef struct hyp_onnx_scope {
+    const HypOnnx__GraphProto *graph;
+    hyp_intern names;                   /* of values */
+    hyp_symbols symbols;                /* by id in `names` */
+    const struct hyp_onnx_scope *outer; /* around the branch that this is; NULL for the model's graph */
+} hyp_onnx_scope;
+
 typedef struct hyp_importer {
     const char *file;
     const HypOnnx__ModelProto *model;
-    const HypOnnx__GraphProto *graph;
-    int64_t opset;
+    hyp_onnx_scope scope; /* the graph that is being imported */
+    int64_t model_opset;
+    int64_t opset; /* of the node that is being imported: a function may have one of its own */
     hyp_onnx_source *source;
     const hyp_onnx_options *options; /* never NULL */
     hyp_graph *g;
-    hyp_intern names;            /* of values */
-    HYP_VEC(hyp_symbol) symbols; /* by id in `names` */
-    hyp_arena arena;             /* freed after the import */
+    hyp_arena arena; /* freed after the import */
     hyp_diag *diag;
 } hyp_importer;
 
-/* The symbol of a value's name, NULL if the graph has none. Borrowed until the next is added. */
+/* The symbol of a value's name, NULL if the graph that is being imported has none. Borrowed until the next is added. */
 hyp_symbol *hyp_onnx_symbol(const hyp_importer *im, const char *name);
 
 /* "the node's own name", else "Op:first output": how messages and provenance call a node. From the arena;
  * NULL when memory is out. */
 const char *hyp_onnx_node_name(hyp_importer *im, const HypOnnx__NodeProto *node);
+
+/* expand.c: sets the scope's graph to the model's, with every call of a function of the model replaced by the
+ * function's nodes, from the source's arena. Of a node with graphs in attributes, `outer` lists what they read from
+ * around them. HYP_ERR_MALFORMED for functions that call themselves, HYP_ERR_LIMIT when the result is out of
+ * proportion. */
+HYP_NODISCARD hyp_status hyp_onnx_expand(hyp_importer *im);
 
 /* inputs.c: adds the graph's inputs, with the dims that the options give. */
 HYP_NODISCARD hyp_status hyp_onnx_add_inputs(hyp_importer *im);
@@ -93,6 +108,7 @@ typedef struct hyp_onnx_family {
 /* The families that operators.c looks through. */
 extern const hyp_onnx_family hyp_onnx_elementwise;
 extern const hyp_onnx_family hyp_onnx_math;
+extern const hyp_onnx_family hyp_onnx_branch;
 extern const hyp_onnx_family hyp_onnx_shape;
 extern const hyp_onnx_family hyp_onnx_index;
 extern const hyp_onnx_family hyp_onnx_scatter;
@@ -108,6 +124,11 @@ const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const Hy
 
 /* HYP_ERR_UNSUPPORTED with the list of every unsupported operator, if there is one. */
 HYP_NODISCARD hyp_status hyp_onnx_check_operators(hyp_importer *im);
+
+/* import.c: adds the nodes of a graph in an attribute of `n`, whose names it sees, and sets outs[i] to its output i.
+ * The graph has as many outputs as the node and no inputs. */
+HYP_NODISCARD hyp_status hyp_onnx_add_branch(const hyp_onnx_node *n, const HypOnnx__GraphProto *graph,
+                                             hyp_value_id *outs);
 
 /* Import functions for rows of any family (import_elementwise.c). */
 hyp_onnx_import_fn hyp_onnx_import_same; /* one IR operator, same inputs, no attributes */

@@ -236,9 +236,9 @@ static hyp_status make_input(inputs *in, const input *t)
 static hyp_status add_inputs(inputs *in)
 {
     const hyp_importer *im = in->im;
-    for (size_t i = 0; i < im->graph->n_input; i++)
-        if (hyp_onnx_symbol(im, im->graph->input[i]->name)->kind == HYP_SYMBOL_INPUT)
-            HYP_TRY(declare(in, im->graph->input[i]));
+    for (size_t i = 0; i < im->scope.graph->n_input; i++)
+        if (hyp_onnx_symbol(im, im->scope.graph->input[i]->name)->kind == HYP_SYMBOL_INPUT)
+            HYP_TRY(declare(in, im->scope.graph->input[i]));
     for (size_t i = 0; i < in->list.len; i++) HYP_TRY(name_unknown_dims(in, &in->list.data[i]));
     for (size_t i = 0; i < im->options->shape_count; i++) HYP_TRY(apply_shape(in, &im->options->shapes[i]));
     /* Again: --shapes may have given a rank with open dims. */

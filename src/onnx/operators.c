@@ -9,17 +9,8 @@ enum {
 };
 
 static const hyp_onnx_family *const families[] = {
-    &hyp_onnx_elementwise,
-    &hyp_onnx_math,
-    &hyp_onnx_shape,
-    &hyp_onnx_index,
-    &hyp_onnx_scatter,
-    &hyp_onnx_select,
-    &hyp_onnx_generate,
-    &hyp_onnx_pad,
-    &hyp_onnx_resize,
-    &hyp_onnx_nn,
-    &hyp_onnx_reduce,
+    &hyp_onnx_elementwise, &hyp_onnx_math,     &hyp_onnx_branch, &hyp_onnx_shape,  &hyp_onnx_index, &hyp_onnx_scatter,
+    &hyp_onnx_select,      &hyp_onnx_generate, &hyp_onnx_pad,    &hyp_onnx_resize, &hyp_onnx_nn,    &hyp_onnx_reduce,
 };
 
 static const char *text_of(const char *text) { return text ? text : ""; }
@@ -46,7 +37,8 @@ static const hyp_onnx_operator *find_row(const char *domain, const char *op_type
 const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const HypOnnx__NodeProto *node)
 {
     const hyp_onnx_operator *row = find_row(text_of(node->domain), text_of(node->op_type));
-    int64_t opset = im->opset > HYP_ONNX_OPSET_TABLE ? im->opset : HYP_ONNX_OPSET_TABLE;
+    int64_t opset = node->has_opset ? node->opset : im->model_opset;
+    if (opset < HYP_ONNX_OPSET_TABLE) opset = HYP_ONNX_OPSET_TABLE;
     return row && row->since <= opset ? row : NULL;
 }
 
@@ -91,13 +83,8 @@ static void print_missing(const hyp_importer *im, hyp_strbuf *sb, const missing 
     if (!is_onnx_domain(domain)) hyp_strbuf_printf(sb, "%s::", domain);
     hyp_strbuf_printf(sb, "%s x%zu (", name, m->count);
     if (row)
-        hyp_strbuf_printf(sb, "from opset %lld on, the model has %lld; ", (long long)row->since, (long long)im->opset);
-    for (size_t i = 0; i < im->model->n_functions; i++)
-        if (strcmp(text_of(im->model->functions[i]->name), name) == 0 &&
-            strcmp(text_of(im->model->functions[i]->domain), domain) == 0) {
-            hyp_strbuf_puts(sb, "a function of the model: inline it; ");
-            break;
-        }
+        hyp_strbuf_printf(sb, "from opset %lld on, the model has %lld; ", (long long)row->since,
+                          (long long)(m->first->has_opset ? m->first->opset : im->model_opset));
     for (size_t i = 0; i < m->count && i < LISTED_NODES; i++)
         hyp_strbuf_printf(sb, "%s%s", i ? ", " : "", text_of(m->nodes[i]));
     hyp_strbuf_puts(sb, m->count > LISTED_NODES ? ", ...)" : ")");
@@ -105,16 +92,9 @@ static void print_missing(const hyp_importer *im, hyp_strbuf *sb, const missing 
 
 hyp_status hyp_onnx_check_operators(hyp_importer *im)
 {
-    for (size_t i = 0; i < im->model->n_functions; i++) {
-        const HypOnnx__FunctionProto *f = im->model->functions[i];
-        if (find_row(text_of(f->domain), text_of(f->name)))
-            return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED,
-                            "%s: has a function of its own in place of the operator %s; inline the model's functions",
-                            im->file, f->name);
-    }
     missing_list list = {0};
-    for (size_t i = 0; i < im->graph->n_node; i++)
-        if (!hyp_onnx_operator_find(im, im->graph->node[i])) note_missing(im, &list, im->graph->node[i]);
+    for (size_t i = 0; i < im->scope.graph->n_node; i++)
+        if (!hyp_onnx_operator_find(im, im->scope.graph->node[i])) note_missing(im, &list, im->scope.graph->node[i]);
     if (!list.nodes) return HYP_OK;
 
     hyp_strbuf sb = {0};

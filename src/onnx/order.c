@@ -15,11 +15,11 @@ static hyp_status report_cycle(hyp_importer *im, const frame_stack *stack, uint3
     size_t start = 0, shown = 0;
     while (stack->data[start].node != again) start++;
     for (size_t i = stack->len; i-- > start && shown < 8; shown++) {
-        const char *name = hyp_onnx_node_name(im, im->graph->node[stack->data[i].node]);
+        const char *name = hyp_onnx_node_name(im, im->scope.graph->node[stack->data[i].node]);
         hyp_strbuf_printf(&path, "\"%s\" feeds ", name ? name : "?");
     }
     size_t left = stack->len - start - shown;
-    const char *first = hyp_onnx_node_name(im, im->graph->node[stack->data[stack->len - 1].node]);
+    const char *first = hyp_onnx_node_name(im, im->scope.graph->node[stack->data[stack->len - 1].node]);
     if (left) hyp_strbuf_printf(&path, "%zu more, which feed ", left);
     hyp_status status = hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: the nodes form a cycle: %s\"%s\"", im->file,
                                  hyp_strbuf_text(&path), first ? first : "?");
@@ -39,14 +39,15 @@ static hyp_status visit(hyp_importer *im, uint32_t root, uint8_t *state, frame_s
     state[root] = OPEN;
     while (stack->len) {
         frame *top = &stack->data[stack->len - 1];
-        const HypOnnx__NodeProto *node = im->graph->node[top->node];
-        if (top->next_input == node->n_input) {
+        const HypOnnx__NodeProto *node = im->scope.graph->node[top->node];
+        if (top->next_input == node->n_input + node->n_outer) {
             state[top->node] = DONE;
             order[(*count)++] = top->node;
             stack->len--;
             continue;
         }
-        const hyp_symbol *s = hyp_onnx_symbol(im, node->input[top->next_input++]);
+        uint32_t i = top->next_input++;
+        const hyp_symbol *s = hyp_onnx_symbol(im, i < node->n_input ? node->input[i] : node->outer[i - node->n_input]);
         if (!s || s->kind != HYP_SYMBOL_NODE || state[s->index] == DONE) continue;
         if (state[s->index] == OPEN) return report_cycle(im, stack, s->index);
         state[s->index] = OPEN;
@@ -59,7 +60,7 @@ static hyp_status visit(hyp_importer *im, uint32_t root, uint8_t *state, frame_s
 
 hyp_status hyp_onnx_order_nodes(hyp_importer *im, uint32_t *order)
 {
-    size_t nodes = im->graph->n_node, count = 0;
+    size_t nodes = im->scope.graph->n_node, count = 0;
     frame_stack stack = {0};
     uint8_t *state = hyp_arena_zalloc(&im->arena, nodes, 1);
     hyp_status status = state ? HYP_OK : hyp_fail_memory(im->diag, nodes);

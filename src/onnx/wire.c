@@ -10,7 +10,7 @@ enum {
     WIRE_32 = 5,
     FIRST_PRIVATE_FIELD = 1001,
     LENGTH_BYTES = 5, /* a length prefix is padded to this size, so that it can be filled in afterwards */
-    MAX_DEPTH = 16    /* of nested messages: the schema needs 7 */
+    MAX_DEPTH = 64    /* of nested messages: a graph needs 7, one in an attribute of another 3 more */
 };
 static const size_t max_reduced = (size_t)64 << 20;
 
