@@ -363,10 +363,10 @@ typedef struct hyp_proof_check_options {
     size_t size;               /* sizeof(hyp_proof_check_options) */
     const hyp_equation *given; /* what a `stated` step may use, in either direction; NULL = each is taken as it is */
     size_t given_count;
-    /* Asks conditions and functions again, and refuses an answer that is another one. They are asked in an e-graph of
-     * its own with the analysis of their ruleset's, which holds what they are asked about and the steps before; an
-     * answer that took what other rules had found may therefore be refused, and a callback must not keep ids of
-     * another e-graph. A stated step also passes if this analysis makes its two terms equal. An absent term is taken
+    /* Asks conditions and functions again, and refuses an answer that is another one. They are asked in an e-graph
+     * made for it, with the analysis that the first ruleset's e-graph has, which holds what they are asked about and
+     * the steps before; an answer that took what other rules had found may therefore be refused, and a callback must
+     * not keep ids of another e-graph. A stated step also passes if this analysis makes its two terms equal. An absent term is taken
      * as absent. Without `ask`, answers are taken as they were given. */
     bool ask;
 } hyp_proof_check_options;
