@@ -68,6 +68,44 @@ hyp_status hyp_check_sym(const hyp_infer_call *c, uint32_t attr, const char *con
     return hyp_infer_fail(c, "no %s '%s'", hyp_op_get(c->op)->attrs[attr].name, c->attrs[attr].sym);
 }
 
+/* d where what slices end at is not the end of an axis of fixed size: min(16, n) is n. *out is d where it is not told.
+ */
+static hyp_status uncap(hyp_dims *dims, hyp_dim d, int depth, hyp_dim *out)
+{
+    enum { DEEPEST = 64 };
+    hyp_dim_view v;
+    hyp_dim a, b;
+    *out = d;
+    if (hyp_dim_is_const(d) || depth == DEEPEST) return HYP_OK;
+    HYP_TRY(hyp_dim_inspect(dims, d, &v, NULL));
+    if (v.kind == HYP_DIM_SYMBOL) return HYP_OK;
+    HYP_TRY(uncap(dims, v.a, depth + 1, &a));
+    HYP_TRY(uncap(dims, v.b, depth + 1, &b));
+    switch (v.kind) {
+    case HYP_DIM_ADD: return hyp_dim_add(dims, a, b, out, NULL);
+    case HYP_DIM_MUL: return hyp_dim_mul(dims, a, b, out, NULL);
+    case HYP_DIM_FLOORDIV: return hyp_dim_floordiv(dims, a, b, out, NULL);
+    case HYP_DIM_MIN:
+        if (hyp_dim_is_const(a) && a > 1) return *out = b, HYP_OK;
+        if (hyp_dim_is_const(b) && b > 1) return *out = a, HYP_OK;
+        return hyp_dim_min(dims, a, b, out, NULL);
+    default:
+        if (a == 0 && hyp_dim_is_nonneg(dims, b)) return *out = b, HYP_OK;
+        if (b == 0 && hyp_dim_is_nonneg(dims, a)) return *out = a, HYP_OK;
+        return hyp_dim_max(dims, a, b, out, NULL);
+    }
+}
+
+/* A mask of fixed size, cut to that of the data, meets the data: the sizes are equal wherever the model is defined, and
+ * where they are not the bounds of the plan refuse the run. *out is the plainer one. */
+static bool equal_where_defined(const hyp_infer_call *c, hyp_dim x, hyp_dim y, hyp_dim *out)
+{
+    hyp_dim plain_x, plain_y;
+    if (uncap(c->dims, x, 0, &plain_x) != HYP_OK || uncap(c->dims, y, 0, &plain_y) != HYP_OK) return false;
+    *out = plain_x;
+    return plain_x == plain_y && (plain_x == x || plain_y == y);
+}
+
 hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_type *b, hyp_type *out)
 {
     const hyp_type *wide = a->rank >= b->rank ? a : b, *narrow = wide == a ? b : a;
@@ -75,7 +113,8 @@ hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_t
     hyp_type t = {.dtype = out->dtype, .rank = wide->rank};
     for (int32_t i = 0; i < wide->rank; i++) {
         hyp_dim x = wide->dims[i], y = i < shift ? 1 : narrow->dims[i - shift];
-        if (x != y && x != 1 && y != 1)
+        t.dims[i] = x == 1 ? y : x;
+        if (x != y && x != 1 && y != 1 && !equal_where_defined(c, x, y, &t.dims[i]))
             return hyp_infer_fail(c,
                                   "%s and %s do not broadcast: %s and %s meet at axis %d of the result, where equal "
                                   "sizes or a 1 are wanted%s",
@@ -84,7 +123,6 @@ hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_t
                                   hyp_dim_is_const(x) && hyp_dim_is_const(y)
                                       ? ""
                                       : "; give the symbolic sizes fixed values if they are equal");
-        t.dims[i] = x == 1 ? y : x;
     }
     *out = t;
     return HYP_OK;

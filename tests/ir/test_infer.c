@@ -31,6 +31,9 @@ static const row accepted[] = {
     {X "(input %r (f32 4)) (%y (add %x %r))", "f32[batch 3 4]"},
     {X "(input %r (f32 batch 1 1)) (%y (mul %r %x))", "f32[batch 3 4]"},
     {"(input %a (i32 n 1)) (input %b (i32 1 m)) (%y (sub %a %b))", "i32[n m]"},
+    /* a mask of 16 cut to the size of the data */
+    {"(input %a (f32 n m)) (input %b (f32 1 (min 16 m))) (%y (add %a %b))", "f32[n m]"},
+    {"(input %a (f32 (max 0 (+ (min 16 (+ n p)) (* -1 (min 16 p)))))) (input %b (f32 n)) (%y (add %a %b))", "f32[n]"},
     {"(input %a (f32 0 1)) (input %b (f32 1 3)) (%y (max %a %b))", "f32[0 3]"},
     {X "(input %e (i64)) (%y (pow %x %e))", "f32[batch 3 4]"},
     {X "(%y (relu %x))", "f32[batch 3 4]"},
@@ -171,6 +174,8 @@ static const row refused[] = {
     {"(input %a (f32 2 2)) (input %c (f32 3)) (%y (gemm %a %a %c))", "do not broadcast"},
     {"(input %a (f32 2)) (%y (gemm %a %a))", "two matrices are wanted"},
     {X "(input %r (f32 3)) (%y (add %x %r))", "f32[batch 3 4] and f32[3] do not broadcast: 4 and 3 meet at axis 2"},
+    {"(input %a (f32 (min 16 m))) (input %b (f32 (min 8 m))) (%y (add %a %b))", "do not broadcast"},
+    {"(input %a (f32 m)) (input %b (f32 (min 1 m))) (%y (add %a %b))", "do not broadcast"},
     {X "(input %r (f32 seq 3 4)) (%y (add %x %r))", "batch and seq meet at axis 0"},
     {X "(input %r (f32 2 3 4)) (%y (add %x %r))", "give the symbolic sizes fixed values"},
     {X I "(%y (add %x %i))", "different element types, f32 and i64"},
