@@ -366,8 +366,8 @@ typedef struct hyp_proof_check_options {
     /* Asks conditions and functions again, and refuses an answer that is another one. They are asked in an e-graph
      * made for it, with the analysis that the first ruleset's e-graph has, which holds what they are asked about and
      * the steps before; an answer that took what other rules had found may therefore be refused, and a callback must
-     * not keep ids of another e-graph. A stated step also passes if this analysis makes its two terms equal. An absent term is taken
-     * as absent. Without `ask`, answers are taken as they were given. */
+     * not keep ids of another e-graph. A stated step also passes if this analysis makes its two terms equal. An absent
+     * term is taken as absent. Without `ask`, answers are taken as they were given. */
     bool ask;
 } hyp_proof_check_options;
 
