@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Models whose sizes come from the shapes of their inputs: one plan for all sizes, against onnxruntime, on the CPU and
+the reference backend. `judge_sizes.py [--only NAME]`. Exit status 1 if anything differs."""
+import argparse
+import sys
+
+import judging
+
+np, onnx = judging.hyp.need("numpy", "onnx")
+from onnx import helper, numpy_helper  # noqa: E402
+
+VARIANTS = [("cpu", False), ("reference", False), ("cpu", True)]
+SIZES = [{"n": 3, "m": 4, "p": 2}, {"n": 1, "m": 2, "p": 5}, {"n": 7, "m": 5, "p": 1}]
+rng = np.random.default_rng(74)
+cases = {}
+
+
+def node(op, inputs, outputs, **attrs):
+    """Names with spaces between them, `-` for an absent input."""
+    return helper.make_node(op, [i.replace("-", "") for i in inputs.split()], outputs.split(), **attrs)
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+def case(name, nodes, constants=None, inputs=None, sizes=SIZES, opset=18):
+    """Nodes that make y from x (n, m) and constants."""
+    cases[name] = (nodes, constants or {}, inputs or {"x": ("n", "m")}, sizes, opset)
+
+
+def ranges():
+    columns = [node("Shape", "x", "s"), node("Gather", "s one", "m")]
+    add = [node("Cast", "r", "f", to=1), node("Add", "x f", "y")]
+    numbers = {"one": np.array(1), "zero": np.array(0), "two": np.array(2), "minus": np.array(-1)}
+    case("range", [*columns, node("Range", "zero m one", "r"), *add], numbers)
+    case("range in steps", [*columns, node("Range", "one m two", "r"), node("Cast", "r", "y", to=1)], numbers)
+    case("range down", [*columns, node("Range", "m minus minus", "r"), node("Cast", "r", "y", to=1)], numbers)
+    case("range behind a past", [*columns, node("Shape", "z", "t"), node("Gather", "t one", "p"),
+                                 node("Add", "m p", "e"), node("Range", "p e one", "r"), *add], numbers,
+         {"x": ("n", "m"), "z": ("n", "p")})
+    case("positions", [*columns, node("Range", "zero m one", "r"), node("Gather", "table r", "y0"),
+                       node("MatMul", "x y0", "y")], {**numbers, "table": rng.random((8, 3), np.float32)})
+
+
+def shapes():
+    case("filled", [node("Shape", "x", "s"), node("ConstantOfShape", "s", "o",
+                                                  value=numpy_helper.from_array(np.array([2.5], np.float32))),
+                    node("Trilu", "o k", "t", upper=1), node("Add", "x t", "y")], {"k": np.array(1)})
+    case("eye", [node("EyeLike", "x", "e", k=1), node("Add", "x e", "y")])
+    case("size", [node("Size", "x", "s"), node("Unsqueeze", "s axis", "u"), node("Reshape", "x u", "y")],
+         {"axis": ints(0)})
+    case("expand as exported", [node("Shape", "x", "s"), node("Mul", "ones minus", "neg"), node("Equal", "s neg", "e"),
+                                node("Where", "e ones s", "w"), node("Expand", "z w", "y")],
+         {"ones": ints(1, 1), "minus": np.array(-1), "z": rng.random((1, 1), np.float32)})
+    case("shape tiled", [node("Shape", "x", "s"), node("Tile", "s two", "t"), node("Slice", "t one three", "u"),
+                         node("Reshape", "x u", "y")], {"two": ints(2), "one": ints(1), "three": ints(3)})
+    case("shape padded", [node("Shape", "x", "s"), node("Pad", "s pads one", "t"), node("Reshape", "x t", "y")],
+         {"pads": ints(1, 0), "one": np.array(1)})
+    case("repeats", [node("Shape", "x", "s"), node("Tile", "z s", "y")], {"z": rng.random((2, 3), np.float32)})
+    case("tile of rank 5", [node("Tile", "x r", "y")], {"r": ints(2, 2, 2, 2, 2)}, {"x": ("n", 2, "m", 3, 2)})
+    case("mask cut", [node("Shape", "x", "s", start=1, end=2), node("Slice", "mask zero s one", "t"),
+                      node("Add", "x t", "y")], {"mask": rng.random((1, 16), np.float32), "zero": ints(0), "one": ints(1)})
+
+
+def pads():
+    for mode in ["constant", "edge", "reflect", "wrap"]:
+        opset = 19 if mode == "wrap" else 18
+        case(f"pad, {mode}", [node("Pad", "x p", "y", mode=mode)], {"p": ints(1, 0, 1, 0)},
+             sizes=[s | {"n": max(s["n"], 2)} for s in SIZES], opset=opset)
+        if mode != "reflect":  # which onnxruntime refuses
+            case(f"pad with more than there is, {mode}", [node("Pad", "x p", "y", mode=mode)], {"p": ints(2, 7, 5, 3)},
+                 {"x": (2, 3)}, opset=opset)
+        case(f"pad and crop, {mode}", [node("Pad", "x p", "y", mode=mode)], {"p": ints(-1, 1, 2, -1)}, {"x": (4, 4)},
+             opset=opset)
+    case("pad to ten", [node("Shape", "x", "s", start=0, end=1), node("Sub", "ten s", "d"),
+                        node("Concat", "z z d z", "p", axis=0), node("Pad", "x p", "y")], {"ten": ints(10), "z": ints(0)})
+    case("center", [node("CenterCropPad", "x p", "y")], {"p": ints(3, 3)})
+
+
+def images():
+    image = {"x": ("n", 2, "m", 3)}
+    for mode in ["nearest", "linear"]:
+        case(f"resize by scales, {mode}", [node("Resize", "x - s", "y", mode=mode)],
+             {"s": np.array([1, 1, 1.5, 2], np.float32)}, image)
+    case("resize like another", [node("Shape", "x", "a", start=0, end=2), node("Shape", "z", "b", start=2, end=4),
+                                 node("Concat", "a b", "s", axis=0), node("Resize", "x - - s", "y", mode="cubic")], {},
+         {**image, "z": ("n", 2, 8, "m")})
+    case("depth to space", [node("DepthToSpace", "x", "y", blocksize=2, mode="CRD")], {}, {"x": ("n", 8, "m", 3)})
+
+
+def places():
+    case("k of the shape", [node("Shape", "x", "k", start=1, end=2), node("TopK", "x k", "y j", axis=1)])
+    case("every row", [node("Shape", "x", "s"), node("Gather", "s zero", "n"), node("Range", "zero n one", "r"),
+                       node("Unsqueeze", "r axis", "i"), node("ScatterND", "x i x", "y", reduction="add")],
+         {"zero": np.array(0), "one": np.array(1), "axis": ints(1)})
+    case("one index for all", [node("Shape", "x", "s"), node("Expand", "i s", "e"),
+                               node("GatherElements", "x e", "y", axis=1)], {"i": ints(0).reshape(1, 1)})
+    case("backward", [node("Slice", "x a b axes steps", "y")],
+         {"a": ints(-1, 10), "b": ints(-1000, -1000), "axes": ints(0, 1), "steps": ints(-1, -2)})
+    case("found in a constant", [node("NonZero", "c", "i"), node("Cast", "i", "f", to=1), node("Add", "x f", "y")],
+         {"c": np.array([0, 3, 0, 5], np.float32)}, {"x": ("n", 2)})
+
+
+def judge(verdict, name):
+    nodes, constants, inputs, sizes, opset = cases[name]
+    info = lambda k, v: helper.make_tensor_value_info(k, onnx.TensorProto.FLOAT, v)
+    graph = helper.make_graph(nodes, name, [info(k, v) for k, v in inputs.items()], [info("y", None)],
+                              [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    feeds = [{k: rng.random([size.get(d, d) for d in v], np.float32) for k, v in inputs.items()} for size in sizes]
+    verdict.judge(name, model, feeds, VARIANTS)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only")
+    args = parser.parse_args()
+    for make in [ranges, shapes, pads, images, places]:
+        make()
+    names = [args.only] if args.only else list(cases)
+    verdict = judging.Judge()
+    for name in names:
+        judge(verdict, name)
+    return verdict.finish(len(names))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
