@@ -32,10 +32,11 @@ function(hyp_python_test name script)
     add_test(NAME ${name} COMMAND python3 -B ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${arg_UNPARSED_ARGUMENTS})
     set(environment HYP_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY} HYP_LIB=${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
     if(arg_INPROCESS AND CMAKE_C_FLAGS_DEBUG MATCHES "fsanitize=address")
-        # The interpreter was not built with the sanitizer, so it is loaded first; it also leaks by design.
+        # The interpreter was not built with the sanitizer, so it is loaded first; it also leaks by design. The C++ library
+        # must be there when the sanitizer looks for what throws: some judges do.
         execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libasan.so OUTPUT_VARIABLE asan
             OUTPUT_STRIP_TRAILING_WHITESPACE)
-        list(APPEND environment LD_PRELOAD=${asan} ASAN_OPTIONS=detect_leaks=0)
+        list(APPEND environment "LD_PRELOAD=${asan} libstdc++.so.6" ASAN_OPTIONS=detect_leaks=0)
     endif()
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900 ENVIRONMENT "${environment}")
 endfunction()

@@ -83,11 +83,26 @@ static double function_weight(hyp_op op)
     switch (op) {
     case HYP_OP_sigmoid:
     case HYP_OP_tanh:
-    case HYP_OP_exp: return 6;
+    case HYP_OP_exp:
+    case HYP_OP_log:
+    case HYP_OP_elu: return 6;
     case HYP_OP_gelu:
     case HYP_OP_gelu_tanh:
+    case HYP_OP_softplus:
     case HYP_OP_erf: return 10;
-    case HYP_OP_pow: return 20;
+    case HYP_OP_pow:
+    case HYP_OP_mod:
+    case HYP_OP_sin:
+    case HYP_OP_cos:
+    case HYP_OP_tan:
+    case HYP_OP_asin:
+    case HYP_OP_acos:
+    case HYP_OP_atan:
+    case HYP_OP_sinh:
+    case HYP_OP_cosh:
+    case HYP_OP_asinh:
+    case HYP_OP_acosh:
+    case HYP_OP_atanh: return 20;
     case HYP_OP_div:
     case HYP_OP_sqrt: return 3;
     default: return 1;

@@ -80,6 +80,9 @@ def cases():
                 size = min(len(a), len(b))
                 yield op, attrs, [a[:size], rng.permutation(b[:size])]
                 yield op, attrs, [a[:size], b[-1:]]
+    x, bias = values("float32", rng), rng.standard_normal(116).astype(np.float32)
+    for op, inputs in [("Gelu", [x]), ("QuickGelu", [x]), ("FastGelu", [x]), ("FastGelu", [x, bias]), ("BiasGelu", [x, bias])]:
+        yield op, {"domain": "com.microsoft"}, inputs
     for t in FLOATS + ["int32", "int64"]:
         for e in FLOATS + ["int32", "int64"]:
             base = values(t, rng, True)[-90:]
@@ -101,10 +104,13 @@ def make_model(op, attrs, inputs):
     names = [f"x{i}" for i in range(len(inputs))]
     infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
              for n, x in zip(names, inputs)]
-    out = helper.make_tensor_value_info("y", onnx.TensorProto.UNDEFINED, None)
+    foreign = "domain" in attrs  # of a type that the onnx package does not know: that of the first input
+    out = helper.make_tensor_value_info("y", infos[0].type.tensor_type.elem_type if foreign else 0, None)
     graph = helper.make_graph([helper.make_node(op, names, ["y"], **attrs)], "g", infos, [out])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-    model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    if not foreign:
+        model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
     return model, dict(zip(names, inputs))
 
 
