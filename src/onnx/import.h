@@ -116,6 +116,7 @@ extern const hyp_onnx_family hyp_onnx_select;
 extern const hyp_onnx_family hyp_onnx_generate;
 extern const hyp_onnx_family hyp_onnx_pad;
 extern const hyp_onnx_family hyp_onnx_resize;
+extern const hyp_onnx_family hyp_onnx_attention;
 extern const hyp_onnx_family hyp_onnx_nn;
 extern const hyp_onnx_family hyp_onnx_reduce;
 
@@ -199,6 +200,9 @@ HYP_NODISCARD hyp_status hyp_onnx_emit(const hyp_onnx_node *n, hyp_op op, const 
                                        uint32_t output_count);
 /* One input (that of the node at 0), one output (that of the node at 0). */
 HYP_NODISCARD hyp_status hyp_onnx_emit_unary(const hyp_onnx_node *n, hyp_op op, const hyp_attr *attrs);
+/* An operator of two operands and no attributes. */
+HYP_NODISCARD hyp_status hyp_onnx_emit_binary(const hyp_onnx_node *n, hyp_op op, hyp_value_id a, hyp_value_id b,
+                                              hyp_value_id *out);
 /* An operator whose only attribute is a list: reshape, expand, transpose. */
 HYP_NODISCARD hyp_status hyp_onnx_emit_dims(const hyp_onnx_node *n, hyp_op op, hyp_value_id x, const hyp_dim *dims,
                                             int32_t count, hyp_value_id *out);

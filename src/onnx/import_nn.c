@@ -159,11 +159,6 @@ static hyp_status emit_cast(const hyp_onnx_node *n, hyp_value_id x, hyp_dtype to
     return hyp_onnx_value_type(n, x).dtype == to ? HYP_OK : hyp_onnx_emit(n, HYP_OP_cast, &x, 1, &attr, out, 1);
 }
 
-static hyp_status emit_binary(const hyp_onnx_node *n, hyp_op op, hyp_value_id a, hyp_value_id b, hyp_value_id *out)
-{
-    return hyp_onnx_emit(n, op, (const hyp_value_id[]){a, b}, 2, NULL, out, 1);
-}
-
 /* A vector over the channels as [C, 1, ...] for x of this rank. A scalar stays. */
 static hyp_status emit_channels(const hyp_onnx_node *n, hyp_value_id v, int32_t rank, hyp_value_id *out)
 {
@@ -184,7 +179,7 @@ static hyp_status emit_whole(const hyp_onnx_node *n, uint32_t i, uint32_t zero, 
     if (!hyp_onnx_has_input(n, zero)) return HYP_OK;
     HYP_TRY(emit_cast(n, n->inputs[zero], HYP_I32, &z));
     HYP_TRY(emit_channels(n, z, rank, &z));
-    return emit_binary(n, HYP_OP_sub, *out, z, out);
+    return hyp_onnx_emit_binary(n, HYP_OP_sub, *out, z, out);
 }
 
 static hyp_status import_conv_integer(hyp_onnx_node *n)
@@ -291,7 +286,7 @@ static hyp_status emit_affine(const hyp_onnx_node *n, hyp_value_id x, hyp_value_
         if (v == HYP_NO_VALUE) continue;
         HYP_TRY(emit_cast(n, v, type.dtype, &v));
         HYP_TRY(emit_channels(n, v, type.rank > 1 ? type.rank - 1 : 1, &v));
-        HYP_TRY(emit_binary(n, i ? HYP_OP_add : HYP_OP_mul, *out, v, out));
+        HYP_TRY(hyp_onnx_emit_binary(n, i ? HYP_OP_add : HYP_OP_mul, *out, v, out));
     }
     return HYP_OK;
 }
@@ -304,14 +299,14 @@ static hyp_status import_batch_norm(hyp_onnx_node *n)
     HYP_TRY(training_is_off(n));
     HYP_TRY(hyp_onnx_attr_float(n, "epsilon", 1e-5, &epsilon));
     HYP_TRY(hyp_onnx_add_scalar(n, hyp_onnx_input_type(n, 4).dtype, epsilon, &small));
-    HYP_TRY(emit_binary(n, HYP_OP_add, n->inputs[4], small, &a));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, n->inputs[4], small, &a));
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_sqrt, &a, 1, NULL, &a, 1));
     HYP_TRY(emit_cast(n, a, hyp_onnx_input_type(n, 1).dtype, &a));
-    HYP_TRY(emit_binary(n, HYP_OP_div, n->inputs[1], a, &a));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_div, n->inputs[1], a, &a));
     HYP_TRY(emit_cast(n, a, hyp_onnx_input_type(n, 3).dtype, &b));
-    HYP_TRY(emit_binary(n, HYP_OP_mul, n->inputs[3], b, &b));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, n->inputs[3], b, &b));
     HYP_TRY(emit_cast(n, b, hyp_onnx_input_type(n, 2).dtype, &b));
-    HYP_TRY(emit_binary(n, HYP_OP_sub, n->inputs[2], b, &b));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, n->inputs[2], b, &b));
     return emit_affine(n, n->inputs[0], a, b, n->outputs);
 }
 
@@ -369,8 +364,8 @@ static hyp_status import_skip_norm(hyp_onnx_node *n)
     double epsilon;
     hyp_value_id sum, bias = input_or_none(n, rms ? 3 : 4);
     HYP_TRY(hyp_onnx_attr_float(n, "epsilon", rms ? 1e-5 : 1e-12, &epsilon));
-    HYP_TRY(emit_binary(n, HYP_OP_add, n->inputs[0], n->inputs[1], &sum));
-    if (bias != HYP_NO_VALUE) HYP_TRY(emit_binary(n, HYP_OP_add, sum, bias, &sum));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, n->inputs[0], n->inputs[1], &sum));
+    if (bias != HYP_NO_VALUE) HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, sum, bias, &sum));
     HYP_TRY(emit_norm(n, n->op->op, sum, n->inputs[2], rms ? HYP_NO_VALUE : input_or_none(n, 3), -1, epsilon,
                       n->outputs, 1));
     if (n->output_count > 3) n->outputs[3] = sum;
@@ -438,13 +433,13 @@ static hyp_status import_mean_variance(hyp_onnx_node *n)
     if (!axes.present) axes = (hyp_onnx_ints){.count = 3, .items = {0, 2, 3}};
     HYP_TRY(hyp_onnx_axes(n, &axes, type.rank));
     HYP_TRY(emit_mean(n, HYP_OP_reduce_mean, n->inputs[0], &axes, &mean));
-    HYP_TRY(emit_binary(n, HYP_OP_sub, n->inputs[0], mean, &centred));
-    HYP_TRY(emit_binary(n, HYP_OP_mul, centred, centred, &deviation));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, n->inputs[0], mean, &centred));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, centred, centred, &deviation));
     HYP_TRY(emit_mean(n, HYP_OP_reduce_mean, deviation, &axes, &deviation));
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_sqrt, &deviation, 1, NULL, &deviation, 1));
     HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, 1e-9, &small));
-    HYP_TRY(emit_binary(n, HYP_OP_add, deviation, small, &deviation));
-    return emit_binary(n, HYP_OP_div, centred, deviation, n->outputs);
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, deviation, small, &deviation));
+    return hyp_onnx_emit_binary(n, HYP_OP_div, centred, deviation, n->outputs);
 }
 
 /* x over the sum of magnitudes (p = 1), or over the root of the sum of squares; where that is 0 the result is 0. */
@@ -460,16 +455,16 @@ static hyp_status import_lp_norm(hyp_onnx_node *n)
     if (p != 1 && p != 2) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "p is %lld, 1 or 2 is wanted", (long long)p);
     if (p == 1) {
         HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, -1, &other));
-        HYP_TRY(emit_binary(n, HYP_OP_mul, x, other, &other));
-        HYP_TRY(emit_binary(n, HYP_OP_max, x, other, &norm));
+        HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, x, other, &other));
+        HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_max, x, other, &norm));
     } else {
-        HYP_TRY(emit_binary(n, HYP_OP_mul, x, x, &norm));
+        HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, x, x, &norm));
     }
     HYP_TRY(emit_mean(n, HYP_OP_reduce_sum, norm, &axes, &norm));
     if (p == 2) HYP_TRY(hyp_onnx_emit(n, HYP_OP_sqrt, &norm, 1, NULL, &norm, 1));
     HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, type.dtype == HYP_F16 ? 6e-8 : 1e-30, &small));
-    HYP_TRY(emit_binary(n, HYP_OP_max, norm, small, &norm));
-    return emit_binary(n, HYP_OP_div, x, norm, n->outputs);
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_max, norm, small, &norm));
+    return hyp_onnx_emit_binary(n, HYP_OP_div, x, norm, n->outputs);
 }
 
 static hyp_status import_lrn(hyp_onnx_node *n)

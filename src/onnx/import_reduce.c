@@ -4,11 +4,6 @@
 
 #include "onnx/import.h"
 
-static hyp_status emit_binary(const hyp_onnx_node *n, hyp_op op, hyp_value_id a, hyp_value_id b, hyp_value_id *out)
-{
-    return hyp_onnx_emit(n, op, (const hyp_value_id[]){a, b}, 2, NULL, out, 1);
-}
-
 static hyp_status emit_unary(const hyp_onnx_node *n, hyp_op op, hyp_value_id x, hyp_value_id *out)
 {
     return hyp_onnx_emit(n, op, &x, 1, NULL, out, 1);
@@ -54,7 +49,7 @@ static hyp_status import_reduce(hyp_onnx_node *n)
 static hyp_status emit_sum_of(const hyp_onnx_node *n, const reduction *r, hyp_op each, hyp_value_id *out)
 {
     hyp_value_id x = n->inputs[0];
-    HYP_TRY(each == HYP_OP_mul ? emit_binary(n, each, x, x, &x) : emit_unary(n, each, x, &x));
+    HYP_TRY(each == HYP_OP_mul ? hyp_onnx_emit_binary(n, each, x, x, &x) : emit_unary(n, each, x, &x));
     return emit_reduce(n, HYP_OP_reduce_sum, r, r->keep != 0, x, out);
 }
 
@@ -114,11 +109,11 @@ static hyp_status import_log_sum_exp(hyp_onnx_node *n)
     HYP_TRY(read_reduction(n, &r));
     if (!is_float) HYP_TRY(hyp_onnx_emit(n, HYP_OP_cast, &x, 1, &to, &x, 1));
     HYP_TRY(emit_top(n, &r, x, &top));
-    HYP_TRY(emit_binary(n, HYP_OP_sub, x, top, &sum));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, x, top, &sum));
     HYP_TRY(emit_unary(n, HYP_OP_exp, sum, &sum));
     HYP_TRY(emit_reduce(n, HYP_OP_reduce_sum, &r, true, sum, &sum));
     HYP_TRY(emit_unary(n, HYP_OP_log, sum, &sum));
-    HYP_TRY(emit_binary(n, HYP_OP_add, sum, top, &sum));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, sum, top, &sum));
     if (!is_float) HYP_TRY(hyp_onnx_emit(n, HYP_OP_cast, &sum, 1, &back, &sum, 1));
     if (r.keep) return emit_unary(n, HYP_OP_identity, sum, n->outputs);
     return hyp_onnx_emit_dims(n, HYP_OP_squeeze, sum, r.axes.items, (int32_t)r.axes.count, n->outputs);
@@ -142,11 +137,11 @@ static hyp_status emit_log_softmax(const hyp_onnx_node *n, hyp_value_id x, int64
     const reduction r = {.axes = {.count = 1, .items = {axis}}};
     hyp_value_id shifted, sum;
     HYP_TRY(emit_top(n, &r, x, &shifted));
-    HYP_TRY(emit_binary(n, HYP_OP_sub, x, shifted, &shifted));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, x, shifted, &shifted));
     HYP_TRY(emit_unary(n, HYP_OP_exp, shifted, &sum));
     HYP_TRY(emit_reduce(n, HYP_OP_reduce_sum, &r, true, sum, &sum));
     HYP_TRY(emit_unary(n, HYP_OP_log, sum, &sum));
-    return emit_binary(n, HYP_OP_sub, shifted, sum, out);
+    return hyp_onnx_emit_binary(n, HYP_OP_sub, shifted, sum, out);
 }
 
 /* 1 at the first of the largest elements, 0 elsewhere. */

@@ -160,6 +160,11 @@ hyp_status hyp_onnx_emit_unary(const hyp_onnx_node *n, hyp_op op, const hyp_attr
     return hyp_onnx_emit(n, op, n->inputs, 1, attrs, n->outputs, 1);
 }
 
+hyp_status hyp_onnx_emit_binary(const hyp_onnx_node *n, hyp_op op, hyp_value_id a, hyp_value_id b, hyp_value_id *out)
+{
+    return hyp_onnx_emit(n, op, (const hyp_value_id[]){a, b}, 2, NULL, out, 1);
+}
+
 hyp_status hyp_onnx_emit_dims(const hyp_onnx_node *n, hyp_op op, hyp_value_id x, const hyp_dim *dims, int32_t count,
                               hyp_value_id *out)
 {
