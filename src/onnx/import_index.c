@@ -19,22 +19,28 @@ static hyp_status import_gather(hyp_onnx_node *n)
     return hyp_onnx_emit(n, HYP_OP_gather, n->inputs, 2, &attr, n->outputs, 1);
 }
 
-/* Equal parts; by num_outputs the last may be smaller. */
+/* Equal parts; from opset 18 on the last may be smaller. */
 static hyp_status equal_parts(hyp_onnx_node *n, hyp_dim whole, hyp_dim *sizes)
 {
-    hyp_dim part, count = n->output_count;
-    bool divides = hyp_dim_divides(n->im->g->dims, count, whole, &part);
-    if (!divides && !hyp_dim_is_const(whole))
+    hyp_dims *dims = n->im->g->dims;
+    hyp_dim part, rest, count = n->output_count;
+    bool divides = hyp_dim_divides(dims, count, whole, &part);
+    if (!divides && n->im->opset < 18 && !hyp_dim_is_const(whole))
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
                         "cannot split a symbolic dim into %u equal parts; fix it with --dim", n->output_count);
     if (!divides && n->im->opset < 18)
         return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "cannot split %lld into %u equal parts", (long long)whole,
                         n->output_count);
-    if (!divides) part = whole / count + 1;
+    if (!divides) {
+        HYP_TRY(hyp_dim_add(dims, whole, count - 1, &part, n->im->diag));
+        HYP_TRY(hyp_dim_floordiv(dims, part, count, &part, n->im->diag));
+    }
     for (uint32_t i = 0; i < n->output_count; i++) sizes[i] = part;
     if (divides) return HYP_OK;
-    sizes[count - 1] = whole - part * (count - 1);
-    if (sizes[count - 1] < 0)
+    HYP_TRY(hyp_dim_mul(dims, part, count - 1, &rest, n->im->diag));
+    HYP_TRY(hyp_dim_sub(dims, whole, rest, &rest, n->im->diag));
+    sizes[count - 1] = rest;
+    if (hyp_dim_is_const(rest) && rest < 0)
         return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "cannot split %lld into %u parts of %lld", (long long)whole,
                         n->output_count, (long long)part);
     return HYP_OK;

@@ -98,6 +98,7 @@ def places():
                                node("GatherElements", "x e", "y", axis=1)], {"i": ints(0).reshape(1, 1)})
     case("backward", [node("Slice", "x a b axes steps", "y")],
          {"a": ints(-1, 10), "b": ints(-1000, -1000), "axes": ints(0, 1), "steps": ints(-1, -2)})
+    case("split unevenly", [node("Split", "x", "y0 y", axis=1, num_outputs=2)])
     case("found in a constant", [node("NonZero", "c", "i"), node("Cast", "i", "f", to=1), node("Add", "x f", "y")],
          {"c": np.array([0, 3, 0, 5], np.float32)}, {"x": ("n", 2)})
 
