@@ -69,7 +69,8 @@ class Network:
         return self.op("Add", y, x) if stride == 1 and out == channels else y
 
     def save(self, path):
-        self.weights += [numpy_helper.from_array(np.float32(0), "low"), numpy_helper.from_array(np.float32(6), "high")]
+        if any(node.op_type == "Clip" for node in self.nodes):
+            self.weights += [numpy_helper.from_array(np.float32(limit), name) for limit, name in ((0, "low"), (6, "high"))]
         self.nodes[-1].output[0] = "y"
         graph = helper.make_graph(self.nodes, "g",
                                   [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", *self.shape[1:]])],

@@ -94,7 +94,7 @@ hyp_status hyp_infer_conv(const hyp_infer_call *c)
     const hyp_type *x = &c->in[0]->type, *w = &c->in[1]->type;
     hyp_type *y = &c->out[0].type;
     int32_t n = 0;
-    hyp_op act;
+    hyp_op act = HYP_OP_identity;
     HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
     HYP_TRY(check_spatial(c, x, &n));
     HYP_TRY(check_lists(c, n, 0));
@@ -105,15 +105,20 @@ hyp_status hyp_infer_conv(const hyp_infer_call *c)
     if (!hyp_mul_i64(w->dims[1], group, &channels) || x->dims[1] != channels || w->dims[0] % group)
         return hyp_infer_fail(c, "x %s and the weights %s do not fit in %lld groups", hyp_infer_type_text(c, x),
                               hyp_infer_type_text(c, w), (long long)group);
-    if (!hyp_activation_find(c->attrs[4].sym, &act) || act == HYP_OP_gelu || act == HYP_OP_gelu_tanh)
+    bool relu6 = strcmp(c->attrs[4].sym, "relu6") == 0;
+    if (!relu6 && (!hyp_activation_find(c->attrs[4].sym, &act) || act == HYP_OP_gelu || act == HYP_OP_gelu_tanh))
         return hyp_infer_fail(c, "no activation of a convolution is called '%s'", c->attrs[4].sym);
-    if (act != HYP_OP_identity) HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));
+    if (relu6 || act != HYP_OP_identity) HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));
     HYP_TRY(check_bias(c, w->dims[0]));
     *y = *x;
     y->dims[1] = w->dims[0];
     for (int32_t i = 0; i < n; i++)
         HYP_TRY(window_size(c, x->dims[2 + i], w->dims[2 + i], &c->attrs[0], &c->attrs[1], &c->attrs[2], n, i, false,
                             &y->dims[2 + i]));
+    const hyp_infer_value *z = hyp_infer_input(c, 3);
+    if (z && !hyp_type_equal(&z->type, y))
+        return hyp_infer_fail(c, "%s is added, the result is %s", hyp_infer_type_text(c, &z->type),
+                              hyp_infer_type_text(c, y));
     return HYP_OK;
 }
 

@@ -10,13 +10,16 @@ static double activate(const char *act, double x)
     if (strcmp(act, "relu") == 0) return x > 0 || isnan(x) ? x : 0;
     if (strcmp(act, "sigmoid") == 0) return 1 / (1 + exp(-x));
     if (strcmp(act, "tanh") == 0) return tanh(x);
+    if (strcmp(act, "relu6") == 0) return x < 0 ? 0 : x > 6 ? 6 : x;
     return x;
 }
 
 static bool is_activation(const char *act)
 {
-    return strcmp(act, "none") == 0 || strcmp(act, "relu") == 0 || strcmp(act, "sigmoid") == 0 ||
-           strcmp(act, "tanh") == 0;
+    static const char *const known[] = {"none", "relu", "relu6", "sigmoid", "tanh"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) found = found || strcmp(act, known[i]) == 0;
+    return found;
 }
 
 typedef struct conv {
@@ -24,6 +27,7 @@ typedef struct conv {
     int64_t batch, group;
     int64_t in_channels, out_channels; /* of one group */
     const hyp_array *x, *w, *b, *y;
+    const hyp_array *z; /* added to the result; NULL: nothing */
 } conv;
 
 /* What both have in common. For the transpose x and y change roles: its window slides over the result. */
@@ -76,6 +80,10 @@ static void conv_element(const conv *v, const char *act, int64_t n, int64_t m, i
         }
     }
     int64_t to = (n * v->out_channels * v->group + m) * w->out_count + o;
+    if (v->z && is_float)
+        sum += hyp_array_f64(v->z, to);
+    else if (v->z)
+        whole += (uint64_t)hyp_array_i64(v->z, to);
     if (is_float)
         hyp_array_set_f64(v->y, to, activate(act, sum));
     else
@@ -87,6 +95,9 @@ hyp_status hyp_kernel_conv(const hyp_kernel_call *c)
     conv v;
     HYP_TRY(read_conv(c, false, &v));
     if (!is_activation(c->attrs[4].sym)) return hyp_kernel_fail(c, "no activation is called '%s'", c->attrs[4].sym);
+    v.z = hyp_kernel_input(c, 3);
+    if (v.z && (v.z->dtype != v.y->dtype || !hyp_array_same_shape(v.z, v.y)))
+        return hyp_kernel_fail(c, "what is added is not of the shape of the result");
     for (int64_t n = 0; n < v.batch && v.y->count; n++)
         for (int64_t m = 0; m < v.out_channels * v.group; m++)
             for (int64_t o = 0; o < v.window.out_count; o++) conv_element(&v, c->attrs[4].sym, n, m, o);

@@ -239,6 +239,16 @@ static hyp_status row_vector(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+static hyp_status channel_vector(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *c = type_of(call, 0), *y = type_of(call, 1);
+    (void)diag;
+    *out = c && y && y->rank >= 2 && c->rank <= y->rank;
+    for (int32_t i = 0; *out && i < c->rank; i++)
+        *out = c->dims[i] == 1 || (i + y->rank - c->rank == 1 && c->dims[i] == y->dims[1]);
+    return HYP_OK;
+}
+
 static hyp_status one_matrix(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *w = type_of(call, 0), *x = type_of(call, 1);
@@ -333,6 +343,8 @@ static const hyp_rw_callback table[] = {
     {"broadcasts-into", 2, broadcasts_into, NULL, "(broadcasts-into c x): broadcasting c with x gives x's shape"},
     {"row-vector", 2, row_vector, NULL,
      "(row-vector b y): b broadcasts into y and is constant along all axes but the last"},
+    {"channel-vector", 2, channel_vector, NULL,
+     "(channel-vector c y): c broadcasts into y and is constant along all axes but axis 1"},
     {"one-matrix", 2, one_matrix, NULL,
      "(one-matrix w x): w has more than two axes, at most as many as x, and all but the last two are 1"},
     {"keeps-last", 2, keeps_last, NULL, "(keeps-last s x): the shape s ends as x's shape does"},

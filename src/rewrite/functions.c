@@ -83,15 +83,15 @@ static hyp_status flat(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 static hyp_status rows(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     const hyp_type *w = type_of(call, 0);
-    return w && w->rank == 2 ? give_dims(call, w->dims, 1, out, diag) : HYP_OK;
+    return w && w->rank >= 2 ? give_dims(call, w->dims, 1, out, diag) : HYP_OK;
 }
 
 static hyp_status column(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     const hyp_type *w = type_of(call, 0);
-    if (!w || w->rank != 2) return HYP_OK;
-    const hyp_dim shape[2] = {w->dims[0], 1};
-    return give_dims(call, shape, 2, out, diag);
+    if (!w || w->rank < 2) return HYP_OK;
+    const hyp_dim shape[HYP_MAX_RANK] = {w->dims[0], 1, 1, 1, 1, 1, 1, 1};
+    return give_dims(call, shape, (uint32_t)w->rank, out, diag);
 }
 
 static hyp_status last_two(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
@@ -288,8 +288,8 @@ static const hyp_rw_callback table[] = {
     {"swap-last", 1, NULL, swap_last, "(swap-last x): the permutation that swaps the last two axes of x"},
     {"shape-of", 1, NULL, shape_of, "(shape-of x): the shape of x"},
     {"flat", 1, NULL, flat, "(flat x): the shape (n), n the number of elements of x"},
-    {"rows", 1, NULL, rows, "(rows w): the shape (N) of a matrix w [N K]"},
-    {"column", 1, NULL, column, "(column w): the shape (N 1) of a matrix w [N K]"},
+    {"rows", 1, NULL, rows, "(rows w): the shape (N) of w [N ...]"},
+    {"column", 1, NULL, column, "(column w): the shape (N 1 ...) of the rank of w [N ...]"},
     {"last-two", 1, NULL, last_two, "(last-two x): the shape of x without its leading axes"},
     {"with-last", 2, NULL, with_last, "(with-last s w): the shape s with its last size replaced by N of w [N K]"},
     {"toggle", 1, NULL, toggle, "(toggle t): 1 for 0, 0 for anything else"},

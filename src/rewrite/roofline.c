@@ -171,6 +171,19 @@ static double fused_mlp(const asking *a)
     return seconds;
 }
 
+/* A convolution multiplies every result by the weights of its channel, the transpose of one every element of x. */
+static double convolution(const asking *a)
+{
+    const hyp_cost_query *q = a->q;
+    bool transpose = q->op == HYP_OP_conv_transpose;
+    const hyp_type *w = q->inputs[1], *y = &q->outputs[0];
+    double count = elements(a, y), channels = w->rank ? size_of(a, w->dims[0]) : 1;
+    double flops = 2 * (transpose ? elements(a, q->inputs[0]) : count) * elements(a, w) / fmax(1, channels);
+    double traffic = all_inputs(a) + all_outputs(a), seconds = a->device->launch_seconds;
+    seconds += fmax(computing(a, flops, w->dtype), moving(a, traffic, traffic));
+    return transpose ? seconds : seconds + activation(a, q->attrs[4].sym, count, (double)hyp_dtype_size(y->dtype));
+}
+
 static double matmul(const asking *a)
 {
     const hyp_cost_query *q = a->q;
@@ -200,6 +213,8 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     case HYP_OP_fused_mlp: return fused_mlp(&a);
     case HYP_OP_matmul:
     case HYP_OP_gemm: return matmul(&a);
+    case HYP_OP_conv:
+    case HYP_OP_conv_transpose: return convolution(&a);
     case HYP_OP_softmax: return pass(&a, count, 2 * in + out, function_weight(HYP_OP_exp) + 3);
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean: return pass(&a, elements(&a, query->inputs[0]), in + out, 1);

@@ -256,6 +256,7 @@ static const row refused[] = {
     {N "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (9 1) :group 2 %x %w))", "the window is larger than axis 2"},
     {N "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :group 2 :act gelu %x %w))", "is called 'gelu'"},
     {N "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :group 2 %x %w %x))", "a vector of 6 is wanted"},
+    {N "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :group 2 %x %w none %x))", "is added, the result is"},
     {N "(%y (conv-transpose :strides (1 1) :pads (9 0 9 0) :dilations (1 1) :more (0 0) %x %t))", "padding is larger"},
     {N "(%y (max-pool :kernel (2) :strides (1 1) :pads (0 0 0 0) :dilations (1 1) %x))", "1 axes, 2 are wanted"},
     {N "(%y (average-pool :kernel (2 3) :strides (2 2) :pads (0 0 0 0) :dilations (1 1) :ceil 1 %x))",

@@ -185,7 +185,7 @@ static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const HypPlan__Layer *l
     dnnl_data_type_t type = hyp_dnnl_type(dtype);
     operands o = {.src = matrix(type, m, k, false), .dst = matrix(type, m, n, false)};
     if (layer->bias_plus1) o.bias = matrix(type, 1, n, false);
-    hyp_dnnl_post post = {1.0f, act_kind(layer->act), NULL};
+    hyp_dnnl_post post = {1.0f, act_kind(layer->act), 0.0f, NULL};
     dnnl_primitive_desc_t pd = NULL;
     if (o.src && o.dst && weights && (o.bias || !layer->bias_plus1))
         pd = hyp_dnnl_matmul(d->engine, o.src, weights, o.bias, o.dst, &post);
@@ -486,7 +486,7 @@ hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *
     operands o = {.src = batched(type, matmul, values, matmul->a_strides, m, k, matmul->trans_a),
                   .weights = batched(type, matmul, values, matmul->b_strides, k, n, matmul->trans_b),
                   .dst = batched(type, matmul, values, NULL, m, n, false)};
-    hyp_dnnl_post post = {matmul->alpha, dnnl_alg_kind_undef, NULL};
+    hyp_dnnl_post post = {matmul->alpha, dnnl_alg_kind_undef, 0.0f, NULL};
     dnnl_primitive_desc_t pd = NULL;
     if (o.src && o.weights && o.dst) pd = hyp_dnnl_matmul(d->engine, o.src, o.weights, NULL, o.dst, &post);
     operands_dispose(&o);

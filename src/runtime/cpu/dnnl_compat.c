@@ -35,9 +35,9 @@ void hyp_md_destroy(hyp_md md)
     if (md) dnnl_memory_desc_destroy(md);
 }
 
-static dnnl_status_t append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha)
+static dnnl_status_t append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha, float beta)
 {
-    return dnnl_post_ops_append_eltwise(ops, kind, alpha, 0.0f);
+    return dnnl_post_ops_append_eltwise(ops, kind, alpha, beta);
 }
 
 static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
@@ -53,12 +53,12 @@ static dnnl_primitive_desc_t convolution(dnnl_engine_t engine, bool transpose, c
 {
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t status =
-        transpose ? dnnl_deconvolution_forward_primitive_desc_create(
-                        &pd, engine, dnnl_forward_inference, dnnl_deconvolution_direct, src, weights, bias, dst,
-                        w->strides, w->dilates, w->before, w->after, attr)
-                  : dnnl_convolution_forward_primitive_desc_create(
-                        &pd, engine, dnnl_forward_inference, dnnl_convolution_direct, src, weights, bias, dst,
-                        w->strides, w->dilates, w->before, w->after, attr);
+        transpose ? dnnl_deconvolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference,
+                                                                     dnnl_deconvolution_direct, src, weights, bias, dst,
+                                                                     w->strides, w->dilates, w->before, w->after, attr)
+                  : dnnl_convolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference,
+                                                                   dnnl_convolution_direct, src, weights, bias, dst,
+                                                                   w->strides, w->dilates, w->before, w->after, attr);
     return status == dnnl_success ? pd : NULL;
 }
 
@@ -91,9 +91,9 @@ hyp_md hyp_md_clone(hyp_md_ref from)
 
 void hyp_md_destroy(hyp_md md) { hyp_free(md); }
 
-static dnnl_status_t append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha)
+static dnnl_status_t append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha, float beta)
 {
-    return dnnl_post_ops_append_eltwise(ops, 1.0f, kind, alpha, 0.0f);
+    return dnnl_post_ops_append_eltwise(ops, 1.0f, kind, alpha, beta);
 }
 
 static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
@@ -143,9 +143,9 @@ static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *pos
         dnnl_post_ops_create(&ops) != dnnl_success)
         return false;
     bool ok = true;
-    if (post->alpha != 1.0f) ok = append_eltwise(ops, dnnl_eltwise_linear, post->alpha) == dnnl_success;
+    if (post->alpha != 1.0f) ok = append_eltwise(ops, dnnl_eltwise_linear, post->alpha, 0.0f) == dnnl_success;
     if (post->added) ok = ok && dnnl_post_ops_append_binary(ops, dnnl_binary_add, post->added) == dnnl_success;
-    if (post->act != dnnl_alg_kind_undef) ok = ok && append_eltwise(ops, post->act, 0.0f) == dnnl_success;
+    if (post->act != dnnl_alg_kind_undef) ok = ok && append_eltwise(ops, post->act, 0.0f, post->most) == dnnl_success;
     ok = ok && dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success;
     dnnl_post_ops_destroy(ops);
     return ok;
@@ -183,7 +183,7 @@ dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose,
 dnnl_primitive_desc_t hyp_dnnl_pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *window,
                                        hyp_md_ref src, hyp_md_ref dst)
 {
-    const hyp_dnnl_post nothing = {1.0f, dnnl_alg_kind_undef, NULL};
+    const hyp_dnnl_post nothing = {1.0f, dnnl_alg_kind_undef, 0.0f, NULL};
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;

@@ -31,6 +31,7 @@ void hyp_md_destroy(hyp_md md); /* NULL-safe */
 typedef struct hyp_dnnl_post {
     float alpha;
     dnnl_alg_kind_t act; /* an element-wise kind, or dnnl_alg_kind_undef */
+    float most;          /* of dnnl_eltwise_clip, whose least value is 0 */
     hyp_md_ref added;    /* of y's shape; NULL: nothing is added */
 } hyp_dnnl_post;
 

@@ -186,6 +186,7 @@ static bool read_act(asked *a, const char *name)
         dnnl_alg_kind_t kind;
     } acts[] = {{"none", dnnl_alg_kind_undef},
                 {"relu", dnnl_eltwise_relu},
+                {"relu6", dnnl_eltwise_clip},
                 {"sigmoid", dnnl_eltwise_logistic},
                 {"tanh", dnnl_eltwise_tanh}};
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
@@ -200,7 +201,7 @@ static void read_kind(asked *a)
     const char *kernel = a->call->kernel;
     a->transpose = strcmp(kernel, "conv-transpose") == 0;
     a->convolution = a->transpose || strcmp(kernel, "conv") == 0;
-    a->pooling = strcmp(kernel, "max-pool") == 0 ? dnnl_pooling_max
+    a->pooling = strcmp(kernel, "max-pool") == 0                            ? dnnl_pooling_max
                  : a->values[*a->call->attrs[a->convolution ? 3 : 5]->dims] ? dnnl_pooling_avg_include_padding
                                                                             : dnnl_pooling_avg_exclude_padding;
 }
@@ -253,7 +254,7 @@ static dnnl_primitive_desc_t describe(const asked *a, dnnl_engine_t engine)
                                : image(a, t, a->last);
         there = there && md[i];
     }
-    const hyp_dnnl_post post = {1.0f, a->act, md[ADDED]};
+    const hyp_dnnl_post post = {1.0f, a->act, 6.0f, md[ADDED]};
     dnnl_primitive_desc_t pd = NULL;
     if (there)
         pd = a->convolution ? hyp_dnnl_convolution(engine, a->transpose, &a->window, md[SRC], md[WEIGHTS], md[BIAS],
@@ -298,8 +299,8 @@ static hyp_status make_operand(const asked *a, dnnl_engine_t engine, int which, 
     hyp_md outside = is_image ? image(a, o->tensor, a->channels_last[o->tensor]) : weights(a, true);
     if (!outside) return hyp_fail_memory(diag, 0);
     if (!dnnl_memory_desc_equal(outside, inside)) {
-        dnnl_primitive_desc_t pd = which == DST ? hyp_dnnl_reorder(engine, inside, outside)
-                                                : hyp_dnnl_reorder(engine, outside, inside);
+        dnnl_primitive_desc_t pd =
+            which == DST ? hyp_dnnl_reorder(engine, inside, outside) : hyp_dnnl_reorder(engine, outside, inside);
         status = pd ? dnnl_primitive_create(&o->reorder, pd) : dnnl_unimplemented;
         if (pd) dnnl_primitive_desc_destroy(pd);
         if (status == dnnl_success) status = dnnl_memory_create(&o->outside, outside, engine, DNNL_MEMORY_NONE);
@@ -353,7 +354,8 @@ hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const in
     dnnl_primitive_desc_t pd = describe(&a, hyp_dnnl_engine(model->device->dnnl));
     if (!pd) return HYP_OK;
     window_op *s = hyp_calloc(1, sizeof *s);
-    hyp_status status = s ? make_window(model, step, &a, pd, s, &op->work_bytes, diag) : hyp_fail_memory(diag, sizeof *s);
+    hyp_status status =
+        s ? make_window(model, step, &a, pd, s, &op->work_bytes, diag) : hyp_fail_memory(diag, sizeof *s);
     dnnl_primitive_desc_destroy(pd);
     if (status != HYP_OK) {
         if (s) window_destroy(s);
