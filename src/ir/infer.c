@@ -182,7 +182,7 @@ int64_t hyp_content_count(const hyp_type *t)
 static bool can_move_contents(const hyp_infer_call *c)
 {
     const hyp_op_info *info = hyp_op_get(c->op);
-    bool computes = info->flags & HYP_OPF_CALL; /* which wants numbers, as do indices */
+    bool computes = !(info->flags & (HYP_OPF_VIEW | HYP_OPF_COPY)); /* which wants numbers, as do indices */
     for (uint32_t i = 0; i < c->in_count; i++) {
         if (!c->in[i]) continue;
         if (!c->in[i]->content) return false;
@@ -198,7 +198,7 @@ static bool can_move_contents(const hyp_infer_call *c)
 }
 
 /* Contents through operators that only move elements: the reference evaluation runs on the dims themselves,
- * which are 64-bit integers to it like any others. Kernels compute, with contents that are all numbers. */
+ * which are 64-bit integers to it like any others. All others compute, with contents that are all numbers. */
 static hyp_status move_contents(const hyp_infer_call *c)
 {
     if (!can_move_contents(c)) return HYP_OK;
@@ -230,7 +230,7 @@ static hyp_status move_contents(const hyp_infer_call *c)
     /* It fails on an index out of range only: the run will say so, if it comes to it. */
     if (hyp_op_get_functions(c->op).eval(&call) != HYP_OK) return HYP_OK;
     for (uint32_t i = 0; i < c->out_count; i++)
-        for (size_t j = 0; (info->flags & HYP_OPF_CALL) && j < out[i].count; j++)
+        for (size_t j = 0; !(info->flags & (HYP_OPF_VIEW | HYP_OPF_COPY)) && j < out[i].count; j++)
             if (out[i].i[j] != hyp_wrap_i64(out[i].dtype, out[i].i[j]) || !hyp_dim_is_const(out[i].i[j])) return HYP_OK;
     for (uint32_t i = 0; i < c->out_count; i++) {
         c->out[i].content = out[i].i;
@@ -287,7 +287,5 @@ hyp_status hyp_infer(hyp_dims *dims, hyp_arena *arena, hyp_op op, const hyp_attr
     HYP_TRY(check_attrs(&c, info));
     memset(out, 0, output_count * sizeof *out);
     HYP_TRY(hyp_op_get_functions(op).infer(&c));
-    bool known = out[0].content != NULL;
-    if (!known && (info->flags & (HYP_OPF_VIEW | HYP_OPF_COPY | HYP_OPF_CALL))) HYP_TRY(move_contents(&c));
-    return HYP_OK;
+    return out[0].content ? HYP_OK : move_contents(&c);
 }

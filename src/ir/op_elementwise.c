@@ -7,12 +7,30 @@
 
 /* ---- inference -------------------------------------------------------------------------------------- */
 
+/* Of symbolic dims; numbers are computed like any others (infer.c). */
+static hyp_status infer_negated(const hyp_infer_call *c)
+{
+    const hyp_infer_value *x = c->in[0];
+    if (!x->content || hyp_content_count(&x->type) < 0 || x->type.dtype != HYP_I64) return HYP_OK;
+    hyp_dim *content = hyp_arena_zalloc(c->arena, x->content_count, sizeof *content);
+    if (!content) return hyp_fail_memory(c->diag, x->content_count * sizeof *content);
+    for (uint32_t i = 0; i < x->content_count; i++) {
+        hyp_status status = hyp_dim_sub(c->dims, 0, x->content[i], &content[i], NULL);
+        if (status == HYP_ERR_NO_MEMORY) return hyp_fail_memory(c->diag, 0);
+        if (status != HYP_OK) return HYP_OK;
+    }
+    c->out[0].content = content;
+    c->out[0].content_count = x->content_count;
+    return HYP_OK;
+}
+
 hyp_status hyp_infer_unary(const hyp_infer_call *c)
 {
     c->out[0].type = c->in[0]->type;
     if (c->op == HYP_OP_clip && (isnan(c->attrs[0].f) || isnan(c->attrs[1].f)))
         return hyp_infer_fail(c, "a bound is NaN; leave it out where there is none");
-    return hyp_check_dtype(c, HYP_CLASS_NUMERIC);
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    return c->op == HYP_OP_neg ? infer_negated(c) : HYP_OK;
 }
 
 hyp_status hyp_infer_unary_float(const hyp_infer_call *c)
@@ -21,14 +39,28 @@ hyp_status hyp_infer_unary_float(const hyp_infer_call *c)
     return hyp_check_dtype(c, HYP_CLASS_FLOAT);
 }
 
-/* Symbolic dims are equal where they are the same expression; a size is no negative number. */
+/* True when a >= b + more for every value of the symbols; false when unknown. */
+static bool is_above(const hyp_infer_call *c, hyp_dim a, hyp_dim b, hyp_dim more)
+{
+    hyp_dim d;
+    return hyp_dim_sub(c->dims, a, b, &d, NULL) == HYP_OK && hyp_dim_sub(c->dims, d, more, &d, NULL) == HYP_OK &&
+           hyp_dim_is_nonneg(c->dims, d);
+}
+
+/* HYP_ERR_LIMIT when it depends on the symbols. */
 static hyp_status compare_dims(const hyp_infer_call *c, hyp_dim a, hyp_dim b, hyp_dim *out)
 {
-    bool differ = (hyp_dim_is_const(a) && hyp_dim_is_const(b) && a != b) ||
-                  (hyp_dim_is_const(a) && a < 0 && hyp_dim_is_nonneg(c->dims, b)) ||
-                  (hyp_dim_is_const(b) && b < 0 && hyp_dim_is_nonneg(c->dims, a));
-    if (!differ && a != b) return HYP_ERR_LIMIT;
-    return *out = a == b, HYP_OK;
+    bool yes, no;
+    if (c->op == HYP_OP_equal) {
+        yes = a == b;
+        no = is_above(c, a, b, 1) || is_above(c, b, a, 1);
+    } else {
+        hyp_dim more = c->op == HYP_OP_less;
+        yes = is_above(c, b, a, more);
+        no = is_above(c, a, b, !more);
+    }
+    *out = yes;
+    return yes || no ? HYP_OK : HYP_ERR_LIMIT;
 }
 
 /* One element of a result's content. HYP_ERR_LIMIT: it cannot be told. */
@@ -46,14 +78,14 @@ static hyp_status combine_contents(const hyp_infer_call *c, hyp_dim a, hyp_dim b
         if (hyp_dim_is_const(a) && hyp_dim_is_const(b)) return *out = a / b, HYP_OK;
         if (!hyp_dim_is_nonneg(c->dims, a) || !hyp_dim_is_nonneg(c->dims, b)) return unknown;
         return hyp_dim_floordiv(c->dims, a, b, out, NULL);
-    case HYP_OP_mod: /* of what is nothing negative, where both remainders are the same */
-        if (!hyp_dim_is_const(a) || !hyp_dim_is_const(b) || a < 0 || b <= 0) return unknown;
-        return *out = a % b, HYP_OK;
-    case HYP_OP_equal: return compare_dims(c, a, b, out);
+    case HYP_OP_mod: /* where nothing is negative, both remainders are the same */
+        if (!hyp_dim_is_const(b) || b <= 0 || !hyp_dim_is_nonneg(c->dims, a)) return unknown;
+        HYP_TRY(hyp_dim_floordiv(c->dims, a, b, out, NULL));
+        HYP_TRY(hyp_dim_mul(c->dims, *out, b, out, NULL));
+        return hyp_dim_sub(c->dims, a, *out, out, NULL);
+    case HYP_OP_equal:
     case HYP_OP_less:
-    case HYP_OP_less_equal:
-        if (!hyp_dim_is_const(a) || !hyp_dim_is_const(b)) return unknown;
-        return *out = c->op == HYP_OP_less ? a < b : a <= b, HYP_OK;
+    case HYP_OP_less_equal: return compare_dims(c, a, b, out);
     default: return unknown;
     }
 }

@@ -74,6 +74,21 @@ hyp_status hyp_onnx_attr_ints(const hyp_onnx_node *n, const char *name, hyp_onnx
     return HYP_OK;
 }
 
+/* From constants, by way of other types perhaps. */
+static hyp_status computed_ints(const hyp_onnx_node *n, uint32_t i, const char *what, hyp_onnx_ints *out)
+{
+    hyp_eval_tensor t;
+    hyp_status status = hyp_onnx_constant(n, i, what, &t);
+    if (status == HYP_OK && t.count > HYP_ONNX_MAX_INTS) status = too_many_ints(n, what, t.count);
+    for (size_t k = 0; status == HYP_OK && k < t.count; k++) out->items[out->count++] = constant_dim(t.i[k]);
+    hyp_eval_tensor_dispose(&t);
+    if (status != HYP_ERR_UNSUPPORTED) return status;
+    return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                    "input %u (%s) is computed from the data of the model's inputs; it must be known from their "
+                    "shapes, or the inputs that it depends on be given at compile time: --bind",
+                    i, what);
+}
+
 hyp_status hyp_onnx_input_ints(const hyp_onnx_node *n, uint32_t i, const char *what, hyp_onnx_ints *out)
 {
     out->present = hyp_onnx_has_input(n, i);
@@ -90,11 +105,7 @@ hyp_status hyp_onnx_input_ints(const hyp_onnx_node *n, uint32_t i, const char *w
             out->items[out->count++] = constant_dim(hyp_load_i64(v->type.dtype, v->data, k));
         return HYP_OK;
     }
-    if (!v->content)
-        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
-                        "input %u (%s) is computed from the data of the model's inputs; it must be known from "
-                        "their shapes",
-                        i, what);
+    if (!v->content) return computed_ints(n, i, what, out);
     if (v->content_count > HYP_ONNX_MAX_INTS) return too_many_ints(n, what, v->content_count);
     for (uint32_t k = 0; k < v->content_count; k++) out->items[out->count++] = v->content[k];
     return HYP_OK;
