@@ -707,9 +707,33 @@ static hyp_status make_cumsum(maker *m, hyp_op op)
     return add_unary(m, op, x, attrs, m->known.data[x].bound * (is_fixed(size) ? (double)size : 8), &out);
 }
 
+static hyp_status make_resize(maker *m, hyp_op op)
+{
+    static const char *const modes[] = {"nearest", "linear", "cubic"};
+    static const char *const coordinates[] = {"asymmetric", "half_pixel", "align_corners"};
+    hyp_value_id x, out;
+    if (!pick(m, FLOAT, 1, 4, &x)) return HYP_OK;
+    hyp_type t = *type_of(m, x);
+    for (int32_t i = t.rank > 2 && chance(m, 90) ? t.rank - 2 : 0; i < t.rank; i++)
+        if (is_fixed(t.dims[i]) && t.dims[i] > 0 && chance(m, 80)) t.dims[i] = draw(m, 1, 7);
+    hyp_attr attrs[] = {attr_dims(t.dims, (uint32_t)t.rank),
+                        attr_sym(modes[draw(m, 0, 2)]),
+                        attr_sym(coordinates[draw(m, 0, 2)]),
+                        attr_sym("floor"),
+                        attr_float(-0.75),
+                        attr_int(draw(m, 0, 1)),
+                        attr_int(0),
+                        attr_float(0)};
+    attrs[6].i = attrs[1].sym != modes[0] && chance(m, 30);
+    return add_unary(m, op, x, attrs, 2 * m->known.data[x].bound, &out);
+}
+
 /* Interpreter and runtime share their kernels, so that not every one needs to be drawn: what is checked is the way
- * through the plan. */
-static hyp_status make_call(maker *m, hyp_op op) { return op == HYP_OP_cumsum ? make_cumsum(m, op) : HYP_OK; }
+ * through the plan, and what the CPU backend computes by itself. */
+static hyp_status make_call(maker *m, hyp_op op)
+{
+    return op == HYP_OP_cumsum ? make_cumsum(m, op) : op == HYP_OP_resize ? make_resize(m, op) : HYP_OK;
+}
 
 /* ---- the graph -------------------------------------------------------------------------------------- */
 
