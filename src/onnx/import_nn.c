@@ -75,10 +75,10 @@ static hyp_status spatial_axes(const hyp_onnx_node *n, const hyp_type *x, uint32
 
 /* ---- convolution ---------------------------------------------------------------------------------- */
 
-/* The kernel's sizes are those of the weights; the attribute only repeats them. */
-static hyp_status read_conv(const hyp_onnx_node *n, bool resolve_same, window *w, int64_t *group)
+/* The kernel's sizes are those of the weights, input `second`; the attribute only repeats them. */
+static hyp_status read_conv(const hyp_onnx_node *n, uint32_t second, bool resolve_same, window *w, int64_t *group)
 {
-    hyp_type x = hyp_onnx_input_type(n, 0), weights = hyp_onnx_input_type(n, 1);
+    hyp_type x = hyp_onnx_input_type(n, 0), weights = hyp_onnx_input_type(n, second);
     *w = (window){0};
     HYP_TRY(spatial_axes(n, &x, &w->n));
     if (weights.rank != x.rank)
@@ -92,17 +92,18 @@ static hyp_status read_conv(const hyp_onnx_node *n, bool resolve_same, window *w
     return read_window(n, &x, resolve_same, w);
 }
 
-static hyp_status emit_conv(const hyp_onnx_node *n, const hyp_value_id *inputs, uint32_t count, hyp_value_id *out)
+static hyp_status emit_conv(const hyp_onnx_node *n, uint32_t second, const hyp_value_id *inputs, uint32_t count,
+                            hyp_value_id *out)
 {
     window w;
     int64_t group;
-    HYP_TRY(read_conv(n, true, &w, &group));
+    HYP_TRY(read_conv(n, second, true, &w, &group));
     hyp_attr attrs[] = {hyp_attr_of_dims(w.strides, w.n), hyp_attr_of_dims(w.pads, 2 * w.n),
                         hyp_attr_of_dims(w.dilations, w.n), hyp_attr_of_int(group), hyp_attr_of_sym("none")};
     return hyp_onnx_emit(n, HYP_OP_conv, inputs, count, attrs, out, 1);
 }
 
-static hyp_status import_conv(hyp_onnx_node *n) { return emit_conv(n, n->inputs, n->input_count, n->outputs); }
+static hyp_status import_conv(hyp_onnx_node *n) { return emit_conv(n, 1, n->inputs, n->input_count, n->outputs); }
 
 /* Pads (and what is added to the end) of one axis such that the result has this size. */
 static hyp_status fit_output(const hyp_onnx_node *n, window *w, uint32_t i, hyp_dim in, hyp_dim size, hyp_dim *more)
@@ -136,7 +137,7 @@ static hyp_status import_conv_transpose(hyp_onnx_node *n)
     hyp_onnx_ints shape;
     window w;
     int64_t group;
-    HYP_TRY(read_conv(n, false, &w, &group));
+    HYP_TRY(read_conv(n, 1, false, &w, &group));
     HYP_TRY(list_of(n, "output_padding", w.n, 0, more));
     HYP_TRY(hyp_onnx_attr_ints(n, "output_shape", &shape));
     if (shape.present && shape.count != w.n && shape.count != w.n + 2)
@@ -188,7 +189,105 @@ static hyp_status import_conv_integer(hyp_onnx_node *n)
     hyp_value_id operands[2];
     HYP_TRY(emit_whole(n, 0, 2, 1, &operands[0]));
     HYP_TRY(emit_whole(n, 1, 3, rank, &operands[1]));
-    return emit_conv(n, operands, 2, n->outputs);
+    return emit_conv(n, 1, operands, 2, n->outputs);
+}
+
+/* The sum of products and the bias in i32, then times x_scale w_scale / y_scale, rounded, moved and cut to y's type.
+ * Inputs: x x_scale x_zero w w_scale w_zero y_scale y_zero bias. */
+static hyp_status import_qlinear_conv(hyp_onnx_node *n)
+{
+    hyp_type type = hyp_onnx_input_type(n, 7);
+    int32_t rank = hyp_onnx_input_type(n, 3).rank;
+    bool bias = hyp_onnx_has_input(n, 8);
+    hyp_value_id operands[3], y, scale;
+    if (type.dtype != HYP_U8 && type.dtype != HYP_I8)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "the result is %s; uint8 and int8 are supported",
+                        hyp_dtype_name(type.dtype));
+    HYP_TRY(emit_whole(n, 0, 2, 1, &operands[0]));
+    HYP_TRY(emit_whole(n, 3, 5, rank, &operands[1]));
+    if (bias) operands[2] = n->inputs[8];
+    HYP_TRY(emit_conv(n, 3, operands, bias ? 3 : 2, &y));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, n->inputs[1], n->inputs[4], &scale));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_div, scale, n->inputs[6], &scale));
+    HYP_TRY(emit_channels(n, scale, rank - 1, &scale));
+    HYP_TRY(emit_cast(n, y, hyp_onnx_value_type(n, scale).dtype, &y));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, y, scale, &y));
+    HYP_TRY(hyp_onnx_emit(n, HYP_OP_round, &y, 1, NULL, &y, 1));
+    HYP_TRY(emit_cast(n, n->inputs[7], hyp_onnx_value_type(n, y).dtype, &scale));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, y, scale, &y));
+    bool is_signed = type.dtype == HYP_I8;
+    const hyp_attr range[] = {hyp_attr_of_float(is_signed ? -128 : 0), hyp_attr_of_float(is_signed ? 127 : 255)};
+    HYP_TRY(hyp_onnx_emit(n, HYP_OP_clip, &y, 1, range, &y, 1));
+    return emit_cast(n, y, type.dtype, n->outputs);
+}
+
+/* Blocks that the window takes along one axis, and what then lacks to the size of the image. */
+static hyp_status count_blocks(const hyp_onnx_node *n, const window *w, uint32_t i, hyp_dim size, hyp_dim *blocks,
+                               hyp_dim *more)
+{
+    hyp_dims *d = n->im->g->dims;
+    hyp_diag *diag = n->im->diag;
+    hyp_dim reach, room, steps, taken;
+    HYP_TRY(hyp_dim_mul(d, w->kernel[i] - 1, w->dilations[i], &reach, diag));
+    HYP_TRY(hyp_dim_add(d, size, w->pads[i], &room, diag));
+    HYP_TRY(hyp_dim_add(d, room, w->pads[w->n + i], &room, diag));
+    HYP_TRY(hyp_dim_sub(d, room, reach, &room, diag));
+    HYP_TRY(hyp_dim_sub(d, room, 1, &room, diag));
+    HYP_TRY(hyp_dim_floordiv(d, room, w->strides[i], &steps, diag));
+    HYP_TRY(hyp_dim_add(d, steps, 1, blocks, diag));
+    HYP_TRY(hyp_dim_mul(d, steps, w->strides[i], &taken, diag));
+    return hyp_dim_sub(d, room, taken, more, diag);
+}
+
+/* Weights [channels positions, 1, kernel...] that put each row of a block into its place. */
+static hyp_status add_places(const hyp_onnx_node *n, const window *w, hyp_dtype dtype, int64_t channels,
+                             int64_t positions, hyp_value_id *out)
+{
+    enum { MOST = 1 << 24 }; /* a limit of sanity: the operator is one of images and small windows */
+    hyp_type type = {.dtype = dtype, .rank = (int32_t)w->n + 2, .dims = {channels * positions, 1}};
+    if (positions > MOST || channels > MOST / positions / positions)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "blocks of %lld elements are too large",
+                        (long long)positions);
+    for (uint32_t i = 0; i < w->n; i++) type.dims[2 + i] = w->kernel[i];
+    size_t count = (size_t)(channels * positions * positions), size = hyp_dtype_size(dtype);
+    void *data = hyp_arena_zalloc(&n->im->g->arena, count, size);
+    if (!data) return hyp_fail_memory(n->im->diag, count * size);
+    for (int64_t i = 0; i < channels * positions; i++)
+        hyp_store_f64(dtype, data, (size_t)(i * positions + i % positions), 1);
+    return hyp_graph_add_const(n->im->g, NULL, &type, data, count * size, false, out, n->im->diag);
+}
+
+/* Columns back into an image: the transpose of a convolution whose weights only move. */
+static hyp_status import_col2im(hyp_onnx_node *n)
+{
+    hyp_type x = hyp_onnx_input_type(n, 0);
+    hyp_onnx_ints image, block;
+    hyp_dim more[HYP_MAX_RANK], shape[HYP_MAX_RANK] = {x.dims[0], x.dims[1]};
+    hyp_value_id operands[2];
+    int64_t positions = 1;
+    window w = {0};
+    HYP_TRY(hyp_onnx_input_ints(n, 1, "image_shape", &image));
+    HYP_TRY(hyp_onnx_input_ints(n, 2, "block_shape", &block));
+    if (x.rank != 3 || block.count != image.count || block.count < 1 || block.count > HYP_MAX_RANK - 2)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "x has rank %d, the image %u and the block %u axes", x.rank,
+                        image.count, block.count);
+    w.n = block.count;
+    HYP_TRY(read_window(n, &x, false, &w));
+    for (uint32_t i = 0; i < w.n; i++) {
+        w.kernel[i] = block.items[i];
+        if (w.kernel[i] < 1 || !hyp_dim_is_const(w.kernel[i]) || !hyp_mul_i64(positions, w.kernel[i], &positions))
+            return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the sizes of the block are out of range");
+        HYP_TRY(count_blocks(n, &w, i, image.items[i], &shape[2 + i], &more[i]));
+    }
+    if (!hyp_dim_is_const(x.dims[1]) || x.dims[1] % positions)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "x has no whole number of blocks of %lld elements",
+                        (long long)positions);
+    int64_t channels = x.dims[1] / positions;
+    HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, n->inputs[0], shape, (int32_t)w.n + 2, &operands[0]));
+    HYP_TRY(add_places(n, &w, x.dtype, channels, positions, &operands[1]));
+    hyp_attr attrs[] = {hyp_attr_of_dims(w.strides, w.n), hyp_attr_of_dims(w.pads, 2 * w.n),
+                        hyp_attr_of_dims(w.dilations, w.n), hyp_attr_of_int(channels), hyp_attr_of_dims(more, w.n)};
+    return hyp_onnx_emit(n, HYP_OP_conv_transpose, operands, 2, attrs, n->outputs, 1);
 }
 
 /* ---- pooling -------------------------------------------------------------------------------------- */
@@ -486,6 +585,7 @@ static hyp_status import_lrn(hyp_onnx_node *n)
 static const hyp_onnx_operator rows[] = {
     {"AveragePool", 1, 1, 1, 1, WINDOW "ceil_mode count_include_pad ", import_pool, HYP_OP_average_pool},
     {"BatchNormalization", 1, 5, 5, 5, BATCH_NORM, import_batch_norm, HYP_OP_COUNT},
+    {"Col2Im", 18, 3, 3, 1, "dilations pads strides ", import_col2im, HYP_OP_conv_transpose},
     {"Conv", 1, 2, 3, 1, WINDOW "group ", import_conv, HYP_OP_conv},
     {"ConvInteger", 10, 2, 4, 1, WINDOW "group ", import_conv_integer, HYP_OP_conv},
     {"ConvTranspose", 1, 2, 3, 1, WINDOW "group output_padding output_shape ", import_conv_transpose,
@@ -502,6 +602,7 @@ static const hyp_onnx_operator rows[] = {
     {"MaxPool", 1, 1, 1, 2, WINDOW "ceil_mode storage_order ", import_pool, HYP_OP_max_pool},
     {"MaxUnpool", 9, 2, 3, 1, WINDOW, import_max_unpool, HYP_OP_max_unpool},
     {"MeanVarianceNormalization", 9, 1, 1, 1, "axes ", import_mean_variance, HYP_OP_COUNT},
+    {"QLinearConv", 10, 8, 9, 1, WINDOW "group ", import_qlinear_conv, HYP_OP_COUNT},
     {"RMSNormalization", 23, 2, 2, 1, "axis epsilon stash_type ", import_layer_norm, HYP_OP_rms_norm},
     {"SimplifiedLayerNormalization", 1, 2, 2, 1, "axis epsilon stash_type ", import_layer_norm, HYP_OP_rms_norm},
     {"com.microsoft::SkipLayerNormalization", 1, 3, 5, 4, "epsilon ", import_skip_norm, HYP_OP_layer_norm},
