@@ -207,7 +207,10 @@ template <> __device__ __noinline__ int64_t quotient(int64_t a, int64_t b)
 template <> __device__ __noinline__ uint64_t quotient(uint64_t a, uint64_t b) { return b == 0 ? 0 : a / b; }
 
 // The remainder with the sign of b, or of a.
-template <typename C> __device__ __forceinline__ C floored(C r, C b) { return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+template <typename C> __device__ __forceinline__ C floored(C r, C b)
+{
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
 template <typename C> __device__ __noinline__ C remainder_of(C a, C b, bool keep_sign_of_a)
 {
     C r = fmod(a, b);
