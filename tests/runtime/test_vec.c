@@ -153,12 +153,53 @@ static void every_half_converts_exactly(void **state)
             }
 }
 
+/* One row of n elements around `centre`, with or without scale and bias, against double. */
+static void check_norm(const hyp_cpu_kernels *k, int64_t n, double centre, bool centred, bool affine)
+{
+    enum { MOST = 1500 };
+    float x[MOST], scale[MOST], bias[MOST], y[MOST + 1];
+    rng r = {(uint64_t)n};
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (float)(centre + rng_float(&r));
+        scale[i] = (float)rng_float(&r);
+        bias[i] = (float)rng_float(&r);
+        sum += (double)x[i];
+    }
+    double mean = centred ? sum / (double)n : 0;
+    for (int64_t i = 0; i < n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    double inverse = 1 / sqrt(squares / (double)n + 1e-5);
+    y[n] = 42;
+    k->norm(x, affine ? scale : NULL, affine ? bias : NULL, y, n, 1e-5, centred);
+    assert_float_equal(y[n], 42, 0);
+    for (int64_t i = 0; i < n; i++) {
+        double want = ((double)x[i] - mean) * inverse * (affine ? (double)scale[i] : 1) + (affine ? (double)bias[i] : 0);
+        /* The mean is rounded to a float, which moves every element by as much. */
+        double tolerance = 2e-6 + (centred ? fabs(mean) * 0x1p-23 * inverse : 0);
+        if (!(fabs((double)y[i] - want) <= tolerance))
+            fail_msg("%s: element %d of %d: %.9g, not %.9g", k->isa, (int)i, (int)n, (double)y[i], want);
+    }
+}
+
+static void rows_are_normalized_on_every_instruction_set(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 7, 16, 33, 63, 64, 65, 200, 1023, 1500};
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(list);
+    for (size_t l = 0; list[l]; l++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int form = 0; form < 8; form++)
+                check_norm(list[l], sizes[i], form & 4 ? 100 : 0, form & 1, form & 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_are_accurate_to_a_few_units_in_the_last_place),
         cmocka_unit_test(special_values_come_out_right),
         cmocka_unit_test(every_half_converts_exactly),
+        cmocka_unit_test(rows_are_normalized_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
