@@ -119,6 +119,8 @@ extern const hyp_onnx_family hyp_onnx_resize;
 extern const hyp_onnx_family hyp_onnx_attention;
 extern const hyp_onnx_family hyp_onnx_nn;
 extern const hyp_onnx_family hyp_onnx_reduce;
+extern const hyp_onnx_family hyp_onnx_quant;
+extern const hyp_onnx_family hyp_onnx_einsum;
 
 /* NULL if the operator of the node is not supported in the model's opset. */
 const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const HypOnnx__NodeProto *node);
@@ -206,5 +208,13 @@ HYP_NODISCARD hyp_status hyp_onnx_emit_binary(const hyp_onnx_node *n, hyp_op op,
 /* An operator whose only attribute is a list: reshape, expand, transpose. */
 HYP_NODISCARD hyp_status hyp_onnx_emit_dims(const hyp_onnx_node *n, hyp_op op, hyp_value_id x, const hyp_dim *dims,
                                             int32_t count, hyp_value_id *out);
+/* x in another element type; x itself when it has it. */
+HYP_NODISCARD hyp_status hyp_onnx_emit_cast(const hyp_onnx_node *n, hyp_value_id x, hyp_dtype to, hyp_value_id *out);
+/* `size` elements of x from `start` along one axis, in steps of `step`. */
+HYP_NODISCARD hyp_status hyp_onnx_emit_part(const hyp_onnx_node *n, hyp_value_id x, int32_t axis, hyp_dim start,
+                                            hyp_dim size, hyp_dim step, hyp_value_id *out);
+/* numpy matmul of a and b, the last axes of b swapped first if trans_b. */
+HYP_NODISCARD hyp_status hyp_onnx_emit_matmul(const hyp_onnx_node *n, hyp_value_id a, hyp_value_id b, bool trans_b,
+                                              double alpha, hyp_value_id *out);
 
 #endif

@@ -18,13 +18,6 @@ static hyp_status emit_concat(const hyp_onnx_node *n, hyp_value_id a, hyp_value_
     return hyp_onnx_emit(n, HYP_OP_concat, (const hyp_value_id[]){a, b}, 2, &attr, out, 1);
 }
 
-static hyp_status emit_cast(const hyp_onnx_node *n, hyp_value_id x, hyp_dtype to, hyp_value_id *out)
-{
-    hyp_attr attr = hyp_attr_of_sym(hyp_dtype_name(to));
-    *out = x;
-    return hyp_onnx_value_type(n, x).dtype == to ? HYP_OK : hyp_onnx_emit(n, HYP_OP_cast, &x, 1, &attr, out, 1);
-}
-
 /* a where the bool is true, else b; both numbers of this type. */
 static hyp_status emit_choice(const hyp_onnx_node *n, hyp_value_id c, hyp_dtype dtype, double a, double b,
                               hyp_value_id *out)
@@ -144,7 +137,7 @@ static hyp_status emit_mask(const hyp_onnx_node *n, const attention *a, hyp_valu
     if (mask.dtype == HYP_BOOL)
         HYP_TRY(emit_choice(n, *out, dtype, 0, -INFINITY, out));
     else
-        HYP_TRY(emit_cast(n, *out, dtype, out));
+        HYP_TRY(hyp_onnx_emit_cast(n, *out, dtype, out));
     if (mask.rank == 0 || mask.dims[mask.rank - 1] == keys || mask.dims[mask.rank - 1] == 1) return HYP_OK;
     hyp_dim pads[2 * HYP_MAX_RANK] = {0};
     hyp_value_id fill;
@@ -258,12 +251,12 @@ static hyp_status emit_attention(const hyp_onnx_node *n, attention *a, hyp_value
     HYP_TRY(add_padding(n, a, &bias));
     a->biased = a->capped;
     if (bias != HYP_NO_VALUE) HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, a->capped, bias, &a->biased));
-    HYP_TRY(emit_cast(n, a->biased, a->precision, &a->probabilities));
+    HYP_TRY(hyp_onnx_emit_cast(n, a->biased, a->precision, &a->probabilities));
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_softmax, &a->probabilities, 1, &axis, &a->probabilities, 1));
     /* A causal bias alone shows every query its first key. */
     bool may_be_empty = a->mask != HYP_NO_VALUE || a->valid != HYP_NO_VALUE || a->left >= 0 || a->right >= 0;
     if (may_be_empty) HYP_TRY(hide_empty_rows(n, bias, &a->probabilities));
-    HYP_TRY(emit_cast(n, a->probabilities, dtype, &a->probabilities));
+    HYP_TRY(hyp_onnx_emit_cast(n, a->probabilities, dtype, &a->probabilities));
     return emit_product(n, a->probabilities, a->v, groups, false, 1, out);
 }
 

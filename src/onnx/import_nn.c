@@ -153,13 +153,6 @@ static hyp_status import_conv_transpose(hyp_onnx_node *n)
     return hyp_onnx_emit(n, HYP_OP_conv_transpose, n->inputs, n->input_count, attrs, n->outputs, 1);
 }
 
-static hyp_status emit_cast(const hyp_onnx_node *n, hyp_value_id x, hyp_dtype to, hyp_value_id *out)
-{
-    hyp_attr attr = hyp_attr_of_sym(hyp_dtype_name(to));
-    *out = x;
-    return hyp_onnx_value_type(n, x).dtype == to ? HYP_OK : hyp_onnx_emit(n, HYP_OP_cast, &x, 1, &attr, out, 1);
-}
-
 /* A vector over the channels as [C, 1, ...] for x of this rank. A scalar stays. */
 static hyp_status emit_channels(const hyp_onnx_node *n, hyp_value_id v, int32_t rank, hyp_value_id *out)
 {
@@ -176,9 +169,9 @@ static hyp_status emit_channels(const hyp_onnx_node *n, hyp_value_id v, int32_t 
 static hyp_status emit_whole(const hyp_onnx_node *n, uint32_t i, uint32_t zero, int32_t rank, hyp_value_id *out)
 {
     hyp_value_id z;
-    HYP_TRY(emit_cast(n, n->inputs[i], HYP_I32, out));
+    HYP_TRY(hyp_onnx_emit_cast(n, n->inputs[i], HYP_I32, out));
     if (!hyp_onnx_has_input(n, zero)) return HYP_OK;
-    HYP_TRY(emit_cast(n, n->inputs[zero], HYP_I32, &z));
+    HYP_TRY(hyp_onnx_emit_cast(n, n->inputs[zero], HYP_I32, &z));
     HYP_TRY(emit_channels(n, z, rank, &z));
     return hyp_onnx_emit_binary(n, HYP_OP_sub, *out, z, out);
 }
@@ -210,15 +203,15 @@ static hyp_status import_qlinear_conv(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, n->inputs[1], n->inputs[4], &scale));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_div, scale, n->inputs[6], &scale));
     HYP_TRY(emit_channels(n, scale, rank - 1, &scale));
-    HYP_TRY(emit_cast(n, y, hyp_onnx_value_type(n, scale).dtype, &y));
+    HYP_TRY(hyp_onnx_emit_cast(n, y, hyp_onnx_value_type(n, scale).dtype, &y));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, y, scale, &y));
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_round, &y, 1, NULL, &y, 1));
-    HYP_TRY(emit_cast(n, n->inputs[7], hyp_onnx_value_type(n, y).dtype, &scale));
+    HYP_TRY(hyp_onnx_emit_cast(n, n->inputs[7], hyp_onnx_value_type(n, y).dtype, &scale));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, y, scale, &y));
     bool is_signed = type.dtype == HYP_I8;
     const hyp_attr range[] = {hyp_attr_of_float(is_signed ? -128 : 0), hyp_attr_of_float(is_signed ? 127 : 255)};
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_clip, &y, 1, range, &y, 1));
-    return emit_cast(n, y, type.dtype, n->outputs);
+    return hyp_onnx_emit_cast(n, y, type.dtype, n->outputs);
 }
 
 /* Blocks that the window takes along one axis, and what then lacks to the size of the image. */
@@ -383,7 +376,7 @@ static hyp_status emit_affine(const hyp_onnx_node *n, hyp_value_id x, hyp_value_
     for (int i = 0; i < 2; i++) {
         hyp_value_id v = operands[i];
         if (v == HYP_NO_VALUE) continue;
-        HYP_TRY(emit_cast(n, v, type.dtype, &v));
+        HYP_TRY(hyp_onnx_emit_cast(n, v, type.dtype, &v));
         HYP_TRY(emit_channels(n, v, type.rank > 1 ? type.rank - 1 : 1, &v));
         HYP_TRY(hyp_onnx_emit_binary(n, i ? HYP_OP_add : HYP_OP_mul, *out, v, out));
     }
@@ -400,11 +393,11 @@ static hyp_status import_batch_norm(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_add_scalar(n, hyp_onnx_input_type(n, 4).dtype, epsilon, &small));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, n->inputs[4], small, &a));
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_sqrt, &a, 1, NULL, &a, 1));
-    HYP_TRY(emit_cast(n, a, hyp_onnx_input_type(n, 1).dtype, &a));
+    HYP_TRY(hyp_onnx_emit_cast(n, a, hyp_onnx_input_type(n, 1).dtype, &a));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_div, n->inputs[1], a, &a));
-    HYP_TRY(emit_cast(n, a, hyp_onnx_input_type(n, 3).dtype, &b));
+    HYP_TRY(hyp_onnx_emit_cast(n, a, hyp_onnx_input_type(n, 3).dtype, &b));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, n->inputs[3], b, &b));
-    HYP_TRY(emit_cast(n, b, hyp_onnx_input_type(n, 2).dtype, &b));
+    HYP_TRY(hyp_onnx_emit_cast(n, b, hyp_onnx_input_type(n, 2).dtype, &b));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, n->inputs[2], b, &b));
     return emit_affine(n, n->inputs[0], a, b, n->outputs);
 }
@@ -418,7 +411,7 @@ static hyp_status emit_parameter(const hyp_onnx_node *n, const hyp_type *x, int6
     want.rank = rank;
     memset(want.dims, 0, sizeof want.dims);
     memcpy(want.dims, x->dims + axis, (size_t)rank * sizeof(hyp_dim));
-    HYP_TRY(emit_cast(n, *v, x->dtype, v));
+    HYP_TRY(hyp_onnx_emit_cast(n, *v, x->dtype, v));
     want.dtype = have.dtype;
     return hyp_type_equal(&have, &want) ? HYP_OK : hyp_onnx_emit_dims(n, HYP_OP_expand, *v, want.dims, rank, v);
 }

@@ -182,3 +182,32 @@ hyp_status hyp_onnx_emit_dims(const hyp_onnx_node *n, hyp_op op, hyp_value_id x,
     hyp_attr attr = hyp_attr_of_dims(dims, (uint32_t)count);
     return hyp_onnx_emit(n, op, &x, 1, &attr, out, 1);
 }
+
+hyp_status hyp_onnx_emit_cast(const hyp_onnx_node *n, hyp_value_id x, hyp_dtype to, hyp_value_id *out)
+{
+    hyp_attr attr = hyp_attr_of_sym(hyp_dtype_name(to));
+    *out = x;
+    return hyp_onnx_value_type(n, x).dtype == to ? HYP_OK : hyp_onnx_emit(n, HYP_OP_cast, &x, 1, &attr, out, 1);
+}
+
+hyp_status hyp_onnx_emit_part(const hyp_onnx_node *n, hyp_value_id x, int32_t axis, hyp_dim start, hyp_dim size,
+                              hyp_dim step, hyp_value_id *out)
+{
+    hyp_type type = hyp_onnx_value_type(n, x);
+    hyp_dim starts[HYP_MAX_RANK] = {0}, steps[HYP_MAX_RANK];
+    uint32_t rank = (uint32_t)type.rank;
+    for (uint32_t i = 0; i < rank; i++) steps[i] = 1;
+    starts[axis] = start;
+    type.dims[axis] = size;
+    steps[axis] = step;
+    hyp_attr attrs[] = {hyp_attr_of_dims(starts, rank), hyp_attr_of_dims(type.dims, rank),
+                        hyp_attr_of_dims(steps, rank)};
+    return hyp_onnx_emit(n, HYP_OP_slice, &x, 1, attrs, out, 1);
+}
+
+hyp_status hyp_onnx_emit_matmul(const hyp_onnx_node *n, hyp_value_id a, hyp_value_id b, bool trans_b, double alpha,
+                                hyp_value_id *out)
+{
+    hyp_attr attrs[] = {hyp_attr_of_int(0), hyp_attr_of_int(trans_b), hyp_attr_of_float(alpha)};
+    return hyp_onnx_emit(n, HYP_OP_matmul, (const hyp_value_id[]){a, b}, 2, attrs, out, 1);
+}
