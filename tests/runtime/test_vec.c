@@ -173,7 +173,8 @@ static void check_norm(const hyp_cpu_kernels *k, int64_t n, double centre, bool 
     k->norm(x, affine ? scale : NULL, affine ? bias : NULL, y, n, 1e-5, centred);
     assert_float_equal(y[n], 42, 0);
     for (int64_t i = 0; i < n; i++) {
-        double want = ((double)x[i] - mean) * inverse * (affine ? (double)scale[i] : 1) + (affine ? (double)bias[i] : 0);
+        double want =
+            ((double)x[i] - mean) * inverse * (affine ? (double)scale[i] : 1) + (affine ? (double)bias[i] : 0);
         /* The mean is rounded to a float, which moves every element by as much. */
         double tolerance = 2e-6 + (centred ? fabs(mean) * 0x1p-23 * inverse : 0);
         if (!(fabs((double)y[i] - want) <= tolerance))
@@ -189,8 +190,7 @@ static void rows_are_normalized_on_every_instruction_set(void **state)
     hyp_cpu_kernels_list(list);
     for (size_t l = 0; list[l]; l++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-            for (int form = 0; form < 8; form++)
-                check_norm(list[l], sizes[i], form & 4 ? 100 : 0, form & 1, form & 2);
+            for (int form = 0; form < 8; form++) check_norm(list[l], sizes[i], form & 4 ? 100 : 0, form & 1, form & 2);
 }
 
 int main(void)
