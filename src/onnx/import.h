@@ -109,6 +109,7 @@ typedef struct hyp_onnx_family {
 extern const hyp_onnx_family hyp_onnx_elementwise;
 extern const hyp_onnx_family hyp_onnx_math;
 extern const hyp_onnx_family hyp_onnx_branch;
+extern const hyp_onnx_family hyp_onnx_loss;
 extern const hyp_onnx_family hyp_onnx_shape;
 extern const hyp_onnx_family hyp_onnx_index;
 extern const hyp_onnx_family hyp_onnx_scatter;
@@ -216,5 +217,8 @@ HYP_NODISCARD hyp_status hyp_onnx_emit_part(const hyp_onnx_node *n, hyp_value_id
 /* numpy matmul of a and b, the last axes of b swapped first if trans_b. */
 HYP_NODISCARD hyp_status hyp_onnx_emit_matmul(const hyp_onnx_node *n, hyp_value_id a, hyp_value_id b, bool trans_b,
                                               double alpha, hyp_value_id *out);
+/* log(softmax(x)) along the axis, 0 .. rank-1 (import_reduce.c). */
+HYP_NODISCARD hyp_status hyp_onnx_emit_log_softmax(const hyp_onnx_node *n, hyp_value_id x, int64_t axis,
+                                                   hyp_value_id *out);
 
 #endif

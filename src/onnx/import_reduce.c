@@ -132,7 +132,7 @@ static hyp_status import_arg(hyp_onnx_node *n)
 
 /* ---- softmax and its relatives --------------------------------------------------------------------- */
 
-static hyp_status emit_log_softmax(const hyp_onnx_node *n, hyp_value_id x, int64_t axis, hyp_value_id *out)
+hyp_status hyp_onnx_emit_log_softmax(const hyp_onnx_node *n, hyp_value_id x, int64_t axis, hyp_value_id *out)
 {
     const reduction r = {.axes = {.count = 1, .items = {axis}}};
     hyp_value_id shifted, sum;
@@ -154,8 +154,8 @@ static hyp_status emit_hardmax(const hyp_onnx_node *n, hyp_value_id x, int64_t a
     hyp_attr hot[] = {hyp_attr_of_int(axis), hyp_attr_of_dims(&type.dims[axis], 1)};
     hyp_store_f64(type.dtype, bytes, 1, 1);
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_argmax, &x, 1, arg, &index, 1));
-    HYP_TRY(hyp_graph_add_const(n->im->g, NULL, &pair, bytes, 2 * hyp_dtype_size(type.dtype), true, &values,
-                                n->im->diag));
+    HYP_TRY(
+        hyp_graph_add_const(n->im->g, NULL, &pair, bytes, 2 * hyp_dtype_size(type.dtype), true, &values, n->im->diag));
     return hyp_onnx_emit(n, HYP_OP_one_hot, (const hyp_value_id[]){index, values}, 2, hot, out, 1);
 }
 
@@ -163,7 +163,7 @@ static hyp_status emit_along(const hyp_onnx_node *n, hyp_value_id x, int64_t axi
 {
     hyp_attr attr = hyp_attr_of_int(axis);
     if (n->op->op == HYP_OP_softmax) return hyp_onnx_emit(n, HYP_OP_softmax, &x, 1, &attr, out, 1);
-    return n->op->op == HYP_OP_log ? emit_log_softmax(n, x, axis, out) : emit_hardmax(n, x, axis, out);
+    return n->op->op == HYP_OP_log ? hyp_onnx_emit_log_softmax(n, x, axis, out) : emit_hardmax(n, x, axis, out);
 }
 
 /* Before opset 13 over all axes from this one on, as one. */
