@@ -26,10 +26,11 @@ typedef struct hyp_onnx_options {
 
 /* Reads a model file (ONNX operator sets 1 to 28) into `g`, which is initialised and empty. Weights are not
  * copied: constants point into the mapping, without alignment, so read them by hyp_load_* or memcpy. Dead
- * nodes are imported like others. Each IR node names its ONNX node as its source: by its name, else
- * "Op:first output".
+ * nodes are imported like others. Calls of the model's own functions are inlined, and the branch that an If with a
+ * constant condition takes; the other branch is not looked at. Each IR node names its ONNX node as its source: by its
+ * name, else "Op:first output"; in a function, after the name of the node that calls it and a slash.
  * HYP_ERR_UNSUPPORTED: operators that Hypatia lacks, all of them in one message with counts and node names;
- * element types, ranks, shapes that depend on data. HYP_ERR_MALFORMED: bad bytes, cycles, wrong ranks,
+ * element types, ranks, shapes and conditions that depend on data. HYP_ERR_MALFORMED: bad bytes, cycles, wrong ranks,
  * duplicate or missing names, missing external data or a path to it that leaves the model's folder. Messages
  * name the file and the node or tensor. On failure *out_model is untouched and `g` is to be disposed.
  * Thread-compatible. */
