@@ -278,6 +278,7 @@ def gpt2(words, length, width, count, layers):
 # name: what makes (model, inputs, dynamic axes), its small and its full arguments
 MODELS = {
     "bert2": (bert, (50, 32, 16, 2, 32, 2), (30522, 512, 128, 2, 512, 2)),
+    "bert48": (bert, None, (1000, 128, 64, 2, 256, 48)),
     "bert-base": (bert, None, (30522, 512, 768, 12, 3072, 12)),
     "gpt2": (gpt2, (50, 64, 16, 2, 2), (50257, 1024, 768, 12, 12)),
     "vit": (lambda size, *rest: (Vit(size, *rest), *image(2, size)), (16, 4, 16, 2, 2, 10), (224, 16, 768, 12, 12, 1000)),
