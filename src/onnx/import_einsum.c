@@ -130,30 +130,34 @@ static hyp_status arrange(const hyp_onnx_node *n, labelled *x, const uint8_t *la
     return moves ? hyp_onnx_emit_dims(n, HYP_OP_transpose, x->value, perm, x->rank, &x->value) : HYP_OK;
 }
 
-/* The diagonal of axes a < b, as the last axis: both moved to the end, joined, and every (size + 1)-th element taken.
- */
+/* 0, 1, ... along one axis of `rank`. */
+static hyp_status count_along(const hyp_onnx_node *n, hyp_dim size, int32_t axis, int32_t rank, hyp_value_id *out)
+{
+    hyp_dim dims[HYP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    hyp_attr attr = hyp_attr_of_dims(&size, 1);
+    hyp_value_id ends[2];
+    dims[axis] = size;
+    HYP_TRY(hyp_onnx_add_scalar(n, HYP_I64, 0, &ends[0]));
+    HYP_TRY(hyp_onnx_add_scalar(n, HYP_I64, 1, &ends[1]));
+    HYP_TRY(hyp_onnx_emit(n, HYP_OP_range, ends, 2, &attr, out, 1));
+    return hyp_onnx_emit_dims(n, HYP_OP_reshape, *out, dims, rank, out);
+}
+
+/* The diagonal of axes a < b, as axis a: the sum along b with 0 for all other elements, which needs no known size. */
 static hyp_status take_diagonal(const hyp_onnx_node *n, labelled *x, int32_t a, int32_t b)
 {
     hyp_type type = hyp_onnx_value_type(n, x->value);
-    hyp_dim perm[HYP_MAX_RANK], dims[HYP_MAX_RANK], size = type.dims[a], step;
-    uint8_t label = x->labels[a];
-    int32_t count = 0;
-    if (size != type.dims[b]) return wrong(n, "a letter stands for axes of different sizes");
-    for (int32_t i = 0; i < x->rank; i++) {
-        if (i == a || i == b) continue;
-        dims[count] = type.dims[i];
-        x->labels[count] = x->labels[i];
-        perm[count++] = i;
-    }
-    perm[count] = a;
-    perm[count + 1] = b;
-    x->labels[count] = label;
-    HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_transpose, x->value, perm, x->rank, &x->value));
-    x->rank = count + 1;
-    HYP_TRY(hyp_dim_mul(n->im->g->dims, size, size, &dims[count], n->im->diag));
-    HYP_TRY(hyp_dim_add(n->im->g->dims, size, 1, &step, n->im->diag));
-    HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, x->value, dims, x->rank, &x->value));
-    return hyp_onnx_emit_part(n, x->value, count, 0, size, step, &x->value);
+    hyp_dim along = b;
+    hyp_attr attrs[] = {hyp_attr_of_dims(&along, 1), hyp_attr_of_int(0)};
+    hyp_value_id in[] = {HYP_NO_VALUE, x->value, HYP_NO_VALUE}, row, column;
+    if (type.dims[a] != type.dims[b]) return wrong(n, "a letter stands for axes of different sizes");
+    HYP_TRY(count_along(n, type.dims[a], a, type.rank, &row));
+    HYP_TRY(count_along(n, type.dims[a], b, type.rank, &column));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_equal, row, column, &in[0]));
+    HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, 0, &in[2]));
+    HYP_TRY(hyp_onnx_emit(n, HYP_OP_where, in, 3, NULL, &x->value, 1));
+    remove_axis(x, b);
+    return hyp_onnx_emit(n, HYP_OP_reduce_sum, &x->value, 1, attrs, &x->value, 1);
 }
 
 static hyp_status take_diagonals(const hyp_onnx_node *n, labelled *x)
@@ -162,7 +166,7 @@ static hyp_status take_diagonals(const hyp_onnx_node *n, labelled *x)
         int32_t a = place_of(x, x->labels[b]);
         if (a == b) continue;
         HYP_TRY(take_diagonal(n, x, a, b));
-        b = 0; /* the axes have moved */
+        b--;
     }
     return HYP_OK;
 }

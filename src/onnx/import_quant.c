@@ -190,21 +190,28 @@ static hyp_status emit_operand_parameter(const hyp_onnx_node *n, uint32_t i, boo
     return hyp_onnx_input_type(n, i).rank == 1 ? emit_along(n, *out, 2, left ? 0 : 1, out) : HYP_OK;
 }
 
-/* (a - its zero point) (b - its zero point) in i32. */
+/* (a - its zero point) (b - its zero point), in a floating-point type that holds every partial sum exactly. */
 static hyp_status emit_product(const hyp_onnx_node *n, hyp_value_id a, hyp_value_id a_zero, hyp_value_id b,
                                hyp_value_id b_zero, hyp_value_id *out)
 {
+    enum { LARGEST = 255 * 255, EXACT_IN_F32 = 1 << 24 };
+    hyp_type left = hyp_onnx_value_type(n, a);
+    hyp_dim terms = left.rank ? left.dims[left.rank - 1] : 1;
+    bool few = hyp_dim_is_const(terms) && terms <= EXACT_IN_F32 / LARGEST;
     HYP_TRY(emit_centred(n, a, a_zero, &a));
     HYP_TRY(emit_centred(n, b, b_zero, &b));
+    HYP_TRY(hyp_onnx_emit_cast(n, a, few ? HYP_F32 : HYP_F64, &a));
+    HYP_TRY(hyp_onnx_emit_cast(n, b, few ? HYP_F32 : HYP_F64, &b));
     return hyp_onnx_emit_matmul(n, a, b, false, 1, out);
 }
 
 static hyp_status import_matmul_integer(hyp_onnx_node *n)
 {
-    hyp_value_id a_zero, b_zero;
+    hyp_value_id a_zero, b_zero, y;
     HYP_TRY(emit_operand_parameter(n, 2, true, &a_zero));
     HYP_TRY(emit_operand_parameter(n, 3, false, &b_zero));
-    return emit_product(n, n->inputs[0], a_zero, n->inputs[1], b_zero, n->outputs);
+    HYP_TRY(emit_product(n, n->inputs[0], a_zero, n->inputs[1], b_zero, &y));
+    return hyp_onnx_emit_cast(n, y, HYP_I32, n->outputs);
 }
 
 /* a, its scale and zero point, b, its scale and zero point, the result's scale and zero point. */

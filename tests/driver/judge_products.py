@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Einsum, quantization and products of integers against onnxruntime, on the CPU and the reference backend, with and
+without rewriting, and with symbolic sizes: each model is compiled once for two sizes.
+
+    judge_products.py
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import judging  # noqa: E402
+import numpy as np  # noqa: E402
+
+onnx, ort = judging.hyp.need("onnx", "onnxruntime")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+VARIANTS = [(device, no_rewrite) for device in ("cpu", "reference") for no_rewrite in (False, True)]
+EINSUMS = ["bik,bkj->bij", "bik,bjk", "...ik,...kj->...ij", "bsnh,btnh->bnst", "ij,kl->ijkl", "ij->ji", "ij->", "ii->i", "iij->j",
+           "bi,bi->b", "i,i", "ij,j->i", "ij,jk,kl->il", "ijk,jil->kl", "...i->...", "bn,anm,bm->ba", " i j , j k -> i k ", "ab,ab,ab->ab"]
+rng = np.random.default_rng(61)
+
+
+def model(op, inputs, constants, outputs, domain="", **attrs):
+    """inputs: name -> (type, symbolic shape); constants: name -> array, None where absent; outputs: types."""
+    names = list(inputs) + [name if value is not None else "" for name, value in constants.items()]
+    node = helper.make_node(op, names, [f"y{i}" for i in range(len(outputs))], domain=domain, **attrs)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info(n, t, s) for n, (t, s) in inputs.items()],
+        [helper.make_tensor_value_info(f"y{i}", t, None) for i, t in enumerate(outputs)],
+        [numpy_helper.from_array(v, n) for n, v in constants.items() if v is not None])
+    opsets = [helper.make_opsetid("", 21)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def einsums():
+    for equation in EINSUMS:
+        terms = equation.replace(" ", "").split("->")[0].split(",")
+        shapes = [[*("xy" if "..." in term else ""), *term.replace("...", "")] for term in terms]
+        m = model("Einsum", {f"a{i}": (TensorProto.FLOAT, [f"dim_{s}" for s in shape]) for i, shape in enumerate(shapes)},
+                  {}, [TensorProto.FLOAT], equation=equation)
+        cases = []
+        for base in (2, 3):
+            feeds = {f"a{i}": rng.standard_normal([base + ord(s) % 4 for s in shape]).astype(np.float32)
+                     for i, shape in enumerate(shapes)}
+            cases.append(feeds)
+        yield f"Einsum {equation}", m, cases
+
+
+def integers(dtype, shape):
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+def code(dtype):
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+def quantizations():
+    for dtype in ("uint8", "int8", "uint16", "int16"):
+        for kind, shape, axis, block in (("tensor", [], 1, 0), ("axis", [4], -1, 0), ("blocks", [3, 2], 1, 2)):
+            scale = rng.uniform(0.01, 0.2, shape).astype(np.float32)
+            zero = integers(dtype, shape)
+            dims = [3, 4] if block else ["n", 4]
+            attrs = {"axis": axis, **({"block_size": block} if block else {})}
+            data = [rng.standard_normal((n, 4)).astype(np.float32) * 8 for n in ((3, 3) if block else (1, 5))]
+            m = model("QuantizeLinear", {"x": (TensorProto.FLOAT, dims)}, {"scale": scale, "zero": zero}, [code(dtype)], **attrs)
+            yield f"QuantizeLinear {dtype} {kind}", m, [{"x": x} for x in data]
+            m = model("DequantizeLinear", {"x": (code(dtype), dims)}, {"scale": scale, "zero": zero}, [TensorProto.FLOAT], **attrs)
+            yield f"DequantizeLinear {dtype} {kind}", m, [{"x": integers(dtype, x.shape)} for x in data]
+    x = [{"x": rng.standard_normal((n, 6)).astype(np.float32)} for n in (1, 4)] + [{"x": np.zeros((2, 6), np.float32)}]
+    yield ("DynamicQuantizeLinear", model("DynamicQuantizeLinear", {"x": (TensorProto.FLOAT, ["n", 6])}, {},
+                                          [TensorProto.UINT8, TensorProto.FLOAT, TensorProto.UINT8]), x)
+
+
+def products():
+    f32 = TensorProto.FLOAT
+    for a, b in (("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")):
+        feeds = [{"a": integers(a, (n, 5))} for n in (1, 3)]
+        left = {"a": (code(a), ["n", 5])}
+        weights, zero, zeros = integers(b, (5, 4)), integers(a, []), integers(b, [4])
+        yield (f"MatMulInteger {a} {b}", model("MatMulInteger", left, {"b": weights, "az": zero, "bz": zeros},
+                                               [TensorProto.INT32]), feeds)
+        long = {"a": (code(a), ["n", 700])} # too many terms for f32
+        yield (f"MatMulInteger {a} {b} of many terms", model("MatMulInteger", long, {"b": integers(b, (700, 3))},
+                                                            [TensorProto.INT32]), [{"a": integers(a, (2, 700))}])
+        yield f"MatMulInteger {a} {b} without zero points", model("MatMulInteger", left, {"b": weights}, [TensorProto.INT32]), feeds
+        scales = rng.uniform(0.01, 0.1, 4).astype(np.float32)
+        if (a, b) != ("uint8", "uint8"):
+            constants = {"as": np.float32(0.05), "az": zero, "b": weights, "bs": scales, "bz": zeros * 0,
+                         "ys": np.float32(0.3), "yz": integers(a, [])}
+            yield (f"QLinearMatMul {a} {b}",
+                   model("QLinearMatMul", left, {k: np.asarray(v) for k, v in constants.items()}, [code(a)]), feeds)
+        floats = [{"a": rng.standard_normal((n, 5)).astype(np.float32)} for n in (1, 3)]
+        yield (f"DynamicQuantizeMatMul {b}",
+               model("DynamicQuantizeMatMul", {"a": (f32, ["n", 5])},
+                     {"b": weights, "bs": scales, "bz": zeros, "bias": rng.standard_normal(4).astype(np.float32)}, [f32],
+                     "com.microsoft"), floats)
+        yield (f"MatMulIntegerToFloat {a} {b}",
+               model("MatMulIntegerToFloat", left,
+                     {"b": weights, "as": np.asarray(np.float32(0.05)), "bs": scales, "az": zero, "bz": zeros}, [f32],
+                     "com.microsoft"), feeds)
+
+
+def main():
+    judge, count = judging.Judge(), 0
+    for family in (einsums, quantizations, products):
+        for name, m, cases in family():
+            judge.judge(name, m, cases, VARIANTS)
+            count += 1
+    return judge.finish(count)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
