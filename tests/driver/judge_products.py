@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Einsum, quantization and products of integers against onnxruntime, on the CPU and the reference backend, with and
-without rewriting, and with symbolic sizes: each model is compiled once for two sizes.
+"""Einsum, quantization, products of integers and fused products against onnxruntime, on the CPU and the reference
+backend, with and without rewriting, and with symbolic sizes: each model is compiled once for two sizes.
 
     judge_products.py
 """
@@ -80,7 +80,7 @@ def products():
         weights, zero, zeros = integers(b, (5, 4)), integers(a, []), integers(b, [4])
         yield (f"MatMulInteger {a} {b}", model("MatMulInteger", left, {"b": weights, "az": zero, "bz": zeros},
                                                [TensorProto.INT32]), feeds)
-        long = {"a": (code(a), ["n", 700])} # too many terms for f32
+        long = {"a": (code(a), ["n", 700])}  # too many terms for f32
         yield (f"MatMulInteger {a} {b} of many terms", model("MatMulInteger", long, {"b": integers(b, (700, 3))},
                                                             [TensorProto.INT32]), [{"a": integers(a, (2, 700))}])
         yield f"MatMulInteger {a} {b} without zero points", model("MatMulInteger", left, {"b": weights}, [TensorProto.INT32]), feeds
@@ -101,9 +101,23 @@ def products():
                      "com.microsoft"), feeds)
 
 
+def fused():
+    f32, bias = TensorProto.FLOAT, rng.standard_normal(4).astype(np.float32)
+    feeds = [{"a": rng.standard_normal((n, 5)).astype(np.float32)} for n in (1, 3)]
+    for attrs in ({"activation": "Relu"}, {"activation": "Sigmoid", "alpha": 0.5}, {"activation": "Tanh", "beta": 2.0},
+                  {"activation": "LeakyRelu", "activation_alpha": 0.3}):
+        m = model("FusedGemm", {"a": (f32, ["n", 5])}, {"b": rng.standard_normal((4, 5)).astype(np.float32), "c": bias}, [f32],
+                  "com.microsoft", transB=1, **attrs)
+        yield f"FusedGemm {attrs}", m, feeds
+    for attrs, left, right in (({"alpha": 0.25, "transB": 1}, (3, 5), (4, 5)), ({"transA": 1}, (5, 3), (5, 4))):
+        m = model("FusedMatMul", {"a": (f32, ["n", *left]), "b": (f32, ["n", *right])}, {}, [f32], "com.microsoft", **attrs)
+        yield f"FusedMatMul {attrs}", m, [{"a": rng.standard_normal((n, *left)).astype(np.float32),
+                                           "b": rng.standard_normal((n, *right)).astype(np.float32)} for n in (1, 3)]
+
+
 def main():
     judge, count = judging.Judge(), 0
-    for family in (einsums, quantizations, products):
+    for family in (einsums, quantizations, products, fused):
         for name, m, cases in family():
             judge.judge(name, m, cases, VARIANTS)
             count += 1
