@@ -1,4 +1,6 @@
 /* access.c - what steps read and write, and how much work they are. */
+#include <string.h>
+
 #include "base/dtype.h"
 #include "plan/plan.h"
 
@@ -90,8 +92,20 @@ static double tensor_bytes(const HypPlan__Program *p, uint32_t t, const int64_t 
     return product(values, tensor->n_dims, tensor->dims) * (double)hyp_dtype_size((hyp_dtype)tensor->dtype);
 }
 
+/* Of calls only convolutions are counted: what they multiply and add for every result (the transpose: for every input). */
+static double call_flops(const HypPlan__Program *p, const HypPlan__Call *k, const int64_t *values)
+{
+    bool transpose = strcmp(k->kernel, "conv-transpose") == 0;
+    if (!transpose && strcmp(k->kernel, "conv") != 0) return 0;
+    if (k->n_inputs_plus1 < 2 || !k->inputs_plus1[0] || !k->inputs_plus1[1]) return 0;
+    const HypPlan__Tensor *w = p->tensors[k->inputs_plus1[1] - 1];
+    const HypPlan__Tensor *each = p->tensors[transpose ? k->inputs_plus1[0] - 1 : k->outputs[0]];
+    if (w->n_dims == 0) return 0;
+    return 2 * product(values, each->n_dims, each->dims) * product(values, w->n_dims - 1, w->dims + 1);
+}
+
 /* One operation for a bias and for each activation and pointwise instruction, whatever they cost on a device. */
-static double step_flops(const HypPlan__Step *s, const int64_t *v)
+static double step_flops(const HypPlan__Program *p, const HypPlan__Step *s, const int64_t *v)
 {
     double flops = 0;
     switch (s->kernel_case) {
@@ -111,6 +125,7 @@ static double step_flops(const HypPlan__Step *s, const int64_t *v)
         return 5 * (double)v[s->softmax->outer] * (double)v[s->softmax->axis] * (double)v[s->softmax->inner];
     case HYP_PLAN__STEP__KERNEL_REDUCE:
         return product(v, s->reduce->n_kept, s->reduce->kept) * product(v, s->reduce->n_reduced, s->reduce->reduced);
+    case HYP_PLAN__STEP__KERNEL_CALL: return call_flops(p, s->call, v);
     default: return 0;
     }
 }
@@ -145,7 +160,7 @@ static double gather_bytes(const HypPlan__Program *p, const HypPlan__Gather *k, 
 hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step, const int64_t *values)
 {
     const HypPlan__Step *s = program->steps[step];
-    hyp_step_work work = {.flops = step_flops(s, values)};
+    hyp_step_work work = {.flops = step_flops(program, s, values)};
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_COPY)
         work.bytes = copy_bytes(program, s->copy, values);
     else if (s->kernel_case == HYP_PLAN__STEP__KERNEL_GATHER)
