@@ -126,7 +126,7 @@ static hyp_status arrange(const hyp_onnx_node *n, labelled *x, const uint8_t *la
         perm[i] = place_of(x, labels[i]);
         moves = moves || perm[i] != i;
     }
-    memcpy(x->labels, labels, (size_t)x->rank);
+    for (int32_t i = 0; i < x->rank; i++) x->labels[i] = labels[i];
     return moves ? hyp_onnx_emit_dims(n, HYP_OP_transpose, x->value, perm, x->rank, &x->value) : HYP_OK;
 }
 

@@ -173,7 +173,7 @@ static void functions_that_grow_without_bound(void **state)
     functions fs;
     model_builder b = start("2");
     for (int i = 0; i < 28; i++) {
-        char name[8], next[8];
+        char name[16], next[16];
         snprintf(name, sizeof name, "f%d", i);
         snprintf(next, sizeof next, "f%d", i + 1);
         call(&b, next, "a", "t", "");
