@@ -128,6 +128,7 @@ HYP_API void hyp_egraph_cancel(hyp_egraph *eg);
  *     LHS => RHS  [:if COND])
  *   (rule NAME ... (multi (?a = P) (?b = Q)) => (union ?a R) (union ?b S))      several roots, outputs
  *   (birule NAME ... L <=> R)          two rules, NAME and NAME-rev
+ *   (for-each MARK (WORD...) RULE...)  every rule once for each word, which is put wherever MARK is written
  *
  * COND is (and C*), (or C*), (not C) or a registered condition applied to terms over the variables: a leaf
  * is added where it is missing, any other e-node is only looked up, and where there is none the condition

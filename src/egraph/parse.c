@@ -428,11 +428,68 @@ static hyp_status read_rule(parser *p, const hyp_sexpr *form)
     return add_rule(p, &reversed);
 }
 
+/* A short text must not become a huge one. */
+enum { MAX_WORDS = 64, MAX_SUBSTITUTED = 1024 };
+
+/* A copy of a form with `word` put wherever `mark` is written, inside longer symbols and strings, too. */
+static hyp_status substitute(parser *p, const hyp_sexpr *in, const char *mark, const char *word, hyp_sexpr **out)
+{
+    hyp_sexpr *copy = *out = hyp_arena_alloc(&p->scratch, sizeof *copy);
+    if (!copy) return hyp_fail_memory(p->diag, sizeof *copy);
+    *copy = *in;
+    if (in->kind == HYP_SX_LIST) {
+        copy->items = hyp_arena_alloc(&p->scratch, in->count * sizeof *copy->items);
+        if (!copy->items) return hyp_fail_memory(p->diag, in->count * sizeof *copy->items);
+        for (uint32_t i = 0; i < in->count; i++) HYP_TRY(substitute(p, in->items[i], mark, word, &copy->items[i]));
+        return HYP_OK;
+    }
+    hyp_strbuf sb = {0};
+    const char *at = in->text, *next;
+    while (sb.len <= MAX_SUBSTITUTED && (next = strstr(at, mark)) != NULL) {
+        hyp_strbuf_add(&sb, at, (size_t)(next - at));
+        hyp_strbuf_puts(&sb, word);
+        at = next + strlen(mark);
+    }
+    hyp_status status = HYP_OK;
+    if (at != in->text) {
+        hyp_strbuf_puts(&sb, at);
+        if (sb.len > MAX_SUBSTITUTED) {
+            hyp_strbuf_dispose(&sb);
+            return fail(p, in, "with %s put in, this has more than %d bytes", mark, MAX_SUBSTITUTED);
+        }
+        copy->text = sb.failed ? NULL : hyp_arena_strdup(&p->scratch, sb.data);
+        if (!copy->text) status = hyp_fail_memory(p->diag, sb.len);
+    }
+    hyp_strbuf_dispose(&sb);
+    return status;
+}
+
+/* (for-each MARK (WORD...) RULE...): every rule once for each word. */
+static hyp_status read_each(parser *p, const hyp_sexpr *form)
+{
+    p->name = NULL;
+    const hyp_sexpr *mark = form->count > 1 ? form->items[1] : NULL, *words = form->count > 2 ? form->items[2] : NULL;
+    if (!words || mark->kind != HYP_SX_SYMBOL || mark->text[0] != '<' || words->kind != HYP_SX_LIST)
+        return fail(p, form, "after for-each come: a mark such as <op>, a list of words, rules");
+    if (words->count > MAX_WORDS) return fail(p, words, "for-each takes up to %d words, not %u", MAX_WORDS, words->count);
+    for (uint32_t w = 0; w < words->count; w++) {
+        if (words->items[w]->kind == HYP_SX_LIST) return fail(p, words->items[w], "a word is wanted, not a list");
+        for (uint32_t i = 3; i < form->count; i++) {
+            hyp_sexpr *rule;
+            HYP_TRY(substitute(p, form->items[i], mark->text, words->items[w]->text, &rule));
+            HYP_TRY(read_rule(p, rule));
+        }
+    }
+    return HYP_OK;
+}
+
 static hyp_status read_forms(parser *p, const char *text, size_t len)
 {
     const hyp_sexpr *forms;
     HYP_TRY(hyp_sexpr_parse(&p->scratch, p->file, text, len, &forms, p->diag));
-    for (uint32_t i = 0; i < forms->count; i++) HYP_TRY(read_rule(p, forms->items[i]));
+    for (uint32_t i = 0; i < forms->count; i++)
+        HYP_TRY(hyp_sexpr_is_form(forms->items[i], "for-each") ? read_each(p, forms->items[i])
+                                                               : read_rule(p, forms->items[i]));
     return HYP_OK;
 }
 

@@ -53,6 +53,40 @@ static hyp_status is_same(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* A constant that the model has, or a view or transposition of one: not one that a rule computes from others. */
+static hyp_status is_stored(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_rw *rw = call->user;
+    hyp_class_id c = call->args[0];
+    *out = false;
+    if (fact(call, 0)->kind != HYP_RW_TENSOR || !fact(call, 0)->constant) return HYP_OK;
+    for (int depth = 0; depth < 4; depth++) { /* more views in a row are none after the clean-up */
+        hyp_rw_shape shape;
+        hyp_rw_node n;
+        uint32_t ignored;
+        size_t count;
+        hyp_class_id through = HYP_NONE;
+        const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, c, &count);
+        for (size_t i = 0; i < count; i++) {
+            HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
+            if (shape == HYP_RW_IS_LEAF) *out = true;
+            if (shape == HYP_RW_IS_OP && through == HYP_NONE && (n.op == HYP_OP_transpose || n.op == HYP_OP_reshape))
+                through = hyp_egraph_find(rw->eg, n.inputs[0]);
+        }
+        if (*out || through == HYP_NONE) return HYP_OK;
+        c = through;
+    }
+    return HYP_OK;
+}
+
+/* An order of classes, so that a rule about a pair meets it once. */
+static hyp_status is_before(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)diag;
+    *out = call->args[0] < call->args[1];
+    return HYP_OK;
+}
+
 /* Whether every element of a constant passes; no when the elements are not at hand or there are none. */
 static bool every_element(const hyp_call *call, bool (*test)(double value, const double *user), const double *user)
 {
@@ -110,6 +144,19 @@ static hyp_status invertible(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+static bool is_above_zero(double value, const double *user)
+{
+    (void)user;
+    return value > 0 && isfinite(value);
+}
+
+static hyp_status positive(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)diag;
+    *out = every_element(call, is_above_zero, NULL);
+    return HYP_OK;
+}
+
 /* ---- element types --------------------------------------------------------------------------------- */
 
 static hyp_status is_float(const hyp_call *call, bool *out, hyp_diag *diag)
@@ -126,6 +173,14 @@ static hyp_status has_dtype(const hyp_call *call, bool *out, hyp_diag *diag)
     hyp_attr name;
     HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_SYM, &name, diag));
     *out = t && t->dtype == hyp_dtype_parse(name.sym);
+    return HYP_OK;
+}
+
+static hyp_status same_dtype(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *a = type_of(call, 0), *b = type_of(call, 1);
+    (void)diag;
+    *out = a && b && a->dtype == b->dtype;
     return HYP_OK;
 }
 
@@ -267,6 +322,107 @@ static hyp_status keeps_last(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* Equal sizes on the first `rank` axes of both. */
+static bool agree(const hyp_type *a, const hyp_type *b, int32_t rank)
+{
+    bool same = a && b && a->rank == b->rank;
+    for (int32_t i = 0; same && i < rank; i++) same = a->dims[i] == b->dims[i];
+    return same;
+}
+
+static hyp_status same_shape(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *a = type_of(call, 0), *b = type_of(call, 1);
+    (void)diag;
+    *out = a && agree(a, b, a->rank);
+    return HYP_OK;
+}
+
+static hyp_status same_leading(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *a = type_of(call, 0), *b = type_of(call, 1);
+    (void)diag;
+    *out = a && agree(a, b, a->rank - 1);
+    return HYP_OK;
+}
+
+static hyp_status tail_vector(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *g = type_of(call, 0), *x = type_of(call, 2);
+    hyp_attr axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &axis, diag));
+    *out = g && x && axis.i >= 0 && axis.i < x->rank && g->rank <= x->rank && g->rank >= x->rank - axis.i;
+    for (int32_t i = 0; *out && i < g->rank; i++) {
+        int32_t k = i + x->rank - g->rank; /* the axis of x */
+        *out = k < axis.i ? g->dims[i] == 1 : g->dims[i] == x->dims[k];
+    }
+    return HYP_OK;
+}
+
+/* ---- axes ------------------------------------------------------------------------------------------- */
+
+static hyp_status trailing_axes(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 1);
+    hyp_attr axes;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &axes, diag));
+    *out = x && axes.count > 0 && axes.count <= (uint32_t)x->rank;
+    for (uint32_t i = 0; *out && i < axes.count; i++) *out = axes.dims[i] == x->rank - (hyp_dim)axes.count + i;
+    return HYP_OK;
+}
+
+static hyp_status starts_at(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr axes, axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &axes, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &axis, diag));
+    *out = axes.count > 0 && axes.dims[0] == axis.i;
+    return HYP_OK;
+}
+
+static hyp_status is_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 1);
+    hyp_attr axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
+    *out = x && axis.i == x->rank - 1;
+    return HYP_OK;
+}
+
+static hyp_status without_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 1);
+    hyp_attr axes;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &axes, diag));
+    *out = x != NULL;
+    for (uint32_t i = 0; *out && i < axes.count; i++) *out = axes.dims[i] >= 0 && axes.dims[i] < x->rank - 1;
+    return HYP_OK;
+}
+
+/* Whether a slice (starts sizes steps) of y takes everything of the last axis, or of all the others. */
+static hyp_status takes_all(const hyp_call *call, bool last_only, bool *out, hyp_diag *diag)
+{
+    const hyp_type *y = type_of(call, 3);
+    hyp_attr starts, sizes, steps;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &starts, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &sizes, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_DIMS, &steps, diag));
+    *out = y && y->rank > 0 && starts.count == (uint32_t)y->rank && sizes.count == starts.count &&
+           steps.count == starts.count;
+    for (int32_t i = 0; *out && i < y->rank; i++)
+        if ((i == y->rank - 1) == last_only)
+            *out = starts.dims[i] == 0 && sizes.dims[i] == y->dims[i] && steps.dims[i] == 1;
+    return HYP_OK;
+}
+static hyp_status whole_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return takes_all(call, true, out, diag);
+}
+static hyp_status only_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return takes_all(call, false, out, diag);
+}
+
 /* ---- lists and permutations ------------------------------------------------------------------------ */
 
 static hyp_status each_is(const hyp_call *call, bool *out, hyp_diag *diag)
@@ -285,6 +441,15 @@ static hyp_status count_is(const hyp_call *call, bool *out, hyp_diag *diag)
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
     HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &value, diag));
     *out = list.count == value.i;
+    return HYP_OK;
+}
+
+static hyp_status at_most(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr a, b;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &a, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_FLOAT, &b, diag));
+    *out = a.f <= b.f;
     return HYP_OK;
 }
 
@@ -326,14 +491,18 @@ static hyp_status moves_only_ones(const hyp_call *call, bool *out, hyp_diag *dia
 
 static const hyp_rw_callback table[] = {
     {"const", 1, is_const, NULL, "(const x): x depends on constants alone"},
+    {"stored", 1, is_stored, NULL, "(stored w): a constant of the model, perhaps transposed: not one that a rule computes"},
+    {"before", 2, is_before, NULL, "(before a b): one of (before a b), (before b a) and (same a b) holds"},
     {"present", 1, is_present, NULL, "(present x): an optional input is there"},
     {"same", 2, is_same, NULL, "(same a b): the same class; of literals: the same text"},
     {"all-equal", -1, all_equal, NULL,
      "(all-equal c v [tol]): every element of the constant c is v, up to the relative tolerance"},
     {"power-of-two", 1, power_of_two, NULL, "(power-of-two c): every element of the constant is +-2^k, |k| <= 14"},
     {"invertible", 1, invertible, NULL, "(invertible c): every element of the constant is within 2^-14 .. 2^14"},
+    {"positive", 1, positive, NULL, "(positive c): every element of the constant is finite and above 0"},
     {"float", 1, is_float, NULL, "(float x): of a floating-point type"},
     {"has-dtype", 2, has_dtype, NULL, "(has-dtype x t): of the element type t"},
+    {"same-dtype", 2, same_dtype, NULL, "(same-dtype a b): of one element type"},
     {"widens", 2, widens, NULL, "(widens x t): the type t holds every value of x's type"},
     {"rank-is", 2, rank_is, NULL, "(rank-is x n)"},
     {"rank-at-least", 2, rank_at_least, NULL, "(rank-at-least x n)"},
@@ -345,9 +514,21 @@ static const hyp_rw_callback table[] = {
      "(row-vector b y): b broadcasts into y and is constant along all axes but the last"},
     {"channel-vector", 2, channel_vector, NULL,
      "(channel-vector c y): c broadcasts into y and is constant along all axes but axis 1"},
+    {"tail-vector", 3, tail_vector, NULL,
+     "(tail-vector g a x): g has the sizes of x from axis a on, and no others but 1"},
+    {"same-shape", 2, same_shape, NULL, "(same-shape a b): equal sizes, none broadcast"},
+    {"same-leading", 2, same_leading, NULL, "(same-leading a b): equal sizes on all axes but the last"},
     {"one-matrix", 2, one_matrix, NULL,
      "(one-matrix w x): w has more than two axes, at most as many as x, and all but the last two are 1"},
     {"keeps-last", 2, keeps_last, NULL, "(keeps-last s x): the shape s ends as x's shape does"},
+    {"trailing-axes", 2, trailing_axes, NULL, "(trailing-axes a x): the list names the last axes of x, in order"},
+    {"starts-at", 2, starts_at, NULL, "(starts-at a n): the first entry of the list is n"},
+    {"is-last", 2, is_last, NULL, "(is-last a x): the axis is the last one of x"},
+    {"without-last", 2, without_last, NULL, "(without-last a x): the last axis of x is not in the list"},
+    {"whole-last", 4, whole_last, NULL,
+     "(whole-last s z t y): a slice of y from s of the sizes z in steps t takes all of the last axis"},
+    {"only-last", 4, only_last, NULL, "(only-last s z t y): such a slice takes all of every other axis"},
+    {"at-most", 2, at_most, NULL, "(at-most a b): the number a is not above the number b"},
     {"each", 2, each_is, NULL, "(each s n): every entry of the list is the integer n"},
     {"count-is", 2, count_is, NULL, "(count-is s n): the list has n entries"},
     {"identity-perm", 1, identity_perm, NULL, "(identity-perm p): (0 1 2 ...)"},

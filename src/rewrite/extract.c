@@ -16,6 +16,7 @@ typedef struct search {
     hyp_diag *diag;
     hyp_arena arena;
     size_t bound;         /* of classes */
+    double *costs;        /* by e-node, asked once: the trials look at each of them many times */
     hyp_enode_id *given;  /* by class: its e-node where it is free, else HYP_NONE */
     hyp_class_id *wanted; /* outputs, then shared values */
     size_t outputs, count;
@@ -28,7 +29,24 @@ static double cost_of(hyp_egraph *eg, hyp_enode_id node, void *user)
     search *s = user;
     hyp_class_id c = hyp_enode_class(eg, node);
     if (s->given[c] != HYP_NONE) return s->given[c] == node ? 0 : INFINITY;
-    return hyp_rw_node_cost(eg, node, s->weigh);
+    return s->costs[node];
+}
+
+/* Asks for the cost of every e-node that a class has. */
+static hyp_status ask_costs(search *s)
+{
+    hyp_egraph *eg = s->rw->eg;
+    size_t nodes = hyp_egraph_enode_bound(eg);
+    s->costs = hyp_arena_alloc(&s->arena, nodes * sizeof *s->costs);
+    if (!s->costs) return hyp_fail_memory(s->diag, nodes * sizeof *s->costs);
+    for (hyp_class_id c = 0; c < s->bound; c++) {
+        size_t count;
+        if (hyp_egraph_find(eg, c) != c) continue;
+        const hyp_enode_id *of_class = hyp_egraph_class_nodes(eg, c, &count);
+        if (!of_class) return hyp_fail_memory(s->diag, nodes);
+        for (size_t i = 0; i < count; i++) s->costs[of_class[i]] = hyp_rw_node_cost(eg, of_class[i], s->weigh);
+    }
+    return s->weigh->status;
 }
 
 static hyp_status push(search *s, hyp_class_id c)
@@ -53,7 +71,7 @@ static hyp_status walk(search *s, const hyp_extraction *ex, const hyp_class_id *
         hyp_enode_id node = ex->choice[c];
         size_t children;
         const hyp_class_id *kids = hyp_enode_children(s->rw->eg, node, &children);
-        cost += hyp_rw_node_cost(s->rw->eg, node, s->weigh);
+        cost += s->costs[node];
         if (give) give[c] = node;
         for (size_t i = 0; i < children; i++) HYP_TRY(push(s, hyp_egraph_find(s->rw->eg, kids[i])));
     }
@@ -123,6 +141,7 @@ static hyp_status run(search *s, hyp_extraction *out)
     s->seen = hyp_arena_alloc(&s->arena, s->bound);
     if (!s->given || !s->seen) return hyp_fail_memory(s->diag, s->bound * sizeof *s->given);
     memset(s->given, 0xff, s->bound * sizeof *s->given); /* HYP_NONE */
+    HYP_TRY(ask_costs(s));
     HYP_TRY(find_wanted(s));
     HYP_TRY(attempt(s, out, &cost));
     size_t shared = s->count - s->outputs, groups = shared < MAX_TRIALS ? shared : MAX_TRIALS;

@@ -112,6 +112,45 @@ static hyp_status with_last(const hyp_call *call, hyp_class_id *out, hyp_diag *d
     return give_dims(call, dims, shape.count, out, diag);
 }
 
+static hyp_status width(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *w = type_of(call, 0);
+    return w && w->rank == 2 ? give_dims(call, w->dims + 1, 1, out, diag) : HYP_OK;
+}
+
+static hyp_status last_size(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 0);
+    return x && x->rank > 0 ? give_dims(call, x->dims + x->rank - 1, 1, out, diag) : HYP_OK;
+}
+
+static hyp_status last_axis(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 0);
+    return x && x->rank > 0 ? give_int(call, x->rank - 1, out, diag) : HYP_OK;
+}
+
+static hyp_status tail(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 1);
+    hyp_attr axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
+    if (!x || axis.i < 0 || axis.i >= x->rank) return HYP_OK;
+    return give_dims(call, x->dims + axis.i, (uint32_t)(x->rank - axis.i), out, diag);
+}
+
+static hyp_status ends_as(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 1);
+    hyp_attr shape;
+    hyp_dim dims[HYP_MAX_RANK];
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    if (!x || x->rank == 0 || shape.count == 0 || shape.count > HYP_MAX_RANK) return HYP_OK;
+    memcpy(dims, shape.dims, shape.count * sizeof *dims);
+    dims[shape.count - 1] = x->dims[x->rank - 1];
+    return give_dims(call, dims, shape.count, out, diag);
+}
+
 /* ---- numbers and lists ----------------------------------------------------------------------------- */
 
 static hyp_status toggle(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
@@ -127,6 +166,24 @@ static hyp_status larger(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &a, diag));
     HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_FLOAT, &b, diag));
     return isnan(a.f) || isnan(b.f) ? HYP_OK : give_float(call, a.f > b.f ? a.f : b.f, out, diag);
+}
+
+static hyp_status bounded(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr v, low, high;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &v, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_FLOAT, &low, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_FLOAT, &high, diag));
+    return give_float(call, fmin(fmax(v.f, low.f), high.f), out, diag);
+}
+
+static hyp_status number(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_rw_fact *c = hyp_rw_fact_of(call->user, call->args[0]);
+    if (c->kind != HYP_RW_TENSOR || !c->constant || !c->data || c->bytes != hyp_dtype_size(c->values[0].type.dtype))
+        return HYP_OK;
+    double value = hyp_load_f64(c->values[0].type.dtype, c->data, 0);
+    return isnan(value) ? HYP_OK : give_float(call, value, out, diag);
 }
 
 /* A product that a float holds exactly, so that every kernel multiplies by the same number. */
@@ -184,6 +241,38 @@ static hyp_status but_last(const hyp_call *call, hyp_class_id *out, hyp_diag *di
     if (symbols.count < 2) return HYP_OK;
     symbols.count--;
     return give(call, &symbols, out, diag);
+}
+
+static hyp_status entry(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr list, index;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &index, diag));
+    int64_t i = index.i < 0 ? index.i + list.count : index.i;
+    return i < 0 || i >= list.count ? HYP_OK : give_dims(call, list.dims + i, 1, out, diag);
+}
+
+static hyp_status start_of(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr sizes, index;
+    hyp_dim start = 0;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &sizes, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &index, diag));
+    if (index.i < 0 || index.i >= sizes.count) return HYP_OK;
+    for (int64_t i = 0; i < index.i; i++)
+        HYP_TRY(hyp_dim_add(((hyp_rw *)call->user)->dims, start, sizes.dims[i], &start, diag));
+    return give_dims(call, &start, 1, out, diag);
+}
+
+static hyp_status least(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr list;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
+    if (list.count == 0) return HYP_OK;
+    hyp_dim smallest = list.dims[0];
+    for (uint32_t i = 1; i < list.count; i++)
+        if (list.dims[i] < smallest) smallest = list.dims[i];
+    return give_int(call, smallest, out, diag);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------------- */
@@ -290,12 +379,22 @@ static const hyp_rw_callback table[] = {
     {"flat", 1, NULL, flat, "(flat x): the shape (n), n the number of elements of x"},
     {"rows", 1, NULL, rows, "(rows w): the shape (N) of w [N ...]"},
     {"column", 1, NULL, column, "(column w): the shape (N 1 ...) of the rank of w [N ...]"},
+    {"width", 1, NULL, width, "(width w): the shape (K) of w [N K]"},
+    {"last-size", 1, NULL, last_size, "(last-size x): the shape (d), d the last size of x"},
+    {"last-axis", 1, NULL, last_axis, "(last-axis x): the number of the last axis of x"},
+    {"tail", 2, NULL, tail, "(tail a x): the shape of x from axis a on"},
+    {"ends-as", 2, NULL, ends_as, "(ends-as s x): the shape s with its last size replaced by that of x"},
     {"last-two", 1, NULL, last_two, "(last-two x): the shape of x without its leading axes"},
     {"with-last", 2, NULL, with_last, "(with-last s w): the shape s with its last size replaced by N of w [N K]"},
     {"toggle", 1, NULL, toggle, "(toggle t): 1 for 0, 0 for anything else"},
     {"larger", 2, NULL, larger, "(larger a b): the larger number"},
+    {"bounded", 3, NULL, bounded, "(bounded v a b): the number v, or a if it is below a, or b if it is above b"},
+    {"number", 1, NULL, number, "(number c): the constant c of one element as a number"},
     {"times", 2, NULL, times, "(times a c): the number a times the constant c of one element, if a float holds it"},
     {"list", -1, NULL, list, "(list a...): the list of the items a; a list among them gives its items"},
+    {"entry", 2, NULL, entry, "(entry s i): entry i of a list of sizes as a list of one, from the end when negative"},
+    {"start-of", 2, NULL, start_of, "(start-of s i): the list of one with the sum of the sizes before entry i"},
+    {"least", 1, NULL, least, "(least a): the smallest entry of a list of axes"},
     {"item", 2, NULL, item, "(item s i): item i of a list, from the end when negative"},
     {"but-last", 1, NULL, but_last, "(but-last s): a list without its last item"},
     {"scalar", 2, NULL, scalar, "(scalar v x): the number v as a constant of x's element type"},

@@ -46,6 +46,22 @@ static void tab_separated_lines_are_read(void **state)
     hyp_egraph_destroy(eg);
 }
 
+static void for_each_reads_its_rules_once_for_each_word(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(false, NULL);
+    hyp_ruleset *rules = rules_of(eg, "(for-each <op> (sin cos)\n"
+                                      "  (rule <op>-neg :doc \"<op> of -x\" (<op> (neg ?x)) => (neg (<op> ?x)))\n"
+                                      "  (birule a-<op> (a <op> ?x) <=> (<op>2<op> ?x)))");
+    assert_int_equal(hyp_ruleset_count(rules), 6);
+    assert_string_equal(hyp_ruleset_rule(rules, 0).text,
+                        "(rule sin-neg :doc \"sin of -x\" (sin (neg ?x)) => (neg (sin ?x)))");
+    assert_string_equal(hyp_ruleset_rule(rules, 3).name, "cos-neg");
+    assert_string_equal(hyp_ruleset_rule(rules, 5).text, "(rule a-cos-rev (cos2cos ?x) => (a cos ?x))");
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
 static hyp_status always(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     (void)call, (void)diag;
@@ -99,6 +115,12 @@ static void broken_rules_are_refused_at_their_place(void **state)
         {"(rewrite r a => b)", "a rule is (rule name left => right)"},
         {"rule", "a rule is (rule name left => right)"},
         {"(rule (x) a => b)", "a rule has a name"},
+        {"(for-each <op> (a) (rule r-<op> (f ?x) =>\n  (<op> ?y)))", "t.rules:2:9: rule r-a: ?y is not bound"},
+        {"(for-each <op> (a b) (rule r (f ?x) => (<op> ?x)))", "rule r: there is a rule of this name already"},
+        {"(for-each op (a) (rule r (f ?x) => ?x))", "after for-each come: a mark such as <op>"},
+        {"(for-each <op>)", "after for-each come"},
+        {"(for-each <op> (a (b)) (rule r-<op> (f ?x) => ?x))", "a word is wanted, not a list"},
+        {"(for-each <op> (a) (for-each <x> (b) (rule r (f ?x) => ?x)))", "a rule is (rule name left => right)"},
         {"(rule r (f ?x) => (g ?x)", "t.rules:1:1: this '(' is never closed"},
         {"x\t(f ?a\t?a", "t.rules:1:3: this '(' is never closed"},
         {"# c\nx\t(f ?a)\t(g\t1)", "t.rules:2:10: this '(' is never closed"},
@@ -515,6 +537,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_are_read_with_their_options),
         cmocka_unit_test(tab_separated_lines_are_read),
+        cmocka_unit_test(for_each_reads_its_rules_once_for_each_word),
         cmocka_unit_test(broken_rules_are_refused_at_their_place),
         cmocka_unit_test(a_layer_above_desugars_terms),
         cmocka_unit_test(sequences_match_any_number_of_children),

@@ -53,21 +53,59 @@ static hyp_status parse_rules(hyp_rw *rw, rule_texts rules, hyp_ruleset **out, h
     return HYP_OK;
 }
 
+/* Where `head` begins a form of a text, and the form's length: up to the next one that starts a line. */
+static const char *find_form(const char *text, const char *head, size_t *out_len)
+{
+    const char *start = strstr(text, head), *end = start ? strstr(start, "\n(") : NULL;
+    if (start) *out_len = end ? (size_t)(end - start) : strlen(start);
+    return start;
+}
+
+/* The for-each form that makes a rule: the one that has a rule whose name is the rule's with a word replaced by its
+ * mark, and the word in its list. */
+static const char *find_each(const char *text, const char *rule, size_t *out_len)
+{
+    static const char mark[] = "<op>";
+    for (const char *at = text; (at = strstr(at, "(for-each <op> (")) != NULL; at++) {
+        size_t len = 0;
+        const char *form = find_form(at, "(for-each <op> (", &len), *words = form + strlen("(for-each <op> (");
+        const char *stop = strchr(words, ')');
+        for (const char *word = words; word < stop;) {
+            size_t n = strcspn(word, " )");
+            for (const char *hit = rule; *hit; hit++) {
+                if (strncmp(hit, word, n) != 0) continue;
+                char head[128];
+                snprintf(head, sizeof head, "rule %.*s%s%s ", (int)(hit - rule), rule, mark, hit + n);
+                const char *found = strstr(form, head);
+                if (found && found < form + len) {
+                    *out_len = len;
+                    return form;
+                }
+            }
+            word += n + 1;
+        }
+    }
+    return NULL;
+}
+
 /* The text of one rule, cut out of its file: reading all of them in every trial would take most of the time. */
 static rule_texts cut_out(rule_texts rules, const char *rule, hyp_builtin_text *out)
 {
-    char heads[3][128];
-    size_t len = strlen(rule), base = len > 4 && strcmp(rule + len - 4, "-rev") == 0 ? len - 4 : len;
+    char base[112], heads[3][128];
+    size_t len = strlen(rule), n = len > 4 && strcmp(rule + len - 4, "-rev") == 0 ? len - 4 : len;
+    snprintf(base, sizeof base, "%.*s", (int)n, rule);
     snprintf(heads[0], sizeof heads[0], "(rule %s ", rule);
     snprintf(heads[1], sizeof heads[1], "(birule %s ", rule);
-    snprintf(heads[2], sizeof heads[2], "(birule %.*s ", (int)base, rule);
-    for (size_t i = 0; i < rules.count; i++)
-        for (int k = 0; k < 3; k++) {
-            const char *start = strstr(rules.texts[i].text, heads[k]), *end = start ? strstr(start, "\n(") : NULL;
-            if (!start) continue;
-            *out = (hyp_builtin_text){rules.texts[i].name, start, end ? (size_t)(end - start) : strlen(start)};
-            return (rule_texts){out, 1};
-        }
+    snprintf(heads[2], sizeof heads[2], "(birule %s ", base);
+    for (size_t i = 0; i < rules.count; i++) {
+        const char *text = rules.texts[i].text, *start = NULL;
+        for (int k = 0; k < 3 && !start; k++) start = find_form(text, heads[k], &len);
+        if (!start) start = find_each(text, rule, &len);
+        if (!start) start = find_each(text, base, &len);
+        if (!start) continue;
+        *out = (hyp_builtin_text){rules.texts[i].name, start, len};
+        return (rule_texts){out, 1};
+    }
     return rules;
 }
 
