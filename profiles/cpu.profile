@@ -11,5 +11,5 @@
   (flops-bf16 1.6e11)
   (flops-f64 8e10)
   (pointwise-per-second 8e9)
-  (epilogue relu gelu gelu-tanh sigmoid tanh)
+  (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish)
   (mlp-in-one-kernel true))

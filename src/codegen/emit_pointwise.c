@@ -141,6 +141,10 @@ static HypPlan__Pointwise__Op pointwise_op(const hyp_node *node)
         SAME(acosh, ACOSH);
         SAME(atanh, ATANH);
         SAME(softplus, SOFTPLUS);
+        SAME(silu, SILU);
+        SAME(quick_gelu, QUICK_GELU);
+        SAME(hard_swish, HARD_SWISH);
+        SAME(mish, MISH);
         SAME(elu, ELU);
         SAME(not, INVERT);
         SAME(equal, EQUAL);

@@ -38,19 +38,8 @@ static bool use_tf32(const hyp_lowering *l, const hyp_node *node)
 
 static hyp_status find_act(hyp_lowering *l, const hyp_node *node, const char *name, HypPlan__Act *out)
 {
-    static const struct {
-        const char *name;
-        HypPlan__Act act;
-    } acts[] = {
-        {"none", HYP_PLAN__ACT__ACT_NONE},       {"relu", HYP_PLAN__ACT__ACT_RELU},
-        {"gelu", HYP_PLAN__ACT__ACT_GELU},       {"gelu-tanh", HYP_PLAN__ACT__ACT_GELU_TANH},
-        {"sigmoid", HYP_PLAN__ACT__ACT_SIGMOID}, {"tanh", HYP_PLAN__ACT__ACT_TANH},
-    };
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
-        if (strcmp(acts[i].name, name) != 0) continue;
-        *out = acts[i].act;
-        return HYP_OK;
-    }
+    for (*out = HYP_PLAN__ACT__ACT_NONE; *out <= HYP_PLAN__ACT__ACT_MISH; ++*out)
+        if (strcmp(hyp_plan_act_name(*out), name) == 0) return HYP_OK;
     return hyp_lower_unsupported(l, node, "the activation %s has no kernel", name);
 }
 

@@ -265,7 +265,8 @@ hyp_status hyp_eval_binary(const hyp_eval_call *c)
 
 bool hyp_activation_find(const char *name, hyp_op *out)
 {
-    static const hyp_op known[] = {HYP_OP_relu, HYP_OP_gelu, HYP_OP_gelu_tanh, HYP_OP_sigmoid, HYP_OP_tanh};
+    static const hyp_op known[] = {HYP_OP_relu, HYP_OP_gelu, HYP_OP_gelu_tanh,  HYP_OP_sigmoid,   HYP_OP_tanh,
+                                   HYP_OP_silu, HYP_OP_quick_gelu, HYP_OP_hard_swish, HYP_OP_mish};
     *out = HYP_OP_identity;
     if (strcmp(name, "none") == 0) return true;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -281,7 +282,11 @@ double hyp_unary_f64(hyp_op op, const hyp_attr *attrs, double x)
     switch (op) {
     case HYP_OP_relu: return x > 0 || isnan(x) ? x : 0;
     case HYP_OP_leaky_relu: return x >= 0 || isnan(x) ? x : attrs[0].f * x;
-    case HYP_OP_sigmoid: return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); /* exp never overflows */
+    case HYP_OP_sigmoid: return hyp_sigmoid_f64(x);
+    case HYP_OP_silu: return x * hyp_sigmoid_f64(x);
+    case HYP_OP_quick_gelu: return x * hyp_sigmoid_f64(1.702 * x);
+    case HYP_OP_hard_swish: return hyp_hard_swish_f64(x);
+    case HYP_OP_mish: return x * tanh(hyp_softplus_f64(x));
     case HYP_OP_tanh: return tanh(x);
     case HYP_OP_gelu: return x / 2 * (1 + erf(x * 0.70710678118654752440));
     case HYP_OP_gelu_tanh: return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));

@@ -1,6 +1,7 @@
 /* Convolution and its transpose. Sums are kept in double (integers modulo 2^64). */
 #include <math.h>
 
+#include "kernels/scalar.h"
 #include "kernels/window.h"
 
 hyp_kernel_fn hyp_kernel_conv, hyp_kernel_conv_transpose;
@@ -8,7 +9,10 @@ hyp_kernel_fn hyp_kernel_conv, hyp_kernel_conv_transpose;
 static double activate(const char *act, double x)
 {
     if (strcmp(act, "relu") == 0) return x > 0 || isnan(x) ? x : 0;
-    if (strcmp(act, "sigmoid") == 0) return 1 / (1 + exp(-x));
+    if (strcmp(act, "sigmoid") == 0) return hyp_sigmoid_f64(x);
+    if (strcmp(act, "silu") == 0) return x * hyp_sigmoid_f64(x);
+    if (strcmp(act, "hard-swish") == 0) return hyp_hard_swish_f64(x);
+    if (strcmp(act, "mish") == 0) return x * tanh(hyp_softplus_f64(x));
     if (strcmp(act, "tanh") == 0) return tanh(x);
     if (strcmp(act, "relu6") == 0) return x < 0 ? 0 : x > 6 ? 6 : x;
     return x;
@@ -16,7 +20,7 @@ static double activate(const char *act, double x)
 
 static bool is_activation(const char *act)
 {
-    static const char *const known[] = {"none", "relu", "relu6", "sigmoid", "tanh"};
+    static const char *const known[] = {"none", "relu", "relu6", "sigmoid", "tanh", "silu", "hard-swish", "mish"};
     bool found = false;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) found = found || strcmp(act, known[i]) == 0;
     return found;

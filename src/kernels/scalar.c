@@ -6,6 +6,14 @@
 
 double hyp_sign_f64(double x) { return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x; }
 
+double hyp_sigmoid_f64(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
+
+double hyp_hard_swish_f64(double x)
+{
+    double gate = x / 6 + 0.5;
+    return x * (gate < 0 ? 0 : gate > 1 ? 1 : gate);
+}
+
 double hyp_softplus_f64(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 
 double hyp_elu_f64(double x, double alpha, double gamma) { return gamma * (x > 0 ? x : alpha * expm1(x)); }

@@ -171,11 +171,18 @@ hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step,
     return work;
 }
 
+const char *hyp_plan_act_name(HypPlan__Act act)
+{
+    static const char *const names[] = {"none", "relu", "gelu",       "gelu-tanh",  "sigmoid",
+                                        "tanh", "silu", "quick-gelu", "hard-swish", "mish"};
+    return (unsigned)act < sizeof names / sizeof *names ? names[act] : "?";
+}
+
 int hyp_plan_pointwise_arity(HypPlan__Pointwise__Op op)
 {
     if (op == HYP_PLAN__POINTWISE__OP__CONST) return 0;
     if (op <= HYP_PLAN__POINTWISE__OP__MAX) return 2;
-    if (op >= HYP_PLAN__POINTWISE__OP__RELU && op <= HYP_PLAN__POINTWISE__OP__INVERT) return 1;
+    if (op >= HYP_PLAN__POINTWISE__OP__RELU && op <= HYP_PLAN__POINTWISE__OP__MISH) return 1;
     if (op >= HYP_PLAN__POINTWISE__OP__MOD && op <= HYP_PLAN__POINTWISE__OP__SHIFT_RIGHT) return 2;
     return op == HYP_PLAN__POINTWISE__OP__WHERE ? 3 : -1;
 }

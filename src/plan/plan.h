@@ -23,6 +23,8 @@ enum { HYP_PLAN_POINTWISE_INPUTS = 8, HYP_PLAN_POINTWISE_OUTPUTS = 4, HYP_PLAN_P
 
 /* How many registers an instruction reads, of a, b and c in this order; -1 for an unknown one. */
 int hyp_plan_pointwise_arity(HypPlan__Pointwise__Op op);
+/* What people call an activation: "gelu-tanh"; "?" for an unknown one. */
+const char *hyp_plan_act_name(HypPlan__Act act);
 
 /* An open plan: immutable, may be read by any number of threads. */
 typedef struct hyp_plan {

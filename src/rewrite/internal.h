@@ -186,7 +186,7 @@ HYP_NODISCARD hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_ext
 
 /* ---- profile.c ----------------------------------------------------------------------------------- */
 
-/* Place of an activation in: none relu gelu gelu-tanh sigmoid tanh; -1 for any other name. */
+/* Place of an activation in: none relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish; -1 for any other name. */
 int hyp_activation_index(const char *name);
 
 /* ---- trace.c ------------------------------------------------------------------------------------- */

@@ -5,7 +5,8 @@
 #include "rewrite/builtin.h"
 #include "rewrite/internal.h"
 
-static const char *const activations[] = {"none", "relu", "gelu", "gelu-tanh", "sigmoid", "tanh"};
+static const char *const activations[] = {"none", "relu", "gelu",       "gelu-tanh",  "sigmoid",
+                                          "tanh", "silu", "quick-gelu", "hard-swish", "mish"};
 
 int hyp_activation_index(const char *name)
 {
@@ -50,7 +51,8 @@ static hyp_status read_acts(const char *file, const hyp_sexpr *form, uint32_t *o
         int act = sx->kind == HYP_SX_SYMBOL ? hyp_activation_index(sx->text) : -1;
         if (act < 0)
             return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED,
-                                  "an activation is wanted: relu, gelu, gelu-tanh, sigmoid or tanh");
+                                  "an activation is wanted: relu, gelu, gelu-tanh, sigmoid, tanh, silu, quick-gelu, "
+                                  "hard-swish or mish");
         *out |= 1u << act;
     }
     return HYP_OK;

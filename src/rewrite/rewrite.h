@@ -37,7 +37,7 @@ typedef struct hyp_device_profile {
     double cache_bytes_per_second;
     double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f64; /* multiply and add count as two */
     double pointwise_per_second;                                    /* elements of simple arithmetic */
-    uint32_t epilogue_acts; /* bit i: activation i of (none relu gelu gelu-tanh sigmoid tanh) is computed by
+    uint32_t epilogue_acts; /* bit i: activation i of hyp_activation_index is computed by
                                the product's kernel */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
 } hyp_device_profile;

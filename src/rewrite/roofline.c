@@ -85,10 +85,13 @@ static double function_weight(hyp_op op)
     case HYP_OP_tanh:
     case HYP_OP_exp:
     case HYP_OP_log:
+    case HYP_OP_silu:
+    case HYP_OP_quick_gelu:
     case HYP_OP_elu: return 6;
     case HYP_OP_gelu:
     case HYP_OP_gelu_tanh:
     case HYP_OP_softplus:
+    case HYP_OP_mish:
     case HYP_OP_erf: return 10;
     case HYP_OP_pow:
     case HYP_OP_mod:
@@ -104,6 +107,7 @@ static double function_weight(hyp_op op)
     case HYP_OP_acosh:
     case HYP_OP_atanh: return 20;
     case HYP_OP_div:
+    case HYP_OP_hard_swish:
     case HYP_OP_sqrt: return 3;
     default: return 1;
     }

@@ -37,18 +37,12 @@ static const char *place_name(HypPlan__Place place)
     return names[place];
 }
 
-static const char *act_name(HypPlan__Act act)
-{
-    static const char *const names[] = {"none", "relu", "gelu", "gelu-tanh", "sigmoid", "tanh"};
-    return (unsigned)act < sizeof names / sizeof *names ? names[act] : "?";
-}
-
 /* "64-50 relu, 50-10 none" */
 static void layers_text(report *r, const HypPlan__Linear *s)
 {
     for (size_t l = 0; l < s->n_layers; l++)
         hyp_strbuf_printf(&r->sb, "%s%" PRId64 "-%" PRId64 " %s", l ? ", " : "", r->values[s->layers[l]->k],
-                          r->values[s->layers[l]->n], act_name(s->layers[l]->act));
+                          r->values[s->layers[l]->n], hyp_plan_act_name(s->layers[l]->act));
 }
 
 static void values_text(report *r, uint32_t tensor)
@@ -256,7 +250,7 @@ static void json_step(report *r, uint32_t index)
         for (size_t l = 0; l < s->n_layers; l++)
             hyp_strbuf_printf(&r->sb, "%s{\"k\": %" PRId64 ", \"n\": %" PRId64 ", \"bias\": %s, \"act\": \"%s\"}",
                               l ? ", " : "", r->values[s->layers[l]->k], r->values[s->layers[l]->n],
-                              s->layers[l]->bias_plus1 ? "true" : "false", act_name(s->layers[l]->act));
+                              s->layers[l]->bias_plus1 ? "true" : "false", hyp_plan_act_name(s->layers[l]->act));
         hyp_strbuf_puts(&r->sb, "]");
     }
     json_tensors(r, "reads", tensors, list_of(step, hyp_plan_step_reads, tensors));

@@ -98,7 +98,9 @@ relu = lambda x: np.maximum(x, 0)
 gelu = lambda x: x / 2 * (1 + erf(x / math.sqrt(2)))
 gelu_tanh = lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 sigmoid = lambda x: 1 / (1 + np.exp(-x))
-ACTS = {"none": lambda x: x, "relu": relu, "gelu": gelu, "gelu-tanh": gelu_tanh, "sigmoid": sigmoid, "tanh": np.tanh}
+ACTS = {"none": lambda x: x, "relu": relu, "gelu": gelu, "gelu-tanh": gelu_tanh, "sigmoid": sigmoid, "tanh": np.tanh,
+        "silu": lambda x: x * sigmoid(x), "quick-gelu": lambda x: x * sigmoid(1.702 * x),
+        "hard-swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1), "mish": lambda x: x * np.tanh(np.log1p(np.exp(x)))}
 
 
 def linear(w, b, x):
@@ -188,6 +190,9 @@ def elementwise():
         case(op, "values", "", [x], f(d(x)), onnx_op)
         case(op, "scalar", "", [np.float32(0.75)], f(np.float64(0.75)), onnx_op)
     case("gelu-tanh", "values", "", [x], gelu_tanh(d(x)), "Gelu", approximate="tanh")
+    for op, name in {"silu": None, "quick-gelu": None, "hard-swish": "HardSwish", "mish": "Mish"}.items():
+        case(op, "values", "", [x], ACTS[op](d(x)), name)
+        case(op, "large", "", [np.array([-30, 30], np.float32)], ACTS[op](np.array([-30.0, 30.0])))
     case("leaky-relu", "default", "", [x], np.where(x >= 0, d(x), 0.01 * d(x)), "LeakyRelu")
     case("leaky-relu", "alpha", ":alpha 0.25", [x], np.where(x >= 0, d(x), 0.25 * d(x)), "LeakyRelu", alpha=0.25)
     case("relu", "integers", "", [i], relu(i))

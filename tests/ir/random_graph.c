@@ -9,8 +9,8 @@ typedef struct maker {
 
 static const char *random_act(rng *r)
 {
-    static const char *const acts[] = {"none", "relu", "gelu", "gelu-tanh", "sigmoid", "tanh"};
-    return acts[pick(r, 0, 5)];
+    static const char *const acts[] = {"none", "relu", "gelu", "gelu-tanh", "sigmoid", "tanh", "silu", "mish"};
+    return acts[pick(r, 0, 7)];
 }
 
 static hyp_value_id random_value(maker *m) { return (hyp_value_id)pick(m->r, 0, (int64_t)m->g.values.len - 1); }

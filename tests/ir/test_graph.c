@@ -416,11 +416,12 @@ static void copies_and_specializations_compute_the_same(void **state)
 static void fused_operators_equal_their_parts(void **state)
 {
     (void)state;
-    static const char *const acts[] = {"none", "relu", "gelu", "gelu-tanh", "sigmoid", "tanh"};
+    static const char *const acts[] = {"none",    "relu", "gelu",       "gelu-tanh",
+                                       "sigmoid", "tanh", "hard-swish", "quick-gelu"};
     rng r = {.state = 12};
-    for (size_t i = 0; i < 36; i++) {
+    for (size_t i = 0; i < 64; i++) {
         char text[800];
-        const char *first = acts[i / 6], *second = acts[i % 6];
+        const char *first = acts[i / 8], *second = acts[i % 8];
         snprintf(text, sizeof text,
                  "(graph \"\" (input %%x (f32 n 3)) (const %%w (f32 2 3) 0.1 -0.2 0.3 1.1 -1.2 0.7) (const %%b (f32 2) "
                  "0.3 -0.4) "
@@ -429,7 +430,7 @@ static void fused_operators_equal_their_parts(void **state)
                  "(%%l1 (linear %%w %%b %%x)) (%%h (%s %%l1)) (%%l2 (linear %%v none %%h)) (%%y (%s %%l2)) "
                  "(%%f (fused-linear :act %s %%w %%b %%x)) "
                  "(output \"mlp\" %%mlp) (output \"y\" %%y) (output \"f\" %%f) (output \"h\" %%h))",
-                 first, second, i / 6 ? first : "identity", i % 6 ? second : "identity", first);
+                 first, second, i / 8 ? first : "identity", i % 8 ? second : "identity", first);
         hyp_dims *dims = new_dims();
         hyp_graph g = parse(dims, text);
         hyp_eval_tensor x = matrix(4, 3, (double[12]){0}), out[4];

@@ -473,7 +473,9 @@ static void pointwise_agrees_on_random_programs(void **state)
                 HYP_PLAN__POINTWISE__OP__ABS,        HYP_PLAN__POINTWISE__OP__NEG,
                 HYP_PLAN__POINTWISE__OP__SIN,        HYP_PLAN__POINTWISE__OP__COS,
                 HYP_PLAN__POINTWISE__OP__ATAN,       HYP_PLAN__POINTWISE__OP__ASINH,
-                HYP_PLAN__POINTWISE__OP__SOFTPLUS,   HYP_PLAN__POINTWISE__OP__ELU};
+                HYP_PLAN__POINTWISE__OP__SOFTPLUS,   HYP_PLAN__POINTWISE__OP__ELU,
+                HYP_PLAN__POINTWISE__OP__SILU,       HYP_PLAN__POINTWISE__OP__QUICK_GELU,
+                HYP_PLAN__POINTWISE__OP__HARD_SWISH, HYP_PLAN__POINTWISE__OP__MISH};
             uint32_t known = (uint32_t)(inputs + i), operand = (uint32_t)rng_below(&r, known);
             last = pb_instr(&b, s, ops[rng_below(&r, sizeof ops / sizeof *ops)], last, operand, -0.5, 0.75,
                             compute == HYP_F32 ? dtype : HYP_F64);

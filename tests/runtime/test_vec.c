@@ -20,6 +20,9 @@ typedef double (*function)(double);
 static double relu(double x) { return x < 0 ? 0 : x; }
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double elu(double x) { return hyp_elu_f64(x, 1, 1); }
+static double silu(double x) { return x * hyp_sigmoid_f64(x); }
+static double quick_gelu(double x) { return x * hyp_sigmoid_f64(1.702 * x); }
+static double mish(double x) { return x * tanh(hyp_softplus_f64(x)); }
 static double gelu(double x) { return 0.5 * x * (1 + erf(x * sqrt(0.5))); }
 static double gelu_tanh(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x))); }
 
@@ -82,6 +85,10 @@ static void functions_are_accurate_to_a_few_units_in_the_last_place(void **state
         {"abs", HYP_PLAN__POINTWISE__OP__ABS, fabs, -9, 9, 0, false},
         {"sin", HYP_PLAN__POINTWISE__OP__SIN, sin, -100, 100, 1, false},
         {"atanh", HYP_PLAN__POINTWISE__OP__ATANH, atanh, -1, 1, 2, false},
+        {"silu", HYP_PLAN__POINTWISE__OP__SILU, silu, -20, 20, 6, false},
+        {"quick-gelu", HYP_PLAN__POINTWISE__OP__QUICK_GELU, quick_gelu, -20, 20, 1e-6, true},
+        {"hard-swish", HYP_PLAN__POINTWISE__OP__HARD_SWISH, hyp_hard_swish_f64, -5, 5, 1e-6, true},
+        {"mish", HYP_PLAN__POINTWISE__OP__MISH, mish, -20, 20, 8, false},
         {"gelu", HYP_PLAN__POINTWISE__OP__GELU, gelu, -6, 6, 1e-6, true},
         {"gelu-tanh", HYP_PLAN__POINTWISE__OP__GELU_TANH, gelu_tanh, -6, 6, 1e-6, true},
     };

@@ -120,6 +120,10 @@ static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, flo
     case HYP_PLAN__POINTWISE__OP__EXP: EACH(vexp(a));
     case HYP_PLAN__POINTWISE__OP__LOG: EACH(vlog(a));
     case HYP_PLAN__POINTWISE__OP__SOFTPLUS: EACH(vsoftplus(a));
+    case HYP_PLAN__POINTWISE__OP__SILU: EACH(vsilu(a));
+    case HYP_PLAN__POINTWISE__OP__QUICK_GELU: EACH(vquick_gelu(a));
+    case HYP_PLAN__POINTWISE__OP__HARD_SWISH: EACH(vhard_swish(a));
+    case HYP_PLAN__POINTWISE__OP__MISH: EACH(vmish(a));
     case HYP_PLAN__POINTWISE__OP__ELU: EACH(velu(a, p, q));
     case HYP_PLAN__POINTWISE__OP__ABS: EACH(vabs(a));
     case HYP_PLAN__POINTWISE__OP__NEG: EACH(-a);

@@ -166,18 +166,6 @@ static hyp_md any_layout(dnnl_data_type_t type, int64_t rows, int64_t columns)
     return hyp_md_create(2, dims, type, NULL);
 }
 
-static dnnl_alg_kind_t act_kind(HypPlan__Act act)
-{
-    switch (act) {
-    case HYP_PLAN__ACT__ACT_RELU: return dnnl_eltwise_relu;
-    case HYP_PLAN__ACT__ACT_GELU: return dnnl_eltwise_gelu_erf;
-    case HYP_PLAN__ACT__ACT_GELU_TANH: return dnnl_eltwise_gelu_tanh;
-    case HYP_PLAN__ACT__ACT_SIGMOID: return dnnl_eltwise_logistic;
-    case HYP_PLAN__ACT__ACT_TANH: return dnnl_eltwise_tanh;
-    default: return dnnl_alg_kind_undef;
-    }
-}
-
 /* y[m,n] = act(x[m,k] w + b), the weights in the layout given. NULL when oneDNN has none. */
 static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const HypPlan__Layer *layer, hyp_dtype dtype, int64_t m,
                                       int64_t n, int64_t k, hyp_md_ref weights)
@@ -185,9 +173,10 @@ static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const HypPlan__Layer *l
     dnnl_data_type_t type = hyp_dnnl_type(dtype);
     operands o = {.src = matrix(type, m, k, false), .dst = matrix(type, m, n, false)};
     if (layer->bias_plus1) o.bias = matrix(type, 1, n, false);
-    hyp_dnnl_post post = {1.0f, act_kind(layer->act), 0.0f, NULL};
+    hyp_dnnl_post post = {.alpha = 1.0f};
+    bool known = hyp_dnnl_find_act(hyp_plan_act_name(layer->act), &post.act);
     dnnl_primitive_desc_t pd = NULL;
-    if (o.src && o.dst && weights && (o.bias || !layer->bias_plus1))
+    if (known && o.src && o.dst && weights && (o.bias || !layer->bias_plus1))
         pd = hyp_dnnl_matmul(d->engine, o.src, weights, o.bias, o.dst, &post);
     operands_dispose(&o);
     return pd;
@@ -486,7 +475,7 @@ hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *
     operands o = {.src = batched(type, matmul, values, matmul->a_strides, m, k, matmul->trans_a),
                   .weights = batched(type, matmul, values, matmul->b_strides, k, n, matmul->trans_b),
                   .dst = batched(type, matmul, values, NULL, m, n, false)};
-    hyp_dnnl_post post = {matmul->alpha, dnnl_alg_kind_undef, 0.0f, NULL};
+    hyp_dnnl_post post = {.alpha = matmul->alpha};
     dnnl_primitive_desc_t pd = NULL;
     if (o.src && o.weights && o.dst) pd = hyp_dnnl_matmul(d->engine, o.src, o.weights, NULL, o.dst, &post);
     operands_dispose(&o);

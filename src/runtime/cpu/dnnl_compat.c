@@ -135,6 +135,32 @@ static dnnl_primitive_desc_t pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind,
 
 #endif
 
+bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out)
+{
+    static const struct {
+        const char *name;
+        hyp_dnnl_act act;
+    } known[] = {
+        {"none", {dnnl_alg_kind_undef, 0, 0}},
+        {"relu", {dnnl_eltwise_relu, 0, 0}},
+        {"relu6", {dnnl_eltwise_clip, 0, 6}},
+        {"gelu", {dnnl_eltwise_gelu_erf, 0, 0}},
+        {"gelu-tanh", {dnnl_eltwise_gelu_tanh, 0, 0}},
+        {"sigmoid", {dnnl_eltwise_logistic, 0, 0}},
+        {"tanh", {dnnl_eltwise_tanh, 0, 0}},
+        {"silu", {dnnl_eltwise_swish, 1, 0}},
+        {"quick-gelu", {dnnl_eltwise_swish, 1.702f, 0}},
+        {"hard-swish", {dnnl_eltwise_hardswish, 1.0f / 6, 0.5f}}, /* 2.x has these two built in */
+        {"mish", {dnnl_eltwise_mish, 0, 0}},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(known[i].name, name) != 0) continue;
+        *out = known[i].act;
+        return true;
+    }
+    return false;
+}
+
 static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *post)
 {
     dnnl_post_ops_t ops = NULL;
@@ -145,7 +171,8 @@ static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *pos
     bool ok = true;
     if (post->alpha != 1.0f) ok = append_eltwise(ops, dnnl_eltwise_linear, post->alpha, 0.0f) == dnnl_success;
     if (post->added) ok = ok && dnnl_post_ops_append_binary(ops, dnnl_binary_add, post->added) == dnnl_success;
-    if (post->act != dnnl_alg_kind_undef) ok = ok && append_eltwise(ops, post->act, 0.0f, post->most) == dnnl_success;
+    if (post->act.kind != dnnl_alg_kind_undef)
+        ok = ok && append_eltwise(ops, post->act.kind, post->act.alpha, post->act.beta) == dnnl_success;
     ok = ok && dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success;
     dnnl_post_ops_destroy(ops);
     return ok;
@@ -183,7 +210,7 @@ dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose,
 dnnl_primitive_desc_t hyp_dnnl_pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *window,
                                        hyp_md_ref src, hyp_md_ref dst)
 {
-    const hyp_dnnl_post nothing = {1.0f, dnnl_alg_kind_undef, 0.0f, NULL};
+    const hyp_dnnl_post nothing = {1.0f, {dnnl_alg_kind_undef, 0, 0}, NULL};
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;

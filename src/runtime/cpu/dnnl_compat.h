@@ -27,12 +27,19 @@ hyp_md hyp_md_create(int rank, const int64_t *dims, dnnl_data_type_t type, const
 hyp_md hyp_md_clone(hyp_md_ref md);
 void hyp_md_destroy(hyp_md md); /* NULL-safe */
 
+/* An activation as oneDNN has it; kind dnnl_alg_kind_undef: none. */
+typedef struct hyp_dnnl_act {
+    dnnl_alg_kind_t kind;
+    float alpha, beta;
+} hyp_dnnl_act;
+/* By its name in plans, relu6 included. False when oneDNN has none of this name. */
+bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out);
+
 /* What happens to the results of a product or convolution: y = act(alpha * y + added). */
 typedef struct hyp_dnnl_post {
     float alpha;
-    dnnl_alg_kind_t act; /* an element-wise kind, or dnnl_alg_kind_undef */
-    float most;          /* of dnnl_eltwise_clip, whose least value is 0 */
-    hyp_md_ref added;    /* of y's shape; NULL: nothing is added */
+    hyp_dnnl_act act;
+    hyp_md_ref added; /* of y's shape; NULL: nothing is added */
 } hyp_dnnl_post;
 
 /* A product with scratch memory from the caller and products in the full precision of their type. bias may be

@@ -86,7 +86,8 @@ typedef struct asked {
     const bool *channels_last; /* by tensor: how it lies outside */
     bool convolution, transpose;
     bool last; /* how the primitive wants x and y */
-    dnnl_alg_kind_t pooling, act;
+    dnnl_alg_kind_t pooling;
+    hyp_dnnl_act act;
     int64_t group;
     int n; /* spatial axes */
     hyp_dnnl_window window;
@@ -179,23 +180,6 @@ static bool fit_pool(asked *a)
     return true;
 }
 
-static bool read_act(asked *a, const char *name)
-{
-    static const struct {
-        const char *name;
-        dnnl_alg_kind_t kind;
-    } acts[] = {{"none", dnnl_alg_kind_undef},
-                {"relu", dnnl_eltwise_relu},
-                {"relu6", dnnl_eltwise_clip},
-                {"sigmoid", dnnl_eltwise_logistic},
-                {"tanh", dnnl_eltwise_tanh}};
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
-        a->act = acts[i].kind;
-        if (strcmp(acts[i].name, name) == 0) return true;
-    }
-    return false;
-}
-
 static void read_kind(asked *a)
 {
     const char *kernel = a->call->kernel;
@@ -234,7 +218,7 @@ static bool read_call(asked *a)
     }
     a->group = a->values[*a->call->attrs[3]->dims];
     if (a->group < 1 || dim_of(a, tensor_of(a, WEIGHTS), 0) % a->group) return false;
-    if (!a->transpose) return read_act(a, a->call->attrs[4]->text);
+    if (!a->transpose) return hyp_dnnl_find_act(a->call->attrs[4]->text, &a->act);
     int64_t more[HYP_DNNL_SPATIAL];
     if (!read_list(a, 4, 0, 0, more)) return false;
     for (int i = 0; i < a->n; i++) w->after[i] -= more[i];
@@ -254,7 +238,7 @@ static dnnl_primitive_desc_t describe(const asked *a, dnnl_engine_t engine)
                                : image(a, t, a->last);
         there = there && md[i];
     }
-    const hyp_dnnl_post post = {1.0f, a->act, 6.0f, md[ADDED]};
+    const hyp_dnnl_post post = {1.0f, a->act, md[ADDED]};
     dnnl_primitive_desc_t pd = NULL;
     if (there)
         pd = a->convolution ? hyp_dnnl_convolution(engine, a->transpose, &a->window, md[SRC], md[WEIGHTS], md[BIAS],
@@ -349,7 +333,7 @@ hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const in
                .program = model->plan->program,
                .values = values,
                .channels_last = channels_last,
-               .act = dnnl_alg_kind_undef};
+               .act = {dnnl_alg_kind_undef, 0, 0}};
     if (!read_call(&a)) return HYP_OK;
     dnnl_primitive_desc_t pd = describe(&a, hyp_dnnl_engine(model->device->dnnl));
     if (!pd) return HYP_OK;

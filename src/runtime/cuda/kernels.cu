@@ -253,6 +253,10 @@ __device__ __forceinline__ double gelu_tanh(double v)
 __device__ __forceinline__ float exponential(float v) { return expf(v); }
 __device__ __forceinline__ double exponential(double v) { return exp(v); }
 
+template <typename C> __device__ __forceinline__ C sigmoid(C v) { return (C)1 / ((C)1 + exponential(-v)); }
+template <typename C> __device__ __forceinline__ C relu(C v) { return v < (C)0 ? (C)0 : v; } // NaN stays
+template <typename C> __device__ __forceinline__ C softplus(C v) { return relu(v) + log1p(exponential(-fabs(v))); }
+
 // A bound of CLIP: for integers the host wrote its bits.
 template <typename C> __device__ __forceinline__ C bound(const double &p)
 {
@@ -301,9 +305,13 @@ template <typename C> __device__ __noinline__ C transcendental(uint32_t op, C v,
     case HYP_PW_CEIL: return ceil(v);
     case HYP_PW_FLOOR: return floor(v);
     case HYP_PW_ROUND: return rint(v);
-    case HYP_PW_SOFTPLUS: return (v < 0 ? (C)0 : v) + log1p(exponential(-fabs(v)));
+    case HYP_PW_SOFTPLUS: return softplus(v);
     case HYP_PW_ELU: return (C)q * (v > 0 ? v : (C)p * expm1(v));
-    case HYP_PW_SIGMOID: return (C)1 / ((C)1 + exponential(-v));
+    case HYP_PW_SIGMOID: return sigmoid(v);
+    case HYP_PW_SILU: return v * sigmoid(v);
+    case HYP_PW_QUICK_GELU: return v * sigmoid((C)1.702 * v);
+    case HYP_PW_HARD_SWISH: return v * at_most(relu(v * (C)(1.0 / 6) + (C)0.5), (C)1);
+    case HYP_PW_MISH: return v * tanh(softplus(v));
     case HYP_PW_TANH: return tanh(v);
     case HYP_PW_GELU: return gelu(v);
     case HYP_PW_GELU_TANH: return gelu_tanh(v);

@@ -46,6 +46,10 @@ double hyp_reference_float_op(const instr *in, double a, double b, double c)
     case HYP_PLAN__POINTWISE__OP__TANH: return tanh(a);
     case HYP_PLAN__POINTWISE__OP__GELU: return hyp_reference_act(HYP_PLAN__ACT__ACT_GELU, a);
     case HYP_PLAN__POINTWISE__OP__GELU_TANH: return hyp_reference_act(HYP_PLAN__ACT__ACT_GELU_TANH, a);
+    case HYP_PLAN__POINTWISE__OP__SILU: return hyp_reference_act(HYP_PLAN__ACT__ACT_SILU, a);
+    case HYP_PLAN__POINTWISE__OP__QUICK_GELU: return hyp_reference_act(HYP_PLAN__ACT__ACT_QUICK_GELU, a);
+    case HYP_PLAN__POINTWISE__OP__HARD_SWISH: return hyp_reference_act(HYP_PLAN__ACT__ACT_HARD_SWISH, a);
+    case HYP_PLAN__POINTWISE__OP__MISH: return hyp_reference_act(HYP_PLAN__ACT__ACT_MISH, a);
     case HYP_PLAN__POINTWISE__OP__ERF: return erf(a);
     case HYP_PLAN__POINTWISE__OP__EXP: return exp(a);
     case HYP_PLAN__POINTWISE__OP__SQRT: return sqrt(a);

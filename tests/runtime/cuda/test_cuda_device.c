@@ -191,7 +191,8 @@ static const HypPlan__Pointwise__Op float_ops[] = {
     OP(SIGMOID),  OP(TANH), OP(GELU), OP(GELU_TANH), OP(ERF),  OP(EXP),   OP(SQRT),  OP(CLIP),       OP(CAST),
     OP(LOG),      OP(ABS),  OP(NEG),  OP(SIGN),      OP(CEIL), OP(FLOOR), OP(ROUND), OP(SIN),        OP(COS),
     OP(TAN),      OP(ASIN), OP(ACOS), OP(ATAN),      OP(SINH), OP(COSH),  OP(ASINH), OP(ACOSH),      OP(ATANH),
-    OP(SOFTPLUS), OP(ELU),  OP(NOT),  OP(MOD),       OP(FMOD), OP(EQUAL), OP(LESS),  OP(LESS_EQUAL), OP(WHERE)};
+    OP(SOFTPLUS), OP(ELU),  OP(NOT),  OP(MOD),       OP(FMOD), OP(EQUAL), OP(LESS),  OP(LESS_EQUAL), OP(WHERE),
+    OP(SILU),     OP(QUICK_GELU), OP(HARD_SWISH), OP(MISH)};
 
 /* z = op(x, y) over [rows, columns] with y along the columns only. */
 static void build_operation(HypPlan__Pointwise__Op op, hyp_dtype dtype, hyp_dtype compute, int64_t rows,
