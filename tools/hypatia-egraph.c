@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "hypatia/egraph.h"
@@ -196,7 +197,7 @@ static const cli_option saturate_options[] = {
     [SAT_ITERS] = {"iters", 0, "N", "limit of iterations (30)"},
     [SAT_NODES] = {"nodes", 0, "N", "limit of e-nodes (none)"},
     [SAT_SECONDS] = {"seconds", 0, "S", "limit of time (none)"},
-    [SAT_BYTES] = {"bytes", 0, "N", "limit of memory (none)"},
+    [SAT_BYTES] = {"bytes", 0, "N", "limit of memory in bytes (three quarters of the machine's)"},
     [SAT_MATCHES] = {"matches", 0, "N", "limit of applied matches (none)"},
     [SAT_SCHEDULER] = {"scheduler", 0, "simple|backoff",
                        "every rule each time, or ban those with many matches (simple)"},
@@ -359,7 +360,8 @@ static void print_steps_json(const hyp_proof *proof)
             print_text(step->rule);
         else
             printf("null");
-        printf(", \"forward\": %s, \"term\": ", step->forward ? "true" : "false");
+        printf(", \"stated\": %s, \"forward\": %s, \"term\": ", step->stated ? "true" : "false",
+               step->forward ? "true" : "false");
         print_text(step->term);
         for (size_t part = 0; part < step->part_count; part++) {
             printf(part ? ", " : ", \"parts\": [");
@@ -383,8 +385,49 @@ static void print_steps(const hyp_proof *proof, int indent)
     }
 }
 
+static void print_use_json(hyp_lemma_use use)
+{
+    printf("[%u, %u, ", use.from, use.to);
+    if (use.lemma == UINT32_MAX)
+        printf("null]");
+    else
+        printf("%u]", use.lemma);
+}
+
+/* Terms as [operator, child...]; uses as [from, to, lemma]. The rules of this tool ask nothing, so there are no
+ * queries. */
+static void print_shared_json(const hyp_shared_proof *proof)
+{
+    static const char *const kinds[] = {"rule", "stated", "congruence", "chain"};
+    printf("{\"terms\": [");
+    for (size_t i = 0; i < proof->term_count; i++) {
+        printf("%s\n  [", i ? "," : "");
+        print_text(proof->terms[i].op);
+        for (uint32_t j = 0; j < proof->terms[i].count; j++) printf(", %u", proof->terms[i].kids[j]);
+        printf("]");
+    }
+    printf("],\n \"lemmas\": [");
+    for (size_t i = 0; i < proof->lemma_count; i++) {
+        const hyp_lemma *l = &proof->lemmas[i];
+        printf("%s\n  {\"kind\": \"%s\", \"from\": %u, \"to\": %u", i ? "," : "", kinds[l->kind], l->from, l->to);
+        if (l->rule) {
+            printf(", \"rule\": ");
+            print_text(l->rule);
+        }
+        printf(", \"uses\": [");
+        for (size_t k = 0; k < l->use_count; k++) {
+            if (k) printf(", ");
+            print_use_json(l->uses[k]);
+        }
+        printf("]}");
+    }
+    printf("],\n \"claim\": ");
+    print_use_json(proof->claim);
+    printf("}");
+}
+
 /* Replays the proof by rules that are read anew, so that nothing of the e-graph that made it is believed. */
-static hyp_status check_proof(const saturation *s, const hyp_proof *proof, hyp_diag *diag)
+static hyp_status check_proof(const saturation *s, const hyp_shared_proof *proof, hyp_diag *diag)
 {
     hyp_egraph *other;
     hyp_ruleset *rules = NULL;
@@ -392,26 +435,46 @@ static hyp_status check_proof(const saturation *s, const hyp_proof *proof, hyp_d
     hyp_status status = hyp_egraph_create(NULL, &other, diag);
     if (status != HYP_OK) return status;
     status = hyp_ruleset_parse(other, s->rules_path, s->rules_text, s->rules_len, &rules, diag);
-    if (status == HYP_OK) status = hyp_proof_check(proof, s->left, s->right, &rules, 1, &options, NULL, diag);
+    if (status == HYP_OK) status = hyp_shared_proof_check(proof, s->left, s->right, &rules, 1, &options, NULL, diag);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(other);
     return status;
 }
 
-static hyp_status print_proof(const saturation *s, hyp_diag *diag)
+/* The proof as a list of terms, unless that is too long: then as lemmas alone. */
+static hyp_status print_checked(const saturation *s, const hyp_shared_proof *shared, hyp_diag *diag)
 {
     hyp_proof proof;
-    hyp_status status = hyp_egraph_explain(s->eg, s->left, s->right, &proof, diag);
-    if (status != HYP_OK) return status;
-    status = check_proof(s, &proof, diag);
-    if (status == HYP_OK && s->json) {
-        printf(",\n \"checked\": true,\n \"proof\": ");
-        print_steps_json(&proof);
-    } else if (status == HYP_OK) {
+    hyp_status status = hyp_shared_proof_flatten(shared, &proof, diag);
+    bool fits = status == HYP_OK;
+    if (status != HYP_OK && status != HYP_ERR_LIMIT) return status;
+    if (s->json) {
+        printf(",\n \"checked\": true,\n \"shared_proof\": ");
+        print_shared_json(shared);
+        printf(",\n \"proof\": ");
+        if (fits)
+            print_steps_json(&proof);
+        else
+            printf("null");
+    } else if (fits) {
         print_steps(&proof, 0);
         printf("checked: %zu steps\n", proof.count - 1);
+    } else {
+        printf("checked: %zu lemmas over %zu terms; too long to be written out, see --json\n", shared->lemma_count,
+               shared->term_count);
     }
     hyp_proof_dispose(&proof);
+    return HYP_OK;
+}
+
+static hyp_status print_proof(const saturation *s, hyp_diag *diag)
+{
+    hyp_shared_proof shared;
+    hyp_status status = hyp_egraph_explain_shared(s->eg, s->left, s->right, &shared, diag);
+    if (status != HYP_OK) return status;
+    status = check_proof(s, &shared, diag);
+    if (status == HYP_OK) status = print_checked(s, &shared, diag);
+    hyp_shared_proof_dispose(&shared);
     return status;
 }
 
@@ -476,6 +539,13 @@ static int saturate(saturation *s, const cli_args *args)
     return code;
 }
 
+/* Three quarters of the machine's memory: a run ends with a report, not at the hands of the system. */
+static size_t most_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (size_t)pages / 4 * 3 * (size_t)size : 0;
+}
+
 static bool read_count(const cli_args *args, int option, const char *value, size_t *out)
 {
     int64_t n;
@@ -528,7 +598,7 @@ static bool read_saturate_option(saturation *s, cli_args *args, int option, cons
 static int command_saturate(int argc, char **argv)
 {
     cli_args args = cli_begin("hypatia-egraph saturate", saturate_options, argc, argv);
-    saturation s = {.run = {.size = sizeof s.run, .max_iterations = 30}, .extract = -1};
+    saturation s = {.run = {.size = sizeof s.run, .max_iterations = 30, .max_bytes = most_bytes()}, .extract = -1};
     const char *value;
     int option;
     while ((option = cli_next(&args, &value)) != CLI_END) {

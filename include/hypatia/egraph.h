@@ -356,6 +356,57 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_explain(hyp_egraph *eg, const char *
                                                     hyp_diag *diag);
 HYP_API void hyp_proof_dispose(hyp_proof *proof);
 
+/* The same proof, shared: every term and every equality that is proven stands once, so that its size is that of what
+ * was used, also where terms share parts and a list of whole terms would be exponentially longer. Terms and lemmas are
+ * numbered; each refers to earlier ones only. */
+typedef struct hyp_shared_term {
+    const char *op;
+    const uint32_t *kids;
+    uint32_t count;
+} hyp_shared_term;
+/* An equality of two terms: by a lemma that states it, in one direction or the other, or HYP_NONE for one term. */
+typedef struct hyp_lemma_use {
+    uint32_t from, to, lemma;
+} hyp_lemma_use;
+typedef struct hyp_shared_query { /* as hyp_proof_query */
+    const char *name;
+    const uint32_t *args;
+    size_t arg_count;
+    hyp_answer answer;
+    uint32_t result; /* HYP_ANSWER_TERM; else HYP_NONE */
+} hyp_shared_query;
+typedef enum hyp_lemma_kind {
+    HYP_LEMMA_RULE,       /* a rule turns `from`, as a whole, into `to` */
+    HYP_LEMMA_STATED,     /* a union by the caller or an analysis */
+    HYP_LEMMA_CONGRUENCE, /* one operator over equal children */
+    HYP_LEMMA_CHAIN       /* from one term to the next */
+} hyp_lemma_kind;
+typedef struct hyp_lemma {
+    hyp_lemma_kind kind;
+    uint32_t from, to;
+    const char *rule; /* RULE, STATED: the name of the rule or reason; else NULL */
+    const hyp_shared_query *queries;
+    size_t query_count;
+    /* CONGRUENCE: one for each child. CHAIN: in their order. RULE of a multi-pattern: for each of its parts (?v = P)
+     * from what ?v stands for to the instance of P. */
+    const hyp_lemma_use *uses;
+    size_t use_count;
+} hyp_lemma;
+typedef struct hyp_shared_proof {
+    hyp_shared_term *terms;
+    size_t term_count;
+    hyp_lemma *lemmas;
+    size_t lemma_count;
+    hyp_lemma_use claim; /* `from` is `a`, `to` is `b` */
+    void *memory;
+} hyp_shared_proof;
+/* As hyp_egraph_explain, which writes this out. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_explain_shared(hyp_egraph *eg, const char *a, const char *b,
+                                                           hyp_shared_proof *out, hyp_diag *diag);
+/* The list of whole terms. HYP_ERR_LIMIT when it is longer than 256 MB. */
+HYP_API HYP_NODISCARD hyp_status hyp_shared_proof_flatten(const hyp_shared_proof *proof, hyp_proof *out, hyp_diag *diag);
+HYP_API void hyp_shared_proof_dispose(hyp_shared_proof *proof);
+
 typedef struct hyp_equation {
     const char *left, *right; /* terms */
 } hyp_equation;
@@ -382,6 +433,13 @@ HYP_API HYP_NODISCARD hyp_status hyp_proof_check(const hyp_proof *proof, const c
                                                  hyp_ruleset *const *rulesets, size_t ruleset_count,
                                                  const hyp_proof_check_options *options, size_t *out_step,
                                                  hyp_diag *diag);
+
+/* The same for a shared proof, lemma by lemma; *out_lemma (may be NULL) is the one at fault. Time and memory: linear in
+ * the proof, for each rule of a lemma's name. */
+HYP_API HYP_NODISCARD hyp_status hyp_shared_proof_check(const hyp_shared_proof *proof, const char *a, const char *b,
+                                                        hyp_ruleset *const *rulesets, size_t ruleset_count,
+                                                        const hyp_proof_check_options *options, size_t *out_lemma,
+                                                        hyp_diag *diag);
 
 /* ---- extraction --------------------------------------------------------------------------------- */
 

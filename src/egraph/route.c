@@ -1,22 +1,10 @@
 #include "egraph/route.h"
 
-#include <string.h>
-
+#include "egraph/numbering.h"
 #include "egraph/rule.h"
 
 enum { WORK_LIMIT = 1 << 21, DEPTH_LIMIT = 100, ROW_LIMIT = 1 << 23, COST_LIMIT = 1 << 30 };
 #define NOT_YET UINT32_MAX
-
-/* Keys numbered in order of first sight. */
-typedef struct key {
-    uint64_t x;
-    uint32_t a, b;
-} key;
-typedef struct numbering {
-    HYP_VEC(key) keys;
-    uint32_t *slots; /* number + 1, 0 = empty */
-    size_t slot_count;
-} numbering;
 
 /* An e-node met by a search. */
 typedef struct visit {
@@ -39,43 +27,12 @@ struct hyp_router {
     size_t work;
     unsigned depth;
     uint32_t searches;
-    numbering asked, met;
+    hyp_numbering asked, met;
     HYP_VEC(hyp_way) ways;   /* by number in asked */
     HYP_VEC(visit) visits;   /* by number in met */
     HYP_VEC(uint32_t) costs; /* by edge; NOT_YET */
     hyp_arena arena;
 };
-
-/* ---- numbering ---------------------------------------------------------------------------------- */
-
-static size_t slot_of(const numbering *n, const key *k)
-{
-    size_t i = (size_t)hyp_hash(k, sizeof *k, 0) & (n->slot_count - 1);
-    while (n->slots[i] && memcmp(&n->keys.data[n->slots[i] - 1], k, sizeof *k) != 0) i = (i + 1) & (n->slot_count - 1);
-    return i;
-}
-
-static hyp_status number(numbering *n, uint64_t x, uint32_t a, uint32_t b, uint32_t *out, hyp_diag *diag)
-{
-    const key k = {x, a, b};
-    if (2 * n->keys.len >= n->slot_count) {
-        size_t count = n->slot_count ? 2 * n->slot_count : 256;
-        uint32_t *slots = hyp_calloc(count, sizeof *slots);
-        if (!slots) return hyp_fail_memory(diag, count * sizeof *slots);
-        hyp_free(n->slots);
-        n->slots = slots;
-        n->slot_count = count;
-        for (size_t i = 0; i < n->keys.len; i++) n->slots[slot_of(n, &n->keys.data[i])] = (uint32_t)i + 1;
-    }
-    size_t i = slot_of(n, &k);
-    if (!n->slots[i]) {
-        HYP_TRY(hyp_vec_grow(&n->keys, diag));
-        n->keys.data[n->keys.len - 1] = k;
-        n->slots[i] = (uint32_t)n->keys.len;
-    }
-    *out = n->slots[i] - 1;
-    return HYP_OK;
-}
 
 /* ---- the edges ---------------------------------------------------------------------------------- */
 
@@ -289,7 +246,7 @@ static offer pop(heap *h)
 
 static hyp_status visit_of(hyp_router *r, uint32_t search, uint32_t row, uint32_t *out, hyp_diag *diag)
 {
-    HYP_TRY(number(&r->met, search, row, 0, out, diag));
+    HYP_TRY(hyp_number(&r->met, search, row, 0, out, diag));
     if (*out < r->visits.len) return HYP_OK;
     HYP_TRY(hyp_vec_grow(&r->visits, diag));
     r->visits.data[*out] = (visit){.cost = NOT_YET};
@@ -389,7 +346,7 @@ static hyp_status read_way(hyp_router *r, uint32_t id, uint32_t last, hyp_way *o
 hyp_status hyp_route(hyp_router *r, uint32_t from, uint32_t to, uint64_t bound, hyp_way *out, hyp_diag *diag)
 {
     uint32_t asked, last = NOT_YET, id = r->searches;
-    HYP_TRY(number(&r->asked, bound, from, to, &asked, diag));
+    HYP_TRY(hyp_number(&r->asked, bound, from, to, &asked, diag));
     if (asked == r->ways.len) {
         HYP_TRY(hyp_vec_grow(&r->ways, diag));
         hyp_way *way = &r->ways.data[asked];
@@ -433,10 +390,8 @@ void hyp_router_destroy(hyp_router *r)
     hyp_vec_free(&r->edges);
     hyp_free(r->start);
     hyp_free(r->half);
-    hyp_free(r->asked.slots);
-    hyp_vec_free(&r->asked.keys);
-    hyp_free(r->met.slots);
-    hyp_vec_free(&r->met.keys);
+    hyp_numbering_dispose(&r->asked);
+    hyp_numbering_dispose(&r->met);
     hyp_vec_free(&r->ways);
     hyp_vec_free(&r->visits);
     hyp_vec_free(&r->costs);

@@ -127,6 +127,11 @@ static hyp_status use_all(bool explain, hyp_egraph **out, hyp_ruleset **out_rule
         HYP_TRY(hyp_egraph_explain(eg, pairs[i][0], pairs[i][1], &proof, diag));
         status = hyp_proof_check(&proof, pairs[i][0], pairs[i][1], out_rules, 1, &check, NULL, diag);
         hyp_proof_dispose(&proof);
+        if (status != HYP_OK) break;
+        hyp_shared_proof shared;
+        HYP_TRY(hyp_egraph_explain_shared(eg, pairs[i][0], pairs[i][1], &shared, diag));
+        status = hyp_shared_proof_check(&shared, pairs[i][0], pairs[i][1], out_rules, 1, &check, NULL, diag);
+        hyp_shared_proof_dispose(&shared);
         HYP_TRY(status);
     }
     return HYP_OK;

@@ -20,8 +20,12 @@ static size_t judged(hyp_egraph *eg, const char *rules_text, const hyp_equation 
     hyp_ruleset *rules = rules_of(other, rules_text);
     hyp_proof_check_options options = {sizeof options, given ? given : &none, given_count, false};
     hyp_proof proof;
+    hyp_shared_proof shared;
     must(hyp_egraph_explain(eg, a, b, &proof, &diag));
     must(hyp_proof_check(&proof, a, b, &rules, 1, &options, NULL, &diag));
+    must(hyp_egraph_explain_shared(eg, a, b, &shared, &diag));
+    must(hyp_shared_proof_check(&shared, a, b, &rules, 1, &options, NULL, &diag));
+    hyp_shared_proof_dispose(&shared);
     size_t steps = proof.count - 1;
     hyp_proof_dispose(&proof);
     hyp_ruleset_destroy(rules);
@@ -464,6 +468,137 @@ static void corrupted_proofs_are_refused(void **state)
     hyp_egraph_destroy(eg);
 }
 
+/* (f x x) over and over: as a tree it has 2^depth leaves. */
+static hyp_class_id doubled(hyp_egraph *eg, const char *leaf, int depth)
+{
+    hyp_class_id id = term(eg, leaf);
+    hyp_symbol f;
+    must(hyp_egraph_symbol(eg, "f", &f, &diag));
+    for (int i = 0; i < depth; i++) must(hyp_egraph_add(eg, f, (hyp_class_id[]){id, id}, 2, &id, NULL, &diag));
+    return id;
+}
+
+static void shared_proofs_stay_small(void **state)
+{
+    (void)state;
+    enum { DEPTH = 60 };
+    hyp_egraph *eg = explaining(false);
+    hyp_ruleset *rules = rules_of(eg, "(rule flip a => b)");
+    hyp_shared_proof shared;
+    hyp_proof flat;
+    hyp_symbol p, q;
+    must(hyp_egraph_symbol(eg, "p", &p, &diag));
+    must(hyp_egraph_symbol(eg, "q", &q, &diag));
+    hyp_class_id left = doubled(eg, "a", DEPTH), right = doubled(eg, "b", DEPTH), ids[2];
+    must(hyp_egraph_add(eg, p, &left, 1, &ids[0], NULL, &diag));
+    must(hyp_egraph_add(eg, q, &right, 1, &ids[1], NULL, &diag));
+    must(hyp_egraph_union(eg, ids[0], term(eg, "start"), NULL, NULL, &diag));
+    must(hyp_egraph_union(eg, ids[1], term(eg, "goal"), NULL, NULL, &diag));
+    must(hyp_egraph_add(eg, p, &right, 1, &ids[0], NULL, &diag)); /* (p ...b...) is (q ...b...) */
+    must(hyp_egraph_union(eg, ids[0], ids[1], "given", NULL, &diag));
+    run_checked(eg, rules, 3);
+    must(hyp_egraph_explain_shared(eg, "start", "goal", &shared, &diag));
+    assert_true(shared.lemma_count < 2 * DEPTH && shared.term_count < 3 * DEPTH);
+    must(hyp_shared_proof_check(&shared, "start", "goal", &rules, 1, NULL, NULL, &diag));
+    hyp_diag why = {0};
+    assert_int_equal(hyp_shared_proof_flatten(&shared, &flat, &why), HYP_ERR_LIMIT);
+    assert_non_null(strstr(why.message, "ask for the shared one"));
+    assert_int_equal(hyp_egraph_explain(eg, "start", "goal", &flat, &why), HYP_ERR_LIMIT);
+    hyp_shared_proof_dispose(&shared);
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
+/* Deeper than calls can be nested. */
+static void deep_terms_are_shared(void **state)
+{
+    (void)state;
+    enum { DEPTH = 200000 };
+    hyp_egraph *eg = explaining(false);
+    hyp_class_id id = term(eg, "a");
+    hyp_symbol f;
+    hyp_shared_proof shared;
+    hyp_proof flat;
+    hyp_diag why = {0};
+    hyp_proof_check_options ask = {.size = sizeof ask, .ask = true};
+    must(hyp_egraph_symbol(eg, "f", &f, &diag));
+    for (int i = 0; i < DEPTH; i++) must(hyp_egraph_add(eg, f, &id, 1, &id, NULL, &diag));
+    must(hyp_egraph_union(eg, id, term(eg, "b"), "given", NULL, &diag));
+    must(hyp_egraph_union(eg, id, term(eg, "c"), "given", NULL, &diag));
+    must(hyp_egraph_rebuild(eg, &diag));
+    must(hyp_egraph_explain_shared(eg, "b", "c", &shared, &diag));
+    assert_int_equal(shared.term_count, DEPTH + 3);
+    hyp_ruleset *rules = rules_of(eg, "");
+    must(hyp_shared_proof_check(&shared, "b", "c", &rules, 1, &ask, NULL, &diag));
+    assert_int_equal(hyp_shared_proof_flatten(&shared, &flat, &why), HYP_ERR_LIMIT);
+    hyp_shared_proof_dispose(&shared);
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
+static void refused_shared(const hyp_shared_proof *proof, hyp_ruleset *rules, const char *why)
+{
+    hyp_diag said = {0};
+    hyp_status status = hyp_shared_proof_check(proof, "(+ a (+ 0 b))", "(+ b a)", &rules, 1, NULL, NULL, &said);
+    if (status != HYP_ERR_MISMATCH || !strstr(said.message, why))
+        fail_msg("%s was wanted: %s: %s", why, hyp_status_name(status), said.message);
+}
+
+static void corrupted_shared_proofs_are_refused(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = explaining(false);
+    hyp_ruleset *rules = rules_of(eg, "(rule comm (+ ?x ?y) => (+ ?y ?x)) (rule zero (+ 0 ?x) => ?x)");
+    hyp_shared_proof p;
+    term(eg, "(+ a (+ 0 b))");
+    run_checked(eg, rules, 3);
+    must(hyp_egraph_explain_shared(eg, "(+ a (+ 0 b))", "(+ b a)", &p, &diag));
+    must(hyp_shared_proof_check(&p, "(+ a (+ 0 b))", "(+ b a)", &rules, 1, NULL, NULL, &diag));
+    assert_true(p.lemma_count >= 3);
+    for (size_t i = 0; i < p.lemma_count; i++) {
+        hyp_lemma *l = &p.lemmas[i], whole = *l;
+        l->from = (uint32_t)p.term_count;
+        refused_shared(&p, rules, "a term that is not there");
+        *l = whole;
+        l->from = whole.to;
+        l->to = whole.from;
+        if (l->kind == HYP_LEMMA_CHAIN) refused_shared(&p, rules, "begins at another term");
+        if (l->kind == HYP_LEMMA_CONGRUENCE) refused_shared(&p, rules, "not one operator over");
+        *l = whole;
+        if (l->kind == HYP_LEMMA_RULE) {
+            l->rule = "nosuch";
+            refused_shared(&p, rules, "there is no rule of this name");
+            l->rule = strcmp(whole.rule, "comm") == 0 ? "zero" : "comm";
+            refused_shared(&p, rules, "does not lead from");
+            *l = whole;
+        }
+        l->kind = HYP_LEMMA_CHAIN;
+        l->uses = NULL;
+        l->use_count = l->query_count = 0;
+        refused_shared(&p, rules, "the chain ends at another term");
+        *l = whole;
+        if (!whole.use_count) continue;
+        ((hyp_lemma_use *)l->uses)[0].lemma = (uint32_t)i; /* of itself */
+        refused_shared(&p, rules, "a lemma that is not before it");
+        ((hyp_lemma_use *)l->uses)[0].lemma = UINT32_MAX;
+        refused_shared(&p, rules, "no lemma says");
+        hyp_shared_proof_dispose(&p);
+        must(hyp_egraph_explain_shared(eg, "(+ a (+ 0 b))", "(+ b a)", &p, &diag));
+    }
+    hyp_lemma_use claim = p.claim;
+    p.claim = (hyp_lemma_use){claim.from, claim.from, UINT32_MAX};
+    refused_shared(&p, rules, "ends with another term");
+    p.claim = (hyp_lemma_use){claim.to, claim.from, claim.lemma};
+    refused_shared(&p, rules, "begins with another term");
+    p.claim = claim;
+    ((uint32_t *)p.terms[p.term_count - 1].kids)[0] = (uint32_t)p.term_count;
+    refused_shared(&p, rules, "a child that is not before it");
+    hyp_shared_proof_dispose(&p);
+    hyp_shared_proof_dispose(&p); /* twice is once */
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
 static void what_cannot_be_explained_is_said(void **state)
 {
     (void)state;
@@ -492,6 +627,9 @@ int main(void)
         cmocka_unit_test(rules_with_several_roots_are_explained),
         cmocka_unit_test(answers_are_recorded_and_asked_again),
         cmocka_unit_test(corrupted_proofs_are_refused),
+        cmocka_unit_test(shared_proofs_stay_small),
+        cmocka_unit_test(deep_terms_are_shared),
+        cmocka_unit_test(corrupted_shared_proofs_are_refused),
         cmocka_unit_test(what_cannot_be_explained_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

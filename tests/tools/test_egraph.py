@@ -5,6 +5,8 @@ import subprocess
 import sys
 import tempfile
 
+from replay_proof import read_rules, replay
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TOOL = os.path.join(os.environ.get("HYP_BIN", os.path.join(ROOT, "build/dev/bin")), "hypatia-egraph")
 RULES = "comm\t(+ ?a ?b)\t(+ ?b ?a)\t\nassoc\t(+ ?a (+ ?b ?c))\t(+ (+ ?a ?b) ?c)\t\n"
@@ -41,6 +43,15 @@ def check_saturate(folder):
     proof = report["proof"]
     assert report["checked"] is True
     assert proof[0]["term"] == a and proof[-1]["term"] == b and {s["rule"] for s in proof[1:]} <= {"comm", "assoc"}
+    replay(report["shared_proof"], read_rules(RULES), a, b)
+    spoilt = json.loads(json.dumps(report["shared_proof"]))
+    spoilt["claim"][:2] = reversed(spoilt["claim"][:2])
+    try:
+        replay(spoilt, read_rules(RULES), a, b)
+    except AssertionError:
+        pass
+    else:
+        raise AssertionError("a proof of something else was believed")
     text = run(*base, "--explain", a, b)
     assert "comm" in text and text.endswith(f"checked: {len(proof) - 1} steps\n"), text
     run(*base, "--explain", a, "(+ 1 2)", code=4)
