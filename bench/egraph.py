@@ -3,9 +3,10 @@
     taskset -c 1 python3 bench/egraph.py [--bin build/release/bin] [--rounds 5]
 
 Every figure is the least of the rounds, each in a process of its own. `extract` is tree extraction, every e-node costing 1:
-ours of all terms together, egglog's of the last one. `floor` is what the memory accesses of an ideal
-engine would take on a server core of 2025 (hash-cons probes at 9 ns, index entries at 10 ns); `again` is what the next
-iteration pays before its first match. egglog runs the same rules and terms in the same run; the sizes of its e-graphs
+ours of all terms together, egglog's of the last one. `touched` is the memory that the process has touched, in pages,
+over what it had touched before the first term; `peak` is what the e-graph counts itself. `floor` is what the memory
+accesses of an ideal engine would take on a server core of 2025 (hash-cons probes at 9 ns, index entries at 10 ns), where
+they were counted; `again` is what the next iteration pays before its first match. egglog runs the same rules and terms in the same run; the sizes of its e-graphs
 are compared with ours.
 """
 import argparse
@@ -141,7 +142,7 @@ def main():
         peer = False
     math, sums, terms = source("math_rules"), source("sums_rules"), source("math_terms")
     print(f"{'workload':12s} {'e-nodes':>8s} {'seconds':>8s} {'explain':>8s} {'again':>8s} {'extract':>8s} {'peak':>9s} "
-          f"{'floor':>6s} | {'egglog':>8s} {'ratio':>6s} {'extract':>8s} {'ratio':>6s}")
+          f"{'touched':>9s} {'floor':>6s} | {'egglog':>8s} {'ratio':>6s} {'extract':>8s} {'ratio':>6s}")
     for name, arguments, iterations, floor in WORKLOADS:
         ours = run_ours(tool, arguments + ["--extract"] + (["--again"] if arguments[0] == "math" else []), args.rounds)
         explained = run_ours(tool, arguments + ["--explain"], args.rounds)
@@ -153,7 +154,8 @@ def main():
             columns = [f"{seconds:8.4f}", f"{seconds / ours['seconds']:5.1f}x", f"{extract:8.4f}",
                        f"{extract / ours['extract']:5.1f}x"]
         print(f"{name:12s} {ours['e_nodes']:8d} {ours['seconds']:8.4f} {explained['seconds'] / ours['seconds']:7.2f}x "
-              f"{ours.get('again', 0):8.4f} {ours['extract']:8.4f} {ours['peak_bytes'] / 1e6:6.1f} MB {floor or 0:6.3f} | "
+              f"{ours.get('again', 0):8.4f} {ours['extract']:8.4f} {ours['peak_bytes'] / 1e6:6.1f} MB "
+              f"{ours['touched_bytes'] / 1e6:6.1f} MB {f'{floor:6.3f}' if floor else '':>6s} | "
               f"{columns[0]:>8s} {columns[1]:>6s} {columns[2]:>8s} {columns[3]:>6s}", flush=True)
 
 
