@@ -88,6 +88,7 @@ typedef struct attention {
     hyp_value_id q, k, v;             /* 4-D, k and v with the past in front */
     hyp_value_id past;                /* the keys of the past; none: HYP_NO_VALUE, like those below */
     hyp_value_id mask, valid;         /* the mask as given; i64 keys that count in each batch */
+    hyp_value_id padding;             /* finite numbers to add, 4-D: the forms of com.microsoft */
     double scale, softcap;            /* softcap 0: none */
     bool causal;
     int64_t left, right;              /* keys that a query sees before and behind it; -1: all */
@@ -249,6 +250,7 @@ static hyp_status emit_attention(const hyp_onnx_node *n, attention *a, hyp_value
     }
     HYP_TRY(add_places(n, a, &bias));
     HYP_TRY(add_padding(n, a, &bias));
+    if (a->padding != HYP_NO_VALUE) HYP_TRY(add_bias(n, a->padding, &bias));
     a->biased = a->capped;
     if (bias != HYP_NO_VALUE) HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, a->capped, bias, &a->biased));
     HYP_TRY(hyp_onnx_emit_cast(n, a->biased, a->precision, &a->probabilities));
@@ -282,7 +284,7 @@ static hyp_status with_past(const hyp_onnx_node *n, uint32_t past, hyp_value_id 
 static hyp_status import_attention(hyp_onnx_node *n)
 {
     int64_t q_heads, kv_heads, mode, precision, causal;
-    attention a = {.past = input_or_none(n, 4), .mask = input_or_none(n, 3), .valid = input_or_none(n, 6)};
+    attention a = {.past = input_or_none(n, 4), .mask = input_or_none(n, 3), .valid = input_or_none(n, 6), .padding = HYP_NO_VALUE};
     hyp_value_id y;
     HYP_TRY(hyp_onnx_attr_int(n, "q_num_heads", 0, &q_heads));
     HYP_TRY(hyp_onnx_attr_int(n, "kv_num_heads", 0, &kv_heads));
@@ -314,46 +316,157 @@ static hyp_status import_attention(hyp_onnx_node *n)
     return hyp_onnx_input_type(n, 0).rank == 3 ? join_heads(n, y, n->outputs) : HYP_OK;
 }
 
-/* Query, key and value apart, with an optional bias for each in one vector. */
+/* ---- attention of com.microsoft ---------------------------------------------------------------------- */
+
+/* The forms of a mask of integers, as numbers to add: how many keys of each batch count, 0 for keys [batch, keys] or
+ * pairs [batch, queries, keys] that do not. */
+static hyp_status emit_padding(const hyp_onnx_node *n, uint32_t input, attention *a)
+{
+    a->padding = HYP_NO_VALUE;
+    if (!hyp_onnx_has_input(n, input)) return HYP_OK;
+    hyp_type type = hyp_onnx_input_type(n, input), q = hyp_onnx_value_type(n, a->q);
+    hyp_dim keys = hyp_onnx_value_type(n, a->k).dims[2], dims[RANK] = {q.dims[0], 1, 1, 1};
+    hyp_value_id mask, zero, row;
+    double hidden;
+    HYP_TRY(hyp_onnx_attr_float(n, "mask_filter_value", -10000, &hidden));
+    bool counts = type.rank == 1 && type.dims[0] == q.dims[0], whole = type.rank == 2 && type.dims[1] == keys;
+    if (!counts && !whole && !(type.rank == 3 && type.dims[1] == q.dims[2] && type.dims[2] == keys))
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                        "a mask of integers is supported as [batch], [batch, keys] and [batch, queries, keys]");
+    if (!counts) dims[3] = keys;
+    if (type.rank == 3) dims[2] = type.dims[1];
+    HYP_TRY(hyp_onnx_emit_cast(n, n->inputs[input], HYP_I64, &mask));
+    HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, mask, dims, RANK, &mask));
+    if (counts) {
+        HYP_TRY(emit_positions(n, keys, false, &row));
+        HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_less, row, mask, &mask));
+    } else {
+        HYP_TRY(hyp_onnx_add_scalar(n, HYP_I64, 0, &zero));
+        HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_less, zero, mask, &mask));
+    }
+    return emit_choice(n, mask, q.dtype, 0, hidden, &a->padding);
+}
+
+/* Scale, order and precision, then the product. */
+static hyp_status finish_microsoft(hyp_onnx_node *n, attention *a, uint32_t mask)
+{
+    int64_t causal;
+    hyp_value_id y;
+    HYP_TRY(hyp_onnx_attr_int(n, "unidirectional", 0, &causal));
+    HYP_TRY(default_scale(n, a->q, &a->scale));
+    HYP_TRY(hyp_onnx_attr_float(n, "scale", a->scale, &a->scale));
+    a->causal = causal != 0;
+    a->precision = hyp_onnx_value_type(n, a->q).dtype;
+    HYP_TRY(emit_padding(n, mask, a));
+    HYP_TRY(emit_attention(n, a, &y));
+    return join_heads(n, y, n->outputs);
+}
+
+/* One of `count` operands side by side on axis 3 of x [batch, sequence, heads, count, size], by heads. */
+static hyp_status unpack(const hyp_onnx_node *n, hyp_value_id x, hyp_dim i, hyp_dim count, hyp_value_id *out)
+{
+    static const hyp_dim perm[] = {0, 2, 1, 3};
+    hyp_type type = hyp_onnx_value_type(n, x);
+    if (type.rank != 5 || type.dims[3] != count)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED,
+                        "packed operands are [batch, sequence, heads, %lld, size]", (long long)count);
+    const hyp_dim dims[RANK] = {type.dims[0], type.dims[1], type.dims[2], type.dims[4]};
+    HYP_TRY(hyp_onnx_emit_part(n, x, 3, i, 1, 1, out));
+    HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, *out, dims, RANK, out));
+    return hyp_onnx_emit_dims(n, HYP_OP_transpose, *out, perm, RANK, out);
+}
+
+/* Query, key and value apart or packed, with an optional bias for each in one vector. */
 static hyp_status import_multi_head(hyp_onnx_node *n)
 {
-    int64_t heads, causal;
+    int64_t heads;
     attention a = {.past = input_or_none(n, 6), .mask = input_or_none(n, 5), .valid = HYP_NO_VALUE, .left = -1,
                    .right = -1};
-    hyp_value_id operands[3], y;
-    HYP_TRY(hyp_onnx_attr_int(n, "num_heads", 0, &heads));
-    HYP_TRY(hyp_onnx_attr_int(n, "unidirectional", 0, &causal));
-    if (hyp_onnx_has_input(n, 4))
-        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "a key padding mask is not supported");
+    hyp_value_id *operands[] = {&a.q, &a.k, &a.v}, x;
     hyp_dim at = 0;
-    for (uint32_t i = 0; i < 3; i++) {
-        if (!hyp_onnx_has_input(n, i) || (i == 0 && hyp_onnx_input_type(n, 0).rank != 3))
-            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "packed queries, keys and values are not supported");
+    HYP_TRY(hyp_onnx_attr_int(n, "num_heads", 0, &heads));
+    uint32_t apart = hyp_onnx_has_input(n, 2) ? 3 : hyp_onnx_has_input(n, 1) ? 1 : 0; /* then what is packed */
+    if (hyp_onnx_has_input(n, 3) && apart != 3)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "a bias of packed operands is not supported");
+    for (uint32_t i = apart; i < 3; i++)
+        HYP_TRY(unpack(n, n->inputs[apart], i - apart, 3 - apart, operands[i]));
+    for (uint32_t i = 0; i < apart; i++) {
         hyp_type type = hyp_onnx_input_type(n, i);
-        operands[i] = n->inputs[i];
+        x = n->inputs[i];
         if (hyp_onnx_has_input(n, 3) && type.rank == 3) {
-            static const hyp_dim step = 1;
-            hyp_attr attrs[] = {hyp_attr_of_dims(&at, 1), hyp_attr_of_dims(&type.dims[2], 1), hyp_attr_of_dims(&step, 1)};
             hyp_value_id part;
-            HYP_TRY(hyp_onnx_emit(n, HYP_OP_slice, &n->inputs[3], 1, attrs, &part, 1));
-            HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, operands[i], part, &operands[i]));
+            HYP_TRY(hyp_onnx_emit_part(n, n->inputs[3], 0, at, type.dims[2], 1, &part));
+            HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, x, part, &x));
             HYP_TRY(hyp_dim_add(n->im->g->dims, at, type.dims[2], &at, n->im->diag));
         }
-        HYP_TRY(split_heads(n, operands[i], heads, &operands[i]));
+        HYP_TRY(split_heads(n, x, heads, operands[i]));
     }
-    a.q = operands[0];
-    a.k = operands[1];
-    a.v = operands[2];
     HYP_TRY(with_past(n, 6, &a.k));
     HYP_TRY(with_past(n, 7, &a.v));
-    HYP_TRY(default_scale(n, a.q, &a.scale));
-    HYP_TRY(hyp_onnx_attr_float(n, "scale", a.scale, &a.scale));
-    a.causal = causal != 0;
-    a.precision = hyp_onnx_value_type(n, a.q).dtype;
-    HYP_TRY(emit_attention(n, &a, &y));
     if (n->output_count > 1) n->outputs[1] = a.k;
     if (n->output_count > 2) n->outputs[2] = a.v;
-    return join_heads(n, y, n->outputs);
+    return finish_microsoft(n, &a, 4);
+}
+
+/* The sizes of query, key and value that one product gives side by side. */
+static hyp_status read_sizes(const hyp_onnx_node *n, hyp_dim sum, hyp_dim out[3])
+{
+    hyp_onnx_ints given;
+    HYP_TRY(hyp_onnx_attr_ints(n, "qkv_hidden_sizes", &given));
+    for (int i = 0; i < 3; i++) out[i] = given.count == 3 ? given.items[i] : hyp_dim_is_const(sum) ? sum / 3 : -1;
+    if ((given.count == 0 || given.count == 3) && hyp_dim_is_const(sum) && out[0] > 0 && out[1] == out[0] &&
+        out[2] > 0 && out[0] + out[1] + out[2] == sum)
+        return HYP_OK;
+    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the weights do not split into queries, keys and values");
+}
+
+/* Keys (i = 0) or values of the past in [2, batch, heads, past, size] in front of x. */
+static hyp_status with_packed_past(const hyp_onnx_node *n, hyp_dim i, hyp_value_id *x)
+{
+    hyp_value_id part;
+    hyp_type type = hyp_onnx_input_type(n, 4);
+    if (type.rank != 5 || type.dims[0] != 2)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the past is [2, batch, heads, length, size]");
+    HYP_TRY(hyp_onnx_emit_part(n, n->inputs[4], 0, i, 1, 1, &part));
+    HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, part, type.dims + 1, RANK, &part));
+    return emit_concat(n, part, *x, 2, x);
+}
+
+/* One product for queries, keys and values, then attention; keys and values in one tensor for the next time. */
+static hyp_status import_projected(hyp_onnx_node *n)
+{
+    static const hyp_dim first[] = {0};
+    int64_t heads;
+    hyp_dim sizes[3], at = 0;
+    attention a = {.past = HYP_NO_VALUE, .mask = input_or_none(n, 5), .valid = HYP_NO_VALUE, .left = -1, .right = -1};
+    hyp_value_id x, *operands[] = {&a.q, &a.k, &a.v}, packed[2];
+    hyp_type weights = hyp_onnx_input_type(n, 1);
+    HYP_TRY(hyp_onnx_attr_int(n, "num_heads", 0, &heads));
+    if (hyp_onnx_has_input(n, 6))
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "a past that shares its buffer is not supported");
+    if (weights.rank != 2 || hyp_onnx_input_type(n, 0).rank != 3)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "x [batch, sequence, size] and weights [size, all] are wanted");
+    HYP_TRY(read_sizes(n, weights.dims[1], sizes));
+    HYP_TRY(hyp_onnx_emit_matmul(n, n->inputs[0], n->inputs[1], false, 1, &x));
+    if (hyp_onnx_has_input(n, 2)) HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, x, n->inputs[2], &x));
+    for (int i = 0; i < 3; at += sizes[i++]) {
+        HYP_TRY(hyp_onnx_emit_part(n, x, 2, at, sizes[i], 1, operands[i]));
+        HYP_TRY(split_heads(n, *operands[i], heads, operands[i]));
+    }
+    if (hyp_onnx_has_input(n, 4)) {
+        HYP_TRY(with_packed_past(n, 0, &a.k));
+        HYP_TRY(with_packed_past(n, 1, &a.v));
+        /* Queries are the last of the keys. emit_offset wants a value as long as the past. */
+        hyp_type past = hyp_onnx_input_type(n, 4);
+        HYP_TRY(hyp_onnx_emit_part(n, n->inputs[4], 0, 0, 1, 1, &a.past));
+        HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, a.past, past.dims + 1, RANK, &a.past));
+    }
+    if (n->output_count > 1) {
+        HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_unsqueeze, a.k, first, 1, &packed[0]));
+        HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_unsqueeze, a.v, first, 1, &packed[1]));
+        HYP_TRY(emit_concat(n, packed[0], packed[1], 0, &n->outputs[1]));
+    }
+    return finish_microsoft(n, &a, 3);
 }
 
 /* ---- rotary embedding -------------------------------------------------------------------------------- */
@@ -440,6 +553,9 @@ static const hyp_onnx_operator rows[] = {
      "softmax_precision ",
      import_attention, HYP_OP_COUNT},
     {"RotaryEmbedding", 23, 3, 4, 1, "interleaved num_heads rotary_embedding_dim ", import_rotary, HYP_OP_COUNT},
+    {"com.microsoft::Attention", 1, 2, 7, 2,
+     "mask_filter_value num_heads past_present_share_buffer qkv_hidden_sizes scale unidirectional ", import_projected,
+     HYP_OP_COUNT},
     {"com.microsoft::MultiHeadAttention", 1, 1, 8, 3, "mask_filter_value num_heads scale unidirectional ",
      import_multi_head, HYP_OP_COUNT},
     {"com.microsoft::RotaryEmbedding", 1, 4, 4, 1, "interleaved num_heads rotary_embedding_dim ", import_rotary,

@@ -464,6 +464,42 @@ static hyp_status import_skip_norm(hyp_onnx_node *n)
     return HYP_OK;
 }
 
+/* The sum of the embeddings of words, places and segments, normalized; and how many words of each row count. */
+static hyp_status import_embed_norm(hyp_onnx_node *n)
+{
+    static const hyp_dim last[] = {1};
+    hyp_type ids = hyp_onnx_input_type(n, 0);
+    hyp_value_id sum, part, ends[2], places = input_or_none(n, 8), mask = input_or_none(n, 7);
+    double epsilon;
+    HYP_TRY(hyp_onnx_attr_float(n, "epsilon", 1e-12, &epsilon));
+    static const uint32_t needed[] = {2, 3, 5, 6};
+    for (int i = 0; i < 4; i++)
+        if (!hyp_onnx_has_input(n, needed[i]))
+            return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "input %u is missing", needed[i]);
+    if (ids.rank != 2) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the words are [batch, length]");
+    HYP_TRY(hyp_onnx_emit(n, HYP_OP_gather, (const hyp_value_id[]){n->inputs[2], n->inputs[0]}, 2, NULL, &sum, 1));
+    if (places == HYP_NO_VALUE) {
+        hyp_attr size = hyp_attr_of_dims(&ids.dims[1], 1);
+        HYP_TRY(hyp_onnx_add_scalar(n, HYP_I64, 0, &ends[0]));
+        HYP_TRY(hyp_onnx_add_scalar(n, HYP_I64, 1, &ends[1]));
+        HYP_TRY(hyp_onnx_emit(n, HYP_OP_range, ends, 2, &size, &places, 1));
+    }
+    HYP_TRY(hyp_onnx_emit(n, HYP_OP_gather, (const hyp_value_id[]){n->inputs[3], places}, 2, NULL, &part, 1));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, sum, part, &sum));
+    if (hyp_onnx_has_input(n, 1) && hyp_onnx_has_input(n, 4)) {
+        const hyp_value_id rows[] = {n->inputs[4], n->inputs[1]};
+        HYP_TRY(hyp_onnx_emit(n, HYP_OP_gather, rows, 2, NULL, &part, 1));
+        HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, sum, part, &sum));
+    }
+    HYP_TRY(emit_norm(n, HYP_OP_layer_norm, sum, n->inputs[5], n->inputs[6], -1, epsilon, n->outputs, 1));
+    if (n->output_count > 2) n->outputs[2] = sum;
+    if (n->output_count < 2) return HYP_OK;
+    hyp_attr attrs[] = {hyp_attr_of_dims(last, 1), hyp_attr_of_int(0)};
+    if (mask != HYP_NO_VALUE) return hyp_onnx_emit(n, HYP_OP_reduce_sum, &mask, 1, attrs, &n->outputs[1], 1);
+    HYP_TRY(hyp_onnx_add_scalar(n, HYP_I32, 0, &part));
+    return hyp_onnx_emit_dims(n, HYP_OP_expand, part, ids.dims, 1, &n->outputs[1]);
+}
+
 /* Over all spatial axes, then scaled by channel. */
 static hyp_status import_instance_norm(hyp_onnx_node *n)
 {
@@ -598,6 +634,7 @@ static const hyp_onnx_operator rows[] = {
     {"QLinearConv", 10, 8, 9, 1, WINDOW "group ", import_qlinear_conv, HYP_OP_COUNT},
     {"RMSNormalization", 23, 2, 2, 1, "axis epsilon stash_type ", import_layer_norm, HYP_OP_rms_norm},
     {"SimplifiedLayerNormalization", 1, 2, 2, 1, "axis epsilon stash_type ", import_layer_norm, HYP_OP_rms_norm},
+    {"com.microsoft::EmbedLayerNormalization", 1, 1, 9, 3, "epsilon mask_index_type ", import_embed_norm, HYP_OP_COUNT},
     {"com.microsoft::SkipLayerNormalization", 1, 3, 5, 4, "epsilon ", import_skip_norm, HYP_OP_layer_norm},
     {"com.microsoft::SkipSimplifiedLayerNormalization", 1, 3, 4, 4, "epsilon ", import_skip_norm, HYP_OP_rms_norm},
 };
