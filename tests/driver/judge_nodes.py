@@ -79,6 +79,9 @@ def load_cases(onnx):
 
 
 def arrays(values):
+    """Some tests give scalars of numpy, some the messages that tensors are in a file."""
+    from onnx import TensorProto, numpy_helper
+    values = [numpy_helper.to_array(v) if isinstance(v, TensorProto) else v for v in values]
     return [np.asarray(v) if isinstance(v, np.generic) else v for v in values]
 
 
