@@ -83,6 +83,8 @@ class Gpt2(nn.Module):
     def __init__(self, words, length, width, count, layers):
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+        for table in (self.words, self.places):
+            nn.init.normal_(table.weight, std=0.02)  # as GPT-2 does: its words are its last layer, too
         self.qkv = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(layers))
         self.out = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
         self.up = nn.ModuleList(nn.Linear(width, 4 * width) for _ in range(layers))

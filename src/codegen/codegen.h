@@ -21,6 +21,8 @@ typedef struct hyp_codegen_options {
     uint64_t model_hash;
     const char *const *flags; /* recorded in the plan */
     uint32_t flag_count;
+    const hyp_equality *equalities; /* of inputs' axes, for messages of the plan */
+    size_t equality_count;
 } hyp_codegen_options;
 
 /* A lowered program and where the bytes of its weights come from. Borrows the graph. */

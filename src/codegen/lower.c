@@ -154,13 +154,34 @@ static hyp_status add_inputs(hyp_lowering *l)
     return HYP_OK;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------- */
-
 static hyp_status copy_text(hyp_lowering *l, const char *text, char **out)
 {
     *out = hyp_arena_strdup(&l->out->arena, text ? text : "");
     return *out ? HYP_OK : hyp_fail_memory(l->diag, 0);
 }
+
+static hyp_status add_equalities(hyp_lowering *l)
+{
+    HypPlan__Program *p = l->out->program;
+    size_t count = l->options->equality_count;
+    void *list, *memory;
+    HYP_TRY(hyp_lower_alloc(l, count, sizeof *p->equalities, &list));
+    HYP_TRY(hyp_lower_alloc(l, count, sizeof **p->equalities, &memory));
+    p->equalities = list;
+    for (size_t i = 0; i < count; i++) {
+        const hyp_equality *from = &l->options->equalities[i];
+        HypPlan__Equality *to = (HypPlan__Equality *)memory + i;
+        hyp_plan__equality__init(to);
+        to->axis = from->axis;
+        HYP_TRY(copy_text(l, from->input, &to->input));
+        HYP_TRY(copy_text(l, from->reason, &to->reason));
+        p->equalities[i] = to;
+    }
+    p->n_equalities = count;
+    return HYP_OK;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------------- */
 
 static hyp_status prepare(hyp_lowering *l)
 {
@@ -216,6 +237,7 @@ static hyp_status lower(hyp_lowering *l)
     HYP_TRY(hyp_lower_place_scratch(l));
     HYP_TRY(hyp_lower_finish_program(l));
     HYP_TRY(check_symbols(l));
+    HYP_TRY(add_equalities(l));
     hyp_plan_place_weights(l->out->program);
 
     void *folds;

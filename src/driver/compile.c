@@ -129,6 +129,8 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
         .model_hash = info.hash,
         .flags = o->flags,
         .flag_count = (uint32_t)o->flag_count,
+        .equalities = info.equalities,
+        .equality_count = info.equality_count,
     };
     return hyp_codegen_lower(c->graph, &options, &c->lowered, diag);
 }

@@ -51,6 +51,7 @@ struct hyp_dims {
     hyp_intern symbols;
     hashcons atoms; /* of atom */
     hashcons exprs; /* of term[]: never a constant; expression i is the hyp_dim INT64_MIN + i */
+    hyp_dim unequal[2];
 };
 
 /* ---- table ------------------------------------------------------------------------------------------ */
@@ -110,6 +111,18 @@ void hyp_dims_destroy(hyp_dims *dims)
     hyp_intern_dispose(&dims->symbols);
     hyp_arena_dispose(&dims->arena);
     hyp_free(dims);
+}
+
+void hyp_dims_note_unequal(hyp_dims *dims, hyp_dim a, hyp_dim b)
+{
+    dims->unequal[0] = a;
+    dims->unequal[1] = b;
+}
+
+void hyp_dims_unequal(const hyp_dims *dims, hyp_dim *out_a, hyp_dim *out_b)
+{
+    *out_a = dims->unequal[0];
+    *out_b = dims->unequal[1];
 }
 
 size_t hyp_dims_symbol_count(const hyp_dims *dims) { return dims->symbols.names.len; }

@@ -38,6 +38,11 @@ HYP_NODISCARD hyp_status hyp_dim_floordiv(hyp_dims *dims, hyp_dim a, hyp_dim b, 
 HYP_NODISCARD hyp_status hyp_dim_min(hyp_dims *dims, hyp_dim a, hyp_dim b, hyp_dim *out, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_dim_max(hyp_dims *dims, hyp_dim a, hyp_dim b, hyp_dim *out, hyp_diag *diag);
 
+/* A note of one pair of sizes that inference found unequal though an operator needs them to be equal, for a caller that
+ * may take them as equal (hyp_onnx_import). Both 0: none. The last note stands. */
+void hyp_dims_note_unequal(hyp_dims *dims, hyp_dim a, hyp_dim b);
+void hyp_dims_unequal(const hyp_dims *dims, hyp_dim *out_a, hyp_dim *out_b);
+
 /* True when a divides b for every value of the symbols; *out_quotient = b / a then. a != 0. */
 bool hyp_dim_divides(hyp_dims *dims, hyp_dim a, hyp_dim b, hyp_dim *out_quotient);
 

@@ -106,6 +106,12 @@ static bool equal_where_defined(const hyp_infer_call *c, hyp_dim x, hyp_dim y, h
     return plain_x == plain_y && (plain_x == x || plain_y == y);
 }
 
+bool hyp_check_equal(const hyp_infer_call *c, hyp_dim x, hyp_dim y)
+{
+    if (x != y) hyp_dims_note_unequal(c->dims, x, y);
+    return x == y;
+}
+
 hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_type *b, hyp_type *out)
 {
     const hyp_type *wide = a->rank >= b->rank ? a : b, *narrow = wide == a ? b : a;
@@ -114,7 +120,7 @@ hyp_status hyp_broadcast(const hyp_infer_call *c, const hyp_type *a, const hyp_t
     for (int32_t i = 0; i < wide->rank; i++) {
         hyp_dim x = wide->dims[i], y = i < shift ? 1 : narrow->dims[i - shift];
         t.dims[i] = x == 1 ? y : x;
-        if (x != y && x != 1 && y != 1 && !equal_where_defined(c, x, y, &t.dims[i]))
+        if (x != y && x != 1 && y != 1 && !equal_where_defined(c, x, y, &t.dims[i]) && !hyp_check_equal(c, x, y))
             return hyp_infer_fail(c,
                                   "%s and %s do not broadcast: %s and %s meet at axis %d of the result, where equal "
                                   "sizes or a 1 are wanted%s",

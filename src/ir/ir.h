@@ -175,6 +175,13 @@ typedef struct hyp_graph {
     HYP_VEC(hyp_named_value) outputs; /* in the model's order; a value may be named twice */
 } hyp_graph;
 
+/* For messages: why an axis of an input must have the size that its type says, though the model calls it otherwise. */
+typedef struct hyp_equality {
+    const char *input;
+    uint32_t axis;
+    const char *reason; /* "node "add" needs 'm' and 'n' to be equal" */
+} hyp_equality;
+
 void hyp_graph_init(hyp_graph *g, hyp_dims *dims);
 void hyp_graph_dispose(hyp_graph *g);
 

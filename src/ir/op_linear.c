@@ -84,7 +84,7 @@ hyp_status hyp_infer_matmul(const hyp_infer_call *c)
     bool ta = c->attrs[0].i && ar > 1, tb = c->attrs[1].i && br > 1;
     hyp_dim ka = ar == 1 || !ta ? a.dims[ar - 1] : a.dims[ar - 2], m = ar == 1 ? 1 : a.dims[ta ? ar - 1 : ar - 2];
     hyp_dim kb = br == 1 ? b.dims[0] : b.dims[tb ? br - 1 : br - 2], n = br == 1 ? 1 : b.dims[tb ? br - 2 : br - 1];
-    if (ka != kb)
+    if (!hyp_check_equal(c, ka, kb))
         return hyp_infer_fail(c, "%s%s and %s%s: the inner sizes %s and %s differ", hyp_infer_type_text(c, &a),
                               ta ? " transposed" : "", hyp_infer_type_text(c, &b), tb ? " transposed" : "",
                               hyp_infer_dim_text(c, ka), hyp_infer_dim_text(c, kb));
@@ -108,7 +108,7 @@ hyp_status hyp_infer_gemm(const hyp_infer_call *c)
     if (a->type.rank != 2 || b->type.rank != 2)
         return hyp_infer_fail(c, "%s and %s, two matrices are wanted", hyp_infer_type_text(c, &a->type),
                               hyp_infer_type_text(c, &b->type));
-    if (a->type.dims[ta ? 0 : 1] != b->type.dims[tb ? 1 : 0])
+    if (!hyp_check_equal(c, a->type.dims[ta ? 0 : 1], b->type.dims[tb ? 1 : 0]))
         return hyp_infer_fail(c, "%s%s and %s%s: the inner sizes differ", hyp_infer_type_text(c, &a->type),
                               ta ? " transposed" : "", hyp_infer_type_text(c, &b->type), tb ? " transposed" : "");
     hyp_type t = {.dtype = a->type.dtype, .rank = 2, .dims = {a->type.dims[ta ? 1 : 0], b->type.dims[tb ? 0 : 1]}};

@@ -153,7 +153,7 @@ hyp_status hyp_infer_concat(const hyp_infer_call *c)
     for (uint32_t i = 1; i < c->in_count; i++) {
         const hyp_type *x = &c->in[i]->type;
         bool fits = x->rank == t.rank;
-        for (int32_t j = 0; fits && j < t.rank; j++) fits = j == axis || x->dims[j] == t.dims[j];
+        for (int32_t j = 0; fits && j < t.rank; j++) fits = j == axis || hyp_check_equal(c, x->dims[j], t.dims[j]);
         if (!fits)
             return hyp_infer_fail(c, "%s and %s may differ along axis %d only", hyp_infer_type_text(c, &c->in[0]->type),
                                   hyp_infer_type_text(c, x), axis);

@@ -213,8 +213,10 @@ static hyp_status add_nodes(hyp_importer *im)
         im->opset = n.proto->has_opset ? n.proto->opset : im->model_opset;
         n.name = hyp_onnx_node_name(im, n.proto);
         if (!n.name) return hyp_fail_memory(im->diag, 1);
+        hyp_dims_note_unequal(im->g->dims, 0, 0);
         hyp_status status = import_node(&n);
         if (status == HYP_OK) continue;
+        if (status == HYP_ERR_INVALID_ARGUMENT) HYP_TRY(hyp_onnx_take_equal(im, n.name, &im->again));
         hyp_diag_prefix(im->diag, "%s: node \"%s\" (%s)", im->file, n.name, n.op->name);
         return malformed(im, status);
     }
@@ -284,16 +286,40 @@ static hyp_status check_graph(hyp_importer *im)
                     im->file, values ? text_of(values->name) : "");
 }
 
-static hyp_status import_graph(hyp_importer *im)
+static hyp_status build_graph(hyp_importer *im)
 {
-    HYP_TRY(check_opset(im));
-    HYP_TRY(hyp_onnx_expand(im));
-    HYP_TRY(check_graph(im));
     HYP_TRY(add_names(im));
     HYP_TRY(hyp_onnx_add_inputs(im));
     HYP_TRY(add_initializers(im));
     HYP_TRY(add_nodes(im));
     return add_outputs(im);
+}
+
+static void drop_names(hyp_onnx_scope *scope)
+{
+    hyp_intern_dispose(&scope->names);
+    hyp_vec_free(&scope->symbols);
+    *scope = (hyp_onnx_scope){.graph = scope->graph};
+}
+
+/* Sizes of inputs that a node needs to be equal are found on the way; the graph is built anew with them. */
+static hyp_status import_graph(hyp_importer *im)
+{
+    HYP_TRY(check_opset(im));
+    HYP_TRY(hyp_onnx_expand(im));
+    HYP_TRY(check_graph(im));
+    hyp_status status = build_graph(im);
+    while (status != HYP_OK && im->again) {
+        hyp_dims *dims = im->g->dims;
+        hyp_graph_dispose(im->g);
+        hyp_graph_init(im->g, dims);
+        drop_names(&im->scope);
+        im->equalities.len = 0;
+        im->again = false;
+        if (im->diag) *im->diag = (hyp_diag){0};
+        status = build_graph(im);
+    }
+    return status;
 }
 
 static hyp_status add_branch(hyp_importer *im, hyp_value_id *outs)
@@ -314,8 +340,7 @@ hyp_status hyp_onnx_add_branch(const hyp_onnx_node *n, const HypOnnx__GraphProto
     int64_t opset = im->opset;
     im->scope = (hyp_onnx_scope){.graph = graph, .outer = &outer};
     hyp_status status = add_branch(im, outs);
-    hyp_intern_dispose(&im->scope.names);
-    hyp_vec_free(&im->scope.symbols);
+    drop_names(&im->scope);
     im->scope = outer;
     im->opset = opset;
     return status;
@@ -346,7 +371,12 @@ static hyp_status fill_info(hyp_onnx_model *m, const hyp_importer *im)
         .opset = im->model_opset,
         .file_bytes = m->source.size,
         .hash = hash_file(&m->source),
+        .equality_count = im->equalities.len,
     };
+    hyp_equality *equalities = hyp_arena_zalloc(&m->source.arena, im->equalities.len, sizeof *equalities);
+    if (!equalities) return hyp_fail_memory(im->diag, im->equalities.len * sizeof *equalities);
+    if (im->equalities.len) memcpy(equalities, im->equalities.data, im->equalities.len * sizeof *equalities);
+    m->info.equalities = equalities;
     for (size_t i = 0; i < m->source.externals.len; i++) m->info.file_bytes += m->source.externals.data[i].map.size;
     if (!m->info.producer) return hyp_fail_memory(im->diag, strlen(producer));
     im->g->name = hyp_arena_strdup(&im->g->arena, m->info.graph_name);
@@ -367,8 +397,9 @@ static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options,
         return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: has no graph: it is not an ONNX model", im.file);
     hyp_status status = import_graph(&im);
     if (status == HYP_OK) status = fill_info(m, &im);
-    hyp_intern_dispose(&im.scope.names);
-    hyp_vec_free(&im.scope.symbols);
+    drop_names(&im.scope);
+    hyp_vec_free(&im.equal);
+    hyp_vec_free(&im.equalities);
     hyp_arena_dispose(&im.arena);
     return status;
 }

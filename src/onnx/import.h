@@ -37,6 +37,13 @@ typedef struct hyp_onnx_scope {
     const struct hyp_onnx_scope *outer; /* around the branch that this is; NULL for the model's graph */
 } hyp_onnx_scope;
 
+/* A symbolic dim of inputs that is taken to be another size. */
+typedef struct hyp_onnx_equal {
+    size_t symbol; /* index in the graph's dims */
+    hyp_dim size;  /* has no symbol that is replaced */
+    const char *reason;
+} hyp_onnx_equal;
+
 typedef struct hyp_importer {
     const char *file;
     const HypOnnx__ModelProto *model;
@@ -46,7 +53,10 @@ typedef struct hyp_importer {
     hyp_onnx_source *source;
     const hyp_onnx_options *options; /* never NULL */
     hyp_graph *g;
-    hyp_arena arena; /* freed after the import */
+    HYP_VEC(hyp_onnx_equal) equal;    /* found so far */
+    HYP_VEC(hyp_equality) equalities; /* the axes of inputs that have such a dim */
+    bool again;                       /* the import failed for want of an equality that now stands in `equal` */
+    hyp_arena arena;                  /* freed after the import */
     hyp_diag *diag;
 } hyp_importer;
 
@@ -62,6 +72,12 @@ const char *hyp_onnx_node_name(hyp_importer *im, const HypOnnx__NodeProto *node)
  * around them. HYP_ERR_MALFORMED for functions that call themselves, HYP_ERR_LIMIT when the result is out of
  * proportion. */
 HYP_NODISCARD hyp_status hyp_onnx_expand(hyp_importer *im);
+
+/* equal.c: when inference noted two symbolic sizes that this node needs to be equal, takes them as equal from the next
+ * attempt at the import on. Sizes that cannot be solved for a symbol are not taken. */
+HYP_NODISCARD hyp_status hyp_onnx_take_equal(hyp_importer *im, const char *node, bool *out_taken);
+/* Replaces the size of an input's axis by the one that it is taken to equal, if any, and says so in `equalities`. */
+HYP_NODISCARD hyp_status hyp_onnx_equal_size(hyp_importer *im, const char *input, uint32_t axis, hyp_dim *size);
 
 /* inputs.c: adds the graph's inputs, with the dims that the options give. */
 HYP_NODISCARD hyp_status hyp_onnx_add_inputs(hyp_importer *im);

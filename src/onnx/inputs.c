@@ -225,7 +225,9 @@ static hyp_status make_input(inputs *in, const input *t)
                 type.dims[i] = in->bindings.data[b].size;
                 symbol = NULL;
             }
-        if (symbol) HYP_TRY(hyp_dim_symbol(im->g->dims, symbol, &type.dims[i], im->diag));
+        if (!symbol) continue;
+        HYP_TRY(hyp_dim_symbol(im->g->dims, symbol, &type.dims[i], im->diag));
+        HYP_TRY(hyp_onnx_equal_size(im, t->name, (uint32_t)i, &type.dims[i]));
     }
     hyp_symbol *s = hyp_onnx_symbol(im, t->name);
     hyp_status status = hyp_graph_add_input(im->g, t->name, &type, &s->value, im->diag);

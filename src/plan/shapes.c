@@ -1,5 +1,6 @@
 /* shapes.c - a program under concrete shapes: symbols, dims, sizes, and the proof that no step leaves its tensors. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "plan/plan.h"
@@ -54,6 +55,19 @@ static const char *first_with_symbol(const HypPlan__Program *p, int64_t symbol, 
     return "";
 }
 
+/* "; <why>" when the model itself does not say that the axis must have this size. */
+static const char *reason_of(const HypPlan__Program *p, const char *input, size_t axis, const char **out_separator)
+{
+    *out_separator = "";
+    for (size_t i = 0; i < p->n_equalities; i++) {
+        const HypPlan__Equality *e = p->equalities[i];
+        if (e->axis != axis || strcmp(e->input, input) != 0) continue;
+        *out_separator = ": ";
+        return e->reason;
+    }
+    return "";
+}
+
 static hyp_status bind_axis(const HypPlan__Program *p, const HypPlan__Tensor *t, size_t axis, int64_t found,
                             int64_t *symbols, hyp_diag *diag)
 {
@@ -68,11 +82,13 @@ static hyp_status bind_axis(const HypPlan__Program *p, const HypPlan__Tensor *t,
     if (symbols[d->value] < 0) symbols[d->value] = found;
     if (symbols[d->value] == found) return HYP_OK;
     size_t first_axis = 0;
+    const char *separator, *reason = reason_of(p, t->name, axis, &separator);
     const char *first = first_with_symbol(p, d->value, &first_axis);
     return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                    "input '%s': axis %zu is %lld, but '%s' is %lld by axis %zu of input '%s'; they must be the same",
+                    "input '%s': axis %zu is %lld, but '%s' is %lld by axis %zu of input '%s'; they must be the "
+                    "same%s%s",
                     t->name, axis, (long long)found, p->symbols[d->value], (long long)symbols[d->value], first_axis,
-                    first);
+                    first, separator, reason);
 }
 
 /* Axes that are expressions, once every symbol is known. */
@@ -81,11 +97,13 @@ static hyp_status check_expressions(const HypPlan__Program *p, const int64_t *co
 {
     for (size_t i = 0; i < p->n_inputs; i++) {
         const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
-        for (size_t a = 0; a < t->n_dims; a++)
-            if (dims[i][a] != values[t->dims[a]])
-                return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                                "input '%s': axis %zu is %lld, the other inputs make it %lld", t->name, a,
-                                (long long)dims[i][a], (long long)values[t->dims[a]]);
+        for (size_t a = 0; a < t->n_dims; a++) {
+            if (dims[i][a] == values[t->dims[a]]) continue;
+            const char *separator, *reason = reason_of(p, t->name, a, &separator);
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "input '%s': axis %zu is %lld, the other inputs make it %lld%s%s", t->name, a,
+                            (long long)dims[i][a], (long long)values[t->dims[a]], separator, reason);
+        }
     }
     return HYP_OK;
 }

@@ -2,11 +2,13 @@
 """Models whose sizes come from the shapes of their inputs: one plan for all sizes, against onnxruntime, on the CPU and
 the reference backend. `judge_sizes.py [--only NAME]`. Exit status 1 if anything differs."""
 import argparse
+import os
 import sys
 
 import judging
 
-np, onnx = judging.hyp.need("numpy", "onnx")
+hyp = judging.hyp
+np, onnx = hyp.need("numpy", "onnx")
 from onnx import helper, numpy_helper  # noqa: E402
 
 VARIANTS = [("cpu", False), ("reference", False), ("cpu", True)]
@@ -103,26 +105,69 @@ def places():
          {"c": np.array([0, 3, 0, 5], np.float32)}, {"x": ("n", 2)})
 
 
-def judge(verdict, name):
-    nodes, constants, inputs, sizes, opset = cases[name]
+EQUAL = [s | {"q": s["n"], "r": s["m"], "t": s["m"] + s["p"]} for s in SIZES]
+
+
+def equal():
+    """Sizes that the model calls differently: the plan takes them as equal, and checks it."""
+    two = {"x": ("n", "m"), "z": ("q", "r")}
+    case("added", [node("Add", "x z", "y")], {}, two, EQUAL)
+    case("added to another's sum", [node("Concat", "x w", "c", axis=1), node("Add", "c z", "y")], {},
+         {"x": ("n", "m"), "w": ("n", "p"), "z": ("q", "t")}, EQUAL)
+    case("multiplied", [node("Transpose", "z", "u"), node("MatMul", "x u", "y")], {}, two, EQUAL)
+    case("joined", [node("Concat", "x z", "c", axis=1), node("Relu", "c", "y")], {}, two, EQUAL)
+    case("in a circle", [node("Add", "x z", "a"), node("Add", "v x", "b"), node("Add", "a b", "c"), node("Add", "c v", "y")],
+         {}, {**two, "v": ("q", "u")}, [s | {"u": s["m"]} for s in EQUAL])
+
+
+def judge_unequal(verdict):
+    """A run whose sizes differ names the node that needs them to be equal."""
+    for name, sizes, wanted in [("added", {"n": 2, "q": 3, "m": 4, "r": 4}, "needs 'n' and 'q' to be equal"),
+                                ("added", {"n": 1, "q": 3, "m": 4, "r": 4}, "node \"Add:y\""),
+                                ("added to another's sum", {"n": 2, "q": 2, "m": 4, "p": 1, "t": 6}, "node \"Add:y\""),
+                                ("joined", {"n": 2, "q": 3, "m": 4, "r": 5}, "node \"Concat:c\"")]:
+        inputs = cases[name][2]
+        plan = os.path.join(verdict.folder.name, "unequal.bin")
+        path = os.path.join(verdict.folder.name, "unequal.onnx")
+        onnx.save(build(name), path)
+        hyp.compile_model(path, plan)
+        feeds = {k: rng.random([sizes[d] for d in v], np.float32) for k, v in inputs.items()}
+        for device in ("cpu", "reference"):
+            try:
+                with hyp.Engine(plan, device) as engine:
+                    engine.run(feeds)
+                verdict.fail(name, f"runs on {device} with sizes {sizes}")
+            except hyp.Error as error:
+                if wanted not in str(error) or error.status != "invalid argument":
+                    verdict.fail(name, f"says on {device}: {error}")
+
+
+def build(name):
+    nodes, constants, inputs, _, opset = cases[name]
     info = lambda k, v: helper.make_tensor_value_info(k, onnx.TensorProto.FLOAT, v)
     graph = helper.make_graph(nodes, name, [info(k, v) for k, v in inputs.items()], [info("y", None)],
                               [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def judge(verdict, name):
+    _, _, inputs, sizes, _ = cases[name]
     feeds = [{k: rng.random([size.get(d, d) for d in v], np.float32) for k, v in inputs.items()} for size in sizes]
-    verdict.judge(name, model, feeds, VARIANTS)
+    verdict.judge(name, build(name), feeds, VARIANTS)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only")
     args = parser.parse_args()
-    for make in [ranges, shapes, pads, images, places]:
+    for make in [ranges, shapes, pads, images, places, equal]:
         make()
     names = [args.only] if args.only else list(cases)
     verdict = judging.Judge()
     for name in names:
         judge(verdict, name)
+    if not args.only:
+        judge_unequal(verdict)
     return verdict.finish(len(names))
 
 
