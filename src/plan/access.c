@@ -77,6 +77,21 @@ size_t hyp_plan_step_writes(const HypPlan__Step *step, uint32_t *tensors, size_t
     return c.count;
 }
 
+bool hyp_plan_same_slot(const HypPlan__Program *program, uint32_t a, uint32_t b)
+{
+    const HypPlan__Tensor *x = program->tensors[hyp_plan_root(program, a)];
+    const HypPlan__Tensor *y = program->tensors[hyp_plan_root(program, b)];
+    return x->place == HYP_PLAN__PLACE__PLACE_SCRATCH && y->place == HYP_PLAN__PLACE__PLACE_SCRATCH &&
+           x->slot == y->slot;
+}
+
+size_t hyp_plan_call_in_place(const HypPlan__Call *call)
+{
+    enum { ADDED = 3 };
+    bool adds = strcmp(call->kernel, "conv") == 0 && call->n_inputs_plus1 > ADDED && call->inputs_plus1[ADDED];
+    return adds ? (size_t)ADDED : (size_t)HYP_PLAN_NO_INPUT;
+}
+
 /* ---- work ------------------------------------------------------------------------------------------ */
 
 static double product(const int64_t *values, size_t n, const uint32_t *dims)

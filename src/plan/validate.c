@@ -358,10 +358,9 @@ static hyp_status check_instr(check *c, const HypPlan__Pointwise *k, const HypPl
 static hyp_status check_in_place(check *c, const HypPlan__Pointwise *k, uint32_t output)
 {
     const tensor *y = c->program->tensors[output];
-    if (y->place != HYP_PLAN__PLACE__PLACE_SCRATCH) return HYP_OK;
     for (size_t i = 0; i < k->n_inputs; i++) {
         const tensor *x = c->program->tensors[hyp_plan_root(c->program, k->inputs[i]->tensor)];
-        if (x->place != HYP_PLAN__PLACE__PLACE_SCRATCH || x->slot != y->slot) continue;
+        if (!hyp_plan_same_slot(c->program, k->inputs[i]->tensor, output)) continue;
         if (hyp_dtype_size((hyp_dtype)x->dtype) != hyp_dtype_size((hyp_dtype)y->dtype))
             return WRONG(c, "output tensor %u replaces an input with elements of another size", output);
     }
@@ -457,6 +456,17 @@ static hyp_status check_fill(check *c, const HypPlan__Fill *k)
     return dtype_of(c, k->y) == HYP_I64 ? HYP_OK : WRONG(c, "y is not i64");
 }
 
+/* Whether the result is in the slot of the one input that it may replace. */
+static bool call_is_in_place(const check *c, const HypPlan__Call *k)
+{
+    size_t replaced = hyp_plan_call_in_place(k);
+    for (size_t i = 0; i < k->n_inputs_plus1; i++)
+        if (k->inputs_plus1[i] && i != replaced &&
+            hyp_plan_same_slot(c->program, k->inputs_plus1[i] - 1, k->outputs[0]))
+            return false;
+    return replaced != HYP_PLAN_NO_INPUT && hyp_plan_same_slot(c->program, k->inputs_plus1[replaced] - 1, k->outputs[0]);
+}
+
 /* That there is such a kernel, and that its attributes are right, is for the backend to say. */
 static hyp_status check_call(check *c, const HypPlan__Call *k)
 {
@@ -480,7 +490,7 @@ static hyp_status check_call(check *c, const HypPlan__Call *k)
     }
     for (size_t i = 0; i < k->n_outputs; i++) {
         HYP_TRY(want_tensor(c, k->outputs[i], "an output"));
-        HYP_TRY(writes(c, hyp_plan_root(c->program, k->outputs[i]), false, false, "an output"));
+        HYP_TRY(writes(c, hyp_plan_root(c->program, k->outputs[i]), false, call_is_in_place(c, k), "an output"));
     }
     return HYP_OK;
 }

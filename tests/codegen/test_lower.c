@@ -335,6 +335,42 @@ static void a_transposed_second_reading_forbids_overwriting(void **state)
 
 /* ---- views and outputs ------------------------------------------------------------------------------ */
 
+#define CONV "(conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) "
+
+static void a_convolution_goes_over_what_is_added_to_it(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 1 2 4 4)) (input %w (f32 2 2 1 1)) (%z (softmax %x)) (%v (softmax %z))"
+             "(%y " CONV "%v %w none %z)) (%s (softmax %y)) (output \"y\" %s))");
+    assert_steps(f, "softmax softmax conv softmax");
+    assert_int_equal(f->p->slot_count, 2);
+    const HypPlan__Call *call = f->p->steps[2]->call;
+    HypPlan__Tensor *y = f->p->tensors[call->outputs[0]];
+    assert_int_equal(y->slot, f->p->tensors[call->inputs_plus1[3] - 1]->slot);
+    y->slot = f->p->tensors[call->inputs_plus1[0] - 1]->slot; /* of the input itself: that would be wrong */
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_plan_validate(f->p, &diag), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(diag.message, "is in the slot of a tensor that the step reads"));
+}
+
+static void a_convolution_does_not_go_over_its_input(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 1 2 4 4)) (input %w (f32 2 2 1 1)) (%z (softmax %x)) (%y " CONV
+             "%z %w none %z)) (%s (softmax %y)) (output \"y\" %s))");
+    assert_steps(f, "softmax conv softmax");
+    assert_int_equal(f->p->slot_count, 2);
+}
+
+static void a_convolution_does_not_go_over_what_is_read_later(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 1 2 4 4)) (input %w (f32 2 2 1 1)) (%z (softmax %x)) (%y " CONV
+             "%x %w none %z)) (%s (softmax %y)) (%t (softmax %z)) (output \"y\" %s) (output \"t\" %t))");
+    assert_steps(f, "softmax conv softmax softmax");
+    assert_int_equal(f->p->slot_count, 2);
+}
+
 static void views_are_no_steps(void **state)
 {
     fixture *f = *state;
@@ -612,6 +648,9 @@ int main(void)
         TEST(types_decide_what_a_group_computes_in),
         TEST(a_broadcast_input_is_not_overwritten),
         TEST(a_transposed_second_reading_forbids_overwriting),
+        TEST(a_convolution_goes_over_what_is_added_to_it),
+        TEST(a_convolution_does_not_go_over_its_input),
+        TEST(a_convolution_does_not_go_over_what_is_read_later),
         TEST(views_are_no_steps),
         TEST(outputs_that_are_something_else_too_are_copies),
         TEST(parts_of_a_concat_fill_its_result),

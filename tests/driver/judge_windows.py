@@ -31,7 +31,7 @@ class Drawing:
         dims = [f"d{i}" if self.symbols and i != 1 else d for i, d in enumerate(self.shape)]
         self.feeds = {"x": self.rng.standard_normal(self.shape).astype(np.float32)}
         for _ in range(self.between(1, 4)):
-            self.pick([self.conv, self.conv, self.conv, self.transposed, self.pool, self.pointwise, self.norm])()
+            self.pick([self.conv, self.conv, self.conv, self.residual, self.residual, self.transposed, self.pool, self.pointwise, self.norm])()
         graph = helper.make_graph(self.nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)],
                                   [helper.make_tensor_value_info(self.x, TensorProto.FLOAT, None)], self.weights)
         self.model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -86,6 +86,17 @@ class Drawing:
             self.measure()
         if self.rng.integers(2):
             self.add(self.pick(["Relu", "Sigmoid", "Tanh"]))
+
+    def residual(self):
+        """Two convolutions, and the sum with what went into the first or into the second."""
+        before = []
+        for _ in range(2):
+            before.append(self.x)
+            w = self.weight(self.channels, self.channels, *[3] * self.n)
+            self.add("Conv", w, pads=[1] * (2 * self.n), kernel_shape=[3] * self.n)
+            if self.rng.integers(2):
+                self.add("Relu")
+        self.add("Add", self.pick([before[0], before[0], before[1]]))
 
     def transposed(self):
         kernel = [self.between(1, 3) for _ in range(self.n)]

@@ -40,6 +40,11 @@ static dnnl_status_t append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, f
     return dnnl_post_ops_append_eltwise(ops, kind, alpha, beta);
 }
 
+static dnnl_status_t append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+}
+
 static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
                                     hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
 {
@@ -95,6 +100,8 @@ static dnnl_status_t append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, f
 {
     return dnnl_post_ops_append_eltwise(ops, 1.0f, kind, alpha, beta);
 }
+
+static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f); }
 
 static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
                                     hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
@@ -170,7 +177,7 @@ static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *pos
         return false;
     bool ok = true;
     if (post->alpha != 1.0f) ok = append_eltwise(ops, dnnl_eltwise_linear, post->alpha, 0.0f) == dnnl_success;
-    if (post->added) ok = ok && dnnl_post_ops_append_binary(ops, dnnl_binary_add, post->added) == dnnl_success;
+    if (post->accumulate) ok = ok && append_sum(ops) == dnnl_success;
     if (post->act.kind != dnnl_alg_kind_undef)
         ok = ok && append_eltwise(ops, post->act.kind, post->act.alpha, post->act.beta) == dnnl_success;
     ok = ok && dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success;
@@ -210,7 +217,7 @@ dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose,
 dnnl_primitive_desc_t hyp_dnnl_pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *window,
                                        hyp_md_ref src, hyp_md_ref dst)
 {
-    const hyp_dnnl_post nothing = {1.0f, {dnnl_alg_kind_undef, 0, 0}, NULL};
+    const hyp_dnnl_post nothing = {1.0f, {dnnl_alg_kind_undef, 0, 0}, false};
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;

@@ -35,11 +35,11 @@ typedef struct hyp_dnnl_act {
 /* By its name in plans, relu6 included. False when oneDNN has none of this name. */
 bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out);
 
-/* What happens to the results of a product or convolution: y = act(alpha * y + added). */
+/* What happens to the results of a product or convolution: y = act(alpha * y), or act(alpha * y + what y held before). */
 typedef struct hyp_dnnl_post {
     float alpha;
     hyp_dnnl_act act;
-    hyp_md_ref added; /* of y's shape; NULL: nothing is added */
+    bool accumulate;
 } hyp_dnnl_post;
 
 /* A product with scratch memory from the caller and products in the full precision of their type. bias may be

@@ -2,16 +2,18 @@
  *
  * They run with the channels last, the layout of oneDNN's fastest kernels that takes no more memory than the plan's.
  * A tensor in the plan's layout is reordered before or after, in the work space; layout.c finds those that need not be.
+ * What is added to a convolution is brought to where the result will be, unless the plan has put it there: oneDNN's
+ * fastest kernels add to what the result held, but not another tensor.
  */
 #include "base/dtype.h"
 #include "runtime/cpu/dnnl_memory.h"
 
-enum { SRC, WEIGHTS, BIAS, ADDED, DST, OPERANDS };
+enum { SRC, WEIGHTS, BIAS, ADDED, DST, OPERANDS }; /* the inputs of a convolution in their order, and the result */
 enum { MAX_DIMS = 3 + HYP_DNNL_SPATIAL }; /* of grouped weights */
 
 /* A tensor of the plan, and the primitive's memory for it. */
 typedef struct operand {
-    dnnl_memory_t memory;     /* what the primitive gets; NULL: absent */
+    dnnl_memory_t memory;     /* what the primitive gets; NULL: absent. ADDED has that of DST */
     bool shared;              /* packed weights of the model */
     dnnl_memory_t outside;    /* in the plan's layout, where that differs */
     dnnl_primitive_t reorder; /* between the two */
@@ -32,7 +34,7 @@ static void window_destroy(void *opaque)
     if (s->scratchpad) dnnl_memory_destroy(s->scratchpad);
     for (int i = 0; i < OPERANDS; i++) {
         operand *o = &s->operands[i];
-        if (o->memory && !o->shared) dnnl_memory_destroy(o->memory);
+        if (o->memory && !o->shared && i != ADDED) dnnl_memory_destroy(o->memory);
         if (o->outside) dnnl_memory_destroy(o->outside);
         if (o->reorder) dnnl_primitive_destroy(o->reorder);
     }
@@ -49,21 +51,22 @@ static dnnl_status_t reorder(const operand *o, dnnl_memory_t from, dnnl_memory_t
 
 static hyp_status run_window(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
-    static const int names[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS,
-                                        DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, DNNL_ARG_DST};
+    static const int names[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, 0, DNNL_ARG_DST};
     const window_op *s = op->state;
-    dnnl_status_t status = dnnl_success;
     dnnl_exec_arg_t args[OPERANDS + 1];
     int count = 0;
-    for (int i = 0; i < OPERANDS && status == dnnl_success; i++) {
+    for (int i = 0; i < OPERANDS; i++) {
         const operand *o = &s->operands[i];
         if (!o->memory) continue;
-        args[count++] = (dnnl_exec_arg_t){names[i], o->memory};
-        if (o->shared) continue;
-        dnnl_memory_set_data_handle(o->outside ? o->outside : o->memory, run->call.at[o->tensor]);
-        if (!o->outside) continue;
-        dnnl_memory_set_data_handle(o->memory, (char *)run->call.work + o->offset);
-        if (i != DST) status = reorder(o, o->outside, o->memory, run->stream);
+        if (i != ADDED) args[count++] = (dnnl_exec_arg_t){names[i], o->memory};
+        if (o->outside) dnnl_memory_set_data_handle(o->outside, run->call.at[o->tensor]);
+        if (o->shared || i == ADDED) continue;
+        dnnl_memory_set_data_handle(o->memory, o->outside ? (char *)run->call.work + o->offset : run->call.at[o->tensor]);
+    }
+    dnnl_status_t status = dnnl_success;
+    for (int i = 0; i < DST && status == dnnl_success; i++) {
+        const operand *o = &s->operands[i];
+        if (o->reorder) status = reorder(o, o->outside, o->memory, run->stream);
     }
     if (s->scratchpad) {
         dnnl_memory_set_data_handle(s->scratchpad, run->call.work);
@@ -204,7 +207,8 @@ static bool read_call(asked *a)
         const HypPlan__Tensor *tensor = a->program->tensors[t];
         if (tensor->dtype != HYP_F32 || tensor->n_dims != (i == BIAS ? 1 : x->n_dims)) return false;
         for (size_t k = 0; k < tensor->n_dims; k++)
-            if (dim_of(a, t, (int)k) < 1) return false;
+            if (dim_of(a, t, (int)k) < 1 || (i == ADDED && dim_of(a, t, (int)k) != dim_of(a, tensor_of(a, DST), (int)k)))
+                return false;
     }
     size_t first = a->convolution ? 0 : 1;
     if (!read_list(a, first, 0, 1, w->strides) || !read_list(a, first + 1, 0, 0, w->before) ||
@@ -238,7 +242,7 @@ static dnnl_primitive_desc_t describe(const asked *a, dnnl_engine_t engine)
                                : image(a, t, a->last);
         there = there && md[i];
     }
-    const hyp_dnnl_post post = {1.0f, a->act, md[ADDED]};
+    const hyp_dnnl_post post = {1.0f, a->act, md[ADDED] != NULL};
     dnnl_primitive_desc_t pd = NULL;
     if (there)
         pd = a->convolution ? hyp_dnnl_convolution(engine, a->transpose, &a->window, md[SRC], md[WEIGHTS], md[BIAS],
@@ -270,29 +274,53 @@ static hyp_status find_packed(hyp_cpu_model *model, hyp_dnnl_packed **list, cons
     return HYP_OK;
 }
 
+/* The description of what lies outside, and the reorder between it and the primitive's `inside`. */
+static hyp_status make_outside(dnnl_engine_t engine, int which, hyp_md_ref outside, hyp_md_ref inside, operand *o,
+                               hyp_diag *diag)
+{
+    dnnl_primitive_desc_t pd =
+        which == DST ? hyp_dnnl_reorder(engine, inside, outside) : hyp_dnnl_reorder(engine, outside, inside);
+    dnnl_status_t status = pd ? dnnl_primitive_create(&o->reorder, pd) : dnnl_unimplemented;
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    if (status == dnnl_success) status = dnnl_memory_create(&o->outside, outside, engine, DNNL_MEMORY_NONE);
+    return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "describing a tensor");
+}
+
 /* Makes the memories of one operand, whose layout in the primitive is `inside`, and the reorder where one is needed. */
 static hyp_status make_operand(const asked *a, dnnl_engine_t engine, int which, hyp_md_ref inside, operand *o,
                                size_t *work_bytes, hyp_diag *diag)
 {
     o->tensor = tensor_of(a, which);
-    dnnl_status_t status = dnnl_memory_create(&o->memory, inside, engine, DNNL_MEMORY_NONE);
+    dnnl_status_t made = dnnl_memory_create(&o->memory, inside, engine, DNNL_MEMORY_NONE);
     bool is_image = which != WEIGHTS && which != BIAS;
     bool same = which == BIAS || (is_image && (a->channels_last[o->tensor] == a->last || one_order(a, o->tensor)));
-    if (status != dnnl_success) return hyp_dnnl_fail(diag, status, "describing a tensor");
+    if (made != dnnl_success) return hyp_dnnl_fail(diag, made, "describing a tensor");
     if (same) return HYP_OK;
     hyp_md outside = is_image ? image(a, o->tensor, a->channels_last[o->tensor]) : weights(a, true);
     if (!outside) return hyp_fail_memory(diag, 0);
+    hyp_status status = HYP_OK;
     if (!dnnl_memory_desc_equal(outside, inside)) {
-        dnnl_primitive_desc_t pd =
-            which == DST ? hyp_dnnl_reorder(engine, inside, outside) : hyp_dnnl_reorder(engine, outside, inside);
-        status = pd ? dnnl_primitive_create(&o->reorder, pd) : dnnl_unimplemented;
-        if (pd) dnnl_primitive_desc_destroy(pd);
-        if (status == dnnl_success) status = dnnl_memory_create(&o->outside, outside, engine, DNNL_MEMORY_NONE);
+        status = make_outside(engine, which, outside, inside, o, diag);
         o->offset = (*work_bytes + 63) / 64 * 64;
         *work_bytes = o->offset + dnnl_memory_desc_get_size(inside);
     }
     hyp_md_destroy(outside);
-    return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "describing a tensor");
+    return status;
+}
+
+/* What is added is copied into the memory of the result, unless that is the plan's own memory of both, where layout.c
+ * has them in one layout. */
+static hyp_status make_added(const asked *a, dnnl_engine_t engine, window_op *s, hyp_md_ref inside, hyp_diag *diag)
+{
+    operand *o = &s->operands[ADDED];
+    o->tensor = tensor_of(a, ADDED);
+    o->memory = s->operands[DST].memory;
+    if (!s->operands[DST].outside && hyp_plan_same_slot(a->program, o->tensor, s->operands[DST].tensor)) return HYP_OK;
+    hyp_md outside = image(a, o->tensor, a->channels_last[o->tensor]);
+    if (!outside) return hyp_fail_memory(diag, 0);
+    hyp_status status = make_outside(engine, ADDED, outside, inside, o, diag);
+    hyp_md_destroy(outside);
+    return status;
 }
 
 static hyp_status make_window(hyp_cpu_model *model, uint32_t step, const asked *a, dnnl_primitive_desc_t pd,
@@ -307,7 +335,7 @@ static hyp_status make_window(hyp_cpu_model *model, uint32_t step, const asked *
     if (status != dnnl_success) return hyp_dnnl_fail(diag, status, "making a primitive");
     for (int i = 0; i < OPERANDS; i++) {
         uint32_t t = tensor_of(a, i);
-        if (t == UINT32_MAX) continue;
+        if (t == UINT32_MAX || i == ADDED) continue;
         hyp_md_ref inside = i == SRC       ? hyp_dnnl_query(pd, dnnl_query_src_md)
                             : i == WEIGHTS ? hyp_dnnl_query(pd, dnnl_query_weights_md)
                             : i == BIAS    ? dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1)
@@ -323,7 +351,9 @@ static hyp_status make_window(hyp_cpu_model *model, uint32_t step, const asked *
             HYP_TRY(make_operand(a, engine, i, inside, &s->operands[i], work_bytes, diag));
         }
     }
-    return HYP_OK;
+    return tensor_of(a, ADDED) == UINT32_MAX
+               ? HYP_OK
+               : make_added(a, engine, s, hyp_dnnl_query(pd, dnnl_query_dst_md), diag);
 }
 
 hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const int64_t *values,
