@@ -264,6 +264,27 @@ static hyp_status start_of(const hyp_call *call, hyp_class_id *out, hyp_diag *di
     return give_dims(call, &start, 1, out, diag);
 }
 
+/* Pads of a convolution, all before and then all after the spatial axes, with those of a pad of [N C spatial...]. */
+static hyp_status padded(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr pads, before, after;
+    hyp_dim sum[2 * HYP_MAX_RANK];
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &pads, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &before, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_DIMS, &after, diag));
+    uint32_t n = pads.count / 2;
+    if (before.count != n + 2 || after.count != n + 2 || pads.count > 2 * HYP_MAX_RANK) return HYP_OK;
+    for (uint32_t i = 0; i < n + 2; i++) {
+        bool fits = before.dims[i] >= 0 && after.dims[i] >= 0 && hyp_dim_is_const(before.dims[i]) &&
+                    hyp_dim_is_const(after.dims[i]) && (i >= 2 || (before.dims[i] == 0 && after.dims[i] == 0));
+        if (!fits) return HYP_OK; /* a negative pad cuts off; channels have no pads */
+        if (i < 2) continue;
+        HYP_TRY(hyp_dim_add(((hyp_rw *)call->user)->dims, pads.dims[i - 2], before.dims[i], &sum[i - 2], diag));
+        HYP_TRY(hyp_dim_add(((hyp_rw *)call->user)->dims, pads.dims[n + i - 2], after.dims[i], &sum[n + i - 2], diag));
+    }
+    return give_dims(call, sum, pads.count, out, diag);
+}
+
 static hyp_status least(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     hyp_attr list;
@@ -394,6 +415,9 @@ static const hyp_rw_callback table[] = {
     {"list", -1, NULL, list, "(list a...): the list of the items a; a list among them gives its items"},
     {"entry", 2, NULL, entry, "(entry s i): entry i of a list of sizes as a list of one, from the end when negative"},
     {"start-of", 2, NULL, start_of, "(start-of s i): the list of one with the sum of the sizes before entry i"},
+    {"padded", 3, NULL, padded,
+     "(padded p f l): the pads p of a convolution with f elements more in front of every axis and l behind, if those"
+     " are spatial"},
     {"least", 1, NULL, least, "(least a): the smallest entry of a list of axes"},
     {"item", 2, NULL, item, "(item s i): item i of a list, from the end when negative"},
     {"but-last", 1, NULL, but_last, "(but-last s): a list without its last item"},
