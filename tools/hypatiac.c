@@ -15,7 +15,9 @@ enum {
     OPT_SHAPES,
     OPT_BIND,
     OPT_RULES,
+    OPT_NO_BUILTIN,
     OPT_DISABLE,
+    OPT_ONLY,
     OPT_APPROXIMATE,
     OPT_NO_REWRITE,
     OPT_ITERATIONS,
@@ -39,8 +41,10 @@ static const cli_option options[] = {
     [OPT_DIM] = {"dim", 0, "NAME=SIZE", "fix a symbolic dimension: batch=32"},
     [OPT_SHAPES] = {"shapes", 0, "IN:DIMS", "fix the shape of an input: x:32x784"},
     [OPT_BIND] = {"bind", 0, "IN=@FILE", "make an input a constant of the plan: k=@k.npy"},
-    [OPT_RULES] = {"rules", 0, "FILE", "rewrite rules, in place of the built-in ones"},
+    [OPT_RULES] = {"rules", 0, "FILE", "rewrite rules of your own, besides the built-in ones"},
+    [OPT_NO_BUILTIN] = {"no-builtin-rules", 0, NULL, "the rules of --rules alone"},
     [OPT_DISABLE] = {"disable-rule", 0, "NAME", "do without a rule"},
+    [OPT_ONLY] = {"only-rules", 0, "NAMES", "apply these rules and no others"},
     [OPT_APPROXIMATE] = {"allow-approximate", 0, NULL, "also use rules that approximate (class A)"},
     [OPT_NO_REWRITE] = {"no-rewrite", 0, NULL, "lower the model as it is"},
     [OPT_ITERATIONS] = {"max-iterations", 0, "N", "limit of rewriting iterations (1000)"},
@@ -62,7 +66,7 @@ typedef struct request {
     hyp_compile_options compile;
     const char *model, *plan, *dump_path;
     FILE *dump; /* NULL = no dump */
-    cli_list dims, shapes, bound, rules, disabled, flags;
+    cli_list dims, shapes, bound, rules, disabled, only, flags;
     const char **dim_names;
     int64_t *dim_values;
     hyp_tensor *shape_tensors, *bound_tensors;
@@ -111,7 +115,9 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_SHAPES: cli_list_split(&r->shapes, value); break;
     case OPT_BIND: cli_list_add(&r->bound, value, strlen(value)); break;
     case OPT_RULES: cli_list_split(&r->rules, value); break;
+    case OPT_NO_BUILTIN: c->no_builtin_rules = true; break;
     case OPT_DISABLE: cli_list_split(&r->disabled, value); break;
+    case OPT_ONLY: cli_list_split(&r->only, value); break;
     case OPT_APPROXIMATE: c->allow_approximate = true; break;
     case OPT_NO_REWRITE: c->no_rewrite = true; break;
     case OPT_ITERATIONS: return read_limit(args, "max-iterations", value, &c->max_iterations);
@@ -179,6 +185,8 @@ static bool finish_request(request *r, const cli_args *args)
     c->rule_file_count = r->rules.count;
     c->disabled_rules = (const char *const *)r->disabled.items;
     c->disabled_rule_count = r->disabled.count;
+    c->only_rules = (const char *const *)r->only.items;
+    c->only_rule_count = r->only.count;
     c->flags = (const char *const *)r->flags.items;
     c->flag_count = r->flags.count;
     if (r->list_rules) return true;
@@ -219,7 +227,7 @@ static void free_request(request *r)
     free(r->dim_names);
     free(r->dim_values);
     free(r->shape_tensors);
-    cli_list *lists[] = {&r->dims, &r->shapes, &r->bound, &r->rules, &r->disabled, &r->flags};
+    cli_list *lists[] = {&r->dims, &r->shapes, &r->bound, &r->rules, &r->disabled, &r->only, &r->flags};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 

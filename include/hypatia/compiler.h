@@ -30,10 +30,13 @@ typedef struct hyp_compile_options {
     const hyp_tensor *bound; /* inputs, by name, whose value is known now: they become constants of the model */
     size_t bound_count;
 
-    const char *const *rule_files; /* in place of the built-in rules */
+    const char *const *rule_files; /* rules of the caller's own, besides the built-in ones */
     size_t rule_file_count;
-    const char *const *disabled_rules;
+    bool no_builtin_rules;             /* the caller's own alone */
+    const char *const *disabled_rules; /* names; one that no rule has is an error */
     size_t disabled_rule_count;
+    const char *const *only_rules; /* names: no other rule is applied; count 0 = all */
+    size_t only_rule_count;
     bool allow_approximate;
     bool no_rewrite; /* lower the model as it was imported */
     size_t max_iterations, max_nodes; /* 0 = default */
@@ -76,7 +79,7 @@ HYP_API HYP_NODISCARD hyp_status hyp_compile_file(const char *model_path, const 
                                                   const hyp_compile_options *options, hyp_compile_report **out_report,
                                                   hyp_diag *diag);
 
-/* Every rule that `options` selects, through a report with only its rules filled. */
+/* Every rule that `options` reads and selects, through a report with only its rules filled. */
 HYP_API HYP_NODISCARD hyp_status hyp_compile_list_rules(const hyp_compile_options *options,
                                                         hyp_compile_report **out_report, hyp_diag *diag);
 

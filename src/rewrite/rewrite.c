@@ -44,18 +44,13 @@ static const char *keep_stem(hyp_arena *arena, const char *path)
     return hyp_arena_strndup(arena, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
 }
 
-/* Text i of those to read; false after the last. */
+/* Text i of those to read, the built-in ones first; false after the last. */
 static bool rule_text(const hyp_rewrite_options *options, size_t i, const char **out_file, const char **out_text)
 {
-    if (options->rule_file_count) {
-        if (i >= options->rule_file_count) return false;
-        *out_file = options->rule_files[i];
-        *out_text = options->rule_texts[i];
-        return true;
-    }
-    if (i >= hyp_builtin_rules_count) return false;
-    *out_file = hyp_builtin_rules[i].name;
-    *out_text = hyp_builtin_rules[i].text;
+    size_t builtin = options->no_builtin ? 0 : hyp_builtin_rules_count;
+    if (i >= builtin + options->rule_file_count) return false;
+    *out_file = i < builtin ? hyp_builtin_rules[i].name : options->rule_files[i - builtin];
+    *out_text = i < builtin ? hyp_builtin_rules[i].text : options->rule_texts[i - builtin];
     return true;
 }
 
@@ -112,21 +107,40 @@ static hyp_status read_rules(job *j, hyp_rw *rw, hyp_ruleset **out)
     return HYP_OK;
 }
 
-static hyp_status check_disabled(job *j)
+static bool is_named(const char *const *names, size_t count, const char *name)
 {
-    for (size_t i = 0; i < j->options->disabled_count; i++) {
-        const char *name = j->options->disabled[i];
-        bool found = false;
-        for (size_t k = 0; k < j->report->rule_count && !found; k++) found = strcmp(j->names[k], name) == 0;
-        if (found) continue;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+/* Every one of `wanted` is the name of a rule; `purpose` is what it was given for. */
+static hyp_status check_known(job *j, const char *const *wanted, size_t count, const char *purpose)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (is_named(j->names, j->report->rule_count, wanted[i])) continue;
         const char **names = hyp_arena_zalloc(&j->report->arena, j->report->rule_count + 1, sizeof *names);
         if (!names) return hyp_fail_memory(j->diag, j->report->rule_count * sizeof *names);
-        memcpy(names, j->names, j->report->rule_count * sizeof *names);
-        const char *near = hyp_nearest(name, names);
-        return hyp_fail(j->diag, HYP_ERR_INVALID_ARGUMENT, "there is no rule '%s' to disable%s%s%s", name,
+        if (j->report->rule_count) memcpy(names, j->names, j->report->rule_count * sizeof *names);
+        const char *near = hyp_nearest(wanted[i], names);
+        return hyp_fail(j->diag, HYP_ERR_INVALID_ARGUMENT, "there is no rule '%s' to %s%s%s%s", wanted[i], purpose,
                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "; --list-rules shows them");
     }
     return HYP_OK;
+}
+
+static hyp_status check_names(job *j)
+{
+    const hyp_rewrite_options *o = j->options;
+    HYP_TRY(check_known(j, o->disabled, o->disabled_count, "disable"));
+    return check_known(j, o->only, o->only_count, "apply alone");
+}
+
+/* The names of the options leave the rule in. */
+static bool is_chosen(const hyp_rewrite_options *o, const char *name)
+{
+    return (!o->only_count || is_named(o->only, o->only_count, name)) &&
+           !is_named(o->disabled, o->disabled_count, name);
 }
 
 static bool in_phase(const char *ruleset, phase p)
@@ -141,9 +155,7 @@ static void enable_rules(const job *j, hyp_ruleset *rules, phase p)
     for (size_t i = 0; i < j->report->rule_count; i++) {
         const hyp_rule_use *use = &j->report->rules[i];
         bool on = in_phase(use->ruleset, p) && (j->options->allow_approximate || strcmp(use->numeric_class, "A") != 0);
-        for (size_t k = 0; k < j->options->disabled_count; k++)
-            on = on && strcmp(j->options->disabled[k], use->name) != 0;
-        hyp_ruleset_enable(rules, i, on);
+        hyp_ruleset_enable(rules, i, on && is_chosen(j->options, use->name));
     }
 }
 
@@ -201,7 +213,7 @@ static hyp_status run_in(job *j, hyp_rw *rw, phase p, const hyp_graph *in, hyp_g
     hyp_ruleset *rules;
     HYP_TRY(hyp_rw_encode(rw, in, j->diag));
     HYP_TRY(read_rules(j, rw, &rules));
-    if (p == NORMALIZE) HYP_TRY(check_disabled(j));
+    if (p == NORMALIZE) HYP_TRY(check_names(j));
     hyp_rw_rules names = {j->names, j->report->rule_count};
     if (rules) {
         enable_rules(j, rules, p);
@@ -279,7 +291,13 @@ static hyp_status list_in(job *j, hyp_rw *rw, hyp_dims *dims)
     hyp_ruleset *rules;
     HYP_TRY(hyp_rw_init(rw, dims, j->diag));
     HYP_TRY(read_rules(j, rw, &rules));
-    return check_disabled(j);
+    HYP_TRY(check_names(j));
+    hyp_rewrite_report *report = j->report;
+    size_t kept = 0;
+    for (size_t i = 0; i < report->rule_count; i++)
+        if (is_chosen(j->options, report->rules[i].name)) report->rules[kept++] = report->rules[i];
+    report->rule_count = kept;
+    return HYP_OK;
 }
 
 hyp_status hyp_rewrite_list(const hyp_rewrite_options *options, hyp_rewrite_report *report, hyp_diag *diag)

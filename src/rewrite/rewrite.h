@@ -70,9 +70,12 @@ typedef struct hyp_rewrite_trace {
 typedef struct hyp_rewrite_options {
     const char *const *rule_files; /* path names for messages, paired with rule_texts */
     const char *const *rule_texts;
-    size_t rule_file_count;      /* 0 = the built-in rules */
+    size_t rule_file_count;
+    bool no_builtin;             /* the files' rules alone; else they come after the built-in ones */
     const char *const *disabled; /* rule names; an unknown name is an error that lists near ones */
     size_t disabled_count;
+    const char *const *only; /* rule names, as above: no other rule is applied; count 0 = all */
+    size_t only_count;
     bool allow_approximate;           /* class A too */
     size_t max_iterations, max_nodes; /* of each phase; 0 = 1000 and 100000 */
     double max_seconds;               /* 0 = none: limits count work, so that results do not depend on the machine */
@@ -109,7 +112,8 @@ HYP_NODISCARD hyp_status hyp_rewrite(const hyp_graph *in, const hyp_rewrite_opti
                                      hyp_rewrite_report *report, hyp_diag *diag);
 void hyp_rewrite_report_dispose(hyp_rewrite_report *report);
 
-/* The rules, without running them: for --list-rules. Fills the rules of the report. */
+/* The rules that the names of the options choose, without running them: for --list-rules. Fills the rules of the
+ * report; class A is there whether approximations are allowed or not. */
 HYP_NODISCARD hyp_status hyp_rewrite_list(const hyp_rewrite_options *options, hyp_rewrite_report *report,
                                           hyp_diag *diag);
 

@@ -17,7 +17,8 @@ static void assert_refused(const char *text, const char *place, const char *what
 {
     hyp_rewrite_options options = {.rule_files = (const char *const[]){"mine.rules"},
                                    .rule_texts = (const char *const[]){text},
-                                   .rule_file_count = 1};
+                                   .rule_file_count = 1,
+                                   .no_builtin = true};
     hyp_rewrite_report report;
     hyp_diag diag = {0};
     hyp_status status = hyp_rewrite_list(&options, &report, &diag);

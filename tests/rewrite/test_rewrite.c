@@ -557,6 +557,7 @@ static void several_rule_files_make_one_set(void **state)
     f.options.rule_texts =
         (const char *const[]){"(rule one (identity ?x) => ?x)", "(rule two (relu (relu ?x)) => (relu ?x))"};
     f.options.rule_file_count = 2;
+    f.options.no_builtin = true;
     run(&f);
     assert_string_equal(rule(&f, "one")->ruleset, "normalize");
     assert_string_equal(rule(&f, "one")->numeric_class, "E");
@@ -567,8 +568,45 @@ static void several_rule_files_make_one_set(void **state)
     f.options.rule_files = (const char *const[]){"a.rules", "b.rules"};
     f.options.rule_texts = (const char *const[]){"(rule one (identity ?x) => ?x)", "\n(rule one (dropout ?x) => ?x)"};
     f.options.rule_file_count = 2;
+    f.options.no_builtin = true;
     assert_int_not_equal(hyp_rewrite(&f.in, &f.options, &f.out, &f.report, &f.diag), HYP_OK);
     assert_non_null(strstr(f.diag.message, "b.rules:2:1"));
+    end(&f);
+}
+
+static void own_rules_join_the_built_in_ones(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 5) (const w f32 4 5) (out (relu (sigmoid (relu (linear w none (identity x))))))");
+    f.options.rule_files = (const char *const[]){"own.rules"};
+    f.options.rule_texts = (const char *const[]){"(rule relu-sigmoid :class N (relu (sigmoid ?x)) => (sigmoid ?x))"};
+    f.options.rule_file_count = 1;
+    run(&f);
+    assert_string_equal(rule(&f, "relu-sigmoid")->ruleset, "own");
+    assert_true(rule(&f, "relu-sigmoid")->applications > 0);
+    assert_true(rule(&f, "fuse-linear-relu")->used > 0);
+    end(&f);
+}
+
+static void only_the_rules_asked_for_are_applied(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(input x f32 b 5) (const w f32 4 5) (out (relu (linear w none (identity x))))");
+    f.options.only = (const char *const[]){"fuse-linear-relu"};
+    f.options.only_count = 1;
+    run(&f);
+    for (size_t i = 0; i < f.report.rule_count; i++)
+        assert_int_equal(f.report.rules[i].applications > 0,
+                         strcmp(f.report.rules[i].name, "fuse-linear-relu") == 0);
+    assert_int_equal(count_op(&f.out, HYP_OP_identity), 1);
+    end(&f);
+    begin(&f, "(input x f32 b 5) (out x)");
+    f.options.only = (const char *const[]){"fuse-linear-rely"};
+    f.options.only_count = 1;
+    assert_int_not_equal(hyp_rewrite(&f.in, &f.options, &f.out, &f.report, &f.diag), HYP_OK);
+    assert_non_null(strstr(f.diag.message, "did you mean 'fuse-linear-relu'"));
     end(&f);
 }
 
@@ -586,6 +624,7 @@ static void a_rule_that_makes_nonsense_is_named(void **state)
         f.options.rule_files = (const char *const[]){"odd.rules"};
         f.options.rule_texts = &wrong[i][0];
         f.options.rule_file_count = 1;
+        f.options.no_builtin = true;
         assert_int_not_equal(hyp_rewrite(&f.in, &f.options, &f.out, &f.report, &f.diag), HYP_OK);
         if (!strstr(f.diag.message, wrong[i][1]) || !strstr(f.diag.message, wrong[i][2]))
             fail_msg("%s", f.diag.message);
@@ -683,8 +722,10 @@ static void running_out_of_memory_is_an_error_and_leaks_nothing(void **state)
                               "(rule b (matmul ?x ?w) => (linear (transpose :perm (swap-last ?w) ?w) none ?x))"
                               "(birule c :ruleset fuse (relu (linear ?w ?b ?x)) <=> (fused-linear-relu ?w ?b ?x))"};
     f.options.rule_file_count = 1;
+    f.options.no_builtin = true;
     fail_every_allocation(&f, 1);
-    f.options.rule_file_count = 0; /* the built-in ones */
+    f.options.rule_file_count = 0;
+    f.options.no_builtin = false;
     fail_every_allocation(&f, 53);
     end(&f);
 }
@@ -716,6 +757,8 @@ int main(void)
         cmocka_unit_test(an_unknown_rule_to_disable_is_refused),
         cmocka_unit_test(approximations_need_to_be_allowed),
         cmocka_unit_test(several_rule_files_make_one_set),
+        cmocka_unit_test(own_rules_join_the_built_in_ones),
+        cmocka_unit_test(only_the_rules_asked_for_are_applied),
         cmocka_unit_test(a_rule_that_makes_nonsense_is_named),
         cmocka_unit_test(a_trace_tells_what_was_done),
         cmocka_unit_test(the_result_is_the_same_every_time),

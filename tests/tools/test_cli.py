@@ -51,6 +51,12 @@ def check_compiling(folder, plan):
     fuse = [name for name in names if name.startswith("fuse")]
     without = run("hypatiac", MODEL, "-o", again, "--disable-rule", ",".join(fuse))
     assert "fused-mlp" not in without, without
+    assert [line.split()[0] for line in run("hypatiac", "--list-rules", "--only-rules", ",".join(fuse)).splitlines()] == fuse
+    alone = run("hypatiac", MODEL, "-o", again, "--only-rules", "matmul-linear")
+    used = [line for line in alone.splitlines() if line.startswith("rules used: ")]
+    assert len(used) == 1 and used[0].startswith("rules used: matmul-linear ") and "," not in used[0], alone
+    assert hyp.tool("hypatiac", "--list-rules", "--only-rules", "matmul-liner").stderr.endswith("'matmul-linear'?\n")
+    assert run("hypatiac", "--list-rules", "--no-builtin-rules") == ""
     run("hypatiac", MODEL, "-o", again, "-q", "--dim", "batch=7")
     assert "batch" not in run("hypatia", "inspect", again).split("steps")[0].replace("--dim=batch=7", "")
     run("hypatiac", MODEL, "-o", again, "-q", "--shapes", "image:7x64")
