@@ -135,6 +135,7 @@ extern const hyp_onnx_family hyp_onnx_pad;
 extern const hyp_onnx_family hyp_onnx_resize;
 extern const hyp_onnx_family hyp_onnx_attention;
 extern const hyp_onnx_family hyp_onnx_nn;
+extern const hyp_onnx_family hyp_onnx_recurrent;
 extern const hyp_onnx_family hyp_onnx_reduce;
 extern const hyp_onnx_family hyp_onnx_quant;
 extern const hyp_onnx_family hyp_onnx_einsum;
