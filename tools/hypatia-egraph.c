@@ -197,20 +197,22 @@ static const cli_option saturate_options[] = {
     [SAT_ITERS] = {"iters", 0, "N", "limit of iterations (30)"},
     [SAT_NODES] = {"nodes", 0, "N", "limit of e-nodes (none)"},
     [SAT_SECONDS] = {"seconds", 0, "S", "limit of time (none)"},
-    [SAT_BYTES] = {"bytes", 0, "N", "limit of memory in bytes (three quarters of the machine's)"},
+    [SAT_BYTES] = {"bytes", 0, "N", "limit of the e-graph's memory in bytes (half of what the machine has available)"},
     [SAT_MATCHES] = {"matches", 0, "N", "limit of applied matches (none)"},
     [SAT_SCHEDULER] = {"scheduler", 0, "simple|backoff",
                        "every rule each time, or ban those with many matches (simple)"},
     [SAT_EXPLAIN] = {"explain", 0, "A B",
                      "print a proof that two terms are equal, checked by the rules alone; takes two arguments"},
     [SAT_EXTRACT] = {"extract", 0, "tree|dag|exact", "print the best term of each term, by its number of e-nodes"},
-    [SAT_DUMP] = {"dump-json", 0, "FILE|-", "write the e-graph as egraph-serialize JSON"},
-    [SAT_DOT] = {"dot", 0, "FILE|-", "write the e-graph for Graphviz"},
+    [SAT_DUMP] = {"dump-json", 0, "FILE|-", "write the e-graph as egraph-serialize JSON; to - in place of the report"},
+    [SAT_DOT] = {"dot", 0, "FILE|-", "write the e-graph for Graphviz; to - in place of the report"},
     [SAT_DOT_NODES] = {"dot-nodes", 0, "N", "most e-nodes to draw (500)"},
     [SAT_JSON] = {"json", 0, NULL, "print JSON"},
     [SAT_HELP] = {"help", 'h', NULL, "print this help"},
     {0},
 };
+
+#define LONGEST_FILE ((size_t)1 << 30) /* bytes of rules or terms */
 
 typedef struct saturation {
     const char *rules_path, *terms_path, *dump_path, *dot_path, *left, *right, *rules_text;
@@ -226,13 +228,13 @@ typedef struct saturation {
     size_t *lines; /* of the terms in their file */
 } saturation;
 
-/* The whole file, NUL-terminated; NULL after a message. */
+/* The whole file, NUL-terminated; NULL after a message. A device without an end is not read for ever. */
 static char *read_file(const cli_args *args, const char *path, size_t *out_len)
 {
     FILE *file = fopen(path, "rb");
     char *text = NULL;
     size_t len = 0, cap = 0, got = 1;
-    while (file && got) {
+    while (file && got && len <= LONGEST_FILE) {
         if (len + 1 >= cap) text = cli_alloc(text, cap = cap ? 2 * cap : 65536, 1);
         len += got = fread(text + len, 1, cap - len - 1, file);
     }
@@ -242,9 +244,21 @@ static char *read_file(const cli_args *args, const char *path, size_t *out_len)
         text = NULL;
     }
     if (file) fclose(file);
+    if (text && (len > LONGEST_FILE || memchr(text, 0, len))) {
+        fprintf(stderr, "%s: %s: %s\n", args->tool, path,
+                len > LONGEST_FILE ? "longer than 1 GiB" : "this is no text: it has a NUL byte");
+        free(text);
+        text = NULL;
+    }
     if (text) text[len] = 0;
     *out_len = len;
     return text;
+}
+
+/* Standard output is for one thing at a time: the e-graph or the report. */
+static bool writes_to_stdout(const saturation *s)
+{
+    return (s->dump_path && strcmp(s->dump_path, "-") == 0) || (s->dot_path && strcmp(s->dot_path, "-") == 0);
 }
 
 /* Lines without comments and blank ends. */
@@ -291,14 +305,15 @@ static void print_report(const saturation *s, const hyp_run_report *r)
             printf("%9zu %9zu %9zu %9zu %9zu %9.4f %9.4f %9.4f\n", i, it->e_nodes, it->e_classes, it->matches,
                    it->applications, it->search_seconds, it->apply_seconds, it->rebuild_seconds);
         }
-        printf("%s: %zu e-nodes, %zu e-classes, %.4f s, peak %zu bytes\n", hyp_stop_name(r->stop), r->e_nodes,
-               r->e_classes, r->seconds, r->peak_bytes);
+        printf("%s: %zu e-nodes, %zu e-classes, %.4f s, peak %zu bytes of %zu\n", hyp_stop_name(r->stop), r->e_nodes,
+               r->e_classes, r->seconds, r->peak_bytes, s->run.max_bytes);
         return;
     }
-    printf("{\"e_nodes\": %zu, \"e_classes\": %zu, \"seconds\": %.9f, \"peak_bytes\": %zu, \"matches\": %zu, "
+    printf("{\"e_nodes\": %zu, \"e_classes\": %zu, \"seconds\": %.9f, \"peak_bytes\": %zu, \"max_bytes\": %zu, "
+           "\"matches\": %zu, "
            "\"stop_reason\": \"%s\",\n"
            " \"iterations\": [",
-           r->e_nodes, r->e_classes, r->seconds, r->peak_bytes, r->matches, hyp_stop_name(r->stop));
+           r->e_nodes, r->e_classes, r->seconds, r->peak_bytes, s->run.max_bytes, r->matches, hyp_stop_name(r->stop));
     for (size_t i = 0; i < r->iteration_count; i++) {
         const hyp_iteration_report *it = &r->iterations[i];
         printf("%s\n  {\"e_nodes\": %zu, \"e_classes\": %zu, \"matches\": %zu, \"applications\": %zu, "
@@ -335,12 +350,18 @@ static hyp_status print_best(const saturation *s, hyp_diag *diag)
         if (status != HYP_OK) break;
         char *text = hyp_extraction_text(s->eg, &ex, s->roots[i]);
         if (s->json) {
-            printf("%s\n  {\"tree_cost\": %.17g, \"dag_cost\": %.17g, \"term\": ", i ? "," : "", ex.tree_cost,
-                   ex.dag_cost);
-            print_text(text ? text : "");
+            printf("%s\n  {\"tree_cost\": ", i ? "," : "");
+            print_number(ex.tree_cost);
+            printf(", \"dag_cost\": ");
+            print_number(ex.dag_cost);
+            printf(", \"term\": ");
+            if (text)
+                print_text(text);
+            else
+                printf("null");
             printf("}");
         } else {
-            printf("%g %g %s\n", ex.tree_cost, ex.dag_cost, text ? text : "");
+            printf("%g %g %s\n", ex.tree_cost, ex.dag_cost, text ? text : "(too long to be written out)");
         }
         free(text);
         hyp_extraction_dispose(&ex);
@@ -426,6 +447,41 @@ static void print_shared_json(const hyp_shared_proof *proof)
     printf("}");
 }
 
+/* A term of a proof: leaves by their symbols, others by their numbers. */
+static void print_shared_term(const hyp_shared_proof *proof, uint32_t term)
+{
+    if (proof->terms[term].count)
+        printf("t%u", term);
+    else
+        printf("%s", proof->terms[term].op);
+}
+
+/* The terms once, then the lemmas, each of which may use those before it. */
+static void print_shared(const hyp_shared_proof *proof)
+{
+    static const char *const kinds[] = {"rule", "stated:", "congruence", "chain"};
+    for (uint32_t i = 0; i < proof->term_count; i++) {
+        const hyp_shared_term *t = &proof->terms[i];
+        if (t->count) printf("let t%u = (%s", i, t->op);
+        for (uint32_t j = 0; j < t->count; j++) {
+            printf(" ");
+            print_shared_term(proof, t->kids[j]);
+        }
+        if (t->count) printf(")\n");
+    }
+    for (size_t i = 0; i < proof->lemma_count; i++) {
+        const hyp_lemma *l = &proof->lemmas[i];
+        printf("lemma %zu: ", i);
+        print_shared_term(proof, l->from);
+        printf(" = ");
+        print_shared_term(proof, l->to);
+        printf(" by %s%s%s", kinds[l->kind], l->rule ? " " : "", l->rule ? l->rule : "");
+        for (size_t k = 0, said = 0; k < l->use_count; k++)
+            if (l->uses[k].lemma != UINT32_MAX) printf("%s%u", said++ ? ", " : " of ", l->uses[k].lemma);
+        printf("\n");
+    }
+}
+
 /* Replays the proof by rules that are read anew, so that nothing of the e-graph that made it is believed. */
 static hyp_status check_proof(const saturation *s, const hyp_shared_proof *proof, hyp_diag *diag)
 {
@@ -460,8 +516,8 @@ static hyp_status print_checked(const saturation *s, const hyp_shared_proof *sha
         print_steps(&proof, 0);
         printf("checked: %zu steps\n", proof.count - 1);
     } else {
-        printf("checked: %zu lemmas over %zu terms; too long to be written out, see --json\n", shared->lemma_count,
-               shared->term_count);
+        print_shared(shared);
+        printf("checked: %zu lemmas over %zu terms\n", shared->lemma_count, shared->term_count);
     }
     hyp_proof_dispose(&proof);
     return HYP_OK;
@@ -504,7 +560,7 @@ static hyp_status run(saturation *s, hyp_diag *diag)
     if (status != HYP_OK) return status;
     status = hyp_egraph_run(s->eg, s->rules, &s->run, &report, diag);
     bool report_printed = status == HYP_OK;
-    if (report_printed) print_report(s, &report);
+    if (report_printed && !writes_to_stdout(s)) print_report(s, &report);
     hyp_run_report_dispose(&report);
     if (status == HYP_OK && s->extract >= 0) status = print_best(s, diag);
     if (status == HYP_OK && s->left) status = print_proof(s, diag);
@@ -539,11 +595,29 @@ static int saturate(saturation *s, const cli_args *args)
     return code;
 }
 
-/* Three quarters of the machine's memory: a run ends with a report, not at the hands of the system. */
+/* The number after `key` in a file of the system; 0 where there is none. */
+static size_t read_system(const char *path, const char *key)
+{
+    FILE *file = fopen(path, "r");
+    char line[256];
+    size_t value = 0, len = strlen(key);
+    while (file && !value && fgets(line, sizeof line, file))
+        if (strncmp(line, key, len) == 0 && sscanf(line + len, "%zu", &value) != 1) value = 0;
+    if (file) fclose(file);
+    return value;
+}
+
+/* Half of the memory that is available, also to a control group: a run ends with a report, not at the hands of the
+ * system, and extracting, explaining and writing have the other half. */
 static size_t most_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (size_t)pages / 4 * 3 * (size_t)size : 0;
+    size_t bytes = pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)1 << 30;
+    size_t available = read_system("/proc/meminfo", "MemAvailable:"),
+           group = read_system("/sys/fs/cgroup/memory.max", "");
+    if (available && available < bytes / 1024) bytes = available * 1024;
+    if (group && group < bytes) bytes = group;
+    return bytes / 2;
 }
 
 static bool read_count(const cli_args *args, int option, const char *value, size_t *out)
@@ -611,6 +685,9 @@ static int command_saturate(int argc, char **argv)
         if (!read_saturate_option(&s, &args, option, value)) return CLI_USAGE;
     }
     if (!s.rules_path || !s.terms_path) return cli_usage_error(&args, "--rules and --terms are needed");
+    if (writes_to_stdout(&s) && (s.json || s.left || s.extract >= 0 || (s.dump_path && s.dot_path)))
+        return cli_usage_error(&args,
+                               "with a dump to '-', which takes the place of the report, nothing else is printed");
     return saturate(&s, &args);
 }
 
@@ -626,7 +703,7 @@ static void help(FILE *to)
             "Exit codes: 0 ok, 1 error, 2 usage, 3 no answer (no finite term, negative costs), 4 terms not equal.\n");
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
     if (strcmp(command, "extract") == 0) return command_extract(argc - 1, argv + 1);
@@ -639,4 +716,12 @@ int main(int argc, char **argv)
     if (!asked && argc > 1) fprintf(stderr, "hypatia-egraph: unknown command '%s'\n", command);
     help(asked ? stdout : stderr);
     return asked ? CLI_OK : CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    int code = run_command(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    fprintf(stderr, "hypatia-egraph: standard output: cannot write\n");
+    return code == CLI_OK ? CLI_FAILED : code;
 }

@@ -64,7 +64,7 @@ typedef struct hyp_egraph_options {
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out, hyp_diag *diag);
 HYP_API void hyp_egraph_destroy(hyp_egraph *eg); /* NULL-safe */
 
-/* Interns a symbol. Ids are given in order of first sight. */
+/* Interns a symbol, which must be UTF-8. Ids are given in order of first sight. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_symbol(hyp_egraph *eg, const char *name, hyp_symbol *out, hyp_diag *diag);
 HYP_API const char *hyp_egraph_symbol_name(const hyp_egraph *eg, hyp_symbol symbol);
 
@@ -481,8 +481,8 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_cl
                                                     hyp_extraction *out, hyp_diag *diag);
 HYP_API void hyp_extraction_dispose(hyp_extraction *ex);
 /* The chosen term of a class as text in a malloc'ed string (caller frees with free()), NULL if memory is
- * out or nothing was chosen. Reads back with hyp_egraph_add_text: a symbol that would end early is quoted.
- * Shared subterms are written out: for small terms. */
+ * out, nothing was chosen or the text is longer than 256 MB: shared subterms are written out, so it may be exponentially
+ * longer than what was chosen. Reads back with hyp_egraph_add_text: a symbol that would end early is quoted. */
 HYP_API char *hyp_extraction_text(hyp_egraph *eg, const hyp_extraction *ex, hyp_class_id root);
 
 /* ---- egraph-serialize files ------------------------------------------------------------------------ */

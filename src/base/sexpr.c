@@ -195,6 +195,15 @@ hyp_status hyp_sexpr_parse(hyp_arena *arena, const char *file, const char *text,
     hyp_sexpr *forms = hyp_arena_zalloc(arena, 1, sizeof *forms);
     if (!forms) return hyp_fail_memory(diag, sizeof *forms);
     forms->line = forms->column = 1;
+    size_t wrong = hyp_text_prefix(text, len);
+    if (wrong < len) {
+        while (r.p < text + wrong) {
+            if (*r.p++ != '\n') continue;
+            r.line++;
+            r.line_start = r.p;
+        }
+        return fail_at(&r, r.p, *r.p ? "this is not UTF-8" : "a control character is not allowed here");
+    }
     hyp_status status = read_items(&r, forms, 0, text);
     hyp_vec_free(&r.stack);
     if (status == HYP_OK) *out_forms = forms;

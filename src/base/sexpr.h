@@ -23,7 +23,7 @@ typedef struct hyp_sexpr {
 } hyp_sexpr;
 
 /* Reads every form of `text` into one list, allocated from `arena`; `file` is named in messages. Nesting
- * deeper than 256 is refused. A failure names file:line:column and shows the line with a caret. */
+ * deeper than 256 is refused, and so is text that is not UTF-8. A failure names file:line:column and shows the line with a caret. */
 HYP_NODISCARD hyp_status hyp_sexpr_parse(hyp_arena *arena, const char *file, const char *text, size_t len,
                                          const hyp_sexpr **out_forms, hyp_diag *diag);
 

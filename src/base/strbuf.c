@@ -10,6 +10,24 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+size_t hyp_text_prefix(const char *text, size_t len)
+{
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+    for (size_t at = 0; at < len;) {
+        const unsigned char *p = (const unsigned char *)text + at;
+        uint32_t c = *p, more = c < 0x80 ? 0 : c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
+        if (c == 0 || (c >= 0x80 && c < 0xc2) || c > 0xf4 || more >= len - at) return at;
+        if (more) c &= 0x3f >> more;
+        for (uint32_t i = 1; i <= more; i++) {
+            if ((p[i] & 0xc0) != 0x80) return at;
+            c = c << 6 | (p[i] & 0x3f);
+        }
+        if (more && (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))) return at;
+        at += more + 1;
+    }
+    return len;
+}
+
 double hyp_strtod(const char *text, char **end)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), host = uselocale(c);

@@ -9,6 +9,9 @@
 double hyp_strtod(const char *text, char **end);
 void hyp_format_double(char *out, size_t size, int digits, double value);
 
+/* How many bytes of `text` are UTF-8 without NUL: `len` when all are, else where the first wrong character begins. */
+size_t hyp_text_prefix(const char *text, size_t len);
+
 /* Growable text. Zero-initialise. After a failed allocation `failed` is set, further writes do
  * nothing, and the owner checks once at the end. */
 typedef struct hyp_strbuf {

@@ -70,7 +70,9 @@ void hyp_egraph_cancel(hyp_egraph *eg) { atomic_store(&eg->cancel, true); }
 
 hyp_status hyp_egraph_symbol(hyp_egraph *eg, const char *name, hyp_symbol *out, hyp_diag *diag)
 {
-    return hyp_intern_add(&eg->symbols, name, strlen(name), out, diag);
+    size_t len = strlen(name);
+    if (hyp_text_prefix(name, len) < len) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a symbol that is not UTF-8");
+    return hyp_intern_add(&eg->symbols, name, len, out, diag);
 }
 
 const char *hyp_egraph_symbol_name(const hyp_egraph *eg, hyp_symbol symbol)

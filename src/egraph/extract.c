@@ -147,6 +147,8 @@ typedef struct frame {
     uint32_t row, next;
 } frame;
 
+#define LONGEST_TEXT ((size_t)1 << 28) /* bytes */
+
 static bool print(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, hyp_strbuf *sb)
 {
     HYP_VEC(frame) stack = {0};
@@ -167,7 +169,7 @@ static bool print(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, hyp_s
         }
         hyp_strbuf_puts(sb, " ");
         uint32_t kid = ex->choice[kids[top->next++]];
-        ok = hyp_vec_grow(&stack, NULL) == HYP_OK && !sb->failed;
+        ok = !sb->failed && sb->len < LONGEST_TEXT && hyp_vec_grow(&stack, NULL) == HYP_OK;
         if (ok) stack.data[stack.len - 1] = (frame){kid, 0};
     }
     hyp_vec_free(&stack);

@@ -28,12 +28,33 @@ typedef struct writer {
     hyp_diag *diag;
 } writer;
 
+static hyp_status too_large(hyp_diag *diag)
+{
+    return hyp_fail(diag, HYP_ERR_LIMIT,
+                    "this proof is too large to be written out term by term; ask for the shared one");
+}
+
 static hyp_status enter(writer *w)
 {
-    if (++w->depth > DEPTH_LIMIT || w->used > SIZE_LIMIT)
-        return hyp_fail(w->diag, HYP_ERR_LIMIT,
-                        "this proof is too large to be written out term by term; ask for the shared one");
-    return HYP_OK;
+    return ++w->depth > DEPTH_LIMIT || w->used > SIZE_LIMIT ? too_large(w->diag) : HYP_OK;
+}
+
+/* Refuses what has too many steps before the first one is written. */
+static hyp_status count_steps(const hyp_shared_proof *proof, hyp_diag *diag)
+{
+    const size_t most = SIZE_LIMIT / sizeof(hyp_proof_step) + 1;
+    size_t *steps = hyp_malloc((proof->lemma_count + 1) * sizeof *steps); /* of each lemma, up to `most` */
+    if (!steps) return hyp_fail_memory(diag, proof->lemma_count * sizeof *steps);
+    for (size_t i = 0; i < proof->lemma_count; i++) {
+        const hyp_lemma *l = &proof->lemmas[i];
+        steps[i] = l->kind == HYP_LEMMA_RULE || l->kind == HYP_LEMMA_STATED;
+        for (size_t k = 0; k < l->use_count && steps[i] < most; k++)
+            if (l->uses[k].lemma != HYP_NONE) steps[i] += steps[l->uses[k].lemma];
+        if (steps[i] > most) steps[i] = most;
+    }
+    bool fits = proof->claim.lemma == HYP_NONE || steps[proof->claim.lemma] < most;
+    hyp_free(steps);
+    return fits ? HYP_OK : too_large(diag);
 }
 
 static hyp_status grow(writer *w, uint32_t term, tree **out)
@@ -203,6 +224,7 @@ hyp_status hyp_shared_proof_flatten(const hyp_shared_proof *proof, hyp_proof *ou
 {
     *out = (hyp_proof){0};
     HYP_TRY(hyp_shared_proof_is_formed(proof, NULL, diag));
+    HYP_TRY(count_steps(proof, diag));
     hyp_arena *texts = hyp_calloc(1, sizeof *texts);
     if (!texts) return hyp_fail_memory(diag, sizeof *texts);
     writer w = {.proof = proof, .out = texts, .diag = diag};

@@ -98,7 +98,12 @@ hyp_status hyp_json_string(hyp_json *j)
         while (j->at < j->len && j->text[j->at] != '"' && j->text[j->at] != '\\' &&
                (unsigned char)j->text[j->at] >= ' ')
             j->at++;
+        size_t right = hyp_text_prefix(j->text + start, j->at - start);
         hyp_strbuf_add(&j->string, j->text + start, j->at - start);
+        if (start + right < j->at) {
+            j->at = start + right;
+            return hyp_json_fail(j, "this is not UTF-8");
+        }
         if (j->at == j->len) return hyp_json_fail(j, "the text ends inside a string");
         char c = j->text[j->at];
         if ((unsigned char)c < ' ') return hyp_json_fail(j, "a control character inside a string; write it as \\u00xx");

@@ -538,6 +538,9 @@ static hyp_status read_line(parser *p, const char *line, size_t len, uint32_t nu
     for (int i = 0; i < COLUMNS && at <= end; i++) {
         const char *tab = memchr(at, '\t', (size_t)(end - at)), *stop = tab && i + 1 < COLUMNS ? tab : end;
         if (i == NAME) {
+            place.column = (uint32_t)hyp_text_prefix(at, (size_t)(stop - at)) + 1;
+            if (at + place.column <= stop) return fail(p, &place, "this is not UTF-8");
+            place.column = 1;
             p->name = hyp_arena_strndup(&p->scratch, at, (size_t)(stop - at));
             if (!p->name) return hyp_fail_memory(p->diag, (size_t)(stop - at));
         } else {

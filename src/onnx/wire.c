@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/strbuf.h"
+
 enum {
     WIRE_VARINT = 0,
     WIRE_64 = 1,
@@ -123,24 +125,6 @@ static uint32_t wire_of(ProtobufCType type)
     }
 }
 
-static bool is_text(const uint8_t *p, const uint8_t *end)
-{
-    while (p < end) {
-        uint32_t c = *p++, more = c < 0x80 ? 0 : c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
-        if (c == 0 || (c >= 0x80 && c < 0xc2) || c > 0xf4 || more > (size_t)(end - p)) return false;
-        if (more) {
-            c &= 0x3f >> more;
-            for (uint32_t i = 0; i < more; i++, p++) {
-                if ((*p & 0xc0) != 0x80) return false;
-                c = c << 6 | (*p & 0x3f);
-            }
-            static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-            if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return false;
-        }
-    }
-    return true;
-}
-
 static bool carries_elements(uint32_t number)
 {
     switch (number) {
@@ -202,7 +186,8 @@ static hyp_status reduce(walker *w, const ProtobufCMessageDescriptor *type, cons
             for (size_t i = 0; i < LENGTH_BYTES; i++, length >>= 7)
                 w->out.data[start - LENGTH_BYTES + i] = (uint8_t)((length & 0x7f) | (i + 1 < LENGTH_BYTES ? 0x80 : 0));
         } else {
-            if (known->type == PROTOBUF_C_TYPE_STRING && !is_text(f.payload, f.end))
+            size_t size = (size_t)(f.end - f.payload);
+            if (known->type == PROTOBUF_C_TYPE_STRING && hyp_text_prefix((const char *)f.payload, size) < size)
                 return malformed(w, f.payload, type, "a string is not UTF-8");
             HYP_TRY(put(w, f.tag, (size_t)(f.end - f.tag)));
         }

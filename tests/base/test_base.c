@@ -46,6 +46,17 @@ static void arena_keeps_alignment_and_refuses_overflow(void **state)
     hyp_arena_dispose(&arena);
 }
 
+static void text_ends_where_it_is_no_utf8(void **state)
+{
+    (void)state;
+    static const char good[] = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z";
+    static const char *const bad[] = {"a\xff", "a\xc3", "a\xc3(", "a\xc0\x80", "a\xed\xa0\x80", "a\xf4\x90\x80\x80"};
+    assert_int_equal(hyp_text_prefix(good, sizeof good - 1), sizeof good - 1);
+    assert_int_equal(hyp_text_prefix("ab\0c", 4), 2);
+    assert_int_equal(hyp_text_prefix("", 0), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(hyp_text_prefix(bad[i], strlen(bad[i])), 1);
+}
+
 static void intern_ids_follow_first_sight(void **state)
 {
     (void)state;
@@ -285,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(diag_is_cut_not_overrun),
         cmocka_unit_test(arena_keeps_alignment_and_refuses_overflow),
+        cmocka_unit_test(text_ends_where_it_is_no_utf8),
         cmocka_unit_test(intern_ids_follow_first_sight),
         cmocka_unit_test(sexpr_round_trip),
         cmocka_unit_test(sexpr_errors_name_the_place),

@@ -13,9 +13,102 @@ RULES = "comm\t(+ ?a ?b)\t(+ ?b ?a)\t\nassoc\t(+ ?a (+ ?b ?c))\t(+ (+ ?a ?b) ?c)
 
 
 def run(*command, code=0):
-    done = subprocess.run([TOOL, *map(str, command)], capture_output=True, text=True)
+    done = subprocess.run([TOOL, *map(str, command)], capture_output=True, text=True, errors="replace")
     assert done.returncode == code, f"{command}: exit code {done.returncode}\n{done.stderr}{done.stdout}"
     return done.stdout if code == 0 else done.stderr
+
+
+def refuse(proof, rules, a, b):
+    try:
+        replay(proof, read_rules(rules), a, b)
+    except AssertionError:
+        return
+    raise AssertionError("a wrong proof was believed")
+
+
+def check_multi(folder):
+    """Multi-patterns, sequences and rules in both directions, replayed from their text."""
+    rules, terms = os.path.join(folder, "m.rules"), os.path.join(folder, "m.terms")
+    text = ("; several roots\n(rule sincos (multi (?s = (sin ?x)) (?c = (cos ?x)))\n"
+            "  => (union ?s (first (sincos ?x))) (union ?c (second (sincos ?x))))\n"
+            "(rule flat (block ?a... (block ?b...)) => (block ?a... ?b...))\n(birule turn (+ ?a ?b) <=> (plus ?b ?a))\n")
+    a = '(block (sin (plus 1 "two words")) (block (cos (+ "two words" 1))))'
+    b = '(block (first (sincos (+ "two words" 1))) (second (sincos (plus 1 "two words"))))'
+    open(rules, "w").write(text)
+    open(terms, "w").write(a + "\n")
+    proof = json.loads(run("saturate", "--rules", rules, "--terms", terms, "--explain", a, b, "--json"))["shared_proof"]
+    used = {lemma.get("rule") for lemma in proof["lemmas"]}
+    assert {"sincos", "flat"} <= used and used & {"turn", "turn-rev"}, used
+    replay(proof, read_rules(text), a, b)
+    for i, lemma in enumerate(proof["lemmas"]):
+        for spoil in ({"rule": "flat" if lemma.get("rule") == "sincos" else "sincos"}, {"to": lemma["from"]},
+                      {"uses": lemma["uses"][:-1]}):
+            spoilt = json.loads(json.dumps(proof))
+            spoilt["lemmas"][i].update(spoil)
+            if spoilt["lemmas"][i] != lemma and (lemma["kind"] == "rule" or "rule" not in spoil):
+                refuse(spoilt, text, a, b)
+
+
+def check_long(folder):
+    """A proof that would have 2^40 steps as a list."""
+    rules, terms = os.path.join(folder, "l.rules"), os.path.join(folder, "l.terms")
+    text = "".join(f"{op}\t({op} (s ?a))\t(d ({op} ?a) ({op} ?a))\t\n{op}0\t({op} z)\tc\t\n" for op in "fg")
+    a, b = (f"({op} {'(s ' * 40}z{')' * 40})" for op in "fg")
+    open(rules, "w").write(text)
+    open(terms, "w").write(f"{a}\n{b}\n")
+    base = ["saturate", "--rules", rules, "--terms", terms, "--iters", 50, "--explain", a, b]
+    report = json.loads(run(*base, "--json"))
+    assert report["checked"] and report["proof"] is None and len(report["shared_proof"]["lemmas"]) < 400
+    replay(report["shared_proof"], read_rules(text), a, b)
+    said = run(*base)
+    assert "\nlet t" in said and " by rule f0\n" in said and said.splitlines()[-1].startswith("checked: "), said
+
+
+def check_hostile(folder):
+    """Files that are wrong in any way are refused by name, and what is printed as JSON is JSON."""
+    rules, terms, dump = (os.path.join(folder, name) for name in ("h.rules", "h.terms", "h.json"))
+    base = ["saturate", "--rules", rules, "--terms", terms]
+
+    def write(path, data):
+        with open(path, "wb") as file:
+            file.write(data)
+
+    good = RULES.encode()
+    for data, word in [(b"a\0b", "NUL"), (b"(+ 1 2)\n(+ \xff 2)\n", "line 2"), (b'(+ "\xc3" 2)\n', "UTF-8"),
+                       (b"(f " * 100000 + b"a" + b")" * 100000, "nesting"), (b"(f " * 100000, "nesting")]:
+        write(rules, good)
+        write(terms, data)
+        assert word in run(*base, "--json", code=1), data[:20]
+    write(terms, b"(+ 1 2)\n")
+    for data, word in [(b"co\xffmm\t(+ ?a ?b)\t(+ ?b ?a)\t\n", "h.rules:1:3: this is not UTF-8"), (b"a\0b", "NUL"),
+                       (b"x\t?a\t(+ ?a ?a)\t\n", "alone"), (b"((((", "h.rules:1:4"), (b"()", "a rule is"),
+                       (good + good, "already")]:
+        write(rules, data)
+        assert word in run(*base, "--json", code=1), data[:20]
+    write(rules, b"")
+    write(terms, b"")
+    assert json.loads(run(*base, "--json"))["e_nodes"] == 0
+    # Two children that are one class: the term of the e-graph is small, its text has 2^62 leaves.
+    write(rules, b"(rule split (f (s (w (w (w ?a))))) => (d (f ?a) (f ?a)))\n")
+    write(terms, b"(f " + b"(s (w (w (w " * 62 + b"a" + b"))))" * 62 + b")\n")
+    best = json.loads(run(*base, "--iters", 100, "--extract", "dag", "--json"))["best"][0]
+    assert best["term"] is None and best["dag_cost"] == 64 and best["tree_cost"] > 2**62, best
+    for data, word in [(b'{"nodes":{"a\xff":{"op":"a","eclass":"c"}}}', ":1:13: this is not UTF-8"),
+                       (b'{"nodes":{"a":{"op":"a","eclass":"c"},"a":{"op":"b","eclass":"c"}}}', "same id"),
+                       (b"[" * 1000000, "expected '{'"), (b'{"a":' * 100000, "deeply"), (b"", "expected '{'")]:
+        write(dump, data)
+        assert word in run("extract", dump, "--json", code=1), data[:20]
+    loop = b'{"nodes":{"a":{"op":"f","eclass":"c","children":["a"]}},"root_eclasses":["c"]}'
+    write(dump, loop)
+    for method in ("tree", "dag", "exact"):
+        assert "finite" in run("extract", dump, "--method", method, "--json", code=3)
+    # Terms nested deep take no stack.
+    deep = {f"n{i}": {"op": "f", "eclass": f"c{i}", "children": [f"n{i + 1}"] if i < 200000 else []}
+            for i in range(200001)}
+    json.dump({"nodes": deep, "root_eclasses": ["c0"]}, open(dump, "w"))
+    assert json.loads(run("extract", dump, "--method", "dag", "--json"))["dag_cost"] == 200001
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([TOOL, "--help"], stdout=full, stderr=subprocess.DEVNULL).returncode == 1
 
 
 def check_saturate(folder):
@@ -26,7 +119,7 @@ def check_saturate(folder):
     report = json.loads(run(*base, "--json"))
     n = 7
     assert (report["e_nodes"], report["e_classes"]) == (3**n - 2**(n + 1) + 1 + n + 2, 2**n - 1 + 2), report
-    assert report["stop_reason"] == "saturated" and report["peak_bytes"] > 0 and report["seconds"] > 0
+    assert report["stop_reason"] == "saturated" and 0 < report["peak_bytes"] <= report["max_bytes"] and report["seconds"] > 0
     assert [i["e_nodes"] for i in report["iterations"]][-1] == report["e_nodes"]
     assert [r["name"] for r in report["rules"]] == ["comm", "assoc"]
     report = json.loads(run(*base, "--nodes", 100, "--json"))
@@ -46,12 +139,7 @@ def check_saturate(folder):
     replay(report["shared_proof"], read_rules(RULES), a, b)
     spoilt = json.loads(json.dumps(report["shared_proof"]))
     spoilt["claim"][:2] = reversed(spoilt["claim"][:2])
-    try:
-        replay(spoilt, read_rules(RULES), a, b)
-    except AssertionError:
-        pass
-    else:
-        raise AssertionError("a proof of something else was believed")
+    refuse(spoilt, RULES, a, b)
     text = run(*base, "--explain", a, b)
     assert "comm" in text and text.endswith(f"checked: {len(proof) - 1} steps\n"), text
     run(*base, "--explain", a, "(+ 1 2)", code=4)
@@ -66,6 +154,7 @@ def check_saturate(folder):
     run(*base, "--dump-json", dump)
     assert open(dump).read() == first, "two dumps differ"
     assert "label=\"20 of " in open(dot).read()
+    assert run(*base, "--dump-json", "-") == first and run(*base, "--dot", "-").startswith("digraph")
     return dump
 
 
@@ -103,7 +192,8 @@ def check_usage(folder):
     assert "--budget" in run("extract", "--help") and "--scheduler" in run("saturate", "--help")
     for wrong in ([], ["extrct"], ["extract"], ["extract", "a", "b"], ["extract", "a", "--method", "dga"],
                   ["extract", "a", "--budget", "0"], ["saturate"], ["saturate", "--iters", "-1"],
-                  ["saturate", "--explain", "a"], ["saturate", "--scheduler", "none"]):
+                  ["saturate", "--explain", "a"], ["saturate", "--rules=a", "--terms=b", "--dump-json=-", "--json"],
+                  ["saturate", "--scheduler", "none"]):
         run(*wrong, code=2)
     assert "did you mean 'dag'" in run("extract", "a", "--method", "dga", code=2)
     run("saturate", "--rules", folder, "--terms", folder, code=1)
@@ -119,4 +209,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temp:
         check_extract(temp, check_saturate(temp))
         check_usage(temp)
+        check_multi(temp)
+        check_long(temp)
+        check_hostile(temp)
     print("hypatia-egraph: all is as documented")
