@@ -464,7 +464,8 @@ static bool call_is_in_place(const check *c, const HypPlan__Call *k)
         if (k->inputs_plus1[i] && i != replaced &&
             hyp_plan_same_slot(c->program, k->inputs_plus1[i] - 1, k->outputs[0]))
             return false;
-    return replaced != HYP_PLAN_NO_INPUT && hyp_plan_same_slot(c->program, k->inputs_plus1[replaced] - 1, k->outputs[0]);
+    return replaced != HYP_PLAN_NO_INPUT &&
+           hyp_plan_same_slot(c->program, k->inputs_plus1[replaced] - 1, k->outputs[0]);
 }
 
 /* That there is such a kernel, and that its attributes are right, is for the backend to say. */

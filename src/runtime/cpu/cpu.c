@@ -17,7 +17,6 @@ typedef struct session {
 
 typedef struct prepared {
     const int64_t *values;
-    int threads; /* as many as there was work space made for */
     bool uses_dnnl;
     bool *channels_last; /* by tensor: how it lies in memory; see hyp_cpu_choose_layouts */
     hyp_cpu_op ops[]; /* one per step */
@@ -46,11 +45,13 @@ static hyp_status device_open(const hyp_engine_options *options, const hyp_log *
         device_close(d);
         return status;
     }
+    if (d->threads == 0) d->threads = hyp_dnnl_threads(d->dnnl);
     const dnnl_version_t *v = dnnl_version();
     snprintf(d->name, sizeof d->name, "cpu (oneDNN %d.%d.%d for %s, own kernels for %s)", v->major, v->minor, v->patch,
              hyp_dnnl_isa(), d->kernels->isa);
 #else
     (void)diag;
+    d->threads = 1;
     snprintf(d->name, sizeof d->name, "cpu (without oneDNN, own kernels for %s)", d->kernels->isa);
 #endif
     *out_device = d;
@@ -60,22 +61,13 @@ static hyp_status device_open(const hyp_engine_options *options, const hyp_log *
 
 /* ---- threads ----------------------------------------------------------------------------------------------- */
 
-int hyp_cpu_threads(const hyp_cpu_device *device)
-{
-#ifdef HYP_HAVE_ONEDNN
-    return hyp_dnnl_threads(device->dnnl, device->threads);
-#else
-    (void)device;
-    return 1;
-#endif
-}
-
 void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_cpu_task *task, void *state)
 {
-    int64_t threads = grain > 0 ? count / grain : count;
-    if (threads > run->threads) threads = run->threads;
 #ifdef HYP_HAVE_ONEDNN
-    if (threads > 1 && hyp_dnnl_parallel(run->device->dnnl, (int)threads, count, task, state)) return;
+    bool shared = run->device->threads > 1 && count > 1 && count / 2 >= grain;
+    if (shared && hyp_dnnl_parallel(run->device->dnnl, run->device->threads, count, task, state)) return;
+#else
+    (void)run, (void)grain;
 #endif
     if (count > 0) task(state, 0, count, 0);
 }
@@ -271,11 +263,24 @@ hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, h
     return HYP_OK;
 }
 
+/* Threads for a step: one, or `most` where the work of each of two would take longer than starting and joining them.
+ * Measured: docs/runtime-cpu.md. */
+static int threads_for(const hyp_plan *plan, uint32_t step, const int64_t *values, int most)
+{
+    enum { FLOPS = 500000, BYTES = 1 << 16 };
+    hyp_step_work work = hyp_plan_step_work(plan->program, step, values);
+    return work.flops < 2 * FLOPS && work.bytes < 2 * BYTES ? 1 : most;
+}
+
 static hyp_status prepare_ops(session *s, const int64_t *values, prepared *p, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
     for (uint32_t i = 0; i < program->n_steps; i++) {
         hyp_cpu_op *op = &p->ops[i];
+        op->threads = threads_for(s->model->plan, i, values, s->model->device->threads);
+#ifdef HYP_HAVE_ONEDNN
+        hyp_dnnl_set_threads(s->model->device->dnnl, op->threads);
+#endif
         HYP_TRY(prepare_op(s->model, i, values, p->channels_last, op, diag));
         HYP_TRY(hyp_host_memory_grow_work(&s->memory, op->work_bytes, diag));
         p->uses_dnnl = p->uses_dnnl || op->is_dnnl;
@@ -300,7 +305,6 @@ static hyp_status new_prepared(const session *s, const int64_t *values, prepared
     prepared *p = *out = hyp_calloc(1, bytes);
     if (!p) return hyp_fail_memory(diag, bytes);
     p->values = values;
-    p->threads = hyp_cpu_threads(s->model->device);
     p->channels_last = hyp_calloc(program->n_tensors, sizeof *p->channels_last);
     return p->channels_last ? HYP_OK : hyp_fail_memory(diag, program->n_tensors);
 }
@@ -337,11 +341,13 @@ static hyp_status run_ops(session *s, const prepared *p, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
     hyp_cpu_run run = {.device = s->model->device,
-                       .threads = p->threads,
                        .kernels = s->model->device->kernels,
                        .call = {program, p->values, s->memory.at, s->memory.work},
                        .stream = s->stream};
     for (size_t i = 0; i < program->n_steps; i++) {
+#ifdef HYP_HAVE_ONEDNN
+        if (p->ops[i].is_dnnl) hyp_dnnl_set_threads(run.device->dnnl, p->ops[i].threads);
+#endif
         hyp_status status = p->ops[i].run(&p->ops[i], &run, diag);
         if (status == HYP_OK) continue;
         hyp_host_name_step(program, i, diag);

@@ -20,7 +20,7 @@ typedef struct hyp_cpu_device {
     const hyp_cpu_kernels *kernels;
     hyp_dnnl *dnnl;  /* NULL: without oneDNN */
     hyp_log log;     /* for load only */
-    int32_t threads; /* 0: as the environment says */
+    int32_t threads; /* of a run */
     char name[96];
 } hyp_cpu_device;
 
@@ -39,7 +39,6 @@ typedef struct hyp_cpu_model {
 /* What an operation gets in a run. */
 typedef struct hyp_cpu_run {
     const hyp_cpu_device *device;
-    int threads; /* at most, for hyp_cpu_parallel: what `prepare` was told */
     const hyp_cpu_kernels *kernels;
     hyp_reference_call call; /* addresses of tensors, values of dims, work space */
     void *stream;            /* of oneDNN */
@@ -53,16 +52,16 @@ typedef struct hyp_cpu_op {
     const HypPlan__Step *step;
     size_t work_bytes; /* that `run` needs at work */
     bool is_dnnl;      /* runs oneDNN, which wants its stream and number of threads */
+    int threads;       /* of oneDNN, when it is made and when it runs: one where there is little work */
 } hyp_cpu_op;
 
 /* One part of a loop: begin <= i < end. `thread` counts from 0, for memory of its own. */
 typedef void hyp_cpu_task(void *state, int64_t begin, int64_t end, int thread);
-/* Runs the parts of 0 .. count on up to run->threads threads, each with at least `grain` of them, and returns when all
- * are done. The threads are those of the OpenMP runtime that oneDNN brought along, so that its loops and ours never
+/* Runs the parts of 0 .. count on all threads of a run, or on the caller's alone where two would not have `grain` of them
+ * each, and returns when all are done. Numbers between are not worth it: an OpenMP runtime ends the threads that a
+ * smaller team leaves over, and starts others for the next. The threads are those of the OpenMP runtime that oneDNN brought along, so that its loops and ours never
  * compete for processors; without one the caller's thread does all. */
 void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_cpu_task *task, void *state);
-/* Threads that a run will have. */
-int hyp_cpu_threads(const hyp_cpu_device *device);
 
 /* Preparation of each family. Each sets op->run and what it needs, or leaves op->run NULL when the reference
  * kernel must do. `values` stay valid as long as the op. */

@@ -112,10 +112,7 @@ const char *hyp_dnnl_isa(void)
                                                      : "sse4.1";
 }
 
-int hyp_dnnl_threads(const hyp_dnnl *d, int32_t threads)
-{
-    return threads ? threads : d->omp_get_max_threads ? d->omp_get_max_threads() : 1;
-}
+int hyp_dnnl_threads(const hyp_dnnl *d) { return d->omp_get_max_threads ? d->omp_get_max_threads() : 1; }
 
 int hyp_dnnl_set_threads(const hyp_dnnl *d, int threads)
 {
@@ -434,7 +431,7 @@ hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const HypPlan__Linear *
                                    hyp_dnnl_packed *const *packed, hyp_cpu_op *op, hyp_diag *diag)
 {
     int64_t m = values[linear->m];
-    int64_t tile = tile_rows(linear, values, hyp_dnnl_threads(model->device->dnnl, model->device->threads));
+    int64_t tile = tile_rows(linear, values, model->device->threads);
     products *s = new_products(linear->n_layers, m, tile);
     if (!s) return hyp_fail_memory(diag, sizeof(product));
     size_t work_bytes = 0;

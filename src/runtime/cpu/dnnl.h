@@ -10,8 +10,8 @@ void hyp_dnnl_close(hyp_dnnl *dnnl); /* NULL-safe */
 const char *hyp_dnnl_isa(void);      /* "avx512": what oneDNN makes code for */
 /* Whether products of this type run fast on this processor. */
 bool hyp_dnnl_has(const hyp_dnnl *dnnl, hyp_dtype dtype);
-/* Threads that a run would use when `threads` were asked for (0: as the environment says). */
-int hyp_dnnl_threads(const hyp_dnnl *dnnl, int32_t threads);
+/* Threads of a run as the environment says. */
+int hyp_dnnl_threads(const hyp_dnnl *dnnl);
 
 HYP_NODISCARD hyp_status hyp_dnnl_stream_create(const hyp_dnnl *dnnl, void **out, hyp_diag *diag);
 void hyp_dnnl_stream_destroy(void *stream); /* NULL-safe */

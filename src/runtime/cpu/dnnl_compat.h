@@ -35,7 +35,8 @@ typedef struct hyp_dnnl_act {
 /* By its name in plans, relu6 included. False when oneDNN has none of this name. */
 bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out);
 
-/* What happens to the results of a product or convolution: y = act(alpha * y), or act(alpha * y + what y held before). */
+/* What happens to the results of a product or convolution: y = act(alpha * y), or act(alpha * y + what y held before).
+ */
 typedef struct hyp_dnnl_post {
     float alpha;
     hyp_dnnl_act act;

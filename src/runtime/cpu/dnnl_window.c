@@ -9,7 +9,7 @@
 #include "runtime/cpu/dnnl_memory.h"
 
 enum { SRC, WEIGHTS, BIAS, ADDED, DST, OPERANDS }; /* the inputs of a convolution in their order, and the result */
-enum { MAX_DIMS = 3 + HYP_DNNL_SPATIAL }; /* of grouped weights */
+enum { MAX_DIMS = 3 + HYP_DNNL_SPATIAL };          /* of grouped weights */
 
 /* A tensor of the plan, and the primitive's memory for it. */
 typedef struct operand {
@@ -61,7 +61,8 @@ static hyp_status run_window(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_d
         if (i != ADDED) args[count++] = (dnnl_exec_arg_t){names[i], o->memory};
         if (o->outside) dnnl_memory_set_data_handle(o->outside, run->call.at[o->tensor]);
         if (o->shared || i == ADDED) continue;
-        dnnl_memory_set_data_handle(o->memory, o->outside ? (char *)run->call.work + o->offset : run->call.at[o->tensor]);
+        dnnl_memory_set_data_handle(o->memory,
+                                    o->outside ? (char *)run->call.work + o->offset : run->call.at[o->tensor]);
     }
     dnnl_status_t status = dnnl_success;
     for (int i = 0; i < DST && status == dnnl_success; i++) {
@@ -207,7 +208,8 @@ static bool read_call(asked *a)
         const HypPlan__Tensor *tensor = a->program->tensors[t];
         if (tensor->dtype != HYP_F32 || tensor->n_dims != (i == BIAS ? 1 : x->n_dims)) return false;
         for (size_t k = 0; k < tensor->n_dims; k++)
-            if (dim_of(a, t, (int)k) < 1 || (i == ADDED && dim_of(a, t, (int)k) != dim_of(a, tensor_of(a, DST), (int)k)))
+            if (dim_of(a, t, (int)k) < 1 ||
+                (i == ADDED && dim_of(a, t, (int)k) != dim_of(a, tensor_of(a, DST), (int)k)))
                 return false;
     }
     size_t first = a->convolution ? 0 : 1;
@@ -351,9 +353,8 @@ static hyp_status make_window(hyp_cpu_model *model, uint32_t step, const asked *
             HYP_TRY(make_operand(a, engine, i, inside, &s->operands[i], work_bytes, diag));
         }
     }
-    return tensor_of(a, ADDED) == UINT32_MAX
-               ? HYP_OK
-               : make_added(a, engine, s, hyp_dnnl_query(pd, dnnl_query_dst_md), diag);
+    return tensor_of(a, ADDED) == UINT32_MAX ? HYP_OK
+                                             : make_added(a, engine, s, hyp_dnnl_query(pd, dnnl_query_dst_md), diag);
 }
 
 hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const int64_t *values,

@@ -102,11 +102,10 @@ static bool prefer_own(const hyp_cpu_model *model, const hyp_linear_weights *w, 
     enum { FEW_ROWS = 16, CACHED_BYTES = 1 << 21, THREADED_FLOPS = 1 << 22 };
     if (!w->own_kernel) return false;
 #ifdef HYP_HAVE_ONEDNN
-    const hyp_dnnl *dnnl = model->device->dnnl;
-    if (dnnl && m > FEW_ROWS) {
+    if (model->device->dnnl && m > FEW_ROWS) {
         double flops = (double)m * (double)w->bytes / 2; /* 2 per 4-byte weight and row */
         if (w->bytes > CACHED_BYTES) return false;
-        if (flops > THREADED_FLOPS && hyp_dnnl_threads(dnnl, model->device->threads) > 1) return false;
+        if (flops > THREADED_FLOPS && model->device->threads > 1) return false;
     }
 #endif
     (void)model, (void)m;

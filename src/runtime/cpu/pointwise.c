@@ -229,6 +229,6 @@ hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values
     *(pointwise *)op->state = s;
     op->run = run_pointwise;
     op->destroy = hyp_free;
-    op->work_bytes = (size_t)hyp_cpu_threads(model->device) * registers_of(&s) * block_bytes(&s);
+    op->work_bytes = (size_t)model->device->threads * registers_of(&s) * block_bytes(&s);
     return HYP_OK;
 }

@@ -168,6 +168,6 @@ hyp_status hyp_cpu_prepare_resize(hyp_cpu_model *model, uint32_t step, const int
     op->state = s;
     op->run = run_resize;
     op->destroy = destroy;
-    op->work_bytes = (size_t)hyp_cpu_threads(model->device) * (size_t)(s->rows.taps * s->columns.out) * sizeof(float);
+    op->work_bytes = (size_t)model->device->threads * (size_t)(s->rows.taps * s->columns.out) * sizeof(float);
     return HYP_OK;
 }
