@@ -142,12 +142,39 @@ void hyp_extraction_dispose(hyp_extraction *ex)
     *ex = (hyp_extraction){0};
 }
 
-/* A term being written: the next child of a row. */
+#define LONGEST_TEXT ((size_t)1 << 28) /* bytes */
+
+/* A term being counted or written: the next child of a row. */
 typedef struct frame {
     uint32_t row, next;
 } frame;
 
-#define LONGEST_TEXT ((size_t)1 << 28) /* bytes */
+/* Whether the symbols and blanks alone are short enough; `sizes` is zero, and is filled by row. */
+static bool may_fit(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, size_t *sizes)
+{
+    HYP_VEC(frame) stack = {0};
+    bool ok = hyp_vec_grow(&stack, NULL) == HYP_OK;
+    if (ok) stack.data[0] = (frame){ex->choice[root], 0};
+    while (ok && stack.len) {
+        frame *top = &stack.data[stack.len - 1];
+        uint32_t n;
+        const uint32_t *kids = hyp_row_kids(eg, top->row, &n);
+        if (top->next < n) {
+            uint32_t kid = ex->choice[kids[top->next++]];
+            if (sizes[kid]) continue;
+            ok = hyp_vec_grow(&stack, NULL) == HYP_OK;
+            if (ok) stack.data[stack.len - 1] = (frame){kid, 0};
+            continue;
+        }
+        size_t size = 1 + (size_t)n;
+        for (uint32_t k = 0; k < n && size <= LONGEST_TEXT; k++) size += sizes[ex->choice[kids[k]]];
+        sizes[top->row] = size;
+        stack.len--;
+    }
+    ok = ok && sizes[ex->choice[root]] <= LONGEST_TEXT;
+    hyp_vec_free(&stack);
+    return ok;
+}
 
 static bool print(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, hyp_strbuf *sb)
 {
@@ -181,7 +208,10 @@ char *hyp_extraction_text(hyp_egraph *eg, const hyp_extraction *ex, hyp_class_id
     hyp_strbuf sb = {0};
     root = hyp_egraph_find(eg, root);
     if (root >= ex->class_bound || ex->choice[root] == HYP_NONE) return NULL;
-    if (print(eg, ex, root, &sb)) return sb.data;
+    size_t *sizes = hyp_calloc(eg->row_count, sizeof *sizes);
+    bool fits = sizes && may_fit(eg, ex, root, sizes);
+    hyp_free(sizes);
+    if (fits && print(eg, ex, root, &sb)) return sb.data;
     hyp_strbuf_dispose(&sb);
     return NULL;
 }
