@@ -215,15 +215,16 @@ static hyp_status import_mish(hyp_onnx_node *n)
     return binary(n, HYP_OP_mul, n->inputs[0], gate, n->outputs);
 }
 
-/* x sigmoid(alpha x): Swish and QuickGelu */
+/* x sigmoid(alpha x): Swish and QuickGelu. SwiGLU multiplies a second input with it. */
 static hyp_status import_swish(hyp_onnx_node *n)
 {
     double alpha;
     hyp_value_id gate = n->inputs[0];
-    HYP_TRY(hyp_onnx_attr_float(n, "alpha", strcmp(n->op->name, "Swish") == 0 ? 1 : (double)1.702f, &alpha));
+    HYP_TRY(hyp_onnx_attr_float(n, "alpha", strstr(n->op->name, "QuickGelu") ? (double)1.702f : 1, &alpha));
     if (alpha != 1) HYP_TRY(with_number(n, HYP_OP_mul, alpha, gate, &gate));
     HYP_TRY(unary(n, HYP_OP_sigmoid, gate, &gate));
-    return binary(n, HYP_OP_mul, n->inputs[0], gate, n->outputs);
+    HYP_TRY(binary(n, HYP_OP_mul, n->inputs[0], gate, n->outputs));
+    return n->input_count == 2 ? binary(n, HYP_OP_mul, n->outputs[0], n->inputs[1], n->outputs) : HYP_OK;
 }
 
 static hyp_status import_prelu(hyp_onnx_node *n)
@@ -387,6 +388,7 @@ static const hyp_onnx_operator rows[] = {
     {"Sqrt", 7, 1, 1, 1, "", SAME, HYP_OP_sqrt},
     {"Sub", 7, 2, 2, 1, "", SAME, HYP_OP_sub},
     {"Sum", 7, 1, HYP_ONNX_ANY, 1, "", FOLD, HYP_OP_add},
+    {"SwiGLU", 28, 2, 2, 1, "alpha ", import_swish, HYP_OP_mul},
     {"Swish", 24, 1, 1, 1, "alpha ", import_swish, HYP_OP_mul},
     {"Tan", 7, 1, 1, 1, "", SAME, HYP_OP_tan},
     {"Tanh", 7, 1, 1, 1, "", SAME, HYP_OP_tanh},

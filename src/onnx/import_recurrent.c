@@ -1,4 +1,5 @@
-/* LSTM, GRU and RNN: for each direction one product of the whole input with its weights, and the recurrence. */
+/* Sequences with a state. LSTM, GRU and RNN: for each direction one product of the whole input with its weights, and
+ * the recurrence. Causal convolution with the past that it needs. */
 #include <string.h>
 
 #include "onnx/import.h"
@@ -181,9 +182,43 @@ static hyp_status import_recurrent(hyp_onnx_node *n)
     return HYP_OK;
 }
 
+/* Depthwise along the last axis, behind the last k-1 values of the past, which are 0 at first; the new past is the
+ * second output. Inputs: x, weights [channels 1 k], bias, past. */
+static hyp_status import_causal_conv(hyp_onnx_node *n)
+{
+    static const char *const activations[] = {"none", "silu", "swish", NULL};
+    hyp_dims *dims = n->im->g->dims;
+    hyp_diag *diag = n->im->diag;
+    hyp_type x = hyp_onnx_input_type(n, 0), w = hyp_onnx_input_type(n, 1);
+    hyp_value_id padded, zero;
+    const char *activation;
+    HYP_TRY(hyp_onnx_attr_choice(n, "activation", activations, &activation));
+    if (x.rank != 3 || w.rank != 3 || !hyp_dim_is_const(w.dims[0]) || !hyp_dim_is_const(w.dims[2]) || w.dims[2] < 1)
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "x and the weights should have 3 axes, those of the weights fixed");
+    const hyp_dim reach = w.dims[2] - 1, ones[] = {1}, none[] = {0, 0, 0}, before[] = {0, 0, reach};
+    if (hyp_onnx_has_input(n, 3)) {
+        hyp_attr axis = hyp_attr_of_int(2);
+        HYP_TRY(hyp_onnx_emit(n, HYP_OP_concat, (hyp_value_id[]){n->inputs[3], n->inputs[0]}, 2, &axis, &padded, 1));
+    } else {
+        hyp_attr sizes[] = {hyp_attr_of_dims(before, 3), hyp_attr_of_dims(none, 3)};
+        HYP_TRY(hyp_onnx_add_scalar(n, x.dtype, 0, &zero));
+        HYP_TRY(hyp_onnx_emit(n, HYP_OP_pad, (hyp_value_id[]){n->inputs[0], zero}, 2, sizes, &padded, 1));
+    }
+    hyp_attr attrs[] = {hyp_attr_of_dims(ones, 1), hyp_attr_of_dims(none, 2), hyp_attr_of_dims(ones, 1),
+                        hyp_attr_of_int(w.dims[0]), hyp_attr_of_sym("none")};
+    hyp_value_id operands[] = {padded, n->inputs[1], hyp_onnx_has_input(n, 2) ? n->inputs[2] : HYP_NO_VALUE};
+    HYP_TRY(hyp_onnx_emit(n, HYP_OP_conv, operands, operands[2] == HYP_NO_VALUE ? 2 : 3, attrs, n->outputs, 1));
+    if (activation != activations[0]) HYP_TRY(hyp_onnx_emit(n, HYP_OP_silu, n->outputs, 1, NULL, n->outputs, 1));
+    if (n->output_count < 2) return HYP_OK;
+    hyp_dim start;
+    HYP_TRY(hyp_dim_sub(dims, hyp_onnx_value_type(n, padded).dims[2], reach, &start, diag));
+    return hyp_onnx_emit_part(n, padded, 2, start, reach, 1, &n->outputs[1]);
+}
+
 #define ATTRIBUTES "activations clip direction hidden_size layout "
 
 static const hyp_onnx_operator rows[] = {
+    {"CausalConvWithState", 27, 2, 4, 2, "activation ", import_causal_conv, HYP_OP_conv},
     {"GRU", 7, 3, 6, 2, ATTRIBUTES "linear_before_reset ", import_recurrent, HYP_OP_gru},
     {"LSTM", 7, 3, 8, 3, ATTRIBUTES "input_forget ", import_recurrent, HYP_OP_lstm},
     {"RNN", 7, 3, 6, 2, ATTRIBUTES, import_recurrent, HYP_OP_rnn},
