@@ -127,7 +127,7 @@ hyp_status hyp_rw_desugar(void *rw, hyp_arena *arena, const char *file, const hy
 
 /* ---- conditions.c, functions.c ------------------------------------------------------------------- */
 
-/* A row of the table of conditions or functions; docs/rules.md has the same list. */
+/* A row of the table of conditions or functions; docs/rules.md has the list of the doc lines, made by rules_page. */
 typedef struct hyp_rw_callback {
     const char *name;
     int arity; /* < 0: any number */

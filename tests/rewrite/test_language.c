@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "base/file.h"
 #include "rewrite/internal.h"
 
 /* ---- rules ------------------------------------------------------------------------------------------- */
@@ -91,25 +90,6 @@ static void attributes_may_stand_anywhere_and_have_defaults(void **state)
     hyp_rw_dispose(&rw);
     hyp_dims_destroy(dims);
     hyp_arena_dispose(&arena);
-}
-
-/* docs/rules.md lists the conditions and functions as the tables have them. */
-static void every_condition_and_function_is_in_the_manual(void **state)
-{
-    (void)state;
-    hyp_mapping map;
-    hyp_diag diag = {0};
-    hyp_strbuf text = {0};
-    if (hyp_map_file(HYP_SOURCE_DIR "/docs/rules.md", &map, &diag) != HYP_OK) fail_msg("%s", diag.message);
-    hyp_strbuf_add(&text, (const char *)map.data, map.size);
-    hyp_unmap(&map);
-    for (int k = 0; k < 2; k++) {
-        size_t count;
-        const hyp_rw_callback *rows = k ? hyp_rw_functions(&count) : hyp_rw_conditions(&count);
-        for (size_t i = 0; i < count; i++)
-            if (!strstr(hyp_strbuf_text(&text), rows[i].doc)) fail_msg("docs/rules.md lacks: %s", rows[i].doc);
-    }
-    hyp_strbuf_dispose(&text);
 }
 
 static void the_list_of_rules_tells_their_sets_and_classes(void **state)
@@ -265,7 +245,6 @@ int main(void)
         cmocka_unit_test(mistakes_in_rules_are_named_with_their_place),
         cmocka_unit_test(rules_are_named_in_messages),
         cmocka_unit_test(attributes_may_stand_anywhere_and_have_defaults),
-        cmocka_unit_test(every_condition_and_function_is_in_the_manual),
         cmocka_unit_test(the_list_of_rules_tells_their_sets_and_classes),
         cmocka_unit_test(mistakes_in_profiles_are_named_with_their_place),
         cmocka_unit_test(fusing_never_costs_more_than_not_fusing),
