@@ -59,6 +59,8 @@ static bool is_sequence(const hyp_sexpr *sx)
     return len > 3 && strcmp(sx->text + len - 3, "...") == 0;
 }
 
+enum { MOST_VARIABLES = 1024 }; /* of a rule: they are looked for one after the other */
+
 static variable *find_variable(parser *p, const char *name)
 {
     for (size_t i = 0; i < p->vars.len; i++)
@@ -90,6 +92,7 @@ static hyp_status add_variable(parser *p, const hyp_sexpr *sx, variable **out)
 {
     if (sx->text[1] == 0 || (is_sequence(sx) && strlen(sx->text) == 4))
         return fail(p, sx, "a variable has a name after its '?'");
+    if (p->vars.len == MOST_VARIABLES) return fail(p, sx, "a rule has up to %d variables", MOST_VARIABLES);
     HYP_TRY(hyp_vec_grow(&p->vars, p->diag));
     variable *v = *out = &p->vars.data[p->vars.len - 1];
     *v = (variable){.name = sx->text, .reg = HYP_NONE};

@@ -82,7 +82,9 @@ def check_hostile(folder):
     write(terms, b"(+ 1 2)\n")
     for data, word in [(b"co\xffmm\t(+ ?a ?b)\t(+ ?b ?a)\t\n", "h.rules:1:3: this is not UTF-8"), (b"a\0b", "NUL"),
                        (b"x\t?a\t(+ ?a ?a)\t\n", "alone"), (b"((((", "h.rules:1:4"), (b"()", "a rule is"),
-                       (good + good, "already")]:
+                       (good + good, "already"),
+                       (b"x\tf\t(f %s)\t\n" % b" ".join(b"?a%d" % i for i in range(70000)), "not bound"),
+                       (b"x\t(f %s)\tf\t\n" % b" ".join(b"?a%d" % i for i in range(70000)), "1024 variables")]:
         write(rules, data)
         assert word in run(*base, "--json", code=1), data[:20]
     write(rules, b"")
