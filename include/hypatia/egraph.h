@@ -156,8 +156,8 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_register_function(hyp_egraph *eg, co
 
 /* Reads rules. `file` is named in messages, which give line and column; two forms are read: the
  * s-expressions above, and tab-separated lines `name <TAB> left <TAB> right <TAB> condition`. An unbound
- * right-side variable, an unknown condition a duplicate name or a rule of more than 1024 variables is refused. *out is owned by the caller
- * and must be destroyed before its e-graph. */
+ * right-side variable, an unknown condition, a duplicate name or a rule of more than 1024 variables is refused.
+ * *out is owned by the caller and must be destroyed before its e-graph. */
 HYP_API HYP_NODISCARD hyp_status hyp_ruleset_parse(hyp_egraph *eg, const char *file, const char *text, size_t len,
                                                    hyp_ruleset **out, hyp_diag *diag);
 HYP_API void hyp_ruleset_destroy(hyp_ruleset *rules); /* NULL-safe */
