@@ -23,7 +23,8 @@ static hyp_status put_rules(hyp_strbuf *out, hyp_diag *diag)
     hyp_rewrite_options options = {0};
     hyp_rewrite_report report;
     HYP_TRY(hyp_rewrite_list(&options, &report, diag));
-    hyp_strbuf_printf(out, "%zu rules:\n\n| rule | class | set | what it says |\n|---|---|---|---|\n", report.rule_count);
+    hyp_strbuf_printf(out, "%zu rules:\n\n| rule | class | set | what it says |\n|---|---|---|---|\n",
+                      report.rule_count);
     for (size_t i = 0; i < report.rule_count; i++) {
         const hyp_rule_use *rule = &report.rules[i];
         hyp_strbuf_printf(out, "| `%s` | %s | %s | ", rule->name, rule->numeric_class, rule->ruleset);
@@ -53,8 +54,8 @@ static hyp_status put_part(hyp_strbuf *out, const char *name, size_t len, hyp_di
         put_callbacks(out, rows, count);
         return HYP_OK;
     }
-    return hyp_fail(diag, HYP_ERR_MALFORMED, "no part is called '%.*s'; wanted rules, conditions or functions", (int)len,
-                    name);
+    return hyp_fail(diag, HYP_ERR_MALFORMED, "no part is called '%.*s'; wanted rules, conditions or functions",
+                    (int)len, name);
 }
 
 static hyp_status make_page(const char *page, hyp_strbuf *out, hyp_diag *diag)
