@@ -31,6 +31,8 @@ static double weight(const hyp_rw_node *n, const hyp_rw_weigh *w)
     case HYP_OP_squeeze:
     case HYP_OP_unsqueeze: return 4;
     case HYP_OP_reshape: return 1;
+    case HYP_OP_relu: return 8;
+    case HYP_OP_clip: return 9;
     case HYP_OP_cast:
     case HYP_OP_expand:
     case HYP_OP_transpose: return 6;

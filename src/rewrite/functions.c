@@ -1,6 +1,8 @@
 /* What a rule may compute on its right side: attributes, and small constants. Every function is one row of the
  * table at the end. One that has no answer for a match declines, and the rule does not apply there. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rewrite/internal.h"
@@ -184,6 +186,22 @@ static hyp_status number(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
         return HYP_OK;
     double value = hyp_load_f64(c->values[0].type.dtype, c->data, 0);
     return isnan(value) ? HYP_OK : give_float(call, value, out, diag);
+}
+
+/* The fewest digits that mean the same float, as people write it in attributes: 1e-05, not 9.99999975e-06. */
+static hyp_status decimal(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_rw_fact *c = hyp_rw_fact_of(call->user, call->args[0]);
+    if (c->kind != HYP_RW_TENSOR || !c->constant || !c->data || c->bytes != hyp_dtype_size(c->values[0].type.dtype))
+        return HYP_OK;
+    double value = hyp_load_f64(c->values[0].type.dtype, c->data, 0), read = value;
+    char text[32];
+    for (int digits = 1; digits <= 9 && c->values[0].type.dtype == HYP_F32; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        read = strtod(text, NULL);
+        if ((float)read == (float)value) break;
+    }
+    return isfinite(value) ? give_float(call, read, out, diag) : HYP_OK;
 }
 
 /* A product that a float holds exactly, so that every kernel multiplies by the same number. */
@@ -411,6 +429,7 @@ static const hyp_rw_callback table[] = {
     {"larger", 2, NULL, larger, "(larger a b): the larger number"},
     {"bounded", 3, NULL, bounded, "(bounded v a b): the number v, or a if it is below a, or b if it is above b"},
     {"number", 1, NULL, number, "(number c): the constant c of one element as a number"},
+    {"decimal", 1, NULL, decimal, "(decimal c): the same, of an f32 the shortest decimal number that it stands for"},
     {"times", 2, NULL, times, "(times a c): the number a times the constant c of one element, if a float holds it"},
     {"list", -1, NULL, list, "(list a...): the list of the items a; a list among them gives its items"},
     {"entry", 2, NULL, entry, "(entry s i): entry i of a list of sizes as a list of one, from the end when negative"},
