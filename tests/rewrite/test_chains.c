@@ -14,7 +14,7 @@
 #include "rewrite/rewrite.h"
 #include "rewrite/term_graph.h"
 
-enum { CHAINS = 60, MAX_LAYERS = 12 };
+enum { CHAINS = 24, MAX_LAYERS = 12 };
 
 typedef struct chain {
     uint32_t layers;
