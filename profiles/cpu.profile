@@ -12,4 +12,5 @@
   (flops-f64 8e10)
   (pointwise-per-second 8e9)
   (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish)
+  (kernel-calls true)
   (mlp-in-one-kernel true))

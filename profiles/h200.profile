@@ -11,4 +11,5 @@
   (flops-f64 5e13)
   (pointwise-per-second 2e13)
   (epilogue relu gelu-tanh)        ; the library's GELU is the tanh form
+  (kernel-calls false)             ; convolutions, normalization and their like have no kernels there
   (mlp-in-one-kernel false))

@@ -78,8 +78,7 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
         if (w->status == HYP_OK) w->status = status;
         return INFINITY;
     }
-    if (constant) return w->cost ? CONSTANT_SECONDS : CONSTANT_WEIGHT;
-    if (!w->cost) return weight(&n, w);
+    if (constant) return w->by_form ? CONSTANT_WEIGHT : CONSTANT_SECONDS;
     hyp_cost_query query = {.op = n.op,
                             .attrs = n.attrs,
                             .inputs = w->inputs.data,
@@ -89,6 +88,7 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
                             .output_count = hyp_rw_fact_of(w->rw, c)->count,
                             .dims = w->rw->dims};
     double cost = w->cost(&query, w->user);
+    if (w->by_form) return weight(&n, w) + (cost >= HYP_COST_UNSUPPORTED ? HYP_COST_UNSUPPORTED : 0);
     if (!(cost >= 0)) return INFINITY; /* a NaN is no answer */
     return hyp_op_get(n.op)->flags & HYP_OPF_FUSED ? cost + TIE_SECONDS : cost;
 }

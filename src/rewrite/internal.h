@@ -164,8 +164,9 @@ HYP_NODISCARD hyp_status hyp_rw_provenance(hyp_rw *rw, const hyp_rw_rules *rules
 /* How a phase weighs e-nodes. Zero-initialise, set what is first, dispose of. */
 typedef struct hyp_rw_weigh {
     hyp_rw *rw;
-    hyp_cost_fn cost; /* NULL: by how normal the form is */
+    hyp_cost_fn cost; /* of the device */
     void *user;
+    bool by_form; /* not by cost, but by how normal the form is, of those that the device can run */
     hyp_diag *diag;
     hyp_status status;                /* of the first failure; the costs are no good after it */
     HYP_VEC(const hyp_type *) inputs; /* of the question being asked, and below */

@@ -32,6 +32,7 @@ static const struct key {
     {"flops-f64", RATE, offsetof(hyp_device_profile, flops_f64)},
     {"pointwise-per-second", RATE, offsetof(hyp_device_profile, pointwise_per_second)},
     {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts)},
+    {"kernel-calls", BOOL, offsetof(hyp_device_profile, kernel_calls)},
     {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel)},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys };

@@ -198,8 +198,11 @@ static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *name
 
 static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_graph *out)
 {
-    hyp_rw_weigh weigh = {
-        .rw = rw, .cost = p == OPTIMIZE ? j->options->cost : NULL, .user = j->options->cost_user, .diag = j->diag};
+    hyp_rw_weigh weigh = {.rw = rw,
+                          .cost = j->options->cost,
+                          .user = j->options->cost_user,
+                          .by_form = p == NORMALIZE,
+                          .diag = j->diag};
     hyp_extraction choice = {0};
     hyp_status status = hyp_rw_extract(rw, &weigh, &choice, j->diag);
     if (status == HYP_OK) status = hyp_rw_decode(rw, &choice, names, out, j->diag);

@@ -24,7 +24,10 @@ typedef struct hyp_cost_query {
     hyp_dims *dims;
 } hyp_cost_query;
 
-/* Seconds for one execution: >= 0, INFINITY when the target cannot run it. A node whose inputs are all constant
+/* Seconds that a target which cannot run an operator says it takes: such a form is taken only where there is no other. */
+#define HYP_COST_UNSUPPORTED 1e6
+
+/* Seconds for one execution: >= 0, INFINITY: never take it. A node whose inputs are all constant
  * is never asked about: it is folded and costs nothing but its bytes, which its user counts. */
 typedef double (*hyp_cost_fn)(const hyp_cost_query *query, void *user);
 
@@ -39,6 +42,7 @@ typedef struct hyp_device_profile {
     double pointwise_per_second;                                    /* elements of simple arithmetic */
     uint32_t epilogue_acts; /* bit i: activation i of hyp_activation_index is computed by
                                the product's kernel */
+    bool kernel_calls;      /* it has the kernels that are called by name: convolutions, normalization, ... */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
 } hyp_device_profile;
 /* Built-in profiles: "cpu", "h200". NULL when there is no such name. */

@@ -211,6 +211,7 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
            count = query->output_count ? elements(&a, &query->outputs[0]) : 0;
     double read;
     if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
+    if ((flags & HYP_OPF_CALL) && !line->profile.kernel_calls) return HYP_COST_UNSUPPORTED;
     switch (query->op) {
     case HYP_OP_linear:
     case HYP_OP_fused_linear: return linear(&a);

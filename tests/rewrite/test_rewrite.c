@@ -548,6 +548,22 @@ static void approximations_need_to_be_allowed(void **state)
     }
 }
 
+static void what_a_device_cannot_run_stays_written_out(void **state)
+{
+    (void)state;
+    static const char *const profiles[] = {"cpu", "h200"}; /* the second has no kernels that are called by name */
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        begin(&f, "(input x f32 b 8) (const e f32 1e-5) (const t f32 2.0) (let c (sub x (reduce-mean :axes (1) x))) "
+                  "(out (div c (sqrt (add (reduce-mean :axes (1) (pow c t)) e))))");
+        use_profile(&f, profiles[i]);
+        run(&f);
+        assert_int_equal(count_op(&f.out, HYP_OP_layer_norm), i == 0);
+        assert_int_equal(count_op(&f.out, HYP_OP_rms_norm), 0);
+        end(&f);
+    }
+}
+
 static void several_rule_files_make_one_set(void **state)
 {
     (void)state;
@@ -756,6 +772,7 @@ int main(void)
         cmocka_unit_test(a_disabled_rule_is_not_applied),
         cmocka_unit_test(an_unknown_rule_to_disable_is_refused),
         cmocka_unit_test(approximations_need_to_be_allowed),
+        cmocka_unit_test(what_a_device_cannot_run_stays_written_out),
         cmocka_unit_test(several_rule_files_make_one_set),
         cmocka_unit_test(own_rules_join_the_built_in_ones),
         cmocka_unit_test(only_the_rules_asked_for_are_applied),

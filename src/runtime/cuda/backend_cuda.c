@@ -14,6 +14,8 @@ static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
     if (status == HYP_OK)
         status = hyp_cuda_check(lib, lib->cuMemcpyHtoD(m->weights, plan->weights, plan->weights_bytes), "cuMemcpyHtoD",
                                 diag);
+    /* A copy from pageable memory returns before its last bytes have arrived, and our streams do not wait for it. */
+    if (status == HYP_OK) status = hyp_cuda_check(lib, lib->cuStreamSynchronize(NULL), "cuStreamSynchronize", diag);
     if (status != HYP_OK)
         hyp_diag_prefix(diag, "%llu bytes of weights", (unsigned long long)plan->weights_bytes);
     else if (plan->mapping.data)

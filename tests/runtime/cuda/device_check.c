@@ -144,6 +144,8 @@ static void to_device(device *d, const tensors *host, size_t offset, tensors *ou
         if (host->t[i].bytes) MUST(d->lib.cuMemcpyHtoD(at + offset, host->t[i].data, host->t[i].bytes));
         at += (host->t[i].bytes + offset + 511) / 256 * 256;
     }
+    /* A copy from pageable memory returns before its last bytes have arrived, and our streams do not wait for it. */
+    MUST(d->lib.cuStreamSynchronize(NULL));
 }
 
 static void must_run(hyp_context *context, const tensors *inputs, tensors *outputs)
