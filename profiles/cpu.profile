@@ -1,6 +1,7 @@
 ; cpu.profile - one core of a current x86-64 server with AVX-512, oneDNN with packed weights. Measured roughly:
 ; docs/rules.md says how the numbers are used.
 (profile cpu
+  (threads 1)
   (launch-seconds 3e-7)            ; a call into a kernel library, tiny sizes
   (bytes-per-second 1.2e10)        ; one core streaming from memory
   (cache-bytes 2097152)            ; its second-level cache

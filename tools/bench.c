@@ -4,12 +4,20 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "commit.h"
 #include "hypatia.h"
+#include "timing.h"
 
-enum { OPT_WARMUP = SESSION_OPTION_COUNT, OPT_ITERATIONS, OPT_DURATION, OPT_PERCENTILE, OPT_JSON, OPT_QUIET };
+enum {
+    OPT_WARMUP = SESSION_OPTION_COUNT,
+    OPT_ITERATIONS,
+    OPT_DURATION,
+    OPT_PERCENTILE,
+    OPT_STEPS,
+    OPT_JSON,
+    OPT_QUIET
+};
 
 static const cli_option options[] = {
     SESSION_OPTIONS,
@@ -17,6 +25,7 @@ static const cli_option options[] = {
     [OPT_ITERATIONS] = {"iterations", 0, "N", "take at least N samples (10)"},
     [OPT_DURATION] = {"duration", 0, "S", "and sample for at least S seconds (3)"},
     [OPT_PERCENTILE] = {"percentile", 0, "LIST", "percentiles to print (50,90,95,99)"},
+    [OPT_STEPS] = {"steps", 0, NULL, "also time every step, beside what the compiler predicted"},
     [OPT_JSON] = {"json", 0, "FILE|-", "write every sample and the figures as JSON"},
     [OPT_QUIET] = {"quiet", 'q', NULL, "print no table"},
     {0},
@@ -30,7 +39,7 @@ typedef struct request {
     int64_t iterations;
     cli_list percentiles;
     const char *json;
-    bool quiet;
+    bool quiet, steps;
 } request;
 
 static void help(void)
@@ -59,6 +68,7 @@ static int read_option(request *r, const cli_args *args, int option, const char 
             return cli_usage_error(args, "--iterations: '%s' is no count", value);
         return CLI_OK;
     case OPT_PERCENTILE: cli_list_split(&r->percentiles, value); return CLI_OK;
+    case OPT_STEPS: r->steps = true; return CLI_OK;
     case OPT_JSON: r->json = value; return CLI_OK;
     case OPT_QUIET: r->quiet = true; return CLI_OK;
     default: return session_read_option(&r->session, args, option, value);
@@ -66,13 +76,6 @@ static int read_option(request *r, const cli_args *args, int option, const char 
 }
 
 /* ---- sampling -------------------------------------------------------------------------------------------- */
-
-static double now(void) /* seconds */
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 typedef struct samples {
     double *us;
@@ -84,22 +87,22 @@ static int sample(session *s, const request *r, samples *out)
 {
     hyp_diag diag = {0};
     for (size_t i = 0; i < s->input_count; i++) s->inputs[i].name = NULL;
-    double start = now(), end = start + r->warmup_ms * 1e-3;
+    double start = timing_now(), end = start + r->warmup_ms * 1e-3;
     do {
         if (hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag) != HYP_OK)
             return cli_report(tool, &diag);
-    } while (now() < end);
+    } while (timing_now() < end);
 
-    start = now();
+    start = timing_now();
     end = start + r->seconds;
     for (double stop = start; out->count < (size_t)r->iterations || stop < end;) {
         if (out->count == out->capacity) { /* between two samples, so that none of them pays */
             out->capacity = out->capacity ? 2 * out->capacity : 1 << 16;
             out->us = cli_alloc(out->us, out->capacity, sizeof *out->us);
         }
-        double begin = now();
+        double begin = timing_now();
         hyp_status status = hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag);
-        stop = now();
+        stop = timing_now();
         if (status != HYP_OK) return cli_report(tool, &diag);
         out->us[out->count++] = (stop - begin) * 1e6;
     }
@@ -111,7 +114,7 @@ static double clock_cost(void)
 {
     double least = INFINITY;
     for (int i = 0; i < 1000; i++) {
-        double begin = now(), cost = (now() - begin) * 1e6;
+        double begin = timing_now(), cost = (timing_now() - begin) * 1e6;
         if (cost < least) least = cost;
     }
     return least;
@@ -125,17 +128,11 @@ typedef struct figures {
     size_t count;
 } figures;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static figures compute_figures(const samples *all)
 {
     figures f = {.count = all->count, .sorted = cli_alloc(NULL, all->count, sizeof *f.sorted)};
     memcpy(f.sorted, all->us, all->count * sizeof *f.sorted);
-    qsort(f.sorted, f.count, sizeof *f.sorted, by_value);
+    timing_sort(f.sorted, f.count);
     for (size_t i = 0; i < f.count; i++) f.mean += f.sorted[i] / (double)f.count;
     double squares = 0;
     for (size_t i = 0; i < f.count; i++) squares += (f.sorted[i] - f.mean) * (f.sorted[i] - f.mean);
@@ -163,6 +160,7 @@ static void print_figures(const session *s, const request *r, const figures *f)
     for (size_t i = 0; i < r->percentiles.count; i++)
         printf("p%-7s %.3f us\n", r->percentiles.items[i], percentile(f, atof(r->percentiles.items[i])));
     printf("min, max %.3f us, %.3f us\n", f->sorted[0], f->sorted[f->count - 1]);
+    print_predicted(s);
     if (f->deviation > 0.1 * f->mean)
         printf("warning: the times vary: their standard deviation is %.0f %% of the mean\n",
                100 * f->deviation / f->mean);
@@ -170,7 +168,19 @@ static void print_figures(const session *s, const request *r, const figures *f)
     if (hyp_engine_device(s->engine) == HYP_DEVICE_CUDA) printf("note: transfers to and from the GPU are included\n");
 }
 
-static int write_json(const session *s, const request *r, const figures *f, const samples *all)
+static json_t *json_steps(const session *s, const step_times *t)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < t->count; i++) {
+        hyp_step_info step = hyp_engine_step(s->engine, i);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f}", "label", step.label, "kernel", step.kernel,
+                                              "measured_us", t->measured[i] * 1e6, "predicted_us",
+                                              step.predicted_seconds * 1e6));
+    }
+    return list;
+}
+
+static int write_json(const session *s, const request *r, const figures *f, const samples *all, const step_times *steps)
 {
     json_t *list = json_array(), *inputs = json_object();
     for (size_t i = 0; i < all->count; i++) json_array_append_new(list, json_real(all->us[i]));
@@ -179,10 +189,12 @@ static int write_json(const session *s, const request *r, const figures *f, cons
         for (int32_t a = 0; a < s->inputs[i].rank; a++) json_array_append_new(dims, json_integer(s->inputs[i].dims[a]));
         json_object_set_new(inputs, hyp_engine_input(s->engine, i)->name, dims);
     }
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:f, s:f, s:f, s:f}", "plan", r->session.plan, "device",
-                             hyp_engine_device_name(s->engine), "version", hyp_version(), "commit", HYP_COMMIT,
-                             "inputs", inputs, "threads", (int)r->session.threads, "mean_us", f->mean, "sd_us",
-                             f->deviation, "min_us", f->sorted[0], "max_us", f->sorted[f->count - 1]);
+    json_t *root =
+        json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:f, s:f, s:f, s:f, s:f}", "plan", r->session.plan, "device",
+                  hyp_engine_device_name(s->engine), "version", hyp_version(), "commit", HYP_COMMIT, "inputs", inputs,
+                  "threads", (int)r->session.threads, "mean_us", f->mean, "sd_us", f->deviation, "min_us", f->sorted[0],
+                  "max_us", f->sorted[f->count - 1], "predicted_us", predicted_seconds(s) * 1e6);
+    if (r->steps && root) json_object_set_new(root, "steps", json_steps(s, steps));
     for (size_t i = 0; i < r->percentiles.count && root; i++) {
         char key[64];
         snprintf(key, sizeof key, "p%.32s_us", r->percentiles.items[i]);
@@ -211,14 +223,18 @@ static int bench(session *s, const request *r, const cli_args *args)
     if (code == CLI_OK) code = session_make_inputs(s, &r->session, "random:0", args);
     if (code == CLI_OK) code = session_make_outputs(s, tool);
     samples all = {0};
+    step_times steps = {0};
     if (code == CLI_OK) code = sample(s, r, &all);
+    if (code == CLI_OK && r->steps) code = step_times_measure(&steps, s, r->seconds, tool);
     if (code == CLI_OK) {
         figures f = compute_figures(&all);
         bool piped = r->json && strcmp(r->json, "-") == 0;
         if (!r->quiet && !piped) print_figures(s, r, &f);
-        if (r->json) code = write_json(s, r, &f, &all);
+        if (r->steps && !r->quiet && !piped) step_times_print(&steps, s);
+        if (r->json) code = write_json(s, r, &f, &all, &steps);
         free(f.sorted);
     }
+    step_times_free(&steps);
     free(all.us);
     return code;
 }

@@ -67,6 +67,25 @@ int session_load_folder(session *s, const char *folder, const char *tool);
 int session_make_outputs(session *s, const char *tool);
 int session_run(session *s, const char *tool);
 
+/* ---- steps.c: predicted and measured times -------------------------------------------------------------- */
+
+typedef struct step_times {
+    double *measured; /* seconds by step, medians of several runs */
+    double total;
+    size_t count;
+} step_times;
+/* Times the steps of a session with inputs and outputs for about so many seconds. An exit code after a message. */
+int step_times_measure(step_times *t, session *s, double seconds, const char *tool);
+void step_times_free(step_times *t);
+/* A table of all steps. */
+void step_times_print(const step_times *t, const session *s);
+/* Of all steps together; 0 where the plan has no predictions. */
+double predicted_seconds(const session *s);
+/* A line with it, and with the sizes that it was made for where they are not those of the inputs. */
+void print_predicted(const session *s);
+
+/* ---- session.c, continued ------------------------------------------------------------------------------- */
+
 /* Compares `actual` with `reference` and prints what it found. CLI_OK or CLI_MISMATCH; tensors of different types or
  * dims are a mismatch. */
 int compare_tensors(const char *name, const hyp_tensor *actual, const hyp_tensor *reference, double rtol, double atol,

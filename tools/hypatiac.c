@@ -12,6 +12,7 @@ enum {
     OPT_PRECISION,
     OPT_PROFILE,
     OPT_DIM,
+    OPT_TYPICAL,
     OPT_SHAPES,
     OPT_BIND,
     OPT_RULES,
@@ -39,6 +40,7 @@ static const cli_option options[] = {
     [OPT_PRECISION] = {"precision", 0, "TYPE", "fp32 (strict, the default), tf32, bf16 or fp16"},
     [OPT_PROFILE] = {"profile", 0, "FILE", "device profile for the cost model, in place of the target's"},
     [OPT_DIM] = {"dim", 0, "NAME=SIZE", "fix a symbolic dimension: batch=32"},
+    [OPT_TYPICAL] = {"typical", 0, "NAME=SIZE", "what the cost model counts a symbolic dimension as (32)"},
     [OPT_SHAPES] = {"shapes", 0, "IN:DIMS", "fix the shape of an input: x:32x784"},
     [OPT_BIND] = {"bind", 0, "IN=@FILE", "make an input a constant of the plan: k=@k.npy"},
     [OPT_RULES] = {"rules", 0, "FILE", "rewrite rules of your own, besides the built-in ones"},
@@ -66,9 +68,9 @@ typedef struct request {
     hyp_compile_options compile;
     const char *model, *plan, *dump_path;
     FILE *dump; /* NULL = no dump */
-    cli_list dims, shapes, bound, rules, disabled, only, flags;
-    const char **dim_names;
-    int64_t *dim_values;
+    cli_list dims, typical, shapes, bound, rules, disabled, only, flags;
+    const char **dim_names, **typical_names;
+    int64_t *dim_values, *typical_values;
     hyp_tensor *shape_tensors, *bound_tensors;
     bool list_rules, dry_run, stats, verbose, quiet;
 } request;
@@ -112,6 +114,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_PRECISION: c->precision = value; break;
     case OPT_PROFILE: c->profile = value; break;
     case OPT_DIM: cli_list_split(&r->dims, value); break;
+    case OPT_TYPICAL: cli_list_split(&r->typical, value); break;
     case OPT_SHAPES: cli_list_split(&r->shapes, value); break;
     case OPT_BIND: cli_list_add(&r->bound, value, strlen(value)); break;
     case OPT_RULES: cli_list_split(&r->rules, value); break;
@@ -156,18 +159,26 @@ static bool read_bound(const cli_args *args, const char *text, hyp_tensor *out)
     return true;
 }
 
+/* Texts like "batch=32" as names and values, *count as far as they were read; false after a message. */
+static bool read_sizes(const cli_args *args, const cli_list *texts, const char ***names, int64_t **values,
+                       size_t *count)
+{
+    *names = cli_alloc(NULL, texts->count, sizeof **names);
+    *values = cli_alloc(NULL, texts->count, sizeof **values);
+    for (; *count < texts->count; ++*count) {
+        size_t len;
+        if (!cli_parse_dim(args, texts->items[*count], &len, &(*values)[*count])) return false;
+        (*names)[*count] = cli_copy(texts->items[*count], len);
+    }
+    return true;
+}
+
 /* Turns the lists into what the library takes; false after a message. */
 static bool finish_request(request *r, const cli_args *args)
 {
     hyp_compile_options *c = &r->compile;
-    r->dim_names = cli_alloc(NULL, r->dims.count, sizeof *r->dim_names);
-    r->dim_values = cli_alloc(NULL, r->dims.count, sizeof *r->dim_values);
-    for (; c->dim_count < r->dims.count; c->dim_count++) {
-        const char *text = r->dims.items[c->dim_count];
-        size_t len;
-        if (!cli_parse_dim(args, text, &len, &r->dim_values[c->dim_count])) return false;
-        r->dim_names[c->dim_count] = cli_copy(text, len);
-    }
+    if (!read_sizes(args, &r->dims, &r->dim_names, &r->dim_values, &c->dim_count)) return false;
+    if (!read_sizes(args, &r->typical, &r->typical_names, &r->typical_values, &c->typical_count)) return false;
     r->shape_tensors = cli_alloc(NULL, r->shapes.count, sizeof *r->shape_tensors);
     for (; c->shape_count < r->shapes.count; c->shape_count++)
         if (!cli_parse_shape(r->shapes.items[c->shape_count], &r->shape_tensors[c->shape_count])) {
@@ -180,6 +191,8 @@ static bool finish_request(request *r, const cli_args *args)
     c->bound = r->bound_tensors;
     c->dim_names = r->dim_names;
     c->dim_values = r->dim_values;
+    c->typical_names = r->typical_names;
+    c->typical_values = r->typical_values;
     c->shapes = r->shape_tensors;
     c->rule_files = (const char *const *)r->rules.items;
     c->rule_file_count = r->rules.count;
@@ -218,6 +231,7 @@ static void free_request(request *r)
 {
     if (r->dump && r->dump != stdout) fclose(r->dump);
     for (size_t i = 0; i < r->compile.dim_count; i++) free((char *)r->dim_names[i]);
+    for (size_t i = 0; i < r->compile.typical_count; i++) free((char *)r->typical_names[i]);
     for (size_t i = 0; i < r->compile.shape_count; i++) free((char *)r->shape_tensors[i].name);
     for (size_t i = 0; i < r->compile.bound_count; i++) {
         free((char *)r->bound_tensors[i].name);
@@ -226,8 +240,10 @@ static void free_request(request *r)
     free(r->bound_tensors);
     free(r->dim_names);
     free(r->dim_values);
+    free(r->typical_names);
+    free(r->typical_values);
     free(r->shape_tensors);
-    cli_list *lists[] = {&r->dims, &r->shapes, &r->bound, &r->rules, &r->disabled, &r->only, &r->flags};
+    cli_list *lists[] = {&r->dims, &r->typical, &r->shapes, &r->bound, &r->rules, &r->disabled, &r->only, &r->flags};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 
@@ -250,6 +266,7 @@ static void print_summary(FILE *to, const request *r, const hyp_compile_report *
     }
     if (report->cost_before > 0)
         fprintf(to, "predicted: %.2f us -> %.2f us\n", report->cost_before * 1e6, report->cost_after * 1e6);
+    fprintf(to, "predicted for the plan: %.2f us\n", report->plan_seconds * 1e6);
     for (size_t i = 0, shown = 0; i < report->rule_count; i++)
         if (report->rules[i].used)
             fprintf(to, "%s%s %zux", shown++ ? ", " : "rules used: ", report->rules[i].name, report->rules[i].used);

@@ -25,6 +25,9 @@ typedef struct hyp_compile_options {
     const char *const *dim_names; /* sizes for symbolic dims */
     const int64_t *dim_values;
     size_t dim_count;
+    const char *const *typical_names; /* sizes that the cost model counts symbolic dims as, which stay open; 32 else */
+    const int64_t *typical_values;
+    size_t typical_count;
     const hyp_tensor *shapes; /* dims for inputs by name: rank and dims are read, -1 = as declared */
     size_t shape_count;
     const hyp_tensor *bound; /* inputs, by name, whose value is known now: they become constants of the model */
@@ -65,7 +68,9 @@ typedef struct hyp_compile_report {
     size_t nodes_imported, nodes_before, nodes_after; /* in the model; that run, before and after rewriting */
     size_t e_nodes, e_classes, iterations;
     const char *stop_reason;
-    double cost_before, cost_after; /* seconds, predicted */
+    double cost_before, cost_after; /* seconds, predicted, of the graph in normal form and of the one chosen; 0 when
+                                       nothing was rewritten */
+    double plan_seconds;            /* predicted, of the plan's steps */
     double import_seconds, rewrite_seconds, lower_seconds, write_seconds;
     size_t plan_steps;
     uint64_t plan_bytes;

@@ -70,6 +70,17 @@ HYP_API const hyp_io_info *hyp_engine_output(const hyp_engine *engine, size_t i)
 HYP_API hyp_device_kind hyp_engine_device(const hyp_engine *engine); /* the one taken: never AUTO */
 HYP_API const char *hyp_engine_device_name(const hyp_engine *engine); /* "cpu (oneDNN 2.6.3, avx512)" */
 
+/* A step as the plan describes it; texts are borrowed from the engine. */
+typedef struct hyp_step_info {
+    const char *label;        /* the operator as people write it: "fused-mlp" */
+    const char *kernel;       /* "linear" */
+    double predicted_seconds; /* by the compiler's cost model, symbols having their typical sizes; 0 = not predicted */
+} hyp_step_info;
+HYP_API size_t hyp_engine_step_count(const hyp_engine *engine);
+HYP_API hyp_step_info hyp_engine_step(const hyp_engine *engine, size_t i);
+/* What the predictions count the symbol of this name as; 0 when the plan has no such symbol or no predictions. */
+HYP_API int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol);
+
 typedef struct hyp_context_options {
     size_t size;  /* sizeof(hyp_context_options) */
     void *stream; /* CUstream to run on; NULL = one of the context's own */
@@ -101,6 +112,12 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_output_shapes(hyp_context *context,
 HYP_API HYP_NODISCARD hyp_status hyp_context_run(hyp_context *context, const hyp_tensor *inputs, size_t input_count,
                                                  hyp_tensor *outputs, size_t output_count, hyp_diag *diag);
 HYP_API HYP_NODISCARD hyp_status hyp_context_synchronize(hyp_context *context, hyp_diag *diag);
+
+/* One run like hyp_context_run that reads the clock around every step: seconds[i] is the time of step i of the plan, the
+ * device being waited for after each. A run is slower for it. step_count is hyp_engine_step_count. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_time_steps(hyp_context *context, const hyp_tensor *inputs,
+                                                        size_t input_count, hyp_tensor *outputs, size_t output_count,
+                                                        double *seconds, size_t step_count, hyp_diag *diag);
 
 /* Bytes of scratch memory that the context holds on the device. */
 HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);

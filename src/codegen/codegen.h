@@ -23,6 +23,12 @@ typedef struct hyp_codegen_options {
     uint32_t flag_count;
     const hyp_equality *equalities; /* of inputs' axes, for messages of the plan */
     size_t equality_count;
+    /* Seconds of one step that computes these nodes (several: elementwise ones, the last gives the result); NULL = no
+     * prediction. */
+    hyp_status (*predict)(const hyp_graph *graph, const hyp_node *const *nodes, size_t count, void *user,
+                          double *out_seconds, hyp_diag *diag);
+    void *predict_user;
+    const int64_t *typical_sizes; /* by symbol of the graph's dims: what predictions count it as */
 } hyp_codegen_options;
 
 /* A lowered program and where the bytes of its weights come from. Borrows the graph. */

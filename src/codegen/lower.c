@@ -101,17 +101,45 @@ static hyp_status emit_node(hyp_lowering *l, hyp_node_id n)
     }
 }
 
+/* Shares the time of a node, or of the group that it is the root of, among the steps from `first` on, which are its. */
+static hyp_status predict(hyp_lowering *l, hyp_node_id n, size_t first)
+{
+    const hyp_node *nodes[HYP_PLAN_POINTWISE_REGISTERS] = {&l->graph->nodes.data[n]};
+    size_t count = 1, steps = l->steps.len - first;
+    double seconds;
+    if (!l->options->predict || steps == 0) return HYP_OK;
+    if (l->group_plus1[n]) {
+        const hyp_group *group = &l->groups.data[l->group_plus1[n] - 1];
+        count = group->node_count;
+        for (size_t i = 0; i < count; i++) nodes[i] = &l->graph->nodes.data[group->nodes[count - 1 - i]];
+    }
+    HYP_TRY(l->options->predict(l->graph, nodes, count, l->options->predict_user, &seconds, l->diag));
+    for (size_t i = first; i < l->steps.len; i++) l->steps.data[i]->predicted_seconds = seconds / (double)steps;
+    return HYP_OK;
+}
+
 static hyp_status emit(hyp_lowering *l)
 {
     for (hyp_node_id n = 0; n < l->graph->nodes.len; n++) {
         const hyp_node *node = &l->graph->nodes.data[n];
+        size_t first = l->steps.len;
         for (uint32_t o = 0; o < node->output_count; o++) {
             const hyp_value_info *info = &l->values[node->outputs[o]];
             if (info->needed && info->listed) HYP_TRY(hyp_emit_fill(l, node, node->outputs[o]));
         }
         if (l->runs[n]) HYP_TRY(emit_node(l, n));
+        HYP_TRY(predict(l, n, first));
     }
     return HYP_OK;
+}
+
+/* A copy costs what an `expand` to the same shape does. */
+static hyp_status predict_copy(hyp_lowering *l, hyp_value_id v, HypPlan__Step *step)
+{
+    const hyp_node copy = {.op = HYP_OP_expand, .inputs = &v, .input_count = 1, .outputs = &v, .output_count = 1};
+    const hyp_node *node = &copy;
+    if (!l->options->predict) return HYP_OK;
+    return l->options->predict(l->graph, &node, 1, l->options->predict_user, &step->predicted_seconds, l->diag);
 }
 
 /* An output that is an input, a constant, or another output's memory seen otherwise is a copy of it. */
@@ -132,6 +160,7 @@ static hyp_status emit_outputs(hyp_lowering *l)
         HYP_TRY(hyp_lower_read(l, v, &from));
         HYP_TRY(hyp_lower_add_tensor(l, g->outputs.data[i].name, type, HYP_PLAN__PLACE__PLACE_OUTPUT, &outputs[i]));
         HYP_TRY(hyp_emit_whole_copy(l, from, outputs[i], type));
+        HYP_TRY(predict_copy(l, v, l->steps.data[l->steps.len - 1]));
     }
     l->out->program->outputs = outputs;
     l->out->program->n_outputs = g->outputs.len;

@@ -244,6 +244,14 @@ hyp_status hyp_lower_finish_program(hyp_lowering *l)
 {
     HypPlan__Program *p = l->out->program;
     HYP_TRY(copy_list(l, l->symbols.data, l->symbols.len, sizeof *p->symbols, &p->symbols, &p->n_symbols));
+    if (l->options->predict) {
+        void *sizes;
+        HYP_TRY(hyp_lower_alloc(l, l->symbols.len, sizeof *p->typical_sizes, &sizes));
+        p->typical_sizes = sizes;
+        p->n_typical_sizes = l->symbols.len;
+        for (size_t s = 0; s < hyp_dims_symbol_count(l->graph->dims); s++)
+            if (l->symbol_plus1[s]) p->typical_sizes[l->symbol_plus1[s] - 1] = (uint64_t)l->options->typical_sizes[s];
+    }
     HYP_TRY(copy_list(l, l->dims.data, l->dims.len, sizeof *p->dims, &p->dims, &p->n_dims));
     HYP_TRY(copy_list(l, l->tensors.data, l->tensors.len, sizeof *p->tensors, &p->tensors, &p->n_tensors));
     HYP_TRY(copy_list(l, l->steps.data, l->steps.len, sizeof *p->steps, &p->steps, &p->n_steps));

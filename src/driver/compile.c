@@ -84,6 +84,7 @@ static hyp_status import(compilation *c, hyp_diag *diag)
                                 .dim_count = o->dim_count};
     HYP_TRY(hyp_onnx_import(c->model_path, &options, &c->imported, &c->model, diag));
     c->nodes_imported = c->imported.nodes.len;
+    HYP_TRY(hyp_settings_sizes(&c->settings, c->dims, diag));
     return finish_pass(c, &c->imported, "import", diag);
 }
 
@@ -117,6 +118,13 @@ static hyp_status rewrite(compilation *c, hyp_diag *diag)
     return finish_pass(c, &c->rewritten, "rewrite", diag);
 }
 
+/* What a step of the plan takes by the cost model. */
+static hyp_status predict(const hyp_graph *g, const hyp_node *const *nodes, size_t count, void *roofline, double *out,
+                          hyp_diag *diag)
+{
+    return hyp_roofline_kernel(g, nodes, count, roofline, out, diag);
+}
+
 static hyp_status lower(compilation *c, hyp_diag *diag)
 {
     const hyp_compile_options *o = &c->settings.options;
@@ -131,6 +139,9 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
         .flag_count = (uint32_t)o->flag_count,
         .equalities = info.equalities,
         .equality_count = info.equality_count,
+        .predict = predict,
+        .predict_user = &c->settings.cost,
+        .typical_sizes = c->settings.cost.sizes,
     };
     return hyp_codegen_lower(c->graph, &options, &c->lowered, diag);
 }

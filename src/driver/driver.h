@@ -14,12 +14,14 @@ typedef struct hyp_settings {
     hyp_precision precision;
     hyp_roofline cost;
     const char **rule_texts; /* by rule file */
-    hyp_arena arena;         /* owns the texts and the profile */
+    hyp_arena arena;         /* owns the texts, the profile and the sizes of symbols */
 } hyp_settings;
 
 /* `options` may be NULL: defaults. On failure *out needs no disposal. */
 HYP_NODISCARD hyp_status hyp_settings_init(const hyp_compile_options *options, hyp_settings *out, hyp_diag *diag);
 void hyp_settings_dispose(hyp_settings *settings);
+/* Sets what the symbols of these dims count as in costs. HYP_ERR_INVALID_ARGUMENT for a name that none has. */
+HYP_NODISCARD hyp_status hyp_settings_sizes(hyp_settings *settings, const hyp_dims *dims, hyp_diag *diag);
 /* The rewriter's view of the settings; borrows them. */
 hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings);
 

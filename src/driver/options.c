@@ -98,6 +98,44 @@ void hyp_settings_dispose(hyp_settings *settings)
     *settings = (hyp_settings){0};
 }
 
+/* The symbol of this name; the number of symbols when there is none. */
+static size_t find_symbol(const hyp_dims *dims, const char *name)
+{
+    size_t i = 0, count = hyp_dims_symbol_count(dims);
+    while (i < count && strcmp(hyp_dims_symbol_name(dims, i), name) != 0) i++;
+    return i;
+}
+
+static hyp_status unknown_symbol(const hyp_dims *dims, const char *name, hyp_diag *diag)
+{
+    hyp_strbuf list = {0};
+    for (size_t i = 0; i < hyp_dims_symbol_count(dims); i++)
+        hyp_strbuf_printf(&list, "%s%s", i ? ", " : "; it has ", hyp_dims_symbol_name(dims, i));
+    hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "typical sizes: the model has no symbolic dim '%s'%s",
+                                 name, hyp_strbuf_text(&list));
+    hyp_strbuf_dispose(&list);
+    return status;
+}
+
+hyp_status hyp_settings_sizes(hyp_settings *s, const hyp_dims *dims, hyp_diag *diag)
+{
+    size_t count = hyp_dims_symbol_count(dims);
+    int64_t *sizes = hyp_arena_zalloc(&s->arena, count + 1, sizeof *sizes);
+    if (!sizes) return hyp_fail_memory(diag, count * sizeof *sizes);
+    for (size_t i = 0; i < count; i++) sizes[i] = HYP_TYPICAL_SIZE;
+    for (size_t i = 0; i < s->options.typical_count; i++) {
+        const char *name = s->options.typical_names[i];
+        size_t symbol = find_symbol(dims, name);
+        if (symbol == count) return unknown_symbol(dims, name, diag);
+        if (s->options.typical_values[i] < 0)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "typical sizes: that of '%s' is below 0", name);
+        sizes[symbol] = s->options.typical_values[i];
+    }
+    s->cost.sizes = sizes;
+    s->cost.size_count = count;
+    return HYP_OK;
+}
+
 hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
 {
     const hyp_compile_options *o = &settings->options;

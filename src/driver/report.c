@@ -72,7 +72,10 @@ static void print_step(hyp_strbuf *sb, const HypPlan__Program *program, const Hy
 static hyp_status copy_steps(owned_report *r, const HypPlan__Program *program, hyp_diag *diag)
 {
     hyp_strbuf sb = {0};
-    for (size_t i = 0; i < program->n_steps; i++) print_step(&sb, program, program->steps[i]);
+    for (size_t i = 0; i < program->n_steps; i++) {
+        print_step(&sb, program, program->steps[i]);
+        r->report.plan_seconds += program->steps[i]->predicted_seconds;
+    }
     r->report.steps = hyp_arena_strdup(&r->arena, hyp_strbuf_text(&sb));
     bool failed = sb.failed || !r->report.steps;
     hyp_strbuf_dispose(&sb);

@@ -107,7 +107,8 @@ static double tensor_bytes(const HypPlan__Program *p, uint32_t t, const int64_t 
     return product(values, tensor->n_dims, tensor->dims) * (double)hyp_dtype_size((hyp_dtype)tensor->dtype);
 }
 
-/* Of calls only convolutions are counted: what they multiply and add for every result (the transpose: for every input). */
+/* Of calls only convolutions are counted: what they multiply and add for every result (the transpose: for every input).
+ */
 static double call_flops(const HypPlan__Program *p, const HypPlan__Call *k, const int64_t *values)
 {
     bool transpose = strcmp(k->kernel, "conv-transpose") == 0;
@@ -184,6 +185,22 @@ hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step,
         work.bytes =
             traffic(program, s, hyp_plan_step_reads, values) + traffic(program, s, hyp_plan_step_writes, values);
     return work;
+}
+
+const char *hyp_plan_kernel_name(const HypPlan__Step *step)
+{
+    switch (step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR: return "linear";
+    case HYP_PLAN__STEP__KERNEL_MATMUL: return "matmul";
+    case HYP_PLAN__STEP__KERNEL_POINTWISE: return "pointwise";
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: return "softmax";
+    case HYP_PLAN__STEP__KERNEL_REDUCE: return "reduce";
+    case HYP_PLAN__STEP__KERNEL_COPY: return "copy";
+    case HYP_PLAN__STEP__KERNEL_GATHER: return "gather";
+    case HYP_PLAN__STEP__KERNEL_FILL: return "fill";
+    case HYP_PLAN__STEP__KERNEL_CALL: return step->call->kernel;
+    default: return "?";
+    }
 }
 
 const char *hyp_plan_act_name(HypPlan__Act act)

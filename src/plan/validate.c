@@ -2,6 +2,7 @@
  * length that its kernel wants, and the steps form a straight line of reads after writes. What depends on shapes
  * is checked by hyp_plan_check_bounds.
  */
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -500,6 +501,8 @@ static hyp_status check_step(check *c, const step *s)
 {
     HYP_TRY(want_indexes(c, s->n_rules, s->rules, c->program->n_rule_names, "rule"));
     HYP_TRY(want_indexes(c, s->n_sources, s->sources, c->program->n_source_names, "source"));
+    if (!(s->predicted_seconds >= 0 && s->predicted_seconds <= DBL_MAX))
+        return WRONG(c, "it is predicted to take %g seconds", s->predicted_seconds);
     switch (s->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: return check_linear(c, s->linear);
     case HYP_PLAN__STEP__KERNEL_MATMUL: return check_matmul(c, s->matmul);
@@ -538,6 +541,8 @@ static hyp_status check_program(check *c)
     const HypPlan__Program *p = c->program;
     if (p->n_dims > UINT32_MAX || p->n_tensors >= UINT32_MAX || p->n_steps >= UINT32_MAX)
         return WRONG(c, "the program is too large");
+    if (p->n_typical_sizes != 0 && p->n_typical_sizes != p->n_symbols)
+        return WRONG(c, "%zu typical sizes for %zu symbols", p->n_typical_sizes, p->n_symbols);
     HYP_TRY(check_dims(c));
     HYP_TRY(check_tensors(c));
     HYP_TRY(check_edge(c, p->n_inputs, p->inputs, HYP_PLAN__PLACE__PLACE_INPUT, "input"));

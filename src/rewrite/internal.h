@@ -6,7 +6,8 @@
  *   conditions.c  what rules may ask; functions.c: what they may compute
  *   extract.c     which e-nodes to take; decode.c: extraction --> graph, provenance
  *   trace.c       one application as text and cost, for dumps
- *   cost.c        what an e-node costs; roofline.c: on a device; profile.c: devices as text
+ *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan
+ *   profile.c     devices as text; measured.c: what was measured on them
  *   rewrite.c     the two phases
  */
 #ifndef HYP_REWRITE_INTERNAL_H
@@ -189,6 +190,36 @@ HYP_NODISCARD hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_ext
 
 /* Place of an activation in: none relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish; -1 for any other name. */
 int hyp_activation_index(const char *name);
+
+/* ---- roofline.c ---------------------------------------------------------------------------------- */
+
+/* Seconds of the arithmetic of an elementwise operator alone, without a launch and without reading or writing. */
+double hyp_roofline_work(const hyp_cost_query *query, const hyp_roofline *roofline);
+
+/* ---- measured.c ---------------------------------------------------------------------------------- */
+
+enum { HYP_MEASURED_SIZES = 4, HYP_MEASURED_LAYERS = 64 };
+
+/* An entry of a profile: what one operator took for one shape. */
+struct hyp_measured {
+    hyp_op op;
+    hyp_dtype dtype;
+    uint32_t rank;                    /* sizes of the shape */
+    double shape[HYP_MEASURED_SIZES]; /* linear: m n k; matmul: batch m n k; fused-mlp: layers m n k, all of them n wide;
+                                         else: elements */
+    double place[HYP_MEASURED_SIZES]; /* binary logarithms of the shape */
+    double seconds, log_ratio;        /* log_ratio: logarithm of seconds over the roofline */
+};
+/* Reads (measured OP SIZE... TYPE SECONDS), all but the ratio. */
+HYP_NODISCARD hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measured *out, hyp_diag *diag);
+/* One operator, type and shape. */
+bool hyp_measured_same(const hyp_measured *a, const hyp_measured *b);
+/* Sets the ratio of an entry to the roofline of a profile, whose entries are not looked at. */
+void hyp_measured_compare(const hyp_device_profile *profile, hyp_measured *m);
+/* What to multiply the roofline of this kernel with; false, and 1, where the profile has no entry of the operator and
+ * type. `shape` is as in hyp_measured. */
+bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape,
+                        double *out);
 
 /* ---- trace.c ------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* Device profiles as text: (profile NAME (key value...)...). */
+/* Device profiles as text: (profile NAME (key value...)... (measured ...)...). */
 #include <stddef.h>
 #include <string.h>
 
@@ -15,12 +15,13 @@ int hyp_activation_index(const char *name)
     return -1;
 }
 
-typedef enum value_kind { SECONDS, RATE, BYTES, BOOL, ACTS } value_kind;
+typedef enum value_kind { SECONDS, RATE, BYTES, COUNT, BOOL, ACTS } value_kind;
 static const struct key {
     const char *name;
     value_kind kind;
     size_t offset;
 } keys[] = {
+    {"threads", COUNT, offsetof(hyp_device_profile, threads)},
     {"launch-seconds", SECONDS, offsetof(hyp_device_profile, launch_seconds)},
     {"bytes-per-second", RATE, offsetof(hyp_device_profile, bytes_per_second)},
     {"cache-bytes", BYTES, offsetof(hyp_device_profile, cache_bytes)},
@@ -35,7 +36,7 @@ static const struct key {
     {"kernel-calls", BOOL, offsetof(hyp_device_profile, kernel_calls)},
     {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel)},
 };
-enum { KEY_COUNT = sizeof keys / sizeof *keys };
+enum { KEY_COUNT = sizeof keys / sizeof *keys, MOST_MEASURED = 1000 };
 
 const char *hyp_profile_builtin(const char *name)
 {
@@ -78,11 +79,11 @@ static hyp_status read_value(const char *file, const hyp_sexpr *form, const stru
         memcpy(at, &yes, sizeof yes);
         return HYP_OK;
     }
-    bool number = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
+    bool number = sx->kind == HYP_SX_INT || (sx->kind == HYP_SX_FLOAT && key->kind != COUNT);
     bool zero_is_fine = key->kind == BYTES;
     if (!number || !(zero_is_fine ? sx->number >= 0 : sx->number > 0) || !(sx->number <= 1e300))
-        return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "%s is a number%s", key->name,
-                              zero_is_fine ? ", not negative" : " above 0");
+        return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "%s is a%s number%s", key->name,
+                              key->kind == COUNT ? " whole" : "", zero_is_fine ? ", not negative" : " above 0");
     memcpy(at, &sx->number, sizeof sx->number);
     return HYP_OK;
 }
@@ -105,22 +106,50 @@ static hyp_status read_form(const char *file, const hyp_sexpr *form, bool given[
                           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* The entries (measured ...) among the forms, and how they compare to what the keys say. */
+static hyp_status read_measured(hyp_arena *arena, const char *file, const hyp_sexpr *forms, hyp_device_profile *out,
+                                hyp_diag *diag)
+{
+    hyp_measured *list = hyp_arena_zalloc(arena, forms->count, sizeof *list);
+    if (!list) return hyp_fail_memory(diag, forms->count * sizeof *list);
+    out->measured_count = 0;
+    for (uint32_t i = 2; i < forms->count; i++) {
+        const hyp_sexpr *form = forms->items[i];
+        if (!hyp_sexpr_is_form(form, "measured")) continue;
+        if (out->measured_count == MOST_MEASURED)
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_LIMIT, "a profile has at most %d measurements",
+                                  MOST_MEASURED);
+        hyp_measured *m = &list[out->measured_count];
+        HYP_TRY(hyp_measured_read(file, form, m, diag));
+        for (size_t k = 0; k < out->measured_count; k++)
+            if (hyp_measured_same(&list[k], m))
+                return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "this was measured twice");
+        hyp_measured_compare(out, m);
+        out->measured_count++;
+    }
+    out->measured = list;
+    return HYP_OK;
+}
+
 hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *text, size_t len, hyp_device_profile *out,
                              hyp_diag *diag)
 {
     const hyp_sexpr *forms;
     bool given[KEY_COUNT] = {0};
-    hyp_device_profile profile = {0};
+    hyp_device_profile profile = {.threads = 1};
     HYP_TRY(hyp_sexpr_parse(arena, file, text, len, &forms, diag));
     const hyp_sexpr *form = forms->count == 1 ? forms->items[0] : NULL;
     if (!form || !hyp_sexpr_is_form(form, "profile") || form->count < 2 || form->items[1]->kind != HYP_SX_SYMBOL)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: a device profile is one form (profile NAME (key value)...)",
                         file);
     profile.name = form->items[1]->text;
-    for (uint32_t i = 2; i < form->count; i++) HYP_TRY(read_form(file, form->items[i], given, &profile, diag));
+    for (uint32_t i = 2; i < form->count; i++)
+        if (!hyp_sexpr_is_form(form->items[i], "measured"))
+            HYP_TRY(read_form(file, form->items[i], given, &profile, diag));
     for (size_t i = 0; i < KEY_COUNT; i++)
-        if (!given[i])
+        if (!given[i] && keys[i].kind != COUNT)
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "the profile lacks (%s ...)", keys[i].name);
+    HYP_TRY(read_measured(arena, file, form, &profile, diag));
     *out = profile;
     return HYP_OK;
 }

@@ -31,9 +31,12 @@ typedef struct hyp_cost_query {
  * is never asked about: it is folded and costs nothing but its bytes, which its user counts. */
 typedef double (*hyp_cost_fn)(const hyp_cost_query *query, void *user);
 
+typedef struct hyp_measured hyp_measured;
+
 /* A device as the cost model sees it, from a text file (profiles/NAME.profile). */
 typedef struct hyp_device_profile {
     const char *name;
+    double threads; /* of the CPU that the other numbers are for */
     double launch_seconds;   /* fixed cost of one kernel */
     double bytes_per_second; /* main memory */
     double cache_bytes;      /* working sets up to this move at cache_bytes_per_second */
@@ -44,20 +47,31 @@ typedef struct hyp_device_profile {
                                the product's kernel */
     bool kernel_calls;      /* it has the kernels that are called by name: convolutions, normalization, ... */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
+    const hyp_measured *measured; /* what kernels took that were tried, in the arena of the parser */
+    size_t measured_count;
 } hyp_device_profile;
 /* Built-in profiles: "cpu", "h200". NULL when there is no such name. */
 const char *hyp_profile_builtin(const char *name);
 HYP_NODISCARD hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *text, size_t len,
                                            hyp_device_profile *out, hyp_diag *diag);
 
-/* Roofline (Williams, Waterman, Patterson, CACM 2009): launch + max(bytes / bandwidth, flops / peak). A symbolic
- * dim counts as symbol_size. */
+/* What a symbolic dim counts as in costs where nothing else is said. */
+enum { HYP_TYPICAL_SIZE = 32 };
+
+/* Roofline (Williams, Waterman, Patterson, CACM 2009): launch + max(bytes / bandwidth, flops / peak), times what the
+ * nearest measurements of the profile say of it. */
 typedef struct hyp_roofline {
     hyp_device_profile profile;
     bool tf32;
-    int64_t symbol_size; /* what a symbolic dim stands for in costs; 0 = 32 */
+    const int64_t *sizes; /* by symbol of the query's dims: what it counts as; of symbols from size_count on
+                             HYP_TYPICAL_SIZE */
+    size_t size_count;
 } hyp_roofline;
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline);
+/* Seconds of one kernel that computes these nodes of a graph: one node, or elementwise nodes of one shape of which the
+ * last gives the result. */
+HYP_NODISCARD hyp_status hyp_roofline_kernel(const hyp_graph *graph, const hyp_node *const *nodes, size_t count,
+                                             const hyp_roofline *roofline, double *out_seconds, hyp_diag *diag);
 
 /* One application of a rule, for --dump-rewrites. Texts are borrowed for the call. */
 typedef struct hyp_rewrite_trace {

@@ -15,17 +15,20 @@ typedef struct asking {
 
 /* ---- sizes ---------------------------------------------------------------------------------------- */
 
-/* A dim as a number: every symbol is line->symbol_size. */
+/* A dim as a number under the typical sizes of its symbols. */
 static double size_of(const asking *a, hyp_dim d)
 {
     if (hyp_dim_is_const(d)) return (double)d;
-    int64_t stand_in = a->line->symbol_size > 0 ? a->line->symbol_size : 32, value = stand_in;
-    size_t count = hyp_dims_symbol_count(a->q->dims);
-    int64_t *symbols = hyp_malloc(count * sizeof *symbols);
-    if (!symbols) return (double)stand_in;
-    for (size_t i = 0; i < count; i++) symbols[i] = stand_in;
-    if (hyp_dim_eval(a->q->dims, d, symbols, &value, NULL) != HYP_OK) value = stand_in;
-    hyp_free(symbols);
+    int64_t value = HYP_TYPICAL_SIZE, *all = NULL;
+    const int64_t *sizes = a->line->sizes;
+    size_t known = a->line->size_count, count = hyp_dims_symbol_count(a->q->dims);
+    if (known < count) {
+        sizes = all = hyp_malloc(count * sizeof *all);
+        if (!all) return HYP_TYPICAL_SIZE;
+        for (size_t i = 0; i < count; i++) all[i] = i < known ? a->line->sizes[i] : HYP_TYPICAL_SIZE;
+    }
+    if (hyp_dim_eval(a->q->dims, d, sizes, &value, NULL) != HYP_OK) value = HYP_TYPICAL_SIZE;
+    hyp_free(all);
     return (double)value;
 }
 
@@ -75,6 +78,16 @@ static double computing(const asking *a, double flops, hyp_dtype t)
     case HYP_F64: return flops / d->flops_f64;
     default: return flops / (2 * d->pointwise_per_second);
     }
+}
+
+/* What measurements say of the roofline of a product in f32: nothing where it runs in TF32, which they do not know. */
+static double ratio(const asking *a, hyp_op op, hyp_dtype t, double m, double n, double k, double batch)
+{
+    double out = 1, shape[HYP_MEASURED_SIZES] = {m, n, k};
+    double batched[HYP_MEASURED_SIZES] = {batch, m, n, k};
+    if (!(a->line->tf32 && t == HYP_F32))
+        hyp_measured_ratio(a->device, op, t, op == HYP_OP_linear ? shape : batched, &out);
+    return out;
 }
 
 /* Simple arithmetic counts as one; this is how much more a function takes. */
@@ -146,6 +159,7 @@ static double linear(const asking *a)
     const hyp_type *w = q->inputs[0], *x = q->inputs[2], *y = &q->outputs[0];
     double count = elements(a, y), n = size_of(a, w->dims[0]), m = n > 0 ? count / n : 0;
     double seconds = a->device->launch_seconds + product(a, w, q->inputs[1], m, bytes(a, x) + bytes(a, y), 0);
+    seconds *= ratio(a, HYP_OP_linear, w->dtype, m, n, size_of(a, w->dims[1]), 1);
     if (q->op == HYP_OP_fused_linear)
         seconds += activation(a, q->attrs[0].sym, count, (double)hyp_dtype_size(y->dtype));
     return seconds;
@@ -163,16 +177,18 @@ static double fused_mlp(const asking *a)
     double m = k > 0 ? elements(a, x) / k : 0;
     bool one = a->device->mlp_in_one_kernel;
     double seconds = one ? a->device->launch_seconds : (double)layers * 0.98 * a->device->launch_seconds;
-    double in = bytes(a, x);
+    double in = bytes(a, x), widths = 0, acts = 0;
     for (uint32_t i = 0; i < layers; i++) {
         const hyp_type *w = q->inputs[2 * i], *b = q->inputs[2 * i + 1];
         double n = size_of(a, w->dims[0]), out = m * n * size;
         bool first = i == 0, last = i + 1 == layers;
         double hidden = one ? (first ? 0 : in) + (last ? 0 : out) : 0;
-        seconds += product(a, w, b, m, in + out - hidden, hidden) + activation(a, q->attrs[0].syms[i], m * n, size);
+        seconds += product(a, w, b, m, in + out - hidden, hidden);
+        acts += activation(a, q->attrs[0].syms[i], m * n, size);
+        widths += log2(fmax(1, n));
         in = out;
     }
-    return seconds;
+    return seconds * ratio(a, HYP_OP_fused_mlp, x->dtype, m, exp2(widths / layers), k, layers) + acts;
 }
 
 /* A convolution multiplies every result by the weights of its channel, the transpose of one every element of x. */
@@ -197,9 +213,40 @@ static double matmul(const asking *a)
     double traffic = bytes(a, x) + bytes(a, q->inputs[1]) + bytes(a, y);
     double seconds =
         a->device->launch_seconds + fmax(computing(a, 2 * elements(a, y) * k, y->dtype), moving(a, traffic, traffic));
+    double n = y->rank > 1 ? size_of(a, y->dims[y->rank - 1]) : 1;
+    double rows = y->rank > 1 ? size_of(a, y->dims[y->rank - 2]) : 1;
+    bool layer = q->input_const && q->input_const[1] && q->inputs[1]->rank <= 2 && !trans; /* runs as one */
+    seconds *= ratio(a, layer ? HYP_OP_linear : HYP_OP_matmul, y->dtype, layer ? elements(a, y) / fmax(1, n) : rows, n,
+                     k, elements(a, y) / fmax(1, rows * n));
     if (q->op == HYP_OP_gemm && q->input_count > 2 && q->inputs[2]) /* runs as a product and an addition */
         seconds += pass(a, elements(a, y), 2 * bytes(a, y) + bytes(a, q->inputs[2]), 1);
     return seconds;
+}
+
+double hyp_roofline_work(const hyp_cost_query *query, const hyp_roofline *roofline)
+{
+    asking a = {query, roofline, &roofline->profile};
+    return elements(&a, &query->outputs[0]) * function_weight(query->op) / a.device->pointwise_per_second;
+}
+
+/* What moves or computes every element about once. */
+static double one_pass(const asking *a)
+{
+    const hyp_cost_query *q = a->q;
+    double out = all_outputs(a), in = all_inputs(a), count = q->output_count ? elements(a, &q->outputs[0]) : 0;
+    switch (q->op) {
+    case HYP_OP_softmax: return pass(a, count, 2 * in + out, function_weight(HYP_OP_exp) + 3);
+    case HYP_OP_reduce_sum:
+    case HYP_OP_reduce_mean: return pass(a, elements(a, q->inputs[0]), in + out, 1);
+    default: break;
+    }
+    if (hyp_op_get(q->op)->flags & HYP_OPF_COPY) {
+        double launches = q->output_count > 1 ? q->output_count : 1; /* a split: a copy each */
+        if (q->op == HYP_OP_concat) launches = q->input_count;
+        double read = q->op == HYP_OP_gather ? out + bytes(a, q->inputs[1]) : out;
+        return pass(a, 0, read + out, 0) + (launches - 1) * a->device->launch_seconds;
+    }
+    return pass(a, count, in + out, function_weight(q->op));
 }
 
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
@@ -207,9 +254,6 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     const hyp_roofline *line = roofline;
     asking a = {query, line, &line->profile};
     uint32_t flags = hyp_op_get(query->op)->flags;
-    double out = all_outputs(&a), in = all_inputs(&a),
-           count = query->output_count ? elements(&a, &query->outputs[0]) : 0;
-    double read;
     if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !line->profile.kernel_calls) return HYP_COST_UNSUPPORTED;
     switch (query->op) {
@@ -220,17 +264,12 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     case HYP_OP_gemm: return matmul(&a);
     case HYP_OP_conv:
     case HYP_OP_conv_transpose: return convolution(&a);
-    case HYP_OP_softmax: return pass(&a, count, 2 * in + out, function_weight(HYP_OP_exp) + 3);
-    case HYP_OP_reduce_sum:
-    case HYP_OP_reduce_mean: return pass(&a, elements(&a, query->inputs[0]), in + out, 1);
     case HYP_OP_shape: return line->profile.launch_seconds;
     default: break;
     }
-    if (flags & HYP_OPF_COPY) {
-        double launches = query->output_count > 1 ? query->output_count : 1; /* a split: a copy each */
-        if (query->op == HYP_OP_concat) launches = query->input_count;
-        read = query->op == HYP_OP_gather ? out + bytes(&a, query->inputs[1]) : out;
-        return pass(&a, 0, read + out, 0) + (launches - 1) * line->profile.launch_seconds;
-    }
-    return pass(&a, count, in + out, function_weight(query->op));
+    if (query->output_count == 0) return one_pass(&a);
+    bool reduces = query->op == HYP_OP_reduce_sum || query->op == HYP_OP_reduce_mean;
+    double of_shape, count = elements(&a, reduces ? query->inputs[0] : &query->outputs[0]);
+    hyp_measured_ratio(a.device, query->op, query->outputs[0].dtype, &count, &of_shape);
+    return one_pass(&a) * of_shape;
 }

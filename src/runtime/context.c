@@ -232,10 +232,9 @@ hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, s
 
 /* ---- running ------------------------------------------------------------------------------------------- */
 
-hyp_status hyp_context_run(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
-                           size_t output_count, hyp_diag *diag)
+static hyp_status run(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
+                      size_t output_count, double *step_seconds, hyp_diag *diag)
 {
-    HYP_TRY(want_context(c, "hyp_context_run", diag));
     const hyp_engine *e = c->engine;
     hyp_device_kind kind = e->backend->kind;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
@@ -254,7 +253,7 @@ hyp_status hyp_context_run(hyp_context *c, const hyp_tensor *inputs, size_t inpu
         c->outputs[i] = t->data;
         c->output_memory[i] = t->memory;
     }
-    hyp_bindings bindings = {c->inputs, c->input_memory, c->outputs, c->output_memory};
+    hyp_bindings bindings = {c->inputs, c->input_memory, c->outputs, c->output_memory, step_seconds};
     HYP_TRY(e->backend->run(c->session, s->prepared, &bindings, diag));
     for (size_t i = 0; i < e->outputs.count; i++) {
         hyp_tensor *t = &outputs[c->output_order[i]];
@@ -262,6 +261,25 @@ hyp_status hyp_context_run(hyp_context *c, const hyp_tensor *inputs, size_t inpu
         memcpy(t->dims, s->output_dims + i * HYP_MAX_RANK, sizeof t->dims);
     }
     return HYP_OK;
+}
+
+hyp_status hyp_context_run(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
+                           size_t output_count, hyp_diag *diag)
+{
+    HYP_TRY(want_context(c, "hyp_context_run", diag));
+    return run(c, inputs, input_count, outputs, output_count, NULL, diag);
+}
+
+hyp_status hyp_context_time_steps(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
+                                  size_t output_count, double *seconds, size_t step_count, hyp_diag *diag)
+{
+    HYP_TRY(want_context(c, "hyp_context_time_steps", diag));
+    size_t steps = hyp_engine_step_count(c->engine);
+    if (!seconds || step_count != steps)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_time_steps: room for %zu steps, the plan has %zu",
+                        seconds ? step_count : 0, steps);
+    memset(seconds, 0, steps * sizeof *seconds);
+    return run(c, inputs, input_count, outputs, output_count, seconds, diag);
 }
 
 hyp_status hyp_context_synchronize(hyp_context *c, hyp_diag *diag)

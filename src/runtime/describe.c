@@ -15,22 +15,6 @@ typedef struct report {
     bool *given;
 } report;
 
-static const char *kernel_name(const HypPlan__Step *step)
-{
-    switch (step->kernel_case) {
-    case HYP_PLAN__STEP__KERNEL_LINEAR: return "linear";
-    case HYP_PLAN__STEP__KERNEL_MATMUL: return "matmul";
-    case HYP_PLAN__STEP__KERNEL_POINTWISE: return "pointwise";
-    case HYP_PLAN__STEP__KERNEL_SOFTMAX: return "softmax";
-    case HYP_PLAN__STEP__KERNEL_REDUCE: return "reduce";
-    case HYP_PLAN__STEP__KERNEL_COPY: return "copy";
-    case HYP_PLAN__STEP__KERNEL_GATHER: return "gather";
-    case HYP_PLAN__STEP__KERNEL_FILL: return "fill";
-    case HYP_PLAN__STEP__KERNEL_CALL: return step->call->kernel;
-    default: return "?";
-    }
-}
-
 static const char *place_name(HypPlan__Place place)
 {
     static const char *const names[] = {"input", "output", "weight", "scratch", "view"};
@@ -129,7 +113,7 @@ static void text_step(report *r, uint32_t index)
 {
     const HypPlan__Step *step = r->p->steps[index];
     hyp_step_work work = hyp_plan_step_work(r->p, index, r->values);
-    hyp_strbuf_printf(&r->sb, "  %3u  %s  (kernel %s)  ", index, step->label, kernel_name(step));
+    hyp_strbuf_printf(&r->sb, "  %3u  %s  (kernel %s)  ", index, step->label, hyp_plan_kernel_name(step));
     text_shapes(r, step, hyp_plan_step_reads);
     hyp_strbuf_puts(&r->sb, " -> ");
     text_shapes(r, step, hyp_plan_step_writes);
@@ -139,7 +123,9 @@ static void text_step(report *r, uint32_t index)
         layers_text(r, step->linear);
         hyp_strbuf_puts(&r->sb, "\n");
     }
-    hyp_strbuf_printf(&r->sb, "       %.0f flops, %.0f bytes\n", work.flops, work.bytes);
+    hyp_strbuf_printf(&r->sb, "       %.0f flops, %.0f bytes", work.flops, work.bytes);
+    if (step->predicted_seconds > 0) hyp_strbuf_printf(&r->sb, ", predicted %.2f us", step->predicted_seconds * 1e6);
+    hyp_strbuf_puts(&r->sb, "\n");
     text_names(r, "rules", r->p->rule_names, step->rules, step->n_rules);
     text_names(r, "from", r->p->source_names, step->sources, step->n_sources);
 }
@@ -164,13 +150,20 @@ static void write_text(report *r)
     hyp_strbuf_printf(sb, "scratch   %" PRIu64 " bytes in %u slots\n", slots_bytes(r), p->slot_count);
     hyp_strbuf_printf(sb, "steps     %zu\n", p->n_steps);
     hyp_step_work total = {0};
+    double predicted = 0;
     for (uint32_t i = 0; i < p->n_steps; i++) {
         hyp_step_work work = hyp_plan_step_work(p, i, r->values);
         total.flops += work.flops;
         total.bytes += work.bytes;
+        predicted += p->steps[i]->predicted_seconds;
         text_step(r, i);
     }
     hyp_strbuf_printf(sb, "total     %.0f flops, %.0f bytes\n", total.flops, total.bytes);
+    if (!(predicted > 0)) return;
+    hyp_strbuf_printf(sb, "predicted %.2f us", predicted * 1e6);
+    for (size_t i = 0; i < p->n_typical_sizes; i++)
+        hyp_strbuf_printf(sb, "%s%s = %" PRIu64, i ? ", " : " for ", p->symbols[i], p->typical_sizes[i]);
+    hyp_strbuf_puts(sb, "\n");
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------- */
@@ -243,7 +236,7 @@ static void json_step(report *r, uint32_t index)
     uint32_t tensors[ROOM];
     hyp_strbuf_printf(&r->sb, "%s\n  {", index ? "," : "");
     json_string(r, true, "label", step->label);
-    json_string(r, false, "kernel", kernel_name(step));
+    json_string(r, false, "kernel", hyp_plan_kernel_name(step));
     if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
         const HypPlan__Linear *s = step->linear;
         hyp_strbuf_printf(&r->sb, ", \"rows\": %" PRId64 ", \"layers\": [", r->values[s->m]);
@@ -255,7 +248,8 @@ static void json_step(report *r, uint32_t index)
     }
     json_tensors(r, "reads", tensors, list_of(step, hyp_plan_step_reads, tensors));
     json_tensors(r, "writes", tensors, list_of(step, hyp_plan_step_writes, tensors));
-    hyp_strbuf_printf(&r->sb, ", \"flops\": %.0f, \"bytes\": %.0f", work.flops, work.bytes);
+    hyp_strbuf_printf(&r->sb, ", \"flops\": %.0f, \"bytes\": %.0f, \"predicted_seconds\": ", work.flops, work.bytes);
+    hyp_strbuf_double(&r->sb, step->predicted_seconds);
     json_names(r, "rules", r->p->rule_names, step->rules, step->n_rules);
     json_names(r, "sources", r->p->source_names, step->sources, step->n_sources);
     hyp_strbuf_puts(&r->sb, "}");
@@ -279,8 +273,9 @@ static void write_json(report *r)
     for (size_t i = 0; i < p->n_symbols; i++) {
         hyp_strbuf_puts(sb, i ? ", {" : "{");
         json_string(r, true, "name", p->symbols[i]);
-        hyp_strbuf_printf(sb, ", \"value\": %" PRId64 ", \"given\": %s}", r->symbols[i],
-                          r->given[i] ? "true" : "false");
+        hyp_strbuf_printf(sb, ", \"value\": %" PRId64 ", \"given\": %s", r->symbols[i], r->given[i] ? "true" : "false");
+        if (p->n_typical_sizes) hyp_strbuf_printf(sb, ", \"typical\": %" PRIu64, p->typical_sizes[i]);
+        hyp_strbuf_puts(sb, "}");
     }
     hyp_strbuf_puts(sb, "]");
     json_tensors(r, "inputs", p->inputs, p->n_inputs);

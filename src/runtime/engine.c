@@ -184,3 +184,20 @@ const hyp_io_info *hyp_engine_output(const hyp_engine *engine, size_t i)
 
 hyp_device_kind hyp_engine_device(const hyp_engine *engine) { return engine->backend->kind; }
 const char *hyp_engine_device_name(const hyp_engine *engine) { return engine->device_name; }
+
+size_t hyp_engine_step_count(const hyp_engine *engine) { return engine->plan.program->n_steps; }
+
+hyp_step_info hyp_engine_step(const hyp_engine *engine, size_t i)
+{
+    if (i >= hyp_engine_step_count(engine)) return (hyp_step_info){0};
+    const HypPlan__Step *step = engine->plan.program->steps[i];
+    return (hyp_step_info){step->label, hyp_plan_kernel_name(step), step->predicted_seconds};
+}
+
+int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol)
+{
+    const HypPlan__Program *p = engine->plan.program;
+    for (size_t i = 0; i < p->n_typical_sizes; i++)
+        if (strcmp(p->symbols[i], symbol) == 0) return (int64_t)p->typical_sizes[i];
+    return 0;
+}

@@ -43,10 +43,41 @@ static void report_tells_what_was_done(void **state)
     assert_non_null(strstr(report->steps, "fused-mlp"));
     assert_non_null(strstr(report->steps, "layer3/MatMul"));
     assert_true(report->cost_after < report->cost_before);
+    assert_true(report->plan_seconds > 0 && report->plan_seconds < report->cost_before);
     assert_true(report->rule_count > 20 && report->iterations > 0 && report->e_nodes > 12);
     assert_true(report->plan_bytes > 70000);
     hyp_compile_report_destroy(report);
     unlink(plan_path());
+}
+
+static double predicted(int64_t typical)
+{
+    static const char *const names[] = {"batch"};
+    hyp_compile_options options = defaults();
+    options.typical_names = names;
+    options.typical_values = &typical;
+    options.typical_count = 1;
+    hyp_compile_report *report = NULL;
+    assert_int_equal(hyp_compile_file(MODEL, NULL, &options, &report, NULL), HYP_OK);
+    double seconds = report->plan_seconds;
+    hyp_compile_report_destroy(report);
+    return seconds;
+}
+
+static void typical_sizes_change_predictions_alone(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"batsch"};
+    static const int64_t value = 4;
+    assert_true(predicted(1) < predicted(32));
+    assert_true(predicted(32) < predicted(4096));
+    hyp_compile_options options = defaults();
+    options.typical_names = names;
+    options.typical_values = &value;
+    options.typical_count = 1;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_compile_file(MODEL, NULL, &options, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "no symbolic dim 'batsch'; it has batch"));
 }
 
 static void dry_run_writes_nothing(void **state)
@@ -204,11 +235,17 @@ static void running_out_of_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(report_tells_what_was_done),        cmocka_unit_test(dry_run_writes_nothing),
-        cmocka_unit_test(no_rewrite_keeps_every_node),       cmocka_unit_test(dumped_graph_has_its_stage),
-        cmocka_unit_test(rewrites_are_lines_of_json),        cmocka_unit_test(disabled_rule_is_not_used),
-        cmocka_unit_test(wrong_options_are_named),           cmocka_unit_test(same_model_gives_the_same_bytes),
-        cmocka_unit_test(reference_run_gives_named_outputs), cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(report_tells_what_was_done),
+        cmocka_unit_test(typical_sizes_change_predictions_alone),
+        cmocka_unit_test(dry_run_writes_nothing),
+        cmocka_unit_test(no_rewrite_keeps_every_node),
+        cmocka_unit_test(dumped_graph_has_its_stage),
+        cmocka_unit_test(rewrites_are_lines_of_json),
+        cmocka_unit_test(disabled_rule_is_not_used),
+        cmocka_unit_test(wrong_options_are_named),
+        cmocka_unit_test(same_model_gives_the_same_bytes),
+        cmocka_unit_test(reference_run_gives_named_outputs),
+        cmocka_unit_test(running_out_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* What the plan layer promises: files come back as they were written, nothing damaged opens, and programs that
  * would misbehave are refused.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -378,6 +379,10 @@ static void indexes_out_of_range_are_refused(void **state)
     CHANGED(f, p->n_outputs, 4, "outputs are listed");
     CHANGED(f, p->slot_count, 1000000, "slots");
     CHANGED(f, p->steps[T_LINEAR]->rules[0], 1, "rule 1 of 1");
+    CHANGED(f, p->steps[T_LINEAR]->predicted_seconds, -1e-9, "predicted to take -1e-09 seconds");
+    CHANGED(f, p->steps[T_LINEAR]->predicted_seconds, (double)NAN, "predicted to take nan");
+    CHANGED(f, p->steps[T_LINEAR]->predicted_seconds, (double)INFINITY, "predicted to take inf");
+    CHANGED(f, p->n_typical_sizes, 2, "2 typical sizes for 1 symbols");
     CHANGED(f, p->steps[T_LINEAR]->linear->x, S_TENSORS, "step 0 (fused-mlp)");
     CHANGED(f, p->steps[T_LINEAR]->linear->m, D_DIMS, "m is dim");
     CHANGED(f, p->steps[T_POINTWISE]->pointwise->instrs[0]->a, 2, "registers");

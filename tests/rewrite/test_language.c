@@ -1,4 +1,5 @@
 /* Messages of the rule language and of device profiles, and what the roofline says. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,6 +132,7 @@ static void mistakes_in_profiles_are_named_with_their_place(void **state)
         {"(profile p (epilogue relu elu))", "p.profile:1:27: an activation is wanted"},
         {"(profile p (mlp-in-one-kernel 1))", "true or false"},
         {"(profile p 3)", "(key value) is wanted"},
+        {"(profile p (threads 1.5))", "p.profile:1:21: threads is a whole number above 0"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         hyp_arena arena = {0};
@@ -142,6 +144,60 @@ static void mistakes_in_profiles_are_named_with_their_place(void **state)
         hyp_arena_dispose(&arena);
     }
     assert_null(hyp_profile_builtin("abacus"));
+}
+
+/* The CPU's profile with these entries at its end. */
+static hyp_status parse_with(hyp_arena *arena, const char *entries, hyp_device_profile *out, hyp_diag *diag)
+{
+    const char *text = hyp_profile_builtin("cpu"), *close = strrchr(text, ')');
+    char *all = hyp_arena_printf(arena, "%.*s\n%s)", (int)(close - text), text, entries);
+    assert_non_null(all);
+    return hyp_profile_parse(arena, "p.profile", all, strlen(all), out, diag);
+}
+
+static void mistakes_in_measurements_are_named_with_their_place(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"(measured)", ":1: (measured OPERATOR SIZE... TYPE SECONDS) is wanted"},
+        {"(measured linea 1 2 3 f32 1e-6)", ":11: 'linea' is no operator that is measured"},
+        {"(measured reshape 3 f32 1e-6)", ":11: 'reshape' is no operator"},
+        {"(measured linear 1 2 f32 1e-6)", ":1: (measured linear M N K TYPE SECONDS) is wanted"},
+        {"(measured gelu 1 2 f32 1e-6)", ":1: (measured gelu ELEMENTS TYPE SECONDS) is wanted"},
+        {"(measured linear 1 0 3 f32 1e-6)", ":20: a size from 1 to 2^40 is wanted"},
+        {"(measured linear 1 2.5 3 f32 1e-6)", ":20: a size from 1 to 2^40 is wanted"},
+        {"(measured gelu 1099511627777 f32 1e-6)", ":16: a size from 1 to 2^40 is wanted"},
+        {"(measured fused-mlp 1 2 3 4 f32 1e-6)", ":21: 2 to 64 layers are wanted"},
+        {"(measured fused-mlp 65 2 3 4 f32 1e-6)", ":21: 2 to 64 layers are wanted"},
+        {"(measured gelu 8 float 1e-6)", ":18: an element type is wanted"},
+        {"(measured gelu 8 f32 0)", ":22: seconds above 0 are wanted"},
+        {"(measured gelu 8 f32 -1e-6)", ":22: seconds above 0 are wanted"},
+        {"(measured gelu 8 f32 nan)", ":22: seconds above 0 are wanted"},
+        {"(measured gelu 8 f32 inf)", ":22: seconds above 0 are wanted"},
+        {"(measured gelu 8 f32 1e-6) (measured gelu 8 f32 2e-6)", ":28: this was measured twice"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        hyp_arena arena = {0};
+        hyp_device_profile profile;
+        hyp_diag diag = {0};
+        assert_int_equal(parse_with(&arena, wrong[i][0], &profile, &diag), HYP_ERR_MALFORMED);
+        if (!strstr(diag.message, wrong[i][1])) fail_msg("wanted '%s' in: %s", wrong[i][1], diag.message);
+        hyp_arena_dispose(&arena);
+    }
+}
+
+static void too_many_measurements_are_refused(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_device_profile profile;
+    hyp_diag diag = {0};
+    hyp_strbuf text = {0};
+    for (int i = 1; i <= 1001; i++) hyp_strbuf_printf(&text, "(measured gelu %d f32 1e-6)", i);
+    assert_int_equal(parse_with(&arena, hyp_strbuf_text(&text), &profile, &diag), HYP_ERR_LIMIT);
+    assert_non_null(strstr(diag.message, "at most 1000 measurements"));
+    hyp_strbuf_dispose(&text);
+    hyp_arena_dispose(&arena);
 }
 
 /* ---- roofline ---------------------------------------------------------------------------------------- */
@@ -239,6 +295,58 @@ static void costs_are_near_what_was_measured(void **state)
     hyp_arena_dispose(&arena);
 }
 
+static hyp_roofline measured_line(hyp_arena *arena, const char *entries)
+{
+    hyp_roofline line = {0};
+    assert_int_equal(parse_with(arena, entries, &line.profile, NULL), HYP_OK);
+    return line;
+}
+
+static void what_was_measured_costs_that(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline plain = line_of(&arena, "cpu");
+    hyp_roofline line = measured_line(&arena, "(measured linear 4 64 64 f32 3e-6) (measured linear 4 256 256 f32 8e-6)"
+                                              "(measured gelu 8192 f32 5e-5) (measured softmax 8192 f32 7e-5)"
+                                              "(measured fused-mlp 2 4 512 512 f32 6e-5)");
+    /* An entry is of a layer with a bias, whose bytes count for next to nothing. */
+    assert_true(fabs(cost(&line, HYP_OP_linear, 4, 64, 64, "none") / 3e-6 - 1) < 0.01);
+    assert_true(fabs(cost(&line, HYP_OP_linear, 4, 256, 256, "none") / 8e-6 - 1) < 0.01);
+    assert_true(fabs(cost(&line, HYP_OP_fused_mlp, 4, 512, 512, "relu") / 6e-5 - 1) < 0.01);
+    assert_true(fabs(cost(&line, HYP_OP_gelu, 128, 64, 0, "none") / 5e-5 - 1) < 1e-12);
+    assert_true(fabs(cost(&line, HYP_OP_softmax, 64, 128, 0, "none") / 7e-5 - 1) < 1e-12);
+    /* Nothing is known of another operator. */
+    assert_true(cost(&line, HYP_OP_tanh, 128, 64, 0, "none") == cost(&plain, HYP_OP_tanh, 128, 64, 0, "none"));
+    hyp_arena_dispose(&arena);
+}
+
+static void between_measurements_the_ratio_is_between_theirs(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline plain = line_of(&arena, "cpu");
+    hyp_roofline line =
+        measured_line(&arena, "(measured linear 1 64 64 f32 1e-6) (measured linear 1 1024 1024 f32 1e-3)"
+                              "(measured linear 512 64 64 f32 1e-4)");
+    double low = INFINITY, high = 0, before = 0;
+    static const int64_t of[3][3] = {{1, 64, 64}, {1, 1024, 1024}, {512, 64, 64}};
+    for (int i = 0; i < 3; i++) {
+        double ratio = cost(&line, HYP_OP_linear, of[i][0], of[i][1], of[i][2], "none") /
+                       cost(&plain, HYP_OP_linear, of[i][0], of[i][1], of[i][2], "none");
+        low = fmin(low, ratio);
+        high = fmax(high, ratio);
+    }
+    for (int64_t n = 16; n <= 1 << 14; n *= 4) {
+        double seconds = cost(&line, HYP_OP_linear, 16, n, n, "none");
+        double ratio = seconds / cost(&plain, HYP_OP_linear, 16, n, n, "none");
+        assert_true(ratio >= low * (1 - 1e-9) && ratio <= high * (1 + 1e-9));
+        assert_true(seconds > before); /* four times as wide takes longer */
+        before = seconds;
+    }
+    hyp_arena_dispose(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +357,10 @@ int main(void)
         cmocka_unit_test(mistakes_in_profiles_are_named_with_their_place),
         cmocka_unit_test(fusing_never_costs_more_than_not_fusing),
         cmocka_unit_test(costs_are_near_what_was_measured),
+        cmocka_unit_test(mistakes_in_measurements_are_named_with_their_place),
+        cmocka_unit_test(too_many_measurements_are_refused),
+        cmocka_unit_test(what_was_measured_costs_that),
+        cmocka_unit_test(between_measurements_the_ratio_is_between_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

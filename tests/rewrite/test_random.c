@@ -254,7 +254,8 @@ static void random_graphs_keep_their_meaning(void **state)
 {
     (void)state;
     hyp_arena arena = {0};
-    hyp_roofline lines[2] = {{.symbol_size = 8}, {.symbol_size = 8}};
+    static const int64_t sizes[4] = {8, 8, 8, 8};
+    hyp_roofline lines[2] = {{.sizes = sizes, .size_count = 4}, {.sizes = sizes, .size_count = 4}};
     hyp_diag diag = {0};
     size_t fused = 0;
     for (int i = 0; i < 2; i++) {

@@ -60,6 +60,7 @@ class EngineOptions(c.Structure):
 class CompileOptions(c.Structure):
     _fields_ = [("size", c.c_size_t), ("target", c.c_char_p), ("precision", c.c_char_p), ("profile", c.c_char_p),
                 ("dim_names", c.c_void_p), ("dim_values", c.c_void_p), ("dim_count", c.c_size_t),
+                ("typical_names", c.c_void_p), ("typical_values", c.c_void_p), ("typical_count", c.c_size_t),
                 ("shapes", c.c_void_p), ("shape_count", c.c_size_t), ("bound", c.c_void_p), ("bound_count", c.c_size_t),
                 ("rule_files", c.c_void_p), ("rule_file_count", c.c_size_t), ("no_builtin_rules", c.c_bool),
                 ("disabled_rules", c.c_void_p), ("disabled_rule_count", c.c_size_t),

@@ -117,6 +117,20 @@ def check_reports(folder, plan):
     assert len(samples) >= 20 and abs(figures["mean_us"] - samples.mean()) < 0.01 * samples.mean()
     assert figures["p50_us"] <= figures["p90_us"] <= figures["p99_us"] and figures["device"] and figures["commit"]
     assert "p99.9_us" in json.loads(run("hypatia", "bench", plan, *quick, "--percentile", "99.9", "--json", "-"))
+    out = run("hypatia", "bench", plan, *quick, "--steps", "--json", path)
+    figures = json.load(open(path))
+    assert "predicted us" in out and "predicted " in out and "but for batch = 32" in out, out
+    assert len(figures["steps"]) == 2 and figures["steps"][0]["label"] == "fused-mlp"
+    assert all(step["measured_us"] > 0 and step["predicted_us"] > 0 for step in figures["steps"])
+    assert abs(figures["predicted_us"] - sum(step["predicted_us"] for step in figures["steps"])) < 1e-3
+    described = json.loads(run("hypatia", "inspect", plan, "--json"))
+    assert described["symbols"][0]["typical"] == 32
+    assert abs(sum(s["predicted_seconds"] for s in described["steps"]) * 1e6 - figures["predicted_us"]) < 1e-3
+    typical = os.path.join(folder, "typical.bin")
+    run("hypatiac", MODEL, "-o", typical, "-q", "--typical", "batch=1")
+    out = run("hypatia", "bench", typical, *quick)
+    assert "predicted " in out and "but for" not in out, out
+    assert "'batsch'" in hyp.tool("hypatiac", MODEL, "--dry-run", "--typical", "batsch=1").stderr
     assert "hypatia 0." in run("hypatia", "--version")
     for command in ("run", "bench", "inspect", "verify"):
         assert "Usage: hypatia " + command in run("hypatia", command, "--help")

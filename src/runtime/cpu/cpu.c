@@ -19,7 +19,7 @@ typedef struct prepared {
     const int64_t *values;
     bool uses_dnnl;
     bool *channels_last; /* by tensor: how it lies in memory; see hyp_cpu_choose_layouts */
-    hyp_cpu_op ops[]; /* one per step */
+    hyp_cpu_op ops[];    /* one per step */
 } prepared;
 
 /* ---- device ------------------------------------------------------------------------------------------------ */
@@ -206,9 +206,13 @@ static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t 
     case HYP_PLAN__STEP__KERNEL_MATMUL: status = hyp_cpu_prepare_matmul(model, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_POINTWISE: status = hyp_cpu_prepare_pointwise(model, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_REDUCE: status = hyp_cpu_prepare_reduce(model, values, op, diag); break;
-    case HYP_PLAN__STEP__KERNEL_COPY: status = hyp_cpu_prepare_copy(model, values, step ? op - 1 : NULL, op, diag); break;
+    case HYP_PLAN__STEP__KERNEL_COPY:
+        status = hyp_cpu_prepare_copy(model, values, step ? op - 1 : NULL, op, diag);
+        break;
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); break;
-    case HYP_PLAN__STEP__KERNEL_CALL: status = hyp_cpu_prepare_call(model, step, values, channels_last, op, diag); break;
+    case HYP_PLAN__STEP__KERNEL_CALL:
+        status = hyp_cpu_prepare_call(model, step, values, channels_last, op, diag);
+        break;
     default: break; /* gather and fill only move memory: the reference kernels do it as well as any */
     }
     if (status == HYP_OK && !op->run) op->run = run_reference;
@@ -337,7 +341,7 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
 
 /* ---- running ----------------------------------------------------------------------------------------------- */
 
-static hyp_status run_ops(session *s, const prepared *p, hyp_diag *diag)
+static hyp_status run_ops(session *s, const prepared *p, double *step_seconds, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
     hyp_cpu_run run = {.device = s->model->device,
@@ -348,7 +352,9 @@ static hyp_status run_ops(session *s, const prepared *p, hyp_diag *diag)
 #ifdef HYP_HAVE_ONEDNN
         if (p->ops[i].is_dnnl) hyp_dnnl_set_threads(run.device->dnnl, p->ops[i].threads);
 #endif
+        double start = step_seconds ? hyp_clock_seconds() : 0;
         hyp_status status = p->ops[i].run(&p->ops[i], &run, diag);
+        if (step_seconds) step_seconds[i] += hyp_clock_seconds() - start;
         if (status == HYP_OK) continue;
         hyp_host_name_step(program, i, diag);
         return status;
@@ -365,12 +371,12 @@ static hyp_status run(void *opaque, void *opaque_prepared, const hyp_bindings *b
     if (p->uses_dnnl) {
         const hyp_cpu_device *device = s->model->device;
         int threads_before = hyp_dnnl_set_threads(device->dnnl, device->threads);
-        hyp_status status = run_ops(s, p, diag);
+        hyp_status status = run_ops(s, p, bindings->step_seconds, diag);
         hyp_dnnl_set_threads(device->dnnl, threads_before);
         return status;
     }
 #endif
-    return run_ops(s, p, diag);
+    return run_ops(s, p, bindings->step_seconds, diag);
 }
 
 static hyp_status synchronize(void *opaque, hyp_diag *diag)

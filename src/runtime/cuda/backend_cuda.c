@@ -250,7 +250,11 @@ static hyp_status run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, const
     HYP_TRY(copy_in(s, p, b, diag));
     for (size_t i = 0; i < p->ops.len; i++) {
         const hyp_cuda_op *op = &p->ops.data[i];
+        if (b->step_seconds) HYP_TRY(wait(s, diag)); /* for what runs before it */
+        double start = b->step_seconds ? hyp_clock_seconds() : 0;
         hyp_status status = op->run(s, op->data, diag);
+        if (b->step_seconds && status == HYP_OK) status = wait(s, diag);
+        if (b->step_seconds) b->step_seconds[op->step] += hyp_clock_seconds() - start;
         if (status == HYP_OK) continue;
         hyp_diag_prefix(diag, "step %u (%s)", op->step, s->model->plan->program->steps[op->step]->label);
         return status;

@@ -84,7 +84,9 @@ static hyp_status run(void *opaque, void *prepared, const hyp_bindings *bindings
     hyp_host_memory_bind(m, bindings);
     hyp_reference_call call = {p, prepared, m->at, m->work};
     for (size_t i = 0; i < p->n_steps; i++) {
+        double start = bindings->step_seconds ? hyp_clock_seconds() : 0;
         hyp_status status = hyp_reference_step(&call, p->steps[i], diag);
+        if (bindings->step_seconds) bindings->step_seconds[i] += hyp_clock_seconds() - start;
         if (status == HYP_OK) continue;
         hyp_host_name_step(p, i, diag);
         return status;

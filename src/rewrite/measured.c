@@ -1,0 +1,176 @@
+/* What was measured on a device, and what it says of kernels that were not.
+ *
+ * A measurement is kept as its ratio to the roofline. A question is answered by the roofline times the ratio that the
+ * measurements of the same operator and type give for its shape: that of the one of equal shape, else their mean in
+ * logarithms, weighted by the inverse of the fourth power of the distance between the logarithms of the shapes
+ * (Shepard, "A two-dimensional interpolation function for irregularly-spaced data", 1968). Between measurements the
+ * ratio stays between theirs, far from all of them it is nearly that of the nearest. */
+#include <math.h>
+#include <string.h>
+
+#include "rewrite/internal.h"
+
+/* The sizes that the shape of a measurement of this operator has; NULL: it cannot be measured. */
+static const char *sizes_of(hyp_op op, uint32_t *out_count)
+{
+    uint32_t flags = hyp_op_get(op)->flags;
+    *out_count = op == HYP_OP_linear ? 3 : op == HYP_OP_matmul || op == HYP_OP_fused_mlp ? 4 : 1;
+    switch (op) {
+    case HYP_OP_linear: return "M N K";
+    case HYP_OP_matmul: return "BATCH M N K";
+    case HYP_OP_fused_mlp: return "LAYERS M N K";
+    case HYP_OP_softmax:
+    case HYP_OP_reduce_sum:
+    case HYP_OP_reduce_mean:
+    case HYP_OP_layer_norm:
+    case HYP_OP_rms_norm:
+    case HYP_OP_transpose: return "ELEMENTS";
+    default: return (flags & HYP_OPF_ELEMENTWISE) && !(flags & HYP_OPF_VIEW) ? "ELEMENTS" : NULL;
+    }
+}
+
+static hyp_status read_shape(const char *file, const hyp_sexpr *form, hyp_measured *out, hyp_diag *diag)
+{
+    for (uint32_t i = 0; i < out->rank; i++) {
+        const hyp_sexpr *sx = form->items[2 + i];
+        if (sx->kind != HYP_SX_INT || sx->integer < 1 || sx->integer > (int64_t)1 << 40)
+            return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "a size from 1 to 2^40 is wanted here");
+        out->shape[i] = (double)sx->integer;
+        out->place[i] = log2(out->shape[i]);
+        if (i == 0 && out->op == HYP_OP_fused_mlp && (sx->integer < 2 || sx->integer > HYP_MEASURED_LAYERS))
+            return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "2 to %d layers are wanted here",
+                                  HYP_MEASURED_LAYERS);
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measured *out, hyp_diag *diag)
+{
+    hyp_measured m = {0};
+    if (form->count < 2 || form->items[1]->kind != HYP_SX_SYMBOL)
+        return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
+                              "(measured OPERATOR SIZE... TYPE SECONDS) is wanted");
+    const char *name = form->items[1]->text, *sizes = hyp_op_find(name, &m.op) ? sizes_of(m.op, &m.rank) : NULL;
+    if (!sizes)
+        return hyp_sexpr_fail(diag, file, form->items[1], HYP_ERR_MALFORMED,
+                              "'%s' is no operator that is measured: linear, matmul, fused-mlp, softmax, transpose, "
+                              "reductions, normalizations and elementwise ones are",
+                              name);
+    if (form->count != m.rank + 4)
+        return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "(measured %s %s TYPE SECONDS) is wanted", name,
+                              sizes);
+    HYP_TRY(read_shape(file, form, &m, diag));
+    const hyp_sexpr *type = form->items[m.rank + 2], *seconds = form->items[m.rank + 3];
+    m.dtype = type->kind == HYP_SX_SYMBOL ? hyp_dtype_parse(type->text) : HYP_DTYPE_NONE;
+    if (m.dtype == HYP_DTYPE_NONE)
+        return hyp_sexpr_fail(diag, file, type, HYP_ERR_MALFORMED, "an element type is wanted here, f32 for example");
+    bool number = seconds->kind == HYP_SX_INT || seconds->kind == HYP_SX_FLOAT;
+    if (!number || !(seconds->number > 0) || !(seconds->number <= 1e6))
+        return hyp_sexpr_fail(diag, file, seconds, HYP_ERR_MALFORMED, "seconds above 0 are wanted here");
+    m.seconds = seconds->number;
+    *out = m;
+    return HYP_OK;
+}
+
+bool hyp_measured_same(const hyp_measured *a, const hyp_measured *b)
+{
+    return a->op == b->op && a->dtype == b->dtype && memcmp(a->shape, b->shape, sizeof a->shape) == 0;
+}
+
+/* ---- the ratio to the roofline ---------------------------------------------------------------------- */
+
+/* The question whose answer was measured, with everything that it points to. */
+typedef struct question {
+    hyp_type types[5], output;
+    const hyp_type *inputs[2 * HYP_MEASURED_LAYERS + 1];
+    const char *acts[HYP_MEASURED_LAYERS];
+    hyp_attr attrs[HYP_MAX_ATTRS];
+    hyp_cost_query query;
+} question;
+
+static hyp_type tensor(const hyp_measured *m, int32_t rank, double a, double b, double c)
+{
+    return (hyp_type){.dtype = m->dtype, .rank = rank, .dims = {(hyp_dim)a, (hyp_dim)b, (hyp_dim)c}};
+}
+
+static void ask_linear(const hyp_measured *m, double rows, double n, double k, question *q)
+{
+    q->types[0] = tensor(m, 2, n, k, 0);
+    q->types[1] = tensor(m, 1, n, 0, 0);
+    q->types[2] = tensor(m, 2, rows, k, 0);
+    q->output = tensor(m, 2, rows, n, 0);
+}
+
+/* A chain of layers of one width, with relu. */
+static void ask_chain(const hyp_measured *m, question *q)
+{
+    uint32_t layers = (uint32_t)m->shape[0];
+    ask_linear(m, m->shape[1], m->shape[2], m->shape[3], q);
+    q->types[3] = tensor(m, 2, m->shape[2], m->shape[2], 0);
+    for (uint32_t i = 0; i < layers; i++) {
+        q->inputs[2 * i] = &q->types[i ? 3 : 0];
+        q->inputs[2 * i + 1] = &q->types[1];
+        q->acts[i] = "relu";
+    }
+    q->inputs[2 * layers] = &q->types[2];
+    q->attrs[0] = (hyp_attr){.kind = HYP_ATTR_SYMS, .count = layers, .syms = q->acts};
+    q->query.input_count = 2 * layers + 1;
+}
+
+static void ask(const hyp_measured *m, question *q)
+{
+    const double *s = m->shape;
+    *q = (question){0};
+    q->query = (hyp_cost_query){.op = m->op,
+                                .attrs = q->attrs,
+                                .inputs = q->inputs,
+                                .input_count = hyp_op_get(m->op)->min_inputs,
+                                .outputs = &q->output,
+                                .output_count = 1};
+    for (uint32_t i = 0; i < 3; i++) q->inputs[i] = &q->types[i];
+    switch (m->op) {
+    case HYP_OP_linear: ask_linear(m, s[0], s[1], s[2], q); break;
+    case HYP_OP_fused_mlp: ask_chain(m, q); break;
+    case HYP_OP_matmul:
+        q->types[0] = tensor(m, 3, s[0], s[1], s[3]);
+        q->types[1] = tensor(m, 3, s[0], s[3], s[2]);
+        q->output = tensor(m, 3, s[0], s[1], s[2]);
+        break;
+    default:
+        for (uint32_t i = 0; i < 3; i++) q->types[i] = tensor(m, 1, s[0], 0, 0);
+        q->output = q->types[0];
+        if (m->op == HYP_OP_reduce_sum || m->op == HYP_OP_reduce_mean) q->output.dims[0] = 1;
+    }
+}
+
+void hyp_measured_compare(const hyp_device_profile *profile, hyp_measured *m)
+{
+    hyp_roofline line = {.profile = *profile};
+    question q;
+    line.profile.measured_count = 0;
+    ask(m, &q);
+    m->log_ratio = log(m->seconds / hyp_roofline_cost(&q.query, &line));
+}
+
+bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape, double *out)
+{
+    double place[HYP_MEASURED_SIZES] = {0}, weights = 0, sum = 0;
+    for (size_t i = 0; i < profile->measured_count; i++) {
+        const hyp_measured *m = &profile->measured[i];
+        if (m->op != op || m->dtype != dtype) continue;
+        double distance = 0; /* squared */
+        for (uint32_t a = 0; a < m->rank; a++) {
+            if (weights == 0) place[a] = log2(fmax(1, shape[a])); /* once, at the first of the class */
+            distance += (place[a] - m->place[a]) * (place[a] - m->place[a]);
+        }
+        if (distance == 0) {
+            *out = exp(m->log_ratio);
+            return true;
+        }
+        double weight = 1 / (distance * distance);
+        weights += weight;
+        sum += weight * m->log_ratio;
+    }
+    *out = weights > 0 ? exp(sum / weights) : 1;
+    return weights > 0;
+}

@@ -1,0 +1,81 @@
+/* What every step of a plan takes, beside what the compiler predicted. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "hypatia.h"
+#include "timing.h"
+
+enum { MOST_RUNS = 101 };
+
+int step_times_measure(step_times *t, session *s, double seconds, const char *tool)
+{
+    size_t count = hyp_engine_step_count(s->engine), runs = 0;
+    double *all = cli_alloc(NULL, MOST_RUNS * count + 1, sizeof *all), *one = cli_alloc(NULL, MOST_RUNS, sizeof *one);
+    hyp_diag diag = {0};
+    hyp_status status = HYP_OK;
+    for (double end = timing_now() + seconds; status == HYP_OK && runs < MOST_RUNS && (runs < 3 || timing_now() < end);
+         runs++)
+        status = hyp_context_time_steps(s->context, s->inputs, s->input_count, s->outputs, s->output_count,
+                                        all + runs * count, count, &diag);
+    *t = (step_times){.count = count, .measured = cli_alloc(NULL, count, sizeof *t->measured)};
+    for (size_t i = 0; i < count && status == HYP_OK; i++) {
+        for (size_t r = 0; r < runs; r++) one[r] = all[r * count + i];
+        t->measured[i] = timing_median(one, runs);
+        t->total += t->measured[i];
+    }
+    free(one);
+    free(all);
+    return status == HYP_OK ? CLI_OK : cli_report(tool, &diag);
+}
+
+void step_times_free(step_times *t)
+{
+    free(t->measured);
+    *t = (step_times){0};
+}
+
+double predicted_seconds(const session *s)
+{
+    double sum = 0;
+    for (size_t i = 0; i < hyp_engine_step_count(s->engine); i++)
+        sum += hyp_engine_step(s->engine, i).predicted_seconds;
+    return sum;
+}
+
+static void print_ratio(double measured, double predicted)
+{
+    if (predicted > 0)
+        printf(" %12.3f %9.2f\n", predicted * 1e6, measured / predicted);
+    else
+        printf(" %12s %9s\n", "-", "-");
+}
+
+void step_times_print(const step_times *t, const session *s)
+{
+    printf("\n%4s  %-28s %-12s %12s %12s %9s\n", "step", "operator", "kernel", "measured us", "predicted us", "ratio");
+    for (size_t i = 0; i < t->count; i++) {
+        hyp_step_info step = hyp_engine_step(s->engine, i);
+        printf("%4zu  %-28.28s %-12.12s %12.3f", i, step.label, step.kernel, t->measured[i] * 1e6);
+        print_ratio(t->measured[i], step.predicted_seconds);
+    }
+    printf("%4s  %-41s %12.3f", "", "all steps, with a clock around each", t->total * 1e6);
+    print_ratio(t->total, predicted_seconds(s));
+}
+
+void print_predicted(const session *s)
+{
+    double seconds = predicted_seconds(s);
+    bool first = true;
+    if (!(seconds > 0)) return;
+    printf("predicted %.3f us", seconds * 1e6);
+    for (size_t i = 0; i < s->input_count; i++) {
+        const hyp_io_info *info = hyp_engine_input(s->engine, i);
+        for (int32_t a = 0; a < info->rank; a++) {
+            int64_t typical = info->symbols[a] ? hyp_engine_typical_size(s->engine, info->symbols[a]) : 0;
+            if (typical == 0 || typical == s->inputs[i].dims[a]) continue;
+            printf("%s%s = %lld", first ? ", but for " : ", ", info->symbols[a], (long long)typical);
+            first = false;
+        }
+    }
+    putchar('\n');
+}
