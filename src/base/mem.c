@@ -93,12 +93,12 @@ void hyp_large_free(void *p, size_t size)
 hyp_status hyp_vec_reserve_(void **data, size_t *cap, size_t want, size_t elem, hyp_diag *diag)
 {
     if (want <= *cap) return HYP_OK;
-#ifdef HYP_SMALL_SIZES
-    size_t next = want;
+#ifdef HYP_SMALL_SIZES /* each growth moves the elements; doubling later, or large tests would take hours */
+    size_t next = *cap < 64 ? 0 : *cap * 2;
 #else
     size_t next = *cap < 4 ? 8 : *cap * 2;
-    if (next < want) next = want;
 #endif
+    if (next < want) next = want;
     size_t bytes;
     if (!hyp_mul_size(next, elem, &bytes)) return hyp_fail_memory(diag, SIZE_MAX);
     void *grown = hyp_realloc(*data, bytes);

@@ -52,11 +52,11 @@ hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want
 {
     if (want <= *cap) return HYP_OK;
 #ifdef HYP_SMALL_SIZES
-    size_t next = want, more;
+    size_t next = *cap < 64 ? 0 : *cap * 2, more;
 #else
     size_t next = *cap < 8 ? 16 : *cap < 65536 ? *cap * 2 : *cap + *cap / 2, more;
-    if (next < want) next = want;
 #endif
+    if (next < want) next = want;
     if (!hyp_mul_size(next - *cap, elem, &more)) return hyp_fail_memory(diag, SIZE_MAX);
     HYP_TRY(claim(eg, more, diag));
     HYP_TRY(hyp_eg_resize(eg, data, *cap, next, elem, diag));
