@@ -14,4 +14,5 @@
   (pointwise-per-second 8e9)
   (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish)
   (kernel-calls true)
+  (attention-in-one-kernel true)
   (mlp-in-one-kernel true))

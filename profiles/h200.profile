@@ -12,4 +12,5 @@
   (pointwise-per-second 2e13)
   (epilogue relu gelu-tanh)        ; the library's GELU is the tanh form
   (kernel-calls false)             ; convolutions, normalization and their like have no kernels there
+  (attention-in-one-kernel false)
   (mlp-in-one-kernel false))

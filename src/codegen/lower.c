@@ -85,6 +85,7 @@ static hyp_status emit_node(hyp_lowering *l, hyp_node_id n)
     case HYP_OP_fused_mlp: return hyp_emit_layers(l, node);
     case HYP_OP_matmul: return hyp_emit_matmul(l, node);
     case HYP_OP_gemm: return hyp_emit_gemm(l, node);
+    case HYP_OP_attention: return hyp_emit_attention(l, node);
     case HYP_OP_transpose: return hyp_emit_transpose(l, node);
     case HYP_OP_slice: return hyp_emit_slice(l, node);
     case HYP_OP_split: return hyp_emit_split(l, node);

@@ -1,6 +1,7 @@
 /* lower.h - the state of one lowering, shared by the files of this layer.
  *
  *   analysis.c        which values are constants, which nodes run, which elementwise nodes form one step
+ *   views.c           moves that a kernel with strides looks through
  *   lower.c           the walk over the nodes, tensors of values, outputs
  *   emit_*.c          steps, one file per family of kernels
  *   program.c axes.c  building blocks: dims, tensors, steps; extents and strides
@@ -80,6 +81,16 @@ static inline const hyp_value *hyp_lower_value(const hyp_lowering *l, hyp_value_
     return &l->graph->values.data[v];
 }
 
+/* ---- views.c ---------------------------------------------------------------------------------------- */
+
+/* A value as a part of another, `value`: element i lies at offset + i . strides there. */
+typedef struct hyp_view {
+    hyp_value_id value;
+    hyp_dim offset, strides[HYP_MAX_RANK];
+} hyp_view;
+/* Looks through transpositions, slices in steps of 1 and reshapes that split axes. */
+hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, hyp_view *out);
+
 /* ---- lower.c ---------------------------------------------------------------------------------------- */
 
 /* The tensor to read a value from, made on first use: a weight for a constant, a view for a view. */
@@ -129,6 +140,7 @@ void hyp_lower_merge_axes(hyp_lowering *l, hyp_axes *axes);
 hyp_status hyp_emit_layers(hyp_lowering *l, const hyp_node *node); /* linear, fused-linear, fused-mlp */
 hyp_status hyp_emit_matmul(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_gemm(hyp_lowering *l, const hyp_node *node);
+hyp_status hyp_emit_attention(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_group(hyp_lowering *l, const hyp_group *group);
 /* y = product + beta * c, the second half of a gemm. */
 hyp_status hyp_emit_scaled_sum(hyp_lowering *l, const hyp_node *node, uint32_t product, hyp_value_id addend,

@@ -191,6 +191,7 @@ static hyp_status add_kernel(hyp_lowering *l, HypPlan__Step *step)
         KERNEL(GATHER, gather)
         KERNEL(FILL, fill)
         KERNEL(CALL, call)
+        KERNEL(ATTENTION, attention)
     default: return hyp_fail(l->diag, HYP_ERR_INTERNAL, "a step without a kernel");
     }
 #undef KERNEL

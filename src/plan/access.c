@@ -35,6 +35,12 @@ size_t hyp_plan_step_reads(const HypPlan__Step *step, uint32_t *tensors, size_t 
     case HYP_PLAN__STEP__KERNEL_POINTWISE:
         for (size_t i = 0; i < step->pointwise->n_inputs; i++) take(&c, step->pointwise->inputs[i]->tensor);
         break;
+    case HYP_PLAN__STEP__KERNEL_ATTENTION:
+        take(&c, step->attention->q->tensor);
+        take(&c, step->attention->k->tensor);
+        take(&c, step->attention->v->tensor);
+        if (step->attention->mask) take(&c, step->attention->mask->tensor);
+        break;
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: take(&c, step->softmax->x); break;
     case HYP_PLAN__STEP__KERNEL_REDUCE: take(&c, step->reduce->x); break;
     case HYP_PLAN__STEP__KERNEL_COPY: take(&c, step->copy->x); break;
@@ -64,6 +70,7 @@ size_t hyp_plan_step_writes(const HypPlan__Step *step, uint32_t *tensors, size_t
     case HYP_PLAN__STEP__KERNEL_POINTWISE:
         for (size_t i = 0; i < step->pointwise->n_outputs; i++) take(&c, step->pointwise->outputs[i]);
         break;
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: take(&c, step->attention->y->tensor); break;
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: take(&c, step->softmax->y); break;
     case HYP_PLAN__STEP__KERNEL_REDUCE: take(&c, step->reduce->y); break;
     case HYP_PLAN__STEP__KERNEL_COPY: take(&c, step->copy->y); break;
@@ -135,6 +142,11 @@ static double step_flops(const HypPlan__Program *p, const HypPlan__Step *s, cons
     case HYP_PLAN__STEP__KERNEL_MATMUL:
         return 2 * product(v, s->matmul->n_batch, s->matmul->batch) * (double)v[s->matmul->m] *
                (double)v[s->matmul->n] * (double)v[s->matmul->k];
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: { /* both products, the mask, and a softmax */
+        const HypPlan__Attention *k = s->attention;
+        double scores = product(v, k->n_batch, k->batch) * (double)v[k->rows] * (double)v[k->keys];
+        return scores * (2 * (double)(v[k->width] + v[k->columns]) + 5 + (k->mask != NULL));
+    }
     case HYP_PLAN__STEP__KERNEL_POINTWISE:
         return product(v, s->pointwise->n_extents, s->pointwise->extents) * (double)s->pointwise->n_instrs;
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: /* max, subtract, exp, add, divide */
@@ -192,6 +204,7 @@ const char *hyp_plan_kernel_name(const HypPlan__Step *step)
     switch (step->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: return "linear";
     case HYP_PLAN__STEP__KERNEL_MATMUL: return "matmul";
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: return "attention";
     case HYP_PLAN__STEP__KERNEL_POINTWISE: return "pointwise";
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: return "softmax";
     case HYP_PLAN__STEP__KERNEL_REDUCE: return "reduce";

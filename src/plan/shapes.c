@@ -287,6 +287,58 @@ static bool is_dense(const bounds *b, size_t n, const uint32_t *extents, const u
     return true;
 }
 
+/* Batch, rows and columns of an operand of attention. */
+typedef struct box {
+    size_t rank;
+    uint32_t extents[HYP_MAX_RANK], strides[HYP_MAX_RANK];
+} box;
+
+static box box_of(const HypPlan__Attention *k, const HypPlan__Attention__Operand *o, uint32_t rows, uint32_t columns)
+{
+    box x = {.rank = k->n_batch + 2};
+    copy_dims(x.extents, k->batch, k->n_batch);
+    x.extents[k->n_batch] = rows;
+    x.extents[k->n_batch + 1] = columns;
+    copy_dims(x.strides, o->strides, x.rank);
+    return x;
+}
+
+static hyp_status bound_operand(const bounds *b, const HypPlan__Attention *k, const HypPlan__Attention__Operand *o,
+                                uint32_t rows, uint32_t columns, const char *what)
+{
+    box x = box_of(k, o, rows, columns);
+    return want_inside(b, o->tensor, x.rank, x.extents, x.strides, b->values[o->offset], what);
+}
+
+/* Every element of y is written once: with its axes in the order of their strides it is dense. */
+static hyp_status bound_attention_result(const bounds *b, const HypPlan__Attention *k)
+{
+    box y = box_of(k, k->y, k->rows, k->columns);
+    int64_t have = 0;
+    HYP_TRY(want_size(b, k->y->tensor, y.rank, y.extents, "y"));
+    HYP_TRY(elements(b, k->y->tensor, &have));
+    if (have == 0) return HYP_OK;
+    for (size_t i = 1; i < y.rank; i++)
+        for (size_t j = i; j > 0 && b->values[y.strides[j - 1]] < b->values[y.strides[j]]; j--) {
+            uint32_t stride = y.strides[j], extent = y.extents[j];
+            y.strides[j] = y.strides[j - 1];
+            y.extents[j] = y.extents[j - 1];
+            y.strides[j - 1] = stride;
+            y.extents[j - 1] = extent;
+        }
+    if (b->values[k->y->offset] == 0 && is_dense(b, y.rank, y.extents, y.strides)) return HYP_OK;
+    return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT, "y is not dense: the model cannot take inputs of these shapes");
+}
+
+static hyp_status bound_attention(const bounds *b, const HypPlan__Attention *k)
+{
+    HYP_TRY(bound_operand(b, k, k->q, k->rows, k->width, "q"));
+    HYP_TRY(bound_operand(b, k, k->k, k->keys, k->width, "k"));
+    HYP_TRY(bound_operand(b, k, k->v, k->keys, k->columns, "v"));
+    if (k->mask) HYP_TRY(bound_operand(b, k, k->mask, k->rows, k->keys, "the mask"));
+    return bound_attention_result(b, k);
+}
+
 static hyp_status bound_pointwise(const bounds *b, const HypPlan__Pointwise *k)
 {
     const HypPlan__Program *p = b->program;
@@ -359,6 +411,7 @@ static hyp_status bound_step(bounds *b, const HypPlan__Step *s)
     switch (s->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: return bound_linear(b, s->linear);
     case HYP_PLAN__STEP__KERNEL_MATMUL: return bound_matmul(b, s->matmul);
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: return bound_attention(b, s->attention);
     case HYP_PLAN__STEP__KERNEL_POINTWISE: return bound_pointwise(b, s->pointwise);
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: return bound_softmax(b, s->softmax);
     case HYP_PLAN__STEP__KERNEL_REDUCE: return bound_reduce(b, s->reduce);

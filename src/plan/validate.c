@@ -314,6 +314,40 @@ static hyp_status check_matmul(check *c, const HypPlan__Matmul *k)
     return want_same_type(c, k->a, k->y, "y");
 }
 
+static hyp_status check_operand(check *c, const HypPlan__Attention *k, const HypPlan__Attention__Operand *o,
+                                const char *what)
+{
+    if (!o) return WRONG(c, "it lacks %s", what);
+    HYP_TRY(want_strides(c, o->n_strides, o->strides, k->n_batch + 2, what));
+    return want_dim(c, o->offset, what);
+}
+
+static hyp_status check_attention(check *c, const HypPlan__Attention *k)
+{
+    const HypPlan__Attention__Operand *in[] = {k->q, k->k, k->v};
+    static const char *const names[] = {"q", "k", "v"};
+    HYP_TRY(want_dims(c, k->n_batch, k->batch, "the batch"));
+    HYP_TRY(want_dim(c, k->rows, "rows"));
+    HYP_TRY(want_dim(c, k->keys, "keys"));
+    HYP_TRY(want_dim(c, k->width, "width"));
+    HYP_TRY(want_dim(c, k->columns, "columns"));
+    for (int i = 0; i < 3; i++) {
+        HYP_TRY(check_operand(c, k, in[i], names[i]));
+        HYP_TRY(reads(c, in[i]->tensor, names[i]));
+        HYP_TRY(want_same_type(c, k->q->tensor, in[i]->tensor, names[i]));
+    }
+    HYP_TRY(want_float(c, k->q->tensor, "q"));
+    if (k->mask) {
+        HYP_TRY(check_operand(c, k, k->mask, "the mask"));
+        HYP_TRY(reads(c, k->mask->tensor, "the mask"));
+        if (dtype_of(c, k->mask->tensor) != HYP_BOOL)
+            HYP_TRY(want_same_type(c, k->q->tensor, k->mask->tensor, "the mask"));
+    }
+    HYP_TRY(check_operand(c, k, k->y, "y"));
+    HYP_TRY(writes(c, k->y->tensor, false, false, "y"));
+    return want_same_type(c, k->q->tensor, k->y->tensor, "y");
+}
+
 static bool computes_integers(const HypPlan__Pointwise *k) { return k->compute == HYP_I64 || k->compute == HYP_U64; }
 
 /* What integers alone can do. */
@@ -506,6 +540,7 @@ static hyp_status check_step(check *c, const step *s)
     switch (s->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: return check_linear(c, s->linear);
     case HYP_PLAN__STEP__KERNEL_MATMUL: return check_matmul(c, s->matmul);
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: return check_attention(c, s->attention);
     case HYP_PLAN__STEP__KERNEL_POINTWISE: return check_pointwise(c, s->pointwise);
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: return check_softmax(c, s->softmax);
     case HYP_PLAN__STEP__KERNEL_REDUCE: return check_reduce(c, s->reduce);

@@ -34,6 +34,7 @@ static const struct key {
     {"pointwise-per-second", RATE, offsetof(hyp_device_profile, pointwise_per_second)},
     {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts)},
     {"kernel-calls", BOOL, offsetof(hyp_device_profile, kernel_calls)},
+    {"attention-in-one-kernel", BOOL, offsetof(hyp_device_profile, attention_in_one_kernel)},
     {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel)},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys, MOST_MEASURED = 1000 };

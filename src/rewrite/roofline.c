@@ -249,6 +249,21 @@ static double one_pass(const asking *a)
     return pass(a, count, in + out, function_weight(q->op));
 }
 
+/* The products and the softmax between them, one launch; q, k, v, the mask and the result move once, the scores stay in
+ * the cache. */
+static double attention(const asking *a)
+{
+    const hyp_cost_query *q = a->q;
+    const hyp_type *x = q->inputs[0], *v = q->inputs[2], *y = &q->outputs[0];
+    double columns = size_of(a, v->dims[v->rank - 1]), keys = size_of(a, v->dims[v->rank - 2]);
+    double width = size_of(a, x->dims[x->rank - 1]), scores = elements(a, y) / fmax(1, columns) * keys;
+    double traffic = all_inputs(a) + bytes(a, y), hidden = 4 * scores * (double)hyp_dtype_size(y->dtype);
+    double seconds = fmax(computing(a, 2 * scores * (width + columns), y->dtype), moving(a, traffic, traffic));
+    double weight = function_weight(HYP_OP_exp) + 3;
+    return a->device->launch_seconds + seconds +
+           fmax(scores * weight / a->device->pointwise_per_second, hidden / a->device->cache_bytes_per_second);
+}
+
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
 {
     const hyp_roofline *line = roofline;
@@ -256,7 +271,9 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     uint32_t flags = hyp_op_get(query->op)->flags;
     if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !line->profile.kernel_calls) return HYP_COST_UNSUPPORTED;
+    if (query->op == HYP_OP_attention && !line->profile.attention_in_one_kernel) return HYP_COST_UNSUPPORTED;
     switch (query->op) {
+    case HYP_OP_attention: return attention(&a);
     case HYP_OP_linear:
     case HYP_OP_fused_linear: return linear(&a);
     case HYP_OP_fused_mlp: return fused_mlp(&a);

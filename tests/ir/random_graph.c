@@ -124,6 +124,7 @@ static uint32_t random_operands(maker *m, hyp_op op, hyp_value_id x, uint32_t la
     }
     in[count++] = x;
     if (op == HYP_OP_matmul || op == HYP_OP_gemm) in[count++] = k <= 32 ? make_const(m, t.dtype, 2, k, 4) : x;
+    while (op == HYP_OP_attention && count < 3) in[count++] = x;
     if (op == HYP_OP_pad) in[count++] = make_const(m, t.dtype, 0, 0, 0);
     if (op == HYP_OP_gather) in[count++] = make_const(m, HYP_I64, 1, 3, 0);
     if (op == HYP_OP_where) { /* what there is are numbers: the condition goes before them */

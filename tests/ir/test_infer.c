@@ -10,6 +10,7 @@ typedef struct row {
 #define X "(input %x (f32 batch 3 4)) "
 #define W "(input %w (f32 5 4)) (input %b (f32 5)) "
 #define N "(input %x (f32 batch 4 8 width)) (input %w (f32 6 2 3 2)) (input %t (f32 4 3 2 2)) "
+#define A "(input %q (f32 batch 2 7 4)) (input %k (f32 1 2 n 4)) (input %v (f32 batch 2 n 5)) "
 #define I "(input %i (i64 2 n)) "
 
 static const row accepted[] = {
@@ -28,6 +29,11 @@ static const row accepted[] = {
     {"(input %a (f32 m k)) (input %b (f32 n k)) (input %c (f32 1 n)) (%y (gemm :trans-b 1 %a %b %c))", "f32[m n]"},
     {"(input %a (f32 m k)) (input %b (f32 k n)) (%y (gemm %a %b))", "f32[m n]"},
     {"(input %a (f32 m k)) (input %b (f32 k n)) (%y (gemm %a %b none))", "f32[m n]"},
+    {A "(%y (attention %q %k %v))", "f32[batch 2 7 5]"},
+    {A "(input %m (f32 7 n)) (%y (attention :rows-first 1 :scale 0.5 %q %k %v %m))", "f32[batch 7 2 5]"},
+    {A "(input %m (bool batch 1 1 n)) (%y (attention %q %k %v %m))", "f32[batch 2 7 5]"},
+    {A "(input %o (f32 4 n)) (input %m (f32)) (%y (attention :trans-k 0 %q %o %v %m))", "f32[batch 2 7 5]"},
+    {"(input %q (f32 m k)) (input %k (f32 n k)) (input %v (f32 3 n p)) (%y (attention %q %k %v))", "f32[3 m p]"},
     {X "(input %r (f32 4)) (%y (add %x %r))", "f32[batch 3 4]"},
     {X "(input %r (f32 batch 1 1)) (%y (mul %r %x))", "f32[batch 3 4]"},
     {"(input %a (i32 n 1)) (input %b (i32 1 m)) (%y (sub %a %b))", "i32[n m]"},
@@ -178,6 +184,15 @@ static const row refused[] = {
     {X W "(%y (fused-linear %w %b %x))", "fused-linear wants the attribute :act"},
     {X W "(%y (fused-mlp :acts (relu) %w %b %w %b %x))", "5 inputs for 1 activations"},
     {X W "(%y (fused-mlp :acts (relu relu) %w %b %w %b %x))", "the last axis of x f32[batch 3 5] and K"},
+    {A "(%y (attention %q %k none))", "input 2 is absent"},
+    {A "(input %s (f32 4)) (%y (attention %s %k %v))", "input 0 is f32[4], a matrix at least"},
+    {A "(input %s (f16 2 n 5)) (%y (attention %q %k %s))", "input 2 is f16[2 n 5]; q, k and v of one"},
+    {A "(%y (attention %q %v %v))", "differ in width"},
+    {A "(%y (attention %q %k %q))", "differ in length"},
+    {A "(input %m (i64 7 n)) (%y (attention %q %k %v %m))", "the mask is i64[7 n]; f32 or bool is wanted"},
+    {A "(input %m (f32 3 batch 2 7 n)) (%y (attention %q %k %v %m))", "does not broadcast to the scores"},
+    {A "(input %m (bool 4 n)) (%y (attention %q %k %v %m))", "do not broadcast"},
+    {"(input %q (f32 3 3)) (%y (attention :rows-first 1 %q %q %q))", "rows-first wants an axis of heads"},
     {X "(%y (matmul %x %x))", "the inner sizes 4 and 3 differ"},
     {X "(input %s (f32)) (%y (matmul %x %s))", "a scalar operand"},
     {"(input %a (f32 2 3 3)) (input %b (f32 4 3 3)) (%y (matmul %a %b))", "do not broadcast"},

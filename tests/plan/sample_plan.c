@@ -175,6 +175,30 @@ static void add_others(hyp_arena *a, HypPlan__Program *p)
     copy->x_offset = copy->y_offset = D_0;
 }
 
+static HypPlan__Attention__Operand *operand(hyp_arena *a, uint32_t tensor, uint32_t row)
+{
+    HypPlan__Attention__Operand *o = hyp_arena_alloc(a, sizeof *o);
+    hyp_plan__attention__operand__init(o);
+    o->tensor = tensor;
+    SET(o, strides, row, D_1);
+    o->offset = D_0;
+    return o;
+}
+
+static void add_attention(hyp_arena *a, HypPlan__Program *p)
+{
+    HypPlan__Step *s = add_step(a, p, "attention", HYP_PLAN__STEP__KERNEL_ATTENTION);
+    HypPlan__Attention *k = KERNEL(s, attention);
+    k->rows = k->keys = D_BATCH;
+    k->width = k->columns = D_4;
+    k->q = operand(a, S_X, D_4);
+    k->k = operand(a, S_X, D_4);
+    k->v = operand(a, S_X, D_4);
+    k->mask = operand(a, S_PRODUCT, D_BATCH);
+    k->y = operand(a, S_MIXED, D_4);
+    k->scale = 0.5f;
+}
+
 HypPlan__Program *sample_program(hyp_arena *a)
 {
     HypPlan__Program *p = hyp_arena_alloc(a, sizeof *p);
@@ -219,11 +243,12 @@ HypPlan__Program *sample_program(hyp_arena *a)
         [S_PICKED] = T("picked", OUTPUT, 0, HYP_F32, D_BATCH, D_3),
         [S_SHAPE] = T("shape", OUTPUT, 0, HYP_I64, D_2),
         [S_COPY] = T("copy", OUTPUT, 0, HYP_F32, D_8BATCH),
+        [S_MIXED] = T("mixed", OUTPUT, 0, HYP_F32, D_BATCH, D_4),
     };
     p->tensors = copy_list(a, tensors, sizeof tensors);
     p->n_tensors = S_TENSORS;
     SET(p, inputs, S_X, S_IDS);
-    SET(p, outputs, S_SOFT, S_SUM, S_PICKED, S_SHAPE, S_COPY);
+    SET(p, outputs, S_SOFT, S_SUM, S_PICKED, S_SHAPE, S_COPY, S_MIXED);
     p->slot_count = 3;
 
     p->steps = hyp_arena_alloc(a, T_STEPS * sizeof *p->steps);
@@ -233,6 +258,7 @@ HypPlan__Program *sample_program(hyp_arena *a)
     add_copy(a, p, S_X, S_CAT, D_8, D_4);
     add_matmul(a, p);
     add_others(a, p);
+    add_attention(a, p);
     hyp_plan_place_weights(p);
     return p;
 }

@@ -22,6 +22,7 @@ enum sample_tensor {
     S_PICKED,  /* output [batch 3]: columns of S_CAT */
     S_SHAPE,   /* output i64 [2] */
     S_COPY,    /* output [(* 8 batch)]: of S_FLAT */
+    S_MIXED,   /* output [batch 4]: attention of S_X to itself with S_PRODUCT as mask */
     S_TENSORS
 };
 enum sample_dim { D_0, D_1, D_2, D_3, D_4, D_8, D_BATCH, D_8BATCH, D_DIMS };
@@ -36,6 +37,7 @@ enum sample_step {
     T_GATHER,
     T_FILL,
     T_COPY,
+    T_ATTENTION,
     T_STEPS
 };
 

@@ -387,6 +387,10 @@ static void indexes_out_of_range_are_refused(void **state)
     CHANGED(f, p->steps[T_LINEAR]->linear->m, D_DIMS, "m is dim");
     CHANGED(f, p->steps[T_POINTWISE]->pointwise->instrs[0]->a, 2, "registers");
     CHANGED(f, p->steps[T_POINTWISE]->pointwise->output_regs[0], 3, "register 3 of 3");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->q->tensor, S_TENSORS, "q is tensor");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->k->offset, D_DIMS, "k is dim");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->v->strides[1], D_DIMS, "v is dim");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->columns, D_DIMS, "columns is dim");
     assert_int_equal(hyp_plan_validate(p, NULL), HYP_OK);
 }
 
@@ -400,6 +404,9 @@ static void lists_of_other_lengths_are_refused(void **state)
     CHANGED(f, p->steps[T_POINTWISE]->pointwise->n_output_regs, 0, "registers");
     CHANGED(f, p->steps[T_LEFT]->copy->n_y_strides, 1, "strides");
     CHANGED(f, p->steps[T_REDUCE]->reduce->n_kept_strides, 0, "strides");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->mask->n_strides, 1, "the mask has 1 strides for 2 axes");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->y, NULL, "lacks y");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->n_batch, 9, "9 axes");
     CHANGED(f, p->tensors[S_X]->n_dims, 9, "9 axes");
     CHANGED(f, p->tensors[S_X]->n_dims, 0, "batch"); /* nothing binds the symbol any more */
 }
@@ -413,6 +420,8 @@ static void types_that_do_not_agree_are_refused(void **state)
     CHANGED(f, p->tensors[S_SHAPE]->dtype, HYP_I32, "i64");
     CHANGED(f, p->tensors[S_FLAT]->dtype, HYP_I32, "another type");
     CHANGED(f, p->steps[T_POINTWISE]->pointwise->compute, HYP_I64, "integer");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->mask->tensor, S_SHAPE, "the mask is i64, wanted f32");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->k->tensor, S_IDS, "k is i64, wanted f32");
 }
 
 static void steps_must_read_what_stands(void **state)
@@ -530,6 +539,12 @@ static void steps_stay_inside_their_tensors(void **state)
     OUTSIDE(p->steps[T_REDUCE]->reduce->kept_strides[0], D_8, "elements 0 to 36");
     OUTSIDE(p->steps[T_GATHER]->gather->count, D_4, "indices");
     OUTSIDE(p->steps[T_COPY]->copy->extents[0], D_4, "copies fill 4 of the 40");
+    OUTSIDE(p->steps[T_ATTENTION]->attention->rows, D_8, "elements 0 to 31 of q");
+    OUTSIDE(p->steps[T_ATTENTION]->attention->k->strides[0], D_8, "elements 0 to 35 of k");
+    OUTSIDE(p->steps[T_ATTENTION]->attention->v->offset, D_1, "elements 1 to 20 of v");
+    OUTSIDE(p->steps[T_ATTENTION]->attention->mask->strides[1], D_2, "of the mask");
+    OUTSIDE(p->steps[T_ATTENTION]->attention->y->strides[0], D_0, "y is not dense");
+    OUTSIDE(p->steps[T_ATTENTION]->attention->columns, D_3, "y has 20 elements");
     OUTSIDE(p->tensors[S_FLAT]->dims[0], D_8, "reshaped");
 }
 

@@ -676,6 +676,46 @@ static hyp_status make_softmax(maker *m, hyp_op op)
     return add_unary(m, op, x, &attr, 1, &out);
 }
 
+/* q is any value; k and v are leaves of as many heads or one, read through a transposition half of the time. */
+static hyp_status make_attention(maker *m, hyp_op op)
+{
+    hyp_value_id in[4] = {0}, out;
+    if (!pick(m, FLOAT, 2, 4, &in[0])) return HYP_OK;
+    const hyp_type q = *type_of(m, in[0]);
+    int32_t batch = q.rank - 2;
+    bool trans_k = chance(m, 50);
+    hyp_dim n = draw(m, 1, 20), width = q.dims[q.rank - 1], p = draw(m, 1, 18);
+    for (uint32_t i = 1; i < 3; i++) {
+        hyp_type t = {q.dtype, 0, {0}};
+        for (int32_t a = 0; a < batch; a++) t.dims[t.rank++] = chance(m, 30) ? 1 : q.dims[a];
+        t.dims[t.rank++] = i == 1 && !trans_k ? width : n;
+        t.dims[t.rank++] = i == 2 ? p : trans_k ? width : n;
+        bool moved = batch > 0 && chance(m, 50);
+        if (moved) { /* [.. rows heads width], seen as [.. heads rows width] */
+            hyp_dim heads = t.dims[batch - 1];
+            t.dims[batch - 1] = t.dims[batch];
+            t.dims[batch] = heads;
+        }
+        HYP_TRY(make_leaf(m, &t, 0.5, &in[i]));
+        if (!moved) continue;
+        hyp_dim perm[] = {0, 1, 2, 3};
+        perm[batch - 1] = batch;
+        perm[batch] = batch - 1;
+        hyp_attr attr = attr_dims(perm, (uint32_t)q.rank);
+        HYP_TRY(add_unary(m, HYP_OP_transpose, in[i], &attr, m->known.data[in[i]].bound, &in[i]));
+    }
+    in[3] = HYP_NO_VALUE;
+    if (chance(m, 60)) {
+        hyp_type mask = {chance(m, 50) ? HYP_BOOL : q.dtype, 0, {0}};
+        for (int32_t a = (int32_t)draw(m, 0, q.rank - 1); a < q.rank; a++)
+            mask.dims[mask.rank++] = chance(m, 40) ? 1 : a == q.rank - 1 ? n : q.dims[a];
+        HYP_TRY(make_leaf(m, &mask, 1, &in[3]));
+    }
+    hyp_attr attrs[] = {attr_int(trans_k), attr_int(batch > 0 && chance(m, 40)), attr_float(chance(m, 50) ? 1 : -0.25),
+                        attr_float(-4)};
+    return add(m, op, in, in[3] == HYP_NO_VALUE && chance(m, 50) ? 3 : 4, attrs, m->known.data[in[2]].bound, &out, 1);
+}
+
 static hyp_status make_reduce(maker *m, hyp_op op)
 {
     hyp_value_id x, out;
@@ -780,6 +820,7 @@ static hyp_status make_node(maker *m, hyp_op op)
     case HYP_OP_size:
     case HYP_OP_shape: return make_shape(m, op);
     case HYP_OP_softmax: return make_softmax(m, op);
+    case HYP_OP_attention: return make_attention(m, op);
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean: return make_reduce(m, op);
     default:

@@ -215,8 +215,10 @@ static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t 
         break;
     default: break; /* gather and fill only move memory: the reference kernels do it as well as any */
     }
-    if (status == HYP_OK && !op->run) op->run = run_reference;
-    return status;
+    if (status != HYP_OK || op->run) return status;
+    op->run = run_reference;
+    op->work_bytes = hyp_reference_work(model->plan->program, op->step, values);
+    return HYP_OK;
 }
 
 /* ---- calls ------------------------------------------------------------------------------------------------- */
@@ -251,7 +253,6 @@ hyp_status hyp_cpu_prepare_call(hyp_cpu_model *model, uint32_t step, const int64
         HYP_TRY(fast_calls[i].prepare(model, step, values, channels_last, op, diag));
         break;
     }
-    if (!op->run) op->work_bytes = hyp_reference_call_work(model->plan->program, call, values);
     return HYP_OK;
 }
 

@@ -39,6 +39,10 @@ static hyp_status add_step(hyp_cuda_build *b, const HypPlan__Step *step)
         return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
                         "there is no CUDA kernel for %s yet; run the plan on the CPU (--device cpu)",
                         step->call->kernel);
+    case HYP_PLAN__STEP__KERNEL_ATTENTION:
+        return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
+                        "there is no CUDA kernel for attention in one step; compile the model for CUDA (--target cuda), or "
+                        "run the plan on the CPU (--device cpu)");
     default: return hyp_fail(b->diag, HYP_ERR_INTERNAL, "a validated plan has an unknown kernel");
     }
 }

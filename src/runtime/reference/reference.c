@@ -8,6 +8,7 @@ hyp_status hyp_reference_step(const hyp_reference_call *call, const HypPlan__Ste
     switch (step->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: hyp_reference_linear(call, step->linear); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_MATMUL: hyp_reference_matmul(call, step->matmul); return HYP_OK;
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: hyp_reference_attention(call, step->attention); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_POINTWISE: hyp_reference_pointwise(call, step->pointwise); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_reference_softmax(call, step->softmax); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_REDUCE: hyp_reference_reduce(call, step->reduce); return HYP_OK;
@@ -16,6 +17,15 @@ hyp_status hyp_reference_step(const hyp_reference_call *call, const HypPlan__Ste
     case HYP_PLAN__STEP__KERNEL_FILL: hyp_reference_fill(call, step->fill); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_CALL: return hyp_reference_run_call(call, step->call, diag);
     default: return hyp_fail(diag, HYP_ERR_INTERNAL, "a step of kind %d passed the validator", (int)step->kernel_case);
+    }
+}
+
+size_t hyp_reference_work(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values)
+{
+    switch (step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_CALL: return hyp_reference_call_work(program, step->call, values);
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: return (size_t)values[step->attention->keys] * sizeof(double);
+    default: return 0;
     }
 }
 
@@ -67,10 +77,8 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
     hyp_host_memory *m = opaque;
     const HypPlan__Program *p = m->plan->program;
     HYP_TRY(hyp_host_memory_grow(m, values, diag));
-    for (size_t i = 0; i < p->n_steps; i++) {
-        if (p->steps[i]->kernel_case != HYP_PLAN__STEP__KERNEL_CALL) continue;
-        HYP_TRY(hyp_host_memory_grow_work(m, hyp_reference_call_work(p, p->steps[i]->call, values), diag));
-    }
+    for (size_t i = 0; i < p->n_steps; i++)
+        HYP_TRY(hyp_host_memory_grow_work(m, hyp_reference_work(p, p->steps[i], values), diag));
     *out_prepared = (void *)(uintptr_t)values;
     return HYP_OK;
 }

@@ -15,16 +15,18 @@ typedef struct hyp_reference_call {
     const HypPlan__Program *program;
     const int64_t *values;
     void *const *at;
-    void *work; /* scratch of calls: hyp_reference_call_work bytes, 64-byte aligned */
+    void *work; /* scratch: hyp_reference_work bytes, 64-byte aligned */
 } hyp_reference_call;
 
 /* Runs one step. Fails only where the data or, in calls, the shapes are at fault: a gather index out of range. */
 HYP_NODISCARD hyp_status hyp_reference_step(const hyp_reference_call *call, const HypPlan__Step *step, hyp_diag *diag);
+/* Bytes of work that a step needs under these dims. */
+size_t hyp_reference_work(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values);
 
 /* call.c. Every kernel that the program calls is there and takes the arguments that it gets; required of programs that
  * the functions below see. */
 HYP_NODISCARD hyp_status hyp_reference_check_calls(const HypPlan__Program *program, hyp_diag *diag);
-/* Bytes of work that a call needs under these dims. */
+/* hyp_reference_work of a call. */
 size_t hyp_reference_call_work(const HypPlan__Program *program, const HypPlan__Call *step, const int64_t *values);
 /* The arguments of a call, as its kernel takes them; `call` points to the others. */
 typedef struct hyp_call_arguments {
@@ -51,6 +53,7 @@ int64_t hyp_reference_round_i64(hyp_dtype t, int64_t v);
 /* One file per family. */
 void hyp_reference_linear(const hyp_reference_call *call, const HypPlan__Linear *s);
 void hyp_reference_matmul(const hyp_reference_call *call, const HypPlan__Matmul *s);
+void hyp_reference_attention(const hyp_reference_call *call, const HypPlan__Attention *s);
 void hyp_reference_pointwise(const hyp_reference_call *call, const HypPlan__Pointwise *s);
 void hyp_reference_softmax(const hyp_reference_call *call, const HypPlan__Softmax *s);
 void hyp_reference_reduce(const hyp_reference_call *call, const HypPlan__Reduce *s);

@@ -1,0 +1,117 @@
+/* views.c - moves that a kernel which takes strides need not see done: transpositions, slices, and reshapes that split
+ * axes. Seen from the value that the kernel reads, each of its axes runs along one axis of the value behind the moves.
+ */
+#include <string.h>
+
+#include "codegen/lower.h"
+
+/* A value and, by axis of the value that is read: along which axis of it, how many elements of that axis a step is. */
+typedef struct moves {
+    hyp_value_id value;
+    int32_t axis[HYP_MAX_RANK];
+    hyp_dim step[HYP_MAX_RANK];
+    hyp_dim first[HYP_MAX_RANK]; /* by axis of `value`: where the part that is read begins */
+} moves;
+
+static void through_transpose(const hyp_node *node, int32_t rank, moves *m)
+{
+    hyp_dim first[HYP_MAX_RANK];
+    const hyp_dim *perm = node->attrs[0].dims;
+    for (uint32_t a = 0; a < node->attrs[0].count; a++) first[perm[a]] = m->first[a];
+    memcpy(m->first, first, sizeof first);
+    for (int32_t i = 0; i < rank; i++) m->axis[i] = (int32_t)perm[m->axis[i]];
+    m->value = node->inputs[0];
+}
+
+/* A slice in steps of 1; false, and nothing done, for any other. */
+static hyp_status through_slice(hyp_lowering *l, const hyp_node *node, moves *m, bool *out_done)
+{
+    const hyp_attr *starts = &node->attrs[0], *steps = &node->attrs[2];
+    *out_done = true;
+    for (uint32_t a = 0; a < steps->count; a++) *out_done = *out_done && steps->dims[a] == 1;
+    for (uint32_t a = 0; a < starts->count && *out_done; a++)
+        HYP_TRY(hyp_dim_add(l->graph->dims, m->first[a], starts->dims[a], &m->first[a], l->diag));
+    if (*out_done) m->value = node->inputs[0];
+    return HYP_OK;
+}
+
+/* A reshape in which every axis of the input is one axis of the result or a row of neighbours; false, and nothing done,
+ * for any other, and where a part of a split axis was taken. */
+static hyp_status through_reshape(hyp_lowering *l, const hyp_node *node, int32_t rank, moves *m, bool *out_done)
+{
+    const hyp_type *from = &hyp_lower_value(l, node->inputs[0])->type, *to = &hyp_lower_value(l, node->outputs[0])->type;
+    int32_t of[HYP_MAX_RANK], next = to->rank - 1;
+    hyp_dim size[HYP_MAX_RANK], first[HYP_MAX_RANK] = {0}; /* by axis of `to`, of `from` */
+    *out_done = false;
+    for (int32_t a = from->rank - 1; a >= 0; a--) { /* from the last axis on, so that sizes are those of the inner ones */
+        hyp_dim product = 1;
+        int32_t last = next;
+        while (next >= 0 && product != from->dims[a]) {
+            of[next] = a;
+            size[next] = product;
+            if (hyp_dim_mul(l->graph->dims, product, to->dims[next], &product, NULL) != HYP_OK) return HYP_OK;
+            if (m->first[next] != 0 && !(next == last && product == from->dims[a])) return HYP_OK;
+            first[a] = m->first[next--];
+        }
+        if (product != from->dims[a]) return HYP_OK;
+    }
+    for (; next >= 0; next--) { /* what is left has to be axes of one element */
+        if (to->dims[next] != 1 || m->first[next] != 0 || from->rank == 0) return HYP_OK;
+        of[next] = 0;
+        size[next] = 0;
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        int32_t a = m->axis[i];
+        HYP_TRY(hyp_dim_mul(l->graph->dims, m->step[i], size[a], &m->step[i], l->diag));
+        m->axis[i] = of[a];
+    }
+    memcpy(m->first, first, sizeof first);
+    m->value = node->inputs[0];
+    *out_done = true;
+    return HYP_OK;
+}
+
+/* One move back; *out_done is false where the value has to be there as it is. */
+static hyp_status go_back(hyp_lowering *l, int32_t rank, moves *m, bool *out_done)
+{
+    const hyp_value *value = hyp_lower_value(l, m->value);
+    *out_done = false;
+    if (value->kind != HYP_VALUE_NODE || l->values[m->value].constant || l->values[m->value].listed) return HYP_OK;
+    const hyp_node *node = &l->graph->nodes.data[value->producer];
+    switch (node->op) {
+    case HYP_OP_transpose: through_transpose(node, rank, m); break;
+    case HYP_OP_identity:
+    case HYP_OP_dropout: m->value = node->inputs[0]; break;
+    case HYP_OP_slice: return through_slice(l, node, m, out_done);
+    case HYP_OP_reshape:
+    case HYP_OP_flatten:
+    case HYP_OP_squeeze:
+    case HYP_OP_unsqueeze: return through_reshape(l, node, rank, m, out_done);
+    default: return HYP_OK;
+    }
+    *out_done = true;
+    return HYP_OK;
+}
+
+hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, hyp_view *out)
+{
+    int32_t rank = hyp_lower_value(l, v)->type.rank;
+    moves m = {.value = v};
+    for (int32_t i = 0; i < rank; i++) {
+        m.axis[i] = i;
+        m.step[i] = 1;
+    }
+    for (bool done = true; done;) HYP_TRY(go_back(l, rank, &m, &done));
+    const hyp_type *type = &hyp_lower_value(l, m.value)->type;
+    hyp_dim strides[HYP_MAX_RANK];
+    HYP_TRY(hyp_lower_strides(l, type->rank, type->dims, strides));
+    *out = (hyp_view){.value = m.value};
+    for (int32_t i = 0; i < rank; i++)
+        HYP_TRY(hyp_dim_mul(l->graph->dims, m.step[i], strides[m.axis[i]], &out->strides[i], l->diag));
+    for (int32_t a = 0; a < type->rank; a++) {
+        hyp_dim skipped;
+        HYP_TRY(hyp_dim_mul(l->graph->dims, m.first[a], strides[a], &skipped, l->diag));
+        HYP_TRY(hyp_dim_add(l->graph->dims, out->offset, skipped, &out->offset, l->diag));
+    }
+    return HYP_OK;
+}

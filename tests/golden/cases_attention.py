@@ -1,0 +1,41 @@
+"""Cases of attention."""
+import numpy as np
+from make_ops import case, d
+
+rng = np.random.default_rng(74)
+
+
+def rand(*shape):
+    return (rng.integers(-32, 33, shape) / 16).astype(np.float32)
+
+
+def attention(q, k, v, mask=None, scale=1.0, fill=-np.inf):
+    s = scale * (d(q) @ np.swapaxes(d(k), -1, -2))
+    if mask is not None:
+        s = np.where(mask, fill, s) if mask.dtype == bool else s + d(mask)
+    e = np.exp(s - s.max(-1, keepdims=True, initial=-np.inf))
+    return e / e.sum(-1, keepdims=True) @ d(v)
+
+
+def cases():
+    q, k, v = rand(2, 3, 4, 5), rand(2, 3, 6, 5), rand(2, 3, 6, 2)
+    case("attention", "heads", "", [q, k, v], attention(q, k, v))
+    case("attention", "scaled", ":scale 0.25", [q, k, v], attention(q, k, v, scale=0.25))
+    case("attention", "matrices", ":scale -0.5", [q[0, 0], k[0, 0], v[0, 0]], attention(q[0, 0], k[0, 0], v[0, 0], scale=-0.5))
+    case("attention", "keys as columns", ":trans-k 0", [q, np.swapaxes(k, -1, -2).copy(), v], attention(q, k, v))
+    case("attention", "rows first", ":rows-first 1", [q, k, v], attention(q, k, v).swapaxes(1, 2))
+    case("attention", "rows first, three axes", ":rows-first 1", [q[0], k[0], v[0]], attention(q[0], k[0], v[0]).swapaxes(0, 1))
+    case("attention", "one head of keys", "", [q, k[:, :1], v[:, :1]], attention(q, k[:, :1], v[:, :1]))
+    case("attention", "a batch of values", "", [q[0, 0], k[0, 0], v], attention(q[0, 0], k[0, 0], v))
+    for name, mask in [("whole", rand(2, 3, 4, 6)), ("of keys", rand(2, 1, 1, 6)), ("matrix", rand(4, 6)), ("number", rand())]:
+        case("attention", f"mask, {name}", "", [q, k, v, mask], attention(q, k, v, mask))
+    causal = np.triu(np.ones((4, 6), bool), 3)
+    case("attention", "causal", "", [q, k, v, causal], attention(q, k, v, causal))
+    hidden = np.zeros((2, 1, 4, 6), bool)
+    hidden[0, 0, 1] = True
+    case("attention", "a row that sees nothing", ":fill -10000.0", [q, k, v, hidden], attention(q, k, v, hidden, fill=-1e4))
+    with np.errstate(all="ignore"):
+        case("attention", "a row of minus infinity", "", [q, k, v, hidden], attention(q, k, v, hidden))
+    case("attention", "no keys", "", [rand(2, 3), rand(0, 3), rand(0, 2)], np.zeros((2, 2)))
+    case("attention", "no rows", "", [rand(0, 3), rand(4, 3), rand(4, 2)], np.zeros((0, 2)))
+    case("attention", "no width", "", [rand(2, 0), rand(4, 0), v[0, 0, :4]], np.broadcast_to(d(v[0, 0, :4]).mean(0), (2, 2)))
