@@ -2,9 +2,7 @@
 #ifndef HYPATIA_TOOLS_HYPATIA_H
 #define HYPATIA_TOOLS_HYPATIA_H
 
-#include "cli.h"
-#include "hypatia/runtime.h"
-#include "hypatia/tensor_io.h"
+#include "session.h"
 
 /* Each command reads its own options and returns an exit code. argv[0] is the command's name. */
 int command_run(int argc, char **argv);
@@ -12,79 +10,7 @@ int command_bench(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_verify(int argc, char **argv);
 
-/* ---- session.c: a loaded plan and its tensors ----------------------------------------------------------- */
-
-/* What every command that runs a plan is told. */
-typedef struct session_options {
-    const char *plan;
-    hyp_device_kind device;
-    int32_t device_index, threads;
-    bool verbose;
-    cli_list dims;   /* "batch=32" */
-    cli_list inputs; /* "x=@f.npy", "x=random:3", "x=zeros" */
-} session_options;
-void session_options_free(session_options *o);
-
-/* The first rows of a command's option table, and what reads them. */
-enum {
-    SESSION_DEVICE,
-    SESSION_THREADS,
-    SESSION_INPUT,
-    SESSION_DIM,
-    SESSION_VERBOSE,
-    SESSION_HELP,
-    SESSION_OPTION_COUNT
-};
-#define SESSION_OPTIONS                                                                                                \
-    [SESSION_DEVICE] = {"device", 0, "NAME", "auto (default), cpu, cuda, cuda:N or reference"},                        \
-    [SESSION_THREADS] = {"threads", 0, "N", "CPU threads of one run (OMP_NUM_THREADS, else all)"},                     \
-    [SESSION_INPUT] = {"input", 'i', "NAME=VALUE", "@FILE (.npy, .bin, .pb), random:SEED or zeros"},                   \
-    [SESSION_DIM] = {"dim", 0, "NAME=SIZE", "size of a symbolic dimension, for random and zeros (1)"},                 \
-    [SESSION_VERBOSE] = {"verbose", 'v', NULL, "say which device was taken and why"},                                  \
-    [SESSION_HELP] = {"help", 'h', NULL, "print this help"}
-/* Takes one of these options or the plan (CLI_POSITIONAL). CLI_OK, or CLI_USAGE after a message. */
-int session_read_option(session_options *o, const cli_args *args, int option, const char *value);
-/* Reads a tolerance; CLI_OK, or CLI_USAGE after a message. */
-int read_tolerance(const cli_args *args, const char *value, double *out);
-
-/* An engine with a context; inputs[i] and outputs[i] belong to the plan's input and output i. */
-typedef struct session {
-    hyp_engine *engine;
-    hyp_context *context;
-    hyp_tensor *inputs, *outputs;
-    size_t input_count, output_count;
-} session;
-
-/* These return an exit code after a message. session_close is safe on a zeroed or half-opened session. */
-int session_open(session *s, const session_options *o, const char *tool);
-void session_close(session *s);
-/* Loads the inputs that `o` names. The rest become `fallback` ("random:0"), or are listed in an error when it is
- * NULL. A symbolic dim takes its size from --dim, else from a loaded input, else it is 1, which is said on stderr. */
-int session_make_inputs(session *s, const session_options *o, const char *fallback, const cli_args *args);
-/* Loads input_K.pb of a test_data_set_N folder. */
-int session_load_folder(session *s, const char *folder, const char *tool);
-/* Allocates the outputs for the inputs' dims. */
-int session_make_outputs(session *s, const char *tool);
-int session_run(session *s, const char *tool);
-
-/* ---- steps.c: predicted and measured times -------------------------------------------------------------- */
-
-typedef struct step_times {
-    double *measured; /* seconds by step, medians of several runs */
-    double total;
-    size_t count;
-} step_times;
-/* Times the steps of a session with inputs and outputs for about so many seconds. An exit code after a message. */
-int step_times_measure(step_times *t, session *s, double seconds, const char *tool);
-void step_times_free(step_times *t);
-/* A table of all steps. */
-void step_times_print(const step_times *t, const session *s);
-/* Of all steps together; 0 where the plan has no predictions. */
-double predicted_seconds(const session *s);
-/* A line with it, and with the sizes that it was made for where they are not those of the inputs. */
-void print_predicted(const session *s);
-
-/* ---- session.c, continued ------------------------------------------------------------------------------- */
+/* ---- session.c -------------------------------------------------------------------------------------------- */
 
 /* Compares `actual` with `reference` and prints what it found. CLI_OK or CLI_MISMATCH; tensors of different types or
  * dims are a mismatch. */

@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
+#include "measure.h"
 
 enum {
     OPT_OUTPUT,
@@ -24,6 +25,10 @@ enum {
     OPT_ITERATIONS,
     OPT_NODES,
     OPT_DRY_RUN,
+    OPT_TIMED,
+    OPT_CALIBRATE,
+    OPT_THREADS,
+    OPT_SECONDS,
     OPT_LIST_RULES,
     OPT_DUMP_REWRITES,
     OPT_DUMP_IR,
@@ -52,6 +57,10 @@ static const cli_option options[] = {
     [OPT_ITERATIONS] = {"max-iterations", 0, "N", "limit of rewriting iterations (1000)"},
     [OPT_NODES] = {"max-nodes", 0, "N", "limit of e-nodes (100000)"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
+    [OPT_TIMED] = {"timed", 0, NULL, "time the plan here against those with less rewriting; keep the fastest"},
+    [OPT_CALIBRATE] = {"calibrate", 0, NULL, "measure the CPU here; write a profile for --profile to the output"},
+    [OPT_THREADS] = {"threads", 0, "N", "CPU threads for --timed (as at run time) and --calibrate (1)"},
+    [OPT_SECONDS] = {"seconds", 0, "S", "about how long --timed (3) or --calibrate (20) measures"},
     [OPT_LIST_RULES] = {"list-rules", 0, NULL, "print the rules: name, class, ruleset, what it does"},
     [OPT_DUMP_REWRITES] = {"dump-rewrites", 0, "FILE|-", "write every rewrite as a line of JSON"},
     [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote or rewrite"},
@@ -69,15 +78,19 @@ typedef struct request {
     const char *model, *plan, *dump_path;
     FILE *dump; /* NULL = no dump */
     cli_list dims, typical, shapes, bound, rules, disabled, only, flags;
+    cli_list normal; /* rules that --timed chose */
     const char **dim_names, **typical_names;
     int64_t *dim_values, *typical_values;
     hyp_tensor *shape_tensors, *bound_tensors;
-    bool list_rules, dry_run, stats, verbose, quiet;
+    bool list_rules, dry_run, stats, verbose, quiet, timed, calibrate;
+    int64_t threads; /* 0 = not said */
+    double seconds;  /* 0 = not said */
 } request;
 
 static void help(void)
 {
     printf("Usage: hypatiac MODEL.onnx -o PLAN.bin [options]\n"
+           "       hypatiac --calibrate -o MY.profile\n"
            "Compiles an ONNX model to a plan that 'hypatia run' and libhypatia-rt execute.\n");
     cli_print_options(stdout, options);
     printf("\nDims, shapes and rules may be given several times or as comma lists.\n"
@@ -126,6 +139,16 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_ITERATIONS: return read_limit(args, "max-iterations", value, &c->max_iterations);
     case OPT_NODES: return read_limit(args, "max-nodes", value, &c->max_nodes);
     case OPT_DRY_RUN: r->dry_run = true; break;
+    case OPT_TIMED: r->timed = true; break;
+    case OPT_CALIBRATE: r->calibrate = true; break;
+    case OPT_THREADS:
+        if (cli_parse_int(value, 1, 4096, &r->threads)) break;
+        cli_usage_error(args, "--threads: '%s' is no number between 1 and 4096", value);
+        return false;
+    case OPT_SECONDS:
+        if (cli_parse_double(value, 0.001, &r->seconds)) break;
+        cli_usage_error(args, "--seconds: '%s' is no time of a thousandth or more", value);
+        return false;
     case OPT_LIST_RULES: r->list_rules = true; break;
     case OPT_DUMP_REWRITES: r->dump_path = value; break;
     case OPT_DUMP_IR: c->dump_ir_stage = value; break;
@@ -203,6 +226,12 @@ static bool finish_request(request *r, const cli_args *args)
     c->flags = (const char *const *)r->flags.items;
     c->flag_count = r->flags.count;
     if (r->list_rules) return true;
+    if (r->calibrate && (r->model || r->timed || !r->plan)) {
+        cli_usage_error(args,
+                        "--calibrate takes no model, and wants a file to write: hypatiac --calibrate -o my.profile");
+        return false;
+    }
+    if (r->calibrate) return true;
     if (!r->model) {
         cli_usage_error(args, "no model was given");
         return false;
@@ -243,7 +272,8 @@ static void free_request(request *r)
     free(r->typical_names);
     free(r->typical_values);
     free(r->shape_tensors);
-    cli_list *lists[] = {&r->dims, &r->typical, &r->shapes, &r->bound, &r->rules, &r->disabled, &r->only, &r->flags};
+    cli_list *lists[] = {&r->dims,     &r->typical, &r->shapes, &r->bound, &r->rules,
+                         &r->disabled, &r->only,    &r->flags,  &r->normal};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 
@@ -294,11 +324,36 @@ static void print_stats(FILE *to, const hyp_compile_report *report)
     fprintf(to, "plan         %zu steps, %llu bytes\n", report->plan_steps, (unsigned long long)report->plan_bytes);
 }
 
+static measure_options measurement(const request *r, double seconds)
+{
+    bool cuda = r->compile.target && strcmp(r->compile.target, "cuda") == 0;
+    return (measure_options){.device = cuda ? HYP_DEVICE_CUDA : HYP_DEVICE_CPU,
+                             .threads = (int32_t)r->threads,
+                             .seconds = r->seconds > 0 ? r->seconds : seconds,
+                             .quiet = r->quiet};
+}
+
+/* Lets the compilation make the fastest plan, and records which one that is. */
+static int choose(request *r, FILE *people, const cli_args *args)
+{
+    const char *flag = NULL;
+    measure_options o = measurement(r, 3);
+    int code = choose_fastest(&r->compile, r->model, &o, people, &r->normal, &flag, args);
+    if (code != CLI_OK)
+        fprintf(stderr, "%s: --timed runs the plans on this machine; without it a plan is made for any\n", args->tool);
+    if (flag) cli_list_add(&r->flags, flag, strlen(flag));
+    r->compile.flags = (const char *const *)r->flags.items;
+    r->compile.flag_count = r->flags.count;
+    return code;
+}
+
 static int compile(request *r, const cli_args *args)
 {
     /* What shares standard output with a dump or the plan goes to standard error. */
     bool taken = (r->plan && strcmp(r->plan, "-") == 0) || r->dump == stdout || r->compile.dump_ir_stage;
     FILE *people = taken ? stderr : stdout;
+    int code = r->timed ? choose(r, r->quiet ? NULL : people, args) : CLI_OK;
+    if (code != CLI_OK) return code;
     hyp_diag diag = {0};
     hyp_compile_report *report = NULL;
     hyp_status status = r->list_rules
@@ -312,6 +367,15 @@ static int compile(request *r, const cli_args *args)
     bool dumped = !r->dump || (fflush(r->dump) == 0 && !ferror(r->dump));
     if (!dumped) fprintf(stderr, "%s: %s: cannot write\n", args->tool, r->dump_path);
     return dumped ? CLI_OK : CLI_FAILED;
+}
+
+static int run(request *r, const cli_args *args)
+{
+    if (r->calibrate) {
+        measure_options o = measurement(r, 20);
+        return calibrate(r->plan, &o, args);
+    }
+    return open_dump(r, args) ? compile(r, args) : CLI_FAILED;
 }
 
 int main(int argc, char **argv)
@@ -335,7 +399,7 @@ int main(int argc, char **argv)
         r.compile.progress = cli_write_file;
         r.compile.progress_user = stderr;
     }
-    if (finish_request(&r, &args)) code = open_dump(&r, &args) ? compile(&r, &args) : CLI_FAILED;
+    if (finish_request(&r, &args)) code = run(&r, &args);
 done:
     free_request(&r);
     return code;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hypatia.h"
+#include "session.h"
 #include "timing.h"
 
 enum { MOST_RUNS = 101 };

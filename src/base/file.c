@@ -79,7 +79,8 @@ hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag)
     if (f->path) memcpy(f->path, to, len + 1);
     free(target);
     struct stat st;
-    if (f->path && stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+    bool there = f->path && stat(path, &st) == 0;
+    if (there && !S_ISDIR(st.st_mode) && (!S_ISREG(st.st_mode) || st.st_nlink == 0)) {
         f->fd = open(path, O_WRONLY | O_CLOEXEC);
     } else {
         char *temp = hyp_malloc(room);

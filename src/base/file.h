@@ -18,9 +18,9 @@ void hyp_unmap(hyp_mapping *map);
 void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size);
 
 /* Writes to a temporary file beside `path`; commit renames it over `path`, abort removes it. "-" writes
- * to standard output, what is there but is no regular file (/dev/null, a pipe) is written to, not replaced, and
- * where `path` is a symbolic link the file that it points to is replaced.
- * Threads and processes may write the same path at once: the last commit wins. */
+ * to standard output, what is there but is no regular file (/dev/null, a pipe) or has no name any more (an unlinked
+ * file, as /dev/fd/3) is written to, not replaced, and where `path` is a symbolic link the file that it points to is
+ * replaced. Threads and processes may write the same path at once: the last commit wins. */
 typedef struct hyp_outfile {
     int fd;
     char *path, *temp; /* path NULL for standard output, temp NULL where nothing is renamed */

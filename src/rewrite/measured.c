@@ -14,11 +14,10 @@
 static const char *sizes_of(hyp_op op, uint32_t *out_count)
 {
     uint32_t flags = hyp_op_get(op)->flags;
-    *out_count = op == HYP_OP_linear ? 3 : op == HYP_OP_matmul || op == HYP_OP_fused_mlp ? 4 : 1;
+    *out_count = op == HYP_OP_linear ? 3 : op == HYP_OP_matmul ? 4 : 1;
     switch (op) {
     case HYP_OP_linear: return "M N K";
     case HYP_OP_matmul: return "BATCH M N K";
-    case HYP_OP_fused_mlp: return "LAYERS M N K";
     case HYP_OP_softmax:
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean:
@@ -37,9 +36,6 @@ static hyp_status read_shape(const char *file, const hyp_sexpr *form, hyp_measur
             return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "a size from 1 to 2^40 is wanted here");
         out->shape[i] = (double)sx->integer;
         out->place[i] = log2(out->shape[i]);
-        if (i == 0 && out->op == HYP_OP_fused_mlp && (sx->integer < 2 || sx->integer > HYP_MEASURED_LAYERS))
-            return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "2 to %d layers are wanted here",
-                                  HYP_MEASURED_LAYERS);
     }
     return HYP_OK;
 }
@@ -53,8 +49,8 @@ hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measur
     const char *name = form->items[1]->text, *sizes = hyp_op_find(name, &m.op) ? sizes_of(m.op, &m.rank) : NULL;
     if (!sizes)
         return hyp_sexpr_fail(diag, file, form->items[1], HYP_ERR_MALFORMED,
-                              "'%s' is no operator that is measured: linear, matmul, fused-mlp, softmax, transpose, "
-                              "reductions, normalizations and elementwise ones are",
+                              "'%s' is no operator that is measured: linear, matmul, softmax, transpose, sums, means, "
+                              "normalizations and elementwise ones are",
                               name);
     if (form->count != m.rank + 4)
         return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "(measured %s %s TYPE SECONDS) is wanted", name,
@@ -81,9 +77,8 @@ bool hyp_measured_same(const hyp_measured *a, const hyp_measured *b)
 
 /* The question whose answer was measured, with everything that it points to. */
 typedef struct question {
-    hyp_type types[5], output;
-    const hyp_type *inputs[2 * HYP_MEASURED_LAYERS + 1];
-    const char *acts[HYP_MEASURED_LAYERS];
+    hyp_type types[3], output;
+    const hyp_type *inputs[3];
     hyp_attr attrs[HYP_MAX_ATTRS];
     hyp_cost_query query;
 } question;
@@ -91,30 +86,6 @@ typedef struct question {
 static hyp_type tensor(const hyp_measured *m, int32_t rank, double a, double b, double c)
 {
     return (hyp_type){.dtype = m->dtype, .rank = rank, .dims = {(hyp_dim)a, (hyp_dim)b, (hyp_dim)c}};
-}
-
-static void ask_linear(const hyp_measured *m, double rows, double n, double k, question *q)
-{
-    q->types[0] = tensor(m, 2, n, k, 0);
-    q->types[1] = tensor(m, 1, n, 0, 0);
-    q->types[2] = tensor(m, 2, rows, k, 0);
-    q->output = tensor(m, 2, rows, n, 0);
-}
-
-/* A chain of layers of one width, with relu. */
-static void ask_chain(const hyp_measured *m, question *q)
-{
-    uint32_t layers = (uint32_t)m->shape[0];
-    ask_linear(m, m->shape[1], m->shape[2], m->shape[3], q);
-    q->types[3] = tensor(m, 2, m->shape[2], m->shape[2], 0);
-    for (uint32_t i = 0; i < layers; i++) {
-        q->inputs[2 * i] = &q->types[i ? 3 : 0];
-        q->inputs[2 * i + 1] = &q->types[1];
-        q->acts[i] = "relu";
-    }
-    q->inputs[2 * layers] = &q->types[2];
-    q->attrs[0] = (hyp_attr){.kind = HYP_ATTR_SYMS, .count = layers, .syms = q->acts};
-    q->query.input_count = 2 * layers + 1;
 }
 
 static void ask(const hyp_measured *m, question *q)
@@ -129,8 +100,12 @@ static void ask(const hyp_measured *m, question *q)
                                 .output_count = 1};
     for (uint32_t i = 0; i < 3; i++) q->inputs[i] = &q->types[i];
     switch (m->op) {
-    case HYP_OP_linear: ask_linear(m, s[0], s[1], s[2], q); break;
-    case HYP_OP_fused_mlp: ask_chain(m, q); break;
+    case HYP_OP_linear:
+        q->types[0] = tensor(m, 2, s[1], s[2], 0);
+        q->types[1] = tensor(m, 1, s[1], 0, 0);
+        q->types[2] = tensor(m, 2, s[0], s[2], 0);
+        q->output = tensor(m, 2, s[0], s[1], 0);
+        break;
     case HYP_OP_matmul:
         q->types[0] = tensor(m, 3, s[0], s[1], s[3]);
         q->types[1] = tensor(m, 3, s[0], s[3], s[2]);

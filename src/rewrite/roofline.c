@@ -80,13 +80,12 @@ static double computing(const asking *a, double flops, hyp_dtype t)
     }
 }
 
-/* What measurements say of the roofline of a product in f32: nothing where it runs in TF32, which they do not know. */
-static double ratio(const asking *a, hyp_op op, hyp_dtype t, double m, double n, double k, double batch)
+/* What measurements say of the roofline of a product, the shape as in hyp_measured; nothing where it runs in TF32,
+ * which they do not know. */
+static double ratio(const asking *a, hyp_op op, hyp_dtype t, const double *shape)
 {
-    double out = 1, shape[HYP_MEASURED_SIZES] = {m, n, k};
-    double batched[HYP_MEASURED_SIZES] = {batch, m, n, k};
-    if (!(a->line->tf32 && t == HYP_F32))
-        hyp_measured_ratio(a->device, op, t, op == HYP_OP_linear ? shape : batched, &out);
+    double out = 1;
+    if (!(a->line->tf32 && t == HYP_F32)) hyp_measured_ratio(a->device, op, t, shape, &out);
     return out;
 }
 
@@ -159,7 +158,7 @@ static double linear(const asking *a)
     const hyp_type *w = q->inputs[0], *x = q->inputs[2], *y = &q->outputs[0];
     double count = elements(a, y), n = size_of(a, w->dims[0]), m = n > 0 ? count / n : 0;
     double seconds = a->device->launch_seconds + product(a, w, q->inputs[1], m, bytes(a, x) + bytes(a, y), 0);
-    seconds *= ratio(a, HYP_OP_linear, w->dtype, m, n, size_of(a, w->dims[1]), 1);
+    seconds *= ratio(a, HYP_OP_linear, w->dtype, (const double[]){m, n, size_of(a, w->dims[1])});
     if (q->op == HYP_OP_fused_linear)
         seconds += activation(a, q->attrs[0].sym, count, (double)hyp_dtype_size(y->dtype));
     return seconds;
@@ -167,28 +166,28 @@ static double linear(const asking *a)
 
 /* Where a device runs the layers in one kernel, a block of rows goes through all of them: one launch, and hidden
  * values move at the speed of the cache. Elsewhere every layer is a kernel; what is saved is that the layers
- * follow each other without anything between them, a small part of a launch. */
+ * follow each other without anything between them, a small part of a launch. What was measured of single layers goes
+ * for those of the chain, so that a chain never costs more than its layers. */
 static double fused_mlp(const asking *a)
 {
     const hyp_cost_query *q = a->q;
     const hyp_type *x = q->inputs[q->input_count - 1], *y = &q->outputs[0];
     uint32_t layers = q->attrs[0].count;
     double size = (double)hyp_dtype_size(y->dtype), k = x->rank ? size_of(a, x->dims[x->rank - 1]) : 1;
-    double m = k > 0 ? elements(a, x) / k : 0;
+    double m = k > 0 ? elements(a, x) / k : 0, in = bytes(a, x), seconds = 0;
     bool one = a->device->mlp_in_one_kernel;
-    double seconds = one ? a->device->launch_seconds : (double)layers * 0.98 * a->device->launch_seconds;
-    double in = bytes(a, x), widths = 0, acts = 0;
     for (uint32_t i = 0; i < layers; i++) {
         const hyp_type *w = q->inputs[2 * i], *b = q->inputs[2 * i + 1];
         double n = size_of(a, w->dims[0]), out = m * n * size;
         bool first = i == 0, last = i + 1 == layers;
         double hidden = one ? (first ? 0 : in) + (last ? 0 : out) : 0;
-        seconds += product(a, w, b, m, in + out - hidden, hidden);
-        acts += activation(a, q->attrs[0].syms[i], m * n, size);
-        widths += log2(fmax(1, n));
+        double launch = (!one ? 0.98 : first) * a->device->launch_seconds;
+        seconds += (launch + product(a, w, b, m, in + out - hidden, hidden)) *
+                   ratio(a, HYP_OP_linear, w->dtype, (const double[]){m, n, size_of(a, w->dims[1])});
+        seconds += activation(a, q->attrs[0].syms[i], m * n, size);
         in = out;
     }
-    return seconds * ratio(a, HYP_OP_fused_mlp, x->dtype, m, exp2(widths / layers), k, layers) + acts;
+    return seconds;
 }
 
 /* A convolution multiplies every result by the weights of its channel, the transpose of one every element of x. */
@@ -216,8 +215,9 @@ static double matmul(const asking *a)
     double n = y->rank > 1 ? size_of(a, y->dims[y->rank - 1]) : 1;
     double rows = y->rank > 1 ? size_of(a, y->dims[y->rank - 2]) : 1;
     bool layer = q->input_const && q->input_const[1] && q->inputs[1]->rank <= 2 && !trans; /* runs as one */
-    seconds *= ratio(a, layer ? HYP_OP_linear : HYP_OP_matmul, y->dtype, layer ? elements(a, y) / fmax(1, n) : rows, n,
-                     k, elements(a, y) / fmax(1, rows * n));
+    double batch = elements(a, y) / fmax(1, rows * n);
+    seconds *= layer ? ratio(a, HYP_OP_linear, y->dtype, (const double[]){batch * rows, n, k})
+                     : ratio(a, HYP_OP_matmul, y->dtype, (const double[]){batch, rows, n, k});
     if (q->op == HYP_OP_gemm && q->input_count > 2 && q->inputs[2]) /* runs as a product and an addition */
         seconds += pass(a, elements(a, y), 2 * bytes(a, y) + bytes(a, q->inputs[2]), 1);
     return seconds;

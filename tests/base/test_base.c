@@ -291,6 +291,25 @@ static void outfile_writes_into_what_is_no_regular_file(void **state)
     unlink(path);
 }
 
+static void outfile_writes_into_a_file_without_a_name(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hyp_base_XXXXXX", link[32];
+    int fd = mkstemp(path);
+    unlink(path);
+    snprintf(link, sizeof link, "/dev/fd/%d", fd);
+    hyp_outfile f;
+    hyp_mapping map;
+    assert_int_equal(hyp_outfile_open(&f, link, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_write(&f, "hello", 5, NULL), HYP_OK);
+    assert_int_equal(hyp_outfile_commit(&f, NULL), HYP_OK);
+    assert_int_equal(hyp_map_file(link, &map, NULL), HYP_OK);
+    assert_int_equal(map.size, 5);
+    assert_memory_equal(map.data, "hello", 5);
+    hyp_unmap(&map);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +326,7 @@ int main(void)
         cmocka_unit_test(outfile_follows_a_link),
         cmocka_unit_test(outfiles_of_one_path_are_apart),
         cmocka_unit_test(outfile_writes_into_what_is_no_regular_file),
+        cmocka_unit_test(outfile_writes_into_a_file_without_a_name),
         cmocka_unit_test(nearest_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

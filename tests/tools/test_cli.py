@@ -66,6 +66,38 @@ def check_compiling(folder, plan):
     assert "hypatiac 0." in run("hypatiac", "--version") and "Usage" in run("hypatiac", "--help")
 
 
+def check_measuring(folder):
+    """Nothing here depends on how long anything takes."""
+    profile, plan = os.path.join(folder, "my.profile"), os.path.join(folder, "timed.bin")
+    assert run("hypatiac", "--calibrate", "-o", profile, "--seconds", "0.05") == ""
+    text = open(profile).read()
+    assert "(threads 1)" in text and "(measured linear 32 768 768 f32 " in text
+    assert all(f"(measured {op} 16384 f32 " in text for op in ("add", "gelu", "softmax", "layer-norm", "transpose"))
+    assert "fused-mlp" in run("hypatiac", MODEL, "-o", plan, "--profile", profile)
+    run("hypatia", "verify", plan, "--model", MODEL, "--dim", "batch=5")
+    assert "no model" in hyp.tool("hypatiac", "--calibrate", MODEL, "-o", profile).stderr
+    run("hypatiac", "--calibrate", code=2)
+    run("hypatiac", "--calibrate", "-o", os.path.join(folder, "none/my.profile"), "--seconds", "0.01", code=1)
+
+    # A folder for temporary files that must be as empty afterwards as before.
+    os.environ["TMPDIR"] = temporary = os.path.join(folder, "tmp")
+    os.mkdir(temporary)
+    quick = ["--timed", "--seconds", "0.05", "--threads", "1"]
+    out = run("hypatiac", MODEL, "-o", plan, *quick, "--typical", "batch=3")
+    for word in ("timed with image f32[3 64] on cpu", "  rewritten ", "  normal form ", "  as it is "):
+        assert word in out, out
+    assert out.count("(kept)") == 1, out
+    run("hypatia", "verify", plan, "--model", MODEL, "--dim", "batch=5")
+    kept = next(line for line in out.splitlines() if "(kept)" in line)
+    assert ("--timed=" in run("hypatia", "inspect", plan)) == ("rewritten" not in kept), kept
+    assert "timed with" in run("hypatiac", MODEL, "--dry-run", *quick)
+    assert run("hypatiac", MODEL, "-o", plan, "-q", *quick) == ""
+    done = hyp.tool("hypatiac", MODEL, "-o", plan, *quick, "--profile", os.path.join(folder, "none"))
+    assert done.returncode == 1 and os.listdir(temporary) == []
+    assert "'0' is no number between" in hyp.tool("hypatiac", MODEL, "--timed", "--threads", "0").stderr
+    del os.environ["TMPDIR"]
+
+
 def check_running(folder, plan):
     images, labels = np.load(os.path.join(EXAMPLE, "images.npy")), np.load(os.path.join(EXAMPLE, "labels.npy"))
     results = {}
@@ -140,6 +172,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         plan = os.path.join(folder, "digits.bin")
         check_compiling(folder, plan)
+        check_measuring(folder)
         check_running(folder, plan)
         check_reports(folder, plan)
     print("passed")

@@ -1,0 +1,26 @@
+#include "tempfile.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+int tempfile_open(tempfile *f, const char *tool)
+{
+    char name[4096];
+    const char *folder = getenv("TMPDIR");
+    snprintf(name, sizeof name, "%s/hypatia-XXXXXX", folder && *folder ? folder : "/tmp");
+    f->fd = mkstemp(name);
+    if (f->fd < 0) {
+        fprintf(stderr, "%s: %s: cannot create a temporary file: %s\n", tool, name, strerror(errno));
+        return CLI_FAILED;
+    }
+    unlink(name);
+    snprintf(f->path, sizeof f->path, "/dev/fd/%d", f->fd);
+    return CLI_OK;
+}
+
+void tempfile_close(tempfile *f) { close(f->fd); }
