@@ -294,18 +294,14 @@ static void print_profile(FILE *to, const results *r, int threads)
 {
     fprintf(to,
             "; Measured by hypatiac --calibrate. docs/rules.md says how the numbers are used.\n"
-            "(profile measured\n  (threads %d)\n  (launch-seconds %.3g)\n  (bytes-per-second %.4g)\n"
+            "(profile measured\n  (like cpu)\n  (threads %d)\n  (launch-seconds %.3g)\n  (bytes-per-second %.4g)\n"
             "  (cache-bytes %.0f)\n  (cache-bytes-per-second %.4g)\n",
             threads, r->launch, r->bytes_per_second, r->cache_bytes, r->cache_bytes_per_second);
     fprintf(to,
             "  (flops-f32 %.4g)\n  (flops-tf32 %.4g)\n  (flops-f16 %.4g)\n  (flops-bf16 %.4g)\n  (flops-f64 %.4g)\n",
             best_rate(r, HYP_F32), best_rate(r, HYP_F32), best_rate(r, HYP_F16), best_rate(r, HYP_BF16),
             best_rate(r, HYP_F64));
-    fprintf(to,
-            "  (pointwise-per-second %.4g)\n"
-            "  (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish)\n"
-            "  (kernel-calls true)\n  (mlp-in-one-kernel true)",
-            r->pointwise);
+    fprintf(to, "  (pointwise-per-second %.4g)", r->pointwise);
     for (int i = 0; i < PRODUCTS; i++) {
         const kernel *k = &products[i];
         if (!(r->products[i] > 0)) continue;

@@ -132,23 +132,43 @@ static hyp_status read_measured(hyp_arena *arena, const char *file, const hyp_se
     return HYP_OK;
 }
 
+/* Starts from the built-in profile that a form (like NAME) names; *found says whether there is one. */
+static hyp_status read_base(hyp_arena *arena, const char *file, const hyp_sexpr *forms, hyp_device_profile *out,
+                            bool *found, hyp_diag *diag)
+{
+    *found = false;
+    for (uint32_t i = 2; i < forms->count; i++) {
+        const hyp_sexpr *form = forms->items[i];
+        if (!hyp_sexpr_is_form(form, "like")) continue;
+        bool named = form->count == 2 && form->items[1]->kind == HYP_SX_SYMBOL;
+        const char *name = named ? form->items[1]->text : "", *text = hyp_profile_builtin(name);
+        if (!text || *found)
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
+                                  "(like NAME) is wanted once, with the name of a built-in profile: cpu or h200");
+        HYP_TRY(hyp_profile_parse(arena, name, text, strlen(text), out, diag));
+        *found = true;
+    }
+    return HYP_OK;
+}
+
 hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *text, size_t len, hyp_device_profile *out,
                              hyp_diag *diag)
 {
     const hyp_sexpr *forms;
-    bool given[KEY_COUNT] = {0};
+    bool given[KEY_COUNT] = {0}, based;
     hyp_device_profile profile = {.threads = 1};
     HYP_TRY(hyp_sexpr_parse(arena, file, text, len, &forms, diag));
     const hyp_sexpr *form = forms->count == 1 ? forms->items[0] : NULL;
     if (!form || !hyp_sexpr_is_form(form, "profile") || form->count < 2 || form->items[1]->kind != HYP_SX_SYMBOL)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: a device profile is one form (profile NAME (key value)...)",
                         file);
+    HYP_TRY(read_base(arena, file, form, &profile, &based, diag));
     profile.name = form->items[1]->text;
     for (uint32_t i = 2; i < form->count; i++)
-        if (!hyp_sexpr_is_form(form->items[i], "measured"))
+        if (!hyp_sexpr_is_form(form->items[i], "measured") && !hyp_sexpr_is_form(form->items[i], "like"))
             HYP_TRY(read_form(file, form->items[i], given, &profile, diag));
     for (size_t i = 0; i < KEY_COUNT; i++)
-        if (!given[i] && keys[i].kind != COUNT)
+        if (!given[i] && !based && keys[i].kind != COUNT)
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "the profile lacks (%s ...)", keys[i].name);
     HYP_TRY(read_measured(arena, file, form, &profile, diag));
     *out = profile;

@@ -132,6 +132,9 @@ static void mistakes_in_profiles_are_named_with_their_place(void **state)
         {"(profile p (epilogue relu elu))", "p.profile:1:27: an activation is wanted"},
         {"(profile p (mlp-in-one-kernel 1))", "true or false"},
         {"(profile p 3)", "(key value) is wanted"},
+        {"(profile p (like abacus))", "p.profile:1:12: (like NAME) is wanted once"},
+        {"(profile p (like cpu) (like cpu))", "p.profile:1:23: (like NAME) is wanted once"},
+        {"(profile p (like cpu) (launch-seconds 0))", "p.profile:1:39: launch-seconds is a number above 0"},
         {"(profile p (threads 1.5))", "p.profile:1:21: threads is a whole number above 0"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -146,11 +149,26 @@ static void mistakes_in_profiles_are_named_with_their_place(void **state)
     assert_null(hyp_profile_builtin("abacus"));
 }
 
-/* The CPU's profile with these entries at its end. */
+static void a_profile_may_start_from_a_built_in_one(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_device_profile cpu, mine;
+    static const char text[] = "(profile p (launch-seconds 5e-6) (like cpu))";
+    assert_int_equal(
+        hyp_profile_parse(&arena, "cpu", hyp_profile_builtin("cpu"), strlen(hyp_profile_builtin("cpu")), &cpu, NULL),
+        HYP_OK);
+    assert_int_equal(hyp_profile_parse(&arena, "p", text, strlen(text), &mine, NULL), HYP_OK);
+    assert_string_equal(mine.name, "p");
+    assert_true(mine.launch_seconds == 5e-6 && mine.flops_f32 == cpu.flops_f32);
+    assert_int_equal(mine.epilogue_acts, cpu.epilogue_acts);
+    hyp_arena_dispose(&arena);
+}
+
+/* The CPU's profile with these entries on a line of their own. */
 static hyp_status parse_with(hyp_arena *arena, const char *entries, hyp_device_profile *out, hyp_diag *diag)
 {
-    const char *text = hyp_profile_builtin("cpu"), *close = strrchr(text, ')');
-    char *all = hyp_arena_printf(arena, "%.*s\n%s)", (int)(close - text), text, entries);
+    char *all = hyp_arena_printf(arena, "(profile p (like cpu)\n%s)", entries);
     assert_non_null(all);
     return hyp_profile_parse(arena, "p.profile", all, strlen(all), out, diag);
 }
@@ -358,6 +376,7 @@ int main(void)
         cmocka_unit_test(mistakes_in_profiles_are_named_with_their_place),
         cmocka_unit_test(fusing_never_costs_more_than_not_fusing),
         cmocka_unit_test(costs_are_near_what_was_measured),
+        cmocka_unit_test(a_profile_may_start_from_a_built_in_one),
         cmocka_unit_test(mistakes_in_measurements_are_named_with_their_place),
         cmocka_unit_test(too_many_measurements_are_refused),
         cmocka_unit_test(what_was_measured_costs_that),
