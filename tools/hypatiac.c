@@ -30,6 +30,8 @@ enum {
     OPT_THREADS,
     OPT_SECONDS,
     OPT_LIST_RULES,
+    OPT_EXPLAIN,
+    OPT_WHY_NOT,
     OPT_DUMP_REWRITES,
     OPT_DUMP_IR,
     OPT_STATS,
@@ -62,6 +64,8 @@ static const cli_option options[] = {
     [OPT_THREADS] = {"threads", 0, "N", "CPU threads for --timed (as at run time) and --calibrate (1)"},
     [OPT_SECONDS] = {"seconds", 0, "S", "about how long --timed (3) or --calibrate (20) measures"},
     [OPT_LIST_RULES] = {"list-rules", 0, NULL, "print the rules: name, class, ruleset, what it does"},
+    [OPT_EXPLAIN] = {"explain", 0, "NODE", "print the rules that led from a node of the model to its kernel"},
+    [OPT_WHY_NOT] = {"why-not", 0, "RULE [NODE]", "print why a rule did not change a node, or any"},
     [OPT_DUMP_REWRITES] = {"dump-rewrites", 0, "FILE|-", "write every rewrite as a line of JSON"},
     [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote or rewrite"},
     [OPT_STATS] = {"stats", 0, NULL, "print a table of rules, times and sizes"},
@@ -76,6 +80,7 @@ static const cli_option options[] = {
 typedef struct request {
     hyp_compile_options compile;
     const char *model, *plan, *dump_path;
+    bool node_next; /* the last option was --why-not: its node may follow */
     FILE *dump; /* NULL = no dump */
     cli_list dims, typical, shapes, bound, rules, disabled, only, flags;
     cli_list normal; /* rules that --timed chose */
@@ -120,6 +125,8 @@ static bool read_limit(const cli_args *args, const char *name, const char *value
 static bool read_option(request *r, const cli_args *args, int option, const char *value)
 {
     hyp_compile_options *c = &r->compile;
+    bool node_next = r->node_next;
+    r->node_next = option == OPT_WHY_NOT;
     if (option >= OPT_TARGET && option <= OPT_NODES) record(r, option, value);
     switch (option) {
     case OPT_OUTPUT: r->plan = value; break;
@@ -150,12 +157,18 @@ static bool read_option(request *r, const cli_args *args, int option, const char
         cli_usage_error(args, "--seconds: '%s' is no time of a thousandth or more", value);
         return false;
     case OPT_LIST_RULES: r->list_rules = true; break;
+    case OPT_EXPLAIN: c->explain = value; break;
+    case OPT_WHY_NOT: c->why_not = value; break;
     case OPT_DUMP_REWRITES: r->dump_path = value; break;
     case OPT_DUMP_IR: c->dump_ir_stage = value; break;
     case OPT_STATS: r->stats = true; break;
     case OPT_VERBOSE: r->verbose = true; break;
     case OPT_QUIET: r->quiet = true; break;
     default:
+        if (node_next) {
+            c->why_not_node = value;
+            break;
+        }
         if (r->model) {
             cli_usage_error(args, "one model at a time: '%s' and '%s' were given", r->model, value);
             return false;
@@ -232,11 +245,15 @@ static bool finish_request(request *r, const cli_args *args)
         return false;
     }
     if (r->calibrate) return true;
+    if (!r->model) { /* --why-not RULE model.onnx */
+        r->model = c->why_not_node;
+        c->why_not_node = NULL;
+    }
     if (!r->model) {
         cli_usage_error(args, "no model was given");
         return false;
     }
-    if (!r->plan && !r->dry_run) {
+    if (!r->plan && !r->dry_run && !c->explain && !c->why_not) {
         cli_usage_error(args, "no output was given: add '-o plan.bin' (or --dry-run)");
         return false;
     }
@@ -361,7 +378,9 @@ static int compile(request *r, const cli_args *args)
                             : hyp_compile_file(r->model, r->dry_run ? NULL : r->plan, &r->compile, &report, &diag);
     if (status != HYP_OK) return cli_report(args->tool, &diag);
     if (r->list_rules) print_rules(report);
-    if (!r->list_rules && !r->quiet) print_summary(people, r, report);
+    bool asked = r->compile.explain || r->compile.why_not;
+    fputs(report->answer, people);
+    if (!r->list_rules && !r->quiet && !asked) print_summary(people, r, report);
     if (!r->list_rules && r->stats) print_stats(people, report);
     hyp_compile_report_destroy(report);
     bool dumped = !r->dump || (fflush(r->dump) == 0 && !ferror(r->dump));

@@ -44,6 +44,12 @@ typedef struct hyp_compile_options {
     bool no_rewrite; /* lower the model as it was imported */
     size_t max_iterations, max_nodes; /* 0 = default */
 
+    /* Questions, answered in the report. A node is one of the model, by its name or that of a value which it computes; an
+     * unknown one is an error. */
+    const char *explain;      /* how this node came to the plan's steps: every rule and its place, checked; NULL = none */
+    const char *why_not;      /* why this rule changed nothing: which premise failed, or what cost more; NULL = none */
+    const char *why_not_node; /* at this node; NULL = anywhere */
+
     const char *const *flags; /* recorded in the plan as they are */
     size_t flag_count;
 
@@ -74,6 +80,7 @@ typedef struct hyp_compile_report {
     double import_seconds, rewrite_seconds, lower_seconds, write_seconds;
     size_t plan_steps;
     uint64_t plan_bytes;
+    const char *answer; /* text: what was asked for by `explain` and `why_not`; "" without them */
     const char *steps; /* text: one line per step, "fused-mlp  [a, b, c]  by rule, rule" */
 } hyp_compile_report;
 HYP_API void hyp_compile_report_destroy(hyp_compile_report *report); /* NULL-safe */

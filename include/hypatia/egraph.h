@@ -201,6 +201,41 @@ typedef hyp_status (*hyp_ematch_fn)(const hyp_match_view *match, void *user, hyp
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_ematch(hyp_egraph *eg, const hyp_pattern *pattern, hyp_ematch_fn fn,
                                                    void *user, hyp_diag *diag);
 
+/* Why a rule does not apply somewhere, or that it does. */
+typedef enum hyp_near_kind {
+    HYP_NEAR_APPLIES,   /* it matches, and its two sides are one class */
+    HYP_NEAR_PENDING,   /* it matches, but was not applied: it is disabled, or the run ended before */
+    HYP_NEAR_OPERATOR,  /* class `at` has no e-node of this operator, or none with this literal */
+    HYP_NEAR_VARIABLE,  /* `at` is where a variable stands again that already stands for `other` */
+    HYP_NEAR_USER,      /* `at` is a part of the left side, but no e-node that uses it is `premise`, around that part */
+    HYP_NEAR_CONDITION, /* this part of the condition does not hold */
+    HYP_NEAR_FUNCTION   /* this function of the right side declined */
+} hyp_near_kind;
+typedef struct hyp_near_variable {
+    const char *name; /* "?x" */
+    hyp_class_id class_id;
+} hyp_near_variable;
+/* One answer; texts and lists are borrowed for the call. Classes are HYP_NONE where there is none. */
+typedef struct hyp_near_miss {
+    hyp_near_kind kind;
+    size_t matched;      /* e-nodes of the left side that were found, literals not counted */
+    const char *premise; /* what failed, as text of the rule in the engine's form; "" when nothing did */
+    hyp_class_id root;   /* of the (first) left side */
+    hyp_class_id at, other;
+    hyp_class_id right; /* APPLIES, PENDING: what the (first) right side is: the id of its e-node, or a class */
+    const hyp_near_variable *variables; /* those that stand for something */
+    size_t variable_count;
+} hyp_near_miss;
+/* A status other than HYP_OK ends the search. It must not change the e-graph. */
+typedef hyp_status (*hyp_near_fn)(const hyp_near_miss *near, void *user, hyp_diag *diag);
+/* Tells of a rule, enabled or not, in a rebuilt e-graph: at most `limit` matches with what the rest of the rule says to
+ * them, or, where there is no match, the one that got furthest, if any begins. `focus` are classes of which the match,
+ * or the place where it fails, must have one; focus_count 0: any. Looks at some two million e-nodes at most. May add
+ * e-nodes: literals of conditions and right sides. */
+HYP_API HYP_NODISCARD hyp_status hyp_ruleset_near_misses(hyp_ruleset *rules, size_t rule, const hyp_class_id *focus,
+                                                         size_t focus_count, size_t limit, hyp_near_fn fn, void *user,
+                                                         hyp_diag *diag);
+
 /* ---- saturation --------------------------------------------------------------------------------- */
 
 typedef enum hyp_stop {
@@ -403,6 +438,9 @@ typedef struct hyp_shared_proof {
 /* As hyp_egraph_explain, which writes this out. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_explain_shared(hyp_egraph *eg, const char *a, const char *b,
                                                            hyp_shared_proof *out, hyp_diag *diag);
+/* The same for two e-nodes of one class: the terms are those that they were added as. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_explain_nodes(hyp_egraph *eg, hyp_enode_id a, hyp_enode_id b,
+                                                          hyp_shared_proof *out, hyp_diag *diag);
 /* The list of whole terms. HYP_ERR_LIMIT when it is longer than 256 MB. */
 HYP_API HYP_NODISCARD hyp_status hyp_shared_proof_flatten(const hyp_shared_proof *proof, hyp_proof *out, hyp_diag *diag);
 HYP_API void hyp_shared_proof_dispose(hyp_shared_proof *proof);
@@ -434,8 +472,9 @@ HYP_API HYP_NODISCARD hyp_status hyp_proof_check(const hyp_proof *proof, const c
                                                  const hyp_proof_check_options *options, size_t *out_step,
                                                  hyp_diag *diag);
 
-/* The same for a shared proof, lemma by lemma; *out_lemma (may be NULL) is the one at fault. Time and memory: linear in
- * the proof, for each rule of a lemma's name. */
+/* The same for a shared proof, lemma by lemma; *out_lemma (may be NULL) is the one at fault. Where a and b are NULL, what
+ * the proof claims is what it must prove: its `claim` says of which terms. Time and memory: linear in the proof, for each
+ * rule of a lemma's name. */
 HYP_API HYP_NODISCARD hyp_status hyp_shared_proof_check(const hyp_shared_proof *proof, const char *a, const char *b,
                                                         hyp_ruleset *const *rulesets, size_t ruleset_count,
                                                         const hyp_proof_check_options *options, size_t *out_lemma,

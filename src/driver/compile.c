@@ -22,6 +22,7 @@ typedef struct compilation {
     const hyp_graph *graph; /* the newest of the three */
     hyp_rewrite_report rewrite;
     hyp_lowered lowered;
+    hyp_strbuf answer; /* to what was asked */
     size_t nodes_imported, nodes_before;
     double import_seconds, demote_seconds, rewrite_seconds, lower_seconds, write_seconds;
 } compilation;
@@ -107,6 +108,7 @@ static hyp_status rewrite(compilation *c, hyp_diag *diag)
         HYP_TRY(hyp_graph_copy_live(from, &c->rewritten, diag));
     } else {
         hyp_rewrite_options options = hyp_settings_rewrite(&c->settings);
+        options.answer = &c->answer;
         hyp_trace_sink sink = {.write = o->dump_rewrites, .user = o->dump_rewrites_user};
         if (o->dump_rewrites) {
             options.trace = hyp_trace_write;
@@ -177,11 +179,11 @@ static hyp_status run_passes(compilation *c, hyp_diag *diag)
     return run_pass(c, "write", write_plan, &c->write_seconds, diag);
 }
 
-static hyp_status make_report(const compilation *c, hyp_compile_report **out, hyp_diag *diag)
+static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag *diag)
 {
     bool rewrote = !c->settings.options.no_rewrite;
     hyp_compile_report *report;
-    HYP_TRY(hyp_report_create(rewrote ? &c->rewrite : NULL, c->lowered.program, &report, diag));
+    HYP_TRY(hyp_report_create(rewrote ? &c->rewrite : NULL, c->lowered.program, &c->answer, &report, diag));
     hyp_status status = count_running(c->graph, &report->nodes_after, diag);
     if (status != HYP_OK) {
         hyp_compile_report_destroy(report);
@@ -211,6 +213,7 @@ hyp_status hyp_compile_file(const char *model_path, const char *plan_path, const
         hyp_graph_init(&c.rewritten, c.dims);
         status = run_passes(&c, diag);
         if (status == HYP_OK && out_report) status = make_report(&c, out_report, diag);
+        hyp_strbuf_dispose(&c.answer);
         hyp_lowered_dispose(&c.lowered);
         hyp_rewrite_report_dispose(&c.rewrite);
         hyp_graph_dispose(&c.rewritten);
@@ -230,7 +233,7 @@ hyp_status hyp_compile_list_rules(const hyp_compile_options *options, hyp_compil
     hyp_rewrite_options rewrite = hyp_settings_rewrite(&settings);
     hyp_rewrite_report report = {0};
     hyp_status status = hyp_rewrite_list(&rewrite, &report, diag);
-    if (status == HYP_OK) status = hyp_report_create(&report, NULL, out_report, diag);
+    if (status == HYP_OK) status = hyp_report_create(&report, NULL, NULL, out_report, diag);
     hyp_rewrite_report_dispose(&report);
     hyp_settings_dispose(&settings);
     return status;

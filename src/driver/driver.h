@@ -27,9 +27,10 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings);
 
 /* ---- report.c -------------------------------------------------------------------------------------------- */
 
-/* Copies of what the caller's report needs. `rewrite` NULL: nothing was rewritten. */
+/* Copies of what the caller's report needs. `rewrite` NULL: nothing was rewritten; `answer` NULL: nothing was asked. To
+ * an answer the steps of the node that was to be explained are added. */
 HYP_NODISCARD hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__Program *program,
-                                           hyp_compile_report **out, hyp_diag *diag);
+                                           hyp_strbuf *answer, hyp_compile_report **out, hyp_diag *diag);
 
 /* ---- trace.c --------------------------------------------------------------------------------------------- */
 

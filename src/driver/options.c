@@ -64,6 +64,11 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
     int target, precision, stage;
     HYP_TRY(choose("target", s->options.target, targets, &target, diag));
     HYP_TRY(choose("precision", s->options.precision, precisions, &precision, diag));
+    if (s->options.no_rewrite && (s->options.explain || s->options.why_not))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "a question about rewriting was asked, and rewriting was turned off: leave one of the two out");
+    if (s->options.why_not_node && !s->options.why_not)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "why_not_node was given without a rule in why_not");
     HYP_TRY(choose("stage for the IR dump", s->options.dump_ir_stage, stages, &stage, diag));
     s->options.target = targets[target];
     s->options.precision = precisions[precision];
@@ -153,5 +158,8 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
         .max_nodes = o->max_nodes,
         .cost = hyp_roofline_cost,
         .cost_user = &settings->cost,
+        .explain = o->explain,
+        .why_not = o->why_not,
+        .why_not_node = o->why_not_node,
     };
 }

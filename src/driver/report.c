@@ -83,16 +83,37 @@ static hyp_status copy_steps(owned_report *r, const HypPlan__Program *program, h
     return failed ? hyp_fail_memory(diag, 64) : HYP_OK;
 }
 
-hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__Program *program,
+static bool is_source(const HypPlan__Program *program, const HypPlan__Step *step, const char *node)
+{
+    for (size_t i = 0; i < step->n_sources; i++)
+        if (strcmp(program->source_names[step->sources[i]], node) == 0) return true;
+    return false;
+}
+
+static hyp_status copy_answer(owned_report *r, const hyp_rewrite_report *rewrite, const HypPlan__Program *program,
+                              hyp_strbuf *answer, hyp_diag *diag)
+{
+    const char *node = rewrite ? rewrite->explained : NULL;
+    for (size_t i = 0; node && i < program->n_steps; i++) {
+        if (!is_source(program, program->steps[i], node)) continue;
+        hyp_strbuf_printf(answer, "step %zu of the plan: ", i);
+        print_step(answer, program, program->steps[i]);
+    }
+    r->report.answer = hyp_arena_strdup(&r->arena, hyp_strbuf_text(answer));
+    return answer->failed || !r->report.answer ? hyp_fail_memory(diag, answer->len) : HYP_OK;
+}
+
+hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__Program *program, hyp_strbuf *answer,
                              hyp_compile_report **out, hyp_diag *diag)
 {
     owned_report *r = hyp_calloc(1, sizeof *r);
     if (!r) return hyp_fail_memory(diag, sizeof *r);
     r->report.stop_reason = "nothing was rewritten";
-    r->report.steps = "";
+    r->report.steps = r->report.answer = "";
     hyp_status status = rewrite ? copy_rules(r, rewrite, diag) : HYP_OK;
     if (status == HYP_OK && rewrite) status = copy_phases(r, rewrite, diag);
     if (status == HYP_OK && program) status = copy_steps(r, program, diag);
+    if (status == HYP_OK && answer) status = copy_answer(r, rewrite, program, answer, diag);
     if (status == HYP_OK)
         *out = &r->report;
     else

@@ -11,6 +11,7 @@ typedef struct job {
     const hyp_rule *rule;
     const uint32_t *match;
     bool declined, created;
+    const hyp_pat *declined_by; /* the function, when it was one */
     hyp_diag *diag;
 } job;
 
@@ -70,6 +71,7 @@ static hyp_status call_function(job *b, const hyp_pat *pat, uint32_t *out)
         if (result != HYP_NONE && result >= b->eg->row_count)
             return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT, "a function gave %u, which is no e-class", result);
         b->declined = result == HYP_NONE;
+        if (b->declined) b->declined_by = pat;
         *out = result;
     }
     b->ap->args.len = base;
@@ -254,21 +256,40 @@ static hyp_status act(job *b, uint32_t rule_index, uint32_t number, bool *out_ch
     return HYP_OK;
 }
 
+/* Calls the functions of all actions. */
+static hyp_status call_functions(job *b)
+{
+    const hyp_rule *rule = b->rule;
+    for (uint32_t i = 0; rule->calls && i < rule->action_count && !b->declined; i++) {
+        if (!rule->actions[i].root) HYP_TRY(call_all(b, &rule->actions[i].left));
+        if (!b->declined) HYP_TRY(call_all(b, &rule->actions[i].right));
+    }
+    return HYP_OK;
+}
+
 static hyp_status run_job(job *b, uint32_t rule_index, hyp_outcome *out)
 {
     const hyp_rule *rule = b->rule;
     bool ok = true, changed = false;
     *out = HYP_APPLIED_DECLINED;
-    for (size_t i = 0; i < b->ap->right.len; i++) b->ap->right.data[i] = HYP_NONE;
     if (rule->cond) HYP_TRY(holds(b, rule->cond, &ok));
     if (!ok) return HYP_OK;
-    for (uint32_t i = 0; rule->calls && i < rule->action_count && !b->declined; i++) {
-        if (!rule->actions[i].root) HYP_TRY(call_all(b, &rule->actions[i].left));
-        if (!b->declined) HYP_TRY(call_all(b, &rule->actions[i].right));
-    }
+    HYP_TRY(call_functions(b));
     if (b->declined) return HYP_OK;
     for (uint32_t i = 0; i < rule->action_count; i++) HYP_TRY(act(b, rule_index, i, &changed));
     *out = changed ? HYP_APPLIED_CHANGE : HYP_APPLIED_NOTHING;
+    return HYP_OK;
+}
+
+/* Makes the applier ready for one match. */
+static hyp_status begin(hyp_applier *ap, const hyp_rule *rule, hyp_diag *diag)
+{
+    ap->args.len = 0;
+    ap->right.len = 0;
+    if (!rule->calls && !ap->eg->explain) return HYP_OK; /* a plain rule: what it builds need not be kept */
+    HYP_TRY(hyp_vec_reserve(&ap->right, rule->right_nodes, diag));
+    ap->right.len = rule->right_nodes;
+    for (size_t i = 0; i < ap->right.len; i++) ap->right.data[i] = HYP_NONE;
     return HYP_OK;
 }
 
@@ -276,14 +297,50 @@ hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match
 {
     const hyp_rule *rule = &ap->rules->rules.data[rule_index];
     job b = {.ap = ap, .eg = ap->eg, .rule = rule, .match = match, .diag = diag};
-    ap->args.len = 0;
-    ap->right.len = 0;
-    if (rule->calls || ap->eg->explain) { /* else a plain rule: what it builds need not be kept */
-        HYP_TRY(hyp_vec_reserve(&ap->right, rule->right_nodes, diag));
-        ap->right.len = rule->right_nodes;
-    }
+    HYP_TRY(begin(ap, rule, diag));
     hyp_status status = run_job(&b, rule_index, out);
     ap->eg->app = HYP_NONE;
+    return status;
+}
+
+/* ---- probing ------------------------------------------------------------------------------------ */
+
+/* The part of a condition that does not hold: of an `and`, the first such part. */
+static hyp_status blame(job *b, const hyp_cond *cond, const hyp_cond **out)
+{
+    bool ok;
+    HYP_TRY(holds(b, cond, &ok));
+    if (ok) return HYP_OK;
+    *out = cond;
+    const hyp_cond *part = NULL;
+    for (uint32_t i = 0; cond->kind == HYP_COND_AND && i < cond->count && !part; i++)
+        HYP_TRY(blame(b, &cond->kids[i], &part));
+    if (part) *out = part;
+    return HYP_OK;
+}
+
+static hyp_status probe_job(job *b, hyp_probe *out)
+{
+    const hyp_action *action = &b->rule->actions[0];
+    if (b->rule->cond) HYP_TRY(blame(b, b->rule->cond, &out->failed));
+    if (out->failed) return HYP_OK;
+    HYP_TRY(call_functions(b));
+    out->declined = b->declined_by;
+    if (b->declined) return HYP_OK;
+    out->left = action->root ? b->match[action->root->reg] : HYP_NONE;
+    if (!action->root) HYP_TRY(build(b, &action->left, &out->left));
+    return build(b, &action->right, &out->right);
+}
+
+hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const uint32_t *match, hyp_probe *out,
+                           hyp_diag *diag)
+{
+    hyp_applier ap = {.eg = rules->eg, .rules = rules};
+    job b = {.ap = &ap, .eg = rules->eg, .rule = &rules->rules.data[rule_index], .match = match, .diag = diag};
+    *out = (hyp_probe){.left = HYP_NONE, .right = HYP_NONE};
+    hyp_status status = begin(&ap, b.rule, diag);
+    if (status == HYP_OK) status = probe_job(&b, out);
+    hyp_applier_dispose(&ap);
     return status;
 }
 

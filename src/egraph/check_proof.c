@@ -601,10 +601,10 @@ static hyp_status check_all(checker *c, const hyp_proof *proof, const char *a, c
 static hyp_status check_shared(checker *c, const hyp_shared_proof *proof, const char *a, const char *b,
                                size_t *out_lemma)
 {
-    term *start, *end, **terms;
+    term *start = NULL, *end = NULL, **terms;
     HYP_TRY(read_given(c));
-    HYP_TRY(read_term(c, a, &start));
-    HYP_TRY(read_term(c, b, &end));
+    if (a) HYP_TRY(read_term(c, a, &start));
+    if (b) HYP_TRY(read_term(c, b, &end));
     HYP_TRY(hyp_shared_proof_is_formed(proof, out_lemma, c->diag));
     HYP_TRY(read_shared_terms(c, proof, &terms));
     for (size_t i = 0; i < proof->lemma_count; i++) {
@@ -614,8 +614,8 @@ static hyp_status check_shared(checker *c, const hyp_shared_proof *proof, const 
         if (status != HYP_OK) hyp_diag_prefix(c->diag, "lemma %zu, %s", i, lemma->rule);
         HYP_TRY(status);
     }
-    if (terms[proof->claim.from] != start) return refuse(c, "the proof begins with another term than %s", a);
-    return terms[proof->claim.to] == end ? HYP_OK : refuse(c, "the proof ends with another term than %s", b);
+    if (a && terms[proof->claim.from] != start) return refuse(c, "the proof begins with another term than %s", a);
+    return !b || terms[proof->claim.to] == end ? HYP_OK : refuse(c, "the proof ends with another term than %s", b);
 }
 
 static void set_up(checker *c, hyp_ruleset *const *rulesets, size_t count, const hyp_proof_check_options *options,

@@ -467,20 +467,33 @@ static hyp_status read_text(hyp_prover *p, const char *text, asked *out)
     return read_asked(p, forms->items[0], out);
 }
 
-static hyp_status prove(hyp_prover *p, const char *a, const char *b, hyp_lemma_use *out)
+/* Room for what is known by symbol and by e-node. */
+static hyp_status begin_terms(hyp_prover *p)
 {
-    asked from, to;
-    hyp_lemma_use first, middle, last;
-    hyp_chain chain = {0};
     size_t rows = p->eg->row_count, symbols = p->eg->symbols.names.len;
-    HYP_TRY(read_text(p, a, &from));
-    HYP_TRY(read_text(p, b, &to));
-    if (hyp_eg_find(p->eg, from.row) != hyp_eg_find(p->eg, to.row))
-        return hyp_fail(p->diag, HYP_ERR_MISMATCH, "these terms are not known to be equal: %s and %s", a, b);
     p->names = hyp_arena_zalloc(&p->work, symbols, sizeof *p->names);
     p->row_terms = hyp_arena_alloc(&p->work, rows * sizeof *p->row_terms);
     if (!p->names || !p->row_terms) return hyp_fail_memory(p->diag, rows * sizeof *p->row_terms);
     memset(p->row_terms, 0xff, rows * sizeof *p->row_terms); /* HYP_NONE */
+    return HYP_OK;
+}
+
+/* What a proof is asked about: two texts, or two e-nodes. */
+typedef struct question {
+    const char *a, *b; /* NULL: the e-nodes */
+    hyp_enode_id from, to;
+} question;
+
+static hyp_status prove_texts(hyp_prover *p, const question *q, hyp_lemma_use *out)
+{
+    asked from, to;
+    hyp_lemma_use first, middle, last;
+    hyp_chain chain = {0};
+    HYP_TRY(read_text(p, q->a, &from));
+    HYP_TRY(read_text(p, q->b, &to));
+    if (hyp_eg_find(p->eg, from.row) != hyp_eg_find(p->eg, to.row))
+        return hyp_fail(p->diag, HYP_ERR_MISMATCH, "these terms are not known to be equal: %s and %s", q->a, q->b);
+    HYP_TRY(begin_terms(p));
     HYP_TRY(settle(p, &from, &first));
     HYP_TRY(settle(p, &to, &last));
     HYP_TRY(prove_rows(p, from.row, to.row, &middle));
@@ -488,6 +501,17 @@ static hyp_status prove(hyp_prover *p, const char *a, const char *b, hyp_lemma_u
     if (status == HYP_OK) status = hyp_chain_add(p, &chain, middle);
     if (status == HYP_OK) status = hyp_chain_add(p, &chain, hyp_use_reversed(last));
     return hyp_chain_close(p, status, &chain, first.from, last.from, out);
+}
+
+static hyp_status prove(hyp_prover *p, const question *q, hyp_lemma_use *out)
+{
+    if (q->a) return prove_texts(p, q, out);
+    if (q->from >= p->eg->row_count || q->to >= p->eg->row_count)
+        return hyp_fail(p->diag, HYP_ERR_INVALID_ARGUMENT, "there are e-nodes 0 to %zu", p->eg->row_count - 1);
+    if (hyp_eg_find(p->eg, q->from) != hyp_eg_find(p->eg, q->to))
+        return hyp_fail(p->diag, HYP_ERR_MISMATCH, "e-nodes %u and %u are not known to be equal", q->from, q->to);
+    HYP_TRY(begin_terms(p));
+    return prove_rows(p, q->from, q->to, out);
 }
 
 static void prover_dispose(hyp_prover *p)
@@ -504,8 +528,7 @@ static void prover_dispose(hyp_prover *p)
     hyp_arena_dispose(&p->work);
 }
 
-hyp_status hyp_egraph_explain_shared(hyp_egraph *eg, const char *a, const char *b, hyp_shared_proof *out,
-                                     hyp_diag *diag)
+static hyp_status explain(hyp_egraph *eg, const question *q, hyp_shared_proof *out, hyp_diag *diag)
 {
     *out = (hyp_shared_proof){0};
     if (!eg->explain) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "this e-graph was made without options.explain");
@@ -515,7 +538,7 @@ hyp_status hyp_egraph_explain_shared(hyp_egraph *eg, const char *a, const char *
     if (!lists) return hyp_fail_memory(diag, sizeof *lists);
     hyp_prover p = {.eg = eg, .out = lists, .bound = HYP_ANY_RANK, .diag = diag};
     hyp_status status = hyp_router_create(eg, measure, &p, &p.router, diag);
-    if (status == HYP_OK) status = prove(&p, a, b, &out->claim);
+    if (status == HYP_OK) status = prove(&p, q, &out->claim);
     if (status == HYP_OK) status = hyp_prover_keep_needed(&p, &out->claim);
     prover_dispose(&p);
     out->terms = p.terms.data;
@@ -525,6 +548,18 @@ hyp_status hyp_egraph_explain_shared(hyp_egraph *eg, const char *a, const char *
     out->memory = lists;
     if (status != HYP_OK) hyp_shared_proof_dispose(out);
     return status;
+}
+
+hyp_status hyp_egraph_explain_shared(hyp_egraph *eg, const char *a, const char *b, hyp_shared_proof *out,
+                                     hyp_diag *diag)
+{
+    return explain(eg, &(question){.a = a, .b = b}, out, diag);
+}
+
+hyp_status hyp_egraph_explain_nodes(hyp_egraph *eg, hyp_enode_id a, hyp_enode_id b, hyp_shared_proof *out,
+                                    hyp_diag *diag)
+{
+    return explain(eg, &(question){.from = a, .to = b}, out, diag);
 }
 
 void hyp_shared_proof_dispose(hyp_shared_proof *proof)

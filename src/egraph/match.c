@@ -25,15 +25,6 @@ static inline hyp_status emit(hyp_search *s)
     return ++s->buffered == HYP_MATCH_BATCH ? flush(s) : HYP_OK;
 }
 
-/* Whether a row is of the operator of an atom. */
-static inline bool fits(const hyp_egraph *eg, const hyp_pat *atom, uint32_t op)
-{
-    if (atom->seq == HYP_NONE) return op == atom->op;
-    if (op & HYP_ROW_DEAD) return false;
-    const hyp_op *o = &eg->ops.data[op];
-    return o->symbol == atom->symbol && o->arity + 1 >= atom->count;
-}
-
 static inline hyp_status go_on(run *m, uint32_t i) { return i + 1 == m->plan->count ? emit(m->s) : step_on(m, i + 1); }
 
 /* Takes a row for step i if it agrees with what is bound, and goes on. Nothing that points into the rows is held over
@@ -44,7 +35,7 @@ static hyp_status try_row(run *m, uint32_t i, uint32_t row)
     hyp_egraph *eg = s->eg;
     const hyp_step *step = &m->plan->steps[i];
     const hyp_pat *atom = step->atom;
-    if (row >= s->row_limit || !fits(eg, atom, eg->rows[row].op)) return HYP_OK;
+    if (row >= s->row_limit || !hyp_pat_fits(eg, atom, eg->rows[row].op)) return HYP_OK;
     if (step->only_old && eg->stamp[row] >= m->since) return HYP_OK;
     uint32_t n, *match = s->match;
     const uint32_t *kids = hyp_row_kids(eg, row, &n);
@@ -200,7 +191,7 @@ static hyp_status walk_uses(run *m, uint32_t i, uint32_t c)
     for (uint32_t slot; (slot = hyp_next_use(eg, &at)) != HYP_NONE;) {
         HYP_TRY(tick(m->s, 1));
         uint32_t row = hyp_slot_row(eg, slot), op = eg->rows[row].op;
-        if (!fits(eg, step->atom, op)) continue;
+        if (!hyp_pat_fits(eg, step->atom, op)) continue;
         if (hyp_slot_place(eg, slot) == hyp_pat_place(step->atom, step->via, eg->ops.data[op].arity))
             HYP_TRY(try_row(m, i, row));
     }
@@ -238,7 +229,7 @@ static hyp_status step_on(run *m, uint32_t i)
     if (atom->seq == HYP_NONE) return walk_log(m, i, atom->op, since);
     uint32_t op = atom->symbol < eg->first_op.len ? eg->first_op.data[atom->symbol] : HYP_NONE;
     for (; op != HYP_NONE; op = eg->ops.data[op].next_op)
-        if (fits(eg, atom, op)) HYP_TRY(walk_log(m, i, op, since));
+        if (hyp_pat_fits(eg, atom, op)) HYP_TRY(walk_log(m, i, op, since));
     return HYP_OK;
 }
 

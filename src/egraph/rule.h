@@ -34,6 +34,15 @@ static inline uint32_t hyp_pat_place(const hyp_pat *node, uint32_t j, uint32_t a
     return node->seq == HYP_NONE || j < node->seq ? j : arity - (node->count - j);
 }
 
+/* Whether a row, by its `op`, is of the operator of a pattern. */
+static inline bool hyp_pat_fits(const hyp_egraph *eg, const hyp_pat *node, uint32_t op)
+{
+    if (node->seq == HYP_NONE) return op == node->op;
+    if (op & HYP_ROW_DEAD) return false;
+    const hyp_op *o = &eg->ops.data[op];
+    return o->symbol == node->symbol && o->arity + 1 >= node->count;
+}
+
 typedef enum hyp_cond_kind { HYP_COND_AND, HYP_COND_OR, HYP_COND_NOT, HYP_COND_CALL } hyp_cond_kind;
 
 typedef struct hyp_cond {
@@ -203,5 +212,14 @@ void hyp_apply_tell(const hyp_applier *ap, uint32_t rule_index, const uint32_t *
 bool hyp_apply_straight(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count,
                         size_t *out_changed);
 void hyp_applier_dispose(hyp_applier *ap);
+
+/* What a rule says to one match, without uniting anything. */
+typedef struct hyp_probe {
+    const hyp_cond *failed;  /* the part of the condition that does not hold, as small as it can be named */
+    const hyp_pat *declined; /* the function that declined */
+    uint32_t left, right;    /* neither: the two sides of the first union, built */
+} hyp_probe;
+HYP_NODISCARD hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const uint32_t *match,
+                                         hyp_probe *out, hyp_diag *diag);
 
 #endif

@@ -15,11 +15,12 @@ typedef struct search {
     hyp_rw_weigh *weigh;
     hyp_diag *diag;
     hyp_arena arena;
+    hyp_enode_id forced;  /* an e-node that must be chosen, or HYP_NONE */
     size_t bound;         /* of classes */
     double *costs;        /* by e-node, asked once: the trials look at each of them many times */
     hyp_enode_id *given;  /* by class: its e-node where it is free, else HYP_NONE */
     hyp_class_id *wanted; /* outputs, then shared values */
-    size_t outputs, count;
+    size_t outputs, count; /* `outputs`: those that must be computed */
     uint8_t *seen; /* by class, for walks */
     HYP_VEC(hyp_class_id) stack;
 } search;
@@ -44,7 +45,11 @@ static hyp_status ask_costs(search *s)
         if (hyp_egraph_find(eg, c) != c) continue;
         const hyp_enode_id *of_class = hyp_egraph_class_nodes(eg, c, &count);
         if (!of_class) return hyp_fail_memory(s->diag, nodes);
-        for (size_t i = 0; i < count; i++) s->costs[of_class[i]] = hyp_rw_node_cost(eg, of_class[i], s->weigh);
+        bool decided = s->forced != HYP_NONE && hyp_enode_class(eg, s->forced) == c;
+        for (size_t i = 0; i < count; i++) {
+            bool out = decided && of_class[i] != s->forced;
+            s->costs[of_class[i]] = out ? INFINITY : hyp_rw_node_cost(eg, of_class[i], s->weigh);
+        }
     }
     return s->weigh->status;
 }
@@ -115,12 +120,13 @@ static hyp_status find_wanted(search *s)
 {
     const hyp_graph *in = s->rw->in;
     uint32_t *uses = hyp_arena_zalloc(&s->arena, in->values.len, sizeof *uses);
-    s->wanted = hyp_arena_zalloc(&s->arena, in->outputs.len + in->values.len, sizeof *s->wanted);
+    s->wanted = hyp_arena_zalloc(&s->arena, in->outputs.len + in->values.len + 1, sizeof *s->wanted);
     if (!uses || !s->wanted) return hyp_fail_memory(s->diag, in->values.len * sizeof *s->wanted);
     for (size_t i = 0; i < in->outputs.len; i++) {
         uses[in->outputs.data[i].value]++;
         s->wanted[s->count++] = hyp_egraph_find(s->rw->eg, s->rw->class_of[in->outputs.data[i].value]);
     }
+    if (s->forced != HYP_NONE) s->wanted[s->count++] = hyp_enode_class(s->rw->eg, s->forced);
     s->outputs = s->count;
     for (size_t i = 0; i < in->nodes.len; i++)
         for (uint32_t k = 0; k < in->nodes.data[i].input_count; k++)
@@ -133,9 +139,8 @@ static hyp_status find_wanted(search *s)
     return HYP_OK;
 }
 
-static hyp_status run(search *s, hyp_extraction *out)
+static hyp_status run(search *s, hyp_extraction *out, double *out_cost)
 {
-    double cost;
     s->bound = hyp_egraph_class_bound(s->rw->eg);
     s->given = hyp_arena_alloc(&s->arena, s->bound * sizeof *s->given);
     s->seen = hyp_arena_alloc(&s->arena, s->bound);
@@ -143,19 +148,20 @@ static hyp_status run(search *s, hyp_extraction *out)
     memset(s->given, 0xff, s->bound * sizeof *s->given); /* HYP_NONE */
     HYP_TRY(ask_costs(s));
     HYP_TRY(find_wanted(s));
-    HYP_TRY(attempt(s, out, &cost));
+    HYP_TRY(attempt(s, out, out_cost));
     size_t shared = s->count - s->outputs, groups = shared < MAX_TRIALS ? shared : MAX_TRIALS;
     hyp_status status = HYP_OK;
     for (size_t i = 0; i < groups && status == HYP_OK; i++)
-        status = try_group(s, s->outputs + i * shared / groups, s->outputs + (i + 1) * shared / groups, out, &cost);
+        status = try_group(s, s->outputs + i * shared / groups, s->outputs + (i + 1) * shared / groups, out, out_cost);
     if (status != HYP_OK) hyp_extraction_dispose(out);
     return status;
 }
 
-hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_extraction *out, hyp_diag *diag)
+hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_enode_id forced, hyp_extraction *out, double *out_cost,
+                          hyp_diag *diag)
 {
-    search s = {.rw = rw, .weigh = weigh, .diag = diag};
-    hyp_status status = run(&s, out);
+    search s = {.rw = rw, .weigh = weigh, .forced = forced, .diag = diag};
+    hyp_status status = run(&s, out, out_cost);
     hyp_vec_free(&s.stack);
     hyp_arena_dispose(&s.arena);
     return weigh->status != HYP_OK ? weigh->status : status;

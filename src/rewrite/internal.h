@@ -6,6 +6,7 @@
  *   conditions.c  what rules may ask; functions.c: what they may compute
  *   extract.c     which e-nodes to take; decode.c: extraction --> graph, provenance
  *   trace.c       one application as text and cost, for dumps
+ *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not
  *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan
  *   profile.c     devices as text; measured.c: what was measured on them
  *   rewrite.c     the two phases
@@ -126,6 +127,12 @@ HYP_NODISCARD hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_sh
 hyp_status hyp_rw_desugar(void *rw, hyp_arena *arena, const char *file, const hyp_sexpr *in, bool is_left,
                           const hyp_sexpr **out, hyp_diag *diag);
 
+/* The name to write for an operator with these attribute values (NULL where one is no literal): an alias where one fits,
+ * whose attribute is *out_hidden, else HYP_MAX_ATTRS. */
+const char *hyp_rw_op_name(hyp_op op, const char *const *values, uint32_t *out_hidden);
+/* The inverse of hyp_rw_desugar, as text: attributes by name, those with their default value left out. */
+void hyp_rw_spell(hyp_strbuf *sb, const hyp_sexpr *sx);
+
 /* ---- conditions.c, functions.c ------------------------------------------------------------------- */
 
 /* A row of the table of conditions or functions; docs/rules.md has the list of the doc lines, made by rules_page. */
@@ -183,8 +190,49 @@ HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, hyp_cost_fn cost,
 
 /* ---- extract.c ----------------------------------------------------------------------------------- */
 
-/* Chooses e-nodes for the outputs of rw->in. On failure *out holds nothing. */
-HYP_NODISCARD hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_extraction *out, hyp_diag *diag);
+/* Chooses e-nodes for the outputs of rw->in; *out_cost is what they cost. With `forced`, the best choice that has this
+ * e-node; HYP_ERR_UNSUPPORTED when there is none. HYP_NONE: no such wish. On failure *out holds nothing. */
+HYP_NODISCARD hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_enode_id forced, hyp_extraction *out,
+                                        double *out_cost, hyp_diag *diag);
+
+/* ---- describe.c ---------------------------------------------------------------------------------- */
+
+/* What people know of a finished phase: the names of classes, which e-nodes stand for the model's nodes, and what was
+ * chosen. Its lists live in the arena that it was made with. */
+typedef struct hyp_rw_view {
+    hyp_rw *rw;
+    size_t bound;          /* of classes; younger ones have none of what follows */
+    const char **names;    /* by class: of an input, a constant or a value of rw->in; NULL = none */
+    hyp_enode_id *encoded; /* by class: the oldest e-node that stands for a node, or the leaf; else HYP_NONE */
+    bool *chosen;          /* by class: the outputs need it */
+    hyp_class_id *order;   /* those that are chosen, each after what it needs */
+    size_t order_count;
+} hyp_rw_view;
+HYP_NODISCARD hyp_status hyp_rw_view_init(hyp_rw_view *view, hyp_rw *rw, const hyp_extraction *choice, hyp_arena *arena,
+                                          hyp_diag *diag);
+/* "'h' f32[n 64]", or the operator where a class has no name; a small constant with its value. */
+void hyp_rw_describe(const hyp_rw_view *view, hyp_strbuf *sb, hyp_class_id c);
+/* Whether an e-node stands for a node of rw->in that stands for this node of the model. */
+bool hyp_rw_stands_for(const hyp_rw *rw, hyp_enode_id node, const char *source);
+
+/* ---- explain.c, whynot.c --------------------------------------------------------------------------- */
+
+/* A finished phase, for those who ask about it. */
+typedef struct hyp_rw_inquiry {
+    hyp_rw *rw;
+    const hyp_rw_rules *names;
+    hyp_ruleset *rules; /* NULL: there were none */
+    const char *phase;
+    const hyp_extraction *choice;
+    double cost;         /* of the choice */
+    hyp_rw_weigh *weigh; /* by which it was made */
+    hyp_strbuf *out;
+    hyp_diag *diag;
+} hyp_rw_inquiry;
+/* The chains of rules from what stood for a node of the model to what was chosen, each checked. */
+HYP_NODISCARD hyp_status hyp_rw_explain(const hyp_rw_inquiry *q, const char *source);
+/* Why a rule, by its index, did not change what stands for a node of the model (NULL: any). */
+HYP_NODISCARD hyp_status hyp_rw_why_not(const hyp_rw_inquiry *q, size_t rule, const char *source);
 
 /* ---- profile.c ----------------------------------------------------------------------------------- */
 

@@ -269,3 +269,66 @@ hyp_status hyp_rw_desugar(void *rw, hyp_arena *arena, const char *file, const hy
     if (in->kind != HYP_SX_LIST) return HYP_OK; /* a variable, or a literal given to a condition */
     return term(&c, in, out);
 }
+
+/* ---- and back ------------------------------------------------------------------------------------- */
+
+const char *hyp_rw_op_name(hyp_op op, const char *const *values, uint32_t *out_hidden)
+{
+    size_t count;
+    const hyp_op_alias *aliases = hyp_op_aliases(&count);
+    for (size_t i = 0; i < count; i++) {
+        const char *value = aliases[i].op == op ? values[aliases[i].attr] : NULL;
+        if (!value || strcmp(value, aliases[i].value) != 0) continue;
+        *out_hidden = aliases[i].attr;
+        return aliases[i].name;
+    }
+    *out_hidden = HYP_MAX_ATTRS;
+    return hyp_op_get(op)->name;
+}
+
+static void spell_operation(hyp_strbuf *sb, hyp_op op, const hyp_sexpr *sx)
+{
+    const hyp_op_info *info = hyp_op_get(op);
+    const char *values[HYP_MAX_ATTRS] = {0};
+    uint32_t hidden, count = sx->count, inputs = 1 + info->attr_count;
+    for (uint32_t i = 0; i < info->attr_count && i + 1 < count; i++) values[i] = sx->items[i + 1]->text;
+    while (count > inputs + info->min_inputs && hyp_sexpr_is(sx->items[count - 1], "none")) count--;
+    hyp_strbuf_printf(sb, "(%s", hyp_rw_op_name(op, values, &hidden));
+    for (uint32_t i = 1; i < count; i++) {
+        const hyp_attr_info *attr = i < inputs ? &info->attrs[i - 1] : NULL;
+        const char *text = attr ? values[i - 1] : NULL;
+        if (i - 1 == hidden || (text && !attr->required && strcmp(text, attr->default_text) == 0)) continue;
+        hyp_strbuf_puts(sb, " ");
+        if (attr) hyp_strbuf_printf(sb, ":%s ", attr->name);
+        if (text)
+            hyp_strbuf_puts(sb, text);
+        else
+            hyp_rw_spell(sb, sx->items[i]);
+    }
+    hyp_strbuf_puts(sb, ")");
+}
+
+void hyp_rw_spell(hyp_strbuf *sb, const hyp_sexpr *sx)
+{
+    hyp_op op;
+    if (sx->kind != HYP_SX_LIST) {
+        hyp_strbuf_puts(sb, sx->text);
+        return;
+    }
+    bool headed = sx->count > 0 && sx->items[0]->text;
+    if (headed && strcmp(sx->items[0]->text, "get") == 0 && sx->count == 3) {
+        hyp_strbuf_printf(sb, "(get :index ");
+        hyp_rw_spell(sb, sx->items[1]);
+        hyp_strbuf_puts(sb, " ");
+        hyp_rw_spell(sb, sx->items[2]);
+        hyp_strbuf_puts(sb, ")");
+    } else if (headed && hyp_op_find(sx->items[0]->text, &op)) {
+        spell_operation(sb, op, sx);
+    } else {
+        for (uint32_t i = 0; i < sx->count; i++) {
+            hyp_strbuf_puts(sb, i ? " " : "(");
+            hyp_rw_spell(sb, sx->items[i]);
+        }
+        hyp_strbuf_puts(sb, sx->count ? ")" : "()");
+    }
+}

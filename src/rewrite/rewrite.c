@@ -26,6 +26,7 @@ typedef struct job {
     const hyp_rewrite_options *options;
     hyp_rewrite_report *report;
     const char **names; /* of the report's rules, which are those of every phase's ruleset */
+    const char *explain, *why_not_node; /* the questions' nodes, as the model names them */
     hyp_diag *diag;
 } job;
 
@@ -133,6 +134,7 @@ static hyp_status check_names(job *j)
 {
     const hyp_rewrite_options *o = j->options;
     HYP_TRY(check_known(j, o->disabled, o->disabled_count, "disable"));
+    if (o->why_not) HYP_TRY(check_known(j, &o->why_not, 1, "ask about"));
     return check_known(j, o->only, o->only_count, "apply alone");
 }
 
@@ -196,7 +198,29 @@ static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *name
     return status != HYP_OK ? status : tracer.status;
 }
 
-static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_graph *out)
+/* Why the rule that was asked about did nothing in this phase. */
+static hyp_status why_not(job *j, const hyp_rw_inquiry *q, phase p)
+{
+    const hyp_rewrite_options *o = j->options;
+    size_t i = 0;
+    while (strcmp(j->names[i], o->why_not) != 0) i++;
+    const hyp_rule_use *use = &j->report->rules[i];
+    if (!in_phase(use->ruleset, p)) return HYP_OK;
+    bool first = p == NORMALIZE || !in_phase(use->ruleset, NORMALIZE);
+    if (first) hyp_strbuf_printf(q->out, "%s\n", hyp_ruleset_rule(q->rules, i).text);
+    if (first && !is_chosen(o, use->name)) hyp_strbuf_puts(q->out, "the options leave this rule out\n");
+    if (first && !o->allow_approximate && strcmp(use->numeric_class, "A") == 0)
+        hyp_strbuf_puts(q->out, "it approximates (class A), and that was not allowed\n");
+    return hyp_rw_why_not(q, i, j->why_not_node);
+}
+
+static hyp_status ask(job *j, const hyp_rw_inquiry *q, phase p)
+{
+    if (j->options->explain) HYP_TRY(hyp_rw_explain(q, j->explain));
+    return j->options->why_not ? why_not(j, q, p) : HYP_OK;
+}
+
+static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_ruleset *rules, hyp_graph *out)
 {
     hyp_rw_weigh weigh = {.rw = rw,
                           .cost = j->options->cost,
@@ -204,8 +228,17 @@ static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names
                           .by_form = p == NORMALIZE,
                           .diag = j->diag};
     hyp_extraction choice = {0};
-    hyp_status status = hyp_rw_extract(rw, &weigh, &choice, j->diag);
+    hyp_rw_inquiry q = {.rw = rw,
+                        .names = names,
+                        .rules = rules,
+                        .phase = phase_names[p],
+                        .choice = &choice,
+                        .weigh = &weigh,
+                        .out = j->options->answer,
+                        .diag = j->diag};
+    hyp_status status = hyp_rw_extract(rw, &weigh, HYP_NONE, &choice, &q.cost, j->diag);
     if (status == HYP_OK) status = hyp_rw_decode(rw, &choice, names, out, j->diag);
+    if (status == HYP_OK) status = ask(j, &q, p);
     hyp_extraction_dispose(&choice);
     hyp_rw_weigh_dispose(&weigh);
     return status;
@@ -222,7 +255,7 @@ static hyp_status run_in(job *j, hyp_rw *rw, phase p, const hyp_graph *in, hyp_g
         enable_rules(j, rules, p);
         HYP_TRY(saturate(j, rw, p, &names, rules));
     }
-    return extract(j, rw, p, &names, out);
+    return extract(j, rw, p, &names, rules, out);
 }
 
 static hyp_status run_phase(job *j, phase p, const hyp_graph *in, hyp_graph *out)
@@ -248,12 +281,45 @@ static void count_used(const hyp_graph *g, hyp_rewrite_report *report)
     }
 }
 
+/* The node of the model that is meant: by its own name, or that of a value which it computes. */
+static hyp_status find_source(const hyp_graph *in, const char *wanted, const char **out, hyp_diag *diag)
+{
+    const char *of_value = NULL;
+    const char **names = hyp_calloc(in->nodes.len + 1, sizeof *names);
+    if (!names) return hyp_fail_memory(diag, in->nodes.len * sizeof *names);
+    size_t count = 0;
+    *out = NULL;
+    for (size_t i = 0; i < in->nodes.len && !*out; i++) {
+        const hyp_node *n = &in->nodes.data[i];
+        if (!n->from.source_count) continue;
+        names[count++] = n->from.sources[0];
+        for (uint32_t k = 0; k < n->from.source_count; k++)
+            if (strcmp(n->from.sources[k], wanted) == 0) *out = n->from.sources[k];
+        for (uint32_t k = 0; k < n->output_count; k++) {
+            const char *name = in->values.data[n->outputs[k]].name;
+            if (name && strcmp(name, wanted) == 0) of_value = n->from.sources[0];
+        }
+    }
+    if (!*out) *out = of_value;
+    const char *near = *out ? NULL : hyp_nearest(wanted, names);
+    hyp_free(names);
+    if (*out) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the model has no node and no value '%s'%s%s%s", wanted,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 static hyp_status run_both(job *j, const hyp_graph *in, hyp_graph *normal, hyp_graph *out)
 {
     const hyp_rewrite_options *o = j->options;
     hyp_rewrite_report *report = j->report;
     double normal_cost;
     size_t ignored;
+    if (o->explain) {
+        HYP_TRY(find_source(in, o->explain, &j->explain, j->diag));
+        report->explained = hyp_arena_strdup(&report->arena, j->explain);
+        if (!report->explained) return hyp_fail_memory(j->diag, strlen(j->explain));
+    }
+    if (o->why_not_node) HYP_TRY(find_source(in, o->why_not_node, &j->why_not_node, j->diag));
     HYP_TRY(hyp_rw_graph_cost(in, o->cost, o->cost_user, &report->cost_before, &report->nodes_before, j->diag));
     HYP_TRY(run_phase(j, NORMALIZE, in, normal));
     HYP_TRY(run_phase(j, OPTIMIZE, normal, out));

@@ -102,6 +102,12 @@ typedef struct hyp_rewrite_options {
     void *cost_user;
     void (*trace)(const hyp_rewrite_trace *event, void *user); /* may be NULL */
     void *trace_user;
+    /* Questions, by the name of a node of the model or of one of its results; an unknown one is an error. The text of
+     * the answer goes to `answer`. */
+    const char *explain;      /* the chains of rules from this node to what was chosen, each checked; NULL = none */
+    const char *why_not;      /* why this rule changed nothing; NULL = none */
+    const char *why_not_node; /* at this node; NULL = anywhere */
+    hyp_strbuf *answer;       /* not NULL when something is asked */
 } hyp_rewrite_options;
 
 typedef struct hyp_rule_use {
@@ -123,6 +129,7 @@ typedef struct hyp_rewrite_report {
     size_t phase_count;
     double cost_before, cost_after;   /* seconds by the cost model */
     size_t nodes_before, nodes_after; /* that run on the device: constant ones are not counted */
+    const char *explained;            /* the node of the model that options.explain means; NULL without */
 } hyp_rewrite_report;
 
 /* Rewrites `in` into `out` (initialised, empty, of the same dims). Inputs and outputs keep names, order and

@@ -59,20 +59,6 @@ static void write_class(writer *w, hyp_class_id c, int depth)
         write_node(w, hyp_rw_fact_of(w->rw, c)->first, depth);
 }
 
-/* The name to write for an operator, and the attribute that it stands for (else attr_count). */
-static const char *best_name(const hyp_rw_node *n, const char *const *values, uint32_t *out_hidden)
-{
-    size_t count;
-    const hyp_op_alias *aliases = hyp_op_aliases(&count);
-    for (size_t i = 0; i < count; i++)
-        if (aliases[i].op == n->op && strcmp(values[aliases[i].attr], aliases[i].value) == 0) {
-            *out_hidden = aliases[i].attr;
-            return aliases[i].name;
-        }
-    *out_hidden = HYP_MAX_ATTRS;
-    return hyp_op_get(n->op)->name;
-}
-
 static void write_node(writer *w, hyp_enode_id node, int depth)
 {
     hyp_egraph *eg = w->rw->eg;
@@ -103,7 +89,7 @@ static void write_node(writer *w, hyp_enode_id node, int depth)
             hyp_enode_class(eg, w->matched[w->next]) == hyp_egraph_find(eg, children[i]))
             w->next++; /* a literal of the pattern */
     }
-    hyp_strbuf_printf(&w->text, "(%s", best_name(&n, values, &hidden));
+    hyp_strbuf_printf(&w->text, "(%s", hyp_rw_op_name(n.op, values, &hidden));
     for (uint32_t i = 0; i < info->attr_count; i++)
         if (i != hidden && (info->attrs[i].required || strcmp(values[i], info->attrs[i].default_text) != 0))
             hyp_strbuf_printf(&w->text, " :%s %s", info->attrs[i].name, values[i]);

@@ -67,7 +67,13 @@ static hyp_status seen(const hyp_match_view *match, void *user, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* Searching alone, a schedule, and back again. */
+static hyp_status nearly(const hyp_near_miss *near, void *user, hyp_diag *diag)
+{
+    (void)near, (void)user, (void)diag;
+    return HYP_OK;
+}
+
+/* Searching alone, a schedule, why rules do not apply, and back again. */
 static hyp_status look_around(hyp_egraph *eg, hyp_ruleset *rules, hyp_diag *diag)
 {
     hyp_pattern *pattern;
@@ -82,6 +88,8 @@ static hyp_status look_around(hyp_egraph *eg, hyp_ruleset *rules, hyp_diag *diag
     status = hyp_egraph_run_schedule(eg, &twice, NULL, &report, diag);
     hyp_run_report_dispose(&report);
     HYP_TRY(status);
+    for (size_t i = 0; i < hyp_ruleset_count(rules); i++)
+        HYP_TRY(hyp_ruleset_near_misses(rules, i, NULL, 0, 4, nearly, NULL, diag));
     return hyp_egraph_pop(eg, diag);
 }
 

@@ -98,6 +98,40 @@ def check_measuring(folder):
     del os.environ["TMPDIR"]
 
 
+def check_asking():
+    """--explain and --why-not: every kind of answer, and proofs of real models that hold."""
+    out = run("hypatiac", MODEL, "--explain", "layer0/Relu")
+    assert "by fuse-linear-relu\n" in out and "checked from the rules alone: " in out and "step 0 of the plan: fused-mlp" in out, out
+    answers = {
+        ("fuse-mlp", "layer0/Relu"): "it lies inside of another form",
+        ("split-mlp",): "but the cheapest plan found with it takes ",
+        ("fuse-linear-gelu", "layer0/MatMul"): "nothing that uses ",
+        ("fuse-linear-gelu",): "nothing begins like",
+        ("matmul-linear", "layer0/Relu"): "where there is 'layer0/Relu'",
+    }
+    for question, answer in answers.items():
+        out = run("hypatiac", MODEL, "--why-not", *question)
+        assert out.startswith(f"(rule {question[0]} ") and answer in out, (question, out)
+    assert run("hypatiac", "--why-not", "fuse-mlp", "layer0/Relu", MODEL) == run("hypatiac", MODEL, "--why-not", "fuse-mlp", "layer0/Relu")
+    tiny = os.path.join(hyp.ROOT, "tests/models/tiny_mlp.onnx")
+    assert "that form was taken" in run("hypatiac", tiny, "--why-not", "fuse-mlp", "Relu_6")
+    assert "leave this rule out" in run("hypatiac", MODEL, "--why-not", "fuse-mlp", "--disable-rule", "fuse-mlp")
+    assert "class A" in run("hypatiac", MODEL, "--why-not", "approximate-gelu")
+    for bad in (("--explain", "layer0/Rely"), ("--why-not", "fuse-mlpp"), ("--why-not", "fuse-mlp", "layer0/Rely")):
+        done = hyp.tool("hypatiac", MODEL, *bad)
+        assert done.returncode == 2 and "did you mean" in done.stderr, done.stderr
+    assert hyp.tool("hypatiac", MODEL, "--explain", "layer0/Relu", "--no-rewrite").returncode == 2
+    folder = os.path.join(hyp.ROOT, "tests/models/torch")
+    for name in sorted(os.listdir(folder)):
+        model = os.path.join(folder, name)
+        steps = [line for line in run("hypatiac", model, "--dry-run").splitlines() if line.startswith("  ") and "]  by " in line]
+        steps.sort(key=lambda line: line.count(","), reverse=True)
+        for step in steps[:3]:
+            node = step.split("[")[1].split("]")[0].split(", ")[0]
+            out = run("hypatiac", model, "--explain", node)
+            assert "checked from the rules alone: " in out and "\n      by " in out, (name, node, out)
+
+
 def check_running(folder, plan):
     images, labels = np.load(os.path.join(EXAMPLE, "images.npy")), np.load(os.path.join(EXAMPLE, "labels.npy"))
     results = {}
@@ -173,6 +207,7 @@ def main():
         plan = os.path.join(folder, "digits.bin")
         check_compiling(folder, plan)
         check_measuring(folder)
+        check_asking()
         check_running(folder, plan)
         check_reports(folder, plan)
     print("passed")

@@ -1,0 +1,266 @@
+/* How a node of the model came to the form that was chosen: the proof of each equality, told step by step.
+ *
+ * The e-graph proves that what the encoded node is equals what was chosen. Such a proof reaches down to the inputs of
+ * the model; what is told ends at the values that have a proof of their own: those that a node of the phase's input
+ * computes and that were chosen, too. They are written by name. */
+#include <string.h>
+
+#include "rewrite/internal.h"
+
+enum { MAX_STEPS = 200, MAX_DEPTH = 12, MAX_TEXT = 1000 };
+
+/* A term around the one that is being rewritten. */
+typedef struct frame {
+    const char *op;
+    uint32_t *kids; /* terms, as they are by now */
+    uint32_t count, place;
+} frame;
+
+typedef struct teller {
+    const hyp_rw_inquiry *q;
+    hyp_rw_view view;
+    hyp_class_id root;
+    const hyp_shared_proof *proof;
+    hyp_class_id *class_of; /* by term of the proof */
+    hyp_arena arena, scratch;
+    HYP_VEC(frame) frames;
+    size_t steps, told;
+} teller;
+
+/* ---- terms --------------------------------------------------------------------------------------- */
+
+/* A class that is written by name. */
+static bool is_boundary(const teller *t, hyp_class_id c)
+{
+    return c != HYP_NONE && c != t->root && c < t->view.bound && t->view.chosen[c] && t->view.encoded[c] != HYP_NONE &&
+           hyp_rw_fact_of(t->q->rw, c)->kind == HYP_RW_TENSOR;
+}
+
+static hyp_status atom(teller *t, const char *text, hyp_sexpr **out)
+{
+    hyp_sexpr *sx = *out = hyp_arena_zalloc(&t->scratch, 1, sizeof *sx);
+    if (!sx) return hyp_fail_memory(t->q->diag, sizeof *sx);
+    sx->kind = HYP_SX_STRING;
+    sx->text = text;
+    return HYP_OK;
+}
+
+static hyp_status list(teller *t, const char *op, uint32_t count, hyp_sexpr **out)
+{
+    hyp_sexpr *sx = *out = hyp_arena_zalloc(&t->scratch, 1, sizeof *sx);
+    if (sx) sx->items = hyp_arena_zalloc(&t->scratch, count + 1, sizeof *sx->items);
+    if (!sx || !sx->items) return hyp_fail_memory(t->q->diag, count * sizeof *sx->items);
+    sx->kind = HYP_SX_LIST;
+    sx->count = count + 1;
+    return atom(t, op, &sx->items[0]);
+}
+
+static const char *name_of(const teller *t, hyp_class_id c, const char *otherwise)
+{
+    const char *name = c != HYP_NONE && c < t->view.bound ? t->view.names[c] : NULL;
+    return name ? name : otherwise;
+}
+
+/* A term of the proof with what it is about written out. */
+static hyp_status write_term(teller *t, uint32_t term, int depth, hyp_sexpr **out)
+{
+    const hyp_shared_term *s = &t->proof->terms[term];
+    hyp_class_id c = t->class_of[term];
+    if (s->count == 0) return atom(t, s->op[0] == '%' ? name_of(t, c, s->op) : s->op, out);
+    if (is_boundary(t, c) || depth >= MAX_DEPTH) return atom(t, name_of(t, c, "..."), out);
+    HYP_TRY(list(t, s->op, s->count, out));
+    for (uint32_t i = 0; i < s->count; i++) HYP_TRY(write_term(t, s->kids[i], depth + 1, &(*out)->items[i + 1]));
+    return HYP_OK;
+}
+
+/* The whole term, with `term` in the place that the frames leave. */
+static hyp_status write_whole(teller *t, uint32_t term, hyp_sexpr **out)
+{
+    hyp_sexpr *inner;
+    HYP_TRY(write_term(t, term, (int)t->frames.len, &inner));
+    for (size_t level = t->frames.len; level-- > 0;) {
+        const frame *f = &t->frames.data[level];
+        hyp_sexpr *around;
+        HYP_TRY(list(t, f->op, f->count, &around));
+        for (uint32_t i = 0; i < f->count; i++) {
+            if (i == f->place)
+                around->items[i + 1] = inner;
+            else
+                HYP_TRY(write_term(t, f->kids[i], (int)level + 1, &around->items[i + 1]));
+        }
+        inner = around;
+    }
+    *out = inner;
+    return HYP_OK;
+}
+
+static hyp_status put_whole(teller *t, uint32_t term, const char *before)
+{
+    hyp_sexpr *sx;
+    hyp_strbuf *out = t->q->out, text = {0};
+    HYP_TRY(write_whole(t, term, &sx));
+    hyp_rw_spell(&text, sx);
+    hyp_strbuf_printf(out, "  %s %.*s%s", before, MAX_TEXT, hyp_strbuf_text(&text), text.len > MAX_TEXT ? "..." : "");
+    bool failed = text.failed || out->failed;
+    hyp_strbuf_dispose(&text);
+    hyp_arena_dispose(&t->scratch);
+    return failed ? hyp_fail_memory(t->q->diag, MAX_TEXT) : HYP_OK;
+}
+
+/* ---- steps ---------------------------------------------------------------------------------------- */
+
+static hyp_lemma_use reversed(hyp_lemma_use use) { return (hyp_lemma_use){use.to, use.from, use.lemma}; }
+
+static hyp_status walk(teller *t, hyp_lemma_use use);
+
+/* One child after the other. */
+static hyp_status walk_children(teller *t, const hyp_lemma *lemma, hyp_lemma_use use, bool forward)
+{
+    const hyp_shared_term *from = &t->proof->terms[use.from];
+    size_t level = t->frames.len;
+    uint32_t *kids = hyp_arena_alloc(&t->arena, from->count * sizeof *kids);
+    if (!kids) return hyp_fail_memory(t->q->diag, from->count * sizeof *kids);
+    memcpy(kids, from->kids, from->count * sizeof *kids);
+    HYP_TRY(hyp_vec_grow(&t->frames, t->q->diag));
+    t->frames.data[level] = (frame){from->op, kids, from->count, 0};
+    for (uint32_t i = 0; i < from->count; i++) {
+        hyp_lemma_use kid = forward ? lemma->uses[i] : reversed(lemma->uses[i]);
+        t->frames.data[level].place = i;
+        HYP_TRY(walk(t, kid));
+        kids[i] = kid.to;
+    }
+    t->frames.len = level;
+    return HYP_OK;
+}
+
+/* Tells the steps from one term to another, which is in the place that the frames leave. */
+static hyp_status walk(teller *t, hyp_lemma_use use)
+{
+    if (use.from == use.to || (t->frames.len && is_boundary(t, t->class_of[use.from]))) return HYP_OK;
+    const hyp_lemma *lemma = &t->proof->lemmas[use.lemma];
+    bool forward = lemma->from == use.from;
+    if (lemma->kind == HYP_LEMMA_CONGRUENCE) return walk_children(t, lemma, use, forward);
+    if (lemma->kind == HYP_LEMMA_CHAIN) {
+        for (size_t i = 0; i < lemma->use_count; i++) {
+            size_t at = forward ? i : lemma->use_count - 1 - i;
+            HYP_TRY(walk(t, forward ? lemma->uses[at] : reversed(lemma->uses[at])));
+        }
+        return HYP_OK;
+    }
+    if (t->steps++ >= MAX_STEPS) return HYP_OK;
+    HYP_TRY(put_whole(t, use.to, "="));
+    hyp_strbuf_printf(t->q->out, "\n      by %s%s\n", lemma->rule, forward ? "" : ", right to left");
+    return HYP_OK;
+}
+
+/* ---- proofs --------------------------------------------------------------------------------------- */
+
+/* The class of every term of the proof: all of them are in the e-graph, though perhaps as an equal e-node. */
+static hyp_status find_classes(teller *t)
+{
+    hyp_egraph *eg = t->q->rw->eg;
+    const hyp_shared_proof *p = t->proof;
+    t->class_of = hyp_arena_alloc(&t->arena, p->term_count * sizeof *t->class_of);
+    if (!t->class_of) return hyp_fail_memory(t->q->diag, p->term_count * sizeof *t->class_of);
+    for (size_t i = 0; i < p->term_count; i++) {
+        const hyp_shared_term *s = &p->terms[i];
+        hyp_symbol symbol;
+        hyp_class_id *kids = hyp_arena_alloc(&t->scratch, s->count * sizeof *kids);
+        bool known = true;
+        if (!kids) return hyp_fail_memory(t->q->diag, s->count * sizeof *kids);
+        for (uint32_t k = 0; k < s->count; k++) {
+            kids[k] = t->class_of[s->kids[k]];
+            known = known && kids[k] != HYP_NONE;
+        }
+        HYP_TRY(hyp_egraph_symbol(eg, s->op, &symbol, t->q->diag));
+        t->class_of[i] = known ? hyp_egraph_lookup(eg, symbol, kids, s->count) : HYP_NONE;
+    }
+    hyp_arena_dispose(&t->scratch);
+    return HYP_OK;
+}
+
+static hyp_status tell_proof(teller *t, const hyp_shared_proof *proof)
+{
+    hyp_strbuf *out = t->q->out;
+    t->proof = proof;
+    t->steps = 0;
+    HYP_TRY(find_classes(t));
+    HYP_TRY(put_whole(t, proof->claim.from, " "));
+    hyp_strbuf_puts(out, "\n");
+    HYP_TRY(walk(t, proof->claim));
+    if (t->steps > MAX_STEPS) hyp_strbuf_printf(out, "    and %zu steps more\n", t->steps - MAX_STEPS);
+    hyp_status status = hyp_shared_proof_check(proof, NULL, NULL, &t->q->rules, t->q->rules ? 1 : 0, NULL, NULL,
+                                               t->q->diag);
+    if (status != HYP_OK) {
+        hyp_diag_prefix(t->q->diag, "the proof of '%s' does not hold, which is a defect of Hypatia",
+                        name_of(t, t->root, "a value"));
+        return status;
+    }
+    hyp_strbuf_printf(out, "    checked from the rules alone: %zu lemma%s\n", proof->lemma_count,
+                      proof->lemma_count == 1 ? "" : "s");
+    return HYP_OK;
+}
+
+static hyp_status tell_class(teller *t, hyp_class_id c)
+{
+    hyp_rw *rw = t->q->rw;
+    hyp_shared_proof proof;
+    hyp_strbuf *out = t->q->out;
+    hyp_enode_id from = t->view.encoded[c], to = t->q->choice->choice[c];
+    t->root = c;
+    hyp_strbuf_printf(out, "%s: ", t->q->phase);
+    hyp_rw_describe(&t->view, out, c);
+    hyp_strbuf_puts(out, from == to ? " stays as it was\n" : "\n");
+    t->told++;
+    if (from == to) return HYP_OK;
+    hyp_status status = hyp_egraph_explain_nodes(rw->eg, from, to, &proof, t->q->diag);
+    if (status == HYP_ERR_LIMIT) { /* an answer, if a poor one */
+        hyp_strbuf_puts(out, "    its proof is too large to be told\n");
+        return HYP_OK;
+    }
+    HYP_TRY(status);
+    status = tell_proof(t, &proof);
+    t->frames.len = 0;
+    hyp_shared_proof_dispose(&proof);
+    return status;
+}
+
+/* Whether what was chosen for a class owes anything to the node. */
+static hyp_status concerns(teller *t, hyp_class_id c, const char *source, bool *out)
+{
+    hyp_rw *rw = t->q->rw;
+    hyp_provenance from = {0};
+    hyp_enode_id node = t->q->choice->choice[c];
+    *out = hyp_rw_stands_for(rw, t->view.encoded[c], source);
+    if (*out) return HYP_OK;
+    HYP_TRY(hyp_rw_provenance(rw, t->q->names, &node, 1, &t->scratch, &from, t->q->diag));
+    for (uint32_t i = 0; i < from.source_count; i++) *out = *out || strcmp(from.sources[i], source) == 0;
+    hyp_arena_dispose(&t->scratch);
+    return HYP_OK;
+}
+
+static hyp_status tell_all(teller *t, const char *source)
+{
+    bool wanted;
+    HYP_TRY(hyp_rw_view_init(&t->view, t->q->rw, t->q->choice, &t->arena, t->q->diag));
+    for (size_t i = 0; i < t->view.order_count; i++) {
+        hyp_class_id c = t->view.order[i];
+        hyp_enode_id node = t->view.encoded[c];
+        if (node == HYP_NONE || node >= t->q->rw->encoded.len || !t->q->rw->encoded.data[node]) continue;
+        HYP_TRY(concerns(t, c, source, &wanted));
+        if (wanted) HYP_TRY(tell_class(t, c));
+    }
+    if (!t->told)
+        hyp_strbuf_printf(t->q->out, "%s: nothing that was chosen owes its form to '%s'\n", t->q->phase, source);
+    return t->q->out->failed ? hyp_fail_memory(t->q->diag, t->q->out->len) : HYP_OK;
+}
+
+hyp_status hyp_rw_explain(const hyp_rw_inquiry *q, const char *source)
+{
+    teller t = {.q = q};
+    hyp_status status = tell_all(&t, source);
+    hyp_vec_free(&t.frames);
+    hyp_arena_dispose(&t.scratch);
+    hyp_arena_dispose(&t.arena);
+    return status;
+}
