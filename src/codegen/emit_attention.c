@@ -12,8 +12,8 @@ typedef struct operand {
     hyp_dim offset, row, column;
 } operand;
 
-/* The strides of a batch axis: 0 where an operand lacks it or repeats its one element. `dims` and `strides` are those of
- * the operand's `rank` leading axes. */
+/* The strides of a batch axis: 0 where an operand lacks it or repeats its one element. `dims` and `strides` are those
+ * of the operand's `rank` leading axes. */
 static void add_lane(hyp_axes *axes, int32_t lane, int32_t rank, const hyp_dim *dims, const hyp_dim *strides)
 {
     int32_t shift = axes->rank - rank;
@@ -115,6 +115,7 @@ hyp_status hyp_emit_attention(hyp_lowering *l, const hyp_node *node)
     if (mask != HYP_NO_VALUE) HYP_TRY(finish_operand(l, &axes, MASK, &operands[MASK], &a->mask));
     a->scale = (float)node->attrs[2].f;
     a->fill = (float)node->attrs[3].f;
+    a->shown = node->attrs[4].i != 0;
     a->tf32 = l->options->precision == HYP_PRECISION_TF32 && y->dtype == HYP_F32;
     return HYP_OK;
 }

@@ -39,11 +39,13 @@ static hyp_status through_slice(hyp_lowering *l, const hyp_node *node, moves *m,
  * for any other, and where a part of a split axis was taken. */
 static hyp_status through_reshape(hyp_lowering *l, const hyp_node *node, int32_t rank, moves *m, bool *out_done)
 {
-    const hyp_type *from = &hyp_lower_value(l, node->inputs[0])->type, *to = &hyp_lower_value(l, node->outputs[0])->type;
+    const hyp_type *from = &hyp_lower_value(l, node->inputs[0])->type,
+                   *to = &hyp_lower_value(l, node->outputs[0])->type;
     int32_t of[HYP_MAX_RANK], next = to->rank - 1;
     hyp_dim size[HYP_MAX_RANK], first[HYP_MAX_RANK] = {0}; /* by axis of `to`, of `from` */
     *out_done = false;
-    for (int32_t a = from->rank - 1; a >= 0; a--) { /* from the last axis on, so that sizes are those of the inner ones */
+    for (int32_t a = from->rank - 1; a >= 0;
+         a--) { /* from the last axis on, so that sizes are those of the inner ones */
         hyp_dim product = 1;
         int32_t last = next;
         while (next >= 0 && product != from->dims[a]) {

@@ -36,7 +36,8 @@ hyp_status hyp_infer_attention(const hyp_infer_call *c)
         if (!c->in[i]) return hyp_infer_fail(c, "input %u is absent; only the mask may be", i);
         types[i] = &c->in[i]->type;
         if (types[i]->rank < 2)
-            return hyp_infer_fail(c, "input %u is %s, a matrix at least is wanted", i, hyp_infer_type_text(c, types[i]));
+            return hyp_infer_fail(c, "input %u is %s, a matrix at least is wanted", i,
+                                  hyp_infer_type_text(c, types[i]));
         if (!hyp_dtype_is_float(types[i]->dtype) || types[i]->dtype != types[0]->dtype)
             return hyp_infer_fail(c, "input %u is %s; q, k and v of one floating-point type are wanted", i,
                                   hyp_infer_type_text(c, types[i]));
@@ -47,7 +48,8 @@ hyp_status hyp_infer_attention(const hyp_infer_call *c)
     if (!hyp_check_equal(c, q->dims[q->rank - 1], k->dims[k->rank - (trans ? 1 : 2)]))
         return hyp_infer_fail(c, "q %s and k %s differ in width", hyp_infer_type_text(c, q), hyp_infer_type_text(c, k));
     if (!hyp_check_equal(c, n, v->dims[v->rank - 2]))
-        return hyp_infer_fail(c, "k %s and v %s differ in length", hyp_infer_type_text(c, k), hyp_infer_type_text(c, v));
+        return hyp_infer_fail(c, "k %s and v %s differ in length", hyp_infer_type_text(c, k),
+                              hyp_infer_type_text(c, v));
     hyp_type a = leading(q), b = leading(k), scores = {.dtype = q->dtype}, out = scores;
     HYP_TRY(hyp_broadcast(c, &a, &b, &scores));
     b = leading(v);
@@ -111,7 +113,7 @@ static void score(const hyp_eval_call *c, const double *q, int32_t rank, int64_t
         int64_t at = place(mask, 0, rank + 2, index);
         if (mask->f)
             scores[j] = rounded(c, scores[j] + mask->f[at]);
-        else if (mask->i[at])
+        else if ((mask->i[at] != 0) != (c->attrs[4].i != 0))
             scores[j] = rounded(c, c->attrs[3].f);
     }
 }

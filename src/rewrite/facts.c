@@ -166,6 +166,23 @@ static hyp_status fold(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, hyp_
     return status;
 }
 
+/* A tensor of sizes that are all known is a constant, whatever it was taken from. */
+static hyp_status note_content(hyp_rw *rw, hyp_rw_fact *fact, hyp_diag *diag)
+{
+    const hyp_infer_value *v = fact->values;
+    if (fact->kind != HYP_RW_TENSOR || fact->constant || !v->content || !hyp_type_is_static(&v->type)) return HYP_OK;
+    for (uint32_t i = 0; i < v->content_count; i++)
+        if (!hyp_dim_is_const(v->content[i])) return HYP_OK;
+    size_t bytes = v->content_count * hyp_dtype_size(v->type.dtype);
+    void *data = hyp_arena_alloc(&rw->arena, bytes);
+    if (!data) return hyp_fail_memory(diag, bytes);
+    for (uint32_t i = 0; i < v->content_count; i++) hyp_store_i64(v->type.dtype, data, i, v->content[i]);
+    fact->constant = true;
+    fact->data = data;
+    fact->bytes = bytes;
+    return HYP_OK;
+}
+
 /* ---- make ----------------------------------------------------------------------------------------- */
 
 /* How many outputs a node has: those of a split are counted by its sizes. */
@@ -199,7 +216,8 @@ static hyp_status make_op(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, h
         hyp_infer(rw->dims, &rw->arena, n->op, n->attrs, rw->inputs.data, n->input_count, values, fact->count, diag));
     fact->kind = tuple ? HYP_RW_TUPLE : HYP_RW_TENSOR;
     fact->values = values;
-    return fold(rw, n, fact, diag);
+    HYP_TRY(note_content(rw, fact, diag));
+    return fact->data ? HYP_OK : fold(rw, n, fact, diag);
 }
 
 static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user, hyp_diag *diag)

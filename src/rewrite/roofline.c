@@ -255,13 +255,20 @@ static double attention(const asking *a)
 {
     const hyp_cost_query *q = a->q;
     const hyp_type *x = q->inputs[0], *v = q->inputs[2], *y = &q->outputs[0];
-    double columns = size_of(a, v->dims[v->rank - 1]), keys = size_of(a, v->dims[v->rank - 2]);
-    double width = size_of(a, x->dims[x->rank - 1]), scores = elements(a, y) / fmax(1, columns) * keys;
-    double traffic = all_inputs(a) + bytes(a, y), hidden = 4 * scores * (double)hyp_dtype_size(y->dtype);
-    double seconds = fmax(computing(a, 2 * scores * (width + columns), y->dtype), moving(a, traffic, traffic));
-    double weight = function_weight(HYP_OP_exp) + 3;
-    return a->device->launch_seconds + seconds +
-           fmax(scores * weight / a->device->pointwise_per_second, hidden / a->device->cache_bytes_per_second);
+    const hyp_type *mask = q->input_count > 3 ? q->inputs[3] : NULL;
+    double rows = size_of(a, x->dims[x->rank - 2]), width = size_of(a, x->dims[x->rank - 1]);
+    double keys = size_of(a, v->dims[v->rank - 2]), columns = size_of(a, v->dims[v->rank - 1]);
+    double batch = elements(a, y) / fmax(1, rows * columns), scores = batch * rows * keys, of_softmax;
+    double hidden = scores * (double)hyp_dtype_size(y->dtype) / a->device->cache_bytes_per_second;
+    double in = bytes(a, x) + bytes(a, q->inputs[1]), out = bytes(a, v) + bytes(a, y);
+    double score = fmax(computing(a, 2 * scores * width, y->dtype), moving(a, in, in) + hidden);
+    double mix = fmax(computing(a, 2 * scores * columns, y->dtype), moving(a, out, out) + hidden);
+    double weight = function_weight(HYP_OP_exp) + 3 + (mask != NULL);
+    double softmax = fmax(scores * weight / a->device->pointwise_per_second, moving(a, bytes(a, mask), in) + 2 * hidden);
+    hyp_measured_ratio(a->device, HYP_OP_softmax, y->dtype, &scores, &of_softmax);
+    score *= ratio(a, HYP_OP_matmul, y->dtype, (const double[]){batch, rows, keys, width});
+    mix *= ratio(a, HYP_OP_matmul, y->dtype, (const double[]){batch, rows, columns, keys});
+    return a->device->launch_seconds + score + mix + softmax * of_softmax;
 }
 
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)

@@ -34,6 +34,7 @@ def cases():
     hidden = np.zeros((2, 1, 4, 6), bool)
     hidden[0, 0, 1] = True
     case("attention", "a row that sees nothing", ":fill -10000.0", [q, k, v, hidden], attention(q, k, v, hidden, fill=-1e4))
+    case("attention", "shown", ":shown 1", [q, k, v, ~causal], attention(q, k, v, causal))
     with np.errstate(all="ignore"):
         case("attention", "a row of minus infinity", "", [q, k, v, hidden], attention(q, k, v, hidden))
     case("attention", "no keys", "", [rand(2, 3), rand(0, 3), rand(0, 2)], np.zeros((2, 2)))

@@ -220,6 +220,22 @@ static void softmax(const float *x, float *y, int64_t axis, int64_t inner)
     for (int64_t i = 0; i < inner; i += W) softmax_columns(x + i, y + i, axis, inner, inner - i < W ? inner - i : W);
 }
 
+static void shift(float *x, const float *add, int64_t step, int64_t n)
+{
+    if (step == 1)
+        for (int64_t i = 0; i < n; i++) x[i] += add[i];
+    else
+        for (int64_t i = 0; i < n; i++) x[i] += add[i * step];
+}
+
+static void hide(float *x, const uint8_t *mask, int64_t step, bool shown, float fill, int64_t n)
+{
+    if (step == 1)
+        for (int64_t i = 0; i < n; i++) x[i] = (mask[i] != 0) != shown ? fill : x[i];
+    else
+        for (int64_t i = 0; i < n; i++) x[i] = (mask[i * step] != 0) != shown ? fill : x[i];
+}
+
 /* ---- sums ------------------------------------------------------------------------------------------------- */
 
 /* Short float sums go into a double, so that the error does not grow with the length. */

@@ -204,6 +204,7 @@ static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t 
     switch (op->step->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: status = hyp_cpu_prepare_linear(model, step, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_MATMUL: status = hyp_cpu_prepare_matmul(model, values, op, diag); break;
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: status = hyp_cpu_prepare_attention(model, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_POINTWISE: status = hyp_cpu_prepare_pointwise(model, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_REDUCE: status = hyp_cpu_prepare_reduce(model, values, op, diag); break;
     case HYP_PLAN__STEP__KERNEL_COPY:
@@ -263,6 +264,19 @@ hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, h
     bool work = values[s->m] > 0 && values[s->n] > 0 && values[s->k] > 0;
     for (size_t a = 0; a < s->n_batch; a++) work = work && values[s->batch[a]] > 0;
     if (work) return hyp_dnnl_prepare_matmul(model, s, values, op, diag);
+#endif
+    (void)model, (void)values, (void)op, (void)diag;
+    return HYP_OK;
+}
+
+hyp_status hyp_cpu_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
+{
+#ifdef HYP_HAVE_ONEDNN
+    const HypPlan__Attention *s = op->step->attention;
+    bool fits = hyp_tensor_dtype(model->plan->program, s->q->tensor) == HYP_F32 && values[s->rows] > 0 &&
+                values[s->keys] > 0 && values[s->width] > 0 && values[s->columns] > 0;
+    for (size_t a = 0; a < s->n_batch; a++) fits = fits && values[s->batch[a]] > 0;
+    if (fits) return hyp_dnnl_prepare_attention(model, values, op, diag);
 #endif
     (void)model, (void)values, (void)op, (void)diag;
     return HYP_OK;

@@ -35,6 +35,10 @@ HYP_NODISCARD hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const Hyp
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *s, const int64_t *values,
                                                  hyp_cpu_op *op, hyp_diag *diag);
 
+/* Leaves op->run NULL when oneDNN lacks a product of it. There is at least one row, key and column. */
+HYP_NODISCARD hyp_status hyp_dnnl_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
+                                                    hyp_diag *diag);
+
 /* Convolution, its transpose and pooling. channels_last[t] says that tensor t lies with the channels last (layout.c).
  * Weights that the plan has are packed once for each layout that shapes want, into model->windows[step]. */
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const int64_t *values,

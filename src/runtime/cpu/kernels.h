@@ -58,6 +58,9 @@ typedef struct hyp_cpu_kernels {
     void (*instr)(const hyp_block_instr *in, float *out, const float *const *x, int64_t n);
     /* Softmax over axis of x[axis, inner] with rows `stride` floats apart; inner any number of columns. */
     void (*softmax)(const float *x, float *y, int64_t axis, int64_t inner);
+    /* x[i] += add[i * step], and x[i] = fill where mask[i * step] is true (false if shown), for i < n. */
+    void (*shift)(float *x, const float *add, int64_t step, int64_t n);
+    void (*hide)(float *x, const uint8_t *mask, int64_t step, bool shown, float fill, int64_t n);
     /* Sum of n floats that lie together. */
     double (*sum)(const float *x, int64_t n);
     /* sums[j] += sum over i < rows of x[i*stride + j], for j < n <= HYP_BLOCK. */

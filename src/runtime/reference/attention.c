@@ -32,9 +32,7 @@ static void attend(const HypPlan__Attention *s, const matrix *q, const matrix *k
         for (int64_t l = 0; l < width; l++) dot += element(q, i, l) * element(k, j, l);
         p[j] = (double)s->scale * dot;
         if (mask && mask->dtype == HYP_BOOL)
-            p[j] = hyp_load_i64(HYP_BOOL, mask->data, (size_t)(mask->first + i * mask->row + j * mask->column))
-                       ? (double)s->fill
-                       : p[j];
+            p[j] = (element(mask, i, j) != 0) != (s->shown != 0) ? (double)s->fill : p[j];
         else if (mask)
             p[j] += element(mask, i, j);
         most = fmax(most, p[j]);
