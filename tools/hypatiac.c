@@ -334,8 +334,9 @@ static void print_stats(FILE *to, const hyp_compile_report *report)
     }
     fprintf(to, "\nnodes        %zu imported, %zu run before rewriting, %zu after\n", report->nodes_imported,
             report->nodes_before, report->nodes_after);
-    fprintf(to, "e-graph      %zu e-nodes, %zu e-classes, %zu iterations, stop: %s\n", report->e_nodes,
-            report->e_classes, report->iterations, report->stop_reason);
+    fprintf(to, "e-graph      %zu e-nodes, %zu e-classes, %zu iterations, stop: %s, %s\n", report->e_nodes,
+            report->e_classes, report->iterations, report->stop_reason,
+            report->proven ? "least cost proven" : "least cost not proven");
     fprintf(to, "seconds      import %.4f, rewrite %.4f, lower %.4f, write %.4f\n", report->import_seconds,
             report->rewrite_seconds, report->lower_seconds, report->write_seconds);
     fprintf(to, "plan         %zu steps, %llu bytes\n", report->plan_steps, (unsigned long long)report->plan_bytes);

@@ -74,6 +74,7 @@ typedef struct hyp_compile_report {
     size_t nodes_imported, nodes_before, nodes_after; /* in the model; that run, before and after rewriting */
     size_t e_nodes, e_classes, iterations;
     const char *stop_reason;
+    bool proven; /* of all that the e-graphs hold, what was chosen costs least */
     double cost_before, cost_after; /* seconds, predicted, of the graph in normal form and of the one chosen; 0 when
                                        nothing was rewritten */
     double plan_seconds;            /* predicted, of the plan's steps */

@@ -495,9 +495,10 @@ typedef enum hyp_extract_method {
 typedef struct hyp_extract_options {
     size_t size; /* sizeof(hyp_extract_options) */
     hyp_extract_method method;
-    /* HYP_EXTRACT_EXACT only; 0 = 10 s. When the search ends by itself, the answer is the same on every run; when
-     * this ends it, it is the best found until then. */
+    /* HYP_EXTRACT_EXACT only; 0 = 10 s, or no limit when there is one of work. When the search ends by itself or by
+     * its work, the answer is the same on every run and machine; when time ends it, it is the best found until then. */
     double budget_seconds;
+    uint64_t budget_work; /* HYP_EXTRACT_EXACT only: e-nodes and edges looked at for bounds, some 2e8 a second; 0 = any */
 } hyp_extract_options;
 
 typedef struct hyp_extraction {

@@ -43,7 +43,9 @@ static hyp_status copy_rules(owned_report *r, const hyp_rewrite_report *from, hy
 static hyp_status copy_phases(owned_report *r, const hyp_rewrite_report *from, hyp_diag *diag)
 {
     hyp_strbuf reason = {0};
+    r->report.proven = true;
     for (size_t i = 0; i < from->phase_count; i++) {
+        r->report.proven = r->report.proven && from->phases[i].proven;
         r->report.iterations += from->phases[i].iterations;
         r->report.e_nodes = from->phases[i].e_nodes;
         r->report.e_classes = from->phases[i].e_classes;

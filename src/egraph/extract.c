@@ -17,8 +17,10 @@ static hyp_status solve_core(const hyp_problem *p, const hyp_problem *core, cons
 {
     HYP_TRY(hyp_solve_greedy(core, core_choice, diag));
     if (options->method == HYP_EXTRACT_EXACT) {
-        double seconds = options->budget_seconds > 0 ? options->budget_seconds : DEFAULT_BUDGET;
-        HYP_TRY(hyp_solve_exact(core, seconds, core_choice, &out->lower_bound, &out->proven, diag));
+        double seconds = options->budget_seconds;
+        hyp_exact_budget budget = {seconds > 0 ? seconds : options->budget_work ? INFINITY : DEFAULT_BUDGET,
+                                   options->budget_work ? options->budget_work : UINT64_MAX};
+        HYP_TRY(hyp_solve_exact(core, budget, core_choice, &out->lower_bound, &out->proven, diag));
     }
     memset(choice, 0xff, p->class_count * sizeof *choice);
     for (uint32_t c = 0; c < core->class_count; c++) {
@@ -42,9 +44,11 @@ static hyp_status solve_dag(const hyp_problem *p, const hyp_extract_options *opt
     return status;
 }
 
-hyp_status hyp_problem_solve(hyp_problem *p, const hyp_extract_options *options, uint32_t *choice, hyp_extraction *out,
+hyp_status hyp_problem_solve(hyp_problem *p, const hyp_extract_options *given, uint32_t *choice, hyp_extraction *out,
                              hyp_diag *diag)
 {
+    hyp_extract_options o = {0}, *options = &o; /* the caller may know fewer of them */
+    memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
     HYP_TRY(hyp_problem_link(p, diag));
     if (options->method == HYP_EXTRACT_TREE)
         HYP_TRY(hyp_solve_tree(p, false, choice, NULL, diag));

@@ -73,9 +73,14 @@ HYP_NODISCARD hyp_status hyp_solve_spare(const hyp_problem *p, const uint32_t *c
 HYP_NODISCARD hyp_status hyp_polish(const hyp_problem *p, const uint32_t *component, uint32_t *spare, uint32_t *choice,
                                     int rounds, double *cost, hyp_diag *diag);
 
-/* The least DAG cost on a core problem, as far as `seconds` reach: `choice` holds an answer to begin with,
- * and gets a better one. No answer costs less than *bound. */
-HYP_NODISCARD hyp_status hyp_solve_exact(const hyp_problem *p, double seconds, uint32_t *choice, double *bound,
+/* How far an exact search goes: INFINITY and UINT64_MAX are no limits. */
+typedef struct hyp_exact_budget {
+    double seconds;
+    uint64_t work; /* as hyp_extract_options.budget_work */
+} hyp_exact_budget;
+/* The least DAG cost on a core problem, as far as the budget reaches: `choice` holds an answer to begin with, and gets a
+ * better one. No answer costs less than *bound. */
+HYP_NODISCARD hyp_status hyp_solve_exact(const hyp_problem *p, hyp_exact_budget budget, uint32_t *choice, double *bound,
                                          bool *proven, hyp_diag *diag);
 
 /* What extraction does with a problem: by method. `choice` has room for class_count; figures of *out are set,

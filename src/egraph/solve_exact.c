@@ -28,6 +28,7 @@ typedef struct open_problem {
 typedef struct search {
     hyp_trails *trails;
     double deadline, unit;  /* unit: all costs are multiples of it; 0 if there is none */
+    uint64_t work, allowed; /* nodes and edges that the bound has looked at; the search ends where they meet */
     double cost;            /* of the best answer */
     HYP_VEC(uint32_t) best; /* trails of its nodes */
     HYP_VEC(open_problem) open;
@@ -48,7 +49,10 @@ static double limit_of(const search *s)
     return s->unit > 0 ? s->cost - s->unit + fmin(s->unit * 1e-3, 1e3 * slack) + slack : s->cost - slack;
 }
 
-static bool out_of_time(const search *s) { return now() >= s->deadline; }
+static bool out_of_budget(const search *s)
+{
+    return s->work >= s->allowed || (isfinite(s->deadline) && now() >= s->deadline);
+}
 
 /* The greatest number that all costs are multiples of, as far as they are whole numbers. */
 static double cost_unit(const hyp_problem *p)
@@ -151,11 +155,12 @@ static hyp_status ascend(search *s, hyp_problem *p, int steps, hyp_bound *b, uin
     HYP_TRY(hyp_bound_begin(b, p, s->diag));
     for (int i = 1; i <= steps && b->best < limit_of(s) && b->step > 1e-3; i++) {
         hyp_bound_step(b, s->cost);
+        s->work += p->node_count + p->kid_at[p->node_count];
         if (i % CUT_EVERY == 0) HYP_TRY(hyp_bound_cut(b, s->diag));
         if (i % RAISE_EVERY == 0) HYP_TRY(hyp_bound_raise(b, s->cost, s->diag));
         if (i % TRY_EVERY) continue;
         HYP_TRY(try_prices(s, p, b, component, choice, spare));
-        if (out_of_time(s)) break;
+        if (out_of_budget(s)) break;
     }
     HYP_TRY(hyp_bound_raise(b, s->cost, s->diag));
     v->bound = fmax(v->bound, b->best);
@@ -195,7 +200,7 @@ static hyp_status bound_problem(search *s, hyp_problem *p, int steps, verdict *v
             return HYP_OK;
         }
         if (status != HYP_OK || v->done || v->fixed < before / 50 + 1) break;
-    } while (!out_of_time(s));
+    } while (!out_of_budget(s));
     return status;
 }
 
@@ -245,12 +250,12 @@ static size_t pick_open(const search *s)
     return best;
 }
 
-/* Works on open problems until none is left or the time is over; *out_bound is below every answer. */
+/* Works on open problems until none is left or the budget is spent; *out_bound is below every answer. */
 static hyp_status work(search *s, double *out_bound)
 {
     hyp_status status = HYP_OK;
     int steps = ROOT_STEPS;
-    while (s->open.len && status == HYP_OK && !out_of_time(s)) {
+    while (s->open.len && status == HYP_OK && !out_of_budget(s)) {
         size_t at = pick_open(s);
         open_problem o = s->open.data[at];
         s->open.data[at] = s->open.data[--s->open.len];
@@ -376,9 +381,9 @@ static int by_size(const void *a, const void *b)
     return (x->part > y->part) - (x->part < y->part);
 }
 
-/* The small parts first: what time they leave is for the large ones. */
+/* The small parts first: what time and work they leave is for the large ones. */
 static hyp_status search_parts(search *s, const hyp_problem *core, const hyp_problem *p, uint32_t *words,
-                               sized_part *parts, double end, uint32_t *answer, double *bound)
+                               sized_part *parts, hyp_exact_budget end, uint32_t *answer, double *bound)
 {
     uint32_t count = split(p, words, words + p->class_count);
     for (uint32_t i = 0; i < count; i++) parts[i] = (sized_part){0, i};
@@ -389,7 +394,8 @@ static hyp_status search_parts(search *s, const hyp_problem *core, const hyp_pro
         hyp_problem part;
         double part_bound = 0, begin = now();
         HYP_TRY(take_part(p, words, parts[i].part, &part, s->diag));
-        s->deadline = begin + (end - begin) / (count - i);
+        s->deadline = begin + (end.seconds - begin) / (count - i);
+        s->allowed = s->work + (end.work > s->work ? (end.work - s->work) / (count - i) : 0);
         HYP_TRY(search_part(s, &part, &part_bound));
         HYP_TRY(follow(core, s->trails, s->best.data, s->best.len, answer, s->diag));
         *bound += part_bound;
@@ -397,10 +403,10 @@ static hyp_status search_parts(search *s, const hyp_problem *core, const hyp_pro
     return HYP_OK;
 }
 
-static hyp_status run(search *s, const hyp_problem *core, hyp_problem *p, double seconds, uint32_t *answer,
+static hyp_status run(search *s, const hyp_problem *core, hyp_problem *p, hyp_exact_budget budget, uint32_t *answer,
                       double *bound)
 {
-    double start = now();
+    hyp_exact_budget end = {now() + budget.seconds, budget.work};
     HYP_TRY(copy_problem(core, p, s->diag));
     for (uint32_t n = 0; n < core->node_count; n++) p->origin[n] = n;
     hyp_problem first = {0};
@@ -410,15 +416,15 @@ static hyp_status run(search *s, const hyp_problem *core, hyp_problem *p, double
     HYP_TRY(hyp_reduce(p, s->trails, HYP_REDUCE_ALL, s->diag));
     uint32_t *words = hyp_malloc(2 * (size_t)p->class_count * sizeof *words);
     sized_part *parts = hyp_malloc(p->class_count * sizeof *parts);
-    hyp_status status = words && parts ? search_parts(s, core, p, words, parts, start + seconds, answer, bound)
+    hyp_status status = words && parts ? search_parts(s, core, p, words, parts, end, answer, bound)
                                        : hyp_fail_memory(s->diag, p->class_count * sizeof *parts);
     hyp_free(words);
     hyp_free(parts);
     return status;
 }
 
-hyp_status hyp_solve_exact(const hyp_problem *core, double seconds, uint32_t *choice, double *bound, bool *proven,
-                           hyp_diag *diag)
+hyp_status hyp_solve_exact(const hyp_problem *core, hyp_exact_budget budget, uint32_t *choice, double *bound,
+                           bool *proven, hyp_diag *diag)
 {
     size_t bytes = core->class_count * sizeof *choice;
     hyp_trails trails = {.leaves = core->node_count};
@@ -428,7 +434,7 @@ hyp_status hyp_solve_exact(const hyp_problem *core, double seconds, uint32_t *ch
     uint32_t *answer = hyp_malloc(bytes);
     hyp_status status = answer ? HYP_OK : hyp_fail_memory(diag, bytes);
     if (status == HYP_OK) memset(answer, 0xff, bytes);
-    if (status == HYP_OK) status = run(&s, core, &p, seconds, answer, bound);
+    if (status == HYP_OK) status = run(&s, core, &p, budget, answer, bound);
     if (status == HYP_OK) status = hyp_problem_price(core, answer, true, &new_cost, NULL, diag);
     if (status == HYP_OK) status = hyp_problem_price(core, choice, true, &old_cost, NULL, diag);
     if (status == HYP_OK) {

@@ -190,10 +190,11 @@ HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, hyp_cost_fn cost,
 
 /* ---- extract.c ----------------------------------------------------------------------------------- */
 
-/* Chooses e-nodes for the outputs of rw->in; *out_cost is what they cost. With `forced`, the best choice that has this
- * e-node; HYP_ERR_UNSUPPORTED when there is none. HYP_NONE: no such wish. On failure *out holds nothing. */
+/* Chooses e-nodes for the outputs of rw->in, of least DAG cost as far as a fixed amount of work reaches: out->proven says
+ * whether it did. With `forced`, the best choice that has this e-node; HYP_ERR_UNSUPPORTED when there is none. HYP_NONE:
+ * no such wish. On failure *out holds nothing. */
 HYP_NODISCARD hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_enode_id forced, hyp_extraction *out,
-                                        double *out_cost, hyp_diag *diag);
+                                        hyp_diag *diag);
 
 /* ---- describe.c ---------------------------------------------------------------------------------- */
 
@@ -224,7 +225,6 @@ typedef struct hyp_rw_inquiry {
     hyp_ruleset *rules; /* NULL: there were none */
     const char *phase;
     const hyp_extraction *choice;
-    double cost;         /* of the choice */
     hyp_rw_weigh *weigh; /* by which it was made */
     hyp_strbuf *out;
     hyp_diag *diag;

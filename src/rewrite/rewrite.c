@@ -236,7 +236,8 @@ static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names
                         .weigh = &weigh,
                         .out = j->options->answer,
                         .diag = j->diag};
-    hyp_status status = hyp_rw_extract(rw, &weigh, HYP_NONE, &choice, &q.cost, j->diag);
+    hyp_status status = hyp_rw_extract(rw, &weigh, HYP_NONE, &choice, j->diag);
+    if (status == HYP_OK) j->report->phases[p].proven = choice.proven;
     if (status == HYP_OK) status = hyp_rw_decode(rw, &choice, names, out, j->diag);
     if (status == HYP_OK) status = ask(j, &q, p);
     hyp_extraction_dispose(&choice);
@@ -325,7 +326,7 @@ static hyp_status run_both(job *j, const hyp_graph *in, hyp_graph *normal, hyp_g
     HYP_TRY(run_phase(j, OPTIMIZE, normal, out));
     HYP_TRY(hyp_rw_graph_cost(normal, o->cost, o->cost_user, &normal_cost, &ignored, j->diag));
     HYP_TRY(hyp_rw_graph_cost(out, o->cost, o->cost_user, &report->cost_after, &report->nodes_after, j->diag));
-    if (!(report->cost_after <= normal_cost)) { /* extraction is greedy: never worse than what came in */
+    if (!(report->cost_after <= normal_cost * (1 + 1e-9))) { /* the search was cut short: never worse than what came in */
         hyp_graph_dispose(out);
         hyp_graph_init(out, in->dims);
         HYP_TRY(hyp_graph_copy_live(normal, out, j->diag));

@@ -124,6 +124,7 @@ typedef struct hyp_rewrite_report {
         const char *name;
         hyp_stop stop;
         size_t iterations, e_nodes, e_classes, peak_bytes;
+        bool proven; /* what was chosen costs least: the search for it was not cut short */
         double seconds;
     } phases[2];
     size_t phase_count;

@@ -181,8 +181,8 @@ static hyp_status compare(asker *a, hyp_enode_id node)
 {
     const hyp_rw_inquiry *q = a->q;
     hyp_extraction with = {0};
-    double cost;
-    hyp_status status = hyp_rw_extract(q->rw, q->weigh, node, &with, &cost, q->diag);
+    hyp_status status = hyp_rw_extract(q->rw, q->weigh, node, &with, q->diag);
+    double cost = with.dag_cost;
     hyp_extraction_dispose(&with);
     bool never = status == HYP_ERR_UNSUPPORTED;
     if (!never) HYP_TRY(status);
@@ -198,10 +198,10 @@ static hyp_status compare(asker *a, hyp_enode_id node)
                                               : "    but the cheapest plan found with it takes ");
     write_cost(q->out, q->weigh, cost);
     hyp_strbuf_puts(q->out, q->weigh->by_form ? ", that of what was taken " : " by the cost model, the one that was taken ");
-    write_cost(q->out, q->weigh, q->cost);
+    write_cost(q->out, q->weigh, q->choice->dag_cost);
     hyp_strbuf_puts(q->out, ": ");
-    write_cost(q->out, q->weigh, cost - q->cost);
-    hyp_strbuf_puts(q->out, cost > q->cost ? " more\n" : " more, and of equals the older is taken\n");
+    write_cost(q->out, q->weigh, cost - q->choice->dag_cost);
+    hyp_strbuf_puts(q->out, cost > q->choice->dag_cost ? " more\n" : " more, and of equals the older is taken\n");
     return HYP_OK;
 }
 
