@@ -67,6 +67,7 @@ class Onnxruntime:
     def __init__(self, model, feeds, threads):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 4
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self.binding = self.session.io_binding()
         self.outputs = self.session.run(None, feeds)

@@ -297,10 +297,16 @@ static void print_profile(FILE *to, const results *r, int threads)
             "(profile measured\n  (like cpu)\n  (threads %d)\n  (launch-seconds %.3g)\n  (bytes-per-second %.4g)\n"
             "  (cache-bytes %.0f)\n  (cache-bytes-per-second %.4g)\n",
             threads, r->launch, r->bytes_per_second, r->cache_bytes, r->cache_bytes_per_second);
-    fprintf(to,
-            "  (flops-f32 %.4g)\n  (flops-tf32 %.4g)\n  (flops-f16 %.4g)\n  (flops-bf16 %.4g)\n  (flops-f64 %.4g)\n",
-            best_rate(r, HYP_F32), best_rate(r, HYP_F32), best_rate(r, HYP_F16), best_rate(r, HYP_BF16),
-            best_rate(r, HYP_F64));
+    static const struct {
+        const char *key;
+        hyp_dtype type;
+    } rates[] = {{"flops-f32", HYP_F32},
+                 {"flops-tf32", HYP_F32},
+                 {"flops-f16", HYP_F16},
+                 {"flops-bf16", HYP_BF16},
+                 {"flops-f64", HYP_F64}};
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        if (best_rate(r, rates[i].type) > 0) fprintf(to, "  (%s %.4g)\n", rates[i].key, best_rate(r, rates[i].type));
     fprintf(to, "  (pointwise-per-second %.4g)", r->pointwise);
     for (int i = 0; i < PRODUCTS; i++) {
         const kernel *k = &products[i];
