@@ -29,6 +29,20 @@ const hyp_cpu_kernels *hyp_cpu_kernels_choose(void)
     return list[n];
 }
 
+HypPlan__Pointwise__Op hyp_block_op_of_act(HypPlan__Act act)
+{
+    switch (act) {
+    case HYP_PLAN__ACT__ACT_GELU: return HYP_PLAN__POINTWISE__OP__GELU;
+    case HYP_PLAN__ACT__ACT_GELU_TANH: return HYP_PLAN__POINTWISE__OP__GELU_TANH;
+    case HYP_PLAN__ACT__ACT_SIGMOID: return HYP_PLAN__POINTWISE__OP__SIGMOID;
+    case HYP_PLAN__ACT__ACT_SILU: return HYP_PLAN__POINTWISE__OP__SILU;
+    case HYP_PLAN__ACT__ACT_QUICK_GELU: return HYP_PLAN__POINTWISE__OP__QUICK_GELU;
+    case HYP_PLAN__ACT__ACT_HARD_SWISH: return HYP_PLAN__POINTWISE__OP__HARD_SWISH;
+    case HYP_PLAN__ACT__ACT_MISH: return HYP_PLAN__POINTWISE__OP__MISH;
+    default: return HYP_PLAN__POINTWISE__OP__TANH;
+    }
+}
+
 typedef float function(float);
 
 static function *function_of(HypPlan__Pointwise__Op op)

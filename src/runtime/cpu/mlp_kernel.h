@@ -28,37 +28,6 @@ typedef struct tile_args {
     HypPlan__Act act;
 } tile_args;
 
-static HypPlan__Pointwise__Op op_of_act(HypPlan__Act act)
-{
-    switch (act) {
-    case HYP_PLAN__ACT__ACT_GELU: return HYP_PLAN__POINTWISE__OP__GELU;
-    case HYP_PLAN__ACT__ACT_GELU_TANH: return HYP_PLAN__POINTWISE__OP__GELU_TANH;
-    case HYP_PLAN__ACT__ACT_SIGMOID: return HYP_PLAN__POINTWISE__OP__SIGMOID;
-    case HYP_PLAN__ACT__ACT_SILU: return HYP_PLAN__POINTWISE__OP__SILU;
-    case HYP_PLAN__ACT__ACT_QUICK_GELU: return HYP_PLAN__POINTWISE__OP__QUICK_GELU;
-    case HYP_PLAN__ACT__ACT_HARD_SWISH: return HYP_PLAN__POINTWISE__OP__HARD_SWISH;
-    case HYP_PLAN__ACT__ACT_MISH: return HYP_PLAN__POINTWISE__OP__MISH;
-    default: return HYP_PLAN__POINTWISE__OP__TANH;
-    }
-}
-
-/* The long activations run over results just stored, by the code of pointwise steps: it exists once, not once per
- * tile size. */
-static __attribute__((noinline)) void activate_stored(const tile_args *t, int rows)
-{
-    const hyp_block_instr in = {.op = op_of_act(t->act), .to = HYP_F32};
-    int64_t whole = t->columns / W * W, rest = t->columns - whole;
-    for (int r = 0; r < rows; r++) {
-        float *y = t->y + r * t->y_stride;
-        block_instr(&in, y, (const float *const[]){y, y, y}, whole);
-        if (!rest) continue;
-        float tail[W];
-        store(tail, load_some(y + whole, rest, 0));
-        block_instr(&in, tail, (const float *const[]){tail, tail, tail}, W);
-        memcpy(y + whole, tail, (size_t)rest * sizeof *y);
-    }
-}
-
 /* Only the last vector of a row can stick out beyond the columns. */
 INLINE void store_results(const tile_args *t, const vf *acc, const int R, const int V)
 {
@@ -112,7 +81,6 @@ INLINE void tile(const tile_args *t, const int R, const int V, const int U)
         for (int j = 0; j < R * V; j++) acc[j] = vrelu(acc[j]);
     }
     store_results(t, acc, R, V);
-    if (t->act > HYP_PLAN__ACT__ACT_RELU) activate_stored(t, R);
 }
 
 #define TILE(R, V, U)                                                                                                  \
@@ -147,6 +115,29 @@ TILE(6, 4, 1)
 
 typedef void (*tile_function)(const tile_args *);
 
+/* n elements from y on, by the code of pointwise steps: it exists once, not once per tile size. */
+static void activate_run(const hyp_block_instr *in, float *y, int64_t n)
+{
+    int64_t whole = n / W * W, rest = n - whole;
+    if (whole) block_instr(in, y, (const float *const[]){y, y, y}, whole);
+    if (!rest) return;
+    float tail[W];
+    store(tail, load_some(y + whole, rest, 0));
+    block_instr(in, tail, (const float *const[]){tail, tail, tail}, W);
+    memcpy(y + whole, tail, (size_t)rest * sizeof *y);
+}
+
+/* The long activations run over whole rows just stored: the vectors of a tile are too few to hide their latency. */
+static __attribute__((noinline)) void activate_rows(HypPlan__Act act, float *y, int64_t rows, int64_t n, int64_t stride)
+{
+    const hyp_block_instr in = {.op = hyp_block_op_of_act(act), .to = HYP_F32};
+    if (n == stride) {
+        activate_run(&in, y, rows * n);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++) activate_run(&in, y + r * stride, n);
+}
+
 /* y[rows,n] = act(x[rows,k] w + b) */
 static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, float *y,
                       int64_t y_stride)
@@ -180,6 +171,7 @@ static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, 
         }
         w += layer->k * vectors * W;
     }
+    if (layer->act > HYP_PLAN__ACT__ACT_RELU) activate_rows(layer->act, y, rows, layer->n, y_stride);
 }
 
 static void run_mlp(const hyp_mlp *mlp, int64_t m, const float *x, float *y, float *hidden)
