@@ -119,12 +119,16 @@ static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *
     hyp_run_report report = {0};
     hyp_extraction choice = {0};
     hyp_class_id roots[MAX_VALUES];
-    const char *names[256];
+    const char **names = NULL;
     hyp_builtin_text text;
     size_t bound = 0;
     *out_class = 0;
     hyp_status status = hyp_rw_encode(&rw, in, diag);
     if (status == HYP_OK) status = parse_rules(&rw, cut_out(rules, rule, &text), &set, diag);
+    if (status == HYP_OK) {
+        names = hyp_arena_zalloc(&rw.arena, hyp_ruleset_count(set), sizeof *names);
+        status = names ? HYP_OK : hyp_fail_memory(diag, hyp_ruleset_count(set) * sizeof *names);
+    }
     if (status == HYP_OK) {
         bound = hyp_egraph_enode_bound(rw.eg);
         for (size_t i = 0; i < hyp_ruleset_count(set); i++) {
