@@ -184,13 +184,18 @@ static CUdeviceptr edge_address(const hyp_cuda_session *s, const hyp_cuda_prepar
     return (CUdeviceptr)(uintptr_t)data;
 }
 
-static void bind(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b)
+static void bind_edges(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b)
 {
     const HypPlan__Program *program = s->model->plan->program;
     for (size_t i = 0; i < program->n_inputs; i++)
         s->at[program->inputs[i]] = edge_address(s, p, i, b->inputs[i], b->input_memory[i]);
     for (size_t i = 0; i < program->n_outputs; i++)
         s->at[program->outputs[i]] = edge_address(s, p, program->n_inputs + i, b->outputs[i], b->output_memory[i]);
+}
+
+static void bind_others(hyp_cuda_session *s, const hyp_cuda_prepared *p)
+{
+    const HypPlan__Program *program = s->model->plan->program;
     for (uint32_t t = 0; t < program->n_tensors; t++) {
         const HypPlan__Tensor *tensor = program->tensors[t];
         if (tensor->place == HYP_PLAN__PLACE__PLACE_WEIGHT) s->at[t] = s->model->weights + tensor->offset;
@@ -242,23 +247,31 @@ static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
                     (long long)s->error[1]);
 }
 
-static hyp_status run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
+hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, double *step_seconds, hyp_diag *diag)
 {
-    bool host = false;
-    HYP_TRY(stage(s, p, b, &host, diag));
-    bind(s, p, b);
-    HYP_TRY(copy_in(s, p, b, diag));
+    bind_others(s, p);
     for (size_t i = 0; i < p->ops.len; i++) {
         const hyp_cuda_op *op = &p->ops.data[i];
-        if (b->step_seconds) HYP_TRY(wait(s, diag)); /* for what runs before it */
-        double start = b->step_seconds ? hyp_clock_seconds() : 0;
+        if (step_seconds) HYP_TRY(wait(s, diag)); /* for what runs before it */
+        double start = step_seconds ? hyp_clock_seconds() : 0;
         hyp_status status = op->run(s, op->data, diag);
-        if (b->step_seconds && status == HYP_OK) status = wait(s, diag);
-        if (b->step_seconds) b->step_seconds[op->step] += hyp_clock_seconds() - start;
+        if (step_seconds && status == HYP_OK) status = wait(s, diag);
+        if (step_seconds) step_seconds[op->step] += hyp_clock_seconds() - start;
         if (status == HYP_OK) continue;
         hyp_diag_prefix(diag, "step %u (%s)", op->step, s->model->plan->program->steps[op->step]->label);
         return status;
     }
+    return HYP_OK;
+}
+
+static hyp_status run_once(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
+{
+    bool host = false, done = false;
+    HYP_TRY(stage(s, p, b, &host, diag));
+    bind_edges(s, p, b);
+    HYP_TRY(copy_in(s, p, b, diag));
+    if (!b->step_seconds) HYP_TRY(hyp_cuda_replay_run(s, p, &done, diag));
+    if (!done) HYP_TRY(hyp_cuda_run_ops(s, p, b->step_seconds, diag));
     HYP_TRY(copy_out(s, p, b, diag));
     return host ? wait(s, diag) : HYP_OK;
 }
@@ -267,7 +280,7 @@ static hyp_status run(void *session, void *prepared, const hyp_bindings *binding
 {
     hyp_cuda_session *s = session;
     HYP_TRY(hyp_cuda_enter(s->model->device, diag));
-    hyp_status status = run_ops(s, prepared, bindings, diag);
+    hyp_status status = run_once(s, prepared, bindings, diag);
     hyp_cuda_leave(s->model->device);
     return status;
 }

@@ -15,6 +15,7 @@
 #include "runtime/backend.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/library.h"
+#include "runtime/cuda/replay.h"
 
 enum { HYP_CUDA_MIN_ALIGN = 16 };
 
@@ -61,6 +62,7 @@ typedef struct hyp_cuda_prepared {
     size_t *edge_offset; /* by input, then output: into its staging memory */
     size_t *edge_bytes;
     size_t staging_bytes; /* that staging all of them would take */
+    hyp_cuda_replays replays;
     hyp_arena arena;
 } hyp_cuda_prepared;
 

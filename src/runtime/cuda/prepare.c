@@ -86,6 +86,7 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     p->edge_bytes = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_bytes);
     if (!p->slot_offset || !p->edge_offset || !p->edge_bytes)
         return hyp_fail_memory(diag, (2 * edges + program->slot_count) * sizeof *p->edge_bytes);
+    HYP_TRY(hyp_cuda_replays_init(&p->replays, edges, &p->arena, diag));
     HYP_TRY(hyp_cuda_place_slots(program, values, p->slot_offset, &scratch, diag));
     HYP_TRY(hyp_cuda_place_edges(program, values, p->edge_offset, p->edge_bytes, &p->staging_bytes, diag));
     HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
@@ -114,6 +115,10 @@ void hyp_cuda_release(void *session, void *prepared)
 {
     hyp_cuda_session *s = session;
     hyp_cuda_prepared *p = prepared;
+    if (hyp_cuda_enter(s->model->device, NULL) == HYP_OK) {
+        hyp_cuda_replays_dispose(&p->replays, &s->model->device->lib);
+        hyp_cuda_leave(s->model->device);
+    }
     for (size_t i = 0; i < p->ops.len; i++)
         if (p->ops.data[i].dispose) p->ops.data[i].dispose(&s->model->device->lib, p->ops.data[i].data);
     hyp_vec_free(&p->ops);

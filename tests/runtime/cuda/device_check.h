@@ -25,7 +25,8 @@ typedef struct tolerance {
 tolerance tolerance_of(hyp_dtype dtype, int64_t terms); /* for sums of `terms` products of numbers below 1 */
 
 /* Runs the plan for inputs of these dims (by input: rank dims; dims of the plan's symbols come from them) four ways:
- * host tensors, device tensors in place, device tensors at odd addresses, and on a stream of the caller's.
+ * host tensors, device tensors in place, device tensors at odd addresses, and on a stream of the caller's; each several
+ * times, so that it is also replayed as a CUDA graph.
  * `index_limit` bounds random integers. Every output must be as the reference has it. Takes the builder's plan as it
  * is. */
 void check_plan(device *d, plan_builder *b, const int64_t (*dims)[HYP_MAX_RANK], tolerance want);

@@ -6,12 +6,13 @@
 // memory that is not freed, a context that is not current.
 //
 // HYPATIA_EMULATOR chooses a device that is missing something: "none" (no GPU), "old" (an old driver), "small" (16 MiB
-// of memory), "plain" (a cuBLASLt without epilogues).
+// of memory), "plain" (a cuBLASLt without epilogues), "uncaptured" (streams that cannot be captured).
 #include <cmath>
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <ucontext.h>
@@ -266,36 +267,111 @@ static CUresult copy_bytes(void *to, const void *from, size_t bytes)
 }
 DRIVER cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t n) { return copy_bytes((void *)to, from, n); }
 DRIVER cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n) { return copy_bytes(to, (void *)from, n); }
-DRIVER cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream)
-{
-    return copy_bytes((void *)to, from, n);
-}
-DRIVER cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream) { return copy_bytes(to, (void *)from, n); }
-DRIVER cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream)
-{
-    return copy_bytes((void *)to, (void *)from, n);
-}
-DRIVER cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream)
+
+// ---- streams and graphs: work is done at once, unless the stream is captured --------------------------------
+
+using work = std::function<void()>;
+struct stream {
+    bool captured;
+    std::vector<work> graph;
+};
+
+static void queue(CUstream at, const work &what)
 {
     need_context();
-    memset((void *)to, value, n);
+    stream *s = (stream *)at;
+    if (s && s->captured)
+        s->graph.push_back(what);
+    else
+        what();
+}
+static void no_capture(CUstream at, const char *what)
+{
+    if (at && ((stream *)at)->captured) give_up(what);
+}
+
+DRIVER cuStreamCreate(CUstream *out, unsigned int) { return *out = (CUstream) new stream{}, CUDA_SUCCESS; }
+DRIVER cuStreamDestroy(CUstream at) { return delete (stream *)at, CUDA_SUCCESS; }
+DRIVER cuStreamSynchronize(CUstream at)
+{
+    no_capture(at, "a stream was waited for while it was captured");
     return CUDA_SUCCESS;
 }
-DRIVER cuStreamCreate(CUstream *stream, unsigned int) { return *stream = (CUstream)malloc(1), CUDA_SUCCESS; }
-DRIVER cuStreamDestroy(CUstream stream) { return free(stream), CUDA_SUCCESS; }
-DRIVER cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
+DRIVER cuStreamIsCapturing(CUstream at, CUstreamCaptureStatus *status)
+{
+    *status = ((stream *)at)->captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+DRIVER cuStreamBeginCapture(CUstream at, CUstreamCaptureMode)
+{
+    need_context();
+    if (is_mode("uncaptured")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    no_capture(at, "a stream was captured twice");
+    return ((stream *)at)->captured = true, CUDA_SUCCESS;
+}
+DRIVER cuStreamEndCapture(CUstream at, CUgraph *out)
+{
+    stream *s = (stream *)at;
+    if (!s->captured) give_up("a capture was ended that was not begun");
+    *out = (CUgraph) new std::vector<work>;
+    ((std::vector<work> *)*out)->swap(s->graph);
+    return s->captured = false, CUDA_SUCCESS;
+}
+static std::mutex graphs_lock;
+static size_t graphs; // that are not destroyed yet
+DRIVER cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long)
+{
+    need_context();
+    std::lock_guard<std::mutex> hold(graphs_lock);
+    graphs++;
+    return *out = (CUgraphExec) new std::vector<work>(*(std::vector<work> *)graph), CUDA_SUCCESS;
+}
+DRIVER cuGraphDestroy(CUgraph graph) { return delete (std::vector<work> *)graph, CUDA_SUCCESS; }
+DRIVER cuGraphExecDestroy(CUgraphExec graph)
+{
+    need_context();
+    std::lock_guard<std::mutex> hold(graphs_lock);
+    graphs--;
+    return delete (std::vector<work> *)graph, CUDA_SUCCESS;
+}
+DRIVER cuGraphLaunch(CUgraphExec graph, CUstream at)
+{
+    for (const work &w : *(std::vector<work> *)graph) queue(at, w);
+    return CUDA_SUCCESS;
+}
+// For the tests: the graphs that are there.
+extern "C" __attribute__((visibility("default"))) size_t emulator_graphs(void)
+{
+    std::lock_guard<std::mutex> hold(graphs_lock);
+    return graphs;
+}
 
-DRIVER cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int, unsigned int, unsigned int block_x,
-                      unsigned int block_y, unsigned int, unsigned int shared_bytes, CUstream, void **params, void **)
+DRIVER cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream at)
+{
+    no_capture(at, "a copy from host memory was captured");
+    return copy_bytes((void *)to, from, n);
+}
+DRIVER cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream at)
+{
+    no_capture(at, "a copy to host memory was captured");
+    return copy_bytes(to, (void *)from, n);
+}
+DRIVER cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream at)
+{
+    return queue(at, [=] { memmove((void *)to, (void *)from, n); }), CUDA_SUCCESS;
+}
+DRIVER cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream at)
+{
+    return queue(at, [=] { memset((void *)to, value, n); }), CUDA_SUCCESS;
+}
+
+static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsigned block_y,
+                   const std::vector<char> &args)
 {
     std::lock_guard<std::mutex> hold(lock);
-    need_context();
-    if (grid_x == 0 || block_x * block_y == 0 || block_x * block_y > 1024) give_up("a launch of a wrong size");
-    if (shared_bytes > sizeof shared) give_up("a launch wants more than 48 KiB of shared memory");
     enum { STACK = 32 << 10 };
     static std::vector<char> stacks;
-    running = (const entry *)function;
-    std::vector<char> args((const char *)params[0], (const char *)params[0] + running->args);
+    running = kernel;
     running_args = args.data();
     blockDim = dim3(block_x, block_y);
     gridDim = dim3(grid_x);
@@ -307,6 +383,16 @@ DRIVER cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int, un
         else
             run_threads(block_x * block_y);
     }
+}
+
+DRIVER cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int, unsigned int, unsigned int block_x,
+                      unsigned int block_y, unsigned int, unsigned int shared_bytes, CUstream at, void **params, void **)
+{
+    const entry *kernel = (const entry *)function;
+    if (grid_x == 0 || block_x * block_y == 0 || block_x * block_y > 1024) give_up("a launch of a wrong size");
+    if (shared_bytes > sizeof shared) give_up("a launch wants more than 48 KiB of shared memory");
+    std::vector<char> args((const char *)params[0], (const char *)params[0] + kernel->args);
+    queue(at, [=] { launch(kernel, grid_x, block_x, block_y, args); });
     return CUDA_SUCCESS;
 }
 
@@ -452,44 +538,62 @@ static double scalar(const product *p, const void *at)
     return p->scale == CUDA_R_64F ? *(const double *)at : (double)*(const float *)at;
 }
 
+// A product with its operands, as it is when it is queued.
+struct queued_product {
+    product p;
+    layout a_at, b_at, d_at;
+    const void *a, *b;
+    void *d;
+    double alpha;
+    int64_t step[3];
+};
+
+static void multiply(const queued_product &q)
+{
+    const layout *la = &q.a_at, *lb = &q.b_at, *ld = &q.d_at;
+    bool ta = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
+    bool tb = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
+    cublasLtEpilogue_t epilogue = epilogue_of(&q.p);
+    const void *bias = (const void *)get<uint64_t>(q.p.set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
+    int batch = get<int32_t>(ld->set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
+    for (int64_t at = 0; at < batch; at++)
+        for (int64_t column = 0; column < ld->columns; column++)
+            for (int64_t row = 0; row < ld->rows; row++) {
+                double sum = 0;
+                for (int64_t j = 0; j < (ta ? la->rows : la->columns); j++)
+                    sum += read(la->type, q.a, at * q.step[0] + (ta ? row * la->ld + j : j * la->ld + row)) *
+                           read(lb->type, q.b, at * q.step[1] + (tb ? j * lb->ld + column : column * lb->ld + j));
+                sum *= q.alpha;
+                if (epilogue & CUBLASLT_EPILOGUE_BIAS) sum += read(ld->type, bias, row);
+                write(ld->type, q.d, at * q.step[2] + column * ld->ld + row, finish(epilogue, sum));
+            }
+}
+
 LT(cublasStatus_t)
 cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
                cublasLtMatrixLayout_t a_at, const void *b, cublasLtMatrixLayout_t b_at, const void *beta, const void *,
                cublasLtMatrixLayout_t, void *d, cublasLtMatrixLayout_t d_at, const cublasLtMatmulAlgo_t *algo, void *,
-               size_t, cudaStream_t)
+               size_t, cudaStream_t at)
 {
-    need_context();
-    const product *p = (const product *)desc;
-    const layout *la = (const layout *)a_at, *lb = (const layout *)b_at, *ld = (const layout *)d_at;
-    bool ta = get<int32_t>(p->set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
-    bool tb = get<int32_t>(p->set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
-    int64_t m = ld->rows, n = ld->columns, k = ta ? la->rows : la->columns;
+    queued_product q = {*(product *)desc, *(layout *)a_at, *(layout *)b_at, *(layout *)d_at, a, b, d, 0, {}};
+    const layout *la = &q.a_at, *lb = &q.b_at, *ld = &q.d_at;
+    bool ta = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
+    bool tb = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
+    int64_t m = ld->rows, n = ld->columns, k = ta ? la->rows : la->columns, i = 0;
     if ((ta ? la->columns : la->rows) != m || (tb ? lb->columns : lb->rows) != k || (tb ? lb->rows : lb->columns) != n)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)d) % algo->data[0] != 0)
         give_up("operands less aligned than promised");
-    if (scalar(p, beta) != 0) give_up("beta is not 0");
+    if (scalar(&q.p, beta) != 0) give_up("beta is not 0");
     bool wide = la->type == CUDA_R_64F;
-    if (wide != (p->compute == CUBLAS_COMPUTE_64F) || wide != (p->scale == CUDA_R_64F))
+    if (wide != (q.p.compute == CUBLAS_COMPUTE_64F) || wide != (q.p.scale == CUDA_R_64F))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    cublasLtEpilogue_t epilogue = epilogue_of(p);
-    const void *bias = (const void *)get<uint64_t>(p->set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
     int batch = get<int32_t>(ld->set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
-    int64_t step[3], i = 0;
     for (const layout *l : {la, lb, ld}) {
         if (get<int32_t>(l->set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1) != batch) return CUBLAS_STATUS_INVALID_VALUE;
-        step[i++] = get<int64_t>(l->set, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 0);
+        q.step[i++] = get<int64_t>(l->set, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 0);
     }
-    for (int64_t at = 0; at < batch; at++)
-        for (int64_t column = 0; column < n; column++)
-            for (int64_t row = 0; row < m; row++) {
-                double sum = 0;
-                for (int64_t j = 0; j < k; j++)
-                    sum += read(la->type, a, at * step[0] + (ta ? row * la->ld + j : j * la->ld + row)) *
-                           read(lb->type, b, at * step[1] + (tb ? j * lb->ld + column : column * lb->ld + j));
-                sum *= scalar(p, alpha);
-                if (epilogue & CUBLASLT_EPILOGUE_BIAS) sum += read(ld->type, bias, row);
-                write(ld->type, d, at * step[2] + column * ld->ld + row, finish(epilogue, sum));
-            }
+    q.alpha = scalar(&q.p, alpha);
+    queue((CUstream)at, [=] { multiply(q); });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -572,6 +572,124 @@ static void two_threads_run_two_contexts_of_one_engine(void **state)
     pb_dispose(&builder);
 }
 
+/* Buffers of one run; y holds twice x plus a bias. */
+typedef struct buffers {
+    CUdeviceptr x, y;
+    float first; /* of x */
+} buffers;
+
+static void build_scale(void)
+{
+    static const float w[4] = {2, 0, 0, 2}, bias[2] = {1, -1};
+    pb_init(&builder);
+    uint32_t m = pb_const(&builder, 3), n = pb_const(&builder, 2);
+    uint32_t x = pb_input(&builder, "x", HYP_F32, 2, (uint32_t[]){m, n});
+    uint32_t y = pb_output(&builder, "y", HYP_F32, 2, (uint32_t[]){m, n});
+    uint32_t weight = pb_weight(&builder, HYP_F32, 2, (int64_t[]){2, 2}, w);
+    pb_layer(&builder, pb_linear(&builder, x, y, m), 2, 2, weight, pb_weight(&builder, HYP_F32, 1, (int64_t[]){2}, bias),
+             ACT(NONE), PB_NONE);
+}
+
+static void fill_buffers(buffers *b, float first)
+{
+    float x[6];
+    for (int i = 0; i < 6; i++) x[i] = first + (float)i;
+    b->first = first;
+    assert_int_equal(dev.lib.cuMemcpyHtoD(b->x, x, sizeof x), CUDA_SUCCESS);
+    assert_int_equal(dev.lib.cuMemsetD8Async(b->y, 0xff, sizeof x, dev.stream), CUDA_SUCCESS);
+    assert_int_equal(dev.lib.cuStreamSynchronize(NULL), CUDA_SUCCESS);
+    assert_int_equal(dev.lib.cuStreamSynchronize(dev.stream), CUDA_SUCCESS);
+}
+
+static void make_buffers(buffers *b, float first)
+{
+    assert_int_equal(dev.lib.cuMemAlloc(&b->x, 6 * sizeof(float)), CUDA_SUCCESS);
+    assert_int_equal(dev.lib.cuMemAlloc(&b->y, 6 * sizeof(float)), CUDA_SUCCESS);
+    fill_buffers(b, first);
+}
+
+static void free_buffers(const buffers *b)
+{
+    assert_int_equal(dev.lib.cuMemFree(b->x), CUDA_SUCCESS);
+    assert_int_equal(dev.lib.cuMemFree(b->y), CUDA_SUCCESS);
+}
+
+static void run_buffers(hyp_context *context, const buffers *b)
+{
+    hyp_diag diag = {0};
+    hyp_tensor x = {.data = (void *)(uintptr_t)b->x, .bytes = 24, .dtype = HYP_F32, .rank = 2, .dims = {3, 2}};
+    hyp_tensor y = {.data = (void *)(uintptr_t)b->y, .bytes = 24, .dtype = HYP_F32};
+    x.memory = y.memory = HYP_MEMORY_CUDA;
+    if (hyp_context_run(context, &x, 1, &y, 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
+}
+
+static void check_buffers(const buffers *b)
+{
+    float y[6];
+    assert_int_equal(dev.lib.cuStreamSynchronize(dev.stream), CUDA_SUCCESS);
+    assert_int_equal(dev.lib.cuMemcpyDtoHAsync(y, b->y, sizeof y, dev.stream), CUDA_SUCCESS);
+    assert_int_equal(dev.lib.cuStreamSynchronize(dev.stream), CUDA_SUCCESS);
+    for (int i = 0; i < 6; i++) assert_true(y[i] == 2 * (b->first + (float)i) + (i % 2 ? -1 : 1));
+}
+
+static void buffers_may_take_turns_and_hold_other_numbers_each_time(void **state)
+{
+    (void)state;
+    enum { SETS = 6 };
+    buffers sets[SETS];
+    build_scale();
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    hyp_context_options options = {.size = sizeof options, .stream = dev.stream};
+    hyp_context *context;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_context_create(engine, &options, &context, &diag), HYP_OK);
+    for (int i = 0; i < SETS; i++) make_buffers(&sets[i], 0);
+    for (int used = 1; used <= SETS; used++) /* more of them than graphs are kept in the end */
+        for (int run = 0; run < 4 * used; run++) {
+            buffers *b = &sets[run % used];
+            fill_buffers(b, (float)(100 * used + run));
+            run_buffers(context, b);
+            check_buffers(b);
+        }
+    for (int i = 0; i < SETS; i++) free_buffers(&sets[i]);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
+static void a_caller_may_capture_runs_into_a_graph_of_his_own(void **state)
+{
+    (void)state;
+    buffers b;
+    build_scale();
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    hyp_context_options options = {.size = sizeof options, .stream = dev.stream};
+    hyp_context *context;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_context_create(engine, &options, &context, &diag), HYP_OK);
+    make_buffers(&b, 1);
+    for (int before = 1; before < 4; before++) { /* op by op until now, then captured by us, then replayed */
+        CUgraph graph;
+        CUgraphExec exec;
+        run_buffers(context, &b);
+        check_buffers(&b);
+        assert_int_equal(dev.lib.cuStreamBeginCapture(dev.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+        run_buffers(context, &b);
+        run_buffers(context, &b);
+        assert_int_equal(dev.lib.cuStreamEndCapture(dev.stream, &graph), CUDA_SUCCESS);
+        assert_int_equal(dev.lib.cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+        fill_buffers(&b, (float)before * 10);
+        assert_int_equal(dev.lib.cuGraphLaunch(exec, dev.stream), CUDA_SUCCESS);
+        check_buffers(&b);
+        assert_int_equal(dev.lib.cuGraphExecDestroy(exec), CUDA_SUCCESS);
+        assert_int_equal(dev.lib.cuGraphDestroy(graph), CUDA_SUCCESS);
+    }
+    free_buffers(&b);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
 static void a_gpu_that_is_not_there_is_an_error(void **state)
 {
     (void)state;
@@ -659,6 +777,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(gather_reports_an_index_out_of_range),
         cmocka_unit_test(fill_writes_shapes),
         cmocka_unit_test(two_threads_run_two_contexts_of_one_engine),
+        cmocka_unit_test(buffers_may_take_turns_and_hold_other_numbers_each_time),
+        cmocka_unit_test(a_caller_may_capture_runs_into_a_graph_of_his_own),
         cmocka_unit_test(a_gpu_that_is_not_there_is_an_error),
         cmocka_unit_test(memory_that_the_device_lacks_is_an_error_and_the_context_works_on),
         cmocka_unit_test(scratch_is_shared_by_shapes_and_only_grows),

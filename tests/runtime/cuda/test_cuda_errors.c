@@ -1,5 +1,6 @@
 /* A machine that cannot run CUDA says why, and leaks nothing. Runs on the emulator, which ends the program when device
  * memory is not freed. */
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -156,6 +157,54 @@ static void a_run_allocates_nothing(void **state)
     hyp_engine_destroy(engine);
 }
 
+static size_t graphs_on_the_device(void)
+{
+    void *library = dlopen(getenv("HYPATIA_CUBLASLT"), RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(library);
+    void *symbol = dlsym(library, "emulator_graphs");
+    assert_non_null(symbol);
+    size_t (*count)(void);
+    memcpy(&count, &symbol, sizeof count);
+    size_t graphs = count();
+    dlclose(library);
+    return graphs;
+}
+
+/* Runs 5 batch sizes in turn, three times; host tensors of one size always use the same staging memory. */
+static void run_batches(const char *emulator, size_t want)
+{
+    hyp_engine *engine;
+    hyp_context *context;
+    hyp_diag diag = {0};
+    assert_int_equal(load(emulator, HYP_DEVICE_CUDA, &engine, &diag), HYP_OK);
+    assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
+    float in[20] = {1}, got[15];
+    for (int run = 0; run < 15; run++) {
+        hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {5 - run % 5, 4}};
+        hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F32};
+        memset(got, 0, sizeof got);
+        assert_int_equal(hyp_context_run(context, &x, 1, &y, 1, &diag), HYP_OK);
+        assert_true(got[0] == 1 && got[1] == 5 && got[2] == 9);
+        if (run < 5) assert_int_equal(graphs_on_the_device(), 0);
+    }
+    assert_int_equal(graphs_on_the_device(), want);
+    hyp_context_destroy(context);
+    assert_int_equal(graphs_on_the_device(), 0);
+    hyp_engine_destroy(engine);
+}
+
+static void a_run_with_the_same_buffers_is_captured_once_for_each_shape(void **state)
+{
+    (void)state;
+    run_batches("", 5);
+}
+
+static void a_device_that_captures_nothing_runs_step_by_step(void **state)
+{
+    (void)state;
+    run_batches("uncaptured", 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +215,8 @@ int main(void)
         cmocka_unit_test(a_device_without_memory_is_an_error_and_the_engine_stays_usable),
         cmocka_unit_test(no_allocation_that_fails_leaks_or_crashes),
         cmocka_unit_test(a_run_allocates_nothing),
+        cmocka_unit_test(a_run_with_the_same_buffers_is_captured_once_for_each_shape),
+        cmocka_unit_test(a_device_that_captures_nothing_runs_step_by_step),
     };
     return cmocka_run_group_tests(tests, make_plan, remove_plan);
 }
