@@ -88,7 +88,8 @@ typedef struct hyp_view {
     hyp_value_id value;
     hyp_dim offset, strides[HYP_MAX_RANK];
 } hyp_view;
-/* Looks through transpositions, slices in steps of 1 and reshapes that split axes. */
+/* Looks through transpositions, slices in steps of 1 and reshapes that split axes; not where neither rows nor columns
+ * of the matrices would lie together any more. */
 hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, hyp_view *out);
 
 /* ---- lower.c ---------------------------------------------------------------------------------------- */

@@ -110,6 +110,11 @@ hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, hyp_view *out)
     *out = (hyp_view){.value = m.value};
     for (int32_t i = 0; i < rank; i++)
         HYP_TRY(hyp_dim_mul(l->graph->dims, m.step[i], strides[m.axis[i]], &out->strides[i], l->diag));
+    bool together = rank < 2 || out->strides[rank - 1] == 1 || out->strides[rank - 2] == 1;
+    if (!together && m.value != v) { /* no kernel for matrices takes that */
+        *out = (hyp_view){.value = v};
+        return hyp_lower_strides(l, rank, hyp_lower_value(l, v)->type.dims, out->strides);
+    }
     for (int32_t a = 0; a < type->rank; a++) {
         hyp_dim skipped;
         HYP_TRY(hyp_dim_mul(l->graph->dims, m.first[a], strides[a], &skipped, l->diag));

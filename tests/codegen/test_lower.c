@@ -225,6 +225,49 @@ static void broadcast_batches_have_stride_0(void **state)
     assert_int_equal(dim_value(f, k->b_strides[1]), 12);
 }
 
+static void attention_reads_parts_of_one_product_where_they_lie(void **state)
+{
+    fixture *f = *state;
+    lower(f,
+          "(graph \"\" (input %x (f32 batch n 60)) (input %m (bool n n)) "
+          "(%s (slice :starts (0 0 0) :sizes (batch n 24) :steps (1 1 1) %x)) (%q3 (reshape :shape (batch n 4 6) %s)) "
+          "(%q (transpose :perm (0 2 1 3) %q3)) "
+          "(%l (slice :starts (0 0 24) :sizes (batch n 24) :steps (1 1 1) %x)) (%k3 (reshape :shape (batch n 4 6) %l)) "
+          "(%k (transpose :perm (0 2 3 1) %k3)) "
+          "(%u (slice :starts (0 0 48) :sizes (batch n 12) :steps (1 1 1) %x)) (%v3 (reshape :shape (batch n 4 3) %u)) "
+          "(%v (transpose :perm (0 2 1 3) %v3)) "
+          "(%y (attention :trans-k 0 :rows-first 1 %q %k %v %m)) (output \"y\" %y))");
+    assert_int_equal(f->p->n_steps, 1);
+    const HypPlan__Attention *a = f->p->steps[0]->attention;
+    const HypPlan__Attention__Operand *in[] = {a->q, a->k, a->v};
+    static const int64_t offsets[] = {0, 24, 48}, heads[] = {6, 6, 3};
+    assert_int_equal(a->n_batch, 2);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(in[i]->tensor, f->p->inputs[0]);
+        assert_int_equal(dim_value(f, in[i]->offset), offsets[i]);
+        assert_int_equal(dim_value(f, in[i]->strides[1]), heads[i]);
+        assert_int_equal(dim_value(f, in[i]->strides[2]), 60);
+        assert_int_equal(dim_value(f, in[i]->strides[3]), 1);
+    }
+    assert_int_equal(dim_value(f, a->mask->strides[0]), 0);
+    assert_int_equal(dim_value(f, a->mask->strides[1]), 0);
+    assert_int_equal(dim_value(f, a->mask->strides[3]), 1);
+    assert_int_equal(dim_value(f, a->y->strides[1]), 3);
+    assert_int_equal(dim_value(f, a->y->strides[2]), 12);
+}
+
+/* A reshape that joins axes, a slice in other steps, and elements of which no two lie together in a matrix. */
+static void attention_has_copies_where_strides_cannot_say_it(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %a (f32 2 2 3 4)) (input %b (f32 4 3 8)) (input %c (f32 4 3 4 2)) "
+             "(%t (transpose :perm (1 0 2 3) %a)) (%q (reshape :shape (4 3 4) %t)) "
+             "(%k (slice :starts (0 0 0) :sizes (4 3 4) :steps (1 1 2) %b)) "
+             "(%m (transpose :perm (3 0 1 2) %c)) (%y (attention %q %k %m)) (output \"y\" %y))");
+    assert_int_equal(f->p->n_steps, 4);
+    assert_string_equal(f->p->steps[3]->label, "attention");
+}
+
 static void a_gemm_is_a_product_and_a_sum_in_place(void **state)
 {
     fixture *f = *state;
@@ -639,6 +682,8 @@ int main(void)
         TEST(tf32_is_for_f32_products),
         TEST(one_right_side_for_a_batch_is_one_taller_product),
         TEST(broadcast_batches_have_stride_0),
+        TEST(attention_reads_parts_of_one_product_where_they_lie),
+        TEST(attention_has_copies_where_strides_cannot_say_it),
         TEST(a_gemm_is_a_product_and_a_sum_in_place),
         TEST(products_of_integers_are_refused_by_name),
         TEST(elementwise_chains_are_one_step),

@@ -163,6 +163,7 @@ static void *message(plan_builder *b, size_t size)
     return step->field
 
 HypPlan__Matmul *pb_matmul(plan_builder *b) { ADD_STEP(MATMUL, matmul); }
+HypPlan__Attention *pb_attention(plan_builder *b) { ADD_STEP(ATTENTION, attention); }
 HypPlan__Softmax *pb_softmax(plan_builder *b) { ADD_STEP(SOFTMAX, softmax); }
 HypPlan__Reduce *pb_reduce(plan_builder *b) { ADD_STEP(REDUCE, reduce); }
 HypPlan__Copy *pb_copy(plan_builder *b) { ADD_STEP(COPY, copy); }
@@ -170,6 +171,19 @@ HypPlan__Gather *pb_gather(plan_builder *b) { ADD_STEP(GATHER, gather); }
 HypPlan__Fill *pb_fill(plan_builder *b) { ADD_STEP(FILL, fill); }
 static HypPlan__Linear *new_linear(plan_builder *b) { ADD_STEP(LINEAR, linear); }
 static HypPlan__Pointwise *new_pointwise(plan_builder *b) { ADD_STEP(POINTWISE, pointwise); }
+
+HypPlan__Attention__Operand *pb_attended(plan_builder *b, uint32_t tensor, size_t count, const int64_t *strides,
+                                         int64_t offset)
+{
+    HypPlan__Attention__Operand *o = hyp_arena_zalloc(&b->arena, 1, sizeof *o);
+    assert_non_null(o);
+    hyp_plan__attention__operand__init(o);
+    o->tensor = tensor;
+    o->n_strides = count;
+    o->strides = pb_consts(b, count, strides);
+    o->offset = pb_const(b, offset);
+    return o;
+}
 
 HypPlan__Linear *pb_linear(plan_builder *b, uint32_t x, uint32_t y, uint32_t m)
 {

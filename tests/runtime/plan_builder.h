@@ -47,6 +47,10 @@ HypPlan__Linear *pb_linear(plan_builder *b, uint32_t x, uint32_t y, uint32_t m);
 HypPlan__Layer *pb_layer(plan_builder *b, HypPlan__Linear *linear, int64_t n, int64_t k, uint32_t weight, uint32_t bias,
                          HypPlan__Act act, uint32_t hidden);
 HypPlan__Matmul *pb_matmul(plan_builder *b);
+HypPlan__Attention *pb_attention(plan_builder *b);
+/* An operand of it, in constant strides from element `offset` on: those of its batch axes, of rows, of columns. */
+HypPlan__Attention__Operand *pb_attended(plan_builder *b, uint32_t tensor, size_t count, const int64_t *strides,
+                                         int64_t offset);
 HypPlan__Pointwise *pb_pointwise(plan_builder *b, hyp_dtype compute, size_t rank, const uint32_t *extents);
 void pb_operand(plan_builder *b, HypPlan__Pointwise *step, uint32_t tensor, const uint32_t *strides);
 /* Returns the register that the instruction defines; all operands must have been added before. */

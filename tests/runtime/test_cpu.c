@@ -413,6 +413,122 @@ static void matmul_agrees_on_random_shapes(void **state)
     }
 }
 
+/* ---- attention --------------------------------------------------------------------------------------------- */
+
+typedef struct attended {
+    int64_t batch, heads, rows, keys, width, columns;
+    int mask;   /* none, numbers, bools, bools for what is seen */
+    bool whole; /* the mask has an element for every score, else one for every key */
+} attended;
+
+/* q, k, v are [batch, length, heads, width]; v begins at its second row of heads. The result is [batch, rows, heads,
+ * columns], or [batch, heads, rows, columns]. */
+static void build_attention(const attended *a)
+{
+    int64_t n = a->heads, all = a->batch * n * a->rows * a->keys;
+    int64_t q = a->batch * a->rows * n * a->width, k = a->batch * a->keys * n * a->width;
+    int64_t v = (a->batch * a->keys + 1) * n * a->columns, y = a->batch * n * a->rows * a->columns;
+    int64_t mask = a->whole ? all : a->batch * a->keys;
+    bool heads_first = rng_below(&r, 2), keys_last = a->width * a->keys > 0 && rng_below(&r, 2);
+    pb_init(&b);
+    HypPlan__Attention *s = pb_attention(&b);
+    s->n_batch = 2, s->batch = pb_consts(&b, 2, (int64_t[]){a->batch, n});
+    s->rows = pb_const(&b, a->rows), s->keys = pb_const(&b, a->keys);
+    s->width = pb_const(&b, a->width), s->columns = pb_const(&b, a->columns);
+    s->scale = 0.7f, s->fill = -2.5f, s->shown = a->mask == 3;
+    s->q = pb_attended(&b, pb_input(&b, "q", HYP_F32, 1, pb_consts(&b, 1, &q)), 4,
+                       (int64_t[]){a->rows * n * a->width, a->width, n * a->width, 1}, 0);
+    const int64_t k_rows[] = {a->keys * n * a->width, a->width, n * a->width, 1};
+    const int64_t k_columns[] = {a->keys * n * a->width, a->keys * a->width, 1, a->keys};
+    s->k = pb_attended(&b, pb_input(&b, "k", HYP_F32, 1, pb_consts(&b, 1, &k)), 4, keys_last ? k_columns : k_rows, 0);
+    s->v = pb_attended(&b, pb_input(&b, "v", HYP_F32, 1, pb_consts(&b, 1, &v)), 4,
+                       (int64_t[]){a->keys * n * a->columns, a->columns, n * a->columns, 1}, n * a->columns);
+    const int64_t whole[] = {n * a->rows * a->keys, a->rows * a->keys, a->keys, 1}, some[] = {a->keys, 0, 0, 1};
+    if (a->mask)
+        s->mask = pb_attended(&b, pb_input(&b, "mask", a->mask == 1 ? HYP_F32 : HYP_BOOL, 1, pb_consts(&b, 1, &mask)),
+                              4, a->whole ? whole : some, 0);
+    const int64_t by_row[] = {a->rows * n * a->columns, a->columns, n * a->columns, 1};
+    const int64_t by_head[] = {a->rows * n * a->columns, a->rows * a->columns, a->columns, 1};
+    s->y = pb_attended(&b, pb_output(&b, "y", HYP_F32, 1, pb_consts(&b, 1, &y)), 4, heads_first ? by_head : by_row, 0);
+}
+
+static size_t attention_inputs(const attended *a, hyp_tensor in[4])
+{
+    int64_t sizes[] = {a->batch * a->rows * a->heads * a->width, a->batch * a->keys * a->heads * a->width,
+                       (a->batch * a->keys + 1) * a->heads * a->columns,
+                       a->whole ? a->batch * a->heads * a->rows * a->keys : a->batch * a->keys};
+    static const char *const names[] = {"q", "k", "v", "mask"};
+    size_t count = a->mask ? 4 : 3;
+    for (size_t i = 0; i < count; i++) {
+        hyp_dtype t = i == 3 && a->mask > 1 ? HYP_BOOL : HYP_F32;
+        in[i] = tensor_of(names[i], t, random_data(t, (size_t)sizes[i]), 1, &sizes[i]);
+    }
+    return count;
+}
+
+static void check_attention(const attended *a)
+{
+    hyp_tensor in[4];
+    build_attention(a);
+    size_t inputs = attention_inputs(a, in), results = (size_t)(a->batch * a->heads * a->rows * a->columns);
+    compare_backends(inputs, in, 1, (const char *const[]){"y"}, HYP_F32, results, 5e-6);
+    for (size_t i = 0; i < inputs; i++) free(in[i].data);
+    pb_dispose(&b);
+}
+
+static void attention_agrees_on_random_shapes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 60; i++)
+        check_attention(&(attended){PICK(1, 2), PICK(1, 2, 3), PICK(1, 2, 17, 70), PICK(1, 3, 16, 33, 100),
+                                    PICK(0, 1, 4, 31), PICK(1, 5, 16), (int)rng_below(&r, 4), rng_below(&r, 2)});
+    check_attention(&(attended){0, 2, 3, 4, 5, 6, 1, true});
+    check_attention(&(attended){1, 2, 3, 0, 5, 6, 1, true});
+}
+
+/* Several blocks of rows, the last one shorter: 65536 scores are a block at most. */
+static void attention_agrees_on_blocks(void **state)
+{
+    (void)state;
+    check_attention(&(attended){1, 1, 131, 1000, 8, 8, 1, true});
+    check_attention(&(attended){1, 2, 70, 3000, 4, 4, 2, false});
+    check_attention(&(attended){2, 1, 1, 5000, 4, 4, 3, false});
+}
+
+static void attention_agrees_with_several_threads(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: the OpenMP runtime is not built with the sanitizer\n");
+    skip();
+#endif
+    const attended a = {1, 3, 150, 300, 64, 64, 2, true};
+    hyp_tensor in[4];
+    float *out[4];
+    char path[PB_PATH];
+    build_attention(&a);
+    pb_write(&b, path);
+    size_t inputs = attention_inputs(&a, in);
+    int64_t results = a.batch * a.heads * a.rows * a.columns;
+    for (int32_t threads = 1; threads < 5; threads++) {
+        hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CPU, .threads = threads};
+        hyp_engine *engine = NULL;
+        hyp_context *context = NULL;
+        out[threads - 1] = random_data(HYP_F32, (size_t)results);
+        hyp_tensor y = tensor_of("y", HYP_F32, out[threads - 1], 1, &results);
+        assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+        assert_ok(hyp_context_create(engine, NULL, &context, diag));
+        for (int again = 0; again < 2; again++) assert_ok(hyp_context_run(context, in, inputs, &y, 1, diag));
+        hyp_context_destroy(context);
+        hyp_engine_destroy(engine);
+        assert_close(out[threads - 1], out[0], (size_t)results, 2e-6);
+    }
+    for (int i = 0; i < 4; i++) free(out[i]);
+    for (size_t i = 0; i < inputs; i++) free(in[i].data);
+    unlink(path);
+    pb_dispose(&b);
+}
+
 /* ---- elementwise and movement -------------------------------------------------------------------------------- */
 
 /* Random extents of a random rank with at most `most` elements. */
@@ -629,6 +745,9 @@ int main(void)
         cmocka_unit_test(linear_takes_weights_that_are_inputs),
         cmocka_unit_test(multi_layer_kernel_is_right_on_every_instruction_set),
         cmocka_unit_test(matmul_agrees_on_random_shapes),
+        cmocka_unit_test(attention_agrees_on_random_shapes),
+        cmocka_unit_test(attention_agrees_on_blocks),
+        cmocka_unit_test(attention_agrees_with_several_threads),
         cmocka_unit_test(pointwise_agrees_on_random_programs),
         cmocka_unit_test(comparisons_and_choices_agree_in_every_type),
         cmocka_unit_test(softmax_agrees_on_random_shapes),
