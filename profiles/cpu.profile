@@ -13,6 +13,7 @@
   (flops-f64 8e10)
   (pointwise-per-second 8e9)
   (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish)
+  (add-after-act true)
   (kernel-calls true)
   (attention-in-one-kernel true)
   (mlp-in-one-kernel true))

@@ -11,6 +11,7 @@
   (flops-f64 5e13)
   (pointwise-per-second 2e13)
   (epilogue relu gelu-tanh)        ; the library's GELU is the tanh form
+  (add-after-act false)            ; the library adds before its epilogue
   (kernel-calls false)             ; convolutions, normalization and their like have no kernels there
   (attention-in-one-kernel false)
   (mlp-in-one-kernel false))

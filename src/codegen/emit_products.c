@@ -86,6 +86,15 @@ static hyp_status add_layer(hyp_lowering *l, HypPlan__Linear *linear, hyp_dim n,
     return HYP_OK;
 }
 
+/* What is added to the last layer, which a linear of the plan has room for whatever its layers. */
+static hyp_status add_addend(hyp_lowering *l, const hyp_node *node, HypPlan__Linear *linear)
+{
+    HYP_TRY(hyp_lower_read(l, node->inputs[2], &linear->added_plus1));
+    linear->added_plus1++;
+    linear->add_after = strcmp(node->attrs[1].sym, "after") == 0;
+    return HYP_OK;
+}
+
 /* The tensor of every hidden result, and y. */
 static hyp_status finish_layers(hyp_lowering *l, HypPlan__Linear *linear, const hyp_type *x, const hyp_dim *ns,
                                 hyp_value_id y)
@@ -111,9 +120,9 @@ hyp_status hyp_emit_layers(hyp_lowering *l, const hyp_node *node)
     if (!ns) return hyp_fail_memory(l->diag, layers * sizeof *ns);
     for (uint32_t i = 0; i < layers; i++) {
         const hyp_type *w = &hyp_lower_value(l, node->inputs[2 * i])->type; /* [n k] also when it is stored [k n] */
-        const char *name = node->op == HYP_OP_linear         ? "none"
-                           : node->op == HYP_OP_fused_linear ? node->attrs[0].sym
-                                                             : node->attrs[0].syms[i];
+        const char *name = node->op == HYP_OP_linear      ? "none"
+                           : node->op == HYP_OP_fused_mlp ? node->attrs[0].syms[i]
+                                                          : node->attrs[0].sym;
         HypPlan__Act act = HYP_PLAN__ACT__ACT_NONE;
         bool kn;
         hyp_value_id weight = hyp_lower_operand(l, node, 2 * i, &kn);
@@ -121,6 +130,7 @@ hyp_status hyp_emit_layers(hyp_lowering *l, const hyp_node *node)
         HYP_TRY(add_layer(l, linear, w->dims[0], w->dims[1], weight, kn, node->inputs[2 * i + 1], act));
         ns[i] = w->dims[0];
     }
+    if (node->op == HYP_OP_fused_linear_add) HYP_TRY(add_addend(l, node, linear));
     return finish_layers(l, linear, &hyp_lower_value(l, x)->type, ns, node->outputs[0]);
 }
 

@@ -82,6 +82,7 @@ static hyp_status emit_node(hyp_lowering *l, hyp_node_id n)
     switch (node->op) {
     case HYP_OP_linear:
     case HYP_OP_fused_linear:
+    case HYP_OP_fused_linear_add:
     case HYP_OP_fused_mlp: return hyp_emit_layers(l, node);
     case HYP_OP_matmul: return hyp_emit_matmul(l, node);
     case HYP_OP_gemm: return hyp_emit_gemm(l, node);

@@ -95,17 +95,18 @@ static bool place_over_input(placing *p, uint32_t step_index, const HypPlan__Ste
     return false;
 }
 
-/* The result of a call takes the place of the input that it may replace, when that dies there and is read only once. */
-static bool call_over_input(placing *p, uint32_t step_index, const HypPlan__Call *k, uint32_t y)
+/* The result takes the place of the tensor that it may replace, when that dies there and is read only once. */
+static bool place_over_replaced(placing *p, uint32_t step_index, const HypPlan__Step *step, const uint32_t *reads,
+                                size_t read_count, uint32_t y)
 {
-    size_t replaced = hyp_plan_call_in_place(k);
-    if (replaced == HYP_PLAN_NO_INPUT) return false;
-    uint32_t x = root_of(p, k->inputs_plus1[replaced] - 1);
-    bool good = is_scratch(p, x) && p->last_use[x] == step_index && p->l->bytes.data[x] == p->l->bytes.data[y];
-    for (size_t i = 0; i < k->n_inputs_plus1 && good; i++)
-        good = i == replaced || !k->inputs_plus1[i] || root_of(p, k->inputs_plus1[i] - 1) != x;
-    if (good) tensor_at(p, y)->slot = tensor_at(p, x)->slot;
-    return good;
+    uint32_t replaced_plus1 = hyp_plan_step_replaces(step), times = 0;
+    if (!replaced_plus1) return false;
+    uint32_t x = root_of(p, replaced_plus1 - 1);
+    for (size_t i = 0; i < read_count; i++) times += reads[i] == x;
+    if (!is_scratch(p, x) || p->last_use[x] != step_index || p->l->bytes.data[x] != p->l->bytes.data[y] || times != 1)
+        return false;
+    tensor_at(p, y)->slot = tensor_at(p, x)->slot;
+    return true;
 }
 
 /* Hidden results live while the next layer reads them: two places are enough for any number of layers. */
@@ -132,9 +133,9 @@ static hyp_status place_step(placing *p, uint32_t index, bool *placed)
     bool in_place = false;
     for (size_t i = results; i < write_count; i++) {
         if (!is_scratch(p, writes[i]) || placed[writes[i]]) continue;
-        in_place = step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE ? place_over_input(p, index, step, writes[i])
-                   : step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL ? call_over_input(p, index, step->call, writes[i])
-                                                                      : false;
+        in_place = step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE
+                       ? place_over_input(p, index, step, writes[i])
+                       : place_over_replaced(p, index, step, reads, read_count, writes[i]);
         if (!in_place) HYP_TRY(take_slot(p, writes[i]));
         placed[writes[i]] = true;
     }

@@ -47,6 +47,24 @@ hyp_status hyp_infer_linear(const hyp_infer_call *c)
     return HYP_OK;
 }
 
+/* What is added is of the result's own type: with a broadcast it would be no operand of a product's kernel. */
+hyp_status hyp_infer_linear_add(const hyp_infer_call *c)
+{
+    static const char *const places[] = {"before", "after", NULL};
+    const hyp_infer_value *added = hyp_infer_input(c, 2), *x = hyp_infer_input(c, 3);
+    if (!added || !x) return hyp_infer_fail(c, "input %d, %s, is absent", x ? 2 : 3, x ? "what is added" : "x");
+    hyp_type t = x->type;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    HYP_TRY(infer_layer(c, 1, &t));
+    HYP_TRY(check_activation(c, c->attrs[0].sym));
+    HYP_TRY(hyp_check_sym(c, 1, places));
+    if (!hyp_type_equal(&added->type, &t))
+        return hyp_infer_fail(c, "what is added is %s, the result %s is wanted", hyp_infer_type_text(c, &added->type),
+                              hyp_infer_type_text(c, &t));
+    c->out[0].type = t;
+    return HYP_OK;
+}
+
 hyp_status hyp_infer_fused_mlp(const hyp_infer_call *c)
 {
     uint32_t layers = c->attrs[0].count;
@@ -176,20 +194,19 @@ static matrix last_axes(const hyp_eval_tensor *t, bool transposed)
     return transposed ? (matrix){t, 0, 1, columns} : (matrix){t, 0, columns, 1};
 }
 
-/* act(x w^T + b) into `out`, whose last axis is N; b may be NULL. */
-static void layer(hyp_eval_mode mode, const hyp_eval_tensor *w, const hyp_eval_tensor *b, const char *act,
-                  const hyp_eval_tensor *x, hyp_eval_tensor *out)
+/* out[i] += addend[i % n] */
+static void add_rows(hyp_eval_tensor *out, const hyp_eval_tensor *addend, size_t n)
 {
-    int64_t n = w->dims[0], k = w->dims[1], m = n ? (int64_t)out->count / n : 0;
-    multiply(out, 0, (matrix){x, 0, k, 1}, last_axes(w, true), m, k, n, 1);
-    for (size_t i = 0; b && i < out->count; i++) {
-        size_t j = i % (size_t)n;
+    for (size_t i = 0; i < out->count; i++) {
         if (out->f)
-            out->f[i] += b->f[j];
+            out->f[i] += addend->f[i % n];
         else
-            out->i[i] = (int64_t)((uint64_t)out->i[i] + (uint64_t)b->i[j]);
+            out->i[i] = (int64_t)((uint64_t)out->i[i] + (uint64_t)addend->i[i % n]);
     }
-    if (mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
+}
+
+static void activate(const char *act, hyp_eval_tensor *out)
+{
     hyp_op op;
     if (!hyp_activation_find(act, &op) || op == HYP_OP_identity) return;
     for (size_t i = 0; i < out->count; i++) {
@@ -200,9 +217,33 @@ static void layer(hyp_eval_mode mode, const hyp_eval_tensor *w, const hyp_eval_t
     }
 }
 
+/* act(x w^T + b) into `out`, whose last axis is N; b may be NULL. */
+static void layer(hyp_eval_mode mode, const hyp_eval_tensor *w, const hyp_eval_tensor *b, const char *act,
+                  const hyp_eval_tensor *x, hyp_eval_tensor *out)
+{
+    int64_t n = w->dims[0], k = w->dims[1], m = n ? (int64_t)out->count / n : 0;
+    multiply(out, 0, (matrix){x, 0, k, 1}, last_axes(w, true), m, k, n, 1);
+    if (b) add_rows(out, b, (size_t)n);
+    if (mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
+    activate(act, out);
+}
+
 hyp_status hyp_eval_linear(const hyp_eval_call *c)
 {
     layer(c->mode, c->in[0], c->in[1], c->op == HYP_OP_fused_linear ? c->attrs[0].sym : "none", c->in[2], &c->out[0]);
+    return HYP_OK;
+}
+
+hyp_status hyp_eval_linear_add(const hyp_eval_call *c)
+{
+    bool after = strcmp(c->attrs[1].sym, "after") == 0;
+    hyp_eval_tensor *out = &c->out[0];
+    layer(c->mode, c->in[0], c->in[1], after ? c->attrs[0].sym : "none", c->in[3], out);
+    if (c->mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
+    add_rows(out, c->in[2], out->count);
+    if (after) return HYP_OK; /* results are rounded by the caller */
+    if (c->mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
+    activate(c->attrs[0].sym, out);
     return HYP_OK;
 }
 

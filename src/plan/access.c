@@ -27,6 +27,7 @@ size_t hyp_plan_step_reads(const HypPlan__Step *step, uint32_t *tensors, size_t 
             take(&c, l->weight);
             if (l->bias_plus1) take(&c, l->bias_plus1 - 1);
         }
+        if (step->linear->added_plus1) take(&c, step->linear->added_plus1 - 1);
         break;
     case HYP_PLAN__STEP__KERNEL_MATMUL:
         take(&c, step->matmul->a);
@@ -92,11 +93,17 @@ bool hyp_plan_same_slot(const HypPlan__Program *program, uint32_t a, uint32_t b)
            x->slot == y->slot;
 }
 
-size_t hyp_plan_call_in_place(const HypPlan__Call *call)
+uint32_t hyp_plan_step_replaces(const HypPlan__Step *step)
 {
     enum { ADDED = 3 };
-    bool adds = strcmp(call->kernel, "conv") == 0 && call->n_inputs_plus1 > ADDED && call->inputs_plus1[ADDED];
-    return adds ? (size_t)ADDED : (size_t)HYP_PLAN_NO_INPUT;
+    const HypPlan__Linear *linear = step->linear;
+    const HypPlan__Call *call = step->call;
+    switch (step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR: return linear->add_after ? 0 : linear->added_plus1;
+    case HYP_PLAN__STEP__KERNEL_CALL:
+        return strcmp(call->kernel, "conv") == 0 && call->n_inputs_plus1 > ADDED ? call->inputs_plus1[ADDED] : 0;
+    default: return 0;
+    }
 }
 
 /* ---- work ------------------------------------------------------------------------------------------ */
@@ -127,7 +134,8 @@ static double call_flops(const HypPlan__Program *p, const HypPlan__Call *k, cons
     return 2 * product(values, each->n_dims, each->dims) * product(values, w->n_dims - 1, w->dims + 1);
 }
 
-/* One operation for a bias and for each activation and pointwise instruction, whatever they cost on a device. */
+/* One operation for a bias, for what is added and for each activation and pointwise instruction, whatever they cost on
+ * a device. */
 static double step_flops(const HypPlan__Program *p, const HypPlan__Step *s, const int64_t *v)
 {
     double flops = 0;
@@ -136,7 +144,9 @@ static double step_flops(const HypPlan__Program *p, const HypPlan__Step *s, cons
         for (size_t i = 0; i < s->linear->n_layers; i++) {
             const HypPlan__Layer *l = s->linear->layers[i];
             double results = (double)v[s->linear->m] * (double)v[l->n];
-            flops += results * (2 * (double)v[l->k] + (l->bias_plus1 != 0) + (l->act != HYP_PLAN__ACT__ACT_NONE));
+            bool added = i + 1 == s->linear->n_layers && s->linear->added_plus1;
+            flops +=
+                results * (2 * (double)v[l->k] + (l->bias_plus1 != 0) + (l->act != HYP_PLAN__ACT__ACT_NONE) + added);
         }
         return flops;
     case HYP_PLAN__STEP__KERNEL_MATMUL:

@@ -111,10 +111,10 @@ static inline uint32_t hyp_plan_root(const HypPlan__Program *program, uint32_t t
 /* Whether both tensors, or what they are views of, are in one slot of the scratch memory. */
 bool hyp_plan_same_slot(const HypPlan__Program *program, uint32_t a, uint32_t b);
 
-/* The input of a call in whose slot the result may be, because the kernel reads each of its elements before it writes
- * that of the result: what is added to a convolution. HYP_PLAN_NO_INPUT where there is none. */
-enum { HYP_PLAN_NO_INPUT = HYP_PLAN_CALL_INPUTS };
-size_t hyp_plan_call_in_place(const HypPlan__Call *call);
+/* The tensor, index + 1, in whose slot the result of a step may be if the step reads it only once, because the kernel
+ * reads each of its elements before it writes that of the result: what is added to a convolution, or to a linear before
+ * its activation. 0 where there is none; of pointwise steps, which may replace any dense input, nothing is said. */
+uint32_t hyp_plan_step_replaces(const HypPlan__Step *step);
 
 /* The tensors that a step reads and writes (hidden ones among the writes), as the step names them; returns the
  * number, of which at most `room` are stored. A tensor read twice is listed twice. */

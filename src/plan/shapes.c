@@ -244,7 +244,8 @@ static hyp_status bound_linear(const bounds *b, const HypPlan__Linear *k)
         uint32_t y = l->hidden_plus1 ? l->hidden_plus1 - 1 : k->y;
         HYP_TRY(want_size(b, y, 2, (uint32_t[]){k->m, l->n}, l->hidden_plus1 ? "a hidden tensor" : "y"));
     }
-    return HYP_OK;
+    if (!k->added_plus1) return HYP_OK;
+    return want_size(b, k->added_plus1 - 1, 2, (uint32_t[]){k->m, k->layers[k->n_layers - 1]->n}, "what is added");
 }
 
 /* A batch of matrices of rows x columns elements, dense inside. */

@@ -20,6 +20,7 @@ typedef struct check {
     uint8_t *written;     /* by tensor: how it was written so far, a WRITTEN_* */
     uint32_t *slot_owner; /* by slot: the scratch tensor + 1 whose elements it holds */
     uint32_t *slot_read;  /* by slot: the last step + 1 that reads it */
+    uint32_t *slot_reads; /* by slot: how often that step does so */
     uint32_t *slot_write; /* by slot: the last step + 1 that writes it */
     uint32_t now;         /* the step being checked + 1 */
 } check;
@@ -220,6 +221,7 @@ static hyp_status reads(check *c, uint32_t index, const char *what)
     if (t->place == HYP_PLAN__PLACE__PLACE_SCRATCH) {
         if (c->slot_owner[t->slot] != root + 1)
             return WRONG(c, "%s, tensor %u, was overwritten in slot %u", what, index, t->slot);
+        c->slot_reads[t->slot] = c->slot_read[t->slot] == c->now ? c->slot_reads[t->slot] + 1 : 1;
         c->slot_read[t->slot] = c->now;
     }
     return HYP_OK;
@@ -248,6 +250,15 @@ static hyp_status writes(check *c, uint32_t index, bool part, bool in_place, con
     return HYP_OK;
 }
 
+/* Whether the result y is in the slot of the one tensor that it may replace, which nothing else in the step reads;
+ * called when all its reads are checked. */
+static bool is_in_place(const check *c, const step *s, uint32_t y)
+{
+    uint32_t replaced_plus1 = hyp_plan_step_replaces(s);
+    return replaced_plus1 && y < c->program->n_tensors && hyp_plan_same_slot(c->program, replaced_plus1 - 1, y) &&
+           c->slot_reads[c->program->tensors[hyp_plan_root(c->program, y)]->slot] == 1;
+}
+
 static hyp_status want_same_type(check *c, uint32_t a, uint32_t b, const char *what)
 {
     if (dtype_of(c, a) == dtype_of(c, b)) return HYP_OK;
@@ -262,8 +273,9 @@ static hyp_status want_float(check *c, uint32_t t, const char *what)
 
 /* ---- kernels --------------------------------------------------------------------------------------- */
 
-static hyp_status check_linear(check *c, const HypPlan__Linear *k)
+static hyp_status check_linear(check *c, const step *s)
 {
+    const HypPlan__Linear *k = s->linear;
     HYP_TRY(reads(c, k->x, "x"));
     HYP_TRY(want_float(c, k->x, "x"));
     HYP_TRY(want_dim(c, k->m, "m"));
@@ -282,6 +294,10 @@ static hyp_status check_linear(check *c, const HypPlan__Linear *k)
         if ((l->hidden_plus1 == 0) != (i + 1 == k->n_layers))
             return WRONG(c, "layer %zu of %zu %s a hidden tensor", i, k->n_layers, l->hidden_plus1 ? "has" : "lacks");
     }
+    if (k->added_plus1) {
+        HYP_TRY(reads(c, k->added_plus1 - 1, "what is added"));
+        HYP_TRY(want_same_type(c, k->x, k->added_plus1 - 1, "what is added"));
+    }
     uint32_t before = UINT32_MAX; /* the slot of the layer before */
     for (size_t i = 0; i + 1 < k->n_layers; i++) {
         uint32_t hidden = k->layers[i]->hidden_plus1 - 1;
@@ -294,7 +310,7 @@ static hyp_status check_linear(check *c, const HypPlan__Linear *k)
         c->slot_write[t->slot] = 0; /* the layer before last may have been in this slot */
         HYP_TRY(writes(c, hidden, false, false, "a hidden tensor"));
     }
-    HYP_TRY(writes(c, k->y, false, false, "y"));
+    HYP_TRY(writes(c, k->y, false, is_in_place(c, s, k->y), "y"));
     return want_same_type(c, k->x, k->y, "y");
 }
 
@@ -491,21 +507,10 @@ static hyp_status check_fill(check *c, const HypPlan__Fill *k)
     return dtype_of(c, k->y) == HYP_I64 ? HYP_OK : WRONG(c, "y is not i64");
 }
 
-/* Whether the result is in the slot of the one input that it may replace. */
-static bool call_is_in_place(const check *c, const HypPlan__Call *k)
-{
-    size_t replaced = hyp_plan_call_in_place(k);
-    for (size_t i = 0; i < k->n_inputs_plus1; i++)
-        if (k->inputs_plus1[i] && i != replaced &&
-            hyp_plan_same_slot(c->program, k->inputs_plus1[i] - 1, k->outputs[0]))
-            return false;
-    return replaced != HYP_PLAN_NO_INPUT &&
-           hyp_plan_same_slot(c->program, k->inputs_plus1[replaced] - 1, k->outputs[0]);
-}
-
 /* That there is such a kernel, and that its attributes are right, is for the backend to say. */
-static hyp_status check_call(check *c, const HypPlan__Call *k)
+static hyp_status check_call(check *c, const step *s)
 {
+    const HypPlan__Call *k = s->call;
     if (k->n_inputs_plus1 > HYP_PLAN_CALL_INPUTS || k->n_outputs > HYP_PLAN_CALL_OUTPUTS || k->n_outputs == 0)
         return WRONG(c, "it has %zu inputs and %zu outputs, at most %d and %d are possible", k->n_inputs_plus1,
                      k->n_outputs, HYP_PLAN_CALL_INPUTS, HYP_PLAN_CALL_OUTPUTS);
@@ -526,7 +531,8 @@ static hyp_status check_call(check *c, const HypPlan__Call *k)
     }
     for (size_t i = 0; i < k->n_outputs; i++) {
         HYP_TRY(want_tensor(c, k->outputs[i], "an output"));
-        HYP_TRY(writes(c, hyp_plan_root(c->program, k->outputs[i]), false, call_is_in_place(c, k), "an output"));
+        HYP_TRY(
+            writes(c, hyp_plan_root(c->program, k->outputs[i]), false, is_in_place(c, s, k->outputs[i]), "an output"));
     }
     return HYP_OK;
 }
@@ -538,7 +544,7 @@ static hyp_status check_step(check *c, const step *s)
     if (!(s->predicted_seconds >= 0 && s->predicted_seconds <= DBL_MAX))
         return WRONG(c, "it is predicted to take %g seconds", s->predicted_seconds);
     switch (s->kernel_case) {
-    case HYP_PLAN__STEP__KERNEL_LINEAR: return check_linear(c, s->linear);
+    case HYP_PLAN__STEP__KERNEL_LINEAR: return check_linear(c, s);
     case HYP_PLAN__STEP__KERNEL_MATMUL: return check_matmul(c, s->matmul);
     case HYP_PLAN__STEP__KERNEL_ATTENTION: return check_attention(c, s->attention);
     case HYP_PLAN__STEP__KERNEL_POINTWISE: return check_pointwise(c, s->pointwise);
@@ -547,7 +553,7 @@ static hyp_status check_step(check *c, const step *s)
     case HYP_PLAN__STEP__KERNEL_COPY: return check_copy(c, s->copy);
     case HYP_PLAN__STEP__KERNEL_GATHER: return check_gather(c, s->gather);
     case HYP_PLAN__STEP__KERNEL_FILL: return check_fill(c, s->fill);
-    case HYP_PLAN__STEP__KERNEL_CALL: return check_call(c, s->call);
+    case HYP_PLAN__STEP__KERNEL_CALL: return check_call(c, s);
     default:
         if (s->base.n_unknown_fields > 0) return unknown(c, "kernel", (long long)s->base.unknown_fields[0].tag);
         return WRONG(c, "it has no kernel");
@@ -586,8 +592,10 @@ static hyp_status check_program(check *c)
     c->written = hyp_arena_zalloc(&c->arena, p->n_tensors, sizeof *c->written);
     c->slot_owner = hyp_arena_zalloc(&c->arena, p->slot_count, sizeof *c->slot_owner);
     c->slot_read = hyp_arena_zalloc(&c->arena, p->slot_count, sizeof *c->slot_read);
+    c->slot_reads = hyp_arena_zalloc(&c->arena, p->slot_count, sizeof *c->slot_reads);
     c->slot_write = hyp_arena_zalloc(&c->arena, p->slot_count, sizeof *c->slot_write);
-    if (!c->written || !c->slot_owner || !c->slot_read || !c->slot_write) return hyp_fail_memory(c->diag, p->n_tensors);
+    if (!c->written || !c->slot_owner || !c->slot_read || !c->slot_reads || !c->slot_write)
+        return hyp_fail_memory(c->diag, p->n_tensors);
     HYP_TRY(check_steps(c));
     if (p->n_symbols > 0) return HYP_OK;
 

@@ -33,6 +33,7 @@ static const struct key {
     {"flops-f64", RATE, offsetof(hyp_device_profile, flops_f64)},
     {"pointwise-per-second", RATE, offsetof(hyp_device_profile, pointwise_per_second)},
     {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts)},
+    {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act)},
     {"kernel-calls", BOOL, offsetof(hyp_device_profile, kernel_calls)},
     {"attention-in-one-kernel", BOOL, offsetof(hyp_device_profile, attention_in_one_kernel)},
     {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel)},

@@ -45,6 +45,7 @@ typedef struct hyp_device_profile {
     double pointwise_per_second;                                    /* elements of simple arithmetic */
     uint32_t epilogue_acts; /* bit i: activation i of hyp_activation_index is computed by
                                the product's kernel */
+    bool add_after_act;     /* the product's kernel adds a tensor after its activation; before it every device's does */
     bool kernel_calls;      /* it has the kernels that are called by name: convolutions, normalization, ... */
     bool attention_in_one_kernel; /* scores stay in the cache; else there is no attention but its parts */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */

@@ -143,6 +143,15 @@ static double activation(const asking *a, const char *name, double count, double
     return (weight - 1) * count / a->device->pointwise_per_second; /* a maximum with 0 rides along */
 }
 
+/* A tensor added to the result of a product: read by the product's kernel where that can add it, else in a pass. */
+static double sum(const asking *a, const char *place, const hyp_type *added, double count)
+{
+    double size = bytes(a, added);
+    bool in_kernel = strcmp(place, "before") == 0 || a->device->add_after_act;
+    if (!in_kernel) return pass(a, count, 3 * size, 1);
+    return fmax(count / a->device->pointwise_per_second, moving(a, size, size));
+}
+
 /* One product x[m k] w[n k]^T + b without its launch: `moved` bytes of x and y in memory, `hidden` bytes of them in
  * the cache. */
 static double product(const asking *a, const hyp_type *w, const hyp_type *b, double m, double moved, double hidden)
@@ -155,12 +164,12 @@ static double product(const asking *a, const hyp_type *w, const hyp_type *b, dou
 static double linear(const asking *a)
 {
     const hyp_cost_query *q = a->q;
-    const hyp_type *w = q->inputs[0], *x = q->inputs[2], *y = &q->outputs[0];
+    const hyp_type *w = q->inputs[0], *x = q->inputs[q->input_count - 1], *y = &q->outputs[0];
     double count = elements(a, y), n = size_of(a, w->dims[0]), m = n > 0 ? count / n : 0;
     double seconds = a->device->launch_seconds + product(a, w, q->inputs[1], m, bytes(a, x) + bytes(a, y), 0);
     seconds *= ratio(a, HYP_OP_linear, w->dtype, (const double[]){m, n, size_of(a, w->dims[1])});
-    if (q->op == HYP_OP_fused_linear)
-        seconds += activation(a, q->attrs[0].sym, count, (double)hyp_dtype_size(y->dtype));
+    if (q->op != HYP_OP_linear) seconds += activation(a, q->attrs[0].sym, count, (double)hyp_dtype_size(y->dtype));
+    if (q->op == HYP_OP_fused_linear_add) seconds += sum(a, q->attrs[1].sym, q->inputs[2], count);
     return seconds;
 }
 
@@ -282,7 +291,8 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     switch (query->op) {
     case HYP_OP_attention: return attention(&a);
     case HYP_OP_linear:
-    case HYP_OP_fused_linear: return linear(&a);
+    case HYP_OP_fused_linear:
+    case HYP_OP_fused_linear_add: return linear(&a);
     case HYP_OP_fused_mlp: return fused_mlp(&a);
     case HYP_OP_matmul:
     case HYP_OP_gemm: return matmul(&a);

@@ -27,6 +27,8 @@ static void layers_text(report *r, const HypPlan__Linear *s)
     for (size_t l = 0; l < s->n_layers; l++)
         hyp_strbuf_printf(&r->sb, "%s%" PRId64 "-%" PRId64 " %s", l ? ", " : "", r->values[s->layers[l]->k],
                           r->values[s->layers[l]->n], hyp_plan_act_name(s->layers[l]->act));
+    if (s->added_plus1)
+        hyp_strbuf_printf(&r->sb, ", a tensor added %s the activation", s->add_after ? "after" : "before");
 }
 
 static void values_text(report *r, uint32_t tensor)
@@ -245,6 +247,7 @@ static void json_step(report *r, uint32_t index)
                               l ? ", " : "", r->values[s->layers[l]->k], r->values[s->layers[l]->n],
                               s->layers[l]->bias_plus1 ? "true" : "false", hyp_plan_act_name(s->layers[l]->act));
         hyp_strbuf_puts(&r->sb, "]");
+        if (s->added_plus1) json_string(r, false, "adds", s->add_after ? "after" : "before");
     }
     json_tensors(r, "reads", tensors, list_of(step, hyp_plan_step_reads, tensors));
     json_tensors(r, "writes", tensors, list_of(step, hyp_plan_step_writes, tensors));

@@ -414,6 +414,41 @@ static void a_convolution_does_not_go_over_what_is_read_later(void **state)
     assert_int_equal(f->p->slot_count, 2);
 }
 
+#define ADDS(place, r, x) "(fused-linear-add :act relu :add " place " %w none " r " " x ")"
+
+/* x is read later, so only what is added dies in the step. */
+static void a_linear_goes_over_what_is_added_before_its_activation(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 4 4)) (input %w (f32 4 4)) (%z (softmax %x)) (%v (softmax %z))"
+             "(%y " ADDS("before", "%z", "%v") ") (%s (softmax %y)) (output \"y\" %s) (output \"v\" %v))");
+    assert_steps(f, "softmax softmax fused-linear-add softmax");
+    const HypPlan__Linear *k = f->p->steps[2]->linear;
+    assert_false(k->add_after);
+    assert_int_equal(f->p->tensors[k->y]->slot, f->p->tensors[k->added_plus1 - 1]->slot);
+    assert_int_equal(f->p->slot_count, 1);
+}
+
+static void assert_added_apart(fixture *f, const char *text)
+{
+    lower(f, text);
+    assert_steps(f, "softmax fused-linear-add softmax");
+    const HypPlan__Linear *k = f->p->steps[1]->linear;
+    assert_int_not_equal(f->p->tensors[k->y]->slot, f->p->tensors[k->added_plus1 - 1]->slot);
+}
+
+static void a_linear_does_not_go_over_what_it_multiplies(void **state)
+{
+    assert_added_apart(*state, "(graph \"\" (input %x (f32 4 4)) (input %w (f32 4 4)) (%z (softmax %x))"
+                               "(%y " ADDS("before", "%z", "%z") ") (%s (softmax %y)) (output \"y\" %s))");
+}
+
+static void a_linear_does_not_go_over_what_is_added_after_its_activation(void **state)
+{
+    assert_added_apart(*state, "(graph \"\" (input %x (f32 4 4)) (input %w (f32 4 4)) (%z (softmax %x))"
+                               "(%y " ADDS("after", "%z", "%x") ") (%s (softmax %y)) (output \"y\" %s))");
+}
+
 static void views_are_no_steps(void **state)
 {
     fixture *f = *state;
@@ -696,6 +731,9 @@ int main(void)
         TEST(a_convolution_goes_over_what_is_added_to_it),
         TEST(a_convolution_does_not_go_over_its_input),
         TEST(a_convolution_does_not_go_over_what_is_read_later),
+        TEST(a_linear_goes_over_what_is_added_before_its_activation),
+        TEST(a_linear_does_not_go_over_what_it_multiplies),
+        TEST(a_linear_does_not_go_over_what_is_added_after_its_activation),
         TEST(views_are_no_steps),
         TEST(outputs_that_are_something_else_too_are_copies),
         TEST(parts_of_a_concat_fill_its_result),

@@ -280,6 +280,19 @@ def reductions():
     case("reduce-mean", "of nothing", ":axes (1)", [rand(2, 0)], np.full((2, 1), np.nan))
 
 
+def residuals():
+    w, b, x, x4 = rand(3, 4), rand(3), rand(2, 4), rand(2, 1, 3, 4)
+    wi, xi = ints(3, 4), ints(2, 4)
+    r, r4, ri = rand(2, 3), rand(2, 1, 3, 3), ints(2, 3)
+    for act, f in ACTS.items():
+        case("fused-linear-add", f"{act}, before", f":act {act} :add before", [w, b, r, x], f(linear(w, b, x) + r))
+        case("fused-linear-add", f"{act}, after", f":act {act} :add after", [w, b, r, x], f(linear(w, b, x)) + r)
+    case("fused-linear-add", "rank 4, no bias", ":act relu :add before", [w, None, r4, x4],
+         relu(linear(w, None, x4) + r4))
+    case("fused-linear-add", "integers", ":act relu :add before", [wi, None, ri, xi], relu(xi @ wi.T + ri))
+    case("fused-linear-add", "empty batch", ":act none :add after", [w, b, rand(0, 3), rand(0, 4)], np.zeros((0, 3)))
+
+
 if __name__ == "__main__":
     products()
     elementwise()
@@ -288,6 +301,7 @@ if __name__ == "__main__":
     sys.modules["make_ops"] = sys.modules["__main__"]
     for family in sorted(HERE.parent.glob("cases_*.py")):
         importlib.import_module(family.stem).cases()
+    residuals()
     HERE.mkdir(exist_ok=True)
     for op, cases in files.items():
         header = "; Written by tests/golden/make_ops.py: graphs of one operator, inputs, expected outputs.\n"

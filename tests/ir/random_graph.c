@@ -92,7 +92,11 @@ static hyp_attr random_attr(maker *m, hyp_op op, uint32_t attr, const hyp_type *
         if (op == HYP_OP_split) a.i = -1;
         break;
     case HYP_ATTR_FLOAT: a.f = scales[pick(m->r, 0, 3)]; break;
-    case HYP_ATTR_SYM: a.sym = op == HYP_OP_cast ? (pick(m->r, 0, 3) ? "f32" : "i32") : random_act(m->r); break;
+    case HYP_ATTR_SYM:
+        a.sym = op == HYP_OP_cast                ? (pick(m->r, 0, 3) ? "f32" : "i32")
+                : strcmp(info->name, "add") == 0 ? (pick(m->r, 0, 1) ? "before" : "after")
+                                                 : random_act(m->r);
+        break;
     case HYP_ATTR_DIMS:
         a.count = random_list(m, op, attr, x, m->lists[attr]);
         a.dims = m->lists[attr];
@@ -121,6 +125,12 @@ static uint32_t random_operands(maker *m, hyp_op op, hyp_value_id x, uint32_t la
         }
         in[count++] = x;
         return count;
+    }
+    if (op == HYP_OP_fused_linear_add && k <= 32) { /* x is added to a product with a square matrix */
+        in[0] = make_const(m, t.dtype, 2, k, k);
+        in[1] = pick(m->r, 0, 1) ? make_const(m, t.dtype, 1, k, 0) : HYP_NO_VALUE;
+        in[2] = in[3] = x;
+        return 4;
     }
     in[count++] = x;
     if (op == HYP_OP_matmul || op == HYP_OP_gemm) in[count++] = k <= 32 ? make_const(m, t.dtype, 2, k, 4) : x;

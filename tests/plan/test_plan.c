@@ -439,6 +439,34 @@ static void steps_must_read_what_stands(void **state)
     CHANGED(f, p->n_steps, T_COPY, "no step writes the output 'copy'");
 }
 
+/* A linear step in place of the pointwise one: S_Y is added to its result S_Z, which lies in the same slot. */
+static void what_is_added_to_a_linear_may_give_its_place_to_the_result(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    HypPlan__Linear k = HYP_PLAN__LINEAR__INIT;
+    HypPlan__Layer first = *p->steps[T_LINEAR]->linear->layers[0], last = *p->steps[T_LINEAR]->linear->layers[1];
+    first.hidden_plus1 = S_CAT + 1; /* in the slot of S_HIDDEN */
+    k.layers = (HypPlan__Layer *[]){&last, NULL};
+    k.n_layers = 1;
+    k.x = S_X;
+    k.y = S_Z;
+    k.m = D_BATCH;
+    k.added_plus1 = S_Y + 1;
+    p->steps[T_POINTWISE]->kernel_case = HYP_PLAN__STEP__KERNEL_LINEAR;
+    p->steps[T_POINTWISE]->linear = &k;
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_OK);
+    CHANGED(f, k.added_plus1, S_TENSORS + 1, "what is added is tensor 17 of 17");
+    CHANGED(f, k.added_plus1, S_Z + 1, "what is added, tensor 7, is read before it is written");
+    CHANGED(f, k.added_plus1, S_IDS + 1, "what is added is i64, wanted f32");
+    CHANGED(f, k.add_after, 1, "y, tensor 7, is in the slot of a tensor that the step reads");
+    CHANGED(f, k.x, S_Y, "y, tensor 7, is in the slot of a tensor that the step reads"); /* read twice */
+    k.layers = (HypPlan__Layer *[]){&first, &last};
+    k.n_layers = 2;
+    CHANGED(f, k.added_plus1, S_HIDDEN + 1,
+            "a hidden tensor, tensor 8, is in the slot of a tensor that the step reads");
+}
+
 static void kernels_of_later_versions_are_incompatible(void **state)
 {
     fixture *f = *state;
@@ -530,6 +558,9 @@ static void steps_stay_inside_their_tensors(void **state)
         (place) = old_;                                                                                                \
     } while (0)
     OUTSIDE(p->steps[T_LINEAR]->linear->m, D_8, "x has 20 elements");
+    p->steps[T_LINEAR]->linear->added_plus1 = S_X + 1;
+    assert_int_equal(check_batch(p, 5, &diag), HYP_OK);
+    OUTSIDE(p->steps[T_LINEAR]->linear->added_plus1, S_W1 + 1, "what is added has 32 elements, the step wants 20");
     OUTSIDE(p->steps[T_LINEAR]->linear->layers[1]->k, D_4, "takes 4 features");
     OUTSIDE(p->steps[T_POINTWISE]->pointwise->inputs[1]->strides[0], D_8, "elements 0 to 35");
     OUTSIDE(p->steps[T_POINTWISE]->pointwise->inputs[0]->strides[1], D_0, "not dense");
@@ -624,6 +655,7 @@ int main(void)
         TEST(lists_of_other_lengths_are_refused),
         TEST(types_that_do_not_agree_are_refused),
         TEST(steps_must_read_what_stands),
+        TEST(what_is_added_to_a_linear_may_give_its_place_to_the_result),
         TEST(kernels_of_later_versions_are_incompatible),
         TEST(symbols_are_bound_by_input_dims),
         TEST(a_symbol_has_one_value),

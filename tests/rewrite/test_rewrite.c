@@ -330,12 +330,12 @@ static void every_gemm_with_a_constant_weight_is_a_linear(void **state)
                                   scales[s], addends[a]);
                 begin(&f, hyp_strbuf_text(&sb));
                 run(&f);
-                bool more = a > 4 && s != 4; /* a column or a matrix is added apart */
+                bool column = a == 5 && s != 4, matrix = a == 6 && s != 4;
                 if (flags & 1) {
                     assert_int_equal(count_op(&f.out, HYP_OP_gemm), 0);
                 } else {
-                    assert_int_equal(count_op(&f.out, HYP_OP_linear), 1);
-                    assert_int_equal(count_running(&f), more ? 2 : 1);
+                    assert_int_equal(count_op(&f.out, matrix ? HYP_OP_fused_linear_add : HYP_OP_linear), 1);
+                    assert_int_equal(count_running(&f), column ? 2 : 1); /* which is added apart */
                     assert_int_equal(count_op(&f.out, HYP_OP_matmul), 0);
                 }
                 assert_same_results(&f, 1e-9);

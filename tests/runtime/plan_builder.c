@@ -185,6 +185,19 @@ HypPlan__Attention__Operand *pb_attended(plan_builder *b, uint32_t tensor, size_
     return o;
 }
 
+void pb_copy_all(plan_builder *b, uint32_t x, uint32_t y, uint32_t count)
+{
+    HypPlan__Copy *s = pb_copy(b);
+    uint32_t *extent = pb_consts(b, 1, (int64_t[]){0});
+    *extent = count;
+    s->x = x;
+    s->y = y;
+    s->n_extents = s->n_x_strides = s->n_y_strides = 1;
+    s->extents = extent;
+    s->x_strides = s->y_strides = pb_consts(b, 1, (int64_t[]){1});
+    s->x_offset = s->y_offset = pb_const(b, 0);
+}
+
 HypPlan__Linear *pb_linear(plan_builder *b, uint32_t x, uint32_t y, uint32_t m)
 {
     HypPlan__Linear *s = new_linear(b);

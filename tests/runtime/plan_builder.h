@@ -60,6 +60,8 @@ void pb_result(plan_builder *b, HypPlan__Pointwise *step, uint32_t tensor, uint3
 HypPlan__Softmax *pb_softmax(plan_builder *b);
 HypPlan__Reduce *pb_reduce(plan_builder *b);
 HypPlan__Copy *pb_copy(plan_builder *b);
+/* A whole step: y is x, both dense, `count` being the dim of all their elements. */
+void pb_copy_all(plan_builder *b, uint32_t x, uint32_t y, uint32_t count);
 HypPlan__Gather *pb_gather(plan_builder *b);
 HypPlan__Fill *pb_fill(plan_builder *b);
 

@@ -155,6 +155,52 @@ static void relu_of_our_kernel_keeps_nan(void **state)
     pb_dispose(&b);
 }
 
+/* z = act(x w^T + b + r), or act(x w^T + b) + r. In place: r is a copy of the input, which z replaces. Without fixed
+ * weights: they are an input. */
+typedef enum adding { ADDS_NOTHING, ADDS_BEFORE, ADDS_IN_PLACE, ADDS_AFTER, ADDINGS } adding;
+static void check_added(hyp_dtype dtype, adding adds, bool fixed, int64_t m, int64_t n, int64_t k)
+{
+    pb_init(&b);
+    uint32_t rows = pb_symbol(&b, "batch"), shape[2] = {rows, pb_const(&b, n)}, k_dim = pb_const(&b, k);
+    uint32_t x = pb_input(&b, "x", dtype, 2, (uint32_t[]){rows, k_dim}), r_in = pb_input(&b, "r", dtype, 2, shape);
+    uint32_t w = fixed ? random_weight(dtype, 2, (int64_t[]){n, k}, k)
+                       : pb_input(&b, "w", dtype, 2, (uint32_t[]){shape[1], k_dim});
+    uint32_t bias = rng_below(&r, 2) ? random_weight(dtype, 1, &n, 1) : PB_NONE;
+    uint32_t z = pb_output(&b, "z", dtype, 2, shape), y = z, added = r_in;
+    uint32_t elements = pb_dim(&b, HYP_PLAN__DIM__KIND__MUL, shape[0], shape[1]);
+    if (adds == ADDS_IN_PLACE) {
+        added = pb_scratch(&b, dtype, 0, 2, shape);
+        y = pb_scratch(&b, dtype, 0, 2, shape);
+        pb_copy_all(&b, r_in, added, elements);
+    }
+    HypPlan__Linear *s = pb_linear(&b, x, y, rows);
+    pb_layer(&b, s, n, k, w, bias, (HypPlan__Act)rng_below(&r, 6), PB_NONE);
+    s->added_plus1 = added + 1;
+    s->add_after = adds == ADDS_AFTER;
+    if (adds == ADDS_IN_PLACE) pb_copy_all(&b, y, z, elements);
+    void *data[3] = {random_data(dtype, (size_t)(m * k)), random_data(dtype, (size_t)(m * n)),
+                     random_data(dtype, (size_t)(n * k))};
+    hyp_tensor in[3] = {tensor_of("x", dtype, data[0], 2, (int64_t[]){m, k}),
+                        tensor_of("r", dtype, data[1], 2, (int64_t[]){m, n}),
+                        tensor_of("w", dtype, data[2], 2, (int64_t[]){n, k})};
+    compare_backends(fixed ? 2 : 3, in, 1, (const char *const[]){"z"}, dtype, (size_t)(m * n), 4 * tolerance_of(dtype));
+    for (int i = 0; i < 3; i++) free(data[i]);
+    pb_dispose(&b);
+}
+
+/* By our own kernel, by oneDNN where weights leave the cache or are computed, and in types that only it has. */
+static void linear_adds_a_tensor_before_or_after_its_activation(void **state)
+{
+    (void)state;
+    for (int adds = ADDS_BEFORE; adds < ADDINGS; adds++)
+        for (int i = 0; i < 4; i++) {
+            check_added(HYP_F32, (adding)adds, true, PICK(0, 1, 5, 20), PICK(1, 15, 16, 70), PICK(1, 17, 40));
+            check_added(HYP_F32, (adding)adds, true, PICK(33, 64), 900, 600);
+            check_added(HYP_F32, (adding)adds, false, PICK(1, 9, 33), PICK(1, 20, 64), PICK(1, 30));
+            check_added(i & 1 ? HYP_BF16 : HYP_F16, (adding)adds, true, PICK(1, 16), PICK(3, 32), PICK(1, 30));
+        }
+}
+
 /* Rows enough for several tiles of oneDNN and a rest, through several layers. */
 static void linear_agrees_where_rows_are_tiled(void **state)
 {
@@ -317,14 +363,17 @@ static void linear_takes_weights_that_are_inputs(void **state)
     pb_dispose(&b);
 }
 
-/* Packs as hyp_mlp_layer says and compares with sums in double, for row counts that reach every tile. */
-static void check_mlp(const hyp_cpu_kernels *k, int64_t m)
+/* Packs as hyp_mlp_layer says and compares with sums in double, for row counts that reach every tile. What is added:
+ * nothing, a tensor before the activation, what y holds, a tensor after the activation. */
+static void check_mlp(const hyp_cpu_kernels *k, int64_t m, adding adds)
 {
     enum { LAYERS = 3, MOST = 160 };
     const int64_t sizes[LAYERS + 1] = {37, 1 + (int64_t)rng_below(&r, MOST), 1 + (int64_t)rng_below(&r, MOST),
                                        1 + (int64_t)rng_below(&r, 40)};
     hyp_mlp_layer layers[LAYERS];
     float *x = random_data(HYP_F32, (size_t)(m * sizes[0])), *y = random_data(HYP_F32, (size_t)(m * sizes[LAYERS]));
+    float *added = adds ? random_data(HYP_F32, (size_t)(m * sizes[LAYERS])) : NULL;
+    if (adds == ADDS_IN_PLACE) memcpy(y, added, (size_t)(m * sizes[LAYERS]) * sizeof *y);
     double *want = calloc((size_t)(m * sizes[0]), sizeof *want);
     for (int64_t i = 0; i < m * sizes[0]; i++) want[i] = (double)x[i];
     int64_t panel = (int64_t)k->panel * k->width;
@@ -340,27 +389,30 @@ static void check_mlp(const hyp_cpu_kernels *k, int64_t m)
             for (int64_t i = 0; i < depth; i++, at += stride)
                 for (int64_t j = 0; j < stride; j++) at[j] = j < columns ? w[(first + j) * depth + i] : 0;
         }
-        HypPlan__Act act = l + 1 < LAYERS ? HYP_PLAN__ACT__ACT_RELU : HYP_PLAN__ACT__ACT_TANH;
+        bool last = l + 1 == LAYERS;
+        HypPlan__Act act = last && m % 2 ? HYP_PLAN__ACT__ACT_TANH : HYP_PLAN__ACT__ACT_RELU;
         layers[l] = (hyp_mlp_layer){n, depth, packed, bias, act};
         double *next = calloc((size_t)m * (size_t)n, sizeof *next);
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {
                 double sum = (double)bias[j];
                 for (int64_t d = 0; d < depth; d++) sum += want[i * depth + d] * (double)w[j * depth + d];
+                if (last && added && adds != ADDS_AFTER) sum += (double)added[i * n + j];
                 next[i * n + j] = act == HYP_PLAN__ACT__ACT_RELU ? fmax(sum, 0) : tanh(sum);
+                if (last && adds == ADDS_AFTER) next[i * n + j] += (double)added[i * n + j];
             }
         free(want), free(w);
         want = next;
     }
-    hyp_mlp mlp = {layers, LAYERS, MOST};
+    hyp_mlp mlp = {layers, LAYERS, MOST, adds == ADDS_AFTER};
     float *hidden = aligned_alloc(64, 2 * HYP_MLP_ROWS * MOST * sizeof *hidden);
-    k->mlp(&mlp, m, x, y, hidden);
+    k->mlp(&mlp, m, x, adds == ADDS_IN_PLACE ? y : added, y, hidden);
     for (int64_t i = 0; i < m * sizes[LAYERS]; i++)
         if (fabs((double)y[i] - want[i]) > 3e-6)
-            fail_msg("%s, %lld rows: element %lld", k->isa, (long long)m, (long long)i);
+            fail_msg("%s, %lld rows, %d: element %lld", k->isa, (long long)m, (int)adds, (long long)i);
     for (int l = 0; l < LAYERS; l++)
         free((void *)(uintptr_t)layers[l].weights), free((void *)(uintptr_t)layers[l].bias);
-    free(x), free(y), free(want), free(hidden);
+    free(x), free(y), free(added), free(want), free(hidden);
 }
 
 static void multi_layer_kernel_is_right_on_every_instruction_set(void **state)
@@ -369,7 +421,7 @@ static void multi_layer_kernel_is_right_on_every_instruction_set(void **state)
     const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
     hyp_cpu_kernels_list(list);
     for (size_t i = 0; list[i]; i++)
-        for (int64_t m = 1; m <= 2 * HYP_MLP_ROWS + 5; m++) check_mlp(list[i], m);
+        for (int64_t m = 1; m <= 2 * HYP_MLP_ROWS + 5; m++) check_mlp(list[i], m, (adding)((m / 2) % ADDINGS));
 }
 
 /* ---- matmul ------------------------------------------------------------------------------------------------ */
@@ -739,6 +791,7 @@ int main(void)
         cmocka_unit_test(linear_agrees_in_half_precision),
         cmocka_unit_test(linear_agrees_where_weights_leave_the_cache),
         cmocka_unit_test(relu_of_our_kernel_keeps_nan),
+        cmocka_unit_test(linear_adds_a_tensor_before_or_after_its_activation),
         cmocka_unit_test(linear_agrees_where_rows_are_tiled),
         cmocka_unit_test(linear_agrees_with_several_threads),
         cmocka_unit_test(loops_give_the_same_on_several_threads),

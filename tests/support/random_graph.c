@@ -208,6 +208,36 @@ static hyp_status make_linear(maker *m, hyp_op op)
     return add(m, op, in, 2 * layers + 1, op == HYP_OP_linear ? NULL : &attr, bound, &out, 1);
 }
 
+/* Something to add to a linear of x: a value that could be its result (x itself, say), else a leaf. */
+static hyp_status pick_added(maker *m, const hyp_type *x, hyp_value_id *out)
+{
+    for (int tries = 0; tries < 6; tries++) {
+        hyp_value_id v;
+        if (!pick_rows(m, x->rank, x->rank, &v)) break;
+        const hyp_type *t = type_of(m, v);
+        bool same = t->dtype == x->dtype;
+        for (int32_t i = 0; i + 1 < x->rank; i++) same = same && t->dims[i] == x->dims[i];
+        if (same) return *out = v, HYP_OK;
+    }
+    hyp_type leaf = *x;
+    leaf.dims[leaf.rank - 1] = draw(m, 1, 6);
+    return make_leaf(m, &leaf, 1, out);
+}
+
+static hyp_status make_linear_add(maker *m, hyp_op op)
+{
+    hyp_value_id x, in[4], out;
+    double bound;
+    if (!pick_rows(m, 1, 4, &x)) return HYP_OK;
+    const hyp_type type = *type_of(m, x);
+    HYP_TRY(pick_added(m, &type, &in[2]));
+    int64_t n = type_of(m, in[2])->dims[type.rank - 1];
+    HYP_TRY(make_layer(m, type.dtype, type.dims[type.rank - 1], n, m->known.data[x].bound, &in[0], &in[1], &bound));
+    in[3] = x;
+    const hyp_attr attrs[] = {attr_sym(draw_act(m)), attr_sym(chance(m, 50) ? "before" : "after")};
+    return add(m, op, in, 4, attrs, bound + m->known.data[in[2]].bound, &out, 1);
+}
+
 /* b for a matmul with a: a vector, a matrix, or a batch that broadcasts with that of a. */
 static hyp_type draw_right_side(maker *m, const hyp_type *a, hyp_dim k, bool transposed)
 {
@@ -783,6 +813,7 @@ static hyp_status make_node(maker *m, hyp_op op)
     case HYP_OP_linear:
     case HYP_OP_fused_linear:
     case HYP_OP_fused_mlp: return make_linear(m, op);
+    case HYP_OP_fused_linear_add: return make_linear_add(m, op);
     case HYP_OP_matmul: return make_matmul(m, op);
     case HYP_OP_gemm: return make_gemm(m, op);
     case HYP_OP_div: return make_div(m, op);

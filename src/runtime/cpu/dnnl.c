@@ -163,17 +163,38 @@ static hyp_md any_layout(dnnl_data_type_t type, int64_t rows, int64_t columns)
     return hyp_md_create(2, dims, type, NULL);
 }
 
-/* y[m,n] = act(x[m,k] w + b), the weights in the layout given. NULL when oneDNN has none. */
-static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const HypPlan__Layer *layer, hyp_dtype dtype, int64_t m,
-                                      int64_t n, int64_t k, hyp_md_ref weights)
+/* One layer as oneDNN computes it. A tensor that is added is what y holds if both are in one slot, else an argument. */
+typedef struct asked {
+    hyp_dtype dtype;
+    bool bias;
+    uint32_t added_plus1; /* 0: nothing, or what y holds */
+    hyp_dnnl_post post;   /* but for `added` */
+    bool known;           /* whether oneDNN has the activation */
+} asked;
+
+static asked ask(const HypPlan__Program *p, const HypPlan__Linear *s, size_t l)
 {
-    dnnl_data_type_t type = hyp_dnnl_type(dtype);
+    bool adds = l + 1 == s->n_layers && s->added_plus1 != 0;
+    bool in_place = adds && !s->add_after && hyp_plan_same_slot(p, s->added_plus1 - 1, s->y);
+    asked a = {.dtype = hyp_tensor_dtype(p, s->x),
+               .bias = s->layers[l]->bias_plus1 != 0,
+               .added_plus1 = adds && !in_place ? s->added_plus1 : 0,
+               .post = {.alpha = 1.0f, .accumulate = in_place, .add_after = s->add_after}};
+    a.known = hyp_dnnl_find_act(hyp_plan_act_name(s->layers[l]->act), &a.post.act);
+    return a;
+}
+
+/* y[m,n] = act(x[m,k] w + b), the weights in the layout given. NULL when oneDNN has none. */
+static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const asked *a, int64_t m, int64_t n, int64_t k,
+                                      hyp_md_ref weights)
+{
+    dnnl_data_type_t type = hyp_dnnl_type(a->dtype);
     operands o = {.src = matrix(type, m, k, false), .dst = matrix(type, m, n, false)};
-    if (layer->bias_plus1) o.bias = matrix(type, 1, n, false);
-    hyp_dnnl_post post = {.alpha = 1.0f};
-    bool known = hyp_dnnl_find_act(hyp_plan_act_name(layer->act), &post.act);
+    if (a->bias) o.bias = matrix(type, 1, n, false);
+    hyp_dnnl_post post = a->post;
+    if (a->added_plus1) post.added = o.dst;
     dnnl_primitive_desc_t pd = NULL;
-    if (known && o.src && o.dst && weights && (o.bias || !layer->bias_plus1))
+    if (a->known && o.src && o.dst && weights && (o.bias || !a->bias))
         pd = hyp_dnnl_matmul(d->engine, o.src, weights, o.bias, o.dst, &post);
     operands_dispose(&o);
     return pd;
@@ -183,9 +204,9 @@ bool hyp_dnnl_has(const hyp_dnnl *d, hyp_dtype dtype)
 {
     enum { SIDE = 64 };
     if (hyp_dnnl_type(dtype) == dnnl_data_type_undef) return false;
-    HypPlan__Layer layer = {.act = HYP_PLAN__ACT__ACT_NONE};
+    const asked plain = {.dtype = dtype, .post = {.alpha = 1.0f, .act = {dnnl_alg_kind_undef, 0, 0}}, .known = true};
     hyp_md weights = any_layout(hyp_dnnl_type(dtype), SIDE, SIDE);
-    dnnl_primitive_desc_t pd = layer_pd(d, &layer, dtype, SIDE, SIDE, SIDE, weights);
+    dnnl_primitive_desc_t pd = layer_pd(d, &plain, SIDE, SIDE, SIDE, weights);
     hyp_md_destroy(weights);
     if (pd) dnnl_primitive_desc_destroy(pd);
     return pd != NULL;
@@ -254,13 +275,15 @@ hyp_status hyp_dnnl_pack_memory(const hyp_dnnl *d, hyp_md_ref plain, const void 
     return status;
 }
 
-hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan__Layer *layer, hyp_dtype dtype,
-                         int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag)
+hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan__Linear *s, size_t l, int64_t m,
+                         int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag)
 {
     *out = NULL;
-    dnnl_data_type_t type = hyp_dnnl_type(dtype);
+    const HypPlan__Layer *layer = s->layers[l];
+    const asked a = ask(plan->program, s, l);
+    dnnl_data_type_t type = hyp_dnnl_type(a.dtype);
     hyp_md any = any_layout(type, k, n), plain = matrix(type, k, n, !layer->weight_kn);
-    dnnl_primitive_desc_t pd = layer_pd(d, layer, dtype, m, n, k, any);
+    dnnl_primitive_desc_t pd = layer_pd(d, &a, m, n, k, any);
     hyp_status status = HYP_OK;
     if (pd && plain)
         status = hyp_dnnl_pack_memory(d, plain, hyp_cpu_weight(plan, layer->weight),
@@ -273,13 +296,15 @@ hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan_
 
 /* ---- products -------------------------------------------------------------------------------------------- */
 
+enum { SRC, WEIGHTS, BIAS, DST, ADDED, SCRATCHPAD, ARGUMENTS };
+
 /* One prepared primitive. Its memories get their addresses in every run. */
 typedef struct product {
     dnnl_primitive_t primitive;
-    dnnl_memory_t own[5]; /* src, weights, bias, dst, scratchpad; NULL where absent or shared */
-    uint32_t tensors[4];  /* whose address the first four take */
-    size_t row_bytes[4];  /* what a row adds to that address; 0 but for the input and output of a whole step */
-    dnnl_exec_arg_t args[5];
+    dnnl_memory_t own[ARGUMENTS]; /* NULL where absent or shared */
+    uint32_t tensors[SCRATCHPAD]; /* whose address the others take */
+    size_t row_bytes[SCRATCHPAD]; /* what a row adds to that address; 0 but for x, y and the addend of a whole step */
+    dnnl_exec_arg_t args[ARGUMENTS];
     int arg_count;
 } product;
 
@@ -296,7 +321,7 @@ static void products_destroy(void *opaque)
     products *s = opaque;
     for (size_t i = 0; i < 2 * s->count; i++) {
         if (s->items[i].primitive) dnnl_primitive_destroy(s->items[i].primitive);
-        for (int j = 0; j < 5; j++)
+        for (int j = 0; j < ARGUMENTS; j++)
             if (s->items[i].own[j]) dnnl_memory_destroy(s->items[i].own[j]);
     }
     hyp_free(s);
@@ -304,10 +329,10 @@ static void products_destroy(void *opaque)
 
 static hyp_status run_product(const product *p, const hyp_cpu_run *run, int64_t row, hyp_diag *diag)
 {
-    for (int j = 0; j < 4; j++)
+    for (int j = 0; j < SCRATCHPAD; j++)
         if (p->own[j])
             dnnl_memory_set_data_handle(p->own[j], (char *)run->call.at[p->tensors[j]] + (size_t)row * p->row_bytes[j]);
-    if (p->own[4]) dnnl_memory_set_data_handle(p->own[4], run->call.work);
+    if (p->own[SCRATCHPAD]) dnnl_memory_set_data_handle(p->own[SCRATCHPAD], run->call.work);
     dnnl_status_t status = dnnl_primitive_execute(p->primitive, run->stream, p->arg_count, p->args);
     return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "a product");
 }
@@ -323,27 +348,29 @@ static hyp_status run_products(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp
     return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "waiting");
 }
 
-/* Makes the primitive of `pd` (which it takes over) and its memories. shared: the packed weights, or NULL. */
-static hyp_status make_product(const hyp_dnnl *d, dnnl_primitive_desc_t pd, const uint32_t tensors[4], bool bias,
-                               dnnl_memory_t shared, product *p, size_t *work_bytes, hyp_diag *diag)
+/* Makes the primitive of `pd` (which it takes over) and its memories. The tensors are indexes + 1, 0 where absent.
+ * shared: the packed weights, or NULL. added_arg: the number of the argument ADDED, if there is one. */
+static hyp_status make_product(const hyp_dnnl *d, dnnl_primitive_desc_t pd, const uint32_t tensors_plus1[SCRATCHPAD],
+                               int added_arg, dnnl_memory_t shared, product *p, size_t *work_bytes, hyp_diag *diag)
 {
-    static const struct {
+    const struct {
         int arg;
         dnnl_query_t query;
         int index;
-    } kinds[] = {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
-                 {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
-                 {DNNL_ARG_BIAS, dnnl_query_weights_md, 1},
-                 {DNNL_ARG_DST, dnnl_query_dst_md, 0},
-                 {DNNL_ARG_SCRATCHPAD, dnnl_query_scratchpad_md, 0}};
+    } kinds[ARGUMENTS] = {[SRC] = {DNNL_ARG_SRC, dnnl_query_src_md, 0},
+                          [WEIGHTS] = {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+                          [BIAS] = {DNNL_ARG_BIAS, dnnl_query_weights_md, 1},
+                          [DST] = {DNNL_ARG_DST, dnnl_query_dst_md, 0},
+                          [ADDED] = {added_arg, dnnl_query_dst_md, 0},
+                          [SCRATCHPAD] = {DNNL_ARG_SCRATCHPAD, dnnl_query_scratchpad_md, 0}};
     dnnl_status_t status = dnnl_primitive_create(&p->primitive, pd);
-    for (int j = 0; j < 5 && status == dnnl_success; j++) {
+    for (int j = 0; j < ARGUMENTS && status == dnnl_success; j++) {
         hyp_md_ref md = dnnl_primitive_desc_query_md(pd, kinds[j].query, kinds[j].index);
         size_t bytes = md ? dnnl_memory_desc_get_size(md) : 0;
-        if (j == 2 ? !bias : j == 4 && !bytes) continue;
-        if (j < 4) p->tensors[j] = tensors[j];
-        if (j == 4 && bytes > *work_bytes) *work_bytes = bytes;
-        dnnl_memory_t memory = j == 1 ? shared : NULL;
+        if (j == SCRATCHPAD ? !bytes : !tensors_plus1[j]) continue;
+        if (j < SCRATCHPAD) p->tensors[j] = tensors_plus1[j] - 1;
+        if (j == SCRATCHPAD && bytes > *work_bytes) *work_bytes = bytes;
+        dnnl_memory_t memory = j == WEIGHTS ? shared : NULL;
         if (!memory) {
             status = dnnl_memory_create(&p->own[j], md, d->engine, DNNL_MEMORY_NONE);
             memory = p->own[j];
@@ -384,14 +411,14 @@ static hyp_status finish(hyp_cpu_op *op, products *s, hyp_status status, bool co
  * values or not several tiles. Measured: docs/runtime-cpu.md. */
 static int64_t tile_rows(const HypPlan__Linear *s, const int64_t *values, int threads)
 {
-    enum { HIDDEN_FLOATS = 1 << 18, WEIGHTS = 1 << 20, STEP = 64 };
+    enum { HIDDEN_FLOATS = 1 << 18, FEW_WEIGHTS = 1 << 20, STEP = 64 };
     int64_t m = values[s->m], widest = 0, weights = 0;
     for (size_t l = 0; l < s->n_layers; l++) {
         int64_t n = values[s->layers[l]->n];
         weights += n * values[s->layers[l]->k];
         if (l + 1 < s->n_layers && n > widest) widest = n;
     }
-    if (!widest || weights > WEIGHTS) return m;
+    if (!widest || weights > FEW_WEIGHTS) return m;
     int64_t tile = HIDDEN_FLOATS / widest / STEP * STEP;
     tile = (tile < STEP ? STEP : tile) * threads;
     return m > 2 * tile ? tile : m;
@@ -403,25 +430,26 @@ static hyp_status make_layers(hyp_cpu_model *model, const HypPlan__Linear *linea
                               hyp_diag *diag)
 {
     const hyp_dnnl *d = model->device->dnnl;
-    hyp_dtype dtype = hyp_tensor_dtype(model->plan->program, linear->x);
     uint32_t x = linear->x;
     for (size_t l = 0; l < linear->n_layers; l++) {
         const HypPlan__Layer *layer = linear->layers[l];
         int64_t n = values[layer->n], k = values[layer->k];
         bool last = l + 1 == linear->n_layers;
+        const asked a = ask(model->plan->program, linear, l);
+        size_t size = hyp_dtype_size(a.dtype);
         uint32_t y = last ? linear->y : layer->hidden_plus1 - 1;
-        hyp_md plain = packed[l] ? NULL : matrix(hyp_dnnl_type(dtype), k, n, !layer->weight_kn);
-        dnnl_primitive_desc_t pd = layer_pd(d, layer, dtype, m, n, k, packed[l] ? packed[l]->md : plain);
+        hyp_md plain = packed[l] ? NULL : matrix(hyp_dnnl_type(a.dtype), k, n, !layer->weight_kn);
+        dnnl_primitive_desc_t pd = layer_pd(d, &a, m, n, k, packed[l] ? packed[l]->md : plain);
         hyp_md_destroy(plain);
         if (!pd) {
             *complete = false;
             return HYP_OK;
         }
-        uint32_t tensors[4] = {x, layer->weight, layer->bias_plus1 - 1, y};
-        HYP_TRY(make_product(d, pd, tensors, layer->bias_plus1 != 0, packed[l] ? packed[l]->memory : NULL, &items[l],
-                             work_bytes, diag));
-        if (l == 0) items[l].row_bytes[0] = (size_t)k * hyp_dtype_size(dtype);
-        if (last) items[l].row_bytes[3] = (size_t)n * hyp_dtype_size(dtype);
+        const uint32_t tensors_plus1[SCRATCHPAD] = {x + 1, layer->weight + 1, layer->bias_plus1, y + 1, a.added_plus1};
+        HYP_TRY(make_product(d, pd, tensors_plus1, hyp_dnnl_added_arg(&a.post), packed[l] ? packed[l]->memory : NULL,
+                             &items[l], work_bytes, diag));
+        if (l == 0) items[l].row_bytes[SRC] = (size_t)k * size;
+        if (last) items[l].row_bytes[DST] = items[l].row_bytes[ADDED] = (size_t)n * size;
         x = y;
     }
     return HYP_OK;
@@ -483,7 +511,7 @@ hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *
         return hyp_fail_memory(diag, sizeof(product));
     }
     size_t work_bytes = 0;
-    uint32_t tensors[4] = {matmul->a, matmul->b, 0, matmul->y};
-    hyp_status status = make_product(d, pd, tensors, false, NULL, &s->items[0], &work_bytes, diag);
+    const uint32_t tensors_plus1[SCRATCHPAD] = {matmul->a + 1, matmul->b + 1, 0, matmul->y + 1, 0};
+    hyp_status status = make_product(d, pd, tensors_plus1, 0, NULL, &s->items[0], &work_bytes, diag);
     return finish(op, s, status, true, work_bytes);
 }

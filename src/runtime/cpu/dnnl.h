@@ -22,10 +22,10 @@ int hyp_dnnl_set_threads(const hyp_dnnl *dnnl, int threads);
 /* hyp_cpu_parallel on exactly this many threads of the OpenMP runtime; false when there is none. */
 bool hyp_dnnl_parallel(const hyp_dnnl *dnnl, int threads, int64_t count, hyp_cpu_task *task, void *state);
 
-/* The packed weights of one layer, shared by all contexts. Packs for products with m rows. *out is NULL when oneDNN has no fast product for this. */
-HYP_NODISCARD hyp_status hyp_dnnl_pack(const hyp_dnnl *dnnl, const hyp_plan *plan, const HypPlan__Layer *layer,
-                                       hyp_dtype dtype, int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out,
-                                       hyp_diag *diag);
+/* The packed weights of layer l, shared by all contexts. Packs for products with m rows. *out is NULL when oneDNN has
+ * no fast product for this. */
+HYP_NODISCARD hyp_status hyp_dnnl_pack(const hyp_dnnl *dnnl, const hyp_plan *plan, const HypPlan__Linear *s, size_t l,
+                                       int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag);
 void hyp_dnnl_packed_destroy(hyp_dnnl_packed *packed); /* NULL-safe */
 
 /* All layers as one operation. packed[l] may be NULL (weights that are computed). Leaves op->run NULL when oneDNN

@@ -168,6 +168,19 @@ bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out)
     return false;
 }
 
+int hyp_dnnl_added_arg(const hyp_dnnl_post *post)
+{
+    bool after_act = post->add_after && post->act.kind != dnnl_alg_kind_undef;
+    int before = (post->alpha != 1.0f) + post->accumulate + after_act;
+    return DNNL_ARG_ATTR_MULTIPLE_POST_OP(before) | DNNL_ARG_SRC_1;
+}
+
+static bool append_added(dnnl_post_ops_t ops, const hyp_dnnl_post *post, bool after)
+{
+    if (!post->added || post->add_after != after) return true;
+    return dnnl_post_ops_append_binary(ops, dnnl_binary_add, post->added) == dnnl_success;
+}
+
 static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *post)
 {
     dnnl_post_ops_t ops = NULL;
@@ -178,8 +191,10 @@ static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *pos
     bool ok = true;
     if (post->alpha != 1.0f) ok = append_eltwise(ops, dnnl_eltwise_linear, post->alpha, 0.0f) == dnnl_success;
     if (post->accumulate) ok = ok && append_sum(ops) == dnnl_success;
+    ok = ok && append_added(ops, post, false);
     if (post->act.kind != dnnl_alg_kind_undef)
         ok = ok && append_eltwise(ops, post->act.kind, post->act.alpha, post->act.beta) == dnnl_success;
+    ok = ok && append_added(ops, post, true);
     ok = ok && dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success;
     dnnl_post_ops_destroy(ops);
     return ok;
@@ -217,7 +232,7 @@ dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose,
 dnnl_primitive_desc_t hyp_dnnl_pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *window,
                                        hyp_md_ref src, hyp_md_ref dst)
 {
-    const hyp_dnnl_post nothing = {1.0f, {dnnl_alg_kind_undef, 0, 0}, false};
+    const hyp_dnnl_post nothing = {.alpha = 1.0f, .act = {dnnl_alg_kind_undef, 0, 0}};
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;

@@ -36,12 +36,17 @@ typedef struct hyp_dnnl_act {
 bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out);
 
 /* What happens to the results of a product or convolution: y = act(alpha * y), or act(alpha * y + what y held before).
- */
+ * A tensor `added` of the shape of y is added before the activation, or after it; NULL: none. */
 typedef struct hyp_dnnl_post {
     float alpha;
     hyp_dnnl_act act;
     bool accumulate;
+    hyp_md_ref added;
+    bool add_after;
 } hyp_dnnl_post;
+
+/* The number of the argument that is added when a primitive runs. */
+int hyp_dnnl_added_arg(const hyp_dnnl_post *post);
 
 /* A product with scratch memory from the caller and products in the full precision of their type. bias may be
  * NULL. NULL when oneDNN has none, or only its slow reference. */

@@ -244,7 +244,7 @@ static dnnl_primitive_desc_t describe(const asked *a, dnnl_engine_t engine)
                                : image(a, t, a->last);
         there = there && md[i];
     }
-    const hyp_dnnl_post post = {1.0f, a->act, md[ADDED] != NULL};
+    const hyp_dnnl_post post = {.alpha = 1.0f, .act = a->act, .accumulate = md[ADDED] != NULL};
     dnnl_primitive_desc_t pd = NULL;
     if (there)
         pd = a->convolution ? hyp_dnnl_convolution(engine, a->transpose, &a->window, md[SRC], md[WEIGHTS], md[BIAS],

@@ -24,6 +24,7 @@ typedef struct hyp_mlp {
     const hyp_mlp_layer *layers;
     size_t count;
     int64_t hidden_stride; /* floats from row to row of the hidden buffers, a multiple of 16 */
+    bool add_after;        /* what is added to the result is added after the last activation, not before it */
 } hyp_mlp;
 
 /* Rows that go through all layers together; a hidden buffer has this many rows. */
@@ -52,8 +53,9 @@ typedef struct hyp_cpu_kernels {
     int width;       /* floats in a vector */
     int panel;       /* vectors in a panel */
 
-    /* y[m,n_last] = the network of x[m,k_first]. hidden: 2 * HYP_MLP_ROWS * hidden_stride floats, 64-byte aligned. */
-    void (*mlp)(const hyp_mlp *mlp, int64_t m, const float *x, float *y, float *hidden);
+    /* y[m,n_last] = the network of x[m,k_first], with added[m,n_last] unless that is NULL; it may be y where it is
+     * added before the activation. hidden: 2 * HYP_MLP_ROWS * hidden_stride floats, 64-byte aligned. */
+    void (*mlp)(const hyp_mlp *mlp, int64_t m, const float *x, const float *added, float *y, float *hidden);
 
     /* out[i] = op(x[0][i], x[1][i], x[2][i]) rounded to in->to, for i < n, n a multiple of 16. All three operands can
      * be read, and may be out. */

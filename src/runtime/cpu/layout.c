@@ -11,7 +11,8 @@ static size_t tensors_of(const HypPlan__Step *step, uint32_t *tensors)
     if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
         tensors[0] = step->linear->x;
         tensors[1] = step->linear->y;
-        return 2;
+        if (step->linear->added_plus1) tensors[2] = step->linear->added_plus1 - 1;
+        return step->linear->added_plus1 ? 3 : 2;
     }
     size_t reads = hyp_plan_step_reads(step, tensors, TENSORS);
     return reads + hyp_plan_step_writes(step, tensors + reads, TENSORS - reads);
@@ -78,14 +79,15 @@ static bool strike_all(const HypPlan__Step *step, bool *channels_last)
 
 /* x, what is added, and the result may lie either way; weights and bias not. What is added in the memory of a result
  * with the channels last must have them last as well. */
-static bool visit_window(const HypPlan__Program *p, const HypPlan__Call *call, bool *channels_last)
+static bool visit_window(const HypPlan__Program *p, const HypPlan__Step *step, bool *channels_last)
 {
+    const HypPlan__Call *call = step->call;
     bool changed = false;
     for (size_t i = 1; i < 3 && i < call->n_inputs_plus1; i++)
         if (call->inputs_plus1[i]) changed = strike(channels_last, call->inputs_plus1[i] - 1) || changed;
-    size_t replaced = hyp_plan_call_in_place(call);
-    if (replaced == HYP_PLAN_NO_INPUT) return changed;
-    uint32_t added = call->inputs_plus1[replaced] - 1, y = call->outputs[0];
+    uint32_t added_plus1 = hyp_plan_step_replaces(step), y = call->outputs[0];
+    if (!added_plus1) return changed;
+    uint32_t added = added_plus1 - 1;
     if (channels_last[added] || !hyp_plan_same_slot(p, added, y)) return changed;
     return strike(channels_last, y) || changed;
 }
@@ -125,7 +127,7 @@ void hyp_cpu_choose_layouts(const HypPlan__Program *p, const int64_t *values, bo
         changed = false;
         for (size_t i = 0; i < p->n_steps; i++) {
             const HypPlan__Step *step = p->steps[i];
-            bool here = is_window(step) ? visit_window(p, step->call, channels_last)
+            bool here = is_window(step) ? visit_window(p, step, channels_last)
                         : step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE
                             ? visit_pointwise(p, step, values, channels_last)
                             : strike_all(step, channels_last);

@@ -55,7 +55,7 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
     if (!mlp) return NULL;
     hyp_mlp_layer *layers = (hyp_mlp_layer *)(mlp + 1);
     float *at = (float *)((char *)mlp + head);
-    *mlp = (hyp_mlp){.layers = layers, .count = s->n_layers};
+    *mlp = (hyp_mlp){.layers = layers, .count = s->n_layers, .add_after = s->add_after};
     for (size_t l = 0; l < s->n_layers; l++) {
         const HypPlan__Layer *layer = s->layers[l];
         int64_t n = p->dims[layer->n]->value, k = p->dims[layer->k]->value, room = round_up(n, LANES);
@@ -85,8 +85,8 @@ static hyp_status ensure_dnnl(hyp_cpu_model *model, hyp_linear_weights *w, int64
     for (size_t l = 0; l < w->step->n_layers && w->constant && !w->dnnl_packed; l++) {
         const HypPlan__Layer *layer = w->step->layers[l];
         if (!w->packed[l])
-            HYP_TRY(hyp_dnnl_pack(model->device->dnnl, model->plan, layer, hyp_tensor_dtype(p, w->step->x), m,
-                                  p->dims[layer->n]->value, p->dims[layer->k]->value, &w->packed[l], diag));
+            HYP_TRY(hyp_dnnl_pack(model->device->dnnl, model->plan, w->step, l, m, p->dims[layer->n]->value,
+                                  p->dims[layer->k]->value, &w->packed[l], diag));
     }
     w->dnnl_packed = true;
     return HYP_OK;
@@ -117,7 +117,8 @@ static hyp_status run_mlp(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag
     (void)diag;
     const hyp_mlp *mlp = op->state;
     const HypPlan__Linear *s = op->step->linear;
-    run->kernels->mlp(mlp, run->call.values[s->m], run->call.at[s->x], run->call.at[s->y], run->call.work);
+    const float *added = s->added_plus1 ? run->call.at[s->added_plus1 - 1] : NULL;
+    run->kernels->mlp(mlp, run->call.values[s->m], run->call.at[s->x], added, run->call.at[s->y], run->call.work);
     return HYP_OK;
 }
 

@@ -22,6 +22,7 @@
 /* One layer of a tile's work. */
 typedef struct tile_args {
     const float *x, *w, *bias;
+    const float *added; /* before the activation, at the stride of y; NULL: nothing */
     float *y;
     int64_t k, x_stride, y_stride;
     int64_t columns; /* results to store in each row: more than (V - 1) * W, at most V * W */
@@ -29,6 +30,19 @@ typedef struct tile_args {
 } tile_args;
 
 /* Only the last vector of a row can stick out beyond the columns. */
+INLINE void add_loaded(const tile_args *t, vf *acc, const int R, const int V)
+{
+    int64_t left = t->columns - (V - 1) * W;
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        const float *added = t->added + r * t->y_stride;
+        UNROLL
+        for (int v = 0; v < V - 1; v++) acc[r * V + v] += load(added + v * W);
+        acc[r * V + V - 1] += left == W ? load(added + (V - 1) * W) : load_some(added + (V - 1) * W, left, 0);
+    }
+}
+
+/* The same as in add_loaded. */
 INLINE void store_results(const tile_args *t, const vf *acc, const int R, const int V)
 {
     int64_t left = t->columns - (V - 1) * W;
@@ -76,6 +90,7 @@ INLINE void tile(const tile_args *t, const int R, const int V, const int U)
     for (int j = R * V; j < U * R * V; j++) acc[j % (R * V)] += acc[j];
     UNROLL
     for (int j = 0; j < R * V; j++) acc[j] += load(t->bias + j % V * W);
+    if (t->added) add_loaded(t, acc, R, V);
     if (t->act == HYP_PLAN__ACT__ACT_RELU) {
         UNROLL
         for (int j = 0; j < R * V; j++) acc[j] = vrelu(acc[j]);
@@ -138,9 +153,17 @@ static __attribute__((noinline)) void activate_rows(HypPlan__Act act, float *y, 
     for (int64_t r = 0; r < rows; r++) activate_run(&in, y + r * stride, n);
 }
 
-/* y[rows,n] = act(x[rows,k] w + b) */
-static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, float *y,
-                      int64_t y_stride)
+/* y += added, over n elements */
+static void add_run(float *y, const float *added, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + W <= n; i += W) store(y + i, load(y + i) + load(added + i));
+    if (i < n) store_some(y + i, load_some(y + i, n - i, 0) + load_some(added + i, n - i, 0), n - i);
+}
+
+/* y[rows,n] = act(x[rows,k] w + b + added), where `added` has the stride of y and NULL adds nothing */
+static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
+                      float *y, int64_t y_stride)
 {
     static const tile_function tiles_1[] = TILES(1), tiles_2[] = TILES(2), tiles_4[] = TILES(4), tiles_6[] = TILES(6);
     const float *w = layer->weights;
@@ -155,6 +178,7 @@ static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, 
             int64_t more = rows - row;
             t.x = x + row * x_stride;
             t.y = y + row * y_stride + column;
+            t.added = added ? added + row * y_stride + column : NULL;
             if (more >= 6 && more != 8) { /* 8 rows are better as 4 and 4 than as 6 and 2 */
                 tiles_6[vectors - 1](&t);
                 row += 6;
@@ -174,7 +198,7 @@ static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, 
     if (layer->act > HYP_PLAN__ACT__ACT_RELU) activate_rows(layer->act, y, rows, layer->n, y_stride);
 }
 
-static void run_mlp(const hyp_mlp *mlp, int64_t m, const float *x, float *y, float *hidden)
+static void run_mlp(const hyp_mlp *mlp, int64_t m, const float *x, const float *added, float *y, float *hidden)
 {
     const hyp_mlp_layer *last = &mlp->layers[mlp->count - 1];
     float *halves[2] = {hidden, hidden + HYP_MLP_ROWS * mlp->hidden_stride};
@@ -183,11 +207,14 @@ static void run_mlp(const hyp_mlp *mlp, int64_t m, const float *x, float *y, flo
         const float *in = x + row * mlp->layers[0].k;
         int64_t stride = mlp->layers[0].k;
         for (size_t l = 0; l + 1 < mlp->count; l++) {
-            run_layer(&mlp->layers[l], rows, in, stride, halves[l & 1], mlp->hidden_stride);
+            run_layer(&mlp->layers[l], rows, in, stride, NULL, halves[l & 1], mlp->hidden_stride);
             in = halves[l & 1];
             stride = mlp->hidden_stride;
         }
-        run_layer(last, rows, in, stride, y + row * last->n, last->n);
+        float *out = y + row * last->n;
+        const float *more = added ? added + row * last->n : NULL;
+        run_layer(last, rows, in, stride, mlp->add_after ? NULL : more, out, last->n);
+        if (more && mlp->add_after) add_run(out, more, rows * last->n);
     }
 }
 

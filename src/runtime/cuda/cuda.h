@@ -105,9 +105,15 @@ HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__L
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
-/* y[m,n] = act(y + bias), in place; bias_plus1 0 = none. With overwrite y is not read: y = act(bias). */
-HYP_NODISCARD hyp_status hyp_cuda_add_bias_act(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n, uint32_t bias_plus1,
-                                               HypPlan__Act act, bool overwrite);
+/* What is left to do for a layer when its product is in y: y[m,n] = act(y + bias[n] + before[m,n]) + after[m,n], in
+ * place. Tensors are indexes + 1, 0 = none. */
+typedef struct hyp_cuda_rest {
+    uint32_t bias_plus1, before_plus1, after_plus1;
+    HypPlan__Act act;
+    bool no_product; /* y is not read */
+} hyp_cuda_rest;
+HYP_NODISCARD hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n,
+                                           const hyp_cuda_rest *rest);
 /* reduce.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k);

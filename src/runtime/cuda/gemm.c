@@ -1,4 +1,5 @@
-/* gemm.c - linear and matmul steps: products by cuBLASLt, activations in its epilogues where it has them.
+/* gemm.c - linear and matmul steps: products by cuBLASLt, sums as its C, activations in its epilogues where it has
+ * them.
  *
  * An algorithm is chosen once, when shapes are prepared; a run only launches it.
  */
@@ -13,7 +14,7 @@ typedef struct gemm {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a_layout, b_layout, d_layout;
     cublasLtMatmulAlgo_t algo[2]; /* for operands at multiples of HYP_CUDA_ALIGN; of HYP_CUDA_MIN_ALIGN */
-    uint32_t a, b, d;             /* tensors, in cuBLASLt's roles */
+    uint32_t a, b, c, d;          /* tensors, in cuBLASLt's roles; c is d where beta is 0 */
     uint32_t bias_plus1;
     size_t element;      /* bytes */
     CUdeviceptr bias_at; /* what `desc` has */
@@ -48,7 +49,7 @@ static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     gemm *g = data;
     const hyp_cuda_library *lib = &s->model->device->lib;
     if (g->bias_plus1) HYP_TRY(set_bias(lib, g, s->at[g->bias_plus1 - 1], diag));
-    CUdeviceptr a0 = s->at[g->a], b0 = s->at[g->b], d0 = s->at[g->d];
+    CUdeviceptr a0 = s->at[g->a], b0 = s->at[g->b], c0 = s->at[g->c], d0 = s->at[g->d];
     const hyp_cuda_box *outer = &g->product.outer;
     int64_t index[HYP_CUDA_DIMS] = {0}, count = hyp_cuda_box_count(outer);
     for (int64_t i = 0; i < count; i++) {
@@ -56,11 +57,11 @@ static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
         for (uint32_t axis = 0; axis < outer->rank; axis++)
             for (int lane = 0; lane < 3; lane++) at[lane] += index[axis] * outer->stride[lane][axis];
         CUdeviceptr a = a0 + (CUdeviceptr)at[0] * g->element, b = b0 + (CUdeviceptr)at[1] * g->element;
-        CUdeviceptr d = d0 + (CUdeviceptr)at[2] * g->element;
-        const cublasLtMatmulAlgo_t *algo = &g->algo[(a | b | d) % HYP_CUDA_ALIGN != 0];
+        CUdeviceptr c = c0 + (CUdeviceptr)at[2] * g->element, d = d0 + (CUdeviceptr)at[2] * g->element;
+        const cublasLtMatmulAlgo_t *algo = &g->algo[(a | b | c | d) % HYP_CUDA_ALIGN != 0];
         cublasStatus_t status =
             lib->cublasLtMatmul(s->lt, g->desc, &g->alpha, (const void *)a, g->a_layout, (const void *)b, g->b_layout,
-                                &g->beta, (const void *)d, g->d_layout, (void *)d, g->d_layout, algo,
+                                &g->beta, (const void *)c, g->d_layout, (void *)d, g->d_layout, algo,
                                 (void *)s->workspace, s->workspace_bytes, (cudaStream_t)s->stream);
         HYP_TRY(hyp_cublaslt_check(lib, status, "cublasLtMatmul", diag));
         for (uint32_t axis = 0; axis < outer->rank; axis++) {
@@ -180,16 +181,20 @@ static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *wa
                     (long long)g->product.n, (long long)g->product.m, (long long)g->product.k);
 }
 
-static void set_scalars(gemm *g, double alpha)
+static void set_scalars(gemm *g, double alpha, double beta)
 {
-    if (g->product.scale == CUDA_R_64F)
+    if (g->product.scale == CUDA_R_64F) {
         g->alpha.d = alpha;
-    else
+        g->beta.d = beta;
+    } else {
         g->alpha.f = (float)alpha;
+        g->beta.f = (float)beta;
+    }
 }
 
+/* d = alpha a bb, plus the tensor added_plus1 - 1 unless that is 0. */
 static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, double alpha, uint32_t a, uint32_t bb,
-                           uint32_t d, gemm **out)
+                           uint32_t added_plus1, uint32_t d, gemm **out)
 {
     void *data;
     HYP_TRY(hyp_cuda_add_op(b, gemm_run, sizeof(gemm), &data));
@@ -198,39 +203,48 @@ static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, d
     g->product = *product;
     g->a = a;
     g->b = bb;
+    g->c = added_plus1 ? added_plus1 - 1 : d;
     g->d = d;
     g->element = hyp_dtype_size(hyp_cuda_dtype(b->program, d));
-    set_scalars(g, alpha);
+    set_scalars(g, alpha, added_plus1 ? 1 : 0);
     *out = g;
     return describe(&b->session->model->device->lib, g, b->diag);
 }
 
-static hyp_status add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Layer *layer, uint32_t x,
-                            uint32_t y)
+/* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. */
+static hyp_status add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, uint32_t x, uint32_t y)
 {
+    const HypPlan__Layer *layer = k->layers[l];
     int64_t m = b->values[k->m], n = b->values[layer->n], depth = b->values[layer->k];
+    uint32_t added_plus1 = l + 1 == k->n_layers ? k->added_plus1 : 0;
+    hyp_cuda_rest rest = {.bias_plus1 = layer->bias_plus1,
+                          .before_plus1 = k->add_after ? 0 : added_plus1,
+                          .after_plus1 = k->add_after ? added_plus1 : 0,
+                          .act = layer->act,
+                          .no_product = depth == 0};
     if (m == 0 || n == 0) return HYP_OK;
-    if (depth == 0) return hyp_cuda_add_bias_act(b, y, m, n, layer->bias_plus1, layer->act, true);
+    if (depth == 0) return hyp_cuda_add_rest(b, y, m, n, &rest);
     hyp_cuda_product product;
     hyp_cuda_product_linear(hyp_cuda_dtype(b->program, x), k->tf32, m, n, depth, layer->weight_kn, &product);
     gemm *g;
-    HYP_TRY(add_gemm(b, &product, 1, layer->weight, x, y, &g));
+    HYP_TRY(add_gemm(b, &product, 1, layer->weight, x, rest.before_plus1, y, &g));
     hyp_cuda_epilogue ways[3], way;
     size_t count = hyp_cuda_epilogues(layer->act, layer->bias_plus1 != 0, hyp_cuda_product_is_strict(&product), ways);
     HYP_TRY(settle(b, g, ways, count, &way));
     if (layer->bias_plus1 && !way.bias_after) g->bias_plus1 = layer->bias_plus1;
-    if (!way.bias_after && !way.act_after) return HYP_OK;
-    return hyp_cuda_add_bias_act(b, y, m, n, way.bias_after ? layer->bias_plus1 : 0,
-                                 way.act_after ? layer->act : HYP_PLAN__ACT__ACT_NONE, false);
+    if (!way.bias_after && !way.act_after && !rest.after_plus1) return HYP_OK;
+    rest.before_plus1 = 0;
+    if (!way.bias_after) rest.bias_plus1 = 0;
+    if (!way.act_after) rest.act = HYP_PLAN__ACT__ACT_NONE;
+    return hyp_cuda_add_rest(b, y, m, n, &rest);
 }
 
 hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k)
 {
     uint32_t x = k->x;
     for (size_t i = 0; i < k->n_layers; i++) {
-        const HypPlan__Layer *layer = k->layers[i];
-        uint32_t y = layer->hidden_plus1 ? layer->hidden_plus1 - 1 : k->y;
-        HYP_TRY(add_layer(b, k, layer, x, y));
+        uint32_t y = k->layers[i]->hidden_plus1 ? k->layers[i]->hidden_plus1 - 1 : k->y;
+        HYP_TRY(add_layer(b, k, i, x, y));
         x = y;
     }
     return HYP_OK;
@@ -246,7 +260,7 @@ hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)
     hyp_cuda_product product;
     hyp_cuda_product_matmul(dtype, k, b->values, &product);
     gemm *g;
-    HYP_TRY(add_gemm(b, &product, (double)k->alpha, k->b, k->a, k->y, &g));
+    HYP_TRY(add_gemm(b, &product, (double)k->alpha, k->b, k->a, 0, k->y, &g));
     hyp_cuda_epilogue ways[3], way;
     return settle(b, g, ways, hyp_cuda_epilogues(HYP_PLAN__ACT__ACT_NONE, false, true, ways), &way);
 }

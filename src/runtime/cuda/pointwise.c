@@ -1,4 +1,4 @@
-/* pointwise.c - pointwise steps, and the biases and activations that cuBLASLt has no epilogue for. */
+/* pointwise.c - pointwise steps, and the biases, sums and activations that cuBLASLt has no epilogue for. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/program.h"
 
@@ -80,34 +80,51 @@ static HypPlan__Pointwise__Op act_op(HypPlan__Act act)
     }
 }
 
-hyp_status hyp_cuda_add_bias_act(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n, uint32_t bias_plus1,
-                                 HypPlan__Act act, bool overwrite)
+/* Adds an operand over [m,n], the same for every row when row_stride is 0. */
+static void add_operand(hyp_cuda_pw_step *step, uint32_t *inputs, uint32_t tensor, int64_t row_stride)
 {
+    step->box.stride[step->inputs][0] = 1;
+    step->box.stride[step->inputs][1] = row_stride;
+    inputs[step->inputs++] = tensor;
+    step->box.lanes = (uint32_t)step->inputs;
+}
+
+hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n, const hyp_cuda_rest *rest)
+{
+    enum { MOST = 5 };
     hyp_dtype compute = hyp_cuda_dtype(b->program, y) == HYP_F64 ? HYP_F64 : HYP_F32;
-    HypPlan__Pointwise__Instr first = HYP_PLAN__POINTWISE__INSTR__INIT, second = HYP_PLAN__POINTWISE__INSTR__INIT;
-    HypPlan__Pointwise__Instr *instrs[] = {&first, &second};
-    hyp_cuda_pw_step step = {.compute = compute, .instr = instrs, .instrs = 2, .outputs = 1};
+    HypPlan__Pointwise__Instr instr[MOST], *instrs[MOST];
+    hyp_cuda_pw_step step = {.compute = compute, .instr = instrs, .outputs = 1};
     step.box = (hyp_cuda_box){.rank = 2, .extent = {n, m}};
-    uint32_t inputs[2];
-    if (!overwrite) {
-        step.box.stride[step.inputs][0] = 1;
-        step.box.stride[step.inputs][1] = n;
-        inputs[step.inputs++] = y;
+    uint32_t inputs[HYP_CUDA_PW_INPUTS], reg = 0;
+    if (!rest->no_product) add_operand(&step, inputs, y, n);
+    if (rest->bias_plus1) add_operand(&step, inputs, rest->bias_plus1 - 1, 0);
+    if (rest->before_plus1) add_operand(&step, inputs, rest->before_plus1 - 1, n);
+    uint32_t terms = (uint32_t)step.inputs;
+    if (rest->after_plus1) add_operand(&step, inputs, rest->after_plus1 - 1, n);
+    for (int i = 0; i < MOST; i++) {
+        hyp_plan__pointwise__instr__init(&instr[i]);
+        instr[i].to = compute;
+        instrs[i] = &instr[i];
     }
-    if (bias_plus1) {
-        step.box.stride[step.inputs][0] = 1;
-        inputs[step.inputs++] = bias_plus1 - 1;
+    /* The sum of what is there, then the activation, then what is added to that. */
+    if (terms == 0) {
+        instr[step.instrs].op = HYP_PLAN__POINTWISE__OP__CONST;
+        reg = (uint32_t)(step.inputs + step.instrs++);
     }
-    step.box.lanes = (uint32_t)step.inputs;
-    /* The sum of what is there, then the activation. */
-    first.op = step.inputs == 2   ? HYP_PLAN__POINTWISE__OP__ADD
-               : step.inputs == 1 ? HYP_PLAN__POINTWISE__OP__CAST
-                                  : HYP_PLAN__POINTWISE__OP__CONST;
-    first.b = 1;
-    second.op = act_op(act);
-    second.a = (uint32_t)step.inputs;
-    first.to = second.to = compute;
-    uint32_t output_reg = (uint32_t)step.inputs + 1;
-    step.output_reg = &output_reg;
+    for (uint32_t i = 1; i < terms; i++) {
+        instr[step.instrs].a = reg;
+        instr[step.instrs].b = i;
+        reg = (uint32_t)(step.inputs + step.instrs++);
+    }
+    instr[step.instrs].op = act_op(rest->act);
+    instr[step.instrs].a = reg;
+    reg = (uint32_t)(step.inputs + step.instrs++);
+    if (rest->after_plus1) {
+        instr[step.instrs].a = reg;
+        instr[step.instrs].b = terms;
+        reg = (uint32_t)(step.inputs + step.instrs++);
+    }
+    step.output_reg = &reg;
     return add(b, &step, inputs, &y);
 }

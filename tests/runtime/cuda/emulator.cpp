@@ -542,9 +542,9 @@ static double scalar(const product *p, const void *at)
 struct queued_product {
     product p;
     layout a_at, b_at, d_at;
-    const void *a, *b;
+    const void *a, *b, *c; // c lies as d does
     void *d;
-    double alpha;
+    double alpha, beta;
     int64_t step[3];
 };
 
@@ -564,27 +564,29 @@ static void multiply(const queued_product &q)
                     sum += read(la->type, q.a, at * q.step[0] + (ta ? row * la->ld + j : j * la->ld + row)) *
                            read(lb->type, q.b, at * q.step[1] + (tb ? j * lb->ld + column : column * lb->ld + j));
                 sum *= q.alpha;
+                int64_t result = at * q.step[2] + column * ld->ld + row;
+                if (q.beta != 0) sum += q.beta * read(ld->type, q.c, result);
                 if (epilogue & CUBLASLT_EPILOGUE_BIAS) sum += read(ld->type, bias, row);
-                write(ld->type, q.d, at * q.step[2] + column * ld->ld + row, finish(epilogue, sum));
+                write(ld->type, q.d, result, finish(epilogue, sum));
             }
 }
 
 LT(cublasStatus_t)
 cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
-               cublasLtMatrixLayout_t a_at, const void *b, cublasLtMatrixLayout_t b_at, const void *beta, const void *,
-               cublasLtMatrixLayout_t, void *d, cublasLtMatrixLayout_t d_at, const cublasLtMatmulAlgo_t *algo, void *,
-               size_t, cudaStream_t at)
+               cublasLtMatrixLayout_t a_at, const void *b, cublasLtMatrixLayout_t b_at, const void *beta,
+               const void *c, cublasLtMatrixLayout_t c_at, void *d, cublasLtMatrixLayout_t d_at,
+               const cublasLtMatmulAlgo_t *algo, void *, size_t, cudaStream_t at)
 {
-    queued_product q = {*(product *)desc, *(layout *)a_at, *(layout *)b_at, *(layout *)d_at, a, b, d, 0, {}};
+    queued_product q = {*(product *)desc, *(layout *)a_at, *(layout *)b_at, *(layout *)d_at, a, b, c, d, 0, 0, {}};
     const layout *la = &q.a_at, *lb = &q.b_at, *ld = &q.d_at;
     bool ta = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
     bool tb = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
     int64_t m = ld->rows, n = ld->columns, k = ta ? la->rows : la->columns, i = 0;
     if ((ta ? la->columns : la->rows) != m || (tb ? lb->columns : lb->rows) != k || (tb ? lb->rows : lb->columns) != n)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)d) % algo->data[0] != 0)
+    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % algo->data[0] != 0)
         give_up("operands less aligned than promised");
-    if (scalar(&q.p, beta) != 0) give_up("beta is not 0");
+    if (c_at != d_at) give_up("C lies otherwise than D");
     bool wide = la->type == CUDA_R_64F;
     if (wide != (q.p.compute == CUBLAS_COMPUTE_64F) || wide != (q.p.scale == CUDA_R_64F))
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -594,6 +596,7 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, c
         q.step[i++] = get<int64_t>(l->set, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 0);
     }
     q.alpha = scalar(&q.p, alpha);
+    q.beta = scalar(&q.p, beta);
     queue((CUstream)at, [=] { multiply(q); });
     return CUBLAS_STATUS_SUCCESS;
 }

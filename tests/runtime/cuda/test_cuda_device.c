@@ -85,6 +85,45 @@ static void linear_takes_edge_sizes(void **state)
             }
 }
 
+/* z = act(x w^T + b + r), or act(x w^T + b) + r. In place: r is a copy of the input, which z replaces. */
+typedef enum place { BEFORE, IN_PLACE, AFTER, PLACES } place;
+static void check_added(uint64_t *seed, hyp_dtype dtype, place at, int64_t m, int64_t n, int64_t k, HypPlan__Act act)
+{
+    pb_init(&builder);
+    uint32_t batch = pb_symbol(&builder, "batch"), shape[2] = {batch, pb_const(&builder, n)};
+    uint32_t x = pb_input(&builder, "x", dtype, 2, (uint32_t[]){batch, pb_const(&builder, k)});
+    uint32_t r = pb_input(&builder, "r", dtype, 2, shape), z = pb_output(&builder, "z", dtype, 2, shape), y = z;
+    uint32_t w = random_weight(seed, dtype, 2, (int64_t[]){n, k});
+    uint32_t b = random_between(seed, 0, 1) ? random_weight(seed, dtype, 1, &n) : PB_NONE;
+    if (at == IN_PLACE) {
+        uint32_t copied = pb_scratch(&builder, dtype, 0, 2, shape);
+        pb_copy_all(&builder, r, copied, pb_dim(&builder, HYP_PLAN__DIM__KIND__MUL, shape[0], shape[1]));
+        r = copied;
+        y = pb_scratch(&builder, dtype, 0, 2, shape);
+    }
+    HypPlan__Linear *linear = pb_linear(&builder, x, y, batch);
+    pb_layer(&builder, linear, n, k, w, b, act, PB_NONE);
+    linear->added_plus1 = r + 1;
+    linear->add_after = at == AFTER;
+    if (at == IN_PLACE) pb_copy_all(&builder, y, z, pb_dim(&builder, HYP_PLAN__DIM__KIND__MUL, shape[0], shape[1]));
+    check((dims_list){{m, k}, {m, n}}, tolerance_of(dtype, k + 1));
+}
+
+static void linear_adds_a_tensor_before_or_after_its_activation(void **state)
+{
+    (void)state;
+    uint64_t seed = 12;
+    for (int t = 0; t < FLOATS; t++)
+        for (int at = 0; at < PLACES; at++) {
+            for (int act = ACT(NONE); act <= (int)ACT(TANH); act++)
+                check_added(&seed, floats[t], (place)at, random_between(&seed, 1, 40), random_between(&seed, 1, 70),
+                            random_between(&seed, 1, 70), (HypPlan__Act)act);
+            check_added(&seed, floats[t], (place)at, 16, 16, 16, ACT(RELU)); /* square: an axis taken for another */
+            check_added(&seed, floats[t], (place)at, 3, 5, 0, ACT(TANH));
+            check_added(&seed, floats[t], (place)at, 0, 5, 4, ACT(NONE));
+        }
+}
+
 static void tf32_stays_within_its_precision(void **state)
 {
     (void)state;
@@ -760,6 +799,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_equals_reference_for_every_type_activation_and_layout),
         cmocka_unit_test(linear_takes_edge_sizes),
+        cmocka_unit_test(linear_adds_a_tensor_before_or_after_its_activation),
         cmocka_unit_test(tf32_stays_within_its_precision),
         cmocka_unit_test(one_context_runs_many_batch_sizes_in_any_order),
         cmocka_unit_test(matmul_broadcasts_batches_and_transposes),
