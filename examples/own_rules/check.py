@@ -34,7 +34,7 @@ def main():
     judge = judging.Judge()
     made = model()
     feeds = [feeds_for(made, {"batch": batch}, batch) for batch in (1, 5)]
-    wanted = judge.expected(made, feeds)
+    wanted = judge.expected("own rules", made, feeds)
     with tempfile.TemporaryDirectory() as folder:
         path, plan = os.path.join(folder, "m.onnx"), os.path.join(folder, "m.bin")
         with open(path, "wb") as file:
