@@ -5,7 +5,7 @@
 
 #include "plan/layout.h"
 
-/* ---- memory of the parsed program ----------------------------------------------------------------- */
+/* ---- memory of parsed messages ------------------------------------------------------------------- */
 
 /* protobuf-c allocates a structure for every two bytes of input in the worst case. The budget bounds what a small
  * file can make it take; freeing needs no budget, so the allocator that parsed need not outlive the call. */
@@ -43,46 +43,43 @@ static void budget_free(void *user, void *p)
     hyp_free(block);
 }
 
-static hyp_status parse_program(const uint8_t *data, size_t size, HypPlan__Program **out, hyp_diag *diag)
+/* *out is a message of this type. */
+static hyp_status parse(const ProtobufCMessageDescriptor *type, const char *what, const uint8_t *data, size_t size,
+                        ProtobufCMessage **out, hyp_diag *diag)
 {
     budget b = {.left = size * BYTES_PER_BYTE + BYTES_AT_LEAST};
     ProtobufCAllocator allocator = {budget_alloc, budget_free, &b};
-    *out = hyp_plan__program__unpack(&allocator, size, data);
+    *out = protobuf_c_message_unpack(type, &allocator, size, data);
     if (*out) return HYP_OK;
     if (b.failed && !b.exceeded) return hyp_fail_memory(diag, size);
-    return hyp_fail(diag, HYP_ERR_MALFORMED, "the program of %zu bytes is damaged: it does not parse", size);
+    return hyp_fail(diag, HYP_ERR_MALFORMED, "the %s of %zu bytes is damaged: it does not parse", what, size);
 }
 
-static void free_program(const HypPlan__Program *program)
+static void free_message(const ProtobufCMessage *message)
 {
     ProtobufCAllocator allocator = {budget_alloc, budget_free, NULL};
-    hyp_plan__program__free_unpacked((HypPlan__Program *)(uintptr_t)program, &allocator);
+    protobuf_c_message_free_unpacked((ProtobufCMessage *)(uintptr_t)message, &allocator);
 }
 
 /* ---- header --------------------------------------------------------------------------------------- */
-
-static section load_section(const uint8_t *p)
-{
-    return (section){load_le(p, 8), load_le(p + 8, 8), load_le(p + 16, 8)};
-}
 
 /* Sections follow each other at multiples of 256, and the last one ends the file. */
 static bool sections_fit(const header *h, size_t size)
 {
     if (h->program.offset != HYP_PLAN_HEADER || h->program.bytes > size - HYP_PLAN_HEADER) return false;
     uint64_t end = HYP_PLAN_HEADER + h->program.bytes;
-    if (h->weights.bytes > 0 || h->cache.bytes > 0) {
+    if (h->weights.bytes > 0 || h->device.bytes > 0) {
         end = align_up(end);
         if (h->weights.offset != end || end > size || h->weights.bytes > size - end) return false;
         end += h->weights.bytes;
     } else if (h->weights.offset != align_up(end)) {
         return false;
     }
-    if (h->cache.bytes > 0) {
+    if (h->device.bytes > 0) {
         end = align_up(end);
-        if (h->cache.offset != end || end > size || h->cache.bytes > size - end) return false;
-        end += h->cache.bytes;
-    } else if (h->cache.offset != 0) {
+        if (h->device.offset != end || end > size || h->device.bytes > size - end) return false;
+        end += h->device.bytes;
+    } else if (h->device.offset != 0) {
         return false;
     }
     return end == size;
@@ -98,14 +95,7 @@ static hyp_status read_header(const uint8_t *data, size_t size, header *out, hyp
     if (size < HYP_PLAN_HEADER)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "the plan is cut: %zu bytes, but its header alone has %d", size,
                         HYP_PLAN_HEADER);
-    header h = {
-        .major = (uint32_t)load_le(data + AT_MAJOR, 4),
-        .minor = (uint32_t)load_le(data + AT_MINOR, 4),
-        .file_bytes = load_le(data + AT_FILE_BYTES, 8),
-        .program = load_section(data + AT_PROGRAM),
-        .weights = load_section(data + AT_WEIGHTS),
-        .cache = load_section(data + AT_CACHE),
-    };
+    header h = load_header(data);
     if (h.major != HYP_PLAN_MAJOR)
         return hyp_fail(diag, HYP_ERR_INCOMPATIBLE,
                         "the plan has format %u.%u, this version of Hypatia reads %d.x; build the plan again with the "
@@ -117,7 +107,7 @@ static hyp_status read_header(const uint8_t *data, size_t size, header *out, hyp
         return hyp_fail(diag, HYP_ERR_MALFORMED, "the plan is %s: it has %zu bytes, its header says %llu",
                         size < h.file_bytes ? "cut" : "followed by other bytes", size,
                         (unsigned long long)h.file_bytes);
-    if (!sections_fit(&h, size) || h.program.bytes > HYP_PLAN_MAX_PROGRAM)
+    if (!sections_fit(&h, size) || h.program.bytes > HYP_PLAN_MAX_PROGRAM || h.device.bytes > HYP_PLAN_MAX_DEVICE)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "the plan is damaged: its sections do not follow each other");
     *out = h;
     return HYP_OK;
@@ -179,7 +169,21 @@ static bool gaps_are_zero(const uint8_t *data, const header *h)
         if (!is_zero(data + end, h->weights.offset - end)) return false;
         end = h->weights.offset + h->weights.bytes;
     }
-    return h->cache.bytes == 0 || is_zero(data + end, h->cache.offset - end);
+    return h->device.bytes == 0 || is_zero(data + end, h->device.offset - end);
+}
+
+/* ---- device section ---------------------------------------------------------------------------- */
+
+static hyp_status read_device(const uint8_t *data, section s, const HypPlan__Device **out, hyp_diag *diag)
+{
+    if (s.bytes == 0) return HYP_OK;
+    if (hyp_hash(data + s.offset, (size_t)s.bytes, 0) != s.hash)
+        return hyp_fail(diag, HYP_ERR_MALFORMED,
+                        "the plan is damaged: the checksum of its device section does not match");
+    ProtobufCMessage *parsed;
+    HYP_TRY(parse(&hyp_plan__device__descriptor, "device section", data + s.offset, (size_t)s.bytes, &parsed, diag));
+    *out = (const HypPlan__Device *)parsed;
+    return hyp_plan_validate_device(*out, diag);
 }
 
 /* ---- opening -------------------------------------------------------------------------------------- */
@@ -192,25 +196,20 @@ static hyp_status open_bytes(const uint8_t *data, size_t size, const hyp_plan_op
     const uint8_t *program = data + h.program.offset;
     if (hyp_hash(program, (size_t)h.program.bytes, 0) != h.program.hash)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "the plan is damaged: the checksum of its program does not match");
-    HypPlan__Program *parsed = NULL;
-    HYP_TRY(parse_program(program, (size_t)h.program.bytes, &parsed, diag));
-    plan->program = parsed;
-    HYP_TRY(hyp_plan_validate(parsed, diag));
-    HYP_TRY(check_placement(parsed, h.weights.bytes, diag));
+    ProtobufCMessage *parsed;
+    HYP_TRY(parse(&hyp_plan__program__descriptor, "program", program, (size_t)h.program.bytes, &parsed, diag));
+    plan->program = (const HypPlan__Program *)parsed;
+    HYP_TRY(hyp_plan_validate(plan->program, diag));
+    HYP_TRY(check_placement(plan->program, h.weights.bytes, diag));
     if (h.weights.bytes > 0) plan->weights = data + h.weights.offset;
     plan->weights_bytes = h.weights.bytes;
     if (!options || !options->skip_weight_checksum) {
         if (!gaps_are_zero(data, &h))
             return hyp_fail(diag, HYP_ERR_MALFORMED, "the plan is damaged: there are bytes between its sections");
-        HYP_TRY(check_weight_bytes(parsed, plan->weights, h.weights.hash, diag));
+        HYP_TRY(check_weight_bytes(plan->program, plan->weights, h.weights.hash, diag));
     }
-    if (h.cache.bytes > 0) {
-        if (hyp_hash(data + h.cache.offset, (size_t)h.cache.bytes, 0) != h.cache.hash)
-            return hyp_fail(diag, HYP_ERR_MALFORMED,
-                            "the plan is damaged: the checksum of its device section does not match");
-        plan->cache = data + h.cache.offset;
-        plan->cache_bytes = h.cache.bytes;
-    }
+    HYP_TRY(read_device(data, h.device, &plan->device, diag));
+    plan->file = data;
     plan->major = h.major;
     plan->minor = h.minor;
     plan->file_bytes = h.file_bytes;
@@ -255,7 +254,8 @@ hyp_status hyp_plan_open_memory(const void *data, size_t size, const char *name,
 
 void hyp_plan_close(hyp_plan *plan)
 {
-    if (plan->program) free_program(plan->program);
+    if (plan->program) free_message(&plan->program->base);
+    if (plan->device) free_message(&plan->device->base);
     hyp_aligned_free(plan->copied);
     hyp_unmap(&plan->mapping);
     *plan = (hyp_plan){0};

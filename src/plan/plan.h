@@ -35,10 +35,10 @@ typedef struct hyp_plan {
     uint64_t weights_bytes;
     uint32_t major, minor;
     uint64_t file_bytes;
-    hyp_mapping mapping;  /* empty for a plan in the caller's memory */
-    const uint8_t *cache; /* the device section, uninterpreted; NULL when there is none */
-    uint64_t cache_bytes;
-    void *copied; /* the weights, when the caller's memory was not aligned; NULL otherwise */
+    hyp_mapping mapping;           /* empty for a plan in the caller's memory */
+    const uint8_t *file;           /* the whole of it */
+    const HypPlan__Device *device; /* the device section, checked; NULL when there is none */
+    void *copied;                  /* the weights, when the caller's memory was not aligned; NULL otherwise */
 } hyp_plan;
 
 typedef struct hyp_plan_open_options {
@@ -62,6 +62,12 @@ void hyp_plan_close(hyp_plan *plan);
  * when plans are opened and written. Messages name the step or tensor. */
 HYP_NODISCARD hyp_status hyp_plan_validate(const HypPlan__Program *program, hyp_diag *diag);
 
+/* Checks what everyone may rely on in a device section: that names and keys are there, that keys ascend, that
+ * algorithms have 1 to HYP_PLAN_MAX_ALGORITHM bytes and times are times. What the bytes of an algorithm mean is for the
+ * backend to check. Called when plans are opened and written. */
+enum { HYP_PLAN_MAX_ALGORITHM = 4096 };
+HYP_NODISCARD hyp_status hyp_plan_validate_device(const HypPlan__Device *device, hyp_diag *diag);
+
 /* Gives the bytes of a WEIGHT tensor: *out points to tensors[index]->bytes bytes, valid until the next call. */
 typedef struct hyp_plan_weights {
     hyp_status (*get)(void *user, uint32_t tensor, const void **out, hyp_diag *diag);
@@ -75,6 +81,11 @@ void hyp_plan_place_weights(HypPlan__Program *program);
  * file appears whole or not at all. Same program and weights, same bytes. */
 HYP_NODISCARD hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program,
                                         const hyp_plan_weights *weights, hyp_diag *diag);
+
+/* Writes an open plan with another device section; NULL: without one. The rest stays as it is, byte for byte. `path`
+ * may be the file that the plan was opened from. */
+HYP_NODISCARD hyp_status hyp_plan_write_device(const char *path, const hyp_plan *plan, const HypPlan__Device *device,
+                                               hyp_diag *diag);
 
 /* ---- what a program means at run time -------------------------------------------------------------- */
 

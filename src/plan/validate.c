@@ -615,3 +615,25 @@ hyp_status hyp_plan_validate(const HypPlan__Program *program, hyp_diag *diag)
     hyp_arena_dispose(&c.arena);
     return status;
 }
+
+hyp_status hyp_plan_validate_device(const HypPlan__Device *device, hyp_diag *diag)
+{
+    const char *before = "";
+    if (!*device->name) return hyp_fail(diag, HYP_ERR_MALFORMED, "the device section does not name its device");
+    for (size_t i = 0; i < device->n_products; i++) {
+        const HypPlan__TunedProduct *p = device->products[i];
+        if (strcmp(before, p->key) >= 0)
+            return hyp_fail(diag, HYP_ERR_MALFORMED,
+                            "the device section has product '%s' behind '%s'; wanted its keys to ascend", p->key,
+                            before);
+        before = p->key;
+        if (p->algorithm.len < 1 || p->algorithm.len > HYP_PLAN_MAX_ALGORITHM)
+            return hyp_fail(diag, HYP_ERR_MALFORMED,
+                            "the device section has an algorithm of %zu bytes for '%s'; wanted 1 to %d",
+                            p->algorithm.len, p->key, HYP_PLAN_MAX_ALGORITHM);
+        if (!(p->seconds >= 0 && p->seconds <= DBL_MAX && p->first_seconds >= 0 && p->first_seconds <= DBL_MAX))
+            return hyp_fail(diag, HYP_ERR_MALFORMED, "the device section has times of %g and %g seconds for '%s'",
+                            p->seconds, p->first_seconds, p->key);
+    }
+    return HYP_OK;
+}

@@ -39,7 +39,7 @@ static void pack_header(const header *h, uint8_t bytes[HYP_PLAN_HEADER])
     store_le(bytes + AT_FILE_BYTES, h->file_bytes, 8);
     store_section(bytes + AT_PROGRAM, h->program);
     store_section(bytes + AT_WEIGHTS, h->weights);
-    store_section(bytes + AT_CACHE, h->cache);
+    store_section(bytes + AT_DEVICE, h->device);
     store_le(bytes + AT_HEADER_HASH, hyp_hash(bytes, AT_HEADER_HASH, 0), 8);
 }
 
@@ -104,6 +104,42 @@ hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program, con
     hyp_outfile file = {.fd = -1};
     hyp_status status = hyp_outfile_open(&file, path, diag);
     if (status == HYP_OK) status = write_file(&file, program, weights, &h, packed, diag);
+    if (status == HYP_OK) status = hyp_outfile_commit(&file, diag);
+    hyp_outfile_abort(&file);
+    hyp_free(packed);
+    return status;
+}
+
+static hyp_status copy_with_device(hyp_outfile *file, const hyp_plan *plan, const uint8_t *packed, size_t size,
+                                   hyp_diag *diag)
+{
+    header h = load_header(plan->file);
+    uint64_t end = h.weights.bytes > 0 ? h.weights.offset + h.weights.bytes : h.program.offset + h.program.bytes;
+    h.device = size > 0 ? (section){align_up(end), size, hyp_hash(packed, size, 0)} : (section){0};
+    h.file_bytes = size > 0 ? h.device.offset + size : end;
+    uint8_t bytes[HYP_PLAN_HEADER];
+    pack_header(&h, bytes);
+    HYP_TRY(hyp_outfile_write(file, bytes, sizeof bytes, diag));
+    HYP_TRY(hyp_outfile_write(file, plan->file + HYP_PLAN_HEADER, (size_t)(end - HYP_PLAN_HEADER), diag));
+    if (size == 0) return HYP_OK;
+    HYP_TRY(pad_to(file, h.device.offset, diag));
+    return hyp_outfile_write(file, packed, size, diag);
+}
+
+hyp_status hyp_plan_write_device(const char *path, const hyp_plan *plan, const HypPlan__Device *device, hyp_diag *diag)
+{
+    if (device) HYP_TRY(hyp_plan_validate_device(device, diag));
+    size_t size = device ? hyp_plan__device__get_packed_size(device) : 0;
+    if (size > HYP_PLAN_MAX_DEVICE)
+        return hyp_fail(diag, HYP_ERR_LIMIT,
+                        "the device section has %zu bytes, more than the %llu that a plan may have", size,
+                        (unsigned long long)HYP_PLAN_MAX_DEVICE);
+    uint8_t *packed = hyp_malloc(size);
+    if (!packed) return hyp_fail_memory(diag, size);
+    if (device) hyp_plan__device__pack(device, packed);
+    hyp_outfile file = {.fd = -1};
+    hyp_status status = hyp_outfile_open(&file, path, diag);
+    if (status == HYP_OK) status = copy_with_device(&file, plan, packed, size, diag);
     if (status == HYP_OK) status = hyp_outfile_commit(&file, diag);
     hyp_outfile_abort(&file);
     hyp_free(packed);

@@ -132,6 +132,15 @@ static void text_step(report *r, uint32_t index)
     text_names(r, "from", r->p->source_names, step->sources, step->n_sources);
 }
 
+static void text_device(report *r, const HypPlan__Device *d)
+{
+    hyp_strbuf_printf(&r->sb, "tuned     on %s\n", d->name);
+    for (size_t i = 0; i < d->n_products; i++)
+        hyp_strbuf_printf(&r->sb, "  %s\n       %.2f us, %.2f with the first algorithm; %s\n", d->products[i]->key,
+                          d->products[i]->seconds * 1e6, d->products[i]->first_seconds * 1e6,
+                          d->products[i]->attributes);
+}
+
 static void write_text(report *r)
 {
     const HypPlan__Program *p = r->p;
@@ -161,6 +170,7 @@ static void write_text(report *r)
         text_step(r, i);
     }
     hyp_strbuf_printf(sb, "total     %.0f flops, %.0f bytes\n", total.flops, total.bytes);
+    if (r->plan->device) text_device(r, r->plan->device);
     if (!(predicted > 0)) return;
     hyp_strbuf_printf(sb, "predicted %.2f us", predicted * 1e6);
     for (size_t i = 0; i < p->n_typical_sizes; i++)
@@ -258,6 +268,24 @@ static void json_step(report *r, uint32_t index)
     hyp_strbuf_puts(&r->sb, "}");
 }
 
+static void json_device(report *r, const HypPlan__Device *d)
+{
+    hyp_strbuf_puts(&r->sb, ",\n \"device\": {");
+    json_string(r, true, "name", d->name);
+    hyp_strbuf_puts(&r->sb, ", \"products\": [");
+    for (size_t i = 0; i < d->n_products; i++) {
+        hyp_strbuf_puts(&r->sb, i ? ",\n  {" : "\n  {");
+        json_string(r, true, "key", d->products[i]->key);
+        json_string(r, false, "attributes", d->products[i]->attributes);
+        hyp_strbuf_puts(&r->sb, ", \"seconds\": ");
+        hyp_strbuf_double(&r->sb, d->products[i]->seconds);
+        hyp_strbuf_puts(&r->sb, ", \"first_seconds\": ");
+        hyp_strbuf_double(&r->sb, d->products[i]->first_seconds);
+        hyp_strbuf_puts(&r->sb, "}");
+    }
+    hyp_strbuf_puts(&r->sb, "]}");
+}
+
 static void write_json(report *r)
 {
     const HypPlan__Program *p = r->p;
@@ -288,7 +316,9 @@ static void write_json(report *r)
                       ", \"scratch_slots\": %u,\n \"steps\": [",
                       r->plan->weights_bytes, weight_count(p), slots_bytes(r), p->slot_count);
     for (uint32_t i = 0; i < p->n_steps; i++) json_step(r, i);
-    hyp_strbuf_puts(sb, "]}\n");
+    hyp_strbuf_puts(sb, "]");
+    if (r->plan->device) json_device(r, r->plan->device);
+    hyp_strbuf_puts(sb, "}\n");
 }
 
 /* ---- entry --------------------------------------------------------------------------------------------- */

@@ -11,8 +11,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void mend(uint8_t *bytes, size_t size)
 {
-    uint64_t whole = size, program = 0, hash;
+    uint64_t whole = size, program = 0, device[2], hash;
     memcpy(bytes + 16, &whole, 8);
+    memcpy(device, bytes + 72, sizeof device); /* offset, bytes */
+    if (device[0] <= size && device[1] <= size - device[0]) {
+        hash = hyp_hash(bytes + device[0], device[1], 0);
+        memcpy(bytes + 88, &hash, 8);
+    }
     memcpy(&program, bytes + 32, 8);
     if (program <= size - HYP_PLAN_HEADER) {
         hash = hyp_hash(bytes + HYP_PLAN_HEADER, program, 0);

@@ -74,11 +74,16 @@ static hyp_status open_bytes(const void *bytes, size_t size, hyp_diag *diag)
 /* Recomputes the header's checksums, as a hostile writer would. */
 static void reseal(uint8_t *bytes, size_t size)
 {
-    uint64_t program_bytes, header;
+    uint64_t program_bytes, header, device[2];
     memcpy(&program_bytes, bytes + 32, 8);
+    memcpy(device, bytes + 72, sizeof device); /* offset, bytes */
     if (program_bytes <= size - 256) {
         uint64_t h = hyp_hash(bytes + 256, program_bytes, 0);
         memcpy(bytes + 40, &h, 8);
+    }
+    if (device[0] <= size && device[1] <= size - device[0]) {
+        uint64_t h = hyp_hash(bytes + device[0], device[1], 0);
+        memcpy(bytes + 88, &h, 8);
     }
     header = hyp_hash(bytes, 248, 0);
     memcpy(bytes + 248, &header, 8);
@@ -174,32 +179,6 @@ static void trusted_weights_are_not_read(void **state)
     assert_int_equal(open_bytes(f->bytes, f->size, NULL), HYP_ERR_MALFORMED);
     assert_int_equal(hyp_plan_open_memory(f->bytes, f->size, "m", &options, &plan, NULL), HYP_OK);
     hyp_plan_close(&plan);
-}
-
-static void a_device_section_is_found_and_checked(void **state)
-{
-    fixture *f = *state;
-    static const char cache[] = "tuned";
-    size_t at = (f->size + 255) & ~(size_t)255, size = at + sizeof cache;
-    uint8_t *bytes = hyp_aligned_alloc(64, size);
-    memset(bytes, 0, size);
-    memcpy(bytes, f->bytes, f->size);
-    memcpy(bytes + at, cache, sizeof cache);
-    uint64_t fields[] = {at, sizeof cache, hyp_hash(cache, sizeof cache, 0)}, whole = size;
-    memcpy(bytes + 16, &whole, 8);
-    memcpy(bytes + 72, fields, sizeof fields);
-    reseal(bytes, size);
-    hyp_plan plan;
-    assert_int_equal(hyp_plan_open_memory(bytes, size, "m", NULL, &plan, NULL), HYP_OK);
-    assert_int_equal(plan.cache_bytes, sizeof cache);
-    assert_string_equal((const char *)plan.cache, "tuned");
-    hyp_plan_close(&plan);
-    bytes[at] ^= 1;
-    assert_int_equal(open_bytes(bytes, size, NULL), HYP_ERR_MALFORMED);
-    bytes[at] ^= 1;
-    bytes[at - 1] ^= 1; /* before the section, behind the weights */
-    assert_int_equal(open_bytes(bytes, size, NULL), HYP_ERR_MALFORMED);
-    hyp_aligned_free(bytes);
 }
 
 static void a_plan_in_unaligned_memory_opens_with_aligned_weights(void **state)
@@ -343,6 +322,109 @@ static void running_out_of_memory_is_an_error(void **state)
         assert_int_equal(status, HYP_ERR_NO_MEMORY);
     }
     fail();
+}
+
+/* ---- device section --------------------------------------------------------------------------------- */
+
+static uint8_t algorithm[] = {1, 2, 3, 4};
+static HypPlan__TunedProduct tuned_product(const char *key, double seconds)
+{
+    HypPlan__TunedProduct p;
+    hyp_plan__tuned_product__init(&p);
+    p.key = (char *)(uintptr_t)key;
+    p.algorithm = (ProtobufCBinaryData){sizeof algorithm, algorithm};
+    p.attributes = (char *)(uintptr_t) "tile 20";
+    p.workspace = 1 << 20;
+    p.seconds = seconds;
+    p.first_seconds = 2 * seconds;
+    return p;
+}
+
+/* Opens the sample and writes it with two products, first and second, to `path`. */
+static hyp_status write_tuned(const fixture *f, const char *path, HypPlan__TunedProduct *first,
+                              HypPlan__TunedProduct *second, hyp_diag *diag)
+{
+    hyp_plan plan;
+    assert_int_equal(hyp_plan_open_file(f->path, NULL, &plan, diag), HYP_OK);
+    HypPlan__TunedProduct *list[] = {first, second};
+    HypPlan__Device device;
+    hyp_plan__device__init(&device);
+    device.name = (char *)(uintptr_t) "some GPU, some library";
+    device.products = list;
+    device.n_products = 2;
+    hyp_status status = hyp_plan_write_device(path, &plan, &device, diag);
+    hyp_plan_close(&plan);
+    return status;
+}
+
+static void a_device_section_comes_back_and_goes(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    HypPlan__TunedProduct a = tuned_product("a", 1e-6), b = tuned_product("b", 2e-6);
+    assert_int_equal(write_tuned(f, f->path, &a, &b, &diag), HYP_OK); /* over the plan itself */
+    hyp_plan plan;
+    assert_int_equal(hyp_plan_open_file(f->path, NULL, &plan, &diag), HYP_OK);
+    assert_non_null(plan.device);
+    assert_string_equal(plan.device->name, "some GPU, some library");
+    assert_int_equal(plan.device->n_products, 2);
+    const HypPlan__TunedProduct *got = plan.device->products[1];
+    assert_string_equal(got->key, "b");
+    assert_int_equal(got->algorithm.len, sizeof algorithm);
+    assert_memory_equal(got->algorithm.data, algorithm, sizeof algorithm);
+    assert_true(got->workspace == 1 << 20 && got->seconds == 2e-6 && got->first_seconds == 4e-6);
+    assert_memory_equal(plan.weights, f->bytes + (f->size - plan.weights_bytes), plan.weights_bytes);
+    assert_int_equal(hyp_plan_write_device(f->path, &plan, NULL, &diag), HYP_OK);
+    hyp_plan_close(&plan);
+    uint8_t *bytes;
+    size_t size;
+    read_file(f->path, &bytes, &size);
+    assert_int_equal(size, f->size);
+    assert_memory_equal(bytes, f->bytes, size);
+    hyp_aligned_free(bytes);
+}
+
+static void a_device_section_that_makes_no_sense_is_not_written(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    HypPlan__TunedProduct a = tuned_product("a", 1e-6), b = tuned_product("b", NAN);
+    assert_int_equal(write_tuned(f, f->path, &a, &a, &diag), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(diag.message, "keys to ascend"));
+    assert_int_equal(write_tuned(f, f->path, &a, &b, &diag), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(diag.message, "times"));
+    b = tuned_product("b", 1e-6);
+    b.algorithm.len = 0;
+    assert_int_equal(write_tuned(f, f->path, &a, &b, &diag), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(diag.message, "algorithm of 0 bytes"));
+}
+
+static void a_damaged_device_section_is_refused(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    HypPlan__TunedProduct a = tuned_product("a", 1e-6), b = tuned_product("b", 2e-6);
+    assert_int_equal(write_tuned(f, f->path, &a, &b, &diag), HYP_OK);
+    uint8_t *bytes;
+    size_t size, at = (f->size + 255) & ~(size_t)255;
+    read_file(f->path, &bytes, &size);
+    assert_true(at < size);
+    for (size_t cut = f->size; cut < size; cut++) assert_int_equal(open_bytes(bytes, cut, NULL), HYP_ERR_MALFORMED);
+    for (size_t i = f->size * 8; i < size * 8; i++) {
+        bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+        assert_int_equal(open_bytes(bytes, size, NULL), HYP_ERR_MALFORMED);
+        if (i / 8 >= at) { /* behind a valid checksum nothing crashes, whatever it says */
+            reseal(bytes, size);
+            (void)open_bytes(bytes, size, NULL);
+        }
+        bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+        reseal(bytes, size);
+    }
+    memset(bytes + at, 0xff, size - at);
+    reseal(bytes, size);
+    assert_int_equal(open_bytes(bytes, size, &diag), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(diag.message, "does not parse"));
+    hyp_aligned_free(bytes);
 }
 
 /* ---- programs that are refused ----------------------------------------------------------------------- */
@@ -640,7 +722,9 @@ int main(void)
         TEST(a_plan_on_standard_output_has_the_same_bytes),
         TEST(a_plan_that_cannot_be_finished_leaves_no_file),
         TEST(trusted_weights_are_not_read),
-        TEST(a_device_section_is_found_and_checked),
+        TEST(a_device_section_comes_back_and_goes),
+        TEST(a_device_section_that_makes_no_sense_is_not_written),
+        TEST(a_damaged_device_section_is_refused),
         TEST(a_plan_in_unaligned_memory_opens_with_aligned_weights),
         TEST(a_plan_cut_anywhere_is_refused),
         TEST(a_plan_with_bytes_behind_it_is_refused),

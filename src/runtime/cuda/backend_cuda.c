@@ -1,6 +1,8 @@
 /* backend_cuda.c - the CUDA backend: weights, sessions, runs. */
 #include "runtime/cuda/backend_cuda.h"
 
+#include <string.h>
+
 #include "runtime/cuda/extent.h"
 
 /* ---- the plan's weights -------------------------------------------------------------------------------------- */
@@ -33,6 +35,19 @@ static void unload(void *model)
     hyp_free(m);
 }
 
+/* Says whether what the plan's device section knows is of use here. */
+static void report_tuning(hyp_cuda_device *d, const HypPlan__Device *known)
+{
+    if (known && strcmp(known->name, d->key) == 0)
+        hyp_log_printf(&d->log, "products tuned for this device: %zu", known->n_products);
+    else if (known)
+        hyp_log_printf(&d->log,
+                       "the plan was tuned on %s, this is %s: products are done as cuBLASLt's heuristic says; "
+                       "'hypatia tune' tunes it for this device",
+                       known->name, d->key);
+    d->log = (hyp_log){0};
+}
+
 static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag)
 {
     const HypPlan__Program *p = plan->program;
@@ -51,10 +66,12 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
         status = upload(m, diag);
         hyp_cuda_leave(m->device);
     }
-    if (status == HYP_OK)
+    if (status == HYP_OK) {
+        report_tuning(m->device, plan->device);
         *out_model = m;
-    else
+    } else {
         unload(m);
+    }
     return status;
 }
 
@@ -103,6 +120,7 @@ static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options 
     size_t tensors = s->model->plan->program->n_tensors;
     s->at = hyp_calloc(tensors, sizeof *s->at);
     if (!s->at) return hyp_fail_memory(diag, tensors * sizeof *s->at);
+    HYP_TRY(hyp_tuning_init(&s->tuning, s->model->device->key, s->model->plan, diag));
     HYP_TRY(set_up_products(s, diag));
     return set_up_error(s, diag);
 }
@@ -121,6 +139,7 @@ static void session_destroy(void *session)
         if (s->own_stream) lib->cuStreamDestroy(s->stream);
         hyp_cuda_leave(s->model->device);
     }
+    hyp_tuning_dispose(&s->tuning);
     hyp_free(s->at);
     hyp_free(s);
 }

@@ -16,6 +16,7 @@
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/replay.h"
+#include "runtime/tuning.h"
 
 enum { HYP_CUDA_MIN_ALIGN = 16 };
 
@@ -28,6 +29,8 @@ typedef struct hyp_cuda_device {
     int sm; /* compute capability: 90 = 9.0 */
     int multiprocessors;
     char name[192]; /* for people */
+    char key[192];  /* what measurements depend on: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100" */
+    hyp_log log;    /* of the engine; only while it loads */
 } hyp_cuda_device;
 
 typedef struct hyp_cuda_model {
@@ -43,6 +46,7 @@ typedef struct hyp_cuda_session {
     cublasLtHandle_t lt;
     CUdeviceptr workspace, scratch, staging; /* 0 = none yet */
     size_t workspace_bytes, scratch_bytes, staging_bytes;
+    hyp_tuning tuning;       /* of products */
     CUdeviceptr *at;         /* by tensor: its address in the run under way */
     volatile int64_t *error; /* {1, index} after a gather index out of range; pinned, kernels write it */
     CUdeviceptr error_at;    /* the same memory as kernels see it */

@@ -76,15 +76,16 @@ static hyp_status set_up(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
     size_t lt = d->lib.cublasLtGetVersion(); /* 130100 = 13.1.0 */
     snprintf(d->name, sizeof d->name, "cuda (%s, number %d, sm_%d, driver for CUDA %d.%d, cuBLASLt %zu.%zu.%zu)", gpu,
              (int)index, d->sm, driver / 1000, driver % 1000 / 10, lt / 10000, lt / 100 % 100, lt % 100);
+    snprintf(d->key, sizeof d->key, "%s, sm_%d, %d multiprocessors, cuBLASLt %zu", gpu, d->sm, d->multiprocessors, lt);
     return status;
 }
 
 hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log *log, void **out_device,
                                 const char **out_name, hyp_diag *diag)
 {
-    (void)log;
     hyp_cuda_device *d = hyp_calloc(1, sizeof *d);
     if (!d) return hyp_fail_memory(diag, sizeof *d);
+    d->log = *log;
     hyp_status status = set_up(d, options->device_index, diag);
     if (status != HYP_OK) {
         hyp_cuda_device_close(d);

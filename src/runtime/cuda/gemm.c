@@ -157,28 +157,66 @@ static uint32_t loosest_alignment(const gemm *g)
     return (uint32_t)(steps & -steps);
 }
 
-/* Takes the first of the epilogues that cuBLASLt has an algorithm for. */
-static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *ways, size_t count,
-                         hyp_cuda_epilogue *out_way)
+/* The algorithm that was found to be the fastest, for aligned operands; false when it cannot be used. */
+static bool recall(hyp_cuda_session *s, const gemm *g, const HypPlan__TunedProduct *tuned, cublasLtMatmulAlgo_t *out)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    cublasLtMatmulHeuristicResult_t result;
+    memset(&result, 0, sizeof result);
+    if (tuned->algorithm.len != sizeof *out) return false;
+    memcpy(out, tuned->algorithm.data, sizeof *out);
+    return lib->cublasLtMatmulAlgoCheck(s->lt, g->desc, g->a_layout, g->b_layout, g->d_layout, g->d_layout, out,
+                                        &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= s->workspace_bytes;
+}
+
+/* Sets the epilogue and chooses algorithms for it: for aligned operands the tuned one unless that is NULL. *out_found
+ * is false when there are none. */
+static hyp_status try_way(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *way, const HypPlan__TunedProduct *tuned,
+                          bool *out_found)
 {
     const hyp_cuda_library *lib = &b->session->model->device->lib;
-    for (size_t i = 0; i < count; i++) {
-        HYP_TRY(hyp_cublaslt_check(lib,
-                                   lib->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                                                                       &ways[i].epilogue, sizeof ways[i].epilogue),
-                                   "describing a product", b->diag));
-        /* The choice looks at the bias pointer; tensors are aligned alike, so any address of one will do. */
-        if ((ways[i].epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) HYP_TRY(set_bias(lib, g, b->session->workspace, b->diag));
-        bool found, found_loose;
+    HYP_TRY(hyp_cublaslt_check(lib,
+                               lib->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                                                   &way->epilogue, sizeof way->epilogue),
+                               "describing a product", b->diag));
+    /* The choice looks at the bias pointer; tensors are aligned alike, so any address of one will do. */
+    if ((way->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) HYP_TRY(set_bias(lib, g, b->session->workspace, b->diag));
+    bool found, found_loose;
+    if (tuned)
+        found = recall(b->session, g, tuned, &g->algo[0]);
+    else
         HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, &g->algo[0], &found, b->diag));
-        HYP_TRY(choose(b->session, g, loosest_alignment(g), &g->algo[1], &found_loose, b->diag));
-        if (!found || !found_loose) continue;
+    HYP_TRY(choose(b->session, g, loosest_alignment(g), &g->algo[1], &found_loose, b->diag));
+    *out_found = found && found_loose;
+    return HYP_OK;
+}
+
+/* Does what tuning found to be the fastest, or else takes the first of the epilogues that cuBLASLt has an algorithm
+ * for. */
+static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, hyp_cuda_epilogue *out_way)
+{
+    hyp_cuda_epilogue ways[3];
+    bool bias = rest->bias_plus1 != 0;
+    size_t count = hyp_cuda_epilogues(rest->act, bias, hyp_cuda_product_is_strict(&g->product), ways);
+    char key[HYP_CUDA_PRODUCT_KEY];
+    hyp_cuda_product_key(&g->product, bias, rest->before_plus1 != 0, rest->act, rest->after_plus1 != 0, key);
+    const HypPlan__TunedProduct *tuned = hyp_tuning_find(&b->session->tuning, key);
+    bool found = false;
+    for (size_t i = 0; i < count && tuned && !found; i++) {
+        if (ways[i].epilogue != (cublasLtEpilogue_t)tuned->epilogue) continue;
+        HYP_TRY(try_way(b, g, &ways[i], tuned, &found));
         *out_way = ways[i];
-        return HYP_OK;
     }
+    for (size_t i = 0; i < count && !found; i++) {
+        HYP_TRY(try_way(b, g, &ways[i], NULL, &found));
+        *out_way = ways[i];
+    }
+    if (found) return HYP_OK;
     return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "cuBLASLt %zu has no algorithm for %s[%lld x %lld x %lld]",
-                    lib->cublasLtGetVersion(), hyp_dtype_name(hyp_cuda_dtype(b->program, g->d)),
-                    (long long)g->product.n, (long long)g->product.m, (long long)g->product.k);
+                    b->session->model->device->lib.cublasLtGetVersion(),
+                    hyp_dtype_name(hyp_cuda_dtype(b->program, g->d)), (long long)g->product.n, (long long)g->product.m,
+                    (long long)g->product.k);
 }
 
 static void set_scalars(gemm *g, double alpha, double beta)
@@ -228,9 +266,8 @@ static hyp_status add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t 
     hyp_cuda_product_linear(hyp_cuda_dtype(b->program, x), k->tf32, m, n, depth, layer->weight_kn, &product);
     gemm *g;
     HYP_TRY(add_gemm(b, &product, 1, layer->weight, x, rest.before_plus1, y, &g));
-    hyp_cuda_epilogue ways[3], way;
-    size_t count = hyp_cuda_epilogues(layer->act, layer->bias_plus1 != 0, hyp_cuda_product_is_strict(&product), ways);
-    HYP_TRY(settle(b, g, ways, count, &way));
+    hyp_cuda_epilogue way;
+    HYP_TRY(settle(b, g, &rest, &way));
     if (layer->bias_plus1 && !way.bias_after) g->bias_plus1 = layer->bias_plus1;
     if (!way.bias_after && !way.act_after && !rest.after_plus1) return HYP_OK;
     rest.before_plus1 = 0;
@@ -261,6 +298,7 @@ hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)
     hyp_cuda_product_matmul(dtype, k, b->values, &product);
     gemm *g;
     HYP_TRY(add_gemm(b, &product, (double)k->alpha, k->b, k->a, 0, k->y, &g));
-    hyp_cuda_epilogue ways[3], way;
-    return settle(b, g, ways, hyp_cuda_epilogues(HYP_PLAN__ACT__ACT_NONE, false, true, ways), &way);
+    hyp_cuda_rest nothing = {0};
+    hyp_cuda_epilogue way;
+    return settle(b, g, &nothing, &way);
 }

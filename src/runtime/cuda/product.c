@@ -1,5 +1,7 @@
 #include "runtime/cuda/product.h"
 
+#include <stdio.h>
+
 static void set_types(hyp_dtype dtype, bool tf32, hyp_cuda_product *p)
 {
     p->compute = CUBLAS_COMPUTE_32F;
@@ -99,4 +101,29 @@ size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, bool strict, hyp_cuda_epi
     if (bias) out[n++] = (hyp_cuda_epilogue){CUBLASLT_EPILOGUE_BIAS, false, some};
     out[n++] = (hyp_cuda_epilogue){CUBLASLT_EPILOGUE_DEFAULT, bias, some};
     return n;
+}
+
+static const char *type_name(const hyp_cuda_product *p)
+{
+    switch (p->type) {
+    case CUDA_R_16F: return "f16";
+    case CUDA_R_16BF: return "bf16";
+    case CUDA_R_64F: return "f64";
+    default: return p->compute == CUBLAS_COMPUTE_32F ? "f32" : "tf32";
+    }
+}
+
+void hyp_cuda_product_key(const hyp_cuda_product *p, bool bias, bool added_before, HypPlan__Act act, bool added_after,
+                          char out[HYP_CUDA_PRODUCT_KEY])
+{
+    bool some = act != HYP_PLAN__ACT__ACT_NONE;
+    char batch[128] = "";
+    if (p->batch > 1)
+        snprintf(batch, sizeof batch, " batch %lld strides %lld %lld %lld", (long long)p->batch, (long long)p->stride_a,
+                 (long long)p->stride_b, (long long)p->stride_d);
+    snprintf(out, HYP_CUDA_PRODUCT_KEY, "%s %c%c %lldx%lldx%lld ld %lld %lld %lld align %d%s%s%s%s%s%s", type_name(p),
+             p->trans_a ? 't' : 'n', p->trans_b ? 't' : 'n', (long long)p->m, (long long)p->n, (long long)p->k,
+             (long long)p->lda, (long long)p->ldb, (long long)p->ldd, HYP_CUDA_ALIGN, batch, bias ? " bias" : "",
+             added_before ? " added" : "", some ? " " : "", some ? hyp_plan_act_name(act) : "",
+             added_after ? " added" : "");
 }

@@ -29,6 +29,12 @@ void hyp_cuda_product_linear(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, i
 /* The matmul step: as many batch axes as possible go into one call. Every extent is positive. */
 void hyp_cuda_product_matmul(hyp_dtype dtype, const HypPlan__Matmul *k, const int64_t *values, hyp_cuda_product *out);
 
+/* Everything that the choice of an algorithm for operands at multiples of HYP_CUDA_ALIGN depends on, the device aside:
+ * types, layout, shape, batch, and what follows the product, as text. Outer calls do not count. */
+enum { HYP_CUDA_PRODUCT_KEY = 384 };
+void hyp_cuda_product_key(const hyp_cuda_product *p, bool bias, bool added_before, HypPlan__Act act, bool added_after,
+                          char out[HYP_CUDA_PRODUCT_KEY]);
+
 /* What a call of cuBLASLt does itself, and what a kernel of ours must do after it. */
 typedef struct hyp_cuda_epilogue {
     cublasLtEpilogue_t epilogue;

@@ -7,6 +7,7 @@
 //
 // HYPATIA_EMULATOR chooses a device that is missing something: "none" (no GPU), "old" (an old driver), "small" (16 MiB
 // of memory), "plain" (a cuBLASLt without epilogues), "uncaptured" (streams that cannot be captured).
+#include <atomic>
 #include <cmath>
 #include <csetjmp>
 #include <cstdio>
@@ -483,6 +484,14 @@ cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t at, cublasLtMatm
     return put(*(attributes *)at, name, value, size);
 }
 
+/* An algorithm: what alignment it was promised, and which one it is. */
+enum { ALIGN, NUMBER };
+enum { ALGORITHMS = 5 };
+static std::atomic<uint64_t> runs[ALGORITHMS];
+
+/* How often the algorithm ran; for tests, which find it by its name. */
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_runs(int algorithm) { return runs[algorithm]; }
+
 static cublasLtEpilogue_t epilogue_of(const product *p)
 {
     return get(p->set, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
@@ -500,10 +509,21 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cubl
     if ((epilogue_of(p) & CUBLASLT_EPILOGUE_BIAS) && !get<uint64_t>(p->set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0))
         give_up("an algorithm was asked for before the bias was set");
     if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
-    memset(results, 0, sizeof *results);
-    results->algo.data[0] = get<uint32_t>(*(attributes *)preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 256);
-    *count = 1;
+    for (; *count < wanted && *count < ALGORITHMS; ++*count) {
+        memset(&results[*count], 0, sizeof *results);
+        results[*count].algo.data[ALIGN] =
+            get<uint32_t>(*(attributes *)preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 256);
+        results[*count].algo.data[NUMBER] = (uint64_t)*count;
+    }
     return CUBLAS_STATUS_SUCCESS;
+}
+LT(cublasStatus_t)
+cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *algo,
+                        cublasLtMatmulHeuristicResult_t *result)
+{
+    result->workspaceSize = 0;
+    return algo->data[NUMBER] < ALGORITHMS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
 static double read(cudaDataType type, const void *data, int64_t i)
@@ -546,6 +566,7 @@ struct queued_product {
     void *d;
     double alpha, beta;
     int64_t step[3];
+    uint64_t algorithm;
 };
 
 static void multiply(const queued_product &q)
@@ -556,6 +577,7 @@ static void multiply(const queued_product &q)
     cublasLtEpilogue_t epilogue = epilogue_of(&q.p);
     const void *bias = (const void *)get<uint64_t>(q.p.set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
     int batch = get<int32_t>(ld->set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
+    runs[q.algorithm]++;
     for (int64_t at = 0; at < batch; at++)
         for (int64_t column = 0; column < ld->columns; column++)
             for (int64_t row = 0; row < ld->rows; row++) {
@@ -577,14 +599,15 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, c
                const void *c, cublasLtMatrixLayout_t c_at, void *d, cublasLtMatrixLayout_t d_at,
                const cublasLtMatmulAlgo_t *algo, void *, size_t, cudaStream_t at)
 {
-    queued_product q = {*(product *)desc, *(layout *)a_at, *(layout *)b_at, *(layout *)d_at, a, b, c, d, 0, 0, {}};
+    queued_product q = {*(product *)desc, *(layout *)a_at, *(layout *)b_at, *(layout *)d_at, a, b, c, d, 0, 0, {},
+                        algo->data[NUMBER]};
     const layout *la = &q.a_at, *lb = &q.b_at, *ld = &q.d_at;
     bool ta = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
     bool tb = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
     int64_t m = ld->rows, n = ld->columns, k = ta ? la->rows : la->columns, i = 0;
     if ((ta ? la->columns : la->rows) != m || (tb ? lb->columns : lb->rows) != k || (tb ? lb->rows : lb->columns) != n)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % algo->data[0] != 0)
+    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % algo->data[ALIGN] != 0)
         give_up("operands less aligned than promised");
     if (c_at != d_at) give_up("C lies otherwise than D");
     bool wide = la->type == CUDA_R_64F;

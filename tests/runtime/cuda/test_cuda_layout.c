@@ -92,6 +92,29 @@ static void linear_is_column_major_so_that_every_epilogue_is_legal(void **state)
     assert_true(!p.trans_a && !p.trans_b && p.lda == 30);
 }
 
+static void the_key_of_a_product_tells_what_its_speed_depends_on(void **state)
+{
+    (void)state;
+    char key[HYP_CUDA_PRODUCT_KEY];
+    hyp_cuda_product p;
+    hyp_cuda_product_linear(HYP_BF16, false, 8, 30, 20, false, &p);
+    hyp_cuda_product_key(&p, true, true, HYP_PLAN__ACT__ACT_GELU_TANH, false, key);
+    assert_string_equal(key, "bf16 tn 30x8x20 ld 20 20 30 align 256 bias added gelu-tanh");
+    hyp_cuda_product_linear(HYP_F32, true, 8, 30, 20, true, &p);
+    p.batch = 3;
+    p.stride_a = 600;
+    p.stride_b = 160;
+    p.stride_d = 240;
+    hyp_cuda_product_key(&p, false, false, HYP_PLAN__ACT__ACT_NONE, false, key);
+    assert_string_equal(key, "tf32 nn 30x8x20 ld 30 20 30 align 256 batch 3 strides 600 160 240");
+    /* The longest that there can be is not cut. */
+    int64_t most = INT64_MIN;
+    p = (hyp_cuda_product){.m = most, .n = most, .k = most, .lda = most, .ldb = most, .ldd = most, .batch = INT64_MAX};
+    p.stride_a = p.stride_b = p.stride_d = most;
+    hyp_cuda_product_key(&p, true, true, HYP_PLAN__ACT__ACT_GELU_TANH, true, key);
+    assert_non_null(strstr(key, "gelu-tanh added"));
+}
+
 static void fp32_is_strict_unless_the_plan_allows_tf32(void **state)
 {
     (void)state;
@@ -392,6 +415,7 @@ int main(void)
         cmocka_unit_test(linear_is_column_major_so_that_every_epilogue_is_legal),
         cmocka_unit_test(fp32_is_strict_unless_the_plan_allows_tf32),
         cmocka_unit_test(activations_go_into_epilogues_where_there_are_any),
+        cmocka_unit_test(the_key_of_a_product_tells_what_its_speed_depends_on),
         cmocka_unit_test(batches_become_one_call_where_strides_allow),
         cmocka_unit_test(a_chain_needs_no_temps),
         cmocka_unit_test(results_are_rounded_once),
