@@ -31,17 +31,43 @@ static uint3 blockIdx, threadIdx;
 static dim3 blockDim, gridDim;
 
 // A thread of a block. It starts on a stack of its own; from then on jumps are enough, which cost no system call.
+enum waiting { FOR_NOTHING, FOR_WARP, FOR_BLOCK };
 struct fiber {
     jmp_buf at;
     bool started, done;
+    waiting waits;
+    uint64_t shown; // to the other lanes of the warp
 };
+enum { WARP = 32 };
 static std::vector<fiber> fibers;
 static size_t current; // the one that runs
 static jmp_buf scheduler;
 
-static void __syncthreads()
+static void wait_for(waiting what)
 {
+    fibers[current].waits = what;
     if (!_setjmp(fibers[current].at)) _longjmp(scheduler, 1);
+}
+static void __syncthreads() { wait_for(FOR_BLOCK); }
+static void __syncwarp(unsigned = 0xffffffff) { wait_for(FOR_WARP); }
+
+// Every lane shows its value, and takes that of another one. All lanes of the warp must take part.
+template <typename T> static T shuffle(T v, size_t lane)
+{
+    static_assert(sizeof v <= sizeof fibers[0].shown, "");
+    memcpy(&fibers[current].shown, &v, sizeof v);
+    __syncwarp();
+    size_t from = current / WARP * WARP + lane % WARP;
+    if (from < fibers.size()) memcpy(&v, &fibers[from].shown, sizeof v);
+    __syncwarp();
+    return v;
+}
+template <typename T> static T __shfl_sync(unsigned, T v, int lane) { return shuffle(v, (size_t)lane); }
+template <typename T> static T __shfl_xor_sync(unsigned, T v, int mask) { return shuffle(v, current % WARP ^ (size_t)mask); }
+template <typename T> static T __shfl_down_sync(unsigned, T v, unsigned by)
+{
+    size_t lane = current % WARP;
+    return shuffle(v, lane + by < WARP ? lane + by : lane);
 }
 static uint64_t __umul64hi(uint64_t a, uint64_t b) { return (uint64_t)((unsigned __int128)a * b >> 64); }
 static float __uint_as_float(uint32_t u)
@@ -126,20 +152,37 @@ static void start_or_resume(std::vector<char> &stacks, size_t stack)
     setcontext(&context);
 }
 
+// Lets the fibers from `first` on go on when all of them that are left wait for this.
+static bool release(size_t first, size_t end, waiting what)
+{
+    bool any = false;
+    if (end > fibers.size()) end = fibers.size();
+    for (size_t i = first; i < end; i++) {
+        if (!fibers[i].done && fibers[i].waits != what) return false;
+        any = any || !fibers[i].done;
+    }
+    for (size_t i = first; i < end; i++) fibers[i].waits = FOR_NOTHING;
+    return any;
+}
+
 // Runs the threads of one block, each up to its next barrier in turn.
 static void run_block(std::vector<char> &stacks, size_t stack)
 {
     size_t left = fibers.size();
-    for (fiber &f : fibers) f.started = f.done = false;
+    for (fiber &f : fibers) f = {};
     while (left > 0) {
         size_t before = left;
         for (current = 0; current < fibers.size(); current++) {
-            if (fibers[current].done) continue;
+            if (fibers[current].done || fibers[current].waits) continue;
             threadIdx = make_uint3((unsigned)current % blockDim.x, (unsigned)current / blockDim.x, 0);
             start_or_resume(stacks, stack);
             if (fibers[current].done) left--;
         }
-        if (left > 0 && left != before) give_up("some threads of a block left before a barrier");
+        bool on = false;
+        for (size_t first = 0; first < fibers.size(); first += WARP) on |= release(first, first + WARP, FOR_WARP);
+        if (!on && left > 0 && left != before) give_up("some threads of a block left before a barrier");
+        on |= release(0, fibers.size(), FOR_BLOCK);
+        if (!on && left > 0) give_up("threads of a block wait at different barriers");
     }
 }
 
