@@ -12,6 +12,6 @@
   (pointwise-per-second 2e13)
   (epilogue relu gelu-tanh)        ; the library's GELU is the tanh form
   (add-after-act false)            ; the library adds before its epilogue
-  (kernel-calls false)             ; convolutions, normalization and their like have no kernels there
+  (kernel-calls layer-norm rms-norm range)   ; what else is called by name, convolutions say, has no kernel there
   (attention-in-one-kernel false)
   (mlp-in-one-kernel false))

@@ -15,7 +15,7 @@ int hyp_activation_index(const char *name)
     return -1;
 }
 
-typedef enum value_kind { SECONDS, RATE, BYTES, COUNT, BOOL, ACTS } value_kind;
+typedef enum value_kind { SECONDS, RATE, BYTES, COUNT, BOOL, ACTS, CALLS } value_kind;
 static const struct key {
     const char *name;
     value_kind kind;
@@ -34,7 +34,7 @@ static const struct key {
     {"pointwise-per-second", RATE, offsetof(hyp_device_profile, pointwise_per_second)},
     {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts)},
     {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act)},
-    {"kernel-calls", BOOL, offsetof(hyp_device_profile, kernel_calls)},
+    {"kernel-calls", CALLS, offsetof(hyp_device_profile, kernel_calls)},
     {"attention-in-one-kernel", BOOL, offsetof(hyp_device_profile, attention_in_one_kernel)},
     {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel)},
 };
@@ -62,6 +62,23 @@ static hyp_status read_acts(const char *file, const hyp_sexpr *form, uint32_t *o
     return HYP_OK;
 }
 
+/* true: all that there are; false: none; else those named. */
+static hyp_status read_calls(const char *file, const hyp_sexpr *form, bool *out, hyp_diag *diag)
+{
+    bool all = form->count == 2 && hyp_sexpr_is(form->items[1], "true");
+    bool none = form->count == 2 && hyp_sexpr_is(form->items[1], "false");
+    for (hyp_op op = 0; op < HYP_OP_COUNT; op++) out[op] = all && (hyp_op_get(op)->flags & HYP_OPF_CALL);
+    for (uint32_t i = 1; i < form->count && !all && !none; i++) {
+        const hyp_sexpr *sx = form->items[i];
+        hyp_op op;
+        if (sx->kind != HYP_SX_SYMBOL || !hyp_op_find(sx->text, &op) || !(hyp_op_get(op)->flags & HYP_OPF_CALL))
+            return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED,
+                                  "true, false or operators with a kernel of their name are wanted (conv, layer-norm, ...)");
+        out[op] = true;
+    }
+    return HYP_OK;
+}
+
 static hyp_status read_value(const char *file, const hyp_sexpr *form, const struct key *key, hyp_device_profile *out,
                              hyp_diag *diag)
 {
@@ -72,6 +89,7 @@ static hyp_status read_value(const char *file, const hyp_sexpr *form, const stru
         memcpy(at, &acts, sizeof acts);
         return HYP_OK;
     }
+    if (key->kind == CALLS) return read_calls(file, form, (bool *)at, diag);
     if (form->count != 2) return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "%s takes one value", key->name);
     const hyp_sexpr *sx = form->items[1];
     if (key->kind == BOOL) {

@@ -46,7 +46,8 @@ typedef struct hyp_device_profile {
     uint32_t epilogue_acts; /* bit i: activation i of hyp_activation_index is computed by
                                the product's kernel */
     bool add_after_act;     /* the product's kernel adds a tensor after its activation; before it every device's does */
-    bool kernel_calls;      /* it has the kernels that are called by name: convolutions, normalization, ... */
+    bool kernel_calls[HYP_OP_COUNT]; /* it has the kernel of this operator, which is called by name: a convolution,
+                                        a normalization, ... */
     bool attention_in_one_kernel; /* scores stay in the cache; else there is no attention but its parts */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
     const hyp_measured *measured; /* what kernels took that were tried, in the arena of the parser */

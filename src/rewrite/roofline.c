@@ -286,7 +286,7 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     asking a = {query, line, &line->profile};
     uint32_t flags = hyp_op_get(query->op)->flags;
     if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
-    if ((flags & HYP_OPF_CALL) && !line->profile.kernel_calls) return HYP_COST_UNSUPPORTED;
+    if ((flags & HYP_OPF_CALL) && !line->profile.kernel_calls[query->op]) return HYP_COST_UNSUPPORTED;
     if (query->op == HYP_OP_attention && !line->profile.attention_in_one_kernel) return HYP_COST_UNSUPPORTED;
     switch (query->op) {
     case HYP_OP_attention: return attention(&a);

@@ -131,6 +131,8 @@ static void mistakes_in_profiles_are_named_with_their_place(void **state)
         {"(profile p (launch-seconds 1) (launch-seconds 1))", "given twice"},
         {"(profile p (epilogue relu elu))", "p.profile:1:27: an activation is wanted"},
         {"(profile p (mlp-in-one-kernel 1))", "true or false"},
+        {"(profile p (kernel-calls conv relu))", "p.profile:1:31: true, false or operators with a kernel"},
+        {"(profile p (kernel-calls true conv))", "p.profile:1:26: true, false or operators with a kernel"},
         {"(profile p 3)", "(key value) is wanted"},
         {"(profile p (like abacus))", "p.profile:1:12: (like NAME) is wanted once"},
         {"(profile p (like cpu) (like cpu))", "p.profile:1:23: (like NAME) is wanted once"},
@@ -163,6 +165,28 @@ static void a_profile_may_start_from_a_built_in_one(void **state)
     assert_true(mine.launch_seconds == 5e-6 && mine.flops_f32 == cpu.flops_f32);
     assert_int_equal(mine.epilogue_acts, cpu.epilogue_acts);
     hyp_arena_dispose(&arena);
+}
+
+static void a_profile_names_the_kernels_that_a_device_has(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool conv, layer_norm;
+    } cases[] = {{"(profile p (like cpu) (kernel-calls true))", true, true},
+                 {"(profile p (like cpu) (kernel-calls false))", false, false},
+                 {"(profile p (like cpu) (kernel-calls))", false, false},
+                 {"(profile p (like cpu) (kernel-calls lstm conv))", true, false},
+                 {"(profile p (like h200))", false, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hyp_arena arena = {0};
+        hyp_device_profile profile;
+        assert_int_equal(hyp_profile_parse(&arena, "p", cases[i].text, strlen(cases[i].text), &profile, NULL), HYP_OK);
+        assert_int_equal(profile.kernel_calls[HYP_OP_conv], cases[i].conv);
+        assert_int_equal(profile.kernel_calls[HYP_OP_layer_norm], cases[i].layer_norm);
+        assert_false(profile.kernel_calls[HYP_OP_add]);
+        hyp_arena_dispose(&arena);
+    }
 }
 
 /* The CPU's profile with these entries on a line of their own. */
@@ -377,6 +401,7 @@ int main(void)
         cmocka_unit_test(fusing_never_costs_more_than_not_fusing),
         cmocka_unit_test(costs_are_near_what_was_measured),
         cmocka_unit_test(a_profile_may_start_from_a_built_in_one),
+        cmocka_unit_test(a_profile_names_the_kernels_that_a_device_has),
         cmocka_unit_test(mistakes_in_measurements_are_named_with_their_place),
         cmocka_unit_test(too_many_measurements_are_refused),
         cmocka_unit_test(what_was_measured_costs_that),

@@ -172,6 +172,53 @@ HypPlan__Fill *pb_fill(plan_builder *b) { ADD_STEP(FILL, fill); }
 static HypPlan__Linear *new_linear(plan_builder *b) { ADD_STEP(LINEAR, linear); }
 static HypPlan__Pointwise *new_pointwise(plan_builder *b) { ADD_STEP(POINTWISE, pointwise); }
 
+static HypPlan__Call *new_call(plan_builder *b) { ADD_STEP(CALL, call); }
+
+HypPlan__Call *pb_call(plan_builder *b, const char *kernel, size_t inputs, const uint32_t *input, uint32_t output)
+{
+    HypPlan__Call *call = new_call(b);
+    call->kernel = hyp_arena_strdup(&b->arena, kernel);
+    call->n_inputs_plus1 = inputs;
+    call->inputs_plus1 = hyp_arena_zalloc(&b->arena, inputs, sizeof *call->inputs_plus1);
+    call->outputs = hyp_arena_zalloc(&b->arena, 1, sizeof *call->outputs);
+    call->attrs = hyp_arena_zalloc(&b->arena, HYP_PLAN_CALL_ATTRS, sizeof *call->attrs);
+    assert_true(call->kernel && call->inputs_plus1 && call->outputs && call->attrs);
+    for (size_t i = 0; i < inputs; i++) call->inputs_plus1[i] = input[i] == PB_NONE ? 0 : input[i] + 1;
+    call->n_outputs = 1;
+    call->outputs[0] = output;
+    return call;
+}
+
+static HypPlan__Call__Attr *add_attr(plan_builder *b, HypPlan__Call *call)
+{
+    HypPlan__Call__Attr *attr = hyp_arena_zalloc(&b->arena, 1, sizeof *attr);
+    assert_non_null(attr);
+    hyp_plan__call__attr__init(attr);
+    call->attrs[call->n_attrs++] = attr;
+    return attr;
+}
+
+void pb_call_ints(plan_builder *b, HypPlan__Call *call, size_t count, const int64_t *values)
+{
+    HypPlan__Call__Attr *attr = add_attr(b, call);
+    attr->kind = HYP_PLAN__CALL__ATTR__KIND__INTS;
+    attr->n_dims = count;
+    attr->dims = pb_consts(b, count, values);
+}
+
+void pb_call_int(plan_builder *b, HypPlan__Call *call, int64_t value)
+{
+    pb_call_ints(b, call, 1, &value);
+    call->attrs[call->n_attrs - 1]->kind = HYP_PLAN__CALL__ATTR__KIND__INT;
+}
+
+void pb_call_float(plan_builder *b, HypPlan__Call *call, double value)
+{
+    HypPlan__Call__Attr *attr = add_attr(b, call);
+    attr->kind = HYP_PLAN__CALL__ATTR__KIND__FLOAT;
+    attr->number = value;
+}
+
 HypPlan__Attention__Operand *pb_attended(plan_builder *b, uint32_t tensor, size_t count, const int64_t *strides,
                                          int64_t offset)
 {

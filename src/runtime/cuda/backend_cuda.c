@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/cuda/extent.h"
+#include "runtime/reference/reference.h"
 
 /* ---- the plan's weights -------------------------------------------------------------------------------------- */
 
@@ -57,6 +58,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
         hyp_diag_prefix(diag, "step %u (%s)", i, p->steps[i]->label);
         return status;
     }
+    HYP_TRY(hyp_reference_check_calls(p, diag));
     hyp_cuda_model *m = hyp_calloc(1, sizeof *m);
     if (!m) return hyp_fail_memory(diag, sizeof *m);
     m->device = device;

@@ -25,7 +25,7 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
         COMMENT "Compiling CUDA kernels" VERBATIM)
     target_sources(hyp_runtime PRIVATE ${image}
         cuda/backend_cuda.c cuda/device.c cuda/library.c cuda/prepare.c cuda/extent.c cuda/gemm.c cuda/product.c
-        cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c)
+        cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c cuda/calls.c)
     set_source_files_properties(cuda/device.c PROPERTIES
         OBJECT_DEPENDS ${image} COMPILE_DEFINITIONS "HYP_CUDA_IMAGE=\"${image}\"")
     target_include_directories(hyp_runtime SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})

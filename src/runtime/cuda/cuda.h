@@ -125,6 +125,9 @@ HYP_NODISCARD hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__R
 HYP_NODISCARD hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k);
+/* calls.c */
+HYP_NODISCARD hyp_status hyp_cuda_add_call(hyp_cuda_build *b, const HypPlan__Call *k);
+HYP_NODISCARD hyp_status hyp_cuda_check_call(const HypPlan__Call *k, hyp_diag *diag); /* part of hyp_cuda_check_step */
 /* y = 0 bytes. */
 HYP_NODISCARD hyp_status hyp_cuda_add_zero(hyp_cuda_build *b, uint32_t y, size_t bytes);
 

@@ -14,7 +14,8 @@
 #define HYP_CUDA_KERNELS(X) \
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
-    X(copy) X(transpose) X(gather) X(fill_i64)
+    X(norm_f32) X(norm_f64) X(copy) X(transpose) X(gather) X(fill_i64) \
+    X(range_f64) X(range_u64)
 /* clang-format on */
 
 typedef enum hyp_cuda_kernel {
@@ -32,6 +33,7 @@ enum {
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
+    HYP_CUDA_NORM_PIECES = 4, /* pieces of 16 bytes of a row that one thread of norm_f32 keeps in registers */
     HYP_CUDA_TILE = 32,     /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8, /* with this many rows of threads */
 };
@@ -169,6 +171,23 @@ typedef struct hyp_cuda_reduce {
     uint32_t mean;
     uint32_t along_x;
 } hyp_cuda_reduce;
+
+/* Rows of `size` elements, each shared by the threads of a block's x dimension. */
+typedef struct hyp_cuda_norm {
+    uint64_t x, y, scale, bias; /* scale, bias: 0 = absent */
+    int64_t rows, size;
+    double epsilon;
+    uint32_t dtype, scale_dtype, bias_dtype;
+    uint32_t centred; /* the mean is taken away: layer-norm, else rms-norm */
+    uint32_t vector;  /* rows start at multiples of 16 bytes and are read in such pieces */
+    uint32_t pad;
+} hyp_cuda_norm;
+
+typedef struct hyp_cuda_range {
+    uint64_t start, delta, y; /* scalars of y's type */
+    int64_t count;
+    uint32_t dtype, pad;
+} hyp_cuda_range;
 
 typedef struct hyp_cuda_copy {
     uint64_t x, y; /* offsets are added by the host */

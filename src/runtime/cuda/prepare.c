@@ -5,6 +5,7 @@
 
 hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step, hyp_diag *diag)
 {
+    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) return hyp_cuda_check_call(step->call, diag);
     if (step->kernel_case != HYP_PLAN__STEP__KERNEL_REDUCE) return HYP_OK;
     hyp_dtype t = hyp_cuda_dtype(program, step->reduce->x);
     if (hyp_dtype_is_float(t) || t == HYP_I64 || t == HYP_I32) return HYP_OK;
@@ -35,10 +36,7 @@ static hyp_status add_step(hyp_cuda_build *b, const HypPlan__Step *step)
     case HYP_PLAN__STEP__KERNEL_COPY: return hyp_cuda_add_copy(b, step->copy);
     case HYP_PLAN__STEP__KERNEL_GATHER: return hyp_cuda_add_gather(b, step->gather);
     case HYP_PLAN__STEP__KERNEL_FILL: return hyp_cuda_add_fill(b, step->fill);
-    case HYP_PLAN__STEP__KERNEL_CALL:
-        return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
-                        "there is no CUDA kernel for %s yet; run the plan on the CPU (--device cpu)",
-                        step->call->kernel);
+    case HYP_PLAN__STEP__KERNEL_CALL: return hyp_cuda_add_call(b, step->call);
     case HYP_PLAN__STEP__KERNEL_ATTENTION:
         return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
                         "there is no CUDA kernel for attention in one step; compile the model for CUDA (--target cuda), or "

@@ -77,6 +77,13 @@ static float __uint_as_float(uint32_t u)
     return f;
 }
 
+static uint32_t __float_as_uint(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+
 #define __noinline__ // the host's headers know it as an attribute
 #include "runtime/cuda/kernels.cu"
 #undef __noinline__
@@ -121,6 +128,10 @@ static const entry entries[] = {
     ENTRY(reduce_f32, hyp_cuda_reduce, true),
     ENTRY(reduce_f64, hyp_cuda_reduce, true),
     ENTRY(reduce_i64, hyp_cuda_reduce, true),
+    ENTRY(norm_f32, hyp_cuda_norm, true),
+    ENTRY(norm_f64, hyp_cuda_norm, true),
+    ENTRY(range_f64, hyp_cuda_range, false),
+    ENTRY(range_u64, hyp_cuda_range, false),
     ENTRY(copy, hyp_cuda_copy, false),
     ENTRY(transpose, hyp_cuda_transpose, true),
     ENTRY(gather, hyp_cuda_gather, false),

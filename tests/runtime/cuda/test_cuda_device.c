@@ -566,6 +566,83 @@ static void fill_writes_shapes(void **state)
     check((dims_list){{77}}, (tolerance){0, 0});
 }
 
+/* ---- kernels by name ----------------------------------------------------------------------------------------- */
+
+typedef struct norm_case {
+    hyp_dtype dtype, scale_dtype; /* NONE: no scale; the bias has the type of x */
+    int64_t rows, size;
+    bool centred, bias;
+} norm_case;
+
+static void check_norm(const norm_case *n)
+{
+    pb_init(&builder);
+    const int64_t shape[] = {n->rows, n->size}, row[] = {n->size};
+    bool scale = n->scale_dtype != HYP_DTYPE_NONE;
+    uint32_t y = pb_output(&builder, "y", n->dtype, 2, pb_consts(&builder, 2, shape));
+    uint32_t in[3] = {pb_input(&builder, "x", n->dtype, 2, pb_consts(&builder, 2, shape)), PB_NONE, PB_NONE};
+    if (scale) in[1] = pb_input(&builder, "s", n->scale_dtype, 1, pb_consts(&builder, 1, row));
+    if (n->bias) in[2] = pb_input(&builder, "b", n->dtype, 1, pb_consts(&builder, 1, row));
+    HypPlan__Call *call =
+        pb_call(&builder, n->centred ? "layer-norm" : "rms-norm", n->bias ? 3 : scale ? 2 : 1, in, y);
+    pb_call_int(&builder, call, -1);
+    pb_call_float(&builder, call, 1e-3);
+    tolerance want = tolerance_of(n->dtype, 4);
+    want.atol *= 4;
+    check((dims_list){{n->rows, n->size}, {n->size}, {n->size}}, want);
+}
+
+static void normalization_equals_reference_for_every_type_and_size(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64};
+    static const int64_t sizes[] = {1, 7, 64, 96, 768, 1000, 2056, 20000};
+    for (size_t t = 0; t < 4; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int k = 0; k < 2; k++) {
+                hyp_dtype scale = (i + t) % 3 == 0 ? HYP_DTYPE_NONE : (i + t) % 3 == 1 ? types[t] : HYP_F32;
+                check_norm(&(norm_case){types[t], scale, sizes[i] > 1000 ? 3 : 21, sizes[i], k == 0,
+                                        k == 0 && (i + t) % 2 == 0});
+            }
+    check_norm(&(norm_case){HYP_BF16, HYP_BF16, 3000, 24, true, true}); /* several rows in a block */
+    check_norm(&(norm_case){HYP_F32, HYP_F32, 3001, 40, true, true});
+    check_norm(&(norm_case){HYP_F32, HYP_F32, 0, 40, true, true});
+}
+
+static void ranges_of_every_type(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_I64, HYP_I32, HYP_F32, HYP_F64, HYP_F16};
+    static const int64_t counts[] = {0, 1, 700};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int i = 0; i < 3; i++) {
+            pb_init(&builder);
+            uint32_t in[] = {pb_input(&builder, "start", types[t], 0, NULL), pb_input(&builder, "delta", types[t], 0, NULL)};
+            uint32_t y = pb_output(&builder, "y", types[t], 1, pb_consts(&builder, 1, &counts[i]));
+            pb_call_ints(&builder, pb_call(&builder, "range", 2, in, y), 1, &counts[i]);
+            check((dims_list){{0}}, tolerance_of(types[t], 1));
+        }
+}
+
+static void a_kernel_that_is_not_there_is_an_error(void **state)
+{
+    (void)state;
+    pb_init(&builder);
+    const int64_t shape[] = {4, 4};
+    uint32_t x = pb_input(&builder, "x", HYP_F32, 2, pb_consts(&builder, 2, shape));
+    pb_call_int(&builder,
+                pb_call(&builder, "trilu", 1, &x, pb_output(&builder, "y", HYP_F32, 2, pb_consts(&builder, 2, shape))), 1);
+    char path[PB_PATH];
+    pb_write(&builder, path);
+    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+    hyp_engine *engine = NULL;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_engine_load_file(path, &options, &engine, &diag), HYP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(diag.message, "no CUDA kernel for trilu"));
+    remove(path);
+    pb_dispose(&builder);
+}
+
 /* ---- contexts and errors ------------------------------------------------------------------------------------- */
 
 typedef struct worker {
@@ -816,6 +893,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(gather_takes_indexes_from_both_ends),
         cmocka_unit_test(gather_reports_an_index_out_of_range),
         cmocka_unit_test(fill_writes_shapes),
+        cmocka_unit_test(normalization_equals_reference_for_every_type_and_size),
+        cmocka_unit_test(ranges_of_every_type),
+        cmocka_unit_test(a_kernel_that_is_not_there_is_an_error),
         cmocka_unit_test(two_threads_run_two_contexts_of_one_engine),
         cmocka_unit_test(buffers_may_take_turns_and_hold_other_numbers_each_time),
         cmocka_unit_test(a_caller_may_capture_runs_into_a_graph_of_his_own),

@@ -1,0 +1,164 @@
+/* calls.c - steps that name their kernel: normalization and ranges. */
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/reference/reference.h"
+
+static uint64_t address(const hyp_cuda_session *s, uint32_t tensor_plus1)
+{
+    return tensor_plus1 ? s->at[tensor_plus1 - 1] : 0;
+}
+
+static uint32_t input_plus1(const HypPlan__Call *k, size_t i) { return i < k->n_inputs_plus1 ? k->inputs_plus1[i] : 0; }
+
+/* ---- layer-norm and rms-norm ------------------------------------------------------------------------------- */
+
+typedef struct norm {
+    hyp_cuda_norm args;
+    hyp_cuda_grid grid;
+    uint32_t x_plus1, scale_plus1, bias_plus1, y;
+} norm;
+
+static hyp_status norm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    norm *p = data;
+    p->args.x = address(s, p->x_plus1);
+    p->args.scale = address(s, p->scale_plus1);
+    p->args.bias = address(s, p->bias_plus1);
+    p->args.y = s->at[p->y];
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+/* x as rows of `size` elements, those of the axes from the attribute `axis` on, and the types. */
+static hyp_status read_norm(const hyp_kernel_call *c, hyp_cuda_norm *args)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0], *scale = hyp_kernel_input(c, 1), *bias = hyp_kernel_input(c, 2);
+    const hyp_array *const others[] = {scale, bias};
+    int32_t axis;
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
+    if (!hyp_array_same_shape(x, y) || x->dtype != y->dtype || !hyp_array_is_float(x))
+        return hyp_kernel_fail(c, "the result is of another type");
+    *args = (hyp_cuda_norm){.rows = 1, .size = 1, .epsilon = c->attrs[1].f, .dtype = x->dtype, .vector = 1};
+    for (int32_t i = 0; i < x->rank; i++) *(i < axis ? &args->rows : &args->size) *= x->dims[i];
+    for (int i = 0; i < 2; i++) {
+        if (!others[i]) continue;
+        if (others[i]->count != args->size || !hyp_array_is_float(others[i]))
+            return hyp_kernel_fail(c, "input %d has %lld elements, wanted %lld", i + 1, (long long)others[i]->count,
+                                   (long long)args->size);
+        if (others[i]->dtype != x->dtype) args->vector = 0;
+    }
+    args->scale_dtype = scale ? scale->dtype : HYP_DTYPE_NONE;
+    args->bias_dtype = bias ? bias->dtype : HYP_DTYPE_NONE;
+    return HYP_OK;
+}
+
+/* How many threads share a row: enough to hold it in registers, and more where rows alone would not fill the device. */
+static hyp_cuda_grid norm_grid(const hyp_cuda_device *device, const hyp_cuda_norm *args, int64_t pieces)
+{
+    enum { WARP = 32, THREADS = 256, MOST = 512, PER_MULTIPROCESSOR = 1024 };
+    int64_t wanted = (int64_t)device->multiprocessors * PER_MULTIPROCESSOR;
+    uint32_t x = WARP;
+    while (x < MOST && pieces > x && (pieces > (int64_t)x * HYP_CUDA_NORM_PIECES || args->rows < wanted / x)) x *= 2;
+    uint32_t y = x >= THREADS || args->rows < wanted / THREADS ? 1 : THREADS / x;
+    return (hyp_cuda_grid){.kernel = args->dtype == HYP_F64 ? HYP_CUDA_KERNEL_norm_f64 : HYP_CUDA_KERNEL_norm_f32,
+                           .blocks = hyp_cuda_blocks(device, args->rows, y),
+                           .block_x = x,
+                           .block_y = y,
+                           .shared_bytes = x / WARP * y * (uint32_t)sizeof(double)};
+}
+
+static hyp_status add_norm(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    hyp_cuda_norm args;
+    void *data;
+    HYP_TRY(read_norm(c, &args));
+    if (c->in[0].count == 0) return HYP_OK;
+    args.centred = strcmp(k->kernel, "layer-norm") == 0;
+    int64_t width = 16 / (int64_t)hyp_dtype_size((hyp_dtype)args.dtype), pieces = args.size / width;
+    args.vector = args.vector && args.dtype != HYP_F64 && args.size % width == 0;
+    HYP_TRY(hyp_cuda_add_op(b, norm_run, sizeof(norm), &data));
+    norm *p = data;
+    *p = (norm){.x_plus1 = input_plus1(k, 0),
+                .scale_plus1 = input_plus1(k, 1),
+                .bias_plus1 = input_plus1(k, 2),
+                .y = k->outputs[0]};
+    p->grid = norm_grid(b->session->model->device, &args, args.vector ? pieces : args.size);
+    args.vector = args.vector && pieces <= (int64_t)p->grid.block_x * HYP_CUDA_NORM_PIECES;
+    p->args = args;
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}
+
+/* ---- range ------------------------------------------------------------------------------------------------- */
+
+typedef struct range {
+    hyp_cuda_range args;
+    hyp_cuda_grid grid;
+    uint32_t start_plus1, delta_plus1, y;
+} range;
+
+static hyp_status range_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    range *p = data;
+    p->args.start = address(s, p->start_plus1);
+    p->args.delta = address(s, p->delta_plus1);
+    p->args.y = s->at[p->y];
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    enum { THREADS = 256 };
+    const hyp_array *start = &c->in[0], *delta = &c->in[1], *y = &c->out[0];
+    void *data;
+    if (start->count != 1 || delta->count != 1 || y->rank != 1 || start->dtype != y->dtype || delta->dtype != y->dtype)
+        return hyp_kernel_fail(c, "two scalars and a vector of one type are wanted");
+    if (y->count == 0) return HYP_OK;
+    HYP_TRY(hyp_cuda_add_op(b, range_run, sizeof(range), &data));
+    range *p = data;
+    *p = (range){.args = {.count = y->count, .dtype = y->dtype},
+                 .grid = {.kernel = hyp_array_is_float(y) ? HYP_CUDA_KERNEL_range_f64 : HYP_CUDA_KERNEL_range_u64,
+                          .blocks = hyp_cuda_blocks(b->session->model->device, y->count, THREADS),
+                          .block_x = THREADS,
+                          .block_y = 1},
+                 .start_plus1 = input_plus1(k, 0),
+                 .delta_plus1 = input_plus1(k, 1),
+                 .y = k->outputs[0]};
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------- */
+
+typedef hyp_status add_call_fn(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
+
+/* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
+static const struct {
+    const char *kernel;
+    add_call_fn *add;
+} calls[] = {
+    {"layer-norm", add_norm},
+    {"rms-norm", add_norm},
+    {"range", add_range},
+};
+
+static add_call_fn *find(const HypPlan__Call *k)
+{
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strcmp(calls[i].kernel, k->kernel) == 0) return calls[i].add;
+    return NULL;
+}
+
+hyp_status hyp_cuda_check_call(const HypPlan__Call *k, hyp_diag *diag)
+{
+    if (find(k)) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                    "there is no CUDA kernel for %s yet; run the plan on the CPU (--device cpu)", k->kernel);
+}
+
+hyp_status hyp_cuda_add_call(hyp_cuda_build *b, const HypPlan__Call *k)
+{
+    const hyp_reference_call shapes = {.program = b->program, .values = b->values};
+    hyp_call_arguments a;
+    hyp_reference_arguments(&shapes, k, b->diag, &a);
+    return find(k)(b, k, &a.call);
+}
