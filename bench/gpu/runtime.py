@@ -1,8 +1,12 @@
 """libhypatia-rt from Python, by its public C interface (hypatia/runtime.h), on PyTorch's device memory and stream."""
 import ctypes as c
 
+import torch
+
 HYP_DEVICE_CUDA = 2
 HYP_MEMORY_CUDA = 1
+DTYPES = {torch.float32: 1, torch.float64: 11, torch.float16: 10, torch.bfloat16: 16, torch.int64: 7, torch.int32: 6,
+          torch.bool: 9}  # hyp_dtype has ONNX's numbers
 
 
 class Diag(c.Structure):
@@ -37,9 +41,9 @@ class Library:
 
 
 class Plan:
-    """A plan with one input and one output, bound to two torch tensors."""
+    """A plan bound to torch tensors on the device, inputs and outputs in the plan's order."""
 
-    def __init__(self, library, path, stream, x, y, dtype):
+    def __init__(self, library, path, stream, inputs, outputs):
         self.library, self.diag = library, Diag()
         options = EngineOptions(size=c.sizeof(EngineOptions), device=HYP_DEVICE_CUDA)
         self.engine, self.context = c.c_void_p(), c.c_void_p()
@@ -47,15 +51,15 @@ class Plan:
         library.check(lib.hyp_engine_load_file(path.encode(), c.byref(options), c.byref(self.engine), diag), self.diag)
         on = ContextOptions(size=c.sizeof(ContextOptions), stream=stream)
         library.check(lib.hyp_context_create(self.engine, c.byref(on), c.byref(self.context), diag), self.diag)
-        self.x, self.y = self.tensor(x, dtype), self.tensor(y, dtype)
-        self.keep = (x, y)
-        self.args = (self.context, c.byref(self.x), 1, c.byref(self.y), 1, c.byref(self.diag))
+        self.keep = (inputs, outputs)
+        x, y = self.tensors(inputs), self.tensors(outputs)
+        self.args = (self.context, c.byref(x), len(inputs), c.byref(y), len(outputs), c.byref(self.diag))
         self.call = lib.hyp_context_run
 
     @staticmethod
-    def tensor(t, dtype):
-        dims = (c.c_int64 * 8)(*t.shape)
-        return Tensor(None, t.data_ptr(), t.numel() * t.element_size(), dtype, HYP_MEMORY_CUDA, t.dim(), dims)
+    def tensors(list):
+        return (Tensor * len(list))(*(Tensor(None, t.data_ptr(), t.numel() * t.element_size(), DTYPES[t.dtype],
+                                             HYP_MEMORY_CUDA, t.dim(), (c.c_int64 * 8)(*t.shape)) for t in list))
 
     def run(self):
         if self.call(*self.args):

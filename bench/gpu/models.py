@@ -1,0 +1,169 @@
+"""Transformers on one GPU: plans against PyTorch eager, eager replayed from a CUDA graph, and torch.compile.
+
+    python3 bench/gpu/models.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--only NAME] [--types bf16,fp32] [--compile]
+                                [--tsv FILE] [--rounds N]
+
+Models come from scripts/export-models.py, with random weights. Every plan is compiled for its shape. PyTorch runs the
+same module, its attention as scaled_dot_product_attention. All sides run in one process on one stream on the same device
+tensors, in turns; a time is the median of the rounds, in microseconds a run. A plan is called as a C program would: it
+replays its own CUDA graph. Errors are
+|y - r| / |r| (2-norms, the worst output) against float64.
+"""
+import argparse
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from runtime import Library, Plan  # noqa: E402
+from timing import capture, error, in_turns, milliseconds, repeat, spread  # noqa: E402
+
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def load_exporters():
+    spec = importlib.util.spec_from_file_location("export_models", os.path.join(HERE, "../../scripts/export-models.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def bert(exporters, batch, length):
+    ids = torch.randint(0, 30522, (batch, length))
+    return exporters.Bert(30522, 512, 768, 12, 3072, 12), {"ids": ids, "mask": torch.ones_like(ids)}
+
+
+def gpt2(exporters, batch, past):
+    keys, values = torch.randn(2, 12, batch, 12, past, 64)
+    return (exporters.Gpt2(50257, 1024, 768, 12, 12),
+            {"ids": torch.randint(0, 50257, (batch, 1)), "past_keys": keys, "past_values": values})
+
+
+CASES = {
+    "bert-base 1x128": (bert, 1, 128),
+    "bert-base 8x128": (bert, 8, 128),
+    "gpt2 1 token after 512": (gpt2, 1, 512),
+}
+
+
+def written_out(exporters):
+    """Attention in parts, its scale a number: of a traced size PyTorch 2.11 makes a cast of bf16 to complex numbers."""
+    def attend(q, k, v, mask=None, causal_from=None):
+        scores = q @ k.transpose(-2, -1) / int(q.shape[-1]) ** 0.5
+        if causal_from is not None:
+            rows = torch.arange(q.shape[2])[:, None] + causal_from
+            scores = scores.masked_fill(torch.arange(k.shape[2])[None, :] > rows, float("-inf"))
+        return torch.softmax(scores if mask is None else scores + mask, -1) @ v
+    exporters.attend = attend
+
+
+def with_sdpa(exporters):
+    """Attention as a user of PyTorch writes it when he wants it fast."""
+    def attend(q, k, v, mask=None, causal_from=None):
+        if causal_from is not None and q.shape[2] > 1:
+            rows = torch.arange(q.shape[2], device=q.device)[:, None] + causal_from
+            mask = torch.arange(k.shape[2], device=q.device)[None, :] <= rows
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    exporters.attend = attend
+
+
+def to_type(inputs, dtype, device):
+    return [t.to(device, dtype) if t.is_floating_point() else t.to(device) for t in inputs.values()]
+
+
+def compile_plan(args, model, inputs, dtype, folder):
+    onnx, plan = os.path.join(folder, "model.onnx"), os.path.join(folder, "model.plan")
+    torch.onnx.export(model.to(dtype), tuple(to_type(inputs, dtype, "cpu")), onnx, input_names=list(inputs),
+                      opset_version=18, dynamo=False)
+    command = [args.hypatiac, onnx, "-o", plan, "-q", "--target", "cuda"]
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}:\n{done.stderr}")
+    return plan, time.perf_counter() - start
+
+
+def as_tuple(y):
+    return y if isinstance(y, tuple) else (y,)
+
+
+def measure(args, library, folder, name, kind):
+    make, *shape = CASES[name]
+    dtype, stream = TYPES[kind], torch.cuda.Stream()
+    torch.manual_seed(1)
+    exporters = load_exporters()
+    model, inputs = make(exporters, *shape)
+    written_out(exporters)
+    plan_path, seconds = compile_plan(args, model.eval(), inputs, dtype, folder)
+    with_sdpa(exporters)
+    with torch.cuda.stream(stream), torch.no_grad(), torch.device("cuda"):
+        rounded = {k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}
+        reference = as_tuple(model.double().cuda()(*to_type(rounded, torch.float64, "cuda")))
+        model = model.to(dtype)
+        arguments = to_type(inputs, dtype, "cuda")
+        eager = as_tuple(model(*arguments))
+        outputs = [torch.full_like(y, float("nan")) for y in eager]
+        plan = Plan(library, plan_path, stream.cuda_stream, arguments, outputs)
+        for _ in range(3):
+            plan.run()
+        stream.synchronize()
+        errors = {"plan": max(map(error, outputs, reference)), "eager": max(map(error, eager, reference))}
+        calls = {"plan": plan.run, "eager": lambda: model(*arguments)}
+        ways = dict(calls)
+        ways["eager from a graph"] = capture(calls["eager"], 1, stream).replay
+        if args.compile:
+            compiled = torch.compile(model, mode="max-autotune")
+            for _ in range(3):
+                y = as_tuple(compiled(*arguments))
+            errors["torch.compile"] = max(map(error, y, reference))
+            ways["torch.compile"] = lambda: compiled(*arguments)
+        once = min(milliseconds(repeat(plan.run, 3), stream) / 3 for _ in range(3))
+        runs = max(2, min(50, int(5 / once)))
+        samples = in_turns({way: repeat(call, runs) for way, call in ways.items()}, runs, args.rounds, stream)
+        plan.close()
+    return samples, errors, seconds
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hypatiac", required=True)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--types", default="bf16,fp32")
+    parser.add_argument("--compile", action="store_true", help="torch.compile in mode max-autotune too, which takes minutes")
+    parser.add_argument("--tsv")
+    parser.add_argument("--rounds", type=int, default=21)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    library = Library(os.path.abspath(args.library))
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds of one run, medians of "
+          f"{args.rounds} rounds in turns")
+    rows = []
+    for name in CASES:
+        if args.only not in name:
+            continue
+        for kind in args.types.split(","):
+            with tempfile.TemporaryDirectory() as folder:
+                samples, errors, seconds = measure(args, library, folder, name, kind)
+            print(f"{name}, {kind}, compiled in {seconds:.1f} s:", flush=True)
+            for way, times in samples.items():
+                e = errors.get(way, errors["eager"])
+                print(f"    {way:20s} {statistics.median(times):10.1f}  error {e:.1e}", flush=True)
+                rows.append([name, kind, way, f"{statistics.median(times):.2f}", f"{min(times):.2f}",
+                             f"{spread(times):.2f}", f"{e:.3e}"])
+    if args.tsv:
+        with open(args.tsv, "w") as file:
+            file.write("\t".join(["model", "type", "way", "median_us", "min_us", "spread_us", "error"]) + "\n")
+            file.writelines("\t".join(row) + "\n" for row in rows)
+
+
+if __name__ == "__main__":
+    main()
