@@ -1,7 +1,7 @@
 """Transformers on one GPU: plans against PyTorch eager, eager replayed from a CUDA graph, and torch.compile.
 
     python3 bench/gpu/models.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--only NAME] [--types bf16,fp32] [--compile]
-                                [--tsv FILE] [--rounds N]
+                                [--without RULES] [--tsv FILE] [--rounds N]
 
 Models come from scripts/export-models.py, with random weights. Every plan is compiled for its shape. PyTorch runs the
 same module, its attention as scaled_dot_product_attention. All sides run in one process on one stream on the same device
@@ -79,16 +79,18 @@ def to_type(inputs, dtype, device):
     return [t.to(device, dtype) if t.is_floating_point() else t.to(device) for t in inputs.values()]
 
 
-def compile_plan(args, model, inputs, dtype, folder):
-    onnx, plan = os.path.join(folder, "model.onnx"), os.path.join(folder, "model.plan")
-    torch.onnx.export(model.to(dtype), tuple(to_type(inputs, dtype, "cpu")), onnx, input_names=list(inputs),
+def export(model, inputs, dtype, path):
+    torch.onnx.export(model.to(dtype), tuple(to_type(inputs, dtype, "cpu")), path, input_names=list(inputs),
                       opset_version=18, dynamo=False)
-    command = [args.hypatiac, onnx, "-o", plan, "-q", "--target", "cuda"]
+
+
+def compile_plan(args, onnx, disabled, plan):
+    command = [args.hypatiac, onnx, "-o", plan, "-q", "--target", "cuda"] + [f"--disable-rule={disabled}"] * bool(disabled)
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}:\n{done.stderr}")
-    return plan, time.perf_counter() - start
+    return time.perf_counter() - start
 
 
 def as_tuple(y):
@@ -102,7 +104,11 @@ def measure(args, library, folder, name, kind):
     exporters = load_exporters()
     model, inputs = make(exporters, *shape)
     written_out(exporters)
-    plan_path, seconds = compile_plan(args, model.eval(), inputs, dtype, folder)
+    onnx = os.path.join(folder, "model.onnx")
+    export(model.eval(), inputs, dtype, onnx)
+    disabled = {"plan": ""} | ({f"plan without {args.without}": args.without} if args.without else {})
+    paths = {way: os.path.join(folder, f"{i}.plan") for i, way in enumerate(disabled)}
+    seconds = [compile_plan(args, onnx, disabled[way], paths[way]) for way in paths][0]
     with_sdpa(exporters)
     with torch.cuda.stream(stream), torch.no_grad(), torch.device("cuda"):
         rounded = {k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}
@@ -110,25 +116,28 @@ def measure(args, library, folder, name, kind):
         model = model.to(dtype)
         arguments = to_type(inputs, dtype, "cuda")
         eager = as_tuple(model(*arguments))
-        outputs = [torch.full_like(y, float("nan")) for y in eager]
-        plan = Plan(library, plan_path, stream.cuda_stream, arguments, outputs)
-        for _ in range(3):
-            plan.run()
-        stream.synchronize()
-        errors = {"plan": max(map(error, outputs, reference)), "eager": max(map(error, eager, reference))}
-        calls = {"plan": plan.run, "eager": lambda: model(*arguments)}
-        ways = dict(calls)
-        ways["eager from a graph"] = capture(calls["eager"], 1, stream).replay
+        errors, ways, plans = {"eager": max(map(error, eager, reference))}, {}, []
+        for way, path in paths.items():
+            outputs = [torch.full_like(y, float("nan")) for y in eager]
+            plans.append(Plan(library, path, stream.cuda_stream, arguments, outputs))
+            ways[way] = plans[-1].run
+            for _ in range(3):
+                plans[-1].run()
+            stream.synchronize()
+            errors[way] = max(map(error, outputs, reference))
+        ways["eager"] = lambda: model(*arguments)
+        ways["eager from a graph"] = capture(ways["eager"], 1, stream).replay
         if args.compile:
             compiled = torch.compile(model, mode="max-autotune")
             for _ in range(3):
                 y = as_tuple(compiled(*arguments))
             errors["torch.compile"] = max(map(error, y, reference))
             ways["torch.compile"] = lambda: compiled(*arguments)
-        once = min(milliseconds(repeat(plan.run, 3), stream) / 3 for _ in range(3))
+        once = min(milliseconds(repeat(plans[0].run, 3), stream) / 3 for _ in range(3))
         runs = max(2, min(50, int(5 / once)))
         samples = in_turns({way: repeat(call, runs) for way, call in ways.items()}, runs, args.rounds, stream)
-        plan.close()
+        for plan in plans:
+            plan.close()
     return samples, errors, seconds
 
 
@@ -138,6 +147,7 @@ def main():
     parser.add_argument("--library", required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--types", default="bf16,fp32")
+    parser.add_argument("--without", metavar="RULES", help="also time plans that are compiled without these rules")
     parser.add_argument("--compile", action="store_true", help="torch.compile in mode max-autotune too, which takes minutes")
     parser.add_argument("--tsv")
     parser.add_argument("--rounds", type=int, default=21)
