@@ -20,8 +20,9 @@ def attend(q, k, v, mask=None, causal_from=None):
     """Softmax attention over [batch, heads, sequence, size], written out."""
     scores = q @ k.transpose(-2, -1) / (q.shape[-1] ** 0.5)
     if causal_from is not None:
-        rows = torch.arange(q.shape[2])[:, None] + causal_from
-        scores = scores.masked_fill(torch.arange(k.shape[2])[None, :] > rows, float("-inf"))
+        rows = torch.arange(q.shape[2], device=q.device)[:, None] + causal_from
+        columns = torch.arange(k.shape[2], device=q.device)
+        scores = scores.masked_fill(columns[None, :] > rows, float("-inf"))
     if mask is not None:
         scores = scores + mask
     return torch.softmax(scores, -1) @ v
@@ -69,7 +70,7 @@ class Bert(nn.Module):
         self.pool = nn.Linear(width, width)
 
     def forward(self, ids, mask):
-        x = self.words(ids) + self.places(torch.arange(ids.shape[1]))[None] + self.kinds(torch.zeros_like(ids))
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))[None] + self.kinds(torch.zeros_like(ids))
         x = self.norm(x)
         bias = (1.0 - mask[:, None, None, :].to(x.dtype)) * -10000.0
         for layer in self.layers:
@@ -94,7 +95,7 @@ class Gpt2(nn.Module):
 
     def forward(self, ids, past_keys, past_values):
         past = past_keys.shape[3]
-        x = self.words(ids) + self.places(torch.arange(ids.shape[1]) + past)[None]
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1], device=ids.device) + past)[None]
         keys, values = [], []
         for i in range(len(self.qkv)):
             q, k, v = (heads(t, self.count) for t in self.qkv[i](self.norms[2 * i](x)).chunk(3, -1))

@@ -110,7 +110,7 @@ def measure(args, library, folder, name, kind):
     paths = {way: os.path.join(folder, f"{i}.plan") for i, way in enumerate(disabled)}
     seconds = [compile_plan(args, onnx, disabled[way], paths[way]) for way in paths][0]
     with_sdpa(exporters)
-    with torch.cuda.stream(stream), torch.no_grad(), torch.device("cuda"):
+    with torch.cuda.stream(stream), torch.no_grad():
         rounded = {k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}
         reference = as_tuple(model.double().cuda()(*to_type(rounded, torch.float64, "cuda")))
         model = model.to(dtype)
