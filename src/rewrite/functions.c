@@ -303,6 +303,74 @@ static hyp_status padded(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
     return give_dims(call, sum, pads.count, out, diag);
 }
 
+static hyp_status matrix(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *w = type_of(call, 0);
+    if (!w || w->rank < 1) return HYP_OK;
+    hyp_dim shape[2] = {w->dims[0], 1};
+    for (int32_t i = 1; i < w->rank; i++)
+        HYP_TRY(hyp_dim_mul(((hyp_rw *)call->user)->dims, shape[1], w->dims[i], &shape[1], diag));
+    return give_dims(call, shape, 2, out, diag);
+}
+
+/* A permutation of the axes of an image, [N C spatial...]. */
+static hyp_status give_channels(const hyp_call *call, bool last, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 0);
+    if (!x || x->rank < 2) return HYP_OK;
+    hyp_dim perm[HYP_MAX_RANK] = {0};
+    perm[last ? x->rank - 1 : 1] = last ? 1 : x->rank - 1;
+    for (int32_t i = 2; i < x->rank; i++) perm[last ? i - 1 : i] = last ? i : i - 1;
+    return give_dims(call, perm, (uint32_t)x->rank, out, diag);
+}
+
+static hyp_status channels_last(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    return give_channels(call, true, out, diag);
+}
+
+static hyp_status channels_first(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    return give_channels(call, false, out, diag);
+}
+
+/* A size that is 1 divides any. */
+static hyp_status tiled(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 0), *w = type_of(call, 1);
+    if (!x || !w || x->rank != w->rank || x->rank < 2 || 2 * x->rank - 2 > HYP_MAX_RANK) return HYP_OK;
+    hyp_dim shape[HYP_MAX_RANK] = {x->dims[0], x->dims[1]};
+    for (int32_t i = 2; i < x->rank; i++) {
+        hyp_dim size = x->dims[i], tile = w->dims[i];
+        bool whole = tile == 1 || (hyp_dim_is_const(size) && hyp_dim_is_const(tile) && tile > 0 && size % tile == 0);
+        if (!whole) return HYP_OK;
+        shape[2 * i - 2] = tile == 1 ? size : size / tile;
+        shape[2 * i - 1] = tile;
+    }
+    return give_dims(call, shape, (uint32_t)(2 * x->rank - 2), out, diag);
+}
+
+static hyp_status tiles_first(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr shape;
+    hyp_dim perm[HYP_MAX_RANK];
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    if (shape.count % 2 || shape.count > HYP_MAX_RANK) return HYP_OK;
+    for (uint32_t i = 0; i < shape.count; i++) perm[i / 2 + (i % 2) * shape.count / 2] = i;
+    return give_dims(call, perm, shape.count, out, diag);
+}
+
+static hyp_status tile_rows(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr shape;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    if (shape.count % 2 || shape.count < 2) return HYP_OK;
+    hyp_dim rows[3] = {shape.dims[0], 1, 1};
+    for (uint32_t i = 1; i < shape.count; i++)
+        HYP_TRY(hyp_dim_mul(((hyp_rw *)call->user)->dims, rows[1 + i % 2], shape.dims[i], &rows[1 + i % 2], diag));
+    return give_dims(call, rows, 3, out, diag);
+}
+
 static hyp_status least(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     hyp_attr list;
@@ -437,6 +505,16 @@ static const hyp_rw_callback table[] = {
     {"padded", 3, NULL, padded,
      "(padded p f l): the pads p of a convolution with f elements more in front of every axis and l behind, if those"
      " are spatial"},
+    {"matrix", 1, NULL, matrix, "(matrix w): the shape (N K) of w [N ...], K the product of all other sizes"},
+    {"channels-last", 1, NULL, channels_last, "(channels-last x): the permutation (0 2 3 ... 1) of the axes of x"},
+    {"channels-first", 1, NULL, channels_first, "(channels-first x): the inverse of (channels-last x)"},
+    {"tiled", 2, NULL, tiled,
+     "(tiled x w): the shape (B C H/h h W/w w ...) of x [B C H W ...] in tiles of the size of filters [M C h w ...], if"
+     " they fill it"},
+    {"tiles-first", 1, NULL, tiles_first,
+     "(tiles-first s): the permutation (0 2 4 ... 1 3 5 ...), by which the tiles of such a shape follow each other"},
+    {"tile-rows", 1, NULL, tile_rows,
+     "(tile-rows s): the shape (B T K) of the T tiles of K elements that are in such a shape"},
     {"least", 1, NULL, least, "(least a): the smallest entry of a list of axes"},
     {"item", 2, NULL, item, "(item s i): item i of a list, from the end when negative"},
     {"but-last", 1, NULL, but_last, "(but-last s): a list without its last item"},
