@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "cli.h"
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
@@ -30,6 +32,7 @@ enum {
     OPT_THREADS,
     OPT_SECONDS,
     OPT_LIST_RULES,
+    OPT_JSON,
     OPT_EXPLAIN,
     OPT_WHY_NOT,
     OPT_DUMP_REWRITES,
@@ -64,6 +67,7 @@ static const cli_option options[] = {
     [OPT_THREADS] = {"threads", 0, "N", "CPU threads for --timed (as at run time) and --calibrate (1)"},
     [OPT_SECONDS] = {"seconds", 0, "S", "about how long --timed (3) or --calibrate (20) measures"},
     [OPT_LIST_RULES] = {"list-rules", 0, NULL, "print the rules: name, class, ruleset, what it does"},
+    [OPT_JSON] = {"json", 0, NULL, "print the rules of --list-rules as JSON"},
     [OPT_EXPLAIN] = {"explain", 0, "NODE", "print the rules that led from a node of the model to its kernel"},
     [OPT_WHY_NOT] = {"why-not", 0, "RULE [NODE]", "print why a rule did not change a node, or any"},
     [OPT_DUMP_REWRITES] = {"dump-rewrites", 0, "FILE|-", "write every rewrite as a line of JSON"},
@@ -81,13 +85,13 @@ typedef struct request {
     hyp_compile_options compile;
     const char *model, *plan, *dump_path;
     bool node_next; /* the last option was --why-not: its node may follow */
-    FILE *dump; /* NULL = no dump */
+    FILE *dump;     /* NULL = no dump */
     cli_list dims, typical, shapes, bound, rules, disabled, only, flags;
     cli_list normal; /* rules that --timed chose */
     const char **dim_names, **typical_names;
     int64_t *dim_values, *typical_values;
     hyp_tensor *shape_tensors, *bound_tensors;
-    bool list_rules, dry_run, stats, verbose, quiet, timed, calibrate;
+    bool list_rules, json, dry_run, stats, verbose, quiet, timed, calibrate;
     int64_t threads; /* 0 = not said */
     double seconds;  /* 0 = not said */
 } request;
@@ -157,6 +161,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
         cli_usage_error(args, "--seconds: '%s' is no time of a thousandth or more", value);
         return false;
     case OPT_LIST_RULES: r->list_rules = true; break;
+    case OPT_JSON: r->json = true; break;
     case OPT_EXPLAIN: c->explain = value; break;
     case OPT_WHY_NOT: c->why_not = value; break;
     case OPT_DUMP_REWRITES: r->dump_path = value; break;
@@ -238,6 +243,10 @@ static bool finish_request(request *r, const cli_args *args)
     c->only_rule_count = r->only.count;
     c->flags = (const char *const *)r->flags.items;
     c->flag_count = r->flags.count;
+    if (r->json && !r->list_rules) {
+        cli_usage_error(args, "--json is for --list-rules; plans are described by 'hypatia inspect --json'");
+        return false;
+    }
     if (r->list_rules) return true;
     if (r->calibrate && (r->model || r->timed || !r->plan)) {
         cli_usage_error(args,
@@ -300,6 +309,21 @@ static void print_rules(const hyp_compile_report *report)
         const hyp_compile_rule_use *rule = &report->rules[i];
         printf("%-32s %-2s %-10s %s\n", rule->name, rule->numeric_class, rule->ruleset, rule->doc);
     }
+}
+
+static int print_rules_json(const hyp_compile_report *report)
+{
+    json_t *list = json_array();
+    int failed = list ? 0 : -1;
+    for (size_t i = 0; i < report->rule_count && failed == 0; i++) {
+        const hyp_compile_rule_use *rule = &report->rules[i];
+        failed =
+            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "name", rule->name, "class",
+                                                  rule->numeric_class, "ruleset", rule->ruleset, "doc", rule->doc));
+    }
+    if (failed == 0) failed = json_dumpf(list, stdout, JSON_INDENT(1)) || puts("") == EOF;
+    json_decref(list);
+    return failed ? CLI_FAILED : CLI_OK;
 }
 
 static void print_summary(FILE *to, const request *r, const hyp_compile_report *report)
@@ -378,7 +402,12 @@ static int compile(request *r, const cli_args *args)
                             ? hyp_compile_list_rules(&r->compile, &report, &diag)
                             : hyp_compile_file(r->model, r->dry_run ? NULL : r->plan, &r->compile, &report, &diag);
     if (status != HYP_OK) return cli_report(args->tool, &diag);
-    if (r->list_rules) print_rules(report);
+    if (r->list_rules && r->json) {
+        code = print_rules_json(report);
+        if (code != CLI_OK) fprintf(stderr, "%s: the list of rules cannot be written\n", args->tool);
+    } else if (r->list_rules) {
+        print_rules(report);
+    }
     bool asked = r->compile.explain || r->compile.why_not;
     fputs(report->answer, people);
     if (!r->list_rules && !r->quiet && !asked) print_summary(people, r, report);
@@ -386,7 +415,7 @@ static int compile(request *r, const cli_args *args)
     hyp_compile_report_destroy(report);
     bool dumped = !r->dump || (fflush(r->dump) == 0 && !ferror(r->dump));
     if (!dumped) fprintf(stderr, "%s: %s: cannot write\n", args->tool, r->dump_path);
-    return dumped ? CLI_OK : CLI_FAILED;
+    return dumped ? code : CLI_FAILED;
 }
 
 static int run(request *r, const cli_args *args)

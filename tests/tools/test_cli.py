@@ -48,6 +48,12 @@ def check_compiling(folder, plan):
     rules = [line.split() for line in run("hypatiac", "--list-rules").splitlines()]
     names = [rule[0] for rule in rules]
     assert len(names) == len(set(names)) and len(names) > 20 and all(rule[1] in "EZRNA" for rule in rules)
+    listed = json.loads(run("hypatiac", "--list-rules", "--json"))
+    assert [[rule["name"], rule["class"], rule["ruleset"], rule["doc"].split()] for rule in listed] == \
+        [[*rule[:3], rule[3:]] for rule in rules]
+    assert json.loads(run("hypatiac", "--list-rules", "--json", "--no-builtin-rules")) == []
+    assert "--list-rules" in hyp.tool("hypatiac", MODEL, "--dry-run", "--json").stderr
+    run("hypatiac", MODEL, "--dry-run", "--json", code=2)
     fuse = [name for name in names if name.startswith("fuse")]
     without = run("hypatiac", MODEL, "-o", again, "--disable-rule", ",".join(fuse))
     assert "fused-mlp" not in without, without
