@@ -18,14 +18,17 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     set(image ${PROJECT_BINARY_DIR}/generated/kernels.fatbin)
     set(cuda_dir ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
     file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/generated)
+    set(HYPATIA_CUDA_IMAGE_SOURCES ${cuda_dir}/image.cu ${cuda_dir}/kernels.cu ${cuda_dir}/layers.cu ${cuda_dir}/kernels.h
+        ${PROJECT_SOURCE_DIR}/include/hypatia/types.h CACHE INTERNAL "what the image of kernels is made of")
     add_custom_command(OUTPUT ${image}
         COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -fatbin ${arches} ${compress}
-            -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src -o ${image} ${cuda_dir}/kernels.cu
-        DEPENDS ${cuda_dir}/kernels.cu ${cuda_dir}/kernels.h ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
+            -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src -o ${image} ${cuda_dir}/image.cu
+        DEPENDS ${HYPATIA_CUDA_IMAGE_SOURCES}
         COMMENT "Compiling CUDA kernels" VERBATIM)
     target_sources(hyp_runtime PRIVATE ${image}
         cuda/backend_cuda.c cuda/device.c cuda/library.c cuda/prepare.c cuda/extent.c cuda/gemm.c cuda/product.c
-        cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c cuda/calls.c)
+        cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c
+        cuda/calls.c cuda/chain.c cuda/layers.c)
     set_source_files_properties(cuda/device.c PROPERTIES
         OBJECT_DEPENDS ${image} COMPILE_DEFINITIONS "HYP_CUDA_IMAGE=\"${image}\"")
     target_include_directories(hyp_runtime SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})

@@ -28,6 +28,7 @@ typedef struct hyp_cuda_device {
     CUfunction kernels[HYP_CUDA_KERNEL_COUNT];
     int sm; /* compute capability: 90 = 9.0 */
     int multiprocessors;
+    size_t shared_bytes; /* that a block of one of our kernels may have */
     char name[192]; /* for people */
     char key[192];  /* what measurements depend on: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100" */
     hyp_log log;    /* of the engine; only while it loads */
@@ -95,6 +96,7 @@ static inline hyp_dtype hyp_cuda_dtype(const HypPlan__Program *p, uint32_t tenso
 typedef struct hyp_cuda_grid {
     hyp_cuda_kernel kernel;
     uint32_t blocks, block_x, block_y, shared_bytes;
+    bool together; /* blocks wait for each other: all of them must run at once */
 } hyp_cuda_grid;
 
 /* Blocks of a kernel whose threads loop until `items` are done, `per_block` at a time: enough to fill the device. */
@@ -107,6 +109,10 @@ HYP_NODISCARD hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_gri
 /* gemm.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
+/* layers.c: layers `first` to first + count - 1 (at most HYP_CUDA_LAYERS) in one launch of our own, where that is possible
+ * and expected to be faster; *out_done is false where it is not, and then nothing was added. */
+HYP_NODISCARD hyp_status hyp_cuda_add_layers(hyp_cuda_build *b, const HypPlan__Linear *k, size_t first, size_t count,
+                                             uint32_t x, uint32_t y, bool *out_done);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
 /* What is left to do for a layer when its product is in y: y[m,n] = act(y + bias[n] + before[m,n]) + after[m,n], in
@@ -118,6 +124,8 @@ typedef struct hyp_cuda_rest {
 } hyp_cuda_rest;
 HYP_NODISCARD hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n,
                                            const hyp_cuda_rest *rest);
+/* The instruction that computes an activation; CAST for none. */
+HypPlan__Pointwise__Op hyp_cuda_act_op(HypPlan__Act act);
 /* reduce.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k);

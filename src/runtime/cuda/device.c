@@ -30,7 +30,7 @@ static hyp_status find_device(hyp_cuda_device *d, int32_t index, int *out_driver
         return hyp_fail(diag, HYP_ERR_DEVICE, "there is no GPU %d: the driver lists %d, counted from 0", (int)index,
                         count);
     HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGet(&d->device, index), "cuDeviceGet", diag));
-    int major, minor;
+    int major, minor, shared;
     const struct {
         CUdevice_attribute attribute;
         int *value;
@@ -38,11 +38,13 @@ static hyp_status find_device(hyp_cuda_device *d, int32_t index, int *out_driver
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
         {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &d->multiprocessors},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &shared},
     };
     for (size_t i = 0; i < sizeof ask / sizeof *ask; i++)
         HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGetAttribute(ask[i].value, ask[i].attribute, d->device),
                                "cuDeviceGetAttribute", diag));
     d->sm = major * 10 + minor;
+    d->shared_bytes = (size_t)shared;
     if (d->sm >= OLDEST_SM) return HYP_OK;
     return hyp_fail(diag, HYP_ERR_DEVICE, "GPU %d has compute capability %d.%d, at least %d.%d is needed", (int)index,
                     major, minor, OLDEST_SM / 10, OLDEST_SM % 10);
@@ -58,6 +60,11 @@ static hyp_status load_kernels(hyp_cuda_device *d, hyp_diag *diag)
                            "loading Hypatia's kernels (an old driver may be the reason)", diag));
     for (int i = 0; i < HYP_CUDA_KERNEL_COUNT; i++)
         HYP_TRY(hyp_cuda_check(lib, lib->cuModuleGetFunction(&d->kernels[i], d->module, names[i]), names[i], diag));
+    for (int i = HYP_CUDA_KERNEL_layers_f32_1; i <= HYP_CUDA_KERNEL_layers_bf16_16; i++)
+        HYP_TRY(hyp_cuda_check(lib,
+                               lib->cuFuncSetAttribute(d->kernels[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                       (int)d->shared_bytes),
+                               names[i], diag));
     return HYP_OK;
 }
 
@@ -142,7 +149,11 @@ hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void 
 {
     const hyp_cuda_device *d = s->model->device;
     void *list[] = {args};
-    CUresult result = d->lib.cuLaunchKernel(d->kernels[grid->kernel], grid->blocks, 1, 1, grid->block_x, grid->block_y,
-                                            1, grid->shared_bytes, s->stream, list, NULL);
+    CUfunction kernel = d->kernels[grid->kernel];
+    CUresult result = grid->together
+                          ? d->lib.cuLaunchCooperativeKernel(kernel, grid->blocks, 1, 1, grid->block_x, grid->block_y,
+                                                             1, grid->shared_bytes, s->stream, list)
+                          : d->lib.cuLaunchKernel(kernel, grid->blocks, 1, 1, grid->block_x, grid->block_y, 1,
+                                                  grid->shared_bytes, s->stream, list, NULL);
     return hyp_cuda_check(&d->lib, result, "launching a kernel", diag);
 }

@@ -276,13 +276,27 @@ static hyp_status add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t 
     return hyp_cuda_add_rest(b, y, m, n, &rest);
 }
 
+/* As many layers as possible in one launch of our own; else one of them, by our own kernel or cuBLASLt. */
+static hyp_status add_layers(hyp_cuda_build *b, const HypPlan__Linear *k, size_t first, size_t *count, uint32_t x)
+{
+    bool done;
+    for (;; *count = 1) {
+        const HypPlan__Layer *last = k->layers[first + *count - 1];
+        uint32_t y = last->hidden_plus1 ? last->hidden_plus1 - 1 : k->y;
+        HYP_TRY(hyp_cuda_add_layers(b, k, first, *count, x, y, &done));
+        if (done) return HYP_OK;
+        if (*count == 1) return add_layer(b, k, first, x, y);
+    }
+}
+
 hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k)
 {
     uint32_t x = k->x;
-    for (size_t i = 0; i < k->n_layers; i++) {
-        uint32_t y = k->layers[i]->hidden_plus1 ? k->layers[i]->hidden_plus1 - 1 : k->y;
-        HYP_TRY(add_layer(b, k, i, x, y));
-        x = y;
+    size_t count;
+    for (size_t i = 0; i < k->n_layers; i += count) {
+        count = k->n_layers - i < HYP_CUDA_LAYERS ? k->n_layers - i : HYP_CUDA_LAYERS;
+        HYP_TRY(add_layers(b, k, i, &count, x));
+        x = k->layers[i + count - 1]->hidden_plus1 - 1; /* of the last one nothing reads it */
     }
     return HYP_OK;
 }

@@ -15,7 +15,8 @@
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(norm_f32) X(norm_f64) X(copy) X(transpose) X(gather) X(fill_i64) \
-    X(range_f64) X(range_u64)
+    X(range_f64) X(range_u64) \
+    X(layers_f32_1) X(layers_f32_16) X(layers_f16_1) X(layers_f16_16) X(layers_bf16_1) X(layers_bf16_16)
 /* clang-format on */
 
 typedef enum hyp_cuda_kernel {
@@ -34,8 +35,13 @@ enum {
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_NORM_PIECES = 4, /* pieces of 16 bytes of a row that one thread of norm_f32 keeps in registers */
-    HYP_CUDA_TILE = 32,     /* a transpose block moves a tile of this many rows and columns */
-    HYP_CUDA_TILE_ROWS = 8, /* with this many rows of threads */
+    HYP_CUDA_TILE = 32,            /* a transpose block moves a tile of this many rows and columns */
+    HYP_CUDA_TILE_ROWS = 8,        /* with this many rows of threads */
+    HYP_CUDA_LAYERS = 16,          /* of one launch */
+    HYP_CUDA_LAYER_ROWS = 16,      /* of its input */
+    HYP_CUDA_LAYER_THREADS = 512,  /* of a block */
+    HYP_CUDA_LAYER_PIECE = 16,     /* bytes that a thread loads at a time */
+    HYP_CUDA_LAUNCH_COUNT = 65536, /* what one launch adds to its counter; more than there are blocks */
 };
 
 /* The instructions of a pointwise program: the numbers of plan.proto's Pointwise.Op. */
@@ -219,5 +225,33 @@ typedef struct hyp_cuda_fill {
     int64_t value[HYP_CUDA_FILL_VALUES];
     uint32_t count;
 } hyp_cuda_fill;
+
+/* A layer of a chain: y[rows,n] = act(x[rows,k] w^T + bias), w stored [n,k]. A piece is 16 bytes of a row. */
+typedef struct hyp_cuda_layer {
+    uint64_t weight, bias; /* bias 0 = none */
+    uint32_t n, k;
+    uint32_t pieces;     /* of a row of w, and of x where blocks hand it on: k elements rounded up */
+    uint32_t rows_each;  /* rows of w for every block, */
+    uint32_t rows_more;  /* and one more for this many first blocks */
+    uint32_t log_splits; /* warps that share a row of w: 2^log_splits */
+    uint32_t act;        /* HYP_PW_RELU ...; HYP_PW_CAST = none */
+    uint32_t aligned;    /* every row of w starts at a multiple of 16 bytes */
+    uint32_t x_at;       /* where x is in an exchange buffer, in pieces; not of the first layer */
+    uint32_t pad;
+} hyp_cuda_layer;
+
+/* A chain of layers in one launch. Hidden values go through one of two exchange buffers, in turns from launch to
+ * launch: a value that is all ones has not been written yet. A launch leaves the other buffer all ones for the next. */
+typedef struct hyp_cuda_layers {
+    hyp_cuda_layer layer[HYP_CUDA_LAYERS];
+    uint64_t x, y;
+    uint64_t added; /* to the last layer, before its activation or after it; 0 = none */
+    uint64_t exchange; /* the two buffers, and behind them a uint32_t: HYP_CUDA_LAUNCH_COUNT for every launch so far */
+    uint32_t exchange_pieces; /* of one buffer */
+    uint32_t layers, rows;
+    uint32_t x_pieces; /* of shared memory for x, the largest of all layers */
+    uint32_t turned;   /* of one layer: w is what the plan calls x, and y and the bias are to be read so */
+    uint32_t add_after;
+} hyp_cuda_layers;
 
 #endif

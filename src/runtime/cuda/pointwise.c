@@ -64,7 +64,7 @@ hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k
     return add(b, &step, inputs, k->outputs);
 }
 
-static HypPlan__Pointwise__Op act_op(HypPlan__Act act)
+HypPlan__Pointwise__Op hyp_cuda_act_op(HypPlan__Act act)
 {
     switch (act) {
     case HYP_PLAN__ACT__ACT_RELU: return HYP_PLAN__POINTWISE__OP__RELU;
@@ -117,7 +117,7 @@ hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n
         instr[step.instrs].b = i;
         reg = (uint32_t)(step.inputs + step.instrs++);
     }
-    instr[step.instrs].op = act_op(rest->act);
+    instr[step.instrs].op = hyp_cuda_act_op(rest->act);
     instr[step.instrs].a = reg;
     reg = (uint32_t)(step.inputs + step.instrs++);
     if (rest->after_plus1) {

@@ -38,9 +38,10 @@ static hyp_status add_step(hyp_cuda_build *b, const HypPlan__Step *step)
     case HYP_PLAN__STEP__KERNEL_FILL: return hyp_cuda_add_fill(b, step->fill);
     case HYP_PLAN__STEP__KERNEL_CALL: return hyp_cuda_add_call(b, step->call);
     case HYP_PLAN__STEP__KERNEL_ATTENTION:
-        return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
-                        "there is no CUDA kernel for attention in one step; compile the model for CUDA (--target cuda), or "
-                        "run the plan on the CPU (--device cpu)");
+        return hyp_fail(
+            b->diag, HYP_ERR_UNSUPPORTED,
+            "there is no CUDA kernel for attention in one step; compile the model for CUDA (--target cuda), or "
+            "run the plan on the CPU (--device cpu)");
     default: return hyp_fail(b->diag, HYP_ERR_INTERNAL, "a validated plan has an unknown kernel");
     }
 }
@@ -115,10 +116,10 @@ void hyp_cuda_release(void *session, void *prepared)
     hyp_cuda_prepared *p = prepared;
     if (hyp_cuda_enter(s->model->device, NULL) == HYP_OK) {
         hyp_cuda_replays_dispose(&p->replays, &s->model->device->lib);
+        for (size_t i = 0; i < p->ops.len; i++)
+            if (p->ops.data[i].dispose) p->ops.data[i].dispose(&s->model->device->lib, p->ops.data[i].data);
         hyp_cuda_leave(s->model->device);
     }
-    for (size_t i = 0; i < p->ops.len; i++)
-        if (p->ops.data[i].dispose) p->ops.data[i].dispose(&s->model->device->lib, p->ops.data[i].data);
     hyp_vec_free(&p->ops);
     hyp_arena_dispose(&p->arena);
     hyp_free(p);

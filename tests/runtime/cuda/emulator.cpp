@@ -1,7 +1,7 @@
 // emulator.cpp - a CUDA driver and a cuBLASLt without a GPU, so that the CUDA backend is tested where there is none.
 //
 // One shared library named libcuda.so.1 that has every function of both libraries that the backend calls. Device memory
-// is host memory, streams run at once, kernels.cu is compiled for the host and its threads are coroutines. Products
+// is host memory, streams run at once, the kernels are compiled for the host and their threads are coroutines. Products
 // are computed in double. What a real device would punish ends the program with a message: unaligned operands,
 // memory that is not freed, a context that is not current.
 //
@@ -9,66 +9,24 @@
 // of memory), "plain" (a cuBLASLt without epilogues), "uncaptured" (streams that cannot be captured).
 #include <atomic>
 #include <cmath>
-#include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <ucontext.h>
+#include <set>
 #include <vector>
 
 #include <cublasLt.h>
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <vector_functions.h>
 
-// ---- the language of kernels.cu ---------------------------------------------------------------------------
+#include "emulator_threads.hpp"
 
-static uint3 blockIdx, threadIdx;
-static dim3 blockDim, gridDim;
+// ---- the language of kernels ------------------------------------------------------------------------------
 
-// A thread of a block. It starts on a stack of its own; from then on jumps are enough, which cost no system call.
-enum waiting { FOR_NOTHING, FOR_WARP, FOR_BLOCK };
-struct fiber {
-    jmp_buf at;
-    bool started, done;
-    waiting waits;
-    uint64_t shown; // to the other lanes of the warp
-};
-enum { WARP = 32 };
-static std::vector<fiber> fibers;
-static size_t current; // the one that runs
-static jmp_buf scheduler;
-
-static void wait_for(waiting what)
-{
-    fibers[current].waits = what;
-    if (!_setjmp(fibers[current].at)) _longjmp(scheduler, 1);
-}
-static void __syncthreads() { wait_for(FOR_BLOCK); }
-static void __syncwarp(unsigned = 0xffffffff) { wait_for(FOR_WARP); }
-
-// Every lane shows its value, and takes that of another one. All lanes of the warp must take part.
-template <typename T> static T shuffle(T v, size_t lane)
-{
-    static_assert(sizeof v <= sizeof fibers[0].shown, "");
-    memcpy(&fibers[current].shown, &v, sizeof v);
-    __syncwarp();
-    size_t from = current / WARP * WARP + lane % WARP;
-    if (from < fibers.size()) memcpy(&v, &fibers[from].shown, sizeof v);
-    __syncwarp();
-    return v;
-}
-template <typename T> static T __shfl_sync(unsigned, T v, int lane) { return shuffle(v, (size_t)lane); }
-template <typename T> static T __shfl_xor_sync(unsigned, T v, int mask) { return shuffle(v, current % WARP ^ (size_t)mask); }
-template <typename T> static T __shfl_down_sync(unsigned, T v, unsigned by)
-{
-    size_t lane = current % WARP;
-    return shuffle(v, lane + by < WARP ? lane + by : lane);
-}
 static uint64_t __umul64hi(uint64_t a, uint64_t b) { return (uint64_t)((unsigned __int128)a * b >> 64); }
 static float __uint_as_float(uint32_t u)
 {
@@ -76,27 +34,27 @@ static float __uint_as_float(uint32_t u)
     memcpy(&f, &u, 4);
     return f;
 }
-
 static uint32_t __float_as_uint(float f)
 {
     uint32_t u;
     memcpy(&u, &f, 4);
     return u;
 }
+template <typename T> static T __ldg(const T *p) { return *p; }
+template <typename T> static T load_relaxed(const T *p) { return *p; }
+template <typename T> static void store_relaxed(T *p, T v) { *p = v; }
+static uint32_t atomicAdd(uint32_t *p, uint32_t v) { return (*p += v) - v; }
 
+#define HYP_CUDA_EMULATOR
+#define __launch_bounds__(...)
 #define __noinline__ // the host's headers know it as an attribute
-#include "runtime/cuda/kernels.cu"
+#include "runtime/cuda/image.cu"
 #undef __noinline__
 
+enum { SHARED_USUAL = 48 << 10, SHARED_MOST = 96 << 10, MULTIPROCESSORS = 3 };
 namespace
 {
-double shared[48 * 1024 / sizeof(double)]; // of the one block that runs
-}
-
-[[noreturn]] static void give_up(const char *what)
-{
-    fprintf(stderr, "CUDA emulator: %s\n", what);
-    abort();
+double shared[SHARED_MOST / sizeof(double)]; // of the block that runs
 }
 
 static bool is_mode(const char *mode)
@@ -136,75 +94,13 @@ static const entry entries[] = {
     ENTRY(transpose, hyp_cuda_transpose, true),
     ENTRY(gather, hyp_cuda_gather, false),
     ENTRY(fill_i64, hyp_cuda_fill, false),
+    ENTRY(layers_f32_1, hyp_cuda_layers, true),
+    ENTRY(layers_f32_16, hyp_cuda_layers, true),
+    ENTRY(layers_f16_1, hyp_cuda_layers, true),
+    ENTRY(layers_f16_16, hyp_cuda_layers, true),
+    ENTRY(layers_bf16_1, hyp_cuda_layers, true),
+    ENTRY(layers_bf16_16, hyp_cuda_layers, true),
 };
-
-static const entry *running;
-static const void *running_args;
-
-static void fiber_main()
-{
-    running->call(running_args);
-    fibers[current].done = true;
-    _longjmp(scheduler, 1);
-}
-
-static void start_or_resume(std::vector<char> &stacks, size_t stack)
-{
-    fiber *f = &fibers[current];
-    if (_setjmp(scheduler)) return;
-    if (f->started) _longjmp(f->at, 1);
-    f->started = true;
-    ucontext_t context;
-    getcontext(&context);
-    context.uc_stack.ss_sp = &stacks[current * stack];
-    context.uc_stack.ss_size = stack;
-    context.uc_link = nullptr;
-    makecontext(&context, fiber_main, 0);
-    setcontext(&context);
-}
-
-// Lets the fibers from `first` on go on when all of them that are left wait for this.
-static bool release(size_t first, size_t end, waiting what)
-{
-    bool any = false;
-    if (end > fibers.size()) end = fibers.size();
-    for (size_t i = first; i < end; i++) {
-        if (!fibers[i].done && fibers[i].waits != what) return false;
-        any = any || !fibers[i].done;
-    }
-    for (size_t i = first; i < end; i++) fibers[i].waits = FOR_NOTHING;
-    return any;
-}
-
-// Runs the threads of one block, each up to its next barrier in turn.
-static void run_block(std::vector<char> &stacks, size_t stack)
-{
-    size_t left = fibers.size();
-    for (fiber &f : fibers) f = {};
-    while (left > 0) {
-        size_t before = left;
-        for (current = 0; current < fibers.size(); current++) {
-            if (fibers[current].done || fibers[current].waits) continue;
-            threadIdx = make_uint3((unsigned)current % blockDim.x, (unsigned)current / blockDim.x, 0);
-            start_or_resume(stacks, stack);
-            if (fibers[current].done) left--;
-        }
-        bool on = false;
-        for (size_t first = 0; first < fibers.size(); first += WARP) on |= release(first, first + WARP, FOR_WARP);
-        if (!on && left > 0 && left != before) give_up("some threads of a block left before a barrier");
-        on |= release(0, fibers.size(), FOR_BLOCK);
-        if (!on && left > 0) give_up("threads of a block wait at different barriers");
-    }
-}
-
-// Blocks of kernels that have no barrier need no fibers.
-static void run_threads(unsigned threads)
-{
-    for (unsigned t = 0; t < threads; t++) {
-        threadIdx = make_uint3(t % blockDim.x, t / blockDim.x, 0);
-        running->call(running_args);
-    }
-}
 
 // ---- driver -----------------------------------------------------------------------------------------------
 
@@ -227,9 +123,10 @@ DRIVER cuDeviceGetName(char *name, int size, CUdevice)
 }
 DRIVER cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice)
 {
-    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
-             : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 2
-                                                                       : 0;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR            ? 9
+             : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT              ? (int)MULTIPROCESSORS
+             : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? (int)SHARED_MOST
+                                                                                  : 0;
     return CUDA_SUCCESS;
 }
 DRIVER cuGetErrorName(CUresult result, const char **text)
@@ -280,6 +177,14 @@ DRIVER cuModuleGetFunction(CUfunction *function, CUmodule, const char *name)
     return CUDA_ERROR_NOT_FOUND;
 }
 DRIVER cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction) { return *value = 32, CUDA_SUCCESS; }
+static std::set<CUfunction> large; // may have more than the usual shared memory
+DRIVER cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    bool fits = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value <= (int)SHARED_MOST;
+    if (fits) large.insert(function);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 
 DRIVER cuMemAlloc(CUdeviceptr *at, size_t bytes)
 {
@@ -420,35 +325,45 @@ DRIVER cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream a
     return queue(at, [=] { memset((void *)to, value, n); }), CUDA_SUCCESS;
 }
 
-static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsigned block_y,
-                   const std::vector<char> &args)
+static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsigned block_y, size_t shared_bytes,
+                   bool together, const std::vector<char> &args)
 {
     std::lock_guard<std::mutex> hold(lock);
-    enum { STACK = 32 << 10 };
-    static std::vector<char> stacks;
-    running = kernel;
-    running_args = args.data();
+    std::function<void()> call = [&] { kernel->call(args.data()); };
+    body = &call;
     blockDim = dim3(block_x, block_y);
     gridDim = dim3(grid_x);
-    fibers.resize(block_x * block_y);
-    if (stacks.size() < fibers.size() * STACK) stacks.resize(fibers.size() * STACK);
-    for (blockIdx = make_uint3(0, 0, 0); blockIdx.x < grid_x; blockIdx.x++) {
-        if (running->barriers)
-            run_block(stacks, STACK);
+    for (unsigned block = 0; block < grid_x; block += together ? grid_x : 1) {
+        if (kernel->barriers)
+            run_blocks(block, together ? grid_x : 1, (char *)shared, shared_bytes);
         else
-            run_threads(block_x * block_y);
+            run_threads(block);
     }
 }
 
-DRIVER cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int, unsigned int, unsigned int block_x,
-                      unsigned int block_y, unsigned int, unsigned int shared_bytes, CUstream at, void **params, void **)
+static CUresult queue_launch(CUfunction function, unsigned grid_x, unsigned block_x, unsigned block_y,
+                             unsigned shared_bytes, CUstream at, void **params, bool together)
 {
     const entry *kernel = (const entry *)function;
     if (grid_x == 0 || block_x * block_y == 0 || block_x * block_y > 1024) give_up("a launch of a wrong size");
-    if (shared_bytes > sizeof shared) give_up("a launch wants more than 48 KiB of shared memory");
+    if (shared_bytes > (large.count(function) ? (unsigned)SHARED_MOST : (unsigned)SHARED_USUAL))
+        give_up("a launch wants more shared memory than it may have");
+    if (together && grid_x > MULTIPROCESSORS) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     std::vector<char> args((const char *)params[0], (const char *)params[0] + kernel->args);
-    queue(at, [=] { launch(kernel, grid_x, block_x, block_y, args); });
+    queue(at, [=] { launch(kernel, grid_x, block_x, block_y, shared_bytes, together, args); });
     return CUDA_SUCCESS;
+}
+DRIVER cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int, unsigned int, unsigned int block_x,
+                      unsigned int block_y, unsigned int, unsigned int shared_bytes, CUstream at, void **params,
+                      void **)
+{
+    return queue_launch(function, grid_x, block_x, block_y, shared_bytes, at, params, false);
+}
+DRIVER cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int, unsigned int,
+                                 unsigned int block_x, unsigned int block_y, unsigned int, unsigned int shared_bytes,
+                                 CUstream at, void **params)
+{
+    return queue_launch(function, grid_x, block_x, block_y, shared_bytes, at, params, true);
 }
 
 // ---- cuBLASLt ---------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ static void linear_equals_reference_for_every_type_activation_and_layout(void **
     (void)state;
     uint64_t seed = 1;
     for (int t = 0; t < FLOATS; t++)
-        for (int act = ACT(NONE); act <= (int)ACT(TANH); act++)
+        for (int act = ACT(NONE); act <= (int)ACT(MISH); act++)
             for (int form = 0; form < 4; form++) {
                 int64_t n = random_between(&seed, 1, 70), k = random_between(&seed, 1, 70);
                 build_linear(&seed, floats[t], n, k, form & 1, form & 2, (HypPlan__Act)act);
@@ -172,6 +172,100 @@ static void one_context_runs_many_batch_sizes_in_any_order(void **state)
     }
 }
 
+/* x [rows, sizes[0]] through `layers` layers; hidden layers in two slots in turn. */
+static HypPlan__Linear *build_chain(uint64_t *seed, hyp_dtype dtype, int64_t rows, const int64_t *sizes,
+                                    uint32_t layers)
+{
+    pb_init(&builder);
+    uint32_t m = pb_const(&builder, rows);
+    uint32_t x = pb_input(&builder, "x", dtype, 2, (uint32_t[]){m, pb_const(&builder, sizes[0])});
+    uint32_t y = pb_output(&builder, "y", dtype, 2, (uint32_t[]){m, pb_const(&builder, sizes[layers])});
+    HypPlan__Linear *linear = pb_linear(&builder, x, y, m);
+    for (uint32_t i = 0; i < layers; i++) {
+        const int64_t n = sizes[i + 1], k = sizes[i];
+        uint32_t w = random_weight(seed, dtype, 2, (int64_t[]){n, k}), b = PB_NONE, hidden = PB_NONE;
+        if (random_next(seed) % 4 > 0) b = random_weight(seed, dtype, 1, &n);
+        if (i + 1 < layers) hidden = pb_scratch(&builder, dtype, i % 2, 2, (uint32_t[]){m, pb_const(&builder, n)});
+        HypPlan__Act act = i + 1 < layers ? ACT(TANH) : (HypPlan__Act)(random_next(seed) % (ACT(MISH) + 1));
+        pb_layer(&builder, linear, n, k, w, b, act, hidden);
+    }
+    if (random_next(seed) % 4 == 0) {
+        linear->added_plus1 = random_weight(seed, dtype, 2, (int64_t[]){rows, sizes[layers]}) + 1;
+        linear->add_after = random_next(seed) % 2;
+    }
+    return linear;
+}
+
+/* Hidden layers end with tanh, so that rounding does not grow from layer to layer. */
+static void few_rows_go_through_any_number_of_layers(void **state)
+{
+    (void)state;
+    uint64_t seed = 11;
+    static const int64_t rows[] = {1, 2, 9, 16};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (int t = 0; t < FLOATS; t++)
+            for (uint32_t layers = 1; layers <= 6; layers += 1 + (uint32_t)(r % 3)) {
+                int64_t sizes[7];
+                bool odd = random_next(&seed) % 2; /* rows that end inside of 16 bytes */
+                for (uint32_t i = 0; i <= layers; i++)
+                    sizes[i] = odd ? random_between(&seed, 1, 45) : 8 * random_between(&seed, 1, 5);
+                build_chain(&seed, floats[t], rows[r], sizes, layers);
+                tolerance want = tolerance_of(floats[t], 45);
+                want.atol *= 3;
+                check((dims_list){{rows[r], sizes[0]}}, want);
+            }
+}
+
+/* Long rows that several warps share, many rows for every block, and more layers than one launch takes. */
+static void large_and_deep_chains_equal_reference(void **state)
+{
+    (void)state;
+    uint64_t seed = 12;
+    static const int64_t long_rows[] = {4000, 8, 3}, wide[] = {16, 700, 30}, column[] = {300, 1};
+    int64_t deep[21];
+    for (size_t i = 0; i < 21; i++) deep[i] = 8;
+    for (int t = 0; t < FLOATS; t++)
+        for (int64_t rows = 1; rows <= 5; rows += 4) {
+            tolerance want = tolerance_of(floats[t], 4000);
+            build_chain(&seed, floats[t], rows, long_rows, 2);
+            check((dims_list){{rows, 4000}}, want);
+            build_chain(&seed, floats[t], rows, wide, 2);
+            check((dims_list){{rows, 16}}, want);
+            build_chain(&seed, floats[t], rows, column, 1);
+            check((dims_list){{rows, 300}}, want);
+            build_chain(&seed, floats[t], rows, deep, 20);
+            check((dims_list){{rows, 8}}, want);
+        }
+}
+
+static void few_columns_of_many_rows_equal_reference(void **state)
+{
+    (void)state;
+    uint64_t seed = 13;
+    static const int64_t ns[] = {1, 2, 7, 10, 16, 17};
+    for (size_t i = 0; i < sizeof ns / sizeof *ns; i++)
+        for (int t = 0; t < FLOATS; t++) {
+            int64_t rows = random_between(&seed, 17, 200), k = random_between(&seed, 1, 300);
+            build_chain(&seed, floats[t], rows, (int64_t[]){k, ns[i]}, 1);
+            check((dims_list){{rows, k}}, tolerance_of(floats[t], k));
+        }
+}
+
+/* A bias whose bits are all ones, which is how layers tell values that are not there yet. */
+static void a_hidden_nan_of_any_bits_is_a_value(void **state)
+{
+    (void)state;
+    uint64_t seed = 14, bits[8];
+    memset(bits, 0xff, sizeof bits);
+    for (int t = 0; t < FLOATS; t++) {
+        HypPlan__Linear *linear = build_chain(&seed, floats[t], 2, (int64_t[]){16, 8, 8}, 2);
+        const int64_t n = 8;
+        linear->layers[0]->bias_plus1 = pb_weight(&builder, floats[t], 1, &n, bits) + 1;
+        linear->layers[0]->act = ACT(NONE);
+        check((dims_list){{2, 16}}, tolerance_of(floats[t], 16));
+    }
+}
+
 /* y = alpha op(a) op(b) with batch axes; a stride of 0 shares a matrix along that axis. */
 static void check_matmul(hyp_dtype dtype, size_t rank, const int64_t *batch, const int64_t *a_strides,
                          const int64_t *b_strides, int64_t a_matrices, int64_t b_matrices, const int64_t *mnk,
@@ -226,12 +320,13 @@ static void matmul_broadcasts_batches_and_transposes(void **state)
 /* ---- pointwise ----------------------------------------------------------------------------------------------- */
 
 static const HypPlan__Pointwise__Op float_ops[] = {
-    OP(ADD),      OP(SUB),  OP(MUL),  OP(DIV),       OP(POW),  OP(MIN),   OP(MAX),   OP(RELU),       OP(LEAKY_RELU),
-    OP(SIGMOID),  OP(TANH), OP(GELU), OP(GELU_TANH), OP(ERF),  OP(EXP),   OP(SQRT),  OP(CLIP),       OP(CAST),
-    OP(LOG),      OP(ABS),  OP(NEG),  OP(SIGN),      OP(CEIL), OP(FLOOR), OP(ROUND), OP(SIN),        OP(COS),
-    OP(TAN),      OP(ASIN), OP(ACOS), OP(ATAN),      OP(SINH), OP(COSH),  OP(ASINH), OP(ACOSH),      OP(ATANH),
-    OP(SOFTPLUS), OP(ELU),  OP(NOT),  OP(MOD),       OP(FMOD), OP(EQUAL), OP(LESS),  OP(LESS_EQUAL), OP(WHERE),
-    OP(SILU),     OP(QUICK_GELU), OP(HARD_SWISH), OP(MISH)};
+    OP(ADD),   OP(SUB),        OP(MUL),     OP(DIV),   OP(POW),        OP(MIN),        OP(MAX),
+    OP(RELU),  OP(LEAKY_RELU), OP(SIGMOID), OP(TANH),  OP(GELU),       OP(GELU_TANH),  OP(ERF),
+    OP(EXP),   OP(SQRT),       OP(CLIP),    OP(CAST),  OP(LOG),        OP(ABS),        OP(NEG),
+    OP(SIGN),  OP(CEIL),       OP(FLOOR),   OP(ROUND), OP(SIN),        OP(COS),        OP(TAN),
+    OP(ASIN),  OP(ACOS),       OP(ATAN),    OP(SINH),  OP(COSH),       OP(ASINH),      OP(ACOSH),
+    OP(ATANH), OP(SOFTPLUS),   OP(ELU),     OP(NOT),   OP(MOD),        OP(FMOD),       OP(EQUAL),
+    OP(LESS),  OP(LESS_EQUAL), OP(WHERE),   OP(SILU),  OP(QUICK_GELU), OP(HARD_SWISH), OP(MISH)};
 
 /* z = op(x, y) over [rows, columns] with y along the columns only. */
 static void build_operation(HypPlan__Pointwise__Op op, hyp_dtype dtype, hyp_dtype compute, int64_t rows,
@@ -583,8 +678,7 @@ static void check_norm(const norm_case *n)
     uint32_t in[3] = {pb_input(&builder, "x", n->dtype, 2, pb_consts(&builder, 2, shape)), PB_NONE, PB_NONE};
     if (scale) in[1] = pb_input(&builder, "s", n->scale_dtype, 1, pb_consts(&builder, 1, row));
     if (n->bias) in[2] = pb_input(&builder, "b", n->dtype, 1, pb_consts(&builder, 1, row));
-    HypPlan__Call *call =
-        pb_call(&builder, n->centred ? "layer-norm" : "rms-norm", n->bias ? 3 : scale ? 2 : 1, in, y);
+    HypPlan__Call *call = pb_call(&builder, n->centred ? "layer-norm" : "rms-norm", n->bias ? 3 : scale ? 2 : 1, in, y);
     pb_call_int(&builder, call, -1);
     pb_call_float(&builder, call, 1e-3);
     tolerance want = tolerance_of(n->dtype, 4);
@@ -617,7 +711,8 @@ static void ranges_of_every_type(void **state)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (int i = 0; i < 3; i++) {
             pb_init(&builder);
-            uint32_t in[] = {pb_input(&builder, "start", types[t], 0, NULL), pb_input(&builder, "delta", types[t], 0, NULL)};
+            uint32_t in[] = {pb_input(&builder, "start", types[t], 0, NULL),
+                             pb_input(&builder, "delta", types[t], 0, NULL)};
             uint32_t y = pb_output(&builder, "y", types[t], 1, pb_consts(&builder, 1, &counts[i]));
             pb_call_ints(&builder, pb_call(&builder, "range", 2, in, y), 1, &counts[i]);
             check((dims_list){{0}}, tolerance_of(types[t], 1));
@@ -631,7 +726,8 @@ static void a_kernel_that_is_not_there_is_an_error(void **state)
     const int64_t shape[] = {4, 4};
     uint32_t x = pb_input(&builder, "x", HYP_F32, 2, pb_consts(&builder, 2, shape));
     pb_call_int(&builder,
-                pb_call(&builder, "trilu", 1, &x, pb_output(&builder, "y", HYP_F32, 2, pb_consts(&builder, 2, shape))), 1);
+                pb_call(&builder, "trilu", 1, &x, pb_output(&builder, "y", HYP_F32, 2, pb_consts(&builder, 2, shape))),
+                1);
     char path[PB_PATH];
     pb_write(&builder, path);
     hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
@@ -702,8 +798,8 @@ static void build_scale(void)
     uint32_t x = pb_input(&builder, "x", HYP_F32, 2, (uint32_t[]){m, n});
     uint32_t y = pb_output(&builder, "y", HYP_F32, 2, (uint32_t[]){m, n});
     uint32_t weight = pb_weight(&builder, HYP_F32, 2, (int64_t[]){2, 2}, w);
-    pb_layer(&builder, pb_linear(&builder, x, y, m), 2, 2, weight, pb_weight(&builder, HYP_F32, 1, (int64_t[]){2}, bias),
-             ACT(NONE), PB_NONE);
+    pb_layer(&builder, pb_linear(&builder, x, y, m), 2, 2, weight,
+             pb_weight(&builder, HYP_F32, 1, (int64_t[]){2}, bias), ACT(NONE), PB_NONE);
 }
 
 static void fill_buffers(buffers *b, float first)
@@ -879,6 +975,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(linear_adds_a_tensor_before_or_after_its_activation),
         cmocka_unit_test(tf32_stays_within_its_precision),
         cmocka_unit_test(one_context_runs_many_batch_sizes_in_any_order),
+        cmocka_unit_test(few_rows_go_through_any_number_of_layers),
+        cmocka_unit_test(large_and_deep_chains_equal_reference),
+        cmocka_unit_test(few_columns_of_many_rows_equal_reference),
+        cmocka_unit_test(a_hidden_nan_of_any_bits_is_a_value),
         cmocka_unit_test(matmul_broadcasts_batches_and_transposes),
         cmocka_unit_test(every_pointwise_operation_equals_reference),
         cmocka_unit_test(integer_operations_equal_reference),

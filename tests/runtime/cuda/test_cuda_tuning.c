@@ -14,20 +14,20 @@
 
 static plan_builder builder; /* large */
 static char path[PB_PATH];
-static const char this_device[] = "emulator, sm_90, 2 multiprocessors, cuBLASLt 130000";
+static const char this_device[] = "emulator, sm_90, 3 multiprocessors, cuBLASLt 130000";
 enum { ROWS = 2, WIDTH = 4 };
 
-/* y = relu(x w^T) for w[WIDTH, WIDTH] = 1, 2, 3 ... */
+/* y = relu(x w^T) for w[WIDTH, WIDTH] = 1, 2, 3 ... in f64, which is the library's alone. */
 static int make_plan(void **state)
 {
     (void)state;
-    float w[WIDTH * WIDTH];
-    for (int i = 0; i < WIDTH * WIDTH; i++) w[i] = (float)(i + 1);
+    double w[WIDTH * WIDTH];
+    for (int i = 0; i < WIDTH * WIDTH; i++) w[i] = (double)(i + 1);
     pb_init(&builder);
     uint32_t batch = pb_symbol(&builder, "batch"), width = pb_const(&builder, WIDTH);
-    uint32_t x = pb_input(&builder, "x", HYP_F32, 2, (uint32_t[]){batch, width});
-    uint32_t y = pb_output(&builder, "y", HYP_F32, 2, (uint32_t[]){batch, width});
-    uint32_t weight = pb_weight(&builder, HYP_F32, 2, (int64_t[]){WIDTH, WIDTH}, w);
+    uint32_t x = pb_input(&builder, "x", HYP_F64, 2, (uint32_t[]){batch, width});
+    uint32_t y = pb_output(&builder, "y", HYP_F64, 2, (uint32_t[]){batch, width});
+    uint32_t weight = pb_weight(&builder, HYP_F64, 2, (int64_t[]){WIDTH, WIDTH}, w);
     pb_layer(&builder, pb_linear(&builder, x, y, batch), WIDTH, WIDTH, weight, PB_NONE, HYP_PLAN__ACT__ACT_RELU,
              PB_NONE);
     pb_write(&builder, path);
@@ -63,7 +63,7 @@ static void store_algorithm(const char *device_name, uint64_t number)
     uint64_t algorithm[8] = {256, number};
     HypPlan__TunedProduct product, *list[] = {&product};
     hyp_plan__tuned_product__init(&product);
-    product.key = (char *)(uintptr_t) "f32 tn 4x2x4 ld 4 4 4 align 256 relu";
+    product.key = (char *)(uintptr_t) "f64 tn 4x2x4 ld 4 4 4 align 256 relu";
     product.algorithm = (ProtobufCBinaryData){sizeof algorithm, (uint8_t *)algorithm};
     product.epilogue = 2; /* CUBLASLT_EPILOGUE_RELU */
     HypPlan__Device device;
@@ -95,13 +95,13 @@ static void run_plan(hyp_device_kind device, int64_t rows, char *log)
     if (hyp_engine_load_file(path, &options, &engine, &diag) != HYP_OK ||
         hyp_context_create(engine, NULL, &context, &diag) != HYP_OK)
         fail_msg("%s", diag.message);
-    float in[64], got[64];
+    double in[64], got[64];
     for (int i = 0; i < 64; i++) in[i] = 1;
-    hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {rows, WIDTH}};
-    hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F32};
+    hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F64, .rank = 2, .dims = {rows, WIDTH}};
+    hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F64};
     if (hyp_context_run(context, &x, 1, &y, 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
     for (int64_t r = 0; r < rows; r++)
-        for (int i = 0; i < WIDTH; i++) assert_true(got[r * WIDTH + i] == (float)(10 + 16 * i));
+        for (int i = 0; i < WIDTH; i++) assert_true(got[r * WIDTH + i] == (double)(10 + 16 * i));
     hyp_context_destroy(context);
     hyp_engine_destroy(engine);
 }
@@ -133,7 +133,7 @@ static void a_plan_tuned_elsewhere_runs_and_says_so(void **state)
 {
     (void)state;
     char log[4096];
-    store_algorithm("another GPU, sm_90, 2 multiprocessors, cuBLASLt 130000", 3);
+    store_algorithm("another GPU, sm_90, 3 multiprocessors, cuBLASLt 130000", 3);
     uint64_t tuned = runs_of(3), first = runs_of(0);
     run_plan(HYP_DEVICE_CUDA, ROWS, log);
     assert_int_equal(runs_of(3), tuned);
@@ -177,9 +177,9 @@ static void a_description_tells_what_was_tuned(void **state)
     store_algorithm(this_device, 3);
     assert_int_equal(hyp_plan_describe(path, false, NULL, 0, keep_text, text, &diag), HYP_OK);
     assert_non_null(strstr(text, "tuned     on emulator, sm_90"));
-    assert_non_null(strstr(text, "f32 tn 4x2x4"));
+    assert_non_null(strstr(text, "f64 tn 4x2x4"));
     assert_int_equal(hyp_plan_describe(path, true, NULL, 0, keep_text, text, &diag), HYP_OK);
-    assert_non_null(strstr(text, "\"key\": \"f32 tn 4x2x4"));
+    assert_non_null(strstr(text, "\"key\": \"f64 tn 4x2x4"));
 }
 
 int main(void)
