@@ -36,6 +36,13 @@ static void unload(void *model)
     hyp_free(m);
 }
 
+static bool has_step(const HypPlan__Program *p, HypPlan__Step__KernelCase kernel)
+{
+    for (size_t i = 0; i < p->n_steps; i++)
+        if (p->steps[i]->kernel_case == kernel) return true;
+    return false;
+}
+
 /* Says whether what the plan's device section knows is of use here. */
 static void report_tuning(hyp_cuda_device *d, const HypPlan__Device *known)
 {
@@ -65,7 +72,8 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
     m->plan = plan;
     hyp_status status = hyp_cuda_enter(m->device, diag);
     if (status == HYP_OK) {
-        status = upload(m, diag);
+        if (has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION)) status = hyp_cuda_load_attention(m->device, diag);
+        if (status == HYP_OK) status = upload(m, diag);
         hyp_cuda_leave(m->device);
     }
     if (status == HYP_OK) {
@@ -78,13 +86,6 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
 }
 
 /* ---- sessions ------------------------------------------------------------------------------------------------ */
-
-static bool has_step(const HypPlan__Program *p, HypPlan__Step__KernelCase kernel)
-{
-    for (size_t i = 0; i < p->n_steps; i++)
-        if (p->steps[i]->kernel_case == kernel) return true;
-    return false;
-}
 
 /* What cuBLASLt needs beside its operands. The sizes are those that NVIDIA advises. */
 static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)

@@ -11,26 +11,32 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     # Ready code for 9.0; on other GPUs, from 7.5 on, the driver compiles the PTX once and keeps the result. The image is
     # in every binary, and each ready architecture would add a third to it.
     set(arches -gencode=arch=compute_75,code=compute_75 -gencode=arch=compute_90,code=sm_90)
+    set(attention_arches -gencode=arch=compute_80,code=compute_80) # what tensor cores can do since then
     set(compress -Xfatbin=-compress-all)
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         set(compress --compress-mode=size)
     endif()
-    set(image ${PROJECT_BINARY_DIR}/generated/kernels.fatbin)
+    set(images ${PROJECT_BINARY_DIR}/generated)
     set(cuda_dir ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
-    file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/generated)
-    set(HYPATIA_CUDA_IMAGE_SOURCES ${cuda_dir}/image.cu ${cuda_dir}/kernels.cu ${cuda_dir}/layers.cu ${cuda_dir}/kernels.h
-        ${PROJECT_SOURCE_DIR}/include/hypatia/types.h CACHE INTERNAL "what the image of kernels is made of")
-    add_custom_command(OUTPUT ${image}
-        COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -fatbin ${arches} ${compress}
-            -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src -o ${image} ${cuda_dir}/image.cu
-        DEPENDS ${HYPATIA_CUDA_IMAGE_SOURCES}
-        COMMENT "Compiling CUDA kernels" VERBATIM)
-    target_sources(hyp_runtime PRIVATE ${image}
+    file(MAKE_DIRECTORY ${images})
+    set(HYPATIA_CUDA_SOURCES ${cuda_dir}/image.cu ${cuda_dir}/kernels.cu ${cuda_dir}/layers.cu ${cuda_dir}/attention.cu
+        ${cuda_dir}/common.cuh ${cuda_dir}/warp.cuh ${cuda_dir}/kernels.h ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
+        CACHE INTERNAL "what the images of kernels are made of")
+    foreach(name image attention)
+        add_custom_command(OUTPUT ${images}/${name}.fatbin
+            COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -fatbin ${arches} ${${name}_arches} ${compress}
+                -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src -o ${images}/${name}.fatbin
+                ${cuda_dir}/${name}.cu
+            DEPENDS ${HYPATIA_CUDA_SOURCES}
+            COMMENT "Compiling CUDA kernels: ${name}" VERBATIM)
+    endforeach()
+    target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/attention.fatbin
         cuda/backend_cuda.c cuda/device.c cuda/library.c cuda/prepare.c cuda/extent.c cuda/gemm.c cuda/product.c
         cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c
-        cuda/calls.c cuda/chain.c cuda/layers.c)
+        cuda/calls.c cuda/chain.c cuda/layers.c cuda/attention.c)
     set_source_files_properties(cuda/device.c PROPERTIES
-        OBJECT_DEPENDS ${image} COMPILE_DEFINITIONS "HYP_CUDA_IMAGE=\"${image}\"")
+        OBJECT_DEPENDS "${images}/image.fatbin;${images}/attention.fatbin"
+        COMPILE_DEFINITIONS "HYP_CUDA_IMAGES=\"${images}\"")
     target_include_directories(hyp_runtime SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
     target_compile_definitions(hyp_runtime PUBLIC HYP_HAVE_CUDA)
     target_link_libraries(hyp_runtime PUBLIC ${CMAKE_DL_LIBS})

@@ -24,7 +24,7 @@ typedef struct hyp_cuda_device {
     hyp_cuda_library lib;
     CUdevice device;
     CUcontext context; /* primary, retained; NULL before that */
-    CUmodule module;   /* our kernels; NULL before they are loaded */
+    CUmodule module, attention; /* our kernels; NULL before they are loaded */
     CUfunction kernels[HYP_CUDA_KERNEL_COUNT];
     int sm; /* compute capability: 90 = 9.0 */
     int multiprocessors;
@@ -129,6 +129,8 @@ HypPlan__Pointwise__Op hyp_cuda_act_op(HypPlan__Act act);
 /* reduce.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k);
+/* attention.c; for plans whose device has had hyp_cuda_load_attention */
+HYP_NODISCARD hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k);
 /* movement.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k);

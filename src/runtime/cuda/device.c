@@ -3,15 +3,17 @@
 
 #include "runtime/cuda/backend_cuda.h"
 
-/* The fatbin of kernels.cu, put into the binary as it is. */
-__asm__(".pushsection .rodata\n"
-        ".balign 64\n"
-        ".local hyp_cuda_image\n"
-        "hyp_cuda_image:\n"
-        ".incbin \"" HYP_CUDA_IMAGE "\"\n"
-        ".byte 0\n"
-        ".popsection\n");
-extern const unsigned char hyp_cuda_image[] __attribute__((visibility("hidden")));
+/* The fatbins of image.cu and attention.cu, put into the binary as they are. */
+#define IMAGE(name, path)                                                                                              \
+    __asm__(".pushsection .rodata\n"                                                                                   \
+            ".balign 64\n"                                                                                             \
+            ".local " #name "\n" #name ":\n"                                                                           \
+            ".incbin \"" path "\"\n"                                                                                   \
+            ".byte 0\n"                                                                                                \
+            ".popsection\n");                                                                                          \
+    extern const unsigned char name[] __attribute__((visibility("hidden")))
+IMAGE(hyp_cuda_image, HYP_CUDA_IMAGES "/image.fatbin");
+IMAGE(hyp_cuda_attention_image, HYP_CUDA_IMAGES "/attention.fatbin");
 
 enum { OLDEST_DRIVER = 12000, OLDEST_SM = 75 };
 
@@ -50,21 +52,30 @@ static hyp_status find_device(hyp_cuda_device *d, int32_t index, int *out_driver
                     major, minor, OLDEST_SM / 10, OLDEST_SM % 10);
 }
 
-static hyp_status load_kernels(hyp_cuda_device *d, hyp_diag *diag)
+static hyp_status load_kernels(hyp_cuda_device *d, const unsigned char *image, int begin, int end, CUmodule *module,
+                               hyp_diag *diag)
 {
 #define X(name) #name,
     static const char *const names[] = {HYP_CUDA_KERNELS(X)};
 #undef X
     const hyp_cuda_library *lib = &d->lib;
-    HYP_TRY(hyp_cuda_check(lib, lib->cuModuleLoadData(&d->module, hyp_cuda_image),
+    HYP_TRY(hyp_cuda_check(lib, lib->cuModuleLoadData(module, image),
                            "loading Hypatia's kernels (an old driver may be the reason)", diag));
-    for (int i = 0; i < HYP_CUDA_KERNEL_COUNT; i++)
-        HYP_TRY(hyp_cuda_check(lib, lib->cuModuleGetFunction(&d->kernels[i], d->module, names[i]), names[i], diag));
-    for (int i = HYP_CUDA_KERNEL_layers_f32_1; i <= HYP_CUDA_KERNEL_layers_bf16_16; i++)
+    for (int i = begin; i < end; i++)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuModuleGetFunction(&d->kernels[i], *module, names[i]), names[i], diag));
+    for (int i = begin < HYP_CUDA_KERNEL_layers_f32_1 ? HYP_CUDA_KERNEL_layers_f32_1 : begin; i < end; i++)
         HYP_TRY(hyp_cuda_check(lib,
                                lib->cuFuncSetAttribute(d->kernels[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                        (int)d->shared_bytes),
                                names[i], diag));
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_load_attention(hyp_cuda_device *d, hyp_diag *diag)
+{
+    if (d->attention) return HYP_OK;
+    HYP_TRY(load_kernels(d, hyp_cuda_attention_image, HYP_CUDA_KERNEL_FIRST_ATTENTION, HYP_CUDA_KERNEL_COUNT,
+                         &d->attention, diag));
     return HYP_OK;
 }
 
@@ -76,7 +87,7 @@ static hyp_status set_up(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
     HYP_TRY(hyp_cuda_check(&d->lib, d->lib.cuDevicePrimaryCtxRetain(&d->context, d->device), "cuDevicePrimaryCtxRetain",
                            diag));
     HYP_TRY(hyp_cuda_enter(d, diag));
-    hyp_status status = load_kernels(d, diag);
+    hyp_status status = load_kernels(d, hyp_cuda_image, 0, HYP_CUDA_KERNEL_FIRST_ATTENTION, &d->module, diag);
     hyp_cuda_leave(d);
     char gpu[96] = "GPU";
     d->lib.cuDeviceGetName(gpu, sizeof gpu, d->device);
@@ -107,6 +118,7 @@ void hyp_cuda_device_close(void *device)
 {
     hyp_cuda_device *d = device;
     if (d->module && hyp_cuda_enter(d, NULL) == HYP_OK) {
+        if (d->attention) d->lib.cuModuleUnload(d->attention);
         d->lib.cuModuleUnload(d->module);
         hyp_cuda_leave(d);
     }

@@ -2,19 +2,10 @@
 // bound by memory, so element types are decided by uniform branches at run time and the code stays small.
 //
 // Every tensor starts at a multiple of 16 bytes (the host sees to it), offsets of copies excepted.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include "hypatia/types.h"
-#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/common.cuh"
 
 namespace
 {
-
-__device__ __forceinline__ int64_t divide(int64_t i, const hyp_cuda_extent &by)
-{
-    return by.magic ? (int64_t)(__umul64hi((uint64_t)i, by.magic) >> by.shift) : i;
-}
 
 // Sums coordinate * stride for the dims from `first` on of the flat index `rest`; `a` and `b` are two sets of strides.
 __device__ __forceinline__ void offsets(int64_t rest, uint32_t first, uint32_t rank, const hyp_cuda_extent *extent,
@@ -94,13 +85,6 @@ template <typename C> __device__ __forceinline__ C from_integer(uint32_t dtype, 
 template <typename C> __device__ __forceinline__ int64_t to_integer(C v) { return v == v ? (int64_t)v : 0; }
 template <> __device__ __forceinline__ int64_t to_integer(int64_t v) { return v; }
 template <> __device__ __forceinline__ int64_t to_integer(uint64_t v) { return (int64_t)v; }
-
-__device__ __forceinline__ __half to_half(float v) { return __float2half_rn(v); }
-__device__ __forceinline__ __half to_half(double v) { return __double2half(v); }
-__device__ __forceinline__ __nv_bfloat16 to_bfloat(float v) { return __float2bfloat16_rn(v); }
-__device__ __forceinline__ __nv_bfloat16 to_bfloat(double v) { return __double2bfloat16(v); }
-__device__ __forceinline__ float from_half(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
-__device__ __forceinline__ float from_bfloat(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
 
 // Integers are computed from integers alone, so that code for floats is left out where C is one.
 __device__ __forceinline__ float real(float v) { return v; }

@@ -9,21 +9,27 @@
 
 #include <stdint.h>
 
-/* Every kernel by name. */
+/* Every kernel by name, those of kernels.cu and those of attention.cu. */
 /* clang-format off */
-#define HYP_CUDA_KERNELS(X) \
+#define HYP_CUDA_BASIC_KERNELS(X) \
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(norm_f32) X(norm_f64) X(copy) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) \
     X(layers_f32_1) X(layers_f32_16) X(layers_f16_1) X(layers_f16_16) X(layers_bf16_1) X(layers_bf16_16)
+#define HYP_CUDA_ATTENTION_KERNELS(X) \
+    X(attention_rows_f32) X(attention_rows_f16) X(attention_rows_bf16) X(attention_rows_f64) \
+    X(attention_f32_64) X(attention_f32_128) X(attention_f16_64) X(attention_f16_128) \
+    X(attention_bf16_64) X(attention_bf16_128)
+#define HYP_CUDA_KERNELS(X) HYP_CUDA_BASIC_KERNELS(X) HYP_CUDA_ATTENTION_KERNELS(X)
 /* clang-format on */
 
 typedef enum hyp_cuda_kernel {
 #define X(name) HYP_CUDA_KERNEL_##name,
     HYP_CUDA_KERNELS(X)
 #undef X
-        HYP_CUDA_KERNEL_COUNT
+        HYP_CUDA_KERNEL_COUNT,
+    HYP_CUDA_KERNEL_FIRST_ATTENTION = HYP_CUDA_KERNEL_attention_rows_f32
 } hyp_cuda_kernel;
 
 enum {
@@ -34,7 +40,7 @@ enum {
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
-    HYP_CUDA_NORM_PIECES = 4, /* pieces of 16 bytes of a row that one thread of norm_f32 keeps in registers */
+    HYP_CUDA_NORM_PIECES = 4,      /* pieces of 16 bytes of a row that one thread of norm_f32 keeps in registers */
     HYP_CUDA_TILE = 32,            /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8,        /* with this many rows of threads */
     HYP_CUDA_LAYERS = 16,          /* of one launch */
@@ -42,6 +48,10 @@ enum {
     HYP_CUDA_LAYER_THREADS = 512,  /* of a block */
     HYP_CUDA_LAYER_PIECE = 16,     /* bytes that a thread loads at a time */
     HYP_CUDA_LAUNCH_COUNT = 65536, /* what one launch adds to its counter; more than there are blocks */
+    HYP_CUDA_ATTENTION_ROWS = 64,  /* that a block of attention has of q */
+    HYP_CUDA_ATTENTION_KEYS = 64,  /* that it takes at a time */
+    HYP_CUDA_ATTENTION_THREADS = 128,
+    HYP_CUDA_ROW_THREADS = 256, /* of a block of attention_rows */
 };
 
 /* The instructions of a pointwise program: the numbers of plan.proto's Pointwise.Op. */
@@ -245,7 +255,7 @@ typedef struct hyp_cuda_layer {
 typedef struct hyp_cuda_layers {
     hyp_cuda_layer layer[HYP_CUDA_LAYERS];
     uint64_t x, y;
-    uint64_t added; /* to the last layer, before its activation or after it; 0 = none */
+    uint64_t added;    /* to the last layer, before its activation or after it; 0 = none */
     uint64_t exchange; /* the two buffers, and behind them a uint32_t: HYP_CUDA_LAUNCH_COUNT for every launch so far */
     uint32_t exchange_pieces; /* of one buffer */
     uint32_t layers, rows;
@@ -253,5 +263,51 @@ typedef struct hyp_cuda_layers {
     uint32_t turned;   /* of one layer: w is what the plan calls x, and y and the bias are to be read so */
     uint32_t add_after;
 } hyp_cuda_layers;
+
+/* What becomes of a score. ADDED is a number of the operands' type; a bool HIDES or SHOWS where it is true. */
+enum {
+    HYP_CUDA_MASK_NONE = 0,
+    HYP_CUDA_MASK_SCALED = 1, /* no mask, but a scale that `unit` cannot be */
+    HYP_CUDA_MASK_ADDED = 2,
+    HYP_CUDA_MASK_HIDES = 3,
+    HYP_CUDA_MASK_SHOWS = 4,
+};
+
+/* Scores are exponents of 2, log2(e) times what they are elsewhere; numbers that this makes -inf are this one. */
+#define HYP_CUDA_LOWEST (-3.402823466e38)
+
+/* An operand; strides in elements. */
+typedef struct hyp_cuda_matrix {
+    uint64_t data; /* offsets are added by the host */
+    int64_t row, column;
+    uint32_t vector; /* rows are contiguous, begin at multiples of 16 bytes and are multiples of them long */
+    uint32_t pad;
+} hyp_cuda_matrix;
+
+enum { HYP_CUDA_ATTENTION_LANES = 5 }; /* q, k, v, mask, y */
+
+typedef struct hyp_cuda_attention {
+    hyp_cuda_matrix q, k, v, mask, y;
+    hyp_cuda_extent batch[HYP_CUDA_DIMS];
+    int64_t stride[HYP_CUDA_ATTENTION_LANES][HYP_CUDA_DIMS];
+    hyp_cuda_extent blocks;        /* for one index of the batch */
+    hyp_cuda_extent column_blocks; /* attention_rows: for one row */
+    int64_t total;                 /* blocks */
+    int64_t rows, keys, width, columns;
+    int64_t padded_width; /* attention_rows: to a multiple of what its lanes take at a time */
+    uint32_t rank;        /* of the batch */
+    uint32_t masked;      /* HYP_CUDA_MASK_NONE ... */
+    uint32_t lane_bits;   /* attention_rows: 2^lane_bits lanes have a key together */
+    uint32_t shift_step;  /* else: HYP_CUDA_SHIFT_STEP, or 0 where the mask is the same for every row */
+    double scale, fill;   /* as exponents of 2; without a mask the scale is 1 */
+    double unit;          /* what scores are multiplied by: the scale without a mask, then positive, else 1 */
+} hyp_cuda_attention;
+
+/* Shared memory of the f32 kernel for heads up to `d` wide, in floats: a tile of 64 rows, one whose place the weights
+ * take, which have 16 floats more in a row than there are keys. Shifts of scores follow the tiles of all kernels where
+ * they are needed, so many floats from row to row. */
+enum { HYP_CUDA_SHIFT_STEP = HYP_CUDA_ATTENTION_KEYS + 8 };
+#define HYP_CUDA_TILE_FLOATS(d) (64 * ((d) + 4))
+#define HYP_CUDA_KEY_FLOATS(d) ((d) + 4 < 80 ? 64 * 80 : HYP_CUDA_TILE_FLOATS(d))
 
 #endif

@@ -37,11 +37,7 @@ static hyp_status add_step(hyp_cuda_build *b, const HypPlan__Step *step)
     case HYP_PLAN__STEP__KERNEL_GATHER: return hyp_cuda_add_gather(b, step->gather);
     case HYP_PLAN__STEP__KERNEL_FILL: return hyp_cuda_add_fill(b, step->fill);
     case HYP_PLAN__STEP__KERNEL_CALL: return hyp_cuda_add_call(b, step->call);
-    case HYP_PLAN__STEP__KERNEL_ATTENTION:
-        return hyp_fail(
-            b->diag, HYP_ERR_UNSUPPORTED,
-            "there is no CUDA kernel for attention in one step; compile the model for CUDA (--target cuda), or "
-            "run the plan on the CPU (--device cpu)");
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: return hyp_cuda_add_attention(b, step->attention);
     default: return hyp_fail(b->diag, HYP_ERR_INTERNAL, "a validated plan has an unknown kernel");
     }
 }

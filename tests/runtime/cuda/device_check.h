@@ -38,6 +38,8 @@ typedef struct pair {
 } pair;
 void pair_open(device *d, plan_builder *b, pair *out);
 void pair_check(device *d, pair *p, const int64_t (*dims)[HYP_MAX_RANK], tolerance want);
+/* One run with host tensors, for many checks of a kernel that takes an emulated device long. */
+void pair_check_once(pair *p, const int64_t (*dims)[HYP_MAX_RANK], tolerance want);
 void pair_close(pair *p);
 
 /* Deterministic numbers. */

@@ -24,6 +24,7 @@
 #include <cuda_fp16.h>
 
 #include "emulator_threads.hpp"
+#include "emulator_warp.hpp"
 
 // ---- the language of kernels ------------------------------------------------------------------------------
 
@@ -48,13 +49,14 @@ static uint32_t atomicAdd(uint32_t *p, uint32_t v) { return (*p += v) - v; }
 #define HYP_CUDA_EMULATOR
 #define __launch_bounds__(...)
 #define __noinline__ // the host's headers know it as an attribute
+#include "runtime/cuda/attention.cu"
 #include "runtime/cuda/image.cu"
 #undef __noinline__
 
-enum { SHARED_USUAL = 48 << 10, SHARED_MOST = 96 << 10, MULTIPROCESSORS = 3 };
+enum { SHARED_USUAL = 48 << 10, SHARED_MOST = 128 << 10, MULTIPROCESSORS = 3 };
 namespace
 {
-double shared[SHARED_MOST / sizeof(double)]; // of the block that runs
+alignas(16) double shared[SHARED_MOST / sizeof(double)]; // of the block that runs
 }
 
 static bool is_mode(const char *mode)
@@ -100,6 +102,9 @@ static const entry entries[] = {
     ENTRY(layers_f16_16, hyp_cuda_layers, true),
     ENTRY(layers_bf16_1, hyp_cuda_layers, true),
     ENTRY(layers_bf16_16, hyp_cuda_layers, true),
+#define X(name) ENTRY(name, hyp_cuda_attention, true),
+    HYP_CUDA_ATTENTION_KERNELS(X)
+#undef X
 };
 
 // ---- driver -----------------------------------------------------------------------------------------------

@@ -475,6 +475,122 @@ static void softmax_along_any_axis(void **state)
         }
 }
 
+/* ---- attention ----------------------------------------------------------------------------------------------- */
+
+enum { BY_HEAD, BY_ROW, LAYOUTS }; /* [batch, heads, rows, width] or [batch, rows, heads, width] */
+enum { NO_MASK, NUMBERS, HIDES, SHOWS, MASKS };
+
+typedef struct attended {
+    int64_t batch, heads, rows, keys, width, columns;
+    int layout, mask;
+    bool keys_last; /* k is [batch, heads, width, keys] */
+    bool shared;    /* all heads have one k and v, all rows of a batch one mask */
+    float scale;
+} attended;
+
+static HypPlan__Attention__Operand *attended_in(uint32_t tensor, const attended *a, int64_t rows, int64_t columns,
+                                                bool shared, int64_t offset)
+{
+    int64_t heads = shared ? 1 : a->heads, head = shared ? 0 : a->layout == BY_HEAD ? rows * columns : columns;
+    const int64_t strides[] = {rows * heads * columns, head, a->layout == BY_HEAD ? columns : heads * columns, 1};
+    return pb_attended(&builder, tensor, 4, strides, offset);
+}
+
+static void check_every_way(pair *p, dims_list dims, tolerance want) { pair_check(&dev, p, dims, want); }
+
+/* v has a row of heads before its first one. `every_way` is that of check_plan. */
+static void check_attention(hyp_dtype dtype, const attended *a, bool every_way)
+{
+    pb_init(&builder);
+    const int64_t kv = a->shared ? 1 : a->heads, all = a->batch * a->heads;
+    const int64_t sizes[] = {all * a->rows * a->width, a->batch * kv * a->keys * a->width,
+                             (a->batch * a->keys + 1) * kv * a->columns,
+                             a->shared ? a->batch * a->keys : all * a->rows * a->keys, all * a->rows * a->columns};
+    static const char *const names[] = {"q", "k", "v", "mask"};
+    uint32_t in[4];
+    size_t inputs = a->mask == NO_MASK ? 3 : 4;
+    for (size_t i = 0; i < inputs; i++)
+        in[i] = pb_input(&builder, names[i], i < 3 || a->mask == NUMBERS ? dtype : HYP_BOOL, 1,
+                         pb_consts(&builder, 1, &sizes[i]));
+    uint32_t y = pb_output(&builder, "y", dtype, 1, pb_consts(&builder, 1, &sizes[4]));
+    HypPlan__Attention *s = pb_attention(&builder);
+    s->n_batch = 2;
+    s->batch = pb_consts(&builder, 2, (int64_t[]){a->batch, a->heads});
+    s->rows = pb_const(&builder, a->rows);
+    s->keys = pb_const(&builder, a->keys);
+    s->width = pb_const(&builder, a->width);
+    s->columns = pb_const(&builder, a->columns);
+    s->scale = a->scale;
+    s->fill = a->shared ? -3.4028235e38F : -INFINITY;
+    s->shown = a->mask == SHOWS;
+    s->q = attended_in(in[0], a, a->rows, a->width, false, 0);
+    s->k = attended_in(in[1], a, a->keys, a->width, a->shared, 0);
+    if (a->keys_last)
+        s->k = pb_attended(&builder, in[1], 4,
+                           (int64_t[]){kv * a->width * a->keys, a->shared ? 0 : a->width * a->keys, 1, a->keys}, 0);
+    s->v = attended_in(in[2], a, a->keys, a->columns, a->shared, kv * a->columns);
+    if (a->mask != NO_MASK && a->shared)
+        s->mask = pb_attended(&builder, in[3], 4, (int64_t[]){a->keys, 0, 0, 1}, 0);
+    else if (a->mask != NO_MASK)
+        s->mask = pb_attended(&builder, in[3], 4,
+                              (int64_t[]){a->heads * a->rows * a->keys, a->rows * a->keys, a->keys, 1}, 0);
+    s->y = attended_in(y, a, a->rows, a->columns, false, 0);
+    pair p;
+    pair_open(&dev, &builder, &p);
+    (every_way ? check_every_way : pair_check_once)(&p, (dims_list){{sizes[0]}, {sizes[1]}, {sizes[2]}, {sizes[3]}},
+                                                    tolerance_of(dtype, 4));
+    pair_close(&p);
+    pb_dispose(&builder);
+}
+
+static void attention_takes_every_mask_and_layout(void **state)
+{
+    (void)state;
+    for (int t = 0; t < FLOATS; t++)
+        for (int form = 0; form < LAYOUTS * MASKS * 2; form++) {
+            int layout = form % LAYOUTS, mask = form / LAYOUTS % MASKS;
+            bool shared = form / LAYOUTS / MASKS != 0;
+            check_attention(floats[t], &(attended){2, 2, 9, 70, 16, 24, layout, mask, form % 3 == 0, shared, 0.3F},
+                            form == 6);
+        }
+}
+
+/* One row and several, a tile and more of rows and keys, heads of 64 and 128 and wider than any tile; odd widths, whose
+ * rows cannot be read 16 bytes at a time. */
+static void attention_takes_every_shape(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][4] = {/* rows, keys, width, columns */
+                                        {1, 1, 1, 1},      {1, 300, 64, 64},  {2, 65, 128, 128}, {4, 77, 40, 8},
+                                        {5, 1, 64, 64},    {64, 64, 64, 64},  {65, 129, 64, 64}, {70, 64, 128, 128},
+                                        {16, 100, 80, 96}, {130, 3, 32, 32},  {9, 40, 31, 33},   {6, 20, 127, 1},
+                                        {3, 9, 256, 200},  {7, 10, 130, 300}, {0, 4, 8, 8},      {4, 0, 8, 8},
+                                        {4, 5, 0, 8},      {9, 5, 0, 8},      {4, 5, 8, 0}};
+    for (int t = 0; t < FLOATS; t++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            const int64_t *s = shapes[i];
+            const attended plain = {1, 2, s[0], s[1], s[2], s[3], BY_ROW, NO_MASK, false, false, 0.25F};
+            const attended turned = {1, 2, s[0], s[1], s[2], s[3], BY_HEAD, NUMBERS, i % 4 == 1, true, 1};
+            check_attention(floats[t], i % 2 ? &turned : &plain, false);
+        }
+    check_attention(HYP_F32, &(attended){0, 2, 8, 8, 8, 8, BY_ROW, NO_MASK, false, false, 1}, true);
+}
+
+/* A scale that turns the order of the scores round, none at all, and one that makes all but one weight 0. */
+static void attention_takes_any_scale(void **state)
+{
+    (void)state;
+    static const float scales[] = {-0.5F, 0, 1e-38F, 60};
+    for (int t = 0; t < FLOATS; t++)
+        for (int i = 0; i < 4; i++)
+            for (int64_t rows = 1; rows <= 9; rows += 8) {
+                /* what 16 bits round away of an exponent is a part of its weight */
+                if (scales[i] > 1 && floats[t] != HYP_F64) continue;
+                check_attention(floats[t], &(attended){1, 2, rows, 80, 8, 8, BY_HEAD, NO_MASK, false, false, scales[i]},
+                                false);
+            }
+}
+
 /* x[d0, d1, d2] summed over the axes in the mask. */
 static void check_reduce(hyp_dtype dtype, HypPlan__Reduce__Kind kind, const int64_t *dims, unsigned mask)
 {
@@ -987,6 +1103,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(pointwise_works_in_place),
         cmocka_unit_test(casts_between_all_types),
         cmocka_unit_test(softmax_along_any_axis),
+        cmocka_unit_test(attention_takes_every_mask_and_layout),
+        cmocka_unit_test(attention_takes_every_shape),
+        cmocka_unit_test(attention_takes_any_scale),
         cmocka_unit_test(reductions_over_any_axes),
         cmocka_unit_test(copies_permute_axes_of_every_type),
         cmocka_unit_test(copies_slice_reverse_and_concatenate),

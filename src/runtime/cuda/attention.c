@@ -1,0 +1,159 @@
+/* attention.c - attention in one kernel: which one, and where its operands lie. */
+#include <math.h>
+
+#include "base/dtype.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/extent.h"
+
+enum { LANES = HYP_CUDA_ATTENTION_LANES };
+
+typedef struct attention {
+    hyp_cuda_attention args;
+    hyp_cuda_grid grid;
+    uint32_t tensors[LANES];
+    uint64_t offsets[LANES]; /* bytes */
+} attention;
+
+static hyp_status attention_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    attention *a = data;
+    hyp_cuda_matrix *matrices[LANES] = {&a->args.q, &a->args.k, &a->args.v, &a->args.mask, &a->args.y};
+    for (int lane = 0; lane < LANES; lane++) matrices[lane]->data = s->at[a->tensors[lane]] + a->offsets[lane];
+    return hyp_cuda_launch(s, &a->grid, &a->args, diag);
+}
+
+/* ---- operands ---------------------------------------------------------------------------------------------- */
+
+/* Rows of `columns` elements of `size` bytes; `batch` is the operand's lane. */
+static hyp_cuda_matrix matrix_of(const HypPlan__Attention__Operand *o, const int64_t *values, const hyp_cuda_box *batch,
+                                 int lane, int64_t rows, int64_t columns, size_t size)
+{
+    int64_t row = values[o->strides[o->n_strides - 2]], column = values[o->strides[o->n_strides - 1]];
+    hyp_cuda_matrix m = {.row = rows > 1 ? row : 0, .column = columns > 1 ? column : 1};
+    uint64_t steps = (uint64_t)(m.row | columns | values[o->offset]);
+    for (uint32_t a = 0; a < batch->rank; a++) steps |= (uint64_t)batch->stride[lane][a];
+    m.vector = m.column == 1 && columns > 0 && steps * size % HYP_CUDA_MIN_ALIGN == 0;
+    return m;
+}
+
+static void place_operands(attention *a, hyp_cuda_build *b, const HypPlan__Attention *k)
+{
+    hyp_cuda_attention *p = &a->args;
+    const HypPlan__Attention__Operand *mask = k->mask ? k->mask : k->q; /* any address will do */
+    const HypPlan__Attention__Operand *operands[LANES] = {k->q, k->k, k->v, mask, k->y};
+    const int64_t rows[LANES] = {p->rows, p->keys, p->keys, p->rows, p->rows};
+    const int64_t columns[LANES] = {p->width, p->width, p->columns, p->keys, p->columns};
+    hyp_cuda_matrix *matrices[LANES] = {&p->q, &p->k, &p->v, &p->mask, &p->y};
+    hyp_cuda_box batch;
+    hyp_cuda_box_init(&batch, b->values, k->n_batch, k->batch);
+    for (int lane = 0; lane < LANES; lane++) hyp_cuda_box_add_lane(&batch, b->values, operands[lane]->strides);
+    hyp_cuda_box_merge(&batch);
+    p->rank = batch.rank;
+    for (uint32_t axis = 0; axis < batch.rank; axis++) p->batch[axis] = hyp_cuda_extent_of(batch.extent[axis]);
+    for (int lane = 0; lane < LANES; lane++) {
+        size_t size = hyp_dtype_size(hyp_cuda_dtype(b->program, operands[lane]->tensor));
+        *matrices[lane] = matrix_of(operands[lane], b->values, &batch, lane, rows[lane], columns[lane], size);
+        a->tensors[lane] = operands[lane]->tensor;
+        a->offsets[lane] = (uint64_t)b->values[operands[lane]->offset] * size;
+        for (uint32_t axis = 0; axis < batch.rank; axis++) p->stride[lane][axis] = batch.stride[lane][axis];
+    }
+}
+
+/* Scores become exponents of 2. Without a mask their scale is left to the subtraction of the largest, unless it would
+ * turn their order round. */
+static void set_scores(hyp_cuda_attention *p, const HypPlan__Attention *k, bool bools)
+{
+    const double log2_e = 1.4426950408889634;
+    double scale = (double)k->scale * log2_e, fill = (double)k->fill * log2_e;
+    bool plain = !k->mask && scale > 1e-30 && scale < 1e30;
+    p->masked = plain      ? HYP_CUDA_MASK_NONE
+                : !k->mask ? HYP_CUDA_MASK_SCALED
+                : !bools   ? HYP_CUDA_MASK_ADDED
+                : k->shown ? HYP_CUDA_MASK_SHOWS
+                           : HYP_CUDA_MASK_HIDES;
+    p->scale = plain ? 1 : scale;
+    p->unit = plain ? scale : 1;
+    p->fill = fill < HYP_CUDA_LOWEST && !isinf(fill) ? HYP_CUDA_LOWEST : fill;
+    if (!bools) p->fill = NAN;
+    p->shift_step = k->mask && p->mask.row != 0 ? HYP_CUDA_SHIFT_STEP : 0;
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------- */
+
+/* The kernel of tiles of 64 rows for heads up to `span` wide, 64 or 128, and its shared memory. False where the device
+ * has none. */
+static bool find_tiles(const hyp_cuda_device *device, const hyp_cuda_attention *p, hyp_dtype dtype, int64_t span,
+                       hyp_cuda_grid *out)
+{
+    bool wide = span > 64;
+    int64_t bytes = (HYP_CUDA_ATTENTION_ROWS + 2 * HYP_CUDA_ATTENTION_KEYS) * span * 2;
+    out->block_x = HYP_CUDA_ATTENTION_THREADS;
+    if (device->sm < 80) return false;
+    switch (dtype) {
+    case HYP_F16: out->kernel = wide ? HYP_CUDA_KERNEL_attention_f16_128 : HYP_CUDA_KERNEL_attention_f16_64; break;
+    case HYP_BF16: out->kernel = wide ? HYP_CUDA_KERNEL_attention_bf16_128 : HYP_CUDA_KERNEL_attention_bf16_64; break;
+    case HYP_F32:
+        out->kernel = wide ? HYP_CUDA_KERNEL_attention_f32_128 : HYP_CUDA_KERNEL_attention_f32_64;
+        bytes = (2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span)) * (int64_t)sizeof(float);
+        break;
+    default: return false;
+    }
+    bool shifts = p->masked != HYP_CUDA_MASK_NONE || p->keys % HYP_CUDA_ATTENTION_KEYS != 0;
+    if (shifts) bytes += HYP_CUDA_ATTENTION_ROWS * HYP_CUDA_SHIFT_STEP * (int64_t)sizeof(float);
+    out->shared_bytes = (uint32_t)bytes;
+    return (size_t)bytes <= device->shared_bytes;
+}
+
+static hyp_status use_rows(hyp_cuda_build *b, hyp_cuda_attention *p, hyp_dtype dtype, hyp_cuda_grid *out)
+{
+    const hyp_cuda_device *device = b->session->model->device;
+    size_t size = hyp_dtype_size(dtype), computing = size < 4 ? 4 : size;
+    int64_t vector = (int64_t)(16 / size), widest = p->width > p->columns ? p->width : p->columns;
+    while (p->lane_bits < 5 && vector << p->lane_bits < widest) p->lane_bits++;
+    int64_t span = vector << p->lane_bits, padded = (p->width + span - 1) / span * span;
+    int64_t column_blocks = (p->columns + span - 1) / span;
+    p->padded_width = padded;
+    p->column_blocks = hyp_cuda_extent_of(column_blocks);
+    p->blocks = hyp_cuda_extent_of(p->rows * column_blocks);
+    int64_t most = (int64_t)(device->shared_bytes / computing) - HYP_CUDA_ROW_THREADS * (2 + vector);
+    if (padded > most)
+        return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
+                        "attention over heads of %lld elements, at most %lld fit into the shared memory of this GPU",
+                        (long long)p->width, (long long)most);
+    out->kernel = dtype == HYP_F64    ? HYP_CUDA_KERNEL_attention_rows_f64
+                  : dtype == HYP_F32  ? HYP_CUDA_KERNEL_attention_rows_f32
+                  : dtype == HYP_BF16 ? HYP_CUDA_KERNEL_attention_rows_bf16
+                                      : HYP_CUDA_KERNEL_attention_rows_f16;
+    out->block_x = HYP_CUDA_ROW_THREADS;
+    out->shared_bytes = (uint32_t)((size_t)(padded + HYP_CUDA_ROW_THREADS * (2 + vector)) * computing);
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k)
+{
+    enum { FEW_ROWS = 4 }; /* tiles would be nearly empty */
+    const int64_t *values = b->values;
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, k->q->tensor);
+    int64_t rows = values[k->rows], columns = values[k->columns], matrices = 1;
+    for (size_t i = 0; i < k->n_batch; i++) matrices *= values[k->batch[i]];
+    int64_t results = matrices * rows * columns;
+    if (results == 0) return HYP_OK;
+    if (values[k->keys] == 0) return hyp_cuda_add_zero(b, k->y->tensor, (size_t)results * hyp_dtype_size(dtype));
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, attention_run, sizeof(attention), &data));
+    attention *a = data;
+    hyp_cuda_attention *p = &a->args;
+    *p = (hyp_cuda_attention){.rows = rows, .keys = values[k->keys], .width = values[k->width], .columns = columns};
+    place_operands(a, b, k);
+    set_scores(p, k, k->mask && hyp_cuda_dtype(b->program, k->mask->tensor) == HYP_BOOL);
+    int64_t widest = p->width > columns ? p->width : columns;
+    a->grid.block_y = 1;
+    if (rows > FEW_ROWS && widest <= 128 &&
+        find_tiles(b->session->model->device, p, dtype, widest <= 64 ? 64 : 128, &a->grid))
+        p->blocks = hyp_cuda_extent_of((rows + HYP_CUDA_ATTENTION_ROWS - 1) / HYP_CUDA_ATTENTION_ROWS);
+    else
+        HYP_TRY(use_rows(b, p, dtype, &a->grid));
+    p->total = matrices * p->blocks.size;
+    a->grid.blocks = (uint32_t)(p->total < INT32_MAX ? p->total : INT32_MAX);
+    return hyp_cuda_need_kernel(b, a->grid.kernel);
+}

@@ -1,0 +1,602 @@
+// attention.cu - softmax(scale q k^T + mask) v whose scores never reach memory. Whoever goes through the keys keeps for
+// a row the largest score so far, the sum of the exponentials and the unfinished result, and scales both when a larger
+// score comes (Milakov and Gimelshein 2018; tiles and their order as in FlashAttention-2, Dao 2023).
+//
+//   attention_rows_*   one row of q for a block, keys shared out to groups of lanes: few rows, any type and width
+//   attention_f16_*    64 rows for a block on tensor cores, 16 for each warp; bf16 likewise
+//   attention_f32_*    64 rows for a block in full precision
+//
+// The number behind the type is the widest head. Sums are taken in a fixed order, so results are the same on every run.
+#include "runtime/cuda/common.cuh"
+#ifndef HYP_CUDA_EMULATOR // it has its own
+#include "runtime/cuda/warp.cuh"
+#endif
+
+namespace
+{
+
+constexpr double LOG2_E = 1.4426950408889634;
+constexpr unsigned EVERY_LANE = 0xffffffff;
+
+template <typename T> constexpr int VECTOR = 16 / (int)sizeof(T); // elements of 16 bytes
+
+template <typename T> struct computing {
+    using type = float;
+};
+template <> struct computing<double> {
+    using type = double;
+};
+
+template <typename T> struct alignas(16) vector {
+    T x[VECTOR<T>];
+};
+
+__device__ __forceinline__ float widen(__half v) { return __half2float(v); }
+__device__ __forceinline__ float widen(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ __forceinline__ float widen(float v) { return v; }
+__device__ __forceinline__ double widen(double v) { return v; }
+__device__ __forceinline__ void narrow(float v, __half &to) { to = to_half(v); }
+__device__ __forceinline__ void narrow(float v, __nv_bfloat16 &to) { to = to_bfloat(v); }
+__device__ __forceinline__ void narrow(float v, float &to) { to = v; }
+__device__ __forceinline__ void narrow(double v, double &to) { to = v; }
+
+// The larger one; b where a is NaN.
+template <typename C> __device__ __forceinline__ C larger(C a, C b) { return a > b ? a : b; }
+// What a row with this largest score subtracts: 0 where there is nothing but -inf, so that its exponentials are 0.
+template <typename C> __device__ __forceinline__ C finite(C top) { return top == (C)-INFINITY ? (C)0 : top; }
+
+// 2^x, as precise as results of type T need.
+__device__ __forceinline__ float exp2_for(float x, __half) { return exp2_short(x); }
+__device__ __forceinline__ float exp2_for(float x, __nv_bfloat16) { return exp2_short(x); }
+__device__ __forceinline__ float exp2_for(float x, float) { return exp2f(x); }
+__device__ __forceinline__ double exp2_for(double x, double) { return exp2(x); }
+
+// ---- operands ---------------------------------------------------------------------------------------------
+
+// The operands at one index of the batch.
+template <typename T> struct operands {
+    const T *q, *k, *v;
+    uint64_t mask;
+    T *y;
+};
+
+template <typename T> __device__ __forceinline__ operands<T> operands_at(const hyp_cuda_attention &p, int64_t index)
+{
+    int64_t at[HYP_CUDA_ATTENTION_LANES] = {0};
+#pragma unroll 1
+    for (uint32_t d = 0; d < p.rank; d++) {
+        int64_t next = d + 1 < p.rank ? divide(index, p.batch[d]) : 0, i = index - next * p.batch[d].size;
+#pragma unroll
+        for (int lane = 0; lane < HYP_CUDA_ATTENTION_LANES; lane++) at[lane] += i * p.stride[lane][d];
+        index = next;
+    }
+    return {(const T *)p.q.data + at[0], (const T *)p.k.data + at[1], (const T *)p.v.data + at[2],
+            p.mask.data + (uint64_t)at[3] * (p.masked == HYP_CUDA_MASK_ADDED ? sizeof(T) : 1), (T *)p.y.data + at[4]};
+}
+
+// What the mask adds to a score; NaN where p.fill takes its place.
+template <typename T, typename C>
+__device__ __forceinline__ C shift_at(const hyp_cuda_attention &p, uint64_t mask, int64_t row, int64_t key)
+{
+    if (p.masked < HYP_CUDA_MASK_ADDED) return 0;
+    int64_t at = row * p.mask.row + key * p.mask.column;
+    if (p.masked > HYP_CUDA_MASK_ADDED)
+        return (((const uint8_t *)mask)[at] != 0) == (p.masked == HYP_CUDA_MASK_HIDES) ? (C)NAN : (C)0;
+    C shift = (C)widen(((const T *)mask)[at]); // the lowest number must stay one
+    return larger(shift * (C)LOG2_E, shift == (C)-INFINITY ? shift : (C)HYP_CUDA_LOWEST);
+}
+
+// The score as an exponent of 2, once it is multiplied by p.unit.
+template <typename C> __device__ __forceinline__ C shifted(const hyp_cuda_attention &p, C score, C shift)
+{
+    return shift == shift ? score * (C)p.scale + shift : (C)p.fill;
+}
+
+template <typename T> __device__ __noinline__ vector<T> load_elements(const T *at, int64_t step, int64_t count)
+{
+    vector<T> out = {};
+#pragma unroll
+    for (int i = 0; i < VECTOR<T>; i++)
+        if (i < count) out.x[i] = at[i * step];
+    return out;
+}
+
+// VECTOR elements of a row from a column on, zeros from column `end` on.
+template <typename T>
+__device__ __forceinline__ vector<T> load_vector(const hyp_cuda_matrix &m, const T *base, int64_t row, int64_t column,
+                                                 int64_t end)
+{
+    const T *at = base + row * m.row + column * m.column;
+    if (!m.vector) return load_elements(at, m.column, end - column);
+    return column < end ? *(const vector<T> *)at : vector<T>{};
+}
+
+// ---- one row for a block ----------------------------------------------------------------------------------
+
+// A group of `lanes` neighbouring threads takes a key at a time, each lane a vector of its elements; KEYS of them are
+// under way together. Groups have their own softmax, and are put together in the end.
+template <typename T> __device__ __forceinline__ void attention_rows(const hyp_cuda_attention &p)
+{
+    using C = typename computing<T>::type;
+    constexpr int KEYS = 4, THREADS = HYP_CUDA_ROW_THREADS;
+    extern __shared__ double shared[];
+    C *tops = (C *)shared, *sums = tops + THREADS, *parts = sums + THREADS, *query = parts + THREADS * VECTOR<T>;
+    int lanes = 1 << p.lane_bits, span = lanes * VECTOR<T>, groups = THREADS >> p.lane_bits;
+    int group = (int)threadIdx.x >> p.lane_bits, mine = ((int)threadIdx.x & (lanes - 1)) * VECTOR<T>;
+    C unit = (C)p.unit;
+#pragma unroll 1
+    for (int64_t block = blockIdx.x; block < p.total; block += gridDim.x) {
+        int64_t index = divide(block, p.blocks), rest = block - index * p.blocks.size;
+        int64_t row = divide(rest, p.column_blocks), column0 = (rest - row * p.column_blocks.size) * span;
+        operands<T> at = operands_at<T>(p, index);
+        __syncthreads();
+#pragma unroll 1
+        for (int64_t c = threadIdx.x; c < p.padded_width; c += THREADS)
+            query[c] = c < p.width ? widen(at.q[row * p.q.row + c * p.q.column]) : (C)0;
+        __syncthreads();
+
+        C top = (C)-INFINITY, sum = 0, result[VECTOR<T>] = {};
+#pragma unroll 1
+        for (int64_t key0 = group; key0 - group < p.keys; key0 += (int64_t)groups * KEYS) {
+            C score[KEYS] = {};
+#pragma unroll 1
+            for (int64_t c = mine; c - mine < p.width; c += span) {
+                vector<C> q[VECTOR<T> / VECTOR<C>];
+#pragma unroll
+                for (int i = 0; i < VECTOR<T> / VECTOR<C>; i++) q[i] = ((const vector<C> *)&query[c])[i];
+#pragma unroll
+                for (int j = 0; j < KEYS; j++) {
+                    int64_t key = key0 + j * groups;
+                    vector<T> k = load_vector(p.k, at.k, key, c, key < p.keys ? p.width : 0);
+#pragma unroll
+                    for (int i = 0; i < VECTOR<T>; i++)
+                        score[j] += q[i / VECTOR<C>].x[i % VECTOR<C>] * (C)widen(k.x[i]);
+                }
+            }
+            vector<T> v[KEYS];
+#pragma unroll
+            for (int j = 0; j < KEYS; j++) {
+                int64_t key = key0 + j * groups;
+                v[j] = load_vector(p.v, at.v, key, column0 + mine, key < p.keys ? p.columns : 0);
+            }
+            C before = top;
+#pragma unroll
+            for (int j = 0; j < KEYS; j++) {
+#pragma unroll 1
+                for (int step = lanes / 2; step > 0; step /= 2) score[j] += __shfl_xor_sync(EVERY_LANE, score[j], step);
+                int64_t key = key0 + j * groups;
+                C shift = key < p.keys ? shift_at<T, C>(p, at.mask, row, key) : (C)-INFINITY;
+                score[j] = shifted(p, score[j], shift);
+                top = larger(score[j], top);
+            }
+            C base = finite(top) * unit, shrink = exp2_for(before * unit - base, T());
+            sum *= shrink;
+#pragma unroll
+            for (int i = 0; i < VECTOR<T>; i++) result[i] *= shrink;
+#pragma unroll
+            for (int j = 0; j < KEYS; j++) {
+                C weight = exp2_for(score[j] * unit - base, T());
+                sum += weight;
+#pragma unroll
+                for (int i = 0; i < VECTOR<T>; i++) result[i] += weight * (C)widen(v[j].x[i]);
+            }
+        }
+
+        if (mine == 0) tops[group] = top, sums[group] = sum;
+#pragma unroll
+        for (int i = 0; i < VECTOR<T>; i++) parts[group * span + mine + i] = result[i];
+        __syncthreads();
+        int64_t left = p.columns - column0;
+#pragma unroll 1
+        for (int c = (int)threadIdx.x; c < span && c < left; c += THREADS) {
+            C most = (C)-INFINITY, whole = 0, all = 0;
+#pragma unroll 1
+            for (int g = 0; g < groups; g++) most = larger(tops[g], most);
+            most = finite(most) * unit;
+#pragma unroll 1
+            for (int g = 0; g < groups; g++) {
+                C share = exp2_for(tops[g] * unit - most, T());
+                whole += sums[g] * share;
+                all += parts[g * span + c] * share;
+            }
+            narrow(all / whole, at.y[row * p.y.row + (column0 + c) * p.y.column]);
+        }
+    }
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800 // on older devices everything goes by rows
+
+// ---- tiles in shared memory -------------------------------------------------------------------------------
+
+// Where the vector `chunk` of a row lies in a tile D wide: against bank conflicts chunks of 16-bit elements are swapped
+// about, and rows of f32 are padded.
+template <typename T, int D> __device__ __forceinline__ T *in_tile(T *tile, int row, int chunk)
+{
+    if (sizeof(T) == 2) return tile + row * D + (chunk ^ (row & 7)) * VECTOR<T>;
+    return tile + row * (D + VECTOR<T>)+chunk * VECTOR<T>;
+}
+
+// Rarely needed and called from several places, so it is not repeated there.
+template <typename T, int D, int ROWS>
+__device__ __noinline__ void load_tile_elements(T *tile, const T *from, int64_t row_step, int64_t column_step, int rows,
+                                                int width)
+{
+    bool down = row_step == 1; // neighbours in memory go to neighbouring threads
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < ROWS * D; i += HYP_CUDA_ATTENTION_THREADS) {
+        int row = down ? i % ROWS : i / D, c = down ? i / ROWS : i % D;
+        bool there = row < rows && c < width;
+        in_tile<T, D>(tile, row, c / VECTOR<T>)[c % VECTOR<T>] =
+            there ? from[row * row_step + c * column_step] : T(0.0f);
+    }
+}
+
+// Begins to load ROWS rows from `first` on: zeros from row `end` and from column `width` on.
+template <typename T, int D, int ROWS>
+__device__ __forceinline__ void load_tile(T *tile, const hyp_cuda_matrix &m, const T *base, int64_t first, int64_t end,
+                                          int64_t width)
+{
+    constexpr int CHUNKS = D / VECTOR<T>;
+    if (m.vector) {
+        constexpr int AT_ONCE = HYP_CUDA_ATTENTION_THREADS / CHUNKS;
+        int row = (int)threadIdx.x / CHUNKS, chunk = (int)threadIdx.x % CHUNKS;
+        const T *from = base + (first + row) * m.row + chunk * VECTOR<T>;
+        bool inside = chunk * VECTOR<T> < width;
+#pragma unroll
+        for (int i = 0; i < ROWS; i += AT_ONCE) {
+            bool there = inside && first + row + i < end;
+            copy_begin(in_tile<T, D>(tile, row + i, chunk), there ? from : base, there);
+            from += AT_ONCE * m.row;
+        }
+        return;
+    }
+    int64_t left = end - first;
+    load_tile_elements<T, D, ROWS>(tile, base + first * m.row, m.row, m.column, left < ROWS ? (int)left : ROWS,
+                                   (int)width);
+}
+
+// Rows of y from `first` on from a tile.
+template <typename T, int D>
+__device__ __forceinline__ void store_tile(const hyp_cuda_attention &p, T *tile, T *y, int64_t first)
+{
+    constexpr int ROWS = HYP_CUDA_ATTENTION_ROWS, CHUNKS = D / VECTOR<T>;
+    __syncthreads();
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < ROWS * CHUNKS; i += HYP_CUDA_ATTENTION_THREADS) {
+        int64_t row = first + i / CHUNKS, column = i % CHUNKS * VECTOR<T>;
+        if (row >= p.rows || column >= p.columns) continue;
+        const T *from = in_tile<T, D>(tile, i / CHUNKS, i % CHUNKS);
+        T *to = y + row * p.y.row + column * p.y.column;
+        if (p.y.vector)
+            *(vector<T> *)to = *(const vector<T> *)from;
+        else
+#pragma unroll 1
+            for (int j = 0; j < VECTOR<T> && column + j < p.columns; j++) to[j * p.y.column] = from[j];
+    }
+}
+
+// Must scores of the tile from this key on be shifted?
+__device__ __forceinline__ bool has_shifts(const hyp_cuda_attention &p, int64_t first)
+{
+    return p.masked != HYP_CUDA_MASK_NONE || first + HYP_CUDA_ATTENTION_KEYS > p.keys;
+}
+
+// Loads what is added to the scores of a tile, -inf for keys that there are not. One row serves all where they are
+// alike.
+template <typename T>
+__device__ __forceinline__ void load_shifts(const hyp_cuda_attention &p, uint64_t mask, int64_t row0, int64_t key0,
+                                            float *shifts)
+{
+    constexpr int KEYS = HYP_CUDA_ATTENTION_KEYS;
+    int count = p.shift_step ? HYP_CUDA_ATTENTION_ROWS * KEYS : KEYS;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < count; i += HYP_CUDA_ATTENTION_THREADS) {
+        int64_t row = row0 + i / KEYS, key = key0 + i % KEYS;
+        if (row >= p.rows) row = p.rows - 1; // its scores are not used
+        shifts[i / KEYS * HYP_CUDA_SHIFT_STEP + i % KEYS] =
+            key < p.keys ? shift_at<T, float>(p, mask, row, key) : -INFINITY;
+    }
+}
+
+// ---- tensor cores -----------------------------------------------------------------------------------------
+
+template <typename T> __device__ __forceinline__ uint32_t pack(float a, float b)
+{
+    struct alignas(4) {
+        T x[2];
+    } pair;
+    narrow(a, pair.x[0]);
+    narrow(b, pair.x[1]);
+    return *(const uint32_t *)&pair;
+}
+
+// A warp has 16 rows. Of a 16x8 piece of scores or results a thread has rows `lane / 4` and that + 8, in halves 0 and
+// 1, and two neighbouring columns.
+template <typename T, int D> struct warp_rows {
+    static constexpr int PIECES = HYP_CUDA_ATTENTION_KEYS / 8;
+    uint32_t query[D / 16][4];
+    float result[D / 8][4];
+    float top[2], sum[2]; // sum: of this thread's columns
+
+    __device__ __forceinline__ void start(T *tile)
+    {
+        int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+#pragma unroll
+        for (int i = 0; i < D / 16; i++)
+            load_matrices(query[i], in_tile<T, D>(tile, warp * 16 + lane % 16, 2 * i + lane / 16));
+#pragma unroll
+        for (int i = 0; i < D / 8; i++)
+            for (int j = 0; j < 4; j++) result[i][j] = 0;
+        for (int half = 0; half < 2; half++) top[half] = -INFINITY, sum[half] = 0;
+    }
+
+    __device__ __forceinline__ void score(T *keys, float (&s)[PIECES][4]) const
+    {
+        int lane = (int)threadIdx.x % 32;
+#pragma unroll
+        for (int n = 0; n < PIECES; n++)
+            for (int j = 0; j < 4; j++) s[n][j] = 0;
+#pragma unroll
+        for (int i = 0; i < D / 16; i++)
+#pragma unroll
+            for (int n = 0; n < PIECES; n += 2) {
+                uint32_t b[4];
+                load_matrices(b, in_tile<T, D>(keys, n * 8 + lane / 16 * 8 + lane % 8, 2 * i + lane / 8 % 2));
+                multiply(s[n], query[i], b[0], b[1], T());
+                multiply(s[n + 1], query[i], b[2], b[3], T());
+            }
+    }
+
+    __device__ __forceinline__ void shift(const hyp_cuda_attention &p, const float *shifts, float (&s)[PIECES][4]) const
+    {
+        int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16 + lane / 4;
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int n = 0; n < PIECES; n++) {
+                float2 by = *(const float2 *)&shifts[(row + 8 * half) * p.shift_step + n * 8 + lane % 4 * 2];
+                s[n][2 * half] = shifted(p, s[n][2 * half], by.x);
+                s[n][2 * half + 1] = shifted(p, s[n][2 * half + 1], by.y);
+            }
+    }
+
+    // Scores become exponentials, and what there is of the result is scaled to them.
+    __device__ __forceinline__ void weigh(float (&s)[PIECES][4], float unit)
+    {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float most = top[half];
+#pragma unroll
+            for (int n = 0; n < PIECES; n++) most = larger(s[n][2 * half], larger(s[n][2 * half + 1], most));
+            for (int step = 1; step < 4; step *= 2) most = larger(__shfl_xor_sync(EVERY_LANE, most, step), most);
+            float base = finite(most) * unit, shrink = exp2_short(top[half] * unit - base);
+            top[half] = most;
+            sum[half] *= shrink;
+#pragma unroll
+            for (int i = 0; i < D / 8; i++)
+                for (int j = 0; j < 2; j++) result[i][2 * half + j] *= shrink;
+#pragma unroll
+            for (int n = 0; n < PIECES; n++)
+                for (int j = 0; j < 2; j++) {
+                    float weight = exp2_short(s[n][2 * half + j] * unit - base);
+                    s[n][2 * half + j] = weight;
+                    sum[half] += weight;
+                }
+        }
+    }
+
+    // Writes the results to the rows of the tile that `start` read.
+    __device__ __forceinline__ void finish(T *tile) const
+    {
+        int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16 + lane / 4;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float whole = sum[half];
+            for (int step = 1; step < 4; step *= 2) whole += __shfl_xor_sync(EVERY_LANE, whole, step);
+            float share = 1.0f / whole;
+#pragma unroll
+            for (int i = 0; i < D / 8; i++)
+                *(uint32_t *)&in_tile<T, D>(tile, row + 8 * half, i)[lane % 4 * 2] =
+                    pack<T>(result[i][2 * half] * share, result[i][2 * half + 1] * share);
+        }
+    }
+
+    __device__ __forceinline__ void mix(T *values, const float (&s)[PIECES][4])
+    {
+        int lane = (int)threadIdx.x % 32;
+#pragma unroll
+        for (int n = 0; n < PIECES; n += 2) {
+            const uint32_t a[4] = {pack<T>(s[n][0], s[n][1]), pack<T>(s[n][2], s[n][3]),
+                                   pack<T>(s[n + 1][0], s[n + 1][1]), pack<T>(s[n + 1][2], s[n + 1][3])};
+#pragma unroll
+            for (int i = 0; i < D / 8; i += 2) {
+                uint32_t b[4];
+                load_transposed(b, in_tile<T, D>(values, n * 8 + lane % 16, i + lane / 16));
+                multiply(result[i], a, b[0], b[1], T());
+                multiply(result[i + 1], a, b[2], b[3], T());
+            }
+        }
+    }
+};
+
+template <typename T, int D> __device__ __forceinline__ void attention_mma(const hyp_cuda_attention &p)
+{
+    constexpr int ROWS = HYP_CUDA_ATTENTION_ROWS, KEYS = HYP_CUDA_ATTENTION_KEYS;
+    extern __shared__ double shared[];
+    T *query = (T *)shared, *keys = query + ROWS * D, *values = keys + KEYS * D;
+    float *shifts = (float *)(values + KEYS * D);
+    float unit = (float)p.unit;
+#pragma unroll 1
+    for (int64_t block = blockIdx.x; block < p.total; block += gridDim.x) {
+        int64_t index = divide(block, p.blocks), row0 = (block - index * p.blocks.size) * ROWS;
+        operands<T> at = operands_at<T>(p, index);
+        warp_rows<T, D> rows;
+        __syncthreads();
+        load_tile<T, D, ROWS>(query, p.q, at.q, row0, p.rows, p.width);
+        load_tile<T, D, KEYS>(keys, p.k, at.k, 0, p.keys, p.width);
+        copies_end();
+        __syncthreads();
+        rows.start(query);
+        // values travel while the scores are computed, the next keys while they are mixed
+#pragma unroll 1
+        for (int64_t key = 0; key < p.keys; key += KEYS) {
+            float s[KEYS / 8][4];
+            load_tile<T, D, KEYS>(values, p.v, at.v, key, p.keys, p.columns);
+            bool shift = has_shifts(p, key);
+            if (shift) load_shifts<T>(p, at.mask, row0, key, shifts);
+            rows.score(keys, s);
+            copies_end();
+            __syncthreads();
+            if (key + KEYS < p.keys) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
+            if (shift) rows.shift(p, shifts, s);
+            rows.weigh(s, unit);
+            rows.mix(values, s);
+            copies_end();
+            __syncthreads();
+        }
+        rows.finish(query);
+        store_tile<T, D>(p, query, at.y, row0);
+    }
+}
+
+// ---- f32 --------------------------------------------------------------------------------------------------
+
+// Sixteen neighbouring threads share eight rows, eight apart: of the scores a thread has every sixteenth key, of the
+// result four neighbouring columns in every 64.
+template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_attention &p)
+{
+    constexpr int ROWS = HYP_CUDA_ATTENTION_ROWS, KEYS = HYP_CUDA_ATTENTION_KEYS, MINE = 8, EACH = KEYS / 16;
+    constexpr int STEP = D + 4, WEIGHT_STEP = KEYS + 16; // floats from row to row
+    extern __shared__ double shared[];
+    float *query = (float *)shared, *keys = query + ROWS * STEP, *values = keys + HYP_CUDA_KEY_FLOATS(D);
+    float *weights = keys; // once the scores are computed
+    float *shifts = values + HYP_CUDA_TILE_FLOATS(D);
+    int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
+    float unit = (float)p.unit;
+#pragma unroll 1
+    for (int64_t block = blockIdx.x; block < p.total; block += gridDim.x) {
+        int64_t index = divide(block, p.blocks), row0 = (block - index * p.blocks.size) * ROWS;
+        operands<float> at = operands_at<float>(p, index);
+        float top[MINE], sum[MINE], result[MINE][D / 16];
+#pragma unroll
+        for (int i = 0; i < MINE; i++) {
+            top[i] = -INFINITY, sum[i] = 0;
+            for (int j = 0; j < D / 16; j++) result[i][j] = 0;
+        }
+        __syncthreads();
+        load_tile<float, D, ROWS>(query, p.q, at.q, row0, p.rows, p.width);
+#pragma unroll 1
+        for (int64_t key = 0; key < p.keys; key += KEYS) {
+            load_tile<float, D, KEYS>(keys, p.k, at.k, key, p.keys, p.width);
+            copies_end();
+            __syncthreads();
+            load_tile<float, D, KEYS>(values, p.v, at.v, key, p.keys, p.columns);
+            bool shift = has_shifts(p, key);
+            if (shift) load_shifts<float>(p, at.mask, row0, key, shifts);
+            float s[MINE][EACH] = {};
+#pragma unroll 2
+            for (int c = 0; c < (int)p.width; c += 4) {
+                float4 b[EACH];
+#pragma unroll
+                for (int j = 0; j < EACH; j++) b[j] = *(const float4 *)&keys[(x + 16 * j) * STEP + c];
+#pragma unroll
+                for (int i = 0; i < MINE; i++) {
+                    float4 a = *(const float4 *)&query[(y + 8 * i) * STEP + c];
+#pragma unroll
+                    for (int j = 0; j < EACH; j++) {
+                        s[i][j] += a.x * b[j].x;
+                        s[i][j] += a.y * b[j].y;
+                        s[i][j] += a.z * b[j].z;
+                        s[i][j] += a.w * b[j].w;
+                    }
+                }
+            }
+            __syncthreads(); // the weights take the place of the keys
+            if (shift)
+#pragma unroll
+                for (int i = 0; i < MINE; i++)
+#pragma unroll
+                    for (int j = 0; j < EACH; j++)
+                        s[i][j] = shifted(p, s[i][j], shifts[(y + 8 * i) * (int)p.shift_step + x + 16 * j]);
+#pragma unroll
+            for (int i = 0; i < MINE; i++) {
+                float most = top[i];
+#pragma unroll
+                for (int j = 0; j < EACH; j++) most = larger(s[i][j], most);
+                for (int step = 1; step < 16; step *= 2) most = larger(__shfl_xor_sync(EVERY_LANE, most, step), most);
+                float base = finite(most) * unit, shrink = exp2f(top[i] * unit - base);
+                top[i] = most;
+                sum[i] *= shrink;
+#pragma unroll
+                for (int j = 0; j < D / 16; j++) result[i][j] *= shrink;
+#pragma unroll
+                for (int j = 0; j < EACH; j++) {
+                    float weight = exp2f(s[i][j] * unit - base);
+                    sum[i] += weight;
+                    weights[(y + 8 * i) * WEIGHT_STEP + x + 16 * j] = weight;
+                }
+            }
+            copies_end();
+            __syncthreads();
+#pragma unroll 2
+            for (int c = 0; c < KEYS; c += 4) {
+                float4 a[MINE];
+#pragma unroll
+                for (int i = 0; i < MINE; i++) a[i] = *(const float4 *)&weights[(y + 8 * i) * WEIGHT_STEP + c];
+#pragma unroll
+                for (int part = 0; part < D / 64; part++)
+#pragma unroll
+                    for (int k = 0; k < 4; k++) {
+                        float4 b = *(const float4 *)&values[(c + k) * STEP + part * 64 + x * 4];
+#pragma unroll
+                        for (int i = 0; i < MINE; i++) {
+                            float w = k == 0 ? a[i].x : k == 1 ? a[i].y : k == 2 ? a[i].z : a[i].w;
+                            result[i][4 * part] += w * b.x;
+                            result[i][4 * part + 1] += w * b.y;
+                            result[i][4 * part + 2] += w * b.z;
+                            result[i][4 * part + 3] += w * b.w;
+                        }
+                    }
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int i = 0; i < MINE; i++) {
+            for (int step = 1; step < 16; step *= 2) sum[i] += __shfl_xor_sync(EVERY_LANE, sum[i], step);
+            float share = 1.0f / sum[i];
+#pragma unroll
+            for (int part = 0; part < D / 64; part++)
+                *(float4 *)&query[(y + 8 * i) * STEP + part * 64 + x * 4] = {
+                    result[i][4 * part] * share, result[i][4 * part + 1] * share, result[i][4 * part + 2] * share,
+                    result[i][4 * part + 3] * share};
+        }
+        store_tile<float, D>(p, query, at.y, row0);
+    }
+}
+
+#endif
+
+} // namespace
+
+// ---- entry points -----------------------------------------------------------------------------------------
+
+#define ATTENTION(name, threads, call)                                                                                 \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ hyp_cuda_attention p) { call; }
+
+ATTENTION(attention_rows_f32, HYP_CUDA_ROW_THREADS, attention_rows<float>(p))
+ATTENTION(attention_rows_f16, HYP_CUDA_ROW_THREADS, attention_rows<__half>(p))
+ATTENTION(attention_rows_bf16, HYP_CUDA_ROW_THREADS, attention_rows<__nv_bfloat16>(p))
+ATTENTION(attention_rows_f64, HYP_CUDA_ROW_THREADS, attention_rows<double>(p))
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define TILES(name, call)                                                                                              \
+    extern "C" __global__ void name(const __grid_constant__ hyp_cuda_attention p) {} // not used
+#else
+#define TILES(name, call) ATTENTION(name, HYP_CUDA_ATTENTION_THREADS, call)
+#endif
+TILES(attention_f16_64, (attention_mma<__half, 64>(p)))
+TILES(attention_f16_128, (attention_mma<__half, 128>(p)))
+TILES(attention_bf16_64, (attention_mma<__nv_bfloat16, 64>(p)))
+TILES(attention_bf16_128, (attention_mma<__nv_bfloat16, 128>(p)))
+TILES(attention_f32_64, attention_fma<64>(p))
+TILES(attention_f32_128, attention_fma<128>(p))
