@@ -23,49 +23,36 @@ typedef struct norm {
 static hyp_status norm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     norm *p = data;
-    p->args.x = address(s, p->x_plus1);
+    p->args.rows.x = address(s, p->x_plus1);
     p->args.scale = address(s, p->scale_plus1);
     p->args.bias = address(s, p->bias_plus1);
-    p->args.y = s->at[p->y];
+    p->args.rows.y = s->at[p->y];
     return hyp_cuda_launch(s, &p->grid, &p->args, diag);
 }
 
-/* x as rows of `size` elements, those of the axes from the attribute `axis` on, and the types. */
+/* x as rows, those of the axes from the attribute `axis` on, and the types. */
 static hyp_status read_norm(const hyp_kernel_call *c, hyp_cuda_norm *args)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0], *scale = hyp_kernel_input(c, 1), *bias = hyp_kernel_input(c, 2);
     const hyp_array *const others[] = {scale, bias};
+    hyp_cuda_rows *rows = &args->rows;
     int32_t axis;
     HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
     if (!hyp_array_same_shape(x, y) || x->dtype != y->dtype || !hyp_array_is_float(x))
         return hyp_kernel_fail(c, "the result is of another type");
-    *args = (hyp_cuda_norm){.rows = 1, .size = 1, .epsilon = c->attrs[1].f, .dtype = x->dtype, .vector = 1};
-    for (int32_t i = 0; i < x->rank; i++) *(i < axis ? &args->rows : &args->size) *= x->dims[i];
+    *args = (hyp_cuda_norm){.epsilon = c->attrs[1].f};
+    *rows = (hyp_cuda_rows){.count = 1, .size = 1, .dtype = x->dtype, .vector = 1};
+    for (int32_t i = 0; i < x->rank; i++) *(i < axis ? &rows->count : &rows->size) *= x->dims[i];
     for (int i = 0; i < 2; i++) {
         if (!others[i]) continue;
-        if (others[i]->count != args->size || !hyp_array_is_float(others[i]))
+        if (others[i]->count != rows->size || !hyp_array_is_float(others[i]))
             return hyp_kernel_fail(c, "input %d has %lld elements, wanted %lld", i + 1, (long long)others[i]->count,
-                                   (long long)args->size);
-        if (others[i]->dtype != x->dtype) args->vector = 0;
+                                   (long long)rows->size);
+        if (others[i]->dtype != x->dtype) rows->vector = 0;
     }
     args->scale_dtype = scale ? scale->dtype : HYP_DTYPE_NONE;
     args->bias_dtype = bias ? bias->dtype : HYP_DTYPE_NONE;
     return HYP_OK;
-}
-
-/* How many threads share a row: enough to hold it in registers, and more where rows alone would not fill the device. */
-static hyp_cuda_grid norm_grid(const hyp_cuda_device *device, const hyp_cuda_norm *args, int64_t pieces)
-{
-    enum { WARP = 32, THREADS = 256, MOST = 512, PER_MULTIPROCESSOR = 1024 };
-    int64_t wanted = (int64_t)device->multiprocessors * PER_MULTIPROCESSOR;
-    uint32_t x = WARP;
-    while (x < MOST && pieces > x && (pieces > (int64_t)x * HYP_CUDA_NORM_PIECES || args->rows < wanted / x)) x *= 2;
-    uint32_t y = x >= THREADS || args->rows < wanted / THREADS ? 1 : THREADS / x;
-    return (hyp_cuda_grid){.kernel = args->dtype == HYP_F64 ? HYP_CUDA_KERNEL_norm_f64 : HYP_CUDA_KERNEL_norm_f32,
-                           .blocks = hyp_cuda_blocks(device, args->rows, y),
-                           .block_x = x,
-                           .block_y = y,
-                           .shared_bytes = x / WARP * y * (uint32_t)sizeof(double)};
 }
 
 static hyp_status add_norm(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
@@ -75,16 +62,18 @@ static hyp_status add_norm(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_
     HYP_TRY(read_norm(c, &args));
     if (c->in[0].count == 0) return HYP_OK;
     args.centred = strcmp(k->kernel, "layer-norm") == 0;
-    int64_t width = 16 / (int64_t)hyp_dtype_size((hyp_dtype)args.dtype), pieces = args.size / width;
-    args.vector = args.vector && args.dtype != HYP_F64 && args.size % width == 0;
     HYP_TRY(hyp_cuda_add_op(b, norm_run, sizeof(norm), &data));
     norm *p = data;
     *p = (norm){.x_plus1 = input_plus1(k, 0),
                 .scale_plus1 = input_plus1(k, 1),
                 .bias_plus1 = input_plus1(k, 2),
                 .y = k->outputs[0]};
-    p->grid = norm_grid(b->session->model->device, &args, args.vector ? pieces : args.size);
-    args.vector = args.vector && pieces <= (int64_t)p->grid.block_x * HYP_CUDA_NORM_PIECES;
+    bool fits = hyp_cuda_row_grid(b->session->model->device, &args.rows, &p->grid);
+    bool is_f64 = args.rows.dtype == HYP_F64;
+    bool others_are_f64 = args.scale_dtype == HYP_F64 || args.bias_dtype == HYP_F64;
+    p->grid.kernel = is_f64                    ? HYP_CUDA_KERNEL_norm_long_f64
+                     : fits && !others_are_f64 ? HYP_CUDA_KERNEL_norm_rows
+                                               : HYP_CUDA_KERNEL_norm_long_f32;
     p->args = args;
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }

@@ -20,7 +20,7 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     set(cuda_dir ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
     file(MAKE_DIRECTORY ${images})
     set(HYPATIA_CUDA_SOURCES ${cuda_dir}/image.cu ${cuda_dir}/kernels.cu ${cuda_dir}/layers.cu ${cuda_dir}/attention.cu
-        ${cuda_dir}/common.cuh ${cuda_dir}/warp.cuh ${cuda_dir}/kernels.h ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
+        ${cuda_dir}/rows.cu ${cuda_dir}/common.cuh ${cuda_dir}/warp.cuh ${cuda_dir}/kernels.h ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
         CACHE INTERNAL "what the images of kernels are made of")
     foreach(name image attention)
         add_custom_command(OUTPUT ${images}/${name}.fatbin

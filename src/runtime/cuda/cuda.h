@@ -104,6 +104,11 @@ uint32_t hyp_cuda_blocks(const hyp_cuda_device *device, int64_t items, int64_t p
 /* Launches on the session's stream; args is the kernel's one argument. */
 HYP_NODISCARD hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void *args, hyp_diag *diag);
 
+/* For kernels that keep rows in registers: how many threads share a row, and whether all of it fits into theirs. Fills
+ * in the pieces of *rows, whose other fields are set; `vector` asks for pieces of 16 bytes and is taken back where rows do
+ * not start at such. Shared memory is a double for every warp. */
+HYP_NODISCARD bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_rows *rows, hyp_cuda_grid *out);
+
 /* ---- one function per kernel of plan.proto; a step without elements adds no op --------------------------- */
 
 /* gemm.c */

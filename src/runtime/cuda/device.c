@@ -1,6 +1,7 @@
 /* device.c - one GPU: opening it, our kernels on it, launches. */
 #include <stdio.h>
 
+#include "base/dtype.h"
 #include "runtime/cuda/backend_cuda.h"
 
 /* The fatbins of image.cu and attention.cu, put into the binary as they are. */
@@ -146,6 +147,24 @@ uint32_t hyp_cuda_blocks(const hyp_cuda_device *device, int64_t items, int64_t p
     int64_t blocks = items / per_block + (items % per_block != 0);
     int64_t most = (int64_t)device->multiprocessors * BLOCKS_PER_MULTIPROCESSOR;
     return (uint32_t)(blocks < most ? blocks : most);
+}
+
+bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_rows *rows, hyp_cuda_grid *out)
+{
+    enum { WARP = 32, THREADS = 256, MOST = 512, PER_MULTIPROCESSOR = 1024, LOOSE = 8 };
+    int64_t wanted = (int64_t)device->multiprocessors * PER_MULTIPROCESSOR;
+    int64_t width = rows->vector ? 16 / (int64_t)hyp_dtype_size((hyp_dtype)rows->dtype) : LOOSE;
+    if (rows->size % width != 0) rows->vector = 0, width = LOOSE;
+    rows->pieces = (rows->size + width - 1) / width;
+    uint32_t x = WARP; /* more where a row would not fit, and where a warp a row would not fill the device */
+    while (x < MOST && rows->pieces > x && (rows->pieces > (int64_t)x * HYP_CUDA_ROW_PIECES || rows->count < wanted / x))
+        x *= 2;
+    uint32_t y = x >= THREADS || rows->count < wanted / THREADS ? 1 : THREADS / x;
+    out->blocks = hyp_cuda_blocks(device, rows->count, y);
+    out->block_x = x;
+    out->block_y = y;
+    out->shared_bytes = x / WARP * y * (uint32_t)sizeof(double);
+    return rows->pieces <= (int64_t)x * HYP_CUDA_ROW_PIECES;
 }
 
 hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel)

@@ -1,4 +1,4 @@
-// kernels.cu - the kernels that cuBLASLt lacks: pointwise programs, softmax, reductions and data movement. They are
+// kernels.cu - the kernels that cuBLASLt lacks: pointwise programs, reductions and data movement. They are
 // bound by memory, so element types are decided by uniform branches at run time and the code stays small.
 //
 // Every tensor starts at a multiple of 16 bytes (the host sees to it), offsets of copies excepted.
@@ -587,141 +587,6 @@ template <typename C> __device__ __forceinline__ void reduce(const hyp_cuda_redu
     }
 }
 
-// ---- normalization ----------------------------------------------------------------------------------------
-
-// The sum over the threads of a block's x dimension (a warp, or whole warps); all get it. `room` holds a value for each
-// warp of the block.
-template <typename C> __device__ __forceinline__ C row_sum(C v, C *room)
-{
-#pragma unroll
-    for (int distance = 16; distance; distance /= 2) v += __shfl_xor_sync(0xffffffff, v, distance);
-    unsigned warps = blockDim.x / 32, first = threadIdx.y * warps;
-    if (warps == 1) return v;
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) room[first + threadIdx.x / 32] = v;
-    __syncthreads();
-    v = 0;
-    for (unsigned i = 0; i < warps; i++) v += room[first + i];
-    return v;
-}
-
-// 16 bytes of a row as numbers.
-struct norm_piece {
-    float v[8];
-};
-__device__ __forceinline__ int norm_piece_size(uint32_t dtype) { return dtype == HYP_F32 ? 4 : 8; }
-
-__device__ __forceinline__ norm_piece load_piece(uint32_t dtype, uint64_t data, int64_t piece)
-{
-    norm_piece p;
-    uint4 bits = ((const uint4 *)data)[piece];
-    uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        if (dtype == HYP_F32) {
-            p.v[i] = __uint_as_float(words[i]);
-            p.v[i + 4] = 0;
-        } else {
-            uint16_t low = (uint16_t)words[i], high = (uint16_t)(words[i] >> 16);
-            p.v[2 * i] = dtype == HYP_BF16 ? from_bfloat(low) : from_half(low);
-            p.v[2 * i + 1] = dtype == HYP_BF16 ? from_bfloat(high) : from_half(high);
-        }
-    }
-    return p;
-}
-
-__device__ __forceinline__ void store_piece(uint32_t dtype, uint64_t data, int64_t piece, const norm_piece &p)
-{
-    uint32_t words[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        if (dtype == HYP_F32) {
-            words[i] = __float_as_uint(p.v[i]);
-        } else if (dtype == HYP_BF16) {
-            uint32_t high = __bfloat16_as_ushort(to_bfloat(p.v[2 * i + 1]));
-            words[i] = high << 16 | __bfloat16_as_ushort(to_bfloat(p.v[2 * i]));
-        } else {
-            uint32_t high = __half_as_ushort(to_half(p.v[2 * i + 1]));
-            words[i] = high << 16 | __half_as_ushort(to_half(p.v[2 * i]));
-        }
-    }
-    ((uint4 *)data)[piece] = make_uint4(words[0], words[1], words[2], words[3]);
-}
-
-// A row whose pieces all fit into the registers of its threads: it is read once.
-__device__ __forceinline__ void norm_in_registers(const hyp_cuda_norm &p, int64_t row, bool there, float *room)
-{
-    norm_piece kept[HYP_CUDA_NORM_PIECES];
-    int width = norm_piece_size(p.dtype);
-    int64_t pieces = p.size / width, first = row * pieces;
-    float sum = 0, mean = 0, squares = 0;
-#pragma unroll
-    for (int i = 0; i < HYP_CUDA_NORM_PIECES; i++) {
-        int64_t at = threadIdx.x + i * (int64_t)blockDim.x;
-        if (!there || at >= pieces) break;
-        kept[i] = load_piece(p.dtype, p.x, first + at);
-#pragma unroll
-        for (int e = 0; e < 8; e++) sum += kept[i].v[e];
-    }
-    if (p.centred) mean = row_sum(sum, room) / (float)p.size;
-#pragma unroll
-    for (int i = 0; i < HYP_CUDA_NORM_PIECES; i++) {
-        if (!there || threadIdx.x + i * (int64_t)blockDim.x >= pieces) break;
-#pragma unroll
-        for (int e = 0; e < 8; e++)
-            if (e < width) squares += (kept[i].v[e] - mean) * (kept[i].v[e] - mean);
-    }
-    float inverse = 1 / sqrtf(row_sum(squares, room) / (float)p.size + (float)p.epsilon);
-#pragma unroll
-    for (int i = 0; i < HYP_CUDA_NORM_PIECES; i++) {
-        int64_t at = threadIdx.x + i * (int64_t)blockDim.x;
-        if (!there || at >= pieces) break;
-        norm_piece scale, bias;
-        if (p.scale) scale = load_piece(p.dtype, p.scale, at);
-        if (p.bias) bias = load_piece(p.dtype, p.bias, at);
-#pragma unroll
-        for (int e = 0; e < 8; e++) {
-            float v = (kept[i].v[e] - mean) * inverse;
-            if (p.scale) v *= scale.v[e];
-            kept[i].v[e] = p.bias ? v + bias.v[e] : v;
-        }
-        store_piece(p.dtype, p.y, first + at, kept[i]);
-    }
-}
-
-template <typename C> __device__ __forceinline__ void norm_by_element(const hyp_cuda_norm &p, int64_t row, bool there, C *room)
-{
-    int64_t start = row * p.size, end = there ? p.size : 0;
-    C sum = 0, mean = 0, squares = 0;
-    for (int64_t i = threadIdx.x; p.centred && i < end; i += blockDim.x) sum += load_native<C>(p.dtype, p.x, start + i);
-    if (p.centred) mean = row_sum(sum, room) / (C)p.size;
-    for (int64_t i = threadIdx.x; i < end; i += blockDim.x) {
-        C v = load_native<C>(p.dtype, p.x, start + i) - mean;
-        squares += v * v;
-    }
-    C inverse = 1 / (C)sqrt(row_sum(squares, room) / (C)p.size + (C)p.epsilon);
-    for (int64_t i = threadIdx.x; i < end; i += blockDim.x) {
-        C v = (load_native<C>(p.dtype, p.x, start + i) - mean) * inverse;
-        if (p.scale) v *= load<C>(p.scale_dtype, p.scale, i);
-        if (p.bias) v += load<C>(p.bias_dtype, p.bias, i);
-        store_native(p.dtype, p.y, start + i, v);
-    }
-}
-
-// Every thread takes part in every round, for the barriers.
-template <typename C> __device__ __forceinline__ void norm(const hyp_cuda_norm &p)
-{
-    extern __shared__ double shared[];
-#pragma unroll 1
-    for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < p.rows; first += (int64_t)gridDim.x * blockDim.y) {
-        int64_t row = first + threadIdx.y;
-        if (sizeof(C) == 4 && p.vector)
-            norm_in_registers(p, row, row < p.rows, (float *)shared);
-        else
-            norm_by_element(p, row, row < p.rows, (C *)shared);
-    }
-}
-
 // ---- data movement ----------------------------------------------------------------------------------------
 
 template <typename C> __device__ __forceinline__ void range(const hyp_cuda_range &p)
@@ -810,8 +675,6 @@ KERNEL(softmax_f64, hyp_cuda_softmax, softmax<double>(p))
 KERNEL(reduce_f32, hyp_cuda_reduce, reduce<float>(p))
 KERNEL(reduce_f64, hyp_cuda_reduce, reduce<double>(p))
 KERNEL(reduce_i64, hyp_cuda_reduce, reduce<int64_t>(p))
-KERNEL(norm_f32, hyp_cuda_norm, norm<float>(p))
-KERNEL(norm_f64, hyp_cuda_norm, norm<double>(p))
 KERNEL(range_f64, hyp_cuda_range, range<double>(p))
 KERNEL(range_u64, hyp_cuda_range, range<uint64_t>(p))
 KERNEL(copy, hyp_cuda_copy, copy_elements(p))

@@ -14,7 +14,7 @@
 #define HYP_CUDA_BASIC_KERNELS(X) \
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
-    X(norm_f32) X(norm_f64) X(copy) X(transpose) X(gather) X(fill_i64) \
+    X(softmax_rows) X(norm_rows) X(norm_long_f32) X(norm_long_f64) X(copy) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) \
     X(layers_f32_1) X(layers_f32_16) X(layers_f16_1) X(layers_f16_16) X(layers_bf16_1) X(layers_bf16_16)
 #define HYP_CUDA_ATTENTION_KERNELS(X) \
@@ -40,7 +40,7 @@ enum {
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
-    HYP_CUDA_NORM_PIECES = 4,      /* pieces of 16 bytes of a row that one thread of norm_f32 keeps in registers */
+    HYP_CUDA_ROW_PIECES = 4,       /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
     HYP_CUDA_TILE = 32,            /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8,        /* with this many rows of threads */
     HYP_CUDA_LAYERS = 16,          /* of one launch */
@@ -188,14 +188,21 @@ typedef struct hyp_cuda_reduce {
     uint32_t along_x;
 } hyp_cuda_reduce;
 
-/* Rows of `size` elements, each shared by the threads of a block's x dimension. */
+/* Rows of f32, f16 or bf16, each shared by the threads of a block's x dimension. */
+typedef struct hyp_cuda_rows {
+    uint64_t x, y;
+    int64_t count, size;
+    int64_t pieces;  /* of a row: of 16 bytes, or of up to 8 elements */
+    uint32_t dtype;
+    uint32_t vector; /* rows start at multiples of 16 bytes and are read in such pieces */
+} hyp_cuda_rows;
+
 typedef struct hyp_cuda_norm {
-    uint64_t x, y, scale, bias; /* scale, bias: 0 = absent */
-    int64_t rows, size;
+    hyp_cuda_rows rows;
+    uint64_t scale, bias; /* 0 = absent */
     double epsilon;
-    uint32_t dtype, scale_dtype, bias_dtype;
-    uint32_t centred; /* the mean is taken away: layer-norm, else rms-norm */
-    uint32_t vector;  /* rows start at multiples of 16 bytes and are read in such pieces */
+    uint32_t scale_dtype, bias_dtype; /* as that of the rows where they are read in pieces; norm_long_*: any floats */
+    uint32_t centred;                 /* the mean is taken away: layer-norm, else rms-norm */
     uint32_t pad;
 } hyp_cuda_norm;
 

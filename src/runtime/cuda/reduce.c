@@ -17,8 +17,10 @@ static hyp_cuda_grid team_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *de
                            .shared_bytes = THREADS * sizeof(double)};
 }
 
+/* One of two kernels: softmax_rows keeps rows in registers, the others take any strides and lengths. */
 typedef struct softmax {
     hyp_cuda_softmax args;
+    hyp_cuda_rows rows;
     hyp_cuda_grid grid;
     uint32_t x, y;
 } softmax;
@@ -26,13 +28,15 @@ typedef struct softmax {
 static hyp_status softmax_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     softmax *p = data;
-    p->args.x = s->at[p->x];
-    p->args.y = s->at[p->y];
-    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+    p->args.x = p->rows.x = s->at[p->x];
+    p->args.y = p->rows.y = s->at[p->y];
+    bool by_rows = p->grid.kernel == HYP_CUDA_KERNEL_softmax_rows;
+    return hyp_cuda_launch(s, &p->grid, by_rows ? (void *)&p->rows : &p->args, diag);
 }
 
 hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
 {
+    const hyp_cuda_device *device = b->session->model->device;
     int64_t outer = b->values[k->outer], axis = b->values[k->axis], inner = b->values[k->inner];
     if (outer == 0 || axis == 0 || inner == 0) return HYP_OK;
     hyp_dtype dtype = hyp_cuda_dtype(b->program, k->x);
@@ -41,11 +45,16 @@ hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
     softmax *p = data;
     p->x = k->x;
     p->y = k->y;
+    p->rows = (hyp_cuda_rows){.count = outer, .size = axis, .dtype = dtype, .vector = 1};
+    if (inner == 1 && dtype != HYP_F64 && hyp_cuda_row_grid(device, &p->rows, &p->grid)) {
+        p->grid.kernel = HYP_CUDA_KERNEL_softmax_rows;
+        return hyp_cuda_need_kernel(b, p->grid.kernel);
+    }
     bool along_x = inner == 1;
     p->args = (hyp_cuda_softmax){
         .columns = outer * inner, .axis = axis, .inner = hyp_cuda_extent_of(inner), .dtype = dtype, .along_x = along_x};
-    p->grid = team_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32,
-                        b->session->model->device, outer * inner, axis, along_x);
+    p->grid = team_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device,
+                        outer * inner, axis, along_x);
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
 

@@ -458,8 +458,9 @@ static void casts_between_all_types(void **state)
 static void softmax_along_any_axis(void **state)
 {
     (void)state;
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 10, 1},  {5, 100, 1}, {2, 3000, 1},
-                                       {3, 7, 5}, {1, 33, 64}, {2, 0, 3}};
+    static const int64_t sizes[][3] = {{1, 1, 1},   {3, 10, 1},  {5, 100, 1},   {2, 3000, 1}, {3, 24, 1}, {3, 513, 1},
+                                       {2, 768, 1}, {3, 1028, 1}, {1, 20000, 1}, {3000, 16, 1}, {3, 7, 5},  {1, 33, 64},
+                                       {2, 0, 3}};
     for (int t = 0; t < FLOATS; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             pb_init(&builder);

@@ -1,0 +1,221 @@
+// rows.cu - kernels that read a row, know something of all of it, and write it: softmax and normalization. A row is read
+// once, in pieces that stay in the registers of the threads that share it: those of a block's x dimension, a warp or
+// whole warps. Every thread takes part in every round, for the barriers. Part of image.cu, behind kernels.cu.
+
+namespace
+{
+
+// Combines over the threads of a row, in a fixed order; all get the result. `room` holds a value for each warp.
+template <typename C, typename F> __device__ __forceinline__ C over_row(C v, C *room, F f)
+{
+#pragma unroll
+    for (int distance = 16; distance; distance /= 2) v = f(v, __shfl_xor_sync(0xffffffff, v, distance));
+    unsigned warps = blockDim.x / 32, first = threadIdx.y * warps;
+    if (warps == 1) return v;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) room[first + threadIdx.x / 32] = v;
+    __syncthreads();
+    v = room[first];
+    for (unsigned i = 1; i < warps; i++) v = f(v, room[first + i]);
+    return v;
+}
+
+// Neighbours of a row as numbers: 16 bytes of it, or 8 elements where rows do not start at multiples of 16 bytes.
+struct piece {
+    float v[8];
+};
+__device__ __forceinline__ int piece_width(const hyp_cuda_rows &r) { return r.vector && r.dtype == HYP_F32 ? 4 : 8; }
+
+__device__ __forceinline__ piece load_vector(uint32_t dtype, uint64_t data, int64_t at)
+{
+    piece p;
+    uint4 bits = ((const uint4 *)data)[at];
+    uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (dtype == HYP_F32) {
+            p.v[i] = __uint_as_float(words[i]);
+        } else {
+            uint16_t low = (uint16_t)words[i], high = (uint16_t)(words[i] >> 16);
+            p.v[2 * i] = dtype == HYP_BF16 ? from_bfloat(low) : from_half(low);
+            p.v[2 * i + 1] = dtype == HYP_BF16 ? from_bfloat(high) : from_half(high);
+        }
+    }
+    return p;
+}
+
+__device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int64_t at, const piece &p)
+{
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (dtype == HYP_F32) {
+            words[i] = __float_as_uint(p.v[i]);
+        } else if (dtype == HYP_BF16) {
+            uint32_t high = __bfloat16_as_ushort(to_bfloat(p.v[2 * i + 1]));
+            words[i] = high << 16 | __bfloat16_as_ushort(to_bfloat(p.v[2 * i]));
+        } else {
+            uint32_t high = __half_as_ushort(to_half(p.v[2 * i + 1]));
+            words[i] = high << 16 | __half_as_ushort(to_half(p.v[2 * i]));
+        }
+    }
+    ((uint4 *)data)[at] = make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// Is element e of piece `at` one of the row's?
+__device__ __forceinline__ bool is_there(const hyp_cuda_rows &r, int64_t at, int e)
+{
+    return r.vector ? e < piece_width(r) : at * 8 + e < r.size;
+}
+
+__device__ __forceinline__ piece load_piece(const hyp_cuda_rows &r, uint32_t dtype, uint64_t data, int64_t row, int64_t at)
+{
+    if (r.vector) return load_vector(dtype, data, row * r.pieces + at);
+    piece p;
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+        p.v[e] = is_there(r, at, e) ? load_native<float>(dtype, data, row * r.size + at * 8 + e) : 0;
+    return p;
+}
+
+__device__ __forceinline__ void store_piece(const hyp_cuda_rows &r, int64_t row, int64_t at, const piece &p)
+{
+    if (r.vector) {
+        store_vector(r.dtype, r.y, row * r.pieces + at, p);
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+        if (is_there(r, at, e)) store_native(r.dtype, r.y, row * r.size + at * 8 + e, p.v[e]);
+}
+
+// A row in the registers of its threads; piece i of thread t is the row's piece t + i * threads.
+struct row_pieces {
+    piece kept[HYP_CUDA_ROW_PIECES];
+    int64_t row;
+    bool there; // false: a row behind the last one
+};
+
+// Does f(piece, which of the row's) for the pieces of this thread.
+template <typename F> __device__ __forceinline__ void for_pieces(const hyp_cuda_rows &r, row_pieces &row, F f)
+{
+#pragma unroll
+    for (int i = 0; i < HYP_CUDA_ROW_PIECES; i++) {
+        int64_t at = threadIdx.x + i * (int64_t)blockDim.x;
+        if (row.there && at < r.pieces) f(row.kept[i], at);
+    }
+}
+
+__device__ __forceinline__ void load_row(const hyp_cuda_rows &r, row_pieces &row)
+{
+    for_pieces(r, row, [&](piece &p, int64_t at) { p = load_piece(r, r.dtype, r.x, row.row, at); });
+}
+
+__device__ __forceinline__ void softmax_row(const hyp_cuda_rows &r, row_pieces &row, float *room)
+{
+    float top = -INFINITY, sum = 0;
+    load_row(r, row);
+    for_pieces(r, row, [&](piece &p, int64_t at) {
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            if (is_there(r, at, e)) top = take_max()(p.v[e], top);
+    });
+    top = over_row(top, room, take_max());
+    for_pieces(r, row, [&](piece &p, int64_t at) {
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            if (is_there(r, at, e)) sum += p.v[e] = exponential(p.v[e] - top);
+    });
+    sum = over_row(sum, room, take_sum());
+    for_pieces(r, row, [&](piece &p, int64_t at) {
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            if (is_there(r, at, e)) p.v[e] /= sum;
+        store_piece(r, row.row, at, p);
+    });
+}
+
+__device__ __forceinline__ void norm_row(const hyp_cuda_norm &n, row_pieces &row, float *room)
+{
+    const hyp_cuda_rows &r = n.rows;
+    float sum = 0, mean = 0, squares = 0, size = (float)r.size;
+    load_row(r, row);
+    for_pieces(r, row, [&](piece &p, int64_t at) {
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            if (is_there(r, at, e)) sum += p.v[e];
+    });
+    if (n.centred) mean = over_row(sum, room, take_sum()) / size;
+    for_pieces(r, row, [&](piece &p, int64_t at) {
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            if (is_there(r, at, e)) squares += (p.v[e] - mean) * (p.v[e] - mean);
+    });
+    float inverse = 1 / sqrtf(over_row(squares, room, take_sum()) / size + (float)n.epsilon);
+    for_pieces(r, row, [&](piece &p, int64_t at) {
+        piece scale, bias;
+        if (n.scale) scale = load_piece(r, n.scale_dtype, n.scale, 0, at);
+        if (n.bias) bias = load_piece(r, n.bias_dtype, n.bias, 0, at);
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            if (!is_there(r, at, e)) continue;
+            p.v[e] = (p.v[e] - mean) * inverse;
+            if (n.scale) p.v[e] *= scale.v[e];
+            if (n.bias) p.v[e] += bias.v[e];
+        }
+        store_piece(r, row.row, at, p);
+    });
+}
+
+// The same for rows that are too long for registers, and in double: x is read three times.
+template <typename C> __device__ __forceinline__ void norm_long_row(const hyp_cuda_norm &n, const row_pieces &row, C *room)
+{
+    const hyp_cuda_rows &r = n.rows;
+    int64_t start = row.row * r.size, end = row.there ? r.size : 0;
+    C sum = 0, mean = 0, squares = 0;
+    for (int64_t i = threadIdx.x; n.centred && i < end; i += blockDim.x) sum += load_native<C>(r.dtype, r.x, start + i);
+    if (n.centred) mean = over_row(sum, room, take_sum()) / (C)r.size;
+    for (int64_t i = threadIdx.x; i < end; i += blockDim.x) {
+        C v = load_native<C>(r.dtype, r.x, start + i) - mean;
+        squares += v * v;
+    }
+    C inverse = 1 / (C)sqrt(over_row(squares, room, take_sum()) / (C)r.size + (C)n.epsilon);
+    for (int64_t i = threadIdx.x; i < end; i += blockDim.x) {
+        C v = (load_native<C>(r.dtype, r.x, start + i) - mean) * inverse;
+        if (n.scale) v *= load<C>(n.scale_dtype, n.scale, i);
+        if (n.bias) v += load<C>(n.bias_dtype, n.bias, i);
+        store_native(r.dtype, r.y, start + i, v);
+    }
+}
+
+// Does f(row, room) for the rows of this thread's team.
+template <typename F> __device__ __forceinline__ void for_rows(const hyp_cuda_rows &r, F f)
+{
+    extern __shared__ double shared[];
+    row_pieces row;
+#pragma unroll 1
+    for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < r.count; first += (int64_t)gridDim.x * blockDim.y) {
+        row.row = first + threadIdx.y;
+        row.there = row.row < r.count;
+        f(row, shared);
+    }
+}
+
+} // namespace
+
+extern "C" __global__ void softmax_rows(const __grid_constant__ hyp_cuda_rows p)
+{
+    for_rows(p, [&](row_pieces &row, double *room) { softmax_row(p, row, (float *)room); });
+}
+extern "C" __global__ void norm_rows(const __grid_constant__ hyp_cuda_norm p)
+{
+    for_rows(p.rows, [&](row_pieces &row, double *room) { norm_row(p, row, (float *)room); });
+}
+extern "C" __global__ void norm_long_f32(const __grid_constant__ hyp_cuda_norm p)
+{
+    for_rows(p.rows, [&](row_pieces &row, double *room) { norm_long_row<float>(p, row, (float *)room); });
+}
+extern "C" __global__ void norm_long_f64(const __grid_constant__ hyp_cuda_norm p)
+{
+    for_rows(p.rows, [&](row_pieces &row, double *room) { norm_long_row<double>(p, row, room); });
+}
