@@ -89,6 +89,12 @@ static bool is_weight(const hyp_lowering *l, const hyp_node *node, uint32_t i)
     }
 }
 
+/* A GPU reads rows of weights with whole warps, and so wants them stored [n,k]; a CPU packs them as it likes. */
+static bool stores_transposed(const hyp_lowering *l, hyp_value_id v)
+{
+    return l->values[v].constant && strcmp(l->options->target, "cuda") == 0;
+}
+
 hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint32_t i, bool *transposed)
 {
     hyp_value_id v = node->inputs[i];
@@ -100,7 +106,7 @@ hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint
         bool swaps = from->op == HYP_OP_transpose && from->attrs[0].dims[0] == 1;
         bool same = from->op == HYP_OP_identity || from->op == HYP_OP_dropout ||
                     (from->op == HYP_OP_transpose && from->attrs[0].dims[0] == 0);
-        if (!swaps && !same) return v;
+        if ((!swaps && !same) || (swaps && stores_transposed(l, v))) return v;
         *transposed ^= swaps;
         v = from->inputs[0];
     }

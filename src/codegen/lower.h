@@ -67,7 +67,7 @@ typedef struct hyp_lowering {
 hyp_status hyp_lower_analyse(hyp_lowering *l);
 /* Input i of a node as its kernel reads it: for weights of linear layers and constant right operands of matmul
  * transposes and views on the way are looked through, and *transposed says whether the matrix is stored the other way
- * round. HYP_NO_VALUE for an absent input. */
+ * round; for a GPU a constant is stored as it is read. HYP_NO_VALUE for an absent input. */
 hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint32_t i, bool *transposed);
 /* A matmul that is a linear layer without bias: b is a constant matrix or vector, a is not transposed. */
 bool hyp_lower_is_linear(const hyp_lowering *l, const hyp_node *node);

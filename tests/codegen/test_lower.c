@@ -144,6 +144,22 @@ static void a_transposed_weight_is_used_as_it_is_stored(void **state)
     assert_true(written_weight(f, "w", 1) == 2);
 }
 
+static void a_gpu_gets_weights_as_it_reads_them(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    parse(f, "(graph \"\" (input %x (f32 batch 2)) (const %w (f32 2 3) 1 2 3 4 5 6) (%t (transpose :perm (1 0) %w))"
+             "(%y (linear %t none %x)) (output \"y\" %y))");
+    hyp_codegen_options options = {.target = "cuda"};
+    assert_int_equal(hyp_codegen_lower(&f->graph, &options, &f->lowered, &diag), HYP_OK);
+    f->p = f->lowered.program;
+    assert_steps(f, "linear");
+    const HypPlan__Layer *layer = f->p->steps[0]->linear->layers[0];
+    assert_false(layer->weight_kn);
+    assert_int_equal(dim_value(f, f->p->tensors[layer->weight]->dims[0]), 3);
+    assert_true(written_weight(f, f->p->tensors[layer->weight]->name, 1) == 4);
+}
+
 static void a_transposed_value_is_used_as_it_is_computed(void **state)
 {
     fixture *f = *state;
@@ -710,6 +726,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_linear_layer_collapses_leading_axes),
         TEST(a_transposed_weight_is_used_as_it_is_stored),
+        TEST(a_gpu_gets_weights_as_it_reads_them),
         TEST(a_transposed_value_is_used_as_it_is_computed),
         TEST(a_product_with_a_constant_matrix_is_a_linear_layer),
         TEST(a_chain_of_layers_keeps_hidden_values_in_two_slots),
