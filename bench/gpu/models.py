@@ -1,7 +1,7 @@
 """Transformers on one GPU: plans against PyTorch eager, eager replayed from a CUDA graph, and torch.compile.
 
     python3 bench/gpu/models.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--only NAME] [--types bf16,fp32] [--compile]
-                                [--without RULES] [--tsv FILE] [--rounds N]
+                                [--without RULES] [--profile FILE] [--tsv FILE] [--rounds N]
 
 Models come from scripts/export-models.py, with random weights. Every plan is compiled for its shape. PyTorch runs the
 same module, its attention as scaled_dot_product_attention. All sides run in one process on one stream on the same device
@@ -85,7 +85,8 @@ def export(model, inputs, dtype, path):
 
 
 def compile_plan(args, onnx, disabled, plan):
-    command = [args.hypatiac, onnx, "-o", plan, "-q", "--target", "cuda"] + [f"--disable-rule={disabled}"] * bool(disabled)
+    command = [args.hypatiac, onnx, "-o", plan, "-q", "--target", "cuda"]
+    command += [f"--disable-rule={disabled}"] * bool(disabled) + [f"--profile={args.profile}"] * bool(args.profile)
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -147,6 +148,7 @@ def main():
     parser.add_argument("--library", required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--types", default="bf16,fp32")
+    parser.add_argument("--profile", help="device profile for hypatiac")
     parser.add_argument("--without", metavar="RULES", help="also time plans that are compiled without these rules")
     parser.add_argument("--compile", action="store_true", help="torch.compile in mode max-autotune too, which takes minutes")
     parser.add_argument("--tsv")
