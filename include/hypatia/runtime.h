@@ -122,6 +122,67 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_time_steps(hyp_context *context, co
 /* Bytes of scratch memory that the context holds on the device. */
 HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
 
+/* ---- tuning --------------------------------------------------------------------------------------------
+ *
+ * A GPU's library has many algorithms for a product (a layer, a matmul) and proposes one without trying. Tuning tries
+ * them. What it finds belongs to the device, the version of its library, and the shapes that were tuned; a context uses
+ * it from then on, and a plan keeps it for the next engine that loads it on such a device. Other devices run the plan
+ * as if it were not there.
+ *
+ *   hyp_context_tune(context, inputs, 1, NULL, NULL, &diag);          once for every set of shapes that matters
+ *   hyp_context_save_plan(context, "plan.bin", &diag);
+ */
+
+/* How a product is done fastest. Of what a context gives, everything is borrowed until it is destroyed. */
+typedef struct hyp_tuned {
+    const char *product;    /* "bf16 tn 512x256x256 ...": types, layout, shape, what follows it */
+    const void *algorithm;  /* as the library has it, opaque */
+    size_t algorithm_bytes;
+    uint32_t epilogue;      /* what the library does after the product, in its own number */
+    const char *attributes; /* of the algorithm, for people; may be NULL in what is added */
+    uint64_t workspace;     /* bytes */
+    double seconds;         /* measured, with what follows the product */
+    double first_seconds;   /* the same for the algorithm that the library proposes first */
+} hyp_tuned;
+
+typedef struct hyp_tune_options {
+    size_t size;    /* sizeof(hyp_tune_options) */
+    double seconds; /* about how long to measure; 0 = a minute. Products that no time is left for stay untuned */
+    /* Called before product `done` of `total`, and with done == total at the end. May be NULL. */
+    void (*progress)(size_t done, size_t total, const char *product, void *user);
+    void *progress_user;
+} hyp_tune_options;
+
+typedef struct hyp_tune_report {
+    size_t products; /* different ones of the plan under these shapes */
+    size_t known;    /* were known before, and not measured */
+    size_t timed;
+    size_t replaced; /* of those: where an algorithm was found that is more than 2 % faster than the first */
+    double seconds, first_seconds; /* of all products that are known now, each as often as the plan has it */
+} hyp_tune_report;
+
+/* Measures the products of the plan for inputs of these dims (name or position, rank and dims are read, data is not),
+ * those that nothing is known of. Takes device memory while it measures, and forgets the shapes that were prepared. On
+ * failure what was found before it is kept. `options` and `out` may be NULL. HYP_ERR_UNSUPPORTED on a device other than
+ * CUDA. Like every call with a context: one thread at a time, and nothing of it under way. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_tune(hyp_context *context, const hyp_tensor *inputs, size_t count,
+                                                  const hyp_tune_options *options, hyp_tune_report *out,
+                                                  hyp_diag *diag);
+
+/* What it belongs to: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100". NULL on a device without tuning. Borrowed
+ * from the engine. */
+HYP_API const char *hyp_context_tuning_device(const hyp_context *context);
+/* What the context knows, from its plan and from tuning, in order of product. */
+HYP_API size_t hyp_context_tuned_count(const hyp_context *context);
+HYP_API hyp_tuned hyp_context_tuned(const hyp_context *context, size_t i);
+/* Adds what was found before on the same device (hyp_context_tuning_device); it is copied, and replaces what was known
+ * of this product. An algorithm that the library refuses is not used. Forgets the shapes that were prepared. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_add_tuned(hyp_context *context, const hyp_tuned *tuned, hyp_diag *diag);
+
+/* Writes the context's plan with everything that it knows, to `path`, which may be the file that it was loaded from: it is
+ * replaced whole or not at all. What the plan knew of another device is lost if there is something of this one. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_save_plan(const hyp_context *context, const char *path, hyp_diag *diag);
+
 /* ---- looking into a plan ------------------------------------------------------------------------------ */
 
 /* Writes a description of a plan file for people (or JSON) through `write`: format, provenance, inputs,

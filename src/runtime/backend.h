@@ -8,7 +8,7 @@
 #define HYP_RUNTIME_BACKEND_H
 
 #include "hypatia/runtime.h"
-#include "plan/plan.h"
+#include "runtime/tuning.h"
 
 typedef struct hyp_log {
     void (*write)(const char *line, void *user); /* may be NULL */
@@ -57,6 +57,13 @@ typedef struct hyp_backend {
      * take device memory for them. */
     hyp_status (*run)(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag);
     hyp_status (*synchronize)(void *session, hyp_diag *diag);
+
+    /* Both NULL where there is nothing to tune. What the session knows of products; owned by the session. */
+    hyp_tuning *(*tuning)(void *session);
+    /* Measures the products of the plan under these dims that it knows nothing of, and notes what it found. No prepared
+     * shapes may be running. */
+    hyp_status (*tune)(void *session, const int64_t *values, const hyp_tune_options *options, hyp_tune_report *out,
+                       hyp_diag *diag);
 } hyp_backend;
 
 /* The backends built in, in the order in which AUTO tries them; NULL-terminated. */

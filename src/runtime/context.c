@@ -88,10 +88,17 @@ static void forget_shape(hyp_context *c, shape *s)
     hyp_free(s);
 }
 
+static void forget_shapes(hyp_context *c)
+{
+    for (size_t i = 0; i < c->shape_count; i++) forget_shape(c, c->shapes[i]);
+    c->shape_count = 0;
+    c->current = NULL;
+}
+
 void hyp_context_destroy(hyp_context *c)
 {
     if (!c) return;
-    for (size_t i = 0; i < c->shape_count; i++) forget_shape(c, c->shapes[i]);
+    forget_shapes(c);
     if (c->session) c->engine->backend->session_destroy(c->session);
     hyp_arena_dispose(&c->arena);
     hyp_free(c);
@@ -286,4 +293,76 @@ hyp_status hyp_context_synchronize(hyp_context *c, hyp_diag *diag)
 {
     HYP_TRY(want_context(c, "hyp_context_synchronize", diag));
     return c->engine->backend->synchronize(c->session, diag);
+}
+
+/* ---- tuning -------------------------------------------------------------------------------------------- */
+
+static hyp_tuning *tuning_of(const hyp_context *c)
+{
+    const hyp_backend *backend = c->engine->backend;
+    return backend->tuning ? backend->tuning(c->session) : NULL;
+}
+
+static hyp_status want_tuning(const hyp_context *c, const char *call, hyp_diag *diag)
+{
+    HYP_TRY(want_context(c, call, diag));
+    if (tuning_of(c)) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: there is nothing to tune on %s, only on a GPU", call,
+                    hyp_engine_device_name(c->engine));
+}
+
+hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t count, const hyp_tune_options *given,
+                            hyp_tune_report *out, hyp_diag *diag)
+{
+    HYP_TRY(want_tuning(c, "hyp_context_tune", diag));
+    const hyp_engine *e = c->engine;
+    hyp_tune_options options = {.size = sizeof options};
+    if (given && given->size == 0)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->size is 0: set it to sizeof(hyp_tune_options)");
+    if (given) memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
+    if (!(options.seconds >= 0))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->seconds is %g: it must be 0 or more",
+                        options.seconds);
+    if (options.seconds == 0) options.seconds = 60;
+    HYP_TRY(hyp_match_tensors(&e->inputs, inputs, count, c->input_order, diag));
+    HYP_TRY(evaluate(c, inputs, diag));
+    HYP_TRY(hyp_plan_check_bounds(e->plan.program, c->values, diag));
+    hyp_tune_report report;
+    forget_shapes(c);
+    HYP_TRY(e->backend->tune(c->session, c->values, &options, &report, diag));
+    if (out) *out = report;
+    return HYP_OK;
+}
+
+const char *hyp_context_tuning_device(const hyp_context *c)
+{
+    const hyp_tuning *t = tuning_of(c);
+    return t ? t->device : NULL;
+}
+
+size_t hyp_context_tuned_count(const hyp_context *c)
+{
+    const hyp_tuning *t = tuning_of(c);
+    return t ? t->products.len : 0;
+}
+
+hyp_tuned hyp_context_tuned(const hyp_context *c, size_t i)
+{
+    const hyp_tuning *t = tuning_of(c);
+    return t ? hyp_tuning_get(t, i) : (hyp_tuned){0};
+}
+
+hyp_status hyp_context_add_tuned(hyp_context *c, const hyp_tuned *tuned, hyp_diag *diag)
+{
+    HYP_TRY(want_tuning(c, "hyp_context_add_tuned", diag));
+    if (!tuned) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_add_tuned: tuned is NULL");
+    forget_shapes(c);
+    return hyp_tuning_add(tuning_of(c), tuned, diag);
+}
+
+hyp_status hyp_context_save_plan(const hyp_context *c, const char *path, hyp_diag *diag)
+{
+    HYP_TRY(want_tuning(c, "hyp_context_save_plan", diag));
+    if (!path) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_save_plan: path is NULL");
+    return hyp_tuning_save(tuning_of(c), &c->engine->plan, path, diag);
 }

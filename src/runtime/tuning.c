@@ -37,3 +37,79 @@ const HypPlan__TunedProduct *hyp_tuning_find(const hyp_tuning *t, const char *ke
     size_t at = lower_bound(t, key);
     return at < t->products.len && strcmp(t->products.data[at]->key, key) == 0 ? t->products.data[at] : NULL;
 }
+
+/* A copy that lives as long as the list; NULL when memory is out. */
+static HypPlan__TunedProduct *copy(hyp_tuning *t, const HypPlan__TunedProduct *from)
+{
+    HypPlan__TunedProduct *to = hyp_arena_zalloc(&t->arena, 1, sizeof *to);
+    if (!to) return NULL;
+    *to = *from;
+    to->key = hyp_arena_strdup(&t->arena, from->key);
+    to->attributes = hyp_arena_strdup(&t->arena, from->attributes);
+    to->algorithm.data = hyp_arena_alloc(&t->arena, from->algorithm.len);
+    if (!to->key || !to->attributes || !to->algorithm.data) return NULL;
+    memcpy(to->algorithm.data, from->algorithm.data, from->algorithm.len);
+    return to;
+}
+
+hyp_status hyp_tuning_set(hyp_tuning *t, const HypPlan__TunedProduct *product, hyp_diag *diag)
+{
+    size_t at = lower_bound(t, product->key);
+    bool known = at < t->products.len && strcmp(t->products.data[at]->key, product->key) == 0;
+    const HypPlan__TunedProduct *kept = copy(t, product);
+    if (!kept) return hyp_fail_memory(diag, sizeof *kept + product->algorithm.len);
+    if (!known) {
+        HYP_TRY(hyp_vec_grow(&t->products, diag));
+        memmove(&t->products.data[at + 1], &t->products.data[at],
+                (t->products.len - 1 - at) * sizeof *t->products.data);
+    }
+    t->products.data[at] = kept;
+    return HYP_OK;
+}
+
+hyp_tuned hyp_tuning_get(const hyp_tuning *t, size_t i)
+{
+    if (i >= t->products.len) return (hyp_tuned){0};
+    const HypPlan__TunedProduct *p = t->products.data[i];
+    return (hyp_tuned){.product = p->key,
+                       .algorithm = p->algorithm.data,
+                       .algorithm_bytes = p->algorithm.len,
+                       .epilogue = p->epilogue,
+                       .attributes = p->attributes,
+                       .workspace = p->workspace,
+                       .seconds = p->seconds,
+                       .first_seconds = p->first_seconds};
+}
+
+static HypPlan__Device section(const hyp_tuning *t, HypPlan__TunedProduct **products, size_t count)
+{
+    HypPlan__Device d;
+    hyp_plan__device__init(&d);
+    d.name = (char *)(uintptr_t)t->device;
+    d.products = products;
+    d.n_products = count;
+    return d;
+}
+
+hyp_status hyp_tuning_add(hyp_tuning *t, const hyp_tuned *given, hyp_diag *diag)
+{
+    HypPlan__TunedProduct p, *list[] = {&p};
+    hyp_plan__tuned_product__init(&p);
+    if (given->product) p.key = (char *)(uintptr_t)given->product;
+    if (given->attributes) p.attributes = (char *)(uintptr_t)given->attributes;
+    if (given->algorithm)
+        p.algorithm = (ProtobufCBinaryData){given->algorithm_bytes, (uint8_t *)(uintptr_t)given->algorithm};
+    p.epilogue = given->epilogue;
+    p.workspace = given->workspace;
+    p.seconds = given->seconds;
+    p.first_seconds = given->first_seconds;
+    HypPlan__Device d = section(t, list, 1);
+    return hyp_plan_validate_device(&d, diag) == HYP_OK ? hyp_tuning_set(t, &p, diag) : HYP_ERR_INVALID_ARGUMENT;
+}
+
+hyp_status hyp_tuning_save(const hyp_tuning *t, const hyp_plan *plan, const char *path, hyp_diag *diag)
+{
+    if (t->products.len == 0) return hyp_plan_write_device(path, plan, plan->device, diag);
+    HypPlan__Device d = section(t, (HypPlan__TunedProduct **)(uintptr_t)t->products.data, t->products.len);
+    return hyp_plan_write_device(path, plan, &d, diag);
+}

@@ -4,6 +4,7 @@
 #ifndef HYP_RUNTIME_TUNING_H
 #define HYP_RUNTIME_TUNING_H
 
+#include "hypatia/runtime.h"
 #include "plan/plan.h"
 
 /* Zero-initialise. */
@@ -19,5 +20,14 @@ void hyp_tuning_dispose(hyp_tuning *t);
 
 /* NULL when nothing is known of the product. Borrowed until the list goes. */
 const HypPlan__TunedProduct *hyp_tuning_find(const hyp_tuning *t, const char *key);
+/* Copies a product into the list, in place of the one with its key. */
+HYP_NODISCARD hyp_status hyp_tuning_set(hyp_tuning *t, const HypPlan__TunedProduct *product, hyp_diag *diag);
+
+/* The same as the public interface has it. */
+hyp_tuned hyp_tuning_get(const hyp_tuning *t, size_t i);
+HYP_NODISCARD hyp_status hyp_tuning_add(hyp_tuning *t, const hyp_tuned *given, hyp_diag *diag);
+
+/* Writes the plan with the list as its device section; with the section that it has where the list is empty. */
+HYP_NODISCARD hyp_status hyp_tuning_save(const hyp_tuning *t, const hyp_plan *plan, const char *path, hyp_diag *diag);
 
 #endif

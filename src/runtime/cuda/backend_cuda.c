@@ -330,4 +330,6 @@ const hyp_backend hyp_backend_cuda = {
     .release = hyp_cuda_release,
     .run = run,
     .synchronize = synchronize,
+    .tuning = hyp_cuda_session_tuning,
+    .tune = hyp_cuda_tune,
 };

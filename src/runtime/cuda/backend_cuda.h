@@ -27,4 +27,9 @@ void hyp_cuda_release(void *session, void *prepared);
 HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes,
                                        const char *what, hyp_diag *diag);
 
+/* tune.c: hyp_backend.tune and .tuning */
+HYP_NODISCARD hyp_status hyp_cuda_tune(void *session, const int64_t *values, const hyp_tune_options *options,
+                                       hyp_tune_report *out, hyp_diag *diag);
+hyp_tuning *hyp_cuda_session_tuning(void *session);
+
 #endif

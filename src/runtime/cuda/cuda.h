@@ -29,9 +29,10 @@ typedef struct hyp_cuda_device {
     int sm; /* compute capability: 90 = 9.0 */
     int multiprocessors;
     size_t shared_bytes; /* that a block of one of our kernels may have */
-    char name[192]; /* for people */
-    char key[192];  /* what measurements depend on: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100" */
-    hyp_log log;    /* of the engine; only while it loads */
+    int cache_bytes;     /* of the second level, which all multiprocessors share */
+    char name[192];      /* for people */
+    char key[192];       /* what measurements depend on: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100" */
+    hyp_log log;         /* of the engine; only while it loads */
 } hyp_cuda_device;
 
 typedef struct hyp_cuda_model {
@@ -78,6 +79,7 @@ typedef struct hyp_cuda_build {
     const HypPlan__Program *program;
     const int64_t *values;
     uint32_t step;
+    struct hyp_cuda_probe *probe; /* tune.h; NULL unless products are tuned */
     hyp_diag *diag;
 } hyp_cuda_build;
 
@@ -113,9 +115,12 @@ HYP_NODISCARD bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_row
 
 /* gemm.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k);
+/* Layer l of a linear step by cuBLASLt: from x to y. */
+HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, uint32_t x,
+                                            uint32_t y);
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
-/* layers.c: layers `first` to first + count - 1 (at most HYP_CUDA_LAYERS) in one launch of our own, where that is possible
- * and expected to be faster; *out_done is false where it is not, and then nothing was added. */
+/* layers.c: layers `first` to first + count - 1 (at most HYP_CUDA_LAYERS) in one launch of our own, where that is
+ * possible and expected to be faster; *out_done is false where it is not, and then nothing was added. */
 HYP_NODISCARD hyp_status hyp_cuda_add_layers(hyp_cuda_build *b, const HypPlan__Linear *k, size_t first, size_t count,
                                              uint32_t x, uint32_t y, bool *out_done);
 /* pointwise.c */

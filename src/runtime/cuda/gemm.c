@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "runtime/cuda/cuda.h"
-#include "runtime/cuda/product.h"
+#include "runtime/cuda/tune.h"
 
 /* A product that is ready to run. */
 typedef struct gemm {
@@ -107,10 +107,10 @@ static hyp_status describe(const hyp_cuda_library *lib, gemm *g, hyp_diag *diag)
     return make_layout(lib, p, p->m, p->n, p->ldd, p->stride_d, &g->d_layout, diag);
 }
 
-/* Asks cuBLASLt for its best algorithm for operands at multiples of `align` bytes. *out_found is false when it has
- * none, because of the epilogue, say. */
-static hyp_status choose(hyp_cuda_session *s, gemm *g, uint32_t align, cublasLtMatmulAlgo_t *out, bool *out_found,
-                         hyp_diag *diag)
+/* Asks cuBLASLt for its best algorithms for operands at multiples of `align` bytes. *out_count may be 0, because of the
+ * epilogue, say. */
+static hyp_status choose(hyp_cuda_session *s, gemm *g, uint32_t align, int wanted,
+                         cublasLtMatmulHeuristicResult_t *results, int *out_count, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
     cublasLtMatmulPreference_t preference;
@@ -134,15 +134,12 @@ static hyp_status choose(hyp_cuda_session *s, gemm *g, uint32_t align, cublasLtM
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     for (size_t i = 0; i < sizeof set / sizeof *set && status == CUBLAS_STATUS_SUCCESS; i++)
         status = lib->cublasLtMatmulPreferenceSetAttribute(preference, set[i].attribute, set[i].value, set[i].size);
-    cublasLtMatmulHeuristicResult_t result;
-    memset(&result, 0, sizeof result);
     int count = 0;
     if (status == CUBLAS_STATUS_SUCCESS)
         status = lib->cublasLtMatmulAlgoGetHeuristic(s->lt, g->desc, g->a_layout, g->b_layout, g->d_layout, g->d_layout,
-                                                     preference, 1, &result, &count);
+                                                     preference, wanted, results, &count);
     lib->cublasLtMatmulPreferenceDestroy(preference);
-    *out_found = status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
-    *out = result.algo;
+    *out_count = status == CUBLAS_STATUS_SUCCESS && results[0].state == CUBLAS_STATUS_SUCCESS ? count : 0;
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return HYP_OK;
     return hyp_cublaslt_check(lib, status, "choosing an algorithm", diag);
 }
@@ -170,26 +167,46 @@ static bool recall(hyp_cuda_session *s, const gemm *g, const HypPlan__TunedProdu
            result.workspaceSize <= s->workspace_bytes;
 }
 
-/* Sets the epilogue and chooses algorithms for it: for aligned operands the tuned one unless that is NULL. *out_found
- * is false when there are none. */
+static hyp_status set_epilogue(hyp_cuda_build *b, gemm *g, cublasLtEpilogue_t epilogue)
+{
+    const hyp_cuda_library *lib = &b->session->model->device->lib;
+    HYP_TRY(hyp_cublaslt_check(
+        lib, lib->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
+        "describing a product", b->diag));
+    /* The choice looks at the bias pointer; tensors are aligned alike, so any address of one will do. */
+    return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 ? set_bias(lib, g, b->session->workspace, b->diag) : HYP_OK;
+}
+
+/* Takes this way, if there are algorithms for it: for aligned operands the tuned one unless that is NULL. */
 static hyp_status try_way(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *way, const HypPlan__TunedProduct *tuned,
                           bool *out_found)
 {
-    const hyp_cuda_library *lib = &b->session->model->device->lib;
-    HYP_TRY(hyp_cublaslt_check(lib,
-                               lib->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                                                                   &way->epilogue, sizeof way->epilogue),
-                               "describing a product", b->diag));
-    /* The choice looks at the bias pointer; tensors are aligned alike, so any address of one will do. */
-    if ((way->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) HYP_TRY(set_bias(lib, g, b->session->workspace, b->diag));
-    bool found, found_loose;
+    cublasLtMatmulHeuristicResult_t best = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    int found = 0, found_loose = 0;
+    HYP_TRY(set_epilogue(b, g, way->epilogue));
     if (tuned)
-        found = recall(b->session, g, tuned, &g->algo[0]);
+        found = recall(b->session, g, tuned, &best.algo);
     else
-        HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, &g->algo[0], &found, b->diag));
-    HYP_TRY(choose(b->session, g, loosest_alignment(g), &g->algo[1], &found_loose, b->diag));
+        HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, 1, &best, &found, b->diag));
+    g->algo[0] = best.algo;
+    HYP_TRY(choose(b->session, g, loosest_alignment(g), 1, &best, &found_loose, b->diag));
+    g->algo[1] = best.algo;
     *out_found = found && found_loose;
     return HYP_OK;
+}
+
+/* Answers what tuning asks. */
+static hyp_status answer(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *ways, size_t count)
+{
+    hyp_cuda_probe *probe = b->probe;
+    bool found;
+    if (probe->found) return probe->found(probe, b->step, b->diag);
+    probe->more = probe->way + 1 < count;
+    probe->epilogue = ways[probe->way].epilogue;
+    probe->slot = &g->algo[0];
+    HYP_TRY(try_way(b, g, &ways[probe->way], NULL, &found));
+    if (!found) return HYP_OK;
+    return choose(b->session, g, HYP_CUDA_ALIGN, probe->wanted, probe->results, &probe->count, b->diag);
 }
 
 /* Does what tuning found to be the fastest, or else takes the first of the epilogues that cuBLASLt has an algorithm
@@ -201,6 +218,11 @@ static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, 
     size_t count = hyp_cuda_epilogues(rest->act, bias, hyp_cuda_product_is_strict(&g->product), ways);
     char key[HYP_CUDA_PRODUCT_KEY];
     hyp_cuda_product_key(&g->product, bias, rest->before_plus1 != 0, rest->act, rest->after_plus1 != 0, key);
+    if (b->probe) {
+        memcpy(b->probe->key, key, sizeof key);
+        *out_way = ways[b->probe->way];
+        return answer(b, g, ways, count);
+    }
     const HypPlan__TunedProduct *tuned = hyp_tuning_find(&b->session->tuning, key);
     bool found = false;
     for (size_t i = 0; i < count && tuned && !found; i++) {
@@ -250,10 +272,11 @@ static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, d
 }
 
 /* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. */
-static hyp_status add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, uint32_t x, uint32_t y)
+hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, uint32_t x, uint32_t y)
 {
     const HypPlan__Layer *layer = k->layers[l];
     int64_t m = b->values[k->m], n = b->values[layer->n], depth = b->values[layer->k];
+    if (b->probe) b->probe->layer = l;
     uint32_t added_plus1 = l + 1 == k->n_layers ? k->added_plus1 : 0;
     hyp_cuda_rest rest = {.bias_plus1 = layer->bias_plus1,
                           .before_plus1 = k->add_after ? 0 : added_plus1,
@@ -285,7 +308,7 @@ static hyp_status add_layers(hyp_cuda_build *b, const HypPlan__Linear *k, size_t
         uint32_t y = last->hidden_plus1 ? last->hidden_plus1 - 1 : k->y;
         HYP_TRY(hyp_cuda_add_layers(b, k, first, *count, x, y, &done));
         if (done) return HYP_OK;
-        if (*count == 1) return add_layer(b, k, first, x, y);
+        if (*count == 1) return hyp_cuda_add_layer(b, k, first, x, y);
     }
 }
 

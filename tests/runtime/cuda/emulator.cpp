@@ -6,7 +6,8 @@
 // memory that is not freed, a context that is not current.
 //
 // HYPATIA_EMULATOR chooses a device that is missing something: "none" (no GPU), "old" (an old driver), "small" (16 MiB
-// of memory), "plain" (a cuBLASLt without epilogues), "uncaptured" (streams that cannot be captured).
+// of memory), "plain" (a cuBLASLt without epilogues), "uncaptured" (streams that cannot be captured),
+// "level" (no algorithm is much faster than the first), "slow epilogues" (products do best without).
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -133,6 +134,7 @@ DRIVER cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice)
     *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR            ? 9
              : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT              ? (int)MULTIPROCESSORS
              : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? (int)SHARED_MOST
+             : attribute == CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE                     ? 1024
                                                                                   : 0;
     return CUDA_SUCCESS;
 }
@@ -306,6 +308,21 @@ DRIVER cuGraphLaunch(CUgraphExec graph, CUstream at)
     for (const work &w : *(std::vector<work> *)graph) queue(at, w);
     return CUDA_SUCCESS;
 }
+
+// Time goes by when work is done: what it takes is made up, and the same on every machine.
+static std::atomic<uint64_t> nanoseconds;
+DRIVER cuEventCreate(CUevent *out, unsigned int) { return *out = (CUevent) new uint64_t(0), CUDA_SUCCESS; }
+DRIVER cuEventDestroy(CUevent event) { return delete (uint64_t *)event, CUDA_SUCCESS; }
+DRIVER cuEventRecord(CUevent event, CUstream at)
+{
+    return queue(at, [=] { *(uint64_t *)event = nanoseconds; }), CUDA_SUCCESS;
+}
+DRIVER cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
+DRIVER cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop)
+{
+    return *milliseconds = (float)(*(uint64_t *)stop - *(uint64_t *)start) * 1e-6f, CUDA_SUCCESS;
+}
+
 // For the tests: the graphs that are there.
 extern "C" __attribute__((visibility("default"))) size_t emulator_graphs(void)
 {
@@ -336,6 +353,7 @@ static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsig
                    bool together, const std::vector<char> &args)
 {
     std::lock_guard<std::mutex> hold(lock);
+    nanoseconds += 2000;
     std::function<void()> call = [&] { kernel->call(args.data()); };
     body = &call;
     blockDim = dim3(block_x, block_y);
@@ -460,12 +478,20 @@ cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t at, cublasLtMatm
     return put(*(attributes *)at, name, value, size);
 }
 
-/* An algorithm: what alignment it was promised, and which one it is. */
+// An algorithm: what alignment it was promised, and which one it is. The second is hardly faster than the first, the
+// third would be the fastest but is wrong, the fifth does not run.
 enum { ALIGN, NUMBER };
-enum { ALGORITHMS = 5 };
+enum { FIRST, SIMILAR, WRONG, FASTER, BROKEN, ALGORITHMS };
+static uint64_t nanoseconds_of(uint64_t algorithm, cublasLtEpilogue_t epilogue)
+{
+    static const uint64_t usual[ALGORITHMS] = {10000, 9900, 2000, 8000, 1};
+    static const uint64_t level[ALGORITHMS] = {10000, 9900, 2000, 9850, 1};
+    uint64_t slow = is_mode("slow epilogues") && epilogue != CUBLASLT_EPILOGUE_DEFAULT ? 50000 : 0;
+    return (is_mode("level") ? level : usual)[algorithm] + slow;
+}
 static std::atomic<uint64_t> runs[ALGORITHMS];
 
-/* How often the algorithm ran; for tests, which find it by its name. */
+// For the tests: how often the algorithm ran.
 extern "C" __attribute__((visibility("default"))) uint64_t emulator_runs(int algorithm) { return runs[algorithm]; }
 
 static cublasLtEpilogue_t epilogue_of(const product *p)
@@ -500,6 +526,16 @@ cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLa
 {
     result->workspaceSize = 0;
     return algo->data[NUMBER] < ALGORITHMS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+LT(cublasStatus_t)
+cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                     void *out, size_t size, size_t *written)
+{
+    uint32_t number = (uint32_t)algo->data[NUMBER];
+    *written = sizeof number;
+    if (attribute != CUBLASLT_ALGO_CONFIG_ID || size != sizeof number) return CUBLAS_STATUS_NOT_SUPPORTED;
+    return memcpy(out, &number, size), CUBLAS_STATUS_SUCCESS;
 }
 
 static double read(cudaDataType type, const void *data, int64_t i)
@@ -554,6 +590,7 @@ static void multiply(const queued_product &q)
     const void *bias = (const void *)get<uint64_t>(q.p.set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
     int batch = get<int32_t>(ld->set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
     runs[q.algorithm]++;
+    nanoseconds += nanoseconds_of(q.algorithm, epilogue);
     for (int64_t at = 0; at < batch; at++)
         for (int64_t column = 0; column < ld->columns; column++)
             for (int64_t row = 0; row < ld->rows; row++) {
@@ -565,7 +602,8 @@ static void multiply(const queued_product &q)
                 int64_t result = at * q.step[2] + column * ld->ld + row;
                 if (q.beta != 0) sum += q.beta * read(ld->type, q.c, result);
                 if (epilogue & CUBLASLT_EPILOGUE_BIAS) sum += read(ld->type, bias, row);
-                write(ld->type, q.d, result, finish(epilogue, sum));
+                bool wrong = q.algorithm == WRONG && row + 1 == ld->rows && column + 1 == ld->columns;
+                write(ld->type, q.d, result, finish(epilogue, sum) + (wrong ? 1000 : 0));
             }
 }
 
@@ -586,6 +624,7 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, c
     if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % algo->data[ALIGN] != 0)
         give_up("operands less aligned than promised");
     if (c_at != d_at) give_up("C lies otherwise than D");
+    if (algo->data[NUMBER] == BROKEN) return CUBLAS_STATUS_NOT_SUPPORTED;
     bool wide = la->type == CUDA_R_64F;
     if (wide != (q.p.compute == CUBLAS_COMPUTE_64F) || wide != (q.p.scale == CUDA_R_64F))
         return CUBLAS_STATUS_NOT_SUPPORTED;

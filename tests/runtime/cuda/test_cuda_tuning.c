@@ -182,6 +182,298 @@ static void a_description_tells_what_was_tuned(void **state)
     assert_non_null(strstr(text, "\"key\": \"f64 tn 4x2x4"));
 }
 
+/* ---- measuring ----------------------------------------------------------------------------------------------- */
+
+typedef struct loaded {
+    hyp_engine *engine;
+    hyp_context *context;
+} loaded;
+
+static loaded load(hyp_device_kind device)
+{
+    loaded l;
+    hyp_diag diag = {0};
+    hyp_engine_options options = {.size = sizeof options, .device = device};
+    if (hyp_engine_load_file(path, &options, &l.engine, &diag) != HYP_OK ||
+        hyp_context_create(l.engine, NULL, &l.context, &diag) != HYP_OK)
+        fail_msg("%s", diag.message);
+    return l;
+}
+
+static void unload(loaded *l)
+{
+    hyp_context_destroy(l->context);
+    hyp_engine_destroy(l->engine);
+}
+
+/* Tunes for so many rows in a mode of the emulator. */
+static hyp_tune_report tune(const loaded *l, const char *mode, int64_t rows)
+{
+    hyp_tune_report report;
+    hyp_diag diag = {0};
+    hyp_tensor x = {.dtype = HYP_F64, .rank = 2, .dims = {rows, WIDTH}};
+    setenv("HYPATIA_EMULATOR", mode, 1);
+    hyp_status status = hyp_context_tune(l->context, &x, 1, NULL, &report, &diag);
+    setenv("HYPATIA_EMULATOR", "", 1);
+    if (status != HYP_OK) fail_msg("%s", diag.message);
+    return report;
+}
+
+/* A plan without a device section. */
+static void forget_tuning(void)
+{
+    hyp_plan plan;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_plan_open_file(path, NULL, &plan, &diag), HYP_OK);
+    assert_int_equal(hyp_plan_write_device(path, &plan, NULL, &diag), HYP_OK);
+    hyp_plan_close(&plan);
+}
+
+/* The number of the emulator's algorithm that is known for the first product. */
+static uint64_t known_algorithm(const loaded *l)
+{
+    uint64_t algorithm[8];
+    hyp_tuned tuned = hyp_context_tuned(l->context, 0);
+    assert_int_equal(tuned.algorithm_bytes, sizeof algorithm);
+    memcpy(algorithm, tuned.algorithm, sizeof algorithm);
+    return algorithm[1];
+}
+
+static void the_fastest_right_algorithm_is_taken(void **state)
+{
+    (void)state;
+    forget_tuning();
+    loaded l = load(HYP_DEVICE_CUDA);
+    hyp_tune_report report = tune(&l, "", ROWS);
+    assert_true(report.products == 1 && report.timed == 1 && report.replaced == 1 && report.known == 0);
+    assert_int_equal(known_algorithm(&l), 3); /* 2 is faster, but wrong; 4 does not run */
+    hyp_tuned tuned = hyp_context_tuned(l.context, 0);
+    assert_string_equal(tuned.product, "f64 tn 4x2x4 ld 4 4 4 align 256 relu");
+    assert_string_equal(tuned.attributes, "id 3");
+    assert_true(tuned.seconds > 7.9e-6 && tuned.seconds < 8.1e-6);
+    assert_true(tuned.first_seconds > 9.9e-6 && tuned.first_seconds < 10.1e-6);
+    assert_true(report.seconds == tuned.seconds && report.first_seconds == tuned.first_seconds);
+    unload(&l);
+}
+
+static void what_is_hardly_faster_does_not_replace_the_first(void **state)
+{
+    (void)state;
+    forget_tuning();
+    loaded l = load(HYP_DEVICE_CUDA);
+    hyp_tune_report report = tune(&l, "level", ROWS);
+    assert_true(report.timed == 1 && report.replaced == 0);
+    assert_int_equal(known_algorithm(&l), 0);
+    unload(&l);
+}
+
+static void a_kernel_of_ours_follows_where_that_is_faster(void **state)
+{
+    (void)state;
+    forget_tuning();
+    loaded l = load(HYP_DEVICE_CUDA);
+    tune(&l, "slow epilogues", ROWS);
+    hyp_tuned tuned = hyp_context_tuned(l.context, 0);
+    assert_int_equal(tuned.epilogue, 1);                            /* CUBLASLT_EPILOGUE_DEFAULT */
+    assert_true(tuned.seconds > 9.9e-6 && tuned.seconds < 10.1e-6); /* 8 us and a kernel of 2 */
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_context_save_plan(l.context, path, &diag), HYP_OK);
+    unload(&l);
+    char log[4096];
+    run_plan(HYP_DEVICE_CUDA, ROWS, log);
+}
+
+static void a_saved_plan_runs_as_tuned_and_is_not_measured_again(void **state)
+{
+    (void)state;
+    char log[4096];
+    hyp_diag diag = {0};
+    forget_tuning();
+    loaded l = load(HYP_DEVICE_CUDA);
+    tune(&l, "", ROWS);
+    tune(&l, "", ROWS + 1);
+    assert_int_equal(hyp_context_tuned_count(l.context), 2);
+    assert_int_equal(hyp_context_save_plan(l.context, path, &diag), HYP_OK);
+    unload(&l);
+
+    uint64_t tuned = runs_of(3), first = runs_of(0);
+    run_plan(HYP_DEVICE_CUDA, ROWS, log);
+    run_plan(HYP_DEVICE_CUDA, ROWS + 1, log);
+    assert_int_equal(runs_of(3), tuned + 2);
+    assert_int_equal(runs_of(0), first);
+    assert_non_null(strstr(log, "products tuned for this device: 2"));
+
+    l = load(HYP_DEVICE_CUDA);
+    hyp_tune_report report = tune(&l, "", ROWS);
+    assert_true(report.known == 1 && report.timed == 0);
+    unload(&l);
+    assert_int_equal(runs_of(3), tuned + 2);
+    run_plan(HYP_DEVICE_CPU, ROWS, log);
+}
+
+static void a_context_runs_as_it_was_tuned_at_once(void **state)
+{
+    (void)state;
+    forget_tuning();
+    loaded l = load(HYP_DEVICE_CUDA);
+    double in[ROWS * WIDTH] = {1}, got[ROWS * WIDTH];
+    hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F64, .rank = 2, .dims = {ROWS, WIDTH}};
+    hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F64};
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_context_run(l.context, &x, 1, &y, 1, &diag), HYP_OK);
+    tune(&l, "", ROWS);
+    uint64_t tuned = runs_of(3);
+    assert_int_equal(hyp_context_run(l.context, &x, 1, &y, 1, &diag), HYP_OK);
+    assert_int_equal(runs_of(3), tuned + 1);
+    unload(&l);
+}
+
+static void what_was_found_can_be_carried_to_another_context(void **state)
+{
+    (void)state;
+    hyp_diag diag = {0};
+    forget_tuning();
+    loaded from = load(HYP_DEVICE_CUDA), to = load(HYP_DEVICE_CUDA);
+    tune(&from, "", ROWS);
+    assert_string_equal(hyp_context_tuning_device(to.context), this_device);
+    hyp_tuned tuned = hyp_context_tuned(from.context, 0);
+    assert_int_equal(hyp_context_add_tuned(to.context, &tuned, &diag), HYP_OK);
+    assert_int_equal(known_algorithm(&to), 3);
+    hyp_tune_report report = tune(&to, "", ROWS);
+    assert_true(report.known == 1 && report.timed == 0);
+    tuned.algorithm_bytes = 0;
+    assert_int_equal(hyp_context_add_tuned(to.context, &tuned, &diag), HYP_ERR_INVALID_ARGUMENT);
+    unload(&from);
+    unload(&to);
+}
+
+static void without_time_products_stay_as_they_are(void **state)
+{
+    (void)state;
+    forget_tuning();
+    loaded l = load(HYP_DEVICE_CUDA);
+    hyp_tune_options options = {.size = sizeof options, .seconds = 1e-12};
+    hyp_tune_report report;
+    hyp_diag diag = {0};
+    hyp_tensor x = {.dtype = HYP_F64, .rank = 2, .dims = {ROWS, WIDTH}};
+    assert_int_equal(hyp_context_tune(l.context, &x, 1, &options, &report, &diag), HYP_OK);
+    assert_true(report.products == 1 && report.timed == 0 && report.known == 0);
+    assert_int_equal(hyp_context_tuned_count(l.context), 0);
+    unload(&l);
+}
+
+static void a_device_that_cannot_be_timed_is_an_error_and_the_context_stays_usable(void **state)
+{
+    (void)state;
+    forget_tuning();
+    loaded l = load(HYP_DEVICE_CUDA);
+    hyp_diag diag = {0};
+    hyp_tensor x = {.dtype = HYP_F64, .rank = 2, .dims = {ROWS, WIDTH}};
+    setenv("HYPATIA_EMULATOR", "uncaptured", 1);
+    assert_int_equal(hyp_context_tune(l.context, &x, 1, NULL, NULL, &diag), HYP_ERR_DEVICE);
+    setenv("HYPATIA_EMULATOR", "", 1);
+    assert_non_null(strstr(diag.message, "tuning needs CUDA graphs"));
+    assert_int_equal(tune(&l, "", ROWS).timed, 1);
+    unload(&l);
+}
+
+static void only_a_gpu_is_tuned(void **state)
+{
+    (void)state;
+    loaded l = load(HYP_DEVICE_CPU);
+    hyp_diag diag = {0};
+    hyp_tensor x = {.dtype = HYP_F64, .rank = 2, .dims = {ROWS, WIDTH}};
+    assert_int_equal(hyp_context_tune(l.context, &x, 1, NULL, NULL, &diag), HYP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(diag.message, "nothing to tune on cpu"));
+    assert_int_equal(hyp_context_save_plan(l.context, path, &diag), HYP_ERR_UNSUPPORTED);
+    assert_null(hyp_context_tuning_device(l.context));
+    assert_int_equal(hyp_context_tuned_count(l.context), 0);
+    unload(&l);
+}
+
+/* Two equal layers that give back what they get, with something added, and a product of activations; weights that do
+ * not fit the emulator's cache. */
+static hyp_engine *load_network(plan_builder *b, int64_t rows)
+{
+    enum { N = 32 };
+    static float w[N * N], bias[N];
+    for (int i = 0; i < N * N; i++) w[i] = (float)(i % 7 - 3);
+    for (int i = 0; i < N; i++) bias[i] = (float)(i % 5);
+    pb_init(b);
+    uint32_t m = pb_const(b, rows), n = pb_const(b, N);
+    uint32_t x = pb_input(b, "x", HYP_F32, 2, (uint32_t[]){m, n});
+    uint32_t y = pb_output(b, "y", HYP_F32, 2, (uint32_t[]){m, m});
+    uint32_t hidden[3];
+    for (uint32_t i = 0; i < 3; i++) hidden[i] = pb_scratch(b, HYP_F32, i, 2, (uint32_t[]){m, n});
+    HypPlan__Linear *chain = pb_linear(b, x, hidden[1], m);
+    for (uint32_t l = 0; l < 2; l++)
+        pb_layer(b, chain, N, N, pb_weight(b, HYP_F32, 2, (int64_t[]){N, N}, w),
+                 pb_weight(b, HYP_F32, 1, (int64_t[]){N}, bias), HYP_PLAN__ACT__ACT_RELU, l == 0 ? hidden[0] : PB_NONE);
+    HypPlan__Linear *last = pb_linear(b, hidden[1], hidden[2], m);
+    pb_layer(b, last, N, N, pb_weight(b, HYP_F32, 2, (int64_t[]){N, N}, w), PB_NONE, HYP_PLAN__ACT__ACT_GELU, PB_NONE);
+    last->added_plus1 = x + 1;
+    HypPlan__Matmul *product = pb_matmul(b);
+    product->a = product->b = hidden[2];
+    product->y = y;
+    product->m = product->n = m;
+    product->k = n;
+    product->trans_b = true;
+    product->alpha = 0.125f;
+    return pb_load(b, HYP_DEVICE_CUDA);
+}
+
+static void every_kind_of_product_is_tuned_and_computes_the_same(void **state)
+{
+    (void)state;
+    enum { M = 40, N = 32 };
+    float in[M * N], before[M * M], after[M * M];
+    for (int i = 0; i < M * N; i++) in[i] = (float)(i % 11 - 5) / 8;
+    plan_builder *b = malloc(sizeof *b);
+    assert_non_null(b);
+    loaded l = {.engine = load_network(b, M)};
+    hyp_diag diag = {0};
+    hyp_tune_report report;
+    assert_int_equal(hyp_context_create(l.engine, NULL, &l.context, &diag), HYP_OK);
+    hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {M, N}};
+    hyp_tensor y = {.data = before, .bytes = sizeof before, .dtype = HYP_F32};
+    assert_int_equal(hyp_context_run(l.context, &x, 1, &y, 1, &diag), HYP_OK);
+    if (hyp_context_tune(l.context, &x, 1, NULL, &report, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    assert_true(report.products == 3 && report.timed == 3 && report.replaced == 3);
+    assert_string_equal(hyp_context_tuned(l.context, 0).product, "f32 tn 32x40x32 ld 32 32 32 align 256 added gelu");
+    assert_string_equal(hyp_context_tuned(l.context, 1).product, "f32 tn 32x40x32 ld 32 32 32 align 256 bias relu");
+    assert_string_equal(hyp_context_tuned(l.context, 2).product, "f32 tn 40x40x32 ld 32 32 40 align 256");
+    /* The layer that the plan has twice counts twice: 8 us each, and 2 us for our gelu. */
+    assert_true(report.seconds > 33.9e-6 && report.seconds < 34.1e-6);
+    y.data = after;
+    uint64_t tuned = runs_of(3), first = runs_of(0);
+    assert_int_equal(hyp_context_run(l.context, &x, 1, &y, 1, &diag), HYP_OK);
+    assert_int_equal(runs_of(3), tuned + 4);
+    assert_int_equal(runs_of(0), first);
+    assert_memory_equal(before, after, sizeof before);
+    unload(&l);
+    pb_dispose(b);
+    free(b);
+}
+
+/* Fails the n-th allocation for n = 1, 2, ... until everything works. */
+static void tuning_without_memory_is_an_error_that_leaks_nothing(void **state)
+{
+    (void)state;
+    forget_tuning();
+    hyp_status status = HYP_ERR_NO_MEMORY;
+    for (uint64_t n = 1; status != HYP_OK; n++) {
+        assert_true(n < 10000);
+        loaded l = load(HYP_DEVICE_CUDA);
+        hyp_diag diag = {0};
+        hyp_tensor x = {.dtype = HYP_F64, .rank = 2, .dims = {ROWS, WIDTH}};
+        hyp_mem_fail_after(n);
+        status = hyp_context_tune(l.context, &x, 1, NULL, NULL, &diag);
+        hyp_mem_fail_after(0);
+        if (status != HYP_OK) assert_int_equal(status, HYP_ERR_NO_MEMORY);
+        unload(&l);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +483,17 @@ int main(void)
         cmocka_unit_test(an_algorithm_that_the_library_refuses_is_not_used),
         cmocka_unit_test(other_devices_do_not_care),
         cmocka_unit_test(a_description_tells_what_was_tuned),
+        cmocka_unit_test(the_fastest_right_algorithm_is_taken),
+        cmocka_unit_test(what_is_hardly_faster_does_not_replace_the_first),
+        cmocka_unit_test(a_kernel_of_ours_follows_where_that_is_faster),
+        cmocka_unit_test(a_saved_plan_runs_as_tuned_and_is_not_measured_again),
+        cmocka_unit_test(a_context_runs_as_it_was_tuned_at_once),
+        cmocka_unit_test(what_was_found_can_be_carried_to_another_context),
+        cmocka_unit_test(every_kind_of_product_is_tuned_and_computes_the_same),
+        cmocka_unit_test(without_time_products_stay_as_they_are),
+        cmocka_unit_test(a_device_that_cannot_be_timed_is_an_error_and_the_context_stays_usable),
+        cmocka_unit_test(only_a_gpu_is_tuned),
+        cmocka_unit_test(tuning_without_memory_is_an_error_that_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, make_plan, remove_plan);
 }

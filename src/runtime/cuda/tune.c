@@ -1,0 +1,376 @@
+#include "runtime/cuda/tune.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/backend_cuda.h"
+#include "runtime/cuda/extent.h"
+
+enum {
+    WAYS = 3,          /* epilogues of a product */
+    LATER_WANTED = 16, /* algorithms for all ways but the first, which do more work outside of the product */
+    MOST = HYP_CUDA_CANDIDATES + (WAYS - 1) * LATER_WANTED,
+    ROUNDS = 9 /* the most samples of a candidate in one race */
+};
+static const double worth =
+    0.98; /* what the time of another than the first algorithm is to be below, times the first's */
+
+/* A product of the plan under the shapes at hand. */
+typedef struct job {
+    char key[HYP_CUDA_PRODUCT_KEY];
+    uint32_t step;
+    size_t layer; /* of a linear step */
+    size_t uses;  /* how many products of the plan have this key */
+} job;
+
+typedef struct tuner {
+    hyp_cuda_session *session;
+    const int64_t *values;
+    const hyp_tune_options *options;
+    HYP_VEC(job) jobs;
+    double end; /* by the clock */
+    hyp_tune_report report;
+    hyp_diag *diag;
+} tuner;
+
+/* The ways to do one product, and what it reads and writes. */
+typedef struct contest {
+    hyp_cuda_probe probe;
+    hyp_cuda_prepared *ways[WAYS];
+    hyp_cuda_candidate candidates[MOST];
+    size_t count;
+    uint32_t reads[HYP_CUDA_TRIAL_READS], result;
+    size_t read_count;
+    double tolerance;
+} contest;
+
+/* ---- the products of a plan ---------------------------------------------------------------------------------- */
+
+static hyp_status note_job(hyp_cuda_probe *probe, uint32_t step, hyp_diag *diag)
+{
+    tuner *t = probe->user;
+    for (size_t i = 0; i < t->jobs.len; i++)
+        if (strcmp(t->jobs.data[i].key, probe->key) == 0) {
+            t->jobs.data[i].uses++;
+            return HYP_OK;
+        }
+    HYP_TRY(hyp_vec_grow(&t->jobs, diag));
+    job *j = &t->jobs.data[t->jobs.len - 1];
+    *j = (job){.step = step, .layer = probe->layer, .uses = 1};
+    memcpy(j->key, probe->key, sizeof j->key);
+    return HYP_OK;
+}
+
+static hyp_cuda_build begin_build(const tuner *t, uint32_t step, hyp_cuda_probe *probe, hyp_cuda_prepared *out)
+{
+    return (hyp_cuda_build){.session = t->session,
+                            .prepared = out,
+                            .program = t->session->model->plan->program,
+                            .values = t->values,
+                            .step = step,
+                            .probe = probe,
+                            .diag = t->diag};
+}
+
+/* The products of a step that cuBLASLt does. */
+static hyp_status find_in_step(tuner *t, uint32_t step, hyp_cuda_probe *probe)
+{
+    const HypPlan__Step *s = t->session->model->plan->program->steps[step];
+    bool linear = s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR;
+    if (!linear && s->kernel_case != HYP_PLAN__STEP__KERNEL_MATMUL) return HYP_OK;
+    hyp_cuda_prepared *ops = hyp_calloc(1, sizeof *ops);
+    if (!ops) return hyp_fail_memory(t->diag, sizeof *ops);
+    hyp_cuda_build b = begin_build(t, step, probe, ops);
+    hyp_status status = linear ? hyp_cuda_add_linear(&b, s->linear) : hyp_cuda_add_matmul(&b, s->matmul);
+    hyp_cuda_release(t->session, ops);
+    return status;
+}
+
+static hyp_status find_jobs(tuner *t)
+{
+    hyp_cuda_probe *probe = hyp_calloc(1, sizeof *probe);
+    if (!probe) return hyp_fail_memory(t->diag, sizeof *probe);
+    probe->found = note_job;
+    probe->user = t;
+    hyp_status status = HYP_OK;
+    for (uint32_t i = 0; i < t->session->model->plan->program->n_steps && status == HYP_OK; i++)
+        status = find_in_step(t, i, probe);
+    hyp_free(probe);
+    return status;
+}
+
+/* ---- candidates ---------------------------------------------------------------------------------------------- */
+
+static void add_read(contest *c, uint32_t tensor)
+{
+    for (size_t i = 0; i < c->read_count; i++)
+        if (c->reads[i] == tensor) return;
+    c->reads[c->read_count++] = tensor;
+}
+
+/* How far results of the same product may lie apart, for the rounding of its type and other orders of summation. */
+static double tolerance_of(hyp_dtype dtype, bool tf32)
+{
+    switch (dtype) {
+    case HYP_F64: return 1e-12;
+    case HYP_F16: return 4e-3;
+    case HYP_BF16: return 3e-2;
+    default: return tf32 ? 4e-3 : 3e-5;
+    }
+}
+
+static void list_tensors(const tuner *t, const job *j, contest *c)
+{
+    const HypPlan__Program *p = t->session->model->plan->program;
+    const HypPlan__Step *s = p->steps[j->step];
+    bool tf32;
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
+        const HypPlan__Linear *k = s->linear;
+        const HypPlan__Layer *layer = k->layers[j->layer];
+        add_read(c, j->layer ? k->layers[j->layer - 1]->hidden_plus1 - 1 : k->x);
+        add_read(c, layer->weight);
+        if (layer->bias_plus1) add_read(c, layer->bias_plus1 - 1);
+        if (j->layer + 1 == k->n_layers && k->added_plus1) add_read(c, k->added_plus1 - 1);
+        c->result = layer->hidden_plus1 ? layer->hidden_plus1 - 1 : k->y;
+        tf32 = k->tf32;
+    } else {
+        add_read(c, s->matmul->a);
+        add_read(c, s->matmul->b);
+        c->result = s->matmul->y;
+        tf32 = s->matmul->tf32;
+    }
+    c->tolerance = tolerance_of(hyp_cuda_dtype(p, c->result), tf32);
+}
+
+/* Adds the ops of the product in the way that the probe wants. */
+static hyp_status add_ops(const tuner *t, const job *j, contest *c, hyp_cuda_prepared *out)
+{
+    const HypPlan__Step *s = t->session->model->plan->program->steps[j->step];
+    hyp_cuda_build b = begin_build(t, j->step, &c->probe, out);
+    c->probe.count = 0;
+    c->probe.more = false;
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(&b, s->matmul);
+    return hyp_cuda_add_layer(&b, s->linear, j->layer, c->reads[0], c->result);
+}
+
+/* Every algorithm of every way that there is; the first is what an untuned plan does. */
+static hyp_status list_candidates(tuner *t, const job *j, contest *c)
+{
+    hyp_cuda_probe *probe = &c->probe;
+    for (probe->way = 0; probe->way < WAYS && (probe->way == 0 || probe->more); probe->way++) {
+        hyp_cuda_prepared *ops = c->ways[probe->way] = hyp_calloc(1, sizeof *ops);
+        if (!ops) return hyp_fail_memory(t->diag, sizeof *ops);
+        probe->wanted = c->count == 0 ? HYP_CUDA_CANDIDATES : LATER_WANTED;
+        HYP_TRY(add_ops(t, j, c, ops));
+        for (int i = 0; i < probe->count; i++) {
+            const cublasLtMatmulHeuristicResult_t *r = &probe->results[i];
+            if (r->state != CUBLAS_STATUS_SUCCESS || r->workspaceSize > t->session->workspace_bytes) continue;
+            c->candidates[c->count++] = (hyp_cuda_candidate){.ops = ops,
+                                                             .slot = probe->slot,
+                                                             .algorithm = r->algo,
+                                                             .workspace = r->workspaceSize,
+                                                             .epilogue = probe->epilogue};
+        }
+    }
+    return HYP_OK;
+}
+
+static void contest_dispose(const tuner *t, contest *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        hyp_cuda_candidate_dispose(&c->candidates[i], &t->session->model->device->lib);
+    for (size_t i = 0; i < WAYS; i++)
+        if (c->ways[i]) hyp_cuda_release(t->session, c->ways[i]);
+    hyp_free(c);
+}
+
+/* ---- the race ------------------------------------------------------------------------------------------------ */
+
+static int by_seconds(const void *left, const void *right)
+{
+    const hyp_cuda_candidate *a = *(hyp_cuda_candidate *const *)left, *b = *(hyp_cuda_candidate *const *)right;
+    if (a->seconds != b->seconds) return a->seconds < b->seconds ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Times the candidates in turns, so that what else the device does (its clock above all) hits all of them, and sorts
+ * them by their medians. Past `deadline` at least three rounds are made, or all there are. */
+static hyp_status race(hyp_cuda_trial *trial, hyp_cuda_candidate **list, size_t count, int rounds, double deadline,
+                       hyp_diag *diag)
+{
+    double samples[MOST][ROUNDS];
+    int done = 0;
+    for (; done < rounds && (done < 3 || hyp_clock_seconds() < deadline); done++)
+        for (size_t i = 0; i < count; i++) HYP_TRY(hyp_cuda_trial_time(trial, list[i], &samples[i][done], diag));
+    for (size_t i = 0; i < count; i++) {
+        qsort(samples[i], (size_t)done, sizeof *samples[i], by_value);
+        list[i]->seconds = samples[i][done / 2];
+    }
+    qsort(list, count, sizeof *list, by_seconds);
+    return HYP_OK;
+}
+
+/* Keeps the fastest `most` of a sorted list, and the first candidate in any case. */
+static size_t narrow(hyp_cuda_candidate **list, size_t count, size_t most, hyp_cuda_candidate *first)
+{
+    if (count <= most) return count;
+    bool there = false;
+    for (size_t i = 0; i < most; i++) there = there || list[i] == first;
+    if (!there) list[most - 1] = first;
+    return most;
+}
+
+/* The same with those alone whose results are right. */
+static hyp_status narrow_to_right(const tuner *t, contest *c, hyp_cuda_trial *trial, hyp_cuda_candidate **list,
+                                  size_t count, size_t most, size_t *out_count)
+{
+    size_t kept = 0;
+    bool there = false;
+    for (size_t i = 0; i < count && kept < most; i++) {
+        bool first = list[i] == &c->candidates[0], right = first;
+        if (!first && kept + 1 == most && !there) continue; /* the last place is for the first */
+        if (!first) HYP_TRY(hyp_cuda_trial_agrees(trial, list[i], c->tolerance, &right, t->diag));
+        if (right) list[kept++] = list[i];
+        there = there || first;
+    }
+    *out_count = kept;
+    return HYP_OK;
+}
+
+/* The fastest candidate of those that give the right result; the first where none is so much faster that it counts. */
+static hyp_status find_winner(const tuner *t, contest *c, hyp_cuda_trial *trial, double deadline,
+                              hyp_cuda_candidate **out)
+{
+    enum { SECOND = 12, FINAL = 4 }; /* candidates in the second and the last race */
+    hyp_cuda_candidate *list[MOST], *first = &c->candidates[0];
+    size_t count = 0;
+    HYP_TRY(hyp_cuda_trial_start(trial, first, t->diag));
+    for (size_t i = 0; i < c->count && (count < 2 || hyp_clock_seconds() < deadline); i++) {
+        bool runs;
+        HYP_TRY(hyp_cuda_trial_ready(trial, &c->candidates[i], &runs, t->diag));
+        if (runs) list[count++] = &c->candidates[i];
+    }
+    HYP_TRY(race(trial, list, count, 1, deadline, t->diag));
+    count = narrow(list, count, SECOND, first);
+    HYP_TRY(race(trial, list, count, 3, deadline, t->diag));
+    HYP_TRY(narrow_to_right(t, c, trial, list, count, FINAL, &count));
+    HYP_TRY(race(trial, list, count, ROUNDS, deadline, t->diag));
+    *out = count > 0 && list[0]->seconds < worth * first->seconds ? list[0] : first;
+    return HYP_OK;
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------- */
+
+/* "id 66 tile 20 stages 36 ...", as far as the library tells. */
+static void describe_algorithm(const hyp_cuda_library *lib, const cublasLtMatmulAlgo_t *algorithm, char out[256])
+{
+    static const struct {
+        const char *name;
+        cublasLtMatmulAlgoConfigAttributes_t attribute;
+        size_t size;
+    } rows[] = {{"id", CUBLASLT_ALGO_CONFIG_ID, 4},
+                {"tile", CUBLASLT_ALGO_CONFIG_TILE_ID, 4},
+                {"stages", CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
+                {"split-k", CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
+                {"reduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4},
+                {"swizzle", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4},
+                {"custom", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4},
+                {"inner", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
+                {"cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2}};
+    int n = 0;
+    *out = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint32_t wide = 0;
+        uint16_t narrow_value = 0;
+        void *at = rows[i].size == sizeof wide ? (void *)&wide : (void *)&narrow_value;
+        size_t written;
+        if (lib->cublasLtMatmulAlgoConfigGetAttribute(algorithm, rows[i].attribute, at, rows[i].size, &written) !=
+            CUBLAS_STATUS_SUCCESS)
+            continue;
+        n += snprintf(out + n, 256 - (size_t)n, "%s%s %u", n ? " " : "", rows[i].name,
+                      rows[i].size == sizeof wide ? wide : narrow_value);
+    }
+}
+
+static hyp_status store(const tuner *t, const job *j, const hyp_cuda_candidate *winner, const hyp_cuda_candidate *first)
+{
+    char attributes[256];
+    describe_algorithm(&t->session->model->device->lib, &winner->algorithm, attributes);
+    HypPlan__TunedProduct product;
+    hyp_plan__tuned_product__init(&product);
+    product.key = (char *)(uintptr_t)j->key;
+    product.algorithm = (ProtobufCBinaryData){sizeof winner->algorithm, (uint8_t *)(uintptr_t)&winner->algorithm};
+    product.epilogue = winner->epilogue;
+    product.attributes = attributes;
+    product.workspace = winner->workspace;
+    product.seconds = winner->seconds;
+    product.first_seconds = first->seconds;
+    return hyp_tuning_set(&t->session->tuning, &product, t->diag);
+}
+
+static hyp_status tune_product(tuner *t, const job *j, double deadline)
+{
+    contest *c = hyp_calloc(1, sizeof *c);
+    if (!c) return hyp_fail_memory(t->diag, sizeof *c);
+    hyp_cuda_trial trial = {0};
+    hyp_cuda_candidate *winner = &c->candidates[0];
+    list_tensors(t, j, c);
+    hyp_status status = list_candidates(t, j, c);
+    if (status == HYP_OK && c->count > 0) {
+        status = hyp_cuda_trial_open(&trial, t->session, t->values, c->reads, c->read_count, c->result, t->diag);
+        if (status == HYP_OK) status = find_winner(t, c, &trial, deadline, &winner);
+        hyp_cuda_trial_close(&trial);
+        if (status == HYP_OK) status = store(t, j, winner, &c->candidates[0]);
+        t->report.timed++;
+        t->report.replaced += winner != &c->candidates[0];
+    }
+    contest_dispose(t, c);
+    if (status != HYP_OK) hyp_diag_prefix(t->diag, "%s", j->key);
+    return status;
+}
+
+/* ---- entry --------------------------------------------------------------------------------------------------- */
+
+static hyp_status tune_all(tuner *t)
+{
+    const hyp_tune_options *o = t->options;
+    t->report.products = t->jobs.len;
+    for (size_t i = 0; i < t->jobs.len; i++) {
+        const job *j = &t->jobs.data[i];
+        double now = hyp_clock_seconds();
+        if (o->progress) o->progress(i, t->jobs.len, j->key, o->progress_user);
+        if (hyp_tuning_find(&t->session->tuning, j->key))
+            t->report.known++;
+        else if (now < t->end)
+            HYP_TRY(tune_product(t, j, now + (t->end - now) / (double)(t->jobs.len - i)));
+        const HypPlan__TunedProduct *done = hyp_tuning_find(&t->session->tuning, j->key);
+        if (!done) continue;
+        t->report.seconds += (double)j->uses * done->seconds;
+        t->report.first_seconds += (double)j->uses * done->first_seconds;
+    }
+    if (o->progress) o->progress(t->jobs.len, t->jobs.len, "", o->progress_user);
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_tune(void *session, const int64_t *values, const hyp_tune_options *options, hyp_tune_report *out,
+                         hyp_diag *diag)
+{
+    tuner t = {.session = session, .values = values, .options = options, .diag = diag};
+    t.end = hyp_clock_seconds() + options->seconds;
+    HYP_TRY(hyp_cuda_enter(t.session->model->device, diag));
+    hyp_status status = find_jobs(&t);
+    if (status == HYP_OK) status = tune_all(&t);
+    hyp_cuda_leave(t.session->model->device);
+    hyp_vec_free(&t.jobs);
+    if (status == HYP_OK) *out = t.report;
+    return status;
+}
+
+hyp_tuning *hyp_cuda_session_tuning(void *session) { return &((hyp_cuda_session *)session)->tuning; }
