@@ -304,6 +304,14 @@ static hyp_status channel_vector(const hyp_call *call, bool *out, hyp_diag *diag
     return HYP_OK;
 }
 
+static hyp_status one_row(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *m = type_of(call, 0);
+    (void)diag;
+    *out = !m || m->rank < 2 || m->dims[m->rank - 2] == 1;
+    return HYP_OK;
+}
+
 static hyp_status one_matrix(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *w = type_of(call, 0), *x = type_of(call, 1);
@@ -319,6 +327,17 @@ static hyp_status keeps_last(const hyp_call *call, bool *out, hyp_diag *diag)
     hyp_attr shape;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
     *out = x && x->rank >= 1 && shape.count >= 1 && shape.dims[shape.count - 1] == x->dims[x->rank - 1];
+    return HYP_OK;
+}
+
+static hyp_status keeps_first(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 1);
+    hyp_attr shape, axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_INT, &axis, diag));
+    *out = x && axis.i >= 0 && axis.i < x->rank && axis.i < shape.count;
+    for (int64_t i = 0; *out && i <= axis.i; i++) *out = shape.dims[i] == x->dims[i];
     return HYP_OK;
 }
 
@@ -491,7 +510,8 @@ static hyp_status moves_only_ones(const hyp_call *call, bool *out, hyp_diag *dia
 
 static const hyp_rw_callback table[] = {
     {"const", 1, is_const, NULL, "(const x): x depends on constants alone"},
-    {"stored", 1, is_stored, NULL, "(stored w): a constant of the model, perhaps transposed: not one that a rule computes"},
+    {"stored", 1, is_stored, NULL,
+     "(stored w): a constant of the model, perhaps transposed: not one that a rule computes"},
     {"before", 2, is_before, NULL, "(before a b): one of (before a b), (before b a) and (same a b) holds"},
     {"present", 1, is_present, NULL, "(present x): an optional input is there"},
     {"same", 2, is_same, NULL, "(same a b): the same class; of literals: the same text"},
@@ -520,7 +540,9 @@ static const hyp_rw_callback table[] = {
     {"same-leading", 2, same_leading, NULL, "(same-leading a b): equal sizes on all axes but the last"},
     {"one-matrix", 2, one_matrix, NULL,
      "(one-matrix w x): w has more than two axes, at most as many as x, and all but the last two are 1"},
+    {"one-row", 1, one_row, NULL, "(one-row m): the last axis but one of m is 1, or not there; nor may m be"},
     {"keeps-last", 2, keeps_last, NULL, "(keeps-last s x): the shape s ends as x's shape does"},
+    {"keeps-first", 3, keeps_first, NULL, "(keeps-first s x a): the shape s begins as x's shape does, up to axis a"},
     {"trailing-axes", 2, trailing_axes, NULL, "(trailing-axes a x): the list names the last axes of x, in order"},
     {"starts-at", 2, starts_at, NULL, "(starts-at a n): the first entry of the list is n"},
     {"is-last", 2, is_last, NULL, "(is-last a x): the axis is the last one of x"},

@@ -58,6 +58,14 @@ static hyp_status compose(const hyp_call *call, hyp_class_id *out, hyp_diag *dia
     return give_dims(call, perm, outer.count, out, diag);
 }
 
+static hyp_status axis_of(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr perm, axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &axis, diag));
+    return axis.i < 0 || axis.i >= perm.count ? HYP_OK : give_int(call, perm.dims[axis.i], out, diag);
+}
+
 static hyp_status swap_last(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     const hyp_type *x = type_of(call, 0);
@@ -481,6 +489,7 @@ static hyp_status unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *dia
 
 static const hyp_rw_callback table[] = {
     {"compose", 2, NULL, compose, "(compose p q): the permutation of transposing by q, then by p"},
+    {"axis-of", 2, NULL, axis_of, "(axis-of p a): the axis of x that transposing x by p makes axis a"},
     {"swap-last", 1, NULL, swap_last, "(swap-last x): the permutation that swaps the last two axes of x"},
     {"shape-of", 1, NULL, shape_of, "(shape-of x): the shape of x"},
     {"flat", 1, NULL, flat, "(flat x): the shape (n), n the number of elements of x"},

@@ -344,6 +344,62 @@ static void every_gemm_with_a_constant_weight_is_a_linear(void **state)
             }
 }
 
+/* One block of a transformer over 50 tokens, and the numbers made of its first token. `more` is another output. */
+static void begin_block(fixture *f, const char *more)
+{
+    static const char block[] =
+        "(input x f32 2 50 8) (const wq f32 8 8) (const wk f32 8 8) (const wv f32 8 8) (const wo f32 8 8)"
+        "(const wu f32 32 8) (const wd f32 8 32) (const wc f32 3 8) (const first i64 0.0) (let n (layer-norm :axis 2 "
+        "x))"
+        "(let q (transpose :perm (0 2 1 3) (reshape :shape (2 50 2 4) (linear wq none n))))"
+        "(let k (transpose :perm (0 2 1 3) (reshape :shape (2 50 2 4) (linear wk none n))))"
+        "(let v (transpose :perm (0 2 1 3) (reshape :shape (2 50 2 4) (linear wv none n))))"
+        "(let o (transpose :perm (0 2 1 3) (matmul (softmax :axis 3 (matmul :trans-b 1 q k)) v)))"
+        "(let h (add (linear wo none (reshape :shape (2 50 8) o)) x))"
+        "(let y (add (linear wd none (gelu (linear wu none (layer-norm :axis 2 h)))) h))"
+        "(out (linear wc none (gather :axis 1 (layer-norm :axis 2 y) first)))";
+    hyp_strbuf sb = {0};
+    hyp_strbuf_printf(&sb, "%s%s", block, more);
+    begin(f, hyp_strbuf_text(&sb));
+    run(f);
+    hyp_strbuf_dispose(&sb);
+}
+
+/* The products that multiply rows of all tokens. */
+static size_t count_whole_products(const fixture *f)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->out.nodes.len; i++) {
+        const hyp_node *node = &f->out.nodes.data[i];
+        const hyp_type *y = &f->out.values.data[node->outputs[0]].type;
+        bool product = node->op == HYP_OP_linear || node->op == HYP_OP_fused_linear ||
+                       node->op == HYP_OP_fused_linear_add || node->op == HYP_OP_fused_mlp;
+        n += product && y->rank == 3 && y->dims[1] == 50;
+    }
+    return n;
+}
+
+static void a_token_that_is_gathered_is_computed_alone(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_block(&f, "");
+    assert_in_range(count_whole_products(&f), 1, 2); /* keys and values, perhaps as one */
+    assert_same_results(&f, 1e-9);
+    end(&f);
+}
+
+static void a_token_is_not_computed_beside_all(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_block(&f, "(out y)");
+    assert_int_equal(count_op(&f.out, HYP_OP_gather), 1);
+    assert_true(count_whole_products(&f) > 2);
+    assert_same_results(&f, 1e-9);
+    end(&f);
+}
+
 static void a_column_is_no_bias_on_a_square_matrix(void **state)
 {
     (void)state;
@@ -760,6 +816,8 @@ int main(void)
         cmocka_unit_test(shared_weights_stay_shared),
         cmocka_unit_test(equal_constants_and_equal_nodes_are_shared),
         cmocka_unit_test(every_gemm_with_a_constant_weight_is_a_linear),
+        cmocka_unit_test(a_token_that_is_gathered_is_computed_alone),
+        cmocka_unit_test(a_token_is_not_computed_beside_all),
         cmocka_unit_test(a_column_is_no_bias_on_a_square_matrix),
         cmocka_unit_test(a_weight_that_is_an_input_fuses_too),
         cmocka_unit_test(clutter_disappears),
