@@ -15,5 +15,5 @@
   (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish)
   (add-after-act true)
   (kernel-calls true)
-  (attention-in-one-kernel true)
+  (attention-in-one-kernel f32)
   (mlp-in-one-kernel true))

@@ -15,7 +15,7 @@ int hyp_activation_index(const char *name)
     return -1;
 }
 
-typedef enum value_kind { SECONDS, RATE, BYTES, COUNT, BOOL, ACTS, CALLS } value_kind;
+typedef enum value_kind { SECONDS, RATE, BYTES, COUNT, BOOL, ACTS, CALLS, TYPES } value_kind;
 static const struct key {
     const char *name;
     value_kind kind;
@@ -35,7 +35,8 @@ static const struct key {
     {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts)},
     {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act)},
     {"kernel-calls", CALLS, offsetof(hyp_device_profile, kernel_calls)},
-    {"attention-in-one-kernel", BOOL, offsetof(hyp_device_profile, attention_in_one_kernel)},
+    {"attention-in-one-kernel", TYPES, offsetof(hyp_device_profile, attention_types)},
+    {"attention-widest", COUNT, offsetof(hyp_device_profile, attention_widest)},
     {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel)},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys, MOST_MEASURED = 1000 };
@@ -58,6 +59,19 @@ static hyp_status read_acts(const char *file, const hyp_sexpr *form, uint32_t *o
                                   "an activation is wanted: relu, gelu, gelu-tanh, sigmoid, tanh, silu, quick-gelu, "
                                   "hard-swish or mish");
         *out |= 1u << act;
+    }
+    return HYP_OK;
+}
+
+static hyp_status read_types(const char *file, const hyp_sexpr *form, uint32_t *out, hyp_diag *diag)
+{
+    *out = 0;
+    for (uint32_t i = 1; i < form->count; i++) {
+        const hyp_sexpr *sx = form->items[i];
+        hyp_dtype type = sx->kind == HYP_SX_SYMBOL ? hyp_dtype_parse(sx->text) : HYP_DTYPE_NONE;
+        if (!hyp_dtype_is_float(type))
+            return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "a type is wanted: f32, f16, bf16 or f64");
+        *out |= 1u << type;
     }
     return HYP_OK;
 }
@@ -87,6 +101,12 @@ static hyp_status read_value(const char *file, const hyp_sexpr *form, const stru
         uint32_t acts;
         HYP_TRY(read_acts(file, form, &acts, diag));
         memcpy(at, &acts, sizeof acts);
+        return HYP_OK;
+    }
+    if (key->kind == TYPES) {
+        uint32_t types;
+        HYP_TRY(read_types(file, form, &types, diag));
+        memcpy(at, &types, sizeof types);
         return HYP_OK;
     }
     if (key->kind == CALLS) return read_calls(file, form, (bool *)at, diag);

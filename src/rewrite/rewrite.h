@@ -48,7 +48,9 @@ typedef struct hyp_device_profile {
     bool add_after_act;     /* the product's kernel adds a tensor after its activation; before it every device's does */
     bool kernel_calls[HYP_OP_COUNT]; /* it has the kernel of this operator, which is called by name: a convolution,
                                         a normalization, ... */
-    bool attention_in_one_kernel; /* scores stay in the cache; else there is no attention but its parts */
+    uint32_t attention_types; /* bit t: attention of hyp_dtype t is one kernel, scores stay in the cache; else there are
+                                 only its parts */
+    double attention_widest;  /* the widest head that this kernel is good for; 0 = any */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
     const hyp_measured *measured; /* what kernels took that were tried, in the arena of the parser */
     size_t measured_count;

@@ -258,6 +258,15 @@ static double one_pass(const asking *a)
     return pass(a, count, in + out, function_weight(q->op));
 }
 
+/* Has the device a kernel that is good for this one? */
+static bool has_attention(const asking *a)
+{
+    const hyp_type *q = a->q->inputs[0], *v = a->q->inputs[2];
+    double widest = fmax(size_of(a, q->dims[q->rank - 1]), size_of(a, v->dims[v->rank - 1]));
+    if (a->device->attention_widest > 0 && widest > a->device->attention_widest) return false;
+    return a->device->attention_types >> q->dtype & 1;
+}
+
 /* The products and the softmax between them, one launch; q, k, v, the mask and the result move once, the scores stay in
  * the cache. */
 static double attention(const asking *a)
@@ -270,8 +279,12 @@ static double attention(const asking *a)
     double batch = elements(a, y) / fmax(1, rows * columns), scores = batch * rows * keys, of_softmax;
     double hidden = scores * (double)hyp_dtype_size(y->dtype) / a->device->cache_bytes_per_second;
     double in = bytes(a, x) + bytes(a, q->inputs[1]), out = bytes(a, v) + bytes(a, y);
-    double score = fmax(computing(a, 2 * scores * width, y->dtype), moving(a, in, in) + hidden);
-    double mix = fmax(computing(a, 2 * scores * columns, y->dtype), moving(a, out, out) + hidden);
+    asking full = *a; /* its kernels do not round to TF32 */
+    hyp_roofline line = *a->line;
+    line.tf32 = false;
+    full.line = &line;
+    double score = fmax(computing(&full, 2 * scores * width, y->dtype), moving(a, in, in) + hidden);
+    double mix = fmax(computing(&full, 2 * scores * columns, y->dtype), moving(a, out, out) + hidden);
     double weight = function_weight(HYP_OP_exp) + 3 + (mask != NULL);
     double softmax = fmax(scores * weight / a->device->pointwise_per_second, moving(a, bytes(a, mask), in) + 2 * hidden);
     hyp_measured_ratio(a->device, HYP_OP_softmax, y->dtype, &scores, &of_softmax);
@@ -287,7 +300,7 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     uint32_t flags = hyp_op_get(query->op)->flags;
     if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !line->profile.kernel_calls[query->op]) return HYP_COST_UNSUPPORTED;
-    if (query->op == HYP_OP_attention && !line->profile.attention_in_one_kernel) return HYP_COST_UNSUPPORTED;
+    if (query->op == HYP_OP_attention && !has_attention(&a)) return HYP_COST_UNSUPPORTED;
     switch (query->op) {
     case HYP_OP_attention: return attention(&a);
     case HYP_OP_linear:

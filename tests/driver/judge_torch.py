@@ -2,9 +2,9 @@
 """Models as PyTorch's exporters write them (scripts/export-models.py) against onnxruntime: each compiled once, then run
 with three batch sizes and three lengths from one plan, on the CPU and the reference backend, and as it was imported.
 
-    judge_torch.py [--cpu] [FOLDER]     tests/models/torch
+    judge_torch.py [--cpu|--cuda] [FOLDER]     tests/models/torch
 
---cpu leaves the reference backend out, which takes minutes for models of full size.
+--cpu leaves the reference backend out, which takes minutes for models of full size; --cuda runs plans for a GPU on one.
 """
 import glob
 import os
@@ -51,9 +51,11 @@ def worst_of(got, want):
 
 def main():
     onnx, ort = hyp.need("onnx", "onnxruntime")
-    given = [a for a in sys.argv[1:] if a != "--cpu"]
+    given = [a for a in sys.argv[1:] if not a.startswith("--")]
     folder = given[0] if given else os.path.join(hyp.ROOT, "tests/models/torch")
     ways = [(False, "cpu"), (True, "cpu")] + ([] if "--cpu" in sys.argv else [(False, "reference")])
+    if "--cuda" in sys.argv:
+        ways = [(False, "cuda"), (True, "cuda")]
     files = sorted(glob.glob(os.path.join(folder, "*.onnx")))
     if not files:
         print(f"{folder}: no models are there")
@@ -71,7 +73,7 @@ def main():
             worst = (0.0, 0.0)
             try:
                 for no_rewrite, device in ways:
-                    hyp.compile_model(file, plan, no_rewrite=no_rewrite)
+                    hyp.compile_model(file, plan, target="cuda" if device == "cuda" else "cpu", no_rewrite=no_rewrite)
                     with hyp.Engine(plan, device, threads=2) as engine:
                         for feeds, want in zip(runs, wanted):
                             worst = tuple(map(max, worst, worst_of(engine.run(feeds), want)))

@@ -133,6 +133,8 @@ static void mistakes_in_profiles_are_named_with_their_place(void **state)
         {"(profile p (mlp-in-one-kernel 1))", "true or false"},
         {"(profile p (kernel-calls conv relu))", "p.profile:1:31: true, false or operators with a kernel"},
         {"(profile p (kernel-calls true conv))", "p.profile:1:26: true, false or operators with a kernel"},
+        {"(profile p (attention-in-one-kernel f32 i32))", "p.profile:1:41: a type is wanted"},
+        {"(profile p (attention-widest 0))", "attention-widest is a whole number above 0"},
         {"(profile p 3)", "(key value) is wanted"},
         {"(profile p (like abacus))", "p.profile:1:12: (like NAME) is wanted once"},
         {"(profile p (like cpu) (like cpu))", "p.profile:1:23: (like NAME) is wanted once"},

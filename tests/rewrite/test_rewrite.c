@@ -620,6 +620,37 @@ static void what_a_device_cannot_run_stays_written_out(void **state)
     }
 }
 
+static void attention_is_one_step_where_its_kernel_is_good(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *profile, *type;
+        int width, attention;
+    } cases[] = {{"cpu", "f32", 64, 1},
+                 {"cpu", "f16", 64, 0},
+                 {"h200", "f32", 64, 1},
+                 {"h200", "f16", 128, 1},
+                 {"h200", "f16", 160, 0},
+                 {"h200", "f64", 64, 0},
+                 {"(profile p (like h200) (attention-in-one-kernel))", "f32", 64, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *t = cases[i].type;
+        int w = cases[i].width;
+        char text[256];
+        snprintf(text, sizeof text,
+                 "(input q %s 8 b %d) (input k %s 8 b %d) (input v %s 8 b %d) "
+                 "(out (matmul (softmax (matmul :trans-b 1 q k)) v))",
+                 t, w, t, w, t, w);
+        fixture f;
+        begin(&f, text);
+        use_profile(&f, cases[i].profile);
+        run(&f);
+        assert_int_equal(count_op(&f.out, HYP_OP_attention), cases[i].attention);
+        assert_int_equal(count_op(&f.out, HYP_OP_softmax), !cases[i].attention);
+        end(&f);
+    }
+}
+
 static void several_rule_files_make_one_set(void **state)
 {
     (void)state;
@@ -831,6 +862,7 @@ int main(void)
         cmocka_unit_test(an_unknown_rule_to_disable_is_refused),
         cmocka_unit_test(approximations_need_to_be_allowed),
         cmocka_unit_test(what_a_device_cannot_run_stays_written_out),
+        cmocka_unit_test(attention_is_one_step_where_its_kernel_is_good),
         cmocka_unit_test(several_rule_files_make_one_set),
         cmocka_unit_test(own_rules_join_the_built_in_ones),
         cmocka_unit_test(only_the_rules_asked_for_are_applied),
