@@ -1,4 +1,4 @@
-/* hypatia - runs plans: run, bench, inspect, verify. docs/cli.md describes it. */
+/* hypatia - runs plans: run, bench, tune, inspect, verify. docs/cli.md describes it. */
 #include <string.h>
 
 #include "hypatia.h"
@@ -9,6 +9,7 @@ static const struct {
 } commands[] = {
     {"run", "run a plan on inputs from files", command_run},
     {"bench", "time a plan", command_bench},
+    {"tune", "find the fastest products for this GPU", command_tune},
     {"inspect", "describe a plan: provenance, steps, bytes, flops", command_inspect},
     {"verify", "compare a plan with the model it came from", command_verify},
 };

@@ -9,6 +9,7 @@ int command_run(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_verify(int argc, char **argv);
+int command_tune(int argc, char **argv);
 
 /* ---- session.c -------------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
 #include "measure.h"
+#include "tuning.h"
 
 enum {
     OPT_OUTPUT,
@@ -28,6 +29,8 @@ enum {
     OPT_NODES,
     OPT_DRY_RUN,
     OPT_TIMED,
+    OPT_TUNE,
+    OPT_CACHE,
     OPT_CALIBRATE,
     OPT_THREADS,
     OPT_SECONDS,
@@ -63,9 +66,11 @@ static const cli_option options[] = {
     [OPT_NODES] = {"max-nodes", 0, "N", "limit of e-nodes (100000)"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
     [OPT_TIMED] = {"timed", 0, NULL, "time the plan here against those with less rewriting; keep the fastest"},
+    [OPT_TUNE] = {"tune", 0, NULL, "with --target cuda: find the fastest products for the GPU here, for typical sizes"},
+    [OPT_CACHE] = {"cache", 0, "FILE", "for --tune: read what was measured before, add what is measured"},
     [OPT_CALIBRATE] = {"calibrate", 0, NULL, "measure the CPU here; write a profile for --profile to the output"},
     [OPT_THREADS] = {"threads", 0, "N", "CPU threads for --timed (as at run time) and --calibrate (1)"},
-    [OPT_SECONDS] = {"seconds", 0, "S", "about how long --timed (3) or --calibrate (20) measures"},
+    [OPT_SECONDS] = {"seconds", 0, "S", "about how long --timed (3), --tune (60) or --calibrate (20) measures"},
     [OPT_LIST_RULES] = {"list-rules", 0, NULL, "print the rules: name, class, ruleset, what it does"},
     [OPT_JSON] = {"json", 0, NULL, "print the rules of --list-rules as JSON"},
     [OPT_EXPLAIN] = {"explain", 0, "NODE", "print the rules that led from a node of the model to its kernel"},
@@ -83,7 +88,7 @@ static const cli_option options[] = {
 /* Everything the command line says. Owns its lists. */
 typedef struct request {
     hyp_compile_options compile;
-    const char *model, *plan, *dump_path;
+    const char *model, *plan, *dump_path, *cache;
     bool node_next; /* the last option was --why-not: its node may follow */
     FILE *dump;     /* NULL = no dump */
     cli_list dims, typical, shapes, bound, rules, disabled, only, flags;
@@ -91,7 +96,7 @@ typedef struct request {
     const char **dim_names, **typical_names;
     int64_t *dim_values, *typical_values;
     hyp_tensor *shape_tensors, *bound_tensors;
-    bool list_rules, json, dry_run, stats, verbose, quiet, timed, calibrate;
+    bool list_rules, json, dry_run, stats, verbose, quiet, timed, tune, calibrate;
     int64_t threads; /* 0 = not said */
     double seconds;  /* 0 = not said */
 } request;
@@ -151,6 +156,8 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_NODES: return read_limit(args, "max-nodes", value, &c->max_nodes);
     case OPT_DRY_RUN: r->dry_run = true; break;
     case OPT_TIMED: r->timed = true; break;
+    case OPT_TUNE: r->tune = true; break;
+    case OPT_CACHE: r->cache = value; break;
     case OPT_CALIBRATE: r->calibrate = true; break;
     case OPT_THREADS:
         if (cli_parse_int(value, 1, 4096, &r->threads)) break;
@@ -254,6 +261,15 @@ static bool finish_request(request *r, const cli_args *args)
         return false;
     }
     if (r->calibrate) return true;
+    if (r->cache && !r->tune) {
+        cli_usage_error(args, "--cache is for --tune");
+        return false;
+    }
+    bool cuda = c->target && strcmp(c->target, "cuda") == 0, file = r->plan && strcmp(r->plan, "-") != 0;
+    if (r->tune && (!cuda || !file || r->dry_run)) {
+        cli_usage_error(args, "--tune needs --target cuda and a file to write: -o plan.bin");
+        return false;
+    }
     if (!r->model) { /* --why-not RULE model.onnx */
         r->model = c->why_not_node;
         c->why_not_node = NULL;
@@ -389,6 +405,22 @@ static int choose(request *r, FILE *people, const cli_args *args)
     return code;
 }
 
+/* Tunes the plan that was written. */
+static int tune(const request *r, FILE *people, const cli_args *args)
+{
+    session s = {0};
+    measure_options o = measurement(r, 60);
+    tune_request tuning = {.cache = r->cache, .seconds = o.seconds, .quiet = r->quiet};
+    int code = measure_open_plan(&s, r->plan, &o, args);
+    if (code == CLI_OK) code = tune_session(&s, &tuning, r->plan, people, args->tool);
+    if (code != CLI_OK)
+        fprintf(stderr,
+                "%s: the plan was written without tuning, which needs the GPU here; 'hypatia tune' does it there\n",
+                args->tool);
+    session_close(&s);
+    return code;
+}
+
 static int compile(request *r, const cli_args *args)
 {
     /* What shares standard output with a dump or the plan goes to standard error. */
@@ -415,6 +447,7 @@ static int compile(request *r, const cli_args *args)
     hyp_compile_report_destroy(report);
     bool dumped = !r->dump || (fflush(r->dump) == 0 && !ferror(r->dump));
     if (!dumped) fprintf(stderr, "%s: %s: cannot write\n", args->tool, r->dump_path);
+    if (code == CLI_OK && r->tune && !r->list_rules) code = tune(r, people, args);
     return dumped ? code : CLI_FAILED;
 }
 

@@ -151,11 +151,15 @@ typedef struct hyp_tune_options {
     /* Called before product `done` of `total`, and with done == total at the end. May be NULL. */
     void (*progress)(size_t done, size_t total, const char *product, void *user);
     void *progress_user;
+    /* Asked for products that the context knows nothing of, before they are measured: true with *out, which is copied, when
+     * it was found earlier on the same device (hyp_context_tuning_device). May be NULL. */
+    bool (*find)(const char *product, struct hyp_tuned *out, void *user);
+    void *find_user;
 } hyp_tune_options;
 
 typedef struct hyp_tune_report {
     size_t products; /* different ones of the plan under these shapes */
-    size_t known;    /* were known before, and not measured */
+    size_t known;    /* were known before or found elsewhere, and not measured */
     size_t timed;
     size_t replaced; /* of those: where an algorithm was found that is more than 2 % faster than the first */
     double seconds, first_seconds; /* of all products that are known now, each as often as the plan has it */

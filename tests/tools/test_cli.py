@@ -204,7 +204,7 @@ def check_reports(folder, plan):
     assert "predicted " in out and "but for" not in out, out
     assert "'batsch'" in hyp.tool("hypatiac", MODEL, "--dry-run", "--typical", "batsch=1").stderr
     assert "hypatia 0." in run("hypatia", "--version")
-    for command in ("run", "bench", "inspect", "verify"):
+    for command in ("run", "bench", "tune", "inspect", "verify"):
         assert "Usage: hypatia " + command in run("hypatia", command, "--help")
 
 

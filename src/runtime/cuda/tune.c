@@ -338,6 +338,17 @@ static hyp_status tune_product(tuner *t, const job *j, double deadline)
 
 /* ---- entry --------------------------------------------------------------------------------------------------- */
 
+/* Whether nothing needs to be measured. */
+static hyp_status recall(tuner *t, const job *j, bool *out_known)
+{
+    hyp_tuned found;
+    *out_known = hyp_tuning_find(&t->session->tuning, j->key) != NULL;
+    if (*out_known || !t->options->find || !t->options->find(j->key, &found, t->options->find_user)) return HYP_OK;
+    found.product = j->key;
+    *out_known = true;
+    return hyp_tuning_add(&t->session->tuning, &found, t->diag);
+}
+
 static hyp_status tune_all(tuner *t)
 {
     const hyp_tune_options *o = t->options;
@@ -346,7 +357,9 @@ static hyp_status tune_all(tuner *t)
         const job *j = &t->jobs.data[i];
         double now = hyp_clock_seconds();
         if (o->progress) o->progress(i, t->jobs.len, j->key, o->progress_user);
-        if (hyp_tuning_find(&t->session->tuning, j->key))
+        bool known;
+        HYP_TRY(recall(t, j, &known));
+        if (known)
             t->report.known++;
         else if (now < t->end)
             HYP_TRY(tune_product(t, j, now + (t->end - now) / (double)(t->jobs.len - i)));

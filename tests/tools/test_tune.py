@@ -1,0 +1,149 @@
+"""Tuning as its users call it, on the emulated GPU (tests/runtime/cuda/emulator.cpp): the timing cache, and plans that
+travel."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "../support"), os.path.join(HERE, "../models")]
+import hyp  # noqa: E402
+
+onnx, np = hyp.need("onnx", "numpy")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+
+def run(*command, code=0, env=None):
+    done = hyp.tool(*command, env=env)
+    assert done.returncode == code, f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr}{done.stdout}"
+    return done.stdout, done.stderr
+
+
+def write_model(path):
+    """y = relu(x w + b) in double precision, which no kernel of our own takes from the library."""
+    w, b = np.arange(12.0).reshape(4, 3) - 5, np.arange(3.0)
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w", "b"], ["h"]), helper.make_node("Relu", ["h"], ["y"])], "m",
+        [helper.make_tensor_value_info("x", TensorProto.DOUBLE, ["batch", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.DOUBLE, ["batch", 3])],
+        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def counts(out):
+    """{"products": 1, "known": 0, ...} of the last line of a table."""
+    return {name: int(number) for name, number in (part.split(": ") for part in out.splitlines()[-1].split(", "))}
+
+
+def check_cache(plan, tuned, cache):
+    out, progress = run("hypatia", "tune", plan, "--dim", "batch=6", "--cache", cache, "-o", tuned)
+    assert counts(out)["timed"] == 1 and counts(out)["known"] == 0, out
+    assert progress == "", "progress is for terminals alone: " + progress
+    lines = open(cache).read().splitlines()
+    line = json.loads(lines[0])
+    assert len(lines) == 1 and line["device"].startswith("emulator, sm_90") and " 3x6x4 " in line["product"], lines
+    assert len(line["algorithm"]) == 128 and line["seconds"] < 0.98 * line["first_seconds"], line
+    first = open(tuned, "rb").read()
+    assert first != open(plan, "rb").read()
+    assert "tuned     on emulator" in run("hypatia", "inspect", tuned)[0]
+
+    os.unlink(tuned)
+    out, _ = run("hypatia", "tune", plan, "--dim", "batch=6", "--cache", cache, "-o", tuned)
+    assert counts(out)["timed"] == 0 and counts(out)["known"] == 1, out
+    assert open(tuned, "rb").read() == first, "the cache gives another plan than measuring gave"
+    assert open(cache).read().splitlines() == lines, "a known product was added again"
+
+    # Another size is measured, and joins what is there.
+    out, _ = run("hypatia", "tune", tuned, "--dim", "batch=7", "--cache", cache)
+    assert counts(out)["timed"] == 1 and len(open(cache).read().splitlines()) == 2, out
+    tuned_to = json.loads(run("hypatia", "inspect", tuned, "--json")[0])["device"]
+    assert len(tuned_to["products"]) == 2, tuned_to
+
+
+def check_progress(plan, tuned):
+    """One line that is written over, on a terminal."""
+    terminal, end = os.openpty()
+    subprocess.run([os.path.join(hyp.BIN, "hypatia"), "tune", plan, "--dim", "batch=9", "-o", tuned],
+                   stdout=subprocess.DEVNULL, stderr=end, check=True)
+    shown = os.read(terminal, 1 << 16).decode()
+    os.close(end)
+    os.close(terminal)
+    assert "\rhypatia tune: product 1 of 1: f64" in shown.replace("\033[K", "") and "\n" not in shown, shown
+
+
+def check_broken_lines(plan, tuned, cache):
+    good = open(cache).read().splitlines()[0]
+
+    def changed(**fields):
+        return json.dumps({**json.loads(good), **fields})
+
+    lines = ["", "{", "[]", changed(algorithm="0g"), changed(algorithm="abc"), changed(algorithm=""),
+             changed(epilogue=-1), changed(epilogue="1"), changed(seconds=-1.0), changed(product=""),
+             '{"device": "emulator"}', good[:50]]
+    with open(cache, "w") as file:
+        file.write("\n".join(lines))  # and no end of the last line
+    out, told = run("hypatia", "tune", plan, "--dim", "batch=6", "--cache", cache, "-o", tuned, "-q")
+    assert out == "" and len(told.splitlines()) == len(lines), told
+    for number in range(1, len(lines) + 1):
+        assert f"{cache}:{number}: the line is left out: " in told, (number, told)
+    after = open(cache).read().splitlines()
+    assert after[:-1] == lines and json.loads(after[-1])["product"] == json.loads(good)["product"], after
+
+
+def check_other_devices(plan, tuned, cache):
+    good = json.loads(open(cache).read().splitlines()[-1])
+    with open(cache, "w") as file:
+        file.write(json.dumps({**good, "device": "another GPU"}) + "\n")
+    out, told = run("hypatia", "tune", plan, "--dim", "batch=6", "--cache", cache, "-o", tuned)
+    assert counts(out)["timed"] == 1 and "1 lines are for other devices" in told, out + told
+    assert len(open(cache).read().splitlines()) == 2
+
+
+def check_running(folder, plan, tuned):
+    """A tuned plan computes the same, also where nothing knows of tuning."""
+    x = os.path.join(folder, "x.npy")
+    np.save(x, np.arange(24.0).reshape(6, 4))
+    for device in ("cuda", "cpu", "reference"):
+        wanted = run("hypatia", "run", plan, "--device", device, "-i", f"x=@{x}", "--output", "-")[0]
+        assert run("hypatia", "run", tuned, "--device", device, "-i", f"x=@{x}", "--output", "-")[0] == wanted, device
+
+
+def check_compiling(folder, model, cache):
+    plan = os.path.join(folder, "compiled.bin")
+    out, _ = run("hypatiac", model, "--target", "cuda", "--typical", "batch=6", "-o", plan, "--tune", "--cache", cache)
+    assert counts(out)["known"] == 1 and "fused-linear" in out, out
+    assert "tuned     on emulator" in run("hypatia", "inspect", plan)[0]
+    for wrong in (["-o", plan], ["--target", "cuda", "-o", "-"], ["--target", "cuda", "--dry-run"]):
+        assert "--tune needs" in run("hypatiac", model, "--tune", *wrong, code=2)[1]
+    assert "--cache is for --tune" in run("hypatiac", model, "-o", plan, "--cache", cache, code=2)[1]
+
+
+def check_without_gpu(folder, model, plan):
+    before = open(plan, "rb").read()
+    none = {"HYPATIA_EMULATOR": "none"}
+    assert "no NVIDIA GPU" in run("hypatia", "tune", plan, code=1, env=none)[1]
+    assert "nothing to tune on cpu" in run("hypatia", "tune", plan, "--device", "cpu", code=3)[1]
+    made = os.path.join(folder, "untuned.bin")
+    assert "without tuning" in run("hypatiac", model, "--target", "cuda", "-o", made, "--tune", code=1, env=none)[1]
+    assert open(plan, "rb").read() == before
+    run("hypatia", "run", made, "-i", "x=random:1")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        model, plan, tuned, cache = (os.path.join(folder, name) for name in ("m.onnx", "p.bin", "t.bin", "cache.jsonl"))
+        write_model(model)
+        run("hypatiac", model, "--target", "cuda", "-o", plan)
+        check_cache(plan, tuned, cache)
+        check_progress(plan, tuned)
+        check_running(folder, plan, tuned)
+        check_broken_lines(plan, tuned, cache)
+        check_other_devices(plan, tuned, cache)
+        check_compiling(folder, model, cache)
+        check_without_gpu(folder, model, plan)
+    print("passed")
+
+
+if __name__ == "__main__":
+    main()

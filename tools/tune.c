@@ -1,0 +1,76 @@
+/* hypatia tune - finds the fastest way to do a plan's products on this GPU, and keeps it in the plan. */
+#include "hypatia.h"
+#include "tuning.h"
+
+enum { OPT_CACHE = SESSION_OPTION_COUNT, OPT_SECONDS, OPT_OUTPUT, OPT_QUIET };
+
+static const cli_option options[] = {
+    SESSION_OPTIONS,
+    [OPT_CACHE] = {"cache", 0, "FILE", "read what was measured before, and add what is measured now"},
+    [OPT_SECONDS] = {"seconds", 0, "S", "measure for about so long (60)"},
+    [OPT_OUTPUT] = {"output", 'o', "FILE", "the plan to write; without it the plan is replaced"},
+    [OPT_QUIET] = {"quiet", 'q', NULL, "print nothing"},
+    {0},
+};
+
+static const char tool[] = "hypatia tune";
+
+typedef struct request {
+    session_options session;
+    tune_request tune;
+    const char *output;
+} request;
+
+static void help(void)
+{
+    printf(
+        "Usage: hypatia tune PLAN.bin [--cache FILE] [-o TUNED.bin] [options]\n"
+        "Tries the algorithms of the GPU's library for the products of the plan, for inputs of these dims, and writes\n"
+        "the plan with what was found. What was found for other dims is kept: run it once for every size that\n"
+        "matters. The device is cuda unless said.\n");
+    cli_print_options(stdout, options);
+    printf("\nExit codes: 0 ok, 1 error, 2 usage, 5 incompatible plan.\n");
+}
+
+static int read_option(request *r, const cli_args *args, int option, const char *value)
+{
+    switch (option) {
+    case OPT_CACHE: r->tune.cache = value; return CLI_OK;
+    case OPT_OUTPUT: r->output = value; return CLI_OK;
+    case OPT_QUIET: r->tune.quiet = true; return CLI_OK;
+    case OPT_SECONDS:
+        return cli_parse_double(value, 1e-3, &r->tune.seconds)
+                   ? CLI_OK
+                   : cli_usage_error(args, "--seconds: '%s' is no time", value);
+    default: return session_read_option(&r->session, args, option, value);
+    }
+}
+
+int command_tune(int argc, char **argv)
+{
+    request r = {.session.device = HYP_DEVICE_CUDA, .tune.seconds = 60};
+    session s = {0};
+    cli_args args = cli_begin(tool, options, argc, argv);
+    int option, code = CLI_USAGE;
+    const char *value;
+    while ((option = cli_next(&args, &value)) != CLI_END) {
+        if (option == CLI_ERROR) goto done;
+        if (option == SESSION_HELP) {
+            help();
+            code = CLI_OK;
+            goto done;
+        }
+        if (read_option(&r, &args, option, value) != CLI_OK) goto done;
+    }
+    if (!r.session.plan) {
+        cli_usage_error(&args, "no plan was given");
+        goto done;
+    }
+    code = session_open(&s, &r.session, tool);
+    if (code == CLI_OK) code = session_make_inputs(&s, &r.session, "zeros", &args);
+    if (code == CLI_OK) code = tune_session(&s, &r.tune, r.output ? r.output : r.session.plan, stdout, tool);
+done:
+    session_close(&s);
+    session_options_free(&r.session);
+    return code;
+}

@@ -1,0 +1,195 @@
+/* The timing cache of tuning. A line belongs to the device that it names; lines are only added. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tuning.h"
+
+enum { MOST_ALGORITHM = 4096 }; /* bytes, as a plan may have */
+
+struct tune_line {
+    char *product, *attributes;
+    uint8_t *algorithm;
+    hyp_tuned tuned; /* points to the above */
+};
+
+/* ---- reading --------------------------------------------------------------------------------------------- */
+
+/* The fields of a line; texts are borrowed from its JSON. */
+typedef struct fields {
+    const char *device, *product, *algorithm, *attributes;
+    json_int_t epilogue, workspace;
+    double seconds, first_seconds;
+} fields;
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool is_hex(const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t i = 0; i < len; i++)
+        if (hex_digit(text[i]) < 0) return false;
+    return len > 0 && len % 2 == 0 && len / 2 <= MOST_ALGORITHM;
+}
+
+/* NULL, or what is wrong with the line. */
+static const char *read_fields(json_t *root, fields *f)
+{
+    json_error_t error;
+    if (json_unpack_ex(root, &error, 0, "{s:s, s:s, s:s, s:s, s:I, s:I, s:F, s:F}", "device", &f->device, "product",
+                       &f->product, "algorithm", &f->algorithm, "attributes", &f->attributes, "epilogue", &f->epilogue,
+                       "workspace", &f->workspace, "seconds", &f->seconds, "first_seconds", &f->first_seconds) != 0)
+        return "a field is missing, or of another type";
+    if (!*f->product) return "the product has no name";
+    if (!is_hex(f->algorithm)) return "the algorithm is not made of hexadecimal bytes";
+    if (f->epilogue < 0 || f->epilogue > UINT32_MAX || f->workspace < 0) return "a number is out of range";
+    if (!(f->seconds >= 0 && f->first_seconds >= 0)) return "a time is negative";
+    return NULL;
+}
+
+static void free_line(struct tune_line *l)
+{
+    free(l->product);
+    free(l->attributes);
+    free(l->algorithm);
+}
+
+static struct tune_line make_line(const fields *f)
+{
+    size_t bytes = strlen(f->algorithm) / 2;
+    struct tune_line l = {.product = cli_copy(f->product, strlen(f->product)),
+                          .attributes = cli_copy(f->attributes, strlen(f->attributes)),
+                          .algorithm = cli_alloc(NULL, bytes, 1)};
+    for (size_t i = 0; i < bytes; i++)
+        l.algorithm[i] = (uint8_t)(hex_digit(f->algorithm[2 * i]) << 4 | hex_digit(f->algorithm[2 * i + 1]));
+    l.tuned = (hyp_tuned){.product = l.product,
+                          .algorithm = l.algorithm,
+                          .algorithm_bytes = bytes,
+                          .epilogue = (uint32_t)f->epilogue,
+                          .attributes = l.attributes,
+                          .workspace = (uint64_t)f->workspace,
+                          .seconds = f->seconds,
+                          .first_seconds = f->first_seconds};
+    return l;
+}
+
+static struct tune_line *find_line(const tune_cache *c, const char *product)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (strcmp(c->lines[i].product, product) == 0) return &c->lines[i];
+    return NULL;
+}
+
+/* NULL, or what is wrong with the line. */
+static const char *take_line(tune_cache *c, json_t *root, const char *device)
+{
+    fields f;
+    const char *problem = read_fields(root, &f);
+    if (problem) return problem;
+    if (strcmp(f.device, device) != 0) {
+        c->others++;
+        return NULL;
+    }
+    struct tune_line *at = find_line(c, f.product);
+    if (at) {
+        free_line(at);
+    } else {
+        c->lines = cli_alloc(c->lines, c->count + 1, sizeof *c->lines);
+        at = &c->lines[c->count++];
+    }
+    *at = make_line(&f);
+    return NULL;
+}
+
+int tune_cache_load(tune_cache *c, const char *path, const char *device, const char *tool)
+{
+    FILE *file = fopen(path, "r");
+    if (!file && errno == ENOENT) return CLI_OK;
+    if (!file) {
+        fprintf(stderr, "%s: %s: cannot read: %s\n", tool, path, strerror(errno));
+        return CLI_FAILED;
+    }
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t len;
+    errno = 0;
+    for (size_t number = 1; (len = getline(&line, &room, file)) >= 0; number++) {
+        json_error_t error;
+        json_t *root = json_loadb(line, (size_t)len, JSON_REJECT_DUPLICATES, &error);
+        const char *problem = root ? take_line(c, root, device) : error.text;
+        if (problem) fprintf(stderr, "%s: %s:%zu: the line is left out: %s\n", tool, path, number, problem);
+        json_decref(root);
+    }
+    bool failed = ferror(file);
+    if (failed) fprintf(stderr, "%s: %s: cannot read: %s\n", tool, path, strerror(errno));
+    if (c->others > 0)
+        fprintf(stderr, "%s: %s: %zu lines are for other devices than this (%s)\n", tool, path, c->others, device);
+    free(line);
+    fclose(file);
+    return failed ? CLI_FAILED : CLI_OK;
+}
+
+bool tune_cache_find(const char *product, hyp_tuned *out, void *cache)
+{
+    const struct tune_line *l = find_line(cache, product);
+    if (l) *out = l->tuned;
+    return l != NULL;
+}
+
+void tune_cache_free(tune_cache *c)
+{
+    for (size_t i = 0; i < c->count; i++) free_line(&c->lines[i]);
+    free(c->lines);
+    *c = (tune_cache){0};
+}
+
+/* ---- writing --------------------------------------------------------------------------------------------- */
+
+/* A line of JSON with its end, to be freed; NULL when memory is out. */
+static char *line_text(const hyp_tuned *t, const char *device)
+{
+    static const char digits[] = "0123456789abcdef";
+    const uint8_t *bytes = t->algorithm;
+    char *hex = cli_alloc(NULL, t->algorithm_bytes, 2);
+    for (size_t i = 0; i < t->algorithm_bytes; i++) {
+        hex[2 * i] = digits[bytes[i] >> 4];
+        hex[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    json_t *root =
+        json_pack("{s:s, s:s, s:s%, s:s, s:I, s:I, s:f, s:f}", "device", device, "product", t->product, "algorithm",
+                  hex, (int)(2 * t->algorithm_bytes), "attributes", t->attributes, "epilogue", (json_int_t)t->epilogue,
+                  "workspace", (json_int_t)t->workspace, "seconds", t->seconds, "first_seconds", t->first_seconds);
+    free(hex);
+    char *text = root ? json_dumps(root, 0) : NULL; /* times in full, for equal plans */
+    json_decref(root);
+    return text;
+}
+
+/* Whether the file ends in the middle of a line: of a writer that was interrupted. */
+static bool ends_in_line(FILE *file) { return fseek(file, -1, SEEK_END) == 0 && fgetc(file) != '\n'; }
+
+int tune_cache_extend(const tune_cache *c, const char *path, const hyp_context *context, const char *tool)
+{
+    FILE *file = fopen(path, "a+");
+    if (!file) {
+        fprintf(stderr, "%s: %s: cannot write: %s\n", tool, path, strerror(errno));
+        return CLI_FAILED;
+    }
+    bool ok = true;
+    if (ends_in_line(file)) ok = fputc('\n', file) != EOF;
+    for (size_t i = 0; i < hyp_context_tuned_count(context) && ok; i++) {
+        hyp_tuned t = hyp_context_tuned(context, i);
+        if (find_line(c, t.product)) continue;
+        char *text = line_text(&t, hyp_context_tuning_device(context));
+        ok = text && fprintf(file, "%s\n", text) > 0;
+        free(text);
+    }
+    ok = fclose(file) == 0 && ok;
+    if (!ok) fprintf(stderr, "%s: %s: cannot write\n", tool, path);
+    return ok ? CLI_OK : CLI_FAILED;
+}

@@ -1,0 +1,33 @@
+/* tuning.h - tuning a plan on a GPU, with a timing cache: for `hypatia tune` and `hypatiac --tune`. */
+#ifndef HYPATIA_TOOLS_TUNING_H
+#define HYPATIA_TOOLS_TUNING_H
+
+#include "session.h"
+
+typedef struct tune_request {
+    const char *cache; /* file; NULL = none */
+    double seconds;    /* about how long to measure */
+    bool quiet;        /* no progress, no table */
+} tune_request;
+
+/* Tunes the plan of a session for the dims of its inputs, reading and extending the cache, and writes the plan to
+ * `out`. A table goes to `people`. An exit code after a message. */
+int tune_session(session *s, const tune_request *r, const char *out, FILE *people, const char *tool);
+
+/* ---- tune_cache.c: what was measured, a JSON object on every line of a file ------------------------------------ */
+
+typedef struct tune_cache {
+    struct tune_line *lines; /* those of the device, later ones replace earlier ones of the same product */
+    size_t count, others;    /* `others` are for other devices */
+} tune_cache;
+
+/* Reads the lines of a device. A missing file is an empty cache; a line that is broken is told on stderr with its
+ * number, and left out. An exit code after a message. */
+int tune_cache_load(tune_cache *c, const char *path, const char *device, const char *tool);
+/* hyp_tune_options.find, with the cache as `user`. */
+bool tune_cache_find(const char *product, hyp_tuned *out, void *cache);
+/* Adds lines for what a context knows and the cache does not. An exit code after a message. */
+int tune_cache_extend(const tune_cache *c, const char *path, const hyp_context *context, const char *tool);
+void tune_cache_free(tune_cache *c);
+
+#endif
