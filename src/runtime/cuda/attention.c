@@ -12,7 +12,14 @@ typedef struct attention {
     hyp_cuda_grid grid;
     uint32_t tensors[LANES];
     uint64_t offsets[LANES]; /* bytes */
+    CUdeviceptr parts;       /* for blocks that share a row: what they find, then their counters; 0 = none */
 } attention;
+
+static void attention_dispose(const hyp_cuda_library *lib, void *data)
+{
+    attention *a = data;
+    if (a->parts) lib->cuMemFree(a->parts);
+}
 
 static hyp_status attention_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
@@ -104,9 +111,33 @@ static bool find_tiles(const hyp_cuda_device *device, const hyp_cuda_attention *
     return (size_t)bytes <= device->shared_bytes;
 }
 
-static hyp_status use_rows(hyp_cuda_build *b, hyp_cuda_attention *p, hyp_dtype dtype, hyp_cuda_grid *out)
+/* Where there are few rows of q, their keys are split among several blocks, which put together what they find. */
+static hyp_status split_keys(hyp_cuda_build *b, attention *a, int64_t rows, int64_t record_bytes)
+{
+    enum { BLOCKS = 4, FEWEST = 128 }; /* for a multiprocessor; keys */
+    const hyp_cuda_device *device = b->session->model->device;
+    const hyp_cuda_library *lib = &device->lib;
+    hyp_cuda_attention *p = &a->args;
+    int64_t splits = BLOCKS * (int64_t)device->multiprocessors / rows, most = p->keys / FEWEST;
+    if (splits > most) splits = most;
+    if (splits < 1) splits = 1;
+    p->split_keys = (p->keys + splits - 1) / splits;
+    splits = (p->keys + p->split_keys - 1) / p->split_keys;
+    p->splits = hyp_cuda_extent_of(splits);
+    if (splits == 1) return HYP_OK;
+    size_t bytes = (size_t)(rows * splits * record_bytes), counters = (size_t)rows * sizeof(uint32_t);
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemAlloc(&a->parts, bytes + counters), "cuMemAlloc", b->diag));
+    p->parts = a->parts;
+    p->counters = a->parts + bytes;
+    return hyp_cuda_check(lib, lib->cuMemsetD8Async(a->parts + bytes, 0, counters, b->session->stream),
+                          "cuMemsetD8Async", b->diag);
+}
+
+static hyp_status use_rows(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int64_t matrices)
 {
     const hyp_cuda_device *device = b->session->model->device;
+    hyp_cuda_attention *p = &a->args;
+    hyp_cuda_grid *out = &a->grid;
     size_t size = hyp_dtype_size(dtype), computing = size < 4 ? 4 : size;
     int64_t vector = (int64_t)(16 / size), widest = p->width > p->columns ? p->width : p->columns;
     while (p->lane_bits < 5 && vector << p->lane_bits < widest) p->lane_bits++;
@@ -115,7 +146,7 @@ static hyp_status use_rows(hyp_cuda_build *b, hyp_cuda_attention *p, hyp_dtype d
     p->padded_width = padded;
     p->column_blocks = hyp_cuda_extent_of(column_blocks);
     p->blocks = hyp_cuda_extent_of(p->rows * column_blocks);
-    int64_t most = (int64_t)(device->shared_bytes / computing) - HYP_CUDA_ROW_THREADS * (2 + vector);
+    int64_t most = (int64_t)((device->shared_bytes - 16) / computing) - HYP_CUDA_ROW_THREADS * (2 + vector);
     if (padded > most)
         return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
                         "attention over heads of %lld elements, at most %lld fit into the shared memory of this GPU",
@@ -125,8 +156,8 @@ static hyp_status use_rows(hyp_cuda_build *b, hyp_cuda_attention *p, hyp_dtype d
                   : dtype == HYP_BF16 ? HYP_CUDA_KERNEL_attention_rows_bf16
                                       : HYP_CUDA_KERNEL_attention_rows_f16;
     out->block_x = HYP_CUDA_ROW_THREADS;
-    out->shared_bytes = (uint32_t)((size_t)(padded + HYP_CUDA_ROW_THREADS * (2 + vector)) * computing);
-    return HYP_OK;
+    out->shared_bytes = 16 + (uint32_t)((size_t)(padded + HYP_CUDA_ROW_THREADS * (2 + vector)) * computing);
+    return split_keys(b, a, matrices * p->blocks.size, (span + 2) * (int64_t)computing);
 }
 
 hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k)
@@ -141,9 +172,14 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
     if (values[k->keys] == 0) return hyp_cuda_add_zero(b, k->y->tensor, (size_t)results * hyp_dtype_size(dtype));
     void *data;
     HYP_TRY(hyp_cuda_add_op(b, attention_run, sizeof(attention), &data));
+    b->prepared->ops.data[b->prepared->ops.len - 1].dispose = attention_dispose;
     attention *a = data;
     hyp_cuda_attention *p = &a->args;
-    *p = (hyp_cuda_attention){.rows = rows, .keys = values[k->keys], .width = values[k->width], .columns = columns};
+    *p = (hyp_cuda_attention){.rows = rows,
+                              .keys = values[k->keys],
+                              .width = values[k->width],
+                              .columns = columns,
+                              .splits = hyp_cuda_extent_of(1)};
     place_operands(a, b, k);
     set_scores(p, k, k->mask && hyp_cuda_dtype(b->program, k->mask->tensor) == HYP_BOOL);
     int64_t widest = p->width > columns ? p->width : columns;
@@ -152,8 +188,8 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
         find_tiles(b->session->model->device, p, dtype, widest <= 64 ? 64 : 128, &a->grid))
         p->blocks = hyp_cuda_extent_of((rows + HYP_CUDA_ATTENTION_ROWS - 1) / HYP_CUDA_ATTENTION_ROWS);
     else
-        HYP_TRY(use_rows(b, p, dtype, &a->grid));
-    p->total = matrices * p->blocks.size;
+        HYP_TRY(use_rows(b, a, dtype, matrices));
+    p->total = matrices * p->blocks.size * p->splits.size;
     a->grid.blocks = (uint32_t)(p->total < INT32_MAX ? p->total : INT32_MAX);
     return hyp_cuda_need_kernel(b, a->grid.kernel);
 }

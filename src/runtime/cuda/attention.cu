@@ -113,21 +113,60 @@ __device__ __forceinline__ vector<T> load_vector(const hyp_cuda_matrix &m, const
 
 // ---- one row for a block ----------------------------------------------------------------------------------
 
-// A group of `lanes` neighbouring threads takes a key at a time, each lane a vector of its elements; KEYS of them are
-// under way together. Groups have their own softmax, and are put together in the end.
+// What several have found of one row, each of its own keys. A record is the largest score, the sum of exponentials and
+// an unfinished result of `step` - 2 elements.
+template <typename C> struct merged {
+    C top, sum, part;
+};
+template <typename T, typename C>
+__device__ __forceinline__ merged<C> merge(const volatile C *records, int step, int count, int column, C unit)
+{
+    merged<C> out = {(C)-INFINITY, 0, 0};
+#pragma unroll 1
+    for (int i = 0; i < count; i++) out.top = larger((C)records[i * step], out.top);
+    C base = finite(out.top) * unit;
+#pragma unroll 1
+    for (int i = 0; i < count; i++) {
+        C share = exp2_for(records[i * step] * unit - base, T());
+        out.sum += records[i * step + 1] * share;
+        out.part += records[i * step + 2 + column] * share;
+    }
+    return out;
+}
+
+// Is this block the last of those that share a row? What they wrote before can be read then.
+__device__ __forceinline__ bool is_last(uint32_t *counter, uint32_t count, uint32_t *room)
+{
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        *room = atomicAdd(counter, 1u) == count - 1;
+        if (*room) *counter = 0; // for the next launch
+    }
+    __syncthreads();
+    __threadfence();
+    return *room != 0;
+}
+
+// A group of 2^lane_bits neighbouring threads takes a key at a time, each lane a vector of its elements; KEYS of them
+// are under way together. Groups have their own softmax, and are put together in the end, as are the blocks among which
+// the keys of a row are split.
 template <typename T> __device__ __forceinline__ void attention_rows(const hyp_cuda_attention &p)
 {
     using C = typename computing<T>::type;
     constexpr int KEYS = 4, THREADS = HYP_CUDA_ROW_THREADS;
     extern __shared__ double shared[];
-    C *tops = (C *)shared, *sums = tops + THREADS, *parts = sums + THREADS, *query = parts + THREADS * VECTOR<T>;
-    int lanes = 1 << p.lane_bits, span = lanes * VECTOR<T>, groups = THREADS >> p.lane_bits;
+    uint32_t *room = (uint32_t *)shared;
+    C *records = (C *)(shared + 2), *query = records + THREADS * (2 + VECTOR<T>);
+    int lanes = 1 << p.lane_bits, span = lanes * VECTOR<T>, groups = THREADS >> p.lane_bits, step = span + 2;
     int group = (int)threadIdx.x >> p.lane_bits, mine = ((int)threadIdx.x & (lanes - 1)) * VECTOR<T>;
     C unit = (C)p.unit;
 #pragma unroll 1
     for (int64_t block = blockIdx.x; block < p.total; block += gridDim.x) {
-        int64_t index = divide(block, p.blocks), rest = block - index * p.blocks.size;
+        int64_t all = divide(block, p.splits), index = divide(all, p.blocks), rest = all - index * p.blocks.size;
         int64_t row = divide(rest, p.column_blocks), column0 = (rest - row * p.column_blocks.size) * span;
+        int64_t first = (block - all * p.splits.size) * p.split_keys;
+        int64_t end = first + p.split_keys < p.keys ? first + p.split_keys : p.keys;
         operands<T> at = operands_at<T>(p, index);
         __syncthreads();
 #pragma unroll 1
@@ -137,7 +176,7 @@ template <typename T> __device__ __forceinline__ void attention_rows(const hyp_c
 
         C top = (C)-INFINITY, sum = 0, result[VECTOR<T>] = {};
 #pragma unroll 1
-        for (int64_t key0 = group; key0 - group < p.keys; key0 += (int64_t)groups * KEYS) {
+        for (int64_t key0 = first + group; key0 - group < end; key0 += (int64_t)groups * KEYS) {
             C score[KEYS] = {};
 #pragma unroll 1
             for (int64_t c = mine; c - mine < p.width; c += span) {
@@ -147,7 +186,7 @@ template <typename T> __device__ __forceinline__ void attention_rows(const hyp_c
 #pragma unroll
                 for (int j = 0; j < KEYS; j++) {
                     int64_t key = key0 + j * groups;
-                    vector<T> k = load_vector(p.k, at.k, key, c, key < p.keys ? p.width : 0);
+                    vector<T> k = load_vector(p.k, at.k, key, c, key < end ? p.width : 0);
 #pragma unroll
                     for (int i = 0; i < VECTOR<T>; i++)
                         score[j] += q[i / VECTOR<C>].x[i % VECTOR<C>] * (C)widen(k.x[i]);
@@ -157,15 +196,16 @@ template <typename T> __device__ __forceinline__ void attention_rows(const hyp_c
 #pragma unroll
             for (int j = 0; j < KEYS; j++) {
                 int64_t key = key0 + j * groups;
-                v[j] = load_vector(p.v, at.v, key, column0 + mine, key < p.keys ? p.columns : 0);
+                v[j] = load_vector(p.v, at.v, key, column0 + mine, key < end ? p.columns : 0);
             }
             C before = top;
 #pragma unroll
             for (int j = 0; j < KEYS; j++) {
 #pragma unroll 1
-                for (int step = lanes / 2; step > 0; step /= 2) score[j] += __shfl_xor_sync(EVERY_LANE, score[j], step);
+                for (int other = lanes / 2; other > 0; other /= 2)
+                    score[j] += __shfl_xor_sync(EVERY_LANE, score[j], other);
                 int64_t key = key0 + j * groups;
-                C shift = key < p.keys ? shift_at<T, C>(p, at.mask, row, key) : (C)-INFINITY;
+                C shift = key < end ? shift_at<T, C>(p, at.mask, row, key) : (C)-INFINITY;
                 score[j] = shifted(p, score[j], shift);
                 top = larger(score[j], top);
             }
@@ -182,25 +222,22 @@ template <typename T> __device__ __forceinline__ void attention_rows(const hyp_c
             }
         }
 
-        if (mine == 0) tops[group] = top, sums[group] = sum;
+        if (mine == 0) records[group * step] = top, records[group * step + 1] = sum;
 #pragma unroll
-        for (int i = 0; i < VECTOR<T>; i++) parts[group * span + mine + i] = result[i];
+        for (int i = 0; i < VECTOR<T>; i++) records[group * step + 2 + mine + i] = result[i];
         __syncthreads();
         int64_t left = p.columns - column0;
-#pragma unroll 1
-        for (int c = (int)threadIdx.x; c < span && c < left; c += THREADS) {
-            C most = (C)-INFINITY, whole = 0, all = 0;
-#pragma unroll 1
-            for (int g = 0; g < groups; g++) most = larger(tops[g], most);
-            most = finite(most) * unit;
-#pragma unroll 1
-            for (int g = 0; g < groups; g++) {
-                C share = exp2_for(tops[g] * unit - most, T());
-                whole += sums[g] * share;
-                all += parts[g * span + c] * share;
-            }
-            narrow(all / whole, at.y[row * p.y.row + (column0 + c) * p.y.column]);
+        int splits = (int)p.splits.size, columns = left < span ? (int)left : span, c = (int)threadIdx.x;
+        merged<C> found = {};
+        if (c < columns) found = merge<T, C>(records, step, groups, c, unit);
+        if (splits > 1) {
+            C *rows = (C *)p.parts + all * splits * step, *row_part = rows + (block - all * splits) * step;
+            if (c < columns) row_part[2 + c] = found.part;
+            if (c == 0) row_part[0] = found.top, row_part[1] = found.sum;
+            if (!is_last((uint32_t *)p.counters + all, (uint32_t)splits, room)) continue;
+            if (c < columns) found = merge<T, C>(rows, step, splits, c, unit);
         }
+        if (c < columns) narrow(found.part / found.sum, at.y[row * p.y.row + (column0 + c) * p.y.column]);
     }
 }
 
@@ -281,21 +318,29 @@ __device__ __forceinline__ bool has_shifts(const hyp_cuda_attention &p, int64_t 
     return p.masked != HYP_CUDA_MASK_NONE || first + HYP_CUDA_ATTENTION_KEYS > p.keys;
 }
 
-// Loads what is added to the scores of a tile, -inf for keys that there are not. One row serves all where they are
-// alike.
+// Loads what is added to the scores of a tile, -inf for rows and keys that there are not. One row serves all where they
+// are alike. Says whether any score is neither -inf then nor p.fill, as far as this thread sees.
 template <typename T>
-__device__ __forceinline__ void load_shifts(const hyp_cuda_attention &p, uint64_t mask, int64_t row0, int64_t key0,
+__device__ __forceinline__ bool load_shifts(const hyp_cuda_attention &p, uint64_t mask, int64_t row0, int64_t key0,
                                             float *shifts)
 {
-    constexpr int KEYS = HYP_CUDA_ATTENTION_KEYS;
-    int count = p.shift_step ? HYP_CUDA_ATTENTION_ROWS * KEYS : KEYS;
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < count; i += HYP_CUDA_ATTENTION_THREADS) {
-        int64_t row = row0 + i / KEYS, key = key0 + i % KEYS;
-        if (row >= p.rows) row = p.rows - 1; // its scores are not used
-        shifts[i / KEYS * HYP_CUDA_SHIFT_STEP + i % KEYS] =
-            key < p.keys ? shift_at<T, float>(p, mask, row, key) : -INFINITY;
+    constexpr int KEYS = HYP_CUDA_ATTENTION_KEYS, STEP = HYP_CUDA_ATTENTION_THREADS / KEYS;
+    int rows = p.shift_step ? HYP_CUDA_ATTENTION_ROWS : 1, column = (int)threadIdx.x % KEYS;
+    bool there = key0 + column < p.keys, seen = false;
+#pragma unroll 8
+    for (int row = (int)threadIdx.x / KEYS; row < rows; row += STEP) {
+        float shift = -INFINITY;
+        if (there && row0 + row < p.rows) shift = shift_at<T, float>(p, mask, row0 + row, key0 + column);
+        seen |= shift > -INFINITY;
+        shifts[row * HYP_CUDA_SHIFT_STEP + column] = shift;
     }
+    return seen;
+}
+
+// Does a row with this largest score so far change when scores come that are -inf or p.fill?
+__device__ __forceinline__ bool heeds_fill(const hyp_cuda_attention &p, float top)
+{
+    return p.masked > HYP_CUDA_MASK_ADDED && !(top > (float)p.fill + 200.0f); // 2^-200 is 0
 }
 
 // ---- tensor cores -----------------------------------------------------------------------------------------
@@ -345,6 +390,12 @@ template <typename T, int D> struct warp_rows {
                 multiply(s[n], query[i], b[0], b[1], T());
                 multiply(s[n + 1], query[i], b[2], b[3], T());
             }
+    }
+
+    __device__ __forceinline__ bool heed_fill(const hyp_cuda_attention &p, int64_t row0) const
+    {
+        int64_t row = row0 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+        return (row < p.rows && heeds_fill(p, top[0])) || (row + 8 < p.rows && heeds_fill(p, top[1]));
     }
 
     __device__ __forceinline__ void shift(const hyp_cuda_attention &p, const float *shifts, float (&s)[PIECES][4]) const
@@ -441,13 +492,18 @@ template <typename T, int D> __device__ __forceinline__ void attention_mma(const
 #pragma unroll 1
         for (int64_t key = 0; key < p.keys; key += KEYS) {
             float s[KEYS / 8][4];
+            bool shift = has_shifts(p, key), more = key + KEYS < p.keys;
+            if (shift && !__syncthreads_or(load_shifts<T>(p, at.mask, row0, key, shifts) || rows.heed_fill(p, row0))) {
+                if (more) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
+                copies_end();
+                __syncthreads();
+                continue; // all is hidden here
+            }
             load_tile<T, D, KEYS>(values, p.v, at.v, key, p.keys, p.columns);
-            bool shift = has_shifts(p, key);
-            if (shift) load_shifts<T>(p, at.mask, row0, key, shifts);
             rows.score(keys, s);
             copies_end();
             __syncthreads();
-            if (key + KEYS < p.keys) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
+            if (more) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
             if (shift) rows.shift(p, shifts, s);
             rows.weigh(s, unit);
             rows.mix(values, s);
@@ -487,12 +543,17 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
         load_tile<float, D, ROWS>(query, p.q, at.q, row0, p.rows, p.width);
 #pragma unroll 1
         for (int64_t key = 0; key < p.keys; key += KEYS) {
+            bool shift = has_shifts(p, key);
+            if (shift) {
+                bool needed = load_shifts<float>(p, at.mask, row0, key, shifts);
+#pragma unroll
+                for (int i = 0; i < MINE; i++) needed |= row0 + y + 8 * i < p.rows && heeds_fill(p, top[i]);
+                if (!__syncthreads_or(needed)) continue; // all is hidden here
+            }
             load_tile<float, D, KEYS>(keys, p.k, at.k, key, p.keys, p.width);
             copies_end();
             __syncthreads();
             load_tile<float, D, KEYS>(values, p.v, at.v, key, p.keys, p.columns);
-            bool shift = has_shifts(p, key);
-            if (shift) load_shifts<float>(p, at.mask, row0, key, shifts);
             float s[MINE][EACH] = {};
 #pragma unroll 2
             for (int c = 0; c < (int)p.width; c += 4) {

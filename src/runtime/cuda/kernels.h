@@ -40,13 +40,13 @@ enum {
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
-    HYP_CUDA_ROW_PIECES = 4,       /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
-    HYP_CUDA_TILE = 32,            /* a transpose block moves a tile of this many rows and columns */
-    HYP_CUDA_TILE_ROWS = 8,        /* with this many rows of threads */
-    HYP_CUDA_LAYERS = 16,          /* of one launch */
-    HYP_CUDA_LAYER_ROWS = 16,      /* of its input */
-    HYP_CUDA_LAYER_THREADS = 512,  /* of a block */
-    HYP_CUDA_LAYER_PIECE = 16,     /* bytes that a thread loads at a time */
+    HYP_CUDA_ROW_PIECES = 4,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
+    HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
+    HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
+    HYP_CUDA_LAYERS = 16,         /* of one launch */
+    HYP_CUDA_LAYER_ROWS = 16,     /* of its input */
+    HYP_CUDA_LAYER_THREADS = 512, /* of a block */
+    HYP_CUDA_LAYER_PIECE = 16,    /* bytes that a thread loads at a time */
     HYP_CUDA_LAUNCH_COUNT = 65536, /* what one launch adds to its counter; more than there are blocks */
     HYP_CUDA_ATTENTION_ROWS = 64,  /* that a block of attention has of q */
     HYP_CUDA_ATTENTION_KEYS = 64,  /* that it takes at a time */
@@ -192,7 +192,7 @@ typedef struct hyp_cuda_reduce {
 typedef struct hyp_cuda_rows {
     uint64_t x, y;
     int64_t count, size;
-    int64_t pieces;  /* of a row: of 16 bytes, or of up to 8 elements */
+    int64_t pieces; /* of a row: of 16 bytes, or of up to 8 elements */
     uint32_t dtype;
     uint32_t vector; /* rows start at multiples of 16 bytes and are read in such pieces */
 } hyp_cuda_rows;
@@ -299,6 +299,9 @@ typedef struct hyp_cuda_attention {
     int64_t stride[HYP_CUDA_ATTENTION_LANES][HYP_CUDA_DIMS];
     hyp_cuda_extent blocks;        /* for one index of the batch */
     hyp_cuda_extent column_blocks; /* attention_rows: for one row */
+    hyp_cuda_extent splits;        /* attention_rows: blocks that share a row of q and its columns */
+    int64_t split_keys;            /* of each of them */
+    uint64_t parts, counters;      /* where they put what they found, and a uint32_t, 0, for all of a row */
     int64_t total;                 /* blocks */
     int64_t rows, keys, width, columns;
     int64_t padded_width; /* attention_rows: to a multiple of what its lanes take at a time */

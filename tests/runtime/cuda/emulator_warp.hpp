@@ -16,6 +16,20 @@ template <typename T> struct warp_values {
     }
 };
 
+static void __threadfence() {}
+static int __syncthreads_or(int vote)
+{
+    static std::vector<int> votes;
+    if (votes.size() < fibers.size()) votes.resize(fibers.size());
+    size_t threads = blockDim.x * blockDim.y, first = current / threads * threads;
+    votes[current] = vote;
+    __syncthreads();
+    int any = 0;
+    for (size_t i = 0; i < threads; i++) any |= votes[first + i];
+    __syncthreads();
+    return any;
+}
+
 static float exp2_short(float x) { return exp2f(x); }
 
 static void copy_begin(void *to, const void *from, bool there)

@@ -458,9 +458,9 @@ static void casts_between_all_types(void **state)
 static void softmax_along_any_axis(void **state)
 {
     (void)state;
-    static const int64_t sizes[][3] = {{1, 1, 1},   {3, 10, 1},  {5, 100, 1},   {2, 3000, 1}, {3, 24, 1}, {3, 513, 1},
-                                       {2, 768, 1}, {3, 1028, 1}, {1, 20000, 1}, {3000, 16, 1}, {3, 7, 5},  {1, 33, 64},
-                                       {2, 0, 3}};
+    static const int64_t sizes[][3] = {{1, 1, 1},   {3, 10, 1},  {5, 100, 1},  {2, 3000, 1},  {3, 24, 1},
+                                       {3, 513, 1}, {2, 768, 1}, {3, 1028, 1}, {1, 20000, 1}, {3000, 16, 1},
+                                       {3, 7, 5},   {1, 33, 64}, {2, 0, 3}};
     for (int t = 0; t < FLOATS; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             pb_init(&builder);
@@ -562,11 +562,11 @@ static void attention_takes_every_shape(void **state)
 {
     (void)state;
     static const int64_t shapes[][4] = {/* rows, keys, width, columns */
-                                        {1, 1, 1, 1},      {1, 300, 64, 64},  {2, 65, 128, 128}, {4, 77, 40, 8},
-                                        {5, 1, 64, 64},    {64, 64, 64, 64},  {65, 129, 64, 64}, {70, 64, 128, 128},
-                                        {16, 100, 80, 96}, {130, 3, 32, 32},  {9, 40, 31, 33},   {6, 20, 127, 1},
-                                        {3, 9, 256, 200},  {7, 10, 130, 300}, {0, 4, 8, 8},      {4, 0, 8, 8},
-                                        {4, 5, 0, 8},      {9, 5, 0, 8},      {4, 5, 8, 0}};
+                                        {1, 1, 1, 1},      {1, 300, 64, 64}, {2, 65, 128, 128}, {4, 77, 40, 8},
+                                        {5, 1, 64, 64},    {64, 64, 64, 64}, {65, 129, 64, 64}, {70, 64, 128, 128},
+                                        {16, 100, 80, 96}, {130, 3, 32, 32}, {1, 700, 24, 24},  {9, 40, 31, 33},
+                                        {6, 20, 127, 1},   {3, 9, 256, 200}, {7, 10, 130, 300}, {0, 4, 8, 8},
+                                        {4, 0, 8, 8},      {4, 5, 0, 8},     {9, 5, 0, 8},      {4, 5, 8, 0}};
     for (int t = 0; t < FLOATS; t++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
             const int64_t *s = shapes[i];
@@ -575,6 +575,45 @@ static void attention_takes_every_shape(void **state)
             check_attention(floats[t], i % 2 ? &turned : &plain, false);
         }
     check_attention(HYP_F32, &(attended){0, 2, 8, 8, 8, 8, BY_ROW, NO_MASK, false, false, 1}, true);
+}
+
+/* Tiles of which a mask leaves nothing are passed over, unless it leaves nothing of a whole row: hides is -inf there,
+ * or the lowest number. The mask hides what comes after a row, and all of the second matrix. */
+static void attention_passes_over_what_is_hidden(void **state)
+{
+    (void)state;
+    enum { ROWS = 150, WIDTH = 8 };
+    static const float fills[] = {-INFINITY, -3.4028235e38F, -50, 0.25F};
+    static uint8_t hidden[2 * ROWS * ROWS];
+    for (int i = 0; i < 2 * ROWS * ROWS; i++) hidden[i] = i >= ROWS * ROWS || i % ROWS > i / ROWS;
+    for (int t = 0; t < FLOATS; t++)
+        for (int i = 0; i < 4; i++) {
+            pb_init(&builder);
+            const int64_t size = 2 * ROWS * WIDTH, strides[] = {ROWS * WIDTH, WIDTH, 1}, all = 2 * ROWS * ROWS;
+            uint32_t in[3];
+            static const char *const names[] = {"q", "k", "v"};
+            for (int j = 0; j < 3; j++)
+                in[j] = pb_input(&builder, names[j], floats[t], 1, pb_consts(&builder, 1, &size));
+            uint32_t y = pb_output(&builder, "y", floats[t], 1, pb_consts(&builder, 1, &size));
+            HypPlan__Attention *s = pb_attention(&builder);
+            s->n_batch = 1;
+            s->batch = pb_consts(&builder, 1, (int64_t[]){2});
+            s->rows = s->keys = pb_const(&builder, ROWS);
+            s->width = s->columns = pb_const(&builder, WIDTH);
+            s->scale = 1;
+            s->fill = fills[i];
+            s->q = pb_attended(&builder, in[0], 3, strides, 0);
+            s->k = pb_attended(&builder, in[1], 3, strides, 0);
+            s->v = pb_attended(&builder, in[2], 3, strides, 0);
+            s->mask = pb_attended(&builder, pb_weight(&builder, HYP_BOOL, 1, &all, hidden), 3,
+                                  (int64_t[]){ROWS * ROWS, ROWS, 1}, 0);
+            s->y = pb_attended(&builder, y, 3, strides, 0);
+            pair p;
+            pair_open(&dev, &builder, &p);
+            pair_check_once(&p, (dims_list){{size}, {size}, {size}}, tolerance_of(floats[t], 4));
+            pair_close(&p);
+            pb_dispose(&builder);
+        }
 }
 
 /* A scale that turns the order of the scores round, none at all, and one that makes all but one weight 0. */
@@ -1106,6 +1145,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(softmax_along_any_axis),
         cmocka_unit_test(attention_takes_every_mask_and_layout),
         cmocka_unit_test(attention_takes_every_shape),
+        cmocka_unit_test(attention_passes_over_what_is_hidden),
         cmocka_unit_test(attention_takes_any_scale),
         cmocka_unit_test(reductions_over_any_axes),
         cmocka_unit_test(copies_permute_axes_of_every_type),
