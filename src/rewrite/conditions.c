@@ -454,6 +454,17 @@ static hyp_status each_is(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+static hyp_status exceeds(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr a, b;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &a, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &b, diag));
+    *out = a.count == b.count;
+    for (uint32_t i = 0; i < a.count && *out; i++)
+        *out = hyp_dim_is_const(a.dims[i]) && hyp_dim_is_const(b.dims[i]) && a.dims[i] > b.dims[i];
+    return HYP_OK;
+}
+
 static hyp_status count_is(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_attr list, value;
@@ -552,6 +563,7 @@ static const hyp_rw_callback table[] = {
     {"only-last", 4, only_last, NULL, "(only-last s z t y): such a slice takes all of every other axis"},
     {"at-most", 2, at_most, NULL, "(at-most a b): the number a is not above the number b"},
     {"each", 2, each_is, NULL, "(each s n): every entry of the list is the integer n"},
+    {"exceeds", 2, exceeds, NULL, "(exceeds s t): every size of the list s is known to be above that of t"},
     {"count-is", 2, count_is, NULL, "(count-is s n): the list has n entries"},
     {"identity-perm", 1, identity_perm, NULL, "(identity-perm p): (0 1 2 ...)"},
     {"swaps-last", 1, swaps_last, NULL, "(swaps-last p): the permutation swaps the last two axes and no others"},
