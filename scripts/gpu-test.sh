@@ -1,6 +1,6 @@
 #!/bin/sh
 # gpu-test.sh - on a machine with an NVIDIA GPU: builds, tests the CUDA backend on the device, judges plans on it by
-# onnxruntime, and prints a table of fused plans against unfused ones and PyTorch.
+# onnxruntime, and prints a table of fused plans, tuned and not, against unfused ones and PyTorch.
 #
 #   scripts/gpu-test.sh [--quick] [--out FILE.tsv] [--build DIR]
 #
@@ -41,10 +41,12 @@ fi
 
 failed=
 echo "== device tests"
-code=0
-"$dir/bin/test_cuda_device" || code=$?
-[ "$code" != 77 ] || { echo "skipped: there is no usable GPU here"; exit 1; }
-[ "$code" = 0 ] || failed="$failed test_cuda_device"
+for test in test_cuda_device test_cuda_tuned; do
+    code=0
+    "$dir/bin/$test" || code=$?
+    [ "$code" != 77 ] || { echo "skipped: there is no usable GPU here"; exit 1; }
+    [ "$code" = 0 ] || failed="$failed $test"
+done
 
 echo "== models against onnxruntime"
 if python3 -c 'import onnx, onnxruntime' 2> /dev/null; then
@@ -53,12 +55,12 @@ else
     echo "tests/driver/judge_models.py: skipped, because onnx or onnxruntime is missing"
 fi
 
-echo "== fused against unfused against PyTorch"
+echo "== tuned against fused against unfused against PyTorch"
 if python3 -c 'import torch, onnx, ml_dtypes' 2> /dev/null; then
     mkdir -p "$(dirname "$out")"
     # shellcheck disable=SC2086 # empty when not asked for
     python3 bench/gpu/linear_relu.py --hypatiac "$dir/bin/hypatiac" --library "$dir/lib/libhypatia-rt.so" \
-        --tsv "$out" $quick ||
+        --tsv "$out" --timings "$(dirname "$out")/gpu-timings.jsonl" $quick ||
         failed="$failed linear_relu.py"
 else
     echo "bench/gpu/linear_relu.py: skipped, because torch, onnx or ml_dtypes is missing"

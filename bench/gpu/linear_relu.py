@@ -1,13 +1,15 @@
-"""Fused plans against unfused plans against PyTorch eager, on one GPU.
+"""Fused plans, tuned and not, against unfused plans against PyTorch eager, on one GPU.
 
     python3 bench/gpu/linear_relu.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--quick] [--tsv FILE] [--rounds N]
+                                     [--timings FILE] [--untuned]
 
 Of every model two plans are compiled: with all rules, and without those that put activations into a product's kernel
-(a product with its bias, then a relu kernel). All run in one process on one stream, on the same device tensors, in
+(a product with its bias, then a relu kernel); the first also with its products tuned (hypatiac --tune; FILE is its timing
+cache). All run in one process on one stream, on the same device tensors, in
 turns, so that clocks and power hit all alike; a time is the median over the rounds. "graph" times replays of a CUDA
 graph of several runs: what the device needs. "call" times plain calls from Python: what a caller sees, launches and
 Python included. Errors are |y - r| / |r| (2-norms) against float64 on the same inputs. The exit code is 1 when a fused
-plan is slower than the unfused one beyond noise, or wrong.
+plan is slower than the unfused one beyond noise, or a tuned one slower than an untuned one, or one is wrong.
 """
 import argparse
 import os
@@ -67,9 +69,9 @@ def forward(x, weights, last_relu):
     return x
 
 
-def compile_plan(args, model, kind, batch, disabled, path):
+def compile_plan(args, model, kind, batch, options, path):
     command = [args.hypatiac, model, "-o", path, "-q", "--target", "cuda", "--precision", TYPES[kind][3], "--dim",
-               f"batch={batch}"] + [f"--disable-rule={rule}" for rule in disabled]
+               f"batch={batch}", *options]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}:\n{done.stderr}")
@@ -86,14 +88,16 @@ def measure(args, library, folder, batch, widths, last_relu, kind):
             file.write(model.SerializeToString())
         x = torch.randn(batch, widths[0], device="cuda").to(torch_type)
         plans, outputs = {}, {}
-        for name, disabled in (("fused", []), ("unfused", UNFUSED)):
+        ways = {"fused": [], "unfused": [f"--disable-rule={rule}" for rule in UNFUSED]}
+        if not args.untuned:
+            ways["tuned"] = ["--tune", "--seconds", "5"] + (["--cache", args.timings] if args.timings else [])
+        for name, options in ways.items():
             plan = os.path.join(folder, name + ".plan")
-            compile_plan(args, path, kind, batch, disabled, plan)
+            compile_plan(args, path, kind, batch, options, plan)
             outputs[name] = torch.full((batch, widths[-1]), float("nan"), device="cuda", dtype=torch_type)
             plans[name] = Plan(library, plan, stream.cuda_stream, [x], [outputs[name]])
             plans[name].run()
-        calls = {"fused": plans["fused"].run, "unfused": plans["unfused"].run,
-                 "eager": lambda: forward(x, weights, last_relu)}
+        calls = {**{name: plan.run for name, plan in plans.items()}, "eager": lambda: forward(x, weights, last_relu)}
         outputs["eager"] = forward(x, weights, last_relu)
         reference = forward(x.double(), [w.double() for w in weights], last_relu)
         stream.synchronize()
@@ -118,6 +122,8 @@ def main():
     parser.add_argument("--library", required=True)
     parser.add_argument("--tsv")
     parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--timings", help="timing cache for tuning")
+    parser.add_argument("--untuned", action="store_true", help="no tuned plans")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and no model above 1024 rows")
     args = parser.parse_args()
     if args.quick:
@@ -127,8 +133,9 @@ def main():
     cases += [("mlp", b, w, False) for b, w in MLP]
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds of one run, medians of "
           f"{args.rounds} rounds in turns")
-    print(f"{'model':28s} {'type':4s} | {'graph: fused':>12s} {'unfused':>9s} {'eager':>9s} {'gain':>6s} | "
-          f"{'call: fused':>11s} {'unfused':>9s} {'eager':>9s} | {'error: fused':>12s} {'unfused':>8s} {'eager':>8s}")
+    ways = ["fused", "unfused", "eager"] if args.untuned else ["tuned", "fused", "unfused", "eager"]
+    heads = " | ".join(f"{mode}: " + " ".join(f"{way:>9s}" for way in ways) for mode in ("graph", "call", "error"))
+    print(f"{'model':28s} {'type':4s} | {heads}")
     rows, complaints = [], []
     with tempfile.TemporaryDirectory() as folder:
         for what, batch, widths, last_relu in cases:
@@ -137,15 +144,16 @@ def main():
                 result, errors = measure(args, library, folder, batch, widths, last_relu, kind)
                 graph = {k: statistics.median(v) for k, v in result["graph"].items()}
                 call = {k: statistics.median(v) for k, v in result["call"].items()}
-                gain = graph["unfused"] / graph["fused"]
-                print(f"{name:28s} {kind:4s} | {graph['fused']:12.2f} {graph['unfused']:9.2f} {graph['eager']:9.2f} "
-                      f"{gain:5.2f}x | {call['fused']:11.2f} {call['unfused']:9.2f} {call['eager']:9.2f} | "
-                      f"{errors['fused']:12.1e} {errors['unfused']:8.1e} {errors['eager']:8.1e}", flush=True)
-                noise = spread(result["graph"]["fused"]) + spread(result["graph"]["unfused"])
-                if graph["fused"] - graph["unfused"] > max(noise, 0.02 * graph["unfused"]):
-                    complaints.append(f"{name} {kind}: fused is slower than unfused")
-                if not errors["fused"] <= TYPES[kind][4] * len(widths):
-                    complaints.append(f"{name} {kind}: the error is {errors['fused']:.1e}")
+                print(f"{name:28s} {kind:4s} |       " + " ".join(f"{graph[way]:9.2f}" for way in ways) + " |      " +
+                      " ".join(f"{call[way]:9.2f}" for way in ways) + " |       " +
+                      " ".join(f"{errors[way]:9.1e}" for way in ways), flush=True)
+                for faster, slower in zip(ways, ways[1:-1]):
+                    noise = spread(result["graph"][faster]) + spread(result["graph"][slower])
+                    if graph[faster] - graph[slower] > max(noise, 0.02 * graph[slower]):
+                        complaints.append(f"{name} {kind}: {faster} is slower than {slower}")
+                for way in ways[:-1]:
+                    if not errors[way] <= TYPES[kind][4] * len(widths):
+                        complaints.append(f"{name} {kind}: the error of {way} is {errors[way]:.1e}")
                 for mode in ("graph", "call"):
                     rows += [[name, kind, mode, way, f"{statistics.median(s):.3f}", f"{min(s):.3f}",
                               f"{spread(s):.3f}", f"{errors[way]:.3e}"] for way, s in result[mode].items()]

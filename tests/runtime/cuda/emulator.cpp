@@ -353,7 +353,7 @@ static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsig
                    bool together, const std::vector<char> &args)
 {
     std::lock_guard<std::mutex> hold(lock);
-    nanoseconds += 2000;
+    nanoseconds += 20000;
     std::function<void()> call = [&] { kernel->call(args.data()); };
     body = &call;
     blockDim = dim3(block_x, block_y);
@@ -484,9 +484,9 @@ enum { ALIGN, NUMBER };
 enum { FIRST, SIMILAR, WRONG, FASTER, BROKEN, ALGORITHMS };
 static uint64_t nanoseconds_of(uint64_t algorithm, cublasLtEpilogue_t epilogue)
 {
-    static const uint64_t usual[ALGORITHMS] = {10000, 9900, 2000, 8000, 1};
-    static const uint64_t level[ALGORITHMS] = {10000, 9900, 2000, 9850, 1};
-    uint64_t slow = is_mode("slow epilogues") && epilogue != CUBLASLT_EPILOGUE_DEFAULT ? 50000 : 0;
+    static const uint64_t usual[ALGORITHMS] = {100000, 99000, 20000, 80000, 1};
+    static const uint64_t level[ALGORITHMS] = {100000, 99000, 20000, 98500, 1};
+    uint64_t slow = is_mode("slow epilogues") && epilogue != CUBLASLT_EPILOGUE_DEFAULT ? 500000 : 0;
     return (is_mode("level") ? level : usual)[algorithm] + slow;
 }
 static std::atomic<uint64_t> runs[ALGORITHMS];
