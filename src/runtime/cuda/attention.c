@@ -87,28 +87,35 @@ static void set_scores(hyp_cuda_attention *p, const HypPlan__Attention *k, bool 
 
 /* ---- kernels ----------------------------------------------------------------------------------------------- */
 
-/* The kernel of tiles of 64 rows for heads up to `span` wide, 64 or 128, and its shared memory. False where the device
- * has none. */
-static bool find_tiles(const hyp_cuda_device *device, const hyp_cuda_attention *p, hyp_dtype dtype, int64_t span,
-                       hyp_cuda_grid *out)
+/* The kernel of tiles, for heads up to 64 or 128 wide, its shared memory, and how many blocks a matrix has. Tall tiles
+ * read less for what they compute, but there must be enough of them. False where the device has no such kernel. */
+static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dtype, int64_t matrices)
 {
-    bool wide = span > 64;
-    int64_t bytes = (HYP_CUDA_ATTENTION_ROWS + 2 * HYP_CUDA_ATTENTION_KEYS) * span * 2;
-    out->block_x = HYP_CUDA_ATTENTION_THREADS;
-    if (device->sm < 80) return false;
-    switch (dtype) {
-    case HYP_F16: out->kernel = wide ? HYP_CUDA_KERNEL_attention_f16_128 : HYP_CUDA_KERNEL_attention_f16_64; break;
-    case HYP_BF16: out->kernel = wide ? HYP_CUDA_KERNEL_attention_bf16_128 : HYP_CUDA_KERNEL_attention_bf16_64; break;
-    case HYP_F32:
-        out->kernel = wide ? HYP_CUDA_KERNEL_attention_f32_128 : HYP_CUDA_KERNEL_attention_f32_64;
-        bytes = (2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span)) * (int64_t)sizeof(float);
-        break;
-    default: return false;
-    }
-    bool shifts = p->masked != HYP_CUDA_MASK_NONE || p->keys % HYP_CUDA_ATTENTION_KEYS != 0;
-    if (shifts) bytes += HYP_CUDA_ATTENTION_ROWS * HYP_CUDA_SHIFT_STEP * (int64_t)sizeof(float);
-    out->shared_bytes = (uint32_t)bytes;
-    return (size_t)bytes <= device->shared_bytes;
+    static const hyp_cuda_kernel f16[2][2] = {
+        {HYP_CUDA_KERNEL_attention_f16_64, HYP_CUDA_KERNEL_attention_f16_64_tall},
+        {HYP_CUDA_KERNEL_attention_f16_128, HYP_CUDA_KERNEL_attention_f16_128_tall}};
+    static const hyp_cuda_kernel bf16[2][2] = {
+        {HYP_CUDA_KERNEL_attention_bf16_64, HYP_CUDA_KERNEL_attention_bf16_64_tall},
+        {HYP_CUDA_KERNEL_attention_bf16_128, HYP_CUDA_KERNEL_attention_bf16_128_tall}};
+    enum { ROWS = HYP_CUDA_ATTENTION_ROWS, KEYS = HYP_CUDA_ATTENTION_KEYS };
+    hyp_cuda_attention *p = &a->args;
+    if (device->sm < 80 || dtype == HYP_F64 || p->width > 128 || p->columns > 128) return false;
+    bool wide = p->width > 64 || p->columns > 64, half = dtype != HYP_F32;
+    bool tall = half && matrices * ((p->rows + 2 * ROWS - 1) / (2 * ROWS)) >= 2 * device->multiprocessors;
+    int64_t rows = tall ? 2 * ROWS : ROWS, span = wide ? 128 : 64;
+    size_t bytes = half ? (size_t)((rows + 2 * KEYS) * span * 2)
+                        : (size_t)(2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span)) * sizeof(float);
+    if (p->masked != HYP_CUDA_MASK_NONE || p->keys % KEYS != 0)
+        bytes += (size_t)(rows * HYP_CUDA_SHIFT_STEP) * sizeof(float);
+    if (bytes > device->shared_bytes) return false;
+    p->blocks = hyp_cuda_extent_of((p->rows + rows - 1) / rows);
+    a->grid.kernel = dtype == HYP_F16    ? f16[wide][tall]
+                     : dtype == HYP_BF16 ? bf16[wide][tall]
+                     : wide              ? HYP_CUDA_KERNEL_attention_f32_128
+                                         : HYP_CUDA_KERNEL_attention_f32_64;
+    a->grid.block_x = HYP_CUDA_ATTENTION_THREADS;
+    a->grid.shared_bytes = (uint32_t)bytes;
+    return true;
 }
 
 /* Where there are few rows of q, their keys are split among several blocks, which put together what they find. */
@@ -182,12 +189,8 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
                               .splits = hyp_cuda_extent_of(1)};
     place_operands(a, b, k);
     set_scores(p, k, k->mask && hyp_cuda_dtype(b->program, k->mask->tensor) == HYP_BOOL);
-    int64_t widest = p->width > columns ? p->width : columns;
     a->grid.block_y = 1;
-    if (rows > FEW_ROWS && widest <= 128 &&
-        find_tiles(b->session->model->device, p, dtype, widest <= 64 ? 64 : 128, &a->grid))
-        p->blocks = hyp_cuda_extent_of((rows + HYP_CUDA_ATTENTION_ROWS - 1) / HYP_CUDA_ATTENTION_ROWS);
-    else
+    if (rows <= FEW_ROWS || !find_tiles(b->session->model->device, a, dtype, matrices))
         HYP_TRY(use_rows(b, a, dtype, matrices));
     p->total = matrices * p->blocks.size * p->splits.size;
     a->grid.blocks = (uint32_t)(p->total < INT32_MAX ? p->total : INT32_MAX);

@@ -3,7 +3,7 @@
 // score comes (Milakov and Gimelshein 2018; tiles and their order as in FlashAttention-2, Dao 2023).
 //
 //   attention_rows_*   one row of q for a block, keys shared out to groups of lanes: few rows, any type and width
-//   attention_f16_*    64 rows for a block on tensor cores, 16 for each warp; bf16 likewise
+//   attention_f16_*    64 rows for a block on tensor cores, 16 for each warp, or 128 and 32; bf16 likewise
 //   attention_f32_*    64 rows for a block in full precision
 //
 // The number behind the type is the widest head. Sums are taken in a fixed order, so results are the same on every run.
@@ -40,8 +40,9 @@ __device__ __forceinline__ void narrow(float v, __nv_bfloat16 &to) { to = to_bfl
 __device__ __forceinline__ void narrow(float v, float &to) { to = v; }
 __device__ __forceinline__ void narrow(double v, double &to) { to = v; }
 
-// The larger one; b where a is NaN.
-template <typename C> __device__ __forceinline__ C larger(C a, C b) { return a > b ? a : b; }
+// The larger one, or the one that is a number.
+__device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
+__device__ __forceinline__ double larger(double a, double b) { return fmax(a, b); }
 // What a row with this largest score subtracts: 0 where there is nothing but -inf, so that its exponentials are 0.
 template <typename C> __device__ __forceinline__ C finite(C top) { return top == (C)-INFINITY ? (C)0 : top; }
 
@@ -274,29 +275,28 @@ __device__ __forceinline__ void load_tile(T *tile, const hyp_cuda_matrix &m, con
                                           int64_t width)
 {
     constexpr int CHUNKS = D / VECTOR<T>;
-    if (m.vector) {
-        constexpr int AT_ONCE = HYP_CUDA_ATTENTION_THREADS / CHUNKS;
-        int row = (int)threadIdx.x / CHUNKS, chunk = (int)threadIdx.x % CHUNKS;
-        const T *from = base + (first + row) * m.row + chunk * VECTOR<T>;
-        bool inside = chunk * VECTOR<T> < width;
-#pragma unroll
-        for (int i = 0; i < ROWS; i += AT_ONCE) {
-            bool there = inside && first + row + i < end;
-            copy_begin(in_tile<T, D>(tile, row + i, chunk), there ? from : base, there);
-            from += AT_ONCE * m.row;
-        }
+    int left = (int)(end - first < ROWS ? end - first : ROWS);
+    if (!m.vector) {
+        load_tile_elements<T, D, ROWS>(tile, base + first * m.row, m.row, m.column, left, (int)width);
         return;
     }
-    int64_t left = end - first;
-    load_tile_elements<T, D, ROWS>(tile, base + first * m.row, m.row, m.column, left < ROWS ? (int)left : ROWS,
-                                   (int)width);
+    constexpr int AT_ONCE = HYP_CUDA_ATTENTION_THREADS / CHUNKS;
+    int row = (int)threadIdx.x / CHUNKS, chunk = (int)threadIdx.x % CHUNKS;
+    const T *from = base + (first + row) * m.row + chunk * VECTOR<T>;
+    if (chunk * VECTOR<T> >= width) left = 0;
+#pragma unroll
+    for (int i = 0; i < ROWS; i += AT_ONCE) {
+        bool there = row + i < left;
+        copy_begin(in_tile<T, D>(tile, row + i, chunk), there ? from : base, there);
+        from += AT_ONCE * m.row;
+    }
 }
 
 // Rows of y from `first` on from a tile.
-template <typename T, int D>
+template <typename T, int D, int ROWS>
 __device__ __forceinline__ void store_tile(const hyp_cuda_attention &p, T *tile, T *y, int64_t first)
 {
-    constexpr int ROWS = HYP_CUDA_ATTENTION_ROWS, CHUNKS = D / VECTOR<T>;
+    constexpr int CHUNKS = D / VECTOR<T>;
     __syncthreads();
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < ROWS * CHUNKS; i += HYP_CUDA_ATTENTION_THREADS) {
@@ -320,12 +320,12 @@ __device__ __forceinline__ bool has_shifts(const hyp_cuda_attention &p, int64_t 
 
 // Loads what is added to the scores of a tile, -inf for rows and keys that there are not. One row serves all where they
 // are alike. Says whether any score is neither -inf then nor p.fill, as far as this thread sees.
-template <typename T>
+template <typename T, int ROWS>
 __device__ __forceinline__ bool load_shifts(const hyp_cuda_attention &p, uint64_t mask, int64_t row0, int64_t key0,
                                             float *shifts)
 {
     constexpr int KEYS = HYP_CUDA_ATTENTION_KEYS, STEP = HYP_CUDA_ATTENTION_THREADS / KEYS;
-    int rows = p.shift_step ? HYP_CUDA_ATTENTION_ROWS : 1, column = (int)threadIdx.x % KEYS;
+    int rows = p.shift_step ? ROWS : 1, column = (int)threadIdx.x % KEYS;
     bool there = key0 + column < p.keys, seen = false;
 #pragma unroll 8
     for (int row = (int)threadIdx.x / KEYS; row < rows; row += STEP) {
@@ -355,124 +355,160 @@ template <typename T> __device__ __forceinline__ uint32_t pack(float a, float b)
     return *(const uint32_t *)&pair;
 }
 
-// A warp has 16 rows. Of a 16x8 piece of scores or results a thread has rows `lane / 4` and that + 8, in halves 0 and
-// 1, and two neighbouring columns.
-template <typename T, int D> struct warp_rows {
+// A warp has M times 16 rows. Of a 16x8 piece of scores or results a thread has rows `lane / 4` and that + 8, in halves
+// 0 and 1, and two neighbouring columns. With two times 16 rows what is loaded of k and v is used twice.
+template <typename T, int D, int M> struct warp_rows {
     static constexpr int PIECES = HYP_CUDA_ATTENTION_KEYS / 8;
-    uint32_t query[D / 16][4];
-    float result[D / 8][4];
-    float top[2], sum[2]; // sum: of this thread's columns
+    static constexpr bool KEPT = D * M <= 128; // q stays in registers
+    using scores = float[M][PIECES][4];
+    uint32_t query[M][KEPT ? D / 16 : 1][4];
+    float result[M][D / 8][4];
+    float top[M][2], sum[M][2]; // sum: of this thread's columns
+
+    // The row of a tile that is this thread's first of the 16.
+    static __device__ __forceinline__ int row_of(int m)
+    {
+        return ((int)threadIdx.x / 32 * M + m) * 16 + (int)threadIdx.x % 32 / 4;
+    }
+    static __device__ __forceinline__ void load_query(T *tile, int m, int i, uint32_t (&to)[4])
+    {
+        int lane = (int)threadIdx.x % 32;
+        load_matrices(to, in_tile<T, D>(tile, ((int)threadIdx.x / 32 * M + m) * 16 + lane % 16, 2 * i + lane / 16));
+    }
 
     __device__ __forceinline__ void start(T *tile)
     {
-        int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
 #pragma unroll
-        for (int i = 0; i < D / 16; i++)
-            load_matrices(query[i], in_tile<T, D>(tile, warp * 16 + lane % 16, 2 * i + lane / 16));
+        for (int m = 0; m < M; m++) {
 #pragma unroll
-        for (int i = 0; i < D / 8; i++)
-            for (int j = 0; j < 4; j++) result[i][j] = 0;
-        for (int half = 0; half < 2; half++) top[half] = -INFINITY, sum[half] = 0;
+            for (int i = 0; KEPT && i < D / 16; i++) load_query(tile, m, i, query[m][i]);
+#pragma unroll
+            for (int i = 0; i < D / 8; i++)
+                for (int j = 0; j < 4; j++) result[m][i][j] = 0;
+            for (int half = 0; half < 2; half++) top[m][half] = -INFINITY, sum[m][half] = 0;
+        }
     }
 
-    __device__ __forceinline__ void score(T *keys, float (&s)[PIECES][4]) const
+    __device__ __forceinline__ void score(T *tile, T *keys, scores &s)
     {
         int lane = (int)threadIdx.x % 32;
 #pragma unroll
-        for (int n = 0; n < PIECES; n++)
-            for (int j = 0; j < 4; j++) s[n][j] = 0;
+        for (int m = 0; m < M; m++)
+            for (int n = 0; n < PIECES; n++)
+                for (int j = 0; j < 4; j++) s[m][n][j] = 0;
 #pragma unroll
-        for (int i = 0; i < D / 16; i++)
+        for (int i = 0; i < D / 16; i++) {
+            if (!KEPT)
+                for (int m = 0; m < M; m++) load_query(tile, m, i, query[m][0]);
 #pragma unroll
             for (int n = 0; n < PIECES; n += 2) {
                 uint32_t b[4];
                 load_matrices(b, in_tile<T, D>(keys, n * 8 + lane / 16 * 8 + lane % 8, 2 * i + lane / 8 % 2));
-                multiply(s[n], query[i], b[0], b[1], T());
-                multiply(s[n + 1], query[i], b[2], b[3], T());
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+                    multiply(s[m][n], query[m][KEPT ? i : 0], b[0], b[1], T());
+                    multiply(s[m][n + 1], query[m][KEPT ? i : 0], b[2], b[3], T());
+                }
             }
+        }
     }
 
     __device__ __forceinline__ bool heed_fill(const hyp_cuda_attention &p, int64_t row0) const
     {
-        int64_t row = row0 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
-        return (row < p.rows && heeds_fill(p, top[0])) || (row + 8 < p.rows && heeds_fill(p, top[1]));
+        bool any = false;
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            for (int half = 0; half < 2; half++)
+                any |= row0 + row_of(m) + 8 * half < p.rows && heeds_fill(p, top[m][half]);
+        return any;
     }
 
-    __device__ __forceinline__ void shift(const hyp_cuda_attention &p, const float *shifts, float (&s)[PIECES][4]) const
+    __device__ __forceinline__ void shift(const hyp_cuda_attention &p, const float *shifts, scores &s) const
     {
-        int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16 + lane / 4;
+        int column = (int)threadIdx.x % 4 * 2;
 #pragma unroll
-        for (int half = 0; half < 2; half++)
+        for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int n = 0; n < PIECES; n++) {
-                float2 by = *(const float2 *)&shifts[(row + 8 * half) * p.shift_step + n * 8 + lane % 4 * 2];
-                s[n][2 * half] = shifted(p, s[n][2 * half], by.x);
-                s[n][2 * half + 1] = shifted(p, s[n][2 * half + 1], by.y);
-            }
+            for (int half = 0; half < 2; half++)
+#pragma unroll
+                for (int n = 0; n < PIECES; n++) {
+                    float2 by = *(const float2 *)&shifts[(row_of(m) + 8 * half) * p.shift_step + n * 8 + column];
+                    s[m][n][2 * half] = shifted(p, s[m][n][2 * half], by.x);
+                    s[m][n][2 * half + 1] = shifted(p, s[m][n][2 * half + 1], by.y);
+                }
     }
 
     // Scores become exponentials, and what there is of the result is scaled to them.
-    __device__ __forceinline__ void weigh(float (&s)[PIECES][4], float unit)
+    __device__ __forceinline__ void weigh(scores &s, float unit)
     {
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float most = top[half];
+        for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int n = 0; n < PIECES; n++) most = larger(s[n][2 * half], larger(s[n][2 * half + 1], most));
-            for (int step = 1; step < 4; step *= 2) most = larger(__shfl_xor_sync(EVERY_LANE, most, step), most);
-            float base = finite(most) * unit, shrink = exp2_short(top[half] * unit - base);
-            top[half] = most;
-            sum[half] *= shrink;
+            for (int half = 0; half < 2; half++) {
+                float most = top[m][half];
 #pragma unroll
-            for (int i = 0; i < D / 8; i++)
-                for (int j = 0; j < 2; j++) result[i][2 * half + j] *= shrink;
+                for (int n = 0; n < PIECES; n++) most = larger(s[m][n][2 * half], larger(s[m][n][2 * half + 1], most));
+                for (int step = 1; step < 4; step *= 2) most = larger(__shfl_xor_sync(EVERY_LANE, most, step), most);
+                float base = finite(most) * unit, shrink = exp2_short(top[m][half] * unit - base), whole = 0;
+                top[m][half] = most;
 #pragma unroll
-            for (int n = 0; n < PIECES; n++)
-                for (int j = 0; j < 2; j++) {
-                    float weight = exp2_short(s[n][2 * half + j] * unit - base);
-                    s[n][2 * half + j] = weight;
-                    sum[half] += weight;
-                }
-        }
+                for (int n = 0; n < PIECES; n++)
+                    for (int j = 0; j < 2; j++) {
+                        float weight = exp2_short(s[m][n][2 * half + j] * unit - base);
+                        s[m][n][2 * half + j] = weight;
+                        whole += weight;
+                    }
+                sum[m][half] = sum[m][half] * shrink + whole;
+#pragma unroll
+                for (int i = 0; i < D / 8; i++)
+                    for (int j = 0; j < 2; j++) result[m][i][2 * half + j] *= shrink;
+            }
     }
 
-    // Writes the results to the rows of the tile that `start` read.
-    __device__ __forceinline__ void finish(T *tile) const
-    {
-        int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16 + lane / 4;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float whole = sum[half];
-            for (int step = 1; step < 4; step *= 2) whole += __shfl_xor_sync(EVERY_LANE, whole, step);
-            float share = 1.0f / whole;
-#pragma unroll
-            for (int i = 0; i < D / 8; i++)
-                *(uint32_t *)&in_tile<T, D>(tile, row + 8 * half, i)[lane % 4 * 2] =
-                    pack<T>(result[i][2 * half] * share, result[i][2 * half + 1] * share);
-        }
-    }
-
-    __device__ __forceinline__ void mix(T *values, const float (&s)[PIECES][4])
+    __device__ __forceinline__ void mix(T *values, const scores &s)
     {
         int lane = (int)threadIdx.x % 32;
 #pragma unroll
         for (int n = 0; n < PIECES; n += 2) {
-            const uint32_t a[4] = {pack<T>(s[n][0], s[n][1]), pack<T>(s[n][2], s[n][3]),
-                                   pack<T>(s[n + 1][0], s[n + 1][1]), pack<T>(s[n + 1][2], s[n + 1][3])};
+            uint32_t a[M][4];
+#pragma unroll
+            for (int m = 0; m < M; m++)
+                for (int j = 0; j < 4; j++)
+                    a[m][j] = pack<T>(s[m][n + j / 2][j % 2 * 2], s[m][n + j / 2][j % 2 * 2 + 1]);
 #pragma unroll
             for (int i = 0; i < D / 8; i += 2) {
                 uint32_t b[4];
                 load_transposed(b, in_tile<T, D>(values, n * 8 + lane % 16, i + lane / 16));
-                multiply(result[i], a, b[0], b[1], T());
-                multiply(result[i + 1], a, b[2], b[3], T());
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+                    multiply(result[m][i], a[m], b[0], b[1], T());
+                    multiply(result[m][i + 1], a[m], b[2], b[3], T());
+                }
             }
         }
     }
+
+    // Writes the results to the tile of q, each warp to its rows.
+    __device__ __forceinline__ void finish(T *tile) const
+    {
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                float whole = sum[m][half];
+                for (int step = 1; step < 4; step *= 2) whole += __shfl_xor_sync(EVERY_LANE, whole, step);
+                float share = 1.0f / whole;
+#pragma unroll
+                for (int i = 0; i < D / 8; i++)
+                    *(uint32_t *)&in_tile<T, D>(tile, row_of(m) + 8 * half, i)[threadIdx.x % 4 * 2] =
+                        pack<T>(result[m][i][2 * half] * share, result[m][i][2 * half + 1] * share);
+            }
+    }
 };
 
-template <typename T, int D> __device__ __forceinline__ void attention_mma(const hyp_cuda_attention &p)
+template <typename T, int D, int M> __device__ __forceinline__ void attention_mma(const hyp_cuda_attention &p)
 {
-    constexpr int ROWS = HYP_CUDA_ATTENTION_ROWS, KEYS = HYP_CUDA_ATTENTION_KEYS;
+    constexpr int ROWS = HYP_CUDA_ATTENTION_ROWS * M, KEYS = HYP_CUDA_ATTENTION_KEYS;
     extern __shared__ double shared[];
     T *query = (T *)shared, *keys = query + ROWS * D, *values = keys + KEYS * D;
     float *shifts = (float *)(values + KEYS * D);
@@ -481,7 +517,7 @@ template <typename T, int D> __device__ __forceinline__ void attention_mma(const
     for (int64_t block = blockIdx.x; block < p.total; block += gridDim.x) {
         int64_t index = divide(block, p.blocks), row0 = (block - index * p.blocks.size) * ROWS;
         operands<T> at = operands_at<T>(p, index);
-        warp_rows<T, D> rows;
+        warp_rows<T, D, M> rows;
         __syncthreads();
         load_tile<T, D, ROWS>(query, p.q, at.q, row0, p.rows, p.width);
         load_tile<T, D, KEYS>(keys, p.k, at.k, 0, p.keys, p.width);
@@ -491,16 +527,17 @@ template <typename T, int D> __device__ __forceinline__ void attention_mma(const
         // values travel while the scores are computed, the next keys while they are mixed
 #pragma unroll 1
         for (int64_t key = 0; key < p.keys; key += KEYS) {
-            float s[KEYS / 8][4];
+            typename warp_rows<T, D, M>::scores s;
             bool shift = has_shifts(p, key), more = key + KEYS < p.keys;
-            if (shift && !__syncthreads_or(load_shifts<T>(p, at.mask, row0, key, shifts) || rows.heed_fill(p, row0))) {
+            if (shift &&
+                !__syncthreads_or(load_shifts<T, ROWS>(p, at.mask, row0, key, shifts) || rows.heed_fill(p, row0))) {
                 if (more) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
                 copies_end();
                 __syncthreads();
                 continue; // all is hidden here
             }
             load_tile<T, D, KEYS>(values, p.v, at.v, key, p.keys, p.columns);
-            rows.score(keys, s);
+            rows.score(query, keys, s);
             copies_end();
             __syncthreads();
             if (more) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
@@ -511,7 +548,7 @@ template <typename T, int D> __device__ __forceinline__ void attention_mma(const
             __syncthreads();
         }
         rows.finish(query);
-        store_tile<T, D>(p, query, at.y, row0);
+        store_tile<T, D, ROWS>(p, query, at.y, row0);
     }
 }
 
@@ -545,7 +582,7 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
         for (int64_t key = 0; key < p.keys; key += KEYS) {
             bool shift = has_shifts(p, key);
             if (shift) {
-                bool needed = load_shifts<float>(p, at.mask, row0, key, shifts);
+                bool needed = load_shifts<float, ROWS>(p, at.mask, row0, key, shifts);
 #pragma unroll
                 for (int i = 0; i < MINE; i++) needed |= row0 + y + 8 * i < p.rows && heeds_fill(p, top[i]);
                 if (!__syncthreads_or(needed)) continue; // all is hidden here
@@ -631,7 +668,7 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
                     result[i][4 * part] * share, result[i][4 * part + 1] * share, result[i][4 * part + 2] * share,
                     result[i][4 * part + 3] * share};
         }
-        store_tile<float, D>(p, query, at.y, row0);
+        store_tile<float, D, ROWS>(p, query, at.y, row0);
     }
 }
 
@@ -641,23 +678,31 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
 
 // ---- entry points -----------------------------------------------------------------------------------------
 
-#define ATTENTION(name, threads, call)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ hyp_cuda_attention p) { call; }
+// `blocks` are to fit on a multiprocessor, by their registers.
+#define ATTENTION(name, threads, blocks, call)                                                                         \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ hyp_cuda_attention p)   \
+    {                                                                                                                  \
+        call;                                                                                                          \
+    }
 
-ATTENTION(attention_rows_f32, HYP_CUDA_ROW_THREADS, attention_rows<float>(p))
-ATTENTION(attention_rows_f16, HYP_CUDA_ROW_THREADS, attention_rows<__half>(p))
-ATTENTION(attention_rows_bf16, HYP_CUDA_ROW_THREADS, attention_rows<__nv_bfloat16>(p))
-ATTENTION(attention_rows_f64, HYP_CUDA_ROW_THREADS, attention_rows<double>(p))
+ATTENTION(attention_rows_f32, HYP_CUDA_ROW_THREADS, 3, attention_rows<float>(p))
+ATTENTION(attention_rows_f16, HYP_CUDA_ROW_THREADS, 2, attention_rows<__half>(p))
+ATTENTION(attention_rows_bf16, HYP_CUDA_ROW_THREADS, 2, attention_rows<__nv_bfloat16>(p))
+ATTENTION(attention_rows_f64, HYP_CUDA_ROW_THREADS, 2, attention_rows<double>(p))
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#define TILES(name, call)                                                                                              \
+#define TILES(name, blocks, call)                                                                                      \
     extern "C" __global__ void name(const __grid_constant__ hyp_cuda_attention p) {} // not used
 #else
-#define TILES(name, call) ATTENTION(name, HYP_CUDA_ATTENTION_THREADS, call)
+#define TILES(name, blocks, call) ATTENTION(name, HYP_CUDA_ATTENTION_THREADS, blocks, call)
 #endif
-TILES(attention_f16_64, (attention_mma<__half, 64>(p)))
-TILES(attention_f16_128, (attention_mma<__half, 128>(p)))
-TILES(attention_bf16_64, (attention_mma<__nv_bfloat16, 64>(p)))
-TILES(attention_bf16_128, (attention_mma<__nv_bfloat16, 128>(p)))
-TILES(attention_f32_64, attention_fma<64>(p))
-TILES(attention_f32_128, attention_fma<128>(p))
+TILES(attention_f16_64, 4, (attention_mma<__half, 64, 1>(p)))
+TILES(attention_f16_64_tall, 2, (attention_mma<__half, 64, 2>(p)))
+TILES(attention_f16_128, 3, (attention_mma<__half, 128, 1>(p)))
+TILES(attention_f16_128_tall, 2, (attention_mma<__half, 128, 2>(p)))
+TILES(attention_bf16_64, 4, (attention_mma<__nv_bfloat16, 64, 1>(p)))
+TILES(attention_bf16_64_tall, 2, (attention_mma<__nv_bfloat16, 64, 2>(p)))
+TILES(attention_bf16_128, 3, (attention_mma<__nv_bfloat16, 128, 1>(p)))
+TILES(attention_bf16_128_tall, 2, (attention_mma<__nv_bfloat16, 128, 2>(p)))
+TILES(attention_f32_64, 3, attention_fma<64>(p))
+TILES(attention_f32_128, 2, attention_fma<128>(p))

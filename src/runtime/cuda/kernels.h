@@ -19,8 +19,9 @@
     X(layers_f32_1) X(layers_f32_16) X(layers_f16_1) X(layers_f16_16) X(layers_bf16_1) X(layers_bf16_16)
 #define HYP_CUDA_ATTENTION_KERNELS(X) \
     X(attention_rows_f32) X(attention_rows_f16) X(attention_rows_bf16) X(attention_rows_f64) \
-    X(attention_f32_64) X(attention_f32_128) X(attention_f16_64) X(attention_f16_128) \
-    X(attention_bf16_64) X(attention_bf16_128)
+    X(attention_f32_64) X(attention_f32_128) \
+    X(attention_f16_64) X(attention_f16_64_tall) X(attention_f16_128) X(attention_f16_128_tall) \
+    X(attention_bf16_64) X(attention_bf16_64_tall) X(attention_bf16_128) X(attention_bf16_128_tall)
 #define HYP_CUDA_KERNELS(X) HYP_CUDA_BASIC_KERNELS(X) HYP_CUDA_ATTENTION_KERNELS(X)
 /* clang-format on */
 
@@ -48,7 +49,7 @@ enum {
     HYP_CUDA_LAYER_THREADS = 512, /* of a block */
     HYP_CUDA_LAYER_PIECE = 16,    /* bytes that a thread loads at a time */
     HYP_CUDA_LAUNCH_COUNT = 65536, /* what one launch adds to its counter; more than there are blocks */
-    HYP_CUDA_ATTENTION_ROWS = 64,  /* that a block of attention has of q */
+    HYP_CUDA_ATTENTION_ROWS = 64,  /* that a block of attention has of q; a tall kernel twice as many */
     HYP_CUDA_ATTENTION_KEYS = 64,  /* that it takes at a time */
     HYP_CUDA_ATTENTION_THREADS = 128,
     HYP_CUDA_ROW_THREADS = 256, /* of a block of attention_rows */

@@ -574,6 +574,13 @@ static void attention_takes_every_shape(void **state)
             const attended turned = {1, 2, s[0], s[1], s[2], s[3], BY_HEAD, NUMBERS, i % 4 == 1, true, 1};
             check_attention(floats[t], i % 2 ? &turned : &plain, false);
         }
+    for (int t = 1; t < 3; t++) /* enough rows for tall tiles, on the emulator that is */
+        for (int form = 0; form < 4; form++) {
+            int64_t width = form % 2 ? 64 : 72;
+            check_attention(floats[t],
+                            &(attended){1, 6, 130, 70, width, 48, BY_ROW, form / 2 * NUMBERS, false, false, 0.3F},
+                            false);
+        }
     check_attention(HYP_F32, &(attended){0, 2, 8, 8, 8, 8, BY_ROW, NO_MASK, false, false, 1}, true);
 }
 
