@@ -244,9 +244,9 @@ hyp_status hyp_lower_analyse(hyp_lowering *l)
         for (uint32_t i = 0; i < node->input_count; i++) {
             bool transposed;
             hyp_value_id v = hyp_lower_operand(l, node, i, &transposed);
-            if (node->op == HYP_OP_attention && i < 3) {
+            if ((node->op == HYP_OP_attention && i < 3) || node->op == HYP_OP_concat) {
                 hyp_view view;
-                HYP_TRY(hyp_lower_find_view(l, v, &view));
+                HYP_TRY(hyp_lower_find_view(l, v, node->op == HYP_OP_attention, &view));
                 v = view.value;
             }
             if (v != HYP_NO_VALUE) note_reader(l, v, grouped ? group + 1 : 0);

@@ -25,7 +25,7 @@ static hyp_status add_input(hyp_lowering *l, hyp_value_id v, bool swapped, int32
 {
     const hyp_type *type = &hyp_lower_value(l, v)->type;
     hyp_view view;
-    HYP_TRY(hyp_lower_find_view(l, v, &view));
+    HYP_TRY(hyp_lower_find_view(l, v, true, &view));
     add_lane(axes, lane, type->rank - 2, type->dims, view.strides);
     HYP_TRY(hyp_lower_read(l, view.value, &out->tensor));
     out->offset = view.offset;

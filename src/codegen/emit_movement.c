@@ -90,25 +90,20 @@ hyp_status hyp_emit_expand(hyp_lowering *l, const hyp_node *node)
     return emit_unary_copy(l, node, 0, &axes);
 }
 
-/* Copies between a part and the place in the whole where it lies along the axis; moves *at behind it. */
-static hyp_status emit_part(hyp_lowering *l, const hyp_node *node, const hyp_type *whole, const hyp_type *part,
-                            int32_t axis, bool into_whole, uint32_t x, uint32_t y, hyp_dim *at)
+/* The place of a part in the whole where it lies along the axis: strides and offset. Moves *at behind it. */
+static hyp_status part_of(hyp_lowering *l, const hyp_type *whole, const hyp_type *part, int32_t axis, hyp_dim *strides,
+                          hyp_dim *offset, hyp_dim *at)
 {
-    hyp_axes axes;
-    hyp_dim strides[HYP_MAX_RANK], offset;
-    HYP_TRY(copy_axes(l, part, &axes));
     HYP_TRY(hyp_lower_strides(l, whole->rank, whole->dims, strides));
-    memcpy(axes.strides[into_whole ? LANE_Y : LANE_X], strides, sizeof strides);
-    HYP_TRY(hyp_dim_mul(l->graph->dims, *at, strides[axis], &offset, l->diag));
-    HYP_TRY(hyp_dim_add(l->graph->dims, *at, part->dims[axis], at, l->diag));
-    return emit_copy(l, node, x, into_whole ? 0 : offset, y, into_whole ? offset : 0, &axes);
+    HYP_TRY(hyp_dim_mul(l->graph->dims, *at, strides[axis], offset, l->diag));
+    return hyp_dim_add(l->graph->dims, *at, part->dims[axis], at, l->diag);
 }
 
 hyp_status hyp_emit_split(hyp_lowering *l, const hyp_node *node)
 {
     const hyp_type *whole = &hyp_lower_value(l, node->inputs[0])->type;
     int32_t axis = axis_of(node->attrs[0].i, whole->rank);
-    hyp_dim at = 0;
+    hyp_dim at = 0, offset;
     for (uint32_t i = 0; i < node->output_count; i++) {
         const hyp_value_info *info = &l->values[node->outputs[i]];
         const hyp_type *part = &hyp_lower_value(l, node->outputs[i])->type;
@@ -117,24 +112,34 @@ hyp_status hyp_emit_split(hyp_lowering *l, const hyp_node *node)
             HYP_TRY(hyp_dim_add(l->graph->dims, at, part->dims[axis], &at, l->diag));
             continue;
         }
+        hyp_axes axes;
         HYP_TRY(hyp_lower_read(l, node->inputs[0], &x));
         HYP_TRY(hyp_lower_write(l, node->outputs[i], &y));
-        HYP_TRY(emit_part(l, node, whole, part, axis, false, x, y, &at));
+        HYP_TRY(copy_axes(l, part, &axes));
+        HYP_TRY(part_of(l, whole, part, axis, axes.strides[LANE_X], &offset, &at));
+        HYP_TRY(emit_copy(l, node, x, offset, y, 0, &axes));
     }
     return HYP_OK;
 }
 
+/* Parts are read where they lie: a part that was cut out, or whose axes changed places, is not made by itself first. */
 hyp_status hyp_emit_concat(hyp_lowering *l, const hyp_node *node)
 {
     const hyp_type *whole = &hyp_lower_value(l, node->outputs[0])->type;
     int32_t axis = axis_of(node->attrs[0].i, whole->rank);
-    hyp_dim at = 0;
+    hyp_dim at = 0, offset;
     uint32_t x, y;
     HYP_TRY(hyp_lower_write(l, node->outputs[0], &y));
     for (uint32_t i = 0; i < node->input_count; i++) {
         const hyp_type *part = &hyp_lower_value(l, node->inputs[i])->type;
-        HYP_TRY(hyp_lower_read(l, node->inputs[i], &x));
-        HYP_TRY(emit_part(l, node, whole, part, axis, true, x, y, &at));
+        hyp_axes axes;
+        hyp_view view;
+        HYP_TRY(hyp_lower_find_view(l, node->inputs[i], false, &view));
+        HYP_TRY(hyp_lower_read(l, view.value, &x));
+        HYP_TRY(copy_axes(l, part, &axes));
+        memcpy(axes.strides[LANE_X], view.strides, sizeof view.strides);
+        HYP_TRY(part_of(l, whole, part, axis, axes.strides[LANE_Y], &offset, &at));
+        HYP_TRY(emit_copy(l, node, x, view.offset, y, offset, &axes));
     }
     return HYP_OK;
 }

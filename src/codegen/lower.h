@@ -88,9 +88,9 @@ typedef struct hyp_view {
     hyp_value_id value;
     hyp_dim offset, strides[HYP_MAX_RANK];
 } hyp_view;
-/* Looks through transpositions, slices in steps of 1 and reshapes that split axes; not where neither rows nor columns
- * of the matrices would lie together any more. */
-hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, hyp_view *out);
+/* Looks through transpositions, slices in steps of 1, splits and reshapes that split axes; for `matrices` not where
+ * neither rows nor columns of them would lie together any more. */
+hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, bool matrices, hyp_view *out);
 
 /* ---- lower.c ---------------------------------------------------------------------------------------- */
 

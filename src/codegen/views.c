@@ -1,5 +1,5 @@
-/* views.c - moves that a kernel which takes strides need not see done: transpositions, slices, and reshapes that split
- * axes. Seen from the value that the kernel reads, each of its axes runs along one axis of the value behind the moves.
+/* views.c - moves that a kernel which takes strides need not see done: transpositions, slices, splits, and reshapes that
+ * split axes. Seen from the value that the kernel reads, each of its axes runs along one axis of the value behind the moves.
  */
 #include <string.h>
 
@@ -32,6 +32,18 @@ static hyp_status through_slice(hyp_lowering *l, const hyp_node *node, moves *m,
     for (uint32_t a = 0; a < starts->count && *out_done; a++)
         HYP_TRY(hyp_dim_add(l->graph->dims, m->first[a], starts->dims[a], &m->first[a], l->diag));
     if (*out_done) m->value = node->inputs[0];
+    return HYP_OK;
+}
+
+/* The part of a tensor that an output of a split is. */
+static hyp_status through_split(hyp_lowering *l, const hyp_node *node, moves *m)
+{
+    const hyp_attr *sizes = &node->attrs[1];
+    int32_t rank = hyp_lower_value(l, node->inputs[0])->type.rank;
+    int64_t axis = node->attrs[0].i < 0 ? node->attrs[0].i + rank : node->attrs[0].i;
+    for (uint32_t i = 0; node->outputs[i] != m->value; i++)
+        HYP_TRY(hyp_dim_add(l->graph->dims, m->first[axis], sizes->dims[i], &m->first[axis], l->diag));
+    m->value = node->inputs[0];
     return HYP_OK;
 }
 
@@ -84,6 +96,7 @@ static hyp_status go_back(hyp_lowering *l, int32_t rank, moves *m, bool *out_don
     case HYP_OP_transpose: through_transpose(node, rank, m); break;
     case HYP_OP_identity:
     case HYP_OP_dropout: m->value = node->inputs[0]; break;
+    case HYP_OP_split: HYP_TRY(through_split(l, node, m)); break;
     case HYP_OP_slice: return through_slice(l, node, m, out_done);
     case HYP_OP_reshape:
     case HYP_OP_flatten:
@@ -95,7 +108,7 @@ static hyp_status go_back(hyp_lowering *l, int32_t rank, moves *m, bool *out_don
     return HYP_OK;
 }
 
-hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, hyp_view *out)
+hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, bool matrices, hyp_view *out)
 {
     int32_t rank = hyp_lower_value(l, v)->type.rank;
     moves m = {.value = v};
@@ -111,7 +124,7 @@ hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, hyp_view *out)
     for (int32_t i = 0; i < rank; i++)
         HYP_TRY(hyp_dim_mul(l->graph->dims, m.step[i], strides[m.axis[i]], &out->strides[i], l->diag));
     bool together = rank < 2 || out->strides[rank - 1] == 1 || out->strides[rank - 2] == 1;
-    if (!together && m.value != v) { /* no kernel for matrices takes that */
+    if (matrices && !together && m.value != v) { /* no kernel for matrices takes that */
         *out = (hyp_view){.value = v};
         return hyp_lower_strides(l, rank, hyp_lower_value(l, v)->type.dims, out->strides);
     }

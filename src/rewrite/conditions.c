@@ -79,6 +79,23 @@ static hyp_status is_stored(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* Nothing computes it: whatever rules know of what lies before a value, they have nothing to say here. */
+static hyp_status is_given(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_rw *rw = call->user;
+    size_t count;
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, call->args[0], &count);
+    *out = false;
+    for (size_t i = 0; i < count && fact(call, 0)->kind == HYP_RW_TENSOR && !fact(call, 0)->constant; i++) {
+        hyp_rw_shape shape;
+        hyp_rw_node n;
+        uint32_t ignored;
+        HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
+        if (shape == HYP_RW_IS_LEAF) *out = true;
+    }
+    return HYP_OK;
+}
+
 /* An order of classes, so that a rule about a pair meets it once. */
 static hyp_status is_before(const hyp_call *call, bool *out, hyp_diag *diag)
 {
@@ -98,20 +115,28 @@ static bool every_element(const hyp_call *call, bool (*test)(double value, const
     return count > 0;
 }
 
+/* want: the number, the relative tolerance, the number as the constant's type has it. */
 static bool is_near(double value, const double *want)
 {
-    return value == want[0] || fabs(value - want[0]) <= want[1] * fabs(want[0]);
+    return value == want[0] || value == want[2] || fabs(value - want[0]) <= want[1] * fabs(want[0]);
 }
 
 static hyp_status all_equal(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    double want[2] = {0, 0}; /* the number, the relative tolerance */
+    double want[3] = {0, 0, 0};
     if (call->arg_count < 2 || call->arg_count > 3)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "all-equal takes a constant, a number and perhaps a tolerance");
     for (size_t i = 1; i < call->arg_count; i++) {
         hyp_attr number;
         HYP_TRY(hyp_rw_literal_arg(call, i, HYP_ATTR_FLOAT, &number, diag));
         want[i - 1] = number.f;
+    }
+    const hyp_rw_fact *f = fact(call, 0);
+    want[2] = want[0];
+    if (f->kind == HYP_RW_TENSOR && hyp_dtype_is_float(f->values[0].type.dtype)) {
+        uint64_t rounded = 0;
+        hyp_store_f64(f->values[0].type.dtype, &rounded, 0, want[0]);
+        want[2] = hyp_load_f64(f->values[0].type.dtype, &rounded, 0);
     }
     *out = every_element(call, is_near, want);
     return HYP_OK;
@@ -523,11 +548,12 @@ static const hyp_rw_callback table[] = {
     {"const", 1, is_const, NULL, "(const x): x depends on constants alone"},
     {"stored", 1, is_stored, NULL,
      "(stored w): a constant of the model, perhaps transposed: not one that a rule computes"},
+    {"given", 1, is_given, NULL, "(given x): an input of the model"},
     {"before", 2, is_before, NULL, "(before a b): one of (before a b), (before b a) and (same a b) holds"},
     {"present", 1, is_present, NULL, "(present x): an optional input is there"},
     {"same", 2, is_same, NULL, "(same a b): the same class; of literals: the same text"},
     {"all-equal", -1, all_equal, NULL,
-     "(all-equal c v [tol]): every element of the constant c is v, up to the relative tolerance"},
+     "(all-equal c v [tol]): every element of the constant c is v, as its type rounds it or up to the tolerance"},
     {"power-of-two", 1, power_of_two, NULL, "(power-of-two c): every element of the constant is +-2^k, |k| <= 14"},
     {"invertible", 1, invertible, NULL, "(invertible c): every element of the constant is within 2^-14 .. 2^14"},
     {"positive", 1, positive, NULL, "(positive c): every element of the constant is finite and above 0"},

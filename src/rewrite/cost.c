@@ -36,6 +36,7 @@ static double weight(const hyp_rw_node *n, const hyp_rw_weigh *w)
     case HYP_OP_cast:
     case HYP_OP_expand:
     case HYP_OP_transpose: return 6;
+    case HYP_OP_gather:
     case HYP_OP_matmul: return 12;
     case HYP_OP_div:
     case HYP_OP_sub: return 11;

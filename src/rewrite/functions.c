@@ -149,6 +149,48 @@ static hyp_status tail(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
     return give_dims(call, x->dims + axis.i, (uint32_t)(x->rank - axis.i), out, diag);
 }
 
+/* Numbers by axis of x: `others` of every axis (NULL: its size), but `one` of this axis. */
+static hyp_status by_axis(const hyp_call *call, const hyp_type *x, int64_t axis, const hyp_dim *others, hyp_dim one,
+                          hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_dim dims[HYP_MAX_RANK];
+    if (axis < 0) axis += x->rank;
+    if (axis < 0 || axis >= x->rank) return HYP_OK;
+    for (int32_t i = 0; i < x->rank; i++) dims[i] = i == axis ? one : others ? *others : x->dims[i];
+    return give_dims(call, dims, (uint32_t)x->rank, out, diag);
+}
+
+static hyp_status only_at(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 1);
+    hyp_attr axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
+    return x ? by_axis(call, x, axis.i, NULL, 1, out, diag) : HYP_OK;
+}
+
+static hyp_status ones(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 0);
+    const hyp_dim one = 1;
+    return x ? by_axis(call, x, 0, &one, 1, out, diag) : HYP_OK;
+}
+
+static hyp_status place_of(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_rw_fact *index = hyp_rw_fact_of(call->user, call->args[1]);
+    const hyp_type *x = type_of(call, 2);
+    const hyp_dim zero = 0;
+    hyp_attr axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
+    bool known = x && index->kind == HYP_RW_TENSOR && index->constant && index->data &&
+                 index->bytes == hyp_dtype_size(index->values[0].type.dtype);
+    int64_t a = known && axis.i < 0 ? axis.i + x->rank : axis.i;
+    if (!known || a < 0 || a >= x->rank || !hyp_dim_is_const(x->dims[a])) return HYP_OK;
+    int64_t at = hyp_load_i64(index->values[0].type.dtype, index->data, 0);
+    if (at < 0) at += x->dims[a];
+    return at >= 0 && at < x->dims[a] ? by_axis(call, x, a, &zero, at, out, diag) : HYP_OK;
+}
+
 static hyp_status ends_as(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     const hyp_type *x = type_of(call, 1);
@@ -498,6 +540,10 @@ static const hyp_rw_callback table[] = {
     {"width", 1, NULL, width, "(width w): the shape (K) of w [N K]"},
     {"last-size", 1, NULL, last_size, "(last-size x): the shape (d), d the last size of x"},
     {"last-axis", 1, NULL, last_axis, "(last-axis x): the number of the last axis of x"},
+    {"only-at", 2, NULL, only_at, "(only-at a x): the shape of x with the size 1 on axis a"},
+    {"ones", 1, NULL, ones, "(ones x): a 1 for every axis of x"},
+    {"place-of", 3, NULL, place_of,
+     "(place-of a i x): where slices start that take entry i, a constant, of axis a of x, if it is there"},
     {"tail", 2, NULL, tail, "(tail a x): the shape of x from axis a on"},
     {"ends-as", 2, NULL, ends_as, "(ends-as s x): the shape s with its last size replaced by that of x"},
     {"last-two", 1, NULL, last_two, "(last-two x): the shape of x without its leading axes"},
