@@ -48,20 +48,20 @@ static hyp_status add_mask(hyp_lowering *l, hyp_value_id v, hyp_dim rows, hyp_di
     return hyp_lower_read(l, v, &out->tensor);
 }
 
-/* The result, [.. heads rows columns] or [.. rows heads columns]: batch axes, their strides, those of rows. */
-static hyp_status add_result(hyp_lowering *l, const hyp_type *type, bool rows_first, hyp_axes *axes, operand *out)
+/* The result, [.. heads rows columns], the rows in front of `behind` axes of heads: batch axes, their strides, those of
+ * rows. */
+static hyp_status add_result(hyp_lowering *l, const hyp_type *type, int32_t behind, hyp_axes *axes, operand *out)
 {
     hyp_dim strides[HYP_MAX_RANK];
     HYP_TRY(hyp_lower_strides(l, type->rank, type->dims, strides));
-    int32_t row = type->rank - (rows_first ? 3 : 2);
     axes->rank = type->rank - 2;
     axes->lanes = LANES;
     for (int32_t i = 0; i < axes->rank; i++) {
-        int32_t from = i + (rows_first && i + 1 == axes->rank);
+        int32_t from = i + (i >= axes->rank - behind);
         axes->extents[i] = type->dims[from];
         axes->strides[Y][i] = strides[from];
     }
-    *out = (operand){.row = strides[row], .column = 1};
+    *out = (operand){.row = strides[axes->rank - behind], .column = 1};
     return HYP_OK;
 }
 
@@ -91,7 +91,7 @@ hyp_status hyp_emit_attention(hyp_lowering *l, const hyp_node *node)
     hyp_dim rows = q->dims[q->rank - 2], keys = v->dims[v->rank - 2];
     operand operands[LANES] = {0};
     hyp_axes axes = {0};
-    HYP_TRY(add_result(l, y, node->attrs[1].i != 0, &axes, &operands[Y]));
+    HYP_TRY(add_result(l, y, (int32_t)node->attrs[1].i, &axes, &operands[Y]));
     HYP_TRY(add_input(l, node->inputs[0], false, Q, &axes, &operands[Q]));
     HYP_TRY(add_input(l, node->inputs[1], node->attrs[0].i == 0, K, &axes, &operands[K]));
     HYP_TRY(add_input(l, node->inputs[2], false, V, &axes, &operands[V]));

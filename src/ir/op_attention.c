@@ -58,12 +58,12 @@ hyp_status hyp_infer_attention(const hyp_infer_call *c)
     scores.dims[scores.rank++] = m;
     scores.dims[scores.rank++] = n;
     HYP_TRY(check_mask(c, &scores));
-    bool rows_first = c->attrs[1].i != 0;
-    if (rows_first && out.rank == 0) return hyp_infer_fail(c, "rows-first wants an axis of heads, q is a matrix");
-    hyp_dim heads = rows_first ? out.dims[out.rank - 1] : 0;
-    if (rows_first) out.rank--;
-    out.dims[out.rank++] = m;
-    if (rows_first) out.dims[out.rank++] = heads;
+    int64_t behind = c->attrs[1].i;
+    if (behind < 0 || behind > out.rank)
+        return hyp_infer_fail(c, "rows-first is %lld, there are %d axes of heads", (long long)behind, out.rank);
+    int32_t at = out.rank++ - (int32_t)behind;
+    memmove(out.dims + at + 1, out.dims + at, (size_t)behind * sizeof *out.dims);
+    out.dims[at] = m;
     out.dims[out.rank++] = p;
     c->out[0].type = out;
     return HYP_OK;
@@ -122,16 +122,16 @@ hyp_status hyp_eval_attention(const hyp_eval_call *c)
 {
     const hyp_eval_tensor *q = c->in[0], *v = c->in[2];
     hyp_eval_tensor *out = &c->out[0];
-    bool rows_first = c->attrs[1].i != 0;
-    int32_t rank = out->rank - 2;
+    int32_t rank = out->rank - 2, behind = (int32_t)c->attrs[1].i; /* the axes of heads behind the rows of the result */
     int64_t m = q->dims[q->rank - 2], width = q->dims[q->rank - 1], n = v->dims[v->rank - 2], p = v->dims[v->rank - 1];
     int64_t index[HYP_MAX_RANK] = {0}, dims[HYP_MAX_RANK]; /* of (batch, row): the result in the order of the scores */
+    int64_t heads = 1;
     if (out->count == 0) return HYP_OK;
-    memcpy(dims, out->dims, sizeof dims);
-    if (rows_first) {
-        dims[rank - 1] = out->dims[rank];
-        dims[rank] = m;
+    for (int32_t a = 0; a < rank; a++) {
+        dims[a] = out->dims[a + (a >= rank - behind)];
+        if (a >= rank - behind) heads *= dims[a];
     }
+    dims[rank] = m;
     double *scores = hyp_calloc((size_t)n + 1, sizeof *scores);
     if (!scores) return hyp_fail_memory(c->diag, (size_t)n * sizeof *scores);
     for (int64_t row = 0; row < (int64_t)out->count / p; row++) {
@@ -141,7 +141,6 @@ hyp_status hyp_eval_attention(const hyp_eval_call *c)
         score(c, q->f + (place(q, 2, rank, index) * m + i) * width, rank, index, n, width, scores);
         softmax(c, scores, n);
         const double *values = v->f + place(v, 2, rank, index) * n * p;
-        int64_t heads = rows_first ? dims[rank - 1] : 1;
         double *y = out->f + ((batch / heads * m + i) * heads + batch % heads) * p;
         for (int64_t j = 0; j < p; j++) y[j] = 0;
         for (int64_t j = 0; j < n; j++)

@@ -366,6 +366,21 @@ static hyp_status keeps_first(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+static hyp_status merges(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = type_of(call, 1);
+    hyp_attr shape, axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_INT, &axis, diag));
+    *out = x && axis.i >= 0 && axis.i < shape.count && shape.count + 1 == (uint32_t)x->rank;
+    for (uint32_t i = 0; *out && i < shape.count; i++) {
+        hyp_dim size = x->dims[i + (i > axis.i)];
+        if (i == axis.i) HYP_TRY(hyp_dim_mul(((hyp_rw *)call->user)->dims, size, x->dims[i + 1], &size, diag));
+        *out = shape.dims[i] == size;
+    }
+    return HYP_OK;
+}
+
 /* Equal sizes on the first `rank` axes of both. */
 static bool agree(const hyp_type *a, const hyp_type *b, int32_t rank)
 {
@@ -580,6 +595,7 @@ static const hyp_rw_callback table[] = {
     {"one-row", 1, one_row, NULL, "(one-row m): the last axis but one of m is 1, or not there; nor may m be"},
     {"keeps-last", 2, keeps_last, NULL, "(keeps-last s x): the shape s ends as x's shape does"},
     {"keeps-first", 3, keeps_first, NULL, "(keeps-first s x a): the shape s begins as x's shape does, up to axis a"},
+    {"merges", 3, merges, NULL, "(merges s x a): the shape s is that of x with the axes a and a + 1 as one"},
     {"trailing-axes", 2, trailing_axes, NULL, "(trailing-axes a x): the list names the last axes of x, in order"},
     {"starts-at", 2, starts_at, NULL, "(starts-at a n): the first entry of the list is n"},
     {"is-last", 2, is_last, NULL, "(is-last a x): the axis is the last one of x"},

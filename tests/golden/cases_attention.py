@@ -24,6 +24,9 @@ def cases():
     case("attention", "matrices", ":scale -0.5", [q[0, 0], k[0, 0], v[0, 0]], attention(q[0, 0], k[0, 0], v[0, 0], scale=-0.5))
     case("attention", "keys as columns", ":trans-k 0", [q, np.swapaxes(k, -1, -2).copy(), v], attention(q, k, v))
     case("attention", "rows first", ":rows-first 1", [q, k, v], attention(q, k, v).swapaxes(1, 2))
+    q5, k5, v5 = rand(2, 2, 3, 4, 3), rand(2, 2, 1, 5, 3), rand(2, 2, 1, 5, 2)
+    case("attention", "rows first, before groups", ":rows-first 2", [q5, k5, v5],
+         attention(q5, k5, v5).transpose(0, 3, 1, 2, 4))
     case("attention", "rows first, three axes", ":rows-first 1", [q[0], k[0], v[0]], attention(q[0], k[0], v[0]).swapaxes(0, 1))
     case("attention", "one head of keys", "", [q, k[:, :1], v[:, :1]], attention(q, k[:, :1], v[:, :1]))
     case("attention", "a batch of values", "", [q[0, 0], k[0, 0], v], attention(q[0, 0], k[0, 0], v))
