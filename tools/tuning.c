@@ -13,16 +13,16 @@ static void show_progress(size_t done, size_t total, const char *product, void *
 
 static void print_table(FILE *to, const session *s, const hyp_tune_report *report)
 {
-    fprintf(to, "tuned for %s\n%12s %12s  %s\n", hyp_context_tuning_device(s->context), "first us", "tuned us",
+    fprintf(to, "tuned for %s\n%12s %12s  %s\n", hyp_context_tuning_device(s->context), "untuned us", "tuned us",
             "product");
     for (size_t i = 0; i < hyp_context_tuned_count(s->context); i++) {
         hyp_tuned t = hyp_context_tuned(s->context, i);
         fprintf(to, "%12.2f %12.2f  %s\n%27s%s\n", t.first_seconds * 1e6, t.seconds * 1e6, t.product, "", t.attributes);
     }
-    fprintf(to, "%12.2f %12.2f  all products of these shapes, each as often as the plan has it\n",
-            report->first_seconds * 1e6, report->seconds * 1e6);
-    fprintf(to, "products: %zu, known: %zu, timed: %zu, with another algorithm than the first: %zu\n", report->products,
-            report->known, report->timed, report->replaced);
+    fprintf(to, "%12.2f %12.2f  all of these shapes, each as often as the plan has it\n", report->first_seconds * 1e6,
+            report->seconds * 1e6);
+    fprintf(to, "products: %zu, known: %zu, timed: %zu, changed: %zu\n", report->products, report->known, report->timed,
+            report->replaced);
     size_t left = report->products - report->known - report->timed;
     if (left > 0) fprintf(to, "not tuned, because time ran out: %zu; --seconds gives more\n", left);
 }

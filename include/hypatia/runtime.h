@@ -124,25 +124,26 @@ HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
 
 /* ---- tuning --------------------------------------------------------------------------------------------
  *
- * A GPU's library has many algorithms for a product (a layer, a matmul) and proposes one without trying. Tuning tries
- * them. What it finds belongs to the device, the version of its library, and the shapes that were tuned; a context uses
- * it from then on, and a plan keeps it for the next engine that loads it on such a device. Other devices run the plan
- * as if it were not there.
+ * A GPU's library has many algorithms for a product (a layer, a matmul) and proposes one without trying, and layers can
+ * run in one launch of our own or as products. Tuning tries them. What it finds belongs to the device, the version of
+ * its library, and the shapes that were tuned; a context uses it from then on, and a plan keeps it for the next engine
+ * that loads it on such a device. Other devices run the plan as if it were not there.
  *
  *   hyp_context_tune(context, inputs, 1, NULL, NULL, &diag);          once for every set of shapes that matters
  *   hyp_context_save_plan(context, "plan.bin", &diag);
  */
 
-/* How a product is done fastest. Of what a context gives, everything is borrowed until it is destroyed. */
+/* How a product, or a step of several layers, is done fastest. Of what a context gives, everything is borrowed until it
+ * is destroyed. */
 typedef struct hyp_tuned {
-    const char *product;    /* "bf16 tn 512x256x256 ...": types, layout, shape, what follows it */
-    const void *algorithm;  /* as the library has it, opaque */
+    const char *product;    /* "bf16 tn 512x256x256 ...": types, layout, shape, what follows it; "layers bf16 1: ..." */
+    const void *algorithm;  /* as the library has it, or how layers are divided: opaque */
     size_t algorithm_bytes;
     uint32_t epilogue;      /* what the library does after the product, in its own number */
     const char *attributes; /* of the algorithm, for people; may be NULL in what is added */
     uint64_t workspace;     /* bytes */
     double seconds;         /* measured, with what follows the product */
-    double first_seconds;   /* the same for the algorithm that the library proposes first */
+    double first_seconds;   /* the same as an untuned plan does it */
 } hyp_tuned;
 
 typedef struct hyp_tune_options {
@@ -151,18 +152,18 @@ typedef struct hyp_tune_options {
     /* Called before product `done` of `total`, and with done == total at the end. May be NULL. */
     void (*progress)(size_t done, size_t total, const char *product, void *user);
     void *progress_user;
-    /* Asked for products that the context knows nothing of, before they are measured: true with *out, which is copied, when
-     * it was found earlier on the same device (hyp_context_tuning_device). May be NULL. */
+    /* Asked for products that the context knows nothing of, before they are measured: true with *out, which is copied,
+     * when it was found earlier on the same device (hyp_context_tuning_device). May be NULL. */
     bool (*find)(const char *product, struct hyp_tuned *out, void *user);
     void *find_user;
 } hyp_tune_options;
 
 typedef struct hyp_tune_report {
-    size_t products; /* different ones of the plan under these shapes */
+    size_t products; /* different ones of the plan under these shapes, and steps of layers */
     size_t known;    /* were known before or found elsewhere, and not measured */
     size_t timed;
-    size_t replaced; /* of those: where an algorithm was found that is more than 2 % faster than the first */
-    double seconds, first_seconds; /* of all products that are known now, each as often as the plan has it */
+    size_t replaced; /* of those: where something is more than 2 % faster than what an untuned plan does */
+    double seconds, first_seconds; /* of all that are known now, each as often as the plan has it, layers once */
 } hyp_tune_report;
 
 /* Measures the products of the plan for inputs of these dims (name or position, rank and dims are read, data is not),
@@ -173,8 +174,8 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_tune(hyp_context *context, const hy
                                                   const hyp_tune_options *options, hyp_tune_report *out,
                                                   hyp_diag *diag);
 
-/* What it belongs to: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100". NULL on a device without tuning. Borrowed
- * from the engine. */
+/* What it belongs to: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100". NULL on a device without tuning.
+ * Borrowed from the engine. */
 HYP_API const char *hyp_context_tuning_device(const hyp_context *context);
 /* What the context knows, from its plan and from tuning, in order of product. */
 HYP_API size_t hyp_context_tuned_count(const hyp_context *context);
@@ -183,8 +184,8 @@ HYP_API hyp_tuned hyp_context_tuned(const hyp_context *context, size_t i);
  * of this product. An algorithm that the library refuses is not used. Forgets the shapes that were prepared. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_add_tuned(hyp_context *context, const hyp_tuned *tuned, hyp_diag *diag);
 
-/* Writes the context's plan with everything that it knows, to `path`, which may be the file that it was loaded from: it is
- * replaced whole or not at all. What the plan knew of another device is lost if there is something of this one. */
+/* Writes the context's plan with everything that it knows, to `path`, which may be the file that it was loaded from: it
+ * is replaced whole or not at all. What the plan knew of another device is lost if there is something of this one. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_save_plan(const hyp_context *context, const char *path, hyp_diag *diag);
 
 /* ---- looking into a plan ------------------------------------------------------------------------------ */

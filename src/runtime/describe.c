@@ -136,7 +136,7 @@ static void text_device(report *r, const HypPlan__Device *d)
 {
     hyp_strbuf_printf(&r->sb, "tuned     on %s\n", d->name);
     for (size_t i = 0; i < d->n_products; i++)
-        hyp_strbuf_printf(&r->sb, "  %s\n       %.2f us, %.2f with the first algorithm; %s\n", d->products[i]->key,
+        hyp_strbuf_printf(&r->sb, "  %s\n       %.2f us, %.2f untuned; %s\n", d->products[i]->key,
                           d->products[i]->seconds * 1e6, d->products[i]->first_seconds * 1e6,
                           d->products[i]->attributes);
 }

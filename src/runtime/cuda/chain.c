@@ -84,7 +84,7 @@ static bool lay_out(hyp_dtype dtype, uint32_t rows, const hyp_cuda_chain_layer *
 }
 
 bool hyp_cuda_chain_plan(hyp_dtype dtype, int64_t rows, const hyp_cuda_chain_layer *layers, size_t count,
-                         const hyp_cuda_chain_device *device, hyp_cuda_chain *out)
+                         const hyp_cuda_chain_device *device, bool asked, hyp_cuda_chain *out)
 {
     const int64_t largest = 1 << 24; /* so that indexes within a launch are 32-bit numbers */
     *out = (hyp_cuda_chain){0};
@@ -100,5 +100,6 @@ bool hyp_cuda_chain_plan(hyp_dtype dtype, int64_t rows, const hyp_cuda_chain_lay
         layers = &swapped;
     }
     out->args.turned = turned;
-    return wins(dtype, rows, layers, count, device) && lay_out(dtype, (uint32_t)rows, layers, count, device, out);
+    return (asked || wins(dtype, rows, layers, count, device)) &&
+           lay_out(dtype, (uint32_t)rows, layers, count, device, out);
 }

@@ -26,9 +26,10 @@ typedef struct hyp_cuda_chain {
     size_t shared_bytes;
 } hyp_cuda_chain;
 
-/* Can this chain run so, and is it expected to be faster than a product of the library for every layer? Then *out is
- * complete. A single layer of many rows but few columns runs with the roles of x and w exchanged: out->args.turned. */
+/* Can this chain run so, and is it expected to be faster than a product of the library for every layer, or asked for
+ * although that may not be so? Then *out is complete. A single layer of many rows but few columns runs with the roles
+ * of x and w exchanged: out->args.turned. */
 bool hyp_cuda_chain_plan(hyp_dtype dtype, int64_t rows, const hyp_cuda_chain_layer *layers, size_t count,
-                         const hyp_cuda_chain_device *device, hyp_cuda_chain *out);
+                         const hyp_cuda_chain_device *device, bool asked, hyp_cuda_chain *out);
 
 #endif

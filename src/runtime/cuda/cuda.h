@@ -23,7 +23,7 @@ enum { HYP_CUDA_MIN_ALIGN = 16 };
 typedef struct hyp_cuda_device {
     hyp_cuda_library lib;
     CUdevice device;
-    CUcontext context; /* primary, retained; NULL before that */
+    CUcontext context;          /* primary, retained; NULL before that */
     CUmodule module, attention; /* our kernels; NULL before they are loaded */
     CUfunction kernels[HYP_CUDA_KERNEL_COUNT];
     int sm; /* compute capability: 90 = 9.0 */
@@ -80,6 +80,7 @@ typedef struct hyp_cuda_build {
     const int64_t *values;
     uint32_t step;
     struct hyp_cuda_probe *probe; /* tune.h; NULL unless products are tuned */
+    bool untuned;                 /* as if nothing were known from tuning */
     hyp_diag *diag;
 } hyp_cuda_build;
 
@@ -107,22 +108,22 @@ uint32_t hyp_cuda_blocks(const hyp_cuda_device *device, int64_t items, int64_t p
 HYP_NODISCARD hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void *args, hyp_diag *diag);
 
 /* For kernels that keep rows in registers: how many threads share a row, and whether all of it fits into theirs. Fills
- * in the pieces of *rows, whose other fields are set; `vector` asks for pieces of 16 bytes and is taken back where rows do
- * not start at such. Shared memory is a double for every warp. */
+ * in the pieces of *rows, whose other fields are set; `vector` asks for pieces of 16 bytes and is taken back where rows
+ * do not start at such. Shared memory is a double for every warp. */
 HYP_NODISCARD bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_rows *rows, hyp_cuda_grid *out);
 
 /* ---- one function per kernel of plan.proto; a step without elements adds no op --------------------------- */
 
-/* gemm.c */
+/* linear.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k);
-/* Layer l of a linear step by cuBLASLt: from x to y. */
-HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, uint32_t x,
-                                            uint32_t y);
+/* gemm.c; a layer is one of a linear step, by cuBLASLt */
+HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
 /* layers.c: layers `first` to first + count - 1 (at most HYP_CUDA_LAYERS) in one launch of our own, where that is
- * possible and expected to be faster; *out_done is false where it is not, and then nothing was added. */
+ * possible, and expected to be faster or `asked` for; *out_done is false where it is not, and then nothing was added.
+ */
 HYP_NODISCARD hyp_status hyp_cuda_add_layers(hyp_cuda_build *b, const HypPlan__Linear *k, size_t first, size_t count,
-                                             uint32_t x, uint32_t y, bool *out_done);
+                                             uint32_t x, uint32_t y, bool asked, bool *out_done);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
 /* What is left to do for a layer when its product is in y: y[m,n] = act(y + bias[n] + before[m,n]) + after[m,n], in

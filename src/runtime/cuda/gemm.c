@@ -1,4 +1,4 @@
-/* gemm.c - linear and matmul steps: products by cuBLASLt, sums as its C, activations in its epilogues where it has
+/* gemm.c - products by cuBLASLt: layers and matmul steps, sums as its C, activations in its epilogues where it has
  * them.
  *
  * An algorithm is chosen once, when shapes are prepared; a run only launches it.
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/cuda/cuda.h"
+#include "runtime/cuda/linear.h"
 #include "runtime/cuda/tune.h"
 
 /* A product that is ready to run. */
@@ -223,7 +224,7 @@ static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, 
         *out_way = ways[b->probe->way];
         return answer(b, g, ways, count);
     }
-    const HypPlan__TunedProduct *tuned = hyp_tuning_find(&b->session->tuning, key);
+    const HypPlan__TunedProduct *tuned = b->untuned ? NULL : hyp_tuning_find(&b->session->tuning, key);
     bool found = false;
     for (size_t i = 0; i < count && tuned && !found; i++) {
         if (ways[i].epilogue != (cublasLtEpilogue_t)tuned->epilogue) continue;
@@ -272,9 +273,10 @@ static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, d
 }
 
 /* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. */
-hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, uint32_t x, uint32_t y)
+hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l)
 {
     const HypPlan__Layer *layer = k->layers[l];
+    uint32_t x = hyp_cuda_layer_input(k, l), y = hyp_cuda_layer_result(k, l);
     int64_t m = b->values[k->m], n = b->values[layer->n], depth = b->values[layer->k];
     if (b->probe) b->probe->layer = l;
     uint32_t added_plus1 = l + 1 == k->n_layers ? k->added_plus1 : 0;
@@ -297,31 +299,6 @@ hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_
     if (!way.bias_after) rest.bias_plus1 = 0;
     if (!way.act_after) rest.act = HYP_PLAN__ACT__ACT_NONE;
     return hyp_cuda_add_rest(b, y, m, n, &rest);
-}
-
-/* As many layers as possible in one launch of our own; else one of them, by our own kernel or cuBLASLt. */
-static hyp_status add_layers(hyp_cuda_build *b, const HypPlan__Linear *k, size_t first, size_t *count, uint32_t x)
-{
-    bool done;
-    for (;; *count = 1) {
-        const HypPlan__Layer *last = k->layers[first + *count - 1];
-        uint32_t y = last->hidden_plus1 ? last->hidden_plus1 - 1 : k->y;
-        HYP_TRY(hyp_cuda_add_layers(b, k, first, *count, x, y, &done));
-        if (done) return HYP_OK;
-        if (*count == 1) return hyp_cuda_add_layer(b, k, first, x, y);
-    }
-}
-
-hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k)
-{
-    uint32_t x = k->x;
-    size_t count;
-    for (size_t i = 0; i < k->n_layers; i += count) {
-        count = k->n_layers - i < HYP_CUDA_LAYERS ? k->n_layers - i : HYP_CUDA_LAYERS;
-        HYP_TRY(add_layers(b, k, i, &count, x));
-        x = k->layers[i + count - 1]->hidden_plus1 - 1; /* of the last one nothing reads it */
-    }
-    return HYP_OK;
 }
 
 hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)

@@ -43,7 +43,7 @@ static hyp_status make_exchange(hyp_cuda_session *s, layers *p, hyp_diag *diag)
 }
 
 hyp_status hyp_cuda_add_layers(hyp_cuda_build *b, const HypPlan__Linear *k, size_t first, size_t count, uint32_t x,
-                               uint32_t y, bool *out_done)
+                               uint32_t y, bool asked, bool *out_done)
 {
     const hyp_cuda_device *d = b->session->model->device;
     const hyp_cuda_chain_device device = {(uint32_t)d->multiprocessors, d->shared_bytes};
@@ -55,7 +55,7 @@ hyp_status hyp_cuda_add_layers(hyp_cuda_build *b, const HypPlan__Linear *k, size
         if (l->weight_kn) return HYP_OK;
         sizes[i] = (hyp_cuda_chain_layer){.n = b->values[l->n], .k = b->values[l->k]};
     }
-    if (!hyp_cuda_chain_plan(hyp_cuda_dtype(b->program, x), b->values[k->m], sizes, count, &device, &chain))
+    if (!hyp_cuda_chain_plan(hyp_cuda_dtype(b->program, x), b->values[k->m], sizes, count, &device, asked, &chain))
         return HYP_OK;
     *out_done = true;
     void *data;

@@ -148,7 +148,7 @@ static hyp_status queue(const hyp_cuda_trial *t, const hyp_cuda_candidate *c, ui
         s->at[t->reads[r].tensor] =
             t->reads[r].at + (t->reads[r].turns ? i % t->copies * aligned(t->reads[r].bytes) : 0);
     s->at[t->result] = t->result_at;
-    *c->slot = c->algorithm;
+    if (c->slot) *c->slot = c->algorithm;
     for (size_t o = 0; o < c->ops->ops.len; o++) HYP_TRY(c->ops->ops.data[o].run(s, c->ops->ops.data[o].data, diag));
     return HYP_OK;
 }

@@ -6,9 +6,11 @@
 
 #include "runtime/cuda/backend_cuda.h"
 #include "runtime/cuda/extent.h"
+#include "runtime/cuda/linear.h"
 
 enum {
     WAYS = 3,          /* epilogues of a product */
+    DIVISIONS = 8,     /* of a step's layers */
     LATER_WANTED = 16, /* algorithms for all ways but the first, which do more work outside of the product */
     MOST = HYP_CUDA_CANDIDATES + (WAYS - 1) * LATER_WANTED,
     ROUNDS = 9 /* the most samples of a candidate in one race */
@@ -16,12 +18,13 @@ enum {
 static const double worth =
     0.98; /* what the time of another than the first algorithm is to be below, times the first's */
 
-/* A product of the plan under the shapes at hand. */
+/* A product of the plan, or a linear step as a whole, under the shapes at hand. */
 typedef struct job {
-    char key[HYP_CUDA_PRODUCT_KEY];
+    char key[HYP_CUDA_LINEAR_KEY];
     uint32_t step;
-    size_t layer; /* of a linear step */
-    size_t uses;  /* how many products of the plan have this key */
+    bool whole;
+    size_t layer; /* of a linear step that is not tuned as a whole */
+    size_t uses;  /* how many the plan has with this key; products of steps that are tuned as a whole do not count */
 } job;
 
 typedef struct tuner {
@@ -29,6 +32,7 @@ typedef struct tuner {
     const int64_t *values;
     const hyp_tune_options *options;
     HYP_VEC(job) jobs;
+    bool whole; /* the step that is looked at has a job of its own */
     double end; /* by the clock */
     hyp_tune_report report;
     hyp_diag *diag;
@@ -37,9 +41,11 @@ typedef struct tuner {
 /* The ways to do one product, and what it reads and writes. */
 typedef struct contest {
     hyp_cuda_probe probe;
-    hyp_cuda_prepared *ways[WAYS];
+    hyp_cuda_prepared *ways[DIVISIONS]; /* of a product WAYS at most */
     hyp_cuda_candidate candidates[MOST];
     size_t count;
+    uint8_t parts[DIVISIONS][HYP_CUDA_LAYERS]; /* by candidate for a whole step */
+    size_t part_count[DIVISIONS];
     uint32_t reads[HYP_CUDA_TRIAL_READS], result;
     size_t read_count;
     double tolerance;
@@ -47,19 +53,24 @@ typedef struct contest {
 
 /* ---- the products of a plan ---------------------------------------------------------------------------------- */
 
-static hyp_status note_job(hyp_cuda_probe *probe, uint32_t step, hyp_diag *diag)
+static hyp_status add_job(tuner *t, const job *new_job, const char *key, hyp_diag *diag)
 {
-    tuner *t = probe->user;
     for (size_t i = 0; i < t->jobs.len; i++)
-        if (strcmp(t->jobs.data[i].key, probe->key) == 0) {
-            t->jobs.data[i].uses++;
+        if (strcmp(t->jobs.data[i].key, key) == 0) {
+            t->jobs.data[i].uses += new_job->uses;
             return HYP_OK;
         }
     HYP_TRY(hyp_vec_grow(&t->jobs, diag));
     job *j = &t->jobs.data[t->jobs.len - 1];
-    *j = (job){.step = step, .layer = probe->layer, .uses = 1};
-    memcpy(j->key, probe->key, sizeof j->key);
+    *j = *new_job;
+    snprintf(j->key, sizeof j->key, "%s", key);
     return HYP_OK;
+}
+
+static hyp_status note_product(hyp_cuda_probe *probe, uint32_t step, hyp_diag *diag)
+{
+    tuner *t = probe->user;
+    return add_job(t, &(job){.step = step, .layer = probe->layer, .uses = t->whole ? 0 : 1}, probe->key, diag);
 }
 
 static hyp_cuda_build begin_build(const tuner *t, uint32_t step, hyp_cuda_probe *probe, hyp_cuda_prepared *out)
@@ -73,29 +84,65 @@ static hyp_cuda_build begin_build(const tuner *t, uint32_t step, hyp_cuda_probe 
                             .diag = t->diag};
 }
 
-/* The products of a step that cuBLASLt does. */
-static hyp_status find_in_step(tuner *t, uint32_t step, hyp_cuda_probe *probe)
+/* Whether a launch of our own can do some layer of a step, so that there is something to choose. */
+static hyp_status can_launch(const hyp_cuda_build *b, const HypPlan__Linear *k, bool *out)
 {
-    const HypPlan__Step *s = t->session->model->plan->program->steps[step];
-    bool linear = s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR;
-    if (!linear && s->kernel_case != HYP_PLAN__STEP__KERNEL_MATMUL) return HYP_OK;
-    hyp_cuda_prepared *ops = hyp_calloc(1, sizeof *ops);
-    if (!ops) return hyp_fail_memory(t->diag, sizeof *ops);
-    hyp_cuda_build b = begin_build(t, step, probe, ops);
-    hyp_status status = linear ? hyp_cuda_add_linear(&b, s->linear) : hyp_cuda_add_matmul(&b, s->matmul);
-    hyp_cuda_release(t->session, ops);
+    char key[HYP_CUDA_LINEAR_KEY];
+    hyp_cuda_build plain = *b;
+    plain.probe = NULL;
+    *out = false;
+    if (!hyp_cuda_linear_key(b, k, key)) return HYP_OK;
+    for (size_t l = 0; l < k->n_layers && !*out; l++)
+        HYP_TRY(
+            hyp_cuda_add_layers(&plain, k, l, 1, hyp_cuda_layer_input(k, l), hyp_cuda_layer_result(k, l), true, out));
+    return HYP_OK;
+}
+
+/* The products of a step, whether they are done so or not. */
+static hyp_status find_products(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
+{
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(b, s->matmul);
+    if (s->kernel_case != HYP_PLAN__STEP__KERNEL_LINEAR) return HYP_OK;
+    HYP_TRY(can_launch(b, s->linear, &t->whole));
+    for (size_t l = 0; l < s->linear->n_layers; l++) HYP_TRY(hyp_cuda_add_layer(b, s->linear, l));
+    return HYP_OK;
+}
+
+static hyp_status find_whole(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
+{
+    char key[HYP_CUDA_LINEAR_KEY];
+    bool can = false;
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) HYP_TRY(can_launch(b, s->linear, &can));
+    if (!can || !hyp_cuda_linear_key(b, s->linear, key)) return HYP_OK;
+    return add_job(t, &(job){.step = b->step, .whole = true, .uses = 1}, key, t->diag);
+}
+
+/* Calls `find` for every step, with ops to add to. */
+static hyp_status for_steps(tuner *t, hyp_cuda_probe *probe,
+                            hyp_status (*find)(tuner *, hyp_cuda_build *, const HypPlan__Step *))
+{
+    const HypPlan__Program *p = t->session->model->plan->program;
+    hyp_status status = HYP_OK;
+    for (uint32_t i = 0; i < p->n_steps && status == HYP_OK; i++) {
+        hyp_cuda_prepared *ops = hyp_calloc(1, sizeof *ops);
+        if (!ops) return hyp_fail_memory(t->diag, sizeof *ops);
+        hyp_cuda_build b = begin_build(t, i, probe, ops);
+        t->whole = false;
+        status = find(t, &b, p->steps[i]);
+        hyp_cuda_release(t->session, ops);
+    }
     return status;
 }
 
+/* Products come first: whole steps are made of them. */
 static hyp_status find_jobs(tuner *t)
 {
     hyp_cuda_probe *probe = hyp_calloc(1, sizeof *probe);
     if (!probe) return hyp_fail_memory(t->diag, sizeof *probe);
-    probe->found = note_job;
+    probe->found = note_product;
     probe->user = t;
-    hyp_status status = HYP_OK;
-    for (uint32_t i = 0; i < t->session->model->plan->program->n_steps && status == HYP_OK; i++)
-        status = find_in_step(t, i, probe);
+    hyp_status status = for_steps(t, probe, find_products);
+    if (status == HYP_OK) status = for_steps(t, NULL, find_whole);
     hyp_free(probe);
     return status;
 }
@@ -120,27 +167,35 @@ static double tolerance_of(hyp_dtype dtype, bool tf32)
     }
 }
 
+/* Of layers first to last: what each reads, and what the last one writes. */
+static void list_layers(contest *c, const HypPlan__Linear *k, size_t first, size_t last)
+{
+    for (size_t l = first; l <= last; l++) {
+        add_read(c, hyp_cuda_layer_input(k, l));
+        add_read(c, k->layers[l]->weight);
+        if (k->layers[l]->bias_plus1) add_read(c, k->layers[l]->bias_plus1 - 1);
+    }
+    if (last + 1 == k->n_layers && k->added_plus1) add_read(c, k->added_plus1 - 1);
+    c->result = hyp_cuda_layer_result(k, last);
+}
+
 static void list_tensors(const tuner *t, const job *j, contest *c)
 {
     const HypPlan__Program *p = t->session->model->plan->program;
     const HypPlan__Step *s = p->steps[j->step];
     bool tf32;
+    size_t layers = 1;
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
-        const HypPlan__Linear *k = s->linear;
-        const HypPlan__Layer *layer = k->layers[j->layer];
-        add_read(c, j->layer ? k->layers[j->layer - 1]->hidden_plus1 - 1 : k->x);
-        add_read(c, layer->weight);
-        if (layer->bias_plus1) add_read(c, layer->bias_plus1 - 1);
-        if (j->layer + 1 == k->n_layers && k->added_plus1) add_read(c, k->added_plus1 - 1);
-        c->result = layer->hidden_plus1 ? layer->hidden_plus1 - 1 : k->y;
-        tf32 = k->tf32;
+        if (j->whole) layers = s->linear->n_layers;
+        list_layers(c, s->linear, j->layer, j->layer + layers - 1);
+        tf32 = s->linear->tf32;
     } else {
         add_read(c, s->matmul->a);
         add_read(c, s->matmul->b);
         c->result = s->matmul->y;
         tf32 = s->matmul->tf32;
     }
-    c->tolerance = tolerance_of(hyp_cuda_dtype(p, c->result), tf32);
+    c->tolerance = (double)layers * tolerance_of(hyp_cuda_dtype(p, c->result), tf32);
 }
 
 /* Adds the ops of the product in the way that the probe wants. */
@@ -151,7 +206,7 @@ static hyp_status add_ops(const tuner *t, const job *j, contest *c, hyp_cuda_pre
     c->probe.count = 0;
     c->probe.more = false;
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(&b, s->matmul);
-    return hyp_cuda_add_layer(&b, s->linear, j->layer, c->reads[0], c->result);
+    return hyp_cuda_add_layer(&b, s->linear, j->layer);
 }
 
 /* Every algorithm of every way that there is; the first is what an untuned plan does. */
@@ -176,11 +231,53 @@ static hyp_status list_candidates(tuner *t, const job *j, contest *c)
     return HYP_OK;
 }
 
+/* Adds a division of a step's layers to the candidates, if it is possible and not among them. */
+static hyp_status add_division(tuner *t, const job *j, contest *c, const uint8_t *parts, size_t part_count)
+{
+    const HypPlan__Linear *k = t->session->model->plan->program->steps[j->step]->linear;
+    for (size_t i = 1; i < c->count; i++)
+        if (c->part_count[i] == part_count && memcmp(c->parts[i], parts, part_count) == 0) return HYP_OK;
+    hyp_cuda_prepared *ops = hyp_calloc(1, sizeof *ops);
+    if (!ops) return hyp_fail_memory(t->diag, sizeof *ops);
+    hyp_cuda_build b = begin_build(t, j->step, NULL, ops);
+    bool done = false;
+    hyp_status status = c->count > 0 ? hyp_cuda_add_parts(&b, k, parts, part_count, &done) : HYP_OK;
+    if (c->count == 0) { /* the first candidate: what an untuned plan does */
+        b.untuned = done = true;
+        status = hyp_cuda_add_by_rule(&b, k, c->parts[0], &c->part_count[0]);
+    }
+    if (status != HYP_OK || !done) {
+        hyp_cuda_release(t->session, ops);
+        return status;
+    }
+    if (c->count > 0) memcpy(c->parts[c->count], parts, c->part_count[c->count] = part_count);
+    c->ways[c->count] = ops;
+    c->candidates[c->count++] = (hyp_cuda_candidate){.ops = ops};
+    return HYP_OK;
+}
+
+/* The first two are divided by the rule, without and with tuned products. */
+static hyp_status list_divisions(tuner *t, const job *j, contest *c)
+{
+    size_t n = t->session->model->plan->program->steps[j->step]->linear->n_layers;
+    const uint8_t all[] = {(uint8_t)n}, but_last[] = {(uint8_t)(n - 1), 0};
+    uint8_t ones[HYP_CUDA_LAYERS], zeros[HYP_CUDA_LAYERS] = {0}, last[HYP_CUDA_LAYERS] = {0};
+    memset(ones, 1, sizeof ones);
+    last[n - 1] = 1;
+    HYP_TRY(add_division(t, j, c, NULL, 0));
+    HYP_TRY(add_division(t, j, c, c->parts[0], c->part_count[0]));
+    HYP_TRY(add_division(t, j, c, all, 1));
+    HYP_TRY(add_division(t, j, c, zeros, n));
+    HYP_TRY(add_division(t, j, c, ones, n));
+    HYP_TRY(add_division(t, j, c, last, n));
+    return n > 1 ? add_division(t, j, c, but_last, 2) : HYP_OK;
+}
+
 static void contest_dispose(const tuner *t, contest *c)
 {
     for (size_t i = 0; i < c->count; i++)
         hyp_cuda_candidate_dispose(&c->candidates[i], &t->session->model->device->lib);
-    for (size_t i = 0; i < WAYS; i++)
+    for (size_t i = 0; i < DIVISIONS; i++)
         if (c->ways[i]) hyp_cuda_release(t->session, c->ways[i]);
     hyp_free(c);
 }
@@ -266,6 +363,27 @@ static hyp_status find_winner(const tuner *t, contest *c, hyp_cuda_trial *trial,
     return HYP_OK;
 }
 
+/* The fastest division of those that give the right result; that of the rule where none is so much faster that it
+ * counts. */
+static hyp_status find_division(const tuner *t, contest *c, hyp_cuda_trial *trial, double deadline,
+                                hyp_cuda_candidate **out)
+{
+    hyp_cuda_candidate *list[DIVISIONS], *first = &c->candidates[0], *rule = first;
+    size_t count = 0;
+    HYP_TRY(hyp_cuda_trial_start(trial, first, t->diag));
+    for (size_t i = 0; i < c->count; i++) {
+        bool runs, right = i == 0;
+        HYP_TRY(hyp_cuda_trial_ready(trial, &c->candidates[i], &runs, t->diag));
+        if (runs && i > 0) HYP_TRY(hyp_cuda_trial_agrees(trial, &c->candidates[i], c->tolerance, &right, t->diag));
+        if (!runs || !right) continue;
+        list[count++] = &c->candidates[i];
+        if (i == 1) rule = &c->candidates[1];
+    }
+    HYP_TRY(race(trial, list, count, ROUNDS, deadline, t->diag));
+    *out = count > 0 && list[0]->seconds < worth * rule->seconds ? list[0] : rule;
+    return HYP_OK;
+}
+
 /* ---- results ------------------------------------------------------------------------------------------------- */
 
 /* "id 66 tile 20 stages 36 ...", as far as the library tells. */
@@ -299,37 +417,60 @@ static void describe_algorithm(const hyp_cuda_library *lib, const cublasLtMatmul
     }
 }
 
-static hyp_status store(const tuner *t, const job *j, const hyp_cuda_candidate *winner, const hyp_cuda_candidate *first)
+static hyp_status store_algorithm(const tuner *t, const hyp_cuda_candidate *winner, HypPlan__TunedProduct *out)
 {
     char attributes[256];
     describe_algorithm(&t->session->model->device->lib, &winner->algorithm, attributes);
+    out->algorithm = (ProtobufCBinaryData){sizeof winner->algorithm, (uint8_t *)(uintptr_t)&winner->algorithm};
+    out->epilogue = winner->epilogue;
+    out->attributes = attributes;
+    out->workspace = winner->workspace;
+    return hyp_tuning_set(&t->session->tuning, out, t->diag);
+}
+
+static hyp_status store_division(const tuner *t, contest *c, size_t winner, HypPlan__TunedProduct *out)
+{
+    char attributes[128];
+    int n = snprintf(attributes, sizeof attributes, "layers in one launch:");
+    for (size_t i = 0; i < c->part_count[winner]; i++)
+        n += snprintf(attributes + n, sizeof attributes - (size_t)n, " %u", c->parts[winner][i]);
+    out->algorithm = (ProtobufCBinaryData){c->part_count[winner], c->parts[winner]};
+    out->attributes = attributes;
+    return hyp_tuning_set(&t->session->tuning, out, t->diag);
+}
+
+static hyp_status store(const tuner *t, const job *j, contest *c, const hyp_cuda_candidate *winner)
+{
     HypPlan__TunedProduct product;
     hyp_plan__tuned_product__init(&product);
     product.key = (char *)(uintptr_t)j->key;
-    product.algorithm = (ProtobufCBinaryData){sizeof winner->algorithm, (uint8_t *)(uintptr_t)&winner->algorithm};
-    product.epilogue = winner->epilogue;
-    product.attributes = attributes;
-    product.workspace = winner->workspace;
     product.seconds = winner->seconds;
-    product.first_seconds = first->seconds;
-    return hyp_tuning_set(&t->session->tuning, &product, t->diag);
+    product.first_seconds = c->candidates[0].seconds;
+    return j->whole ? store_division(t, c, (size_t)(winner - c->candidates), &product)
+                    : store_algorithm(t, winner, &product);
 }
 
-static hyp_status tune_product(tuner *t, const job *j, double deadline)
+/* Whether another than what an untuned plan does was taken. */
+static bool is_replaced(const job *j, const contest *c, const hyp_cuda_candidate *winner)
+{
+    return winner - c->candidates > (j->whole ? 1 : 0);
+}
+
+static hyp_status tune_job(tuner *t, const job *j, double deadline)
 {
     contest *c = hyp_calloc(1, sizeof *c);
     if (!c) return hyp_fail_memory(t->diag, sizeof *c);
     hyp_cuda_trial trial = {0};
     hyp_cuda_candidate *winner = &c->candidates[0];
     list_tensors(t, j, c);
-    hyp_status status = list_candidates(t, j, c);
+    hyp_status status = j->whole ? list_divisions(t, j, c) : list_candidates(t, j, c);
     if (status == HYP_OK && c->count > 0) {
         status = hyp_cuda_trial_open(&trial, t->session, t->values, c->reads, c->read_count, c->result, t->diag);
-        if (status == HYP_OK) status = find_winner(t, c, &trial, deadline, &winner);
+        if (status == HYP_OK) status = (j->whole ? find_division : find_winner)(t, c, &trial, deadline, &winner);
         hyp_cuda_trial_close(&trial);
-        if (status == HYP_OK) status = store(t, j, winner, &c->candidates[0]);
+        if (status == HYP_OK) status = store(t, j, c, winner);
         t->report.timed++;
-        t->report.replaced += winner != &c->candidates[0];
+        t->report.replaced += is_replaced(j, c, winner);
     }
     contest_dispose(t, c);
     if (status != HYP_OK) hyp_diag_prefix(t->diag, "%s", j->key);
@@ -362,7 +503,7 @@ static hyp_status tune_all(tuner *t)
         if (known)
             t->report.known++;
         else if (now < t->end)
-            HYP_TRY(tune_product(t, j, now + (t->end - now) / (double)(t->jobs.len - i)));
+            HYP_TRY(tune_job(t, j, now + (t->end - now) / (double)(t->jobs.len - i)));
         const HypPlan__TunedProduct *done = hyp_tuning_find(&t->session->tuning, j->key);
         if (!done) continue;
         t->report.seconds += (double)j->uses * done->seconds;

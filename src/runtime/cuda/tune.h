@@ -31,8 +31,8 @@ typedef struct hyp_cuda_probe {
 
 /* One way to do a product. */
 typedef struct hyp_cuda_candidate {
-    hyp_cuda_prepared *ops; /* borrowed; candidates that differ in the algorithm alone share them */
-    cublasLtMatmulAlgo_t *slot;
+    hyp_cuda_prepared *ops;     /* borrowed; candidates that differ in the algorithm alone share them */
+    cublasLtMatmulAlgo_t *slot; /* in `ops`; NULL for what has no algorithm to choose */
     cublasLtMatmulAlgo_t algorithm;
     uint64_t workspace;
     uint32_t epilogue;
@@ -40,7 +40,7 @@ typedef struct hyp_cuda_candidate {
     double seconds;    /* of doing it once */
 } hyp_cuda_candidate;
 
-enum { HYP_CUDA_TRIAL_READS = 5 };
+enum { HYP_CUDA_TRIAL_READS = 3 * HYP_CUDA_LAYERS + 2 };
 
 /* The tensors of one product in memory of their own. Weights that a run finds in main memory, because the plan has more
  * of them than the cache holds, have copies that are used in turns; what a run has just written stays in the cache. */
@@ -60,8 +60,8 @@ typedef struct hyp_cuda_trial {
     CUevent start, stop;
 } hyp_cuda_trial;
 
-/* Memory for a product that reads these tensors (each once in the list) and writes `result`, with inputs filled.
- * To be closed also when it fails. */
+/* Memory for a product, or layers, that read these tensors (each once in the list) and write `result`, with inputs
+ * filled; hidden values are among the tensors read. To be closed also when it fails. */
 HYP_NODISCARD hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int64_t *values,
                                              const uint32_t *reads, size_t read_count, uint32_t result, hyp_diag *diag);
 void hyp_cuda_trial_close(hyp_cuda_trial *t);

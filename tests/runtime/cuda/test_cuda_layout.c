@@ -240,7 +240,7 @@ static bool plan_chain(hyp_dtype dtype, int64_t rows, size_t layers, const int64
 {
     hyp_cuda_chain_layer list[64];
     for (size_t i = 0; i < layers; i++) list[i] = (hyp_cuda_chain_layer){.n = sizes[i + 1], .k = sizes[i]};
-    return hyp_cuda_chain_plan(dtype, rows, list, layers, &gpu, out);
+    return hyp_cuda_chain_plan(dtype, rows, list, layers, &gpu, false, out);
 }
 
 static void chains_run_in_one_launch_where_that_is_faster(void **state)

@@ -2,6 +2,7 @@
  * else. Runs on the emulator, whose algorithms have speeds of their own.
  */
 #include <dlfcn.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -455,6 +456,84 @@ static void every_kind_of_product_is_tuned_and_computes_the_same(void **state)
     free(b);
 }
 
+/* Three layers for few rows, which our own kernel does in one launch. */
+static hyp_engine *load_layers(plan_builder *b, char *file)
+{
+    enum { N = 24 };
+    static float w[N * N], bias[N];
+    for (int i = 0; i < N * N; i++) w[i] = (float)(i % 7 - 3);
+    for (int i = 0; i < N; i++) bias[i] = (float)(i % 5);
+    pb_init(b);
+    uint32_t m = pb_const(b, ROWS), n = pb_const(b, N), hidden[2];
+    uint32_t x = pb_input(b, "x", HYP_F32, 2, (uint32_t[]){m, n}),
+             y = pb_output(b, "y", HYP_F32, 2, (uint32_t[]){m, n});
+    for (uint32_t i = 0; i < 2; i++) hidden[i] = pb_scratch(b, HYP_F32, i, 2, (uint32_t[]){m, n});
+    HypPlan__Linear *chain = pb_linear(b, x, y, m);
+    for (uint32_t l = 0; l < 3; l++)
+        pb_layer(b, chain, N, N, pb_weight(b, HYP_F32, 2, (int64_t[]){N, N}, w),
+                 pb_weight(b, HYP_F32, 1, (int64_t[]){N}, bias), HYP_PLAN__ACT__ACT_RELU, l < 2 ? hidden[l] : PB_NONE);
+    hyp_engine *engine;
+    hyp_diag diag = {0};
+    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+    pb_write(b, file);
+    if (hyp_engine_load_file(file, &options, &engine, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    return engine;
+}
+
+/* Tunes the layers, runs them as they are then and from the plan that was saved, and returns how they are divided. */
+static const char *divide_layers(const char *mode, uint64_t products)
+{
+    static char attributes[256];
+    enum { N = 24 };
+    float in[ROWS * N], got[3][ROWS * N];
+    char file[PB_PATH];
+    for (int i = 0; i < ROWS * N; i++) in[i] = (float)(i % 11 - 5) / 8;
+    plan_builder *b = malloc(sizeof *b);
+    assert_non_null(b);
+    loaded l = {.engine = load_layers(b, file)};
+    hyp_diag diag = {0};
+    hyp_tune_report report;
+    hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {ROWS, N}};
+    hyp_tensor y = {.data = got[0], .bytes = sizeof got[0], .dtype = HYP_F32};
+    assert_int_equal(hyp_context_create(l.engine, NULL, &l.context, &diag), HYP_OK);
+    assert_int_equal(hyp_context_run(l.context, &x, 1, &y, 1, &diag), HYP_OK);
+    setenv("HYPATIA_EMULATOR", mode, 1);
+    if (hyp_context_tune(l.context, &x, 1, NULL, &report, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    setenv("HYPATIA_EMULATOR", "", 1);
+    assert_true(report.products == 2 && report.timed == 2); /* the layer, and all of them */
+    hyp_tuned whole = hyp_context_tuned(l.context, 1);
+    assert_string_equal(whole.product, "layers f32 2: 24-24 bias relu, 24-24 bias relu, 24-24 bias relu");
+    strcpy(attributes, whole.attributes);
+    assert_true(report.seconds == whole.seconds && report.first_seconds == whole.first_seconds);
+    for (int i = 1; i < 3; i++) {
+        uint64_t before = runs_of(0) + runs_of(3);
+        y.data = got[i];
+        assert_int_equal(hyp_context_run(l.context, &x, 1, &y, 1, &diag), HYP_OK);
+        assert_int_equal(runs_of(0) + runs_of(3), before + products);
+        for (int e = 0; e < ROWS * N; e++) assert_true(fabsf(got[i][e] - got[0][e]) <= 1e-5f * fabsf(got[0][e]));
+        if (i == 2) break;
+        assert_int_equal(hyp_context_save_plan(l.context, file, &diag), HYP_OK);
+        unload(&l);
+        assert_int_equal(hyp_engine_load_file(
+                             file, &(hyp_engine_options){.size = sizeof(hyp_engine_options), .device = HYP_DEVICE_CUDA},
+                             &l.engine, &diag),
+                         HYP_OK);
+        assert_int_equal(hyp_context_create(l.engine, NULL, &l.context, &diag), HYP_OK);
+    }
+    unload(&l);
+    unlink(file);
+    pb_dispose(b);
+    free(b);
+    return attributes;
+}
+
+static void layers_run_in_one_launch_or_by_products_as_was_measured(void **state)
+{
+    (void)state;
+    assert_string_equal(divide_layers("", 0), "layers in one launch: 3");
+    assert_string_equal(divide_layers("slow kernels", 3), "layers in one launch: 0 0 0");
+}
+
 /* Fails the n-th allocation for n = 1, 2, ... until everything works. */
 static void tuning_without_memory_is_an_error_that_leaks_nothing(void **state)
 {
@@ -490,6 +569,7 @@ int main(void)
         cmocka_unit_test(a_context_runs_as_it_was_tuned_at_once),
         cmocka_unit_test(what_was_found_can_be_carried_to_another_context),
         cmocka_unit_test(every_kind_of_product_is_tuned_and_computes_the_same),
+        cmocka_unit_test(layers_run_in_one_launch_or_by_products_as_was_measured),
         cmocka_unit_test(without_time_products_stay_as_they_are),
         cmocka_unit_test(a_device_that_cannot_be_timed_is_an_error_and_the_context_stays_usable),
         cmocka_unit_test(only_a_gpu_is_tuned),
