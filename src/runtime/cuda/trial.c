@@ -9,7 +9,8 @@ enum {
     PATTERN = 65521,    /* random elements that fill a tensor again and again; prime, so that no row repeats another */
     MOST_REPEATS = 512, /* of a product in one graph */
     FIRST_REPEATS = 4,  /* before it is known how long it takes */
-    COMPARED = 1 << 18, /* elements at a time */
+    PART = 1 << 18,     /* elements that are compared at a time */
+    PARTS = 64,         /* at most so many of them, spread over the result */
 };
 static const double sample_seconds = 1e-3; /* about so long, so that the launch of the graph does not count */
 
@@ -197,7 +198,9 @@ hyp_status hyp_cuda_trial_ready(hyp_cuda_trial *t, hyp_cuda_candidate *c, bool *
     *out_runs = queue(t, c, 0, &why) == HYP_OK; /* also loads what is to be loaded, which cannot be captured */
     HYP_TRY(wait(t, diag));
     if (!*out_runs) return HYP_OK;
-    HYP_TRY(capture(t, c, diag));
+    hyp_status status = capture(t, c, &why);
+    *out_runs = status != HYP_ERR_DEVICE;
+    if (status != HYP_OK) return *out_runs ? hyp_fail(diag, status, "%s", why.message) : HYP_OK;
     return hyp_cuda_trial_time(t, c, &unused, diag); /* the first launch uploads the graph */
 }
 
@@ -237,19 +240,21 @@ static bool agrees(hyp_dtype dtype, const void *got, const void *want, size_t co
     return true;
 }
 
-/* Part by part, through `host`, which has room for two parts. */
+/* Part by part, the first and the last among them, through `host`, which has room for two. */
 static hyp_status compare(const hyp_cuda_trial *t, uint8_t *host, double tolerance, bool *out_agrees, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &t->session->model->device->lib;
     hyp_dtype dtype = hyp_cuda_dtype(t->session->model->plan->program, t->result);
-    size_t element = hyp_dtype_size(dtype), part = COMPARED * element;
+    size_t element = hyp_dtype_size(dtype), part = PART * element;
+    size_t parts = (t->result_bytes + part - 1) / part, looks = parts < PARTS ? parts : PARTS;
     *out_agrees = true;
-    for (size_t at = 0; at < t->result_bytes && *out_agrees; at += part) {
+    for (size_t i = 0; i < looks && *out_agrees; i++) {
+        size_t at = (looks > 1 ? i * (parts - 1) / (looks - 1) : 0) * part;
         size_t bytes = t->result_bytes - at < part ? t->result_bytes - at : part;
         const CUdeviceptr from[] = {t->result_at + at, t->first_at + at};
-        for (int i = 0; i < 2; i++)
+        for (int w = 0; w < 2; w++)
             HYP_TRY(hyp_cuda_check(lib,
-                                   lib->cuMemcpyDtoHAsync(host + (size_t)i * part, from[i], bytes, t->session->stream),
+                                   lib->cuMemcpyDtoHAsync(host + (size_t)w * part, from[w], bytes, t->session->stream),
                                    "cuMemcpyDtoH", diag));
         HYP_TRY(wait(t, diag));
         *out_agrees = agrees(dtype, host, host + part, bytes / element, tolerance);
@@ -261,7 +266,7 @@ hyp_status hyp_cuda_trial_agrees(hyp_cuda_trial *t, const hyp_cuda_candidate *c,
                                  hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &t->session->model->device->lib;
-    size_t room = 2 * COMPARED * hyp_dtype_size(hyp_cuda_dtype(t->session->model->plan->program, t->result));
+    size_t room = 2 * PART * hyp_dtype_size(hyp_cuda_dtype(t->session->model->plan->program, t->result));
     /* NaN everywhere: what the candidate does not write shows. */
     HYP_TRY(hyp_cuda_check(lib, lib->cuMemsetD8Async(t->result_at, 0xff, t->result_bytes, t->session->stream),
                            "cuMemsetD8", diag));

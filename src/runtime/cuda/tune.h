@@ -68,7 +68,7 @@ void hyp_cuda_trial_close(hyp_cuda_trial *t);
 
 /* Runs the first candidate, keeps its result for comparison, and sets how often a sample repeats a product. */
 HYP_NODISCARD hyp_status hyp_cuda_trial_start(hyp_cuda_trial *t, hyp_cuda_candidate *first, hyp_diag *diag);
-/* Makes a candidate ready to be timed. *out_runs is false when cuBLASLt does not run it. */
+/* Makes a candidate ready to be timed. *out_runs is false when cuBLASLt does not run it, or not inside a graph. */
 HYP_NODISCARD hyp_status hyp_cuda_trial_ready(hyp_cuda_trial *t, hyp_cuda_candidate *c, bool *out_runs, hyp_diag *diag);
 /* One sample. */
 HYP_NODISCARD hyp_status hyp_cuda_trial_time(hyp_cuda_trial *t, const hyp_cuda_candidate *c, double *out_seconds,
