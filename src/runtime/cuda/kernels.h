@@ -14,7 +14,7 @@
 #define HYP_CUDA_BASIC_KERNELS(X) \
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
-    X(softmax_rows) X(norm_rows) X(norm_long_f32) X(norm_long_f64) X(copy) X(transpose) X(gather) X(fill_i64) \
+    X(softmax_rows) X(norm_rows) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) \
     X(layers_f32_1) X(layers_f32_16) X(layers_f16_1) X(layers_f16_16) X(layers_bf16_1) X(layers_bf16_16)
 #define HYP_CUDA_ATTENTION_KERNELS(X) \
@@ -41,7 +41,7 @@ enum {
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
-    HYP_CUDA_ROW_PIECES = 4,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
+    HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
     HYP_CUDA_LAYERS = 16,         /* of one launch */
@@ -206,6 +206,15 @@ typedef struct hyp_cuda_norm {
     uint32_t centred;                 /* the mean is taken away: layer-norm, else rms-norm */
     uint32_t pad;
 } hyp_cuda_norm;
+
+/* y = act(x + bias + before) + after in pieces of 16 bytes: bias is a row, the others have the size of y. f32, f16, bf16. */
+typedef struct hyp_cuda_finish {
+    uint64_t x, y, bias, before, after; /* 0 = absent, but for x and y */
+    int64_t pieces;
+    hyp_cuda_extent row_pieces;
+    uint32_t dtype;
+    uint32_t act; /* HYP_PW_RELU ..., another: none */
+} hyp_cuda_finish;
 
 typedef struct hyp_cuda_range {
     uint64_t start, delta, y; /* scalars of y's type */

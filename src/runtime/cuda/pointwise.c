@@ -45,6 +45,83 @@ static hyp_status add(hyp_cuda_build *b, hyp_cuda_pw_step *step, const uint32_t 
     return hyp_cuda_need_kernel(b, p->program.kernel);
 }
 
+/* What finish_product does: whole rows in pieces of 16 bytes. */
+typedef struct finish {
+    hyp_cuda_finish args;
+    hyp_cuda_grid grid;
+    uint32_t x, y;
+    hyp_cuda_rest rest;
+} finish;
+
+static uint64_t address(const hyp_cuda_session *s, uint32_t tensor_plus1)
+{
+    return tensor_plus1 ? s->at[tensor_plus1 - 1] : 0;
+}
+
+static hyp_status finish_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    finish *p = data;
+    p->args.x = s->at[p->x];
+    p->args.y = s->at[p->y];
+    p->args.bias = address(s, p->rest.bias_plus1);
+    p->args.before = address(s, p->rest.before_plus1);
+    p->args.after = address(s, p->rest.after_plus1);
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+static bool can_finish(hyp_dtype dtype, int64_t n)
+{
+    return (dtype == HYP_F32 && n % 4 == 0) || ((dtype == HYP_F16 || dtype == HYP_BF16) && n % 8 == 0);
+}
+
+static hyp_status add_finish(hyp_cuda_build *b, uint32_t x, uint32_t y, int64_t m, int64_t n, uint32_t act,
+                             const hyp_cuda_rest *rest)
+{
+    enum { THREADS = 256 };
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, y);
+    int64_t row_pieces = n * (int64_t)hyp_dtype_size(dtype) / 16;
+    void *data;
+    if (m == 0 || n == 0) return HYP_OK;
+    HYP_TRY(hyp_cuda_add_op(b, finish_run, sizeof(finish), &data));
+    finish *p = data;
+    *p = (finish){.args = {.pieces = m * row_pieces,
+                           .row_pieces = hyp_cuda_extent_of(row_pieces),
+                           .dtype = dtype,
+                           .act = act},
+                  .grid = {.kernel = HYP_CUDA_KERNEL_finish_product, .block_x = THREADS, .block_y = 1},
+                  .x = x,
+                  .y = y,
+                  .rest = *rest};
+    p->grid.blocks = hyp_cuda_blocks(b->session->model->device, m * row_pieces, THREADS);
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}
+
+/* Is the step one activation of dense elements, of one type? */
+static bool is_activation(const hyp_cuda_build *b, const HypPlan__Pointwise *k, const hyp_cuda_box *box)
+{
+    if (k->n_inputs != 1 || k->n_instrs != 1 || k->n_outputs != 1 || k->compute != HYP_F32) return false;
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, k->inputs[0]->tensor);
+    const HypPlan__Pointwise__Instr *in = k->instrs[0];
+    bool rounds = in->to != (uint32_t)dtype && in->to != HYP_F32;
+    if (rounds || dtype != hyp_cuda_dtype(b->program, k->outputs[0]) || !can_finish(dtype, hyp_cuda_box_count(box)))
+        return false;
+    int64_t dense = 1;
+    for (uint32_t a = 0; a < box->rank; dense *= box->extent[a++])
+        if (box->extent[a] != 1 && box->stride[0][a] != dense) return false;
+    switch (in->op) {
+    case HYP_PLAN__POINTWISE__OP__RELU:
+    case HYP_PLAN__POINTWISE__OP__GELU:
+    case HYP_PLAN__POINTWISE__OP__GELU_TANH:
+    case HYP_PLAN__POINTWISE__OP__SIGMOID:
+    case HYP_PLAN__POINTWISE__OP__TANH:
+    case HYP_PLAN__POINTWISE__OP__SILU:
+    case HYP_PLAN__POINTWISE__OP__QUICK_GELU:
+    case HYP_PLAN__POINTWISE__OP__HARD_SWISH:
+    case HYP_PLAN__POINTWISE__OP__MISH: return true;
+    default: return false;
+    }
+}
+
 hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k)
 {
     hyp_cuda_pw_step step = {
@@ -61,6 +138,9 @@ hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k
         hyp_cuda_box_add_lane(&step.box, b->values, k->inputs[i]->strides);
         inputs[i] = k->inputs[i]->tensor;
     }
+    if (is_activation(b, k, &step.box))
+        return add_finish(b, inputs[0], k->outputs[0], 1, hyp_cuda_box_count(&step.box), k->instrs[0]->op,
+                          &(hyp_cuda_rest){0});
     return add(b, &step, inputs, k->outputs);
 }
 
@@ -91,6 +171,8 @@ static void add_operand(hyp_cuda_pw_step *step, uint32_t *inputs, uint32_t tenso
 
 hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n, const hyp_cuda_rest *rest)
 {
+    if (!rest->no_product && can_finish(hyp_cuda_dtype(b->program, y), n))
+        return add_finish(b, y, y, m, n, hyp_cuda_act_op(rest->act), rest);
     enum { MOST = 5 };
     hyp_dtype compute = hyp_cuda_dtype(b->program, y) == HYP_F64 ? HYP_F64 : HYP_F32;
     HypPlan__Pointwise__Instr instr[MOST], *instrs[MOST];

@@ -1,5 +1,5 @@
-// rows.cu - kernels that read a row, know something of all of it, and write it: softmax and normalization. A row is read
-// once, in pieces that stay in the registers of the threads that share it: those of a block's x dimension, a warp or
+// rows.cu - kernels that move pieces of 16 bytes and are written out for what they compute: softmax and normalization,
+// which know something of all of a row, and activations. A row is read once, in pieces that stay in the registers of the threads that share it: those of a block's x dimension, a warp or
 // whole warps. Every thread takes part in every round, for the barriers. Part of image.cu, behind kernels.cu.
 
 namespace
@@ -26,10 +26,11 @@ struct piece {
 };
 __device__ __forceinline__ int piece_width(const hyp_cuda_rows &r) { return r.vector && r.dtype == HYP_F32 ? 4 : 8; }
 
-__device__ __forceinline__ piece load_vector(uint32_t dtype, uint64_t data, int64_t at)
+__device__ __forceinline__ uint4 load_bits16(uint64_t data, int64_t at) { return ((const uint4 *)data)[at]; }
+
+__device__ __forceinline__ piece to_piece(uint32_t dtype, uint4 bits)
 {
     piece p;
-    uint4 bits = ((const uint4 *)data)[at];
     uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -42,6 +43,11 @@ __device__ __forceinline__ piece load_vector(uint32_t dtype, uint64_t data, int6
         }
     }
     return p;
+}
+
+__device__ __forceinline__ piece load_vector(uint32_t dtype, uint64_t data, int64_t at)
+{
+    return to_piece(dtype, load_bits16(data, at));
 }
 
 __device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int64_t at, const piece &p)
@@ -68,9 +74,9 @@ __device__ __forceinline__ bool is_there(const hyp_cuda_rows &r, int64_t at, int
     return r.vector ? e < piece_width(r) : at * 8 + e < r.size;
 }
 
-__device__ __forceinline__ piece load_piece(const hyp_cuda_rows &r, uint32_t dtype, uint64_t data, int64_t row, int64_t at)
+// Element by element, where rows are not read in pieces of 16 bytes.
+__device__ __forceinline__ piece load_loose(const hyp_cuda_rows &r, uint32_t dtype, uint64_t data, int64_t row, int64_t at)
 {
-    if (r.vector) return load_vector(dtype, data, row * r.pieces + at);
     piece p;
 #pragma unroll
     for (int e = 0; e < 8; e++)
@@ -96,38 +102,56 @@ struct row_pieces {
     bool there; // false: a row behind the last one
 };
 
-// Does f(piece, which of the row's) for the pieces of this thread.
+// Does f(piece, which of the row's, which of this thread's) for the pieces of this thread.
 template <typename F> __device__ __forceinline__ void for_pieces(const hyp_cuda_rows &r, row_pieces &row, F f)
 {
 #pragma unroll
     for (int i = 0; i < HYP_CUDA_ROW_PIECES; i++) {
         int64_t at = threadIdx.x + i * (int64_t)blockDim.x;
-        if (row.there && at < r.pieces) f(row.kept[i], at);
+        if (row.there && at < r.pieces) f(row.kept[i], at, i);
+    }
+}
+
+// The pieces of a tensor's row that this thread has, as they lie in memory: all of them are asked for before the first is
+// needed.
+struct raw_pieces {
+    uint4 bits[HYP_CUDA_ROW_PIECES];
+};
+__device__ __forceinline__ void ask(const hyp_cuda_rows &r, bool there, uint64_t data, int64_t row, raw_pieces &raw)
+{
+#pragma unroll
+    for (int i = 0; i < HYP_CUDA_ROW_PIECES; i++) {
+        int64_t at = threadIdx.x + i * (int64_t)blockDim.x;
+        if (r.vector && data && there && at < r.pieces) raw.bits[i] = load_bits16(data, row * r.pieces + at);
     }
 }
 
 __device__ __forceinline__ void load_row(const hyp_cuda_rows &r, row_pieces &row)
 {
-    for_pieces(r, row, [&](piece &p, int64_t at) { p = load_piece(r, r.dtype, r.x, row.row, at); });
+    raw_pieces raw;
+    ask(r, row.there, r.x, row.row, raw);
+    for_pieces(r, row, [&](piece &p, int64_t at, int i) {
+        p = r.vector ? to_piece(r.dtype, raw.bits[i]) : load_loose(r, r.dtype, r.x, row.row, at);
+    });
 }
 
 __device__ __forceinline__ void softmax_row(const hyp_cuda_rows &r, row_pieces &row, float *room)
 {
     float top = -INFINITY, sum = 0;
     load_row(r, row);
-    for_pieces(r, row, [&](piece &p, int64_t at) {
+    for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
             if (is_there(r, at, e)) top = take_max()(p.v[e], top);
     });
     top = over_row(top, room, take_max());
-    for_pieces(r, row, [&](piece &p, int64_t at) {
+    for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
             if (is_there(r, at, e)) sum += p.v[e] = exponential(p.v[e] - top);
     });
     sum = over_row(sum, room, take_sum());
-    for_pieces(r, row, [&](piece &p, int64_t at) {
+    for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
             if (is_there(r, at, e)) p.v[e] /= sum;
@@ -139,23 +163,27 @@ __device__ __forceinline__ void norm_row(const hyp_cuda_norm &n, row_pieces &row
 {
     const hyp_cuda_rows &r = n.rows;
     float sum = 0, mean = 0, squares = 0, size = (float)r.size;
+    raw_pieces scales, biases;
     load_row(r, row);
-    for_pieces(r, row, [&](piece &p, int64_t at) {
+    ask(r, row.there, n.scale, 0, scales);
+    ask(r, row.there, n.bias, 0, biases);
+    for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
             if (is_there(r, at, e)) sum += p.v[e];
     });
     if (n.centred) mean = over_row(sum, room, take_sum()) / size;
-    for_pieces(r, row, [&](piece &p, int64_t at) {
+    for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
             if (is_there(r, at, e)) squares += (p.v[e] - mean) * (p.v[e] - mean);
     });
     float inverse = 1 / sqrtf(over_row(squares, room, take_sum()) / size + (float)n.epsilon);
-    for_pieces(r, row, [&](piece &p, int64_t at) {
+    for_pieces(r, row, [&](piece &p, int64_t at, int i) {
         piece scale, bias;
-        if (n.scale) scale = load_piece(r, n.scale_dtype, n.scale, 0, at);
-        if (n.bias) bias = load_piece(r, n.bias_dtype, n.bias, 0, at);
+        if (n.scale)
+            scale = r.vector ? to_piece(r.dtype, scales.bits[i]) : load_loose(r, n.scale_dtype, n.scale, 0, at);
+        if (n.bias) bias = r.vector ? to_piece(r.dtype, biases.bits[i]) : load_loose(r, n.bias_dtype, n.bias, 0, at);
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             if (!is_there(r, at, e)) continue;
@@ -188,6 +216,39 @@ template <typename C> __device__ __forceinline__ void norm_long_row(const hyp_cu
     }
 }
 
+// gelu for results of 16 bits: erf by Abramowitz and Stegun's 7.1.26, off by less than 1.5e-7, at a third of the work.
+__device__ __forceinline__ float narrow_gelu(float v)
+{
+    float x = fabsf(v) * 0.70710678118654752f, t = 1 / (1 + 0.3275911f * x);
+    float poly = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    float tail = poly * expf(-x * x); // 1 - erf(|x|)
+    return 0.5f * v * (v < 0 ? tail : 2 - tail);
+}
+
+template <typename F> __device__ __forceinline__ void finish(const hyp_cuda_finish &p, F act)
+{
+    int width = p.dtype == HYP_F32 ? 4 : 8;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.pieces; i += thread_count()) {
+        piece y = load_vector(p.dtype, p.x, i), more;
+        if (p.bias) {
+            more = load_vector(p.dtype, p.bias, i - divide(i, p.row_pieces) * p.row_pieces.size);
+#pragma unroll
+            for (int e = 0; e < 8; e++) y.v[e] += more.v[e];
+        }
+        if (p.before) {
+            more = load_vector(p.dtype, p.before, i);
+#pragma unroll
+            for (int e = 0; e < 8; e++) y.v[e] += more.v[e];
+        }
+        if (p.after) more = load_vector(p.dtype, p.after, i);
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            if (e < width) y.v[e] = act(y.v[e]) + (p.after ? more.v[e] : 0);
+        store_vector(p.dtype, p.y, i, y);
+    }
+}
+
 // Does f(row, room) for the rows of this thread's team.
 template <typename F> __device__ __forceinline__ void for_rows(const hyp_cuda_rows &r, F f)
 {
@@ -203,11 +264,11 @@ template <typename F> __device__ __forceinline__ void for_rows(const hyp_cuda_ro
 
 } // namespace
 
-extern "C" __global__ void softmax_rows(const __grid_constant__ hyp_cuda_rows p)
+extern "C" __global__ void __launch_bounds__(512) softmax_rows(const __grid_constant__ hyp_cuda_rows p)
 {
     for_rows(p, [&](row_pieces &row, double *room) { softmax_row(p, row, (float *)room); });
 }
-extern "C" __global__ void norm_rows(const __grid_constant__ hyp_cuda_norm p)
+extern "C" __global__ void __launch_bounds__(512) norm_rows(const __grid_constant__ hyp_cuda_norm p)
 {
     for_rows(p.rows, [&](row_pieces &row, double *room) { norm_row(p, row, (float *)room); });
 }
@@ -218,4 +279,27 @@ extern "C" __global__ void norm_long_f32(const __grid_constant__ hyp_cuda_norm p
 extern "C" __global__ void norm_long_f64(const __grid_constant__ hyp_cuda_norm p)
 {
     for_rows(p.rows, [&](row_pieces &row, double *room) { norm_long_row<double>(p, row, room); });
+}
+
+extern "C" __global__ void finish_product(const __grid_constant__ hyp_cuda_finish p)
+{
+    switch (p.act) {
+    case HYP_PW_RELU: finish(p, [](float v) { return relu(v); }); break;
+    case HYP_PW_GELU:
+        if (p.dtype == HYP_F32)
+            finish(p, [](float v) { return gelu(v); });
+        else
+            finish(p, narrow_gelu);
+        break;
+    case HYP_PW_GELU_TANH: finish(p, [](float v) { return gelu_tanh(v); }); break;
+    case HYP_PW_SIGMOID: finish(p, [](float v) { return sigmoid(v); }); break;
+    case HYP_PW_TANH: finish(p, [](float v) { return tanhf(v); }); break;
+    case HYP_PW_SILU: finish(p, [](float v) { return v * sigmoid(v); }); break;
+    case HYP_PW_QUICK_GELU: finish(p, [](float v) { return v * sigmoid(1.702f * v); }); break;
+    case HYP_PW_HARD_SWISH:
+        finish(p, [](float v) { return v * at_most(relu(v * (1.0f / 6) + 0.5f), 1.0f); });
+        break;
+    case HYP_PW_MISH: finish(p, [](float v) { return v * tanhf(softplus(v)); }); break;
+    default: finish(p, [](float v) { return v; });
+    }
 }

@@ -94,6 +94,7 @@ static const entry entries[] = {
     ENTRY(norm_rows, hyp_cuda_norm, true),
     ENTRY(norm_long_f32, hyp_cuda_norm, true),
     ENTRY(norm_long_f64, hyp_cuda_norm, true),
+    ENTRY(finish_product, hyp_cuda_finish, false),
     ENTRY(range_f64, hyp_cuda_range, false),
     ENTRY(range_u64, hyp_cuda_range, false),
     ENTRY(copy, hyp_cuda_copy, false),

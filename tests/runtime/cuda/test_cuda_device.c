@@ -386,6 +386,27 @@ static void pointwise_covers_every_element(void **state)
     check((dims_list){{0, 8}, {8}}, tolerance_of(HYP_F32, 1));
 }
 
+/* In pieces of 16 bytes where there are whole ones, else by the interpreter. */
+static void activations_of_whole_tensors(void **state)
+{
+    (void)state;
+    static const HypPlan__Pointwise__Op ops[] = {OP(RELU), OP(GELU),       OP(GELU_TANH),  OP(SIGMOID), OP(TANH),
+                                                 OP(SILU), OP(QUICK_GELU), OP(HARD_SWISH), OP(MISH),    OP(EXP)};
+    static const int64_t counts[] = {8, 4101, 5000};
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+        for (int t = 0; t < 3; t++)
+            for (int i = 0; i < 3; i++) {
+                pb_init(&builder);
+                uint32_t *extents = pb_consts(&builder, 1, &counts[i]), one = pb_const(&builder, 1);
+                uint32_t x = pb_input(&builder, "x", floats[t], 1, extents);
+                uint32_t y = pb_output(&builder, "y", floats[t], 1, extents);
+                HypPlan__Pointwise *s = pb_pointwise(&builder, HYP_F32, 1, extents);
+                pb_operand(&builder, s, x, &one);
+                pb_result(&builder, s, y, pb_instr(&builder, s, ops[o], 0, 0, 0, 0, floats[t]));
+                check((dims_list){{counts[i]}}, tolerance_of(floats[t], 1));
+            }
+}
+
 /* Two outputs, values that are needed again later, a constant, a transposed operand, and an input as an output. */
 static void a_program_keeps_values_that_it_needs_later(void **state)
 {
@@ -1146,6 +1167,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_pointwise_operation_equals_reference),
         cmocka_unit_test(integer_operations_equal_reference),
         cmocka_unit_test(pointwise_covers_every_element),
+        cmocka_unit_test(activations_of_whole_tensors),
         cmocka_unit_test(a_program_keeps_values_that_it_needs_later),
         cmocka_unit_test(pointwise_works_in_place),
         cmocka_unit_test(casts_between_all_types),
