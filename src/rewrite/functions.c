@@ -446,6 +446,19 @@ static hyp_status scalar(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
     return hyp_rw_constant(call->user, &type, &element, hyp_dtype_size(type.dtype), out, diag);
 }
 
+static hyp_status minus_plus(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    enum { MOST = 1024 }; /* the width of a head is hundreds */
+    const hyp_type *x = type_of(call, 0), *z = type_of(call, 1);
+    uint64_t signs[MOST]; /* room for elements of any type */
+    if (!x || !z || x->rank == 0 || z->rank == 0) return HYP_OK;
+    hyp_dim minus = x->dims[x->rank - 1], plus = z->dims[z->rank - 1];
+    if (!hyp_dim_is_const(minus) || !hyp_dim_is_const(plus) || minus > MOST || plus > MOST - minus) return HYP_OK;
+    for (int64_t i = 0; i < minus + plus; i++) hyp_store_f64(x->dtype, signs, (size_t)i, i < minus ? -1 : 1);
+    hyp_type type = {.dtype = x->dtype, .rank = 1, .dims = {minus + plus}};
+    return hyp_rw_constant(call->user, &type, signs, (size_t)(minus + plus) * hyp_dtype_size(type.dtype), out, diag);
+}
+
 static hyp_status dims_tensor(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     const hyp_type *x = type_of(call, 0);
@@ -574,6 +587,8 @@ static const hyp_rw_callback table[] = {
     {"item", 2, NULL, item, "(item s i): item i of a list, from the end when negative"},
     {"but-last", 1, NULL, but_last, "(but-last s): a list without its last item"},
     {"scalar", 2, NULL, scalar, "(scalar v x): the number v as a constant of x's element type"},
+    {"minus-plus", 2, NULL, minus_plus,
+     "(minus-plus x y): the constant vector -1 ... -1 1 ... 1 of the last sizes of x and y and of x's element type"},
     {"dims-tensor", 1, NULL, dims_tensor, "(dims-tensor x): the shape of x as a constant"},
     {"pick", -1, NULL, pick, "(pick i a s b x...): the one of x... that is output i of (split a s (concat b x...))"},
     {"unsplit", -1, NULL, unsplit, "(unsplit a x...): the tensor that a split along axis a turned into x..."},
