@@ -604,14 +604,22 @@ __device__ __forceinline__ void move(uint32_t size, uint64_t y, int64_t to, uint
         store_bits(size, y, to, load_bits(size, x, from));
 }
 
-__device__ __forceinline__ void copy_elements(const hyp_cuda_copy &p)
+__device__ __forceinline__ void copy_elements(const hyp_cuda_copy &p, int64_t first, int64_t step)
 {
 #pragma unroll 1
-    for (int64_t i = first_thread(); i < p.total; i += thread_count()) {
+    for (int64_t i = first; i < p.total; i += step) {
         int64_t from, to;
         offsets(i, 0, p.rank, p.extent, p.x_stride, p.y_stride, from, to);
         move(p.size, p.y, to, p.x, from);
     }
+}
+
+__device__ __forceinline__ void copy_parts(const hyp_cuda_copies &p)
+{
+    uint32_t part = 0;
+    while (part + 1 < p.count && blockIdx.x >= p.first_block[part + 1]) part++;
+    int64_t threads = (int64_t)(p.first_block[part + 1] - p.first_block[part]) * blockDim.x;
+    copy_elements(p.part[part], (int64_t)(blockIdx.x - p.first_block[part]) * blockDim.x + threadIdx.x, threads);
 }
 
 // Reads a tile along x's contiguous dim and writes it along y's, through shared memory whose rows are padded by one
@@ -677,7 +685,8 @@ KERNEL(reduce_f64, hyp_cuda_reduce, reduce<double>(p))
 KERNEL(reduce_i64, hyp_cuda_reduce, reduce<int64_t>(p))
 KERNEL(range_f64, hyp_cuda_range, range<double>(p))
 KERNEL(range_u64, hyp_cuda_range, range<uint64_t>(p))
-KERNEL(copy, hyp_cuda_copy, copy_elements(p))
+KERNEL(copy, hyp_cuda_copy, copy_elements(p, first_thread(), thread_count()))
+KERNEL(copies, hyp_cuda_copies, copy_parts(p))
 KERNEL(transpose, hyp_cuda_transpose, transpose_tiles(p))
 KERNEL(gather, hyp_cuda_gather, gather_elements(p))
 

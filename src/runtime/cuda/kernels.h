@@ -14,7 +14,7 @@
 #define HYP_CUDA_BASIC_KERNELS(X) \
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
-    X(softmax_rows) X(norm_rows) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(transpose) X(gather) X(fill_i64) \
+    X(softmax_rows) X(norm_rows) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) \
     X(layers_f32_1) X(layers_f32_16) X(layers_f16_1) X(layers_f16_16) X(layers_bf16_1) X(layers_bf16_16)
 #define HYP_CUDA_ATTENTION_KERNELS(X) \
@@ -42,6 +42,7 @@ enum {
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
+    HYP_CUDA_COPIES = 8,           /* parts of one launch of `copies` */
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
     HYP_CUDA_LAYERS = 16,         /* of one launch */
@@ -230,6 +231,13 @@ typedef struct hyp_cuda_copy {
     uint32_t rank;
     uint32_t size; /* of an element: 1, 2, 4, 8 or 16 bytes */
 } hyp_cuda_copy;
+
+/* Several copies at once: part i is made by the blocks from first_block[i] on. */
+typedef struct hyp_cuda_copies {
+    hyp_cuda_copy part[HYP_CUDA_COPIES];
+    uint32_t first_block[HYP_CUDA_COPIES + 1];
+    uint32_t count;
+} hyp_cuda_copies;
 
 /* extent[0] is contiguous in y, extent[1] in x; the others are whole matrices apart. Elements of up to 8 bytes. */
 typedef struct hyp_cuda_transpose {

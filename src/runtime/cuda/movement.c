@@ -4,6 +4,8 @@
 
 /* ---- copy -------------------------------------------------------------------------------------------------- */
 
+enum { COPY_THREADS = 256 };
+
 typedef struct copy {
     hyp_cuda_move move;
     hyp_cuda_grid grid;
@@ -25,6 +27,71 @@ static hyp_status copy_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     return hyp_cuda_launch(s, &p->grid, transpose ? (void *)&p->move.args : (void *)&p->move.args.copy, diag);
 }
 
+/* Copies in a row that build one tensor, of different parts of which none waits for another: one launch. */
+typedef struct copies {
+    hyp_cuda_copies args;
+    hyp_cuda_grid grid;
+    int64_t x_offset[HYP_CUDA_COPIES], y_offset[HYP_CUDA_COPIES]; /* bytes */
+    uint32_t x[HYP_CUDA_COPIES], y;
+} copies;
+
+static hyp_status copies_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    copies *p = data;
+    for (uint32_t i = 0; i < p->args.count; i++) {
+        p->args.part[i].x = s->at[p->x[i]] + (CUdeviceptr)p->x_offset[i];
+        p->args.part[i].y = s->at[p->y] + (CUdeviceptr)p->y_offset[i];
+    }
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+static void add_part(const hyp_cuda_device *device, copies *p, const copy *from)
+{
+    const hyp_cuda_move *move = &from->move;
+    uint32_t i = p->args.count++;
+    p->x[i] = from->x;
+    p->x_offset[i] = move->x_offset;
+    p->y_offset[i] = move->y_offset;
+    p->args.part[i] = move->args.copy;
+    if (move->kind == HYP_CUDA_MOVE_BLOCK) {
+        uint32_t size = hyp_cuda_widest((uint64_t)move->bytes | (uint64_t)move->x_offset | (uint64_t)move->y_offset);
+        int64_t total = (int64_t)(move->bytes / size);
+        p->args.part[i] = (hyp_cuda_copy){.total = total, .rank = 1, .size = size};
+        p->args.part[i].extent[0] = hyp_cuda_extent_of(total);
+        p->args.part[i].x_stride[0] = p->args.part[i].y_stride[0] = 1;
+    }
+    p->grid.blocks += hyp_cuda_blocks(device, p->args.part[i].total, p->grid.block_x);
+    p->args.first_block[i + 1] = p->grid.blocks;
+}
+
+/* Lets the op before it make the copy `last`, of the newest op, too, where that is possible. */
+static hyp_status join(hyp_cuda_build *b, const copy *last)
+{
+    hyp_cuda_prepared *prepared = b->prepared;
+    if (prepared->ops.len < 2 || last->move.kind == HYP_CUDA_MOVE_TRANSPOSE) return HYP_OK;
+    hyp_cuda_op *before = &prepared->ops.data[prepared->ops.len - 2];
+    const copy *first = before->run == copy_run ? before->data : NULL;
+    copies *all = before->run == copies_run ? before->data : NULL;
+    uint32_t y = first ? first->y : all ? all->y : UINT32_MAX;
+    if (y != last->y || (first && first->move.kind == HYP_CUDA_MOVE_TRANSPOSE)) return HYP_OK;
+    if (hyp_plan_root(b->program, last->x) == hyp_plan_root(b->program, y)) return HYP_OK;
+    if (all && all->args.count == HYP_CUDA_COPIES) return HYP_OK;
+    const hyp_cuda_device *device = b->session->model->device;
+    if (!all) {
+        all = hyp_arena_zalloc(&prepared->arena, 1, sizeof *all);
+        if (!all) return hyp_fail_memory(b->diag, sizeof *all);
+        all->y = y;
+        all->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_copies, .block_x = COPY_THREADS, .block_y = 1};
+        add_part(device, all, first);
+        before->run = copies_run;
+        before->data = all;
+        HYP_TRY(hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_copies));
+    }
+    add_part(device, all, last);
+    prepared->ops.len--;
+    return HYP_OK;
+}
+
 hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
 {
     hyp_cuda_box box;
@@ -39,9 +106,8 @@ hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
     p->y = k->y;
     size_t size = hyp_dtype_size(hyp_cuda_dtype(b->program, k->x));
     hyp_cuda_move_plan(&box, size, b->values[k->x_offset], b->values[k->y_offset], &p->move);
-    if (p->move.kind == HYP_CUDA_MOVE_BLOCK) return HYP_OK;
+    if (p->move.kind == HYP_CUDA_MOVE_BLOCK) return join(b, p);
     const hyp_cuda_device *device = b->session->model->device;
-    enum { THREADS = 256 };
     if (p->move.kind == HYP_CUDA_MOVE_TRANSPOSE)
         p->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_transpose,
                                   .blocks = hyp_cuda_blocks(device, p->move.args.total_tiles, 1),
@@ -50,10 +116,11 @@ hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
                                   .shared_bytes = HYP_CUDA_TILE * (HYP_CUDA_TILE + 1) * sizeof(uint64_t)};
     else
         p->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_copy,
-                                  .blocks = hyp_cuda_blocks(device, p->move.args.copy.total, THREADS),
-                                  .block_x = THREADS,
+                                  .blocks = hyp_cuda_blocks(device, p->move.args.copy.total, COPY_THREADS),
+                                  .block_x = COPY_THREADS,
                                   .block_y = 1};
-    return hyp_cuda_need_kernel(b, p->grid.kernel);
+    HYP_TRY(hyp_cuda_need_kernel(b, p->grid.kernel));
+    return join(b, p);
 }
 
 /* ---- gather ------------------------------------------------------------------------------------------------ */

@@ -98,6 +98,7 @@ static const entry entries[] = {
     ENTRY(range_f64, hyp_cuda_range, false),
     ENTRY(range_u64, hyp_cuda_range, false),
     ENTRY(copy, hyp_cuda_copy, false),
+    ENTRY(copies, hyp_cuda_copies, false),
     ENTRY(transpose, hyp_cuda_transpose, true),
     ENTRY(gather, hyp_cuda_gather, false),
     ENTRY(fill_i64, hyp_cuda_fill, false),

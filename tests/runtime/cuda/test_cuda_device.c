@@ -776,6 +776,30 @@ static void copies_slice_reverse_and_concatenate(void **state)
         }
 }
 
+/* y holds x in 19 pieces of 1, 2, 3, ... elements, the last one first; a piece in the middle is read backwards. */
+static void copies_of_many_parts_build_one_tensor(void **state)
+{
+    (void)state;
+    enum { PARTS = 19, TOTAL = PARTS * (PARTS + 1) / 2, BACKWARDS = 11 };
+    const int64_t all = TOTAL, one = 1, minus = -1;
+    pb_init(&builder);
+    uint32_t x = pb_input(&builder, "x", HYP_F16, 1, pb_consts(&builder, 1, &all));
+    uint32_t y = pb_output(&builder, "y", HYP_F16, 1, pb_consts(&builder, 1, &all));
+    int64_t at = 0;
+    for (int64_t n = 1; n <= PARTS; at += n++) {
+        HypPlan__Copy *s = pb_copy(&builder);
+        s->x = x;
+        s->y = y;
+        s->n_extents = s->n_x_strides = s->n_y_strides = 1;
+        s->extents = pb_consts(&builder, 1, &n);
+        s->x_strides = pb_consts(&builder, 1, n == BACKWARDS ? &minus : &one);
+        s->y_strides = pb_consts(&builder, 1, &one);
+        s->x_offset = pb_const(&builder, n == BACKWARDS ? at + n - 1 : at);
+        s->y_offset = pb_const(&builder, TOTAL - at - n);
+    }
+    check((dims_list){{TOTAL}}, (tolerance){0, 0});
+}
+
 static void build_gather(hyp_dtype dtype, hyp_dtype index, int64_t outer, int64_t axis, int64_t inner, int64_t count)
 {
     pb_init(&builder);
@@ -1179,6 +1203,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(reductions_over_any_axes),
         cmocka_unit_test(copies_permute_axes_of_every_type),
         cmocka_unit_test(copies_slice_reverse_and_concatenate),
+        cmocka_unit_test(copies_of_many_parts_build_one_tensor),
         cmocka_unit_test(gather_takes_indexes_from_both_ends),
         cmocka_unit_test(gather_reports_an_index_out_of_range),
         cmocka_unit_test(fill_writes_shapes),
