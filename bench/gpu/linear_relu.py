@@ -90,7 +90,7 @@ def measure(args, library, folder, batch, widths, last_relu, kind):
         plans, outputs = {}, {}
         ways = {"fused": [], "unfused": [f"--disable-rule={rule}" for rule in UNFUSED]}
         if not args.untuned:
-            ways["tuned"] = ["--tune", "--seconds", "5"] + (["--cache", args.timings] if args.timings else [])
+            ways["tuned"] = ["--tune", "--seconds", "2" if args.quick else "5"] + (["--cache", args.timings] if args.timings else [])
         for name, options in ways.items():
             plan = os.path.join(folder, name + ".plan")
             compile_plan(args, path, kind, batch, options, plan)

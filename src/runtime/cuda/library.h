@@ -8,6 +8,10 @@
 #include "base/mem.h"
 #include "hypatia/status.h"
 
+/* Headers of CUDA 12.8 and newer mean a function by this name that older drivers lack; what it was before, all have. */
+#undef cuEventElapsedTime
+CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
+
 /* Every function that the backend calls. cuda.h renames many of them by macros (cuMemAlloc is cuMemAlloc_v2); the
  * names below and those of the fields pass through the same macros, so that each is the version of the headers. */
 /* clang-format off */

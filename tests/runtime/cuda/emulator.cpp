@@ -321,6 +321,7 @@ DRIVER cuEventRecord(CUevent event, CUstream at)
     return queue(at, [=] { *(uint64_t *)event = nanoseconds; }), CUDA_SUCCESS;
 }
 DRIVER cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
+#undef cuEventElapsedTime // as in library.h
 DRIVER cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop)
 {
     return *milliseconds = (float)(*(uint64_t *)stop - *(uint64_t *)start) * 1e-6f, CUDA_SUCCESS;
