@@ -21,6 +21,10 @@ static void print_table(FILE *to, const session *s, const hyp_tune_report *repor
     }
     fprintf(to, "%12.2f %12.2f  all of these shapes, each as often as the plan has it\n", report->first_seconds * 1e6,
             report->seconds * 1e6);
+    if (report->untuned_run_seconds > 0)
+        fprintf(to, "a run: %.2f us untuned, %.2f us tuned%s\n", report->untuned_run_seconds * 1e6,
+                report->run_seconds * 1e6,
+                report->replaced > 0 ? "" : ": not faster, so that what was found is not used");
     fprintf(to, "products: %zu, known: %zu, timed: %zu, changed: %zu\n", report->products, report->known, report->timed,
             report->replaced);
     size_t left = report->products - report->known - report->timed;

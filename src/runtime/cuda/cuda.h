@@ -49,6 +49,7 @@ typedef struct hyp_cuda_session {
     CUdeviceptr workspace, scratch, staging; /* 0 = none yet */
     size_t workspace_bytes, scratch_bytes, staging_bytes;
     hyp_tuning tuning;       /* of products */
+    bool untuned;            /* what is prepared now is to be as if nothing were known from tuning */
     CUdeviceptr *at;         /* by tensor: its address in the run under way */
     volatile int64_t *error; /* {1, index} after a gather index out of range; pinned, kernels write it */
     CUdeviceptr error_at;    /* the same memory as kernels see it */
@@ -80,7 +81,6 @@ typedef struct hyp_cuda_build {
     const int64_t *values;
     uint32_t step;
     struct hyp_cuda_probe *probe; /* tune.h; NULL unless products are tuned */
-    bool untuned;                 /* as if nothing were known from tuning */
     hyp_diag *diag;
 } hyp_cuda_build;
 

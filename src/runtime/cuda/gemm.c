@@ -207,7 +207,9 @@ static hyp_status answer(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *wa
     probe->slot = &g->algo[0];
     HYP_TRY(try_way(b, g, &ways[probe->way], NULL, &found));
     if (!found) return HYP_OK;
-    return choose(b->session, g, HYP_CUDA_ALIGN, probe->wanted, probe->results, &probe->count, b->diag);
+    HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, probe->wanted, probe->results, &probe->count, b->diag));
+    probe->usual = g->algo[0];
+    return HYP_OK;
 }
 
 /* Does what tuning found to be the fastest, or else takes the first of the epilogues that cuBLASLt has an algorithm
@@ -224,7 +226,7 @@ static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, 
         *out_way = ways[b->probe->way];
         return answer(b, g, ways, count);
     }
-    const HypPlan__TunedProduct *tuned = b->untuned ? NULL : hyp_tuning_find(&b->session->tuning, key);
+    const HypPlan__TunedProduct *tuned = b->session->untuned ? NULL : hyp_tuning_find(&b->session->tuning, key);
     bool found = false;
     for (size_t i = 0; i < count && tuned && !found; i++) {
         if (ways[i].epilogue != (cublasLtEpilogue_t)tuned->epilogue) continue;

@@ -30,7 +30,8 @@ bool hyp_cuda_linear_key(const hyp_cuda_build *b, const HypPlan__Linear *k, char
 static size_t recall(const hyp_cuda_build *b, const HypPlan__Linear *k, const uint8_t **out_parts)
 {
     char key[HYP_CUDA_LINEAR_KEY];
-    if (b->untuned || b->probe || b->session->tuning.products.len == 0 || !hyp_cuda_linear_key(b, k, key)) return 0;
+    if (b->session->untuned || b->probe || b->session->tuning.products.len == 0 || !hyp_cuda_linear_key(b, k, key))
+        return 0;
     const HypPlan__TunedProduct *tuned = hyp_tuning_find(&b->session->tuning, key);
     size_t layers = 0;
     if (!tuned) return 0;

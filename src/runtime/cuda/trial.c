@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "runtime/cuda/backend_cuda.h"
 #include "runtime/cuda/extent.h"
 #include "runtime/cuda/tune.h"
 
@@ -92,6 +93,13 @@ static hyp_status fill(const hyp_cuda_trial *t, size_t i, hyp_diag *diag)
     return HYP_OK;
 }
 
+static hyp_status create_events(hyp_cuda_trial *t, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &t->session->model->device->lib;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuEventCreate(&t->start, CU_EVENT_DEFAULT), "cuEventCreate", diag));
+    return hyp_cuda_check(lib, lib->cuEventCreate(&t->stop, CU_EVENT_DEFAULT), "cuEventCreate", diag);
+}
+
 hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int64_t *values, const uint32_t *reads,
                                size_t read_count, uint32_t result, hyp_diag *diag)
 {
@@ -119,8 +127,26 @@ hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int
         at += aligned(t->reads[i].bytes) * (t->reads[i].turns ? t->copies : 1);
         HYP_TRY(fill(t, i, diag));
     }
-    HYP_TRY(hyp_cuda_check(lib, lib->cuEventCreate(&t->start, CU_EVENT_DEFAULT), "cuEventCreate", diag));
-    return hyp_cuda_check(lib, lib->cuEventCreate(&t->stop, CU_EVENT_DEFAULT), "cuEventCreate", diag);
+    return create_events(t, diag);
+}
+
+hyp_status hyp_cuda_trial_open_run(hyp_cuda_trial *t, hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    *t = (hyp_cuda_trial){.session = s, .run = true, .copies = 1, .repeats = FIRST_REPEATS};
+    size_t bytes = p->staging_bytes > 0 ? p->staging_bytes : 1;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemAlloc(&t->memory, bytes), "cuMemAlloc", diag));
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemsetD8Async(t->memory, 0, bytes, s->stream), "cuMemsetD8", diag));
+    for (size_t i = 0; i < program->n_inputs + program->n_outputs; i++) {
+        bool in = i < program->n_inputs;
+        uint32_t tensor = in ? program->inputs[i] : program->outputs[i - program->n_inputs];
+        s->at[tensor] = t->memory + p->edge_offset[i];
+        /* Integers stay 0: they may be indexes. */
+        if (in && p->edge_bytes[i] > 0 && hyp_dtype_is_float(hyp_cuda_dtype(program, tensor)))
+            HYP_TRY(fill_random(t, tensor, s->at[tensor], p->edge_bytes[i], diag));
+    }
+    return create_events(t, diag);
 }
 
 void hyp_cuda_trial_close(hyp_cuda_trial *t)
@@ -145,6 +171,7 @@ static hyp_status wait(const hyp_cuda_trial *t, hyp_diag *diag)
 static hyp_status queue(const hyp_cuda_trial *t, const hyp_cuda_candidate *c, uint32_t i, hyp_diag *diag)
 {
     hyp_cuda_session *s = t->session;
+    if (t->run) return hyp_cuda_run_ops(s, c->ops, NULL, diag);
     for (size_t r = 0; r < t->read_count; r++)
         s->at[t->reads[r].tensor] =
             t->reads[r].at + (t->reads[r].turns ? i % t->copies * aligned(t->reads[r].bytes) : 0);
@@ -209,8 +236,10 @@ hyp_status hyp_cuda_trial_start(hyp_cuda_trial *t, hyp_cuda_candidate *first, hy
     const hyp_cuda_library *lib = &t->session->model->device->lib;
     double seconds = 0;
     HYP_TRY(queue(t, first, 0, diag));
-    HYP_TRY(hyp_cuda_check(lib, lib->cuMemcpyDtoDAsync(t->first_at, t->result_at, t->result_bytes, t->session->stream),
-                           "cuMemcpyDtoD", diag));
+    if (!t->run)
+        HYP_TRY(hyp_cuda_check(lib,
+                               lib->cuMemcpyDtoDAsync(t->first_at, t->result_at, t->result_bytes, t->session->stream),
+                               "cuMemcpyDtoD", diag));
     HYP_TRY(wait(t, diag));
     HYP_TRY(capture(t, first, diag));
     hyp_status status = hyp_cuda_trial_time(t, first, &seconds, diag);

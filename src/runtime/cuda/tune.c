@@ -12,7 +12,7 @@ enum {
     WAYS = 3,          /* epilogues of a product */
     DIVISIONS = 8,     /* of a step's layers */
     LATER_WANTED = 16, /* algorithms for all ways but the first, which do more work outside of the product */
-    MOST = HYP_CUDA_CANDIDATES + (WAYS - 1) * LATER_WANTED,
+    MOST = 1 + HYP_CUDA_CANDIDATES + (WAYS - 1) * LATER_WANTED,
     ROUNDS = 9 /* the most samples of a candidate in one race */
 };
 static const double worth =
@@ -32,8 +32,9 @@ typedef struct tuner {
     const int64_t *values;
     const hyp_tune_options *options;
     HYP_VEC(job) jobs;
-    bool whole; /* the step that is looked at has a job of its own */
-    double end; /* by the clock */
+    bool whole;        /* the step that is looked at has a job of its own */
+    hyp_tuning firsts; /* what an untuned plan does, of those that were replaced */
+    double end;        /* by the clock */
     hyp_tune_report report;
     hyp_diag *diag;
 } tuner;
@@ -209,6 +210,15 @@ static hyp_status add_ops(const tuner *t, const job *j, contest *c, hyp_cuda_pre
     return hyp_cuda_add_layer(&b, s->linear, j->layer);
 }
 
+static void add_candidate(contest *c, hyp_cuda_prepared *ops, const cublasLtMatmulAlgo_t *algorithm, uint64_t workspace)
+{
+    c->candidates[c->count++] = (hyp_cuda_candidate){.ops = ops,
+                                                     .slot = c->probe.slot,
+                                                     .algorithm = *algorithm,
+                                                     .workspace = workspace,
+                                                     .epilogue = c->probe.epilogue};
+}
+
 /* Every algorithm of every way that there is; the first is what an untuned plan does. */
 static hyp_status list_candidates(tuner *t, const job *j, contest *c)
 {
@@ -218,14 +228,15 @@ static hyp_status list_candidates(tuner *t, const job *j, contest *c)
         if (!ops) return hyp_fail_memory(t->diag, sizeof *ops);
         probe->wanted = c->count == 0 ? HYP_CUDA_CANDIDATES : LATER_WANTED;
         HYP_TRY(add_ops(t, j, c, ops));
+        /* What an untuned plan takes need not be the first of many. */
+        if (c->count == 0 && probe->count > 0) add_candidate(c, ops, &probe->usual, 0);
         for (int i = 0; i < probe->count; i++) {
             const cublasLtMatmulHeuristicResult_t *r = &probe->results[i];
             if (r->state != CUBLAS_STATUS_SUCCESS || r->workspaceSize > t->session->workspace_bytes) continue;
-            c->candidates[c->count++] = (hyp_cuda_candidate){.ops = ops,
-                                                             .slot = probe->slot,
-                                                             .algorithm = r->algo,
-                                                             .workspace = r->workspaceSize,
-                                                             .epilogue = probe->epilogue};
+            if (ops == c->candidates[0].ops && memcmp(&r->algo, &c->candidates[0].algorithm, sizeof r->algo) == 0)
+                c->candidates[0].workspace = r->workspaceSize;
+            else
+                add_candidate(c, ops, &r->algo, r->workspaceSize);
         }
     }
     return HYP_OK;
@@ -243,8 +254,10 @@ static hyp_status add_division(tuner *t, const job *j, contest *c, const uint8_t
     bool done = false;
     hyp_status status = c->count > 0 ? hyp_cuda_add_parts(&b, k, parts, part_count, &done) : HYP_OK;
     if (c->count == 0) { /* the first candidate: what an untuned plan does */
-        b.untuned = done = true;
+        done = true;
+        t->session->untuned = true;
         status = hyp_cuda_add_by_rule(&b, k, c->parts[0], &c->part_count[0]);
+        t->session->untuned = false;
     }
     if (status != HYP_OK || !done) {
         hyp_cuda_release(t->session, ops);
@@ -417,37 +430,39 @@ static void describe_algorithm(const hyp_cuda_library *lib, const cublasLtMatmul
     }
 }
 
-static hyp_status store_algorithm(const tuner *t, const hyp_cuda_candidate *winner, HypPlan__TunedProduct *out)
+static hyp_status store_algorithm(const tuner *t, const hyp_cuda_candidate *taken, HypPlan__TunedProduct *out,
+                                  hyp_tuning *list)
 {
     char attributes[256];
-    describe_algorithm(&t->session->model->device->lib, &winner->algorithm, attributes);
-    out->algorithm = (ProtobufCBinaryData){sizeof winner->algorithm, (uint8_t *)(uintptr_t)&winner->algorithm};
-    out->epilogue = winner->epilogue;
+    describe_algorithm(&t->session->model->device->lib, &taken->algorithm, attributes);
+    out->algorithm = (ProtobufCBinaryData){sizeof taken->algorithm, (uint8_t *)(uintptr_t)&taken->algorithm};
+    out->epilogue = taken->epilogue;
     out->attributes = attributes;
-    out->workspace = winner->workspace;
-    return hyp_tuning_set(&t->session->tuning, out, t->diag);
+    out->workspace = taken->workspace;
+    return hyp_tuning_set(list, out, t->diag);
 }
 
-static hyp_status store_division(const tuner *t, contest *c, size_t winner, HypPlan__TunedProduct *out)
+static hyp_status store_division(const tuner *t, contest *c, size_t taken, HypPlan__TunedProduct *out, hyp_tuning *list)
 {
     char attributes[128];
     int n = snprintf(attributes, sizeof attributes, "layers in one launch:");
-    for (size_t i = 0; i < c->part_count[winner]; i++)
-        n += snprintf(attributes + n, sizeof attributes - (size_t)n, " %u", c->parts[winner][i]);
-    out->algorithm = (ProtobufCBinaryData){c->part_count[winner], c->parts[winner]};
+    for (size_t i = 0; i < c->part_count[taken]; i++)
+        n += snprintf(attributes + n, sizeof attributes - (size_t)n, " %u", c->parts[taken][i]);
+    out->algorithm = (ProtobufCBinaryData){c->part_count[taken], c->parts[taken]};
     out->attributes = attributes;
-    return hyp_tuning_set(&t->session->tuning, out, t->diag);
+    return hyp_tuning_set(list, out, t->diag);
 }
 
-static hyp_status store(const tuner *t, const job *j, contest *c, const hyp_cuda_candidate *winner)
+/* Notes in a list that a candidate was taken. */
+static hyp_status store(const tuner *t, const job *j, contest *c, const hyp_cuda_candidate *taken, hyp_tuning *list)
 {
     HypPlan__TunedProduct product;
     hyp_plan__tuned_product__init(&product);
     product.key = (char *)(uintptr_t)j->key;
-    product.seconds = winner->seconds;
+    product.seconds = taken->seconds;
     product.first_seconds = c->candidates[0].seconds;
-    return j->whole ? store_division(t, c, (size_t)(winner - c->candidates), &product)
-                    : store_algorithm(t, winner, &product);
+    return j->whole ? store_division(t, c, (size_t)(taken - c->candidates), &product, list)
+                    : store_algorithm(t, taken, &product, list);
 }
 
 /* Whether another than what an untuned plan does was taken. */
@@ -468,13 +483,56 @@ static hyp_status tune_job(tuner *t, const job *j, double deadline)
         status = hyp_cuda_trial_open(&trial, t->session, t->values, c->reads, c->read_count, c->result, t->diag);
         if (status == HYP_OK) status = (j->whole ? find_division : find_winner)(t, c, &trial, deadline, &winner);
         hyp_cuda_trial_close(&trial);
-        if (status == HYP_OK) status = store(t, j, c, winner);
+        bool replaced = is_replaced(j, c, winner);
+        if (status == HYP_OK) status = store(t, j, c, winner, &t->session->tuning);
+        if (status == HYP_OK && replaced) status = store(t, j, c, &c->candidates[0], &t->firsts);
         t->report.timed++;
-        t->report.replaced += is_replaced(j, c, winner);
+        t->report.replaced += replaced;
     }
     contest_dispose(t, c);
     if (status != HYP_OK) hyp_diag_prefix(t->diag, "%s", j->key);
     return status;
+}
+
+/* ---- whole runs ---------------------------------------------------------------------------------------------- */
+
+static hyp_status race_runs(tuner *t, hyp_cuda_prepared *untuned, hyp_cuda_prepared *tuned)
+{
+    hyp_cuda_candidate before = {.ops = untuned}, after = {.ops = tuned}, *list[] = {&before, &after};
+    hyp_cuda_trial trial = {0};
+    bool runs = true;
+    hyp_status status = hyp_cuda_trial_open_run(&trial, t->session, tuned, t->diag);
+    if (status == HYP_OK) status = hyp_cuda_trial_start(&trial, &before, t->diag);
+    for (int i = 0; i < 2 && status == HYP_OK && runs; i++)
+        status = hyp_cuda_trial_ready(&trial, list[i], &runs, t->diag);
+    if (status == HYP_OK && runs) status = race(&trial, list, 2, ROUNDS, t->end, t->diag);
+    t->report.untuned_run_seconds = before.seconds;
+    t->report.run_seconds = after.seconds;
+    for (int i = 0; i < 2; i++) hyp_cuda_candidate_dispose(i ? &after : &before, &t->session->model->device->lib);
+    hyp_cuda_trial_close(&trial);
+    return status;
+}
+
+/* Times the plan as it is now against the plan as it would be without tuning. Products are faster alone than in the
+ * company of others: where runs gain nothing, what was found is not used. */
+static hyp_status check_runs(tuner *t)
+{
+    void *untuned = NULL, *tuned = NULL;
+    if (t->report.replaced == 0) return HYP_OK;
+    t->session->untuned = true;
+    hyp_status status = hyp_cuda_prepare(t->session, t->values, &untuned, t->diag);
+    t->session->untuned = false;
+    if (status == HYP_OK) status = hyp_cuda_prepare(t->session, t->values, &tuned, t->diag);
+    if (status == HYP_OK) status = race_runs(t, untuned, tuned);
+    if (untuned) hyp_cuda_release(t->session, untuned);
+    if (tuned) hyp_cuda_release(t->session, tuned);
+    if (t->session->error) t->session->error[0] = 0; /* indexes were not those of a run */
+    bool timed = t->report.untuned_run_seconds > 0;
+    if (status != HYP_OK || !timed || t->report.run_seconds < t->report.untuned_run_seconds) return status;
+    t->report.replaced = 0;
+    for (size_t i = 0; i < t->firsts.products.len; i++)
+        HYP_TRY(hyp_tuning_set(&t->session->tuning, t->firsts.products.data[i], t->diag));
+    return HYP_OK;
 }
 
 /* ---- entry --------------------------------------------------------------------------------------------------- */
@@ -504,10 +562,13 @@ static hyp_status tune_all(tuner *t)
             t->report.known++;
         else if (now < t->end)
             HYP_TRY(tune_job(t, j, now + (t->end - now) / (double)(t->jobs.len - i)));
-        const HypPlan__TunedProduct *done = hyp_tuning_find(&t->session->tuning, j->key);
+    }
+    HYP_TRY(check_runs(t));
+    for (size_t i = 0; i < t->jobs.len; i++) {
+        const HypPlan__TunedProduct *done = hyp_tuning_find(&t->session->tuning, t->jobs.data[i].key);
         if (!done) continue;
-        t->report.seconds += (double)j->uses * done->seconds;
-        t->report.first_seconds += (double)j->uses * done->first_seconds;
+        t->report.seconds += (double)t->jobs.data[i].uses * done->seconds;
+        t->report.first_seconds += (double)t->jobs.data[i].uses * done->first_seconds;
     }
     if (o->progress) o->progress(t->jobs.len, t->jobs.len, "", o->progress_user);
     return HYP_OK;
@@ -523,6 +584,7 @@ hyp_status hyp_cuda_tune(void *session, const int64_t *values, const hyp_tune_op
     if (status == HYP_OK) status = tune_all(&t);
     hyp_cuda_leave(t.session->model->device);
     hyp_vec_free(&t.jobs);
+    hyp_tuning_dispose(&t.firsts);
     if (status == HYP_OK) *out = t.report;
     return status;
 }

@@ -24,6 +24,7 @@ typedef struct hyp_cuda_probe {
     uint32_t epilogue;                                            /* out */
     cublasLtMatmulHeuristicResult_t results[HYP_CUDA_CANDIDATES]; /* out: for aligned operands, the first one first */
     int count;                                                    /* out */
+    cublasLtMatmulAlgo_t usual;                                   /* out: what is taken without tuning */
     cublasLtMatmulAlgo_t *slot;                                   /* out: what the op that was added will run */
 } hyp_cuda_probe;
 
@@ -53,6 +54,7 @@ typedef struct hyp_cuda_trial {
         CUdeviceptr at; /* the first */
     } reads[HYP_CUDA_TRIAL_READS];
     size_t read_count;
+    bool run; /* of the whole plan: there are only inputs and outputs */
     uint32_t result;
     size_t result_bytes;
     CUdeviceptr memory, result_at, first_at; /* everything; the result; that of the first candidate */
@@ -64,6 +66,10 @@ typedef struct hyp_cuda_trial {
  * filled; hidden values are among the tensors read. To be closed also when it fails. */
 HYP_NODISCARD hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int64_t *values,
                                              const uint32_t *reads, size_t read_count, uint32_t result, hyp_diag *diag);
+/* The same for whole runs: candidates are prepared shapes, alike in where inputs and outputs lie; nothing is compared.
+ */
+HYP_NODISCARD hyp_status hyp_cuda_trial_open_run(hyp_cuda_trial *t, hyp_cuda_session *s, const hyp_cuda_prepared *p,
+                                                 hyp_diag *diag);
 void hyp_cuda_trial_close(hyp_cuda_trial *t);
 
 /* Runs the first candidate, keeps its result for comparison, and sets how often a sample repeats a product. */

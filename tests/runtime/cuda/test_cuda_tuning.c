@@ -423,6 +423,32 @@ static hyp_engine *load_network(plan_builder *b, int64_t rows)
     return pb_load(b, HYP_DEVICE_CUDA);
 }
 
+static void what_makes_no_run_faster_is_not_used(void **state)
+{
+    (void)state;
+    enum { M = 40, N = 32 };
+    static float in[M * N], got[M * M];
+    plan_builder *b = malloc(sizeof *b);
+    assert_non_null(b);
+    loaded l = {.engine = load_network(b, M)};
+    hyp_diag diag = {0};
+    hyp_tune_report report;
+    hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {M, N}};
+    hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F32};
+    assert_int_equal(hyp_context_create(l.engine, NULL, &l.context, &diag), HYP_OK);
+    setenv("HYPATIA_EMULATOR", "company", 1);
+    if (hyp_context_tune(l.context, &x, 1, NULL, &report, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    setenv("HYPATIA_EMULATOR", "", 1);
+    assert_true(report.timed == 3 && report.replaced == 0 && report.run_seconds > report.untuned_run_seconds);
+    assert_true(report.seconds == report.first_seconds);
+    uint64_t first = runs_of(0);
+    assert_int_equal(hyp_context_run(l.context, &x, 1, &y, 1, &diag), HYP_OK);
+    assert_int_equal(runs_of(0), first + 4);
+    unload(&l);
+    pb_dispose(b);
+    free(b);
+}
+
 static void every_kind_of_product_is_tuned_and_computes_the_same(void **state)
 {
     (void)state;
@@ -440,6 +466,7 @@ static void every_kind_of_product_is_tuned_and_computes_the_same(void **state)
     assert_int_equal(hyp_context_run(l.context, &x, 1, &y, 1, &diag), HYP_OK);
     if (hyp_context_tune(l.context, &x, 1, NULL, &report, &diag) != HYP_OK) fail_msg("%s", diag.message);
     assert_true(report.products == 3 && report.timed == 3 && report.replaced == 3);
+    assert_true(report.run_seconds > 0 && report.run_seconds < report.untuned_run_seconds);
     assert_string_equal(hyp_context_tuned(l.context, 0).product, "f32 tn 32x40x32 ld 32 32 32 align 256 added gelu");
     assert_string_equal(hyp_context_tuned(l.context, 1).product, "f32 tn 32x40x32 ld 32 32 32 align 256 bias relu");
     assert_string_equal(hyp_context_tuned(l.context, 2).product, "f32 tn 40x40x32 ld 32 32 40 align 256");
@@ -570,6 +597,7 @@ int main(void)
         cmocka_unit_test(what_was_found_can_be_carried_to_another_context),
         cmocka_unit_test(every_kind_of_product_is_tuned_and_computes_the_same),
         cmocka_unit_test(layers_run_in_one_launch_or_by_products_as_was_measured),
+        cmocka_unit_test(what_makes_no_run_faster_is_not_used),
         cmocka_unit_test(without_time_products_stay_as_they_are),
         cmocka_unit_test(a_device_that_cannot_be_timed_is_an_error_and_the_context_stays_usable),
         cmocka_unit_test(only_a_gpu_is_tuned),
