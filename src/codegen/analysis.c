@@ -249,7 +249,14 @@ hyp_status hyp_lower_analyse(hyp_lowering *l)
                 HYP_TRY(hyp_lower_find_view(l, v, node->op == HYP_OP_attention, &view));
                 v = view.value;
             }
-            if (v != HYP_NO_VALUE) note_reader(l, v, grouped ? group + 1 : 0);
+            bool joins = grouped;
+            if (grouped && v != HYP_NO_VALUE) {
+                hyp_view view;
+                HYP_TRY(hyp_lower_find_rows(l, v, &view));
+                joins = view.value == v;
+                v = view.value;
+            }
+            if (v != HYP_NO_VALUE) note_reader(l, v, joins ? group + 1 : 0);
         }
     }
     return HYP_OK;

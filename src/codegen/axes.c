@@ -15,12 +15,17 @@ hyp_status hyp_lower_broadcast(hyp_lowering *l, hyp_axes *axes, int32_t lane, co
 {
     hyp_dim strides[HYP_MAX_RANK];
     HYP_TRY(hyp_lower_strides(l, type->rank, type->dims, strides));
+    hyp_lower_broadcast_view(axes, lane, type, strides);
+    return HYP_OK;
+}
+
+void hyp_lower_broadcast_view(hyp_axes *axes, int32_t lane, const hyp_type *type, const hyp_dim *strides)
+{
     int32_t shift = axes->rank - type->rank;
     for (int32_t i = 0; i < axes->rank; i++) {
         bool repeated = i < shift || (type->dims[i - shift] == 1 && axes->extents[i] != 1);
         axes->strides[lane][i] = repeated ? 0 : strides[i - shift];
     }
-    return HYP_OK;
 }
 
 /* True when every lane crosses axis `outer` with the stride that a step beyond the end of axis `inner` has. A product

@@ -16,13 +16,28 @@ typedef struct builder {
     hyp_value_id value_of[HYP_PLAN_POINTWISE_REGISTERS]; /* HYP_NO_VALUE where a register is no value */
 } builder;
 
-static hyp_status add_input(builder *b, hyp_value_id value_of, uint32_t tensor, const hyp_type *type)
+static void add_lane(builder *b, hyp_value_id value_of, uint32_t tensor)
 {
-    b->tensors[b->inputs] = tensor;
-    HYP_TRY(hyp_lower_broadcast(b->l, &b->axes, (int32_t)b->inputs, type));
-    b->inputs++;
+    b->tensors[b->inputs++] = tensor;
     b->axes.lanes = (int32_t)b->inputs;
     b->value_of[b->registers++] = value_of;
+}
+
+static hyp_status add_input(builder *b, uint32_t tensor, const hyp_type *type)
+{
+    HYP_TRY(hyp_lower_broadcast(b->l, &b->axes, (int32_t)b->inputs, type));
+    add_lane(b, HYP_NO_VALUE, tensor);
+    return HYP_OK;
+}
+
+static hyp_status add_operand(builder *b, hyp_value_id v)
+{
+    uint32_t tensor;
+    hyp_view view;
+    HYP_TRY(hyp_lower_find_rows(b->l, v, &view));
+    HYP_TRY(hyp_lower_read(b->l, view.value, &tensor));
+    hyp_lower_broadcast_view(&b->axes, (int32_t)b->inputs, &hyp_lower_value(b->l, v)->type, view.strides);
+    add_lane(b, v, tensor);
     return HYP_OK;
 }
 
@@ -235,11 +250,7 @@ hyp_status hyp_emit_group(hyp_lowering *l, const hyp_group *group)
     builder b = {.l = l, .k = step->pointwise};
     HYP_TRY(
         begin(&b, &hyp_lower_value(l, root->outputs[0])->type, group->compute == HYP_BOOL ? HYP_F32 : group->compute));
-    for (uint32_t i = 0; i < group->input_count; i++) {
-        uint32_t tensor;
-        HYP_TRY(hyp_lower_read(l, group->inputs[i], &tensor));
-        HYP_TRY(add_input(&b, group->inputs[i], tensor, &hyp_lower_value(l, group->inputs[i])->type));
-    }
+    for (uint32_t i = 0; i < group->input_count; i++) HYP_TRY(add_operand(&b, group->inputs[i]));
     for (size_t i = 0; i < count; i++) HYP_TRY(add_node(&b, nodes[i]));
     uint32_t y;
     HYP_TRY(hyp_lower_write(l, root->outputs[0], &y));
@@ -259,8 +270,8 @@ hyp_status hyp_emit_scaled_sum(hyp_lowering *l, const hyp_node *node, uint32_t p
     uint32_t tensor, c = 1;
     instr *in;
     HYP_TRY(hyp_lower_read(l, addend, &tensor));
-    HYP_TRY(add_input(&b, HYP_NO_VALUE, product, type));
-    HYP_TRY(add_input(&b, HYP_NO_VALUE, tensor, &hyp_lower_value(l, addend)->type));
+    HYP_TRY(add_input(&b, product, type));
+    HYP_TRY(add_input(&b, tensor, &hyp_lower_value(l, addend)->type));
     if (beta != 1) {
         HYP_TRY(add_instr(&b, HYP_PLAN__POINTWISE__OP__CONST, 0, 0, (hyp_dtype)b.k->compute, HYP_NO_VALUE, &in));
         in->p = beta;

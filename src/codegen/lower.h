@@ -92,6 +92,11 @@ typedef struct hyp_view {
  * neither rows nor columns of them would lie together any more. */
 hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, bool matrices, hyp_view *out);
 
+/* What an elementwise step reads for v. On a GPU the value behind transpositions that leave rows of some length as they
+ * are, such as those of the heads of an attention: the copy would be one more kernel. Else v itself: on a CPU, rows
+ * that are not one after the other cost more than the copy. */
+hyp_status hyp_lower_find_rows(hyp_lowering *l, hyp_value_id v, hyp_view *out);
+
 /* ---- lower.c ---------------------------------------------------------------------------------------- */
 
 /* The tensor to read a value from, made on first use: a weight for a constant, a view for a view. */
@@ -133,6 +138,8 @@ typedef struct hyp_axes {
 hyp_status hyp_lower_strides(hyp_lowering *l, int32_t rank, const hyp_dim *dims, hyp_dim *out);
 /* The strides of an operand of this type under numpy broadcasting to the extents, as lane `lane`. */
 hyp_status hyp_lower_broadcast(hyp_lowering *l, hyp_axes *axes, int32_t lane, const hyp_type *type);
+/* The same for an operand that lies with these strides. */
+void hyp_lower_broadcast_view(hyp_axes *axes, int32_t lane, const hyp_type *type, const hyp_dim *strides);
 /* Drops axes of one element and joins neighbours that every lane crosses with one stride. */
 void hyp_lower_merge_axes(hyp_lowering *l, hyp_axes *axes);
 

@@ -135,3 +135,19 @@ hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, bool matrices, h
     }
     return HYP_OK;
 }
+
+hyp_status hyp_lower_find_rows(hyp_lowering *l, hyp_value_id v, hyp_view *out)
+{
+    enum { LONG = 16 };
+    const hyp_type *type = &hyp_lower_value(l, v)->type;
+    int32_t last = type->rank - 1;
+    hyp_view as_it_is = {.value = v};
+    HYP_TRY(hyp_lower_strides(l, type->rank, type->dims, as_it_is.strides));
+    HYP_TRY(hyp_lower_find_view(l, v, false, out));
+    bool moved = strcmp(l->options->target, "cuda") == 0 &&
+                 memcmp(out->strides, as_it_is.strides, (size_t)type->rank * sizeof *out->strides) != 0;
+    bool rows = moved && out->offset == 0 && out->strides[last] == 1 && hyp_dim_is_const(type->dims[last]) &&
+                type->dims[last] >= LONG;
+    if (!rows) *out = as_it_is;
+    return HYP_OK;
+}

@@ -18,12 +18,14 @@ typedef struct fixture {
     hyp_lowered lowered;
     const HypPlan__Program *p;
     char path[64];
+    const char *target;
 } fixture;
 
 static int setup(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
     snprintf(f->path, sizeof f->path, "test_lower.%ld.bin", (long)getpid());
+    f->target = "cpu";
     *state = f;
     return hyp_dims_create(&f->dims, NULL) == HYP_OK ? 0 : -1;
 }
@@ -49,7 +51,7 @@ static void parse(fixture *f, const char *text)
 static hyp_status try_lower(fixture *f, const char *text, hyp_precision precision, hyp_diag *diag)
 {
     static const char *const flags[] = {"--disable-rule=x"};
-    hyp_codegen_options options = {.target = "cpu",
+    hyp_codegen_options options = {.target = f->target,
                                    .precision = precision,
                                    .producer = "test",
                                    .model_name = "m",
@@ -390,6 +392,37 @@ static void a_transposed_second_reading_forbids_overwriting(void **state)
              "(output \"y\" %3))");
     assert_steps(f, "softmax mul softmax");
     assert_int_equal(f->p->slot_count, 2);
+}
+
+#define HEADS(perm)                                                                                                    \
+    "(graph \"\" (input %x (f32 2 16 16 16)) (input %z (f32 2 16 16 16)) (%t (transpose :perm " perm " %x))"           \
+    "(%y (mul %z %t)) (output \"y\" %y))"
+
+static void heads_are_multiplied_where_they_lie_on_a_gpu(void **state)
+{
+    fixture *f = *state;
+    f->target = "cuda";
+    lower(f, HEADS("(0 2 1 3)"));
+    assert_steps(f, "mul");
+    const HypPlan__Pointwise *k = f->p->steps[0]->pointwise;
+    static const int64_t strides[] = {4096, 16, 256, 1};
+    assert_int_equal(k->n_extents, 4);
+    for (size_t i = 0; i < k->n_extents; i++) assert_int_equal(dim_value(f, k->inputs[1]->strides[i]), strides[i]);
+}
+
+static void heads_are_copied_first_on_a_cpu(void **state)
+{
+    fixture *f = *state;
+    lower(f, HEADS("(0 2 1 3)"));
+    assert_steps(f, "transpose mul");
+}
+
+static void columns_are_copied_to_rows_first_on_a_gpu_too(void **state)
+{
+    fixture *f = *state;
+    f->target = "cuda";
+    lower(f, HEADS("(0 1 3 2)"));
+    assert_steps(f, "transpose mul");
 }
 
 /* ---- views and outputs ------------------------------------------------------------------------------ */
@@ -745,6 +778,9 @@ int main(void)
         TEST(types_decide_what_a_group_computes_in),
         TEST(a_broadcast_input_is_not_overwritten),
         TEST(a_transposed_second_reading_forbids_overwriting),
+        TEST(heads_are_multiplied_where_they_lie_on_a_gpu),
+        TEST(heads_are_copied_first_on_a_cpu),
+        TEST(columns_are_copied_to_rows_first_on_a_gpu_too),
         TEST(a_convolution_goes_over_what_is_added_to_it),
         TEST(a_convolution_does_not_go_over_its_input),
         TEST(a_convolution_does_not_go_over_what_is_read_later),
