@@ -12,13 +12,13 @@ typedef struct attention {
     hyp_cuda_grid grid;
     uint32_t tensors[LANES];
     uint64_t offsets[LANES]; /* bytes */
-    CUdeviceptr parts;       /* for blocks that share a row: what they find, then their counters; 0 = none */
+    CUdeviceptr counters;    /* of blocks that share rows; 0 = none */
 } attention;
 
 static void attention_dispose(const hyp_cuda_library *lib, void *data)
 {
     attention *a = data;
-    if (a->parts) lib->cuMemFree(a->parts);
+    if (a->counters) lib->cuMemFree(a->counters);
 }
 
 static hyp_status attention_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
@@ -26,6 +26,7 @@ static hyp_status attention_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     attention *a = data;
     hyp_cuda_matrix *matrices[LANES] = {&a->args.q, &a->args.k, &a->args.v, &a->args.mask, &a->args.y};
     for (int lane = 0; lane < LANES; lane++) matrices[lane]->data = s->at[a->tensors[lane]] + a->offsets[lane];
+    a->args.parts = s->workspace;
     return hyp_cuda_launch(s, &a->grid, &a->args, diag);
 }
 
@@ -87,9 +88,30 @@ static void set_scores(hyp_cuda_attention *p, const HypPlan__Attention *k, bool 
 
 /* ---- kernels ----------------------------------------------------------------------------------------------- */
 
+/* Where few blocks are enough for the rows, their keys are split among `most` times as many, which put together what
+ * they find: a record of so many bytes each. */
+static hyp_status split_keys(hyp_cuda_build *b, attention *a, int64_t blocks, int64_t most, size_t record_bytes)
+{
+    const hyp_cuda_library *lib = &b->session->model->device->lib;
+    hyp_cuda_attention *p = &a->args;
+    int64_t room = (int64_t)(b->session->workspace_bytes / record_bytes) / blocks;
+    int64_t splits = most < room ? most : room, tile = HYP_CUDA_ATTENTION_KEYS;
+    if (splits < 2) return HYP_OK;
+    p->split_keys = ((p->keys + splits - 1) / splits + tile - 1) / tile * tile;
+    p->splits = hyp_cuda_extent_of((p->keys + p->split_keys - 1) / p->split_keys);
+    size_t counters = (size_t)blocks * sizeof(uint32_t);
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemAlloc(&a->counters, counters), "cuMemAlloc", b->diag));
+    p->counters = a->counters;
+    return hyp_cuda_check(lib, lib->cuMemsetD8Async(a->counters, 0, counters, b->session->stream), "cuMemsetD8Async",
+                          b->diag);
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* The kernel of tiles, for heads up to 64 or 128 wide, its shared memory, and how many blocks a matrix has. Tall tiles
  * read less for what they compute, but there must be enough of them. False where the device has no such kernel. */
-static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dtype, int64_t matrices)
+static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dtype, int64_t matrices,
+                       size_t *out_record_bytes)
 {
     static const hyp_cuda_kernel f16[2][2] = {
         {HYP_CUDA_KERNEL_attention_f16_64, HYP_CUDA_KERNEL_attention_f16_64_tall},
@@ -103,8 +125,8 @@ static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dt
     bool wide = p->width > 64 || p->columns > 64, half = dtype != HYP_F32;
     bool tall = half && matrices * ((p->rows + 2 * ROWS - 1) / (2 * ROWS)) >= 2 * device->multiprocessors;
     int64_t rows = tall ? 2 * ROWS : ROWS, span = wide ? 128 : 64;
-    size_t bytes = half ? (size_t)((rows + 2 * KEYS) * span * 2)
-                        : (size_t)(2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span)) * sizeof(float);
+    size_t bytes = 16 + (half ? (size_t)((rows + 2 * KEYS) * span * 2)
+                              : (size_t)(2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span)) * sizeof(float));
     if (p->masked != HYP_CUDA_MASK_NONE || p->keys % KEYS != 0)
         bytes += (size_t)(rows * HYP_CUDA_SHIFT_STEP) * sizeof(float);
     if (bytes > device->shared_bytes) return false;
@@ -115,29 +137,8 @@ static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dt
                                          : HYP_CUDA_KERNEL_attention_f32_64;
     a->grid.block_x = HYP_CUDA_ATTENTION_THREADS;
     a->grid.shared_bytes = (uint32_t)bytes;
+    *out_record_bytes = (size_t)(ROWS * (span + 4)) * sizeof(float);
     return true;
-}
-
-/* Where there are few rows of q, their keys are split among several blocks, which put together what they find. */
-static hyp_status split_keys(hyp_cuda_build *b, attention *a, int64_t rows, int64_t record_bytes)
-{
-    enum { BLOCKS = 4, FEWEST = 128 }; /* for a multiprocessor; keys */
-    const hyp_cuda_device *device = b->session->model->device;
-    const hyp_cuda_library *lib = &device->lib;
-    hyp_cuda_attention *p = &a->args;
-    int64_t splits = BLOCKS * (int64_t)device->multiprocessors / rows, most = p->keys / FEWEST;
-    if (splits > most) splits = most;
-    if (splits < 1) splits = 1;
-    p->split_keys = (p->keys + splits - 1) / splits;
-    splits = (p->keys + p->split_keys - 1) / p->split_keys;
-    p->splits = hyp_cuda_extent_of(splits);
-    if (splits == 1) return HYP_OK;
-    size_t bytes = (size_t)(rows * splits * record_bytes), counters = (size_t)rows * sizeof(uint32_t);
-    HYP_TRY(hyp_cuda_check(lib, lib->cuMemAlloc(&a->parts, bytes + counters), "cuMemAlloc", b->diag));
-    p->parts = a->parts;
-    p->counters = a->parts + bytes;
-    return hyp_cuda_check(lib, lib->cuMemsetD8Async(a->parts + bytes, 0, counters, b->session->stream),
-                          "cuMemsetD8Async", b->diag);
 }
 
 static hyp_status use_rows(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int64_t matrices)
@@ -148,12 +149,13 @@ static hyp_status use_rows(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int
     size_t size = hyp_dtype_size(dtype), computing = size < 4 ? 4 : size;
     int64_t vector = (int64_t)(16 / size), widest = p->width > p->columns ? p->width : p->columns;
     while (p->lane_bits < 5 && vector << p->lane_bits < widest) p->lane_bits++;
-    int64_t span = vector << p->lane_bits, padded = (p->width + span - 1) / span * span;
+    int64_t span = vector << p->lane_bits, padded = p->width > 0 ? (p->width + span - 1) / span * span : span;
     int64_t column_blocks = (p->columns + span - 1) / span;
     p->padded_width = padded;
     p->column_blocks = hyp_cuda_extent_of(column_blocks);
     p->blocks = hyp_cuda_extent_of(p->rows * column_blocks);
-    int64_t most = (int64_t)((device->shared_bytes - 16) / computing) - HYP_CUDA_ROW_THREADS * (2 + vector);
+    int64_t records = HYP_CUDA_ROW_THREADS / 32 * (span + 2);
+    int64_t most = (int64_t)((device->shared_bytes - 16) / computing) - records;
     if (padded > most)
         return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
                         "attention over heads of %lld elements, at most %lld fit into the shared memory of this GPU",
@@ -163,13 +165,29 @@ static hyp_status use_rows(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int
                   : dtype == HYP_BF16 ? HYP_CUDA_KERNEL_attention_rows_bf16
                                       : HYP_CUDA_KERNEL_attention_rows_f16;
     out->block_x = HYP_CUDA_ROW_THREADS;
-    out->shared_bytes = 16 + (uint32_t)((size_t)(padded + HYP_CUDA_ROW_THREADS * (2 + vector)) * computing);
-    return split_keys(b, a, matrices * p->blocks.size, (span + 2) * (int64_t)computing);
+    out->shared_bytes = 16 + (uint32_t)((size_t)(padded + records) * computing);
+    enum { BLOCKS = 4, FEWEST = 128 }; /* for a multiprocessor; keys */
+    int64_t blocks = matrices * p->blocks.size;
+    return split_keys(b, a, blocks, least(BLOCKS * device->multiprocessors / blocks, p->keys / FEWEST),
+                      (size_t)(span + 2) * computing);
+}
+
+static hyp_status choose_kernel(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int64_t matrices)
+{
+    enum { BLOCKS = 2, FEWEST = 256, MOST = 16 }; /* for a multiprocessor; keys of a split; splits, by their room */
+    const hyp_cuda_device *device = b->session->model->device;
+    hyp_cuda_attention *p = &a->args;
+    size_t record_bytes;
+    /* For so few rows tiles are nearly empty, which matters where arithmetic is dear. */
+    if (p->rows <= (dtype == HYP_F32 ? 4 : 1) || !find_tiles(device, a, dtype, matrices, &record_bytes))
+        return use_rows(b, a, dtype, matrices);
+    int64_t blocks = matrices * p->blocks.size,
+            most = least(BLOCKS * device->multiprocessors / blocks, p->keys / FEWEST);
+    return split_keys(b, a, blocks, least(most, MOST), record_bytes);
 }
 
 hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k)
 {
-    enum { FEW_ROWS = 4 }; /* tiles would be nearly empty */
     const int64_t *values = b->values;
     hyp_dtype dtype = hyp_cuda_dtype(b->program, k->q->tensor);
     int64_t rows = values[k->rows], columns = values[k->columns], matrices = 1;
@@ -190,8 +208,8 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
     place_operands(a, b, k);
     set_scores(p, k, k->mask && hyp_cuda_dtype(b->program, k->mask->tensor) == HYP_BOOL);
     a->grid.block_y = 1;
-    if (rows <= FEW_ROWS || !find_tiles(b->session->model->device, a, dtype, matrices))
-        HYP_TRY(use_rows(b, a, dtype, matrices));
+    p->split_keys = p->keys;
+    HYP_TRY(choose_kernel(b, a, dtype, matrices));
     p->total = matrices * p->blocks.size * p->splits.size;
     a->grid.blocks = (uint32_t)(p->total < INT32_MAX ? p->total : INT32_MAX);
     return hyp_cuda_need_kernel(b, a->grid.kernel);

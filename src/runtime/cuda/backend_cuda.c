@@ -87,15 +87,16 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
 
 /* ---- sessions ------------------------------------------------------------------------------------------------ */
 
-/* What cuBLASLt needs beside its operands. The sizes are those that NVIDIA advises. */
+/* What cuBLASLt needs beside its operands; attention uses the workspace too. The sizes are those that NVIDIA advises. */
 static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
 {
     const HypPlan__Program *p = s->model->plan->program;
-    if (!has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR) && !has_step(p, HYP_PLAN__STEP__KERNEL_MATMUL)) return HYP_OK;
+    bool products = has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR) || has_step(p, HYP_PLAN__STEP__KERNEL_MATMUL);
+    if (!products && !has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION)) return HYP_OK;
     const hyp_cuda_device *d = s->model->device;
-    HYP_TRY(hyp_cublaslt_check(&d->lib, d->lib.cublasLtCreate(&s->lt), "cublasLtCreate", diag));
+    if (products) HYP_TRY(hyp_cublaslt_check(&d->lib, d->lib.cublasLtCreate(&s->lt), "cublasLtCreate", diag));
     size_t bytes = (size_t)(d->sm >= 90 ? 32 : 4) << 20;
-    return hyp_cuda_grow(s, &s->workspace, &s->workspace_bytes, bytes, "the workspace of cuBLASLt", diag);
+    return hyp_cuda_grow(s, &s->workspace, &s->workspace_bytes, bytes, "the workspace of products", diag);
 }
 
 /* The flag lies in host memory that kernels can write, so that no copy is needed to look at it. */

@@ -53,7 +53,8 @@ enum {
     HYP_CUDA_ATTENTION_ROWS = 64,  /* that a block of attention has of q; a tall kernel twice as many */
     HYP_CUDA_ATTENTION_KEYS = 64,  /* that it takes at a time */
     HYP_CUDA_ATTENTION_THREADS = 128,
-    HYP_CUDA_ROW_THREADS = 256, /* of a block of attention_rows */
+    HYP_CUDA_ROW_THREAD_BITS = 8,
+    HYP_CUDA_ROW_THREADS = 1 << HYP_CUDA_ROW_THREAD_BITS, /* of a block of attention_rows */
 };
 
 /* The instructions of a pointwise program: the numbers of plan.proto's Pointwise.Op. */
@@ -317,9 +318,9 @@ typedef struct hyp_cuda_attention {
     int64_t stride[HYP_CUDA_ATTENTION_LANES][HYP_CUDA_DIMS];
     hyp_cuda_extent blocks;        /* for one index of the batch */
     hyp_cuda_extent column_blocks; /* attention_rows: for one row */
-    hyp_cuda_extent splits;        /* attention_rows: blocks that share a row of q and its columns */
+    hyp_cuda_extent splits;        /* blocks that share rows and columns */
     int64_t split_keys;            /* of each of them */
-    uint64_t parts, counters;      /* where they put what they found, and a uint32_t, 0, for all of a row */
+    uint64_t parts, counters;      /* where they leave what they found, and for all that share rows a uint32_t, 0 */
     int64_t total;                 /* blocks */
     int64_t rows, keys, width, columns;
     int64_t padded_width; /* attention_rows: to a multiple of what its lanes take at a time */

@@ -17,6 +17,7 @@ template <typename T> struct warp_values {
 };
 
 static void __threadfence() {}
+template <typename T> static T __ldcg(const T *at) { return *at; }
 static int __syncthreads_or(int vote)
 {
     static std::vector<int> votes;
