@@ -72,8 +72,9 @@ static hyp_status add_norm(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_
     bool is_f64 = args.rows.dtype == HYP_F64;
     bool others_are_f64 = args.scale_dtype == HYP_F64 || args.bias_dtype == HYP_F64;
     p->grid.kernel = is_f64                    ? HYP_CUDA_KERNEL_norm_long_f64
-                     : fits && !others_are_f64 ? HYP_CUDA_KERNEL_norm_rows
-                                               : HYP_CUDA_KERNEL_norm_long_f32;
+                     : !fits || others_are_f64 ? HYP_CUDA_KERNEL_norm_long_f32
+                     : args.rows.vector        ? HYP_CUDA_KERNEL_norm_rows
+                                               : HYP_CUDA_KERNEL_norm_loose_rows;
     p->args = args;
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }

@@ -14,7 +14,7 @@
 #define HYP_CUDA_BASIC_KERNELS(X) \
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
-    X(softmax_rows) X(norm_rows) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
+    X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) \
     X(layers_f32_1) X(layers_f32_16) X(layers_f16_1) X(layers_f16_16) X(layers_bf16_1) X(layers_bf16_16)
 #define HYP_CUDA_ATTENTION_KERNELS(X) \

@@ -30,7 +30,8 @@ static hyp_status softmax_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     softmax *p = data;
     p->args.x = p->rows.x = s->at[p->x];
     p->args.y = p->rows.y = s->at[p->y];
-    bool by_rows = p->grid.kernel == HYP_CUDA_KERNEL_softmax_rows;
+    bool by_rows =
+        p->grid.kernel == HYP_CUDA_KERNEL_softmax_rows || p->grid.kernel == HYP_CUDA_KERNEL_softmax_loose_rows;
     return hyp_cuda_launch(s, &p->grid, by_rows ? (void *)&p->rows : &p->args, diag);
 }
 
@@ -47,7 +48,7 @@ hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
     p->y = k->y;
     p->rows = (hyp_cuda_rows){.count = outer, .size = axis, .dtype = dtype, .vector = 1};
     if (inner == 1 && dtype != HYP_F64 && hyp_cuda_row_grid(device, &p->rows, &p->grid)) {
-        p->grid.kernel = HYP_CUDA_KERNEL_softmax_rows;
+        p->grid.kernel = p->rows.vector ? HYP_CUDA_KERNEL_softmax_rows : HYP_CUDA_KERNEL_softmax_loose_rows;
         return hyp_cuda_need_kernel(b, p->grid.kernel);
     }
     bool along_x = inner == 1;

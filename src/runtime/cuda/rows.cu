@@ -24,7 +24,11 @@ template <typename C, typename F> __device__ __forceinline__ C over_row(C v, C *
 struct piece {
     float v[8];
 };
-__device__ __forceinline__ int piece_width(const hyp_cuda_rows &r) { return r.vector && r.dtype == HYP_F32 ? 4 : 8; }
+// V: rows are read in pieces of 16 bytes.
+template <bool V> __device__ __forceinline__ int piece_width(const hyp_cuda_rows &r)
+{
+    return V && r.dtype == HYP_F32 ? 4 : 8;
+}
 
 __device__ __forceinline__ uint4 load_bits16(uint64_t data, int64_t at) { return ((const uint4 *)data)[at]; }
 
@@ -69,30 +73,30 @@ __device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int6
 }
 
 // Is element e of piece `at` one of the row's?
-__device__ __forceinline__ bool is_there(const hyp_cuda_rows &r, int64_t at, int e)
+template <bool V> __device__ __forceinline__ bool is_there(const hyp_cuda_rows &r, int64_t at, int e)
 {
-    return r.vector ? e < piece_width(r) : at * 8 + e < r.size;
+    return V ? e < piece_width<V>(r) : at * 8 + e < r.size;
 }
 
 // Element by element, where rows are not read in pieces of 16 bytes.
-__device__ __forceinline__ piece load_loose(const hyp_cuda_rows &r, uint32_t dtype, uint64_t data, int64_t row, int64_t at)
+template <bool V> __device__ __forceinline__ piece load_loose(const hyp_cuda_rows &r, uint32_t dtype, uint64_t data, int64_t row, int64_t at)
 {
     piece p;
 #pragma unroll
     for (int e = 0; e < 8; e++)
-        p.v[e] = is_there(r, at, e) ? load_native<float>(dtype, data, row * r.size + at * 8 + e) : 0;
+        p.v[e] = is_there<V>(r, at, e) ? load_native<float>(dtype, data, row * r.size + at * 8 + e) : 0;
     return p;
 }
 
-__device__ __forceinline__ void store_piece(const hyp_cuda_rows &r, int64_t row, int64_t at, const piece &p)
+template <bool V> __device__ __forceinline__ void store_piece(const hyp_cuda_rows &r, int64_t row, int64_t at, const piece &p)
 {
-    if (r.vector) {
+    if (V) {
         store_vector(r.dtype, r.y, row * r.pieces + at, p);
         return;
     }
 #pragma unroll
     for (int e = 0; e < 8; e++)
-        if (is_there(r, at, e)) store_native(r.dtype, r.y, row * r.size + at * 8 + e, p.v[e]);
+        if (is_there<V>(r, at, e)) store_native(r.dtype, r.y, row * r.size + at * 8 + e, p.v[e]);
 }
 
 // A row in the registers of its threads; piece i of thread t is the row's piece t + i * threads.
@@ -112,86 +116,75 @@ template <typename F> __device__ __forceinline__ void for_pieces(const hyp_cuda_
     }
 }
 
-// The pieces of a tensor's row that this thread has, as they lie in memory: all of them are asked for before the first is
-// needed.
-struct raw_pieces {
-    uint4 bits[HYP_CUDA_ROW_PIECES];
-};
-__device__ __forceinline__ void ask(const hyp_cuda_rows &r, bool there, uint64_t data, int64_t row, raw_pieces &raw)
+// All pieces are asked for before the first is needed.
+template <bool V> __device__ __forceinline__ void load_row(const hyp_cuda_rows &r, row_pieces &row)
 {
+    uint4 bits[HYP_CUDA_ROW_PIECES];
 #pragma unroll
     for (int i = 0; i < HYP_CUDA_ROW_PIECES; i++) {
         int64_t at = threadIdx.x + i * (int64_t)blockDim.x;
-        if (r.vector && data && there && at < r.pieces) raw.bits[i] = load_bits16(data, row * r.pieces + at);
+        if (V && row.there && at < r.pieces) bits[i] = load_bits16(r.x, row.row * r.pieces + at);
     }
-}
-
-__device__ __forceinline__ void load_row(const hyp_cuda_rows &r, row_pieces &row)
-{
-    raw_pieces raw;
-    ask(r, row.there, r.x, row.row, raw);
     for_pieces(r, row, [&](piece &p, int64_t at, int i) {
-        p = r.vector ? to_piece(r.dtype, raw.bits[i]) : load_loose(r, r.dtype, r.x, row.row, at);
+        p = V ? to_piece(r.dtype, bits[i]) : load_loose<V>(r, r.dtype, r.x, row.row, at);
     });
 }
 
-__device__ __forceinline__ void softmax_row(const hyp_cuda_rows &r, row_pieces &row, float *room)
+template <bool V> __device__ __forceinline__ void softmax_row(const hyp_cuda_rows &r, row_pieces &row, float *room)
 {
     float top = -INFINITY, sum = 0;
-    load_row(r, row);
+    load_row<V>(r, row);
     for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
-            if (is_there(r, at, e)) top = take_max()(p.v[e], top);
+            if (is_there<V>(r, at, e)) top = take_max()(p.v[e], top);
     });
     top = over_row(top, room, take_max());
     for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
-            if (is_there(r, at, e)) sum += p.v[e] = exponential(p.v[e] - top);
+            if (is_there<V>(r, at, e)) sum += p.v[e] = exponential(p.v[e] - top);
     });
     sum = over_row(sum, room, take_sum());
     for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
-            if (is_there(r, at, e)) p.v[e] /= sum;
-        store_piece(r, row.row, at, p);
+            if (is_there<V>(r, at, e)) p.v[e] /= sum;
+        store_piece<V>(r, row.row, at, p);
     });
 }
 
-__device__ __forceinline__ void norm_row(const hyp_cuda_norm &n, row_pieces &row, float *room)
+template <bool V> __device__ __forceinline__ void norm_row(const hyp_cuda_norm &n, row_pieces &row, float *room)
 {
     const hyp_cuda_rows &r = n.rows;
     float sum = 0, mean = 0, squares = 0, size = (float)r.size;
-    raw_pieces scales, biases;
-    load_row(r, row);
-    ask(r, row.there, n.scale, 0, scales);
-    ask(r, row.there, n.bias, 0, biases);
+    load_row<V>(r, row);
     for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
-            if (is_there(r, at, e)) sum += p.v[e];
+            if (is_there<V>(r, at, e)) sum += p.v[e];
     });
     if (n.centred) mean = over_row(sum, room, take_sum()) / size;
     for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
-            if (is_there(r, at, e)) squares += (p.v[e] - mean) * (p.v[e] - mean);
+            if (is_there<V>(r, at, e)) squares += (p.v[e] - mean) * (p.v[e] - mean);
     });
     float inverse = 1 / sqrtf(over_row(squares, room, take_sum()) / size + (float)n.epsilon);
-    for_pieces(r, row, [&](piece &p, int64_t at, int i) {
-        piece scale, bias;
-        if (n.scale)
-            scale = r.vector ? to_piece(r.dtype, scales.bits[i]) : load_loose(r, n.scale_dtype, n.scale, 0, at);
-        if (n.bias) bias = r.vector ? to_piece(r.dtype, biases.bits[i]) : load_loose(r, n.bias_dtype, n.bias, 0, at);
+    for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
-        for (int e = 0; e < 8; e++) {
-            if (!is_there(r, at, e)) continue;
-            p.v[e] = (p.v[e] - mean) * inverse;
-            if (n.scale) p.v[e] *= scale.v[e];
-            if (n.bias) p.v[e] += bias.v[e];
+        for (int e = 0; e < 8; e++) p.v[e] = (p.v[e] - mean) * inverse;
+        if (n.scale) {
+            piece scale = V ? load_vector(r.dtype, n.scale, at) : load_loose<V>(r, n.scale_dtype, n.scale, 0, at);
+#pragma unroll
+            for (int e = 0; e < 8; e++) p.v[e] *= scale.v[e];
         }
-        store_piece(r, row.row, at, p);
+        if (n.bias) {
+            piece bias = V ? load_vector(r.dtype, n.bias, at) : load_loose<V>(r, n.bias_dtype, n.bias, 0, at);
+#pragma unroll
+            for (int e = 0; e < 8; e++) p.v[e] += bias.v[e];
+        }
+        store_piece<V>(r, row.row, at, p);
     });
 }
 
@@ -264,14 +257,17 @@ template <typename F> __device__ __forceinline__ void for_rows(const hyp_cuda_ro
 
 } // namespace
 
-extern "C" __global__ void __launch_bounds__(512) softmax_rows(const __grid_constant__ hyp_cuda_rows p)
-{
-    for_rows(p, [&](row_pieces &row, double *room) { softmax_row(p, row, (float *)room); });
-}
-extern "C" __global__ void __launch_bounds__(512) norm_rows(const __grid_constant__ hyp_cuda_norm p)
-{
-    for_rows(p.rows, [&](row_pieces &row, double *room) { norm_row(p, row, (float *)room); });
-}
+#define ROWS(name, args, rows, call)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(512, 2) name(const __grid_constant__ args p)                          \
+    {                                                                                                                  \
+        for_rows(rows, [&](row_pieces &row, double *room) { call(p, row, (float *)room); });                           \
+    }
+ROWS(softmax_rows, hyp_cuda_rows, p, softmax_row<true>)
+ROWS(softmax_loose_rows, hyp_cuda_rows, p, softmax_row<false>)
+ROWS(norm_rows, hyp_cuda_norm, p.rows, norm_row<true>)
+ROWS(norm_loose_rows, hyp_cuda_norm, p.rows, norm_row<false>)
+#undef ROWS
+
 extern "C" __global__ void norm_long_f32(const __grid_constant__ hyp_cuda_norm p)
 {
     for_rows(p.rows, [&](row_pieces &row, double *room) { norm_long_row<float>(p, row, (float *)room); });
