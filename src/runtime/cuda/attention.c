@@ -5,7 +5,7 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/extent.h"
 
-enum { LANES = HYP_CUDA_ATTENTION_LANES };
+enum { Q, K, V, MASK, Y, LANES };
 
 typedef struct attention {
     hyp_cuda_attention args;
@@ -32,39 +32,67 @@ static hyp_status attention_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 
 /* ---- operands ---------------------------------------------------------------------------------------------- */
 
-/* Rows of `columns` elements of `size` bytes; `batch` is the operand's lane. */
+/* An operand whose rows are `row` elements apart and have `columns` of `size` bytes; `batch` has its lane. */
 static hyp_cuda_matrix matrix_of(const HypPlan__Attention__Operand *o, const int64_t *values, const hyp_cuda_box *batch,
-                                 int lane, int64_t rows, int64_t columns, size_t size)
+                                 int lane, int64_t row, int64_t columns, size_t size)
 {
-    int64_t row = values[o->strides[o->n_strides - 2]], column = values[o->strides[o->n_strides - 1]];
-    hyp_cuda_matrix m = {.row = rows > 1 ? row : 0, .column = columns > 1 ? column : 1};
-    uint64_t steps = (uint64_t)(m.row | columns | values[o->offset]);
+    int64_t column = values[o->strides[o->n_strides - 1]];
+    hyp_cuda_matrix m = {.row = row, .column = columns > 1 ? column : 1};
+    uint64_t steps = (uint64_t)(row | columns | values[o->offset]);
     for (uint32_t a = 0; a < batch->rank; a++) steps |= (uint64_t)batch->stride[lane][a];
     m.vector = m.column == 1 && columns > 0 && steps * size % HYP_CUDA_MIN_ALIGN == 0;
     return m;
 }
 
-static void place_operands(attention *a, hyp_cuda_build *b, const HypPlan__Attention *k)
+/* Along the rows of q k and v stand still. Where they do so along further axes, because heads share them, and one
+ * stride goes through all of these, they are rows as well: they are in one tile then, which reads k and v once. */
+static void find_rows(const HypPlan__Attention *k, const int64_t *values,
+                      const HypPlan__Attention__Operand *const *operands, hyp_cuda_box *batch, int64_t *out_rows,
+                      int64_t row_strides[LANES])
+{
+    uint32_t extents[HYP_CUDA_DIMS];
+    for (size_t axis = 0; axis < k->n_batch; axis++) extents[axis] = k->batch[axis];
+    extents[k->n_batch] = k->rows;
+    hyp_cuda_box_init(batch, values, k->n_batch + 1, extents);
+    for (int lane = 0; lane < LANES; lane++) {
+        hyp_cuda_box_add_lane(batch, values, operands[lane]->strides);
+        if (lane == K || lane == V) batch->stride[lane][0] = 0;
+    }
+    hyp_cuda_box_merge(batch);
+    bool shared = batch->rank > 0 && batch->stride[K][0] == 0 && batch->stride[V][0] == 0;
+    *out_rows = shared ? batch->extent[0] : 1;
+    for (int lane = 0; lane < LANES; lane++) row_strides[lane] = shared ? batch->stride[lane][0] : 0;
+    if (!shared) return;
+    batch->rank--;
+    for (uint32_t axis = 0; axis < batch->rank; axis++) {
+        batch->extent[axis] = batch->extent[axis + 1];
+        for (int lane = 0; lane < LANES; lane++) batch->stride[lane][axis] = batch->stride[lane][axis + 1];
+    }
+}
+
+/* Returns how many matrices there are. */
+static int64_t place_operands(attention *a, hyp_cuda_build *b, const HypPlan__Attention *k)
 {
     hyp_cuda_attention *p = &a->args;
     const HypPlan__Attention__Operand *mask = k->mask ? k->mask : k->q; /* any address will do */
     const HypPlan__Attention__Operand *operands[LANES] = {k->q, k->k, k->v, mask, k->y};
-    const int64_t rows[LANES] = {p->rows, p->keys, p->keys, p->rows, p->rows};
     const int64_t columns[LANES] = {p->width, p->width, p->columns, p->keys, p->columns};
     hyp_cuda_matrix *matrices[LANES] = {&p->q, &p->k, &p->v, &p->mask, &p->y};
     hyp_cuda_box batch;
-    hyp_cuda_box_init(&batch, b->values, k->n_batch, k->batch);
-    for (int lane = 0; lane < LANES; lane++) hyp_cuda_box_add_lane(&batch, b->values, operands[lane]->strides);
-    hyp_cuda_box_merge(&batch);
+    int64_t row_strides[LANES];
+    find_rows(k, b->values, operands, &batch, &p->rows, row_strides);
+    for (int lane = K; lane <= V; lane++)
+        row_strides[lane] = p->keys > 1 ? b->values[operands[lane]->strides[k->n_batch]] : 0;
     p->rank = batch.rank;
     for (uint32_t axis = 0; axis < batch.rank; axis++) p->batch[axis] = hyp_cuda_extent_of(batch.extent[axis]);
     for (int lane = 0; lane < LANES; lane++) {
         size_t size = hyp_dtype_size(hyp_cuda_dtype(b->program, operands[lane]->tensor));
-        *matrices[lane] = matrix_of(operands[lane], b->values, &batch, lane, rows[lane], columns[lane], size);
+        *matrices[lane] = matrix_of(operands[lane], b->values, &batch, lane, row_strides[lane], columns[lane], size);
         a->tensors[lane] = operands[lane]->tensor;
         a->offsets[lane] = (uint64_t)b->values[operands[lane]->offset] * size;
         for (uint32_t axis = 0; axis < batch.rank; axis++) p->stride[lane][axis] = batch.stride[lane][axis];
     }
+    return hyp_cuda_box_count(&batch);
 }
 
 /* Scores become exponents of 2. Without a mask their scale is left to the subtraction of the largest, unless it would
@@ -166,7 +194,7 @@ static hyp_status use_rows(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int
                                       : HYP_CUDA_KERNEL_attention_rows_f16;
     out->block_x = HYP_CUDA_ROW_THREADS;
     out->shared_bytes = 16 + (uint32_t)((size_t)(padded + records) * computing);
-    enum { BLOCKS = 4, FEWEST = 128 }; /* for a multiprocessor; keys */
+    enum { BLOCKS = 4, FEWEST = 64 }; /* for a multiprocessor; keys of a split */
     int64_t blocks = matrices * p->blocks.size;
     return split_keys(b, a, blocks, least(BLOCKS * device->multiprocessors / blocks, p->keys / FEWEST),
                       (size_t)(span + 2) * computing);
@@ -190,9 +218,8 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
 {
     const int64_t *values = b->values;
     hyp_dtype dtype = hyp_cuda_dtype(b->program, k->q->tensor);
-    int64_t rows = values[k->rows], columns = values[k->columns], matrices = 1;
-    for (size_t i = 0; i < k->n_batch; i++) matrices *= values[k->batch[i]];
-    int64_t results = matrices * rows * columns;
+    int64_t results = values[k->rows] * values[k->columns];
+    for (size_t i = 0; i < k->n_batch; i++) results *= values[k->batch[i]];
     if (results == 0) return HYP_OK;
     if (values[k->keys] == 0) return hyp_cuda_add_zero(b, k->y->tensor, (size_t)results * hyp_dtype_size(dtype));
     void *data;
@@ -200,15 +227,14 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
     b->prepared->ops.data[b->prepared->ops.len - 1].dispose = attention_dispose;
     attention *a = data;
     hyp_cuda_attention *p = &a->args;
-    *p = (hyp_cuda_attention){.rows = rows,
-                              .keys = values[k->keys],
+    *p = (hyp_cuda_attention){.keys = values[k->keys],
                               .width = values[k->width],
-                              .columns = columns,
-                              .splits = hyp_cuda_extent_of(1)};
-    place_operands(a, b, k);
+                              .columns = values[k->columns],
+                              .splits = hyp_cuda_extent_of(1),
+                              .split_keys = values[k->keys]};
+    int64_t matrices = place_operands(a, b, k);
     set_scores(p, k, k->mask && hyp_cuda_dtype(b->program, k->mask->tensor) == HYP_BOOL);
     a->grid.block_y = 1;
-    p->split_keys = p->keys;
     HYP_TRY(choose_kernel(b, a, dtype, matrices));
     p->total = matrices * p->blocks.size * p->splits.size;
     a->grid.blocks = (uint32_t)(p->total < INT32_MAX ? p->total : INT32_MAX);
