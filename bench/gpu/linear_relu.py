@@ -4,12 +4,13 @@
                                      [--timings FILE] [--untuned]
 
 Of every model two plans are compiled: with all rules, and without those that put activations into a product's kernel
-(a product with its bias, then a relu kernel); the first also with its products tuned (hypatiac --tune; FILE is its timing
-cache). All run in one process on one stream, on the same device tensors, in
-turns, so that clocks and power hit all alike; a time is the median over the rounds. "graph" times replays of a CUDA
-graph of several runs: what the device needs. "call" times plain calls from Python: what a caller sees, launches and
-Python included. Errors are |y - r| / |r| (2-norms) against float64 on the same inputs. The exit code is 1 when a fused
-plan is slower than the unfused one beyond noise, or a tuned one slower than an untuned one, or one is wrong.
+(a product with its bias, then a relu kernel); the first also with its products tuned (hypatiac --tune; FILE is its
+timing cache). All run in one process on one stream, on the same device tensors, in turns, so that clocks and power hit
+all alike; a time is the median over the rounds. Instances of one and the same plan were seen to differ by 4 %, so every
+plan is loaded several times, and the samples of its instances count as one list. "graph" times replays of a CUDA graph
+of several runs: what the device needs. "call" times plain calls from Python: what a caller sees, launches and Python
+included. Errors are |y - r| / |r| (2-norms) against float64 on the same inputs. The exit code is 1 when a fused plan is
+slower than the unfused one beyond noise, or a tuned one slower than an untuned one, or one is wrong.
 """
 import argparse
 import os
@@ -28,6 +29,7 @@ from runtime import Library, Plan  # noqa: E402
 from timing import capture, error, in_turns, milliseconds, repeat, spread  # noqa: E402
 
 UNFUSED = ["fuse-linear-relu"]
+INSTANCES = 3  # of every plan
 LINEAR = [(256, [256, 512]), (1024, [784, 2048]), (8192, [4096, 4096])]  # batch, widths; relu after the only layer
 MLP = [(1024, [784, 2048, 10]), (64, [256] * 5), (1, [784, 512, 512, 10])]  # no relu after the last layer
 # name: ONNX type, NumPy type, torch type, hypatiac's --precision, largest error that is right
@@ -87,33 +89,44 @@ def measure(args, library, folder, batch, widths, last_relu, kind):
         with open(path, "wb") as file:
             file.write(model.SerializeToString())
         x = torch.randn(batch, widths[0], device="cuda").to(torch_type)
-        plans, outputs = {}, {}
+        plans, outputs, calls = [], {}, {}
         ways = {"fused": [], "unfused": [f"--disable-rule={rule}" for rule in UNFUSED]}
         if not args.untuned:
-            ways["tuned"] = ["--tune", "--seconds", "2" if args.quick else "5"] + (["--cache", args.timings] if args.timings else [])
+            ways["tuned"] = ["--tune", "--seconds", "2" if args.quick else "5"]
+            ways["tuned"] += ["--cache", args.timings] if args.timings else []
         for name, options in ways.items():
             plan = os.path.join(folder, name + ".plan")
             compile_plan(args, path, kind, batch, options, plan)
             outputs[name] = torch.full((batch, widths[-1]), float("nan"), device="cuda", dtype=torch_type)
-            plans[name] = Plan(library, plan, stream.cuda_stream, [x], [outputs[name]])
-            plans[name].run()
-        calls = {**{name: plan.run for name, plan in plans.items()}, "eager": lambda: forward(x, weights, last_relu)}
+            for i in range(INSTANCES):
+                plans.append(Plan(library, plan, stream.cuda_stream, [x], [outputs[name]]))
+                plans[-1].run()
+                calls[name, i] = plans[-1].run
+        calls["eager", 0] = lambda: forward(x, weights, last_relu)
         outputs["eager"] = forward(x, weights, last_relu)
         reference = forward(x.double(), [w.double() for w in weights], last_relu)
         stream.synchronize()
         errors = {name: error(y, reference) for name, y in outputs.items()}
         # About 2 ms a sample, and at most 50 runs.
-        once = min(milliseconds(repeat(calls["unfused"], 3), stream) / 3 for _ in range(3))
+        once = min(milliseconds(repeat(calls["unfused", 0], 3), stream) / 3 for _ in range(3))
         runs = max(2, min(50, int(2 / once)))
         graphs = {name: capture(call, runs, stream) for name, call in calls.items()}
         replays = {name: graph.replay for name, graph in graphs.items()}
         repeats = {name: repeat(call, runs) for name, call in calls.items()}
-        result = {"graph": in_turns(replays, runs, args.rounds, stream),
-                  "call": in_turns(repeats, runs, args.rounds, stream)}
+        result = {"graph": together(in_turns(replays, runs, args.rounds, stream)),
+                  "call": together(in_turns(repeats, runs, args.rounds, stream))}
         del graphs, replays
-        for plan in plans.values():
+        for plan in plans:
             plan.close()
     return result, errors
+
+
+def together(samples):
+    """The samples of all instances of a way as those of the way."""
+    merged = {}
+    for (name, _), values in samples.items():
+        merged.setdefault(name, []).extend(values)
+    return merged
 
 
 def main():
