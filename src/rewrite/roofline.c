@@ -133,22 +133,26 @@ static double pass(const asking *a, double count, double traffic, double weight)
 }
 
 /* An activation on the result of a product: part of its kernel where the device can do that, else a pass. */
-static double activation(const asking *a, const char *name, double count, double size)
+static double activation(const asking *a, const char *name, double count, hyp_dtype t)
 {
     int act = hyp_activation_index(name);
     hyp_op op;
     if (act <= 0 || !hyp_op_find(name, &op)) return 0; /* none */
-    double weight = function_weight(op);
-    if (!(a->device->epilogue_acts >> act & 1)) return pass(a, count, 2 * count * size, weight);
+    double weight = function_weight(op), of_shape;
+    if (!(a->device->epilogue_acts >> act & 1)) {
+        hyp_measured_ratio(a->device, op, t, &count, &of_shape);
+        return of_shape * pass(a, count, 2 * count * (double)hyp_dtype_size(t), weight);
+    }
     return (weight - 1) * count / a->device->pointwise_per_second; /* a maximum with 0 rides along */
 }
 
 /* A tensor added to the result of a product: read by the product's kernel where that can add it, else in a pass. */
 static double sum(const asking *a, const char *place, const hyp_type *added, double count)
 {
-    double size = bytes(a, added);
+    double size = bytes(a, added), of_shape;
+    hyp_measured_ratio(a->device, HYP_OP_add, added->dtype, &count, &of_shape);
     bool in_kernel = strcmp(place, "before") == 0 || a->device->add_after_act;
-    if (!in_kernel) return pass(a, count, 3 * size, 1);
+    if (!in_kernel) return of_shape * pass(a, count, 3 * size, 1);
     return fmax(count / a->device->pointwise_per_second, moving(a, size, size));
 }
 
@@ -168,7 +172,7 @@ static double linear(const asking *a)
     double count = elements(a, y), n = size_of(a, w->dims[0]), m = n > 0 ? count / n : 0;
     double seconds = a->device->launch_seconds + product(a, w, q->inputs[1], m, bytes(a, x) + bytes(a, y), 0);
     seconds *= ratio(a, HYP_OP_linear, w->dtype, (const double[]){m, n, size_of(a, w->dims[1])});
-    if (q->op != HYP_OP_linear) seconds += activation(a, q->attrs[0].sym, count, (double)hyp_dtype_size(y->dtype));
+    if (q->op != HYP_OP_linear) seconds += activation(a, q->attrs[0].sym, count, y->dtype);
     if (q->op == HYP_OP_fused_linear_add) seconds += sum(a, q->attrs[1].sym, q->inputs[2], count);
     return seconds;
 }
@@ -193,7 +197,7 @@ static double fused_mlp(const asking *a)
         double launch = (!one ? 0.98 : first) * a->device->launch_seconds;
         seconds += (launch + product(a, w, b, m, in + out - hidden, hidden)) *
                    ratio(a, HYP_OP_linear, w->dtype, (const double[]){m, n, size_of(a, w->dims[1])});
-        seconds += activation(a, q->attrs[0].syms[i], m * n, size);
+        seconds += activation(a, q->attrs[0].syms[i], m * n, y->dtype);
         in = out;
     }
     return seconds;
@@ -209,7 +213,7 @@ static double convolution(const asking *a)
     double flops = 2 * (transpose ? elements(a, q->inputs[0]) : count) * elements(a, w) / fmax(1, channels);
     double traffic = all_inputs(a) + all_outputs(a), seconds = a->device->launch_seconds;
     seconds += fmax(computing(a, flops, w->dtype), moving(a, traffic, traffic));
-    return transpose ? seconds : seconds + activation(a, q->attrs[4].sym, count, (double)hyp_dtype_size(y->dtype));
+    return transpose ? seconds : seconds + activation(a, q->attrs[4].sym, count, y->dtype);
 }
 
 static double matmul(const asking *a)
