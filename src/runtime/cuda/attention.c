@@ -151,12 +151,13 @@ static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dt
     hyp_cuda_attention *p = &a->args;
     if (device->sm < 80 || dtype == HYP_F64 || p->width > 128 || p->columns > 128) return false;
     bool wide = p->width > 64 || p->columns > 64, half = dtype != HYP_F32;
+    bool shifts = p->masked != HYP_CUDA_MASK_NONE || p->keys % KEYS != 0;
     bool tall = half && matrices * ((p->rows + 2 * ROWS - 1) / (2 * ROWS)) >= 2 * device->multiprocessors;
+    if (wide && p->shift_step) tall = false; /* two blocks of that would not fit on a multiprocessor */
     int64_t rows = tall ? 2 * ROWS : ROWS, span = wide ? 128 : 64;
-    size_t bytes = 16 + (half ? (size_t)((rows + 2 * KEYS) * span * 2)
-                              : (size_t)(2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span)) * sizeof(float));
-    if (p->masked != HYP_CUDA_MASK_NONE || p->keys % KEYS != 0)
-        bytes += (size_t)(rows * HYP_CUDA_SHIFT_STEP) * sizeof(float);
+    int64_t elements = half ? (rows + 4 * KEYS) * span / 2 : 2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span);
+    if (shifts) elements += (p->shift_step ? rows : 1) * HYP_CUDA_SHIFT_STEP;
+    size_t bytes = 16 + (size_t)elements * sizeof(float);
     if (bytes > device->shared_bytes) return false;
     p->blocks = hyp_cuda_extent_of((p->rows + rows - 1) / rows);
     a->grid.kernel = dtype == HYP_F16    ? f16[wide][tall]
