@@ -125,7 +125,7 @@ HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
 /* ---- tuning --------------------------------------------------------------------------------------------
  *
  * A GPU's library has many algorithms for a product (a layer, a matmul) and proposes one without trying, and layers can
- * run in one launch of our own or as products. Tuning tries them. What it finds belongs to the device, the version of
+ * run by a kernel of our own or as products. Tuning tries them. What it finds belongs to the device, the version of
  * its library, and the shapes that were tuned; a context uses it from then on, and a plan keeps it for the next engine
  * that loads it on such a device. Other devices run the plan as if it were not there.
  *
@@ -137,7 +137,7 @@ HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
  * is destroyed. */
 typedef struct hyp_tuned {
     const char *product;    /* "bf16 tn 512x256x256 ...": types, layout, shape, what follows it; "layers bf16 1: ..." */
-    const void *algorithm;  /* as the library has it, or how layers are divided: opaque */
+    const void *algorithm;  /* as the library has it, or who does which layer: opaque */
     size_t algorithm_bytes;
     uint32_t epilogue;      /* what the library does after the product, in its own number */
     const char *attributes; /* of the algorithm, for people; may be NULL in what is added */

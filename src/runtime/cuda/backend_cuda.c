@@ -72,7 +72,9 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
     m->plan = plan;
     hyp_status status = hyp_cuda_enter(m->device, diag);
     if (status == HYP_OK) {
-        if (has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION)) status = hyp_cuda_load_attention(m->device, diag);
+        if (has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR)) status = hyp_cuda_load_layers(m->device, diag);
+        if (status == HYP_OK && has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION))
+            status = hyp_cuda_load_attention(m->device, diag);
         if (status == HYP_OK) status = upload(m, diag);
         hyp_cuda_leave(m->device);
     }

@@ -8,6 +8,8 @@
 HYP_NODISCARD hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log *log, void **out_device,
                                               const char **out_name, hyp_diag *diag);
 void hyp_cuda_device_close(void *device);
+/* Loads the kernels of layers.cu where the device can run them; otherwise as below. */
+HYP_NODISCARD hyp_status hyp_cuda_load_layers(hyp_cuda_device *d, hyp_diag *diag);
 /* Loads the kernels of attention, which few plans need; the context must be current, and no other thread may use the
  * device. */
 HYP_NODISCARD hyp_status hyp_cuda_load_attention(hyp_cuda_device *d, hyp_diag *diag);

@@ -11,7 +11,9 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     # Ready code for 9.0; on other GPUs, from 7.5 on, the driver compiles the PTX once and keeps the result. The image is
     # in every binary, and each ready architecture would add a third to it.
     set(arches -gencode=arch=compute_75,code=compute_75 -gencode=arch=compute_90,code=sm_90)
-    set(attention_arches -gencode=arch=compute_80,code=compute_80) # what tensor cores can do since then
+    set(layers_arches -gencode=arch=compute_90,code=compute_90 -gencode=arch=compute_90,code=sm_90)
+    set(image_arches ${arches})
+    set(attention_arches ${arches} -gencode=arch=compute_80,code=compute_80) # what tensor cores can do since then
     set(compress -Xfatbin=-compress-all)
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         set(compress --compress-mode=size)
@@ -22,21 +24,21 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     set(HYPATIA_CUDA_SOURCES ${cuda_dir}/image.cu ${cuda_dir}/kernels.cu ${cuda_dir}/layers.cu ${cuda_dir}/attention.cu
         ${cuda_dir}/rows.cu ${cuda_dir}/common.cuh ${cuda_dir}/warp.cuh ${cuda_dir}/kernels.h ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
         CACHE INTERNAL "what the images of kernels are made of")
-    foreach(name image attention)
+    foreach(name image layers attention)
         add_custom_command(OUTPUT ${images}/${name}.fatbin
-            COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -fatbin ${arches} ${${name}_arches} ${compress}
+            COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -fatbin ${${name}_arches} ${compress}
                 -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src -o ${images}/${name}.fatbin
                 ${cuda_dir}/${name}.cu
             DEPENDS ${HYPATIA_CUDA_SOURCES}
             COMMENT "Compiling CUDA kernels: ${name}" VERBATIM)
     endforeach()
-    target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/attention.fatbin
+    target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/layers.fatbin ${images}/attention.fatbin
         cuda/backend_cuda.c cuda/device.c cuda/library.c cuda/prepare.c cuda/extent.c cuda/gemm.c cuda/product.c
         cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c
-        cuda/calls.c cuda/chain.c cuda/layers.c cuda/attention.c cuda/linear.c cuda/tune.c
+        cuda/calls.c cuda/few_rows.c cuda/layers.c cuda/attention.c cuda/linear.c cuda/tune.c
         cuda/trial.c)
     set_source_files_properties(cuda/device.c PROPERTIES
-        OBJECT_DEPENDS "${images}/image.fatbin;${images}/attention.fatbin"
+        OBJECT_DEPENDS "${images}/image.fatbin;${images}/layers.fatbin;${images}/attention.fatbin"
         COMPILE_DEFINITIONS "HYP_CUDA_IMAGES=\"${images}\"")
     target_include_directories(hyp_runtime SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
     target_compile_definitions(hyp_runtime PUBLIC HYP_HAVE_CUDA)

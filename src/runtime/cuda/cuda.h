@@ -23,8 +23,8 @@ enum { HYP_CUDA_MIN_ALIGN = 16 };
 typedef struct hyp_cuda_device {
     hyp_cuda_library lib;
     CUdevice device;
-    CUcontext context;          /* primary, retained; NULL before that */
-    CUmodule module, attention; /* our kernels; NULL before they are loaded */
+    CUcontext context;                  /* primary, retained; NULL before that */
+    CUmodule module, layers, attention; /* our kernels; NULL before they are loaded */
     CUfunction kernels[HYP_CUDA_KERNEL_COUNT];
     int sm; /* compute capability: 90 = 9.0 */
     int multiprocessors;
@@ -99,7 +99,7 @@ static inline hyp_dtype hyp_cuda_dtype(const HypPlan__Program *p, uint32_t tenso
 typedef struct hyp_cuda_grid {
     hyp_cuda_kernel kernel;
     uint32_t blocks, block_x, block_y, shared_bytes;
-    bool together; /* blocks wait for each other: all of them must run at once */
+    bool early; /* may start before the kernel before it has ended; the kernel waits for it by itself */
 } hyp_cuda_grid;
 
 /* Blocks of a kernel whose threads loop until `items` are done, `per_block` at a time: enough to fill the device. */
@@ -119,11 +119,10 @@ HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__L
 /* gemm.c; a layer is one of a linear step, by cuBLASLt */
 HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
-/* layers.c: layers `first` to first + count - 1 (at most HYP_CUDA_LAYERS) in one launch of our own, where that is
- * possible, and expected to be faster or `asked` for; *out_done is false where it is not, and then nothing was added.
- */
-HYP_NODISCARD hyp_status hyp_cuda_add_layers(hyp_cuda_build *b, const HypPlan__Linear *k, size_t first, size_t count,
-                                             uint32_t x, uint32_t y, bool asked, bool *out_done);
+/* layers.c: layer l by our own kernel for few rows, where that is possible, and expected to be faster or `asked` for;
+ * *out_done is false where it is not, and then nothing was added. */
+HYP_NODISCARD hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, bool asked,
+                                               bool *out_done);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
 /* What is left to do for a layer when its product is in y: y[m,n] = act(y + bias[n] + before[m,n]) + after[m,n], in

@@ -4,7 +4,7 @@
 #include "base/dtype.h"
 #include "runtime/cuda/backend_cuda.h"
 
-/* The fatbins of image.cu and attention.cu, put into the binary as they are. */
+/* The fatbins of image.cu, layers.cu and attention.cu, put into the binary as they are. */
 #define IMAGE(name, path)                                                                                              \
     __asm__(".pushsection .rodata\n"                                                                                   \
             ".balign 64\n"                                                                                             \
@@ -14,6 +14,7 @@
             ".popsection\n");                                                                                          \
     extern const unsigned char name[] __attribute__((visibility("hidden")))
 IMAGE(hyp_cuda_image, HYP_CUDA_IMAGES "/image.fatbin");
+IMAGE(hyp_cuda_layers_image, HYP_CUDA_IMAGES "/layers.fatbin");
 IMAGE(hyp_cuda_attention_image, HYP_CUDA_IMAGES "/attention.fatbin");
 
 enum { OLDEST_DRIVER = 12000, OLDEST_SM = 75 };
@@ -65,12 +66,26 @@ static hyp_status load_kernels(hyp_cuda_device *d, const unsigned char *image, i
                            "loading Hypatia's kernels (an old driver may be the reason)", diag));
     for (int i = begin; i < end; i++)
         HYP_TRY(hyp_cuda_check(lib, lib->cuModuleGetFunction(&d->kernels[i], *module, names[i]), names[i], diag));
-    for (int i = begin < HYP_CUDA_KERNEL_layers_f32_1 ? HYP_CUDA_KERNEL_layers_f32_1 : begin; i < end; i++)
-        HYP_TRY(hyp_cuda_check(lib,
-                               lib->cuFuncSetAttribute(d->kernels[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                       (int)d->shared_bytes),
-                               names[i], diag));
+    /* Kernels that may have much shared memory. All of a multiprocessor's is set aside for them: kernels that want
+     * different parts of it could not overlap. */
+    const struct {
+        CUfunction_attribute attribute;
+        int value;
+    } set[] = {{CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)d->shared_bytes},
+               {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_MAX_SHARED}};
+    for (int i = begin < HYP_CUDA_KERNEL_FIRST_LAYER ? HYP_CUDA_KERNEL_FIRST_LAYER : begin; i < end; i++)
+        for (size_t k = 0; k < sizeof set / sizeof *set; k++)
+            HYP_TRY(hyp_cuda_check(lib, lib->cuFuncSetAttribute(d->kernels[i], set[k].attribute, set[k].value),
+                                   names[i], diag));
     return HYP_OK;
+}
+
+hyp_status hyp_cuda_load_layers(hyp_cuda_device *d, hyp_diag *diag)
+{
+    enum { NEEDED_SM = 90 };
+    if (d->layers || d->sm < NEEDED_SM) return HYP_OK;
+    return load_kernels(d, hyp_cuda_layers_image, HYP_CUDA_KERNEL_FIRST_LAYER, HYP_CUDA_KERNEL_FIRST_ATTENTION,
+                        &d->layers, diag);
 }
 
 hyp_status hyp_cuda_load_attention(hyp_cuda_device *d, hyp_diag *diag)
@@ -89,7 +104,7 @@ static hyp_status set_up(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
     HYP_TRY(hyp_cuda_check(&d->lib, d->lib.cuDevicePrimaryCtxRetain(&d->context, d->device), "cuDevicePrimaryCtxRetain",
                            diag));
     HYP_TRY(hyp_cuda_enter(d, diag));
-    hyp_status status = load_kernels(d, hyp_cuda_image, 0, HYP_CUDA_KERNEL_FIRST_ATTENTION, &d->module, diag);
+    hyp_status status = load_kernels(d, hyp_cuda_image, 0, HYP_CUDA_KERNEL_FIRST_LAYER, &d->module, diag);
     hyp_cuda_leave(d);
     char gpu[96] = "GPU";
     d->lib.cuDeviceGetName(gpu, sizeof gpu, d->device);
@@ -120,6 +135,7 @@ void hyp_cuda_device_close(void *device)
 {
     hyp_cuda_device *d = device;
     if (d->module && hyp_cuda_enter(d, NULL) == HYP_OK) {
+        if (d->layers) d->lib.cuModuleUnload(d->layers);
         if (d->attention) d->lib.cuModuleUnload(d->attention);
         d->lib.cuModuleUnload(d->module);
         hyp_cuda_leave(d);
@@ -158,7 +174,8 @@ bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_rows *rows, hyp_c
     if (rows->size % width != 0) rows->vector = 0, width = LOOSE;
     rows->pieces = (rows->size + width - 1) / width;
     uint32_t x = WARP; /* more where a row would not fit, and where a warp a row would not fill the device */
-    while (x < MOST && rows->pieces > x && (rows->pieces > (int64_t)x * HYP_CUDA_ROW_PIECES || rows->count < wanted / x))
+    while (x < MOST && rows->pieces > x &&
+           (rows->pieces > (int64_t)x * HYP_CUDA_ROW_PIECES || rows->count < wanted / x))
         x *= 2;
     uint32_t y = x >= THREADS || rows->count < wanted / THREADS ? 1 : THREADS / x;
     out->blocks = hyp_cuda_blocks(device, rows->count, y);
@@ -181,11 +198,18 @@ hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void 
 {
     const hyp_cuda_device *d = s->model->device;
     void *list[] = {args};
-    CUfunction kernel = d->kernels[grid->kernel];
-    CUresult result = grid->together
-                          ? d->lib.cuLaunchCooperativeKernel(kernel, grid->blocks, 1, 1, grid->block_x, grid->block_y,
-                                                             1, grid->shared_bytes, s->stream, list)
-                          : d->lib.cuLaunchKernel(kernel, grid->blocks, 1, 1, grid->block_x, grid->block_y, 1,
-                                                  grid->shared_bytes, s->stream, list, NULL);
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                               .value.programmaticStreamSerializationAllowed = 1};
+    const CUlaunchConfig config = {.gridDimX = grid->blocks,
+                                   .gridDimY = 1,
+                                   .gridDimZ = 1,
+                                   .blockDimX = grid->block_x,
+                                   .blockDimY = grid->block_y,
+                                   .blockDimZ = 1,
+                                   .sharedMemBytes = grid->shared_bytes,
+                                   .hStream = s->stream,
+                                   .attrs = &early,
+                                   .numAttrs = grid->early};
+    CUresult result = d->lib.cuLaunchKernelEx(&config, d->kernels[grid->kernel], list, NULL);
     return hyp_cuda_check(&d->lib, result, "launching a kernel", diag);
 }

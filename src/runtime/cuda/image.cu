@@ -1,4 +1,3 @@
-// image.cu - every kernel, for one image: what the files share is compiled once.
+// image.cu - the kernels that every device has, for one image: what the files share is compiled once.
 #include "kernels.cu"
-#include "layers.cu"
 #include "rows.cu"

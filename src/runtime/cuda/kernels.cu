@@ -27,30 +27,6 @@ __device__ __forceinline__ int64_t thread_count() { return (int64_t)gridDim.x * 
 
 // ---- element types ----------------------------------------------------------------------------------------
 
-// Elements as bits, by size in bytes. What is long and rare is kept out of line or in one form for all types: the
-// fatbin holds every kernel for every architecture.
-__device__ __forceinline__ uint64_t load_bits(uint32_t size, uint64_t data, int64_t i)
-{
-    uint64_t at = data + (uint64_t)i * size;
-    switch (size) {
-    case 1: return *(const uint8_t *)at;
-    case 2: return *(const uint16_t *)at;
-    case 4: return *(const uint32_t *)at;
-    default: return *(const uint64_t *)at;
-    }
-}
-
-__device__ __forceinline__ void store_bits(uint32_t size, uint64_t data, int64_t i, uint64_t bits)
-{
-    uint64_t at = data + (uint64_t)i * size;
-    switch (size) {
-    case 1: *(uint8_t *)at = (uint8_t)bits; break;
-    case 2: *(uint16_t *)at = (uint16_t)bits; break;
-    case 4: *(uint32_t *)at = (uint32_t)bits; break;
-    default: *(uint64_t *)at = bits;
-    }
-}
-
 __device__ __forceinline__ uint32_t integer_size(uint32_t dtype)
 {
     switch (dtype) {
@@ -135,40 +111,6 @@ template <typename C> __device__ __noinline__ C round_to(uint32_t dtype, C v)
     }
 }
 
-// The few types of softmax and reductions, which the host sees to: a float type that computes in C, i64 or i32.
-template <typename C> __device__ __forceinline__ C load_native(uint32_t dtype, uint64_t data, int64_t i);
-template <> __device__ __forceinline__ float load_native(uint32_t dtype, uint64_t data, int64_t i)
-{
-    if (dtype == HYP_F32) return ((const float *)data)[i];
-    uint16_t bits = ((const uint16_t *)data)[i];
-    return dtype == HYP_BF16 ? from_bfloat(bits) : from_half(bits);
-}
-template <> __device__ __forceinline__ double load_native(uint32_t, uint64_t data, int64_t i)
-{
-    return ((const double *)data)[i];
-}
-template <> __device__ __forceinline__ int64_t load_native(uint32_t dtype, uint64_t data, int64_t i)
-{
-    return dtype == HYP_I64 ? ((const int64_t *)data)[i] : ((const int32_t *)data)[i];
-}
-__device__ __forceinline__ void store_native(uint32_t dtype, uint64_t data, int64_t i, float v)
-{
-    if (dtype == HYP_F32)
-        ((float *)data)[i] = v;
-    else if (dtype == HYP_BF16)
-        ((__nv_bfloat16 *)data)[i] = to_bfloat(v);
-    else
-        ((__half *)data)[i] = to_half(v);
-}
-__device__ __forceinline__ void store_native(uint32_t, uint64_t data, int64_t i, double v) { ((double *)data)[i] = v; }
-__device__ __forceinline__ void store_native(uint32_t dtype, uint64_t data, int64_t i, int64_t v)
-{
-    if (dtype == HYP_I64)
-        ((int64_t *)data)[i] = v;
-    else
-        ((int32_t *)data)[i] = (int32_t)v;
-}
-
 // ---- pointwise --------------------------------------------------------------------------------------------
 
 __device__ __noinline__ float power(float a, float b) { return powf(a, b); }
@@ -224,31 +166,12 @@ template <typename C> __device__ __forceinline__ C bits(uint32_t op, C a, C b)
 template <> __device__ __forceinline__ float bits(uint32_t, float a, float) { return a; }
 template <> __device__ __forceinline__ double bits(uint32_t, double a, double) { return a; }
 
-__device__ __forceinline__ float gelu(float v) { return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f)); }
-__device__ __forceinline__ double gelu(double v) { return 0.5 * v * (1.0 + erf(v * 0.70710678118654752)); }
-__device__ __forceinline__ float gelu_tanh(float v)
-{
-    return 0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v)));
-}
-__device__ __forceinline__ double gelu_tanh(double v)
-{
-    return 0.5 * v * (1.0 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
-}
-__device__ __forceinline__ float exponential(float v) { return expf(v); }
-__device__ __forceinline__ double exponential(double v) { return exp(v); }
-
-template <typename C> __device__ __forceinline__ C sigmoid(C v) { return (C)1 / ((C)1 + exponential(-v)); }
-template <typename C> __device__ __forceinline__ C relu(C v) { return v < (C)0 ? (C)0 : v; } // NaN stays
-template <typename C> __device__ __forceinline__ C softplus(C v) { return relu(v) + log1p(exponential(-fabs(v))); }
-
 // A bound of CLIP: for integers the host wrote its bits.
 template <typename C> __device__ __forceinline__ C bound(const double &p)
 {
     if (whole<C>) return (C) * (const int64_t *)&p;
     return (C)p;
 }
-template <typename C> __device__ __forceinline__ C at_most(C v, C limit) { return v > limit ? limit : v; }
-
 // Rare and long, so they exist in double alone: a step that has them runs there, whatever its type. Each family is made
 // of one function of the library.
 __device__ __noinline__ double trigonometric(uint32_t op, double v)

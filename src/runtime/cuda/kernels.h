@@ -15,14 +15,15 @@
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
-    X(range_f64) X(range_u64) \
-    X(layers_f32_1) X(layers_f32_16) X(layers_f16_1) X(layers_f16_16) X(layers_bf16_1) X(layers_bf16_16)
+    X(range_f64) X(range_u64)
+#define HYP_CUDA_LAYER_KERNELS(X) \
+    X(layer_f32_1) X(layer_f32_16) X(layer_f16_1) X(layer_f16_16) X(layer_bf16_1) X(layer_bf16_16)
 #define HYP_CUDA_ATTENTION_KERNELS(X) \
     X(attention_rows_f32) X(attention_rows_f16) X(attention_rows_bf16) X(attention_rows_f64) \
     X(attention_f32_64) X(attention_f32_128) \
     X(attention_f16_64) X(attention_f16_64_tall) X(attention_f16_128) X(attention_f16_128_tall) \
     X(attention_bf16_64) X(attention_bf16_64_tall) X(attention_bf16_128) X(attention_bf16_128_tall)
-#define HYP_CUDA_KERNELS(X) HYP_CUDA_BASIC_KERNELS(X) HYP_CUDA_ATTENTION_KERNELS(X)
+#define HYP_CUDA_KERNELS(X) HYP_CUDA_BASIC_KERNELS(X) HYP_CUDA_LAYER_KERNELS(X) HYP_CUDA_ATTENTION_KERNELS(X)
 /* clang-format on */
 
 typedef enum hyp_cuda_kernel {
@@ -30,6 +31,7 @@ typedef enum hyp_cuda_kernel {
     HYP_CUDA_KERNELS(X)
 #undef X
         HYP_CUDA_KERNEL_COUNT,
+    HYP_CUDA_KERNEL_FIRST_LAYER = HYP_CUDA_KERNEL_layer_f32_1,
     HYP_CUDA_KERNEL_FIRST_ATTENTION = HYP_CUDA_KERNEL_attention_rows_f32
 } hyp_cuda_kernel;
 
@@ -45,13 +47,15 @@ enum {
     HYP_CUDA_COPIES = 8,           /* parts of one launch of `copies` */
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
-    HYP_CUDA_LAYERS = 16,         /* of one launch */
-    HYP_CUDA_LAYER_ROWS = 16,     /* of its input */
-    HYP_CUDA_LAYER_THREADS = 512, /* of a block */
-    HYP_CUDA_LAYER_PIECE = 16,    /* bytes that a thread loads at a time */
-    HYP_CUDA_LAUNCH_COUNT = 65536, /* what one launch adds to its counter; more than there are blocks */
-    HYP_CUDA_ATTENTION_ROWS = 64,  /* that a block of attention has of q; a tall kernel twice as many */
-    HYP_CUDA_ATTENTION_KEYS = 64,  /* that it takes at a time */
+    HYP_CUDA_LAYER_ROWS = 16,     /* of x */
+    HYP_CUDA_LAYER_THREADS = 512, /* of a block, at most */
+    HYP_CUDA_LAYER_PIECE = 16,    /* bytes that a thread reads at a time */
+    HYP_CUDA_LAYER_HELD = 32,     /* elements of a single row of x that a lane keeps */
+    HYP_CUDA_LAYER_TILE = 8,      /* rows of w that tensor cores take at a time, */
+    HYP_CUDA_LAYER_GROUPS = 4,    /* and of x what these groups of 4 pieces have, in a warp */
+    HYP_CUDA_LAYER_STAGES = 32,   /* of the ring of weights, at most */
+    HYP_CUDA_ATTENTION_ROWS = 64, /* that a block of attention has of q; a tall kernel twice as many */
+    HYP_CUDA_ATTENTION_KEYS = 64, /* that it takes at a time */
     HYP_CUDA_ATTENTION_THREADS = 128,
     HYP_CUDA_ROW_THREAD_BITS = 8,
     HYP_CUDA_ROW_THREADS = 1 << HYP_CUDA_ROW_THREAD_BITS, /* of a block of attention_rows */
@@ -262,33 +266,28 @@ typedef struct hyp_cuda_fill {
     uint32_t count;
 } hyp_cuda_fill;
 
-/* A layer of a chain: y[rows,n] = act(x[rows,k] w^T + bias), w stored [n,k]. A piece is 16 bytes of a row. */
+/* y[rows,n] = act(x[rows,k] w^T + bias + added) or act(x w^T + bias) + added, w stored [n,k]. A piece is 16 bytes of a
+ * row. Turned, w is what the plan calls x and the other way round: y[n,rows], and biases belong to rows of x.
+ * Shared memory has: x, biases, sums, the stages of the ring, two barriers for each of them. */
 typedef struct hyp_cuda_layer {
-    uint64_t weight, bias; /* bias 0 = none */
-    uint32_t n, k;
-    uint32_t pieces;     /* of a row of w, and of x where blocks hand it on: k elements rounded up */
+    uint64_t weight, x, bias, y, added; /* bias, added: 0 = none */
+    uint32_t n, k, rows;
+    uint32_t pieces;     /* of a row of w and x: k elements rounded up */
     uint32_t rows_each;  /* rows of w for every block, */
-    uint32_t rows_more;  /* and one more for this many first blocks */
-    uint32_t log_splits; /* warps that share a row of w: 2^log_splits */
-    uint32_t act;        /* HYP_PW_RELU ...; HYP_PW_CAST = none */
-    uint32_t aligned;    /* every row of w starts at a multiple of 16 bytes */
-    uint32_t x_at;       /* where x is in an exchange buffer, in pieces; not of the first layer */
-    uint32_t pad;
+    uint32_t tile;       /* and this many more */
+    uint32_t tiles_more; /* for so many first blocks */
+    uint32_t chunk_rows; /* rows that are fetched at a time: a chunk */
+    uint32_t chunks;     /* of a block, at most */
+    uint32_t stages, stage_pieces;
+    uint32_t x_pieces, biases, sums; /* in shared memory; the latter two in floats, multiples of 4 */
+    uint8_t log_splits;              /* warps that share a row: 2^log_splits */
+    uint8_t act;                     /* HYP_PW_RELU ...; HYP_PW_CAST = none */
+    uint8_t aligned;                 /* every row of w and x starts at a multiple of 16 bytes; else there is no ring */
+    uint8_t constant;                /* w and bias are the plan's weights */
+    uint8_t turned, add_after, pad[2];
 } hyp_cuda_layer;
-
-/* A chain of layers in one launch. Hidden values go through one of two exchange buffers, in turns from launch to
- * launch: a value that is all ones has not been written yet. A launch leaves the other buffer all ones for the next. */
-typedef struct hyp_cuda_layers {
-    hyp_cuda_layer layer[HYP_CUDA_LAYERS];
-    uint64_t x, y;
-    uint64_t added;    /* to the last layer, before its activation or after it; 0 = none */
-    uint64_t exchange; /* the two buffers, and behind them a uint32_t: HYP_CUDA_LAUNCH_COUNT for every launch so far */
-    uint32_t exchange_pieces; /* of one buffer */
-    uint32_t layers, rows;
-    uint32_t x_pieces; /* of shared memory for x, the largest of all layers */
-    uint32_t turned;   /* of one layer: w is what the plan calls x, and y and the bias are to be read so */
-    uint32_t add_after;
-} hyp_cuda_layers;
+/* Pieces that the barriers of a stage take. */
+enum { HYP_CUDA_LAYER_BARRIERS = 1 };
 
 /* What becomes of a score. ADDED is a number of the operands' type; a bool HIDES or SHOWS where it is true. */
 enum {

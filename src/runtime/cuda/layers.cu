@@ -1,45 +1,39 @@
-// layers.cu - chains of linear layers for a few rows, each chain in one launch. Part of image.cu, after kernels.cu.
+// layers.cu - linear layers for a few rows.
 //
-// Such a chain does almost nothing but read its weights, and between the layers every block waits for all others. So
-//   - the rows of a weight are dealt out to the blocks, and to the warps of a block; long rows are split among warps;
-//   - every thread has several 16-byte loads under way, also over the end of a layer: the first weights of the next
-//     layer arrive while its input is still being made;
-//   - a block hands its results on through memory that is all ones where nothing has been written yet, so that data and
-//     "data is there" arrive in one piece, without any fence. The pattern is a NaN that results are never stored as.
-// All blocks must run at once; the host sees to it by a cooperative launch.
+// Such a layer does almost nothing but read its weights: what it takes beside is what counts. So
+//   - the rows of the weight are dealt out to the blocks. A block's rows lie one behind the other, and its first
+//   threads
+//     fetch them in chunks into a ring in shared memory, all that fit at once;
+//   - that is done before the kernel waits for those before it in the stream, which is where x comes from: their ends
+//   and
+//     the next beginning overlap (programmatic dependent launch);
+//   - a lane has its part of x in registers and keeps it for all rows.
+//
+// One row of x, and f32, are multiplied element by element in f32; more rows of 16-bit types on tensor cores.
+#include "runtime/cuda/common.cuh"
+#ifndef HYP_CUDA_EMULATOR // it has its own
+#include "runtime/cuda/warp.cuh"
+#endif
 
 namespace
 {
 
-#ifndef HYP_CUDA_EMULATOR
-// Accesses that every block sees: they go to the L2 cache, the waiting is done by the caller.
-__device__ __forceinline__ uint4 load_relaxed(const uint4 *p)
-{
-    uint4 v;
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p)
-                 : "memory");
-    return v;
-}
-__device__ __forceinline__ uint32_t load_relaxed(const uint32_t *p)
-{
-    uint32_t v;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-    return v;
-}
-__device__ __forceinline__ void store_relaxed(uint32_t *p, uint32_t v)
-{
-    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-}
-__device__ __forceinline__ void store_relaxed(uint16_t *p, uint16_t v)
-{
-    asm volatile("st.relaxed.gpu.global.u16 [%0], %1;" ::"l"(p), "h"(v) : "memory");
-}
-__device__ __forceinline__ void let_others_run() {}
-#endif
+__device__ __forceinline__ uint32_t warps() { return blockDim.x / 32; }
 
-constexpr int WARPS = HYP_CUDA_LAYER_THREADS / 32;
+__device__ __noinline__ float activate(uint32_t act, float v)
+{
+    switch (act) {
+    case HYP_PW_GELU: return gelu(v);
+    case HYP_PW_GELU_TANH: return gelu_tanh(v);
+    case HYP_PW_SIGMOID: return sigmoid(v);
+    case HYP_PW_TANH: return tanhf(v);
+    case HYP_PW_SILU: return v * sigmoid(v);
+    case HYP_PW_QUICK_GELU: return v * sigmoid(1.702f * v);
+    case HYP_PW_HARD_SWISH: return v * at_most(relu(v * (1.0f / 6.0f) + 0.5f), 1.0f);
+    case HYP_PW_MISH: return v * tanhf(softplus(v));
+    default: return v;
+    }
+}
 
 // ---- pieces of a type D: 16 bytes ---------------------------------------------------------------------------
 
@@ -75,349 +69,385 @@ template <uint32_t D> __device__ __noinline__ uint4 gather_piece(uint64_t row, u
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-// Has every element been written?
-template <uint32_t D> __device__ __forceinline__ bool is_complete(uint4 piece)
-{
-    const uint32_t word[4] = {piece.x, piece.y, piece.z, piece.w};
-    bool complete = true;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        if (D == HYP_F32)
-            complete = complete && word[i] != 0xffffffffu;
-        else
-            complete = complete && (word[i] & 0xffffu) != 0xffffu && word[i] < 0xffff0000u;
-    }
-    return complete;
-}
-
-template <uint32_t D> __device__ __forceinline__ void hand_on(uint4 *buffer, uint32_t i, float v)
-{
-    if (D == HYP_F32) {
-        uint32_t bits = __float_as_uint(v);
-        store_relaxed((uint32_t *)buffer + i, bits == 0xffffffffu ? 0x7fffffffu : bits);
-    } else {
-        uint16_t bits = D == HYP_BF16 ? __bfloat16_as_ushort(to_bfloat(v)) : __half_as_ushort(to_half(v));
-        store_relaxed((uint16_t *)buffer + i, bits == 0xffffu ? (uint16_t)0x7fffu : bits);
-    }
-}
-
 // ---- one layer ------------------------------------------------------------------------------------------------
 
-// A block's share of a layer. The 32 pieces that the lanes of a warp load at a time are a group; the groups of a row
-// are dealt out in turns to the warps that share it.
+// A block's rows of the weight.
 struct share {
-    uint32_t first, count; // rows
-    uint32_t groups, splits, split;
-    uint32_t rows_ahead; // from one row of a warp to the next
-    __device__ __forceinline__ share(const hyp_cuda_layer &l)
+    uint32_t first, count;
+    __device__ __forceinline__ explicit share(const hyp_cuda_layer &l)
     {
-        first = blockIdx.x * l.rows_each + (blockIdx.x < l.rows_more ? blockIdx.x : l.rows_more);
-        count = l.rows_each + (blockIdx.x < l.rows_more);
-        groups = (l.pieces + 31) / 32;
-        splits = 1u << l.log_splits;
-        split = threadIdx.x / 32 % splits;
-        rows_ahead = (uint32_t)WARPS >> l.log_splits;
+        first = blockIdx.x * l.rows_each + (blockIdx.x < l.tiles_more ? blockIdx.x : l.tiles_more) * l.tile;
+        count = l.rows_each + (blockIdx.x < l.tiles_more ? l.tile : 0);
+        if (first + count > l.n) count = first < l.n ? l.n - first : 0;
     }
 };
 
-// Where a warp is in its share.
-struct walk {
-    uint32_t row, group;
-    __device__ __forceinline__ void start(const hyp_cuda_layer &l, const share &s)
+// Pieces of x for each lane; zeros where at[i] is not below l.pieces.
+template <int N>
+__device__ __forceinline__ void take_pieces(const hyp_cuda_layer &l, const uint4 *from, const uint32_t (&row)[N],
+                                            const uint32_t (&at)[N], uint4 (&out)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) out[i] = at[i] < l.pieces ? from[row[i] * l.pieces + at[i]] : make_uint4(0, 0, 0, 0);
+}
+
+#ifndef HYP_CUDA_EMULATOR
+// The kernel after this one in the stream may be started, when it was launched so; it waits for this one's end by
+// itself.
+__device__ __forceinline__ void next_kernel_may_start()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+// Waits until all kernels before this one in the stream have ended and their results are there.
+__device__ __forceinline__ void kernels_before_end() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#endif
+
+__device__ __forceinline__ float sum_of_lanes(float v)
+{
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) v += __shfl_xor_sync(0xffffffffu, v, distance);
+    return v;
+}
+
+// Every warp has its split of a row: every 2^log_splits-th group of 32 pieces, one for each lane. These kinds of
+// products differ in what they keep of x. `sums` gets the result of row r of w and row m of x, of split s, at
+// [(s * count + r) * l.rows + m].
+
+// One row of x, in registers.
+template <uint32_t D> struct single_row {
+    static constexpr int E = piece_elements<D>, PIECES = HYP_CUDA_LAYER_HELD / E;
+    float x[PIECES][E];
+    __device__ __forceinline__ void take(const hyp_cuda_layer &l, const uint4 *from, uint4 *)
     {
-        row = threadIdx.x / 32 >> l.log_splits;
-        group = s.split;
+        uint32_t row[PIECES], at[PIECES], split = threadIdx.x / 32 & ((1u << l.log_splits) - 1);
+        uint4 piece[PIECES];
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) row[i] = 0, at[i] = ((i << l.log_splits) + split) * 32 + threadIdx.x % 32;
+        take_pieces(l, from, row, at, piece);
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) unpack<D>(piece[i], x[i]);
     }
-    __device__ __forceinline__ bool ends_row(const share &s) const { return group + s.splits >= s.groups; }
-    __device__ __forceinline__ void advance(const share &s)
+    // `rows` rows of w, of which the first is row `first` of the block's `count`.
+    __device__ __forceinline__ void multiply_chunk(const hyp_cuda_layer &l, const uint4 *w, uint32_t rows,
+                                                   uint32_t first, uint32_t count, const uint4 *, float *sums)
     {
-        group += s.splits;
-        if (group < s.groups) return;
-        group = s.split;
-        row += s.rows_ahead;
+        uint32_t split = threadIdx.x / 32 & ((1u << l.log_splits) - 1), lane = threadIdx.x % 32;
+        for (uint32_t r = threadIdx.x / 32 >> l.log_splits; r < rows; r += warps() >> l.log_splits) {
+            float sum = 0;
+#pragma unroll
+            for (int i = 0; i < PIECES; i++) {
+                uint32_t at = ((i << l.log_splits) + split) * 32 + lane;
+                if (at >= l.pieces) break;
+                float v[E];
+                unpack<D>(w[r * l.pieces + at], v);
+#pragma unroll
+                for (int e = 0; e < E; e++) sum += v[e] * x[i][e];
+            }
+            sum = sum_of_lanes(sum);
+            if (lane == 0) sums[split * count + first + r] = sum;
+        }
     }
-    __device__ __forceinline__ uint32_t piece() const { return group * 32 + threadIdx.x % 32; }
 };
 
-// Rows that do not start at multiples of 16 bytes are not fetched ahead.
-template <uint32_t D>
-__device__ __forceinline__ uint4 fetch_weights(const hyp_cuda_layer &l, const share &s, const walk &at)
-{
-    if (!l.aligned || at.row >= s.count || at.piece() >= l.pieces) return make_uint4(0, 0, 0, 0);
-    return __ldg((const uint4 *)l.weight + ((uint64_t)(s.first + at.row) * l.pieces + at.piece()));
-}
-
-// Sums over the lanes of a warp; lane i gets the sum of acc[i / (32 / M)]. At each step half of the values that are
-// left go to the other half of the lanes.
-template <int M> __device__ __forceinline__ float sum_lanes(float (&acc)[M])
-{
-    int half = M / 2;
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2, half /= 2) {
-        bool upper = (threadIdx.x & distance) != 0;
-        if (half == 0) {
-            acc[0] += __shfl_xor_sync(0xffffffffu, acc[0], distance);
-            continue;
-        }
-#pragma unroll
-        for (int i = 0; i < M / 2; i++) {
-            if (i >= half) break;
-            float keep = upper ? acc[i + half] : acc[i], give = upper ? acc[i] : acc[i + half];
-            acc[i] = keep + __shfl_xor_sync(0xffffffffu, give, distance);
-        }
-    }
-    return acc[0];
-}
-
-// A chain at work.
-template <uint32_t D, int M> struct chain {
-    static constexpr int E = piece_elements<D>, AHEAD = M == 1 ? 8 : 4;
-    const hyp_cuda_layers &p;
-    uint4 *x;    // in shared memory: the input of the layer, p.rows rows
-    float *sums; // and its results before they are finished: by task and row of x
-    uint4 *mine; // the exchange buffer of this launch
-    uint4 ahead[AHEAD];
-    walk next; // the step whose weights come behind those in `ahead`
-
-    __device__ __forceinline__ chain(const hyp_cuda_layers &args, uint4 *shared)
-        : p(args), x(shared), sums((float *)(shared + args.x_pieces)), mine(nullptr)
-    {
-    }
-
-    __device__ __forceinline__ void fetch_ahead(uint32_t layer)
-    {
-        const hyp_cuda_layer &l = p.layer[layer];
-        share s(l);
-        next.start(l, s);
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            ahead[i] = fetch_weights<D>(l, s, next);
-            next.advance(s);
-        }
-    }
-
-    // The plan's x, rows of k elements one behind the other.
-    __device__ __forceinline__ void read_input()
-    {
-        const hyp_cuda_layer &l = p.layer[0];
-        uint32_t total = p.rows * l.pieces;
-        bool dense = l.k % E == 0;
-#pragma unroll 1
-        for (uint32_t i = threadIdx.x; i < total; i += HYP_CUDA_LAYER_THREADS) {
-            uint32_t row = i / l.pieces;
-            x[i] = dense ? ((const uint4 *)p.x)[i]
-                         : gather_piece<D>(p.x + (uint64_t)row * l.k * (16 / E), (i - row * l.pieces) * E, l.k);
-        }
-    }
-
-    // What the blocks hand on, as it comes.
-    __device__ __forceinline__ void receive_input(const hyp_cuda_layer &l)
+// Up to M rows of x in shared memory.
+template <uint32_t D, int M> struct shared_rows {
+    static constexpr int E = piece_elements<D>;
+    __device__ __forceinline__ void take(const hyp_cuda_layer &l, const uint4 *from, uint4 *x)
     {
         constexpr int AT_ONCE = 4;
-        uint32_t total = p.rows * l.pieces;
-        const uint4 *from = mine + l.x_at;
 #pragma unroll 1
-        for (uint32_t first = threadIdx.x; first < total; first += AT_ONCE * HYP_CUDA_LAYER_THREADS) {
+        for (uint32_t first = threadIdx.x; first < l.rows * l.pieces; first += AT_ONCE * blockDim.x) {
+            uint32_t row[AT_ONCE], at[AT_ONCE];
             uint4 piece[AT_ONCE];
-            bool complete;
-            for (;;) {
-                complete = true;
 #pragma unroll
-                for (int i = 0; i < AT_ONCE; i++)
-                    if (first + i * HYP_CUDA_LAYER_THREADS < total)
-                        piece[i] = load_relaxed(from + first + i * HYP_CUDA_LAYER_THREADS);
-#pragma unroll
-                for (int i = 0; i < AT_ONCE; i++)
-                    if (first + i * HYP_CUDA_LAYER_THREADS < total) complete = complete && is_complete<D>(piece[i]);
-                if (complete) break;
-                let_others_run();
+            for (int i = 0; i < AT_ONCE; i++) {
+                uint32_t place = first + i * blockDim.x;
+                row[i] = place / l.pieces;
+                at[i] = row[i] < l.rows ? place - row[i] * l.pieces : l.pieces;
             }
+            take_pieces(l, from, row, at, piece);
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++)
-                if (first + i * HYP_CUDA_LAYER_THREADS < total) x[first + i * HYP_CUDA_LAYER_THREADS] = piece[i];
+                if (row[i] < l.rows) x[first + i * blockDim.x] = piece[i];
         }
+        __syncthreads();
     }
-
-    // The result of one row of w and row m of x.
-    __device__ __forceinline__ void finish(uint32_t layer, uint32_t row, uint32_t m, float v)
+    __device__ __forceinline__ void multiply_chunk(const hyp_cuda_layer &l, const uint4 *w, uint32_t rows,
+                                                   uint32_t first, uint32_t count, const uint4 *x, float *sums)
     {
-        const hyp_cuda_layer &l = p.layer[layer];
-        bool last = layer + 1 == p.layers, adds = last && p.added;
-        int64_t at = p.turned ? (int64_t)row * p.rows + m : (int64_t)m * l.n + row; // in y
-        float added = adds ? load_native<float>(D, p.added, at) : 0.0f;
-        if (l.bias) v += load_native<float>(D, l.bias, p.turned ? m : row);
-        if (adds && !p.add_after) v += added;
-        if (l.act == HYP_PW_RELU)
-            v = relu(v);
-        else if (l.act != HYP_PW_CAST)
-            v = transcendental<float>(l.act, v, 0.0, 0.0);
-        if (adds && p.add_after) v += added;
-        if (last) {
-            store_native(D, p.y, at, v);
-        } else {
-            const hyp_cuda_layer &to = p.layer[layer + 1];
-            hand_on<D>(mine + to.x_at, m * to.pieces * E + row, v);
-        }
-    }
-
-    __device__ __forceinline__ void multiply(const hyp_cuda_layer &l, uint32_t piece, uint4 weights, float (&acc)[M])
-    {
-        if (piece >= l.pieces) return;
-        float w[E], v[E];
-        unpack<D>(weights, w);
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            if (M > 1 && m >= p.rows) break;
-            unpack<D>(x[m * l.pieces + piece], v);
-#pragma unroll
-            for (int i = 0; i < E; i++) acc[m] += w[i] * v[i];
-        }
-    }
-
-    // One group of a row.
-    __device__ __forceinline__ void step(const hyp_cuda_layer &l, const share &s, walk &at, uint4 weights,
-                                         float (&acc)[M])
-    {
-        multiply(l, at.piece(), weights, acc);
-        if (at.ends_row(s)) {
-            float sum = sum_lanes<M>(acc);
-            uint32_t m = threadIdx.x % 32 / (32 / M);
-            if (threadIdx.x % (32 / M) == 0) sums[(at.row * s.splits + s.split) * M + m] = sum;
-#pragma unroll
-            for (int i = 0; i < M; i++) acc[i] = 0;
-        }
-        at.advance(s);
-    }
-
-    __device__ __forceinline__ void compute(const hyp_cuda_layer &l)
-    {
-        share s(l);
-        walk at;
-        float acc[M] = {};
-        at.start(l, s);
-        if (!l.aligned) {
-            constexpr int E = piece_elements<D>;
+        uint32_t split = threadIdx.x / 32 & ((1u << l.log_splits) - 1), lane = threadIdx.x % 32;
 #pragma unroll 1
-            while (at.row < s.count)
-                step(l, s, at,
-                     gather_piece<D>(l.weight + (uint64_t)(s.first + at.row) * l.k * (16 / E), at.piece() * E, l.k),
-                     acc);
-            return;
-        }
+        for (uint32_t r = threadIdx.x / 32 >> l.log_splits; r < rows; r += warps() >> l.log_splits) {
+            float acc[M] = {};
 #pragma unroll 1
-        while (at.row < s.count) {
-            // The code for one row is short, so it is repeated; for many rows the weights move up instead.
-            if (M == 1) {
+            for (uint32_t at = split * 32 + lane; at < l.pieces; at += 32u << l.log_splits) {
+                float a[E], b[E];
+                unpack<D>(w[r * l.pieces + at], a);
 #pragma unroll
-                for (int i = 0; i < AHEAD; i++) {
-                    uint4 weights = ahead[i];
-                    ahead[i] = fetch_weights<D>(l, s, next);
-                    next.advance(s);
-                    if (at.row < s.count) step(l, s, at, weights, acc);
+                for (int m = 0; m < M; m++) {
+                    if (m >= l.rows) break;
+                    unpack<D>(x[m * l.pieces + at], b);
+#pragma unroll
+                    for (int e = 0; e < E; e++) acc[m] += a[e] * b[e];
                 }
-            } else {
-                uint4 weights = ahead[0];
+            }
+            float *to = sums + (split * count + first + r) * l.rows;
+            float sum = sum_rows(acc);
+            uint32_t m = lane / (32 / M);
+            if (lane % (32 / M) == 0 && m < l.rows) to[m] = sum;
+        }
+    }
+    // Sums over the lanes; lane i gets the sum of acc[i / (32 / M)]. At each step half of the values that are left go
+    // to the other half of the lanes.
+    static __device__ __forceinline__ float sum_rows(float (&acc)[M])
+    {
+        int half = M / 2;
 #pragma unroll
-                for (int i = 1; i < AHEAD; i++) ahead[i - 1] = ahead[i];
-                ahead[AHEAD - 1] = fetch_weights<D>(l, s, next);
-                next.advance(s);
-                step(l, s, at, weights, acc);
+        for (int distance = 16; distance > 0; distance /= 2, half /= 2) {
+            bool upper = (threadIdx.x & distance) != 0;
+            if (half == 0) {
+                acc[0] += __shfl_xor_sync(0xffffffffu, acc[0], distance);
+                continue;
+            }
+#pragma unroll
+            for (int i = 0; i < M / 2; i++) {
+                if (i >= half) break;
+                float keep = upper ? acc[i + half] : acc[i], give = upper ? acc[i] : acc[i + half];
+                acc[i] = keep + __shfl_xor_sync(0xffffffffu, give, distance);
             }
         }
-    }
-
-    // Adds up the parts of rows, in order; adds biases, applies the activation, and stores.
-    __device__ __forceinline__ void finish_rows(uint32_t layer)
-    {
-        const hyp_cuda_layer &l = p.layer[layer];
-        share s(l);
-#pragma unroll 1
-        for (uint32_t i = threadIdx.x; i < s.count * M; i += HYP_CUDA_LAYER_THREADS) {
-            uint32_t m = i % M;
-            if (m >= p.rows) continue;
-            float sum = 0;
-#pragma unroll 1
-            for (uint32_t part = 0; part < s.splits; part++) sum += sums[(i / M * s.splits + part) * M + m];
-            finish(layer, s.first + i / M, m, sum);
-        }
-    }
-
-    // The rows that blocks hand on end with zeros up to whole pieces.
-    __device__ __forceinline__ void pad_rows()
-    {
-#pragma unroll 1
-        for (uint32_t layer = 1; layer < p.layers; layer++) {
-            const hyp_cuda_layer &l = p.layer[layer];
-            uint32_t pads = l.pieces * E - l.k;
-#pragma unroll 1
-            for (uint32_t i = threadIdx.x; i < pads * p.rows; i += HYP_CUDA_LAYER_THREADS)
-                hand_on<D>(mine + l.x_at, i / pads * l.pieces * E + l.k + i % pads, 0.0f);
-        }
-    }
-
-    // Chooses this launch's buffer, and readies the other one for the next.
-    __device__ __forceinline__ void take_buffer()
-    {
-        uint4 *buffers = (uint4 *)p.exchange;
-        uint32_t *counter = (uint32_t *)(buffers + 2 * p.exchange_pieces);
-        uint32_t turn = load_relaxed(counter) / HYP_CUDA_LAUNCH_COUNT % 2;
-        mine = buffers + turn * p.exchange_pieces;
-        uint4 *other = buffers + (1 - turn) * p.exchange_pieces;
-#pragma unroll 1
-        for (uint32_t i = blockIdx.x * HYP_CUDA_LAYER_THREADS + threadIdx.x; i < p.exchange_pieces;
-             i += gridDim.x * HYP_CUDA_LAYER_THREADS)
-            other[i] = make_uint4(0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu);
-        if (blockIdx.x == 0) pad_rows();
-    }
-
-    // Together the blocks of a launch add HYP_CUDA_LAUNCH_COUNT; before the last one has, they are short of it.
-    __device__ __forceinline__ void count_launch()
-    {
-        uint32_t *counter = (uint32_t *)((uint4 *)p.exchange + 2 * p.exchange_pieces);
-        __syncthreads(); // every thread has read the counter
-        if (threadIdx.x == 0) atomicAdd(counter, blockIdx.x == 0 ? HYP_CUDA_LAUNCH_COUNT - (gridDim.x - 1) : 1);
-    }
-
-    __device__ __forceinline__ void run()
-    {
-        fetch_ahead(0);
-        if (p.layers > 1) take_buffer();
-        read_input();
-#pragma unroll 1
-        for (uint32_t layer = 0; layer < p.layers; layer++) {
-            const hyp_cuda_layer &l = p.layer[layer];
-            bool busy = share(l).count > 0;
-            if (busy) {
-                if (layer > 0) receive_input(l);
-                __syncthreads();
-                compute(l);
-                __syncthreads();
-            }
-            if (layer + 1 < p.layers) fetch_ahead(layer + 1);
-            if (busy) finish_rows(layer);
-        }
-        if (p.layers > 1) count_launch();
+        return acc[0];
     }
 };
 
-template <uint32_t D, int M> __device__ __forceinline__ void run_chain(const hyp_cuda_layers &p)
+// 16 rows of x in registers, for tensor cores: 8 rows of w at a time, in groups of 4 pieces of each. Sums may be made
+// in any order, so the 16 places along k of one product of a tensor core are filled with what lanes have anyway: half
+// of a piece each.
+template <typename T, uint32_t D> struct tensor_rows {
+    static constexpr int GROUPS = HYP_CUDA_LAYER_GROUPS;
+    uint4 x[2 * GROUPS]; // of row lane / 4, then of 8 rows further down
+    static __device__ __forceinline__ uint32_t piece_of(const hyp_cuda_layer &l, uint32_t group)
+    {
+        uint32_t split = threadIdx.x / 32 & ((1u << l.log_splits) - 1);
+        return ((group << l.log_splits) + split) * 4 + threadIdx.x % 4;
+    }
+    __device__ __forceinline__ void take(const hyp_cuda_layer &l, const uint4 *from, uint4 *)
+    {
+        uint32_t row[2 * GROUPS], at[2 * GROUPS];
+#pragma unroll
+        for (int i = 0; i < 2 * GROUPS; i++) {
+            row[i] = threadIdx.x % 32 / 4 + i % 2 * 8;
+            at[i] = row[i] < l.rows ? piece_of(l, i / 2) : l.pieces;
+        }
+        take_pieces(l, from, row, at, x);
+    }
+    __device__ __forceinline__ void multiply_chunk(const hyp_cuda_layer &l, const uint4 *w, uint32_t rows,
+                                                   uint32_t first, uint32_t count, const uint4 *, float *sums)
+    {
+        uint32_t split = threadIdx.x / 32 & ((1u << l.log_splits) - 1), lane = threadIdx.x % 32;
+#pragma unroll 1
+        for (uint32_t tile = 0; tile < rows; tile += HYP_CUDA_LAYER_TILE) {
+            float acc[4] = {0, 0, 0, 0};
+            uint32_t r = tile + lane / 4;
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++) {
+                if (((g << l.log_splits) + split) * 4 >= l.pieces) break;
+                uint32_t at = piece_of(l, g);
+                uint4 v = r < rows && at < l.pieces ? w[r * l.pieces + at] : make_uint4(0, 0, 0, 0);
+                uint4 low = x[2 * g], high = x[2 * g + 1];
+                const uint32_t one[4] = {low.x, high.x, low.y, high.y}, two[4] = {low.z, high.z, low.w, high.w};
+                multiply(acc, one, v.x, v.y, T());
+                multiply(acc, two, v.z, v.w, T());
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                uint32_t m = lane / 4 + i / 2 * 8, row = tile + lane % 4 * 2 + i % 2;
+                if (m < l.rows && row < rows) sums[(split * count + first + row) * l.rows + m] = acc[i];
+            }
+        }
+    }
+};
+
+// ---- the ring of weights ----------------------------------------------------------------------------------------
+
+// Chunks of weights on their way through shared memory; a block with fewer rows than others may have an empty one. A
+// stage is filled by one thread, and given back by every warp.
+struct ring {
+    const hyp_cuda_layer &l;
+    share s;
+    uint4 *data;
+    uint64_t *full, *free;        // a barrier for each stage
+    uint32_t chunk, stage, phase; // to be read next
+
+    __device__ __forceinline__ ring(const hyp_cuda_layer &args, share rows, uint4 *shared)
+        : l(args), s(rows), data(shared), full((uint64_t *)(shared + args.stages * args.stage_pieces)),
+          free(full + args.stages), chunk(0), stage(0), phase(0)
+    {
+    }
+
+    __device__ __forceinline__ void fetch(uint32_t number, uint32_t to)
+    {
+        uint32_t row = number * l.chunk_rows, left = row < s.count ? s.count - row : 0;
+        uint32_t bytes = (left < l.chunk_rows ? left : l.chunk_rows) * l.pieces * 16;
+        barrier_expect(full + to, bytes);
+        if (bytes > 0)
+            copy_bulk(data + to * l.stage_pieces, (const uint4 *)l.weight + (uint64_t)(s.first + row) * l.pieces, bytes,
+                      full + to);
+    }
+
+    // Each of the first threads fills a stage.
+    __device__ __forceinline__ void start()
+    {
+        if (threadIdx.x >= l.stages) return;
+        barrier_init(full + threadIdx.x, 1);
+        barrier_init(free + threadIdx.x, warps());
+        barriers_ready();
+        fetch(threadIdx.x, threadIdx.x);
+    }
+
+    __device__ __forceinline__ const uint4 *wait()
+    {
+        barrier_wait(full + stage, phase);
+        return data + stage * l.stage_pieces;
+    }
+
+    __device__ __forceinline__ void give_back()
+    {
+        if (l.stages < l.chunks) { // stages are used again
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) barrier_arrive(free + stage);
+            if (threadIdx.x == 0 && chunk + l.stages < l.chunks) {
+                barrier_wait(free + stage, phase);
+                fetch(chunk + l.stages, stage);
+            }
+        }
+        chunk++;
+        if (++stage == l.stages) stage = 0, phase ^= 1;
+    }
+
+    // Rows that do not start at multiples of 16 bytes are read when they are needed, all threads together.
+    template <uint32_t D> __device__ __forceinline__ const uint4 *gather(uint32_t first, uint32_t rows)
+    {
+        constexpr int E = piece_elements<D>;
+        __syncthreads();
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < rows * l.pieces; i += blockDim.x) {
+            uint32_t row = i / l.pieces;
+            data[i] =
+                gather_piece<D>(l.weight + (uint64_t)(first + row) * l.k * (16 / E), (i - row * l.pieces) * E, l.k);
+        }
+        __syncthreads();
+        return data;
+    }
+};
+
+// ---- a layer ----------------------------------------------------------------------------------------------------
+
+template <uint32_t D, typename P> struct layer {
+    static constexpr int E = piece_elements<D>;
+    const hyp_cuda_layer &l;
+    share s;
+    uint4 *x;    // in shared memory, for products that keep it there
+    float *bias; // of the block's rows
+    float *sums; // results before they are finished
+    ring weights;
+
+    __device__ __forceinline__ layer(const hyp_cuda_layer &args, uint4 *shared)
+        : l(args), s(args), x(shared), bias((float *)(shared + args.x_pieces)), sums(bias + args.biases),
+          weights(args, s, shared + args.x_pieces + (args.biases + args.sums) / 4)
+    {
+    }
+
+    __device__ __forceinline__ void compute(P &product)
+    {
+        uint32_t chunks = l.aligned ? l.chunks : (s.count + l.chunk_rows - 1) / l.chunk_rows;
+#pragma unroll 1
+        for (uint32_t c = 0, row = 0; c < chunks; c++, row += l.chunk_rows) {
+            uint32_t left = row < s.count ? s.count - row : 0, rows = left < l.chunk_rows ? left : l.chunk_rows;
+            const uint4 *w = l.aligned ? weights.wait() : weights.template gather<D>(s.first + row, rows);
+            product.multiply_chunk(l, w, rows, row, s.count, x, sums);
+            if (l.aligned) weights.give_back();
+        }
+    }
+
+    // Adds up the parts of rows, in order, and what is to be added; applies the activation. Neighbouring threads have
+    // neighbours in memory.
+    __device__ __forceinline__ void finish()
+    {
+        uint32_t width = l.turned ? l.rows : s.count;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < s.count * l.rows; i += blockDim.x) {
+            uint32_t other = l.rows == 1 ? 0 : i / width, along = i - other * width;
+            uint32_t row = l.turned ? other : along, m = l.turned ? along : other;
+            if (l.rows == 1) row = i, m = 0;
+            float v = 0;
+#pragma unroll 4
+            for (uint32_t part = 0; part < 1u << l.log_splits; part++) v += sums[(part * s.count + row) * l.rows + m];
+            v += bias[l.turned ? m : row];
+            row += s.first;
+            int64_t at = l.turned ? (int64_t)row * l.rows + m : (int64_t)m * l.n + row; // in y
+            float added = l.added ? load_native<float>(D, l.added, at) : 0.0f;
+            if (l.added && !l.add_after) v += added;
+            if (l.act == HYP_PW_RELU)
+                v = relu(v);
+            else if (l.act != HYP_PW_CAST)
+                v = activate(l.act, v);
+            if (l.added && l.add_after) v += added;
+            store_native(D, l.y, at, v);
+        }
+    }
+
+    // The plan's x; in shared memory, ending with zeros, when its rows do not start at multiples of 16 bytes.
+    __device__ __forceinline__ const uint4 *input()
+    {
+        if (l.aligned) return (const uint4 *)l.x;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < l.rows * l.pieces; i += blockDim.x) {
+            uint32_t row = i / l.pieces;
+            x[i] = gather_piece<D>(l.x + (uint64_t)row * l.k * (16 / E), (i - row * l.pieces) * E, l.k);
+        }
+        __syncthreads();
+        return x;
+    }
+
+    // What does not come from kernels before this one is asked for before it waits for them.
+    __device__ __forceinline__ void run()
+    {
+        if (!l.constant) kernels_before_end();
+        next_kernel_may_start();
+        weights.start();
+        uint32_t biases = l.turned ? l.rows : s.count;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < biases; i += blockDim.x)
+            bias[i] = l.bias ? load_native<float>(D, l.bias, (l.turned ? 0 : s.first) + i) : 0.0f;
+        __syncthreads(); // barriers and biases are there
+        if (l.constant) kernels_before_end();
+        P product;
+        product.take(l, input(), x);
+        compute(product);
+        __syncthreads();
+        finish();
+    }
+};
+
+template <uint32_t D, typename P> __device__ __forceinline__ void run_layer(const hyp_cuda_layer &l)
 {
     extern __shared__ double shared[];
-    chain<D, M>(p, (uint4 *)shared).run();
+    layer<D, P>(l, (uint4 *)shared).run();
 }
 
 } // namespace
 
-#define LAYERS(name, dtype, rows)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(HYP_CUDA_LAYER_THREADS, 1)                                            \
-        name(const __grid_constant__ hyp_cuda_layers p)                                                                \
+#define LAYER(name, dtype, ...)                                                                                        \
+    extern "C" __global__ void __launch_bounds__(HYP_CUDA_LAYER_THREADS, 2)                                            \
+        name(const __grid_constant__ hyp_cuda_layer l)                                                                 \
     {                                                                                                                  \
-        run_chain<dtype, rows>(p);                                                                                     \
+        run_layer<dtype, __VA_ARGS__>(l);                                                                              \
     }
 
-LAYERS(layers_f32_1, HYP_F32, 1)
-LAYERS(layers_f32_16, HYP_F32, 16)
-LAYERS(layers_f16_1, HYP_F16, 1)
-LAYERS(layers_f16_16, HYP_F16, 16)
-LAYERS(layers_bf16_1, HYP_BF16, 1)
-LAYERS(layers_bf16_16, HYP_BF16, 16)
+LAYER(layer_f32_1, HYP_F32, single_row<HYP_F32>)
+LAYER(layer_f32_16, HYP_F32, shared_rows<HYP_F32, 16>)
+LAYER(layer_f16_1, HYP_F16, single_row<HYP_F16>)
+LAYER(layer_f16_16, HYP_F16, tensor_rows<__half, HYP_F16>)
+LAYER(layer_bf16_1, HYP_BF16, single_row<HYP_BF16>)
+LAYER(layer_bf16_16, HYP_BF16, tensor_rows<__nv_bfloat16, HYP_BF16>)

@@ -10,7 +10,7 @@
 
 enum {
     WAYS = 3,          /* epilogues of a product */
-    DIVISIONS = 8,     /* of a step's layers */
+    CHOICES = 8,       /* of who does a step's layers */
     LATER_WANTED = 16, /* algorithms for all ways but the first, which do more work outside of the product */
     MOST = 1 + HYP_CUDA_CANDIDATES + (WAYS - 1) * LATER_WANTED,
     ROUNDS = 9 /* the most samples of a candidate in one race */
@@ -42,11 +42,11 @@ typedef struct tuner {
 /* The ways to do one product, and what it reads and writes. */
 typedef struct contest {
     hyp_cuda_probe probe;
-    hyp_cuda_prepared *ways[DIVISIONS]; /* of a product WAYS at most */
+    hyp_cuda_prepared *ways[CHOICES]; /* of a product WAYS at most */
     hyp_cuda_candidate candidates[MOST];
     size_t count;
-    uint8_t parts[DIVISIONS][HYP_CUDA_LAYERS]; /* by candidate for a whole step */
-    size_t part_count[DIVISIONS];
+    uint8_t choice[CHOICES][HYP_CUDA_LINEAR_LAYERS]; /* by candidate for a whole step, of its layers */
+    size_t layers;
     uint32_t reads[HYP_CUDA_TRIAL_READS], result;
     size_t read_count;
     double tolerance;
@@ -85,17 +85,15 @@ static hyp_cuda_build begin_build(const tuner *t, uint32_t step, hyp_cuda_probe 
                             .diag = t->diag};
 }
 
-/* Whether a launch of our own can do some layer of a step, so that there is something to choose. */
-static hyp_status can_launch(const hyp_cuda_build *b, const HypPlan__Linear *k, bool *out)
+/* Whether our own kernel can do some layer of a step, so that there is something to choose. */
+static hyp_status can_choose(const hyp_cuda_build *b, const HypPlan__Linear *k, bool *out)
 {
     char key[HYP_CUDA_LINEAR_KEY];
     hyp_cuda_build plain = *b;
     plain.probe = NULL;
     *out = false;
     if (!hyp_cuda_linear_key(b, k, key)) return HYP_OK;
-    for (size_t l = 0; l < k->n_layers && !*out; l++)
-        HYP_TRY(
-            hyp_cuda_add_layers(&plain, k, l, 1, hyp_cuda_layer_input(k, l), hyp_cuda_layer_result(k, l), true, out));
+    for (size_t l = 0; l < k->n_layers && !*out; l++) HYP_TRY(hyp_cuda_add_few_rows(&plain, k, l, true, out));
     return HYP_OK;
 }
 
@@ -104,7 +102,7 @@ static hyp_status find_products(tuner *t, hyp_cuda_build *b, const HypPlan__Step
 {
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(b, s->matmul);
     if (s->kernel_case != HYP_PLAN__STEP__KERNEL_LINEAR) return HYP_OK;
-    HYP_TRY(can_launch(b, s->linear, &t->whole));
+    HYP_TRY(can_choose(b, s->linear, &t->whole));
     for (size_t l = 0; l < s->linear->n_layers; l++) HYP_TRY(hyp_cuda_add_layer(b, s->linear, l));
     return HYP_OK;
 }
@@ -113,7 +111,7 @@ static hyp_status find_whole(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s
 {
     char key[HYP_CUDA_LINEAR_KEY];
     bool can = false;
-    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) HYP_TRY(can_launch(b, s->linear, &can));
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) HYP_TRY(can_choose(b, s->linear, &can));
     if (!can || !hyp_cuda_linear_key(b, s->linear, key)) return HYP_OK;
     return add_job(t, &(job){.step = b->step, .whole = true, .uses = 1}, key, t->diag);
 }
@@ -242,55 +240,53 @@ static hyp_status list_candidates(tuner *t, const job *j, contest *c)
     return HYP_OK;
 }
 
-/* Adds a division of a step's layers to the candidates, if it is possible and not among them. */
-static hyp_status add_division(tuner *t, const job *j, contest *c, const uint8_t *parts, size_t part_count)
+/* Adds a choice for a step's layers to the candidates, if it is possible and not among them. */
+static hyp_status add_choice(tuner *t, const job *j, contest *c, const uint8_t *choice)
 {
     const HypPlan__Linear *k = t->session->model->plan->program->steps[j->step]->linear;
     for (size_t i = 1; i < c->count; i++)
-        if (c->part_count[i] == part_count && memcmp(c->parts[i], parts, part_count) == 0) return HYP_OK;
+        if (memcmp(c->choice[i], choice, c->layers) == 0) return HYP_OK;
     hyp_cuda_prepared *ops = hyp_calloc(1, sizeof *ops);
     if (!ops) return hyp_fail_memory(t->diag, sizeof *ops);
     hyp_cuda_build b = begin_build(t, j->step, NULL, ops);
     bool done = false;
-    hyp_status status = c->count > 0 ? hyp_cuda_add_parts(&b, k, parts, part_count, &done) : HYP_OK;
+    hyp_status status = c->count > 0 ? hyp_cuda_add_chosen(&b, k, choice, &done) : HYP_OK;
     if (c->count == 0) { /* the first candidate: what an untuned plan does */
         done = true;
         t->session->untuned = true;
-        status = hyp_cuda_add_by_rule(&b, k, c->parts[0], &c->part_count[0]);
+        status = hyp_cuda_add_by_rule(&b, k, c->choice[0]);
         t->session->untuned = false;
     }
     if (status != HYP_OK || !done) {
         hyp_cuda_release(t->session, ops);
         return status;
     }
-    if (c->count > 0) memcpy(c->parts[c->count], parts, c->part_count[c->count] = part_count);
+    if (c->count > 0) memcpy(c->choice[c->count], choice, c->layers);
     c->ways[c->count] = ops;
     c->candidates[c->count++] = (hyp_cuda_candidate){.ops = ops};
     return HYP_OK;
 }
 
-/* The first two are divided by the rule, without and with tuned products. */
-static hyp_status list_divisions(tuner *t, const job *j, contest *c)
+/* The first two are chosen by the rule, without and with tuned products. */
+static hyp_status list_choices(tuner *t, const job *j, contest *c)
 {
-    size_t n = t->session->model->plan->program->steps[j->step]->linear->n_layers;
-    const uint8_t all[] = {(uint8_t)n}, but_last[] = {(uint8_t)(n - 1), 0};
-    uint8_t ones[HYP_CUDA_LAYERS], zeros[HYP_CUDA_LAYERS] = {0}, last[HYP_CUDA_LAYERS] = {0};
-    memset(ones, 1, sizeof ones);
-    last[n - 1] = 1;
-    HYP_TRY(add_division(t, j, c, NULL, 0));
-    HYP_TRY(add_division(t, j, c, c->parts[0], c->part_count[0]));
-    HYP_TRY(add_division(t, j, c, all, 1));
-    HYP_TRY(add_division(t, j, c, zeros, n));
-    HYP_TRY(add_division(t, j, c, ones, n));
-    HYP_TRY(add_division(t, j, c, last, n));
-    return n > 1 ? add_division(t, j, c, but_last, 2) : HYP_OK;
+    uint8_t ours[HYP_CUDA_LINEAR_LAYERS], none[HYP_CUDA_LINEAR_LAYERS] = {0}, last[HYP_CUDA_LINEAR_LAYERS] = {0};
+    uint8_t but_last[HYP_CUDA_LINEAR_LAYERS];
+    c->layers = t->session->model->plan->program->steps[j->step]->linear->n_layers;
+    memset(ours, 1, sizeof ours);
+    memset(but_last, 1, sizeof but_last);
+    last[c->layers - 1] = 1;
+    but_last[c->layers - 1] = 0;
+    const uint8_t *const choices[] = {c->choice[0], c->choice[0], ours, none, last, but_last};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) HYP_TRY(add_choice(t, j, c, choices[i]));
+    return HYP_OK;
 }
 
 static void contest_dispose(const tuner *t, contest *c)
 {
     for (size_t i = 0; i < c->count; i++)
         hyp_cuda_candidate_dispose(&c->candidates[i], &t->session->model->device->lib);
-    for (size_t i = 0; i < DIVISIONS; i++)
+    for (size_t i = 0; i < CHOICES; i++)
         if (c->ways[i]) hyp_cuda_release(t->session, c->ways[i]);
     hyp_free(c);
 }
@@ -376,12 +372,12 @@ static hyp_status find_winner(const tuner *t, contest *c, hyp_cuda_trial *trial,
     return HYP_OK;
 }
 
-/* The fastest division of those that give the right result; that of the rule where none is so much faster that it
+/* The fastest choice of those that give the right result; that of the rule where none is so much faster that it
  * counts. */
-static hyp_status find_division(const tuner *t, contest *c, hyp_cuda_trial *trial, double deadline,
+static hyp_status find_choice(const tuner *t, contest *c, hyp_cuda_trial *trial, double deadline,
                                 hyp_cuda_candidate **out)
 {
-    hyp_cuda_candidate *list[DIVISIONS], *first = &c->candidates[0], *rule = first;
+    hyp_cuda_candidate *list[CHOICES], *first = &c->candidates[0], *rule = first;
     size_t count = 0;
     HYP_TRY(hyp_cuda_trial_start(trial, first, t->diag));
     for (size_t i = 0; i < c->count; i++) {
@@ -442,13 +438,13 @@ static hyp_status store_algorithm(const tuner *t, const hyp_cuda_candidate *take
     return hyp_tuning_set(list, out, t->diag);
 }
 
-static hyp_status store_division(const tuner *t, contest *c, size_t taken, HypPlan__TunedProduct *out, hyp_tuning *list)
+static hyp_status store_choice(const tuner *t, contest *c, size_t taken, HypPlan__TunedProduct *out, hyp_tuning *list)
 {
     char attributes[128];
-    int n = snprintf(attributes, sizeof attributes, "layers in one launch:");
-    for (size_t i = 0; i < c->part_count[taken]; i++)
-        n += snprintf(attributes + n, sizeof attributes - (size_t)n, " %u", c->parts[taken][i]);
-    out->algorithm = (ProtobufCBinaryData){c->part_count[taken], c->parts[taken]};
+    int n = snprintf(attributes, sizeof attributes, "layers by our own kernel:");
+    for (size_t i = 0; i < c->layers; i++)
+        n += snprintf(attributes + n, sizeof attributes - (size_t)n, " %s", c->choice[taken][i] ? "yes" : "no");
+    out->algorithm = (ProtobufCBinaryData){c->layers, c->choice[taken]};
     out->attributes = attributes;
     return hyp_tuning_set(list, out, t->diag);
 }
@@ -461,7 +457,7 @@ static hyp_status store(const tuner *t, const job *j, contest *c, const hyp_cuda
     product.key = (char *)(uintptr_t)j->key;
     product.seconds = taken->seconds;
     product.first_seconds = c->candidates[0].seconds;
-    return j->whole ? store_division(t, c, (size_t)(taken - c->candidates), &product, list)
+    return j->whole ? store_choice(t, c, (size_t)(taken - c->candidates), &product, list)
                     : store_algorithm(t, taken, &product, list);
 }
 
@@ -478,10 +474,10 @@ static hyp_status tune_job(tuner *t, const job *j, double deadline)
     hyp_cuda_trial trial = {0};
     hyp_cuda_candidate *winner = &c->candidates[0];
     list_tensors(t, j, c);
-    hyp_status status = j->whole ? list_divisions(t, j, c) : list_candidates(t, j, c);
+    hyp_status status = j->whole ? list_choices(t, j, c) : list_candidates(t, j, c);
     if (status == HYP_OK && c->count > 0) {
         status = hyp_cuda_trial_open(&trial, t->session, t->values, c->reads, c->read_count, c->result, t->diag);
-        if (status == HYP_OK) status = (j->whole ? find_division : find_winner)(t, c, &trial, deadline, &winner);
+        if (status == HYP_OK) status = (j->whole ? find_choice : find_winner)(t, c, &trial, deadline, &winner);
         hyp_cuda_trial_close(&trial);
         bool replaced = is_replaced(j, c, winner);
         if (status == HYP_OK) status = store(t, j, c, winner, &t->session->tuning);

@@ -7,6 +7,7 @@
 #define HYP_RUNTIME_CUDA_TUNE_H
 
 #include "runtime/cuda/cuda.h"
+#include "runtime/cuda/linear.h"
 #include "runtime/cuda/product.h"
 
 enum { HYP_CUDA_CANDIDATES = 64 }; /* algorithms that cuBLASLt is asked for */
@@ -41,7 +42,7 @@ typedef struct hyp_cuda_candidate {
     double seconds;    /* of doing it once */
 } hyp_cuda_candidate;
 
-enum { HYP_CUDA_TRIAL_READS = 3 * HYP_CUDA_LAYERS + 2 };
+enum { HYP_CUDA_TRIAL_READS = 3 * HYP_CUDA_LINEAR_LAYERS + 2 };
 
 /* The tensors of one product in memory of their own. Weights that a run finds in main memory, because the plan has more
  * of them than the cache holds, have copies that are used in turns; what a run has just written stays in the cache. */

@@ -44,15 +44,16 @@ static uint32_t __float_as_uint(float f)
     return u;
 }
 template <typename T> static T __ldg(const T *p) { return *p; }
-template <typename T> static T load_relaxed(const T *p) { return *p; }
-template <typename T> static void store_relaxed(T *p, T v) { *p = v; }
 static uint32_t atomicAdd(uint32_t *p, uint32_t v) { return (*p += v) - v; }
+static void next_kernel_may_start() {}
+static void kernels_before_end() {}
 
 #define HYP_CUDA_EMULATOR
 #define __launch_bounds__(...)
 #define __noinline__ // the host's headers know it as an attribute
 #include "runtime/cuda/attention.cu"
 #include "runtime/cuda/image.cu"
+#include "runtime/cuda/layers.cu"
 #undef __noinline__
 
 enum { SHARED_USUAL = 48 << 10, SHARED_MOST = 128 << 10, MULTIPROCESSORS = 3 };
@@ -104,12 +105,9 @@ static const entry entries[] = {
     ENTRY(transpose, hyp_cuda_transpose, true),
     ENTRY(gather, hyp_cuda_gather, false),
     ENTRY(fill_i64, hyp_cuda_fill, false),
-    ENTRY(layers_f32_1, hyp_cuda_layers, true),
-    ENTRY(layers_f32_16, hyp_cuda_layers, true),
-    ENTRY(layers_f16_1, hyp_cuda_layers, true),
-    ENTRY(layers_f16_16, hyp_cuda_layers, true),
-    ENTRY(layers_bf16_1, hyp_cuda_layers, true),
-    ENTRY(layers_bf16_16, hyp_cuda_layers, true),
+#define X(name) ENTRY(name, hyp_cuda_layer, true),
+    HYP_CUDA_LAYER_KERNELS(X)
+#undef X
 #define X(name) ENTRY(name, hyp_cuda_attention, true),
     HYP_CUDA_ATTENTION_KERNELS(X)
 #undef X
@@ -195,6 +193,7 @@ static std::set<CUfunction> large; // may have more than the usual shared memory
 DRIVER cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
     std::lock_guard<std::mutex> hold(lock);
+    if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) return CUDA_SUCCESS;
     bool fits = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value <= (int)SHARED_MOST;
     if (fits) large.insert(function);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -355,46 +354,33 @@ DRIVER cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream a
     return queue(at, [=] { memset((void *)to, value, n); }), CUDA_SUCCESS;
 }
 
-static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsigned block_y, size_t shared_bytes,
-                   bool together, const std::vector<char> &args)
+static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsigned block_y,
+                   const std::vector<char> &args)
 {
     std::lock_guard<std::mutex> hold(lock);
-    nanoseconds += is_mode("slow kernels") ? 1000000 : kernel->barriers ? 200000 : 20000;
+    nanoseconds += is_mode("slow kernels") ? 1000000 : kernel->barriers ? 50000 : 20000;
     std::function<void()> call = [&] { kernel->call(args.data()); };
     body = &call;
     blockDim = dim3(block_x, block_y);
     gridDim = dim3(grid_x);
-    for (unsigned block = 0; block < grid_x; block += together ? grid_x : 1) {
+    for (unsigned block = 0; block < grid_x; block++) {
         if (kernel->barriers)
-            run_blocks(block, together ? grid_x : 1, (char *)shared, shared_bytes);
+            run_block(block);
         else
             run_threads(block);
     }
 }
 
-static CUresult queue_launch(CUfunction function, unsigned grid_x, unsigned block_x, unsigned block_y,
-                             unsigned shared_bytes, CUstream at, void **params, bool together)
+DRIVER cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **params, void **)
 {
     const entry *kernel = (const entry *)function;
-    if (grid_x == 0 || block_x * block_y == 0 || block_x * block_y > 1024) give_up("a launch of a wrong size");
-    if (shared_bytes > (large.count(function) ? (unsigned)SHARED_MOST : (unsigned)SHARED_USUAL))
+    unsigned grid = c->gridDimX, x = c->blockDimX, y = c->blockDimY;
+    if (grid == 0 || x * y == 0 || x * y > 1024) give_up("a launch of a wrong size");
+    if (c->sharedMemBytes > (large.count(function) ? (unsigned)SHARED_MOST : (unsigned)SHARED_USUAL))
         give_up("a launch wants more shared memory than it may have");
-    if (together && grid_x > MULTIPROCESSORS) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     std::vector<char> args((const char *)params[0], (const char *)params[0] + kernel->args);
-    queue(at, [=] { launch(kernel, grid_x, block_x, block_y, shared_bytes, together, args); });
+    queue(c->hStream, [=] { launch(kernel, grid, x, y, args); });
     return CUDA_SUCCESS;
-}
-DRIVER cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int, unsigned int, unsigned int block_x,
-                      unsigned int block_y, unsigned int, unsigned int shared_bytes, CUstream at, void **params,
-                      void **)
-{
-    return queue_launch(function, grid_x, block_x, block_y, shared_bytes, at, params, false);
-}
-DRIVER cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int, unsigned int,
-                                 unsigned int block_x, unsigned int block_y, unsigned int, unsigned int shared_bytes,
-                                 CUstream at, void **params)
-{
-    return queue_launch(function, grid_x, block_x, block_y, shared_bytes, at, params, true);
 }
 
 // ---- cuBLASLt ---------------------------------------------------------------------------------------------
@@ -617,11 +603,11 @@ static void multiply(const queued_product &q)
 
 LT(cublasStatus_t)
 cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
-               cublasLtMatrixLayout_t a_at, const void *b, cublasLtMatrixLayout_t b_at, const void *beta,
-               const void *c, cublasLtMatrixLayout_t c_at, void *d, cublasLtMatrixLayout_t d_at,
-               const cublasLtMatmulAlgo_t *algo, void *, size_t, cudaStream_t at)
+               cublasLtMatrixLayout_t a_at, const void *b, cublasLtMatrixLayout_t b_at, const void *beta, const void *c,
+               cublasLtMatrixLayout_t c_at, void *d, cublasLtMatrixLayout_t d_at, const cublasLtMatmulAlgo_t *algo,
+               void *, size_t, cudaStream_t at)
 {
-    queued_product q = {*(product *)desc, *(layout *)a_at, *(layout *)b_at, *(layout *)d_at, a, b, c, d, 0, 0, {},
+    queued_product q = {*(product *)desc,  *(layout *)a_at, *(layout *)b_at, *(layout *)d_at, a, b, c, d, 0, 0, {},
                         algo->data[NUMBER]};
     const layout *la = &q.a_at, *lb = &q.b_at, *ld = &q.d_at;
     bool ta = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;

@@ -35,9 +35,9 @@ struct fiber {
     uint64_t shown[2]; // to the other lanes of the warp, in the last two shuffles
     unsigned shuffles;
 };
-static std::vector<fiber> fibers; // one block behind the other
-static size_t under_way;          // the first of them
-static size_t current;            // the one that runs
+static std::vector<fiber> fibers;
+static size_t under_way; // the first of them
+static size_t current;   // the one that runs
 static place scheduler;
 static const std::function<void()> *body; // what every thread does
 
@@ -114,51 +114,31 @@ static bool release(size_t first, size_t count, waiting what)
     return true;
 }
 
-// Runs the threads of a block, each up to its next barrier in turn. True when something but waiting happened.
-static bool step_block(size_t first, size_t count)
-{
-    bool moved = false;
-    for (current = first; current < first + count; current++) {
-        fiber *f = &fibers[current];
-        if (f->done || f->waits != RUNS) continue;
-        threadIdx =
-            make_uint3((unsigned)((current - first) % blockDim.x), (unsigned)((current - first) / blockDim.x), 0);
-        start_or_resume();
-        moved = moved || f->done || f->waits != RUNS;
-    }
-    for (size_t warp = 0; warp < count; warp += WARP)
-        moved |= release(first + warp, count - warp < WARP ? count - warp : (size_t)WARP, AT_WARP);
-    return release(first, count, AT_BLOCK) || moved;
-}
-
-static bool all_done()
-{
-    for (size_t i = 0; i < under_way; i++)
-        if (!fibers[i].done) return false;
-    return true;
-}
-
-// Runs `blocks` blocks from `first` on at the same time. Each sees its own contents of `shared`.
-static void run_blocks(unsigned first, unsigned blocks, char *shared, size_t shared_bytes)
+// Runs the threads of a block, each up to its next barrier in turn.
+static void run_block(unsigned block)
 {
     enum { PATIENCE = 1000 };
-    size_t threads = blockDim.x * blockDim.y, vain = 0;
-    std::vector<std::vector<char>> contents(blocks > 1 ? blocks : 0, std::vector<char>(shared_bytes, (char)0xee));
-    under_way = threads * blocks;
+    size_t left = under_way = blockDim.x * blockDim.y, vain = 0;
     if (fibers.size() < under_way) fibers.resize(under_way);
     for (size_t i = 0; i < under_way; i++) {
         fibers[i].done = false;
         fibers[i].waits = RUNS;
         fibers[i].shuffles = 0;
     }
-    while (!all_done()) {
+    blockIdx = make_uint3(block, 0, 0);
+    while (left > 0) {
         bool moved = false;
-        for (unsigned b = 0; b < blocks; b++) {
-            blockIdx = make_uint3(first + b, 0, 0);
-            if (blocks > 1) memcpy(shared, contents[b].data(), shared_bytes);
-            moved |= step_block(b * threads, threads);
-            if (blocks > 1) memcpy(contents[b].data(), shared, shared_bytes);
+        for (current = 0; current < under_way; current++) {
+            fiber *f = &fibers[current];
+            if (f->done || f->waits != RUNS) continue;
+            threadIdx = make_uint3((unsigned)current % blockDim.x, (unsigned)current / blockDim.x, 0);
+            start_or_resume();
+            left -= f->done;
+            moved = moved || f->done || f->waits != RUNS;
         }
+        for (size_t warp = 0; warp < under_way; warp += WARP)
+            moved |= release(warp, under_way - warp < WARP ? under_way - warp : (size_t)WARP, AT_WARP);
+        moved |= release(0, under_way, AT_BLOCK);
         vain = moved ? 0 : vain + 1;
         if (vain == PATIENCE) give_up("threads wait for what never comes");
     }

@@ -43,6 +43,40 @@ static void copy_begin(void *to, const void *from, bool there)
 }
 static void copies_end() {}
 
+// A barrier in 64 bits. Copies are made at once, so that their bytes are there before anybody waits.
+struct emulated_barrier {
+    int32_t bytes; // expected and not there
+    uint8_t arrivals, missing, phase, pad;
+};
+static void barrier_change(uint64_t *barrier, int arrivals, int bytes)
+{
+    emulated_barrier *b = (emulated_barrier *)barrier;
+    if (b->missing < arrivals) give_up("more arrivals at a barrier than it waits for");
+    b->missing = (uint8_t)(b->missing - arrivals);
+    b->bytes += bytes;
+    if (b->missing > 0 || b->bytes != 0) return;
+    b->missing = b->arrivals;
+    b->phase ^= 1;
+}
+static void barrier_init(uint64_t *barrier, uint32_t arrivals)
+{
+    static_assert(sizeof(emulated_barrier) == sizeof *barrier, "");
+    *(emulated_barrier *)barrier = {0, (uint8_t)arrivals, (uint8_t)arrivals, 0, 0};
+}
+static void barriers_ready() {}
+static void barrier_arrive(uint64_t *barrier) { barrier_change(barrier, 1, 0); }
+static void barrier_expect(uint64_t *barrier, uint32_t bytes) { barrier_change(barrier, 1, (int)bytes); }
+static void barrier_wait(uint64_t *barrier, uint32_t phase)
+{
+    while (((emulated_barrier *)barrier)->phase == (phase & 1)) let_others_run();
+}
+static void copy_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
+{
+    if (((uintptr_t)to | (uintptr_t)from | bytes) % 16 != 0) give_up("an unaligned copy to shared memory");
+    memcpy(to, from, bytes);
+    barrier_change(barrier, 0, -(int)bytes);
+}
+
 static void load_matrices(uint32_t out[4], const void *row)
 {
     warp_values<const uint32_t *> rows((const uint32_t *)row);

@@ -173,8 +173,7 @@ static void one_context_runs_many_batch_sizes_in_any_order(void **state)
 }
 
 /* x [rows, sizes[0]] through `layers` layers; hidden layers in two slots in turn. */
-static HypPlan__Linear *build_chain(uint64_t *seed, hyp_dtype dtype, int64_t rows, const int64_t *sizes,
-                                    uint32_t layers)
+static void build_chain(uint64_t *seed, hyp_dtype dtype, int64_t rows, const int64_t *sizes, uint32_t layers)
 {
     pb_init(&builder);
     uint32_t m = pb_const(&builder, rows);
@@ -193,7 +192,6 @@ static HypPlan__Linear *build_chain(uint64_t *seed, hyp_dtype dtype, int64_t row
         linear->added_plus1 = random_weight(seed, dtype, 2, (int64_t[]){rows, sizes[layers]}) + 1;
         linear->add_after = random_next(seed) % 2;
     }
-    return linear;
 }
 
 /* Hidden layers end with tanh, so that rounding does not grow from layer to layer. */
@@ -216,7 +214,7 @@ static void few_rows_go_through_any_number_of_layers(void **state)
             }
 }
 
-/* Long rows that several warps share, many rows for every block, and more layers than one launch takes. */
+/* Long rows that several warps share, many rows for every block, and many layers. */
 static void large_and_deep_chains_equal_reference(void **state)
 {
     (void)state;
@@ -231,6 +229,11 @@ static void large_and_deep_chains_equal_reference(void **state)
             check((dims_list){{rows, 4000}}, want);
             build_chain(&seed, floats[t], rows, wide, 2);
             check((dims_list){{rows, 16}}, want);
+            if (floats[t] != HYP_F64) { /* more weights than shared memory holds at once */
+                const int64_t k = floats[t] == HYP_F32 ? 248 : 496;
+                build_chain(&seed, floats[t], rows, (int64_t[]){k, 500, 7}, 2);
+                check((dims_list){{rows, k}}, want);
+            }
             build_chain(&seed, floats[t], rows, column, 1);
             check((dims_list){{rows, 300}}, want);
             build_chain(&seed, floats[t], rows, deep, 20);
@@ -249,21 +252,6 @@ static void few_columns_of_many_rows_equal_reference(void **state)
             build_chain(&seed, floats[t], rows, (int64_t[]){k, ns[i]}, 1);
             check((dims_list){{rows, k}}, tolerance_of(floats[t], k));
         }
-}
-
-/* A bias whose bits are all ones, which is how layers tell values that are not there yet. */
-static void a_hidden_nan_of_any_bits_is_a_value(void **state)
-{
-    (void)state;
-    uint64_t seed = 14, bits[8];
-    memset(bits, 0xff, sizeof bits);
-    for (int t = 0; t < FLOATS; t++) {
-        HypPlan__Linear *linear = build_chain(&seed, floats[t], 2, (int64_t[]){16, 8, 8}, 2);
-        const int64_t n = 8;
-        linear->layers[0]->bias_plus1 = pb_weight(&builder, floats[t], 1, &n, bits) + 1;
-        linear->layers[0]->act = ACT(NONE);
-        check((dims_list){{2, 16}}, tolerance_of(floats[t], 16));
-    }
 }
 
 /* y = alpha op(a) op(b) with batch axes; a stride of 0 shares a matrix along that axis. */
@@ -1186,7 +1174,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(few_rows_go_through_any_number_of_layers),
         cmocka_unit_test(large_and_deep_chains_equal_reference),
         cmocka_unit_test(few_columns_of_many_rows_equal_reference),
-        cmocka_unit_test(a_hidden_nan_of_any_bits_is_a_value),
         cmocka_unit_test(matmul_broadcasts_batches_and_transposes),
         cmocka_unit_test(every_pointwise_operation_equals_reference),
         cmocka_unit_test(integer_operations_equal_reference),

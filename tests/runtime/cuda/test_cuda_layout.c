@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/cuda/chain.h"
+#include "runtime/cuda/few_rows.h"
 #include "runtime/cuda/move.h"
 #include "runtime/cuda/product.h"
 #include "runtime/cuda/program.h"
@@ -231,57 +231,45 @@ static HypPlan__Pointwise__Instr instr(HypPlan__Pointwise__Op op, uint32_t a, ui
     return in;
 }
 
-/* ---- chains of layers in one launch -------------------------------------------------------------------------------
- */
+/* ---- layers of few rows -------------------------------------------------------------------------------------- */
 
-static const hyp_cuda_chain_device gpu = {.multiprocessors = 132, .shared_bytes = 227 << 10};
+static const hyp_cuda_few_rows_device gpu = {.multiprocessors = 132, .shared_bytes = 227 << 10};
 
-static bool plan_chain(hyp_dtype dtype, int64_t rows, size_t layers, const int64_t *sizes, hyp_cuda_chain *out)
-{
-    hyp_cuda_chain_layer list[64];
-    for (size_t i = 0; i < layers; i++) list[i] = (hyp_cuda_chain_layer){.n = sizes[i + 1], .k = sizes[i]};
-    return hyp_cuda_chain_plan(dtype, rows, list, layers, &gpu, false, out);
-}
-
-static void chains_run_in_one_launch_where_that_is_faster(void **state)
+static void few_rows_have_a_kernel_of_their_own(void **state)
 {
     (void)state;
-    hyp_cuda_chain chain;
-    const int64_t small[] = {784, 512, 512, 10}, large[] = {4096, 4096}, skinny[] = {2048, 10};
-    int64_t deep[HYP_CUDA_LAYERS + 2];
-    for (size_t i = 0; i < HYP_CUDA_LAYERS + 2; i++) deep[i] = 64;
-    assert_true(plan_chain(HYP_BF16, 1, 3, small, &chain));
-    assert_true(plan_chain(HYP_F32, 16, 3, small, &chain));
-    assert_true(plan_chain(HYP_F16, 1, 1, large, &chain));
-    assert_true(plan_chain(HYP_F16, 1, HYP_CUDA_LAYERS, deep, &chain));
-    assert_true(plan_chain(HYP_BF16, 256, 1, skinny, &chain) && chain.args.turned);
-    assert_false(plan_chain(HYP_F64, 1, 3, small, &chain));
-    assert_false(plan_chain(HYP_BF16, 17, 3, small, &chain));
-    assert_false(plan_chain(HYP_BF16, 16, 1, large, &chain)); /* tensor cores multiply faster */
-    assert_false(plan_chain(HYP_F16, 1, HYP_CUDA_LAYERS + 1, deep, &chain));
-    assert_false(plan_chain(HYP_F16, 0, 3, small, &chain));
-    assert_false(plan_chain(HYP_F16, 1, 1, (int64_t[]){16, (int64_t)1 << 40}, &chain));
+    hyp_cuda_few_rows form;
+    assert_true(hyp_cuda_few_rows_plan(HYP_BF16, false, 1, 512, 784, &gpu, false, &form) && !form.args.turned);
+    assert_true(hyp_cuda_few_rows_plan(HYP_F16, false, 1, 4096, 4096, &gpu, false, &form));
+    assert_true(hyp_cuda_few_rows_plan(HYP_F32, false, 16, 512, 512, &gpu, false, &form));
+    assert_true(hyp_cuda_few_rows_plan(HYP_F32, false, 256, 10, 2048, &gpu, false, &form) && form.args.turned);
+    assert_true(hyp_cuda_few_rows_plan(HYP_F32, false, 8, 2048, 2048, &gpu, false, &form));
+    assert_false(hyp_cuda_few_rows_plan(HYP_F32, true, 8, 2048, 2048, &gpu, false, &form)); /* tensor cores are faster */
+    assert_false(hyp_cuda_few_rows_plan(HYP_F64, false, 1, 512, 784, &gpu, false, &form));
+    assert_false(hyp_cuda_few_rows_plan(HYP_BF16, false, 17, 512, 784, &gpu, false, &form));
+    assert_false(hyp_cuda_few_rows_plan(HYP_BF16, false, 16, 2048, 2048, &gpu, false, &form)); /* the library is faster */
+    assert_true(hyp_cuda_few_rows_plan(HYP_BF16, false, 16, 2048, 2048, &gpu, true, &form));
+    assert_false(hyp_cuda_few_rows_plan(HYP_F16, false, 0, 512, 784, &gpu, false, &form));
+    assert_false(hyp_cuda_few_rows_plan(HYP_F16, false, 1, (int64_t)1 << 40, 16, &gpu, false, &form));
+    assert_false(hyp_cuda_few_rows_plan(HYP_F16, false, 1, 16, 1 << 20, &gpu, false, &form)); /* a row too long for the registers */
 }
 
-static void blocks_share_the_rows_of_every_layer(void **state)
+static void blocks_share_the_rows_of_a_weight(void **state)
 {
     (void)state;
-    hyp_cuda_chain chain;
-    const int64_t sizes[] = {784, 512, 3072, 10, 1};
-    assert_true(plan_chain(HYP_BF16, 2, 4, sizes, &chain));
-    assert_int_equal(chain.blocks, gpu.multiprocessors);
-    uint32_t exchange = 0;
-    for (size_t i = 0; i < 4; i++) {
-        const hyp_cuda_layer *l = &chain.args.layer[i];
-        assert_int_equal(l->rows_each * chain.blocks + l->rows_more, sizes[i + 1]);
-        assert_int_equal(l->pieces, (sizes[i] + 7) / 8);
-        assert_true(1u << l->log_splits <= (l->pieces + 31) / 32); /* every warp of a row has a part of it */
-        if (i == 0) continue;
-        assert_int_equal(l->x_at, exchange);
-        exchange += 2 * l->pieces;
-    }
-    assert_int_equal(chain.args.exchange_pieces, exchange);
-    assert_true(chain.shared_bytes <= gpu.shared_bytes);
+    static const int64_t sizes[][3] = {{1, 512, 784}, {1, 10, 512}, {1, 50257, 768}, {8, 512, 768}, {16, 1, 8}};
+    static const hyp_dtype types[] = {HYP_F32, HYP_BF16};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t t = 0; t < 2; t++) {
+            hyp_cuda_few_rows form;
+            const hyp_cuda_layer *l = &form.args;
+            assert_true(hyp_cuda_few_rows_plan(types[t], false, sizes[i][0], sizes[i][1], sizes[i][2], &gpu, false, &form));
+            int64_t dealt = (int64_t)l->rows_each * gpu.multiprocessors + (int64_t)l->tiles_more * l->tile;
+            assert_true(dealt >= l->n && dealt < l->n + l->tile); /* the last tile may end early */
+            assert_true(form.blocks <= gpu.multiprocessors && form.shared_bytes <= gpu.shared_bytes);
+            assert_true(l->chunks * l->chunk_rows >= l->rows_each && l->stages >= 1 && l->stages <= l->chunks);
+            assert_true(1u << l->log_splits <= l->pieces); /* every warp of a row has a part of it */
+        }
 }
 
 static void a_chain_needs_no_temps(void **state)
@@ -471,8 +459,8 @@ int main(void)
         cmocka_unit_test(activations_go_into_epilogues_where_there_are_any),
         cmocka_unit_test(the_key_of_a_product_tells_what_its_speed_depends_on),
         cmocka_unit_test(batches_become_one_call_where_strides_allow),
-        cmocka_unit_test(chains_run_in_one_launch_where_that_is_faster),
-        cmocka_unit_test(blocks_share_the_rows_of_every_layer),
+        cmocka_unit_test(few_rows_have_a_kernel_of_their_own),
+        cmocka_unit_test(blocks_share_the_rows_of_a_weight),
         cmocka_unit_test(a_chain_needs_no_temps),
         cmocka_unit_test(results_are_rounded_once),
         cmocka_unit_test(values_needed_later_take_temps_and_give_them_back),

@@ -483,7 +483,7 @@ static void every_kind_of_product_is_tuned_and_computes_the_same(void **state)
     free(b);
 }
 
-/* Three layers for few rows, which our own kernel does in one launch. */
+/* Three layers for few rows, which our own kernel can do. */
 static hyp_engine *load_layers(plan_builder *b, char *file)
 {
     enum { N = 24 };
@@ -507,8 +507,8 @@ static hyp_engine *load_layers(plan_builder *b, char *file)
     return engine;
 }
 
-/* Tunes the layers, runs them as they are then and from the plan that was saved, and returns how they are divided. */
-static const char *divide_layers(const char *mode, uint64_t products)
+/* Tunes the layers, runs them as they are then and from the plan that was saved, and returns who does them. */
+static const char *choose_for_layers(const char *mode, uint64_t products)
 {
     static char attributes[256];
     enum { N = 24 };
@@ -554,11 +554,11 @@ static const char *divide_layers(const char *mode, uint64_t products)
     return attributes;
 }
 
-static void layers_run_in_one_launch_or_by_products_as_was_measured(void **state)
+static void layers_run_by_our_kernel_or_by_products_as_was_measured(void **state)
 {
     (void)state;
-    assert_string_equal(divide_layers("", 0), "layers in one launch: 3");
-    assert_string_equal(divide_layers("slow kernels", 3), "layers in one launch: 0 0 0");
+    assert_string_equal(choose_for_layers("", 0), "layers by our own kernel: yes yes yes");
+    assert_string_equal(choose_for_layers("slow kernels", 3), "layers by our own kernel: no no no");
 }
 
 /* Fails the n-th allocation for n = 1, 2, ... until everything works. */
@@ -596,7 +596,7 @@ int main(void)
         cmocka_unit_test(a_context_runs_as_it_was_tuned_at_once),
         cmocka_unit_test(what_was_found_can_be_carried_to_another_context),
         cmocka_unit_test(every_kind_of_product_is_tuned_and_computes_the_same),
-        cmocka_unit_test(layers_run_in_one_launch_or_by_products_as_was_measured),
+        cmocka_unit_test(layers_run_by_our_kernel_or_by_products_as_was_measured),
         cmocka_unit_test(what_makes_no_run_faster_is_not_used),
         cmocka_unit_test(without_time_products_stay_as_they_are),
         cmocka_unit_test(a_device_that_cannot_be_timed_is_an_error_and_the_context_stays_usable),
