@@ -14,6 +14,7 @@
   (add-after-act false)            ; the library adds before its epilogue
   (kernel-calls layer-norm rms-norm range)   ; what else is called by name, convolutions say, has no kernel there
   (attention-in-one-kernel f32 f16 bf16)
+  (attention-reads-parts true)
   (attention-widest 128)
   (mlp-in-one-kernel false)
 

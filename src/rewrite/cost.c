@@ -16,6 +16,7 @@ void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh)
     hyp_vec_free(&weigh->inputs);
     hyp_vec_free(&weigh->input_const);
     hyp_vec_free(&weigh->outputs);
+    hyp_free(weigh->parts_in_place);
 }
 
 /* The first phase takes the smallest weight. What counts is the order: no rule of that phase may prefer its left
@@ -88,6 +89,7 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
                             .outputs = w->outputs.data,
                             .output_count = hyp_rw_fact_of(w->rw, c)->count,
                             .dims = w->rw->dims};
+    query.in_place = w->parts_in_place && w->parts_in_place[c] >= query.output_count;
     double cost = w->cost(&query, w->user);
     if (w->by_form) return weight(&n, w) + (cost >= HYP_COST_UNSUPPORTED ? HYP_COST_UNSUPPORTED : 0);
     if (!(cost >= 0)) return INFINITY; /* a NaN is no answer */
@@ -96,10 +98,10 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
 
 /* ---- graphs --------------------------------------------------------------------------------------- */
 
-static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, bool *constant, hyp_rw_weigh *w, double *cost,
-                                size_t *nodes)
+static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, bool *constant, const bool *read,
+                                hyp_rw_weigh *w, double *cost, size_t *nodes)
 {
-    bool all = true;
+    bool all = true, all_read = true;
     HYP_TRY(hyp_vec_reserve(&w->inputs, n->input_count + 1, w->diag));
     HYP_TRY(hyp_vec_reserve(&w->input_const, n->input_count + 1, w->diag));
     HYP_TRY(hyp_vec_reserve(&w->outputs, n->output_count + 1, w->diag));
@@ -111,6 +113,7 @@ static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, bool *con
     }
     for (uint32_t i = 0; i < n->output_count; i++) {
         constant[n->outputs[i]] = all;
+        all_read = all_read && read[n->outputs[i]];
         w->outputs.data[i] = g->values.data[n->outputs[i]].type;
     }
     if (all) return HYP_OK;
@@ -121,6 +124,7 @@ static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, bool *con
                             .input_count = n->input_count,
                             .outputs = w->outputs.data,
                             .output_count = n->output_count,
+                            .in_place = all_read,
                             .dims = g->dims};
     *cost += w->cost(&query, w->user);
     if (!(hyp_op_get(n->op)->flags & HYP_OPF_VIEW)) ++*nodes;
@@ -131,14 +135,15 @@ hyp_status hyp_rw_graph_cost(const hyp_graph *g, hyp_cost_fn cost, void *user, d
                              hyp_diag *diag)
 {
     hyp_rw_weigh w = {.cost = cost, .user = user, .diag = diag};
-    bool *constant = hyp_calloc(g->values.len, sizeof *constant);
-    hyp_status status = constant ? HYP_OK : hyp_fail_memory(diag, g->values.len);
+    bool *constant = hyp_calloc(2 * g->values.len + 1, sizeof *constant), *read = constant + g->values.len;
+    hyp_status status = constant ? HYP_OK : hyp_fail_memory(diag, 2 * g->values.len);
     double sum = 0;
     size_t nodes = 0;
     for (size_t i = 0; status == HYP_OK && i < g->values.len; i++)
         constant[i] = g->values.data[i].kind == HYP_VALUE_CONST;
+    if (status == HYP_OK) hyp_rw_find_in_place_values(g, read);
     for (size_t i = 0; status == HYP_OK && i < g->nodes.len; i++)
-        status = add_node_cost(g, &g->nodes.data[i], constant, &w, &sum, &nodes);
+        status = add_node_cost(g, &g->nodes.data[i], constant, read, &w, &sum, &nodes);
     hyp_free(constant);
     hyp_rw_weigh_dispose(&w);
     *out_cost = sum;

@@ -180,6 +180,7 @@ typedef struct hyp_rw_weigh {
     HYP_VEC(const hyp_type *) inputs; /* of the question being asked, and below */
     HYP_VEC(bool) input_const;
     HYP_VEC(hyp_type) outputs;
+    uint32_t *parts_in_place; /* by class of a split: how many of its parts attention reads in place; NULL = none */
 } hyp_rw_weigh;
 void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh);
 /* A hyp_node_cost_fn; its user is a hyp_rw_weigh. */
@@ -187,6 +188,13 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh);
 /* The sum over the nodes of a graph that do not depend on constants alone, and how many of them are no views. */
 HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, hyp_cost_fn cost, void *user, double *out_cost,
                                            size_t *out_nodes, hyp_diag *diag);
+
+/* ---- in_place.c ---------------------------------------------------------------------------------- */
+
+/* Fills weigh->parts_in_place for the e-graph as it is; without it every split costs its copies. */
+HYP_NODISCARD hyp_status hyp_rw_find_in_place(hyp_rw_weigh *weigh);
+/* Sets read[v], by value of a graph, for what attention reads in place. */
+void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read);
 
 /* ---- extract.c ----------------------------------------------------------------------------------- */
 

@@ -35,6 +35,7 @@ static const struct key {
     {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts)},
     {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act)},
     {"kernel-calls", CALLS, offsetof(hyp_device_profile, kernel_calls)},
+    {"attention-reads-parts", BOOL, offsetof(hyp_device_profile, attention_reads_parts)},
     {"attention-in-one-kernel", TYPES, offsetof(hyp_device_profile, attention_types)},
     {"attention-widest", COUNT, offsetof(hyp_device_profile, attention_widest)},
     {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel)},

@@ -236,7 +236,8 @@ static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names
                         .weigh = &weigh,
                         .out = j->options->answer,
                         .diag = j->diag};
-    hyp_status status = hyp_rw_extract(rw, &weigh, HYP_NONE, &choice, j->diag);
+    hyp_status status = weigh.by_form ? HYP_OK : hyp_rw_find_in_place(&weigh);
+    if (status == HYP_OK) status = hyp_rw_extract(rw, &weigh, HYP_NONE, &choice, j->diag);
     if (status == HYP_OK) j->report->phases[p].proven = choice.proven;
     if (status == HYP_OK) status = hyp_rw_decode(rw, &choice, names, out, j->diag);
     if (status == HYP_OK) status = ask(j, &q, p);

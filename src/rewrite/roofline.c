@@ -305,6 +305,7 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !line->profile.kernel_calls[query->op]) return HYP_COST_UNSUPPORTED;
     if (query->op == HYP_OP_attention && !has_attention(&a)) return HYP_COST_UNSUPPORTED;
+    if (query->op == HYP_OP_split && query->in_place && line->profile.attention_reads_parts) return VIEW_SECONDS;
     switch (query->op) {
     case HYP_OP_attention: return attention(&a);
     case HYP_OP_linear:

@@ -9,101 +9,7 @@
 
 #include <cmocka.h>
 
-#include "rewrite/rewrite.h"
-#include "rewrite/term_graph.h"
-
-/* A graph, what became of it, and all that they need. */
-typedef struct fixture {
-    hyp_dims *dims;
-    hyp_graph in, out;
-    hyp_arena arena;
-    hyp_roofline roofline;
-    hyp_rewrite_options options; /* of the CPU profile; a test may change them */
-    hyp_rewrite_report report;
-    hyp_diag diag;
-} fixture;
-
-static void use_profile(fixture *f, const char *name)
-{
-    const char *text = name[0] == '(' ? name : hyp_profile_builtin(name); /* or the text of one */
-    assert_non_null(text);
-    assert_int_equal(hyp_profile_parse(&f->arena, name, text, strlen(text), &f->roofline.profile, &f->diag), HYP_OK);
-}
-
-static void begin(fixture *f, const char *text)
-{
-    memset(f, 0, sizeof *f);
-    assert_int_equal(hyp_dims_create(&f->dims, &f->diag), HYP_OK);
-    hyp_graph_init(&f->in, f->dims);
-    hyp_graph_init(&f->out, f->dims);
-    use_profile(f, "cpu");
-    f->options = (hyp_rewrite_options){.cost = hyp_roofline_cost, .cost_user = &f->roofline};
-    if (term_graph_parse(&f->in, text, &f->diag) != HYP_OK) fail_msg("%s", f->diag.message);
-}
-
-static void run(fixture *f)
-{
-    if (hyp_rewrite(&f->in, &f->options, &f->out, &f->report, &f->diag) != HYP_OK) fail_msg("%s", f->diag.message);
-}
-
-static void end(fixture *f)
-{
-    hyp_rewrite_report_dispose(&f->report);
-    hyp_graph_dispose(&f->in);
-    hyp_graph_dispose(&f->out);
-    hyp_dims_destroy(f->dims);
-    hyp_arena_dispose(&f->arena);
-}
-
-/* Both graphs compute the same, in double. */
-static void assert_same_results(fixture *f, double tolerance)
-{
-    hyp_eval_tensor inputs[8] = {{0}}, a[8] = {{0}}, b[8] = {{0}};
-    term_random random = {42};
-    assert_true(f->in.inputs.len <= 8 && f->in.outputs.len <= 8);
-    assert_int_equal(f->in.outputs.len, f->out.outputs.len);
-    assert_int_equal(term_inputs(&f->in, TERM_FINITE, &random, inputs, &f->diag), HYP_OK);
-    for (const hyp_graph *g = &f->in;; g = &f->out) {
-        hyp_status status = hyp_graph_eval(g, HYP_EVAL_DOUBLE, inputs, f->in.inputs.len, g == &f->in ? a : b, &f->diag);
-        if (status != HYP_OK) fail_msg("%s", f->diag.message);
-        if (g == &f->out) break;
-    }
-    for (size_t i = 0; i < f->in.outputs.len; i++) {
-        assert_int_equal(a[i].count, b[i].count);
-        for (size_t k = 0; k < a[i].count && a[i].f; k++)
-            if (!(fabs(a[i].f[k] - b[i].f[k]) <= tolerance * (1 + fabs(a[i].f[k]))))
-                fail_msg("output %zu, element %zu: %.17g became %.17g", i, k, a[i].f[k], b[i].f[k]);
-        hyp_eval_tensor_dispose(&a[i]);
-        hyp_eval_tensor_dispose(&b[i]);
-    }
-    for (size_t i = 0; i < f->in.inputs.len; i++) hyp_eval_tensor_dispose(&inputs[i]);
-}
-
-static size_t count_op(const hyp_graph *g, hyp_op op)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < g->nodes.len; i++) n += g->nodes.data[i].op == op;
-    return n;
-}
-
-/* Nodes that run: neither views nor computed from constants alone. */
-static size_t count_running(const fixture *f) { return f->report.nodes_after; }
-
-static const hyp_node *only(const fixture *f, hyp_op op)
-{
-    const hyp_node *found = NULL;
-    assert_int_equal(count_op(&f->out, op), 1);
-    for (size_t i = 0; i < f->out.nodes.len; i++)
-        if (f->out.nodes.data[i].op == op) found = &f->out.nodes.data[i];
-    return found;
-}
-
-static bool has_rule(const hyp_node *n, const char *name)
-{
-    for (uint32_t i = 0; i < n->from.rule_count; i++)
-        if (strcmp(n->from.rules[i], name) == 0) return true;
-    return false;
-}
+#include "rewrite/rewriting.h"
 
 static const hyp_rule_use *rule(const fixture *f, const char *name)
 {
@@ -344,62 +250,6 @@ static void every_gemm_with_a_constant_weight_is_a_linear(void **state)
             }
 }
 
-/* One block of a transformer over 50 tokens, and the numbers made of its first token. `more` is another output. */
-static void begin_block(fixture *f, const char *more)
-{
-    static const char block[] =
-        "(input x f32 2 50 8) (const wq f32 8 8) (const wk f32 8 8) (const wv f32 8 8) (const wo f32 8 8)"
-        "(const wu f32 32 8) (const wd f32 8 32) (const wc f32 3 8) (const first i64 0.0) (let n (layer-norm :axis 2 "
-        "x))"
-        "(let q (transpose :perm (0 2 1 3) (reshape :shape (2 50 2 4) (linear wq none n))))"
-        "(let k (transpose :perm (0 2 1 3) (reshape :shape (2 50 2 4) (linear wk none n))))"
-        "(let v (transpose :perm (0 2 1 3) (reshape :shape (2 50 2 4) (linear wv none n))))"
-        "(let o (transpose :perm (0 2 1 3) (matmul (softmax :axis 3 (matmul :trans-b 1 q k)) v)))"
-        "(let h (add (linear wo none (reshape :shape (2 50 8) o)) x))"
-        "(let y (add (linear wd none (gelu (linear wu none (layer-norm :axis 2 h)))) h))"
-        "(out (linear wc none (gather :axis 1 (layer-norm :axis 2 y) first)))";
-    hyp_strbuf sb = {0};
-    hyp_strbuf_printf(&sb, "%s%s", block, more);
-    begin(f, hyp_strbuf_text(&sb));
-    run(f);
-    hyp_strbuf_dispose(&sb);
-}
-
-/* The products that multiply rows of all tokens. */
-static size_t count_whole_products(const fixture *f)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < f->out.nodes.len; i++) {
-        const hyp_node *node = &f->out.nodes.data[i];
-        const hyp_type *y = &f->out.values.data[node->outputs[0]].type;
-        bool product = node->op == HYP_OP_linear || node->op == HYP_OP_fused_linear ||
-                       node->op == HYP_OP_fused_linear_add || node->op == HYP_OP_fused_mlp;
-        n += product && y->rank == 3 && y->dims[1] == 50;
-    }
-    return n;
-}
-
-static void a_token_that_is_gathered_is_computed_alone(void **state)
-{
-    (void)state;
-    fixture f;
-    begin_block(&f, "");
-    assert_in_range(count_whole_products(&f), 1, 2); /* keys and values, perhaps as one */
-    assert_same_results(&f, 1e-9);
-    end(&f);
-}
-
-static void a_token_is_not_computed_beside_all(void **state)
-{
-    (void)state;
-    fixture f;
-    begin_block(&f, "(out y)");
-    assert_int_equal(count_op(&f.out, HYP_OP_gather), 1);
-    assert_true(count_whole_products(&f) > 2);
-    assert_same_results(&f, 1e-9);
-    end(&f);
-}
-
 static void a_column_is_no_bias_on_a_square_matrix(void **state)
 {
     (void)state;
@@ -620,37 +470,6 @@ static void what_a_device_cannot_run_stays_written_out(void **state)
     }
 }
 
-static void attention_is_one_step_where_its_kernel_is_good(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *profile, *type;
-        int width, attention;
-    } cases[] = {{"cpu", "f32", 64, 1},
-                 {"cpu", "f16", 64, 0},
-                 {"h200", "f32", 64, 1},
-                 {"h200", "f16", 128, 1},
-                 {"h200", "f16", 160, 0},
-                 {"h200", "f64", 64, 0},
-                 {"(profile p (like h200) (attention-in-one-kernel))", "f32", 64, 0}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *t = cases[i].type;
-        int w = cases[i].width;
-        char text[256];
-        snprintf(text, sizeof text,
-                 "(input q %s 8 b %d) (input k %s 8 b %d) (input v %s 8 b %d) "
-                 "(out (matmul (softmax (matmul :trans-b 1 q k)) v))",
-                 t, w, t, w, t, w);
-        fixture f;
-        begin(&f, text);
-        use_profile(&f, cases[i].profile);
-        run(&f);
-        assert_int_equal(count_op(&f.out, HYP_OP_attention), cases[i].attention);
-        assert_int_equal(count_op(&f.out, HYP_OP_softmax), !cases[i].attention);
-        end(&f);
-    }
-}
-
 static void several_rule_files_make_one_set(void **state)
 {
     (void)state;
@@ -847,8 +666,6 @@ int main(void)
         cmocka_unit_test(shared_weights_stay_shared),
         cmocka_unit_test(equal_constants_and_equal_nodes_are_shared),
         cmocka_unit_test(every_gemm_with_a_constant_weight_is_a_linear),
-        cmocka_unit_test(a_token_that_is_gathered_is_computed_alone),
-        cmocka_unit_test(a_token_is_not_computed_beside_all),
         cmocka_unit_test(a_column_is_no_bias_on_a_square_matrix),
         cmocka_unit_test(a_weight_that_is_an_input_fuses_too),
         cmocka_unit_test(clutter_disappears),
@@ -862,7 +679,6 @@ int main(void)
         cmocka_unit_test(an_unknown_rule_to_disable_is_refused),
         cmocka_unit_test(approximations_need_to_be_allowed),
         cmocka_unit_test(what_a_device_cannot_run_stays_written_out),
-        cmocka_unit_test(attention_is_one_step_where_its_kernel_is_good),
         cmocka_unit_test(several_rule_files_make_one_set),
         cmocka_unit_test(own_rules_join_the_built_in_ones),
         cmocka_unit_test(only_the_rules_asked_for_are_applied),

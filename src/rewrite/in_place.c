@@ -1,0 +1,90 @@
+/* Splits that cost nothing because attention reads their parts where they lie, past views and transpositions. */
+#include "rewrite/internal.h"
+
+/* More views and transpositions in a row than these are none that lead to heads. */
+enum { VIEWS = 4 };
+
+static bool is_seen_through(hyp_op op) { return op == HYP_OP_transpose || (hyp_op_get(op)->flags & HYP_OPF_VIEW); }
+
+/* ---- e-graphs: a part may have other readers, too; this is an estimate ------------------------------------------ */
+
+typedef struct finder {
+    hyp_rw_weigh *w;
+    size_t bound;    /* of classes */
+    bool *read;      /* by class: attention reads it, or something in it, in place */
+    uint32_t *parts; /* by class of a split: how many of its parts are read so */
+} finder;
+
+typedef hyp_status visit_fn(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n);
+
+static hyp_status for_each_node(finder *f, visit_fn *visit)
+{
+    hyp_egraph *eg = f->w->rw->eg;
+    for (hyp_class_id c = 0; c < f->bound; c++) {
+        size_t count;
+        if (hyp_egraph_find(eg, c) != c) continue;
+        const hyp_enode_id *nodes = hyp_egraph_class_nodes(eg, c, &count);
+        for (size_t i = 0; i < count; i++) {
+            hyp_rw_shape shape;
+            hyp_rw_node n;
+            uint32_t index;
+            HYP_TRY(hyp_rw_inspect(f->w->rw, nodes[i], &shape, &index, &n, f->w->diag));
+            if (shape == HYP_RW_IS_OP || shape == HYP_RW_IS_GET) HYP_TRY(visit(f, nodes[i], c, shape, &n));
+        }
+    }
+    return HYP_OK;
+}
+
+static hyp_status visit_attention(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape,
+                                  const hyp_rw_node *n)
+{
+    (void)c;
+    hyp_egraph *eg = f->w->rw->eg;
+    if (shape != HYP_RW_IS_OP || n->op != HYP_OP_attention) return HYP_OK;
+    hyp_class_id inputs[3];
+    for (int i = 0; i < 3; i++) inputs[i] = hyp_egraph_find(eg, n->inputs[i]);
+    if (hyp_rw_node_cost(eg, node, f->w) >= HYP_COST_UNSUPPORTED) return f->w->status;
+    for (int i = 0; i < 3; i++) f->read[inputs[i]] = true;
+    return HYP_OK;
+}
+
+static hyp_status visit_view(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
+{
+    (void)node;
+    if (shape == HYP_RW_IS_OP && f->read[c] && is_seen_through(n->op))
+        f->read[hyp_egraph_find(f->w->rw->eg, n->inputs[0])] = true;
+    return HYP_OK;
+}
+
+static hyp_status visit_part(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
+{
+    (void)node;
+    if (shape == HYP_RW_IS_GET && f->read[c]) f->parts[hyp_egraph_find(f->w->rw->eg, n->inputs[0])]++;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_find_in_place(hyp_rw_weigh *weigh)
+{
+    finder f = {.w = weigh, .bound = hyp_egraph_enode_bound(weigh->rw->eg)};
+    f.read = hyp_calloc(f.bound + 1, sizeof *f.read);
+    f.parts = hyp_calloc(f.bound + 1, sizeof *f.parts);
+    hyp_status status = f.read && f.parts ? HYP_OK : hyp_fail_memory(weigh->diag, f.bound);
+    if (status == HYP_OK) status = for_each_node(&f, visit_attention);
+    for (int i = 0; i < VIEWS && status == HYP_OK; i++) status = for_each_node(&f, visit_view);
+    if (status == HYP_OK) status = for_each_node(&f, visit_part);
+    if (status == HYP_OK) weigh->parts_in_place = f.parts;
+    if (status != HYP_OK) hyp_free(f.parts);
+    hyp_free(f.read);
+    return status;
+}
+
+/* ---- graphs ----------------------------------------------------------------------------------------------------- */
+
+void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read)
+{
+    for (size_t i = g->nodes.len; i-- > 0;) { /* readers first */
+        const hyp_node *node = &g->nodes.data[i];
+        uint32_t count = node->op == HYP_OP_attention ? 3 : is_seen_through(node->op) && read[node->outputs[0]] ? 1 : 0;
+        for (uint32_t k = 0; k < count; k++) read[node->inputs[k]] = true;
+    }
+}
