@@ -201,7 +201,7 @@ static hyp_status answer(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *wa
 {
     hyp_cuda_probe *probe = b->probe;
     bool found;
-    if (probe->found) return probe->found(probe, b->step, b->diag);
+    if (probe->found) return probe->found(probe, b->step);
     probe->more = probe->way + 1 < count;
     probe->epilogue = ways[probe->way].epilogue;
     probe->slot = &g->algo[0];

@@ -1,3 +1,4 @@
+/* trial.c - operands in memory as in a run, samples of the time, and comparison of results. */
 #include <math.h>
 #include <string.h>
 

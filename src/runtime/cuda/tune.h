@@ -1,7 +1,8 @@
 /* tune.h - finding the fastest way to do the products of a plan, by measuring. docs/runtime-cuda.md tells how.
  *
- *   tune.c    which products there are, which ways to do each, which one is taken
- *   trial.c   one product: operands that lie in memory as in a run, times, and whether results agree
+ *   tune.c      which products there are, what is kept of what was found
+ *   contest.c   one of them: the ways to do it, and which is the fastest
+ *   trial.c     memory for it as in a run, times, and whether results agree
  */
 #ifndef HYP_RUNTIME_CUDA_TUNE_H
 #define HYP_RUNTIME_CUDA_TUNE_H
@@ -10,12 +11,14 @@
 #include "runtime/cuda/linear.h"
 #include "runtime/cuda/product.h"
 
-enum { HYP_CUDA_CANDIDATES = 64 }; /* algorithms that cuBLASLt is asked for */
+/* Algorithms that cuBLASLt is asked for: for the epilogue that an untuned plan takes, and for each simpler one, which
+ * leaves more to do outside of the product. */
+enum { HYP_CUDA_CANDIDATES = 64, HYP_CUDA_LATER_CANDIDATES = 16 };
 
 /* What tuning asks of gemm.c, which fills it in instead of choosing an algorithm: hyp_cuda_build.probe. */
 typedef struct hyp_cuda_probe {
     /* Not NULL: called for every product, with `key` and `layer` set, and the rest is of no account. */
-    hyp_status (*found)(struct hyp_cuda_probe *probe, uint32_t step, hyp_diag *diag);
+    hyp_status (*found)(struct hyp_cuda_probe *probe, uint32_t step);
     void *user;
     char key[HYP_CUDA_PRODUCT_KEY];                               /* out */
     size_t layer;                                                 /* out: of a linear step */
@@ -84,5 +87,62 @@ HYP_NODISCARD hyp_status hyp_cuda_trial_time(hyp_cuda_trial *t, const hyp_cuda_c
 HYP_NODISCARD hyp_status hyp_cuda_trial_agrees(hyp_cuda_trial *t, const hyp_cuda_candidate *c, double tolerance,
                                                bool *out_agrees, hyp_diag *diag);
 void hyp_cuda_candidate_dispose(hyp_cuda_candidate *c, const hyp_cuda_library *lib);
+
+/* ---- contest.c -------------------------------------------------------------------------------------------- */
+
+/* A product of the plan, or a linear step as a whole. */
+typedef struct hyp_cuda_subject {
+    hyp_cuda_session *session;
+    const int64_t *values;
+    uint32_t step;
+    bool whole;
+    size_t layer; /* of a linear step that is not tuned as a whole */
+    hyp_diag *diag;
+} hyp_cuda_subject;
+
+/* For adding ops of it to `out`. */
+static inline hyp_cuda_build hyp_cuda_subject_build(const hyp_cuda_subject *s, hyp_cuda_probe *probe,
+                                                    hyp_cuda_prepared *out)
+{
+    return (hyp_cuda_build){.session = s->session,
+                            .prepared = out,
+                            .program = s->session->model->plan->program,
+                            .values = s->values,
+                            .step = s->step,
+                            .probe = probe,
+                            .diag = s->diag};
+}
+
+enum {
+    HYP_CUDA_CONTEST_WAYS = 3, /* epilogues of a product */
+    HYP_CUDA_CHOICES = 8,      /* of who does a step's layers, at most */
+    HYP_CUDA_CONTESTANTS = 1 + HYP_CUDA_CANDIDATES + (HYP_CUDA_CONTEST_WAYS - 1) * HYP_CUDA_LATER_CANDIDATES,
+    HYP_CUDA_ROUNDS = 9 /* of a race, at most */
+};
+
+/* Zeroed but for `about`; large. */
+typedef struct hyp_cuda_contest {
+    hyp_cuda_subject about;
+    hyp_cuda_probe probe;
+    hyp_cuda_prepared *ways[HYP_CUDA_CHOICES];           /* what candidates are made of */
+    hyp_cuda_candidate candidates[HYP_CUDA_CONTESTANTS]; /* the first is what an untuned plan does */
+    size_t count;
+    uint8_t choice[HYP_CUDA_CHOICES][HYP_CUDA_LINEAR_LAYERS]; /* by candidate, of a whole step's layers; linear.h */
+    size_t layers;
+    uint32_t reads[HYP_CUDA_TRIAL_READS], result; /* tensors */
+    size_t read_count;
+    double tolerance;
+} hyp_cuda_contest;
+
+/* Finds the candidates and the fastest of them; none when `count` stays 0. For a whole step the second is what the rule
+ * does with tuned products, and is taken where no other is so much faster that it counts. To be disposed of in any
+ * case. */
+HYP_NODISCARD hyp_status hyp_cuda_contest_run(hyp_cuda_contest *c, double deadline, size_t *out_winner);
+void hyp_cuda_contest_dispose(hyp_cuda_contest *c);
+
+/* Times candidates in turns, so that what else the device does (its clock above all) hits all of them, and sorts them
+ * by their medians. Past `deadline` three rounds are made, or all there are. */
+HYP_NODISCARD hyp_status hyp_cuda_race(hyp_cuda_trial *trial, hyp_cuda_candidate **list, size_t count, int rounds,
+                                       double deadline, hyp_diag *diag);
 
 #endif
