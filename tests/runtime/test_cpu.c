@@ -547,21 +547,12 @@ static void attention_agrees_on_blocks(void **state)
     check_attention(&(attended){2, 1, 1, 5000, 4, 4, 3, false});
 }
 
-static void attention_agrees_with_several_threads(void **state)
+/* Runs the builder's plan, with one output y, on 1 to 4 threads. */
+static void check_threads(hyp_tensor *in, size_t inputs, int64_t results)
 {
-    (void)state;
-#ifdef __SANITIZE_THREAD__
-    print_message("skipped: the OpenMP runtime is not built with the sanitizer\n");
-    skip();
-#endif
-    const attended a = {1, 3, 150, 300, 64, 64, 2, true};
-    hyp_tensor in[4];
     float *out[4];
     char path[PB_PATH];
-    build_attention(&a);
     pb_write(&b, path);
-    size_t inputs = attention_inputs(&a, in);
-    int64_t results = a.batch * a.heads * a.rows * a.columns;
     for (int32_t threads = 1; threads < 5; threads++) {
         hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CPU, .threads = threads};
         hyp_engine *engine = NULL;
@@ -579,6 +570,57 @@ static void attention_agrees_with_several_threads(void **state)
     for (size_t i = 0; i < inputs; i++) free(in[i].data);
     unlink(path);
     pb_dispose(&b);
+}
+
+static bool openmp_is_missed(void)
+{
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: the OpenMP runtime is not built with the sanitizer\n");
+    return true;
+#else
+    return false;
+#endif
+}
+
+static void attention_agrees_with_several_threads(void **state)
+{
+    (void)state;
+    if (openmp_is_missed()) skip();
+    const attended a = {1, 3, 150, 300, 64, 64, 2, true};
+    hyp_tensor in[4];
+    build_attention(&a);
+    check_threads(in, attention_inputs(&a, in), a.batch * a.heads * a.rows * a.columns);
+}
+
+/* Layers wide enough for several threads; the last one ends within a panel, and a tensor is added to it. */
+static void layers_agree_with_several_threads(void **state)
+{
+    (void)state;
+    enum { IN = 700, HIDDEN = 1030, OUT = 517 };
+    static const HypPlan__Act acts[] = {HYP_PLAN__ACT__ACT_RELU, HYP_PLAN__ACT__ACT_GELU};
+    if (openmp_is_missed()) skip();
+    for (int64_t m = 1; m < 100; m += 14)
+        for (int after = 0; after < 2; after++) {
+            const int64_t x_dims[] = {m, IN}, y_dims[] = {m, OUT}, w1[] = {HIDDEN, IN}, w2[] = {OUT, HIDDEN};
+            int64_t x_count = m * IN, y_count = m * OUT;
+            float *first = random_data(HYP_F32, HIDDEN * IN), *second = random_data(HYP_F32, OUT * HIDDEN);
+            pb_init(&b);
+            uint32_t x = pb_input(&b, "x", HYP_F32, 2, pb_consts(&b, 2, x_dims));
+            uint32_t added = pb_input(&b, "added", HYP_F32, 2, pb_consts(&b, 2, y_dims));
+            uint32_t y = pb_output(&b, "y", HYP_F32, 2, pb_consts(&b, 2, y_dims));
+            HypPlan__Linear *s = pb_linear(&b, x, y, pb_const(&b, m));
+            const int64_t hidden[] = {m, HIDDEN};
+            pb_layer(&b, s, HIDDEN, IN, pb_weight(&b, HYP_F32, 2, w1, first), PB_NONE, acts[after],
+                     pb_scratch(&b, HYP_F32, 0, 2, pb_consts(&b, 2, hidden)));
+            pb_layer(&b, s, OUT, HIDDEN, pb_weight(&b, HYP_F32, 2, w2, second), PB_NONE, acts[!after], PB_NONE);
+            s->added_plus1 = added + 1;
+            s->add_after = after;
+            hyp_tensor in[] = {tensor_of("x", HYP_F32, random_data(HYP_F32, (size_t)x_count), 2, x_dims),
+                               tensor_of("added", HYP_F32, random_data(HYP_F32, (size_t)y_count), 2, y_dims)};
+            check_threads(in, 2, y_count);
+            free(first);
+            free(second);
+        }
 }
 
 /* ---- elementwise and movement -------------------------------------------------------------------------------- */
@@ -801,6 +843,7 @@ int main(void)
         cmocka_unit_test(attention_agrees_on_random_shapes),
         cmocka_unit_test(attention_agrees_on_blocks),
         cmocka_unit_test(attention_agrees_with_several_threads),
+        cmocka_unit_test(layers_agree_with_several_threads),
         cmocka_unit_test(pointwise_agrees_on_random_programs),
         cmocka_unit_test(comparisons_and_choices_agree_in_every_type),
         cmocka_unit_test(softmax_agrees_on_random_shapes),

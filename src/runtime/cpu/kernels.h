@@ -57,6 +57,10 @@ typedef struct hyp_cpu_kernels {
      * added before the activation. hidden: 2 * HYP_MLP_ROWS * hidden_stride floats, 64-byte aligned. */
     void (*mlp)(const hyp_mlp *mlp, int64_t m, const float *x, const float *added, float *y, float *hidden);
 
+    /* One layer for up to HYP_MLP_ROWS rows: y = act(x w + b + added) in the columns of the panels from `first` to `end`. */
+    void (*panels)(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
+                   float *y, int64_t y_stride, int64_t first, int64_t end);
+
     /* out[i] = op(x[0][i], x[1][i], x[2][i]) rounded to in->to, for i < n, n a multiple of 16. All three operands can
      * be read, and may be out. */
     void (*instr)(const hyp_block_instr *in, float *out, const float *const *x, int64_t n);

@@ -11,6 +11,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .width = W,
     .panel = HYP_PANEL,
     .mlp = run_mlp,
+    .panels = run_panels,
     .instr = block_instr,
     .softmax = softmax,
     .shift = shift,

@@ -96,7 +96,7 @@ static hyp_status ensure_dnnl(hyp_cpu_model *model, hyp_linear_weights *w, int64
 /* ---- choice ------------------------------------------------------------------------------------------------ */
 
 /* Whether our own kernel runs m rows. It wins where a library's cost per call counts (few rows) and while all
- * weights stay in the second-level cache; it runs on one thread. Measured: docs/runtime-cpu.md. */
+ * weights stay in the second-level cache. Measured: docs/runtime-cpu.md. */
 static bool prefer_own(const hyp_cpu_model *model, const hyp_linear_weights *w, int64_t m)
 {
     enum { FEW_ROWS = 16, CACHED_BYTES = 1 << 21, THREADED_FLOPS = 1 << 22 };
@@ -122,10 +122,87 @@ static hyp_status run_mlp(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag
     return HYP_OK;
 }
 
-static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, hyp_cpu_op *op, hyp_diag *diag)
+/* ---- several threads: each has some panels of a layer, and waits for the others before the next -------------------- */
+
+typedef struct layer_run {
+    const hyp_cpu_kernels *kernels;
+    const hyp_mlp_layer *layer;
+    const float *x, *before, *after; /* added before the activation, after it; NULL: nothing */
+    float *y;
+    int64_t rows, x_stride, y_stride;
+} layer_run;
+
+static int64_t panel_columns(const hyp_cpu_kernels *kernels) { return (int64_t)kernels->panel * kernels->width; }
+static int64_t panels_of(const hyp_cpu_kernels *kernels, int64_t n)
+{
+    return (n + panel_columns(kernels) - 1) / panel_columns(kernels);
+}
+
+/* Panels that are worth a thread: a quarter of a megabyte of weights, less where several rows use them. */
+static int64_t panel_grain(const hyp_cpu_kernels *kernels, int64_t k, int64_t rows)
+{
+    enum { PART_BYTES = 1 << 18, ROWS = 4 };
+    int64_t work = panel_columns(kernels) * k * (int64_t)sizeof(float) * (rows > ROWS ? rows / ROWS : 1);
+    return work > 0 ? (PART_BYTES + work - 1) / work : INT64_MAX;
+}
+
+static void layer_part(void *state, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const layer_run *r = state;
+    int64_t first = begin * panel_columns(r->kernels), last = end * panel_columns(r->kernels);
+    r->kernels->panels(r->layer, r->rows, r->x, r->x_stride, r->before, r->y, r->y_stride, begin, end);
+    if (last > r->layer->n) last = r->layer->n;
+    for (int64_t row = 0; row < r->rows && r->after; row++)
+        for (int64_t i = row * r->y_stride + first; i < row * r->y_stride + last; i++) r->y[i] += r->after[i];
+}
+
+static void run_rows(const hyp_cpu_run *run, const hyp_mlp *mlp, layer_run r, const float *added, float *y)
+{
+    float *halves[2] = {run->call.work, (float *)run->call.work + HYP_MLP_ROWS * mlp->hidden_stride};
+    for (size_t l = 0; l < mlp->count; l++) {
+        bool last = l + 1 == mlp->count;
+        r.layer = &mlp->layers[l];
+        r.y = last ? y : halves[l & 1];
+        r.y_stride = last ? r.layer->n : mlp->hidden_stride;
+        r.before = last && !mlp->add_after ? added : NULL;
+        r.after = last && mlp->add_after ? added : NULL;
+        hyp_cpu_parallel(run, panels_of(r.kernels, r.layer->n), panel_grain(r.kernels, r.layer->k, r.rows), layer_part,
+                         &r);
+        r.x = r.y;
+        r.x_stride = r.y_stride;
+    }
+}
+
+static hyp_status run_shared(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    (void)diag;
+    const hyp_mlp *mlp = op->state;
+    const HypPlan__Linear *s = op->step->linear;
+    const float *x = run->call.at[s->x], *added = s->added_plus1 ? run->call.at[s->added_plus1 - 1] : NULL;
+    float *y = run->call.at[s->y];
+    int64_t m = run->call.values[s->m], k = mlp->layers[0].k, n = mlp->layers[mlp->count - 1].n;
+    for (int64_t row = 0; row < m; row += HYP_MLP_ROWS) {
+        int64_t rows = m - row < HYP_MLP_ROWS ? m - row : HYP_MLP_ROWS;
+        layer_run r = {.kernels = run->kernels, .x = x + row * k, .x_stride = k, .rows = rows};
+        run_rows(run, mlp, r, added ? added + row * n : NULL, y + row * n);
+    }
+    return HYP_OK;
+}
+
+static bool worth_sharing(const hyp_cpu_model *model, const hyp_mlp *mlp, int64_t m)
+{
+    const hyp_cpu_kernels *kernels = model->device->kernels;
+    if (model->device->threads < 2) return false;
+    for (size_t l = 0; l < mlp->count; l++)
+        if (panels_of(kernels, mlp->layers[l].n) / 2 >= panel_grain(kernels, mlp->layers[l].k, m)) return true;
+    return false;
+}
+
+static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, int64_t m, hyp_cpu_op *op, hyp_diag *diag)
 {
     HYP_TRY(ensure_mlp(model, w, diag));
-    op->run = run_mlp;
+    op->run = worth_sharing(model, w->mlp, m < HYP_MLP_ROWS ? m : HYP_MLP_ROWS) ? run_shared : run_mlp;
     op->state = w->mlp; /* the model's: nothing to destroy */
     op->work_bytes = 2 * HYP_MLP_ROWS * (size_t)w->mlp->hidden_stride * sizeof(float);
     return HYP_OK;
@@ -143,13 +220,14 @@ static bool has_work(const HypPlan__Linear *s, const int64_t *values)
 static hyp_status prepare_locked(hyp_cpu_model *model, hyp_linear_weights *w, const int64_t *values, hyp_cpu_op *op,
                                  hyp_diag *diag)
 {
-    if (prefer_own(model, w, values[w->step->m])) return prepare_own(model, w, op, diag);
+    int64_t m = values[w->step->m];
+    if (prefer_own(model, w, m)) return prepare_own(model, w, m, op, diag);
 #ifdef HYP_HAVE_ONEDNN
     if (model->device->dnnl && has_work(w->step, values)) {
-        HYP_TRY(ensure_dnnl(model, w, values[w->step->m], diag));
+        HYP_TRY(ensure_dnnl(model, w, m, diag));
         HYP_TRY(hyp_dnnl_prepare_linear(model, w->step, values, w->packed, op, diag));
         /* The layout was chosen for another number of rows; should oneDNN have nothing for it, ours goes on. */
-        if (!op->run && w->own_kernel) return prepare_own(model, w, op, diag);
+        if (!op->run && w->own_kernel) return prepare_own(model, w, m, op, diag);
     }
 #endif
     return HYP_OK;

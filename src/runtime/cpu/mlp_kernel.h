@@ -161,14 +161,16 @@ static void add_run(float *y, const float *added, int64_t n)
     if (i < n) store_some(y + i, load_some(y + i, n - i, 0) + load_some(added + i, n - i, 0), n - i);
 }
 
-/* y[rows,n] = act(x[rows,k] w + b + added), where `added` has the stride of y and NULL adds nothing */
-static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
-                      float *y, int64_t y_stride)
+/* y[rows,n] = act(x[rows,k] w + b + added) for the columns of the panels from `first` to `end`, where `added` has the stride
+ * of y and NULL adds nothing */
+static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
+                       float *y, int64_t y_stride, int64_t first, int64_t end)
 {
     static const tile_function tiles_1[] = TILES(1), tiles_2[] = TILES(2), tiles_4[] = TILES(4), tiles_6[] = TILES(6);
-    const float *w = layer->weights;
+    const float *w = layer->weights + first * HYP_PANEL * W * layer->k;
     tile_args t = {.k = layer->k, .x_stride = x_stride, .y_stride = y_stride, .act = layer->act};
-    for (int64_t column = 0; column < layer->n; column += HYP_PANEL * W) {
+    int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
+    for (int64_t column = start; column < stop; column += HYP_PANEL * W) {
         int64_t left = layer->n - column;
         int64_t vectors = left >= HYP_PANEL * W ? HYP_PANEL : (left + W - 1) / W;
         t.w = w;
@@ -195,7 +197,14 @@ static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, 
         }
         w += layer->k * vectors * W;
     }
-    if (layer->act > HYP_PLAN__ACT__ACT_RELU) activate_rows(layer->act, y, rows, layer->n, y_stride);
+    if (layer->act > HYP_PLAN__ACT__ACT_RELU && start < stop)
+        activate_rows(layer->act, y + start, rows, stop - start, y_stride);
+}
+
+static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
+                      float *y, int64_t y_stride)
+{
+    run_panels(layer, rows, x, x_stride, added, y, y_stride, 0, (layer->n + HYP_PANEL * W - 1) / (HYP_PANEL * W));
 }
 
 static void run_mlp(const hyp_mlp *mlp, int64_t m, const float *x, const float *added, float *y, float *hidden)

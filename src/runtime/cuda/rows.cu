@@ -90,13 +90,13 @@ template <bool V> __device__ __forceinline__ piece load_loose(const hyp_cuda_row
 
 template <bool V> __device__ __forceinline__ void store_piece(const hyp_cuda_rows &r, int64_t row, int64_t at, const piece &p)
 {
-    if (V) {
+    if constexpr (V) {
         store_vector(r.dtype, r.y, row * r.pieces + at, p);
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int e = 0; e < 8; e++)
-        if (is_there<V>(r, at, e)) store_native(r.dtype, r.y, row * r.size + at * 8 + e, p.v[e]);
+        for (int e = 0; e < 8; e++)
+            if (is_there<V>(r, at, e)) store_native(r.dtype, r.y, row * r.size + at * 8 + e, p.v[e]);
+    }
 }
 
 // A row in the registers of its threads; piece i of thread t is the row's piece t + i * threads.
