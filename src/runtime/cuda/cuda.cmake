@@ -21,8 +21,10 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     set(images ${PROJECT_BINARY_DIR}/generated)
     set(cuda_dir ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
     file(MAKE_DIRECTORY ${images})
-    set(HYPATIA_CUDA_SOURCES ${cuda_dir}/image.cu ${cuda_dir}/kernels.cu ${cuda_dir}/layers.cu ${cuda_dir}/attention.cu
-        ${cuda_dir}/rows.cu ${cuda_dir}/common.cuh ${cuda_dir}/warp.cuh ${cuda_dir}/kernels.h ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
+    set(HYPATIA_CUDA_SOURCES ${cuda_dir}/image.cu ${cuda_dir}/kernels.cu ${cuda_dir}/layers.cu ${cuda_dir}/rows.cu
+        ${cuda_dir}/attention.cu ${cuda_dir}/attention.cuh ${cuda_dir}/attention_rows.cuh ${cuda_dir}/attention_tiles.cuh
+        ${cuda_dir}/attention_mma.cuh ${cuda_dir}/attention_fma.cuh ${cuda_dir}/common.cuh ${cuda_dir}/warp.cuh
+        ${cuda_dir}/kernels.h ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
         CACHE INTERNAL "what the images of kernels are made of")
     foreach(name image layers attention)
         add_custom_command(OUTPUT ${images}/${name}.fatbin
