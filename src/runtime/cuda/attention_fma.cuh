@@ -126,6 +126,7 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
             }
             __syncthreads();
         }
+        __syncthreads(); // where every tile was hidden, q may still be on its way until here
         bool split_up = p.splits.size > 1;
         float *part_of = split_up ? tile_part<D>(p, block) : NULL;
 #pragma unroll
