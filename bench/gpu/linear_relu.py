@@ -30,8 +30,9 @@ from timing import capture, error, in_turns, milliseconds, repeat, spread  # noq
 
 UNFUSED = ["fuse-linear-relu"]
 INSTANCES = 3  # of every plan
-LINEAR = [(256, [256, 512]), (1024, [784, 2048]), (8192, [4096, 4096])]  # batch, widths; relu after the only layer
-MLP = [(1024, [784, 2048, 10]), (64, [256] * 5), (1, [784, 512, 512, 10])]  # no relu after the last layer
+# Batch, widths; a relu after the only layer, none after the last of several.
+LINEAR = [(256, [256, 512]), (1024, [784, 2048]), (8192, [4096, 4096]), (1, [4096, 4096])]
+MLP = [(1024, [784, 2048, 10]), (64, [256] * 5), (1, [784, 512, 512, 10]), (1, [768, 3072, 768])]
 # name: ONNX type, NumPy type, torch type, hypatiac's --precision, largest error that is right
 TYPES = {
     "fp32": (TensorProto.FLOAT, np.float32, torch.float32, "fp32", 1e-6),

@@ -1,5 +1,5 @@
-// emulator_threads.hpp - the threads of a launch as coroutines: barriers, shuffles, and blocks that wait for each
-// other. Included by emulator.cpp alone, before the kernels.
+// emulator_threads.hpp - the threads of a block as coroutines: barriers, shuffles, waiting. Included by emulator.cpp
+// alone, before the kernels.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -36,7 +36,7 @@ struct fiber {
     unsigned shuffles;
 };
 static std::vector<fiber> fibers;
-static size_t under_way; // the first of them
+static size_t under_way; // how many of them the block has
 static size_t current;   // the one that runs
 static place scheduler;
 static const std::function<void()> *body; // what every thread does
