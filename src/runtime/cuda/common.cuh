@@ -23,6 +23,16 @@ __device__ __forceinline__ __nv_bfloat16 to_bfloat(double v) { return __double2b
 __device__ __forceinline__ float from_half(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 __device__ __forceinline__ float from_bfloat(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
 
+// First thing in a kernel: from 9.0 on it is launched before the one before it in the stream has ended, and waits here for
+// that one's results, while the next one may be launched as soon as every block of it has come here.
+__device__ __forceinline__ void wait_for_kernels_before()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // ---- elements ---------------------------------------------------------------------------------------------
 
 // Elements as bits, by size in bytes. What is long and rare is kept out of line or in one form for all types: the

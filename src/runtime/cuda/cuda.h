@@ -99,7 +99,6 @@ static inline hyp_dtype hyp_cuda_dtype(const HypPlan__Program *p, uint32_t tenso
 typedef struct hyp_cuda_grid {
     hyp_cuda_kernel kernel;
     uint32_t blocks, block_x, block_y, shared_bytes;
-    bool early; /* may start before the kernel before it has ended; the kernel waits for it by itself */
 } hyp_cuda_grid;
 
 /* Blocks of a kernel whose threads loop until `items` are done, `per_block` at a time: enough to fill the device. */

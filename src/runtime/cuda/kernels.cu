@@ -595,7 +595,11 @@ __device__ __forceinline__ void gather_elements(const hyp_cuda_gather &p)
 // ---- entry points -----------------------------------------------------------------------------------------
 
 #define KERNEL(name, args, call)                                                                                       \
-    extern "C" __global__ void name(const __grid_constant__ args p) { call; }
+    extern "C" __global__ void name(const __grid_constant__ args p)                                                    \
+    {                                                                                                                  \
+        wait_for_kernels_before();                                                                                     \
+        call;                                                                                                          \
+    }
 
 KERNEL(pointwise_f32, hyp_cuda_pointwise, (pointwise<float, HYP_CUDA_PW_VECTOR>(p)))
 KERNEL(pointwise_f64, hyp_cuda_pointwise, (pointwise<double, 1>(p)))
@@ -615,5 +619,6 @@ KERNEL(gather, hyp_cuda_gather, gather_elements(p))
 
 extern "C" __global__ void fill_i64(const __grid_constant__ hyp_cuda_fill p)
 {
+    wait_for_kernels_before();
     if (threadIdx.x < p.count) ((int64_t *)p.y)[threadIdx.x] = p.value[threadIdx.x];
 }

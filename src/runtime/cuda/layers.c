@@ -55,7 +55,6 @@ hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, si
                               .blocks = form.blocks,
                               .block_x = form.threads,
                               .block_y = 1,
-                              .shared_bytes = (uint32_t)form.shared_bytes,
-                              .early = true};
+                              .shared_bytes = (uint32_t)form.shared_bytes};
     return hyp_cuda_need_kernel(b, form.kernel);
 }

@@ -247,6 +247,7 @@ template <typename F> __device__ __forceinline__ void for_rows(const hyp_cuda_ro
 {
     extern __shared__ double shared[];
     row_pieces row;
+    wait_for_kernels_before();
 #pragma unroll 1
     for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < r.count; first += (int64_t)gridDim.x * blockDim.y) {
         row.row = first + threadIdx.y;
@@ -279,6 +280,7 @@ extern "C" __global__ void norm_long_f64(const __grid_constant__ hyp_cuda_norm p
 
 extern "C" __global__ void finish_product(const __grid_constant__ hyp_cuda_finish p)
 {
+    wait_for_kernels_before();
     switch (p.act) {
     case HYP_PW_RELU: finish(p, [](float v) { return relu(v); }); break;
     case HYP_PW_GELU:
