@@ -1,6 +1,6 @@
 """Transformers on one GPU: plans against PyTorch eager, eager replayed from a CUDA graph, and torch.compile.
 
-    python3 bench/gpu/models.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--only NAME] [--types bf16,fp32] [--compile]
+    python3 bench/gpu/models.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--only NAME] [--types bf16,fp32] [--tune] [--compile]
                                 [--without RULES] [--profile FILE] [--tsv FILE] [--rounds N]
 
 Models come from scripts/export-models.py, with random weights. Every plan is compiled for its shape. PyTorch runs the
@@ -84,9 +84,9 @@ def export(model, inputs, dtype, path):
                       opset_version=18, dynamo=False)
 
 
-def compile_plan(args, onnx, disabled, plan):
-    command = [args.hypatiac, onnx, "-o", plan, "-q", "--target", "cuda"]
-    command += [f"--disable-rule={disabled}"] * bool(disabled) + [f"--profile={args.profile}"] * bool(args.profile)
+def compile_plan(args, onnx, options, plan):
+    command = [args.hypatiac, onnx, "-o", plan, "-q", "--target", "cuda", *options]
+    command += [f"--profile={args.profile}"] * bool(args.profile)
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -107,9 +107,13 @@ def measure(args, library, folder, name, kind):
     written_out(exporters)
     onnx = os.path.join(folder, "model.onnx")
     export(model.eval(), inputs, dtype, onnx)
-    disabled = {"plan": ""} | ({f"plan without {args.without}": args.without} if args.without else {})
-    paths = {way: os.path.join(folder, f"{i}.plan") for i, way in enumerate(disabled)}
-    seconds = [compile_plan(args, onnx, disabled[way], paths[way]) for way in paths][0]
+    options = {"plan": []}
+    if args.tune:
+        options["plan, tuned"] = ["--tune"]
+    if args.without:
+        options["plan without these"] = [f"--disable-rule={args.without}"]
+    paths = {way: os.path.join(folder, f"{i}.plan") for i, way in enumerate(options)}
+    seconds = {way: compile_plan(args, onnx, options[way], paths[way]) for way in paths}
     with_sdpa(exporters)
     with torch.cuda.stream(stream), torch.no_grad():
         rounded = {k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}
@@ -149,6 +153,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--types", default="bf16,fp32")
     parser.add_argument("--profile", help="device profile for hypatiac")
+    parser.add_argument("--tune", action="store_true", help="also time plans whose products are tuned on this GPU")
     parser.add_argument("--without", metavar="RULES", help="also time plans that are compiled without these rules")
     parser.add_argument("--compile", action="store_true", help="torch.compile in mode max-autotune too, which takes minutes")
     parser.add_argument("--tsv")
@@ -165,10 +170,11 @@ def main():
         for kind in args.types.split(","):
             with tempfile.TemporaryDirectory() as folder:
                 samples, errors, seconds = measure(args, library, folder, name, kind)
-            print(f"{name}, {kind}, compiled in {seconds:.1f} s:", flush=True)
+            print(f"{name}, {kind}:", flush=True)
             for way, times in samples.items():
                 e = errors.get(way, errors["eager"])
-                print(f"    {way:20s} {statistics.median(times):10.1f}  error {e:.1e}", flush=True)
+                compiled = f"  compiled in {seconds[way]:.1f} s" if way in seconds else ""
+                print(f"    {way:20s} {statistics.median(times):10.1f}  error {e:.1e}{compiled}", flush=True)
                 rows.append([name, kind, way, f"{statistics.median(times):.2f}", f"{min(times):.2f}",
                              f"{spread(times):.2f}", f"{e:.3e}"])
     if args.tsv:
