@@ -78,6 +78,17 @@ static uint32_t choose_warps(const hyp_cuda_layer *l, manner how, uint32_t rows_
     return rows_of_block * l->pieces <= few_pieces && l->rows <= FEW_ROWS ? FEW : MOST_WARPS;
 }
 
+/* Stages for which there is room beside `other` bytes. The block of the next kernel should fit beside this one, so that
+ * it can begin to fetch: half of the shared memory is enough to keep the memory busy. */
+static uint32_t stages_in(const hyp_cuda_few_rows_device *device, size_t other, size_t stage, uint32_t wanted)
+{
+    enum { OF_SYSTEM = 1 << 10, ENOUGH = 3 }; /* bytes that every block takes beside its own; stages */
+    size_t half = (device->shared_bytes - OF_SYSTEM) / 2, all = device->shared_bytes;
+    size_t in_half = other < half ? (half - other) / stage : 0, in_all = other < all ? (all - other) / stage : 0;
+    size_t fit = in_half >= ENOUGH || in_half >= wanted ? in_half : in_all;
+    return fit < wanted ? (uint32_t)fit : wanted;
+}
+
 /* Fills in what follows from the sizes; false when shared memory or registers do not take it. */
 static bool lay_out(hyp_dtype dtype, const hyp_cuda_few_rows_device *device, hyp_cuda_few_rows *out)
 {
@@ -102,10 +113,8 @@ static bool lay_out(hyp_dtype dtype, const hyp_cuda_few_rows_device *device, hyp
     if (how == SHARED_ROWS || !l->aligned) l->x_pieces = l->rows * l->pieces;
     size_t other = (size_t)l->x_pieces * HYP_CUDA_LAYER_PIECE + (l->biases + l->sums) * sizeof(float);
     size_t stage = (l->stage_pieces + HYP_CUDA_LAYER_BARRIERS) * HYP_CUDA_LAYER_PIECE;
-    if (other > device->shared_bytes) return false;
-    uint64_t fit = (device->shared_bytes - other) / stage;
     uint32_t wanted = l->chunks < HYP_CUDA_LAYER_STAGES ? l->chunks : HYP_CUDA_LAYER_STAGES;
-    uint32_t stages = wanted < fit ? wanted : (uint32_t)fit; /* rows that are gathered take one, without barriers */
+    uint32_t stages = stages_in(device, other, stage, wanted); /* rows that are gathered take one, without barriers */
     l->stages = l->aligned ? stages : 0;
     out->kernel = kernel_of(dtype, l->rows);
     out->threads = warps * LANES;
