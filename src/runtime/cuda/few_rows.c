@@ -15,12 +15,13 @@ static manner manner_of(hyp_dtype dtype, uint32_t rows)
     return dtype == HYP_F32 ? SHARED_ROWS : TENSOR_ROWS;
 }
 
-static hyp_cuda_kernel kernel_of(hyp_dtype dtype, uint32_t rows)
+static hyp_cuda_kernel kernel_of(hyp_dtype dtype, uint32_t rows, uint32_t threads)
 {
-    static const hyp_cuda_kernel kernels[][2] = {{HYP_CUDA_KERNEL_layer_f32_1, HYP_CUDA_KERNEL_layer_f32_16},
-                                                 {HYP_CUDA_KERNEL_layer_f16_1, HYP_CUDA_KERNEL_layer_f16_16},
-                                                 {HYP_CUDA_KERNEL_layer_bf16_1, HYP_CUDA_KERNEL_layer_bf16_16}};
-    return kernels[dtype == HYP_F32 ? 0 : dtype == HYP_F16 ? 1 : 2][rows > 1];
+    static const hyp_cuda_kernel kernels[][3] = {
+        {HYP_CUDA_KERNEL_layer_f32_1, HYP_CUDA_KERNEL_layer_f32_1_short, HYP_CUDA_KERNEL_layer_f32_16},
+        {HYP_CUDA_KERNEL_layer_f16_1, HYP_CUDA_KERNEL_layer_f16_1_short, HYP_CUDA_KERNEL_layer_f16_16},
+        {HYP_CUDA_KERNEL_layer_bf16_1, HYP_CUDA_KERNEL_layer_bf16_1_short, HYP_CUDA_KERNEL_layer_bf16_16}};
+    return kernels[dtype == HYP_F32 ? 0 : dtype == HYP_F16 ? 1 : 2][rows > 1 ? 2 : threads <= HYP_CUDA_LAYER_SHORT];
 }
 
 static uint32_t tiles_of(const hyp_cuda_layer *l) { return divide_up(l->n, l->tile); }
@@ -72,7 +73,7 @@ static uint32_t round_up(uint32_t a, uint32_t b) { return divide_up(a, b) * b; }
 /* Few threads start and meet sooner; many keep more reads under way. f32 with many rows computes more than it reads. */
 static uint32_t choose_warps(const hyp_cuda_layer *l, manner how, uint32_t rows_of_block)
 {
-    enum { FEW = 8, FEW_ROWS = 4 };
+    enum { FEW = HYP_CUDA_LAYER_SHORT / LANES, FEW_ROWS = 4 };
     const uint32_t few_pieces = (16 << 10) / HYP_CUDA_LAYER_PIECE; /* that a block reads */
     if (how == TENSOR_ROWS) return FEW;
     return rows_of_block * l->pieces <= few_pieces && l->rows <= FEW_ROWS ? FEW : MOST_WARPS;
@@ -116,8 +117,8 @@ static bool lay_out(hyp_dtype dtype, const hyp_cuda_few_rows_device *device, hyp
     uint32_t wanted = l->chunks < HYP_CUDA_LAYER_STAGES ? l->chunks : HYP_CUDA_LAYER_STAGES;
     uint32_t stages = stages_in(device, other, stage, wanted); /* rows that are gathered take one, without barriers */
     l->stages = l->aligned ? stages : 0;
-    out->kernel = kernel_of(dtype, l->rows);
     out->threads = warps * LANES;
+    out->kernel = kernel_of(dtype, l->rows, out->threads);
     out->blocks = tiles_of(l) < device->multiprocessors ? tiles_of(l) : device->multiprocessors;
     out->shared_bytes = other + stages * stage;
     return stages >= (wanted < 2 ? wanted : 2);

@@ -17,7 +17,8 @@
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64)
 #define HYP_CUDA_LAYER_KERNELS(X) \
-    X(layer_f32_1) X(layer_f32_16) X(layer_f16_1) X(layer_f16_16) X(layer_bf16_1) X(layer_bf16_16)
+    X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
+    X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16)
 #define HYP_CUDA_ATTENTION_KERNELS(X) \
     X(attention_rows_f32) X(attention_rows_f16) X(attention_rows_bf16) X(attention_rows_f64) \
     X(attention_f32_64) X(attention_f32_128) \
@@ -48,6 +49,7 @@ enum {
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
     HYP_CUDA_LAYER_ROWS = 16,     /* of x */
+    HYP_CUDA_LAYER_SHORT = 256,   /* threads of a block of a short kernel, which has more registers for each */
     HYP_CUDA_LAYER_THREADS = 512, /* of a block, at most */
     HYP_CUDA_LAYER_PIECE = 16,    /* bytes that a thread reads at a time */
     HYP_CUDA_LAYER_HELD = 32,     /* elements of a single row of x that a lane keeps */

@@ -438,16 +438,20 @@ template <uint32_t D, typename P> __device__ __forceinline__ void run_layer(cons
 
 } // namespace
 
-#define LAYER(name, dtype, ...)                                                                                        \
-    extern "C" __global__ void __launch_bounds__(HYP_CUDA_LAYER_THREADS, 2)                                            \
-        name(const __grid_constant__ hyp_cuda_layer l)                                                                 \
+// Two blocks should fit a multiprocessor, so that one kernel can begin beside another.
+#define LAYER(name, dtype, threads, blocks, ...)                                                                       \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ hyp_cuda_layer l)       \
     {                                                                                                                  \
         run_layer<dtype, __VA_ARGS__>(l);                                                                              \
     }
 
-LAYER(layer_f32_1, HYP_F32, single_row<HYP_F32>)
-LAYER(layer_f32_16, HYP_F32, shared_rows<HYP_F32, 16>)
-LAYER(layer_f16_1, HYP_F16, single_row<HYP_F16>)
-LAYER(layer_f16_16, HYP_F16, tensor_rows<__half, HYP_F16>)
-LAYER(layer_bf16_1, HYP_BF16, single_row<HYP_BF16>)
-LAYER(layer_bf16_16, HYP_BF16, tensor_rows<__nv_bfloat16, HYP_BF16>)
+LAYER(layer_f32_1, HYP_F32, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_F32>)
+LAYER(layer_f16_1, HYP_F16, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_F16>)
+LAYER(layer_bf16_1, HYP_BF16, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_BF16>)
+LAYER(layer_f32_1_short, HYP_F32, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_F32>)
+LAYER(layer_f16_1_short, HYP_F16, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_F16>)
+LAYER(layer_bf16_1_short, HYP_BF16, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_BF16>)
+LAYER(layer_f32_16, HYP_F32, HYP_CUDA_LAYER_THREADS, 2, shared_rows<HYP_F32, 16>)
+// These mostly run with half of the threads, and then two blocks fit with twice the registers.
+LAYER(layer_f16_16, HYP_F16, HYP_CUDA_LAYER_THREADS, 1, tensor_rows<__half, HYP_F16>)
+LAYER(layer_bf16_16, HYP_BF16, HYP_CUDA_LAYER_THREADS, 1, tensor_rows<__nv_bfloat16, HYP_BF16>)
