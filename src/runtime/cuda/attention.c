@@ -153,9 +153,8 @@ static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dt
     bool wide = p->width > 64 || p->columns > 64, half = dtype != HYP_F32;
     bool shifts = p->masked != HYP_CUDA_MASK_NONE || p->keys % KEYS != 0;
     bool tall = half && matrices * ((p->rows + 2 * ROWS - 1) / (2 * ROWS)) >= 2 * device->multiprocessors;
-    if (wide && p->shift_step) tall = false; /* two blocks of that would not fit on a multiprocessor */
     int64_t rows = tall ? 2 * ROWS : ROWS, span = wide ? 128 : 64;
-    int64_t elements = half ? (rows + 4 * KEYS) * span / 2 : 2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span);
+    int64_t elements = half ? (rows + 2 * KEYS) * span / 2 : 2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span);
     if (shifts) elements += (p->shift_step ? rows : 1) * HYP_CUDA_SHIFT_STEP;
     size_t bytes = 16 + (size_t)elements * sizeof(float);
     if (bytes > device->shared_bytes) return false;
@@ -165,6 +164,7 @@ static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dt
                      : wide              ? HYP_CUDA_KERNEL_attention_f32_128
                                          : HYP_CUDA_KERNEL_attention_f32_64;
     a->grid.block_x = HYP_CUDA_ATTENTION_THREADS;
+    a->grid.alone = true;
     a->grid.shared_bytes = (uint32_t)bytes;
     *out_record_bytes = (size_t)(ROWS * (span + 4)) * sizeof(float);
     return true;

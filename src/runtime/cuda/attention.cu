@@ -17,7 +17,6 @@
 #define ATTENTION(name, threads, blocks, call)                                                                         \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ hyp_cuda_attention p)   \
     {                                                                                                                  \
-        wait_for_kernels_before();                                                                                     \
         call;                                                                                                          \
     }
 

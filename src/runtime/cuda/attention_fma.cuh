@@ -38,16 +38,13 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
 #pragma unroll 1
         for (; key < end; key += KEYS) {
             bool shift = has_shifts(p, key);
-            load_tile<float, D, KEYS>(keys, p.k, at.k, key, p.keys, p.width);
             if (shift) {
                 bool needed = load_tile_shifts<float, ROWS>(p, at.mask, row0, key, shifts);
 #pragma unroll
                 for (int i = 0; i < MINE; i++) needed |= row0 + y + 8 * i < p.rows && heeds_fill(p, top[i]);
-                if (!__syncthreads_or(needed)) {
-                    copies_end();
-                    continue; // all is hidden here
-                }
+                if (!__syncthreads_or(needed)) continue; // all is hidden here
             }
+            load_tile<float, D, KEYS>(keys, p.k, at.k, key, p.keys, p.width);
             copies_end();
             __syncthreads();
             load_tile<float, D, KEYS>(values, p.v, at.v, key, p.keys, p.columns);
@@ -76,57 +73,51 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
 #pragma unroll
                     for (int j = 0; j < EACH; j++)
                         s[i][j] = shifted(p, s[i][j], shifts[(y + 8 * i) * (int)p.shift_step + x + 16 * j]);
-            float shrink[MINE];
 #pragma unroll
             for (int i = 0; i < MINE; i++) {
                 float most = top[i];
 #pragma unroll
                 for (int j = 0; j < EACH; j++) most = larger(s[i][j], most);
                 for (int step = 1; step < 16; step *= 2) most = larger(__shfl_xor_sync(EVERY_LANE, most, step), most);
-                float base = finite(most) * unit, whole = 0;
-                shrink[i] = exp2f(top[i] * unit - base);
+                float base = rounded_product(finite(most), unit), whole = 0;
+                float shrink = exp2f(rounded_product(top[i], unit) - base);
                 top[i] = most;
+#pragma unroll
+                for (int j = 0; j < D / 16; j++) result[i][j] *= shrink;
 #pragma unroll
                 for (int j = 0; j < EACH; j++) {
                     float weight = exp2f(s[i][j] * unit - base);
                     whole += weight;
                     weights[(y + 8 * i) * WEIGHT_STEP + x + 16 * j] = weight;
                 }
-                sum[i] = sum[i] * shrink[i] + whole;
+                sum[i] = sum[i] * shrink + whole;
             }
             copies_end();
             __syncthreads();
-            // A tile is summed by itself and then added: long sums stay as precise as short ones.
-#pragma unroll
-            for (int part = 0; part < D / 64; part++) {
-                float mixed[MINE][4] = {};
 #pragma unroll 2
-                for (int c = 0; c < KEYS; c += 4) {
-                    float4 a[MINE];
+            for (int c = 0; c < KEYS; c += 4) {
+                float4 a[MINE];
 #pragma unroll
-                    for (int i = 0; i < MINE; i++) a[i] = *(const float4 *)&weights[(y + 8 * i) * WEIGHT_STEP + c];
+                for (int i = 0; i < MINE; i++) a[i] = *(const float4 *)&weights[(y + 8 * i) * WEIGHT_STEP + c];
+#pragma unroll
+                for (int part = 0; part < D / 64; part++)
 #pragma unroll
                     for (int k = 0; k < 4; k++) {
                         float4 b = *(const float4 *)&values[(c + k) * STEP + part * 64 + x * 4];
 #pragma unroll
                         for (int i = 0; i < MINE; i++) {
                             float w = k == 0 ? a[i].x : k == 1 ? a[i].y : k == 2 ? a[i].z : a[i].w;
-                            mixed[i][0] += w * b.x;
-                            mixed[i][1] += w * b.y;
-                            mixed[i][2] += w * b.z;
-                            mixed[i][3] += w * b.w;
+                            result[i][4 * part] += w * b.x;
+                            result[i][4 * part + 1] += w * b.y;
+                            result[i][4 * part + 2] += w * b.z;
+                            result[i][4 * part + 3] += w * b.w;
                         }
                     }
-                }
-#pragma unroll
-                for (int i = 0; i < MINE; i++)
-#pragma unroll
-                    for (int j = 0; j < 4; j++)
-                        result[i][4 * part + j] = result[i][4 * part + j] * shrink[i] + mixed[i][j];
             }
             __syncthreads();
         }
-        __syncthreads(); // where every tile was hidden, q may still be on its way until here
+        copies_end(); // of q, where every tile was hidden
+        __syncthreads();
         bool split_up = p.splits.size > 1;
         float *part_of = split_up ? tile_part<D>(p, block) : NULL;
 #pragma unroll

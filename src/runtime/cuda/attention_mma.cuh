@@ -111,7 +111,8 @@ template <typename T, int D, int M> struct warp_rows {
 #pragma unroll
                 for (int n = 0; n < PIECES; n++) most = larger(s[m][n][2 * half], larger(s[m][n][2 * half + 1], most));
                 for (int step = 1; step < 4; step *= 2) most = larger(__shfl_xor_sync(EVERY_LANE, most, step), most);
-                float base = finite(most) * unit, shrink = exp2_short(top[m][half] * unit - base), whole = 0;
+                float base = rounded_product(finite(most), unit),
+                      shrink = exp2_short(rounded_product(top[m][half], unit) - base), whole = 0;
                 top[m][half] = most;
 #pragma unroll
                 for (int n = 0; n < PIECES; n++)
@@ -192,9 +193,8 @@ template <typename T, int D, int M> __device__ __forceinline__ void attention_mm
     constexpr int ROWS = HYP_CUDA_ATTENTION_ROWS * M, KEYS = HYP_CUDA_ATTENTION_KEYS;
     extern __shared__ double shared[];
     uint32_t *room = (uint32_t *)shared;
-    constexpr int TILES = 2 * KEYS * D; // keys and values; there are two such pairs in turns
-    T *query = (T *)(shared + 2), *tiles = query + ROWS * D;
-    float *shifts = (float *)(tiles + 2 * TILES);
+    T *query = (T *)(shared + 2), *keys = query + ROWS * D, *values = keys + KEYS * D;
+    float *shifts = (float *)(values + KEYS * D);
     float unit = (float)p.unit;
 #pragma unroll 1
     for (int64_t block = blockIdx.x; block < p.total; block += gridDim.x) {
@@ -206,30 +206,30 @@ template <typename T, int D, int M> __device__ __forceinline__ void attention_mm
         warp_rows<T, D, M> rows;
         __syncthreads();
         load_tile<T, D, ROWS>(query, p.q, at.q, row0, p.rows, p.width);
-        load_tile<T, D, KEYS>(tiles, p.k, at.k, key, p.keys, p.width);
-        load_tile<T, D, KEYS>(tiles + KEYS * D, p.v, at.v, key, p.keys, p.columns);
+        load_tile<T, D, KEYS>(keys, p.k, at.k, key, p.keys, p.width);
         copies_end();
         __syncthreads();
         rows.start(query);
-        // the next keys and values travel while these are worked on
+        // values travel while the scores are computed, the next keys while they are mixed
 #pragma unroll 1
-        for (int turn = 0; key < end; key += KEYS, turn ^= 1) {
+        for (; key < end; key += KEYS) {
             typename warp_rows<T, D, M>::scores s;
-            T *keys = tiles + turn * TILES, *values = keys + KEYS * D, *next = tiles + (turn ^ 1) * TILES;
-            if (key + KEYS < end) {
-                load_tile<T, D, KEYS>(next, p.k, at.k, key + KEYS, p.keys, p.width);
-                load_tile<T, D, KEYS>(next + KEYS * D, p.v, at.v, key + KEYS, p.keys, p.columns);
+            bool shift = has_shifts(p, key), more = key + KEYS < end;
+            if (shift && !__syncthreads_or(load_tile_shifts<T, ROWS>(p, at.mask, row0, key, shifts) ||
+                                           rows.heed_fill(p, row0))) {
+                if (more) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
+                copies_end();
+                __syncthreads();
+                continue; // all is hidden here
             }
-            bool shift = has_shifts(p, key), needed = true; // or all is hidden here
-            if (shift)
-                needed = __syncthreads_or(load_tile_shifts<T, ROWS>(p, at.mask, row0, key, shifts) ||
-                                          rows.heed_fill(p, row0));
-            if (needed) {
-                rows.score(query, keys, s);
-                if (shift) rows.shift(p, shifts, s);
-                rows.weigh(s, unit);
-                rows.mix(values, s);
-            }
+            load_tile<T, D, KEYS>(values, p.v, at.v, key, p.keys, p.columns);
+            rows.score(query, keys, s);
+            copies_end();
+            __syncthreads();
+            if (more) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
+            if (shift) rows.shift(p, shifts, s);
+            rows.weigh(s, unit);
+            rows.mix(values, s);
             copies_end();
             __syncthreads();
         }
@@ -238,7 +238,7 @@ template <typename T, int D, int M> __device__ __forceinline__ void attention_mm
         } else {
             rows.leave(tile_part<D>(p, block), p.rows - row0);
             if (!is_last((uint32_t *)p.counters + all, (uint32_t)p.splits.size, room)) continue;
-            merge_tiles<T, D>(p, all, p.rows - row0, query, (float *)tiles);
+            merge_tiles<T, D>(p, all, p.rows - row0, query, (float *)keys);
         }
         store_tile<T, D, ROWS>(p, query, at.y, row0);
     }

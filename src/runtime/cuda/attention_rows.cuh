@@ -39,8 +39,8 @@ template <typename T, typename C> struct row_state {
         C before = top;
 #pragma unroll
         for (int j = 0; j < KEYS; j++) top = larger(score[j], top);
-        C base = finite(top) * unit;
-        scale(exp2_for(before * unit - base, T()));
+        C base = rounded_product(finite(top), unit);
+        scale(exp2_for(rounded_product(before, unit) - base, T()));
 #pragma unroll
         for (int j = 0; j < KEYS; j++) {
             C weight = exp2_for(score[j] * unit - base, T());
@@ -60,7 +60,7 @@ template <typename T, typename C> struct row_state {
     {
         C before = top;
         top = larger(__shfl_xor_sync(EVERY_LANE, top, distance), top);
-        scale(exp2_for(before * unit - finite(top) * unit, T()));
+        scale(exp2_for(rounded_product(before, unit) - rounded_product(finite(top), unit), T()));
         sum += __shfl_xor_sync(EVERY_LANE, sum, distance);
 #pragma unroll
         for (int i = 0; i < VECTOR<T>; i++) result[i] += __shfl_xor_sync(EVERY_LANE, result[i], distance);
@@ -130,6 +130,7 @@ template <typename T> __device__ __forceinline__ void attention_rows(const hyp_c
     uint32_t *room = (uint32_t *)shared;
     C *query = (C *)(shared + 2), *records = query + p.padded_width; // a record for each warp
     C unit = (C)p.unit;
+    wait_for_kernels_before();
 #pragma unroll 1
     for (int64_t block = blockIdx.x; block < p.total; block += gridDim.x) {
         int64_t all = divide(block, p.splits), index = divide(all, p.blocks), rest = all - index * p.blocks.size;

@@ -198,7 +198,7 @@ hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void 
 {
     const hyp_cuda_device *d = s->model->device;
     void *list[] = {args};
-    /* Programmatic dependent launch: every kernel of ours waits by itself for those before it. */
+    /* Programmatic dependent launch: every kernel of ours that is not alone waits by itself for those before it. */
     CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                .value.programmaticStreamSerializationAllowed = 1};
     const CUlaunchConfig config = {.gridDimX = grid->blocks,
@@ -210,7 +210,7 @@ hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void 
                                    .sharedMemBytes = grid->shared_bytes,
                                    .hStream = s->stream,
                                    .attrs = &early,
-                                   .numAttrs = d->sm >= 90};
+                                   .numAttrs = d->sm >= 90 && !grid->alone};
     CUresult result = d->lib.cuLaunchKernelEx(&config, d->kernels[grid->kernel], list, NULL);
     return hyp_cuda_check(&d->lib, result, "launching a kernel", diag);
 }

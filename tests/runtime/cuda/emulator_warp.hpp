@@ -31,6 +31,8 @@ static int __syncthreads_or(int vote)
     return any;
 }
 
+static float __fmul_rn(float a, float b) { return a * b; }
+static double __dmul_rn(double a, double b) { return a * b; }
 static float exp2_short(float x) { return exp2f(x); }
 
 static void copy_begin(void *to, const void *from, bool there)
