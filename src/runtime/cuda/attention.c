@@ -164,7 +164,7 @@ static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dt
                      : wide              ? HYP_CUDA_KERNEL_attention_f32_128
                                          : HYP_CUDA_KERNEL_attention_f32_64;
     a->grid.block_x = HYP_CUDA_ATTENTION_THREADS;
-    a->grid.alone = true;
+    a->grid.alone = matrices * p->blocks.size > device->multiprocessors;
     a->grid.shared_bytes = (uint32_t)bytes;
     *out_record_bytes = (size_t)(ROWS * (span + 4)) * sizeof(float);
     return true;

@@ -29,7 +29,8 @@ ATTENTION(attention_rows_f64, HYP_CUDA_ROW_THREADS, 2, attention_rows<double>(p)
 #define TILES(name, blocks, call)                                                                                      \
     extern "C" __global__ void name(const __grid_constant__ hyp_cuda_attention p) {} // not used
 #else
-#define TILES(name, blocks, call) ATTENTION(name, HYP_CUDA_ATTENTION_THREADS, blocks, call)
+#define TILES(name, blocks, call)                                                                                      \
+    ATTENTION(name, HYP_CUDA_ATTENTION_THREADS, blocks, (wait_for_kernels_before(), call))
 #endif
 TILES(attention_f16_64, 3, (attention_mma<__half, 64, 1>(p)))
 TILES(attention_f16_64_tall, 2, (attention_mma<__half, 64, 2>(p)))

@@ -99,7 +99,7 @@ static inline hyp_dtype hyp_cuda_dtype(const HypPlan__Program *p, uint32_t tenso
 typedef struct hyp_cuda_grid {
     hyp_cuda_kernel kernel;
     uint32_t blocks, block_x, block_y, shared_bytes;
-    bool alone; /* begins only when the kernel before it has ended, since its blocks are dealt out best then */
+    bool alone; /* begins only when the kernel before it has ended: its many blocks are dealt out best then */
 } hyp_cuda_grid;
 
 /* Blocks of a kernel whose threads loop until `items` are done, `per_block` at a time: enough to fill the device. */
