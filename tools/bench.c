@@ -52,8 +52,9 @@ static void help(void)
     printf("\nExit codes: 0 ok, 1 error, 2 usage, 5 incompatible plan.\n");
 }
 
-static int read_option(request *r, const cli_args *args, int option, const char *value)
+static int read_option(void *opaque, const cli_args *args, int option, const char *value)
 {
+    request *r = opaque;
     switch (option) {
     case OPT_WARMUP:
         if (!cli_parse_double(value, 0, &r->warmup_ms))
@@ -244,21 +245,8 @@ int command_bench(int argc, char **argv)
     request r = {.warmup_ms = 200, .seconds = 3, .iterations = 10};
     session s = {0};
     cli_args args = cli_begin(tool, options, argc, argv);
-    int option, code = CLI_USAGE;
-    const char *value;
-    while ((option = cli_next(&args, &value)) != CLI_END) {
-        if (option == CLI_ERROR) goto done;
-        if (option == SESSION_HELP) {
-            help();
-            code = CLI_OK;
-            goto done;
-        }
-        if (read_option(&r, &args, option, value) != CLI_OK) goto done;
-    }
-    if (!r.session.plan) {
-        cli_usage_error(&args, "no plan was given");
-        goto done;
-    }
+    int code;
+    if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
     if (!r.percentiles.count) cli_list_split(&r.percentiles, "50,90,95,99");
     for (size_t i = 0; i < r.percentiles.count; i++) {
         double p;

@@ -45,8 +45,9 @@ static bool is_folder(const char *path)
 }
 
 /* One option; CLI_OK to go on, CLI_USAGE after a message. */
-static int read_option(request *r, const cli_args *args, int option, const char *value)
+static int read_option(void *opaque, const cli_args *args, int option, const char *value)
 {
+    request *r = opaque;
     switch (option) {
     case SESSION_INPUT:
         if (!is_folder(value)) return session_read_option(&r->session, args, option, value);
@@ -190,21 +191,8 @@ int command_run(int argc, char **argv)
     request r = {.rtol = 1e-3, .atol = 1e-5};
     session s = {0};
     cli_args args = cli_begin(tool, options, argc, argv);
-    int option, code = CLI_USAGE;
-    const char *value;
-    while ((option = cli_next(&args, &value)) != CLI_END) {
-        if (option == CLI_ERROR) goto done;
-        if (option == SESSION_HELP) {
-            help();
-            code = CLI_OK;
-            goto done;
-        }
-        if (read_option(&r, &args, option, value) != CLI_OK) goto done;
-    }
-    if (!r.session.plan) {
-        cli_usage_error(&args, "no plan was given");
-        goto done;
-    }
+    int code;
+    if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
     if (r.folder && r.session.inputs.count) {
         cli_usage_error(&args, "a folder and single inputs cannot be combined");
         goto done;

@@ -48,6 +48,26 @@ int session_read_option(session_options *o, const cli_args *args, int option, co
     return CLI_OK;
 }
 
+bool session_read_arguments(const session_options *o, cli_args *args, session_read_fn *read, void *request,
+                            void (*help)(void), int *out_code)
+{
+    int option;
+    const char *value;
+    *out_code = CLI_USAGE;
+    while ((option = cli_next(args, &value)) != CLI_END) {
+        if (option == CLI_ERROR) return false;
+        if (option == SESSION_HELP) {
+            help();
+            *out_code = CLI_OK;
+            return false;
+        }
+        if (read(request, args, option, value) != CLI_OK) return false;
+    }
+    if (o->plan) return true;
+    cli_usage_error(args, "no plan was given");
+    return false;
+}
+
 int read_tolerance(const cli_args *args, const char *value, double *out)
 {
     return cli_parse_double(value, 0, out) ? CLI_OK : cli_usage_error(args, "'%s' is no tolerance", value);

@@ -40,6 +40,12 @@ enum {
     [SESSION_HELP] = {"help", 'h', NULL, "print this help"}
 /* Takes one of these options or the plan (CLI_POSITIONAL). CLI_OK, or CLI_USAGE after a message. */
 int session_read_option(session_options *o, const cli_args *args, int option, const char *value);
+/* Reads all arguments of a command: `read` takes an option of the request, CLI_OK to go on, or CLI_USAGE after a message;
+ * `o` are the session's options in the request, of which a plan has to be given. False: the command ends here with
+ * *out_code, CLI_OK after --help or CLI_USAGE. */
+typedef int session_read_fn(void *request, const cli_args *args, int option, const char *value);
+bool session_read_arguments(const session_options *o, cli_args *args, session_read_fn *read, void *request,
+                            void (*help)(void), int *out_code);
 /* Reads a tolerance; CLI_OK, or CLI_USAGE after a message. */
 int read_tolerance(const cli_args *args, const char *value, double *out);
 

@@ -32,8 +32,9 @@ static void help(void)
     printf("\nExit codes: 0 ok, 1 error, 2 usage, 5 incompatible plan.\n");
 }
 
-static int read_option(request *r, const cli_args *args, int option, const char *value)
+static int read_option(void *opaque, const cli_args *args, int option, const char *value)
 {
+    request *r = opaque;
     switch (option) {
     case OPT_CACHE: r->tune.cache = value; return CLI_OK;
     case OPT_OUTPUT: r->output = value; return CLI_OK;
@@ -51,21 +52,8 @@ int command_tune(int argc, char **argv)
     request r = {.session.device = HYP_DEVICE_CUDA, .tune.seconds = 60};
     session s = {0};
     cli_args args = cli_begin(tool, options, argc, argv);
-    int option, code = CLI_USAGE;
-    const char *value;
-    while ((option = cli_next(&args, &value)) != CLI_END) {
-        if (option == CLI_ERROR) goto done;
-        if (option == SESSION_HELP) {
-            help();
-            code = CLI_OK;
-            goto done;
-        }
-        if (read_option(&r, &args, option, value) != CLI_OK) goto done;
-    }
-    if (!r.session.plan) {
-        cli_usage_error(&args, "no plan was given");
-        goto done;
-    }
+    int code;
+    if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
     code = session_open(&s, &r.session, tool);
     if (code == CLI_OK) code = session_make_inputs(&s, &r.session, "zeros", &args);
     if (code == CLI_OK) code = tune_session(&s, &r.tune, r.output ? r.output : r.session.plan, stdout, tool);

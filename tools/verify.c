@@ -34,8 +34,9 @@ static void help(void)
     printf("\nExit codes: 0 passed, 1 error, 2 usage, 4 mismatch, 5 incompatible plan.\n");
 }
 
-static int read_option(request *r, const cli_args *args, int option, const char *value)
+static int read_option(void *opaque, const cli_args *args, int option, const char *value)
 {
+    request *r = opaque;
     switch (option) {
     case OPT_MODEL: r->model = value; return CLI_OK;
     case OPT_RTOL: return read_tolerance(args, value, &r->rtol);
@@ -81,19 +82,10 @@ int command_verify(int argc, char **argv)
     request r = {.rtol = 1e-3, .atol = 1e-5};
     session s = {0};
     cli_args args = cli_begin(tool, options, argc, argv);
-    int option, code = CLI_USAGE;
-    const char *value;
-    while ((option = cli_next(&args, &value)) != CLI_END) {
-        if (option == CLI_ERROR) goto done;
-        if (option == SESSION_HELP) {
-            help();
-            code = CLI_OK;
-            goto done;
-        }
-        if (read_option(&r, &args, option, value) != CLI_OK) goto done;
-    }
-    if (!r.session.plan || !r.model) {
-        cli_usage_error(&args, r.session.plan ? "no model was given (--model MODEL.onnx)" : "no plan was given");
+    int code;
+    if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
+    if (!r.model) {
+        code = cli_usage_error(&args, "no model was given (--model MODEL.onnx)");
         goto done;
     }
     code = session_open(&s, &r.session, tool);

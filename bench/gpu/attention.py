@@ -11,7 +11,6 @@ microseconds of one run. Errors are |y - r| / |r| (2-norms) against float64. The
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 
@@ -19,7 +18,7 @@ import torch
 from onnx import TensorProto, helper, save
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from runtime import Library, Plan  # noqa: E402
+from runtime import Library, Plan, compile_plan  # noqa: E402
 from timing import capture, error, in_turns, milliseconds, repeat  # noqa: E402
 
 # ONNX type, torch type, largest error that is right
@@ -116,10 +115,7 @@ def measure(args, library, folder, case, kind):
             plan, profile = os.path.join(folder, name + ".plan"), os.path.join(folder, name + ".profile")
             with open(profile, "w") as file:
                 file.write(f"(profile {name} (like h200) (attention-in-one-kernel {types}))")
-            command = [args.hypatiac, model, "-o", plan, "-q", "--target", "cuda", "--profile", profile]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                sys.exit(f"{' '.join(command)}:\n{done.stderr}")
+            compile_plan(args.hypatiac, model, plan, "--profile", profile)
             outputs[name] = torch.full(tensors[0].shape, float("nan"), device="cuda", dtype=dtype)
             plans[name] = Plan(library, plan, stream.cuda_stream, tensors, [outputs[name]])
             plans[name].run()

@@ -9,7 +9,6 @@ has written is; weights that are larger than the cache are not.
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 
@@ -19,7 +18,7 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from runtime import Library, Plan  # noqa: E402
+from runtime import Library, Plan, compile_plan  # noqa: E402
 from timing import capture, milliseconds  # noqa: E402
 
 TYPES = {"f32": (TensorProto.FLOAT, torch.float32), "f16": (TensorProto.FLOAT16, torch.float16),
@@ -75,9 +74,7 @@ def seconds(args, library, folder, kind, shapes, weight, node, result):
     onnx, plan_path = os.path.join(folder, "m.onnx"), os.path.join(folder, "m.plan")
     with open(onnx, "wb") as file:
         file.write(make_model(shapes, weight, node, result, onnx_type).SerializeToString())
-    done = subprocess.run([args.hypatiac, onnx, "-o", plan_path, "-q", "--target", "cuda"], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{node[0]} {shapes}:\n{done.stderr}")
+    compile_plan(args.hypatiac, onnx, plan_path)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         inputs = [torch.randn(s, device="cuda").to(torch_type) for s in shapes]

@@ -15,7 +15,6 @@ slower than the unfused one beyond noise, or a tuned one slower than an untuned 
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 
@@ -25,7 +24,7 @@ import torch
 from onnx import TensorProto, helper
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from runtime import Library, Plan  # noqa: E402
+from runtime import Library, Plan, compile_plan  # noqa: E402
 from timing import capture, error, in_turns, milliseconds, repeat, spread  # noqa: E402
 
 UNFUSED = ["fuse-linear-relu"]
@@ -72,14 +71,6 @@ def forward(x, weights, last_relu):
     return x
 
 
-def compile_plan(args, model, kind, batch, options, path):
-    command = [args.hypatiac, model, "-o", path, "-q", "--target", "cuda", "--precision", TYPES[kind][3], "--dim",
-               f"batch={batch}", *options]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}:\n{done.stderr}")
-
-
 def measure(args, library, folder, batch, widths, last_relu, kind):
     torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
     torch_type = TYPES[kind][2]
@@ -97,7 +88,7 @@ def measure(args, library, folder, batch, widths, last_relu, kind):
             ways["tuned"] += ["--cache", args.timings] if args.timings else []
         for name, options in ways.items():
             plan = os.path.join(folder, name + ".plan")
-            compile_plan(args, path, kind, batch, options, plan)
+            compile_plan(args.hypatiac, path, plan, "--precision", TYPES[kind][3], "--dim", f"batch={batch}", *options)
             outputs[name] = torch.full((batch, widths[-1]), float("nan"), device="cuda", dtype=torch_type)
             for i in range(INSTANCES):
                 plans.append(Plan(library, plan, stream.cuda_stream, [x], [outputs[name]]))

@@ -13,7 +13,6 @@ import argparse
 import importlib.util
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +22,7 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from runtime import Library, Plan  # noqa: E402
+from runtime import Library, Plan, compile_plan  # noqa: E402
 from timing import capture, error, in_turns, milliseconds, repeat, spread  # noqa: E402
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -84,13 +83,9 @@ def export(model, inputs, dtype, path):
                       opset_version=18, dynamo=False)
 
 
-def compile_plan(args, onnx, options, plan):
-    command = [args.hypatiac, onnx, "-o", plan, "-q", "--target", "cuda", *options]
-    command += [f"--profile={args.profile}"] * bool(args.profile)
+def compile_timed(args, onnx, options, plan):
     start = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}:\n{done.stderr}")
+    compile_plan(args.hypatiac, onnx, plan, *options, *[f"--profile={args.profile}"] * bool(args.profile))
     return time.perf_counter() - start
 
 
@@ -113,7 +108,7 @@ def measure(args, library, folder, name, kind):
     if args.without:
         options["plan without these"] = [f"--disable-rule={args.without}"]
     paths = {way: os.path.join(folder, f"{i}.plan") for i, way in enumerate(options)}
-    seconds = {way: compile_plan(args, onnx, options[way], paths[way]) for way in paths}
+    seconds = {way: compile_timed(args, onnx, options[way], paths[way]) for way in paths}
     with_sdpa(exporters)
     with torch.cuda.stream(stream), torch.no_grad():
         rounded = {k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}

@@ -1,5 +1,7 @@
 """libhypatia-rt from Python, by its public C interface (hypatia/runtime.h), on PyTorch's device memory and stream."""
 import ctypes as c
+import subprocess
+import sys
 
 import torch
 
@@ -7,6 +9,14 @@ HYP_DEVICE_CUDA = 2
 HYP_MEMORY_CUDA = 1
 DTYPES = {torch.float32: 1, torch.float64: 11, torch.float16: 10, torch.bfloat16: 16, torch.int64: 7, torch.int32: 6,
           torch.bool: 9}  # hyp_dtype has ONNX's numbers
+
+
+def compile_plan(hypatiac, onnx, plan, *options):
+    """Compiles for a GPU; ends the program with hypatiac's message where that fails."""
+    command = [hypatiac, onnx, "-o", plan, "-q", "--target", "cuda", *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}:\n{done.stderr}")
 
 
 class Diag(c.Structure):

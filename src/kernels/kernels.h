@@ -93,6 +93,9 @@ bool hyp_array_same_shape(const hyp_array *a, const hyp_array *b);
 /* Checks that `a` has this shape. `what` names it. */
 hyp_status hyp_kernel_want_shape(const hyp_kernel_call *c, const hyp_array *a, int32_t rank, const int64_t *dims,
                                  const char *what);
+/* For normalizations, of which attribute 0 is an axis: x, input 0, as rows of `size` elements, those of the axes from that on.
+ * Fails unless output 0 is like x, scale and bias have that many elements or are absent, and further outputs one a row. */
+hyp_status hyp_kernel_norm_rows(const hyp_kernel_call *c, int64_t *rows, int64_t *size);
 /* `axis` of -rank .. rank-1 made non-negative. */
 hyp_status hyp_kernel_axis(const hyp_kernel_call *c, int64_t axis, int32_t rank, int32_t *out);
 /* An index of the data into an axis of `size`, from the end when negative, made non-negative; one that is out of range

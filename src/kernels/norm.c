@@ -5,8 +5,7 @@
 
 hyp_kernel_fn hyp_kernel_layer_norm, hyp_kernel_layer_norm_stats, hyp_kernel_rms_norm, hyp_kernel_lrn;
 
-/* x seen as rows of `size` elements, those of the axes from `axis` on; scale and bias have that many, or are absent. */
-static hyp_status read_rows(const hyp_kernel_call *c, int64_t *rows, int64_t *size)
+hyp_status hyp_kernel_norm_rows(const hyp_kernel_call *c, int64_t *rows, int64_t *size)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
     int32_t axis;
@@ -38,7 +37,7 @@ hyp_status hyp_kernel_layer_norm(const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0];
     int64_t rows, size;
-    HYP_TRY(read_rows(c, &rows, &size));
+    HYP_TRY(hyp_kernel_norm_rows(c, &rows, &size));
     for (int64_t r = 0; r < rows; r++) {
         double sum = 0, squares = 0;
         for (int64_t i = 0; i < size; i++) sum += hyp_array_f64(x, r * size + i);
@@ -62,7 +61,7 @@ hyp_status hyp_kernel_rms_norm(const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0];
     int64_t rows, size;
-    HYP_TRY(read_rows(c, &rows, &size));
+    HYP_TRY(hyp_kernel_norm_rows(c, &rows, &size));
     for (int64_t r = 0; r < rows; r++) {
         double squares = 0;
         for (int64_t i = 0; i < size; i++) {

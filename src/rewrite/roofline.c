@@ -150,10 +150,10 @@ static double activation(const asking *a, const char *name, double count, hyp_dt
 static double sum(const asking *a, const char *place, const hyp_type *added, double count)
 {
     double size = bytes(a, added), of_shape;
-    hyp_measured_ratio(a->device, HYP_OP_add, added->dtype, &count, &of_shape);
     bool in_kernel = strcmp(place, "before") == 0 || a->device->add_after_act;
-    if (!in_kernel) return of_shape * pass(a, count, 3 * size, 1);
-    return fmax(count / a->device->pointwise_per_second, moving(a, size, size));
+    if (in_kernel) return fmax(count / a->device->pointwise_per_second, moving(a, size, size));
+    hyp_measured_ratio(a->device, HYP_OP_add, added->dtype, &count, &of_shape);
+    return of_shape * pass(a, count, 3 * size, 1);
 }
 
 /* One product x[m k] w[n k]^T + b without its launch: `moved` bytes of x and y in memory, `hidden` bytes of them in

@@ -225,14 +225,22 @@ static void linear_agrees_where_rows_are_tiled(void **state)
     pb_dispose(&b);
 }
 
+/* Says so where the thread sanitizer takes away the threads that a test is about. */
+static bool openmp_is_missed(void)
+{
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: the OpenMP runtime is not built with the sanitizer\n");
+    return true;
+#else
+    return false;
+#endif
+}
+
 /* Several threads give what one gives. */
 static void linear_agrees_with_several_threads(void **state)
 {
     (void)state;
-#ifdef __SANITIZE_THREAD__
-    print_message("skipped: the OpenMP runtime is not built with the sanitizer\n");
-    skip();
-#endif
+    if (openmp_is_missed()) skip();
     enum { M = 256, SIDE = 640 };
     pb_init(&b);
     uint32_t rows = pb_symbol(&b, "batch"), dims[2] = {rows, pb_const(&b, SIDE)};
@@ -302,10 +310,7 @@ static void add_loops(int64_t rows, int64_t columns)
 static void loops_give_the_same_on_several_threads(void **state)
 {
     (void)state;
-#ifdef __SANITIZE_THREAD__
-    print_message("skipped: the OpenMP runtime is not built with the sanitizer\n");
-    skip();
-#endif
+    if (openmp_is_missed()) skip();
     static const char *const names[LOOP_RESULTS] = {"sum", "softmax", "turned", "by-row", "by-column"};
     static const size_t counts[LOOP_RESULTS] = {LOOP_ROWS * LOOP_COLUMNS, LOOP_ROWS * LOOP_COLUMNS,
                                                 LOOP_ROWS * LOOP_COLUMNS, LOOP_ROWS, LOOP_COLUMNS};
@@ -570,16 +575,6 @@ static void check_threads(hyp_tensor *in, size_t inputs, int64_t results)
     for (size_t i = 0; i < inputs; i++) free(in[i].data);
     unlink(path);
     pb_dispose(&b);
-}
-
-static bool openmp_is_missed(void)
-{
-#ifdef __SANITIZE_THREAD__
-    print_message("skipped: the OpenMP runtime is not built with the sanitizer\n");
-    return true;
-#else
-    return false;
-#endif
 }
 
 static void attention_agrees_with_several_threads(void **state)

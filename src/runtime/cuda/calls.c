@@ -5,11 +5,6 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/reference/reference.h"
 
-static uint64_t address(const hyp_cuda_session *s, uint32_t tensor_plus1)
-{
-    return tensor_plus1 ? s->at[tensor_plus1 - 1] : 0;
-}
-
 static uint32_t input_plus1(const HypPlan__Call *k, size_t i) { return i < k->n_inputs_plus1 ? k->inputs_plus1[i] : 0; }
 
 /* ---- layer-norm and rms-norm ------------------------------------------------------------------------------- */
@@ -23,9 +18,9 @@ typedef struct norm {
 static hyp_status norm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     norm *p = data;
-    p->args.rows.x = address(s, p->x_plus1);
-    p->args.scale = address(s, p->scale_plus1);
-    p->args.bias = address(s, p->bias_plus1);
+    p->args.rows.x = hyp_cuda_address(s, p->x_plus1);
+    p->args.scale = hyp_cuda_address(s, p->scale_plus1);
+    p->args.bias = hyp_cuda_address(s, p->bias_plus1);
     p->args.rows.y = s->at[p->y];
     return hyp_cuda_launch(s, &p->grid, &p->args, diag);
 }
@@ -33,23 +28,10 @@ static hyp_status norm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 /* x as rows, those of the axes from the attribute `axis` on, and the types. */
 static hyp_status read_norm(const hyp_kernel_call *c, hyp_cuda_norm *args)
 {
-    const hyp_array *x = &c->in[0], *y = &c->out[0], *scale = hyp_kernel_input(c, 1), *bias = hyp_kernel_input(c, 2);
-    const hyp_array *const others[] = {scale, bias};
-    hyp_cuda_rows *rows = &args->rows;
-    int32_t axis;
-    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
-    if (!hyp_array_same_shape(x, y) || x->dtype != y->dtype || !hyp_array_is_float(x))
-        return hyp_kernel_fail(c, "the result is of another type");
-    *args = (hyp_cuda_norm){.epsilon = c->attrs[1].f};
-    *rows = (hyp_cuda_rows){.count = 1, .size = 1, .dtype = x->dtype, .vector = 1};
-    for (int32_t i = 0; i < x->rank; i++) *(i < axis ? &rows->count : &rows->size) *= x->dims[i];
-    for (int i = 0; i < 2; i++) {
-        if (!others[i]) continue;
-        if (others[i]->count != rows->size || !hyp_array_is_float(others[i]))
-            return hyp_kernel_fail(c, "input %d has %lld elements, wanted %lld", i + 1, (long long)others[i]->count,
-                                   (long long)rows->size);
-        if (others[i]->dtype != x->dtype) rows->vector = 0;
-    }
+    const hyp_array *x = &c->in[0], *scale = hyp_kernel_input(c, 1), *bias = hyp_kernel_input(c, 2);
+    *args = (hyp_cuda_norm){.epsilon = c->attrs[1].f, .rows = {.dtype = x->dtype, .vector = 1}};
+    HYP_TRY(hyp_kernel_norm_rows(c, &args->rows.count, &args->rows.size));
+    if ((scale && scale->dtype != x->dtype) || (bias && bias->dtype != x->dtype)) args->rows.vector = 0;
     args->scale_dtype = scale ? scale->dtype : HYP_DTYPE_NONE;
     args->bias_dtype = bias ? bias->dtype : HYP_DTYPE_NONE;
     return HYP_OK;
@@ -90,8 +72,8 @@ typedef struct range {
 static hyp_status range_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     range *p = data;
-    p->args.start = address(s, p->start_plus1);
-    p->args.delta = address(s, p->delta_plus1);
+    p->args.start = hyp_cuda_address(s, p->start_plus1);
+    p->args.delta = hyp_cuda_address(s, p->delta_plus1);
     p->args.y = s->at[p->y];
     return hyp_cuda_launch(s, &p->grid, &p->args, diag);
 }

@@ -95,6 +95,12 @@ static inline hyp_dtype hyp_cuda_dtype(const HypPlan__Program *p, uint32_t tenso
     return (hyp_dtype)p->tensors[tensor]->dtype;
 }
 
+/* The address of a tensor that may be absent: index + 1, 0 = 0. */
+static inline CUdeviceptr hyp_cuda_address(const hyp_cuda_session *s, uint32_t tensor_plus1)
+{
+    return tensor_plus1 ? s->at[tensor_plus1 - 1] : 0;
+}
+
 /* A launch: how many threads, and how they are grouped. */
 typedef struct hyp_cuda_grid {
     hyp_cuda_kernel kernel;

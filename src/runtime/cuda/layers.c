@@ -17,8 +17,8 @@ static hyp_status layer_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     args->weight = s->at[args->turned ? p->x : p->weight];
     args->x = s->at[args->turned ? p->weight : p->x];
     args->y = s->at[p->y];
-    args->bias = p->bias_plus1 ? s->at[p->bias_plus1 - 1] : 0;
-    args->added = p->added_plus1 ? s->at[p->added_plus1 - 1] : 0;
+    args->bias = hyp_cuda_address(s, p->bias_plus1);
+    args->added = hyp_cuda_address(s, p->added_plus1);
     return hyp_cuda_launch(s, &p->grid, args, diag);
 }
 

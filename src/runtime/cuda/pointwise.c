@@ -53,19 +53,14 @@ typedef struct finish {
     hyp_cuda_rest rest;
 } finish;
 
-static uint64_t address(const hyp_cuda_session *s, uint32_t tensor_plus1)
-{
-    return tensor_plus1 ? s->at[tensor_plus1 - 1] : 0;
-}
-
 static hyp_status finish_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     finish *p = data;
     p->args.x = s->at[p->x];
     p->args.y = s->at[p->y];
-    p->args.bias = address(s, p->rest.bias_plus1);
-    p->args.before = address(s, p->rest.before_plus1);
-    p->args.after = address(s, p->rest.after_plus1);
+    p->args.bias = hyp_cuda_address(s, p->rest.bias_plus1);
+    p->args.before = hyp_cuda_address(s, p->rest.before_plus1);
+    p->args.after = hyp_cuda_address(s, p->rest.after_plus1);
     return hyp_cuda_launch(s, &p->grid, &p->args, diag);
 }
 
