@@ -41,11 +41,11 @@ fi
 
 failed=
 echo "== device tests"
-for test in test_cuda_device test_cuda_tuned; do
+for test in "$dir"/bin/test_cuda_*; do
     code=0
-    "$dir/bin/$test" || code=$?
+    "$test" || code=$?
     [ "$code" != 77 ] || { echo "skipped: there is no usable GPU here"; exit 1; }
-    [ "$code" = 0 ] || failed="$failed $test"
+    [ "$code" = 0 ] || failed="$failed $(basename "$test")"
 done
 
 echo "== models against onnxruntime"

@@ -341,6 +341,12 @@ void pb_write(plan_builder *b, char path[PB_PATH])
     if (hyp_plan_write(path, &b->program, &weights, &diag) != HYP_OK) fail_msg("%s", diag.message);
 }
 
+void pb_remove(plan_builder *b, const char *path)
+{
+    unlink(path);
+    pb_dispose(b);
+}
+
 hyp_engine *pb_load(plan_builder *b, hyp_device_kind device)
 {
     char path[PB_PATH];

@@ -64,8 +64,8 @@ HypPlan__Copy *pb_copy(plan_builder *b);
 void pb_copy_all(plan_builder *b, uint32_t x, uint32_t y, uint32_t count);
 HypPlan__Gather *pb_gather(plan_builder *b);
 HypPlan__Fill *pb_fill(plan_builder *b);
-/* The kernel of this name on these tensors, PB_NONE for one that is absent, with one output. Attributes are added one by
- * one, in their order. */
+/* The kernel of this name on these tensors, PB_NONE for one that is absent, with one output. Attributes are added one
+ * by one, in their order. */
 HypPlan__Call *pb_call(plan_builder *b, const char *kernel, size_t inputs, const uint32_t *input, uint32_t output);
 void pb_call_int(plan_builder *b, HypPlan__Call *call, int64_t value);
 void pb_call_ints(plan_builder *b, HypPlan__Call *call, size_t count, const int64_t *values);
@@ -74,6 +74,8 @@ void pb_call_float(plan_builder *b, HypPlan__Call *call, double value);
 /* Writes the plan to a new file in the folder for temporary files; the caller unlinks `path`. */
 enum { PB_PATH = 256 };
 void pb_write(plan_builder *b, char path[PB_PATH]);
+/* Removes that file and disposes of the builder. */
+void pb_remove(plan_builder *b, const char *path);
 
 /* Writes, loads on a device with one thread, and removes the file. */
 hyp_engine *pb_load(plan_builder *b, hyp_device_kind device);

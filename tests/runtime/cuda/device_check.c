@@ -11,11 +11,14 @@
 
 #include "base/dtype.h"
 
+const hyp_dtype floats[FLOATS] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64};
+
 /* ---- the device ---------------------------------------------------------------------------------------------- */
 
 #define MUST(call) assert_int_equal((call), CUDA_SUCCESS)
 
-bool device_open(device *d, hyp_diag *diag)
+/* False, with the reason in diag, where there is no usable GPU. */
+static bool device_open(device *d, hyp_diag *diag)
 {
     memset(d, 0, sizeof *d);
     if (hyp_cuda_library_open(&d->lib, diag) != HYP_OK) return false;
@@ -29,6 +32,15 @@ bool device_open(device *d, hyp_diag *diag)
         status = hyp_cuda_check(&d->lib, d->lib.cuStreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "a stream", diag);
     if (status != HYP_OK) hyp_cuda_library_close(&d->lib);
     return status == HYP_OK;
+}
+
+bool device_start(device *d, int argc, char **argv)
+{
+    hyp_diag diag = {0};
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    if (device_open(d, &diag)) return true;
+    printf("skipped: %s\n", diag.message);
+    return false;
 }
 
 void device_close(device *d)
@@ -63,6 +75,18 @@ void random_fill(uint64_t *state, hyp_dtype dtype, void *data, size_t count)
         else
             hyp_store_i64(dtype, data, i, random_between(state, dtype == HYP_BOOL ? 0 : -2, dtype == HYP_BOOL ? 1 : 2));
     }
+}
+
+uint32_t random_weight(plan_builder *b, uint64_t *state, hyp_dtype dtype, size_t rank, const int64_t *dims)
+{
+    size_t count = 1;
+    for (size_t a = 0; a < rank; a++) count *= (size_t)dims[a];
+    void *room = malloc(count * hyp_dtype_size(dtype) + 1);
+    assert_non_null(room);
+    random_fill(state, dtype, room, count);
+    uint32_t weight = pb_weight(b, dtype, rank, dims, room);
+    free(room);
+    return weight;
 }
 
 tolerance tolerance_of(hyp_dtype dtype, int64_t terms)
@@ -105,7 +129,7 @@ static void release(tensors *list)
     for (size_t i = 0; i < list->count; i++) free(list->t[i].data);
 }
 
-static void make_inputs(hyp_engine *engine, const int64_t (*dims)[HYP_MAX_RANK], tensors *out)
+static void make_inputs(hyp_engine *engine, dims_list dims, tensors *out)
 {
     uint64_t seed = 7;
     out->count = hyp_engine_input_count(engine);
@@ -232,7 +256,7 @@ void pair_open(device *d, plan_builder *b, pair *out)
         fail_msg("%s", diag.message);
 }
 
-void pair_check(device *d, pair *p, const int64_t (*dims)[HYP_MAX_RANK], tolerance want)
+void pair_check(device *d, pair *p, dims_list dims, tolerance want)
 {
     tensors inputs, reference;
     make_inputs(p->reference, dims, &inputs);
@@ -243,7 +267,7 @@ void pair_check(device *d, pair *p, const int64_t (*dims)[HYP_MAX_RANK], toleran
     release(&reference);
 }
 
-void pair_check_once(pair *p, const int64_t (*dims)[HYP_MAX_RANK], tolerance want)
+void pair_check_once(pair *p, dims_list dims, tolerance want)
 {
     tensors inputs, reference, outputs;
     make_inputs(p->reference, dims, &inputs);
@@ -266,10 +290,11 @@ void pair_close(pair *p)
     hyp_engine_destroy(p->cuda);
 }
 
-void check_plan(device *d, plan_builder *b, const int64_t (*dims)[HYP_MAX_RANK], tolerance want)
+void check_plan(device *d, plan_builder *b, dims_list dims, tolerance want)
 {
     pair p;
     pair_open(d, b, &p);
     pair_check(d, &p, dims, want);
     pair_close(&p);
+    pb_dispose(b);
 }

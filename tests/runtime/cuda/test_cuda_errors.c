@@ -31,8 +31,7 @@ static int make_plan(void **state)
 static int remove_plan(void **state)
 {
     (void)state;
-    unlink(path);
-    pb_dispose(&builder);
+    pb_remove(&builder, path);
     return 0;
 }
 

@@ -15,16 +15,10 @@ static device dev;
 static plan_builder builder; /* large */
 enum { ROWS = 24, WIDTH = 32, TERMS = 2 * WIDTH };
 
-static uint32_t random_weight(uint64_t *seed, hyp_dtype dtype, size_t rank)
-{
-    static double room[WIDTH * WIDTH];
-    random_fill(seed, dtype, room, rank == 2 ? WIDTH * WIDTH : WIDTH);
-    return pb_weight(&builder, dtype, rank, (int64_t[]){WIDTH, WIDTH}, room);
-}
-
 /* z = h h^T / 8, for every one of `batch` matrices h = act(x w^T + b) + x. */
 static void build(hyp_dtype dtype, bool tf32, HypPlan__Act act)
 {
+    static const int64_t weight_dims[] = {WIDTH, WIDTH};
     uint64_t seed = 5;
     pb_init(&builder);
     uint32_t batch = pb_symbol(&builder, "batch"), rows = pb_const(&builder, ROWS), width = pb_const(&builder, WIDTH);
@@ -34,8 +28,8 @@ static void build(hyp_dtype dtype, bool tf32, HypPlan__Act act)
     uint32_t z = pb_output(&builder, "z", dtype, 3, (uint32_t[]){batch, rows, rows});
     uint32_t h = pb_scratch(&builder, dtype, 0, 3, (uint32_t[]){batch, rows, width});
     HypPlan__Linear *linear = pb_linear(&builder, x, h, all);
-    pb_layer(&builder, linear, WIDTH, WIDTH, random_weight(&seed, dtype, 2), random_weight(&seed, dtype, 1), act,
-             PB_NONE);
+    pb_layer(&builder, linear, WIDTH, WIDTH, random_weight(&builder, &seed, dtype, 2, weight_dims),
+             random_weight(&builder, &seed, dtype, 1, weight_dims), act, PB_NONE);
     linear->tf32 = tf32;
     linear->added_plus1 = x + 1;
     linear->add_after = act != HYP_PLAN__ACT__ACT_RELU;
@@ -98,8 +92,7 @@ static void check(hyp_dtype dtype, bool tf32, HypPlan__Act act, double tolerated
     assert_int_equal(hyp_context_tuned_count(p.cuda_context), 4);
     for (int i = 0; i < 2; i++) pair_check(&dev, &p, sizes[i], want);
     pair_close(&p);
-    unlink(path);
-    pb_dispose(&builder);
+    pb_remove(&builder, path);
 }
 
 /* Sums of h h^T are as large as h is, about 8; 16-bit types round h before. */
@@ -123,18 +116,14 @@ static void tf32_computes_the_same(void **state)
     check(HYP_F32, true, HYP_PLAN__ACT__ACT_GELU, 32000);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    hyp_diag diag = {0};
-    if (!device_open(&dev, &diag)) {
-        printf("skipped: %s\n", diag.message);
-        return 77;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strict_types_compute_the_same),
         cmocka_unit_test(small_types_compute_the_same),
         cmocka_unit_test(tf32_computes_the_same),
     };
+    if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     device_close(&dev);
     return failed;

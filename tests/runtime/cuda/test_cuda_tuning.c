@@ -39,8 +39,7 @@ static int make_plan(void **state)
 static int remove_plan(void **state)
 {
     (void)state;
-    unlink(path);
-    pb_dispose(&builder);
+    pb_remove(&builder, path);
     return 0;
 }
 
@@ -548,8 +547,7 @@ static const char *choose_for_layers(const char *mode, uint64_t products)
         assert_int_equal(hyp_context_create(l.engine, NULL, &l.context, &diag), HYP_OK);
     }
     unload(&l);
-    unlink(file);
-    pb_dispose(b);
+    pb_remove(b, file);
     free(b);
     return attributes;
 }
