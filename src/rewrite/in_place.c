@@ -1,4 +1,5 @@
-/* Splits that cost nothing because attention reads their parts where they lie, past views and transpositions. */
+/* Splits and slices that cost nothing because attention or a concat reads what they cut out where it lies, past views
+ * and transpositions. */
 #include "rewrite/internal.h"
 
 /* More views and transpositions in a row than these are none that lead to heads. */
@@ -11,8 +12,8 @@ static bool is_seen_through(hyp_op op) { return op == HYP_OP_transpose || (hyp_o
 typedef struct finder {
     hyp_rw_weigh *w;
     size_t bound;    /* of classes */
-    bool *read;      /* by class: attention reads it, or something in it, in place */
-    uint32_t *parts; /* by class of a split: how many of its parts are read so */
+    bool *read;      /* by class: it, or something in it, is read in place */
+    uint32_t *parts; /* by class of a split or slice: how many of its results are read so */
 } finder;
 
 typedef hyp_status visit_fn(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n);
@@ -48,6 +49,14 @@ static hyp_status visit_attention(finder *f, hyp_enode_id node, hyp_class_id c, 
     return HYP_OK;
 }
 
+static hyp_status visit_concat(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
+{
+    (void)node, (void)c;
+    for (uint32_t i = 0; shape == HYP_RW_IS_OP && n->op == HYP_OP_concat && i < n->input_count; i++)
+        f->read[hyp_egraph_find(f->w->rw->eg, n->inputs[i])] = true;
+    return HYP_OK;
+}
+
 static hyp_status visit_view(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
 {
     (void)node;
@@ -60,6 +69,7 @@ static hyp_status visit_part(finder *f, hyp_enode_id node, hyp_class_id c, hyp_r
 {
     (void)node;
     if (shape == HYP_RW_IS_GET && f->read[c]) f->parts[hyp_egraph_find(f->w->rw->eg, n->inputs[0])]++;
+    if (shape == HYP_RW_IS_OP && n->op == HYP_OP_slice && f->read[c]) f->parts[c] = 1;
     return HYP_OK;
 }
 
@@ -70,6 +80,7 @@ hyp_status hyp_rw_find_in_place(hyp_rw_weigh *weigh)
     f.parts = hyp_calloc(f.bound + 1, sizeof *f.parts);
     hyp_status status = f.read && f.parts ? HYP_OK : hyp_fail_memory(weigh->diag, f.bound);
     if (status == HYP_OK) status = for_each_node(&f, visit_attention);
+    if (status == HYP_OK) status = for_each_node(&f, visit_concat);
     for (int i = 0; i < VIEWS && status == HYP_OK; i++) status = for_each_node(&f, visit_view);
     if (status == HYP_OK) status = for_each_node(&f, visit_part);
     if (status == HYP_OK) weigh->parts_in_place = f.parts;
@@ -84,7 +95,8 @@ void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read)
 {
     for (size_t i = g->nodes.len; i-- > 0;) { /* readers first */
         const hyp_node *node = &g->nodes.data[i];
-        uint32_t count = node->op == HYP_OP_attention ? 3 : is_seen_through(node->op) && read[node->outputs[0]] ? 1 : 0;
+        uint32_t count = node->op == HYP_OP_attention ? 3 : node->op == HYP_OP_concat ? node->input_count : 0;
+        if (is_seen_through(node->op) && read[node->outputs[0]]) count = 1;
         for (uint32_t k = 0; k < count; k++) read[node->inputs[k]] = true;
     }
 }

@@ -180,7 +180,7 @@ typedef struct hyp_rw_weigh {
     HYP_VEC(const hyp_type *) inputs; /* of the question being asked, and below */
     HYP_VEC(bool) input_const;
     HYP_VEC(hyp_type) outputs;
-    uint32_t *parts_in_place; /* by class of a split: how many of its parts attention reads in place; NULL = none */
+    uint32_t *parts_in_place; /* by class of a split or slice: how many results are read in place; NULL = none */
 } hyp_rw_weigh;
 void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh);
 /* A hyp_node_cost_fn; its user is a hyp_rw_weigh. */
@@ -191,9 +191,9 @@ HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, hyp_cost_fn cost,
 
 /* ---- in_place.c ---------------------------------------------------------------------------------- */
 
-/* Fills weigh->parts_in_place for the e-graph as it is; without it every split costs its copies. */
+/* Fills weigh->parts_in_place for the e-graph as it is; without it every split and slice costs its copies. */
 HYP_NODISCARD hyp_status hyp_rw_find_in_place(hyp_rw_weigh *weigh);
-/* Sets read[v], by value of a graph, for what attention reads in place. */
+/* Sets read[v], by value of a graph, for what attention or a concat reads in place. */
 void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read);
 
 /* ---- extract.c ----------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ typedef struct hyp_cost_query {
     uint32_t input_count;
     const hyp_type *outputs;
     uint32_t output_count;
-    bool in_place; /* of a split: attention reads all parts where they lie, if the device lets it */
+    bool in_place; /* of a split or slice: all results are read where they lie, if the device lets it */
     hyp_dims *dims;
 } hyp_cost_query;
 
@@ -51,7 +51,7 @@ typedef struct hyp_device_profile {
                                         a normalization, ... */
     uint32_t attention_types; /* bit t: attention of hyp_dtype t is one kernel, scores stay in the cache; else there are
                                  only its parts */
-    bool attention_reads_parts; /* it reads the parts of a split in place, and a product for q, k and v pays */
+    bool attention_reads_parts; /* it reads the parts of a split in place, and so does a concat: a product for all pays */
     double attention_widest;  /* the widest head that this kernel is good for; 0 = any */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
     const hyp_measured *measured; /* what kernels took that were tried, in the arena of the parser */

@@ -297,6 +297,15 @@ static double attention(const asking *a)
     return a->device->launch_seconds + score + mix + softmax * of_softmax;
 }
 
+/* Does it take parts of its input that lie there as they are? */
+static bool cuts_out(const hyp_cost_query *q)
+{
+    if (q->op != HYP_OP_slice) return q->op == HYP_OP_split;
+    for (uint32_t i = 0; i < q->attrs[2].count; i++)
+        if (q->attrs[2].dims[i] != 1) return false;
+    return true;
+}
+
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
 {
     const hyp_roofline *line = roofline;
@@ -305,7 +314,7 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !line->profile.kernel_calls[query->op]) return HYP_COST_UNSUPPORTED;
     if (query->op == HYP_OP_attention && !has_attention(&a)) return HYP_COST_UNSUPPORTED;
-    if (query->op == HYP_OP_split && query->in_place && line->profile.attention_reads_parts) return VIEW_SECONDS;
+    if (query->in_place && cuts_out(query) && line->profile.attention_reads_parts) return VIEW_SECONDS;
     switch (query->op) {
     case HYP_OP_attention: return attention(&a);
     case HYP_OP_linear:
