@@ -6,7 +6,8 @@
 // memory that is not freed, a context that is not current.
 //
 // HYPATIA_EMULATOR chooses a device that is missing something: "none" (no GPU), "old" (an old driver), "small" (16 MiB
-// of memory), "plain" (a cuBLASLt without epilogues), "uncaptured" (streams that cannot be captured),
+// of memory), "plain" (a cuBLASLt without epilogues), "uncaptured" (streams that cannot be captured), "idle" (nothing is
+// computed, for measuring the host),
 // "level" (no algorithm is much faster than the first), "slow epilogues" (products do best without),
 // "slow kernels" (kernels of ours are slower than products), "company" (the best algorithm is slow after other products).
 #include <atomic>
@@ -164,6 +165,11 @@ DRIVER cuDevicePrimaryCtxRelease(CUdevice)
     return CUDA_SUCCESS;
 }
 DRIVER cuCtxPushCurrent(CUcontext) { return contexts_current++, CUDA_SUCCESS; }
+DRIVER cuCtxGetCurrent(CUcontext *context)
+{
+    *context = contexts_current > 0 ? (CUcontext)&contexts_retained : nullptr;
+    return CUDA_SUCCESS;
+}
 DRIVER cuCtxPopCurrent(CUcontext *)
 {
     if (contexts_current-- <= 0) give_up("a context was popped that was not pushed");
@@ -253,6 +259,7 @@ static void queue(CUstream at, const work &what)
 {
     need_context();
     stream *s = (stream *)at;
+    if (is_mode("idle")) return;
     if (s && s->captured)
         s->graph.push_back(what);
     else
