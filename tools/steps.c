@@ -58,7 +58,9 @@ void step_times_print(const step_times *t, const session *s)
         printf("%4zu  %-28.28s %-12.12s %12.3f", i, step.label, step.kernel, t->measured[i] * 1e6);
         print_ratio(t->measured[i], step.predicted_seconds);
     }
-    printf("%4s  %-41s %12.3f", "", "all steps, with a clock around each", t->total * 1e6);
+    bool cuda = hyp_engine_device(s->engine) == HYP_DEVICE_CUDA;
+    printf("%4s  %-41s %12.3f", "", cuda ? "all steps, each kernel alone" : "all steps, with a clock around each",
+           t->total * 1e6);
     print_ratio(t->total, predicted_seconds(s));
 }
 

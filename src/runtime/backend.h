@@ -22,7 +22,7 @@ typedef struct hyp_bindings {
     const hyp_memory *input_memory;
     void *const *outputs;
     const hyp_memory *output_memory;
-    double *step_seconds; /* by step: what it takes is added, the device being waited for; NULL: nothing is timed */
+    double *step_seconds; /* by step: what it takes is added; NULL: nothing is timed */
 } hyp_bindings;
 /* Seconds since some moment, from a clock that only goes forward. */
 double hyp_clock_seconds(void);

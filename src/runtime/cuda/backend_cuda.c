@@ -272,16 +272,12 @@ static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
                     (long long)s->error[1]);
 }
 
-hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, double *step_seconds, hyp_diag *diag)
+hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
 {
     bind_others(s, p);
     for (size_t i = 0; i < p->ops.len; i++) {
         const hyp_cuda_op *op = &p->ops.data[i];
-        if (step_seconds) HYP_TRY(wait(s, diag)); /* for what runs before it */
-        double start = step_seconds ? hyp_clock_seconds() : 0;
         hyp_status status = op->run(s, op->data, diag);
-        if (step_seconds && status == HYP_OK) status = wait(s, diag);
-        if (step_seconds) step_seconds[op->step] += hyp_clock_seconds() - start;
         if (status == HYP_OK) continue;
         hyp_diag_prefix(diag, "step %u (%s)", op->step, s->model->plan->program->steps[op->step]->label);
         return status;
@@ -295,8 +291,11 @@ static hyp_status run_once(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_
     HYP_TRY(stage(s, p, b, &host, diag));
     bind_edges(s, p, b);
     HYP_TRY(copy_in(s, p, b, diag));
-    if (!b->step_seconds) HYP_TRY(hyp_cuda_replay_run(s, p, &done, diag));
-    if (!done) HYP_TRY(hyp_cuda_run_ops(s, p, b->step_seconds, diag));
+    if (b->step_seconds)
+        HYP_TRY(hyp_cuda_time_ops(s, p, b->step_seconds, diag));
+    else
+        HYP_TRY(hyp_cuda_replay_run(s, p, &done, diag));
+    if (!done) HYP_TRY(hyp_cuda_run_ops(s, p, diag));
     HYP_TRY(copy_out(s, p, b, diag));
     return host ? wait(s, diag) : HYP_OK;
 }

@@ -17,10 +17,12 @@ HYP_NODISCARD hyp_status hyp_cuda_load_attention(hyp_cuda_device *d, hyp_diag *d
 HYP_NODISCARD hyp_status hyp_cuda_enter(const hyp_cuda_device *d, hyp_diag *diag);
 void hyp_cuda_leave(const hyp_cuda_device *d);
 
-/* backend_cuda.c: queues every op on the session's stream. The addresses of inputs and outputs in s->at must be set. Seconds
- * are added by step unless step_seconds is NULL. */
-HYP_NODISCARD hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, double *step_seconds,
-                                          hyp_diag *diag);
+/* backend_cuda.c: queues every op on the session's stream. The addresses of inputs and outputs in s->at must be set. */
+HYP_NODISCARD hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
+/* steps.c: adds to step_seconds, by step, what each op takes alone: repeated in a CUDA graph of its own, the median of a few
+ * launches. Addresses as above; intermediate and final results are not those of a run afterwards. */
+HYP_NODISCARD hyp_status hyp_cuda_time_ops(hyp_cuda_session *s, hyp_cuda_prepared *p, double *step_seconds,
+                                           hyp_diag *diag);
 
 /* prepare.c */
 HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);

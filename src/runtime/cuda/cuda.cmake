@@ -38,7 +38,7 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
         cuda/backend_cuda.c cuda/device.c cuda/library.c cuda/prepare.c cuda/extent.c cuda/gemm.c cuda/product.c
         cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c
         cuda/calls.c cuda/few_rows.c cuda/layers.c cuda/attention.c cuda/linear.c cuda/tune.c cuda/contest.c
-        cuda/trial.c)
+        cuda/trial.c cuda/steps.c)
     set_source_files_properties(cuda/device.c PROPERTIES
         OBJECT_DEPENDS "${images}/image.fatbin;${images}/layers.fatbin;${images}/attention.fatbin"
         COMPILE_DEFINITIONS "HYP_CUDA_IMAGES=\"${images}\"")

@@ -64,7 +64,7 @@ static CUgraphExec capture(hyp_cuda_session *s, hyp_cuda_prepared *p)
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
     if (lib->cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) return NULL;
-    bool queued = hyp_cuda_run_ops(s, p, NULL, &unused) == HYP_OK;
+    bool queued = hyp_cuda_run_ops(s, p, &unused) == HYP_OK;
     bool captured = lib->cuStreamEndCapture(s->stream, &graph) == CUDA_SUCCESS && graph;
     if (queued && captured && lib->cuGraphInstantiate(&exec, graph, 0) != CUDA_SUCCESS) exec = NULL;
     if (captured) lib->cuGraphDestroy(graph);

@@ -29,22 +29,35 @@ static hyp_status tensor_bytes(const HypPlan__Program *p, uint32_t tensor, const
     return HYP_OK;
 }
 
+/* The weight that a tensor is, or is a view of; NULL where it is none. */
+static const HypPlan__Tensor *weight_of(const hyp_cuda_model *m, uint32_t tensor)
+{
+    const HypPlan__Tensor *root = m->plan->program->tensors[hyp_plan_root(m->plan->program, tensor)];
+    return root->place == HYP_PLAN__PLACE__PLACE_WEIGHT ? root : NULL;
+}
+
+/* Whether a run finds its weights in main memory, because the cache cannot keep them until the next. */
+static bool weights_outgrow_cache(const hyp_cuda_model *m)
+{
+    return m->plan->weights_bytes > (size_t)m->device->cache_bytes / 2;
+}
+
 /* Between two uses of a weight a run touches all others: whether the cache still has it depends on how many they are.
  */
 static void set_copies(hyp_cuda_trial *t)
 {
     const hyp_cuda_model *m = t->session->model;
-    size_t bytes = 0, cache = (size_t)m->device->cache_bytes;
+    size_t bytes = 0;
     t->copies = 1;
-    if (m->plan->weights_bytes <= cache / 2) return;
-    for (size_t i = 0; i < t->read_count; i++) {
-        uint32_t root = hyp_plan_root(m->plan->program, t->reads[i].tensor);
-        t->reads[i].turns = m->plan->program->tensors[root]->place == HYP_PLAN__PLACE__PLACE_WEIGHT;
-        if (t->reads[i].turns) bytes += aligned(t->reads[i].bytes);
-    }
+    for (size_t i = 0; i < t->read_count; i++) t->reads[i].copies = 1;
+    if (!weights_outgrow_cache(m)) return;
+    for (size_t i = 0; i < t->read_count; i++)
+        if (weight_of(m, t->reads[i].tensor)) bytes += aligned(t->reads[i].bytes);
     if (bytes == 0) return;
-    size_t copies = 2 * cache / bytes + 2;
+    size_t copies = 2 * (size_t)m->device->cache_bytes / bytes + 2;
     t->copies = (uint32_t)(copies < MOST_REPEATS ? copies : MOST_REPEATS);
+    for (size_t i = 0; i < t->read_count; i++)
+        if (weight_of(m, t->reads[i].tensor)) t->reads[i].copies = t->copies;
 }
 
 static uint64_t next_random(uint64_t *state) /* splitmix64 */
@@ -81,14 +94,12 @@ static hyp_status fill_random(const hyp_cuda_trial *t, uint32_t tensor, CUdevice
 static hyp_status fill(const hyp_cuda_trial *t, size_t i, hyp_diag *diag)
 {
     const hyp_cuda_model *m = t->session->model;
-    const HypPlan__Tensor *root = m->plan->program->tensors[hyp_plan_root(m->plan->program, t->reads[i].tensor)];
-    if (root->place != HYP_PLAN__PLACE__PLACE_WEIGHT)
-        return fill_random(t, t->reads[i].tensor, t->reads[i].at, t->reads[i].bytes, diag);
-    uint32_t copies = t->reads[i].turns ? t->copies : 1;
-    for (uint32_t c = 0; c < copies; c++)
+    const HypPlan__Tensor *weight = weight_of(m, t->reads[i].tensor);
+    if (!weight) return fill_random(t, t->reads[i].tensor, t->reads[i].at, t->reads[i].bytes, diag);
+    for (uint32_t c = 0; c < t->reads[i].copies; c++)
         HYP_TRY(hyp_cuda_check(&m->device->lib,
                                m->device->lib.cuMemcpyDtoDAsync(t->reads[i].at + c * aligned(t->reads[i].bytes),
-                                                                m->weights + root->offset, t->reads[i].bytes,
+                                                                m->weights + weight->offset, t->reads[i].bytes,
                                                                 t->session->stream),
                                "cuMemcpyDtoD", diag));
     return HYP_OK;
@@ -114,7 +125,7 @@ hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int
     }
     set_copies(t);
     size_t total = 2 * aligned(t->result_bytes);
-    for (size_t i = 0; i < read_count; i++) total += aligned(t->reads[i].bytes) * (t->reads[i].turns ? t->copies : 1);
+    for (size_t i = 0; i < read_count; i++) total += aligned(t->reads[i].bytes) * t->reads[i].copies;
     hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(&t->memory, total), "cuMemAlloc", diag);
     if (status != HYP_OK) {
         hyp_diag_prefix(diag, "%zu bytes of device memory for tuning", total);
@@ -125,7 +136,7 @@ hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int
     CUdeviceptr at = t->first_at + aligned(t->result_bytes);
     for (size_t i = 0; i < read_count; i++) {
         t->reads[i].at = at;
-        at += aligned(t->reads[i].bytes) * (t->reads[i].turns ? t->copies : 1);
+        at += aligned(t->reads[i].bytes) * t->reads[i].copies;
         HYP_TRY(fill(t, i, diag));
     }
     return create_events(t, diag);
@@ -150,6 +161,28 @@ hyp_status hyp_cuda_trial_open_run(hyp_cuda_trial *t, hyp_cuda_session *s, const
     return create_events(t, diag);
 }
 
+hyp_status hyp_cuda_trial_open_op(hyp_cuda_trial *t, hyp_cuda_session *s, uint32_t step, hyp_diag *diag)
+{
+    const hyp_cuda_model *m = s->model;
+    const HypPlan__Program *p = m->plan->program;
+    uint32_t reads[HYP_CUDA_TRIAL_READS];
+    size_t count = hyp_plan_step_reads(p->steps[step], reads, HYP_CUDA_TRIAL_READS);
+    *t = (hyp_cuda_trial){.session = s, .copies = 1, .repeats = FIRST_REPEATS};
+    if (count > HYP_CUDA_TRIAL_READS) count = HYP_CUDA_TRIAL_READS;
+    if (!weights_outgrow_cache(m)) count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const HypPlan__Tensor *weight = weight_of(m, reads[i]);
+        /* Integers may be indexes. */
+        if (!weight || weight->bytes == 0 || !hyp_dtype_is_float(hyp_cuda_dtype(p, reads[i]))) continue;
+        size_t places = (m->plan->weights_bytes - weight->bytes) / aligned(weight->bytes) + 1;
+        t->reads[t->read_count].tensor = reads[i];
+        t->reads[t->read_count].bytes = weight->bytes;
+        t->reads[t->read_count].copies = (uint32_t)(places < MOST_REPEATS ? places : MOST_REPEATS);
+        t->reads[t->read_count++].at = m->weights + (places > 1 ? 0 : weight->offset);
+    }
+    return create_events(t, diag);
+}
+
 void hyp_cuda_trial_close(hyp_cuda_trial *t)
 {
     if (!t->session) return;
@@ -165,18 +198,17 @@ void hyp_cuda_trial_close(hyp_cuda_trial *t)
 static hyp_status wait(const hyp_cuda_trial *t, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &t->session->model->device->lib;
-    return hyp_cuda_check(lib, lib->cuStreamSynchronize(t->session->stream), "tuning a product", diag);
+    return hyp_cuda_check(lib, lib->cuStreamSynchronize(t->session->stream), "timing on the device", diag);
 }
 
 /* Queues the product for the i-th time. */
 static hyp_status queue(const hyp_cuda_trial *t, const hyp_cuda_candidate *c, uint32_t i, hyp_diag *diag)
 {
     hyp_cuda_session *s = t->session;
-    if (t->run) return hyp_cuda_run_ops(s, c->ops, NULL, diag);
+    if (t->run) return hyp_cuda_run_ops(s, c->ops, diag);
     for (size_t r = 0; r < t->read_count; r++)
-        s->at[t->reads[r].tensor] =
-            t->reads[r].at + (t->reads[r].turns ? i % t->copies * aligned(t->reads[r].bytes) : 0);
-    s->at[t->result] = t->result_at;
+        s->at[t->reads[r].tensor] = t->reads[r].at + i % t->reads[r].copies * aligned(t->reads[r].bytes);
+    if (t->result_at) s->at[t->result] = t->result_at;
     if (c->slot) *c->slot = c->algorithm;
     for (size_t o = 0; o < c->ops->ops.len; o++) HYP_TRY(c->ops->ops.data[o].run(s, c->ops->ops.data[o].data, diag));
     return HYP_OK;
@@ -188,7 +220,7 @@ static hyp_status capture(const hyp_cuda_trial *t, hyp_cuda_candidate *c, hyp_di
     const hyp_cuda_library *lib = &t->session->model->device->lib;
     CUgraph graph = NULL;
     HYP_TRY(hyp_cuda_check(lib, lib->cuStreamBeginCapture(t->session->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                           "tuning needs CUDA graphs: cuStreamBeginCapture", diag));
+                           "timing needs CUDA graphs: cuStreamBeginCapture", diag));
     hyp_status status = HYP_OK;
     for (uint32_t i = 0; i < t->repeats && status == HYP_OK; i++) status = queue(t, c, i, diag);
     CUresult ended = lib->cuStreamEndCapture(t->session->stream, &graph);
@@ -213,7 +245,7 @@ hyp_status hyp_cuda_trial_time(hyp_cuda_trial *t, const hyp_cuda_candidate *c, d
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(t->start, stream), "cuEventRecord", diag));
     HYP_TRY(hyp_cuda_check(lib, lib->cuGraphLaunch(c->graph, stream), "cuGraphLaunch", diag));
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(t->stop, stream), "cuEventRecord", diag));
-    HYP_TRY(hyp_cuda_check(lib, lib->cuEventSynchronize(t->stop), "tuning a product", diag));
+    HYP_TRY(hyp_cuda_check(lib, lib->cuEventSynchronize(t->stop), "timing on the device", diag));
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventElapsedTime(&milliseconds, t->start, t->stop), "cuEventElapsedTime", diag));
     *out_seconds = (double)milliseconds * 1e-3 / t->repeats;
     return HYP_OK;
@@ -237,7 +269,7 @@ hyp_status hyp_cuda_trial_start(hyp_cuda_trial *t, hyp_cuda_candidate *first, hy
     const hyp_cuda_library *lib = &t->session->model->device->lib;
     double seconds = 0;
     HYP_TRY(queue(t, first, 0, diag));
-    if (!t->run)
+    if (t->first_at)
         HYP_TRY(hyp_cuda_check(lib,
                                lib->cuMemcpyDtoDAsync(t->first_at, t->result_at, t->result_bytes, t->session->stream),
                                "cuMemcpyDtoD", diag));

@@ -54,15 +54,15 @@ typedef struct hyp_cuda_trial {
     struct {
         uint32_t tensor;
         size_t bytes;
-        bool turns;     /* there are `copies` of it */
-        CUdeviceptr at; /* the first */
+        uint32_t copies; /* that are used in turns, one behind the other */
+        CUdeviceptr at;  /* the first */
     } reads[HYP_CUDA_TRIAL_READS];
     size_t read_count;
     bool run; /* of the whole plan: there are only inputs and outputs */
     uint32_t result;
     size_t result_bytes;
-    CUdeviceptr memory, result_at, first_at; /* everything; the result; that of the first candidate */
-    uint32_t copies, repeats;
+    CUdeviceptr memory, result_at, first_at; /* everything; the result; that of the first candidate; 0 = none */
+    uint32_t copies, repeats;                /* of what has copies; of what is timed in a sample */
     CUevent start, stop;
 } hyp_cuda_trial;
 
@@ -74,6 +74,9 @@ HYP_NODISCARD hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session
  */
 HYP_NODISCARD hyp_status hyp_cuda_trial_open_run(hyp_cuda_trial *t, hyp_cuda_session *s, const hyp_cuda_prepared *p,
                                                  hyp_diag *diag);
+/* The same for one op of a step, on the memory of a run: its tensors must have been bound. Takes no memory: where a run
+ * finds weights in main memory, the op reads in turns from everywhere in the plan's weights, whatever is there. */
+HYP_NODISCARD hyp_status hyp_cuda_trial_open_op(hyp_cuda_trial *t, hyp_cuda_session *s, uint32_t step, hyp_diag *diag);
 void hyp_cuda_trial_close(hyp_cuda_trial *t);
 
 /* Runs the first candidate, keeps its result for comparison, and sets how often a sample repeats a product. */

@@ -267,19 +267,39 @@ void pair_check(device *d, pair *p, dims_list dims, tolerance want)
     release(&reference);
 }
 
-void pair_check_once(pair *p, dims_list dims, tolerance want)
+static void must_time(pair *p, const tensors *inputs, tensors *outputs)
+{
+    enum { MOST = 64 };
+    double seconds[MOST];
+    hyp_diag diag = {0};
+    size_t steps = hyp_engine_step_count(p->cuda);
+    assert_true(steps <= MOST);
+    if (hyp_context_time_steps(p->cuda_context, inputs->t, inputs->count, outputs->t, outputs->count, seconds, steps,
+                               &diag) != HYP_OK)
+        fail_msg("%s", diag.message);
+    for (size_t i = 0; i < steps; i++) assert_true(seconds[i] > 0);
+}
+
+static void check_once(pair *p, dims_list dims, tolerance want, bool timed)
 {
     tensors inputs, reference, outputs;
     make_inputs(p->reference, dims, &inputs);
     make_outputs(p->reference, p->reference_context, &inputs, &reference);
     must_run(p->reference_context, &inputs, &reference);
     make_outputs(p->cuda, p->cuda_context, &inputs, &outputs);
-    must_run(p->cuda_context, &inputs, &outputs);
-    compare(&reference, &outputs, want, "host tensors");
+    if (timed)
+        must_time(p, &inputs, &outputs);
+    else
+        must_run(p->cuda_context, &inputs, &outputs);
+    compare(&reference, &outputs, want, timed ? "host tensors, timed" : "host tensors");
     release(&inputs);
     release(&reference);
     release(&outputs);
 }
+
+void pair_check_once(pair *p, dims_list dims, tolerance want) { check_once(p, dims, want, false); }
+
+void pair_check_timed(pair *p, dims_list dims, tolerance want) { check_once(p, dims, want, true); }
 
 void pair_close(pair *p)
 {

@@ -51,6 +51,8 @@ void pair_open(device *d, plan_builder *b, pair *out);
 void pair_check(device *d, pair *p, dims_list dims, tolerance want);
 /* One run with host tensors, for many checks of a kernel that takes an emulated device long. */
 void pair_check_once(pair *p, dims_list dims, tolerance want);
+/* The same while the steps are timed; every one must have a time. */
+void pair_check_timed(pair *p, dims_list dims, tolerance want);
 void pair_close(pair *p);
 
 /* Deterministic numbers. */

@@ -372,7 +372,7 @@ static void a_device_that_cannot_be_timed_is_an_error_and_the_context_stays_usab
     setenv("HYPATIA_EMULATOR", "uncaptured", 1);
     assert_int_equal(hyp_context_tune(l.context, &x, 1, NULL, NULL, &diag), HYP_ERR_DEVICE);
     setenv("HYPATIA_EMULATOR", "", 1);
-    assert_non_null(strstr(diag.message, "tuning needs CUDA graphs"));
+    assert_non_null(strstr(diag.message, "timing needs CUDA graphs"));
     assert_int_equal(tune(&l, "", ROWS).timed, 1);
     unload(&l);
 }
