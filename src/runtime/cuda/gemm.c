@@ -218,7 +218,7 @@ static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, 
 {
     hyp_cuda_epilogue ways[3];
     bool bias = rest->bias_plus1 != 0;
-    size_t count = hyp_cuda_epilogues(rest->act, bias, hyp_cuda_product_is_strict(&g->product), ways);
+    size_t count = hyp_cuda_epilogues(rest->act, bias, &g->product, ways);
     char key[HYP_CUDA_PRODUCT_KEY];
     hyp_cuda_product_key(&g->product, bias, rest->before_plus1 != 0, rest->act, rest->after_plus1 != 0, key);
     if (b->probe) {

@@ -90,13 +90,15 @@ bool hyp_cuda_product_is_strict(const hyp_cuda_product *p)
     return p->type == CUDA_R_64F || (p->type == CUDA_R_32F && p->compute == CUBLAS_COMPUTE_32F);
 }
 
-size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, bool strict, hyp_cuda_epilogue out[3])
+size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, const hyp_cuda_product *p, hyp_cuda_epilogue out[3])
 {
     size_t n = 0;
     bool some = act != HYP_PLAN__ACT__ACT_NONE;
+    bool gelu = (act == HYP_PLAN__ACT__ACT_GELU_TANH && !hyp_cuda_product_is_strict(p)) ||
+                (act == HYP_PLAN__ACT__ACT_GELU && p->type == CUDA_R_16BF);
     if (act == HYP_PLAN__ACT__ACT_RELU)
         out[n++] = (hyp_cuda_epilogue){bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU, false, false};
-    if (act == HYP_PLAN__ACT__ACT_GELU_TANH && !strict)
+    if (gelu)
         out[n++] = (hyp_cuda_epilogue){bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU, false, false};
     if (bias) out[n++] = (hyp_cuda_epilogue){CUBLASLT_EPILOGUE_BIAS, false, some};
     out[n++] = (hyp_cuda_epilogue){CUBLASLT_EPILOGUE_DEFAULT, bias, some};

@@ -43,8 +43,11 @@ typedef struct hyp_cuda_epilogue {
 
 /* Ways to add a bias and apply an activation, the best one first; returns how many of the 3. The last one works for
  * every type. cuBLASLt's GELU, the tanh form, is off by up to 5e-6 (measured; f64 by 1e-9): that is lost in the
- * rounding of f16, bf16 and TF32, but not wanted where `strict`. */
-size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, bool strict, hyp_cuda_epilogue out[3]);
+ * rounding of f16, bf16 and TF32, but not wanted where the product is strict. For bf16 it serves the erf form, too: the
+ * two differ by up to 4.7e-4, but applied to the unrounded sum the result is off by 1.675e-3 (2-norm, sums of a standard
+ * normal distribution), by the erf form of the unrounded sum by 1.664e-3, and by that of the rounded sum, all that a
+ * kernel after the product can see, by 2.6e-3. */
+size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, const hyp_cuda_product *p, hyp_cuda_epilogue out[3]);
 /* Is every bit of this product's type meant to count? True for f64, and for f32 without TF32. */
 bool hyp_cuda_product_is_strict(const hyp_cuda_product *p);
 

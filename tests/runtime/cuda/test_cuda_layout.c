@@ -146,24 +146,28 @@ static void activations_go_into_epilogues_where_there_are_any(void **state)
     (void)state;
     static const struct {
         HypPlan__Act act;
-        bool bias, strict;
+        bool bias;
+        hyp_dtype dtype;
         cublasLtEpilogue_t first;
         bool act_after;
         size_t ways;
     } rows[] = {
-        {HYP_PLAN__ACT__ACT_NONE, false, true, CUBLASLT_EPILOGUE_DEFAULT, false, 1},
-        {HYP_PLAN__ACT__ACT_NONE, true, true, CUBLASLT_EPILOGUE_BIAS, false, 2},
-        {HYP_PLAN__ACT__ACT_RELU, false, true, CUBLASLT_EPILOGUE_RELU, false, 2},
-        {HYP_PLAN__ACT__ACT_RELU, true, true, CUBLASLT_EPILOGUE_RELU_BIAS, false, 3},
-        {HYP_PLAN__ACT__ACT_GELU_TANH, true, false, CUBLASLT_EPILOGUE_GELU_BIAS, false, 3},
-        {HYP_PLAN__ACT__ACT_GELU_TANH, true, true, CUBLASLT_EPILOGUE_BIAS, true, 2}, /* cuBLASLt's is not exact */
-        {HYP_PLAN__ACT__ACT_GELU, true, false, CUBLASLT_EPILOGUE_BIAS, true, 2},     /* the erf form is no epilogue */
-        {HYP_PLAN__ACT__ACT_SIGMOID, false, true, CUBLASLT_EPILOGUE_DEFAULT, true, 1},
-        {HYP_PLAN__ACT__ACT_TANH, true, true, CUBLASLT_EPILOGUE_BIAS, true, 2},
+        {HYP_PLAN__ACT__ACT_NONE, false, HYP_F32, CUBLASLT_EPILOGUE_DEFAULT, false, 1},
+        {HYP_PLAN__ACT__ACT_NONE, true, HYP_F32, CUBLASLT_EPILOGUE_BIAS, false, 2},
+        {HYP_PLAN__ACT__ACT_RELU, false, HYP_F32, CUBLASLT_EPILOGUE_RELU, false, 2},
+        {HYP_PLAN__ACT__ACT_RELU, true, HYP_F32, CUBLASLT_EPILOGUE_RELU_BIAS, false, 3},
+        {HYP_PLAN__ACT__ACT_GELU_TANH, true, HYP_F16, CUBLASLT_EPILOGUE_GELU_BIAS, false, 3},
+        {HYP_PLAN__ACT__ACT_GELU_TANH, true, HYP_F32, CUBLASLT_EPILOGUE_BIAS, true, 2}, /* cuBLASLt's is not exact */
+        {HYP_PLAN__ACT__ACT_GELU, true, HYP_F16, CUBLASLT_EPILOGUE_BIAS, true, 2},    /* the erf form is no epilogue, */
+        {HYP_PLAN__ACT__ACT_GELU, true, HYP_BF16, CUBLASLT_EPILOGUE_GELU_BIAS, false, 3}, /* but bf16 cannot tell */
+        {HYP_PLAN__ACT__ACT_SIGMOID, false, HYP_F32, CUBLASLT_EPILOGUE_DEFAULT, true, 1},
+        {HYP_PLAN__ACT__ACT_TANH, true, HYP_F32, CUBLASLT_EPILOGUE_BIAS, true, 2},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         hyp_cuda_epilogue ways[3];
-        size_t n = hyp_cuda_epilogues(rows[i].act, rows[i].bias, rows[i].strict, ways);
+        hyp_cuda_product p;
+        hyp_cuda_product_linear(rows[i].dtype, false, 4, 8, 16, false, &p);
+        size_t n = hyp_cuda_epilogues(rows[i].act, rows[i].bias, &p, ways);
         assert_int_equal(n, rows[i].ways);
         assert_int_equal(ways[0].epilogue, rows[i].first);
         assert_false(ways[0].bias_after);
