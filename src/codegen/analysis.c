@@ -227,6 +227,29 @@ static void claim_outputs(hyp_lowering *l)
     }
 }
 
+/* Notes what is read of a concat's parts instead of its result; false where it is no concat. */
+static hyp_status note_parts(hyp_lowering *l, const hyp_parts *parts, bool *out_done)
+{
+    *out_done = parts->concat != NULL;
+    for (uint32_t i = 0; parts->concat && i < parts->concat->input_count; i++) {
+        hyp_view view;
+        hyp_dim size;
+        HYP_TRY(hyp_lower_find_part(l, parts, i, &view, &size));
+        note_reader(l, view.value, 0);
+    }
+    return HYP_OK;
+}
+
+/* Notes the parts of an input that its kernel reads one by one: keys and values of one row, a concat in another. */
+static hyp_status note_input_parts(hyp_lowering *l, const hyp_node *node, uint32_t i, bool *out_done)
+{
+    hyp_parts k = {0}, v = {0};
+    *out_done = false;
+    if (node->op == HYP_OP_concat) HYP_TRY(hyp_lower_find_parts(l, node->inputs[i], &k));
+    if (node->op == HYP_OP_attention && (i == 1 || i == 2)) HYP_TRY(hyp_lower_find_key_parts(l, node, &k, &v));
+    return note_parts(l, i == 2 && node->op == HYP_OP_attention ? &v : &k, out_done);
+}
+
 hyp_status hyp_lower_analyse(hyp_lowering *l)
 {
     find_constants(l);
@@ -242,7 +265,9 @@ hyp_status hyp_lower_analyse(hyp_lowering *l)
             l->group_plus1[n] = group + 1;
         }
         for (uint32_t i = 0; i < node->input_count; i++) {
-            bool transposed;
+            bool transposed, in_parts;
+            HYP_TRY(note_input_parts(l, node, i, &in_parts));
+            if (in_parts) continue;
             hyp_value_id v = hyp_lower_operand(l, node, i, &transposed);
             if ((node->op == HYP_OP_attention && i < 3) || node->op == HYP_OP_concat) {
                 hyp_view view;

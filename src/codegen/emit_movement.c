@@ -122,24 +122,44 @@ hyp_status hyp_emit_split(hyp_lowering *l, const hyp_node *node)
     return HYP_OK;
 }
 
-/* Parts are read where they lie: a part that was cut out, or whose axes changed places, is not made by itself first. */
+/* Copies what lies as `view` says to a part of y with the strides of the whole: the shape of the part is `type`. */
+static hyp_status emit_part(hyp_lowering *l, const hyp_node *node, const hyp_view *view, const hyp_type *type,
+                            uint32_t y, const hyp_dim *strides, hyp_dim offset)
+{
+    hyp_axes axes;
+    uint32_t x;
+    HYP_TRY(hyp_lower_read(l, view->value, &x));
+    HYP_TRY(copy_axes(l, type, &axes));
+    memcpy(axes.strides[LANE_X], view->strides, sizeof view->strides);
+    memcpy(axes.strides[LANE_Y], strides, (size_t)type->rank * sizeof *strides);
+    return emit_copy(l, node, x, view->offset, y, offset, &axes);
+}
+
+/* Parts are read where they lie: a part that was cut out, or whose axes changed places, is not made by itself first,
+ * and of one that is a concat its own parts are copied. */
 hyp_status hyp_emit_concat(hyp_lowering *l, const hyp_node *node)
 {
     const hyp_type *whole = &hyp_lower_value(l, node->outputs[0])->type;
     int32_t axis = axis_of(node->attrs[0].i, whole->rank);
-    hyp_dim at = 0, offset;
-    uint32_t x, y;
+    hyp_dim at = 0, offset, strides[HYP_MAX_RANK];
+    uint32_t y;
     HYP_TRY(hyp_lower_write(l, node->outputs[0], &y));
     for (uint32_t i = 0; i < node->input_count; i++) {
-        const hyp_type *part = &hyp_lower_value(l, node->inputs[i])->type;
-        hyp_axes axes;
+        hyp_type type = hyp_lower_value(l, node->inputs[i])->type;
         hyp_view view;
+        hyp_parts parts;
+        HYP_TRY(part_of(l, whole, &type, axis, strides, &offset, &at));
+        HYP_TRY(hyp_lower_find_parts(l, node->inputs[i], &parts));
+        for (uint32_t j = 0; parts.concat && j < parts.concat->input_count; j++) {
+            hyp_dim step;
+            HYP_TRY(hyp_lower_find_part(l, &parts, j, &view, &type.dims[parts.axis]));
+            HYP_TRY(emit_part(l, node, &view, &type, y, strides, offset));
+            HYP_TRY(hyp_dim_mul(l->graph->dims, type.dims[parts.axis], strides[parts.axis], &step, l->diag));
+            HYP_TRY(hyp_dim_add(l->graph->dims, offset, step, &offset, l->diag));
+        }
+        if (parts.concat) continue;
         HYP_TRY(hyp_lower_find_view(l, node->inputs[i], false, &view));
-        HYP_TRY(hyp_lower_read(l, view.value, &x));
-        HYP_TRY(copy_axes(l, part, &axes));
-        memcpy(axes.strides[LANE_X], view.strides, sizeof view.strides);
-        HYP_TRY(part_of(l, whole, part, axis, axes.strides[LANE_Y], &offset, &at));
-        HYP_TRY(emit_copy(l, node, x, view.offset, y, offset, &axes));
+        HYP_TRY(emit_part(l, node, &view, &type, y, strides, offset));
     }
     return HYP_OK;
 }

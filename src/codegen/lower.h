@@ -92,6 +92,20 @@ typedef struct hyp_view {
  * neither rows nor columns of them would lie together any more. */
 hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, bool matrices, hyp_view *out);
 
+/* A value that is a concat, or one whose axes changed places or were split from ones of one element: its parts lie one
+ * behind the other along an axis of the value. */
+typedef struct hyp_parts {
+    const hyp_node *concat;     /* NULL: it is none */
+    int32_t rank, axis;         /* of the value */
+    int32_t from[HYP_MAX_RANK]; /* by axis of the value: that of the concat's result; -1: none, it is of one element */
+} hyp_parts;
+hyp_status hyp_lower_find_parts(hyp_lowering *l, hyp_value_id v, hyp_parts *out);
+/* Part i as it lies behind views, strides by axis of the whole value, and its size along the axis. */
+hyp_status hyp_lower_find_part(hyp_lowering *l, const hyp_parts *parts, uint32_t i, hyp_view *out, hyp_dim *out_size);
+/* The keys and values of an attention of one row that come in two parts of the same sizes, such as those of the past
+ * and of a new token: a GPU reads them where they lie. concat is NULL for what does not. */
+hyp_status hyp_lower_find_key_parts(hyp_lowering *l, const hyp_node *node, hyp_parts *out_k, hyp_parts *out_v);
+
 /* What an elementwise step reads for v. On a GPU the value behind transpositions that leave rows of some length as they
  * are, such as those of the heads of an attention: the copy would be one more kernel. Else v itself: on a CPU, rows
  * that are not one after the other cost more than the copy. */

@@ -1,5 +1,6 @@
-/* views.c - moves that a kernel which takes strides need not see done: transpositions, slices, splits, and reshapes that
- * split axes. Seen from the value that the kernel reads, each of its axes runs along one axis of the value behind the moves.
+/* views.c - moves that a kernel which takes strides need not see done: transpositions, slices, splits, and reshapes
+ * that split axes. Seen from the value that the kernel reads, each of its axes runs along one axis of the value behind
+ * the moves.
  */
 #include <string.h>
 
@@ -149,5 +150,84 @@ hyp_status hyp_lower_find_rows(hyp_lowering *l, hyp_value_id v, hyp_view *out)
     bool rows = moved && out->offset == 0 && out->strides[last] == 1 && hyp_dim_is_const(type->dims[last]) &&
                 type->dims[last] >= LONG;
     if (!rows) *out = as_it_is;
+    return HYP_OK;
+}
+
+/* ---- parts of a concat ------------------------------------------------------------------------------ */
+
+/* The axis of this size and stride, -1 where there is none. */
+static int32_t find_axis(const hyp_type *type, const hyp_dim *strides, hyp_dim size, hyp_dim stride)
+{
+    for (int32_t i = 0; i < type->rank; i++)
+        if (type->dims[i] == size && strides[i] == stride) return i;
+    return -1;
+}
+
+hyp_status hyp_lower_find_parts(hyp_lowering *l, hyp_value_id v, hyp_parts *out)
+{
+    const hyp_value *value = hyp_lower_value(l, v);
+    hyp_parts parts = {.rank = value->type.rank};
+    hyp_view view;
+    hyp_dim strides[HYP_MAX_RANK];
+    *out = (hyp_parts){0};
+    HYP_TRY(hyp_lower_find_view(l, v, false, &view));
+    const hyp_value *whole = hyp_lower_value(l, view.value);
+    const hyp_value_info *info = &l->values[view.value];
+    if (whole->kind != HYP_VALUE_NODE || info->constant || info->listed || view.offset != 0) return HYP_OK;
+    parts.concat = &l->graph->nodes.data[whole->producer];
+    if (parts.concat->op != HYP_OP_concat) return HYP_OK;
+    int64_t along = parts.concat->attrs[0].i;
+    if (along < 0) along += whole->type.rank;
+    parts.axis = -1;
+    for (int32_t i = 0; i < parts.rank; i++) parts.from[i] = -1;
+    HYP_TRY(hyp_lower_strides(l, whole->type.rank, whole->type.dims, strides));
+    for (int32_t a = 0; a < whole->type.rank; a++) {
+        if (whole->type.dims[a] == 1) continue;
+        int32_t i = find_axis(&value->type, view.strides, whole->type.dims[a], strides[a]);
+        if (i < 0 || parts.from[i] >= 0) return HYP_OK;
+        parts.from[i] = a;
+        if (a == along) parts.axis = i;
+    }
+    for (int32_t i = 0; i < parts.rank; i++)
+        if (parts.from[i] < 0 && value->type.dims[i] != 1) return HYP_OK;
+    if (parts.axis >= 0) *out = parts;
+    return HYP_OK;
+}
+
+hyp_status hyp_lower_find_part(hyp_lowering *l, const hyp_parts *parts, uint32_t i, hyp_view *out, hyp_dim *out_size)
+{
+    hyp_value_id part = parts->concat->inputs[i];
+    hyp_view view;
+    HYP_TRY(hyp_lower_find_view(l, part, false, &view));
+    *out = (hyp_view){.value = view.value, .offset = view.offset};
+    for (int32_t a = 0; a < parts->rank; a++) out->strides[a] = parts->from[a] < 0 ? 0 : view.strides[parts->from[a]];
+    *out_size = hyp_lower_value(l, part)->type.dims[parts->from[parts->axis]];
+    return HYP_OK;
+}
+
+/* In two parts along this axis, counted from the end. */
+static hyp_status find_two(hyp_lowering *l, hyp_value_id v, int32_t from_end, hyp_parts *out)
+{
+    HYP_TRY(hyp_lower_find_parts(l, v, out));
+    if (out->concat && (out->concat->input_count != 2 || out->axis != out->rank - from_end)) *out = (hyp_parts){0};
+    return HYP_OK;
+}
+
+hyp_status hyp_lower_find_key_parts(hyp_lowering *l, const hyp_node *node, hyp_parts *out_k, hyp_parts *out_v)
+{
+    const hyp_type *q = &hyp_lower_value(l, node->inputs[0])->type;
+    *out_k = *out_v = (hyp_parts){0};
+    if (strcmp(l->options->target, "cuda") != 0 || q->dims[q->rank - 2] != 1) return HYP_OK;
+    HYP_TRY(find_two(l, node->inputs[1], node->attrs[0].i == 0 ? 1 : 2, out_k));
+    HYP_TRY(find_two(l, node->inputs[2], 2, out_v));
+    if (!out_k->concat || !out_v->concat) {
+        *out_k = *out_v = (hyp_parts){0};
+        return HYP_OK;
+    }
+    hyp_view unused;
+    hyp_dim size_k, size_v;
+    HYP_TRY(hyp_lower_find_part(l, out_k, 0, &unused, &size_k));
+    HYP_TRY(hyp_lower_find_part(l, out_v, 0, &unused, &size_v));
+    if (size_k != size_v) *out_k = *out_v = (hyp_parts){0};
     return HYP_OK;
 }

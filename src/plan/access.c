@@ -40,6 +40,8 @@ size_t hyp_plan_step_reads(const HypPlan__Step *step, uint32_t *tensors, size_t 
         take(&c, step->attention->q->tensor);
         take(&c, step->attention->k->tensor);
         take(&c, step->attention->v->tensor);
+        if (step->attention->more_k) take(&c, step->attention->more_k->tensor);
+        if (step->attention->more_v) take(&c, step->attention->more_v->tensor);
         if (step->attention->mask) take(&c, step->attention->mask->tensor);
         break;
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: take(&c, step->softmax->x); break;

@@ -311,6 +311,17 @@ static hyp_status bound_operand(const bounds *b, const HypPlan__Attention *k, co
     return want_inside(b, o->tensor, x.rank, x.extents, x.strides, b->values[o->offset], what);
 }
 
+static hyp_status bound_key_parts(const bounds *b, const HypPlan__Attention *k)
+{
+    int64_t first = b->values[k->first_keys], more = b->values[k->more_keys], rows = b->values[k->rows], keys;
+    if (first < 0 || more < 0 || !hyp_add_i64(first, more, &keys) || keys != b->values[k->keys] || rows != 1)
+        return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT,
+                        "keys in two parts are %lld and %lld for %lld rows, wanted %lld for one", (long long)first,
+                        (long long)more, (long long)rows, (long long)b->values[k->keys]);
+    HYP_TRY(bound_operand(b, k, k->more_k, k->more_keys, k->width, "more of k"));
+    return bound_operand(b, k, k->more_v, k->more_keys, k->columns, "more of v");
+}
+
 /* Every element of y is written once: with its axes in the order of their strides it is dense. */
 static hyp_status bound_attention_result(const bounds *b, const HypPlan__Attention *k)
 {
@@ -334,8 +345,10 @@ static hyp_status bound_attention_result(const bounds *b, const HypPlan__Attenti
 static hyp_status bound_attention(const bounds *b, const HypPlan__Attention *k)
 {
     HYP_TRY(bound_operand(b, k, k->q, k->rows, k->width, "q"));
-    HYP_TRY(bound_operand(b, k, k->k, k->keys, k->width, "k"));
-    HYP_TRY(bound_operand(b, k, k->v, k->keys, k->columns, "v"));
+    uint32_t keys = k->more_k ? k->first_keys : k->keys;
+    HYP_TRY(bound_operand(b, k, k->k, keys, k->width, "k"));
+    HYP_TRY(bound_operand(b, k, k->v, keys, k->columns, "v"));
+    if (k->more_k) HYP_TRY(bound_key_parts(b, k));
     if (k->mask) HYP_TRY(bound_operand(b, k, k->mask, k->rows, k->keys, "the mask"));
     return bound_attention_result(b, k);
 }

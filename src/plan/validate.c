@@ -340,14 +340,17 @@ static hyp_status check_operand(check *c, const HypPlan__Attention *k, const Hyp
 
 static hyp_status check_attention(check *c, const HypPlan__Attention *k)
 {
-    const HypPlan__Attention__Operand *in[] = {k->q, k->k, k->v};
-    static const char *const names[] = {"q", "k", "v"};
+    const HypPlan__Attention__Operand *in[] = {k->q, k->k, k->v, k->more_k, k->more_v};
+    static const char *const names[] = {"q", "k", "v", "more of k", "more of v"};
+    int operands = k->more_k || k->more_v ? 5 : 3;
     HYP_TRY(want_dims(c, k->n_batch, k->batch, "the batch"));
     HYP_TRY(want_dim(c, k->rows, "rows"));
     HYP_TRY(want_dim(c, k->keys, "keys"));
     HYP_TRY(want_dim(c, k->width, "width"));
     HYP_TRY(want_dim(c, k->columns, "columns"));
-    for (int i = 0; i < 3; i++) {
+    HYP_TRY(want_dim(c, k->first_keys, "the first keys"));
+    HYP_TRY(want_dim(c, k->more_keys, "more keys"));
+    for (int i = 0; i < operands; i++) {
         HYP_TRY(check_operand(c, k, in[i], names[i]));
         HYP_TRY(reads(c, in[i]->tensor, names[i]));
         HYP_TRY(want_same_type(c, k->q->tensor, in[i]->tensor, names[i]));

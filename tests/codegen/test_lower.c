@@ -274,6 +274,38 @@ static void attention_reads_parts_of_one_product_where_they_lie(void **state)
     assert_int_equal(dim_value(f, a->y->strides[2]), 12);
 }
 
+#define DECODED                                                                                                        \
+    "(graph \"\" (input %q (f32 2 1 8)) (input %pk (f32 2 past 8)) (input %pv (f32 2 past 8)) (input %n (f32 2 1 "     \
+    "16)) "                                                                                                            \
+    "(%k (slice :starts (0 0 0) :sizes (2 1 8) :steps (1 1 1) %n)) "                                                   \
+    "(%v (slice :starts (0 0 8) :sizes (2 1 8) :steps (1 1 1) %n)) "                                                   \
+    "(%ks (concat :axis 1 %pk %k)) (%vs (concat :axis 1 %pv %v)) (%y (attention %q %ks %vs)) (output \"y\" %y)"
+
+/* One row over a past on a GPU: what joins the past need not be there first, or at all. */
+static void attention_of_one_row_reads_past_and_new_keys_where_they_lie(void **state)
+{
+    fixture *f = *state;
+    f->target = "cuda";
+    lower(f, DECODED " (output \"ks\" %ks))");
+    assert_steps(f, "concat concat attention");
+    const HypPlan__Attention *a = f->p->steps[2]->attention;
+    assert_int_equal(a->k->tensor, f->p->inputs[1]);
+    assert_int_equal(a->v->tensor, f->p->inputs[2]);
+    assert_int_equal(a->more_k->tensor, f->p->inputs[3]);
+    assert_int_equal(a->more_v->tensor, f->p->inputs[3]);
+    assert_int_equal(dim_value(f, a->more_v->offset), 8);
+    assert_int_equal(f->p->dims[a->first_keys]->kind, HYP_PLAN__DIM__KIND__SYMBOL);
+    assert_int_equal(dim_value(f, a->more_keys), 1);
+}
+
+static void attention_elsewhere_reads_keys_from_one_tensor(void **state)
+{
+    fixture *f = *state;
+    lower(f, DECODED ")");
+    assert_steps(f, "concat concat concat concat attention");
+    assert_null(f->p->steps[4]->attention->more_k);
+}
+
 /* A reshape that joins axes, a slice in other steps, and elements of which no two lie together in a matrix. */
 static void attention_has_copies_where_strides_cannot_say_it(void **state)
 {
@@ -532,6 +564,22 @@ static void parts_of_a_concat_fill_its_result(void **state)
     assert_int_equal(dim_value(f, f->p->steps[3]->copy->y_offset), 4);
 }
 
+/* Parts of parts are copied straight to their place; the concat between, which nothing else reads, is not made. */
+static void parts_of_a_concat_in_a_concat_fill_its_result(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 2 3 4)) (input %y (f32 2 1 4)) (input %z (f32 1 2 4 4)) "
+             "(%1 (concat :axis 1 %x %y)) (%2 (unsqueeze :axes (0) %1)) (%3 (transpose :perm (0 1 3 2) %2)) "
+             "(%4 (concat :axis 0 %z %3)) (output \"y\" %4))");
+    assert_steps(f, "concat concat concat");
+    const HypPlan__Copy *x = f->p->steps[1]->copy, *y = f->p->steps[2]->copy;
+    assert_int_equal(x->x, f->p->inputs[0]);
+    assert_int_equal(dim_value(f, x->y_offset), 32);
+    assert_int_equal(dim_value(f, y->y_offset), 35);
+    assert_int_equal(y->n_extents, 1);
+    assert_int_equal(dim_value(f, y->y_strides[0]), 4);
+}
+
 static void unread_parts_of_a_split_are_not_copied(void **state)
 {
     fixture *f = *state;
@@ -768,6 +816,8 @@ int main(void)
         TEST(one_right_side_for_a_batch_is_one_taller_product),
         TEST(broadcast_batches_have_stride_0),
         TEST(attention_reads_parts_of_one_product_where_they_lie),
+        TEST(attention_of_one_row_reads_past_and_new_keys_where_they_lie),
+        TEST(attention_elsewhere_reads_keys_from_one_tensor),
         TEST(attention_has_copies_where_strides_cannot_say_it),
         TEST(a_gemm_is_a_product_and_a_sum_in_place),
         TEST(products_of_integers_are_refused_by_name),
@@ -790,6 +840,7 @@ int main(void)
         TEST(views_are_no_steps),
         TEST(outputs_that_are_something_else_too_are_copies),
         TEST(parts_of_a_concat_fill_its_result),
+        TEST(parts_of_a_concat_in_a_concat_fill_its_result),
         TEST(unread_parts_of_a_split_are_not_copied),
         TEST(dead_nodes_and_constants_vanish),
         TEST(a_long_chain_takes_two_slots),

@@ -473,6 +473,8 @@ static void indexes_out_of_range_are_refused(void **state)
     CHANGED(f, p->steps[T_ATTENTION]->attention->k->offset, D_DIMS, "k is dim");
     CHANGED(f, p->steps[T_ATTENTION]->attention->v->strides[1], D_DIMS, "v is dim");
     CHANGED(f, p->steps[T_ATTENTION]->attention->columns, D_DIMS, "columns is dim");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->first_keys, D_DIMS, "the first keys is dim");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->more_keys, D_DIMS, "more keys is dim");
     assert_int_equal(hyp_plan_validate(p, NULL), HYP_OK);
 }
 
@@ -488,6 +490,7 @@ static void lists_of_other_lengths_are_refused(void **state)
     CHANGED(f, p->steps[T_REDUCE]->reduce->n_kept_strides, 0, "strides");
     CHANGED(f, p->steps[T_ATTENTION]->attention->mask->n_strides, 1, "the mask has 1 strides for 2 axes");
     CHANGED(f, p->steps[T_ATTENTION]->attention->y, NULL, "lacks y");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->more_k, p->steps[T_ATTENTION]->attention->k, "lacks more of v");
     CHANGED(f, p->steps[T_ATTENTION]->attention->n_batch, 9, "9 axes");
     CHANGED(f, p->tensors[S_X]->n_dims, 9, "9 axes");
     CHANGED(f, p->tensors[S_X]->n_dims, 0, "batch"); /* nothing binds the symbol any more */
@@ -661,6 +664,22 @@ static void steps_stay_inside_their_tensors(void **state)
     OUTSIDE(p->tensors[S_FLAT]->dims[0], D_8, "reshaped");
 }
 
+static void keys_in_two_parts_are_as_many_as_there_are(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    HypPlan__Attention *k = p->steps[T_ATTENTION]->attention;
+    HypPlan__Attention__Operand more = *k->k;
+    hyp_diag diag = {0};
+    k->more_k = k->more_v = &more;
+    k->first_keys = D_4;
+    k->more_keys = D_1;
+    OUTSIDE(k->rows, D_BATCH, "keys in two parts are 4 and 1 for 5 rows, wanted 5 for one");
+    k->rows = D_1;
+    OUTSIDE(k->more_keys, D_2, "keys in two parts are 4 and 2 for 1 rows, wanted 5 for one");
+    OUTSIDE(more.offset, D_8BATCH, "elements 40 to 43 of more of k");
+}
+
 static void negative_strides_are_checked_at_the_low_end(void **state)
 {
     fixture *f = *state;
@@ -745,6 +764,7 @@ int main(void)
         TEST(a_symbol_has_one_value),
         TEST(axes_that_are_expressions_are_checked),
         TEST(steps_stay_inside_their_tensors),
+        TEST(keys_in_two_parts_are_as_many_as_there_are),
         TEST(negative_strides_are_checked_at_the_low_end),
         TEST(a_plan_of_fixed_shapes_is_checked_when_it_opens),
         TEST(work_counts_operations_and_bytes),

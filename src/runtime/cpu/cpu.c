@@ -274,7 +274,7 @@ hyp_status hyp_cpu_prepare_attention(hyp_cpu_model *model, const int64_t *values
 #ifdef HYP_HAVE_ONEDNN
     const HypPlan__Attention *s = op->step->attention;
     bool fits = hyp_tensor_dtype(model->plan->program, s->q->tensor) == HYP_F32 && values[s->rows] > 0 &&
-                values[s->keys] > 0 && values[s->width] > 0 && values[s->columns] > 0;
+                values[s->keys] > 0 && values[s->width] > 0 && values[s->columns] > 0 && !s->more_k;
     for (size_t a = 0; a < s->n_batch; a++) fits = fits && values[s->batch[a]] > 0;
     if (fits) return hyp_dnnl_prepare_attention(model, values, op, diag);
 #endif

@@ -5,7 +5,7 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/extent.h"
 
-enum { Q, K, V, MASK, Y, LANES };
+enum { Q, K, V, MASK, Y, MORE_K, MORE_V, LANES };
 
 typedef struct attention {
     hyp_cuda_attention args;
@@ -24,7 +24,8 @@ static void attention_dispose(const hyp_cuda_library *lib, void *data)
 static hyp_status attention_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     attention *a = data;
-    hyp_cuda_matrix *matrices[LANES] = {&a->args.q, &a->args.k, &a->args.v, &a->args.mask, &a->args.y};
+    hyp_cuda_matrix *matrices[LANES] = {&a->args.q, &a->args.k,      &a->args.v,     &a->args.mask,
+                                        &a->args.y, &a->args.more_k, &a->args.more_v};
     for (int lane = 0; lane < LANES; lane++) matrices[lane]->data = s->at[a->tensors[lane]] + a->offsets[lane];
     a->args.parts = s->workspace;
     return hyp_cuda_launch(s, &a->grid, &a->args, diag);
@@ -44,6 +45,8 @@ static hyp_cuda_matrix matrix_of(const HypPlan__Attention__Operand *o, const int
     return m;
 }
 
+static bool is_of_keys(int lane) { return lane == K || lane == V || lane >= MORE_K; }
+
 /* Along the rows of q k and v stand still. Where they do so along further axes, because heads share them, and one
  * stride goes through all of these, they are rows as well: they are in one tile then, which reads k and v once. */
 static void find_rows(const HypPlan__Attention *k, const int64_t *values,
@@ -56,10 +59,11 @@ static void find_rows(const HypPlan__Attention *k, const int64_t *values,
     hyp_cuda_box_init(batch, values, k->n_batch + 1, extents);
     for (int lane = 0; lane < LANES; lane++) {
         hyp_cuda_box_add_lane(batch, values, operands[lane]->strides);
-        if (lane == K || lane == V) batch->stride[lane][0] = 0;
+        if (is_of_keys(lane)) batch->stride[lane][0] = 0;
     }
     hyp_cuda_box_merge(batch);
-    bool shared = batch->rank > 0 && batch->stride[K][0] == 0 && batch->stride[V][0] == 0;
+    bool shared = batch->rank > 0;
+    for (int lane = 0; lane < LANES; lane++) shared = shared && !(is_of_keys(lane) && batch->stride[lane][0] != 0);
     *out_rows = shared ? batch->extent[0] : 1;
     for (int lane = 0; lane < LANES; lane++) row_strides[lane] = shared ? batch->stride[lane][0] : 0;
     if (!shared) return;
@@ -75,14 +79,15 @@ static int64_t place_operands(attention *a, hyp_cuda_build *b, const HypPlan__At
 {
     hyp_cuda_attention *p = &a->args;
     const HypPlan__Attention__Operand *mask = k->mask ? k->mask : k->q; /* any address will do */
-    const HypPlan__Attention__Operand *operands[LANES] = {k->q, k->k, k->v, mask, k->y};
-    const int64_t columns[LANES] = {p->width, p->width, p->columns, p->keys, p->columns};
-    hyp_cuda_matrix *matrices[LANES] = {&p->q, &p->k, &p->v, &p->mask, &p->y};
+    const HypPlan__Attention__Operand *more_k = k->more_k ? k->more_k : k->k, *more_v = k->more_v ? k->more_v : k->v;
+    const HypPlan__Attention__Operand *operands[LANES] = {k->q, k->k, k->v, mask, k->y, more_k, more_v};
+    const int64_t columns[LANES] = {p->width, p->width, p->columns, p->keys, p->columns, p->width, p->columns};
+    hyp_cuda_matrix *matrices[LANES] = {&p->q, &p->k, &p->v, &p->mask, &p->y, &p->more_k, &p->more_v};
     hyp_cuda_box batch;
     int64_t row_strides[LANES];
     find_rows(k, b->values, operands, &batch, &p->rows, row_strides);
-    for (int lane = K; lane <= V; lane++)
-        row_strides[lane] = p->keys > 1 ? b->values[operands[lane]->strides[k->n_batch]] : 0;
+    for (int lane = 0; lane < LANES; lane++)
+        if (is_of_keys(lane)) row_strides[lane] = p->keys > 1 ? b->values[operands[lane]->strides[k->n_batch]] : 0;
     p->rank = batch.rank;
     for (uint32_t axis = 0; axis < batch.rank; axis++) p->batch[axis] = hyp_cuda_extent_of(batch.extent[axis]);
     for (int lane = 0; lane < LANES; lane++) {
@@ -201,14 +206,15 @@ static hyp_status use_rows(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int
                       (size_t)(span + 2) * computing);
 }
 
-static hyp_status choose_kernel(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int64_t matrices)
+static hyp_status choose_kernel(hyp_cuda_build *b, attention *a, const HypPlan__Attention *k, hyp_dtype dtype,
+                                int64_t matrices)
 {
     enum { BLOCKS = 2, FEWEST = 256, MOST = 16 }; /* for a multiprocessor; keys of a split; splits, by their room */
     const hyp_cuda_device *device = b->session->model->device;
     hyp_cuda_attention *p = &a->args;
     size_t record_bytes;
     /* For so few rows tiles are nearly empty, which matters where arithmetic is dear. */
-    if (p->rows <= (dtype == HYP_F32 ? 4 : 1) || !find_tiles(device, a, dtype, matrices, &record_bytes))
+    if (k->more_k || p->rows <= (dtype == HYP_F32 ? 4 : 1) || !find_tiles(device, a, dtype, matrices, &record_bytes))
         return use_rows(b, a, dtype, matrices);
     int64_t blocks = matrices * p->blocks.size,
             most = least(BLOCKS * device->multiprocessors / blocks, p->keys / FEWEST);
@@ -229,6 +235,7 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
     attention *a = data;
     hyp_cuda_attention *p = &a->args;
     *p = (hyp_cuda_attention){.keys = values[k->keys],
+                              .first_keys = values[k->more_k ? k->first_keys : k->keys],
                               .width = values[k->width],
                               .columns = values[k->columns],
                               .splits = hyp_cuda_extent_of(1),
@@ -236,7 +243,7 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
     int64_t matrices = place_operands(a, b, k);
     set_scores(p, k, k->mask && hyp_cuda_dtype(b->program, k->mask->tensor) == HYP_BOOL);
     a->grid.block_y = 1;
-    HYP_TRY(choose_kernel(b, a, dtype, matrices));
+    HYP_TRY(choose_kernel(b, a, k, dtype, matrices));
     p->total = matrices * p->blocks.size * p->splits.size;
     a->grid.blocks = (uint32_t)(p->total < INT32_MAX ? p->total : INT32_MAX);
     return hyp_cuda_need_kernel(b, a->grid.kernel);

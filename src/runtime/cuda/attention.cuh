@@ -59,6 +59,7 @@ template <typename T> struct operands {
     const T *q, *k, *v;
     uint64_t mask;
     T *y;
+    const T *more_k, *more_v; // as if the keys of k and v were in front of them
 };
 
 template <typename T> __device__ __forceinline__ operands<T> operands_at(const hyp_cuda_attention &p, int64_t index)
@@ -71,8 +72,13 @@ template <typename T> __device__ __forceinline__ operands<T> operands_at(const h
         for (int lane = 0; lane < HYP_CUDA_ATTENTION_LANES; lane++) at[lane] += i * p.stride[lane][d];
         index = next;
     }
-    return {(const T *)p.q.data + at[0], (const T *)p.k.data + at[1], (const T *)p.v.data + at[2],
-            p.mask.data + (uint64_t)at[3] * (p.masked == HYP_CUDA_MASK_ADDED ? sizeof(T) : 1), (T *)p.y.data + at[4]};
+    return {(const T *)p.q.data + at[0],
+            (const T *)p.k.data + at[1],
+            (const T *)p.v.data + at[2],
+            p.mask.data + (uint64_t)at[3] * (p.masked == HYP_CUDA_MASK_ADDED ? sizeof(T) : 1),
+            (T *)p.y.data + at[4],
+            (const T *)p.more_k.data + at[5] - p.first_keys * p.more_k.row,
+            (const T *)p.more_v.data + at[6] - p.first_keys * p.more_v.row};
 }
 
 // What the mask adds to COUNT scores, NaN where p.fill takes their place: that of score j is element at + j step. From

@@ -67,6 +67,22 @@ template <typename T, typename C> struct row_state {
     }
 };
 
+// Of k and v: the elements of one key.
+template <typename T, bool VECTORS>
+__device__ __forceinline__ vector<T> load_k(const hyp_cuda_attention &p, const operands<T> &at, int64_t key, int64_t c,
+                                            bool there)
+{
+    bool more = key >= p.first_keys;
+    return load_vector<VECTORS>(more ? p.more_k : p.k, more ? at.more_k : at.k, key, c, there ? p.width : 0);
+}
+template <typename T, bool VECTORS>
+__device__ __forceinline__ vector<T> load_v(const hyp_cuda_attention &p, const operands<T> &at, int64_t key, int64_t c,
+                                            bool there)
+{
+    bool more = key >= p.first_keys;
+    return load_vector<VECTORS>(more ? p.more_v : p.v, more ? at.more_v : at.v, key, c, there ? p.columns : 0);
+}
+
 // The keys of one group: `first`, and each `groups` behind. KEYS of them are under way together; with VECTORS rows of k
 // and v are read 16 bytes at a time. `mine` is this lane's first element of every `span`.
 template <typename T, bool VECTORS, typename C>
@@ -86,11 +102,9 @@ __device__ __forceinline__ void attend_keys(const hyp_cuda_attention &p, const o
                         ? (int)(((end - key0 < groups * KEYS ? end - key0 : groups * KEYS) + groups - 1) >> group_bits)
                         : 0; // of the keys
 #pragma unroll
-        for (int j = 0; j < KEYS; j++)
-            k[j] = load_vector<VECTORS>(p.k, at.k, key0 + j * groups, mine, j < there ? p.width : 0);
+        for (int j = 0; j < KEYS; j++) k[j] = load_k<T, VECTORS>(p, at, key0 + j * groups, mine, j < there);
 #pragma unroll
-        for (int j = 0; j < KEYS; j++)
-            v[j] = load_vector<VECTORS>(p.v, at.v, key0 + j * groups, column0 + mine, j < there ? p.columns : 0);
+        for (int j = 0; j < KEYS; j++) v[j] = load_v<T, VECTORS>(p, at, key0 + j * groups, column0 + mine, j < there);
         load_shifts<T>(p, at.mask, row * p.mask.row + key0 * p.mask.column, groups * p.mask.column, there, shift);
 #pragma unroll 1
         for (int64_t c = mine;;) {
@@ -104,8 +118,7 @@ __device__ __forceinline__ void attend_keys(const hyp_cuda_attention &p, const o
             c += span;
             if (c - mine >= p.width) break;
 #pragma unroll
-            for (int j = 0; j < KEYS; j++)
-                k[j] = load_vector<VECTORS>(p.k, at.k, key0 + j * groups, c, j < there ? p.width : 0);
+            for (int j = 0; j < KEYS; j++) k[j] = load_k<T, VECTORS>(p, at, key0 + j * groups, c, j < there);
         }
 #pragma unroll 1
         for (int other = lanes / 2; other > 0; other /= 2)
@@ -144,7 +157,7 @@ template <typename T> __device__ __forceinline__ void attention_rows(const hyp_c
             query[c] = c < p.width ? widen(at.q[row * p.q.row + c * p.q.column]) : (C)0;
         __syncthreads();
         row_state<T, C> state = {(C)-INFINITY, 0, {}};
-        if (p.k.vector && p.v.vector)
+        if (p.k.vector && p.v.vector && p.more_k.vector && p.more_v.vector)
             attend_keys<T, true>(p, at, query, row, first, end, column0, mine, state);
         else
             attend_keys<T, false>(p, at, query, row, first, end, column0, mine, state);

@@ -45,7 +45,7 @@ enum {
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
-    HYP_CUDA_COPIES = 8,           /* parts of one launch of `copies` */
+    HYP_CUDA_COPIES = 8,          /* parts of one launch of `copies` */
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
     HYP_CUDA_LAYER_ROWS = 16,     /* of x */
@@ -215,7 +215,8 @@ typedef struct hyp_cuda_norm {
     uint32_t pad;
 } hyp_cuda_norm;
 
-/* y = act(x + bias + before) + after in pieces of 16 bytes: bias is a row, the others have the size of y. f32, f16, bf16. */
+/* y = act(x + bias + before) + after in pieces of 16 bytes: bias is a row, the others have the size of y. f32, f16,
+ * bf16. */
 typedef struct hyp_cuda_finish {
     uint64_t x, y, bias, before, after; /* 0 = absent, but for x and y */
     int64_t pieces;
@@ -311,10 +312,11 @@ typedef struct hyp_cuda_matrix {
     uint32_t pad;
 } hyp_cuda_matrix;
 
-enum { HYP_CUDA_ATTENTION_LANES = 5 }; /* q, k, v, mask, y */
+enum { HYP_CUDA_ATTENTION_LANES = 7 }; /* q, k, v, mask, y, more of k, more of v */
 
 typedef struct hyp_cuda_attention {
     hyp_cuda_matrix q, k, v, mask, y;
+    hyp_cuda_matrix more_k, more_v; /* attention_rows: the keys behind `first_keys`, which are those of k and v */
     hyp_cuda_extent batch[HYP_CUDA_DIMS];
     int64_t stride[HYP_CUDA_ATTENTION_LANES][HYP_CUDA_DIMS];
     hyp_cuda_extent blocks;        /* for one index of the batch */
@@ -323,7 +325,7 @@ typedef struct hyp_cuda_attention {
     int64_t split_keys;            /* of each of them */
     uint64_t parts, counters;      /* where they leave what they found, and for all that share rows a uint32_t, 0 */
     int64_t total;                 /* blocks */
-    int64_t rows, keys, width, columns;
+    int64_t rows, keys, first_keys, width, columns;
     int64_t padded_width; /* attention_rows: to a multiple of what its lanes take at a time */
     uint32_t rank;        /* of the batch */
     uint32_t masked;      /* HYP_CUDA_MASK_NONE ... */

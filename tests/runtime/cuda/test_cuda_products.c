@@ -387,6 +387,54 @@ static void attention_passes_over_what_is_hidden(void **state)
         }
 }
 
+/* Two heads of one row behind a past, q, k and v of what is new side by side in one tensor; `shared`: one head of k and
+ * v for both. */
+static void check_two_parts(hyp_dtype dtype, int64_t past, int64_t more, int64_t width, bool masked, bool shared)
+{
+    enum { HEADS = 2 };
+    const int64_t row = 3 * HEADS * width, keys = past + more, head = shared ? 0 : past * width;
+    const int64_t sizes[] = {more * row, HEADS * past * width, HEADS * past * width, keys, HEADS * width};
+    static const char *const names[] = {"qkv", "past_k", "past_v", "mask"};
+    uint32_t in[4];
+    pb_init(&builder);
+    for (int i = 0; i < 3 + masked; i++)
+        in[i] = pb_input(&builder, names[i], dtype, 1, pb_consts(&builder, 1, &sizes[i]));
+    uint32_t y = pb_output(&builder, "y", dtype, 1, pb_consts(&builder, 1, &sizes[4]));
+    HypPlan__Attention *s = pb_attention(&builder);
+    const int64_t of_past[] = {head, width, 1}, of_new[] = {shared ? 0 : width, row, 1};
+    s->n_batch = 1;
+    s->batch = pb_consts(&builder, 1, (int64_t[]){HEADS});
+    s->rows = pb_const(&builder, 1);
+    s->keys = pb_const(&builder, keys);
+    s->first_keys = pb_const(&builder, past);
+    s->more_keys = pb_const(&builder, more);
+    s->width = s->columns = pb_const(&builder, width);
+    s->scale = 0.5F;
+    s->q = pb_attended(&builder, in[0], 3, (int64_t[]){width, row, 1}, 0);
+    s->k = pb_attended(&builder, in[1], 3, of_past, 0);
+    s->v = pb_attended(&builder, in[2], 3, of_past, 0);
+    s->more_k = pb_attended(&builder, in[0], 3, of_new, HEADS * width);
+    s->more_v = pb_attended(&builder, in[0], 3, of_new, 2 * HEADS * width);
+    if (masked) s->mask = pb_attended(&builder, in[3], 3, (int64_t[]){0, 0, 1}, 0);
+    s->y = pb_attended(&builder, y, 3, (int64_t[]){width, width, 1}, 0);
+    pair p;
+    pair_open(&dev, &builder, &p);
+    pair_check_once(&p, (dims_list){{sizes[0]}, {sizes[1]}, {sizes[2]}, {sizes[3]}}, tolerance_of(dtype, 4));
+    pair_close(&p);
+    pb_dispose(&builder);
+}
+
+static void attention_reads_keys_in_two_parts(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{512, 1, 64}, {0, 1, 64},   {7, 130, 24},
+                                        {100, 1, 33}, {1, 70, 128}, {9, 3, 200}};
+    for (int t = 0; t < FLOATS; t++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            for (int form = 0; form < 4; form++)
+                check_two_parts(floats[t], shapes[i][0], shapes[i][1], shapes[i][2], form & 1, form & 2);
+}
+
 /* A scale that turns the order of the scores round, none at all, and one that makes all but one weight 0. */
 static void attention_takes_any_scale(void **state)
 {
@@ -416,6 +464,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(attention_takes_every_mask_and_layout),
         cmocka_unit_test(attention_takes_every_shape),
         cmocka_unit_test(attention_passes_over_what_is_hidden),
+        cmocka_unit_test(attention_reads_keys_in_two_parts),
         cmocka_unit_test(attention_takes_any_scale),
     };
     if (!device_start(&dev, argc, argv)) return 77;
