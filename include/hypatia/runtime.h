@@ -40,7 +40,8 @@ typedef struct hyp_engine_options {
     int32_t device_index; /* which GPU */
     int32_t threads;      /* CPU threads of one run; 0 = as the environment says (OMP_NUM_THREADS), else all */
     bool trust_weights;   /* skip the checksum of the weights at load */
-    /* Receives lines for people ("device: cpu, because libcuda.so.1 was not found"). May be NULL. */
+    /* Receives lines for people ("device: cpu, because libcuda.so.1 was not found"). Called while the plan is loaded, and
+     * later from any thread that uses one of the engine's contexts, when there is something to tell of. May be NULL. */
     void (*log)(const char *line, void *user);
     void *log_user;
 } hyp_engine_options;
@@ -92,7 +93,7 @@ HYP_API void hyp_context_destroy(hyp_context *context); /* NULL-safe */
 
 /* Prepares for inputs of these dims (name or position, rank and dims are read, data is not): scratch memory and
  * kernels. A later run with the same dims allocates nothing and takes no lock (on CUDA the first one with tensors
- * in host memory still takes device memory for them). A context remembers the last 16 sets of dims. */
+ * in host memory still takes memory for them, on the device and page-locked). A context remembers the last 16 sets of dims. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_reserve(hyp_context *context, const hyp_tensor *inputs, size_t count,
                                                      hyp_diag *diag);
 

@@ -53,7 +53,6 @@ static void report_tuning(hyp_cuda_device *d, const HypPlan__Device *known)
                        "the plan was tuned on %s, this is %s: products are done as cuBLASLt's heuristic says; "
                        "'hypatia tune' tunes it for this device",
                        known->name, d->key);
-    d->log = (hyp_log){0};
 }
 
 static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag)
@@ -123,9 +122,11 @@ static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options 
         HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", diag));
         s->own_stream = true;
     }
-    size_t tensors = s->model->plan->program->n_tensors;
+    const HypPlan__Program *p = s->model->plan->program;
+    size_t tensors = p->n_tensors;
     s->at = hyp_calloc(tensors, sizeof *s->at);
     if (!s->at) return hyp_fail_memory(diag, tensors * sizeof *s->at);
+    HYP_TRY(hyp_cuda_staging_init(&s->staging, p->n_inputs + p->n_outputs, diag));
     HYP_TRY(hyp_tuning_init(&s->tuning, s->model->device->key, s->model->plan, diag));
     HYP_TRY(set_up_products(s, diag));
     return set_up_error(s, diag);
@@ -137,9 +138,9 @@ static void session_destroy(void *session)
     const hyp_cuda_library *lib = &s->model->device->lib;
     if (hyp_cuda_enter(s->model->device, NULL) == HYP_OK) {
         if (s->stream) lib->cuStreamSynchronize(s->stream);
-        const CUdeviceptr owned[] = {s->workspace, s->scratch, s->staging};
-        for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-            if (owned[i]) lib->cuMemFree(owned[i]);
+        hyp_cuda_staging_dispose(&s->staging, lib);
+        if (s->workspace) lib->cuMemFree(s->workspace);
+        if (s->scratch) lib->cuMemFree(s->scratch);
         if (s->error) lib->cuMemFreeHost((void *)(uintptr_t)s->error);
         if (s->lt) lib->cublasLtDestroy(s->lt);
         if (s->own_stream) lib->cuStreamDestroy(s->stream);
@@ -170,53 +171,10 @@ static hyp_status session_create(void *model, const hyp_context_options *options
 static size_t scratch_bytes(const void *session)
 {
     const hyp_cuda_session *s = session;
-    return s->workspace_bytes + s->scratch_bytes + s->staging_bytes;
+    return s->workspace_bytes + s->scratch_bytes + s->staging.device_bytes;
 }
 
 /* ---- runs ---------------------------------------------------------------------------------------------------- */
-
-/* Kernels take a caller's tensor in place when it lies on the device and is aligned. */
-static bool needs_staging(void *data, hyp_memory memory, size_t bytes)
-{
-    return bytes > 0 && (memory != HYP_MEMORY_CUDA || (uintptr_t)data % HYP_CUDA_MIN_ALIGN != 0);
-}
-
-/* Takes the memory that this run's tensors need beside their own: only in the first run that has such tensors. Copies
- * from and to pageable memory are as fast as through pinned memory of ours (measured on an H200). */
-static hyp_status stage(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b, bool *out_host,
-                        hyp_diag *diag)
-{
-    const HypPlan__Program *program = s->model->plan->program;
-    bool staged = false;
-    for (size_t i = 0; i < program->n_inputs + program->n_outputs; i++) {
-        bool in = i < program->n_inputs;
-        size_t at = in ? i : i - program->n_inputs;
-        hyp_memory memory = in ? b->input_memory[at] : b->output_memory[at];
-        if (!needs_staging(in ? b->inputs[at] : b->outputs[at], memory, p->edge_bytes[i])) continue;
-        staged = true;
-        if (memory == HYP_MEMORY_HOST) *out_host = true;
-    }
-    if (!staged) return HYP_OK;
-    return hyp_cuda_grow(s, &s->staging, &s->staging_bytes, p->staging_bytes, "inputs and outputs in host memory",
-                         diag);
-}
-
-/* The address that kernels use for input or output i of the plan (outputs follow inputs). */
-static CUdeviceptr edge_address(const hyp_cuda_session *s, const hyp_cuda_prepared *p, size_t i, void *data,
-                                hyp_memory memory)
-{
-    if (needs_staging(data, memory, p->edge_bytes[i])) return s->staging + p->edge_offset[i];
-    return (CUdeviceptr)(uintptr_t)data;
-}
-
-static void bind_edges(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b)
-{
-    const HypPlan__Program *program = s->model->plan->program;
-    for (size_t i = 0; i < program->n_inputs; i++)
-        s->at[program->inputs[i]] = edge_address(s, p, i, b->inputs[i], b->input_memory[i]);
-    for (size_t i = 0; i < program->n_outputs; i++)
-        s->at[program->outputs[i]] = edge_address(s, p, program->n_inputs + i, b->outputs[i], b->output_memory[i]);
-}
 
 static void bind_others(hyp_cuda_session *s, const hyp_cuda_prepared *p)
 {
@@ -228,38 +186,6 @@ static void bind_others(hyp_cuda_session *s, const hyp_cuda_prepared *p)
     }
     for (uint32_t t = 0; t < program->n_tensors; t++)
         if (program->tensors[t]->place == HYP_PLAN__PLACE__PLACE_VIEW) s->at[t] = s->at[program->tensors[t]->view_of];
-}
-
-static hyp_status copy_in(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
-{
-    const HypPlan__Program *program = s->model->plan->program;
-    const hyp_cuda_library *lib = &s->model->device->lib;
-    for (size_t i = 0; i < program->n_inputs; i++) {
-        if (!needs_staging(b->inputs[i], b->input_memory[i], p->edge_bytes[i])) continue;
-        CUdeviceptr to = s->at[program->inputs[i]];
-        CUresult result =
-            b->input_memory[i] == HYP_MEMORY_CUDA
-                ? lib->cuMemcpyDtoDAsync(to, (CUdeviceptr)(uintptr_t)b->inputs[i], p->edge_bytes[i], s->stream)
-                : lib->cuMemcpyHtoDAsync(to, b->inputs[i], p->edge_bytes[i], s->stream);
-        HYP_TRY(hyp_cuda_check(lib, result, "copying an input to the device", diag));
-    }
-    return HYP_OK;
-}
-
-static hyp_status copy_out(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
-{
-    const HypPlan__Program *program = s->model->plan->program;
-    const hyp_cuda_library *lib = &s->model->device->lib;
-    for (size_t i = 0; i < program->n_outputs; i++) {
-        size_t bytes = p->edge_bytes[program->n_inputs + i];
-        if (!needs_staging(b->outputs[i], b->output_memory[i], bytes)) continue;
-        CUdeviceptr from = s->at[program->outputs[i]];
-        CUresult result = b->output_memory[i] == HYP_MEMORY_CUDA
-                              ? lib->cuMemcpyDtoDAsync((CUdeviceptr)(uintptr_t)b->outputs[i], from, bytes, s->stream)
-                              : lib->cuMemcpyDtoHAsync(b->outputs[i], from, bytes, s->stream);
-        HYP_TRY(hyp_cuda_check(lib, result, "copying an output from the device", diag));
-    }
-    return HYP_OK;
 }
 
 static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
@@ -285,19 +211,39 @@ hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp
     return HYP_OK;
 }
 
+hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    HYP_TRY(hyp_cuda_stage_packed(s, p, false, diag));
+    HYP_TRY(hyp_cuda_run_ops(s, p, diag));
+    return hyp_cuda_stage_packed(s, p, true, diag);
+}
+
+static hyp_status queue_all(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
+{
+    bool done = false;
+    HYP_TRY(hyp_cuda_stage_inputs(s, p, b, diag));
+    if (b->step_seconds) {
+        HYP_TRY(hyp_cuda_stage_packed(s, p, false, diag));
+        HYP_TRY(hyp_cuda_time_ops(s, p, b->step_seconds, diag));
+    } else {
+        HYP_TRY(hyp_cuda_replay_run(s, p, &done, diag));
+    }
+    if (!done) HYP_TRY(hyp_cuda_queue_run(s, p, diag));
+    return hyp_cuda_stage_outputs(s, p, b, diag);
+}
+
 static hyp_status run_once(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
 {
-    bool host = false, done = false;
-    HYP_TRY(stage(s, p, b, &host, diag));
-    bind_edges(s, p, b);
-    HYP_TRY(copy_in(s, p, b, diag));
-    if (b->step_seconds)
-        HYP_TRY(hyp_cuda_time_ops(s, p, b->step_seconds, diag));
+    bool host = false;
+    HYP_TRY(hyp_cuda_stage(s, p, b, &host, diag));
+    hyp_status status = queue_all(s, p, b, diag);
+    if (!host) return status;
+    if (status == HYP_OK)
+        status = wait(s, diag);
     else
-        HYP_TRY(hyp_cuda_replay_run(s, p, &done, diag));
-    if (!done) HYP_TRY(hyp_cuda_run_ops(s, p, diag));
-    HYP_TRY(copy_out(s, p, b, diag));
-    return host ? wait(s, diag) : HYP_OK;
+        s->model->device->lib.cuStreamSynchronize(s->stream); /* what was queued may use the caller's memory */
+    if (status == HYP_OK) hyp_cuda_unpack_outputs(s, p, b);
+    return status;
 }
 
 static hyp_status run(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag)

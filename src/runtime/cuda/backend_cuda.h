@@ -23,6 +23,8 @@ HYP_NODISCARD hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_pr
  * launches. Addresses as above; intermediate and final results are not those of a run afterwards. */
 HYP_NODISCARD hyp_status hyp_cuda_time_ops(hyp_cuda_session *s, hyp_cuda_prepared *p, double *step_seconds,
                                            hyp_diag *diag);
+/* backend_cuda.c: a run that hyp_cuda_stage has begun: all ops, and the transfers of packed inputs and outputs. */
+HYP_NODISCARD hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
 
 /* prepare.c */
 HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);

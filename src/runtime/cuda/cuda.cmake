@@ -36,7 +36,7 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     endforeach()
     target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/layers.fatbin ${images}/attention.fatbin
         cuda/backend_cuda.c cuda/device.c cuda/library.c cuda/prepare.c cuda/extent.c cuda/gemm.c cuda/product.c
-        cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c
+        cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c cuda/staging.c
         cuda/calls.c cuda/few_rows.c cuda/layers.c cuda/attention.c cuda/linear.c cuda/tune.c cuda/contest.c
         cuda/trial.c cuda/steps.c)
     set_source_files_properties(cuda/device.c PROPERTIES

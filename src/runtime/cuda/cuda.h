@@ -16,6 +16,7 @@
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/replay.h"
+#include "runtime/cuda/staging.h"
 #include "runtime/tuning.h"
 
 enum { HYP_CUDA_MIN_ALIGN = 16 };
@@ -32,7 +33,7 @@ typedef struct hyp_cuda_device {
     int cache_bytes;     /* of the second level, which all multiprocessors share */
     char name[192];      /* for people */
     char key[192];       /* what measurements depend on: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100" */
-    hyp_log log;         /* of the engine; only while it loads */
+    hyp_log log;         /* of the engine */
 } hyp_cuda_device;
 
 typedef struct hyp_cuda_model {
@@ -46,8 +47,9 @@ typedef struct hyp_cuda_session {
     CUstream stream;
     bool own_stream;
     cublasLtHandle_t lt;
-    CUdeviceptr workspace, scratch, staging; /* 0 = none yet */
-    size_t workspace_bytes, scratch_bytes, staging_bytes;
+    CUdeviceptr workspace, scratch; /* 0 = none yet */
+    size_t workspace_bytes, scratch_bytes;
+    hyp_cuda_staging staging;
     hyp_tuning tuning;       /* of products */
     bool untuned;            /* what is prepared now is to be as if nothing were known from tuning */
     CUdeviceptr *at;         /* by tensor: its address in the run under way */
@@ -69,6 +71,7 @@ typedef struct hyp_cuda_prepared {
     size_t *edge_offset; /* by input, then output: into its staging memory */
     size_t *edge_bytes;
     size_t staging_bytes; /* that staging all of them would take */
+    size_t packed_bytes;  /* the first of them: all that are small */
     hyp_cuda_replays replays;
     hyp_arena arena;
 } hyp_cuda_prepared;

@@ -123,15 +123,17 @@ hyp_status hyp_cuda_place_slots(const HypPlan__Program *p, const int64_t *values
     return HYP_OK;
 }
 
-hyp_status hyp_cuda_place_edges(const HypPlan__Program *p, const int64_t *values, size_t *offsets, size_t *bytes,
-                                size_t *out_total, hyp_diag *diag)
+hyp_status hyp_cuda_place_edges(const HypPlan__Program *p, const int64_t *values, size_t small, size_t *offsets,
+                                size_t *bytes, size_t *out_small, size_t *out_total, hyp_diag *diag)
 {
-    size_t total = 0;
-    for (size_t i = 0; i < p->n_inputs + p->n_outputs; i++) {
-        uint32_t t = i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs];
-        HYP_TRY(tensor_bytes(p, t, values, &bytes[i], diag));
-        HYP_TRY(take(bytes[i], &total, &offsets[i], diag));
-    }
+    size_t edges = p->n_inputs + p->n_outputs, total = 0;
+    for (size_t i = 0; i < edges; i++)
+        HYP_TRY(tensor_bytes(p, i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs], values, &bytes[i], diag));
+    for (size_t i = 0; i < edges; i++)
+        if (bytes[i] <= small) HYP_TRY(take(bytes[i], &total, &offsets[i], diag));
+    *out_small = total;
+    for (size_t i = 0; i < edges; i++)
+        if (bytes[i] > small) HYP_TRY(take(bytes[i], &total, &offsets[i], diag));
     *out_total = total;
     return HYP_OK;
 }

@@ -35,9 +35,10 @@ hyp_cuda_extent hyp_cuda_extent_of(int64_t size);
  * under these dims. `offsets` has program->slot_count entries; HYP_ERR_LIMIT when the sum overflows. */
 HYP_NODISCARD hyp_status hyp_cuda_place_slots(const HypPlan__Program *program, const int64_t *values, size_t *offsets,
                                               size_t *out_total, hyp_diag *diag);
-/* The same for inputs and outputs, in this order, that must be staged: n_inputs + n_outputs offsets and sizes in
- * bytes. */
-HYP_NODISCARD hyp_status hyp_cuda_place_edges(const HypPlan__Program *program, const int64_t *values, size_t *offsets,
-                                              size_t *bytes, size_t *out_total, hyp_diag *diag);
+/* The same for inputs and outputs that must be staged: n_inputs + n_outputs offsets and sizes in bytes. Those of up to
+ * `small` bytes come first, *out_small bytes in all; of each kind inputs come before outputs, in the order of the plan. */
+HYP_NODISCARD hyp_status hyp_cuda_place_edges(const HypPlan__Program *program, const int64_t *values, size_t small,
+                                              size_t *offsets, size_t *bytes, size_t *out_small, size_t *out_total,
+                                              hyp_diag *diag);
 
 #endif

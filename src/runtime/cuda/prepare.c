@@ -83,7 +83,8 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
         return hyp_fail_memory(diag, (2 * edges + program->slot_count) * sizeof *p->edge_bytes);
     HYP_TRY(hyp_cuda_replays_init(&p->replays, edges, &p->arena, diag));
     HYP_TRY(hyp_cuda_place_slots(program, values, p->slot_offset, &scratch, diag));
-    HYP_TRY(hyp_cuda_place_edges(program, values, p->edge_offset, p->edge_bytes, &p->staging_bytes, diag));
+    HYP_TRY(hyp_cuda_place_edges(program, values, HYP_CUDA_SMALL, p->edge_offset, p->edge_bytes, &p->packed_bytes,
+                                 &p->staging_bytes, diag));
     HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
     hyp_cuda_build b = {.session = s, .prepared = p, .program = program, .values = values, .diag = diag};
     return add_steps(&b);

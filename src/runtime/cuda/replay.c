@@ -4,7 +4,7 @@
 
 hyp_status hyp_cuda_replays_init(hyp_cuda_replays *r, size_t edges, hyp_arena *arena, hyp_diag *diag)
 {
-    r->key_length = edges + 1;
+    r->key_length = edges + 2;
     for (size_t i = 0; i < HYP_CUDA_REPLAYS; i++) {
         r->kept[i].key = hyp_arena_zalloc(arena, r->key_length, sizeof *r->kept[i].key);
         if (!r->kept[i].key) return hyp_fail_memory(diag, r->key_length * sizeof *r->kept[i].key);
@@ -24,12 +24,14 @@ void hyp_cuda_replays_dispose(hyp_cuda_replays *r, const hyp_cuda_library *lib)
     for (size_t i = 0; i < HYP_CUDA_REPLAYS; i++) forget(&r->kept[i], lib);
 }
 
+/* Addresses are even: an odd number is that of a tensor which the graph itself copies, from or to packed memory. */
 static CUdeviceptr key_part(const hyp_cuda_session *s, size_t i)
 {
     const HypPlan__Program *p = s->model->plan->program;
-    if (i < p->n_inputs) return s->at[p->inputs[i]];
-    i -= p->n_inputs;
-    return i < p->n_outputs ? s->at[p->outputs[i]] : s->scratch;
+    size_t edges = p->n_inputs + p->n_outputs;
+    if (i >= edges) return i == edges ? s->scratch : (uintptr_t)s->staging.packed;
+    uint32_t tensor = i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs];
+    return s->at[tensor] + (s->staging.ways[i] == HYP_CUDA_WAY_PACKED);
 }
 
 static bool is_for(const hyp_cuda_replay *replay, const hyp_cuda_session *s, size_t key_length)
@@ -64,7 +66,7 @@ static CUgraphExec capture(hyp_cuda_session *s, hyp_cuda_prepared *p)
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
     if (lib->cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) return NULL;
-    bool queued = hyp_cuda_run_ops(s, p, &unused) == HYP_OK;
+    bool queued = hyp_cuda_queue_run(s, p, &unused) == HYP_OK;
     bool captured = lib->cuStreamEndCapture(s->stream, &graph) == CUDA_SUCCESS && graph;
     if (queued && captured && lib->cuGraphInstantiate(&exec, graph, 0) != CUDA_SUCCESS) exec = NULL;
     if (captured) lib->cuGraphDestroy(graph);

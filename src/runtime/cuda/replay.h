@@ -2,8 +2,8 @@
  * as one from then on.
  *
  * A graph holds the addresses that it was captured with, so it serves runs whose inputs and outputs lie where they lay
- * then; a few graphs are kept for callers who take turns between buffers. Copies from and to host memory stay outside,
- * so host tensors may lie anywhere. What cannot be captured (because the caller captures the stream himself, say) runs
+ * then; a few graphs are kept for callers who take turns between buffers. Host tensors may lie anywhere: copies from and
+ * to the caller's memory stay outside, while those of packed tensors (staging.h) are in the graph. What cannot be captured (because the caller captures the stream himself, say) runs
  * op by op as before.
  */
 #ifndef HYP_RUNTIME_CUDA_REPLAY_H
@@ -17,7 +17,7 @@ struct hyp_cuda_prepared;
 enum { HYP_CUDA_REPLAYS = 4 };
 
 typedef struct hyp_cuda_replay {
-    CUdeviceptr *key;  /* addresses of the inputs, the outputs and the scratch memory */
+    CUdeviceptr *key;  /* addresses of the inputs, the outputs, the scratch memory and that of packed tensors */
     CUgraphExec graph; /* NULL: not captured */
     uint64_t used;     /* larger = more recently; 0: never */
 } hyp_cuda_replay;

@@ -7,7 +7,8 @@
 //
 // HYPATIA_EMULATOR chooses a device that is missing something: "none" (no GPU), "old" (an old driver), "small" (16 MiB
 // of memory), "plain" (a cuBLASLt without epilogues), "uncaptured" (streams that cannot be captured), "idle" (nothing is
-// computed, for measuring the host),
+// computed, for measuring the host), "lazy" (work is done when it is waited for, not before), "pageable" (there is no
+// page-locked memory),
 // "level" (no algorithm is much faster than the first), "slow epilogues" (products do best without),
 // "slow kernels" (kernels of ours are slower than products), "company" (the best algorithm is slow after other products).
 #include <atomic>
@@ -180,6 +181,8 @@ static void need_context()
     if (contexts_current <= 0) give_up("no context is current");
 }
 
+#include "emulator_streams.hpp"
+
 DRIVER cuModuleLoadData(CUmodule *module, const void *image)
 {
     need_context();
@@ -222,6 +225,7 @@ DRIVER cuMemAlloc(CUdeviceptr *at, size_t bytes)
 }
 DRIVER cuMemFree(CUdeviceptr at)
 {
+    finish_all();
     std::lock_guard<std::mutex> hold(lock);
     need_context();
     auto found = memory.find((uintptr_t)at);
@@ -231,136 +235,6 @@ DRIVER cuMemFree(CUdeviceptr at)
     free((void *)at);
     return CUDA_SUCCESS;
 }
-DRIVER cuMemHostAlloc(void **at, size_t bytes, unsigned int) { return *at = calloc(1, bytes), CUDA_SUCCESS; }
-DRIVER cuMemFreeHost(void *at) { return free(at), CUDA_SUCCESS; }
-DRIVER cuMemHostGetDevicePointer(CUdeviceptr *out, void *at, unsigned int)
-{
-    return *out = (CUdeviceptr)at, CUDA_SUCCESS;
-}
-
-static CUresult copy_bytes(void *to, const void *from, size_t bytes)
-{
-    need_context();
-    memmove(to, from, bytes);
-    return CUDA_SUCCESS;
-}
-DRIVER cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t n) { return copy_bytes((void *)to, from, n); }
-DRIVER cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n) { return copy_bytes(to, (void *)from, n); }
-
-// ---- streams and graphs: work is done at once, unless the stream is captured --------------------------------
-
-using work = std::function<void()>;
-struct stream {
-    bool captured;
-    std::vector<work> graph;
-};
-
-static void queue(CUstream at, const work &what)
-{
-    need_context();
-    stream *s = (stream *)at;
-    if (is_mode("idle")) return;
-    if (s && s->captured)
-        s->graph.push_back(what);
-    else
-        what();
-}
-static void no_capture(CUstream at, const char *what)
-{
-    if (at && ((stream *)at)->captured) give_up(what);
-}
-
-DRIVER cuStreamCreate(CUstream *out, unsigned int) { return *out = (CUstream) new stream{}, CUDA_SUCCESS; }
-DRIVER cuStreamDestroy(CUstream at) { return delete (stream *)at, CUDA_SUCCESS; }
-DRIVER cuStreamSynchronize(CUstream at)
-{
-    no_capture(at, "a stream was waited for while it was captured");
-    return CUDA_SUCCESS;
-}
-DRIVER cuStreamIsCapturing(CUstream at, CUstreamCaptureStatus *status)
-{
-    *status = ((stream *)at)->captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-DRIVER cuStreamBeginCapture(CUstream at, CUstreamCaptureMode)
-{
-    need_context();
-    if (is_mode("uncaptured")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    no_capture(at, "a stream was captured twice");
-    return ((stream *)at)->captured = true, CUDA_SUCCESS;
-}
-DRIVER cuStreamEndCapture(CUstream at, CUgraph *out)
-{
-    stream *s = (stream *)at;
-    if (!s->captured) give_up("a capture was ended that was not begun");
-    *out = (CUgraph) new std::vector<work>;
-    ((std::vector<work> *)*out)->swap(s->graph);
-    return s->captured = false, CUDA_SUCCESS;
-}
-static std::mutex graphs_lock;
-static size_t graphs; // that are not destroyed yet
-DRIVER cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long)
-{
-    need_context();
-    std::lock_guard<std::mutex> hold(graphs_lock);
-    graphs++;
-    return *out = (CUgraphExec) new std::vector<work>(*(std::vector<work> *)graph), CUDA_SUCCESS;
-}
-DRIVER cuGraphDestroy(CUgraph graph) { return delete (std::vector<work> *)graph, CUDA_SUCCESS; }
-DRIVER cuGraphExecDestroy(CUgraphExec graph)
-{
-    need_context();
-    std::lock_guard<std::mutex> hold(graphs_lock);
-    graphs--;
-    return delete (std::vector<work> *)graph, CUDA_SUCCESS;
-}
-DRIVER cuGraphLaunch(CUgraphExec graph, CUstream at)
-{
-    for (const work &w : *(std::vector<work> *)graph) queue(at, w);
-    return CUDA_SUCCESS;
-}
-
-// Time goes by when work is done: what it takes is made up, and the same on every machine.
-static std::atomic<uint64_t> nanoseconds;
-DRIVER cuEventCreate(CUevent *out, unsigned int) { return *out = (CUevent) new uint64_t(0), CUDA_SUCCESS; }
-DRIVER cuEventDestroy(CUevent event) { return delete (uint64_t *)event, CUDA_SUCCESS; }
-DRIVER cuEventRecord(CUevent event, CUstream at)
-{
-    return queue(at, [=] { *(uint64_t *)event = nanoseconds; }), CUDA_SUCCESS;
-}
-DRIVER cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
-#undef cuEventElapsedTime // as in library.h
-DRIVER cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop)
-{
-    return *milliseconds = (float)(*(uint64_t *)stop - *(uint64_t *)start) * 1e-6f, CUDA_SUCCESS;
-}
-
-// For the tests: the graphs that are there.
-extern "C" __attribute__((visibility("default"))) size_t emulator_graphs(void)
-{
-    std::lock_guard<std::mutex> hold(graphs_lock);
-    return graphs;
-}
-
-DRIVER cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream at)
-{
-    no_capture(at, "a copy from host memory was captured");
-    return copy_bytes((void *)to, from, n);
-}
-DRIVER cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream at)
-{
-    no_capture(at, "a copy to host memory was captured");
-    return copy_bytes(to, (void *)from, n);
-}
-DRIVER cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream at)
-{
-    return queue(at, [=] { memmove((void *)to, (void *)from, n); }), CUDA_SUCCESS;
-}
-DRIVER cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream at)
-{
-    return queue(at, [=] { memset((void *)to, value, n); }), CUDA_SUCCESS;
-}
-
 static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsigned block_y,
                    const std::vector<char> &args)
 {

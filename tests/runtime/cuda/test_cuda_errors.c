@@ -1,6 +1,5 @@
 /* A machine that cannot run CUDA says why, and leaks nothing. Runs on the emulator, which ends the program when device
  * memory is not freed. */
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/cuda/emulator_tells.h"
 #include "runtime/plan_builder.h"
 
 static plan_builder builder; /* large */
@@ -156,17 +156,45 @@ static void a_run_allocates_nothing(void **state)
     hyp_engine_destroy(engine);
 }
 
+static void keep_line(const char *line, void *text)
+{
+    strncat(text, line, 4095 - strlen(text));
+    strncat(text, "\n", 4095 - strlen(text));
+}
+
+static void without_page_locked_memory_tensors_are_copied_as_they_lie(void **state)
+{
+    (void)state;
+    static const char line[] = "the system gives no page-locked memory";
+    hyp_engine *engine;
+    hyp_context *context;
+    hyp_diag diag = {0};
+    char log[4096] = "";
+    setenv("HYPATIA_EMULATOR", "pageable", 1);
+    hyp_engine_options options = {
+        .size = sizeof options, .device = HYP_DEVICE_CUDA, .log = keep_line, .log_user = log};
+    assert_int_equal(hyp_engine_load_file(path, &options, &engine, &diag), HYP_OK);
+    assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
+    float in[20] = {1}, got[15];
+    hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {5, 4}};
+    hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F32};
+    for (int run = 0; run < 4; run++) {
+        memset(got, 0, sizeof got);
+        assert_int_equal(hyp_context_run(context, &x, 1, &y, 1, &diag), HYP_OK);
+        assert_true(got[0] == 1 && got[1] == 5 && got[2] == 9);
+    }
+    const char *said = strstr(log, line);
+    assert_non_null(said);
+    assert_null(strstr(said + 1, line)); /* once */
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+}
+
 static size_t graphs_on_the_device(void)
 {
-    void *library = dlopen(getenv("HYPATIA_CUBLASLT"), RTLD_NOW | RTLD_NOLOAD);
-    assert_non_null(library);
-    void *symbol = dlsym(library, "emulator_graphs");
-    assert_non_null(symbol);
-    size_t (*count)(void);
-    memcpy(&count, &symbol, sizeof count);
-    size_t graphs = count();
-    dlclose(library);
-    return graphs;
+    size_t (*count)(void) = NULL;
+    assert_true(emulator_function("emulator_graphs", &count));
+    return count();
 }
 
 /* Runs 5 batch sizes in turn, three times; host tensors of one size always use the same staging memory. */
@@ -214,6 +242,7 @@ int main(void)
         cmocka_unit_test(a_device_without_memory_is_an_error_and_the_engine_stays_usable),
         cmocka_unit_test(no_allocation_that_fails_leaks_or_crashes),
         cmocka_unit_test(a_run_allocates_nothing),
+        cmocka_unit_test(without_page_locked_memory_tensors_are_copied_as_they_lie),
         cmocka_unit_test(a_run_with_the_same_buffers_is_captured_once_for_each_shape),
         cmocka_unit_test(a_device_that_captures_nothing_runs_step_by_step),
     };

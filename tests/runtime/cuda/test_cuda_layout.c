@@ -453,6 +453,29 @@ static void a_slot_is_as_large_as_its_largest_tensor(void **state)
     pb_dispose(&builder);
 }
 
+static void small_inputs_and_outputs_lie_together(void **state)
+{
+    (void)state;
+    pb_init(&builder);
+    const int64_t counts[] = {1000, 3, 10, 2000, 5};
+    for (int i = 0; i < 3; i++) pb_input(&builder, "x", HYP_F32, 1, pb_consts(&builder, 1, &counts[i]));
+    for (int i = 3; i < 5; i++) pb_output(&builder, "y", HYP_F32, 1, pb_consts(&builder, 1, &counts[i]));
+    int64_t values[16] = {0};
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_plan_eval_dims(&builder.program, NULL, values, &diag), HYP_OK);
+    static const size_t want[] = {768, 0, 256, 4864, 512};
+    size_t offsets[5], bytes[5], small, total;
+    assert_int_equal(
+        hyp_cuda_place_edges(&builder.program, values, 40, offsets, bytes, &small, &total, &diag), HYP_OK);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(offsets[i], want[i]);
+        assert_int_equal(bytes[i], 4 * counts[i]);
+    }
+    assert_int_equal(small, 768);
+    assert_int_equal(total, 4864 + 8192);
+    pb_dispose(&builder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -471,6 +494,7 @@ int main(void)
         cmocka_unit_test(wide_accesses_are_used_only_where_every_row_allows_them),
         cmocka_unit_test(copies_take_the_cheapest_form),
         cmocka_unit_test(a_slot_is_as_large_as_its_largest_tensor),
+        cmocka_unit_test(small_inputs_and_outputs_lie_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

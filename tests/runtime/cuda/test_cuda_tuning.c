@@ -1,7 +1,6 @@
 /* Products that are done as tuning found: what a plan knows is used on the device that it was measured on, and nowhere
  * else. Runs on the emulator, whose algorithms have speeds of their own.
  */
-#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/cuda/emulator_tells.h"
 #include "runtime/plan_builder.h"
 
 static plan_builder builder; /* large */
@@ -46,15 +46,9 @@ static int remove_plan(void **state)
 /* How often the emulator's algorithm ran since it was loaded. */
 static uint64_t runs_of(int algorithm)
 {
-    void *emulator = dlopen("libcuda.so.1", RTLD_NOW);
-    assert_non_null(emulator);
-    uint64_t (*runs)(int);
-    void *symbol = dlsym(emulator, "emulator_runs");
-    assert_non_null(symbol);
-    memcpy(&runs, &symbol, sizeof runs);
-    uint64_t n = runs(algorithm);
-    dlclose(emulator);
-    return n;
+    uint64_t (*runs)(int) = NULL;
+    assert_true(emulator_function("emulator_runs", &runs));
+    return runs(algorithm);
 }
 
 /* Puts into the plan that this algorithm of the emulator is the fastest for ROWS rows on the device of this name. */

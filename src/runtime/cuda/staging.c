@@ -1,0 +1,267 @@
+#include "runtime/cuda/staging.h"
+
+#include <string.h>
+
+#include "runtime/cuda/backend_cuda.h"
+
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+hyp_status hyp_cuda_staging_init(hyp_cuda_staging *g, size_t edges, hyp_diag *diag)
+{
+    g->ways = hyp_calloc(edges, sizeof *g->ways);
+    return g->ways ? HYP_OK : hyp_fail_memory(diag, edges * sizeof *g->ways);
+}
+
+void hyp_cuda_staging_dispose(hyp_cuda_staging *g, const hyp_cuda_library *lib)
+{
+    if (g->device) lib->cuMemFree(g->device);
+    if (g->packed) lib->cuMemFreeHost(g->packed);
+    if (g->ring) lib->cuMemFreeHost(g->ring);
+    for (size_t i = 0; i < HYP_CUDA_RING; i++)
+        if (g->sent[i]) lib->cuEventDestroy(g->sent[i]);
+    hyp_free(g->ways);
+}
+
+/* Nobody can use what was there before: a run with tensors in host memory has waited for its end. */
+static bool lock_pages(const hyp_cuda_library *lib, uint8_t **at, size_t bytes)
+{
+    void *grown;
+    if (lib->cuMemHostAlloc(&grown, bytes, 0) != CUDA_SUCCESS) return false;
+    if (*at) lib->cuMemFreeHost(*at);
+    *at = grown;
+    return true;
+}
+
+static bool make_ring(hyp_cuda_staging *g, const hyp_cuda_library *lib)
+{
+    for (size_t i = 0; i < HYP_CUDA_RING; i++)
+        if (!g->sent[i] && lib->cuEventCreate(&g->sent[i], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return false;
+    return g->ring || lock_pages(lib, &g->ring, (size_t)HYP_CUDA_RING * HYP_CUDA_PIECE);
+}
+
+/* Page-locked memory for so many bytes of packed tensors, and for a ring if there are large ones. */
+static void take_pages(hyp_cuda_session *s, size_t packed_bytes, bool ring)
+{
+    hyp_cuda_staging *g = &s->staging;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    bool ok = true;
+    if (g->refused) return;
+    if (packed_bytes > g->packed_bytes) {
+        ok = lock_pages(lib, &g->packed, packed_bytes);
+        if (ok) g->packed_bytes = packed_bytes;
+    }
+    if (ok && ring) ok = make_ring(g, lib);
+    if (ok) return;
+    g->refused = true;
+    hyp_log_printf(&s->model->device->log,
+                   "the system gives no page-locked memory: tensors in host memory are copied as they lie");
+}
+
+/* ---- ways ---------------------------------------------------------------------------------------------------- */
+
+/* An input or output of the run as the caller gives it: outputs follow inputs. */
+typedef struct given {
+    uint8_t *data;
+    hyp_memory memory;
+    uint32_t tensor;
+} given;
+
+static given given_edge(const HypPlan__Program *p, const hyp_bindings *b, size_t i)
+{
+    if (i < p->n_inputs) return (given){b->inputs[i], b->input_memory[i], p->inputs[i]};
+    i -= p->n_inputs;
+    return (given){b->outputs[i], b->output_memory[i], p->outputs[i]};
+}
+
+/* Does all of this memory lie in one page-locked block of somebody's? */
+static bool is_locked(const hyp_cuda_library *lib, const uint8_t *data, size_t bytes)
+{
+    unsigned int type = 0;
+    CUdeviceptr start = 0;
+    size_t size = 0;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                        CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *values[] = {&type, &start, &size};
+    uintptr_t at = (uintptr_t)data;
+    return lib->cuPointerGetAttributes(3, attributes, values, at) == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST &&
+           start <= at && at - start <= size && bytes <= size - (at - start);
+}
+
+static hyp_cuda_way choose_way(const hyp_cuda_library *lib, const given *e, size_t bytes)
+{
+    if (bytes == 0) return HYP_CUDA_WAY_NONE;
+    if (e->memory == HYP_MEMORY_CUDA)
+        return (uintptr_t)e->data % HYP_CUDA_MIN_ALIGN == 0 ? HYP_CUDA_WAY_NONE : HYP_CUDA_WAY_MOVED;
+    if (bytes <= HYP_CUDA_SMALL) return HYP_CUDA_WAY_PACKED;
+    return is_locked(lib, e->data, bytes) ? HYP_CUDA_WAY_DIRECT : HYP_CUDA_WAY_PIECES;
+}
+
+/* Takes what the ways need, and chooses others where that is not to be had. */
+static hyp_status take_memory(hyp_cuda_session *s, const hyp_cuda_prepared *p, size_t edges, hyp_diag *diag)
+{
+    hyp_cuda_staging *g = &s->staging;
+    bool packed = false, pieces = false;
+    for (size_t i = 0; i < edges; i++) {
+        packed = packed || g->ways[i] == HYP_CUDA_WAY_PACKED;
+        pieces = pieces || g->ways[i] == HYP_CUDA_WAY_PIECES;
+    }
+    HYP_TRY(hyp_cuda_grow(s, &g->device, &g->device_bytes, p->staging_bytes, "inputs and outputs", diag));
+    take_pages(s, packed ? p->packed_bytes : 0, pieces);
+    for (size_t i = 0; i < edges; i++)
+        if ((g->ways[i] == HYP_CUDA_WAY_PACKED && g->packed_bytes < p->packed_bytes) ||
+            (g->ways[i] == HYP_CUDA_WAY_PIECES && !g->ring))
+            g->ways[i] = HYP_CUDA_WAY_DIRECT;
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_stage(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b, bool *out_host,
+                          hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    size_t edges = program->n_inputs + program->n_outputs;
+    bool staged = false;
+    for (size_t i = 0; i < edges; i++) {
+        given e = given_edge(program, b, i);
+        hyp_cuda_way way = choose_way(&s->model->device->lib, &e, p->edge_bytes[i]);
+        s->staging.ways[i] = way;
+        s->at[e.tensor] = (CUdeviceptr)(uintptr_t)e.data;
+        staged = staged || way != HYP_CUDA_WAY_NONE;
+        *out_host = *out_host || way > HYP_CUDA_WAY_MOVED;
+    }
+    if (!staged) return HYP_OK;
+    HYP_TRY(take_memory(s, p, edges, diag));
+    for (size_t i = 0; i < edges; i++)
+        if (s->staging.ways[i] != HYP_CUDA_WAY_NONE)
+            s->at[given_edge(program, b, i).tensor] = s->staging.device + p->edge_offset[i];
+    return HYP_OK;
+}
+
+/* ---- copies -------------------------------------------------------------------------------------------------- */
+
+static size_t piece_at(size_t done, size_t bytes)
+{
+    return bytes - done < HYP_CUDA_PIECE ? bytes - done : HYP_CUDA_PIECE;
+}
+
+static hyp_status send_pieces(hyp_cuda_session *s, CUdeviceptr to, const uint8_t *from, size_t bytes, hyp_diag *diag)
+{
+    hyp_cuda_staging *g = &s->staging;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    for (size_t done = 0, size; done < bytes; done += size, g->turn++) {
+        size_t slot = g->turn % HYP_CUDA_RING;
+        uint8_t *piece = g->ring + slot * HYP_CUDA_PIECE;
+        size = piece_at(done, bytes);
+        HYP_TRY(hyp_cuda_check(lib, lib->cuEventSynchronize(g->sent[slot]), "copying an input to the device", diag));
+        memcpy(piece, from + done, size);
+        HYP_TRY(hyp_cuda_check(lib, lib->cuMemcpyHtoDAsync(to + done, piece, size, s->stream),
+                               "copying an input to the device", diag));
+        HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(g->sent[slot], s->stream), "cuEventRecord", diag));
+    }
+    return HYP_OK;
+}
+
+/* As many pieces are under way as the ring has places, while the host copies the one that came first. */
+static hyp_status fetch_pieces(hyp_cuda_session *s, uint8_t *to, CUdeviceptr from, size_t bytes, hyp_diag *diag)
+{
+    hyp_cuda_staging *g = &s->staging;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    const uint64_t first = g->turn, last = first + (bytes + HYP_CUDA_PIECE - 1) / HYP_CUDA_PIECE;
+    for (uint64_t taken = first; taken < last; taken++) {
+        for (; g->turn < last && g->turn < taken + HYP_CUDA_RING; g->turn++) {
+            size_t slot = g->turn % HYP_CUDA_RING, done = (size_t)(g->turn - first) * HYP_CUDA_PIECE;
+            HYP_TRY(hyp_cuda_check(
+                lib,
+                lib->cuMemcpyDtoHAsync(g->ring + slot * HYP_CUDA_PIECE, from + done, piece_at(done, bytes), s->stream),
+                "copying an output from the device", diag));
+            HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(g->sent[slot], s->stream), "cuEventRecord", diag));
+        }
+        size_t slot = taken % HYP_CUDA_RING, done = (size_t)(taken - first) * HYP_CUDA_PIECE;
+        HYP_TRY(hyp_cuda_check(lib, lib->cuEventSynchronize(g->sent[slot]), "running the plan on the device", diag));
+        memcpy(to + done, g->ring + slot * HYP_CUDA_PIECE, piece_at(done, bytes));
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_stage_inputs(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    for (size_t i = 0; i < program->n_inputs; i++) {
+        const uint8_t *from = b->inputs[i];
+        size_t bytes = p->edge_bytes[i];
+        CUdeviceptr to = s->at[program->inputs[i]];
+        CUresult result = CUDA_SUCCESS;
+        switch (s->staging.ways[i]) {
+        case HYP_CUDA_WAY_NONE: break;
+        case HYP_CUDA_WAY_MOVED: result = lib->cuMemcpyDtoDAsync(to, (uintptr_t)from, bytes, s->stream); break;
+        case HYP_CUDA_WAY_PACKED: memcpy(s->staging.packed + p->edge_offset[i], from, bytes); break;
+        case HYP_CUDA_WAY_PIECES: HYP_TRY(send_pieces(s, to, from, bytes, diag)); break;
+        case HYP_CUDA_WAY_DIRECT: result = lib->cuMemcpyHtoDAsync(to, from, bytes, s->stream); break;
+        }
+        HYP_TRY(hyp_cuda_check(lib, result, "copying an input to the device", diag));
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_stage_outputs(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b,
+                                  hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    for (int pieces = 0; pieces < 2; pieces++) /* what the host must wait for comes last */
+        for (size_t i = 0; i < program->n_outputs; i++) {
+            size_t edge = program->n_inputs + i, bytes = p->edge_bytes[edge];
+            CUdeviceptr from = s->at[program->outputs[i]];
+            hyp_cuda_way way = s->staging.ways[edge];
+            CUresult result = CUDA_SUCCESS;
+            if ((way == HYP_CUDA_WAY_PIECES) != (pieces == 1)) continue;
+            if (way == HYP_CUDA_WAY_PIECES) HYP_TRY(fetch_pieces(s, b->outputs[i], from, bytes, diag));
+            if (way == HYP_CUDA_WAY_MOVED)
+                result = lib->cuMemcpyDtoDAsync((uintptr_t)b->outputs[i], from, bytes, s->stream);
+            if (way == HYP_CUDA_WAY_DIRECT) result = lib->cuMemcpyDtoHAsync(b->outputs[i], from, bytes, s->stream);
+            HYP_TRY(hyp_cuda_check(lib, result, "copying an output from the device", diag));
+        }
+    return HYP_OK;
+}
+
+/* ---- packed tensors ------------------------------------------------------------------------------------------ */
+
+static hyp_status transfer(hyp_cuda_session *s, size_t offset, size_t bytes, bool outputs, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    uint8_t *host = s->staging.packed + offset;
+    CUdeviceptr device = s->staging.device + offset;
+    CUresult result = outputs ? lib->cuMemcpyDtoHAsync(host, device, bytes, s->stream)
+                              : lib->cuMemcpyHtoDAsync(device, host, bytes, s->stream);
+    return hyp_cuda_check(lib, result, outputs ? "copying outputs from the device" : "copying inputs to the device",
+                          diag);
+}
+
+/* Neighbours go together; what lies between them and is packed not, in this run, may have come another way. */
+hyp_status hyp_cuda_stage_packed(hyp_cuda_session *s, const hyp_cuda_prepared *p, bool outputs, hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    size_t first = outputs ? program->n_inputs : 0, last = outputs ? first + program->n_outputs : program->n_inputs;
+    size_t begin = 0, end = 0; /* of the transfer that is put together */
+    for (size_t i = first; i < last; i++) {
+        size_t at = p->edge_offset[i], bytes = p->edge_bytes[i];
+        if (bytes == 0 || bytes > HYP_CUDA_SMALL) continue; /* those lie elsewhere */
+        bool packed = s->staging.ways[i] == HYP_CUDA_WAY_PACKED;
+        if (packed && end == 0) begin = at;
+        if (packed) end = at + bytes;
+        if (packed || end == 0) continue;
+        HYP_TRY(transfer(s, begin, end - begin, outputs, diag));
+        end = 0;
+    }
+    return end > 0 ? transfer(s, begin, end - begin, outputs, diag) : HYP_OK;
+}
+
+void hyp_cuda_unpack_outputs(const hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    for (size_t i = 0; i < program->n_outputs; i++) {
+        size_t edge = program->n_inputs + i;
+        if (s->staging.ways[edge] == HYP_CUDA_WAY_PACKED)
+            memcpy(b->outputs[i], s->staging.packed + p->edge_offset[edge], p->edge_bytes[edge]);
+    }
+}

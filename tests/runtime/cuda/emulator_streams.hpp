@@ -1,0 +1,252 @@
+// emulator_streams.hpp - streams, graphs and events, copies, and page-locked memory, of the emulated device. Included
+// by emulator.cpp alone.
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include <cuda.h>
+
+// ---- streams and graphs: work is done at once, unless the stream is captured, or the device is lazy -----------
+
+using work = std::function<void()>;
+struct stream {
+    bool captured;
+    std::vector<work> graph;
+    std::deque<work> waiting; // of a lazy device
+};
+static std::set<stream *> streams;
+static std::mutex streams_lock;
+
+static bool finish_one(stream *s)
+{
+    if (s->waiting.empty()) return false;
+    work first = s->waiting.front();
+    s->waiting.pop_front();
+    first();
+    return true;
+}
+static void finish(stream *s)
+{
+    while (s && finish_one(s)) {
+    }
+}
+static void finish_all()
+{
+    if (!is_mode("lazy")) return;
+    std::lock_guard<std::mutex> hold(streams_lock);
+    for (stream *s : streams) finish(s);
+}
+
+static void queue(CUstream at, const work &what)
+{
+    need_context();
+    stream *s = (stream *)at;
+    if (is_mode("idle")) return;
+    if (s && s->captured)
+        s->graph.push_back(what);
+    else if (s && is_mode("lazy"))
+        s->waiting.push_back(what);
+    else
+        what();
+}
+static void no_capture(CUstream at, const char *what)
+{
+    if (at && ((stream *)at)->captured) give_up(what);
+}
+
+DRIVER cuStreamCreate(CUstream *out, unsigned int)
+{
+    std::lock_guard<std::mutex> hold(streams_lock);
+    stream *s = new stream{};
+    streams.insert(s);
+    return *out = (CUstream)s, CUDA_SUCCESS;
+}
+DRIVER cuStreamDestroy(CUstream at)
+{
+    finish((stream *)at);
+    std::lock_guard<std::mutex> hold(streams_lock);
+    streams.erase((stream *)at);
+    return delete (stream *)at, CUDA_SUCCESS;
+}
+DRIVER cuStreamSynchronize(CUstream at)
+{
+    no_capture(at, "a stream was waited for while it was captured");
+    finish((stream *)at);
+    return CUDA_SUCCESS;
+}
+DRIVER cuStreamIsCapturing(CUstream at, CUstreamCaptureStatus *status)
+{
+    *status = ((stream *)at)->captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+DRIVER cuStreamBeginCapture(CUstream at, CUstreamCaptureMode)
+{
+    need_context();
+    if (is_mode("uncaptured")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    no_capture(at, "a stream was captured twice");
+    return ((stream *)at)->captured = true, CUDA_SUCCESS;
+}
+DRIVER cuStreamEndCapture(CUstream at, CUgraph *out)
+{
+    stream *s = (stream *)at;
+    if (!s->captured) give_up("a capture was ended that was not begun");
+    *out = (CUgraph) new std::vector<work>;
+    ((std::vector<work> *)*out)->swap(s->graph);
+    return s->captured = false, CUDA_SUCCESS;
+}
+static std::mutex graphs_lock;
+static size_t graphs; // that are not destroyed yet
+DRIVER cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long)
+{
+    need_context();
+    std::lock_guard<std::mutex> hold(graphs_lock);
+    graphs++;
+    return *out = (CUgraphExec) new std::vector<work>(*(std::vector<work> *)graph), CUDA_SUCCESS;
+}
+DRIVER cuGraphDestroy(CUgraph graph) { return delete (std::vector<work> *)graph, CUDA_SUCCESS; }
+DRIVER cuGraphExecDestroy(CUgraphExec graph)
+{
+    need_context();
+    std::lock_guard<std::mutex> hold(graphs_lock);
+    graphs--;
+    return delete (std::vector<work> *)graph, CUDA_SUCCESS;
+}
+DRIVER cuGraphLaunch(CUgraphExec graph, CUstream at)
+{
+    for (const work &w : *(std::vector<work> *)graph) queue(at, w);
+    return CUDA_SUCCESS;
+}
+
+// Time goes by when work is done: what it takes is made up, and the same on every machine.
+static std::atomic<uint64_t> nanoseconds;
+struct event {
+    uint64_t time;
+    stream *at;      // where it was recorded last
+    size_t expected; // records that are not done yet
+};
+DRIVER cuEventCreate(CUevent *out, unsigned int) { return *out = (CUevent) new event{}, CUDA_SUCCESS; }
+DRIVER cuEventDestroy(CUevent at) { return delete (event *)at, CUDA_SUCCESS; }
+DRIVER cuEventRecord(CUevent at, CUstream where)
+{
+    event *e = (event *)at;
+    e->at = (stream *)where;
+    e->expected++;
+    queue(where, [=] {
+        e->time = nanoseconds;
+        e->expected--;
+    });
+    return CUDA_SUCCESS;
+}
+DRIVER cuEventSynchronize(CUevent at)
+{
+    event *e = (event *)at;
+    while (e->expected > 0 && finish_one(e->at)) {
+    }
+    return CUDA_SUCCESS;
+}
+#undef cuEventElapsedTime // as in library.h
+DRIVER cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop)
+{
+    return *milliseconds = (float)(((event *)stop)->time - ((event *)start)->time) * 1e-6f, CUDA_SUCCESS;
+}
+
+// For the tests: the graphs that are there.
+extern "C" __attribute__((visibility("default"))) size_t emulator_graphs(void)
+{
+    std::lock_guard<std::mutex> hold(graphs_lock);
+    return graphs;
+}
+
+// ---- copies -----------------------------------------------------------------------------------------------
+
+static std::map<uintptr_t, size_t> locked; // pages of the host
+DRIVER cuMemHostAlloc(void **at, size_t bytes, unsigned int)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    need_context();
+    if (is_mode("pageable")) return CUDA_ERROR_OUT_OF_MEMORY;
+    *at = calloc(1, bytes);
+    locked[(uintptr_t)*at] = bytes;
+    return CUDA_SUCCESS;
+}
+DRIVER cuMemFreeHost(void *at)
+{
+    finish_all();
+    std::lock_guard<std::mutex> hold(lock);
+    if (locked.erase((uintptr_t)at) == 0) give_up("page-locked memory was freed that is none");
+    return free(at), CUDA_SUCCESS;
+}
+// The block of page-locked memory that an address lies in; its size is 0 where there is none.
+static std::pair<uintptr_t, size_t> locked_block(const void *at)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    auto after = locked.upper_bound((uintptr_t)at);
+    if (after == locked.begin()) return {0, 0};
+    auto block = *--after;
+    return (uintptr_t)at - block.first < block.second ? std::pair<uintptr_t, size_t>(block)
+                                                      : std::pair<uintptr_t, size_t>(0, 0);
+}
+DRIVER cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr at)
+{
+    auto block = locked_block((const void *)at);
+    for (unsigned i = 0; i < count; i++) {
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+            *(unsigned *)values[i] = block.second ? CU_MEMORYTYPE_HOST : 0;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+            *(CUdeviceptr *)values[i] = block.first;
+        else
+            *(size_t *)values[i] = block.second;
+    }
+    return CUDA_SUCCESS;
+}
+DRIVER cuMemHostGetDevicePointer(CUdeviceptr *out, void *at, unsigned int)
+{
+    return *out = (CUdeviceptr)at, CUDA_SUCCESS;
+}
+
+static CUresult copy_bytes(void *to, const void *from, size_t bytes)
+{
+    need_context();
+    memmove(to, from, bytes);
+    return CUDA_SUCCESS;
+}
+DRIVER cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t n) { return copy_bytes((void *)to, from, n); }
+DRIVER cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n) { return copy_bytes(to, (void *)from, n); }
+
+// The device reads and writes page-locked memory by itself; other memory is copied before the call returns.
+static std::atomic<uint64_t> transfers;
+static CUresult copy_async(void *to, const void *from, size_t n, const void *host, CUstream at)
+{
+    auto block = locked_block(host);
+    if (block.second && n > block.second - ((uintptr_t)host - block.first)) return CUDA_ERROR_INVALID_VALUE;
+    work copy = [=] {
+        transfers++;
+        memmove(to, from, n);
+    };
+    if (block.second) return queue(at, copy), CUDA_SUCCESS;
+    no_capture(at, "a copy from or to memory that is not page-locked was captured");
+    finish((stream *)at);
+    return copy(), CUDA_SUCCESS;
+}
+// For the tests: copies between host and device that were made since the emulator was loaded.
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_transfers(void) { return transfers; }
+
+DRIVER cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream at)
+{
+    return copy_async((void *)to, from, n, from, at);
+}
+DRIVER cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream at)
+{
+    return copy_async(to, (void *)from, n, to, at);
+}
+DRIVER cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream at)
+{
+    return queue(at, [=] { memmove((void *)to, (void *)from, n); }), CUDA_SUCCESS;
+}
+DRIVER cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream at)
+{
+    return queue(at, [=] { memset((void *)to, value, n); }), CUDA_SUCCESS;
+}
