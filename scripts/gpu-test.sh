@@ -1,21 +1,23 @@
 #!/bin/sh
 # gpu-test.sh - on a machine with an NVIDIA GPU: builds, tests the CUDA backend on the device, judges plans on it by
-# onnxruntime, and prints a table of fused plans, tuned and not, against unfused ones and PyTorch.
+# onnxruntime, and measures them beside PyTorch and JAX, in a table and a file of tab-separated values.
 #
-#   scripts/gpu-test.sh [--quick] [--out FILE.tsv] [--build DIR]
+#   scripts/gpu-test.sh [--quick | --full] [--out FILE.tsv] [--build DIR]
 #
 # --build DIR uses a build made elsewhere (cmake --preset gpu && cmake --build --preset gpu --target gpu-bundle; DIR is
-# build/gpu/bundle), for a machine without the libraries that a build needs. The benchmark needs PyTorch and onnx and is
-# left out, by name, where they are missing. The exit code is 0 only if all tests passed and no fused plan was slower.
+# build/gpu/bundle), for a machine without the libraries that a build needs. With a build it takes up to 8 minutes, with
+# --quick 2, with --full as long as torch.compile needs. Benchmarks need PyTorch and onnx and are left out, by name, where
+# they are missing, as are peers. FILE is linear_relu.py's (bench/gpu/report.py describes it); that of whole models lies
+# beside it. The exit code is 0 only if all tests passed, no fused plan was slower than its parts, and none was wrong.
 set -eu
 cd "$(dirname "$0")/.."
-dir= out=build/gpu-bench.tsv quick=
+dir='' out=build/gpu-bench.tsv mode=''
 while [ $# -gt 0 ]; do
     case $1 in
     --build) dir=$2 && shift 2 ;;
     --out) out=$2 && shift 2 ;;
-    --quick) quick=--quick && shift ;;
-    *) sed -n '2,11s/^# \{0,1\}//p' "$0" && exit 2 ;;
+    --quick | --full) mode=${1#--} && shift ;;
+    *) sed -n '2,13s/^# \{0,1\}//p' "$0" && exit 2 ;;
     esac
 done
 
@@ -55,15 +57,33 @@ else
     echo "tests/driver/judge_models.py: skipped, because onnx or onnxruntime is missing"
 fi
 
-echo "== tuned against fused against unfused against PyTorch"
-if python3 -c 'import torch, onnx, ml_dtypes' 2> /dev/null; then
-    mkdir -p "$(dirname "$out")"
-    # shellcheck disable=SC2086 # empty when not asked for
-    python3 bench/gpu/linear_relu.py --hypatiac "$dir/bin/hypatiac" --library "$dir/lib/libhypatia-rt.so" \
-        --tsv "$out" --timings "$(dirname "$out")/gpu-timings.jsonl" $quick ||
-        failed="$failed linear_relu.py"
-else
-    echo "bench/gpu/linear_relu.py: skipped, because torch, onnx or ml_dtypes is missing"
-fi
+# measure SCRIPT [OPTIONS]: a benchmark; its file lies beside FILE.
+measure() {
+    script=$1 && shift
+    echo "== bench/gpu/$script"
+    if ! python3 -c 'import torch, onnx' 2> /dev/null; then
+        echo "bench/gpu/$script: skipped, because torch or onnx is missing"
+        return
+    fi
+    python3 "bench/gpu/$script" --hypatiac "$dir/bin/hypatiac" --library "$dir/lib/libhypatia-rt.so" "$@" ||
+        failed="$failed $script"
+}
+
+mkdir -p "$(dirname "$out")"
+set -- --tsv "$out" --host-time "$dir/bin/bench-host-time"
+models=${out%.tsv}-models.tsv
+case $mode in
+quick)
+    measure linear_relu.py "$@" --quick
+    ;;
+full)
+    measure linear_relu.py "$@" --compile-seconds 900 --seconds 1500
+    measure models.py --tsv "$models" --tune --compile
+    ;;
+*)
+    measure linear_relu.py "$@"
+    measure models.py --tsv "$models" --types bf16
+    ;;
+esac
 [ -z "$failed" ] || { echo "failed:$failed"; exit 1; }
 echo "all passed"

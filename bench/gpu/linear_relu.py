@@ -1,174 +1,344 @@
-"""Fused plans, tuned and not, against unfused plans against PyTorch eager, on one GPU.
+"""Layers with a relu, one and many: plans against PyTorch and JAX, on one GPU.
 
-    python3 bench/gpu/linear_relu.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--quick] [--tsv FILE] [--rounds N]
-                                     [--timings FILE] [--untuned]
+    python3 bench/gpu/linear_relu.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--quick] [--tsv FILE] [--only TEXT]
+                                     [--types bf16,fp32,fp16,tf32] [--seconds S] [--compile-seconds S] [--rounds N]
 
-Of every model two plans are compiled: with all rules, and without those that put activations into a product's kernel
-(a product with its bias, then a relu kernel); the first also with its products tuned (hypatiac --tune; FILE is its
-timing cache). All run in one process on one stream, on the same device tensors, in turns, so that clocks and power hit
-all alike; a time is the median over the rounds. Instances of one and the same plan were seen to differ by 4 %, so every
-plan is loaded several times, and the samples of its instances count as one list. "graph" times replays of a CUDA graph
-of several runs: what the device needs. "call" times plain calls from Python: what a caller sees, launches and Python
-included. Errors are |y - r| / |r| (2-norms) against float64 on the same inputs. The exit code is 1 when a fused plan is
-slower than the unfused one beyond noise, or a tuned one slower than an untuned one, or one is wrong.
+Of every network two plans are compiled: with all rules ("fused"), and without those that put activations into a
+product's kernel ("unfused": a product with its bias, then a relu kernel). The first is also tuned on this GPU
+("tuned"). Peers are PyTorch eager, torch.compile (mode max-autotune) and JAX (jit). A peer that is missing, fails,
+or that no time was left for is left out, with the reason in the table's column `note`.
+
+Everything runs in one process on the same device tensors, in turns, so that clocks and power hit all alike; a time
+is the median over the rounds, in microseconds of one run. Instances of one and the same plan were seen to differ by
+4 %, so plans of small networks are loaded several times, and the samples of their instances count as one list. Two
+modes:
+
+  call    as the host calls it, again and again; launches, Python and what a library does at every call are included.
+          torch.compile uses its own CUDA graphs, its input staying in place. JAX is timed by the host's clock, waiting
+          once for many calls.
+  graph   runs captured into a CUDA graph, which is replayed: what the device needs. torch.compile without its own
+          graphs here. JAX cannot be captured.
+
+and more figures of each plan: "kernels", the sum of what its kernels take, each alone (hyp_context_time_steps);
+"predicted", by the cost model; and for one row of input "host", what a run call takes until it returns (bench-host-
+time). Errors are |y - r| / |r| (2-norms) against float64 on the same inputs.
+
+Floors are what the network needs at least: bytes at the bandwidth of a copy (every weight, the input and the output
+once), operations at the rate of the fastest product of its type, launches (one a layer) at the time of an empty
+kernel in a graph; all three measured in the same run. A network whose weights stay in the cache may be below the
+floor of bytes.
+
+The exit code is 1 when a fused plan is slower than the unfused one beyond noise, or a tuned one slower than an
+untuned one, or one is wrong.
 """
 import argparse
 import os
+import re
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
+import warnings
 
-import ml_dtypes
-import numpy as np
 import torch
-from onnx import TensorProto, helper
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import peers  # noqa: E402
+from ceilings import Ceilings  # noqa: E402
+from networks import CASES, LARGE, Network, QUICK, THIN, TYPES  # noqa: E402
+from report import BATCH_1, Row, Table, judge, summarize  # noqa: E402
 from runtime import Library, Plan, compile_plan  # noqa: E402
-from timing import capture, error, in_turns, milliseconds, repeat, spread  # noqa: E402
+from timing import capture, error, milliseconds, repeat, take_turns  # noqa: E402
 
-UNFUSED = ["fuse-linear-relu"]
-INSTANCES = 3  # of every plan
-# Batch, widths; a relu after the only layer, none after the last of several.
-LINEAR = [(256, [256, 512]), (1024, [784, 2048]), (8192, [4096, 4096]), (1, [4096, 4096])]
-MLP = [(1024, [784, 2048, 10]), (64, [256] * 5), (1, [784, 512, 512, 10]), (1, [768, 3072, 768])]
-# name: ONNX type, NumPy type, torch type, hypatiac's --precision, largest error that is right
-TYPES = {
-    "fp32": (TensorProto.FLOAT, np.float32, torch.float32, "fp32", 1e-6),
-    "tf32": (TensorProto.FLOAT, np.float32, torch.float32, "tf32", 1e-3),
-    "bf16": (TensorProto.BFLOAT16, ml_dtypes.bfloat16, torch.bfloat16, "fp32", 6e-3),
-    "fp16": (TensorProto.FLOAT16, np.float16, torch.float16, "fp32", 1e-3),
-}
+UNFUSED = ["--disable-rule=fuse-linear-relu"]
+TURNS = 3  # parts of the rounds, with a look at the kernels after each
+MODES = ("graph", "call")
 
 
-def make_model(widths, last_relu, kind, rng):
-    """The model, and its weights as torch tensors on the device. The tensors have the type natively: no casts run."""
-    onnx_type, numpy_type, torch_type = TYPES[kind][:3]
-    nodes, stored, weights, value = [], [], [], "x"
-    for i, (k, n) in enumerate(zip(widths, widths[1:])):
-        last = i + 2 == len(widths)
-        relu = not last or last_relu
-        for name, array in ((f"w{i}", rng.standard_normal((n, k)) / np.sqrt(k)),
-                            (f"b{i}", rng.standard_normal(n) * 0.1)):
-            array = array.astype(numpy_type)
-            stored.append(helper.make_tensor(name, onnx_type, array.shape, array.tobytes(), raw=True))
-            weights.append(torch.from_numpy(array.astype(np.float32)).cuda().to(torch_type))
-        product = f"g{i}" if relu else "y"
-        nodes.append(helper.make_node("Gemm", [value, f"w{i}", f"b{i}"], [product], transB=1))
-        value = "y" if last else f"h{i}"
-        if relu:
-            nodes.append(helper.make_node("Relu", [product], [value]))
-    graph = helper.make_graph(nodes, "mlp", [helper.make_tensor_value_info("x", onnx_type, ["batch", widths[0]])],
-                              [helper.make_tensor_value_info("y", onnx_type, ["batch", widths[-1]])], stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), weights
+class Bench:
+    """What all networks share."""
+
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.cuda = torch.cuda.is_available()
+        self.device, self.target = ("cuda", "cuda") if self.cuda else ("cpu", "cpu")
+        self.stream = torch.cuda.Stream() if self.cuda else None
+        self.library = Library(os.path.abspath(args.library))
+        self.ahead = {}  # (peer, row): what went wrong when it was compiled
+
+    def handle(self):
+        return self.stream.cuda_stream if self.stream else None
+
+    def wait(self):
+        if self.stream:
+            self.stream.synchronize()
 
 
-def forward(x, weights, last_relu):
-    for i in range(0, len(weights), 2):
-        x = torch.nn.functional.linear(x, weights[i], weights[i + 1])
-        if last_relu or i + 2 < len(weights):
-            x = torch.relu(x)
-    return x
+class Contest:
+    """The ways to run one network: calls by (way, instance) for both modes, JAX apart, and what is known of each."""
 
+    def __init__(self, bench, case, kind):
+        self.bench, self.row = bench, Row(case, kind)
+        self.calls = {mode: {} for mode in MODES}
+        self.plans, self.first, self.outputs, self.jax = [], {}, {}, None  # first: by way, one of its plans
+        peers.set_precision(kind)
+        self.network = Network(case, kind, bench.device)
+        self.reference = self.network.in_float64()
 
-def measure(args, library, folder, batch, widths, last_relu, kind):
-    torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
-    torch_type = TYPES[kind][2]
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream), torch.no_grad():
-        model, weights = make_model(widths, last_relu, kind, np.random.default_rng(1))
-        path = os.path.join(folder, "model.onnx")
-        with open(path, "wb") as file:
-            file.write(model.SerializeToString())
-        x = torch.randn(batch, widths[0], device="cuda").to(torch_type)
-        plans, outputs, calls = [], {}, {}
-        ways = {"fused": [], "unfused": [f"--disable-rule={rule}" for rule in UNFUSED]}
-        if not args.untuned:
-            ways["tuned"] = ["--tune", "--seconds", "2" if args.quick else "5"]
-            ways["tuned"] += ["--cache", args.timings] if args.timings else []
-        for name, options in ways.items():
-            plan = os.path.join(folder, name + ".plan")
-            compile_plan(args.hypatiac, path, plan, "--precision", TYPES[kind][3], "--dim", f"batch={batch}", *options)
-            outputs[name] = torch.full((batch, widths[-1]), float("nan"), device="cuda", dtype=torch_type)
-            for i in range(INSTANCES):
-                plans.append(Plan(library, plan, stream.cuda_stream, [x], [outputs[name]]))
-                plans[-1].run()
-                calls[name, i] = plans[-1].run
-        calls["eager", 0] = lambda: forward(x, weights, last_relu)
-        outputs["eager"] = forward(x, weights, last_relu)
-        reference = forward(x.double(), [w.double() for w in weights], last_relu)
-        stream.synchronize()
-        errors = {name: error(y, reference) for name, y in outputs.items()}
-        # About 2 ms a sample, and at most 50 runs.
-        once = min(milliseconds(repeat(calls["unfused", 0], 3), stream) / 3 for _ in range(3))
-        runs = max(2, min(50, int(2 / once)))
-        graphs = {name: capture(call, runs, stream) for name, call in calls.items()}
-        replays = {name: graph.replay for name, graph in graphs.items()}
-        repeats = {name: repeat(call, runs) for name, call in calls.items()}
-        result = {"graph": together(in_turns(replays, runs, args.rounds, stream)),
-                  "call": together(in_turns(repeats, runs, args.rounds, stream))}
-        del graphs, replays
-        for plan in plans:
+    def add(self, way, call, result, modes=MODES, instance=0):
+        for mode in modes:
+            self.calls[mode][way, instance] = call
+        self.outputs[way] = result
+
+    def attempt(self, way, what):
+        """A way that fails is noted, and the others go on."""
+        try:
+            what()
+        except Exception as failure:
+            self.row.notes[way] = peers.short(failure)
+            self.calls = {mode: {key: c for key, c in calls.items() if key[0] != way}
+                          for mode, calls in self.calls.items()}
+
+    # ---- plans ----
+
+    def load(self, path):
+        y = torch.full_like(self.reference, float("nan"), dtype=self.network.x.dtype)
+        plan = Plan(self.bench.library, path, self.bench.handle(), [self.network.x], [y])
+        self.plans.append(plan)
+        for _ in range(3):  # the second run is captured
+            plan.run()
+        return plan, y
+
+    def add_plan(self, way, path, instances):
+        for i in range(instances):
+            plan, y = self.load(path)
+            self.add(way, plan.run, y, instance=i)
+            if i == 0:
+                self.first[way] = plan
+                self.row.predicted[way] = sum(seconds for _, _, seconds in plan.steps()) * 1e6
+                self.row.kernels[way] = []
+
+    def tune(self, untuned, path):
+        plan, _ = self.load(untuned)
+        plan.tune(self.bench.args.tune_seconds, path)
+
+    def add_product(self, ceilings):
+        """The network's product alone, by the fastest algorithm that tuning finds: one more to compare with."""
+        onnx, path = (os.path.join(self.bench.folder, name) for name in ("product.onnx", "product.plan"))
+        self.network.write_onnx(onnx, products_alone=True)
+        compile_plan(self.bench.args.hypatiac, onnx, path, "--precision", TYPES[self.row.kind].precision,
+                     target=self.bench.target)
+        if self.bench.cuda:
+            self.tune(path, path)
+        ceilings.calls["product, tuned plan"] = self.load(path)[0].run
+        ceilings.flops["product, tuned plan"] = self.row.case.flops
+
+    def add_plans(self):
+        bench, case = self.bench, self.row.case
+        paths = {way: os.path.join(bench.folder, way + ".plan") for way in ("fused", "unfused", "tuned")}
+        onnx = os.path.join(bench.folder, "model.onnx")
+        self.network.write_onnx(onnx)
+        precision = ["--precision", TYPES[self.row.kind].precision]
+        instances = 3 if case.flops < 2e11 else 1
+        for way, options in (("fused", []), ("unfused", UNFUSED)):
+            compile_plan(bench.args.hypatiac, onnx, paths[way], *precision, *options, target=bench.target)
+            self.add_plan(way, paths[way], instances)
+        if bench.cuda:
+            self.attempt("tuned", lambda: self.add_tuned(paths, instances))
+
+    def add_tuned(self, paths, instances):
+        self.tune(paths["fused"], paths["tuned"])
+        self.add_plan("tuned", paths["tuned"], instances)
+
+    # ---- peers ----
+
+    def add_torch_compile(self):
+        peers.keep_input_in_place(self.network)
+        compiled = {mode: peers.torch_compile(self.network, how) for mode, how in peers.TORCH_MODES.items()}
+        result = compiled["call"](self.network.x).clone()  # the next call overwrites it
+        for mode, f in compiled.items():
+            self.add("torch.compile", lambda f=f: f(self.network.x), result, modes=[mode])
+
+    def add_jax(self):
+        self.jax = peers.Jax(self.network)
+        self.outputs["jax"] = torch.from_dlpack(self.jax.result)
+
+    def add_peers(self):
+        self.add("eager", lambda: self.network(self.network.x), self.network(self.network.x))
+        for peer, add in (("torch.compile", self.add_torch_compile), ("jax", self.add_jax)):
+            note = self.bench.ahead.get((peer, (self.row.case, self.row.kind)), "left out")
+            if note:
+                self.row.notes[peer] = note
+            else:
+                self.attempt(peer, add)
+
+    # ---- times ----
+
+    def graph_samplers(self, runs):
+        """A graph that cannot be captured is noted as its way's."""
+        samplers, graphs = {}, []
+        for (way, instance), call in self.calls["graph"].items():
+            try:
+                graph = capture(call, runs, self.bench.stream)
+            except Exception as failure:
+                self.row.notes[way] = "in a graph: " + peers.short(failure)
+                continue
+            graphs.append(graph)
+            samplers["graph", way, instance] = self.sampler(graph.replay, runs)
+        return samplers, graphs
+
+    def sampler(self, call, runs):
+        return lambda: milliseconds(call, self.bench.stream) * 1000 / runs
+
+    def jax_sampler(self, runs):
+        def sample():
+            self.bench.wait()
+            return self.jax.microseconds(runs)
+        return sample
+
+    def time(self, ceilings):
+        """About 2 ms a sample, and at most 50 runs; fewer rounds where samples are long. The device's ceilings are
+        measured in the same turns where the network is to be compared with them."""
+        once = min(milliseconds(repeat(self.calls["call"]["fused", 0], 3), self.bench.stream) / 3 for _ in range(3))
+        runs = max(1, min(50, int(2 / once)))
+        samplers, graphs = self.graph_samplers(runs)
+        for (way, instance), call in self.calls["call"].items():
+            samplers["call", way, instance] = self.sampler(repeat(call, runs), runs)
+        if self.jax:
+            samplers["call", "jax", 0] = self.jax_sampler(runs)
+        if self.row.case in (LARGE, THIN):
+            for name, call in ceilings.calls.items():
+                samplers["ceiling", name, 0] = self.sampler(call, 1)
+        take_turns(samplers, 1)
+        seconds = len(samplers) * runs * once * 1e-3
+        rounds = max(6, min(self.bench.args.rounds, int(self.bench.args.row_seconds / seconds))) // TURNS
+        for _ in range(TURNS):
+            for (mode, way, _), values in take_turns(samplers, rounds).items():
+                self.row.samples.setdefault((mode, way), []).extend(values)
+            for way, plan in self.first.items():
+                self.row.kernels[way].append(sum(plan.time_steps()) * 1e6)
+        if self.row.case in (LARGE, THIN):
+            ceilings.take({way: statistics.median(s) for (mode, way), s in self.row.samples.items()
+                           if mode == "ceiling"})
+            ceilings.calls.pop("product, tuned plan", None)  # its plan ends with this network
+        del graphs
+
+    def time_host(self):
+        plan = os.path.join(self.bench.folder, self.row.ours() + ".plan")
+        for way, us in zip((self.row.ours(), "driver"), host_time(self.bench.args.host_time, plan)):
+            self.row.samples["host", way] = [us]
+
+    def run(self, ceilings):
+        self.add_plans()
+        self.add_peers()
+        self.bench.wait()
+        self.row.errors = {way: error(y, self.reference) for way, y in self.outputs.items()}
+        if self.row.case == LARGE:
+            self.attempt("product, tuned plan", lambda: self.add_product(ceilings))
+        self.time(ceilings)
+        if self.bench.args.host_time and self.row.case in BATCH_1:
+            self.attempt("host time", self.time_host)
+        self.row.floors = ceilings.floors(self.row.case, self.network.x.element_size())
+        self.row.rate, self.row.bandwidth = ceilings.rate, ceilings.bandwidth
+        return self.row
+
+    def close(self):
+        self.bench.wait()
+        for plan in self.plans:
             plan.close()
-    return result, errors
 
 
-def together(samples):
-    """The samples of all instances of a way as those of the way."""
-    merged = {}
-    for (name, _), values in samples.items():
-        merged.setdefault(name, []).extend(values)
-    return merged
+def host_time(program, plan):
+    """What a run call and a bare launch of a graph cost the host, in microseconds, by bench-host-time."""
+    done = subprocess.run([program, plan], capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    lines = {text: float(ns) / 1000 for text, ns in re.findall(r"^(.*?) +(\d+) ns", done.stdout, re.M)}
+    return lines["run call, device tensors"], lines["driver: launching a graph of one operation"]
 
 
-def main():
+def measure(bench, case, kind, ceilings):
+    contest = Contest(bench, case, kind)
+    try:
+        return contest.run(ceilings)
+    finally:
+        contest.close()
+        if bench.cuda:
+            torch.cuda.empty_cache()
+
+
+def measure_all(bench, rows, table, end):
+    ceilings, done = {}, []
+    for case, kind in rows:
+        if time.monotonic() > end:
+            table.note(case, kind, "not run, no time left")
+            continue
+        if kind not in ceilings:
+            peers.set_precision(kind)
+            ceilings[kind] = Ceilings(kind, bench.stream, rounds=7)
+            table.say(f"{kind}: {ceilings[kind].describe()}")
+        try:
+            row = measure(bench, case, kind, ceilings[kind])
+        except Exception as failure:
+            table.note(case, kind, peers.short(failure))
+            table.failed.append(f"{case.name} {kind}: {peers.short(failure)}")
+            continue
+        table.add(row)
+        done.append(row)
+    return done
+
+
+def parse_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--hypatiac", required=True)
     parser.add_argument("--library", required=True)
+    parser.add_argument("--host-time", metavar="BIN", help="bench-host-time, to measure what a run call costs the host")
     parser.add_argument("--tsv")
+    parser.add_argument("--only", default="", help="networks whose name contains this")
+    parser.add_argument("--types", default=",".join(TYPES))
+    parser.add_argument("--peers", default="torch.compile,jax", help="besides eager")
     parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--timings", help="timing cache for tuning")
-    parser.add_argument("--untuned", action="store_true", help="no tuned plans")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, and no model above 1024 rows")
+    parser.add_argument("--row-seconds", type=float, default=0.8, help="about how long to sample a network")
+    parser.add_argument("--tune-seconds", type=float, default=1.5, help="for each plan")
+    parser.add_argument("--compile-seconds", type=float, help="for peers, all networks together; 150, 30 with --quick")
+    parser.add_argument("--seconds", type=float, help="in all; 360, 80 with --quick")
+    parser.add_argument("--quick", action="store_true", help="few networks, bf16 and fp32")
     args = parser.parse_args()
-    if args.quick:
-        args.rounds = 7
-    library = Library(os.path.abspath(args.library))
-    cases = [("linear-relu", b, w, True) for b, w in LINEAR if not args.quick or b <= 1024]
-    cases += [("mlp", b, w, False) for b, w in MLP]
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds of one run, medians of "
-          f"{args.rounds} rounds in turns")
-    ways = ["fused", "unfused", "eager"] if args.untuned else ["tuned", "fused", "unfused", "eager"]
-    heads = " | ".join(f"{mode}: " + " ".join(f"{way:>9s}" for way in ways) for mode in ("graph", "call", "error"))
-    print(f"{'model':28s} {'type':4s} | {heads}")
-    rows, complaints = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        for what, batch, widths, last_relu in cases:
-            for kind in TYPES:
-                name = f"{what} {batch}: {'-'.join(map(str, widths))}"
-                result, errors = measure(args, library, folder, batch, widths, last_relu, kind)
-                graph = {k: statistics.median(v) for k, v in result["graph"].items()}
-                call = {k: statistics.median(v) for k, v in result["call"].items()}
-                print(f"{name:28s} {kind:4s} |       " + " ".join(f"{graph[way]:9.2f}" for way in ways) + " |      " +
-                      " ".join(f"{call[way]:9.2f}" for way in ways) + " |       " +
-                      " ".join(f"{errors[way]:9.1e}" for way in ways), flush=True)
-                for faster, slower in zip(ways, ways[1:-1]):
-                    noise = spread(result["graph"][faster]) + spread(result["graph"][slower])
-                    if graph[faster] - graph[slower] > max(noise, 0.02 * graph[slower]):
-                        complaints.append(f"{name} {kind}: {faster} is slower than {slower}")
-                for way in ways[:-1]:
-                    if not errors[way] <= TYPES[kind][4] * len(widths):
-                        complaints.append(f"{name} {kind}: the error of {way} is {errors[way]:.1e}")
-                for mode in ("graph", "call"):
-                    rows += [[name, kind, mode, way, f"{statistics.median(s):.3f}", f"{min(s):.3f}",
-                              f"{spread(s):.3f}", f"{errors[way]:.3e}"] for way, s in result[mode].items()]
-    if args.tsv:
-        with open(args.tsv, "w") as file:
-            file.write("\t".join(["model", "type", "mode", "way", "median_us", "min_us", "spread_us", "error"]) + "\n")
-            file.writelines("\t".join(row) + "\n" for row in rows)
-    for complaint in complaints:
-        print(complaint)
-    sys.exit(1 if complaints else 0)
+    if args.quick and args.types == ",".join(TYPES):
+        args.types = "bf16,fp32"
+    args.rounds = min(args.rounds, 9) if args.quick else args.rounds
+    args.compile_seconds = args.compile_seconds if args.compile_seconds is not None else 30 if args.quick else 150
+    args.seconds = args.seconds if args.seconds is not None else 80 if args.quick else 360
+    return args
+
+
+def main():
+    args = parse_arguments()
+    end = time.monotonic() + args.seconds
+    warnings.filterwarnings("ignore")
+    cases = [case for case in (QUICK if args.quick else CASES) if args.only in case.name]
+    rows = [(case, kind) for kind in args.types.split(",") for case in cases]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, Table(args.tsv) as table:
+        peers.set_environment(folder)
+        bench = Bench(args, folder)
+        table.begin(torch.cuda.get_device_name() if bench.cuda else "CPU, which shows that this program works",
+                    args.rounds)
+        wanted = [peer for peer in args.peers.split(",") if peer]
+        for peer in wanted:
+            reason = peers.missing(peer)
+            bench.ahead.update({(peer, row): reason for row in rows})
+        here = [peer for peer in wanted if not peers.missing(peer)]
+        start = time.monotonic()
+        bench.ahead.update(peers.compile_ahead(here, rows, args.compile_seconds, folder, bench.device))
+        table.say(f"compiled peers for {time.monotonic() - start:.0f} s")
+        with torch.cuda.stream(bench.stream) if bench.cuda else torch.no_grad(), torch.no_grad():
+            done = measure_all(bench, rows, table, end)
+        summarize(done, table)
+        complaints = table.failed + [complaint for row in done for complaint in judge(row)]
+        for complaint in complaints:
+            table.say(complaint)
+    sys.exit(1 if complaints or not done else 0)
 
 
 if __name__ == "__main__":

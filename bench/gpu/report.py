@@ -1,0 +1,195 @@
+"""The table, the file and the summary of bench/gpu/linear_relu.py.
+
+The file has tab-separated columns, a line for every way to run a network in every mode:
+
+  model, type   "mlp 1024: 784-2048-10" (batch, widths), "bf16"
+  mode          graph, call: see linear_relu.py; kernels: the sum of what a plan's kernels take alone; predicted: by the
+                cost model; host: what a run call takes until it returns; ceiling: products and copies of fixed sizes
+                in the same turns as this network; left out: see note
+  way           tuned, fused, unfused, eager, torch.compile, jax; of a ceiling its name; driver: a bare launch
+  median_us, min_us, spread_us   of one run; spread is half the distance between the quartiles
+  error         |y - r| / |r| against float64
+  floor_bytes_us, floor_flops_us, floor_launches_us   what the network takes at least
+  note          why a way is left out, or a mode of it
+"""
+import statistics
+
+from networks import LARGE, THIN, TYPES, Case
+from timing import geometric_mean, spread
+
+PLANS = ("tuned", "fused", "unfused")
+PEERS = {"graph": ("eager", "torch.compile"), "call": ("eager", "torch.compile", "jax")}
+COLUMNS = ["model", "type", "mode", "way", "median_us", "min_us", "spread_us", "error", "floor_bytes_us",
+           "floor_flops_us", "floor_launches_us", "note"]
+AIMS = {"fastest peer": 1.5, "eager": 2.4}  # geometric means
+BATCH_1 = {Case(1, (784, 512, 512, 10)): 5.0, Case(1, (768, 3072, 768)): 7.0}  # microseconds, bf16
+
+
+class Row:
+    """What was found of one network in one type."""
+
+    def __init__(self, case, kind):
+        self.case, self.kind = case, kind
+        self.samples = {}    # (mode, way): microseconds of one run
+        self.errors = {}     # by way
+        self.notes = {}      # by way
+        self.kernels = {}    # by plan: samples of the sum
+        self.predicted = {}  # by plan
+        self.floors = {}     # bytes, flops, launches: microseconds
+        self.rate = self.bandwidth = None  # operations and bytes a second, measured beside it
+
+    @property
+    def name(self):
+        return f"{self.case.name} {self.kind}"
+
+    def median(self, mode, way):
+        values = self.kernels.get(way) if mode == "kernels" else self.samples.get((mode, way))
+        return statistics.median(values) if values else None
+
+    def ours(self):
+        return "tuned" if ("graph", "tuned") in self.samples else "fused"
+
+    def fastest_peer(self, mode):
+        times = [self.median(mode, peer) for peer in PEERS[mode]]
+        return min(time for time in times if time is not None)
+
+    def speedup(self, mode, over):
+        mine = self.median(mode, self.ours())
+        return (self.median(mode, "eager") if over == "eager" else self.fastest_peer(mode)) / mine
+
+
+class Table:
+    def __init__(self, tsv):
+        self.file = open(tsv, "w") if tsv else None
+        self.failed = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.file:
+            self.file.close()
+
+    def say(self, text):
+        print(text, flush=True)
+
+    def write(self, *columns):
+        if self.file:
+            self.file.write("\t".join(columns) + "\n")
+            self.file.flush()  # what is known stays if a later network ends the process
+
+    def begin(self, device, rounds):
+        import torch
+        self.say(f"{device}, PyTorch {torch.__version__}; microseconds of one run, medians of up to {rounds} rounds in "
+                 f"turns")
+        self.write(*COLUMNS)
+        heads = [f"{mode}: " + " ".join(f"{way.split('.')[-1]:>9s}" for way in PLANS + PEERS[mode]) for mode in PEERS]
+        self.say(f"{'model':44s} {'type':4s} | {heads[0]} | {heads[1]} |   kernels predicted     floor        | "
+                 f"error of ours, eager")
+
+    def note(self, case, kind, text):
+        self.say(f"{case.name:44s} {kind:4s} | {text}")
+        self.write(case.name, kind, "left out", "all", *[""] * 7, text)
+
+    def add(self, row):
+        def times(mode, ways):
+            medians = [row.median(mode, way) for way in ways]
+            return " ".join("        -" if t is None else f"{t:9.2f}" for t in medians)
+        ours, floor = row.ours(), max(row.floors, key=row.floors.get)
+        self.say(f"{row.case.name:44s} {row.kind:4s} |        {times('graph', PLANS + PEERS['graph'])} |       "
+                 f"{times('call', PLANS + PEERS['call'])} | {row.median('kernels', ours):9.2f} "
+                 f"{row.predicted[ours]:9.2f} {row.floors[floor]:9.2f} {floor[:6]:6s} | {row.errors[ours]:.1e} "
+                 f"{row.errors['eager']:.1e}")
+        floors = [f"{row.floors[what]:.3f}" for what in ("bytes", "flops", "launches")]
+        kernels = {("kernels", way): values for way, values in row.kernels.items()}
+        predicted = {("predicted", way): [value] for way, value in row.predicted.items()}
+        for (mode, way), values in {**row.samples, **kernels, **predicted}.items():
+            error = f"{row.errors[way]:.3e}" if way in row.errors else ""
+            self.write(row.case.name, row.kind, mode, way, f"{statistics.median(values):.3f}", f"{min(values):.3f}",
+                       f"{spread(values):.3f}", error, *floors, "")
+        for way, text in row.notes.items():
+            self.write(row.case.name, row.kind, "left out", way, *[""] * 7, text)
+
+
+# ---- what is wrong ------------------------------------------------------------------------------------------------
+
+def judge(row):
+    """Complaints: a plan that is slower than one that does less, beyond noise; a plan that is wrong."""
+    complaints = [f"{row.name}: {way} failed: {row.notes[way]}" for way in PLANS if way in row.notes]
+    ways = [way for way in PLANS if ("graph", way) in row.samples]
+    for faster, slower in zip(ways, ways[1:]):
+        noise = spread(row.samples["graph", faster]) + spread(row.samples["graph", slower])
+        difference = row.median("graph", faster) - row.median("graph", slower)
+        if difference > max(noise, 0.02 * row.median("graph", slower)):
+            complaints.append(f"{row.name}: {faster} is slower than {slower}")
+    for way in ways:
+        if not row.errors[way] <= TYPES[row.kind].error * (row.case.layers + 1):
+            complaints.append(f"{row.name}: the error of {way} is {row.errors[way]:.1e}")
+    return complaints
+
+
+# ---- summary ------------------------------------------------------------------------------------------------------
+
+def say_peers(rows, table):
+    for mode in PEERS:
+        for over, aim in AIMS.items():
+            ratios = [row.speedup(mode, over) for row in rows]
+            types = ", ".join(f"{kind} {geometric_mean(some):.2f}" for kind in TYPES
+                              if (some := [row.speedup(mode, over) for row in rows if row.kind == kind]))
+            table.say(f"{mode}: geometric mean over {over} {geometric_mean(ratios):.2f} (aim {aim}): {types}")
+        slower = [f"{row.name} ({row.speedup(mode, 'fastest peer'):.3f})" for row in rows
+                  if row.speedup(mode, "fastest peer") < 1 / 1.01]
+        table.say(f"{mode}: more than 1 % slower than the fastest peer: {'; '.join(slower) or 'nowhere'}")
+
+
+def say_kernels(rows, table):
+    """The runtime's own share: a run against the sum of its kernels; and the cost model's against it."""
+    def excess(row):
+        alone = row.median("kernels", row.ours())
+        return row.median("graph", row.ours()) - (1.03 * alone + 0.5)
+    above = [f"{row.name} (by {excess(row):.2f} us)" for row in rows if excess(row) > 0]
+    table.say(f"a run takes more than its kernels alone, 3 % and 0.5 us: {'; '.join(above) or 'nowhere'}")
+    ratios = {row.name: row.predicted[row.ours()] / row.median("kernels", row.ours()) for row in rows
+              if row.predicted[row.ours()] > 0}
+    if ratios:
+        low, high = min(ratios, key=ratios.get), max(ratios, key=ratios.get)
+        table.say(f"predicted / measured of kernels: geometric mean {geometric_mean(ratios.values()):.2f}, from "
+                  f"{ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})")
+
+
+def say_ceilings(rows, table):
+    for row in rows:
+        ours = row.median("graph", row.ours())
+        if row.case == LARGE:
+            share = row.case.flops / (ours * 1e-6) / row.rate
+            table.say(f"{row.name}: {100 * share:.1f} % of the matrix rate measured beside it, "
+                      f"{row.rate / 1e12:.1f} TFLOP/s (aim in bf16: 95 %)")
+        if row.case == THIN:
+            share = row.floors["bytes"] / ours
+            table.say(f"{row.name}: {100 * share:.1f} % of the bandwidth of a copy, {row.bandwidth / 1e12:.3f} TB/s "
+                      f"(aim: 85 %)")
+        if row.case in BATCH_1 and row.kind == "bf16":
+            table.say(f"{row.name}: {ours:.2f} us (aim: below {BATCH_1[row.case]:.0f})")
+        if ("host", row.ours()) in row.samples:
+            table.say(f"{row.name}: a run call takes the host {row.median('host', row.ours()):.2f} us, a bare launch "
+                      f"{row.median('host', 'driver'):.2f} (aim: below 5)")
+
+
+def say_left_out(rows, table):
+    reasons = {}
+    for row in rows:
+        for way, text in row.notes.items():
+            reasons.setdefault((way, text), []).append(row.name)
+    for (way, text), names in reasons.items():
+        every = "every row" if len(names) == len(rows) else f"{len(names)} rows: {'; '.join(names)}"
+        table.say(f"{way}: {text}: {every}")
+
+
+def summarize(rows, table):
+    if not rows:
+        return
+    table.say("")
+    say_peers(rows, table)
+    say_kernels(rows, table)
+    say_ceilings(rows, table)
+    say_left_out(rows, table)
