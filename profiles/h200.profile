@@ -12,7 +12,7 @@
   (pointwise-per-second 2e13)
   (epilogue relu gelu-tanh)        ; the library's GELU is the tanh form
   (add-after-act false)            ; the library adds before its epilogue
-  (kernel-calls layer-norm rms-norm range)   ; what else is called by name, convolutions say, has no kernel there
+  (kernel-calls layer-norm rms-norm range conv max-pool average-pool)   ; what else is called by name has no kernel there
   (attention-in-one-kernel f32 f16 bf16)
   (attention-reads-parts true)
   (attention-widest 128)

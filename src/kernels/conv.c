@@ -26,16 +26,7 @@ static bool is_activation(const char *act)
     return found;
 }
 
-typedef struct conv {
-    hyp_window window;
-    int64_t batch, group;
-    int64_t in_channels, out_channels; /* of one group */
-    const hyp_array *x, *w, *b, *y;
-    const hyp_array *z; /* added to the result; NULL: nothing */
-} conv;
-
-/* What both have in common. For the transpose x and y change roles: its window slides over the result. */
-static hyp_status read_conv(const hyp_kernel_call *c, bool transpose, conv *v)
+hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_conv *v)
 {
     const hyp_array *x = &c->in[0], *w = &c->in[1], *b = hyp_kernel_input(c, 2), *y = &c->out[0];
     int64_t group = c->attrs[3].i;
@@ -58,11 +49,16 @@ static hyp_status read_conv(const hyp_kernel_call *c, bool transpose, conv *v)
     v->w = w;
     v->b = b;
     v->y = y;
+    v->z = transpose ? NULL : hyp_kernel_input(c, 3);
+    if (!transpose && !is_activation(c->attrs[4].sym))
+        return hyp_kernel_fail(c, "no activation is called '%s'", c->attrs[4].sym);
+    if (v->z && (v->z->dtype != y->dtype || !hyp_array_same_shape(v->z, y)))
+        return hyp_kernel_fail(c, "what is added is not of the shape of the result");
     return HYP_OK;
 }
 
 /* One result: sum over the channels of its group and the window. */
-static void conv_element(const conv *v, const char *act, int64_t n, int64_t m, int64_t o)
+static void conv_element(const hyp_conv *v, const char *act, int64_t n, int64_t m, int64_t o)
 {
     const hyp_window *w = &v->window;
     int64_t at[HYP_SPATIAL], k[HYP_SPATIAL], g = m / v->out_channels, channels = v->in_channels * v->group;
@@ -96,12 +92,8 @@ static void conv_element(const conv *v, const char *act, int64_t n, int64_t m, i
 
 hyp_status hyp_kernel_conv(const hyp_kernel_call *c)
 {
-    conv v;
-    HYP_TRY(read_conv(c, false, &v));
-    if (!is_activation(c->attrs[4].sym)) return hyp_kernel_fail(c, "no activation is called '%s'", c->attrs[4].sym);
-    v.z = hyp_kernel_input(c, 3);
-    if (v.z && (v.z->dtype != v.y->dtype || !hyp_array_same_shape(v.z, v.y)))
-        return hyp_kernel_fail(c, "what is added is not of the shape of the result");
+    hyp_conv v;
+    HYP_TRY(hyp_kernel_read_conv(c, false, &v));
     for (int64_t n = 0; n < v.batch && v.y->count; n++)
         for (int64_t m = 0; m < v.out_channels * v.group; m++)
             for (int64_t o = 0; o < v.window.out_count; o++) conv_element(&v, c->attrs[4].sym, n, m, o);
@@ -109,7 +101,7 @@ hyp_status hyp_kernel_conv(const hyp_kernel_call *c)
 }
 
 /* One result: every input whose window reaches it. */
-static void transpose_element(const conv *v, int64_t n, int64_t m, int64_t o)
+static void transpose_element(const hyp_conv *v, int64_t n, int64_t m, int64_t o)
 {
     const hyp_window *w = &v->window; /* slides over y: `in` is y's, `out` is x's */
     int64_t at[HYP_SPATIAL], k[HYP_SPATIAL], g = m / v->out_channels, channels = v->in_channels * v->group;
@@ -144,8 +136,8 @@ static void transpose_element(const conv *v, int64_t n, int64_t m, int64_t o)
 
 hyp_status hyp_kernel_conv_transpose(const hyp_kernel_call *c)
 {
-    conv v;
-    HYP_TRY(read_conv(c, true, &v));
+    hyp_conv v;
+    HYP_TRY(hyp_kernel_read_conv(c, true, &v));
     for (int64_t n = 0; n < v.batch && v.y->count; n++)
         for (int64_t m = 0; m < v.out_channels * v.group; m++)
             for (int64_t o = 0; o < v.window.in_count; o++) transpose_element(&v, n, m, o);

@@ -5,8 +5,7 @@
 
 hyp_kernel_fn hyp_kernel_max_pool, hyp_kernel_max_pool_places, hyp_kernel_average_pool, hyp_kernel_lp_pool, hyp_kernel_max_unpool;
 
-/* attrs: kernel strides pads dilations ceil, and one more. */
-static hyp_status read_pool(const hyp_kernel_call *c, hyp_window *w)
+hyp_status hyp_kernel_read_pool(const hyp_kernel_call *c, hyp_window *w)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
     const hyp_kernel_attr *kernel = &c->attrs[0];
@@ -32,7 +31,7 @@ hyp_status hyp_kernel_max_pool(const hyp_kernel_call *c)
     const hyp_array *x = &c->in[0], *y = &c->out[0], *where = c->out_count > 1 ? &c->out[1] : NULL;
     bool columns = c->attrs[5].i != 0, is_float = hyp_array_is_float(x);
     hyp_window w;
-    HYP_TRY(read_pool(c, &w));
+    HYP_TRY(hyp_kernel_read_pool(c, &w));
     if (where && (where->dtype != HYP_I64 || !hyp_array_same_shape(where, y)))
         return hyp_kernel_fail(c, "the indices are of another type");
     for (int64_t i = 0; i < y->count; i++) {
@@ -86,7 +85,7 @@ hyp_status hyp_kernel_average_pool(const hyp_kernel_call *c)
     const hyp_array *x = &c->in[0], *y = &c->out[0];
     bool pads = c->attrs[5].i != 0;
     hyp_window w;
-    HYP_TRY(read_pool(c, &w));
+    HYP_TRY(hyp_kernel_read_pool(c, &w));
     if (!hyp_array_is_float(x)) return hyp_kernel_fail(c, "a floating-point type is wanted");
     for (int64_t i = 0; i < y->count; i++) {
         int64_t channel = i / w.out_count, o[HYP_SPATIAL], k[HYP_SPATIAL];
@@ -107,7 +106,7 @@ hyp_status hyp_kernel_lp_pool(const hyp_kernel_call *c)
     const hyp_array *x = &c->in[0], *y = &c->out[0];
     double order = (double)c->attrs[5].i;
     hyp_window w;
-    HYP_TRY(read_pool(c, &w));
+    HYP_TRY(hyp_kernel_read_pool(c, &w));
     if (!hyp_array_is_float(x)) return hyp_kernel_fail(c, "a floating-point type is wanted");
     for (int64_t i = 0; i < y->count; i++) {
         int64_t channel = i / w.out_count, o[HYP_SPATIAL], k[HYP_SPATIAL];

@@ -65,4 +65,18 @@ static inline int64_t hyp_window_source(const hyp_window *w, const int64_t *o, c
     return offset;
 }
 
+/* A convolution, or the transpose of one, whose window slides over the result. */
+typedef struct hyp_conv {
+    hyp_window window;
+    int64_t batch, group;
+    int64_t in_channels, out_channels; /* of one group */
+    const hyp_array *x, *w, *y;
+    const hyp_array *b, *z; /* bias, and what is added to the result; NULL: nothing */
+} hyp_conv;
+
+/* The arguments of `conv`, or of `conv-transpose`, all checked. */
+hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_conv *out);
+/* The window of a pooling operator, whose attributes begin with kernel, strides, pads and dilations; x and y checked. */
+hyp_status hyp_kernel_read_pool(const hyp_kernel_call *c, hyp_window *out);
+
 #endif

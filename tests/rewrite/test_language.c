@@ -179,7 +179,8 @@ static void a_profile_names_the_kernels_that_a_device_has(void **state)
                  {"(profile p (like cpu) (kernel-calls false))", false, false},
                  {"(profile p (like cpu) (kernel-calls))", false, false},
                  {"(profile p (like cpu) (kernel-calls lstm conv))", true, false},
-                 {"(profile p (like h200))", false, true}};
+                 {"(profile p (like cpu) (kernel-calls layer-norm))", false, true},
+                 {"(profile p (like h200))", true, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hyp_arena arena = {0};
         hyp_device_profile profile;

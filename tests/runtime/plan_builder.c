@@ -219,6 +219,14 @@ void pb_call_float(plan_builder *b, HypPlan__Call *call, double value)
     attr->number = value;
 }
 
+void pb_call_symbol(plan_builder *b, HypPlan__Call *call, const char *text)
+{
+    HypPlan__Call__Attr *attr = add_attr(b, call);
+    attr->kind = HYP_PLAN__CALL__ATTR__KIND__SYM;
+    attr->text = hyp_arena_strdup(&b->arena, text);
+    assert_non_null(attr->text);
+}
+
 HypPlan__Attention__Operand *pb_attended(plan_builder *b, uint32_t tensor, size_t count, const int64_t *strides,
                                          int64_t offset)
 {

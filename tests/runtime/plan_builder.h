@@ -70,6 +70,7 @@ HypPlan__Call *pb_call(plan_builder *b, const char *kernel, size_t inputs, const
 void pb_call_int(plan_builder *b, HypPlan__Call *call, int64_t value);
 void pb_call_ints(plan_builder *b, HypPlan__Call *call, size_t count, const int64_t *values);
 void pb_call_float(plan_builder *b, HypPlan__Call *call, double value);
+void pb_call_symbol(plan_builder *b, HypPlan__Call *call, const char *text);
 
 /* Writes the plan to a new file in the folder for temporary files; the caller unlinks `path`. */
 enum { PB_PATH = 256 };

@@ -43,6 +43,34 @@ static bool has_step(const HypPlan__Program *p, HypPlan__Step__KernelCase kernel
     return false;
 }
 
+static bool has_convolution(const HypPlan__Program *p)
+{
+    for (size_t i = 0; i < p->n_steps; i++)
+        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(p->steps[i]->call->kernel, "conv") == 0)
+            return true;
+    return false;
+}
+
+/* Without cuDNN convolutions run by our own kernel, unless it was asked for by its path. */
+static hyp_status load_dnn(hyp_cuda_device *d, hyp_diag *diag)
+{
+    hyp_diag missing = {0};
+    bool asked;
+    void *near;
+    if (d->dnn.library) return HYP_OK;
+    memcpy(&near, &d->lib.cublasLtCreate, sizeof near);
+    hyp_status status = hyp_cudnn_open(&d->dnn, near, &asked, &missing);
+    if (status != HYP_OK && asked) return hyp_fail(diag, status, "%s", missing.message);
+    if (d->dnn.library)
+        hyp_log_printf(&d->log, "convolutions are done by cuDNN %zu", d->dnn.cudnnGetVersion());
+    else
+        hyp_log_printf(&d->log,
+                       "convolutions are done by a kernel of Hypatia's own, which is many times slower than cuDNN's%s%s; "
+                       "install cuDNN 9, or set HYPATIA_CUDNN to the path of libcudnn.so.9",
+                       status == HYP_OK ? "" : ": ", missing.message);
+    return HYP_OK;
+}
+
 /* Says whether what the plan's device section knows is of use here. */
 static void report_tuning(hyp_cuda_device *d, const HypPlan__Device *known)
 {
@@ -74,6 +102,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
         if (has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR)) status = hyp_cuda_load_layers(m->device, diag);
         if (status == HYP_OK && has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION))
             status = hyp_cuda_load_attention(m->device, diag);
+        if (status == HYP_OK && has_convolution(p)) status = load_dnn(m->device, diag);
         if (status == HYP_OK) status = upload(m, diag);
         hyp_cuda_leave(m->device);
     }
@@ -98,6 +127,14 @@ static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
     if (products) HYP_TRY(hyp_cublaslt_check(&d->lib, d->lib.cublasLtCreate(&s->lt), "cublasLtCreate", diag));
     size_t bytes = (size_t)(d->sm >= 90 ? 32 : 4) << 20;
     return hyp_cuda_grow(s, &s->workspace, &s->workspace_bytes, bytes, "the workspace of products", diag);
+}
+
+static hyp_status set_up_convolutions(hyp_cuda_session *s, hyp_diag *diag)
+{
+    const hyp_cudnn *dnn = &s->model->device->dnn;
+    if (!dnn->library || !has_convolution(s->model->plan->program)) return HYP_OK;
+    HYP_TRY(hyp_cudnn_check(dnn, dnn->cudnnCreate(&s->dnn), "cudnnCreate", diag));
+    return hyp_cudnn_check(dnn, dnn->cudnnSetStream(s->dnn, s->stream), "cudnnSetStream", diag);
 }
 
 /* The flag lies in host memory that kernels can write, so that no copy is needed to look at it. */
@@ -129,6 +166,7 @@ static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options 
     HYP_TRY(hyp_cuda_staging_init(&s->staging, p->n_inputs + p->n_outputs, diag));
     HYP_TRY(hyp_tuning_init(&s->tuning, s->model->device->key, s->model->plan, diag));
     HYP_TRY(set_up_products(s, diag));
+    HYP_TRY(set_up_convolutions(s, diag));
     return set_up_error(s, diag);
 }
 
@@ -139,10 +177,12 @@ static void session_destroy(void *session)
     if (hyp_cuda_enter(s->model->device, NULL) == HYP_OK) {
         if (s->stream) lib->cuStreamSynchronize(s->stream);
         hyp_cuda_staging_dispose(&s->staging, lib);
-        if (s->workspace) lib->cuMemFree(s->workspace);
-        if (s->scratch) lib->cuMemFree(s->scratch);
+        const CUdeviceptr owned[] = {s->workspace, s->scratch, s->room};
+        for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+            if (owned[i]) lib->cuMemFree(owned[i]);
         if (s->error) lib->cuMemFreeHost((void *)(uintptr_t)s->error);
         if (s->lt) lib->cublasLtDestroy(s->lt);
+        if (s->dnn) s->model->device->dnn.cudnnDestroy(s->dnn);
         if (s->own_stream) lib->cuStreamDestroy(s->stream);
         hyp_cuda_leave(s->model->device);
     }
@@ -171,7 +211,7 @@ static hyp_status session_create(void *model, const hyp_context_options *options
 static size_t scratch_bytes(const void *session)
 {
     const hyp_cuda_session *s = session;
-    return s->workspace_bytes + s->scratch_bytes + s->staging.device_bytes;
+    return s->workspace_bytes + s->scratch_bytes + s->room_bytes + s->staging.device_bytes;
 }
 
 /* ---- runs ---------------------------------------------------------------------------------------------------- */

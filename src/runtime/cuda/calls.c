@@ -1,4 +1,4 @@
-/* calls.c - steps that name their kernel: normalization and ranges. */
+/* calls.c - steps that name their kernel: normalization and ranges, and which others there are. */
 #include <string.h>
 
 #include "kernels/kernels.h"
@@ -111,6 +111,9 @@ static const struct {
     {"layer-norm", add_norm},
     {"rms-norm", add_norm},
     {"range", add_range},
+    {"conv", hyp_cuda_add_conv},
+    {"max-pool", hyp_cuda_add_pool},
+    {"average-pool", hyp_cuda_add_pool},
 };
 
 static add_call_fn *find(const HypPlan__Call *k)
@@ -120,11 +123,19 @@ static add_call_fn *find(const HypPlan__Call *k)
     return NULL;
 }
 
-hyp_status hyp_cuda_check_call(const HypPlan__Call *k, hyp_diag *diag)
+static bool has_windows(add_call_fn *add) { return add == hyp_cuda_add_conv || add == hyp_cuda_add_pool; }
+
+hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k, hyp_diag *diag)
 {
-    if (find(k)) return HYP_OK;
+    add_call_fn *add = find(k);
+    if (!add)
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                        "there is no CUDA kernel for %s yet; run the plan on the CPU (--device cpu)", k->kernel);
+    size_t rank = has_windows(add) && k->n_outputs ? program->tensors[k->outputs[0]]->n_dims : 0;
+    if (rank <= 2 + HYP_CUDA_SPATIAL) return HYP_OK;
     return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
-                    "there is no CUDA kernel for %s yet; run the plan on the CPU (--device cpu)", k->kernel);
+                    "the CUDA kernel for %s slides along up to %d axes, not %zu; run the plan on the CPU (--device cpu)",
+                    k->kernel, HYP_CUDA_SPATIAL, rank - 2);
 }
 
 hyp_status hyp_cuda_add_call(hyp_cuda_build *b, const HypPlan__Call *k)

@@ -12,9 +12,12 @@
 #ifndef HYP_RUNTIME_CUDA_CUDA_H
 #define HYP_RUNTIME_CUDA_CUDA_H
 
+#include "kernels/kernels.h"
 #include "runtime/backend.h"
+#include "runtime/cuda/dnn.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/library.h"
+#include "runtime/cuda/move.h"
 #include "runtime/cuda/replay.h"
 #include "runtime/cuda/staging.h"
 #include "runtime/tuning.h"
@@ -23,6 +26,7 @@ enum { HYP_CUDA_MIN_ALIGN = 16 };
 
 typedef struct hyp_cuda_device {
     hyp_cuda_library lib;
+    hyp_cudnn dnn; /* empty where no plan needs it, or where it is not */
     CUdevice device;
     CUcontext context;                  /* primary, retained; NULL before that */
     CUmodule module, layers, attention; /* our kernels; NULL before they are loaded */
@@ -47,8 +51,9 @@ typedef struct hyp_cuda_session {
     CUstream stream;
     bool own_stream;
     cublasLtHandle_t lt;
-    CUdeviceptr workspace, scratch; /* 0 = none yet */
-    size_t workspace_bytes, scratch_bytes;
+    void *dnn;                            /* handle of cuDNN; NULL = none */
+    CUdeviceptr workspace, scratch, room; /* 0 = none yet */
+    size_t workspace_bytes, scratch_bytes, room_bytes;
     hyp_cuda_staging staging;
     hyp_tuning tuning;       /* of products */
     bool untuned;            /* what is prepared now is to be as if nothing were known from tuning */
@@ -116,6 +121,16 @@ uint32_t hyp_cuda_blocks(const hyp_cuda_device *device, int64_t items, int64_t p
 /* Launches on the session's stream; args is the kernel's one argument. */
 HYP_NODISCARD hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void *args, hyp_diag *diag);
 
+/* A strided copy that is ready to run: movement.c. Box, sizes and offsets as in hyp_cuda_move_plan. */
+typedef struct hyp_cuda_mover {
+    hyp_cuda_move move;
+    hyp_cuda_grid grid;
+} hyp_cuda_mover;
+HYP_NODISCARD hyp_status hyp_cuda_mover_init(hyp_cuda_build *b, const hyp_cuda_box *box, size_t size, int64_t x_offset,
+                                             int64_t y_offset, hyp_cuda_mover *out);
+HYP_NODISCARD hyp_status hyp_cuda_mover_run(hyp_cuda_session *s, hyp_cuda_mover *mover, CUdeviceptr x, CUdeviceptr y,
+                                            hyp_diag *diag);
+
 /* For kernels that keep rows in registers: how many threads share a row, and whether all of it fits into theirs. Fills
  * in the pieces of *rows, whose other fields are set; `vector` asks for pieces of 16 bytes and is taken back where rows
  * do not start at such. Shared memory is a double for every warp. */
@@ -145,6 +160,10 @@ HYP_NODISCARD hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_
                                            const hyp_cuda_rest *rest);
 /* The instruction that computes an activation; CAST for none. */
 HypPlan__Pointwise__Op hyp_cuda_act_op(HypPlan__Act act);
+/* For y[outer,channels,inner] in place: y = op(y + bias). bias_plus1: tensor + 1, 0 = none. The op takes p and q. */
+HYP_NODISCARD hyp_status hyp_cuda_add_channels(hyp_cuda_build *b, uint32_t y, int64_t outer, int64_t channels,
+                                               int64_t inner, uint32_t bias_plus1, HypPlan__Pointwise__Op op, double p,
+                                               double q);
 /* reduce.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k);
@@ -156,7 +175,11 @@ HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__G
 HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k);
 /* calls.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_call(hyp_cuda_build *b, const HypPlan__Call *k);
-HYP_NODISCARD hyp_status hyp_cuda_check_call(const HypPlan__Call *k, hyp_diag *diag); /* part of hyp_cuda_check_step */
+HYP_NODISCARD hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k,
+                                             hyp_diag *diag); /* part of hyp_cuda_check_step */
+/* windows.c and conv.c: calls of these operators */
+HYP_NODISCARD hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
+HYP_NODISCARD hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
 /* y = 0 bytes. */
 HYP_NODISCARD hyp_status hyp_cuda_add_zero(hyp_cuda_build *b, uint32_t y, size_t bytes);
 

@@ -141,6 +141,7 @@ void hyp_cuda_device_close(void *device)
         hyp_cuda_leave(d);
     }
     if (d->context) d->lib.cuDevicePrimaryCtxRelease(d->device);
+    hyp_cudnn_close(&d->dnn);
     hyp_cuda_library_close(&d->lib);
     hyp_free(d);
 }

@@ -1,3 +1,4 @@
 // image.cu - the kernels that every device has, for one image: what the files share is compiled once.
 #include "kernels.cu"
 #include "rows.cu"
+#include "windows.cu"

@@ -15,7 +15,8 @@
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
-    X(range_f64) X(range_u64)
+    X(range_f64) X(range_u64) \
+    X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_u64)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
     X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16)
@@ -45,6 +46,7 @@ enum {
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
+    HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
     HYP_CUDA_COPIES = 8,          /* parts of one launch of `copies` */
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
@@ -230,6 +232,40 @@ typedef struct hyp_cuda_range {
     int64_t count;
     uint32_t dtype, pad;
 } hyp_cuda_range;
+
+/* Windows that slide over the spatial axes of x[images, in_channels, in...]: what a result y[images, channels, out...] is
+ * made of. Axes that there are not have one element. */
+typedef struct hyp_cuda_windows {
+    hyp_cuda_extent channels, out[HYP_CUDA_SPATIAL];
+    int64_t in[HYP_CUDA_SPATIAL], kernel[HYP_CUDA_SPATIAL], stride[HYP_CUDA_SPATIAL], dilation[HYP_CUDA_SPATIAL];
+    int64_t before[HYP_CUDA_SPATIAL], after[HYP_CUDA_SPATIAL]; /* padding */
+    int64_t in_channels, in_count, kernel_count;               /* counts: products of the extents */
+    int64_t total;                                             /* elements of y */
+    uint32_t channels_last; /* x and y lie as [images, ..., channels] */
+    uint32_t pad;
+} hyp_cuda_windows;
+
+/* y = act(x * weight + bias + added), the weight [channels, group_in, kernel...]. */
+typedef struct hyp_cuda_conv {
+    hyp_cuda_windows windows;
+    uint64_t x, weight, bias, added, y; /* bias, added: 0 = none; added lies as y does */
+    hyp_cuda_extent group_out;          /* channels of y in a group */
+    int64_t group_in;                   /* and of x */
+    uint32_t dtype;
+    uint32_t act;         /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */
+    uint32_t weight_last; /* the weight lies as [channels, kernel..., group_in] */
+    uint32_t pad;
+} hyp_cuda_conv;
+
+/* The largest element of every window, or the mean. */
+typedef struct hyp_cuda_pool {
+    hyp_cuda_windows windows;
+    uint64_t x, y;
+    uint32_t dtype;
+    uint32_t mean;
+    uint32_t count_pads; /* the padding counts as zeros in a mean; what lies beyond it does not */
+    uint32_t pad;
+} hyp_cuda_pool;
 
 typedef struct hyp_cuda_copy {
     uint64_t x, y; /* offsets are added by the host */

@@ -1,30 +1,54 @@
 /* movement.c - copy, gather and fill steps. */
 #include "runtime/cuda/cuda.h"
-#include "runtime/cuda/move.h"
 
 /* ---- copy -------------------------------------------------------------------------------------------------- */
 
 enum { COPY_THREADS = 256 };
 
+hyp_status hyp_cuda_mover_init(hyp_cuda_build *b, const hyp_cuda_box *box, size_t size, int64_t x_offset,
+                               int64_t y_offset, hyp_cuda_mover *out)
+{
+    const hyp_cuda_device *device = b->session->model->device;
+    hyp_cuda_move_plan(box, size, x_offset, y_offset, &out->move);
+    if (out->move.kind == HYP_CUDA_MOVE_BLOCK) return HYP_OK;
+    if (out->move.kind == HYP_CUDA_MOVE_TRANSPOSE)
+        out->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_transpose,
+                                    .blocks = hyp_cuda_blocks(device, out->move.args.total_tiles, 1),
+                                    .block_x = HYP_CUDA_TILE,
+                                    .block_y = HYP_CUDA_TILE_ROWS,
+                                    .shared_bytes = HYP_CUDA_TILE * (HYP_CUDA_TILE + 1) * sizeof(uint64_t)};
+    else
+        out->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_copy,
+                                    .blocks = hyp_cuda_blocks(device, out->move.args.copy.total, COPY_THREADS),
+                                    .block_x = COPY_THREADS,
+                                    .block_y = 1};
+    return hyp_cuda_need_kernel(b, out->grid.kernel);
+}
+
+hyp_status hyp_cuda_mover_run(hyp_cuda_session *s, hyp_cuda_mover *mover, CUdeviceptr x, CUdeviceptr y, hyp_diag *diag)
+{
+    hyp_cuda_move *move = &mover->move;
+    x += (CUdeviceptr)move->x_offset;
+    y += (CUdeviceptr)move->y_offset;
+    if (move->kind == HYP_CUDA_MOVE_BLOCK) {
+        const hyp_cuda_library *lib = &s->model->device->lib;
+        return hyp_cuda_check(lib, lib->cuMemcpyDtoDAsync(y, x, move->bytes, s->stream), "copying on the device", diag);
+    }
+    move->args.copy.x = x;
+    move->args.copy.y = y;
+    bool transpose = move->kind == HYP_CUDA_MOVE_TRANSPOSE;
+    return hyp_cuda_launch(s, &mover->grid, transpose ? (void *)&move->args : (void *)&move->args.copy, diag);
+}
+
 typedef struct copy {
-    hyp_cuda_move move;
-    hyp_cuda_grid grid;
+    hyp_cuda_mover mover;
     uint32_t x, y;
 } copy;
 
 static hyp_status copy_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     copy *p = data;
-    CUdeviceptr x = s->at[p->x] + (CUdeviceptr)p->move.x_offset, y = s->at[p->y] + (CUdeviceptr)p->move.y_offset;
-    if (p->move.kind == HYP_CUDA_MOVE_BLOCK) {
-        const hyp_cuda_library *lib = &s->model->device->lib;
-        return hyp_cuda_check(lib, lib->cuMemcpyDtoDAsync(y, x, p->move.bytes, s->stream), "copying on the device",
-                              diag);
-    }
-    p->move.args.copy.x = x;
-    p->move.args.copy.y = y;
-    bool transpose = p->move.kind == HYP_CUDA_MOVE_TRANSPOSE;
-    return hyp_cuda_launch(s, &p->grid, transpose ? (void *)&p->move.args : (void *)&p->move.args.copy, diag);
+    return hyp_cuda_mover_run(s, &p->mover, s->at[p->x], s->at[p->y], diag);
 }
 
 /* Copies in a row that build one tensor, of different parts of which none waits for another: one launch. */
@@ -47,7 +71,7 @@ static hyp_status copies_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 
 static void add_part(const hyp_cuda_device *device, copies *p, const copy *from)
 {
-    const hyp_cuda_move *move = &from->move;
+    const hyp_cuda_move *move = &from->mover.move;
     uint32_t i = p->args.count++;
     p->x[i] = from->x;
     p->x_offset[i] = move->x_offset;
@@ -68,12 +92,12 @@ static void add_part(const hyp_cuda_device *device, copies *p, const copy *from)
 static hyp_status join(hyp_cuda_build *b, const copy *last)
 {
     hyp_cuda_prepared *prepared = b->prepared;
-    if (prepared->ops.len < 2 || last->move.kind == HYP_CUDA_MOVE_TRANSPOSE) return HYP_OK;
+    if (prepared->ops.len < 2 || last->mover.move.kind == HYP_CUDA_MOVE_TRANSPOSE) return HYP_OK;
     hyp_cuda_op *before = &prepared->ops.data[prepared->ops.len - 2];
     const copy *first = before->run == copy_run ? before->data : NULL;
     copies *all = before->run == copies_run ? before->data : NULL;
     uint32_t y = first ? first->y : all ? all->y : UINT32_MAX;
-    if (y != last->y || (first && first->move.kind == HYP_CUDA_MOVE_TRANSPOSE)) return HYP_OK;
+    if (y != last->y || (first && first->mover.move.kind == HYP_CUDA_MOVE_TRANSPOSE)) return HYP_OK;
     if (hyp_plan_root(b->program, last->x) == hyp_plan_root(b->program, y)) return HYP_OK;
     if (all && all->args.count == HYP_CUDA_COPIES) return HYP_OK;
     const hyp_cuda_device *device = b->session->model->device;
@@ -105,21 +129,7 @@ hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
     p->x = k->x;
     p->y = k->y;
     size_t size = hyp_dtype_size(hyp_cuda_dtype(b->program, k->x));
-    hyp_cuda_move_plan(&box, size, b->values[k->x_offset], b->values[k->y_offset], &p->move);
-    if (p->move.kind == HYP_CUDA_MOVE_BLOCK) return join(b, p);
-    const hyp_cuda_device *device = b->session->model->device;
-    if (p->move.kind == HYP_CUDA_MOVE_TRANSPOSE)
-        p->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_transpose,
-                                  .blocks = hyp_cuda_blocks(device, p->move.args.total_tiles, 1),
-                                  .block_x = HYP_CUDA_TILE,
-                                  .block_y = HYP_CUDA_TILE_ROWS,
-                                  .shared_bytes = HYP_CUDA_TILE * (HYP_CUDA_TILE + 1) * sizeof(uint64_t)};
-    else
-        p->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_copy,
-                                  .blocks = hyp_cuda_blocks(device, p->move.args.copy.total, COPY_THREADS),
-                                  .block_x = COPY_THREADS,
-                                  .block_y = 1};
-    HYP_TRY(hyp_cuda_need_kernel(b, p->grid.kernel));
+    HYP_TRY(hyp_cuda_mover_init(b, &box, size, b->values[k->x_offset], b->values[k->y_offset], &p->mover));
     return join(b, p);
 }
 

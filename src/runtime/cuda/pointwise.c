@@ -205,3 +205,35 @@ hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n
     step.output_reg = &reg;
     return add(b, &step, inputs, &y);
 }
+
+hyp_status hyp_cuda_add_channels(hyp_cuda_build *b, uint32_t y, int64_t outer, int64_t channels, int64_t inner,
+                                 uint32_t bias_plus1, HypPlan__Pointwise__Op op, double p, double q)
+{
+    hyp_dtype compute = hyp_cuda_dtype(b->program, y) == HYP_F64 ? HYP_F64 : HYP_F32;
+    HypPlan__Pointwise__Instr instr[2], *instrs[2];
+    hyp_cuda_pw_step step = {.compute = compute, .inputs = 1, .instr = instrs, .outputs = 1};
+    step.box = (hyp_cuda_box){.rank = 3,
+                              .lanes = 1,
+                              .extent = {inner, channels, outer},
+                              .stride = {{1, inner, inner * channels}, {0, 1, 0}}};
+    const uint32_t inputs[] = {y, bias_plus1 ? bias_plus1 - 1 : y};
+    if (bias_plus1) step.inputs = step.box.lanes = 2;
+    for (int i = 0; i < 2; i++) {
+        hyp_plan__pointwise__instr__init(&instr[i]);
+        instr[i].to = compute;
+        instrs[i] = &instr[i];
+    }
+    uint32_t reg = 0;
+    if (bias_plus1) { /* ADD of the two inputs, register 2 */
+        instr[step.instrs++].b = 1;
+        reg = 2;
+    }
+    HypPlan__Pointwise__Instr *last = &instr[step.instrs];
+    last->op = op;
+    last->a = reg;
+    last->p = p;
+    last->q = q;
+    reg = (uint32_t)(step.inputs + step.instrs++);
+    step.output_reg = &reg;
+    return add(b, &step, inputs, &y);
+}

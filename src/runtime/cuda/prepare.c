@@ -5,7 +5,7 @@
 
 hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step, hyp_diag *diag)
 {
-    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) return hyp_cuda_check_call(step->call, diag);
+    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) return hyp_cuda_check_call(program, step->call, diag);
     if (step->kernel_case != HYP_PLAN__STEP__KERNEL_REDUCE) return HYP_OK;
     hyp_dtype t = hyp_cuda_dtype(program, step->reduce->x);
     if (hyp_dtype_is_float(t) || t == HYP_I64 || t == HYP_I32) return HYP_OK;

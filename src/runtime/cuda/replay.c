@@ -2,9 +2,11 @@
 
 #include "runtime/cuda/backend_cuda.h"
 
+enum { OWN = 3 }; /* addresses of a key that are not those of inputs and outputs */
+
 hyp_status hyp_cuda_replays_init(hyp_cuda_replays *r, size_t edges, hyp_arena *arena, hyp_diag *diag)
 {
-    r->key_length = edges + 2;
+    r->key_length = edges + OWN;
     for (size_t i = 0; i < HYP_CUDA_REPLAYS; i++) {
         r->kept[i].key = hyp_arena_zalloc(arena, r->key_length, sizeof *r->kept[i].key);
         if (!r->kept[i].key) return hyp_fail_memory(diag, r->key_length * sizeof *r->kept[i].key);
@@ -29,7 +31,8 @@ static CUdeviceptr key_part(const hyp_cuda_session *s, size_t i)
 {
     const HypPlan__Program *p = s->model->plan->program;
     size_t edges = p->n_inputs + p->n_outputs;
-    if (i >= edges) return i == edges ? s->scratch : (uintptr_t)s->staging.packed;
+    const CUdeviceptr own[OWN] = {s->scratch, s->room, (uintptr_t)s->staging.packed};
+    if (i >= edges) return own[i - edges];
     uint32_t tensor = i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs];
     return s->at[tensor] + (s->staging.ways[i] == HYP_CUDA_WAY_PACKED);
 }

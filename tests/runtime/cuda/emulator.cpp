@@ -1,6 +1,6 @@
-// emulator.cpp - a CUDA driver and a cuBLASLt without a GPU, so that the CUDA backend is tested where there is none.
+// emulator.cpp - a CUDA driver, a cuBLASLt and a cuDNN without a GPU, so that the CUDA backend is tested where there is none.
 //
-// One shared library named libcuda.so.1 that has every function of both libraries that the backend calls. Device memory
+// One shared library named libcuda.so.1 that has every function of these libraries that the backend calls. Device memory
 // is host memory, streams run at once, the kernels are compiled for the host and their threads are coroutines. Products
 // are computed in double. What a real device would punish ends the program with a message: unaligned operands,
 // memory that is not freed, a context that is not current.
@@ -102,6 +102,13 @@ static const entry entries[] = {
     ENTRY(finish_product, hyp_cuda_finish, false),
     ENTRY(range_f64, hyp_cuda_range, false),
     ENTRY(range_u64, hyp_cuda_range, false),
+    ENTRY(conv_f32, hyp_cuda_conv, false),
+    ENTRY(conv_f64, hyp_cuda_conv, false),
+    ENTRY(conv_u64, hyp_cuda_conv, false),
+    ENTRY(pool_f32, hyp_cuda_pool, false),
+    ENTRY(pool_f64, hyp_cuda_pool, false),
+    ENTRY(pool_i64, hyp_cuda_pool, false),
+    ENTRY(pool_u64, hyp_cuda_pool, false),
     ENTRY(copy, hyp_cuda_copy, false),
     ENTRY(copies, hyp_cuda_copies, false),
     ENTRY(transpose, hyp_cuda_transpose, true),
@@ -513,3 +520,5 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, c
     queue((CUstream)at, [=] { multiply(q); });
     return CUBLAS_STATUS_SUCCESS;
 }
+
+#include "emulator_dnn.hpp"

@@ -1,0 +1,84 @@
+/* conv.c - convolution steps: by cuDNN, or by a kernel of our own where that is not there, or not better. */
+#include "runtime/cuda/conv.h"
+
+#include <string.h>
+
+/* ---- our kernel ---------------------------------------------------------------------------------------------- */
+
+typedef struct conv {
+    hyp_cuda_conv args;
+    hyp_cuda_grid grid;
+    uint32_t x, weight, y, bias_plus1, added_plus1;
+} conv;
+
+static hyp_status conv_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    conv *p = data;
+    p->args.x = s->at[p->x];
+    p->args.weight = s->at[p->weight];
+    p->args.y = s->at[p->y];
+    p->args.bias = hyp_cuda_address(s, p->bias_plus1);
+    p->args.added = hyp_cuda_address(s, p->added_plus1);
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    enum { THREADS = 256 };
+    const hyp_conv *v = &step->conv;
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, conv_run, sizeof(conv), &data));
+    conv *p = data;
+    *p = (conv){.args = {.group_out = hyp_cuda_extent_of(v->out_channels),
+                         .group_in = v->in_channels,
+                         .dtype = step->dtype,
+                         .act = step->act},
+                .grid = {.kernel = !hyp_dtype_is_float(step->dtype) ? HYP_CUDA_KERNEL_conv_u64
+                                   : step->dtype == HYP_F64         ? HYP_CUDA_KERNEL_conv_f64
+                                                                    : HYP_CUDA_KERNEL_conv_f32,
+                         .blocks = hyp_cuda_blocks(b->session->model->device, v->y->count, THREADS),
+                         .block_x = THREADS,
+                         .block_y = 1},
+                .x = step->x,
+                .weight = step->weight,
+                .y = step->y,
+                .bias_plus1 = step->bias_plus1,
+                .added_plus1 = step->added_plus1};
+    hyp_cuda_windows_of(&v->window, v->x, v->y, &p->args.windows);
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}
+
+/* ---- steps --------------------------------------------------------------------------------------------------- */
+
+/* hyp_kernel_read_conv knows the names. */
+static uint32_t act_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        uint32_t op;
+    } acts[] = {{"relu", HYP_PW_RELU},       {"relu6", HYP_PW_CLIP},          {"sigmoid", HYP_PW_SIGMOID},
+                {"tanh", HYP_PW_TANH},       {"silu", HYP_PW_SILU},           {"hard-swish", HYP_PW_HARD_SWISH},
+                {"mish", HYP_PW_MISH}};
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+        if (strcmp(acts[i].name, name) == 0) return acts[i].op;
+    return HYP_PW_CAST;
+}
+
+/* One weight for each place of the window and no sum over channels: a product would be almost empty. */
+static bool is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }
+
+hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    hyp_cuda_conv_step step = {.x = k->inputs_plus1[0] - 1,
+                               .weight = k->inputs_plus1[1] - 1,
+                               .y = k->outputs[0],
+                               .bias_plus1 = k->n_inputs_plus1 > 2 ? k->inputs_plus1[2] : 0,
+                               .added_plus1 = k->n_inputs_plus1 > 3 ? k->inputs_plus1[3] : 0,
+                               .dtype = c->in[0].dtype,
+                               .act = act_of(c->attrs[4].sym)};
+    bool done = false;
+    HYP_TRY(hyp_kernel_read_conv(c, false, &step.conv));
+    if (step.conv.y->count == 0) return HYP_OK;
+    if (!is_depthwise(&step.conv)) HYP_TRY(hyp_cuda_add_dnn_conv(b, &step, &done));
+    return done ? HYP_OK : add_plain(b, &step);
+}

@@ -1,0 +1,67 @@
+/* windows.c - windows that slide over x, as our kernels see them; pooling. */
+#include <string.h>
+
+#include "runtime/cuda/conv.h"
+
+enum { THREADS = 256 };
+
+void hyp_cuda_windows_of(const hyp_window *window, const hyp_array *x, const hyp_array *y, hyp_cuda_windows *out)
+{
+    *out = (hyp_cuda_windows){.channels = hyp_cuda_extent_of(y->dims[1]),
+                              .in_channels = x->dims[1],
+                              .in_count = window->in_count,
+                              .kernel_count = window->kernel_count,
+                              .total = y->count};
+    for (int32_t a = 0; a < HYP_CUDA_SPATIAL; a++) {
+        int32_t i = window->n - 1 - a; /* the innermost comes first */
+        bool there = i >= 0;
+        out->out[a] = hyp_cuda_extent_of(there ? window->out[i] : 1);
+        out->in[a] = there ? window->in[i] : 1;
+        out->kernel[a] = there ? window->kernel[i] : 1;
+        out->stride[a] = there ? window->stride[i] : 1;
+        out->dilation[a] = there ? window->dilation[i] : 1;
+        out->before[a] = there ? window->before[i] : 0;
+        out->after[a] = there ? window->after[i] : 0;
+    }
+}
+
+typedef struct pool {
+    hyp_cuda_pool args;
+    hyp_cuda_grid grid;
+    uint32_t x, y;
+} pool;
+
+static hyp_status pool_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    pool *p = data;
+    p->args.x = s->at[p->x];
+    p->args.y = s->at[p->y];
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+static hyp_cuda_kernel kernel_of(hyp_dtype dtype)
+{
+    if (dtype == HYP_F64) return HYP_CUDA_KERNEL_pool_f64;
+    if (hyp_dtype_is_float(dtype)) return HYP_CUDA_KERNEL_pool_f32;
+    return dtype == HYP_U64 ? HYP_CUDA_KERNEL_pool_u64 : HYP_CUDA_KERNEL_pool_i64;
+}
+
+hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    bool mean = strcmp(k->kernel, "average-pool") == 0;
+    hyp_window window;
+    void *data;
+    HYP_TRY(hyp_kernel_read_pool(c, &window));
+    if (mean && !hyp_array_is_float(x)) return hyp_kernel_fail(c, "a floating-point type is wanted");
+    if (y->count == 0) return HYP_OK;
+    HYP_TRY(hyp_cuda_add_op(b, pool_run, sizeof(pool), &data));
+    pool *p = data;
+    *p = (pool){.args = {.dtype = x->dtype, .mean = mean, .count_pads = mean && c->attrs[5].i != 0},
+                .grid = {.kernel = kernel_of(x->dtype), .block_x = THREADS, .block_y = 1},
+                .x = k->inputs_plus1[0] - 1,
+                .y = k->outputs[0]};
+    hyp_cuda_windows_of(&window, x, y, &p->args.windows);
+    p->grid.blocks = hyp_cuda_blocks(b->session->model->device, y->count, THREADS);
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}

@@ -1,0 +1,158 @@
+// windows.cu - convolutions and pooling, a thread a result: for convolutions that cuDNN does not do, or is not there
+// for. Those of single channels are bound by memory like pooling; all others are many times slower than cuDNN's.
+//
+// Part of image.cu, after kernels.cu.
+
+namespace
+{
+
+// Where a result lies: its image, its channel, and where its window begins, which may be in the padding.
+struct window_place {
+    int64_t image, channel, begin[HYP_CUDA_SPATIAL];
+};
+
+__device__ __forceinline__ window_place place_of(const hyp_cuda_windows &w, int64_t i)
+{
+    window_place at;
+    int64_t rest = i, next;
+    if (w.channels_last) {
+        rest = divide(i, w.channels);
+        at.channel = i - rest * w.channels.size;
+    }
+#pragma unroll
+    for (int a = 0; a < HYP_CUDA_SPATIAL; a++) {
+        next = divide(rest, w.out[a]);
+        at.begin[a] = (rest - next * w.out[a].size) * w.stride[a] - w.before[a];
+        rest = next;
+    }
+    at.image = rest;
+    if (!w.channels_last) {
+        at.image = divide(rest, w.channels);
+        at.channel = rest - at.image * w.channels.size;
+    }
+    return at;
+}
+
+// Calls f(tap, position in the image) for every element of the window that is inside of x.
+template <typename F> __device__ __forceinline__ void for_window(const hyp_cuda_windows &w, const window_place &at, F f)
+{
+    int64_t tap = 0;
+#pragma unroll 1
+    for (int64_t k2 = 0; k2 < w.kernel[2]; k2++) {
+        int64_t p2 = at.begin[2] + k2 * w.dilation[2];
+#pragma unroll 1
+        for (int64_t k1 = 0; k1 < w.kernel[1]; k1++) {
+            int64_t p1 = at.begin[1] + k1 * w.dilation[1];
+            bool inside = p2 >= 0 && p2 < w.in[2] && p1 >= 0 && p1 < w.in[1];
+#pragma unroll 1
+            for (int64_t k0 = 0; k0 < w.kernel[0]; k0++, tap++) {
+                int64_t p0 = at.begin[0] + k0 * w.dilation[0];
+                if (inside && p0 >= 0 && p0 < w.in[0]) f(tap, (p2 * w.in[1] + p1) * w.in[0] + p0);
+            }
+        }
+    }
+}
+
+// Floats that compute in C, or any integers, of which C has 64 bits.
+template <typename C> __device__ __forceinline__ C element(uint32_t dtype, uint64_t data, int64_t i)
+{
+    if constexpr (whole<C>)
+        return load<C>(dtype, data, i);
+    else
+        return load_native<C>(dtype, data, i);
+}
+template <typename C> __device__ __forceinline__ void set_element(uint32_t dtype, uint64_t data, int64_t i, C v)
+{
+    if constexpr (whole<C>)
+        store<C>(dtype, data, i, v);
+    else
+        store_native(dtype, data, i, v);
+}
+
+template <typename C> __device__ __forceinline__ C activated(uint32_t act, C v)
+{
+    switch (act) {
+    case HYP_PW_CAST: return v;
+    case HYP_PW_RELU: return relu(v);
+    case HYP_PW_CLIP: return at_most(relu(v), (C)6);
+    default: return transcendental(act, v, 0, 0);
+    }
+}
+template <> __device__ __forceinline__ uint64_t activated(uint32_t, uint64_t v) { return v; }
+
+template <typename C> __device__ __forceinline__ void convolution(const hyp_cuda_conv &p)
+{
+    const hyp_cuda_windows &w = p.windows;
+    int64_t group_in = p.group_in, x_step = w.channels_last ? w.in_channels : 1;
+    int64_t x_channel = w.channels_last ? 1 : w.in_count, w_channel = p.weight_last ? 1 : w.kernel_count;
+    int64_t w_tap = p.weight_last ? group_in : 1;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
+        window_place at = place_of(w, i);
+        int64_t x = at.image * w.in_channels * w.in_count + divide(at.channel, p.group_out) * group_in * x_channel;
+        int64_t weight = at.channel * group_in * w.kernel_count;
+        C sum = p.bias ? element<C>(p.dtype, p.bias, at.channel) : (C)0;
+        for_window(w, at, [&](int64_t tap, int64_t position) {
+#pragma unroll 4
+            for (int64_t c = 0; c < group_in; c++)
+                sum += element<C>(p.dtype, p.x, x + position * x_step + c * x_channel) *
+                       element<C>(p.dtype, p.weight, weight + tap * w_tap + c * w_channel);
+        });
+        if (p.added) sum += element<C>(p.dtype, p.added, i);
+        set_element(p.dtype, p.y, i, activated(p.act, sum));
+    }
+}
+
+// Elements of the window along all axes together that count in a mean: those in x, or with pads in x and its padding.
+__device__ __forceinline__ int64_t counted(const hyp_cuda_pool &p, const window_place &at)
+{
+    const hyp_cuda_windows &w = p.windows;
+    int64_t count = 1;
+#pragma unroll
+    for (int a = 0; a < HYP_CUDA_SPATIAL; a++) {
+        int64_t low = p.count_pads ? -w.before[a] : 0, high = w.in[a] + (p.count_pads ? w.after[a] : 0), inside = 0;
+#pragma unroll 1
+        for (int64_t k = 0; k < w.kernel[a]; k++) {
+            int64_t position = at.begin[a] + k * w.dilation[a];
+            inside += position >= low && position < high;
+        }
+        count *= inside;
+    }
+    return count;
+}
+
+// A window without elements has the largest -inf (integers: 0) and the mean NaN; NaN is larger than all numbers.
+template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_pool &p)
+{
+    const hyp_cuda_windows &w = p.windows;
+    int64_t step = w.channels_last ? w.in_channels : 1, channel = w.channels_last ? 1 : w.in_count;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
+        window_place at = place_of(w, i);
+        int64_t x = at.image * w.in_channels * w.in_count + at.channel * channel;
+        C sum = 0, most = 0;
+        bool found = false;
+        for_window(w, at, [&](int64_t, int64_t position) {
+            C v = element<C>(p.dtype, p.x, x + position * step);
+            sum += v;
+            if (!found || v > most || (v != v && most == most)) most = v;
+            found = true;
+        });
+        if constexpr (whole<C>) {
+            set_element(p.dtype, p.y, i, most);
+        } else {
+            if (!found) most = (C)-__uint_as_float(0x7f800000u);
+            set_element(p.dtype, p.y, i, p.mean ? sum / (C)counted(p, at) : most);
+        }
+    }
+}
+
+} // namespace
+
+KERNEL(conv_f32, hyp_cuda_conv, convolution<float>(p))
+KERNEL(conv_f64, hyp_cuda_conv, convolution<double>(p))
+KERNEL(conv_u64, hyp_cuda_conv, convolution<uint64_t>(p))
+KERNEL(pool_f32, hyp_cuda_pool, pooling<float>(p))
+KERNEL(pool_f64, hyp_cuda_pool, pooling<double>(p))
+KERNEL(pool_i64, hyp_cuda_pool, pooling<int64_t>(p))
+KERNEL(pool_u64, hyp_cuda_pool, pooling<uint64_t>(p))

@@ -1,0 +1,210 @@
+/* Convolutions with and without cuDNN: which library does what, and what is said when it is missing or fails. Runs on the
+ * emulator, which ends the program when device memory is not freed. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/plan_builder.h"
+
+enum { SIDE = 4, CHANNELS = 2, ELEMENTS = CHANNELS * SIDE * SIDE };
+
+static plan_builder builder; /* large */
+static char path[PB_PATH], said[2048];
+
+/* y = relu(conv(x, w) + b) of x[1, CHANNELS, SIDE, SIDE], all w 1 and all b -3: of single channels in `groups` groups. */
+static void write_plan(int64_t groups, int64_t behind)
+{
+    const float w[CHANNELS * CHANNELS * 9] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                              1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const float b[CHANNELS] = {-3, -3};
+    const int64_t dims[] = {1, CHANNELS, SIDE, SIDE}, out[] = {1, CHANNELS, SIDE - 1 + behind, SIDE - 1 + behind};
+    const int64_t channels = CHANNELS;
+    pb_init(&builder);
+    uint32_t x = pb_input(&builder, "x", HYP_F32, 4, pb_consts(&builder, 4, dims));
+    uint32_t y = pb_output(&builder, "y", HYP_F32, 4, pb_consts(&builder, 4, out));
+    uint32_t weight = pb_weight(&builder, HYP_F32, 4, (int64_t[]){CHANNELS, CHANNELS / groups, 3, 3}, w);
+    uint32_t bias = pb_weight(&builder, HYP_F32, 1, &channels, b);
+    HypPlan__Call *call = pb_call(&builder, "conv", 3, (uint32_t[]){x, weight, bias}, y);
+    pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
+    pb_call_ints(&builder, call, 4, (int64_t[]){1, 1, behind, behind});
+    pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
+    pb_call_int(&builder, call, groups);
+    pb_call_symbol(&builder, call, "relu");
+    pb_write(&builder, path);
+}
+
+static void remember(const char *line, void *user)
+{
+    (void)user;
+    strncat(said, line, sizeof said - strlen(said) - 2);
+    strcat(said, "\n");
+}
+
+static hyp_status load(const char *emulator, hyp_engine **out, hyp_diag *diag)
+{
+    assert_int_equal(setenv("HYPATIA_EMULATOR", emulator, 1), 0);
+    said[0] = 0;
+    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA, .log = remember};
+    return hyp_engine_load_file(path, &options, out, diag);
+}
+
+/* A counter of the emulator. */
+static uint64_t count(const char *name)
+{
+    void *emulator = dlopen("libcuda.so.1", RTLD_NOW);
+    assert_non_null(emulator);
+    uint64_t (*counter)(void);
+    void *symbol = dlsym(emulator, name);
+    assert_non_null(symbol);
+    memcpy(&counter, &symbol, sizeof counter);
+    uint64_t n = counter();
+    dlclose(emulator);
+    return n;
+}
+
+/* Runs the plan twice with x = 1, so that the second run is a CUDA graph. */
+static hyp_status run(hyp_engine *engine, size_t elements, float *y, hyp_diag *diag)
+{
+    float x[ELEMENTS];
+    for (int i = 0; i < ELEMENTS; i++) x[i] = 1;
+    const int64_t side = elements == ELEMENTS ? SIDE : SIDE - 1;
+    hyp_tensor in = {.dtype = HYP_F32, .rank = 4, .dims = {1, CHANNELS, SIDE, SIDE}, .data = x, .bytes = sizeof x};
+    hyp_tensor out = {.dtype = HYP_F32, .rank = 4, .dims = {1, CHANNELS, side, side}, .data = y};
+    out.bytes = elements * sizeof *y;
+    hyp_context *context;
+    hyp_status status = hyp_context_create(engine, NULL, &context, diag);
+    for (int i = 0; i < 2 && status == HYP_OK; i++) status = hyp_context_run(context, &in, 1, &out, 1, diag);
+    hyp_context_destroy(context);
+    return status;
+}
+
+/* Loads and runs the plan; returns how many convolutions cuDNN did. */
+static uint64_t convolutions(const char *emulator, int64_t groups, int64_t behind)
+{
+    hyp_engine *engine;
+    hyp_diag diag = {0};
+    float y[ELEMENTS];
+    size_t side = (size_t)(SIDE - 1 + behind);
+    uint64_t before = count("emulator_convolutions");
+    write_plan(groups, behind);
+    if (load(emulator, &engine, &diag) != HYP_OK || run(engine, CHANNELS * side * side, y, &diag) != HYP_OK)
+        fail_msg("%s", diag.message);
+    hyp_engine_destroy(engine);
+    pb_remove(&builder, path);
+    float corner = 4.0f * CHANNELS / (float)groups - 3, inside = 9.0f * CHANNELS / (float)groups - 3;
+    assert_true(y[0] == corner && y[side + 1] == inside);
+    assert_int_equal(count("emulator_dnn_alive"), 0);
+    return count("emulator_convolutions") - before;
+}
+
+static void cudnn_does_convolutions_with_bias_and_relu_in_one_call(void **state)
+{
+    (void)state;
+    uint64_t before = count("emulator_fused_convolutions");
+    assert_int_equal(convolutions("", 1, 1), 2);
+    assert_int_equal(count("emulator_fused_convolutions") - before, 2);
+    assert_non_null(strstr(said, "convolutions are done by cuDNN 90100"));
+}
+
+static void unequal_padding_is_written_out_for_cudnn(void **state)
+{
+    (void)state;
+    assert_int_equal(convolutions("", 1, 0), 2);
+}
+
+static void single_channels_are_for_our_own_kernel(void **state)
+{
+    (void)state;
+    assert_int_equal(convolutions("", CHANNELS, 1), 0);
+}
+
+static void a_cudnn_without_such_a_call_does_them_in_parts(void **state)
+{
+    (void)state;
+    uint64_t before = count("emulator_fused_convolutions");
+    assert_int_equal(convolutions("unfused convolutions", 1, 1), 2);
+    assert_int_equal(count("emulator_fused_convolutions") - before, 0);
+}
+
+static void sums_in_any_order_are_not_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(convolutions("moody convolutions", 1, 1), 0);
+}
+
+static void a_call_that_fails_is_an_error_that_names_it(void **state)
+{
+    (void)state;
+    hyp_engine *engine;
+    hyp_diag diag = {0};
+    float y[ELEMENTS];
+    write_plan(1, 1);
+    assert_int_equal(load("failing convolutions", &engine, &diag), HYP_OK);
+    assert_int_equal(run(engine, ELEMENTS, y, &diag), HYP_ERR_DEVICE);
+    assert_non_null(strstr(diag.message, "cudnnConvolutionForward failed: cuDNN status 5000"));
+    hyp_engine_destroy(engine);
+    pb_remove(&builder, path);
+    assert_int_equal(count("emulator_dnn_alive"), 0);
+}
+
+/* Runs `test` with HYPATIA_CUDNN set otherwise. */
+static void with_cudnn(const char *value, void (*test)(void))
+{
+    const char *was = getenv("HYPATIA_CUDNN");
+    assert_non_null(was);
+    char *kept = strdup(was);
+    setenv("HYPATIA_CUDNN", value, 1);
+    test();
+    setenv("HYPATIA_CUDNN", kept, 1);
+    free(kept);
+}
+
+static void load_without(void)
+{
+    hyp_engine *engine;
+    hyp_diag diag = {0};
+    write_plan(1, 1);
+    assert_int_equal(load("", &engine, &diag), HYP_ERR_DEVICE);
+    assert_non_null(strstr(diag.message, "HYPATIA_CUDNN"));
+    assert_non_null(strstr(diag.message, "/nonexistent/libcudnn.so.9"));
+    pb_remove(&builder, path);
+}
+
+static void a_cudnn_that_is_not_where_it_was_said_to_be_is_an_error(void **state)
+{
+    (void)state;
+    with_cudnn("/nonexistent/libcudnn.so.9", load_without);
+}
+
+static void run_without(void)
+{
+    assert_int_equal(convolutions("", 1, 1), 0);
+    assert_non_null(strstr(said, "convolutions are done by a kernel of Hypatia's own"));
+    assert_non_null(strstr(said, "HYPATIA_CUDNN"));
+}
+
+static void without_cudnn_our_own_kernel_does_them_and_the_log_says_so(void **state)
+{
+    (void)state;
+    with_cudnn("none", run_without);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cudnn_does_convolutions_with_bias_and_relu_in_one_call),
+        cmocka_unit_test(unequal_padding_is_written_out_for_cudnn),
+        cmocka_unit_test(single_channels_are_for_our_own_kernel),
+        cmocka_unit_test(a_cudnn_without_such_a_call_does_them_in_parts),
+        cmocka_unit_test(sums_in_any_order_are_not_taken),
+        cmocka_unit_test(a_call_that_fails_is_an_error_that_names_it),
+        cmocka_unit_test(a_cudnn_that_is_not_where_it_was_said_to_be_is_an_error),
+        cmocka_unit_test(without_cudnn_our_own_kernel_does_them_and_the_log_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
