@@ -52,6 +52,7 @@ from runtime import Library, Plan, compile_plan  # noqa: E402
 from timing import capture, error, milliseconds, repeat, take_turns  # noqa: E402
 
 UNFUSED = ["--disable-rule=fuse-linear-relu"]
+MOST_CALLS, MOST_CAPTURED = 50, 200  # runs in a sample: called by the host, in a graph
 TURNS = 3  # parts of the rounds, with a look at the kernels after each
 MODES = ("graph", "call")
 
@@ -154,8 +155,7 @@ class Contest:
     # ---- peers ----
 
     def add_torch_compile(self):
-        peers.keep_input_in_place(self.network)
-        compiled = {mode: peers.torch_compile(self.network, how) for mode, how in peers.TORCH_MODES.items()}
+        compiled = peers.torch_compile(self.network)
         result = compiled["call"](self.network.x).clone()  # the next call overwrites it
         for mode, f in compiled.items():
             self.add("torch.compile", lambda f=f: f(self.network.x), result, modes=[mode])
@@ -198,11 +198,11 @@ class Contest:
         return sample
 
     def time(self, ceilings):
-        """About 2 ms a sample, and at most 50 runs; fewer rounds where samples are long. The device's ceilings are
+        """About 2 ms a sample, and not too many runs; fewer rounds where samples are long. The device's ceilings are
         measured in the same turns where the network is to be compared with them."""
         once = min(milliseconds(repeat(self.calls["call"]["fused", 0], 3), self.bench.stream) / 3 for _ in range(3))
-        runs = max(1, min(50, int(2 / once)))
-        samplers, graphs = self.graph_samplers(runs)
+        runs = max(1, min(MOST_CALLS, int(2 / once)))
+        samplers, graphs = self.graph_samplers(max(1, min(MOST_CAPTURED, int(2 / once))))
         for (way, instance), call in self.calls["call"].items():
             samplers["call", way, instance] = self.sampler(repeat(call, runs), runs)
         if self.jax:

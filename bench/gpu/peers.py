@@ -17,7 +17,7 @@ from networks import Network
 
 TOO_LATE = "not run, no time left to compile"
 # As they are called: with torch.compile's own CUDA graphs. In a graph of ours: without them.
-TORCH_MODES = {"call": "max-autotune", "graph": "max-autotune-no-cudagraphs"}
+TORCH_MODES = {"graph": "max-autotune-no-cudagraphs", "call": "max-autotune"}
 JAX_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
 
 
@@ -46,29 +46,24 @@ def short(failure):
 
 # ---- torch.compile ------------------------------------------------------------------------------------------------
 
-def torch_compile(network, mode):
-    """The network compiled for its input; the first calls, which compile and record, are made."""
-    compiled = torch.compile(network, mode=mode, dynamic=False)
-    for _ in range(3):
-        compiled(network.x)
-    return compiled
-
-
-def keep_input_in_place(network):
-    """So that torch.compile's CUDA graphs need no copy of it, as a plan needs none."""
+def torch_compile(network):
+    """The network compiled for its input, by mode of calling; the first calls, which compile and record, are made. What
+    was compiled before is forgotten, or else torch.compile would soon give up on the next network of the same class."""
     import torch._dynamo
-    torch._dynamo.mark_static_address(network.x)
+    torch._dynamo.reset()
+    torch._dynamo.mark_static_address(network.x)  # its CUDA graphs need no copy then, as a plan needs none
+    compiled = {}
+    with torch.no_grad():
+        for how, mode in TORCH_MODES.items():
+            compiled[how] = torch.compile(network, mode=mode, dynamic=False)
+            for _ in range(3):
+                compiled[how](network.x)
+    return compiled
 
 
 def precompile_torch(case, kind, device):
     set_precision(kind)
-    import torch._dynamo
-    torch._dynamo.reset()
-    network = Network(case, kind, device)
-    keep_input_in_place(network)
-    with torch.no_grad():
-        for mode in reversed(TORCH_MODES.values()):
-            torch_compile(network, mode)
+    torch_compile(Network(case, kind, device))
 
 
 # ---- JAX ------------------------------------------------------------------------------------------------------------
@@ -167,7 +162,7 @@ def compile_ahead(peers, rows, seconds, folder, device):
     """Compiles (case, type) rows, in their order, for as long as there is time. Returns {(peer, row): what went wrong,
     "" for nothing}."""
     spawn = multiprocessing.get_context("spawn")
-    lock, cores, end = spawn.Lock(), os.cpu_count() or 1, time.monotonic() + seconds
+    lock, cores, end = spawn.RLock(), os.cpu_count() or 1, time.monotonic() + seconds
     next_row = {peer: spawn.Value("i", 0) for peer in peers}
     processes = []
     for peer in peers:
