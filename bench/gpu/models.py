@@ -6,8 +6,8 @@
 Models come from scripts/export-models.py, with random weights. Every plan is compiled for its shape. PyTorch runs the
 same module, its attention as scaled_dot_product_attention. All sides run in one process on one stream on the same device
 tensors, in turns; a time is the median of the rounds, in microseconds a run. A plan is called as a C program would: it
-replays its own CUDA graph. Errors are
-|y - r| / |r| (2-norms, the worst output) against float64.
+replays its own CUDA graph. "kernels alone" is the sum of what a plan's kernels take, "predicted" by the cost model.
+Errors are |y - r| / |r| (2-norms, the worst output) against float64.
 """
 import argparse
 import importlib.util
@@ -136,9 +136,11 @@ def measure(args, library, folder, name, kind):
         once = min(milliseconds(repeat(plans[0].run, 3), stream) / 3 for _ in range(3))
         runs = max(2, min(50, int(5 / once)))
         samples = in_turns({way: repeat(call, runs) for way, call in ways.items()}, runs, args.rounds, stream)
+        kernels = {way: [1e6 * sum(plan.time_steps()) for _ in range(3)] for way, plan in zip(paths, plans)}
+        predicted = {way: [1e6 * sum(step[2] for step in plan.steps())] for way, plan in zip(paths, plans)}
         for plan in plans:
             plan.close()
-    return samples, errors, seconds
+    return samples, errors, seconds, {"kernels alone": kernels, "predicted": predicted}
 
 
 def main():
@@ -164,7 +166,7 @@ def main():
             continue
         for kind in args.types.split(","):
             with tempfile.TemporaryDirectory() as folder:
-                samples, errors, seconds = measure(args, library, folder, name, kind)
+                samples, errors, seconds, figures = measure(args, library, folder, name, kind)
             print(f"{name}, {kind}:", flush=True)
             for way, times in samples.items():
                 e = errors.get(way, errors["eager"])
@@ -172,6 +174,11 @@ def main():
                 print(f"    {way:20s} {statistics.median(times):10.1f}  error {e:.1e}{compiled}", flush=True)
                 rows.append([name, kind, way, f"{statistics.median(times):.2f}", f"{min(times):.2f}",
                              f"{spread(times):.2f}", f"{e:.3e}"])
+            for figure, plans in figures.items():
+                for way, times in plans.items():
+                    print(f"    {way + ', ' + figure:28s} {statistics.median(times):10.1f}", flush=True)
+                    rows.append([name, kind, f"{way}, {figure}", f"{statistics.median(times):.2f}",
+                                 f"{min(times):.2f}", f"{spread(times):.2f}", ""])
     if args.tsv:
         with open(args.tsv, "w") as file:
             file.write("\t".join(["model", "type", "way", "median_us", "min_us", "spread_us", "error"]) + "\n")
