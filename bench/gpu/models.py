@@ -1,15 +1,17 @@
-"""Transformers on one GPU: plans against PyTorch eager, eager replayed from a CUDA graph, and torch.compile.
+"""Networks on one GPU: plans against PyTorch eager, eager replayed from a CUDA graph, and torch.compile.
 
     python3 bench/gpu/models.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--only NAME] [--types bf16,fp32] [--tune] [--compile]
                                 [--without RULES] [--profile FILE] [--tsv FILE] [--rounds N]
 
 Models come from scripts/export-models.py, with random weights. Every plan is compiled for its shape. PyTorch runs the
-same module, its attention as scaled_dot_product_attention. All sides run in one process on one stream on the same device
+same module, its attention as scaled_dot_product_attention, images of 16 bits also with their channels last (torch.compile
+those alone), convolutions in full precision where the type is fp32. All sides run in one process on one stream on the same device
 tensors, in turns; a time is the median of the rounds, in microseconds a run. A plan is called as a C program would: it
 replays its own CUDA graph. "kernels alone" is the sum of what a plan's kernels take, "predicted" by the cost model.
 Errors are |y - r| / |r| (2-norms, the worst output) against float64.
 """
 import argparse
+import copy
 import importlib.util
 import os
 import statistics
@@ -46,10 +48,20 @@ def gpt2(exporters, batch, past):
             {"ids": torch.randint(0, 50257, (batch, 1)), "past_keys": keys, "past_values": values})
 
 
+def images(network, width):
+    def make(exporters, batch):
+        return getattr(exporters, network)(width, 1000), {"x": torch.randn(batch, 3, 224, 224)}
+    return make
+
+
 CASES = {
     "bert-base 1x128": (bert, 1, 128),
     "bert-base 8x128": (bert, 8, 128),
     "gpt2 1 token after 512": (gpt2, 1, 512),
+    "resnet18 1x3x224x224": (images("resnet18", 64), 1),
+    "resnet18 8x3x224x224": (images("resnet18", 64), 8),
+    "mobilenet 1x3x224x224": (images("mobilenet", 32), 1),
+    "mobilenet 8x3x224x224": (images("mobilenet", 32), 8),
 }
 
 
@@ -93,6 +105,13 @@ def as_tuple(y):
     return y if isinstance(y, tuple) else (y,)
 
 
+def eager_ways(name, model, arguments, stream):
+    def call():
+        return model(*arguments)
+    call()
+    return {name: call, f"{name} from a graph": capture(call, 1, stream).replay}
+
+
 def measure(args, library, folder, name, kind):
     make, *shape = CASES[name]
     dtype, stream = TYPES[kind], torch.cuda.Stream()
@@ -125,8 +144,11 @@ def measure(args, library, folder, name, kind):
                 plans[-1].run()
             stream.synchronize()
             errors[way] = max(map(error, outputs, reference))
-        ways["eager"] = lambda: model(*arguments)
-        ways["eager from a graph"] = capture(ways["eager"], 1, stream).replay
+        ways |= eager_ways("eager", model, arguments, stream)
+        if dtype != torch.float32 and arguments[0].dim() == 4:
+            model = copy.deepcopy(model).to(memory_format=torch.channels_last)
+            arguments = [t.contiguous(memory_format=torch.channels_last) for t in arguments]
+            ways |= eager_ways("channels last", model, arguments, stream)
         if args.compile:
             compiled = torch.compile(model, mode="max-autotune")
             for _ in range(3):
@@ -157,6 +179,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=21)
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
+    torch.backends.cudnn.allow_tf32 = False
     library = Library(os.path.abspath(args.library))
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds of one run, medians of "
           f"{args.rounds} rounds in turns")
@@ -171,7 +194,7 @@ def main():
             for way, times in samples.items():
                 e = errors.get(way, errors["eager"])
                 compiled = f"  compiled in {seconds[way]:.1f} s" if way in seconds else ""
-                print(f"    {way:20s} {statistics.median(times):10.1f}  error {e:.1e}{compiled}", flush=True)
+                print(f"    {way:28s} {statistics.median(times):10.1f}  error {e:.1e}{compiled}", flush=True)
                 rows.append([name, kind, way, f"{statistics.median(times):.2f}", f"{min(times):.2f}",
                              f"{spread(times):.2f}", f"{e:.3e}"])
             for figure, plans in figures.items():
