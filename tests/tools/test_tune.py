@@ -109,6 +109,18 @@ def check_running(folder, plan, tuned):
         assert run("hypatia", "run", tuned, "--device", device, "-i", f"x=@{x}", "--output", "-")[0] == wanted, device
 
 
+def check_steps(plan, tuned):
+    """What a step takes is the device's time, by the algorithm that a run takes, and stands beside the prediction."""
+    def step(of):
+        out = run("hypatia", "bench", of, "--device", "cuda", "--dim", "batch=9", "--steps", "--duration", "0", "--warmup",
+                  "0", "--iterations", "1", "--json", "-")[0]
+        steps = json.loads(out)["steps"]
+        assert len(steps) == 1 and steps[0]["label"] == "fused-linear-relu", steps
+        return steps[0]
+    assert 0 < step(tuned)["measured_us"] < step(plan)["measured_us"], (step(tuned), step(plan))
+    assert step(plan)["predicted_us"] > 0
+
+
 def check_compiling(folder, model, cache):
     plan = os.path.join(folder, "compiled.bin")
     out, _ = run("hypatiac", model, "--target", "cuda", "--typical", "batch=6", "-o", plan, "--tune", "--cache", cache)
@@ -138,6 +150,7 @@ def main():
         check_cache(plan, tuned, cache)
         check_progress(plan, tuned)
         check_running(folder, plan, tuned)
+        check_steps(plan, tuned)
         check_broken_lines(plan, tuned, cache)
         check_other_devices(plan, tuned, cache)
         check_compiling(folder, model, cache)
