@@ -331,7 +331,8 @@ def main():
         here = [peer for peer in wanted if not peers.missing(peer)]
         start = time.monotonic()
         bench.ahead.update(peers.compile_ahead(here, rows, args.compile_seconds, folder, bench.device))
-        table.say(f"compiled peers for {time.monotonic() - start:.0f} s")
+        compiled = sum(not note for note in bench.ahead.values())
+        table.say(f"compiled ahead in {time.monotonic() - start:.0f} s: {compiled} of {len(bench.ahead)} for peers")
         with torch.cuda.stream(bench.stream) if bench.cuda else torch.no_grad(), torch.no_grad():
             done = measure_all(bench, rows, table, end)
         summarize(done, table)

@@ -136,7 +136,7 @@ def compile_some(peer, rows, next_row, lock, folder, device, threads):
     set_environment(folder)
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(threads)
     exclusive = peer == "jax" or not time_alone(lock)
-    while True:
+    while multiprocessing.parent_process().is_alive():
         with next_row.get_lock():
             index = next_row.value
             next_row.value += 1

@@ -14,11 +14,14 @@ The file has tab-separated columns, a line for every way to run a network in eve
 """
 import statistics
 
+import torch
+
 from networks import LARGE, THIN, TYPES, Case
 from timing import geometric_mean, spread
 
 PLANS = ("tuned", "fused", "unfused")
 PEERS = {"graph": ("eager", "torch.compile"), "call": ("eager", "torch.compile", "jax")}
+ALIKE = {"graph": ["graph"], "call": ["call"], "any mode": ["graph", "call"]}  # what is compared with what
 COLUMNS = ["model", "type", "mode", "way", "median_us", "min_us", "spread_us", "error", "floor_bytes_us",
            "floor_flops_us", "floor_launches_us", "note"]
 AIMS = {"fastest peer": 1.5, "eager": 2.4}  # geometric means
@@ -49,13 +52,15 @@ class Row:
     def ours(self):
         return "tuned" if ("graph", "tuned") in self.samples else "fused"
 
-    def fastest_peer(self, mode):
-        times = [self.median(mode, peer) for peer in PEERS[mode]]
+    def fastest(self, modes, ways):
+        times = [self.median(mode, way) for mode in modes for way in ways]
         return min(time for time in times if time is not None)
 
-    def speedup(self, mode, over):
-        mine = self.median(mode, self.ours())
-        return (self.median(mode, "eager") if over == "eager" else self.fastest_peer(mode)) / mine
+    def speedup(self, like, over):
+        """Of our plan over "eager" or the "fastest peer"."""
+        modes = ALIKE[like]
+        ways = PEERS["call"] if over == "fastest peer" else [over]
+        return self.fastest(modes, ways) / self.fastest(modes, [self.ours()])
 
 
 class Table:
@@ -79,7 +84,6 @@ class Table:
             self.file.flush()  # what is known stays if a later network ends the process
 
     def begin(self, device, rounds):
-        import torch
         self.say(f"{device}, PyTorch {torch.__version__}; microseconds of one run, medians of up to {rounds} rounds in "
                  f"turns")
         self.write(*COLUMNS)
@@ -131,15 +135,15 @@ def judge(row):
 # ---- summary ------------------------------------------------------------------------------------------------------
 
 def say_peers(rows, table):
-    for mode in PEERS:
-        for over, aim in AIMS.items():
-            ratios = [row.speedup(mode, over) for row in rows]
+    for like in ALIKE:
+        for over, aim in AIMS.items() if like in PEERS else [("fastest peer", AIMS["fastest peer"])]:
+            ratios = [row.speedup(like, over) for row in rows]
             types = ", ".join(f"{kind} {geometric_mean(some):.2f}" for kind in TYPES
-                              if (some := [row.speedup(mode, over) for row in rows if row.kind == kind]))
-            table.say(f"{mode}: geometric mean over {over} {geometric_mean(ratios):.2f} (aim {aim}): {types}")
-        slower = [f"{row.name} ({row.speedup(mode, 'fastest peer'):.3f})" for row in rows
-                  if row.speedup(mode, "fastest peer") < 1 / 1.01]
-        table.say(f"{mode}: more than 1 % slower than the fastest peer: {'; '.join(slower) or 'nowhere'}")
+                              if (some := [row.speedup(like, over) for row in rows if row.kind == kind]))
+            table.say(f"{like}: geometric mean over {over} {geometric_mean(ratios):.2f} (aim {aim}): {types}")
+        slower = [f"{row.name} ({row.speedup(like, 'fastest peer'):.3f})" for row in rows
+                  if row.speedup(like, "fastest peer") < 1 / 1.01]
+        table.say(f"{like}: more than 1 % slower than the fastest peer: {'; '.join(slower) or 'nowhere'}")
 
 
 def say_kernels(rows, table):
