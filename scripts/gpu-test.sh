@@ -82,7 +82,7 @@ full)
     ;;
 *)
     measure linear_relu.py "$@"
-    measure models.py --tsv "$models" --types bf16
+    measure models.py --tsv "$models" --types bf16 --seconds 90
     ;;
 esac
 [ -z "$failed" ] || { echo "failed:$failed"; exit 1; }

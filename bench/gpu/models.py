@@ -1,14 +1,14 @@
 """Networks on one GPU: plans against PyTorch eager, eager replayed from a CUDA graph, and torch.compile.
 
-    python3 bench/gpu/models.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--only NAME] [--types bf16,fp32] [--tune] [--compile]
-                                [--without RULES] [--profile FILE] [--tsv FILE] [--rounds N]
+    python3 bench/gpu/models.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--only NAME] [--types bf16,fp32] [--tune]
+                                [--compile] [--without RULES] [--profile FILE] [--tsv FILE] [--rounds N] [--seconds S]
 
 Models come from scripts/export-models.py, with random weights. Every plan is compiled for its shape. PyTorch runs the
-same module, its attention as scaled_dot_product_attention, images of 16 bits also with their channels last (torch.compile
-those alone), convolutions in full precision where the type is fp32. All sides run in one process on one stream on the same device
-tensors, in turns; a time is the median of the rounds, in microseconds a run. A plan is called as a C program would: it
-replays its own CUDA graph. "kernels alone" is the sum of what a plan's kernels take, "predicted" by the cost model.
-Errors are |y - r| / |r| (2-norms, the worst output) against float64.
+same module, its attention as scaled_dot_product_attention, images of 16 bits also with their channels last
+(torch.compile those alone), convolutions in full precision where the type is fp32. All sides run in one process on one
+stream on the same device tensors, in turns; a time is the median of the rounds, in microseconds a run. A plan is called
+as a C program would: it replays its own CUDA graph. "kernels alone" is the sum of what a plan's kernels take,
+"predicted" by the cost model. Errors are |y - r| / |r| (2-norms, the worst output) against float64.
 """
 import argparse
 import copy
@@ -165,7 +165,7 @@ def measure(args, library, folder, name, kind):
     return samples, errors, seconds, {"kernels alone": kernels, "predicted": predicted}
 
 
-def main():
+def parse_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--hypatiac", required=True)
     parser.add_argument("--library", required=True)
@@ -174,38 +174,55 @@ def main():
     parser.add_argument("--profile", help="device profile for hypatiac")
     parser.add_argument("--tune", action="store_true", help="also time plans whose products are tuned on this GPU")
     parser.add_argument("--without", metavar="RULES", help="also time plans that are compiled without these rules")
-    parser.add_argument("--compile", action="store_true", help="torch.compile in mode max-autotune too, which takes minutes")
+    parser.add_argument("--compile", action="store_true", help="torch.compile, mode max-autotune, too: takes minutes")
     parser.add_argument("--tsv")
     parser.add_argument("--rounds", type=int, default=21)
-    args = parser.parse_args()
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no further network after so long")
+    return parser.parse_args()
+
+
+def report(name, kind, found, write):
+    samples, errors, seconds, figures = found
+    print(f"{name}, {kind}:", flush=True)
+    for way, times in samples.items():
+        e = errors.get(way, errors["eager"])
+        compiled = f"  compiled in {seconds[way]:.1f} s" if way in seconds else ""
+        print(f"    {way:28s} {statistics.median(times):10.1f}  error {e:.1e}{compiled}", flush=True)
+        write(name, kind, way, times, f"{e:.3e}")
+    for figure, plans in figures.items():
+        for way, times in plans.items():
+            print(f"    {way + ', ' + figure:28s} {statistics.median(times):10.1f}", flush=True)
+            write(name, kind, f"{way}, {figure}", times, "")
+
+
+def main():
+    args = parse_arguments()
     warnings.filterwarnings("ignore")
     torch.backends.cudnn.allow_tf32 = False
     library = Library(os.path.abspath(args.library))
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds of one run, medians of "
           f"{args.rounds} rounds in turns")
-    rows = []
-    for name in CASES:
-        if args.only not in name:
-            continue
-        for kind in args.types.split(","):
-            with tempfile.TemporaryDirectory() as folder:
-                samples, errors, seconds, figures = measure(args, library, folder, name, kind)
-            print(f"{name}, {kind}:", flush=True)
-            for way, times in samples.items():
-                e = errors.get(way, errors["eager"])
-                compiled = f"  compiled in {seconds[way]:.1f} s" if way in seconds else ""
-                print(f"    {way:28s} {statistics.median(times):10.1f}  error {e:.1e}{compiled}", flush=True)
-                rows.append([name, kind, way, f"{statistics.median(times):.2f}", f"{min(times):.2f}",
-                             f"{spread(times):.2f}", f"{e:.3e}"])
-            for figure, plans in figures.items():
-                for way, times in plans.items():
-                    print(f"    {way + ', ' + figure:28s} {statistics.median(times):10.1f}", flush=True)
-                    rows.append([name, kind, f"{way}, {figure}", f"{statistics.median(times):.2f}",
-                                 f"{min(times):.2f}", f"{spread(times):.2f}", ""])
-    if args.tsv:
-        with open(args.tsv, "w") as file:
-            file.write("\t".join(["model", "type", "way", "median_us", "min_us", "spread_us", "error"]) + "\n")
-            file.writelines("\t".join(row) + "\n" for row in rows)
+    file = open(args.tsv, "w") if args.tsv else None
+
+    def write(name, kind, way, times, e):
+        columns = [name, kind, way, f"{statistics.median(times):.2f}", f"{min(times):.2f}", f"{spread(times):.2f}", e]
+        if file:
+            print(*columns, sep="\t", file=file, flush=True)
+    if file:
+        print("model", "type", "way", "median_us", "min_us", "spread_us", "error", sep="\t", file=file)
+    end, failed = time.monotonic() + args.seconds, False
+    for kind in args.types.split(","):
+        for name in (name for name in CASES if args.only in name):
+            if time.monotonic() > end:
+                print(f"{name}, {kind}: not run, no time left")
+                continue
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    report(name, kind, measure(args, library, folder, name, kind), write)
+            except RuntimeError as failure:
+                failed = True
+                print(f"{name}, {kind}: {failure}")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":
