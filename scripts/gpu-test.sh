@@ -41,6 +41,10 @@ print(max(found, default=""))' || true)
     [ -z "$found" ] || export HYPATIA_CUBLASLT="$found"
 fi
 
+start=$(date +%s)
+# left SECONDS: how many are left until so many have passed.
+left() { echo $(($1 + start - $(date +%s))); }
+
 failed=
 echo "== device tests"
 for test in "$dir"/bin/test_cuda_*; do
@@ -74,15 +78,15 @@ set -- --tsv "$out" --host-time "$dir/bin/bench-host-time"
 models=${out%.tsv}-models.tsv
 case $mode in
 quick)
-    measure linear_relu.py "$@" --quick
+    measure linear_relu.py "$@" --quick --seconds "$(left 105)"
     ;;
 full)
     measure linear_relu.py "$@" --compile-seconds 900 --seconds 1500
     measure models.py --tsv "$models" --tune --compile
     ;;
 *)
-    measure linear_relu.py "$@"
-    measure models.py --tsv "$models" --types bf16 --seconds 90
+    measure linear_relu.py "$@" --seconds "$(left 360)"
+    measure models.py --tsv "$models" --types bf16 --seconds "$(left 430)"
     ;;
 esac
 [ -z "$failed" ] || { echo "failed:$failed"; exit 1; }

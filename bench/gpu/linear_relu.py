@@ -301,15 +301,15 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--row-seconds", type=float, default=0.8, help="about how long to sample a network")
     parser.add_argument("--tune-seconds", type=float, default=1.5, help="for each plan")
-    parser.add_argument("--compile-seconds", type=float, help="for peers, all networks together; 150, 30 with --quick")
-    parser.add_argument("--seconds", type=float, help="in all; 360, 80 with --quick")
+    parser.add_argument("--seconds", type=float, help="in all; 360, 90 with --quick")
+    parser.add_argument("--compile-seconds", type=float, help="of them for peers, all networks together; 2 of 5")
     parser.add_argument("--quick", action="store_true", help="few networks, bf16 and fp32")
     args = parser.parse_args()
     if args.quick and args.types == ",".join(TYPES):
         args.types = "bf16,fp32"
     args.rounds = min(args.rounds, 9) if args.quick else args.rounds
-    args.compile_seconds = args.compile_seconds if args.compile_seconds is not None else 30 if args.quick else 150
-    args.seconds = args.seconds if args.seconds is not None else 80 if args.quick else 360
+    args.seconds = args.seconds if args.seconds is not None else 90 if args.quick else 360
+    args.compile_seconds = args.compile_seconds if args.compile_seconds is not None else 0.4 * args.seconds
     return args
 
 
