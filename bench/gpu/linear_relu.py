@@ -177,16 +177,15 @@ class Contest:
 
     def graph_samplers(self, runs):
         """A graph that cannot be captured is noted as its way's."""
-        samplers, graphs = {}, []
+        samplers = {}
         for (way, instance), call in self.calls["graph"].items():
             try:
                 graph = capture(call, runs, self.bench.stream)
             except Exception as failure:
                 self.row.notes[way] = "in a graph: " + peers.short(failure)
                 continue
-            graphs.append(graph)
             samplers["graph", way, instance] = self.sampler(graph.replay, runs)
-        return samplers, graphs
+        return samplers
 
     def sampler(self, call, runs):
         return lambda: milliseconds(call, self.bench.stream) * 1000 / runs
@@ -202,7 +201,7 @@ class Contest:
         measured in the same turns where the network is to be compared with them."""
         once = min(milliseconds(repeat(self.calls["call"]["fused", 0], 3), self.bench.stream) / 3 for _ in range(3))
         runs = max(1, min(MOST_CALLS, int(2 / once)))
-        samplers, graphs = self.graph_samplers(max(1, min(MOST_CAPTURED, int(2 / once))))
+        samplers = self.graph_samplers(max(1, min(MOST_CAPTURED, int(2 / once))))
         for (way, instance), call in self.calls["call"].items():
             samplers["call", way, instance] = self.sampler(repeat(call, runs), runs)
         if self.jax:
@@ -222,7 +221,6 @@ class Contest:
             ceilings.take({way: statistics.median(s) for (mode, way), s in self.row.samples.items()
                            if mode == "ceiling"})
             ceilings.calls.pop("product, tuned plan", None)  # its plan ends with this network
-        del graphs
 
     def time_host(self):
         plan = os.path.join(self.bench.folder, self.row.ours() + ".plan")
@@ -259,13 +257,13 @@ def host_time(program, plan):
 
 
 def measure(bench, case, kind, ceilings):
+    if bench.cuda:
+        torch.cuda.empty_cache()
     contest = Contest(bench, case, kind)
     try:
         return contest.run(ceilings)
     finally:
         contest.close()
-        if bench.cuda:
-            torch.cuda.empty_cache()
 
 
 def measure_all(bench, rows, table, end):
@@ -280,11 +278,11 @@ def measure_all(bench, rows, table, end):
             table.say(f"{kind}: {ceilings[kind].describe()}")
         try:
             row = measure(bench, case, kind, ceilings[kind])
+            table.add(row)
         except Exception as failure:
             table.note(case, kind, peers.short(failure))
             table.failed.append(f"{case.name} {kind}: {peers.short(failure)}")
             continue
-        table.add(row)
         done.append(row)
     return done
 

@@ -1,7 +1,6 @@
 """libhypatia-rt from Python, by its public C interface (hypatia/runtime.h), on PyTorch's device memory and stream."""
 import ctypes as c
 import subprocess
-import sys
 
 import torch
 
@@ -12,11 +11,11 @@ DTYPES = {torch.float32: 1, torch.float64: 11, torch.float16: 10, torch.bfloat16
 
 
 def compile_plan(hypatiac, onnx, plan, *options, target="cuda"):
-    """Ends the program with hypatiac's message where compiling fails."""
+    """RuntimeError with hypatiac's message where compiling fails."""
     command = [hypatiac, onnx, "-o", plan, "-q", "--target", target, *options]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"{' '.join(command)}:\n{done.stderr}")
+        raise RuntimeError(f"{' '.join(command)}:\n{done.stderr}")
 
 
 class Diag(c.Structure):
