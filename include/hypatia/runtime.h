@@ -109,7 +109,8 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_output_shapes(hyp_context *context,
  * input declared [batch, 784], and outputs have the ranks that are declared. Data must be aligned to its element
  * size; outputs must not overlap inputs or each other. Dims not prepared by
  * hyp_context_reserve or an earlier run are prepared first. Returns when host outputs are complete; with only
- * device tensors the work is queued on the context's stream: hyp_context_synchronize. */
+ * device tensors the work is queued on the context's stream: hyp_context_synchronize. HYP_ERR_DEVICE_LOST: every call with a
+ * context of this engine fails from now on; destroy them and the engine, and load the plan again. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_run(hyp_context *context, const hyp_tensor *inputs, size_t input_count,
                                                  hyp_tensor *outputs, size_t output_count, hyp_diag *diag);
 HYP_API HYP_NODISCARD hyp_status hyp_context_synchronize(hyp_context *context, hyp_diag *diag);

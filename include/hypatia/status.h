@@ -31,8 +31,9 @@ typedef enum hyp_status {
     HYP_ERR_MISMATCH = 6,         /* numbers differ by more than the tolerance */
     HYP_ERR_INCOMPATIBLE = 7,     /* a plan of another format version: build it again */
     HYP_ERR_LIMIT = 8,            /* a stated limit was reached */
-    HYP_ERR_DEVICE = 9,           /* a device is absent, lost or refused the work */
+    HYP_ERR_DEVICE = 9,           /* a device is absent or refused the work */
     HYP_ERR_INTERNAL = 10,        /* a broken invariant of ours: please report it */
+    HYP_ERR_DEVICE_LOST = 11,     /* a device gave up: destroy what uses it, and load the plan again */
     HYP_STATUS_COUNT
 } hyp_status;
 

@@ -29,9 +29,10 @@ static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
 static void unload(void *model)
 {
     hyp_cuda_model *m = model;
-    if (m->weights && hyp_cuda_enter(m->device, NULL) == HYP_OK) {
+    if (m->weights) {
+        bool entered = hyp_cuda_enter_to_free(m->device);
         m->device->lib.cuMemFree(m->weights);
-        hyp_cuda_leave(m->device);
+        if (entered) hyp_cuda_leave(m->device);
     }
     hyp_free(m);
 }
@@ -174,18 +175,17 @@ static void session_destroy(void *session)
 {
     hyp_cuda_session *s = session;
     const hyp_cuda_library *lib = &s->model->device->lib;
-    if (hyp_cuda_enter(s->model->device, NULL) == HYP_OK) {
-        if (s->stream) lib->cuStreamSynchronize(s->stream);
-        hyp_cuda_staging_dispose(&s->staging, lib);
-        const CUdeviceptr owned[] = {s->workspace, s->scratch, s->room};
-        for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-            if (owned[i]) lib->cuMemFree(owned[i]);
-        if (s->error) lib->cuMemFreeHost((void *)(uintptr_t)s->error);
-        if (s->lt) lib->cublasLtDestroy(s->lt);
-        if (s->dnn) s->model->device->dnn.cudnnDestroy(s->dnn);
-        if (s->own_stream) lib->cuStreamDestroy(s->stream);
-        hyp_cuda_leave(s->model->device);
-    }
+    bool entered = hyp_cuda_enter_to_free(s->model->device);
+    if (s->stream) lib->cuStreamSynchronize(s->stream);
+    hyp_cuda_staging_dispose(&s->staging, lib);
+    if (s->workspace) lib->cuMemFree(s->workspace);
+    if (s->scratch) lib->cuMemFree(s->scratch);
+    if (s->room) lib->cuMemFree(s->room);
+    if (s->error) lib->cuMemFreeHost((void *)(uintptr_t)s->error);
+    if (s->lt) lib->cublasLtDestroy(s->lt);
+    if (s->dnn) s->model->device->dnn.cudnnDestroy(s->dnn);
+    if (s->own_stream) lib->cuStreamDestroy(s->stream);
+    if (entered) hyp_cuda_leave(s->model->device);
     hyp_tuning_dispose(&s->tuning);
     hyp_free(s->at);
     hyp_free(s);
@@ -272,18 +272,27 @@ static hyp_status queue_all(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp
     return hyp_cuda_stage_outputs(s, p, b, diag);
 }
 
+/* After a failure: waits for what was queued before it, which may use the caller's memory, and asks whether the device is
+ * lost, which cuBLASLt does not tell. */
+static hyp_status recover(hyp_cuda_session *s, hyp_status status, hyp_diag *diag)
+{
+    hyp_diag why = {0};
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    if (status == HYP_ERR_DEVICE_LOST || hyp_cuda_is_captured(s)) return status;
+    if (hyp_cuda_check(lib, lib->cuStreamSynchronize(s->stream), "running the plan", &why) != HYP_ERR_DEVICE_LOST)
+        return status;
+    return hyp_fail(diag, HYP_ERR_DEVICE_LOST, "%s", why.message);
+}
+
 static hyp_status run_once(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
 {
     bool host = false;
     HYP_TRY(hyp_cuda_stage(s, p, b, &host, diag));
     hyp_status status = queue_all(s, p, b, diag);
-    if (!host) return status;
-    if (status == HYP_OK)
-        status = wait(s, diag);
-    else
-        s->model->device->lib.cuStreamSynchronize(s->stream); /* what was queued may use the caller's memory */
-    if (status == HYP_OK) hyp_cuda_unpack_outputs(s, p, b);
-    return status;
+    if (status == HYP_OK && host) status = wait(s, diag);
+    if (status != HYP_OK) return recover(s, status, diag);
+    if (host) hyp_cuda_unpack_outputs(s, p, b);
+    return HYP_OK;
 }
 
 static hyp_status run(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag)

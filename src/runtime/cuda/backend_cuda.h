@@ -13,9 +13,13 @@ HYP_NODISCARD hyp_status hyp_cuda_load_layers(hyp_cuda_device *d, hyp_diag *diag
 /* Loads the kernels of attention, which few plans need; the context must be current, and no other thread may use the
  * device. */
 HYP_NODISCARD hyp_status hyp_cuda_load_attention(hyp_cuda_device *d, hyp_diag *diag);
-/* Makes the device's context current for the calling thread until hyp_cuda_leave; calls nest. */
+/* Makes the device's context current for the calling thread until hyp_cuda_leave; calls nest. HYP_ERR_DEVICE_LOST at once
+ * when the device was lost before. */
 HYP_NODISCARD hyp_status hyp_cuda_enter(const hyp_cuda_device *d, hyp_diag *diag);
 void hyp_cuda_leave(const hyp_cuda_device *d);
+/* The same for freeing things, which is tried even when the device is lost: what lies on the host goes in any case.
+ * hyp_cuda_leave only when it is true. */
+HYP_NODISCARD bool hyp_cuda_enter_to_free(const hyp_cuda_device *d);
 
 /* backend_cuda.c: queues every op on the session's stream. The addresses of inputs and outputs in s->at must be set. */
 HYP_NODISCARD hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);

@@ -38,6 +38,7 @@ typedef struct hyp_cuda_device {
     char name[192];      /* for people */
     char key[192];       /* what measurements depend on: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100" */
     hyp_log log;         /* of the engine */
+    atomic_int lost;     /* lib.lost */
 } hyp_cuda_device;
 
 typedef struct hyp_cuda_model {

@@ -103,6 +103,7 @@ static hyp_status set_up(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
     HYP_TRY(find_device(d, index, &driver, diag));
     HYP_TRY(hyp_cuda_check(&d->lib, d->lib.cuDevicePrimaryCtxRetain(&d->context, d->device), "cuDevicePrimaryCtxRetain",
                            diag));
+    d->lib.lost = &d->lost; /* before, a device is not lost but cannot be had */
     HYP_TRY(hyp_cuda_enter(d, diag));
     hyp_status status = load_kernels(d, hyp_cuda_image, 0, HYP_CUDA_KERNEL_FIRST_LAYER, &d->module, diag);
     hyp_cuda_leave(d);
@@ -134,11 +135,12 @@ hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log
 void hyp_cuda_device_close(void *device)
 {
     hyp_cuda_device *d = device;
-    if (d->module && hyp_cuda_enter(d, NULL) == HYP_OK) {
+    if (d->module) {
+        bool entered = hyp_cuda_enter_to_free(d);
         if (d->layers) d->lib.cuModuleUnload(d->layers);
         if (d->attention) d->lib.cuModuleUnload(d->attention);
         d->lib.cuModuleUnload(d->module);
-        hyp_cuda_leave(d);
+        if (entered) hyp_cuda_leave(d);
     }
     if (d->context) d->lib.cuDevicePrimaryCtxRelease(d->device);
     hyp_cudnn_close(&d->dnn);
@@ -148,8 +150,11 @@ void hyp_cuda_device_close(void *device)
 
 hyp_status hyp_cuda_enter(const hyp_cuda_device *d, hyp_diag *diag)
 {
+    HYP_TRY(hyp_cuda_check_lost(&d->lib, diag));
     return hyp_cuda_check(&d->lib, d->lib.cuCtxPushCurrent(d->context), "cuCtxPushCurrent", diag);
 }
+
+bool hyp_cuda_enter_to_free(const hyp_cuda_device *d) { return d->lib.cuCtxPushCurrent(d->context) == CUDA_SUCCESS; }
 
 void hyp_cuda_leave(const hyp_cuda_device *d)
 {

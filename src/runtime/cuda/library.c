@@ -88,14 +88,59 @@ void hyp_cuda_library_close(hyp_cuda_library *lib)
     *lib = (hyp_cuda_library){0};
 }
 
+/* Errors of kernels and of the hardware end the context that they happen in; the driver says so of each of them. */
+static bool loses_device(CUresult result)
+{
+    enum { CONTAINED = 226, TENSOR_MEMORY_LEAK = 721 }; /* by names of newer headers */
+    static const CUresult list[] = {(CUresult)CONTAINED,
+                                    (CUresult)TENSOR_MEMORY_LEAK,
+                                    CUDA_ERROR_DEINITIALIZED,
+                                    CUDA_ERROR_DEVICE_UNAVAILABLE,
+                                    CUDA_ERROR_ECC_UNCORRECTABLE,
+                                    CUDA_ERROR_NVLINK_UNCORRECTABLE,
+                                    CUDA_ERROR_ILLEGAL_ADDRESS,
+                                    CUDA_ERROR_LAUNCH_TIMEOUT,
+                                    CUDA_ERROR_CONTEXT_IS_DESTROYED,
+                                    CUDA_ERROR_ASSERT,
+                                    CUDA_ERROR_HARDWARE_STACK_ERROR,
+                                    CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                                    CUDA_ERROR_MISALIGNED_ADDRESS,
+                                    CUDA_ERROR_INVALID_ADDRESS_SPACE,
+                                    CUDA_ERROR_INVALID_PC,
+                                    CUDA_ERROR_LAUNCH_FAILED,
+                                    CUDA_ERROR_EXTERNAL_DEVICE};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i] == result) return true;
+    return false;
+}
+
+static const char lost_advice[] = "destroy all contexts and engines that use it and load the plan again; where that "
+                                  "fails, too, restart the process";
+
 hyp_status hyp_cuda_check(const hyp_cuda_library *lib, CUresult result, const char *what, hyp_diag *diag)
 {
     if (result == CUDA_SUCCESS) return HYP_OK;
     const char *name = NULL, *text = NULL;
     lib->cuGetErrorName(result, &name);
     lib->cuGetErrorString(result, &text);
-    return hyp_fail(diag, result == CUDA_ERROR_OUT_OF_MEMORY ? HYP_ERR_NO_MEMORY : HYP_ERR_DEVICE,
-                    "%s failed: %s %d (%s)", what, name ? name : "error", (int)result, text ? text : "unknown");
+    bool lost = lib->lost && loses_device(result);
+    if (lost) atomic_store_explicit(lib->lost, (int)result, memory_order_relaxed);
+    return hyp_fail(diag,
+                    lost                                 ? HYP_ERR_DEVICE_LOST
+                    : result == CUDA_ERROR_OUT_OF_MEMORY ? HYP_ERR_NO_MEMORY
+                                                         : HYP_ERR_DEVICE,
+                    "%s failed: %s %d (%s)%s%s", what, name ? name : "error", (int)result, text ? text : "unknown",
+                    lost ? ": the device is lost to this process: " : "", lost ? lost_advice : "");
+}
+
+hyp_status hyp_cuda_check_lost(const hyp_cuda_library *lib, hyp_diag *diag)
+{
+    int result = atomic_load_explicit(lib->lost, memory_order_relaxed);
+    if (result == CUDA_SUCCESS) return HYP_OK;
+    const char *name = NULL;
+    lib->cuGetErrorName((CUresult)result, &name);
+    return hyp_fail(diag, HYP_ERR_DEVICE_LOST, "the device was lost earlier (%s %d): %s", name ? name : "error", result,
+                    lost_advice);
 }
 
 hyp_status hyp_cublaslt_check(const hyp_cuda_library *lib, cublasStatus_t result, const char *what, hyp_diag *diag)

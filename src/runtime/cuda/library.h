@@ -4,6 +4,7 @@
 
 #include <cublasLt.h>
 #include <cuda.h>
+#include <stdatomic.h>
 
 #include "base/mem.h"
 #include "hypatia/status.h"
@@ -35,9 +36,10 @@ CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent 
     X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulAlgoCheck) X(cublasLtMatmulAlgoConfigGetAttribute)
 /* clang-format on */
 
-/* Tables of the functions. Immutable once open; may be used by any number of threads. */
+/* Tables of the functions. Immutable once open, but for what `lost` points to; may be used by any number of threads. */
 typedef struct hyp_cuda_library {
     void *driver, *cublaslt; /* handles of dlopen */
+    atomic_int *lost;        /* where a CUresult that says that the device is lost is noted; NULL: nowhere */
 #define X(name) __typeof__(&name) name;
     HYP_CUDA_DRIVER_CALLS(X)
     HYP_CUBLASLT_CALLS(X)
@@ -51,8 +53,11 @@ HYP_NODISCARD hyp_status hyp_cuda_library_open(hyp_cuda_library *out, hyp_diag *
 void hyp_cuda_library_close(hyp_cuda_library *lib); /* does nothing on a zeroed struct */
 
 /* HYP_OK for success, else a message "<what> failed: CUDA_ERROR_X (...)": HYP_ERR_NO_MEMORY when the device's memory
- * is out, HYP_ERR_DEVICE otherwise. */
+ * is out, HYP_ERR_DEVICE_LOST after an error that the driver will answer every further call with, which is noted,
+ * HYP_ERR_DEVICE otherwise. */
 HYP_NODISCARD hyp_status hyp_cuda_check(const hyp_cuda_library *lib, CUresult result, const char *what, hyp_diag *diag);
+/* HYP_ERR_DEVICE_LOST when such an error was noted earlier. */
+HYP_NODISCARD hyp_status hyp_cuda_check_lost(const hyp_cuda_library *lib, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cublaslt_check(const hyp_cuda_library *lib, cublasStatus_t result, const char *what,
                                             hyp_diag *diag);
 

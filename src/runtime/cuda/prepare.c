@@ -111,12 +111,11 @@ void hyp_cuda_release(void *session, void *prepared)
 {
     hyp_cuda_session *s = session;
     hyp_cuda_prepared *p = prepared;
-    if (hyp_cuda_enter(s->model->device, NULL) == HYP_OK) {
-        hyp_cuda_replays_dispose(&p->replays, &s->model->device->lib);
-        for (size_t i = 0; i < p->ops.len; i++)
-            if (p->ops.data[i].dispose) p->ops.data[i].dispose(&s->model->device->lib, p->ops.data[i].data);
-        hyp_cuda_leave(s->model->device);
-    }
+    bool entered = hyp_cuda_enter_to_free(s->model->device);
+    hyp_cuda_replays_dispose(&p->replays, &s->model->device->lib);
+    for (size_t i = 0; i < p->ops.len; i++)
+        if (p->ops.data[i].dispose) p->ops.data[i].dispose(&s->model->device->lib, p->ops.data[i].data);
+    if (entered) hyp_cuda_leave(s->model->device);
     hyp_vec_free(&p->ops);
     hyp_arena_dispose(&p->arena);
     hyp_free(p);

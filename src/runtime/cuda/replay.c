@@ -76,7 +76,7 @@ static CUgraphExec capture(hyp_cuda_session *s, hyp_cuda_prepared *p)
     return exec;
 }
 
-static bool caller_captures(const hyp_cuda_session *s)
+bool hyp_cuda_is_captured(const hyp_cuda_session *s)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (s->own_stream) return false;
@@ -88,7 +88,7 @@ hyp_status hyp_cuda_replay_run(hyp_cuda_session *s, hyp_cuda_prepared *p, bool *
 {
     hyp_cuda_replays *r = &p->replays;
     *out_done = false;
-    if (r->refused || p->ops.len == 0 || caller_captures(s)) return HYP_OK;
+    if (r->refused || p->ops.len == 0 || hyp_cuda_is_captured(s)) return HYP_OK;
     bool is_new;
     hyp_cuda_replay *replay = find(r, s, &is_new);
     replay->used = ++r->runs;
@@ -96,7 +96,10 @@ hyp_status hyp_cuda_replay_run(hyp_cuda_session *s, hyp_cuda_prepared *p, bool *
     if (!replay->graph) replay->graph = capture(s, p);
     r->refused = !replay->graph;
     if (r->refused) return HYP_OK;
-    *out_done = true;
     const hyp_cuda_library *lib = &s->model->device->lib;
-    return hyp_cuda_check(lib, lib->cuGraphLaunch(replay->graph, s->stream), "running the plan on the device", diag);
+    CUresult result = lib->cuGraphLaunch(replay->graph, s->stream);
+    r->refused = result == CUDA_ERROR_OUT_OF_MEMORY; /* the first launch of a graph takes memory for it */
+    if (r->refused) return HYP_OK;
+    *out_done = true;
+    return hyp_cuda_check(lib, result, "running the plan on the device", diag);
 }

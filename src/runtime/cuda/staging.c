@@ -23,38 +23,45 @@ void hyp_cuda_staging_dispose(hyp_cuda_staging *g, const hyp_cuda_library *lib)
 }
 
 /* Nobody can use what was there before: a run with tensors in host memory has waited for its end. */
-static bool lock_pages(const hyp_cuda_library *lib, uint8_t **at, size_t bytes)
+static hyp_status lock_pages(const hyp_cuda_library *lib, uint8_t **at, size_t bytes, hyp_diag *diag)
 {
     void *grown;
-    if (lib->cuMemHostAlloc(&grown, bytes, 0) != CUDA_SUCCESS) return false;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemHostAlloc(&grown, bytes, 0), "cuMemHostAlloc", diag));
     if (*at) lib->cuMemFreeHost(*at);
     *at = grown;
-    return true;
+    return HYP_OK;
 }
 
-static bool make_ring(hyp_cuda_staging *g, const hyp_cuda_library *lib)
+static hyp_status make_ring(hyp_cuda_staging *g, const hyp_cuda_library *lib, hyp_diag *diag)
 {
     for (size_t i = 0; i < HYP_CUDA_RING; i++)
-        if (!g->sent[i] && lib->cuEventCreate(&g->sent[i], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return false;
-    return g->ring || lock_pages(lib, &g->ring, (size_t)HYP_CUDA_RING * HYP_CUDA_PIECE);
+        if (!g->sent[i])
+            HYP_TRY(
+                hyp_cuda_check(lib, lib->cuEventCreate(&g->sent[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate", diag));
+    return g->ring ? HYP_OK : lock_pages(lib, &g->ring, (size_t)HYP_CUDA_RING * HYP_CUDA_PIECE, diag);
 }
 
-/* Page-locked memory for so many bytes of packed tensors, and for a ring if there are large ones. */
-static void take_pages(hyp_cuda_session *s, size_t packed_bytes, bool ring)
+/* Page-locked memory for so many bytes of packed tensors, and for a ring if there are large ones. That there is none is
+ * no failure. */
+static hyp_status take_pages(hyp_cuda_session *s, size_t packed_bytes, bool ring, hyp_diag *diag)
 {
     hyp_cuda_staging *g = &s->staging;
     const hyp_cuda_library *lib = &s->model->device->lib;
-    bool ok = true;
-    if (g->refused) return;
+    hyp_status status = HYP_OK;
+    hyp_diag why = {0};
+    if (g->refused) return HYP_OK;
     if (packed_bytes > g->packed_bytes) {
-        ok = lock_pages(lib, &g->packed, packed_bytes);
-        if (ok) g->packed_bytes = packed_bytes;
+        status = lock_pages(lib, &g->packed, packed_bytes, &why);
+        if (status == HYP_OK) g->packed_bytes = packed_bytes;
     }
-    if (ok && ring) ok = make_ring(g, lib);
-    if (ok) return;
-    g->refused = true;
-    hyp_log_printf(&s->model->device->log,
-                   "the system gives no page-locked memory: tensors in host memory are copied as they lie");
+    if (status == HYP_OK && ring) status = make_ring(g, lib, &why);
+    if (status == HYP_ERR_DEVICE_LOST) return hyp_fail(diag, status, "%s", why.message);
+    g->refused = status != HYP_OK;
+    if (g->refused)
+        hyp_log_printf(&s->model->device->log,
+                       "the system gives no page-locked memory: tensors in host memory are copied as they lie (%s)",
+                       why.message);
+    return HYP_OK;
 }
 
 /* ---- ways ---------------------------------------------------------------------------------------------------- */
@@ -106,7 +113,7 @@ static hyp_status take_memory(hyp_cuda_session *s, const hyp_cuda_prepared *p, s
         pieces = pieces || g->ways[i] == HYP_CUDA_WAY_PIECES;
     }
     HYP_TRY(hyp_cuda_grow(s, &g->device, &g->device_bytes, p->staging_bytes, "inputs and outputs", diag));
-    take_pages(s, packed ? p->packed_bytes : 0, pieces);
+    HYP_TRY(take_pages(s, packed ? p->packed_bytes : 0, pieces, diag));
     for (size_t i = 0; i < edges; i++)
         if ((g->ways[i] == HYP_CUDA_WAY_PACKED && g->packed_bytes < p->packed_bytes) ||
             (g->ways[i] == HYP_CUDA_WAY_PIECES && !g->ring))

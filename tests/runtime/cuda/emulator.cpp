@@ -27,6 +27,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "emulator_faults.hpp"
 #include "emulator_threads.hpp"
 #include "emulator_warp.hpp"
 
@@ -154,6 +155,7 @@ DRIVER cuGetErrorName(CUresult result, const char **text)
 {
     *text = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
             : result == CUDA_ERROR_NO_DEVICE   ? "CUDA_ERROR_NO_DEVICE"
+            : ends_context(result)             ? "CUDA_ERROR_THAT_ENDS_THE_CONTEXT"
                                                : "CUDA_ERROR";
     return CUDA_SUCCESS;
 }
@@ -169,10 +171,16 @@ DRIVER cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice)
 DRIVER cuDevicePrimaryCtxRelease(CUdevice)
 {
     std::lock_guard<std::mutex> hold(lock);
-    if (--contexts_retained == 0 && !memory.empty()) give_up("device memory was not freed");
+    if (--contexts_retained > 0) return CUDA_SUCCESS;
+    if (!memory.empty()) give_up("device memory was not freed");
+    device_lost = 0;
     return CUDA_SUCCESS;
 }
-DRIVER cuCtxPushCurrent(CUcontext) { return contexts_current++, CUDA_SUCCESS; }
+DRIVER cuCtxPushCurrent(CUcontext)
+{
+    FAULT("cuCtxPushCurrent");
+    return contexts_current++, CUDA_SUCCESS;
+}
 DRIVER cuCtxGetCurrent(CUcontext *context)
 {
     *context = contexts_current > 0 ? (CUcontext)&contexts_retained : nullptr;
@@ -185,13 +193,14 @@ DRIVER cuCtxPopCurrent(CUcontext *)
 }
 static void need_context()
 {
-    if (contexts_current <= 0) give_up("no context is current");
+    if (contexts_current <= 0 && !device_lost) give_up("no context is current");
 }
 
 #include "emulator_streams.hpp"
 
 DRIVER cuModuleLoadData(CUmodule *module, const void *image)
 {
+    FAULT("cuModuleLoadData");
     need_context();
     if (memcmp(image, "\x50\xed\x55\xba", 4) != 0) give_up("the image is no fatbin");
     *module = (CUmodule)entries;
@@ -204,7 +213,11 @@ DRIVER cuModuleGetFunction(CUfunction *function, CUmodule, const char *name)
         if (strcmp(e.name, name) == 0) return *function = (CUfunction)&e, CUDA_SUCCESS;
     return CUDA_ERROR_NOT_FOUND;
 }
-DRIVER cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction) { return *value = 32, CUDA_SUCCESS; }
+DRIVER cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction)
+{
+    FAULT("cuFuncGetAttribute");
+    return *value = 32, CUDA_SUCCESS;
+}
 static std::set<CUfunction> large; // may have more than the usual shared memory
 DRIVER cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
@@ -217,6 +230,7 @@ DRIVER cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, i
 
 DRIVER cuMemAlloc(CUdeviceptr *at, size_t bytes)
 {
+    FAULT("cuMemAlloc");
     std::lock_guard<std::mutex> hold(lock);
     need_context();
     size_t limit = is_mode("small") ? (size_t)16 << 20 : (size_t)1 << 30;
@@ -240,7 +254,7 @@ DRIVER cuMemFree(CUdeviceptr at)
     memory_used -= found->second;
     memory.erase(found);
     free((void *)at);
-    return CUDA_SUCCESS;
+    return fault("cuMemFree");
 }
 static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsigned block_y,
                    const std::vector<char> &args)
@@ -261,6 +275,7 @@ static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsig
 
 DRIVER cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **params, void **)
 {
+    FAULT("cuLaunchKernelEx");
     const entry *kernel = (const entry *)function;
     unsigned grid = c->gridDimX, x = c->blockDimX, y = c->blockDimY;
     if (grid == 0 || x * y == 0 || x * y > 1024) give_up("a launch of a wrong size");
@@ -507,6 +522,7 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, c
         give_up("operands less aligned than promised");
     if (c_at != d_at) give_up("C lies otherwise than D");
     if (algo->data[NUMBER] == BROKEN) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (fault("cublasLtMatmul")) return CUBLAS_STATUS_EXECUTION_FAILED;
     bool wide = la->type == CUDA_R_64F;
     if (wide != (q.p.compute == CUBLAS_COMPUTE_64F) || wide != (q.p.scale == CUDA_R_64F))
         return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -22,7 +22,7 @@ static std::mutex streams_lock;
 
 static bool finish_one(stream *s)
 {
-    if (s->waiting.empty()) return false;
+    if (s->waiting.empty() || device_lost) return false;
     work first = s->waiting.front();
     s->waiting.pop_front();
     first();
@@ -59,6 +59,7 @@ static void no_capture(CUstream at, const char *what)
 
 DRIVER cuStreamCreate(CUstream *out, unsigned int)
 {
+    FAULT("cuStreamCreate");
     std::lock_guard<std::mutex> hold(streams_lock);
     stream *s = new stream{};
     streams.insert(s);
@@ -69,10 +70,11 @@ DRIVER cuStreamDestroy(CUstream at)
     finish((stream *)at);
     std::lock_guard<std::mutex> hold(streams_lock);
     streams.erase((stream *)at);
-    return delete (stream *)at, CUDA_SUCCESS;
+    return delete (stream *)at, fault("cuStreamDestroy");
 }
 DRIVER cuStreamSynchronize(CUstream at)
 {
+    FAULT("cuStreamSynchronize");
     no_capture(at, "a stream was waited for while it was captured");
     finish((stream *)at);
     return CUDA_SUCCESS;
@@ -84,6 +86,7 @@ DRIVER cuStreamIsCapturing(CUstream at, CUstreamCaptureStatus *status)
 }
 DRIVER cuStreamBeginCapture(CUstream at, CUstreamCaptureMode)
 {
+    FAULT("cuStreamBeginCapture");
     need_context();
     if (is_mode("uncaptured")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     no_capture(at, "a stream was captured twice");
@@ -101,6 +104,7 @@ static std::mutex graphs_lock;
 static size_t graphs; // that are not destroyed yet
 DRIVER cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long)
 {
+    FAULT("cuGraphInstantiateWithFlags");
     need_context();
     std::lock_guard<std::mutex> hold(graphs_lock);
     graphs++;
@@ -112,10 +116,11 @@ DRIVER cuGraphExecDestroy(CUgraphExec graph)
     need_context();
     std::lock_guard<std::mutex> hold(graphs_lock);
     graphs--;
-    return delete (std::vector<work> *)graph, CUDA_SUCCESS;
+    return delete (std::vector<work> *)graph, fault("cuGraphExecDestroy");
 }
 DRIVER cuGraphLaunch(CUgraphExec graph, CUstream at)
 {
+    FAULT("cuGraphLaunch");
     for (const work &w : *(std::vector<work> *)graph) queue(at, w);
     return CUDA_SUCCESS;
 }
@@ -128,9 +133,10 @@ struct event {
     size_t expected; // records that are not done yet
 };
 DRIVER cuEventCreate(CUevent *out, unsigned int) { return *out = (CUevent) new event{}, CUDA_SUCCESS; }
-DRIVER cuEventDestroy(CUevent at) { return delete (event *)at, CUDA_SUCCESS; }
+DRIVER cuEventDestroy(CUevent at) { return delete (event *)at, fault("cuEventDestroy"); }
 DRIVER cuEventRecord(CUevent at, CUstream where)
 {
+    FAULT("cuEventRecord");
     event *e = (event *)at;
     e->at = (stream *)where;
     e->expected++;
@@ -142,6 +148,7 @@ DRIVER cuEventRecord(CUevent at, CUstream where)
 }
 DRIVER cuEventSynchronize(CUevent at)
 {
+    FAULT("cuEventSynchronize");
     event *e = (event *)at;
     while (e->expected > 0 && finish_one(e->at)) {
     }
@@ -165,6 +172,7 @@ extern "C" __attribute__((visibility("default"))) size_t emulator_graphs(void)
 static std::map<uintptr_t, size_t> locked; // pages of the host
 DRIVER cuMemHostAlloc(void **at, size_t bytes, unsigned int)
 {
+    FAULT("cuMemHostAlloc");
     std::lock_guard<std::mutex> hold(lock);
     need_context();
     if (is_mode("pageable")) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -177,7 +185,7 @@ DRIVER cuMemFreeHost(void *at)
     finish_all();
     std::lock_guard<std::mutex> hold(lock);
     if (locked.erase((uintptr_t)at) == 0) give_up("page-locked memory was freed that is none");
-    return free(at), CUDA_SUCCESS;
+    return free(at), fault("cuMemFreeHost");
 }
 // The block of page-locked memory that an address lies in; its size is 0 where there is none.
 static std::pair<uintptr_t, size_t> locked_block(const void *at)
@@ -213,7 +221,11 @@ static CUresult copy_bytes(void *to, const void *from, size_t bytes)
     memmove(to, from, bytes);
     return CUDA_SUCCESS;
 }
-DRIVER cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t n) { return copy_bytes((void *)to, from, n); }
+DRIVER cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t n)
+{
+    FAULT("cuMemcpyHtoD");
+    return copy_bytes((void *)to, from, n);
+}
 DRIVER cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n) { return copy_bytes(to, (void *)from, n); }
 
 // The device reads and writes page-locked memory by itself; other memory is copied before the call returns.
@@ -236,10 +248,12 @@ extern "C" __attribute__((visibility("default"))) uint64_t emulator_transfers(vo
 
 DRIVER cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream at)
 {
+    FAULT("cuMemcpyHtoDAsync");
     return copy_async((void *)to, from, n, from, at);
 }
 DRIVER cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream at)
 {
+    FAULT("cuMemcpyDtoHAsync");
     return copy_async(to, (void *)from, n, to, at);
 }
 DRIVER cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream at)
