@@ -1,6 +1,6 @@
-/* slots.c - places of scratch tensors: linear scan over the steps. A slot is as large as its largest tensor, so any
- * choice is correct; sizes with symbols are compared under one guess of the symbols, which decides only how well slots
- * fit.
+/* slots.c - how long values have to stand, also for steps that may run as one, and places of scratch tensors: linear
+ * scan over the steps. A slot is as large as its largest tensor, so any choice is correct; sizes with symbols are
+ * compared under one guess of the symbols, which decides only how well slots fit.
  */
 #include <string.h>
 
@@ -62,14 +62,32 @@ static hyp_status take_slot(placing *p, uint32_t t)
 
 static void free_slot(placing *p, uint32_t t) { p->slots.data[tensor_at(p, t)->slot].taken = false; }
 
-/* Every tensor that a step reads or writes, as roots. */
-static hyp_status touched(placing *p, const HypPlan__Step *step,
-                          size_t (*list)(const HypPlan__Step *, uint32_t *, size_t), uint32_t **out, size_t *out_count)
+/* With what the normalization reads that the step may run itself. */
+static size_t list_reads(const placing *p, uint32_t step, uint32_t *tensors, size_t room)
 {
-    size_t count = list(step, NULL, 0);
+    size_t count = hyp_plan_step_reads(p->l->steps.data[step], tensors, room);
+    const HypPlan__Call *norm = hyp_plan_own_norm(p->l->steps.data, step);
+    for (size_t i = 0; norm && i < norm->n_inputs_plus1; i++) {
+        if (!norm->inputs_plus1[i]) continue;
+        if (count < room) tensors[count] = norm->inputs_plus1[i] - 1;
+        count++;
+    }
+    return count;
+}
+
+static size_t list_writes(const placing *p, uint32_t step, uint32_t *tensors, size_t room)
+{
+    return hyp_plan_step_writes(p->l->steps.data[step], tensors, room);
+}
+
+/* Every tensor that a step reads or writes, as roots. */
+static hyp_status touched(placing *p, uint32_t step, size_t (*list)(const placing *, uint32_t, uint32_t *, size_t),
+                          uint32_t **out, size_t *out_count)
+{
+    size_t count = list(p, step, NULL, 0);
     *out = hyp_arena_zalloc(&p->l->scratch, count, sizeof **out);
     if (!*out) return hyp_fail_memory(p->l->diag, count * sizeof **out);
-    list(step, *out, count);
+    list(p, step, *out, count);
     for (size_t i = 0; i < count; i++) (*out)[i] = root_of(p, (*out)[i]);
     *out_count = count;
     return HYP_OK;
@@ -125,8 +143,8 @@ static hyp_status place_step(placing *p, uint32_t index, bool *placed)
     const HypPlan__Step *step = p->l->steps.data[index];
     uint32_t *reads, *writes, y;
     size_t read_count, write_count;
-    HYP_TRY(touched(p, step, hyp_plan_step_reads, &reads, &read_count));
-    HYP_TRY(touched(p, step, hyp_plan_step_writes, &writes, &write_count));
+    HYP_TRY(touched(p, index, list_reads, &reads, &read_count));
+    HYP_TRY(touched(p, index, list_writes, &writes, &write_count));
     y = writes[write_count - 1];
     /* A linear has its hidden tensors before the result; every other step has results only. */
     size_t results = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR ? write_count - 1 : 0;
@@ -149,14 +167,38 @@ static hyp_status place_step(placing *p, uint32_t index, bool *placed)
     return HYP_OK;
 }
 
+/* Lets a linear run the normalization before it where a device has a kernel for both: nothing else reads its result. */
+static hyp_status join_norms(placing *p)
+{
+    hyp_lowering *l = p->l;
+    uint32_t *readers = hyp_arena_zalloc(&l->scratch, l->tensors.len, sizeof *readers);
+    if (!readers) return hyp_fail_memory(l->diag, l->tensors.len * sizeof *readers);
+    for (uint32_t s = 0; s < l->steps.len; s++) {
+        uint32_t *list;
+        size_t count;
+        HYP_TRY(touched(p, s, list_reads, &list, &count));
+        for (size_t i = 0; i < count; i++) readers[list[i]]++;
+    }
+    for (uint32_t s = 1; s < l->steps.len && strcmp(l->options->target, "cuda") == 0; s++) {
+        const HypPlan__Step *norm = l->steps.data[s - 1], *step = l->steps.data[s];
+        if (step->kernel_case != HYP_PLAN__STEP__KERNEL_LINEAR || norm->kernel_case != HYP_PLAN__STEP__KERNEL_CALL)
+            continue;
+        const char *kernel = norm->call->kernel;
+        uint32_t x = root_of(p, step->linear->x);
+        step->linear->normalizes = (strcmp(kernel, "layer-norm") == 0 || strcmp(kernel, "rms-norm") == 0) &&
+                                   root_of(p, norm->call->outputs[0]) == x && is_scratch(p, x) && readers[x] == 1;
+    }
+    return HYP_OK;
+}
+
 static hyp_status find_last_uses(placing *p)
 {
     for (uint32_t s = 0; s < p->l->steps.len; s++) {
         uint32_t *list;
         size_t count;
-        HYP_TRY(touched(p, p->l->steps.data[s], hyp_plan_step_reads, &list, &count));
+        HYP_TRY(touched(p, s, list_reads, &list, &count));
         for (size_t i = 0; i < count; i++) p->last_use[list[i]] = s;
-        HYP_TRY(touched(p, p->l->steps.data[s], hyp_plan_step_writes, &list, &count));
+        HYP_TRY(touched(p, s, list_writes, &list, &count));
         for (size_t i = 0; i < count; i++) p->last_use[list[i]] = s;
     }
     return HYP_OK;
@@ -183,6 +225,7 @@ static hyp_status place_all(placing *p)
     p->last_use = hyp_arena_zalloc(&l->scratch, tensors, sizeof *p->last_use);
     p->guess = hyp_arena_zalloc(&l->scratch, tensors, sizeof *p->guess);
     if (!placed || !p->last_use || !p->guess) return hyp_fail_memory(l->diag, tensors * sizeof *p->guess);
+    HYP_TRY(join_norms(p));
     HYP_TRY(find_last_uses(p));
     HYP_TRY(guess_sizes(p));
     for (uint32_t s = 0; s < l->steps.len; s++) HYP_TRY(place_step(p, s, placed));

@@ -108,6 +108,12 @@ uint32_t hyp_plan_step_replaces(const HypPlan__Step *step)
     }
 }
 
+const HypPlan__Call *hyp_plan_own_norm(HypPlan__Step *const *steps, size_t step)
+{
+    bool own = steps[step]->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR && steps[step]->linear->normalizes;
+    return own ? steps[step - 1]->call : NULL;
+}
+
 /* ---- work ------------------------------------------------------------------------------------------ */
 
 static double product(const int64_t *values, size_t n, const uint32_t *dims)

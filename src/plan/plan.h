@@ -127,6 +127,10 @@ bool hyp_plan_same_slot(const HypPlan__Program *program, uint32_t a, uint32_t b)
  * its activation. 0 where there is none; of pointwise steps, which may replace any dense input, nothing is said. */
 uint32_t hyp_plan_step_replaces(const HypPlan__Step *step);
 
+/* The normalization that the step of this index may run itself, if it is a linear that `normalizes`: the step before.
+ * NULL for any other. */
+const HypPlan__Call *hyp_plan_own_norm(HypPlan__Step *const *steps, size_t step);
+
 /* The tensors that a step reads and writes (hidden ones among the writes), as the step names them; returns the
  * number, of which at most `room` are stored. A tensor read twice is listed twice. */
 size_t hyp_plan_step_reads(const HypPlan__Step *step, uint32_t *tensors, size_t room);

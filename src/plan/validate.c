@@ -273,11 +273,28 @@ static hyp_status want_float(check *c, uint32_t t, const char *what)
 
 /* ---- kernels --------------------------------------------------------------------------------------- */
 
+/* A layer that may normalize its input itself: what it reads then still stands, and x is only for it. */
+static hyp_status check_own_norm(check *c, const HypPlan__Linear *k)
+{
+    const step *before = c->now > 1 ? c->program->steps[c->now - 2] : NULL;
+    const HypPlan__Call *norm = before && before->kernel_case == HYP_PLAN__STEP__KERNEL_CALL ? before->call : NULL;
+    uint32_t x = hyp_plan_root(c->program, k->x);
+    if (!norm || (strcmp(norm->kernel, "layer-norm") != 0 && strcmp(norm->kernel, "rms-norm") != 0) ||
+        norm->n_outputs != 1 || hyp_plan_root(c->program, norm->outputs[0]) != x ||
+        c->program->tensors[x]->place != HYP_PLAN__PLACE__PLACE_SCRATCH)
+        return WRONG(c, "the step before is no normalization that makes x");
+    for (size_t i = 0; i < norm->n_inputs_plus1; i++)
+        if (norm->inputs_plus1[i]) HYP_TRY(reads(c, norm->inputs_plus1[i] - 1, "what is normalized"));
+    c->written[x] = NOT_WRITTEN; /* for those after this step, and the rest of it */
+    return HYP_OK;
+}
+
 static hyp_status check_linear(check *c, const step *s)
 {
     const HypPlan__Linear *k = s->linear;
     HYP_TRY(reads(c, k->x, "x"));
     HYP_TRY(want_float(c, k->x, "x"));
+    if (k->normalizes) HYP_TRY(check_own_norm(c, k));
     HYP_TRY(want_dim(c, k->m, "m"));
     if (k->n_layers == 0) return WRONG(c, "it has no layers");
     for (size_t i = 0; i < k->n_layers; i++) {

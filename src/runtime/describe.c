@@ -29,6 +29,7 @@ static void layers_text(report *r, const HypPlan__Linear *s)
                           r->values[s->layers[l]->n], hyp_plan_act_name(s->layers[l]->act));
     if (s->added_plus1)
         hyp_strbuf_printf(&r->sb, ", a tensor added %s the activation", s->add_after ? "after" : "before");
+    if (s->normalizes) hyp_strbuf_puts(&r->sb, ", perhaps with the step before it");
 }
 
 static void values_text(report *r, uint32_t tensor)

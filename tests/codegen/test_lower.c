@@ -306,6 +306,21 @@ static void attention_elsewhere_reads_keys_from_one_tensor(void **state)
     assert_null(f->p->steps[4]->attention->more_k);
 }
 
+/* What is normalized stands until the layer behind has it, on a GPU, where one kernel may do both; not where the
+ * normalized values have another reader. */
+static void a_layer_on_a_gpu_may_normalize_what_it_alone_reads(void **state)
+{
+    fixture *f = *state;
+    f->target = "cuda";
+    lower(f, "(graph \"\" (input %x (f32 1 8)) (input %s (f32 8)) (input %w (f32 2 8)) "
+             "(%h (softmax %x)) (%n (rms-norm %h %s)) (%y (linear %w none %n)) (%z (softmax %y)) "
+             "(%m (rms-norm %x %s)) (%v (linear %w none %m)) (output \"z\" %z) (output \"v\" %v) (output \"m\" %m))");
+    assert_steps(f, "softmax rms-norm linear softmax rms-norm linear");
+    assert_true(f->p->steps[2]->linear->normalizes);
+    assert_false(f->p->steps[5]->linear->normalizes);
+    assert_false(hyp_plan_same_slot(f->p, f->p->steps[0]->softmax->y, f->p->steps[2]->linear->y));
+}
+
 /* A reshape that joins axes, a slice in other steps, and elements of which no two lie together in a matrix. */
 static void attention_has_copies_where_strides_cannot_say_it(void **state)
 {
@@ -818,6 +833,7 @@ int main(void)
         TEST(attention_reads_parts_of_one_product_where_they_lie),
         TEST(attention_of_one_row_reads_past_and_new_keys_where_they_lie),
         TEST(attention_elsewhere_reads_keys_from_one_tensor),
+        TEST(a_layer_on_a_gpu_may_normalize_what_it_alone_reads),
         TEST(attention_has_copies_where_strides_cannot_say_it),
         TEST(a_gemm_is_a_product_and_a_sum_in_place),
         TEST(products_of_integers_are_refused_by_name),

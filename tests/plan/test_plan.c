@@ -552,6 +552,53 @@ static void what_is_added_to_a_linear_may_give_its_place_to_the_result(void **st
             "a hidden tensor, tensor 8, is in the slot of a tensor that the step reads");
 }
 
+/* Two steps more: a normalization of S_X into slot 0, and a linear of its result in slot 1. */
+static void a_linear_normalizes_what_it_alone_reads(void **state)
+{
+    enum { NORMED = S_TENSORS, RESULT, MORE_TENSORS };
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    HypPlan__Tensor scratch[2] = {*p->tensors[S_Y], *p->tensors[S_Y]}, *tensors[MORE_TENSORS];
+    HypPlan__Step more[2] = {*p->steps[T_FILL], *p->steps[T_LINEAR]}, *steps[T_STEPS + 2];
+    HypPlan__Linear linear = *p->steps[T_LINEAR]->linear;
+    HypPlan__Layer layer = *linear.layers[0], *layers[] = {&layer};
+    HypPlan__Call call = HYP_PLAN__CALL__INIT;
+    uint32_t in[] = {S_X + 1}, out[] = {NORMED};
+    char kernel[] = "rms-norm";
+    scratch[0].slot = 0;
+    call.kernel = kernel;
+    call.inputs_plus1 = in;
+    call.outputs = out;
+    call.n_inputs_plus1 = call.n_outputs = 1;
+    more[0].kernel_case = HYP_PLAN__STEP__KERNEL_CALL;
+    more[0].call = &call;
+    layer.n = D_4;
+    layer.weight = S_W1;
+    layer.bias_plus1 = layer.hidden_plus1 = 0;
+    linear.x = NORMED;
+    linear.y = RESULT;
+    linear.normalizes = true;
+    linear.layers = layers;
+    linear.n_layers = 1;
+    more[1].linear = &linear;
+    memcpy(tensors, p->tensors, sizeof *tensors * S_TENSORS);
+    memcpy(steps, p->steps, sizeof *steps * T_STEPS);
+    for (int i = 0; i < 2; i++) {
+        tensors[S_TENSORS + i] = &scratch[i];
+        steps[T_STEPS + i] = &more[i];
+    }
+    p->tensors = tensors;
+    p->steps = steps;
+    p->n_tensors += 2;
+    p->n_steps += 2;
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_OK);
+    CHANGED(f, linear.added_plus1, NORMED + 1, "what is added, tensor 17, is read before it is written");
+    CHANGED(f, scratch[1].slot, 0, "y, tensor 18, is in the slot of a tensor that the step reads");
+    CHANGED(f, kernel[0], 'R', "the step before is no normalization that makes x");
+    CHANGED(f, more[0].kernel_case, HYP_PLAN__STEP__KERNEL__NOT_SET, "it has no kernel");
+    CHANGED(f, p->steps[T_LINEAR]->linear->normalizes, true, "the step before is no normalization that makes x");
+}
+
 static void kernels_of_later_versions_are_incompatible(void **state)
 {
     fixture *f = *state;
@@ -759,6 +806,7 @@ int main(void)
         TEST(types_that_do_not_agree_are_refused),
         TEST(steps_must_read_what_stands),
         TEST(what_is_added_to_a_linear_may_give_its_place_to_the_result),
+        TEST(a_linear_normalizes_what_it_alone_reads),
         TEST(kernels_of_later_versions_are_incompatible),
         TEST(symbols_are_bound_by_input_dims),
         TEST(a_symbol_has_one_value),

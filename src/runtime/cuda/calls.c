@@ -61,6 +61,23 @@ static hyp_status add_norm(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
 
+bool hyp_cuda_newest_norm(const hyp_cuda_build *b, uint32_t y, hyp_cuda_own_norm *out)
+{
+    const hyp_cuda_prepared *prepared = b->prepared;
+    const hyp_cuda_op *op = prepared->ops.len > 0 ? &prepared->ops.data[prepared->ops.len - 1] : NULL;
+    const norm *p = op && op->run == norm_run ? op->data : NULL;
+    if (!p || hyp_plan_root(b->program, p->y) != hyp_plan_root(b->program, y)) return false;
+    if (p->grid.kernel != HYP_CUDA_KERNEL_norm_rows || !p->scale_plus1) return false;
+    *out = (hyp_cuda_own_norm){.x = p->x_plus1 - 1,
+                               .scale = p->scale_plus1 - 1,
+                               .bias_plus1 = p->bias_plus1,
+                               .kind = p->args.centred ? HYP_CUDA_NORM_LAYER : HYP_CUDA_NORM_ROOT,
+                               .epsilon = (float)p->args.epsilon,
+                               .rows = p->args.rows.count,
+                               .size = p->args.rows.size};
+    return true;
+}
+
 /* ---- range ------------------------------------------------------------------------------------------------- */
 
 typedef struct range {

@@ -178,6 +178,14 @@ HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fil
 HYP_NODISCARD hyp_status hyp_cuda_add_call(hyp_cuda_build *b, const HypPlan__Call *k);
 HYP_NODISCARD hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k,
                                              hyp_diag *diag); /* part of hyp_cuda_check_step */
+/* A normalization that a layer can run itself, and whether the newest op is such a one, with the result y. */
+typedef struct hyp_cuda_own_norm {
+    uint32_t x, scale, bias_plus1;
+    int kind; /* HYP_CUDA_NORM_* */
+    float epsilon;
+    int64_t rows, size;
+} hyp_cuda_own_norm;
+bool hyp_cuda_newest_norm(const hyp_cuda_build *b, uint32_t y, hyp_cuda_own_norm *out);
 /* windows.c and conv.c: calls of these operators */
 HYP_NODISCARD hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
 HYP_NODISCARD hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);

@@ -70,12 +70,13 @@ static uint32_t choose_chunk(const hyp_cuda_layer *l, manner how, uint32_t warps
 
 static uint32_t round_up(uint32_t a, uint32_t b) { return divide_up(a, b) * b; }
 
-/* Few threads start and meet sooner; many keep more reads under way. f32 with many rows computes more than it reads. */
+/* Few threads start and meet sooner, and have the registers for a normalization; many keep more reads under way. f32
+ * with many rows computes more than it reads. */
 static uint32_t choose_warps(const hyp_cuda_layer *l, manner how, uint32_t rows_of_block)
 {
     enum { FEW = HYP_CUDA_LAYER_SHORT / LANES, FEW_ROWS = 4 };
     const uint32_t few_pieces = (16 << 10) / HYP_CUDA_LAYER_PIECE; /* that a block reads */
-    if (how == TENSOR_ROWS) return FEW;
+    if (how == TENSOR_ROWS || l->norm) return FEW;
     return rows_of_block * l->pieces <= few_pieces && l->rows <= FEW_ROWS ? FEW : MOST_WARPS;
 }
 
@@ -102,7 +103,7 @@ static bool lay_out(hyp_dtype dtype, const hyp_cuda_few_rows_device *device, hyp
     uint32_t most = most_rows(l), warps = choose_warps(l, how, most);
     if (!choose_splits(l, how, per_piece, warps)) {
         warps = MOST_WARPS;
-        if (!choose_splits(l, how, per_piece, warps)) return false;
+        if (l->norm || !choose_splits(l, how, per_piece, warps)) return false;
     }
     l->chunk_rows = choose_chunk(l, how, warps);
     l->chunks = divide_up(most, l->chunk_rows);
@@ -112,6 +113,10 @@ static bool lay_out(hyp_dtype dtype, const hyp_cuda_few_rows_device *device, hyp
     l->sums = round_up((uint32_t)sums, 4);
     l->biases = round_up(l->turned ? l->rows : most, 4);
     if (how == SHARED_ROWS || !l->aligned) l->x_pieces = l->rows * l->pieces;
+    if (l->norm) {
+        if (how != SINGLE_ROW || !l->aligned || l->turned) return false;
+        l->x_pieces = 2 * l->pieces + round_up(MOST_WARPS * sizeof(float), HYP_CUDA_LAYER_PIECE) / HYP_CUDA_LAYER_PIECE;
+    }
     size_t other = (size_t)l->x_pieces * HYP_CUDA_LAYER_PIECE + (l->biases + l->sums) * sizeof(float);
     size_t stage = (l->stage_pieces + HYP_CUDA_LAYER_BARRIERS) * HYP_CUDA_LAYER_PIECE;
     uint32_t wanted = l->chunks < HYP_CUDA_LAYER_STAGES ? l->chunks : HYP_CUDA_LAYER_STAGES;
@@ -137,7 +142,7 @@ static bool wins(hyp_dtype dtype, bool tf32, const hyp_cuda_layer *l)
     return l->rows == 1 || bytes < small;
 }
 
-bool hyp_cuda_few_rows_plan(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, int64_t k,
+bool hyp_cuda_few_rows_plan(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, int64_t k, int norm,
                             const hyp_cuda_few_rows_device *device, bool asked, hyp_cuda_few_rows *out)
 {
     const int64_t largest = 1 << 24; /* so that indexes within a launch are 32-bit numbers */
@@ -148,6 +153,7 @@ bool hyp_cuda_few_rows_plan(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, in
     if (turned && n > HYP_CUDA_LAYER_ROWS) return false;
     hyp_cuda_layer *l = &out->args;
     l->turned = turned;
+    l->norm = (uint8_t)norm;
     l->rows = (uint32_t)(turned ? n : m);
     l->n = (uint32_t)(turned ? m : n);
     l->k = (uint32_t)k;

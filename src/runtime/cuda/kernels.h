@@ -307,9 +307,11 @@ typedef struct hyp_cuda_fill {
 
 /* y[rows,n] = act(x[rows,k] w^T + bias + added) or act(x w^T + bias) + added, w stored [n,k]. A piece is 16 bytes of a
  * row. Turned, w is what the plan calls x and the other way round: y[n,rows], and biases belong to rows of x.
- * Shared memory has: x, biases, sums, the stages of the ring, two barriers for each of them. */
+ * A single row of x may be normalized first. Shared memory has: x, or what a normalization needs; biases, sums, the
+ * stages of the ring, two barriers for each of them. */
 typedef struct hyp_cuda_layer {
     uint64_t weight, x, bias, y, added; /* bias, added: 0 = none */
+    uint64_t norm_scale, norm_bias;     /* 0 = none */
     uint32_t n, k, rows;
     uint32_t pieces;     /* of a row of w and x: k elements rounded up */
     uint32_t rows_each;  /* rows of w for every block, */
@@ -323,8 +325,14 @@ typedef struct hyp_cuda_layer {
     uint8_t act;                     /* HYP_PW_RELU ...; HYP_PW_CAST = none */
     uint8_t aligned;                 /* every row of w and x starts at a multiple of 16 bytes; else there is no ring */
     uint8_t constant;                /* w and bias are the plan's weights */
-    uint8_t turned, add_after, pad[2];
+    uint8_t turned, add_after;
+    uint8_t norm; /* HYP_CUDA_NORM_* */
+    uint8_t pad;
+    float epsilon; /* of the normalization */
+    uint32_t more_pad;
 } hyp_cuda_layer;
+/* What becomes of x before the product; `root` is by the mean square, without taking the mean away. */
+enum { HYP_CUDA_NORM_NONE = 0, HYP_CUDA_NORM_LAYER = 1, HYP_CUDA_NORM_ROOT = 2 };
 /* Pieces that the barriers of a stage take. */
 enum { HYP_CUDA_LAYER_BARRIERS = 1 };
 

@@ -113,11 +113,11 @@ __device__ __forceinline__ float sum_of_lanes(float v)
 // products differ in what they keep of x. `sums` gets the result of row r of w and row m of x, of split s, at
 // [(s * count + r) * l.rows + m].
 
-// One row of x, in registers.
-template <uint32_t D> struct single_row {
+// One row of x, in registers. NORM: it may be normalized, for which there are registers where threads are few.
+template <uint32_t D, bool NORM> struct single_row {
     static constexpr int E = piece_elements<D>, PIECES = HYP_CUDA_LAYER_HELD / E;
     float x[PIECES][E];
-    __device__ __forceinline__ void take(const hyp_cuda_layer &l, const uint4 *from, uint4 *)
+    __device__ __forceinline__ void take(const hyp_cuda_layer &l, const uint4 *from, uint4 *shared)
     {
         uint32_t row[PIECES], at[PIECES], split = threadIdx.x / 32 & ((1u << l.log_splits) - 1);
         uint4 piece[PIECES];
@@ -126,6 +126,45 @@ template <uint32_t D> struct single_row {
         take_pieces(l, from, row, at, piece);
 #pragma unroll
         for (int i = 0; i < PIECES; i++) unpack<D>(piece[i], x[i]);
+        if (NORM && l.norm) normalize(l, at, shared);
+    }
+    // In shared memory are scale and bias, then room for a number of every warp.
+    __device__ __forceinline__ void normalize(const hyp_cuda_layer &l, const uint32_t (&at)[PIECES],
+                                              const uint4 *shared)
+    {
+        float *room = (float *)(shared + 2 * l.pieces), sum = 0, squares = 0, mean = 0;
+#pragma unroll
+        for (int i = 0; i < PIECES; i++)
+#pragma unroll
+            for (int e = 0; e < E; e++) sum += x[i][e];
+        if (l.norm == HYP_CUDA_NORM_LAYER) mean = sum_of_row(l, sum, room) / (float)l.k;
+#pragma unroll
+        for (int i = 0; i < PIECES; i++)
+#pragma unroll
+            for (int e = 0; e < E; e++) squares += at[i] < l.pieces ? (x[i][e] - mean) * (x[i][e] - mean) : 0;
+        float inverse = 1 / sqrtf(sum_of_row(l, squares, room) / (float)l.k + l.epsilon);
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            if (at[i] >= l.pieces) break;
+            float scale[E], bias[E];
+            unpack<D>(shared[at[i]], scale);
+            unpack<D>(shared[l.pieces + at[i]], bias);
+#pragma unroll
+            for (int e = 0; e < E; e++) x[i][e] = (x[i][e] - mean) * inverse * scale[e] + bias[e];
+        }
+    }
+    // Over the lanes and the warps that share the row.
+    static __device__ __forceinline__ float sum_of_row(const hyp_cuda_layer &l, float v, float *room)
+    {
+        v = sum_of_lanes(v);
+        if (l.log_splits == 0) return v;
+        uint32_t warp = threadIdx.x / 32, first = warp >> l.log_splits << l.log_splits;
+        __syncthreads(); // the room is free
+        if (threadIdx.x % 32 == 0) room[warp] = v;
+        __syncthreads();
+        v = 0;
+        for (uint32_t i = 0; i < 1u << l.log_splits; i++) v += room[first + i];
+        return v;
     }
     // `rows` rows of w, of which the first is row `first` of the block's `count`.
     __device__ __forceinline__ void multiply_chunk(const hyp_cuda_layer &l, const uint4 *w, uint32_t rows,
@@ -347,7 +386,7 @@ template <uint32_t D, typename P> struct layer {
     static constexpr int E = piece_elements<D>;
     const hyp_cuda_layer &l;
     share s;
-    uint4 *x;    // in shared memory, for products that keep it there
+    uint4 *x;    // in shared memory, for products that keep it there; for others what normalizes it
     float *bias; // of the block's rows
     float *sums; // results before they are finished
     ring weights;
@@ -420,6 +459,10 @@ template <uint32_t D, typename P> struct layer {
 #pragma unroll 1
         for (uint32_t i = threadIdx.x; i < biases; i += blockDim.x)
             bias[i] = l.bias ? load_native<float>(D, l.bias, (l.turned ? 0 : s.first) + i) : 0.0f;
+        for (uint32_t i = threadIdx.x; l.norm && i < l.pieces; i += blockDim.x) {
+            x[i] = ((const uint4 *)l.norm_scale)[i];
+            x[l.pieces + i] = l.norm_bias ? ((const uint4 *)l.norm_bias)[i] : make_uint4(0, 0, 0, 0);
+        }
         __syncthreads(); // barriers and biases are there
         if (l.constant) kernels_before_end();
         P product;
@@ -445,12 +488,12 @@ template <uint32_t D, typename P> __device__ __forceinline__ void run_layer(cons
         run_layer<dtype, __VA_ARGS__>(l);                                                                              \
     }
 
-LAYER(layer_f32_1, HYP_F32, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_F32>)
-LAYER(layer_f16_1, HYP_F16, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_F16>)
-LAYER(layer_bf16_1, HYP_BF16, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_BF16>)
-LAYER(layer_f32_1_short, HYP_F32, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_F32>)
-LAYER(layer_f16_1_short, HYP_F16, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_F16>)
-LAYER(layer_bf16_1_short, HYP_BF16, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_BF16>)
+LAYER(layer_f32_1, HYP_F32, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_F32, false>)
+LAYER(layer_f16_1, HYP_F16, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_F16, false>)
+LAYER(layer_bf16_1, HYP_BF16, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_BF16, false>)
+LAYER(layer_f32_1_short, HYP_F32, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_F32, true>)
+LAYER(layer_f16_1_short, HYP_F16, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_F16, true>)
+LAYER(layer_bf16_1_short, HYP_BF16, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_BF16, true>)
 LAYER(layer_f32_16, HYP_F32, HYP_CUDA_LAYER_THREADS, 2, shared_rows<HYP_F32, 16>)
 // These mostly run with half of the threads, and then two blocks fit with twice the registers.
 LAYER(layer_f16_16, HYP_F16, HYP_CUDA_LAYER_THREADS, 1, tensor_rows<__half, HYP_F16>)

@@ -158,7 +158,7 @@ static void activations_go_into_epilogues_where_there_are_any(void **state)
         {HYP_PLAN__ACT__ACT_RELU, true, HYP_F32, CUBLASLT_EPILOGUE_RELU_BIAS, false, 3},
         {HYP_PLAN__ACT__ACT_GELU_TANH, true, HYP_F16, CUBLASLT_EPILOGUE_GELU_BIAS, false, 3},
         {HYP_PLAN__ACT__ACT_GELU_TANH, true, HYP_F32, CUBLASLT_EPILOGUE_BIAS, true, 2}, /* cuBLASLt's is not exact */
-        {HYP_PLAN__ACT__ACT_GELU, true, HYP_F16, CUBLASLT_EPILOGUE_BIAS, true, 2},    /* the erf form is no epilogue, */
+        {HYP_PLAN__ACT__ACT_GELU, true, HYP_F16, CUBLASLT_EPILOGUE_BIAS, true, 2}, /* the erf form is no epilogue, */
         {HYP_PLAN__ACT__ACT_GELU, true, HYP_BF16, CUBLASLT_EPILOGUE_GELU_BIAS, false, 3}, /* but bf16 cannot tell */
         {HYP_PLAN__ACT__ACT_SIGMOID, false, HYP_F32, CUBLASLT_EPILOGUE_DEFAULT, true, 1},
         {HYP_PLAN__ACT__ACT_TANH, true, HYP_F32, CUBLASLT_EPILOGUE_BIAS, true, 2},
@@ -239,23 +239,43 @@ static HypPlan__Pointwise__Instr instr(HypPlan__Pointwise__Op op, uint32_t a, ui
 
 static const hyp_cuda_few_rows_device gpu = {.multiprocessors = 132, .shared_bytes = 227 << 10};
 
+static bool plan_layer(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, int64_t k, bool asked, hyp_cuda_few_rows *out)
+{
+    return hyp_cuda_few_rows_plan(dtype, tf32, m, n, k, HYP_CUDA_NORM_NONE, &gpu, asked, out);
+}
+
 static void few_rows_have_a_kernel_of_their_own(void **state)
 {
     (void)state;
     hyp_cuda_few_rows form;
-    assert_true(hyp_cuda_few_rows_plan(HYP_BF16, false, 1, 512, 784, &gpu, false, &form) && !form.args.turned);
-    assert_true(hyp_cuda_few_rows_plan(HYP_F16, false, 1, 4096, 4096, &gpu, false, &form));
-    assert_true(hyp_cuda_few_rows_plan(HYP_F32, false, 16, 512, 512, &gpu, false, &form));
-    assert_true(hyp_cuda_few_rows_plan(HYP_F32, false, 256, 10, 2048, &gpu, false, &form) && form.args.turned);
-    assert_true(hyp_cuda_few_rows_plan(HYP_F32, false, 8, 2048, 2048, &gpu, false, &form));
-    assert_false(hyp_cuda_few_rows_plan(HYP_F32, true, 8, 2048, 2048, &gpu, false, &form)); /* tensor cores are faster */
-    assert_false(hyp_cuda_few_rows_plan(HYP_F64, false, 1, 512, 784, &gpu, false, &form));
-    assert_false(hyp_cuda_few_rows_plan(HYP_BF16, false, 17, 512, 784, &gpu, false, &form));
-    assert_false(hyp_cuda_few_rows_plan(HYP_BF16, false, 16, 2048, 2048, &gpu, false, &form)); /* the library is faster */
-    assert_true(hyp_cuda_few_rows_plan(HYP_BF16, false, 16, 2048, 2048, &gpu, true, &form));
-    assert_false(hyp_cuda_few_rows_plan(HYP_F16, false, 0, 512, 784, &gpu, false, &form));
-    assert_false(hyp_cuda_few_rows_plan(HYP_F16, false, 1, (int64_t)1 << 40, 16, &gpu, false, &form));
-    assert_false(hyp_cuda_few_rows_plan(HYP_F16, false, 1, 16, 1 << 20, &gpu, false, &form)); /* a row too long for the registers */
+    assert_true(plan_layer(HYP_BF16, false, 1, 512, 784, false, &form) && !form.args.turned);
+    assert_true(plan_layer(HYP_F16, false, 1, 4096, 4096, false, &form));
+    assert_true(plan_layer(HYP_F32, false, 16, 512, 512, false, &form));
+    assert_true(plan_layer(HYP_F32, false, 256, 10, 2048, false, &form) && form.args.turned);
+    assert_true(plan_layer(HYP_F32, false, 8, 2048, 2048, false, &form));
+    assert_false(plan_layer(HYP_F32, true, 8, 2048, 2048, false, &form)); /* tensor cores are faster */
+    assert_false(plan_layer(HYP_F64, false, 1, 512, 784, false, &form));
+    assert_false(plan_layer(HYP_BF16, false, 17, 512, 784, false, &form));
+    assert_false(plan_layer(HYP_BF16, false, 16, 2048, 2048, false, &form)); /* the library is faster */
+    assert_true(plan_layer(HYP_BF16, false, 16, 2048, 2048, true, &form));
+    assert_false(plan_layer(HYP_F16, false, 0, 512, 784, false, &form));
+    assert_false(plan_layer(HYP_F16, false, 1, (int64_t)1 << 40, 16, false, &form));
+    assert_false(plan_layer(HYP_F16, false, 1, 16, 1 << 20, false, &form)); /* a row too long for the registers */
+}
+
+/* A single row whose pieces are aligned. */
+static void a_row_is_normalized_by_the_layer_that_reads_it(void **state)
+{
+    (void)state;
+    const int norm = HYP_CUDA_NORM_LAYER;
+    hyp_cuda_few_rows form;
+    assert_true(hyp_cuda_few_rows_plan(HYP_BF16, false, 1, 2304, 768, norm, &gpu, false, &form));
+    assert_int_equal(form.args.norm, norm);
+    assert_true(form.args.x_pieces * HYP_CUDA_LAYER_PIECE >= 2 * 768 * 2 + 16 * sizeof(float)); /* scale, bias, warps */
+    assert_true(hyp_cuda_few_rows_plan(HYP_F32, false, 1, 768, 4096, norm, &gpu, false, &form));
+    assert_false(hyp_cuda_few_rows_plan(HYP_BF16, false, 2, 768, 768, norm, &gpu, false, &form));
+    assert_false(hyp_cuda_few_rows_plan(HYP_BF16, false, 1, 768, 769, norm, &gpu, false, &form));
+    assert_false(hyp_cuda_few_rows_plan(HYP_F32, false, 100, 1, 768, norm, &gpu, false, &form));
 }
 
 static void blocks_share_the_rows_of_a_weight(void **state)
@@ -267,7 +287,7 @@ static void blocks_share_the_rows_of_a_weight(void **state)
         for (size_t t = 0; t < 2; t++) {
             hyp_cuda_few_rows form;
             const hyp_cuda_layer *l = &form.args;
-            assert_true(hyp_cuda_few_rows_plan(types[t], false, sizes[i][0], sizes[i][1], sizes[i][2], &gpu, false, &form));
+            assert_true(plan_layer(types[t], false, sizes[i][0], sizes[i][1], sizes[i][2], false, &form));
             int64_t dealt = (int64_t)l->rows_each * gpu.multiprocessors + (int64_t)l->tiles_more * l->tile;
             assert_true(dealt >= l->n && dealt < l->n + l->tile); /* the last tile may end early */
             assert_true(form.blocks <= gpu.multiprocessors && form.shared_bytes <= gpu.shared_bytes);
@@ -487,6 +507,7 @@ int main(void)
         cmocka_unit_test(the_key_of_a_product_tells_what_its_speed_depends_on),
         cmocka_unit_test(batches_become_one_call_where_strides_allow),
         cmocka_unit_test(few_rows_have_a_kernel_of_their_own),
+        cmocka_unit_test(a_row_is_normalized_by_the_layer_that_reads_it),
         cmocka_unit_test(blocks_share_the_rows_of_a_weight),
         cmocka_unit_test(a_chain_needs_no_temps),
         cmocka_unit_test(results_are_rounded_once),

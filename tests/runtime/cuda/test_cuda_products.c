@@ -98,6 +98,43 @@ static void linear_adds_a_tensor_before_or_after_its_activation(void **state)
         }
 }
 
+/* A normalization and the layer behind it, which alone reads its result and adds what was normalized, too. */
+static void check_own_norm(uint64_t *seed, hyp_dtype dtype, int64_t m, int64_t n, int64_t k, bool centred, bool bias)
+{
+    pb_init(&builder);
+    uint32_t batch = pb_symbol(&builder, "batch"), shape[2] = {batch, pb_const(&builder, k)};
+    uint32_t x = pb_input(&builder, "x", dtype, 2, shape), normed = pb_scratch(&builder, dtype, 0, 2, shape);
+    uint32_t y = pb_output(&builder, "y", dtype, 2, (uint32_t[]){batch, pb_const(&builder, n)});
+    uint32_t in[3] = {x, random_weight(&builder, seed, dtype, 1, &k), PB_NONE};
+    if (bias) in[2] = random_weight(&builder, seed, dtype, 1, &k);
+    HypPlan__Call *call = pb_call(&builder, centred ? "layer-norm" : "rms-norm", bias ? 3 : 2, in, normed);
+    pb_call_int(&builder, call, -1);
+    pb_call_float(&builder, call, 1e-3);
+    HypPlan__Linear *linear = pb_linear(&builder, normed, y, batch);
+    pb_layer(&builder, linear, n, k, random_weight(&builder, seed, dtype, 2, (int64_t[]){n, k}), PB_NONE, ACT(RELU),
+             PB_NONE);
+    linear->normalizes = true;
+    if (n == k) linear->added_plus1 = x + 1;
+    tolerance want = tolerance_of(dtype, k);
+    want.atol *= 4;
+    want.rtol *= 4;
+    check((dims_list){{m, k}}, want);
+}
+
+/* One row by one kernel where its pieces are aligned, the warps of a block sharing a row or not; others by two. */
+static void layers_normalize_the_row_that_they_read(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{1, 70, 64}, {1, 300, 768}, {1, 2, 4096}, {1, 40, 8},
+                                       {1, 64, 64}, {1, 9, 31},    {3, 20, 64},  {40, 20, 64}};
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64};
+    uint64_t seed = 21;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int t = 0; t < 4; t++)
+            for (int form = 0; form < 3; form++)
+                check_own_norm(&seed, types[t], sizes[i][0], sizes[i][1], sizes[i][2], form > 0, form > 1);
+}
+
 static void tf32_stays_within_its_precision(void **state)
 {
     (void)state;
@@ -456,6 +493,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(linear_equals_reference_for_every_type_activation_and_layout),
         cmocka_unit_test(linear_takes_edge_sizes),
         cmocka_unit_test(linear_adds_a_tensor_before_or_after_its_activation),
+        cmocka_unit_test(layers_normalize_the_row_that_they_read),
         cmocka_unit_test(tf32_stays_within_its_precision),
         cmocka_unit_test(few_rows_go_through_any_number_of_layers),
         cmocka_unit_test(large_and_deep_chains_equal_reference),
