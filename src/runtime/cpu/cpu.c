@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/dtype.h"
+#include "runtime/layout.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"
 #include "runtime/cpu/dnnl_compat.h"
@@ -18,7 +19,7 @@ typedef struct session {
 typedef struct prepared {
     const int64_t *values;
     bool uses_dnnl;
-    bool *channels_last; /* by tensor: how it lies in memory; see hyp_cpu_choose_layouts */
+    bool *channels_last; /* by tensor: how it lies in memory; see hyp_choose_layouts */
     hyp_cpu_op ops[];    /* one per step */
 } prepared;
 
@@ -313,7 +314,7 @@ static bool misses_layouts(const session *s, const prepared *p)
     bool misses = false;
     for (size_t i = 0; i < s->model->plan->program->n_steps; i++)
         misses = misses || (p->ops[i].step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL &&
-                            p->ops[i].run == run_reference && hyp_cpu_uses_layouts(p->ops[i].step, p->channels_last));
+                            p->ops[i].run == run_reference && hyp_uses_layouts(p->ops[i].step, p->channels_last));
     return misses;
 }
 
@@ -336,7 +337,8 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
     hyp_status status = new_prepared(s, values, &p, diag);
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, s->model->device->threads);
-    if (status == HYP_OK) hyp_cpu_choose_layouts(s->model->plan->program, values, p->channels_last);
+    if (status == HYP_OK)
+        hyp_choose_layouts(s->model->plan->program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, p->channels_last);
 #endif
     if (status == HYP_OK) status = prepare_ops(s, values, p, diag);
     if (status == HYP_OK && misses_layouts(s, p)) { /* rare: everything again, in the plan's layout */

@@ -78,7 +78,7 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int6
 /* `before`: the operation of the step before, NULL for the first; copies into one tensor run together. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *before,
                                               hyp_cpu_op *op, hyp_diag *diag);
-/* channels_last as hyp_cpu_choose_layouts found it. */
+/* channels_last as hyp_choose_layouts found it. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_call(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* resize.c */
@@ -99,13 +99,6 @@ static inline int64_t hyp_cpu_grain(int64_t elements, int64_t each)
 /* linear.c: examines a step at load and packs its weights as far as the number of rows is known. */
 HYP_NODISCARD hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, hyp_diag *diag);
 void hyp_linear_weights_destroy(hyp_linear_weights *w); /* NULL-safe */
-
-/* layout.c: which tensors may lie with the channels last, [N spatial... C], under these dims: those that only
- * convolution, pooling, and pointwise steps to which the order is all the same write and read. channels_last has an
- * entry for each tensor. */
-void hyp_cpu_choose_layouts(const HypPlan__Program *program, const int64_t *values, bool *channels_last);
-/* Whether a step writes or reads such a tensor. */
-bool hyp_cpu_uses_layouts(const HypPlan__Step *step, const bool *channels_last);
 
 /* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight. */
 static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)

@@ -17,6 +17,7 @@ static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
     if (status == HYP_OK)
         status = hyp_cuda_check(lib, lib->cuMemcpyHtoD(m->weights, plan->weights, plan->weights_bytes), "cuMemcpyHtoD",
                                 diag);
+    if (status == HYP_OK) status = hyp_cuda_upload_filters(m, diag);
     /* A copy from pageable memory returns before its last bytes have arrived, and our streams do not wait for it. */
     if (status == HYP_OK) status = hyp_cuda_check(lib, lib->cuStreamSynchronize(NULL), "cuStreamSynchronize", diag);
     if (status != HYP_OK)
@@ -34,6 +35,7 @@ static void unload(void *model)
         m->device->lib.cuMemFree(m->weights);
         if (entered) hyp_cuda_leave(m->device);
     }
+    hyp_free(m->channels_last);
     hyp_free(m);
 }
 
@@ -104,6 +106,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
         if (status == HYP_OK && has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION))
             status = hyp_cuda_load_attention(m->device, diag);
         if (status == HYP_OK && has_convolution(p)) status = load_dnn(m->device, diag);
+        if (status == HYP_OK) status = hyp_cuda_find_filters(m, diag);
         if (status == HYP_OK) status = upload(m, diag);
         hyp_cuda_leave(m->device);
     }

@@ -3,12 +3,17 @@
 
 #include <string.h>
 
+#include "base/dtype.h"
+#include "runtime/cuda/backend_cuda.h"
+
 /* ---- our kernel ---------------------------------------------------------------------------------------------- */
 
 typedef struct conv {
     hyp_cuda_conv args;
     hyp_cuda_grid grid;
     uint32_t x, weight, y, bias_plus1, added_plus1;
+    bool moves;           /* what is added is brought to the session's room, in the order of the result */
+    hyp_cuda_mover added;
 } conv;
 
 static hyp_status conv_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
@@ -19,7 +24,21 @@ static hyp_status conv_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     p->args.y = s->at[p->y];
     p->args.bias = hyp_cuda_address(s, p->bias_plus1);
     p->args.added = hyp_cuda_address(s, p->added_plus1);
+    if (p->moves) {
+        HYP_TRY(hyp_cuda_mover_run(s, &p->added, p->args.added, s->room, diag));
+        p->args.added = s->room;
+    }
     return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+static hyp_status add_mover(hyp_cuda_build *b, const hyp_cuda_conv_step *step, conv *p)
+{
+    hyp_cuda_session *s = b->session;
+    size_t size = hyp_dtype_size(step->dtype);
+    hyp_cuda_box box;
+    hyp_cuda_image_box(&box, step->conv.y, step->added_last, step->y_last);
+    HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, (size_t)step->conv.y->count * size, "convolutions", b->diag));
+    return hyp_cuda_mover_init(b, &box, size, 0, 0, &p->added);
 }
 
 static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
@@ -45,6 +64,11 @@ static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
                 .bias_plus1 = step->bias_plus1,
                 .added_plus1 = step->added_plus1};
     hyp_cuda_windows_of(&v->window, v->x, v->y, &p->args.windows);
+    p->args.windows.x_last = step->x_last;
+    p->args.windows.y_last = step->y_last;
+    p->args.weight_last = step->weight_last;
+    p->moves = step->added_plus1 && step->added_last != step->y_last;
+    if (p->moves) HYP_TRY(add_mover(b, step, p));
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
 
@@ -79,6 +103,10 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     bool done = false;
     HYP_TRY(hyp_kernel_read_conv(c, false, &step.conv));
     if (step.conv.y->count == 0) return HYP_OK;
+    step.x_last = hyp_cuda_lies_last(b, step.x);
+    step.weight_last = hyp_cuda_lies_last(b, step.weight);
+    step.y_last = hyp_cuda_lies_last(b, step.y);
+    step.added_last = step.added_plus1 && hyp_cuda_lies_last(b, step.added_plus1 - 1);
     if (!is_depthwise(&step.conv)) HYP_TRY(hyp_cuda_add_dnn_conv(b, &step, &done));
     return done ? HYP_OK : add_plain(b, &step);
 }

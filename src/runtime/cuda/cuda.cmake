@@ -38,8 +38,8 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/layers.fatbin ${images}/attention.fatbin
         cuda/backend_cuda.c cuda/device.c cuda/library.c cuda/prepare.c cuda/extent.c cuda/gemm.c cuda/product.c
         cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c cuda/staging.c
-        cuda/calls.c cuda/windows.c cuda/conv.c cuda/dnn.c cuda/dnn_conv.c cuda/few_rows.c cuda/layers.c
-        cuda/attention.c cuda/linear.c cuda/tune.c cuda/contest.c cuda/trial.c cuda/steps.c)
+        cuda/calls.c cuda/windows.c cuda/conv.c cuda/dnn.c cuda/dnn_conv.c cuda/filters.c cuda/few_rows.c
+        cuda/layers.c cuda/attention.c cuda/linear.c cuda/tune.c cuda/contest.c cuda/trial.c cuda/steps.c)
     set_source_files_properties(cuda/device.c PROPERTIES
         OBJECT_DEPENDS "${images}/image.fatbin;${images}/layers.fatbin;${images}/attention.fatbin"
         COMPILE_DEFINITIONS "HYP_CUDA_IMAGES=\"${images}\"")

@@ -45,6 +45,7 @@ typedef struct hyp_cuda_model {
     hyp_cuda_device *device;
     const hyp_plan *plan;
     CUdeviceptr weights; /* 0 when there are none */
+    bool *channels_last; /* by tensor: weights that lie so, see filters.c; NULL: none */
 } hyp_cuda_model;
 
 typedef struct hyp_cuda_session {
@@ -72,6 +73,7 @@ typedef struct hyp_cuda_op {
 } hyp_cuda_op;
 
 typedef struct hyp_cuda_prepared {
+    bool *channels_last; /* by tensor: scratch that lies so, see hyp_choose_layouts; NULL: none */
     HYP_VEC(hyp_cuda_op) ops;
     size_t *slot_offset; /* by slot, into the session's scratch memory */
     size_t *edge_offset; /* by input, then output: into its staging memory */
@@ -186,6 +188,19 @@ typedef struct hyp_cuda_own_norm {
     int64_t rows, size;
 } hyp_cuda_own_norm;
 bool hyp_cuda_newest_norm(const hyp_cuda_build *b, uint32_t y, hyp_cuda_own_norm *out);
+/* Whether a tensor lies with the channels last. */
+static inline bool hyp_cuda_lies_last(const hyp_cuda_build *b, uint32_t tensor)
+{
+    const bool *weights = b->session->model->channels_last, *scratch = b->prepared->channels_last;
+    return (weights && weights[tensor]) || (scratch && scratch[tensor]);
+}
+/* filters.c: the types whose convolutions want the channels last, bit 1 << hyp_dtype. */
+uint32_t hyp_cuda_types_last(const hyp_cuda_model *m);
+enum { HYP_CUDA_LAST_AXES = 4 }; /* and with so many axes at most, N and C among them */
+/* Decides which weights lie so, before a set of shapes is prepared; then puts these on the device, where all weights are
+ * as the plan has them. */
+HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag);
 /* windows.c and conv.c: calls of these operators */
 HYP_NODISCARD hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
 HYP_NODISCARD hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);

@@ -1,8 +1,9 @@
 /* dnn_conv.c - convolutions by cuDNN: bias, sum and relu in the same call where it can, otherwise in a pass of ours.
  *
  * An algorithm is chosen once, when shapes are prepared, among those that give the same result every time; a run asks
- * nothing and allocates nothing. What cuDNN must have otherwise than the plan (x with unequal padding) is brought to the
- * session's room first, where the algorithm has its work space, too.
+ * nothing and allocates nothing. Where the weights lie with the channels last, x and y must do so, too. What cuDNN must
+ * have otherwise than the plan (x or y in another order, x with unequal padding) is brought to or from the session's room,
+ * where the algorithm has its work space, too.
  */
 #include <limits.h>
 #include <string.h>
@@ -23,12 +24,15 @@ typedef struct dnn_conv {
     uint32_t x, weight, y, bias_plus1, added_plus1;
     int algorithm;
     size_t workspace, workspace_at; /* bytes; where in the room */
-    size_t y_bytes;
-    bool wide;          /* numbers are f64 */
-    bool fused;         /* bias, sum and activation in the same call; else `rest` does bias and activation */
-    size_t padded;      /* bytes of x with its padding, at the start of the room; 0: x is used where it is */
-    hyp_cuda_mover pad; /* x into it */
-    hyp_cuda_op rest;   /* run is NULL when there is nothing left to do */
+    bool wide;                      /* numbers are f64 */
+    bool fused;       /* bias, sum and activation in the same call; else `rest` does bias and activation */
+    bool moves_x;     /* to the start of the room, */
+    size_t cleared;   /* so many bytes of which are 0 where x is not: its padding */
+    bool moves_y;     /* from y_at in the room */
+    bool moves_added; /* to where the convolution has y, in a call of its own in any case */
+    size_t y_at;
+    hyp_cuda_mover in, added, out; /* `added` also where nothing moves, for calls in parts */
+    hyp_cuda_op rest;              /* run is NULL when there is nothing left to do */
 } dnn_conv;
 
 static void dnn_conv_dispose(const hyp_cuda_library *lib, void *data)
@@ -47,47 +51,51 @@ static void dnn_conv_dispose(const hyp_cuda_library *lib, void *data)
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
 /* y = the convolution, plus what is in y already when something is added; bias and activation are left to do. */
-static hyp_status convolve(hyp_cuda_session *s, const dnn_conv *p, CUdeviceptr x, hyp_diag *diag)
+static hyp_status convolve(hyp_cuda_session *s, const dnn_conv *p, CUdeviceptr x, CUdeviceptr y, hyp_diag *diag)
 {
     const float one = 1, beta = p->added_plus1 ? 1 : 0;
     const double wide_one = 1, wide_beta = beta;
     int status = p->dnn->cudnnConvolutionForward(
         s->dnn, p->wide ? (const void *)&wide_one : &one, p->x_desc, (const void *)x, p->w_desc,
         (const void *)s->at[p->weight], p->conv_desc, p->algorithm, (void *)(s->room + p->workspace_at), p->workspace,
-        p->wide ? (const void *)&wide_beta : &beta, p->y_desc, (void *)s->at[p->y]);
+        p->wide ? (const void *)&wide_beta : &beta, p->y_desc, (void *)y);
     return hyp_cudnn_check(p->dnn, status, "cudnnConvolutionForward", diag);
 }
 
-/* All of it in one call; false where cuDNN has none for these shapes. What is added may be the memory of the result. */
-static bool convolve_fused(hyp_cuda_session *s, const dnn_conv *p, CUdeviceptr x)
+/* All of it in one call; false where cuDNN has none for these shapes. z, which is added, may be y. */
+static bool convolve_fused(hyp_cuda_session *s, const dnn_conv *p, CUdeviceptr x, CUdeviceptr z, CUdeviceptr y)
 {
     const float one = 1, share = p->added_plus1 ? 1 : 0;
     const double wide_one = 1, wide_share = share;
-    CUdeviceptr z = p->added_plus1 ? s->at[p->added_plus1 - 1] : s->at[p->y];
     return p->dnn->cudnnConvolutionBiasActivationForward(
                s->dnn, p->wide ? (const void *)&wide_one : &one, p->x_desc, (const void *)x, p->w_desc,
                (const void *)s->at[p->weight], p->conv_desc, p->algorithm, (void *)(s->room + p->workspace_at),
                p->workspace, p->wide ? (const void *)&wide_share : &share, p->y_desc, (const void *)z, p->bias_desc,
-               (const void *)s->at[p->bias_plus1 - 1], p->act_desc, p->y_desc, (void *)s->at[p->y]) == 0;
+               (const void *)s->at[p->bias_plus1 - 1], p->act_desc, p->y_desc, (void *)y) == 0;
 }
 
 static hyp_status dnn_conv_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     dnn_conv *p = data;
     const hyp_cuda_library *lib = &s->model->device->lib;
-    CUdeviceptr x = s->at[p->x], y = s->at[p->y];
-    if (p->padded) {
-        HYP_TRY(hyp_cuda_check(lib, lib->cuMemsetD8Async(s->room, 0, p->padded, s->stream), "clearing padding", diag));
-        HYP_TRY(hyp_cuda_mover_run(s, &p->pad, x, s->room, diag));
+    CUdeviceptr x = s->at[p->x], y = p->moves_y ? s->room + p->y_at : s->at[p->y];
+    CUdeviceptr z = p->added_plus1 ? s->at[p->added_plus1 - 1] : y;
+    if (p->cleared)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuMemsetD8Async(s->room, 0, p->cleared, s->stream), "clearing padding", diag));
+    if (p->moves_x) {
+        HYP_TRY(hyp_cuda_mover_run(s, &p->in, x, s->room, diag));
         x = s->room;
     }
-    if (p->fused && convolve_fused(s, p, x)) return HYP_OK;
-    p->fused = false; /* it has no such kernel, which only calling tells: from the first run on in parts */
-    CUdeviceptr z = hyp_cuda_address(s, p->added_plus1);
-    if (z && z != y)
-        HYP_TRY(hyp_cuda_check(lib, lib->cuMemcpyDtoDAsync(y, z, p->y_bytes, s->stream), "copying on the device", diag));
-    HYP_TRY(convolve(s, p, x, diag));
-    return p->rest.run ? p->rest.run(s, p->rest.data, diag) : HYP_OK;
+    if (p->moves_added) {
+        HYP_TRY(hyp_cuda_mover_run(s, &p->added, z, y, diag));
+        z = y;
+    }
+    bool done = p->fused && convolve_fused(s, p, x, z, y);
+    p->fused = done; /* a call that it has not only calling tells: from the first run on in parts */
+    if (!done && z != y) HYP_TRY(hyp_cuda_mover_run(s, &p->added, z, y, diag));
+    if (!done) HYP_TRY(convolve(s, p, x, y, diag));
+    if (p->moves_y) HYP_TRY(hyp_cuda_mover_run(s, &p->out, y, s->at[p->y], diag));
+    return !done && p->rest.run ? p->rest.run(s, p->rest.data, diag) : HYP_OK;
 }
 
 /* ---- preparing ----------------------------------------------------------------------------------------------- */
@@ -107,8 +115,7 @@ typedef struct dnn_shape {
     int axes;
     int x[RANK], w[RANK], y[RANK];
     int pads[AXES], strides[AXES], dilations[AXES];
-    int64_t before[AXES]; /* padding that is written out in front of x */
-    bool padded;
+    bool padded; /* x has its padding written out, because that is not the same on both sides */
 } dnn_shape;
 
 static bool narrow(int64_t v, int *out)
@@ -145,7 +152,6 @@ static bool read_shape(const hyp_conv *v, dnn_shape *out)
     }
     for (int i = skipped; i < out->axes && out->padded; i++) {
         int a = i - skipped;
-        out->before[i] = w->before[a];
         out->pads[i] = 0;
         if (!narrow(w->in[a] + w->before[a] + w->after[a], &out->x[2 + i])) return false;
     }
@@ -154,10 +160,10 @@ static bool read_shape(const hyp_conv *v, dnn_shape *out)
            set_dims(v->batch, v->out_channels * v->group, out->y, out->axes);
 }
 
-static bool make_tensor(const hyp_cudnn *dnn, int type, int rank, const int *dims, void **out)
+static bool make_tensor(const hyp_cudnn *dnn, int format, int type, int rank, const int *dims, void **out)
 {
     return dnn->cudnnCreateTensorDescriptor(out) == 0 &&
-           dnn->cudnnSetTensorNdDescriptorEx(*out, HYP_CUDNN_NCHW, type, rank, dims) == 0;
+           dnn->cudnnSetTensorNdDescriptorEx(*out, format, type, rank, dims) == 0;
 }
 
 /* Everything that cuDNN must know, into *p; false when it refuses. f32 is f32 unless the plan allows TF32. */
@@ -168,10 +174,13 @@ static bool describe(const hyp_cuda_conv_step *step, const dnn_shape *shape, boo
     int math = step->dtype == HYP_F16 || step->dtype == HYP_BF16 ? HYP_CUDNN_TENSOR_OP_MATH
                : tf32                                            ? HYP_CUDNN_DEFAULT_MATH
                                                                  : HYP_CUDNN_FMA_MATH;
+    int format = step->weight_last ? HYP_CUDNN_NHWC : HYP_CUDNN_NCHW;
     const int bias[RANK] = {1, shape->y[1], 1, 1, 1};
-    return make_tensor(dnn, type, rank, shape->x, &p->x_desc) && make_tensor(dnn, type, rank, shape->y, &p->y_desc) &&
-           make_tensor(dnn, type, rank, bias, &p->bias_desc) && dnn->cudnnCreateFilterDescriptor(&p->w_desc) == 0 &&
-           dnn->cudnnSetFilterNdDescriptor(p->w_desc, type, HYP_CUDNN_NCHW, rank, shape->w) == 0 &&
+    return make_tensor(dnn, format, type, rank, shape->x, &p->x_desc) &&
+           make_tensor(dnn, format, type, rank, shape->y, &p->y_desc) &&
+           make_tensor(dnn, format, type, rank, bias, &p->bias_desc) &&
+           dnn->cudnnCreateFilterDescriptor(&p->w_desc) == 0 &&
+           dnn->cudnnSetFilterNdDescriptor(p->w_desc, type, format, rank, shape->w) == 0 &&
            dnn->cudnnCreateConvolutionDescriptor(&p->conv_desc) == 0 &&
            dnn->cudnnSetConvolutionNdDescriptor(p->conv_desc, shape->axes, shape->pads, shape->strides,
                                                 shape->dilations, HYP_CUDNN_CROSS_CORRELATION, compute) == 0 &&
@@ -212,36 +221,58 @@ static bool choose(const hyp_cuda_session *s, const hyp_cuda_conv_step *step, dn
     return strict || p->dnn->cudnnSetConvolutionMathType(p->conv_desc, best->math) == 0;
 }
 
-/* The copy of x into a larger tensor of zeros. */
-static hyp_status add_padding(hyp_cuda_build *b, const hyp_cuda_conv_step *step, const dnn_shape *shape, dnn_conv *p)
+static size_t round_up(size_t bytes) { return (bytes + HYP_CUDA_ALIGN - 1) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN; }
+
+/* The copy of x in the room: in the order of the weights, inside of its padding where that is written out. Returns in
+ * *out_bytes what it takes there. */
+static hyp_status add_in(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool pads, dnn_conv *p, size_t *out_bytes)
 {
-    hyp_cuda_box box = {.rank = (uint32_t)shape->axes + 1, .lanes = 2};
+    const hyp_array *x = step->conv.x;
     const hyp_window *w = &step->conv.window;
-    int64_t from = 1, to = 1, offset = 0;
-    for (int i = 0; i < shape->axes; i++) { /* innermost first */
-        int axis = shape->axes - 1 - i, a = w->n - 1 - i;
-        box.extent[i] = a < 0 ? 1 : w->in[a];
-        box.stride[0][i] = from;
-        box.stride[1][i] = to;
-        offset += shape->before[axis] * to;
-        from *= box.extent[i];
-        to *= shape->x[2 + axis];
+    int64_t padded[HYP_MAX_RANK], count = x->dims[0] * x->dims[1], offset = 0;
+    hyp_cuda_box box;
+    hyp_cuda_image_box(&box, x, step->x_last, step->weight_last);
+    memcpy(padded, x->dims, sizeof padded);
+    for (int32_t a = 0; a < w->n; a++) {
+        if (pads) padded[2 + a] += w->before[a] + w->after[a];
+        count *= padded[2 + a];
     }
-    box.extent[shape->axes] = (int64_t)shape->x[0] * shape->x[1];
-    box.stride[0][shape->axes] = from;
-    box.stride[1][shape->axes] = to;
+    hyp_cuda_image_lane(&box, 1, x->rank, padded, step->weight_last);
+    for (int32_t a = 0; a < w->n && pads; a++) offset += w->before[a] * box.stride[1][w->n - 1 - a];
     size_t size = hyp_dtype_size(step->dtype);
-    p->padded = (size_t)(box.extent[shape->axes] * to) * size;
-    if (hyp_cuda_box_count(&box) == 0) return hyp_fail(b->diag, HYP_ERR_INTERNAL, "an empty image to be padded");
-    return hyp_cuda_mover_init(b, &box, size, 0, offset, &p->pad);
+    p->moves_x = true;
+    *out_bytes = (size_t)count * size;
+    p->cleared = pads ? *out_bytes : 0;
+    return hyp_cuda_mover_init(b, &box, size, 0, offset, &p->in);
+}
+
+/* Copies of what is added and of y, and where they are. */
+static hyp_status add_out(hyp_cuda_build *b, const hyp_cuda_conv_step *step, dnn_conv *p)
+{
+    const hyp_array *y = step->conv.y;
+    bool either = hyp_cuda_one_order(y), last = step->weight_last;
+    size_t size = hyp_dtype_size(step->dtype);
+    hyp_cuda_box box;
+    p->moves_added = step->added_plus1 && step->added_last != last && !either;
+    /* What moves may not end where it is. */
+    bool same = p->moves_added && hyp_plan_same_slot(b->program, step->added_plus1 - 1, step->y);
+    p->moves_y = (step->y_last != last && !either) || same;
+    if (step->added_plus1) {
+        hyp_cuda_image_box(&box, y, step->added_last, last);
+        HYP_TRY(hyp_cuda_mover_init(b, &box, size, 0, 0, &p->added));
+    }
+    if (!p->moves_y) return HYP_OK;
+    hyp_cuda_image_box(&box, y, last, step->y_last);
+    return hyp_cuda_mover_init(b, &box, size, 0, 0, &p->out);
 }
 
 /* What cuDNN leaves to do when it does not do all in one call. */
 static hyp_status add_rest(hyp_cuda_build *b, const hyp_cuda_conv_step *step, dnn_conv *p)
 {
     const hyp_conv *v = &step->conv;
+    int64_t places = v->window.out_count, outer = step->y_last ? v->batch * places : v->batch;
     if (!step->bias_plus1 && step->act == HYP_PW_CAST) return HYP_OK;
-    HYP_TRY(hyp_cuda_add_channels(b, step->y, v->batch, v->out_channels * v->group, v->window.out_count,
+    HYP_TRY(hyp_cuda_add_channels(b, step->y, outer, v->out_channels * v->group, step->y_last ? 1 : places,
                                   step->bias_plus1, (HypPlan__Pointwise__Op)step->act, 0, 6));
     p->rest = b->prepared->ops.data[--b->prepared->ops.len];
     return HYP_OK;
@@ -250,9 +281,13 @@ static hyp_status add_rest(hyp_cuda_build *b, const hyp_cuda_conv_step *step, dn
 static hyp_status add(hyp_cuda_build *b, const hyp_cuda_conv_step *step, const dnn_shape *shape, dnn_conv *p)
 {
     hyp_cuda_session *s = b->session;
-    if (shape->padded) HYP_TRY(add_padding(b, step, shape, p));
+    size_t x_bytes = 0, y_bytes = (size_t)step->conv.y->count * hyp_dtype_size(step->dtype);
+    bool turns = step->x_last != step->weight_last && !hyp_cuda_one_order(step->conv.x);
+    if (shape->padded || turns) HYP_TRY(add_in(b, step, shape->padded, p, &x_bytes));
+    HYP_TRY(add_out(b, step, p));
     HYP_TRY(add_rest(b, step, p));
-    p->workspace_at = (p->padded + HYP_CUDA_ALIGN - 1) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN;
+    p->y_at = round_up(x_bytes);
+    p->workspace_at = p->y_at + (p->moves_y ? round_up(y_bytes) : 0);
     HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, p->workspace_at + p->workspace, "convolutions", b->diag));
     void *data;
     HYP_TRY(hyp_cuda_add_op(b, dnn_conv_run, sizeof(dnn_conv), &data));
@@ -265,7 +300,6 @@ hyp_status hyp_cuda_add_dnn_conv(hyp_cuda_build *b, const hyp_cuda_conv_step *st
 {
     hyp_cuda_session *s = b->session;
     bool relu = step->act == HYP_PW_RELU, tf32 = strcmp(b->program->precision, "tf32") == 0;
-    size_t size = hyp_dtype_size(step->dtype);
     dnn_shape shape;
     *out_done = false;
     if (!s->dnn || !hyp_dtype_is_float(step->dtype) || !read_shape(&step->conv, &shape)) return HYP_OK;
@@ -276,7 +310,6 @@ hyp_status hyp_cuda_add_dnn_conv(hyp_cuda_build *b, const hyp_cuda_conv_step *st
                   .y = step->y,
                   .bias_plus1 = step->bias_plus1,
                   .added_plus1 = step->added_plus1,
-                  .y_bytes = (size_t)step->conv.y->count * size,
                   .wide = step->dtype == HYP_F64,
                   .fused = step->bias_plus1 && (relu || step->act == HYP_PW_CAST)};
     bool can = describe(step, &shape, tf32, &p) && choose(s, step, &p);

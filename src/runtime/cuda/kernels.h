@@ -241,8 +241,7 @@ typedef struct hyp_cuda_windows {
     int64_t before[HYP_CUDA_SPATIAL], after[HYP_CUDA_SPATIAL]; /* padding */
     int64_t in_channels, in_count, kernel_count;               /* counts: products of the extents */
     int64_t total;                                             /* elements of y */
-    uint32_t channels_last; /* x and y lie as [images, ..., channels] */
-    uint32_t pad;
+    uint32_t x_last, y_last; /* lies as [images, ..., channels] */
 } hyp_cuda_windows;
 
 /* y = act(x * weight + bias + added), the weight [channels, group_in, kernel...]. */

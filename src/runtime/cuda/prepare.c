@@ -2,6 +2,7 @@
 #include "base/dtype.h"
 #include "runtime/cuda/backend_cuda.h"
 #include "runtime/cuda/extent.h"
+#include "runtime/layout.h"
 
 hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step, hyp_diag *diag)
 {
@@ -81,6 +82,12 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     p->edge_bytes = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_bytes);
     if (!p->slot_offset || !p->edge_offset || !p->edge_bytes)
         return hyp_fail_memory(diag, (2 * edges + program->slot_count) * sizeof *p->edge_bytes);
+    uint32_t types = hyp_cuda_types_last(s->model);
+    if (types) {
+        p->channels_last = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->channels_last);
+        if (!p->channels_last) return hyp_fail_memory(diag, program->n_tensors);
+        hyp_choose_layouts(program, values, types, HYP_CUDA_LAST_AXES, p->channels_last);
+    }
     HYP_TRY(hyp_cuda_replays_init(&p->replays, edges, &p->arena, diag));
     HYP_TRY(hyp_cuda_place_slots(program, values, p->slot_offset, &scratch, diag));
     HYP_TRY(hyp_cuda_place_edges(program, values, HYP_CUDA_SMALL, p->edge_offset, p->edge_bytes, &p->packed_bytes,

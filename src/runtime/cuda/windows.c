@@ -25,6 +25,20 @@ void hyp_cuda_windows_of(const hyp_window *window, const hyp_array *x, const hyp
     }
 }
 
+void hyp_cuda_image_lane(hyp_cuda_box *box, uint32_t lane, int32_t rank, const int64_t *dims, bool last)
+{
+    int64_t step = last ? dims[1] : 1; /* of the innermost spatial axis */
+    uint32_t axes = (uint32_t)rank - 2;
+    box->rank = (uint32_t)rank;
+    if (lane >= box->lanes) box->lanes = lane + 1;
+    for (uint32_t a = 0; a < axes; a++) {
+        box->stride[lane][a] = step;
+        step *= dims[(uint32_t)rank - 1 - a];
+    }
+    box->stride[lane][axes] = last ? 1 : step;
+    box->stride[lane][axes + 1] = last ? step : step * dims[1];
+}
+
 typedef struct pool {
     hyp_cuda_pool args;
     hyp_cuda_grid grid;
@@ -62,6 +76,8 @@ hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hy
                 .x = k->inputs_plus1[0] - 1,
                 .y = k->outputs[0]};
     hyp_cuda_windows_of(&window, x, y, &p->args.windows);
+    p->args.windows.x_last = hyp_cuda_lies_last(b, p->x);
+    p->args.windows.y_last = hyp_cuda_lies_last(b, p->y);
     p->grid.blocks = hyp_cuda_blocks(b->session->model->device, y->count, THREADS);
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }

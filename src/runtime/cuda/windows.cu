@@ -15,7 +15,7 @@ __device__ __forceinline__ window_place place_of(const hyp_cuda_windows &w, int6
 {
     window_place at;
     int64_t rest = i, next;
-    if (w.channels_last) {
+    if (w.y_last) {
         rest = divide(i, w.channels);
         at.channel = i - rest * w.channels.size;
     }
@@ -26,7 +26,7 @@ __device__ __forceinline__ window_place place_of(const hyp_cuda_windows &w, int6
         rest = next;
     }
     at.image = rest;
-    if (!w.channels_last) {
+    if (!w.y_last) {
         at.image = divide(rest, w.channels);
         at.channel = rest - at.image * w.channels.size;
     }
@@ -83,8 +83,8 @@ template <> __device__ __forceinline__ uint64_t activated(uint32_t, uint64_t v) 
 template <typename C> __device__ __forceinline__ void convolution(const hyp_cuda_conv &p)
 {
     const hyp_cuda_windows &w = p.windows;
-    int64_t group_in = p.group_in, x_step = w.channels_last ? w.in_channels : 1;
-    int64_t x_channel = w.channels_last ? 1 : w.in_count, w_channel = p.weight_last ? 1 : w.kernel_count;
+    int64_t group_in = p.group_in, x_step = w.x_last ? w.in_channels : 1;
+    int64_t x_channel = w.x_last ? 1 : w.in_count, w_channel = p.weight_last ? 1 : w.kernel_count;
     int64_t w_tap = p.weight_last ? group_in : 1;
 #pragma unroll 1
     for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
@@ -125,7 +125,7 @@ __device__ __forceinline__ int64_t counted(const hyp_cuda_pool &p, const window_
 template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_pool &p)
 {
     const hyp_cuda_windows &w = p.windows;
-    int64_t step = w.channels_last ? w.in_channels : 1, channel = w.channels_last ? 1 : w.in_count;
+    int64_t step = w.x_last ? w.in_channels : 1, channel = w.x_last ? 1 : w.in_count;
 #pragma unroll 1
     for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
         window_place at = place_of(w, i);

@@ -198,6 +198,71 @@ static void images_that_are_empty_or_all_padding_equal_reference(void **state)
     check_conv(&seed, &(conv_case){HYP_F32, 2, 3, 4, 1, no_rows, "relu", true, NOTHING});
 }
 
+/* ---- networks ------------------------------------------------------------------------------------------------ */
+
+/* y = act(conv(x) + z) with filters of kernel x kernel, padded by (kernel - 1) / 2; z may be PB_NONE. */
+static void add_conv(uint64_t *seed, hyp_dtype dtype, uint32_t x, uint32_t z, uint32_t y, int64_t in, int64_t out,
+                     int64_t group, int64_t kernel, const char *act)
+{
+    uint32_t weight = random_weight(&builder, seed, dtype, 4, (int64_t[]){out, in / group, kernel, kernel});
+    uint32_t bias = random_weight(&builder, seed, dtype, 1, &out);
+    const int64_t pad = (kernel - 1) / 2;
+    HypPlan__Call *call = pb_call(&builder, "conv", z == PB_NONE ? 3 : 4, (uint32_t[]){x, weight, bias, z}, y);
+    pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
+    pb_call_ints(&builder, call, 4, (int64_t[]){pad, pad, pad, pad});
+    pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
+    pb_call_int(&builder, call, group);
+    pb_call_symbol(&builder, call, act);
+}
+
+/* Tensors between convolutions, which may lie in another order: read by a pool, in place, element by element, and by
+ * steps that want the plan's order. Results are from -1 to 1 at the end, so that rounding does not grow. */
+static void build_network(uint64_t *seed, hyp_dtype dtype)
+{
+    enum { C = 8 };
+    const int64_t large[] = {2, C, 12, 10}, small[] = {2, C, 6, 5}, few[] = {2, 4, 6, 5}, ones[] = {C * 30, 30, 5, 1};
+    pb_init(&builder);
+    uint32_t *small_dims = pb_consts(&builder, 4, small), *few_dims = pb_consts(&builder, 4, few);
+    uint32_t x = pb_input(&builder, "x", dtype, 4, pb_consts(&builder, 4, (int64_t[]){2, 5, 12, 10}));
+    uint32_t y = pb_output(&builder, "y", dtype, 4, small_dims), turned = pb_output(&builder, "turned", dtype, 4, few_dims);
+    uint32_t first = pb_scratch(&builder, dtype, 0, 4, pb_consts(&builder, 4, large));
+    uint32_t pooled = pb_scratch(&builder, dtype, 1, 4, small_dims), inner = pb_scratch(&builder, dtype, 2, 4, small_dims);
+    uint32_t sum = pb_scratch(&builder, dtype, 1, 4, small_dims), alone = pb_scratch(&builder, dtype, 2, 4, small_dims);
+    uint32_t mixed = pb_scratch(&builder, dtype, 0, 4, small_dims), narrow = pb_scratch(&builder, dtype, 2, 4, few_dims);
+    add_conv(seed, dtype, x, PB_NONE, first, 5, C, 1, 3, "relu");
+    HypPlan__Call *pool = pb_call(&builder, "max-pool", 1, &first, pooled);
+    pb_call_ints(&builder, pool, 2, (int64_t[]){3, 3});
+    pb_call_ints(&builder, pool, 2, (int64_t[]){2, 2});
+    pb_call_ints(&builder, pool, 4, (int64_t[]){1, 1, 1, 1});
+    pb_call_ints(&builder, pool, 2, (int64_t[]){1, 1});
+    pb_call_int(&builder, pool, 0);
+    pb_call_int(&builder, pool, 0);
+    add_conv(seed, dtype, pooled, PB_NONE, inner, C, C, 1, 3, "tanh");
+    add_conv(seed, dtype, inner, pooled, sum, C, C, 1, 3, "sigmoid");
+    add_conv(seed, dtype, sum, PB_NONE, alone, C, C, C, 3, "hard-swish");
+    HypPlan__Pointwise *s = pb_pointwise(&builder, HYP_F32, 4, small_dims);
+    pb_operand(&builder, s, sum, pb_consts(&builder, 4, ones));
+    pb_operand(&builder, s, alone, pb_consts(&builder, 4, ones));
+    uint32_t product = pb_instr(&builder, s, OP(MUL), 0, 1, 0, 0, HYP_F32);
+    pb_result(&builder, s, mixed, pb_instr(&builder, s, OP(TANH), product, 0, 0, 0, HYP_F32));
+    add_conv(seed, dtype, mixed, PB_NONE, narrow, C, 4, 1, 1, "none");
+    pb_copy_all(&builder, narrow, turned, pb_const(&builder, 2 * 4 * 30));
+    add_conv(seed, dtype, narrow, mixed, y, 4, C, 1, 3, "tanh");
+}
+
+static void tensors_between_convolutions_may_lie_in_another_order(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        build_network(&seed, types[t]);
+        tolerance want = tolerance_of(types[t], 60);
+        want.atol *= 4;
+        check_plan(&dev, &builder, (dims_list){{2, 5, 12, 10}}, want);
+    }
+}
+
 /* ---- pooling ------------------------------------------------------------------------------------------------- */
 
 static void check_pool(hyp_dtype dtype, const char *kernel, const window *w, bool ceil, int64_t flag)
@@ -283,6 +348,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(groups_and_single_channels_equal_reference),
         cmocka_unit_test(integers_are_convolved_exactly),
         cmocka_unit_test(images_that_are_empty_or_all_padding_equal_reference),
+        cmocka_unit_test(tensors_between_convolutions_may_lie_in_another_order),
         cmocka_unit_test(pooling_equals_reference_for_every_type_and_window),
         cmocka_unit_test(integers_have_a_largest_too),
         cmocka_unit_test(the_largest_of_numbers_and_nan_is_nan),

@@ -1,7 +1,11 @@
 /* Which tensors lie with the channels last. All that could do so begin as candidates; steps that want the plan's order,
  * or that want several tensors in one order when one of them is fixed, strike tensors out until nothing changes. */
+#include "runtime/layout.h"
+
+#include <string.h>
+
 #include "base/dtype.h"
-#include "runtime/cpu/cpu.h"
+#include "runtime/walk.h"
 
 enum { TENSORS = HYP_PLAN_CALL_INPUTS + HYP_PLAN_CALL_OUTPUTS };
 
@@ -18,7 +22,7 @@ static size_t tensors_of(const HypPlan__Step *step, uint32_t *tensors)
     return reads + hyp_plan_step_writes(step, tensors + reads, TENSORS - reads);
 }
 
-bool hyp_cpu_uses_layouts(const HypPlan__Step *step, const bool *channels_last)
+bool hyp_uses_layouts(const HypPlan__Step *step, const bool *channels_last)
 {
     uint32_t tensors[TENSORS];
     size_t count = tensors_of(step, tensors);
@@ -97,7 +101,7 @@ static bool visit_pointwise(const HypPlan__Program *p, const HypPlan__Step *step
                             bool *channels_last)
 {
     const HypPlan__Pointwise *s = step->pointwise;
-    if (!hyp_cpu_uses_layouts(step, channels_last)) return false;
+    if (!hyp_uses_layouts(step, channels_last)) return false;
     bool all = is_flat(p, s, values);
     for (size_t i = 0; i < s->n_outputs && all; i++) all = channels_last[s->outputs[i]];
     for (size_t i = 0; i < s->n_inputs && all; i++) {
@@ -108,19 +112,20 @@ static bool visit_pointwise(const HypPlan__Program *p, const HypPlan__Step *step
     return !all && strike_all(step, channels_last);
 }
 
-static bool is_candidate(const HypPlan__Program *p, uint32_t tensor, const int64_t *values)
+static bool is_candidate(const HypPlan__Tensor *t, const int64_t *values, uint32_t types, size_t most_axes)
 {
-    const HypPlan__Tensor *t = p->tensors[tensor];
-    if (t->place != HYP_PLAN__PLACE__PLACE_SCRATCH || t->dtype != HYP_F32 || t->n_dims < 3 || t->n_dims > 5)
+    if (t->place != HYP_PLAN__PLACE__PLACE_SCRATCH || !(types >> t->dtype & 1) || t->n_dims < 3 || t->n_dims > most_axes)
         return false;
     for (size_t k = 0; k < t->n_dims; k++)
         if (values[t->dims[k]] < 1) return false;
     return true;
 }
 
-void hyp_cpu_choose_layouts(const HypPlan__Program *p, const int64_t *values, bool *channels_last)
+void hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, uint32_t types, size_t most_axes,
+                        bool *channels_last)
 {
-    for (uint32_t t = 0; t < p->n_tensors; t++) channels_last[t] = is_candidate(p, t, values);
+    for (uint32_t t = 0; t < p->n_tensors; t++)
+        channels_last[t] = is_candidate(p->tensors[t], values, types, most_axes);
     for (uint32_t t = 0; t < p->n_tensors; t++)
         if (p->tensors[t]->place == HYP_PLAN__PLACE__PLACE_VIEW) channels_last[p->tensors[t]->view_of] = false;
     for (bool changed = true; changed;) {

@@ -1,0 +1,89 @@
+/* filters.c - weights of convolutions that lie with the channels last, [M kernel... C], on the device: turned once, when
+ * a plan is loaded. */
+#include <string.h>
+
+#include "runtime/cuda/conv.h"
+
+/* Products on tensor cores want the channels last. */
+uint32_t hyp_cuda_types_last(const hyp_cuda_model *m)
+{
+    bool tf32 = strcmp(m->plan->program->precision, "tf32") == 0;
+    if (!m->device->dnn.library) return 0;
+    return 1u << HYP_F16 | 1u << HYP_BF16 | (uint32_t)tf32 << HYP_F32;
+}
+
+static bool is_conv(const HypPlan__Step *step)
+{
+    return step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(step->call->kernel, "conv") == 0;
+}
+
+static bool is_candidate(const hyp_cuda_model *m, uint32_t tensor)
+{
+    const HypPlan__Program *p = m->plan->program;
+    const HypPlan__Tensor *t = p->tensors[tensor];
+    bool is_weight = t->place == HYP_PLAN__PLACE__PLACE_WEIGHT && hyp_cuda_types_last(m) >> t->dtype & 1;
+    if (!is_weight || t->n_dims < 3 || t->n_dims > HYP_CUDA_LAST_AXES) return false;
+    for (size_t i = 0; i < t->n_dims; i++)
+        if (p->dims[t->dims[i]]->kind != HYP_PLAN__DIM__KIND__CONST) return false;
+    return true;
+}
+
+/* Strikes out what a step reads otherwise than as the weights of a convolution. */
+static void strike(const HypPlan__Program *p, const HypPlan__Step *step, bool *channels_last)
+{
+    uint32_t reads[HYP_PLAN_CALL_INPUTS];
+    size_t count = hyp_plan_step_reads(step, reads, HYP_PLAN_CALL_INPUTS);
+    if (is_conv(step)) {
+        for (size_t i = 0; i < step->call->n_inputs_plus1; i++)
+            if (i != 1 && step->call->inputs_plus1[i]) channels_last[step->call->inputs_plus1[i] - 1] = false;
+    } else if (count > HYP_PLAN_CALL_INPUTS) { /* a very long linear: it could be any */
+        memset(channels_last, 0, p->n_tensors * sizeof *channels_last);
+    } else {
+        for (size_t i = 0; i < count; i++) channels_last[reads[i]] = false;
+    }
+}
+
+hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag)
+{
+    const HypPlan__Program *p = m->plan->program;
+    if (!hyp_cuda_types_last(m)) return HYP_OK;
+    m->channels_last = hyp_calloc(p->n_tensors, sizeof *m->channels_last);
+    if (!m->channels_last) return hyp_fail_memory(diag, p->n_tensors);
+    for (size_t i = 0; i < p->n_steps; i++)
+        if (is_conv(p->steps[i]) && p->steps[i]->call->inputs_plus1[1]) {
+            uint32_t weight = p->steps[i]->call->inputs_plus1[1] - 1;
+            m->channels_last[weight] = is_candidate(m, weight);
+        }
+    for (size_t i = 0; i < p->n_steps; i++) strike(p, p->steps[i], m->channels_last);
+    for (uint32_t t = 0; t < p->n_tensors; t++)
+        if (p->tensors[t]->place == HYP_PLAN__PLACE__PLACE_VIEW) m->channels_last[p->tensors[t]->view_of] = false;
+    return HYP_OK;
+}
+
+/* [filters, channels, places] to [filters, places, channels]. */
+static void turn(const uint8_t *from, uint8_t *to, size_t filters, size_t channels, size_t places, size_t size)
+{
+    for (size_t f = 0; f < filters; f++)
+        for (size_t p = 0; p < places; p++)
+            for (size_t c = 0; c < channels; c++, to += size)
+                memcpy(to, from + ((f * channels + c) * places + p) * size, size);
+}
+
+hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag)
+{
+    const HypPlan__Program *p = m->plan->program;
+    const hyp_cuda_library *lib = &m->device->lib;
+    for (uint32_t t = 0; m->channels_last && t < p->n_tensors; t++) {
+        const HypPlan__Tensor *w = p->tensors[t];
+        if (!m->channels_last[t] || w->bytes == 0) continue;
+        size_t size = hyp_dtype_size((hyp_dtype)w->dtype), filters = (size_t)p->dims[w->dims[0]]->value;
+        size_t channels = (size_t)p->dims[w->dims[1]]->value, places = w->bytes / size / filters / channels;
+        uint8_t *turned = hyp_malloc(w->bytes);
+        if (!turned) return hyp_fail_memory(diag, w->bytes);
+        turn(m->plan->weights + w->offset, turned, filters, channels, places, size);
+        CUresult result = lib->cuMemcpyHtoD(m->weights + w->offset, turned, w->bytes);
+        hyp_free(turned);
+        HYP_TRY(hyp_cuda_check(lib, result, "cuMemcpyHtoD", diag));
+    }
+    return HYP_OK;
+}
