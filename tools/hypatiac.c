@@ -8,6 +8,7 @@
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
 #include "measure.h"
+#include "samples.h"
 #include "tuning.h"
 
 enum {
@@ -19,6 +20,7 @@ enum {
     OPT_TYPICAL,
     OPT_SHAPES,
     OPT_BIND,
+    OPT_SAMPLES,
     OPT_RULES,
     OPT_NO_BUILTIN,
     OPT_DISABLE,
@@ -50,12 +52,13 @@ enum {
 static const cli_option options[] = {
     [OPT_OUTPUT] = {"output", 'o', "FILE", "the plan to write"},
     [OPT_TARGET] = {"target", 0, "cpu|cuda", "device to compile for (cpu); no GPU is needed for cuda"},
-    [OPT_PRECISION] = {"precision", 0, "TYPE", "fp32 (strict, the default), tf32, bf16 or fp16"},
+    [OPT_PRECISION] = {"precision", 0, "TYPE", "fp32 (strict, the default), tf32, bf16, fp16, or fp8 with --samples"},
     [OPT_PROFILE] = {"profile", 0, "FILE", "device profile for the cost model, in place of the target's"},
     [OPT_DIM] = {"dim", 0, "NAME=SIZE", "fix a symbolic dimension: batch=32"},
     [OPT_TYPICAL] = {"typical", 0, "NAME=SIZE", "what the cost model counts a symbolic dimension as (32)"},
     [OPT_SHAPES] = {"shapes", 0, "IN:DIMS", "fix the shape of an input: x:32x784"},
     [OPT_BIND] = {"bind", 0, "IN=@FILE", "make an input a constant of the plan: k=@k.npy"},
+    [OPT_SAMPLES] = {"samples", 0, "IN=@FILE|DIR", "typical inputs, from which fp8 has the scales of layers: x=@x.npy"},
     [OPT_RULES] = {"rules", 0, "FILE", "rewrite rules of your own, besides the built-in ones"},
     [OPT_NO_BUILTIN] = {"no-builtin-rules", 0, NULL, "the rules of --rules alone"},
     [OPT_DISABLE] = {"disable-rule", 0, "NAME", "do without a rule"},
@@ -76,7 +79,7 @@ static const cli_option options[] = {
     [OPT_EXPLAIN] = {"explain", 0, "NODE", "print the rules that led from a node of the model to its kernel"},
     [OPT_WHY_NOT] = {"why-not", 0, "RULE [NODE]", "print why a rule did not change a node, or any"},
     [OPT_DUMP_REWRITES] = {"dump-rewrites", 0, "FILE|-", "write every rewrite as a line of JSON"},
-    [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote or rewrite"},
+    [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote, rewrite or quantize"},
     [OPT_STATS] = {"stats", 0, NULL, "print a table of rules, times and sizes"},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "print a line per pass"},
     [OPT_QUIET] = {"quiet", 'q', NULL, "print errors only"},
@@ -91,11 +94,12 @@ typedef struct request {
     const char *model, *plan, *dump_path, *cache;
     bool node_next; /* the last option was --why-not: its node may follow */
     FILE *dump;     /* NULL = no dump */
-    cli_list dims, typical, shapes, bound, rules, disabled, only, flags;
+    cli_list dims, typical, shapes, bound, sample_texts, rules, disabled, only, flags;
     cli_list normal; /* rules that --timed chose */
     const char **dim_names, **typical_names;
     int64_t *dim_values, *typical_values;
     hyp_tensor *shape_tensors, *bound_tensors;
+    samples samples;
     bool list_rules, json, dry_run, stats, verbose, quiet, timed, tune, calibrate;
     int64_t threads; /* 0 = not said */
     double seconds;  /* 0 = not said */
@@ -146,6 +150,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_TYPICAL: cli_list_split(&r->typical, value); break;
     case OPT_SHAPES: cli_list_split(&r->shapes, value); break;
     case OPT_BIND: cli_list_add(&r->bound, value, strlen(value)); break;
+    case OPT_SAMPLES: cli_list_add(&r->sample_texts, value, strlen(value)); break;
     case OPT_RULES: cli_list_split(&r->rules, value); break;
     case OPT_NO_BUILTIN: c->no_builtin_rules = true; break;
     case OPT_DISABLE: cli_list_split(&r->disabled, value); break;
@@ -190,23 +195,6 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     return true;
 }
 
-/* "k=@k.npy"; false after a message. */
-static bool read_bound(const cli_args *args, const char *text, hyp_tensor *out)
-{
-    hyp_diag diag = {0};
-    const char *equals = strstr(text, "=@");
-    if (!equals || equals == text || !equals[2]) {
-        cli_usage_error(args, "--bind: '%s' is not of the form k=@k.npy", text);
-        return false;
-    }
-    if (hyp_tensor_load(equals + 2, NULL, out, &diag) != HYP_OK) {
-        cli_usage_error(args, "--bind: %s", diag.message);
-        return false;
-    }
-    out->name = cli_copy(text, (size_t)(equals - text));
-    return true;
-}
-
 /* Texts like "batch=32" as names and values, *count as far as they were read; false after a message. */
 static bool read_sizes(const cli_args *args, const cli_list *texts, const char ***names, int64_t **values,
                        size_t *count)
@@ -235,8 +223,12 @@ static bool finish_request(request *r, const cli_args *args)
         }
     r->bound_tensors = cli_alloc(NULL, r->bound.count, sizeof *r->bound_tensors);
     for (; c->bound_count < r->bound.count; c->bound_count++)
-        if (!read_bound(args, r->bound.items[c->bound_count], &r->bound_tensors[c->bound_count])) return false;
+        if (!read_named_tensor(args, "bind", r->bound.items[c->bound_count], &r->bound_tensors[c->bound_count]))
+            return false;
     c->bound = r->bound_tensors;
+    if (!samples_read(&r->samples, &r->sample_texts, args)) return false;
+    c->samples = r->samples.sets;
+    c->samples_count = r->samples.count;
     c->dim_names = r->dim_names;
     c->dim_values = r->dim_values;
     c->typical_names = r->typical_names;
@@ -309,13 +301,14 @@ static void free_request(request *r)
         hyp_tensor_dispose(&r->bound_tensors[i]);
     }
     free(r->bound_tensors);
+    samples_free(&r->samples);
     free(r->dim_names);
     free(r->dim_values);
     free(r->typical_names);
     free(r->typical_values);
     free(r->shape_tensors);
-    cli_list *lists[] = {&r->dims,     &r->typical, &r->shapes, &r->bound, &r->rules,
-                         &r->disabled, &r->only,    &r->flags,  &r->normal};
+    cli_list *lists[] = {&r->dims,  &r->typical,  &r->shapes, &r->bound, &r->sample_texts,
+                         &r->rules, &r->disabled, &r->only,   &r->flags, &r->normal};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 
@@ -342,15 +335,22 @@ static int print_rules_json(const hyp_compile_report *report)
     return failed ? CLI_FAILED : CLI_OK;
 }
 
-static void print_summary(FILE *to, const request *r, const hyp_compile_report *report)
+static void print_lines(FILE *to, const char *line)
 {
-    fprintf(to, "%s: %zu nodes that run -> %zu, %zu plan step%s\n", r->model, report->nodes_before, report->nodes_after,
-            report->plan_steps, report->plan_steps == 1 ? "" : "s");
-    for (const char *line = report->steps; *line;) {
+    while (*line) {
         size_t len = strcspn(line, "\n");
         fprintf(to, "  %.*s\n", (int)len, line);
         line += len + (line[len] == '\n');
     }
+}
+
+static void print_summary(FILE *to, const request *r, const hyp_compile_report *report)
+{
+    fprintf(to, "%s: %zu nodes that run -> %zu, %zu plan step%s\n", r->model, report->nodes_before, report->nodes_after,
+            report->plan_steps, report->plan_steps == 1 ? "" : "s");
+    print_lines(to, report->steps);
+    if (*report->layers) fputs("linear layers in fp8:\n", to);
+    print_lines(to, report->layers);
     if (report->cost_before > 0)
         fprintf(to, "predicted: %.2f us -> %.2f us\n", report->cost_before * 1e6, report->cost_after * 1e6);
     fprintf(to, "predicted for the plan: %.2f us\n", report->plan_seconds * 1e6);

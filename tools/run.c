@@ -1,10 +1,10 @@
 /* hypatia run - runs a plan on inputs from files, writes or prints the outputs, and compares them with the
  * expected ones where a test_data_set folder has them. */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "folders.h"
 #include "hypatia.h"
 
 enum { OPT_OUTPUT = SESSION_OPTION_COUNT, OPT_RTOL, OPT_ATOL, OPT_QUIET };
@@ -36,12 +36,6 @@ static void help(void)
            "folders runs them all.\n");
     cli_print_options(stdout, options);
     printf("\nExit codes: 0 ok, 1 error, 2 usage, 4 mismatch, 5 incompatible plan.\n");
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 /* One option; CLI_OK to go on, CLI_USAGE after a message. */
@@ -154,35 +148,32 @@ static int compare_folder(session *s, const request *r, const char *folder, size
     return code;
 }
 
-static int run_folder(session *s, const request *r, const char *folder, size_t *found)
+/* A run over folders. */
+typedef struct folder_run {
+    session *session;
+    const request *request;
+    size_t found; /* expected outputs */
+} folder_run;
+
+static int run_folder(void *opaque, const char *folder)
 {
+    folder_run *f = opaque;
+    session *s = f->session;
     printf("%s\n", folder);
     int code = session_load_folder(s, folder, tool);
     if (code == CLI_OK) code = session_make_outputs(s, tool);
     if (code == CLI_OK) code = session_run(s, tool);
-    size_t before = *found;
-    if (code == CLI_OK) code = compare_folder(s, r, folder, found);
-    if (code == CLI_OK && *found == before) code = show_outputs(s, r);
+    size_t before = f->found;
+    if (code == CLI_OK) code = compare_folder(s, f->request, folder, &f->found);
+    if (code == CLI_OK && f->found == before) code = show_outputs(s, f->request);
     return code;
 }
 
-static int is_data_set(const struct dirent *entry) { return strncmp(entry->d_name, "test_data_set_", 14) == 0; }
-
 static int run_folders(session *s, const request *r)
 {
-    struct dirent **entries = NULL;
-    int count = scandir(r->folder, &entries, is_data_set, versionsort), code = CLI_OK;
-    size_t found = 0;
-    if (count <= 0) code = run_folder(s, r, r->folder, &found);
-    for (int i = 0; i < count; i++) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/%s", r->folder, entries[i]->d_name);
-        int one = run_folder(s, r, path, &found);
-        if (one != CLI_OK && code != CLI_FAILED) code = one;
-        free(entries[i]);
-    }
-    free(entries);
-    if (found) printf("%s\n", code == CLI_OK ? "PASSED" : "FAILED");
+    folder_run f = {s, r, 0};
+    int code = for_data_sets(r->folder, run_folder, &f);
+    if (f.found) printf("%s\n", code == CLI_OK ? "PASSED" : "FAILED");
     return code;
 }
 

@@ -16,10 +16,17 @@ extern "C" {
 
 typedef void (*hyp_write_fn)(const char *text, size_t len, void *user);
 
+/* Sample inputs of a model: a tensor for each, by name, or by position where the name is NULL. One with an axis more
+ * than its input is a stack of samples along the first; all stacks are of one length, and the others go with each. */
+typedef struct hyp_samples {
+    const hyp_tensor *tensors;
+    size_t count;
+} hyp_samples;
+
 typedef struct hyp_compile_options {
     size_t size;           /* sizeof(hyp_compile_options) */
     const char *target;    /* "cpu" (default) or "cuda" */
-    const char *precision; /* "fp32" (default), "tf32", "bf16", "fp16" */
+    const char *precision; /* "fp32" (default), "tf32", "bf16", "fp16", "fp8" */
     const char *profile;   /* path of a device profile; NULL = the built-in one of the target */
 
     const char *const *dim_names; /* sizes for symbolic dims */
@@ -32,6 +39,8 @@ typedef struct hyp_compile_options {
     size_t shape_count;
     const hyp_tensor *bound; /* inputs, by name, whose value is known now: they become constants of the model */
     size_t bound_count;
+    const hyp_samples *samples; /* for "fp8", which is refused without: the scales of layers come from them */
+    size_t samples_count;
 
     const char *const *rule_files; /* rules of the caller's own, besides the built-in ones */
     size_t rule_file_count;
@@ -55,7 +64,7 @@ typedef struct hyp_compile_options {
 
     hyp_write_fn dump_rewrites; /* JSON lines; NULL = none */
     void *dump_rewrites_user;
-    const char *dump_ir_stage; /* "import", "demote", "rewrite": the graph after this stage; NULL = none */
+    const char *dump_ir_stage; /* "import", "demote", "rewrite", "quantize": the graph after this stage; NULL = none */
     hyp_write_fn dump_ir;
     void *dump_ir_user;
     hyp_write_fn progress; /* one line per pass; NULL = none */
@@ -83,6 +92,7 @@ typedef struct hyp_compile_report {
     uint64_t plan_bytes;
     const char *answer; /* text: what was asked for by `explain` and `why_not`; "" without them */
     const char *steps; /* text: one line per step, "fused-mlp  [a, b, c]  by rule, rule" */
+    const char *layers; /* text: with "fp8" a line per linear layer, its scales or why it stays bf16; else "" */
 } hyp_compile_report;
 HYP_API void hyp_compile_report_destroy(hyp_compile_report *report); /* NULL-safe */
 

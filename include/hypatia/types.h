@@ -33,12 +33,13 @@ typedef enum hyp_dtype {
     HYP_F64 = 11,
     HYP_U32 = 12,
     HYP_U64 = 13,
-    HYP_BF16 = 16
+    HYP_BF16 = 16,
+    HYP_F8E4M3 = 17 /* ONNX's FLOAT8E4M3FN: 4 bits of exponent, 3 of mantissa, up to 448, NaN but no infinities */
 } hyp_dtype;
 
 /* Bytes of one element, 0 for an unknown type. */
 HYP_API size_t hyp_dtype_size(hyp_dtype dtype);
-/* "f32", "bf16", "i64", "bool", ...; "?" for an unknown type. */
+/* "f32", "bf16", "f8e4m3", "i64", "bool", ...; "?" for an unknown type. */
 HYP_API const char *hyp_dtype_name(hyp_dtype dtype);
 /* The type of a name as printed by hyp_dtype_name, HYP_DTYPE_NONE if there is none. */
 HYP_API hyp_dtype hyp_dtype_parse(const char *name);

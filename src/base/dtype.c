@@ -7,9 +7,9 @@ static const struct {
     const char *name;
     uint8_t size;
 } table[] = {
-    {HYP_F32, "f32", 4}, {HYP_U8, "u8", 1},   {HYP_I8, "i8", 1},   {HYP_U16, "u16", 2},   {HYP_I16, "i16", 2},
-    {HYP_I32, "i32", 4}, {HYP_I64, "i64", 8}, {HYP_BOOL, "bool", 1}, {HYP_F16, "f16", 2}, {HYP_F64, "f64", 8},
-    {HYP_U32, "u32", 4}, {HYP_U64, "u64", 8}, {HYP_BF16, "bf16", 2},
+    {HYP_F32, "f32", 4}, {HYP_U8, "u8", 1},   {HYP_I8, "i8", 1},     {HYP_U16, "u16", 2},       {HYP_I16, "i16", 2},
+    {HYP_I32, "i32", 4}, {HYP_I64, "i64", 8}, {HYP_BOOL, "bool", 1}, {HYP_F16, "f16", 2},       {HYP_F64, "f64", 8},
+    {HYP_U32, "u32", 4}, {HYP_U64, "u64", 8}, {HYP_BF16, "bf16", 2}, {HYP_F8E4M3, "f8e4m3", 1},
 };
 
 size_t hyp_dtype_size(hyp_dtype dtype)
@@ -71,6 +71,20 @@ uint16_t hyp_f32_to_bf16(float f)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
+uint8_t hyp_f32_to_f8e4m3(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    uint32_t sign = u >> 24 & 0x80;
+    u &= 0x7fffffff;
+    if (u > 0x7f800000) return (uint8_t)(sign | 0x7f);
+    memcpy(&f, &u, 4);
+    if (f >= HYP_F8E4M3_MOST) return (uint8_t)(sign | 0x7e);
+    if (u < 0x3c800000) return (uint8_t)(sign | (uint32_t)nearbyintf(f * 512.0f)); /* subnormal: in units of 2^-9 */
+    u += 0x7ffff + (u >> 20 & 1);
+    return (uint8_t)(sign | ((u >> 20) - (120u << 3)));
+}
+
 #define LOAD(T)                                      \
     {                                                \
         T v;                                         \
@@ -102,6 +116,7 @@ double hyp_load_f64(hyp_dtype t, const void *data, size_t i)
     case HYP_BOOL: return ((const uint8_t *)data)[i] != 0;
     case HYP_F16: memcpy(&h, (const char *)data + 2 * i, 2); return (double)hyp_f16_to_f32(h);
     case HYP_BF16: memcpy(&h, (const char *)data + 2 * i, 2); return (double)hyp_bf16_to_f32(h);
+    case HYP_F8E4M3: return (double)hyp_f8e4m3_to_f32(((const uint8_t *)data)[i]);
     case HYP_DTYPE_NONE: break;
     }
 #undef FROM
@@ -135,7 +150,7 @@ int64_t hyp_load_i64(hyp_dtype t, const void *data, size_t i)
 #undef FROM
 }
 
-/* double -> half or bfloat16 must round once: rounding to float first may round twice. Rounding to odd
+/* double -> half, bfloat16 or f8e4m3 must round once: rounding to float first may round twice. Rounding to odd
  * in the middle step keeps the information that the last rounding needs. */
 static float to_float_odd(double value)
 {
@@ -157,6 +172,7 @@ void hyp_store_f64(hyp_dtype t, void *data, size_t i, double value)
     case HYP_F64: STORE(double, value)
     case HYP_F16: STORE(uint16_t, hyp_f32_to_f16(to_float_odd(value)))
     case HYP_BF16: STORE(uint16_t, hyp_f32_to_bf16(to_float_odd(value)))
+    case HYP_F8E4M3: STORE(uint8_t, hyp_f32_to_f8e4m3(to_float_odd(value)))
     case HYP_BOOL: STORE(uint8_t, value != 0)
     case HYP_U64: STORE(uint64_t, value >= 9223372036854775808.0 && value < 18446744073709551616.0 ? (uint64_t)value : (uint64_t)truncate(value))
     default: hyp_store_i64(t, data, i, truncate(value));
@@ -178,7 +194,8 @@ void hyp_store_i64(hyp_dtype t, void *data, size_t i, int64_t value)
     case HYP_F32:
     case HYP_F64:
     case HYP_F16:
-    case HYP_BF16: hyp_store_f64(t, data, i, (double)value); break;
+    case HYP_BF16:
+    case HYP_F8E4M3: hyp_store_f64(t, data, i, (double)value); break;
     case HYP_DTYPE_NONE: break;
     }
 }

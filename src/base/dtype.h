@@ -7,7 +7,10 @@
 #include "base/mem.h"
 #include "hypatia/types.h"
 
-static inline bool hyp_dtype_is_float(hyp_dtype t) { return t == HYP_F32 || t == HYP_F16 || t == HYP_BF16 || t == HYP_F64; }
+static inline bool hyp_dtype_is_float(hyp_dtype t)
+{
+    return t == HYP_F32 || t == HYP_F16 || t == HYP_BF16 || t == HYP_F64 || t == HYP_F8E4M3;
+}
 
 /* IEEE half and bfloat16 to and from float; to the narrow type by round-to-nearest-even, NaN kept. */
 float hyp_f16_to_f32(uint16_t h);
@@ -20,6 +23,24 @@ static inline float hyp_bf16_to_f32(uint16_t h)
     return f;
 }
 uint16_t hyp_f32_to_bf16(float f);
+
+/* The largest number that f8e4m3 has. */
+#define HYP_F8E4M3_MOST 448.0f
+/* The same for f8e4m3 (OCP 8-bit Floating Point Specification 1.0, E4M3). What is beyond its range, infinities too,
+ * becomes the largest number of its sign. */
+static inline float hyp_f8e4m3_to_f32(uint8_t code)
+{
+    /* In place the exponent is 120 too small, which a product mends, subnormals too. */
+    uint32_t u = (uint32_t)(code & 0x7f) << 20, sign = (uint32_t)(code & 0x80) << 24;
+    float f;
+    memcpy(&f, &u, 4);
+    f *= 0x1p120f;
+    memcpy(&u, &f, 4);
+    u = (code & 0x7f) == 0x7f ? sign | 0x7fc00000 : sign | u;
+    memcpy(&f, &u, 4);
+    return f;
+}
+uint8_t hyp_f32_to_f8e4m3(float f);
 
 /* Element i of an array of any type, as a double (64-bit integers may round) or as an int64 (floats
  * truncate toward zero and saturate, NaN gives 0). */

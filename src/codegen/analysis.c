@@ -135,7 +135,8 @@ static hyp_dtype compute_type(const hyp_lowering *l, const hyp_node *node)
     if (!any_float && power) any_u64 = hyp_lower_value(l, node->inputs[1])->type.dtype == HYP_U64; /* has it a sign? */
     if (!any_float) return any_u64 ? HYP_U64 : HYP_I64;
     if (any_f64 || (any_int && power)) return HYP_F64;
-    return any_wide && hyp_dtype_size(out) == 2 ? HYP_F64 : HYP_F32; /* i32 to f16 by way of f32 would round twice */
+    bool narrow = hyp_dtype_size(out) == 2 || out == HYP_F8E4M3;
+    return any_wide && narrow ? HYP_F64 : HYP_F32; /* i32 to f16 by way of f32 would round twice */
 }
 
 /* Adds a node to a group; false, and nothing changed, when it would be too large. */

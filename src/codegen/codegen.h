@@ -11,12 +11,13 @@ typedef enum hyp_precision {
     HYP_PRECISION_FP32,
     HYP_PRECISION_TF32,
     HYP_PRECISION_BF16,
-    HYP_PRECISION_FP16
+    HYP_PRECISION_FP16,
+    HYP_PRECISION_FP8
 } hyp_precision;
 
 typedef struct hyp_codegen_options {
     const char *target;      /* "cpu" or "cuda" */
-    hyp_precision precision; /* TF32 marks products; BF16 and FP16 were applied to the graph (hyp_graph_demote) */
+    hyp_precision precision; /* TF32 marks products; the narrower ones were applied to the graph */
     const char *producer, *model_name;
     uint64_t model_hash;
     const char *const *flags; /* recorded in the plan */
@@ -62,5 +63,36 @@ HYP_NODISCARD hyp_status hyp_codegen_write(const hyp_lowered *lowered, const cha
  * edges, constants through a cast that folding removes. Softmax, reductions and products still accumulate in
  * f32 in the kernels. */
 HYP_NODISCARD hyp_status hyp_graph_demote(const hyp_graph *in, hyp_dtype to, hyp_graph *out, hyp_diag *diag);
+
+/* ---- quantize.c: linear layers in f8e4m3 ------------------------------------------------------------------- */
+
+/* Layers that fit: linear and what is fused from it, and products with a constant, of bf16, whose weight is a constant
+ * and whose K and N are multiples of 16, as tensor cores want them. All others stay as they are.
+ *
+ * 1. hyp_graph_open_layers: every fused-mlp that has a layer that fits becomes its layers, one after the other. */
+HYP_NODISCARD hyp_status hyp_graph_open_layers(const hyp_graph *in, hyp_graph *out, hyp_diag *diag);
+
+/* 2. The largest magnitudes that layers which fit read, of a graph that step 1 made. Owned by the caller. */
+typedef struct hyp_layer_range {
+    bool seen;
+    double x, weight;
+} hyp_layer_range;
+typedef struct hyp_calibration {
+    const hyp_graph *graph;
+    hyp_layer_range *layers; /* by node */
+} hyp_calibration;
+HYP_NODISCARD hyp_status hyp_calibration_init(hyp_calibration *c, const hyp_graph *graph, hyp_diag *diag);
+void hyp_calibration_dispose(hyp_calibration *c);
+/* Runs the graph in the interpreter, in double, on one sample: the graph's inputs. What a layer reads that is no finite
+ * number is HYP_ERR_INVALID_ARGUMENT and names the layer. Values are freed after their last use. */
+HYP_NODISCARD hyp_status hyp_calibrate(hyp_calibration *c, const hyp_eval_tensor *inputs, size_t input_count,
+                                       hyp_diag *diag);
+
+/* 3. Layers that fit become quantized-linear. x and weight are divided by a scale each, a power of two so that nothing
+ * else is rounded: the least with which the largest magnitude is in range; 1 where that is 0. Layers that read one x
+ * share its conversion. For every layer, also those that stay, a line for people is added to `report`, with its scales
+ * or the reason. */
+HYP_NODISCARD hyp_status hyp_graph_quantize(const hyp_calibration *c, hyp_graph *out, hyp_strbuf *report,
+                                            hyp_diag *diag);
 
 #endif

@@ -24,7 +24,7 @@ static hyp_status label_of(hyp_lowering *l, const hyp_node *node, const char **o
 static hyp_status want_float(hyp_lowering *l, const hyp_node *node)
 {
     hyp_dtype t = hyp_lower_value(l, node->outputs[0])->type.dtype;
-    if (hyp_dtype_is_float(t)) return HYP_OK;
+    if (hyp_dtype_is_float(t) && t != HYP_F8E4M3) return HYP_OK;
     return hyp_lower_unsupported(l, node, "products of %s have no kernel; cast to a floating-point type before it",
                                  hyp_dtype_name(t));
 }
@@ -87,11 +87,11 @@ static hyp_status add_layer(hyp_lowering *l, HypPlan__Linear *linear, hyp_dim n,
 }
 
 /* What is added to the last layer, which a linear of the plan has room for whatever its layers. */
-static hyp_status add_addend(hyp_lowering *l, const hyp_node *node, HypPlan__Linear *linear)
+static hyp_status add_addend(hyp_lowering *l, hyp_value_id added, const char *place, HypPlan__Linear *linear)
 {
-    HYP_TRY(hyp_lower_read(l, node->inputs[2], &linear->added_plus1));
+    HYP_TRY(hyp_lower_read(l, added, &linear->added_plus1));
     linear->added_plus1++;
-    linear->add_after = strcmp(node->attrs[1].sym, "after") == 0;
+    linear->add_after = strcmp(place, "after") == 0;
     return HYP_OK;
 }
 
@@ -130,8 +130,22 @@ hyp_status hyp_emit_layers(hyp_lowering *l, const hyp_node *node)
         HYP_TRY(add_layer(l, linear, w->dims[0], w->dims[1], weight, kn, node->inputs[2 * i + 1], act));
         ns[i] = w->dims[0];
     }
-    if (node->op == HYP_OP_fused_linear_add) HYP_TRY(add_addend(l, node, linear));
+    if (node->op == HYP_OP_fused_linear_add) HYP_TRY(add_addend(l, node->inputs[2], node->attrs[1].sym, linear));
     return finish_layers(l, linear, &hyp_lower_value(l, x)->type, ns, node->outputs[0]);
+}
+
+hyp_status hyp_emit_quantized(hyp_lowering *l, const hyp_node *node)
+{
+    const hyp_type *w = &hyp_lower_value(l, node->inputs[0])->type, *x = &hyp_lower_value(l, node->inputs[3])->type;
+    HypPlan__Linear *linear;
+    HypPlan__Act act;
+    HYP_TRY(begin_layers(l, node, node->inputs[3], 1, &linear));
+    HYP_TRY(find_act(l, node, node->attrs[2].sym, &act));
+    HYP_TRY(add_layer(l, linear, w->dims[0], w->dims[1], node->inputs[0], false, node->inputs[1], act));
+    linear->layers[0]->x_scale = (float)node->attrs[0].f;
+    linear->layers[0]->weight_scale = (float)node->attrs[1].f;
+    if (node->inputs[2] != HYP_NO_VALUE) HYP_TRY(add_addend(l, node->inputs[2], node->attrs[3].sym, linear));
+    return finish_layers(l, linear, x, w->dims, node->outputs[0]);
 }
 
 /* A product with a constant is a layer, which devices prepare at load. */

@@ -72,9 +72,26 @@ hyp_status hyp_lower_write(hyp_lowering *l, hyp_value_id v, uint32_t *out_tensor
 
 /* ---- steps ------------------------------------------------------------------------------------------ */
 
+static bool is_f8(const hyp_lowering *l, hyp_value_id v)
+{
+    return v != HYP_NO_VALUE && hyp_lower_value(l, v)->type.dtype == HYP_F8E4M3;
+}
+
+/* Elements of 8 bits are converted and moved; of the products one takes them. */
+static hyp_status check_f8(hyp_lowering *l, const hyp_node *node)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < node->input_count; i++) any = any || is_f8(l, node->inputs[i]);
+    for (uint32_t o = 0; o < node->output_count; o++) any = any || is_f8(l, node->outputs[o]);
+    if (!any || node->op == HYP_OP_quantized_linear) return HYP_OK;
+    if (hyp_op_get(node->op)->flags & (HYP_OPF_ELEMENTWISE | HYP_OPF_COPY)) return HYP_OK;
+    return hyp_lower_unsupported(l, node, "no kernel takes f8e4m3; cast it to another type before, and back behind it");
+}
+
 static hyp_status emit_node(hyp_lowering *l, hyp_node_id n)
 {
     const hyp_node *node = &l->graph->nodes.data[n];
+    HYP_TRY(check_f8(l, node));
     if (l->group_plus1[n]) {
         const hyp_group *group = &l->groups.data[l->group_plus1[n] - 1];
         return group->root == n ? hyp_emit_group(l, group) : HYP_OK;
@@ -84,6 +101,7 @@ static hyp_status emit_node(hyp_lowering *l, hyp_node_id n)
     case HYP_OP_fused_linear:
     case HYP_OP_fused_linear_add:
     case HYP_OP_fused_mlp: return hyp_emit_layers(l, node);
+    case HYP_OP_quantized_linear: return hyp_emit_quantized(l, node);
     case HYP_OP_matmul: return hyp_emit_matmul(l, node);
     case HYP_OP_gemm: return hyp_emit_gemm(l, node);
     case HYP_OP_attention: return hyp_emit_attention(l, node);
@@ -216,7 +234,7 @@ static hyp_status add_equalities(hyp_lowering *l)
 
 static hyp_status prepare(hyp_lowering *l)
 {
-    static const char *const precisions[] = {"fp32", "tf32", "bf16", "fp16"};
+    static const char *const precisions[] = {"fp32", "tf32", "bf16", "fp16", "fp8"};
     const hyp_graph *g = l->graph;
     const hyp_codegen_options *o = l->options;
     size_t symbols = hyp_dims_symbol_count(g->dims);

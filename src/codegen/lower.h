@@ -160,6 +160,7 @@ void hyp_lower_merge_axes(hyp_lowering *l, hyp_axes *axes);
 /* ---- emit_*.c: one or more steps for a node --------------------------------------------------------- */
 
 hyp_status hyp_emit_layers(hyp_lowering *l, const hyp_node *node); /* linear and what is fused from it */
+hyp_status hyp_emit_quantized(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_matmul(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_gemm(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_attention(hyp_lowering *l, const hyp_node *node);

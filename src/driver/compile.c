@@ -1,7 +1,8 @@
 /* The pass list of the compiler:
  *
- *   model.onnx ──import──► graph ──demote──► graph ──rewrite──► graph ──lower──► program ──write──► plan.bin
- *                                (bf16, fp16)       (unless off)
+ *   model.onnx ──import──► graph ──demote──► graph ──rewrite──► graph ──quantize──► graph
+ *                             (narrow types)     (unless off)         (fp8)
+ *              ──lower──► program ──write──► plan.bin
  *
  * The graph is verified after every pass that makes one.
  */
@@ -18,13 +19,14 @@ typedef struct compilation {
     hyp_settings settings;
     hyp_dims *dims;
     hyp_onnx_model *model;
-    hyp_graph imported, demoted, rewritten;
-    const hyp_graph *graph; /* the newest of the three */
+    hyp_graph imported, demoted, rewritten, opened, quantized;
+    const hyp_graph *graph; /* the newest of them */
     hyp_rewrite_report rewrite;
     hyp_lowered lowered;
     hyp_strbuf answer; /* to what was asked */
+    hyp_strbuf layers; /* what quantization says of them */
     size_t nodes_imported, nodes_before;
-    double import_seconds, demote_seconds, rewrite_seconds, lower_seconds, write_seconds;
+    double import_seconds, demote_seconds, rewrite_seconds, quantize_seconds, lower_seconds, write_seconds;
 } compilation;
 
 static double now(void)
@@ -92,8 +94,8 @@ static hyp_status import(compilation *c, hyp_diag *diag)
 static hyp_status demote(compilation *c, hyp_diag *diag)
 {
     hyp_precision precision = c->settings.precision;
-    if (precision == HYP_PRECISION_BF16 || precision == HYP_PRECISION_FP16) {
-        hyp_dtype to = precision == HYP_PRECISION_BF16 ? HYP_BF16 : HYP_F16;
+    if (precision != HYP_PRECISION_FP32 && precision != HYP_PRECISION_TF32) {
+        hyp_dtype to = precision == HYP_PRECISION_FP16 ? HYP_F16 : HYP_BF16;
         HYP_TRY(hyp_graph_demote(c->graph, to, &c->demoted, diag));
         HYP_TRY(finish_pass(c, &c->demoted, "demote", diag));
     }
@@ -118,6 +120,19 @@ static hyp_status rewrite(compilation *c, hyp_diag *diag)
         if (sink.failed) return hyp_fail(diag, HYP_ERR_NO_MEMORY, "out of memory while dumping the rewrites");
     }
     return finish_pass(c, &c->rewritten, "rewrite", diag);
+}
+
+static hyp_status quantize(compilation *c, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &c->settings.options;
+    if (c->settings.precision != HYP_PRECISION_FP8) return HYP_OK;
+    HYP_TRY(hyp_graph_open_layers(c->graph, &c->opened, diag));
+    hyp_calibration calibration;
+    HYP_TRY(hyp_calibration_init(&calibration, &c->opened, diag));
+    hyp_status status = hyp_run_samples(&calibration, o->samples, o->samples_count, diag);
+    if (status == HYP_OK) status = hyp_graph_quantize(&calibration, &c->quantized, &c->layers, diag);
+    hyp_calibration_dispose(&calibration);
+    return status == HYP_OK ? finish_pass(c, &c->quantized, "quantize", diag) : status;
 }
 
 /* What a step of the plan takes by the cost model. */
@@ -175,6 +190,7 @@ static hyp_status run_passes(compilation *c, hyp_diag *diag)
     HYP_TRY(run_pass(c, "import", import, &c->import_seconds, diag));
     HYP_TRY(run_pass(c, "demote", demote, &c->demote_seconds, diag));
     HYP_TRY(run_pass(c, "rewrite", rewrite, &c->rewrite_seconds, diag));
+    HYP_TRY(run_pass(c, "quantize", quantize, &c->quantize_seconds, diag));
     HYP_TRY(run_pass(c, "lower", lower, &c->lower_seconds, diag));
     return run_pass(c, "write", write_plan, &c->write_seconds, diag);
 }
@@ -183,7 +199,7 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
 {
     bool rewrote = !c->settings.options.no_rewrite;
     hyp_compile_report *report;
-    HYP_TRY(hyp_report_create(rewrote ? &c->rewrite : NULL, c->lowered.program, &c->answer, &report, diag));
+    HYP_TRY(hyp_report_create(rewrote ? &c->rewrite : NULL, c->lowered.program, &c->layers, &c->answer, &report, diag));
     hyp_status status = count_running(c->graph, &report->nodes_after, diag);
     if (status != HYP_OK) {
         hyp_compile_report_destroy(report);
@@ -194,7 +210,7 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
     report->nodes_imported = c->nodes_imported;
     report->nodes_before = c->nodes_before;
     report->import_seconds = c->import_seconds;
-    report->rewrite_seconds = c->demote_seconds + c->rewrite_seconds;
+    report->rewrite_seconds = c->demote_seconds + c->rewrite_seconds + c->quantize_seconds;
     report->lower_seconds = c->lower_seconds;
     report->write_seconds = c->write_seconds;
     *out = report;
@@ -211,11 +227,16 @@ hyp_status hyp_compile_file(const char *model_path, const char *plan_path, const
         hyp_graph_init(&c.imported, c.dims);
         hyp_graph_init(&c.demoted, c.dims);
         hyp_graph_init(&c.rewritten, c.dims);
+        hyp_graph_init(&c.opened, c.dims);
+        hyp_graph_init(&c.quantized, c.dims);
         status = run_passes(&c, diag);
         if (status == HYP_OK && out_report) status = make_report(&c, out_report, diag);
         hyp_strbuf_dispose(&c.answer);
+        hyp_strbuf_dispose(&c.layers);
         hyp_lowered_dispose(&c.lowered);
         hyp_rewrite_report_dispose(&c.rewrite);
+        hyp_graph_dispose(&c.quantized);
+        hyp_graph_dispose(&c.opened);
         hyp_graph_dispose(&c.rewritten);
         hyp_graph_dispose(&c.demoted);
         hyp_graph_dispose(&c.imported);
@@ -233,7 +254,7 @@ hyp_status hyp_compile_list_rules(const hyp_compile_options *options, hyp_compil
     hyp_rewrite_options rewrite = hyp_settings_rewrite(&settings);
     hyp_rewrite_report report = {0};
     hyp_status status = hyp_rewrite_list(&rewrite, &report, diag);
-    if (status == HYP_OK) status = hyp_report_create(&report, NULL, NULL, out_report, diag);
+    if (status == HYP_OK) status = hyp_report_create(&report, NULL, NULL, NULL, out_report, diag);
     hyp_rewrite_report_dispose(&report);
     hyp_settings_dispose(&settings);
     return status;

@@ -25,12 +25,28 @@ HYP_NODISCARD hyp_status hyp_settings_sizes(hyp_settings *settings, const hyp_di
 /* The rewriter's view of the settings; borrows them. */
 hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings);
 
+/* ---- reference.c ------------------------------------------------------------------------------------------ */
+
+/* The tensor of input i: the one of its name, else the one at its position that has no name; NULL for none. */
+const hyp_tensor *hyp_find_input(const hyp_graph *g, size_t i, const hyp_tensor *inputs, size_t count);
+/* The inputs of a graph for the interpreter; `out`, zeroed, has room for all, and the caller disposes of them also
+ * on failure. */
+HYP_NODISCARD hyp_status hyp_load_inputs(const hyp_graph *g, const hyp_tensor *inputs, size_t count,
+                                         hyp_eval_tensor *out, hyp_diag *diag);
+
+/* ---- samples.c -------------------------------------------------------------------------------------------- */
+
+/* Runs the calibration's graph on every sample, one after the other. */
+HYP_NODISCARD hyp_status hyp_run_samples(hyp_calibration *c, const hyp_samples *samples, size_t count, hyp_diag *diag);
+
 /* ---- report.c -------------------------------------------------------------------------------------------- */
 
 /* Copies of what the caller's report needs. `rewrite` NULL: nothing was rewritten; `answer` NULL: nothing was asked. To
- * an answer the steps of the node that was to be explained are added. */
+ * an answer the steps of the node that was to be explained are added. `layers` NULL: there is nothing to say of them.
+ */
 HYP_NODISCARD hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__Program *program,
-                                           hyp_strbuf *answer, hyp_compile_report **out, hyp_diag *diag);
+                                           const hyp_strbuf *layers, hyp_strbuf *answer, hyp_compile_report **out,
+                                           hyp_diag *diag);
 
 /* ---- trace.c --------------------------------------------------------------------------------------------- */
 

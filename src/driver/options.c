@@ -59,8 +59,8 @@ static hyp_status read_rules(hyp_settings *s, hyp_diag *diag)
 static hyp_status check(hyp_settings *s, hyp_diag *diag)
 {
     static const char *const targets[] = {"cpu", "cuda", NULL};
-    static const char *const precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL}; /* as in hyp_precision */
-    static const char *const stages[] = {"import", "demote", "rewrite", NULL};
+    static const char *const precisions[] = {"fp32", "tf32", "bf16", "fp16", "fp8", NULL}; /* as in hyp_precision */
+    static const char *const stages[] = {"import", "demote", "rewrite", "quantize", NULL};
     int target, precision, stage;
     HYP_TRY(choose("target", s->options.target, targets, &target, diag));
     HYP_TRY(choose("precision", s->options.precision, precisions, &precision, diag));
@@ -74,6 +74,13 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
     s->options.precision = precisions[precision];
     s->precision = (hyp_precision)precision;
     s->cost.tf32 = s->precision == HYP_PRECISION_TF32;
+    if (s->precision == HYP_PRECISION_FP8 && s->options.samples_count == 0)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "fp8 takes the scales of layers from sample inputs, and none were given: give some tens of "
+                        "typical ones, --samples x=@x.npy or --samples FOLDER (hyp_compile_options.samples)");
+    if (s->precision != HYP_PRECISION_FP8 && s->options.samples_count > 0)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "samples are for precision fp8, and it is %s",
+                        s->options.precision);
     HYP_TRY(read_profile(s, diag));
     return read_rules(s, diag);
 }

@@ -4,8 +4,7 @@
 #include "driver/driver.h"
 #include "hypatia/tensor_io.h"
 
-/* The tensor of input i: the one of its name, else the one at its position that has no name. */
-static const hyp_tensor *find_input(const hyp_graph *g, size_t i, const hyp_tensor *inputs, size_t count)
+const hyp_tensor *hyp_find_input(const hyp_graph *g, size_t i, const hyp_tensor *inputs, size_t count)
 {
     const char *name = g->values.data[g->inputs.data[i]].name;
     for (size_t k = 0; k < count; k++)
@@ -13,12 +12,12 @@ static const hyp_tensor *find_input(const hyp_graph *g, size_t i, const hyp_tens
     return i < count && !inputs[i].name ? &inputs[i] : NULL;
 }
 
-static hyp_status load_inputs(const hyp_graph *g, const hyp_tensor *inputs, size_t count, hyp_eval_tensor *out,
-                              hyp_diag *diag)
+hyp_status hyp_load_inputs(const hyp_graph *g, const hyp_tensor *inputs, size_t count, hyp_eval_tensor *out,
+                           hyp_diag *diag)
 {
     for (size_t i = 0; i < g->inputs.len; i++) {
         const hyp_value *value = &g->values.data[g->inputs.data[i]];
-        const hyp_tensor *from = find_input(g, i, inputs, count);
+        const hyp_tensor *from = hyp_find_input(g, i, inputs, count);
         if (!from) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "no tensor was given for input '%s'", value->name);
         if (from->dtype != value->type.dtype)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s' has type %s, but the model declares %s",
@@ -62,7 +61,7 @@ static hyp_status evaluate(const hyp_graph *g, bool exact, const hyp_tensor *inp
     size_t count = g->inputs.len + g->outputs.len;
     hyp_eval_tensor *tensors = hyp_calloc(count ? count : 1, sizeof *tensors), *results = tensors + g->inputs.len;
     if (!tensors) return hyp_fail_memory(diag, count * sizeof *tensors);
-    hyp_status status = load_inputs(g, inputs, input_count, tensors, diag);
+    hyp_status status = hyp_load_inputs(g, inputs, input_count, tensors, diag);
     if (status == HYP_OK)
         status = hyp_graph_eval(g, exact ? HYP_EVAL_DOUBLE : HYP_EVAL_NATIVE, tensors, g->inputs.len, results, diag);
     if (status == HYP_OK) status = store_outputs(g, results, out_outputs, diag);

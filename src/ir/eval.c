@@ -205,6 +205,8 @@ typedef struct run {
     hyp_eval_tensor *tensors; /* by value; inputs are borrowed views, the rest owned */
     uint32_t *uses;           /* by value: reads still to come, outputs count as one each */
     int64_t *symbols;         /* by symbol; -1 = not known */
+    hyp_eval_watch *watch;    /* NULL = nobody */
+    void *watch_user;
 } run;
 
 static hyp_status check_inputs(const run *r, const hyp_eval_tensor *inputs, size_t count)
@@ -273,8 +275,9 @@ static void release(run *r, hyp_value_id id)
     if (--r->uses[id] == 0 && r->g->values.data[id].kind != HYP_VALUE_INPUT) hyp_eval_tensor_dispose(&r->tensors[id]);
 }
 
-static hyp_status run_node(run *r, const hyp_node *n)
+static hyp_status run_node(run *r, hyp_node_id node)
 {
+    const hyp_node *n = &r->g->nodes.data[node];
     const hyp_eval_tensor **in = hyp_calloc(n->input_count, sizeof *in);
     hyp_eval_tensor *out = hyp_calloc(n->output_count, sizeof *out);
     hyp_status status = in && out ? HYP_OK : hyp_fail_memory(r->diag, n->input_count * sizeof *in);
@@ -285,6 +288,7 @@ static hyp_status run_node(run *r, const hyp_node *n)
         if (!t->f && !t->i && r->g->values.data[id].kind == HYP_VALUE_CONST) status = load_const(r, id);
         in[i] = t;
     }
+    if (status == HYP_OK && r->watch) status = r->watch(r->watch_user, node, in, r->diag);
     if (status == HYP_OK)
         status = hyp_op_eval(r->g->dims, n->op, n->attrs, r->mode, in, n->input_count, out, n->output_count, r->symbols,
                              r->diag);
@@ -338,7 +342,7 @@ static hyp_status run_graph(run *r, const hyp_eval_tensor *inputs, size_t input_
             if (g->nodes.data[i].inputs[j] != HYP_NO_VALUE) r->uses[g->nodes.data[i].inputs[j]]++;
     for (size_t i = 0; i < input_count; i++) r->tensors[g->inputs.data[i]] = inputs[i];
     for (size_t i = 0; i < g->nodes.len; i++) {
-        hyp_status status = run_node(r, &g->nodes.data[i]);
+        hyp_status status = run_node(r, (hyp_node_id)i);
         if (status != HYP_OK) {
             const hyp_provenance *from = &g->nodes.data[i].from;
             hyp_diag_prefix(r->diag, "node %zu%s%s", i, from->source_count ? ", from " : "",
@@ -352,7 +356,14 @@ static hyp_status run_graph(run *r, const hyp_eval_tensor *inputs, size_t input_
 hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs, size_t input_count,
                           hyp_eval_tensor *outputs, hyp_diag *diag)
 {
-    run r = {.g = g, .mode = mode, .diag = diag};
+    return hyp_graph_eval_watched(g, mode, inputs, input_count, outputs, NULL, NULL, diag);
+}
+
+hyp_status hyp_graph_eval_watched(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
+                                  size_t input_count, hyp_eval_tensor *outputs, hyp_eval_watch *watch, void *user,
+                                  hyp_diag *diag)
+{
+    run r = {.g = g, .mode = mode, .diag = diag, .watch = watch, .watch_user = user};
     if (g->outputs.len) memset(outputs, 0, g->outputs.len * sizeof *outputs);
     r.tensors = hyp_calloc(g->values.len, sizeof *r.tensors);
     r.uses = hyp_calloc(g->values.len, sizeof *r.uses);

@@ -259,6 +259,8 @@ typedef struct copier {
     const hyp_graph *in;
     hyp_graph *out;
     const hyp_dim *replacement; /* by symbol, NULL = none */
+    hyp_node_maker *make;       /* NULL = none */
+    void *make_user;
     bool *live;                 /* by node and by value after the nodes */
     hyp_value_id *map;          /* old value -> new */
     hyp_diag *diag;
@@ -284,9 +286,11 @@ static hyp_status replace_dims(const copier *c, const hyp_dim *from, uint32_t co
     return HYP_OK;
 }
 
-static hyp_status copy_node(const copier *c, const hyp_node *n)
+static hyp_status copy_node(const copier *c, hyp_node_id node)
 {
     hyp_graph *g = c->out;
+    const hyp_node *n = &c->in->nodes.data[node];
+    bool made = false;
     hyp_attr attrs[HYP_MAX_ATTRS];
     hyp_value_id *ids = hyp_arena_zalloc(&g->arena, (size_t)n->input_count + n->output_count, sizeof *ids);
     if (!ids) return hyp_fail_memory(c->diag, n->input_count * sizeof *ids);
@@ -301,8 +305,9 @@ static hyp_status copy_node(const copier *c, const hyp_node *n)
         HYP_TRY(replace_dims(c, n->attrs[i].dims, attrs[i].count, list));
         attrs[i].dims = list;
     }
-    hyp_status status =
-        hyp_graph_add_node(g, n->op, ids, n->input_count, attrs, &n->from, outs, n->output_count, c->diag);
+    hyp_status status = c->make ? c->make(c->make_user, g, node, ids, outs, &made, c->diag) : HYP_OK;
+    if (status == HYP_OK && !made)
+        status = hyp_graph_add_node(g, n->op, ids, n->input_count, attrs, &n->from, outs, n->output_count, c->diag);
     if (status != HYP_OK) {
         if (n->from.source_count) hyp_diag_prefix(c->diag, "node '%s'", n->from.sources[0]);
         return status;
@@ -333,31 +338,32 @@ static hyp_status copy_all(const copier *c)
                     : hyp_graph_add_const(c->out, v->name, &v->type, v->data, v->bytes, v->owned, &c->map[i], c->diag));
     }
     for (size_t i = 0; i < in->nodes.len; i++)
-        if (c->live[i]) HYP_TRY(copy_node(c, &in->nodes.data[i]));
+        if (c->live[i]) HYP_TRY(copy_node(c, (hyp_node_id)i));
     for (size_t i = 0; i < in->outputs.len; i++)
         HYP_TRY(hyp_graph_add_output(c->out, in->outputs.data[i].name, c->map[in->outputs.data[i].value], c->diag));
     return HYP_OK;
 }
 
-static hyp_status copy_graph(const hyp_graph *in, bool only_live, const hyp_dim *replacement, hyp_graph *out,
-                             hyp_diag *diag)
+/* `c` says how. */
+static hyp_status copy_graph(copier *c, bool only_live, hyp_graph *out)
 {
     hyp_graph fresh;
+    const hyp_graph *in = c->in;
     hyp_graph_init(&fresh, in->dims);
     size_t flags = in->nodes.len + in->values.len;
-    copier c = {.in = in, .out = &fresh, .replacement = replacement, .diag = diag};
-    c.live = hyp_calloc(flags, sizeof *c.live);
-    c.map = hyp_calloc(in->values.len, sizeof *c.map);
-    hyp_status status = c.live && c.map ? HYP_OK : hyp_fail_memory(diag, flags);
+    c->out = &fresh;
+    c->live = hyp_calloc(flags, sizeof *c->live);
+    c->map = hyp_calloc(in->values.len, sizeof *c->map);
+    hyp_status status = c->live && c->map ? HYP_OK : hyp_fail_memory(c->diag, flags);
     if (status == HYP_OK) {
         if (only_live)
-            mark_live(in, c.live, c.live + in->nodes.len);
+            mark_live(in, c->live, c->live + in->nodes.len);
         else
-            memset(c.live, true, flags);
-        status = copy_all(&c);
+            memset(c->live, true, flags);
+        status = copy_all(c);
     }
-    hyp_free(c.live);
-    hyp_free(c.map);
+    hyp_free(c->live);
+    hyp_free(c->map);
     if (status == HYP_OK)
         *out = fresh;
     else
@@ -367,10 +373,15 @@ static hyp_status copy_graph(const hyp_graph *in, bool only_live, const hyp_dim 
 
 hyp_status hyp_graph_copy_live(const hyp_graph *in, hyp_graph *out, hyp_diag *diag)
 {
-    return copy_graph(in, true, NULL, out, diag);
+    return copy_graph(&(copier){.in = in, .diag = diag}, true, out);
+}
+
+hyp_status hyp_graph_rebuild(const hyp_graph *in, hyp_node_maker *make, void *user, hyp_graph *out, hyp_diag *diag)
+{
+    return copy_graph(&(copier){.in = in, .make = make, .make_user = user, .diag = diag}, true, out);
 }
 
 hyp_status hyp_graph_specialize(const hyp_graph *in, const hyp_dim *replacement, hyp_graph *out, hyp_diag *diag)
 {
-    return copy_graph(in, false, replacement, out, diag);
+    return copy_graph(&(copier){.in = in, .replacement = replacement, .diag = diag}, false, out);
 }

@@ -207,6 +207,13 @@ HYP_NODISCARD hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hy
  * set on success and need not be initialised; data that `in` borrows stay borrowed, data that it owns are
  * copied, so `in` may be disposed of. */
 HYP_NODISCARD hyp_status hyp_graph_copy_live(const hyp_graph *in, hyp_graph *out, hyp_diag *diag);
+/* Copies what is live, with other nodes in place of some. Called for each node of `in`, in their order: `inputs` are
+ * its inputs in `out`; a maker that adds nodes of its own to `out` sets *out_made and outputs[], as many as the node
+ * has and of the same types. */
+typedef hyp_status hyp_node_maker(void *user, hyp_graph *out, hyp_node_id node, const hyp_value_id *inputs,
+                                  hyp_value_id *outputs, bool *out_made, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_graph_rebuild(const hyp_graph *in, hyp_node_maker *make, void *user, hyp_graph *out,
+                                           hyp_diag *diag);
 /* Copies as above, dead nodes too, with symbols replaced (`--dim batch=32`): replacement[i] stands for symbol i
  * of in->dims. */
 HYP_NODISCARD hyp_status hyp_graph_specialize(const hyp_graph *in, const hyp_dim *replacement, hyp_graph *out,
@@ -277,6 +284,12 @@ void hyp_eval_tensor_store(const hyp_eval_tensor *t, void *data);
  * values are freed after their last use. */
 HYP_NODISCARD hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
                                         size_t input_count, hyp_eval_tensor *outputs, hyp_diag *diag);
+/* The same, telling `watch` (may be NULL) of every node what it is about to read; in[i] is NULL where an input is
+ * absent. What it returns other than HYP_OK ends the run. */
+typedef hyp_status hyp_eval_watch(void *user, hyp_node_id node, const hyp_eval_tensor *const *in, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_graph_eval_watched(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
+                                                size_t input_count, hyp_eval_tensor *outputs, hyp_eval_watch *watch,
+                                                void *user, hyp_diag *diag);
 /* Runs one operator on concrete tensors: constant folding, rule tests. */
 HYP_NODISCARD hyp_status hyp_op_eval(hyp_dims *dims, hyp_op op, const hyp_attr *attrs, hyp_eval_mode mode,
                                      const hyp_eval_tensor *const *in, uint32_t input_count, hyp_eval_tensor *out,

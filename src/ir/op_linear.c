@@ -1,5 +1,6 @@
 /* Matrix products. A fused operator gives what its parts give one after the other: in HYP_EVAL_NATIVE each
  * linear and each activation is rounded as if it were a node of its own. */
+#include <float.h>
 #include <string.h>
 
 #include "ir/op.h"
@@ -59,6 +60,35 @@ hyp_status hyp_infer_linear_add(const hyp_infer_call *c)
     HYP_TRY(check_activation(c, c->attrs[0].sym));
     HYP_TRY(hyp_check_sym(c, 1, places));
     if (!hyp_type_equal(&added->type, &t))
+        return hyp_infer_fail(c, "what is added is %s, the result %s is wanted", hyp_infer_type_text(c, &added->type),
+                              hyp_infer_type_text(c, &t));
+    c->out[0].type = t;
+    return HYP_OK;
+}
+
+/* Both matrices are stored in 8 bits and everything else in the type `to`. */
+hyp_status hyp_infer_quantized_linear(const hyp_infer_call *c)
+{
+    static const char *const places[] = {"before", "after", NULL};
+    const hyp_infer_value *w = hyp_infer_input(c, 0), *x = hyp_infer_input(c, 3);
+    hyp_dtype to = hyp_dtype_parse(c->attrs[4].sym);
+    if (!w || !x) return hyp_infer_fail(c, "%s is absent", w ? "x" : "the weight");
+    if (w->type.dtype != HYP_F8E4M3 || x->type.dtype != HYP_F8E4M3)
+        return hyp_infer_fail(c, "the weight is %s and x %s, f8e4m3 is wanted", hyp_infer_type_text(c, &w->type),
+                              hyp_infer_type_text(c, &x->type));
+    if (!hyp_dtype_is_float(to)) return hyp_infer_fail(c, "'%s' is no floating-point type", c->attrs[4].sym);
+    for (int i = 0; i < 2; i++)
+        if (!(c->attrs[i].f > 0 && c->attrs[i].f <= FLT_MAX))
+            return hyp_infer_fail(c, "a scale is %g, a positive number is wanted", c->attrs[i].f);
+    hyp_type t = x->type;
+    HYP_TRY(infer_layer(c, 1, &t));
+    HYP_TRY(check_activation(c, c->attrs[2].sym));
+    HYP_TRY(hyp_check_sym(c, 3, places));
+    t.dtype = to;
+    const hyp_infer_value *b = hyp_infer_input(c, 1), *added = hyp_infer_input(c, 2);
+    if (b && b->type.dtype != to)
+        return hyp_infer_fail(c, "the bias is %s, %s is wanted", hyp_infer_type_text(c, &b->type), c->attrs[4].sym);
+    if (added && !hyp_type_equal(&added->type, &t))
         return hyp_infer_fail(c, "what is added is %s, the result %s is wanted", hyp_infer_type_text(c, &added->type),
                               hyp_infer_type_text(c, &t));
     c->out[0].type = t;
@@ -217,15 +247,21 @@ static void activate(const char *act, hyp_eval_tensor *out)
     }
 }
 
-/* act(x w^T + b) into `out`, whose last axis is N; b may be NULL. */
-static void layer(hyp_eval_mode mode, const hyp_eval_tensor *w, const hyp_eval_tensor *b, const char *act,
-                  const hyp_eval_tensor *x, hyp_eval_tensor *out)
+/* act(scale x w^T + b) into `out`, whose last axis is N; b may be NULL. */
+static void scaled_layer(hyp_eval_mode mode, const hyp_eval_tensor *w, const hyp_eval_tensor *b, const char *act,
+                         double scale, const hyp_eval_tensor *x, hyp_eval_tensor *out)
 {
     int64_t n = w->dims[0], k = w->dims[1], m = n ? (int64_t)out->count / n : 0;
-    multiply(out, 0, (matrix){x, 0, k, 1}, last_axes(w, true), m, k, n, 1);
+    multiply(out, 0, (matrix){x, 0, k, 1}, last_axes(w, true), m, k, n, scale);
     if (b) add_rows(out, b, (size_t)n);
     if (mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
     activate(act, out);
+}
+
+static void layer(hyp_eval_mode mode, const hyp_eval_tensor *w, const hyp_eval_tensor *b, const char *act,
+                  const hyp_eval_tensor *x, hyp_eval_tensor *out)
+{
+    scaled_layer(mode, w, b, act, 1, x, out);
 }
 
 hyp_status hyp_eval_linear(const hyp_eval_call *c)
@@ -234,17 +270,25 @@ hyp_status hyp_eval_linear(const hyp_eval_call *c)
     return HYP_OK;
 }
 
-hyp_status hyp_eval_linear_add(const hyp_eval_call *c)
+/* A layer to which in[2] is added, where it is there. */
+static hyp_status added_layer(const hyp_eval_call *c, double scale, const char *act, const char *place)
 {
-    bool after = strcmp(c->attrs[1].sym, "after") == 0;
+    bool after = strcmp(place, "after") == 0;
     hyp_eval_tensor *out = &c->out[0];
-    layer(c->mode, c->in[0], c->in[1], after ? c->attrs[0].sym : "none", c->in[3], out);
+    scaled_layer(c->mode, c->in[0], c->in[1], after ? act : "none", scale, c->in[3], out);
     if (c->mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
-    add_rows(out, c->in[2], out->count);
+    if (c->in[2]) add_rows(out, c->in[2], out->count);
     if (after) return HYP_OK; /* results are rounded by the caller */
     if (c->mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
-    activate(c->attrs[0].sym, out);
+    activate(act, out);
     return HYP_OK;
+}
+
+hyp_status hyp_eval_linear_add(const hyp_eval_call *c) { return added_layer(c, 1, c->attrs[0].sym, c->attrs[1].sym); }
+
+hyp_status hyp_eval_quantized_linear(const hyp_eval_call *c)
+{
+    return added_layer(c, c->attrs[0].f * c->attrs[1].f, c->attrs[2].sym, c->attrs[3].sym);
 }
 
 hyp_status hyp_eval_fused_mlp(const hyp_eval_call *c)

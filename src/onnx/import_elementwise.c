@@ -304,6 +304,16 @@ static hyp_status import_clip(hyp_onnx_node *n)
 
 /* ---- conversions -------------------------------------------------------------------------------- */
 
+static hyp_status emit_conversion(hyp_onnx_node *n, hyp_dtype to)
+{
+    int64_t saturate;
+    HYP_TRY(hyp_onnx_attr_int(n, "saturate", 1, &saturate));
+    if (to == HYP_F8E4M3 && !saturate)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "conversion to f8e4m3 without saturation is not supported");
+    hyp_attr attr = hyp_attr_of_sym(hyp_dtype_name(to));
+    return hyp_onnx_emit_unary(n, HYP_OP_cast, &attr);
+}
+
 static hyp_status import_cast(hyp_onnx_node *n)
 {
     int64_t to;
@@ -311,15 +321,10 @@ static hyp_status import_cast(hyp_onnx_node *n)
     if (to <= 0 || to > INT32_MAX || !hyp_dtype_size((hyp_dtype)to))
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "element type %lld (%s) is not supported", (long long)to,
                         to > 0 && to <= INT32_MAX ? hyp_onnx_dtype_name((int32_t)to) : "?");
-    hyp_attr attr = hyp_attr_of_sym(hyp_dtype_name((hyp_dtype)to));
-    return hyp_onnx_emit_unary(n, HYP_OP_cast, &attr);
+    return emit_conversion(n, (hyp_dtype)to);
 }
 
-static hyp_status import_cast_like(hyp_onnx_node *n)
-{
-    hyp_attr attr = hyp_attr_of_sym(hyp_dtype_name(hyp_onnx_input_type(n, 1).dtype));
-    return hyp_onnx_emit_unary(n, HYP_OP_cast, &attr);
-}
+static hyp_status import_cast_like(hyp_onnx_node *n) { return emit_conversion(n, hyp_onnx_input_type(n, 1).dtype); }
 
 #define SAME hyp_onnx_import_same
 #define FOLD hyp_onnx_import_fold

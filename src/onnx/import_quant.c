@@ -109,12 +109,13 @@ static hyp_status import_quantize(hyp_onnx_node *n)
     return emit_saturated(n, q, zero, to, n->outputs);
 }
 
-/* x - zero in i32. Either has been brought to its shape. */
+/* x - zero in i32, of f8e4m3 in f32. Either has been brought to its shape. */
 static hyp_status emit_centred(const hyp_onnx_node *n, hyp_value_id x, hyp_value_id zero, hyp_value_id *out)
 {
-    HYP_TRY(hyp_onnx_emit_cast(n, x, HYP_I32, out));
+    hyp_dtype in = hyp_onnx_value_type(n, x).dtype == HYP_F8E4M3 ? HYP_F32 : HYP_I32;
+    HYP_TRY(hyp_onnx_emit_cast(n, x, in, out));
     if (zero == HYP_NO_VALUE) return HYP_OK;
-    HYP_TRY(hyp_onnx_emit_cast(n, zero, HYP_I32, &zero));
+    HYP_TRY(hyp_onnx_emit_cast(n, zero, in, &zero));
     return hyp_onnx_emit_binary(n, HYP_OP_sub, *out, zero, out);
 }
 

@@ -100,8 +100,8 @@ static hyp_status decode_integers(hyp_onnx_source *source, const payload *from, 
     if (count > at_least || (from->count && count != from->count)) goto wrong_count;
     void *values = hyp_arena_alloc(&source->arena, bytes);
     if (!values) return hyp_fail_memory(diag, bytes);
-    /* Half-precision elements are stored as the bits that they are. */
-    hyp_dtype store = dtype == HYP_F16 || dtype == HYP_BF16 ? HYP_U16 : dtype;
+    /* Narrow floats are stored as the bits that they are. */
+    hyp_dtype store = dtype == HYP_F16 || dtype == HYP_BF16 ? HYP_U16 : dtype == HYP_F8E4M3 ? HYP_U8 : dtype;
     bool narrow = from->field == HYP_TENSOR_INT32_DATA;
     for (size_t i = 0; i < count; i++) {
         uint64_t bits = 0;

@@ -266,8 +266,15 @@ static hyp_status want_same_type(check *c, uint32_t a, uint32_t b, const char *w
                  hyp_dtype_name((hyp_dtype)dtype_of(c, a)));
 }
 
+/* Only pointwise and linear steps compute with f8e4m3; others may move it. */
+static hyp_status want_no_f8(check *c, uint32_t t, const char *what)
+{
+    return dtype_of(c, t) != HYP_F8E4M3 ? HYP_OK : WRONG(c, "%s is of type %s", what, hyp_dtype_name(HYP_F8E4M3));
+}
+
 static hyp_status want_float(check *c, uint32_t t, const char *what)
 {
+    HYP_TRY(want_no_f8(c, t, what));
     return is_float(dtype_of(c, t)) ? HYP_OK : WRONG(c, "%s is not of a floating-point type", what);
 }
 
@@ -289,14 +296,36 @@ static hyp_status check_own_norm(check *c, const HypPlan__Linear *k)
     return HYP_OK;
 }
 
+static bool is_scale(float v, bool wanted) { return wanted ? v > 0 && v <= FLT_MAX : v == 0; }
+
+/* Types and scales; x, y and the number of layers have been checked. */
+static hyp_status check_scales(check *c, const HypPlan__Linear *k)
+{
+    bool f8 = dtype_of(c, k->x) == HYP_F8E4M3;
+    if (!f8) {
+        HYP_TRY(want_float(c, k->x, "x"));
+        HYP_TRY(want_same_type(c, k->x, k->y, "y"));
+    } else if (k->n_layers != 1 || dtype_of(c, k->y) != HYP_BF16) {
+        return WRONG(c, "it has %zu layers of %s to %s; one to bf16 is possible", k->n_layers,
+                     hyp_dtype_name(HYP_F8E4M3), hyp_dtype_name((hyp_dtype)dtype_of(c, k->y)));
+    }
+    if (f8 && k->layers[0]->weight_kn) return WRONG(c, "a weight of %s is not [n,k]", hyp_dtype_name(HYP_F8E4M3));
+    for (size_t i = 0; i < k->n_layers; i++)
+        if (!is_scale(k->layers[i]->x_scale, f8) || !is_scale(k->layers[i]->weight_scale, f8))
+            return WRONG(c, "layer %zu of %s has scales %g and %g", i, hyp_dtype_name((hyp_dtype)dtype_of(c, k->x)),
+                         (double)k->layers[i]->x_scale, (double)k->layers[i]->weight_scale);
+    return HYP_OK;
+}
+
 static hyp_status check_linear(check *c, const step *s)
 {
     const HypPlan__Linear *k = s->linear;
     HYP_TRY(reads(c, k->x, "x"));
-    HYP_TRY(want_float(c, k->x, "x"));
+    HYP_TRY(want_tensor(c, k->y, "y"));
     if (k->normalizes) HYP_TRY(check_own_norm(c, k));
     HYP_TRY(want_dim(c, k->m, "m"));
     if (k->n_layers == 0) return WRONG(c, "it has no layers");
+    HYP_TRY(check_scales(c, k));
     for (size_t i = 0; i < k->n_layers; i++) {
         const HypPlan__Layer *l = k->layers[i];
         HYP_TRY(want_dim(c, l->n, "n"));
@@ -305,7 +334,7 @@ static hyp_status check_linear(check *c, const step *s)
         HYP_TRY(want_same_type(c, k->x, l->weight, "the weight"));
         if (l->bias_plus1) {
             HYP_TRY(reads(c, l->bias_plus1 - 1, "the bias"));
-            HYP_TRY(want_same_type(c, k->x, l->bias_plus1 - 1, "the bias"));
+            HYP_TRY(want_same_type(c, k->y, l->bias_plus1 - 1, "the bias"));
         }
         if ((unsigned)l->act > HYP_PLAN__ACT__ACT_MISH) return unknown(c, "activation", l->act);
         if ((l->hidden_plus1 == 0) != (i + 1 == k->n_layers))
@@ -313,7 +342,7 @@ static hyp_status check_linear(check *c, const step *s)
     }
     if (k->added_plus1) {
         HYP_TRY(reads(c, k->added_plus1 - 1, "what is added"));
-        HYP_TRY(want_same_type(c, k->x, k->added_plus1 - 1, "what is added"));
+        HYP_TRY(want_same_type(c, k->y, k->added_plus1 - 1, "what is added"));
     }
     uint32_t before = UINT32_MAX; /* the slot of the layer before */
     for (size_t i = 0; i + 1 < k->n_layers; i++) {
@@ -327,8 +356,7 @@ static hyp_status check_linear(check *c, const step *s)
         c->slot_write[t->slot] = 0; /* the layer before last may have been in this slot */
         HYP_TRY(writes(c, hidden, false, false, "a hidden tensor"));
     }
-    HYP_TRY(writes(c, k->y, false, is_in_place(c, s, k->y), "y"));
-    return want_same_type(c, k->x, k->y, "y");
+    return writes(c, k->y, false, is_in_place(c, s, k->y), "y");
 }
 
 static hyp_status check_matmul(check *c, const HypPlan__Matmul *k)
@@ -485,6 +513,7 @@ static hyp_status check_reduce(check *c, const HypPlan__Reduce *k)
 {
     if ((unsigned)k->kind > HYP_PLAN__REDUCE__KIND__MEAN) return unknown(c, "reduction", k->kind);
     HYP_TRY(reads(c, k->x, "x"));
+    HYP_TRY(want_no_f8(c, k->x, "x"));
     HYP_TRY(want_dims(c, k->n_kept, k->kept, "the kept axes"));
     HYP_TRY(want_strides(c, k->n_kept_strides, k->kept_strides, k->n_kept, "the kept axes"));
     HYP_TRY(want_dims(c, k->n_reduced, k->reduced, "the reduced axes"));
@@ -536,8 +565,11 @@ static hyp_status check_call(check *c, const step *s)
                      k->n_outputs, HYP_PLAN_CALL_INPUTS, HYP_PLAN_CALL_OUTPUTS);
     if (k->n_attrs > HYP_PLAN_CALL_ATTRS)
         return WRONG(c, "it has %zu attributes, at most %d are possible", k->n_attrs, HYP_PLAN_CALL_ATTRS);
-    for (size_t i = 0; i < k->n_inputs_plus1; i++)
-        if (k->inputs_plus1[i]) HYP_TRY(reads(c, k->inputs_plus1[i] - 1, "an input"));
+    for (size_t i = 0; i < k->n_inputs_plus1; i++) {
+        if (!k->inputs_plus1[i]) continue;
+        HYP_TRY(reads(c, k->inputs_plus1[i] - 1, "an input"));
+        HYP_TRY(want_no_f8(c, k->inputs_plus1[i] - 1, "an input"));
+    }
     size_t ints = 0;
     for (size_t i = 0; i < k->n_attrs; i++) {
         const HypPlan__Call__Attr *a = k->attrs[i];
@@ -551,6 +583,7 @@ static hyp_status check_call(check *c, const step *s)
     }
     for (size_t i = 0; i < k->n_outputs; i++) {
         HYP_TRY(want_tensor(c, k->outputs[i], "an output"));
+        HYP_TRY(want_no_f8(c, k->outputs[i], "an output"));
         HYP_TRY(
             writes(c, hyp_plan_root(c->program, k->outputs[i]), false, is_in_place(c, s, k->outputs[i]), "an output"));
     }

@@ -214,6 +214,7 @@ static int precision(hyp_dtype t)
 {
     switch (t) {
     case HYP_BOOL: return 1;
+    case HYP_F8E4M3: return 4;
     case HYP_I8: return 7;
     case HYP_U8:
     case HYP_BF16: return 8;
@@ -231,7 +232,7 @@ static int precision(hyp_dtype t)
 }
 
 /* Bits of the exponent. */
-static int range(hyp_dtype t) { return t == HYP_F16 ? 5 : t == HYP_F64 ? 11 : 8; }
+static int range(hyp_dtype t) { return t == HYP_F8E4M3 ? 4 : t == HYP_F16 ? 5 : t == HYP_F64 ? 11 : 8; }
 
 static bool is_signed(hyp_dtype t) { return t == HYP_I8 || t == HYP_I16 || t == HYP_I32 || t == HYP_I64; }
 

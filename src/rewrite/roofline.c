@@ -75,6 +75,7 @@ static double computing(const asking *a, double flops, hyp_dtype t)
     case HYP_F32: return flops / (a->line->tf32 ? d->flops_tf32 : d->flops_f32);
     case HYP_F16: return flops / d->flops_f16;
     case HYP_BF16: return flops / d->flops_bf16;
+    case HYP_F8E4M3: return flops / (2 * d->flops_bf16); /* so do tensor cores with operands half as long */
     case HYP_F64: return flops / d->flops_f64;
     default: return flops / (2 * d->pointwise_per_second);
     }
@@ -168,12 +169,14 @@ static double product(const asking *a, const hyp_type *w, const hyp_type *b, dou
 static double linear(const asking *a)
 {
     const hyp_cost_query *q = a->q;
+    const hyp_attr *attrs = q->op == HYP_OP_quantized_linear ? q->attrs + 2 : q->attrs; /* act, add */
+    bool adds = q->op == HYP_OP_fused_linear_add || (q->op == HYP_OP_quantized_linear && q->inputs[2]);
     const hyp_type *w = q->inputs[0], *x = q->inputs[q->input_count - 1], *y = &q->outputs[0];
     double count = elements(a, y), n = size_of(a, w->dims[0]), m = n > 0 ? count / n : 0;
     double seconds = a->device->launch_seconds + product(a, w, q->inputs[1], m, bytes(a, x) + bytes(a, y), 0);
     seconds *= ratio(a, HYP_OP_linear, w->dtype, (const double[]){m, n, size_of(a, w->dims[1])});
-    if (q->op != HYP_OP_linear) seconds += activation(a, q->attrs[0].sym, count, y->dtype);
-    if (q->op == HYP_OP_fused_linear_add) seconds += sum(a, q->attrs[1].sym, q->inputs[2], count);
+    if (q->op != HYP_OP_linear) seconds += activation(a, attrs[0].sym, count, y->dtype);
+    if (adds) seconds += sum(a, attrs[1].sym, q->inputs[2], count);
     return seconds;
 }
 
@@ -319,7 +322,8 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     case HYP_OP_attention: return attention(&a);
     case HYP_OP_linear:
     case HYP_OP_fused_linear:
-    case HYP_OP_fused_linear_add: return linear(&a);
+    case HYP_OP_fused_linear_add:
+    case HYP_OP_quantized_linear: return linear(&a);
     case HYP_OP_fused_mlp: return fused_mlp(&a);
     case HYP_OP_matmul:
     case HYP_OP_gemm: return matmul(&a);

@@ -24,9 +24,14 @@ static const char *place_name(HypPlan__Place place)
 /* "64-50 relu, 50-10 none" */
 static void layers_text(report *r, const HypPlan__Linear *s)
 {
-    for (size_t l = 0; l < s->n_layers; l++)
-        hyp_strbuf_printf(&r->sb, "%s%" PRId64 "-%" PRId64 " %s", l ? ", " : "", r->values[s->layers[l]->k],
-                          r->values[s->layers[l]->n], hyp_plan_act_name(s->layers[l]->act));
+    for (size_t l = 0; l < s->n_layers; l++) {
+        const HypPlan__Layer *layer = s->layers[l];
+        hyp_strbuf_printf(&r->sb, "%s%" PRId64 "-%" PRId64 " %s", l ? ", " : "", r->values[layer->k],
+                          r->values[layer->n], hyp_plan_act_name(layer->act));
+        if (layer->x_scale > 0)
+            hyp_strbuf_printf(&r->sb, ", x scaled by %g, weight by %g", (double)layer->x_scale,
+                              (double)layer->weight_scale);
+    }
     if (s->added_plus1)
         hyp_strbuf_printf(&r->sb, ", a tensor added %s the activation", s->add_after ? "after" : "before");
     if (s->normalizes) hyp_strbuf_puts(&r->sb, ", perhaps with the step before it");
@@ -242,6 +247,20 @@ static void json_tensors(report *r, const char *name, const uint32_t *tensors, s
     hyp_strbuf_puts(&r->sb, "]");
 }
 
+static void json_layer(report *r, const HypPlan__Layer *layer, bool first)
+{
+    hyp_strbuf_printf(&r->sb, "%s{\"k\": %" PRId64 ", \"n\": %" PRId64 ", \"bias\": %s, \"act\": \"%s\"",
+                      first ? "" : ", ", r->values[layer->k], r->values[layer->n], layer->bias_plus1 ? "true" : "false",
+                      hyp_plan_act_name(layer->act));
+    if (layer->x_scale > 0) {
+        hyp_strbuf_puts(&r->sb, ", \"x_scale\": ");
+        hyp_strbuf_double(&r->sb, (double)layer->x_scale);
+        hyp_strbuf_puts(&r->sb, ", \"weight_scale\": ");
+        hyp_strbuf_double(&r->sb, (double)layer->weight_scale);
+    }
+    hyp_strbuf_puts(&r->sb, "}");
+}
+
 static void json_step(report *r, uint32_t index)
 {
     const HypPlan__Step *step = r->p->steps[index];
@@ -253,10 +272,7 @@ static void json_step(report *r, uint32_t index)
     if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
         const HypPlan__Linear *s = step->linear;
         hyp_strbuf_printf(&r->sb, ", \"rows\": %" PRId64 ", \"layers\": [", r->values[s->m]);
-        for (size_t l = 0; l < s->n_layers; l++)
-            hyp_strbuf_printf(&r->sb, "%s{\"k\": %" PRId64 ", \"n\": %" PRId64 ", \"bias\": %s, \"act\": \"%s\"}",
-                              l ? ", " : "", r->values[s->layers[l]->k], r->values[s->layers[l]->n],
-                              s->layers[l]->bias_plus1 ? "true" : "false", hyp_plan_act_name(s->layers[l]->act));
+        for (size_t l = 0; l < s->n_layers; l++) json_layer(r, s->layers[l], l == 0);
         hyp_strbuf_puts(&r->sb, "]");
         if (s->added_plus1) json_string(r, false, "adds", s->add_after ? "after" : "before");
     }

@@ -165,6 +165,36 @@ static void halves_round_to_nearest_even(void **state)
     assert_int_equal(hyp_f32_to_f16(65519.0f), 0x7bff);
 }
 
+/* Every code of f8e4m3 is the number that its fields say, survives the way through float, and what lies between two of
+ * them goes to the nearer one, or to the even one. */
+static void bytes_of_f8e4m3_round_to_nearest_even_and_saturate(void **state)
+{
+    (void)state;
+    for (uint32_t code = 0; code < 0x7f; code++) {
+        uint32_t exponent = code >> 3, fraction = code & 7;
+        double value = exponent ? ldexp(8 + fraction, (int)exponent - 10) : ldexp(fraction, -9);
+        assert_true((double)hyp_f8e4m3_to_f32((uint8_t)code) == value);
+        assert_true((double)hyp_f8e4m3_to_f32((uint8_t)(code | 0x80)) == -value);
+        assert_int_equal(hyp_f32_to_f8e4m3((float)value), code);
+        assert_int_equal(hyp_f32_to_f8e4m3((float)-value), code | 0x80);
+        uint8_t out;
+        double next = code < 0x7e ? (double)hyp_f8e4m3_to_f32((uint8_t)(code + 1)) : 1e300;
+        uint32_t above = code < 0x7e ? code + 1 : code;
+        hyp_store_f64(HYP_F8E4M3, &out, 0, (value + next) / 2);
+        assert_int_equal(out, code < 0x7e ? code + (code & 1) : code);
+        hyp_store_f64(HYP_F8E4M3, &out, 0, nextafter((value + next) / 2, INFINITY));
+        assert_int_equal(out, above);
+        hyp_store_f64(HYP_F8E4M3, &out, 0, nextafter((value + next) / 2, 0));
+        assert_int_equal(out, code);
+    }
+    assert_true(isnan(hyp_f8e4m3_to_f32(0x7f)) && isnan(hyp_f8e4m3_to_f32(0xff)));
+    assert_int_equal(hyp_f32_to_f8e4m3(NAN) & 0x7f, 0x7f);
+    assert_int_equal(hyp_f32_to_f8e4m3(INFINITY), 0x7e);
+    assert_int_equal(hyp_f32_to_f8e4m3(-INFINITY), 0xfe);
+    assert_int_equal(hyp_f32_to_f8e4m3(1e9f), 0x7e);
+    assert_int_equal(hyp_f32_to_f8e4m3(-0.0f), 0x80);
+}
+
 /* Reading and printing of floats in a host program that has set a locale with a decimal comma. */
 static void floats_ignore_the_locale(void **state)
 {
@@ -322,6 +352,7 @@ int main(void)
         cmocka_unit_test(doubles_print_shortest),
         cmocka_unit_test(floats_ignore_the_locale),
         cmocka_unit_test(halves_round_to_nearest_even),
+        cmocka_unit_test(bytes_of_f8e4m3_round_to_nearest_even_and_saturate),
         cmocka_unit_test(outfile_replaces_only_on_commit),
         cmocka_unit_test(outfile_follows_a_link),
         cmocka_unit_test(outfiles_of_one_path_are_apart),

@@ -8,13 +8,15 @@ import math
 import pathlib
 import sys
 
+import ml_dtypes
 import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
 
 HERE = pathlib.Path(__file__).parent / "ops"
 NAMES = {"float32": "f32", "float64": "f64", "float16": "f16", "int64": "i64", "int32": "i32", "int16": "i16", "uint8": "u8",
-         "int8": "i8", "uint64": "u64", "bool": "bool"}
+         "int8": "i8", "uint64": "u64", "bool": "bool", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3"}
+F8, BF16 = ml_dtypes.float8_e4m3fn, ml_dtypes.bfloat16
 files = {}
 rng = np.random.default_rng(7)
 
@@ -293,6 +295,21 @@ def residuals():
     case("fused-linear-add", "empty batch", ":act none :add after", [w, b, rand(0, 3), rand(0, 4)], np.zeros((0, 3)))
 
 
+def quantized():
+    w, x, x4 = (rand(*shape).astype(F8) for shape in [(3, 4), (2, 4), (2, 1, 3, 4)])
+    b, r, r4 = (rand(*shape).astype(BF16) for shape in [(3,), (2, 3), (2, 1, 3, 3)])
+    scales = ":x-scale 0.5 :w-scale 0.25"
+    for act, f in [("none", ACTS["none"]), ("relu", relu), ("gelu", gelu)]:
+        for place in ["before", "after"]:
+            y = linear(w, None, x) / 8 + d(b)
+            case("quantized-linear", f"{act}, {place}", f"{scales} :act {act} :add {place} :to bf16", [w, b, r, x],
+                 f(y + d(r)) if place == "before" else f(y) + d(r), dtype="bfloat16")
+    case("quantized-linear", "rank 4, no bias", f"{scales} :act none :add before :to bf16", [w, None, r4, x4],
+         linear(w, None, x4) / 8 + d(r4), dtype="bfloat16")
+    case("quantized-linear", "nothing added, to f32", f"{scales} :act relu :add before :to f32", [w, None, None, x],
+         relu(linear(w, None, x) / 8), dtype="float32")
+
+
 if __name__ == "__main__":
     products()
     elementwise()
@@ -302,6 +319,7 @@ if __name__ == "__main__":
     for family in sorted(HERE.parent.glob("cases_*.py")):
         importlib.import_module(family.stem).cases()
     residuals()
+    quantized()
     HERE.mkdir(exist_ok=True)
     for op, cases in files.items():
         header = "; Written by tests/golden/make_ops.py: graphs of one operator, inputs, expected outputs.\n"

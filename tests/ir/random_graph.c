@@ -94,6 +94,7 @@ static hyp_attr random_attr(maker *m, hyp_op op, uint32_t attr, const hyp_type *
     case HYP_ATTR_FLOAT: a.f = scales[pick(m->r, 0, 3)]; break;
     case HYP_ATTR_SYM:
         a.sym = op == HYP_OP_cast                ? (pick(m->r, 0, 3) ? "f32" : "i32")
+                : strcmp(info->name, "to") == 0  ? "f32"
                 : strcmp(info->name, "add") == 0 ? (pick(m->r, 0, 1) ? "before" : "after")
                                                  : random_act(m->r);
         break;
@@ -130,6 +131,13 @@ static uint32_t random_operands(maker *m, hyp_op op, hyp_value_id x, uint32_t la
         in[0] = make_const(m, t.dtype, 2, k, k);
         in[1] = pick(m->r, 0, 1) ? make_const(m, t.dtype, 1, k, 0) : HYP_NO_VALUE;
         in[2] = in[3] = x;
+        return 4;
+    }
+    if (op == HYP_OP_quantized_linear) { /* nothing but constants is of its type */
+        in[0] = make_const(m, HYP_F8E4M3, 2, 4, 3);
+        in[1] = pick(m->r, 0, 1) ? make_const(m, HYP_F32, 1, 4, 0) : HYP_NO_VALUE;
+        in[2] = pick(m->r, 0, 1) ? make_const(m, HYP_F32, 2, 2, 4) : HYP_NO_VALUE;
+        in[3] = make_const(m, HYP_F8E4M3, 2, 2, 3);
         return 4;
     }
     in[count++] = x;

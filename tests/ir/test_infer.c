@@ -9,6 +9,8 @@ typedef struct row {
 
 #define X "(input %x (f32 batch 3 4)) "
 #define W "(input %w (f32 5 4)) (input %b (f32 5)) "
+#define Q "(input %x (f8e4m3 batch 3 4)) (input %w (f8e4m3 5 4)) (input %b (bf16 5)) (input %r (bf16 batch 3 5)) "
+#define SCALED "(%y (quantized-linear :x-scale 0.5 :w-scale 2.0 "
 #define N "(input %x (f32 batch 4 8 width)) (input %w (f32 6 2 3 2)) (input %t (f32 4 3 2 2)) "
 #define A "(input %q (f32 batch 2 7 4)) (input %k (f32 1 2 n 4)) (input %v (f32 batch 2 n 5)) "
 #define I "(input %i (i64 2 n)) "
@@ -20,6 +22,8 @@ static const row accepted[] = {
     {"(input %w (f16 n k)) (input %x (f16 (* 2 m) k)) (%y (linear %w none %x))", "f16[(* 2 m) n]"},
     {X W "(%y (fused-linear-relu %w %b %x))", "f32[batch 3 5]"},
     {X W "(input %r (f32 batch 3 5)) (%y (fused-linear-add :act relu :add after %w %b %r %x))", "f32[batch 3 5]"},
+    {Q SCALED ":act relu :add after :to bf16 %w %b %r %x))", "bf16[batch 3 5]"},
+    {Q SCALED ":act none :add before :to f32 %w none none %x))", "f32[batch 3 5]"},
     {"(input %x (f16 n 4)) (input %w (f16 4 4)) (%y (fused-linear-add :act none :add before %w none %x %x))",
      "f16[n 4]"},
     {X W "(input %v (f32 2 5)) (%y (fused-mlp :acts (relu none) %w %b %v none %x))", "f32[batch 3 2]"},
@@ -195,6 +199,13 @@ static const row refused[] = {
     {X W "(%y (fused-linear-add :act none :add before %w %b %x none))", "input 3, x, is absent"},
     {X W "(%y (fused-linear-add :act none :add within %w %b %x %x))", "no add 'within'"},
     {X W "(%y (fused-linear-add :act swish :add after %w %b %x %x))", "no activation is called 'swish'"},
+    {Q SCALED ":act relu :add after :to i32 %w %b %r %x))", "'i32' is no floating-point type"},
+    {Q SCALED ":act relu :add after :to f16 %w %b none %x))", "the bias is bf16[5], f16 is wanted"},
+    {Q SCALED ":act relu :add after :to bf16 %w none %b %x))", "what is added is bf16[5], the result bf16[batch 3 5]"},
+    {Q SCALED ":act relu :add after :to bf16 %w none none %r))", "x bf16[batch 3 5], f8e4m3 is wanted"},
+    {Q SCALED ":act relu :add after :to bf16 %w none none none))", "x is absent"},
+    {Q "(%y (quantized-linear :x-scale 0.0 :w-scale 1.0 :act none :add before :to bf16 %w none none %x))",
+     "a scale is 0, a positive number is wanted"},
     {X W "(%y (fused-mlp :acts (relu) %w %b %w %b %x))", "5 inputs for 1 activations"},
     {X W "(%y (fused-mlp :acts (relu relu) %w %b %w %b %x))", "the last axis of x f32[batch 3 5] and K"},
     {A "(%y (attention %q %k none))", "input 2 is absent"},

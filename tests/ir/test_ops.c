@@ -42,7 +42,10 @@ static void assert_close(const char *where, const hyp_eval_tensor *got, const hy
 }
 
 /* Rounding to the element type, once per step of the worst chain of the cases. */
-static double native_tolerance(hyp_dtype t) { return t == HYP_F16 ? 2e-3 : t == HYP_F64 ? 1e-11 : 2e-6; }
+static double native_tolerance(hyp_dtype t)
+{
+    return t == HYP_BF16 ? 8e-3 : t == HYP_F16 ? 2e-3 : t == HYP_F64 ? 1e-11 : 2e-6;
+}
 
 static void run_case(const char *op, const hyp_sexpr *sx)
 {

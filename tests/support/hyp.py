@@ -24,6 +24,7 @@ DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: 
 try:
     import ml_dtypes  # numpy itself has no bf16
     DTYPES[16] = ml_dtypes.bfloat16
+    DTYPES[17] = ml_dtypes.float8_e4m3fn
 except ImportError:
     pass
 CODES = {np.dtype(t): n for n, t in DTYPES.items()}
@@ -57,11 +58,16 @@ class EngineOptions(c.Structure):
                 ("trust_weights", c.c_bool), ("log", c.c_void_p), ("log_user", c.c_void_p)]
 
 
+class Samples(c.Structure):
+    _fields_ = [("tensors", c.c_void_p), ("count", c.c_size_t)]
+
+
 class CompileOptions(c.Structure):
     _fields_ = [("size", c.c_size_t), ("target", c.c_char_p), ("precision", c.c_char_p), ("profile", c.c_char_p),
                 ("dim_names", c.c_void_p), ("dim_values", c.c_void_p), ("dim_count", c.c_size_t),
                 ("typical_names", c.c_void_p), ("typical_values", c.c_void_p), ("typical_count", c.c_size_t),
                 ("shapes", c.c_void_p), ("shape_count", c.c_size_t), ("bound", c.c_void_p), ("bound_count", c.c_size_t),
+                ("samples", c.c_void_p), ("samples_count", c.c_size_t),
                 ("rule_files", c.c_void_p), ("rule_file_count", c.c_size_t), ("no_builtin_rules", c.c_bool),
                 ("disabled_rules", c.c_void_p), ("disabled_rule_count", c.c_size_t),
                 ("only_rules", c.c_void_p), ("only_rule_count", c.c_size_t),
@@ -94,12 +100,21 @@ def check(status, diag):
         raise Error(status, diag.message.decode(errors="replace"))
 
 
-def compile_model(model, plan, target="cpu", precision="fp32", no_rewrite=False, bound=None):
-    """hyp_compile_file; plan None is a dry run. bound: name -> array, inputs that become constants."""
-    bound = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in (bound or {}).items()}
-    values = (Tensor * len(bound))(*(as_tensor(v, n.encode()) for n, v in bound.items()))
+def named_tensors(arrays):
+    """name -> array as a list of tensors, and the arrays that must stay alive with it."""
+    arrays = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in (arrays or {}).items()}
+    return (Tensor * len(arrays))(*(as_tensor(v, n.encode()) for n, v in arrays.items())), arrays
+
+
+def compile_model(model, plan, target="cpu", precision="fp32", no_rewrite=False, bound=None, samples=None):
+    """hyp_compile_file; plan None is a dry run. bound: name -> array, inputs that become constants; samples: name ->
+    array, for fp8."""
+    values, alive = named_tensors(bound)
+    taken, alive_too = named_tensors(samples)
+    sets = (Samples * 1)(Samples(c.cast(taken, c.c_void_p), len(taken)))
     options = CompileOptions(size=c.sizeof(CompileOptions), target=target.encode(), precision=precision.encode(),
-                             no_rewrite=no_rewrite, bound=c.cast(values, c.c_void_p), bound_count=len(bound))
+                             no_rewrite=no_rewrite, bound=c.cast(values, c.c_void_p), bound_count=len(values),
+                             samples=c.cast(sets, c.c_void_p), samples_count=1 if samples else 0)
     diag = Diag()
     check(library("hypatia").hyp_compile_file(model.encode(), plan.encode() if plan else None, c.byref(options), None,
                                               c.byref(diag)), diag)

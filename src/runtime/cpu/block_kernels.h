@@ -20,6 +20,8 @@ static void widen(hyp_dtype from, const void *x, float *out, int64_t n)
             uint32_t bits = (uint32_t)h[i] << 16;
             memcpy(&out[i], &bits, 4);
         }
+    else if (from == HYP_F8E4M3)
+        for (int64_t i = 0; i < n; i++) out[i] = hyp_f8e4m3_to_f32(((const uint8_t *)x)[i]);
     else
         for (int64_t i = 0; i < n; i++) {
             uint32_t bits = (uint32_t)(h[i] & 0x7fff) << 13, top;
@@ -45,6 +47,8 @@ static void narrow(hyp_dtype to, const float *x, void *out, int64_t n)
             uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16, nan = u >> 16 | 0x40;
             h[i] = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
         }
+    else if (to == HYP_F8E4M3)
+        for (int64_t i = 0; i < n; i++) ((uint8_t *)out)[i] = hyp_f32_to_f8e4m3(x[i]);
     else
         for (int64_t i = 0; i < n; i++) h[i] = hyp_f32_to_f16(x[i]);
 }
@@ -91,6 +95,7 @@ static void block_round(hyp_dtype to, float *out, int64_t n)
     case HYP_F32: break;
     case HYP_F16:
     case HYP_BF16:
+    case HYP_F8E4M3:
         narrow(to, out, rounded, n);
         widen(to, rounded, out, n);
         break;

@@ -29,7 +29,7 @@ typedef struct pointwise {
 /* Where blocks of a multiple of this many elements are, kernels may read tensors in place. */
 enum { LANES = 16 };
 
-static bool narrow_float(hyp_dtype t) { return t == HYP_F32 || t == HYP_F16 || t == HYP_BF16; }
+static bool narrow_float(hyp_dtype t) { return hyp_dtype_is_float(t) && t != HYP_F64; }
 
 /* Neighbours apart: the compiler makes vectors of that loop. */
 #define LOAD(type, wanted)                                                                                             \

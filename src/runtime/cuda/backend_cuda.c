@@ -39,6 +39,18 @@ static void unload(void *model)
     hyp_free(m);
 }
 
+/* Products of 8 bits are a matter of the device, everything else of this build. */
+static hyp_status check_f8(const hyp_cuda_device *d, const HypPlan__Program *p, const HypPlan__Step *s, hyp_diag *diag)
+{
+    enum { NEEDED_SM = 89 };
+    if (s->kernel_case != HYP_PLAN__STEP__KERNEL_LINEAR || hyp_cuda_dtype(p, s->linear->x) != HYP_F8E4M3) return HYP_OK;
+    if (d->sm >= NEEDED_SM) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                    "products of f8e4m3 need a GPU of compute capability 8.9 or newer, this one has %d.%d; build the "
+                    "plan with --precision bf16",
+                    d->sm / 10, d->sm % 10);
+}
+
 static bool has_step(const HypPlan__Program *p, HypPlan__Step__KernelCase kernel)
 {
     for (size_t i = 0; i < p->n_steps; i++)
@@ -91,6 +103,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
     const HypPlan__Program *p = plan->program;
     for (uint32_t i = 0; i < p->n_steps; i++) {
         hyp_status status = hyp_cuda_check_step(p, p->steps[i], diag);
+        if (status == HYP_OK) status = check_f8(device, p, p->steps[i], diag);
         if (status == HYP_OK) continue;
         hyp_diag_prefix(diag, "step %u (%s)", i, p->steps[i]->label);
         return status;

@@ -4,6 +4,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "hypatia/types.h"
 #include "runtime/cuda/kernels.h"
@@ -22,6 +23,17 @@ __device__ __forceinline__ __nv_bfloat16 to_bfloat(float v) { return __float2bfl
 __device__ __forceinline__ __nv_bfloat16 to_bfloat(double v) { return __double2bfloat16(v); }
 __device__ __forceinline__ float from_half(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 __device__ __forceinline__ float from_bfloat(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
+// f8e4m3: what is out of range becomes the largest number.
+__device__ __forceinline__ uint8_t to_byte(float v) { return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3); }
+__device__ __forceinline__ uint8_t to_byte(double v) { return __nv_cvt_double_to_fp8(v, __NV_SATFINITE, __NV_E4M3); }
+__device__ __forceinline__ uint16_t to_bytes(float low, float high)
+{
+    return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E4M3);
+}
+__device__ __forceinline__ float from_byte(uint8_t code)
+{
+    return __half2float((__half)__nv_cvt_fp8_to_halfraw(code, __NV_E4M3));
+}
 
 // First thing in a kernel: from 9.0 on it is launched before the one before it in the stream has ended, and waits here for
 // that one's results, while the next one may be launched as soon as every block of it has come here.

@@ -76,10 +76,11 @@ static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 /* ---- preparing --------------------------------------------------------------------------------------------- */
 
 /* A stored matrix: rows x columns, column-major. */
-static hyp_status make_layout(const hyp_cuda_library *lib, const hyp_cuda_product *p, int64_t rows, int64_t columns,
-                              int64_t ld, int64_t batch_stride, cublasLtMatrixLayout_t *out, hyp_diag *diag)
+static hyp_status make_layout(const hyp_cuda_library *lib, const hyp_cuda_product *p, cudaDataType_t type, int64_t rows,
+                              int64_t columns, int64_t ld, int64_t batch_stride, cublasLtMatrixLayout_t *out,
+                              hyp_diag *diag)
 {
-    cublasStatus_t status = lib->cublasLtMatrixLayoutCreate(out, p->type, (uint64_t)rows, (uint64_t)columns, ld);
+    cublasStatus_t status = lib->cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)columns, ld);
     if (status == CUBLAS_STATUS_SUCCESS && p->batch > 1) {
         int32_t batch = (int32_t)p->batch;
         status = lib->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
@@ -101,11 +102,11 @@ static hyp_status describe(const hyp_cuda_library *lib, gemm *g, hyp_diag *diag)
         HYP_TRY(hyp_cublaslt_check(lib,
                                    lib->cublasLtMatmulDescSetAttribute(g->desc, attribute[i], &op[i], sizeof op[i]),
                                    "describing a product", diag));
-    HYP_TRY(make_layout(lib, p, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda, p->stride_a, &g->a_layout,
-                        diag));
-    HYP_TRY(make_layout(lib, p, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb, p->stride_b, &g->b_layout,
-                        diag));
-    return make_layout(lib, p, p->m, p->n, p->ldd, p->stride_d, &g->d_layout, diag);
+    HYP_TRY(make_layout(lib, p, p->type, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda, p->stride_a,
+                        &g->a_layout, diag));
+    HYP_TRY(make_layout(lib, p, p->type, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb, p->stride_b,
+                        &g->b_layout, diag));
+    return make_layout(lib, p, p->result, p->m, p->n, p->ldd, p->stride_d, &g->d_layout, diag);
 }
 
 /* Asks cuBLASLt for its best algorithms for operands at multiples of `align` bytes. *out_count may be 0, because of the
@@ -290,9 +291,11 @@ hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_
     if (m == 0 || n == 0) return HYP_OK;
     if (depth == 0) return hyp_cuda_add_rest(b, y, m, n, &rest);
     hyp_cuda_product product;
-    hyp_cuda_product_linear(hyp_cuda_dtype(b->program, x), k->tf32, m, n, depth, layer->weight_kn, &product);
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, x);
+    double scale = dtype == HYP_F8E4M3 ? (double)layer->x_scale * (double)layer->weight_scale : 1;
+    hyp_cuda_product_linear(dtype, k->tf32, m, n, depth, layer->weight_kn, &product);
     gemm *g;
-    HYP_TRY(add_gemm(b, &product, 1, layer->weight, x, rest.before_plus1, y, &g));
+    HYP_TRY(add_gemm(b, &product, scale, layer->weight, x, rest.before_plus1, y, &g));
     hyp_cuda_epilogue way;
     HYP_TRY(settle(b, g, &rest, &way));
     if (layer->bias_plus1 && !way.bias_after) g->bias_plus1 = layer->bias_plus1;

@@ -77,6 +77,7 @@ template <typename C> __device__ __noinline__ C load(uint32_t dtype, uint64_t da
     case HYP_F32: return (C)((const float *)data)[i];
     case HYP_F16: return (C)from_half(((const uint16_t *)data)[i]);
     case HYP_BF16: return (C)from_bfloat(((const uint16_t *)data)[i]);
+    case HYP_F8E4M3: return (C)from_byte(((const uint8_t *)data)[i]);
     case HYP_F64: return (C)((const double *)data)[i];
     default: return from_integer<C>(dtype, wrap(dtype, (int64_t)load_bits(integer_size(dtype), data, i)));
     }
@@ -93,6 +94,7 @@ template <typename C> __device__ __noinline__ void store(uint32_t dtype, uint64_
     case HYP_F32: ((float *)data)[i] = (float)v; break;
     case HYP_F16: ((__half *)data)[i] = to_half(real(v)); break;
     case HYP_BF16: ((__nv_bfloat16 *)data)[i] = to_bfloat(real(v)); break;
+    case HYP_F8E4M3: ((uint8_t *)data)[i] = to_byte(real(v)); break;
     case HYP_F64: ((double *)data)[i] = (double)v; break;
     default: store_integer(dtype, data, i, v);
     }
@@ -105,6 +107,7 @@ template <typename C> __device__ __noinline__ C round_to(uint32_t dtype, C v)
     case HYP_F32: return (C)(float)v;
     case HYP_F16: return (C)__half2float(to_half(real(v)));
     case HYP_BF16: return (C)__bfloat162float(to_bfloat(real(v)));
+    case HYP_F8E4M3: return (C)from_byte(to_byte(real(v)));
     case HYP_F64: return v;
     case HYP_BOOL: return (C)(v != (C)0);
     default: return from_integer<C>(dtype, wrap(dtype, to_integer(v)));
@@ -309,7 +312,7 @@ __device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a
 #undef EACH
 }
 
-// V = 8 neighbours of a float type in 16-byte accesses.
+// V = 8 neighbours of a float type in accesses of 16 bytes, or of the 8 that they have.
 __device__ __forceinline__ void load_vector(uint32_t dtype, uint64_t data, int64_t i, float (&r)[8])
 {
     if (dtype == HYP_F32) {
@@ -317,6 +320,12 @@ __device__ __forceinline__ void load_vector(uint32_t dtype, uint64_t data, int64
         float4 low = p[0], high = p[1];
         r[0] = low.x, r[1] = low.y, r[2] = low.z, r[3] = low.w;
         r[4] = high.x, r[5] = high.y, r[6] = high.z, r[7] = high.w;
+        return;
+    }
+    if (dtype == HYP_F8E4M3) {
+        uint2 bytes = *(const uint2 *)((const uint8_t *)data + i);
+#pragma unroll
+        for (int k = 0; k < 8; k++) r[k] = from_byte((uint8_t)((k < 4 ? bytes.x : bytes.y) >> 8 * (k % 4)));
         return;
     }
     uint4 bits = *(const uint4 *)((const uint16_t *)data + i);
@@ -337,6 +346,12 @@ __device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int6
         return;
     }
     uint32_t word[4] = {0, 0, 0, 0};
+    if (dtype == HYP_F8E4M3) {
+#pragma unroll
+        for (int k = 0; k < 8; k += 2) word[k / 4] |= (uint32_t)to_bytes(r[k], r[k + 1]) << 8 * (k % 4);
+        *(uint2 *)((uint8_t *)data + i) = make_uint2(word[0], word[1]);
+        return;
+    }
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         uint16_t half = dtype == HYP_BF16 ? __bfloat16_as_ushort(to_bfloat(r[k])) : __half_as_ushort(to_half(r[k]));

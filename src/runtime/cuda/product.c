@@ -6,7 +6,9 @@ static void set_types(hyp_dtype dtype, bool tf32, hyp_cuda_product *p)
 {
     p->compute = CUBLAS_COMPUTE_32F;
     p->scale = CUDA_R_32F;
+    p->result = CUDA_R_16BF;
     switch (dtype) {
+    case HYP_F8E4M3: p->type = CUDA_R_8F_E4M3; return;
     case HYP_F16: p->type = CUDA_R_16F; break;
     case HYP_BF16: p->type = CUDA_R_16BF; break;
     case HYP_F64:
@@ -17,6 +19,7 @@ static void set_types(hyp_dtype dtype, bool tf32, hyp_cuda_product *p)
         p->type = CUDA_R_32F;
         if (tf32) p->compute = CUBLAS_COMPUTE_32F_FAST_TF32;
     }
+    p->result = p->type;
 }
 
 /* left[m,k] times right[k,n], row-major; the flags say that one is stored transposed. Read column-major, left is [k,m]
@@ -108,6 +111,7 @@ size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, const hyp_cuda_product *p
 static const char *type_name(const hyp_cuda_product *p)
 {
     switch (p->type) {
+    case CUDA_R_8F_E4M3: return "f8e4m3";
     case CUDA_R_16F: return "f16";
     case CUDA_R_16BF: return "bf16";
     case CUDA_R_64F: return "f64";

@@ -16,14 +16,14 @@ typedef struct hyp_cuda_product {
     int64_t lda, ldb, ldd;                /* elements between columns as stored */
     int64_t batch;                        /* products in one call, 1 = plain */
     int64_t stride_a, stride_b, stride_d; /* between them, in elements */
-    cudaDataType_t type, scale;           /* of A, B, D and the bias; of alpha and beta */
+    cudaDataType_t type, result, scale;   /* of A and B; of C, D and the bias; of alpha and beta */
     cublasComputeType_t compute;
     /* Calls for every index of this box; lanes: A, B, D. */
     hyp_cuda_box outer;
 } hyp_cuda_product;
 
 /* y[m,n] = x[m,k] w^T with w stored [n,k], or [k,n] with weight_kn. The dtype is a float; products of f16, bf16 and f32
- * accumulate in f32, and round to TF32 only with `tf32`. */
+ * accumulate in f32, and round to TF32 only with `tf32`; those of f8e4m3, too, and their result is bf16. */
 void hyp_cuda_product_linear(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, int64_t k, bool weight_kn,
                              hyp_cuda_product *out);
 /* The matmul step: as many batch axes as possible go into one call. Every extent is positive. */

@@ -221,7 +221,7 @@ static uint32_t place_operands(encoder *e)
 /* May a thread move HYP_CUDA_PW_VECTOR neighbours in one access? Every row of the tensor must begin at a multiple. */
 static bool is_vector(hyp_dtype dtype, const hyp_cuda_box *box, const int64_t *stride)
 {
-    if (dtype != HYP_F32 && dtype != HYP_F16 && dtype != HYP_BF16) return false;
+    if (dtype != HYP_F32 && dtype != HYP_F16 && dtype != HYP_BF16 && dtype != HYP_F8E4M3) return false;
     if (stride[0] != 1) return false;
     for (uint32_t a = 1; a < box->rank; a++)
         if (stride[a] % HYP_CUDA_PW_VECTOR != 0) return false;

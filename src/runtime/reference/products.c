@@ -45,25 +45,26 @@ static double dot(hyp_dtype t, const void *a, int64_t a0, int64_t a_step, const 
 
 void hyp_reference_linear(const hyp_reference_call *call, const HypPlan__Linear *s)
 {
-    hyp_dtype t = hyp_tensor_dtype(call->program, s->x);
+    hyp_dtype t = hyp_tensor_dtype(call->program, s->x), to = hyp_tensor_dtype(call->program, s->y);
     int64_t m = call->values[s->m];
     const void *x = call->at[s->x], *added = s->added_plus1 ? call->at[s->added_plus1 - 1] : NULL;
     for (size_t l = 0; l < s->n_layers; l++) {
         const HypPlan__Layer *layer = s->layers[l];
         int64_t n = call->values[layer->n], k = call->values[layer->k];
+        double scale = t == HYP_F8E4M3 ? (double)layer->x_scale * (double)layer->weight_scale : 1;
         const void *before = l + 1 == s->n_layers && !s->add_after ? added : NULL;
         const void *after = l + 1 == s->n_layers && s->add_after ? added : NULL;
         void *y = call->at[layer->hidden_plus1 && l + 1 < s->n_layers ? layer->hidden_plus1 - 1 : s->y];
         const void *w = call->at[layer->weight], *b = layer->bias_plus1 ? call->at[layer->bias_plus1 - 1] : NULL;
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {
-                double sum = dot(t, x, i * k, 1, w, layer->weight_kn ? j : j * k, layer->weight_kn ? n : 1, k);
-                if (b) sum += hyp_load_f64(t, b, (size_t)j);
+                double sum = scale * dot(t, x, i * k, 1, w, layer->weight_kn ? j : j * k, layer->weight_kn ? n : 1, k);
+                if (b) sum += hyp_load_f64(to, b, (size_t)j);
                 size_t at = (size_t)(i * n + j);
-                if (before) sum += hyp_load_f64(t, before, at);
+                if (before) sum += hyp_load_f64(to, before, at);
                 sum = hyp_reference_act(layer->act, sum);
-                if (after) sum += hyp_load_f64(t, after, at);
-                hyp_store_f64(t, y, at, sum);
+                if (after) sum += hyp_load_f64(to, after, at);
+                hyp_store_f64(to, y, at, sum);
             }
         x = y;
     }

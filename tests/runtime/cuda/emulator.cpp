@@ -25,6 +25,7 @@
 #include <cublasLt.h>
 #include <cuda.h>
 #include <cuda_bf16.h>
+#include <cuda_fp8.h>
 #include <cuda_fp16.h>
 
 #include "emulator_faults.hpp"
@@ -144,7 +145,7 @@ DRIVER cuDeviceGetName(char *name, int size, CUdevice)
 }
 DRIVER cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice)
 {
-    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR            ? 9
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR            ? (is_mode("ampere") ? 8 : 9)
              : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT              ? (int)MULTIPROCESSORS
              : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? (int)SHARED_MOST
              : attribute == CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE                     ? 1024
@@ -442,6 +443,8 @@ static double read(cudaDataType type, const void *data, int64_t i)
     case CUDA_R_16BF: return (double)__bfloat162float(((const __nv_bfloat16 *)data)[i]);
     case CUDA_R_32F: return (double)((const float *)data)[i];
     case CUDA_R_64F: return ((const double *)data)[i];
+    case CUDA_R_8F_E4M3:
+        return (double)__half2float((__half)__nv_cvt_fp8_to_halfraw(((const __nv_fp8_storage_t *)data)[i], __NV_E4M3));
     default: give_up("a product of an unknown type");
     }
 }
@@ -523,6 +526,10 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, c
     if (c_at != d_at) give_up("C lies otherwise than D");
     if (algo->data[NUMBER] == BROKEN) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (fault("cublasLtMatmul")) return CUBLAS_STATUS_EXECUTION_FAILED;
+    // In 8 bits the library has products of this form alone.
+    bool bytes = la->type == CUDA_R_8F_E4M3;
+    if (la->type != lb->type || (!bytes && ld->type != la->type)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (bytes && (!ta || tb || m % 16 || k % 16 || ld->type != CUDA_R_16BF)) return CUBLAS_STATUS_NOT_SUPPORTED;
     bool wide = la->type == CUDA_R_64F;
     if (wide != (q.p.compute == CUBLAS_COMPUTE_64F) || wide != (q.p.scale == CUDA_R_64F))
         return CUBLAS_STATUS_NOT_SUPPORTED;

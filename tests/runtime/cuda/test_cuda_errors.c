@@ -77,6 +77,33 @@ static void a_missing_cublaslt_is_an_error_that_names_it(void **state)
     assert_non_null(strstr(diag.message, "/nonexistent/libcublasLt.so.13"));
 }
 
+static void products_of_bytes_on_a_gpu_without_them_are_an_error_that_says_what_to_do(void **state)
+{
+    (void)state;
+    static plan_builder bytes;
+    static const uint8_t w[256];
+    char file[PB_PATH];
+    pb_init(&bytes);
+    uint32_t batch = pb_symbol(&bytes, "batch"), shape[] = {batch, pb_const(&bytes, 16)};
+    uint32_t x = pb_input(&bytes, "x", HYP_F8E4M3, 2, shape), y = pb_output(&bytes, "y", HYP_BF16, 2, shape);
+    uint32_t weight = pb_weight(&bytes, HYP_F8E4M3, 2, (int64_t[]){16, 16}, w);
+    HypPlan__Layer *layer =
+        pb_layer(&bytes, pb_linear(&bytes, x, y, batch), 16, 16, weight, PB_NONE, HYP_PLAN__ACT__ACT_RELU, PB_NONE);
+    layer->x_scale = layer->weight_scale = 1;
+    pb_write(&bytes, file);
+    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+    hyp_engine *engine = NULL;
+    hyp_diag diag = {0};
+    assert_int_equal(setenv("HYPATIA_EMULATOR", "ampere", 1), 0);
+    assert_int_equal(hyp_engine_load_file(file, &options, &engine, &diag), HYP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(diag.message, "compute capability 8.9 or newer, this one has 8.0"));
+    assert_int_equal(setenv("HYPATIA_EMULATOR", "", 1), 0);
+    assert_int_equal(hyp_engine_load_file(file, &options, &engine, &diag), HYP_OK);
+    hyp_engine_destroy(engine);
+    unlink(file);
+    pb_dispose(&bytes);
+}
+
 static void auto_takes_the_gpu_and_else_the_cpu(void **state)
 {
     (void)state;
@@ -238,6 +265,7 @@ int main(void)
         cmocka_unit_test(a_machine_without_a_gpu_is_an_error),
         cmocka_unit_test(an_old_driver_is_an_error_that_says_what_to_do),
         cmocka_unit_test(a_missing_cublaslt_is_an_error_that_names_it),
+        cmocka_unit_test(products_of_bytes_on_a_gpu_without_them_are_an_error_that_says_what_to_do),
         cmocka_unit_test(auto_takes_the_gpu_and_else_the_cpu),
         cmocka_unit_test(a_device_without_memory_is_an_error_and_the_engine_stays_usable),
         cmocka_unit_test(no_allocation_that_fails_leaks_or_crashes),
