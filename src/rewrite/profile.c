@@ -20,25 +20,27 @@ static const struct key {
     const char *name;
     value_kind kind;
     size_t offset;
+    bool optional; /* 0 when it is left out */
 } keys[] = {
-    {"threads", COUNT, offsetof(hyp_device_profile, threads)},
-    {"launch-seconds", SECONDS, offsetof(hyp_device_profile, launch_seconds)},
-    {"bytes-per-second", RATE, offsetof(hyp_device_profile, bytes_per_second)},
-    {"cache-bytes", BYTES, offsetof(hyp_device_profile, cache_bytes)},
-    {"cache-bytes-per-second", RATE, offsetof(hyp_device_profile, cache_bytes_per_second)},
-    {"flops-f32", RATE, offsetof(hyp_device_profile, flops_f32)},
-    {"flops-tf32", RATE, offsetof(hyp_device_profile, flops_tf32)},
-    {"flops-f16", RATE, offsetof(hyp_device_profile, flops_f16)},
-    {"flops-bf16", RATE, offsetof(hyp_device_profile, flops_bf16)},
-    {"flops-f64", RATE, offsetof(hyp_device_profile, flops_f64)},
-    {"pointwise-per-second", RATE, offsetof(hyp_device_profile, pointwise_per_second)},
-    {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts)},
-    {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act)},
-    {"kernel-calls", CALLS, offsetof(hyp_device_profile, kernel_calls)},
-    {"attention-reads-parts", BOOL, offsetof(hyp_device_profile, attention_reads_parts)},
-    {"attention-in-one-kernel", TYPES, offsetof(hyp_device_profile, attention_types)},
-    {"attention-widest", COUNT, offsetof(hyp_device_profile, attention_widest)},
-    {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel)},
+    {"threads", COUNT, offsetof(hyp_device_profile, threads), true},
+    {"launch-seconds", SECONDS, offsetof(hyp_device_profile, launch_seconds), false},
+    {"bytes-per-second", RATE, offsetof(hyp_device_profile, bytes_per_second), false},
+    {"cache-bytes", BYTES, offsetof(hyp_device_profile, cache_bytes), false},
+    {"cache-bytes-per-second", RATE, offsetof(hyp_device_profile, cache_bytes_per_second), false},
+    {"flops-f32", RATE, offsetof(hyp_device_profile, flops_f32), false},
+    {"flops-tf32", RATE, offsetof(hyp_device_profile, flops_tf32), false},
+    {"flops-f16", RATE, offsetof(hyp_device_profile, flops_f16), false},
+    {"flops-bf16", RATE, offsetof(hyp_device_profile, flops_bf16), false},
+    {"flops-f64", RATE, offsetof(hyp_device_profile, flops_f64), false},
+    {"pointwise-per-second", RATE, offsetof(hyp_device_profile, pointwise_per_second), false},
+    {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts), false},
+    {"epilogue-bf16", ACTS, offsetof(hyp_device_profile, epilogue_acts_bf16), true},
+    {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act), false},
+    {"kernel-calls", CALLS, offsetof(hyp_device_profile, kernel_calls), false},
+    {"attention-reads-parts", BOOL, offsetof(hyp_device_profile, attention_reads_parts), false},
+    {"attention-in-one-kernel", TYPES, offsetof(hyp_device_profile, attention_types), false},
+    {"attention-widest", COUNT, offsetof(hyp_device_profile, attention_widest), true},
+    {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel), false},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys, MOST_MEASURED = 1000 };
 
@@ -208,7 +210,7 @@ hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *tex
         if (!hyp_sexpr_is_form(form->items[i], "measured") && !hyp_sexpr_is_form(form->items[i], "like"))
             HYP_TRY(read_form(file, form->items[i], given, &profile, diag));
     for (size_t i = 0; i < KEY_COUNT; i++)
-        if (!given[i] && !based && keys[i].kind != COUNT)
+        if (!given[i] && !based && !keys[i].optional)
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "the profile lacks (%s ...)", keys[i].name);
     HYP_TRY(read_measured(arena, file, form, &profile, diag));
     *out = profile;

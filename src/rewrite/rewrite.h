@@ -46,6 +46,7 @@ typedef struct hyp_device_profile {
     double pointwise_per_second;                                    /* elements of simple arithmetic */
     uint32_t epilogue_acts; /* bit i: activation i of hyp_activation_index is computed by
                                the product's kernel */
+    uint32_t epilogue_acts_bf16; /* further ones, of bf16 */
     bool add_after_act;     /* the product's kernel adds a tensor after its activation; before it every device's does */
     bool kernel_calls[HYP_OP_COUNT]; /* it has the kernel of this operator, which is called by name: a convolution,
                                         a normalization, ... */

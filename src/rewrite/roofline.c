@@ -140,7 +140,8 @@ static double activation(const asking *a, const char *name, double count, hyp_dt
     hyp_op op;
     if (act <= 0 || !hyp_op_find(name, &op)) return 0; /* none */
     double weight = function_weight(op), of_shape;
-    if (!(a->device->epilogue_acts >> act & 1)) {
+    uint32_t in_kernel = a->device->epilogue_acts | (t == HYP_BF16 ? a->device->epilogue_acts_bf16 : 0);
+    if (!(in_kernel >> act & 1)) {
         hyp_measured_ratio(a->device, op, t, &count, &of_shape);
         return of_shape * pass(a, count, 2 * count * (double)hyp_dtype_size(t), weight);
     }

@@ -36,10 +36,36 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
             COMMENT "Compiling CUDA kernels: ${name}" VERBATIM)
     endforeach()
     target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/layers.fatbin ${images}/attention.fatbin
-        cuda/backend_cuda.c cuda/device.c cuda/library.c cuda/prepare.c cuda/extent.c cuda/gemm.c cuda/product.c
-        cuda/pointwise.c cuda/program.c cuda/reduce.c cuda/movement.c cuda/move.c cuda/replay.c cuda/staging.c
-        cuda/calls.c cuda/windows.c cuda/conv.c cuda/dnn.c cuda/dnn_conv.c cuda/filters.c cuda/few_rows.c
-        cuda/layers.c cuda/attention.c cuda/linear.c cuda/tune.c cuda/contest.c cuda/trial.c cuda/steps.c)
+        # one in a line, so that additions do not meet
+        cuda/attention.c
+        cuda/backend_cuda.c
+        cuda/calls.c
+        cuda/contest.c
+        cuda/conv.c
+        cuda/device.c
+        cuda/dnn.c
+        cuda/dnn_conv.c
+        cuda/extent.c
+        cuda/few_rows.c
+        cuda/filters.c
+        cuda/gemm.c
+        cuda/layers.c
+        cuda/library.c
+        cuda/linear.c
+        cuda/move.c
+        cuda/movement.c
+        cuda/norm.c
+        cuda/pointwise.c
+        cuda/prepare.c
+        cuda/product.c
+        cuda/program.c
+        cuda/reduce.c
+        cuda/replay.c
+        cuda/staging.c
+        cuda/steps.c
+        cuda/trial.c
+        cuda/tune.c
+        cuda/windows.c)
     set_source_files_properties(cuda/device.c PROPERTIES
         OBJECT_DEPENDS "${images}/image.fatbin;${images}/layers.fatbin;${images}/attention.fatbin"
         COMPILE_DEFINITIONS "HYP_CUDA_IMAGES=\"${images}\"")

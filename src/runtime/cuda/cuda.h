@@ -145,6 +145,13 @@ HYP_NODISCARD bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_row
 HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k);
 /* gemm.c; a layer is one of a linear step, by cuBLASLt */
 HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
+/* Adds the product of the last layer, its sums split into parts, where that pays and cuBLASLt can. What is added to
+ * them is left to do. They lie in the session's workspace until something else uses it. */
+typedef struct hyp_cuda_parts {
+    uint32_t count; /* 1: nothing was added */
+    size_t offset;  /* in the workspace: f32 [count, m, n] */
+} hyp_cuda_parts;
+HYP_NODISCARD hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, hyp_cuda_parts *out);
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
 /* layers.c: layer l by our own kernel for few rows, where that is possible, and expected to be faster or `asked` for;
  * *out_done is false where it is not, and then nothing was added. */
@@ -176,7 +183,17 @@ HYP_NODISCARD hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan
 HYP_NODISCARD hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k);
+/* norm.c */
+HYP_NODISCARD hyp_status hyp_cuda_add_norm(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
+/* A linear step and the norm that follows it in the plan, where the product is one to be split (hyp_cuda_add_parts) and
+ * the norm can add up its parts; *out_done is false otherwise, and nothing was added. */
+HYP_NODISCARD hyp_status hyp_cuda_add_linear_norm(hyp_cuda_build *b, const HypPlan__Linear *k,
+                                                  const HypPlan__Step *next, bool *out_done);
 /* calls.c */
+static inline uint32_t hyp_cuda_call_input(const HypPlan__Call *k, size_t i) /* index + 1, 0 = absent */
+{
+    return i < k->n_inputs_plus1 ? k->inputs_plus1[i] : 0;
+}
 HYP_NODISCARD hyp_status hyp_cuda_add_call(hyp_cuda_build *b, const HypPlan__Call *k);
 HYP_NODISCARD hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k,
                                              hyp_diag *diag); /* part of hyp_cuda_check_step */

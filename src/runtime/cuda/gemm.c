@@ -17,7 +17,9 @@ typedef struct gemm {
     cublasLtMatmulAlgo_t algo[2]; /* for operands at multiples of HYP_CUDA_ALIGN; of HYP_CUDA_MIN_ALIGN */
     uint32_t a, b, c, d;          /* tensors, in cuBLASLt's roles; c is d where beta is 0 */
     uint32_t bias_plus1;
-    size_t element;      /* bytes */
+    size_t element;      /* bytes; of D, too, unless it is in the workspace */
+    size_t workspace;    /* bytes */
+    bool in_workspace;   /* D is what follows them there */
     CUdeviceptr bias_at; /* what `desc` has */
     union {
         float f;
@@ -50,7 +52,9 @@ static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     gemm *g = data;
     const hyp_cuda_library *lib = &s->model->device->lib;
     if (g->bias_plus1) HYP_TRY(set_bias(lib, g, s->at[g->bias_plus1 - 1], diag));
-    CUdeviceptr a0 = s->at[g->a], b0 = s->at[g->b], c0 = s->at[g->c], d0 = s->at[g->d];
+    CUdeviceptr a0 = s->at[g->a], b0 = s->at[g->b];
+    CUdeviceptr d0 = g->in_workspace ? s->workspace + g->workspace : s->at[g->d];
+    CUdeviceptr c0 = g->in_workspace ? d0 : s->at[g->c];
     const hyp_cuda_box *outer = &g->product.outer;
     int64_t index[HYP_CUDA_DIMS] = {0}, count = hyp_cuda_box_count(outer);
     for (int64_t i = 0; i < count; i++) {
@@ -63,7 +67,7 @@ static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
         cublasStatus_t status =
             lib->cublasLtMatmul(s->lt, g->desc, &g->alpha, (const void *)a, g->a_layout, (const void *)b, g->b_layout,
                                 &g->beta, (const void *)c, g->d_layout, (void *)d, g->d_layout, algo,
-                                (void *)s->workspace, s->workspace_bytes, (cudaStream_t)s->stream);
+                                (void *)s->workspace, g->workspace, (cudaStream_t)s->stream);
         HYP_TRY(hyp_cublaslt_check(lib, status, "cublasLtMatmul", diag));
         for (uint32_t axis = 0; axis < outer->rank; axis++) {
             if (++index[axis] < outer->extent[axis]) break;
@@ -120,7 +124,7 @@ static hyp_status choose(hyp_cuda_session *s, gemm *g, uint32_t align, int wante
     /* Sums of split products are kept in the compute type; in a 16-bit result type they would round at each part. Both
      * schemes that are left add in a fixed order. */
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    uint64_t workspace = s->workspace_bytes;
+    uint64_t workspace = g->workspace;
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
         const void *value;
@@ -166,7 +170,7 @@ static bool recall(hyp_cuda_session *s, const gemm *g, const HypPlan__TunedProdu
     memcpy(out, tuned->algorithm.data, sizeof *out);
     return lib->cublasLtMatmulAlgoCheck(s->lt, g->desc, g->a_layout, g->b_layout, g->d_layout, g->d_layout, out,
                                         &result) == CUBLAS_STATUS_SUCCESS &&
-           result.workspaceSize <= s->workspace_bytes;
+           result.workspaceSize <= g->workspace;
 }
 
 static hyp_status set_epilogue(hyp_cuda_build *b, gemm *g, cublasLtEpilogue_t epilogue)
@@ -269,7 +273,8 @@ static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, d
     g->b = bb;
     g->c = added_plus1 ? added_plus1 - 1 : d;
     g->d = d;
-    g->element = hyp_dtype_size(hyp_cuda_dtype(b->program, d));
+    g->element = hyp_dtype_size(hyp_cuda_dtype(b->program, a));
+    g->workspace = b->session->workspace_bytes;
     set_scalars(g, alpha, added_plus1 ? 1 : 0);
     *out = g;
     return describe(&b->session->model->device->lib, g, b->diag);
@@ -304,6 +309,34 @@ hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_
     if (!way.bias_after) rest.bias_plus1 = 0;
     if (!way.act_after) rest.act = HYP_PLAN__ACT__ACT_NONE;
     return hyp_cuda_add_rest(b, y, m, n, &rest);
+}
+
+hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, hyp_cuda_parts *out)
+{
+    size_t last = k->n_layers - 1;
+    const HypPlan__Layer *layer = k->layers[last];
+    uint32_t x = hyp_cuda_layer_input(k, last);
+    int64_t m = b->values[k->m], n = b->values[layer->n];
+    hyp_cuda_product product;
+    hyp_cuda_product_linear(hyp_cuda_dtype(b->program, x), k->tf32, m, n, b->values[layer->k], layer->weight_kn,
+                            &product);
+    out->count = hyp_cuda_product_parts(&product, b->session->model->device->multiprocessors);
+    size_t bytes = (size_t)(out->count * m * n) * sizeof(float);
+    out->offset = (b->session->workspace_bytes - bytes) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN;
+    if (out->count == 1 || bytes > b->session->workspace_bytes / 2) return out->count = 1, HYP_OK;
+    hyp_cuda_product_split(&product, out->count);
+    gemm *g;
+    hyp_cuda_epilogue plain = {.epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    bool found;
+    HYP_TRY(add_gemm(b, &product, 1, layer->weight, x, 0, k->y, &g));
+    g->in_workspace = true;
+    g->workspace = out->offset;
+    HYP_TRY(try_way(b, g, &plain, NULL, &found));
+    if (found) return HYP_OK;
+    gemm_dispose(&b->session->model->device->lib, g);
+    b->prepared->ops.len--;
+    out->count = 1;
+    return HYP_OK;
 }
 
 hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)

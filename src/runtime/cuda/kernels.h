@@ -14,7 +14,7 @@
 #define HYP_CUDA_BASIC_KERNELS(X) \
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
-    X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
+    X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_u64)
 #define HYP_CUDA_LAYER_KERNELS(X) \
@@ -216,6 +216,16 @@ typedef struct hyp_cuda_norm {
     uint32_t centred;                 /* the mean is taken away: layer-norm, else rms-norm */
     uint32_t pad;
 } hyp_cuda_norm;
+
+/* The same behind a product whose sums are in several parts: x = the sum of parts + bias + added is rounded, written to
+ * rows.x, and normalized. f16 and bf16, in pieces of 16 bytes. */
+typedef struct hyp_cuda_norm_parts {
+    hyp_cuda_norm norm;
+    uint64_t parts;       /* f32 [count, rows, size] */
+    uint64_t bias, added; /* a row; of the size of x; 0 = absent */
+    int64_t part_pieces;  /* from one part to the next: of 8 elements */
+    uint32_t count, pad;
+} hyp_cuda_norm_parts;
 
 /* y = act(x + bias + before) + after in pieces of 16 bytes: bias is a row, the others have the size of y. f32, f16,
  * bf16. */

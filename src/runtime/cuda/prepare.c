@@ -26,10 +26,19 @@ hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session
     return HYP_OK;
 }
 
+static hyp_status add_linear(hyp_cuda_build *b, const HypPlan__Linear *k)
+{
+    bool done = false;
+    if (b->step + 1 < b->program->n_steps)
+        HYP_TRY(hyp_cuda_add_linear_norm(b, k, b->program->steps[b->step + 1], &done));
+    if (done) return b->step++, HYP_OK;
+    return hyp_cuda_add_linear(b, k);
+}
+
 static hyp_status add_step(hyp_cuda_build *b, const HypPlan__Step *step)
 {
     switch (step->kernel_case) {
-    case HYP_PLAN__STEP__KERNEL_LINEAR: return hyp_cuda_add_linear(b, step->linear);
+    case HYP_PLAN__STEP__KERNEL_LINEAR: return add_linear(b, step->linear);
     case HYP_PLAN__STEP__KERNEL_MATMUL: return hyp_cuda_add_matmul(b, step->matmul);
     case HYP_PLAN__STEP__KERNEL_POINTWISE: return hyp_cuda_add_pointwise(b, step->pointwise);
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: return hyp_cuda_add_softmax(b, step->softmax);

@@ -88,6 +88,29 @@ void hyp_cuda_product_matmul(hyp_dtype dtype, const HypPlan__Matmul *k, const in
     out->outer = batch;
 }
 
+uint32_t hyp_cuda_product_parts(const hyp_cuda_product *p, int multiprocessors)
+{
+    enum { TILE = 64, LEAST_DEPTH = 256 };
+    static const uint32_t parts[] = {8, 6, 4, 3, 2};
+    if (p->type != CUDA_R_16F && p->type != CUDA_R_16BF) return 1;
+    int64_t tiles = ((p->m + TILE - 1) / TILE) * ((p->n + TILE - 1) / TILE);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (p->k % (TILE * parts[i]) == 0 && p->k / parts[i] >= LEAST_DEPTH &&
+            tiles * parts[i] <= multiprocessors * 3 / 2)
+            return parts[i];
+    return 1;
+}
+
+void hyp_cuda_product_split(hyp_cuda_product *p, uint32_t parts)
+{
+    p->k /= parts;
+    p->stride_a = p->k * (p->trans_a ? 1 : p->lda);
+    p->stride_b = p->k * (p->trans_b ? p->ldb : 1);
+    p->stride_d = p->m * p->n;
+    p->batch = parts;
+    p->result = CUDA_R_32F;
+}
+
 bool hyp_cuda_product_is_strict(const hyp_cuda_product *p)
 {
     return p->type == CUDA_R_64F || (p->type == CUDA_R_32F && p->compute == CUBLAS_COMPUTE_32F);

@@ -54,7 +54,7 @@ __device__ __forceinline__ piece load_vector(uint32_t dtype, uint64_t data, int6
     return to_piece(dtype, load_bits16(data, at));
 }
 
-__device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int64_t at, const piece &p)
+__device__ __forceinline__ uint4 to_bits(uint32_t dtype, const piece &p)
 {
     uint32_t words[4];
 #pragma unroll
@@ -69,7 +69,12 @@ __device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int6
             words[i] = high << 16 | __half_as_ushort(to_half(p.v[2 * i]));
         }
     }
-    ((uint4 *)data)[at] = make_uint4(words[0], words[1], words[2], words[3]);
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+__device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int64_t at, const piece &p)
+{
+    ((uint4 *)data)[at] = to_bits(dtype, p);
 }
 
 // Is element e of piece `at` one of the row's?
@@ -154,11 +159,11 @@ template <bool V> __device__ __forceinline__ void softmax_row(const hyp_cuda_row
     });
 }
 
-template <bool V> __device__ __forceinline__ void norm_row(const hyp_cuda_norm &n, row_pieces &row, float *room)
+// Of a row that is loaded.
+template <bool V> __device__ __forceinline__ void norm_loaded(const hyp_cuda_norm &n, row_pieces &row, float *room)
 {
     const hyp_cuda_rows &r = n.rows;
     float sum = 0, mean = 0, squares = 0, size = (float)r.size;
-    load_row<V>(r, row);
     for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
@@ -186,6 +191,43 @@ template <bool V> __device__ __forceinline__ void norm_row(const hyp_cuda_norm &
         }
         store_piece<V>(r, row.row, at, p);
     });
+}
+
+template <bool V> __device__ __forceinline__ void norm_row(const hyp_cuda_norm &n, row_pieces &row, float *room)
+{
+    load_row<V>(n.rows, row);
+    norm_loaded<V>(n, row, room);
+}
+
+__device__ __forceinline__ void add_piece(piece &p, const piece &more)
+{
+#pragma unroll
+    for (int e = 0; e < 8; e++) p.v[e] += more.v[e];
+}
+
+__device__ __forceinline__ void add_floats(piece &p, uint64_t data, int64_t at)
+{
+    float4 low = ((const float4 *)data)[2 * at], high = ((const float4 *)data)[2 * at + 1];
+    p.v[0] += low.x, p.v[1] += low.y, p.v[2] += low.z, p.v[3] += low.w;
+    p.v[4] += high.x, p.v[5] += high.y, p.v[6] += high.z, p.v[7] += high.w;
+}
+
+// A thread reads all that it needs of a piece before it writes it, so x and y may lie where `added` lay.
+__device__ __forceinline__ void norm_parts_row(const hyp_cuda_norm_parts &s, row_pieces &row, float *room)
+{
+    const hyp_cuda_rows &r = s.norm.rows;
+    for_pieces(r, row, [&](piece &p, int64_t at, int) {
+        int64_t i = row.row * r.pieces + at;
+        p = {};
+#pragma unroll 4
+        for (uint32_t part = 0; part < s.count; part++) add_floats(p, s.parts, part * s.part_pieces + i);
+        if (s.bias) add_piece(p, load_vector(r.dtype, s.bias, at));
+        if (s.added) add_piece(p, load_vector(r.dtype, s.added, i));
+        uint4 bits = to_bits(r.dtype, p);
+        ((uint4 *)r.x)[i] = bits;
+        p = to_piece(r.dtype, bits);
+    });
+    norm_loaded<true>(s.norm, row, room);
 }
 
 // The same for rows that are too long for registers, and in double: x is read three times.
@@ -267,6 +309,7 @@ ROWS(softmax_rows, hyp_cuda_rows, p, softmax_row<true>)
 ROWS(softmax_loose_rows, hyp_cuda_rows, p, softmax_row<false>)
 ROWS(norm_rows, hyp_cuda_norm, p.rows, norm_row<true>)
 ROWS(norm_loose_rows, hyp_cuda_norm, p.rows, norm_row<false>)
+ROWS(norm_parts, hyp_cuda_norm_parts, p.norm.rows, norm_parts_row)
 #undef ROWS
 
 extern "C" __global__ void norm_long_f32(const __grid_constant__ hyp_cuda_norm p)

@@ -99,6 +99,7 @@ static const entry entries[] = {
     ENTRY(softmax_loose_rows, hyp_cuda_rows, true),
     ENTRY(norm_rows, hyp_cuda_norm, true),
     ENTRY(norm_loose_rows, hyp_cuda_norm, true),
+    ENTRY(norm_parts, hyp_cuda_norm_parts, true),
     ENTRY(norm_long_f32, hyp_cuda_norm, true),
     ENTRY(norm_long_f64, hyp_cuda_norm, true),
     ENTRY(finish_product, hyp_cuda_finish, false),

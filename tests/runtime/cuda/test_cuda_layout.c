@@ -178,6 +178,35 @@ static void activations_go_into_epilogues_where_there_are_any(void **state)
     }
 }
 
+static void sums_are_split_where_there_are_few_results(void **state)
+{
+    (void)state;
+    static const struct {
+        hyp_dtype dtype;
+        int64_t m, n, k;
+        uint32_t parts;
+    } rows[] = {
+        {HYP_BF16, 128, 768, 3072, 8}, {HYP_F16, 128, 768, 768, 3},
+        {HYP_BF16, 512, 768, 3072, 2}, {HYP_BF16, 1024, 768, 3072, 1}, /* enough work as it is */
+        {HYP_BF16, 128, 768, 448, 1},                                  /* parts would be short */
+        {HYP_BF16, 128, 768, 1030, 1},                                 /* and ragged */
+        {HYP_F32, 128, 768, 3072, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        hyp_cuda_product p;
+        hyp_cuda_product_linear(rows[i].dtype, false, rows[i].m, rows[i].n, rows[i].k, i == 1, &p);
+        assert_int_equal(hyp_cuda_product_parts(&p, 132), rows[i].parts);
+        if (rows[i].parts == 1) continue;
+        hyp_cuda_product_split(&p, rows[i].parts);
+        assert_int_equal(p.k * p.batch, rows[i].k);
+        assert_int_equal(p.stride_a, i == 1 ? p.k * rows[i].n : p.k); /* the weight is stored [k, n], or [n, k] */
+        assert_int_equal(p.stride_b, p.k);
+        assert_int_equal(p.stride_d, rows[i].m * rows[i].n);
+        assert_int_equal(p.lda, i == 1 ? rows[i].n : rows[i].k);
+        assert_int_equal(p.result, CUDA_R_32F);
+    }
+}
+
 static void plan_matmul(size_t rank, const int64_t *batch, const int64_t *a_strides, const int64_t *b_strides,
                         bool trans_a, hyp_cuda_product *out)
 {
@@ -503,6 +532,7 @@ int main(void)
         cmocka_unit_test(boxes_merge_axes_that_every_lane_walks_as_one),
         cmocka_unit_test(linear_is_column_major_so_that_every_epilogue_is_legal),
         cmocka_unit_test(fp32_is_strict_unless_the_plan_allows_tf32),
+        cmocka_unit_test(sums_are_split_where_there_are_few_results),
         cmocka_unit_test(activations_go_into_epilogues_where_there_are_any),
         cmocka_unit_test(the_key_of_a_product_tells_what_its_speed_depends_on),
         cmocka_unit_test(batches_become_one_call_where_strides_allow),

@@ -135,6 +135,49 @@ static void layers_normalize_the_row_that_they_read(void **state)
                 check_own_norm(&seed, types[t], sizes[i][0], sizes[i][1], sizes[i][2], form > 0, form > 1);
 }
 
+/* s = x w^T + b + r and y = norm(s), where sums are split because there are few results. In place: s lies where r was.
+ */
+static void check_norm_behind(uint64_t *seed, hyp_dtype dtype, bool in_place, bool kn, int64_t m, int64_t n, int64_t k)
+{
+    pb_init(&builder);
+    uint32_t batch = pb_symbol(&builder, "batch"), shape[2] = {batch, pb_const(&builder, n)};
+    uint32_t x = pb_input(&builder, "x", dtype, 2, (uint32_t[]){batch, pb_const(&builder, k)});
+    uint32_t r = pb_input(&builder, "r", dtype, 2, shape), y = pb_output(&builder, "y", dtype, 2, shape);
+    uint32_t w = random_weight(&builder, seed, dtype, 2, kn ? (int64_t[]){k, n} : (int64_t[]){n, k});
+    uint32_t row[3], sum;
+    for (int i = 0; i < 3; i++) row[i] = random_weight(&builder, seed, dtype, 1, &n);
+    if (in_place) {
+        uint32_t copied = pb_scratch(&builder, dtype, 0, 2, shape);
+        pb_copy_all(&builder, r, copied, pb_dim(&builder, HYP_PLAN__DIM__KIND__MUL, shape[0], shape[1]));
+        r = copied;
+        sum = pb_scratch(&builder, dtype, 0, 2, shape);
+    } else {
+        sum = pb_output(&builder, "sum", dtype, 2, shape);
+    }
+    HypPlan__Linear *linear = pb_linear(&builder, x, sum, batch);
+    pb_layer(&builder, linear, n, k, w, k % 3 ? row[0] : PB_NONE, ACT(NONE), PB_NONE)->weight_kn = kn;
+    linear->added_plus1 = in_place || k % 5 ? r + 1 : 0;
+    HypPlan__Call *norm =
+        pb_call(&builder, kn ? "rms-norm" : "layer-norm", kn ? 2 : 3, (uint32_t[]){sum, row[1], row[2]}, y);
+    pb_call_int(&builder, norm, -1);
+    pb_call_float(&builder, norm, 1e-3);
+    double step = dtype == HYP_BF16 ? 0x1p-8 : dtype == HYP_F16 ? 0x1p-11 : 0x1p-20; /* sums may be rounded otherwise */
+    check((dims_list){{m, k}, {m, n}}, (tolerance){2 * step, 8 * step});
+}
+
+static void norms_add_up_what_a_product_left_in_parts(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {/* m, n, k: parts of the sums */
+                                       {17, 24, 512},  {33, 40, 768},   {20, 128, 1280}, {17, 32, 1536},
+                                       {17, 24, 2048}, {20, 264, 1024}, {17, 24, 320},   {16, 24, 512}};
+    uint64_t seed = 15;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int t = 0; t < FLOATS; t++)
+            for (int form = 0; form < 4 && (i == 0 || hyp_dtype_size(floats[t]) == 2); form++)
+                check_norm_behind(&seed, floats[t], form & 1, form >> 1, sizes[i][0], sizes[i][1], sizes[i][2]);
+}
+
 static void tf32_stays_within_its_precision(void **state)
 {
     (void)state;
@@ -494,6 +537,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(linear_takes_edge_sizes),
         cmocka_unit_test(linear_adds_a_tensor_before_or_after_its_activation),
         cmocka_unit_test(layers_normalize_the_row_that_they_read),
+        cmocka_unit_test(norms_add_up_what_a_product_left_in_parts),
         cmocka_unit_test(tf32_stays_within_its_precision),
         cmocka_unit_test(few_rows_go_through_any_number_of_layers),
         cmocka_unit_test(large_and_deep_chains_equal_reference),

@@ -1,0 +1,148 @@
+/* norm.c - layer-norm and rms-norm, by themselves and behind a product whose sums were split. */
+#include <string.h>
+
+#include "runtime/cuda/cuda.h"
+#include "runtime/reference/reference.h"
+
+typedef struct norm {
+    hyp_cuda_norm args;
+    hyp_cuda_grid grid;
+    uint32_t x_plus1, scale_plus1, bias_plus1, y;
+} norm;
+
+static void set_addresses(const hyp_cuda_session *s, const norm *p, hyp_cuda_norm *args)
+{
+    args->rows.x = hyp_cuda_address(s, p->x_plus1);
+    args->scale = hyp_cuda_address(s, p->scale_plus1);
+    args->bias = hyp_cuda_address(s, p->bias_plus1);
+    args->rows.y = s->at[p->y];
+}
+
+static hyp_status norm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    norm *p = data;
+    set_addresses(s, p, &p->args);
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+static norm norm_of(const HypPlan__Call *k)
+{
+    return (norm){.x_plus1 = hyp_cuda_call_input(k, 0),
+                  .scale_plus1 = hyp_cuda_call_input(k, 1),
+                  .bias_plus1 = hyp_cuda_call_input(k, 2),
+                  .y = k->outputs[0]};
+}
+
+/* x as rows, those of the axes from the attribute `axis` on, and the types. */
+static hyp_status read_norm(const HypPlan__Call *k, const hyp_kernel_call *c, hyp_cuda_norm *args)
+{
+    const hyp_array *x = &c->in[0], *scale = hyp_kernel_input(c, 1), *bias = hyp_kernel_input(c, 2);
+    *args = (hyp_cuda_norm){.epsilon = c->attrs[1].f,
+                            .centred = strcmp(k->kernel, "layer-norm") == 0,
+                            .rows = {.dtype = x->dtype, .vector = 1}};
+    HYP_TRY(hyp_kernel_norm_rows(c, &args->rows.count, &args->rows.size));
+    if ((scale && scale->dtype != x->dtype) || (bias && bias->dtype != x->dtype)) args->rows.vector = 0;
+    args->scale_dtype = scale ? scale->dtype : HYP_DTYPE_NONE;
+    args->bias_dtype = bias ? bias->dtype : HYP_DTYPE_NONE;
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_add_norm(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    hyp_cuda_norm args;
+    void *data;
+    HYP_TRY(read_norm(k, c, &args));
+    if (c->in[0].count == 0) return HYP_OK;
+    HYP_TRY(hyp_cuda_add_op(b, norm_run, sizeof(norm), &data));
+    norm *p = data;
+    *p = norm_of(k);
+    bool fits = hyp_cuda_row_grid(b->session->model->device, &args.rows, &p->grid);
+    bool is_f64 = args.rows.dtype == HYP_F64;
+    bool others_are_f64 = args.scale_dtype == HYP_F64 || args.bias_dtype == HYP_F64;
+    p->grid.kernel = is_f64                    ? HYP_CUDA_KERNEL_norm_long_f64
+                     : !fits || others_are_f64 ? HYP_CUDA_KERNEL_norm_long_f32
+                     : args.rows.vector        ? HYP_CUDA_KERNEL_norm_rows
+                                               : HYP_CUDA_KERNEL_norm_loose_rows;
+    p->args = args;
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}
+
+bool hyp_cuda_newest_norm(const hyp_cuda_build *b, uint32_t y, hyp_cuda_own_norm *out)
+{
+    const hyp_cuda_prepared *prepared = b->prepared;
+    const hyp_cuda_op *op = prepared->ops.len > 0 ? &prepared->ops.data[prepared->ops.len - 1] : NULL;
+    const norm *p = op && op->run == norm_run ? op->data : NULL;
+    if (!p || hyp_plan_root(b->program, p->y) != hyp_plan_root(b->program, y)) return false;
+    if (p->grid.kernel != HYP_CUDA_KERNEL_norm_rows || !p->scale_plus1) return false;
+    *out = (hyp_cuda_own_norm){.x = p->x_plus1 - 1,
+                               .scale = p->scale_plus1 - 1,
+                               .bias_plus1 = p->bias_plus1,
+                               .kind = p->args.centred ? HYP_CUDA_NORM_LAYER : HYP_CUDA_NORM_ROOT,
+                               .epsilon = (float)p->args.epsilon,
+                               .rows = p->args.rows.count,
+                               .size = p->args.rows.size};
+    return true;
+}
+
+/* ---- behind parts of sums ----------------------------------------------------------------------------------- */
+
+typedef struct norm_parts {
+    norm norm; /* tensors and grid */
+    hyp_cuda_norm_parts args;
+    size_t offset; /* of the parts, in the workspace */
+    uint32_t bias_plus1, added_plus1;
+} norm_parts;
+
+static hyp_status norm_parts_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    norm_parts *p = data;
+    set_addresses(s, &p->norm, &p->args.norm);
+    p->args.parts = s->workspace + p->offset;
+    p->args.bias = hyp_cuda_address(s, p->bias_plus1);
+    p->args.added = hyp_cuda_address(s, p->added_plus1);
+    return hyp_cuda_launch(s, &p->norm.grid, &p->args, diag);
+}
+
+/* Does the step normalize the rows of this tensor[m,n], in a way that norm_parts has? */
+static bool reads_rows(hyp_cuda_build *b, const HypPlan__Step *step, uint32_t x, int64_t m, int64_t n, hyp_cuda_norm *out,
+                       hyp_cuda_grid *out_grid)
+{
+    const HypPlan__Call *k = step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL ? step->call : NULL;
+    if (!k || (strcmp(k->kernel, "layer-norm") != 0 && strcmp(k->kernel, "rms-norm") != 0)) return false;
+    if (hyp_cuda_call_input(k, 0) != x + 1) return false;
+    const hyp_reference_call shapes = {.program = b->program, .values = b->values};
+    hyp_call_arguments a;
+    hyp_reference_arguments(&shapes, k, NULL, &a);
+    if (read_norm(k, &a.call, out) != HYP_OK || out->rows.count != m || out->rows.size != n) return false;
+    bool fits = hyp_cuda_row_grid(b->session->model->device, &out->rows, out_grid);
+    out_grid->kernel = HYP_CUDA_KERNEL_norm_parts;
+    return fits && out->rows.vector && (out->rows.dtype == HYP_F16 || out->rows.dtype == HYP_BF16);
+}
+
+hyp_status hyp_cuda_add_linear_norm(hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Step *next,
+                                    bool *out_done)
+{
+    const HypPlan__Layer *last = k->layers[k->n_layers - 1];
+    int64_t m = b->values[k->m], n = b->values[last->n];
+    hyp_cuda_norm args;
+    hyp_cuda_grid grid;
+    hyp_cuda_parts parts;
+    *out_done = false;
+    if (k->n_layers != 1 || last->act != HYP_PLAN__ACT__ACT_NONE || m <= HYP_CUDA_LAYER_ROWS || n <= HYP_CUDA_LAYER_ROWS ||
+        !reads_rows(b, next, k->y, m, n, &args, &grid))
+        return HYP_OK;
+    HYP_TRY(hyp_cuda_add_parts(b, k, &parts));
+    if (parts.count == 1) return HYP_OK;
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, norm_parts_run, sizeof(norm_parts), &data));
+    b->prepared->ops.data[b->prepared->ops.len - 1].step = b->step + 1;
+    norm_parts *p = data;
+    *p = (norm_parts){.norm = norm_of(next->call),
+                      .args = {.norm = args, .part_pieces = m * args.rows.pieces, .count = parts.count},
+                      .offset = parts.offset,
+                      .bias_plus1 = last->bias_plus1,
+                      .added_plus1 = k->added_plus1};
+    p->norm.grid = grid;
+    *out_done = true;
+    return hyp_cuda_need_kernel(b, grid.kernel);
+}
