@@ -529,7 +529,9 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, c
     if (fault("cublasLtMatmul")) return CUBLAS_STATUS_EXECUTION_FAILED;
     // In 8 bits the library has products of this form alone.
     bool bytes = la->type == CUDA_R_8F_E4M3;
-    if (la->type != lb->type || (!bytes && ld->type != la->type)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    bool narrow = la->type == CUDA_R_16F || la->type == CUDA_R_16BF; // results may keep the f32 of the sums
+    if (la->type != lb->type || (!bytes && ld->type != la->type && !(narrow && ld->type == CUDA_R_32F)))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     if (bytes && (!ta || tb || m % 16 || k % 16 || ld->type != CUDA_R_16BF)) return CUBLAS_STATUS_NOT_SUPPORTED;
     bool wide = la->type == CUDA_R_64F;
     if (wide != (q.p.compute == CUBLAS_COMPUTE_64F) || wide != (q.p.scale == CUDA_R_64F))
