@@ -30,6 +30,10 @@ LINEAR = [(1, 512, 784), (1, 768, 768), (1, 3072, 768), (1, 768, 3072), (1, 4096
 MATMUL = [(12, 1, 513, 64), (12, 1, 64, 513), (12, 128, 128, 64), (12, 128, 64, 128), (96, 128, 128, 64),
           (96, 128, 64, 128), (16, 1024, 1024, 64), (16, 1024, 64, 1024)]
 ROWS = [(1, 768), (128, 768), (1024, 768), (1536, 128), (12288, 128), (16384, 1024)]  # of softmax and normalization
+CONV = [(1, 3, 64, 224, 7, 2, 1), (1, 64, 64, 56, 3, 1, 1), (1, 128, 128, 28, 3, 1, 1), (1, 256, 256, 14, 3, 1, 1),
+        (1, 512, 512, 7, 3, 1, 1), (1, 64, 128, 56, 1, 2, 1), (1, 32, 128, 112, 1, 1, 1), (1, 128, 128, 112, 3, 1, 128),
+        (8, 64, 64, 56, 3, 1, 1), (8, 256, 256, 14, 3, 1, 1), (8, 512, 512, 7, 3, 1, 1), (8, 128, 32, 112, 1, 1, 1),
+        (8, 128, 128, 112, 3, 1, 128), (32, 128, 128, 28, 3, 1, 1)]  # batch, channels, filters, side, taps, stride, groups
 POINTWISE = [768, 98304, 393216, 3145728, 33554432]
 TRANSPOSE = [(1, 128, 12, 64), (8, 128, 12, 64), (32, 512, 16, 64)]
 
@@ -43,11 +47,18 @@ def constant(shape, onnx_type):
 
 
 def cases():
-    """(operator and sizes of the entry, shapes of the inputs, the shape of a weight, ONNX node, shape of the result)"""
+    """Convolutions are for f32 alone: in 16 bits one by itself is turned from and to the plan's order, in a network not.
+
+    (operator and sizes of the entry, shapes of the inputs, the shape of a weight, ONNX node, shape of the result)"""
     for m, n, k in LINEAR:
         yield f"linear {m} {n} {k}", [(m, k)], (n, k), ("Gemm", {"transB": 1}), (m, n)
     for b, m, n, k in MATMUL:
         yield f"matmul {b} {m} {n} {k}", [(b, m, k), (b, k, n)], None, ("MatMul", {}), (b, m, n)
+    for batch, channels, filters, side, taps, stride, groups in CONV:
+        place, weight = -(-side // stride), (filters, channels // groups, taps, taps)
+        attributes = {"strides": [stride] * 2, "pads": [taps // 2] * 4, "group": groups}
+        yield (f"conv {batch * place ** 2} {filters} {channels // groups} {taps ** 2} {groups}",
+               [(batch, channels, side, side)], weight, ("Conv", attributes), (batch, filters, place, place))
     for rows, size in ROWS:
         yield f"softmax {rows * size}", [(rows, size)], None, ("Softmax", {}), (rows, size)
         yield f"layer-norm {rows * size}", [(rows, size)], (size,), ("LayerNormalization", {}), (rows, size)
@@ -74,7 +85,7 @@ def seconds(args, library, folder, kind, shapes, weight, node, result):
     onnx, plan_path = os.path.join(folder, "m.onnx"), os.path.join(folder, "m.plan")
     with open(onnx, "wb") as file:
         file.write(make_model(shapes, weight, node, result, onnx_type).SerializeToString())
-    compile_plan(args.hypatiac, onnx, plan_path)
+    compile_plan(args.hypatiac, onnx, plan_path, "--disable-rule=conv-linear,conv-tiles")
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         inputs = [torch.randn(s, device="cuda").to(torch_type) for s in shapes]
@@ -104,7 +115,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for what, *model in cases():
             for kind in TYPES:
-                if (what, kind) not in seen:  # two shapes of as many elements: the first
+                alone = what.startswith("conv") and kind != "f32"
+                if not alone and (what, kind) not in seen:  # two shapes of as many elements: the first
                     print(f"  (measured {what} {kind} {seconds(args, library, folder, kind, *model):.3g})", flush=True)
                 seen.add((what, kind))
     print(")")

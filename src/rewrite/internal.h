@@ -254,14 +254,14 @@ double hyp_roofline_work(const hyp_cost_query *query, const hyp_roofline *roofli
 
 /* ---- measured.c ---------------------------------------------------------------------------------- */
 
-enum { HYP_MEASURED_SIZES = 4 };
+enum { HYP_MEASURED_SIZES = 5 };
 
 /* An entry of a profile: what one operator took for one shape. */
 struct hyp_measured {
     hyp_op op;
     hyp_dtype dtype;
     uint32_t rank;                    /* sizes of the shape */
-    double shape[HYP_MEASURED_SIZES]; /* linear: m n k; matmul: batch m n k; else: elements */
+    double shape[HYP_MEASURED_SIZES]; /* as `sizes_of` in measured.c says */
     double place[HYP_MEASURED_SIZES]; /* binary logarithms of the shape */
     double seconds, log_ratio;        /* log_ratio: logarithm of seconds over the roofline */
 };

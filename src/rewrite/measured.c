@@ -14,10 +14,11 @@
 static const char *sizes_of(hyp_op op, uint32_t *out_count)
 {
     uint32_t flags = hyp_op_get(op)->flags;
-    *out_count = op == HYP_OP_linear ? 3 : op == HYP_OP_matmul ? 4 : 1;
+    *out_count = op == HYP_OP_linear ? 3 : op == HYP_OP_matmul ? 4 : op == HYP_OP_conv ? 5 : 1;
     switch (op) {
     case HYP_OP_linear: return "M N K";
     case HYP_OP_matmul: return "BATCH M N K";
+    case HYP_OP_conv: return "PLACES FILTERS CHANNELS TAPS GROUPS"; /* places of all results; channels of a group */
     case HYP_OP_softmax:
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean:
@@ -49,7 +50,7 @@ hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measur
     const char *name = form->items[1]->text, *sizes = hyp_op_find(name, &m.op) ? sizes_of(m.op, &m.rank) : NULL;
     if (!sizes)
         return hyp_sexpr_fail(diag, file, form->items[1], HYP_ERR_MALFORMED,
-                              "'%s' is no operator that is measured: linear, matmul, softmax, transpose, sums, means, "
+                              "'%s' is no operator that is measured: linear, matmul, conv, softmax, transpose, sums, means, "
                               "normalizations and elementwise ones are",
                               name);
     if (form->count != m.rank + 4)
@@ -110,6 +111,12 @@ static void ask(const hyp_measured *m, question *q)
         q->types[0] = tensor(m, 3, s[0], s[1], s[3]);
         q->types[1] = tensor(m, 3, s[0], s[3], s[2]);
         q->output = tensor(m, 3, s[0], s[1], s[2]);
+        break;
+    case HYP_OP_conv: /* along one axis */
+        q->types[0] = tensor(m, 3, 1, s[2] * s[4], s[0]);
+        q->types[1] = tensor(m, 3, s[1], s[2], s[3]);
+        q->output = tensor(m, 3, 1, s[1], s[0]);
+        q->attrs[4].sym = "none";
         break;
     default:
         for (uint32_t i = 0; i < 3; i++) q->types[i] = tensor(m, 1, s[0], 0, 0);

@@ -215,9 +215,15 @@ static double convolution(const asking *a)
     const hyp_type *w = q->inputs[1], *y = &q->outputs[0];
     double count = elements(a, y), channels = w->rank ? size_of(a, w->dims[0]) : 1;
     double flops = 2 * (transpose ? elements(a, q->inputs[0]) : count) * elements(a, w) / fmax(1, channels);
-    double traffic = all_inputs(a) + all_outputs(a), seconds = a->device->launch_seconds;
+    const hyp_type *added = !transpose && q->input_count > 3 ? q->inputs[3] : NULL;
+    double traffic = all_inputs(a) - bytes(a, added) + all_outputs(a), seconds = a->device->launch_seconds;
     seconds += fmax(computing(a, flops, w->dtype), moving(a, traffic, traffic));
-    return transpose ? seconds : seconds + activation(a, q->attrs[4].sym, count, y->dtype);
+    if (transpose) return seconds;
+    double in = size_of(a, w->dims[1]), taps = elements(a, w) / fmax(1, channels * in);
+    double groups = size_of(a, q->inputs[0]->dims[1]) / fmax(1, in);
+    seconds *= ratio(a, HYP_OP_conv, w->dtype, (const double[]){count / fmax(1, channels), channels, in, taps, groups});
+    if (added) seconds += sum(a, "before", added, count);
+    return seconds + activation(a, q->attrs[4].sym, count, y->dtype);
 }
 
 static double matmul(const asking *a)

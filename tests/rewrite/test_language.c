@@ -208,6 +208,7 @@ static void mistakes_in_measurements_are_named_with_their_place(void **state)
         {"(measured linea 1 2 3 f32 1e-6)", ":11: 'linea' is no operator that is measured"},
         {"(measured reshape 3 f32 1e-6)", ":11: 'reshape' is no operator"},
         {"(measured linear 1 2 f32 1e-6)", ":1: (measured linear M N K TYPE SECONDS) is wanted"},
+        {"(measured conv 1 2 3 f32 1e-6)", ":1: (measured conv PLACES FILTERS CHANNELS TAPS GROUPS TYPE SECONDS) is"},
         {"(measured gelu 1 2 f32 1e-6)", ":1: (measured gelu ELEMENTS TYPE SECONDS) is wanted"},
         {"(measured linear 1 0 3 f32 1e-6)", ":20: a size from 1 to 2^40 is wanted"},
         {"(measured linear 1 2.5 3 f32 1e-6)", ":20: a size from 1 to 2^40 is wanted"},
@@ -367,6 +368,32 @@ static void what_was_measured_costs_that(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* Of a convolution along two axes, with strides: an entry knows neither. What is added is no part of it. */
+static void a_measured_convolution_costs_that_and_what_is_added(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline line = measured_line(&arena, "(measured conv 392 64 16 9 2 f32 5e-5) (measured conv 8 8 8 1 1 f32 1e-6)");
+    hyp_dims *dims;
+    hyp_type x = {.dtype = HYP_F32, .rank = 4, .dims = {2, 32, 14, 14}}, w = x, y = x;
+    w.dims[0] = y.dims[1] = 64;
+    w.dims[1] = 16;
+    w.dims[2] = w.dims[3] = 3;
+    const hyp_type *inputs[4] = {&x, &w, NULL, &y};
+    hyp_attr attrs[5] = {{0}};
+    attrs[4].sym = "none";
+    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+    hyp_cost_query q = {.op = HYP_OP_conv, .attrs = attrs, .inputs = inputs, .input_count = 2, .outputs = &y,
+                        .output_count = 1, .dims = dims};
+    double alone = hyp_roofline_cost(&q, &line);
+    q.input_count = 4;
+    double with_sum = hyp_roofline_cost(&q, &line);
+    hyp_dims_destroy(dims);
+    assert_true(fabs(alone / 5e-5 - 1) < 1e-12);
+    assert_true(with_sum > alone && with_sum < 1.1 * alone);
+    hyp_arena_dispose(&arena);
+}
+
 static void between_measurements_the_ratio_is_between_theirs(void **state)
 {
     (void)state;
@@ -408,6 +435,7 @@ int main(void)
         cmocka_unit_test(mistakes_in_measurements_are_named_with_their_place),
         cmocka_unit_test(too_many_measurements_are_refused),
         cmocka_unit_test(what_was_measured_costs_that),
+        cmocka_unit_test(a_measured_convolution_costs_that_and_what_is_added),
         cmocka_unit_test(between_measurements_the_ratio_is_between_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
