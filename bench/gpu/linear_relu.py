@@ -1,7 +1,7 @@
 """Layers with a relu, one and many: plans against PyTorch and JAX, on one GPU.
 
     python3 bench/gpu/linear_relu.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--quick] [--tsv FILE] [--only TEXT]
-                                     [--types bf16,fp32,fp16,tf32] [--seconds S] [--compile-seconds S] [--rounds N]
+                                     [--types bf16,fp32,fp16,tf32,fp8] [--seconds S] [--compile-seconds S] [--rounds N]
 
 Of every network two plans are compiled: with all rules ("fused"), and without those that put activations into a
 product's kernel ("unfused": a product with its bias, then a relu kernel). The first is also tuned on this GPU
@@ -46,11 +46,12 @@ import torch
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import peers  # noqa: E402
 from ceilings import Ceilings  # noqa: E402
-from networks import CASES, LARGE, Network, QUICK, THIN, TYPES  # noqa: E402
+from networks import CASES, LARGE, Network, QUICK, THIN  # noqa: E402
 from report import BATCH_1, Row, Table, judge, summarize  # noqa: E402
 from runtime import Library, Plan, compile_plan  # noqa: E402
 from timing import capture, error, milliseconds, repeat, take_turns  # noqa: E402
 
+ALL = "bf16,fp32,fp16,tf32"  # of TYPES; fp8 when it is asked for
 UNFUSED = ["--disable-rule=fuse-linear-relu"]
 MOST_CALLS, MOST_CAPTURED = 50, 200  # runs in a sample: called by the host, in a graph
 TURNS = 3  # parts of the rounds, with a look at the kernels after each
@@ -128,7 +129,7 @@ class Contest:
         """The network's product alone, by the fastest algorithm that tuning finds: one more to compare with."""
         onnx, path = (os.path.join(self.bench.folder, name) for name in ("product.onnx", "product.plan"))
         self.network.write_onnx(onnx, products_alone=True)
-        compile_plan(self.bench.args.hypatiac, onnx, path, "--precision", TYPES[self.row.kind].precision,
+        compile_plan(self.bench.args.hypatiac, onnx, path, *self.network.options(self.bench.folder),
                      target=self.bench.target)
         if self.bench.cuda:
             self.tune(path, path)
@@ -140,7 +141,7 @@ class Contest:
         paths = {way: os.path.join(bench.folder, way + ".plan") for way in ("fused", "unfused", "tuned")}
         onnx = os.path.join(bench.folder, "model.onnx")
         self.network.write_onnx(onnx)
-        precision = ["--precision", TYPES[self.row.kind].precision]
+        precision = self.network.options(bench.folder)
         instances = 3 if case.flops < 2e11 else 1
         for way, options in (("fused", []), ("unfused", UNFUSED)):
             compile_plan(bench.args.hypatiac, onnx, paths[way], *precision, *options, target=bench.target)
@@ -294,7 +295,7 @@ def parse_arguments():
     parser.add_argument("--host-time", metavar="BIN", help="bench-host-time, to measure what a run call costs the host")
     parser.add_argument("--tsv")
     parser.add_argument("--only", default="", help="networks whose name contains this")
-    parser.add_argument("--types", default=",".join(TYPES))
+    parser.add_argument("--types", default=ALL)
     parser.add_argument("--peers", default="torch.compile,jax", help="besides eager")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--row-seconds", type=float, default=0.8, help="about how long to sample a network")
@@ -303,7 +304,7 @@ def parse_arguments():
     parser.add_argument("--compile-seconds", type=float, help="of them for peers, all networks together; 2 of 5")
     parser.add_argument("--quick", action="store_true", help="few networks, bf16 and fp32")
     args = parser.parse_args()
-    if args.quick and args.types == ",".join(TYPES):
+    if args.quick and args.types == ALL:
         args.types = "bf16,fp32"
     args.rounds = min(args.rounds, 9) if args.quick else args.rounds
     args.seconds = args.seconds if args.seconds is not None else 90 if args.quick else 360

@@ -1,6 +1,8 @@
 """The networks of bench/gpu/linear_relu.py: layers with a relu each, in several sizes and types."""
+import os
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from onnx import TensorProto, helper
 
@@ -44,6 +46,7 @@ TYPES = {
     "fp32": Type(TensorProto.FLOAT, torch.float32, "fp32", 1e-6),
     "fp16": Type(TensorProto.FLOAT16, torch.float16, "fp32", 1e-3),
     "tf32": Type(TensorProto.FLOAT, torch.float32, "tf32", 1e-3),
+    "fp8": Type(TensorProto.BFLOAT16, torch.bfloat16, "fp8", 4e-2),  # peers compute in bf16
 }
 
 LARGE = Case(8192, (4096, 4096))  # what the matrix rate is compared with
@@ -91,6 +94,15 @@ class Network(torch.nn.Module):
             if self.case.last_relu or i + 1 < self.case.layers:
                 x = torch.relu(x)
         return x
+
+    def options(self, folder):
+        """Of hypatiac; for fp8 the input is the one sample."""
+        options = ["--precision", TYPES[self.kind].precision]
+        if self.kind == "fp8":
+            sample = os.path.join(folder, "x.npy")
+            np.save(sample, self.x.view(torch.uint16).cpu().numpy().view("V2"))  # as ml_dtypes has bf16
+            options += ["--samples", f"x=@{sample}"]
+        return options
 
     def write_onnx(self, path, products_alone=False):
         """In the type natively: no casts run. Products alone have neither biases nor relus."""

@@ -80,11 +80,13 @@ typedef struct hyp_layer_range {
 typedef struct hyp_calibration {
     const hyp_graph *graph;
     hyp_layer_range *layers; /* by node */
+    uint8_t *nodes;          /* by node: which run, and which are layers that fit; as hyp_eval_watch has them */
 } hyp_calibration;
 HYP_NODISCARD hyp_status hyp_calibration_init(hyp_calibration *c, const hyp_graph *graph, hyp_diag *diag);
 void hyp_calibration_dispose(hyp_calibration *c);
 /* Runs the graph in the interpreter, in double, on one sample: the graph's inputs. What a layer reads that is no finite
- * number is HYP_ERR_INVALID_ARGUMENT and names the layer. Values are freed after their last use. */
+ * number is HYP_ERR_INVALID_ARGUMENT and names the layer. Only what such a layer depends on runs, and values are freed
+ * after their last use. */
 HYP_NODISCARD hyp_status hyp_calibrate(hyp_calibration *c, const hyp_eval_tensor *inputs, size_t input_count,
                                        hyp_diag *diag);
 

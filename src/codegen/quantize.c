@@ -127,22 +127,43 @@ hyp_status hyp_graph_open_layers(const hyp_graph *in, hyp_graph *out, hyp_diag *
 
 /* ---- 2. what layers read -------------------------------------------------------------------------------------- */
 
+/* Layers that fit are watched, and what they depend on runs. Readers come after what they read. */
+static void choose_nodes(hyp_calibration *c, const bool *constant)
+{
+    const hyp_graph *g = c->graph;
+    layer l;
+    for (size_t i = g->nodes.len; i-- > 0;) {
+        const hyp_node *n = &g->nodes.data[i];
+        if (read_layer(g, n, &l) && layer_fits(g, constant, &l)) c->nodes[i] |= HYP_WATCH_TELL;
+        for (uint32_t k = 0; c->nodes[i] && k < n->input_count; k++) {
+            if (n->inputs[k] == HYP_NO_VALUE) continue;
+            const hyp_value *v = &g->values.data[n->inputs[k]];
+            if (v->kind == HYP_VALUE_NODE) c->nodes[v->producer] |= HYP_WATCH_RUN;
+        }
+    }
+}
+
 hyp_status hyp_calibration_init(hyp_calibration *c, const hyp_graph *graph, hyp_diag *diag)
 {
-    *c = (hyp_calibration){graph, hyp_calloc(graph->nodes.len + 1, sizeof *c->layers)};
-    return c->layers ? HYP_OK : hyp_fail_memory(diag, graph->nodes.len * sizeof *c->layers);
+    size_t count = graph->nodes.len + 1;
+    hyp_status status;
+    bool *constant = find_constants(graph, diag, &status);
+    *c = (hyp_calibration){graph, hyp_calloc(count, sizeof *c->layers), hyp_calloc(count, sizeof *c->nodes)};
+    if (status == HYP_OK && (!c->layers || !c->nodes)) status = hyp_fail_memory(diag, count * sizeof *c->layers);
+    if (status == HYP_OK)
+        choose_nodes(c, constant);
+    else
+        hyp_calibration_dispose(c);
+    hyp_free(constant);
+    return status;
 }
 
 void hyp_calibration_dispose(hyp_calibration *c)
 {
     hyp_free(c->layers);
+    hyp_free(c->nodes);
     *c = (hyp_calibration){0};
 }
-
-typedef struct watching {
-    hyp_calibration *calibration;
-    const bool *constant;
-} watching;
 
 /* Raises *most to the largest magnitude. */
 static hyp_status widen_range(const layer_name *name, const char *what, const hyp_eval_tensor *t, double *most,
@@ -160,16 +181,15 @@ static hyp_status widen_range(const layer_name *name, const char *what, const hy
     return HYP_OK;
 }
 
-static hyp_status watch(void *user, hyp_node_id node, const hyp_eval_tensor *const *in, hyp_diag *diag)
+static hyp_status note_layer(void *user, hyp_node_id node, const hyp_eval_tensor *const *in, hyp_diag *diag)
 {
-    const watching *w = user;
-    const hyp_graph *g = w->calibration->graph;
-    const hyp_node *n = &g->nodes.data[node];
-    hyp_layer_range *range = &w->calibration->layers[node];
+    hyp_calibration *c = user;
+    const hyp_node *n = &c->graph->nodes.data[node];
+    hyp_layer_range *range = &c->layers[node];
     layer l;
-    if (!read_layer(g, n, &l) || !layer_fits(g, w->constant, &l)) return HYP_OK;
+    if (!read_layer(c->graph, n, &l)) return HYP_OK; /* never: such nodes are not watched */
     bool is_matmul = n->op == HYP_OP_matmul;
-    layer_name name = name_of(g, n, &l);
+    layer_name name = name_of(c->graph, n, &l);
     HYP_TRY(widen_range(&name, "the input", in[is_matmul ? 0 : n->input_count - 1], &range->x, diag));
     if (!range->seen) HYP_TRY(widen_range(&name, "the weight", in[is_matmul ? 1 : 0], &range->weight, diag));
     range->seen = true;
@@ -178,18 +198,8 @@ static hyp_status watch(void *user, hyp_node_id node, const hyp_eval_tensor *con
 
 hyp_status hyp_calibrate(hyp_calibration *c, const hyp_eval_tensor *inputs, size_t input_count, hyp_diag *diag)
 {
-    const hyp_graph *g = c->graph;
-    hyp_status status;
-    bool *constant = find_constants(g, diag, &status);
-    watching w = {c, constant};
-    hyp_eval_tensor *outputs = hyp_calloc(g->outputs.len + 1, sizeof *outputs);
-    if (status == HYP_OK && !outputs) status = hyp_fail_memory(diag, g->outputs.len * sizeof *outputs);
-    if (status == HYP_OK)
-        status = hyp_graph_eval_watched(g, HYP_EVAL_DOUBLE, inputs, input_count, outputs, watch, &w, diag);
-    for (size_t i = 0; outputs && i < g->outputs.len; i++) hyp_eval_tensor_dispose(&outputs[i]);
-    hyp_free(outputs);
-    hyp_free(constant);
-    return status;
+    const hyp_eval_watch watch = {note_layer, c, c->nodes};
+    return hyp_graph_watch(c->graph, HYP_EVAL_DOUBLE, inputs, input_count, &watch, diag);
 }
 
 /* ---- 3. layers of 8 bits -------------------------------------------------------------------------------------- */

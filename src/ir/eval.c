@@ -205,8 +205,7 @@ typedef struct run {
     hyp_eval_tensor *tensors; /* by value; inputs are borrowed views, the rest owned */
     uint32_t *uses;           /* by value: reads still to come, outputs count as one each */
     int64_t *symbols;         /* by symbol; -1 = not known */
-    hyp_eval_watch *watch;    /* NULL = nobody */
-    void *watch_user;
+    const hyp_eval_watch *watch; /* NULL: all of the graph runs */
 } run;
 
 static hyp_status check_inputs(const run *r, const hyp_eval_tensor *inputs, size_t count)
@@ -275,6 +274,8 @@ static void release(run *r, hyp_value_id id)
     if (--r->uses[id] == 0 && r->g->values.data[id].kind != HYP_VALUE_INPUT) hyp_eval_tensor_dispose(&r->tensors[id]);
 }
 
+static bool asked(const run *r, hyp_node_id node, uint8_t what) { return !r->watch || (r->watch->nodes[node] & what); }
+
 static hyp_status run_node(run *r, hyp_node_id node)
 {
     const hyp_node *n = &r->g->nodes.data[node];
@@ -288,8 +289,9 @@ static hyp_status run_node(run *r, hyp_node_id node)
         if (!t->f && !t->i && r->g->values.data[id].kind == HYP_VALUE_CONST) status = load_const(r, id);
         in[i] = t;
     }
-    if (status == HYP_OK && r->watch) status = r->watch(r->watch_user, node, in, r->diag);
-    if (status == HYP_OK)
+    bool tells = asked(r, node, HYP_WATCH_TELL), runs = asked(r, node, HYP_WATCH_RUN);
+    if (status == HYP_OK && r->watch && tells) status = r->watch->tell(r->watch->user, node, in, r->diag);
+    if (status == HYP_OK && runs)
         status = hyp_op_eval(r->g->dims, n->op, n->attrs, r->mode, in, n->input_count, out, n->output_count, r->symbols,
                              r->diag);
     if (status == HYP_OK) {
@@ -336,13 +338,13 @@ static hyp_status run_graph(run *r, const hyp_eval_tensor *inputs, size_t input_
     HYP_TRY(check_inputs(r, inputs, input_count));
     for (size_t i = 0; i < hyp_dims_symbol_count(g->dims); i++) r->symbols[i] = -1;
     HYP_TRY(bind_symbols(r, inputs));
-    for (size_t i = 0; i < g->outputs.len; i++) r->uses[g->outputs.data[i].value]++;
+    for (size_t i = 0; i < g->outputs.len && !r->watch; i++) r->uses[g->outputs.data[i].value]++;
     for (size_t i = 0; i < g->nodes.len; i++)
-        for (uint32_t j = 0; j < g->nodes.data[i].input_count; j++)
+        for (uint32_t j = 0; asked(r, (hyp_node_id)i, UINT8_MAX) && j < g->nodes.data[i].input_count; j++)
             if (g->nodes.data[i].inputs[j] != HYP_NO_VALUE) r->uses[g->nodes.data[i].inputs[j]]++;
     for (size_t i = 0; i < input_count; i++) r->tensors[g->inputs.data[i]] = inputs[i];
     for (size_t i = 0; i < g->nodes.len; i++) {
-        hyp_status status = run_node(r, (hyp_node_id)i);
+        hyp_status status = asked(r, (hyp_node_id)i, UINT8_MAX) ? run_node(r, (hyp_node_id)i) : HYP_OK;
         if (status != HYP_OK) {
             const hyp_provenance *from = &g->nodes.data[i].from;
             hyp_diag_prefix(r->diag, "node %zu%s%s", i, from->source_count ? ", from " : "",
@@ -350,21 +352,13 @@ static hyp_status run_graph(run *r, const hyp_eval_tensor *inputs, size_t input_
             return status;
         }
     }
-    return collect_outputs(r, outputs);
+    return r->watch ? HYP_OK : collect_outputs(r, outputs);
 }
 
-hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs, size_t input_count,
-                          hyp_eval_tensor *outputs, hyp_diag *diag)
+static hyp_status evaluate(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_watch *watch,
+                           const hyp_eval_tensor *inputs, size_t input_count, hyp_eval_tensor *outputs, hyp_diag *diag)
 {
-    return hyp_graph_eval_watched(g, mode, inputs, input_count, outputs, NULL, NULL, diag);
-}
-
-hyp_status hyp_graph_eval_watched(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
-                                  size_t input_count, hyp_eval_tensor *outputs, hyp_eval_watch *watch, void *user,
-                                  hyp_diag *diag)
-{
-    run r = {.g = g, .mode = mode, .diag = diag, .watch = watch, .watch_user = user};
-    if (g->outputs.len) memset(outputs, 0, g->outputs.len * sizeof *outputs);
+    run r = {.g = g, .mode = mode, .diag = diag, .watch = watch};
     r.tensors = hyp_calloc(g->values.len, sizeof *r.tensors);
     r.uses = hyp_calloc(g->values.len, sizeof *r.uses);
     r.symbols = hyp_calloc(hyp_dims_symbol_count(g->dims), sizeof *r.symbols);
@@ -372,9 +366,23 @@ hyp_status hyp_graph_eval_watched(const hyp_graph *g, hyp_eval_mode mode, const 
                                                          : hyp_fail_memory(diag, g->values.len * sizeof *r.tensors);
     for (size_t i = 0; r.tensors && i < g->values.len; i++)
         if (g->values.data[i].kind != HYP_VALUE_INPUT) hyp_eval_tensor_dispose(&r.tensors[i]);
-    for (size_t i = 0; status != HYP_OK && i < g->outputs.len; i++) hyp_eval_tensor_dispose(&outputs[i]);
     hyp_free(r.tensors);
     hyp_free(r.uses);
     hyp_free(r.symbols);
     return status;
+}
+
+hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs, size_t input_count,
+                          hyp_eval_tensor *outputs, hyp_diag *diag)
+{
+    if (g->outputs.len) memset(outputs, 0, g->outputs.len * sizeof *outputs);
+    hyp_status status = evaluate(g, mode, NULL, inputs, input_count, outputs, diag);
+    for (size_t i = 0; status != HYP_OK && i < g->outputs.len; i++) hyp_eval_tensor_dispose(&outputs[i]);
+    return status;
+}
+
+hyp_status hyp_graph_watch(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs, size_t input_count,
+                           const hyp_eval_watch *watch, hyp_diag *diag)
+{
+    return evaluate(g, mode, watch, inputs, input_count, NULL, diag);
 }

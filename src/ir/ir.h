@@ -284,12 +284,17 @@ void hyp_eval_tensor_store(const hyp_eval_tensor *t, void *data);
  * values are freed after their last use. */
 HYP_NODISCARD hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
                                         size_t input_count, hyp_eval_tensor *outputs, hyp_diag *diag);
-/* The same, telling `watch` (may be NULL) of every node what it is about to read; in[i] is NULL where an input is
- * absent. What it returns other than HYP_OK ends the run. */
-typedef hyp_status hyp_eval_watch(void *user, hyp_node_id node, const hyp_eval_tensor *const *in, hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_graph_eval_watched(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
-                                                size_t input_count, hyp_eval_tensor *outputs, hyp_eval_watch *watch,
-                                                void *user, hyp_diag *diag);
+/* Runs as much of the graph as is asked for and gives no outputs: nodes that are HYP_WATCH_RUN run, which takes that
+ * all nodes that they read from do, and of those that are HYP_WATCH_TELL `tell` is told what they read; in[i] is NULL
+ * where an input is absent. What it returns other than HYP_OK ends the run. */
+typedef struct hyp_eval_watch {
+    hyp_status (*tell)(void *user, hyp_node_id node, const hyp_eval_tensor *const *in, hyp_diag *diag);
+    void *user;
+    const uint8_t *nodes; /* by node: HYP_WATCH_RUN, HYP_WATCH_TELL, or both */
+} hyp_eval_watch;
+enum { HYP_WATCH_RUN = 1, HYP_WATCH_TELL = 2 };
+HYP_NODISCARD hyp_status hyp_graph_watch(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
+                                         size_t input_count, const hyp_eval_watch *watch, hyp_diag *diag);
 /* Runs one operator on concrete tensors: constant folding, rule tests. */
 HYP_NODISCARD hyp_status hyp_op_eval(hyp_dims *dims, hyp_op op, const hyp_attr *attrs, hyp_eval_mode mode,
                                      const hyp_eval_tensor *const *in, uint32_t input_count, hyp_eval_tensor *out,

@@ -244,6 +244,20 @@ static void what_is_no_number_is_an_error_that_names_the_layer(void **state)
     assert_non_null(strstr(f->diag.message, "the input of the layer 'Gemm_7, weight w' has nan among its numbers"));
 }
 
+/* The index behind the layer is out of range: it would fail the run. */
+static void only_what_layers_depend_on_runs(void **state)
+{
+    fixture *f = *state;
+    const int64_t index = 16;
+    hyp_value_id i, w = constant(f, "w", 2, 16, 32, 1);
+    hyp_value_id y = fused(f, w, HYP_NO_VALUE, "relu", f->x, "Gemm_7");
+    MUST(f, hyp_graph_add_const(&f->g, "i", &(hyp_type){.dtype = HYP_I64}, &index, sizeof index, true, &i, &f->diag));
+    const hyp_attr axis = {.kind = HYP_ATTR_INT, .i = 1};
+    output(f, "y", node(f, HYP_OP_gather, 2, (const hyp_value_id[]){y, i}, &axis, "gather"));
+    MUST(f, quantize(f));
+    assert_int_equal(count_nodes(&f->quantized, HYP_OP_quantized_linear), 1);
+}
+
 static void an_allocation_that_fails_is_an_error(void **state)
 {
     fixture *f = *state;
@@ -275,6 +289,7 @@ int main(void)
         TEST(layers_that_do_not_fit_stay_and_say_why),
         TEST(a_chain_becomes_layers_where_one_of_them_fits),
         TEST(what_is_no_number_is_an_error_that_names_the_layer),
+        TEST(only_what_layers_depend_on_runs),
         TEST(an_allocation_that_fails_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
