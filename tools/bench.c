@@ -174,9 +174,10 @@ static json_t *json_steps(const session *s, const step_times *t)
     json_t *list = json_array();
     for (size_t i = 0; i < t->count; i++) {
         hyp_step_info step = hyp_engine_step(s->engine, i);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f}", "label", step.label, "kernel", step.kernel,
-                                              "measured_us", t->measured[i] * 1e6, "predicted_us",
-                                              step.predicted_seconds * 1e6));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:s}", "label", step.label, "kernel",
+                                              step.kernel, "measured_us", t->measured[i] * 1e6, "predicted_us",
+                                              step.predicted_seconds * 1e6, "tuned",
+                                              step_tuning_name(hyp_context_step_tuning(s->context, i))));
     }
     return list;
 }

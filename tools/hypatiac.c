@@ -412,7 +412,7 @@ static int tune(const request *r, FILE *people, const cli_args *args)
     measure_options o = measurement(r, 60);
     tune_request tuning = {.cache = r->cache, .seconds = o.seconds, .quiet = r->quiet};
     int code = measure_open_plan(&s, r->plan, &o, args);
-    if (code == CLI_OK) code = tune_session(&s, &tuning, r->plan, people, args->tool);
+    if (code == CLI_OK) code = tune_session(&s, NULL, &tuning, r->plan, people, args);
     if (code != CLI_OK)
         fprintf(stderr,
                 "%s: the plan was written without tuning, which needs the GPU here; 'hypatia tune' does it there\n",

@@ -261,6 +261,7 @@ int session_make_inputs(session *s, const session_options *o, const char *fallba
 {
     symbol_sizes sizes = {0};
     int code = CLI_OK;
+    dispose_all(s->inputs, s->input_count);
     for (size_t i = 0; i < o->dims.count && code == CLI_OK; i++) {
         size_t len;
         int64_t size;

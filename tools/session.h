@@ -60,7 +60,7 @@ typedef struct session {
 /* These return an exit code after a message. session_close is safe on a zeroed or half-opened session. */
 int session_open(session *s, const session_options *o, const char *tool);
 void session_close(session *s);
-/* Loads the inputs that `o` names. The rest become `fallback` ("random:0"), or are listed in an error when it is
+/* Loads the inputs that `o` names, in place of those that there are. The rest become `fallback` ("random:0"), or are listed in an error when it is
  * NULL. A symbolic dim takes its size from --dim, else from a loaded input, else it is 1, which is said on stderr. */
 int session_make_inputs(session *s, const session_options *o, const char *fallback, const cli_args *args);
 /* Loads input_K.pb of a test_data_set_N folder. */
@@ -79,6 +79,8 @@ typedef struct step_times {
 /* Times the steps of a session with inputs and outputs for about so many seconds. An exit code after a message. */
 int step_times_measure(step_times *t, session *s, double seconds, const char *tool);
 void step_times_free(step_times *t);
+/* "exact", "borrowed" or "-". */
+const char *step_tuning_name(hyp_step_tuning tuning);
 /* A table of all steps. */
 void step_times_print(const step_times *t, const session *s);
 /* Of all steps together; 0 where the plan has no predictions. */

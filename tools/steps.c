@@ -42,26 +42,35 @@ double predicted_seconds(const session *s)
     return sum;
 }
 
+const char *step_tuning_name(hyp_step_tuning tuning)
+{
+    return tuning == HYP_STEP_TUNED ? "exact" : tuning == HYP_STEP_BORROWED ? "borrowed" : "-";
+}
+
 static void print_ratio(double measured, double predicted)
 {
     if (predicted > 0)
-        printf(" %12.3f %9.2f\n", predicted * 1e6, measured / predicted);
+        printf(" %12.3f %9.2f", predicted * 1e6, measured / predicted);
     else
-        printf(" %12s %9s\n", "-", "-");
+        printf(" %12s %9s", "-", "-");
 }
 
 void step_times_print(const step_times *t, const session *s)
 {
-    printf("\n%4s  %-28s %-12s %12s %12s %9s\n", "step", "operator", "kernel", "measured us", "predicted us", "ratio");
+    bool cuda = hyp_engine_device(s->engine) == HYP_DEVICE_CUDA;
+    printf("\n%4s  %-28s %-12s %12s %12s %9s%s\n", "step", "operator", "kernel", "measured us", "predicted us", "ratio",
+           cuda ? "  tuned" : "");
     for (size_t i = 0; i < t->count; i++) {
         hyp_step_info step = hyp_engine_step(s->engine, i);
         printf("%4zu  %-28.28s %-12.12s %12.3f", i, step.label, step.kernel, t->measured[i] * 1e6);
         print_ratio(t->measured[i], step.predicted_seconds);
+        if (cuda) printf("  %s", step_tuning_name(hyp_context_step_tuning(s->context, i)));
+        putchar('\n');
     }
-    bool cuda = hyp_engine_device(s->engine) == HYP_DEVICE_CUDA;
     printf("%4s  %-41s %12.3f", "", cuda ? "all steps, each kernel alone" : "all steps, with a clock around each",
            t->total * 1e6);
     print_ratio(t->total, predicted_seconds(s));
+    putchar('\n');
 }
 
 void print_predicted(const session *s)

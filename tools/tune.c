@@ -26,8 +26,9 @@ static void help(void)
     printf(
         "Usage: hypatia tune PLAN.bin [--cache FILE] [-o TUNED.bin] [options]\n"
         "Tries the algorithms of the GPU's library for the products of the plan, for inputs of these dims, and writes\n"
-        "the plan with what was found. What was found for other dims is kept: run it once for every size that\n"
-        "matters. The device is cuda unless said.\n");
+        "the plan with what was found. --dim batch=1,8,32 tunes for every size that is listed, several lists for all\n"
+        "combinations; what was found for other dims is kept. A size that was not tuned is run as the next larger one,\n"
+        "up to twice as large. The device is cuda unless said.\n");
     cli_print_options(stdout, options);
     printf("\nExit codes: 0 ok, 1 error, 2 usage, 5 incompatible plan.\n");
 }
@@ -55,8 +56,8 @@ int command_tune(int argc, char **argv)
     int code;
     if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
     code = session_open(&s, &r.session, tool);
-    if (code == CLI_OK) code = session_make_inputs(&s, &r.session, "zeros", &args);
-    if (code == CLI_OK) code = tune_session(&s, &r.tune, r.output ? r.output : r.session.plan, stdout, tool);
+    if (code == CLI_OK)
+        code = tune_session(&s, &r.session, &r.tune, r.output ? r.output : r.session.plan, stdout, &args);
 done:
     session_close(&s);
     session_options_free(&r.session);

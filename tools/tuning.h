@@ -10,9 +10,11 @@ typedef struct tune_request {
     bool quiet;        /* no progress, no table */
 } tune_request;
 
-/* Tunes the plan of a session for the dims of its inputs, reading and extending the cache, and writes the plan to
- * `out`. A table goes to `people`. An exit code after a message. */
-int tune_session(session *s, const tune_request *r, const char *out, FILE *people, const char *tool);
+/* Tunes the plan of a session, reading and extending the cache, and writes the plan to `out`. It is tuned for every
+ * combination of the sizes in o->dims, which may have several for a dim ("batch=1", "8", "32"), with inputs as `o` says; for
+ * the inputs that the session has when `o` is NULL. A table goes to `people`. An exit code after a message. */
+int tune_session(session *s, const session_options *o, const tune_request *r, const char *out, FILE *people,
+                 const cli_args *args);
 
 /* ---- tune_cache.c: what was measured, a JSON object on every line of a file ------------------------------------ */
 

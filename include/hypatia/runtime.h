@@ -186,6 +186,13 @@ HYP_API const char *hyp_context_tuning_device(const hyp_context *context);
 /* What the context knows, from its plan and from tuning, in order of product. */
 HYP_API size_t hyp_context_tuned_count(const hyp_context *context);
 HYP_API hyp_tuned hyp_context_tuned(const hyp_context *context, size_t i);
+/* What decides how a step of the plan is done under the shapes that were run or reserved last. */
+typedef enum hyp_step_tuning {
+    HYP_STEP_NOT_TUNED = 0, /* nothing is known of it, or of one of its products, or it has none */
+    HYP_STEP_TUNED = 1,     /* what was measured for just these sizes */
+    HYP_STEP_BORROWED = 2   /* what was measured for a larger size, at most twice as large, at least in part */
+} hyp_step_tuning;
+HYP_API hyp_step_tuning hyp_context_step_tuning(const hyp_context *context, size_t step);
 /* Adds what was found before on the same device (hyp_context_tuning_device); it is copied, and replaces what was known
  * of this product. An algorithm that the library refuses is not used. Forgets the shapes that were prepared. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_add_tuned(hyp_context *context, const hyp_tuned *tuned, hyp_diag *diag);

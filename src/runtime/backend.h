@@ -58,7 +58,9 @@ typedef struct hyp_backend {
     hyp_status (*run)(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag);
     hyp_status (*synchronize)(void *session, hyp_diag *diag);
 
-    /* Both NULL where there is nothing to tune. What the session knows of products; owned by the session. */
+    /* These NULL where there is nothing to tune. What a step of prepared shapes is done by. */
+    hyp_step_tuning (*step_tuning)(const void *prepared, size_t step);
+    /* What the session knows of products; owned by the session. */
     hyp_tuning *(*tuning)(void *session);
     /* Measures the products of the plan under these dims that it knows nothing of, and notes what it found. No prepared
      * shapes may be running. */

@@ -352,6 +352,13 @@ hyp_tuned hyp_context_tuned(const hyp_context *c, size_t i)
     return t ? hyp_tuning_get(t, i) : (hyp_tuned){0};
 }
 
+hyp_step_tuning hyp_context_step_tuning(const hyp_context *c, size_t step)
+{
+    const hyp_backend *backend = c->engine->backend;
+    if (!backend->step_tuning || !c->current || step >= hyp_engine_step_count(c->engine)) return HYP_STEP_NOT_TUNED;
+    return backend->step_tuning(c->current->prepared, step);
+}
+
 hyp_status hyp_context_add_tuned(hyp_context *c, const hyp_tuned *tuned, hyp_diag *diag)
 {
     HYP_TRY(want_tuning(c, "hyp_context_add_tuned", diag));

@@ -145,6 +145,8 @@ static void text_device(report *r, const HypPlan__Device *d)
         hyp_strbuf_printf(&r->sb, "  %s\n       %.2f us, %.2f untuned; %s\n", d->products[i]->key,
                           d->products[i]->seconds * 1e6, d->products[i]->first_seconds * 1e6,
                           d->products[i]->attributes);
+    if (d->n_products > 0)
+        hyp_strbuf_puts(&r->sb, "  sizes in between are run as the next larger one, up to twice as large\n");
 }
 
 static void write_text(report *r)

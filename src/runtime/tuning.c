@@ -18,13 +18,13 @@ void hyp_tuning_dispose(hyp_tuning *t)
     hyp_arena_dispose(&t->arena);
 }
 
-/* The first product whose key is not before `key`. */
-static size_t lower_bound(const hyp_tuning *t, const char *key)
+/* The first product of whose key the first `len` characters are not before those of `key`. */
+static size_t lower_bound(const hyp_tuning *t, const char *key, size_t len)
 {
     size_t low = 0, high = t->products.len;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (strcmp(t->products.data[middle]->key, key) < 0)
+        if (strncmp(t->products.data[middle]->key, key, len) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -34,8 +34,35 @@ static size_t lower_bound(const hyp_tuning *t, const char *key)
 
 const HypPlan__TunedProduct *hyp_tuning_find(const hyp_tuning *t, const char *key)
 {
-    size_t at = lower_bound(t, key);
+    size_t at = lower_bound(t, key, SIZE_MAX);
     return at < t->products.len && strcmp(t->products.data[at]->key, key) == 0 ? t->products.data[at] : NULL;
+}
+
+/* The number at the start of a text, and what follows it; -1 where there is none. */
+static int64_t read_number(const char *text, const char **out_rest)
+{
+    int64_t n = 0;
+    if (*text < '0' || *text > '9') return -1;
+    for (; *text >= '0' && *text <= '9'; text++)
+        if (!hyp_mul_i64(n, 10, &n) || !hyp_add_i64(n, *text - '0', &n)) return -1;
+    *out_rest = text;
+    return n;
+}
+
+const HypPlan__TunedProduct *hyp_tuning_find_larger(const hyp_tuning *t, const char *key, size_t at, int64_t most)
+{
+    const HypPlan__TunedProduct *best = NULL;
+    const char *rest, *other_rest;
+    int64_t wanted = read_number(key + at, &rest), least = most;
+    for (size_t i = lower_bound(t, key, at); wanted >= 0 && i < t->products.len; i++) {
+        const HypPlan__TunedProduct *p = t->products.data[i];
+        if (strncmp(p->key, key, at) != 0) break;
+        int64_t size = read_number(p->key + at, &other_rest);
+        if (size <= wanted || size > least || strcmp(rest, other_rest) != 0) continue;
+        best = p;
+        least = size;
+    }
+    return best;
 }
 
 /* A copy that lives as long as the list; NULL when memory is out. */
@@ -54,7 +81,7 @@ static HypPlan__TunedProduct *copy(hyp_tuning *t, const HypPlan__TunedProduct *f
 
 hyp_status hyp_tuning_set(hyp_tuning *t, const HypPlan__TunedProduct *product, hyp_diag *diag)
 {
-    size_t at = lower_bound(t, product->key);
+    size_t at = lower_bound(t, product->key, SIZE_MAX);
     bool known = at < t->products.len && strcmp(t->products.data[at]->key, product->key) == 0;
     const HypPlan__TunedProduct *kept = copy(t, product);
     if (!kept) return hyp_fail_memory(diag, sizeof *kept + product->algorithm.len);

@@ -20,6 +20,9 @@ void hyp_tuning_dispose(hyp_tuning *t);
 
 /* NULL when nothing is known of the product. Borrowed until the list goes. */
 const HypPlan__TunedProduct *hyp_tuning_find(const hyp_tuning *t, const char *key);
+/* The product that is the same but for a larger size: the number that the key has at `at`. Of those up to `most` the
+ * smallest; NULL when there is none. */
+const HypPlan__TunedProduct *hyp_tuning_find_larger(const hyp_tuning *t, const char *key, size_t at, int64_t most);
 /* Copies a product into the list, in place of the one with its key. */
 HYP_NODISCARD hyp_status hyp_tuning_set(hyp_tuning *t, const HypPlan__TunedProduct *product, hyp_diag *diag);
 

@@ -61,6 +61,22 @@ def check_cache(plan, tuned, cache):
     assert len(tuned_to["products"]) == 2, tuned_to
 
 
+def check_sizes(plan, tuned):
+    """Several sizes at once, and sizes in between."""
+    def steps(batch):
+        out = run("hypatia", "bench", tuned, "--device", "cuda", "--dim", f"batch={batch}", "--steps", "--duration", "0",
+                  "--warmup", "0", "--iterations", "1", "--json", "-")[0]
+        return [step["tuned"] for step in json.loads(out)["steps"]]
+    out, _ = run("hypatia", "tune", plan, "--dim", "batch=8,16", "--dim", "batch=6", "-o", tuned)
+    assert counts(out)["timed"] == 3 and counts(out)["products"] == 3, out
+    assert [line.split(":")[0] for line in out.splitlines()[:6:2]] == ["batch=8", "batch=16", "batch=6"], out
+    assert steps(8) == ["exact"] and steps(7) == ["borrowed"] and steps(9) == ["borrowed"] and steps(17) == ["-"]
+    log = run("hypatia", "run", tuned, "--device", "cuda", "--dim", "batch=12", "-i", "x=zeros", "-v")[1]
+    assert "0 as tuned, 1 as tuned for a larger size, 0 not tuned" in log, log
+    assert "run as the next larger one" in run("hypatia", "inspect", tuned)[0]
+    assert "is not of the form batch=32" in run("hypatia", "tune", plan, "--dim", "8,16", "-o", tuned, code=2)[1]
+
+
 def check_progress(plan, tuned):
     """One line that is written over, on a terminal."""
     terminal, end = os.openpty()
@@ -148,6 +164,7 @@ def main():
         write_model(model)
         run("hypatiac", model, "--target", "cuda", "-o", plan)
         check_cache(plan, tuned, cache)
+        check_sizes(plan, tuned)
         check_progress(plan, tuned)
         check_running(folder, plan, tuned)
         check_steps(plan, tuned)

@@ -329,6 +329,16 @@ static hyp_status synchronize(void *session, hyp_diag *diag)
     return status;
 }
 
+static hyp_step_tuning step_tuning(const void *prepared, size_t step)
+{
+    const hyp_cuda_prepared *p = prepared;
+    switch (p->known[step]) {
+    case HYP_CUDA_TUNED: return HYP_STEP_TUNED;
+    case HYP_CUDA_BORROWED: return HYP_STEP_BORROWED;
+    default: return HYP_STEP_NOT_TUNED;
+    }
+}
+
 const hyp_backend hyp_backend_cuda = {
     .name = "cuda",
     .kind = HYP_DEVICE_CUDA,
@@ -343,6 +353,7 @@ const hyp_backend hyp_backend_cuda = {
     .release = hyp_cuda_release,
     .run = run,
     .synchronize = synchronize,
+    .step_tuning = step_tuning,
     .tuning = hyp_cuda_session_tuning,
     .tune = hyp_cuda_tune,
 };

@@ -72,6 +72,9 @@ typedef struct hyp_cuda_op {
     uint32_t step; /* of the plan, for messages */
 } hyp_cuda_op;
 
+/* What is known from tuning of a step's products: what is known of all of them, the least of it. */
+typedef enum hyp_cuda_known { HYP_CUDA_NO_PRODUCT, HYP_CUDA_TUNED, HYP_CUDA_BORROWED, HYP_CUDA_NOT_TUNED } hyp_cuda_known;
+
 typedef struct hyp_cuda_prepared {
     bool *channels_last; /* by tensor: scratch that lies so, see hyp_choose_layouts; NULL: none */
     HYP_VEC(hyp_cuda_op) ops;
@@ -81,6 +84,8 @@ typedef struct hyp_cuda_prepared {
     size_t staging_bytes; /* that staging all of them would take */
     size_t packed_bytes;  /* the first of them: all that are small */
     hyp_cuda_replays replays;
+    hyp_cuda_known *known;    /* by step; NULL where nobody asks */
+    size_t products[HYP_CUDA_NOT_TUNED + 1]; /* how many are done so */
     hyp_arena arena;
 } hyp_cuda_prepared;
 
@@ -98,6 +103,8 @@ typedef struct hyp_cuda_build {
 /* Appends an op with `size` zeroed bytes of data. */
 HYP_NODISCARD hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *),
                                          size_t size, void **out_data);
+/* Notes how a product, or layers that were tuned together, are done in the step that is built. */
+void hyp_cuda_note_known(hyp_cuda_build *b, hyp_cuda_known known);
 /* Makes sure that the kernel is on the device, so that no run has to load it. */
 HYP_NODISCARD hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel);
 

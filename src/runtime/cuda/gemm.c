@@ -217,6 +217,27 @@ static hyp_status answer(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *wa
     return HYP_OK;
 }
 
+/* Does what tuning found to be the fastest for a product of this size, or else of the next larger one, up to twice as
+ * large: in rows, or in a batch. cuBLASLt checks whether it can be done so. */
+static hyp_status settle_as_tuned(hyp_cuda_build *b, gemm *g, const char *key, const hyp_cuda_epilogue *ways,
+                                  size_t count, hyp_cuda_epilogue *out_way, bool *out_found)
+{
+    const hyp_tuning *t = &b->session->tuning;
+    const hyp_cuda_product *p = &g->product;
+    const size_t batch_at = hyp_cuda_product_batch_at(key);
+    const HypPlan__TunedProduct *known[] = {
+        hyp_tuning_find(t, key), hyp_tuning_find_larger(t, key, hyp_cuda_product_rows_at(key), 2 * p->n),
+        batch_at ? hyp_tuning_find_larger(t, key, batch_at, 2 * p->batch) : NULL};
+    for (size_t k = 0; k < sizeof known / sizeof *known && !*out_found; k++)
+        for (size_t i = 0; i < count && known[k] && !*out_found; i++) {
+            if (ways[i].epilogue != (cublasLtEpilogue_t)known[k]->epilogue) continue;
+            HYP_TRY(try_way(b, g, &ways[i], known[k], out_found));
+            *out_way = ways[i];
+            if (*out_found) hyp_cuda_note_known(b, k == 0 ? HYP_CUDA_TUNED : HYP_CUDA_BORROWED);
+        }
+    return HYP_OK;
+}
+
 /* Does what tuning found to be the fastest, or else takes the first of the epilogues that cuBLASLt has an algorithm
  * for. */
 static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, hyp_cuda_epilogue *out_way)
@@ -231,13 +252,9 @@ static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, 
         *out_way = ways[b->probe->way];
         return answer(b, g, ways, count);
     }
-    const HypPlan__TunedProduct *tuned = b->session->untuned ? NULL : hyp_tuning_find(&b->session->tuning, key);
     bool found = false;
-    for (size_t i = 0; i < count && tuned && !found; i++) {
-        if (ways[i].epilogue != (cublasLtEpilogue_t)tuned->epilogue) continue;
-        HYP_TRY(try_way(b, g, &ways[i], tuned, &found));
-        *out_way = ways[i];
-    }
+    if (!b->session->untuned) HYP_TRY(settle_as_tuned(b, g, key, ways, count, out_way, &found));
+    if (!found) hyp_cuda_note_known(b, HYP_CUDA_NOT_TUNED);
     for (size_t i = 0; i < count && !found; i++) {
         HYP_TRY(try_way(b, g, &ways[i], NULL, &found));
         *out_way = ways[i];

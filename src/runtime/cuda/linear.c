@@ -25,14 +25,27 @@ bool hyp_cuda_linear_key(const hyp_cuda_build *b, const HypPlan__Linear *k, char
     return n < HYP_CUDA_LINEAR_KEY;
 }
 
-/* What tuning found for the step; NULL when nothing is known. What is not of this step's layers is not taken. */
-static const uint8_t *recall(const hyp_cuda_build *b, const HypPlan__Linear *k)
+/* The most rows for which layers are done as for so many: our kernel is another one for a single row, for up to 16, and
+ * for more. */
+static int64_t alike_up_to(int64_t rows)
 {
+    int64_t bound = rows == 1 ? 1 : rows <= HYP_CUDA_LAYER_ROWS ? HYP_CUDA_LAYER_ROWS : INT64_MAX;
+    return 2 * rows < bound ? 2 * rows : bound;
+}
+
+/* What tuning found for the step, or for the next larger number of rows that is so alike; NULL when nothing is known. What
+ * is not of this step's layers is not taken. */
+static const uint8_t *recall(hyp_cuda_build *b, const HypPlan__Linear *k)
+{
+    const hyp_tuning *t = &b->session->tuning;
     char key[HYP_CUDA_LINEAR_KEY];
-    if (b->session->untuned || b->probe || b->session->tuning.products.len == 0 || !hyp_cuda_linear_key(b, k, key))
-        return NULL;
-    const HypPlan__TunedProduct *tuned = hyp_tuning_find(&b->session->tuning, key);
-    return tuned && tuned->algorithm.len == k->n_layers ? tuned->algorithm.data : NULL;
+    if (b->session->untuned || b->probe || t->products.len == 0 || !hyp_cuda_linear_key(b, k, key)) return NULL;
+    const size_t rows_at = (size_t)(strchr(strchr(key, ' ') + 1, ' ') + 1 - key); /* "layers f32 16: ..." */
+    const HypPlan__TunedProduct *exact = hyp_tuning_find(t, key), *tuned = exact;
+    if (!tuned) tuned = hyp_tuning_find_larger(t, key, rows_at, alike_up_to(b->values[k->m]));
+    if (!tuned || tuned->algorithm.len != k->n_layers) return NULL;
+    hyp_cuda_note_known(b, exact ? HYP_CUDA_TUNED : HYP_CUDA_BORROWED);
+    return tuned->algorithm.data;
 }
 
 hyp_status hyp_cuda_add_chosen(hyp_cuda_build *b, const HypPlan__Linear *k, const uint8_t *choice, bool *out_done)
@@ -52,6 +65,7 @@ hyp_status hyp_cuda_add_by_rule(hyp_cuda_build *b, const HypPlan__Linear *k, uin
     for (size_t l = 0; l < k->n_layers; l++) {
         bool done;
         HYP_TRY(hyp_cuda_add_few_rows(b, k, l, false, &done));
+        if (done) hyp_cuda_note_known(b, HYP_CUDA_NOT_TUNED);
         if (!done) HYP_TRY(hyp_cuda_add_layer(b, k, l));
         if (out_choice) out_choice[l] = done;
     }

@@ -35,6 +35,14 @@ static hyp_status add_linear(hyp_cuda_build *b, const HypPlan__Linear *k)
     return hyp_cuda_add_linear(b, k);
 }
 
+void hyp_cuda_note_known(hyp_cuda_build *b, hyp_cuda_known known)
+{
+    hyp_cuda_prepared *p = b->prepared;
+    if (!p->known) return;
+    if (known > p->known[b->step]) p->known[b->step] = known;
+    p->products[known]++;
+}
+
 static hyp_status add_step(hyp_cuda_build *b, const HypPlan__Step *step)
 {
     switch (step->kernel_case) {
@@ -89,8 +97,9 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     p->slot_offset = hyp_arena_zalloc(&p->arena, program->slot_count, sizeof *p->slot_offset);
     p->edge_offset = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_offset);
     p->edge_bytes = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_bytes);
-    if (!p->slot_offset || !p->edge_offset || !p->edge_bytes)
-        return hyp_fail_memory(diag, (2 * edges + program->slot_count) * sizeof *p->edge_bytes);
+    p->known = hyp_arena_zalloc(&p->arena, program->n_steps, sizeof *p->known);
+    if (!p->slot_offset || !p->edge_offset || !p->edge_bytes || !p->known)
+        return hyp_fail_memory(diag, (2 * edges + program->slot_count + program->n_steps) * sizeof *p->edge_bytes);
     uint32_t types = hyp_cuda_types_last(s->model);
     if (types) {
         p->channels_last = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->channels_last);
@@ -103,7 +112,12 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
                                  &p->staging_bytes, diag));
     HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
     hyp_cuda_build b = {.session = s, .prepared = p, .program = program, .values = values, .diag = diag};
-    return add_steps(&b);
+    HYP_TRY(add_steps(&b));
+    if (s->tuning.products.len > 0 && !s->untuned)
+        hyp_log_printf(&s->model->device->log,
+                       "products of these shapes: %zu as tuned, %zu as tuned for a larger size, %zu not tuned",
+                       p->products[HYP_CUDA_TUNED], p->products[HYP_CUDA_BORROWED], p->products[HYP_CUDA_NOT_TUNED]);
+    return HYP_OK;
 }
 
 hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag)

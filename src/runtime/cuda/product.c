@@ -1,6 +1,7 @@
 #include "runtime/cuda/product.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void set_types(hyp_dtype dtype, bool tf32, hyp_cuda_product *p)
 {
@@ -155,4 +156,13 @@ void hyp_cuda_product_key(const hyp_cuda_product *p, bool bias, bool added_befor
              (long long)p->lda, (long long)p->ldb, (long long)p->ldd, HYP_CUDA_ALIGN, batch, bias ? " bias" : "",
              added_before ? " added" : "", some ? " " : "", some ? hyp_plan_act_name(act) : "",
              added_after ? " added" : "");
+}
+
+size_t hyp_cuda_product_rows_at(const char *key) { return strcspn(key, "x") + 1; } /* "... MxNxK ..." */
+
+size_t hyp_cuda_product_batch_at(const char *key)
+{
+    static const char word[] = " batch ";
+    const char *at = strstr(key, word);
+    return at ? (size_t)(at - key) + strlen(word) : 0;
 }

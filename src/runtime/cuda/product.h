@@ -42,6 +42,11 @@ enum { HYP_CUDA_PRODUCT_KEY = 384 };
 void hyp_cuda_product_key(const hyp_cuda_product *p, bool bias, bool added_before, HypPlan__Act act, bool added_after,
                           char out[HYP_CUDA_PRODUCT_KEY]);
 
+/* Where in a key the number of rows of D stands (of the plan's result: n), and how many products are in the call; 0 = it is
+ * one alone. */
+size_t hyp_cuda_product_rows_at(const char *key);
+size_t hyp_cuda_product_batch_at(const char *key);
+
 /* What a call of cuBLASLt does itself, and what a kernel of ours must do after it. */
 typedef struct hyp_cuda_epilogue {
     cublasLtEpilogue_t epilogue;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -51,25 +52,36 @@ static uint64_t runs_of(int algorithm)
     return runs(algorithm);
 }
 
-/* Puts into the plan that this algorithm of the emulator is the fastest for ROWS rows on the device of this name. */
-static void store_algorithm(const char *device_name, uint64_t number)
+/* Puts into the plan that these algorithms of the emulator are the fastest on the device of this name, each for so many
+ * rows; at most two. */
+static void store_algorithms(const char *device_name, const int64_t *rows, const uint64_t *numbers, size_t count)
 {
-    uint64_t algorithm[8] = {256, number};
-    HypPlan__TunedProduct product, *list[] = {&product};
-    hyp_plan__tuned_product__init(&product);
-    product.key = (char *)(uintptr_t) "f64 tn 4x2x4 ld 4 4 4 align 256 relu";
-    product.algorithm = (ProtobufCBinaryData){sizeof algorithm, (uint8_t *)algorithm};
-    product.epilogue = 2; /* CUBLASLT_EPILOGUE_RELU */
+    uint64_t algorithms[2][8] = {{256}, {256}};
+    char keys[2][64];
+    HypPlan__TunedProduct products[2], *list[] = {&products[0], &products[1]};
+    for (size_t i = 0; i < count; i++) {
+        hyp_plan__tuned_product__init(&products[i]);
+        algorithms[i][1] = numbers[i];
+        snprintf(keys[i], sizeof keys[i], "f64 tn 4x%lldx4 ld 4 4 4 align 256 relu", (long long)rows[i]);
+        products[i].key = keys[i];
+        products[i].algorithm = (ProtobufCBinaryData){sizeof algorithms[i], (uint8_t *)algorithms[i]};
+        products[i].epilogue = 2; /* CUBLASLT_EPILOGUE_RELU */
+    }
     HypPlan__Device device;
     hyp_plan__device__init(&device);
     device.name = (char *)(uintptr_t)device_name;
     device.products = list;
-    device.n_products = 1;
+    device.n_products = count;
     hyp_plan plan;
     hyp_diag diag = {0};
     assert_int_equal(hyp_plan_open_file(path, NULL, &plan, &diag), HYP_OK);
     assert_int_equal(hyp_plan_write_device(path, &plan, &device, &diag), HYP_OK);
     hyp_plan_close(&plan);
+}
+
+static void store_algorithm(const char *device_name, uint64_t number)
+{
+    store_algorithms(device_name, (int64_t[]){ROWS}, &number, 1);
 }
 
 static void keep_line(const char *line, void *text)
@@ -121,6 +133,35 @@ static void shapes_that_were_not_tuned_take_the_heuristic(void **state)
     run_plan(HYP_DEVICE_CUDA, ROWS + 1, log);
     assert_int_equal(runs_of(3), tuned);
     assert_int_equal(runs_of(0), first + 1);
+}
+
+/* Where 6 and 8 rows are tuned: at most twice as many rows, and never fewer. */
+static void a_size_takes_what_was_tuned_for_the_next_larger_one(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows;
+        int algorithm;
+        const char *log;
+    } cases[] = {{5, 3, "0 as tuned, 1 as tuned for a larger size, 0 not tuned"},
+                 {6, 3, "1 as tuned, 0 as tuned for a larger size, 0 not tuned"},
+                 {7, 1, "0 as tuned, 1 as tuned for a larger size, 0 not tuned"},
+                 {3, 3, "0 as tuned, 1 as tuned for a larger size, 0 not tuned"},
+                 {2, 0, "0 as tuned, 0 as tuned for a larger size, 1 not tuned"},
+                 {9, 0, "0 as tuned, 0 as tuned for a larger size, 1 not tuned"}};
+    char log[4096];
+    store_algorithms(this_device, (int64_t[]){6, 8}, (uint64_t[]){3, 1}, 2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t before = runs_of(cases[i].algorithm);
+        run_plan(HYP_DEVICE_CUDA, cases[i].rows, log);
+        assert_int_equal(runs_of(cases[i].algorithm), before + 1);
+        assert_non_null(strstr(log, cases[i].log));
+    }
+    store_algorithms(this_device, (int64_t[]){6}, (uint64_t[]){1000}, 1); /* one that the library refuses */
+    uint64_t before = runs_of(0);
+    run_plan(HYP_DEVICE_CUDA, 5, log);
+    assert_int_equal(runs_of(0), before + 1);
+    assert_non_null(strstr(log, cases[4].log));
 }
 
 static void a_plan_tuned_elsewhere_runs_and_says_so(void **state)
@@ -484,7 +525,7 @@ static hyp_engine *load_layers(plan_builder *b, char *file)
     for (int i = 0; i < N * N; i++) w[i] = (float)(i % 7 - 3);
     for (int i = 0; i < N; i++) bias[i] = (float)(i % 5);
     pb_init(b);
-    uint32_t m = pb_const(b, ROWS), n = pb_const(b, N), hidden[2];
+    uint32_t m = pb_symbol(b, "batch"), n = pb_const(b, N), hidden[2];
     uint32_t x = pb_input(b, "x", HYP_F32, 2, (uint32_t[]){m, n}),
              y = pb_output(b, "y", HYP_F32, 2, (uint32_t[]){m, n});
     for (uint32_t i = 0; i < 2; i++) hidden[i] = pb_scratch(b, HYP_F32, i, 2, (uint32_t[]){m, n});
@@ -553,6 +594,41 @@ static void layers_run_by_our_kernel_or_by_products_as_was_measured(void **state
     assert_string_equal(choose_for_layers("slow kernels", 3), "layers by our own kernel: no no no");
 }
 
+/* Layers that were tuned for 8 rows, where products are faster than our kernel. */
+static void layers_are_done_as_for_more_rows(void **state)
+{
+    (void)state;
+    enum { N = 24, MOST = 17 };
+    static const struct {
+        int64_t rows;
+        uint64_t products;
+        hyp_step_tuning tuning;
+    } cases[] = {{8, 3, HYP_STEP_TUNED}, {5, 3, HYP_STEP_BORROWED}, {3, 0, HYP_STEP_NOT_TUNED}, {9, 0, HYP_STEP_NOT_TUNED}};
+    float in[MOST * N] = {1}, got[MOST * N];
+    char file[PB_PATH];
+    plan_builder *b = malloc(sizeof *b);
+    assert_non_null(b);
+    loaded l = {.engine = load_layers(b, file)};
+    hyp_diag diag = {0};
+    hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {8, N}};
+    hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F32};
+    assert_int_equal(hyp_context_create(l.engine, NULL, &l.context, &diag), HYP_OK);
+    setenv("HYPATIA_EMULATOR", "slow kernels", 1);
+    assert_int_equal(hyp_context_tune(l.context, &x, 1, NULL, NULL, &diag), HYP_OK);
+    setenv("HYPATIA_EMULATOR", "", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t before = runs_of(0) + runs_of(3);
+        x.dims[0] = cases[i].rows;
+        assert_int_equal(hyp_context_run(l.context, &x, 1, &y, 1, &diag), HYP_OK);
+        assert_int_equal(runs_of(0) + runs_of(3), before + cases[i].products);
+        assert_int_equal(hyp_context_step_tuning(l.context, 0), cases[i].tuning);
+    }
+    assert_int_equal(hyp_context_step_tuning(l.context, 1), HYP_STEP_NOT_TUNED); /* there is no such step */
+    unload(&l);
+    pb_remove(b, file);
+    free(b);
+}
+
 /* Fails the n-th allocation for n = 1, 2, ... until everything works. */
 static void tuning_without_memory_is_an_error_that_leaks_nothing(void **state)
 {
@@ -576,6 +652,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_is_run_as_it_was_tuned),
+        cmocka_unit_test(a_size_takes_what_was_tuned_for_the_next_larger_one),
         cmocka_unit_test(shapes_that_were_not_tuned_take_the_heuristic),
         cmocka_unit_test(a_plan_tuned_elsewhere_runs_and_says_so),
         cmocka_unit_test(an_algorithm_that_the_library_refuses_is_not_used),
@@ -589,6 +666,7 @@ int main(void)
         cmocka_unit_test(what_was_found_can_be_carried_to_another_context),
         cmocka_unit_test(every_kind_of_product_is_tuned_and_computes_the_same),
         cmocka_unit_test(layers_run_by_our_kernel_or_by_products_as_was_measured),
+        cmocka_unit_test(layers_are_done_as_for_more_rows),
         cmocka_unit_test(what_makes_no_run_faster_is_not_used),
         cmocka_unit_test(without_time_products_stay_as_they_are),
         cmocka_unit_test(a_device_that_cannot_be_timed_is_an_error_and_the_context_stays_usable),
