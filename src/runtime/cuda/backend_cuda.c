@@ -79,10 +79,11 @@ static hyp_status load_dnn(hyp_cuda_device *d, hyp_diag *diag)
     if (d->dnn.library)
         hyp_log_printf(&d->log, "convolutions are done by cuDNN %zu", d->dnn.cudnnGetVersion());
     else
-        hyp_log_printf(&d->log,
-                       "convolutions are done by a kernel of Hypatia's own, which is many times slower than cuDNN's%s%s; "
-                       "install cuDNN 9, or set HYPATIA_CUDNN to the path of libcudnn.so.9",
-                       status == HYP_OK ? "" : ": ", missing.message);
+        hyp_log_printf(
+            &d->log,
+            "convolutions are done by a kernel of Hypatia's own, which is many times slower than cuDNN's%s%s; "
+            "install cuDNN 9, or set HYPATIA_CUDNN to the path of libcudnn.so.9",
+            status == HYP_OK ? "" : ": ", missing.message);
     return HYP_OK;
 }
 
@@ -134,7 +135,8 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
 
 /* ---- sessions ------------------------------------------------------------------------------------------------ */
 
-/* What cuBLASLt needs beside its operands; attention uses the workspace too. The sizes are those that NVIDIA advises. */
+/* What cuBLASLt needs beside its operands; attention uses the workspace too. The sizes are those that NVIDIA advises.
+ */
 static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
 {
     const HypPlan__Program *p = s->model->plan->program;
@@ -200,6 +202,9 @@ static void session_destroy(void *session)
     if (s->error) lib->cuMemFreeHost((void *)(uintptr_t)s->error);
     if (s->lt) lib->cublasLtDestroy(s->lt);
     if (s->dnn) s->model->device->dnn.cudnnDestroy(s->dnn);
+    if (s->begins) lib->cuEventDestroy(s->begins);
+    if (s->ends) lib->cuEventDestroy(s->ends);
+    if (s->aside) lib->cuStreamDestroy(s->aside);
     if (s->own_stream) lib->cuStreamDestroy(s->stream);
     if (entered) hyp_cuda_leave(s->model->device);
     hyp_tuning_dispose(&s->tuning);
@@ -254,10 +259,9 @@ static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
                     (long long)s->error[1]);
 }
 
-hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size_t begin, size_t end, hyp_diag *diag)
 {
-    bind_others(s, p);
-    for (size_t i = 0; i < p->ops.len; i++) {
+    for (size_t i = begin; i < end; i++) {
         const hyp_cuda_op *op = &p->ops.data[i];
         hyp_status status = op->run(s, op->data, diag);
         if (status == HYP_OK) continue;
@@ -265,6 +269,31 @@ hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp
         return status;
     }
     return HYP_OK;
+}
+
+/* Work for `to` waits for what is in `from` now. */
+static hyp_status let_wait(const hyp_cuda_session *s, CUstream from, CUevent event, CUstream to, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(event, from), "cuEventRecord", diag));
+    return hyp_cuda_check(lib, lib->cuStreamWaitEvent(to, event, 0), "cuStreamWaitEvent", diag);
+}
+
+/* Ops aside go to a stream of their own, which leaves the session's at the beginning and joins it at the end. In a CUDA
+ * graph that makes a branch. */
+hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    CUstream stream = s->stream;
+    bind_others(s, p);
+    if (p->aside) {
+        HYP_TRY(let_wait(s, stream, s->begins, s->aside, diag));
+        s->stream = s->aside;
+        hyp_status status = run_some(s, p, 0, p->aside, diag);
+        s->stream = stream;
+        HYP_TRY(status);
+    }
+    HYP_TRY(run_some(s, p, p->aside, p->ops.len, diag));
+    return p->aside ? let_wait(s, s->aside, s->ends, stream, diag) : HYP_OK;
 }
 
 hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
@@ -288,8 +317,8 @@ static hyp_status queue_all(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp
     return hyp_cuda_stage_outputs(s, p, b, diag);
 }
 
-/* After a failure: waits for what was queued before it, which may use the caller's memory, and asks whether the device is
- * lost, which cuBLASLt does not tell. */
+/* After a failure: waits for what was queued before it, which may use the caller's memory, and asks whether the device
+ * is lost, which cuBLASLt does not tell. */
 static hyp_status recover(hyp_cuda_session *s, hyp_status status, hyp_diag *diag)
 {
     hyp_diag why = {0};

@@ -52,6 +52,8 @@ typedef struct hyp_cuda_session {
     hyp_cuda_model *model;
     CUstream stream;
     bool own_stream;
+    CUstream aside; /* for work beside that of the stream, with events where it begins and ends; 0 = none yet */
+    CUevent begins, ends;
     cublasLtHandle_t lt;
     void *dnn;                            /* handle of cuDNN; NULL = none */
     CUdeviceptr workspace, scratch, room; /* 0 = none yet */
@@ -78,6 +80,7 @@ typedef enum hyp_cuda_known { HYP_CUDA_NO_PRODUCT, HYP_CUDA_TUNED, HYP_CUDA_BORR
 typedef struct hyp_cuda_prepared {
     bool *channels_last; /* by tensor: scratch that lies so, see hyp_choose_layouts; NULL: none */
     HYP_VEC(hyp_cuda_op) ops;
+    size_t aside;        /* so many first ops wait for none, and none for them: they may run beside the others */
     size_t *slot_offset; /* by slot, into the session's scratch memory */
     size_t *edge_offset; /* by input, then output: into its staging memory */
     size_t *edge_bytes;
@@ -95,6 +98,7 @@ typedef struct hyp_cuda_build {
     hyp_cuda_prepared *prepared;
     const HypPlan__Program *program;
     const int64_t *values;
+    const bool *read; /* by tensor that is no view: a step reads it; NULL where products alone are built */
     uint32_t step;
     struct hyp_cuda_probe *probe; /* tune.h; NULL unless products are tuned */
     hyp_diag *diag;
@@ -221,8 +225,8 @@ static inline bool hyp_cuda_lies_last(const hyp_cuda_build *b, uint32_t tensor)
 /* filters.c: the types whose convolutions want the channels last, bit 1 << hyp_dtype. */
 uint32_t hyp_cuda_types_last(const hyp_cuda_model *m);
 enum { HYP_CUDA_LAST_AXES = 4 }; /* and with so many axes at most, N and C among them */
-/* Decides which weights lie so, before a set of shapes is prepared; then puts these on the device, where all weights are
- * as the plan has them. */
+/* Decides which weights lie so, before a set of shapes is prepared; then puts these on the device, where all weights
+ * are as the plan has them. */
 HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag);
 /* windows.c and conv.c: calls of these operators */

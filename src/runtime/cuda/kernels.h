@@ -47,7 +47,8 @@ enum {
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
     HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
-    HYP_CUDA_COPIES = 8,          /* parts of one launch of `copies` */
+    HYP_CUDA_COPIES = 24,         /* parts of one launch of `copies`, */
+    HYP_CUDA_PART_DIMS = 3,       /* each of at most so many axes */
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
     HYP_CUDA_LAYER_ROWS = 16,     /* of x */
@@ -243,15 +244,15 @@ typedef struct hyp_cuda_range {
     uint32_t dtype, pad;
 } hyp_cuda_range;
 
-/* Windows that slide over the spatial axes of x[images, in_channels, in...]: what a result y[images, channels, out...] is
- * made of. Axes that there are not have one element. */
+/* Windows that slide over the spatial axes of x[images, in_channels, in...]: what a result y[images, channels, out...]
+ * is made of. Axes that there are not have one element. */
 typedef struct hyp_cuda_windows {
     hyp_cuda_extent channels, out[HYP_CUDA_SPATIAL];
     int64_t in[HYP_CUDA_SPATIAL], kernel[HYP_CUDA_SPATIAL], stride[HYP_CUDA_SPATIAL], dilation[HYP_CUDA_SPATIAL];
     int64_t before[HYP_CUDA_SPATIAL], after[HYP_CUDA_SPATIAL]; /* padding */
     int64_t in_channels, in_count, kernel_count;               /* counts: products of the extents */
     int64_t total;                                             /* elements of y */
-    uint32_t x_last, y_last; /* lies as [images, ..., channels] */
+    uint32_t x_last, y_last;                                   /* lies as [images, ..., channels] */
 } hyp_cuda_windows;
 
 /* y = act(x * weight + bias + added), the weight [channels, group_in, kernel...]. */
@@ -286,8 +287,15 @@ typedef struct hyp_cuda_copy {
 } hyp_cuda_copy;
 
 /* Several copies at once: part i is made by the blocks from first_block[i] on. */
+typedef struct hyp_cuda_part {
+    uint64_t x, y; /* as above */
+    hyp_cuda_extent extent[HYP_CUDA_PART_DIMS];
+    int64_t x_stride[HYP_CUDA_PART_DIMS], y_stride[HYP_CUDA_PART_DIMS];
+    int64_t total;
+    uint32_t rank, size;
+} hyp_cuda_part;
 typedef struct hyp_cuda_copies {
-    hyp_cuda_copy part[HYP_CUDA_COPIES];
+    hyp_cuda_part part[HYP_CUDA_COPIES];
     uint32_t first_block[HYP_CUDA_COPIES + 1];
     uint32_t count;
 } hyp_cuda_copies;

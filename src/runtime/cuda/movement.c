@@ -51,12 +51,12 @@ static hyp_status copy_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     return hyp_cuda_mover_run(s, &p->mover, s->at[p->x], s->at[p->y], diag);
 }
 
-/* Copies in a row that build one tensor, of different parts of which none waits for another: one launch. */
+/* Copies in a row of which none waits for another: one launch. */
 typedef struct copies {
     hyp_cuda_copies args;
     hyp_cuda_grid grid;
     int64_t x_offset[HYP_CUDA_COPIES], y_offset[HYP_CUDA_COPIES]; /* bytes */
-    uint32_t x[HYP_CUDA_COPIES], y;
+    uint32_t x[HYP_CUDA_COPIES], y[HYP_CUDA_COPIES];
 } copies;
 
 static hyp_status copies_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
@@ -64,55 +64,107 @@ static hyp_status copies_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     copies *p = data;
     for (uint32_t i = 0; i < p->args.count; i++) {
         p->args.part[i].x = s->at[p->x[i]] + (CUdeviceptr)p->x_offset[i];
-        p->args.part[i].y = s->at[p->y] + (CUdeviceptr)p->y_offset[i];
+        p->args.part[i].y = s->at[p->y[i]] + (CUdeviceptr)p->y_offset[i];
     }
     return hyp_cuda_launch(s, &p->grid, &p->args, diag);
 }
 
-static void add_part(const hyp_cuda_device *device, copies *p, const copy *from)
+/* Blocks for a part. Beside the other work of a run there are so few that they take nothing from it but bandwidth. */
+static uint32_t blocks_of(const hyp_cuda_device *device, int64_t total, bool aside)
+{
+    enum { SHARE = 16 }; /* of the multiprocessors */
+    uint32_t blocks = hyp_cuda_blocks(device, total, COPY_THREADS), few = (uint32_t)device->multiprocessors / SHARE + 1;
+    return aside && few < blocks ? few : blocks;
+}
+
+static void add_part(const hyp_cuda_device *device, copies *p, const copy *from, bool aside)
 {
     const hyp_cuda_move *move = &from->mover.move;
+    const hyp_cuda_copy *whole = &move->args.copy;
     uint32_t i = p->args.count++;
+    hyp_cuda_part *part = &p->args.part[i];
     p->x[i] = from->x;
+    p->y[i] = from->y;
     p->x_offset[i] = move->x_offset;
     p->y_offset[i] = move->y_offset;
-    p->args.part[i] = move->args.copy;
+    *part = (hyp_cuda_part){.total = whole->total, .rank = whole->rank, .size = whole->size};
+    for (uint32_t a = 0; a < whole->rank; a++) {
+        part->extent[a] = whole->extent[a];
+        part->x_stride[a] = whole->x_stride[a];
+        part->y_stride[a] = whole->y_stride[a];
+    }
     if (move->kind == HYP_CUDA_MOVE_BLOCK) {
         uint32_t size = hyp_cuda_widest((uint64_t)move->bytes | (uint64_t)move->x_offset | (uint64_t)move->y_offset);
-        int64_t total = (int64_t)(move->bytes / size);
-        p->args.part[i] = (hyp_cuda_copy){.total = total, .rank = 1, .size = size};
-        p->args.part[i].extent[0] = hyp_cuda_extent_of(total);
-        p->args.part[i].x_stride[0] = p->args.part[i].y_stride[0] = 1;
+        *part = (hyp_cuda_part){.total = (int64_t)(move->bytes / size), .rank = 1, .size = size};
+        part->extent[0] = hyp_cuda_extent_of(part->total);
+        part->x_stride[0] = part->y_stride[0] = 1;
     }
-    p->grid.blocks += hyp_cuda_blocks(device, p->args.part[i].total, p->grid.block_x);
+    p->grid.blocks += blocks_of(device, part->total, aside);
     p->args.first_block[i + 1] = p->grid.blocks;
 }
 
-/* Lets the op before it make the copy `last`, of the newest op, too, where that is possible. */
-static hyp_status join(hyp_cuda_build *b, const copy *last)
+static bool is_part(const copy *p)
 {
-    hyp_cuda_prepared *prepared = b->prepared;
-    if (prepared->ops.len < 2 || last->mover.move.kind == HYP_CUDA_MOVE_TRANSPOSE) return HYP_OK;
-    hyp_cuda_op *before = &prepared->ops.data[prepared->ops.len - 2];
-    const copy *first = before->run == copy_run ? before->data : NULL;
-    copies *all = before->run == copies_run ? before->data : NULL;
-    uint32_t y = first ? first->y : all ? all->y : UINT32_MAX;
-    if (y != last->y || (first && first->mover.move.kind == HYP_CUDA_MOVE_TRANSPOSE)) return HYP_OK;
-    if (hyp_plan_root(b->program, last->x) == hyp_plan_root(b->program, y)) return HYP_OK;
-    if (all && all->args.count == HYP_CUDA_COPIES) return HYP_OK;
+    const hyp_cuda_move *move = &p->mover.move;
+    return move->kind == HYP_CUDA_MOVE_BLOCK ||
+           (move->kind == HYP_CUDA_MOVE_STRIDED && move->args.copy.rank <= HYP_CUDA_PART_DIMS);
+}
+
+/* May a launch that writes these tensors make a copy, too? A scratch tensor may lie where another part reads, unless
+ * all parts build that one. */
+static bool may_join(const hyp_cuda_build *b, const uint32_t *y, uint32_t count, const copy *last)
+{
+    bool output = b->program->tensors[last->y]->place == HYP_PLAN__PLACE__PLACE_OUTPUT;
+    for (uint32_t i = 0; i < count; i++)
+        if (hyp_plan_root(b->program, last->x) == y[i] || (y[i] != last->y && !output)) return false;
+    return true;
+}
+
+/* Lets an op make the copy `last`, too, where that is possible. */
+static hyp_status join(hyp_cuda_build *b, hyp_cuda_op *op, const copy *last, bool aside, bool *out_done)
+{
     const hyp_cuda_device *device = b->session->model->device;
+    const copy *first = op->run == copy_run ? op->data : NULL;
+    copies *all = op->run == copies_run ? op->data : NULL;
+    const uint32_t *y = first ? &first->y : all ? all->y : NULL;
+    *out_done = y && is_part(last) && (!first || is_part(first)) && (!all || all->args.count < HYP_CUDA_COPIES) &&
+                may_join(b, y, first ? 1 : all->args.count, last);
+    if (!*out_done) return HYP_OK;
     if (!all) {
-        all = hyp_arena_zalloc(&prepared->arena, 1, sizeof *all);
+        all = hyp_arena_zalloc(&b->prepared->arena, 1, sizeof *all);
         if (!all) return hyp_fail_memory(b->diag, sizeof *all);
-        all->y = y;
         all->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_copies, .block_x = COPY_THREADS, .block_y = 1};
-        add_part(device, all, first);
-        before->run = copies_run;
-        before->data = all;
+        add_part(device, all, first, aside);
+        op->run = copies_run;
+        op->data = all;
         HYP_TRY(hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_copies));
     }
-    add_part(device, all, last);
-    prepared->ops.len--;
+    add_part(device, all, last, aside);
+    return HYP_OK;
+}
+
+/* Does a copy wait for nothing in the run, and nothing in the run for it? */
+static bool is_aside(const hyp_cuda_build *b, const copy *p)
+{
+    HypPlan__Place from = b->program->tensors[hyp_plan_root(b->program, p->x)]->place;
+    return (from == HYP_PLAN__PLACE__PLACE_INPUT || from == HYP_PLAN__PLACE__PLACE_WEIGHT) &&
+           b->program->tensors[p->y]->place == HYP_PLAN__PLACE__PLACE_OUTPUT && !b->read[p->y];
+}
+
+/* Puts the newest op, a copy, in its place: into the one before it, or to those in front that may run aside. */
+static hyp_status settle(hyp_cuda_build *b, const copy *p)
+{
+    hyp_cuda_prepared *prepared = b->prepared;
+    hyp_cuda_op *ops = prepared->ops.data, newest = ops[prepared->ops.len - 1];
+    bool aside = is_aside(b, p), done = false;
+    size_t begin = aside ? 0 : prepared->aside, end = aside ? prepared->aside : prepared->ops.len - 1;
+    if (end > begin) HYP_TRY(join(b, &ops[end - 1], p, aside, &done));
+    if (done) {
+        prepared->ops.len--;
+    } else if (aside) {
+        for (size_t i = prepared->ops.len - 1; i > prepared->aside; i--) ops[i] = ops[i - 1];
+        ops[prepared->aside++] = newest;
+    }
     return HYP_OK;
 }
 
@@ -130,7 +182,7 @@ hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
     p->y = k->y;
     size_t size = hyp_dtype_size(hyp_cuda_dtype(b->program, k->x));
     HYP_TRY(hyp_cuda_mover_init(b, &box, size, b->values[k->x_offset], b->values[k->y_offset], &p->mover));
-    return join(b, p);
+    return settle(b, p);
 }
 
 /* ---- gather ------------------------------------------------------------------------------------------------ */

@@ -90,6 +90,38 @@ hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, siz
     return HYP_OK;
 }
 
+/* Notes which tensors any step reads. */
+static hyp_status find_read(hyp_cuda_build *b)
+{
+    const HypPlan__Program *p = b->program;
+    bool *read = hyp_arena_zalloc(&b->prepared->arena, p->n_tensors, sizeof *read);
+    HYP_VEC(uint32_t) list = {0};
+    hyp_status status = read ? HYP_OK : hyp_fail_memory(b->diag, p->n_tensors);
+    for (size_t s = 0; s < p->n_steps && status == HYP_OK; s++) {
+        size_t count = hyp_plan_step_reads(p->steps[s], NULL, 0);
+        status = hyp_vec_reserve(&list, count + 1, b->diag);
+        if (status != HYP_OK) break;
+        hyp_plan_step_reads(p->steps[s], list.data, count);
+        for (size_t i = 0; i < count; i++) read[hyp_plan_root(p, list.data[i])] = true;
+    }
+    hyp_vec_free(&list);
+    b->read = read;
+    return status;
+}
+
+/* What a run with work aside needs. */
+static hyp_status set_up_aside(hyp_cuda_session *s, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    if (!s->aside)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreate(&s->aside, CU_STREAM_NON_BLOCKING), "cuStreamCreate", diag));
+    if (!s->begins)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuEventCreate(&s->begins, CU_EVENT_DISABLE_TIMING), "cuEventCreate", diag));
+    if (!s->ends)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuEventCreate(&s->ends, CU_EVENT_DISABLE_TIMING), "cuEventCreate", diag));
+    return HYP_OK;
+}
+
 static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
@@ -112,7 +144,9 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
                                  &p->staging_bytes, diag));
     HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
     hyp_cuda_build b = {.session = s, .prepared = p, .program = program, .values = values, .diag = diag};
+    HYP_TRY(find_read(&b));
     HYP_TRY(add_steps(&b));
+    if (p->aside) HYP_TRY(set_up_aside(s, diag));
     if (s->tuning.products.len > 0 && !s->untuned)
         hyp_log_printf(&s->model->device->log,
                        "products of these shapes: %zu as tuned, %zu as tuned for a larger size, %zu not tuned",

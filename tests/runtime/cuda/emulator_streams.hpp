@@ -14,6 +14,7 @@
 using work = std::function<void()>;
 struct stream {
     bool captured;
+    stream *origin; // whose capture this one takes part in
     std::vector<work> graph;
     std::deque<work> waiting; // of a lazy device
 };
@@ -47,6 +48,8 @@ static void queue(CUstream at, const work &what)
     if (is_mode("idle")) return;
     if (s && s->captured)
         s->graph.push_back(what);
+    else if (s && s->origin)
+        s->origin->graph.push_back(what);
     else if (s && is_mode("lazy"))
         s->waiting.push_back(what);
     else
@@ -96,6 +99,8 @@ DRIVER cuStreamEndCapture(CUstream at, CUgraph *out)
 {
     stream *s = (stream *)at;
     if (!s->captured) give_up("a capture was ended that was not begun");
+    for (stream *other : streams)
+        if (other->origin == s) give_up("a capture was ended before a stream that takes part in it came back");
     *out = (CUgraph) new std::vector<work>;
     ((std::vector<work> *)*out)->swap(s->graph);
     return s->captured = false, CUDA_SUCCESS;
@@ -144,6 +149,25 @@ DRIVER cuEventRecord(CUevent at, CUstream where)
         e->time = nanoseconds;
         e->expected--;
     });
+    return CUDA_SUCCESS;
+}
+// A stream that waits for one that is captured takes part in the capture, until that one waits for it.
+DRIVER cuStreamWaitEvent(CUstream at, CUevent what, unsigned int)
+{
+    FAULT("cuStreamWaitEvent");
+    stream *s = (stream *)at;
+    event *e = (event *)what;
+    if (e->at && e->at->captured) {
+        s->origin = e->at;
+    } else if (e->at && e->at->origin) {
+        if (e->at->origin != s) give_up("a capture is joined by a stream that it did not begin in");
+        e->at->origin = nullptr;
+    } else {
+        queue(at, [=] {
+            while (e->expected > 0 && finish_one(e->at)) {
+            }
+        });
+    }
     return CUDA_SUCCESS;
 }
 DRIVER cuEventSynchronize(CUevent at)

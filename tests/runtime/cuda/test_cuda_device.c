@@ -336,6 +336,59 @@ static void copies_of_many_parts_build_one_tensor(void **state)
     check((dims_list){{TOTAL}}, (tolerance){0, 0});
 }
 
+static void add_rows(uint32_t x, uint32_t y, int64_t rows, int64_t columns, int64_t x_first, int64_t y_first,
+                     int64_t y_step)
+{
+    HypPlan__Copy *s = pb_copy(&builder);
+    s->x = x;
+    s->y = y;
+    s->n_extents = s->n_x_strides = s->n_y_strides = 2;
+    s->extents = pb_consts(&builder, 2, (int64_t[]){rows, columns});
+    s->x_strides = pb_consts(&builder, 2, (int64_t[]){columns, 1});
+    s->y_strides = pb_consts(&builder, 2, (int64_t[]){y_step, 1});
+    s->x_offset = pb_const(&builder, x_first);
+    s->y_offset = pb_const(&builder, y_first);
+}
+
+/* As a decoder does with its past: layer after layer joins rows of an input and rows that the run made, in two outputs;
+ * of a third, which is the same input again, a softmax is taken. Copies of the input alone may run beside all else. */
+static void copies_from_inputs_run_beside_the_other_steps(void **state)
+{
+    (void)state;
+    enum { LAYERS = 14, HEADS = 3, PAST = 40, WIDTH = 16, NOW = HEADS * WIDTH, OLD = HEADS * PAST * WIDTH };
+    const int64_t past = LAYERS * OLD, now = NOW, whole = past + LAYERS * NOW, wide = (PAST + 1) * WIDTH, old = OLD;
+    pb_init(&builder);
+    uint32_t all = pb_input(&builder, "past", HYP_BF16, 1, pb_consts(&builder, 1, &past));
+    uint32_t x = pb_input(&builder, "x", HYP_BF16, 1, pb_consts(&builder, 1, &now));
+    uint32_t keys = pb_output(&builder, "keys", HYP_BF16, 1, pb_consts(&builder, 1, &whole));
+    uint32_t values = pb_output(&builder, "values", HYP_BF16, 1, pb_consts(&builder, 1, &whole));
+    uint32_t same = pb_output(&builder, "same", HYP_BF16, 1, pb_consts(&builder, 1, &old));
+    uint32_t soft = pb_output(&builder, "soft", HYP_BF16, 1, pb_consts(&builder, 1, &old));
+    for (int l = 0; l < LAYERS; l++) {
+        uint32_t made = pb_scratch(&builder, HYP_BF16, (uint32_t)l % 2, 1, pb_consts(&builder, 1, &now));
+        HypPlan__Softmax *s = pb_softmax(&builder);
+        s->x = x;
+        s->y = made;
+        s->outer = pb_const(&builder, HEADS);
+        s->axis = pb_const(&builder, WIDTH);
+        s->inner = pb_const(&builder, 1);
+        for (int i = 0; i < 2; i++) {
+            uint32_t y = i ? values : keys;
+            add_rows(all, y, HEADS, PAST * WIDTH, l * OLD, l * HEADS * wide, wide);
+            add_rows(made, y, HEADS, WIDTH, 0, l * HEADS * wide + PAST * WIDTH, wide);
+        }
+        x = made;
+    }
+    add_rows(all, same, HEADS, PAST * WIDTH, OLD, 0, PAST * WIDTH);
+    HypPlan__Softmax *s = pb_softmax(&builder);
+    s->x = same;
+    s->y = soft;
+    s->outer = pb_const(&builder, HEADS * PAST);
+    s->axis = pb_const(&builder, WIDTH);
+    s->inner = pb_const(&builder, 1);
+    check((dims_list){{past}, {NOW}}, tolerance_of(HYP_BF16, 4));
+}
+
 static void build_gather(hyp_dtype dtype, hyp_dtype index, int64_t outer, int64_t axis, int64_t inner, int64_t count)
 {
     pb_init(&builder);
@@ -478,6 +531,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(copies_permute_axes_of_every_type),
         cmocka_unit_test(copies_slice_reverse_and_concatenate),
         cmocka_unit_test(copies_of_many_parts_build_one_tensor),
+        cmocka_unit_test(copies_from_inputs_run_beside_the_other_steps),
         cmocka_unit_test(gather_takes_indexes_from_both_ends),
         cmocka_unit_test(gather_reports_an_index_out_of_range),
         cmocka_unit_test(fill_writes_shapes),
