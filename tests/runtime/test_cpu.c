@@ -160,30 +160,34 @@ static void relu_of_our_kernel_keeps_nan(void **state)
 typedef enum adding { ADDS_NOTHING, ADDS_BEFORE, ADDS_IN_PLACE, ADDS_AFTER, ADDINGS } adding;
 static void check_added(hyp_dtype dtype, adding adds, bool fixed, int64_t m, int64_t n, int64_t k)
 {
+    bool f8 = dtype == HYP_F8E4M3;
+    hyp_dtype wide = f8 ? HYP_BF16 : dtype; /* of all but x and w */
     pb_init(&b);
     uint32_t rows = pb_symbol(&b, "batch"), shape[2] = {rows, pb_const(&b, n)}, k_dim = pb_const(&b, k);
-    uint32_t x = pb_input(&b, "x", dtype, 2, (uint32_t[]){rows, k_dim}), r_in = pb_input(&b, "r", dtype, 2, shape);
+    uint32_t x = pb_input(&b, "x", dtype, 2, (uint32_t[]){rows, k_dim}), r_in = pb_input(&b, "r", wide, 2, shape);
     uint32_t w = fixed ? random_weight(dtype, 2, (int64_t[]){n, k}, k)
                        : pb_input(&b, "w", dtype, 2, (uint32_t[]){shape[1], k_dim});
-    uint32_t bias = rng_below(&r, 2) ? random_weight(dtype, 1, &n, 1) : PB_NONE;
-    uint32_t z = pb_output(&b, "z", dtype, 2, shape), y = z, added = r_in;
+    uint32_t bias = rng_below(&r, 2) ? random_weight(wide, 1, &n, 1) : PB_NONE;
+    uint32_t z = pb_output(&b, "z", wide, 2, shape), y = z, added = r_in;
     uint32_t elements = pb_dim(&b, HYP_PLAN__DIM__KIND__MUL, shape[0], shape[1]);
     if (adds == ADDS_IN_PLACE) {
-        added = pb_scratch(&b, dtype, 0, 2, shape);
-        y = pb_scratch(&b, dtype, 0, 2, shape);
+        added = pb_scratch(&b, wide, 0, 2, shape);
+        y = pb_scratch(&b, wide, 0, 2, shape);
         pb_copy_all(&b, r_in, added, elements);
     }
     HypPlan__Linear *s = pb_linear(&b, x, y, rows);
-    pb_layer(&b, s, n, k, w, bias, (HypPlan__Act)rng_below(&r, 6), PB_NONE);
+    HypPlan__Layer *layer = pb_layer(&b, s, n, k, w, bias, (HypPlan__Act)rng_below(&r, 6), PB_NONE);
+    layer->x_scale = f8 ? 0.5f : 0;
+    layer->weight_scale = f8 ? 0.7f : 0;
     s->added_plus1 = added + 1;
     s->add_after = adds == ADDS_AFTER;
     if (adds == ADDS_IN_PLACE) pb_copy_all(&b, y, z, elements);
-    void *data[3] = {random_data(dtype, (size_t)(m * k)), random_data(dtype, (size_t)(m * n)),
+    void *data[3] = {random_data(dtype, (size_t)(m * k)), random_data(wide, (size_t)(m * n)),
                      random_data(dtype, (size_t)(n * k))};
     hyp_tensor in[3] = {tensor_of("x", dtype, data[0], 2, (int64_t[]){m, k}),
-                        tensor_of("r", dtype, data[1], 2, (int64_t[]){m, n}),
+                        tensor_of("r", wide, data[1], 2, (int64_t[]){m, n}),
                         tensor_of("w", dtype, data[2], 2, (int64_t[]){n, k})};
-    compare_backends(fixed ? 2 : 3, in, 1, (const char *const[]){"z"}, dtype, (size_t)(m * n), 4 * tolerance_of(dtype));
+    compare_backends(fixed ? 2 : 3, in, 1, (const char *const[]){"z"}, wide, (size_t)(m * n), 4 * tolerance_of(wide));
     for (int i = 0; i < 3; i++) free(data[i]);
     pb_dispose(&b);
 }
@@ -198,6 +202,7 @@ static void linear_adds_a_tensor_before_or_after_its_activation(void **state)
             check_added(HYP_F32, (adding)adds, true, PICK(33, 64), 900, 600);
             check_added(HYP_F32, (adding)adds, false, PICK(1, 9, 33), PICK(1, 20, 64), PICK(1, 30));
             check_added(i & 1 ? HYP_BF16 : HYP_F16, (adding)adds, true, PICK(1, 16), PICK(3, 32), PICK(1, 30));
+            check_added(HYP_F8E4M3, (adding)adds, i < 3, PICK(0, 1, 48, 49, 130), PICK(1, 16, 70), PICK(1, 17, 40));
         }
 }
 

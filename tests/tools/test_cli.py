@@ -72,6 +72,52 @@ def check_compiling(folder, plan):
     assert "hypatiac 0." in run("hypatiac", "--version") and "Usage" in run("hypatiac", "--help")
 
 
+def check_fp8(folder):
+    """Scales from a stack of samples and from folders of them; what is no sample is refused with the reason."""
+    def scales(*samples):
+        plan = os.path.join(folder, "fp8.bin")
+        out = run("hypatiac", MODEL, "-o", plan, "--precision", "fp8", *(f"--samples={s}" for s in samples))
+        assert "linear layers in fp8:" in out and "x scaled by" in out and "is no multiple of 16" in out, out
+        steps = json.loads(run("hypatia", "inspect", plan, "--json"))["steps"]
+        return plan, [(layer["x_scale"], layer["weight_scale"]) for step in steps if step["label"] == "quantized-linear"
+                      for layer in step["layers"]]
+
+    def refused(text, *samples):
+        done = hyp.tool("hypatiac", MODEL, "--dry-run", "--precision", "fp8", *(f"--samples={s}" for s in samples))
+        assert done.returncode == 2 and text in done.stderr, done.stderr
+
+    def save(name, array):
+        np.save(os.path.join(folder, name), array)
+        return f"image=@{folder}/{name}"
+
+    images = np.random.default_rng(3).random((4, 8, 64), np.float32) * 100
+    sets = os.path.join(folder, "sets")
+    for i, image in enumerate(images):
+        os.makedirs(f"{sets}/test_data_set_{i}")
+        with open(f"{sets}/test_data_set_{i}/input_0.pb", "wb") as file:
+            file.write(numpy_helper.from_array(image, "whatever it is called").SerializeToString())
+    stack = save("stack.npy", images)
+    plan, of_stack = scales(stack)
+    assert of_stack and of_stack == scales(sets)[1]
+    assert scales(f"{sets}/test_data_set_0")[1][0] == (0.25, of_stack[0][1]), of_stack  # up to 100
+    run("hypatia", "verify", plan, "--model", MODEL, "--rtol", "0.2", "--atol", "0.2")
+    assert "x scaled by 0.25, weight by" in run("hypatia", "inspect", plan)
+    assert "quantized-linear" in run("hypatiac", MODEL, "--dry-run", "-q", "--precision", "fp8", "--samples", stack,
+                                     "--dump-ir", "quantize")
+    refused("fp8 takes the scales of layers from sample inputs, and none were given")
+    refused("the model has no input 'picture', of which samples were given", stack.replace("image", "picture"))
+    refused("the samples of input 'image' have 4 axes; wanted 2, or 3 for a stack", save("deep.npy", images[None]))
+    refused("a stack of no samples was given", save("none.npy", images[:0]))
+    refused("input 'image' has type f64", save("double.npy", images.astype(np.float64)))
+    images[2, 1, 1] = np.inf
+    refused("sample 2: ", save("bad.npy", images))
+    refused("has inf among its numbers, so that no scale can be told", save("bad.npy", images))
+    refused("input_0.pb: cannot open", folder)
+    refused("is not of the form x=@x.npy", "image")
+    done = hyp.tool("hypatiac", MODEL, "--dry-run", "--samples", stack)
+    assert done.returncode == 2 and "samples are for precision fp8, and it is fp32" in done.stderr, done.stderr
+
+
 def check_measuring(folder):
     """Nothing here depends on how long anything takes."""
     profile, plan = os.path.join(folder, "my.profile"), os.path.join(folder, "timed.bin")
@@ -212,6 +258,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         plan = os.path.join(folder, "digits.bin")
         check_compiling(folder, plan)
+        check_fp8(folder)
         check_measuring(folder)
         check_asking()
         check_running(folder, plan)

@@ -92,7 +92,7 @@ static void model_unload(void *opaque)
 static void warn_of_slow_types(const hyp_cpu_model *m)
 {
     const HypPlan__Program *p = m->plan->program;
-    bool told[HYP_F8E4M3 + 1] = {[HYP_F32] = true};
+    bool told[HYP_F8E4M3 + 1] = {[HYP_F32] = true, [HYP_F8E4M3] = true};
     for (size_t i = 0; i < p->n_steps; i++) {
         const HypPlan__Step *step = p->steps[i];
         bool linear = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR;

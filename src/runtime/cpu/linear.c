@@ -10,7 +10,7 @@
 struct hyp_linear_weights {
     const HypPlan__Linear *step;
     bool constant;    /* every weight and bias lies in the plan and every n and k is fixed and not 0 */
-    bool own_kernel;  /* constant and f32: the mlp kernel can run it */
+    bool own_kernel;  /* constant, and f32 or f8e4m3: the mlp kernel can run it */
     size_t bytes;     /* of all weights */
     hyp_mlp *mlp;     /* NULL until packed for our own kernel; never changes afterwards */
     bool dnnl_packed; /* packed[] is final */
@@ -33,6 +33,27 @@ static void pack_panels(const hyp_cpu_kernels *kernels, const float *w, bool kn,
             for (int64_t j = 0; j < room; j++)
                 out[j] = j >= columns ? 0 : kn ? w[i * n + first + j] : w[(first + j) * k + i];
     }
+}
+
+/* A weight as the numbers that it stands for: in the plan itself, or, in 8 bits, in new memory, which is *out_made.
+ * NULL when memory is out. */
+static const float *weight_floats(const hyp_cpu_model *model, const HypPlan__Layer *layer, size_t count,
+                                  float **out_made)
+{
+    const void *stored = hyp_cpu_weight(model->plan, layer->weight);
+    *out_made = NULL;
+    if (hyp_tensor_dtype(model->plan->program, layer->weight) == HYP_F32) return stored;
+    float *made = *out_made = hyp_malloc(count * sizeof *made), scale = layer->x_scale * layer->weight_scale;
+    for (size_t i = 0; made && i < count; i++) made[i] = hyp_f8e4m3_to_f32(((const uint8_t *)stored)[i]) * scale;
+    return made;
+}
+
+static float bias_at(const hyp_cpu_model *model, const HypPlan__Layer *layer, int64_t j)
+{
+    if (!layer->bias_plus1) return 0;
+    uint32_t tensor = layer->bias_plus1 - 1;
+    return (float)hyp_load_f64(hyp_tensor_dtype(model->plan->program, tensor), hyp_cpu_weight(model->plan, tensor),
+                               (size_t)j);
 }
 
 /* One block: the struct, its layers, then weights and biases at multiples of 64 bytes. Sizes cannot overflow where
@@ -59,11 +80,17 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
     for (size_t l = 0; l < s->n_layers; l++) {
         const HypPlan__Layer *layer = s->layers[l];
         int64_t n = p->dims[layer->n]->value, k = p->dims[layer->k]->value, room = round_up(n, LANES);
-        const float *bias = layer->bias_plus1 ? hyp_cpu_weight(model->plan, layer->bias_plus1 - 1) : NULL;
+        float *made;
+        const float *w = weight_floats(model, layer, (size_t)n * (size_t)k, &made);
+        if (!w) {
+            hyp_aligned_free(mlp);
+            return NULL;
+        }
         layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .act = layer->act};
-        for (int64_t j = 0; j < room; j++) at[j] = bias && j < n ? bias[j] : 0;
+        for (int64_t j = 0; j < room; j++) at[j] = j < n ? bias_at(model, layer, j) : 0;
         at += room;
-        pack_panels(kernels, hyp_cpu_weight(model->plan, layer->weight), layer->weight_kn, n, k, at);
+        pack_panels(kernels, w, layer->weight_kn, n, k, at);
+        hyp_free(made);
         at += room * k;
         if (l + 1 < s->n_layers && room > mlp->hidden_stride) mlp->hidden_stride = room;
     }
@@ -101,6 +128,7 @@ static bool prefer_own(const hyp_cpu_model *model, const hyp_linear_weights *w, 
 {
     enum { FEW_ROWS = 16, CACHED_BYTES = 1 << 21, THREADED_FLOPS = 1 << 22 };
     if (!w->own_kernel) return false;
+    if (hyp_tensor_dtype(model->plan->program, w->step->x) == HYP_F8E4M3) return true;
 #ifdef HYP_HAVE_ONEDNN
     if (model->device->dnnl && m > FEW_ROWS) {
         double flops = (double)m * (double)w->bytes / 2; /* 2 per 4-byte weight and row */
@@ -119,6 +147,52 @@ static hyp_status run_mlp(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag
     const HypPlan__Linear *s = op->step->linear;
     const float *added = s->added_plus1 ? run->call.at[s->added_plus1 - 1] : NULL;
     run->kernels->mlp(mlp, run->call.values[s->m], run->call.at[s->x], added, run->call.at[s->y], run->call.work);
+    return HYP_OK;
+}
+
+/* ---- 8 bits: rows as floats, a group at a time ------------------------------------------------------------------ */
+
+typedef struct bytes_run {
+    const hyp_cpu_op *op;
+    const hyp_cpu_run *run;
+} bytes_run;
+
+/* Floats that a thread needs: of x, of what is added, of y. */
+static int64_t group_floats(const hyp_mlp_layer *layer)
+{
+    return HYP_MLP_ROWS * (round_up(layer->k, 16) + 2 * round_up(layer->n, 16));
+}
+
+/* Groups of rows from `begin` to `end`. */
+static void bytes_part(void *state, int64_t begin, int64_t end, int thread)
+{
+    const bytes_run *r = state;
+    const hyp_cpu_run *run = r->run;
+    const hyp_cpu_kernels *kernels = run->kernels;
+    const hyp_mlp *mlp = r->op->state;
+    const HypPlan__Linear *s = r->op->step->linear;
+    int64_t m = run->call.values[s->m], n = mlp->layers[0].n, k = mlp->layers[0].k;
+    const uint8_t *x = run->call.at[s->x];
+    const uint16_t *added = s->added_plus1 ? run->call.at[s->added_plus1 - 1] : NULL;
+    uint16_t *y = run->call.at[s->y];
+    float *rows = (float *)run->call.work + thread * group_floats(&mlp->layers[0]);
+    float *sum = rows + HYP_MLP_ROWS * round_up(k, 16), *out = sum + HYP_MLP_ROWS * round_up(n, 16);
+    for (int64_t first = begin * HYP_MLP_ROWS; first < m && first < end * HYP_MLP_ROWS; first += HYP_MLP_ROWS) {
+        int64_t count = m - first < HYP_MLP_ROWS ? m - first : HYP_MLP_ROWS;
+        kernels->widen(HYP_F8E4M3, x + first * k, rows, count * k);
+        if (added) kernels->widen(HYP_BF16, added + first * n, sum, count * n);
+        kernels->mlp(mlp, count, rows, added ? sum : NULL, out, out); /* nothing is hidden in one layer */
+        kernels->narrow(HYP_BF16, out, y + first * n, count * n);
+    }
+}
+
+static hyp_status run_bytes(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    (void)diag;
+    const hyp_mlp *mlp = op->state;
+    int64_t m = run->call.values[op->step->linear->m], work = mlp->layers[0].n * mlp->layers[0].k * HYP_MLP_ROWS;
+    bytes_run r = {op, run};
+    hyp_cpu_parallel(run, (m + HYP_MLP_ROWS - 1) / HYP_MLP_ROWS, 1 + (1 << 18) / work, bytes_part, &r);
     return HYP_OK;
 }
 
@@ -202,6 +276,12 @@ static bool worth_sharing(const hyp_cpu_model *model, const hyp_mlp *mlp, int64_
 static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, int64_t m, hyp_cpu_op *op, hyp_diag *diag)
 {
     HYP_TRY(ensure_mlp(model, w, diag));
+    if (hyp_tensor_dtype(model->plan->program, w->step->x) == HYP_F8E4M3) {
+        op->run = run_bytes;
+        op->state = w->mlp;
+        op->work_bytes = (size_t)model->device->threads * (size_t)group_floats(&w->mlp->layers[0]) * sizeof(float);
+        return HYP_OK;
+    }
     op->run = worth_sharing(model, w->mlp, m < HYP_MLP_ROWS ? m : HYP_MLP_ROWS) ? run_shared : run_mlp;
     op->state = w->mlp; /* the model's: nothing to destroy */
     op->work_bytes = 2 * HYP_MLP_ROWS * (size_t)w->mlp->hidden_stride * sizeof(float);
@@ -260,7 +340,8 @@ static void examine(const hyp_plan *plan, hyp_linear_weights *w)
                       (!layer->bias_plus1 || hyp_cpu_weight(plan, layer->bias_plus1 - 1));
         if (w->constant) w->bytes += p->tensors[hyp_plan_root(p, layer->weight)]->bytes;
     }
-    w->own_kernel = w->constant && hyp_tensor_dtype(p, w->step->x) == HYP_F32;
+    hyp_dtype t = hyp_tensor_dtype(p, w->step->x);
+    w->own_kernel = w->constant && (t == HYP_F32 || t == HYP_F8E4M3);
 }
 
 /* A fixed number of rows decides now what gets packed; otherwise one row is taken, and the first set of shapes that
