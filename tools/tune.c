@@ -1,4 +1,4 @@
-/* hypatia tune - finds the fastest way to do a plan's products on this GPU, and keeps it in the plan. */
+/* hypatia tune - finds the fastest way to do a plan's products and pointwise steps on this GPU, and keeps it in the plan. */
 #include "hypatia.h"
 #include "tuning.h"
 
@@ -25,10 +25,11 @@ static void help(void)
 {
     printf(
         "Usage: hypatia tune PLAN.bin [--cache FILE] [-o TUNED.bin] [options]\n"
-        "Tries the algorithms of the GPU's library for the products of the plan, for inputs of these dims, and writes\n"
-        "the plan with what was found. --dim batch=1,8,32 tunes for every size that is listed, several lists for all\n"
-        "combinations; what was found for other dims is kept. A size that was not tuned is run as the next larger one,\n"
-        "up to twice as large. The device is cuda unless said.\n");
+        "Tries the algorithms of the GPU's library for the products of the plan, and kernels compiled for its pointwise\n"
+        "steps (where NVRTC is installed), for inputs of these dims, and writes the plan with what was found.\n"
+        "--dim batch=1,8,32 tunes for every size that is listed, several lists for all combinations; what was found for\n"
+        "other dims is kept. A size that was not tuned is run as the next larger one, up to twice as large. The device is\n"
+        "cuda unless said.\n");
     cli_print_options(stdout, options);
     printf("\nExit codes: 0 ok, 1 error, 2 usage, 5 incompatible plan.\n");
 }

@@ -6,7 +6,7 @@
 
 #include "tuning.h"
 
-enum { MOST_ALGORITHM = 4096 }; /* bytes, as a plan may have */
+enum { MOST_ALGORITHM = 1 << 20 }; /* bytes, as a plan may have */
 
 struct tune_line {
     char *product, *attributes;

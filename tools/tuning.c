@@ -33,6 +33,7 @@ static void print_table(FILE *to, const session *s, const hyp_tune_report *sum)
         hyp_tuned t = hyp_context_tuned(s->context, i);
         fprintf(to, "%12.2f %12.2f  %s\n%27s%s\n", t.first_seconds * 1e6, t.seconds * 1e6, t.product, "", t.attributes);
     }
+    if (*sum->no_kernels) fprintf(to, "pointwise steps without kernels of their own: %s\n", sum->no_kernels);
     fprintf(to, "products: %zu, known: %zu, timed: %zu, changed: %zu\n", sum->products, sum->known, sum->timed,
             sum->replaced);
     size_t left = sum->products - sum->known - sum->timed;
@@ -108,6 +109,7 @@ static void add_report(hyp_tune_report *sum, const hyp_tune_report *one)
     sum->known += one->known;
     sum->timed += one->timed;
     sum->replaced += one->replaced;
+    if (!*sum->no_kernels) memcpy(sum->no_kernels, one->no_kernels, sizeof sum->no_kernels);
 }
 
 static int tune_sizes(session *s, const cli_list *sizes, const tune_request *r, double seconds, tune_cache *cache,

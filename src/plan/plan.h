@@ -65,7 +65,7 @@ HYP_NODISCARD hyp_status hyp_plan_validate(const HypPlan__Program *program, hyp_
 /* Checks what everyone may rely on in a device section: that names and keys are there, that keys ascend, that
  * algorithms have 1 to HYP_PLAN_MAX_ALGORITHM bytes and times are times. What the bytes of an algorithm mean is for the
  * backend to check. Called when plans are opened and written. */
-enum { HYP_PLAN_MAX_ALGORITHM = 4096 };
+enum { HYP_PLAN_MAX_ALGORITHM = 1 << 20 };
 HYP_NODISCARD hyp_status hyp_plan_validate_device(const HypPlan__Device *device, hyp_diag *diag);
 
 /* Gives the bytes of a WEIGHT tensor: *out points to tensors[index]->bytes bytes, valid until the next call. */

@@ -41,11 +41,6 @@ __device__ __forceinline__ double larger(double a, double b) { return fmax(a, b)
 // What a row with this largest score subtracts: 0 where there is nothing but -inf, so that its exponentials are 0.
 template <typename C> __device__ __forceinline__ C finite(C top) { return top == (C)-INFINITY ? (C)0 : top; }
 
-// Not to be contracted with what follows: where the largest score stays, what is subtracted has to stay to the last
-// bit, or every tile would scale all before it by a little.
-__device__ __forceinline__ float rounded_product(float a, float b) { return __fmul_rn(a, b); }
-__device__ __forceinline__ double rounded_product(double a, double b) { return __dmul_rn(a, b); }
-
 // 2^x, as precise as results of type T need.
 __device__ __forceinline__ float exp2_for(float x, __half) { return exp2_short(x); }
 __device__ __forceinline__ float exp2_for(float x, __nv_bfloat16) { return exp2_short(x); }

@@ -79,6 +79,8 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
 #pragma unroll
                 for (int j = 0; j < EACH; j++) most = larger(s[i][j], most);
                 for (int step = 1; step < 16; step *= 2) most = larger(__shfl_xor_sync(EVERY_LANE, most, step), most);
+                // Rounded: where the largest score stays, what is subtracted has to stay to the last bit, or every tile
+                // would scale all before it by a little.
                 float base = rounded_product(finite(most), unit), whole = 0;
                 float shrink = exp2f(rounded_product(top[i], unit) - base);
                 top[i] = most;

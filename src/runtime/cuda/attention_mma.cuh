@@ -111,7 +111,7 @@ template <typename T, int D, int M> struct warp_rows {
 #pragma unroll
                 for (int n = 0; n < PIECES; n++) most = larger(s[m][n][2 * half], larger(s[m][n][2 * half + 1], most));
                 for (int step = 1; step < 4; step *= 2) most = larger(__shfl_xor_sync(EVERY_LANE, most, step), most);
-                float base = rounded_product(finite(most), unit),
+                float base = rounded_product(finite(most), unit), // as in attention_fma.cuh
                       shrink = exp2_short(rounded_product(top[m][half], unit) - base), whole = 0;
                 top[m][half] = most;
 #pragma unroll

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/cuda/extent.h"
+#include "runtime/cuda/generate.h"
 #include "runtime/reference/reference.h"
 
 /* ---- the plan's weights -------------------------------------------------------------------------------------- */
@@ -30,9 +31,10 @@ static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
 static void unload(void *model)
 {
     hyp_cuda_model *m = model;
-    if (m->weights) {
+    if (m->weights || m->images.list.len > 0) {
         bool entered = hyp_cuda_enter_to_free(m->device);
-        m->device->lib.cuMemFree(m->weights);
+        if (m->weights) m->device->lib.cuMemFree(m->weights);
+        hyp_cuda_images_dispose(&m->images, &m->device->lib);
         if (entered) hyp_cuda_leave(m->device);
     }
     hyp_free(m->channels_last);
@@ -87,6 +89,27 @@ static hyp_status load_dnn(hyp_cuda_device *d, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* Loads the kernels that the plan's device section has for this device, so that all contexts share them; one that the
+ * driver refuses is not used. */
+static hyp_status load_images(hyp_cuda_model *m, hyp_diag *diag)
+{
+    const HypPlan__Device *known = m->plan->device;
+    const hyp_cuda_image *image;
+    hyp_diag why = {0};
+    size_t refused = 0;
+    if (!known || strcmp(known->name, m->device->key) != 0) return HYP_OK;
+    for (size_t i = 0; i < known->n_products; i++) {
+        const HypPlan__TunedProduct *p = known->products[i];
+        if (!hyp_cuda_pw_is_key(p->key) || p->algorithm.len <= HYP_CUDA_NO_KERNEL) continue;
+        HYP_TRY(hyp_cuda_images_add(&m->images, &m->device->lib, &p->algorithm, &image, &why, diag));
+        refused += !image->module;
+    }
+    if (refused > 0)
+        hyp_log_printf(&m->device->log, "generated kernels of the plan that are not used: %zu: %s", refused,
+                       why.message);
+    return HYP_OK;
+}
+
 /* Says whether what the plan's device section knows is of use here. */
 static void report_tuning(hyp_cuda_device *d, const HypPlan__Device *known)
 {
@@ -94,8 +117,8 @@ static void report_tuning(hyp_cuda_device *d, const HypPlan__Device *known)
         hyp_log_printf(&d->log, "products tuned for this device: %zu", known->n_products);
     else if (known)
         hyp_log_printf(&d->log,
-                       "the plan was tuned on %s, this is %s: products are done as cuBLASLt's heuristic says; "
-                       "'hypatia tune' tunes it for this device",
+                       "the plan was tuned on %s, this is %s: products are done as cuBLASLt's heuristic says and "
+                       "pointwise steps are interpreted; 'hypatia tune' tunes it for this device",
                        known->name, d->key);
 }
 
@@ -122,6 +145,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
         if (status == HYP_OK && has_convolution(p)) status = load_dnn(m->device, diag);
         if (status == HYP_OK) status = hyp_cuda_find_filters(m, diag);
         if (status == HYP_OK) status = upload(m, diag);
+        if (status == HYP_OK) status = load_images(m, diag);
         hyp_cuda_leave(m->device);
     }
     if (status == HYP_OK) {
@@ -199,6 +223,7 @@ static void session_destroy(void *session)
     if (s->workspace) lib->cuMemFree(s->workspace);
     if (s->scratch) lib->cuMemFree(s->scratch);
     if (s->room) lib->cuMemFree(s->room);
+    hyp_cuda_images_dispose(&s->images, lib);
     if (s->error) lib->cuMemFreeHost((void *)(uintptr_t)s->error);
     if (s->lt) lib->cublasLtDestroy(s->lt);
     if (s->dnn) s->model->device->dnn.cudnnDestroy(s->dnn);

@@ -1,8 +1,9 @@
-/* contest.c - one product, or the layers of one step: the ways to do it, and which is the fastest. */
+/* contest.c - one product, the layers of one step, or a pointwise step: the ways to do it, and which is the fastest. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/cuda/backend_cuda.h"
+#include "runtime/cuda/generate.h"
 #include "runtime/cuda/tune.h"
 
 /* What the time of another than the first candidate is to be below, times that of the first. */
@@ -37,7 +38,22 @@ static void list_layers(hyp_cuda_contest *c, const HypPlan__Linear *k, size_t fi
         if (k->layers[l]->bias_plus1) add_read(c, k->layers[l]->bias_plus1 - 1);
     }
     if (last + 1 == k->n_layers && k->added_plus1) add_read(c, k->added_plus1 - 1);
-    c->result = hyp_cuda_layer_result(k, last);
+    c->results[c->result_count++] = hyp_cuda_layer_result(k, last);
+}
+
+/* Kernels compute the same in the same order, but a type of 16 bits may show where the compiler rounded otherwise. */
+static void list_pointwise(hyp_cuda_contest *c, const HypPlan__Program *p, const HypPlan__Pointwise *k)
+{
+    for (size_t i = 0; i < k->n_inputs + k->n_outputs; i++) {
+        bool in = i < k->n_inputs;
+        uint32_t tensor = in ? k->inputs[i]->tensor : k->outputs[i - k->n_inputs];
+        double tolerance = tolerance_of(hyp_cuda_dtype(p, tensor), false);
+        if (tolerance > c->tolerance) c->tolerance = tolerance;
+        if (in)
+            add_read(c, tensor);
+        else
+            c->results[c->result_count++] = tensor;
+    }
 }
 
 static void list_tensors(hyp_cuda_contest *c)
@@ -46,17 +62,21 @@ static void list_tensors(hyp_cuda_contest *c)
     const HypPlan__Step *s = p->steps[c->about.step];
     bool tf32;
     size_t layers = 1;
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE) {
+        list_pointwise(c, p, s->pointwise);
+        return;
+    }
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
-        if (c->about.whole) layers = s->linear->n_layers;
+        if (c->about.kind == HYP_CUDA_LAYERS) layers = s->linear->n_layers;
         list_layers(c, s->linear, c->about.layer, c->about.layer + layers - 1);
         tf32 = s->linear->tf32;
     } else {
         add_read(c, s->matmul->a);
         add_read(c, s->matmul->b);
-        c->result = s->matmul->y;
+        c->results[c->result_count++] = s->matmul->y;
         tf32 = s->matmul->tf32;
     }
-    c->tolerance = (double)layers * tolerance_of(hyp_cuda_dtype(p, c->result), tf32);
+    c->tolerance = (double)layers * tolerance_of(hyp_cuda_dtype(p, c->results[0]), tf32);
 }
 
 /* Adds the ops of the product in the way that the probe wants. */
@@ -145,12 +165,81 @@ static hyp_status list_choices(hyp_cuda_contest *c)
     return HYP_OK;
 }
 
+static hyp_status add_untuned(hyp_cuda_build *b, const HypPlan__Pointwise *k)
+{
+    b->session->untuned = true;
+    hyp_status status = hyp_cuda_add_pointwise(b, k);
+    b->session->untuned = false;
+    return status;
+}
+
+/* Compiles and loads a kernel whose threads do so many pieces. What keeps it from being used is in c->why; the message
+ * of an error is that of the contest's. */
+static hyp_status make_kernel(hyp_cuda_contest *c, const hyp_cuda_pw_program *program, uint32_t pieces, bool *out_made)
+{
+    const hyp_cuda_device *d = c->about.session->model->device;
+    hyp_strbuf source = {0};
+    hyp_cuda_pw_source(program, pieces, &source);
+    uint8_t **bytes = &c->kernels[c->count].bytes;
+    size_t *size = &c->kernels[c->count].size;
+    hyp_status status = source.failed ? hyp_fail_memory(&c->why, source.len)
+                                      : hyp_nvrtc_compile(c->about.nvrtc, source.data, d->sm, bytes, size, &c->why);
+    hyp_strbuf_dispose(&source);
+    if (status == HYP_OK && *size > HYP_PLAN_MAX_ALGORITHM)
+        status = hyp_fail(&c->why, HYP_ERR_UNSUPPORTED, "a generated kernel has %zu bytes; at most %d are kept", *size,
+                          HYP_PLAN_MAX_ALGORITHM);
+    if (status == HYP_OK) status = hyp_cuda_image_load(&d->lib, *bytes, *size, &c->kernels[c->count].loaded, &c->why);
+    *out_made = status == HYP_OK;
+    if (*out_made) return HYP_OK;
+    if (status != HYP_ERR_UNSUPPORTED && status != HYP_ERR_DEVICE)
+        return hyp_fail(c->about.diag, status, "%s", c->why.message);
+    hyp_free(*bytes);
+    *bytes = NULL;
+    return HYP_OK;
+}
+
+/* The first is what an untuned plan does. */
+static hyp_status list_kernels(hyp_cuda_contest *c)
+{
+    const hyp_cuda_session *s = c->about.session;
+    const HypPlan__Program *p = s->model->plan->program;
+    const HypPlan__Pointwise *k = p->steps[c->about.step]->pointwise;
+    hyp_cuda_pw_step step;
+    hyp_cuda_pw_program program;
+    uint32_t pieces[HYP_CUDA_KERNEL_CHOICES];
+    hyp_cuda_pw_step_init(&step, p, c->about.values, k);
+    hyp_cuda_pw_encode(&step, &program);
+    size_t counts = hyp_cuda_pw_piece_counts(&program, s->model->device->multiprocessors, pieces);
+    for (size_t i = 0; i <= counts; i++) {
+        bool made = true;
+        if (i > 0) HYP_TRY(make_kernel(c, &program, pieces[i - 1], &made));
+        if (!made) continue;
+        hyp_cuda_prepared *ops = c->ways[c->count] = hyp_calloc(1, sizeof *ops);
+        if (!ops) return hyp_fail_memory(c->about.diag, sizeof *ops);
+        hyp_cuda_build b = hyp_cuda_subject_build(&c->about, NULL, ops);
+        hyp_cuda_candidate *candidate = &c->candidates[c->count];
+        *candidate = (hyp_cuda_candidate){.ops = ops, .epilogue = i > 0 ? pieces[i - 1] : 0};
+        if (i == 0)
+            HYP_TRY(add_untuned(&b, k));
+        else
+            HYP_TRY(hyp_cuda_add_generated(&b, k, hyp_cuda_pw_blocks(&program, candidate->epilogue),
+                                           c->kernels[c->count].loaded.function));
+        c->count++;
+    }
+    return HYP_OK;
+}
+
 void hyp_cuda_contest_dispose(hyp_cuda_contest *c)
 {
     for (size_t i = 0; i < c->count; i++)
         hyp_cuda_candidate_dispose(&c->candidates[i], &c->about.session->model->device->lib);
     for (size_t i = 0; i < HYP_CUDA_CHOICES; i++)
         if (c->ways[i]) hyp_cuda_release(c->about.session, c->ways[i]);
+    for (size_t i = 0; i < sizeof c->kernels / sizeof *c->kernels; i++) {
+        if (c->kernels[i].loaded.module)
+            c->about.session->model->device->lib.cuModuleUnload(c->kernels[i].loaded.module);
+        hyp_free(c->kernels[i].bytes);
+    }
     hyp_free(c);
 }
 
@@ -257,15 +346,20 @@ static hyp_status find_choice(hyp_cuda_contest *c, hyp_cuda_trial *trial, double
 
 hyp_status hyp_cuda_contest_run(hyp_cuda_contest *c, double deadline, size_t *out_winner)
 {
+    static hyp_status (*const list[])(hyp_cuda_contest *) = {
+        [HYP_CUDA_PRODUCT] = list_candidates, [HYP_CUDA_LAYERS] = list_choices, [HYP_CUDA_POINTWISE] = list_kernels};
     const hyp_cuda_subject *s = &c->about;
     hyp_cuda_trial trial = {0};
     hyp_cuda_candidate *winner = &c->candidates[0];
     list_tensors(c);
-    HYP_TRY(s->whole ? list_choices(c) : list_candidates(c));
-    if (c->count == 0) return HYP_OK;
-    hyp_status status = hyp_cuda_trial_open(&trial, s->session, s->values, c->reads, c->read_count, c->result, s->diag);
-    if (status == HYP_OK) status = (s->whole ? find_choice : find_winner)(c, &trial, deadline, &winner);
+    HYP_TRY(list[s->kind](c));
+    if (c->count < (s->kind == HYP_CUDA_POINTWISE ? 2 : 1)) return HYP_OK;
+    hyp_status status = hyp_cuda_trial_open(&trial, s->session, s->values, c->reads, c->read_count, c->results,
+                                            c->result_count, s->diag);
+    if (status == HYP_OK)
+        status = (s->kind == HYP_CUDA_LAYERS ? find_choice : find_winner)(c, &trial, deadline, &winner);
     hyp_cuda_trial_close(&trial);
     *out_winner = (size_t)(winner - c->candidates);
+    c->decided = status == HYP_OK;
     return status;
 }

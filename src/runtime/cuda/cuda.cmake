@@ -25,7 +25,8 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
         ${cuda_dir}/windows.cu
         ${cuda_dir}/attention.cu ${cuda_dir}/attention.cuh ${cuda_dir}/attention_rows.cuh ${cuda_dir}/attention_tiles.cuh
         ${cuda_dir}/attention_mma.cuh ${cuda_dir}/attention_fma.cuh ${cuda_dir}/common.cuh ${cuda_dir}/warp.cuh
-        ${cuda_dir}/kernels.h ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
+        ${cuda_dir}/scalar.cuh ${cuda_dir}/pointwise.cuh ${cuda_dir}/instructions.h ${cuda_dir}/kernels.h
+        ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
         CACHE INTERNAL "what the images of kernels are made of")
     foreach(name image layers attention)
         add_custom_command(OUTPUT ${images}/${name}.fatbin
@@ -35,6 +36,18 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
             DEPENDS ${HYPATIA_CUDA_SOURCES}
             COMMENT "Compiling CUDA kernels: ${name}" VERBATIM)
     endforeach()
+
+    # What generated kernels share, as one text without comments, which the binary carries too.
+    set(device_text "")
+    foreach(file instructions.h scalar.cuh pointwise.cuh pieces.cuh)
+        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda_dir}/${file})
+        file(READ ${cuda_dir}/${file} text)
+        string(REGEX REPLACE "//[^\n]*|/\\*([^*]|\\*+[^*/])*\\*+/" "" text "${text}")
+        string(REGEX REPLACE "\n[ \n]+" "\n" text "${text}")
+        string(APPEND device_text "${text}")
+    endforeach()
+    file(GENERATE OUTPUT ${images}/device_text.cuh CONTENT "${device_text}")
+
     target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/layers.fatbin ${images}/attention.fatbin
         # one in a line, so that additions do not meet
         cuda/attention.c
@@ -49,12 +62,15 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
         cuda/few_rows.c
         cuda/filters.c
         cuda/gemm.c
+        cuda/generate.c
+        cuda/images.c
         cuda/layers.c
         cuda/library.c
         cuda/linear.c
         cuda/move.c
         cuda/movement.c
         cuda/norm.c
+        cuda/nvrtc.c
         cuda/pointwise.c
         cuda/prepare.c
         cuda/product.c
@@ -69,6 +85,8 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     set_source_files_properties(cuda/device.c PROPERTIES
         OBJECT_DEPENDS "${images}/image.fatbin;${images}/layers.fatbin;${images}/attention.fatbin"
         COMPILE_DEFINITIONS "HYP_CUDA_IMAGES=\"${images}\"")
+    set_source_files_properties(cuda/generate.c PROPERTIES OBJECT_DEPENDS "${images}/device_text.cuh"
+        COMPILE_DEFINITIONS "HYP_CUDA_DEVICE_TEXT=\"${images}/device_text.cuh\"")
     target_include_directories(hyp_runtime SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
     target_compile_definitions(hyp_runtime PUBLIC HYP_HAVE_CUDA)
     target_link_libraries(hyp_runtime PUBLIC ${CMAKE_DL_LIBS})

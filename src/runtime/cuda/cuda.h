@@ -15,8 +15,8 @@
 #include "kernels/kernels.h"
 #include "runtime/backend.h"
 #include "runtime/cuda/dnn.h"
+#include "runtime/cuda/images.h"
 #include "runtime/cuda/kernels.h"
-#include "runtime/cuda/library.h"
 #include "runtime/cuda/move.h"
 #include "runtime/cuda/replay.h"
 #include "runtime/cuda/staging.h"
@@ -44,8 +44,9 @@ typedef struct hyp_cuda_device {
 typedef struct hyp_cuda_model {
     hyp_cuda_device *device;
     const hyp_plan *plan;
-    CUdeviceptr weights; /* 0 when there are none */
-    bool *channels_last; /* by tensor: weights that lie so, see filters.c; NULL: none */
+    CUdeviceptr weights;    /* 0 when there are none */
+    bool *channels_last;    /* by tensor: weights that lie so, see filters.c; NULL: none */
+    hyp_cuda_images images; /* kernels that the plan's device section has for this device */
 } hyp_cuda_model;
 
 typedef struct hyp_cuda_session {
@@ -59,7 +60,8 @@ typedef struct hyp_cuda_session {
     CUdeviceptr workspace, scratch, room; /* 0 = none yet */
     size_t workspace_bytes, scratch_bytes, room_bytes;
     hyp_cuda_staging staging;
-    hyp_tuning tuning;       /* of products */
+    hyp_tuning tuning;       /* of products and pointwise steps */
+    hyp_cuda_images images;  /* kernels of it that the model does not have */
     bool untuned;            /* what is prepared now is to be as if nothing were known from tuning */
     CUdeviceptr *at;         /* by tensor: its address in the run under way */
     volatile int64_t *error; /* {1, index} after a gather index out of range; pinned, kernels write it */
@@ -125,6 +127,7 @@ static inline CUdeviceptr hyp_cuda_address(const hyp_cuda_session *s, uint32_t t
 
 /* A launch: how many threads, and how they are grouped. */
 typedef struct hyp_cuda_grid {
+    CUfunction function; /* NULL: `kernel` */
     hyp_cuda_kernel kernel;
     uint32_t blocks, block_x, block_y, shared_bytes;
     bool alone; /* begins only when the kernel before it has ended: its many blocks are dealt out best then */
@@ -170,6 +173,12 @@ HYP_NODISCARD hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan_
                                                bool *out_done);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
+/* The step, which has elements, by a kernel that was generated for it (generate.h), with so many blocks. What tuning
+ * keeps of a step that does best without has HYP_CUDA_NO_KERNEL bytes, else it is the kernel, and the epilogue says how
+ * many pieces a thread does. */
+enum { HYP_CUDA_NO_KERNEL = 1 };
+HYP_NODISCARD hyp_status hyp_cuda_add_generated(hyp_cuda_build *b, const HypPlan__Pointwise *k, uint32_t blocks,
+                                                CUfunction function);
 /* What is left to do for a layer when its product is in y: y[m,n] = act(y + bias[n] + before[m,n]) + after[m,n], in
  * place. Tensors are indexes + 1, 0 = none. */
 typedef struct hyp_cuda_rest {

@@ -13,7 +13,7 @@
             ".byte 0\n"                                                                                                \
             ".popsection\n");                                                                                          \
     extern const unsigned char name[] __attribute__((visibility("hidden")))
-IMAGE(hyp_cuda_image, HYP_CUDA_IMAGES "/image.fatbin");
+IMAGE(hyp_cuda_basic_image, HYP_CUDA_IMAGES "/image.fatbin");
 IMAGE(hyp_cuda_layers_image, HYP_CUDA_IMAGES "/layers.fatbin");
 IMAGE(hyp_cuda_attention_image, HYP_CUDA_IMAGES "/attention.fatbin");
 
@@ -105,7 +105,7 @@ static hyp_status set_up(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
                            diag));
     d->lib.lost = &d->lost; /* before, a device is not lost but cannot be had */
     HYP_TRY(hyp_cuda_enter(d, diag));
-    hyp_status status = load_kernels(d, hyp_cuda_image, 0, HYP_CUDA_KERNEL_FIRST_LAYER, &d->module, diag);
+    hyp_status status = load_kernels(d, hyp_cuda_basic_image, 0, HYP_CUDA_KERNEL_FIRST_LAYER, &d->module, diag);
     hyp_cuda_leave(d);
     char gpu[96] = "GPU";
     d->lib.cuDeviceGetName(gpu, sizeof gpu, d->device);
@@ -217,6 +217,7 @@ hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void 
                                    .hStream = s->stream,
                                    .attrs = &early,
                                    .numAttrs = d->sm >= 90 && !grid->alone};
-    CUresult result = d->lib.cuLaunchKernelEx(&config, d->kernels[grid->kernel], list, NULL);
+    CUfunction function = grid->function ? grid->function : d->kernels[grid->kernel];
+    CUresult result = d->lib.cuLaunchKernelEx(&config, function, list, NULL);
     return hyp_cuda_check(&d->lib, result, "launching a kernel", diag);
 }

@@ -3,6 +3,7 @@
 //
 // Every tensor starts at a multiple of 16 bytes (the host sees to it), offsets of copies excepted.
 #include "runtime/cuda/common.cuh"
+#include "runtime/cuda/pointwise.cuh"
 
 namespace
 {
@@ -25,228 +26,10 @@ __device__ __forceinline__ void offsets(int64_t rest, uint32_t first, uint32_t r
 __device__ __forceinline__ int64_t first_thread() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
-// ---- element types ----------------------------------------------------------------------------------------
-
-__device__ __forceinline__ uint32_t integer_size(uint32_t dtype)
-{
-    switch (dtype) {
-    case HYP_I64:
-    case HYP_U64: return 8;
-    case HYP_I32:
-    case HYP_U32: return 4;
-    case HYP_I16:
-    case HYP_U16: return 2;
-    default: return 1; // HYP_I8, HYP_U8, HYP_BOOL
-    }
-}
-
-// The integer that is left of v when it is stored in this type.
-__device__ __forceinline__ int64_t wrap(uint32_t dtype, int64_t v)
-{
-    int shift = 64 - 8 * (int)integer_size(dtype);
-    bool is_signed = dtype == HYP_I64 || dtype == HYP_I32 || dtype == HYP_I16 || dtype == HYP_I8;
-    if (dtype == HYP_BOOL) return v != 0;
-    uint64_t high = (uint64_t)v << shift;
-    return is_signed ? (int64_t)high >> shift : (int64_t)(high >> shift);
-}
-
-// Is C a type of integers?
-template <typename C> constexpr bool whole = (C)0.5 == (C)0;
-
-template <typename C> __device__ __forceinline__ C from_integer(uint32_t dtype, int64_t v)
-{
-    return dtype == HYP_U64 ? (C)(uint64_t)v : (C)v;
-}
-// The conversion saturates; NaN gives 0 as in the other backends.
-template <typename C> __device__ __forceinline__ int64_t to_integer(C v) { return v == v ? (int64_t)v : 0; }
-template <> __device__ __forceinline__ int64_t to_integer(int64_t v) { return v; }
-template <> __device__ __forceinline__ int64_t to_integer(uint64_t v) { return (int64_t)v; }
-
-// Integers are computed from integers alone, so that code for floats is left out where C is one.
-__device__ __forceinline__ float real(float v) { return v; }
-__device__ __forceinline__ double real(double v) { return v; }
-__device__ __forceinline__ float real(int64_t v) { return (float)v; }
-__device__ __forceinline__ float real(uint64_t v) { return (float)v; }
-
-template <typename C> __device__ __forceinline__ bool is_negative(C v) { return v < 0; }
-template <> __device__ __forceinline__ bool is_negative(uint64_t) { return false; }
-
-template <typename C> __device__ __noinline__ C load(uint32_t dtype, uint64_t data, int64_t i)
-{
-    switch (whole<C> ? HYP_I64 : dtype) {
-    case HYP_F32: return (C)((const float *)data)[i];
-    case HYP_F16: return (C)from_half(((const uint16_t *)data)[i]);
-    case HYP_BF16: return (C)from_bfloat(((const uint16_t *)data)[i]);
-    case HYP_F8E4M3: return (C)from_byte(((const uint8_t *)data)[i]);
-    case HYP_F64: return (C)((const double *)data)[i];
-    default: return from_integer<C>(dtype, wrap(dtype, (int64_t)load_bits(integer_size(dtype), data, i)));
-    }
-}
-
-template <typename C> __device__ __forceinline__ void store_integer(uint32_t dtype, uint64_t data, int64_t i, C v)
-{
-    int64_t value = dtype == HYP_BOOL ? v != (C)0 : to_integer(v);
-    store_bits(integer_size(dtype), data, i, (uint64_t)value);
-}
-template <typename C> __device__ __noinline__ void store(uint32_t dtype, uint64_t data, int64_t i, C v)
-{
-    switch (whole<C> ? HYP_I64 : dtype) {
-    case HYP_F32: ((float *)data)[i] = (float)v; break;
-    case HYP_F16: ((__half *)data)[i] = to_half(real(v)); break;
-    case HYP_BF16: ((__nv_bfloat16 *)data)[i] = to_bfloat(real(v)); break;
-    case HYP_F8E4M3: ((uint8_t *)data)[i] = to_byte(real(v)); break;
-    case HYP_F64: ((double *)data)[i] = (double)v; break;
-    default: store_integer(dtype, data, i, v);
-    }
-}
-
-// The value that storing to `dtype` and loading again would give.
-template <typename C> __device__ __noinline__ C round_to(uint32_t dtype, C v)
-{
-    switch (whole<C> ? HYP_I64 : dtype) {
-    case HYP_F32: return (C)(float)v;
-    case HYP_F16: return (C)__half2float(to_half(real(v)));
-    case HYP_BF16: return (C)__bfloat162float(to_bfloat(real(v)));
-    case HYP_F8E4M3: return (C)from_byte(to_byte(real(v)));
-    case HYP_F64: return v;
-    case HYP_BOOL: return (C)(v != (C)0);
-    default: return from_integer<C>(dtype, wrap(dtype, to_integer(v)));
-    }
-}
-
 // ---- pointwise --------------------------------------------------------------------------------------------
-
-__device__ __noinline__ float power(float a, float b) { return powf(a, b); }
-__device__ __noinline__ double power(double a, double b) { return pow(a, b); }
-template <typename C> __device__ __forceinline__ C power(C a, C b)
-{
-    if (is_negative(b)) return a == 1 ? 1 : a == (C)-1 ? (b & 1 ? (C)-1 : 1) : 0;
-    uint64_t result = 1, base = (uint64_t)a;
-    for (; b; b >>= 1, base *= base)
-        if (b & 1) result *= base;
-    return (C)result;
-}
-
-template <typename C> __device__ __forceinline__ C quotient(C a, C b) { return a / b; }
-template <> __device__ __noinline__ int64_t quotient(int64_t a, int64_t b)
-{
-    if (b == 0) return 0;
-    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
-}
-template <> __device__ __noinline__ uint64_t quotient(uint64_t a, uint64_t b) { return b == 0 ? 0 : a / b; }
-
-// The remainder with the sign of b, or of a.
-template <typename C> __device__ __forceinline__ C floored(C r, C b)
-{
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-template <typename C> __device__ __noinline__ C remainder_of(C a, C b, bool keep_sign_of_a)
-{
-    C r = fmod(a, b);
-    if (keep_sign_of_a || r != r) return r;
-    return r == 0 ? copysign(r, b) : floored(r, b);
-}
-template <> __device__ __noinline__ int64_t remainder_of(int64_t a, int64_t b, bool keep_sign_of_a)
-{
-    int64_t r = b == 0 || b == -1 ? 0 : a % b;
-    return keep_sign_of_a ? r : floored(r, b);
-}
-template <> __device__ __noinline__ uint64_t remainder_of(uint64_t a, uint64_t b, bool) { return b == 0 ? 0 : a % b; }
-
-// Operators on bits; to the right copies of the sign of a signed C come in.
-template <typename C> __device__ __forceinline__ C bits(uint32_t op, C a, C b)
-{
-    uint64_t u = (uint64_t)a, v = (uint64_t)b;
-    switch (op) {
-    case HYP_PW_INVERT: return (C)~u;
-    case HYP_PW_AND: return (C)(u & v);
-    case HYP_PW_OR: return (C)(u | v);
-    case HYP_PW_XOR: return (C)(u ^ v);
-    case HYP_PW_SHIFT_LEFT: return (C)(v > 63 ? 0 : u << v);
-    default: return v > 63 ? (C)(is_negative(a) ? -1 : 0) : (C)(a >> (int)v); // HYP_PW_SHIFT_RIGHT
-    }
-}
-template <> __device__ __forceinline__ float bits(uint32_t, float a, float) { return a; }
-template <> __device__ __forceinline__ double bits(uint32_t, double a, double) { return a; }
-
-// A bound of CLIP: for integers the host wrote its bits.
-template <typename C> __device__ __forceinline__ C bound(const double &p)
-{
-    if (whole<C>) return (C) * (const int64_t *)&p;
-    return (C)p;
-}
-// Rare and long, so they exist in double alone: a step that has them runs there, whatever its type. Each family is made
-// of one function of the library.
-__device__ __noinline__ double trigonometric(uint32_t op, double v)
-{
-    double a = fabs(v), s, c;
-    switch (op) {
-    case HYP_PW_SIN:
-    case HYP_PW_COS:
-    case HYP_PW_TAN: sincos(v, &s, &c); return op == HYP_PW_SIN ? s : op == HYP_PW_COS ? c : s / c;
-    case HYP_PW_ASIN:
-    case HYP_PW_ACOS:
-    case HYP_PW_ATAN:
-        c = op == HYP_PW_ATAN ? 1.0 : sqrt((1.0 - v) * (1.0 + v));
-        return op == HYP_PW_ACOS ? atan2(c, v) : atan2(v, c);
-    case HYP_PW_SINH:
-    case HYP_PW_COSH: // of e^(a/2) = 1 + s, whose square overflows where it should
-        s = expm1(0.5 * (a > 1418.0 ? 1418.0 : a));
-        c = 1.0 + s;
-        if (op == HYP_PW_COSH) return 0.5 * c * c + 0.5 / (c * c);
-        return copysign(s * ((s + 2.0) / c) * (0.5 * c + 0.5 / c), v);
-    default: break;
-    }
-    // log(1 + s) + c, or half of it
-    bool large = a > 1e8;
-    c = large && op != HYP_PW_ATANH ? 0.69314718055994531 : 0.0;
-    s = large ? a : a + a * a / (1.0 + sqrt(a * a + 1.0)); // asinh
-    if (op == HYP_PW_ACOSH) s = large ? v : v - 1.0 + sqrt((v - 1.0) * (v + 1.0));
-    if (op == HYP_PW_ATANH) s = 2.0 * a / (1.0 - a);
-    s = log1p(s) + c;
-    return op == HYP_PW_ACOSH ? s : copysign(op == HYP_PW_ATANH ? 0.5 * s : s, v);
-}
-
-// Transcendental instructions; integers never reach them (the host refuses such a program).
-template <typename C> __device__ __noinline__ C transcendental(uint32_t op, C v, double p, double q)
-{
-    switch (op) {
-    case HYP_PW_LOG: return log(v);
-    case HYP_PW_CEIL: return ceil(v);
-    case HYP_PW_FLOOR: return floor(v);
-    case HYP_PW_ROUND: return rint(v);
-    case HYP_PW_SOFTPLUS: return softplus(v);
-    case HYP_PW_ELU: return (C)q * (v > 0 ? v : (C)p * expm1(v));
-    case HYP_PW_SIGMOID: return sigmoid(v);
-    case HYP_PW_SILU: return v * sigmoid(v);
-    case HYP_PW_QUICK_GELU: return v * sigmoid((C)1.702 * v);
-    case HYP_PW_HARD_SWISH: return v * at_most(relu(v * (C)(1.0 / 6) + (C)0.5), (C)1);
-    case HYP_PW_MISH: return v * tanh(softplus(v));
-    case HYP_PW_TANH: return tanh(v);
-    case HYP_PW_GELU: return gelu(v);
-    case HYP_PW_GELU_TANH: return gelu_tanh(v);
-    case HYP_PW_ERF: return erf(v);
-    case HYP_PW_EXP: return exponential(v);
-    case HYP_PW_SQRT: return sqrt(v);
-    default: return sizeof(C) == 8 ? (C)trigonometric(op, (double)v) : v;
-    }
-}
-template <> __device__ __forceinline__ int64_t transcendental(uint32_t, int64_t v, double, double) { return v; }
-template <> __device__ __forceinline__ uint64_t transcendental(uint32_t, uint64_t v, double, double) { return v; }
 
 // The instructions that are long: one element at a time, by way of an array in local memory, which keeps their code
 // small. They cost more than that way does.
-template <typename C> __device__ __forceinline__ C long_instr(const hyp_cuda_pw_instr &in, C x, C y)
-{
-    switch (in.op) {
-    case HYP_PW_DIV: return quotient(x, y);
-    case HYP_PW_POW: return power(x, y);
-    case HYP_PW_MOD: return sizeof(C) == 8 ? remainder_of(x, y, false) : x; // as the trigonometric functions
-    case HYP_PW_FMOD: return sizeof(C) == 8 ? remainder_of(x, y, true) : x;
-    case HYP_PW_SIGN: return x > 0 ? (C)1 : is_negative(x) ? (C)-1 : x == 0 ? (C)0 : x;
-    default: return whole<C> ? bits(in.op, x, y) : transcendental(in.op, x, in.p, in.q);
-    }
-}
 template <typename C, int V>
 __device__ __forceinline__ void execute_long(const hyp_cuda_pw_instr &in, const C (&a)[V], const C (&b)[V], C (&r)[V])
 {
@@ -254,7 +37,7 @@ __device__ __forceinline__ void execute_long(const hyp_cuda_pw_instr &in, const 
 #pragma unroll
     for (int v = 0; v < V; v++) x[v] = a[v], y[v] = b[v];
 #pragma unroll 1
-    for (int v = 0; v < V; v++) x[v] = long_instr(in, x[v], y[v]);
+    for (int v = 0; v < V; v++) x[v] = long_instr(in.op, x[v], y[v], in.p, in.q);
 #pragma unroll
     for (int v = 0; v < V; v++) r[v] = x[v];
 }
@@ -270,42 +53,41 @@ template <typename C, int V> __device__ __forceinline__ void round_long(uint32_t
     for (int v = 0; v < V; v++) r[v] = x[v];
 }
 
-// One instruction on V elements; a NaN operand gives NaN, also in MIN, MAX, RELU and CLIP.
+// One instruction on V elements.
 template <typename C, int V>
 __device__ __forceinline__ void execute(const hyp_cuda_pw_instr &in, const C (&a)[V], const C (&b)[V], const C (&c)[V],
                                         C (&r)[V])
 {
-#define EACH(expr)                                                                                                     \
-    {                                                                                                                  \
-        _Pragma("unroll") for (int v = 0; v < V; v++) r[v] = (expr);                                                   \
-        break;                                                                                                         \
-    }
+#define EACH(name)                                                                                                     \
+    case HYP_PW_##name:                                                                                                \
+        _Pragma("unroll") for (int v = 0; v < V; v++) r[v] = instruction(HYP_PW_##name, a[v], b[v], c[v], in.p, in.q); \
+        break;
     switch (in.op) {
-    case HYP_PW_ADD: EACH(a[v] + b[v])
-    case HYP_PW_SUB: EACH(a[v] - b[v])
-    case HYP_PW_MUL: EACH(a[v] * b[v])
-    case HYP_PW_MIN: EACH(a[v] != a[v] || a[v] < b[v] ? a[v] : b[v])
-    case HYP_PW_MAX: EACH(a[v] != a[v] || a[v] > b[v] ? a[v] : b[v])
-    case HYP_PW_RELU: EACH(is_negative(a[v]) ? (C)0 : a[v])
-    case HYP_PW_LEAKY_RELU: EACH(is_negative(a[v]) ? a[v] * (C)in.p : a[v])
-    case HYP_PW_CLIP: EACH(at_most(a[v] < bound<C>(in.p) ? bound<C>(in.p) : a[v], bound<C>(in.q)))
-    case HYP_PW_CAST: EACH(a[v])
-    case HYP_PW_ABS: EACH(is_negative(a[v]) ? -a[v] : a[v] + (C)0)
-    case HYP_PW_NEG: EACH(-a[v])
-    case HYP_PW_NOT: EACH((C)(a[v] == (C)0))
-    case HYP_PW_EQUAL: EACH((C)(a[v] == b[v]))
-    case HYP_PW_LESS: EACH((C)(a[v] < b[v]))
-    case HYP_PW_LESS_EQUAL: EACH((C)(a[v] <= b[v]))
-    case HYP_PW_WHERE: EACH(a[v] != (C)0 ? b[v] : c[v])
+        EACH(ADD)
+        EACH(SUB)
+        EACH(MUL)
+        EACH(MIN)
+        EACH(MAX)
+        EACH(RELU)
+        EACH(LEAKY_RELU)
+        EACH(CLIP)
+        EACH(CAST)
+        EACH(ABS)
+        EACH(NEG)
+        EACH(NOT)
+        EACH(EQUAL)
+        EACH(LESS)
+        EACH(LESS_EQUAL)
+        EACH(WHERE)
     default: execute_long(in, a, b, r);
     }
     if (in.to == (sizeof(C) == 4 ? HYP_F32 : HYP_F64)) return;
     if (V > 1 && in.to == HYP_F16) {
 #pragma unroll
-        for (int v = 0; v < V; v++) r[v] = (C)__half2float(to_half((float)r[v]));
+        for (int v = 0; v < V; v++) r[v] = (C)from_half(half_bits((float)r[v]));
     } else if (V > 1 && in.to == HYP_BF16) {
 #pragma unroll
-        for (int v = 0; v < V; v++) r[v] = (C)__bfloat162float(to_bfloat((float)r[v]));
+        for (int v = 0; v < V; v++) r[v] = (C)from_bfloat(bfloat_bits((float)r[v]));
     } else {
         round_long(in.to, r);
     }
@@ -354,7 +136,7 @@ __device__ __forceinline__ void store_vector(uint32_t dtype, uint64_t data, int6
     }
 #pragma unroll
     for (int k = 0; k < 8; k++) {
-        uint16_t half = dtype == HYP_BF16 ? __bfloat16_as_ushort(to_bfloat(r[k])) : __half_as_ushort(to_half(r[k]));
+        uint16_t half = dtype == HYP_BF16 ? bfloat_bits(r[k]) : half_bits(r[k]);
         word[k / 2] |= (uint32_t)half << 16 * (k % 2);
     }
     *(uint4 *)((uint16_t *)data + i) = make_uint4(word[0], word[1], word[2], word[3]);

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "runtime/cuda/instructions.h"
+
 /* Every kernel by name, those of kernels.cu and those of attention.cu. */
 /* clang-format off */
 #define HYP_CUDA_BASIC_KERNELS(X) \
@@ -39,8 +41,6 @@ typedef enum hyp_cuda_kernel {
 
 enum {
     HYP_CUDA_DIMS = 8,
-    HYP_CUDA_PW_INPUTS = 8, /* at least what plan.h allows */
-    HYP_CUDA_PW_OUTPUTS = 4,
     HYP_CUDA_PW_REGISTERS = 16,
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
@@ -64,66 +64,6 @@ enum {
     HYP_CUDA_ATTENTION_THREADS = 128,
     HYP_CUDA_ROW_THREAD_BITS = 8,
     HYP_CUDA_ROW_THREADS = 1 << HYP_CUDA_ROW_THREAD_BITS, /* of a block of attention_rows */
-};
-
-/* The instructions of a pointwise program: the numbers of plan.proto's Pointwise.Op. */
-enum {
-    HYP_PW_ADD = 0,
-    HYP_PW_SUB = 1,
-    HYP_PW_MUL = 2,
-    HYP_PW_DIV = 3,
-    HYP_PW_POW = 4,
-    HYP_PW_MIN = 5,
-    HYP_PW_MAX = 6,
-    HYP_PW_RELU = 10,
-    HYP_PW_LEAKY_RELU = 11,
-    HYP_PW_SIGMOID = 12,
-    HYP_PW_TANH = 13,
-    HYP_PW_GELU = 14,
-    HYP_PW_GELU_TANH = 15,
-    HYP_PW_ERF = 16,
-    HYP_PW_EXP = 17,
-    HYP_PW_SQRT = 18,
-    HYP_PW_CLIP = 19,
-    HYP_PW_CAST = 20,
-    HYP_PW_LOG = 22,
-    HYP_PW_ABS = 23,
-    HYP_PW_NEG = 24,
-    HYP_PW_SIGN = 25,
-    HYP_PW_CEIL = 26,
-    HYP_PW_FLOOR = 27,
-    HYP_PW_ROUND = 28,
-    HYP_PW_SIN = 29,
-    HYP_PW_COS = 30,
-    HYP_PW_TAN = 31,
-    HYP_PW_ASIN = 32,
-    HYP_PW_ACOS = 33,
-    HYP_PW_ATAN = 34,
-    HYP_PW_SINH = 35,
-    HYP_PW_COSH = 36,
-    HYP_PW_ASINH = 37,
-    HYP_PW_ACOSH = 38,
-    HYP_PW_ATANH = 39,
-    HYP_PW_SOFTPLUS = 40,
-    HYP_PW_ELU = 41,
-    HYP_PW_NOT = 42,
-    HYP_PW_INVERT = 43,
-    HYP_PW_SILU = 44,
-    HYP_PW_QUICK_GELU = 45,
-    HYP_PW_HARD_SWISH = 46,
-    HYP_PW_MISH = 47,
-    HYP_PW_MOD = 50,
-    HYP_PW_FMOD = 51,
-    HYP_PW_EQUAL = 52,
-    HYP_PW_LESS = 53,
-    HYP_PW_LESS_EQUAL = 54,
-    HYP_PW_AND = 55,
-    HYP_PW_OR = 56,
-    HYP_PW_XOR = 57,
-    HYP_PW_SHIFT_LEFT = 58,
-    HYP_PW_SHIFT_RIGHT = 59,
-    HYP_PW_WHERE = 60,
-    HYP_PW_STORE = 64, /* ours: writes operand a to output b.index; after every other instruction */
 };
 
 /* Where an instruction finds an operand. The result of the instruction before it stays in registers, so that a chain

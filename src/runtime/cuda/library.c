@@ -5,24 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A function by name and its place in the table. */
-typedef struct symbol {
-    const char *name;
-    size_t offset;
-} symbol;
-
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 #define X(name) {TEXT(name), offsetof(hyp_cuda_library, name)},
-static const symbol driver_symbols[] = {HYP_CUDA_DRIVER_CALLS(X)};
-static const symbol cublaslt_symbols[] = {HYP_CUBLASLT_CALLS(X)};
+static const hyp_cuda_symbol driver_symbols[] = {HYP_CUDA_DRIVER_CALLS(X)};
+static const hyp_cuda_symbol cublaslt_symbols[] = {HYP_CUBLASLT_CALLS(X)};
 #undef X
 
 /* The libraries keep threads and thread-local state of their own, so they are never unmapped. */
 static void *open_shared(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
 
-static hyp_status resolve(hyp_cuda_library *lib, void *handle, const symbol *symbols, size_t count, const char *path,
-                          hyp_diag *diag)
+hyp_status hyp_cuda_resolve(void *table, void *handle, const hyp_cuda_symbol *symbols, size_t count, const char *path,
+                            hyp_diag *diag)
 {
     for (size_t i = 0; i < count; i++) {
         void *address = dlsym(handle, symbols[i].name);
@@ -30,7 +24,7 @@ static hyp_status resolve(hyp_cuda_library *lib, void *handle, const symbol *sym
             return hyp_fail(diag, HYP_ERR_DEVICE,
                             "%s has no %s: it is too old, update it (CUDA 12.0 or newer is needed)", path,
                             symbols[i].name);
-        memcpy((char *)lib + symbols[i].offset, &address, sizeof address);
+        memcpy((char *)table + symbols[i].offset, &address, sizeof address);
     }
     return HYP_OK;
 }
@@ -39,34 +33,41 @@ static hyp_status open_driver(hyp_cuda_library *lib, hyp_diag *diag)
 {
     lib->driver = open_shared("libcuda.so.1");
     if (!lib->driver) return hyp_fail(diag, HYP_ERR_DEVICE, "the NVIDIA driver is not installed (%s)", dlerror());
-    return resolve(lib, lib->driver, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols, "libcuda.so.1",
-                   diag);
+    return hyp_cuda_resolve(lib, lib->driver, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols,
+                            "libcuda.so.1", diag);
+}
+
+hyp_status hyp_cuda_open_first(const char *name, const char *variable, void **out_handle,
+                               char path[HYP_CUDA_LIBRARY_PATH], hyp_diag *diag)
+{
+    static const char *const folders[] = {"", "/usr/local/cuda/lib64/"};
+    enum { NEWEST = 13, OLDEST = 12, SIZE = HYP_CUDA_LIBRARY_PATH };
+    const char *given = getenv(variable);
+    if (given && *given) {
+        snprintf(path, SIZE, "%s", variable);
+        *out_handle = open_shared(given);
+        if (*out_handle) return HYP_OK;
+        return hyp_fail(diag, HYP_ERR_DEVICE, "%s cannot be loaded from %s (%s)", name, variable, dlerror());
+    }
+    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++)
+        for (int version = NEWEST; version >= OLDEST; version--) {
+            snprintf(path, SIZE, "%s%s.so.%d", folders[f], name, version);
+            *out_handle = open_shared(path);
+            if (*out_handle) return HYP_OK;
+        }
+    return hyp_fail(diag, HYP_ERR_DEVICE,
+                    "%s is not installed: %s.so.%d and .%d are neither where the system looks nor in "
+                    "/usr/local/cuda/lib64; install it, or set %s to its path",
+                    name, name, NEWEST, OLDEST, variable);
 }
 
 /* Versions 12 and 13 agree in every type and number that is used here. */
 static hyp_status open_cublaslt(hyp_cuda_library *lib, hyp_diag *diag)
 {
-    static const char *const usual[] = {"libcublasLt.so.13", "libcublasLt.so.12",
-                                        "/usr/local/cuda/lib64/libcublasLt.so.13",
-                                        "/usr/local/cuda/lib64/libcublasLt.so.12"};
-    const char *given = getenv("HYPATIA_CUBLASLT");
-    const char *path = given && *given ? given : NULL;
-    if (path) {
-        lib->cublaslt = open_shared(path);
-        if (!lib->cublaslt)
-            return hyp_fail(diag, HYP_ERR_DEVICE, "cuBLASLt cannot be loaded from HYPATIA_CUBLASLT (%s)", dlerror());
-    }
-    for (size_t i = 0; !lib->cublaslt && i < sizeof usual / sizeof *usual; i++) {
-        path = usual[i];
-        lib->cublaslt = open_shared(path);
-    }
-    if (!lib->cublaslt)
-        return hyp_fail(
-            diag, HYP_ERR_DEVICE,
-            "cuBLASLt is not installed: libcublasLt.so.13 and .12 are neither where the system looks nor in "
-            "/usr/local/cuda/lib64; install it, or set HYPATIA_CUBLASLT to its path");
-    return resolve(lib, lib->cublaslt, cublaslt_symbols, sizeof cublaslt_symbols / sizeof *cublaslt_symbols, path,
-                   diag);
+    char path[HYP_CUDA_LIBRARY_PATH];
+    HYP_TRY(hyp_cuda_open_first("libcublasLt", "HYPATIA_CUBLASLT", &lib->cublaslt, path, diag));
+    return hyp_cuda_resolve(lib, lib->cublaslt, cublaslt_symbols, sizeof cublaslt_symbols / sizeof *cublaslt_symbols,
+                            path, diag);
 }
 
 hyp_status hyp_cuda_library_open(hyp_cuda_library *out, hyp_diag *diag)

@@ -52,6 +52,19 @@ typedef struct hyp_cuda_library {
 HYP_NODISCARD hyp_status hyp_cuda_library_open(hyp_cuda_library *out, hyp_diag *diag);
 void hyp_cuda_library_close(hyp_cuda_library *lib); /* does nothing on a zeroed struct */
 
+/* A library of the toolkit, "libcublasLt" say, as the above has it; *out_handle is of dlopen. `path` gets what messages
+ * call it. */
+enum { HYP_CUDA_LIBRARY_PATH = 64 };
+HYP_NODISCARD hyp_status hyp_cuda_open_first(const char *name, const char *variable, void **out_handle,
+                                             char path[HYP_CUDA_LIBRARY_PATH], hyp_diag *diag);
+/* Fills a table with the functions of a library; HYP_ERR_DEVICE names one that it has not. */
+typedef struct hyp_cuda_symbol {
+    const char *name;
+    size_t offset; /* in the table */
+} hyp_cuda_symbol;
+HYP_NODISCARD hyp_status hyp_cuda_resolve(void *table, void *handle, const hyp_cuda_symbol *symbols, size_t count,
+                                          const char *path, hyp_diag *diag);
+
 /* HYP_OK for success, else a message "<what> failed: CUDA_ERROR_X (...)": HYP_ERR_NO_MEMORY when the device's memory
  * is out, HYP_ERR_DEVICE_LOST after an error that the driver will answer every further call with, which is noted,
  * HYP_ERR_DEVICE otherwise. */

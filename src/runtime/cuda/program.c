@@ -5,63 +5,10 @@
 #include "base/dtype.h"
 #include "kernels/scalar.h"
 
-#define SAME(name)                                                                                                     \
-    _Static_assert((int)HYP_PW_##name == (int)HYP_PLAN__POINTWISE__OP__##name, "kernels.h follows plan.proto")
-SAME(ADD);
-SAME(SUB);
-SAME(MUL);
-SAME(DIV);
-SAME(POW);
-SAME(MIN);
-SAME(MAX);
-SAME(RELU);
-SAME(LEAKY_RELU);
-SAME(SIGMOID);
-SAME(TANH);
-SAME(GELU);
-SAME(GELU_TANH);
-SAME(ERF);
-SAME(EXP);
-SAME(SQRT);
-SAME(CLIP);
-SAME(CAST);
-SAME(LOG);
-SAME(ABS);
-SAME(NEG);
-SAME(SIGN);
-SAME(CEIL);
-SAME(FLOOR);
-SAME(ROUND);
-SAME(SIN);
-SAME(COS);
-SAME(TAN);
-SAME(ASIN);
-SAME(ACOS);
-SAME(ATAN);
-SAME(SINH);
-SAME(COSH);
-SAME(ASINH);
-SAME(ACOSH);
-SAME(ATANH);
-SAME(SOFTPLUS);
-SAME(ELU);
-SAME(NOT);
-SAME(INVERT);
-SAME(SILU);
-SAME(QUICK_GELU);
-SAME(HARD_SWISH);
-SAME(MISH);
-SAME(MOD);
-SAME(FMOD);
-SAME(EQUAL);
-SAME(LESS);
-SAME(LESS_EQUAL);
-SAME(AND);
-SAME(OR);
-SAME(XOR);
-SAME(SHIFT_LEFT);
-SAME(SHIFT_RIGHT);
-SAME(WHERE);
+#define X(name, number)                                                                                                \
+    _Static_assert((int)HYP_PW_##name == (int)HYP_PLAN__POINTWISE__OP__##name, "instructions.h follows plan.proto");
+HYP_PW_OPS(X)
+#undef X
 _Static_assert((int)HYP_CUDA_PW_INPUTS >= (int)HYP_PLAN_POINTWISE_INPUTS &&
                    (int)HYP_CUDA_PW_OUTPUTS >= (int)HYP_PLAN_POINTWISE_OUTPUTS &&
                    (int)HYP_CUDA_PW_REGISTERS >= (int)HYP_PLAN_POINTWISE_REGISTERS &&
@@ -271,6 +218,23 @@ static bool needs_double(const hyp_cuda_pw_step *s)
         if (op == HYP_PLAN__POINTWISE__OP__MOD || op == HYP_PLAN__POINTWISE__OP__FMOD) return true;
     }
     return false;
+}
+
+void hyp_cuda_pw_step_init(hyp_cuda_pw_step *out, const HypPlan__Program *program, const int64_t *values,
+                           const HypPlan__Pointwise *k)
+{
+    *out = (hyp_cuda_pw_step){.compute = (hyp_dtype)k->compute,
+                              .inputs = k->n_inputs,
+                              .instrs = k->n_instrs,
+                              .outputs = k->n_outputs,
+                              .instr = k->instrs,
+                              .output_reg = k->output_regs};
+    hyp_cuda_box_init(&out->box, values, k->n_extents, k->extents);
+    for (size_t i = 0; i < k->n_inputs; i++) {
+        hyp_cuda_box_add_lane(&out->box, values, k->inputs[i]->strides);
+        out->input_dtype[i] = (hyp_dtype)program->tensors[k->inputs[i]->tensor]->dtype;
+    }
+    for (size_t o = 0; o < k->n_outputs; o++) out->output_dtype[o] = (hyp_dtype)program->tensors[k->outputs[o]]->dtype;
 }
 
 void hyp_cuda_pw_encode(const hyp_cuda_pw_step *given, hyp_cuda_pw_program *out)

@@ -22,6 +22,10 @@ typedef struct hyp_cuda_pw_program {
     uint32_t shared_bytes; /* of a block */
 } hyp_cuda_pw_program;
 
+/* A step of a plan under these dims. What it points to is the plan's. */
+void hyp_cuda_pw_step_init(hyp_cuda_pw_step *out, const HypPlan__Program *program, const int64_t *values,
+                           const HypPlan__Pointwise *k);
+
 /* Merges axes, finds each operand a place (registers are numbered as in plan.proto) and marks the tensors that allow
  * wide accesses. The box has elements. */
 void hyp_cuda_pw_encode(const hyp_cuda_pw_step *step, hyp_cuda_pw_program *out);

@@ -62,11 +62,11 @@ __device__ __forceinline__ uint4 to_bits(uint32_t dtype, const piece &p)
         if (dtype == HYP_F32) {
             words[i] = __float_as_uint(p.v[i]);
         } else if (dtype == HYP_BF16) {
-            uint32_t high = __bfloat16_as_ushort(to_bfloat(p.v[2 * i + 1]));
-            words[i] = high << 16 | __bfloat16_as_ushort(to_bfloat(p.v[2 * i]));
+            uint32_t high = bfloat_bits(p.v[2 * i + 1]);
+            words[i] = high << 16 | bfloat_bits(p.v[2 * i]);
         } else {
-            uint32_t high = __half_as_ushort(to_half(p.v[2 * i + 1]));
-            words[i] = high << 16 | __half_as_ushort(to_half(p.v[2 * i]));
+            uint32_t high = half_bits(p.v[2 * i + 1]);
+            words[i] = high << 16 | half_bits(p.v[2 * i]);
         }
     }
     return make_uint4(words[0], words[1], words[2], words[3]);

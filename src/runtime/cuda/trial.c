@@ -68,7 +68,7 @@ static uint64_t next_random(uint64_t *state) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Numbers between -1 and 1, the same on every machine. */
+/* Numbers between -1 and 1, integers between -8 and 8, the same on every machine. */
 static hyp_status fill_random(const hyp_cuda_trial *t, uint32_t tensor, CUdeviceptr at, size_t bytes, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &t->session->model->device->lib;
@@ -77,8 +77,9 @@ static hyp_status fill_random(const hyp_cuda_trial *t, uint32_t tensor, CUdevice
     uint64_t state = tensor;
     void *pattern = hyp_malloc(done * hyp_dtype_size(dtype));
     if (!pattern) return hyp_fail_memory(diag, done * hyp_dtype_size(dtype));
+    double scale = hyp_dtype_is_float(dtype) ? 1 : 8;
     for (size_t i = 0; i < done; i++)
-        hyp_store_f64(dtype, pattern, i, (double)(next_random(&state) >> 11) * 0x1p-52 - 1);
+        hyp_store_f64(dtype, pattern, i, scale * ((double)(next_random(&state) >> 11) * 0x1p-52 - 1));
     done *= hyp_dtype_size(dtype);
     hyp_status status = hyp_cuda_check(lib, lib->cuMemcpyHtoD(at, pattern, done), "cuMemcpyHtoD", diag);
     if (status == HYP_OK) status = hyp_cuda_check(lib, lib->cuStreamSynchronize(NULL), "cuStreamSynchronize", diag);
@@ -113,27 +114,35 @@ static hyp_status create_events(hyp_cuda_trial *t, hyp_diag *diag)
 }
 
 hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int64_t *values, const uint32_t *reads,
-                               size_t read_count, uint32_t result, hyp_diag *diag)
+                               size_t read_count, const uint32_t *results, size_t result_count, hyp_diag *diag)
 {
     const HypPlan__Program *p = s->model->plan->program;
     const hyp_cuda_library *lib = &s->model->device->lib;
-    *t = (hyp_cuda_trial){.session = s, .read_count = read_count, .result = result, .repeats = FIRST_REPEATS};
-    HYP_TRY(tensor_bytes(p, result, values, &t->result_bytes, diag));
+    *t = (hyp_cuda_trial){
+        .session = s, .read_count = read_count, .result_count = result_count, .repeats = FIRST_REPEATS};
+    size_t total = 0;
+    for (size_t i = 0; i < result_count; i++) {
+        t->results[i].tensor = results[i];
+        HYP_TRY(tensor_bytes(p, results[i], values, &t->results[i].bytes, diag));
+        total += 2 * aligned(t->results[i].bytes);
+    }
     for (size_t i = 0; i < read_count; i++) {
         t->reads[i].tensor = reads[i];
         HYP_TRY(tensor_bytes(p, reads[i], values, &t->reads[i].bytes, diag));
     }
     set_copies(t);
-    size_t total = 2 * aligned(t->result_bytes);
     for (size_t i = 0; i < read_count; i++) total += aligned(t->reads[i].bytes) * t->reads[i].copies;
     hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(&t->memory, total), "cuMemAlloc", diag);
     if (status != HYP_OK) {
         hyp_diag_prefix(diag, "%zu bytes of device memory for tuning", total);
         return status;
     }
-    t->result_at = t->memory;
-    t->first_at = t->memory + aligned(t->result_bytes);
-    CUdeviceptr at = t->first_at + aligned(t->result_bytes);
+    CUdeviceptr at = t->memory;
+    for (size_t i = 0; i < result_count; i++) {
+        t->results[i].at = at;
+        t->results[i].first_at = at + aligned(t->results[i].bytes);
+        at = t->results[i].first_at + aligned(t->results[i].bytes);
+    }
     for (size_t i = 0; i < read_count; i++) {
         t->reads[i].at = at;
         at += aligned(t->reads[i].bytes) * t->reads[i].copies;
@@ -208,7 +217,7 @@ static hyp_status queue(const hyp_cuda_trial *t, const hyp_cuda_candidate *c, ui
     if (t->run) return hyp_cuda_run_ops(s, c->ops, diag);
     for (size_t r = 0; r < t->read_count; r++)
         s->at[t->reads[r].tensor] = t->reads[r].at + i % t->reads[r].copies * aligned(t->reads[r].bytes);
-    if (t->result_at) s->at[t->result] = t->result_at;
+    for (size_t r = 0; r < t->result_count; r++) s->at[t->results[r].tensor] = t->results[r].at;
     if (c->slot) *c->slot = c->algorithm;
     for (size_t o = 0; o < c->ops->ops.len; o++) HYP_TRY(c->ops->ops.data[o].run(s, c->ops->ops.data[o].data, diag));
     return HYP_OK;
@@ -269,10 +278,11 @@ hyp_status hyp_cuda_trial_start(hyp_cuda_trial *t, hyp_cuda_candidate *first, hy
     const hyp_cuda_library *lib = &t->session->model->device->lib;
     double seconds = 0;
     HYP_TRY(queue(t, first, 0, diag));
-    if (t->first_at)
-        HYP_TRY(hyp_cuda_check(lib,
-                               lib->cuMemcpyDtoDAsync(t->first_at, t->result_at, t->result_bytes, t->session->stream),
-                               "cuMemcpyDtoD", diag));
+    for (size_t r = 0; r < t->result_count; r++)
+        HYP_TRY(hyp_cuda_check(
+            lib,
+            lib->cuMemcpyDtoDAsync(t->results[r].first_at, t->results[r].at, t->results[r].bytes, t->session->stream),
+            "cuMemcpyDtoD", diag));
     HYP_TRY(wait(t, diag));
     HYP_TRY(capture(t, first, diag));
     hyp_status status = hyp_cuda_trial_time(t, first, &seconds, diag);
@@ -302,18 +312,19 @@ static bool agrees(hyp_dtype dtype, const void *got, const void *want, size_t co
     return true;
 }
 
-/* Part by part, the first and the last among them, through `host`, which has room for two. */
-static hyp_status compare(const hyp_cuda_trial *t, uint8_t *host, double tolerance, bool *out_agrees, hyp_diag *diag)
+/* Result r, part by part, the first and the last among them, through `host`, which has room for two. */
+static hyp_status compare(const hyp_cuda_trial *t, size_t r, uint8_t *host, double tolerance, bool *out_agrees,
+                          hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &t->session->model->device->lib;
-    hyp_dtype dtype = hyp_cuda_dtype(t->session->model->plan->program, t->result);
-    size_t element = hyp_dtype_size(dtype), part = PART * element;
-    size_t parts = (t->result_bytes + part - 1) / part, looks = parts < PARTS ? parts : PARTS;
+    hyp_dtype dtype = hyp_cuda_dtype(t->session->model->plan->program, t->results[r].tensor);
+    size_t element = hyp_dtype_size(dtype), part = PART * element, all = t->results[r].bytes;
+    size_t parts = (all + part - 1) / part, looks = parts < PARTS ? parts : PARTS;
     *out_agrees = true;
     for (size_t i = 0; i < looks && *out_agrees; i++) {
         size_t at = (looks > 1 ? i * (parts - 1) / (looks - 1) : 0) * part;
-        size_t bytes = t->result_bytes - at < part ? t->result_bytes - at : part;
-        const CUdeviceptr from[] = {t->result_at + at, t->first_at + at};
+        size_t bytes = all - at < part ? all - at : part;
+        const CUdeviceptr from[] = {t->results[r].at + at, t->results[r].first_at + at};
         for (int w = 0; w < 2; w++)
             HYP_TRY(hyp_cuda_check(lib,
                                    lib->cuMemcpyDtoHAsync(host + (size_t)w * part, from[w], bytes, t->session->stream),
@@ -327,15 +338,20 @@ static hyp_status compare(const hyp_cuda_trial *t, uint8_t *host, double toleran
 hyp_status hyp_cuda_trial_agrees(hyp_cuda_trial *t, const hyp_cuda_candidate *c, double tolerance, bool *out_agrees,
                                  hyp_diag *diag)
 {
+    enum { ROOM = 2 * PART * sizeof(double) };
     const hyp_cuda_library *lib = &t->session->model->device->lib;
-    size_t room = 2 * PART * hyp_dtype_size(hyp_cuda_dtype(t->session->model->plan->program, t->result));
     /* NaN everywhere: what the candidate does not write shows. */
-    HYP_TRY(hyp_cuda_check(lib, lib->cuMemsetD8Async(t->result_at, 0xff, t->result_bytes, t->session->stream),
-                           "cuMemsetD8", diag));
+    for (size_t r = 0; r < t->result_count; r++)
+        HYP_TRY(hyp_cuda_check(lib,
+                               lib->cuMemsetD8Async(t->results[r].at, 0xff, t->results[r].bytes, t->session->stream),
+                               "cuMemsetD8", diag));
     HYP_TRY(queue(t, c, 0, diag));
-    uint8_t *host = hyp_malloc(room);
-    if (!host) return hyp_fail_memory(diag, room);
-    hyp_status status = compare(t, host, tolerance, out_agrees, diag);
+    uint8_t *host = hyp_malloc(ROOM);
+    if (!host) return hyp_fail_memory(diag, ROOM);
+    hyp_status status = HYP_OK;
+    *out_agrees = true;
+    for (size_t r = 0; r < t->result_count && status == HYP_OK && *out_agrees; r++)
+        status = compare(t, r, host, tolerance, out_agrees, diag);
     hyp_free(host);
     return status;
 }

@@ -1,14 +1,15 @@
-/* tune.c - tuning a plan under one set of shapes: its products, then steps of layers, then whole runs. */
+/* tune.c - tuning a plan under one set of shapes: its products, then steps of layers, pointwise steps, whole runs. */
 #include "runtime/cuda/tune.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/cuda/backend_cuda.h"
+#include "runtime/cuda/generate.h"
 
 /* Something to tune. */
 typedef struct job {
-    char key[HYP_CUDA_LINEAR_KEY];
+    const char *key; /* in the tuner's arena */
     hyp_cuda_subject about;
     size_t uses; /* how many the plan has with this key; products of steps that are tuned as a whole do not count */
 } job;
@@ -18,6 +19,9 @@ typedef struct tuner {
     const int64_t *values;
     const hyp_tune_options *options;
     HYP_VEC(job) jobs;
+    hyp_arena arena;
+    hyp_nvrtc nvrtc;   /* opened for the first kernel that is to be generated */
+    bool no_compiler;  /* which failed */
     bool whole;        /* the step that is looked at has a job of its own */
     hyp_tuning firsts; /* what an untuned plan does, of those that were replaced */
     double end;        /* by the clock */
@@ -25,7 +29,7 @@ typedef struct tuner {
     hyp_diag *diag;
 } tuner;
 
-/* ---- the products of a plan ---------------------------------------------------------------------------------- */
+/* ---- what there is to tune ---------------------------------------------------------------------------------- */
 
 static hyp_cuda_subject subject(const tuner *t, uint32_t step)
 {
@@ -39,10 +43,10 @@ static hyp_status add_job(tuner *t, const hyp_cuda_subject *about, size_t uses, 
             t->jobs.data[i].uses += uses;
             return HYP_OK;
         }
+    const char *kept = hyp_arena_strdup(&t->arena, key);
+    if (!kept) return hyp_fail_memory(t->diag, strlen(key));
     HYP_TRY(hyp_vec_grow(&t->jobs, t->diag));
-    job *j = &t->jobs.data[t->jobs.len - 1];
-    *j = (job){.about = *about, .uses = uses};
-    snprintf(j->key, sizeof j->key, "%s", key);
+    t->jobs.data[t->jobs.len - 1] = (job){.key = kept, .about = *about, .uses = uses};
     return HYP_OK;
 }
 
@@ -83,8 +87,26 @@ static hyp_status find_whole(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) HYP_TRY(can_choose(b, s->linear, &can));
     if (!can || !hyp_cuda_linear_key(b, s->linear, key)) return HYP_OK;
     hyp_cuda_subject about = subject(t, b->step);
-    about.whole = true;
+    about.kind = HYP_CUDA_LAYERS;
     return add_job(t, &about, 1, key);
+}
+
+static hyp_status find_pointwise(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
+{
+    hyp_cuda_pw_step step;
+    hyp_cuda_pw_program program;
+    if (s->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE) return HYP_OK;
+    hyp_cuda_pw_step_init(&step, b->program, b->values, s->pointwise);
+    if (hyp_cuda_box_count(&step.box) == 0) return HYP_OK;
+    hyp_cuda_pw_encode(&step, &program);
+    hyp_cuda_subject about = subject(t, b->step);
+    about.kind = HYP_CUDA_POINTWISE;
+    about.nvrtc = &t->nvrtc;
+    hyp_strbuf key = {0};
+    hyp_cuda_pw_key(&program, &key);
+    hyp_status status = key.failed ? hyp_fail_memory(t->diag, key.len) : add_job(t, &about, 1, key.data);
+    hyp_strbuf_dispose(&key);
+    return status;
 }
 
 /* Calls `find` for every step, with ops to add to. */
@@ -114,6 +136,7 @@ static hyp_status find_jobs(tuner *t)
     probe->user = t;
     hyp_status status = for_steps(t, probe, find_products);
     if (status == HYP_OK) status = for_steps(t, NULL, find_whole);
+    if (status == HYP_OK) status = for_steps(t, NULL, find_pointwise);
     hyp_free(probe);
     return status;
 }
@@ -174,15 +197,53 @@ static hyp_status store_choice(const hyp_cuda_contest *c, size_t taken, HypPlan_
     return hyp_tuning_set(list, out, c->about.diag);
 }
 
+static hyp_status store_kernel(const hyp_cuda_contest *c, size_t taken, HypPlan__TunedProduct *out, hyp_tuning *list)
+{
+    uint8_t none[HYP_CUDA_NO_KERNEL] = {0};
+    char attributes[64] = "no kernel of its own";
+    out->algorithm = (ProtobufCBinaryData){sizeof none, none};
+    if (taken > 0) {
+        out->algorithm = (ProtobufCBinaryData){c->kernels[taken].size, c->kernels[taken].bytes};
+        out->epilogue = c->candidates[taken].epilogue;
+        snprintf(attributes, sizeof attributes, "a kernel of its own, %u pieces a thread", out->epilogue);
+    }
+    out->attributes = attributes;
+    return hyp_tuning_set(list, out, c->about.diag);
+}
+
 /* Notes in a list that a candidate was taken. */
 static hyp_status store(const hyp_cuda_contest *c, const char *key, size_t taken, hyp_tuning *list)
 {
+    static hyp_status (*const as[])(const hyp_cuda_contest *, size_t, HypPlan__TunedProduct *, hyp_tuning *) = {
+        [HYP_CUDA_PRODUCT] = store_algorithm, [HYP_CUDA_LAYERS] = store_choice, [HYP_CUDA_POINTWISE] = store_kernel};
     HypPlan__TunedProduct product;
     hyp_plan__tuned_product__init(&product);
     product.key = (char *)(uintptr_t)key;
     product.seconds = c->candidates[taken].seconds;
     product.first_seconds = c->candidates[0].seconds;
-    return c->about.whole ? store_choice(c, taken, &product, list) : store_algorithm(c, taken, &product, list);
+    return as[c->about.kind](c, taken, &product, list);
+}
+
+/* Keeps the first reason why a step got no kernel. */
+static void note_missing(tuner *t, const hyp_diag *why)
+{
+    if (!*t->report.no_kernels) snprintf(t->report.no_kernels, sizeof t->report.no_kernels, "%.255s", why->message);
+}
+
+/* Whether the job can be measured here: pointwise steps need a compiler. */
+static bool can_tune(tuner *t, const job *j)
+{
+    enum { NEEDED_SM = 80 };
+    hyp_diag why = {0};
+    const hyp_cuda_device *d = t->session->model->device;
+    if (j->about.kind != HYP_CUDA_POINTWISE || t->nvrtc.handle) return true;
+    if (t->no_compiler) return false;
+    hyp_status status = d->sm >= NEEDED_SM ? hyp_nvrtc_open(&t->nvrtc, &why)
+                                           : hyp_fail(&why, HYP_ERR_UNSUPPORTED,
+                                                      "kernels are generated for compute capability 8.0 or newer");
+    t->no_compiler = status != HYP_OK;
+    if (t->no_compiler) note_missing(t, &why);
+    return !t->no_compiler;
 }
 
 static hyp_status tune_job(tuner *t, const job *j, double deadline)
@@ -192,13 +253,15 @@ static hyp_status tune_job(tuner *t, const job *j, double deadline)
     size_t winner = 0;
     c->about = j->about;
     hyp_status status = hyp_cuda_contest_run(c, deadline, &winner);
-    if (status == HYP_OK && c->count > 0) {
-        bool replaced = winner > (j->about.whole ? 1 : 0);
+    if (status == HYP_OK && c->decided) {
+        bool replaced = winner > (j->about.kind == HYP_CUDA_LAYERS ? 1 : 0);
         status = store(c, j->key, winner, &t->session->tuning);
         if (status == HYP_OK && replaced) status = store(c, j->key, 0, &t->firsts);
         t->report.timed++;
         t->report.replaced += replaced;
     }
+    if (c->why.status != HYP_OK) note_missing(t, &c->why);
+    if (j->about.kind == HYP_CUDA_POINTWISE && !c->decided) t->report.products--;
     hyp_cuda_contest_dispose(c);
     if (status != HYP_OK) hyp_diag_prefix(t->diag, "%s", j->key);
     return status;
@@ -270,6 +333,8 @@ static hyp_status tune_all(tuner *t)
         HYP_TRY(recall(t, j, &known));
         if (known)
             t->report.known++;
+        else if (!can_tune(t, j))
+            t->report.products--;
         else if (now < t->end)
             HYP_TRY(tune_job(t, j, now + (t->end - now) / (double)(t->jobs.len - i)));
     }
@@ -293,7 +358,9 @@ hyp_status hyp_cuda_tune(void *session, const int64_t *values, const hyp_tune_op
     hyp_status status = find_jobs(&t);
     if (status == HYP_OK) status = tune_all(&t);
     hyp_cuda_leave(t.session->model->device);
+    hyp_nvrtc_close(&t.nvrtc);
     hyp_vec_free(&t.jobs);
+    hyp_arena_dispose(&t.arena);
     hyp_tuning_dispose(&t.firsts);
     if (status == HYP_OK) *out = t.report;
     return status;

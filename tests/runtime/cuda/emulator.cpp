@@ -1,4 +1,5 @@
-// emulator.cpp - a CUDA driver, a cuBLASLt and a cuDNN without a GPU, so that the CUDA backend is tested where there is none.
+// emulator.cpp - a CUDA driver, a cuBLASLt, a cuDNN and an NVRTC without a GPU, so that the CUDA backend is tested
+// where there is none.
 //
 // One shared library named libcuda.so.1 that has every function of these libraries that the backend calls. Device memory
 // is host memory, streams run at once, the kernels are compiled for the host and their threads are coroutines. Products
@@ -10,7 +11,9 @@
 // computed, for measuring the host), "lazy" (work is done when it is waited for, not before), "pageable" (there is no
 // page-locked memory),
 // "level" (no algorithm is much faster than the first), "slow epilogues" (products do best without),
-// "slow kernels" (kernels of ours are slower than products), "company" (the best algorithm is slow after other products).
+// "slow kernels" (kernels of ours are slower than products), "company" (the best algorithm is slow after other products),
+// "slow generated" (generated kernels are slower than those that are there), "wrong generated" (and compute what is wrong),
+// "uncompiled" (no kernel compiles).
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -29,6 +32,7 @@
 #include <cuda_fp16.h>
 
 #include "emulator_faults.hpp"
+#include "emulator_halves.hpp"
 #include "emulator_threads.hpp"
 #include "emulator_warp.hpp"
 
@@ -47,6 +51,20 @@ static uint32_t __float_as_uint(float f)
     memcpy(&u, &f, 4);
     return u;
 }
+static long long __double_as_longlong(double d)
+{
+    long long bits;
+    memcpy(&bits, &d, 8);
+    return bits;
+}
+static double __longlong_as_double(long long bits)
+{
+    double d;
+    memcpy(&d, &bits, 8);
+    return d;
+}
+static float __fadd_rn(float a, float b) { return a + b; }
+static double __dadd_rn(double a, double b) { return a + b; }
 template <typename T> static T __ldg(const T *p) { return *p; }
 static uint32_t atomicAdd(uint32_t *p, uint32_t v) { return (*p += v) - v; }
 static void next_kernel_may_start() {}
@@ -79,11 +97,12 @@ struct entry {
     size_t args; // bytes of the kernel's one argument
     bool barriers;
     void (*call)(const void *args);
+    generated_kernel *generated; // all threads of it at once; else NULL
 };
 
 #define ENTRY(name, type, barriers)                                                                                    \
     {                                                                                                                  \
-#name, sizeof(type), barriers, [](const void *args) { name(*(const type *)args); }                             \
+#name, sizeof(type), barriers, [](const void *args) { name(*(const type *)args); }, nullptr                    \
     }
 static const entry entries[] = {
     ENTRY(pointwise_f32, hyp_cuda_pointwise, false),
@@ -135,6 +154,12 @@ static thread_local int contexts_current;
 
 #define DRIVER extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI
 
+static void need_context()
+{
+    if (contexts_current <= 0 && !device_lost) give_up("no context is current");
+}
+#include "emulator_nvrtc.hpp"
+
 DRIVER cuInit(unsigned int) { return is_mode("none") ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
 DRIVER cuDriverGetVersion(int *version) { return *version = is_mode("old") ? 11040 : 13000, CUDA_SUCCESS; }
 DRIVER cuDeviceGetCount(int *count) { return *count = 1, CUDA_SUCCESS; }
@@ -175,6 +200,7 @@ DRIVER cuDevicePrimaryCtxRelease(CUdevice)
     std::lock_guard<std::mutex> hold(lock);
     if (--contexts_retained > 0) return CUDA_SUCCESS;
     if (!memory.empty()) give_up("device memory was not freed");
+    if (generated_modules != 0) give_up("generated kernels were not unloaded");
     device_lost = 0;
     return CUDA_SUCCESS;
 }
@@ -193,10 +219,6 @@ DRIVER cuCtxPopCurrent(CUcontext *)
     if (contexts_current-- <= 0) give_up("a context was popped that was not pushed");
     return CUDA_SUCCESS;
 }
-static void need_context()
-{
-    if (contexts_current <= 0 && !device_lost) give_up("no context is current");
-}
 
 #include "emulator_streams.hpp"
 
@@ -204,13 +226,20 @@ DRIVER cuModuleLoadData(CUmodule *module, const void *image)
 {
     FAULT("cuModuleLoadData");
     need_context();
+    if (memcmp(image, "\177ELF", 4) == 0) return load_generated(module, image);
     if (memcmp(image, "\x50\xed\x55\xba", 4) != 0) give_up("the image is no fatbin");
     *module = (CUmodule)entries;
     return CUDA_SUCCESS;
 }
-DRIVER cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
-DRIVER cuModuleGetFunction(CUfunction *function, CUmodule, const char *name)
+DRIVER cuModuleUnload(CUmodule module)
 {
+    need_context();
+    if (module != (CUmodule)entries) unload_generated(module);
+    return CUDA_SUCCESS;
+}
+DRIVER cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    if (module != (CUmodule)entries) return *function = (CUfunction) & ((generated_module *)module)->kernel, CUDA_SUCCESS;
     for (const entry &e : entries)
         if (strcmp(e.name, name) == 0) return *function = (CUfunction)&e, CUDA_SUCCESS;
     return CUDA_ERROR_NOT_FOUND;
@@ -262,6 +291,14 @@ static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsig
                    const std::vector<char> &args)
 {
     std::lock_guard<std::mutex> hold(lock);
+    if (kernel->generated) {
+        nanoseconds += is_mode("slow generated") ? 30000 : 10000;
+        generated_runs++;
+        kernel->generated(args.data(), &halves, grid_x, block_x);
+        uint8_t *result = (uint8_t *)((const hyp_cuda_pw_addresses *)args.data())->output[0];
+        if (is_mode("wrong generated")) result[3] ^= 0x10; // in the exponent of a float
+        return;
+    }
     nanoseconds += is_mode("slow kernels") ? 1000000 : kernel->barriers ? 50000 : 20000;
     std::function<void()> call = [&] { kernel->call(args.data()); };
     body = &call;

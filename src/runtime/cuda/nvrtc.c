@@ -1,0 +1,90 @@
+#include "runtime/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/cuda/library.h"
+
+hyp_status hyp_nvrtc_open(hyp_nvrtc *out, hyp_diag *diag)
+{
+#define X(name)                                                                                                        \
+    {                                                                                                                  \
+#name, offsetof(hyp_nvrtc, name)                                                                               \
+    }
+    static const hyp_cuda_symbol symbols[] = {X(nvrtcGetErrorString), X(nvrtcCreateProgram),     X(nvrtcDestroyProgram),
+                                              X(nvrtcCompileProgram), X(nvrtcGetProgramLogSize), X(nvrtcGetProgramLog),
+                                              X(nvrtcGetCUBINSize),   X(nvrtcGetCUBIN)};
+#undef X
+    hyp_nvrtc n = {0};
+    char path[HYP_CUDA_LIBRARY_PATH];
+    HYP_TRY(hyp_cuda_open_first("libnvrtc", "HYPATIA_NVRTC", &n.handle, path, diag));
+    hyp_status status = hyp_cuda_resolve(&n, n.handle, symbols, sizeof symbols / sizeof *symbols, path, diag);
+    if (status == HYP_OK)
+        *out = n;
+    else
+        hyp_nvrtc_close(&n);
+    return status;
+}
+
+void hyp_nvrtc_close(hyp_nvrtc *n)
+{
+    if (n->handle) dlclose(n->handle);
+    *n = (hyp_nvrtc){0};
+}
+
+static hyp_status check(const hyp_nvrtc *n, int result, const char *what, hyp_diag *diag)
+{
+    if (result == 0) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s failed: %s", what, n->nvrtcGetErrorString(result));
+}
+
+/* The line of the log with the first error, or its first line. */
+static hyp_status fail_with_log(const hyp_nvrtc *n, nvrtcProgram program, hyp_diag *diag)
+{
+    size_t size = 0;
+    char *log = NULL;
+    if (n->nvrtcGetProgramLogSize(program, &size) == 0) log = hyp_calloc(size + 1, 1);
+    if (!log) return hyp_fail_memory(diag, size + 1);
+    if (n->nvrtcGetProgramLog(program, log) != 0) *log = 0;
+    const char *error = strstr(log, "error"), *line = log;
+    while (error && error > log && error[-1] != '\n') error--;
+    if (error) line = error;
+    hyp_status status =
+        hyp_fail(diag, HYP_ERR_UNSUPPORTED, "the kernel does not compile: %.*s", (int)strcspn(line, "\n"), line);
+    hyp_free(log);
+    return status;
+}
+
+static hyp_status take_image(const hyp_nvrtc *n, nvrtcProgram program, uint8_t **out_image, size_t *out_bytes,
+                             hyp_diag *diag)
+{
+    size_t bytes = 0;
+    HYP_TRY(check(n, n->nvrtcGetCUBINSize(program, &bytes), "nvrtcGetCUBINSize", diag));
+    uint8_t *image = hyp_malloc(bytes);
+    if (!image) return hyp_fail_memory(diag, bytes);
+    hyp_status status = check(n, n->nvrtcGetCUBIN(program, (char *)image), "nvrtcGetCUBIN", diag);
+    if (status != HYP_OK) {
+        hyp_free(image);
+        return status;
+    }
+    *out_image = image;
+    *out_bytes = bytes;
+    return HYP_OK;
+}
+
+hyp_status hyp_nvrtc_compile(const hyp_nvrtc *n, const char *source, int sm, uint8_t **out_image, size_t *out_bytes,
+                             hyp_diag *diag)
+{
+    char target[40];
+    snprintf(target, sizeof target, "--gpu-architecture=sm_%d", sm);
+    const char *const options[] = {target, "--std=c++17"};
+    nvrtcProgram program;
+    HYP_TRY(
+        check(n, n->nvrtcCreateProgram(&program, source, "pointwise.cu", 0, NULL, NULL), "nvrtcCreateProgram", diag));
+    int result = n->nvrtcCompileProgram(program, sizeof options / sizeof *options, options);
+    hyp_status status =
+        result == 0 ? take_image(n, program, out_image, out_bytes, diag) : fail_with_log(n, program, diag);
+    n->nvrtcDestroyProgram(&program);
+    return status;
+}

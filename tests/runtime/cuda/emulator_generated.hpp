@@ -1,0 +1,51 @@
+// emulator_generated.hpp - the language of generated kernels on the host. The emulated NVRTC puts it before their source.
+#include <math.h>
+#include <string.h>
+
+#include "emulator_halves.hpp"
+
+#define HYP_CUDA_EMULATOR
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(...)
+
+struct uint2 {
+    uint32_t x, y;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+static uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
+static uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+static void *__cvta_global_to_generic(size_t at) { return (void *)at; }
+template <typename T> static void __stwb(T *to, T value) { *to = value; }
+static struct {
+    unsigned x;
+} blockIdx, threadIdx;
+static const generated_halves *halves;
+
+static float from_half(uint16_t bits) { return halves->from_half(bits); }
+static uint16_t half_bits(float v) { return halves->half_of_float(v); }
+static uint16_t half_bits(double v) { return halves->half_of_double(v); }
+static uint16_t bfloat_bits(float v) { return halves->bfloat_of_float(v); }
+static uint16_t bfloat_bits(double v) { return halves->bfloat_of_double(v); }
+static float from_byte(uint8_t code) { return halves->from_byte(code); }
+static uint8_t to_byte(float v) { return halves->byte_of_float(v); }
+static uint8_t to_byte(double v) { return halves->byte_of_double(v); }
+
+template <typename To, typename From> static To as(From v)
+{
+    To to;
+    memcpy(&to, &v, sizeof to);
+    return to;
+}
+static float __uint_as_float(uint32_t u) { return as<float>(u); }
+static uint32_t __float_as_uint(float f) { return as<uint32_t>(f); }
+static double __longlong_as_double(long long bits) { return as<double>(bits); }
+static long long __double_as_longlong(double d) { return as<long long>(d); }
+static float __fadd_rn(float a, float b) { return a + b; }
+static double __dadd_rn(double a, double b) { return a + b; }
+static float __fmul_rn(float a, float b) { return a * b; }
+static double __dmul_rn(double a, double b) { return a * b; }

@@ -1,0 +1,127 @@
+// emulator_nvrtc.hpp - an NVRTC whose machine code is a shared object for the host, and its loading. Included by
+// emulator.cpp alone. HYP_EMULATOR_CXX is a C++ compiler, HYP_EMULATOR_FOLDER has emulator_generated.hpp.
+#include <dlfcn.h>
+#include <elf.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+static const generated_halves halves = {
+    [](uint16_t bits) { return from_half(bits); }, [](float v) { return half_bits(v); },
+    [](double v) { return half_bits(v); }, [](float v) { return bfloat_bits(v); },
+    [](double v) { return bfloat_bits(v); }, [](uint8_t code) { return from_byte(code); },
+    [](float v) { return to_byte(v); }, [](double v) { return to_byte(v); }};
+
+// ---- loading ----------------------------------------------------------------------------------------------
+
+struct generated_module {
+    void *handle;
+    entry kernel;
+};
+static int generated_modules; // that are not unloaded yet
+
+// A file that exists nowhere else, with this content.
+static std::string new_file(const char *data, size_t size)
+{
+    const char *folder = getenv("TMPDIR");
+    std::string name = std::string(folder ? folder : "/tmp") + "/hypatia-emulator-XXXXXX";
+    int file = mkstemp(&name[0]);
+    if (file < 0 || write(file, data, size) != (ssize_t)size) give_up("no temporary file can be written");
+    close(file);
+    return name;
+}
+
+static CUresult load_generated(CUmodule *module, const void *image)
+{
+    const Elf64_Ehdr *head = (const Elf64_Ehdr *)image;
+    std::string file = new_file((const char *)image, head->e_shoff + head->e_shnum * (size_t)head->e_shentsize);
+    void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    unlink(file.c_str());
+    if (!handle) return CUDA_ERROR_INVALID_IMAGE;
+    generated_kernel *run = (generated_kernel *)dlsym(handle, "emulator_run");
+    if (!run) give_up("a shared object is no kernel");
+    *module =
+        (CUmodule) new generated_module{handle, {"pointwise", sizeof(hyp_cuda_pw_addresses), false, nullptr, run}};
+    std::lock_guard<std::mutex> hold(lock);
+    generated_modules++;
+    return CUDA_SUCCESS;
+}
+static void unload_generated(CUmodule module)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    generated_modules--;
+    dlclose(((generated_module *)module)->handle);
+    delete (generated_module *)module;
+}
+
+// For the tests: how many modules of generated kernels there are, and how many kernels were compiled and run.
+static std::atomic<int> compiled, generated_runs;
+extern "C" __attribute__((visibility("default"))) int emulator_generated_runs(void) { return generated_runs; }
+extern "C" __attribute__((visibility("default"))) int emulator_modules(void)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    return generated_modules;
+}
+extern "C" __attribute__((visibility("default"))) int emulator_compiled(void) { return compiled; }
+
+// ---- compiling --------------------------------------------------------------------------------------------
+
+#define NVRTC(type) extern "C" __attribute__((visibility("default"))) type
+
+struct nvrtc_program {
+    std::string source, log, image;
+};
+enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_COMPILATION = 6 };
+
+static std::string content_of(const std::string &file)
+{
+    std::ifstream in(file, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+}
+
+NVRTC(const char *) nvrtcGetErrorString(int) { return "error of the emulator"; }
+NVRTC(int)
+nvrtcCreateProgram(nvrtc_program **out, const char *source, const char *, int, const char *const *, const char *const *)
+{
+    return *out = new nvrtc_program{source, "", ""}, NVRTC_SUCCESS;
+}
+NVRTC(int) nvrtcDestroyProgram(nvrtc_program **p) { return delete *p, NVRTC_SUCCESS; }
+NVRTC(int) nvrtcCompileProgram(nvrtc_program *p, int count, const char *const *options)
+{
+    if (count != 2 || strcmp(options[0], "--gpu-architecture=sm_90") != 0) give_up("NVRTC got options for another GPU");
+    if (is_mode("uncompiled")) {
+        p->log = "pointwise.cu(1): warning: none\npointwise.cu(2): error: as the emulator was told\n1 error detected\n";
+        return NVRTC_ERROR_COMPILATION;
+    }
+    static std::map<std::string, std::string> known; // compiling the same again takes long
+    compiled++;
+    std::lock_guard<std::mutex> hold(lock);
+    if (known.count(p->source)) return p->image = known[p->source], NVRTC_SUCCESS;
+    std::string text = "#include \"emulator_generated.hpp\"\n" + p->source +
+                       "extern \"C\" void emulator_run(const void *args, const generated_halves *given, unsigned blocks, "
+                       "unsigned threads)\n{\n    halves = given;\n    for (blockIdx.x = 0; blockIdx.x < blocks; "
+                       "blockIdx.x++)\n        for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) "
+                       "pointwise(*(const hyp_cuda_pw_addresses *)args);\n}\n";
+    std::string source = new_file(text.data(), text.size()), object = new_file("", 0), log = new_file("", 0);
+    std::string command = std::string(HYP_EMULATOR_CXX) +
+                          " -std=c++17 -O1 -w -fPIC -shared -fno-strict-aliasing -I" HYP_EMULATOR_FOLDER " -o " + object +
+                          " -x c++ " + source + " > " + log + " 2>&1";
+    bool ok = system(command.c_str()) == 0;
+    p->log = content_of(log);
+    p->image = content_of(object);
+    for (const std::string &file : {source, object, log}) unlink(file.c_str());
+    if (ok) known[p->source] = p->image;
+    return ok ? NVRTC_SUCCESS : NVRTC_ERROR_COMPILATION;
+}
+NVRTC(int) nvrtcGetProgramLogSize(nvrtc_program *p, size_t *size) { return *size = p->log.size() + 1, NVRTC_SUCCESS; }
+NVRTC(int) nvrtcGetProgramLog(nvrtc_program *p, char *log)
+{
+    return memcpy(log, p->log.c_str(), p->log.size() + 1), NVRTC_SUCCESS;
+}
+NVRTC(int) nvrtcGetCUBINSize(nvrtc_program *p, size_t *size) { return *size = p->image.size(), NVRTC_SUCCESS; }
+NVRTC(int) nvrtcGetCUBIN(nvrtc_program *p, char *image)
+{
+    return memcpy(image, p->image.data(), p->image.size()), NVRTC_SUCCESS;
+}
