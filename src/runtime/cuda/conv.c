@@ -6,7 +6,9 @@
 #include "base/dtype.h"
 #include "runtime/cuda/backend_cuda.h"
 
-/* ---- our kernel ---------------------------------------------------------------------------------------------- */
+enum { THREADS = 256 };
+
+/* ---- our kernel for all ---------------------------------------------------------------------------------------- */
 
 typedef struct conv {
     hyp_cuda_conv args;
@@ -43,7 +45,6 @@ static hyp_status add_mover(hyp_cuda_build *b, const hyp_cuda_conv_step *step, c
 
 static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
 {
-    enum { THREADS = 256 };
     const hyp_conv *v = &step->conv;
     void *data;
     HYP_TRY(hyp_cuda_add_op(b, conv_run, sizeof(conv), &data));
@@ -72,6 +73,67 @@ static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
 
+/* ---- single channels ------------------------------------------------------------------------------------------- */
+
+typedef struct depthwise {
+    hyp_cuda_depthwise args;
+    hyp_cuda_grid grid;
+    uint32_t x, weight, y, bias_plus1;
+} depthwise;
+
+static hyp_status depthwise_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    depthwise *p = data;
+    p->args.x = s->at[p->x];
+    p->args.weight = s->at[p->weight];
+    p->args.y = s->at[p->y];
+    p->args.bias = hyp_cuda_address(s, p->bias_plus1);
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+/* One weight for each place of the window and no sum over channels: a product would be almost empty. */
+static bool is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }
+
+/* What the kernels for single channels do. */
+static bool is_simple_depthwise(const hyp_cuda_conv_step *step)
+{
+    const hyp_conv *v = &step->conv;
+    bool is_native = step->dtype == HYP_F32 || step->dtype == HYP_F16 || step->dtype == HYP_BF16;
+    int64_t row_bytes = v->group * (int64_t)hyp_dtype_size(step->dtype);
+    return is_depthwise(v) && v->out_channels == 1 && is_native && !step->added_plus1 && step->x_last == step->y_last &&
+           (!step->y_last || row_bytes % 16 == 0);
+}
+
+static hyp_status add_depthwise(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    const hyp_conv *v = &step->conv;
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, depthwise_run, sizeof(depthwise), &data));
+    depthwise *p = data;
+    *p = (depthwise){.args = {.dtype = step->dtype, .act = step->act},
+                     .grid = {.kernel = step->y_last ? HYP_CUDA_KERNEL_depthwise_pieces : HYP_CUDA_KERNEL_depthwise_rows,
+                              .block_x = THREADS,
+                              .block_y = 1},
+                     .x = step->x,
+                     .weight = step->weight,
+                     .y = step->y,
+                     .bias_plus1 = step->bias_plus1};
+    hyp_cuda_windows *w = &p->args.windows;
+    hyp_cuda_windows_of(&v->window, v->x, v->y, w);
+    int64_t channels = v->group, row = w->out[0].size, rows = v->y->count / channels / row;
+    int64_t groups = (row + HYP_CUDA_DEPTHWISE - 1) / HYP_CUDA_DEPTHWISE;
+    if (step->y_last) channels = channels * (int64_t)hyp_dtype_size(step->dtype) / 16; /* pieces of them */
+    w->x_last = w->y_last = step->y_last;
+    w->channels = hyp_cuda_extent_of(channels);
+    w->out[0] = hyp_cuda_extent_of(groups);
+    w->total = rows * groups * channels;
+    p->args.row = row;
+    p->args.step = w->stride[0];
+    w->stride[0] *= HYP_CUDA_DEPTHWISE;
+    p->grid.blocks = hyp_cuda_blocks(b->session->model->device, w->total, THREADS);
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}
+
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
 /* hyp_kernel_read_conv knows the names. */
@@ -87,9 +149,6 @@ static uint32_t act_of(const char *name)
         if (strcmp(acts[i].name, name) == 0) return acts[i].op;
     return HYP_PW_CAST;
 }
-
-/* One weight for each place of the window and no sum over channels: a product would be almost empty. */
-static bool is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }
 
 hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
@@ -107,6 +166,7 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     step.weight_last = hyp_cuda_lies_last(b, step.weight);
     step.y_last = hyp_cuda_lies_last(b, step.y);
     step.added_last = step.added_plus1 && hyp_cuda_lies_last(b, step.added_plus1 - 1);
+    if (is_simple_depthwise(&step)) return add_depthwise(b, &step);
     if (!is_depthwise(&step.conv)) HYP_TRY(hyp_cuda_add_dnn_conv(b, &step, &done));
     return done ? HYP_OK : add_plain(b, &step);
 }

@@ -18,7 +18,8 @@
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) \
-    X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_u64)
+    X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) \
+    X(depthwise_pieces) X(depthwise_rows)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
     X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16)
@@ -47,6 +48,7 @@ enum {
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
     HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
+    HYP_CUDA_DEPTHWISE = 4,       /* results that a thread of depthwise_* makes in a row */
     HYP_CUDA_COPIES = 24,         /* parts of one launch of `copies`, */
     HYP_CUDA_PART_DIMS = 3,       /* each of at most so many axes */
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
@@ -206,6 +208,17 @@ typedef struct hyp_cuda_conv {
     uint32_t weight_last; /* the weight lies as [channels, kernel..., group_in] */
     uint32_t pad;
 } hyp_cuda_conv;
+
+/* y = act(x * weight + bias), each channel by itself, HYP_CUDA_DEPTHWISE neighbours of a row of y a thread: out[0] of the
+ * windows counts such groups, and their stride[0] is from group to group. Of depthwise_pieces a channel is a piece of 16
+ * bytes of them, and x and y have the channels last; of depthwise_rows the channels are first. f32, f16, bf16. */
+typedef struct hyp_cuda_depthwise {
+    hyp_cuda_windows windows;
+    uint64_t x, weight, bias, y; /* bias: 0 = none */
+    int64_t row, step;           /* results in a row; stride[0] as the step has it */
+    uint32_t dtype;
+    uint32_t act; /* as above */
+} hyp_cuda_depthwise;
 
 /* The largest element of every window, or the mean. */
 typedef struct hyp_cuda_pool {

@@ -57,7 +57,7 @@ static hyp_cuda_kernel kernel_of(hyp_dtype dtype)
 {
     if (dtype == HYP_F64) return HYP_CUDA_KERNEL_pool_f64;
     if (hyp_dtype_is_float(dtype)) return HYP_CUDA_KERNEL_pool_f32;
-    return dtype == HYP_U64 ? HYP_CUDA_KERNEL_pool_u64 : HYP_CUDA_KERNEL_pool_i64;
+    return HYP_CUDA_KERNEL_pool_i64;
 }
 
 hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)

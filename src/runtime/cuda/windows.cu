@@ -1,14 +1,15 @@
-// windows.cu - convolutions and pooling, a thread a result: for convolutions that cuDNN does not do, or is not there
-// for. Those of single channels are bound by memory like pooling; all others are many times slower than cuDNN's.
+// windows.cu - convolutions and pooling: what cuDNN does not do well, and convolutions where it is not there. Those that do
+// a thread a result are many times slower than cuDNN's; those of single channels are bound by memory.
 //
-// Part of image.cu, after kernels.cu.
+// Part of image.cu, after kernels.cu and rows.cu.
 
 namespace
 {
 
-// Where a result lies: its image, its channel, and where its window begins, which may be in the padding.
+// Where a result lies: its image, its channel, which row of all results and where in it, and where its window begins,
+// which may be in the padding.
 struct window_place {
-    int64_t image, channel, begin[HYP_CUDA_SPATIAL];
+    int64_t image, channel, row, column, begin[HYP_CUDA_SPATIAL];
 };
 
 __device__ __forceinline__ window_place place_of(const hyp_cuda_windows &w, int64_t i)
@@ -22,7 +23,9 @@ __device__ __forceinline__ window_place place_of(const hyp_cuda_windows &w, int6
 #pragma unroll
     for (int a = 0; a < HYP_CUDA_SPATIAL; a++) {
         next = divide(rest, w.out[a]);
-        at.begin[a] = (rest - next * w.out[a].size) * w.stride[a] - w.before[a];
+        int64_t here = rest - next * w.out[a].size;
+        at.begin[a] = here * w.stride[a] - w.before[a];
+        if (a == 0) at.row = next, at.column = here;
         rest = next;
     }
     at.image = rest;
@@ -69,19 +72,25 @@ template <typename C> __device__ __forceinline__ void set_element(uint32_t dtype
         store_native(dtype, data, i, v);
 }
 
-template <typename C> __device__ __forceinline__ C activated(uint32_t act, C v)
+// The activations that a convolution may have; of integers there are none.
+template <typename C> __device__ __noinline__ C activated(uint32_t act, C v)
 {
     switch (act) {
-    case HYP_PW_CAST: return v;
     case HYP_PW_RELU: return relu(v);
     case HYP_PW_CLIP: return at_most(relu(v), (C)6);
-    default: return transcendental(act, v, 0, 0);
+    case HYP_PW_SIGMOID: return sigmoid(v);
+    case HYP_PW_SILU: return v * sigmoid(v);
+    case HYP_PW_HARD_SWISH: return v * at_most(relu(v * (C)(1.0 / 6) + (C)0.5), (C)1);
+    case HYP_PW_MISH: return v * tanh(softplus(v));
+    case HYP_PW_TANH: return tanh(v);
+    default: return v;
     }
 }
 template <> __device__ __forceinline__ uint64_t activated(uint32_t, uint64_t v) { return v; }
 
 template <typename C> __device__ __forceinline__ void convolution(const hyp_cuda_conv &p)
 {
+    constexpr int AT_A_TIME = sizeof(C) == 4 ? 4 : 1;
     const hyp_cuda_windows &w = p.windows;
     int64_t group_in = p.group_in, x_step = w.x_last ? w.in_channels : 1;
     int64_t x_channel = w.x_last ? 1 : w.in_count, w_channel = p.weight_last ? 1 : w.kernel_count;
@@ -93,13 +102,94 @@ template <typename C> __device__ __forceinline__ void convolution(const hyp_cuda
         int64_t weight = at.channel * group_in * w.kernel_count;
         C sum = p.bias ? element<C>(p.dtype, p.bias, at.channel) : (C)0;
         for_window(w, at, [&](int64_t tap, int64_t position) {
-#pragma unroll 4
+#pragma unroll AT_A_TIME
             for (int64_t c = 0; c < group_in; c++)
                 sum += element<C>(p.dtype, p.x, x + position * x_step + c * x_channel) *
                        element<C>(p.dtype, p.weight, weight + tap * w_tap + c * w_channel);
         });
         if (p.added) sum += element<C>(p.dtype, p.added, i);
         set_element(p.dtype, p.y, i, activated(p.act, sum));
+    }
+}
+
+// So many elements, `step` apart; the others are 0.
+template <int WIDTH> struct column {
+    float v[WIDTH];
+};
+template <int WIDTH>
+__device__ __noinline__ column<WIDTH> load_column(uint32_t dtype, uint64_t data, int64_t i, int64_t step, int count)
+{
+    column<WIDTH> c;
+#pragma unroll
+    for (int e = 0; e < WIDTH; e++) c.v[e] = e < count ? load_native<float>(dtype, data, i + e * step) : 0;
+    return c;
+}
+
+// One channel, or a piece of channels, at place i of an image.
+struct one_channel {
+    enum { WIDTH = 1 };
+    float v[1];
+    __device__ void load_at(uint32_t dtype, uint64_t data, int64_t i) { v[0] = load_native<float>(dtype, data, i); }
+    __device__ void store_at(uint32_t dtype, uint64_t data, int64_t i) const { store_native(dtype, data, i, v[0]); }
+};
+struct channel_piece : piece {
+    enum { WIDTH = 8 };
+    __device__ void load_at(uint32_t dtype, uint64_t data, int64_t i) { (piece &)*this = load_vector(dtype, data, i); }
+    __device__ void store_at(uint32_t dtype, uint64_t data, int64_t i) const { store_vector(dtype, data, i, *this); }
+};
+
+template <typename P> __device__ __forceinline__ void depthwise(const hyp_cuda_depthwise &p)
+{
+    enum { N = HYP_CUDA_DEPTHWISE };
+    const hyp_cuda_windows &w = p.windows;
+    constexpr bool last = P::WIDTH > 1;
+    int width = last && p.dtype == HYP_F32 ? 4 : P::WIDTH;
+    int64_t channels = w.channels.size, x_step = last ? channels : 1;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
+        window_place at = place_of(w, i);
+        int64_t x = at.image * channels * w.in_count + at.channel * (last ? 1 : w.in_count);
+        int64_t weight = at.channel * width * w.kernel_count, tap = 0, first = at.column * N;
+        column<P::WIDTH> factor = load_column<P::WIDTH>(p.dtype, p.bias, at.channel * width, 1, p.bias ? width : 0);
+        P sum[N];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < P::WIDTH; e++) sum[n].v[e] = factor.v[e];
+#pragma unroll 1
+        for (int64_t k2 = 0; k2 < w.kernel[2]; k2++) {
+            int64_t p2 = at.begin[2] + k2 * w.dilation[2];
+#pragma unroll 1
+            for (int64_t k1 = 0; k1 < w.kernel[1]; k1++) {
+                int64_t p1 = at.begin[1] + k1 * w.dilation[1], row = (p2 * w.in[1] + p1) * w.in[0];
+                if (p2 < 0 || p2 >= w.in[2] || p1 < 0 || p1 >= w.in[1]) {
+                    tap += w.kernel[0];
+                    continue;
+                }
+#pragma unroll 1
+                for (int64_t k0 = 0; k0 < w.kernel[0]; k0++, tap++) {
+                    factor = load_column<P::WIDTH>(p.dtype, p.weight, weight + tap, w.kernel_count, width);
+#pragma unroll
+                    for (int n = 0; n < N; n++) {
+                        int64_t p0 = at.begin[0] + n * p.step + k0 * w.dilation[0];
+                        if (p0 < 0 || p0 >= w.in[0]) continue;
+                        P element;
+                        element.load_at(p.dtype, p.x, x + (row + p0) * x_step);
+#pragma unroll
+                        for (int e = 0; e < P::WIDTH; e++) sum[n].v[e] += element.v[e] * factor.v[e];
+                    }
+                }
+            }
+        }
+        int64_t y = at.row * p.row + first;
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            if (first + n >= p.row) continue;
+#pragma unroll
+            for (int e = 0; e < P::WIDTH; e++)
+                if (e < width) sum[n].v[e] = activated(p.act, sum[n].v[e]);
+            sum[n].store_at(p.dtype, p.y, last ? (y + n) * channels + at.channel : y + n);
+        }
     }
 }
 
@@ -121,7 +211,12 @@ __device__ __forceinline__ int64_t counted(const hyp_cuda_pool &p, const window_
     return count;
 }
 
-// A window without elements has the largest -inf (integers: 0) and the mean NaN; NaN is larger than all numbers.
+__device__ __forceinline__ int64_t turned(uint32_t dtype, int64_t v) { return dtype == HYP_U64 ? v ^ INT64_MIN : v; }
+__device__ __forceinline__ float turned(uint32_t, float v) { return v; }
+__device__ __forceinline__ double turned(uint32_t, double v) { return v; }
+
+// A window without elements has the largest -inf (integers: 0) and the mean NaN; NaN is larger than all numbers. Integers
+// without a sign compare as such with their highest bit the other way round.
 template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_pool &p)
 {
     const hyp_cuda_windows &w = p.windows;
@@ -133,13 +228,13 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
         C sum = 0, most = 0;
         bool found = false;
         for_window(w, at, [&](int64_t, int64_t position) {
-            C v = element<C>(p.dtype, p.x, x + position * step);
+            C v = turned(p.dtype, element<C>(p.dtype, p.x, x + position * step));
             sum += v;
             if (!found || v > most || (v != v && most == most)) most = v;
             found = true;
         });
         if constexpr (whole<C>) {
-            set_element(p.dtype, p.y, i, most);
+            set_element(p.dtype, p.y, i, found ? turned(p.dtype, most) : 0);
         } else {
             if (!found) most = (C)-__uint_as_float(0x7f800000u);
             set_element(p.dtype, p.y, i, p.mean ? sum / (C)counted(p, at) : most);
@@ -152,7 +247,8 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
 KERNEL(conv_f32, hyp_cuda_conv, convolution<float>(p))
 KERNEL(conv_f64, hyp_cuda_conv, convolution<double>(p))
 KERNEL(conv_u64, hyp_cuda_conv, convolution<uint64_t>(p))
+KERNEL(depthwise_pieces, hyp_cuda_depthwise, depthwise<channel_piece>(p))
+KERNEL(depthwise_rows, hyp_cuda_depthwise, depthwise<one_channel>(p))
 KERNEL(pool_f32, hyp_cuda_pool, pooling<float>(p))
 KERNEL(pool_f64, hyp_cuda_pool, pooling<double>(p))
 KERNEL(pool_i64, hyp_cuda_pool, pooling<int64_t>(p))
-KERNEL(pool_u64, hyp_cuda_pool, pooling<uint64_t>(p))

@@ -164,8 +164,10 @@ static void windows_of_every_kind_equal_reference(void **state)
         {3, {4, 4, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 0, 1, 1, 1, 1}},
     };
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
-        for (int t = 0; t < FLOATS; t++)
+        for (int t = 0; t < FLOATS; t++) {
             check_conv(&seed, &(conv_case){floats[t], 2, 3, 4, 1, windows[i], "relu", i % 2 == 0, (place)(i % 3)});
+            check_conv(&seed, &(conv_case){floats[t], 2, 3, 3, 3, windows[i], "relu6", i % 2 == 1, NOTHING});
+        }
 }
 
 static void groups_and_single_channels_equal_reference(void **state)
