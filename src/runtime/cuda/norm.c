@@ -125,7 +125,7 @@ hyp_status hyp_cuda_add_linear_norm(hyp_cuda_build *b, const HypPlan__Linear *k,
     const HypPlan__Layer *last = k->layers[k->n_layers - 1];
     int64_t m = b->values[k->m], n = b->values[last->n];
     hyp_cuda_norm args;
-    hyp_cuda_grid grid;
+    hyp_cuda_grid grid = {0};
     hyp_cuda_parts parts;
     *out_done = false;
     if (k->n_layers != 1 || last->act != HYP_PLAN__ACT__ACT_NONE || m <= HYP_CUDA_LAYER_ROWS || n <= HYP_CUDA_LAYER_ROWS ||
