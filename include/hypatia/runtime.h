@@ -85,6 +85,9 @@ HYP_API int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *sy
 typedef struct hyp_context_options {
     size_t size;  /* sizeof(hyp_context_options) */
     void *stream; /* CUstream to run on; NULL = one of the context's own */
+    /* Of the context's own stream: work of lower numbers goes first, as far as the device tells them apart (an H200: 0 to
+     * -5); 0, the last, where nothing else is said. */
+    int32_t priority;
 } hyp_context_options;
 
 HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *options,
@@ -191,6 +194,26 @@ HYP_API const char *hyp_context_tuning_device(const hyp_context *context);
 /* What the context knows, from its plan and from tuning, in order of product. */
 HYP_API size_t hyp_context_tuned_count(const hyp_context *context);
 HYP_API hyp_tuned hyp_context_tuned(const hyp_context *context, size_t i);
+/* Tuning while contexts of the engine serve, in a thread beside them:
+ *
+ *   tuning thread                                          threads that serve, each with a context of its own
+ *     hyp_context_create(engine, NULL, &tuner, &diag);       options.priority = -1 for these
+ *     hyp_context_tune(tuner, inputs, 1, ...);               hyp_context_run(context, ...);
+ *     hyp_context_share_tuning(tuner, &diag);                hyp_context_adopt_tuning(context, NULL, &diag);   now and then
+ *
+ * Nobody waits for anybody: what is shared is read without a lock, and a run looks at none of it. A new context, and shapes
+ * that are prepared anew, take what was shared by then. Times that are measured while others use the GPU are longer
+ * and less even; candidates are measured in turns, so that all of them suffer alike. */
+
+/* Gives all that the context knows to the other contexts of its engine, in place of what was given before of the same
+ * products. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_share_tuning(hyp_context *context, hyp_diag *diag);
+/* Takes what was shared, in place of what the context knew of the same products, and prepares the shapes that it remembers
+ * anew if there is something that they were not prepared with (*out_new, which may be NULL): a matter of milliseconds,
+ * after which runs allocate nothing, as before. To be called between runs, by the thread that uses the context. On
+ * failure shapes stay as they were, and the next call goes on. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_adopt_tuning(hyp_context *context, bool *out_new, hyp_diag *diag);
+
 /* What decides how a step of the plan is done under the shapes that were run or reserved last. */
 typedef enum hyp_step_tuning {
     HYP_STEP_NOT_TUNED = 0, /* nothing is known of it, or of one of its products, or it has none */

@@ -23,6 +23,8 @@ struct hyp_context {
     size_t shape_count;
     shape *current; /* the one last used; NULL before the first */
     uint64_t clock;
+    const hyp_shared_list *seen; /* of the engine's tuning, what was taken last */
+    bool behind;                 /* there are shapes that were prepared before more was known */
     /* Work space of one call, by plan order of inputs or outputs; in arena. */
     uint32_t *input_order, *output_order;
     int64_t (*dims)[HYP_MAX_RANK];
@@ -33,6 +35,24 @@ struct hyp_context {
     hyp_memory *input_memory, *output_memory;
     hyp_arena arena;
 };
+
+/* ---- tuning of others ------------------------------------------------------------------------------------ */
+
+static hyp_tuning *tuning_of(const hyp_context *c)
+{
+    const hyp_backend *backend = c->engine->backend;
+    return backend->tuning ? backend->tuning(c->session) : NULL;
+}
+
+/* Adds what other contexts of the engine have shared to what this one knows. */
+static hyp_status take_shared(hyp_context *c, hyp_diag *diag)
+{
+    hyp_tuning *t = tuning_of(c);
+    bool is_new = false;
+    hyp_status status = t ? hyp_tuning_take(t, &c->engine->shared, &c->seen, &is_new, diag) : HYP_OK;
+    c->behind = c->behind || is_new;
+    return status;
+}
 
 /* ---- life ---------------------------------------------------------------------------------------------- */
 
@@ -75,6 +95,8 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     c->engine = engine;
     hyp_status status = make_work_space(c, diag);
     if (status == HYP_OK) status = engine->backend->session_create(engine->model, &options, &c->session, diag);
+    if (status == HYP_OK) status = take_shared(c, diag);
+    c->behind = false; /* nothing is prepared yet */
     if (status == HYP_OK)
         *out = c;
     else
@@ -93,6 +115,7 @@ static void forget_shapes(hyp_context *c)
     for (size_t i = 0; i < c->shape_count; i++) forget_shape(c, c->shapes[i]);
     c->shape_count = 0;
     c->current = NULL;
+    c->behind = false;
 }
 
 void hyp_context_destroy(hyp_context *c)
@@ -178,6 +201,7 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, shape **o
         status = tensor_bytes(p, &e->outputs.items[i], s->values, &s->output_bytes[i], diag);
     }
     if (status == HYP_OK) status = hyp_plan_check_bounds(p, s->values, diag);
+    if (status == HYP_OK) status = take_shared(c, diag);
     if (status == HYP_OK) status = e->backend->prepare(c->session, s->values, &s->prepared, diag);
     if (status == HYP_OK)
         *out = s;
@@ -297,12 +321,6 @@ hyp_status hyp_context_synchronize(hyp_context *c, hyp_diag *diag)
 
 /* ---- tuning -------------------------------------------------------------------------------------------- */
 
-static hyp_tuning *tuning_of(const hyp_context *c)
-{
-    const hyp_backend *backend = c->engine->backend;
-    return backend->tuning ? backend->tuning(c->session) : NULL;
-}
-
 static hyp_status want_tuning(const hyp_context *c, const char *call, hyp_diag *diag)
 {
     HYP_TRY(want_context(c, call, diag));
@@ -328,6 +346,7 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
     HYP_TRY(evaluate(c, inputs, diag));
     HYP_TRY(hyp_plan_check_bounds(e->plan.program, c->values, diag));
     hyp_tune_report report;
+    HYP_TRY(take_shared(c, diag));
     forget_shapes(c);
     HYP_TRY(e->backend->tune(c->session, c->values, &options, &report, diag));
     if (out) *out = report;
@@ -350,6 +369,31 @@ hyp_tuned hyp_context_tuned(const hyp_context *c, size_t i)
 {
     const hyp_tuning *t = tuning_of(c);
     return t ? hyp_tuning_get(t, i) : (hyp_tuned){0};
+}
+
+static hyp_status prepare_again(hyp_context *c, shape *s, hyp_diag *diag)
+{
+    void *prepared;
+    HYP_TRY(c->engine->backend->prepare(c->session, s->values, &prepared, diag));
+    c->engine->backend->release(c->session, s->prepared);
+    s->prepared = prepared;
+    return HYP_OK;
+}
+
+hyp_status hyp_context_share_tuning(hyp_context *c, hyp_diag *diag)
+{
+    HYP_TRY(want_tuning(c, "hyp_context_share_tuning", diag));
+    return hyp_tuning_give(tuning_of(c), &c->engine->shared, diag);
+}
+
+hyp_status hyp_context_adopt_tuning(hyp_context *c, bool *out_new, hyp_diag *diag)
+{
+    HYP_TRY(want_tuning(c, "hyp_context_adopt_tuning", diag));
+    HYP_TRY(take_shared(c, diag));
+    for (size_t i = 0; i < c->shape_count && c->behind; i++) HYP_TRY(prepare_again(c, c->shapes[i], diag));
+    if (out_new) *out_new = c->behind;
+    c->behind = false;
+    return HYP_OK;
 }
 
 hyp_step_tuning hyp_context_step_tuning(const hyp_context *c, size_t step)

@@ -162,6 +162,7 @@ void hyp_engine_destroy(hyp_engine *e)
         e->backend->unload(e->model);
         e->backend->close(e->device);
     }
+    hyp_shared_tuning_dispose(&e->shared);
     hyp_arena_dispose(&e->arena);
     hyp_plan_close(&e->plan);
     hyp_free(e);

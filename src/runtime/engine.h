@@ -20,13 +20,14 @@ typedef struct hyp_io_list {
     size_t count;
 } hyp_io_list;
 
-/* Immutable after loading. */
+/* Immutable after loading, but for `shared`. */
 struct hyp_engine {
     hyp_plan plan;
     const hyp_backend *backend; /* NULL until a device has taken the plan; then the next two are its handles */
     void *device, *model;
     const char *device_name; /* owned by the device */
     hyp_io_list inputs, outputs;
+    hyp_shared_tuning shared; /* what contexts give each other */
     hyp_arena arena; /* owns the texts and lists above */
 };
 

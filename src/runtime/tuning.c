@@ -140,3 +140,85 @@ hyp_status hyp_tuning_save(const hyp_tuning *t, const hyp_plan *plan, const char
     HypPlan__Device d = section(t, (HypPlan__TunedProduct **)(uintptr_t)t->products.data, t->products.len);
     return hyp_plan_write_device(path, plan, &d, diag);
 }
+
+/* ---- sharing --------------------------------------------------------------------------------------------- */
+
+static void free_list(hyp_shared_list *l)
+{
+    hyp_tuning_dispose(&l->list);
+    hyp_free(l);
+}
+
+void hyp_shared_tuning_dispose(hyp_shared_tuning *shared)
+{
+    hyp_shared_list *l = atomic_load_explicit(&shared->newest, memory_order_relaxed);
+    while (l) {
+        hyp_shared_list *before = l->before;
+        free_list(l);
+        l = before;
+    }
+}
+
+static bool is_same(const HypPlan__TunedProduct *a, const HypPlan__TunedProduct *b)
+{
+    return a && a->algorithm.len == b->algorithm.len && a->epilogue == b->epilogue &&
+           memcmp(a->algorithm.data, b->algorithm.data, a->algorithm.len) == 0;
+}
+
+static bool knows_all(const hyp_tuning *list, const hyp_tuning *from)
+{
+    for (size_t i = 0; i < from->products.len; i++)
+        if (!is_same(hyp_tuning_find(list, from->products.data[i]->key), from->products.data[i])) return false;
+    return true;
+}
+
+static hyp_status make_list(const hyp_tuning *from, hyp_shared_list *before, hyp_shared_list **out, hyp_diag *diag)
+{
+    hyp_shared_list *l = hyp_calloc(1, sizeof *l);
+    if (!l) return hyp_fail_memory(diag, sizeof *l);
+    l->before = before;
+    hyp_status status = HYP_OK;
+    if (before) {
+        status = hyp_vec_reserve(&l->list.products, before->list.products.len, diag);
+        for (size_t i = 0; i < before->list.products.len && status == HYP_OK; i++)
+            l->list.products.data[l->list.products.len++] = before->list.products.data[i];
+    }
+    for (size_t i = 0; i < from->products.len && status == HYP_OK; i++)
+        if (!is_same(hyp_tuning_find(&l->list, from->products.data[i]->key), from->products.data[i]))
+            status = hyp_tuning_set(&l->list, from->products.data[i], diag);
+    if (status == HYP_OK)
+        *out = l;
+    else
+        free_list(l);
+    return status;
+}
+
+hyp_status hyp_tuning_give(const hyp_tuning *from, hyp_shared_tuning *shared, hyp_diag *diag)
+{
+    hyp_shared_list *before = atomic_load_explicit(&shared->newest, memory_order_acquire), *next;
+    static const hyp_tuning nothing;
+    while (!knows_all(before ? &before->list : &nothing, from)) {
+        HYP_TRY(make_list(from, before, &next, diag));
+        if (atomic_compare_exchange_strong_explicit(&shared->newest, &before, next, memory_order_acq_rel,
+                                                    memory_order_acquire))
+            return HYP_OK;
+        free_list(next); /* somebody else was faster: his list is the one to make longer */
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_tuning_take(hyp_tuning *to, hyp_shared_tuning *shared, const hyp_shared_list **seen, bool *out_new,
+                           hyp_diag *diag)
+{
+    const hyp_shared_list *newest = atomic_load_explicit(&shared->newest, memory_order_acquire);
+    *out_new = false;
+    if (newest == *seen) return HYP_OK;
+    for (size_t i = 0; i < newest->list.products.len; i++) {
+        const HypPlan__TunedProduct *p = newest->list.products.data[i];
+        if (is_same(hyp_tuning_find(to, p->key), p)) continue;
+        HYP_TRY(hyp_tuning_set(to, p, diag));
+        *out_new = true;
+    }
+    *seen = newest;
+    return HYP_OK;
+}

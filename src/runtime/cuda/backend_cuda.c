@@ -198,8 +198,11 @@ static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options 
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
     s->stream = options->stream;
+    s->priority = options->priority;
     if (!s->stream) {
-        HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", diag));
+        HYP_TRY(hyp_cuda_check(lib,
+                               lib->cuStreamCreateWithPriority(&s->stream, CU_STREAM_NON_BLOCKING, s->priority),
+                               "cuStreamCreate", diag)); /* it takes the nearest priority that there is */
         s->own_stream = true;
     }
     const HypPlan__Program *p = s->model->plan->program;
@@ -349,6 +352,7 @@ static hyp_status recover(hyp_cuda_session *s, hyp_status status, hyp_diag *diag
     hyp_diag why = {0};
     const hyp_cuda_library *lib = &s->model->device->lib;
     if (status == HYP_ERR_DEVICE_LOST || hyp_cuda_is_captured(s)) return status;
+    if (s->aside) lib->cuStreamSynchronize(s->aside); /* what it tells the other tells, too */
     if (hyp_cuda_check(lib, lib->cuStreamSynchronize(s->stream), "running the plan", &why) != HYP_ERR_DEVICE_LOST)
         return status;
     return hyp_fail(diag, HYP_ERR_DEVICE_LOST, "%s", why.message);

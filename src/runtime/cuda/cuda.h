@@ -53,6 +53,7 @@ typedef struct hyp_cuda_session {
     hyp_cuda_model *model;
     CUstream stream;
     bool own_stream;
+    int priority;    /* of streams of its own */
     CUstream aside; /* for work beside that of the stream, with events where it begins and ends; 0 = none yet */
     CUevent begins, ends;
     cublasLtHandle_t lt;

@@ -114,7 +114,8 @@ static hyp_status set_up_aside(hyp_cuda_session *s, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
     if (!s->aside)
-        HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreate(&s->aside, CU_STREAM_NON_BLOCKING), "cuStreamCreate", diag));
+        HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreateWithPriority(&s->aside, CU_STREAM_NON_BLOCKING, s->priority),
+                               "cuStreamCreate", diag));
     if (!s->begins)
         HYP_TRY(hyp_cuda_check(lib, lib->cuEventCreate(&s->begins, CU_EVENT_DISABLE_TIMING), "cuEventCreate", diag));
     if (!s->ends)

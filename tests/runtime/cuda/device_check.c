@@ -29,7 +29,8 @@ static bool device_open(device *d, hyp_diag *diag)
         status = hyp_cuda_check(&d->lib, d->lib.cuDevicePrimaryCtxRetain(&d->context, first), "the context", diag);
     if (status == HYP_OK) status = hyp_cuda_check(&d->lib, d->lib.cuCtxPushCurrent(d->context), "the context", diag);
     if (status == HYP_OK)
-        status = hyp_cuda_check(&d->lib, d->lib.cuStreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "a stream", diag);
+        status = hyp_cuda_check(
+            &d->lib, d->lib.cuStreamCreateWithPriority(&d->stream, CU_STREAM_NON_BLOCKING, 0), "a stream", diag);
     if (status != HYP_OK) hyp_cuda_library_close(&d->lib);
     return status == HYP_OK;
 }

@@ -60,14 +60,15 @@ static void no_capture(CUstream at, const char *what)
     if (at && ((stream *)at)->captured) give_up(what);
 }
 
-DRIVER cuStreamCreate(CUstream *out, unsigned int)
+DRIVER cuStreamCreateWithPriority(CUstream *out, unsigned int, int)
 {
-    FAULT("cuStreamCreate");
+    FAULT("cuStreamCreateWithPriority");
     std::lock_guard<std::mutex> hold(streams_lock);
     stream *s = new stream{};
     streams.insert(s);
     return *out = (CUstream)s, CUDA_SUCCESS;
 }
+DRIVER cuStreamCreate(CUstream *out, unsigned int flags) { return cuStreamCreateWithPriority(out, flags, 0); }
 DRIVER cuStreamDestroy(CUstream at)
 {
     finish((stream *)at);

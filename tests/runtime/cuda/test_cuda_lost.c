@@ -208,7 +208,7 @@ static void no_call_that_fails_crashes_or_leaks(void **state)
     static const char *const calls[] = {"cuCtxPushCurrent",     "cuModuleLoadData", "cuFuncGetAttribute",
                                         "cuMemAlloc",           "cuMemFree",        "cuMemHostAlloc",
                                         "cuMemFreeHost",        "cuMemcpyHtoD",     "cuMemcpyHtoDAsync",
-                                        "cuMemcpyDtoHAsync",    "cuStreamCreate",   "cuStreamSynchronize",
+                                        "cuMemcpyDtoHAsync",    "cuStreamCreateWithPriority",   "cuStreamSynchronize",
                                         "cuStreamBeginCapture", "cuGraphLaunch",    "cuGraphInstantiateWithFlags",
                                         "cuGraphExecDestroy",   "cuLaunchKernelEx", "cublasLtMatmul",
                                         "cuStreamDestroy"};

@@ -179,6 +179,39 @@ static void buffers_may_take_turns_and_hold_other_numbers_each_time(void **state
     pb_dispose(&builder);
 }
 
+/* Work of several contexts is under way at once, each on a stream of its own, and nobody waits in between. */
+static void contexts_on_streams_of_their_own_run_at_once(void **state)
+{
+    (void)state;
+    enum { CONTEXTS = 4, ROUNDS = 8 };
+    hyp_context *contexts[CONTEXTS];
+    CUstream streams[CONTEXTS];
+    buffers sets[CONTEXTS][ROUNDS];
+    hyp_diag diag = {0};
+    build_scale();
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    for (int i = 0; i < CONTEXTS; i++) {
+        assert_int_equal(dev.lib.cuStreamCreateWithPriority(&streams[i], CU_STREAM_NON_BLOCKING, -i), CUDA_SUCCESS);
+        hyp_context_options options = {.size = sizeof options, .stream = i == 0 ? NULL : streams[i], .priority = -1};
+        assert_int_equal(hyp_context_create(engine, &options, &contexts[i], &diag), HYP_OK);
+        for (int r = 0; r < ROUNDS; r++) make_buffers(&sets[i][r], (float)(100 * i + r));
+    }
+    for (int again = 0; again < 2; again++) /* the second time some are replayed */
+        for (int r = 0; r < ROUNDS; r++)
+            for (int i = 0; i < CONTEXTS; i++) run_buffers(contexts[i], &sets[i][again ? r % 3 : r]);
+    for (int i = 0; i < CONTEXTS; i++) assert_int_equal(hyp_context_synchronize(contexts[i], &diag), HYP_OK);
+    for (int i = 0; i < CONTEXTS; i++) {
+        for (int r = 0; r < ROUNDS; r++) {
+            check_buffers(&sets[i][r]);
+            free_buffers(&sets[i][r]);
+        }
+        hyp_context_destroy(contexts[i]);
+        assert_int_equal(dev.lib.cuStreamDestroy(streams[i]), CUDA_SUCCESS);
+    }
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
 static void a_caller_may_capture_runs_into_a_graph_of_his_own(void **state)
 {
     (void)state;
@@ -294,6 +327,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_kernel_that_is_not_there_is_an_error),
         cmocka_unit_test(two_threads_run_two_contexts_of_one_engine),
         cmocka_unit_test(buffers_may_take_turns_and_hold_other_numbers_each_time),
+        cmocka_unit_test(contexts_on_streams_of_their_own_run_at_once),
         cmocka_unit_test(a_caller_may_capture_runs_into_a_graph_of_his_own),
         cmocka_unit_test(a_gpu_that_is_not_there_is_an_error),
         cmocka_unit_test(memory_that_the_device_lacks_is_an_error_and_the_context_works_on),
