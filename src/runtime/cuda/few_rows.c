@@ -17,6 +17,7 @@ static manner manner_of(hyp_dtype dtype, uint32_t rows)
 
 static hyp_cuda_kernel kernel_of(hyp_dtype dtype, uint32_t rows, uint32_t threads)
 {
+    if (dtype == HYP_F8E4M3) return HYP_CUDA_KERNEL_layer_f8e4m3_1;
     static const hyp_cuda_kernel kernels[][3] = {
         {HYP_CUDA_KERNEL_layer_f32_1, HYP_CUDA_KERNEL_layer_f32_1_short, HYP_CUDA_KERNEL_layer_f32_16},
         {HYP_CUDA_KERNEL_layer_f16_1, HYP_CUDA_KERNEL_layer_f16_1_short, HYP_CUDA_KERNEL_layer_f16_16},
@@ -147,7 +148,9 @@ bool hyp_cuda_few_rows_plan(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, in
 {
     const int64_t largest = 1 << 24; /* so that indexes within a launch are 32-bit numbers */
     *out = (hyp_cuda_few_rows){0};
-    if (dtype != HYP_F32 && dtype != HYP_F16 && dtype != HYP_BF16) return false;
+    bool f8 = dtype == HYP_F8E4M3;
+    if (!f8 && dtype != HYP_F32 && dtype != HYP_F16 && dtype != HYP_BF16) return false;
+    if (f8 && (m != 1 || norm != HYP_CUDA_NORM_NONE || k % HYP_CUDA_LAYER_PIECE != 0)) return false;
     if (m < 1 || n < 1 || k < 1 || m > largest || n > largest || k > largest) return false;
     bool turned = m > HYP_CUDA_LAYER_ROWS;
     if (turned && n > HYP_CUDA_LAYER_ROWS) return false;
@@ -157,5 +160,6 @@ bool hyp_cuda_few_rows_plan(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, in
     l->rows = (uint32_t)(turned ? n : m);
     l->n = (uint32_t)(turned ? m : n);
     l->k = (uint32_t)k;
+    l->scale = 1;
     return (asked || wins(dtype, tf32, l)) && lay_out(dtype, device, out);
 }

@@ -24,7 +24,7 @@ typedef struct hyp_cuda_few_rows {
 /* Can y[m,n] = x[m,k] w^T, w stored [n,k], run so, x normalized first if `norm` is not HYP_CUDA_NORM_NONE, and is it
  * expected to be faster than the library's product, which may round to TF32, or asked for although that may not be so?
  * Then *out is complete. A layer of many rows but few columns runs with the roles of x and w exchanged:
- * out->args.turned. */
+ * out->args.turned. Of f8e4m3 one row alone, and rows of w that are multiples of 16 long. */
 bool hyp_cuda_few_rows_plan(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, int64_t k, int norm,
                             const hyp_cuda_few_rows_device *device, bool asked, hyp_cuda_few_rows *out);
 

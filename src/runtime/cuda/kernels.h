@@ -22,7 +22,7 @@
     X(depthwise_pieces) X(depthwise_rows)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
-    X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16)
+    X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16) X(layer_f8e4m3_1)
 #define HYP_CUDA_ATTENTION_KERNELS(X) \
     X(attention_rows_f32) X(attention_rows_f16) X(attention_rows_bf16) X(attention_rows_f64) \
     X(attention_f32_64) X(attention_f32_128) \
@@ -275,9 +275,9 @@ typedef struct hyp_cuda_fill {
     uint32_t count;
 } hyp_cuda_fill;
 
-/* y[rows,n] = act(x[rows,k] w^T + bias + added) or act(x w^T + bias) + added, w stored [n,k]. A piece is 16 bytes of a
- * row. Turned, w is what the plan calls x and the other way round: y[n,rows], and biases belong to rows of x.
- * A single row of x may be normalized first. Shared memory has: x, or what a normalization needs; biases, sums, the
+/* y[rows,n] = act(scale x[rows,k] w^T + bias + added) or act(scale x w^T + bias) + added, w stored [n,k]. A piece is 16
+ * bytes of a row. Turned, w is what the plan calls x and the other way round: y[n,rows], and biases belong to rows of
+ * x. A single row of x may be normalized first. Shared memory has: x, or what a normalization needs; biases, sums, the
  * stages of the ring, two barriers for each of them. */
 typedef struct hyp_cuda_layer {
     uint64_t weight, x, bias, y, added; /* bias, added: 0 = none */
@@ -299,7 +299,7 @@ typedef struct hyp_cuda_layer {
     uint8_t norm; /* HYP_CUDA_NORM_* */
     uint8_t pad;
     float epsilon; /* of the normalization */
-    uint32_t more_pad;
+    float scale;   /* of the product, before the bias */
 } hyp_cuda_layer;
 /* What becomes of x before the product; `root` is by the mean square, without taking the mean away. */
 enum { HYP_CUDA_NORM_NONE = 0, HYP_CUDA_NORM_LAYER = 1, HYP_CUDA_NORM_ROOT = 2 };

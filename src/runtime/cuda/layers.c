@@ -66,6 +66,7 @@ hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, si
     hyp_cuda_layer *args = &p->form.args;
     args->act = (uint8_t)hyp_cuda_act_op(from->act);
     args->add_after = k->add_after != 0;
+    if (hyp_cuda_dtype(b->program, k->x) == HYP_F8E4M3) args->scale = from->x_scale * from->weight_scale;
     args->constant =
         !args->turned && is_weight(b, from->weight) && (!from->bias_plus1 || is_weight(b, from->bias_plus1 - 1));
     if (norm.kind) {

@@ -9,7 +9,8 @@
 //     the next beginning overlap (programmatic dependent launch);
 //   - a lane has its part of x in registers and keeps it for all rows.
 //
-// One row of x, and f32, are multiplied element by element in f32; more rows of 16-bit types on tensor cores.
+// One row of x, and f32, are multiplied element by element in f32; more rows of 16-bit types on tensor cores. Of f8e4m3
+// there is one row alone; its result, bias and what is added are bf16.
 #include "runtime/cuda/common.cuh"
 #ifndef HYP_CUDA_EMULATOR // it has its own
 #include "runtime/cuda/warp.cuh"
@@ -37,7 +38,9 @@ __device__ __noinline__ float activate(uint32_t act, float v)
 
 // ---- pieces of a type D: 16 bytes ---------------------------------------------------------------------------
 
-template <uint32_t D> constexpr int piece_elements = D == HYP_F32 ? 4 : 8;
+template <uint32_t D> constexpr int piece_elements = D == HYP_F32 ? 4 : D == HYP_F8E4M3 ? 16 : 8;
+// The type of everything but x and w.
+template <uint32_t D> constexpr uint32_t result_type = D == HYP_F8E4M3 ? HYP_BF16 : D;
 
 template <uint32_t D> __device__ __forceinline__ void unpack(uint4 piece, float (&out)[piece_elements<D>])
 {
@@ -46,6 +49,14 @@ template <uint32_t D> __device__ __forceinline__ void unpack(uint4 piece, float 
     for (int i = 0; i < 4; i++) {
         if (D == HYP_F32) {
             out[i] = __uint_as_float(word[i]);
+        } else if (D == HYP_F8E4M3) {
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                uint16_t codes = (uint16_t)(word[i] >> 16 * k);
+                float2 two = __half22float2((__half2)__nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3));
+                out[4 * i + 2 * k] = two.x;
+                out[4 * i + 2 * k + 1] = two.y;
+            }
         } else if (D == HYP_BF16) {
             out[2 * i] = __uint_as_float(word[i] << 16);
             out[2 * i + 1] = __uint_as_float(word[i] & 0xffff0000u);
@@ -422,17 +433,17 @@ template <uint32_t D, typename P> struct layer {
             float v = 0;
 #pragma unroll 4
             for (uint32_t part = 0; part < 1u << l.log_splits; part++) v += sums[(part * s.count + row) * l.rows + m];
-            v += bias[l.turned ? m : row];
+            v = v * l.scale + bias[l.turned ? m : row];
             row += s.first;
             int64_t at = l.turned ? (int64_t)row * l.rows + m : (int64_t)m * l.n + row; // in y
-            float added = l.added ? load_native<float>(D, l.added, at) : 0.0f;
+            float added = l.added ? load_native<float>(result_type<D>, l.added, at) : 0.0f;
             if (l.added && !l.add_after) v += added;
             if (l.act == HYP_PW_RELU)
                 v = relu(v);
             else if (l.act != HYP_PW_CAST)
                 v = activate(l.act, v);
             if (l.added && l.add_after) v += added;
-            store_native(D, l.y, at, v);
+            store_native(result_type<D>, l.y, at, v);
         }
     }
 
@@ -458,7 +469,7 @@ template <uint32_t D, typename P> struct layer {
         uint32_t biases = l.turned ? l.rows : s.count;
 #pragma unroll 1
         for (uint32_t i = threadIdx.x; i < biases; i += blockDim.x)
-            bias[i] = l.bias ? load_native<float>(D, l.bias, (l.turned ? 0 : s.first) + i) : 0.0f;
+            bias[i] = l.bias ? load_native<float>(result_type<D>, l.bias, (l.turned ? 0 : s.first) + i) : 0.0f;
         for (uint32_t i = threadIdx.x; l.norm && i < l.pieces; i += blockDim.x) {
             x[i] = ((const uint4 *)l.norm_scale)[i];
             x[l.pieces + i] = l.norm_bias ? ((const uint4 *)l.norm_bias)[i] : make_uint4(0, 0, 0, 0);
@@ -494,6 +505,7 @@ LAYER(layer_bf16_1, HYP_BF16, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_BF16, fa
 LAYER(layer_f32_1_short, HYP_F32, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_F32, true>)
 LAYER(layer_f16_1_short, HYP_F16, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_F16, true>)
 LAYER(layer_bf16_1_short, HYP_BF16, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_BF16, true>)
+LAYER(layer_f8e4m3_1, HYP_F8E4M3, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_F8E4M3, false>)
 LAYER(layer_f32_16, HYP_F32, HYP_CUDA_LAYER_THREADS, 2, shared_rows<HYP_F32, 16>)
 // These mostly run with half of the threads, and then two blocks fit with twice the registers.
 LAYER(layer_f16_16, HYP_F16, HYP_CUDA_LAYER_THREADS, 1, tensor_rows<__half, HYP_F16>)

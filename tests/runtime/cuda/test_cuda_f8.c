@@ -153,11 +153,23 @@ static void layers_of_bytes_equal_reference_with_every_activation_and_sum(void *
                             UNIT * random_between(&seed, 1, 5), bias, (place)at, (HypPlan__Act)act);
 }
 
+/* By our own kernel. */
+static void a_single_row_of_bytes_equals_reference(void **state)
+{
+    (void)state;
+    uint64_t seed = 24;
+    for (int act = ACT(NONE); act <= (int)ACT(MISH); act++)
+        check_layer(&seed, 1, UNIT * random_between(&seed, 1, 40), UNIT * random_between(&seed, 1, 40), act & 1,
+                    (place)random_between(&seed, NOWHERE, AFTER), (HypPlan__Act)act);
+}
+
 static void layers_of_bytes_take_any_number_of_rows(void **state)
 {
     (void)state;
     static const int64_t sizes[][3] = {/* m, n, k */ {0, 32, 16},
                                        {1, 16, 16},
+                                       {1, 48, 4096},
+                                       {1, 1024, 768},
                                        {1, 256, 512},
                                        {2, 16, 1024},
                                        {7, 48, 80},
@@ -207,6 +219,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(numbers_become_the_nearest_code),
         cmocka_unit_test(results_inside_of_a_step_are_rounded),
         cmocka_unit_test(layers_of_bytes_equal_reference_with_every_activation_and_sum),
+        cmocka_unit_test(a_single_row_of_bytes_equals_reference),
         cmocka_unit_test(layers_of_bytes_take_any_number_of_rows),
         cmocka_unit_test(sums_of_the_largest_bytes_are_right),
     };
