@@ -6,7 +6,7 @@
 Of every network two plans are compiled: with all rules ("fused"), and without those that put activations into a
 product's kernel ("unfused": a product with its bias, then a relu kernel). The first is also tuned on this GPU
 ("tuned"). Peers are PyTorch eager, torch.compile (mode max-autotune) and JAX (jit). A peer that is missing, fails,
-or that no time was left for is left out, with the reason in the table's column `note`.
+computes in another type, or that no time was left for is left out, with the reason in the table's column `note`.
 
 Everything runs in one process on the same device tensors, in turns, so that clocks and power hit all alike; a time
 is the median over the rounds, in microseconds of one run. Instances of one and the same plan were seen to differ by
@@ -67,7 +67,7 @@ class Bench:
         self.device, self.target = ("cuda", "cuda") if self.cuda else ("cpu", "cpu")
         self.stream = torch.cuda.Stream() if self.cuda else None
         self.library = Library(os.path.abspath(args.library))
-        self.ahead = {}  # (peer, row): what went wrong when it was compiled
+        self.ahead = {}  # (peer, row): why it is not compiled
 
     def handle(self):
         return self.stream.cuda_stream if self.stream else None
@@ -99,8 +99,13 @@ class Contest:
             what()
         except Exception as failure:
             self.row.notes[way] = peers.short(failure)
-            self.calls = {mode: {key: c for key, c in calls.items() if key[0] != way}
-                          for mode, calls in self.calls.items()}
+            self.forget(way)
+
+    def forget(self, way):
+        self.calls = {mode: {key: call for key, call in calls.items() if key[0] != way}
+                      for mode, calls in self.calls.items()}
+        if way == "jax":
+            self.jax = None
 
     # ---- plans ----
 
@@ -228,11 +233,19 @@ class Contest:
         for way, us in zip((self.row.ours(), "driver"), host_time(self.bench.args.host_time, plan)):
             self.row.samples["host", way] = [us]
 
+    def drop_wrong_peers(self):
+        """A peer that computes in another type than is asked for cannot be compared."""
+        for way in ("torch.compile", "jax"):
+            if way in self.row.errors and not self.row.is_right(way):
+                self.row.notes[way] = f"its error is {self.row.errors[way]:.1e}: it does not compute in {self.row.kind}"
+                self.forget(way)
+
     def run(self, ceilings):
         self.add_plans()
         self.add_peers()
         self.bench.wait()
         self.row.errors = {way: error(y, self.reference) for way, y in self.outputs.items()}
+        self.drop_wrong_peers()
         if self.row.case == LARGE:
             self.attempt("product, tuned plan", lambda: self.add_product(ceilings))
         self.time(ceilings)
@@ -323,17 +336,19 @@ def main():
         bench = Bench(args, folder)
         table.begin(torch.cuda.get_device_name() if bench.cuda else "CPU, which shows that this program works",
                     args.rounds)
-        wanted = [peer for peer in args.peers.split(",") if peer]
-        for peer in wanted:
+        here = []
+        for peer in filter(None, args.peers.split(",")):
             reason = peers.missing(peer)
             bench.ahead.update({(peer, row): reason for row in rows})
-        here = [peer for peer in wanted if not peers.missing(peer)]
+            here += [peer] * (not reason)
         start = time.monotonic()
-        bench.ahead.update(peers.compile_ahead(here, rows, args.compile_seconds, folder, bench.device))
-        compiled = sum(not note for note in bench.ahead.values())
-        table.say(f"compiled ahead in {time.monotonic() - start:.0f} s: {compiled} of {len(bench.ahead)} for peers")
+        compiled = peers.compile_ahead(here, rows, args.compile_seconds, folder, bench.device)
+        bench.ahead.update(compiled.why)
+        table.say(f"compiled ahead in {time.monotonic() - start:.0f} s: {compiled.describe() or 'nothing'}")
         with torch.cuda.stream(bench.stream) if bench.cuda else torch.no_grad(), torch.no_grad():
+            start = time.monotonic()
             done = measure_all(bench, rows, table, end)
+            table.say(f"measured {len(done)} of {len(rows)} networks in {time.monotonic() - start:.0f} s")
         summarize(done, table)
         complaints = table.failed + [complaint for row in done for complaint in judge(row)]
         for complaint in complaints:

@@ -2,11 +2,13 @@
 
 Compiling with all tuning takes them seconds a network. So several processes compile, each network's results going to
 the caches that both libraries keep on disk, and a time limit holds for all; the process that measures then only
-loads. The candidates of torch.compile's tuning are still timed alone: processes take turns on the GPU. Networks that
-no time was left for are named.
+loads. What is timed for tuning is still timed alone: processes take turns on the GPU. Networks that no time was left
+for are named.
 """
+import contextlib
 import multiprocessing
 import os
+import statistics
 import sys
 import time
 import traceback
@@ -18,7 +20,7 @@ from networks import Network
 TOO_LATE = "not run, no time left to compile"
 # As they are called: with torch.compile's own CUDA graphs. In a graph of ours: without them.
 TORCH_MODES = {"graph": "max-autotune-no-cudagraphs", "call": "max-autotune"}
-JAX_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
+JAX_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}  # else its default, which matters to no 16-bit type
 
 
 def set_environment(folder):
@@ -31,6 +33,7 @@ def set_environment(folder):
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONWARNINGS": "ignore::UserWarning",  # of semaphores that ended processes leave
     })
 
 
@@ -73,12 +76,12 @@ class Jax:
 
     def __init__(self, network):
         import jax
-        case = network.case
+        case, precision = network.case, JAX_PRECISION.get(network.kind)
 
         def forward(x, *parameters):
             layers = list(zip(parameters[::2], parameters[1::2]))
             for i, (w, b) in enumerate(layers):
-                x = x @ w + b
+                x = jax.numpy.matmul(x, w, precision=precision) + b
                 if case.last_relu or i + 1 < len(layers):
                     x = jax.numpy.maximum(x, 0)
             return x
@@ -89,8 +92,7 @@ class Jax:
         for w, b in zip(network.weights, network.biases):
             self.arguments += [array(w.T.contiguous()), array(b)]
         self.forward = jax.jit(forward)
-        with jax.default_matmul_precision(JAX_PRECISION.get(network.kind, "default")):
-            self.result = self.forward(*self.arguments)  # compiles
+        self.result = self.forward(*self.arguments)  # compiles
         self.result.block_until_ready()
 
     def microseconds(self, runs):
@@ -102,21 +104,27 @@ class Jax:
         return (time.perf_counter() - start) * 1e6 / runs
 
 
-def precompile_jax(case, kind, device):
-    Jax(Network(case, kind, device))
-
-
 # ---- compiling in several processes -------------------------------------------------------------------------------
 
-def time_alone(lock):
-    """Makes the timing of torch.compile's candidates wait for that of other processes. False where it cannot."""
+class Turns:
+    """Who may use the GPU while several processes compile. JAX comes first, since its own tuning cannot be told to
+    wait: several processes at once, but large networks, which keep the GPU busy, one after the other. From then on
+    candidates of torch.compile are timed, one at a time."""
+
+    def __init__(self, spawn):
+        self.jax_large, self.jax_done, self.torch = spawn.Lock(), spawn.Event(), spawn.RLock()
+
+
+def wait_for_turn(turns):
+    """Makes torch.compile time its candidates in its turn. False where it has a way to time that is not known here."""
     try:
         from torch._inductor.runtime import benchmarking
         kind = type(benchmarking.benchmarker)
         plain = kind.benchmark_gpu
 
         def one_at_a_time(*args, **kwargs):
-            with lock:
+            turns.jax_done.wait()
+            with turns.torch:
                 return plain(*args, **kwargs)
         kind.benchmark_gpu = one_at_a_time
         return True
@@ -124,70 +132,104 @@ def time_alone(lock):
         return False
 
 
+def compile_jax(row, device, turns):
+    with turns.jax_large if row[0].flops > 1e10 else contextlib.nullcontext():
+        Jax(Network(*row, device))
+
+
+def compile_torch(row, device, turns, in_turn):
+    if in_turn:
+        precompile_torch(*row, device)
+        return
+    turns.jax_done.wait()
+    with turns.torch:
+        precompile_torch(*row, device)
+
+
 def result_path(folder, peer, index):
     return os.path.join(folder, f"{peer}-{index}")
 
 
-def compile_some(peer, rows, next_row, lock, folder, device, threads):
-    """The work of one process: leaves a file for every row, with what went wrong in it."""
+def compile_some(peer, rows, next_row, turns, folder, device, threads):
+    """The work of one process: leaves a file for every row, with the seconds it took and what went wrong."""
     log = os.open(os.path.join(folder, f"log-{os.getpid()}"), os.O_CREAT | os.O_WRONLY)
     os.dup2(log, 1)
     os.dup2(log, 2)
     set_environment(folder)
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(threads)
-    exclusive = peer == "jax" or not time_alone(lock)
+    in_turn = peer == "torch.compile" and wait_for_turn(turns)
     while multiprocessing.parent_process().is_alive():
         with next_row.get_lock():
             index = next_row.value
             next_row.value += 1
         if index >= len(rows):
             return
-        message = ""
+        start, message = time.monotonic(), ""
         try:
-            if exclusive:
-                lock.acquire()
-            (precompile_jax if peer == "jax" else precompile_torch)(*rows[index], device)
+            if peer == "jax":
+                compile_jax(rows[index], device, turns)
+            else:
+                compile_torch(rows[index], device, turns, in_turn)
         except Exception as failure:
             traceback.print_exc()
             message = short(failure)
-        finally:
-            if exclusive:
-                lock.release()
-        with open(result_path(folder, peer, index) + ".new", "w") as file:
-            file.write(message)
-        os.rename(result_path(folder, peer, index) + ".new", result_path(folder, peer, index))
+        path = result_path(folder, peer, index)
+        with open(path + ".new", "w") as file:
+            file.write(f"{time.monotonic() - start:.1f} {message}")
+        os.rename(path + ".new", path)
 
 
-def compile_ahead(peers, rows, seconds, folder, device):
-    """Compiles (case, type) rows, in their order, for as long as there is time. Returns {(peer, row): what went wrong,
-    "" for nothing}."""
-    spawn = multiprocessing.get_context("spawn")
-    lock, cores, end = spawn.RLock(), os.cpu_count() or 1, time.monotonic() + seconds
-    next_row = {peer: spawn.Value("i", 0) for peer in peers}
-    processes = []
-    for peer in peers:
-        count = max(1, min(3, cores // 5)) if peer == "torch.compile" else 1
-        arguments = (peer, rows, next_row[peer], lock, folder, device, max(1, cores // (count + 1)))
-        processes += [(peer, spawn.Process(target=compile_some, args=arguments)) for _ in range(count)]
-    for _, process in processes:
-        process.start()
-    for _, process in processes:
-        process.join(max(0, end - time.monotonic()))
-    reasons = {peer: TOO_LATE for peer in peers}
-    for peer, process in processes:
-        if process.exitcode:
-            reasons[peer] = f"the process that compiles it ended with {process.exitcode}"
+def end_processes(processes):
+    for process in processes:
         process.terminate()
-    for _, process in processes:
+    for process in processes:
         process.join(5)
         if process.is_alive():
             process.kill()
-    results = {}
-    for peer in peers:
+
+
+class Ahead:
+    """What compiling ahead came to: why[peer, row] is what went wrong, "" for nothing; seconds[peer] a list."""
+
+    def __init__(self):
+        self.why, self.seconds = {}, {}
+
+    def read(self, peer, rows, folder, reason):
+        self.seconds[peer] = []
         for index, row in enumerate(rows):
-            path = result_path(folder, peer, index)
-            results[peer, row] = open(path).read() if os.path.exists(path) else reasons[peer]
-    return results
+            self.why[peer, row] = reason
+            if os.path.exists(result_path(folder, peer, index)):
+                with open(result_path(folder, peer, index)) as file:
+                    seconds, self.why[peer, row] = file.read().split(" ", 1)
+                self.seconds[peer].append(float(seconds))
+
+    def describe(self):
+        done = {peer: [why for (p, _), why in self.why.items() if p == peer] for peer in self.seconds}
+        return "; ".join(f"{peer} {done[peer].count('')} of {len(done[peer])} networks, "
+                         f"{statistics.median(seconds or [0]):.1f} s each" for peer, seconds in self.seconds.items())
+
+
+def compile_ahead(peers, rows, seconds, folder, device):
+    """Compiles (case, type) rows, in their order, for as long as there is time."""
+    spawn = multiprocessing.get_context("spawn")
+    turns, cores, start = Turns(spawn), os.cpu_count() or 1, time.monotonic()
+    counts = {"jax": max(1, min(4, cores // 4)), "torch.compile": max(1, min(5, cores // 3))}
+    next_row = {peer: spawn.Value("i", 0) for peer in peers}
+    processes = {peer: [spawn.Process(target=compile_some, args=(peer, rows, next_row[peer], turns, folder, device,
+                                                                 max(1, cores // counts[peer] + 1)))
+                        for _ in range(counts[peer])] for peer in peers}
+    for process in sum(processes.values(), []):
+        process.start()
+    result = Ahead()
+    for peer, share in (("jax", 0.5), ("torch.compile", 1)):
+        for process in processes.get(peer, []):
+            process.join(max(0, start + share * seconds - time.monotonic()))
+        ended = [process.exitcode for process in processes.get(peer, []) if process.exitcode]
+        end_processes(processes.get(peer, []))
+        turns.jax_done.set()
+        if peer in peers:
+            result.read(peer, rows, folder, f"a process that compiles it ended with {ended[0]}" if ended else TOO_LATE)
+    return result
 
 
 def missing(peer):

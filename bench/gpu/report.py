@@ -52,6 +52,9 @@ class Row:
     def ours(self):
         return "tuned" if ("graph", "tuned") in self.samples else "fused"
 
+    def is_right(self, way):
+        return self.errors[way] <= TYPES[self.kind].error * (self.case.layers + 1)
+
     def fastest(self, modes, ways):
         times = [self.median(mode, way) for mode in modes for way in ways]
         return min(time for time in times if time is not None)
@@ -89,7 +92,7 @@ class Table:
         self.write(*COLUMNS)
         heads = [f"{mode}: " + " ".join(f"{way.split('.')[-1]:>9s}" for way in PLANS + PEERS[mode]) for mode in PEERS]
         self.say(f"{'model':44s} {'type':4s} | {heads[0]} | {heads[1]} |   kernels predicted     floor        | "
-                 f"error of ours, eager")
+                 f"error of ours, {', '.join(PEERS['call'])}")
 
     def note(self, case, kind, text):
         self.say(f"{case.name:44s} {kind:4s} | {text}")
@@ -100,10 +103,11 @@ class Table:
             medians = [row.median(mode, way) for way in ways]
             return " ".join("        -" if t is None else f"{t:9.2f}" for t in medians)
         ours, floor = row.ours(), max(row.floors, key=row.floors.get)
+        errors = " ".join(f"{row.errors[way]:.1e}" if way in row.errors else "   -   "
+                          for way in (ours, *PEERS["call"]))
         self.say(f"{row.case.name:44s} {row.kind:4s} |        {times('graph', PLANS + PEERS['graph'])} |       "
                  f"{times('call', PLANS + PEERS['call'])} | {row.median('kernels', ours):9.2f} "
-                 f"{row.predicted[ours]:9.2f} {row.floors[floor]:9.2f} {floor[:6]:6s} | {row.errors[ours]:.1e} "
-                 f"{row.errors['eager']:.1e}")
+                 f"{row.predicted[ours]:9.2f} {row.floors[floor]:9.2f} {floor[:6]:6s} | {errors}")
         floors = [f"{row.floors[what]:.3f}" for what in ("bytes", "flops", "launches")]
         kernels = {("kernels", way): values for way, values in row.kernels.items()}
         predicted = {("predicted", way): [value] for way, value in row.predicted.items()}
@@ -127,7 +131,7 @@ def judge(row):
         if difference > max(noise, 0.02 * row.median("graph", slower)):
             complaints.append(f"{row.name}: {faster} is slower than {slower}")
     for way in ways:
-        if not row.errors[way] <= TYPES[row.kind].error * (row.case.layers + 1):
+        if not row.is_right(way):
             complaints.append(f"{row.name}: the error of {way} is {row.errors[way]:.1e}")
     return complaints
 
