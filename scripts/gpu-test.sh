@@ -50,8 +50,12 @@ echo "== device tests"
 for test in "$dir"/bin/test_cuda_*; do
     code=0
     "$test" || code=$?
-    [ "$code" != 77 ] || { echo "skipped: there is no usable GPU here"; exit 1; }
-    [ "$code" = 0 ] || failed="$failed $(basename "$test")"
+    case $code:${test##*/} in
+    0:*) ;;
+    77:test_cuda_generated) echo "without NVRTC no kernels are generated" ;;
+    77:*) echo "skipped: there is no usable GPU here" && exit 1 ;;
+    *) failed="$failed ${test##*/}" ;;
+    esac
 done
 
 echo "== models against onnxruntime"

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/cuda/library.h"
+
 static const struct {
     const char *name;
     size_t offset;
@@ -17,23 +19,6 @@ static const struct {
 
 /* As with cuBLASLt: it keeps threads and thread-local state of its own, so it is never unmapped. */
 static void *open_shared(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
-
-/* Where Python packages and some installations have it: next to cuBLASLt, or in the folder of a package beside it. */
-static void *open_beside(const void *near, char path[PATH_MAX])
-{
-    static const char *const places[] = {"libcudnn.so.9", "libcudnn.so.8", "../../cudnn/lib/libcudnn.so.9",
-                                         "../../cudnn/lib/libcudnn.so.8"};
-    Dl_info info;
-    if (!dladdr(near, &info) || !info.dli_fname) return NULL;
-    const char *slash = strrchr(info.dli_fname, '/');
-    int folder = slash ? (int)(slash - info.dli_fname) : 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places && slash; i++) {
-        int n = snprintf(path, PATH_MAX, "%.*s/%s", folder, info.dli_fname, places[i]);
-        void *library = n < PATH_MAX ? open_shared(path) : NULL;
-        if (library) return library;
-    }
-    return NULL;
-}
 
 static hyp_status resolve(hyp_cudnn *dnn, const char *path, hyp_diag *diag)
 {
@@ -52,6 +37,7 @@ hyp_status hyp_cudnn_open(hyp_cudnn *out, const void *near, bool *out_asked, hyp
 {
     static const char *const usual[] = {"libcudnn.so.9", "libcudnn.so.8", "/usr/local/cuda/lib64/libcudnn.so.9",
                                         "/usr/local/cuda/lib64/libcudnn.so.8"};
+    static const char *const places[] = {"libcudnn.so.9", "libcudnn.so.8"};
     hyp_cudnn dnn = {0};
     char beside[PATH_MAX];
     const char *given = getenv("HYPATIA_CUDNN"), *path = given && *given ? given : NULL;
@@ -69,7 +55,7 @@ hyp_status hyp_cudnn_open(hyp_cudnn *out, const void *near, bool *out_asked, hyp
     }
     if (!dnn.library) {
         path = beside;
-        dnn.library = open_beside(near, beside);
+        dnn.library = hyp_cuda_open_beside(near, "cudnn", places, sizeof places / sizeof *places, beside);
     }
     if (!dnn.library)
         return hyp_fail(diag, HYP_ERR_DEVICE,

@@ -61,6 +61,23 @@ hyp_status hyp_cuda_open_first(const char *name, const char *variable, void **ou
                     name, name, NEWEST, OLDEST, variable);
 }
 
+void *hyp_cuda_open_beside(const void *near, const char *package, const char *const *names, size_t count,
+                           char path[PATH_MAX])
+{
+    Dl_info info;
+    if (!dladdr(near, &info) || !info.dli_fname) return NULL;
+    const char *slash = strrchr(info.dli_fname, '/');
+    if (!slash) return NULL;
+    for (size_t i = 0; i < 2 * count; i++) {
+        bool next_to = i < count;
+        int n = snprintf(path, PATH_MAX, "%.*s/%s%s%s%s", (int)(slash - info.dli_fname), info.dli_fname,
+                         next_to ? "" : "../../", next_to ? "" : package, next_to ? "" : "/lib/", names[i % count]);
+        void *library = n < PATH_MAX ? open_shared(path) : NULL;
+        if (library) return library;
+    }
+    return NULL;
+}
+
 /* Versions 12 and 13 agree in every type and number that is used here. */
 static hyp_status open_cublaslt(hyp_cuda_library *lib, hyp_diag *diag)
 {

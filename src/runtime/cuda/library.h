@@ -4,6 +4,7 @@
 
 #include <cublasLt.h>
 #include <cuda.h>
+#include <limits.h>
 #include <stdatomic.h>
 
 #include "base/mem.h"
@@ -57,6 +58,10 @@ void hyp_cuda_library_close(hyp_cuda_library *lib); /* does nothing on a zeroed 
 enum { HYP_CUDA_LIBRARY_PATH = 64 };
 HYP_NODISCARD hyp_status hyp_cuda_open_first(const char *name, const char *variable, void **out_handle,
                                              char path[HYP_CUDA_LIBRARY_PATH], hyp_diag *diag);
+/* The first of `names` where Python packages and some installations have it: next to the library that has the function
+ * `near`, or in the folder of a package beside that one's, "cudnn" say. NULL where there is none; else `path` tells. */
+void *hyp_cuda_open_beside(const void *near, const char *package, const char *const *names, size_t count,
+                           char path[PATH_MAX]);
 /* Fills a table with the functions of a library; HYP_ERR_DEVICE names one that it has not. */
 typedef struct hyp_cuda_symbol {
     const char *name;

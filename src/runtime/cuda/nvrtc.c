@@ -2,11 +2,27 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/cuda/library.h"
 
-hyp_status hyp_nvrtc_open(hyp_nvrtc *out, hyp_diag *diag)
+static hyp_status find(const void *near, void **out_handle, char path[PATH_MAX], hyp_diag *diag)
+{
+    static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+    static const char variable[] = "HYPATIA_NVRTC";
+    char usual[HYP_CUDA_LIBRARY_PATH];
+    hyp_diag missing = {0};
+    hyp_status status = hyp_cuda_open_first("libnvrtc", variable, out_handle, usual, &missing);
+    snprintf(path, PATH_MAX, "%s", usual);
+    if (status == HYP_OK) return HYP_OK;
+    const char *given = getenv(variable);
+    if (near && !(given && *given))
+        *out_handle = hyp_cuda_open_beside(near, "cuda_nvrtc", names, sizeof names / sizeof *names, path);
+    return *out_handle ? HYP_OK : hyp_fail(diag, status, "%s", missing.message);
+}
+
+hyp_status hyp_nvrtc_open(hyp_nvrtc *out, const void *near, hyp_diag *diag)
 {
 #define X(name)                                                                                                        \
     {                                                                                                                  \
@@ -17,8 +33,8 @@ hyp_status hyp_nvrtc_open(hyp_nvrtc *out, hyp_diag *diag)
                                               X(nvrtcGetCUBINSize),   X(nvrtcGetCUBIN)};
 #undef X
     hyp_nvrtc n = {0};
-    char path[HYP_CUDA_LIBRARY_PATH];
-    HYP_TRY(hyp_cuda_open_first("libnvrtc", "HYPATIA_NVRTC", &n.handle, path, diag));
+    char path[PATH_MAX];
+    HYP_TRY(find(near, &n.handle, path, diag));
     hyp_status status = hyp_cuda_resolve(&n, n.handle, symbols, sizeof symbols / sizeof *symbols, path, diag);
     if (status == HYP_OK)
         *out = n;

@@ -22,9 +22,9 @@ typedef struct hyp_nvrtc {
 } hyp_nvrtc;
 
 /* Loads it from the path in the environment variable HYPATIA_NVRTC or, when that is not set, as libnvrtc.so.13 or .12
- * from where the system looks, then from /usr/local/cuda/lib64. HYP_ERR_DEVICE says what was not found, where, and what
- * to do. */
-HYP_NODISCARD hyp_status hyp_nvrtc_open(hyp_nvrtc *out, hyp_diag *diag);
+ * from where the system looks, from /usr/local/cuda/lib64, or from beside the library that has the function `near`, unless
+ * that is NULL. HYP_ERR_DEVICE says what was not found, where, and what to do. */
+HYP_NODISCARD hyp_status hyp_nvrtc_open(hyp_nvrtc *out, const void *near, hyp_diag *diag);
 void hyp_nvrtc_close(hyp_nvrtc *n); /* does nothing on a zeroed struct */
 
 /* Compiles C++17 to machine code for compute capability `sm` (90 = 9.0): *out_image, to be freed with hyp_free, has

@@ -238,7 +238,9 @@ static bool can_tune(tuner *t, const job *j)
     const hyp_cuda_device *d = t->session->model->device;
     if (j->about.kind != HYP_CUDA_POINTWISE || t->nvrtc.handle) return true;
     if (t->no_compiler) return false;
-    hyp_status status = d->sm >= NEEDED_SM ? hyp_nvrtc_open(&t->nvrtc, &why)
+    void *near;
+    memcpy(&near, &d->lib.cublasLtCreate, sizeof near);
+    hyp_status status = d->sm >= NEEDED_SM ? hyp_nvrtc_open(&t->nvrtc, near, &why)
                                            : hyp_fail(&why, HYP_ERR_UNSUPPORTED,
                                                       "kernels are generated for compute capability 8.0 or newer");
     t->no_compiler = status != HYP_OK;
