@@ -158,6 +158,38 @@ def check_without_gpu(folder, model, plan):
     run("hypatia", "run", made, "-i", "x=random:1")
 
 
+def write_chain(path):
+    """y = x sigmoid(x) + 1, a pointwise step."""
+    graph = helper.make_graph(
+        [helper.make_node("Sigmoid", ["x"], ["s"]), helper.make_node("Mul", ["x", "s"], ["t"]),
+         helper.make_node("Add", ["t", "one"], ["y"])], "m",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
+        [numpy_helper.from_array(np.float32(1), "one")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def check_kernels(folder):
+    """A compiled kernel travels like an algorithm, and needs no compiler where it arrives."""
+    model, plan, tuned, cache, x = (os.path.join(folder, n) for n in ("c.onnx", "c.bin", "ct.bin", "c.jsonl", "c.npy"))
+    missing = {"HYPATIA_NVRTC": "/nowhere/libnvrtc.so"}
+    write_chain(model)
+    run("hypatiac", model, "--target", "cuda", "-o", plan)
+    out, _ = run("hypatia", "tune", plan, "--dim", "batch=6", "-o", tuned, env=missing)
+    assert counts(out)["products"] == 0, out
+    assert "pointwise steps without kernels of their own: libnvrtc cannot be loaded from HYPATIA_NVRTC" in out, out
+    out, _ = run("hypatia", "tune", plan, "--dim", "batch=6", "-o", tuned, "--cache", cache)
+    assert counts(out)["timed"] == 1 and "a kernel of its own" in out and "without kernels" not in out, out
+    line = json.loads(open(cache).read())
+    assert line["product"].startswith("pointwise ") and len(line["algorithm"]) > 1000, line
+    first = open(tuned, "rb").read()
+    out, _ = run("hypatia", "tune", plan, "--dim", "batch=6", "-o", tuned, "--cache", cache, env=missing)
+    assert counts(out)["known"] == 1 and open(tuned, "rb").read() == first, out
+    np.save(x, np.arange(24, dtype=np.float32).reshape(6, 4) / 8 - 1)
+    wanted = run("hypatia", "run", plan, "--device", "cuda", "-i", f"x=@{x}", "--output", "-")[0]
+    assert run("hypatia", "run", tuned, "--device", "cuda", "-i", f"x=@{x}", "--output", "-", env=missing)[0] == wanted
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         model, plan, tuned, cache = (os.path.join(folder, name) for name in ("m.onnx", "p.bin", "t.bin", "cache.jsonl"))
@@ -172,6 +204,7 @@ def main():
         check_other_devices(plan, tuned, cache)
         check_compiling(folder, model, cache)
         check_without_gpu(folder, model, plan)
+        check_kernels(folder)
     print("passed")
 
 

@@ -53,8 +53,6 @@ hyp_status hyp_cuda_images_add(hyp_cuda_images *images, const hyp_cuda_library *
     hyp_cuda_image *image = &images->list.data[images->list.len - 1];
     *image = (hyp_cuda_image){.data = bytes->data};
     *out = image;
-    hyp_diag own = {0};
-    if (!why) why = &own;
     hyp_status status = hyp_cuda_image_load(lib, bytes->data, bytes->len, image, why);
     return status == HYP_OK || status == HYP_ERR_DEVICE ? HYP_OK : hyp_fail(diag, status, "%s", why->message);
 }

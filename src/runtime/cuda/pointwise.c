@@ -82,9 +82,12 @@ static hyp_status find_function(hyp_cuda_session *s, const HypPlan__TunedProduct
 {
     *out = NULL;
     if (tuned->algorithm.len <= HYP_CUDA_NO_KERNEL) return HYP_OK;
+    const hyp_cuda_device *d = s->model->device;
+    hyp_diag why = {0};
     const hyp_cuda_image *image = hyp_cuda_images_find(&s->model->images, tuned->algorithm.data);
     if (!image) image = hyp_cuda_images_find(&s->images, tuned->algorithm.data);
-    if (!image) HYP_TRY(hyp_cuda_images_add(&s->images, &s->model->device->lib, &tuned->algorithm, &image, NULL, diag));
+    if (!image) HYP_TRY(hyp_cuda_images_add(&s->images, &d->lib, &tuned->algorithm, &image, &why, diag));
+    if (why.status != HYP_OK) hyp_log_printf(&d->log, "a pointwise step is interpreted: %s", why.message);
     *out = image->function;
     return HYP_OK;
 }

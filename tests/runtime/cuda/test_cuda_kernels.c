@@ -350,6 +350,23 @@ static void kernels_that_cannot_be_used_are_not_and_the_log_says_so(void **state
     }
 }
 
+static void a_damaged_kernel_that_is_added_is_not_used_and_the_log_says_so(void **state)
+{
+    (void)state;
+    loaded l;
+    hyp_diag diag = {0};
+    write_tuned();
+    load(&l);
+    for (size_t i = 0; i < 2; i++) {
+        hyp_tuned tuned = hyp_context_tuned(l.context, i);
+        tuned.algorithm_bytes = i == 0 ? 100 : tuned.algorithm_bytes - 200;
+        assert_int_equal(hyp_context_add_tuned(l.context, &tuned, &diag), HYP_OK);
+    }
+    assert_int_equal(run(&l, ROWS), 0);
+    assert_non_null(strstr(l.log, "a pointwise step is interpreted: a generated kernel of 100 bytes is damaged"));
+    unload(&l);
+}
+
 static void loading_without_memory_is_an_error_that_leaks_nothing(void **state)
 {
     (void)state;
@@ -385,6 +402,7 @@ int main(void)
         cmocka_unit_test(a_saved_plan_runs_its_kernels_and_compiles_nothing),
         cmocka_unit_test(what_was_found_can_be_carried_to_another_context),
         cmocka_unit_test(kernels_that_cannot_be_used_are_not_and_the_log_says_so),
+        cmocka_unit_test(a_damaged_kernel_that_is_added_is_not_used_and_the_log_says_so),
         cmocka_unit_test(tuning_without_memory_is_an_error_that_leaks_nothing),
         cmocka_unit_test(loading_without_memory_is_an_error_that_leaks_nothing),
     };

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "runtime/cuda/few_rows.h"
+#include "runtime/cuda/generate.h"
 #include "runtime/cuda/move.h"
 #include "runtime/cuda/product.h"
 #include "runtime/cuda/program.h"
@@ -441,6 +442,72 @@ static void wide_accesses_are_used_only_where_every_row_allows_them(void **state
     assert_int_equal(wide_for(64, 1, 1, 64, HYP_F64), 0);
 }
 
+/* ---- generated kernels --------------------------------------------------------------------------------------- */
+
+/* y = x * 0.5 + z over [40, 96], x in f32 and along the columns alone, z and y in bf16, with one thing changed. */
+static hyp_cuda_pw_program changed_step(int change)
+{
+    static HypPlan__Pointwise__Instr list[3], *const instrs[] = {&list[0], &list[1], &list[2]};
+    static uint32_t result;
+    list[0] = instr(HYP_PLAN__POINTWISE__OP__CONST, 0, 0, change == 1 ? -0.5 : 0.5);
+    list[1] = instr(change == 2 ? HYP_PLAN__POINTWISE__OP__DIV : HYP_PLAN__POINTWISE__OP__MUL, 0, 2, 0);
+    list[2] = instr(change == 3 ? HYP_PLAN__POINTWISE__OP__ELU : HYP_PLAN__POINTWISE__OP__ADD, 3, change == 4 ? 0 : 1,
+                    change == 5 ? 1 : 0);
+    if (change == 6) list[1].to = HYP_BF16;
+    result = change == 7 ? 3 : 4;
+    hyp_cuda_pw_step step = {.box = {.rank = 2,
+                                     .lanes = 2,
+                                     .extent = {change == 8 ? 97 : 96, change == 9 ? 41 : 40},
+                                     .stride = {{1, change == 10 ? 96 : 0}, {1, change == 11 ? 192 : 96}}},
+                             .compute = change == 12 ? HYP_F64 : HYP_F32,
+                             .inputs = 2,
+                             .instrs = 3,
+                             .outputs = 1,
+                             .input_dtype = {change == 13 ? HYP_F16 : HYP_F32, HYP_BF16},
+                             .output_dtype = {change == 14 ? HYP_F32 : HYP_BF16},
+                             .instr = instrs,
+                             .output_reg = &result};
+    hyp_cuda_pw_program p;
+    hyp_cuda_pw_encode(&step, &p);
+    return p;
+}
+
+static void the_key_of_a_step_tells_all_that_its_kernel_depends_on(void **state)
+{
+    (void)state;
+    enum { CHANGES = 15 };
+    hyp_strbuf key[CHANGES] = {{0}};
+    for (int i = 0; i < CHANGES; i++) {
+        hyp_cuda_pw_program p = changed_step(i);
+        hyp_cuda_pw_key(&p, &key[i]);
+        assert_true(hyp_cuda_pw_is_key(key[i].data));
+        for (int k = 0; k < i; k++) assert_string_not_equal(key[i].data, key[k].data);
+    }
+    assert_string_equal(key[0].data, "pointwise 1 float [96 40] f32(1 0) bf16(1 96) > bf16; "
+                                     "MUL x0 number(0x3fe0000000000000ull) f32; ADD r0 x1 f32; y0 r1");
+    for (int i = 0; i < CHANGES; i++) hyp_strbuf_dispose(&key[i]);
+    assert_false(hyp_cuda_pw_is_key("f32 tn 4x2x4"));
+}
+
+/* Pieces of 4: 16 bytes of the f32 input. */
+static void threads_of_generated_kernels_cover_every_piece(void **state)
+{
+    (void)state;
+    hyp_cuda_pw_program p = changed_step(0);
+    uint32_t pieces[3];
+    assert_int_equal(hyp_cuda_pw_blocks(&p, 1), 4); /* of 256 threads for 960 pieces */
+    assert_int_equal(hyp_cuda_pw_blocks(&p, 2), 2);
+    assert_int_equal(hyp_cuda_pw_blocks(&p, 8), 1);
+    assert_int_equal(hyp_cuda_pw_piece_counts(&p, 132, pieces), 1); /* few blocks already */
+    assert_int_equal(pieces[0], 1);
+    assert_int_equal(hyp_cuda_pw_piece_counts(&p, 2, pieces), 2);
+    assert_true(pieces[0] == 1 && pieces[1] == 2);
+    p = changed_step(8); /* rows of 97 are no whole number of pieces: one element each */
+    assert_int_equal(hyp_cuda_pw_blocks(&p, 1), 16);
+    assert_int_equal(hyp_cuda_pw_piece_counts(&p, 1, pieces), 3);
+    assert_true(pieces[0] == 2 && pieces[1] == 4 && pieces[2] == 8);
+}
+
 /* ---- copies -------------------------------------------------------------------------------------------------- */
 
 static hyp_cuda_move plan_copy(size_t size, hyp_cuda_box box, int64_t x_offset)
@@ -543,6 +610,8 @@ int main(void)
         cmocka_unit_test(results_are_rounded_once),
         cmocka_unit_test(values_needed_later_take_temps_and_give_them_back),
         cmocka_unit_test(wide_accesses_are_used_only_where_every_row_allows_them),
+        cmocka_unit_test(the_key_of_a_step_tells_all_that_its_kernel_depends_on),
+        cmocka_unit_test(threads_of_generated_kernels_cover_every_piece),
         cmocka_unit_test(copies_take_the_cheapest_form),
         cmocka_unit_test(a_slot_is_as_large_as_its_largest_tensor),
         cmocka_unit_test(small_inputs_and_outputs_lie_together),
