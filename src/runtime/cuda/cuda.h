@@ -126,6 +126,14 @@ static inline CUdeviceptr hyp_cuda_address(const hyp_cuda_session *s, uint32_t t
     return tensor_plus1 ? s->at[tensor_plus1 - 1] : 0;
 }
 
+/* Is a tensor that may be absent a weight, or absent? A kernel may read it before those that it waits for have ended.
+ */
+static inline bool hyp_cuda_is_constant(const hyp_cuda_build *b, uint32_t tensor_plus1)
+{
+    const HypPlan__Program *p = b->program;
+    return !tensor_plus1 || p->tensors[hyp_plan_root(p, tensor_plus1 - 1)]->place == HYP_PLAN__PLACE__PLACE_WEIGHT;
+}
+
 /* A launch: how many threads, and how they are grouped. */
 typedef struct hyp_cuda_grid {
     CUfunction function; /* NULL: `kernel` */

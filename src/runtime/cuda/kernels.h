@@ -49,6 +49,9 @@ enum {
     HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
     HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
     HYP_CUDA_DEPTHWISE = 4,       /* results that a thread of depthwise_* makes in a row */
+    HYP_CUDA_PARTS = 6,           /* of the sums of a product */
+    HYP_CUDA_PART_THREADS = 512,  /* of a block of norm_parts, at most, */
+    HYP_CUDA_PART_FOURS = 2,      /* each with so many times four elements of its row */
     HYP_CUDA_COPIES = 24,         /* parts of one launch of `copies`, */
     HYP_CUDA_PART_DIMS = 3,       /* each of at most so many axes */
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
@@ -161,13 +164,13 @@ typedef struct hyp_cuda_norm {
 } hyp_cuda_norm;
 
 /* The same behind a product whose sums are in several parts: x = the sum of parts + bias + added is rounded, written to
- * rows.x, and normalized. f16 and bf16, in pieces of 16 bytes. */
+ * rows.x, and normalized. f16 and bf16, all of one type; sizes that are multiples of 4. A row is a block's. */
 typedef struct hyp_cuda_norm_parts {
     hyp_cuda_norm norm;
     uint64_t parts;       /* f32 [count, rows, size] */
     uint64_t bias, added; /* a row; of the size of x; 0 = absent */
-    int64_t part_pieces;  /* from one part to the next: of 8 elements */
-    uint32_t count, pad;
+    uint32_t count;       /* up to HYP_CUDA_PARTS */
+    uint32_t constant;    /* bias, and scale and bias of the norm, are the plan's weights */
 } hyp_cuda_norm_parts;
 
 /* y = act(x + bias + before) + after in pieces of 16 bytes: bias is a row, the others have the size of y. f32, f16,

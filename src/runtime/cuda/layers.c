@@ -24,11 +24,6 @@ static hyp_status layer_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     return hyp_cuda_launch(s, &p->grid, args, diag);
 }
 
-static bool is_weight(const hyp_cuda_build *b, uint32_t tensor)
-{
-    return b->program->tensors[hyp_plan_root(b->program, tensor)]->place == HYP_PLAN__PLACE__PLACE_WEIGHT;
-}
-
 /* The form of the layer; *norm is what the kernel does of the normalization before it, which is the newest op. */
 static bool find_form(const hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, bool asked, hyp_cuda_own_norm *norm,
                       hyp_cuda_few_rows *out)
@@ -68,13 +63,13 @@ hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, si
     args->add_after = k->add_after != 0;
     if (hyp_cuda_dtype(b->program, k->x) == HYP_F8E4M3) args->scale = from->x_scale * from->weight_scale;
     args->constant =
-        !args->turned && is_weight(b, from->weight) && (!from->bias_plus1 || is_weight(b, from->bias_plus1 - 1));
+        !args->turned && hyp_cuda_is_constant(b, from->weight + 1) && hyp_cuda_is_constant(b, from->bias_plus1);
     if (norm.kind) {
         p->norm_scale_plus1 = norm.scale + 1;
         p->norm_bias_plus1 = norm.bias_plus1;
         args->epsilon = norm.epsilon;
         args->constant =
-            args->constant && is_weight(b, norm.scale) && (!norm.bias_plus1 || is_weight(b, norm.bias_plus1 - 1));
+            args->constant && hyp_cuda_is_constant(b, norm.scale + 1) && hyp_cuda_is_constant(b, norm.bias_plus1);
     }
     p->grid = (hyp_cuda_grid){.kernel = form.kernel,
                               .blocks = form.blocks,

@@ -114,9 +114,15 @@ static bool reads_rows(hyp_cuda_build *b, const HypPlan__Step *step, uint32_t x,
     hyp_call_arguments a;
     hyp_reference_arguments(&shapes, k, NULL, &a);
     if (read_norm(k, &a.call, out) != HYP_OK || out->rows.count != m || out->rows.size != n) return false;
-    bool fits = hyp_cuda_row_grid(b->session->model->device, &out->rows, out_grid);
-    out_grid->kernel = HYP_CUDA_KERNEL_norm_parts;
-    return fits && out->rows.vector && (out->rows.dtype == HYP_F16 || out->rows.dtype == HYP_BF16);
+    int64_t warps = (n + 127) / 128; /* with four elements a lane */
+    if (warps > HYP_CUDA_PART_THREADS / 32) warps = (warps + HYP_CUDA_PART_FOURS - 1) / HYP_CUDA_PART_FOURS;
+    *out_grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_norm_parts,
+                                .blocks = (uint32_t)m,
+                                .block_x = (uint32_t)warps * 32,
+                                .block_y = 1,
+                                .shared_bytes = (uint32_t)warps * 2 * (uint32_t)sizeof(float)};
+    return warps <= HYP_CUDA_PART_THREADS / 32 && n % 4 == 0 && out->rows.vector &&
+           (out->rows.dtype == HYP_F16 || out->rows.dtype == HYP_BF16);
 }
 
 hyp_status hyp_cuda_add_linear_norm(hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Step *next,
@@ -138,11 +144,13 @@ hyp_status hyp_cuda_add_linear_norm(hyp_cuda_build *b, const HypPlan__Linear *k,
     b->prepared->ops.data[b->prepared->ops.len - 1].step = b->step + 1;
     norm_parts *p = data;
     *p = (norm_parts){.norm = norm_of(next->call),
-                      .args = {.norm = args, .part_pieces = m * args.rows.pieces, .count = parts.count},
+                      .args = {.norm = args, .count = parts.count},
                       .offset = parts.offset,
                       .bias_plus1 = last->bias_plus1,
                       .added_plus1 = k->added_plus1};
     p->norm.grid = grid;
+    p->args.constant = hyp_cuda_is_constant(b, p->bias_plus1) && hyp_cuda_is_constant(b, p->norm.scale_plus1) &&
+                       hyp_cuda_is_constant(b, p->norm.bias_plus1);
     *out_done = true;
     return hyp_cuda_need_kernel(b, grid.kernel);
 }

@@ -92,7 +92,7 @@ void hyp_cuda_product_matmul(hyp_dtype dtype, const HypPlan__Matmul *k, const in
 uint32_t hyp_cuda_product_parts(const hyp_cuda_product *p, int multiprocessors)
 {
     enum { TILE = 64, LEAST_DEPTH = 256 };
-    static const uint32_t parts[] = {8, 6, 4, 3, 2};
+    static const uint32_t parts[] = {HYP_CUDA_PARTS, 4, 3, 2};
     if (p->type != CUDA_R_16F && p->type != CUDA_R_16BF) return 1;
     int64_t tiles = ((p->m + TILE - 1) / TILE) * ((p->n + TILE - 1) / TILE);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

@@ -159,11 +159,11 @@ template <bool V> __device__ __forceinline__ void softmax_row(const hyp_cuda_row
     });
 }
 
-// Of a row that is loaded.
-template <bool V> __device__ __forceinline__ void norm_loaded(const hyp_cuda_norm &n, row_pieces &row, float *room)
+template <bool V> __device__ __forceinline__ void norm_row(const hyp_cuda_norm &n, row_pieces &row, float *room)
 {
     const hyp_cuda_rows &r = n.rows;
     float sum = 0, mean = 0, squares = 0, size = (float)r.size;
+    load_row<V>(r, row);
     for_pieces(r, row, [&](piece &p, int64_t at, int) {
 #pragma unroll
         for (int e = 0; e < 8; e++)
@@ -193,43 +193,6 @@ template <bool V> __device__ __forceinline__ void norm_loaded(const hyp_cuda_nor
     });
 }
 
-template <bool V> __device__ __forceinline__ void norm_row(const hyp_cuda_norm &n, row_pieces &row, float *room)
-{
-    load_row<V>(n.rows, row);
-    norm_loaded<V>(n, row, room);
-}
-
-__device__ __forceinline__ void add_piece(piece &p, const piece &more)
-{
-#pragma unroll
-    for (int e = 0; e < 8; e++) p.v[e] += more.v[e];
-}
-
-__device__ __forceinline__ void add_floats(piece &p, uint64_t data, int64_t at)
-{
-    float4 low = ((const float4 *)data)[2 * at], high = ((const float4 *)data)[2 * at + 1];
-    p.v[0] += low.x, p.v[1] += low.y, p.v[2] += low.z, p.v[3] += low.w;
-    p.v[4] += high.x, p.v[5] += high.y, p.v[6] += high.z, p.v[7] += high.w;
-}
-
-// A thread reads all that it needs of a piece before it writes it, so x and y may lie where `added` lay.
-__device__ __forceinline__ void norm_parts_row(const hyp_cuda_norm_parts &s, row_pieces &row, float *room)
-{
-    const hyp_cuda_rows &r = s.norm.rows;
-    for_pieces(r, row, [&](piece &p, int64_t at, int) {
-        int64_t i = row.row * r.pieces + at;
-        p = {};
-#pragma unroll 4
-        for (uint32_t part = 0; part < s.count; part++) add_floats(p, s.parts, part * s.part_pieces + i);
-        if (s.bias) add_piece(p, load_vector(r.dtype, s.bias, at));
-        if (s.added) add_piece(p, load_vector(r.dtype, s.added, i));
-        uint4 bits = to_bits(r.dtype, p);
-        ((uint4 *)r.x)[i] = bits;
-        p = to_piece(r.dtype, bits);
-    });
-    norm_loaded<true>(s.norm, row, room);
-}
-
 // The same for rows that are too long for registers, and in double: x is read three times.
 template <typename C> __device__ __forceinline__ void norm_long_row(const hyp_cuda_norm &n, const row_pieces &row, C *room)
 {
@@ -248,6 +211,115 @@ template <typename C> __device__ __forceinline__ void norm_long_row(const hyp_cu
         if (n.scale) v *= load<C>(n.scale_dtype, n.scale, i);
         if (n.bias) v += load<C>(n.bias_dtype, n.bias, i);
         store_native(r.dtype, r.y, start + i, v);
+    }
+}
+
+// ---- a norm behind a product in parts ------------------------------------------------------------------------
+
+// Four neighbours of a row of f16 or bf16.
+__device__ __forceinline__ uint2 load_four(uint64_t data, int64_t at) { return ((const uint2 *)data)[at]; }
+__device__ __forceinline__ void add_four(uint32_t dtype, uint2 bits, float (&v)[4])
+{
+    bool b = dtype == HYP_BF16;
+    uint16_t x[4] = {(uint16_t)bits.x, (uint16_t)(bits.x >> 16), (uint16_t)bits.y, (uint16_t)(bits.y >> 16)};
+#pragma unroll
+    for (int e = 0; e < 4; e++) v[e] += b ? from_bfloat(x[e]) : from_half(x[e]);
+}
+__device__ __forceinline__ uint2 to_four(uint32_t dtype, const float (&v)[4])
+{
+    uint32_t x[4];
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        x[e] = dtype == HYP_BF16 ? __bfloat16_as_ushort(to_bfloat(v[e])) : __half_as_ushort(to_half(v[e]));
+    return make_uint2(x[0] | x[1] << 16, x[2] | x[3] << 16);
+}
+
+// A block has a row, a thread up to HYP_CUDA_PART_FOURS times four neighbours of it. Few rows wait for one another, so
+// what counts is how often memory is waited for: everything is asked for at once, what is constant before the product
+// has ended, and the block meets once, to put together the means and squares of its warps (Chan, Golub and LeVeque 1983).
+template <int FOURS> __device__ __forceinline__ void norm_parts_row(const hyp_cuda_norm_parts &s)
+{
+    extern __shared__ double shared[];
+    float2 *of_warp = (float2 *)shared; // mean and squares
+    const hyp_cuda_rows &r = s.norm.rows;
+    int64_t fours = r.size / 4, row = blockIdx.x;
+    uint2 bias[FOURS] = {}, scale[FOURS] = {}, shift[FOURS] = {}, added[FOURS] = {};
+    float v[FOURS][4] = {};
+    auto load_constants = [&] {
+#pragma unroll
+        for (int i = 0; i < FOURS; i++) {
+            int64_t at = threadIdx.x + i * (int64_t)blockDim.x;
+            if (at >= fours) continue;
+            if (s.bias) bias[i] = load_four(s.bias, at);
+            if (s.norm.scale) scale[i] = load_four(s.norm.scale, at);
+            if (s.norm.bias) shift[i] = load_four(s.norm.bias, at);
+        }
+    };
+    if (s.constant) load_constants();
+    wait_for_kernels_before();
+    if (!s.constant) load_constants();
+#pragma unroll
+    for (int i = 0; i < FOURS; i++) {
+        int64_t at = threadIdx.x + i * (int64_t)blockDim.x;
+        float4 part[HYP_CUDA_PARTS];
+        if (at >= fours) continue;
+        if (s.added) added[i] = load_four(s.added, row * fours + at);
+#pragma unroll
+        for (int j = 0; j < HYP_CUDA_PARTS; j++)
+            if (j < s.count) part[j] = ((const float4 *)s.parts)[(j * r.count + row) * fours + at];
+#pragma unroll
+        for (int j = 0; j < HYP_CUDA_PARTS; j++)
+            if (j < s.count) v[i][0] += part[j].x, v[i][1] += part[j].y, v[i][2] += part[j].z, v[i][3] += part[j].w;
+        add_four(r.dtype, bias[i], v[i]);
+        add_four(r.dtype, added[i], v[i]);
+        uint2 rounded = to_four(r.dtype, v[i]);
+        ((uint2 *)r.x)[row * fours + at] = rounded;
+        for (int e = 0; e < 4; e++) v[i][e] = 0;
+        add_four(r.dtype, rounded, v[i]);
+    }
+    // how many elements a warp has
+    auto size_of = [&](int64_t warp) {
+        int64_t n = 0;
+        for (int i = 0; i < FOURS; i++) {
+            int64_t left = r.size - 4 * (warp * 32 + i * (int64_t)blockDim.x);
+            n += left < 0 ? 0 : left < 128 ? left : 128;
+        }
+        return (float)n;
+    };
+    float sum = 0, squares = 0, mean = 0, size = size_of(threadIdx.x / 32);
+    auto over_warp = [](float x) {
+        for (int distance = 16; distance; distance /= 2) x += __shfl_xor_sync(0xffffffff, x, distance);
+        return x;
+    };
+#pragma unroll
+    for (int i = 0; i < FOURS; i++) // what is behind the end of the row is 0
+        sum += (v[i][0] + v[i][1]) + (v[i][2] + v[i][3]);
+    if (s.norm.centred && size > 0) mean = over_warp(sum) / size;
+#pragma unroll
+    for (int i = 0; i < FOURS; i++)
+        for (int e = 0; e < 4 && threadIdx.x + i * (int64_t)blockDim.x < fours; e++)
+            squares += (v[i][e] - mean) * (v[i][e] - mean);
+    squares = over_warp(squares);
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = {mean, squares};
+    __syncthreads();
+    int warps = (int)blockDim.x / 32;
+    sum = squares = 0;
+    for (int w = 0; w < warps; w++) sum += of_warp[w].x * size_of(w);
+    mean = sum / (float)r.size;
+    for (int w = 0; w < warps; w++) {
+        float away = of_warp[w].x - mean;
+        squares += of_warp[w].y + away * away * size_of(w);
+    }
+    float inverse = 1 / sqrtf(squares / (float)r.size + (float)s.norm.epsilon);
+#pragma unroll
+    for (int i = 0; i < FOURS; i++) {
+        int64_t at = threadIdx.x + i * (int64_t)blockDim.x;
+        float factor[4] = {};
+        if (at >= fours) continue;
+        add_four(r.dtype, scale[i], factor);
+        for (int e = 0; e < 4; e++) v[i][e] = (v[i][e] - mean) * inverse * (s.norm.scale ? factor[e] : 1);
+        if (s.norm.bias) add_four(r.dtype, shift[i], v[i]);
+        ((uint2 *)r.y)[row * fours + at] = to_four(r.dtype, v[i]);
     }
 }
 
@@ -309,8 +381,12 @@ ROWS(softmax_rows, hyp_cuda_rows, p, softmax_row<true>)
 ROWS(softmax_loose_rows, hyp_cuda_rows, p, softmax_row<false>)
 ROWS(norm_rows, hyp_cuda_norm, p.rows, norm_row<true>)
 ROWS(norm_loose_rows, hyp_cuda_norm, p.rows, norm_row<false>)
-ROWS(norm_parts, hyp_cuda_norm_parts, p.norm.rows, norm_parts_row)
 #undef ROWS
+
+extern "C" __global__ void __launch_bounds__(HYP_CUDA_PART_THREADS) norm_parts(const __grid_constant__ hyp_cuda_norm_parts p)
+{
+    norm_parts_row<HYP_CUDA_PART_FOURS>(p);
+}
 
 extern "C" __global__ void norm_long_f32(const __grid_constant__ hyp_cuda_norm p)
 {
