@@ -160,7 +160,7 @@ static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dt
     bool tall = half && matrices * ((p->rows + 2 * ROWS - 1) / (2 * ROWS)) >= 2 * device->multiprocessors;
     int64_t rows = tall ? 2 * ROWS : ROWS, span = wide ? 128 : 64;
     int64_t elements = half ? (rows + 2 * KEYS) * span / 2 : 2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span);
-    if (shifts) elements += (p->shift_step ? rows : 1) * HYP_CUDA_SHIFT_STEP;
+    if (shifts) elements += (p->shift_step ? rows : 2) * HYP_CUDA_SHIFT_STEP; /* the second: loaded ahead */
     size_t bytes = 16 + (size_t)elements * sizeof(float);
     if (bytes > device->shared_bytes) return false;
     p->blocks = hyp_cuda_extent_of((p->rows + rows - 1) / rows);

@@ -194,8 +194,9 @@ template <typename T, int D, int M> __device__ __forceinline__ void attention_mm
     extern __shared__ double shared[];
     uint32_t *room = (uint32_t *)shared;
     T *query = (T *)(shared + 2), *keys = query + ROWS * D, *values = keys + KEYS * D;
-    float *shifts = (float *)(values + KEYS * D);
+    float *all_shifts = (float *)(values + KEYS * D);
     float unit = (float)p.unit;
+    bool alike = p.shift_step == 0; // for all rows: a row of shifts is loaded ahead, and two take turns
 #pragma unroll 1
     for (int64_t block = blockIdx.x; block < p.total; block += gridDim.x) {
         int64_t all = divide(block, p.splits), index = divide(all, p.blocks),
@@ -207,29 +208,36 @@ template <typename T, int D, int M> __device__ __forceinline__ void attention_mm
         __syncthreads();
         load_tile<T, D, ROWS>(query, p.q, at.q, row0, p.rows, p.width);
         load_tile<T, D, KEYS>(keys, p.k, at.k, key, p.keys, p.width);
+        load_tile<T, D, KEYS>(values, p.v, at.v, key, p.keys, p.columns);
+        float *shifts = all_shifts, coming = 0;
+        bool values_here = true, seen = false; // whether this thread knows of a score that counts
+        if (alike && has_shifts(p, key)) seen = keep_shift(shifts, load_shift<T>(p, at.mask, key));
         copies_end();
         __syncthreads();
         rows.start(query);
-        // values travel while the scores are computed, the next keys while they are mixed
+        // values travel while the scores are computed; the next keys, and a shift for each, while they are mixed
 #pragma unroll 1
         for (; key < end; key += KEYS) {
             typename warp_rows<T, D, M>::scores s;
-            bool shift = has_shifts(p, key), more = key + KEYS < end;
-            if (shift && !__syncthreads_or(load_tile_shifts<T, ROWS>(p, at.mask, row0, key, shifts) ||
-                                           rows.heed_fill(p, row0))) {
-                if (more) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
+            bool shift = has_shifts(p, key), more = key + KEYS < end, next = alike && more && has_shifts(p, key + KEYS);
+            if (shift && !alike) seen = load_tile_shifts<T, ROWS>(p, at.mask, row0, key, shifts);
+            bool hidden = shift && !__syncthreads_or(seen || rows.heed_fill(p, row0));
+            if (next) coming = load_shift<T>(p, at.mask, key + KEYS);
+            if (!hidden) {
+                if (!values_here) load_tile<T, D, KEYS>(values, p.v, at.v, key, p.keys, p.columns);
+                rows.score(query, keys, s);
                 copies_end();
                 __syncthreads();
-                continue; // all is hidden here
             }
-            load_tile<T, D, KEYS>(values, p.v, at.v, key, p.keys, p.columns);
-            rows.score(query, keys, s);
-            copies_end();
-            __syncthreads();
             if (more) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
-            if (shift) rows.shift(p, shifts, s);
-            rows.weigh(s, unit);
-            rows.mix(values, s);
+            if (!hidden) {
+                if (shift) rows.shift(p, shifts, s);
+                rows.weigh(s, unit);
+                rows.mix(values, s);
+            }
+            values_here = false;
+            if (alike) shifts = shifts == all_shifts ? all_shifts + HYP_CUDA_SHIFT_STEP : all_shifts;
+            if (next) seen = keep_shift(shifts, coming);
             copies_end();
             __syncthreads();
         }

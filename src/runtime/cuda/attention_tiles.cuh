@@ -159,6 +159,20 @@ __device__ __forceinline__ bool load_tile_shifts(const hyp_cuda_attention &p, ui
     return seen;
 }
 
+// The same where one row serves all, in two parts: a thread loads the shift of a key, and puts it where it is read.
+template <typename T> __device__ __forceinline__ float load_shift(const hyp_cuda_attention &p, uint64_t mask, int64_t key0)
+{
+    float shift[1] = {-INFINITY};
+    int64_t key = key0 + threadIdx.x;
+    if (threadIdx.x < HYP_CUDA_ATTENTION_KEYS) load_shifts<T>(p, mask, key * p.mask.column, 0, key < p.keys, shift);
+    return shift[0];
+}
+__device__ __forceinline__ bool keep_shift(float *shifts, float shift)
+{
+    if (threadIdx.x < HYP_CUDA_ATTENTION_KEYS) shifts[threadIdx.x] = shift;
+    return shift > -INFINITY;
+}
+
 // Does a row with this largest score so far change when scores come that are -inf or p.fill?
 __device__ __forceinline__ bool heeds_fill(const hyp_cuda_attention &p, float top)
 {
