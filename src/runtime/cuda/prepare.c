@@ -145,6 +145,7 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
                                  &p->staging_bytes, diag));
     HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
     hyp_cuda_build b = {.session = s, .prepared = p, .program = program, .values = values, .diag = diag};
+    HYP_TRY(hyp_cuda_need_kernel(&b, HYP_CUDA_KERNEL_copy)); /* for packed tensors */
     HYP_TRY(find_read(&b));
     HYP_TRY(add_steps(&b));
     if (p->aside) HYP_TRY(set_up_aside(s, diag));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/cuda/backend_cuda.h"
+#include "runtime/cuda/extent.h"
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
@@ -23,13 +24,17 @@ void hyp_cuda_staging_dispose(hyp_cuda_staging *g, const hyp_cuda_library *lib)
 }
 
 /* Nobody can use what was there before: a run with tensors in host memory has waited for its end. */
-static hyp_status lock_pages(const hyp_cuda_library *lib, uint8_t **at, size_t bytes, hyp_diag *diag)
+static hyp_status lock_pages(const hyp_cuda_library *lib, uint8_t **at, CUdeviceptr *out_at, size_t bytes,
+                             hyp_diag *diag)
 {
     void *grown;
-    HYP_TRY(hyp_cuda_check(lib, lib->cuMemHostAlloc(&grown, bytes, 0), "cuMemHostAlloc", diag));
-    if (*at) lib->cuMemFreeHost(*at);
-    *at = grown;
-    return HYP_OK;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemHostAlloc(&grown, bytes, CU_MEMHOSTALLOC_DEVICEMAP), "cuMemHostAlloc", diag));
+    hyp_status status =
+        hyp_cuda_check(lib, lib->cuMemHostGetDevicePointer(out_at, grown, 0), "cuMemHostGetDevicePointer", diag);
+    void *old = status == HYP_OK ? *at : grown;
+    if (old) lib->cuMemFreeHost(old);
+    if (status == HYP_OK) *at = grown;
+    return status;
 }
 
 static hyp_status make_ring(hyp_cuda_staging *g, const hyp_cuda_library *lib, hyp_diag *diag)
@@ -38,7 +43,8 @@ static hyp_status make_ring(hyp_cuda_staging *g, const hyp_cuda_library *lib, hy
         if (!g->sent[i])
             HYP_TRY(
                 hyp_cuda_check(lib, lib->cuEventCreate(&g->sent[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate", diag));
-    return g->ring ? HYP_OK : lock_pages(lib, &g->ring, (size_t)HYP_CUDA_RING * HYP_CUDA_PIECE, diag);
+    CUdeviceptr unused;
+    return g->ring ? HYP_OK : lock_pages(lib, &g->ring, &unused, (size_t)HYP_CUDA_RING * HYP_CUDA_PIECE, diag);
 }
 
 /* Page-locked memory for so many bytes of packed tensors, and for a ring if there are large ones. That there is none is
@@ -51,7 +57,7 @@ static hyp_status take_pages(hyp_cuda_session *s, size_t packed_bytes, bool ring
     hyp_diag why = {0};
     if (g->refused) return HYP_OK;
     if (packed_bytes > g->packed_bytes) {
-        status = lock_pages(lib, &g->packed, packed_bytes, &why);
+        status = lock_pages(lib, &g->packed, &g->packed_at, packed_bytes, &why);
         if (status == HYP_OK) g->packed_bytes = packed_bytes;
     }
     if (status == HYP_OK && ring) status = make_ring(g, lib, &why);
@@ -233,15 +239,27 @@ hyp_status hyp_cuda_stage_outputs(hyp_cuda_session *s, const hyp_cuda_prepared *
 
 /* ---- packed tensors ------------------------------------------------------------------------------------------ */
 
+/* By a kernel, which is under way sooner than the engine for copies, and lets others begin before it ends. Tensors
+ * start at multiples of HYP_CUDA_ALIGN, so whole pieces of 16 bytes may be copied. */
 static hyp_status transfer(hyp_cuda_session *s, size_t offset, size_t bytes, bool outputs, hyp_diag *diag)
 {
-    const hyp_cuda_library *lib = &s->model->device->lib;
-    uint8_t *host = s->staging.packed + offset;
-    CUdeviceptr device = s->staging.device + offset;
-    CUresult result = outputs ? lib->cuMemcpyDtoHAsync(host, device, bytes, s->stream)
-                              : lib->cuMemcpyHtoDAsync(device, host, bytes, s->stream);
-    return hyp_cuda_check(lib, result, outputs ? "copying outputs from the device" : "copying inputs to the device",
-                          diag);
+    enum { WIDTH = 16, THREADS = 256 };
+    CUdeviceptr host = s->staging.packed_at + offset, device = s->staging.device + offset;
+    hyp_cuda_copy args = {.x = outputs ? device : host,
+                          .y = outputs ? host : device,
+                          .x_stride = {1},
+                          .y_stride = {1},
+                          .total = (int64_t)((bytes + WIDTH - 1) / WIDTH),
+                          .rank = 1,
+                          .size = WIDTH};
+    args.extent[0] = hyp_cuda_extent_of(args.total);
+    const hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_copy,
+                                .blocks = hyp_cuda_blocks(s->model->device, args.total, THREADS),
+                                .block_x = THREADS,
+                                .block_y = 1};
+    hyp_status status = hyp_cuda_launch(s, &grid, &args, diag);
+    if (status != HYP_OK) hyp_diag_prefix(diag, outputs ? "copying outputs" : "copying inputs");
+    return status;
 }
 
 /* Neighbours go together; what lies between them and is packed not, in this run, may have come another way. */

@@ -4,9 +4,10 @@
  * Between host and device they pass through page-locked memory of the context, which the device reads and writes by
  * itself while the host goes on:
  *
- *   small tensors   lie one behind the other, so that all inputs are one transfer, and all outputs; both are a part of
- * the graph that is replayed large ones      in pieces through a ring, so that one piece is copied by the host while
- * others are under way; but from or to the caller's memory where that is page-locked
+ *   - Small tensors lie one behind the other, so that all inputs are one transfer, and all outputs. Both are launches of
+ *     our kernel for copies, and a part of the graph that is replayed.
+ *   - Large ones go in pieces through a ring, so that one piece is copied by the host while others are under way; but
+ *     from or to the caller's memory where that is page-locked.
  *
  * Where there is no page-locked memory to be had, the driver copies from and to the caller's memory as it can.
  */
@@ -19,10 +20,11 @@
 struct hyp_cuda_session;
 struct hyp_cuda_prepared;
 
-/* Small tensors are packed: up to this size another transfer takes longer than what packing keeps from overlapping (a
- * call takes 2 us or so, in which the host copies 20 to 40 KB). Pieces of 512 KB take 10 us on the bus: much more than
- * the call that sends them, and little beside a tensor of some MB, whose first or last piece overlaps with nothing. */
-enum { HYP_CUDA_SMALL = 64 << 10, HYP_CUDA_PIECE = 512 << 10, HYP_CUDA_RING = 4 /* pieces */ };
+/* Small tensors are packed: up to this size a transfer of its own, by the device's engine for copies, takes longer (some
+ * 10 us until kernels go on after it; measured on an H200) than what packing keeps from overlapping: 5 us for 256 KB.
+ * Pieces of 512 KB take 10 us on the bus: much more than the call that sends them, and little beside a tensor of some MB,
+ * whose first or last piece overlaps with nothing. */
+enum { HYP_CUDA_SMALL = 256 << 10, HYP_CUDA_PIECE = 512 << 10, HYP_CUDA_RING = 4 /* pieces */ };
 
 /* How a tensor comes to where the kernels use it. */
 typedef enum hyp_cuda_way {
@@ -38,6 +40,7 @@ typedef struct hyp_cuda_staging {
     size_t device_bytes;
     uint8_t *packed, *ring; /* page-locked; small tensors lie as they do in `device`; NULL = none yet */
     size_t packed_bytes;
+    CUdeviceptr packed_at; /* the same memory as kernels see it */
     bool refused; /* there was no page-locked memory to be had: more is not asked for */
     CUevent sent[HYP_CUDA_RING];
     uint64_t turn;      /* pieces so far */

@@ -288,10 +288,15 @@ DRIVER cuMemFree(CUdeviceptr at)
     free((void *)at);
     return fault("cuMemFree");
 }
+// For the tests: how many kernels ran.
+static std::atomic<uint64_t> launches;
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_launches(void) { return launches; }
+
 static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsigned block_y,
                    const std::vector<char> &args)
 {
     std::lock_guard<std::mutex> hold(lock);
+    launches++;
     if (kernel->generated) {
         nanoseconds += is_mode("slow generated") ? 30000 : 10000;
         generated_runs++;

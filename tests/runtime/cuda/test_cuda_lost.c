@@ -9,9 +9,10 @@
 
 #include "runtime/cuda/emulator_tells.h"
 #include "runtime/cuda/library.h"
+#include "runtime/cuda/staging.h"
 #include "runtime/plan_builder.h"
 
-enum { ROWS = 5, WIDTH = 4 };
+enum { ROWS = 5, WIDTH = 4, LARGE = HYP_CUDA_SMALL / 8 / WIDTH + 1 }; /* rows; the last ones are not packed */
 
 static plan_builder builder; /* large */
 static char path[PB_PATH];
@@ -58,8 +59,8 @@ static hyp_status load(hyp_engine **out, hyp_diag *diag)
 /* One run with tensors in host memory, or where the device may use them in place. */
 static hyp_status run(hyp_context *context, int64_t rows, hyp_memory memory, hyp_diag *diag)
 {
-    static _Alignas(16) double in[64], got[64];
-    for (int i = 0; i < 64; i++) in[i] = 1, got[i] = -1;
+    static _Alignas(16) double in[LARGE * WIDTH], got[LARGE * WIDTH];
+    for (int i = 0; i < LARGE * WIDTH; i++) in[i] = 1, got[i] = -1;
     hyp_tensor x = {
         .data = in, .bytes = sizeof in, .dtype = HYP_F64, .memory = memory, .rank = 2, .dims = {rows, WIDTH}};
     hyp_tensor z = {.data = got, .bytes = sizeof got, .dtype = HYP_F64, .memory = memory};
@@ -85,7 +86,7 @@ static void need_lost(hyp_status status, const hyp_diag *diag)
 }
 
 /* A call of the driver that finds the device lost, in one of the first runs with tensors in such memory. */
-static void lose(const char *call, int result, hyp_memory memory)
+static void lose(const char *call, int result, int64_t rows, hyp_memory memory)
 {
     hyp_engine *engine;
     hyp_context *a, *b, *c = NULL;
@@ -93,10 +94,10 @@ static void lose(const char *call, int result, hyp_memory memory)
     assert_int_equal(load(&engine, &diag), HYP_OK);
     assert_int_equal(hyp_context_create(engine, NULL, &a, &diag), HYP_OK);
     assert_int_equal(hyp_context_create(engine, NULL, &b, &diag), HYP_OK);
-    must_run(b, ROWS, memory);
+    must_run(b, rows, memory);
     inject(call, result, 1);
     hyp_status status = HYP_OK;
-    for (int i = 0; i < 3 && status == HYP_OK; i++) status = run(a, ROWS, memory, &diag);
+    for (int i = 0; i < 3 && status == HYP_OK; i++) status = run(a, rows, memory, &diag);
     need_lost(status, &diag);
 
     /* From now on nobody touches the device. */
@@ -131,24 +132,24 @@ static void a_lost_device_is_an_error_until_everything_is_opened_again(void **st
                                         "cuGraphLaunch",       "cuStreamBeginCapture", "cuCtxPushCurrent"};
     for (size_t r = 0; r < sizeof results / sizeof *results; r++)
         for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-            lose(calls[i], results[r], HYP_MEMORY_HOST);
-            lose(calls[i], results[r], HYP_MEMORY_CUDA);
+            lose(calls[i], results[r], ROWS, HYP_MEMORY_HOST);
+            lose(calls[i], results[r], ROWS, HYP_MEMORY_CUDA);
         }
-    lose("cuMemcpyHtoDAsync", CUDA_ERROR_ILLEGAL_ADDRESS, HYP_MEMORY_HOST);
-    lose("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS, HYP_MEMORY_HOST);
-    lose("cuMemHostAlloc", CUDA_ERROR_ILLEGAL_ADDRESS, HYP_MEMORY_HOST);
-    lose("cuMemAlloc", CUDA_ERROR_ILLEGAL_ADDRESS, HYP_MEMORY_HOST);
+    lose("cuMemcpyHtoDAsync", CUDA_ERROR_ILLEGAL_ADDRESS, LARGE, HYP_MEMORY_HOST);
+    lose("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS, LARGE, HYP_MEMORY_HOST);
+    lose("cuMemHostAlloc", CUDA_ERROR_ILLEGAL_ADDRESS, ROWS, HYP_MEMORY_HOST);
+    lose("cuMemAlloc", CUDA_ERROR_ILLEGAL_ADDRESS, ROWS, HYP_MEMORY_HOST);
 }
 
 /* An error after which the device goes on: the run fails, and the context works on. */
-static void fail_once(const char *call, int result, hyp_status wanted, const char *words)
+static void fail_once(const char *call, int n, int result, hyp_status wanted, const char *words)
 {
     hyp_engine *engine;
     hyp_context *context;
     hyp_diag diag = {0};
     assert_int_equal(load(&engine, &diag), HYP_OK);
     assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
-    inject(call, result, 1);
+    inject(call, result, n);
     assert_int_equal(run(context, ROWS, HYP_MEMORY_HOST, &diag), wanted);
     assert_non_null(strstr(diag.message, words));
     for (int i = 0; i < 3; i++) must_run(context, ROWS, HYP_MEMORY_HOST);
@@ -159,9 +160,11 @@ static void fail_once(const char *call, int result, hyp_status wanted, const cha
 static void a_kernel_or_a_product_that_fails_is_an_error_of_its_run(void **state)
 {
     (void)state;
-    fail_once("cuLaunchKernelEx", CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, HYP_ERR_DEVICE, "step 1 (");
-    fail_once("cublasLtMatmul", CUDA_ERROR_UNKNOWN, HYP_ERR_DEVICE, "step 0 (");
-    fail_once("cuMemAlloc", CUDA_ERROR_OUT_OF_MEMORY, HYP_ERR_NO_MEMORY, "intermediate results");
+    fail_once("cuLaunchKernelEx", 1, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, HYP_ERR_DEVICE, "copying inputs: ");
+    fail_once("cuLaunchKernelEx", 2, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, HYP_ERR_DEVICE, "step 1 (");
+    fail_once("cuLaunchKernelEx", 3, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, HYP_ERR_DEVICE, "copying outputs: ");
+    fail_once("cublasLtMatmul", 1, CUDA_ERROR_UNKNOWN, HYP_ERR_DEVICE, "step 0 (");
+    fail_once("cuMemAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY, HYP_ERR_NO_MEMORY, "intermediate results");
 }
 
 static void a_graph_that_there_is_no_memory_for_is_done_without(void **state)
@@ -193,6 +196,7 @@ static bool live(const char *call, int result, int n)
     if (status == HYP_OK) status = hyp_context_create(engine, NULL, &context, &diag);
     for (int i = 0; i < 3 && status == HYP_OK; i++) status = run(context, ROWS, HYP_MEMORY_HOST, &diag);
     for (int i = 0; i < 3 && status == HYP_OK; i++) status = run(context, 2 * ROWS, HYP_MEMORY_CUDA, &diag);
+    if (status == HYP_OK) status = run(context, LARGE, HYP_MEMORY_HOST, &diag);
     hyp_context_destroy(context);
     hyp_engine_destroy(engine);
     bool came = !inject("", 0, 0);
@@ -205,12 +209,24 @@ static bool live(const char *call, int result, int n)
 static void no_call_that_fails_crashes_or_leaks(void **state)
 {
     (void)state;
-    static const char *const calls[] = {"cuCtxPushCurrent",     "cuModuleLoadData", "cuFuncGetAttribute",
-                                        "cuMemAlloc",           "cuMemFree",        "cuMemHostAlloc",
-                                        "cuMemFreeHost",        "cuMemcpyHtoD",     "cuMemcpyHtoDAsync",
-                                        "cuMemcpyDtoHAsync",    "cuStreamCreateWithPriority",   "cuStreamSynchronize",
-                                        "cuStreamBeginCapture", "cuGraphLaunch",    "cuGraphInstantiateWithFlags",
-                                        "cuGraphExecDestroy",   "cuLaunchKernelEx", "cublasLtMatmul",
+    static const char *const calls[] = {"cuCtxPushCurrent",
+                                        "cuModuleLoadData",
+                                        "cuFuncGetAttribute",
+                                        "cuMemAlloc",
+                                        "cuMemFree",
+                                        "cuMemHostAlloc",
+                                        "cuMemFreeHost",
+                                        "cuMemcpyHtoD",
+                                        "cuMemcpyHtoDAsync",
+                                        "cuMemcpyDtoHAsync",
+                                        "cuStreamCreateWithPriority",
+                                        "cuStreamSynchronize",
+                                        "cuStreamBeginCapture",
+                                        "cuGraphLaunch",
+                                        "cuGraphInstantiateWithFlags",
+                                        "cuGraphExecDestroy",
+                                        "cuLaunchKernelEx",
+                                        "cublasLtMatmul",
                                         "cuStreamDestroy"};
     static const int results[] = {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN};
     for (size_t r = 0; r < sizeof results / sizeof *results; r++)
