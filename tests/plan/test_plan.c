@@ -599,6 +599,73 @@ static void a_linear_normalizes_what_it_alone_reads(void **state)
     CHANGED(f, p->steps[T_LINEAR]->linear->normalizes, true, "the step before is no normalization that makes x");
 }
 
+/* Two steps more: S_X becomes f8e4m3, and a linear multiplies it by a weight of that type. */
+static void a_linear_of_f8e4m3_has_two_scales_and_one_layer(void **state)
+{
+    enum { BYTES = S_TENSORS, WEIGHT, BIAS, RESULT, MORE_TENSORS };
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    HypPlan__Tensor added[] = {*p->tensors[S_Y], *p->tensors[S_W1], *p->tensors[S_B1], *p->tensors[S_HIDDEN]};
+    HypPlan__Tensor *tensors[MORE_TENSORS];
+    HypPlan__Step more[2] = {*p->steps[T_POINTWISE], *p->steps[T_LINEAR]}, *steps[T_STEPS + 2];
+    HypPlan__Pointwise convert = *p->steps[T_POINTWISE]->pointwise;
+    HypPlan__Pointwise__Operand x = *convert.inputs[0], *inputs[] = {&x};
+    HypPlan__Linear linear = *p->steps[T_LINEAR]->linear;
+    HypPlan__Layer layer = *linear.layers[0], *layers[] = {&layer, &layer};
+    uint32_t y = BYTES, reg = 0;
+    added[0].dtype = added[1].dtype = HYP_F8E4M3;
+    added[2].dtype = added[3].dtype = HYP_BF16;
+    added[1].bytes = 32;
+    added[2].bytes = 16;
+    added[3].slot = 0;
+    x.tensor = S_X;
+    convert.inputs = inputs;
+    convert.n_inputs = convert.n_outputs = convert.n_output_regs = 1;
+    convert.n_instrs = 0;
+    convert.outputs = &y;
+    convert.output_regs = &reg;
+    layer.weight = WEIGHT;
+    layer.bias_plus1 = BIAS + 1;
+    layer.hidden_plus1 = 0;
+    layer.x_scale = 0.5f;
+    layer.weight_scale = 0.125f;
+    linear.x = BYTES;
+    linear.y = RESULT;
+    linear.layers = layers;
+    linear.n_layers = 1;
+    more[0].pointwise = &convert;
+    more[1].linear = &linear;
+    memcpy(tensors, p->tensors, sizeof *tensors * S_TENSORS);
+    memcpy(steps, p->steps, sizeof *steps * T_STEPS);
+    for (int i = 0; i < MORE_TENSORS - S_TENSORS; i++) tensors[S_TENSORS + i] = &added[i];
+    for (int i = 0; i < 2; i++) steps[T_STEPS + i] = &more[i];
+    p->tensors = tensors;
+    p->steps = steps;
+    p->n_tensors = MORE_TENSORS;
+    p->n_steps += 2;
+    hyp_plan_place_weights(p);
+    hyp_diag diag = {0};
+    if (hyp_plan_validate(p, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    CHANGED(f, layer.x_scale, 0, "layer 0 of f8e4m3 has scales 0 and 0.125");
+    CHANGED(f, layer.weight_scale, INFINITY, "layer 0 of f8e4m3 has scales 0.5 and inf");
+    CHANGED(f, layer.weight, S_W1, "the weight is f32, wanted f8e4m3");
+    CHANGED(f, layer.bias_plus1, S_B1 + 1, "the bias is f32, wanted bf16");
+    CHANGED(f, layer.weight_kn, true, "a weight of f8e4m3 is not [n,k]");
+    CHANGED(f, linear.n_layers, 2, "it has 2 layers of f8e4m3 to bf16; one to bf16 is possible");
+    CHANGED(f, added[3].dtype, HYP_F32, "it has 1 layers of f8e4m3 to f32; one to bf16 is possible");
+    CHANGED(f, p->steps[T_LINEAR]->linear->layers[0]->x_scale, 0.5f, "layer 0 of f32 has scales 0.5 and 0");
+    CHANGED(f, p->steps[T_SOFTMAX]->softmax->x, BYTES, "tensor 17, is read before it is written");
+    CHANGED(f, p->tensors[S_X]->dtype, HYP_F8E4M3, "it has 2 layers of f8e4m3 to f32");
+
+    hyp_plan plan;
+    hyp_plan_weights weights = sample_weights();
+    assert_int_equal(hyp_plan_write(f->path, p, &weights, &diag), HYP_OK);
+    assert_int_equal(hyp_plan_open_file(f->path, NULL, &plan, &diag), HYP_OK);
+    const HypPlan__Layer *read = plan.program->steps[T_STEPS + 1]->linear->layers[0];
+    assert_true(read->x_scale == 0.5f && read->weight_scale == 0.125f);
+    hyp_plan_close(&plan);
+}
+
 static void kernels_of_later_versions_are_incompatible(void **state)
 {
     fixture *f = *state;
@@ -807,6 +874,7 @@ int main(void)
         TEST(steps_must_read_what_stands),
         TEST(what_is_added_to_a_linear_may_give_its_place_to_the_result),
         TEST(a_linear_normalizes_what_it_alone_reads),
+        TEST(a_linear_of_f8e4m3_has_two_scales_and_one_layer),
         TEST(kernels_of_later_versions_are_incompatible),
         TEST(symbols_are_bound_by_input_dims),
         TEST(a_symbol_has_one_value),
