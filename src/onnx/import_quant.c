@@ -90,6 +90,14 @@ static hyp_status emit_saturated(const hyp_onnx_node *n, hyp_value_id q, hyp_val
     return hyp_onnx_emit_cast(n, q, to, out);
 }
 
+static hyp_status emit_f8(const hyp_onnx_node *n, hyp_value_id q, hyp_value_id *out)
+{
+    int64_t saturate;
+    HYP_TRY(hyp_onnx_attr_int(n, "saturate", 1, &saturate));
+    if (saturate) return hyp_onnx_emit_cast(n, q, HYP_F8E4M3, out);
+    return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "quantization to f8e4m3 without saturation is not supported");
+}
+
 /* The quotient is rounded in the types of x and the scale, or as the attribute says. */
 static hyp_status import_quantize(hyp_onnx_node *n)
 {
@@ -105,6 +113,7 @@ static hyp_status import_quantize(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_emit_cast(n, scale, precision, &scale));
     HYP_TRY(hyp_onnx_emit_cast(n, n->inputs[0], precision, &q));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_div, q, scale, &q));
+    if (to == HYP_F8E4M3) return emit_f8(n, q, n->outputs); /* whose zero point only says the type */
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_round, &q, 1, NULL, &q, 1));
     return emit_saturated(n, q, zero, to, n->outputs);
 }
