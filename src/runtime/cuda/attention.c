@@ -175,11 +175,19 @@ static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dt
     return true;
 }
 
+/* Is a tensor the caller's, or a weight, which no kernel of the run writes? */
+static bool stands(const hyp_cuda_build *b, uint32_t tensor)
+{
+    HypPlan__Place place = b->program->tensors[hyp_plan_root(b->program, tensor)]->place;
+    return place == HYP_PLAN__PLACE__PLACE_INPUT || place == HYP_PLAN__PLACE__PLACE_WEIGHT;
+}
+
 static hyp_status use_rows(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int64_t matrices)
 {
     const hyp_cuda_device *device = b->session->model->device;
     hyp_cuda_attention *p = &a->args;
     hyp_cuda_grid *out = &a->grid;
+    p->past_stands = stands(b, a->tensors[K]) && stands(b, a->tensors[V]);
     size_t size = hyp_dtype_size(dtype), computing = size < 4 ? 4 : size;
     int64_t vector = (int64_t)(16 / size), widest = p->width > p->columns ? p->width : p->columns;
     while (p->lane_bits < 5 && vector << p->lane_bits < widest) p->lane_bits++;

@@ -20,7 +20,7 @@
         call;                                                                                                          \
     }
 
-ATTENTION(attention_rows_f32, HYP_CUDA_ROW_THREADS, 3, attention_rows<float>(p))
+ATTENTION(attention_rows_f32, HYP_CUDA_ROW_THREADS, 2, attention_rows<float>(p))
 ATTENTION(attention_rows_f16, HYP_CUDA_ROW_THREADS, 2, attention_rows<__half>(p))
 ATTENTION(attention_rows_bf16, HYP_CUDA_ROW_THREADS, 2, attention_rows<__nv_bfloat16>(p))
 ATTENTION(attention_rows_f64, HYP_CUDA_ROW_THREADS, 2, attention_rows<double>(p))
@@ -29,8 +29,7 @@ ATTENTION(attention_rows_f64, HYP_CUDA_ROW_THREADS, 2, attention_rows<double>(p)
 #define TILES(name, blocks, call)                                                                                      \
     extern "C" __global__ void name(const __grid_constant__ hyp_cuda_attention p) {} // not used
 #else
-#define TILES(name, blocks, call)                                                                                      \
-    ATTENTION(name, HYP_CUDA_ATTENTION_THREADS, blocks, (wait_for_kernels_before(), call))
+#define TILES(name, blocks, call) ATTENTION(name, HYP_CUDA_ATTENTION_THREADS, blocks, (wait_for_kernels_before(), call))
 #endif
 TILES(attention_f16_64, 3, (attention_mma<__half, 64, 1>(p)))
 TILES(attention_f16_64_tall, 2, (attention_mma<__half, 64, 2>(p)))

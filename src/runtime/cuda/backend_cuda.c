@@ -292,6 +292,7 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
     for (size_t i = begin; i < end; i++) {
         const hyp_cuda_op *op = &p->ops.data[i];
         hyp_status status = op->run(s, op->data, diag);
+        s->starts = false;
         if (status == HYP_OK) continue;
         hyp_diag_prefix(diag, "step %u (%s)", op->step, s->model->plan->program->steps[op->step]->label);
         return status;
@@ -307,8 +308,9 @@ static hyp_status let_wait(const hyp_cuda_session *s, CUstream from, CUevent eve
     return hyp_cuda_check(lib, lib->cuStreamWaitEvent(to, event, 0), "cuStreamWaitEvent", diag);
 }
 
-/* Ops aside go to a stream of their own, which leaves the session's at the beginning and joins it at the end. In a CUDA
- * graph that makes a branch. */
+/* The first op begins when all before it in the stream has ended, so that kernels may read inputs before they wait for
+ * those before them. Ops aside go to a stream of their own, which leaves the session's at the beginning and joins it at
+ * the end. In a CUDA graph that makes a branch. */
 hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
 {
     CUstream stream = s->stream;
@@ -316,10 +318,12 @@ hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp
     if (p->aside) {
         HYP_TRY(let_wait(s, stream, s->begins, s->aside, diag));
         s->stream = s->aside;
+        s->starts = true;
         hyp_status status = run_some(s, p, 0, p->aside, diag);
         s->stream = stream;
         HYP_TRY(status);
     }
+    s->starts = true;
     HYP_TRY(run_some(s, p, p->aside, p->ops.len, diag));
     return p->aside ? let_wait(s, s->aside, s->ends, stream, diag) : HYP_OK;
 }

@@ -63,6 +63,7 @@ typedef struct hyp_cuda_session {
     hyp_cuda_staging staging;
     hyp_tuning tuning;       /* of products and pointwise steps */
     hyp_cuda_images images;  /* kernels of it that the model does not have */
+    bool starts;             /* the next launch is the first one of a run: it begins when all before it has ended */
     bool untuned;            /* what is prepared now is to be as if nothing were known from tuning */
     CUdeviceptr *at;         /* by tensor: its address in the run under way */
     volatile int64_t *error; /* {1, index} after a gather index out of range; pinned, kernels write it */
@@ -78,7 +79,12 @@ typedef struct hyp_cuda_op {
 } hyp_cuda_op;
 
 /* What is known from tuning of a step's products: what is known of all of them, the least of it. */
-typedef enum hyp_cuda_known { HYP_CUDA_NO_PRODUCT, HYP_CUDA_TUNED, HYP_CUDA_BORROWED, HYP_CUDA_NOT_TUNED } hyp_cuda_known;
+typedef enum hyp_cuda_known {
+    HYP_CUDA_NO_PRODUCT,
+    HYP_CUDA_TUNED,
+    HYP_CUDA_BORROWED,
+    HYP_CUDA_NOT_TUNED
+} hyp_cuda_known;
 
 typedef struct hyp_cuda_prepared {
     bool *channels_last; /* by tensor: scratch that lies so, see hyp_choose_layouts; NULL: none */
@@ -90,7 +96,7 @@ typedef struct hyp_cuda_prepared {
     size_t staging_bytes; /* that staging all of them would take */
     size_t packed_bytes;  /* the first of them: all that are small */
     hyp_cuda_replays replays;
-    hyp_cuda_known *known;    /* by step; NULL where nobody asks */
+    hyp_cuda_known *known;                   /* by step; NULL where nobody asks */
     size_t products[HYP_CUDA_NOT_TUNED + 1]; /* how many are done so */
     hyp_arena arena;
 } hyp_cuda_prepared;

@@ -216,7 +216,7 @@ hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void 
                                    .sharedMemBytes = grid->shared_bytes,
                                    .hStream = s->stream,
                                    .attrs = &early,
-                                   .numAttrs = d->sm >= 90 && !grid->alone};
+                                   .numAttrs = d->sm >= 90 && !grid->alone && !s->starts};
     CUfunction function = grid->function ? grid->function : d->kernels[grid->kernel];
     CUresult result = d->lib.cuLaunchKernelEx(&config, function, list, NULL);
     return hyp_cuda_check(&d->lib, result, "launching a kernel", diag);

@@ -212,9 +212,9 @@ typedef struct hyp_cuda_conv {
     uint32_t pad;
 } hyp_cuda_conv;
 
-/* y = act(x * weight + bias), each channel by itself, HYP_CUDA_DEPTHWISE neighbours of a row of y a thread: out[0] of the
- * windows counts such groups, and their stride[0] is from group to group. Of depthwise_pieces a channel is a piece of 16
- * bytes of them, and x and y have the channels last; of depthwise_rows the channels are first. f32, f16, bf16. */
+/* y = act(x * weight + bias), each channel by itself, HYP_CUDA_DEPTHWISE neighbours of a row of y a thread: out[0] of
+ * the windows counts such groups, and their stride[0] is from group to group. Of depthwise_pieces a channel is a piece
+ * of 16 bytes of them, and x and y have the channels last; of depthwise_rows the channels are first. f32, f16, bf16. */
 typedef struct hyp_cuda_depthwise {
     hyp_cuda_windows windows;
     uint64_t x, weight, bias, y; /* bias: 0 = none */
@@ -347,9 +347,11 @@ typedef struct hyp_cuda_attention {
     uint32_t rank;        /* of the batch */
     uint32_t masked;      /* HYP_CUDA_MASK_NONE ... */
     uint32_t lane_bits;   /* attention_rows: 2^lane_bits lanes have a key together */
-    uint32_t shift_step;  /* else: HYP_CUDA_SHIFT_STEP, or 0 where the mask is the same for every row */
-    double scale, fill;   /* as exponents of 2; without a mask the scale is 1 */
-    double unit;          /* what scores are multiplied by: the scale without a mask, then positive, else 1 */
+    uint32_t past_stands; /* attention_rows: nothing in the run writes what k and v are */
+    uint32_t pad;
+    uint32_t shift_step; /* else: HYP_CUDA_SHIFT_STEP, or 0 where the mask is the same for every row */
+    double scale, fill;  /* as exponents of 2; without a mask the scale is 1 */
+    double unit;         /* what scores are multiplied by: the scale without a mask, then positive, else 1 */
 } hyp_cuda_attention;
 
 /* Shared memory of the f32 kernel for heads up to `d` wide, in floats: a tile of 64 rows, one whose place the weights

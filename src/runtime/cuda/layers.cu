@@ -102,17 +102,6 @@ __device__ __forceinline__ void take_pieces(const hyp_cuda_layer &l, const uint4
     for (int i = 0; i < N; i++) out[i] = at[i] < l.pieces ? from[row[i] * l.pieces + at[i]] : make_uint4(0, 0, 0, 0);
 }
 
-#ifndef HYP_CUDA_EMULATOR
-// The kernel after this one in the stream may be started, when it was launched so; it waits for this one's end by
-// itself.
-__device__ __forceinline__ void next_kernel_may_start()
-{
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-// Waits until all kernels before this one in the stream have ended and their results are there.
-__device__ __forceinline__ void kernels_before_end() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-#endif
-
 __device__ __forceinline__ float sum_of_lanes(float v)
 {
 #pragma unroll

@@ -82,14 +82,26 @@ __device__ __forceinline__ uint16_t bfloat_bits(double v) { return bfloat_bits(c
 __device__ __forceinline__ uint8_t to_byte(double v) { return to_byte(cut(v)); }
 #endif
 
-// First thing in a kernel: from 9.0 on it is launched before the one before it in the stream has ended, and waits here
-// for that one's results, while the next one may be launched as soon as every block of it has come here.
-__device__ __forceinline__ void wait_for_kernels_before()
+// From 9.0 on a kernel is launched before the one before it in the stream has ended.
+// The next kernel may be launched as soon as every block of this one has come here.
+__device__ __forceinline__ void next_kernel_may_start()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// Waits until all kernels before this one in the stream have ended and their results are there.
+__device__ __forceinline__ void kernels_before_end()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+// First thing in most kernels.
+__device__ __forceinline__ void wait_for_kernels_before()
+{
+    next_kernel_may_start();
+    kernels_before_end();
 }
 
 // ---- elements ---------------------------------------------------------------------------------------------

@@ -67,8 +67,6 @@ static float __fadd_rn(float a, float b) { return a + b; }
 static double __dadd_rn(double a, double b) { return a + b; }
 template <typename T> static T __ldg(const T *p) { return *p; }
 static uint32_t atomicAdd(uint32_t *p, uint32_t v) { return (*p += v) - v; }
-static void next_kernel_may_start() {}
-static void kernels_before_end() {}
 
 #define HYP_CUDA_EMULATOR
 #define __launch_bounds__(...)
