@@ -112,6 +112,19 @@ static bool visit_pointwise(const HypPlan__Program *p, const HypPlan__Step *step
     return !all && strike_all(step, channels_last);
 }
 
+bool hyp_reduces_images(const HypPlan__Program *p, const HypPlan__Reduce *step, const int64_t *values)
+{
+    const HypPlan__Tensor *x = p->tensors[step->x];
+    int64_t images = 1, places = 1, kept = 1, reduced = 1;
+    for (size_t k = 0; k < x->n_dims; k++) *(k < 2 ? &images : &places) *= values[x->dims[k]];
+    for (size_t k = 0; k < step->n_kept; k++) {
+        kept *= values[step->kept[k]];
+        if (values[step->kept_strides[k]] < places && values[step->kept[k]] > 1) return false;
+    }
+    for (size_t k = 0; k < step->n_reduced; k++) reduced *= values[step->reduced[k]];
+    return kept == images && reduced == places;
+}
+
 static bool is_candidate(const HypPlan__Tensor *t, const int64_t *values, uint32_t types, size_t most_axes)
 {
     if (t->place != HYP_PLAN__PLACE__PLACE_SCRATCH || !(types >> t->dtype & 1) || t->n_dims < 3 || t->n_dims > most_axes)
@@ -122,7 +135,7 @@ static bool is_candidate(const HypPlan__Tensor *t, const int64_t *values, uint32
 }
 
 void hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, uint32_t types, size_t most_axes,
-                        bool *channels_last)
+                        bool reduces, bool *channels_last)
 {
     for (uint32_t t = 0; t < p->n_tensors; t++)
         channels_last[t] = is_candidate(p->tensors[t], values, types, most_axes);
@@ -135,6 +148,9 @@ void hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, uint32
             bool here = is_window(step) ? visit_window(p, step, channels_last)
                         : step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE
                             ? visit_pointwise(p, step, values, channels_last)
+                        : reduces && step->kernel_case == HYP_PLAN__STEP__KERNEL_REDUCE &&
+                                hyp_reduces_images(p, step->reduce, values)
+                            ? strike(channels_last, step->reduce->y)
                             : strike_all(step, channels_last);
             changed = changed || here;
         }

@@ -338,7 +338,7 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, s->model->device->threads);
     if (status == HYP_OK)
-        hyp_choose_layouts(s->model->plan->program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, p->channels_last);
+        hyp_choose_layouts(s->model->plan->program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, false, p->channels_last);
 #endif
     if (status == HYP_OK) status = prepare_ops(s, values, p, diag);
     if (status == HYP_OK && misses_layouts(s, p)) { /* rare: everything again, in the plan's layout */

@@ -68,7 +68,7 @@ static bool has_convolution(const HypPlan__Program *p)
     return false;
 }
 
-/* Without cuDNN convolutions run by our own kernel, unless it was asked for by its path. */
+/* Without cuDNN convolutions are products or run by our own kernels, unless it was asked for by its path. */
 static hyp_status load_dnn(hyp_cuda_device *d, hyp_diag *diag)
 {
     hyp_diag missing = {0};
@@ -81,11 +81,10 @@ static hyp_status load_dnn(hyp_cuda_device *d, hyp_diag *diag)
     if (d->dnn.library)
         hyp_log_printf(&d->log, "convolutions are done by cuDNN %zu", d->dnn.cudnnGetVersion());
     else
-        hyp_log_printf(
-            &d->log,
-            "convolutions are done by a kernel of Hypatia's own, which is many times slower than cuDNN's%s%s; "
-            "install cuDNN 9, or set HYPATIA_CUDNN to the path of libcudnn.so.9",
-            status == HYP_OK ? "" : ": ", missing.message);
+        hyp_log_printf(&d->log,
+                       "convolutions are done without cuDNN, some of them many times slower%s%s; install cuDNN 9, or set "
+                       "HYPATIA_CUDNN to the path of libcudnn.so.9",
+                       status == HYP_OK ? "" : ": ", missing.message);
     return HYP_OK;
 }
 
@@ -143,7 +142,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
         if (status == HYP_OK && has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION))
             status = hyp_cuda_load_attention(m->device, diag);
         if (status == HYP_OK && has_convolution(p)) status = load_dnn(m->device, diag);
-        if (status == HYP_OK) status = hyp_cuda_find_filters(m, diag);
+        if (status == HYP_OK && has_convolution(p)) status = hyp_cuda_find_filters(m, diag);
         if (status == HYP_OK) status = upload(m, diag);
         if (status == HYP_OK) status = load_images(m, diag);
         hyp_cuda_leave(m->device);
@@ -164,7 +163,8 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
 static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
 {
     const HypPlan__Program *p = s->model->plan->program;
-    bool products = has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR) || has_step(p, HYP_PLAN__STEP__KERNEL_MATMUL);
+    bool products = has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR) || has_step(p, HYP_PLAN__STEP__KERNEL_MATMUL) ||
+                    has_convolution(p);
     if (!products && !has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION)) return HYP_OK;
     const hyp_cuda_device *d = s->model->device;
     if (products) HYP_TRY(hyp_cublaslt_check(&d->lib, d->lib.cublasLtCreate(&s->lt), "cublasLtCreate", diag));

@@ -70,6 +70,11 @@ static void list_tensors(hyp_cuda_contest *c)
         if (c->about.kind == HYP_CUDA_LAYERS) layers = s->linear->n_layers;
         list_layers(c, s->linear, c->about.layer, c->about.layer + layers - 1);
         tf32 = s->linear->tf32;
+    } else if (s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) { /* a convolution */
+        for (size_t i = 0; i < s->call->n_inputs_plus1; i++)
+            if (s->call->inputs_plus1[i]) add_read(c, s->call->inputs_plus1[i] - 1);
+        c->results[c->result_count++] = s->call->outputs[0];
+        tf32 = hyp_cuda_is_tf32(p);
     } else {
         add_read(c, s->matmul->a);
         add_read(c, s->matmul->b);
@@ -87,6 +92,10 @@ static hyp_status add_ops(hyp_cuda_contest *c, hyp_cuda_prepared *out)
     c->probe.count = 0;
     c->probe.more = false;
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(&b, s->matmul);
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) {
+        HYP_TRY(hyp_cuda_choose_layouts(c->about.session, c->about.values, out, c->about.diag));
+        return hyp_cuda_add_call(&b, s->call);
+    }
     return hyp_cuda_add_layer(&b, s->linear, c->about.layer);
 }
 

@@ -1,4 +1,4 @@
-/* conv.c - convolution steps: by cuDNN, or by a kernel of our own where that is not there, or not better. */
+/* conv.c - convolution steps: as products, by cuDNN, or by kernels of our own. */
 #include "runtime/cuda/conv.h"
 
 #include <string.h>
@@ -167,6 +167,7 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     step.y_last = hyp_cuda_lies_last(b, step.y);
     step.added_last = step.added_plus1 && hyp_cuda_lies_last(b, step.added_plus1 - 1);
     if (is_simple_depthwise(&step)) return add_depthwise(b, &step);
-    if (!is_depthwise(&step.conv)) HYP_TRY(hyp_cuda_add_dnn_conv(b, &step, &done));
+    HYP_TRY(hyp_cuda_add_conv_product(b, &step, &done));
+    if (!done && !is_depthwise(&step.conv)) HYP_TRY(hyp_cuda_add_dnn_conv(b, &step, &done));
     return done ? HYP_OK : add_plain(b, &step);
 }

@@ -14,6 +14,9 @@ typedef struct hyp_cuda_conv_step {
     uint32_t act; /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */
 } hyp_cuda_conv_step;
 
+/* conv_product.c: as a product. *out_done is false where that is not possible or not better, and then nothing was added. */
+HYP_NODISCARD hyp_status hyp_cuda_add_conv_product(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done);
+
 /* dnn_conv.c: by cuDNN. *out_done is false where cuDNN is not there or does not do it, and then nothing was added. */
 HYP_NODISCARD hyp_status hyp_cuda_add_dnn_conv(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done);
 

@@ -55,6 +55,7 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
         cuda/calls.c
         cuda/contest.c
         cuda/conv.c
+        cuda/conv_product.c
         cuda/device.c
         cuda/dnn.c
         cuda/dnn_conv.c

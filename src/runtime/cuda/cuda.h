@@ -12,6 +12,8 @@
 #ifndef HYP_RUNTIME_CUDA_CUDA_H
 #define HYP_RUNTIME_CUDA_CUDA_H
 
+#include <string.h>
+
 #include "kernels/kernels.h"
 #include "runtime/backend.h"
 #include "runtime/cuda/dnn.h"
@@ -174,6 +176,12 @@ HYP_NODISCARD bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_row
 HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k);
 /* gemm.c; a layer is one of a linear step, by cuBLASLt */
 HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
+/* A layer that is no step: y = act(x w^T + bias + before) for the tensor x_plus1 - 1, or for what the session's room has
+ * when that is 0. */
+struct hyp_cuda_product;
+struct hyp_cuda_rest;
+HYP_NODISCARD hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const struct hyp_cuda_product *product, uint32_t weight,
+                                           uint32_t x_plus1, uint32_t y, const struct hyp_cuda_rest *rest);
 /* Adds the product of the last layer, its sums split into parts, where that pays and cuBLASLt can. What is added to
  * them is left to do. They lie in the session's workspace until something else uses it. */
 typedef struct hyp_cuda_parts {
@@ -246,6 +254,8 @@ static inline bool hyp_cuda_lies_last(const hyp_cuda_build *b, uint32_t tensor)
     const bool *weights = b->session->model->channels_last, *scratch = b->prepared->channels_last;
     return (weights && weights[tensor]) || (scratch && scratch[tensor]);
 }
+/* Whether products of f32 may be rounded to TF32. */
+static inline bool hyp_cuda_is_tf32(const HypPlan__Program *p) { return strcmp(p->precision, "tf32") == 0; }
 /* filters.c: the types whose convolutions want the channels last, bit 1 << hyp_dtype. */
 uint32_t hyp_cuda_types_last(const hyp_cuda_model *m);
 enum { HYP_CUDA_LAST_AXES = 4 }; /* and with so many axes at most, N and C among them */

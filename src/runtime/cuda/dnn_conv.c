@@ -299,7 +299,7 @@ static hyp_status add(hyp_cuda_build *b, const hyp_cuda_conv_step *step, const d
 hyp_status hyp_cuda_add_dnn_conv(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done)
 {
     hyp_cuda_session *s = b->session;
-    bool relu = step->act == HYP_PW_RELU, tf32 = strcmp(b->program->precision, "tf32") == 0;
+    bool relu = step->act == HYP_PW_RELU, tf32 = hyp_cuda_is_tf32(b->program);
     dnn_shape shape;
     *out_done = false;
     if (!s->dnn || !hyp_dtype_is_float(step->dtype) || !read_shape(&step->conv, &shape)) return HYP_OK;

@@ -4,12 +4,11 @@
 
 #include "runtime/cuda/conv.h"
 
-/* Products on tensor cores want the channels last. */
+/* Products on tensor cores want the channels last, and without cuDNN all convolutions are products. */
 uint32_t hyp_cuda_types_last(const hyp_cuda_model *m)
 {
-    bool tf32 = strcmp(m->plan->program->precision, "tf32") == 0;
-    if (!m->device->dnn.library) return 0;
-    return 1u << HYP_F16 | 1u << HYP_BF16 | (uint32_t)tf32 << HYP_F32;
+    bool full = m->device->dnn.library && !hyp_cuda_is_tf32(m->plan->program);
+    return 1u << HYP_F16 | 1u << HYP_BF16 | (uint32_t)!full << HYP_F32;
 }
 
 static bool is_conv(const HypPlan__Step *step)
@@ -46,7 +45,6 @@ static void strike(const HypPlan__Program *p, const HypPlan__Step *step, bool *c
 hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag)
 {
     const HypPlan__Program *p = m->plan->program;
-    if (!hyp_cuda_types_last(m)) return HYP_OK;
     m->channels_last = hyp_calloc(p->n_tensors, sizeof *m->channels_last);
     if (!m->channels_last) return hyp_fail_memory(diag, p->n_tensors);
     for (size_t i = 0; i < p->n_steps; i++)

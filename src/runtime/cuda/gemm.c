@@ -20,6 +20,7 @@ typedef struct gemm {
     size_t element;      /* bytes; of D, too, unless it is in the workspace */
     size_t workspace;    /* bytes */
     bool in_workspace;   /* D is what follows them there */
+    bool from_room;      /* B is the session's room */
     CUdeviceptr bias_at; /* what `desc` has */
     union {
         float f;
@@ -52,7 +53,7 @@ static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     gemm *g = data;
     const hyp_cuda_library *lib = &s->model->device->lib;
     if (g->bias_plus1) HYP_TRY(set_bias(lib, g, s->at[g->bias_plus1 - 1], diag));
-    CUdeviceptr a0 = s->at[g->a], b0 = s->at[g->b];
+    CUdeviceptr a0 = s->at[g->a], b0 = g->from_room ? s->room : s->at[g->b];
     CUdeviceptr d0 = g->in_workspace ? s->workspace + g->workspace : s->at[g->d];
     CUdeviceptr c0 = g->in_workspace ? d0 : s->at[g->c];
     const hyp_cuda_box *outer = &g->product.outer;
@@ -298,6 +299,21 @@ static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, d
 }
 
 /* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. */
+static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product, double scale, uint32_t weight, uint32_t x,
+                              uint32_t y, const hyp_cuda_rest *given, gemm **out)
+{
+    hyp_cuda_rest rest = *given;
+    hyp_cuda_epilogue way;
+    HYP_TRY(add_gemm(b, product, scale, weight, x, rest.before_plus1, y, out));
+    HYP_TRY(settle(b, *out, &rest, &way));
+    if (rest.bias_plus1 && !way.bias_after) (*out)->bias_plus1 = rest.bias_plus1;
+    if (!way.bias_after && !way.act_after && !rest.after_plus1) return HYP_OK;
+    rest.before_plus1 = 0;
+    if (!way.bias_after) rest.bias_plus1 = 0;
+    if (!way.act_after) rest.act = HYP_PLAN__ACT__ACT_NONE;
+    return hyp_cuda_add_rest(b, y, product->n, product->m, &rest);
+}
+
 hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l)
 {
     const HypPlan__Layer *layer = k->layers[l];
@@ -317,15 +333,16 @@ hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_
     double scale = dtype == HYP_F8E4M3 ? (double)layer->x_scale * (double)layer->weight_scale : 1;
     hyp_cuda_product_linear(dtype, k->tf32, m, n, depth, layer->weight_kn, &product);
     gemm *g;
-    HYP_TRY(add_gemm(b, &product, scale, layer->weight, x, rest.before_plus1, y, &g));
-    hyp_cuda_epilogue way;
-    HYP_TRY(settle(b, g, &rest, &way));
-    if (layer->bias_plus1 && !way.bias_after) g->bias_plus1 = layer->bias_plus1;
-    if (!way.bias_after && !way.act_after && !rest.after_plus1) return HYP_OK;
-    rest.before_plus1 = 0;
-    if (!way.bias_after) rest.bias_plus1 = 0;
-    if (!way.act_after) rest.act = HYP_PLAN__ACT__ACT_NONE;
-    return hyp_cuda_add_rest(b, y, m, n, &rest);
+    return add_product(b, &product, scale, layer->weight, x, y, &rest, &g);
+}
+
+hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const hyp_cuda_product *product, uint32_t weight, uint32_t x_plus1,
+                             uint32_t y, const hyp_cuda_rest *rest)
+{
+    gemm *g;
+    HYP_TRY(add_product(b, product, 1, weight, x_plus1 ? x_plus1 - 1 : weight, y, rest, &g));
+    g->from_room = x_plus1 == 0;
+    return HYP_OK;
 }
 
 hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, hyp_cuda_parts *out)

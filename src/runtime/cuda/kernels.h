@@ -19,7 +19,7 @@
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) \
-    X(depthwise_pieces) X(depthwise_rows)
+    X(depthwise_pieces) X(depthwise_rows) X(unfold)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
     X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16) X(layer_f8e4m3_1)
@@ -222,6 +222,13 @@ typedef struct hyp_cuda_depthwise {
     uint32_t dtype;
     uint32_t act; /* as above */
 } hyp_cuda_depthwise;
+
+/* Every window of x written out as a row of y: y[places, kernel..., channels]. A channel is a piece of 16 bytes of them,
+ * which come last in x; `total` counts pieces of a place. */
+typedef struct hyp_cuda_unfold {
+    hyp_cuda_windows windows;
+    uint64_t x, y;
+} hyp_cuda_unfold;
 
 /* The largest element of every window, or the mean. */
 typedef struct hyp_cuda_pool {

@@ -123,6 +123,17 @@ static hyp_status set_up_aside(hyp_cuda_session *s, hyp_diag *diag)
     return HYP_OK;
 }
 
+hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p,
+                                   hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    if (!s->model->channels_last) return HYP_OK;
+    p->channels_last = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->channels_last);
+    if (!p->channels_last) return hyp_fail_memory(diag, program->n_tensors);
+    hyp_choose_layouts(program, values, hyp_cuda_types_last(s->model), HYP_CUDA_LAST_AXES, true, p->channels_last);
+    return HYP_OK;
+}
+
 static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
@@ -133,12 +144,7 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     p->known = hyp_arena_zalloc(&p->arena, program->n_steps, sizeof *p->known);
     if (!p->slot_offset || !p->edge_offset || !p->edge_bytes || !p->known)
         return hyp_fail_memory(diag, (2 * edges + program->slot_count + program->n_steps) * sizeof *p->edge_bytes);
-    uint32_t types = hyp_cuda_types_last(s->model);
-    if (types) {
-        p->channels_last = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->channels_last);
-        if (!p->channels_last) return hyp_fail_memory(diag, program->n_tensors);
-        hyp_choose_layouts(program, values, types, HYP_CUDA_LAST_AXES, p->channels_last);
-    }
+    HYP_TRY(hyp_cuda_choose_layouts(s, values, p, diag));
     HYP_TRY(hyp_cuda_replays_init(&p->replays, edges, &p->arena, diag));
     HYP_TRY(hyp_cuda_place_slots(program, values, p->slot_offset, &scratch, diag));
     HYP_TRY(hyp_cuda_place_edges(program, values, HYP_CUDA_SMALL, p->edge_offset, p->edge_bytes, &p->packed_bytes,

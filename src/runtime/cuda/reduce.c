@@ -80,6 +80,16 @@ static void sort_axes(hyp_cuda_box *box)
         for (uint32_t i = a; i > 0 && box->stride[0][i] < box->stride[0][i - 1]; i--) hyp_cuda_box_swap(box, i, i - 1);
 }
 
+/* The boxes of a sum over all places of x [N, C, spatial...], which lies with the channels last. */
+static void set_images(const hyp_cuda_build *b, uint32_t tensor, hyp_cuda_box *kept, hyp_cuda_box *reduced)
+{
+    const HypPlan__Tensor *x = b->program->tensors[tensor];
+    int64_t images = b->values[x->dims[0]], channels = b->values[x->dims[1]], places = hyp_cuda_box_count(reduced);
+    *kept = (hyp_cuda_box){
+        .rank = 2, .lanes = 1, .extent = {channels, images}, .stride = {{1, channels * places}}};
+    *reduced = (hyp_cuda_box){.rank = 1, .lanes = 1, .extent = {places}, .stride = {{channels}}};
+}
+
 hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k)
 {
     hyp_dtype dtype = hyp_cuda_dtype(b->program, k->x);
@@ -88,6 +98,7 @@ hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k)
     hyp_cuda_box_add_lane(&kept, b->values, k->kept_strides);
     hyp_cuda_box_init(&reduced, b->values, k->n_reduced, k->reduced);
     hyp_cuda_box_add_lane(&reduced, b->values, k->reduced_strides);
+    if (hyp_cuda_lies_last(b, k->x)) set_images(b, k->x, &kept, &reduced);
     hyp_cuda_box_merge(&kept);
     sort_axes(&reduced);
     hyp_cuda_box_merge(&reduced);

@@ -73,6 +73,10 @@ static hyp_status can_choose(const hyp_cuda_build *b, const HypPlan__Linear *k, 
 /* The products of a step, whether they are done so or not. */
 static hyp_status find_products(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
 {
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) {
+        HYP_TRY(hyp_cuda_choose_layouts(t->session, t->values, b->prepared, t->diag));
+        return hyp_cuda_add_call(b, s->call);
+    }
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(b, s->matmul);
     if (s->kernel_case != HYP_PLAN__STEP__KERNEL_LINEAR) return HYP_OK;
     HYP_TRY(can_choose(b, s->linear, &t->whole));

@@ -36,8 +36,8 @@ __device__ __forceinline__ window_place place_of(const hyp_cuda_windows &w, int6
     return at;
 }
 
-// Calls f(tap, position in the image) for every element of the window that is inside of x.
-template <typename F> __device__ __forceinline__ void for_window(const hyp_cuda_windows &w, const window_place &at, F f)
+// Calls f(tap, position in the image) for every element of the window; the position is -1 outside of x.
+template <typename F> __device__ __forceinline__ void for_taps(const hyp_cuda_windows &w, const window_place &at, F f)
 {
     int64_t tap = 0;
 #pragma unroll 1
@@ -50,10 +50,17 @@ template <typename F> __device__ __forceinline__ void for_window(const hyp_cuda_
 #pragma unroll 1
             for (int64_t k0 = 0; k0 < w.kernel[0]; k0++, tap++) {
                 int64_t p0 = at.begin[0] + k0 * w.dilation[0];
-                if (inside && p0 >= 0 && p0 < w.in[0]) f(tap, (p2 * w.in[1] + p1) * w.in[0] + p0);
+                f(tap, inside && p0 >= 0 && p0 < w.in[0] ? (p2 * w.in[1] + p1) * w.in[0] + p0 : (int64_t)-1);
             }
         }
     }
+}
+// The same for elements inside of x alone.
+template <typename F> __device__ __forceinline__ void for_window(const hyp_cuda_windows &w, const window_place &at, F f)
+{
+    for_taps(w, at, [&](int64_t tap, int64_t position) {
+        if (position >= 0) f(tap, position);
+    });
 }
 
 // Floats that compute in C, or any integers, of which C has 64 bits.
@@ -242,8 +249,26 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
     }
 }
 
+__device__ __forceinline__ void unfold_windows(const hyp_cuda_unfold &p)
+{
+    const hyp_cuda_windows &w = p.windows;
+    int64_t channels = w.channels.size;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
+        window_place at = place_of(w, i);
+        int64_t x = at.image * w.in_count * channels + at.channel;
+        int64_t y = (at.row * w.out[0].size + at.column) * w.kernel_count * channels + at.channel;
+        for_taps(w, at, [&](int64_t tap, int64_t position) {
+            uint4 bits = make_uint4(0, 0, 0, 0);
+            if (position >= 0) bits = load_bits16(p.x, x + position * channels);
+            ((uint4 *)p.y)[y + tap * channels] = bits;
+        });
+    }
+}
+
 } // namespace
 
+KERNEL(unfold, hyp_cuda_unfold, unfold_windows(p))
 KERNEL(conv_f32, hyp_cuda_conv, convolution<float>(p))
 KERNEL(conv_f64, hyp_cuda_conv, convolution<double>(p))
 KERNEL(conv_u64, hyp_cuda_conv, convolution<uint64_t>(p))

@@ -202,19 +202,27 @@ static void images_that_are_empty_or_all_padding_equal_reference(void **state)
 
 /* ---- networks ------------------------------------------------------------------------------------------------ */
 
-/* y = act(conv(x) + z) with filters of kernel x kernel, padded by (kernel - 1) / 2; z may be PB_NONE. */
+/* y = act(conv(x) + z); z may be PB_NONE. The sizes in the window are not looked at. */
+static void add_call(uint64_t *seed, hyp_dtype dtype, uint32_t x, uint32_t z, uint32_t y, int64_t in, int64_t out,
+                     int64_t group, const window *w, const char *act)
+{
+    uint32_t weight = random_weight(&builder, seed, dtype, 4, (int64_t[]){out, in / group, w->kernel[0], w->kernel[1]});
+    uint32_t bias = random_weight(&builder, seed, dtype, 1, &out);
+    HypPlan__Call *call = pb_call(&builder, "conv", z == PB_NONE ? 3 : 4, (uint32_t[]){x, weight, bias, z}, y);
+    pb_call_ints(&builder, call, 2, w->strides);
+    pb_call_ints(&builder, call, 4, w->pads);
+    pb_call_ints(&builder, call, 2, w->dilations);
+    pb_call_int(&builder, call, group);
+    pb_call_symbol(&builder, call, act);
+}
+
+/* With filters of kernel x kernel, padded by (kernel - 1) / 2. */
 static void add_conv(uint64_t *seed, hyp_dtype dtype, uint32_t x, uint32_t z, uint32_t y, int64_t in, int64_t out,
                      int64_t group, int64_t kernel, const char *act)
 {
-    uint32_t weight = random_weight(&builder, seed, dtype, 4, (int64_t[]){out, in / group, kernel, kernel});
-    uint32_t bias = random_weight(&builder, seed, dtype, 1, &out);
     const int64_t pad = (kernel - 1) / 2;
-    HypPlan__Call *call = pb_call(&builder, "conv", z == PB_NONE ? 3 : 4, (uint32_t[]){x, weight, bias, z}, y);
-    pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
-    pb_call_ints(&builder, call, 4, (int64_t[]){pad, pad, pad, pad});
-    pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
-    pb_call_int(&builder, call, group);
-    pb_call_symbol(&builder, call, act);
+    const window w = {2, {0}, {kernel, kernel}, {1, 1}, {1, 1}, {pad, pad, pad, pad}};
+    add_call(seed, dtype, x, z, y, in, out, group, &w, act);
 }
 
 /* Tensors between convolutions, which may lie in another order: read by a pool, in place, element by element, and by
@@ -263,6 +271,53 @@ static void tensors_between_convolutions_may_lie_in_another_order(void **state)
         want.atol *= 4;
         check_plan(&dev, &builder, (dims_list){{2, 5, 12, 10}}, want);
     }
+}
+
+/* Channels in multiples of 16 bytes, so that windows become rows of a product: a window that is strided, dilated and
+ * unevenly padded, filters of one element without and with a stride, and a sum that replaces what is added; then means. */
+static void build_products(uint64_t *seed, hyp_dtype dtype, const char *act)
+{
+    const int64_t whole[] = {2, 8, 9, 7}, half[] = {2, 16, 4, 4}, few[] = {2, 8, 2, 2}, rows[] = {2, 8};
+    static const window wide = {2, {0}, {3, 2}, {2, 2}, {2, 1}, {1, 0, 2, 1}};
+    static const window sparse = {2, {0}, {1, 1}, {2, 2}, {1, 1}, {0}};
+    pb_init(&builder);
+    uint32_t *whole_dims = pb_consts(&builder, 4, whole), *half_dims = pb_consts(&builder, 4, half);
+    uint32_t *few_dims = pb_consts(&builder, 4, few), *row_dims = pb_consts(&builder, 2, rows);
+    uint32_t x = pb_input(&builder, "x", dtype, 4, whole_dims), y = pb_output(&builder, "y", dtype, 2, row_dims);
+    uint32_t first = pb_scratch(&builder, dtype, 0, 4, whole_dims);
+    uint32_t second = pb_scratch(&builder, dtype, 1, 4, half_dims);
+    uint32_t third = pb_scratch(&builder, dtype, 0, 4, half_dims);
+    uint32_t fourth = pb_scratch(&builder, dtype, 1, 4, half_dims);
+    uint32_t last = pb_scratch(&builder, dtype, 0, 4, few_dims);
+    add_conv(seed, dtype, x, PB_NONE, first, 8, 8, 1, 1, "tanh");
+    add_call(seed, dtype, first, PB_NONE, second, 8, 16, 1, &wide, act);
+    add_conv(seed, dtype, second, PB_NONE, third, 16, 16, 1, 1, "tanh");
+    add_conv(seed, dtype, third, second, fourth, 16, 16, 1, 3, "sigmoid");
+    add_call(seed, dtype, fourth, PB_NONE, last, 16, 8, 1, &sparse, act);
+    HypPlan__Reduce *mean = pb_reduce(&builder);
+    mean->kind = HYP_PLAN__REDUCE__KIND__MEAN;
+    mean->x = last;
+    mean->y = y;
+    mean->n_kept = mean->n_kept_strides = mean->n_reduced = mean->n_reduced_strides = 2;
+    mean->kept = row_dims;
+    mean->kept_strides = pb_consts(&builder, 2, (int64_t[]){32, 4});
+    mean->reduced = pb_consts(&builder, 2, (int64_t[]){2, 2});
+    mean->reduced_strides = pb_consts(&builder, 2, (int64_t[]){2, 1});
+}
+
+static void windows_may_be_the_rows_of_a_product(void **state)
+{
+    (void)state;
+    uint64_t seed = 8;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};
+    static const char *const acts[] = {"none", "relu", "relu6", "silu", "mish", "hard-swish"};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t a = 0; a < sizeof acts / sizeof *acts; a++) {
+            build_products(&seed, types[t], acts[a]);
+            tolerance want = tolerance_of(types[t], 150);
+            want.atol *= 4;
+            check_plan(&dev, &builder, (dims_list){{2, 8, 9, 7}}, want);
+        }
 }
 
 /* ---- pooling ------------------------------------------------------------------------------------------------- */
@@ -351,6 +406,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(integers_are_convolved_exactly),
         cmocka_unit_test(images_that_are_empty_or_all_padding_equal_reference),
         cmocka_unit_test(tensors_between_convolutions_may_lie_in_another_order),
+        cmocka_unit_test(windows_may_be_the_rows_of_a_product),
         cmocka_unit_test(pooling_equals_reference_for_every_type_and_window),
         cmocka_unit_test(integers_have_a_largest_too),
         cmocka_unit_test(the_largest_of_numbers_and_nan_is_nan),
