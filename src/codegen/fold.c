@@ -46,7 +46,44 @@ static bool has_fixed_content(const hyp_value *value)
     return value->content != NULL;
 }
 
-/* ---- one constant behind one operator: the frequent and large cases, without doubles in between ----------- */
+/* ---- a constant that is only converted, scaled and transposed: large weights, without tensors of doubles in between
+ * ---- */
+
+/* What a value is of a constant. In double, in which conversions between change nothing. */
+typedef struct chain {
+    const hyp_value *from;
+    double factor;
+    bool swaps; /* rows and columns */
+} chain;
+
+/* One step of a chain back, from value v to *out. */
+static bool step_back(const folder *f, hyp_value_id v, chain *c, hyp_value_id *out)
+{
+    const hyp_value *value = value_at(f, v), *by;
+    const hyp_node *node = &f->lowered->graph->nodes.data[value->producer];
+    if (node->input_count == 0 || node->inputs[0] == HYP_NO_VALUE) return false;
+    const hyp_type *in = &value_at(f, node->inputs[0])->type;
+    *out = node->inputs[0];
+    switch (node->op) {
+    case HYP_OP_cast: return hyp_dtype_is_float(value->type.dtype) && hyp_dtype_is_float(in->dtype);
+    case HYP_OP_transpose: c->swaps ^= in->rank == 2 && node->attrs[0].dims[0] == 1; return in->rank == 2;
+    case HYP_OP_mul:
+        by = value_at(f, node->inputs[1]);
+        if (c->factor != 1 || by->kind != HYP_VALUE_CONST || by->type.rank != 0 || !by->data) return false;
+        c->factor = hyp_load_f64(by->type.dtype, by->data, 0);
+        return hyp_dtype_is_float(value->type.dtype);
+    default: return false;
+    }
+}
+
+static bool find_chain(const folder *f, hyp_value_id v, chain *out)
+{
+    *out = (chain){.factor = 1};
+    while (value_at(f, v)->kind == HYP_VALUE_NODE)
+        if (!step_back(f, v, out, &v)) return false;
+    out->from = value_at(f, v);
+    return out->from->kind == HYP_VALUE_CONST && out->from->data;
+}
 
 static void convert(hyp_dtype from, const void *in, hyp_dtype to, void *out, size_t count)
 {
@@ -73,20 +110,33 @@ static void transpose(const char *in, char *out, size_t rows, size_t columns, si
                     memcpy(out + (c * rows + r) * size, in + (r * columns + c) * size, size);
 }
 
-/* False when it is no such case. */
-static bool fold_directly(const hyp_node *node, const hyp_value *in, const hyp_value *out, void *bytes)
+/* Each element by itself, in its place or, in blocks as above, in that of its mirror image. */
+static void scale(const chain *c, hyp_dtype to, void *out)
 {
-    if (in->kind != HYP_VALUE_CONST || !in->data) return false;
-    size_t size = hyp_dtype_size(in->type.dtype);
-    if (node->op == HYP_OP_cast && hyp_dtype_is_float(in->type.dtype) && hyp_dtype_is_float(out->type.dtype)) {
-        convert(in->type.dtype, in->data, out->type.dtype, bytes, in->bytes / size);
-        return true;
-    }
-    if (node->op == HYP_OP_transpose && in->type.rank == 2 && node->attrs[0].dims[0] == 1) {
-        transpose(in->data, bytes, (size_t)in->type.dims[0], (size_t)in->type.dims[1], size);
-        return true;
-    }
-    return false;
+    enum { BLOCK = 32 };
+    hyp_dtype from = c->from->type.dtype;
+    size_t count = c->from->bytes / hyp_dtype_size(from), columns = c->swaps ? (size_t)c->from->type.dims[1] : count;
+    size_t rows = columns ? count / columns : 0;
+    for (size_t r0 = 0; r0 < rows; r0 += BLOCK)
+        for (size_t c0 = 0; c0 < columns; c0 += BLOCK)
+            for (size_t r = r0; r < rows && r < r0 + BLOCK; r++)
+                for (size_t k = c0; k < columns && k < c0 + BLOCK; k++)
+                    hyp_store_f64(to, out, k * rows + r,
+                                  c->factor * hyp_load_f64(from, c->from->data, r * columns + k));
+}
+
+static void fold_chain(const chain *c, hyp_dtype to, void *out)
+{
+    hyp_dtype from = c->from->type.dtype;
+    size_t size = hyp_dtype_size(from);
+    if (c->factor == 1 && !c->swaps && from == to)
+        memcpy(out, c->from->data, c->from->bytes);
+    else if (c->factor == 1 && !c->swaps)
+        convert(from, c->from->data, to, out, c->from->bytes / size);
+    else if (c->factor == 1 && from == to)
+        transpose(c->from->data, out, (size_t)c->from->type.dims[0], (size_t)c->from->type.dims[1], size);
+    else
+        scale(c, to, out);
 }
 
 /* ---- evaluation of a subgraph ----------------------------------------------------------------------- */
@@ -198,10 +248,10 @@ static hyp_status compute(folder *f, hyp_value_id v, size_t bytes, hyp_diag *dia
             hyp_store_i64(value->type.dtype, f->buffer, i, value->content[i]);
         return HYP_OK;
     }
-    const hyp_node *node = &f->lowered->graph->nodes.data[value->producer];
-    const hyp_value *in = node->inputs[0] == HYP_NO_VALUE ? NULL : value_at(f, node->inputs[0]);
-    if (in && fold_directly(node, in, value, f->buffer)) {
-        forget_constant(f, in);
+    chain c;
+    if (find_chain(f, v, &c)) {
+        fold_chain(&c, value->type.dtype, f->buffer);
+        forget_constant(f, c.from);
         return HYP_OK;
     }
     hyp_status status = evaluate(f, v, f->buffer, diag);

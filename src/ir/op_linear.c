@@ -174,28 +174,41 @@ hyp_status hyp_infer_gemm(const hyp_infer_call *c)
 /* ---- evaluation ------------------------------------------------------------------------------------- */
 
 /* out[m n] = scale * a[m k] b[k n]. a and b are at these strides; out is dense, row by row. Every element is
- * summed in ascending k. */
+ * summed in ascending k. Where columns of b are dense, four at a time: their sums do not wait for each other, and they
+ * stay in the cache for all rows. */
 #define DEFINE_PRODUCT(name, T)                                                                                        \
+    static void name##_rows(T *out, const T *a, int64_t a_row, int64_t a_column, const T *b, int64_t b_row, int64_t m, \
+                            int64_t k, int64_t n)                                                                      \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < m; i++, out += n, a += a_row) {                                                        \
+            for (int64_t j = 0; j < n; j++) out[j] = 0;                                                                \
+            for (int64_t l = 0; l < k; l++) {                                                                          \
+                const T factor = a[l * a_column], *row = b + l * b_row;                                                \
+                for (int64_t j = 0; j < n; j++) out[j] += factor * row[j];                                             \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void name##_columns(T *out, const T *a, int64_t a_row, int64_t a_column, const T *b, int64_t b_row,         \
+                               int64_t b_column, int64_t m, int64_t k, int64_t n)                                      \
+    {                                                                                                                  \
+        for (int64_t j = 0; j < n; j += 4)                                                                             \
+            for (int64_t i = 0; i < m; i++) {                                                                          \
+                const T *x = a + i * a_row, *column[4];                                                                \
+                T sum[4] = {0};                                                                                        \
+                for (int c = 0; c < 4; c++) column[c] = b + (j + c < n ? j + c : j) * b_column;                        \
+                for (int64_t l = 0; l < k; l++)                                                                        \
+                    for (int c = 0; c < 4; c++) sum[c] += x[l * a_column] * column[c][l * b_row];                      \
+                for (int c = 0; c < 4 && j + c < n; c++) out[i * n + j + c] = sum[c];                                  \
+            }                                                                                                          \
+    }                                                                                                                  \
     static void name(T *out, const T *a, int64_t a_row, int64_t a_column, const T *b, int64_t b_row, int64_t b_column, \
                      int64_t m, int64_t k, int64_t n, T scale)                                                         \
     {                                                                                                                  \
-        for (int64_t i = 0; i < m; i++, out += n, a += a_row) {                                                        \
-            if (b_column == 1) { /* rows of b are dense: add them up */                                                \
-                for (int64_t j = 0; j < n; j++) out[j] = 0;                                                            \
-                for (int64_t l = 0; l < k; l++) {                                                                      \
-                    const T factor = a[l * a_column], *row = b + l * b_row;                                            \
-                    for (int64_t j = 0; j < n; j++) out[j] += factor * row[j];                                         \
-                }                                                                                                      \
-            } else { /* columns are: dot products */                                                                   \
-                for (int64_t j = 0; j < n; j++) {                                                                      \
-                    const T *column = b + j * b_column;                                                                \
-                    T sum = 0;                                                                                         \
-                    for (int64_t l = 0; l < k; l++) sum += a[l * a_column] * column[l * b_row];                        \
-                    out[j] = sum;                                                                                      \
-                }                                                                                                      \
-            }                                                                                                          \
-            for (int64_t j = 0; j < n; j++) out[j] *= scale;                                                           \
-        }                                                                                                              \
+        if (b_column == 1)                                                                                             \
+            name##_rows(out, a, a_row, a_column, b, b_row, m, k, n);                                                   \
+        else                                                                                                           \
+            name##_columns(out, a, a_row, a_column, b, b_row, b_column, m, k, n);                                      \
+        for (int64_t i = 0; i < m * n; i++) out[i] *= scale;                                                           \
     }
 DEFINE_PRODUCT(product_f64, double)
 DEFINE_PRODUCT(product_u64, uint64_t) /* wraps, as signed integers do modulo 2^64 */
