@@ -207,6 +207,16 @@ static double fused_mlp(const asking *a)
     return seconds;
 }
 
+/* The same of a convolution. Where none was measured it is a product, unless there are groups. */
+static double convolution_ratio(const asking *a, hyp_dtype t, const double *shape)
+{
+    double out = 1;
+    if (a->line->tf32 && t == HYP_F32) return out;
+    if (!hyp_measured_ratio(a->device, HYP_OP_conv, t, shape, &out) && shape[4] == 1)
+        hyp_measured_ratio(a->device, HYP_OP_linear, t, (const double[]){shape[0], shape[1], shape[2] * shape[3]}, &out);
+    return out;
+}
+
 /* A convolution multiplies every result by the weights of its channel, the transpose of one every element of x. */
 static double convolution(const asking *a)
 {
@@ -221,7 +231,8 @@ static double convolution(const asking *a)
     if (transpose) return seconds;
     double in = size_of(a, w->dims[1]), taps = elements(a, w) / fmax(1, channels * in);
     double groups = size_of(a, q->inputs[0]->dims[1]) / fmax(1, in);
-    seconds *= ratio(a, HYP_OP_conv, w->dtype, (const double[]){count / fmax(1, channels), channels, in, taps, groups});
+    double places = count / fmax(1, channels);
+    seconds *= convolution_ratio(a, w->dtype, (const double[]){places, channels, in, taps, groups});
     if (added) seconds += sum(a, "before", added, count);
     return seconds + activation(a, q->attrs[4].sym, count, y->dtype);
 }
