@@ -222,7 +222,8 @@ typedef enum hyp_step_tuning {
 } hyp_step_tuning;
 HYP_API hyp_step_tuning hyp_context_step_tuning(const hyp_context *context, size_t step);
 /* Adds what was found before on the same device (hyp_context_tuning_device); it is copied, and replaces what was known
- * of this product. An algorithm that the library refuses is not used. Forgets the shapes that were prepared. */
+ * of this product. An algorithm that the library refuses, or a kernel that the driver does, is not used. Forgets the
+ * shapes that were prepared. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_add_tuned(hyp_context *context, const hyp_tuned *tuned, hyp_diag *diag);
 
 /* Writes the context's plan with everything that it knows, to `path`, which may be the file that it was loaded from: it

@@ -1,9 +1,9 @@
 #!/bin/sh
-# runtime_size.sh LIBRARY BYTES FOLDER GPU-BYTES: weighs a library, and apart from it the images of GPU code in it, which
-# lie in the folder. Fails when either is heavier.
+# runtime_size.sh LIBRARY BYTES FOLDER GPU-BYTES: weighs a library, and apart from it the images and the text of GPU code in
+# it, which lie in the folder. Fails when either is heavier.
 set -eu
 images=0
-for image in "$3"/*.fatbin; do
+for image in "$3"/*.fatbin "$3"/*.cuh; do
     [ ! -f "$image" ] || images=$((images + $(stat -L -c %s "$image")))
 done
 rest=$(($(stat -L -c %s "$1") - images))

@@ -1,6 +1,7 @@
 #include "runtime/cuda/generate.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -99,12 +100,16 @@ static const char *op_name(uint32_t op)
     }
 }
 
-/* Bits, so that every number arrives as it is, NaN and zeros included. */
+/* By its bits, so that every number arrives as it is; in a key, where they do not count, people may read it. Bounds of
+ * integers can look like NaN. */
 static void put_number(const writer *w, double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    hyp_strbuf_printf(w->out, "number(0x%llxull)", (unsigned long long)bits);
+    if (w->key && !isnan(value))
+        hyp_strbuf_double(w->out, value);
+    else
+        hyp_strbuf_printf(w->out, w->key ? "0x%llx" : "number(0x%llxull)", (unsigned long long)bits);
 }
 
 static void put_operand(const writer *w, hyp_cuda_pw_operand from)
@@ -206,7 +211,7 @@ bool hyp_cuda_pw_is_key(const char *key) { return strncmp(key, key_start, sizeof
 
 /* ---- the source ---------------------------------------------------------------------------------------------- */
 
-/* instructions.h, scalar.cuh, pointwise.cuh and pieces.cuh, put into the binary without their comments. */
+/* What cuda.cmake makes of instructions.h, own_floats.cuh, scalar.cuh, pointwise.cuh and pieces.cuh. */
 __asm__(".pushsection .rodata\n"
         ".local hyp_cuda_device_text\n"
         "hyp_cuda_device_text:\n"

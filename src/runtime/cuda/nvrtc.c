@@ -24,14 +24,14 @@ static hyp_status find(const void *near, void **out_handle, char path[PATH_MAX],
 
 hyp_status hyp_nvrtc_open(hyp_nvrtc *out, const void *near, hyp_diag *diag)
 {
-#define X(name)                                                                                                        \
-    {                                                                                                                  \
-#name, offsetof(hyp_nvrtc, name)                                                                               \
-    }
-    static const hyp_cuda_symbol symbols[] = {X(nvrtcGetErrorString), X(nvrtcCreateProgram),     X(nvrtcDestroyProgram),
-                                              X(nvrtcCompileProgram), X(nvrtcGetProgramLogSize), X(nvrtcGetProgramLog),
-                                              X(nvrtcGetCUBINSize),   X(nvrtcGetCUBIN)};
+    static const hyp_cuda_symbol symbols[] = {
+#define X(name) {#name, offsetof(hyp_nvrtc, name)},
+        /* clang-format off */
+        X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram)
+        X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN)
+    /* clang-format on */
 #undef X
+    };
     hyp_nvrtc n = {0};
     char path[PATH_MAX];
     HYP_TRY(find(near, &n.handle, path, diag));

@@ -1,86 +1,15 @@
-// scalar.cuh - single elements: small floats, bits in memory, activations. Shared by our kernels and by those that are
-// generated (generate.h), which compile without any header but this folder's.
+// scalar.cuh - single elements: bits in memory, activations. Shared by our kernels and by those that are generated
+// (generate.h), which compile without any header but this folder's.
 #ifndef HYP_RUNTIME_CUDA_SCALAR_CUH
 #define HYP_RUNTIME_CUDA_SCALAR_CUH
 
 #ifndef HYP_CUDA_GENERATED
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-
 #include "hypatia/types.h"
+#include "runtime/cuda/small_floats.cuh"
 #endif
 
 namespace
 {
-
-// ---- small floats -----------------------------------------------------------------------------------------
-
-__device__ __forceinline__ float from_bfloat(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
-#ifndef HYP_CUDA_GENERATED
-__device__ __forceinline__ float from_half(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
-__device__ __forceinline__ uint16_t half_bits(float v) { return __half_as_ushort(__float2half_rn(v)); }
-__device__ __forceinline__ uint16_t half_bits(double v) { return __half_as_ushort(__double2half(v)); }
-__device__ __forceinline__ uint16_t bfloat_bits(float v) { return __bfloat16_as_ushort(__float2bfloat16_rn(v)); }
-__device__ __forceinline__ uint16_t bfloat_bits(double v) { return __bfloat16_as_ushort(__double2bfloat16(v)); }
-// f8e4m3: what is out of range becomes the largest number.
-__device__ __forceinline__ uint8_t to_byte(float v) { return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3); }
-__device__ __forceinline__ uint8_t to_byte(double v) { return __nv_cvt_double_to_fp8(v, __NV_SATFINITE, __NV_E4M3); }
-__device__ __forceinline__ uint16_t to_bytes(float low, float high)
-{
-    return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E4M3);
-}
-__device__ __forceinline__ float from_byte(uint8_t code)
-{
-    return __half2float((__half)__nv_cvt_fp8_to_halfraw(code, __NV_E4M3));
-}
-#elif !defined(HYP_CUDA_EMULATOR) // which has functions of the same names
-__device__ __forceinline__ float from_half(uint16_t bits)
-{
-    float v;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
-    return v;
-}
-__device__ __forceinline__ uint16_t half_bits(float v)
-{
-    uint16_t bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(v));
-    return bits;
-}
-__device__ __forceinline__ uint16_t half_bits(double v)
-{
-    uint16_t bits;
-    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(v));
-    return bits;
-}
-__device__ __forceinline__ uint16_t bfloat_bits(float v)
-{
-    uint16_t bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(v));
-    return bits;
-}
-// A kernel with f8e4m3 compiles for 8.9 and newer.
-__device__ __forceinline__ uint8_t to_byte(float v)
-{
-    uint16_t two;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"(v));
-    return (uint8_t)two;
-}
-__device__ __forceinline__ float from_byte(uint8_t code)
-{
-    uint32_t two;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(two) : "h"((uint16_t)code));
-    return from_half((uint16_t)two);
-}
-// An f32 that is rounded to odd, so that nothing is rounded twice (Boldo and Melquiond 2005).
-__device__ __forceinline__ float cut(double v)
-{
-    float low = __double2float_rz(v);
-    return (double)low == v ? low : __uint_as_float(__float_as_uint(low) | 1);
-}
-__device__ __forceinline__ uint16_t bfloat_bits(double v) { return bfloat_bits(cut(v)); }
-__device__ __forceinline__ uint8_t to_byte(double v) { return to_byte(cut(v)); }
-#endif
 
 // From 9.0 on a kernel is launched before the one before it in the stream has ended.
 // The next kernel may be launched as soon as every block of this one has come here.

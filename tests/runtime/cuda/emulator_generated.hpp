@@ -26,6 +26,8 @@ static struct {
 } blockIdx, threadIdx;
 static const generated_halves *halves;
 
+static float __uint_as_float(uint32_t u);
+static float from_bfloat(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
 static float from_half(uint16_t bits) { return halves->from_half(bits); }
 static uint16_t half_bits(float v) { return halves->half_of_float(v); }
 static uint16_t half_bits(double v) { return halves->half_of_double(v); }
