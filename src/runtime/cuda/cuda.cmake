@@ -80,7 +80,7 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
         cuda/program.c
         cuda/reduce.c
         cuda/replay.c
-        cuda/staging.c
+        cuda/staging.c cuda/team.c
         cuda/steps.c
         cuda/trial.c
         cuda/tune.c

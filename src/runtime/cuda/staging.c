@@ -1,5 +1,6 @@
 #include "runtime/cuda/staging.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "runtime/cuda/backend_cuda.h"
@@ -15,6 +16,7 @@ hyp_status hyp_cuda_staging_init(hyp_cuda_staging *g, size_t edges, hyp_diag *di
 
 void hyp_cuda_staging_dispose(hyp_cuda_staging *g, const hyp_cuda_library *lib)
 {
+    hyp_team_stop(g->team);
     if (g->device) lib->cuMemFree(g->device);
     if (g->packed) lib->cuMemFreeHost(g->packed);
     if (g->ring) lib->cuMemFreeHost(g->ring);
@@ -195,6 +197,64 @@ static hyp_status fetch_pieces(hyp_cuda_session *s, uint8_t *to, CUdeviceptr fro
     return HYP_OK;
 }
 
+/* A tensor that several threads copy: each takes the next piece that nobody has taken. */
+typedef struct shared_copy {
+    hyp_cuda_session *s;
+    CUdeviceptr device;
+    uint8_t *host;
+    size_t bytes;
+    bool out;
+    atomic_size_t next;
+    atomic_int result; /* of the driver: the last failure */
+} shared_copy;
+
+static CUresult copy_piece(const shared_copy *c, size_t slot, size_t done)
+{
+    const hyp_cuda_library *lib = &c->s->model->device->lib;
+    CUstream stream = c->s->stream;
+    CUevent sent = c->s->staging.sent[slot];
+    uint8_t *piece = c->s->staging.ring + slot * HYP_CUDA_PIECE, *host = c->host + done;
+    size_t size = piece_at(done, c->bytes);
+    CUresult result = c->out ? CUDA_SUCCESS : lib->cuEventSynchronize(sent);
+    if (result != CUDA_SUCCESS) return result;
+    if (!c->out) memcpy(piece, host, size);
+    result = c->out ? lib->cuMemcpyDtoHAsync(piece, c->device + done, size, stream)
+                    : lib->cuMemcpyHtoDAsync(c->device + done, piece, size, stream);
+    if (result == CUDA_SUCCESS) result = lib->cuEventRecord(sent, stream);
+    if (result == CUDA_SUCCESS && c->out) result = lib->cuEventSynchronize(sent);
+    if (result == CUDA_SUCCESS && c->out) memcpy(host, piece, size);
+    return result;
+}
+
+static void copy_share(void *user, size_t self)
+{
+    shared_copy *c = user;
+    bool entered = self > 0 && hyp_cuda_enter_to_free(c->s->model->device); /* the first thread is inside */
+    size_t done = 0;
+    while (atomic_load(&c->result) == CUDA_SUCCESS && (done = atomic_fetch_add(&c->next, HYP_CUDA_PIECE)) < c->bytes) {
+        CUresult result = copy_piece(c, self, done);
+        if (result != CUDA_SUCCESS) atomic_store(&c->result, (int)result);
+    }
+    if (entered) hyp_cuda_leave(c->s->model->device);
+}
+
+/* Copies a tensor in pieces, by several threads where it is so large that they are worth waking. */
+static hyp_status copy_pieces(hyp_cuda_session *s, CUdeviceptr device, uint8_t *host, size_t bytes, bool out,
+                              hyp_diag *diag)
+{
+    hyp_cuda_staging *g = &s->staging;
+    if (bytes >= HYP_CUDA_SHARED && !g->team && !g->alone) {
+        g->team = hyp_team_start();
+        g->alone = !g->team;
+    }
+    if (bytes < HYP_CUDA_SHARED || !g->team)
+        return out ? fetch_pieces(s, host, device, bytes, diag) : send_pieces(s, device, host, bytes, diag);
+    shared_copy c = {.s = s, .device = device, .host = host, .bytes = bytes, .out = out};
+    hyp_team_run(g->team, copy_share, &c);
+    return hyp_cuda_check(&s->model->device->lib, (CUresult)atomic_load(&c.result),
+                          out ? "copying an output from the device" : "copying an input to the device", diag);
+}
+
 hyp_status hyp_cuda_stage_inputs(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
@@ -208,7 +268,7 @@ hyp_status hyp_cuda_stage_inputs(hyp_cuda_session *s, const hyp_cuda_prepared *p
         case HYP_CUDA_WAY_NONE: break;
         case HYP_CUDA_WAY_MOVED: result = lib->cuMemcpyDtoDAsync(to, (uintptr_t)from, bytes, s->stream); break;
         case HYP_CUDA_WAY_PACKED: memcpy(s->staging.packed + p->edge_offset[i], from, bytes); break;
-        case HYP_CUDA_WAY_PIECES: HYP_TRY(send_pieces(s, to, from, bytes, diag)); break;
+        case HYP_CUDA_WAY_PIECES: HYP_TRY(copy_pieces(s, to, b->inputs[i], bytes, false, diag)); break;
         case HYP_CUDA_WAY_DIRECT: result = lib->cuMemcpyHtoDAsync(to, from, bytes, s->stream); break;
         }
         HYP_TRY(hyp_cuda_check(lib, result, "copying an input to the device", diag));
@@ -228,7 +288,7 @@ hyp_status hyp_cuda_stage_outputs(hyp_cuda_session *s, const hyp_cuda_prepared *
             hyp_cuda_way way = s->staging.ways[edge];
             CUresult result = CUDA_SUCCESS;
             if ((way == HYP_CUDA_WAY_PIECES) != (pieces == 1)) continue;
-            if (way == HYP_CUDA_WAY_PIECES) HYP_TRY(fetch_pieces(s, b->outputs[i], from, bytes, diag));
+            if (way == HYP_CUDA_WAY_PIECES) HYP_TRY(copy_pieces(s, from, b->outputs[i], bytes, true, diag));
             if (way == HYP_CUDA_WAY_MOVED)
                 result = lib->cuMemcpyDtoDAsync((uintptr_t)b->outputs[i], from, bytes, s->stream);
             if (way == HYP_CUDA_WAY_DIRECT) result = lib->cuMemcpyDtoHAsync(b->outputs[i], from, bytes, s->stream);

@@ -6,8 +6,9 @@
  *
  *   - Small tensors lie one behind the other, so that all inputs are one transfer, and all outputs. Both are launches of
  *     our kernel for copies, and a part of the graph that is replayed.
- *   - Large ones go in pieces through a ring, so that one piece is copied by the host while others are under way; but
- *     from or to the caller's memory where that is page-locked.
+ *   - Large ones go in pieces through a ring, so that one piece is copied by the host while others are under way; very
+ *     large ones by several threads, each through a place of the ring. Where the caller's memory is page-locked, they go
+ *     from or to that.
  *
  * Where there is no page-locked memory to be had, the driver copies from and to the caller's memory as it can.
  */
@@ -16,6 +17,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/cuda/library.h"
+#include "runtime/cuda/team.h"
 
 struct hyp_cuda_session;
 struct hyp_cuda_prepared;
@@ -24,7 +26,10 @@ struct hyp_cuda_prepared;
  * 10 us until kernels go on after it; measured on an H200) than what packing keeps from overlapping: 5 us for 256 KB.
  * Pieces of 512 KB take 10 us on the bus: much more than the call that sends them, and little beside a tensor of some MB,
  * whose first or last piece overlaps with nothing. */
-enum { HYP_CUDA_SMALL = 256 << 10, HYP_CUDA_PIECE = 512 << 10, HYP_CUDA_RING = 4 /* pieces */ };
+enum { HYP_CUDA_SMALL = 256 << 10, HYP_CUDA_PIECE = 512 << 10, HYP_CUDA_RING = 1 + HYP_TEAM_HELPERS /* pieces */ };
+
+/* Of what size on helpers are woken, which takes some 50 us: one thread copies 15 GB/s, the bus transfers 50. */
+enum { HYP_CUDA_SHARED = 4 << 20 };
 
 /* How a tensor comes to where the kernels use it. */
 typedef enum hyp_cuda_way {
@@ -44,6 +49,8 @@ typedef struct hyp_cuda_staging {
     bool refused; /* there was no page-locked memory to be had: more is not asked for */
     CUevent sent[HYP_CUDA_RING];
     uint64_t turn;      /* pieces so far */
+    hyp_team *team;     /* NULL = none */
+    bool alone;         /* there was none to be had */
     hyp_cuda_way *ways; /* by input, then output, in the run under way */
 } hyp_cuda_staging;
 

@@ -21,8 +21,11 @@ struct stream {
 static std::set<stream *> streams;
 static std::mutex streams_lock;
 
+static std::recursive_mutex waiting_lock; // several threads may queue work on a stream, and wait for it
+
 static bool finish_one(stream *s)
 {
+    std::lock_guard<std::recursive_mutex> hold(waiting_lock);
     if (s->waiting.empty() || device_lost) return false;
     work first = s->waiting.front();
     s->waiting.pop_front();
@@ -50,9 +53,10 @@ static void queue(CUstream at, const work &what)
         s->graph.push_back(what);
     else if (s && s->origin)
         s->origin->graph.push_back(what);
-    else if (s && is_mode("lazy"))
+    else if (s && is_mode("lazy")) {
+        std::lock_guard<std::recursive_mutex> hold(waiting_lock);
         s->waiting.push_back(what);
-    else
+    } else
         what();
 }
 static void no_capture(CUstream at, const char *what)
@@ -136,7 +140,7 @@ static std::atomic<uint64_t> nanoseconds;
 struct event {
     uint64_t time;
     stream *at;      // where it was recorded last
-    size_t expected; // records that are not done yet
+    std::atomic<size_t> expected; // records that are not done yet
 };
 DRIVER cuEventCreate(CUevent *out, unsigned int) { return *out = (CUevent) new event{}, CUDA_SUCCESS; }
 DRIVER cuEventDestroy(CUevent at) { return delete (event *)at, fault("cuEventDestroy"); }
@@ -175,6 +179,7 @@ DRIVER cuEventSynchronize(CUevent at)
 {
     FAULT("cuEventSynchronize");
     event *e = (event *)at;
+    std::lock_guard<std::recursive_mutex> hold(waiting_lock); // also tells the thread sanitizer who waited for whom
     while (e->expected > 0 && finish_one(e->at)) {
     }
     return CUDA_SUCCESS;

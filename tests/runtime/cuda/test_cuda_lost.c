@@ -12,7 +12,8 @@
 #include "runtime/cuda/staging.h"
 #include "runtime/plan_builder.h"
 
-enum { ROWS = 5, WIDTH = 4, LARGE = HYP_CUDA_SMALL / 8 / WIDTH + 1 }; /* rows; the last ones are not packed */
+/* Rows; from LARGE on tensors go in pieces, from SHARED on several threads copy them. */
+enum { ROWS = 5, WIDTH = 4, LARGE = HYP_CUDA_SMALL / 8 / WIDTH + 1, SHARED = HYP_CUDA_SHARED / 8 / WIDTH + 1 };
 
 static plan_builder builder; /* large */
 static char path[PB_PATH];
@@ -59,8 +60,8 @@ static hyp_status load(hyp_engine **out, hyp_diag *diag)
 /* One run with tensors in host memory, or where the device may use them in place. */
 static hyp_status run(hyp_context *context, int64_t rows, hyp_memory memory, hyp_diag *diag)
 {
-    static _Alignas(16) double in[LARGE * WIDTH], got[LARGE * WIDTH];
-    for (int i = 0; i < LARGE * WIDTH; i++) in[i] = 1, got[i] = -1;
+    static _Alignas(16) double in[SHARED * WIDTH], got[SHARED * WIDTH];
+    for (int64_t i = 0; i < rows * WIDTH; i++) in[i] = 1, got[i] = -1;
     hyp_tensor x = {
         .data = in, .bytes = sizeof in, .dtype = HYP_F64, .memory = memory, .rank = 2, .dims = {rows, WIDTH}};
     hyp_tensor z = {.data = got, .bytes = sizeof got, .dtype = HYP_F64, .memory = memory};
@@ -137,6 +138,9 @@ static void a_lost_device_is_an_error_until_everything_is_opened_again(void **st
         }
     lose("cuMemcpyHtoDAsync", CUDA_ERROR_ILLEGAL_ADDRESS, LARGE, HYP_MEMORY_HOST);
     lose("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS, LARGE, HYP_MEMORY_HOST);
+    lose("cuMemcpyHtoDAsync", CUDA_ERROR_ILLEGAL_ADDRESS, SHARED, HYP_MEMORY_HOST);
+    lose("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS, SHARED, HYP_MEMORY_HOST);
+    lose("cuEventSynchronize", CUDA_ERROR_ILLEGAL_ADDRESS, SHARED, HYP_MEMORY_HOST);
     lose("cuMemHostAlloc", CUDA_ERROR_ILLEGAL_ADDRESS, ROWS, HYP_MEMORY_HOST);
     lose("cuMemAlloc", CUDA_ERROR_ILLEGAL_ADDRESS, ROWS, HYP_MEMORY_HOST);
 }
