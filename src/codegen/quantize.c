@@ -7,65 +7,70 @@
 
 enum { UNIT = 16 }; /* K and N are multiples of it */
 
-/* A linear layer of a graph, whatever its operator. */
+/* A linear layer of a graph, whatever its operator: which inputs of the node are what, NONE where it has no such. */
 typedef struct layer {
-    hyp_value_id x, w, b, added;
-    bool transposed; /* w is [n k], else [k n] */
+    uint32_t x, w, b, added;
+    bool nk; /* w is [n k], else [k n] */
     const char *act, *add;
 } layer;
+enum { NONE = UINT8_MAX };
+
+static hyp_value_id input(const hyp_value_id *inputs, uint32_t which)
+{
+    return which == NONE ? HYP_NO_VALUE : inputs[which];
+}
+
+static const hyp_type *type_of(const hyp_graph *g, hyp_value_id v) { return &g->values.data[v].type; }
 
 /* False for what is no layer. A fused-mlp is none: it has several. */
 static bool read_layer(const hyp_graph *g, const hyp_node *n, layer *out)
 {
-    const hyp_value_id *in = n->inputs;
-    *out = (layer){in[n->input_count - 1], in[0], HYP_NO_VALUE, HYP_NO_VALUE, true, "none", "before"};
+    *out = (layer){.w = 0, .b = 1, .x = 2, .added = NONE, .nk = true, .act = "none", .add = "before"};
     switch (n->op) {
+    case HYP_OP_linear: return true;
+    case HYP_OP_fused_linear: out->act = n->attrs[0].sym; return true;
     case HYP_OP_fused_linear_add:
-        out->added = in[2];
+        out->added = 2;
+        out->x = 3;
+        out->act = n->attrs[0].sym;
         out->add = n->attrs[1].sym;
-        /* fall through */
-    case HYP_OP_fused_linear: out->act = n->attrs[0].sym; /* fall through */
-    case HYP_OP_linear: out->b = in[1]; return true;
-    case HYP_OP_matmul: {
-        const hyp_type *a = &g->values.data[in[0]].type, *b = &g->values.data[in[1]].type;
-        out->x = in[0];
-        out->w = in[1];
-        out->transposed = n->attrs[1].i != 0;
-        return b->rank == 2 && (n->attrs[0].i == 0 || a->rank == 1) && n->attrs[2].f == 1;
-    }
+        return true;
+    case HYP_OP_matmul:
+        out->x = 0;
+        out->w = 1;
+        out->b = NONE;
+        out->nk = n->attrs[1].i != 0;
+        return type_of(g, n->inputs[1])->rank == 2 && n->attrs[2].f == 1 &&
+               (n->attrs[0].i == 0 || type_of(g, n->inputs[0])->rank == 1);
     default: return false;
     }
 }
 
 /* ---- which layers fit --------------------------------------------------------------------------------------- */
 
-/* Which values depend on constants alone; NULL when memory is out. */
-static bool *find_constants(const hyp_graph *g, hyp_diag *diag, hyp_status *out_status)
+/* By value: does it depend on constants alone? The list is the caller's. */
+static hyp_status find_constants(const hyp_graph *g, bool **out, hyp_diag *diag)
 {
-    bool *constant = hyp_calloc(g->values.len + 1, sizeof *constant);
-    *out_status = constant ? HYP_OK : hyp_fail_memory(diag, g->values.len);
-    for (size_t v = 0; constant && v < g->values.len; v++) constant[v] = g->values.data[v].kind == HYP_VALUE_CONST;
-    for (size_t i = 0; constant && i < g->nodes.len; i++) {
+    bool *constant = *out = hyp_calloc(g->values.len + 1, sizeof *constant);
+    if (!constant) return hyp_fail_memory(diag, g->values.len);
+    for (size_t v = 0; v < g->values.len; v++) constant[v] = g->values.data[v].kind == HYP_VALUE_CONST;
+    for (size_t i = 0; i < g->nodes.len; i++) {
         const hyp_node *n = &g->nodes.data[i];
         bool all = true;
         for (uint32_t k = 0; k < n->input_count; k++)
             all = all && (n->inputs[k] == HYP_NO_VALUE || constant[n->inputs[k]]);
         for (uint32_t o = 0; o < n->output_count; o++)
-            constant[n->outputs[o]] = all && hyp_type_is_static(&g->values.data[n->outputs[o]].type);
+            constant[n->outputs[o]] = all && hyp_type_is_static(type_of(g, n->outputs[o]));
     }
-    return constant;
+    return HYP_OK;
 }
 
 static bool is_unit(hyp_dim d) { return hyp_dim_is_const(d) && d > 0 && d % UNIT == 0; }
 
-static bool weight_fits(const hyp_type *w)
+static bool weight_fits(const hyp_graph *g, const bool *constant, hyp_value_id w)
 {
-    return w->dtype == HYP_BF16 && is_unit(w->dims[0]) && is_unit(w->dims[1]);
-}
-
-static bool layer_fits(const hyp_graph *g, const bool *constant, const layer *l)
-{
-    return constant[l->w] && weight_fits(&g->values.data[l->w].type);
+    const hyp_type *t = type_of(g, w);
+    return constant[w] && t->dtype == HYP_BF16 && is_unit(t->dims[0]) && is_unit(t->dims[1]);
 }
 
 /* What people call a layer: a node of the model, and, as one may stand for several, the constant that its weight is
@@ -77,7 +82,7 @@ typedef struct layer_name {
 static layer_name name_of(const hyp_graph *g, const hyp_node *n, const layer *l)
 {
     layer_name out;
-    const hyp_value *w = &g->values.data[l->w];
+    const hyp_value *w = &g->values.data[n->inputs[l->w]];
     const char *name = n->from.source_count ? n->from.sources[0] : g->values.data[n->outputs[0]].name;
     while (w->kind == HYP_VALUE_NODE && g->nodes.data[w->producer].input_count > 0 &&
            g->nodes.data[w->producer].inputs[0] != HYP_NO_VALUE)
@@ -102,8 +107,7 @@ static hyp_status open_chain(void *user, hyp_graph *out, hyp_node_id node, const
     const hyp_node *n = &o->in->nodes.data[node];
     bool any = false;
     if (n->op != HYP_OP_fused_mlp) return HYP_OK;
-    for (uint32_t i = 0; i + 1 < n->input_count; i += 2)
-        any = any || (o->constant[n->inputs[i]] && weight_fits(&o->in->values.data[n->inputs[i]].type));
+    for (uint32_t i = 0; i + 1 < n->input_count; i += 2) any = any || weight_fits(o->in, o->constant, n->inputs[i]);
     hyp_value_id x = inputs[n->input_count - 1];
     for (uint32_t i = 0; any && i < n->attrs[0].count; i++) {
         hyp_attr act = {.kind = HYP_ATTR_SYM, .sym = n->attrs[0].syms[i]};
@@ -117,10 +121,10 @@ static hyp_status open_chain(void *user, hyp_graph *out, hyp_node_id node, const
 
 hyp_status hyp_graph_open_layers(const hyp_graph *in, hyp_graph *out, hyp_diag *diag)
 {
-    hyp_status status;
-    bool *constant = find_constants(in, diag, &status);
+    bool *constant;
+    HYP_TRY(find_constants(in, &constant, diag));
     opening o = {in, constant};
-    if (status == HYP_OK) status = hyp_graph_rebuild(in, open_chain, &o, out, diag);
+    hyp_status status = hyp_graph_rebuild(in, open_chain, &o, out, diag);
     hyp_free(constant);
     return status;
 }
@@ -134,7 +138,7 @@ static void choose_nodes(hyp_calibration *c, const bool *constant)
     layer l;
     for (size_t i = g->nodes.len; i-- > 0;) {
         const hyp_node *n = &g->nodes.data[i];
-        if (read_layer(g, n, &l) && layer_fits(g, constant, &l)) c->nodes[i] |= HYP_WATCH_TELL;
+        if (read_layer(g, n, &l) && weight_fits(g, constant, n->inputs[l.w])) c->nodes[i] |= HYP_WATCH_TELL;
         for (uint32_t k = 0; c->nodes[i] && k < n->input_count; k++) {
             if (n->inputs[k] == HYP_NO_VALUE) continue;
             const hyp_value *v = &g->values.data[n->inputs[k]];
@@ -146,10 +150,10 @@ static void choose_nodes(hyp_calibration *c, const bool *constant)
 hyp_status hyp_calibration_init(hyp_calibration *c, const hyp_graph *graph, hyp_diag *diag)
 {
     size_t count = graph->nodes.len + 1;
-    hyp_status status;
-    bool *constant = find_constants(graph, diag, &status);
+    bool *constant;
+    HYP_TRY(find_constants(graph, &constant, diag));
     *c = (hyp_calibration){graph, hyp_calloc(count, sizeof *c->layers), hyp_calloc(count, sizeof *c->nodes)};
-    if (status == HYP_OK && (!c->layers || !c->nodes)) status = hyp_fail_memory(diag, count * sizeof *c->layers);
+    hyp_status status = c->layers && c->nodes ? HYP_OK : hyp_fail_memory(diag, count * sizeof *c->layers);
     if (status == HYP_OK)
         choose_nodes(c, constant);
     else
@@ -188,10 +192,9 @@ static hyp_status note_layer(void *user, hyp_node_id node, const hyp_eval_tensor
     hyp_layer_range *range = &c->layers[node];
     layer l;
     if (!read_layer(c->graph, n, &l)) return HYP_OK; /* never: such nodes are not watched */
-    bool is_matmul = n->op == HYP_OP_matmul;
     layer_name name = name_of(c->graph, n, &l);
-    HYP_TRY(widen_range(&name, "the input", in[is_matmul ? 0 : n->input_count - 1], &range->x, diag));
-    if (!range->seen) HYP_TRY(widen_range(&name, "the weight", in[is_matmul ? 1 : 0], &range->weight, diag));
+    HYP_TRY(widen_range(&name, "the input", in[l.x], &range->x, diag));
+    if (!range->seen) HYP_TRY(widen_range(&name, "the weight", in[l.w], &range->weight, diag));
     range->seen = true;
     return HYP_OK;
 }
@@ -240,10 +243,10 @@ static hyp_status add_conversion(hyp_graph *out, hyp_value_id v, double scale, c
 static void report_kept(const quantization *q, const hyp_node *n, const layer *l)
 {
     const hyp_graph *g = q->calibration->graph;
-    const hyp_type *w = &g->values.data[l->w].type;
+    const hyp_type *w = type_of(g, n->inputs[l->w]);
     hyp_dim size = is_unit(w->dims[0]) ? w->dims[1] : w->dims[0];
     hyp_strbuf_printf(q->report, "%s: stays %s, ", name_of(g, n, l).text, hyp_dtype_name(w->dtype));
-    if (!q->constant[l->w])
+    if (!q->constant[n->inputs[l->w]])
         hyp_strbuf_puts(q->report, "its weight is no constant\n");
     else if (w->dtype != HYP_BF16)
         hyp_strbuf_puts(q->report, "the model asks for that type\n");
@@ -259,24 +262,22 @@ static hyp_status quantize_node(void *user, hyp_graph *out, hyp_node_id node, co
     const hyp_graph *g = q->calibration->graph;
     const hyp_node *n = &g->nodes.data[node];
     const hyp_layer_range *range = &q->calibration->layers[node];
-    layer old, l; /* in the graph, and in `out` */
-    if (!read_layer(g, n, &old)) return HYP_OK;
-    if (!layer_fits(g, q->constant, &old)) {
-        if (n->op != HYP_OP_matmul || q->constant[old.w])
-            report_kept(q, n, &old); /* else it is a product of two inputs */
+    layer l;
+    if (!read_layer(g, n, &l)) return HYP_OK;
+    if (!weight_fits(g, q->constant, n->inputs[l.w])) {
+        bool of_inputs = n->op == HYP_OP_matmul && !q->constant[n->inputs[l.w]]; /* a product, and no layer */
+        if (!of_inputs) report_kept(q, n, &l);
         return HYP_OK;
     }
-    hyp_node moved = *n;
-    moved.inputs = inputs;
-    read_layer(out, &moved, &l);
     double x_scale = scale_of(range->x), w_scale = scale_of(range->weight);
-    if (q->narrow[old.x] == HYP_NO_VALUE) HYP_TRY(add_conversion(out, l.x, x_scale, n, &q->narrow[old.x], diag));
-    if (!l.transposed) {
+    hyp_value_id *x = &q->narrow[n->inputs[l.x]], w = inputs[l.w];
+    if (*x == HYP_NO_VALUE) HYP_TRY(add_conversion(out, inputs[l.x], x_scale, n, x, diag));
+    if (!l.nk) {
         const hyp_attr swap = {.kind = HYP_ATTR_DIMS, .count = 2, .dims = (const hyp_dim[]){1, 0}};
-        HYP_TRY(hyp_graph_add_node(out, HYP_OP_transpose, &l.w, 1, &swap, NULL, &l.w, 1, diag));
+        HYP_TRY(hyp_graph_add_node(out, HYP_OP_transpose, &w, 1, &swap, NULL, &w, 1, diag));
     }
-    HYP_TRY(add_conversion(out, l.w, w_scale, n, &l.w, diag));
-    const hyp_value_id in[] = {l.w, l.b, l.added, q->narrow[old.x]};
+    HYP_TRY(add_conversion(out, w, w_scale, n, &w, diag));
+    const hyp_value_id in[] = {w, input(inputs, l.b), input(inputs, l.added), *x};
     const hyp_attr attrs[] = {{.kind = HYP_ATTR_FLOAT, .f = x_scale},
                               {.kind = HYP_ATTR_FLOAT, .f = w_scale},
                               {.kind = HYP_ATTR_SYM, .sym = l.act},
@@ -284,27 +285,26 @@ static hyp_status quantize_node(void *user, hyp_graph *out, hyp_node_id node, co
                               {.kind = HYP_ATTR_SYM, .sym = hyp_dtype_name(HYP_BF16)}};
     *out_made = true;
     hyp_strbuf_printf(q->report, "%s: x scaled by %g, its largest magnitude %g; weight by %g, %g\n",
-                      name_of(g, n, &old).text, x_scale, range->x, w_scale, range->weight);
+                      name_of(g, n, &l).text, x_scale, range->x, w_scale, range->weight);
     return hyp_graph_add_node(out, HYP_OP_quantized_linear, in, 4, attrs, &n->from, outputs, 1, diag);
 }
 
 hyp_status hyp_graph_quantize(const hyp_calibration *c, hyp_graph *out, hyp_strbuf *report, hyp_diag *diag)
 {
-    size_t count = c->graph->values.len;
-    hyp_status status;
-    bool *constant = find_constants(c->graph, diag, &status);
-    hyp_value_id *narrow = hyp_malloc((count + 1) * sizeof *narrow);
-    if (status == HYP_OK && !narrow) status = hyp_fail_memory(diag, count * sizeof *narrow);
+    size_t count = c->graph->values.len + 1;
+    bool *constant;
+    HYP_TRY(find_constants(c->graph, &constant, diag));
+    quantization q = {c, constant, hyp_malloc(count * sizeof *q.narrow), report};
+    hyp_status status = q.narrow ? HYP_OK : hyp_fail_memory(diag, count * sizeof *q.narrow);
     if (status == HYP_OK) {
-        memset(narrow, 0xff, count * sizeof *narrow); /* HYP_NO_VALUE */
-        quantization q = {c, constant, narrow, report};
+        memset(q.narrow, 0xff, count * sizeof *q.narrow); /* HYP_NO_VALUE */
         status = hyp_graph_rebuild(c->graph, quantize_node, &q, out, diag);
     }
     if (status == HYP_OK && report->failed) {
         hyp_graph_dispose(out);
         status = hyp_fail_memory(diag, report->len);
     }
-    hyp_free(narrow);
+    hyp_free(q.narrow);
     hyp_free(constant);
     return status;
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "driver/driver.h"
-#include "hypatia/tensor_io.h"
 
 /* How many samples a set has, by its stacks. */
 static hyp_status count_samples(const hyp_graph *g, const hyp_samples *set, int64_t *out, hyp_diag *diag)
@@ -16,12 +15,14 @@ static hyp_status count_samples(const hyp_graph *g, const hyp_samples *set, int6
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                             "the samples of input '%s' have %d axes; wanted %d, or %d for a stack of samples",
                             value->name, t->rank, value->type.rank, value->type.rank + 1);
+        if (t->dims[0] < 1)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a stack of no samples was given for input '%s'",
+                            value->name);
         if (*out >= 0 && *out != t->dims[0])
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "there are %lld samples of input '%s', and %lld of another",
                             (long long)t->dims[0], value->name, (long long)*out);
         *out = t->dims[0];
     }
-    if (*out == 0) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a stack of no samples was given");
     if (*out < 0) *out = 1;
     return HYP_OK;
 }
