@@ -11,41 +11,83 @@
 
 enum {
     PIECE = 16, /* bytes; rows of x, of the weights and of y begin at multiples of them */
-    MOST_UNFOLDED = 16 << 20, /* bytes of windows, where cuDNN is the alternative: what stays in the cache */
-    MOST_ALONE = 256 << 20,   /* and where it is not there */
+#ifdef HYP_SMALL_SIZES /* tests then reach parts */
+    MOST_UNFOLDED = 1 << 10,
+#else
+    MOST_UNFOLDED = 32 << 20, /* bytes of windows at a time: what stays in the cache */
+#endif
+    MOST_NARROW = 16 << 20,   /* of 16 bits in all, beyond which cuDNN is better, where it is there */
+    MOST_IMAGE = 256 << 20,   /* of one image */
 };
 
-typedef struct unfold {
+/* A product of windows: some images at a time are written out, and multiplied. */
+typedef struct unfolded {
     hyp_cuda_unfold args;
     hyp_cuda_grid grid;
-    uint32_t x;
-} unfold;
+    uint32_t x, y, added_plus1;
+    int64_t parts;
+    size_t x_step, y_step; /* bytes between parts; what is added lies as y does */
+    hyp_cuda_op product;   /* of one part */
+} unfolded;
 
-static hyp_status unfold_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+static void unfolded_dispose(const hyp_cuda_library *lib, void *data)
 {
-    unfold *p = data;
-    p->args.x = s->at[p->x];
-    p->args.y = s->room;
-    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+    const unfolded *p = data;
+    if (p->product.dispose) p->product.dispose(lib, p->product.data);
 }
 
-static hyp_status add_unfold(hyp_cuda_build *b, const hyp_cuda_conv_step *step, int64_t places, size_t bytes)
+/* The product finds a part of y where it looks for y. */
+static hyp_status run_part(hyp_cuda_session *s, unfolded *p, CUdeviceptr y, CUdeviceptr added, size_t part,
+                           hyp_diag *diag)
+{
+    p->args.x = s->at[p->x] + part * p->x_step;
+    p->args.y = s->room;
+    HYP_TRY(hyp_cuda_launch(s, &p->grid, &p->args, diag));
+    s->at[p->y] = y + part * p->y_step;
+    if (p->added_plus1) s->at[p->added_plus1 - 1] = added + part * p->y_step;
+    hyp_status status = p->product.run(s, p->product.data, diag);
+    s->at[p->y] = y;
+    if (p->added_plus1) s->at[p->added_plus1 - 1] = added;
+    return status;
+}
+
+static hyp_status unfolded_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    unfolded *p = data;
+    CUdeviceptr y = s->at[p->y], added = hyp_cuda_address(s, p->added_plus1);
+    for (int64_t part = 0; part < p->parts; part++) HYP_TRY(run_part(s, p, y, added, (size_t)part, diag));
+    return HYP_OK;
+}
+
+/* Makes of a product of `images` images at a time one of all of them, after windows are written out. */
+static hyp_status unfold(hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_cuda_op *product, int64_t images)
 {
     enum { THREADS = 256 };
     const hyp_conv *v = &step->conv;
     hyp_cuda_session *s = b->session;
-    int64_t pieces = v->in_channels * (int64_t)hyp_dtype_size(step->dtype) / PIECE;
-    void *data;
+    size_t size = hyp_dtype_size(step->dtype), parts = (size_t)(v->batch / images);
+    int64_t pieces = v->in_channels * (int64_t)size / PIECE, places = images * v->window.out_count;
+    size_t bytes = (size_t)(places * v->window.kernel_count * pieces) * PIECE;
     HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, bytes, "convolutions", b->diag));
-    HYP_TRY(hyp_cuda_add_op(b, unfold_run, sizeof(unfold), &data));
-    unfold *p = data;
-    *p = (unfold){.grid = {.kernel = HYP_CUDA_KERNEL_unfold, .block_x = THREADS, .block_y = 1}, .x = step->x};
+    unfolded *p = hyp_arena_zalloc(&b->prepared->arena, 1, sizeof *p);
+    if (!p) return hyp_fail_memory(b->diag, sizeof *p);
+    *p = (unfolded){.grid = {.kernel = HYP_CUDA_KERNEL_unfold, .block_x = THREADS, .block_y = 1},
+                    .x = step->x,
+                    .y = step->y,
+                    .added_plus1 = step->added_plus1,
+                    .parts = v->batch / images,
+                    .x_step = (size_t)v->x->count * size / parts,
+                    .y_step = (size_t)v->y->count * size / parts,
+                    .product = *product};
     hyp_cuda_windows *w = &p->args.windows;
     hyp_cuda_windows_of(&v->window, v->x, v->y, w);
     w->channels = hyp_cuda_extent_of(pieces);
     w->x_last = w->y_last = true;
     w->total = places * pieces;
     p->grid.blocks = hyp_cuda_blocks(s->model->device, w->total, THREADS);
+    product->run = unfolded_run;
+    product->dispose = unfolded_dispose;
+    product->data = p;
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
 
@@ -82,22 +124,36 @@ static bool is_suited(const hyp_cuda_conv_step *step)
            filters * size % PIECE == 0;
 }
 
+/* How many images to write out at a time, a divisor of all of them; 0 where that is not better. */
+static int64_t images_at_a_time(const hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    const hyp_conv *v = &step->conv;
+    int64_t bytes = v->in_channels * (int64_t)hyp_dtype_size(step->dtype), images = v->batch;
+    if (!hyp_mul_i64(bytes, v->window.kernel_count, &bytes) || !hyp_mul_i64(bytes, v->window.out_count, &bytes) ||
+        bytes > MOST_IMAGE)
+        return 0;
+    if (b->session->dnn && step->dtype != HYP_F32 && bytes > MOST_NARROW / images) return 0;
+    while (images > 1 && (v->batch % images != 0 || images * bytes > MOST_UNFOLDED)) images--;
+    return images;
+}
+
 hyp_status hyp_cuda_add_conv_product(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done)
 {
     const hyp_conv *v = &step->conv;
-    const hyp_cuda_session *s = b->session;
-    int64_t places = v->batch * v->window.out_count, depth = v->in_channels * v->window.kernel_count, bytes;
-    bool layer = is_layer(&v->window), tf32 = hyp_cuda_is_tf32(b->program), clips = step->act == HYP_PW_CLIP;
+    int64_t places = v->batch * v->window.out_count, depth = v->in_channels * v->window.kernel_count;
+    bool layer = is_layer(&v->window), clips = step->act == HYP_PW_CLIP;
     *out_done = false;
-    if (!is_suited(step) || !hyp_mul_i64(places, depth * (int64_t)hyp_dtype_size(step->dtype), &bytes)) return HYP_OK;
-    if (!layer && bytes > (s->dnn ? MOST_UNFOLDED : MOST_ALONE)) return HYP_OK;
-    if (places > INT32_MAX || depth > INT32_MAX) return HYP_OK;
+    if (!is_suited(step) || places > INT32_MAX || depth > INT32_MAX) return HYP_OK;
+    int64_t images = layer ? v->batch : images_at_a_time(b, step);
+    if (images == 0) return HYP_OK;
     hyp_cuda_product product;
-    hyp_cuda_product_linear(step->dtype, tf32, places, v->out_channels, depth, false, &product);
+    hyp_cuda_product_linear(step->dtype, hyp_cuda_is_tf32(b->program), places / v->batch * images, v->out_channels, depth,
+                            false, &product);
     const hyp_cuda_rest rest = {
         .bias_plus1 = step->bias_plus1, .before_plus1 = step->added_plus1, .act = act_of(step->act)};
-    if (!layer) HYP_TRY(add_unfold(b, step, places, (size_t)bytes));
-    HYP_TRY(hyp_cuda_add_rows(b, &product, step->weight, layer ? step->x + 1 : 0, step->y, &rest));
+    size_t at = b->prepared->ops.len;
+    HYP_TRY(hyp_cuda_add_rows(b, &product, step->weight, layer ? step->x + 1 : 0, step->y, places, &rest));
+    if (!layer) HYP_TRY(unfold(b, step, &b->prepared->ops.data[at], images));
     *out_done = true;
     if (!clips) return HYP_OK;
     return hyp_cuda_add_channels(b, step->y, places, v->out_channels, 1, 0, HYP_PLAN__POINTWISE__OP__CLIP, 0, 6);

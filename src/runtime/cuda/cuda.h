@@ -177,11 +177,11 @@ HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__L
 /* gemm.c; a layer is one of a linear step, by cuBLASLt */
 HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
 /* A layer that is no step: y = act(x w^T + bias + before) for the tensor x_plus1 - 1, or for what the session's room has
- * when that is 0. */
+ * when that is 0. The first op is the product, which may be of a part of y's `rows`; those after it are for all. */
 struct hyp_cuda_product;
 struct hyp_cuda_rest;
 HYP_NODISCARD hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const struct hyp_cuda_product *product, uint32_t weight,
-                                           uint32_t x_plus1, uint32_t y, const struct hyp_cuda_rest *rest);
+                                           uint32_t x_plus1, uint32_t y, int64_t rows, const struct hyp_cuda_rest *rest);
 /* Adds the product of the last layer, its sums split into parts, where that pays and cuBLASLt can. What is added to
  * them is left to do. They lie in the session's workspace until something else uses it. */
 typedef struct hyp_cuda_parts {
@@ -256,9 +256,10 @@ static inline bool hyp_cuda_lies_last(const hyp_cuda_build *b, uint32_t tensor)
 }
 /* Whether products of f32 may be rounded to TF32. */
 static inline bool hyp_cuda_is_tf32(const HypPlan__Program *p) { return strcmp(p->precision, "tf32") == 0; }
-/* filters.c: the types whose convolutions want the channels last, bit 1 << hyp_dtype. */
-uint32_t hyp_cuda_types_last(const hyp_cuda_model *m);
-enum { HYP_CUDA_LAST_AXES = 4 }; /* and with so many axes at most, N and C among them */
+/* Types, bit 1 << hyp_dtype, and axes at most, N and C among them, of tensors that may lie so: cuBLASLt, tensor cores and
+ * our kernel for single channels want it. */
+enum { HYP_CUDA_TYPES_LAST = 1 << HYP_F16 | 1 << HYP_BF16 | 1 << HYP_F32, HYP_CUDA_LAST_AXES = 4 };
+/* filters.c */
 /* Decides which weights lie so, before a set of shapes is prepared; then puts these on the device, where all weights
  * are as the plan has them. */
 HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);

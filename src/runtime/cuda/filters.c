@@ -4,27 +4,29 @@
 
 #include "runtime/cuda/conv.h"
 
-/* Products on tensor cores want the channels last, and without cuDNN all convolutions are products. */
-uint32_t hyp_cuda_types_last(const hyp_cuda_model *m)
-{
-    bool full = m->device->dnn.library && !hyp_cuda_is_tf32(m->plan->program);
-    return 1u << HYP_F16 | 1u << HYP_BF16 | (uint32_t)!full << HYP_F32;
-}
-
 static bool is_conv(const HypPlan__Step *step)
 {
     return step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(step->call->kernel, "conv") == 0;
 }
 
-static bool is_candidate(const hyp_cuda_model *m, uint32_t tensor)
+/* Is it one group of channels that rows of products can be made of? The f32 of other convolutions is cuDNN's, which wants
+ * them in the plan's order. */
+static bool is_product(const HypPlan__Program *p, const HypPlan__Call *conv, const HypPlan__Tensor *w)
 {
-    const HypPlan__Program *p = m->plan->program;
-    const HypPlan__Tensor *t = p->tensors[tensor];
-    bool is_weight = t->place == HYP_PLAN__PLACE__PLACE_WEIGHT && hyp_cuda_types_last(m) >> t->dtype & 1;
-    if (!is_weight || t->n_dims < 3 || t->n_dims > HYP_CUDA_LAST_AXES) return false;
-    for (size_t i = 0; i < t->n_dims; i++)
-        if (p->dims[t->dims[i]]->kind != HYP_PLAN__DIM__KIND__CONST) return false;
-    return true;
+    const HypPlan__Dim *group = p->dims[conv->attrs[3]->dims[0]], *filters = p->dims[w->dims[0]];
+    int64_t piece = HYP_CUDA_MIN_ALIGN / (int64_t)hyp_dtype_size((hyp_dtype)w->dtype);
+    return group->kind == HYP_PLAN__DIM__KIND__CONST && group->value == 1 && filters->value % piece == 0 &&
+           p->dims[w->dims[1]]->value % piece == 0;
+}
+
+static bool is_candidate(const HypPlan__Program *p, const HypPlan__Call *conv, uint32_t tensor)
+{
+    const HypPlan__Tensor *w = p->tensors[tensor];
+    bool is_weight = w->place == HYP_PLAN__PLACE__PLACE_WEIGHT && HYP_CUDA_TYPES_LAST >> w->dtype & 1;
+    if (!is_weight || w->n_dims < 3 || w->n_dims > HYP_CUDA_LAST_AXES) return false;
+    for (size_t i = 0; i < w->n_dims; i++)
+        if (p->dims[w->dims[i]]->kind != HYP_PLAN__DIM__KIND__CONST) return false;
+    return w->dtype != HYP_F32 || hyp_cuda_is_tf32(p) || is_product(p, conv, w);
 }
 
 /* Strikes out what a step reads otherwise than as the weights of a convolution. */
@@ -50,7 +52,7 @@ hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag)
     for (size_t i = 0; i < p->n_steps; i++)
         if (is_conv(p->steps[i]) && p->steps[i]->call->inputs_plus1[1]) {
             uint32_t weight = p->steps[i]->call->inputs_plus1[1] - 1;
-            m->channels_last[weight] = is_candidate(m, weight);
+            m->channels_last[weight] = is_candidate(p, p->steps[i]->call, weight);
         }
     for (size_t i = 0; i < p->n_steps; i++) strike(p, p->steps[i], m->channels_last);
     for (uint32_t t = 0; t < p->n_tensors; t++)

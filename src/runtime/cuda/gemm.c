@@ -298,9 +298,10 @@ static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, d
     return describe(&b->session->model->device->lib, g, b->diag);
 }
 
-/* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. */
+/* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. What is left
+ * to do then is done for all `rows` of y. */
 static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product, double scale, uint32_t weight, uint32_t x,
-                              uint32_t y, const hyp_cuda_rest *given, gemm **out)
+                              uint32_t y, int64_t rows, const hyp_cuda_rest *given, gemm **out)
 {
     hyp_cuda_rest rest = *given;
     hyp_cuda_epilogue way;
@@ -311,7 +312,7 @@ static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product
     rest.before_plus1 = 0;
     if (!way.bias_after) rest.bias_plus1 = 0;
     if (!way.act_after) rest.act = HYP_PLAN__ACT__ACT_NONE;
-    return hyp_cuda_add_rest(b, y, product->n, product->m, &rest);
+    return hyp_cuda_add_rest(b, y, rows, product->m, &rest);
 }
 
 hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l)
@@ -333,14 +334,14 @@ hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_
     double scale = dtype == HYP_F8E4M3 ? (double)layer->x_scale * (double)layer->weight_scale : 1;
     hyp_cuda_product_linear(dtype, k->tf32, m, n, depth, layer->weight_kn, &product);
     gemm *g;
-    return add_product(b, &product, scale, layer->weight, x, y, &rest, &g);
+    return add_product(b, &product, scale, layer->weight, x, y, m, &rest, &g);
 }
 
 hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const hyp_cuda_product *product, uint32_t weight, uint32_t x_plus1,
-                             uint32_t y, const hyp_cuda_rest *rest)
+                             uint32_t y, int64_t rows, const hyp_cuda_rest *rest)
 {
     gemm *g;
-    HYP_TRY(add_product(b, product, 1, weight, x_plus1 ? x_plus1 - 1 : weight, y, rest, &g));
+    HYP_TRY(add_product(b, product, 1, weight, x_plus1 ? x_plus1 - 1 : weight, y, rows, rest, &g));
     g->from_room = x_plus1 == 0;
     return HYP_OK;
 }

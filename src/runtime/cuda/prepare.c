@@ -130,7 +130,7 @@ hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *val
     if (!s->model->channels_last) return HYP_OK;
     p->channels_last = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->channels_last);
     if (!p->channels_last) return hyp_fail_memory(diag, program->n_tensors);
-    hyp_choose_layouts(program, values, hyp_cuda_types_last(s->model), HYP_CUDA_LAST_AXES, true, p->channels_last);
+    hyp_choose_layouts(program, values, HYP_CUDA_TYPES_LAST, HYP_CUDA_LAST_AXES, true, p->channels_last);
     return HYP_OK;
 }
 
