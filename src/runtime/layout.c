@@ -127,7 +127,8 @@ bool hyp_reduces_images(const HypPlan__Program *p, const HypPlan__Reduce *step, 
 
 static bool is_candidate(const HypPlan__Tensor *t, const int64_t *values, uint32_t types, size_t most_axes)
 {
-    if (t->place != HYP_PLAN__PLACE__PLACE_SCRATCH || !(types >> t->dtype & 1) || t->n_dims < 3 || t->n_dims > most_axes)
+    if (t->place != HYP_PLAN__PLACE__PLACE_SCRATCH || !(types >> t->dtype & 1) || t->n_dims < 3 ||
+        t->n_dims > most_axes)
         return false;
     for (size_t k = 0; k < t->n_dims; k++)
         if (values[t->dims[k]] < 1) return false;

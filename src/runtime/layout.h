@@ -1,5 +1,5 @@
-/* layout.h - which tensors of a plan may lie with the channels last, [N spatial... C], where a device convolves them so.
- * Shared by the backends. */
+/* layout.h - which tensors of a plan may lie with the channels last, [N spatial... C], where a device convolves them
+ * so. Shared by the backends. */
 #ifndef HYP_RUNTIME_LAYOUT_H
 #define HYP_RUNTIME_LAYOUT_H
 

@@ -14,7 +14,7 @@ typedef struct conv {
     hyp_cuda_conv args;
     hyp_cuda_grid grid;
     uint32_t x, weight, y, bias_plus1, added_plus1;
-    bool moves;           /* what is added is brought to the session's room, in the order of the result */
+    bool moves; /* what is added is brought to the session's room, in the order of the result */
     hyp_cuda_mover added;
 } conv;
 
@@ -104,20 +104,39 @@ static bool is_simple_depthwise(const hyp_cuda_conv_step *step)
            (!step->y_last || row_bytes % 16 == 0);
 }
 
+/* Takes the newest op back, if it does nothing but clip x, which no other step reads: a pass through memory less. */
+static bool take_clip(hyp_cuda_build *b, uint32_t x)
+{
+    uint32_t reads[HYP_PLAN_CALL_INPUTS];
+    size_t uses = 0, newest = b->prepared->ops.len - 1;
+    if (b->clipped_plus1 != x + 1 || b->clipped_at != newest || b->prepared->ops.data[newest].dispose) return false;
+    for (size_t i = 0; i < b->program->n_steps; i++) {
+        size_t count = hyp_plan_step_reads(b->program->steps[i], reads, HYP_PLAN_CALL_INPUTS);
+        if (count > HYP_PLAN_CALL_INPUTS) return false;
+        for (size_t k = 0; k < count; k++)
+            uses += hyp_plan_root(b->program, reads[k]) == hyp_plan_root(b->program, x);
+    }
+    if (uses != 1) return false;
+    b->prepared->ops.len--;
+    return true;
+}
+
 static hyp_status add_depthwise(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
 {
     const hyp_conv *v = &step->conv;
+    bool clips = take_clip(b, step->x);
     void *data;
     HYP_TRY(hyp_cuda_add_op(b, depthwise_run, sizeof(depthwise), &data));
     depthwise *p = data;
-    *p = (depthwise){.args = {.dtype = step->dtype, .act = step->act},
-                     .grid = {.kernel = step->y_last ? HYP_CUDA_KERNEL_depthwise_pieces : HYP_CUDA_KERNEL_depthwise_rows,
-                              .block_x = THREADS,
-                              .block_y = 1},
-                     .x = step->x,
-                     .weight = step->weight,
-                     .y = step->y,
-                     .bias_plus1 = step->bias_plus1};
+    *p =
+        (depthwise){.args = {.dtype = step->dtype, .act = step->act, .clips = clips},
+                    .grid = {.kernel = step->y_last ? HYP_CUDA_KERNEL_depthwise_pieces : HYP_CUDA_KERNEL_depthwise_rows,
+                             .block_x = THREADS,
+                             .block_y = 1},
+                    .x = step->x,
+                    .weight = step->weight,
+                    .y = step->y,
+                    .bias_plus1 = step->bias_plus1};
     hyp_cuda_windows *w = &p->args.windows;
     hyp_cuda_windows_of(&v->window, v->x, v->y, w);
     int64_t channels = v->group, row = w->out[0].size, rows = v->y->count / channels / row;
@@ -142,8 +161,8 @@ static uint32_t act_of(const char *name)
     static const struct {
         const char *name;
         uint32_t op;
-    } acts[] = {{"relu", HYP_PW_RELU},       {"relu6", HYP_PW_CLIP},          {"sigmoid", HYP_PW_SIGMOID},
-                {"tanh", HYP_PW_TANH},       {"silu", HYP_PW_SILU},           {"hard-swish", HYP_PW_HARD_SWISH},
+    } acts[] = {{"relu", HYP_PW_RELU}, {"relu6", HYP_PW_CLIP}, {"sigmoid", HYP_PW_SIGMOID},
+                {"tanh", HYP_PW_TANH}, {"silu", HYP_PW_SILU},  {"hard-swish", HYP_PW_HARD_SWISH},
                 {"mish", HYP_PW_MISH}};
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         if (strcmp(acts[i].name, name) == 0) return acts[i].op;

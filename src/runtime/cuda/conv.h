@@ -7,22 +7,23 @@
 
 /* A step whose result has elements, with its arguments checked. */
 typedef struct hyp_cuda_conv_step {
-    hyp_conv conv; /* shapes; the arrays have no data */
+    hyp_conv conv;                                  /* shapes; the arrays have no data */
     uint32_t x, weight, y, bias_plus1, added_plus1; /* tensors; index + 1, 0 = none */
-    bool x_last, weight_last, y_last, added_last; /* how they lie: with the channels last */
+    bool x_last, weight_last, y_last, added_last;   /* how they lie: with the channels last */
     hyp_dtype dtype;
     uint32_t act; /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */
 } hyp_cuda_conv_step;
 
-/* conv_product.c: as a product. *out_done is false where that is not possible or not better, and then nothing was added. */
+/* conv_product.c: as a product. *out_done is false where that is not possible or not better, and then nothing was
+ * added. */
 HYP_NODISCARD hyp_status hyp_cuda_add_conv_product(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done);
 
 /* dnn_conv.c: by cuDNN. *out_done is false where cuDNN is not there or does not do it, and then nothing was added. */
 HYP_NODISCARD hyp_status hyp_cuda_add_dnn_conv(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done);
 
-/* Gives a box for copies of images its lane `lane`: the strides of dense [images, channels, spatial...] of these dims in
- * one order or the other. Its axes are the spatial ones, innermost first, then channels, then images; extents are left
- * to the caller. */
+/* Gives a box for copies of images its lane `lane`: the strides of dense [images, channels, spatial...] of these dims
+ * in one order or the other. Its axes are the spatial ones, innermost first, then channels, then images; extents are
+ * left to the caller. */
 void hyp_cuda_image_lane(hyp_cuda_box *box, uint32_t lane, int32_t rank, const int64_t *dims, bool last);
 /* A box for a copy of all of an image from one order to the other, or the same. */
 static inline void hyp_cuda_image_box(hyp_cuda_box *box, const hyp_array *a, bool from_last, bool to_last)

@@ -10,14 +10,14 @@
 #include "runtime/cuda/product.h"
 
 enum {
-    PIECE = 16, /* bytes; rows of x, of the weights and of y begin at multiples of them */
+    PIECE = 16,        /* bytes; rows of x, of the weights and of y begin at multiples of them */
 #ifdef HYP_SMALL_SIZES /* tests then reach parts */
     MOST_UNFOLDED = 1 << 10,
 #else
     MOST_UNFOLDED = 32 << 20, /* bytes of windows at a time: what stays in the cache */
 #endif
-    MOST_NARROW = 16 << 20,   /* of 16 bits in all, beyond which cuDNN is better, where it is there */
-    MOST_IMAGE = 256 << 20,   /* of one image */
+    MOST_NARROW = 16 << 20, /* of 16 bits in all, beyond which cuDNN is better, where it is there */
+    MOST_IMAGE = 256 << 20, /* of one image */
 };
 
 /* A product of windows: some images at a time are written out, and multiplied. */
@@ -147,8 +147,8 @@ hyp_status hyp_cuda_add_conv_product(hyp_cuda_build *b, const hyp_cuda_conv_step
     int64_t images = layer ? v->batch : images_at_a_time(b, step);
     if (images == 0) return HYP_OK;
     hyp_cuda_product product;
-    hyp_cuda_product_linear(step->dtype, hyp_cuda_is_tf32(b->program), places / v->batch * images, v->out_channels, depth,
-                            false, &product);
+    hyp_cuda_product_linear(step->dtype, hyp_cuda_is_tf32(b->program), places / v->batch * images, v->out_channels,
+                            depth, false, &product);
     const hyp_cuda_rest rest = {
         .bias_plus1 = step->bias_plus1, .before_plus1 = step->added_plus1, .act = act_of(step->act)};
     size_t at = b->prepared->ops.len;
@@ -156,5 +156,7 @@ hyp_status hyp_cuda_add_conv_product(hyp_cuda_build *b, const hyp_cuda_conv_step
     if (!layer) HYP_TRY(unfold(b, step, &b->prepared->ops.data[at], images));
     *out_done = true;
     if (!clips) return HYP_OK;
+    b->clipped_plus1 = step->y + 1;
+    b->clipped_at = b->prepared->ops.len;
     return hyp_cuda_add_channels(b, step->y, places, v->out_channels, 1, 0, HYP_PLAN__POINTWISE__OP__CLIP, 0, 6);
 }

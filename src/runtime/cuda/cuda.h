@@ -111,6 +111,8 @@ typedef struct hyp_cuda_build {
     const int64_t *values;
     const bool *read; /* by tensor that is no view: a step reads it; NULL where products alone are built */
     uint32_t step;
+    uint32_t clipped_plus1; /* tensor that op number `clipped_at` clips from 0 to 6, all that it does; 0 = none */
+    size_t clipped_at;
     struct hyp_cuda_probe *probe; /* tune.h; NULL unless products are tuned */
     hyp_diag *diag;
 } hyp_cuda_build;

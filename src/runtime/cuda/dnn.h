@@ -29,7 +29,7 @@ enum {
     HYP_CUDNN_RELU = 1,
     HYP_CUDNN_IDENTITY = 5,
     HYP_CUDNN_PROPAGATE_NAN = 1,
-    HYP_CUDNN_PRECOMP_GEMM = 1, /* the one algorithm that adds a bias without an activation */
+    HYP_CUDNN_PRECOMP_GEMM = 1,    /* the one algorithm that adds a bias without an activation */
     HYP_CUDNN_FIRST_TRANSFORM = 4, /* algorithms from here on transform tiles: FFT, Winograd */
     HYP_CUDNN_ALGORITHMS = 8,
 };

@@ -2,8 +2,8 @@
  *
  * An algorithm is chosen once, when shapes are prepared, among those that give the same result every time; a run asks
  * nothing and allocates nothing. Where the weights lie with the channels last, x and y must do so, too. What cuDNN must
- * have otherwise than the plan (x or y in another order, x with unequal padding) is brought to or from the session's room,
- * where the algorithm has its work space, too.
+ * have otherwise than the plan (x or y in another order, x with unequal padding) is brought to or from the session's
+ * room, where the algorithm has its work space, too.
  */
 #include <limits.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* filters.c - weights of convolutions that lie with the channels last, [M kernel... C], on the device: turned once, when
- * a plan is loaded. */
+/* filters.c - weights of convolutions that lie with the channels last, [M kernel... C], on the device: turned once,
+ * when a plan is loaded. */
 #include <string.h>
 
 #include "runtime/cuda/conv.h"
@@ -9,8 +9,8 @@ static bool is_conv(const HypPlan__Step *step)
     return step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(step->call->kernel, "conv") == 0;
 }
 
-/* Is it one group of channels that rows of products can be made of? The f32 of other convolutions is cuDNN's, which wants
- * them in the plan's order. */
+/* Is it one group of channels that rows of products can be made of? The f32 of other convolutions is cuDNN's, which
+ * wants them in the plan's order. */
 static bool is_product(const HypPlan__Program *p, const HypPlan__Call *conv, const HypPlan__Tensor *w)
 {
     const HypPlan__Dim *group = p->dims[conv->attrs[3]->dims[0]], *filters = p->dims[w->dims[0]];

@@ -221,7 +221,9 @@ typedef struct hyp_cuda_depthwise {
     uint64_t x, weight, bias, y; /* bias: 0 = none */
     int64_t row, step;           /* results in a row; stride[0] as the step has it */
     uint32_t dtype;
-    uint32_t act; /* as above */
+    uint32_t act;   /* as above */
+    uint32_t clips; /* x is to be clipped from 0 to 6 */
+    uint32_t pad;
 } hyp_cuda_depthwise;
 
 /* Every window of x written out as a row of y: y[places, kernel..., channels]. A channel is a piece of 16 bytes of

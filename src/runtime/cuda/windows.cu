@@ -183,7 +183,10 @@ template <typename P> __device__ __forceinline__ void depthwise(const hyp_cuda_d
                         P element;
                         element.load_at(p.dtype, p.x, x + (row + p0) * x_step);
 #pragma unroll
-                        for (int e = 0; e < P::WIDTH; e++) sum[n].v[e] += element.v[e] * factor.v[e];
+                        for (int e = 0; e < P::WIDTH; e++) {
+                            float v = element.v[e];
+                            sum[n].v[e] += (p.clips ? at_most(relu(v), 6.0f) : v) * factor.v[e];
+                        }
                     }
                 }
             }

@@ -98,7 +98,8 @@ static void build_conv(uint64_t *seed, const conv_case *k)
         z = copied;
         y = pb_scratch(&builder, k->dtype, 0, rank, shape);
     }
-    HypPlan__Call *call = pb_call(&builder, "conv", k->added ? 4 : k->bias ? 3 : 2, (uint32_t[]){x, weight, bias, z}, y);
+    size_t inputs = k->added ? 4 : k->bias ? 3 : 2;
+    HypPlan__Call *call = pb_call(&builder, "conv", inputs, (uint32_t[]){x, weight, bias, z}, y);
     pb_call_ints(&builder, call, axes, k->w.strides);
     pb_call_ints(&builder, call, 2 * axes, k->w.pads);
     pb_call_ints(&builder, call, axes, k->w.dilations);
@@ -152,14 +153,14 @@ static void windows_of_every_kind_equal_reference(void **state)
     (void)state;
     uint64_t seed = 3;
     static const window windows[] = {
-        {2, {12, 10}, {3, 2}, {2, 3}, {1, 1}, {1, 0, 1, 0}},             /* strides */
-        {2, {12, 10}, {3, 3}, {1, 1}, {2, 3}, {2, 3, 2, 3}},             /* dilations */
-        {2, {11, 8}, {3, 3}, {2, 2}, {1, 1}, {0, 0, 1, 1}},              /* padding behind alone */
-        {2, {8, 8}, {5, 1}, {1, 1}, {1, 1}, {4, 0, 1, 2}},               /* and more of it on one side */
-        {2, {6, 6}, {1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}},               /* filters of one element */
-        {2, {7, 5}, {7, 5}, {1, 1}, {1, 1}, {0, 0, 0, 0}},               /* as large as the image */
-        {1, {20}, {4}, {3}, {2}, {2, 2}},                                /* one axis */
-        {1, {20}, {4}, {1}, {1}, {3, 0}},                                /* that is padded in front */
+        {2, {12, 10}, {3, 2}, {2, 3}, {1, 1}, {1, 0, 1, 0}},                 /* strides */
+        {2, {12, 10}, {3, 3}, {1, 1}, {2, 3}, {2, 3, 2, 3}},                 /* dilations */
+        {2, {11, 8}, {3, 3}, {2, 2}, {1, 1}, {0, 0, 1, 1}},                  /* padding behind alone */
+        {2, {8, 8}, {5, 1}, {1, 1}, {1, 1}, {4, 0, 1, 2}},                   /* and more of it on one side */
+        {2, {6, 6}, {1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}},                   /* filters of one element */
+        {2, {7, 5}, {7, 5}, {1, 1}, {1, 1}, {0, 0, 0, 0}},                   /* as large as the image */
+        {1, {20}, {4}, {3}, {2}, {2, 2}},                                    /* one axis */
+        {1, {20}, {4}, {1}, {1}, {3, 0}},                                    /* that is padded in front */
         {3, {5, 6, 4}, {2, 3, 2}, {1, 2, 1}, {1, 1, 2}, {1, 1, 0, 1, 1, 0}}, /* three axes */
         {3, {4, 4, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 0, 1, 1, 1, 1}},
     };
@@ -234,11 +235,14 @@ static void build_network(uint64_t *seed, hyp_dtype dtype)
     pb_init(&builder);
     uint32_t *small_dims = pb_consts(&builder, 4, small), *few_dims = pb_consts(&builder, 4, few);
     uint32_t x = pb_input(&builder, "x", dtype, 4, pb_consts(&builder, 4, (int64_t[]){2, 5, 12, 10}));
-    uint32_t y = pb_output(&builder, "y", dtype, 4, small_dims), turned = pb_output(&builder, "turned", dtype, 4, few_dims);
+    uint32_t y = pb_output(&builder, "y", dtype, 4, small_dims),
+             turned = pb_output(&builder, "turned", dtype, 4, few_dims);
     uint32_t first = pb_scratch(&builder, dtype, 0, 4, pb_consts(&builder, 4, large));
-    uint32_t pooled = pb_scratch(&builder, dtype, 1, 4, small_dims), inner = pb_scratch(&builder, dtype, 2, 4, small_dims);
+    uint32_t pooled = pb_scratch(&builder, dtype, 1, 4, small_dims),
+             inner = pb_scratch(&builder, dtype, 2, 4, small_dims);
     uint32_t sum = pb_scratch(&builder, dtype, 1, 4, small_dims), alone = pb_scratch(&builder, dtype, 2, 4, small_dims);
-    uint32_t mixed = pb_scratch(&builder, dtype, 0, 4, small_dims), narrow = pb_scratch(&builder, dtype, 2, 4, few_dims);
+    uint32_t mixed = pb_scratch(&builder, dtype, 0, 4, small_dims),
+             narrow = pb_scratch(&builder, dtype, 2, 4, few_dims);
     add_conv(seed, dtype, x, PB_NONE, first, 5, C, 1, 3, "relu");
     HypPlan__Call *pool = pb_call(&builder, "max-pool", 1, &first, pooled);
     pb_call_ints(&builder, pool, 2, (int64_t[]){3, 3});
@@ -274,7 +278,8 @@ static void tensors_between_convolutions_may_lie_in_another_order(void **state)
 }
 
 /* Channels in multiples of 16 bytes, so that windows become rows of a product: a window that is strided, dilated and
- * unevenly padded, filters of one element without and with a stride, and a sum that replaces what is added; then means. */
+ * unevenly padded, filters of one element without and with a stride, and a sum that replaces what is added; then means.
+ */
 static void build_products(uint64_t *seed, hyp_dtype dtype, const char *act)
 {
     const int64_t whole[] = {2, 8, 9, 7}, half[] = {2, 16, 4, 4}, few[] = {2, 8, 2, 2}, rows[] = {2, 8};
@@ -303,6 +308,35 @@ static void build_products(uint64_t *seed, hyp_dtype dtype, const char *act)
     mean->kept_strides = pb_consts(&builder, 2, (int64_t[]){32, 4});
     mean->reduced = pb_consts(&builder, 2, (int64_t[]){2, 2});
     mean->reduced_strides = pb_consts(&builder, 2, (int64_t[]){2, 1});
+}
+
+/* relu6 between a product and a convolution of single channels, which can clip what it reads itself: read by that alone, or
+ * by another step, too. */
+static void build_clipped(uint64_t *seed, hyp_dtype dtype, bool shared)
+{
+    const int64_t shape[] = {2, 8, 5, 6};
+    pb_init(&builder);
+    uint32_t *dims = pb_consts(&builder, 4, shape), x = pb_input(&builder, "x", dtype, 4, dims);
+    uint32_t y = pb_output(&builder, "y", dtype, 4, dims);
+    uint32_t first = pb_scratch(&builder, dtype, 0, 4, dims), clipped = pb_scratch(&builder, dtype, 1, 4, dims);
+    uint32_t alone = pb_scratch(&builder, dtype, 0, 4, dims);
+    add_conv(seed, dtype, x, PB_NONE, first, 8, 8, 1, 3, "none");
+    add_conv(seed, dtype, first, PB_NONE, clipped, 8, 8, 1, 3, "relu6");
+    add_conv(seed, dtype, clipped, PB_NONE, alone, 8, 8, 8, 3, "none");
+    add_conv(seed, dtype, alone, shared ? clipped : PB_NONE, y, 8, 8, 1, 1, "tanh");
+}
+
+static void single_channels_may_clip_what_they_read(void **state)
+{
+    (void)state;
+    uint64_t seed = 9;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int shared = 0; shared < 2; shared++) {
+            build_clipped(&seed, types[t], shared);
+            tolerance want = tolerance_of(types[t], 2000); /* sums are far from 1 until the last step */
+            check_plan(&dev, &builder, (dims_list){{2, 8, 5, 6}}, want);
+        }
 }
 
 static void windows_may_be_the_rows_of_a_product(void **state)
@@ -406,6 +440,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(integers_are_convolved_exactly),
         cmocka_unit_test(images_that_are_empty_or_all_padding_equal_reference),
         cmocka_unit_test(tensors_between_convolutions_may_lie_in_another_order),
+        cmocka_unit_test(single_channels_may_clip_what_they_read),
         cmocka_unit_test(windows_may_be_the_rows_of_a_product),
         cmocka_unit_test(pooling_equals_reference_for_every_type_and_window),
         cmocka_unit_test(integers_have_a_largest_too),

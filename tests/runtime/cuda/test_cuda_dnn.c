@@ -1,5 +1,5 @@
-/* Convolutions with and without cuDNN: which library does what, and what is said when it is missing or fails. Runs on the
- * emulator, which ends the program when device memory is not freed. */
+/* Convolutions with and without cuDNN: which library does what, and what is said when it is missing or fails. Runs on
+ * the emulator, which ends the program when device memory is not freed. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@ enum { SIDE = 4, CHANNELS = 2, ELEMENTS = CHANNELS * SIDE * SIDE };
 static plan_builder builder; /* large */
 static char path[PB_PATH], said[2048];
 
-/* y = relu(conv(x, w) + b) of x[1, CHANNELS, SIDE, SIDE], all w 1 and all b -3: of single channels in `groups` groups. */
+/* y = relu(conv(x, w) + b) in `groups` groups of x[1, CHANNELS, SIDE, SIDE], all w 1 and all b -3. */
 static void write_plan(int64_t groups, int64_t behind)
 {
     const float w[CHANNELS * CHANNELS * 9] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
