@@ -287,10 +287,32 @@ static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
                     (long long)s->error[1]);
 }
 
+/* Work for `to` waits for what is in `from` now. */
+static hyp_status let_wait(const hyp_cuda_session *s, CUstream from, CUevent event, CUstream to, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(event, from), "cuEventRecord", diag));
+    return hyp_cuda_check(lib, lib->cuStreamWaitEvent(to, event, 0), "cuStreamWaitEvent", diag);
+}
+
+/* Sends for weights on the branch of the graph that is captured. */
+static hyp_status send_ahead(hyp_cuda_session *s, const hyp_cuda_ahead *ahead, hyp_diag *diag)
+{
+    CUstream stream = s->stream;
+    HYP_TRY(let_wait(s, stream, s->begins, s->aside, diag));
+    s->stream = s->aside;
+    hyp_status status = hyp_cuda_prefetch_run(s, ahead, diag);
+    s->stream = stream;
+    return status;
+}
+
 static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size_t begin, size_t end, hyp_diag *diag)
 {
+    size_t sent = 0;
     for (size_t i = begin; i < end; i++) {
         const hyp_cuda_op *op = &p->ops.data[i];
+        for (; s->capturing && sent < p->ahead.len && p->ahead.data[sent].op <= i; sent++)
+            HYP_TRY(send_ahead(s, &p->ahead.data[sent], diag));
         hyp_status status = op->run(s, op->data, diag);
         s->starts = false;
         if (status == HYP_OK) continue;
@@ -298,14 +320,6 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
         return status;
     }
     return HYP_OK;
-}
-
-/* Work for `to` waits for what is in `from` now. */
-static hyp_status let_wait(const hyp_cuda_session *s, CUstream from, CUevent event, CUstream to, hyp_diag *diag)
-{
-    const hyp_cuda_library *lib = &s->model->device->lib;
-    HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(event, from), "cuEventRecord", diag));
-    return hyp_cuda_check(lib, lib->cuStreamWaitEvent(to, event, 0), "cuStreamWaitEvent", diag);
 }
 
 /* The first op begins when all before it in the stream has ended, so that kernels may read inputs before they wait for
@@ -325,7 +339,8 @@ hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp
     }
     s->starts = true;
     HYP_TRY(run_some(s, p, p->aside, p->ops.len, diag));
-    return p->aside ? let_wait(s, s->aside, s->ends, stream, diag) : HYP_OK;
+    bool branched = p->aside > 0 || (s->capturing && p->ahead.len > 0);
+    return branched ? let_wait(s, s->aside, s->ends, stream, diag) : HYP_OK;
 }
 
 hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)

@@ -75,6 +75,7 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
         cuda/norm.c
         cuda/nvrtc.c
         cuda/pointwise.c
+        cuda/prefetch.c
         cuda/prepare.c
         cuda/product.c
         cuda/program.c

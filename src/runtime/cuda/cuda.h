@@ -58,6 +58,7 @@ typedef struct hyp_cuda_session {
     int priority;    /* of streams of its own */
     CUstream aside; /* for work beside that of the stream, with events where it begins and ends; 0 = none yet */
     CUevent begins, ends;
+    bool capturing; /* a graph of ours */
     cublasLtHandle_t lt;
     void *dnn;                            /* handle of cuDNN; NULL = none */
     CUdeviceptr workspace, scratch, room; /* 0 = none yet */
@@ -78,7 +79,15 @@ typedef struct hyp_cuda_op {
     void (*dispose)(const hyp_cuda_library *lib, void *data); /* NULL when there is nothing to free */
     void *data;
     uint32_t step; /* of the plan, for messages */
+    uint32_t weight_plus1; /* a constant that it reads as a whole, and is to find in the cache; 0 = none */
 } hyp_cuda_op;
+
+/* Weights that are sent for while the ops from `op` on run. */
+typedef struct hyp_cuda_ahead {
+    size_t op;
+    uint32_t weight[HYP_CUDA_PREFETCHES], count; /* tensors */
+    uint64_t bytes[HYP_CUDA_PREFETCHES];
+} hyp_cuda_ahead;
 
 /* What is known from tuning of a step's products: what is known of all of them, the least of it. */
 typedef enum hyp_cuda_known {
@@ -97,6 +106,7 @@ typedef struct hyp_cuda_prepared {
     size_t *edge_bytes;
     size_t staging_bytes; /* that staging all of them would take */
     size_t packed_bytes;  /* the first of them: all that are small */
+    HYP_VEC(hyp_cuda_ahead) ahead; /* ascending by op; only where ops become a graph of ours */
     hyp_cuda_replays replays;
     hyp_cuda_known *known;                   /* by step; NULL where nobody asks */
     size_t products[HYP_CUDA_NOT_TUNED + 1]; /* how many are done so */
@@ -269,6 +279,11 @@ HYP_NODISCARD hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_di
 /* windows.c and conv.c: calls of these operators */
 HYP_NODISCARD hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
 HYP_NODISCARD hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
+/* prefetch.c: is an op to name this weight, which it multiplies with so many rows? */
+bool hyp_cuda_reads_ahead(const hyp_cuda_build *b, uint32_t weight, int64_t rows);
+/* Fills in `ahead` when all ops are there, and queues one of them on the session's stream. */
+HYP_NODISCARD hyp_status hyp_cuda_plan_prefetch(hyp_cuda_build *b);
+HYP_NODISCARD hyp_status hyp_cuda_prefetch_run(hyp_cuda_session *s, const hyp_cuda_ahead *ahead, hyp_diag *diag);
 /* y = 0 bytes. */
 HYP_NODISCARD hyp_status hyp_cuda_add_zero(hyp_cuda_build *b, uint32_t y, size_t bytes);
 

@@ -298,6 +298,12 @@ static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, d
     return describe(&b->session->model->device->lib, g, b->diag);
 }
 
+/* The newest op multiplies m rows with this weight. */
+static void send_ahead(hyp_cuda_build *b, uint32_t weight, int64_t m)
+{
+    if (hyp_cuda_reads_ahead(b, weight, m)) b->prepared->ops.data[b->prepared->ops.len - 1].weight_plus1 = weight + 1;
+}
+
 /* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. What is left
  * to do then is done for all `rows` of y. */
 static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product, double scale, uint32_t weight, uint32_t x,
@@ -306,6 +312,7 @@ static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product
     hyp_cuda_rest rest = *given;
     hyp_cuda_epilogue way;
     HYP_TRY(add_gemm(b, product, scale, weight, x, rest.before_plus1, y, out));
+    send_ahead(b, weight, product->n);
     HYP_TRY(settle(b, *out, &rest, &way));
     if (rest.bias_plus1 && !way.bias_after) (*out)->bias_plus1 = rest.bias_plus1;
     if (!way.bias_after && !way.act_after && !rest.after_plus1) return HYP_OK;
@@ -364,6 +371,7 @@ hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, hyp_c
     hyp_cuda_epilogue plain = {.epilogue = CUBLASLT_EPILOGUE_DEFAULT};
     bool found;
     HYP_TRY(add_gemm(b, &product, 1, layer->weight, x, 0, k->y, &g));
+    send_ahead(b, layer->weight, m);
     g->in_workspace = true;
     g->workspace = out->offset;
     HYP_TRY(try_way(b, g, &plain, NULL, &found));

@@ -432,3 +432,15 @@ extern "C" __global__ void fill_i64(const __grid_constant__ hyp_cuda_fill p)
     wait_for_kernels_before();
     if (threadIdx.x < p.count) ((int64_t *)p.y)[threadIdx.x] = p.value[threadIdx.x];
 }
+
+extern "C" __global__ void prefetch(const __grid_constant__ hyp_cuda_prefetch p)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    const uint64_t piece = 4096;
+    for (uint32_t i = 0; i < p.count; i++)
+        for (uint64_t at = piece * (uint64_t)first_thread(); at < p.bytes[i]; at += piece * (uint64_t)thread_count()) {
+            uint32_t bytes = (uint32_t)(p.bytes[i] - at < piece ? p.bytes[i] - at : piece);
+            asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p.at[i] + at), "r"(bytes));
+        }
+#endif
+}

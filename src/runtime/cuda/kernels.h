@@ -17,7 +17,7 @@
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
-    X(range_f64) X(range_u64) \
+    X(range_f64) X(range_u64) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) \
     X(depthwise_pieces) X(depthwise_rows) X(unfold)
 #define HYP_CUDA_LAYER_KERNELS(X) \
@@ -54,6 +54,7 @@ enum {
     HYP_CUDA_PART_FOURS = 2,      /* each with so many times four elements of its row */
     HYP_CUDA_COPIES = 24,         /* parts of one launch of `copies`, */
     HYP_CUDA_PART_DIMS = 3,       /* each of at most so many axes */
+    HYP_CUDA_PREFETCHES = 8,      /* constants that one launch of `prefetch` sends for */
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
     HYP_CUDA_LAYER_ROWS = 16,     /* of x */
@@ -287,6 +288,12 @@ typedef struct hyp_cuda_fill {
     int64_t value[HYP_CUDA_FILL_VALUES];
     uint32_t count;
 } hyp_cuda_fill;
+
+/* Constants that are sent for, so that kernels find them in the second-level cache; multiples of 16 bytes of each. */
+typedef struct hyp_cuda_prefetch {
+    uint64_t at[HYP_CUDA_PREFETCHES], bytes[HYP_CUDA_PREFETCHES];
+    uint32_t count, pad;
+} hyp_cuda_prefetch;
 
 /* y[rows,n] = act(scale x[rows,k] w^T + bias + added) or act(scale x w^T + bias) + added, w stored [n,k]. A piece is 16
  * bytes of a row. Turned, w is what the plan calls x and the other way round: y[n,rows], and biases belong to rows of

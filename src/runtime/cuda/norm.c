@@ -120,7 +120,7 @@ static bool reads_rows(hyp_cuda_build *b, const HypPlan__Step *step, uint32_t x,
                                 .blocks = (uint32_t)m,
                                 .block_x = (uint32_t)warps * 32,
                                 .block_y = 1,
-                                .shared_bytes = (uint32_t)warps * 2 * (uint32_t)sizeof(float)};
+                                .shared_bytes = (uint32_t)warps * 4 * (uint32_t)sizeof(float)};
     return warps <= HYP_CUDA_PART_THREADS / 32 && n % 4 == 0 && out->rows.vector &&
            (out->rows.dtype == HYP_F16 || out->rows.dtype == HYP_BF16);
 }

@@ -154,7 +154,8 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     HYP_TRY(hyp_cuda_need_kernel(&b, HYP_CUDA_KERNEL_copy)); /* for packed tensors */
     HYP_TRY(find_read(&b));
     HYP_TRY(add_steps(&b));
-    if (p->aside) HYP_TRY(set_up_aside(s, diag));
+    HYP_TRY(hyp_cuda_plan_prefetch(&b));
+    if (p->aside || p->ahead.len) HYP_TRY(set_up_aside(s, diag));
     if (s->tuning.products.len > 0 && !s->untuned)
         hyp_log_printf(&s->model->device->log,
                        "products of these shapes: %zu as tuned, %zu as tuned for a larger size, %zu not tuned",
@@ -189,6 +190,7 @@ void hyp_cuda_release(void *session, void *prepared)
         if (p->ops.data[i].dispose) p->ops.data[i].dispose(&s->model->device->lib, p->ops.data[i].data);
     if (entered) hyp_cuda_leave(s->model->device);
     hyp_vec_free(&p->ops);
+    hyp_vec_free(&p->ahead);
     hyp_arena_dispose(&p->arena);
     hyp_free(p);
 }

@@ -69,7 +69,9 @@ static CUgraphExec capture(hyp_cuda_session *s, hyp_cuda_prepared *p)
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
     if (lib->cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) return NULL;
+    s->capturing = true;
     bool queued = hyp_cuda_queue_run(s, p, &unused) == HYP_OK;
+    s->capturing = false;
     bool captured = lib->cuStreamEndCapture(s->stream, &graph) == CUDA_SUCCESS && graph;
     if (queued && captured && lib->cuGraphInstantiate(&exec, graph, 0) != CUDA_SUCCESS) exec = NULL;
     if (captured) lib->cuGraphDestroy(graph);

@@ -240,7 +240,7 @@ __device__ __forceinline__ uint2 to_four(uint32_t dtype, const float (&v)[4])
 template <int FOURS> __device__ __forceinline__ void norm_parts_row(const hyp_cuda_norm_parts &s)
 {
     extern __shared__ double shared[];
-    float2 *of_warp = (float2 *)shared; // mean and squares
+    float4 *of_warp = (float4 *)shared; // mean, squares, size
     const hyp_cuda_rows &r = s.norm.rows;
     int64_t fours = r.size / 4, row = blockIdx.x;
     uint2 bias[FOURS] = {}, scale[FOURS] = {}, shift[FOURS] = {}, added[FOURS] = {};
@@ -277,38 +277,32 @@ template <int FOURS> __device__ __forceinline__ void norm_parts_row(const hyp_cu
         for (int e = 0; e < 4; e++) v[i][e] = 0;
         add_four(r.dtype, rounded, v[i]);
     }
-    // how many elements a warp has
-    auto size_of = [&](int64_t warp) {
-        int64_t n = 0;
-        for (int i = 0; i < FOURS; i++) {
-            int64_t left = r.size - 4 * (warp * 32 + i * (int64_t)blockDim.x);
-            n += left < 0 ? 0 : left < 128 ? left : 128;
-        }
-        return (float)n;
-    };
-    float sum = 0, squares = 0, mean = 0, size = size_of(threadIdx.x / 32);
+    // of a warp, then of the row
+    float sum = 0, squares = 0, mean = 0, size = 0;
+#pragma unroll
+    for (int i = 0; i < FOURS; i++) { // what is behind the end of the row is 0
+        int64_t left = r.size - 4 * (threadIdx.x / 32 * 32 + i * (int64_t)blockDim.x);
+        size += left < 0 ? 0.0f : left < 128 ? (float)left : 128.0f;
+        sum += (v[i][0] + v[i][1]) + (v[i][2] + v[i][3]);
+    }
     auto over_warp = [](float x) {
         for (int distance = 16; distance; distance /= 2) x += __shfl_xor_sync(0xffffffff, x, distance);
         return x;
     };
-#pragma unroll
-    for (int i = 0; i < FOURS; i++) // what is behind the end of the row is 0
-        sum += (v[i][0] + v[i][1]) + (v[i][2] + v[i][3]);
     if (s.norm.centred && size > 0) mean = over_warp(sum) / size;
 #pragma unroll
     for (int i = 0; i < FOURS; i++)
         for (int e = 0; e < 4 && threadIdx.x + i * (int64_t)blockDim.x < fours; e++)
             squares += (v[i][e] - mean) * (v[i][e] - mean);
     squares = over_warp(squares);
-    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = {mean, squares};
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = {mean, squares, size, 0};
     __syncthreads();
-    int warps = (int)blockDim.x / 32;
     sum = squares = 0;
-    for (int w = 0; w < warps; w++) sum += of_warp[w].x * size_of(w);
+    for (unsigned w = 0; w < blockDim.x / 32; w++) sum += of_warp[w].x * of_warp[w].z;
     mean = sum / (float)r.size;
-    for (int w = 0; w < warps; w++) {
+    for (unsigned w = 0; w < blockDim.x / 32; w++) {
         float away = of_warp[w].x - mean;
-        squares += of_warp[w].y + away * away * size_of(w);
+        squares += of_warp[w].y + away * away * of_warp[w].z;
     }
     float inverse = 1 / sqrtf(squares / (float)r.size + (float)s.norm.epsilon);
 #pragma unroll

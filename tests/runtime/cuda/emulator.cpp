@@ -123,6 +123,7 @@ static const entry entries[] = {
     ENTRY(finish_product, hyp_cuda_finish, false),
     ENTRY(range_f64, hyp_cuda_range, false),
     ENTRY(range_u64, hyp_cuda_range, false),
+    ENTRY(prefetch, hyp_cuda_prefetch, false),
     ENTRY(conv_f32, hyp_cuda_conv, false),
     ENTRY(conv_f64, hyp_cuda_conv, false),
     ENTRY(conv_u64, hyp_cuda_conv, false),
