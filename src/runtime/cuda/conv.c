@@ -94,14 +94,14 @@ static hyp_status depthwise_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 /* One weight for each place of the window and no sum over channels: a product would be almost empty. */
 static bool is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }
 
-/* What the kernels for single channels do. */
+/* What the kernel for single channels does: they come last, in multiples of 16 bytes. */
 static bool is_simple_depthwise(const hyp_cuda_conv_step *step)
 {
     const hyp_conv *v = &step->conv;
     bool is_native = step->dtype == HYP_F32 || step->dtype == HYP_F16 || step->dtype == HYP_BF16;
-    int64_t row_bytes = v->group * (int64_t)hyp_dtype_size(step->dtype);
-    return is_depthwise(v) && v->out_channels == 1 && is_native && !step->added_plus1 && step->x_last == step->y_last &&
-           (!step->y_last || row_bytes % 16 == 0);
+    bool x_last = step->x_last || hyp_cuda_one_order(v->x), y_last = step->y_last || hyp_cuda_one_order(v->y);
+    return is_depthwise(v) && v->out_channels == 1 && is_native && !step->added_plus1 && x_last && y_last &&
+           v->group * (int64_t)hyp_dtype_size(step->dtype) % 16 == 0;
 }
 
 /* Takes the newest op back, if it does nothing but clip x, which no other step reads: a pass through memory less. */
@@ -113,8 +113,7 @@ static bool take_clip(hyp_cuda_build *b, uint32_t x)
     for (size_t i = 0; i < b->program->n_steps; i++) {
         size_t count = hyp_plan_step_reads(b->program->steps[i], reads, HYP_PLAN_CALL_INPUTS);
         if (count > HYP_PLAN_CALL_INPUTS) return false;
-        for (size_t k = 0; k < count; k++)
-            uses += hyp_plan_root(b->program, reads[k]) == hyp_plan_root(b->program, x);
+        for (size_t k = 0; k < count; k++) uses += hyp_plan_root(b->program, reads[k]) == hyp_plan_root(b->program, x);
     }
     if (uses != 1) return false;
     b->prepared->ops.len--;
@@ -128,24 +127,21 @@ static hyp_status add_depthwise(hyp_cuda_build *b, const hyp_cuda_conv_step *ste
     void *data;
     HYP_TRY(hyp_cuda_add_op(b, depthwise_run, sizeof(depthwise), &data));
     depthwise *p = data;
-    *p =
-        (depthwise){.args = {.dtype = step->dtype, .act = step->act, .clips = clips},
-                    .grid = {.kernel = step->y_last ? HYP_CUDA_KERNEL_depthwise_pieces : HYP_CUDA_KERNEL_depthwise_rows,
-                             .block_x = THREADS,
-                             .block_y = 1},
-                    .x = step->x,
-                    .weight = step->weight,
-                    .y = step->y,
-                    .bias_plus1 = step->bias_plus1};
+    *p = (depthwise){.args = {.dtype = step->dtype, .act = step->act, .clips = clips},
+                     .grid = {.kernel = HYP_CUDA_KERNEL_depthwise, .block_x = THREADS, .block_y = 1},
+                     .x = step->x,
+                     .weight = step->weight,
+                     .y = step->y,
+                     .bias_plus1 = step->bias_plus1};
     hyp_cuda_windows *w = &p->args.windows;
     hyp_cuda_windows_of(&v->window, v->x, v->y, w);
-    int64_t channels = v->group, row = w->out[0].size, rows = v->y->count / channels / row;
+    int64_t row = w->out[0].size, rows = v->y->count / v->group / row;
+    int64_t pieces = v->group * (int64_t)hyp_dtype_size(step->dtype) / 16;
     int64_t groups = (row + HYP_CUDA_DEPTHWISE - 1) / HYP_CUDA_DEPTHWISE;
-    if (step->y_last) channels = channels * (int64_t)hyp_dtype_size(step->dtype) / 16; /* pieces of them */
-    w->x_last = w->y_last = step->y_last;
-    w->channels = hyp_cuda_extent_of(channels);
+    w->x_last = w->y_last = true;
+    w->channels = hyp_cuda_extent_of(pieces);
     w->out[0] = hyp_cuda_extent_of(groups);
-    w->total = rows * groups * channels;
+    w->total = rows * groups * pieces;
     p->args.row = row;
     p->args.step = w->stride[0];
     w->stride[0] *= HYP_CUDA_DEPTHWISE;

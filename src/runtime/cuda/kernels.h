@@ -19,7 +19,7 @@
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) \
-    X(depthwise_pieces) X(depthwise_rows) X(unfold)
+    X(depthwise) X(unfold)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
     X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16) X(layer_f8e4m3_1)
@@ -48,7 +48,7 @@ enum {
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
     HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
-    HYP_CUDA_DEPTHWISE = 4,       /* results that a thread of depthwise_* makes in a row */
+    HYP_CUDA_DEPTHWISE = 4,       /* results that a thread of `depthwise` makes in a row */
     HYP_CUDA_PARTS = 6,           /* of the sums of a product */
     HYP_CUDA_PART_THREADS = 512,  /* of a block of norm_parts, at most, */
     HYP_CUDA_PART_FOURS = 2,      /* each with so many times four elements of its row */
@@ -214,9 +214,9 @@ typedef struct hyp_cuda_conv {
     uint32_t pad;
 } hyp_cuda_conv;
 
-/* y = act(x * weight + bias), each channel by itself, HYP_CUDA_DEPTHWISE neighbours of a row of y a thread: out[0] of
- * the windows counts such groups, and their stride[0] is from group to group. Of depthwise_pieces a channel is a piece
- * of 16 bytes of them, and x and y have the channels last; of depthwise_rows the channels are first. f32, f16, bf16. */
+/* y = act(x * weight + bias), each channel by itself, HYP_CUDA_DEPTHWISE neighbours of a row of y a thread: out[0] of the
+ * windows counts such groups, and their stride[0] is from group to group. A channel is a piece of 16 bytes of them, which
+ * come last in x and y. f32, f16, bf16. */
 typedef struct hyp_cuda_depthwise {
     hyp_cuda_windows windows;
     uint64_t x, weight, bias, y; /* bias: 0 = none */

@@ -1,5 +1,5 @@
-// windows.cu - convolutions and pooling: what cuDNN does not do well, and convolutions where it is not there. Those that do
-// a thread a result are many times slower than cuDNN's; those of single channels are bound by memory.
+// windows.cu - convolutions and pooling: what neither cuDNN nor a product does well. Convolutions a thread a result are many
+// times slower than cuDNN's; those of single channels are bound by memory.
 //
 // Part of image.cu, after kernels.cu and rows.cu.
 
@@ -120,49 +120,31 @@ template <typename C> __device__ __forceinline__ void convolution(const hyp_cuda
 }
 
 // So many elements, `step` apart; the others are 0.
-template <int WIDTH> struct column {
-    float v[WIDTH];
-};
-template <int WIDTH>
-__device__ __noinline__ column<WIDTH> load_column(uint32_t dtype, uint64_t data, int64_t i, int64_t step, int count)
+__device__ __noinline__ piece load_column(uint32_t dtype, uint64_t data, int64_t i, int64_t step, int count)
 {
-    column<WIDTH> c;
+    piece c;
 #pragma unroll
-    for (int e = 0; e < WIDTH; e++) c.v[e] = e < count ? load_native<float>(dtype, data, i + e * step) : 0;
+    for (int e = 0; e < 8; e++) c.v[e] = e < count ? load_native<float>(dtype, data, i + e * step) : 0;
     return c;
 }
 
-// One channel, or a piece of channels, at place i of an image.
-struct one_channel {
-    enum { WIDTH = 1 };
-    float v[1];
-    __device__ void load_at(uint32_t dtype, uint64_t data, int64_t i) { v[0] = load_native<float>(dtype, data, i); }
-    __device__ void store_at(uint32_t dtype, uint64_t data, int64_t i) const { store_native(dtype, data, i, v[0]); }
-};
-struct channel_piece : piece {
-    enum { WIDTH = 8 };
-    __device__ void load_at(uint32_t dtype, uint64_t data, int64_t i) { (piece &)*this = load_vector(dtype, data, i); }
-    __device__ void store_at(uint32_t dtype, uint64_t data, int64_t i) const { store_vector(dtype, data, i, *this); }
-};
-
-template <typename P> __device__ __forceinline__ void depthwise(const hyp_cuda_depthwise &p)
+__device__ __forceinline__ void convolve_depthwise(const hyp_cuda_depthwise &p)
 {
-    enum { N = HYP_CUDA_DEPTHWISE };
+    enum { N = HYP_CUDA_DEPTHWISE, WIDTH = 8 };
     const hyp_cuda_windows &w = p.windows;
-    constexpr bool last = P::WIDTH > 1;
-    int width = last && p.dtype == HYP_F32 ? 4 : P::WIDTH;
-    int64_t channels = w.channels.size, x_step = last ? channels : 1;
+    int width = p.dtype == HYP_F32 ? 4 : WIDTH;
+    int64_t channels = w.channels.size;
 #pragma unroll 1
     for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
         window_place at = place_of(w, i);
-        int64_t x = at.image * channels * w.in_count + at.channel * (last ? 1 : w.in_count);
+        int64_t x = at.image * channels * w.in_count + at.channel;
         int64_t weight = at.channel * width * w.kernel_count, tap = 0, first = at.column * N;
-        column<P::WIDTH> factor = load_column<P::WIDTH>(p.dtype, p.bias, at.channel * width, 1, p.bias ? width : 0);
-        P sum[N];
+        piece factor = load_column(p.dtype, p.bias, at.channel * width, 1, p.bias ? width : 0);
+        piece sum[N];
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
-            for (int e = 0; e < P::WIDTH; e++) sum[n].v[e] = factor.v[e];
+            for (int e = 0; e < WIDTH; e++) sum[n].v[e] = factor.v[e];
 #pragma unroll 1
         for (int64_t k2 = 0; k2 < w.kernel[2]; k2++) {
             int64_t p2 = at.begin[2] + k2 * w.dilation[2];
@@ -175,15 +157,14 @@ template <typename P> __device__ __forceinline__ void depthwise(const hyp_cuda_d
                 }
 #pragma unroll 1
                 for (int64_t k0 = 0; k0 < w.kernel[0]; k0++, tap++) {
-                    factor = load_column<P::WIDTH>(p.dtype, p.weight, weight + tap, w.kernel_count, width);
+                    factor = load_column(p.dtype, p.weight, weight + tap, w.kernel_count, width);
 #pragma unroll
                     for (int n = 0; n < N; n++) {
                         int64_t p0 = at.begin[0] + n * p.step + k0 * w.dilation[0];
                         if (p0 < 0 || p0 >= w.in[0]) continue;
-                        P element;
-                        element.load_at(p.dtype, p.x, x + (row + p0) * x_step);
+                        piece element = load_vector(p.dtype, p.x, x + (row + p0) * channels);
 #pragma unroll
-                        for (int e = 0; e < P::WIDTH; e++) {
+                        for (int e = 0; e < WIDTH; e++) {
                             float v = element.v[e];
                             sum[n].v[e] += (p.clips ? at_most(relu(v), 6.0f) : v) * factor.v[e];
                         }
@@ -191,14 +172,24 @@ template <typename P> __device__ __forceinline__ void depthwise(const hyp_cuda_d
                 }
             }
         }
+        auto each = [&](auto f) {
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int e = 0; e < WIDTH; e++) sum[n].v[e] = f(sum[n].v[e]);
+        };
+        float most = p.act == HYP_PW_CLIP ? 6.0f : __uint_as_float(0x7f800000u);
+        if (p.act == HYP_PW_RELU || p.act == HYP_PW_CLIP)
+            each([&](float v) { return at_most(relu(v), most); });
+        else if (p.act == HYP_PW_HARD_SWISH)
+            each([](float v) { return v * at_most(relu(v * (1.0f / 6) + 0.5f), 1.0f); });
+        else if (p.act != HYP_PW_CAST)
+            each([&](float v) { return activated(p.act, v); });
         int64_t y = at.row * p.row + first;
 #pragma unroll
         for (int n = 0; n < N; n++) {
             if (first + n >= p.row) continue;
-#pragma unroll
-            for (int e = 0; e < P::WIDTH; e++)
-                if (e < width) sum[n].v[e] = activated(p.act, sum[n].v[e]);
-            sum[n].store_at(p.dtype, p.y, last ? (y + n) * channels + at.channel : y + n);
+            store_vector(p.dtype, p.y, (y + n) * channels + at.channel, sum[n]);
         }
     }
 }
@@ -275,8 +266,7 @@ KERNEL(unfold, hyp_cuda_unfold, unfold_windows(p))
 KERNEL(conv_f32, hyp_cuda_conv, convolution<float>(p))
 KERNEL(conv_f64, hyp_cuda_conv, convolution<double>(p))
 KERNEL(conv_u64, hyp_cuda_conv, convolution<uint64_t>(p))
-KERNEL(depthwise_pieces, hyp_cuda_depthwise, depthwise<channel_piece>(p))
-KERNEL(depthwise_rows, hyp_cuda_depthwise, depthwise<one_channel>(p))
+KERNEL(depthwise, hyp_cuda_depthwise, convolve_depthwise(p))
 KERNEL(pool_f32, hyp_cuda_pool, pooling<float>(p))
 KERNEL(pool_f64, hyp_cuda_pool, pooling<double>(p))
 KERNEL(pool_i64, hyp_cuda_pool, pooling<int64_t>(p))

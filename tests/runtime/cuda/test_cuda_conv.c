@@ -310,8 +310,8 @@ static void build_products(uint64_t *seed, hyp_dtype dtype, const char *act)
     mean->reduced_strides = pb_consts(&builder, 2, (int64_t[]){2, 1});
 }
 
-/* relu6 between a product and a convolution of single channels, which can clip what it reads itself: read by that alone, or
- * by another step, too. */
+/* relu6 between a product and a convolution of single channels, which can clip what it reads itself: read by that
+ * alone, or by another step, too. */
 static void build_clipped(uint64_t *seed, hyp_dtype dtype, bool shared)
 {
     const int64_t shape[] = {2, 8, 5, 6};
