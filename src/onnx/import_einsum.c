@@ -70,7 +70,7 @@ static hyp_status implied_output(const hyp_onnx_node *n, const labelled *terms, 
     for (uint32_t t = 0; t < n->input_count; t++)
         for (int32_t i = 0; i < terms[t].rank; i++) seen[terms[t].labels[i]]++;
     out->rank = 0;
-    for (int32_t i = dots; i-- > 0;) out->labels[out->rank++] = (uint8_t)(LETTERS + i);
+    for (int32_t i = dots; i-- > 0 && out->rank < HYP_MAX_RANK;) out->labels[out->rank++] = (uint8_t)(LETTERS + i);
     for (uint8_t label = 0; label < LETTERS; label++) {
         if (seen[label] != 1) continue;
         if (out->rank == HYP_MAX_RANK) return wrong(n, "the result has more axes than a tensor can have");

@@ -170,7 +170,7 @@ static bool launches(uint64_t *out)
 static void small_tensors_go_together(void **state)
 {
     (void)state;
-    uint64_t before, after;
+    uint64_t before = 0, after = 0;
     if (!launches(&before) || !locks_pages()) {
         printf("skipped: only an emulated device with page-locked memory tells how many kernels run\n");
         skip();
