@@ -32,6 +32,7 @@ enum {
     OPT_DRY_RUN,
     OPT_TIMED,
     OPT_TUNE,
+    OPT_TUNE_DIM,
     OPT_CACHE,
     OPT_CALIBRATE,
     OPT_THREADS,
@@ -70,6 +71,7 @@ static const cli_option options[] = {
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
     [OPT_TIMED] = {"timed", 0, NULL, "time the plan here against those with less rewriting; keep the fastest"},
     [OPT_TUNE] = {"tune", 0, NULL, "with --target cuda: find the fastest products for the GPU here, for typical sizes"},
+    [OPT_TUNE_DIM] = {"tune-dim", 0, "NAME=SIZE", "for --tune: sizes of a dimension, in place of the typical one"},
     [OPT_CACHE] = {"cache", 0, "FILE", "for --tune: read what was measured before, add what is measured"},
     [OPT_CALIBRATE] = {"calibrate", 0, NULL, "measure the CPU here; write a profile for --profile to the output"},
     [OPT_THREADS] = {"threads", 0, "N", "CPU threads for --timed (as at run time) and --calibrate (1)"},
@@ -94,7 +96,7 @@ typedef struct request {
     const char *model, *plan, *dump_path, *cache;
     bool node_next; /* the last option was --why-not: its node may follow */
     FILE *dump;     /* NULL = no dump */
-    cli_list dims, typical, shapes, bound, sample_texts, rules, disabled, only, flags;
+    cli_list dims, typical, shapes, bound, sample_texts, rules, disabled, only, flags, tuned;
     cli_list normal; /* rules that --timed chose */
     const char **dim_names, **typical_names;
     int64_t *dim_values, *typical_values;
@@ -162,6 +164,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_DRY_RUN: r->dry_run = true; break;
     case OPT_TIMED: r->timed = true; break;
     case OPT_TUNE: r->tune = true; break;
+    case OPT_TUNE_DIM: cli_list_split(&r->tuned, value); break;
     case OPT_CACHE: r->cache = value; break;
     case OPT_CALIBRATE: r->calibrate = true; break;
     case OPT_THREADS:
@@ -253,8 +256,8 @@ static bool finish_request(request *r, const cli_args *args)
         return false;
     }
     if (r->calibrate) return true;
-    if (r->cache && !r->tune) {
-        cli_usage_error(args, "--cache is for --tune");
+    if ((r->cache || r->tuned.count > 0) && !r->tune) {
+        cli_usage_error(args, "--%s is for --tune", r->cache ? "cache" : "tune-dim");
         return false;
     }
     bool cuda = c->target && strcmp(c->target, "cuda") == 0, file = r->plan && strcmp(r->plan, "-") != 0;
@@ -308,7 +311,7 @@ static void free_request(request *r)
     free(r->typical_values);
     free(r->shape_tensors);
     cli_list *lists[] = {&r->dims,  &r->typical,  &r->shapes, &r->bound, &r->sample_texts,
-                         &r->rules, &r->disabled, &r->only,   &r->flags, &r->normal};
+                         &r->rules, &r->disabled, &r->only,   &r->flags, &r->normal, &r->tuned};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 
@@ -406,13 +409,18 @@ static int choose(request *r, FILE *people, const cli_args *args)
 }
 
 /* Tunes the plan that was written. */
-static int tune(const request *r, FILE *people, const cli_args *args)
+static int tune(request *r, FILE *people, const cli_args *args)
 {
     session s = {0};
     measure_options o = measurement(r, 60);
     tune_request tuning = {.cache = r->cache, .seconds = o.seconds, .quiet = r->quiet};
-    int code = measure_open_plan(&s, r->plan, &o, args);
-    if (code == CLI_OK) code = tune_session(&s, NULL, &tuning, r->plan, people, args);
+    session_options where = {.plan = r->plan, .device = o.device, .threads = o.threads, .dims = r->tuned};
+    int code = session_open(&s, &where, args->tool);
+    if (code == CLI_OK) {
+        measure_typical_dims(&s, &where.dims);
+        code = tune_session(&s, &where, &tuning, r->plan, people, args);
+    }
+    r->tuned = where.dims;
     if (code != CLI_OK)
         fprintf(stderr,
                 "%s: the plan was written without tuning, which needs the GPU here; 'hypatia tune' does it there\n",

@@ -23,8 +23,7 @@ int normal_rules(const hyp_compile_options *options, cli_list *out, const char *
     return CLI_OK;
 }
 
-/* "batch=32" for every symbol of the inputs, each once. */
-static void typical_dims(const session *s, cli_list *out)
+void measure_typical_dims(const session *s, cli_list *out)
 {
     for (size_t i = 0; i < s->input_count; i++) {
         const hyp_io_info *info = hyp_engine_input(s->engine, i);
@@ -38,7 +37,7 @@ static void typical_dims(const session *s, cli_list *out)
             memcpy(text, info->symbols[a], len);
             memcpy(text + len, size, (size_t)digits + 1);
             bool known = false;
-            for (size_t k = 0; k < out->count; k++) known = known || strcmp(out->items[k], text) == 0;
+            for (size_t k = 0; k < out->count; k++) known = known || strncmp(out->items[k], text, len + 1) == 0;
             if (!known) cli_list_add(out, text, strlen(text));
             free(text);
         }
@@ -59,12 +58,13 @@ static int try_run(session *s, const char *tool)
     return status == HYP_OK ? CLI_OK : cli_report(tool, &diag);
 }
 
-int measure_open_plan(session *s, const char *plan, const measure_options *o, const cli_args *args)
+/* Opens a plan, and makes random inputs of typical sizes. */
+static int open_plan(session *s, const char *plan, const measure_options *o, const cli_args *args)
 {
     session_options options = {.plan = plan, .device = o->device, .threads = o->threads};
     int code = session_open(s, &options, args->tool);
     if (code == CLI_OK) {
-        typical_dims(s, &options.dims);
+        measure_typical_dims(s, &options.dims);
         code = session_make_inputs(s, &options, "random:0", args);
     }
     session_options_free(&options);
@@ -79,7 +79,7 @@ int measure_open(session *s, const char *model, const hyp_compile_options *compi
     int code = tempfile_open(&plan, args->tool);
     if (code != CLI_OK) return code;
     if (hyp_compile_file(model, plan.path, compile, NULL, &diag) != HYP_OK) code = cli_report(args->tool, &diag);
-    if (code == CLI_OK) code = measure_open_plan(s, plan.path, o, args);
+    if (code == CLI_OK) code = open_plan(s, plan.path, o, args);
     tempfile_close(&plan);
     if (code == CLI_OK) code = session_make_outputs(s, args->tool);
     if (code == CLI_OK) code = try_run(s, args->tool);

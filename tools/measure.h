@@ -18,9 +18,8 @@ typedef struct measure_options {
 /* The names of the rules that bring a graph to normal form and fuse nothing, of those that the options choose. */
 int normal_rules(const hyp_compile_options *options, cli_list *out, const char *tool);
 
-/* Opens a plan, and makes random inputs of typical sizes. An exit code after a message; the session is to be closed in
- * any case. */
-int measure_open_plan(session *s, const char *plan, const measure_options *o, const cli_args *args);
+/* Adds "batch=32", the typical size, for every symbol of the inputs that the list has no size for. */
+void measure_typical_dims(const session *s, cli_list *out);
 /* Compiles a model and opens the plan, which has no file afterwards, with random inputs of typical sizes; runs it once.
  * An exit code after a message; the session is to be closed in any case. */
 int measure_open(session *s, const char *model, const hyp_compile_options *compile, const measure_options *o,

@@ -156,9 +156,7 @@ static int tune_with_cache(session *s, const session_options *o, const tune_requ
 {
     hyp_diag diag = {0};
     hyp_tune_report sum = {0};
-    cli_list none = {0};
-    int code = o ? tune_all_sizes(s, o, r, cache, people, args, &sum)
-                 : tune_sizes(s, &none, r, r->seconds, cache, people, args->tool, &sum);
+    int code = tune_all_sizes(s, o, r, cache, people, args, &sum);
     if (code != CLI_OK) return code;
     if (hyp_context_save_plan(s->context, out, &diag) != HYP_OK) return cli_report(args->tool, &diag);
     if (!r->quiet) print_table(people, s, &sum);

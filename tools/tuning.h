@@ -11,8 +11,7 @@ typedef struct tune_request {
 } tune_request;
 
 /* Tunes the plan of a session, reading and extending the cache, and writes the plan to `out`. It is tuned for every
- * combination of the sizes in o->dims, which may have several for a dim ("batch=1", "8", "32"), with inputs as `o` says; for
- * the inputs that the session has when `o` is NULL. A table goes to `people`. An exit code after a message. */
+ * combination of the sizes in o->dims, which may have several for a dim ("batch=1", "8", "32"), with inputs as `o` says. A table goes to `people`. An exit code after a message. */
 int tune_session(session *s, const session_options *o, const tune_request *r, const char *out, FILE *people,
                  const cli_args *args);
 

@@ -85,8 +85,8 @@ HYP_API int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *sy
 typedef struct hyp_context_options {
     size_t size;  /* sizeof(hyp_context_options) */
     void *stream; /* CUstream to run on; NULL = one of the context's own */
-    /* Of the context's own stream: work of lower numbers goes first, as far as the device tells them apart (an H200: 0 to
-     * -5); 0, the last, where nothing else is said. */
+    /* Of the context's own stream: work of lower numbers goes first, as far as the device tells them apart; 0, which is the
+     * last on today's GPUs, where nothing else is said. */
     int32_t priority;
 } hyp_context_options;
 

@@ -142,6 +142,9 @@ def check_compiling(folder, model, cache):
     out, _ = run("hypatiac", model, "--target", "cuda", "--typical", "batch=6", "-o", plan, "--tune", "--cache", cache)
     assert counts(out)["known"] == 1 and "fused-linear" in out, out
     assert "tuned     on emulator" in run("hypatia", "inspect", plan)[0]
+    out, _ = run("hypatiac", model, "--target", "cuda", "-o", plan, "--tune", "--tune-dim", "batch=6,24", "--cache", cache)
+    assert counts(out) == {"products": 2, "known": 1, "timed": 1, "changed": 1} and "batch=24: " in out, out
+    assert "--tune-dim is for --tune" in run("hypatiac", model, "-o", plan, "--tune-dim", "batch=6", code=2)[1]
     for wrong in (["-o", plan], ["--target", "cuda", "-o", "-"], ["--target", "cuda", "--dry-run"]):
         assert "--tune needs" in run("hypatiac", model, "--tune", *wrong, code=2)[1]
     assert "--cache is for --tune" in run("hypatiac", model, "-o", plan, "--cache", cache, code=2)[1]
