@@ -112,17 +112,26 @@ static bool visit_pointwise(const HypPlan__Program *p, const HypPlan__Step *step
     return !all && strike_all(step, channels_last);
 }
 
-bool hyp_reduces_images(const HypPlan__Program *p, const HypPlan__Reduce *step, const int64_t *values)
+/* Whether axes are those of a dense tensor whose elements are `first` apart, `last` in all. */
+static bool is_dense(const int64_t *values, size_t n, const uint32_t *extents, const uint32_t *strides, int64_t first,
+                     int64_t last)
+{
+    for (size_t k = n; k-- > 0; first *= values[extents[k]])
+        if (values[extents[k]] != 1 && values[strides[k]] != first) return false;
+    return first == last;
+}
+
+/* Whether a step reduces all of its tensor [N, C, spatial...] but N and C. */
+static bool reduces_images(const HypPlan__Program *p, const HypPlan__Reduce *step, const int64_t *values)
 {
     const HypPlan__Tensor *x = p->tensors[step->x];
-    int64_t images = 1, places = 1, kept = 1, reduced = 1;
-    for (size_t k = 0; k < x->n_dims; k++) *(k < 2 ? &images : &places) *= values[x->dims[k]];
-    for (size_t k = 0; k < step->n_kept; k++) {
-        kept *= values[step->kept[k]];
-        if (values[step->kept_strides[k]] < places && values[step->kept[k]] > 1) return false;
+    int64_t places = 1, all = 1;
+    for (size_t k = 0; k < x->n_dims; k++) {
+        all *= values[x->dims[k]];
+        if (k >= 2) places *= values[x->dims[k]];
     }
-    for (size_t k = 0; k < step->n_reduced; k++) reduced *= values[step->reduced[k]];
-    return kept == images && reduced == places;
+    return is_dense(values, step->n_reduced, step->reduced, step->reduced_strides, 1, places) &&
+           is_dense(values, step->n_kept, step->kept, step->kept_strides, places, all);
 }
 
 static bool is_candidate(const HypPlan__Tensor *t, const int64_t *values, uint32_t types, size_t most_axes)
@@ -150,7 +159,7 @@ void hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, uint32
                         : step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE
                             ? visit_pointwise(p, step, values, channels_last)
                         : reduces && step->kernel_case == HYP_PLAN__STEP__KERNEL_REDUCE &&
-                                hyp_reduces_images(p, step->reduce, values)
+                                reduces_images(p, step->reduce, values)
                             ? strike(channels_last, step->reduce->y)
                             : strike_all(step, channels_last);
             changed = changed || here;

@@ -10,8 +10,6 @@
  * also steps that reduce all spatial axes may read them. channels_last has an entry for each tensor. */
 void hyp_choose_layouts(const HypPlan__Program *program, const int64_t *values, uint32_t types, size_t most_axes,
                         bool reduces, bool *channels_last);
-/* Whether a step reduces all of its tensor [N, C, spatial...] but N and C. */
-bool hyp_reduces_images(const HypPlan__Program *program, const HypPlan__Reduce *step, const int64_t *values);
 /* Whether a step writes or reads such a tensor. */
 bool hyp_uses_layouts(const HypPlan__Step *step, const bool *channels_last);
 

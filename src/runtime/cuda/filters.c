@@ -9,14 +9,16 @@ static bool is_conv(const HypPlan__Step *step)
     return step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(step->call->kernel, "conv") == 0;
 }
 
-/* Is it one group of channels that rows of products can be made of? The f32 of other convolutions is cuDNN's, which
- * wants them in the plan's order. */
-static bool is_product(const HypPlan__Program *p, const HypPlan__Call *conv, const HypPlan__Tensor *w)
+/* Of other convolutions of one group cuDNN does those of few channels better in the plan's order (H200, cuDNN 9: three
+ * channels of 224x224 in bf16 take 0.3 ms with the channels last), and f32. */
+static bool suits(const HypPlan__Program *p, const HypPlan__Call *conv, const HypPlan__Tensor *w)
 {
     const HypPlan__Dim *group = p->dims[conv->attrs[3]->dims[0]], *filters = p->dims[w->dims[0]];
     int64_t piece = HYP_CUDA_MIN_ALIGN / (int64_t)hyp_dtype_size((hyp_dtype)w->dtype);
-    return group->kind == HYP_PLAN__DIM__KIND__CONST && group->value == 1 && filters->value % piece == 0 &&
-           p->dims[w->dims[1]]->value % piece == 0;
+    bool full = w->dtype == HYP_F32 && !hyp_cuda_is_tf32(p),
+         one = group->kind == HYP_PLAN__DIM__KIND__CONST && group->value == 1;
+    if (!one) return !full;
+    return p->dims[w->dims[1]]->value % piece == 0 && (!full || filters->value % piece == 0);
 }
 
 static bool is_candidate(const HypPlan__Program *p, const HypPlan__Call *conv, uint32_t tensor)
@@ -26,7 +28,7 @@ static bool is_candidate(const HypPlan__Program *p, const HypPlan__Call *conv, u
     if (!is_weight || w->n_dims < 3 || w->n_dims > HYP_CUDA_LAST_AXES) return false;
     for (size_t i = 0; i < w->n_dims; i++)
         if (p->dims[w->dims[i]]->kind != HYP_PLAN__DIM__KIND__CONST) return false;
-    return w->dtype != HYP_F32 || hyp_cuda_is_tf32(p) || is_product(p, conv, w);
+    return suits(p, conv, w);
 }
 
 /* Strikes out what a step reads otherwise than as the weights of a convolution. */
