@@ -95,8 +95,9 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hy
 HYP_API void hyp_context_destroy(hyp_context *context); /* NULL-safe */
 
 /* Prepares for inputs of these dims (name or position, rank and dims are read, data is not): scratch memory and
- * kernels. A later run with the same dims allocates nothing and takes no lock (on CUDA the first one with tensors
- * in host memory still takes memory for them, on the device and page-locked). A context remembers the last 16 sets of dims. */
+ * kernels. A later run with the same dims allocates nothing and waits for no other context (on CUDA the first one with
+ * tensors in host memory still takes memory for them, on the device and page-locked, and threads where they are very
+ * large). A context remembers the last 16 sets of dims. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_reserve(hyp_context *context, const hyp_tensor *inputs, size_t count,
                                                      hyp_diag *diag);
 

@@ -53,8 +53,8 @@ typedef struct hyp_backend {
     hyp_status (*prepare)(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
     void (*release)(void *session, void *prepared);
 
-    /* Runs. Allocates nothing and takes no lock; the first run with tensors in another memory than the device's may
-     * take device memory for them. */
+    /* Runs. Allocates nothing and takes no lock that another context could hold; the first run with tensors in another
+     * memory than the device's may take memory, and threads, for them. */
     hyp_status (*run)(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag);
     hyp_status (*synchronize)(void *session, hyp_diag *diag);
 
