@@ -7,8 +7,9 @@
 # --build DIR uses a build made elsewhere (cmake --preset gpu && cmake --build --preset gpu --target gpu-bundle; DIR is
 # build/gpu/bundle), for a machine without the libraries that a build needs. With a build it takes up to 8 minutes, with
 # --quick 2, with --full as long as torch.compile needs. Benchmarks need PyTorch and onnx and are left out, by name, where
-# they are missing, as are peers. FILE is linear_relu.py's (bench/gpu/report.py describes it); that of whole models lies
-# beside it. The exit code is 0 only if all tests passed, no fused plan was slower than its parts, and none was wrong.
+# they are missing, as are peers. FILE is linear_relu.py's (bench/gpu/report.py describes it); beside it lie the same as
+# Markdown and the file of whole models. The exit code is 0 only if all tests passed, no fused plan was slower than its
+# parts, and none was wrong.
 set -eu
 cd "$(dirname "$0")/.."
 dir='' out=build/gpu-bench.tsv mode=''
@@ -17,7 +18,7 @@ while [ $# -gt 0 ]; do
     --build) dir=$2 && shift 2 ;;
     --out) out=$2 && shift 2 ;;
     --quick | --full) mode=${1#--} && shift ;;
-    *) sed -n '2,13s/^# \{0,1\}//p' "$0" && exit 2 ;;
+    *) sed -n '2,14s/^# \{0,1\}//p' "$0" && exit 2 ;;
     esac
 done
 
@@ -78,7 +79,7 @@ measure() {
 }
 
 mkdir -p "$(dirname "$out")"
-set -- --tsv "$out" --host-time "$dir/bin/bench-host-time"
+set -- --tsv "$out" --markdown "${out%.tsv}.md" --host-time "$dir/bin/bench-host-time"
 models=${out%.tsv}-models.tsv
 case $mode in
 quick)

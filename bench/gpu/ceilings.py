@@ -10,34 +10,45 @@ from timing import capture, in_turns
 COPY = "copy"
 
 
+def make_product(kind, rows, columns, terms, device):
+    """x w^T of random operands, by PyTorch."""
+    dtype = TYPES[kind].torch
+    x, w = (torch.randn(n, terms, device=device).to(dtype) for n in (rows, columns))
+    if kind == "fp8":
+        x, w, one = x.to(torch.float8_e4m3fn), w.to(torch.float8_e4m3fn), torch.ones((), device=device)
+        return lambda: torch._scaled_mm(x, w.T, scale_a=one, scale_b=one, out_dtype=dtype)
+    y = torch.empty(rows, columns, device=device, dtype=dtype)
+    return lambda: torch.mm(x, w.T, out=y)
+
+
 class Ceilings:
     """Measured with the network LARGE's product and a square one of a type, in turns; rates in operations and bytes a
-    second."""
+    second. The first is None where PyTorch has no such product."""
 
     def __init__(self, kind, stream, rounds):
         device, scale = ("cuda", 1) if stream else ("cpu", 32)  # the CPU shows that the program works
-        dtype = TYPES[kind].torch
+        self.kind = kind
         m, (k, n) = LARGE.batch // scale, (w // scale for w in LARGE.widths)
         self.flops, self.calls = {}, {}
         for rows, columns, terms in ((m, n, k), (m, m, m)):
-            x = torch.randn(rows, terms, device=device).to(dtype)
-            w = torch.randn(columns, terms, device=device).to(dtype)
-            y = torch.empty(rows, columns, device=device, dtype=dtype)
-            name = f"product {rows}x{columns}x{terms}"
-            self.calls[name] = lambda x=x, w=w, y=y: torch.mm(x, w.T, out=y)
-            self.flops[name] = 2.0 * rows * columns * terms
+            name, product = f"product {rows}x{columns}x{terms}", make_product(kind, rows, columns, terms, device)
+            try:
+                product()
+            except (RuntimeError, AttributeError, TypeError):
+                continue
+            self.calls[name], self.flops[name] = product, 2.0 * rows * columns * terms
         source = torch.randn((1 << 28) // scale, device=device)
         target = torch.empty_like(source)
         self.copied = 2.0 * source.numel() * source.element_size()
         self.calls[COPY] = lambda: target.copy_(source)
-        runs = 2
-        samples = in_turns(self.calls, runs, rounds, stream)
+        samples = in_turns(self.calls, 1, rounds, stream)
         self.take({name: statistics.median(s) for name, s in samples.items()})
         self.launch = self.time_launch(stream)
 
     def take(self, microseconds):
         """Takes the medians of samples of self.calls, from wherever they were measured."""
-        self.rate = max(self.flops[name] / us for name, us in microseconds.items() if name in self.flops) * 1e6
+        rates = [self.flops[name] / us * 1e6 for name, us in microseconds.items() if name in self.flops]
+        self.rate = max(rates, default=None)
         self.bandwidth = self.copied / microseconds[COPY] * 1e6
 
     @staticmethod
@@ -50,11 +61,14 @@ class Ceilings:
         samples = in_turns(graphs, 1, 9, stream)
         return (statistics.median(samples[many]) - statistics.median(samples[few])) / (many - few)
 
-    def floors(self, case, element):
+    def floors(self, case):
         """Microseconds that a network takes at least, for what it moves, computes and launches (a kernel a layer)."""
-        return {"bytes": case.bytes(element) / self.bandwidth * 1e6, "flops": case.flops / self.rate * 1e6,
-                "launches": case.layers * self.launch}
+        floors = {"bytes": case.bytes(self.kind) / self.bandwidth * 1e6, "launches": case.layers * self.launch}
+        if self.rate:
+            floors["flops"] = case.flops / self.rate * 1e6
+        return floors
 
     def describe(self):
-        return (f"matrix rate {self.rate / 1e12:.1f} TFLOP/s, copies {self.bandwidth / 1e12:.3f} TB/s, "
-                f"a launch in a graph {self.launch:.2f} us")
+        rate = f"{self.rate / 1e12:.1f} TFLOP/s" if self.rate else "not known"
+        return (f"{self.kind}: matrix rate {rate}, copies {self.bandwidth / 1e12:.3f} TB/s, a launch in a graph "
+                f"{self.launch:.2f} us")

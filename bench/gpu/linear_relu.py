@@ -1,6 +1,7 @@
 """Layers with a relu, one and many: plans against PyTorch and JAX, on one GPU.
 
-    python3 bench/gpu/linear_relu.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--quick] [--tsv FILE] [--only TEXT]
+    python3 bench/gpu/linear_relu.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--quick] [--only TEXT]
+                                     [--tsv FILE] [--markdown FILE]
                                      [--types bf16,fp32,fp16,tf32,fp8] [--seconds S] [--compile-seconds S] [--rounds N]
 
 Of every network two plans are compiled: with all rules ("fused"), and without those that put activations into a
@@ -47,7 +48,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import peers  # noqa: E402
 from ceilings import Ceilings  # noqa: E402
 from networks import CASES, LARGE, Network, QUICK, THIN  # noqa: E402
-from report import BATCH_1, Row, Table, judge, summarize  # noqa: E402
+from report import BATCH_1, Row, Table, judge, summarize, write_markdown  # noqa: E402
 from runtime import Library, Plan, compile_plan  # noqa: E402
 from timing import capture, error, milliseconds, repeat, take_turns  # noqa: E402
 
@@ -251,7 +252,7 @@ class Contest:
         self.time(ceilings)
         if self.bench.args.host_time and self.row.case in BATCH_1:
             self.attempt("host time", self.time_host)
-        self.row.floors = ceilings.floors(self.row.case, self.network.x.element_size())
+        self.row.floors = ceilings.floors(self.row.case)
         self.row.rate, self.row.bandwidth = ceilings.rate, ceilings.bandwidth
         return self.row
 
@@ -289,7 +290,7 @@ def measure_all(bench, rows, table, end):
         if kind not in ceilings:
             peers.set_precision(kind)
             ceilings[kind] = Ceilings(kind, bench.stream, rounds=7)
-            table.say(f"{kind}: {ceilings[kind].describe()}")
+            table.say(ceilings[kind].describe())
         try:
             row = measure(bench, case, kind, ceilings[kind])
             table.add(row)
@@ -307,6 +308,7 @@ def parse_arguments():
     parser.add_argument("--library", required=True)
     parser.add_argument("--host-time", metavar="BIN", help="bench-host-time, to measure what a run call costs the host")
     parser.add_argument("--tsv")
+    parser.add_argument("--markdown", help="a file for the table and the summary as Markdown")
     parser.add_argument("--only", default="", help="networks whose name contains this")
     parser.add_argument("--types", default=ALL)
     parser.add_argument("--peers", default="torch.compile,jax", help="besides eager")
@@ -349,7 +351,10 @@ def main():
             start = time.monotonic()
             done = measure_all(bench, rows, table, end)
             table.say(f"measured {len(done)} of {len(rows)} networks in {time.monotonic() - start:.0f} s")
-        summarize(done, table)
+        lines = summarize(done)
+        table.say("\n".join(["", *lines]))
+        if args.markdown:
+            write_markdown(args.markdown, table.title, done, lines)
         complaints = table.failed + [complaint for row in done for complaint in judge(row)]
         for complaint in complaints:
             table.say(complaint)

@@ -28,10 +28,12 @@ class Case(NamedTuple):
     def flops(self):
         return sum(2.0 * self.batch * k * n for k, n in zip(self.widths, self.widths[1:]))
 
-    def bytes(self, element):
+    def bytes(self, kind):
         """What must be moved at least: every weight, the input and the output once."""
-        weights = sum(k * n + n for k, n in zip(self.widths, self.widths[1:]))
-        return element * (weights + self.batch * (self.widths[0] + self.widths[-1]))
+        element = TYPES[kind].torch.itemsize
+        weights = sum(k * n for k, n in zip(self.widths, self.widths[1:]))
+        others = sum(self.widths[1:]) + self.batch * (self.widths[0] + self.widths[-1])
+        return (1 if kind == "fp8" else element) * weights + element * others
 
 
 class Type(NamedTuple):

@@ -87,8 +87,9 @@ class Table:
             self.file.flush()  # what is known stays if a later network ends the process
 
     def begin(self, device, rounds):
-        self.say(f"{device}, PyTorch {torch.__version__}; microseconds of one run, medians of up to {rounds} rounds in "
-                 f"turns")
+        self.title = (f"{device}, PyTorch {torch.__version__}; microseconds of one run, medians of up to {rounds} "
+                      f"rounds in turns")
+        self.say(self.title)
         self.write(*COLUMNS)
         heads = [f"{mode}: " + " ".join(f"{way.split('.')[-1]:>9s}" for way in PLANS + PEERS[mode]) for mode in PEERS]
         self.say(f"{'model':44s} {'type':4s} | {heads[0]} | {heads[1]} |   kernels predicted     floor        | "
@@ -108,7 +109,7 @@ class Table:
         self.say(f"{row.case.name:44s} {row.kind:4s} |        {times('graph', PLANS + PEERS['graph'])} |       "
                  f"{times('call', PLANS + PEERS['call'])} | {row.median('kernels', ours):9.2f} "
                  f"{row.predicted[ours]:9.2f} {row.floors[floor]:9.2f} {floor[:6]:6s} | {errors}")
-        floors = [f"{row.floors[what]:.3f}" for what in ("bytes", "flops", "launches")]
+        floors = [f"{row.floors[what]:.3f}" if what in row.floors else "" for what in ("bytes", "flops", "launches")]
         kernels = {("kernels", way): values for way, values in row.kernels.items()}
         predicted = {("predicted", way): [value] for way, value in row.predicted.items()}
         for (mode, way), values in {**row.samples, **kernels, **predicted}.items():
@@ -138,66 +139,80 @@ def judge(row):
 
 # ---- summary ------------------------------------------------------------------------------------------------------
 
-def say_peers(rows, table):
+def of_peers(rows):
     for like in ALIKE:
         for over, aim in AIMS.items() if like in PEERS else [("fastest peer", AIMS["fastest peer"])]:
             ratios = [row.speedup(like, over) for row in rows]
             types = ", ".join(f"{kind} {geometric_mean(some):.2f}" for kind in TYPES
                               if (some := [row.speedup(like, over) for row in rows if row.kind == kind]))
-            table.say(f"{like}: geometric mean over {over} {geometric_mean(ratios):.2f} (aim {aim}): {types}")
+            yield f"{like}: geometric mean over {over} {geometric_mean(ratios):.2f} (aim {aim}): {types}"
         slower = [f"{row.name} ({row.speedup(like, 'fastest peer'):.3f})" for row in rows
                   if row.speedup(like, "fastest peer") < 1 / 1.01]
-        table.say(f"{like}: more than 1 % slower than the fastest peer: {'; '.join(slower) or 'nowhere'}")
+        yield f"{like}: more than 1 % slower than the fastest peer: {'; '.join(slower) or 'nowhere'}"
 
 
-def say_kernels(rows, table):
+def of_kernels(rows):
     """The runtime's own share: a run against the sum of its kernels; and the cost model's against it."""
     def excess(row):
         alone = row.median("kernels", row.ours())
         return row.median("graph", row.ours()) - (1.03 * alone + 0.5)
     above = [f"{row.name} (by {excess(row):.2f} us)" for row in rows if excess(row) > 0]
-    table.say(f"a run takes more than its kernels alone, 3 % and 0.5 us: {'; '.join(above) or 'nowhere'}")
+    yield f"a run takes more than its kernels alone, 3 % and 0.5 us: {'; '.join(above) or 'nowhere'}"
     ratios = {row.name: row.predicted[row.ours()] / row.median("kernels", row.ours()) for row in rows
               if row.predicted[row.ours()] > 0}
     if ratios:
         low, high = min(ratios, key=ratios.get), max(ratios, key=ratios.get)
-        table.say(f"predicted / measured of kernels: geometric mean {geometric_mean(ratios.values()):.2f}, from "
-                  f"{ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})")
+        yield (f"predicted / measured of kernels: geometric mean {geometric_mean(ratios.values()):.2f}, from "
+               f"{ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})")
 
 
-def say_ceilings(rows, table):
-    for row in rows:
-        ours = row.median("graph", row.ours())
-        if row.case == LARGE:
-            share = row.case.flops / (ours * 1e-6) / row.rate
-            table.say(f"{row.name}: {100 * share:.1f} % of the matrix rate measured beside it, "
-                      f"{row.rate / 1e12:.1f} TFLOP/s (aim in bf16: 95 %)")
-        if row.case == THIN:
-            share = row.floors["bytes"] / ours
-            table.say(f"{row.name}: {100 * share:.1f} % of the bandwidth of a copy, {row.bandwidth / 1e12:.3f} TB/s "
-                      f"(aim: 85 %)")
-        if row.case in BATCH_1 and row.kind == "bf16":
-            table.say(f"{row.name}: {ours:.2f} us (aim: below {BATCH_1[row.case]:.0f})")
-        if ("host", row.ours()) in row.samples:
-            table.say(f"{row.name}: a run call takes the host {row.median('host', row.ours()):.2f} us, a bare launch "
-                      f"{row.median('host', 'driver'):.2f} (aim: below 5)")
+def of_ceilings(row):
+    ours = row.median("graph", row.ours())
+    if row.case == LARGE and row.rate:
+        share = row.case.flops / (ours * 1e-6) / row.rate
+        yield (f"{row.name}: {100 * share:.1f} % of the matrix rate measured beside it, {row.rate / 1e12:.1f} TFLOP/s "
+               f"(aim in bf16: 95 %)")
+    if row.case == THIN:
+        yield (f"{row.name}: {100 * row.floors['bytes'] / ours:.1f} % of the bandwidth of a copy measured beside it, "
+               f"{row.bandwidth / 1e12:.3f} TB/s (aim: 85 %)")
+    if row.case in BATCH_1 and row.kind == "bf16":
+        yield f"{row.name}: {ours:.2f} us (aim: below {BATCH_1[row.case]:.0f})"
+    if ("host", row.ours()) in row.samples:
+        yield (f"{row.name}: a run call takes the host {row.median('host', row.ours()):.2f} us, a bare launch "
+               f"{row.median('host', 'driver'):.2f} (aim: below 5)")
 
 
-def say_left_out(rows, table):
+def of_left_out(rows):
     reasons = {}
     for row in rows:
         for way, text in row.notes.items():
             reasons.setdefault((way, text), []).append(row.name)
     for (way, text), names in reasons.items():
-        every = "every row" if len(names) == len(rows) else f"{len(names)} rows: {'; '.join(names)}"
-        table.say(f"{way}: {text}: {every}")
+        every = "every network" if len(names) == len(rows) else f"{len(names)} of {len(rows)}: {'; '.join(names)}"
+        yield f"{way}: {text}: {every}"
 
 
-def summarize(rows, table):
+def summarize(rows):
+    """Lines."""
     if not rows:
-        return
-    table.say("")
-    say_peers(rows, table)
-    say_kernels(rows, table)
-    say_ceilings(rows, table)
-    say_left_out(rows, table)
+        return ["nothing was measured"]
+    ceilings = [line for row in rows for line in of_ceilings(row)]
+    return [*of_peers(rows), *of_kernels(rows), *ceilings, *of_left_out(rows)]
+
+
+def write_markdown(path, title, rows, lines):
+    """A table in graphs, then called by the host, then what is beside it; and the lines of the summary."""
+    heads = ["model (batch: widths)", "type", *PLANS, *PEERS["graph"],
+             *(f"called: {way}" for way in ("ours", *PEERS["call"])), "kernels", "predicted", "floor", "error",
+             "of eager"]
+    with open(path, "w") as file:
+        print(title + ".", "", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|", sep="\n", file=file)
+        for row in rows:
+            ours = row.ours()
+            times = [row.median("graph", way) for way in PLANS + PEERS["graph"]]
+            times += [row.median("call", way) for way in (ours, *PEERS["call"])]
+            times += [row.median("kernels", ours), row.predicted[ours], max(row.floors.values())]
+            shown = ["-" if t is None else f"{t:.2f}" if t < 100 else f"{t:.0f}" for t in times]
+            errors = [f"{row.errors[way]:.1e}" for way in (ours, "eager")]
+            print("| " + " | ".join([row.case.name, row.kind, *shown, *errors]) + " |", file=file)
+        print("", *(f"- {line}" for line in lines), sep="\n", file=file)
