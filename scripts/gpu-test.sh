@@ -90,8 +90,8 @@ full)
     measure models.py --tsv "$models" --tune --compile
     ;;
 *)
-    measure linear_relu.py "$@" --seconds "$(left 360)"
-    measure models.py --tsv "$models" --types bf16 --seconds "$(left 430)"
+    measure linear_relu.py "$@" --seconds "$(left 385)"
+    measure models.py --tsv "$models" --types bf16 --seconds "$(left 445)"
     ;;
 esac
 [ -z "$failed" ] || { echo "failed:$failed"; exit 1; }

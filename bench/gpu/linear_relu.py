@@ -55,6 +55,7 @@ from timing import capture, error, milliseconds, repeat, take_turns  # noqa: E40
 ALL = "bf16,fp32,fp16,tf32"  # of TYPES; fp8 when it is asked for
 UNFUSED = ["--disable-rule=fuse-linear-relu"]
 MOST_CALLS, MOST_CAPTURED = 50, 200  # runs in a sample: called by the host, in a graph
+SLOW = 5e11  # operations of networks that take seconds to write, load and sample
 TURNS = 3  # parts of the rounds, with a look at the kernels after each
 MODES = ("graph", "call")
 
@@ -312,8 +313,8 @@ def parse_arguments():
     parser.add_argument("--only", default="", help="networks whose name contains this")
     parser.add_argument("--types", default=ALL)
     parser.add_argument("--peers", default="torch.compile,jax", help="besides eager")
-    parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--row-seconds", type=float, default=0.8, help="about how long to sample a network")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--row-seconds", type=float, default=0.6, help="about how long to sample a network")
     parser.add_argument("--tune-seconds", type=float, default=1.5, help="for each plan")
     parser.add_argument("--seconds", type=float, help="in all; 360, 90 with --quick")
     parser.add_argument("--compile-seconds", type=float, help="of them for peers, all networks together; 2 of 5")
@@ -333,6 +334,7 @@ def main():
     warnings.filterwarnings("ignore")
     cases = [case for case in (QUICK if args.quick else CASES) if args.only in case.name]
     rows = [(case, kind) for kind in args.types.split(",") for case in cases]
+    rows.sort(key=lambda row: row[0].flops > SLOW)  # so that what no time is left for is not all of a type
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, Table(args.tsv) as table:
         peers.set_environment(folder)
         bench = Bench(args, folder)
