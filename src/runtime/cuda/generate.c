@@ -138,18 +138,47 @@ static void put_parameters(const writer *w, const hyp_cuda_pw_instr *in)
 
 static int arity_of(uint32_t op) { return hyp_plan_pointwise_arity((HypPlan__Pointwise__Op)op); }
 
-/* "ADD x0 r1 f32" or "const float r2 = rounded<float>(HYP_PW_ADD, HYP_F32, x0[p][v], r1, r1, number(...), number(...))"
- */
+static bool is_small(uint32_t dtype)
+{
+    return hyp_dtype_is_float((hyp_dtype)dtype) && hyp_dtype_size((hyp_dtype)dtype) <= 2;
+}
+
+/* Is the result of an instruction only ever stored, in 16 bits or less? */
+static bool is_stored_small(const hyp_cuda_pointwise *a, uint32_t index)
+{
+    uint32_t last = index;
+    uint8_t temp_plus1 = a->instr[index].temp_plus1; /* 0: not in one */
+    bool stored = false;
+    for (uint32_t i = index + 1; i < a->instrs; i++) {
+        const hyp_cuda_pw_instr *in = &a->instr[i];
+        const hyp_cuda_pw_operand operands[] = {in->a, in->b, in->c};
+        bool store = in->op == HYP_PW_STORE, used = false;
+        for (int o = 0; o < (store ? 1 : arity_of(in->op)); o++)
+            used = used || (operands[o].kind == HYP_PW_LAST && last == index) ||
+                   (operands[o].kind == HYP_PW_TEMP && operands[o].index + 1 == temp_plus1);
+        if (used && !(store && is_small(a->output[in->b.index].dtype))) return false;
+        stored = stored || used;
+        if (store) continue;
+        last = i;
+        if (in->temp_plus1 == temp_plus1) temp_plus1 = 0;
+    }
+    return stored;
+}
+
+/* "ADD x0 r1 f32" or "const float r2 = rounded<float>(HYP_PW_ADD, HYP_F32, x0[p][v], r1, r1, number(...),
+ * number(...))", by short forms of functions where 16 bits are left of the result. */
 static void put_instruction(writer *w, const hyp_cuda_pw_instr *in, int32_t index)
 {
     const hyp_cuda_pw_operand operands[] = {in->a, in->b, in->c};
     const char *to = hyp_dtype_name((hyp_dtype)in->to);
     int arity = arity_of(in->op);
+    bool small = w->program->kernel == HYP_CUDA_KERNEL_pointwise_f32 &&
+                 (is_small(in->to) || is_stored_small(&w->program->args, (uint32_t)index));
     if (w->key)
         hyp_strbuf_printf(w->out, "; %s", op_name(in->op));
     else
-        hyp_strbuf_printf(w->out, "            const %s r%d = rounded<%s>(HYP_PW_%s, %u", w->type, index, w->type,
-                          op_name(in->op), in->to);
+        hyp_strbuf_printf(w->out, "            const %s r%d = rounded%s<%s>(HYP_PW_%s, %u", w->type, index,
+                          small ? "_short" : "", w->type, op_name(in->op), in->to);
     for (int i = 0; i < (w->key ? arity : 3); i++) {
         hyp_strbuf_puts(w->out, w->key ? " " : ", ");
         put_operand(w, operands[i < arity ? i : 0]);

@@ -85,4 +85,36 @@ template <typename C> __device__ __forceinline__ C rounded(uint32_t op, uint32_t
     return to == (sizeof(C) == 4 ? HYP_F32 : HYP_F64) ? r : round_to(to, r);
 }
 
+// The same for results that are stored in 16 bits or less: by short forms, off by less than 2^-16, which is lost there.
+__device__ __forceinline__ float short_sigmoid(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
+__device__ __forceinline__ float short_tanh(float v)
+{
+    float s = v * v, series = v + v * s * (-0.33333333f + s * (0.13333333f - s * 0.053968254f));
+    return s < 0.0625f ? series : 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * v));
+}
+// erf by Abramowitz and Stegun's 7.1.26, off by less than 1.5e-7.
+__device__ __forceinline__ float short_gelu(float v)
+{
+    float x = fabsf(v) * 0.70710678118654752f, t = __fdividef(1.0f, 1.0f + 0.3275911f * x);
+    float poly = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    float tail = poly * __expf(-x * x); // 1 - erf(|x|)
+    return 0.5f * v * (v < 0 ? tail : 2 - tail);
+}
+template <typename C>
+__device__ __forceinline__ C rounded_short(uint32_t op, uint32_t to, C a, C b, C c, double p, double q)
+{
+    C r;
+    switch (op) {
+    case HYP_PW_EXP: r = __expf(a); break;
+    case HYP_PW_SIGMOID: r = short_sigmoid(a); break;
+    case HYP_PW_SILU: r = a * short_sigmoid(a); break;
+    case HYP_PW_QUICK_GELU: r = a * short_sigmoid(1.702f * a); break;
+    case HYP_PW_TANH: r = short_tanh(a); break;
+    case HYP_PW_GELU: r = short_gelu(a); break;
+    case HYP_PW_GELU_TANH: r = a * short_sigmoid(1.59576912f * (a + 0.044715f * a * a * a)); break;
+    default: return rounded(op, to, a, b, c, p, q);
+    }
+    return to == HYP_F32 ? r : round_to(to, r);
+}
+
 } // namespace

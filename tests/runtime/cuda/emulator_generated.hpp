@@ -47,6 +47,8 @@ static float __uint_as_float(uint32_t u) { return as<float>(u); }
 static uint32_t __float_as_uint(float f) { return as<uint32_t>(f); }
 static double __longlong_as_double(long long bits) { return as<double>(bits); }
 static long long __double_as_longlong(double d) { return as<long long>(d); }
+#define __expf expf // the library has one of this name
+static float __fdividef(float a, float b) { return a / b; }
 static float __fadd_rn(float a, float b) { return a + b; }
 static double __dadd_rn(double a, double b) { return a + b; }
 static float __fmul_rn(float a, float b) { return a * b; }

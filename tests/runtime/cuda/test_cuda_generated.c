@@ -154,6 +154,28 @@ static void every_operation_on_floats(void **state)
     }
 }
 
+/* Short forms, of results that are rounded at once and of results that are stored, on numbers of every size. */
+static void functions_of_small_floats(void **state)
+{
+    (void)state;
+    static const HypPlan__Pointwise__Op ops[] = {OP(EXP),  OP(SIGMOID),   OP(SILU), OP(QUICK_GELU),
+                                                 OP(TANH), OP(GELU_TANH), OP(GELU), OP(MUL)};
+    static const char *const names[] = {"p", "q", "r", "s"};
+    static const double scales[] = {1.0 / 4096, 1, 8, 20000};
+    const int64_t dims[] = {16, 40};
+    for (int i = 0; i < 8; i++) {
+        hyp_dtype t = i % 2 ? HYP_BF16 : HYP_F16;
+        HypPlan__Pointwise *s = begin(HYP_F32, 2, dims);
+        add_input(s, t, 2, dims, "x", "nn");
+        uint32_t scale = pb_instr(&builder, s, OP(CONST), 0, 0, scales[i / 2], 0, HYP_F32);
+        uint32_t x = pb_instr(&builder, s, OP(MUL), 0, scale, 0, 0, HYP_F32), reg[4];
+        for (int o = 0; o < 4; o++)
+            reg[o] = pb_instr(&builder, s, ops[o + 4 * (i % 2)], x, x, 0, 0, o % 2 ? t : HYP_F32);
+        for (int o = 0; o < 4; o++) add_output(s, t, 2, names[o], reg[o]);
+        check(2, (dims_list){{16, 40}}, tolerance_of(t, 1));
+    }
+}
+
 static void every_operation_on_integers(void **state)
 {
     (void)state;
@@ -266,9 +288,10 @@ int main(int argc, char **argv)
 {
     hyp_diag diag = {0};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operation_on_floats), cmocka_unit_test(every_operation_on_integers),
-        cmocka_unit_test(operands_of_every_kind),    cmocka_unit_test(axes_of_every_kind),
-        cmocka_unit_test(casts_between_all_types),   cmocka_unit_test(steps_work_in_place),
+        cmocka_unit_test(every_operation_on_floats),   cmocka_unit_test(functions_of_small_floats),
+        cmocka_unit_test(every_operation_on_integers), cmocka_unit_test(operands_of_every_kind),
+        cmocka_unit_test(axes_of_every_kind),          cmocka_unit_test(casts_between_all_types),
+        cmocka_unit_test(steps_work_in_place),
     };
     void *near = NULL;
     has_device = device_start(&dev, argc, argv);
