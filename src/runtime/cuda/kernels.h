@@ -18,7 +18,7 @@
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) X(prefetch) \
-    X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) \
+    X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
     X(depthwise) X(unfold)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
@@ -234,7 +234,8 @@ typedef struct hyp_cuda_unfold {
     uint64_t x, y;
 } hyp_cuda_unfold;
 
-/* The largest element of every window, or the mean. */
+/* The largest element of every window, or the mean. Of pool_pieces a channel is a piece of 16 bytes of them, which come last
+ * in x and y: f32, f16, bf16. */
 typedef struct hyp_cuda_pool {
     hyp_cuda_windows windows;
     uint64_t x, y;

@@ -3,7 +3,7 @@
 
 #include "runtime/cuda/conv.h"
 
-enum { THREADS = 256 };
+enum { THREADS = 256, PIECE = 16 };
 
 void hyp_cuda_windows_of(const hyp_window *window, const hyp_array *x, const hyp_array *y, hyp_cuda_windows *out)
 {
@@ -75,9 +75,16 @@ hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hy
                 .grid = {.kernel = kernel_of(x->dtype), .block_x = THREADS, .block_y = 1},
                 .x = k->inputs_plus1[0] - 1,
                 .y = k->outputs[0]};
-    hyp_cuda_windows_of(&window, x, y, &p->args.windows);
-    p->args.windows.x_last = hyp_cuda_lies_last(b, p->x);
-    p->args.windows.y_last = hyp_cuda_lies_last(b, p->y);
-    p->grid.blocks = hyp_cuda_blocks(b->session->model->device, y->count, THREADS);
+    hyp_cuda_windows *w = &p->args.windows;
+    hyp_cuda_windows_of(&window, x, y, w);
+    w->x_last = hyp_cuda_lies_last(b, p->x);
+    w->y_last = hyp_cuda_lies_last(b, p->y);
+    int64_t per_piece = PIECE / (int64_t)hyp_dtype_size(x->dtype);
+    if (w->x_last && w->y_last && y->dims[1] % per_piece == 0) { /* such are floats of 16 and 32 bits */
+        p->grid.kernel = HYP_CUDA_KERNEL_pool_pieces;
+        w->channels = hyp_cuda_extent_of(y->dims[1] / per_piece);
+        w->total /= per_piece;
+    }
+    p->grid.blocks = hyp_cuda_blocks(b->session->model->device, w->total, THREADS);
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }

@@ -243,6 +243,33 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
     }
 }
 
+// The same for 16 bytes of channels at a time.
+__device__ __forceinline__ void pool_channels(const hyp_cuda_pool &p)
+{
+    const hyp_cuda_windows &w = p.windows;
+    int64_t channels = w.channels.size;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
+        window_place at = place_of(w, i);
+        int64_t x = at.image * w.in_count * channels + at.channel;
+        float none = p.mean ? 0 : -__uint_as_float(0x7f800000u), share = p.mean ? 1 / (float)counted(p, at) : 1;
+        piece y;
+#pragma unroll
+        for (int e = 0; e < 8; e++) y.v[e] = none;
+        for_window(w, at, [&](int64_t, int64_t position) {
+            piece v = load_vector(p.dtype, p.x, x + position * channels);
+#pragma unroll
+            for (int e = 0; e < 8; e++) {
+                bool larger = v.v[e] > y.v[e] || v.v[e] != v.v[e];
+                y.v[e] = p.mean ? y.v[e] + v.v[e] : larger ? v.v[e] : y.v[e];
+            }
+        });
+#pragma unroll
+        for (int e = 0; e < 8; e++) y.v[e] *= share;
+        store_vector(p.dtype, p.y, i, y);
+    }
+}
+
 __device__ __forceinline__ void unfold_windows(const hyp_cuda_unfold &p)
 {
     const hyp_cuda_windows &w = p.windows;
@@ -267,6 +294,7 @@ KERNEL(conv_f32, hyp_cuda_conv, convolution<float>(p))
 KERNEL(conv_f64, hyp_cuda_conv, convolution<double>(p))
 KERNEL(conv_u64, hyp_cuda_conv, convolution<uint64_t>(p))
 KERNEL(depthwise, hyp_cuda_depthwise, convolve_depthwise(p))
+KERNEL(pool_pieces, hyp_cuda_pool, pool_channels(p))
 KERNEL(pool_f32, hyp_cuda_pool, pooling<float>(p))
 KERNEL(pool_f64, hyp_cuda_pool, pooling<double>(p))
 KERNEL(pool_i64, hyp_cuda_pool, pooling<int64_t>(p))

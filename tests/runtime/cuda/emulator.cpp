@@ -129,6 +129,7 @@ static const entry entries[] = {
     ENTRY(conv_u64, hyp_cuda_conv, false),
     ENTRY(depthwise, hyp_cuda_depthwise, false),
     ENTRY(unfold, hyp_cuda_unfold, false),
+    ENTRY(pool_pieces, hyp_cuda_pool, false),
     ENTRY(pool_f32, hyp_cuda_pool, false),
     ENTRY(pool_f64, hyp_cuda_pool, false),
     ENTRY(pool_i64, hyp_cuda_pool, false),

@@ -228,7 +228,7 @@ static void add_conv(uint64_t *seed, hyp_dtype dtype, uint32_t x, uint32_t z, ui
 
 /* Tensors between convolutions, which may lie in another order: read by a pool, in place, element by element, and by
  * steps that want the plan's order. Results are from -1 to 1 at the end, so that rounding does not grow. */
-static void build_network(uint64_t *seed, hyp_dtype dtype)
+static void build_network(uint64_t *seed, hyp_dtype dtype, const char *pooling, int64_t count_pads)
 {
     enum { C = 8 };
     const int64_t large[] = {2, C, 12, 10}, small[] = {2, C, 6, 5}, few[] = {2, 4, 6, 5}, ones[] = {C * 30, 30, 5, 1};
@@ -244,13 +244,13 @@ static void build_network(uint64_t *seed, hyp_dtype dtype)
     uint32_t mixed = pb_scratch(&builder, dtype, 0, 4, small_dims),
              narrow = pb_scratch(&builder, dtype, 2, 4, few_dims);
     add_conv(seed, dtype, x, PB_NONE, first, 5, C, 1, 3, "relu");
-    HypPlan__Call *pool = pb_call(&builder, "max-pool", 1, &first, pooled);
+    HypPlan__Call *pool = pb_call(&builder, pooling, 1, &first, pooled);
     pb_call_ints(&builder, pool, 2, (int64_t[]){3, 3});
     pb_call_ints(&builder, pool, 2, (int64_t[]){2, 2});
     pb_call_ints(&builder, pool, 4, (int64_t[]){1, 1, 1, 1});
     pb_call_ints(&builder, pool, 2, (int64_t[]){1, 1});
     pb_call_int(&builder, pool, 0);
-    pb_call_int(&builder, pool, 0);
+    pb_call_int(&builder, pool, count_pads);
     add_conv(seed, dtype, pooled, PB_NONE, inner, C, C, 1, 3, "tanh");
     add_conv(seed, dtype, inner, pooled, sum, C, C, 1, 3, "sigmoid");
     add_conv(seed, dtype, sum, PB_NONE, alone, C, C, C, 3, "hard-swish");
@@ -269,12 +269,13 @@ static void tensors_between_convolutions_may_lie_in_another_order(void **state)
     (void)state;
     uint64_t seed = 7;
     static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};
-    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        build_network(&seed, types[t]);
-        tolerance want = tolerance_of(types[t], 60);
-        want.atol *= 4;
-        check_plan(&dev, &builder, (dims_list){{2, 5, 12, 10}}, want);
-    }
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int pool = 0; pool < 3; pool++) {
+            build_network(&seed, types[t], pool > 0 ? "average-pool" : "max-pool", pool == 2);
+            tolerance want = tolerance_of(types[t], 60);
+            want.atol *= 4;
+            check_plan(&dev, &builder, (dims_list){{2, 5, 12, 10}}, want);
+        }
 }
 
 /* Channels in multiples of 16 bytes, so that windows become rows of a product: a window that is strided, dilated and
