@@ -152,6 +152,46 @@ static void a_call_that_fails_is_an_error_that_names_it(void **state)
     assert_int_equal(count("emulator_dnn_alive"), 0);
 }
 
+/* Windows that are rows of a product, all but their middle in the padding: of 8 channels of 1 by weights of 1. */
+static void convolutions_that_are_products_are_tuned_like_others(void **state)
+{
+    (void)state;
+    enum { IMAGES = 2, C = 8 };
+    float w[C * C * 9], x[IMAGES * C], y[IMAGES * C];
+    for (int i = 0; i < C * C * 9; i++) w[i] = 1;
+    for (int i = 0; i < IMAGES * C; i++) x[i] = 1;
+    const int64_t dims[] = {IMAGES, C, 1, 1};
+    pb_init(&builder);
+    uint32_t in = pb_input(&builder, "x", HYP_F32, 4, pb_consts(&builder, 4, dims));
+    uint32_t out = pb_output(&builder, "y", HYP_F32, 4, pb_consts(&builder, 4, dims));
+    uint32_t weight = pb_weight(&builder, HYP_F32, 4, (int64_t[]){C, C, 3, 3}, w);
+    HypPlan__Call *call = pb_call(&builder, "conv", 2, (uint32_t[]){in, weight}, out);
+    pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
+    pb_call_ints(&builder, call, 4, (int64_t[]){1, 1, 1, 1});
+    pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
+    pb_call_int(&builder, call, 1);
+    pb_call_symbol(&builder, call, "relu");
+    pb_write(&builder, path);
+    hyp_engine *engine;
+    hyp_context *context;
+    hyp_diag diag = {0};
+    hyp_tune_report report;
+    hyp_tensor from = {.dtype = HYP_F32, .rank = 4, .dims = {IMAGES, C, 1, 1}, .data = x, .bytes = sizeof x}, to = from;
+    to.data = y;
+    uint64_t before = count("emulator_convolutions");
+    assert_int_equal(load("", &engine, &diag), HYP_OK);
+    assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
+    if (hyp_context_tune(context, &from, 1, NULL, &report, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    assert_true(report.products == 1 && report.timed == 1 && report.replaced == 1);
+    assert_string_equal(hyp_context_tuned(context, 0).product, "f32 tn 8x2x72 ld 72 72 8 align 256 relu");
+    if (hyp_context_run(context, &from, 1, &to, 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    for (int i = 0; i < IMAGES * C; i++) assert_true(y[i] == C);
+    assert_int_equal(count("emulator_convolutions"), before);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_remove(&builder, path);
+}
+
 /* Runs `test` with HYPATIA_CUDNN set otherwise. */
 static void with_cudnn(const char *value, void (*test)(void))
 {
@@ -202,6 +242,7 @@ int main(void)
         cmocka_unit_test(single_channels_are_for_our_own_kernel),
         cmocka_unit_test(a_cudnn_without_such_a_call_does_them_in_parts),
         cmocka_unit_test(sums_in_any_order_are_not_taken),
+        cmocka_unit_test(convolutions_that_are_products_are_tuned_like_others),
         cmocka_unit_test(a_call_that_fails_is_an_error_that_names_it),
         cmocka_unit_test(a_cudnn_that_is_not_where_it_was_said_to_be_is_an_error),
         cmocka_unit_test(without_cudnn_our_own_kernel_does_them_and_the_log_says_so),
