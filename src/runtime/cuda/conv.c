@@ -94,6 +94,18 @@ static hyp_status depthwise_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 /* One weight for each place of the window and no sum over channels: a product would be almost empty. */
 static bool is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }
 
+/* Are all places that a window may reach, and their counts, far below 2^31? */
+static bool is_small(const hyp_conv *v)
+{
+    const int64_t most = 1 << 28;
+    const hyp_window *w = &v->window;
+    bool small = w->in_count <= most && w->kernel_count <= most && v->group <= most;
+    for (int32_t a = 0; a < w->n; a++)
+        small =
+            small && w->before[a] <= most && w->dilation[a] * w->kernel[a] <= most && w->stride[a] * w->out[a] <= most;
+    return small;
+}
+
 /* What the kernel for single channels does: they come last, in multiples of 16 bytes. */
 static bool is_simple_depthwise(const hyp_cuda_conv_step *step)
 {
@@ -101,7 +113,7 @@ static bool is_simple_depthwise(const hyp_cuda_conv_step *step)
     bool is_native = step->dtype == HYP_F32 || step->dtype == HYP_F16 || step->dtype == HYP_BF16;
     bool x_last = step->x_last || hyp_cuda_one_order(v->x), y_last = step->y_last || hyp_cuda_one_order(v->y);
     return is_depthwise(v) && v->out_channels == 1 && is_native && !step->added_plus1 && x_last && y_last &&
-           v->group * (int64_t)hyp_dtype_size(step->dtype) % 16 == 0;
+           v->group * (int64_t)hyp_dtype_size(step->dtype) % 16 == 0 && is_small(v);
 }
 
 /* Takes the newest op back, if it does nothing but clip x, which no other step reads: a pass through memory less. */

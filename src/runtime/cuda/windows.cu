@@ -128,41 +128,45 @@ __device__ __noinline__ piece load_column(uint32_t dtype, uint64_t data, int64_t
     return c;
 }
 
+// The host sees to it that places and counts are below 2^31.
 __device__ __forceinline__ void convolve_depthwise(const hyp_cuda_depthwise &p)
 {
     enum { N = HYP_CUDA_DEPTHWISE, WIDTH = 8 };
     const hyp_cuda_windows &w = p.windows;
-    int width = p.dtype == HYP_F32 ? 4 : WIDTH;
-    int64_t channels = w.channels.size;
+    int width = p.dtype == HYP_F32 ? 4 : WIDTH, step = (int)p.step, channels = (int)w.channels.size;
+    int size0 = (int)w.in[0], size1 = (int)w.in[1], size2 = (int)w.in[2];
+    int dilation0 = (int)w.dilation[0], dilation1 = (int)w.dilation[1], dilation2 = (int)w.dilation[2];
+    int kernel0 = (int)w.kernel[0], kernel1 = (int)w.kernel[1], kernel2 = (int)w.kernel[2];
 #pragma unroll 1
     for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
         window_place at = place_of(w, i);
-        int64_t x = at.image * channels * w.in_count + at.channel;
-        int64_t weight = at.channel * width * w.kernel_count, tap = 0, first = at.column * N;
+        int64_t x = at.image * w.in_count * channels + at.channel;
+        int64_t weight = at.channel * width * w.kernel_count, first = at.column * N;
         piece factor = load_column(p.dtype, p.bias, at.channel * width, 1, p.bias ? width : 0);
         piece sum[N];
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int e = 0; e < WIDTH; e++) sum[n].v[e] = factor.v[e];
+        int p2 = (int)at.begin[2], tap = 0;
 #pragma unroll 1
-        for (int64_t k2 = 0; k2 < w.kernel[2]; k2++) {
-            int64_t p2 = at.begin[2] + k2 * w.dilation[2];
+        for (int k2 = 0; k2 < kernel2; k2++, p2 += dilation2) {
+            int p1 = (int)at.begin[1];
 #pragma unroll 1
-            for (int64_t k1 = 0; k1 < w.kernel[1]; k1++) {
-                int64_t p1 = at.begin[1] + k1 * w.dilation[1], row = (p2 * w.in[1] + p1) * w.in[0];
-                if (p2 < 0 || p2 >= w.in[2] || p1 < 0 || p1 >= w.in[1]) {
-                    tap += w.kernel[0];
+            for (int k1 = 0; k1 < kernel1; k1++, p1 += dilation1) {
+                if (p2 < 0 || p2 >= size2 || p1 < 0 || p1 >= size1) {
+                    tap += kernel0;
                     continue;
                 }
+                int row = (p2 * size1 + p1) * size0, p0 = (int)at.begin[0];
 #pragma unroll 1
-                for (int64_t k0 = 0; k0 < w.kernel[0]; k0++, tap++) {
+                for (int k0 = 0; k0 < kernel0; k0++, tap++, p0 += dilation0) {
                     factor = load_column(p.dtype, p.weight, weight + tap, w.kernel_count, width);
 #pragma unroll
                     for (int n = 0; n < N; n++) {
-                        int64_t p0 = at.begin[0] + n * p.step + k0 * w.dilation[0];
-                        if (p0 < 0 || p0 >= w.in[0]) continue;
-                        piece element = load_vector(p.dtype, p.x, x + (row + p0) * channels);
+                        int here = p0 + n * step;
+                        if (here < 0 || here >= size0) continue;
+                        piece element = load_vector(p.dtype, p.x, x + (int64_t)(row + here) * channels);
 #pragma unroll
                         for (int e = 0; e < WIDTH; e++) {
                             float v = element.v[e];
