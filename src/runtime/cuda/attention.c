@@ -188,6 +188,7 @@ static hyp_status use_rows(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int
     hyp_cuda_attention *p = &a->args;
     hyp_cuda_grid *out = &a->grid;
     p->past_stands = stands(b, a->tensors[K]) && stands(b, a->tensors[V]);
+    b->prepared->reads_early |= p->past_stands;
     size_t size = hyp_dtype_size(dtype), computing = size < 4 ? 4 : size;
     int64_t vector = (int64_t)(16 / size), widest = p->width > p->columns ? p->width : p->columns;
     while (p->lane_bits < 5 && vector << p->lane_bits < widest) p->lane_bits++;

@@ -322,8 +322,8 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
     return HYP_OK;
 }
 
-/* The first op begins when all before it in the stream has ended, so that kernels may read inputs before they wait for
- * those before them. Ops aside go to a stream of their own, which leaves the session's at the beginning and joins it at
+/* Where kernels read inputs before they wait for those before them, the first op begins when all before it in the stream
+ * has ended. Ops aside go to a stream of their own, which leaves the session's at the beginning and joins it at
  * the end. In a CUDA graph that makes a branch. */
 hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
 {
@@ -337,7 +337,7 @@ hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp
         s->stream = stream;
         HYP_TRY(status);
     }
-    s->starts = true;
+    s->starts = p->reads_early;
     HYP_TRY(run_some(s, p, p->aside, p->ops.len, diag));
     bool branched = p->aside > 0 || (s->capturing && p->ahead.len > 0);
     return branched ? let_wait(s, s->aside, s->ends, stream, diag) : HYP_OK;

@@ -106,6 +106,7 @@ typedef struct hyp_cuda_prepared {
     size_t *edge_bytes;
     size_t staging_bytes; /* that staging all of them would take */
     size_t packed_bytes;  /* the first of them: all that are small */
+    bool reads_early; /* some op reads inputs before those in front of it have ended */
     HYP_VEC(hyp_cuda_ahead) ahead; /* ascending by op; only where ops become a graph of ours */
     hyp_cuda_replays replays;
     hyp_cuda_known *known;                   /* by step; NULL where nobody asks */
