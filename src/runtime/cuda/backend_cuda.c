@@ -339,6 +339,7 @@ hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp
     }
     s->starts = p->reads_early;
     HYP_TRY(run_some(s, p, p->aside, p->ops.len, diag));
+    s->starts = false; /* also where there was no op */
     bool branched = p->aside > 0 || (s->capturing && p->ahead.len > 0);
     return branched ? let_wait(s, s->aside, s->ends, stream, diag) : HYP_OK;
 }
