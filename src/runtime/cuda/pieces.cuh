@@ -78,11 +78,20 @@ __device__ __forceinline__ void load_apart(uint64_t data, int64_t i, int64_t str
 
 __device__ __forceinline__ double number(uint64_t bits) { return __longlong_as_double((long long)bits); }
 
+// The value that is left of v in a type.
+template <typename C> __device__ __forceinline__ C kept(uint32_t to, C v)
+{
+    return to == (sizeof(C) == 4 ? HYP_F32 : HYP_F64) ? v : round_to(to, v);
+}
+template <> __device__ __forceinline__ float kept(uint32_t to, float v)
+{
+    return to == HYP_F32 ? v : to == HYP_BF16 ? round_bfloat(v) : round_to(to, v);
+}
+
 // An instruction whose result is rounded to a type.
 template <typename C> __device__ __forceinline__ C rounded(uint32_t op, uint32_t to, C a, C b, C c, double p, double q)
 {
-    C r = instruction(op, a, b, c, p, q);
-    return to == (sizeof(C) == 4 ? HYP_F32 : HYP_F64) ? r : round_to(to, r);
+    return kept(to, instruction(op, a, b, c, p, q));
 }
 
 // The same for results that are stored in 16 bits or less: by short forms, off by less than 2^-16, which is lost there.
@@ -114,7 +123,7 @@ __device__ __forceinline__ C rounded_short(uint32_t op, uint32_t to, C a, C b, C
     case HYP_PW_GELU_TANH: r = a * short_sigmoid(1.59576912f * (a + 0.044715f * a * a * a)); break;
     default: return rounded(op, to, a, b, c, p, q);
     }
-    return to == HYP_F32 ? r : round_to(to, r);
+    return kept(to, r);
 }
 
 } // namespace

@@ -33,6 +33,7 @@ static uint16_t half_bits(float v) { return halves->half_of_float(v); }
 static uint16_t half_bits(double v) { return halves->half_of_double(v); }
 static uint16_t bfloat_bits(float v) { return halves->bfloat_of_float(v); }
 static uint16_t bfloat_bits(double v) { return halves->bfloat_of_double(v); }
+static float round_bfloat(float v) { return from_bfloat(bfloat_bits(v)); }
 static float from_byte(uint8_t code) { return halves->from_byte(code); }
 static uint8_t to_byte(float v) { return halves->byte_of_float(v); }
 static uint8_t to_byte(double v) { return halves->byte_of_double(v); }
