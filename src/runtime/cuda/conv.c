@@ -8,6 +8,9 @@
 
 enum { THREADS = 256 };
 
+/* One weight for each place of the window and no sum over channels: a product would be almost empty. */
+static bool is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }
+
 /* ---- our kernel for all ---------------------------------------------------------------------------------------- */
 
 typedef struct conv {
@@ -67,7 +70,11 @@ static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
     hyp_cuda_windows_of(&v->window, v->x, v->y, &p->args.windows);
     p->args.windows.x_last = step->x_last;
     p->args.windows.y_last = step->y_last;
-    p->args.weight_last = step->weight_last;
+    int64_t filter = v->in_channels * v->window.kernel_count;
+    bool turned = step->weight_last && is_depthwise(v); /* [kernel..., channels] */
+    p->args.filter_step = turned ? 1 : filter;
+    p->args.tap_step = turned ? v->y->dims[1] : step->weight_last ? v->in_channels : 1;
+    p->args.channel_step = step->weight_last ? 1 : v->window.kernel_count;
     p->moves = step->added_plus1 && step->added_last != step->y_last;
     if (p->moves) HYP_TRY(add_mover(b, step, p));
     return hyp_cuda_need_kernel(b, p->grid.kernel);
@@ -91,9 +98,6 @@ static hyp_status depthwise_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     return hyp_cuda_launch(s, &p->grid, &p->args, diag);
 }
 
-/* One weight for each place of the window and no sum over channels: a product would be almost empty. */
-static bool is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }
-
 /* Are all places that a window may reach, and their counts, far below 2^31? */
 static bool is_small(const hyp_conv *v)
 {
@@ -112,8 +116,8 @@ static bool is_simple_depthwise(const hyp_cuda_conv_step *step)
     const hyp_conv *v = &step->conv;
     bool is_native = step->dtype == HYP_F32 || step->dtype == HYP_F16 || step->dtype == HYP_BF16;
     bool x_last = step->x_last || hyp_cuda_one_order(v->x), y_last = step->y_last || hyp_cuda_one_order(v->y);
-    return is_depthwise(v) && v->out_channels == 1 && is_native && !step->added_plus1 && x_last && y_last &&
-           v->group * (int64_t)hyp_dtype_size(step->dtype) % 16 == 0 && is_small(v);
+    return is_depthwise(v) && v->out_channels == 1 && step->weight_last && is_native && !step->added_plus1 && x_last &&
+           y_last && v->group * (int64_t)hyp_dtype_size(step->dtype) % 16 == 0 && is_small(v);
 }
 
 /* Takes the newest op back, if it does nothing but clip x, which no other step reads: a pass through memory less. */

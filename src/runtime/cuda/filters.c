@@ -1,5 +1,5 @@
 /* filters.c - weights of convolutions that lie with the channels last, [M kernel... C], on the device: turned once,
- * when a plan is loaded. */
+ * when a plan is loaded. Those of single channels, in groups, are [kernel... M]. */
 #include <string.h>
 
 #include "runtime/cuda/conv.h"
@@ -17,7 +17,7 @@ static bool suits(const HypPlan__Program *p, const HypPlan__Call *conv, const Hy
     int64_t piece = HYP_CUDA_MIN_ALIGN / (int64_t)hyp_dtype_size((hyp_dtype)w->dtype);
     bool full = w->dtype == HYP_F32 && !hyp_cuda_is_tf32(p),
          one = group->kind == HYP_PLAN__DIM__KIND__CONST && group->value == 1;
-    if (!one) return !full;
+    if (!one) return !full || p->dims[w->dims[1]]->value == 1;
     return p->dims[w->dims[1]]->value % piece == 0 && (!full || filters->value % piece == 0);
 }
 
@@ -31,14 +31,17 @@ static bool is_candidate(const HypPlan__Program *p, const HypPlan__Call *conv, u
     return suits(p, conv, w);
 }
 
-/* Strikes out what a step reads otherwise than as the weights of a convolution. */
+/* Strikes out what a step reads otherwise than as such weights. */
 static void strike(const HypPlan__Program *p, const HypPlan__Step *step, bool *channels_last)
 {
     uint32_t reads[HYP_PLAN_CALL_INPUTS];
     size_t count = hyp_plan_step_reads(step, reads, HYP_PLAN_CALL_INPUTS);
     if (is_conv(step)) {
-        for (size_t i = 0; i < step->call->n_inputs_plus1; i++)
-            if (i != 1 && step->call->inputs_plus1[i]) channels_last[step->call->inputs_plus1[i] - 1] = false;
+        for (size_t i = 0; i < step->call->n_inputs_plus1; i++) {
+            uint32_t tensor = step->call->inputs_plus1[i] - 1;
+            if (step->call->inputs_plus1[i] && (i != 1 || !is_candidate(p, step->call, tensor)))
+                channels_last[tensor] = false;
+        }
     } else if (count > HYP_PLAN_CALL_INPUTS) { /* a very long linear: it could be any */
         memset(channels_last, 0, p->n_tensors * sizeof *channels_last);
     } else {
@@ -82,7 +85,8 @@ hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag)
         size_t channels = (size_t)p->dims[w->dims[1]]->value, places = w->bytes / size / filters / channels;
         uint8_t *turned = hyp_malloc(w->bytes);
         if (!turned) return hyp_fail_memory(diag, w->bytes);
-        turn(m->plan->weights + w->offset, turned, filters, channels, places, size);
+        bool single = channels == 1;
+        turn(m->plan->weights + w->offset, turned, single ? 1 : filters, single ? filters : channels, places, size);
         CUresult result = lib->cuMemcpyHtoD(m->weights + w->offset, turned, w->bytes);
         hyp_free(turned);
         HYP_TRY(hyp_cuda_check(lib, result, "cuMemcpyHtoD", diag));

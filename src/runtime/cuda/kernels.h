@@ -202,21 +202,20 @@ typedef struct hyp_cuda_windows {
     uint32_t x_last, y_last;                                   /* lies as [images, ..., channels] */
 } hyp_cuda_windows;
 
-/* y = act(x * weight + bias + added), the weight [channels, group_in, kernel...]. */
+/* y = act(x * weight + bias + added). */
 typedef struct hyp_cuda_conv {
     hyp_cuda_windows windows;
     uint64_t x, weight, bias, added, y; /* bias, added: 0 = none; added lies as y does */
     hyp_cuda_extent group_out;          /* channels of y in a group */
     int64_t group_in;                   /* and of x */
+    int64_t filter_step, channel_step, tap_step; /* elements between these in the weight */
     uint32_t dtype;
     uint32_t act;         /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */
-    uint32_t weight_last; /* the weight lies as [channels, kernel..., group_in] */
-    uint32_t pad;
 } hyp_cuda_conv;
 
 /* y = act(x * weight + bias), each channel by itself, HYP_CUDA_DEPTHWISE neighbours of a row of y a thread: out[0] of the
  * windows counts such groups, and their stride[0] is from group to group. A channel is a piece of 16 bytes of them, which
- * come last in x and y. f32, f16, bf16. */
+ * come last in x, y and the weight, [kernel..., channels]. f32, f16, bf16. */
 typedef struct hyp_cuda_depthwise {
     hyp_cuda_windows windows;
     uint64_t x, weight, bias, y; /* bias: 0 = none */

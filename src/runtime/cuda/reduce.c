@@ -4,12 +4,13 @@
 #include "runtime/cuda/extent.h"
 
 /* Threads that work together on one result share the x or the y dimension of a block: a warp, a whole block for a long
- * sum, or eight along y, where neighbours along x belong to different results. */
+ * sum, or eight along y, where neighbours along x belong to different results; 32 where there are few of them. */
 static hyp_cuda_grid team_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *device, int64_t results, int64_t terms,
                                bool along_x)
 {
-    enum { LANES = 32, THREADS = 256, LONG = 1024 };
-    uint32_t x = along_x && terms > LONG ? THREADS : LANES, y = THREADS / x;
+    enum { LANES = 32, THREADS = 256, LONG = 1024, FEW = 64 };
+    bool few = !along_x && terms >= FEW && results < (int64_t)device->multiprocessors * LANES;
+    uint32_t x = along_x && terms > LONG ? THREADS : few ? LANES / 4 : LANES, y = THREADS / x;
     return (hyp_cuda_grid){.kernel = kernel,
                            .blocks = hyp_cuda_blocks(device, results, along_x ? y : x),
                            .block_x = x,
@@ -85,8 +86,7 @@ static void set_images(const hyp_cuda_build *b, uint32_t tensor, hyp_cuda_box *k
 {
     const HypPlan__Tensor *x = b->program->tensors[tensor];
     int64_t images = b->values[x->dims[0]], channels = b->values[x->dims[1]], places = hyp_cuda_box_count(reduced);
-    *kept = (hyp_cuda_box){
-        .rank = 2, .lanes = 1, .extent = {channels, images}, .stride = {{1, channels * places}}};
+    *kept = (hyp_cuda_box){.rank = 2, .lanes = 1, .extent = {channels, images}, .stride = {{1, channels * places}}};
     *reduced = (hyp_cuda_box){.rank = 1, .lanes = 1, .extent = {places}, .stride = {{channels}}};
 }
 

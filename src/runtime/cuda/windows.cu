@@ -100,32 +100,22 @@ template <typename C> __device__ __forceinline__ void convolution(const hyp_cuda
     constexpr int AT_A_TIME = sizeof(C) == 4 ? 4 : 1;
     const hyp_cuda_windows &w = p.windows;
     int64_t group_in = p.group_in, x_step = w.x_last ? w.in_channels : 1;
-    int64_t x_channel = w.x_last ? 1 : w.in_count, w_channel = p.weight_last ? 1 : w.kernel_count;
-    int64_t w_tap = p.weight_last ? group_in : 1;
+    int64_t x_channel = w.x_last ? 1 : w.in_count;
 #pragma unroll 1
     for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
         window_place at = place_of(w, i);
         int64_t x = at.image * w.in_channels * w.in_count + divide(at.channel, p.group_out) * group_in * x_channel;
-        int64_t weight = at.channel * group_in * w.kernel_count;
+        int64_t weight = at.channel * p.filter_step;
         C sum = p.bias ? element<C>(p.dtype, p.bias, at.channel) : (C)0;
         for_window(w, at, [&](int64_t tap, int64_t position) {
 #pragma unroll AT_A_TIME
             for (int64_t c = 0; c < group_in; c++)
                 sum += element<C>(p.dtype, p.x, x + position * x_step + c * x_channel) *
-                       element<C>(p.dtype, p.weight, weight + tap * w_tap + c * w_channel);
+                       element<C>(p.dtype, p.weight, weight + tap * p.tap_step + c * p.channel_step);
         });
         if (p.added) sum += element<C>(p.dtype, p.added, i);
         set_element(p.dtype, p.y, i, activated(p.act, sum));
     }
-}
-
-// So many elements, `step` apart; the others are 0.
-__device__ __noinline__ piece load_column(uint32_t dtype, uint64_t data, int64_t i, int64_t step, int count)
-{
-    piece c;
-#pragma unroll
-    for (int e = 0; e < 8; e++) c.v[e] = e < count ? load_native<float>(dtype, data, i + e * step) : 0;
-    return c;
 }
 
 // The host sees to it that places and counts are below 2^31.
@@ -133,7 +123,7 @@ __device__ __forceinline__ void convolve_depthwise(const hyp_cuda_depthwise &p)
 {
     enum { N = HYP_CUDA_DEPTHWISE, WIDTH = 8 };
     const hyp_cuda_windows &w = p.windows;
-    int width = p.dtype == HYP_F32 ? 4 : WIDTH, step = (int)p.step, channels = (int)w.channels.size;
+    int step = (int)p.step, channels = (int)w.channels.size;
     int size0 = (int)w.in[0], size1 = (int)w.in[1], size2 = (int)w.in[2];
     int dilation0 = (int)w.dilation[0], dilation1 = (int)w.dilation[1], dilation2 = (int)w.dilation[2];
     int kernel0 = (int)w.kernel[0], kernel1 = (int)w.kernel[1], kernel2 = (int)w.kernel[2];
@@ -141,9 +131,9 @@ __device__ __forceinline__ void convolve_depthwise(const hyp_cuda_depthwise &p)
     for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
         window_place at = place_of(w, i);
         int64_t x = at.image * w.in_count * channels + at.channel;
-        int64_t weight = at.channel * width * w.kernel_count, first = at.column * N;
-        piece factor = load_column(p.dtype, p.bias, at.channel * width, 1, p.bias ? width : 0);
-        piece sum[N];
+        int64_t first = at.column * N;
+        piece factor = {}, sum[N];
+        if (p.bias) factor = load_vector(p.dtype, p.bias, at.channel);
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
@@ -161,7 +151,7 @@ __device__ __forceinline__ void convolve_depthwise(const hyp_cuda_depthwise &p)
                 int row = (p2 * size1 + p1) * size0, p0 = (int)at.begin[0];
 #pragma unroll 1
                 for (int k0 = 0; k0 < kernel0; k0++, tap++, p0 += dilation0) {
-                    factor = load_column(p.dtype, p.weight, weight + tap, w.kernel_count, width);
+                    factor = load_vector(p.dtype, p.weight, (int64_t)tap * channels + at.channel);
 #pragma unroll
                     for (int n = 0; n < N; n++) {
                         int here = p0 + n * step;
