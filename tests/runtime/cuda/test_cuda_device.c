@@ -228,7 +228,7 @@ static void check_reduce(hyp_dtype dtype, HypPlan__Reduce__Kind kind, const int6
 static void reductions_over_any_axes(void **state)
 {
     (void)state;
-    static const int64_t sizes[][3] = {{4, 5, 6}, {3, 17, 41}, {1, 2, 1100}, {2, 0, 3}, {70, 3, 2}};
+    static const int64_t sizes[][3] = {{4, 5, 6}, {3, 17, 41}, {1, 2, 1100}, {2, 0, 3}, {70, 3, 2}, {2, 70, 9}};
     static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64, HYP_I64, HYP_I32};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
