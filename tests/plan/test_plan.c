@@ -263,8 +263,10 @@ static void another_major_version_is_incompatible(void **state)
     fixture *f = *state;
     f->bytes[8] = HYP_PLAN_MAJOR + 1;
     hyp_diag diag = {0};
+    char found[16];
+    snprintf(found, sizeof found, "%d.0", HYP_PLAN_MAJOR + 1);
     assert_int_equal(open_bytes(f->bytes, f->size, &diag), HYP_ERR_INCOMPATIBLE);
-    assert_non_null(strstr(diag.message, "2.0"));
+    assert_non_null(strstr(diag.message, found));
     assert_non_null(strstr(diag.message, "again"));
 }
 
