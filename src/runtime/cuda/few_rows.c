@@ -60,12 +60,11 @@ static void deal_out(hyp_cuda_layer *l, manner how, uint32_t blocks)
 }
 
 /* Rows to fetch at a time: so many that every warp has some, and not much below CHUNK bytes. */
-static uint32_t choose_chunk(const hyp_cuda_layer *l, manner how, uint32_t per_piece, uint32_t warps)
+static uint32_t choose_chunk(const hyp_cuda_layer *l, manner how, uint32_t warps)
 {
     enum { CHUNK = 12 << 10 };
     uint32_t row = l->pieces * HYP_CUDA_LAYER_PIECE, all = most_rows(l);
     uint32_t unit = how == TENSOR_ROWS ? HYP_CUDA_LAYER_TILE : warps >> l->log_splits;
-    if (how == SINGLE_ROW && per_piece > 4 && warps <= HYP_CUDA_LAYER_SHORT / LANES) unit *= HYP_CUDA_LAYER_PAIR;
     uint32_t rows = unit * (unit * row < CHUNK ? CHUNK / (unit * row) : 1);
     return rows < all ? rows : all;
 }
@@ -107,7 +106,7 @@ static bool lay_out(hyp_dtype dtype, const hyp_cuda_few_rows_device *device, hyp
         warps = MOST_WARPS;
         if (l->norm || !choose_splits(l, how, per_piece, warps)) return false;
     }
-    l->chunk_rows = choose_chunk(l, how, per_piece, warps);
+    l->chunk_rows = choose_chunk(l, how, warps);
     l->chunks = divide_up(most, l->chunk_rows);
     l->stage_pieces = l->chunk_rows * l->pieces;
     uint64_t sums = (uint64_t)(most << l->log_splits) * l->rows;

@@ -59,7 +59,6 @@ enum {
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
     HYP_CUDA_LAYER_ROWS = 16,     /* of x */
     HYP_CUDA_LAYER_SHORT = 256,   /* threads of a block of a short kernel, which has more registers for each */
-    HYP_CUDA_LAYER_PAIR = 2,      /* rows of w that a warp of a short kernel takes at once, of 16-bit types */
     HYP_CUDA_LAYER_THREADS = 512, /* of a block, at most */
     HYP_CUDA_LAYER_PIECE = 16,    /* bytes that a thread reads at a time */
     HYP_CUDA_LAYER_HELD = 32,     /* elements of a single row of x that a lane keeps */
@@ -226,8 +225,8 @@ typedef struct hyp_cuda_depthwise {
     uint32_t pad;
 } hyp_cuda_depthwise;
 
-/* Every window of x written out as a row of y: y[places, kernel..., channels]. A channel is a piece of 16 bytes of
- * them, which come last in x; `total` counts pieces of a place. */
+/* Every window of x written out as a row of y: y[places, kernel..., channels]. A channel is a piece of 16 bytes of them,
+ * which come last in x; `total` counts pieces of a place. */
 typedef struct hyp_cuda_unfold {
     hyp_cuda_windows windows;
     uint64_t x, y;
@@ -318,8 +317,8 @@ typedef struct hyp_cuda_layer {
     uint8_t turned, add_after;
     uint8_t norm; /* HYP_CUDA_NORM_* */
     uint8_t pad;
-    float epsilon, share; /* of the normalization; of an element in the mean of a row: 1 / k */
-    float scale;          /* of the product, before the bias */
+    float epsilon; /* of the normalization */
+    float scale;   /* of the product, before the bias */
 } hyp_cuda_layer;
 /* What becomes of x before the product; `root` is by the mean square, without taking the mean away. */
 enum { HYP_CUDA_NORM_NONE = 0, HYP_CUDA_NORM_LAYER = 1, HYP_CUDA_NORM_ROOT = 2 };

@@ -68,7 +68,6 @@ hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, si
         p->norm_scale_plus1 = norm.scale + 1;
         p->norm_bias_plus1 = norm.bias_plus1;
         args->epsilon = norm.epsilon;
-        args->share = 1 / (float)args->k;
         args->constant =
             args->constant && hyp_cuda_is_constant(b, norm.scale + 1) && hyp_cuda_is_constant(b, norm.bias_plus1);
     }

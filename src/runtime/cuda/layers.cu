@@ -113,7 +113,7 @@ __device__ __forceinline__ float sum_of_lanes(float v)
 // products differ in what they keep of x. `sums` gets the result of row r of w and row m of x, of split s, at
 // [(s * count + r) * l.rows + m].
 
-// One row of x, in registers. NORM: where threads are few there are registers to normalize it, and for two rows of w.
+// One row of x, in registers. NORM: it may be normalized, for which there are registers where threads are few.
 template <uint32_t D, bool NORM> struct single_row {
     static constexpr int E = piece_elements<D>, PIECES = HYP_CUDA_LAYER_HELD / E;
     float x[PIECES][E];
@@ -132,19 +132,17 @@ template <uint32_t D, bool NORM> struct single_row {
     __device__ __forceinline__ void normalize(const hyp_cuda_layer &l, const uint32_t (&at)[PIECES],
                                               const uint4 *shared)
     {
-        float *room = (float *)(shared + 2 * l.pieces), sum[2] = {}, squares[2] = {}, mean = 0;
+        float *room = (float *)(shared + 2 * l.pieces), sum = 0, squares = 0, mean = 0;
 #pragma unroll
         for (int i = 0; i < PIECES; i++)
 #pragma unroll
-            for (int e = 0; e < E; e++) sum[e % 2] += x[i][e];
-        if (l.norm == HYP_CUDA_NORM_LAYER) mean = sum_of_row(l, sum[0] + sum[1], room) * l.share;
+            for (int e = 0; e < E; e++) sum += x[i][e];
+        if (l.norm == HYP_CUDA_NORM_LAYER) mean = sum_of_row(l, sum, room) / (float)l.k;
 #pragma unroll
-        for (int i = 0; i < PIECES; i++) {
-            if (at[i] >= l.pieces) break;
+        for (int i = 0; i < PIECES; i++)
 #pragma unroll
-            for (int e = 0; e < E; e++) squares[e % 2] += (x[i][e] - mean) * (x[i][e] - mean);
-        }
-        float inverse = rsqrtf(sum_of_row(l, squares[0] + squares[1], room) * l.share + l.epsilon);
+            for (int e = 0; e < E; e++) squares += at[i] < l.pieces ? (x[i][e] - mean) * (x[i][e] - mean) : 0;
+        float inverse = 1 / sqrtf(sum_of_row(l, squares, room) / (float)l.k + l.epsilon);
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
             if (at[i] >= l.pieces) break;
@@ -168,43 +166,24 @@ template <uint32_t D, bool NORM> struct single_row {
         for (uint32_t i = 0; i < 1u << l.log_splits; i++) v += room[first + i];
         return v;
     }
-    // `rows` rows of w, of which the first is row `first` of the block's `count`; a warp takes some at once, so that
-    // what it waits for one of them is done for the others.
+    // `rows` rows of w, of which the first is row `first` of the block's `count`.
     __device__ __forceinline__ void multiply_chunk(const hyp_cuda_layer &l, const uint4 *w, uint32_t rows,
                                                    uint32_t first, uint32_t count, const uint4 *, float *sums)
     {
-        constexpr int AT_ONCE = NORM && E > 4 ? HYP_CUDA_LAYER_PAIR : 1; // as registers allow
         uint32_t split = threadIdx.x / 32 & ((1u << l.log_splits) - 1), lane = threadIdx.x % 32;
-        uint32_t teams = warps() >> l.log_splits;
-        for (uint32_t r = threadIdx.x / 32 >> l.log_splits; r < rows; r += AT_ONCE * teams) {
-            auto load = [&](int i, int j) {
-                uint32_t row = r + j * teams, at = ((i << l.log_splits) + split) * 32 + lane;
-                return row < rows && at < l.pieces ? w[row * l.pieces + at] : make_uint4(0, 0, 0, 0);
-            };
-            uint4 piece[PIECES][AT_ONCE];
-            float sum[AT_ONCE][2] = {};
-#pragma unroll
-            for (int i = 0; i < PIECES; i++)
-#pragma unroll
-                for (int j = 0; j < AT_ONCE; j++)
-                    if (AT_ONCE > 1) piece[i][j] = load(i, j);
+        for (uint32_t r = threadIdx.x / 32 >> l.log_splits; r < rows; r += warps() >> l.log_splits) {
+            float sum = 0;
 #pragma unroll
             for (int i = 0; i < PIECES; i++) {
-                if (((i << l.log_splits) + split) * 32 >= l.pieces) break;
+                uint32_t at = ((i << l.log_splits) + split) * 32 + lane;
+                if (at >= l.pieces) break;
+                float v[E];
+                unpack<D>(w[r * l.pieces + at], v);
 #pragma unroll
-                for (int j = 0; j < AT_ONCE; j++) {
-                    float v[E];
-                    unpack<D>(AT_ONCE > 1 ? piece[i][j] : load(i, j), v);
-#pragma unroll
-                    for (int e = 0; e < E; e++) sum[j][e % 2] += v[e] * x[i][e];
-                }
+                for (int e = 0; e < E; e++) sum += v[e] * x[i][e];
             }
-            float total[AT_ONCE];
-#pragma unroll
-            for (int j = 0; j < AT_ONCE; j++) total[j] = sum_of_lanes(sum[j][0] + sum[j][1]);
-#pragma unroll
-            for (int j = 0; j < AT_ONCE; j++)
-                if (lane == 0 && r + j * teams < rows) sums[split * count + first + r + j * teams] = total[j];
+            sum = sum_of_lanes(sum);
+            if (lane == 0) sums[split * count + first + r] = sum;
         }
     }
 };

@@ -65,7 +65,6 @@ static double __longlong_as_double(long long bits)
 }
 static float __fadd_rn(float a, float b) { return a + b; }
 static double __dadd_rn(double a, double b) { return a + b; }
-static float rsqrtf(float x) { return 1 / sqrtf(x); }
 template <typename T> static T __ldg(const T *p) { return *p; }
 static uint32_t atomicAdd(uint32_t *p, uint32_t v) { return (*p += v) - v; }
 
