@@ -141,8 +141,10 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
         if (has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR)) status = hyp_cuda_load_layers(m->device, diag);
         if (status == HYP_OK && has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION))
             status = hyp_cuda_load_attention(m->device, diag);
-        if (status == HYP_OK && has_convolution(p)) status = load_dnn(m->device, diag);
-        if (status == HYP_OK && has_convolution(p)) status = hyp_cuda_find_filters(m, diag);
+        if (status == HYP_OK && has_convolution(p)) {
+            status = load_dnn(m->device, diag);
+            if (status == HYP_OK) status = hyp_cuda_find_filters(m, diag);
+        }
         if (status == HYP_OK) status = upload(m, diag);
         if (status == HYP_OK) status = load_images(m, diag);
         hyp_cuda_leave(m->device);
