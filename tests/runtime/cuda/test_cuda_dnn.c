@@ -1,6 +1,5 @@
 /* Convolutions with and without cuDNN: which library does what, and what is said when it is missing or fails. Runs on
  * the emulator, which ends the program when device memory is not freed. */
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/cuda/emulator_tells.h"
 #include "runtime/plan_builder.h"
 
 enum { SIDE = 4, CHANNELS = 2, ELEMENTS = CHANNELS * SIDE * SIDE };
@@ -56,15 +56,9 @@ static hyp_status load(const char *emulator, hyp_engine **out, hyp_diag *diag)
 /* A counter of the emulator. */
 static uint64_t count(const char *name)
 {
-    void *emulator = dlopen("libcuda.so.1", RTLD_NOW);
-    assert_non_null(emulator);
-    uint64_t (*counter)(void);
-    void *symbol = dlsym(emulator, name);
-    assert_non_null(symbol);
-    memcpy(&counter, &symbol, sizeof counter);
-    uint64_t n = counter();
-    dlclose(emulator);
-    return n;
+    uint64_t (*counter)(void) = NULL;
+    assert_true(emulator_function(name, &counter));
+    return counter();
 }
 
 /* Runs the plan twice with x = 1, so that the second run is a CUDA graph. */

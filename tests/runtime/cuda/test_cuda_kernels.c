@@ -1,6 +1,5 @@
 /* Kernels that tuning generates for pointwise steps: when they are kept, how they travel, and what happens where they
  * cannot be made or used. Runs on the emulator, whose kernels have speeds of their own. */
-#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/cuda/emulator_tells.h"
 #include "runtime/plan_builder.h"
 
 #define OP(name) HYP_PLAN__POINTWISE__OP__##name
@@ -59,15 +59,9 @@ static int remove_plan(void **state)
 /* A count of the emulator: emulator_compiled, emulator_generated_runs, emulator_modules. */
 static int count_of(const char *name)
 {
-    void *emulator = dlopen("libcuda.so.1", RTLD_NOW);
-    assert_non_null(emulator);
-    int (*count)(void);
-    void *symbol = dlsym(emulator, name);
-    assert_non_null(symbol);
-    memcpy(&count, &symbol, sizeof count);
-    int n = count();
-    dlclose(emulator);
-    return n;
+    int (*count)(void) = NULL;
+    assert_true(emulator_function(name, &count));
+    return count();
 }
 
 typedef struct loaded {
@@ -101,14 +95,7 @@ static void unload(loaded *l)
 
 static hyp_tune_report tune(const loaded *l, const char *mode, int64_t rows)
 {
-    hyp_tune_report report;
-    hyp_diag diag = {0};
-    hyp_tensor x = {.dtype = HYP_F32, .rank = 2, .dims = {rows, WIDTH}};
-    setenv("HYPATIA_EMULATOR", mode, 1);
-    hyp_status status = hyp_context_tune(l->context, &x, 1, NULL, &report, &diag);
-    setenv("HYPATIA_EMULATOR", "", 1);
-    if (status != HYP_OK) fail_msg("%s", diag.message);
-    return report;
+    return tune_in_mode(l->context, mode, HYP_F32, rows, WIDTH);
 }
 
 static float f(float x, int column) { return 0.5f * x + fmaxf(x, (float)(column % 5 - 2)); }

@@ -241,17 +241,9 @@ static void unload(loaded *l)
     hyp_engine_destroy(l->engine);
 }
 
-/* Tunes for so many rows in a mode of the emulator. */
 static hyp_tune_report tune(const loaded *l, const char *mode, int64_t rows)
 {
-    hyp_tune_report report;
-    hyp_diag diag = {0};
-    hyp_tensor x = {.dtype = HYP_F64, .rank = 2, .dims = {rows, WIDTH}};
-    setenv("HYPATIA_EMULATOR", mode, 1);
-    hyp_status status = hyp_context_tune(l->context, &x, 1, NULL, &report, &diag);
-    setenv("HYPATIA_EMULATOR", "", 1);
-    if (status != HYP_OK) fail_msg("%s", diag.message);
-    return report;
+    return tune_in_mode(l->context, mode, HYP_F64, rows, WIDTH);
 }
 
 /* A plan without a device section. */
