@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Einsum, quantization, products of integers and fused products against onnxruntime, on the CPU and the reference
-backend, with and without rewriting, and with symbolic sizes: each model is compiled once for two sizes.
+backend, with and without rewriting, and with symbolic sizes: each model is compiled once for two sizes. Products of
+integers are judged by exact integers in numpy, since onnxruntime's of uint8 and int8 saturate on processors that have
+AVX2 without VNNI; where onnxruntime is exact it must agree with numpy.
 
     judge_products.py
 """
@@ -72,33 +74,60 @@ def quantizations():
                                           [TensorProto.UINT8, TensorProto.FLOAT, TensorProto.UINT8]), x)
 
 
+def exact_product(a, b, a_zero=0, b_zero=0):
+    return (a.astype(np.int64) - np.int64(a_zero)) @ (b.astype(np.int64) - np.asarray(b_zero, np.int64))
+
+
+def dynamically_quantized(x):
+    """uint8 values, their scale and zero point, as DynamicQuantizeLinear is defined in f32."""
+    low, high = np.minimum(x.min(), np.float32(0)), np.maximum(x.max(), np.float32(0))
+    scale = (high - low) / np.float32(255)
+    zero = np.clip(np.rint(-low / scale), 0, 255)
+    return np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), scale, int(zero)
+
+
 def products():
+    """With each model the exact outputs of its cases, and whether onnxruntime is exact, too."""
     f32 = TensorProto.FLOAT
     for a, b in (("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")):
+        exact = (a, b) != ("uint8", "int8")
         feeds = [{"a": integers(a, (n, 5))} for n in (1, 3)]
         left = {"a": (code(a), ["n", 5])}
         weights, zero, zeros = integers(b, (5, 4)), integers(a, []), integers(b, [4])
+        sums = [exact_product(f["a"], weights, zero, zeros) for f in feeds]
         yield (f"MatMulInteger {a} {b}", model("MatMulInteger", left, {"b": weights, "az": zero, "bz": zeros},
-                                               [TensorProto.INT32]), feeds)
+                                               [TensorProto.INT32]), feeds, [s.astype(np.int32) for s in sums], exact)
         long = {"a": (code(a), ["n", 700])}  # too many terms for f32
-        yield (f"MatMulInteger {a} {b} of many terms", model("MatMulInteger", long, {"b": integers(b, (700, 3))},
-                                                            [TensorProto.INT32]), [{"a": integers(a, (2, 700))}])
-        yield f"MatMulInteger {a} {b} without zero points", model("MatMulInteger", left, {"b": weights}, [TensorProto.INT32]), feeds
+        many, rows = integers(b, (700, 3)), integers(a, (2, 700))
+        yield (f"MatMulInteger {a} {b} of many terms", model("MatMulInteger", long, {"b": many}, [TensorProto.INT32]),
+               [{"a": rows}], [exact_product(rows, many).astype(np.int32)], exact)
+        yield (f"MatMulInteger {a} {b} without zero points",
+               model("MatMulInteger", left, {"b": weights}, [TensorProto.INT32]), feeds,
+               [exact_product(f["a"], weights).astype(np.int32) for f in feeds], exact)
         scales = rng.uniform(0.01, 0.1, 4).astype(np.float32)
         if (a, b) != ("uint8", "uint8"):
             constants = {"as": np.float32(0.05), "az": zero, "b": weights, "bs": scales, "bz": zeros * 0,
                          "ys": np.float32(0.3), "yz": integers(a, [])}
+            info, factor = np.iinfo(a), np.float64(constants["as"]) * scales / np.float64(constants["ys"])
+            wanted = [np.clip(np.rint(exact_product(f["a"], weights, zero) * factor) + constants["yz"], info.min, info.max)
+                      .astype(a) for f in feeds]
             yield (f"QLinearMatMul {a} {b}",
-                   model("QLinearMatMul", left, {k: np.asarray(v) for k, v in constants.items()}, [code(a)]), feeds)
-        floats = [{"a": rng.standard_normal((n, 5)).astype(np.float32)} for n in (1, 3)]
+                   model("QLinearMatMul", left, {k: np.asarray(v) for k, v in constants.items()}, [code(a)]), feeds, wanted,
+                   exact)
+        floats, bias = [{"a": rng.standard_normal((n, 5)).astype(np.float32)} for n in (1, 3)], rng.standard_normal(4).astype(np.float32)
+        wanted = []
+        for f in floats:
+            x, x_scale, x_zero = dynamically_quantized(f["a"])
+            wanted.append((exact_product(x, weights, x_zero, zeros) * np.float64(x_scale) * scales + bias).astype(np.float32))
         yield (f"DynamicQuantizeMatMul {b}",
                model("DynamicQuantizeMatMul", {"a": (f32, ["n", 5])},
-                     {"b": weights, "bs": scales, "bz": zeros, "bias": rng.standard_normal(4).astype(np.float32)}, [f32],
-                     "com.microsoft"), floats)
+                     {"b": weights, "bs": scales, "bz": zeros, "bias": bias}, [f32], "com.microsoft"), floats, wanted,
+               b == "uint8")
+        wanted = [(s * np.float64(np.float32(0.05)) * scales).astype(np.float32) for s in sums]
         yield (f"MatMulIntegerToFloat {a} {b}",
                model("MatMulIntegerToFloat", left,
                      {"b": weights, "as": np.asarray(np.float32(0.05)), "bs": scales, "az": zero, "bz": zeros}, [f32],
-                     "com.microsoft"), feeds)
+                     "com.microsoft"), feeds, wanted, exact)
 
 
 def fused():
@@ -117,7 +146,13 @@ def fused():
 
 def main():
     judge, count = judging.Judge(), 0
-    for family in (einsums, quantizations, products, fused):
+    for name, m, cases, wanted, exact in products():
+        if exact:
+            for mine, theirs in zip(wanted, judge.expected(name, m, cases)):
+                judge.compare(f"{name} (numpy and onnxruntime)", [mine], theirs)
+        judge.judge(name, m, cases, VARIANTS, [[w] for w in wanted])
+        count += 1
+    for family in (einsums, quantizations, fused):
         for name, m, cases in family():
             judge.judge(name, m, cases, VARIANTS)
             count += 1
