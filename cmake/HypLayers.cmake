@@ -11,9 +11,10 @@ function(hyp_layer name)
     target_link_libraries(hyp_${name} PRIVATE hyp_warnings)
 endfunction()
 
-# hyp_test(name source... [LAYERS layer...] [LIBS lib...]): a cmocka program that sees internal headers.
+# hyp_test(name source... [LAYERS layer...] [LIBS lib...] [COST seconds]): a cmocka program that sees internal headers. Long
+# tests say about how long, so that ctest begins with them.
 function(hyp_test name)
-    cmake_parse_arguments(arg "" "" "LAYERS;LIBS" ${ARGN})
+    cmake_parse_arguments(arg "" "COST" "LAYERS;LIBS" ${ARGN})
     add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
     target_include_directories(${name} PRIVATE
         ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/generated)
@@ -23,12 +24,15 @@ function(hyp_test name)
     endforeach()
     target_link_libraries(${name} PRIVATE ${arg_LIBS} hyp_warnings PkgConfig::CMOCKA m)
     add_test(NAME ${name} COMMAND ${name})
+    if(arg_COST)
+        set_tests_properties(${name} PROPERTIES COST ${arg_COST})
+    endif()
 endfunction()
 
-# hyp_python_test(name script argument... [INPROCESS]): a script under tests/ that drives the tools, or with INPROCESS
+# hyp_python_test(name script argument... [INPROCESS] [COST seconds]): a script under tests/ that drives the tools, or with INPROCESS
 # loads the libraries through ctypes. Exit code 77 = skipped, with the reason printed.
 function(hyp_python_test name script)
-    cmake_parse_arguments(arg "INPROCESS" "" "" ${ARGN})
+    cmake_parse_arguments(arg "INPROCESS" "COST" "" ${ARGN})
     add_test(NAME ${name} COMMAND python3 -B ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${arg_UNPARSED_ARGUMENTS})
     set(environment HYP_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY} HYP_LIB=${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
     if(arg_INPROCESS AND CMAKE_C_FLAGS_DEBUG MATCHES "fsanitize=address")
@@ -39,4 +43,7 @@ function(hyp_python_test name script)
         list(APPEND environment "LD_PRELOAD=${asan} libstdc++.so.6" ASAN_OPTIONS=detect_leaks=0)
     endif()
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900 ENVIRONMENT "${environment}")
+    if(arg_COST)
+        set_tests_properties(${name} PROPERTIES COST ${arg_COST})
+    endif()
 endfunction()

@@ -260,25 +260,7 @@ static int measure_device(calibration *c, int threads, results *r)
     return CLI_OK;
 }
 
-static int measure_kernels(calibration *c, results *r)
-{
-    char what[96];
-    int code = CLI_OK;
-    for (int i = 0; i < PRODUCTS && code == CLI_OK; i++) {
-        const kernel *k = &products[i];
-        snprintf(what, sizeof what, "%s %s", k->op, hyp_dtype_name(k->type));
-        show_progress(c, what);
-        code = time_product(c, k, &r->products[i]);
-    }
-    for (int p = 0; p < PASSES && code == CLI_OK; p++)
-        for (int e = 0; e < ELEMENTS && code == CLI_OK; e++) {
-            show_progress(c, passes[p].op);
-            code = time_pass(c, passes[p].op, passes[p].onnx, passes[p].inputs, elements[e], &r->passes[p][e]);
-        }
-    return code;
-}
-
-/* The best rate of the layers of a type. */
+/* The best rate of the layers of a type, among those measured so far; 0 when there are none. */
 static double best_rate(const results *r, hyp_dtype type)
 {
     double best = 0;
@@ -288,6 +270,34 @@ static double best_rate(const results *r, hyp_dtype type)
         best = fmax(best, 2 * (double)s[0] * (double)s[1] * (double)s[2] / r->products[i]);
     }
     return best;
+}
+
+/* Whether a run of the kernel's model would take too long, by the rate of smaller layers of its type: 16 bits take
+ * hundreds of times as long as 32 where the processor has nothing for them. */
+static bool is_too_slow(const kernel *k, const results *r)
+{
+    const double most_seconds = 1;
+    double rate = best_rate(r, k->type), flops = 2;
+    for (int a = 0; a < SIZES && k->shape[a]; a++) flops *= (double)k->shape[a];
+    return strcmp(k->op, "linear") == 0 && rate > 0 && flops * copies_of(k) > rate * most_seconds;
+}
+
+static int measure_kernels(calibration *c, results *r)
+{
+    char what[96];
+    int code = CLI_OK;
+    for (int i = 0; i < PRODUCTS && code == CLI_OK; i++) {
+        const kernel *k = &products[i];
+        snprintf(what, sizeof what, "%s %s", k->op, hyp_dtype_name(k->type));
+        show_progress(c, what);
+        if (!is_too_slow(k, r)) code = time_product(c, k, &r->products[i]);
+    }
+    for (int p = 0; p < PASSES && code == CLI_OK; p++)
+        for (int e = 0; e < ELEMENTS && code == CLI_OK; e++) {
+            show_progress(c, passes[p].op);
+            code = time_pass(c, passes[p].op, passes[p].onnx, passes[p].inputs, elements[e], &r->passes[p][e]);
+        }
+    return code;
 }
 
 static void print_profile(FILE *to, const results *r, int threads)
