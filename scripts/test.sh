@@ -1,6 +1,6 @@
 #!/bin/sh
 # test.sh - installs what is missing, builds with gcc and with clang (warnings are errors), and runs every test: plain,
-# the runtime alone without oneDNN, under the address and undefined-behaviour sanitizers, and the runtime under the thread
+# those of kernels also with lesser instruction sets, the runtime alone without oneDNN, under the address and undefined-behaviour sanitizers, and the runtime under the thread
 # sanitizer. The last line sums up all runs; the exit code is 0 only if everything passed.
 set -eu
 cd "$(dirname "$0")/.."
@@ -38,6 +38,13 @@ check() {
 
 build dev --preset dev -DCMAKE_C_COMPILER=gcc
 check dev
+# The kernels for lesser processors, too, as far as this one can run them.
+levels=
+grep -q -w avx2 /proc/cpuinfo && levels=generic
+grep -q -w avx512bw /proc/cpuinfo && levels="$levels avx2"
+for level in $levels; do
+    HYPATIA_CPU=$level check dev -R '^(test_runtime_(cpu|engine|vec|kernels)|test_codegen_random|judge_(attention|elementwise|models|products|windows))$'
+done
 build clang --preset dev -DCMAKE_C_COMPILER=clang
 check clang -E '^(judge_|header_|install$|check_)'
 build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF

@@ -1,6 +1,7 @@
 """The tools as their users call them: every way in and out, and that the same input gives the same bytes."""
 import json
 import os
+import platform
 import sys
 import tempfile
 
@@ -15,8 +16,8 @@ EXAMPLE = os.path.join(hyp.ROOT, "examples/digits")
 MODEL = os.path.join(EXAMPLE, "digits.onnx")
 
 
-def run(*command, code=0, stdin=None):
-    done = hyp.tool(*command, stdin=stdin)
+def run(*command, code=0, stdin=None, env=None):
+    done = hyp.tool(*command, stdin=stdin, env=env)
     assert done.returncode == code, f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr}{done.stdout}"
     return done.stdout
 
@@ -218,6 +219,22 @@ def check_running(folder, plan):
     assert out.endswith("FAILED\n") and "would pass" in out and out.count("test_data_set_") == 2, out
 
 
+def check_instruction_sets(plan):
+    """HYPATIA_CPU lowers what is used, never raises it, and knows its words."""
+    def device(level):
+        done = hyp.tool("hypatia", "run", plan, "--device", "cpu", "--input", "image=zeros", "-v", env={"HYPATIA_CPU": level})
+        assert done.returncode == 0, done.stderr
+        return next(line for line in done.stderr.splitlines() if "device: cpu" in line)
+
+    assert "own kernels for generic" in device("generic") and "avx" not in device("generic")
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return  # "generic" is all that there is
+    assert device("avx512") == device("") or "avx512" in device("avx512")
+    assert "avx512" not in device("avx2")
+    done = hyp.tool("hypatia", "run", plan, "--device", "cpu", "--input", "image=zeros", env={"HYPATIA_CPU": "sse9"})
+    assert done.returncode == 2 and "HYPATIA_CPU is 'sse9': this build knows generic, avx2, avx512" in done.stderr, done.stderr
+
+
 def check_reports(folder, plan):
     out = run("hypatia", "verify", plan, "--model", MODEL, "--dim", "batch=5")
     assert out.endswith("PASSED\n") and "largest difference" in out, out
@@ -262,6 +279,7 @@ def main():
         check_measuring(folder)
         check_asking()
         check_running(folder, plan)
+        check_instruction_sets(plan)
         check_reports(folder, plan)
     print("passed")
 

@@ -2,6 +2,7 @@
 #include "runtime/cpu/cpu.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/dtype.h"
 #include "runtime/layout.h"
@@ -39,19 +40,22 @@ static hyp_status device_open(const hyp_engine_options *options, const hyp_log *
 {
     hyp_cpu_device *d = hyp_calloc(1, sizeof *d);
     if (!d) return hyp_fail_memory(diag, sizeof *d);
-    *d = (hyp_cpu_device){.kernels = hyp_cpu_kernels_choose(), .log = *log, .threads = options->threads};
+    *d = (hyp_cpu_device){.log = *log, .threads = options->threads};
+    const char *most = getenv(HYP_CPU_VARIABLE);
+    hyp_status status = hyp_cpu_kernels_choose(most, &d->kernels, diag);
 #ifdef HYP_HAVE_ONEDNN
-    hyp_status status = hyp_dnnl_open(&d->dnnl, diag);
+    if (status == HYP_OK) status = hyp_dnnl_open(most, &d->dnnl, diag);
+#endif
     if (status != HYP_OK) {
         device_close(d);
         return status;
     }
+#ifdef HYP_HAVE_ONEDNN
     if (d->threads == 0) d->threads = hyp_dnnl_threads(d->dnnl);
     const dnnl_version_t *v = dnnl_version();
     snprintf(d->name, sizeof d->name, "cpu (oneDNN %d.%d.%d for %s, own kernels for %s)", v->major, v->minor, v->patch,
              hyp_dnnl_isa(), d->kernels->isa);
 #else
-    (void)diag;
     d->threads = 1;
     snprintf(d->name, sizeof d->name, "cpu (without oneDNN, own kernels for %s)", d->kernels->isa);
 #endif
@@ -338,7 +342,8 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, s->model->device->threads);
     if (status == HYP_OK)
-        hyp_choose_layouts(s->model->plan->program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, false, p->channels_last);
+        hyp_choose_layouts(s->model->plan->program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, false,
+                           p->channels_last);
 #endif
     if (status == HYP_OK) status = prepare_ops(s, values, p, diag);
     if (status == HYP_OK && misses_layouts(s, p)) { /* rare: everything again, in the plan's layout */

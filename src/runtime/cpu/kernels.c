@@ -1,32 +1,60 @@
 #include "runtime/cpu/kernels.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "base/diag.h"
 #include "base/dtype.h"
+#include "base/strbuf.h"
 #include "kernels/scalar.h"
+
+/* Worst first; a processor has the first few of them. */
+static const hyp_cpu_kernels *const known[] = {
+    &hyp_cpu_kernels_generic,
+#ifdef HYP_CPU_X86
+    &hyp_cpu_kernels_avx2,
+    &hyp_cpu_kernels_avx512,
+#endif
+};
+#define KNOWN (sizeof known / sizeof *known)
+
+static size_t supported(void)
+{
+#ifdef HYP_CPU_X86
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 1;
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+    return avx512 ? 3 : 2;
+#else
+    return 1;
+#endif
+}
 
 void hyp_cpu_kernels_list(const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX])
 {
-    size_t n = 0;
-    list[n++] = &hyp_cpu_kernels_generic;
-#ifdef HYP_CPU_X86
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        list[n++] = &hyp_cpu_kernels_avx2;
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-            list[n++] = &hyp_cpu_kernels_avx512;
-    }
-#endif
-    list[n] = NULL;
+    size_t count = supported();
+    for (size_t i = 0; i < count; i++) list[i] = known[i];
+    list[count] = NULL;
 }
 
-const hyp_cpu_kernels *hyp_cpu_kernels_choose(void)
+static hyp_status fail_unknown(const char *most, hyp_diag *diag)
 {
-    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
-    hyp_cpu_kernels_list(list);
-    size_t n = 0;
-    while (list[n + 1]) n++;
-    return list[n];
+    hyp_strbuf names = {0};
+    for (size_t i = 0; i < KNOWN; i++) hyp_strbuf_printf(&names, "%s%s", i ? ", " : "", known[i]->isa);
+    hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, HYP_CPU_VARIABLE " is '%s': this build knows %s", most,
+                                 hyp_strbuf_text(&names));
+    hyp_strbuf_dispose(&names);
+    return status;
+}
+
+hyp_status hyp_cpu_kernels_choose(const char *most, const hyp_cpu_kernels **out, hyp_diag *diag)
+{
+    size_t best = supported() - 1, limit = KNOWN - 1;
+    if (most && *most)
+        for (limit = 0; limit < KNOWN && strcmp(known[limit]->isa, most) != 0;) limit++;
+    if (limit == KNOWN) return fail_unknown(most, diag);
+    *out = known[best < limit ? best : limit];
+    return HYP_OK;
 }
 
 HypPlan__Pointwise__Op hyp_block_op_of_act(HypPlan__Act act)

@@ -57,7 +57,8 @@ typedef struct hyp_cpu_kernels {
      * added before the activation. hidden: 2 * HYP_MLP_ROWS * hidden_stride floats, 64-byte aligned. */
     void (*mlp)(const hyp_mlp *mlp, int64_t m, const float *x, const float *added, float *y, float *hidden);
 
-    /* One layer for up to HYP_MLP_ROWS rows: y = act(x w + b + added) in the columns of the panels from `first` to `end`. */
+    /* One layer for up to HYP_MLP_ROWS rows: y = act(x w + b + added) in the columns of the panels from `first` to
+     * `end`. */
     void (*panels)(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
                    float *y, int64_t y_stride, int64_t first, int64_t end);
 
@@ -90,8 +91,12 @@ extern const hyp_cpu_kernels hyp_cpu_kernels_avx2;
 extern const hyp_cpu_kernels hyp_cpu_kernels_avx512;
 #endif
 
-/* The best that this processor has. */
-const hyp_cpu_kernels *hyp_cpu_kernels_choose(void);
+/* The environment variable that says which instruction set is the most that may be used. */
+#define HYP_CPU_VARIABLE "HYPATIA_CPU"
+
+/* The best that this processor has, up to the instruction set of the name `most`; NULL or "": to all.
+ * HYP_ERR_INVALID_ARGUMENT for a name that this build has no kernels for. */
+HYP_NODISCARD hyp_status hyp_cpu_kernels_choose(const char *most, const hyp_cpu_kernels **out, hyp_diag *diag);
 /* All that this processor has, worst first, NULL-terminated: for tests. */
 enum { HYP_CPU_KERNELS_MAX = 4 };
 void hyp_cpu_kernels_list(const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX]);
