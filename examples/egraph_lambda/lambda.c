@@ -235,7 +235,8 @@ static bool reduce(const struct program *p)
     hyp_extraction ex;
     hyp_class_id root, result;
     language lang = {0};
-    hyp_analysis analysis = {sizeof(fact), &lang, make_fact, merge_facts, add_constant};
+    hyp_analysis analysis = {
+        .data_size = sizeof(fact), .user = &lang, .make = make_fact, .merge = merge_facts, .modify = add_constant};
     hyp_egraph_options options = {.size = sizeof options, .analysis = &analysis};
     must(hyp_egraph_create(&options, &eg, &diag), &diag);
     must(hyp_egraph_register_condition(eg, "free", 2, is_free, &lang, &diag), &diag);

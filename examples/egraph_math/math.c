@@ -155,7 +155,8 @@ static bool solve(const struct problem *p)
     hyp_class_id f, df, expected;
     char derivative[128];
     snprintf(derivative, sizeof derivative, "(d x %s)", p->function);
-    hyp_analysis analysis = {sizeof(fact), NULL, make_fact, merge_facts, add_number};
+    hyp_analysis analysis = {
+        .data_size = sizeof(fact), .make = make_fact, .merge = merge_facts, .modify = add_number};
     hyp_egraph_options options = {.size = sizeof options, .analysis = &analysis, .explain = true};
     must(hyp_egraph_create(&options, &eg, &diag), &diag);
     must(hyp_egraph_register_condition(eg, "number", 1, is_number, NULL, &diag), &diag);

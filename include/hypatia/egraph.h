@@ -41,7 +41,8 @@ typedef struct hyp_analysis {
     size_t data_size;
     void *user;
     /* The fact of an e-node from the facts of its children; called again when those change. Adds nothing. A
-     * failing status stops the insertion. */
+     * failing status stops the insertion. HYP_ERR_MALFORMED says that the e-node means nothing: an application of a rule
+     * that would make it is refused (hyp_rule_report.refused), and the run goes on. */
     hyp_status (*make)(hyp_egraph *eg, hyp_enode_id node, void *data, void *user, hyp_diag *diag);
     /* Joins `from` into `into`; *out_changed tells whether `into` changed (its parents are then made
      * anew). Must be idempotent and commutative up to order; reads the two facts only. A failing status (facts
@@ -50,6 +51,10 @@ typedef struct hyp_analysis {
     hyp_status (*merge)(hyp_egraph *eg, void *into, const void *from, bool *out_changed, void *user, hyp_diag *diag);
     /* Called after a class is new or its fact changed; may add terms and unite classes. */
     hyp_status (*modify)(hyp_egraph *eg, hyp_class_id c, void *user, hyp_diag *diag);
+    /* Whether classes with these facts may be equal, asked before a rule unites them; reads the two facts only, which do
+     * not know of unions since the last rebuild. HYP_ERR_MALFORMED refuses the application, as in `make`. So a type that
+     * every e-node has, made of those of its children, is one for each class whatever rules say. */
+    hyp_status (*agree)(hyp_egraph *eg, const void *a, const void *b, void *user, hyp_diag *diag);
 } hyp_analysis;
 
 typedef struct hyp_egraph_options {
@@ -209,7 +214,8 @@ typedef enum hyp_near_kind {
     HYP_NEAR_VARIABLE,  /* `at` is where a variable stands again that already stands for `other` */
     HYP_NEAR_USER,      /* `at` is a part of the left side, but no e-node that uses it is `premise`, around that part */
     HYP_NEAR_CONDITION, /* this part of the condition does not hold */
-    HYP_NEAR_FUNCTION   /* this function of the right side declined */
+    HYP_NEAR_FUNCTION,  /* this function of the right side declined */
+    HYP_NEAR_REFUSED    /* the analysis refuses what the rule would make, or to make its two sides equal: see `reason` */
 } hyp_near_kind;
 typedef struct hyp_near_variable {
     const char *name; /* "?x" */
@@ -225,6 +231,7 @@ typedef struct hyp_near_miss {
     hyp_class_id right; /* APPLIES, PENDING: what the (first) right side is: the id of its e-node, or a class */
     const hyp_near_variable *variables; /* those that stand for something */
     size_t variable_count;
+    const char *reason; /* REFUSED: what the analysis says; else "" */
 } hyp_near_miss;
 /* A status other than HYP_OK ends the search. It must not change the e-graph. */
 typedef hyp_status (*hyp_near_fn)(const hyp_near_miss *near, void *user, hyp_diag *diag);
@@ -284,6 +291,8 @@ typedef struct hyp_run_options {
 typedef struct hyp_rule_report {
     size_t matches, applications; /* found; those that changed the e-graph */
     double seconds;               /* search and apply */
+    size_t refused; /* applications that the analysis refused, or a condition or function with HYP_ERR_MALFORMED */
+    char *refusal;  /* what was said of the first one; NULL = there was none */
 } hyp_rule_report;
 
 typedef struct hyp_iteration_report {

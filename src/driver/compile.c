@@ -170,6 +170,24 @@ static hyp_status write_plan(compilation *c, hyp_diag *diag)
     return c->plan_path ? hyp_codegen_write(&c->lowered, c->plan_path, forget, c->model, diag) : HYP_OK;
 }
 
+/* Says which rules tried to make what has no type: for built-in ones a condition is missing, one of the user's may be
+ * wrong altogether. */
+static hyp_status tell_refusals(const compilation *c, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &c->settings.options;
+    hyp_strbuf sb = {0};
+    for (size_t i = 0; o->progress && i < c->rewrite.rule_count; i++) {
+        const hyp_rule_use *rule = &c->rewrite.rules[i];
+        if (!rule->refused) continue;
+        hyp_strbuf_printf(&sb, "rule %s declined %zu time%s, its right side means nothing there: %s\n", rule->name,
+                          rule->refused, rule->refused == 1 ? "" : "s", rule->refusal);
+    }
+    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len) : HYP_OK;
+    if (status == HYP_OK && sb.len) o->progress(hyp_strbuf_text(&sb), sb.len, o->progress_user);
+    hyp_strbuf_dispose(&sb);
+    return status;
+}
+
 /* Runs one pass, measures it and says so. */
 static hyp_status run_pass(compilation *c, const char *name, hyp_status (*pass)(compilation *, hyp_diag *),
                            double *out_seconds, hyp_diag *diag)
@@ -190,6 +208,7 @@ static hyp_status run_passes(compilation *c, hyp_diag *diag)
     HYP_TRY(run_pass(c, "import", import, &c->import_seconds, diag));
     HYP_TRY(run_pass(c, "demote", demote, &c->demote_seconds, diag));
     HYP_TRY(run_pass(c, "rewrite", rewrite, &c->rewrite_seconds, diag));
+    HYP_TRY(tell_refusals(c, diag));
     HYP_TRY(run_pass(c, "quantize", quantize, &c->quantize_seconds, diag));
     HYP_TRY(run_pass(c, "lower", lower, &c->lower_seconds, diag));
     return run_pass(c, "write", write_plan, &c->write_seconds, diag);

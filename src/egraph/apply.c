@@ -217,17 +217,20 @@ void hyp_apply_tell(const hyp_applier *ap, uint32_t rule_index, const uint32_t *
     ap->on_rewrite(&event, ap->user);
 }
 
-/* Unites the two terms of one action. */
-static hyp_status act(job *b, uint32_t rule_index, uint32_t number, bool *out_changed)
+/* Whether the analysis lets two classes be one. */
+static hyp_status check_agree(job *b, uint32_t x, uint32_t y)
+{
+    hyp_egraph *eg = b->eg;
+    if (!eg->analysis.agree || x == y) return HYP_OK;
+    return eg->analysis.agree(eg, hyp_fact(eg, x), hyp_fact(eg, y), eg->analysis.user, b->diag);
+}
+
+/* Unites the two terms of one action. `record` is that of the application, for proofs. */
+static hyp_status unite(job *b, uint32_t rule_index, uint32_t number, uint32_t record, bool *out_changed)
 {
     hyp_egraph *eg = b->eg;
     const hyp_action *action = &b->rule->actions[number];
-    uint32_t left, right, record = HYP_NONE;
-    b->created = false;
-    if (eg->explain) {
-        HYP_TRY(begin_record(b, rule_index, number, &record));
-        eg->app = record;
-    }
+    uint32_t left, right;
     if (action->root) /* for proofs the e-node that was matched, else the class, which is nearer to its root */
         left = eg->explain ? b->match[b->rule->reg_count + action->root->index] : b->match[action->root->reg];
     else
@@ -246,6 +249,7 @@ static hyp_status act(job *b, uint32_t rule_index, uint32_t number, bool *out_ch
         if (eg->explain) hyp_proof_edge(eg, left, right, record);
     } else {
         right_class = hyp_eg_find(eg, right);
+        HYP_TRY(check_agree(b, left_class, right_class));
         HYP_TRY(hyp_eg_union(eg, left, right, record, &changed, b->diag));
     }
     changed = changed || b->created;
@@ -254,6 +258,20 @@ static hyp_status act(job *b, uint32_t rule_index, uint32_t number, bool *out_ch
         hyp_apply_tell(b->ap, rule_index, b->match, number, left_class, right_class, right);
     *out_changed = *out_changed || changed;
     return HYP_OK;
+}
+
+/* Performs one action. */
+static hyp_status act(job *b, uint32_t rule_index, uint32_t number, bool *out_changed)
+{
+    uint32_t record = HYP_NONE;
+    b->created = false;
+    if (b->eg->explain) {
+        HYP_TRY(begin_record(b, rule_index, number, &record));
+        b->eg->app = record;
+    }
+    hyp_status status = unite(b, rule_index, number, record, out_changed);
+    if (status != HYP_OK && b->eg->explain) end_record(b, record, b->created); /* what was made names it */
+    return status;
 }
 
 /* Calls the functions of all actions. */
@@ -300,7 +318,9 @@ hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match
     HYP_TRY(begin(ap, rule, diag));
     hyp_status status = run_job(&b, rule_index, out);
     ap->eg->app = HYP_NONE;
-    return status;
+    if (status != HYP_ERR_MALFORMED) return status;
+    *out = HYP_APPLIED_REFUSED;
+    return HYP_OK;
 }
 
 /* ---- probing ------------------------------------------------------------------------------------ */
@@ -329,7 +349,8 @@ static hyp_status probe_job(job *b, hyp_probe *out)
     if (b->declined) return HYP_OK;
     out->left = action->root ? b->match[action->root->reg] : HYP_NONE;
     if (!action->root) HYP_TRY(build(b, &action->left, &out->left));
-    return build(b, &action->right, &out->right);
+    HYP_TRY(build(b, &action->right, &out->right));
+    return check_agree(b, hyp_eg_find(b->eg, out->left), hyp_eg_find(b->eg, out->right));
 }
 
 hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const uint32_t *match, hyp_probe *out,
@@ -341,7 +362,8 @@ hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const
     hyp_status status = begin(&ap, b.rule, diag);
     if (status == HYP_OK) status = probe_job(&b, out);
     hyp_applier_dispose(&ap);
-    return status;
+    out->refused = status == HYP_ERR_MALFORMED;
+    return out->refused ? HYP_OK : status;
 }
 
 void hyp_applier_dispose(hyp_applier *ap)

@@ -249,10 +249,17 @@ static hyp_status try_match(const answer *a, const uint32_t *match)
 {
     search *s = a->s;
     hyp_probe probe;
-    HYP_TRY(hyp_apply_probe(s->rules, s->index, match, &probe, s->diag));
+    hyp_diag said = {0};
+    hyp_status status = hyp_apply_probe(s->rules, s->index, match, &probe, &said);
+    if (status != HYP_OK) return hyp_fail(s->diag, status, "%s", said.message);
     hyp_class_id root = hyp_egraph_find(s->eg, match[s->rule->left[0].reg]);
     hyp_near_miss near = {.kind = HYP_NEAR_APPLIES, .matched = s->rule->left_nodes, .root = root, .at = root,
-                          .other = HYP_NONE, .right = HYP_NONE};
+                          .other = HYP_NONE, .right = HYP_NONE, .reason = ""};
+    if (probe.refused) {
+        near.kind = HYP_NEAR_REFUSED;
+        near.reason = said.message;
+        return tell(a, near, match, NULL, NULL);
+    }
     if (probe.failed) {
         near.kind = HYP_NEAR_CONDITION;
     } else if (probe.declined) {
@@ -271,7 +278,7 @@ static hyp_status answer_all(const answer *a)
     if (s->found.len || !s->best.match) return HYP_OK;
     const miss *m = &s->best;
     hyp_near_miss near = {.kind = m->kind, .matched = m->matched, .root = m->root, .at = m->at, .other = m->other,
-                          .right = HYP_NONE};
+                          .right = HYP_NONE, .reason = ""};
     if (m->kind == HYP_NEAR_USER) near.root = HYP_NONE;
     return tell(a, near, m->match, m->premise, NULL);
 }

@@ -200,8 +200,15 @@ typedef struct hyp_applier {
     HYP_VEC(uint32_t) right; /* of the current match: ids of the right side's e-nodes and calls, and answers */
 } hyp_applier;
 
-typedef enum hyp_outcome { HYP_APPLIED_NOTHING, HYP_APPLIED_CHANGE, HYP_APPLIED_DECLINED } hyp_outcome;
+typedef enum hyp_outcome {
+    HYP_APPLIED_NOTHING,
+    HYP_APPLIED_CHANGE,
+    HYP_APPLIED_DECLINED, /* a premise does not hold, and may do so when more is known */
+    HYP_APPLIED_REFUSED   /* what the rule would make means nothing, and never will: the diag says why */
+} hyp_outcome;
 
+/* Applies a rule to one match. What a refused application made before it was refused stays: terms on their own, and
+ * what earlier actions of a multi-pattern united. */
 HYP_NODISCARD hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out,
                                    hyp_diag *diag);
 /* Tells the caller's on_rewrite of an application: of action `number`, whose right side gave `right`. */
@@ -217,7 +224,8 @@ void hyp_applier_dispose(hyp_applier *ap);
 typedef struct hyp_probe {
     const hyp_cond *failed;  /* the part of the condition that does not hold, as small as it can be named */
     const hyp_pat *declined; /* the function that declined */
-    uint32_t left, right;    /* neither: the two sides of the first union, built */
+    bool refused;            /* by the analysis, a condition or a function: the diag says why */
+    uint32_t left, right;    /* none of these: the two sides of the first union, built */
 } hyp_probe;
 HYP_NODISCARD hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const uint32_t *match,
                                          hyp_probe *out, hyp_diag *diag);

@@ -33,6 +33,7 @@ typedef struct runner {
     double apply_seconds;
     hyp_iteration_report now;
     HYP_VEC(hyp_iteration_report) iterations;
+    hyp_diag said; /* of the application under way: a refusal is no failure of the run */
 } runner;
 
 static double seconds(void)
@@ -62,14 +63,28 @@ static hyp_status check_clock(void *user, hyp_diag *diag)
 
 /* ---- one rule ----------------------------------------------------------------------------------- */
 
+/* Counts a refused application, and keeps what is said of the rule's first one. */
+static hyp_status note_refusal(runner *r, hyp_diag *diag)
+{
+    hyp_rule_report *report = &r->report->rules[r->rule];
+    size_t bytes = strlen(r->said.message) + 1;
+    if (report->refused++) return HYP_OK;
+    report->refusal = hyp_malloc(bytes);
+    if (!report->refusal) return hyp_fail_memory(diag, bytes);
+    memcpy(report->refusal, r->said.message, bytes);
+    return HYP_OK;
+}
+
 static hyp_status apply_match(runner *r, const uint32_t *match, hyp_outcome *out, hyp_diag *diag)
 {
     if (r->options.max_matches && r->applied >= r->options.max_matches) return stop_with(r, HYP_STOP_MATCHES, diag);
-    hyp_status status = hyp_apply(&r->applier, r->rule, match, out, diag);
+    hyp_status status = hyp_apply(&r->applier, r->rule, match, out, &r->said);
     if (status == HYP_ERR_LIMIT && r->eg->limit_hit != HYP_STOP_SATURATED) return stop_with(r, r->eg->limit_hit, diag);
-    if (status == HYP_OK && *out != HYP_APPLIED_DECLINED) r->applied++;
-    if (status == HYP_OK && *out == HYP_APPLIED_CHANGE) r->applications++;
-    return status;
+    if (status != HYP_OK) return hyp_fail(diag, status, "%s", r->said.message);
+    if (*out == HYP_APPLIED_REFUSED) return note_refusal(r, diag);
+    if (*out != HYP_APPLIED_DECLINED) r->applied++;
+    if (*out == HYP_APPLIED_CHANGE) r->applications++;
+    return HYP_OK;
 }
 
 /* Keeps a declined match, which may hold later when more is known. */
@@ -389,6 +404,7 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
 void hyp_run_report_dispose(hyp_run_report *report)
 {
     hyp_free(report->iterations);
+    for (size_t i = 0; report->rules && i < report->rule_count; i++) hyp_free(report->rules[i].refusal);
     hyp_free(report->rules);
     *report = (hyp_run_report){0};
 }

@@ -8,7 +8,8 @@ typedef struct scheduler {
     hyp_run_options options; /* what is left of it */
     hyp_run_report *report;
     HYP_VEC(hyp_iteration_report) iterations;
-    bool over; /* a limit ended it: report->stop says which */
+    bool spent; /* nothing is left of a limit, report->stop says of which: no part may run any more */
+    bool over;  /* a limit ended it: report->stop says which */
     hyp_diag *diag;
 } scheduler;
 
@@ -28,10 +29,15 @@ static hyp_status measure(const hyp_schedule *s, unsigned depth, size_t *rules, 
 }
 
 /* Adds the report of one run to that of the whole. */
-static hyp_status add_report(scheduler *sc, const hyp_run_report *run, size_t first_rule)
+static hyp_status add_report(scheduler *sc, hyp_run_report *run, size_t first_rule)
 {
     for (size_t i = 0; i < run->rule_count; i++) {
         hyp_rule_report *sum = &sc->report->rules[first_rule + i];
+        if (sum->refused == 0 && run->rules[i].refused) {
+            sum->refusal = run->rules[i].refusal;
+            run->rules[i].refusal = NULL;
+        }
+        sum->refused += run->rules[i].refused;
         sum->matches += run->rules[i].matches;
         sum->applications += run->rules[i].applications;
         sum->seconds += run->rules[i].seconds;
@@ -46,7 +52,7 @@ static hyp_status add_report(scheduler *sc, const hyp_run_report *run, size_t fi
     return HYP_OK;
 }
 
-/* What is left of a limit; a limit of 0, which is none, stays. `over` where nothing is left. */
+/* What is left of a limit; a limit of 0, which is none, stays. `spent` where nothing is left. */
 static void spend(scheduler *sc, size_t *limit, size_t used, hyp_stop stop)
 {
     if (*limit == 0) return;
@@ -54,7 +60,7 @@ static void spend(scheduler *sc, size_t *limit, size_t used, hyp_stop stop)
         *limit -= used;
         return;
     }
-    sc->over = true;
+    sc->spent = true;
     sc->report->stop = stop;
 }
 
@@ -66,7 +72,7 @@ static void spend_all(scheduler *sc, const hyp_run_report *run)
     if (left->max_seconds > 0) {
         left->max_seconds -= run->seconds;
         if (left->max_seconds <= 0) {
-            sc->over = true;
+            sc->spent = true;
             sc->report->stop = HYP_STOP_TIME;
         }
     }
@@ -74,6 +80,9 @@ static void spend_all(scheduler *sc, const hyp_run_report *run)
 
 static hyp_status run_rules(scheduler *sc, const hyp_schedule *s, size_t first_rule, bool *out_saturated)
 {
+    *out_saturated = false;
+    sc->over = sc->spent;
+    if (sc->over) return HYP_OK;
     hyp_run_options options = sc->options;
     size_t times = s->times ? s->times : 1;
     bool mine =
@@ -112,7 +121,8 @@ static hyp_status run_part(scheduler *sc, const hyp_schedule *s, size_t first_ru
             *out_saturated = *out_saturated && saturated;
             HYP_TRY(measure(&s->parts[i], 0, &rule, sc->diag));
         }
-        if (sc->eg->version == version && *out_saturated) break;
+        bool alone = s->part_count == 1; /* then there is none that could find more in what it has made */
+        if (*out_saturated && (alone || sc->eg->version == version)) break;
     }
     return HYP_OK;
 }
@@ -131,7 +141,7 @@ hyp_status hyp_egraph_run_schedule(hyp_egraph *eg, const hyp_schedule *schedule,
     hyp_status status = run_part(&sc, schedule, 0, &saturated);
     if (status != HYP_OK)
         out_report->stop = HYP_STOP_ERROR;
-    else if (!sc.over)
+    else if (!sc.over && (saturated || !sc.spent))
         out_report->stop = saturated ? HYP_STOP_SATURATED : HYP_STOP_ITERATIONS;
     out_report->e_nodes = hyp_egraph_node_count(eg);
     out_report->e_classes = hyp_egraph_class_count(eg);

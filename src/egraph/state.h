@@ -259,6 +259,7 @@ void hyp_eg_discard_saved(hyp_egraph *eg);
 /* ---- view.c ------------------------------------------------------------------------------------- */
 
 void hyp_eg_view_reset(hyp_egraph *eg);   /* drops what was handed out and the forest; start of a rebuild */
+void hyp_eg_view_forget(hyp_egraph *eg);  /* drops all that was listed: a row that it may name was taken back */
 void hyp_eg_view_release(hyp_egraph *eg); /* drops what was handed out inside callbacks */
 void hyp_eg_view_dispose(hyp_egraph *eg);
 

@@ -397,7 +397,7 @@ hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_
             eg->making = false;
             eg->row_count--, eg->pool_len -= n > 2 ? n : 0;
             if (status != HYP_OK) {
-                eg->version++; /* what was listed meanwhile may name the row */
+                hyp_eg_view_forget(eg); /* what was listed meanwhile may name the row */
                 return status;
             }
         }

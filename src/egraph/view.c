@@ -24,6 +24,12 @@ static void drop_list(hyp_egraph *eg)
     eg->view.start = eg->view.list = NULL;
 }
 
+void hyp_eg_view_forget(hyp_egraph *eg)
+{
+    hyp_eg_view_reset(eg);
+    drop_list(eg);
+}
+
 void hyp_eg_view_dispose(hyp_egraph *eg)
 {
     drop_list(eg);

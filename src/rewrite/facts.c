@@ -212,8 +212,13 @@ static hyp_status make_op(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, h
     fact->count = output_count(n, &tuple);
     hyp_infer_value *values = hyp_arena_zalloc(&rw->arena, fact->count, sizeof *values);
     if (!values) return hyp_fail_memory(diag, fact->count * sizeof *values);
-    HYP_TRY(
-        hyp_infer(rw->dims, &rw->arena, n->op, n->attrs, rw->inputs.data, n->input_count, values, fact->count, diag));
+    hyp_status status =
+        hyp_infer(rw->dims, &rw->arena, n->op, n->attrs, rw->inputs.data, n->input_count, values, fact->count, diag);
+    if (status == HYP_ERR_NO_MEMORY || status == HYP_ERR_INTERNAL) return status;
+    if (status != HYP_OK) { /* a rule that makes it does not apply there */
+        if (diag) diag->status = HYP_ERR_MALFORMED;
+        return HYP_ERR_MALFORMED;
+    }
     fact->kind = tuple ? HYP_RW_TUPLE : HYP_RW_TENSOR;
     fact->values = values;
     HYP_TRY(note_content(rw, fact, diag));
@@ -263,23 +268,34 @@ static hyp_status disagree(hyp_rw *rw, const hyp_type *a, const hyp_type *b, hyp
     hyp_strbuf ta = {0}, tb = {0};
     hyp_type_print(&ta, rw->dims, a);
     hyp_type_print(&tb, rw->dims, b);
-    hyp_status status =
-        hyp_fail(diag, HYP_ERR_INTERNAL, "terms of the types %s and %s were stated to be equal: a rule is wrong",
-                 hyp_strbuf_text(&ta), hyp_strbuf_text(&tb));
+    hyp_status status = hyp_fail(diag, HYP_ERR_MALFORMED, "terms of the types %s and %s cannot be equal",
+                                 hyp_strbuf_text(&ta), hyp_strbuf_text(&tb));
     hyp_strbuf_dispose(&ta);
     hyp_strbuf_dispose(&tb);
     return status;
+}
+
+static hyp_status agree(hyp_egraph *eg, const void *x, const void *y, void *user, hyp_diag *diag)
+{
+    hyp_rw *rw = user;
+    const hyp_rw_fact *a = x, *b = y;
+    if (a->kind == 0 || b->kind == 0) return HYP_OK;
+    if (a->kind != b->kind || a->count != b->count)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "terms of different kinds cannot be equal");
+    if (a->kind == HYP_RW_LITERAL && a->literal != b->literal)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "the literals %s and %s cannot be equal",
+                        hyp_egraph_symbol_name(eg, a->literal), hyp_egraph_symbol_name(eg, b->literal));
+    for (uint32_t i = 0; a->kind != HYP_RW_LITERAL && i < a->count; i++)
+        if (!hyp_type_equal(&a->values[i].type, &b->values[i].type))
+            return disagree(rw, &a->values[i].type, &b->values[i].type, diag);
+    return HYP_OK;
 }
 
 /* Takes over from b the contents of integer tensors that a does not know. */
 static hyp_status merge_values(hyp_rw *rw, hyp_rw_fact *a, const hyp_rw_fact *b, bool *out_changed, hyp_diag *diag)
 {
     bool more = false;
-    for (uint32_t i = 0; i < a->count; i++) {
-        if (!hyp_type_equal(&a->values[i].type, &b->values[i].type))
-            return disagree(rw, &a->values[i].type, &b->values[i].type, diag);
-        more = more || (!a->values[i].content && b->values[i].content);
-    }
+    for (uint32_t i = 0; i < a->count; i++) more = more || (!a->values[i].content && b->values[i].content);
     if (!more) return HYP_OK;
     hyp_infer_value *values = hyp_arena_zalloc(&rw->arena, a->count, sizeof *values);
     if (!values) return hyp_fail_memory(diag, a->count * sizeof *values);
@@ -301,13 +317,11 @@ static hyp_status merge(hyp_egraph *eg, void *into, const void *from, bool *out_
         *out_changed = true;
         return HYP_OK;
     }
-    if (a->kind != b->kind || a->count != b->count)
-        return hyp_fail(diag, HYP_ERR_INTERNAL, "terms of different kinds were stated to be equal: a rule is wrong");
-    if (a->kind == HYP_RW_LITERAL) {
-        if (a->literal == b->literal) return HYP_OK;
-        return hyp_fail(diag, HYP_ERR_INTERNAL, "the literals %s and %s were stated to be equal: a rule is wrong",
-                        hyp_egraph_symbol_name(eg, a->literal), hyp_egraph_symbol_name(eg, b->literal));
+    if (agree(eg, a, b, rw, diag) != HYP_OK) { /* a rule was asked before it united them: only a bug leads here */
+        hyp_diag_prefix(diag, "the analysis contradicts itself");
+        return HYP_ERR_INTERNAL;
     }
+    if (a->kind == HYP_RW_LITERAL) return HYP_OK;
     HYP_TRY(merge_values(rw, a, b, out_changed, diag));
     if (b->constant && !a->constant) a->constant = *out_changed = true;
     if (b->data && !a->data) {
@@ -321,5 +335,5 @@ static hyp_status merge(hyp_egraph *eg, void *into, const void *from, bool *out_
 
 hyp_analysis hyp_rw_analysis(hyp_rw *rw)
 {
-    return (hyp_analysis){.data_size = sizeof(hyp_rw_fact), .user = rw, .make = make, .merge = merge};
+    return (hyp_analysis){.data_size = sizeof(hyp_rw_fact), .user = rw, .make = make, .merge = merge, .agree = agree};
 }

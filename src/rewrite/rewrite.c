@@ -163,6 +163,23 @@ static void enable_rules(const job *j, hyp_ruleset *rules, phase p)
 
 /* ---- phases --------------------------------------------------------------------------------------- */
 
+/* Adds what the rules did in one phase to the report. */
+static hyp_status count_rules(job *j, const hyp_run_report *run)
+{
+    hyp_rewrite_report *report = j->report;
+    for (size_t i = 0; i < run->rule_count && i < report->rule_count; i++) {
+        const hyp_rule_report *from = &run->rules[i];
+        hyp_rule_use *use = &report->rules[i];
+        use->matches += from->matches;
+        use->applications += from->applications;
+        use->refused += from->refused;
+        if (use->refusal || !from->refusal) continue;
+        use->refusal = hyp_arena_strdup(&report->arena, from->refusal);
+        if (!use->refusal) return hyp_fail_memory(j->diag, strlen(from->refusal));
+    }
+    return HYP_OK;
+}
+
 static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_ruleset *rules)
 {
     hyp_rw_tracer tracer = {
@@ -189,10 +206,7 @@ static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *name
                                                       .e_classes = run.e_classes,
                                                       .peak_bytes = run.peak_bytes};
     j->report->phase_count = (size_t)p + 1;
-    for (size_t i = 0; i < run.rule_count && i < j->report->rule_count; i++) {
-        j->report->rules[i].matches += run.rules[i].matches;
-        j->report->rules[i].applications += run.rules[i].applications;
-    }
+    if (status == HYP_OK) status = count_rules(j, &run);
     hyp_run_report_dispose(&run);
     hyp_rw_weigh_dispose(&tracer.weigh);
     return status != HYP_OK ? status : tracer.status;

@@ -120,6 +120,8 @@ typedef struct hyp_rewrite_options {
 typedef struct hyp_rule_use {
     const char *name, *ruleset, *numeric_class, *doc;
     size_t matches, applications; /* in all phases */
+    size_t refused;               /* applications whose right side has no type, or another than the left one */
+    const char *refusal;          /* what is wrong with the first of them; NULL = there was none */
     size_t used;                  /* steps of the result that owe their form to this rule */
 } hyp_rule_use;
 

@@ -31,6 +31,8 @@ static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user
         if (out->known) out->value = *name == '+' ? a->value + b->value : a->value * b->value;
     } else if (!strcmp(name, "fail")) {
         return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "no fact for 'fail'");
+    } else if (!strcmp(name, "odd")) {
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "'odd' means nothing");
     }
     return HYP_OK;
 }
@@ -178,6 +180,60 @@ static void a_failing_make_adds_nothing(void **state)
     hyp_egraph_destroy(eg);
 }
 
+/* ---- refusals ---------------------------------------------------------------------------------------- */
+
+static hyp_status agree(hyp_egraph *eg, const void *a, const void *b, void *user, hyp_diag *diag)
+{
+    (void)eg, (void)user;
+    const fact *x = a, *y = b;
+    if (!x->known || !y->known || x->value == y->value) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_MALFORMED, "%ld is not %ld", x->value, y->value);
+}
+
+/* What an application would make means nothing, or its sides differ: it is refused and counted, is not asked again, and
+ * the other rules run as without it, with proofs and without. */
+static void what_means_nothing_is_refused(void **state)
+{
+    (void)state;
+    static const char text[] = "(rule bad (g ?x) => (h (k ?x) (odd ?x)))"
+                               "(rule right (+ ?x ?x) => (* ?x 2))"
+                               "(rule wrong (+ ?x ?x) => (* ?x ?x))"
+                               "(rule two (multi (?y = (p ?x)) (?z = (q ?x))) => (union ?y (r ?x)) (union ?z (odd ?x)))"
+                               "(rule good (g ?x) => (ok ?x))";
+    for (int explain = 0; explain < 2; explain++) {
+        hyp_analysis analysis = {
+            .data_size = sizeof(fact), .user = &(folding){0}, .make = make, .merge = merge, .agree = agree};
+        hyp_egraph *eg = new_graph(explain, &analysis);
+        hyp_ruleset *rules = rules_of(eg, text);
+        for (const char *const *t = (const char *const[]){"(g x)", "(g y)", "(+ 3 3)", "(p x)", "(q x)", NULL};
+             *t; t++)
+            term(eg, *t);
+        hyp_run_report report;
+        must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
+        assert_int_equal(report.stop, HYP_STOP_SATURATED);
+        assert_int_equal(report.rules[0].refused, 2);
+        assert_string_equal(report.rules[0].refusal, "'odd' means nothing");
+        assert_int_equal(report.rules[1].refused, 0);
+        assert_int_equal(report.rules[2].refused, 1);
+        assert_string_equal(report.rules[2].refusal, "6 is not 9");
+        assert_int_equal(report.rules[3].refused, 1);
+        assert_int_equal(report.rules[4].refused, 0);
+        assert_null(report.rules[4].refusal);
+        hyp_run_report_dispose(&report);
+        must(hyp_egraph_check(eg, &diag));
+        assert_true(equal(eg, "(g x)", "(ok x)") && equal(eg, "(+ 3 3)", "(* 3 2)") && equal(eg, "(p x)", "(r x)"));
+        assert_false(equal(eg, "(+ 3 3)", "(* 3 3)"));
+        if (explain) {
+            hyp_proof proof;
+            must(hyp_egraph_explain(eg, "(p x)", "(r x)", &proof, &diag));
+            must(hyp_proof_check(&proof, "(p x)", "(r x)", &rules, 1, NULL, NULL, &diag));
+            hyp_proof_dispose(&proof);
+        }
+        hyp_ruleset_destroy(rules);
+        hyp_egraph_destroy(eg);
+    }
+}
+
 /* What modify adds counts: it is cut by the limit, and caught up on later. */
 static void limits_hold_inside_modify(void **state)
 {
@@ -251,6 +307,7 @@ int main(void)
         cmocka_unit_test(facts_take_part_in_saturation),
         cmocka_unit_test(contradictions_are_errors_and_the_graph_stays_sound),
         cmocka_unit_test(a_failing_make_adds_nothing),
+        cmocka_unit_test(what_means_nothing_is_refused),
         cmocka_unit_test(limits_hold_inside_modify),
         cmocka_unit_test(modify_reads_a_changing_graph),
     };

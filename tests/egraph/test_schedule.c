@@ -116,6 +116,34 @@ static void limits_are_of_the_whole(void **state)
     }
 }
 
+/* What has found everything is saturated, also where that took the last iteration that the limit allows, as in a run. */
+static void a_limit_that_just_suffices_is_no_reason(void **state)
+{
+    (void)state;
+    size_t needed = 0;
+    for (int scheduled = 0; scheduled < 4; scheduled++) {
+        hyp_egraph *eg = new_graph(false, NULL);
+        hyp_ruleset *rules = rules_of(eg, ASSOC_RULES);
+        term(eg, "(+ 1 (+ 2 (+ 3 (+ 4 5))))");
+        hyp_schedule part = RUN(rules, 100);
+        hyp_schedule whole = {.kind = scheduled == 2 ? HYP_SCHEDULE_SEQUENCE : HYP_SCHEDULE_SATURATE,
+                              .parts = &part,
+                              .part_count = 1};
+        hyp_run_options options = {.size = sizeof options, .max_iterations = needed - (scheduled == 3)};
+        hyp_run_report report;
+        if (scheduled)
+            report = run(eg, whole, options);
+        else
+            must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
+        assert_int_equal(report.stop, scheduled == 3 ? HYP_STOP_ITERATIONS : HYP_STOP_SATURATED);
+        if (!scheduled) needed = report.iteration_count;
+        hyp_run_report_dispose(&report);
+        hyp_ruleset_destroy(rules);
+        hyp_egraph_destroy(eg);
+    }
+    assert_true(needed > 2);
+}
+
 static hyp_status never(const hyp_call *call, bool *out_holds, hyp_diag *diag)
 {
     (void)call, (void)diag;
@@ -194,6 +222,7 @@ int main(void)
         cmocka_unit_test(a_sequence_runs_its_parts_in_order),
         cmocka_unit_test(repeating_is_running_on),
         cmocka_unit_test(limits_are_of_the_whole),
+        cmocka_unit_test(a_limit_that_just_suffices_is_no_reason),
         cmocka_unit_test(declined_matches_do_not_use_up_the_limit),
         cmocka_unit_test(what_is_no_schedule_is_refused),
         cmocka_unit_test(a_rule_has_its_own_limit),

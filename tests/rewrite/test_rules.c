@@ -140,6 +140,9 @@ static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *
         }
         hyp_run_options options = {.size = sizeof options, .max_iterations = 3, .max_nodes = 2000};
         status = hyp_egraph_run(rw.eg, set, &options, &report, diag);
+        for (size_t i = 0; status == HYP_OK && i < report.rule_count; i++)
+            if (report.rules[i].refused) /* for a rule of the project a condition is missing, which says where it fits */
+                status = hyp_fail(diag, HYP_ERR_MISMATCH, "a rule is wrong: %s", report.rules[i].refusal);
     }
     *out_applied = false;
     for (size_t i = 0; i < report.rule_count; i++) *out_applied = *out_applied || report.rules[i].applications > 0;
