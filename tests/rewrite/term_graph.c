@@ -1,7 +1,8 @@
 #include "rewrite/term_graph.h"
 
-#include <math.h>
 #include <string.h>
+
+#include "support/values.h"
 
 uint64_t term_random_next(term_random *r) /* splitmix64 */
 {
@@ -13,28 +14,21 @@ uint64_t term_random_next(term_random *r) /* splitmix64 */
 
 uint32_t term_random_below(term_random *r, uint32_t n) { return (uint32_t)(term_random_next(r) >> 33) % n; }
 
-/* About normal, mostly within -2 .. 2. */
-static double random_real(term_random *r)
+static hyp_mood draw_mood(term_data data, term_random *random)
 {
-    double sum = 0;
-    for (int i = 0; i < 4; i++) sum += (double)(term_random_next(r) >> 40) * 0x1p-24;
-    return (sum - 2) * 1.5;
-}
-
-static double random_special(term_random *r, term_data data)
-{
-    static const double specials[] = {0.0, -0.0, 1.0, -1.0, 1e-40, -1e-40, 3e38, -3e38, INFINITY, -INFINITY, NAN};
-    enum { COUNT = sizeof specials / sizeof *specials };
-    return specials[term_random_below(r, data == TERM_ANY ? COUNT : COUNT - 1)];
+    static const hyp_mood counts[] = {[TERM_FINITE] = HYP_MOOD_TIES,
+                                      [TERM_ROOM] = HYP_MOOD_POWERS,
+                                      [TERM_WIDE] = HYP_MOOD_INFINITE,
+                                      [TERM_NO_NAN] = HYP_MOOD_NAN,
+                                      [TERM_ANY] = HYP_MOOD_COUNT};
+    return hyp_test_mood(counts[data], term_random_next(random));
 }
 
 /* ---- building --------------------------------------------------------------------------------------- */
 
 typedef struct builder {
     hyp_graph *g;
-    const term_sizes *sizes;
-    hyp_dtype real;
-    term_random *random;
+    const term_draw *draw;
     struct {
         const char *name;
         hyp_value_id first;
@@ -58,8 +52,8 @@ static hyp_status fix(builder *b, hyp_dim *d)
     for (size_t i = 0; i < count; i++) {
         const char *name = hyp_dims_symbol_name(b->g->dims, i);
         HYP_TRY(hyp_dim_symbol(b->g->dims, name, &replacement[i], b->diag));
-        for (uint32_t j = 0; j < b->sizes->count; j++)
-            if (strcmp(b->sizes->names[j], name) == 0) replacement[i] = b->sizes->values[j];
+        for (uint32_t j = 0; j < b->draw->sizes->count; j++)
+            if (strcmp(b->draw->sizes->names[j], name) == 0) replacement[i] = b->draw->sizes->values[j];
     }
     return hyp_dim_substitute(b->g->dims, *d, replacement, d, b->diag);
 }
@@ -67,7 +61,7 @@ static hyp_status fix(builder *b, hyp_dim *d)
 static hyp_status read_type(builder *b, const hyp_sexpr *form, uint32_t end, hyp_type *out)
 {
     const char *name = form->items[2]->text;
-    *out = (hyp_type){.dtype = strcmp(name, "F") == 0 ? b->real : hyp_dtype_parse(name)};
+    *out = (hyp_type){.dtype = strcmp(name, "F") == 0 ? b->draw->real : hyp_dtype_parse(name)};
     if (out->dtype == HYP_DTYPE_NONE) return fail(b, form->items[2], "an element type is wanted");
     for (uint32_t i = 3; i < end; i++) {
         hyp_dim *d = &out->dims[out->rank++];
@@ -97,12 +91,12 @@ static hyp_status add_const(builder *b, const hyp_sexpr *form)
     HYP_TRY(hyp_type_elements(b->g->dims, &type, &elements, b->diag));
     if (!hyp_dim_is_const(elements)) return fail(b, form, "a constant has no symbolic sizes: list them in `sizes`");
     size_t bytes = (size_t)elements * hyp_dtype_size(type.dtype);
+    if (bytes > TERM_MAX_BYTES) return fail(b, form, "a constant of a test is to be small");
     void *data = hyp_calloc(1, bytes + 1);
     if (!data) return hyp_fail_memory(b->diag, bytes);
+    hyp_mood mood = draw_mood(b->draw->data, b->draw->random);
     for (size_t i = 0; i < (size_t)elements; i++) {
-        double v = filled                           ? last->number
-                   : hyp_dtype_is_float(type.dtype) ? random_real(b->random)
-                                                    : (double)term_random_below(b->random, 5) - 2;
+        double v = filled ? last->number : hyp_test_value(type.dtype, mood, term_random_next(b->draw->random));
         hyp_store_f64(type.dtype, data, i, v);
     }
     hyp_status status = hyp_graph_add_const(b->g, form->items[1]->text, &type, data, bytes, true, &id, b->diag);
@@ -124,7 +118,7 @@ static hyp_status add_term(builder *b, const hyp_sexpr *sx, hyp_value_id *out);
 static hyp_status read_attr(builder *b, hyp_attr_kind kind, const hyp_sexpr *sx, hyp_attr *out)
 {
     HYP_TRY(hyp_attr_parse(&b->g->arena, b->g->dims, "case", sx, kind, out, b->diag));
-    if (kind == HYP_ATTR_SYM && strcmp(out->sym, "F") == 0) out->sym = hyp_dtype_name(b->real);
+    if (kind == HYP_ATTR_SYM && strcmp(out->sym, "F") == 0) out->sym = hyp_dtype_name(b->draw->real);
     if (kind != HYP_ATTR_DIMS) return HYP_OK;
     hyp_dim *list = hyp_arena_zalloc(&b->g->arena, out->count, sizeof *list);
     if (!list) return hyp_fail_memory(b->diag, out->count * sizeof *list);
@@ -225,10 +219,9 @@ static hyp_status add_form(builder *b, const hyp_sexpr *form)
     return status;
 }
 
-hyp_status term_graph_build(hyp_graph *g, const hyp_sexpr *forms, uint32_t first, const term_sizes *sizes,
-                            hyp_dtype real, term_random *random, hyp_diag *diag)
+hyp_status term_graph_build(hyp_graph *g, const hyp_sexpr *forms, uint32_t first, const term_draw *draw, hyp_diag *diag)
 {
-    builder b = {.g = g, .sizes = sizes, .real = real, .random = random, .diag = diag};
+    builder b = {.g = g, .draw = draw, .diag = diag};
     for (uint32_t i = first; i < forms->count; i++) HYP_TRY(add_form(&b, forms->items[i]));
     return HYP_OK;
 }
@@ -238,8 +231,10 @@ hyp_status term_graph_parse(hyp_graph *g, const char *text, hyp_diag *diag)
     hyp_arena arena = {0};
     const hyp_sexpr *forms;
     term_random random = {1};
+    const term_sizes none = {{0}, {0}, 0};
+    const term_draw draw = {&none, HYP_F32, TERM_FINITE, &random};
     hyp_status status = hyp_sexpr_parse(&arena, "case", text, strlen(text), &forms, diag);
-    if (status == HYP_OK) status = term_graph_build(g, forms, 0, &(term_sizes){{0}, {0}, 0}, HYP_F32, &random, diag);
+    if (status == HYP_OK) status = term_graph_build(g, forms, 0, &draw, diag);
     hyp_arena_dispose(&arena);
     return status;
 }
@@ -253,19 +248,16 @@ hyp_status term_inputs(const hyp_graph *g, term_data data, term_random *random, 
     for (size_t i = 0; i < MAX_SYMBOLS; i++) symbols[i] = term_random_below(random, 5);
     for (size_t i = 0; i < g->inputs.len; i++) {
         const hyp_type *type = &g->values.data[g->inputs.data[i]].type;
+        hyp_mood mood = draw_mood(data, random);
         int64_t dims[HYP_MAX_RANK];
         for (int32_t k = 0; k < type->rank; k++) HYP_TRY(hyp_dim_eval(g->dims, type->dims[k], symbols, &dims[k], diag));
         HYP_TRY(hyp_eval_tensor_alloc(&inputs[i], type->dtype, type->rank, dims, diag));
         for (size_t k = 0; k < inputs[i].count; k++) {
-            bool special = data != TERM_FINITE && term_random_below(random, 3) == 0;
-            uint64_t narrow; /* the value as an element of this type */
+            double v = hyp_test_value(type->dtype, mood, term_random_next(random));
             if (inputs[i].f)
-                hyp_store_f64(type->dtype, &narrow, 0, special ? random_special(random, data) : random_real(random));
-            if (inputs[i].f)
-                inputs[i].f[k] = hyp_load_f64(type->dtype, &narrow, 0);
+                inputs[i].f[k] = v;
             else
-                inputs[i].i[k] =
-                    type->dtype == HYP_BOOL ? term_random_below(random, 2) : (int64_t)term_random_below(random, 9);
+                inputs[i].i[k] = (int64_t)v;
         }
     }
     return HYP_OK;
