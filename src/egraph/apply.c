@@ -225,6 +225,13 @@ static hyp_status check_agree(job *b, uint32_t x, uint32_t y)
     return eg->analysis.agree(eg, hyp_fact(eg, x), hyp_fact(eg, y), eg->analysis.user, b->diag);
 }
 
+/* Whether the ruleset's owner lets the rule unite these; `right` is HYP_NONE while it is not built. */
+static bool may_unite(const job *b, hyp_class_id left, hyp_class_id right)
+{
+    const struct hyp_ruleset *rules = b->ap->rules;
+    return !rules->may_unite || rules->may_unite(rules->may_unite_user, &b->rule->info, left, right);
+}
+
 /* Unites the two terms of one action. `record` is that of the application, for proofs. */
 static hyp_status unite(job *b, uint32_t rule_index, uint32_t number, uint32_t record, bool *out_changed)
 {
@@ -249,6 +256,10 @@ static hyp_status unite(job *b, uint32_t rule_index, uint32_t number, uint32_t r
         if (eg->explain) hyp_proof_edge(eg, left, right, record);
     } else {
         right_class = hyp_eg_find(eg, right);
+        if (!may_unite(b, left_class, right_class)) {
+            if (eg->explain) end_record(b, record, b->created);
+            return HYP_OK;
+        }
         HYP_TRY(check_agree(b, left_class, right_class));
         HYP_TRY(hyp_eg_union(eg, left, right, record, &changed, b->diag));
     }
@@ -292,6 +303,12 @@ static hyp_status run_job(job *b, uint32_t rule_index, hyp_outcome *out)
     *out = HYP_APPLIED_DECLINED;
     if (rule->cond) HYP_TRY(holds(b, rule->cond, &ok));
     if (!ok) return HYP_OK;
+    for (uint32_t i = 0; i < rule->action_count; i++) {
+        if (!rule->actions[i].root || may_unite(b, hyp_eg_find(b->eg, b->match[rule->actions[i].root->reg]), HYP_NONE))
+            continue;
+        *out = HYP_APPLIED_NOTHING;
+        return HYP_OK;
+    }
     HYP_TRY(call_functions(b));
     if (b->declined) return HYP_OK;
     for (uint32_t i = 0; i < rule->action_count; i++) HYP_TRY(act(b, rule_index, i, &changed));

@@ -653,4 +653,10 @@ void hyp_ruleset_backoff(hyp_ruleset *rules, size_t i, size_t match_limit, size_
     rules->rules.data[i].own_ban_length = ban_length;
 }
 
+void hyp_ruleset_guard(hyp_ruleset *rules, hyp_may_unite_fn fn, void *user)
+{
+    rules->may_unite = fn;
+    rules->may_unite_user = user;
+}
+
 void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled) { rules->rules.data[i].enabled = enabled; }

@@ -9,6 +9,7 @@
 #ifndef HYP_EGRAPH_RULE_H
 #define HYP_EGRAPH_RULE_H
 
+#include "egraph/rules.h"
 #include "egraph/state.h"
 
 typedef enum hyp_pat_kind { HYP_PAT_VAR, HYP_PAT_SEQ, HYP_PAT_NODE, HYP_PAT_CALL } hyp_pat_kind;
@@ -146,6 +147,8 @@ struct hyp_ruleset {
     uint32_t index;           /* as in hyp_origin.ruleset */
     hyp_arena arena;
     HYP_VEC(hyp_rule) rules;
+    hyp_may_unite_fn may_unite; /* NULL: always */
+    void *may_unite_user;
     hyp_intern names;
 };
 

@@ -34,4 +34,10 @@ HYP_NODISCARD hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file
 HYP_NODISCARD hyp_status hyp_ruleset_extend_with(hyp_ruleset *rules, const char *file, const char *text, size_t len,
                                                  hyp_desugar_fn desugar, void *user, hyp_diag *diag);
 
+/* Whether a rule may unite two classes; `right` is HYP_NONE while it is not built. Asked after conditions and functions.
+ * A no is final: the answer for two classes may not become a yes later. */
+typedef bool (*hyp_may_unite_fn)(void *user, const hyp_rule_info *rule, hyp_class_id left, hyp_class_id right);
+/* From now on a rule of this ruleset does nothing where fn says no. */
+void hyp_ruleset_guard(hyp_ruleset *rules, hyp_may_unite_fn fn, void *user);
+
 #endif

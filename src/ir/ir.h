@@ -48,7 +48,11 @@ enum {
     HYP_OPF_COPY = 1 << 4,       /* moves elements, computes nothing */
     HYP_OPF_FUSED = 1 << 5,      /* made by rewriting only, never by an importer */
     HYP_OPF_OPTIONAL = 1 << 6,   /* inputs behind the required ones may be absent: HYP_NO_VALUE, `none` in text */
-    HYP_OPF_CALL = 1 << 7        /* computed by the kernel of its name (kernels/kernels.h) */
+    HYP_OPF_CALL = 1 << 7,       /* computed by the kernel of its name (kernels/kernels.h) */
+    /* IEEE arithmetic fixes the bits of the result, as do operators that move elements (VIEW, COPY): docs/rules.md. Where
+     * an attribute decides (a sum of updates that are scattered), it is said of all. */
+    HYP_OPF_DETERMINED = 1 << 8,
+    HYP_OPF_STEP = 1 << 9 /* jumps somewhere: the last bit of a float operand can decide about a whole step, or about NaN */
 };
 
 typedef enum hyp_attr_kind {

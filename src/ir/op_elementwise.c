@@ -172,7 +172,7 @@ static void binary_row_f64(const hyp_eval_call *c, double *out, const double *a,
     case HYP_OP_mul: ROW(x * y)
     case HYP_OP_div: ROW(x / y)
     case HYP_OP_mod: ROW(hyp_mod_f64(x, y, c->attrs[0].i != 0))
-    case HYP_OP_pow: ROW(pow(x, y))
+    case HYP_OP_pow: ROW(hyp_pow_f64(x, y))
     case HYP_OP_min: ROW(min_f64(x, y))
     case HYP_OP_max: ROW(max_f64(x, y))
     default: break;
@@ -219,7 +219,7 @@ static void mixed_pow_row(const hyp_eval_call *c, const hyp_walk *w)
     const hyp_eval_tensor *a = c->in[0], *b = c->in[1];
     for (int64_t i = 0; i < w->row; i++) {
         int64_t at = w->at[1] + i * w->step[1], bt = w->at[2] + i * w->step[2], to = w->at[0] + i;
-        double result = pow(a->f ? a->f[at] : to_f64(a->dtype, a->i[at]), b->f ? b->f[bt] : to_f64(b->dtype, b->i[bt]));
+        double result = hyp_pow_f64(a->f ? a->f[at] : to_f64(a->dtype, a->i[at]), b->f ? b->f[bt] : to_f64(b->dtype, b->i[bt]));
         if (a->f)
             c->out[0].f[to] = result;
         else
@@ -313,7 +313,7 @@ double hyp_unary_f64(hyp_op op, const hyp_attr *attrs, double x)
     case HYP_OP_atanh: return atanh(x);
     case HYP_OP_softplus: return hyp_softplus_f64(x);
     case HYP_OP_elu: return hyp_elu_f64(x, attrs[0].f, attrs[1].f);
-    case HYP_OP_clip: return isnan(x) ? x : min_f64(max_f64(x, attrs[0].f), attrs[1].f);
+    case HYP_OP_clip: x = x < attrs[0].f ? attrs[0].f : x; return x > attrs[1].f ? attrs[1].f : x;
     default: return x;
     }
 }

@@ -16,6 +16,8 @@ double hyp_hard_swish_f64(double x)
 
 double hyp_softplus_f64(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 
+double hyp_pow_f64(double a, double b) { return b == 2 ? a * a : pow(a, b); }
+
 double hyp_elu_f64(double x, double alpha, double gamma) { return gamma * (x > 0 ? x : alpha * expm1(x)); }
 
 double hyp_mod_f64(double a, double b, bool keep_sign_of_a)

@@ -11,6 +11,7 @@ double hyp_sign_f64(double x);                               /* NaN stays */
 double hyp_sigmoid_f64(double x);                            /* 1 / (1 + exp(-x)), exp never overflows */
 double hyp_hard_swish_f64(double x);                         /* x min(max(x / 6 + 1/2, 0), 1) */
 double hyp_softplus_f64(double x);                           /* log(1 + exp(x)), neither of which overflows */
+double hyp_pow_f64(double a, double b);                      /* as pow, and to the power 2 exactly a a, rounded */
 double hyp_elu_f64(double x, double alpha, double gamma);    /* gamma x above 0, else gamma alpha (exp(x) - 1) */
 double hyp_mod_f64(double a, double b, bool keep_sign_of_a); /* the result has the sign of a or that of b */
 

@@ -250,6 +250,19 @@ static hyp_status encode_node(hyp_rw *rw, hyp_node_id id, hyp_class_id *children
     return HYP_OK;
 }
 
+/* Whether a node jumps by the last bit of an operand that is determined, and no constant. */
+static bool steps_on_bits(const hyp_rw *rw, const hyp_node *n)
+{
+    if (!(hyp_op_get(n->op)->flags & HYP_OPF_STEP)) return false;
+    if (n->op == HYP_OP_cast && hyp_dtype_is_float(rw->in->values.data[n->outputs[0]].type.dtype)) return false;
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        if (n->inputs[i] == HYP_NO_VALUE || !hyp_dtype_is_float(rw->in->values.data[n->inputs[i]].type.dtype)) continue;
+        const hyp_rw_fact *f = hyp_rw_fact_of(rw, rw->class_of[n->inputs[i]]);
+        if (f->determined && !f->constant) return true;
+    }
+    return false;
+}
+
 hyp_status hyp_rw_encode(hyp_rw *rw, const hyp_graph *in, hyp_diag *diag)
 {
     HYP_TRY(hyp_rw_init(rw, in->dims, diag));
@@ -267,5 +280,7 @@ hyp_status hyp_rw_encode(hyp_rw *rw, const hyp_graph *in, hyp_diag *diag)
         if (in->values.data[i].kind == HYP_VALUE_CONST)
             HYP_TRY(encode_constant(rw, &in->values.data[i], &rw->class_of[i], diag));
     for (size_t i = 0; i < in->nodes.len; i++) HYP_TRY(encode_node(rw, (hyp_node_id)i, children, diag));
-    return hyp_egraph_rebuild(rw->eg, diag);
+    HYP_TRY(hyp_egraph_rebuild(rw->eg, diag));
+    for (size_t i = 0; i < in->nodes.len && !rw->keeps_bits; i++) rw->keeps_bits = steps_on_bits(rw, &in->nodes.data[i]);
+    return HYP_OK;
 }

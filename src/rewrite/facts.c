@@ -195,17 +195,36 @@ static uint32_t output_count(const hyp_rw_node *n, bool *out_tuple)
     return hyp_op_find_attr(n->op, "sizes", &sizes) ? n->attrs[sizes].count : 0;
 }
 
+/* Whether an operator's results have bits that are fixed by those of its inputs: integers always do, and the power 2 is
+ * a product (hyp_pow_f64). */
+static bool fixes_bits(const hyp_rw *rw, const hyp_rw_node *n, const hyp_rw_fact *fact)
+{
+    if (hyp_op_get(n->op)->flags & (HYP_OPF_DETERMINED | HYP_OPF_VIEW | HYP_OPF_COPY)) return true;
+    bool reals = false;
+    for (uint32_t i = 0; i < fact->count; i++) reals = reals || hyp_dtype_is_float(fact->values[i].type.dtype);
+    if (!reals || n->op != HYP_OP_pow) return !reals;
+    const hyp_rw_fact *power = hyp_rw_fact_of(rw, n->inputs[1]);
+    hyp_dtype t = power->values[0].type.dtype;
+    size_t count = power->data ? power->bytes / hyp_dtype_size(t) : 0;
+    for (size_t i = 0; i < count; i++) {
+        double v = hyp_load_f64(t, power->data, i);
+        if (v != 1 && v != 2) return false;
+    }
+    return count > 0;
+}
+
 static hyp_status make_op(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, hyp_diag *diag)
 {
     rw->inputs.len = 0;
     HYP_TRY(hyp_vec_reserve(&rw->inputs, n->input_count, diag));
-    fact->constant = true;
+    fact->constant = fact->determined = true;
     for (uint32_t i = 0; i < n->input_count; i++) {
         const hyp_rw_fact *f = hyp_rw_fact_of(rw, n->inputs[i]);
         bool absent = hyp_rw_is_none(rw, f);
         if (!absent && f->kind != HYP_RW_TENSOR)
             return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: input %u is no tensor", hyp_op_get(n->op)->name, i);
         fact->constant = fact->constant && (absent || f->constant);
+        fact->determined = fact->determined && (absent || f->determined);
         rw->inputs.data[rw->inputs.len++] = absent ? NULL : f->values;
     }
     bool tuple;
@@ -221,6 +240,7 @@ static hyp_status make_op(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, h
     }
     fact->kind = tuple ? HYP_RW_TUPLE : HYP_RW_TENSOR;
     fact->values = values;
+    fact->determined = fact->determined && fixes_bits(rw, n, fact);
     HYP_TRY(note_content(rw, fact, diag));
     return fact->data ? HYP_OK : fold(rw, n, fact, diag);
 }
@@ -243,6 +263,7 @@ static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user
         const hyp_rw_fact *tuple = hyp_rw_fact_of(rw, n.inputs[0]);
         fact->kind = HYP_RW_TENSOR;
         fact->constant = tuple->constant;
+        fact->determined = tuple->determined;
         fact->count = 1;
         fact->values = tuple->values + index;
     } else {
@@ -252,6 +273,7 @@ static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user
         *value = leaf->value;
         *fact = (hyp_rw_fact){.kind = HYP_RW_TENSOR,
                               .constant = !leaf->is_input,
+                              .determined = true,
                               .count = 1,
                               .values = value,
                               .data = leaf->data,
@@ -324,6 +346,7 @@ static hyp_status merge(hyp_egraph *eg, void *into, const void *from, bool *out_
     if (a->kind == HYP_RW_LITERAL) return HYP_OK;
     HYP_TRY(merge_values(rw, a, b, out_changed, diag));
     if (b->constant && !a->constant) a->constant = *out_changed = true;
+    if (b->determined && !a->determined) a->determined = *out_changed = true;
     if (b->data && !a->data) {
         a->data = b->data;
         a->bytes = b->bytes;
@@ -332,6 +355,23 @@ static hyp_status merge(hyp_egraph *eg, void *into, const void *from, bool *out_
     if (b->first < a->first) a->first = b->first; /* for texts only: no change */
     return HYP_OK;
 }
+
+/* ---- what must keep its bits ---------------------------------------------------------------------- */
+
+bool hyp_rw_may_unite(const hyp_rw *rw, const hyp_rule_info *rule, hyp_class_id left, hyp_class_id right)
+{
+    if (!rw->keeps_bits) return true;
+    bool determined = hyp_rw_fact_of(rw, left)->determined;
+    if (right != HYP_NONE && hyp_rw_fact_of(rw, right)->determined != determined) return false;
+    return !determined || !rule->numeric_class[0] || strcmp(rule->numeric_class, "E") == 0;
+}
+
+static bool may_unite(void *rw, const hyp_rule_info *rule, hyp_class_id left, hyp_class_id right)
+{
+    return hyp_rw_may_unite(rw, rule, left, right);
+}
+
+void hyp_rw_guard(hyp_rw *rw, hyp_ruleset *rules) { hyp_ruleset_guard(rules, may_unite, rw); }
 
 hyp_analysis hyp_rw_analysis(hyp_rw *rw)
 {

@@ -27,6 +27,7 @@ typedef enum hyp_rw_kind {
 typedef struct hyp_rw_fact {
     hyp_rw_kind kind;
     bool constant;                 /* depends on constants alone */
+    bool determined;               /* IEEE arithmetic fixes its bits: docs/rules.md, "Determined values" */
     hyp_symbol literal;            /* LITERAL */
     uint32_t count;                /* TENSOR: 1; TUPLE: the outputs */
     const hyp_infer_value *values; /* count of them, in hyp_rw.arena or the graph */
@@ -74,6 +75,7 @@ typedef struct hyp_rw {
     HYP_VEC(uint32_t) seen;    /* by e-node: == seen_stamp, visited by the provenance being gathered */
     uint32_t seen_stamp;
     HYP_VEC(const hyp_infer_value *) inputs; /* of the e-node being made */
+    bool keeps_bits; /* a step of `in` reads what is determined: see hyp_rw_may_unite */
 } hyp_rw;
 
 /* ---- encode.c ------------------------------------------------------------------------------------ */
@@ -101,6 +103,13 @@ static inline bool hyp_rw_is_none(const hyp_rw *rw, const hyp_rw_fact *f)
 {
     return f->kind == HYP_RW_LITERAL && f->literal == rw->none;
 }
+
+/* Whether a rule may state that `left` equals `right` (HYP_NONE: any term). Where a step reads a
+ * determined value, determined classes are left to rules of class E, and none is united with one that is not: so each
+ * e-node of a determined class gives its bits, also after the unions that follow by congruence. */
+bool hyp_rw_may_unite(const hyp_rw *rw, const hyp_rule_info *rule, hyp_class_id left, hyp_class_id right);
+/* Makes the rules of a ruleset keep to it. */
+void hyp_rw_guard(hyp_rw *rw, hyp_ruleset *rules);
 
 /* What a symbol means at the head of an e-node with children: an operator, `get`, or neither. The pointer lives
  * until the next call. */

@@ -267,7 +267,9 @@ static hyp_status run_in(job *j, hyp_rw *rw, phase p, const hyp_graph *in, hyp_g
     HYP_TRY(read_rules(j, rw, &rules));
     if (p == NORMALIZE) HYP_TRY(check_names(j));
     hyp_rw_rules names = {j->names, j->report->rule_count};
+    rw->keeps_bits = rw->keeps_bits && !j->options->allow_approximate;
     if (rules) {
+        hyp_rw_guard(rw, rules);
         enable_rules(j, rules, p);
         HYP_TRY(saturate(j, rw, p, &names, rules));
     }

@@ -15,6 +15,7 @@ typedef struct place {
 typedef struct asker {
     const hyp_rw_inquiry *q;
     hyp_rw_view view;
+    hyp_rule_info rule;
     hyp_arena arena;
     place places[MAX_PLACES];
     size_t count;
@@ -131,8 +132,13 @@ static hyp_status on_near(const hyp_near_miss *near, void *user, hyp_diag *diag)
     case HYP_NEAR_PENDING:
         hyp_strbuf_printf(a->q->out, "%s: it matches ", a->q->phase);
         hyp_rw_describe(&a->view, a->q->out, near->root);
-        hyp_strbuf_puts(a->q->out, " and its premises hold, but it was not applied: it is disabled, or a limit ended "
-                                   "the phase before\n");
+        if (!hyp_rw_may_unite(a->q->rw, &a->rule, near->root, near->right))
+            hyp_strbuf_puts(a->q->out, " and its premises hold, but this value's bits are determined and another node of "
+                                       "the model jumps by the last bit of such values (floor, a cast, a comparison): only "
+                                       "rules of class E may change it; --allow-approximate lifts this\n");
+        else
+            hyp_strbuf_puts(a->q->out, " and its premises hold, but it was not applied: it is disabled, or a limit ended "
+                                       "the phase before\n");
         break;
     case HYP_NEAR_REFUSED:
         hyp_strbuf_printf(a->q->out, "%s: it matches ", a->q->phase);
@@ -276,6 +282,7 @@ static hyp_status ask(asker *a, size_t rule, const char *source)
 hyp_status hyp_rw_why_not(const hyp_rw_inquiry *q, size_t rule, const char *source)
 {
     asker a = {.q = q, .focused = source != NULL};
+    if (q->rules) a.rule = hyp_ruleset_rule(q->rules, rule);
     hyp_status status = ask(&a, rule, source);
     hyp_arena_dispose(&a.arena);
     return status;

@@ -101,6 +101,7 @@ static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *
     size_t bound = 0;
     hyp_status status = hyp_rw_encode(&rw, in, diag);
     if (status == HYP_OK) status = rule_texts_parse(&rw, rule_texts_of(rules, rule, &text), &set, diag);
+    if (status == HYP_OK) hyp_rw_guard(&rw, set);
     if (status == HYP_OK) {
         names = hyp_arena_zalloc(&rw.arena, hyp_ruleset_count(set), sizeof *names);
         status = names ? HYP_OK : hyp_fail_memory(diag, hyp_ruleset_count(set) * sizeof *names);

@@ -109,8 +109,8 @@ template <typename C> __device__ HYP_CUDA_LONG C round_to(uint32_t dtype, C v)
 
 // ---- instructions -----------------------------------------------------------------------------------------
 
-__device__ __noinline__ float power(float a, float b) { return powf(a, b); }
-__device__ __noinline__ double power(double a, double b) { return pow(a, b); }
+__device__ __noinline__ float power(float a, float b) { return b == 2 ? __fmul_rn(a, a) : powf(a, b); }
+__device__ __noinline__ double power(double a, double b) { return b == 2 ? __dmul_rn(a, a) : pow(a, b); }
 template <typename C> __device__ __forceinline__ C power(C a, C b)
 {
     if (is_negative(b)) return a == 1 ? 1 : a == (C)-1 ? (b & 1 ? (C)-1 : 1) : 0;

@@ -37,7 +37,7 @@ double hyp_reference_float_op(const instr *in, double a, double b, double c)
     case HYP_PLAN__POINTWISE__OP__SUB: return a - b;
     case HYP_PLAN__POINTWISE__OP__MUL: return a * b;
     case HYP_PLAN__POINTWISE__OP__DIV: return a / b;
-    case HYP_PLAN__POINTWISE__OP__POW: return pow(a, b);
+    case HYP_PLAN__POINTWISE__OP__POW: return hyp_pow_f64(a, b);
     case HYP_PLAN__POINTWISE__OP__MIN: return isnan(a) || a < b ? a : b; /* NaN wins */
     case HYP_PLAN__POINTWISE__OP__MAX: return isnan(a) || a > b ? a : b;
     case HYP_PLAN__POINTWISE__OP__RELU: return hyp_reference_act(HYP_PLAN__ACT__ACT_RELU, a);
