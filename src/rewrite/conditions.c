@@ -79,6 +79,25 @@ static hyp_status is_stored(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* A linear whose weight and bias are constants: it takes in what is done to its result. */
+static hyp_status is_constant_linear(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_rw *rw = call->user;
+    size_t count;
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, call->args[0], &count);
+    *out = false;
+    for (size_t i = 0; i < count && !*out; i++) {
+        hyp_rw_shape shape;
+        hyp_rw_node n;
+        uint32_t ignored;
+        HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
+        if (shape != HYP_RW_IS_OP || n.op != HYP_OP_linear) continue;
+        const hyp_rw_fact *bias = hyp_rw_fact_of(rw, n.inputs[1]);
+        *out = hyp_rw_fact_of(rw, n.inputs[0])->constant && (hyp_rw_is_none(rw, bias) || bias->constant);
+    }
+    return HYP_OK;
+}
+
 /* Nothing computes it: whatever rules know of what lies before a value, they have nothing to say here. */
 static hyp_status is_given(const hyp_call *call, bool *out, hyp_diag *diag)
 {
@@ -564,6 +583,8 @@ static const hyp_rw_callback table[] = {
     {"const", 1, is_const, NULL, "(const x): x depends on constants alone"},
     {"stored", 1, is_stored, NULL,
      "(stored w): a constant of the model, perhaps transposed: not one that a rule computes"},
+    {"constant-linear", 1, is_constant_linear, NULL,
+     "(constant-linear x): a linear computes x, whose weight and bias are constants"},
     {"given", 1, is_given, NULL, "(given x): an input of the model"},
     {"before", 2, is_before, NULL, "(before a b): one of (before a b), (before b a) and (same a b) holds"},
     {"present", 1, is_present, NULL, "(present x): an optional input is there"},

@@ -19,7 +19,7 @@ void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh)
     hyp_free(weigh->parts_in_place);
 }
 
-/* The first phase takes the smallest weight. What counts is the order: no rule of that phase may prefer its left
+/* The first two phases take the smallest weight. What counts is the order: no rule of theirs may prefer its left
  * side, so every operator that a rule replaces weighs more than what replaces it. */
 static double weight(const hyp_rw_node *n, const hyp_rw_weigh *w)
 {

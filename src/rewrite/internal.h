@@ -9,7 +9,7 @@
  *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not
  *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan
  *   profile.c     devices as text; measured.c: what was measured on them
- *   rewrite.c     the two phases
+ *   rewrite.c     the three phases
  */
 #ifndef HYP_REWRITE_INTERNAL_H
 #define HYP_REWRITE_INTERNAL_H
@@ -289,7 +289,7 @@ bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype 
 
 typedef struct hyp_rw_tracer {
     hyp_rw *rw;
-    hyp_rw_weigh weigh; /* by the device's cost, in both phases */
+    hyp_rw_weigh weigh; /* by the device's cost, in every phase */
     const hyp_rw_rules *rules;
     const char *phase;
     const hyp_rewrite_options *options;

@@ -1,11 +1,12 @@
-/* The two phases.
+/* The three phases.
  *
- *   in --normalize--> graph in normal form --optimize--> out
- *        rulesets normalize, recognize,       every ruleset but recognize,
- *        linear; the smallest weight          under limits; the least cost
+ *   in --normalize--> clean graph --recognize--> graph in normal form --optimize--> out
+ *        ruleset                    rulesets                             every ruleset but
+ *        normalize;                 recognize, linear;                   recognize, under limits;
+ *        the smallest weight        the smallest weight                  the least cost
  *
- * Two e-graphs rather than one: what exporters leave behind is gone before limits count, and only normal forms
- * meet the rules that have inverses. */
+ * An e-graph for each rather than one. What exporters leave behind is gone before limits count, and only normal forms
+ * meet the rules that have inverses. And both of the first phases end on every graph: docs/rules.md says why. */
 #include "rewrite/rewrite.h"
 
 #include <math.h>
@@ -18,8 +19,8 @@
 /* Defaults. A chain of n layers takes n iterations and n^2 e-nodes to fuse. */
 enum { MAX_ITERATIONS = 1000, MAX_NODES = 100000, MAX_BYTES = 1 << 29 };
 
-typedef enum phase { NORMALIZE, OPTIMIZE } phase;
-static const char *const phase_names[] = {"normalize", "optimize"};
+typedef enum phase { NORMALIZE, RECOGNIZE, OPTIMIZE, PHASES } phase;
+static const char *const phase_names[PHASES] = {"normalize", "recognize", "optimize"};
 
 /* One rewriting. */
 typedef struct job {
@@ -148,8 +149,8 @@ static bool is_chosen(const hyp_rewrite_options *o, const char *name)
 static bool in_phase(const char *ruleset, phase p)
 {
     bool recognize = strcmp(ruleset, "recognize") == 0;
-    if (p == OPTIMIZE) return !recognize;
-    return recognize || strcmp(ruleset, "normalize") == 0 || strcmp(ruleset, "linear") == 0;
+    if (p == NORMALIZE) return strcmp(ruleset, "normalize") == 0;
+    return p == OPTIMIZE ? !recognize : recognize || strcmp(ruleset, "linear") == 0;
 }
 
 static void enable_rules(const job *j, hyp_ruleset *rules, phase p)
@@ -220,7 +221,8 @@ static hyp_status why_not(job *j, const hyp_rw_inquiry *q, phase p)
     while (strcmp(j->names[i], o->why_not) != 0) i++;
     const hyp_rule_use *use = &j->report->rules[i];
     if (!in_phase(use->ruleset, p)) return HYP_OK;
-    bool first = p == NORMALIZE || !in_phase(use->ruleset, NORMALIZE);
+    bool first = true;
+    for (phase before = NORMALIZE; before < p; before++) first = first && !in_phase(use->ruleset, before);
     if (first) hyp_strbuf_printf(q->out, "%s\n", hyp_ruleset_rule(q->rules, i).text);
     if (first && !is_chosen(o, use->name)) hyp_strbuf_puts(q->out, "the options leave this rule out\n");
     if (first && !o->allow_approximate && strcmp(use->numeric_class, "A") == 0)
@@ -239,7 +241,7 @@ static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names
     hyp_rw_weigh weigh = {.rw = rw,
                           .cost = j->options->cost,
                           .user = j->options->cost_user,
-                          .by_form = p == NORMALIZE,
+                          .by_form = p != OPTIMIZE,
                           .diag = j->diag};
     hyp_extraction choice = {0};
     hyp_rw_inquiry q = {.rw = rw,
@@ -326,7 +328,7 @@ static hyp_status find_source(const hyp_graph *in, const char *wanted, const cha
                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-static hyp_status run_both(job *j, const hyp_graph *in, hyp_graph *normal, hyp_graph *out)
+static hyp_status run_all(job *j, const hyp_graph *in, hyp_graph *clean, hyp_graph *normal, hyp_graph *out)
 {
     const hyp_rewrite_options *o = j->options;
     hyp_rewrite_report *report = j->report;
@@ -339,7 +341,8 @@ static hyp_status run_both(job *j, const hyp_graph *in, hyp_graph *normal, hyp_g
     }
     if (o->why_not_node) HYP_TRY(find_source(in, o->why_not_node, &j->why_not_node, j->diag));
     HYP_TRY(hyp_rw_graph_cost(in, o->cost, o->cost_user, &report->cost_before, &report->nodes_before, j->diag));
-    HYP_TRY(run_phase(j, NORMALIZE, in, normal));
+    HYP_TRY(run_phase(j, NORMALIZE, in, clean));
+    HYP_TRY(run_phase(j, RECOGNIZE, clean, normal));
     HYP_TRY(run_phase(j, OPTIMIZE, normal, out));
     HYP_TRY(hyp_rw_graph_cost(normal, o->cost, o->cost_user, &normal_cost, &ignored, j->diag));
     HYP_TRY(hyp_rw_graph_cost(out, o->cost, o->cost_user, &report->cost_after, &report->nodes_after, j->diag));
@@ -356,13 +359,15 @@ static hyp_status run_both(job *j, const hyp_graph *in, hyp_graph *normal, hyp_g
 hyp_status hyp_rewrite(const hyp_graph *in, const hyp_rewrite_options *options, hyp_graph *out,
                        hyp_rewrite_report *report, hyp_diag *diag)
 {
-    hyp_graph normal;
+    hyp_graph clean, normal;
     job j = {.options = options, .report = report, .diag = diag};
     *report = (hyp_rewrite_report){0};
     if (!options->cost) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "rewriting needs a cost model");
+    hyp_graph_init(&clean, in->dims);
     hyp_graph_init(&normal, in->dims);
-    hyp_status status = run_both(&j, in, &normal, out);
+    hyp_status status = run_all(&j, in, &clean, &normal, out);
     hyp_graph_dispose(&normal);
+    hyp_graph_dispose(&clean);
     if (status != HYP_OK) hyp_rewrite_report_dispose(report);
     return status;
 }

@@ -83,7 +83,7 @@ HYP_NODISCARD hyp_status hyp_roofline_kernel(const hyp_graph *graph, const hyp_n
 
 /* One application of a rule, for --dump-rewrites. Texts are borrowed for the call. */
 typedef struct hyp_rewrite_trace {
-    const char *phase; /* "normalize" or "optimize" */
+    const char *phase; /* "normalize", "recognize" or "optimize" */
     size_t iteration;
     const char *rule;
     const char *matched;        /* term matched, shortened */
@@ -135,7 +135,7 @@ typedef struct hyp_rewrite_report {
         size_t iterations, e_nodes, e_classes, peak_bytes;
         bool proven; /* what was chosen costs least: the search for it was not cut short */
         double seconds;
-    } phases[2];
+    } phases[3]; /* normalize, recognize, optimize */
     size_t phase_count;
     double cost_before, cost_after;   /* seconds by the cost model */
     size_t nodes_before, nodes_after; /* that run on the device: constant ones are not counted */

@@ -151,7 +151,7 @@ static void check(bool linears)
         double want = linears ? best_runs(&c) : best_parentheses(&c);
         if ((int64_t)(report.cost_after + 0.5) != (int64_t)want)
             fail_msg("chain %d of %u layers: %.0f multiplications, %.0f are enough (%s)", (int)seed, c.layers,
-                     report.cost_after, want, report.phases[1].stop == HYP_STOP_SATURATED ? "saturated" : "a limit");
+                     report.cost_after, want, report.phases[2].stop == HYP_STOP_SATURATED ? "saturated" : "a limit");
         hyp_rewrite_report_dispose(&report);
         hyp_graph_dispose(&in);
         hyp_graph_dispose(&out);

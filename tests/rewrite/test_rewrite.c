@@ -161,7 +161,7 @@ static void chains_of_any_depth_become_one_fused_mlp(void **state)
             assert_int_equal(mlp->attrs[0].count, n);
             for (int i = 0; i < n; i++) assert_string_equal(mlp->attrs[0].syms[i], i == n - 1 ? "none" : acts[form]);
             assert_int_equal(count_running(&f), 1);
-            assert_int_equal(f.report.phases[1].stop, HYP_STOP_SATURATED);
+            assert_int_equal(f.report.phases[2].stop, HYP_STOP_SATURATED);
             assert_same_results(&f, 1e-12);
             end(&f);
             hyp_strbuf_dispose(&sb);
@@ -177,8 +177,8 @@ static void a_chain_of_48_layers_is_fused_within_the_limits(void **state)
     begin(&f, hyp_strbuf_text(&sb));
     run(&f);
     assert_int_equal(only(&f, HYP_OP_fused_mlp)->attrs[0].count, 48);
-    assert_int_equal(f.report.phases[1].stop, HYP_STOP_SATURATED);
-    assert_true(f.report.phases[1].e_nodes < 4000);
+    assert_int_equal(f.report.phases[2].stop, HYP_STOP_SATURATED);
+    assert_true(f.report.phases[2].e_nodes < 4000);
     end(&f);
     hyp_strbuf_dispose(&sb);
 }
@@ -192,14 +192,14 @@ static void a_limit_is_reported_and_the_result_is_right(void **state)
     begin(&f, hyp_strbuf_text(&sb));
     f.options.max_iterations = 6;
     run(&f);
-    assert_int_equal(f.report.phases[1].stop, HYP_STOP_ITERATIONS);
+    assert_int_equal(f.report.phases[2].stop, HYP_STOP_ITERATIONS);
     assert_true(count_running(&f) > 1 && count_running(&f) < 12);
     assert_same_results(&f, 1e-12);
     end(&f);
     begin(&f, hyp_strbuf_text(&sb));
     f.options.max_nodes = 150;
     run(&f);
-    assert_int_equal(f.report.phases[1].stop, HYP_STOP_NODES);
+    assert_int_equal(f.report.phases[2].stop, HYP_STOP_NODES);
     assert_same_results(&f, 1e-12);
     end(&f);
     hyp_strbuf_dispose(&sb);
