@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "check.h"
 #include "cli.h"
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
@@ -29,6 +30,7 @@ enum {
     OPT_NO_REWRITE,
     OPT_ITERATIONS,
     OPT_NODES,
+    OPT_VERIFY,
     OPT_DRY_RUN,
     OPT_TIMED,
     OPT_TUNE,
@@ -59,7 +61,7 @@ static const cli_option options[] = {
     [OPT_TYPICAL] = {"typical", 0, "NAME=SIZE", "what the cost model counts a symbolic dimension as (32)"},
     [OPT_SHAPES] = {"shapes", 0, "IN:DIMS", "fix the shape of an input: x:32x784"},
     [OPT_BIND] = {"bind", 0, "IN=@FILE", "make an input a constant of the plan: k=@k.npy"},
-    [OPT_SAMPLES] = {"samples", 0, "IN=@FILE|DIR", "typical inputs, from which fp8 has the scales of layers: x=@x.npy"},
+    [OPT_SAMPLES] = {"samples", 0, "IN=@FILE|DIR", "typical inputs: fp8 has the scales of layers from them; verified with: x=@x.npy"},
     [OPT_RULES] = {"rules", 0, "FILE", "rewrite rules of your own, besides the built-in ones"},
     [OPT_NO_BUILTIN] = {"no-builtin-rules", 0, NULL, "the rules of --rules alone"},
     [OPT_DISABLE] = {"disable-rule", 0, "NAME", "do without a rule"},
@@ -68,6 +70,7 @@ static const cli_option options[] = {
     [OPT_NO_REWRITE] = {"no-rewrite", 0, NULL, "lower the model as it is"},
     [OPT_ITERATIONS] = {"max-iterations", 0, "N", "limit of rewriting iterations (1000)"},
     [OPT_NODES] = {"max-nodes", 0, "N", "limit of e-nodes (100000)"},
+    [OPT_VERIFY] = {"verify", 0, "HOW", "compare the plan with the model first: strict, warn, off (by what it costs)"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
     [OPT_TIMED] = {"timed", 0, NULL, "time the plan here against those with less rewriting; keep the fastest"},
     [OPT_TUNE] = {"tune", 0, NULL, "with --target cuda: find the fastest products for the GPU here, for typical sizes"},
@@ -114,7 +117,7 @@ static void help(void)
            "Compiles an ONNX model to a plan that 'hypatia run' and libhypatia-rt execute.\n");
     cli_print_options(stdout, options);
     printf("\nDims, shapes and rules may be given several times or as comma lists.\n"
-           "Exit codes: 0 ok, 1 error, 2 usage, 3 unsupported model.\n");
+           "Exit codes: 0 ok, 1 error, 2 usage, 3 unsupported model, 4 a wrong plan, which is not written.\n");
 }
 
 /* Records an option that changes the result, for the plan's provenance. */
@@ -161,6 +164,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_NO_REWRITE: c->no_rewrite = true; break;
     case OPT_ITERATIONS: return read_limit(args, "max-iterations", value, &c->max_iterations);
     case OPT_NODES: return read_limit(args, "max-nodes", value, &c->max_nodes);
+    case OPT_VERIFY: c->verify = value; break;
     case OPT_DRY_RUN: r->dry_run = true; break;
     case OPT_TIMED: r->timed = true; break;
     case OPT_TUNE: r->tune = true; break;
@@ -363,6 +367,7 @@ static void print_summary(FILE *to, const request *r, const hyp_compile_report *
         else if (i + 1 == report->rule_count && !shown)
             fprintf(to, "rules used: none");
     if (report->rule_count) fputc('\n', to);
+    if (*report->verified) fprintf(to, "%s\n", report->verified);
     if (report->plan_bytes) fprintf(to, "%s: %llu bytes\n", r->plan, (unsigned long long)report->plan_bytes);
 }
 
@@ -380,8 +385,8 @@ static void print_stats(FILE *to, const hyp_compile_report *report)
     fprintf(to, "e-graph      %zu e-nodes, %zu e-classes, %zu iterations, stop: %s, %s\n", report->e_nodes,
             report->e_classes, report->iterations, report->stop_reason,
             report->proven ? "least cost proven" : "least cost not proven");
-    fprintf(to, "seconds      import %.4f, rewrite %.4f, lower %.4f, write %.4f\n", report->import_seconds,
-            report->rewrite_seconds, report->lower_seconds, report->write_seconds);
+    fprintf(to, "seconds      import %.4f, rewrite %.4f, lower %.4f, write %.4f, verify %.4f\n", report->import_seconds,
+            report->rewrite_seconds, report->lower_seconds, report->write_seconds, report->verify_seconds);
     fprintf(to, "plan         %zu steps, %llu bytes\n", report->plan_steps, (unsigned long long)report->plan_bytes);
 }
 
@@ -449,6 +454,7 @@ static int compile(request *r, const cli_args *args)
         print_rules(report);
     }
     bool asked = r->compile.explain || r->compile.why_not;
+    if (report->wrong) fprintf(stderr, "%s: warning: %s\n", args->tool, report->verified);
     fputs(report->answer, people);
     if (!r->list_rules && !r->quiet && !asked) print_summary(people, r, report);
     if (!r->list_rules && r->stats) print_stats(people, report);
@@ -470,7 +476,7 @@ static int run(request *r, const cli_args *args)
 
 int main(int argc, char **argv)
 {
-    request r = {.compile = {.size = sizeof r.compile, .dump_ir = cli_write_file, .dump_ir_user = stdout}};
+    request r = {.compile = {.size = sizeof r.compile, .dump_ir = cli_write_file, .dump_ir_user = stdout, .run_plan = check_run_plan}};
     cli_args args = cli_begin("hypatiac", options, argc, argv);
     int option, code = CLI_USAGE;
     const char *value;

@@ -342,17 +342,16 @@ void print_tensor_type(FILE *to, const char *name, const hyp_tensor *t)
     fputc(']', to);
 }
 
-/* Prints the index of a flat position: "[3 17]". */
-static void print_place(const hyp_tensor *t, int64_t flat)
+void print_tensor_place(FILE *to, const hyp_tensor *t, int64_t flat)
 {
     int64_t index[HYP_MAX_RANK];
     for (int32_t a = t->rank - 1; a >= 0; a--) {
         index[a] = flat % t->dims[a];
         flat /= t->dims[a];
     }
-    putchar('[');
-    for (int32_t a = 0; a < t->rank; a++) printf("%s%lld", a ? " " : "", (long long)index[a]);
-    putchar(']');
+    fputc('[', to);
+    for (int32_t a = 0; a < t->rank; a++) fprintf(to, "%s%lld", a ? " " : "", (long long)index[a]);
+    fputc(']', to);
 }
 
 int compare_tensors(const char *name, const hyp_tensor *actual, const hyp_tensor *reference, double rtol, double atol,
@@ -367,7 +366,7 @@ int compare_tensors(const char *name, const hyp_tensor *actual, const hyp_tensor
     print_tensor_type(stdout, name, actual);
     if (c.max_abs_at >= 0) {
         printf(": largest difference %.3g at ", c.max_abs);
-        print_place(actual, c.max_abs_at);
+        print_tensor_place(stdout, actual, c.max_abs_at);
         printf(" (%.9g, wanted %.9g), largest relative %.3g", hyp_tensor_at(actual, c.max_abs_at),
                hyp_tensor_at(reference, c.max_abs_at), c.max_rel);
     }

@@ -23,6 +23,19 @@ typedef struct hyp_samples {
     size_t count;
 } hyp_samples;
 
+/* One run of a plan for its verification. */
+typedef struct hyp_plan_run {
+    const hyp_tensor *inputs; /* by name */
+    size_t input_count;
+    hyp_tensor *outputs; /* by name, with their types, dims and memory: to be filled */
+    size_t output_count;
+} hyp_plan_run;
+/* Runs the plan in this file, which is there for the call alone. The compiler has no runtime: who links libhypatia-rt gives
+ * it one by a function like that of tools/check.c. HYP_ERR_DEVICE or HYP_ERR_UNSUPPORTED: the plan cannot run here, so nothing is known of
+ * it; any other failure is one of the plan. */
+typedef hyp_status (*hyp_run_plan_fn)(const char *plan_path, const hyp_plan_run *runs, size_t count, void *user,
+                                      hyp_diag *diag);
+
 typedef struct hyp_compile_options {
     size_t size;           /* sizeof(hyp_compile_options) */
     const char *target;    /* "cpu" (default) or "cuda" */
@@ -40,7 +53,7 @@ typedef struct hyp_compile_options {
     const hyp_tensor *bound; /* inputs, by name, whose value is known now: they become constants of the model */
     size_t bound_count;
     const hyp_samples *samples; /* for "fp8", which is refused without: the scales of layers come from them */
-    size_t samples_count;
+    size_t samples_count;                          /* verified with the first of them, too */
 
     const char *const *rule_files; /* rules of the caller's own, besides the built-in ones */
     size_t rule_file_count;
@@ -69,6 +82,13 @@ typedef struct hyp_compile_options {
     void *dump_ir_user;
     hyp_write_fn progress; /* one line per pass; NULL = none */
     void *progress_user;
+
+    /* Verification: before the plan gets its name, it runs on samples and is compared with the model in the reference
+     * interpreter. "strict": one that is wrong is HYP_ERR_MISMATCH, nothing is written, and the message names the rule to blame.
+     * "warn": it is written, and the report says so. "off". NULL: by what it costs, as the report says. */
+    const char *verify;
+    hyp_run_plan_fn run_plan; /* NULL: nothing is verified */
+    void *run_plan_user;
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {
@@ -92,6 +112,9 @@ typedef struct hyp_compile_report {
     uint64_t plan_bytes;
     const char *answer; /* text: what was asked for by `explain` and `why_not`; "" without them */
     const char *steps; /* text: one line per step, "fused-mlp  [a, b, c]  by rule, rule" */
+    const char *verified; /* text: how the plan was verified and what was found, or why it was not */
+    bool wrong;           /* verification found it wrong, and was to warn only */
+    double verify_seconds;
     const char *layers; /* text: with "fp8" a line per linear layer, its scales or why it stays bf16; else "" */
 } hyp_compile_report;
 HYP_API void hyp_compile_report_destroy(hyp_compile_report *report); /* NULL-safe */
@@ -112,6 +135,14 @@ HYP_API HYP_NODISCARD hyp_status hyp_compile_list_rules(const hyp_compile_option
 HYP_API HYP_NODISCARD hyp_status hyp_reference_run(const char *model_path, bool exact, const hyp_tensor *inputs,
                                                    size_t input_count, hyp_tensor **out_outputs, size_t *out_count,
                                                    hyp_diag *diag);
+
+/* Runs a model in native arithmetic, and says for every element how far a right plan of this precision ("fp32", "bf16",
+ * ...; NULL: fp32) may be from it: out_tolerances[i] is an f64 tensor for out_values[i], 0 where bits must agree, INFINITY where
+ * nothing can be said. Both are owned by the caller as those of hyp_reference_run. It takes four times as long. */
+HYP_API HYP_NODISCARD hyp_status hyp_reference_expect(const char *model_path, const char *precision,
+                                                      const hyp_tensor *inputs, size_t input_count,
+                                                      hyp_tensor **out_values, hyp_tensor **out_tolerances,
+                                                      size_t *out_count, hyp_diag *diag);
 
 #ifdef __cplusplus
 }

@@ -71,6 +71,8 @@ HYP_API const hyp_io_info *hyp_engine_output(const hyp_engine *engine, size_t i)
 HYP_API hyp_device_kind hyp_engine_device(const hyp_engine *engine); /* the one taken: never AUTO */
 HYP_API const char *hyp_engine_device_name(const hyp_engine *engine); /* "cpu (oneDNN 2.6.3, avx512)" */
 
+HYP_API const char *hyp_engine_precision(const hyp_engine *engine); /* that the plan was compiled for: "fp32", "bf16", ... */
+
 /* A step as the plan describes it; texts are borrowed from the engine. */
 typedef struct hyp_step_info {
     const char *label;        /* the operator as people write it: "fused-mlp" */

@@ -30,6 +30,17 @@ HYP_API void hyp_tensor_dispose(hyp_tensor *t);
  * bools 0 or 1. */
 HYP_API void hyp_tensor_randomize(hyp_tensor *t, uint64_t seed);
 
+/* Sample inputs that tell something, the same on every machine and for every size of the other axes. */
+typedef enum hyp_draw {
+    HYP_DRAW_ORDINARY = 0, /* floats about normal, of mean 0 and deviation 1; integers uniform in [low, high] */
+    HYP_DRAW_WIDE = 1,     /* floats of another magnitude in every row (last axis), 2^low to 2^high, with zeros of both
+                            * signs, integers and halves among them; integers in [low, high], the ends more often */
+    HYP_DRAW_EDGES = 2,    /* ordinary, with NaN, infinities and zeros in every second row; where high > 0 also the
+                            * largest, subnormals and large integers */
+    HYP_DRAW_COUNT
+} hyp_draw;
+HYP_API void hyp_tensor_draw(hyp_tensor *t, hyp_draw how, uint64_t seed, int64_t low, int64_t high);
+
 /* Product of dims; -1 if it overflows or a dim is negative. */
 HYP_API int64_t hyp_tensor_elements(const hyp_tensor *t);
 /* Element `i` (row-major, within the tensor's memory) of a host tensor of any type; 64-bit integers may round. */
@@ -47,6 +58,20 @@ typedef struct hyp_comparison {
 /* HYP_ERR_INVALID_ARGUMENT if types or dims differ; elements outside are not an error here. */
 HYP_API HYP_NODISCARD hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *reference, double rtol,
                                                     double atol, hyp_comparison *out, hyp_diag *diag);
+
+/* How a tensor differs from what was expected, each element with a tolerance of its own. */
+typedef struct hyp_judgement {
+    int64_t elements, undecided, outside; /* of undecided ones the tolerance is infinite; outside: beyond it */
+    double mean_abs, max_abs, max_rel;    /* over finite pairs that are decided */
+    int64_t max_abs_at, max_rel_at;       /* flat index, -1 when there is none */
+    int64_t worst_at;                     /* where the difference is the largest part of the tolerance, -1 when there is none */
+    double worst_abs, worst_allowed;      /* there: INFINITY where one of the two is no finite number */
+    double factor;                        /* tolerances times this would pass; INFINITY: none would */
+} hyp_judgement;
+/* `tolerance` is of f64 and of the dims of `expected`. HYP_ERR_INVALID_ARGUMENT if types or dims differ. NaN equals NaN;
+ * a tolerance of 0 wants equal numbers, zeros of either sign. */
+HYP_API HYP_NODISCARD hyp_status hyp_tensor_judge(const hyp_tensor *actual, const hyp_tensor *expected,
+                                                  const hyp_tensor *tolerance, hyp_judgement *out, hyp_diag *diag);
 
 #ifdef __cplusplus
 }

@@ -54,10 +54,11 @@ HYP_NODISCARD hyp_status hyp_codegen_lower(const hyp_graph *graph, const hyp_cod
 void hyp_lowered_dispose(hyp_lowered *lowered);
 
 /* Writes the plan file, folding constants on the way. `forget` (may be NULL) is told of constant bytes that
- * were read and are not needed again, so that mapped pages can go. */
+ * were read and are not needed again, so that mapped pages can go. `check` (may be NULL) sees the plan before it has its
+ * name, as in hyp_plan_write. */
 HYP_NODISCARD hyp_status hyp_codegen_write(const hyp_lowered *lowered, const char *path,
                                            void (*forget)(void *user, const void *data, size_t bytes), void *user,
-                                           hyp_diag *diag);
+                                           const hyp_plan_check *check, hyp_diag *diag);
 
 /* Changes every f32 value between the graph's inputs and outputs to `to` (HYP_BF16 or HYP_F16): casts at the
  * edges, constants through a cast that folding removes. Softmax, reductions and products still accumulate in

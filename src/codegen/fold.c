@@ -277,11 +277,12 @@ static hyp_status get_weight(void *user, uint32_t tensor, const void **out, hyp_
 }
 
 hyp_status hyp_codegen_write(const hyp_lowered *lowered, const char *path,
-                             void (*forget)(void *user, const void *data, size_t bytes), void *user, hyp_diag *diag)
+                             void (*forget)(void *user, const void *data, size_t bytes), void *user,
+                             const hyp_plan_check *check, hyp_diag *diag)
 {
     folder f = {.lowered = lowered, .forget = forget, .user = user};
     hyp_plan_weights weights = {get_weight, &f};
-    hyp_status status = hyp_plan_write(path, lowered->program, &weights, diag);
+    hyp_status status = hyp_plan_write(path, lowered->program, &weights, check, diag);
     release(&f);
     return status;
 }

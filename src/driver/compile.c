@@ -2,14 +2,17 @@
  *
  *   model.onnx ──import──► graph ──demote──► graph ──rewrite──► graph ──quantize──► graph
  *                             (narrow types)     (unless off)         (fp8)
- *              ──lower──► program ──write──► plan.bin
+ *              ──lower──► program ──write──► plan without its name ──verify──► plan.bin
  *
  * The graph is verified after every pass that makes one.
  */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "driver/driver.h"
 
@@ -25,8 +28,9 @@ typedef struct compilation {
     hyp_lowered lowered;
     hyp_strbuf answer; /* to what was asked */
     hyp_strbuf layers; /* what quantization says of them */
+    hyp_verification verification;
     size_t nodes_imported, nodes_before;
-    double import_seconds, demote_seconds, rewrite_seconds, quantize_seconds, lower_seconds, write_seconds;
+    double import_seconds, demote_seconds, rewrite_seconds, quantize_seconds, lower_seconds, expect_seconds, write_seconds;
 } compilation;
 
 static double now(void)
@@ -165,9 +169,58 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
 
 static void forget(void *model, const void *data, size_t bytes) { hyp_onnx_model_forget(model, data, bytes); }
 
+/* What the imported graph gives for samples. */
+static hyp_status expect(compilation *c, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &c->settings.options;
+    double compiled = c->import_seconds + c->demote_seconds + c->rewrite_seconds + c->quantize_seconds + c->lower_seconds;
+    if (!c->plan_path && !o->verify) { /* a dry run has no plan to verify, unless it is told to */
+        hyp_strbuf_puts(&c->verification.text, "not verified: nothing was written");
+        return HYP_OK;
+    }
+    return hyp_verification_prepare(&c->verification, &c->imported, &c->settings, o->no_rewrite ? NULL : &c->rewrite,
+                                    compiled, diag);
+}
+
+static hyp_status check_plan(void *user, const char *path, hyp_diag *diag)
+{
+    compilation *c = user;
+    return hyp_verification_run(&c->verification, path, diag);
+}
+
+static hyp_status write_to(compilation *c, const char *path, bool checked, hyp_diag *diag)
+{
+    hyp_plan_check check = {check_plan, c};
+    return hyp_codegen_write(&c->lowered, path, forget, c->model, checked ? &check : NULL, diag);
+}
+
+/* Whether a file at this path is made under another name first, so that it can be verified there. */
+static bool has_temporary_name(const char *path)
+{
+    struct stat st;
+    return strcmp(path, "-") != 0 && (stat(path, &st) != 0 || (S_ISREG(st.st_mode) && st.st_nlink > 0));
+}
+
+/* Verifies the plan as a file in the folder for such, which is gone afterwards. */
+static hyp_status verify_elsewhere(compilation *c, hyp_diag *diag)
+{
+    const char *folder = getenv("TMPDIR");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/hypatia-XXXXXX", folder && *folder ? folder : "/tmp");
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return hyp_fail(diag, HYP_ERR_IO, "%s: cannot make a temporary file to verify the plan: %s", path, strerror(errno));
+    close(fd);
+    hyp_status status = write_to(c, path, true, diag);
+    unlink(path);
+    return status;
+}
+
 static hyp_status write_plan(compilation *c, hyp_diag *diag)
 {
-    return c->plan_path ? hyp_codegen_write(&c->lowered, c->plan_path, forget, c->model, diag) : HYP_OK;
+    bool verifies = c->verification.mode != HYP_VERIFY_OFF, beside = c->plan_path && has_temporary_name(c->plan_path);
+    if (verifies && !beside) HYP_TRY(verify_elsewhere(c, diag));
+    return c->plan_path ? write_to(c, c->plan_path, verifies && beside, diag) : HYP_OK;
 }
 
 /* Says which rules tried to make what has no type: for built-in ones a condition is missing, one of the user's may be
@@ -211,6 +264,7 @@ static hyp_status run_passes(compilation *c, hyp_diag *diag)
     HYP_TRY(tell_refusals(c, diag));
     HYP_TRY(run_pass(c, "quantize", quantize, &c->quantize_seconds, diag));
     HYP_TRY(run_pass(c, "lower", lower, &c->lower_seconds, diag));
+    HYP_TRY(run_pass(c, "expect", expect, &c->expect_seconds, diag));
     return run_pass(c, "write", write_plan, &c->write_seconds, diag);
 }
 
@@ -218,7 +272,8 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
 {
     bool rewrote = !c->settings.options.no_rewrite;
     hyp_compile_report *report;
-    HYP_TRY(hyp_report_create(rewrote ? &c->rewrite : NULL, c->lowered.program, &c->layers, &c->answer, &report, diag));
+    HYP_TRY(hyp_report_create(rewrote ? &c->rewrite : NULL, c->lowered.program, &c->layers, &c->answer,
+                              &c->verification.text, &report, diag));
     hyp_status status = count_running(c->graph, &report->nodes_after, diag);
     if (status != HYP_OK) {
         hyp_compile_report_destroy(report);
@@ -231,13 +286,15 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
     report->import_seconds = c->import_seconds;
     report->rewrite_seconds = c->demote_seconds + c->rewrite_seconds + c->quantize_seconds;
     report->lower_seconds = c->lower_seconds;
-    report->write_seconds = c->write_seconds;
+    report->verify_seconds = c->verification.seconds;
+    report->write_seconds = c->expect_seconds + c->write_seconds - c->verification.seconds;
+    report->wrong = c->verification.failed;
     *out = report;
     return HYP_OK;
 }
 
-hyp_status hyp_compile_file(const char *model_path, const char *plan_path, const hyp_compile_options *options,
-                            hyp_compile_report **out_report, hyp_diag *diag)
+hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const hyp_compile_options *options,
+                            hyp_blame_fn *blame, hyp_compile_report **out_report, hyp_diag *diag)
 {
     compilation c = {.model_path = model_path, .plan_path = plan_path};
     HYP_TRY(hyp_settings_init(options, &c.settings, diag));
@@ -249,9 +306,11 @@ hyp_status hyp_compile_file(const char *model_path, const char *plan_path, const
         hyp_graph_init(&c.opened, c.dims);
         hyp_graph_init(&c.quantized, c.dims);
         status = run_passes(&c, diag);
+        if (status == HYP_ERR_MISMATCH && blame) blame(model_path, &c.settings, &c.rewrite, &c.verification, diag);
         if (status == HYP_OK && out_report) status = make_report(&c, out_report, diag);
         hyp_strbuf_dispose(&c.answer);
         hyp_strbuf_dispose(&c.layers);
+        hyp_verification_dispose(&c.verification);
         hyp_lowered_dispose(&c.lowered);
         hyp_rewrite_report_dispose(&c.rewrite);
         hyp_graph_dispose(&c.quantized);
@@ -266,6 +325,12 @@ hyp_status hyp_compile_file(const char *model_path, const char *plan_path, const
     return status;
 }
 
+hyp_status hyp_compile_file(const char *model_path, const char *plan_path, const hyp_compile_options *options,
+                            hyp_compile_report **out_report, hyp_diag *diag)
+{
+    return hyp_compile_once(model_path, plan_path, options, hyp_blame, out_report, diag);
+}
+
 hyp_status hyp_compile_list_rules(const hyp_compile_options *options, hyp_compile_report **out_report, hyp_diag *diag)
 {
     hyp_settings settings;
@@ -273,7 +338,7 @@ hyp_status hyp_compile_list_rules(const hyp_compile_options *options, hyp_compil
     hyp_rewrite_options rewrite = hyp_settings_rewrite(&settings);
     hyp_rewrite_report report = {0};
     hyp_status status = hyp_rewrite_list(&rewrite, &report, diag);
-    if (status == HYP_OK) status = hyp_report_create(&report, NULL, NULL, NULL, out_report, diag);
+    if (status == HYP_OK) status = hyp_report_create(&report, NULL, NULL, NULL, NULL, out_report, diag);
     hyp_rewrite_report_dispose(&report);
     hyp_settings_dispose(&settings);
     return status;

@@ -4,6 +4,7 @@
 
 #include "codegen/codegen.h"
 #include "hypatia/compiler.h"
+#include "hypatia/tensor_io.h"
 #include "onnx/onnx.h"
 #include "rewrite/rewrite.h"
 
@@ -20,6 +21,8 @@ typedef struct hyp_settings {
 /* `options` may be NULL: defaults. On failure *out needs no disposal. */
 HYP_NODISCARD hyp_status hyp_settings_init(const hyp_compile_options *options, hyp_settings *out, hyp_diag *diag);
 void hyp_settings_dispose(hyp_settings *settings);
+/* The precision of a name, fp32 for NULL. */
+HYP_NODISCARD hyp_status hyp_precision_parse(const char *name, hyp_precision *out, hyp_diag *diag);
 /* Sets what the symbols of these dims count as in costs. HYP_ERR_INVALID_ARGUMENT for a name that none has. */
 HYP_NODISCARD hyp_status hyp_settings_sizes(hyp_settings *settings, const hyp_dims *dims, hyp_diag *diag);
 /* The rewriter's view of the settings; borrows them. */
@@ -34,19 +37,107 @@ const hyp_tensor *hyp_find_input(const hyp_graph *g, size_t i, const hyp_tensor 
 HYP_NODISCARD hyp_status hyp_load_inputs(const hyp_graph *g, const hyp_tensor *inputs, size_t count,
                                          hyp_eval_tensor *out, hyp_diag *diag);
 
+/* Tensors with the values and names of the graph's outputs, in one block that the caller frees after disposing of each.
+ */
+HYP_NODISCARD hyp_status hyp_store_outputs(const hyp_graph *g, const hyp_eval_tensor *values, hyp_tensor **out,
+                                           hyp_diag *diag);
+void hyp_free_outputs(hyp_tensor *tensors, size_t count); /* NULL-safe */
+/* What the graph gives for these inputs, and how far from it is right. */
+HYP_NODISCARD hyp_status hyp_expect_outputs(const hyp_graph *g, const hyp_expect_options *o, const hyp_tensor *inputs,
+                                            size_t count, hyp_tensor **out_values, hyp_tensor **out_tolerances,
+                                            hyp_diag *diag);
+/* What may be different about results in this precision. */
+hyp_expect_options hyp_expectation(hyp_precision precision);
+
 /* ---- samples.c -------------------------------------------------------------------------------------------- */
+
+/* Calls `each` for every sample: tensors with the names of inputs, in no more than are given, borrowed for the call. */
+typedef hyp_status hyp_sample_fn(void *user, const hyp_tensor *inputs, size_t count, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_for_samples(const hyp_graph *g, const hyp_samples *samples, size_t count,
+                                         hyp_sample_fn *each, void *user, hyp_diag *diag);
 
 /* Runs the calibration's graph on every sample, one after the other. */
 HYP_NODISCARD hyp_status hyp_run_samples(hyp_calibration *c, const hyp_samples *samples, size_t count, hyp_diag *diag);
 
+/* ---- draw.c ----------------------------------------------------------------------------------------------- */
+
+/* How an input of a sample was drawn, so that it can be drawn again; or given. */
+typedef struct hyp_drawn {
+    bool given;
+    hyp_draw how;
+    uint64_t seed;
+    int64_t low, high;
+} hyp_drawn;
+
+/* One sample of the imported graph. Tensors are owned. */
+typedef struct hyp_sample {
+    hyp_tensor *inputs;              /* by input of the graph, names borrowed from it */
+    hyp_drawn *drawn;                /* by input */
+    hyp_tensor *values, *tolerances; /* by output: what the graph gives, and how far from it is right (f64); NULL until
+                                      * it was run */
+} hyp_sample;
+void hyp_sample_dispose(const hyp_graph *g, hyp_sample *s);
+
+/* Draws inputs of one kind. `attempt` counts from 0: later ones have other sizes, and integers of a smaller range, for
+ * models that cannot take the first. */
+enum { HYP_DRAW_ATTEMPTS = 24 };
+HYP_NODISCARD hyp_status hyp_sample_draw(const hyp_graph *g, const hyp_settings *settings, hyp_draw how, int attempt,
+                                         hyp_sample *out, hyp_diag *diag);
+/* The sizes of symbols that a sample of this attempt has. */
+void hyp_sample_sizes(const hyp_graph *g, const hyp_settings *settings, hyp_draw how, int attempt, int64_t *sizes);
+
+/* ---- verify.c --------------------------------------------------------------------------------------------- */
+
+typedef enum hyp_verify_mode { HYP_VERIFY_OFF, HYP_VERIFY_WARN, HYP_VERIFY_STRICT } hyp_verify_mode;
+
+enum { HYP_MOST_SAMPLES = 4 };
+
+/* The verification of one plan: samples with what the imported graph gives for them, and how the plan compares. */
+typedef struct hyp_verification {
+    const hyp_graph *graph; /* imported */
+    const hyp_settings *settings;
+    hyp_verify_mode mode;
+    hyp_sample samples[HYP_MOST_SAMPLES];
+    size_t count;
+    double predicted; /* seconds that the interpreter takes for the samples, by an estimate of operations */
+    double seconds;   /* that it took */
+    bool ran, failed;
+    hyp_strbuf text;  /* of the summary: what was done and found, or why nothing was */
+    hyp_strbuf fault; /* where the plan is wrong: output, place, values */
+} hyp_verification;
+
+/* Decides what to do, and runs the graph on samples. Never fails because a sample does: the text says so then, unless
+ * strict verification was asked for by name. `compiled` are the seconds that the compilation took so far, `rewrite`
+ * what it did, NULL if nothing. */
+HYP_NODISCARD hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *imported,
+                                                  const hyp_settings *settings, const hyp_rewrite_report *rewrite,
+                                                  double compiled, hyp_diag *diag);
+/* Runs the plan in this file and compares; sets `failed`, and in strict mode returns HYP_ERR_MISMATCH. */
+HYP_NODISCARD hyp_status hyp_verification_run(hyp_verification *v, const char *plan, hyp_diag *diag);
+void hyp_verification_dispose(hyp_verification *v);
+
+/* ---- blame.c ---------------------------------------------------------------------------------------------- */
+
+/* Finds out what made a wrong plan, by compiling without some of the rules, and adds it to the message of `diag`. */
+typedef void hyp_blame_fn(const char *model_path, const hyp_settings *settings, const hyp_rewrite_report *rewrite,
+                          const hyp_verification *v, hyp_diag *diag);
+hyp_blame_fn hyp_blame;
+
+/* ---- compile.c -------------------------------------------------------------------------------------------- */
+
+/* hyp_compile_file, with what is done about a wrong plan; NULL: nothing. */
+HYP_NODISCARD hyp_status hyp_compile_once(const char *model_path, const char *plan_path,
+                                          const hyp_compile_options *options, hyp_blame_fn *blame,
+                                          hyp_compile_report **out_report, hyp_diag *diag);
+
 /* ---- report.c -------------------------------------------------------------------------------------------- */
 
 /* Copies of what the caller's report needs. `rewrite` NULL: nothing was rewritten; `answer` NULL: nothing was asked. To
- * an answer the steps of the node that was to be explained are added. `layers` NULL: there is nothing to say of them.
- */
+ * an answer the steps of the node that was to be explained are added. `layers` and `verified` NULL: there is nothing to
+ * say of them. */
 HYP_NODISCARD hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__Program *program,
-                                           const hyp_strbuf *layers, hyp_strbuf *answer, hyp_compile_report **out,
-                                           hyp_diag *diag);
+                                           const hyp_strbuf *layers, hyp_strbuf *answer, const hyp_strbuf *verified,
+                                           hyp_compile_report **out, hyp_diag *diag);
 
 /* ---- trace.c --------------------------------------------------------------------------------------------- */
 

@@ -56,14 +56,24 @@ static hyp_status read_rules(hyp_settings *s, hyp_diag *diag)
     return HYP_OK;
 }
 
+hyp_status hyp_precision_parse(const char *name, hyp_precision *out, hyp_diag *diag)
+{
+    static const char *const names[] = {"fp32", "tf32", "bf16", "fp16", "fp8", NULL}; /* as in hyp_precision */
+    int precision;
+    HYP_TRY(choose("precision", name, names, &precision, diag));
+    *out = (hyp_precision)precision;
+    return HYP_OK;
+}
+
 static hyp_status check(hyp_settings *s, hyp_diag *diag)
 {
     static const char *const targets[] = {"cpu", "cuda", NULL};
-    static const char *const precisions[] = {"fp32", "tf32", "bf16", "fp16", "fp8", NULL}; /* as in hyp_precision */
+    static const char *const verifications[] = {"by cost", "strict", "warn", "off", NULL};
     static const char *const stages[] = {"import", "demote", "rewrite", "quantize", NULL};
-    int target, precision, stage;
+    int target, stage, verification;
     HYP_TRY(choose("target", s->options.target, targets, &target, diag));
-    HYP_TRY(choose("precision", s->options.precision, precisions, &precision, diag));
+    HYP_TRY(hyp_precision_parse(s->options.precision, &s->precision, diag));
+    HYP_TRY(choose("verification", s->options.verify, verifications, &verification, diag));
     if (s->options.no_rewrite && (s->options.explain || s->options.why_not))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "a question about rewriting was asked, and rewriting was turned off: leave one of the two out");
@@ -71,16 +81,12 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "why_not_node was given without a rule in why_not");
     HYP_TRY(choose("stage for the IR dump", s->options.dump_ir_stage, stages, &stage, diag));
     s->options.target = targets[target];
-    s->options.precision = precisions[precision];
-    s->precision = (hyp_precision)precision;
+    if (!s->options.precision) s->options.precision = "fp32";
     s->cost.tf32 = s->precision == HYP_PRECISION_TF32;
     if (s->precision == HYP_PRECISION_FP8 && s->options.samples_count == 0)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "fp8 takes the scales of layers from sample inputs, and none were given: give some tens of "
                         "typical ones, --samples x=@x.npy or --samples FOLDER (hyp_compile_options.samples)");
-    if (s->precision != HYP_PRECISION_FP8 && s->options.samples_count > 0)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "samples are for precision fp8, and it is %s",
-                        s->options.precision);
     HYP_TRY(read_profile(s, diag));
     return read_rules(s, diag);
 }

@@ -28,7 +28,7 @@ hyp_status hyp_load_inputs(const hyp_graph *g, const hyp_tensor *inputs, size_t 
 }
 
 /* Tensors with the values and names of the graph's outputs. One block holds the array and the names. */
-static hyp_status store_outputs(const hyp_graph *g, const hyp_eval_tensor *values, hyp_tensor **out, hyp_diag *diag)
+hyp_status hyp_store_outputs(const hyp_graph *g, const hyp_eval_tensor *values, hyp_tensor **out, hyp_diag *diag)
 {
     size_t count = g->outputs.len, size = (count ? count : 1) * sizeof(hyp_tensor);
     for (size_t i = 0; i < count; i++) size += strlen(g->outputs.data[i].name) + 1;
@@ -55,23 +55,64 @@ static hyp_status store_outputs(const hyp_graph *g, const hyp_eval_tensor *value
     return status;
 }
 
-static hyp_status evaluate(const hyp_graph *g, bool exact, const hyp_tensor *inputs, size_t input_count,
-                           hyp_tensor **out_outputs, hyp_diag *diag)
+hyp_expect_options hyp_expectation(hyp_precision precision)
 {
-    size_t count = g->inputs.len + g->outputs.len;
+    hyp_expect_options o = {.any_nan = true, .any_inf = true};
+    switch (precision) {
+    case HYP_PRECISION_TF32: o.product_unit = 0x1p-11; break;
+    case HYP_PRECISION_BF16: o.unit = 0x1p-8; break;
+    case HYP_PRECISION_FP16:
+        o.unit = 0x1p-11;
+        o.largest = 65504;
+        break;
+    case HYP_PRECISION_FP8:
+        o.unit = 0x1p-8;
+        o.product_unit = 0x1p-4;
+        break;
+    default: break;
+    }
+    return o;
+}
+
+/* Results of a graph as tensors: values alone, or with tolerances where `o` is given. */
+static hyp_status evaluate(const hyp_graph *g, bool exact, const hyp_expect_options *o, const hyp_tensor *inputs,
+                           size_t input_count, hyp_tensor **out_values, hyp_tensor **out_tolerances, hyp_diag *diag)
+{
+    size_t count = g->inputs.len + 2 * g->outputs.len;
     hyp_eval_tensor *tensors = hyp_calloc(count ? count : 1, sizeof *tensors), *results = tensors + g->inputs.len;
     if (!tensors) return hyp_fail_memory(diag, count * sizeof *tensors);
     hyp_status status = hyp_load_inputs(g, inputs, input_count, tensors, diag);
-    if (status == HYP_OK)
+    if (status == HYP_OK && o)
+        status = hyp_graph_expect(g, tensors, g->inputs.len, o, results, results + g->outputs.len, diag);
+    else if (status == HYP_OK)
         status = hyp_graph_eval(g, exact ? HYP_EVAL_DOUBLE : HYP_EVAL_NATIVE, tensors, g->inputs.len, results, diag);
-    if (status == HYP_OK) status = store_outputs(g, results, out_outputs, diag);
+    hyp_tensor *values = NULL;
+    if (status == HYP_OK) status = hyp_store_outputs(g, results, &values, diag);
+    if (status == HYP_OK && o) status = hyp_store_outputs(g, results + g->outputs.len, out_tolerances, diag);
+    if (status == HYP_OK)
+        *out_values = values;
+    else
+        hyp_free_outputs(values, g->outputs.len);
     for (size_t i = 0; i < count; i++) hyp_eval_tensor_dispose(&tensors[i]);
     hyp_free(tensors);
     return status;
 }
 
-hyp_status hyp_reference_run(const char *model_path, bool exact, const hyp_tensor *inputs, size_t input_count,
-                             hyp_tensor **out_outputs, size_t *out_count, hyp_diag *diag)
+void hyp_free_outputs(hyp_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; tensors && i < count; i++) hyp_tensor_dispose(&tensors[i]);
+    hyp_free(tensors);
+}
+
+hyp_status hyp_expect_outputs(const hyp_graph *g, const hyp_expect_options *o, const hyp_tensor *inputs, size_t count,
+                              hyp_tensor **out_values, hyp_tensor **out_tolerances, hyp_diag *diag)
+{
+    return evaluate(g, false, o, inputs, count, out_values, out_tolerances, diag);
+}
+
+static hyp_status run_model(const char *model_path, bool exact, const hyp_expect_options *o, const hyp_tensor *inputs,
+                            size_t input_count, hyp_tensor **out_values, hyp_tensor **out_tolerances, size_t *out_count,
+                            hyp_diag *diag)
 {
     hyp_dims *dims;
     HYP_TRY(hyp_dims_create(&dims, diag));
@@ -80,10 +121,26 @@ hyp_status hyp_reference_run(const char *model_path, bool exact, const hyp_tenso
     hyp_onnx_model *model = NULL;
     hyp_onnx_options options = {0};
     hyp_status status = hyp_onnx_import(model_path, &options, &g, &model, diag);
-    if (status == HYP_OK) status = evaluate(&g, exact, inputs, input_count, out_outputs, diag);
+    if (status == HYP_OK) status = evaluate(&g, exact, o, inputs, input_count, out_values, out_tolerances, diag);
     if (status == HYP_OK) *out_count = g.outputs.len;
     hyp_graph_dispose(&g);
     hyp_onnx_model_destroy(model);
     hyp_dims_destroy(dims);
     return status;
+}
+
+hyp_status hyp_reference_run(const char *model_path, bool exact, const hyp_tensor *inputs, size_t input_count,
+                             hyp_tensor **out_outputs, size_t *out_count, hyp_diag *diag)
+{
+    return run_model(model_path, exact, NULL, inputs, input_count, out_outputs, NULL, out_count, diag);
+}
+
+hyp_status hyp_reference_expect(const char *model_path, const char *precision, const hyp_tensor *inputs,
+                                size_t input_count, hyp_tensor **out_values, hyp_tensor **out_tolerances,
+                                size_t *out_count, hyp_diag *diag)
+{
+    hyp_precision p;
+    HYP_TRY(hyp_precision_parse(precision, &p, diag));
+    hyp_expect_options o = hyp_expectation(p);
+    return run_model(model_path, false, &o, inputs, input_count, out_values, out_tolerances, out_count, diag);
 }

@@ -105,23 +105,25 @@ static hyp_status copy_answer(owned_report *r, const hyp_rewrite_report *rewrite
     return answer->failed || !r->report.answer ? hyp_fail_memory(diag, answer->len) : HYP_OK;
 }
 
-static hyp_status copy_layers(owned_report *r, const hyp_strbuf *layers, hyp_diag *diag)
+static hyp_status copy_text(owned_report *r, const hyp_strbuf *text, const char **out, hyp_diag *diag)
 {
-    r->report.layers = hyp_arena_strdup(&r->arena, hyp_strbuf_text(layers));
-    return r->report.layers ? HYP_OK : hyp_fail_memory(diag, layers->len);
+    *out = hyp_arena_strdup(&r->arena, hyp_strbuf_text(text));
+    return *out && !text->failed ? HYP_OK : hyp_fail_memory(diag, text->len);
 }
 
 hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__Program *program,
-                             const hyp_strbuf *layers, hyp_strbuf *answer, hyp_compile_report **out, hyp_diag *diag)
+                             const hyp_strbuf *layers, hyp_strbuf *answer, const hyp_strbuf *verified,
+                             hyp_compile_report **out, hyp_diag *diag)
 {
     owned_report *r = hyp_calloc(1, sizeof *r);
     if (!r) return hyp_fail_memory(diag, sizeof *r);
     r->report.stop_reason = "nothing was rewritten";
-    r->report.steps = r->report.layers = r->report.answer = "";
+    r->report.steps = r->report.layers = r->report.answer = r->report.verified = "";
     hyp_status status = rewrite ? copy_rules(r, rewrite, diag) : HYP_OK;
     if (status == HYP_OK && rewrite) status = copy_phases(r, rewrite, diag);
     if (status == HYP_OK && program) status = copy_steps(r, program, diag);
-    if (status == HYP_OK && layers) status = copy_layers(r, layers, diag);
+    if (status == HYP_OK && layers) status = copy_text(r, layers, &r->report.layers, diag);
+    if (status == HYP_OK && verified) status = copy_text(r, verified, &r->report.verified, diag);
     if (status == HYP_OK && answer) status = copy_answer(r, rewrite, program, answer, diag);
     if (status == HYP_OK)
         *out = &r->report;

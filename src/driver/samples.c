@@ -46,10 +46,9 @@ static bool is_input(const hyp_graph *g, const char *name)
     return false;
 }
 
-static hyp_status run_set(hyp_calibration *c, const hyp_samples *set, hyp_tensor *now, hyp_eval_tensor *loaded,
+static hyp_status for_set(const hyp_graph *g, const hyp_samples *set, hyp_tensor *now, hyp_sample_fn *each, void *user,
                           hyp_diag *diag)
 {
-    const hyp_graph *g = c->graph;
     int64_t samples;
     for (size_t i = 0; i < set->count; i++)
         if (set->tensors[i].name && !is_input(g, set->tensors[i].name))
@@ -65,9 +64,7 @@ static hyp_status run_set(hyp_calibration *c, const hyp_samples *set, hyp_tensor
             now[count] = sample_of(t, value->type.rank, s);
             now[count++].name = value->name;
         }
-        hyp_status status = hyp_load_inputs(g, now, count, loaded, diag);
-        if (status == HYP_OK) status = hyp_calibrate(c, loaded, g->inputs.len, diag);
-        for (size_t i = 0; i < g->inputs.len; i++) hyp_eval_tensor_dispose(&loaded[i]);
+        hyp_status status = each(user, now, count, diag);
         if (status == HYP_OK) continue;
         hyp_diag_prefix(diag, "sample %lld", (long long)s);
         return status;
@@ -75,17 +72,33 @@ static hyp_status run_set(hyp_calibration *c, const hyp_samples *set, hyp_tensor
     return HYP_OK;
 }
 
-hyp_status hyp_run_samples(hyp_calibration *c, const hyp_samples *samples, size_t count, hyp_diag *diag)
+hyp_status hyp_for_samples(const hyp_graph *g, const hyp_samples *samples, size_t count, hyp_sample_fn *each,
+                           void *user, hyp_diag *diag)
 {
-    size_t inputs = c->graph->inputs.len + 1;
-    hyp_tensor *now = hyp_calloc(inputs, sizeof *now);
-    hyp_eval_tensor *loaded = hyp_calloc(inputs, sizeof *loaded);
-    hyp_status status = now && loaded ? HYP_OK : hyp_fail_memory(diag, inputs * sizeof *loaded);
+    hyp_tensor *now = hyp_calloc(g->inputs.len + 1, sizeof *now);
+    hyp_status status = now ? HYP_OK : hyp_fail_memory(diag, g->inputs.len * sizeof *now);
     for (size_t i = 0; i < count && status == HYP_OK; i++) {
-        status = run_set(c, &samples[i], now, loaded, diag);
+        status = for_set(g, &samples[i], now, each, user, diag);
         if (status != HYP_OK && count > 1) hyp_diag_prefix(diag, "set %zu of samples", i);
     }
     hyp_free(now);
+    return status;
+}
+
+static hyp_status calibrate(void *user, const hyp_tensor *inputs, size_t count, hyp_diag *diag)
+{
+    hyp_calibration *c = user;
+    size_t wanted = c->graph->inputs.len;
+    hyp_eval_tensor *loaded = hyp_calloc(wanted + 1, sizeof *loaded);
+    if (!loaded) return hyp_fail_memory(diag, wanted * sizeof *loaded);
+    hyp_status status = hyp_load_inputs(c->graph, inputs, count, loaded, diag);
+    if (status == HYP_OK) status = hyp_calibrate(c, loaded, wanted, diag);
+    for (size_t i = 0; i < wanted; i++) hyp_eval_tensor_dispose(&loaded[i]);
     hyp_free(loaded);
     return status;
+}
+
+hyp_status hyp_run_samples(hyp_calibration *c, const hyp_samples *samples, size_t count, hyp_diag *diag)
+{
+    return hyp_for_samples(c->graph, samples, count, calibrate, c, diag);
 }

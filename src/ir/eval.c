@@ -206,6 +206,7 @@ typedef struct run {
     uint32_t *uses;           /* by value: reads still to come, outputs count as one each */
     int64_t *symbols;         /* by symbol; -1 = not known */
     const hyp_eval_watch *watch; /* NULL: all of the graph runs */
+    const hyp_eval_change *change; /* NULL: nothing is changed on the way */
 } run;
 
 static hyp_status check_inputs(const run *r, const hyp_eval_tensor *inputs, size_t count)
@@ -291,9 +292,11 @@ static hyp_status run_node(run *r, hyp_node_id node)
     }
     bool tells = asked(r, node, HYP_WATCH_TELL), runs = asked(r, node, HYP_WATCH_RUN);
     if (status == HYP_OK && r->watch && tells) status = r->watch->tell(r->watch->user, node, in, r->diag);
+    if (status == HYP_OK && r->change) status = r->change->before(r->change->user, node, in, r->diag);
     if (status == HYP_OK && runs)
         status = hyp_op_eval(r->g->dims, n->op, n->attrs, r->mode, in, n->input_count, out, n->output_count, r->symbols,
                              r->diag);
+    if (r->change) r->change->after(r->change->user, node, in, out, status == HYP_OK);
     if (status == HYP_OK) {
         for (uint32_t i = 0; i < n->input_count; i++)
             if (n->inputs[i] != HYP_NO_VALUE) release(r, n->inputs[i]);
@@ -356,9 +359,10 @@ static hyp_status run_graph(run *r, const hyp_eval_tensor *inputs, size_t input_
 }
 
 static hyp_status evaluate(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_watch *watch,
-                           const hyp_eval_tensor *inputs, size_t input_count, hyp_eval_tensor *outputs, hyp_diag *diag)
+                           const hyp_eval_change *change, const hyp_eval_tensor *inputs, size_t input_count,
+                           hyp_eval_tensor *outputs, hyp_diag *diag)
 {
-    run r = {.g = g, .mode = mode, .diag = diag, .watch = watch};
+    run r = {.g = g, .mode = mode, .diag = diag, .watch = watch, .change = change};
     r.tensors = hyp_calloc(g->values.len, sizeof *r.tensors);
     r.uses = hyp_calloc(g->values.len, sizeof *r.uses);
     r.symbols = hyp_calloc(hyp_dims_symbol_count(g->dims), sizeof *r.symbols);
@@ -375,8 +379,15 @@ static hyp_status evaluate(const hyp_graph *g, hyp_eval_mode mode, const hyp_eva
 hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs, size_t input_count,
                           hyp_eval_tensor *outputs, hyp_diag *diag)
 {
+    return hyp_graph_eval_changed(g, mode, inputs, input_count, NULL, outputs, diag);
+}
+
+hyp_status hyp_graph_eval_changed(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
+                                  size_t input_count, const hyp_eval_change *change, hyp_eval_tensor *outputs,
+                                  hyp_diag *diag)
+{
     if (g->outputs.len) memset(outputs, 0, g->outputs.len * sizeof *outputs);
-    hyp_status status = evaluate(g, mode, NULL, inputs, input_count, outputs, diag);
+    hyp_status status = evaluate(g, mode, NULL, change, inputs, input_count, outputs, diag);
     for (size_t i = 0; status != HYP_OK && i < g->outputs.len; i++) hyp_eval_tensor_dispose(&outputs[i]);
     return status;
 }
@@ -384,5 +395,5 @@ hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval
 hyp_status hyp_graph_watch(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs, size_t input_count,
                            const hyp_eval_watch *watch, hyp_diag *diag)
 {
-    return evaluate(g, mode, watch, inputs, input_count, NULL, diag);
+    return evaluate(g, mode, watch, NULL, inputs, input_count, NULL, diag);
 }

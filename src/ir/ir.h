@@ -288,6 +288,17 @@ void hyp_eval_tensor_store(const hyp_eval_tensor *t, void *data);
  * values are freed after their last use. */
 HYP_NODISCARD hyp_status hyp_graph_eval(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
                                         size_t input_count, hyp_eval_tensor *outputs, hyp_diag *diag);
+/* The same, changed on the way: `before` a node runs it may put tensors of its own in the place of what the node reads
+ * (in[i] is NULL where an input is absent), which are to stand until `after`; `after` may change what it wrote, and is
+ * called for every `before`, with ran = false and no results where the node failed. change NULL: hyp_graph_eval. */
+typedef struct hyp_eval_change {
+    hyp_status (*before)(void *user, hyp_node_id node, const hyp_eval_tensor **in, hyp_diag *diag);
+    void (*after)(void *user, hyp_node_id node, const hyp_eval_tensor *const *in, hyp_eval_tensor *out, bool ran);
+    void *user;
+} hyp_eval_change;
+HYP_NODISCARD hyp_status hyp_graph_eval_changed(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
+                                                size_t input_count, const hyp_eval_change *change,
+                                                hyp_eval_tensor *outputs, hyp_diag *diag);
 /* Runs as much of the graph as is asked for and gives no outputs: nodes that are HYP_WATCH_RUN run, which takes that
  * all nodes that they read from do, and of those that are HYP_WATCH_TELL `tell` is told what they read; in[i] is NULL
  * where an input is absent. What it returns other than HYP_OK ends the run. */
@@ -299,6 +310,25 @@ typedef struct hyp_eval_watch {
 enum { HYP_WATCH_RUN = 1, HYP_WATCH_TELL = 2 };
 HYP_NODISCARD hyp_status hyp_graph_watch(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
                                          size_t input_count, const hyp_eval_watch *watch, hyp_diag *diag);
+/* What an implementation of the graph may give: expect.c. */
+typedef struct hyp_expect_options {
+    double unit;         /* what a result of type f32 may be rounded by, relative; 0 = as f32 is */
+    double product_unit; /* what products may round what they multiply by; 0 = not */
+    double largest;      /* no value of type f32 may be larger in a narrow type; 0 = as f32 */
+    bool determined;     /* only sums, products and functions may be rounded in another way: + - * / keep their bits */
+    bool any_nan;        /* what becomes of NaN is not said */
+    bool any_inf;        /* nor where a value that is no longer finite goes */
+} hyp_expect_options;
+/* Runs the graph in native arithmetic, and again with every result off by about what another order of sums, another
+ * implementation of a function or a narrower type changes. values[i] is what output i is natively; tolerances[i], of
+ * f64, how far it moved, with room to spare: 0 where it is determined, so that bits must agree, and INFINITY where nothing can be
+ * said: behind a comparison or a rounding to integers that goes either way, or where little is left of the value. What
+ * reaches a discontinuity from inputs and constants through IEEE arithmetic alone is never moved, unless `unit` is given.
+ * Both arrays are owned by the caller, as the results of hyp_graph_eval. Deterministic. */
+HYP_NODISCARD hyp_status hyp_graph_expect(const hyp_graph *g, const hyp_eval_tensor *inputs, size_t input_count,
+                                          const hyp_expect_options *options, hyp_eval_tensor *values,
+                                          hyp_eval_tensor *tolerances, hyp_diag *diag);
+
 /* Runs one operator on concrete tensors: constant folding, rule tests. */
 HYP_NODISCARD hyp_status hyp_op_eval(hyp_dims *dims, hyp_op op, const hyp_attr *attrs, hyp_eval_mode mode,
                                      const hyp_eval_tensor *const *in, uint32_t input_count, hyp_eval_tensor *out,

@@ -3,16 +3,7 @@
 
 #include "base/dtype.h"
 #include "hypatia/tensor_io.h"
-
-/* SplitMix64 (Steele, Lea, Flood 2014) as a function of the counter, so that element i does not depend on
- * the elements before it. */
-static uint64_t random_bits(uint64_t seed, uint64_t i)
-{
-    uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
+#include "onnx/random.h"
 
 void hyp_tensor_randomize(hyp_tensor *t, uint64_t seed)
 {
@@ -20,7 +11,7 @@ void hyp_tensor_randomize(hyp_tensor *t, uint64_t seed)
     /* As many bits as every value in [-1, 1) that they make is exact in the type. */
     int bits = t->dtype == HYP_F64 ? 53 : t->dtype == HYP_F32 ? 24 : t->dtype == HYP_F16 ? 11 : 8;
     for (int64_t i = 0; i < count; i++) {
-        uint64_t r = random_bits(seed, (uint64_t)i);
+        uint64_t r = hyp_random_bits(seed, (uint64_t)i);
         if (hyp_dtype_is_float(t->dtype))
             hyp_store_f64(t->dtype, t->data, (size_t)i, ldexp((double)(r >> (64 - bits)), 1 - bits) - 1.0);
         else
@@ -52,8 +43,8 @@ static void compare_element(hyp_comparison *c, int64_t i, double a, double ref, 
     if (!(diff <= atol + rtol * size)) c->outside++;
 }
 
-hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *reference, double rtol, double atol,
-                              hyp_comparison *out, hyp_diag *diag)
+/* Whether two tensors can be compared; *count is the number of their elements. */
+static hyp_status check_pair(const hyp_tensor *actual, const hyp_tensor *reference, int64_t *out, hyp_diag *diag)
 {
     if (actual->dtype != reference->dtype)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "cannot compare elements of type %s with %s",
@@ -71,19 +62,70 @@ hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *refere
         bytes > reference->bytes)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "cannot compare: the memory of a tensor is smaller than its dims say");
+    *out = count;
+    return HYP_OK;
+}
 
+/* |a - b| of elements i; 64-bit integers may differ by less than a double shows. */
+static double distance(const hyp_tensor *a, const hyp_tensor *b, int64_t i)
+{
+    double d = fabs(hyp_load_f64(a->dtype, a->data, (size_t)i) - hyp_load_f64(b->dtype, b->data, (size_t)i));
+    bool equal = hyp_dtype_is_float(a->dtype) ||
+                 hyp_load_i64(a->dtype, a->data, (size_t)i) == hyp_load_i64(a->dtype, b->data, (size_t)i);
+    return d == 0 && !equal ? 1 : d;
+}
+
+hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *reference, double rtol, double atol,
+                              hyp_comparison *out, hyp_diag *diag)
+{
+    int64_t count;
+    HYP_TRY(check_pair(actual, reference, &count, diag));
     hyp_comparison c = {.elements = count, .max_abs_at = -1, .max_rel_at = -1};
     for (int64_t i = 0; i < count; i++) {
         double a = hyp_load_f64(actual->dtype, actual->data, (size_t)i);
         double ref = hyp_load_f64(reference->dtype, reference->data, (size_t)i);
-        double diff = fabs(a - ref);
-        /* 64-bit integers may differ by less than a double shows. */
-        if (diff == 0 && !hyp_dtype_is_float(actual->dtype) &&
-            hyp_load_i64(actual->dtype, actual->data, (size_t)i) !=
-                hyp_load_i64(actual->dtype, reference->data, (size_t)i))
-            diff = 1;
-        compare_element(&c, i, a, ref, diff, rtol, atol);
+        compare_element(&c, i, a, ref, distance(actual, reference, i), rtol, atol);
     }
     *out = c;
+    return HYP_OK;
+}
+
+hyp_status hyp_tensor_judge(const hyp_tensor *actual, const hyp_tensor *expected, const hyp_tensor *tolerance,
+                            hyp_judgement *out, hyp_diag *diag)
+{
+    int64_t count;
+    HYP_TRY(check_pair(actual, expected, &count, diag));
+    if (tolerance->dtype != HYP_F64 || hyp_tensor_elements(tolerance) != count ||
+        tolerance->bytes < (size_t)count * sizeof(double))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "cannot compare: the tolerances are no f64 of as many elements");
+    hyp_judgement j = {.elements = count, .max_abs_at = -1, .max_rel_at = -1, .worst_at = -1};
+    const double *allowed = tolerance->data;
+    double worst = -1, sum = 0;
+    int64_t finite = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double a = hyp_tensor_at(actual, i), b = hyp_tensor_at(expected, i), d = distance(actual, expected, i);
+        if (isinf(allowed[i])) {
+            j.undecided++;
+            continue;
+        }
+        bool numbers = isfinite(a) && isfinite(b);
+        if (!numbers) d = a == b || (isnan(a) && isnan(b)) ? 0 : INFINITY;
+        double part = d == 0 ? 0 : allowed[i] > 0 ? d / allowed[i] : INFINITY;
+        if (part > 1) j.outside++;
+        if (part > worst || (part == worst && d > j.worst_abs)) {
+            worst = part;
+            j.worst_at = i;
+            j.worst_abs = d;
+            j.worst_allowed = allowed[i];
+        }
+        if (!numbers) continue;
+        finite++;
+        sum += d;
+        if (d > j.max_abs || j.max_abs_at < 0) j.max_abs = d, j.max_abs_at = i;
+        if (b != 0 && (d / fabs(b) > j.max_rel || j.max_rel_at < 0)) j.max_rel = d / fabs(b), j.max_rel_at = i;
+    }
+    j.mean_abs = finite ? sum / (double)finite : 0;
+    j.factor = worst > 1 ? worst : 1;
+    *out = j;
     return HYP_OK;
 }

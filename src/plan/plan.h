@@ -77,10 +77,17 @@ typedef struct hyp_plan_weights {
 /* Sets the offset of every WEIGHT tensor of the program, in order of tensor index. */
 void hyp_plan_place_weights(HypPlan__Program *program);
 
+/* Looks at a plan that is whole but has not its name yet; what it returns other than HYP_OK is that of the writing, which
+ * then leaves nothing. Not called where the plan goes to what is no regular file: hyp_outfile. */
+typedef struct hyp_plan_check {
+    hyp_status (*check)(void *user, const char *path, hyp_diag *diag);
+    void *user;
+} hyp_plan_check;
+
 /* Validates and writes a plan; weights stream through one at a time, so memory stays at the largest one. The
- * file appears whole or not at all. Same program and weights, same bytes. */
+ * file appears whole or not at all. Same program and weights, same bytes. `check` may be NULL. */
 HYP_NODISCARD hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program,
-                                        const hyp_plan_weights *weights, hyp_diag *diag);
+                                        const hyp_plan_weights *weights, const hyp_plan_check *check, hyp_diag *diag);
 
 /* Writes an open plan with another device section; NULL: without one. The rest stays as it is, byte for byte. `path`
  * may be the file that the plan was opened from. */

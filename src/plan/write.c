@@ -84,7 +84,7 @@ static hyp_status write_file(hyp_outfile *file, const HypPlan__Program *program,
 }
 
 hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program, const hyp_plan_weights *weights,
-                          hyp_diag *diag)
+                          const hyp_plan_check *check, hyp_diag *diag)
 {
     HYP_TRY(hyp_plan_validate(program, diag));
     size_t size = hyp_plan__program__get_packed_size(program);
@@ -104,6 +104,7 @@ hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program, con
     hyp_outfile file = {.fd = -1};
     hyp_status status = hyp_outfile_open(&file, path, diag);
     if (status == HYP_OK) status = write_file(&file, program, weights, &h, packed, diag);
+    if (status == HYP_OK && check && file.temp) status = check->check(check->user, file.temp, diag);
     if (status == HYP_OK) status = hyp_outfile_commit(&file, diag);
     hyp_outfile_abort(&file);
     hyp_free(packed);

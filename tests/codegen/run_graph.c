@@ -7,7 +7,7 @@ hyp_status write_plan(const hyp_graph *g, const char *path, hyp_diag *diag)
     hyp_codegen_options options = {.target = "cpu", .producer = "test", .model_name = g->name, .model_hash = 1};
     hyp_lowered lowered;
     HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
-    hyp_status status = hyp_codegen_write(&lowered, path, NULL, NULL, diag);
+    hyp_status status = hyp_codegen_write(&lowered, path, NULL, NULL, NULL, diag);
     hyp_lowered_dispose(&lowered);
     return status;
 }

@@ -99,7 +99,7 @@ static double written_weight(fixture *f, const char *name, size_t i)
     hyp_plan plan;
     double value = 0;
     bool found = false;
-    if (hyp_codegen_write(&f->lowered, f->path, NULL, NULL, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    if (hyp_codegen_write(&f->lowered, f->path, NULL, NULL, NULL, &diag) != HYP_OK) fail_msg("%s", diag.message);
     if (hyp_plan_open_file(f->path, NULL, &plan, &diag) != HYP_OK) fail_msg("%s", diag.message);
     for (size_t t = 0; t < plan.program->n_tensors; t++) {
         const HypPlan__Tensor *tensor = plan.program->tensors[t];
@@ -752,7 +752,7 @@ static void borrowed_constants_are_forgotten_when_they_are_written(void **state)
     hyp_codegen_options options = {.target = "cpu"};
     assert_int_equal(hyp_codegen_lower(&f->graph, &options, &f->lowered, NULL), HYP_OK);
     forgotten seen = {{0}, 0};
-    assert_int_equal(hyp_codegen_write(&f->lowered, f->path, note_forgotten, &seen, NULL), HYP_OK);
+    assert_int_equal(hyp_codegen_write(&f->lowered, f->path, note_forgotten, &seen, NULL, NULL), HYP_OK);
     assert_int_equal(seen.count, 2);
     assert_true((seen.data[0] == a && seen.data[1] == b) || (seen.data[0] == b && seen.data[1] == a));
 }
@@ -763,7 +763,7 @@ static void a_constant_without_data_cannot_be_written(void **state)
     lower(f, "(graph \"\" (input %x (f32 b 2)) (const %w (f32 2) (hash \"0123456789abcdef\")) (%1 (add %x %w)) (output "
              "\"y\" %1))");
     hyp_diag diag = {0};
-    assert_int_equal(hyp_codegen_write(&f->lowered, f->path, NULL, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_codegen_write(&f->lowered, f->path, NULL, NULL, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(diag.message, "'w' has no data"));
     assert_int_not_equal(access(f->path, F_OK), 0);
 }
@@ -805,7 +805,7 @@ static void running_out_of_memory_is_an_error(void **state)
     for (uint64_t n = 1; n < 10000; n++) {
         hyp_mem_fail_after(n);
         hyp_status status = hyp_codegen_lower(&f->graph, &options, &f->lowered, NULL);
-        if (status == HYP_OK) status = hyp_codegen_write(&f->lowered, f->path, NULL, NULL, NULL);
+        if (status == HYP_OK) status = hyp_codegen_write(&f->lowered, f->path, NULL, NULL, NULL, NULL);
         hyp_mem_fail_after(0);
         hyp_lowered_dispose(&f->lowered);
         if (status == HYP_OK) return;

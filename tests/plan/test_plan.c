@@ -44,7 +44,7 @@ static int setup(void **state)
     snprintf(f->path, sizeof f->path, "test_plan.%ld.bin", (long)getpid());
     hyp_plan_weights weights = sample_weights();
     hyp_diag diag = {0};
-    if (hyp_plan_write(f->path, f->program, &weights, &diag) != HYP_OK) {
+    if (hyp_plan_write(f->path, f->program, &weights, NULL, &diag) != HYP_OK) {
         print_error("%s\n", diag.message);
         return -1;
     }
@@ -121,7 +121,7 @@ static void the_same_program_gives_the_same_bytes(void **state)
     snprintf(path, sizeof path, "%s.again", f->path);
     hyp_arena arena = {0};
     hyp_plan_weights weights = sample_weights();
-    assert_int_equal(hyp_plan_write(path, sample_program(&arena), &weights, NULL), HYP_OK);
+    assert_int_equal(hyp_plan_write(path, sample_program(&arena), &weights, NULL, NULL), HYP_OK);
     uint8_t *bytes;
     size_t size;
     read_file(path, &bytes, &size);
@@ -142,7 +142,7 @@ static void a_plan_on_standard_output_has_the_same_bytes(void **state)
     int saved = dup(STDOUT_FILENO);
     assert_non_null(freopen(path, "wb", stdout));
     hyp_plan_weights weights = sample_weights();
-    hyp_status status = hyp_plan_write("-", f->program, &weights, NULL);
+    hyp_status status = hyp_plan_write("-", f->program, &weights, NULL, NULL);
     dup2(saved, STDOUT_FILENO);
     close(saved);
     assert_int_equal(status, HYP_OK);
@@ -166,7 +166,7 @@ static void a_plan_that_cannot_be_finished_leaves_no_file(void **state)
     fixture *f = *state;
     unlink(f->path);
     hyp_plan_weights weights = {fail_to_get, NULL};
-    assert_int_equal(hyp_plan_write(f->path, f->program, &weights, NULL), HYP_ERR_IO);
+    assert_int_equal(hyp_plan_write(f->path, f->program, &weights, NULL, NULL), HYP_ERR_IO);
     assert_int_not_equal(access(f->path, F_OK), 0);
 }
 
@@ -661,7 +661,7 @@ static void a_linear_of_f8e4m3_has_two_scales_and_one_layer(void **state)
 
     hyp_plan plan;
     hyp_plan_weights weights = sample_weights();
-    assert_int_equal(hyp_plan_write(f->path, p, &weights, &diag), HYP_OK);
+    assert_int_equal(hyp_plan_write(f->path, p, &weights, NULL, &diag), HYP_OK);
     assert_int_equal(hyp_plan_open_file(f->path, NULL, &plan, &diag), HYP_OK);
     const HypPlan__Layer *read = plan.program->steps[T_STEPS + 1]->linear->layers[0];
     assert_true(read->x_scale == 0.5f && read->weight_scale == 0.125f);

@@ -346,7 +346,7 @@ void pb_write(plan_builder *b, char path[PB_PATH])
     hyp_diag diag = {0};
     hyp_plan_place_weights(&b->program);
     hyp_plan_weights weights = {give_weight, b};
-    if (hyp_plan_write(path, &b->program, &weights, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    if (hyp_plan_write(path, &b->program, &weights, NULL, &diag) != HYP_OK) fail_msg("%s", diag.message);
 }
 
 void pb_remove(plan_builder *b, const char *path)

@@ -1,0 +1,370 @@
+/* verify.c - the plan against the imported graph, which no rule has touched, on sample inputs. */
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "driver/driver.h"
+
+/* ---- what it costs -------------------------------------------------------------------------------------- */
+
+enum { RUNS = 4 /* of the interpreter, for a sample with its tolerances */, DRAWN = HYP_DRAW_COUNT };
+
+/* The interpreter as a device of the cost model. */
+static hyp_device_profile interpreter(void)
+{
+    hyp_device_profile p = {.name = "interpreter",
+                            .launch_seconds = 1e-6,
+                            .bytes_per_second = 2e9,
+                            .cache_bytes = 1,
+                            .cache_bytes_per_second = 2e9,
+                            .flops_f32 = 1.2e9,
+                            .flops_tf32 = 1.2e9,
+                            .flops_f16 = 1.2e9,
+                            .flops_bf16 = 1.2e9,
+                            .flops_f64 = 1.2e9,
+                            .pointwise_per_second = 5e7};
+    for (int i = 0; i < HYP_OP_COUNT; i++) p.kernel_calls[i] = true;
+    return p;
+}
+
+static hyp_status predict(const hyp_graph *g, const int64_t *sizes, double *out, hyp_diag *diag)
+{
+    hyp_roofline r = {.profile = interpreter(), .sizes = sizes, .size_count = hyp_dims_symbol_count(g->dims)};
+    hyp_status status = HYP_OK;
+    *out = 0;
+    for (size_t i = 0; i < g->nodes.len && status == HYP_OK; i++) {
+        const hyp_node *n = &g->nodes.data[i];
+        double seconds = 0;
+        status = hyp_roofline_kernel(g, &n, 1, &r, &seconds, diag);
+        *out += isfinite(seconds) ? seconds : 0;
+    }
+    return status;
+}
+
+/* Seconds of one sample that is drawn. */
+static hyp_status predict_sample(const hyp_verification *v, hyp_draw how, double *out, hyp_diag *diag)
+{
+    int64_t *sizes = hyp_calloc(hyp_dims_symbol_count(v->graph->dims) + 1, sizeof *sizes);
+    if (!sizes) return hyp_fail_memory(diag, sizeof *sizes);
+    hyp_sample_sizes(v->graph, v->settings, how, 0, sizes);
+    hyp_status status = predict(v->graph, sizes, out, diag);
+    *out *= RUNS;
+    hyp_free(sizes);
+    return status;
+}
+
+/* ---- what is expected ----------------------------------------------------------------------------------- */
+
+static bool used_class(const hyp_rewrite_report *r, const char *classes)
+{
+    for (size_t i = 0; r && i < r->rule_count; i++)
+        if (r->rules[i].used && strchr(classes, r->rules[i].numeric_class[0])) return true;
+    return false;
+}
+
+static hyp_expect_options expectation(const hyp_verification *v, const hyp_rewrite_report *r)
+{
+    hyp_expect_options o = hyp_expectation(v->settings->precision);
+    bool rounds = used_class(r, "RA");
+    o.determined = !rounds;
+    o.any_inf = rounds || o.unit > 0;
+    o.any_nan = used_class(r, "NA") || o.any_inf;
+    if (used_class(r, "A") && o.unit < 0x1p-11) o.unit = 0x1p-11;
+    return o;
+}
+
+static hyp_status expect_sample(const hyp_verification *v, const hyp_expect_options *o, hyp_sample *s, hyp_diag *diag)
+{
+    return hyp_expect_outputs(v->graph, o, s->inputs, v->graph->inputs.len, &s->values, &s->tolerances, diag);
+}
+
+/* The first attempt that the graph takes; false with the reason of the first one when it takes none. */
+static hyp_status draw_sample(hyp_verification *v, const hyp_expect_options *o, hyp_draw how, bool *out_found,
+                              hyp_diag *why, hyp_diag *diag)
+{
+    hyp_diag reason = {0};
+    *out_found = false;
+    for (int attempt = 0; attempt < HYP_DRAW_ATTEMPTS; attempt++) {
+        hyp_sample s = {0};
+        hyp_status status = hyp_sample_draw(v->graph, v->settings, how, attempt, &s, &reason);
+        if (status == HYP_OK) status = expect_sample(v, o, &s, &reason);
+        if (status == HYP_OK) {
+            v->samples[v->count++] = s;
+            *out_found = true;
+            return HYP_OK;
+        }
+        hyp_sample_dispose(v->graph, &s);
+        if (status == HYP_ERR_NO_MEMORY) return hyp_fail(diag, status, "%s", reason.message);
+        if (attempt == 0) *why = reason;
+    }
+    return HYP_OK;
+}
+
+typedef struct given {
+    hyp_verification *v;
+    const hyp_expect_options *options;
+} given;
+
+static hyp_status copy_tensor(const hyp_tensor *from, hyp_tensor *out, hyp_diag *diag)
+{
+    hyp_tensor t = *from;
+    HYP_TRY(hyp_tensor_alloc(&t, diag));
+    if (t.bytes > from->bytes) {
+        hyp_tensor_dispose(&t);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the sample of input '%s' has %zu bytes, its dims want more",
+                        from->name, from->bytes);
+    }
+    if (t.bytes) memcpy(t.data, from->data, t.bytes);
+    *out = t;
+    return HYP_OK;
+}
+
+static hyp_status take_sample(void *user, const hyp_tensor *inputs, size_t count, hyp_diag *diag)
+{
+    given *c = user;
+    hyp_verification *v = c->v;
+    const hyp_graph *g = v->graph;
+    if (v->count == HYP_MOST_SAMPLES) return HYP_OK;
+    hyp_sample *s = &v->samples[v->count];
+    s->inputs = hyp_calloc(g->inputs.len + 1, sizeof *s->inputs);
+    s->drawn = hyp_calloc(g->inputs.len + 1, sizeof *s->drawn);
+    if (!s->inputs || !s->drawn) return hyp_fail_memory(diag, g->inputs.len * sizeof *s->inputs);
+    v->count++;
+    for (size_t i = 0; i < g->inputs.len; i++) {
+        const hyp_tensor *t = hyp_find_input(g, i, inputs, count);
+        const char *name = g->values.data[g->inputs.data[i]].name;
+        if (!t) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "no sample was given for input '%s'", name);
+        s->drawn[i].given = true;
+        HYP_TRY(copy_tensor(t, &s->inputs[i], diag));
+        s->inputs[i].name = name;
+    }
+    return expect_sample(v, c->options, s, diag);
+}
+
+/* ---- deciding ------------------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Below a second or a tenth of the compilation everything is verified, below ten seconds one sample. */
+static hyp_status choose(hyp_verification *v, double compiled, int *out_draws, hyp_diag *diag)
+{
+    const char *wanted = v->settings->options.verify;
+    double of_sample[DRAWN], all = 0;
+    *out_draws = DRAWN;
+    if (!v->settings->options.run_plan) {
+        hyp_strbuf_puts(&v->text, "not verified: there is no runtime here (hyp_compile_options.run_plan)");
+        v->mode = HYP_VERIFY_OFF;
+        return HYP_OK;
+    }
+    if (wanted && strcmp(wanted, "off") == 0) {
+        hyp_strbuf_puts(&v->text, "not verified: verification is off");
+        v->mode = HYP_VERIFY_OFF;
+        return HYP_OK;
+    }
+    for (int i = 0; i < DRAWN; i++) {
+        HYP_TRY(predict_sample(v, (hyp_draw)i, &of_sample[i], diag));
+        all += of_sample[i];
+    }
+    v->predicted = all;
+    v->mode = wanted && strcmp(wanted, "warn") == 0 ? HYP_VERIFY_WARN : HYP_VERIFY_STRICT;
+    if (wanted || all < 1 || all < compiled / 10) return HYP_OK;
+    v->mode = HYP_VERIFY_WARN;
+    *out_draws = 1;
+    v->predicted = of_sample[0];
+    if (of_sample[0] < 10) return HYP_OK;
+    hyp_strbuf_printf(&v->text,
+                      "not verified: the reference interpreter would take about %.0f seconds for one sample; "
+                      "--verify strict or warn does it",
+                      of_sample[0]);
+    v->mode = HYP_VERIFY_OFF;
+    return HYP_OK;
+}
+
+hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *imported, const hyp_settings *settings,
+                                    const hyp_rewrite_report *rewrite, double compiled, hyp_diag *diag)
+{
+    int draws;
+    *v = (hyp_verification){.graph = imported, .settings = settings};
+    HYP_TRY(choose(v, compiled, &draws, diag));
+    if (v->mode == HYP_VERIFY_OFF) return HYP_OK;
+    const hyp_compile_options *o = &settings->options;
+    hyp_expect_options e = expectation(v, rewrite);
+    given c = {v, &e};
+    double start = now();
+    hyp_diag why = {0};
+    if (o->samples_count > 0) {
+        hyp_status status = hyp_for_samples(imported, o->samples, o->samples_count, take_sample, &c, diag);
+        if (status != HYP_OK) return status;
+    }
+    bool narrow = e.unit > 0;
+    for (int i = 0; i < draws && o->samples_count == 0; i++) {
+        bool found;
+        if (narrow && i == HYP_DRAW_EDGES) continue; /* infinities and what overflows are no matter of a narrow type */
+        HYP_TRY(draw_sample(v, &e, (hyp_draw)i, &found, &why, diag));
+    }
+    v->seconds = now() - start;
+    if (v->count > 0) return HYP_OK;
+    if (o->verify && v->mode == HYP_VERIFY_STRICT)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "the plan cannot be verified: the model takes none of the inputs that were drawn (%s); give "
+                        "some with --samples (hyp_compile_options.samples)",
+                        why.message);
+    hyp_strbuf_printf(&v->text,
+                      "not verified: the model takes none of the inputs that were drawn (%s); --samples gives some",
+                      why.message);
+    v->mode = HYP_VERIFY_OFF;
+    return HYP_OK;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------------------ */
+
+static const char *kind_of(const hyp_sample *s, size_t inputs)
+{
+    static const char *const names[] = {"ordinary", "wide", "edge"};
+    if (inputs == 0) return "only";
+    return s->drawn[0].given ? "given" : names[s->drawn[0].how];
+}
+
+/* "[3 17]" */
+static void print_place(hyp_strbuf *sb, const hyp_tensor *t, int64_t flat)
+{
+    int64_t index[HYP_MAX_RANK];
+    for (int32_t a = t->rank - 1; a >= 0; a--) {
+        index[a] = flat % t->dims[a];
+        flat /= t->dims[a];
+    }
+    hyp_strbuf_puts(sb, "[");
+    for (int32_t a = 0; a < t->rank; a++) hyp_strbuf_printf(sb, "%s%lld", a ? " " : "", (long long)index[a]);
+    hyp_strbuf_puts(sb, "]");
+}
+
+static void describe_fault(hyp_verification *v, const hyp_sample *s, const char *name, const hyp_tensor *got,
+                           const hyp_tensor *wanted, const hyp_judgement *j)
+{
+    hyp_strbuf *sb = &v->fault;
+    hyp_strbuf_printf(sb, "output '%s'", name);
+    print_place(sb, got, j->worst_at);
+    hyp_strbuf_printf(sb, " is %.9g, wanted %.9g", hyp_tensor_at(got, j->worst_at), hyp_tensor_at(wanted, j->worst_at));
+    if (j->worst_allowed > 0)
+        hyp_strbuf_printf(sb, " within %.2g", j->worst_allowed);
+    else
+        hyp_strbuf_puts(sb, " exactly");
+    hyp_strbuf_printf(sb, " (%s sample; %lld of %lld elements are wrong)", kind_of(s, v->graph->inputs.len),
+                      (long long)j->outside, (long long)j->elements);
+}
+
+/* The totals of all outputs of all samples. */
+typedef struct totals {
+    double difference, allowed, part;
+    int64_t elements, undecided;
+} totals;
+
+static hyp_status judge_sample(hyp_verification *v, const hyp_sample *s, const hyp_tensor *got, totals *t,
+                               hyp_diag *diag)
+{
+    for (size_t i = 0; i < v->graph->outputs.len; i++) {
+        hyp_judgement j;
+        HYP_TRY(hyp_tensor_judge(&got[i], &s->values[i], &s->tolerances[i], &j, diag));
+        if (j.outside && v->fault.len == 0)
+            describe_fault(v, s, v->graph->outputs.data[i].name, &got[i], &s->values[i], &j);
+        v->failed = v->failed || j.outside;
+        t->elements += j.elements;
+        t->undecided += j.undecided;
+        double part = j.worst_at < 0 || j.worst_abs == 0 ? 0 : j.worst_abs / j.worst_allowed;
+        if (j.worst_at < 0 || part < t->part || (part == t->part && j.worst_allowed < t->allowed)) continue;
+        *t = (totals){j.worst_abs, j.worst_allowed, part, t->elements, t->undecided};
+    }
+    return HYP_OK;
+}
+
+static void summarize(hyp_verification *v, const totals *t)
+{
+    hyp_strbuf *sb = &v->text;
+    hyp_strbuf_printf(sb, "verified: %s%s, %zu sample%s", v->mode == HYP_VERIFY_STRICT ? "strict" : "to warn",
+                      v->mode == HYP_VERIFY_WARN && !v->settings->options.verify ? " and in part, by its cost" : "",
+                      v->count, v->count == 1 ? "" : "s");
+    if (v->failed) {
+        hyp_strbuf_puts(sb, ", WRONG: ");
+        hyp_strbuf_puts(sb, hyp_strbuf_text(&v->fault));
+    } else if (t->elements == t->undecided) {
+        hyp_strbuf_puts(sb, ", nothing could be decided");
+    } else if (t->part == 0) {
+        hyp_strbuf_puts(sb, ", no difference");
+    } else {
+        hyp_strbuf_printf(sb, ", largest difference %.2g of %.2g allowed", t->difference, t->allowed);
+    }
+    if (t->undecided && !v->failed)
+        hyp_strbuf_printf(sb, "; undecided: %lld of %lld elements", (long long)t->undecided, (long long)t->elements);
+}
+
+/* Memory for what the plan gives for one sample. */
+static hyp_status make_outputs(const hyp_graph *g, const hyp_sample *s, hyp_tensor *out, hyp_diag *diag)
+{
+    for (size_t i = 0; i < g->outputs.len; i++) {
+        hyp_tensor t = s->values[i];
+        HYP_TRY(hyp_tensor_alloc(&t, diag));
+        out[i] = t;
+    }
+    return HYP_OK;
+}
+
+static hyp_status run_and_judge(hyp_verification *v, const char *plan, hyp_plan_run *runs, hyp_diag *diag)
+{
+    const hyp_graph *g = v->graph;
+    for (size_t i = 0; i < v->count; i++) {
+        hyp_tensor *outputs = hyp_calloc(g->outputs.len + 1, sizeof *outputs);
+        if (!outputs) return hyp_fail_memory(diag, g->outputs.len * sizeof *outputs);
+        runs[i] = (hyp_plan_run){v->samples[i].inputs, g->inputs.len, outputs, g->outputs.len};
+        HYP_TRY(make_outputs(g, &v->samples[i], outputs, diag));
+    }
+    const hyp_compile_options *o = &v->settings->options;
+    hyp_diag why = {0};
+    hyp_status status = o->run_plan(plan, runs, v->count, o->run_plan_user, &why);
+    if (status == HYP_ERR_NO_MEMORY) return hyp_fail(diag, status, "%s", why.message);
+    if (status == HYP_ERR_DEVICE || status == HYP_ERR_UNSUPPORTED) {
+        if (o->verify && v->mode == HYP_VERIFY_STRICT)
+            return hyp_fail(diag, status, "the plan cannot be verified here: %s", why.message);
+        hyp_strbuf_printf(&v->text, "not verified: the plan does not run here (%s)", why.message);
+        return HYP_OK;
+    }
+    totals t = {.part = -1};
+    if (status != HYP_OK) {
+        v->failed = true;
+        hyp_strbuf_printf(&v->fault, "the plan does not run: %s", why.message);
+    }
+    for (size_t i = 0; i < v->count && status == HYP_OK; i++)
+        HYP_TRY(judge_sample(v, &v->samples[i], runs[i].outputs, &t, diag));
+    v->ran = true;
+    summarize(v, &t);
+    return HYP_OK;
+}
+
+hyp_status hyp_verification_run(hyp_verification *v, const char *plan, hyp_diag *diag)
+{
+    if (v->mode == HYP_VERIFY_OFF || v->count == 0) return HYP_OK;
+    double start = now();
+    hyp_plan_run runs[HYP_MOST_SAMPLES] = {{0}};
+    hyp_status status = run_and_judge(v, plan, runs, diag);
+    for (size_t i = 0; i < v->count; i++) {
+        for (size_t k = 0; runs[i].outputs && k < v->graph->outputs.len; k++) hyp_tensor_dispose(&runs[i].outputs[k]);
+        hyp_free(runs[i].outputs);
+    }
+    v->seconds += now() - start;
+    if (status == HYP_OK && v->failed && v->mode == HYP_VERIFY_STRICT)
+        return hyp_fail(diag, HYP_ERR_MISMATCH, "the plan is wrong: %s", hyp_strbuf_text(&v->fault));
+    return status;
+}
+
+void hyp_verification_dispose(hyp_verification *v)
+{
+    for (size_t i = 0; i < HYP_MOST_SAMPLES; i++)
+        if (v->graph) hyp_sample_dispose(v->graph, &v->samples[i]);
+    hyp_strbuf_dispose(&v->text);
+    hyp_strbuf_dispose(&v->fault);
+    *v = (hyp_verification){0};
+}

@@ -1,0 +1,424 @@
+/* expect.c - how far a right implementation of a graph may be from its native arithmetic: the graph runs again with
+ * every result moved by about what rounding in another way changes, and what comes out is compared.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "ir/op.h"
+
+/* How an operator's results come to be. */
+typedef enum kind {
+    SELECTS, /* results are among what is read, or are of integers: nothing is rounded */
+    EXACT,   /* IEEE arithmetic: one rounding, which the standard fixes */
+    FUNCTION,
+    SUM
+} kind;
+
+static kind kind_of(const hyp_node *n)
+{
+    switch (n->op) {
+    case HYP_OP_size:
+    case HYP_OP_shape:
+    case HYP_OP_reduce_max:
+    case HYP_OP_reduce_min:
+    case HYP_OP_argmax:
+    case HYP_OP_argmin:
+    case HYP_OP_reverse_sequence:
+    case HYP_OP_gather_elements:
+    case HYP_OP_gather_nd:
+    case HYP_OP_tensor_scatter:
+    case HYP_OP_topk:
+    case HYP_OP_one_hot:
+    case HYP_OP_trilu:
+    case HYP_OP_bit_cast:
+    case HYP_OP_max_pool:
+    case HYP_OP_max_pool_places:
+    case HYP_OP_max_unpool:
+    case HYP_OP_min:
+    case HYP_OP_max:
+    case HYP_OP_relu:
+    case HYP_OP_abs:
+    case HYP_OP_neg:
+    case HYP_OP_sign:
+    case HYP_OP_ceil:
+    case HYP_OP_floor:
+    case HYP_OP_round:
+    case HYP_OP_clip:
+    case HYP_OP_equal:
+    case HYP_OP_less:
+    case HYP_OP_less_equal:
+    case HYP_OP_and:
+    case HYP_OP_or:
+    case HYP_OP_xor:
+    case HYP_OP_not:
+    case HYP_OP_shift_left:
+    case HYP_OP_shift_right:
+    case HYP_OP_where: return SELECTS;
+    case HYP_OP_scatter_elements: return strcmp(n->attrs[1].sym, "none") == 0 ? SELECTS : SUM;
+    case HYP_OP_scatter_nd: return strcmp(n->attrs[0].sym, "none") == 0 ? SELECTS : SUM;
+    case HYP_OP_add:
+    case HYP_OP_sub:
+    case HYP_OP_mul:
+    case HYP_OP_div:
+    case HYP_OP_mod:
+    case HYP_OP_sqrt:
+    case HYP_OP_leaky_relu:
+    case HYP_OP_cast: return EXACT;
+    case HYP_OP_softmax:
+    case HYP_OP_range: return FUNCTION;
+    default: break;
+    }
+    uint32_t flags = hyp_op_get(n->op)->flags;
+    if (flags & (HYP_OPF_VIEW | HYP_OPF_COPY)) return SELECTS;
+    return flags & HYP_OPF_ELEMENTWISE ? FUNCTION : SUM;
+}
+
+/* A step in what it reads moves the result by more than a step: where an error of one bit may become any. */
+static bool jumps(const hyp_graph *g, const hyp_node *n)
+{
+    switch (n->op) {
+    case HYP_OP_sign:
+    case HYP_OP_ceil:
+    case HYP_OP_floor:
+    case HYP_OP_round:
+    case HYP_OP_mod:
+    case HYP_OP_equal:
+    case HYP_OP_less:
+    case HYP_OP_less_equal:
+    case HYP_OP_argmax:
+    case HYP_OP_argmin:
+    case HYP_OP_topk:
+    case HYP_OP_max_pool_places:
+    case HYP_OP_one_hot:
+    case HYP_OP_bit_cast: return true;
+    case HYP_OP_cast: return !hyp_dtype_is_float(g->values.data[n->outputs[0]].type.dtype);
+    default: return false;
+    }
+}
+
+static bool multiplies(hyp_op op)
+{
+    return op == HYP_OP_linear || op == HYP_OP_matmul || op == HYP_OP_gemm || op == HYP_OP_conv ||
+           op == HYP_OP_conv_transpose;
+}
+
+/* Near 0 these lose digits in one way of writing them and not in another: they are off by a part of what they read. */
+static bool cancels(hyp_op op)
+{
+    return op == HYP_OP_gelu || op == HYP_OP_gelu_tanh || op == HYP_OP_silu || op == HYP_OP_quick_gelu ||
+           op == HYP_OP_hard_swish || op == HYP_OP_mish || op == HYP_OP_softplus || op == HYP_OP_elu ||
+           op == HYP_OP_sigmoid || op == HYP_OP_tanh || op == HYP_OP_erf;
+}
+
+/* Terms of a sum of this node. */
+static double sum_length(const hyp_node *n, const hyp_eval_tensor *const *in)
+{
+    enum { UNKNOWN = 64 };
+    double length = 1;
+    switch (n->op) {
+    case HYP_OP_linear: return (double)in[0]->dims[1];
+    case HYP_OP_matmul: return (double)in[0]->dims[in[0]->rank - (n->attrs[0].i && in[0]->rank > 1 ? 2 : 1)];
+    case HYP_OP_gemm: return (double)in[0]->dims[n->attrs[0].i ? 0 : 1];
+    case HYP_OP_conv: return in[1]->dims[0] ? (double)in[1]->count / (double)in[1]->dims[0] : 1;
+    case HYP_OP_conv_transpose: return in[1]->dims[1] ? (double)in[1]->count / (double)in[1]->dims[1] : 1;
+    case HYP_OP_reduce_sum:
+    case HYP_OP_reduce_mean:
+    case HYP_OP_reduce_prod:
+        for (uint32_t i = 0; i < n->attrs[0].count; i++) {
+            int64_t axis = n->attrs[0].dims[i];
+            length *= (double)in[0]->dims[axis < 0 ? axis + in[0]->rank : axis];
+        }
+        return length;
+    case HYP_OP_average_pool:
+        for (uint32_t i = 0; i < n->attrs[0].count; i++) length *= (double)n->attrs[0].dims[i];
+        return length;
+    case HYP_OP_softmax:
+    case HYP_OP_cumsum:
+    case HYP_OP_cumprod:
+    case HYP_OP_layer_norm:
+    case HYP_OP_layer_norm_stats:
+    case HYP_OP_rms_norm: {
+        int64_t axis = n->attrs[0].i;
+        bool one = n->op == HYP_OP_softmax || n->op == HYP_OP_cumsum || n->op == HYP_OP_cumprod;
+        for (int32_t a = (int32_t)(axis < 0 ? axis + in[0]->rank : axis); a < in[0]->rank; a++) {
+            length *= (double)in[0]->dims[a];
+            if (one) break;
+        }
+        return length;
+    }
+    case HYP_OP_lstm:
+    case HYP_OP_gru:
+    case HYP_OP_rnn: return (double)in[1]->dims[0] + (double)in[0]->dims[0];
+    default: return UNKNOWN;
+    }
+}
+
+/* ---- a run that is off a little --------------------------------------------------------------------- */
+
+enum { MOST_COPIES = 16 };
+
+typedef struct noise {
+    const hyp_graph *g;
+    const hyp_expect_options *options;
+    const uint8_t *kept; /* by value: it is determined and what hangs on it jumps, or every determined value is kept */
+    uint64_t state;
+    double sign;
+    hyp_eval_tensor copies[MOST_COPIES]; /* of what the node reads that is being run */
+    size_t copied;
+} noise;
+
+/* What a value of this type is moved by, relative: some roundings of f32 and f64, of the narrow types about two. */
+static double step_of(const noise *n, hyp_dtype t)
+{
+    switch (t) {
+    case HYP_F64: return 0x1p-50;
+    case HYP_BF16: return 0x1p-7;
+    case HYP_F16: return 0x1p-10;
+    case HYP_F8E4M3: return 0x1p-3;
+    default: return n->options->unit > 0 ? 2 * n->options->unit : 0x1p-21;
+    }
+}
+
+/* Of either sign, 1/2 to 3/2, so that two of them do not cancel (xorshift64). */
+static double next_move(noise *n)
+{
+    n->state ^= n->state << 13;
+    n->state ^= n->state >> 7;
+    n->state ^= n->state << 17;
+    double size = 0.5 + (double)(n->state >> 32 & 0xffff) * 0x1p-16;
+    return n->state >> 63 ? n->sign * size : -n->sign * size;
+}
+
+/* Values that stand for infinity stay what they are. */
+static double most_of(hyp_dtype t) { return t == HYP_F16 ? 6e4 : t == HYP_F64 ? 1e308 : 2e38; }
+
+static void move(noise *n, hyp_eval_tensor *t, double step)
+{
+    double most = most_of(t->dtype);
+    for (size_t i = 0; i < t->count; i++)
+        if (fabs(t->f[i]) < most) t->f[i] += next_move(n) * step * t->f[i];
+}
+
+static hyp_status copy(noise *n, const hyp_eval_tensor **in, double step, hyp_diag *diag)
+{
+    if (n->copied == MOST_COPIES) return HYP_OK;
+    hyp_eval_tensor *to = &n->copies[n->copied];
+    HYP_TRY(hyp_eval_tensor_alloc(to, (*in)->dtype, (*in)->rank, (*in)->dims, diag));
+    n->copied++;
+    if (to->count) memcpy(to->f, (*in)->f, to->count * sizeof *to->f);
+    move(n, to, step);
+    *in = to;
+    return HYP_OK;
+}
+
+/* Which of a window's elements is the largest when one is no number differs from kernel to kernel. */
+static void drop_nan(hyp_eval_tensor *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (isnan(t->f[i])) t->f[i] = -INFINITY;
+}
+
+static hyp_status before(void *user, hyp_node_id id, const hyp_eval_tensor **in, hyp_diag *diag)
+{
+    enum { LARGE = 65536 }; /* of constants that meet something else: that is moved in their place */
+    noise *n = user;
+    const hyp_node *node = &n->g->nodes.data[id];
+    bool sums = kind_of(node) == SUM, product = multiplies(node->op);
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (!in[i] || !in[i]->f) continue;
+        bool given = n->g->values.data[node->inputs[i]].kind != HYP_VALUE_NODE;
+        bool narrowed = given && n->options->unit > 0 && in[i]->dtype == HYP_F32;
+        if (node->op == HYP_OP_max_pool || node->op == HYP_OP_max_pool_places) {
+            HYP_TRY(copy(n, &in[i], narrowed ? step_of(n, in[i]->dtype) : 0, diag));
+            drop_nan(&n->copies[n->copied - 1]);
+            continue;
+        }
+        if (!sums && !narrowed) continue;
+        if (in[i]->count > LARGE && n->g->values.data[node->inputs[i]].kind == HYP_VALUE_CONST) continue;
+        double step = narrowed || in[i]->dtype != HYP_F32 ? step_of(n, in[i]->dtype) : 0x1p-21;
+        if (sums) step += 0x1p-22 * sqrt(sum_length(node, in));
+        if (product && 2 * n->options->product_unit > step) step = 2 * n->options->product_unit;
+        HYP_TRY(copy(n, &in[i], step, diag));
+    }
+    return HYP_OK;
+}
+
+static void move_function(noise *n, hyp_op op, const hyp_eval_tensor *x, hyp_eval_tensor *out, double step)
+{
+    double most = most_of(out->dtype);
+    bool same = x && x->f && x->count == out->count, cancel = cancels(op);
+    for (size_t i = 0; i < out->count; i++) {
+        double v = out->f[i], size = 2 * fabs(v), from = same ? fabs(x->f[i]) : 1;
+        if (!(fabs(v) < most)) continue;
+        if (cancel) size += op == HYP_OP_softplus || op == HYP_OP_sigmoid ? 1 : fmin(from, 1);
+        if (op == HYP_OP_exp || op == HYP_OP_pow) size *= 1 + fmin(from, 100) / 4;
+        out->f[i] += next_move(n) * step * size;
+    }
+}
+
+/* Where a NaN that a choice drops may come through: it does here. */
+static void keep_nan(const hyp_eval_tensor *choice, hyp_eval_tensor *out)
+{
+    hyp_walk w;
+    for (hyp_eval_walk(out, choice, choice, &w); w.row >= 0; hyp_walk_next(&w))
+        for (int64_t i = 0; i < w.row; i++)
+            if (isnan(choice->f[w.at[1] + i * w.step[1]])) out->f[w.at[0] + i] = NAN;
+}
+
+static void after(void *user, hyp_node_id id, const hyp_eval_tensor *const *in, hyp_eval_tensor *out, bool ran)
+{
+    noise *n = user;
+    const hyp_node *node = &n->g->nodes.data[id];
+    kind k = kind_of(node);
+    for (uint32_t i = 0; ran && i < node->output_count; i++) {
+        hyp_eval_tensor *t = &out[i];
+        if (!t->f) continue;
+        if (node->op == HYP_OP_where && n->options->any_nan) {
+            keep_nan(in[1], t);
+            keep_nan(in[2], t);
+        }
+        double step = step_of(n, t->dtype);
+        bool kept = n->kept[node->outputs[i]];
+        if (k == EXACT && !kept) move(n, t, step);
+        if (k == FUNCTION) move_function(n, node->op, in[0], t, step);
+        if (k == SUM) move(n, t, step + 0x1p-22 * sqrt(sum_length(node, in)));
+        double largest = t->dtype == HYP_F32 ? n->options->largest : 0;
+        for (size_t j = 0; largest > 0 && j < t->count; j++)
+            if (fabs(t->f[j]) > largest) t->f[j] = copysign(INFINITY, t->f[j]);
+    }
+    while (n->copied > 0) hyp_eval_tensor_dispose(&n->copies[--n->copied]);
+}
+
+/* ---- what is determined ------------------------------------------------------------------------------ */
+
+/* Marks the values that may not be moved. */
+static void mark_kept(const hyp_graph *g, const hyp_expect_options *options, uint8_t *kept)
+{
+    enum { DETERMINED = 1, JUMPS = 2 };
+    for (size_t i = 0; i < g->values.len; i++) kept[i] = g->values.data[i].kind == HYP_VALUE_NODE ? 0 : DETERMINED;
+    for (size_t i = 0; i < g->nodes.len; i++) {
+        const hyp_node *n = &g->nodes.data[i];
+        kind k = kind_of(n);
+        bool determined = k == SELECTS || k == EXACT;
+        for (uint32_t j = 0; j < n->input_count; j++)
+            if (n->inputs[j] != HYP_NO_VALUE) determined = determined && kept[n->inputs[j]];
+        for (uint32_t j = 0; j < n->output_count; j++) kept[n->outputs[j]] = determined ? DETERMINED : 0;
+    }
+    for (size_t i = g->nodes.len; i-- > 0;) {
+        const hyp_node *n = &g->nodes.data[i];
+        bool needs = jumps(g, n);
+        for (uint32_t j = 0; j < n->output_count; j++) needs = needs || (kept[n->outputs[j]] & JUMPS);
+        for (uint32_t j = 0; needs && j < n->input_count; j++)
+            if (n->inputs[j] != HYP_NO_VALUE && (kept[n->inputs[j]] & DETERMINED)) kept[n->inputs[j]] |= JUMPS;
+    }
+    for (size_t i = 0; i < g->values.len; i++)
+        kept[i] = options->unit > 0 ? 0 : options->determined ? kept[i] != 0 : (kept[i] & JUMPS) != 0;
+}
+
+/* ---- tolerances --------------------------------------------------------------------------------------- */
+
+/* Takes in how far one run went: tolerances are the largest distances so far. */
+static void note_distances(const hyp_eval_tensor *value, const hyp_eval_tensor *moved, hyp_eval_tensor *tolerance)
+{
+    for (size_t i = 0; i < value->count; i++) {
+        double d;
+        if (value->i)
+            d = value->i[i] == moved->i[i] ? 0 : INFINITY;
+        else if (isnan(value->f[i]) || isinf(value->f[i]))
+            d = isnan(value->f[i]) ? (isnan(moved->f[i]) ? 0 : INFINITY) : value->f[i] == moved->f[i] ? 0 : INFINITY;
+        else
+            d = isfinite(moved->f[i]) ? fabs(moved->f[i] - value->f[i]) : INFINITY;
+        if (d > tolerance->f[i]) tolerance->f[i] = d;
+    }
+}
+
+/* Few runs may leave an element where it was by chance: its neighbours say how far elements here go. */
+static void widen(const hyp_expect_options *o, const hyp_eval_tensor *value, hyp_eval_tensor *tolerance)
+{
+    enum { NEIGHBOURS = 16 };
+    const double little = 0.25; /* an error of this part of the values leaves nothing to check */
+    if (!value->f) return;
+    for (size_t start = 0; start < value->count; start += NEIGHBOURS) {
+        size_t end = start + NEIGHBOURS < value->count ? start + NEIGHBOURS : value->count, finite = 0;
+        double distances = 0, values = 0;
+        for (size_t i = start; i < end; i++) {
+            if (!isfinite(value->f[i]) || !isfinite(tolerance->f[i])) continue;
+            distances += tolerance->f[i] * tolerance->f[i];
+            values += value->f[i] * value->f[i];
+            finite++;
+        }
+        double near = finite ? sqrt(distances / (double)finite) : 0, size = finite ? sqrt(values / (double)finite) : 0;
+        for (size_t i = start; i < end; i++) {
+            double v = value->f[i], *t = &tolerance->f[i];
+            if (isnan(v))
+                *t = o->any_nan ? INFINITY : *t;
+            else if (isinf(v))
+                *t = o->any_inf ? INFINITY : *t;
+            else if (isfinite(*t) && (*t > 0 || near > 0))
+                *t += near + 0x1p-23 * fabs(v) * (value->dtype == HYP_F64 ? 0x1p-29 : 1);
+            if (isfinite(v) && *t > little * fmax(fabs(v), size)) *t = INFINITY;
+        }
+    }
+}
+
+static hyp_status measure(noise *n, const hyp_eval_tensor *inputs, size_t input_count, const hyp_eval_tensor *values,
+                          hyp_eval_tensor *moved, hyp_eval_tensor *tolerances, hyp_diag *diag)
+{
+    /* The second run goes the other way everywhere: of two sides of a jump one run sees each. */
+    static const struct {
+        uint64_t seed;
+        double sign;
+    } runs[] = {{0x9e3779b97f4a7c15, 1}, {0x9e3779b97f4a7c15, -1}, {0xd1b54a32d192ed03, 1}};
+    const hyp_eval_change change = {before, after, n};
+    size_t outputs = n->g->outputs.len;
+    for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
+        n->state = runs[r].seed;
+        n->sign = runs[r].sign;
+        HYP_TRY(hyp_graph_eval_changed(n->g, HYP_EVAL_NATIVE, inputs, input_count, &change, moved, diag));
+        for (size_t i = 0; i < outputs; i++) {
+            note_distances(&values[i], &moved[i], &tolerances[i]);
+            hyp_eval_tensor_dispose(&moved[i]);
+        }
+    }
+    for (size_t i = 0; i < outputs; i++) widen(n->options, &values[i], &tolerances[i]);
+    return HYP_OK;
+}
+
+static hyp_status expect(noise *n, const hyp_eval_tensor *inputs, size_t input_count, hyp_eval_tensor *values,
+                         hyp_eval_tensor *tolerances, hyp_diag *diag)
+{
+    size_t outputs = n->g->outputs.len;
+    HYP_TRY(hyp_graph_eval(n->g, HYP_EVAL_NATIVE, inputs, input_count, values, diag));
+    for (size_t i = 0; i < outputs; i++) {
+        HYP_TRY(hyp_eval_tensor_alloc(&tolerances[i], HYP_F64, values[i].rank, values[i].dims, diag));
+        for (size_t j = 0; j < tolerances[i].count; j++) tolerances[i].f[j] = 0;
+    }
+    hyp_eval_tensor *moved = hyp_calloc(outputs ? outputs : 1, sizeof *moved);
+    if (!moved) return hyp_fail_memory(diag, outputs * sizeof *moved);
+    hyp_status status = measure(n, inputs, input_count, values, moved, tolerances, diag);
+    hyp_free(moved);
+    return status;
+}
+
+hyp_status hyp_graph_expect(const hyp_graph *g, const hyp_eval_tensor *inputs, size_t input_count,
+                            const hyp_expect_options *options, hyp_eval_tensor *values, hyp_eval_tensor *tolerances,
+                            hyp_diag *diag)
+{
+    static const hyp_expect_options defaults = {0};
+    size_t outputs = g->outputs.len;
+    if (outputs) {
+        memset(values, 0, outputs * sizeof *values);
+        memset(tolerances, 0, outputs * sizeof *tolerances);
+    }
+    uint8_t *kept = hyp_calloc(g->values.len ? g->values.len : 1, sizeof *kept);
+    if (!kept) return hyp_fail_memory(diag, g->values.len);
+    noise n = {.g = g, .options = options ? options : &defaults, .kept = kept};
+    mark_kept(g, n.options, kept);
+    hyp_status status = expect(&n, inputs, input_count, values, tolerances, diag);
+    for (size_t i = 0; status != HYP_OK && i < outputs; i++) {
+        hyp_eval_tensor_dispose(&values[i]);
+        hyp_eval_tensor_dispose(&tolerances[i]);
+    }
+    hyp_free(kept);
+    return status;
+}

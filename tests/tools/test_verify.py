@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Verification as users see it: plans of wrong rules are refused and the rule is named, right ones pass in every
+precision, and `hypatia verify` says how far a plan is from its model."""
+import os
+import re
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import hyp  # noqa: E402
+import numpy as np  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper, save  # noqa: E402
+
+MODEL = os.path.join(hyp.ROOT, "examples/digits/digits.onnx")
+F32 = TensorProto.FLOAT
+
+
+def make(path, nodes, inputs, outputs, constants=None):
+    """A model of (op, inputs, output[, attributes]); inputs and outputs are name -> dims, or name -> (type, dims)."""
+    def info(name, spec):
+        return helper.make_tensor_value_info(name, *(spec if isinstance(spec, tuple) else (F32, spec)))
+
+    graph = helper.make_graph(
+        [helper.make_node(n[0], n[1], [n[2]], name=f"{n[0]}_{i}", **(n[3] if len(n) > 3 else {})) for i, n in enumerate(nodes)],
+        "g", [info(*i) for i in inputs.items()], [info(*o) for o in outputs.items()],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in (constants or {}).items()])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+def f32(*values):
+    return np.array(values, np.float32)
+
+
+SQUARE = {"x": [4, 4], "w": [4, 4]}
+
+# What is wrong, the rule, the model that it fires in.
+WRONG = [
+    ("a sign", "E", "(sub (neg ?a) ?b) => (sub ?a ?b)", [],
+     ([("Neg", ["a"], "n"), ("Sub", ["n", "b"], "y")], {"a": ["n", 8], "b": ["n", 8]}, {"y": ["n", 8]})),
+    ("an axis", "R", "(reduce-sum :axes (1) :keep 0 (transpose :perm (1 0) ?x)) => (reduce-sum :axes (1) :keep 0 ?x)", [],
+     ([("Transpose", ["x"], "t"), ("ReduceSum", ["t", "axes"], "y", {"keepdims": 0})], {"x": [6, 6]}, {"y": [6]},
+      {"axes": np.array([1])})),
+    ("a missing condition", "E", "(sqrt (mul ?x ?x)) => ?x", [],
+     ([("Mul", ["x", "x"], "s"), ("Sqrt", ["s"], "y")], {"x": ["n", 8]}, {"y": ["n", 8]})),
+    ("an overflow", "R",
+     "(add (log (reduce-sum :axes ?a :keep ?k (exp (sub ?x ?m)))) ?m) => (log (reduce-sum :axes ?a :keep ?k (exp ?x)))", [],
+     ([("ReduceMax", ["x"], "m", {"axes": [1]}), ("Sub", ["x", "m"], "d"), ("Exp", ["d"], "e"),
+       ("ReduceSum", ["e", "axes"], "s"), ("Log", ["s"], "l"), ("Add", ["l", "m"], "y")],
+      {"x": ["n", 8]}, {"y": ["n", 1]}, {"axes": np.array([1])})),
+    ("a class too low", "E", "(add (add ?x ?a) ?b) => (add ?x (add ?a ?b)) :if (and (const ?a) (const ?b))",
+     ["--no-builtin-rules"],
+     ([("Add", ["x", "a"], "s"), ("Add", ["s", "b"], "y")], {"x": ["n", 8]}, {"y": ["n", 8]},
+      {"a": f32(0.1), "b": f32(0.7)})),
+    ("NaN scrubbing lost", "E", "(where (equal ?x ?x) ?x ?z) => ?x", [],
+     ([("Equal", ["x", "x"], "c"), ("Where", ["c", "x", "z"], "s"), ("MatMul", ["s", "w"], "y")],
+      {"x": ["n", 8]}, {"y": ["n", 3]}, {"z": f32(0), "w": np.arange(24, dtype=np.float32).reshape(8, 3) / 24})),
+    ("the boundary of a floor", "E", "(floor (add ?x ?h)) => (round ?x) :if (all-equal ?h 0.5)", [],
+     ([("Add", ["x", "h"], "s"), ("Floor", ["s"], "y")], {"x": ["n", 64]}, {"y": ["n", 64]}, {"h": f32(0.5)})),
+    ("a column for a row", "E", "(add ?x (transpose :perm (1 0) ?b)) => (add ?x ?b)",
+     ["--no-builtin-rules"],
+     ([("MatMul", ["x", "w"], "p"), ("Transpose", ["b"], "t"), ("Add", ["p", "t"], "y")], {**SQUARE, "b": [4, 1]},
+      {"y": [4, 4]})),
+    ("a square weight transposed", "E", "(matmul ?x (transpose :perm (1 0) ?w)) => (matmul ?x ?w)",
+     ["--no-builtin-rules"],
+     ([("Transpose", ["w"], "t"), ("MatMul", ["x", "t"], "y")], SQUARE, {"y": [4, 4]})),
+    ("an epsilon dropped", "R", "(div ?x (sqrt (add ?v ?e))) => (div ?x (sqrt ?v)) :if (all-equal ?e 0.00001)",
+     ["--no-builtin-rules"],
+     ([("Mul", ["x", "x"], "q"), ("ReduceMean", ["q"], "v", {"axes": [1]}), ("Add", ["v", "e"], "a"),
+       ("Sqrt", ["a"], "r"), ("Div", ["x", "r"], "y")], {"x": ["n", 8]}, {"y": ["n", 8]}, {"e": f32(1e-5)})),
+]
+
+
+def compile(*args):
+    return hyp.tool("hypatiac", *args)
+
+
+def check_wrong_rules(folder):
+    for i, (what, numeric_class, rule, options, model) in enumerate(WRONG):
+        path, plan, rules = (os.path.join(folder, f"wrong{i}{e}") for e in (".onnx", ".bin", ".rules"))
+        name = "wrong-" + what.replace(" ", "-").lower()
+        make(path, *model)
+        with open(rules, "w") as file:
+            file.write(f'(rule {name} :class {numeric_class} :doc "wrong" {rule})\n')
+        done = compile(path, "-o", plan, "--rules", rules, "--verify", "strict", *options)
+        print(f"{what}: {done.stderr.strip()}")
+        assert done.returncode == 4, (what, done.stdout, done.stderr)
+        assert f"to blame is the rule '{name}'" in done.stderr, (what, done.stderr)
+        assert "wanted" in done.stderr and not os.path.exists(plan), done.stderr
+        warned = compile(path, "-o", plan, "--rules", rules, "--verify", "warn", *options)
+        assert warned.returncode == 0 and "WRONG: output" in warned.stderr and os.path.exists(plan), warned
+        os.remove(plan)
+        silent = compile(path, "-o", plan, "--rules", rules, "--verify", "off", *options)
+        assert silent.returncode == 0 and "not verified" in silent.stdout and silent.stderr == "", silent
+        right = compile(path, "-o", plan, "--verify", "strict", *options)
+        assert right.returncode == 0 and "verified: strict" in right.stdout, right
+
+
+def check_plain(folder):
+    """The rule of which nothing but a comparison with the model can tell that it is wrong; the default finds it."""
+    rules, plan = os.path.join(folder, "plain.rules"), os.path.join(folder, "plain.bin")
+    with open(rules, "w") as file:
+        file.write('(rule relu-away :class E :doc "" (relu ?x) => ?x)\n')
+    done = compile(MODEL, "-o", plan, "--rules", rules)
+    assert done.returncode == 4 and "to blame is the rule 'relu-away'" in done.stderr, done
+    assert os.listdir(folder) == ["plain.rules"] or not any(f.startswith("plain.bin") for f in os.listdir(folder))
+    done = compile(MODEL, "--dry-run", "--rules", rules, "--verify", "strict")
+    assert done.returncode == 4 and "relu-away" in done.stderr, done
+    done = hyp.tool("hypatiac", MODEL, "-o", "-", "--rules", rules)
+    assert done.returncode == 4 and done.stdout == "", done
+    done = compile(MODEL, "-o", plan, "--verify", "sometimes")
+    assert done.returncode == 2 and "strict, warn, off" in done.stderr, done
+
+
+def check_precisions(folder):
+    plan = os.path.join(folder, "precision.bin")
+    allowed = {}
+    for precision in ("fp32", "tf32", "bf16", "fp16"):
+        done = compile(MODEL, "-o", plan, "--precision", precision, "--verify", "strict")
+        assert done.returncode == 0 and "verified: strict" in done.stdout, done
+        done = hyp.tool("hypatia", "verify", plan, "--model", MODEL, "--dim", "batch=16")
+        assert done.returncode == 0 and "mean difference" in done.stdout, (precision, done.stdout)
+        allowed[precision] = float(re.search(r"of ([0-9.e+-]+)\)\n", done.stdout).group(1))
+    assert allowed["fp32"] < 1e-4 < allowed["fp16"] < 0.05 and allowed["bf16"] < 0.2, allowed
+    # A bf16 plan that pretends to be of f32 fails: the tolerances know the difference.
+    done = compile(MODEL, "-o", plan, "--precision", "bf16")
+    done = hyp.tool("hypatia", "verify", plan, "--model", MODEL, "--dim", "batch=16", "--rtol", "1e-5")
+    assert done.returncode == 4 and done.stdout.endswith("FAILED\n"), done
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        check_plain(folder)
+        check_wrong_rules(folder)
+        check_precisions(folder)
+
+
+if __name__ == "__main__":
+    main()
