@@ -85,9 +85,10 @@ typedef struct hyp_plan_check {
 } hyp_plan_check;
 
 /* Validates and writes a plan; weights stream through one at a time, so memory stays at the largest one. The
- * file appears whole or not at all. Same program and weights, same bytes. `check` may be NULL. */
-HYP_NODISCARD hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program,
-                                        const hyp_plan_weights *weights, const hyp_plan_check *check, hyp_diag *diag);
+ * file appears whole or not at all. Same program and weights, same bytes. `check` may be NULL. Sets the cases of the
+ * program's numbers. */
+HYP_NODISCARD hyp_status hyp_plan_write(const char *path, HypPlan__Program *program, const hyp_plan_weights *weights,
+                                        const hyp_plan_check *check, hyp_diag *diag);
 
 /* Writes an open plan with another device section; NULL: without one. The rest stays as it is, byte for byte. `path`
  * may be the file that the plan was opened from. */
@@ -96,10 +97,18 @@ HYP_NODISCARD hyp_status hyp_plan_write_device(const char *path, const hyp_plan 
 
 /* ---- what a program means at run time -------------------------------------------------------------- */
 
-/* Finds the value of every symbol from the dims of the inputs, or says which input's dim contradicts.
+/* Finds the value of every symbol from the dims of the inputs, or says which input's dim contradicts. An axis that is
+ * an expression of one unknown symbol is solved for it, any other is checked.
  * dims[i][a] is axis a of input i. symbols has program->n_symbols entries. */
 HYP_NODISCARD hyp_status hyp_plan_bind_symbols(const HypPlan__Program *program, const int64_t *const *dims,
                                                const int32_t *ranks, int64_t *symbols, hyp_diag *diag);
+/* Fills in symbols and dims of inputs that are -1, as far as the others tell; the rest stays -1. For callers that make
+ * inputs. Contradictions are left to hyp_plan_bind_symbols, but for an axis that no size of its symbol gives. */
+HYP_NODISCARD hyp_status hyp_plan_complete_dims(const HypPlan__Program *program, int64_t *const *dims,
+                                                int64_t *symbols, hyp_diag *diag);
+/* The first symbol whose value the shapes of the inputs do not tell; program->n_symbols when there is none. Reads dims,
+ * symbols and inputs alone, which are valid. */
+HYP_NODISCARD hyp_status hyp_plan_find_unbound(const HypPlan__Program *program, size_t *out_symbol, hyp_diag *diag);
 /* Evaluates every dim; values has program->n_dims entries. HYP_ERR_LIMIT on overflow. */
 HYP_NODISCARD hyp_status hyp_plan_eval_dims(const HypPlan__Program *program, const int64_t *symbols, int64_t *values,
                                             hyp_diag *diag);

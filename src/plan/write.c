@@ -83,10 +83,49 @@ static hyp_status write_file(hyp_outfile *file, const HypPlan__Program *program,
     return hyp_outfile_patch(file, 0, bytes, sizeof bytes, diag);
 }
 
-hyp_status hyp_plan_write(const char *path, const HypPlan__Program *program, const hyp_plan_weights *weights,
+/* ---- numbers that may be -0.0 ------------------------------------------------------------------------ */
+
+/* Not +0.0. */
+static bool is_set(double x)
+{
+    static const double zero = 0;
+    return memcmp(&x, &zero, sizeof x) != 0;
+}
+
+static bool is_set_float(float x)
+{
+    static const float zero = 0;
+    return memcmp(&x, &zero, sizeof x) != 0;
+}
+
+/* Says of each number in a oneof whether it is written: when it is not +0.0, which an absent one is. */
+static void mark_numbers(HypPlan__Step *s)
+{
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) {
+        HypPlan__Matmul *k = s->matmul;
+        k->has_alpha_case = is_set_float(k->alpha) ? HYP_PLAN__MATMUL__HAS_ALPHA_ALPHA : 0;
+    }
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_ATTENTION) {
+        HypPlan__Attention *k = s->attention;
+        k->has_scale_case = is_set_float(k->scale) ? HYP_PLAN__ATTENTION__HAS_SCALE_SCALE : 0;
+        k->has_fill_case = is_set_float(k->fill) ? HYP_PLAN__ATTENTION__HAS_FILL_FILL : 0;
+    }
+    for (size_t i = 0; s->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE && i < s->pointwise->n_instrs; i++) {
+        HypPlan__Pointwise__Instr *in = s->pointwise->instrs[i];
+        in->has_p_case = is_set(in->p) ? HYP_PLAN__POINTWISE__INSTR__HAS_P_P : 0;
+        in->has_q_case = is_set(in->q) ? HYP_PLAN__POINTWISE__INSTR__HAS_Q_Q : 0;
+    }
+    for (size_t i = 0; s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && i < s->call->n_attrs; i++) {
+        HypPlan__Call__Attr *a = s->call->attrs[i];
+        a->has_number_case = is_set(a->number) ? HYP_PLAN__CALL__ATTR__HAS_NUMBER_NUMBER : 0;
+    }
+}
+
+hyp_status hyp_plan_write(const char *path, HypPlan__Program *program, const hyp_plan_weights *weights,
                           const hyp_plan_check *check, hyp_diag *diag)
 {
     HYP_TRY(hyp_plan_validate(program, diag));
+    for (size_t i = 0; i < program->n_steps; i++) mark_numbers(program->steps[i]);
     size_t size = hyp_plan__program__get_packed_size(program);
     if (size > HYP_PLAN_MAX_PROGRAM)
         return hyp_fail(diag, HYP_ERR_LIMIT,
