@@ -191,23 +191,46 @@ static int load_input(session *s, size_t i, const char *path, symbol_sizes *size
     return CLI_OK;
 }
 
-/* Makes input i by "random:SEED" or "zeros". */
-static int generate_input(session *s, size_t i, const char *how, symbol_sizes *sizes, const char *tool)
+/* The dims of every input: those of the files, and for the others what these and the sizes of symbols leave; a symbol
+ * that nothing gives a size is 1. */
+static int complete_dims(const session *s, const bool *loaded, symbol_sizes *sizes, hyp_tensor *types, const char *tool)
+{
+    const char *missing = NULL;
+    for (;;) {
+        hyp_tensor *named = cli_alloc(NULL, sizes->count, sizeof *named);
+        char **names = cli_alloc(NULL, sizes->count, sizeof *names);
+        for (size_t k = 0; k < sizes->count; k++) {
+            names[k] = cli_copy(sizes->items[k].name, sizes->items[k].len);
+            named[k] = (hyp_tensor){.name = names[k], .rank = 1, .dims = {sizes->items[k].size}};
+        }
+        for (size_t i = 0; i < s->input_count; i++) {
+            const hyp_io_info *info = hyp_engine_input(s->engine, i);
+            types[i] = declared(info, sizes);
+            if (loaded[i] && s->inputs[i].rank == info->rank) types[i] = s->inputs[i];
+        }
+        hyp_diag diag = {0};
+        hyp_status status =
+            hyp_engine_complete_dims(s->engine, types, s->input_count, named, sizes->count, &missing, &diag);
+        for (size_t k = 0; k < sizes->count; k++) free(names[k]);
+        free(names);
+        free(named);
+        if (status != HYP_OK) return cli_report(tool, &diag);
+        if (!missing) return CLI_OK;
+        fprintf(stderr, "%s: dimension %s was not given and is 1 (--dim %s=N sets it)\n", tool, missing, missing);
+        set_symbol(sizes, missing, strlen(missing), 1);
+    }
+}
+
+/* Makes input i, of this type, by "random:SEED" or "zeros". */
+static int generate_input(session *s, size_t i, const char *how, hyp_tensor t, const char *tool)
 {
     const hyp_io_info *info = hyp_engine_input(s->engine, i);
-    for (int32_t a = 0; a < info->rank; a++) {
-        const char *symbol = info->symbols[a];
-        if (!symbol || find_symbol(sizes, symbol, strlen(symbol))) continue;
-        fprintf(stderr, "%s: dimension %s was not given and is 1 (--dim %s=N sets it)\n", tool, symbol, symbol);
-        set_symbol(sizes, symbol, strlen(symbol), 1);
-    }
     int64_t seed = 0;
     if (strcmp(how, "zeros") != 0 && strcmp(how, "random") != 0 &&
         (strncmp(how, "random:", 7) != 0 || !cli_parse_int(how + 7, 0, INT64_MAX, &seed))) {
         fprintf(stderr, "%s: input %s: '%s' is none of @FILE, random:SEED, zeros\n", tool, info->name, how);
         return CLI_USAGE;
     }
-    hyp_tensor t = declared(info, sizes);
     hyp_diag diag = {0};
     if (hyp_tensor_alloc(&t, &diag) != HYP_OK) return cli_report(tool, &diag);
     if (strcmp(how, "zeros") != 0) hyp_tensor_randomize(&t, (uint64_t)seed + i);
@@ -215,46 +238,46 @@ static int generate_input(session *s, size_t i, const char *how, symbol_sizes *s
     return CLI_OK;
 }
 
-static int missing_inputs(const session *s, const bool *given, const char *tool)
+static int missing_inputs(const session *s, const char *const *how, const char *tool)
 {
     fprintf(stderr, "%s: no value was given for:", tool);
     for (size_t i = 0; i < s->input_count; i++)
-        if (!given[i]) fprintf(stderr, " %s", hyp_engine_input(s->engine, i)->name);
+        if (!how[i]) fprintf(stderr, " %s", hyp_engine_input(s->engine, i)->name);
     fprintf(stderr, "; add --input NAME=@FILE, NAME=random:SEED or NAME=zeros. The plan's inputs are:\n");
     print_inputs(s);
     return CLI_USAGE;
 }
 
 /* Files first (they fix the sizes of symbols), then what is generated. */
-static int fill_inputs(session *s, const session_options *o, const char *fallback, symbol_sizes *sizes, bool *given,
-                       const char *tool)
+static int fill_inputs(session *s, const session_options *o, const char *fallback, symbol_sizes *sizes,
+                       const char **how, hyp_tensor *types, bool *loaded, const char *tool)
 {
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t k = 0; k < o->inputs.count; k++) {
-            const char *text = o->inputs.items[k], *equals = strrchr(text, '=');
-            size_t i = equals ? find_input(s, text, (size_t)(equals - text)) : s->input_count;
-            if (i == s->input_count) {
-                fprintf(stderr, "%s: --input %s: the plan has no such input; its inputs are:\n", tool, text);
-                print_inputs(s);
-                return CLI_USAGE;
-            }
-            bool file = equals[1] == '@';
-            if (file != (pass == 0)) continue;
-            if (given[i]) {
-                fprintf(stderr, "%s: input %s was given twice\n", tool, hyp_engine_input(s->engine, i)->name);
-                return CLI_USAGE;
-            }
-            given[i] = true;
-            int code = file ? load_input(s, i, equals + 2, sizes, tool) : generate_input(s, i, equals + 1, sizes, tool);
-            if (code != CLI_OK) return code;
+    for (size_t k = 0; k < o->inputs.count; k++) {
+        const char *text = o->inputs.items[k], *equals = strrchr(text, '=');
+        size_t i = equals ? find_input(s, text, (size_t)(equals - text)) : s->input_count;
+        if (i == s->input_count) {
+            fprintf(stderr, "%s: --input %s: the plan has no such input; its inputs are:\n", tool, text);
+            print_inputs(s);
+            return CLI_USAGE;
         }
+        if (how[i]) {
+            fprintf(stderr, "%s: input %s was given twice\n", tool, hyp_engine_input(s->engine, i)->name);
+            return CLI_USAGE;
+        }
+        how[i] = equals + 1;
+    }
     for (size_t i = 0; i < s->input_count; i++) {
-        if (given[i]) continue;
-        if (!fallback) return missing_inputs(s, given, tool);
-        int code = generate_input(s, i, fallback, sizes, tool);
+        if (!how[i]) how[i] = fallback;
+        if (!how[i]) return missing_inputs(s, how, tool);
+        loaded[i] = how[i][0] == '@';
+        if (!loaded[i]) continue;
+        int code = load_input(s, i, how[i] + 1, sizes, tool);
         if (code != CLI_OK) return code;
     }
-    return CLI_OK;
+    int code = complete_dims(s, loaded, sizes, types, tool);
+    for (size_t i = 0; i < s->input_count && code == CLI_OK; i++)
+        if (!loaded[i]) code = generate_input(s, i, how[i], types[i], tool);
+    return code;
 }
 
 int session_make_inputs(session *s, const session_options *o, const char *fallback, const cli_args *args)
@@ -270,10 +293,14 @@ int session_make_inputs(session *s, const session_options *o, const char *fallba
         else
             code = CLI_USAGE;
     }
-    bool *given = cli_alloc(NULL, s->input_count, sizeof *given);
-    memset(given, 0, s->input_count * sizeof *given);
-    if (code == CLI_OK) code = fill_inputs(s, o, fallback, &sizes, given, args->tool);
-    free(given);
+    const char **how = cli_alloc(NULL, s->input_count, sizeof *how);
+    hyp_tensor *types = cli_alloc(NULL, s->input_count, sizeof *types);
+    bool *loaded = cli_alloc(NULL, s->input_count, sizeof *loaded);
+    for (size_t i = 0; i < s->input_count; i++) how[i] = NULL;
+    if (code == CLI_OK) code = fill_inputs(s, o, fallback, &sizes, how, types, loaded, args->tool);
+    free(how);
+    free(types);
+    free(loaded);
     free(sizes.items);
     return code;
 }

@@ -62,7 +62,7 @@ typedef struct hyp_io_info {
     hyp_dtype dtype;
     int32_t rank;
     int64_t dims[HYP_MAX_RANK];             /* -1 where symbolic */
-    const char *symbols[HYP_MAX_RANK];      /* "batch"; text of an expression for outputs; NULL where fixed */
+    const char *symbols[HYP_MAX_RANK];      /* "batch"; text of an expression, "past + seq"; NULL where fixed */
 } hyp_io_info;
 HYP_API size_t hyp_engine_input_count(const hyp_engine *engine);
 HYP_API size_t hyp_engine_output_count(const hyp_engine *engine);
@@ -83,6 +83,14 @@ HYP_API size_t hyp_engine_step_count(const hyp_engine *engine);
 HYP_API hyp_step_info hyp_engine_step(const hyp_engine *engine, size_t i);
 /* What the predictions count the symbol of this name as; 0 when the plan has no such symbol or no predictions. */
 HYP_API int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol);
+/* For callers that make inputs: fills in the dims of inputs[0..count), all of the plan's in its order, that are -1, from
+ * those that are given and from `sizes` (names of symbolic dims, as the plan or the model has them, each of rank 1 with
+ * its size in dims[0]; unknown names are ignored). Of the inputs dims alone are read and written; ranks are the plan's.
+ * *out_missing: the first symbolic dim that nothing gives a size, borrowed from the engine; NULL when all are filled in.
+ * HYP_ERR_INVALID_ARGUMENT: the count is wrong, or a dim is one that no size of its symbols gives. */
+HYP_API HYP_NODISCARD hyp_status hyp_engine_complete_dims(const hyp_engine *engine, hyp_tensor *inputs, size_t count,
+                                                          const hyp_tensor *sizes, size_t size_count,
+                                                          const char **out_missing, hyp_diag *diag);
 
 typedef struct hyp_context_options {
     size_t size;  /* sizeof(hyp_context_options) */

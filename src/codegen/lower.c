@@ -224,6 +224,7 @@ static hyp_status add_equalities(hyp_lowering *l)
         to->axis = from->axis;
         HYP_TRY(copy_text(l, from->input, &to->input));
         HYP_TRY(copy_text(l, from->reason, &to->reason));
+        HYP_TRY(copy_text(l, from->symbol, &to->symbol));
         p->equalities[i] = to;
     }
     p->n_equalities = count;
@@ -259,20 +260,14 @@ static hyp_status prepare(hyp_lowering *l)
 static hyp_status check_symbols(hyp_lowering *l)
 {
     const HypPlan__Program *p = l->out->program;
-    bool *bound = hyp_arena_zalloc(&l->scratch, p->n_symbols, sizeof *bound);
-    if (!bound) return hyp_fail_memory(l->diag, p->n_symbols);
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
-        for (size_t a = 0; a < t->n_dims; a++)
-            if (p->dims[t->dims[a]]->kind == HYP_PLAN__DIM__KIND__SYMBOL) bound[p->dims[t->dims[a]]->value] = true;
-    }
-    for (size_t s = 0; s < p->n_symbols; s++)
-        if (!bound[s])
-            return hyp_fail(
-                l->diag, HYP_ERR_UNSUPPORTED,
-                "the size '%s' is no axis of an input, so that its value cannot be known at run time; give it a "
-                "value with --dim %s=N",
-                p->symbols[s], p->symbols[s]);
+    size_t s;
+    HYP_TRY(hyp_plan_find_unbound(p, &s, l->diag));
+    if (s < p->n_symbols)
+        return hyp_fail(
+            l->diag, HYP_ERR_UNSUPPORTED,
+            "the size '%s' is no axis of an input, so that its value cannot be known at run time; give it a "
+            "value with --dim %s=N",
+            p->symbols[s], p->symbols[s]);
     return HYP_OK;
 }
 

@@ -525,6 +525,58 @@ bool hyp_dim_is_linear(const hyp_dims *dims, hyp_dim d, size_t *out_symbol, int6
     return true;
 }
 
+bool hyp_dim_depends(const hyp_dims *dims, hyp_dim d, size_t symbol)
+{
+    if (hyp_dim_is_const(d)) return false;
+    uint32_t count;
+    const term *terms = get_terms(dims, d, &count);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = 0; j < terms[i].degree; j++) {
+            const atom *t = get_atom(dims, terms[i].atoms[j]);
+            bool here = t->kind == HYP_DIM_SYMBOL
+                            ? t->symbol == symbol
+                            : hyp_dim_depends(dims, t->a, symbol) || hyp_dim_depends(dims, t->b, symbol);
+            if (here) return true;
+        }
+    return false;
+}
+
+/* -(d - term i) / (coefficient of term i), if that is whole. */
+static bool solve_term(hyp_dims *dims, hyp_dim d, uint32_t i, hyp_dim *out)
+{
+    poly p;
+    load(dims, d, &p);
+    int64_t scale = p.terms[i].coef;
+    p.count--;
+    memmove(&p.terms[i], &p.terms[i + 1], (p.count - i) * sizeof *p.terms);
+    for (uint32_t k = 0; k < p.count; k++) {
+        if (p.terms[k].coef % scale != 0) return false;
+        p.terms[k].coef = -(p.terms[k].coef / scale);
+    }
+    return store(dims, &p, out, NULL) == HYP_OK;
+}
+
+bool hyp_dim_solve(hyp_dims *dims, hyp_dim d, size_t *out_symbol, hyp_dim *out_value)
+{
+    if (hyp_dim_is_const(d)) return false;
+    uint32_t count;
+    const term *terms = get_terms(dims, d, &count); /* stays where it is: the arena never moves */
+    bool found = false, found_nonneg = false;
+    for (uint32_t i = 0; i < count; i++) {
+        const atom *t = terms[i].degree == 1 ? get_atom(dims, terms[i].atoms[0]) : NULL;
+        hyp_dim value;
+        if (!t || t->kind != HYP_DIM_SYMBOL || !solve_term(dims, d, i, &value)) continue;
+        if (hyp_dim_depends(dims, value, t->symbol) || (hyp_dim_is_const(value) && value < 0)) continue;
+        bool nonneg = hyp_dim_is_nonneg(dims, value);
+        if (found && (found_nonneg > nonneg || (found_nonneg == nonneg && *out_symbol > t->symbol))) continue;
+        found = true;
+        found_nonneg = nonneg;
+        *out_symbol = t->symbol;
+        *out_value = value;
+    }
+    return found;
+}
+
 static hyp_status eval_atom(const hyp_dims *dims, const atom *t, const int64_t *symbols, int64_t *out, hyp_diag *diag)
 {
     if (t->kind == HYP_DIM_SYMBOL) {

@@ -51,6 +51,12 @@ bool hyp_dim_is_nonneg(const hyp_dims *dims, hyp_dim d);
 /* True when d is scale * symbol + offset with scale != 0: what solves for a symbol of an input's dim. */
 bool hyp_dim_is_linear(const hyp_dims *dims, hyp_dim d, size_t *out_symbol, int64_t *out_scale, int64_t *out_offset);
 
+/* Solves d = 0 for a symbol that d has once, linearly, and whose value is then a polynomial of integers: of those the one
+ * whose value is seen to be >= 0, and then the one that the table met last. False when there is none. */
+bool hyp_dim_solve(hyp_dims *dims, hyp_dim d, size_t *out_symbol, hyp_dim *out_value);
+/* Whether the value of the symbol plays a part in d. */
+bool hyp_dim_depends(const hyp_dims *dims, hyp_dim d, size_t symbol);
+
 /* The value under a binding of symbols (by symbol index); a negative entry means "not bound" and is an error
  * (HYP_ERR_INVALID_ARGUMENT) when d needs it, as is a division by zero. HYP_ERR_LIMIT on overflow. */
 HYP_NODISCARD hyp_status hyp_dim_eval(const hyp_dims *dims, hyp_dim d, const int64_t *symbols, int64_t *out,

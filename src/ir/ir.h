@@ -184,6 +184,7 @@ typedef struct hyp_equality {
     const char *input;
     uint32_t axis;
     const char *reason; /* "node "add" needs 'm' and 'n' to be equal" */
+    const char *symbol; /* what the model calls the axis: "m" */
 } hyp_equality;
 
 void hyp_graph_init(hyp_graph *g, hyp_dims *dims);

@@ -29,7 +29,7 @@ hyp_status hyp_infer_reshape(const hyp_infer_call *c)
     HYP_TRY(hyp_check_shape(c, &c->attrs[0], &t));
     HYP_TRY(hyp_type_elements(c->dims, x, &have, c->diag));
     HYP_TRY(hyp_type_elements(c->dims, &t, &want, c->diag));
-    if (have != want)
+    if (!hyp_check_equal(c, have, want))
         return hyp_infer_fail(c, "%s has %s elements, the new shape %s has %s", hyp_infer_type_text(c, x),
                               hyp_infer_dim_text(c, have), hyp_infer_type_text(c, &t), hyp_infer_dim_text(c, want));
     c->out[0].type = t;
@@ -62,7 +62,7 @@ hyp_status hyp_infer_squeeze(const hyp_infer_call *c)
     for (int32_t i = 0; i < x->rank; i++) {
         if (!drop[i])
             t.dims[t.rank++] = x->dims[i];
-        else if (x->dims[i] != 1)
+        else if (!hyp_check_equal(c, x->dims[i], 1))
             return hyp_infer_fail(c, "axis %d of %s is not of size 1", i, hyp_infer_type_text(c, x));
     }
     c->out[0].type = t;
@@ -205,7 +205,7 @@ hyp_status hyp_infer_split(const hyp_infer_call *c)
         c->out[i].type = *x;
         c->out[i].type.dims[axis] = sizes->dims[i];
     }
-    if (sum != x->dims[axis])
+    if (!hyp_check_equal(c, sum, x->dims[axis]))
         return hyp_infer_fail(c, "the sizes add up to %s, axis %d of %s has %s", hyp_infer_dim_text(c, sum), axis,
                               hyp_infer_type_text(c, x), hyp_infer_dim_text(c, x->dims[axis]));
     return HYP_OK;

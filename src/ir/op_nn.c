@@ -102,7 +102,7 @@ hyp_status hyp_infer_conv(const hyp_infer_call *c)
                                                   hyp_infer_type_text(c, x));
     HYP_TRY(check_group(c, w));
     int64_t group = c->attrs[3].i, channels;
-    if (!hyp_mul_i64(w->dims[1], group, &channels) || x->dims[1] != channels || w->dims[0] % group)
+    if (!hyp_mul_i64(w->dims[1], group, &channels) || w->dims[0] % group || !hyp_check_equal(c, x->dims[1], channels))
         return hyp_infer_fail(c, "x %s and the weights %s do not fit in %lld groups", hyp_infer_type_text(c, x),
                               hyp_infer_type_text(c, w), (long long)group);
     bool relu6 = strcmp(c->attrs[4].sym, "relu6") == 0;
@@ -139,7 +139,8 @@ hyp_status hyp_infer_conv_transpose(const hyp_infer_call *c)
                                                   hyp_infer_type_text(c, x));
     HYP_TRY(check_group(c, w));
     int64_t group = c->attrs[3].i, channels;
-    if (x->dims[1] != w->dims[0] || w->dims[0] % group || !hyp_mul_i64(w->dims[1], group, &channels))
+    if (w->dims[0] % group || !hyp_mul_i64(w->dims[1], group, &channels) ||
+        !hyp_check_equal(c, x->dims[1], w->dims[0]))
         return hyp_infer_fail(c, "x %s and the weights %s do not fit in %lld groups", hyp_infer_type_text(c, x),
                               hyp_infer_type_text(c, w), (long long)group);
     HYP_TRY(check_bias(c, channels));

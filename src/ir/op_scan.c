@@ -17,7 +17,7 @@ hyp_status hyp_infer_reverse_sequence(const hyp_infer_call *c)
     HYP_TRY(hyp_check_axis(c, c->attrs[1].i, x->rank, &time));
     if (batch == time) return hyp_infer_fail(c, "the batch axis is the time axis, %d", batch);
     HYP_TRY(hyp_check_index_type(c, 1));
-    if (lengths->rank != 1 || lengths->dims[0] != x->dims[batch])
+    if (lengths->rank != 1 || !hyp_check_equal(c, lengths->dims[0], x->dims[batch]))
         return hyp_infer_fail(c, "the lengths are %s, one for every index of axis %d of %s is wanted",
                               hyp_infer_type_text(c, lengths), batch, hyp_infer_type_text(c, x));
     c->out[0].type = *x;

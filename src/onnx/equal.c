@@ -1,27 +1,59 @@
-/* Sizes that the model calls differently and a node needs to be equal: taken as equal, which the plan checks when it
- * runs. Inference leaves a note of the two; one of them is solved for a symbol, which that input then lacks. */
+/* Sizes that the model calls differently and a node needs to be equal: a condition of the plan, which checks it when it
+ * runs. Inference leaves a note of the two; their equation is solved for a symbol, which the inputs then lack. */
 #include <string.h>
 
 #include "onnx/import.h"
 
 enum { MAX_EQUAL = 64 }; /* each is another attempt at the import */
 
-static bool contains(const hyp_dims *dims, hyp_dim d, size_t symbol, int64_t *values)
+/* A symbol whose size must be a multiple of a number for d to be 0, and then always is: 2 * floordiv(h, 2) - h for
+ * h = 2 k. *out says so with a new symbol for k. */
+static bool find_multiple(hyp_importer *im, hyp_dim d, size_t symbol, hyp_onnx_equal *out)
 {
-    int64_t unused;
+    enum { MOST = 64 };
+    hyp_dims *dims = im->g->dims;
     size_t count = hyp_dims_symbol_count(dims);
-    for (size_t i = 0; i < count; i++) values[i] = i == symbol ? -1 : 1;
-    return hyp_dim_eval(dims, d, values, &unused, NULL) != HYP_OK; /* other failures: do not take it either */
+    int64_t *values = hyp_arena_zalloc(&im->arena, count, sizeof *values), zero;
+    hyp_dim *replacement = hyp_arena_zalloc(&im->arena, count, sizeof *replacement), unused, k;
+    for (size_t i = 0; values && replacement && i < count; i++) {
+        if (hyp_dim_symbol(dims, hyp_dims_symbol_name(dims, i), &replacement[i], NULL) != HYP_OK) return false;
+    }
+    for (int64_t scale = 2; values && replacement && scale <= MOST; scale++) {
+        for (int64_t rest = 0; rest < scale; rest++) {
+            bool fits = true; /* tried with numbers first, which costs less */
+            for (int64_t i = 1; i <= 4 && fits; i++) {
+                values[symbol] = i * scale + rest;
+                fits = hyp_dim_eval(dims, d, values, &zero, NULL) == HYP_OK && zero == 0;
+            }
+            if (!fits) continue;
+            const char *name = hyp_dims_symbol_name(dims, symbol);
+            const char *part =
+                rest ? hyp_arena_printf(&im->arena, "(%s-%lld)/%lld", name, (long long)rest, (long long)scale)
+                     : hyp_arena_printf(&im->arena, "%s/%lld", name, (long long)scale);
+            if (!part || hyp_dim_symbol(dims, part, &k, NULL) != HYP_OK ||
+                hyp_dim_mul(dims, k, scale, &out->size, NULL) != HYP_OK ||
+                hyp_dim_add(dims, out->size, rest, &out->size, NULL) != HYP_OK)
+                return false;
+            replacement[symbol] = out->size;
+            out->symbol = symbol;
+            return hyp_dim_substitute(dims, d, replacement, &unused, NULL) == HYP_OK && unused == 0;
+        }
+    }
+    return false;
 }
 
-/* a = b solved for a symbol of a that b lacks: symbol = b - offset. */
+/* What makes a and b equal. */
 static bool solve(hyp_importer *im, hyp_dim a, hyp_dim b, hyp_onnx_equal *out)
 {
-    int64_t scale, offset;
-    int64_t *values = hyp_arena_zalloc(&im->arena, hyp_dims_symbol_count(im->g->dims), sizeof *values);
-    return values && hyp_dim_is_linear(im->g->dims, a, &out->symbol, &scale, &offset) && scale == 1 &&
-           !contains(im->g->dims, b, out->symbol, values) &&
-           hyp_dim_sub(im->g->dims, b, offset, &out->size, NULL) == HYP_OK;
+    hyp_dims *dims = im->g->dims;
+    hyp_dim difference;
+    if (hyp_dim_sub(dims, a, b, &difference, NULL) != HYP_OK) return false;
+    if (hyp_dim_solve(dims, difference, &out->symbol, &out->size)) return true;
+    /* Of several symbols each could be the multiple. */
+    size_t symbol = 0, count = hyp_dims_symbol_count(dims), found = 0;
+    for (size_t i = 0; i < count; i++)
+        if (hyp_dim_depends(dims, difference, i)) symbol = i, found++;
+    return found == 1 && find_multiple(im, difference, symbol, out);
 }
 
 static const char *text_of(hyp_importer *im, hyp_dim d)
@@ -54,21 +86,17 @@ static hyp_status replace_in_others(hyp_importer *im, const hyp_onnx_equal *e)
 hyp_status hyp_onnx_take_equal(hyp_importer *im, const char *node, bool *out_taken)
 {
     hyp_dim a, b;
-    hyp_onnx_equal first, second, *e = &second;
+    hyp_onnx_equal e;
     *out_taken = false;
     hyp_dims_unequal(im->g->dims, &a, &b);
-    if (hyp_dim_is_const(a) || hyp_dim_is_const(b) || im->equal.len == MAX_EQUAL) return HYP_OK;
-    bool has_first = solve(im, a, b, &first), has_second = solve(im, b, a, &second);
-    if (!has_first && !has_second) return HYP_OK;
-    /* The symbol that was declared later goes, so that messages compare with the first. */
-    if (!has_second || (has_first && first.symbol > second.symbol)) e = &first;
+    if (a == b || im->equal.len == MAX_EQUAL || !solve(im, a, b, &e)) return HYP_OK;
     const char *x = text_of(im, a), *y = text_of(im, b);
-    e->reason =
+    e.reason =
         x && y ? hyp_arena_printf(&im->source->arena, "node \"%s\" needs '%s' and '%s' to be equal", node, x, y) : NULL;
-    if (!e->reason) return hyp_fail_memory(im->diag, strlen(node));
-    HYP_TRY(replace_in_others(im, e));
+    if (!e.reason) return hyp_fail_memory(im->diag, strlen(node));
+    HYP_TRY(replace_in_others(im, &e));
     HYP_TRY(hyp_vec_grow(&im->equal, im->diag));
-    im->equal.data[im->equal.len - 1] = *e;
+    im->equal.data[im->equal.len - 1] = e;
     *out_taken = true;
     return HYP_OK;
 }
@@ -83,7 +111,8 @@ hyp_status hyp_onnx_equal_size(hyp_importer *im, const char *input, uint32_t axi
         if (e->symbol != symbol) continue;
         *size = e->size;
         HYP_TRY(hyp_vec_grow(&im->equalities, im->diag));
-        im->equalities.data[im->equalities.len - 1] = (hyp_equality){input, axis, e->reason};
+        im->equalities.data[im->equalities.len - 1] =
+            (hyp_equality){input, axis, e->reason, hyp_dims_symbol_name(im->g->dims, symbol)};
     }
     return HYP_OK;
 }

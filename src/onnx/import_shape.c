@@ -87,6 +87,10 @@ static hyp_status infer_open_dim(const hyp_onnx_node *n, const hyp_type *x, cons
         *out = quotient;
         return HYP_OK;
     }
+    hyp_dim whole;
+    if (hyp_dim_is_const(rest) && rest > 0 && hyp_dim_floordiv(n->im->g->dims, total, rest, &whole, NULL) == HYP_OK &&
+        hyp_dim_mul(n->im->g->dims, whole, rest, &whole, NULL) == HYP_OK)
+        hyp_dims_note_unequal(n->im->g->dims, total, whole);
     hyp_strbuf sb = {0};
     hyp_dim_print(&sb, n->im->g->dims, total);
     hyp_strbuf_puts(&sb, " elements into parts of ");
@@ -99,14 +103,15 @@ static hyp_status infer_open_dim(const hyp_onnx_node *n, const hyp_type *x, cons
     return status;
 }
 
-/* A reshape that holds for some sizes of the symbolic dims only is valid ONNX, but not supported; the IR
- * refuses the ones that hold for none. */
+/* A reshape that holds for some sizes of the symbolic dims only is valid ONNX: a condition of the plan, where one symbol
+ * can be solved for, else not supported. The IR refuses the ones that hold for none. */
 static hyp_status check_same_elements(const hyp_onnx_node *n, const hyp_type *x, const hyp_onnx_ints *shape)
 {
     hyp_dim have = 1, want = 1;
     for (int32_t i = 0; i < x->rank; i++) HYP_TRY(product(n, &have, x->dims[i]));
     for (uint32_t i = 0; i < shape->count; i++) HYP_TRY(product(n, &want, shape->items[i]));
     if (have == want || (hyp_dim_is_const(have) && hyp_dim_is_const(want))) return HYP_OK;
+    hyp_dims_note_unequal(n->im->g->dims, have, want);
     hyp_strbuf sb = {0};
     hyp_dim_print(&sb, n->im->g->dims, have);
     hyp_strbuf_puts(&sb, " elements do not always fill a shape of ");

@@ -5,7 +5,7 @@
 #include "base/dtype.h"
 #include "plan/plan.h"
 
-/* ---- symbols and dims ------------------------------------------------------------------------------ */
+/* ---- dims ---------------------------------------------------------------------------------------- */
 
 static hyp_status eval_dim(const HypPlan__Program *p, size_t i, const int64_t *symbols, int64_t *values, hyp_diag *diag)
 {
@@ -39,98 +39,6 @@ hyp_status hyp_plan_eval_dims(const HypPlan__Program *program, const int64_t *sy
 {
     for (size_t i = 0; i < program->n_dims; i++) HYP_TRY(eval_dim(program, i, symbols, values, diag));
     return HYP_OK;
-}
-
-/* The first input and axis that is the symbol, for messages. */
-static const char *first_with_symbol(const HypPlan__Program *p, int64_t symbol, size_t *out_axis)
-{
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
-        for (size_t a = 0; a < t->n_dims; a++) {
-            const HypPlan__Dim *d = p->dims[t->dims[a]];
-            *out_axis = a;
-            if (d->kind == HYP_PLAN__DIM__KIND__SYMBOL && d->value == symbol) return t->name;
-        }
-    }
-    return "";
-}
-
-/* "; <why>" when the model itself does not say that the axis must have this size. */
-static const char *reason_of(const HypPlan__Program *p, const char *input, size_t axis, const char **out_separator)
-{
-    *out_separator = "";
-    for (size_t i = 0; i < p->n_equalities; i++) {
-        const HypPlan__Equality *e = p->equalities[i];
-        if (e->axis != axis || strcmp(e->input, input) != 0) continue;
-        *out_separator = ": ";
-        return e->reason;
-    }
-    return "";
-}
-
-static hyp_status bind_axis(const HypPlan__Program *p, const HypPlan__Tensor *t, size_t axis, int64_t found,
-                            int64_t *symbols, hyp_diag *diag)
-{
-    const HypPlan__Dim *d = p->dims[t->dims[axis]];
-    if (found < 0)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld; a size cannot be negative",
-                        t->name, axis, (long long)found);
-    if (d->kind == HYP_PLAN__DIM__KIND__CONST && found != d->value)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld, the model wants %lld", t->name,
-                        axis, (long long)found, (long long)d->value);
-    if (d->kind != HYP_PLAN__DIM__KIND__SYMBOL) return HYP_OK;
-    if (symbols[d->value] < 0) symbols[d->value] = found;
-    if (symbols[d->value] == found) return HYP_OK;
-    size_t first_axis = 0;
-    const char *separator, *reason = reason_of(p, t->name, axis, &separator);
-    const char *first = first_with_symbol(p, d->value, &first_axis);
-    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                    "input '%s': axis %zu is %lld, but '%s' is %lld by axis %zu of input '%s'; they must be the "
-                    "same%s%s",
-                    t->name, axis, (long long)found, p->symbols[d->value], (long long)symbols[d->value], first_axis,
-                    first, separator, reason);
-}
-
-/* Axes that are expressions, once every symbol is known. */
-static hyp_status check_expressions(const HypPlan__Program *p, const int64_t *const *dims, const int64_t *values,
-                                    hyp_diag *diag)
-{
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
-        for (size_t a = 0; a < t->n_dims; a++) {
-            if (dims[i][a] == values[t->dims[a]]) continue;
-            const char *separator, *reason = reason_of(p, t->name, a, &separator);
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                            "input '%s': axis %zu is %lld, the other inputs make it %lld%s%s", t->name, a,
-                            (long long)dims[i][a], (long long)values[t->dims[a]], separator, reason);
-        }
-    }
-    return HYP_OK;
-}
-
-hyp_status hyp_plan_bind_symbols(const HypPlan__Program *program, const int64_t *const *dims, const int32_t *ranks,
-                                 int64_t *symbols, hyp_diag *diag)
-{
-    const HypPlan__Program *p = program;
-    for (size_t s = 0; s < p->n_symbols; s++) symbols[s] = -1;
-    bool expressions = false;
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
-        if (ranks[i] < 0 || (size_t)ranks[i] != t->n_dims)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s' has %d axes, the model wants %zu", t->name,
-                            (int)ranks[i], t->n_dims);
-        for (size_t a = 0; a < t->n_dims; a++) {
-            HYP_TRY(bind_axis(p, t, a, dims[i][a], symbols, diag));
-            expressions = expressions || p->dims[t->dims[a]]->kind > HYP_PLAN__DIM__KIND__SYMBOL;
-        }
-    }
-    if (!expressions) return HYP_OK;
-    int64_t *values = hyp_calloc(p->n_dims, sizeof *values);
-    if (!values) return hyp_fail_memory(diag, p->n_dims * sizeof *values);
-    hyp_status status = hyp_plan_eval_dims(p, symbols, values, diag);
-    if (status == HYP_OK) status = check_expressions(p, dims, values, diag);
-    hyp_free(values);
-    return status;
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------------- */

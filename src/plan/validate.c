@@ -187,17 +187,10 @@ static hyp_status check_symbols(check *c)
 {
     const HypPlan__Program *p = c->program;
     HYP_TRY(want_names(c, (const char *const *)p->symbols, p->n_symbols, "symbol"));
-    uint8_t *bound = hyp_arena_zalloc(&c->arena, p->n_symbols, 1);
-    if (!bound) return hyp_fail_memory(c->diag, p->n_symbols);
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        const tensor *t = p->tensors[p->inputs[i]];
-        for (size_t a = 0; a < t->n_dims; a++) {
-            const HypPlan__Dim *d = p->dims[t->dims[a]];
-            if (d->kind == HYP_PLAN__DIM__KIND__SYMBOL) bound[d->value] = 1;
-        }
-    }
-    for (size_t s = 0; s < p->n_symbols; s++)
-        if (!bound[s]) return WRONG(c, "no input has '%s' as a dim, so that its value cannot be known", p->symbols[s]);
+    size_t unbound;
+    HYP_TRY(hyp_plan_find_unbound(p, &unbound, c->diag));
+    if (unbound < p->n_symbols)
+        return WRONG(c, "no input has '%s' in a dim that gives it its value", p->symbols[unbound]);
     return HYP_OK;
 }
 

@@ -40,7 +40,7 @@ static hyp_status describe_io(hyp_engine *e, uint32_t tensor, hyp_io *out, hyp_d
 static hyp_status describe_list(hyp_engine *e, const char *what, const uint32_t *tensors, size_t count,
                                 hyp_io_list *out, hyp_diag *diag)
 {
-    hyp_io_list list = {.what = what, .count = count};
+    hyp_io_list list = {.what = what, .count = count, .program = e->plan.program};
     list.items = hyp_arena_zalloc(&e->arena, count, sizeof *list.items);
     list.names = hyp_arena_zalloc(&e->arena, count + 1, sizeof *list.names);
     if (!list.items || !list.names) return hyp_fail_memory(diag, count * sizeof *list.items);
@@ -203,4 +203,48 @@ int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol)
     for (size_t i = 0; i < p->n_typical_sizes; i++)
         if (strcmp(p->symbols[i], symbol) == 0) return (int64_t)p->typical_sizes[i];
     return 0;
+}
+
+/* Gives a symbol its size by name, or the axes of inputs that the model calls so. */
+static void set_size(const HypPlan__Program *p, const hyp_tensor *size, int64_t *const *dims, int64_t *symbols)
+{
+    for (size_t s = 0; s < p->n_symbols; s++)
+        if (strcmp(p->symbols[s], size->name) == 0) symbols[s] = size->dims[0];
+    for (size_t e = 0; e < p->n_equalities; e++) {
+        const HypPlan__Equality *equality = p->equalities[e];
+        for (size_t i = 0; i < p->n_inputs && strcmp(equality->symbol, size->name) == 0; i++) {
+            const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
+            if (strcmp(t->name, equality->input) != 0 || equality->axis >= t->n_dims) continue;
+            if (dims[i][equality->axis] < 0) dims[i][equality->axis] = size->dims[0];
+        }
+    }
+}
+
+hyp_status hyp_engine_complete_dims(const hyp_engine *engine, hyp_tensor *inputs, size_t count, const hyp_tensor *sizes,
+                                    size_t size_count, const char **out_missing, hyp_diag *diag)
+{
+    const HypPlan__Program *p = engine->plan.program;
+    *out_missing = NULL;
+    if (count != p->n_inputs)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu inputs were given, the plan has %zu", count, p->n_inputs);
+    hyp_arena arena = {0};
+    int64_t *symbols = hyp_arena_zalloc(&arena, p->n_symbols, sizeof *symbols);
+    int64_t **dims = hyp_arena_zalloc(&arena, count, sizeof *dims);
+    hyp_status status = symbols && dims ? HYP_OK : hyp_fail_memory(diag, count * sizeof *dims);
+    for (size_t s = 0; status == HYP_OK && s < p->n_symbols; s++) symbols[s] = -1;
+    for (size_t i = 0; status == HYP_OK && i < count; i++) {
+        const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
+        dims[i] = inputs[i].dims;
+        for (size_t a = 0; a < t->n_dims; a++) {
+            const HypPlan__Dim *d = p->dims[t->dims[a]];
+            if (d->kind == HYP_PLAN__DIM__KIND__SYMBOL && dims[i][a] >= 0) symbols[d->value] = dims[i][a];
+        }
+    }
+    for (size_t k = 0; status == HYP_OK && k < size_count; k++)
+        if (sizes[k].name && sizes[k].dims[0] >= 0) set_size(p, &sizes[k], dims, symbols);
+    if (status == HYP_OK) status = hyp_plan_complete_dims(p, dims, symbols, diag);
+    for (size_t s = p->n_symbols; status == HYP_OK && s-- > 0;)
+        if (symbols[s] < 0) *out_missing = p->symbols[s];
+    hyp_arena_dispose(&arena);
+    return status;
 }

@@ -17,6 +17,7 @@ typedef struct hyp_io_list {
     const char *what; /* "input" or "output" */
     hyp_io *items;
     const char **names; /* names[count] is NULL */
+    const HypPlan__Program *program; /* for messages: what else has names */
     size_t count;
 } hyp_io_list;
 

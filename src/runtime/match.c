@@ -24,6 +24,15 @@ static const char *dims_text(const hyp_tensor *t, char *out, size_t room)
     return out;
 }
 
+/* Whether the name is that of a weight: an input of the model that became a constant. */
+static bool is_weight(const HypPlan__Program *program, const char *name)
+{
+    for (size_t i = 0; program && i < program->n_tensors; i++)
+        if (program->tensors[i]->place == HYP_PLAN__PLACE__PLACE_WEIGHT && strcmp(program->tensors[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
 /* The general case; the checks on the way also find out why matching failed. */
 static hyp_status match_by_name(const hyp_io_list *list, const hyp_tensor *tensors, size_t count, uint32_t *order,
                                 hyp_diag *diag)
@@ -35,6 +44,11 @@ static hyp_status match_by_name(const hyp_io_list *list, const hyp_tensor *tenso
         if (tensors[t].name) {
             for (i = 0; i < list->count && strcmp(list->names[i], tensors[t].name) != 0; i++) {
             }
+            if (i == list->count && is_weight(list->program, tensors[t].name))
+                return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                                "'%s' is a constant of the plan, which had its value when it was compiled, and no %s: its "
+                                "%ss are %s",
+                                tensors[t].name, list->what, list->what, list_text(list, wanted, sizeof wanted));
             if (i == list->count) {
                 const char *near = hyp_nearest(tensors[t].name, list->names);
                 return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the plan has no %s '%s'%s%s%s: its %ss are %s",
@@ -97,11 +111,6 @@ hyp_status hyp_match_dims(const hyp_io *io, const hyp_tensor *tensor, int64_t *d
                                 io->info.name, dims_text(tensor, given, sizeof given));
         for (int32_t a = 1; a < rank; a++) dims[a] = tensor->dims[a + extra];
     }
-    for (int32_t a = 0; a < rank; a++)
-        if (io->info.dims[a] >= 0 && io->info.dims[a] != dims[a])
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                            "input %s: dim %d must be %" PRId64 ", it is %" PRId64 " in the tensor given: %s", io->text,
-                            (int)a, io->info.dims[a], dims[a], dims_text(tensor, given, sizeof given));
     return HYP_OK;
 }
 

@@ -120,18 +120,74 @@ def equal():
          {}, {**two, "v": ("q", "u")}, [s | {"u": s["m"]} for s in EQUAL])
 
 
+def met():
+    """Sizes of one name that meet numbers, parts and multiples: conditions of the plan."""
+    four = [{"n": 4, "m": 3}]
+    case("a number met", [node("Add", "x z", "y")], {}, {"x": ("n", 3), "z": (4, 3)}, four)
+    case("a constant's size met", [node("Mul", "x c", "y")], {"c": rng.random((4, 3), np.float32)}, {"x": ("n", "m")},
+         four)
+    case("rows of a matrix met", [node("MatMul", "x c", "y")], {"c": rng.random((3, 5), np.float32)},
+         {"x": ("n", "m")}, four)
+    case("joined to a number", [node("Concat", "x c", "y", axis=1)], {"c": rng.random((4, 2), np.float32)},
+         {"x": ("n", "m")}, four)
+    case("expanded to a number", [node("Expand", "x s", "y")], {"s": ints(2, 4, 3)}, {"x": ("n", "m")}, four)
+    case("channels met", [node("Conv", "x w", "y")], {"w": rng.random((2, 3, 1, 1), np.float32)},
+         {"x": ("n", "m", 5, 4)}, four)
+    case("reshaped to a number", [node("Reshape", "x s", "y")], {"s": ints(2, 6)}, {"x": ("n", 3)}, four)
+    case("rows in pairs", [node("Reshape", "x s", "y")], {"s": ints(-1, 2, 3)}, {"x": ("n", 3)},
+         [{"n": 4}, {"n": 2}, {"n": 10}])
+    case("squeezed", [node("Squeeze", "x a", "y")], {"a": ints(0)}, sizes=[{"n": 1, "m": 3}])
+    case("split", [node("Split", "x s", "y z", axis=1)], {"s": ints(2, 1)}, sizes=four)
+    case("two without names", [node("Add", "x z", "s"), node("Add", "s c", "y")], {"c": rng.random((1, 4), np.float32)},
+         {"x": (None,), "z": (None,)}, [{None: 4}])
+    past = [node("Concat", "p x", "c", axis=1), node("Add", "c z", "y")]
+    case("the total first", past, {}, {"z": ("n", "t"), "p": ("n", "p"), "x": ("n", "m")}, EQUAL)
+    case("nothing past", [*past, node("Add", "x z", "v")], {}, {"z": ("n", "t"), "p": ("n", "p"), "x": ("n", "m")},
+         [{"n": 2, "m": 3, "p": 0, "t": 3}])
+    steps = [node("MaxPool", "x", "d", kernel_shape=[2, 2], strides=[2, 2]),
+             node("MaxPool", "d", "e", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+             node("Resize", "e - s", "u"), node("Concat", "d u", "c", axis=1), node("Resize", "c - s", "v"),
+             node("Concat", "x v", "y", axis=1)]
+    case("down and up again", steps, {"s": np.array([1, 1, 2, 2], np.float32)}, {"x": ("n", 2, "h", "w")},
+         [{"n": 1, "h": 4, "w": 8}, {"n": 2, "h": 12, "w": 16}])
+
+
+def judge_generated(verdict):
+    """Tools that make the inputs find the sizes that follow from others."""
+    for name, options, wanted in [
+            ("added to another's sum", ["--dim", "m=3"], ["y f32[1 4]"]),
+            ("added to another's sum", ["--dim", "m=3", "--dim", "t=7"], ["y f32[1 7]"]),
+            ("the total first", ["--dim", "t=7", "--dim", "p=2"], ["y f32[1 7]"]),
+            ("down and up again", ["--dim", "h=12"], ["y f32[1 6 12 4]"])]:
+        plan, path = (os.path.join(verdict.folder.name, "made." + end) for end in ("bin", "onnx"))
+        onnx.save(build(name), path)
+        hyp.compile_model(path, plan)
+        done = hyp.tool("hypatia", "verify", plan, "--model", path, *options)
+        text = done.stdout + done.stderr
+        if done.returncode or not all(part in text for part in wanted):
+            verdict.fail(name, f"{options}: {text}")
+
+
 def judge_unequal(verdict):
     """A run whose sizes differ names the node that needs them to be equal."""
     for name, sizes, wanted in [("added", {"n": 2, "q": 3, "m": 4, "r": 4}, "needs 'n' and 'q' to be equal"),
                                 ("added", {"n": 1, "q": 3, "m": 4, "r": 4}, "node \"Add:y\""),
                                 ("added to another's sum", {"n": 2, "q": 2, "m": 4, "p": 1, "t": 6}, "node \"Add:y\""),
+                                ("added", {"n": 2, "q": 1, "m": 4, "r": 4}, "compile the model with --dim q=1"),
+                                ("added", {"n": 1, "q": 2, "m": 4, "r": 4}, "compile the model with --dim n=1"),
+                                ("a number met", {"n": 3}, "input 'x': axis 0 is 3, the model wants 4: node \"Add:y\""),
+                                ("a number met", {"n": 1}, "--dim n=1"),
+                                ("two without names", {None: 3}, "needs '4' and 'x_dim0' to be equal"),
+                                ("rows in pairs", {"n": 5}, "wants a multiple of 2: node \"Reshape:y\""),
+                                ("nothing past", {"n": 1, "m": 2, "p": 1, "t": 3}, "node \"Add:"),
+                                ("down and up again", {"n": 1, "h": 6, "w": 8}, "axis 2 is 6, the model wants a multiple of 4"),
                                 ("joined", {"n": 2, "q": 3, "m": 4, "r": 5}, "node \"Concat:c\"")]:
         inputs = cases[name][2]
         plan = os.path.join(verdict.folder.name, "unequal.bin")
         path = os.path.join(verdict.folder.name, "unequal.onnx")
         onnx.save(build(name), path)
         hyp.compile_model(path, plan)
-        feeds = {k: rng.random([sizes[d] for d in v], np.float32) for k, v in inputs.items()}
+        feeds = {k: rng.random([sizes.get(d, d) for d in v], np.float32) for k, v in inputs.items()}
         for device in ("cpu", "reference"):
             try:
                 with hyp.Engine(plan, device) as engine:
@@ -160,7 +216,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only")
     args = parser.parse_args()
-    for make in [ranges, shapes, pads, images, places, equal]:
+    for make in [ranges, shapes, pads, images, places, equal, met]:
         make()
     names = [args.only] if args.only else list(cases)
     verdict = judging.Judge()
@@ -168,6 +224,7 @@ def main():
         judge(verdict, name)
     if not args.only:
         judge_unequal(verdict)
+        judge_generated(verdict)
     return verdict.finish(len(names))
 
 
