@@ -85,7 +85,11 @@ int choose_fastest(hyp_compile_options *compile, const char *model, const measur
                                  [NORMAL] = {"normal form", "--timed=normal-form", .compile = *compile},
                                  [AS_IT_IS] = {"as it is", "--timed=as-it-is", .compile = *compile}};
     int code = normal_rules(compile, names, args->tool);
-    for (int i = 0; i < CANDIDATES; i++) all[i].compile.dump_rewrites = NULL, all[i].compile.dump_ir_stage = NULL, all[i].compile.verify = "off";
+    for (int i = 0; i < CANDIDATES; i++) {
+        all[i].compile.dump_rewrites = all[i].compile.warning = NULL;
+        all[i].compile.dump_ir_stage = NULL;
+        all[i].compile.verify = "off";
+    }
     all[NORMAL].compile.only_rules = (const char *const *)names->items;
     all[NORMAL].compile.only_rule_count = names->count;
     all[AS_IT_IS].compile.no_rewrite = true;

@@ -284,6 +284,11 @@ static bool finish_request(request *r, const cli_args *args)
     return true;
 }
 
+static void print_warning(const char *text, size_t len, void *file)
+{
+    fprintf(file, "hypatiac: warning: %.*s\n", (int)len, text);
+}
+
 static bool open_dump(request *r, const cli_args *args)
 {
     if (!r->dump_path) return true;
@@ -495,6 +500,8 @@ int main(int argc, char **argv)
         r.compile.progress = cli_write_file;
         r.compile.progress_user = stderr;
     }
+    if (!r.quiet) r.compile.warning = print_warning;
+    r.compile.warning_user = stderr;
     if (finish_request(&r, &args)) code = run(&r, &args);
 done:
     free_request(&r);

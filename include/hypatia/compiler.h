@@ -82,6 +82,8 @@ typedef struct hyp_compile_options {
     void *dump_ir_user;
     hyp_write_fn progress; /* one line per pass; NULL = none */
     void *progress_user;
+    hyp_write_fn warning; /* a text for each thing in the model that looks wrong and does no harm; NULL = none */
+    void *warning_user;
 
     /* Verification: before the plan gets its name, it runs on samples and is compared with the model in the reference
      * interpreter. "strict": one that is wrong is HYP_ERR_MISMATCH, nothing is written, and the message names the rule to blame.

@@ -9,6 +9,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* All that comes, in memory that is mapped like a file. */
+static hyp_status read_pipe(int fd, const char *path, hyp_mapping *out, hyp_diag *diag)
+{
+    size_t room = (size_t)1 << 20, size = 0;
+    uint8_t *data = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (ssize_t n = 1; n > 0 && data != MAP_FAILED;) {
+        if (size == room) {
+            void *larger = mremap(data, room, 2 * room, MREMAP_MAYMOVE);
+            if (larger == MAP_FAILED) break;
+            data = larger;
+            room *= 2;
+        }
+        n = read(fd, data + size, room - size);
+        if (n < 0 && errno == EINTR) {
+            n = 1;
+        } else if (n < 0) {
+            munmap(data, room);
+            return hyp_fail(diag, HYP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+        } else {
+            size += (size_t)n;
+            if (n > 0) continue;
+            /* What is left over goes, so that unmapping needs the size alone. */
+            size_t page = (size_t)sysconf(_SC_PAGESIZE), used = (size + page - 1) / page * page;
+            if (used < room) munmap(data + used, room - used);
+            *out = size ? (hyp_mapping){data, size, true} : (hyp_mapping){.copied = true};
+            return HYP_OK;
+        }
+    }
+    if (data != MAP_FAILED) munmap(data, room);
+    return hyp_fail_memory(diag, 2 * room);
+}
+
 hyp_status hyp_map_file(const char *path, hyp_mapping *out, hyp_diag *diag)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -18,6 +50,8 @@ hyp_status hyp_map_file(const char *path, hyp_mapping *out, hyp_diag *diag)
     hyp_mapping map = {0};
     if (fstat(fd, &st) != 0) {
         status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot read its size: %s", path, strerror(errno));
+    } else if (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)) {
+        status = read_pipe(fd, path, &map, diag);
     } else if (!S_ISREG(st.st_mode)) {
         status = hyp_fail(diag, HYP_ERR_IO, "%s: is not a regular file%s", path,
                           S_ISDIR(st.st_mode) ? " but a folder" : "");
@@ -26,7 +60,7 @@ hyp_status hyp_map_file(const char *path, hyp_mapping *out, hyp_diag *diag)
         if (p == MAP_FAILED)
             status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot map: %s", path, strerror(errno));
         else
-            map = (hyp_mapping){p, (size_t)st.st_size};
+            map = (hyp_mapping){p, (size_t)st.st_size, false};
     }
     close(fd);
     if (status == HYP_OK) *out = map;
@@ -43,7 +77,7 @@ void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)start, end = begin + size;
     uintptr_t low = (uintptr_t)map->data, high = low + map->size;
-    if (!map->data || begin < low || end > high) return;
+    if (!map->data || map->copied || begin < low || end > high) return;
     begin = (begin + page - 1) & ~(page - 1);
     end &= ~(page - 1);
     if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);

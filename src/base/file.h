@@ -8,9 +8,11 @@
 typedef struct hyp_mapping {
     const uint8_t *data;
     size_t size;
+    bool copied; /* read from a pipe: the bytes are nowhere else */
 } hyp_mapping;
 
-/* Maps a regular file; a folder, a missing or unreadable file fails with HYP_ERR_IO and the reason. */
+/* Maps a regular file, and reads a pipe to its end; a folder, a missing or unreadable file fails with HYP_ERR_IO and the
+ * reason. */
 HYP_NODISCARD hyp_status hyp_map_file(const char *path, hyp_mapping *out, hyp_diag *diag);
 void hyp_unmap(hyp_mapping *map);
 /* Tells the kernel that this part (clipped to whole pages) is not needed soon: keeps peak memory low

@@ -255,7 +255,10 @@ static hyp_status compute(folder *f, hyp_value_id v, size_t bytes, hyp_diag *dia
         return HYP_OK;
     }
     hyp_status status = evaluate(f, v, f->buffer, diag);
-    if (status != HYP_OK) hyp_diag_prefix(diag, "computing the constant '%s'", value->name ? value->name : "");
+    if (status == HYP_OK) return HYP_OK;
+    const hyp_provenance *from = value->name ? NULL : &f->lowered->graph->nodes.data[value->producer].from;
+    hyp_diag_prefix(diag, "computing the constant '%s'",
+                    value->name ? value->name : from->source_count ? from->sources[0] : "");
     return status;
 }
 

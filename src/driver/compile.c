@@ -90,6 +90,9 @@ static hyp_status import(compilation *c, hyp_diag *diag)
                                 .dim_values = o->dim_values,
                                 .dim_count = o->dim_count};
     HYP_TRY(hyp_onnx_import(c->model_path, &options, &c->imported, &c->model, diag));
+    hyp_onnx_info info = hyp_onnx_model_info(c->model);
+    for (size_t i = 0; i < info.warning_count && o->warning; i++)
+        o->warning(info.warnings[i], strlen(info.warnings[i]), o->warning_user);
     c->nodes_imported = c->imported.nodes.len;
     HYP_TRY(hyp_settings_sizes(&c->settings, c->dims, diag));
     return finish_pass(c, &c->imported, "import", diag);

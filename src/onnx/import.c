@@ -1,4 +1,5 @@
 /* From a file to a graph: reading, names, initializers, nodes in order, outputs. */
+#include <stdio.h>
 #include <string.h>
 
 #include "onnx/import.h"
@@ -49,7 +50,7 @@ static hyp_status add_name(hyp_importer *im, const char *name, hyp_symbol_kind k
                         name, kind_name(s->kind), s->kind == kind ? "another" : kind_name(kind));
     }
     HYP_TRY(hyp_vec_grow(&im->scope.symbols, im->diag));
-    im->scope.symbols.data[id] = (hyp_symbol){kind, (uint32_t)index, HYP_NO_VALUE};
+    im->scope.symbols.data[id] = (hyp_symbol){kind, (uint32_t)index, HYP_NO_VALUE, false};
     return HYP_OK;
 }
 
@@ -120,50 +121,29 @@ static hyp_status add_initializers(hyp_importer *im)
     return HYP_OK;
 }
 
-/* Elementwise with two operands, the second of which an old model may have aligned to an axis of the first. */
-static bool aligns_operands(const hyp_onnx_node *n)
-{
-    return n->im->opset < 7 && n->op->min_inputs == 2 && n->op->max_inputs == 2 && n->op->op != HYP_OP_COUNT &&
-           (hyp_op_get(n->op->op)->flags & HYP_OPF_ELEMENTWISE);
-}
-
-/* Attributes that operators had in the first opsets and that change nothing now, or that import_node sees to. */
-static bool is_old_attribute(const hyp_onnx_node *n, const char *name)
-{
-    int64_t opset = n->im->opset;
-    if (strcmp(name, "consumed_inputs") == 0) return opset < 6;
-    if (strcmp(name, "is_test") == 0) return opset < 7;
-    if (strcmp(name, "broadcast") == 0) return opset < 7;
-    return strcmp(name, "axis") == 0 && aligns_operands(n);
-}
-
-static hyp_status check_attributes(const hyp_onnx_node *n)
-{
-    for (size_t i = 0; i < n->proto->n_attribute; i++) {
-        const char *name = text_of(n->proto->attribute[i]->name);
-        size_t len = strlen(name);
-        bool known = is_old_attribute(n, name);
-        for (const char *p = n->op->attributes; *p && !known; p += strcspn(p, " ") + 1)
-            known = len && strncmp(p, name, len) == 0 && p[len] == ' ';
-        if (!known)
-            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "attribute \"%s\" is not supported%s%s", name,
-                            *n->op->attributes ? "; supported are: " : "", n->op->attributes);
-    }
-    return HYP_OK;
-}
-
 /* Until opset 6 the second operand lay along the axes of the first from `axis` on: axes of size 1 behind it say so now.
  * A slope of PRelu lay along the channels. */
 static hyp_status align_operand(hyp_onnx_node *n, hyp_value_id *inputs)
 {
     int64_t axis = -1;
     bool slope = n->im->opset < 7 && strcmp(n->op->name, "PRelu") == 0;
-    if (!slope && !aligns_operands(n)) return HYP_OK;
+    if (!slope && !hyp_onnx_aligns_operands(n)) return HYP_OK;
     HYP_TRY(hyp_onnx_attr_int(n, "axis", slope ? 1 : -1, &axis));
     hyp_type a = hyp_onnx_value_type(n, inputs[0]), b = hyp_onnx_value_type(n, inputs[1]);
     if (axis < 0 || axis + b.rank >= a.rank || b.rank == 0) return HYP_OK;
     for (int32_t i = b.rank; i < a.rank - axis; i++) b.dims[i] = 1;
     return hyp_onnx_emit_dims(n, HYP_OP_reshape, inputs[1], b.dims, a.rank - (int32_t)axis, &inputs[1]);
+}
+
+static hyp_status wrong_inputs(const hyp_onnx_node *n, size_t count)
+{
+    char most[16] = " or more";
+    if (n->op->max_inputs == n->op->min_inputs)
+        most[0] = 0;
+    else if (n->op->max_inputs != HYP_ONNX_ANY)
+        snprintf(most, sizeof most, " to %u", n->op->max_inputs);
+    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "has %zu inputs, the operator takes %u%s", count, n->op->min_inputs,
+                    most);
 }
 
 /* Inputs and outputs by name around the import function of the operator. */
@@ -174,12 +154,10 @@ static hyp_status import_node(hyp_onnx_node *n)
     size_t count = proto->n_input, outputs = proto->n_output;
     while (count > 0 && !*proto->input[count - 1]) count--;
     while (outputs > 0 && outputs > n->op->max_outputs && !*proto->output[outputs - 1]) outputs--;
-    if (count < n->op->min_inputs || count > n->op->max_inputs)
-        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "has %zu inputs, at least %u%s wanted", count, n->op->min_inputs,
-                        n->op->min_inputs == n->op->max_inputs ? " and no more are" : " are");
+    if (count < n->op->min_inputs || count > n->op->max_inputs) return wrong_inputs(n, count);
     if (outputs < 1 || outputs > n->op->max_outputs)
         return hyp_fail(im->diag, HYP_ERR_MALFORMED, "has %zu outputs, which the operator does not have", outputs);
-    HYP_TRY(check_attributes(n));
+    HYP_TRY(hyp_onnx_check_attributes(n));
     hyp_value_id *inputs = hyp_arena_zalloc(&im->arena, count, sizeof *inputs);
     n->outputs = hyp_arena_zalloc(&im->arena, outputs, sizeof *n->outputs);
     if (!inputs || !n->outputs) return hyp_fail_memory(im->diag, (count + outputs) * sizeof *inputs);
@@ -201,6 +179,29 @@ static hyp_status import_node(hyp_onnx_node *n)
     return HYP_OK;
 }
 
+/* ---- nodes that are not supported: all are named, so import goes on behind them ------------------- */
+
+static bool is_lacking(const hyp_importer *im, const char *name)
+{
+    const hyp_symbol *s = *text_of(name) ? hyp_onnx_symbol(im, name) : NULL;
+    return s && s->lacking;
+}
+
+static bool reads_lacking(const hyp_importer *im, const HypOnnx__NodeProto *node)
+{
+    for (size_t i = 0; i < node->n_input; i++)
+        if (is_lacking(im, node->input[i])) return true;
+    for (size_t i = 0; i < node->n_outer; i++)
+        if (is_lacking(im, node->outer[i])) return true;
+    return false;
+}
+
+static void set_lacking(const hyp_importer *im, const HypOnnx__NodeProto *node)
+{
+    for (size_t i = 0; i < node->n_output; i++)
+        if (*node->output[i]) hyp_onnx_symbol(im, node->output[i])->lacking = true;
+}
+
 static hyp_status add_nodes(hyp_importer *im)
 {
     size_t nodes = im->scope.graph->n_node;
@@ -213,27 +214,26 @@ static hyp_status add_nodes(hyp_importer *im)
         im->opset = n.proto->has_opset ? n.proto->opset : im->model_opset;
         n.name = hyp_onnx_node_name(im, n.proto);
         if (!n.name) return hyp_fail_memory(im->diag, 1);
+        if (!n.op || reads_lacking(im, n.proto)) {
+            set_lacking(im, n.proto);
+            continue;
+        }
         hyp_dims_note_unequal(im->g->dims, 0, 0);
         hyp_status status = import_node(&n);
         if (status == HYP_OK) continue;
-        if (status == HYP_ERR_INVALID_ARGUMENT) HYP_TRY(hyp_onnx_take_equal(im, n.name, &im->again));
-        hyp_diag_prefix(im->diag, "%s: node \"%s\" (%s)", im->file, n.name, n.op->name);
+        if (status == HYP_ERR_INVALID_ARGUMENT || status == HYP_ERR_UNSUPPORTED)
+            HYP_TRY(hyp_onnx_take_equal(im, n.name, &im->again));
+        hyp_diag_prefix(im->diag, "node \"%s\" (%s)", n.name, n.op->name);
+        if (im->scope.outer) return malformed(im, status); /* the node that has the branch fails */
+        if (status == HYP_ERR_UNSUPPORTED && !im->again) {
+            HYP_TRY(hyp_onnx_note_unsupported(im));
+            set_lacking(im, n.proto);
+            continue;
+        }
+        if (im->unsupported_count && !im->again) break;
+        hyp_diag_prefix(im->diag, "%s", im->file);
         return malformed(im, status);
     }
-    return HYP_OK;
-}
-
-/* Sizes may differ from what is declared, as --shapes and sloppy exporters make them; type and rank may not. */
-static hyp_status check_declared(const hyp_importer *im, const HypOnnx__ValueInfoProto *info, hyp_value_id value)
-{
-    const HypOnnx__TypeProto__Tensor *declared = info->type ? info->type->tensor_type : NULL;
-    const hyp_type *type = &im->g->values.data[value].type;
-    if (declared && declared->elem_type && declared->elem_type != (int32_t)type->dtype)
-        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "is declared with elements of type %s, but they are %s",
-                        hyp_onnx_dtype_name(declared->elem_type), hyp_dtype_name(type->dtype));
-    if (declared && declared->shape && declared->shape->n_dim != (size_t)type->rank)
-        return hyp_fail(im->diag, HYP_ERR_MALFORMED, "is declared with rank %zu, but it has rank %d",
-                        declared->shape->n_dim, type->rank);
     return HYP_OK;
 }
 
@@ -241,7 +241,7 @@ static hyp_status add_output(hyp_importer *im, const HypOnnx__ValueInfoProto *in
 {
     hyp_value_id value;
     HYP_TRY(find_value(im, info->name, &value));
-    HYP_TRY(check_declared(im, info, value));
+    HYP_TRY(hyp_onnx_check_output(im, info, value));
     return hyp_graph_add_output(im->g, info->name, value, im->diag);
 }
 
@@ -277,22 +277,12 @@ static hyp_status check_opset(hyp_importer *im)
     return HYP_OK;
 }
 
-static hyp_status check_graph(hyp_importer *im)
+static hyp_status check_sparse(hyp_importer *im)
 {
-    HYP_TRY(hyp_onnx_check_operators(im));
     if (!im->scope.graph->n_sparse_initializer) return HYP_OK;
     const HypOnnx__TensorProto *values = im->scope.graph->sparse_initializer[0]->values;
     return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "%s: initializer \"%s\" is sparse; only dense ones are supported",
                     im->file, values ? text_of(values->name) : "");
-}
-
-static hyp_status build_graph(hyp_importer *im)
-{
-    HYP_TRY(add_names(im));
-    HYP_TRY(hyp_onnx_add_inputs(im));
-    HYP_TRY(add_initializers(im));
-    HYP_TRY(add_nodes(im));
-    return add_outputs(im);
 }
 
 static void drop_names(hyp_onnx_scope *scope)
@@ -302,21 +292,62 @@ static void drop_names(hyp_onnx_scope *scope)
     *scope = (hyp_onnx_scope){.graph = scope->graph};
 }
 
+/* Since version 4 of the format, an initializer that is also an input is the default of one that may be given. */
+static hyp_status warn_of_defaults(hyp_importer *im)
+{
+    const HypOnnx__GraphProto *graph = im->scope.graph;
+    size_t count = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < graph->n_input && im->model->ir_version >= 4; i++) {
+        const hyp_symbol *s = hyp_onnx_symbol(im, graph->input[i]->name);
+        if (s->kind != HYP_SYMBOL_INITIALIZER) continue;
+        if (count++ == 0) first = graph->input[i]->name;
+    }
+    if (!count) return HYP_OK;
+    char more[32] = "";
+    if (count > 1) snprintf(more, sizeof more, " and %zu more", count - 1);
+    return hyp_onnx_warn(im, "input \"%s\"%s has a default value in the model, which is a constant of the plan: no other "
+                             "can be given when it runs; drop it from the model's initializers to keep it an input",
+                         first, more);
+}
+
+/* Forgets what an attempt at the import has made, but for the sizes that it found equal. */
+static void begin_attempt(hyp_importer *im)
+{
+    hyp_dims *dims = im->g->dims;
+    hyp_graph_dispose(im->g);
+    hyp_graph_init(im->g, dims);
+    drop_names(&im->scope);
+    im->equalities.len = im->warnings.len = im->unlisted_warnings = 0;
+    hyp_strbuf_dispose(&im->unsupported);
+    im->unsupported_count = 0;
+    im->again = false;
+    *im->diag = (hyp_diag){0};
+}
+
+static hyp_status build_graph(hyp_importer *im)
+{
+    hyp_status status = hyp_onnx_check_operators(im);
+    if (status == HYP_ERR_UNSUPPORTED) status = hyp_onnx_note_unsupported(im);
+    HYP_TRY(status);
+    HYP_TRY(add_names(im));
+    HYP_TRY(warn_of_defaults(im));
+    HYP_TRY(hyp_onnx_add_inputs(im));
+    HYP_TRY(add_initializers(im));
+    HYP_TRY(add_nodes(im));
+    if (im->unsupported_count) return hyp_onnx_fail_unsupported(im);
+    return add_outputs(im);
+}
+
 /* Sizes of inputs that a node needs to be equal are found on the way; the graph is built anew with them. */
 static hyp_status import_graph(hyp_importer *im)
 {
     HYP_TRY(check_opset(im));
     HYP_TRY(hyp_onnx_expand(im));
-    HYP_TRY(check_graph(im));
+    HYP_TRY(check_sparse(im));
     hyp_status status = build_graph(im);
     while (status != HYP_OK && im->again) {
-        hyp_dims *dims = im->g->dims;
-        hyp_graph_dispose(im->g);
-        hyp_graph_init(im->g, dims);
-        drop_names(&im->scope);
-        im->equalities.len = 0;
-        im->again = false;
-        if (im->diag) *im->diag = (hyp_diag){0};
+        begin_attempt(im);
         status = build_graph(im);
     }
     return status;
@@ -325,7 +356,8 @@ static hyp_status import_graph(hyp_importer *im)
 static hyp_status add_branch(hyp_importer *im, hyp_value_id *outs)
 {
     const HypOnnx__GraphProto *graph = im->scope.graph;
-    HYP_TRY(check_graph(im));
+    HYP_TRY(hyp_onnx_check_operators(im));
+    HYP_TRY(check_sparse(im));
     HYP_TRY(add_names(im));
     HYP_TRY(add_initializers(im));
     HYP_TRY(add_nodes(im));
@@ -349,16 +381,36 @@ hyp_status hyp_onnx_add_branch(const hyp_onnx_node *n, const HypOnnx__GraphProto
 /* ---- the model ---------------------------------------------------------------------------------- */
 
 /* Of the bytes in blocks, letting go of each block, so that the file need not fit in memory at once. */
-static uint64_t hash_file(const hyp_onnx_source *source)
+static uint64_t hash_bytes(const hyp_onnx_source *source, const uint8_t *data, size_t size, uint64_t hash)
 {
     const size_t block = (size_t)1 << 20;
-    uint64_t hash = 0;
-    for (size_t at = 0; at < source->size; at += block) {
-        size_t size = source->size - at < block ? source->size - at : block;
-        hash = hyp_hash(source->data + at, size, hash);
-        hyp_onnx_source_forget(source, source->data + at, size);
+    for (size_t at = 0; at < size; at += block) {
+        size_t part = size - at < block ? size - at : block;
+        hash = hyp_hash(data + at, part, hash);
+        hyp_onnx_source_forget(source, data + at, part);
     }
     return hash;
+}
+
+/* Of the model file, chained with that of its external data, in order of first use. */
+static uint64_t hash_source(const hyp_onnx_source *source)
+{
+    uint64_t hash = hash_bytes(source, source->data, source->size, 0);
+    for (size_t i = 0; i < source->externals.len; i++) {
+        const hyp_mapping *map = &source->externals.data[i].map;
+        hash = hash_bytes(source, map->data, map->size, hash);
+    }
+    return hash;
+}
+
+/* A copy of a list in the model's arena. */
+static hyp_status keep(hyp_onnx_model *m, const void *list, size_t count, size_t size, const void **out, hyp_diag *diag)
+{
+    void *copy = hyp_arena_zalloc(&m->source.arena, count, size);
+    if (!copy) return hyp_fail_memory(diag, count * size);
+    if (count) memcpy(copy, list, count * size);
+    *out = copy;
+    return HYP_OK;
 }
 
 static hyp_status fill_info(hyp_onnx_model *m, const hyp_importer *im)
@@ -370,13 +422,15 @@ static hyp_status fill_info(hyp_onnx_model *m, const hyp_importer *im)
         .ir_version = im->model->ir_version,
         .opset = im->model_opset,
         .file_bytes = m->source.size,
-        .hash = hash_file(&m->source),
+        .hash = hash_source(&m->source),
         .equality_count = im->equalities.len,
+        .warning_count = im->warnings.len,
     };
-    hyp_equality *equalities = hyp_arena_zalloc(&m->source.arena, im->equalities.len, sizeof *equalities);
-    if (!equalities) return hyp_fail_memory(im->diag, im->equalities.len * sizeof *equalities);
-    if (im->equalities.len) memcpy(equalities, im->equalities.data, im->equalities.len * sizeof *equalities);
+    const void *equalities, *warnings;
+    HYP_TRY(keep(m, im->equalities.data, im->equalities.len, sizeof *im->equalities.data, &equalities, im->diag));
+    HYP_TRY(keep(m, im->warnings.data, im->warnings.len, sizeof *im->warnings.data, &warnings, im->diag));
     m->info.equalities = equalities;
+    m->info.warnings = warnings;
     for (size_t i = 0; i < m->source.externals.len; i++) m->info.file_bytes += m->source.externals.data[i].map.size;
     if (!m->info.producer) return hyp_fail_memory(im->diag, strlen(producer));
     im->g->name = hyp_arena_strdup(&im->g->arena, m->info.graph_name);
@@ -387,8 +441,12 @@ static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options,
 {
     static const hyp_onnx_options no_options = {0};
     ProtobufCMessage *message;
-    hyp_importer im = {
-        .file = m->source.file, .source = &m->source, .options = options ? options : &no_options, .g = g, .diag = diag};
+    hyp_diag unread; /* what nodes say is collected, whether the caller wants it or not */
+    hyp_importer im = {.file = m->source.file,
+                       .source = &m->source,
+                       .options = options ? options : &no_options,
+                       .g = g,
+                       .diag = diag ? diag : &unread};
     if (!m->source.size) return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: is empty", im.file);
     HYP_TRY(hyp_wire_unpack(im.file, m->source.data, m->source.size, &hyp_onnx__model_proto__descriptor,
                             &m->source.arena, &message, diag));
@@ -396,7 +454,10 @@ static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options,
     if (!im.model->graph)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: has no graph: it is not an ONNX model", im.file);
     hyp_status status = import_graph(&im);
+    if (status == HYP_OK) status = hyp_onnx_close_warnings(&im);
     if (status == HYP_OK) status = fill_info(m, &im);
+    hyp_strbuf_dispose(&im.unsupported);
+    hyp_vec_free(&im.warnings);
     drop_names(&im.scope);
     hyp_vec_free(&im.equal);
     hyp_vec_free(&im.equalities);
@@ -432,14 +493,21 @@ hyp_status hyp_onnx_import(const char *path, const hyp_onnx_options *options, hy
                            hyp_diag *diag)
 {
     hyp_onnx_model *m;
-    const char *slash = strrchr(path, '/');
+    hyp_mapping map;
+    bool standard = strcmp(path, "-") == 0;
+    HYP_TRY(hyp_map_file(standard ? "/dev/stdin" : path, &map, diag));
+    /* What has no folder has its external data in the working directory. */
+    const char *slash = standard || map.copied ? NULL : strrchr(path, '/');
     size_t folder_len = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
-    HYP_TRY(create_model(path, slash ? path : ".", folder_len, &m, diag));
-    hyp_status status = hyp_map_file(path, &m->source.map, diag);
+    hyp_status status = create_model(standard ? "standard input" : path, slash ? path : ".", folder_len, &m, diag);
+    if (status != HYP_OK) {
+        hyp_unmap(&map);
+        return status;
+    }
+    m->source.map = map;
     m->source.data = m->source.map.data;
     m->source.size = m->source.map.size;
-    if (status == HYP_OK) status = read_model(m, options, g, diag);
-    return finish(status, m, out_model);
+    return finish(read_model(m, options, g, diag), m, out_model);
 }
 
 hyp_status hyp_onnx_import_memory(const void *data, size_t size, const char *file, const char *folder,

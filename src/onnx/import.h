@@ -25,6 +25,7 @@ typedef struct hyp_symbol {
     hyp_symbol_kind kind;
     uint32_t index;     /* into the input, initializer or node list of the GraphProto */
     hyp_value_id value; /* HYP_NO_VALUE until it is in the graph */
+    bool lacking;       /* no value will be: the node, or one before it, is not supported */
 } hyp_symbol;
 
 typedef HYP_VEC(hyp_symbol) hyp_symbols;
@@ -55,9 +56,13 @@ typedef struct hyp_importer {
     hyp_graph *g;
     HYP_VEC(hyp_onnx_equal) equal;    /* found so far */
     HYP_VEC(hyp_equality) equalities; /* the axes of inputs that have such a dim */
+    HYP_VEC(const char *) warnings;   /* from the source's arena; of this attempt */
+    size_t unlisted_warnings;         /* above the most that are kept */
+    hyp_strbuf unsupported;           /* what is not supported, of all nodes seen so far */
+    size_t unsupported_count;         /* of texts in it */
     bool again;                       /* the import failed for want of an equality that now stands in `equal` */
     hyp_arena arena;                  /* freed after the import */
-    hyp_diag *diag;
+    hyp_diag *diag; /* never NULL */
 } hyp_importer;
 
 /* The symbol of a value's name, NULL if the graph that is being imported has none. Borrowed until the next is added. */
@@ -66,6 +71,21 @@ hyp_symbol *hyp_onnx_symbol(const hyp_importer *im, const char *name);
 /* "the node's own name", else "Op:first output": how messages and provenance call a node. From the arena;
  * NULL when memory is out. */
 const char *hyp_onnx_node_name(hyp_importer *im, const HypOnnx__NodeProto *node);
+
+/* Notes something that looks wrong in the model and does no harm, without the file's name; after some, only their number. */
+HYP_NODISCARD hyp_status hyp_onnx_warn(hyp_importer *im, const char *fmt, ...) HYP_PRINTF(2, 3);
+
+/* The last of the warnings: how many were left out. */
+HYP_NODISCARD hyp_status hyp_onnx_close_warnings(hyp_importer *im);
+/* Adds the message that is written to what is not supported; import goes on, so that all is named. */
+HYP_NODISCARD hyp_status hyp_onnx_note_unsupported(hyp_importer *im);
+/* HYP_ERR_UNSUPPORTED with all that was noted. */
+HYP_NODISCARD hyp_status hyp_onnx_fail_unsupported(hyp_importer *im);
+
+/* declared.c: of an output, HYP_ERR_MALFORMED when its elements are not of the declared type; a rank or size that does
+ * not hold is a warning. What is declared of other values is not read. */
+HYP_NODISCARD hyp_status hyp_onnx_check_output(hyp_importer *im, const HypOnnx__ValueInfoProto *info,
+                                               hyp_value_id value);
 
 /* expand.c: sets the scope's graph to the model's, with every call of a function of the model replaced by the
  * function's nodes, from the source's arena. Of a node with graphs in attributes, `outer` lists what they read from
@@ -110,7 +130,8 @@ typedef struct hyp_onnx_operator {
     const char *name; /* "Gemm"; in another domain than ONNX's own "com.microsoft::FusedGemm" */
     int64_t since;    /* the first opset that has it; 1 in other domains */
     uint32_t min_inputs, max_inputs, max_outputs;
-    const char *attributes; /* names, each followed by a space; any other is refused */
+    const char *attributes; /* names, each followed by a space; another that ONNX has is refused, of ONNX's operators one
+                               that it never had is a warning */
     hyp_onnx_import_fn *import;
     hyp_op op; /* what hyp_onnx_import_same and _fold make */
 } hyp_onnx_operator;
@@ -145,6 +166,11 @@ const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const Hy
 
 /* HYP_ERR_UNSUPPORTED with the list of every unsupported operator, if there is one. */
 HYP_NODISCARD hyp_status hyp_onnx_check_operators(hyp_importer *im);
+
+/* HYP_ERR_UNSUPPORTED for an attribute of the node that Hypatia lacks; a warning for one that no opset has. */
+HYP_NODISCARD hyp_status hyp_onnx_check_attributes(const hyp_onnx_node *n);
+/* Whether both operands are elements, the second of which an old model may have aligned to an axis of the first. */
+bool hyp_onnx_aligns_operands(const hyp_onnx_node *n);
 
 /* import.c: adds the nodes of a graph in an attribute of `n`, whose names it sees, and sets outs[i] to its output i.
  * The graph has as many outputs as the node and no inputs. */

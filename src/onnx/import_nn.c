@@ -76,6 +76,21 @@ static hyp_status spatial_axes(const hyp_onnx_node *n, const hyp_type *x, uint32
 /* ---- convolution ---------------------------------------------------------------------------------- */
 
 /* The kernel's sizes are those of the weights, input `second`; the attribute only repeats them. */
+static hyp_status check_kernel(const hyp_onnx_node *n, const window *w)
+{
+    hyp_onnx_ints shape;
+    HYP_TRY(hyp_onnx_attr_ints(n, "kernel_shape", &shape));
+    if (shape.present && shape.count != w->n)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "attribute \"kernel_shape\" has %u numbers for %u axes",
+                        shape.count, w->n);
+    for (uint32_t i = 0; i < shape.count; i++)
+        if (shape.items[i] != w->kernel[i])
+            return hyp_fail(n->im->diag, HYP_ERR_MALFORMED,
+                            "attribute \"kernel_shape\" has %lld for axis %u, the weights have %lld",
+                            (long long)shape.items[i], i, (long long)w->kernel[i]);
+    return HYP_OK;
+}
+
 static hyp_status read_conv(const hyp_onnx_node *n, uint32_t second, bool resolve_same, window *w, int64_t *group)
 {
     hyp_type x = hyp_onnx_input_type(n, 0), weights = hyp_onnx_input_type(n, second);
@@ -88,6 +103,7 @@ static hyp_status read_conv(const hyp_onnx_node *n, uint32_t second, bool resolv
         if (!hyp_dim_is_const(w->kernel[i]))
             return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "the sizes of the weights must be known");
     }
+    HYP_TRY(check_kernel(n, w));
     HYP_TRY(hyp_onnx_attr_int(n, "group", 1, group));
     return read_window(n, &x, resolve_same, w);
 }

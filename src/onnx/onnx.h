@@ -29,8 +29,11 @@ typedef struct hyp_onnx_options {
  * nodes are imported like others. Calls of the model's own functions are inlined, and the branch that an If with a
  * constant condition takes; the other branch is not looked at. Each IR node names its ONNX node as its source: by its
  * name, else "Op:first output"; in a function, after the name of the node that calls it and a slash.
- * Two symbolic sizes that meet where a node needs equal ones (a broadcast, a product, a concatenation) are taken as
- * equal: the inputs' types say so, and the model's equalities why. A size that turns out to be 1 is no exception.
+ * A symbolic size that meets another size where a node needs equal ones (a broadcast, a product, a concatenation) is
+ * taken to be equal to it: the inputs' types say so, and the model's equalities why. A size that turns out to be 1 is no
+ * exception.
+ * A path that is a pipe, or "-" for standard input, is read to its end; external data is then looked up in the working
+ * directory. What looks wrong and does no harm is among the model's warnings.
  * HYP_ERR_UNSUPPORTED: operators that Hypatia lacks, all of them in one message with counts and node names;
  * element types, ranks, shapes and conditions that depend on data. HYP_ERR_MALFORMED: bad bytes, cycles, wrong ranks,
  * duplicate or missing names, missing external data or a path to it that leaves the model's folder. Messages
@@ -52,9 +55,11 @@ typedef struct hyp_onnx_info {
     const char *producer, *graph_name;
     int64_t ir_version, opset;
     size_t file_bytes;              /* model file and external data */
-    uint64_t hash;                  /* of the model file */
+    uint64_t hash;                  /* of the model file and its external data */
     const hyp_equality *equalities; /* owned by the model */
     size_t equality_count;
+    const char *const *warnings; /* what looks wrong in the model and does no harm; owned by the model */
+    size_t warning_count;
 } hyp_onnx_info;
 hyp_onnx_info hyp_onnx_model_info(const hyp_onnx_model *model);
 

@@ -12,8 +12,11 @@ enum {
     WIRE_32 = 5,
     FIRST_PRIVATE_FIELD = 1001,
     LENGTH_BYTES = 5, /* a length prefix is padded to this size, so that it can be filled in afterwards */
-    MAX_DEPTH = 64    /* of nested messages: a graph needs 7, one in an attribute of another 3 more */
+    MAX_GRAPHS = 100, /* in attributes of each other */
+    MAX_DEPTH = 7 + 3 * MAX_GRAPHS, /* of nested messages: a graph needs 7, one in an attribute of another 3 more */
+    BYTES_PER_BYTE = 32             /* of memory for one in the file: a node of a few short names needs 20 */
 };
+static const size_t memory_at_least = (size_t)16 << 20;
 static const size_t max_reduced = (size_t)64 << 20;
 
 typedef struct walker {
@@ -157,7 +160,11 @@ static hyp_status sole_payload(const walker *w, const ProtobufCMessageDescriptor
 static hyp_status reduce(walker *w, const ProtobufCMessageDescriptor *type, const uint8_t *p, const uint8_t *end,
                          int depth)
 {
-    if (depth > MAX_DEPTH) return malformed(w, p, type, "messages are nested too deeply");
+    if (depth > MAX_DEPTH)
+        return hyp_fail(w->diag, HYP_ERR_LIMIT,
+                        "%s: byte %zu, in a %s: graphs are nested more than %d deep in attributes (branches in branches), "
+                        "which is not supported",
+                        w->file, (size_t)(p - w->data), type->short_name, MAX_GRAPHS);
     uint32_t payload = 0;
     if (type == &hyp_onnx__tensor_proto__descriptor) HYP_TRY(sole_payload(w, type, p, end, &payload));
     while (p < end) {
@@ -198,12 +205,16 @@ static hyp_status reduce(walker *w, const ProtobufCMessageDescriptor *type, cons
 typedef struct arena_allocator {
     ProtobufCAllocator base;
     hyp_arena *arena;
-    bool failed;
+    size_t left; /* bytes: messages with nothing in them take memory out of proportion */
+    bool failed, exceeded;
 } arena_allocator;
 
 static void *arena_take(void *data, size_t size)
 {
     arena_allocator *a = data;
+    a->exceeded = a->exceeded || size > a->left;
+    if (a->exceeded) return NULL;
+    a->left -= size;
     void *p = hyp_arena_alloc(a->arena, size);
     if (!p) a->failed = true;
     return p;
@@ -217,13 +228,20 @@ hyp_status hyp_wire_unpack(const char *file, const void *data, size_t size, cons
     walker w = {.file = file, .data = data, .diag = diag};
     hyp_status status = size ? reduce(&w, type, w.data, w.data + size, 0) : HYP_OK;
     if (status == HYP_OK) {
-        arena_allocator a = {{arena_take, arena_keep, NULL}, arena, false};
+        size_t most = size < SIZE_MAX / 2 / BYTES_PER_BYTE ? size * BYTES_PER_BYTE : SIZE_MAX / 2;
+        if (most < memory_at_least) most = memory_at_least;
+        arena_allocator a = {{arena_take, arena_keep, NULL}, arena, most, false, false};
         a.base.allocator_data = &a;
         ProtobufCMessage *message = protobuf_c_message_unpack(type, &a.base, w.out.len, w.out.data);
         if (message)
             *out = message;
         else if (a.failed)
             status = hyp_fail_memory(diag, w.out.len);
+        else if (a.exceeded)
+            status = hyp_fail(diag, HYP_ERR_LIMIT,
+                              "%s: its graph takes more than %zu MiB of memory, %d times its bytes: it has many parts with "
+                              "next to nothing in them, as no exporter writes them",
+                              file, most >> 20, BYTES_PER_BYTE);
         else
             status =
                 hyp_fail(diag, HYP_ERR_MALFORMED, "%s: a list of numbers in a %s is damaged", file, type->short_name);
