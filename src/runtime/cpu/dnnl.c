@@ -1,8 +1,7 @@
 #include "runtime/cpu/dnnl.h"
 
-#include <dlfcn.h>
-
 #include "base/dtype.h"
+#include "kernels/openmp.h"
 #include "runtime/cpu/dnnl_memory.h"
 
 struct hyp_dnnl {
@@ -24,19 +23,6 @@ hyp_status hyp_dnnl_fail(hyp_diag *diag, dnnl_status_t status, const char *what)
 
 /* ---- device ---------------------------------------------------------------------------------------------- */
 
-/* The symbol in the library that oneDNN is linked to, without loading anything. */
-static void *openmp_symbol(const char *name)
-{
-    static const char *const libraries[] = {"libgomp.so.1", "libomp.so.5", "libiomp5.so"};
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
-        void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
-        void *symbol = library ? dlsym(library, name) : NULL;
-        if (library) dlclose(library); /* oneDNN keeps it loaded */
-        if (symbol) return symbol;
-    }
-    return NULL;
-}
-
 /* All or none. GOMP_parallel is what gcc compiles a parallel region to; the OpenMP runtimes of LLVM and Intel have it
  * as well. */
 static void find_openmp(hyp_dnnl *d)
@@ -51,7 +37,7 @@ static void find_openmp(hyp_dnnl *d)
                   {"GOMP_parallel", &d->GOMP_parallel}};
     void *found[sizeof wanted / sizeof *wanted];
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        if (!(found[i] = openmp_symbol(wanted[i].name))) return;
+        if (!(found[i] = hyp_openmp_symbol(wanted[i].name))) return;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) memcpy(wanted[i].to, &found[i], sizeof found[i]);
 }
 
