@@ -8,7 +8,7 @@
 double hyp_reference_act(HypPlan__Act act, double x)
 {
     switch (act) {
-    case HYP_PLAN__ACT__ACT_RELU: return x < 0 ? 0 : x; /* NaN stays */
+    case HYP_PLAN__ACT__ACT_RELU: return x > 0 || isnan(x) ? x : 0;
     case HYP_PLAN__ACT__ACT_GELU: return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
     case HYP_PLAN__ACT__ACT_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
     case HYP_PLAN__ACT__ACT_SIGMOID: return hyp_sigmoid_f64(x);
