@@ -30,6 +30,8 @@ enum {
     OPT_NO_REWRITE,
     OPT_ITERATIONS,
     OPT_NODES,
+    OPT_FOLD_BYTES,
+    OPT_FOLD_FLOPS,
     OPT_VERIFY,
     OPT_DRY_RUN,
     OPT_TIMED,
@@ -70,6 +72,8 @@ static const cli_option options[] = {
     [OPT_NO_REWRITE] = {"no-rewrite", 0, NULL, "lower the model as it is"},
     [OPT_ITERATIONS] = {"max-iterations", 0, "N", "limit of rewriting iterations (1000)"},
     [OPT_NODES] = {"max-nodes", 0, "N", "limit of e-nodes (100000)"},
+    [OPT_FOLD_BYTES] = {"max-fold-bytes", 0, "N", "constants computed before the plan runs: bytes (16 x the model's)"},
+    [OPT_FOLD_FLOPS] = {"max-fold-flops", 0, "N", "constants computed before the plan runs: multiplications (2^34)"},
     [OPT_VERIFY] = {"verify", 0, "HOW", "compare the plan with the model first: strict, warn, off (by what it costs)"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
     [OPT_TIMED] = {"timed", 0, NULL, "time the plan here against those with less rewriting; keep the fastest"},
@@ -128,8 +132,9 @@ static void record(request *r, int option, const char *value)
     cli_list_add(&r->flags, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-static bool read_limit(const cli_args *args, const char *name, const char *value, size_t *out)
+static bool read_limit(const cli_args *args, int option, const char *value, size_t *out)
 {
+    const char *name = options[option].name;
     int64_t n;
     if (!cli_parse_int(value, 1, INT64_MAX, &n)) {
         cli_usage_error(args, "--%s: '%s' is no positive number", name, value);
@@ -145,7 +150,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     hyp_compile_options *c = &r->compile;
     bool node_next = r->node_next;
     r->node_next = option == OPT_WHY_NOT;
-    if (option >= OPT_TARGET && option <= OPT_NODES) record(r, option, value);
+    if (option >= OPT_TARGET && option <= OPT_FOLD_FLOPS) record(r, option, value);
     switch (option) {
     case OPT_OUTPUT: r->plan = value; break;
     case OPT_TARGET: c->target = value; break;
@@ -162,8 +167,10 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_ONLY: cli_list_split(&r->only, value); break;
     case OPT_APPROXIMATE: c->allow_approximate = true; break;
     case OPT_NO_REWRITE: c->no_rewrite = true; break;
-    case OPT_ITERATIONS: return read_limit(args, "max-iterations", value, &c->max_iterations);
-    case OPT_NODES: return read_limit(args, "max-nodes", value, &c->max_nodes);
+    case OPT_ITERATIONS: return read_limit(args, option, value, &c->max_iterations);
+    case OPT_NODES: return read_limit(args, option, value, &c->max_nodes);
+    case OPT_FOLD_BYTES: return read_limit(args, option, value, &c->max_fold_bytes);
+    case OPT_FOLD_FLOPS: return read_limit(args, option, value, &c->max_fold_flops);
     case OPT_VERIFY: c->verify = value; break;
     case OPT_DRY_RUN: r->dry_run = true; break;
     case OPT_TIMED: r->timed = true; break;
@@ -319,8 +326,8 @@ static void free_request(request *r)
     free(r->typical_names);
     free(r->typical_values);
     free(r->shape_tensors);
-    cli_list *lists[] = {&r->dims,  &r->typical,  &r->shapes, &r->bound, &r->sample_texts,
-                         &r->rules, &r->disabled, &r->only,   &r->flags, &r->normal, &r->tuned};
+    cli_list *lists[] = {&r->dims,     &r->typical, &r->shapes, &r->bound,  &r->sample_texts, &r->rules,
+                         &r->disabled, &r->only,    &r->flags,  &r->normal, &r->tuned};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 

@@ -63,13 +63,18 @@ typedef struct hyp_compile_options {
     const char *const *only_rules; /* names: no other rule is applied; count 0 = all */
     size_t only_rule_count;
     bool allow_approximate;
-    bool no_rewrite; /* lower the model as it was imported */
+    bool no_rewrite;                  /* lower the model as it was imported */
     size_t max_iterations, max_nodes; /* 0 = default */
+    /* What is computed of constants before the plan runs; beyond it they are computed by the plan. 0 = default. */
+    size_t max_fold_bytes; /* of one result, and of all that the plan stores: 16 times the model's constants, at least
+                              16 MiB */
+    size_t max_fold_flops; /* of all together, in multiplications of matrices, other operators counting more: 64 for
+                              each byte of the model's constants, at least 2^34 */
 
-    /* Questions, answered in the report. A node is one of the model, by its name or that of a value which it computes; an
-     * unknown one is an error. */
-    const char *explain;      /* how this node came to the plan's steps: every rule and its place, checked; NULL = none */
-    const char *why_not;      /* why this rule changed nothing: which premise failed, or what cost more; NULL = none */
+    /* Questions, answered in the report. A node is one of the model, by its name or that of a value which it computes;
+     * an unknown one is an error. */
+    const char *explain; /* how this node came to the plan's steps: every rule and its place, checked; NULL = none */
+    const char *why_not; /* why this rule changed nothing: which premise failed, or what cost more; NULL = none */
     const char *why_not_node; /* at this node; NULL = anywhere */
 
     const char *const *flags; /* recorded in the plan as they are */
@@ -105,7 +110,7 @@ typedef struct hyp_compile_report {
     size_t nodes_imported, nodes_before, nodes_after; /* in the model; that run, before and after rewriting */
     size_t e_nodes, e_classes, iterations;
     const char *stop_reason;
-    bool proven; /* of all that the e-graphs hold, what was chosen costs least */
+    bool proven;                    /* of all that the e-graphs hold, what was chosen costs least */
     double cost_before, cost_after; /* seconds, predicted, of the graph in normal form and of the one chosen; 0 when
                                        nothing was rewritten */
     double plan_seconds;            /* predicted, of the plan's steps */

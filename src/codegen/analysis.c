@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "codegen/lower.h"
+#include "ir/constants.h"
 
 static const hyp_node *producer_of(const hyp_lowering *l, hyp_value_id v)
 {
@@ -13,40 +14,21 @@ static uint32_t flags_of(const hyp_node *node) { return hyp_op_get(node->op)->fl
 
 /* ---- constants -------------------------------------------------------------------------------------- */
 
-static bool is_fixed_node(const hyp_lowering *l, const hyp_node *node)
-{
-    const hyp_op_info *info = hyp_op_get(node->op);
-    for (uint32_t i = 0; i < node->input_count; i++)
-        if (node->inputs[i] != HYP_NO_VALUE && !l->values[node->inputs[i]].constant) return false;
-    for (uint32_t i = 0; i < info->attr_count; i++)
-        for (uint32_t j = 0; info->attrs[i].kind == HYP_ATTR_DIMS && j < node->attrs[i].count; j++)
-            if (!hyp_dim_is_const(node->attrs[i].dims[j])) return false;
-    return true;
-}
-
-/* Classifies a value by the sizes that are its elements, where they are known. */
-static void classify_content(hyp_value_info *info, const hyp_value *value)
-{
-    if (!value->content || !hyp_type_is_static(&value->type)) return;
-    bool fixed = true;
-    for (uint32_t i = 0; i < value->content_count; i++) fixed = fixed && hyp_dim_is_const(value->content[i]);
-    info->constant = info->constant || fixed;
-    info->listed = !info->constant && value->type.dtype == HYP_I64;
-}
-
-static void find_constants(hyp_lowering *l)
+static hyp_status find_constants(hyp_lowering *l)
 {
     const hyp_graph *g = l->graph;
-    for (size_t v = 0; v < g->values.len; v++) l->values[v].constant = g->values.data[v].kind == HYP_VALUE_CONST;
-    for (size_t n = 0; n < g->nodes.len; n++) {
-        const hyp_node *node = &g->nodes.data[n];
-        bool fixed = is_fixed_node(l, node);
-        for (uint32_t o = 0; o < node->output_count; o++) {
-            hyp_value_info *info = &l->values[node->outputs[o]];
-            info->constant = fixed;
-            classify_content(info, hyp_lower_value(l, node->outputs[o]));
-        }
+    bool *constant = hyp_arena_zalloc(&l->scratch, g->values.len + 1, sizeof *constant);
+    if (!constant) return hyp_fail_memory(l->diag, g->values.len);
+    hyp_fold_budget budget = hyp_fold_budget_of(g, l->options->fold.bytes, l->options->fold.flops);
+    HYP_TRY(hyp_constants_find(g, &budget, constant, l->diag));
+    for (size_t v = 0; v < g->values.len; v++) {
+        const hyp_value *value = &g->values.data[v];
+        hyp_value_info *info = &l->values[v];
+        info->constant = constant[v];
+        info->listed = value->kind == HYP_VALUE_NODE && value->content && !info->constant &&
+                       hyp_type_is_static(&value->type) && value->type.dtype == HYP_I64;
     }
+    return HYP_OK;
 }
 
 bool hyp_lower_is_scalar(const hyp_lowering *l, hyp_value_id v, double *out)
@@ -253,7 +235,7 @@ static hyp_status note_input_parts(hyp_lowering *l, const hyp_node *node, uint32
 
 hyp_status hyp_lower_analyse(hyp_lowering *l)
 {
-    find_constants(l);
+    HYP_TRY(find_constants(l));
     claim_outputs(l);
     for (hyp_node_id n = (hyp_node_id)l->graph->nodes.len; n-- > 0;) {
         const hyp_node *node = &l->graph->nodes.data[n];

@@ -4,7 +4,7 @@
 #ifndef HYP_CODEGEN_CODEGEN_H
 #define HYP_CODEGEN_CODEGEN_H
 
-#include "ir/ir.h"
+#include "ir/constants.h"
 #include "plan/plan.h"
 
 typedef enum hyp_precision {
@@ -17,6 +17,7 @@ typedef enum hyp_precision {
 
 typedef struct hyp_codegen_options {
     const char *target;      /* "cpu" or "cuda" */
+    hyp_fold_budget fold;    /* what may be computed before the plan runs; 0 as in hyp_fold_budget_of */
     hyp_precision precision; /* TF32 marks products; the narrower ones were applied to the graph */
     const char *producer, *model_name;
     uint64_t model_hash;
@@ -41,14 +42,13 @@ typedef struct hyp_lowered {
 } hyp_lowered;
 
 /* Lowers. The steps are:
- *   constants   maximal subgraphs that depend on constants only become one weight each; they are evaluated while
- *               the plan is written (hyp_codegen_write), one at a time; a plain constant is not copied at all
- *   views       reshapes and the like become tensors with place VIEW; a copy is made where an output would alias
- *   kernels     one step per remaining node; gemm that is no linear becomes matmul and pointwise; chains of
- *               elementwise nodes with one user become one pointwise step
- *   memory      scratch tensors whose lives do not overlap share a slot
- * Results may be computed into the caller's output memory directly. An operator or type that no kernel has is
- * HYP_ERR_UNSUPPORTED and named. Requires a verified graph. */
+ *   constants   maximal subgraphs that depend on constants only, and are within the budget, become one weight each;
+ * they are evaluated while the plan is written (hyp_codegen_write), one at a time; a plain constant is not copied views
+ * reshapes and the like become tensors with place VIEW; a copy is made where an output would alias kernels     one step
+ * per remaining node; gemm that is no linear becomes matmul and pointwise; chains of elementwise nodes with one user
+ * become one pointwise step memory      scratch tensors whose lives do not overlap share a slot Results may be computed
+ * into the caller's output memory directly. An operator or type that no kernel has is HYP_ERR_UNSUPPORTED and named.
+ * Requires a verified graph. */
 HYP_NODISCARD hyp_status hyp_codegen_lower(const hyp_graph *graph, const hyp_codegen_options *options, hyp_lowered *out,
                                            hyp_diag *diag);
 void hyp_lowered_dispose(hyp_lowered *lowered);

@@ -53,16 +53,12 @@ static hyp_status find_constants(const hyp_graph *g, bool **out, hyp_diag *diag)
 {
     bool *constant = *out = hyp_calloc(g->values.len + 1, sizeof *constant);
     if (!constant) return hyp_fail_memory(diag, g->values.len);
-    for (size_t v = 0; v < g->values.len; v++) constant[v] = g->values.data[v].kind == HYP_VALUE_CONST;
-    for (size_t i = 0; i < g->nodes.len; i++) {
-        const hyp_node *n = &g->nodes.data[i];
-        bool all = true;
-        for (uint32_t k = 0; k < n->input_count; k++)
-            all = all && (n->inputs[k] == HYP_NO_VALUE || constant[n->inputs[k]]);
-        for (uint32_t o = 0; o < n->output_count; o++)
-            constant[n->outputs[o]] = all && hyp_type_is_static(type_of(g, n->outputs[o]));
-    }
-    return HYP_OK;
+    hyp_fold_budget budget = hyp_fold_budget_of(g, 0, 0);
+    hyp_status status = hyp_constants_find(g, &budget, constant, diag);
+    if (status == HYP_OK) return HYP_OK;
+    hyp_free(constant);
+    *out = NULL;
+    return status;
 }
 
 static bool is_unit(hyp_dim d) { return hyp_dim_is_const(d) && d > 0 && d % UNIT == 0; }
@@ -229,15 +225,35 @@ static double scale_of(double most)
 static hyp_status add_conversion(hyp_graph *out, hyp_value_id v, double scale, const hyp_node *n, hyp_value_id *result,
                                  hyp_diag *diag)
 {
-    const hyp_type scalar = {.dtype = HYP_BF16};
+    const hyp_type scalar = {.dtype = out->values.data[v].type.dtype};
     const hyp_attr to = {.kind = HYP_ATTR_SYM, .sym = hyp_dtype_name(HYP_F8E4M3)};
-    uint16_t inverse = hyp_f32_to_bf16((float)(1 / scale));
+    uint64_t inverse;
     hyp_value_id factor;
     if (scale != 1) {
-        HYP_TRY(hyp_graph_add_const(out, NULL, &scalar, &inverse, sizeof inverse, true, &factor, diag));
+        hyp_store_f64(scalar.dtype, &inverse, 0, 1 / scale);
+        HYP_TRY(hyp_graph_add_const(out, NULL, &scalar, &inverse, hyp_dtype_size(scalar.dtype), true, &factor, diag));
         HYP_TRY(hyp_graph_add_node(out, HYP_OP_mul, (const hyp_value_id[]){v, factor}, 2, NULL, &n->from, &v, 1, diag));
     }
     return hyp_graph_add_node(out, HYP_OP_cast, &v, 1, &to, &n->from, result, 1, diag);
+}
+
+static const hyp_node *producer(const hyp_graph *g, hyp_value_id v)
+{
+    const hyp_value *value = &g->values.data[v];
+    return value->kind == HYP_VALUE_NODE ? &g->nodes.data[value->producer] : NULL;
+}
+
+/* A weight as it was before demotion, perhaps transposed: so it is rounded once, to 8 bits, and not to 16 before. */
+static hyp_status undo_demotion(hyp_graph *out, hyp_value_id *w, hyp_diag *diag)
+{
+    const hyp_node *swap = producer(out, *w), *cast = swap;
+    if (swap && swap->op == HYP_OP_transpose) cast = producer(out, swap->inputs[0]);
+    if (!cast || cast->op != HYP_OP_cast || out->values.data[cast->inputs[0]].type.dtype != HYP_F32) return HYP_OK;
+    hyp_value_id original = cast->inputs[0];
+    const hyp_provenance from = swap->from;
+    if (cast != swap) return hyp_graph_add_node(out, HYP_OP_transpose, &original, 1, swap->attrs, &from, w, 1, diag);
+    *w = original;
+    return HYP_OK;
 }
 
 static void report_kept(const quantization *q, const hyp_node *n, const layer *l)
@@ -272,6 +288,7 @@ static hyp_status quantize_node(void *user, hyp_graph *out, hyp_node_id node, co
     double x_scale = scale_of(range->x), w_scale = scale_of(range->weight);
     hyp_value_id *x = &q->narrow[n->inputs[l.x]], w = inputs[l.w];
     if (*x == HYP_NO_VALUE) HYP_TRY(add_conversion(out, inputs[l.x], x_scale, n, x, diag));
+    HYP_TRY(undo_demotion(out, &w, diag));
     if (!l.nk) {
         const hyp_attr swap = {.kind = HYP_ATTR_DIMS, .count = 2, .dims = (const hyp_dim[]){1, 0}};
         HYP_TRY(hyp_graph_add_node(out, HYP_OP_transpose, &w, 1, &swap, NULL, &w, 1, diag));

@@ -40,24 +40,24 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Nodes that run: those that depend on an input of the model or have none. Constant ones are folded. */
-static hyp_status count_running(const hyp_graph *g, size_t *out, hyp_diag *diag)
+/* Nodes that run: those whose results are not known before the plan runs. */
+static hyp_status count_running(const compilation *c, const hyp_graph *g, size_t *out, hyp_diag *diag)
 {
-    bool *varies = hyp_calloc(g->values.len ? g->values.len : 1, sizeof *varies);
-    if (!varies) return hyp_fail_memory(diag, g->values.len);
-    for (size_t i = 0; i < g->inputs.len; i++) varies[g->inputs.data[i]] = true;
+    bool *constant = hyp_calloc(g->values.len + 1, sizeof *constant);
+    if (!constant) return hyp_fail_memory(diag, g->values.len);
+    hyp_status status = hyp_constants_find(g, &c->settings.fold, constant, diag);
     size_t count = 0;
-    for (size_t i = 0; i < g->nodes.len; i++) {
+    for (size_t i = 0; status == HYP_OK && i < g->nodes.len; i++) {
         const hyp_node *node = &g->nodes.data[i];
         bool runs = false;
         for (uint32_t k = 0; k < node->input_count; k++)
-            runs = runs || (node->inputs[k] != HYP_NO_VALUE && varies[node->inputs[k]]);
-        for (uint32_t k = 0; k < node->output_count; k++) varies[node->outputs[k]] = runs;
+            runs = runs || (node->inputs[k] != HYP_NO_VALUE && !constant[node->inputs[k]]);
+        for (uint32_t k = 0; !runs && k < node->output_count; k++) runs = !constant[node->outputs[k]];
         count += runs;
     }
-    hyp_free(varies);
+    hyp_free(constant);
     *out = count;
-    return HYP_OK;
+    return status;
 }
 
 /* After every pass that makes a graph: checks it and prints it if its stage is asked for. */
@@ -95,6 +95,7 @@ static hyp_status import(compilation *c, hyp_diag *diag)
         o->warning(info.warnings[i], strlen(info.warnings[i]), o->warning_user);
     c->nodes_imported = c->imported.nodes.len;
     HYP_TRY(hyp_settings_sizes(&c->settings, c->dims, diag));
+    c->settings.fold = hyp_fold_budget_of(&c->imported, o->max_fold_bytes, o->max_fold_flops);
     return finish_pass(c, &c->imported, "import", diag);
 }
 
@@ -106,7 +107,7 @@ static hyp_status demote(compilation *c, hyp_diag *diag)
         HYP_TRY(hyp_graph_demote(c->graph, to, &c->demoted, diag));
         HYP_TRY(finish_pass(c, &c->demoted, "demote", diag));
     }
-    return count_running(c->graph, &c->nodes_before, diag);
+    return count_running(c, c->graph, &c->nodes_before, diag);
 }
 
 static hyp_status rewrite(compilation *c, hyp_diag *diag)
@@ -155,6 +156,7 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
     hyp_onnx_info info = hyp_onnx_model_info(c->model);
     hyp_codegen_options options = {
         .target = o->target,
+        .fold = c->settings.fold,
         .precision = c->settings.precision,
         .producer = "hypatiac " HYP_VERSION,
         .model_name = info.graph_name,
@@ -277,7 +279,7 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
     hyp_compile_report *report;
     HYP_TRY(hyp_report_create(rewrote ? &c->rewrite : NULL, c->lowered.program, &c->layers, &c->answer,
                               &c->verification.text, &report, diag));
-    hyp_status status = count_running(c->graph, &report->nodes_after, diag);
+    hyp_status status = count_running(c, c->graph, &report->nodes_after, diag);
     if (status != HYP_OK) {
         hyp_compile_report_destroy(report);
         return status;

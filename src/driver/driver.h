@@ -14,6 +14,7 @@ typedef struct hyp_settings {
     hyp_compile_options options; /* target and precision are never NULL */
     hyp_precision precision;
     hyp_roofline cost;
+    hyp_fold_budget fold;    /* what was asked for, until the model is known */
     const char **rule_texts; /* by rule file */
     hyp_arena arena;         /* owns the texts, the profile and the sizes of symbols */
 } hyp_settings;

@@ -169,6 +169,7 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
         .allow_approximate = o->allow_approximate,
         .max_iterations = o->max_iterations,
         .max_nodes = o->max_nodes,
+        .fold = settings->fold,
         .cost = hyp_roofline_cost,
         .cost_user = &settings->cost,
         .explain = o->explain,

@@ -178,7 +178,7 @@ static hyp_status eval_in(hyp_arena *arena, hyp_dims *dims, hyp_op op, const hyp
                           .diag = diag};
     HYP_TRY(hyp_op_get_functions(op).eval(&call));
     for (uint32_t i = 0; i < output_count; i++)
-        if (out[i].i || mode == HYP_EVAL_NATIVE) hyp_eval_round(&out[i]);
+        if (out[i].i || mode != HYP_EVAL_DOUBLE) hyp_eval_round(&out[i]);
     return HYP_OK;
 }
 

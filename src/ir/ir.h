@@ -263,7 +263,8 @@ HYP_NODISCARD hyp_status hyp_graph_parse(hyp_graph *g, const char *file, const c
 /* ---- reference interpreter ----------------------------------------------------------------------- */
 
 typedef enum hyp_eval_mode {
-    HYP_EVAL_NATIVE, /* every result is rounded to its element type; sums are kept in double */
+    HYP_EVAL_NATIVE, /* every result is rounded to its element type, as at run time; sums are kept in double */
+    HYP_EVAL_FOLD,   /* the same, but that large products are a library's (kernels/product.h): for ir/constants.h */
     HYP_EVAL_DOUBLE  /* floating-point values stay double throughout: the value to compare with */
 } hyp_eval_mode;
 

@@ -83,7 +83,7 @@ static int64_t place(const hyp_eval_tensor *t, int32_t skip, int32_t rank, const
 static double rounded(const hyp_eval_call *c, double x)
 {
     uint64_t narrow;
-    if (c->mode != HYP_EVAL_NATIVE) return x;
+    if (c->mode == HYP_EVAL_DOUBLE) return x;
     hyp_store_f64(c->out[0].dtype, &narrow, 0, x);
     return hyp_load_f64(c->out[0].dtype, &narrow, 0);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/op.h"
+#include "kernels/product.h"
 
 /* ---- inference -------------------------------------------------------------------------------------- */
 
@@ -219,15 +220,55 @@ typedef struct matrix {
     int64_t at, row, column; /* offset of its first element, strides */
 } matrix;
 
-static void multiply(hyp_eval_tensor *out, int64_t at, matrix a, matrix b, int64_t m, int64_t k, int64_t n,
-                     double scale)
+/* The matrix as floats, which hold its elements; *out_transposed: column by column. NULL: no memory. */
+static float *narrow(const matrix *x, int64_t rows, int64_t columns, bool *out_transposed)
 {
+    float *out = hyp_malloc((size_t)(rows * columns) * sizeof *out);
+    *out_transposed = x->column != 1;
+    int64_t outer = *out_transposed ? columns : rows, inner = *out_transposed ? rows : columns;
+    int64_t outer_step = *out_transposed ? x->column : x->row, inner_step = *out_transposed ? x->row : x->column;
+    for (int64_t i = 0; out && i < outer; i++)
+        for (int64_t j = 0; j < inner; j++)
+            out[i * inner + j] = (float)x->tensor->f[x->at + i * outer_step + j * inner_step];
+    return out;
+}
+
+/* The product by a library, of types whose elements a float holds. */
+static hyp_status multiply_fast(hyp_eval_tensor *out, int64_t at, const matrix *a, const matrix *b, int64_t m,
+                                int64_t k, int64_t n, double scale, hyp_diag *diag)
+{
+    bool trans_a, trans_b;
+    float *x = narrow(a, m, k, &trans_a), *y = narrow(b, k, n, &trans_b);
+    float *z = hyp_malloc((size_t)(m * n) * sizeof *z);
+    hyp_status status = x && y && z ? hyp_product_f32(trans_a, trans_b, m, n, k, x, y, z, diag)
+                                    : hyp_fail_memory(diag, (size_t)(m * n) * sizeof *z);
+    for (int64_t i = 0; status == HYP_OK && i < m * n; i++) out->f[at + i] = scale * (double)z[i];
+    hyp_free(x);
+    hyp_free(y);
+    hyp_free(z);
+    return status;
+}
+
+/* Whether a product is worth a library's call. */
+static bool is_large(int64_t m, int64_t k, int64_t n)
+{
+    enum { SMALL = 64 * 1024 };
+    return m > 0 && k > 0 && n > SMALL / m / k; /* a tensor's sizes: no product of two overflows */
+}
+
+static hyp_status multiply(const hyp_eval_call *c, hyp_eval_tensor *out, int64_t at, matrix a, matrix b, int64_t m,
+                           int64_t k, int64_t n, double scale)
+{
+    bool single = out->f && out->dtype != HYP_F64 && a.tensor->dtype != HYP_F64 && b.tensor->dtype != HYP_F64;
+    if (c->mode == HYP_EVAL_FOLD && single && is_large(m, k, n))
+        return multiply_fast(out, at, &a, &b, m, k, n, scale, c->diag);
     if (out->f)
         product_f64(out->f + at, a.tensor->f + a.at, a.row, a.column, b.tensor->f + b.at, b.row, b.column, m, k, n,
                     scale);
     else
         product_u64((uint64_t *)out->i + at, (const uint64_t *)a.tensor->i + a.at, a.row, a.column,
                     (const uint64_t *)b.tensor->i + b.at, b.row, b.column, m, k, n, (uint64_t)(int64_t)scale);
+    return HYP_OK;
 }
 
 /* The last two axes of a tensor, swapped when `transposed`. */
@@ -261,26 +302,27 @@ static void activate(const char *act, hyp_eval_tensor *out)
 }
 
 /* act(scale x w^T + b) into `out`, whose last axis is N; b may be NULL. */
-static void scaled_layer(hyp_eval_mode mode, const hyp_eval_tensor *w, const hyp_eval_tensor *b, const char *act,
-                         double scale, const hyp_eval_tensor *x, hyp_eval_tensor *out)
+static hyp_status scaled_layer(const hyp_eval_call *c, const hyp_eval_tensor *w, const hyp_eval_tensor *b,
+                               const char *act, double scale, const hyp_eval_tensor *x, hyp_eval_tensor *out)
 {
     int64_t n = w->dims[0], k = w->dims[1], m = n ? (int64_t)out->count / n : 0;
-    multiply(out, 0, (matrix){x, 0, k, 1}, last_axes(w, true), m, k, n, scale);
+    HYP_TRY(multiply(c, out, 0, (matrix){x, 0, k, 1}, last_axes(w, true), m, k, n, scale));
     if (b) add_rows(out, b, (size_t)n);
-    if (mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
+    if (c->mode != HYP_EVAL_DOUBLE || out->i) hyp_eval_round(out);
     activate(act, out);
+    return HYP_OK;
 }
 
-static void layer(hyp_eval_mode mode, const hyp_eval_tensor *w, const hyp_eval_tensor *b, const char *act,
-                  const hyp_eval_tensor *x, hyp_eval_tensor *out)
+static hyp_status layer(const hyp_eval_call *c, const hyp_eval_tensor *w, const hyp_eval_tensor *b, const char *act,
+                        const hyp_eval_tensor *x, hyp_eval_tensor *out)
 {
-    scaled_layer(mode, w, b, act, 1, x, out);
+    return scaled_layer(c, w, b, act, 1, x, out);
 }
 
 hyp_status hyp_eval_linear(const hyp_eval_call *c)
 {
-    layer(c->mode, c->in[0], c->in[1], c->op == HYP_OP_fused_linear ? c->attrs[0].sym : "none", c->in[2], &c->out[0]);
-    return HYP_OK;
+    const char *act = c->op == HYP_OP_fused_linear ? c->attrs[0].sym : "none";
+    return layer(c, c->in[0], c->in[1], act, c->in[2], &c->out[0]);
 }
 
 /* A layer to which in[2] is added, where it is there. */
@@ -288,11 +330,11 @@ static hyp_status added_layer(const hyp_eval_call *c, double scale, const char *
 {
     bool after = strcmp(place, "after") == 0;
     hyp_eval_tensor *out = &c->out[0];
-    scaled_layer(c->mode, c->in[0], c->in[1], after ? act : "none", scale, c->in[3], out);
-    if (c->mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
+    HYP_TRY(scaled_layer(c, c->in[0], c->in[1], after ? act : "none", scale, c->in[3], out));
+    if (c->mode != HYP_EVAL_DOUBLE || out->i) hyp_eval_round(out);
     if (c->in[2]) add_rows(out, c->in[2], out->count);
     if (after) return HYP_OK; /* results are rounded by the caller */
-    if (c->mode == HYP_EVAL_NATIVE || out->i) hyp_eval_round(out);
+    if (c->mode != HYP_EVAL_DOUBLE || out->i) hyp_eval_round(out);
     activate(act, out);
     return HYP_OK;
 }
@@ -313,19 +355,21 @@ hyp_status hyp_eval_fused_mlp(const hyp_eval_call *c)
         const hyp_eval_tensor *w = c->in[2 * i], *b = c->in[2 * i + 1];
         const char *act = c->attrs[0].syms[i];
         if (i + 1 == layers) {
-            layer(c->mode, w, b, act, x, &c->out[0]);
-            break;
+            hyp_status status = layer(c, w, b, act, x, &c->out[0]);
+            hyp_eval_tensor_dispose(&hidden);
+            return status;
         }
         int64_t dims[HYP_MAX_RANK];
         memcpy(dims, x->dims, sizeof dims);
         dims[x->rank - 1] = w->dims[0];
         hyp_status status = hyp_eval_tensor_alloc(&next, x->dtype, x->rank, dims, c->diag);
+        if (status == HYP_OK) status = layer(c, w, b, act, x, &next);
         if (status != HYP_OK) {
             hyp_eval_tensor_dispose(&hidden);
+            hyp_eval_tensor_dispose(&next);
             return status;
         }
-        layer(c->mode, w, b, act, x, &next);
-        if (c->mode == HYP_EVAL_NATIVE) hyp_eval_round(&next);
+        if (c->mode != HYP_EVAL_DOUBLE) hyp_eval_round(&next);
         hyp_eval_tensor_dispose(&hidden);
         hidden = next;
         next = (hyp_eval_tensor){0};
@@ -356,7 +400,7 @@ hyp_status hyp_eval_matmul(const hyp_eval_call *c)
         for (int64_t i = 0; i < w.row; i++, to += m * n) {
             a.at = (w.at[1] + i * w.step[1]) * a_size;
             b.at = (w.at[2] + i * w.step[2]) * b_size;
-            multiply(out, to, a, b, m, k, n, c->attrs[2].f);
+            HYP_TRY(multiply(c, out, to, a, b, m, k, n, c->attrs[2].f));
         }
     return HYP_OK;
 }
@@ -367,8 +411,8 @@ hyp_status hyp_eval_gemm(const hyp_eval_call *c)
     hyp_eval_tensor *out = &c->out[0];
     bool ta = c->attrs[0].i != 0, tb = c->attrs[1].i != 0;
     double beta = c->attrs[3].f;
-    multiply(out, 0, last_axes(a, ta), last_axes(b, tb), out->dims[0], a->dims[ta ? 0 : 1], out->dims[1],
-             c->attrs[2].f);
+    HYP_TRY(multiply(c, out, 0, last_axes(a, ta), last_axes(b, tb), out->dims[0], a->dims[ta ? 0 : 1], out->dims[1],
+                     c->attrs[2].f));
     if (!addend) return HYP_OK;
     hyp_walk w = {.rank = 2, .dims = {out->dims[0], out->dims[1]}};
     hyp_strides(2, w.dims, w.stride[0]);

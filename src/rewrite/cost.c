@@ -62,7 +62,8 @@ static hyp_status describe(hyp_rw_weigh *w, const hyp_rw_node *n, hyp_class_id c
         *out_constant = *out_constant && w->input_const.data[i];
     }
     for (uint32_t i = 0; i < fact->count; i++) w->outputs.data[i] = fact->values[i].type;
-    return HYP_OK;
+    uint64_t work;
+    return *out_constant ? hyp_rw_folds(w->rw, n, fact->values, fact->count, out_constant, &work, w->diag) : HYP_OK;
 }
 
 double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
@@ -98,7 +99,7 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
 
 /* ---- graphs --------------------------------------------------------------------------------------- */
 
-static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, bool *constant, const bool *read,
+static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, const bool *constant, const bool *read,
                                 hyp_rw_weigh *w, double *cost, size_t *nodes)
 {
     bool all = true, all_read = true;
@@ -112,7 +113,7 @@ static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, bool *con
         all = all && w->input_const.data[i];
     }
     for (uint32_t i = 0; i < n->output_count; i++) {
-        constant[n->outputs[i]] = all;
+        all = all && constant[n->outputs[i]];
         all_read = all_read && read[n->outputs[i]];
         w->outputs.data[i] = g->values.data[n->outputs[i]].type;
     }
@@ -131,16 +132,15 @@ static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, bool *con
     return HYP_OK;
 }
 
-hyp_status hyp_rw_graph_cost(const hyp_graph *g, hyp_cost_fn cost, void *user, double *out_cost, size_t *out_nodes,
-                             hyp_diag *diag)
+hyp_status hyp_rw_graph_cost(const hyp_graph *g, const hyp_fold_budget *fold, hyp_cost_fn cost, void *user,
+                             double *out_cost, size_t *out_nodes, hyp_diag *diag)
 {
     hyp_rw_weigh w = {.cost = cost, .user = user, .diag = diag};
     bool *constant = hyp_calloc(2 * g->values.len + 1, sizeof *constant), *read = constant + g->values.len;
     hyp_status status = constant ? HYP_OK : hyp_fail_memory(diag, 2 * g->values.len);
     double sum = 0;
     size_t nodes = 0;
-    for (size_t i = 0; status == HYP_OK && i < g->values.len; i++)
-        constant[i] = g->values.data[i].kind == HYP_VALUE_CONST;
+    if (status == HYP_OK) status = hyp_constants_find(g, fold, constant, diag);
     if (status == HYP_OK) hyp_rw_find_in_place_values(g, read);
     for (size_t i = 0; status == HYP_OK && i < g->nodes.len; i++)
         status = add_node_cost(g, &g->nodes.data[i], constant, read, &w, &sum, &nodes);

@@ -33,6 +33,7 @@ void hyp_rw_dispose(hyp_rw *rw)
     hyp_vec_free(&rw->symbols);
     hyp_vec_free(&rw->leaves);
     hyp_vec_free(&rw->inputs);
+    hyp_vec_free(&rw->types);
     hyp_vec_free(&rw->encoded);
     hyp_vec_free(&rw->seen);
     hyp_free(rw->leaf_slots);
@@ -267,6 +268,7 @@ hyp_status hyp_rw_encode(hyp_rw *rw, const hyp_graph *in, hyp_diag *diag)
 {
     HYP_TRY(hyp_rw_init(rw, in->dims, diag));
     rw->in = in;
+    rw->fold = hyp_fold_budget_of(in, rw->fold.bytes, rw->fold.flops);
     size_t widest = 0;
     for (size_t i = 0; i < in->nodes.len; i++)
         if (in->nodes.data[i].input_count > widest) widest = in->nodes.data[i].input_count;

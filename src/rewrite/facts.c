@@ -116,54 +116,54 @@ static bool small_type(const hyp_type *t, size_t *out_count)
     return true;
 }
 
-static hyp_status load(const hyp_rw_fact *f, hyp_eval_tensor *out, hyp_diag *diag)
+hyp_status hyp_rw_folds(hyp_rw *rw, const hyp_rw_node *n, const hyp_infer_value *results, uint32_t count,
+                        bool *out_folds, uint64_t *out_work, hyp_diag *diag)
 {
-    const hyp_type *t = &f->values[0].type;
-    hyp_tensor view = {.data = (void *)(uintptr_t)f->data, .bytes = f->bytes, .dtype = t->dtype, .rank = t->rank};
-    memcpy(view.dims, t->dims, sizeof view.dims); /* static, so the dims are their values */
-    return hyp_eval_tensor_load(out, &view, diag);
+    HYP_TRY(hyp_vec_reserve(&rw->types, (size_t)n->input_count + count, diag));
+    const hyp_type **in = rw->types.data, **out = in + n->input_count;
+    *out_work = 0;
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        const hyp_rw_fact *f = hyp_rw_fact_of(rw, n->inputs[i]);
+        in[i] = hyp_rw_is_none(rw, f) ? NULL : &f->values[0].type;
+        if (in[i] && __builtin_add_overflow(*out_work, f->work, out_work)) *out_work = UINT64_MAX;
+    }
+    for (uint32_t i = 0; i < count; i++) out[i] = &results[i].type;
+    *out_folds = hyp_fold_fits(&rw->fold, n->op, n->attrs, in, n->input_count, out, count, out_work);
+    return HYP_OK;
 }
 
 /* Evaluates a node of one output whose inputs are small constants; leaves the fact alone when they are not. */
 static hyp_status fold(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, hyp_diag *diag)
 {
     enum { MAX_INPUTS = 8 };
-    hyp_eval_tensor tensors[MAX_INPUTS] = {{0}}, result = {0};
-    const hyp_eval_tensor *in[MAX_INPUTS] = {0};
+    hyp_tensor tensors[MAX_INPUTS] = {{0}};
+    const hyp_tensor *in[MAX_INPUTS] = {0};
+    hyp_eval_tensor result = {0};
     size_t count;
     if (!fact->constant || fact->kind != HYP_RW_TENSOR || n->input_count > MAX_INPUTS) return HYP_OK;
     if (!small_type(&fact->values[0].type, &count)) return HYP_OK;
     for (uint32_t i = 0; i < n->input_count; i++) {
         const hyp_rw_fact *f = hyp_rw_fact_of(rw, n->inputs[i]);
         size_t elements;
-        if (!hyp_rw_is_none(rw, f) && (!f->data || !small_type(&f->values[0].type, &elements))) return HYP_OK;
-    }
-    hyp_status status = HYP_OK;
-    for (uint32_t i = 0; i < n->input_count && status == HYP_OK; i++) {
-        const hyp_rw_fact *f = hyp_rw_fact_of(rw, n->inputs[i]);
         if (hyp_rw_is_none(rw, f)) continue;
-        status = load(f, &tensors[i], diag);
+        const hyp_type *t = &f->values[0].type;
+        if (!f->data || !small_type(t, &elements)) return HYP_OK;
+        tensors[i] =
+            (hyp_tensor){.data = (void *)(uintptr_t)f->data, .bytes = f->bytes, .dtype = t->dtype, .rank = t->rank};
+        memcpy(tensors[i].dims, t->dims, sizeof t->dims); /* static, so the dims are their values */
         in[i] = &tensors[i];
     }
-    if (status == HYP_OK) {
-        hyp_status evaluated =
-            hyp_op_eval(rw->dims, n->op, n->attrs, HYP_EVAL_NATIVE, in, n->input_count, &result, 1, NULL, diag);
-        if (evaluated == HYP_ERR_NO_MEMORY) status = evaluated;
-        if (evaluated == HYP_OK) {
-            size_t bytes = result.count * hyp_dtype_size(result.dtype);
-            void *data = hyp_arena_alloc(&rw->arena, bytes);
-            if (data) {
-                hyp_eval_tensor_store(&result, data);
-                fact->data = data;
-                fact->bytes = bytes;
-            } else {
-                status = hyp_fail_memory(diag, bytes);
-            }
-        }
+    hyp_status status = hyp_constants_node(rw->dims, n->op, n->attrs, in, n->input_count, &result, diag);
+    if (status != HYP_OK) return status == HYP_ERR_NO_MEMORY ? status : HYP_OK;
+    size_t bytes = result.count * hyp_dtype_size(result.dtype);
+    void *data = hyp_arena_alloc(&rw->arena, bytes);
+    if (data) {
+        hyp_eval_tensor_store(&result, data);
+        fact->data = data;
+        fact->bytes = bytes;
     }
-    for (uint32_t i = 0; i < n->input_count; i++) hyp_eval_tensor_dispose(&tensors[i]);
     hyp_eval_tensor_dispose(&result);
-    return status;
+    return data ? HYP_OK : hyp_fail_memory(diag, bytes);
 }
 
 /* A tensor of sizes that are all known is a constant, whatever it was taken from. */
@@ -178,6 +178,7 @@ static hyp_status note_content(hyp_rw *rw, hyp_rw_fact *fact, hyp_diag *diag)
     if (!data) return hyp_fail_memory(diag, bytes);
     for (uint32_t i = 0; i < v->content_count; i++) hyp_store_i64(v->type.dtype, data, i, v->content[i]);
     fact->constant = true;
+    fact->work = 0;
     fact->data = data;
     fact->bytes = bytes;
     return HYP_OK;
@@ -241,6 +242,7 @@ static hyp_status make_op(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, h
     fact->kind = tuple ? HYP_RW_TUPLE : HYP_RW_TENSOR;
     fact->values = values;
     fact->determined = fact->determined && fixes_bits(rw, n, fact);
+    if (fact->constant) HYP_TRY(hyp_rw_folds(rw, n, values, fact->count, &fact->constant, &fact->work, diag));
     HYP_TRY(note_content(rw, fact, diag));
     return fact->data ? HYP_OK : fold(rw, n, fact, diag);
 }
@@ -264,6 +266,7 @@ static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user
         fact->kind = HYP_RW_TENSOR;
         fact->constant = tuple->constant;
         fact->determined = tuple->determined;
+        fact->work = tuple->work;
         fact->count = 1;
         fact->values = tuple->values + index;
     } else {
@@ -345,6 +348,8 @@ static hyp_status merge(hyp_egraph *eg, void *into, const void *from, bool *out_
     }
     if (a->kind == HYP_RW_LITERAL) return HYP_OK;
     HYP_TRY(merge_values(rw, a, b, out_changed, diag));
+    if (b->constant && (!a->constant || b->work < a->work))
+        a->work = b->work; /* of the cheapest; for a limit: no change */
     if (b->constant && !a->constant) a->constant = *out_changed = true;
     if (b->determined && !a->determined) a->determined = *out_changed = true;
     if (b->data && !a->data) {

@@ -26,8 +26,9 @@ typedef enum hyp_rw_kind {
 /* What is known of an e-class. 0 = nothing yet. */
 typedef struct hyp_rw_fact {
     hyp_rw_kind kind;
-    bool constant;                 /* depends on constants alone */
     bool determined;               /* IEEE arithmetic fixes its bits: docs/rules.md, "Determined values" */
+    bool constant;                 /* depends on constants alone, and may be computed before the plan runs */
+    uint64_t work;                 /* what that takes (hyp_fold_work), with all that it is computed from */
     hyp_symbol literal;            /* LITERAL */
     uint32_t count;                /* TENSOR: 1; TUPLE: the outputs */
     const hyp_infer_value *values; /* count of them, in hyp_rw.arena or the graph */
@@ -76,6 +77,8 @@ typedef struct hyp_rw {
     uint32_t seen_stamp;
     HYP_VEC(const hyp_infer_value *) inputs; /* of the e-node being made */
     bool keeps_bits; /* a step of `in` reads what is determined: see hyp_rw_may_unite */
+    HYP_VEC(const hyp_type *) types;         /* of an e-node whose work is asked for */
+    hyp_fold_budget fold;                    /* what constants may take; set before encoding, else what suits the graph */
 } hyp_rw;
 
 /* ---- encode.c ------------------------------------------------------------------------------------ */
@@ -129,6 +132,11 @@ typedef enum hyp_rw_shape { HYP_RW_IS_LEAF, HYP_RW_IS_LITERAL, HYP_RW_IS_GET, HY
  * OP: out is filled. */
 HYP_NODISCARD hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_shape *out_shape, uint32_t *out_index,
                                         hyp_rw_node *out, hyp_diag *diag);
+
+/* Whether a node of constants, whose results these are, may be computed before the plan runs; *out_work is what it takes
+ * with all that it is computed from. */
+HYP_NODISCARD hyp_status hyp_rw_folds(hyp_rw *rw, const hyp_rw_node *n, const hyp_infer_value *results, uint32_t count,
+                                      bool *out_folds, uint64_t *out_work, hyp_diag *diag);
 
 /* ---- language.c ---------------------------------------------------------------------------------- */
 
@@ -195,7 +203,8 @@ void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh);
 /* A hyp_node_cost_fn; its user is a hyp_rw_weigh. */
 double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh);
 /* The sum over the nodes of a graph that do not depend on constants alone, and how many of them are no views. */
-HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, hyp_cost_fn cost, void *user, double *out_cost,
+HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, const hyp_fold_budget *fold, hyp_cost_fn cost,
+                                           void *user, double *out_cost,
                                            size_t *out_nodes, hyp_diag *diag);
 
 /* ---- in_place.c ---------------------------------------------------------------------------------- */

@@ -25,8 +25,9 @@ static const char *const phase_names[PHASES] = {"normalize", "recognize", "optim
 /* One rewriting. */
 typedef struct job {
     const hyp_rewrite_options *options;
+    const hyp_fold_budget *fold; /* of constants, in all phases */
     hyp_rewrite_report *report;
-    const char **names; /* of the report's rules, which are those of every phase's ruleset */
+    const char **names;                 /* of the report's rules, which are those of every phase's ruleset */
     const char *explain, *why_not_node; /* the questions' nodes, as the model names them */
     hyp_diag *diag;
 } job;
@@ -280,7 +281,7 @@ static hyp_status run_in(job *j, hyp_rw *rw, phase p, const hyp_graph *in, hyp_g
 
 static hyp_status run_phase(job *j, phase p, const hyp_graph *in, hyp_graph *out)
 {
-    hyp_rw rw = {0};
+    hyp_rw rw = {.fold = *j->fold};
     double start = seconds();
     hyp_status status = run_in(j, &rw, p, in, out);
     if (status != HYP_OK) hyp_diag_prefix(j->diag, "%s", phase_names[p]);
@@ -328,7 +329,8 @@ static hyp_status find_source(const hyp_graph *in, const char *wanted, const cha
                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-static hyp_status run_all(job *j, const hyp_graph *in, hyp_graph *clean, hyp_graph *normal, hyp_graph *out)
+static hyp_status run_all(job *j, const hyp_graph *in, hyp_graph *folded, hyp_graph *clean, hyp_graph *normal,
+                          hyp_graph *out)
 {
     const hyp_rewrite_options *o = j->options;
     hyp_rewrite_report *report = j->report;
@@ -340,17 +342,19 @@ static hyp_status run_all(job *j, const hyp_graph *in, hyp_graph *clean, hyp_gra
         if (!report->explained) return hyp_fail_memory(j->diag, strlen(j->explain));
     }
     if (o->why_not_node) HYP_TRY(find_source(in, o->why_not_node, &j->why_not_node, j->diag));
-    HYP_TRY(hyp_rw_graph_cost(in, o->cost, o->cost_user, &report->cost_before, &report->nodes_before, j->diag));
-    HYP_TRY(run_phase(j, NORMALIZE, in, clean));
+    HYP_TRY(hyp_rw_graph_cost(in, j->fold, o->cost, o->cost_user, &report->cost_before, &report->nodes_before, j->diag));
+    HYP_TRY(hyp_graph_fold(in, j->fold, folded, j->diag));
+    HYP_TRY(run_phase(j, NORMALIZE, folded, clean));
     HYP_TRY(run_phase(j, RECOGNIZE, clean, normal));
     HYP_TRY(run_phase(j, OPTIMIZE, normal, out));
-    HYP_TRY(hyp_rw_graph_cost(normal, o->cost, o->cost_user, &normal_cost, &ignored, j->diag));
-    HYP_TRY(hyp_rw_graph_cost(out, o->cost, o->cost_user, &report->cost_after, &report->nodes_after, j->diag));
+    HYP_TRY(hyp_rw_graph_cost(normal, j->fold, o->cost, o->cost_user, &normal_cost, &ignored, j->diag));
+    HYP_TRY(hyp_rw_graph_cost(out, j->fold, o->cost, o->cost_user, &report->cost_after, &report->nodes_after, j->diag));
     if (!(report->cost_after <= normal_cost * (1 + 1e-9))) { /* the search was cut short: never worse than what came in */
         hyp_graph_dispose(out);
         hyp_graph_init(out, in->dims);
         HYP_TRY(hyp_graph_copy_live(normal, out, j->diag));
-        HYP_TRY(hyp_rw_graph_cost(out, o->cost, o->cost_user, &report->cost_after, &report->nodes_after, j->diag));
+        HYP_TRY(hyp_rw_graph_cost(out, j->fold, o->cost, o->cost_user, &report->cost_after, &report->nodes_after,
+                                  j->diag));
     }
     count_used(out, report);
     return hyp_graph_verify(out, j->diag);
@@ -359,15 +363,18 @@ static hyp_status run_all(job *j, const hyp_graph *in, hyp_graph *clean, hyp_gra
 hyp_status hyp_rewrite(const hyp_graph *in, const hyp_rewrite_options *options, hyp_graph *out,
                        hyp_rewrite_report *report, hyp_diag *diag)
 {
-    hyp_graph clean, normal;
-    job j = {.options = options, .report = report, .diag = diag};
+    hyp_graph folded, clean, normal;
+    hyp_fold_budget fold = hyp_fold_budget_of(in, options->fold.bytes, options->fold.flops);
+    job j = {.options = options, .fold = &fold, .report = report, .diag = diag};
     *report = (hyp_rewrite_report){0};
     if (!options->cost) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "rewriting needs a cost model");
+    hyp_graph_init(&folded, in->dims);
     hyp_graph_init(&clean, in->dims);
     hyp_graph_init(&normal, in->dims);
-    hyp_status status = run_all(&j, in, &clean, &normal, out);
+    hyp_status status = run_all(&j, in, &folded, &clean, &normal, out);
     hyp_graph_dispose(&normal);
     hyp_graph_dispose(&clean);
+    hyp_graph_dispose(&folded);
     if (status != HYP_OK) hyp_rewrite_report_dispose(report);
     return status;
 }

@@ -10,7 +10,7 @@
 #define HYP_REWRITE_REWRITE_H
 
 #include "hypatia/egraph.h"
-#include "ir/ir.h"
+#include "ir/constants.h"
 
 /* What a cost model is asked: one operator with the types of its inputs and outputs. */
 typedef struct hyp_cost_query {
@@ -104,6 +104,7 @@ typedef struct hyp_rewrite_options {
     size_t only_count;
     bool allow_approximate;           /* class A too */
     size_t max_iterations, max_nodes; /* of each phase; 0 = 1000 and 100000 */
+    hyp_fold_budget fold;             /* constants that rules make stay within it; 0 as in hyp_fold_budget_of */
     double max_seconds;               /* 0 = none: limits count work, so that results do not depend on the machine */
     hyp_cost_fn cost;
     void *cost_user;
