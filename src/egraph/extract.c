@@ -22,7 +22,6 @@ static hyp_status solve_core(const hyp_problem *p, const hyp_problem *core, cons
                                    options->budget_work ? options->budget_work : UINT64_MAX};
         HYP_TRY(hyp_solve_exact(core, budget, core_choice, &out->lower_bound, &out->proven, diag));
     }
-    memset(choice, 0xff, p->class_count * sizeof *choice);
     for (uint32_t c = 0; c < core->class_count; c++) {
         if (core_choice[c] == HYP_NONE) continue;
         uint32_t node = core->origin[core_choice[c]];
@@ -31,8 +30,8 @@ static hyp_status solve_core(const hyp_problem *p, const hyp_problem *core, cons
     return HYP_OK;
 }
 
-static hyp_status solve_dag(const hyp_problem *p, const hyp_extract_options *options, uint32_t *choice,
-                            hyp_extraction *out, hyp_diag *diag)
+static hyp_status solve_priced(const hyp_problem *p, const hyp_extract_options *options, uint32_t *choice,
+                               hyp_extraction *out, hyp_diag *diag)
 {
     hyp_problem core;
     HYP_TRY(hyp_problem_core(p, &core, diag));
@@ -41,6 +40,50 @@ static hyp_status solve_dag(const hyp_problem *p, const hyp_extract_options *opt
                                     : hyp_fail_memory(diag, core.class_count * sizeof *core_choice);
     hyp_free(core_choice);
     hyp_problem_dispose(&core);
+    return status;
+}
+
+/* The problem without the classes that cost nothing: nobody need decide on them. */
+static hyp_status leave_out_free(const hyp_problem *p, const double *weight, hyp_problem *out, hyp_diag *diag)
+{
+    uint32_t kid = 0, root = 0;
+    HYP_TRY(hyp_problem_alloc(out, p->class_count, p->node_count, p->kid_at[p->node_count], p->root_count, diag));
+    for (uint32_t n = 0; n < p->node_count; n++) {
+        bool is_free = weight[p->owner[n]] == 0;
+        out->owner[n] = p->owner[n];
+        out->cost[n] = is_free ? INFINITY : p->cost[n];
+        out->kid_at[n] = kid;
+        for (uint32_t i = p->kid_at[n]; i < p->kid_at[n + 1] && !is_free; i++)
+            if (weight[p->kids[i]] != 0) out->kids[kid++] = p->kids[i];
+    }
+    out->kid_at[p->node_count] = kid;
+    for (uint32_t i = 0; i < p->root_count; i++)
+        if (weight[p->roots[i]] != 0) out->roots[root++] = p->roots[i];
+    out->root_count = root;
+    return hyp_problem_link(out, diag);
+}
+
+/* A class whose best tree costs nothing is free wherever it is used, and so is all that it needs. The trees are the
+ * choice there, and the rest is solved without them. */
+static hyp_status solve_dag(const hyp_problem *p, const hyp_extract_options *options, uint32_t *choice,
+                            hyp_extraction *out, hyp_diag *diag)
+{
+    hyp_problem priced = {0};
+    double *weight = hyp_malloc(p->class_count * sizeof *weight);
+    uint32_t *trees = hyp_malloc(p->class_count * sizeof *trees);
+    hyp_status status = weight && trees ? HYP_OK : hyp_fail_memory(diag, p->class_count * sizeof *weight);
+    if (status == HYP_OK) status = hyp_solve_tree(p, true, trees, weight, diag);
+    if (status == HYP_OK) status = leave_out_free(p, weight, &priced, diag);
+    if (status == HYP_OK) {
+        memset(choice, 0xff, p->class_count * sizeof *choice);
+        out->proven = priced.root_count == 0; /* nothing is left to solve */
+        if (priced.root_count) status = solve_priced(&priced, options, choice, out, diag);
+    }
+    for (uint32_t c = 0; c < p->class_count && status == HYP_OK; c++)
+        if (weight[c] == 0) choice[c] = trees[c];
+    hyp_problem_dispose(&priced);
+    hyp_free(weight);
+    hyp_free(trees);
     return status;
 }
 

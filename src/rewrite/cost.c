@@ -3,8 +3,8 @@
 
 #include "rewrite/internal.h"
 
-/* What is computed once, before the plan runs, costs next to nothing: just enough that the simpler of two equal
- * constants is taken. In units of the cost that is asked for: seconds, or weights of normal forms. */
+/* What is computed once, before the plan runs, costs next to nothing: just enough that of two equal forms the one with
+ * the simpler constants is taken. In units of the cost that is asked for: seconds, or weights of normal forms. */
 #define CONSTANT_SECONDS 1e-13
 #define CONSTANT_WEIGHT 0.001
 
@@ -17,6 +17,7 @@ void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh)
     hyp_vec_free(&weigh->input_const);
     hyp_vec_free(&weigh->outputs);
     hyp_free(weigh->parts_in_place);
+    hyp_constant_forms_dispose(&weigh->constants);
 }
 
 /* The first two phases take the smallest weight. What counts is the order: no rule of theirs may prefer its left
@@ -66,6 +67,17 @@ static hyp_status describe(hyp_rw_weigh *w, const hyp_rw_node *n, hyp_class_id c
     return *out_constant ? hyp_rw_folds(w->rw, n, fact->values, fact->count, out_constant, &work, w->diag) : HYP_OK;
 }
 
+/* What the constants that an e-node reads cost, where it is decided how they are computed. */
+static double constant_cost(const hyp_rw_weigh *w, const hyp_rw_node *n)
+{
+    double operators = 0;
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        hyp_class_id c = hyp_egraph_find(w->rw->eg, n->inputs[i]);
+        if (c < w->constants.bound && w->constants.form[c] != HYP_NONE) operators += w->constants.operators[c];
+    }
+    return operators * (w->by_form ? CONSTANT_WEIGHT : CONSTANT_SECONDS);
+}
+
 double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
 {
     hyp_rw_weigh *w = weigh;
@@ -74,6 +86,7 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
     hyp_rw_node n;
     uint32_t index;
     bool constant;
+    if (c < w->constants.bound && w->constants.form[c] != HYP_NONE) return w->constants.form[c] == node ? 0 : INFINITY;
     hyp_status status = hyp_rw_inspect(w->rw, node, &shape, &index, &n, w->diag);
     if (status == HYP_OK && shape != HYP_RW_IS_OP) return 0;
     if (status == HYP_OK) status = describe(w, &n, c, &constant);
@@ -91,10 +104,10 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
                             .output_count = hyp_rw_fact_of(w->rw, c)->count,
                             .dims = w->rw->dims};
     query.in_place = w->parts_in_place && w->parts_in_place[c] >= query.output_count;
-    double cost = w->cost(&query, w->user);
-    if (w->by_form) return weight(&n, w) + (cost >= HYP_COST_UNSUPPORTED ? HYP_COST_UNSUPPORTED : 0);
+    double cost = w->cost(&query, w->user), once = constant_cost(w, &n);
+    if (w->by_form) return weight(&n, w) + once + (cost >= HYP_COST_UNSUPPORTED ? HYP_COST_UNSUPPORTED : 0);
     if (!(cost >= 0)) return INFINITY; /* a NaN is no answer */
-    return hyp_op_get(n.op)->flags & HYP_OPF_FUSED ? cost + TIE_SECONDS : cost;
+    return cost + once + (hyp_op_get(n.op)->flags & HYP_OPF_FUSED ? TIE_SECONDS : 0);
 }
 
 /* ---- graphs --------------------------------------------------------------------------------------- */

@@ -28,12 +28,16 @@ hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_enode_id forced, 
     size_t count = 0;
     hyp_class_id *wanted = hyp_malloc((in->outputs.len + 1) * sizeof *wanted);
     if (!wanted) return hyp_fail_memory(diag, in->outputs.len * sizeof *wanted);
+    hyp_status status = hyp_rw_choose_constants(weigh, diag);
+    if (forced != HYP_NONE && status == HYP_OK && hyp_rw_fact_of(rw, hyp_enode_class(rw->eg, forced))->constant)
+        weigh->constants.form[hyp_enode_class(rw->eg, forced)] = forced;
     while (count < in->outputs.len) {
         wanted[count] = hyp_egraph_find(rw->eg, rw->class_of[in->outputs.data[count].value]);
         count++;
     }
     if (forced != HYP_NONE) wanted[count++] = hyp_enode_class(rw->eg, forced);
-    hyp_status status = hyp_egraph_extract_with(rw->eg, wanted, count, &options, cost_of, &s, out, diag);
+    if (status == HYP_OK)
+        status = hyp_egraph_extract_with(rw->eg, wanted, count, &options, cost_of, &s, out, diag);
     hyp_free(wanted);
     if (weigh->status == HYP_OK) return status;
     if (status == HYP_OK) hyp_extraction_dispose(out);

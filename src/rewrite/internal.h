@@ -4,7 +4,7 @@
  *   encode.c      graph --> e-graph, constants shared
  *   facts.c       the analysis: types, contents, constants of every class
  *   conditions.c  what rules may ask; functions.c: what they may compute
- *   extract.c     which e-nodes to take; decode.c: extraction --> graph, provenance
+ *   constants.c   which e-nodes compute the constants; extract.c: which e-nodes to take; decode.c: extraction --> graph, provenance
  *   trace.c       one application as text and cost, for dumps
  *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not
  *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan
@@ -186,6 +186,13 @@ HYP_NODISCARD hyp_status hyp_rw_provenance(hyp_rw *rw, const hyp_rw_rules *rules
 
 /* ---- cost.c -------------------------------------------------------------------------------------- */
 
+/* What constants are computed by: see constants.c. */
+typedef struct hyp_constant_forms {
+    size_t bound;       /* of classes; 0: nothing is decided */
+    hyp_enode_id *form; /* by class: the e-node to take; HYP_NONE where constants alone do not give it */
+    double *operators;  /* by class: how many there are in that term, each place counted */
+} hyp_constant_forms;
+
 /* How a phase weighs e-nodes. Zero-initialise, set what is first, dispose of. */
 typedef struct hyp_rw_weigh {
     hyp_rw *rw;
@@ -197,6 +204,7 @@ typedef struct hyp_rw_weigh {
     HYP_VEC(const hyp_type *) inputs; /* of the question being asked, and below */
     HYP_VEC(bool) input_const;
     HYP_VEC(hyp_type) outputs;
+    hyp_constant_forms constants;
     uint32_t *parts_in_place; /* by class of a split or slice: how many results are read in place; NULL = none */
 } hyp_rw_weigh;
 void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh);
@@ -206,6 +214,12 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh);
 HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, const hyp_fold_budget *fold, hyp_cost_fn cost,
                                            void *user, double *out_cost,
                                            size_t *out_nodes, hyp_diag *diag);
+
+/* ---- constants.c --------------------------------------------------------------------------------- */
+
+/* Fills weigh->constants for the e-graph as it is. */
+HYP_NODISCARD hyp_status hyp_rw_choose_constants(hyp_rw_weigh *weigh, hyp_diag *diag);
+void hyp_constant_forms_dispose(hyp_constant_forms *forms);
 
 /* ---- in_place.c ---------------------------------------------------------------------------------- */
 
