@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,17 +84,79 @@ void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size)
     if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-/* A file that is not there yet: other threads, and killed processes of the same id, leave theirs. On failure fd
- * is -1 and errno says why. */
-static void open_temp(hyp_outfile *f, char *temp, size_t room)
+bool hyp_same_file(const char *a, const char *b)
 {
-    enum { MOST = 1000 };
-    for (int i = 0; i < MOST && f->fd < 0; i++) {
-        snprintf(temp, room, "%s.%ld.%d.tmp", f->path, (long)getpid(), i);
+    struct stat x, y;
+    return strcmp(a, "-") != 0 && strcmp(b, "-") != 0 && stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* ---- output -------------------------------------------------------------------------------------------------- */
+
+enum { TEMP_ROOM = 64, TEMP_MOST = 1000 };
+
+/* The length of the part of `path` that names its folder, with the slash; 0: the current one. */
+static size_t folder_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) + 1 : 0;
+}
+
+/* The i-th name for a temporary file: other threads, and killed processes of the same id, leave theirs. */
+static void name_temp(const hyp_outfile *f, int i, char *temp)
+{
+    size_t folder = folder_length(f->path);
+    memcpy(temp, f->path, folder);
+    snprintf(temp + folder, TEMP_ROOM, ".hypatia-%ld-%d.tmp", (long)getpid(), i);
+}
+
+/* A file without a name in the folder that `temp`, which has room, then holds; -1 where there is no such thing. */
+static int open_unnamed(const hyp_outfile *f, char *temp)
+{
+#ifdef O_TMPFILE
+    char again[TEMP_ROOM];
+    size_t folder = folder_length(f->path);
+    memcpy(temp, f->path, folder);
+    strcpy(temp + folder, folder ? "" : ".");
+    int fd = open(temp, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    if (fd < 0) return -1;
+    snprintf(again, sizeof again, "/proc/self/fd/%d", fd);
+    if (access(again, F_OK) == 0) return fd;
+    close(fd);
+#else
+    (void)f, (void)temp;
+#endif
+    return -1;
+}
+
+/* Gives an unnamed file a name of its own; errno says why not. */
+static bool link_temp(hyp_outfile *f)
+{
+    char from[TEMP_ROOM], *temp = hyp_malloc(folder_length(f->path) + TEMP_ROOM);
+    if (!temp) return false;
+    snprintf(from, sizeof from, "/proc/self/fd/%d", f->fd);
+    for (int i = 0; i < TEMP_MOST && !f->temp; i++) {
+        name_temp(f, i, temp);
+        if (linkat(AT_FDCWD, from, AT_FDCWD, temp, AT_SYMLINK_FOLLOW) == 0)
+            f->temp = temp;
+        else if (errno != EEXIST)
+            break;
+    }
+    if (!f->temp) hyp_free(temp);
+    return f->temp != NULL;
+}
+
+/* On failure fd is -1 and errno says why. Takes over `temp`. */
+static void open_temp(hyp_outfile *f, char *temp)
+{
+    f->fd = open_unnamed(f, temp);
+    f->unnamed = f->fd >= 0;
+    for (int i = 0; i < TEMP_MOST && f->fd < 0; i++) {
+        name_temp(f, i, temp);
         f->fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (f->fd < 0 && errno != EEXIST) break;
     }
-    if (f->fd >= 0)
+    if (f->fd >= 0 && !f->unnamed)
         f->temp = temp;
     else
         hyp_free(temp);
@@ -108,7 +171,7 @@ hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag)
     }
     char *target = realpath(path, NULL); /* a link stays, what it points to is replaced; NULL where nothing is yet */
     const char *to = target ? target : path;
-    size_t len = strlen(to), room = len + 48;
+    size_t len = strlen(to), room = len + TEMP_ROOM;
     f->path = hyp_malloc(len + 1);
     if (f->path) memcpy(f->path, to, len + 1);
     free(target);
@@ -116,6 +179,8 @@ hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag)
     bool there = f->path && stat(path, &st) == 0;
     if (there && !S_ISDIR(st.st_mode) && (!S_ISREG(st.st_mode) || st.st_nlink == 0)) {
         f->fd = open(path, O_WRONLY | O_CLOEXEC);
+    } else if (there && S_ISDIR(st.st_mode)) {
+        errno = EISDIR;
     } else {
         char *temp = hyp_malloc(room);
         if (!f->path || !temp) {
@@ -123,7 +188,9 @@ hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag)
             hyp_outfile_abort(f);
             return hyp_fail_memory(diag, room);
         }
-        open_temp(f, temp, room);
+        f->replaces = there;
+        if (there) f->mode = st.st_mode & 0777;
+        open_temp(f, temp);
     }
     if (f->fd >= 0) return HYP_OK;
     hyp_status status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
@@ -159,21 +226,35 @@ hyp_status hyp_outfile_patch(hyp_outfile *f, uint64_t offset, const void *data, 
     return HYP_OK;
 }
 
+/* Closes the file and puts it in place; errno says why not. */
+static bool put_in_place(hyp_outfile *f)
+{
+    bool whole = (!f->replaces || fchmod(f->fd, f->mode) == 0) && (!f->unnamed || link_temp(f));
+    int error = errno;
+    if (close(f->fd) != 0 && whole) {
+        whole = false;
+        error = errno;
+    }
+    f->fd = -1;
+    errno = error;
+    if (!whole || !f->temp) return whole;
+    if (rename(f->temp, f->path) != 0) return false;
+    hyp_free(f->temp);
+    f->temp = NULL;
+    return true;
+}
+
 hyp_status hyp_outfile_commit(hyp_outfile *f, hyp_diag *diag)
 {
     hyp_status status = HYP_OK;
     if (f->path) {
-        if (close(f->fd) != 0)
-            status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path, strerror(errno));
-        f->fd = -1;
-    }
-    if (status == HYP_OK && f->temp) {
-        if (rename(f->temp, f->path) != 0) {
+        sigset_t all, before;
+        sigfillset(&all);
+        sigprocmask(SIG_BLOCK, &all, &before); /* of this thread: for a moment there is a temporary name */
+        if (!put_in_place(f))
             status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot put the finished file in place: %s", f->path, strerror(errno));
-        } else {
-            hyp_free(f->temp);
-            f->temp = NULL;
-        }
+        hyp_outfile_abort(f);
+        sigprocmask(SIG_SETMASK, &before, NULL);
     }
     hyp_outfile_abort(f);
     return status;

@@ -2,6 +2,8 @@
 #ifndef HYP_BASE_FILE_H
 #define HYP_BASE_FILE_H
 
+#include <stdbool.h>
+
 #include "base/mem.h"
 
 /* A file mapped read-only. data is NULL when size is 0. */
@@ -19,13 +21,21 @@ void hyp_unmap(hyp_mapping *map);
  * while a large file is streamed. */
 void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size);
 
-/* Writes to a temporary file beside `path`; commit renames it over `path`, abort removes it. "-" writes
- * to standard output, what is there but is no regular file (/dev/null, a pipe) or has no name any more (an unlinked
+/* Whether both paths lead to one regular file, through links or not. False where one of them is not there yet, and for
+ * "-". */
+bool hyp_same_file(const char *a, const char *b);
+
+/* Writes to a file beside `path` that has no name, so that nothing is left of it however the process ends; commit gives
+ * it the name and the permissions of `path`, abort lets go of it. A file system that has no such files gets a temporary
+ * one, which stays only if the process is killed. "-" writes to standard output, what is there but is no regular file (/dev/null, a pipe) or has no name any more (an unlinked
  * file, as /dev/fd/3) is written to, not replaced, and where `path` is a symbolic link the file that it points to is
  * replaced. Threads and processes may write the same path at once: the last commit wins. */
 typedef struct hyp_outfile {
     int fd;
-    char *path, *temp; /* path NULL for standard output, temp NULL where nothing is renamed */
+    char *path, *temp; /* path NULL for standard output, temp NULL where nothing has another name for now */
+    bool unnamed;      /* commit has to name it */
+    bool replaces;     /* `path` was there, with this mode */
+    unsigned mode;
     uint64_t offset;   /* bytes written by hyp_outfile_write so far */
 } hyp_outfile;
 
