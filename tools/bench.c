@@ -7,6 +7,7 @@
 
 #include "commit.h"
 #include "hypatia.h"
+#include "interrupt.h"
 #include "timing.h"
 
 enum {
@@ -83,8 +84,9 @@ typedef struct samples {
     size_t count, capacity;
 } samples;
 
-/* Runs until both minimums are reached. Tensors are matched by position, so that no name is compared. */
-static int sample(session *s, const request *r, samples *out)
+/* Runs until both minimums are reached, or until it is interrupted. Tensors are matched by position, so that no name is
+ * compared. */
+static int sample(session *s, const request *r, const volatile sig_atomic_t *stop_asked, samples *out)
 {
     hyp_diag diag = {0};
     for (size_t i = 0; i < s->input_count; i++) s->inputs[i].name = NULL;
@@ -92,11 +94,11 @@ static int sample(session *s, const request *r, samples *out)
     do {
         if (hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag) != HYP_OK)
             return cli_report(tool, &diag);
-    } while (timing_now() < end);
+    } while (timing_now() < end && !*stop_asked);
 
     start = timing_now();
     end = start + r->seconds;
-    for (double stop = start; out->count < (size_t)r->iterations || stop < end;) {
+    for (double stop = start; (out->count < (size_t)r->iterations || stop < end) && !*stop_asked;) {
         if (out->count == out->capacity) { /* between two samples, so that none of them pays */
             out->capacity = out->capacity ? 2 * out->capacity : 1 << 16;
             out->us = cli_alloc(out->us, out->capacity, sizeof *out->us);
@@ -221,21 +223,30 @@ static int write_json(const session *s, const request *r, const figures *f, cons
 
 static int bench(session *s, const request *r, const cli_args *args)
 {
-    int code = session_open(s, &r->session, tool);
+    file_uses uses = {0};
+    file_uses_add(&uses, "--json", r->json, true);
+    session_file_uses(&r->session, &uses);
+    int code = file_uses_check(&uses, args);
+    if (code == CLI_OK) code = session_open(s, &r->session, tool);
     if (code == CLI_OK) code = session_make_inputs(s, &r->session, "random:0", args);
     if (code == CLI_OK) code = session_make_outputs(s, tool);
     samples all = {0};
     step_times steps = {0};
-    if (code == CLI_OK) code = sample(s, r, &all);
-    if (code == CLI_OK && r->steps) code = step_times_measure(&steps, s, r->seconds, tool);
-    if (code == CLI_OK) {
+    const volatile sig_atomic_t *stop_asked = interrupt_catch();
+    if (code == CLI_OK) code = sample(s, r, stop_asked, &all);
+    interrupt_release();
+    bool whole = !*stop_asked;
+    if (!whole) fprintf(stderr, "%s: interrupted; %zu samples were taken\n", tool, all.count);
+    if (code == CLI_OK && r->steps && whole) code = step_times_measure(&steps, s, r->seconds, tool);
+    if (code == CLI_OK && all.count) {
         figures f = compute_figures(&all);
         bool piped = r->json && strcmp(r->json, "-") == 0;
         if (!r->quiet && !piped) print_figures(s, r, &f);
-        if (r->steps && !r->quiet && !piped) step_times_print(&steps, s);
+        if (steps.count && !r->quiet && !piped) step_times_print(&steps, s);
         if (r->json) code = write_json(s, r, &f, &all, &steps);
         free(f.sorted);
     }
+    if (code == CLI_OK && !whole) code = CLI_INTERRUPTED;
     step_times_free(&steps);
     free(all.us);
     return code;

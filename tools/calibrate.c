@@ -272,11 +272,11 @@ static double best_rate(const results *r, hyp_dtype type)
     return best;
 }
 
-/* Whether a run of the kernel's model would take too long, by the rate of smaller layers of its type: 16 bits take
- * hundreds of times as long as 32 where the processor has nothing for them. */
-static bool is_too_slow(const kernel *k, const results *r)
+/* Whether a run of the kernel's model would take too much of the time, by the rate of smaller layers of its type: 16 bits
+ * take hundreds of times as long as 32 where the processor has nothing for them. */
+static bool is_too_slow(const calibration *c, const kernel *k, const results *r)
 {
-    const double most_seconds = 1;
+    const double most_seconds = c->options->seconds / 20;
     double rate = best_rate(r, k->type), flops = 2;
     for (int a = 0; a < SIZES && k->shape[a]; a++) flops *= (double)k->shape[a];
     return strcmp(k->op, "linear") == 0 && rate > 0 && flops * copies_of(k) > rate * most_seconds;
@@ -290,7 +290,7 @@ static int measure_kernels(calibration *c, results *r)
         const kernel *k = &products[i];
         snprintf(what, sizeof what, "%s %s", k->op, hyp_dtype_name(k->type));
         show_progress(c, what);
-        if (!is_too_slow(k, r)) code = time_product(c, k, &r->products[i]);
+        if (!is_too_slow(c, k, r)) code = time_product(c, k, &r->products[i]);
     }
     for (int p = 0; p < PASSES && code == CLI_OK; p++)
         for (int e = 0; e < ELEMENTS && code == CLI_OK; e++) {

@@ -52,7 +52,7 @@ static void print_inputs(FILE *to, const session *s)
 {
     for (size_t i = 0; i < s->input_count; i++) {
         const hyp_tensor *t = &s->inputs[i];
-        fprintf(to, "%s%s %s[", i ? ", " : "", hyp_engine_input(s->engine, i)->name, hyp_dtype_name(t->dtype));
+        fprintf(to, "%s%s %s[", i ? ", " : "", cli_shown(hyp_engine_input(s->engine, i)->name), hyp_dtype_name(t->dtype));
         for (int32_t a = 0; a < t->rank; a++) fprintf(to, "%s%lld", a ? " " : "", (long long)t->dims[a]);
         fputc(']', to);
     }

@@ -1,15 +1,30 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commit.h"
 
 cli_args cli_begin(const char *tool, const cli_option *options, int argc, char **argv)
 {
     return (cli_args){.tool = tool, .options = options, .count = argc, .at = 1, .argv = argv};
+}
+
+void cli_guard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+int cli_end(const char *tool, int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    fprintf(stderr, "%s: standard output: cannot write\n", tool);
+    return code == CLI_OK ? CLI_FAILED : code;
 }
 
 int cli_usage_error(const cli_args *args, const char *fmt, ...)
@@ -157,6 +172,31 @@ const char *cli_nearest(const char *text, const char *const *names, size_t count
         best = names[i];
     }
     return best;
+}
+
+const char *cli_shown(const char *name)
+{
+    enum { KEPT = 8, LONGEST = 512 };
+    static char kept[KEPT][LONGEST];
+    static int next;
+    char *text = kept[next++ % KEPT];
+    if (hyp_visible(name, text, LONGEST) >= LONGEST) memcpy(text + strlen(text) - 3, "...", 4);
+    return text;
+}
+
+void cli_print_lines(FILE *to, const char *indent, const char *text)
+{
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        char *line = cli_copy(text, len);
+        size_t room = hyp_visible(line, NULL, 0) + 1;
+        char *shown = cli_alloc(NULL, room, 1);
+        hyp_visible(line, shown, room);
+        fprintf(to, "%s%s\n", indent, shown);
+        free(shown);
+        free(line);
+        text += len + (text[len] == '\n');
+    }
 }
 
 void *cli_alloc(void *old, size_t count, size_t size)

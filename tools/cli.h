@@ -34,6 +34,11 @@ enum { CLI_END = -1, CLI_POSITIONAL = -2, CLI_ERROR = -3 };
 
 /* argv[0] is skipped. */
 cli_args cli_begin(const char *tool, const cli_option *options, int argc, char **argv);
+/* First thing in main: a standard stream that is closed fails where it is used; else the next file that is opened would take
+ * its place, and messages would go into it. */
+void cli_guard_streams(void);
+/* Last thing in main: the exit code, which is CLI_FAILED after a message where all went well but standard output was lost. */
+int cli_end(const char *tool, int code);
 /* The index of the next option, with *value its value; CLI_POSITIONAL with *value the argument; CLI_END; or
  * CLI_ERROR after a message on stderr (exit with CLI_USAGE). */
 int cli_next(cli_args *args, const char **value);
@@ -65,6 +70,11 @@ bool cli_parse_double(const char *text, double low, double *out);
 bool cli_parse_dim(const cli_args *args, const char *text, size_t *name_len, int64_t *value);
 /* "x:32x784" or "x:scalar": out->name is allocated; "?" leaves a dim as declared (-1). */
 bool cli_parse_shape(const char *text, hyp_tensor *out);
+
+/* A name as hyp_visible shows it, cut where it is very long; stays as it is until the eighth call from now. */
+const char *cli_shown(const char *name);
+/* Lines of text, each after `indent`, as hyp_visible shows them. */
+void cli_print_lines(FILE *to, const char *indent, const char *text);
 
 void *cli_alloc(void *old, size_t count, size_t size); /* realloc of count*size that exits when memory is out */
 char *cli_copy(const char *text, size_t len);

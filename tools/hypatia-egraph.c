@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "overwrite.h"
 #include "hypatia/egraph.h"
 
 static double now(void)
@@ -688,7 +689,13 @@ static int command_saturate(int argc, char **argv)
     if (writes_to_stdout(&s) && (s.json || s.left || s.extract >= 0 || (s.dump_path && s.dot_path)))
         return cli_usage_error(&args,
                                "with a dump to '-', which takes the place of the report, nothing else is printed");
-    return saturate(&s, &args);
+    file_uses uses = {0};
+    file_uses_add(&uses, "--rules", s.rules_path, false);
+    file_uses_add(&uses, "--terms", s.terms_path, false);
+    file_uses_add(&uses, "--dump", s.dump_path, true);
+    file_uses_add(&uses, "--dot", s.dot_path, true);
+    int code = file_uses_check(&uses, &args);
+    return code == CLI_OK ? saturate(&s, &args) : code;
 }
 
 /* ---- main --------------------------------------------------------------------------------------- */
@@ -720,8 +727,6 @@ static int run_command(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int code = run_command(argc, argv);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
-    fprintf(stderr, "hypatia-egraph: standard output: cannot write\n");
-    return code == CLI_OK ? CLI_FAILED : code;
+    cli_guard_streams();
+    return cli_end("hypatia-egraph", run_command(argc, argv));
 }

@@ -29,7 +29,7 @@ static void help(FILE *to)
     fprintf(to, "\nExit codes: 0 ok, 1 error, 2 usage, 4 mismatch, 5 incompatible plan.\n");
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     cli_args args = cli_begin("hypatia", options, argc, argv);
     const char *name;
@@ -51,4 +51,10 @@ int main(int argc, char **argv)
     const char *near = cli_nearest(name, names, COMMAND_COUNT);
     return near ? cli_usage_error(&args, "unknown command '%s'; did you mean '%s'?", name, near)
                 : cli_usage_error(&args, "unknown command '%s'", name);
+}
+
+int main(int argc, char **argv)
+{
+    cli_guard_streams();
+    return cli_end("hypatia", run_command(argc, argv));
 }

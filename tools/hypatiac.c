@@ -6,9 +6,11 @@
 
 #include "check.h"
 #include "cli.h"
+#include "folders.h"
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
 #include "measure.h"
+#include "overwrite.h"
 #include "samples.h"
 #include "tuning.h"
 
@@ -296,6 +298,27 @@ static void print_warning(const char *text, size_t len, void *file)
     fprintf(file, "hypatiac: warning: %.*s\n", (int)len, text);
 }
 
+/* Whether what is written is none of what is read; false after a message. */
+static bool check_files(const request *r, const cli_args *args)
+{
+    file_uses uses = {0};
+    file_uses_add(&uses, "--output", r->dry_run ? NULL : r->plan, true);
+    file_uses_add(&uses, "--dump-rewrites", r->dump_path, true);
+    file_uses_add(&uses, "--cache", r->cache, true);
+    file_uses_add(&uses, "the model", r->model, false);
+    file_uses_add(&uses, "--profile", r->compile.profile, false);
+    for (size_t i = 0; i < r->rules.count; i++) file_uses_add(&uses, "--rules", r->rules.items[i], false);
+    for (size_t i = 0; i < r->bound.count; i++) file_uses_add_value(&uses, "--bind", r->bound.items[i], false);
+    for (size_t i = 0; i < r->sample_texts.count; i++) {
+        const char *text = r->sample_texts.items[i];
+        if (is_folder(text))
+            file_uses_add_folder(&uses, "--samples", text);
+        else
+            file_uses_add_value(&uses, "--samples", text, false);
+    }
+    return file_uses_check(&uses, args) == CLI_OK;
+}
+
 static bool open_dump(request *r, const cli_args *args)
 {
     if (!r->dump_path) return true;
@@ -354,22 +377,13 @@ static int print_rules_json(const hyp_compile_report *report)
     return failed ? CLI_FAILED : CLI_OK;
 }
 
-static void print_lines(FILE *to, const char *line)
-{
-    while (*line) {
-        size_t len = strcspn(line, "\n");
-        fprintf(to, "  %.*s\n", (int)len, line);
-        line += len + (line[len] == '\n');
-    }
-}
-
 static void print_summary(FILE *to, const request *r, const hyp_compile_report *report)
 {
     fprintf(to, "%s: %zu nodes that run -> %zu, %zu plan step%s\n", r->model, report->nodes_before, report->nodes_after,
             report->plan_steps, report->plan_steps == 1 ? "" : "s");
-    print_lines(to, report->steps);
+    cli_print_lines(to, "  ", report->steps);
     if (*report->layers) fputs("linear layers in fp8:\n", to);
-    print_lines(to, report->layers);
+    cli_print_lines(to, "  ", report->layers);
     if (report->cost_before > 0)
         fprintf(to, "predicted: %.2f us -> %.2f us\n", report->cost_before * 1e6, report->cost_after * 1e6);
     fprintf(to, "predicted for the plan: %.2f us\n", report->plan_seconds * 1e6);
@@ -466,8 +480,8 @@ static int compile(request *r, const cli_args *args)
         print_rules(report);
     }
     bool asked = r->compile.explain || r->compile.why_not;
-    if (report->wrong) fprintf(stderr, "%s: warning: %s\n", args->tool, report->verified);
-    fputs(report->answer, people);
+    if (report->wrong) fprintf(stderr, "%s: warning: %s\n", args->tool, cli_shown(report->verified));
+    cli_print_lines(people, "", report->answer);
     if (!r->list_rules && !r->quiet && !asked) print_summary(people, r, report);
     if (!r->list_rules && r->stats) print_stats(people, report);
     hyp_compile_report_destroy(report);
@@ -488,6 +502,7 @@ static int run(request *r, const cli_args *args)
 
 int main(int argc, char **argv)
 {
+    cli_guard_streams();
     request r = {.compile = {.size = sizeof r.compile, .dump_ir = cli_write_file, .dump_ir_user = stdout, .run_plan = check_run_plan}};
     cli_args args = cli_begin("hypatiac", options, argc, argv);
     int option, code = CLI_USAGE;
@@ -509,8 +524,8 @@ int main(int argc, char **argv)
     }
     if (!r.quiet) r.compile.warning = print_warning;
     r.compile.warning_user = stderr;
-    if (finish_request(&r, &args)) code = run(&r, &args);
+    if (finish_request(&r, &args) && check_files(&r, &args)) code = run(&r, &args);
 done:
     free_request(&r);
-    return code;
+    return cli_end("hypatiac", code);
 }

@@ -98,7 +98,7 @@ static int write_output(session *s, const char *text)
     }
     if (!equals || i == s->output_count) {
         fprintf(stderr, "%s: --output %s: the plan has no such output; its outputs are:", tool, text);
-        for (i = 0; i < s->output_count; i++) fprintf(stderr, " %s", hyp_engine_output(s->engine, i)->name);
+        for (i = 0; i < s->output_count; i++) fprintf(stderr, " %s", cli_shown(hyp_engine_output(s->engine, i)->name));
         fprintf(stderr, "\n");
         return CLI_USAGE;
     }
@@ -177,6 +177,16 @@ static int run_folders(session *s, const request *r)
     return code;
 }
 
+/* CLI_OK where what is written is none of what is read. */
+static int check_files(const request *r, const cli_args *args)
+{
+    file_uses uses = {0};
+    for (size_t i = 0; i < r->outputs.count; i++) file_uses_add_value(&uses, "--output", r->outputs.items[i], true);
+    session_file_uses(&r->session, &uses);
+    if (r->folder) file_uses_add_folder(&uses, "--input", r->folder);
+    return file_uses_check(&uses, args);
+}
+
 int command_run(int argc, char **argv)
 {
     request r = {.rtol = 1e-3, .atol = 1e-5};
@@ -184,11 +194,16 @@ int command_run(int argc, char **argv)
     cli_args args = cli_begin(tool, options, argc, argv);
     int code;
     if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
+    if (r.folder && r.session.dims.count) {
+        cli_usage_error(&args, "the files of a folder have their sizes: --dim cannot be combined with it");
+        goto done;
+    }
     if (r.folder && r.session.inputs.count) {
         cli_usage_error(&args, "a folder and single inputs cannot be combined");
         goto done;
     }
-    code = session_open(&s, &r.session, tool);
+    code = check_files(&r, &args);
+    if (code == CLI_OK) code = session_open(&s, &r.session, tool);
     if (code == CLI_OK && r.folder) {
         code = run_folders(&s, &r);
     } else if (code == CLI_OK) {

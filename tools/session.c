@@ -48,6 +48,12 @@ int session_read_option(session_options *o, const cli_args *args, int option, co
     return CLI_OK;
 }
 
+void session_file_uses(const session_options *o, file_uses *uses)
+{
+    file_uses_add(uses, "the plan", o->plan, false);
+    for (size_t i = 0; i < o->inputs.count; i++) file_uses_add_value(uses, "--input", o->inputs.items[i], false);
+}
+
 bool session_read_arguments(const session_options *o, cli_args *args, session_read_fn *read, void *request,
                             void (*help)(void), int *out_code)
 {
@@ -73,7 +79,22 @@ int read_tolerance(const cli_args *args, const char *value, double *out)
     return cli_parse_double(value, 0, out) ? CLI_OK : cli_usage_error(args, "'%s' is no tolerance", value);
 }
 
-static void log_line(const char *line, void *tool) { fprintf(stderr, "%s: %s\n", (const char *)tool, line); }
+static void log_line(const char *line, void *tool) { fprintf(stderr, "%s: %s\n", (const char *)tool, cli_shown(line)); }
+
+/* Every --dim names a symbol of the plan; CLI_USAGE after a message. */
+static int check_dims(const session *s, const session_options *o, const char *tool)
+{
+    int code = CLI_OK;
+    for (size_t k = 0; k < o->dims.count && code == CLI_OK; k++) {
+        size_t len = strcspn(o->dims.items[k], "=");
+        if (!o->dims.items[k][len]) continue; /* one more size of the dim before it; or refused where it is read */
+        char *name = cli_copy(o->dims.items[k], len);
+        hyp_diag diag = {0};
+        if (hyp_engine_find_symbol(s->engine, name, &diag) != HYP_OK) code = cli_report(tool, &diag);
+        free(name);
+    }
+    return code;
+}
 
 int session_open(session *s, const session_options *o, const char *tool)
 {
@@ -93,7 +114,7 @@ int session_open(session *s, const session_options *o, const char *tool)
     s->outputs = cli_alloc(NULL, s->output_count, sizeof *s->outputs);
     memset(s->inputs, 0, s->input_count * sizeof *s->inputs);
     memset(s->outputs, 0, s->output_count * sizeof *s->outputs);
-    return CLI_OK;
+    return check_dims(s, o, tool);
 }
 
 static void dispose_all(hyp_tensor *tensors, size_t count)
@@ -130,11 +151,11 @@ static void print_inputs(const session *s)
 {
     for (size_t i = 0; i < s->input_count; i++) {
         const hyp_io_info *info = hyp_engine_input(s->engine, i);
-        fprintf(stderr, "  %s %s[", info->name, hyp_dtype_name(info->dtype));
+        fprintf(stderr, "  %s %s[", cli_shown(info->name), hyp_dtype_name(info->dtype));
         for (int32_t a = 0; a < info->rank; a++) {
             fputs(a ? " " : "", stderr);
             if (info->symbols[a])
-                fputs(info->symbols[a], stderr);
+                fputs(cli_shown(info->symbols[a]), stderr);
             else
                 fprintf(stderr, "%lld", (long long)info->dims[a]);
         }
@@ -216,7 +237,8 @@ static int complete_dims(const session *s, const bool *loaded, symbol_sizes *siz
         free(named);
         if (status != HYP_OK) return cli_report(tool, &diag);
         if (!missing) return CLI_OK;
-        fprintf(stderr, "%s: dimension %s was not given and is 1 (--dim %s=N sets it)\n", tool, missing, missing);
+        fprintf(stderr, "%s: dimension %s was not given and is 1 (--dim %s=N sets it)\n", tool,
+                cli_shown(missing), cli_shown(missing));
         set_symbol(sizes, missing, strlen(missing), 1);
     }
 }
@@ -228,7 +250,7 @@ static int generate_input(session *s, size_t i, const char *how, hyp_tensor t, c
     int64_t seed = 0;
     if (strcmp(how, "zeros") != 0 && strcmp(how, "random") != 0 &&
         (strncmp(how, "random:", 7) != 0 || !cli_parse_int(how + 7, 0, INT64_MAX, &seed))) {
-        fprintf(stderr, "%s: input %s: '%s' is none of @FILE, random:SEED, zeros\n", tool, info->name, how);
+        fprintf(stderr, "%s: input %s: '%s' is none of @FILE, random:SEED, zeros\n", tool, cli_shown(info->name), how);
         return CLI_USAGE;
     }
     hyp_diag diag = {0};
@@ -242,7 +264,7 @@ static int missing_inputs(const session *s, const char *const *how, const char *
 {
     fprintf(stderr, "%s: no value was given for:", tool);
     for (size_t i = 0; i < s->input_count; i++)
-        if (!how[i]) fprintf(stderr, " %s", hyp_engine_input(s->engine, i)->name);
+        if (!how[i]) fprintf(stderr, " %s", cli_shown(hyp_engine_input(s->engine, i)->name));
     fprintf(stderr, "; add --input NAME=@FILE, NAME=random:SEED or NAME=zeros. The plan's inputs are:\n");
     print_inputs(s);
     return CLI_USAGE;
@@ -261,7 +283,8 @@ static int fill_inputs(session *s, const session_options *o, const char *fallbac
             return CLI_USAGE;
         }
         if (how[i]) {
-            fprintf(stderr, "%s: input %s was given twice\n", tool, hyp_engine_input(s->engine, i)->name);
+            fprintf(stderr, "%s: input %s was given twice\n", tool,
+                    cli_shown(hyp_engine_input(s->engine, i)->name));
             return CLI_USAGE;
         }
         how[i] = equals + 1;
@@ -364,7 +387,7 @@ int session_run(session *s, const char *tool)
 
 void print_tensor_type(FILE *to, const char *name, const hyp_tensor *t)
 {
-    fprintf(to, "%s %s[", name, hyp_dtype_name(t->dtype));
+    fprintf(to, "%s %s[", cli_shown(name), hyp_dtype_name(t->dtype));
     for (int32_t a = 0; a < t->rank; a++) fprintf(to, "%s%lld", a ? " " : "", (long long)t->dims[a]);
     fputc(']', to);
 }
@@ -387,7 +410,7 @@ int compare_tensors(const char *name, const hyp_tensor *actual, const hyp_tensor
     hyp_comparison c;
     hyp_diag diag = {0};
     if (hyp_tensor_compare(actual, reference, rtol, atol, &c, &diag) != HYP_OK) {
-        fprintf(stderr, "%s: output %s: %s\n", tool, name, diag.message);
+        fprintf(stderr, "%s: output %s: %s\n", tool, cli_shown(name), diag.message);
         return CLI_MISMATCH;
     }
     print_tensor_type(stdout, name, actual);

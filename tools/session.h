@@ -7,6 +7,7 @@
 #include "cli.h"
 #include "hypatia/runtime.h"
 #include "hypatia/tensor_io.h"
+#include "overwrite.h"
 
 /* ---- session.c: a loaded plan and its tensors ----------------------------------------------------------- */
 
@@ -46,6 +47,8 @@ int session_read_option(session_options *o, const cli_args *args, int option, co
 typedef int session_read_fn(void *request, const cli_args *args, int option, const char *value);
 bool session_read_arguments(const session_options *o, cli_args *args, session_read_fn *read, void *request,
                             void (*help)(void), int *out_code);
+/* Adds what the session reads. */
+void session_file_uses(const session_options *o, file_uses *uses);
 /* Reads a tolerance; CLI_OK, or CLI_USAGE after a message. */
 int read_tolerance(const cli_args *args, const char *value, double *out);
 

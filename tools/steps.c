@@ -62,7 +62,7 @@ void step_times_print(const step_times *t, const session *s)
            cuda ? "  tuned" : "");
     for (size_t i = 0; i < t->count; i++) {
         hyp_step_info step = hyp_engine_step(s->engine, i);
-        printf("%4zu  %-28.28s %-12.12s %12.3f", i, step.label, step.kernel, t->measured[i] * 1e6);
+        printf("%4zu  %-28.28s %-12.12s %12.3f", i, cli_shown(step.label), cli_shown(step.kernel), t->measured[i] * 1e6);
         print_ratio(t->measured[i], step.predicted_seconds);
         if (cuda) printf("  %s", step_tuning_name(hyp_context_step_tuning(s->context, i)));
         putchar('\n');
@@ -84,7 +84,7 @@ void print_predicted(const session *s)
         for (int32_t a = 0; a < info->rank; a++) {
             int64_t typical = info->symbols[a] ? hyp_engine_typical_size(s->engine, info->symbols[a]) : 0;
             if (typical == 0 || typical == s->inputs[i].dims[a]) continue;
-            printf("%s%s = %lld", first ? ", but for " : ", ", info->symbols[a], (long long)typical);
+            printf("%s%s = %lld", first ? ", but for " : ", ", cli_shown(info->symbols[a]), (long long)typical);
             first = false;
         }
     }

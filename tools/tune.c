@@ -49,6 +49,21 @@ static int read_option(void *opaque, const cli_args *args, int option, const cha
     }
 }
 
+/* CLI_OK where what is written is none of what is read; the plan itself may be. */
+static int check_files(const request *r, const cli_args *args)
+{
+    file_uses uses = {0};
+    file_uses_add(&uses, "--cache", r->tune.cache, true);
+    session_file_uses(&r->session, &uses);
+    int code = file_uses_check(&uses, args);
+    file_uses_add(&uses, "--output", r->output, true);
+    file_uses_add(&uses, "--cache", r->tune.cache, true);
+    for (size_t i = 0; i < r->session.inputs.count; i++)
+        file_uses_add_value(&uses, "--input", r->session.inputs.items[i], false);
+    int second = file_uses_check(&uses, args);
+    return code == CLI_OK ? second : code;
+}
+
 int command_tune(int argc, char **argv)
 {
     request r = {.session.device = HYP_DEVICE_CUDA, .tune.seconds = 60};
@@ -56,7 +71,8 @@ int command_tune(int argc, char **argv)
     cli_args args = cli_begin(tool, options, argc, argv);
     int code;
     if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
-    code = session_open(&s, &r.session, tool);
+    code = check_files(&r, &args);
+    if (code == CLI_OK) code = session_open(&s, &r.session, tool);
     if (code == CLI_OK)
         code = tune_session(&s, &r.session, &r.tune, r.output ? r.output : r.session.plan, stdout, &args);
 done:

@@ -16,7 +16,7 @@ static void show_progress(size_t done, size_t total, const char *product, void *
 /* What was measured for one choice of sizes. */
 static void print_sizes(FILE *to, const cli_list *sizes, const hyp_tune_report *report)
 {
-    for (size_t i = 0; i < sizes->count; i++) fprintf(to, "%s%s", i ? ", " : "", sizes->items[i]);
+    for (size_t i = 0; i < sizes->count; i++) fprintf(to, "%s%s", i ? ", " : "", cli_shown(sizes->items[i]));
     fprintf(to, "%s%.2f us untuned, %.2f us tuned, each product as often as the plan has it\n",
             sizes->count > 0 ? ": " : "all: ", report->first_seconds * 1e6, report->seconds * 1e6);
     if (report->untuned_run_seconds > 0)
@@ -31,7 +31,7 @@ static void print_table(FILE *to, const session *s, const hyp_tune_report *sum)
             "product");
     for (size_t i = 0; i < hyp_context_tuned_count(s->context); i++) {
         hyp_tuned t = hyp_context_tuned(s->context, i);
-        fprintf(to, "%12.2f %12.2f  %s\n%27s%s\n", t.first_seconds * 1e6, t.seconds * 1e6, t.product, "", t.attributes);
+        fprintf(to, "%12.2f %12.2f  %s\n%27s%s\n", t.first_seconds * 1e6, t.seconds * 1e6, cli_shown(t.product), "", cli_shown(t.attributes));
     }
     if (*sum->no_kernels) fprintf(to, "pointwise steps without kernels of their own: %s\n", sum->no_kernels);
     fprintf(to, "products: %zu, known: %zu, timed: %zu, changed: %zu\n", sum->products, sum->known, sum->timed,

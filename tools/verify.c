@@ -1,4 +1,5 @@
 /* hypatia verify - compares what a plan computes with its model in the reference interpreter. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,13 +7,14 @@
 #include "hypatia.h"
 #include "hypatia/compiler.h"
 
-enum { OPT_MODEL = SESSION_OPTION_COUNT, OPT_RTOL, OPT_ATOL };
+enum { OPT_MODEL = SESSION_OPTION_COUNT, OPT_RTOL, OPT_ATOL, OPT_ANY };
 
 static const cli_option options[] = {
     SESSION_OPTIONS,
     [OPT_MODEL] = {"model", 'm', "FILE", "the model that the plan was compiled from"},
     [OPT_RTOL] = {"rtol", 0, "X", "one relative tolerance for all, against the model in double (1e-3)"},
     [OPT_ATOL] = {"atol", 0, "X", "one absolute tolerance for all, so, too (1e-5)"},
+    [OPT_ANY] = {"any-model", 0, NULL, "compare also with a model that the plan was not compiled from"},
     {0},
 };
 
@@ -23,6 +25,7 @@ typedef struct request {
     const char *model;
     double rtol, atol;
     bool fixed; /* tolerances were given */
+    bool any_model;
 } request;
 
 static void help(void)
@@ -45,6 +48,7 @@ static int read_option(void *opaque, const cli_args *args, int option, const cha
     case OPT_MODEL: r->model = value; return CLI_OK;
     case OPT_RTOL: r->fixed = true; return read_tolerance(args, value, &r->rtol);
     case OPT_ATOL: r->fixed = true; return read_tolerance(args, value, &r->atol);
+    case OPT_ANY: r->any_model = true; return CLI_OK;
     default: return session_read_option(&r->session, args, option, value);
     }
 }
@@ -69,7 +73,7 @@ static int judge_output(const char *name, const hyp_tensor *actual, const hyp_te
     hyp_judgement j;
     hyp_diag diag = {0};
     if (hyp_tensor_judge(actual, expected, tolerance, &j, &diag) != HYP_OK) {
-        fprintf(stderr, "%s: output %s: %s\n", tool, name, diag.message);
+        fprintf(stderr, "%s: output %s: %s\n", tool, cli_shown(name), diag.message);
         return CLI_MISMATCH;
     }
     print_tensor_type(stdout, name, actual);
@@ -99,6 +103,21 @@ static int judge_output(const char *name, const hyp_tensor *actual, const hyp_te
     return CLI_MISMATCH;
 }
 
+/* Whether the plan was compiled from this model; CLI_USAGE after a message. */
+static int check_model(const session *s, const request *r)
+{
+    uint64_t model = 0, plan = hyp_engine_model_hash(s->engine);
+    hyp_diag diag = {0};
+    if (r->any_model || !plan) return CLI_OK;
+    if (hyp_model_hash(r->model, &model, &diag) != HYP_OK) return cli_report(tool, &diag);
+    if (model == plan) return CLI_OK;
+    fprintf(stderr,
+            "%s: %s was not compiled from %s: its model had the hash %016" PRIx64 ", this one has %016" PRIx64
+            "; --any-model compares all the same\n",
+            tool, r->session.plan, r->model, plan, model);
+    return CLI_USAGE;
+}
+
 static int compare_with_model(session *s, const request *r)
 {
     /* The plan's inputs go to the model by name. */
@@ -122,7 +141,7 @@ static int compare_with_model(session *s, const request *r)
         size_t k = 0;
         while (k < count && strcmp(expected[k].name, name) != 0) k++;
         if (k == count) {
-            fprintf(stderr, "%s: the model has no output '%s': is it the model of this plan?\n", tool, name);
+            fprintf(stderr, "%s: the model has no output '%s': is it the model of this plan?\n", tool, cli_shown(name));
             code = CLI_FAILED;
             continue;
         }
@@ -148,6 +167,7 @@ int command_verify(int argc, char **argv)
         goto done;
     }
     code = session_open(&s, &r.session, tool);
+    if (code == CLI_OK) code = check_model(&s, &r);
     if (code == CLI_OK) code = session_make_inputs(&s, &r.session, "random:0", &args);
     if (code == CLI_OK) code = session_make_outputs(&s, tool);
     if (code == CLI_OK) code = session_run(&s, tool);

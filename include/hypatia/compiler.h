@@ -126,11 +126,15 @@ typedef struct hyp_compile_report {
 } hyp_compile_report;
 HYP_API void hyp_compile_report_destroy(hyp_compile_report *report); /* NULL-safe */
 
-/* Compiles a model file into a plan file. plan_path NULL: everything but the writing (a dry run).
+/* Compiles a model file into a plan file. plan_path NULL: everything but the writing (a dry run). A plan_path that
+ * is a file which the compilation reads, through whatever links, is HYP_ERR_INVALID_ARGUMENT.
  * HYP_ERR_UNSUPPORTED lists what the model has that Hypatia lacks. out_report may be NULL. */
 HYP_API HYP_NODISCARD hyp_status hyp_compile_file(const char *model_path, const char *plan_path,
                                                   const hyp_compile_options *options, hyp_compile_report **out_report,
                                                   hyp_diag *diag);
+
+/* The hash of a model, its external data included, that a plan of it keeps: hyp_engine_model_hash. */
+HYP_API HYP_NODISCARD hyp_status hyp_model_hash(const char *model_path, uint64_t *out, hyp_diag *diag);
 
 /* Every rule that `options` reads and selects, through a report with only its rules filled. */
 HYP_API HYP_NODISCARD hyp_status hyp_compile_list_rules(const hyp_compile_options *options,

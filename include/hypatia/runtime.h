@@ -72,6 +72,7 @@ HYP_API hyp_device_kind hyp_engine_device(const hyp_engine *engine); /* the one 
 HYP_API const char *hyp_engine_device_name(const hyp_engine *engine); /* "cpu (oneDNN 2.6.3, avx512)" */
 
 HYP_API const char *hyp_engine_precision(const hyp_engine *engine); /* that the plan was compiled for: "fp32", "bf16", ... */
+HYP_API uint64_t hyp_engine_model_hash(const hyp_engine *engine); /* of the model that the plan was made of; 0 = unknown */
 
 /* A step as the plan describes it; texts are borrowed from the engine. */
 typedef struct hyp_step_info {
@@ -83,6 +84,9 @@ HYP_API size_t hyp_engine_step_count(const hyp_engine *engine);
 HYP_API hyp_step_info hyp_engine_step(const hyp_engine *engine, size_t i);
 /* What the predictions count the symbol of this name as; 0 when the plan has no such symbol or no predictions. */
 HYP_API int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol);
+/* HYP_OK where the plan or its model calls a size by this name; else HYP_ERR_INVALID_ARGUMENT, and the message has the nearest
+ * name. */
+HYP_API HYP_NODISCARD hyp_status hyp_engine_find_symbol(const hyp_engine *engine, const char *name, hyp_diag *diag);
 /* For callers that make inputs: fills in the dims of inputs[0..count), all of the plan's in its order, that are -1, from
  * those that are given and from `sizes` (names of symbolic dims, as the plan or the model has them, each of rank 1 with
  * its size in dims[0]; unknown names are ignored). Of the inputs dims alone are read and written; ranks are the plan's.

@@ -44,6 +44,11 @@ HYP_API const char *hyp_dtype_name(hyp_dtype dtype);
 /* The type of a name as printed by hyp_dtype_name, HYP_DTYPE_NONE if there is none. */
 HYP_API hyp_dtype hyp_dtype_parse(const char *name);
 
+/* `text` as it may be shown: control characters, which could move a terminal's cursor or begin a line, and bytes that are no
+ * UTF-8 are written as \x1b. Names come from models, and models from anywhere. As snprintf: at most `size` bytes with the
+ * NUL are written, and the length of the whole is returned. */
+HYP_API size_t hyp_visible(const char *text, char *out, size_t size);
+
 /* Where a tensor's bytes live. */
 typedef enum hyp_memory { HYP_MEMORY_HOST = 0, HYP_MEMORY_CUDA = 1 } hyp_memory;
 

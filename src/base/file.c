@@ -111,17 +111,16 @@ static void name_temp(const hyp_outfile *f, int i, char *temp)
 }
 
 /* A file without a name in the folder that `temp`, which has room, then holds; -1 where there is no such thing. */
-static int open_unnamed(const hyp_outfile *f, char *temp)
+static int open_unnamed(hyp_outfile *f, char *temp)
 {
 #ifdef O_TMPFILE
-    char again[TEMP_ROOM];
     size_t folder = folder_length(f->path);
     memcpy(temp, f->path, folder);
     strcpy(temp + folder, folder ? "" : ".");
     int fd = open(temp, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     if (fd < 0) return -1;
-    snprintf(again, sizeof again, "/proc/self/fd/%d", fd);
-    if (access(again, F_OK) == 0) return fd;
+    snprintf(f->link, sizeof f->link, "/proc/self/fd/%d", fd);
+    if (access(f->link, F_OK) == 0) return fd;
     close(fd);
 #else
     (void)f, (void)temp;
@@ -132,12 +131,11 @@ static int open_unnamed(const hyp_outfile *f, char *temp)
 /* Gives an unnamed file a name of its own; errno says why not. */
 static bool link_temp(hyp_outfile *f)
 {
-    char from[TEMP_ROOM], *temp = hyp_malloc(folder_length(f->path) + TEMP_ROOM);
+    char *temp = hyp_malloc(folder_length(f->path) + TEMP_ROOM);
     if (!temp) return false;
-    snprintf(from, sizeof from, "/proc/self/fd/%d", f->fd);
     for (int i = 0; i < TEMP_MOST && !f->temp; i++) {
         name_temp(f, i, temp);
-        if (linkat(AT_FDCWD, from, AT_FDCWD, temp, AT_SYMLINK_FOLLOW) == 0)
+        if (linkat(AT_FDCWD, f->link, AT_FDCWD, temp, AT_SYMLINK_FOLLOW) == 0)
             f->temp = temp;
         else if (errno != EEXIST)
             break;
@@ -197,6 +195,8 @@ hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag)
     hyp_outfile_abort(f);
     return status;
 }
+
+const char *hyp_outfile_draft(const hyp_outfile *f) { return f->unnamed ? f->link : f->temp; }
 
 hyp_status hyp_outfile_write(hyp_outfile *f, const void *data, size_t size, hyp_diag *diag)
 {

@@ -34,6 +34,7 @@ typedef struct hyp_outfile {
     int fd;
     char *path, *temp; /* path NULL for standard output, temp NULL where nothing has another name for now */
     bool unnamed;      /* commit has to name it */
+    char link[32];     /* a path to it as long as it is open, where it is unnamed */
     bool replaces;     /* `path` was there, with this mode */
     unsigned mode;
     uint64_t offset;   /* bytes written by hyp_outfile_write so far */
@@ -41,6 +42,8 @@ typedef struct hyp_outfile {
 
 HYP_NODISCARD hyp_status hyp_outfile_open(hyp_outfile *f, const char *path, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_outfile_write(hyp_outfile *f, const void *data, size_t size, hyp_diag *diag);
+/* A path by which what was written can be read before commit; NULL where it is no file of our own. */
+const char *hyp_outfile_draft(const hyp_outfile *f);
 /* Overwrites bytes already written; regular files only. */
 HYP_NODISCARD hyp_status hyp_outfile_patch(hyp_outfile *f, uint64_t offset, const void *data, size_t size,
                                            hyp_diag *diag);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hypatia/types.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -92,10 +94,62 @@ void hyp_strbuf_quote(hyp_strbuf *sb, const char *text)
             hyp_strbuf_puts(sb, "\\t");
         else if (*p < 0x20 || *p == 0x7f)
             hyp_strbuf_printf(sb, "\\u%04x", *p);
+        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) /* control characters of two bytes */
+            hyp_strbuf_printf(sb, "\\u%04x", *++p);
         else
             hyp_strbuf_add(sb, (const char *)p, 1);
     }
     hyp_strbuf_puts(sb, "\"");
+}
+
+/* Bytes of the character at `text` if it can be shown, else 0. */
+static size_t visible_length(const char *text)
+{
+    unsigned char first = (unsigned char)text[0], second = first ? (unsigned char)text[1] : 0;
+    if (first < 0x80) return first >= 0x20 && first != 0x7f;
+    if (first == 0xc2 && second < 0xa0) return 0; /* control characters of two bytes */
+    size_t len = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    for (size_t i = 1; i < len; i++)
+        if (!text[i]) return 0;
+    return hyp_text_prefix(text, len) == len ? len : 0;
+}
+
+size_t hyp_visible(const char *text, char *out, size_t size)
+{
+    size_t len = 0, written = 0;
+    while (*text) {
+        char code[8];
+        size_t shown = visible_length(text), n = shown;
+        const char *from = text;
+        if (!shown) {
+            n = (size_t)snprintf(code, sizeof code, "\\x%02x", (unsigned char)*text);
+            from = code;
+        }
+        if (len == written && len + n < size) {
+            memcpy(out + len, from, n);
+            written += n;
+        }
+        len += n;
+        text += shown ? shown : 1;
+    }
+    if (size) out[written] = 0;
+    return len;
+}
+
+void hyp_strbuf_visible(hyp_strbuf *sb, const char *text, bool lines)
+{
+    for (;;) {
+        size_t len = lines ? strcspn(text, "\n") : strlen(text), shown = 0;
+        while (shown < len && visible_length(text + shown)) shown += visible_length(text + shown);
+        hyp_strbuf_add(sb, text, shown);
+        text += shown;
+        if (!*text) return;
+        if (shown == len)
+            hyp_strbuf_puts(sb, "\n");
+        else
+            hyp_strbuf_printf(sb, "\\x%02x", (unsigned char)*text);
+        text++;
+    }
 }
 
 void hyp_strbuf_double(hyp_strbuf *sb, double value)

@@ -26,6 +26,8 @@ void hyp_strbuf_puts(hyp_strbuf *sb, const char *text);
 void hyp_strbuf_printf(hyp_strbuf *sb, const char *fmt, ...) HYP_PRINTF(2, 3);
 /* Text of a C string literal with quotes, escaping as JSON does (also valid in our s-expressions). */
 void hyp_strbuf_quote(hyp_strbuf *sb, const char *text);
+/* As hyp_visible. `lines`: newlines stay, where the text is made of lines. */
+void hyp_strbuf_visible(hyp_strbuf *sb, const char *text, bool lines);
 /* The shortest decimal that reads back as the same double; "inf", "-inf", "nan" otherwise. Always has
  * a '.', an 'e' or a letter, so that it reads back as a float, not an integer. */
 void hyp_strbuf_double(hyp_strbuf *sb, double value);

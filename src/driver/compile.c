@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "driver/driver.h"
 
 /* One compilation. Every member is safe to dispose at any time. */
@@ -79,9 +80,28 @@ static hyp_status finish_pass(compilation *c, const hyp_graph *graph, const char
     return status;
 }
 
+static hyp_status refuse_overwriting(const compilation *c, const char *what, hyp_diag *diag)
+{
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                    "%s: the plan would overwrite %s; write it to another file", c->plan_path, what);
+}
+
+/* What is read is never written to. */
+static hyp_status check_plan_path(const compilation *c, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &c->settings.options;
+    if (!c->plan_path) return HYP_OK;
+    if (hyp_same_file(c->plan_path, c->model_path)) return refuse_overwriting(c, "the model", diag);
+    if (o->profile && hyp_same_file(c->plan_path, o->profile)) return refuse_overwriting(c, "the profile", diag);
+    for (size_t i = 0; i < o->rule_file_count; i++)
+        if (hyp_same_file(c->plan_path, o->rule_files[i])) return refuse_overwriting(c, "rules that were given", diag);
+    return HYP_OK;
+}
+
 static hyp_status import(compilation *c, hyp_diag *diag)
 {
     const hyp_compile_options *o = &c->settings.options;
+    HYP_TRY(check_plan_path(c, diag));
     hyp_onnx_options options = {.shapes = o->shapes,
                                 .shape_count = o->shape_count,
                                 .bound = o->bound,
@@ -90,6 +110,8 @@ static hyp_status import(compilation *c, hyp_diag *diag)
                                 .dim_values = o->dim_values,
                                 .dim_count = o->dim_count};
     HYP_TRY(hyp_onnx_import(c->model_path, &options, &c->imported, &c->model, diag));
+    if (c->plan_path && hyp_onnx_model_reads(c->model, c->plan_path))
+        return refuse_overwriting(c, "external data of the model", diag);
     hyp_onnx_info info = hyp_onnx_model_info(c->model);
     for (size_t i = 0; i < info.warning_count && o->warning; i++)
         o->warning(info.warnings[i], strlen(info.warnings[i]), o->warning_user);
@@ -346,5 +368,21 @@ hyp_status hyp_compile_list_rules(const hyp_compile_options *options, hyp_compil
     if (status == HYP_OK) status = hyp_report_create(&report, NULL, NULL, NULL, NULL, out_report, diag);
     hyp_rewrite_report_dispose(&report);
     hyp_settings_dispose(&settings);
+    return status;
+}
+
+hyp_status hyp_model_hash(const char *model_path, uint64_t *out, hyp_diag *diag)
+{
+    hyp_dims *dims;
+    HYP_TRY(hyp_dims_create(&dims, diag));
+    hyp_graph g;
+    hyp_graph_init(&g, dims);
+    hyp_onnx_model *model = NULL;
+    hyp_onnx_options options = {0};
+    hyp_status status = hyp_onnx_import(model_path, &options, &g, &model, diag);
+    if (status == HYP_OK) *out = hyp_onnx_model_info(model).hash;
+    hyp_graph_dispose(&g);
+    hyp_onnx_model_destroy(model);
+    hyp_dims_destroy(dims);
     return status;
 }

@@ -63,9 +63,11 @@ static hyp_status copy_phases(owned_report *r, const hyp_rewrite_report *from, h
 static void print_step(hyp_strbuf *sb, const HypPlan__Program *program, const HypPlan__Step *step)
 {
     hyp_strbuf_puts(sb, step->label);
-    for (size_t i = 0; i < step->n_sources; i++)
-        hyp_strbuf_printf(sb, "%s%s%s", i ? ", " : "  [", program->source_names[step->sources[i]],
-                          i + 1 == step->n_sources ? "]" : "");
+    for (size_t i = 0; i < step->n_sources; i++) {
+        hyp_strbuf_puts(sb, i ? ", " : "  [");
+        hyp_strbuf_visible(sb, program->source_names[step->sources[i]], false);
+        hyp_strbuf_puts(sb, i + 1 == step->n_sources ? "]" : "");
+    }
     for (size_t i = 0; i < step->n_rules; i++)
         hyp_strbuf_printf(sb, "%s%s", i ? ", " : "  by ", program->rule_names[step->rules[i]]);
     hyp_strbuf_puts(sb, "\n");

@@ -528,6 +528,14 @@ void hyp_onnx_model_destroy(hyp_onnx_model *model)
     hyp_free(model);
 }
 
+bool hyp_onnx_model_reads(const hyp_onnx_model *model, const char *path)
+{
+    bool reads = hyp_same_file(model->source.file, path);
+    for (size_t i = 0; i < model->source.externals.len; i++)
+        reads = reads || hyp_same_file(model->source.externals.data[i].path, path);
+    return reads;
+}
+
 void hyp_onnx_model_forget(const hyp_onnx_model *model, const void *data, size_t size)
 {
     hyp_onnx_source_forget(&model->source, data, size);

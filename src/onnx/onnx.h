@@ -48,6 +48,9 @@ HYP_NODISCARD hyp_status hyp_onnx_import_memory(const void *data, size_t size, c
                                                 hyp_onnx_model **out_model, hyp_diag *diag);
 void hyp_onnx_model_destroy(hyp_onnx_model *model); /* NULL-safe */
 
+/* Whether `path` is one of the files that the model was read from, its external data among them. */
+bool hyp_onnx_model_reads(const hyp_onnx_model *model, const char *path);
+
 /* Tells that bytes of a constant of this model will not be read soon, so that their pages may go. */
 void hyp_onnx_model_forget(const hyp_onnx_model *model, const void *data, size_t size);
 

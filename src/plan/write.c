@@ -72,7 +72,7 @@ static hyp_status write_file(hyp_outfile *file, const HypPlan__Program *program,
                              header *h, const uint8_t *packed, hyp_diag *diag)
 {
     uint8_t bytes[HYP_PLAN_HEADER];
-    bool seekable = file->temp != NULL;
+    bool seekable = hyp_outfile_draft(file) != NULL;
     if (!seekable) HYP_TRY(stream_weights(NULL, program, weights, 0, &h->weights.hash, diag));
     pack_header(h, bytes);
     HYP_TRY(hyp_outfile_write(file, bytes, sizeof bytes, diag));
@@ -143,7 +143,8 @@ hyp_status hyp_plan_write(const char *path, HypPlan__Program *program, const hyp
     hyp_outfile file = {.fd = -1};
     hyp_status status = hyp_outfile_open(&file, path, diag);
     if (status == HYP_OK) status = write_file(&file, program, weights, &h, packed, diag);
-    if (status == HYP_OK && check && file.temp) status = check->check(check->user, file.temp, diag);
+    const char *draft = hyp_outfile_draft(&file);
+    if (status == HYP_OK && check && draft) status = check->check(check->user, draft, diag);
     if (status == HYP_OK) status = hyp_outfile_commit(&file, diag);
     hyp_outfile_abort(&file);
     hyp_free(packed);

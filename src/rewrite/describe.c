@@ -122,10 +122,13 @@ void hyp_rw_describe(const hyp_rw_view *view, hyp_strbuf *sb, hyp_class_id c)
         return;
     }
     const char *name = c < view->bound ? view->names[c] : NULL;
-    if (name)
-        hyp_strbuf_printf(sb, "'%s' ", name);
-    else if (!write_scalar(sb, f))
+    if (name) {
+        hyp_strbuf_puts(sb, "'");
+        hyp_strbuf_visible(sb, name, false);
+        hyp_strbuf_puts(sb, "' ");
+    } else if (!write_scalar(sb, f)) {
         hyp_strbuf_printf(sb, symbol[0] == '%' ? "a constant " : "(%s ...) ", symbol);
+    }
     for (uint32_t i = 0; i < f->count; i++) {
         if (i) hyp_strbuf_puts(sb, ", ");
         hyp_type_print(sb, rw->dims, &f->values[i].type);

@@ -250,8 +250,11 @@ static hyp_status tell_all(teller *t, const char *source)
         HYP_TRY(concerns(t, c, source, &wanted));
         if (wanted) HYP_TRY(tell_class(t, c));
     }
-    if (!t->told)
-        hyp_strbuf_printf(t->q->out, "%s: nothing that was chosen owes its form to '%s'\n", t->q->phase, source);
+    if (!t->told) {
+        hyp_strbuf_printf(t->q->out, "%s: nothing that was chosen owes its form to '", t->q->phase);
+        hyp_strbuf_visible(t->q->out, source, false);
+        hyp_strbuf_puts(t->q->out, "'\n");
+    }
     return t->q->out->failed ? hyp_fail_memory(t->q->diag, t->q->out->len) : HYP_OK;
 }
 

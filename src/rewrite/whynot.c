@@ -269,7 +269,9 @@ static hyp_status ask(asker *a, size_t rule, const char *source)
     HYP_TRY(hyp_rw_view_init(&a->view, q->rw, q->choice, &a->arena, q->diag));
     if (source) HYP_TRY(find_focus(a, source, &focus, &count));
     if (source && !count) {
-        hyp_strbuf_printf(q->out, "%s: nothing of '%s' is left for this phase\n", q->phase, source);
+        hyp_strbuf_printf(q->out, "%s: nothing of '", q->phase);
+        hyp_strbuf_visible(q->out, source, false);
+        hyp_strbuf_puts(q->out, "' is left for this phase\n");
         return HYP_OK;
     }
     HYP_TRY(hyp_ruleset_near_misses(q->rules, rule, focus, count, MAX_PLACES, on_near, a, q->diag));

@@ -83,14 +83,26 @@ static size_t weight_count(const HypPlan__Program *p)
 
 /* ---- for people ---------------------------------------------------------------------------------------- */
 
+/* Words, a name of the plan, and more words. */
+static void put_name(report *r, const char *before, const char *name, const char *after)
+{
+    hyp_strbuf_puts(&r->sb, before);
+    hyp_strbuf_visible(&r->sb, name, false);
+    hyp_strbuf_puts(&r->sb, after);
+}
+
 static void text_io(report *r, const char *title, const uint32_t *tensors, size_t count)
 {
     hyp_strbuf_printf(&r->sb, "%s\n", title);
     for (size_t i = 0; i < count; i++) {
         const HypPlan__Tensor *t = r->p->tensors[tensors[i]];
-        hyp_strbuf_printf(&r->sb, "  %s  %s ", t->name, hyp_dtype_name((hyp_dtype)t->dtype));
-        hyp_dims_text(&r->sb, r->p, t->dims, t->n_dims);
-        hyp_strbuf_puts(&r->sb, "\n");
+        put_name(r, "  ", t->name, "  ");
+        hyp_strbuf_printf(&r->sb, "%s ", hyp_dtype_name((hyp_dtype)t->dtype));
+        hyp_strbuf dims = {0};
+        hyp_dims_text(&dims, r->p, t->dims, t->n_dims);
+        put_name(r, "", hyp_strbuf_text(&dims), "\n");
+        r->sb.failed = r->sb.failed || dims.failed;
+        hyp_strbuf_dispose(&dims);
     }
 }
 
@@ -98,7 +110,7 @@ static void text_names(report *r, const char *title, char *const *names, const u
 {
     if (!count) return;
     hyp_strbuf_printf(&r->sb, "       %s ", title);
-    for (size_t i = 0; i < count; i++) hyp_strbuf_printf(&r->sb, "%s%s", i ? ", " : "", names[list[i]]);
+    for (size_t i = 0; i < count; i++) put_name(r, i ? ", " : "", names[list[i]], "");
     hyp_strbuf_puts(&r->sb, "\n");
 }
 
@@ -121,7 +133,9 @@ static void text_step(report *r, uint32_t index)
 {
     const HypPlan__Step *step = r->p->steps[index];
     hyp_step_work work = hyp_plan_step_work(r->p, index, r->values);
-    hyp_strbuf_printf(&r->sb, "  %3u  %s  (kernel %s)  ", index, step->label, hyp_plan_kernel_name(step));
+    hyp_strbuf_printf(&r->sb, "  %3u", index);
+    put_name(r, "  ", step->label, "");
+    put_name(r, "  (kernel ", hyp_plan_kernel_name(step), ")  ");
     text_shapes(r, step, hyp_plan_step_reads);
     hyp_strbuf_puts(&r->sb, " -> ");
     text_shapes(r, step, hyp_plan_step_writes);
@@ -155,14 +169,18 @@ static void write_text(report *r)
     hyp_strbuf *sb = &r->sb;
     hyp_strbuf_printf(sb, "plan      %s, %" PRIu64 " bytes, format %u.%u\n", r->path, r->plan->file_bytes,
                       r->plan->major, r->plan->minor);
-    hyp_strbuf_printf(sb, "producer  %s\n", p->producer);
-    hyp_strbuf_printf(sb, "target    %s, precision %s\n", p->target, p->precision);
-    hyp_strbuf_printf(sb, "model     %s, hash %016" PRIx64 "\n", p->model_name, p->model_hash);
+    put_name(r, "producer  ", p->producer, "\n");
+    put_name(r, "target    ", p->target, ", ");
+    put_name(r, "precision ", p->precision, "\n");
+    put_name(r, "model     ", p->model_name, "");
+    hyp_strbuf_printf(sb, ", hash %016" PRIx64 "\n", p->model_hash);
     for (size_t i = 0; i < p->n_flags; i++)
-        hyp_strbuf_printf(sb, "%s%s%s", i ? " " : "flags     ", p->flags[i], i + 1 == p->n_flags ? "\n" : "");
-    for (size_t i = 0; i < p->n_symbols; i++)
-        hyp_strbuf_printf(sb, "symbol    %s = %" PRId64 "%s\n", p->symbols[i], r->symbols[i],
+        put_name(r, i ? " " : "flags     ", p->flags[i], i + 1 == p->n_flags ? "\n" : "");
+    for (size_t i = 0; i < p->n_symbols; i++) {
+        put_name(r, "symbol    ", p->symbols[i], "");
+        hyp_strbuf_printf(sb, " = %" PRId64 "%s\n", r->symbols[i],
                           r->given[i] ? "" : " (no value was given; the figures below count it as 1)");
+    }
     text_io(r, "inputs", p->inputs, p->n_inputs);
     text_io(r, "outputs", p->outputs, p->n_outputs);
     hyp_strbuf_printf(sb, "weights   %" PRIu64 " bytes in %zu tensors\n", r->plan->weights_bytes, weight_count(p));
@@ -181,8 +199,10 @@ static void write_text(report *r)
     if (r->plan->device) text_device(r, r->plan->device);
     if (!(predicted > 0)) return;
     hyp_strbuf_printf(sb, "predicted %.2f us", predicted * 1e6);
-    for (size_t i = 0; i < p->n_typical_sizes; i++)
-        hyp_strbuf_printf(sb, "%s%s = %" PRIu64, i ? ", " : " for ", p->symbols[i], p->typical_sizes[i]);
+    for (size_t i = 0; i < p->n_typical_sizes; i++) {
+        put_name(r, i ? ", " : " for ", p->symbols[i], "");
+        hyp_strbuf_printf(sb, " = %" PRIu64, p->typical_sizes[i]);
+    }
     hyp_strbuf_puts(sb, "\n");
 }
 
@@ -342,6 +362,19 @@ static void write_json(report *r)
 
 /* ---- entry --------------------------------------------------------------------------------------------- */
 
+static hyp_status unknown_symbol(const report *r, const char *name, hyp_diag *diag)
+{
+    size_t count = r->p->n_symbols;
+    const char **names = hyp_calloc(count + 1, sizeof *names);
+    if (!names) return hyp_fail_memory(diag, count * sizeof *names);
+    for (size_t i = 0; i < count; i++) names[i] = r->p->symbols[i];
+    const char *near = hyp_nearest(name, names);
+    if (!near && count) near = names[0];
+    hyp_free(names);
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: the plan has no symbolic dim '%s'%s%s%s", r->path, name,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 static hyp_status set_symbols(report *r, const hyp_tensor *dims, size_t dim_count, hyp_diag *diag)
 {
     for (size_t s = 0; s < r->p->n_symbols; s++) r->symbols[s] = 1;
@@ -351,9 +384,7 @@ static hyp_status set_symbols(report *r, const hyp_tensor *dims, size_t dim_coun
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                             "dim %zu: the name of a symbol, rank 1 and its value, 0 or more, in dims[0] are needed", i);
         while (s < r->p->n_symbols && strcmp(r->p->symbols[s], dims[i].name) != 0) s++;
-        if (s == r->p->n_symbols)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: the plan has no symbolic dim '%s'%s%s", r->path,
-                            dims[i].name, s ? "; its first is " : "", s ? r->p->symbols[0] : "");
+        if (s == r->p->n_symbols) return unknown_symbol(r, dims[i].name, diag);
         r->symbols[s] = dims[i].dims[0];
         r->given[s] = true;
     }
@@ -379,10 +410,13 @@ hyp_status hyp_plan_describe(const char *path, bool json, const hyp_tensor *dims
             write_json(&r);
         else
             write_text(&r);
-        if (r.sb.failed)
+        hyp_strbuf text = {0};
+        if (r.sb.len && !json) hyp_strbuf_visible(&text, r.sb.data, true); /* symbols in dims, keys of a device */
+        if (r.sb.failed || text.failed)
             status = hyp_fail_memory(diag, r.sb.len);
         else
-            write(r.sb.data, r.sb.len, user);
+            write(json ? r.sb.data : text.data, json ? r.sb.len : text.len, user);
+        hyp_strbuf_dispose(&text);
     }
     hyp_strbuf_dispose(&r.sb);
     hyp_arena_dispose(&arena);

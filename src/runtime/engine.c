@@ -205,6 +205,24 @@ int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol)
     return 0;
 }
 
+hyp_status hyp_engine_find_symbol(const hyp_engine *engine, const char *name, hyp_diag *diag)
+{
+    const HypPlan__Program *p = engine->plan.program;
+    const char **names = hyp_calloc(p->n_symbols + p->n_equalities + 1, sizeof *names);
+    size_t count = 0;
+    if (!names) return hyp_fail_memory(diag, (p->n_symbols + p->n_equalities) * sizeof *names);
+    for (size_t s = 0; s < p->n_symbols; s++) names[count++] = p->symbols[s];
+    for (size_t e = 0; e < p->n_equalities; e++) names[count++] = p->equalities[e]->symbol;
+    bool found = false;
+    for (size_t i = 0; i < count; i++) found = found || strcmp(names[i], name) == 0;
+    const char *near = hyp_nearest(name, names);
+    if (!near && count) near = names[0];
+    hyp_free(names);
+    if (found) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the plan has no symbolic dim '%s'%s%s%s", name,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 /* Gives a symbol its size by name, or the axes of inputs that the model calls so. */
 static void set_size(const HypPlan__Program *p, const hyp_tensor *size, int64_t *const *dims, int64_t *symbols)
 {
@@ -248,3 +266,5 @@ hyp_status hyp_engine_complete_dims(const hyp_engine *engine, hyp_tensor *inputs
     hyp_arena_dispose(&arena);
     return status;
 }
+
+uint64_t hyp_engine_model_hash(const hyp_engine *engine) { return engine->plan.program->model_hash; }

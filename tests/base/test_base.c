@@ -103,8 +103,10 @@ static void sexpr_errors_name_the_place(void **state)
     static const struct {
         const char *text, *place;
     } cases[] = {
-        {"(a\n  (b", "t:2:3: this '(' is never closed"}, {"a)", "t:1:2: this ')' closes nothing"},
-        {"\n \"abc", "t:2:2: this string is not closed"}, {"\"\\q\"", "t:1:2: unknown escape"},
+        {"(a\n  (b", "t:2:3: this '(' is never closed"},
+        {"a)", "t:1:2: this ')' closes nothing"},
+        {"\n \"abc", "t:2:2: this string is not closed"},
+        {"\"\\q\"", "t:1:2: unknown escape"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hyp_arena arena = {0};
@@ -219,6 +221,19 @@ static void floats_ignore_the_locale(void **state)
         print_message("skipped: no locale with a decimal comma is installed; the C locale was tested\n");
         skip();
     }
+}
+
+static void text_is_shown_without_control_characters(void **state)
+{
+    (void)state;
+    char out[64], small[8];
+    assert_int_equal(hyp_visible("a\x1b[1m\n\x7f\xc2\x9b\xff\xc3\xa9", out, sizeof out), 30);
+    assert_string_equal(out, "a\\x1b[1m\\x0a\\x7f\\xc2\\x9b\\xff\xc3\xa9");
+    assert_int_equal(hyp_visible("abcde\x1bz", small, sizeof small), 10);
+    assert_string_equal(small, "abcde"); /* no half of a code, and nothing behind it */
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_fail(&diag, HYP_ERR_IO, "'%s'\n  line", "x\ny\r"), HYP_ERR_IO);
+    assert_string_equal(diag.message, "'x\\x0ay\\x0d'\n  line");
 }
 
 static void outfile_replaces_only_on_commit(void **state)
@@ -353,6 +368,7 @@ int main(void)
         cmocka_unit_test(floats_ignore_the_locale),
         cmocka_unit_test(halves_round_to_nearest_even),
         cmocka_unit_test(bytes_of_f8e4m3_round_to_nearest_even_and_saturate),
+        cmocka_unit_test(text_is_shown_without_control_characters),
         cmocka_unit_test(outfile_replaces_only_on_commit),
         cmocka_unit_test(outfile_follows_a_link),
         cmocka_unit_test(outfiles_of_one_path_are_apart),

@@ -3,7 +3,7 @@
 `pytorch-operator` and `pytorch-converted`. Each is compiled (optimized, and as imported) and run on the CPU and the
 reference backend, and every output is compared with the one that the test gives, within its tolerances.
 
-    judge_nodes.py [--filter TEXT] [--jobs N] [--least N] [--docs FILE] [--list] [--verbose]
+    judge_nodes.py [--filter TEXT] [--jobs N] [--least N] [--every N] [--docs FILE] [--list] [--verbose]
 
 A test passes, or is unsupported for the reason that the compiler gives, or fails: a wrong answer, an error of the run,
 a crash, an import that is refused as malformed. Inputs that must be known at compile time (axes, shapes, counts) are
@@ -255,12 +255,14 @@ def main():
     parser.add_argument("--filter", default="", help="a regular expression for names of tests or operators")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--least", type=int, default=0)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="run only one test of N")
     parser.add_argument("--docs")
     parser.add_argument("--list", action="store_true", help="print the result of every test")
     args = parser.parse_args()
     onnx = hyp.need("onnx")
     hyp.need("ml_dtypes", "onnx.numpy_helper")
     cases = [c for c in load_cases(onnx) if re.search(args.filter, c.name) or re.search(f"^({args.filter})$", c.op)]
+    cases = cases[::args.every]
     for name in ("hypatia", "hypatia-rt"):
         hyp.library(name)
     begin = time.time()
