@@ -161,6 +161,26 @@ static hyp_status all_equal(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* Within 64 unit roundoffs of the number, which the bound of class R allows, but at most 4e-6: a constant of 16 bits is
+ * the number as its type rounds it. */
+static hyp_status near(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr number;
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_FLOAT, &number, diag));
+    const hyp_rw_fact *f = fact(call, 0);
+    double want[3] = {number.f, 4e-6, number.f};
+    if (f->kind == HYP_RW_TENSOR && hyp_dtype_is_float(f->values[0].type.dtype)) {
+        hyp_dtype t = f->values[0].type.dtype;
+        uint64_t rounded = 0;
+        hyp_store_f64(t, &rounded, 0, number.f);
+        want[2] = hyp_load_f64(t, &rounded, 0);
+        if (t == HYP_F64) want[1] = 64 * 0x1p-53;
+        if (t == HYP_F32) want[1] = 64 * 0x1p-24;
+    }
+    *out = every_element(call, is_near, want);
+    return HYP_OK;
+}
+
 /* Between 2^-14 and 2^14: such numbers and their inverses are normal in every floating-point type. */
 static bool in_range(double value, const double *user)
 {
@@ -591,6 +611,17 @@ static const hyp_rw_callback table[] = {
     {"same", 2, is_same, NULL, "(same a b): the same class; of literals: the same text"},
     {"all-equal", -1, all_equal, NULL,
      "(all-equal c v [tol]): every element of the constant c is v, as its type rounds it or up to the tolerance"},
+    {"near", 2, near, NULL,
+     "(near c v): every element is v up to rounding: as the type rounds it, or within 64 units of its roundoff, at most 4e-6"},
+    {"determined", 1, hyp_rw_is_determined, NULL, "(determined x): IEEE arithmetic fixes its bits (see above)"},
+    {"finite", 1, hyp_rw_is_finite, NULL, "(finite c): every element is known to be a finite number"},
+    {"never-nan", 1, hyp_rw_never_nan, NULL, "(never-nan x): no element can be NaN"},
+    {"roomy", 1, hyp_rw_is_roomy, NULL, "(roomy x): the type has room for products that are larger than results: not f16"},
+    {"moderate", 1, hyp_rw_is_moderate, NULL, "(moderate c): every element is 0 or of a size within 2^-30 .. 2^30"},
+    {"scalable", 2, hyp_rw_scalable, NULL, "(scalable w c): any element of w times any of c is finite"},
+    {"addable", 2, hyp_rw_addable, NULL, "(addable b c): any element of b plus any of c is finite"},
+    {"multipliable", 2, hyp_rw_multipliable, NULL,
+     "(multipliable w c): so is any sum of as many such products as w's last size says"},
     {"power-of-two", 1, power_of_two, NULL, "(power-of-two c): every element of the constant is +-2^k, |k| <= 14"},
     {"invertible", 1, invertible, NULL, "(invertible c): every element of the constant is within 2^-14 .. 2^14"},
     {"positive", 1, positive, NULL, "(positive c): every element of the constant is finite and above 0"},

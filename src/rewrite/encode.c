@@ -34,6 +34,7 @@ void hyp_rw_dispose(hyp_rw *rw)
     hyp_vec_free(&rw->leaves);
     hyp_vec_free(&rw->inputs);
     hyp_vec_free(&rw->types);
+    hyp_vec_free(&rw->ranges);
     hyp_vec_free(&rw->encoded);
     hyp_vec_free(&rw->seen);
     hyp_free(rw->leaf_slots);
@@ -283,6 +284,7 @@ hyp_status hyp_rw_encode(hyp_rw *rw, const hyp_graph *in, hyp_diag *diag)
             HYP_TRY(encode_constant(rw, &in->values.data[i], &rw->class_of[i], diag));
     for (size_t i = 0; i < in->nodes.len; i++) HYP_TRY(encode_node(rw, (hyp_node_id)i, children, diag));
     HYP_TRY(hyp_egraph_rebuild(rw->eg, diag));
-    for (size_t i = 0; i < in->nodes.len && !rw->keeps_bits; i++) rw->keeps_bits = steps_on_bits(rw, &in->nodes.data[i]);
+    for (size_t i = 0; i < in->nodes.len && !rw->keeps_bits; i++)
+        rw->keeps_bits = steps_on_bits(rw, &in->nodes.data[i]);
     return HYP_OK;
 }

@@ -136,8 +136,12 @@ static hyp_status last_size(const hyp_call *call, hyp_class_id *out, hyp_diag *d
 
 static hyp_status last_axis(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 0);
-    return x && x->rank > 0 ? give_int(call, x->rank - 1, out, diag) : HYP_OK;
+    int32_t rank = 0;
+    for (size_t i = 0; i < call->arg_count; i++) {
+        const hyp_type *x = type_of(call, i);
+        if (x && x->rank > rank) rank = x->rank;
+    }
+    return rank > 0 ? give_int(call, rank - 1, out, diag) : HYP_OK;
 }
 
 static hyp_status tail(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
@@ -263,7 +267,8 @@ static hyp_status times(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
     if (c->kind != HYP_RW_TENSOR || !c->constant || !c->data || c->bytes != hyp_dtype_size(c->values[0].type.dtype))
         return HYP_OK;
     double product = a.f * hyp_load_f64(c->values[0].type.dtype, c->data, 0);
-    if (!isfinite(product) || (double)(float)product != product) return HYP_OK;
+    if (!(fabs(product) <= HYP_RW_MODERATE && fabs(product) >= 1 / HYP_RW_MODERATE) && product != 0) return HYP_OK;
+    if ((double)(float)product != product) return HYP_OK;
     return give_float(call, product, out, diag);
 }
 
@@ -552,7 +557,8 @@ static const hyp_rw_callback table[] = {
     {"column", 1, NULL, column, "(column w): the shape (N 1 ...) of the rank of w [N ...]"},
     {"width", 1, NULL, width, "(width w): the shape (K) of w [N K]"},
     {"last-size", 1, NULL, last_size, "(last-size x): the shape (d), d the last size of x"},
-    {"last-axis", 1, NULL, last_axis, "(last-axis x): the number of the last axis of x"},
+    {"last-axis", -1, NULL, last_axis,
+     "(last-axis x...): the number of the last axis of x, of several tensors in that of the highest rank"},
     {"only-at", 2, NULL, only_at, "(only-at a x): the shape of x with the size 1 on axis a"},
     {"ones", 1, NULL, ones, "(ones x): a 1 for every axis of x"},
     {"place-of", 3, NULL, place_of,
@@ -566,7 +572,9 @@ static const hyp_rw_callback table[] = {
     {"bounded", 3, NULL, bounded, "(bounded v a b): the number v, or a if it is below a, or b if it is above b"},
     {"number", 1, NULL, number, "(number c): the constant c of one element as a number"},
     {"decimal", 1, NULL, decimal, "(decimal c): the same, of an f32 the shortest decimal number that it stands for"},
-    {"times", 2, NULL, times, "(times a c): the number a times the constant c of one element, if a float holds it"},
+    {"times", 2, NULL, times,
+     "(times a c): the number a times the constant c of one element, if a float holds it and its size is 0 or within "
+     "2^-30 .. 2^30"},
     {"list", -1, NULL, list, "(list a...): the list of the items a; a list among them gives its items"},
     {"entry", 2, NULL, entry, "(entry s i): entry i of a list of sizes as a list of one, from the end when negative"},
     {"start-of", 2, NULL, start_of, "(start-of s i): the list of one with the sum of the sizes before entry i"},

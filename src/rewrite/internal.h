@@ -3,7 +3,8 @@
  *   language.c    rule text with :attributes  -->  positional terms
  *   encode.c      graph --> e-graph, constants shared
  *   facts.c       the analysis: types, contents, constants of every class
- *   conditions.c  what rules may ask; functions.c: what they may compute
+ *   range.c       how large elements are, asked by conditions
+ *   conditions.c, conditions_range.c  what rules may ask; functions.c: what they may compute
  *   constants.c   which e-nodes compute the constants; extract.c: which e-nodes to take; decode.c: extraction --> graph, provenance
  *   trace.c       one application as text and cost, for dumps
  *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not
@@ -22,6 +23,14 @@ typedef enum hyp_rw_kind {
     HYP_RW_TENSOR,
     HYP_RW_TUPLE /* the outputs of a node that may have several */
 } hyp_rw_kind;
+
+/* What is known of the sizes of a tensor's elements. */
+typedef struct hyp_rw_range {
+    bool no_nan;      /* and, where low and high are finite, no infinity */
+    double low, high; /* of elements that are no NaN */
+    double least;     /* no element but 0 is smaller in size; INFINITY where all are 0 */
+    bool asked;       /* of an entry in hyp_rw.ranges: it is one */
+} hyp_rw_range;
 
 /* What is known of an e-class. 0 = nothing yet. */
 typedef struct hyp_rw_fact {
@@ -47,6 +56,8 @@ typedef struct hyp_rw_leaf {
     bool copy;     /* data does not outlive this rewriting: a graph that uses it must copy it */
     uint64_t hash; /* of elided data; of data, when `hashed` */
     bool hashed;
+    bool scanned; /* its elements were read, and `range` is that of them */
+    hyp_rw_range range;
 } hyp_rw_leaf;
 
 /* What a symbol means at the head of an e-node. */
@@ -76,6 +87,7 @@ typedef struct hyp_rw {
     HYP_VEC(uint32_t) seen;    /* by e-node: == seen_stamp, visited by the provenance being gathered */
     uint32_t seen_stamp;
     HYP_VEC(const hyp_infer_value *) inputs; /* of the e-node being made */
+    HYP_VEC(hyp_rw_range) ranges; /* by class, of those that were asked: see range.c */
     bool keeps_bits; /* a step of `in` reads what is determined: see hyp_rw_may_unite */
     HYP_VEC(const hyp_type *) types;         /* of an e-node whose work is asked for */
     hyp_fold_budget fold;                    /* what constants may take; set before encoding, else what suits the graph */
@@ -138,6 +150,17 @@ HYP_NODISCARD hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_sh
 HYP_NODISCARD hyp_status hyp_rw_folds(hyp_rw *rw, const hyp_rw_node *n, const hyp_infer_value *results, uint32_t count,
                                       bool *out_folds, uint64_t *out_work, hyp_diag *diag);
 
+/* ---- range.c ------------------------------------------------------------------------------------- */
+
+/* The range of a class. The first question about a large constant reads it once. */
+HYP_NODISCARD hyp_status hyp_rw_range_of(hyp_rw *rw, hyp_class_id c, hyp_rw_range *out, hyp_diag *diag);
+/* A size up to which, and down to whose inverse, numbers can be multiplied in any order: docs/rules.md, class R. */
+#define HYP_RW_MODERATE 0x1p30
+double hyp_rw_most(hyp_rw_range r); /* the largest size */
+bool hyp_rw_is_bounded(hyp_rw_range r); /* no NaN, no infinity */
+/* Whether numbers of this size are finite in the type, with a little to spare for rounding on the way. */
+bool hyp_rw_fits(hyp_dtype t, double size);
+
 /* ---- language.c ---------------------------------------------------------------------------------- */
 
 /* A hyp_desugar_fn; its user is the hyp_rw. Terms of rules in the positional form that encoding uses. */
@@ -162,6 +185,16 @@ typedef struct hyp_rw_callback {
 } hyp_rw_callback;
 const hyp_rw_callback *hyp_rw_conditions(size_t *out_count);
 const hyp_rw_callback *hyp_rw_functions(size_t *out_count);
+
+/* Conditions of conditions_range.c; the table says what they are. */
+hyp_status hyp_rw_is_determined(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_is_finite(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_never_nan(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_is_roomy(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_is_moderate(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_scalable(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_addable(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_multipliable(const hyp_call *call, bool *out, hyp_diag *diag);
 
 /* The argument of a call as a tensor: false when it is none. */
 bool hyp_rw_tensor_arg(const hyp_call *call, size_t i, const hyp_infer_value **out);

@@ -133,8 +133,8 @@ static hyp_status on_near(const hyp_near_miss *near, void *user, hyp_diag *diag)
         hyp_strbuf_printf(a->q->out, "%s: it matches ", a->q->phase);
         hyp_rw_describe(&a->view, a->q->out, near->root);
         if (!hyp_rw_may_unite(a->q->rw, &a->rule, near->root, near->right))
-            hyp_strbuf_puts(a->q->out, " and its premises hold, but this value's bits are determined and another node of "
-                                       "the model jumps by the last bit of such values (floor, a cast, a comparison): only "
+            hyp_strbuf_puts(a->q->out, " and its premises hold, but this value's bits are determined and a node of the "
+                                       "model jumps by the last bit of such a value (floor, a cast, a comparison): only "
                                        "rules of class E may change it; --allow-approximate lifts this\n");
         else
             hyp_strbuf_puts(a->q->out, " and its premises hold, but it was not applied: it is disabled, or a limit ended "

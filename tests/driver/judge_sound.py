@@ -73,7 +73,84 @@ def divisions():
          {"x": x}, np.ceil((x * x) * f32(7)), {"two": f32(2), "a": f32(7)})
 
 
+# ---- what cancels, what is too large, what is no number ------------------------------------------------------------------
+
+
+def layer(x, w, b=None):
+    y = x.astype(f64) @ w.astype(f64)
+    return y if b is None else y + b.astype(f64)
+
+
+def differences():
+    days = 1.6e9 + np.arange(0, 512, dtype=f64).reshape(64, 8) * 86400
+    x, mean, scale = days.astype(f32), f32(1.62e9), f32(1e-7)
+    w = (np.arange(40).reshape(8, 5) % 7 / f32(7) - f32(0.4)).astype(f32)
+    shifted = (x - mean).astype(f32)
+    for name, extra, b in [("a layer", [], None), ("a layer with a bias", ["b"], np.linspace(-1, 1, 5, dtype=f32))]:
+        constants = {"m": mean, "s": scale, "w": w} | ({"b": b} if extra else {})
+        nodes = [node("Sub", "x m", "d"), node("Mul", "d s", "e"),
+                 node("Gemm", "e w b", "y") if extra else node("MatMul", "e w", "y")]
+        wanted = layer(shifted * scale, w, b)
+        bound = (64 + 16) * 2.0 ** -24 * (np.abs(shifted.astype(f64)) @ np.abs(w.astype(f64)) * float(scale) + 1)
+        case(f"times through a standard scaler and {name}", nodes, {"x": x}, wanted.astype(f32), constants, bound)
+
+
+def ranges():
+    x = np.full((1, 4), 1 / 1024, f16)
+    w, c = np.full((4, 2), 512, f16), np.full(2, 256, f16)
+    case("a large factor behind large weights, f16", [node("MatMul", "x w", "p"), node("Mul", "p c", "y")], {"x": x},
+         np.full((1, 2), 512, f16), {"w": w, "c": c})
+    case("a large factor before large weights, f16", [node("Mul", "x c", "p"), node("MatMul", "p w", "y")], {"x": x},
+         np.full((1, 2), 512, f16), {"w": w, "c": np.full(4, 256, f16)})
+    a, b, d = np.full((256, 64), 1 / 1024, f16), np.full((64, 64), 400, f16), np.full((64, 2), 3.75, f16)
+    case("products in a row, f16", [node("MatMul", "a b", "p"), node("MatMul", "p d", "y")], {"a": a, "b": b, "d": d},
+         np.full((256, 2), 6000, f16))
+    case("a number in a product, f16", [node("Mul", "y0 c", "p"), node("Mul", "x p", "y")],
+         {"x": np.full(5, 300, f16), "y0": np.full(5, 300, f16)}, np.full(5, 90, f16) * f16(1), {"c": f16(1 / 1000)},
+         within=0.1)
+    case("a number in a product, f32", [node("Mul", "y0 c", "p"), node("Mul", "x p", "y")],
+         {"x": np.full(5, 1e30, f32), "y0": np.full(5, 1e30, f32)}, np.full(5, f32(1e30) * (f32(1e30) * f32(1e-30))),
+         {"c": f32(1e-30)})
+    x = np.array([[1e-30, 2e-30]], f32)
+    case("large weights and large factors, f32", [node("MatMul", "x w", "p"), node("Mul", "p c", "y")], {"x": x},
+         np.full((1, 3), 3e20, f32), {"w": np.full((2, 3), 1e30, f32), "c": np.full(3, 1e20, f32)}, within=1e15)
+    case("sums of inputs of one layer, f16", [node("MatMul", "x w", "p"), node("MatMul", "v w", "q"), node("Add", "p q", "y")],
+         {"x": np.full((2, 2), 60000, f16), "v": np.full((2, 2), 30000, f16)}, np.full((2, 3), 45000, f16),
+         {"w": np.full((2, 3), 0.25, f16)}, within=64)
+    case("two biases, f16", [node("MatMul", "x w", "p"), node("Add", "p b", "q"), node("Add", "q b", "y")],
+         {"x": np.full((1, 2), 30000, f16)}, np.full((1, 3), 20000, f16),
+         {"w": np.full((2, 3), -1, f16), "b": np.full(3, 40000, f16)})
+
+
+def numbers():
+    x = np.array([np.nan, 1, -1, np.inf, -np.inf, 0], f32)
+    for name, behind in [("an input", []), ("a function", [node("Elu", "x", "v")])]:
+        of = "v" if behind else "x"
+        v = np.where(x < 0, np.expm1(x), x) if behind else x
+        case(f"the choice of what is above 0, of {name}", [*behind, node("Less", f"zero {of}", "c"),
+                                                           node("Where", f"c {of} zero", "y")], {"x": x},
+             np.where(0 < v, v, f32(0)).astype(f32), {"zero": f32(0)})
+        case(f"the choice of what is below 1, of {name}", [*behind, node("Less", f"{of} one", "c"),
+                                                           node("Where", f"c {of} one", "y")], {"x": x},
+             np.where(v < 1, v, f32(1)).astype(f32), {"one": f32(1)}, within=1e-6)
+    x = np.linspace(-6, 6, 301, dtype=f32)
+    from math import erf
+    gate = np.array([erf(float(v) * 0.7078) for v in x])
+    case("a gelu of another number", [node("Mul", "x r", "a"), node("Erf", "a", "b"), node("Add", "b one", "c"),
+                                      node("Mul", "x c", "d"), node("Mul", "d half", "y")], {"x": x},
+         (x * (1 + gate) / 2).astype(f32), {"r": f32(0.7078), "one": f32(1), "half": f32(0.5)}, within=4e-6)
+    x = np.zeros((1, 1, 2, 2), f32)
+    w = np.full((1, 1, 2, 2), np.inf, f32)
+    wanted = np.full((1, 1, 3, 3), np.nan, f32)
+    wanted[0, 0, 1, 1] = np.inf
+    case("zeros around an image, times infinity", [node("Pad", "x p", "z"), node("Conv", "z w", "y")], {"x": x + 1},
+         wanted, {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1]), "w": w})
+
+
 divisions()
+differences()
+ranges()
+numbers()
 
 
 def same(actual, wanted, within):

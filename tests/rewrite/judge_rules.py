@@ -32,6 +32,11 @@ def read_tensor(text):
     return X.tensor(t, np.frombuffer(bytes.fromhex(data), X.TYPES[t]).reshape(shape))
 
 
+def read_constant(text):
+    y = read_tensor(text)
+    return X.constant(y.t, y.x)
+
+
 def move(op, a, ins, outs, types):
     """Operators that only move elements; a list of outputs."""
     x = ins[0]
@@ -141,7 +146,7 @@ def run_node(op, a, ins, outs, types):
 
 
 def run_graph(graph, inputs):
-    values = {int(i): read_tensor(t) for i, t in graph["consts"].items()}
+    values = {int(i): read_constant(t) for i, t in graph["consts"].items()}
     values.update(zip(graph["inputs"], inputs))
     for op, attrs, ins, outs, types in graph["nodes"]:
         made = run_node(op, attrs, [None if i is None else values[i] for i in ins], outs, types)

@@ -73,6 +73,14 @@ def tensor(t, x, d=True):
     return T(t, np.asarray(x, TYPES[t]), d=d)
 
 
+def constant(t, x):
+    """Of a size of at least the root of the smallest normal number: products of two constants are rounded to the type."""
+    y = tensor(t, x)
+    if y.real:
+        y.s = np.maximum(y.s, np.sqrt(NORMAL[t]))
+    return y
+
+
 def narrow(v, t):
     """A long double rounded once to the type; through odd rounding where numpy would round twice."""
     v = np.asarray(v, L)

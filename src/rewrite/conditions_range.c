@@ -1,0 +1,100 @@
+/* What a rule may ask about the sizes of elements, and about bits. Rows of the table in conditions.c. */
+#include <math.h>
+
+#include "rewrite/internal.h"
+
+static const hyp_type *type_of(const hyp_call *call)
+{
+    const hyp_infer_value *v;
+    return hyp_rw_tensor_arg(call, 0, &v) ? &v->type : NULL;
+}
+
+hyp_status hyp_rw_is_determined(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)diag;
+    *out = hyp_rw_fact_of(call->user, call->args[0])->kind == HYP_RW_TENSOR && hyp_rw_fact_of(call->user, call->args[0])->determined;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_is_finite(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_rw_range r;
+    HYP_TRY(hyp_rw_range_of(call->user, call->args[0], &r, diag));
+    *out = hyp_rw_is_bounded(r);
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_never_nan(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_rw_range r;
+    HYP_TRY(hyp_rw_range_of(call->user, call->args[0], &r, diag));
+    *out = r.no_nan;
+    return HYP_OK;
+}
+
+/* f16 and narrower types have no room for products and sums in between that are larger than the result. */
+hyp_status hyp_rw_is_roomy(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = type_of(call);
+    (void)diag;
+    *out = t && t->dtype != HYP_F16 && t->dtype != HYP_F8E4M3;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_is_moderate(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = type_of(call);
+    hyp_rw_range r;
+    *out = t && !hyp_dtype_is_float(t->dtype);
+    if (!t || *out) return HYP_OK;
+    HYP_TRY(hyp_rw_range_of(call->user, call->args[0], &r, diag));
+    *out = hyp_rw_is_bounded(r) && hyp_rw_most(r) <= HYP_RW_MODERATE && r.least >= 1 / HYP_RW_MODERATE;
+    return HYP_OK;
+}
+
+/* Whether a combination of two constants, whose largest sizes give `most`, is finite; integers wrap. */
+static hyp_status combine(const hyp_call *call, double (*most)(double, double, const hyp_type *), bool *out,
+                          hyp_diag *diag)
+{
+    const hyp_type *t = type_of(call);
+    hyp_rw_range a, b;
+    *out = t && !hyp_dtype_is_float(t->dtype);
+    if (!t || *out) return HYP_OK;
+    HYP_TRY(hyp_rw_range_of(call->user, call->args[0], &a, diag));
+    HYP_TRY(hyp_rw_range_of(call->user, call->args[1], &b, diag));
+    *out = hyp_rw_is_bounded(a) && hyp_rw_is_bounded(b) && hyp_rw_fits(t->dtype, most(hyp_rw_most(a), hyp_rw_most(b), t));
+    return HYP_OK;
+}
+
+static double most_product(double a, double b, const hyp_type *t)
+{
+    (void)t;
+    return a * b;
+}
+
+static double most_sum(double a, double b, const hyp_type *t)
+{
+    (void)t;
+    return a + b;
+}
+
+static double most_dot(double a, double b, const hyp_type *t)
+{
+    hyp_dim k = t->rank > 0 ? t->dims[t->rank - 1] : -1;
+    return hyp_dim_is_const(k) ? (double)k * a * b : INFINITY;
+}
+
+hyp_status hyp_rw_scalable(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return combine(call, most_product, out, diag);
+}
+
+hyp_status hyp_rw_addable(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return combine(call, most_sum, out, diag);
+}
+
+hyp_status hyp_rw_multipliable(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return combine(call, most_dot, out, diag);
+}
