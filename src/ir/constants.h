@@ -59,7 +59,7 @@ HYP_NODISCARD hyp_status hyp_constants_want(hyp_constants *c, hyp_value_id v, co
 HYP_NODISCARD hyp_status hyp_constants_take(hyp_constants *c, hyp_value_id v, void **out, hyp_diag *diag);
 
 /* The graph with constants in place of nodes that compute small ones: before rewriting, so that no rule, which may
- * round otherwise, changes what the model's own arithmetic gives. Results of up to a MiB, 16 MiB of them together; what
+ * round otherwise, changes what the model's own arithmetic gives. Results of up to 4 MiB, 32 MiB of them together; what
  * only moves or converts elements stays. *out is set on success and need not be initialised; it borrows what `in`
  * borrows. */
 HYP_NODISCARD hyp_status hyp_graph_fold(const hyp_graph *in, const hyp_fold_budget *budget, hyp_graph *out,

@@ -1,7 +1,7 @@
 /* Small results of arithmetic on constants become constants of the graph. */
 #include "ir/constants.h"
 
-enum { LARGEST = 1 << 20, TOGETHER = 16 << 20 }; /* bytes */
+enum { LARGEST = 4 << 20, TOGETHER = 32 << 20 }; /* bytes */
 
 typedef struct folding {
     const hyp_graph *in;
@@ -16,18 +16,25 @@ static bool is_arithmetic(const hyp_node *node)
            !(hyp_op_get(node->op)->flags & (HYP_OPF_VIEW | HYP_OPF_COPY));
 }
 
-static hyp_status choose(folding *f, const bool *constant, hyp_diag *diag)
+/* Of a chain of such nodes the last one: what only they read goes with them. */
+static hyp_status choose(folding *f, const bool *constant, bool *read, hyp_diag *diag)
 {
+    const hyp_graph *g = f->in;
     size_t together = 0;
-    for (size_t n = 0; n < f->in->nodes.len; n++) {
-        const hyp_node *node = &f->in->nodes.data[n];
+    for (size_t i = 0; i < g->outputs.len; i++) read[g->outputs.data[i].value] = true;
+    for (size_t n = g->nodes.len; n-- > 0;) {
+        const hyp_node *node = &g->nodes.data[n];
+        hyp_value_id v = node->outputs[0];
         size_t bytes;
-        if (!is_arithmetic(node) || !constant[node->outputs[0]]) continue;
-        if (!hyp_type_bytes(&f->in->values.data[node->outputs[0]].type, &bytes)) continue;
-        if (bytes > LARGEST || bytes > TOGETHER - together) continue;
-        together += bytes;
-        f->replaced[n] = true;
-        HYP_TRY(hyp_constants_want(f->constants, node->outputs[0], NULL, diag));
+        bool small = is_arithmetic(node) && constant[v] && hyp_type_bytes(&g->values.data[v].type, &bytes) &&
+                     bytes <= LARGEST && bytes <= TOGETHER - together;
+        if (small && read[v]) {
+            together += bytes;
+            f->replaced[n] = true;
+            HYP_TRY(hyp_constants_want(f->constants, v, NULL, diag));
+        }
+        for (uint32_t i = 0; !small && i < node->input_count; i++)
+            if (node->inputs[i] != HYP_NO_VALUE) read[node->inputs[i]] = true;
     }
     return HYP_OK;
 }
@@ -55,11 +62,11 @@ static hyp_status replace(void *user, hyp_graph *out, hyp_node_id n, const hyp_v
 
 static hyp_status fold(folding *f, const hyp_fold_budget *budget, hyp_graph *out, hyp_diag *diag)
 {
-    bool *constant = hyp_calloc(f->in->values.len + 1, sizeof *constant);
+    bool *constant = hyp_calloc(2 * f->in->values.len + 1, sizeof *constant);
     f->replaced = hyp_calloc(f->in->nodes.len + 1, sizeof *f->replaced);
     hyp_status status = constant && f->replaced ? HYP_OK : hyp_fail_memory(diag, f->in->values.len);
     if (status == HYP_OK) status = hyp_constants_find(f->in, budget, constant, diag);
-    if (status == HYP_OK) status = choose(f, constant, diag);
+    if (status == HYP_OK) status = choose(f, constant, constant + f->in->values.len, diag);
     hyp_graph folded;
     hyp_graph_init(&folded, f->in->dims);
     if (status == HYP_OK) status = hyp_graph_rebuild(f->in, replace, f, &folded, diag);
