@@ -35,6 +35,7 @@ enum {
     OPT_FOLD_BYTES,
     OPT_FOLD_FLOPS,
     OPT_VERIFY,
+    OPT_GOLDEN,
     OPT_DRY_RUN,
     OPT_TIMED,
     OPT_TUNE,
@@ -77,6 +78,7 @@ static const cli_option options[] = {
     [OPT_FOLD_BYTES] = {"max-fold-bytes", 0, "N", "constants computed before the plan runs: bytes (16 x the model's)"},
     [OPT_FOLD_FLOPS] = {"max-fold-flops", 0, "N", "constants computed before the plan runs: multiplications (2^34)"},
     [OPT_VERIFY] = {"verify", 0, "HOW", "compare the plan with the model first: strict, warn, off (by what it costs)"},
+    [OPT_GOLDEN] = {"golden", 0, "BYTES", "of samples and results that the plan keeps for 'hypatia verify'; 0: none"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
     [OPT_TIMED] = {"timed", 0, NULL, "time the plan here against those with less rewriting; keep the fastest"},
     [OPT_TUNE] = {"tune", 0, NULL, "with --target cuda: find the fastest products for the GPU here, for typical sizes"},
@@ -174,6 +176,13 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_FOLD_BYTES: return read_limit(args, option, value, &c->max_fold_bytes);
     case OPT_FOLD_FLOPS: return read_limit(args, option, value, &c->max_fold_flops);
     case OPT_VERIFY: c->verify = value; break;
+    case OPT_GOLDEN:
+        if (!cli_parse_int(value, 0, 1 << 24, &c->golden_bytes)) {
+            cli_usage_error(args, "--golden: '%s' is no number of bytes up to 16 MiB", value);
+            return false;
+        }
+        if (c->golden_bytes == 0) c->golden_bytes = -1;
+        break;
     case OPT_DRY_RUN: r->dry_run = true; break;
     case OPT_TIMED: r->timed = true; break;
     case OPT_TUNE: r->tune = true; break;

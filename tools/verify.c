@@ -31,7 +31,8 @@ typedef struct request {
 static void help(void)
 {
     printf(
-        "Usage: hypatia verify PLAN.bin --model MODEL.onnx [options]\n"
+        "Usage: hypatia verify PLAN.bin [--model MODEL.onnx] [options]\n"
+        "Without a model: runs the plan on inputs whose results it keeps, and compares. With it:\n"
         "Runs both on the same inputs (random:0 where none is given), prints the mean, the largest and the largest\n"
         "relative difference, where it is and what tolerance would pass; the last line is PASSED or FAILED. Each "
         "element "
@@ -155,6 +156,84 @@ static int compare_with_model(session *s, const request *r)
     return code;
 }
 
+/* Inputs of a run that the plan keeps. */
+static int make_golden_inputs(session *s, size_t run)
+{
+    for (size_t i = 0; i < s->input_count; i++) {
+        hyp_golden_input in = hyp_engine_golden_input(s->engine, run, i);
+        hyp_tensor t = in.tensor;
+        hyp_diag diag = {0};
+        hyp_tensor_dispose(&s->inputs[i]);
+        if (hyp_tensor_alloc(&t, &diag) != HYP_OK) return cli_report(tool, &diag);
+        if (in.tensor.data)
+            memcpy(t.data, in.tensor.data, t.bytes);
+        else
+            hyp_tensor_draw(&t, (hyp_draw)in.how, in.seed, in.low, in.high);
+        s->inputs[i] = t;
+    }
+    return CLI_OK;
+}
+
+/* The elements of an output that the plan keeps, with their tolerances, as tensors of one axis. */
+static int judge_golden(const session *s, size_t run, size_t i)
+{
+    hyp_golden_output g = hyp_engine_golden_output(s->engine, run, i);
+    const hyp_tensor *whole = &s->outputs[i];
+    const char *name = hyp_engine_output(s->engine, i)->name;
+    if (whole->rank != g.tensor.rank ||
+        memcmp(whole->dims, g.tensor.dims, (size_t)whole->rank * sizeof *whole->dims) != 0) {
+        fprintf(stderr, "%s: output %s has other dims than the plan keeps\n", tool, name);
+        return CLI_MISMATCH;
+    }
+    if (g.kept == 0) return CLI_OK;
+    hyp_tensor actual = {.dtype = whole->dtype, .rank = 1, .dims = {(int64_t)g.kept}}, expected = actual;
+    hyp_tensor tolerance = {.dtype = HYP_F64, .rank = 1, .dims = {(int64_t)g.kept}};
+    hyp_diag diag = {0};
+    size_t size = hyp_dtype_size(whole->dtype);
+    int code = CLI_OK;
+    if (hyp_tensor_alloc(&actual, &diag) != HYP_OK || hyp_tensor_alloc(&tolerance, &diag) != HYP_OK)
+        code = cli_report(tool, &diag);
+    for (size_t k = 0; k < g.kept && code == CLI_OK; k++) {
+        memcpy((char *)actual.data + k * size, (const char *)whole->data + k * (size_t)g.stride * size, size);
+        ((double *)tolerance.data)[k] = hyp_engine_golden_tolerance(s->engine, run, i, k);
+    }
+    expected.data = g.tensor.data;
+    expected.bytes = g.tensor.bytes;
+    if (code == CLI_OK) {
+        printf("run %zu, every %lluth of ", run, (unsigned long long)g.stride);
+        print_tensor_type(stdout, name, whole);
+        fputs(": ", stdout);
+        code = judge_output("kept", &actual, &expected, &tolerance);
+    }
+    hyp_tensor_dispose(&actual);
+    hyp_tensor_dispose(&tolerance);
+    return code;
+}
+
+/* Compares the plan with the results that it keeps. */
+static int verify_golden(session *s, const session_options *o)
+{
+    size_t runs = hyp_engine_golden_count(s->engine);
+    if (runs == 0) {
+        fprintf(stderr,
+                "%s: %s keeps no results to verify it with; give its model (--model MODEL.onnx), or compile it with "
+                "--verify strict\n",
+                tool, o->plan);
+        return CLI_USAGE;
+    }
+    int code = CLI_OK;
+    for (size_t r = 0; r < runs && code != CLI_FAILED; r++) {
+        int one = make_golden_inputs(s, r);
+        if (one == CLI_OK) one = session_make_outputs(s, tool);
+        if (one == CLI_OK) one = session_run(s, tool);
+        if (one != CLI_OK) return one;
+        for (size_t i = 0; i < s->output_count; i++)
+            if (judge_golden(s, r, i) != CLI_OK) code = CLI_MISMATCH;
+    }
+    printf("%s\n", code == CLI_OK ? "PASSED" : "FAILED");
+    return code;
+}
+
 int command_verify(int argc, char **argv)
 {
     request r = {.rtol = 1e-3, .atol = 1e-5};
@@ -162,11 +241,17 @@ int command_verify(int argc, char **argv)
     cli_args args = cli_begin(tool, options, argc, argv);
     int code;
     if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
-    if (!r.model) {
-        code = cli_usage_error(&args, "no model was given (--model MODEL.onnx)");
+    if (!r.model && (r.fixed || r.session.inputs.count || r.session.dims.count)) {
+        code = cli_usage_error(&args,
+                               "without a model (--model MODEL.onnx) a plan is verified with what it keeps: inputs, "
+                               "dims and tolerances are known");
         goto done;
     }
     code = session_open(&s, &r.session, tool);
+    if (code == CLI_OK && !r.model) {
+        code = verify_golden(&s, &r.session);
+        goto done;
+    }
     if (code == CLI_OK) code = check_model(&s, &r);
     if (code == CLI_OK) code = session_make_inputs(&s, &r.session, "random:0", &args);
     if (code == CLI_OK) code = session_make_outputs(&s, tool);

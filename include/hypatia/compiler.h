@@ -96,6 +96,9 @@ typedef struct hyp_compile_options {
     const char *verify;
     hyp_run_plan_fn run_plan; /* NULL: nothing is verified */
     void *run_plan_user;
+    /* Bytes of samples and expected results that the plan keeps, so that `hypatia verify` needs nothing else; -1 = none, 0 = a
+     * fiftieth of the weights, 1 KiB at least and 16 at most. None are kept of what is not verified. */
+    int64_t golden_bytes;
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {

@@ -74,6 +74,25 @@ HYP_API const char *hyp_engine_device_name(const hyp_engine *engine); /* "cpu (o
 HYP_API const char *hyp_engine_precision(const hyp_engine *engine); /* that the plan was compiled for: "fp32", "bf16", ... */
 HYP_API uint64_t hyp_engine_model_hash(const hyp_engine *engine); /* of the model that the plan was made of; 0 = unknown */
 
+/* Runs of the model that the plan keeps: inputs, and some of what comes out. Borrowed from the engine. */
+typedef struct hyp_golden_input {
+    hyp_tensor tensor; /* dims and type; data NULL where it is drawn: hyp_tensor_draw(tensor, how, seed, low, high) */
+    uint32_t how;
+    uint64_t seed;
+    int64_t low, high;
+} hyp_golden_input;
+typedef struct hyp_golden_output {
+    hyp_tensor tensor;  /* dims and type of the whole output; its data are those of the elements that are kept: 0, stride,
+                         * 2 stride, ... */
+    size_t kept;        /* how many */
+    uint64_t stride;
+} hyp_golden_output;
+HYP_API size_t hyp_engine_golden_count(const hyp_engine *engine);
+HYP_API hyp_golden_input hyp_engine_golden_input(const hyp_engine *engine, size_t run, size_t input);
+HYP_API hyp_golden_output hyp_engine_golden_output(const hyp_engine *engine, size_t run, size_t output);
+/* How far element i of the kept ones may be off; 0: not at all, INFINITY: nothing is said. */
+HYP_API double hyp_engine_golden_tolerance(const hyp_engine *engine, size_t run, size_t output, size_t i);
+
 /* A step as the plan describes it; texts are borrowed from the engine. */
 typedef struct hyp_step_info {
     const char *label;        /* the operator as people write it: "fused-mlp" */

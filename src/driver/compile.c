@@ -205,8 +205,9 @@ static hyp_status expect(compilation *c, hyp_diag *diag)
         hyp_strbuf_puts(&c->verification.text, "not verified: nothing was written");
         return HYP_OK;
     }
-    return hyp_verification_prepare(&c->verification, &c->imported, &c->settings, o->no_rewrite ? NULL : &c->rewrite,
-                                    compiled, diag);
+    HYP_TRY(hyp_verification_prepare(&c->verification, &c->imported, &c->settings, o->no_rewrite ? NULL : &c->rewrite,
+                                     compiled, diag));
+    return hyp_golden_add(&c->verification, &c->lowered, diag);
 }
 
 static hyp_status check_plan(void *user, const char *path, hyp_diag *diag)

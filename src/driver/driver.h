@@ -102,6 +102,7 @@ typedef struct hyp_verification {
     size_t count;
     double predicted; /* seconds that the interpreter takes for the samples, by an estimate of operations */
     double seconds;   /* that it took */
+    bool by_time;     /* how long the compilation took decided what is done */
     bool ran, failed;
     hyp_strbuf text;  /* of the summary: what was done and found, or why nothing was */
     hyp_strbuf fault; /* where the plan is wrong: output, place, values */
@@ -116,6 +117,11 @@ HYP_NODISCARD hyp_status hyp_verification_prepare(hyp_verification *v, const hyp
 /* Runs the plan in this file and compares; sets `failed`, and in strict mode returns HYP_ERR_MISMATCH. */
 HYP_NODISCARD hyp_status hyp_verification_run(hyp_verification *v, const char *plan, hyp_diag *diag);
 void hyp_verification_dispose(hyp_verification *v);
+
+/* ---- golden.c --------------------------------------------------------------------------------------------- */
+
+/* Puts samples with what is expected into the program that is written, as far as its budget goes. */
+HYP_NODISCARD hyp_status hyp_golden_add(const hyp_verification *v, hyp_lowered *lowered, hyp_diag *diag);
 
 /* ---- blame.c ---------------------------------------------------------------------------------------------- */
 

@@ -196,7 +196,9 @@ static hyp_status choose(hyp_verification *v, double compiled, int *out_draws, h
     }
     v->predicted = all;
     v->mode = wanted && strcmp(wanted, "warn") == 0 ? HYP_VERIFY_WARN : HYP_VERIFY_STRICT;
-    if (wanted || all < 1 || all < compiled / 10) return HYP_OK;
+    if (wanted || all < 1) return HYP_OK;
+    v->by_time = true;
+    if (all < compiled / 10) return HYP_OK;
     v->mode = HYP_VERIFY_WARN;
     *out_draws = 1;
     v->predicted = of_sample[0];

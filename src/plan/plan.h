@@ -13,7 +13,7 @@
 #include "plan.pb-c.h"
 
 #define HYP_PLAN_MAGIC "HYPPLAN\n"
-enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 0, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
+enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 1, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
 
 /* Limits of a Pointwise step, so that kernels can keep everything in fixed arrays. Registers are inputs and
  * instructions together. Every list of extents or strides in a program has at most HYP_MAX_RANK entries. */
@@ -127,6 +127,10 @@ typedef struct hyp_step_work {
     double flops, bytes;
 } hyp_step_work;
 hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step, const int64_t *values);
+
+/* A tolerance of Golden.Output, and the least byte that stands for at least this tolerance. */
+double hyp_plan_tolerance(uint8_t byte);
+uint8_t hyp_plan_tolerance_byte(double tolerance);
 
 /* The tensor that holds the bytes: `tensor` itself, or what it is a view of. */
 static inline uint32_t hyp_plan_root(const HypPlan__Program *program, uint32_t tensor)

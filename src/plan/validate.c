@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "plan/golden.h"
 #include "plan/plan.h"
 
 typedef HypPlan__Tensor tensor;
@@ -658,6 +659,7 @@ hyp_status hyp_plan_validate(const HypPlan__Program *program, hyp_diag *diag)
 {
     check c = {.program = program, .diag = diag};
     hyp_status status = check_program(&c);
+    if (status == HYP_OK) status = hyp_plan_validate_golden(program, diag);
     hyp_arena_dispose(&c.arena);
     return status;
 }

@@ -258,13 +258,66 @@ static void flips_behind_valid_checksums_never_crash(void **state)
     hyp_aligned_free(bytes);
 }
 
+/* What a plan keeps to be verified with belongs to its inputs and outputs, or the plan is refused. */
+static void kept_runs_fit_the_program(void **state)
+{
+    fixture *f = *state;
+    uint64_t dims[HYP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    HypPlan__Golden__Input inputs[16], *in[16];
+    HypPlan__Golden__Output outputs[16], *out[16];
+    HypPlan__Golden run = HYP_PLAN__GOLDEN__INIT, *runs = &run;
+    HypPlan__Program *p = f->program;
+    run.n_inputs = p->n_inputs;
+    run.n_outputs = p->n_outputs;
+    run.inputs = in;
+    run.outputs = out;
+    assert_true(p->n_inputs <= 16 && p->n_outputs <= 16);
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        hyp_plan__golden__input__init(in[i] = &inputs[i]);
+        inputs[i].dims = dims;
+        inputs[i].n_dims = p->tensors[p->inputs[i]]->n_dims;
+    }
+    for (size_t i = 0; i < p->n_outputs; i++) {
+        hyp_plan__golden__output__init(out[i] = &outputs[i]);
+        outputs[i].dims = dims;
+        outputs[i].n_dims = p->tensors[p->outputs[i]]->n_dims;
+        outputs[i].stride = 1;
+    }
+    p->golden = &runs;
+    p->n_golden = 1;
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_OK);
+    inputs[0].how = 3; /* no way of drawing */
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_ERR_MALFORMED);
+    inputs[0].how = 0;
+    inputs[0].n_dims++;
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_ERR_MALFORMED);
+    inputs[0].n_dims--;
+    uint8_t bytes[3] = {0};
+    outputs[0].tolerances = (ProtobufCBinaryData){1, bytes}; /* without its value */
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_ERR_MALFORMED);
+    outputs[0].tolerances.len = 0;
+    outputs[0].stride = 0;
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_ERR_MALFORMED);
+    outputs[0].stride = 1;
+    run.n_outputs = 0;
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_ERR_MALFORMED);
+    p->golden = NULL;
+    p->n_golden = 0;
+    /* A tolerance is never rounded down, and by no more than half an octave. */
+    for (double t = 1e-20; t < 1e12; t *= 1.37) {
+        double kept = hyp_plan_tolerance(hyp_plan_tolerance_byte(t));
+        assert_true(kept >= t && kept <= 1.42 * t);
+    }
+    assert_true(hyp_plan_tolerance(hyp_plan_tolerance_byte(0)) == 0);
+}
+
 static void another_major_version_is_incompatible(void **state)
 {
     fixture *f = *state;
     f->bytes[8] = HYP_PLAN_MAJOR + 1;
     hyp_diag diag = {0};
     char found[16];
-    snprintf(found, sizeof found, "%d.0", HYP_PLAN_MAJOR + 1);
+    snprintf(found, sizeof found, "%d.%d", HYP_PLAN_MAJOR + 1, HYP_PLAN_MINOR);
     assert_int_equal(open_bytes(f->bytes, f->size, &diag), HYP_ERR_INCOMPATIBLE);
     assert_non_null(strstr(diag.message, found));
     assert_non_null(strstr(diag.message, "again"));
@@ -929,6 +982,7 @@ int main(void)
         TEST(every_flipped_bit_is_noticed),
         TEST(flips_behind_valid_checksums_never_crash),
         TEST(another_major_version_is_incompatible),
+        TEST(kept_runs_fit_the_program),
         TEST(a_newer_minor_version_opens),
         TEST(other_files_are_named_as_no_plans),
         TEST(a_small_file_cannot_take_much_memory),

@@ -80,7 +80,8 @@ class CompileOptions(c.Structure):
                 ("dump_ir_stage", c.c_char_p), ("dump_ir", c.c_void_p), ("dump_ir_user", c.c_void_p),
                 ("progress", c.c_void_p), ("progress_user", c.c_void_p),
                 ("warning", c.c_void_p), ("warning_user", c.c_void_p),
-                ("verify", c.c_char_p), ("run_plan", c.c_void_p), ("run_plan_user", c.c_void_p)]
+                ("verify", c.c_char_p), ("run_plan", c.c_void_p), ("run_plan_user", c.c_void_p),
+                ("golden_bytes", c.c_int64)]
 
 
 _libraries = {}

@@ -171,7 +171,7 @@ def plans(folder):
     expect((FAILED, USAGE), run("--input", "x=@" + write(folder, "x.bin", b"123")), "x.bin")
     expect(USAGE, run("--input", "x=zeros", "--output", "q=@q.npy"), "q", "y")
     expect(USAGE, run("--input", "x=zeros", "--device", "tpu"), "tpu")
-    expect(USAGE, ["hypatia", "verify", plan], "--model")
+    expect(USAGE, ["hypatia", "verify", plan, "--dim", "batch=3"], "--model")
     other = save(folder, "other.onnx", mlp(seed=99))
     done = expect(MISMATCH, ["hypatia", "verify", plan, "--model", other, "--dim", "batch=3", "--device", "cpu",
                              "--any-model"])

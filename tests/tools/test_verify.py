@@ -127,11 +127,47 @@ def check_precisions(folder):
     assert done.returncode == 4 and done.stdout.endswith("FAILED\n"), done
 
 
+def check_golden(folder):
+    """A plan is checked with nothing but itself."""
+    plan, bare = os.path.join(folder, "golden.bin"), os.path.join(folder, "bare.bin")
+    run = lambda *args: hyp.tool("hypatia", "verify", *args)  # noqa: E731
+    hyp.tool("hypatiac", MODEL, "-o", plan)
+    hyp.tool("hypatiac", MODEL, "-o", bare, "--golden", "0")
+    kept = os.path.getsize(plan) - os.path.getsize(bare)
+    assert 500 < kept < 2500, kept
+    for device in ("cpu", "reference"):
+        done = run(plan, "--device", device)
+        assert done.returncode == 0 and done.stdout.count("mean difference") == 2, done
+        assert done.stdout.endswith("PASSED\n"), done.stdout
+    done = run(bare)
+    assert done.returncode == 2 and "keeps no results" in done.stderr, done
+    # What a wrong plan keeps is right: it fails wherever it goes.
+    rules = os.path.join(folder, "golden.rules")
+    with open(rules, "w") as file:
+        file.write('(rule relu-away :class E :doc "" (relu ?x) => ?x)\n')
+    done = compile(MODEL, "-o", plan, "--rules", rules, "--verify", "warn")
+    done = run(plan)
+    assert done.returncode == 4 and "times as large would pass" in done.stdout, done
+    assert done.stdout.endswith("FAILED\n"), done.stdout
+    # Samples of the user's own are kept as they are, where they are small.
+    images = np.random.default_rng(1).random((2, 64), np.float32)
+    np.save(os.path.join(folder, "image.npy"), images)
+    done = compile(MODEL, "-o", plan, "--golden", "4096", "--samples", f"image=@{folder}/image.npy")
+    assert done.returncode == 0 and "verified: strict, 1 sample," in done.stdout, done
+    done = run(plan)
+    assert done.returncode == 0 and "probabilities f32[2 10]" in done.stdout, done
+    # The same model and options, the same bytes.
+    first = open(plan, "rb").read()
+    compile(MODEL, "-o", plan, "--golden", "4096", "--samples", f"image=@{folder}/image.npy")
+    assert open(plan, "rb").read() == first
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         check_plain(folder)
         check_wrong_rules(folder)
         check_precisions(folder)
+        check_golden(folder)
 
 
 if __name__ == "__main__":
