@@ -4,9 +4,13 @@
 typedef struct compiler {
     hyp_arena *arena;
     hyp_rule *rule;
+    const hyp_callback *callbacks;
     hyp_pat **atoms; /* e-nodes with variables below, in pre-order */
     bool *bound;     /* by register */
     bool *placed;    /* by atom */
+    const hyp_cond **finals; /* conditions that can end a search early */
+    uint32_t final_count;
+    bool *asked; /* by final condition: in the plan under way */
     hyp_diag *diag;
 } compiler;
 
@@ -73,6 +77,29 @@ static hyp_status place(compiler *c, uint32_t i, hyp_source source, uint32_t via
     return HYP_OK;
 }
 
+static bool is_bound(const compiler *c, const hyp_cond *cond)
+{
+    for (uint32_t i = 0; i < cond->count; i++)
+        if (!c->bound[cond->args[i].reg]) return false;
+    return true;
+}
+
+/* Gives the last step the final conditions that can be asked after it. A match that does not pass is none, and need not
+ * be kept to be asked again. */
+static hyp_status place_checks(compiler *c, hyp_plan *plan)
+{
+    hyp_step *step = &plan->steps[plan->count - 1];
+    if (c->final_count == 0) return HYP_OK;
+    step->checks = take(c, c->final_count, sizeof *step->checks);
+    if (!step->checks) return hyp_fail_memory(c->diag, c->final_count * sizeof *step->checks);
+    for (uint32_t i = 0; i < c->final_count; i++) {
+        if (c->asked[i] || !is_bound(c, c->finals[i])) continue;
+        c->asked[i] = true;
+        step->checks[step->check_count++] = c->finals[i];
+    }
+    return HYP_OK;
+}
+
 /* The plan whose atom `delta` is new; atom_count or more: whose ground term is. */
 static hyp_status make_plan(compiler *c, uint32_t delta, hyp_plan *plan)
 {
@@ -81,8 +108,12 @@ static hyp_status make_plan(compiler *c, uint32_t delta, hyp_plan *plan)
     if (!plan->steps) return hyp_fail_memory(c->diag, rule->atom_count * sizeof *plan->steps);
     for (uint32_t r = 0; r < rule->reg_count; r++) c->bound[r] = false;
     for (uint32_t i = 0; i < rule->atom_count; i++) c->placed[i] = false;
+    for (uint32_t i = 0; i < c->final_count; i++) c->asked[i] = false;
     for (uint32_t g = 0; g < rule->ground_count; g++) c->bound[rule->grounds[g]->reg] = true;
-    if (delta < rule->atom_count) HYP_TRY(place(c, delta, HYP_FROM_LOG, 0, true, false, plan));
+    if (delta < rule->atom_count) {
+        HYP_TRY(place(c, delta, HYP_FROM_LOG, 0, true, false, plan));
+        HYP_TRY(place_checks(c, plan));
+    }
     while (plan->count < rule->atom_count) {
         int best = -1;
         uint32_t next = 0, next_via = 0;
@@ -95,6 +126,7 @@ static hyp_status make_plan(compiler *c, uint32_t delta, hyp_plan *plan)
             if (score > best) best = score, next = i, next_via = via, next_source = source;
         }
         HYP_TRY(place(c, next, next_source, next_via, false, next < delta, plan));
+        HYP_TRY(place_checks(c, plan));
     }
     return HYP_OK;
 }
@@ -114,9 +146,34 @@ static bool add_builds(hyp_rule *rule, const hyp_pat *pat, uint32_t *out)
     return true;
 }
 
-hyp_status hyp_rule_compile(hyp_arena *arena, hyp_rule *rule, hyp_diag *diag)
+/* Gathers the final conditions on variables that must all hold; counts them where there is no room yet. */
+static void gather_finals(compiler *c, const hyp_cond *cond)
 {
-    compiler c = {.arena = arena, .rule = rule, .diag = diag};
+    for (uint32_t i = 0; cond->kind == HYP_COND_AND && i < cond->count; i++) gather_finals(c, &cond->kids[i]);
+    if (cond->kind != HYP_COND_CALL || !c->callbacks[cond->callback].final) return;
+    for (uint32_t i = 0; i < cond->count; i++)
+        if (cond->args[i].kind != HYP_PAT_VAR) return;
+    if (c->finals) c->finals[c->final_count] = cond;
+    c->final_count++;
+}
+
+static hyp_status find_finals(compiler *c)
+{
+    const hyp_cond *cond = c->rule->cond;
+    if (!cond) return HYP_OK;
+    gather_finals(c, cond);
+    if (!c->final_count) return HYP_OK;
+    c->finals = take(c, c->final_count, sizeof *c->finals);
+    c->asked = take(c, c->final_count, sizeof *c->asked);
+    if (!c->finals || !c->asked) return hyp_fail_memory(c->diag, c->final_count * sizeof *c->finals);
+    c->final_count = 0;
+    gather_finals(c, cond);
+    return HYP_OK;
+}
+
+hyp_status hyp_rule_compile(const hyp_egraph *eg, hyp_arena *arena, hyp_rule *rule, hyp_diag *diag)
+{
+    compiler c = {.arena = arena, .rule = rule, .callbacks = eg->callbacks.data, .diag = diag};
     size_t nodes = rule->left_nodes;
     c.atoms = take(&c, nodes, sizeof *c.atoms);
     c.bound = take(&c, rule->reg_count, sizeof *c.bound);
@@ -127,6 +184,7 @@ hyp_status hyp_rule_compile(hyp_arena *arena, hyp_rule *rule, hyp_diag *diag)
     rule->builds = take(&c, HYP_BUILD_LIMIT, sizeof *rule->builds);
     if (!rule->builds || !c.atoms || !c.bound || !c.placed || !rule->grounds || !rule->plans || !rule->ground_class)
         return hyp_fail_memory(diag, nodes * sizeof *rule->plans);
+    HYP_TRY(find_finals(&c));
     uint32_t root;
     rule->straight = !rule->cond && !rule->calls && rule->action_count == 1 && rule->actions[0].root &&
                      add_builds(rule, &rule->actions[0].right, &root);

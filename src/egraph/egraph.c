@@ -95,13 +95,19 @@ static hyp_status add_callback(hyp_egraph *eg, const char *name, const hyp_callb
 hyp_status hyp_egraph_register_condition(hyp_egraph *eg, const char *name, int arity, hyp_condition_fn fn, void *user,
                                          hyp_diag *diag)
 {
-    return add_callback(eg, name, &(hyp_callback){true, arity, fn, NULL, user}, diag);
+    return add_callback(eg, name, &(hyp_callback){.is_condition = true, .arity = arity, .condition = fn, .user = user}, diag);
+}
+
+void hyp_egraph_make_final(hyp_egraph *eg, const char *condition)
+{
+    for (size_t i = 0; i < eg->callbacks.len; i++)
+        if (strcmp(eg->callback_names.names.data[i], condition) == 0) eg->callbacks.data[i].final = true;
 }
 
 hyp_status hyp_egraph_register_function(hyp_egraph *eg, const char *name, int arity, hyp_function_fn fn, void *user,
                                         hyp_diag *diag)
 {
-    return add_callback(eg, name, &(hyp_callback){false, arity, NULL, fn, user}, diag);
+    return add_callback(eg, name, &(hyp_callback){.arity = arity, .function = fn, .user = user}, diag);
 }
 
 /* ---- terms -------------------------------------------------------------------------------------- */

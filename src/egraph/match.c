@@ -25,7 +25,37 @@ static inline hyp_status emit(hyp_search *s)
     return ++s->buffered == HYP_MATCH_BATCH ? flush(s) : HYP_OK;
 }
 
-static inline hyp_status go_on(run *m, uint32_t i) { return i + 1 == m->plan->count ? emit(m->s) : step_on(m, i + 1); }
+/* Asks the final conditions of a step. Its variables stand for classes as of the last rebuild; they are asked about as
+ * they are now, as conditions always are. */
+static hyp_status check(hyp_search *s, const hyp_step *step, bool *out)
+{
+    enum { MOST = 8 };
+    *out = true;
+    for (uint32_t i = 0; i < step->check_count && *out; i++) {
+        const hyp_cond *cond = step->checks[i];
+        const hyp_callback cb = s->eg->callbacks.data[cond->callback];
+        uint32_t args[MOST];
+        if (cond->count > MOST) continue;
+        for (uint32_t j = 0; j < cond->count; j++) args[j] = hyp_eg_find(s->eg, s->match[cond->args[j].reg]);
+        hyp_eg_view_release(s->eg);
+        hyp_call call = {.eg = s->eg, .args = args, .arg_count = cond->count, .user = cb.user};
+        hyp_status status = cb.condition(&call, out, s->diag);
+        if (status != HYP_OK && status != HYP_ERR_MALFORMED) return status;
+        if (status != HYP_OK) *out = true; /* what is wrong with it is told when it is applied */
+    }
+    return HYP_OK;
+}
+
+static inline hyp_status go_on(run *m, uint32_t i)
+{
+    const hyp_step *step = &m->plan->steps[i];
+    if (step->check_count) {
+        bool holds;
+        HYP_TRY(check(m->s, step, &holds));
+        if (!holds) return HYP_OK;
+    }
+    return i + 1 == m->plan->count ? emit(m->s) : step_on(m, i + 1);
+}
 
 /* Takes a row for step i if it agrees with what is bound, and goes on. Nothing that points into the rows is held over
  * go_on: a full batch is applied at once, and the arrays may move. */

@@ -372,7 +372,7 @@ static hyp_status add_rule(parser *p, const source *src)
         HYP_TRY(read_condition(p, src->condition, rule->cond));
     }
     rule->match_rows = p->eg->explain || has_sequence(p) ? rule->left_nodes : 0;
-    return hyp_rule_compile(&p->rules->arena, rule, p->diag);
+    return hyp_rule_compile(p->rules->eg, &p->rules->arena, rule, p->diag);
 }
 
 /* Reads `:keyword value` at form->items[*i]. */

@@ -74,6 +74,8 @@ typedef struct hyp_step {
      * that is not there goes to a place of its own at the end of the match. */
     bool plain, bind_kid[2];
     uint32_t op, kid_reg[2], class_reg, row_at;
+    const hyp_cond **checks; /* final conditions whose variables all stand for something from here on */
+    uint32_t check_count;
 } hyp_step;
 
 typedef struct hyp_plan {
@@ -163,7 +165,7 @@ static inline const hyp_rule *hyp_eg_rule(const hyp_egraph *eg, uint32_t ruleset
 /* Frees a ruleset for good. */
 void hyp_ruleset_free(struct hyp_ruleset *rules);
 /* Makes the plans of a rule whose patterns are there. */
-HYP_NODISCARD hyp_status hyp_rule_compile(hyp_arena *arena, hyp_rule *rule, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_rule_compile(const hyp_egraph *eg, hyp_arena *arena, hyp_rule *rule, hyp_diag *diag);
 
 /* ---- match.c ------------------------------------------------------------------------------------ */
 

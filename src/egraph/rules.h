@@ -40,4 +40,9 @@ typedef bool (*hyp_may_unite_fn)(void *user, const hyp_rule_info *rule, hyp_clas
 /* From now on a rule of this ruleset does nothing where fn says no. */
 void hyp_ruleset_guard(hyp_ruleset *rules, hyp_may_unite_fn fn, void *user);
 
+/* Says that a no of this condition is for good, of rules read from now on: where it is asked of variables alone, and all
+ * that the rule asks must hold, it is asked as soon as these stand for something, and the search goes no further. So a
+ * rule of three linears of one value does not meet all triples of which none will do. */
+void hyp_egraph_make_final(hyp_egraph *eg, const char *condition);
+
 #endif

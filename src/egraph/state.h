@@ -56,6 +56,7 @@ typedef struct hyp_callback {
     hyp_condition_fn condition;
     hyp_function_fn function;
     void *user;
+    bool final; /* a condition's no is for good: see hyp_egraph_make_final */
 } hyp_callback;
 
 /* What options.explain keeps. By row, of the capacity of the rows. */

@@ -1,4 +1,5 @@
 /* Saturation against known counts, known theorems and a naive search; limits, schedulers, determinism. */
+#include "egraph/rules.h"
 #include <pthread.h>
 
 #include "base/mem.h"
@@ -427,9 +428,47 @@ static void two_runs_give_the_same_ids(void **state)
     }
 }
 
+/* ---- final conditions -------------------------------------------------------------------------------- */
+
+static hyp_status is_named_a(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)diag;
+    *(size_t *)call->user += 1;
+    *out = *hyp_egraph_symbol_name(call->eg, hyp_enode_op(call->eg, call->args[0])) == 'a';
+    return HYP_OK;
+}
+
+/* A condition whose no is for good ends a search early; what is found is the same. */
+static void a_final_condition_ends_the_search(void **state)
+{
+    (void)state;
+    size_t nodes[2], asked[2] = {0, 0};
+    for (int final = 0; final < 2; final++) {
+        hyp_egraph *eg = new_graph(false, NULL);
+        must(hyp_egraph_register_condition(eg, "named-a", 1, is_named_a, &asked[final], &diag));
+        if (final) hyp_egraph_make_final(eg, "named-a");
+        hyp_ruleset *rules = rules_of(
+            eg, "(rule three (multi (?x = (f ?a ?z)) (?y = (f ?b ?z)) (?w = (f ?c ?z))) => (union ?x (t ?a ?b ?c))"
+                " :if (and (named-a ?a) (named-a ?b) (named-a ?c)))");
+        for (int i = 0; i < 26; i++) {
+            char text[16];
+            snprintf(text, sizeof text, "(f %c z)", 'a' + i);
+            term(eg, text);
+        }
+        run_checked(eg, rules, 4);
+        assert_true(equal(eg, "(f a z)", "(t a a a)"));
+        nodes[final] = hyp_egraph_node_count(eg);
+        hyp_ruleset_destroy(rules);
+        hyp_egraph_destroy(eg);
+    }
+    assert_int_equal(nodes[0], nodes[1]);
+    assert_true(asked[0] > 26 * 26 * 26 && asked[1] < 26 * 26);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_final_condition_ends_the_search),
         cmocka_unit_test(sums_saturate_to_the_closed_form),
         cmocka_unit_test(mathematics_grows_as_known),
         cmocka_unit_test(one_run_reports_every_iteration),

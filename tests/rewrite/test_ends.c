@@ -98,6 +98,31 @@ static void sums_behind_layers_end(void **state)
     }
 }
 
+/* Products in a row become one. There are n^2 runs of n layers, and little more than that may be looked at: no triples of
+ * what reads one value, no orders of the products of weights. */
+static void long_chains_of_products_end(void **state)
+{
+    (void)state;
+    enum { LAYERS = 40 };
+    hyp_strbuf sb = {0};
+    fixture f;
+    size_t matches = 0;
+    hyp_strbuf_puts(&sb, "(input x f32 n 16)");
+    for (int i = 0; i < LAYERS; i++) hyp_strbuf_printf(&sb, "(const w%d f32 16 16)", i);
+    hyp_strbuf_puts(&sb, "(let h x)");
+    for (int i = 0; i < LAYERS; i++) hyp_strbuf_printf(&sb, "(let h (matmul h w%d))", i);
+    hyp_strbuf_puts(&sb, "(out h)");
+    begin(&f, hyp_strbuf_text(&sb));
+    run(&f);
+    assert_int_equal(count_running(&f), 1);
+    assert_ends(&f, "products in a row", LAYERS + 10, 4 * LAYERS * LAYERS);
+    assert_true(f.report.phases[2].proven);
+    for (size_t i = 0; i < f.report.rule_count; i++) matches += f.report.rules[i].matches;
+    assert_true(matches < 20 * LAYERS * LAYERS);
+    end(&f);
+    hyp_strbuf_dispose(&sb);
+}
+
 /* ---- the rules themselves ---------------------------------------------------------------------------- */
 
 /* Rules of normalize that make a class. docs/rules.md says why none of them is fed by one of them. */
@@ -207,6 +232,7 @@ int main(void)
         cmocka_unit_test(rules_are_of_one_kind),
         cmocka_unit_test(what_does_nothing_ends),
         cmocka_unit_test(sums_behind_layers_end),
+        cmocka_unit_test(long_chains_of_products_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
