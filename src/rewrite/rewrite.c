@@ -91,8 +91,12 @@ static hyp_status grow_report(job *j, size_t count)
     return HYP_OK;
 }
 
-/* Reads every rule into one ruleset; the first time also into the report. */
-static hyp_status read_rules(job *j, hyp_rw *rw, hyp_ruleset **out)
+/* The last of the built-in texts that have rules of the first two phases. */
+static const char last_normal[] = "linear";
+
+/* Reads every rule into one ruleset; the first time also into the report. Later a phase need not read the texts behind
+ * those that have its rules; a rule has the same number in each. */
+static hyp_status read_rules(job *j, hyp_rw *rw, phase p, hyp_ruleset **out)
 {
     const char *file, *text;
     bool first_time = j->report->rule_count == 0;
@@ -103,6 +107,7 @@ static hyp_status read_rules(job *j, hyp_rw *rw, hyp_ruleset **out)
             HYP_TRY(hyp_ruleset_extend_with(*out, file, text, strlen(text), hyp_rw_desugar, rw, j->diag));
         else
             HYP_TRY(hyp_ruleset_parse_with(rw->eg, file, text, strlen(text), hyp_rw_desugar, rw, out, j->diag));
+        if (p == RECOGNIZE && !j->options->rule_file_count && strcmp(file, last_normal) == 0) break;
         if (!first_time) continue;
         HYP_TRY(grow_report(j, hyp_ruleset_count(*out)));
         HYP_TRY(keep_rules(j, *out, before, file));
@@ -156,7 +161,7 @@ static bool in_phase(const char *ruleset, phase p)
 
 static void enable_rules(const job *j, hyp_ruleset *rules, phase p)
 {
-    for (size_t i = 0; i < j->report->rule_count; i++) {
+    for (size_t i = 0; i < hyp_ruleset_count(rules); i++) {
         const hyp_rule_use *use = &j->report->rules[i];
         bool on = in_phase(use->ruleset, p) && (j->options->allow_approximate || strcmp(use->numeric_class, "A") != 0);
         hyp_ruleset_enable(rules, i, on && is_chosen(j->options, use->name));
@@ -267,7 +272,7 @@ static hyp_status run_in(job *j, hyp_rw *rw, phase p, const hyp_graph *in, hyp_g
 {
     hyp_ruleset *rules;
     HYP_TRY(hyp_rw_encode(rw, in, j->diag));
-    HYP_TRY(read_rules(j, rw, &rules));
+    HYP_TRY(read_rules(j, rw, p, &rules));
     if (p == NORMALIZE) HYP_TRY(check_names(j));
     hyp_rw_rules names = {j->names, j->report->rule_count};
     rw->keeps_bits = rw->keeps_bits && !j->options->allow_approximate;
@@ -389,7 +394,7 @@ static hyp_status list_in(job *j, hyp_rw *rw, hyp_dims *dims)
 {
     hyp_ruleset *rules;
     HYP_TRY(hyp_rw_init(rw, dims, j->diag));
-    HYP_TRY(read_rules(j, rw, &rules));
+    HYP_TRY(read_rules(j, rw, NORMALIZE, &rules));
     HYP_TRY(check_names(j));
     hyp_rewrite_report *report = j->report;
     size_t kept = 0;
