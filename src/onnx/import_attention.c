@@ -385,13 +385,6 @@ static hyp_status import_multi_head(hyp_onnx_node *n)
     hyp_value_id *operands[] = {&a.q, &a.k, &a.v}, x;
     hyp_dim at = 0;
     HYP_TRY(hyp_onnx_attr_int(n, "num_heads", 0, &heads));
-    /* Inputs 8 and 9 say where in the past's memory things are; without a past they say nothing. */
-    for (uint32_t i = 8; i < 10; i++)
-        if (hyp_onnx_has_input(n, i) && hyp_onnx_has_input(n, 6))
-            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
-                            "a past in memory of fixed length (input %u, %s) is not supported; export the model with a past "
-                            "that grows",
-                            i, i == 8 ? "past_sequence_length" : "cache_indirection");
     uint32_t apart = hyp_onnx_has_input(n, 2) ? 3 : hyp_onnx_has_input(n, 1) ? 1 : 0; /* then what is packed */
     if (hyp_onnx_has_input(n, 3) && apart != 3)
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "a bias of packed operands is not supported");
@@ -563,7 +556,7 @@ static const hyp_onnx_operator rows[] = {
     {"com.microsoft::Attention", 1, 2, 7, 2,
      "mask_filter_value num_heads past_present_share_buffer qkv_hidden_sizes scale unidirectional ", import_projected,
      HYP_OP_COUNT},
-    {"com.microsoft::MultiHeadAttention", 1, 1, 10, 3, "mask_filter_value num_heads scale unidirectional ",
+    {"com.microsoft::MultiHeadAttention", 1, 1, 8, 3, "mask_filter_value num_heads scale unidirectional ",
      import_multi_head, HYP_OP_COUNT},
     {"com.microsoft::RotaryEmbedding", 1, 4, 4, 1, "interleaved num_heads rotary_embedding_dim ", import_rotary,
      HYP_OP_mul},

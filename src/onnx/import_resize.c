@@ -155,29 +155,6 @@ static hyp_status finish(const hyp_onnx_node *n, const resize *r, hyp_value_id r
 
 static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
 
-/* Opset 10, nearest: the element below where an axis grows and the one above where it shrinks, as the tests of that opset
- * have it. Axes of both kinds are resized one kind after the other. */
-static hyp_status finish_first_nearest(const hyp_onnx_node *n, resize *r, hyp_attr *attrs)
-{
-    resize less = *r;
-    bool shrinks = false, grows = false;
-    for (int32_t i = 0; i < r->x.rank; i++) {
-        shrinks = shrinks || r->scales[i] < 1;
-        grows = grows || r->scales[i] > 1;
-        if (r->scales[i] > 1) less.scales[i] = 1, less.sizes[i] = r->x.dims[i];
-        if (r->scales[i] < 1) r->scales[i] = 1;
-    }
-    if (!shrinks) return finish(n, r, HYP_NO_VALUE, attrs);
-    attrs[3] = hyp_attr_of_sym("ceil");
-    HYP_TRY(finish(n, &less, HYP_NO_VALUE, attrs));
-    if (!grows) return HYP_OK;
-    hyp_onnx_node rest = *n;
-    hyp_value_id between = n->outputs[0];
-    rest.inputs = &between;
-    attrs[3] = hyp_attr_of_sym("floor");
-    return finish(&rest, r, HYP_NO_VALUE, attrs);
-}
-
 static hyp_status import_resize(hyp_onnx_node *n)
 {
     static const char *const coordinates[] = {
@@ -206,7 +183,6 @@ static hyp_status import_resize(hyp_onnx_node *n)
     HYP_TRY(read_scales(n, first_form ? 1 : 2, &r));
     HYP_TRY(read_sizes(n, &r));
     if (strcmp(attrs[2].sym, "tf_crop_and_resize") == 0) HYP_TRY(read_region(n, &r, &region));
-    if (first_form && strcmp(attrs[1].sym, "nearest") == 0) return finish_first_nearest(n, &r, attrs);
     return finish(n, &r, region, attrs);
 }
 

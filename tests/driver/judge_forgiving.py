@@ -202,15 +202,6 @@ def judge_warnings(folder):
             check("default", "'w' is a constant of the plan" in str(error), error)
     done = hyp.tool("hypatiac", os.path.join(folder, "default.onnx"), "--dry-run", "--quiet")
     check("quiet", done.returncode == 0 and not done.stderr, done.stderr)
-    feeds = {k: np.random.default_rng(i).random((1, 2, 8), np.float32) for i, k in enumerate("qkv")}
-    feeds |= {"p": np.array([1], np.int32), "i": np.zeros((1, 1, 5), np.int32)}
-    inputs = [info(k, v.shape, TensorProto.INT32 if v.dtype == np.int32 else F32) for k, v in feeds.items()]
-    attention = [node("MultiHeadAttention", ["q", "k", "v", *[""] * 5, "p", "i"], ["y"], domain="com.microsoft",
-                      num_heads=2)]
-    accepted(folder, "ten inputs", model(attention, inputs, [info("y", None)]), feeds)
-    attention[0].input[6:8] = ["a", "b"]
-    inputs += [info("a", [1, 2, 3, 4]), info("b", [1, 2, 3, 4])]
-    refused(folder, "ten inputs and a past", model(attention, inputs, [info("y", None)]), 3, "past_sequence_length")
     for depth in (3, 30):
         accepted(folder, f"nested {depth}", nested(depth), {"x": np.ones(2, np.float32)})
     refused(folder, "nested 120", too_deep(120), 1, "nested more than 100 deep")

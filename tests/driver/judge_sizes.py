@@ -88,9 +88,6 @@ def images():
     case("resize like another", [node("Shape", "x", "a", start=0, end=2), node("Shape", "z", "b", start=2, end=4),
                                  node("Concat", "a b", "s", axis=0), node("Resize", "x - - s", "y", mode="cubic")], {},
          {**image, "z": ("n", 2, 8, "m")})
-    for scales in [(0.6, 0.6), (0.5, 2), (1.5, 0.4)]:  # opset 10, which rounds up where an axis shrinks
-        case(f"resize of opset 10 by {scales}", [node("Resize", "x s", "y", mode="nearest")],
-             {"s": np.array([1, 1, *scales], np.float32)}, {"x": (1, 1, 6, 5)}, opset=10)
     case("depth to space", [node("DepthToSpace", "x", "y", blocksize=2, mode="CRD")], {}, {"x": ("n", 8, "m", 3)})
 
 

@@ -319,42 +319,6 @@ static void linear_forms_are_seen(void **state)
     hyp_dims_destroy(dims);
 }
 
-static void equations_are_solved_for_a_symbol(void **state)
-{
-    (void)state;
-    hyp_dims *dims = new_dims();
-    hyp_dim a = symbol(dims, "a"), b = symbol(dims, "b"), c = symbol(dims, "c"), d, e, value;
-    size_t s = 9;
-    /* a + b - c: c is the one whose value is seen to be >= 0. */
-    assert_int_equal(hyp_dim_add(dims, a, b, &e, NULL), HYP_OK);
-    assert_int_equal(hyp_dim_sub(dims, e, c, &d, NULL), HYP_OK);
-    assert_true(hyp_dim_solve(dims, d, &s, &value));
-    assert_true(s == 2 && value == e);
-    /* a - b: the later one. */
-    assert_int_equal(hyp_dim_sub(dims, a, b, &d, NULL), HYP_OK);
-    assert_true(hyp_dim_solve(dims, d, &s, &value));
-    assert_true(s == 1 && value == a);
-    /* 2 a - 8, and 2 a - 7, which no integer solves; a + 3 = 0, which no size does. */
-    assert_int_equal(hyp_dim_mul(dims, a, 2, &e, NULL), HYP_OK);
-    assert_int_equal(hyp_dim_sub(dims, e, 8, &d, NULL), HYP_OK);
-    assert_true(hyp_dim_solve(dims, d, &s, &value));
-    assert_true(s == 0 && value == 4);
-    assert_int_equal(hyp_dim_sub(dims, e, 7, &d, NULL), HYP_OK);
-    assert_false(hyp_dim_solve(dims, d, &s, &value));
-    assert_int_equal(hyp_dim_add(dims, a, 3, &d, NULL), HYP_OK);
-    assert_false(hyp_dim_solve(dims, d, &s, &value));
-    /* A symbol that is in an atom, too, or in a product. */
-    assert_int_equal(hyp_dim_floordiv(dims, a, 2, &d, NULL), HYP_OK);
-    assert_int_equal(hyp_dim_sub(dims, a, d, &d, NULL), HYP_OK);
-    assert_true(hyp_dim_depends(dims, d, 0) && !hyp_dim_depends(dims, d, 1));
-    assert_false(hyp_dim_solve(dims, d, &s, &value));
-    assert_int_equal(hyp_dim_mul(dims, a, b, &d, NULL), HYP_OK);
-    assert_int_equal(hyp_dim_sub(dims, d, 6, &d, NULL), HYP_OK);
-    assert_false(hyp_dim_solve(dims, d, &s, &value));
-    assert_false(hyp_dim_solve(dims, 0, &s, &value));
-    hyp_dims_destroy(dims);
-}
-
 static void allocation_failures_leave_the_table_whole(void **state)
 {
     (void)state;
@@ -385,7 +349,6 @@ int main(void)
         cmocka_unit_test(text_that_is_no_dim_is_refused),
         cmocka_unit_test(overflow_and_growth_are_refused),
         cmocka_unit_test(linear_forms_are_seen),
-        cmocka_unit_test(equations_are_solved_for_a_symbol),
         cmocka_unit_test(allocation_failures_leave_the_table_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -751,69 +751,6 @@ static hyp_status check_batch(const HypPlan__Program *p, int64_t batch, hyp_diag
     return hyp_plan_check_bounds(p, values, diag);
 }
 
-/* x [2 k + 1, k + m]: the first axis tells k, the second then m. */
-static void symbols_are_solved_for(void **state)
-{
-    (void)state;
-    enum { K, M, TWO, ONE, TWICE, ODD, SUM, DIMS };
-    static const struct {
-        HypPlan__Dim__Kind kind;
-        int64_t value;
-        uint32_t a, b;
-    } rows[DIMS] = {[K] = {HYP_PLAN__DIM__KIND__SYMBOL, 0, 0, 0},    [M] = {HYP_PLAN__DIM__KIND__SYMBOL, 1, 0, 0},
-                    [TWO] = {HYP_PLAN__DIM__KIND__CONST, 2, 0, 0},   [ONE] = {HYP_PLAN__DIM__KIND__CONST, 1, 0, 0},
-                    [TWICE] = {HYP_PLAN__DIM__KIND__MUL, 0, TWO, K}, [ODD] = {HYP_PLAN__DIM__KIND__ADD, 0, TWICE, ONE},
-                    [SUM] = {HYP_PLAN__DIM__KIND__ADD, 0, K, M}};
-    HypPlan__Program p = HYP_PLAN__PROGRAM__INIT;
-    HypPlan__Dim dims[DIMS], *dim_list[DIMS];
-    HypPlan__Tensor x = HYP_PLAN__TENSOR__INIT, *tensors[] = {&x};
-    char k[] = "k", m[] = "m", *names[] = {k, m}, name[] = "x";
-    uint32_t x_dims[] = {ODD, SUM}, inputs[] = {0};
-    for (int i = 0; i < DIMS; i++) {
-        hyp_plan__dim__init(&dims[i]);
-        dims[i].kind = rows[i].kind;
-        dims[i].value = rows[i].value;
-        dims[i].a = rows[i].a;
-        dims[i].b = rows[i].b;
-        dim_list[i] = &dims[i];
-    }
-    x.name = name;
-    x.dims = x_dims, x.n_dims = 2;
-    p.dims = dim_list, p.n_dims = DIMS;
-    p.tensors = tensors, p.n_tensors = 1;
-    p.inputs = inputs, p.n_inputs = 1;
-    p.symbols = names, p.n_symbols = 2;
-
-    size_t unbound = 9;
-    assert_int_equal(hyp_plan_find_unbound(&p, &unbound, NULL), HYP_OK);
-    assert_int_equal(unbound, 2);
-    int64_t given[] = {7, 5}, symbols[2];
-    const int64_t *lists[] = {given};
-    int32_t ranks[] = {2};
-    hyp_diag diag = {0};
-    assert_int_equal(hyp_plan_bind_symbols(&p, lists, ranks, symbols, &diag), HYP_OK);
-    assert_true(symbols[0] == 3 && symbols[1] == 2);
-    given[0] = 8; /* is not odd */
-    assert_int_equal(hyp_plan_bind_symbols(&p, lists, ranks, symbols, &diag), HYP_ERR_INVALID_ARGUMENT);
-    assert_non_null(strstr(diag.message, "axis 0 is 8, the model wants 1 and a multiple of 2"));
-    given[0] = 7, given[1] = 2; /* m would be below 0 */
-    assert_int_equal(hyp_plan_bind_symbols(&p, lists, ranks, symbols, &diag), HYP_ERR_INVALID_ARGUMENT);
-    given[0] = INT64_MAX, given[1] = 0;
-    assert_int_equal(hyp_plan_bind_symbols(&p, lists, ranks, symbols, &diag), HYP_ERR_INVALID_ARGUMENT);
-
-    int64_t open[] = {-1, 5}, *open_lists[] = {open};
-    symbols[0] = symbols[1] = -1;
-    assert_int_equal(hyp_plan_complete_dims(&p, open_lists, symbols, NULL), HYP_OK);
-    assert_true(open[0] == -1 && symbols[0] == -1);
-    symbols[1] = 2;
-    assert_int_equal(hyp_plan_complete_dims(&p, open_lists, symbols, NULL), HYP_OK);
-    assert_true(open[0] == 7 && symbols[0] == 3);
-
-    dims[SUM].b = K; /* nothing has m now */
-    assert_int_equal(hyp_plan_find_unbound(&p, &unbound, NULL), HYP_OK);
-    assert_int_equal(unbound, 1);
-}
-
 static void symbols_are_bound_by_input_dims(void **state)
 {
     fixture *f = *state;
@@ -995,7 +932,6 @@ int main(void)
         TEST(a_linear_normalizes_what_it_alone_reads),
         TEST(a_linear_of_f8e4m3_has_two_scales_and_one_layer),
         TEST(kernels_of_later_versions_are_incompatible),
-        TEST(symbols_are_solved_for),
         TEST(symbols_are_bound_by_input_dims),
         TEST(a_symbol_has_one_value),
         TEST(axes_that_are_expressions_are_checked),

@@ -6,7 +6,9 @@ terms, in whatever order), the bound (64 + 2 n) u T under R, where nothing has l
 determines keeps its bits under every class where a function that jumps reads it (floor, a cast to integers, a comparison).
 
     judge_rules.py [--trials 4] [--first 0]       --trials 100 for a long run
-    judge_rules.py --only LINE:SEED -v            one trial again, with both graphs"""
+    judge_rules.py --only LINE:SEED -v            one trial again, with both graphs
+    judge_rules.py --mutants [--trials 200]       rules with one thing wrong: which of them nothing notices
+    judge_rules.py --mutants --part 3 --of 20     every 20th of them"""
 import argparse
 import collections
 import json
@@ -237,23 +239,78 @@ def trials(args):
         sys.exit(f"{args.program} ended with {run.returncode}")
 
 
+# Conditions that say where a rule is of use, or keep it from feeding itself. A mutant without one is sound: trials that only
+# it applies to are judged here, too.
+STEERING = {
+    "const": "only what is computed when the plan is written may cost more",
+    "not const": "constants are computed when the plan is written; rules about them would only make more of them",
+    "stored": "composed and merged weights are not composed and merged again: their number would grow without end",
+    "given": "a slice of an input costs nothing; what rules know of a computed value is not to be hidden",
+    "before": "a pair is met once, not twice",
+    "not same": "the other rule of the pair, or none, is for these",
+}
+
+
+def survived(mutant, fired):
+    """Why a mutant is let live: (a word for the score, the reason)."""
+    if mutant["dropped"] in STEERING and (fired or mutant["beyond"]):
+        return "steers", STEERING[mutant["dropped"]]
+    if mutant["dropped"] == "class":
+        return "class", "numpy gives the same bits; a device's kernel rounds at other places, or drops NaN"
+    if fired or mutant["beyond"]:
+        return "beyond", "it is applied to more, and that is right"
+    return "same", "it is never applied to more than the rule"
+
+
+def judge_mutants(args):
+    tally, fired, wrong, score = collections.Counter(), collections.Counter(), {}, collections.Counter()
+    for line in trials(args):
+        if "before" in line:
+            if line["mutant"] not in wrong:
+                fired[line["mutant"]] += 1
+                reason = attempt(line, tally)
+                if reason:
+                    wrong[line["mutant"]] = reason
+            continue
+        killed = line["killed"] or wrong.get(line["serial"])
+        kind, reason = ("killed", killed) if killed else survived(line, fired[line["serial"]])
+        score[kind] += 1
+        if kind != "killed" or args.v:
+            print(f"{kind}: {line['file']}.rules:{line['line']}: {line['rule']}: {line['mutant']}: {reason}")
+    total = sum(score.values())
+    print(f"mutants killed: {score['killed']} of {total}; steers: {score['steers']}, class: {score['class']}, "
+          f"right beyond the rule: {score['beyond']}, never beyond the rule: {score['same']}")
+    return 0 if total and score["killed"] >= args.least * total else 1
+
+
+def attempt(trial, tally):
+    try:
+        return judge(trial, tally)
+    except Exception as error:  # the oracle's own mistake
+        return f"the oracle fails: {type(error).__name__}: {error}"
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--trials", type=int, default=4)
+    parser.add_argument("--trials", type=int)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", help="LINE:SEED of a trial")
     parser.add_argument("-v", action="store_true")
+    parser.add_argument("--mutants", action="store_true")
+    parser.add_argument("--part", type=int, default=0)
+    parser.add_argument("--of", type=int, default=1)
+    parser.add_argument("--least", type=float, default=0, help="the part of the mutants that is to be killed")
     args = parser.parse_args()
-    args.program, args.arguments = "rule_graphs", [str(args.trials), str(args.first)]
+    if args.mutants:
+        args.program, args.arguments = "rule_mutants", [str(args.trials or 200), str(args.part), str(args.of)]
+        return judge_mutants(args)
+    args.program, args.arguments = "rule_graphs", [str(args.trials or 4), str(args.first)]
     tally, failed, rules = collections.Counter(), 0, set()
     for trial in trials(args):
         if args.only and args.only != f"{trial['line']}:{trial['seed']}":
             continue
         rules.add(trial["rule"])
-        try:
-            wrong = judge(trial, tally)
-        except Exception as error:  # the oracle's own mistake
-            wrong = f"the oracle fails: {type(error).__name__}: {error}"
+        wrong = attempt(trial, tally)
         if wrong:
             failed += 1
             print(f"FAILED rules.cases:{trial['line']}: {trial['rule']}, class {trial['class']}, seed {trial['seed']}: {wrong}")
