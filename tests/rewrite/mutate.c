@@ -54,10 +54,10 @@ static hyp_status note(mutator *m, const hyp_sexpr *rule, const char *what, cons
     if (!rule || !what) return hyp_fail_memory(m->diag, 0);
     const char *text = spell(m, rule);
     if (m->each)
-        text = hyp_arena_printf(m->arena, "(for-each %s %s %s)", m->each->items[1]->text, spell(m, m->each->items[2]), text);
+        text = hyp_arena_printf(m->arena, "(for-each %s %s %s)", m->each->items[1]->text, spell(m, m->each->items[2]),
+                                text);
     HYP_TRY(hyp_vec_reserve(m->out, m->out->len + 1, m->diag));
-    m->out->data[m->out->len++] =
-        (mutant){what, text, m->rule, m->each ? m->each->items[2] : NULL, dropped};
+    m->out->data[m->out->len++] = (mutant){what, text, m->rule, m->each ? m->each->items[2] : NULL, dropped};
     return HYP_OK;
 }
 
@@ -104,8 +104,8 @@ static hyp_status widen(mutator *m, const hyp_sexpr *condition)
     wider->items[3] = symbol(m, hyp_arena_printf(m->arena, "%g", tolerance < 0.5 ? tolerance : 0.5));
     wider->count = 4;
     if (condition->items[2]->number == 0) return HYP_OK; /* a tolerance is a part of the number */
-    return note(m, with(m, m->rule, condition, wider), hyp_arena_printf(m->arena, "within %s of %s", wider->items[3]->text, spelt),
-                head);
+    return note(m, with(m, m->rule, condition, wider),
+                hyp_arena_printf(m->arena, "within %s of %s", wider->items[3]->text, spelt), head);
 }
 
 /* ---- the left side ---------------------------------------------------------------------------------- */
@@ -164,8 +164,8 @@ static hyp_status mutate_rule(mutator *m)
         const hyp_sexpr *item = rule->items[i];
         if (hyp_sexpr_is(item, ":class") && more(rule->items[i + 1]->text)) {
             const char *to = more(rule->items[i + 1]->text);
-            HYP_TRY(note(m, with(m, rule, rule->items[i + 1], symbol(m, to)), hyp_arena_printf(m->arena, "class %s", to),
-                         "class"));
+            HYP_TRY(note(m, with(m, rule, rule->items[i + 1], symbol(m, to)),
+                         hyp_arena_printf(m->arena, "class %s", to), "class"));
         }
         if (hyp_sexpr_is(item, "=>")) left = rule->items[i - 1];
         if (!hyp_sexpr_is(item, ":if")) continue;

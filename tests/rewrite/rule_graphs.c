@@ -1,5 +1,5 @@
-/* rule_graphs [TRIALS [FIRST]] - what every rule makes of its cases and of their neighbours, with data over the whole range
- * of the types, a line of JSON each: tests/rewrite/judge_rules.py judges them with numpy. */
+/* rule_graphs [TRIALS [FIRST]] - what every rule makes of its cases and of their neighbours, with data over the whole
+ * range of the types, a line of JSON each: tests/rewrite/judge_rules.py judges them with numpy. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,8 +38,8 @@ int main(int argc, char **argv)
                 .seed = rule_trial_seed(cases->items[i], k), .vary = k >= first + trials, .wide = true};
             if (applied[options.vary] >= trials) continue;
             if (write_trial(cases->items[i], &options, &applied[options.vary], &diag) == HYP_OK) continue;
-            fprintf(stderr, "rules.cases:%u: %s, seed %llu: %s\n", cases->items[i]->line, cases->items[i]->items[1]->text,
-                    (unsigned long long)options.seed, diag.message);
+            fprintf(stderr, "rules.cases:%u: %s, seed %llu: %s\n", cases->items[i]->line,
+                    cases->items[i]->items[1]->text, (unsigned long long)options.seed, diag.message);
             failed++;
         }
     }

@@ -1,7 +1,8 @@
 /* rule_mutants [TRIALS [PART OF]] - every mutant of every built-in rule against rules.cases, a line of JSON each:
  * {"mutant": what, "rule": name, "line": of the rule, "file": , "dropped": condition, "killed": reason or null,
- * "beyond": how often it was applied where the rule is not}. Before the line of one that the interpreter lets pass come trials of
- * it, for tests/rewrite/judge_rules.py --mutants, which prints the score. With PART and OF only every OF-th mutant is made. */
+ * "beyond": how often it was applied where the rule is not}. Before the line of one that the interpreter lets pass come
+ * trials of it, for tests/rewrite/judge_rules.py --mutants, which prints the score. With PART and OF only every OF-th
+ * mutant is made. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -129,7 +130,8 @@ static bool reads(const mutant *m)
     hyp_ruleset *set;
     hyp_builtin_text text = {"mutant", m->text, strlen(m->text)};
     if (hyp_dims_create(&dims, NULL) != HYP_OK) return false;
-    bool ok = hyp_rw_init(&rw, dims, NULL) == HYP_OK && rule_texts_parse(&rw, (rule_texts){&text, 1}, &set, NULL) == HYP_OK;
+    bool ok =
+        hyp_rw_init(&rw, dims, NULL) == HYP_OK && rule_texts_parse(&rw, (rule_texts){&text, 1}, &set, NULL) == HYP_OK;
     hyp_rw_dispose(&rw);
     hyp_dims_destroy(dims);
     return ok;
@@ -161,7 +163,8 @@ static hyp_status run_file(bench *b, const hyp_builtin_text *file, uint32_t part
 
 int main(int argc, char **argv)
 {
-    bench b = {.rules = {hyp_builtin_rules, hyp_builtin_rules_count}, .trials = argc > 1 ? (uint32_t)atoi(argv[1]) : 16};
+    bench b = {.rules = {hyp_builtin_rules, hyp_builtin_rules_count},
+               .trials = argc > 1 ? (uint32_t)atoi(argv[1]) : 16};
     uint32_t part = argc > 3 ? (uint32_t)atoi(argv[2]) : 0, of = argc > 3 ? (uint32_t)atoi(argv[3]) : 1;
     hyp_diag diag = {0};
     hyp_status status = of ? rule_cases_read(&b.arena, &b.cases, &diag) : HYP_ERR_INVALID_ARGUMENT;

@@ -6,7 +6,8 @@
 
 /* {"rule" "class" "line" "seed" "mutant", "inputs": [tensor...], "before": graph, "after": graph}, where a graph is
  * {"inputs": [value...], "consts": {value: tensor}, "nodes": [[op, {attribute: value}, [value or null...], [value...],
- * [type...]]...], "outputs": [value...]}, a tensor [dtype, [size...], hexadecimal bytes]. Symbols have their numbers. */
+ * [type...]]...], "outputs": [value...]}, a tensor [dtype, [size...], hexadecimal bytes]. Symbols have their numbers.
+ */
 HYP_NODISCARD hyp_status rule_trial_write(hyp_strbuf *sb, const rule_trial *t, const hyp_sexpr *kase, uint64_t seed,
                                           const char *mutant, hyp_diag *diag);
 

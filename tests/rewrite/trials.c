@@ -117,7 +117,8 @@ static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *
         hyp_run_options options = {.size = sizeof options, .max_iterations = 3, .max_nodes = 2000};
         status = hyp_egraph_run(rw.eg, set, &options, &report, diag);
         for (size_t i = 0; status == HYP_OK && i < report.rule_count; i++)
-            if (report.rules[i].refused) /* for a rule of the project a condition is missing, which says where it fits */
+            if (report.rules[i]
+                    .refused) /* for a rule of the project a condition is missing, which says where it fits */
                 status = hyp_fail(diag, HYP_ERR_MISMATCH, "a rule is wrong: %s", report.rules[i].refusal);
     }
     *out_applied = false;
@@ -185,8 +186,7 @@ static bool stands(rule_trial *t)
 {
     hyp_eval_tensor outputs[TRIAL_MAX_VALUES] = {{0}};
     if (t->before.inputs.len > TRIAL_MAX_VALUES || t->before.outputs.len > TRIAL_MAX_VALUES) return false;
-    hyp_status status =
-        hyp_graph_eval(&t->before, HYP_EVAL_NATIVE, t->inputs, t->before.inputs.len, outputs, NULL);
+    hyp_status status = hyp_graph_eval(&t->before, HYP_EVAL_NATIVE, t->inputs, t->before.inputs.len, outputs, NULL);
     for (size_t i = 0; i < t->before.outputs.len; i++) hyp_eval_tensor_dispose(&outputs[i]);
     return status == HYP_OK;
 }

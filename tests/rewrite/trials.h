@@ -30,8 +30,8 @@ typedef struct rule_trial {
     hyp_eval_tensor inputs[TRIAL_MAX_VALUES];
     char numeric_class;
     term_data data; /* what the inputs may contain */
-    bool built;   /* there is a graph, and it runs on the inputs; else nothing else is set. A case always is one */
-    bool applied; /* the rule was; `after` is set either way */
+    bool built;     /* there is a graph, and it runs on the inputs; else nothing else is set. A case always is one */
+    bool applied;   /* the rule was; `after` is set either way */
 } rule_trial;
 
 typedef struct rule_trial_options {
@@ -50,7 +50,7 @@ HYP_NODISCARD hyp_status rule_trial_judge(const rule_trial *t, char *difference,
 
 /* What became of a number of trials of a case and of as many neighbours. */
 typedef struct rule_outcome {
-    char message[512]; /* what is wrong, or empty: of the first trial that failed, which was the last one made */
+    char message[512];        /* what is wrong, or empty: of the first trial that failed, which was the last one made */
     uint32_t applied, varied; /* how often the rule was, in the case and in neighbours */
 } rule_outcome;
 uint64_t rule_trial_seed(const hyp_sexpr *kase, uint32_t trial);

@@ -7,8 +7,8 @@
 typedef struct place {
     hyp_sexpr *list; /* the list that it is an item of */
     uint32_t index;
-    bool in_term;    /* of a graph's terms, else of an input or a constant */
-    bool attribute;  /* the value of an attribute, or inside of one */
+    bool in_term;   /* of a graph's terms, else of an input or a constant */
+    bool attribute; /* the value of an attribute, or inside of one */
 } place;
 
 enum { MAX_PLACES = 512 };
@@ -105,7 +105,8 @@ static void change_value(varied *v, hyp_sexpr *form)
 {
     if (!hyp_sexpr_is_form(form, "const") || !is_value(form)) return;
     double was = form->items[form->count - 1]->number;
-    const double values[] = {was * 1.0005, was * 1.01, -was, was + 1, was * 2, 0, -0.0, INFINITY, 1e30, 60000, 1e-7, NAN};
+    const double values[] = {was * 1.0005, was * 1.01, -was, was + 1, was * 2, 0,
+                             -0.0,         INFINITY,   1e30, 60000,   1e-7,    NAN};
     uint32_t which = below(v, sizeof values / sizeof *values + 2);
     if (which < sizeof values / sizeof *values)
         form->items[form->count - 1] = atom(v, HYP_SX_FLOAT, NULL, values[which]);
