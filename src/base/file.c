@@ -252,7 +252,8 @@ hyp_status hyp_outfile_commit(hyp_outfile *f, hyp_diag *diag)
         sigfillset(&all);
         sigprocmask(SIG_BLOCK, &all, &before); /* of this thread: for a moment there is a temporary name */
         if (!put_in_place(f))
-            status = hyp_fail(diag, HYP_ERR_IO, "%s: cannot put the finished file in place: %s", f->path, strerror(errno));
+            status = hyp_fail(diag, errno == ENOMEM ? HYP_ERR_NO_MEMORY : HYP_ERR_IO,
+                              "%s: cannot put the finished file in place: %s", f->path, strerror(errno));
         hyp_outfile_abort(f);
         sigprocmask(SIG_SETMASK, &before, NULL);
     }
