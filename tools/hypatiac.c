@@ -9,6 +9,7 @@
 #include "folders.h"
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
+#include "interrupt.h"
 #include "measure.h"
 #include "overwrite.h"
 #include "samples.h"
@@ -34,6 +35,7 @@ enum {
     OPT_NODES,
     OPT_FOLD_BYTES,
     OPT_FOLD_FLOPS,
+    OPT_MAX_SECONDS,
     OPT_VERIFY,
     OPT_GOLDEN,
     OPT_DRY_RUN,
@@ -77,6 +79,7 @@ static const cli_option options[] = {
     [OPT_NODES] = {"max-nodes", 0, "N", "limit of e-nodes (100000)"},
     [OPT_FOLD_BYTES] = {"max-fold-bytes", 0, "N", "constants computed before the plan runs: bytes (16 x the model's)"},
     [OPT_FOLD_FLOPS] = {"max-fold-flops", 0, "N", "constants computed before the plan runs: multiplications (2^34)"},
+    [OPT_MAX_SECONDS] = {"max-seconds", 0, "S", "write the best plan found until then; Ctrl-C does the same"},
     [OPT_VERIFY] = {"verify", 0, "HOW", "compare the plan with the model first: strict, warn, off (by what it costs)"},
     [OPT_GOLDEN] = {"golden", 0, "BYTES", "of samples and results that the plan keeps for 'hypatia verify'; 0: none"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
@@ -175,6 +178,10 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_NODES: return read_limit(args, option, value, &c->max_nodes);
     case OPT_FOLD_BYTES: return read_limit(args, option, value, &c->max_fold_bytes);
     case OPT_FOLD_FLOPS: return read_limit(args, option, value, &c->max_fold_flops);
+    case OPT_MAX_SECONDS:
+        if (cli_parse_double(value, 1e-9, &c->max_seconds)) break;
+        cli_usage_error(args, "--max-seconds: '%s' is no positive time", value);
+        return false;
     case OPT_VERIFY: c->verify = value; break;
     case OPT_GOLDEN:
         if (!cli_parse_int(value, 0, 1 << 24, &c->golden_bytes)) {
@@ -402,6 +409,7 @@ static void print_summary(FILE *to, const request *r, const hyp_compile_report *
         else if (i + 1 == report->rule_count && !shown)
             fprintf(to, "rules used: none");
     if (report->rule_count) fputc('\n', to);
+    if (*report->cut) fprintf(to, "%s: this is the best plan found until then\n", report->cut);
     if (*report->verified) fprintf(to, "%s\n", report->verified);
     if (report->plan_bytes) fprintf(to, "%s: %llu bytes\n", r->plan, (unsigned long long)report->plan_bytes);
 }
@@ -478,9 +486,12 @@ static int compile(request *r, const cli_args *args)
     if (code != CLI_OK) return code;
     hyp_diag diag = {0};
     hyp_compile_report *report = NULL;
+    bool searches = !r->list_rules && !r->compile.no_rewrite;
+    if (searches) r->compile.stop = interrupt_catch();
     hyp_status status = r->list_rules
                             ? hyp_compile_list_rules(&r->compile, &report, &diag)
                             : hyp_compile_file(r->model, r->dry_run ? NULL : r->plan, &r->compile, &report, &diag);
+    if (searches) interrupt_release();
     if (status != HYP_OK) return cli_report(args->tool, &diag);
     if (r->list_rules && r->json) {
         code = print_rules_json(report);

@@ -5,6 +5,7 @@
 #ifndef HYPATIA_COMPILER_H
 #define HYPATIA_COMPILER_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -70,6 +71,11 @@ typedef struct hyp_compile_options {
                               16 MiB */
     size_t max_fold_flops; /* of all together, in multiplications of matrices, other operators counting more: 64 for
                               each byte of the model's constants, at least 2^34 */
+    /* Both end the search for a better plan: the best one so far is written, which then depends on the machine, and the
+     * report and the plan's flags say so. Nothing else is cut short, but such a plan is verified only if `verify` says so.
+     * Where they come too late to cut anything, the plan is the same as without. */
+    double max_seconds;                /* after the start; 0 = no limit */
+    const volatile sig_atomic_t *stop; /* as soon as it is not 0: for a signal handler, or another thread; NULL = never */
 
     /* Questions, answered in the report. A node is one of the model, by its name or that of a value which it computes;
      * an unknown one is an error. */
@@ -113,6 +119,7 @@ typedef struct hyp_compile_report {
     size_t nodes_imported, nodes_before, nodes_after; /* in the model; that run, before and after rewriting */
     size_t e_nodes, e_classes, iterations;
     const char *stop_reason;
+    const char *cut;                /* "stopped by --max-seconds S" or "interrupted"; "": the search was not cut short */
     bool proven;                    /* of all that the e-graphs hold, what was chosen costs least */
     double cost_before, cost_after; /* seconds, predicted, of the graph in normal form and of the one chosen; 0 when
                                        nothing was rewritten */

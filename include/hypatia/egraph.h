@@ -286,6 +286,8 @@ typedef struct hyp_run_options {
     size_t backoff_ban_length;  /* 0 = 5 iterations */
     void (*on_rewrite)(const hyp_rewrite_event *event, void *user);
     void *user;
+    bool (*stop)(void *user); /* asked often: once it is true, the run ends with HYP_STOP_CANCELLED; NULL = never */
+    void *stop_user;
 } hyp_run_options;
 
 typedef struct hyp_rule_report {
@@ -508,6 +510,8 @@ typedef struct hyp_extract_options {
      * its work, the answer is the same on every run and machine; when time ends it, it is the best found until then. */
     double budget_seconds;
     uint64_t budget_work; /* HYP_EXTRACT_EXACT only: e-nodes and edges looked at for bounds, some 2e8 a second; 0 = any */
+    bool (*stop)(void *user); /* HYP_EXTRACT_EXACT only: once it is true, time has ended; NULL = never */
+    void *stop_user;
 } hyp_extract_options;
 
 typedef struct hyp_extraction {

@@ -63,6 +63,7 @@ static bool prepare(search *s, const hyp_settings *settings, const hyp_rewrite_r
     s->options.verify = "strict";
     s->options.explain = s->options.why_not = s->options.why_not_node = s->options.dump_ir_stage = NULL;
     s->options.dump_rewrites = s->options.progress = s->options.warning = NULL;
+    s->options.stop = NULL; /* with a search that was cut short no rule does harm */
     s->fixed = o->disabled_rule_count;
     s->disabled = hyp_calloc(s->fixed + r->rule_count + 1, sizeof *s->disabled);
     s->names = hyp_calloc(r->rule_count + 1, sizeof *s->names);

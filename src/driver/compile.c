@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -30,16 +29,11 @@ typedef struct compilation {
     hyp_strbuf answer; /* to what was asked */
     hyp_strbuf layers; /* what quantization says of them */
     hyp_verification verification;
+    hyp_limit limit; /* of the search for a better plan */
+    hyp_strbuf cut;  /* by which it was cut short; empty: it was not */
     size_t nodes_imported, nodes_before;
     double import_seconds, demote_seconds, rewrite_seconds, quantize_seconds, lower_seconds, expect_seconds, write_seconds;
 } compilation;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Nodes that run: those whose results are not known before the plan runs. */
 static hyp_status count_running(const compilation *c, const hyp_graph *g, size_t *out, hyp_diag *diag)
@@ -132,6 +126,14 @@ static hyp_status demote(compilation *c, hyp_diag *diag)
     return count_running(c, c->graph, &c->nodes_before, diag);
 }
 
+/* Which limit was reached; nothing where none was. */
+static void print_limit(const compilation *c, hyp_strbuf *sb)
+{
+    if (c->limit.why == HYP_LIMIT_TIME)
+        hyp_strbuf_printf(sb, "stopped by --max-seconds %g", c->settings.options.max_seconds);
+    if (c->limit.why == HYP_LIMIT_ASKED) hyp_strbuf_puts(sb, "interrupted");
+}
+
 static hyp_status rewrite(compilation *c, hyp_diag *diag)
 {
     const hyp_compile_options *o = &c->settings.options;
@@ -141,6 +143,7 @@ static hyp_status rewrite(compilation *c, hyp_diag *diag)
     } else {
         hyp_rewrite_options options = hyp_settings_rewrite(&c->settings);
         options.answer = &c->answer;
+        options.limit = &c->limit;
         hyp_trace_sink sink = {.write = o->dump_rewrites, .user = o->dump_rewrites_user};
         if (o->dump_rewrites) {
             options.trace = hyp_trace_write;
@@ -148,6 +151,8 @@ static hyp_status rewrite(compilation *c, hyp_diag *diag)
         }
         HYP_TRY(hyp_rewrite(from, &options, &c->rewritten, &c->rewrite, diag));
         if (sink.failed) return hyp_fail(diag, HYP_ERR_NO_MEMORY, "out of memory while dumping the rewrites");
+        print_limit(c, &c->cut);
+        if (c->cut.failed) return hyp_fail_memory(diag, c->cut.len);
     }
     return finish_pass(c, &c->rewritten, "rewrite", diag);
 }
@@ -172,10 +177,16 @@ static hyp_status predict(const hyp_graph *g, const hyp_node *const *nodes, size
     return hyp_roofline_kernel(g, nodes, count, roofline, out, diag);
 }
 
+/* The caller's flags, and what made the plan depend on the machine. */
 static hyp_status lower(compilation *c, hyp_diag *diag)
 {
     const hyp_compile_options *o = &c->settings.options;
     hyp_onnx_info info = hyp_onnx_model_info(c->model);
+    size_t flag_count = o->flag_count;
+    const char **flags = hyp_calloc(flag_count + 1, sizeof *flags);
+    if (!flags) return hyp_fail_memory(diag, flag_count * sizeof *flags);
+    for (size_t i = 0; i < flag_count; i++) flags[i] = o->flags[i];
+    if (c->cut.len) flags[flag_count++] = hyp_strbuf_text(&c->cut);
     hyp_codegen_options options = {
         .target = o->target,
         .fold = c->settings.fold,
@@ -183,15 +194,17 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
         .producer = "hypatiac " HYP_VERSION,
         .model_name = info.graph_name,
         .model_hash = info.hash,
-        .flags = o->flags,
-        .flag_count = (uint32_t)o->flag_count,
+        .flags = flags,
+        .flag_count = (uint32_t)flag_count,
         .equalities = info.equalities,
         .equality_count = info.equality_count,
         .predict = predict,
         .predict_user = &c->settings.cost,
         .typical_sizes = c->settings.cost.sizes,
     };
-    return hyp_codegen_lower(c->graph, &options, &c->lowered, diag);
+    hyp_status status = hyp_codegen_lower(c->graph, &options, &c->lowered, diag);
+    hyp_free(flags);
+    return status;
 }
 
 static void forget(void *model, const void *data, size_t bytes) { hyp_onnx_model_forget(model, data, bytes); }
@@ -203,6 +216,11 @@ static hyp_status expect(compilation *c, hyp_diag *diag)
     double compiled = c->import_seconds + c->demote_seconds + c->rewrite_seconds + c->quantize_seconds + c->lower_seconds;
     if (!c->plan_path && !o->verify) { /* a dry run has no plan to verify, unless it is told to */
         hyp_strbuf_puts(&c->verification.text, "not verified: nothing was written");
+        return HYP_OK;
+    }
+    if (!o->verify && o->run_plan && c->cut.len) { /* who has no time for a better plan has none for this */
+        hyp_strbuf_printf(&c->verification.text, "not verified: %s; --verify strict or warn does it all the same",
+                          hyp_strbuf_text(&c->cut));
         return HYP_OK;
     }
     HYP_TRY(hyp_verification_prepare(&c->verification, &c->imported, &c->settings, o->no_rewrite ? NULL : &c->rewrite,
@@ -273,9 +291,9 @@ static hyp_status tell_refusals(const compilation *c, hyp_diag *diag)
 static hyp_status run_pass(compilation *c, const char *name, hyp_status (*pass)(compilation *, hyp_diag *),
                            double *out_seconds, hyp_diag *diag)
 {
-    double start = now();
+    double start = hyp_limit_clock();
     HYP_TRY(pass(c, diag));
-    *out_seconds = now() - start;
+    *out_seconds = hyp_limit_clock() - start;
     const hyp_compile_options *o = &c->settings.options;
     if (!o->progress) return HYP_OK;
     char line[160];
@@ -301,7 +319,7 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
     bool rewrote = !c->settings.options.no_rewrite;
     hyp_compile_report *report;
     HYP_TRY(hyp_report_create(rewrote ? &c->rewrite : NULL, c->lowered.program, &c->layers, &c->answer,
-                              &c->verification.text, &report, diag));
+                              &c->verification.text, &c->cut, &report, diag));
     hyp_status status = count_running(c, c->graph, &report->nodes_after, diag);
     if (status != HYP_OK) {
         hyp_compile_report_destroy(report);
@@ -325,7 +343,10 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
                             hyp_blame_fn *blame, hyp_compile_report **out_report, hyp_diag *diag)
 {
     compilation c = {.model_path = model_path, .plan_path = plan_path};
+    double start = hyp_limit_clock();
     HYP_TRY(hyp_settings_init(options, &c.settings, diag));
+    c.limit.asked = c.settings.options.stop;
+    if (c.settings.options.max_seconds > 0) c.limit.deadline = start + c.settings.options.max_seconds;
     hyp_status status = hyp_dims_create(&c.dims, diag);
     if (status == HYP_OK) {
         hyp_graph_init(&c.imported, c.dims);
@@ -334,10 +355,13 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
         hyp_graph_init(&c.opened, c.dims);
         hyp_graph_init(&c.quantized, c.dims);
         status = run_passes(&c, diag);
-        if (status == HYP_ERR_MISMATCH && blame) blame(model_path, &c.settings, &c.rewrite, &c.verification, diag);
+        bool hurried = c.limit.why == HYP_LIMIT_ASKED; /* then nobody waits for the blame either */
+        if (status == HYP_ERR_MISMATCH && blame && !hurried)
+            blame(model_path, &c.settings, &c.rewrite, &c.verification, diag);
         if (status == HYP_OK && out_report) status = make_report(&c, out_report, diag);
         hyp_strbuf_dispose(&c.answer);
         hyp_strbuf_dispose(&c.layers);
+        hyp_strbuf_dispose(&c.cut);
         hyp_verification_dispose(&c.verification);
         hyp_lowered_dispose(&c.lowered);
         hyp_rewrite_report_dispose(&c.rewrite);
@@ -366,7 +390,7 @@ hyp_status hyp_compile_list_rules(const hyp_compile_options *options, hyp_compil
     hyp_rewrite_options rewrite = hyp_settings_rewrite(&settings);
     hyp_rewrite_report report = {0};
     hyp_status status = hyp_rewrite_list(&rewrite, &report, diag);
-    if (status == HYP_OK) status = hyp_report_create(&report, NULL, NULL, NULL, NULL, out_report, diag);
+    if (status == HYP_OK) status = hyp_report_create(&report, NULL, NULL, NULL, NULL, NULL, out_report, diag);
     hyp_rewrite_report_dispose(&report);
     hyp_settings_dispose(&settings);
     return status;

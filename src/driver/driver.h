@@ -141,10 +141,10 @@ HYP_NODISCARD hyp_status hyp_compile_once(const char *model_path, const char *pl
 
 /* Copies of what the caller's report needs. `rewrite` NULL: nothing was rewritten; `answer` NULL: nothing was asked. To
  * an answer the steps of the node that was to be explained are added. `layers` and `verified` NULL: there is nothing to
- * say of them. */
+ * say of them. `cut` NULL: nothing was. */
 HYP_NODISCARD hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__Program *program,
                                            const hyp_strbuf *layers, hyp_strbuf *answer, const hyp_strbuf *verified,
-                                           hyp_compile_report **out, hyp_diag *diag);
+                                           const hyp_strbuf *cut, hyp_compile_report **out, hyp_diag *diag);
 
 /* ---- trace.c --------------------------------------------------------------------------------------------- */
 

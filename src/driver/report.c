@@ -115,17 +115,18 @@ static hyp_status copy_text(owned_report *r, const hyp_strbuf *text, const char 
 
 hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__Program *program,
                              const hyp_strbuf *layers, hyp_strbuf *answer, const hyp_strbuf *verified,
-                             hyp_compile_report **out, hyp_diag *diag)
+                             const hyp_strbuf *cut, hyp_compile_report **out, hyp_diag *diag)
 {
     owned_report *r = hyp_calloc(1, sizeof *r);
     if (!r) return hyp_fail_memory(diag, sizeof *r);
     r->report.stop_reason = "nothing was rewritten";
-    r->report.steps = r->report.layers = r->report.answer = r->report.verified = "";
+    r->report.steps = r->report.layers = r->report.answer = r->report.verified = r->report.cut = "";
     hyp_status status = rewrite ? copy_rules(r, rewrite, diag) : HYP_OK;
     if (status == HYP_OK && rewrite) status = copy_phases(r, rewrite, diag);
     if (status == HYP_OK && program) status = copy_steps(r, program, diag);
     if (status == HYP_OK && layers) status = copy_text(r, layers, &r->report.layers, diag);
     if (status == HYP_OK && verified) status = copy_text(r, verified, &r->report.verified, diag);
+    if (status == HYP_OK && cut) status = copy_text(r, cut, &r->report.cut, diag);
     if (status == HYP_OK && answer) status = copy_answer(r, rewrite, program, answer, diag);
     if (status == HYP_OK)
         *out = &r->report;

@@ -19,7 +19,8 @@ static hyp_status solve_core(const hyp_problem *p, const hyp_problem *core, cons
     if (options->method == HYP_EXTRACT_EXACT) {
         double seconds = options->budget_seconds;
         hyp_exact_budget budget = {seconds > 0 ? seconds : options->budget_work ? INFINITY : DEFAULT_BUDGET,
-                                   options->budget_work ? options->budget_work : UINT64_MAX};
+                                   options->budget_work ? options->budget_work : UINT64_MAX, options->stop,
+                                   options->stop_user};
         HYP_TRY(hyp_solve_exact(core, budget, core_choice, &out->lower_bound, &out->proven, diag));
     }
     for (uint32_t c = 0; c < core->class_count; c++) {

@@ -77,6 +77,8 @@ HYP_NODISCARD hyp_status hyp_polish(const hyp_problem *p, const uint32_t *compon
 typedef struct hyp_exact_budget {
     double seconds;
     uint64_t work; /* as hyp_extract_options.budget_work */
+    bool (*stop)(void *user); /* once it is true, the budget is spent; NULL = never */
+    void *user;
 } hyp_exact_budget;
 /* The least DAG cost on a core problem, as far as the budget reaches: `choice` holds an answer to begin with, and gets a
  * better one. No answer costs less than *bound. */

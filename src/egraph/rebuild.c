@@ -224,6 +224,12 @@ static hyp_status show_classes(hyp_egraph *eg, failure *f, bool *out_cut, hyp_di
 {
     while (eg->modify_done < eg->modify.len) {
         uint32_t c = hyp_eg_find(eg, eg->modify.data[eg->modify_done]);
+        hyp_stop asked = eg->poll ? eg->poll(eg->poll_user) : HYP_STOP_SATURATED;
+        if (asked != HYP_STOP_SATURATED) {
+            eg->limit_hit = asked;
+            *out_cut = true;
+            return HYP_OK;
+        }
         hyp_eg_view_release(eg);
         hyp_diag said = {0};
         hyp_status status = eg->analysis.modify(eg, c, eg->analysis.user, &said);

@@ -43,22 +43,32 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static hyp_status stop_with(runner *r, hyp_stop stop, hyp_diag *diag)
+static void set_stop(runner *r, hyp_stop stop)
 {
+    if (stop == HYP_STOP_CANCELLED) atomic_store(&r->eg->cancel, false); /* it is done: not the next run, too */
     r->stop = stop;
     r->stopping = true;
+}
+
+static hyp_status stop_with(runner *r, hyp_stop stop, hyp_diag *diag)
+{
+    set_stop(r, stop);
     return hyp_fail(diag, HYP_ERR_LIMIT, "the saturation stops: %s", hyp_stop_name(stop));
 }
 
-/* Time and cancelling. */
-static hyp_status check_clock(void *user, hyp_diag *diag)
+/* Time and cancelling: why the run is to end now, or _SATURATED. */
+static hyp_stop poll(void *user)
 {
     runner *r = user;
-    if (atomic_load_explicit(&r->eg->cancel, memory_order_relaxed) && atomic_exchange(&r->eg->cancel, false))
-        return stop_with(r, HYP_STOP_CANCELLED, diag);
-    if (r->options.max_seconds > 0 && seconds() - r->start >= r->options.max_seconds)
-        return stop_with(r, HYP_STOP_TIME, diag);
-    return HYP_OK;
+    if (atomic_load_explicit(&r->eg->cancel, memory_order_relaxed)) return HYP_STOP_CANCELLED;
+    if (r->options.max_seconds > 0 && seconds() - r->start >= r->options.max_seconds) return HYP_STOP_TIME;
+    return r->options.stop && r->options.stop(r->options.stop_user) ? HYP_STOP_CANCELLED : HYP_STOP_SATURATED;
+}
+
+static hyp_status check_clock(void *user, hyp_diag *diag)
+{
+    hyp_stop stop = poll(user);
+    return stop == HYP_STOP_SATURATED ? HYP_OK : stop_with(user, stop, diag);
 }
 
 /* ---- one rule ----------------------------------------------------------------------------------- */
@@ -305,10 +315,8 @@ static hyp_status iterate(runner *r, hyp_diag *diag)
     hyp_status status = run_rules(r, &whole, &said);
     double begin = seconds();
     hyp_status rebuilt = hyp_eg_rebuild(eg, diag);
-    if (rebuilt == HYP_OK && eg->limit_hit != HYP_STOP_SATURATED && !r->stopping) {
-        r->stop = eg->limit_hit; /* the analysis ran into it */
-        r->stopping = true;
-    }
+    if (rebuilt == HYP_OK && eg->limit_hit != HYP_STOP_SATURATED && !r->stopping)
+        set_stop(r, eg->limit_hit); /* the analysis ran into it */
     r->now.rebuild_seconds = seconds() - begin;
     if (status != HYP_OK && !r->stopping) return hyp_fail(diag, status, "%s", said.message);
     HYP_TRY(rebuilt);
@@ -380,10 +388,13 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
     eg->max_nodes = r.options.max_nodes;
     eg->max_bytes = r.options.max_bytes;
     eg->limit_hit = HYP_STOP_SATURATED;
+    eg->poll = poll;
+    eg->poll_user = &r;
     eg->peak_bytes = eg->bytes;
     hyp_status status = make_buffers(&r, diag);
     if (status == HYP_OK) status = saturate(&r, diag);
     eg->max_nodes = eg->max_bytes = 0;
+    eg->poll = NULL;
     eg->limit_hit = HYP_STOP_SATURATED;
 
     out_report->stop = status == HYP_OK ? r.stop : HYP_STOP_ERROR;

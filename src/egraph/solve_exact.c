@@ -27,7 +27,8 @@ typedef struct open_problem {
 /* The search for one part. */
 typedef struct search {
     hyp_trails *trails;
-    double deadline, unit;  /* unit: all costs are multiples of it; 0 if there is none */
+    double deadline, unit;  /* deadline: of the part; unit: all costs are multiples of it; 0 if there is none */
+    hyp_exact_budget end;   /* of the whole; seconds: when it is */
     uint64_t work, allowed; /* nodes and edges that the bound has looked at; the search ends where they meet */
     double cost;            /* of the best answer */
     HYP_VEC(uint32_t) best; /* trails of its nodes */
@@ -51,7 +52,8 @@ static double limit_of(const search *s)
 
 static bool out_of_budget(const search *s)
 {
-    return s->work >= s->allowed || (isfinite(s->deadline) && now() >= s->deadline);
+    return s->work >= s->allowed || (isfinite(s->deadline) && now() >= s->deadline) ||
+           (s->end.stop && s->end.stop(s->end.user));
 }
 
 /* The greatest number that all costs are multiples of, as far as they are whole numbers. */
@@ -383,7 +385,7 @@ static int by_size(const void *a, const void *b)
 
 /* The small parts first: what time and work they leave is for the large ones. */
 static hyp_status search_parts(search *s, const hyp_problem *core, const hyp_problem *p, uint32_t *words,
-                               sized_part *parts, hyp_exact_budget end, uint32_t *answer, double *bound)
+                               sized_part *parts, uint32_t *answer, double *bound)
 {
     uint32_t count = split(p, words, words + p->class_count);
     for (uint32_t i = 0; i < count; i++) parts[i] = (sized_part){0, i};
@@ -394,8 +396,8 @@ static hyp_status search_parts(search *s, const hyp_problem *core, const hyp_pro
         hyp_problem part;
         double part_bound = 0, begin = now();
         HYP_TRY(take_part(p, words, parts[i].part, &part, s->diag));
-        s->deadline = begin + (end.seconds - begin) / (count - i);
-        s->allowed = s->work + (end.work > s->work ? (end.work - s->work) / (count - i) : 0);
+        s->deadline = begin + (s->end.seconds - begin) / (count - i);
+        s->allowed = s->work + (s->end.work > s->work ? (s->end.work - s->work) / (count - i) : 0);
         HYP_TRY(search_part(s, &part, &part_bound));
         HYP_TRY(follow(core, s->trails, s->best.data, s->best.len, answer, s->diag));
         *bound += part_bound;
@@ -403,10 +405,8 @@ static hyp_status search_parts(search *s, const hyp_problem *core, const hyp_pro
     return HYP_OK;
 }
 
-static hyp_status run(search *s, const hyp_problem *core, hyp_problem *p, hyp_exact_budget budget, uint32_t *answer,
-                      double *bound)
+static hyp_status run(search *s, const hyp_problem *core, hyp_problem *p, uint32_t *answer, double *bound)
 {
-    hyp_exact_budget end = {now() + budget.seconds, budget.work};
     HYP_TRY(copy_problem(core, p, s->diag));
     for (uint32_t n = 0; n < core->node_count; n++) p->origin[n] = n;
     hyp_problem first = {0};
@@ -416,7 +416,7 @@ static hyp_status run(search *s, const hyp_problem *core, hyp_problem *p, hyp_ex
     HYP_TRY(hyp_reduce(p, s->trails, HYP_REDUCE_ALL, s->diag));
     uint32_t *words = hyp_malloc(2 * (size_t)p->class_count * sizeof *words);
     sized_part *parts = hyp_malloc(p->class_count * sizeof *parts);
-    hyp_status status = words && parts ? search_parts(s, core, p, words, parts, end, answer, bound)
+    hyp_status status = words && parts ? search_parts(s, core, p, words, parts, answer, bound)
                                        : hyp_fail_memory(s->diag, p->class_count * sizeof *parts);
     hyp_free(words);
     hyp_free(parts);
@@ -428,13 +428,14 @@ hyp_status hyp_solve_exact(const hyp_problem *core, hyp_exact_budget budget, uin
 {
     size_t bytes = core->class_count * sizeof *choice;
     hyp_trails trails = {.leaves = core->node_count};
-    search s = {.trails = &trails, .diag = diag};
+    search s = {.trails = &trails, .end = budget, .diag = diag};
     hyp_problem p = {0};
+    s.end.seconds += now();
     double old_cost, new_cost;
     uint32_t *answer = hyp_malloc(bytes);
     hyp_status status = answer ? HYP_OK : hyp_fail_memory(diag, bytes);
     if (status == HYP_OK) memset(answer, 0xff, bytes);
-    if (status == HYP_OK) status = run(&s, core, &p, budget, answer, bound);
+    if (status == HYP_OK) status = run(&s, core, &p, answer, bound);
     if (status == HYP_OK) status = hyp_problem_price(core, answer, true, &new_cost, NULL, diag);
     if (status == HYP_OK) status = hyp_problem_price(core, choice, true, &old_cost, NULL, diag);
     if (status == HYP_OK) {

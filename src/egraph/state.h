@@ -131,7 +131,10 @@ struct hyp_egraph {
     bool making;                 /* inside analysis.make: nothing may be added */
     bool rebuilding;             /* growth is not held against max_bytes: a rebuild must end */
     size_t max_nodes, max_bytes; /* of the running saturation, 0 = none */
-    hyp_stop limit_hit;          /* HYP_STOP_NODES or _MEMORY after an HYP_ERR_LIMIT of ours, else _SATURATED */
+    hyp_stop limit_hit;          /* HYP_STOP_NODES or _MEMORY after an HYP_ERR_LIMIT of ours, _TIME or _CANCELLED after a
+                                    rebuild that `poll` cut, else _SATURATED */
+    hyp_stop (*poll)(void *user); /* of the running saturation: why it is to end now, else _SATURATED; NULL = none runs */
+    void *poll_user;
     size_t bytes, peak_bytes;    /* held by the arrays above */
     atomic_bool cancel;
 };

@@ -24,7 +24,11 @@ hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_enode_id forced, 
     const hyp_graph *in = rw->in;
     search s = {weigh, forced};
     hyp_extract_options options = {
-        .size = sizeof options, .method = HYP_EXTRACT_EXACT, .budget_work = SEARCH_WORK};
+        .size = sizeof options,
+        .method = hyp_limit_reached(rw->limit) ? HYP_EXTRACT_DAG : HYP_EXTRACT_EXACT,
+        .budget_work = SEARCH_WORK,
+        .stop = hyp_limit_reached,
+        .stop_user = rw->limit};
     size_t count = 0;
     hyp_class_id *wanted = hyp_malloc((in->outputs.len + 1) * sizeof *wanted);
     if (!wanted) return hyp_fail_memory(diag, in->outputs.len * sizeof *wanted);

@@ -91,6 +91,7 @@ typedef struct hyp_rw {
     bool keeps_bits; /* a step of `in` reads what is determined: see hyp_rw_may_unite */
     HYP_VEC(const hyp_type *) types;         /* of an e-node whose work is asked for */
     hyp_fold_budget fold;                    /* what constants may take; set before encoding, else what suits the graph */
+    hyp_limit *limit;                        /* of the search; NULL = none */
 } hyp_rw;
 
 /* ---- encode.c ------------------------------------------------------------------------------------ */

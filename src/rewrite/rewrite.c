@@ -187,6 +187,13 @@ static hyp_status count_rules(job *j, const hyp_run_report *run)
     return HYP_OK;
 }
 
+/* A run knows no reason why it was told to end. */
+static hyp_stop stop_of(const job *j, hyp_stop stop)
+{
+    bool timed = j->options->limit && j->options->limit->why == HYP_LIMIT_TIME;
+    return stop == HYP_STOP_CANCELLED && timed ? HYP_STOP_TIME : stop;
+}
+
 static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_ruleset *rules)
 {
     hyp_rw_tracer tracer = {
@@ -201,13 +208,14 @@ static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *name
                                    j->options->max_iterations ? j->options->max_iterations : MAX_ITERATIONS,
                                .max_nodes = j->options->max_nodes ? j->options->max_nodes : MAX_NODES,
                                .max_bytes = MAX_BYTES,
-                               .max_seconds = j->options->max_seconds,
+                               .stop = hyp_limit_reached,
+                               .stop_user = j->options->limit,
                                .on_rewrite = j->options->trace ? hyp_rw_on_rewrite : NULL,
                                .user = &tracer};
     hyp_run_report run;
     hyp_status status = hyp_egraph_run(rw->eg, rules, &options, &run, j->diag);
     j->report->phases[p] = (struct hyp_rewrite_phase){.name = phase_names[p],
-                                                      .stop = run.stop,
+                                                      .stop = stop_of(j, run.stop),
                                                       .iterations = run.iteration_count,
                                                       .e_nodes = run.e_nodes,
                                                       .e_classes = run.e_classes,
@@ -284,9 +292,22 @@ static hyp_status run_in(job *j, hyp_rw *rw, phase p, const hyp_graph *in, hyp_g
     return extract(j, rw, p, &names, rules, out);
 }
 
+/* Whether nothing is left to do in this phase but to take the graph as it is. The first one reads the rules, and questions
+ * are answered in all. */
+static bool is_too_late(const job *j, phase p)
+{
+    return p != NORMALIZE && !j->options->explain && !j->options->why_not && hyp_limit_reached(j->options->limit);
+}
+
 static hyp_status run_phase(job *j, phase p, const hyp_graph *in, hyp_graph *out)
 {
-    hyp_rw rw = {.fold = *j->fold};
+    if (is_too_late(j, p)) {
+        j->report->phases[p] =
+            (struct hyp_rewrite_phase){.name = phase_names[p], .stop = stop_of(j, HYP_STOP_CANCELLED)};
+        j->report->phase_count = (size_t)p + 1;
+        return hyp_graph_copy_live(in, out, j->diag);
+    }
+    hyp_rw rw = {.fold = *j->fold, .limit = j->options->limit};
     double start = seconds();
     hyp_status status = run_in(j, &rw, p, in, out);
     if (status != HYP_OK) hyp_diag_prefix(j->diag, "%s", phase_names[p]);

@@ -9,6 +9,8 @@
 #ifndef HYP_REWRITE_REWRITE_H
 #define HYP_REWRITE_REWRITE_H
 
+#include <signal.h>
+
 #include "hypatia/egraph.h"
 #include "ir/constants.h"
 
@@ -93,6 +95,16 @@ typedef struct hyp_rewrite_trace {
     double cost_before, cost_after; /* seconds of the matched part and of what replaced it; NAN when unknown */
 } hyp_rewrite_trace;
 
+/* When a search is to end that is not at its end, though it then depends on the machine. What asks and is told that it
+ * is reached is cut short; so `why` says afterwards whether anything was. */
+typedef struct hyp_limit {
+    double deadline;                    /* by hyp_limit_clock; 0 = none */
+    const volatile sig_atomic_t *asked; /* not 0: somebody asked for it; NULL = nobody can */
+    enum { HYP_LIMIT_NOT_REACHED, HYP_LIMIT_TIME, HYP_LIMIT_ASKED } why;
+} hyp_limit;
+double hyp_limit_clock(void);       /* seconds */
+bool hyp_limit_reached(void *limit); /* a hyp_limit, or NULL */
+
 typedef struct hyp_rewrite_options {
     const char *const *rule_files; /* path names for messages, paired with rule_texts */
     const char *const *rule_texts;
@@ -105,7 +117,7 @@ typedef struct hyp_rewrite_options {
     bool allow_approximate;           /* class A too */
     size_t max_iterations, max_nodes; /* of each phase; 0 = 1000 and 100000 */
     hyp_fold_budget fold;             /* constants that rules make stay within it; 0 as in hyp_fold_budget_of */
-    double max_seconds;               /* 0 = none: limits count work, so that results do not depend on the machine */
+    hyp_limit *limit;                 /* NULL = none: the others count work, so that results do not depend on the machine */
     hyp_cost_fn cost;
     void *cost_user;
     void (*trace)(const hyp_rewrite_trace *event, void *user); /* may be NULL */

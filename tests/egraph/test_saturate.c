@@ -312,6 +312,33 @@ static void a_cut_run_can_be_continued(void **state)
     hyp_egraph_destroy(eg);
 }
 
+static bool stop_at_last(void *left)
+{
+    size_t *n = left;
+    return *n == 0 || --*n == 0;
+}
+
+static void a_callback_can_stop(void **state)
+{
+    (void)state;
+    for (size_t polls = 1; polls < 40; polls += 7) {
+        hyp_egraph *eg = new_graph(false, NULL);
+        hyp_ruleset *rules = rules_of(eg, MATH_RULES);
+        add_math_terms(eg);
+        size_t left = polls;
+        hyp_run_report report;
+        hyp_run_options options = {
+            .size = sizeof options, .max_nodes = 5000000, .max_seconds = 20, .stop = stop_at_last, .stop_user = &left};
+        must(hyp_egraph_run(eg, rules, &options, &report, &diag));
+        assert_int_equal(report.stop, HYP_STOP_CANCELLED);
+        must(hyp_egraph_check(eg, &diag));
+        hyp_run_report_dispose(&report);
+        assert_int_equal(run_checked(eg, rules, 1), HYP_STOP_ITERATIONS); /* the next run is not stopped */
+        hyp_ruleset_destroy(rules);
+        hyp_egraph_destroy(eg);
+    }
+}
+
 static void *cancel_soon(void *eg)
 {
     struct timespec pause = {.tv_nsec = 20000000};
@@ -483,6 +510,7 @@ int main(void)
         cmocka_unit_test(iterations_and_time_are_limits),
         cmocka_unit_test(a_cut_run_can_be_continued),
         cmocka_unit_test(another_thread_can_cancel),
+        cmocka_unit_test(a_callback_can_stop),
         cmocka_unit_test(backoff_bans_the_rules_that_egg_bans),
         cmocka_unit_test(backoff_saturates_only_when_all_rules_rest),
         cmocka_unit_test(disabled_rules_do_not_run),

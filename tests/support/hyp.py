@@ -74,6 +74,7 @@ class CompileOptions(c.Structure):
                 ("allow_approximate", c.c_bool), ("no_rewrite", c.c_bool),
                 ("max_iterations", c.c_size_t), ("max_nodes", c.c_size_t),
                 ("max_fold_bytes", c.c_size_t), ("max_fold_flops", c.c_size_t),
+                ("max_seconds", c.c_double), ("stop", c.c_void_p),
                 ("explain", c.c_char_p), ("why_not", c.c_char_p), ("why_not_node", c.c_char_p),
                 ("flags", c.c_void_p), ("flag_count", c.c_size_t),
                 ("dump_rewrites", c.c_void_p), ("dump_rewrites_user", c.c_void_p),
