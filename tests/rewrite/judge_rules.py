@@ -171,6 +171,8 @@ def same_bits(a, b, zeros):
 def within(kind, before, after, units, promised):
     """Where an element is as near as the class wants."""
     same = same_bits(before.x, after.x, kind != "E")
+    if not before.real and kind in "RA":  # behind a jump, what is not determined may be any integer
+        return same | ~np.isfinite(before.s)
     if not before.real or kind in "EZ":
         return same
     b, a = X.wide(before.x), X.wide(after.x)
