@@ -163,7 +163,8 @@ def binary(op, a, b):
         less = (lambda p, q: p < q) if op == "min" else (lambda p, q: p > q)
         first = np.isnan(x) | less(x, y)
         chosen = np.isnan(a.v) | less(a.v, b.v)
-        return real(t, np.where(first, a.x, b.x), np.where(chosen, a.v, b.v), np.where(chosen, a.s, b.s), d, True)
+        s = np.where(surely(np.abs(a.v - b.v), t, a.s + b.s), np.where(chosen, a.s, b.s), np.maximum(a.s, b.s))
+        return real(t, np.where(first, a.x, b.x), np.where(chosen, a.v, b.v), s, d, True)
     if op == "pow":
         v = np.power(a.v, b.v)
         s = np.abs(v) + np.abs(b.v * np.power(a.v, b.v - 1)) * a.s + np.abs(v * np.log(np.abs(a.v))) * b.s
@@ -219,6 +220,11 @@ def slope(op, f, v):
     return np.abs(f(v + h) - f(v - h)) / (2 * h)
 
 
+def surely(gap, t, s):
+    """Where a choice cannot fall out otherwise by rounding: at a kink the size of what is not chosen counts, too."""
+    return gap > 256 * UNIT[t] * s
+
+
 def unary(op, a, **attrs):
     if not a.real and op in ("relu", "neg", "abs", "sign"):
         f = {"relu": lambda x: np.maximum(x, 0), "neg": lambda x: -x, "abs": np.abs, "sign": np.sign}[op]
@@ -233,7 +239,7 @@ def unary(op, a, **attrs):
         return real(a.t, np.where(np.isnan(x), x, f(x)), f(a.v), np.where(a.v >= 0, a.s, a.s * np.abs(alpha)), a.d)
     if op in ("relu", "neg", "abs"):
         f = EXACT[op]
-        return real(a.t, f(x), f(a.v), np.where((op == "relu") & (a.v <= 0), 0, a.s), a.d)
+        return real(a.t, f(x), f(a.v), np.where((op == "relu") & surely(-a.v, a.t, a.s), 0, a.s), a.d)
     if op == "elu":
         g, alpha = L(attrs.get("gamma", 1)), L(attrs["alpha"])
         f = lambda v: np.where(v > 0, g * v, g * alpha * np.expm1(v))  # noqa: E731
@@ -255,9 +261,10 @@ def clip(a, low, high):
     low, high = (wide(narrow(L(b), a.t)) for b in (low, high))
 
     def f(v, s):
-        s = np.where(v < low, np.abs(low), s)
+        s = np.where(surely(low - v, a.t, s), np.abs(low), s)
+        s = np.where(surely(v - high, a.t, s), np.abs(high), s)
         v = np.where(v < low, low, v)
-        return np.where(v > high, high, v), np.where(v > high, np.abs(high), s)
+        return np.where(v > high, high, v), s
     v, s = f(a.v, a.s)
     return real(a.t, f(wide(a.x), a.s)[0], v, s, a.d)
 
@@ -314,6 +321,7 @@ class Partial:
 
     def times(self, c):
         c = L(c)
+        tally.finite = tally.finite and bool(np.all(self.s <= LARGEST[self.t]))  # before it is scaled down again
         return self if c == 1 else Partial(self.t, self.x * c, self.v * c, self.s * np.abs(c))
 
     def done(self, act="none"):
