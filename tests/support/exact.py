@@ -405,6 +405,7 @@ def reduce(op, a, axes, keep):
 # ---- composite ------------------------------------------------------------------------------------------
 
 def softmax(a, axis):
+    a = T(a.t, a.x, a.v, a.s, False)  # a function of a: what is below it in here is no value of the graph
     z = unary("exp", binary("sub", a, reduce("max", a, [axis], True)))
     parts = binary("div", z, reduce("sum", z, [axis], True))
     x = wide(a.x)
