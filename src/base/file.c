@@ -132,7 +132,10 @@ static int open_unnamed(hyp_outfile *f, char *temp)
 static bool link_temp(hyp_outfile *f)
 {
     char *temp = hyp_malloc(folder_length(f->path) + TEMP_ROOM);
-    if (!temp) return false;
+    if (!temp) {
+        errno = ENOMEM;
+        return false;
+    }
     for (int i = 0; i < TEMP_MOST && !f->temp; i++) {
         name_temp(f, i, temp);
         if (linkat(AT_FDCWD, f->link, AT_FDCWD, temp, AT_SYMLINK_FOLLOW) == 0)
