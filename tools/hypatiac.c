@@ -38,6 +38,7 @@ enum {
     OPT_MAX_SECONDS,
     OPT_VERIFY,
     OPT_GOLDEN,
+    OPT_REDUCED,
     OPT_DRY_RUN,
     OPT_TIMED,
     OPT_TUNE,
@@ -82,6 +83,7 @@ static const cli_option options[] = {
     [OPT_MAX_SECONDS] = {"max-seconds", 0, "S", "write the best plan found until then; Ctrl-C does the same"},
     [OPT_VERIFY] = {"verify", 0, "HOW", "compare the plan with the model first: strict, warn, off (by what it costs)"},
     [OPT_GOLDEN] = {"golden", 0, "BYTES", "of samples and results that the plan keeps for 'hypatia verify'; 0: none"},
+    [OPT_REDUCED] = {"reduced", 0, "FILE", "of a wrong plan: write a small part of the model that shows it"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
     [OPT_TIMED] = {"timed", 0, NULL, "time the plan here against those with less rewriting; keep the fastest"},
     [OPT_TUNE] = {"tune", 0, NULL, "with --target cuda: find the fastest products for the GPU here, for typical sizes"},
@@ -190,6 +192,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
         }
         if (c->golden_bytes == 0) c->golden_bytes = -1;
         break;
+    case OPT_REDUCED: c->reduced = value; break;
     case OPT_DRY_RUN: r->dry_run = true; break;
     case OPT_TIMED: r->timed = true; break;
     case OPT_TUNE: r->tune = true; break;
@@ -320,6 +323,7 @@ static bool check_files(const request *r, const cli_args *args)
     file_uses uses = {0};
     file_uses_add(&uses, "--output", r->dry_run ? NULL : r->plan, true);
     file_uses_add(&uses, "--dump-rewrites", r->dump_path, true);
+    file_uses_add(&uses, "--reduced", r->compile.reduced, true);
     file_uses_add(&uses, "--cache", r->cache, true);
     file_uses_add(&uses, "the model", r->model, false);
     file_uses_add(&uses, "--profile", r->compile.profile, false);

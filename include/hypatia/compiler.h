@@ -97,7 +97,8 @@ typedef struct hyp_compile_options {
     void *warning_user;
 
     /* Verification: before the plan gets its name, it runs on samples and is compared with the model in the reference
-     * interpreter. "strict": one that is wrong is HYP_ERR_MISMATCH, nothing is written, and the message names the rule to blame.
+     * interpreter. "strict": one that is wrong is HYP_ERR_MISMATCH, nothing is written, and the message names the rule to blame
+     * and the first node that comes out wrong.
      * "warn": it is written, and the report says so. "off". NULL: by what it costs, as the report says. */
     const char *verify;
     hyp_run_plan_fn run_plan; /* NULL: nothing is verified */
@@ -105,6 +106,8 @@ typedef struct hyp_compile_options {
     /* Bytes of samples and expected results that the plan keeps, so that `hypatia verify` needs nothing else; -1 = none, 0 = a
      * fiftieth of the weights, 1 KiB at least and 16 at most. None are kept of what is not verified. */
     int64_t golden_bytes;
+    const char *reduced; /* of a model whose plan is refused: a path for a small part of the model that shows it with the same
+                            options; NULL = none. Where none can be made the message says why */
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {

@@ -1,4 +1,4 @@
-/* blame.c - which rules made a wrong plan: bisection over those that were applied, each step a compilation without
+/* blame.c - which rules made a wrong plan, and at which node: bisection over those that were applied, each step a compilation without
  * some. */
 #include <stdio.h>
 #include <string.h>
@@ -61,6 +61,7 @@ static bool prepare(search *s, const hyp_settings *settings, const hyp_rewrite_r
     const hyp_compile_options *o = &settings->options;
     s->options = *o;
     s->options.verify = "strict";
+    s->options.reduced = NULL;
     s->options.explain = s->options.why_not = s->options.why_not_node = s->options.dump_ir_stage = NULL;
     s->options.dump_rewrites = s->options.progress = s->options.warning = NULL;
     s->options.stop = NULL; /* with a search that was cut short no rule does harm */
@@ -80,7 +81,17 @@ static bool prepare(search *s, const hyp_settings *settings, const hyp_rewrite_r
     return true;
 }
 
-static void say(const search *s, size_t found, hyp_diag *diag)
+/* The options of the caller, samples too, so that what is found shows with them. */
+static void find_node(search *s, const hyp_settings *settings, size_t found, hyp_strbuf *says)
+{
+    for (size_t i = 0; i < found; i++) s->disabled[s->fixed + i] = s->names[i];
+    s->options.samples = settings->options.samples;
+    s->options.samples_count = settings->options.samples_count;
+    hyp_suspects suspects = {s->disabled, s->fixed, found};
+    hyp_blame_node(s->model_path, &s->options, &suspects, settings->options.reduced, says);
+}
+
+static void say(search *s, const hyp_settings *settings, size_t found, hyp_diag *diag)
 {
     char was[HYP_DIAG_SIZE];
     if (!diag) return;
@@ -92,7 +103,12 @@ static void say(const search *s, size_t found, hyp_diag *diag)
         hyp_strbuf_printf(&sb, "to blame %s", found == 1 ? "is the rule" : "are the rules");
     for (size_t i = 0; i < found; i++) hyp_strbuf_printf(&sb, "%s '%s'", i ? "," : "", s->names[i]);
     if (found) hyp_strbuf_printf(&sb, ": without %s the plan is right", found == 1 ? "it" : "them");
-    hyp_diag_write(diag, diag->status, "%s; %s. Nothing was written", was, hyp_strbuf_text(&sb));
+    hyp_strbuf_puts(&sb, "; ");
+    hyp_strbuf node = {0};
+    find_node(s, settings, found, &node);
+    hyp_strbuf_puts(&sb, hyp_strbuf_text(&node));
+    hyp_strbuf_dispose(&node);
+    hyp_diag_write(diag, diag->status, "%s; %s. No plan was written", was, hyp_strbuf_text(&sb));
     hyp_strbuf_dispose(&sb);
 }
 
@@ -100,7 +116,7 @@ void hyp_blame(const char *model_path, const hyp_settings *settings, const hyp_r
                const hyp_verification *v, hyp_diag *diag)
 {
     search s = {.model_path = model_path};
-    if (prepare(&s, settings, rewrite, v)) say(&s, s.count ? find_culprits(&s) : 0, diag);
+    if (prepare(&s, settings, rewrite, v)) say(&s, settings, s.count ? find_culprits(&s) : 0, diag);
     hyp_free(s.samples);
     hyp_free(s.names);
     hyp_free(s.disabled);

@@ -74,28 +74,28 @@ static hyp_status finish_pass(compilation *c, const hyp_graph *graph, const char
     return status;
 }
 
-static hyp_status refuse_overwriting(const compilation *c, const char *what, hyp_diag *diag)
+static hyp_status refuse_overwriting(const char *path, const char *what, hyp_diag *diag)
 {
-    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                    "%s: the plan would overwrite %s; write it to another file", c->plan_path, what);
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: would overwrite %s; write to another file", path, what);
 }
 
 /* What is read is never written to. */
-static hyp_status check_plan_path(const compilation *c, hyp_diag *diag)
+static hyp_status check_path(const compilation *c, const char *path, hyp_diag *diag)
 {
     const hyp_compile_options *o = &c->settings.options;
-    if (!c->plan_path) return HYP_OK;
-    if (hyp_same_file(c->plan_path, c->model_path)) return refuse_overwriting(c, "the model", diag);
-    if (o->profile && hyp_same_file(c->plan_path, o->profile)) return refuse_overwriting(c, "the profile", diag);
+    if (!path) return HYP_OK;
+    if (hyp_same_file(path, c->model_path)) return refuse_overwriting(path, "the model", diag);
+    if (o->profile && hyp_same_file(path, o->profile)) return refuse_overwriting(path, "the profile", diag);
     for (size_t i = 0; i < o->rule_file_count; i++)
-        if (hyp_same_file(c->plan_path, o->rule_files[i])) return refuse_overwriting(c, "rules that were given", diag);
+        if (hyp_same_file(path, o->rule_files[i])) return refuse_overwriting(path, "rules that were given", diag);
     return HYP_OK;
 }
 
 static hyp_status import(compilation *c, hyp_diag *diag)
 {
     const hyp_compile_options *o = &c->settings.options;
-    HYP_TRY(check_plan_path(c, diag));
+    HYP_TRY(check_path(c, c->plan_path, diag));
+    HYP_TRY(check_path(c, o->reduced, diag));
     hyp_onnx_options options = {.shapes = o->shapes,
                                 .shape_count = o->shape_count,
                                 .bound = o->bound,
@@ -104,8 +104,10 @@ static hyp_status import(compilation *c, hyp_diag *diag)
                                 .dim_values = o->dim_values,
                                 .dim_count = o->dim_count};
     HYP_TRY(hyp_onnx_import(c->model_path, &options, &c->imported, &c->model, diag));
-    if (c->plan_path && hyp_onnx_model_reads(c->model, c->plan_path))
-        return refuse_overwriting(c, "external data of the model", diag);
+    const char *written[] = {c->plan_path, o->reduced};
+    for (size_t i = 0; i < 2; i++)
+        if (written[i] && hyp_onnx_model_reads(c->model, written[i]))
+            return refuse_overwriting(written[i], "external data of the model", diag);
     hyp_onnx_info info = hyp_onnx_model_info(c->model);
     for (size_t i = 0; i < info.warning_count && o->warning; i++)
         o->warning(info.warnings[i], strlen(info.warnings[i]), o->warning_user);

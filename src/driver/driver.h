@@ -125,10 +125,24 @@ HYP_NODISCARD hyp_status hyp_golden_add(const hyp_verification *v, hyp_lowered *
 
 /* ---- blame.c ---------------------------------------------------------------------------------------------- */
 
-/* Finds out what made a wrong plan, by compiling without some of the rules, and adds it to the message of `diag`. */
+/* Finds out what made a wrong plan, by compiling without some of the rules and nodes, adds it to the message of `diag`,
+ * and writes the reduced model that the options ask for. */
 typedef void hyp_blame_fn(const char *model_path, const hyp_settings *settings, const hyp_rewrite_report *rewrite,
                           const hyp_verification *v, hyp_diag *diag);
 hyp_blame_fn hyp_blame;
+
+/* ---- reduce.c --------------------------------------------------------------------------------------------- */
+
+/* The rules that the caller disabled, and behind them those without which the plan is right. */
+typedef struct hyp_suspects {
+    const char *const *disabled;
+    size_t disabled_count, culprit_count;
+} hyp_suspects;
+
+/* Appends which node of the model comes out wrong first with these options, by compiling without what is behind it, and
+ * writes a reduced model to `reduced` (NULL: none). What cannot be done, and why, is appended, too. */
+void hyp_blame_node(const char *model_path, const hyp_compile_options *options, const hyp_suspects *suspects,
+                const char *reduced, hyp_strbuf *says);
 
 /* ---- compile.c -------------------------------------------------------------------------------------------- */
 

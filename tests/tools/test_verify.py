@@ -9,6 +9,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import hyp  # noqa: E402
 import numpy as np  # noqa: E402
+import onnx  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper, save  # noqa: E402
 
 MODEL = os.path.join(hyp.ROOT, "examples/digits/digits.onnx")
@@ -81,11 +82,13 @@ def check_wrong_rules(folder):
         make(path, *model)
         with open(rules, "w") as file:
             file.write(f'(rule {name} :class {numeric_class} :doc "wrong" {rule})\n')
-        done = compile(path, "-o", plan, "--rules", rules, "--verify", "strict", *options)
+        reduced = os.path.join(folder, f"reduced{i}.onnx")
+        done = compile(path, "-o", plan, "--rules", rules, "--verify", "strict", "--reduced", reduced, *options)
         print(f"{what}: {done.stderr.strip()}")
         assert done.returncode == 4, (what, done.stdout, done.stderr)
         assert f"to blame is the rule '{name}'" in done.stderr, (what, done.stderr)
         assert "wanted" in done.stderr and not os.path.exists(plan), done.stderr
+        check_reduced(reduced, name, rules, options, len(model[0]))
         warned = compile(path, "-o", plan, "--rules", rules, "--verify", "warn", *options)
         assert warned.returncode == 0 and "WRONG: output" in warned.stderr and os.path.exists(plan), warned
         os.remove(plan)
@@ -93,6 +96,80 @@ def check_wrong_rules(folder):
         assert silent.returncode == 0 and "not verified" in silent.stdout and silent.stderr == "", silent
         right = compile(path, "-o", plan, "--verify", "strict", *options)
         assert right.returncode == 0 and "verified: strict" in right.stdout, right
+
+
+def check_reduced(path, rule, rules, options, most):
+    """A reduced model is one that ONNX knows, and shows the same with the same options; returns its nodes."""
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    assert 1 <= len(model.graph.node) <= most, (options, [n.name for n in model.graph.node])
+    done = compile(path, "--dry-run", "--rules", rules, "--verify", "strict", *options)
+    assert done.returncode == 4 and f"to blame is the rule '{rule}'" in done.stderr, done
+    return [n.name for n in model.graph.node]
+
+
+def check_node(folder):
+    """A wrong rule in the middle of a deep model: the node is named, and what is left of the model is next to nothing."""
+    path, rules, reduced, plan = (os.path.join(folder, "deep" + e) for e in (".onnx", ".rules", ".reduced.onnx", ".bin"))
+    nodes, last = [], "x"
+    for i in range(20):
+        nodes += [("MatMul", [last, f"w{i}"], f"m{i}"), ("Tanh", [f"m{i}"], f"t{i}")]
+        last = f"t{i}"
+        if i == 10:
+            nodes += [("Neg", [last], "n"), ("Sub", ["n", "b"], "s")]
+            last = "s"
+    weights = np.random.default_rng(0).standard_normal((20, 8, 8)).astype(np.float32) / 3
+    model = (nodes, {"x": ["n", 8], "b": [8], "k": ["k", 8]}, {"y": ["n", 8], "z": ["k", 8]},
+             {f"w{i}": weights[i] for i in range(20)})
+    nodes += [("Softmax", [last], "y"), ("Add", ["k", "k"], "z")]
+    make(path, *model)
+    with open(rules, "w") as file:
+        file.write('(rule wrong :class E :doc "wrong" (sub (neg ?a) ?b) => (sub ?a ?b))\n')
+    np.save(os.path.join(folder, "x.npy"), np.ones((3, 8), np.float32))
+    np.save(os.path.join(folder, "b.npy"), np.ones(8, np.float32))
+    np.save(os.path.join(folder, "k.npy"), np.ones((2, 8), np.float32))
+    given = [f"{i}=@{folder}/{i}.npy" for i in ("x", "b", "k")]
+    # Options that name inputs and sizes which nothing needs keep them: the reduced model takes the same options.
+    for options, most, inputs in (([], 2, {"t10", "b"}), (["--dim", "k=3"], 2, {"t10", "b", "k", "x"}),
+                                  (["--typical", "n=7"], 2, {"t10", "b"}),
+                                  (["--shapes", "x:4x8"], 2, {"t10", "b", "k", "x"}),
+                                  ([o for g in given for o in ("--samples", g)], 24, {"x", "b", "k"})):
+        done = compile(path, "-o", plan, "--rules", rules, "--verify", "strict", "--reduced", reduced, *options)
+        assert done.returncode == 4 and not os.path.exists(plan), done
+        assert "the first node that comes out wrong is 'Sub_23'" in done.stderr, done.stderr
+        assert f"{reduced} is a model of " in done.stderr, done.stderr
+        left = check_reduced(reduced, "wrong", rules, options, most)
+        assert left[-2:] == ["Neg_22", "Sub_23"], left
+        assert {i.name for i in onnx.load(reduced).graph.input} == inputs, (options, onnx.load(reduced).graph.input)
+        os.remove(reduced)
+    # A node in front of which there is a branch that reads from around it, and sizes without a name.
+    proto = onnx.load(path)
+    del proto.graph.node[-1], proto.graph.output[-1], proto.graph.input[-1]
+    proto.graph.input[0].type.tensor_type.shape.dim[0].Clear()
+    branch = lambda name, op: helper.make_graph(  # noqa: E731
+        [helper.make_node(op, ["n"], [name])], name, [], [helper.make_tensor_value_info(name, F32, None)])
+    proto.graph.initializer.append(numpy_helper.from_array(np.array(True), "c"))
+    at = [n.name for n in proto.graph.node].index("Sub_23")
+    proto.graph.node[at].input[0] = "i"
+    proto.graph.node.insert(at, helper.make_node("If", ["c"], ["i"], then_branch=branch("u", "Identity"),
+                                                 else_branch=branch("v", "Abs")))
+    save(proto, path)
+    done = compile(path, "-o", plan, "--rules", rules, "--verify", "strict", "--reduced", reduced)
+    assert done.returncode == 4 and "comes out wrong is 'Sub_23'" in done.stderr, done.stderr
+    assert check_reduced(reduced, "wrong", rules, [], 3) == ["Neg_22", "", "Sub_23"], onnx.load(reduced).graph
+    # What cannot be cut says so, and the rule is named still.
+    os.remove(reduced)
+    save(proto, path, save_as_external_data=True, location="deep.data", size_threshold=0)
+    done = compile(path, "-o", plan, "--rules", rules, "--verify", "strict", "--reduced", reduced)
+    assert done.returncode == 4 and "to blame is the rule 'wrong'" in done.stderr, done.stderr
+    assert "no reduced model was written: the model has external data" in done.stderr, done.stderr
+    assert not os.path.exists(reduced)
+    # A right plan has none, and what is read is not overwritten.
+    done = compile(MODEL, "-o", plan, "--verify", "strict", "--reduced", reduced)
+    assert done.returncode == 0 and not os.path.exists(reduced), done
+    before = open(rules).read()
+    done = compile(path, "-o", plan, "--rules", rules, "--verify", "strict", "--reduced", rules)
+    assert done.returncode == 2 and open(rules).read() == before, done
 
 
 def check_plain(folder):
@@ -166,6 +243,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         check_plain(folder)
         check_wrong_rules(folder)
+        check_node(folder)
         check_precisions(folder)
         check_golden(folder)
 
