@@ -4,7 +4,8 @@ onnxruntime without its own optimizations computes the same.
     judge_fusions.py [FOLDER] [--table]
 
 Results may differ by 1e-4 of max(1, |result|), where the model computes in fp16 by 1e-2; where it quantizes, one element in
-a thousand may have been rounded to the neighbouring step. A name that says no_fusion, unfusable, invalid, dont_fuse or mismatch holds a look-alike, whose rewriting would be wrong.
+a thousand may have been rounded to the neighbouring step. Where it normalizes sums of fp16, which onnxruntime rounds less
+often than their type says, one in a thousand may be off by 5e-2: the variance of few, nearly equal elements is all rounding. A name that says no_fusion, unfusable, invalid, dont_fuse or mismatch holds a look-alike, whose rewriting would be wrong.
 --table prints a line for each; without it only failures are printed. Fails when a result is wrong.
 """
 import glob
@@ -47,7 +48,8 @@ def compare(judging_, file, actual, wanted):
             continue
         error = np.abs(a.astype(np.float64) - w.astype(np.float64)) / np.maximum(1, np.abs(w.astype(np.float64)))
         wrong = int(np.sum(~(error <= (1e-2 if half else 1e-4))))
-        if wrong > (a.size / 1000 if steps else 0):
+        few = steps or (half and np.all(error <= 5e-2))
+        if wrong > (a.size / 1000 if few else 0):
             judging_.fail(os.path.basename(file), f"output {i}: {wrong} of {a.size} elements differ, by up to {error.max():.3g}")
     return judging_.failed == before
 
