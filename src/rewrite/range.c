@@ -29,18 +29,21 @@ bool hyp_rw_fits(hyp_dtype t, double size) { return size <= largest(t) * (1 - 0x
 
 /* ---- constants ------------------------------------------------------------------------------------ */
 
-/* Sizes of floats are in the order of their bits without the sign, so that a scan compares integers. */
+/* Sizes of floats are in the order of their bits without the sign, so that a scan compares integers. Data of a model lies
+ * where its file has it, aligned to nothing. */
 #define SCAN(bits_type, sign)                                                                                          \
     do {                                                                                                               \
-        const bits_type *x = data;                                                                                     \
+        const char *at = data;                                                                                         \
         bits_type most = 0, below = (bits_type)-1, any = 0; /* below: the least but 0, less one */                     \
         bits_type all = (bits_type)-1;                      /* the least */                                            \
         for (size_t i = 0; i < count; i++) {                                                                           \
-            bits_type here = x[i] & (bits_type)~(bits_type)(sign), less = (bits_type)(here - 1);                       \
+            bits_type x;                                                                                               \
+            memcpy(&x, at + i * sizeof x, sizeof x);                                                                   \
+            bits_type here = x & (bits_type)~(bits_type)(sign), less = (bits_type)(here - 1);                          \
             most = here > most ? here : most;                                                                          \
             below = less < below ? less : below;                                                                       \
             all = here < all ? here : all;                                                                             \
-            any |= x[i];                                                                                               \
+            any |= x;                                                                                                  \
         }                                                                                                              \
         bits_type least = (bits_type)(below + 1);                                                                      \
         size = hyp_load_f64(t, &most, 0);                                                                              \
