@@ -16,44 +16,8 @@ typedef enum kind {
 
 static kind kind_of(const hyp_node *n)
 {
+    uint32_t flags = hyp_op_get(n->op)->flags;
     switch (n->op) {
-    case HYP_OP_size:
-    case HYP_OP_shape:
-    case HYP_OP_reduce_max:
-    case HYP_OP_reduce_min:
-    case HYP_OP_argmax:
-    case HYP_OP_argmin:
-    case HYP_OP_reverse_sequence:
-    case HYP_OP_gather_elements:
-    case HYP_OP_gather_nd:
-    case HYP_OP_tensor_scatter:
-    case HYP_OP_topk:
-    case HYP_OP_one_hot:
-    case HYP_OP_trilu:
-    case HYP_OP_bit_cast:
-    case HYP_OP_max_pool:
-    case HYP_OP_max_pool_places:
-    case HYP_OP_max_unpool:
-    case HYP_OP_min:
-    case HYP_OP_max:
-    case HYP_OP_relu:
-    case HYP_OP_abs:
-    case HYP_OP_neg:
-    case HYP_OP_sign:
-    case HYP_OP_ceil:
-    case HYP_OP_floor:
-    case HYP_OP_round:
-    case HYP_OP_clip:
-    case HYP_OP_equal:
-    case HYP_OP_less:
-    case HYP_OP_less_equal:
-    case HYP_OP_and:
-    case HYP_OP_or:
-    case HYP_OP_xor:
-    case HYP_OP_not:
-    case HYP_OP_shift_left:
-    case HYP_OP_shift_right:
-    case HYP_OP_where: return SELECTS;
     case HYP_OP_scatter_elements: return strcmp(n->attrs[1].sym, "none") == 0 ? SELECTS : SUM;
     case HYP_OP_scatter_nd: return strcmp(n->attrs[0].sym, "none") == 0 ? SELECTS : SUM;
     case HYP_OP_add:
@@ -66,10 +30,10 @@ static kind kind_of(const hyp_node *n)
     case HYP_OP_cast: return EXACT;
     case HYP_OP_softmax:
     case HYP_OP_range: return FUNCTION;
+    case HYP_OP_resize: return SUM;
     default: break;
     }
-    uint32_t flags = hyp_op_get(n->op)->flags;
-    if (flags & (HYP_OPF_VIEW | HYP_OPF_COPY)) return SELECTS;
+    if (flags & (HYP_OPF_VIEW | HYP_OPF_COPY | HYP_OPF_DETERMINED)) return SELECTS;
     return flags & HYP_OPF_ELEMENTWISE ? FUNCTION : SUM;
 }
 
