@@ -96,13 +96,7 @@ static hyp_status import(compilation *c, hyp_diag *diag)
     const hyp_compile_options *o = &c->settings.options;
     HYP_TRY(check_path(c, c->plan_path, diag));
     HYP_TRY(check_path(c, o->reduced, diag));
-    hyp_onnx_options options = {.shapes = o->shapes,
-                                .shape_count = o->shape_count,
-                                .bound = o->bound,
-                                .bound_count = o->bound_count,
-                                .dim_names = o->dim_names,
-                                .dim_values = o->dim_values,
-                                .dim_count = o->dim_count};
+    hyp_onnx_options options = hyp_import_options(o);
     HYP_TRY(hyp_onnx_import(c->model_path, &options, &c->imported, &c->model, diag));
     const char *written[] = {c->plan_path, o->reduced};
     for (size_t i = 0; i < 2; i++)

@@ -177,3 +177,14 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
         .why_not_node = o->why_not_node,
     };
 }
+
+hyp_onnx_options hyp_import_options(const hyp_compile_options *o)
+{
+    return (hyp_onnx_options){.shapes = o->shapes,
+                              .shape_count = o->shape_count,
+                              .bound = o->bound,
+                              .bound_count = o->bound_count,
+                              .dim_names = o->dim_names,
+                              .dim_values = o->dim_values,
+                              .dim_count = o->dim_count};
+}

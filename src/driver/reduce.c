@@ -120,14 +120,7 @@ static hyp_status write_reduced(reduction *r, const char *path, hyp_diag *diag)
 
 static hyp_status reduce(reduction *r, const char *model_path, const char *reduced, hyp_strbuf *says, hyp_diag *diag)
 {
-    const hyp_compile_options *o = &r->options;
-    hyp_onnx_options import = {.shapes = o->shapes,
-                               .shape_count = o->shape_count,
-                               .bound = o->bound,
-                               .bound_count = o->bound_count,
-                               .dim_names = o->dim_names,
-                               .dim_values = o->dim_values,
-                               .dim_count = o->dim_count};
+    hyp_onnx_options import = hyp_import_options(&r->options);
     HYP_TRY(hyp_onnx_cut_open(model_path, &import, &r->cut, diag));
     HYP_TRY(open_draft(r, diag));
     size_t count = hyp_onnx_cut_count(r->cut);
