@@ -391,19 +391,3 @@ hyp_status hyp_compile_list_rules(const hyp_compile_options *options, hyp_compil
     hyp_settings_dispose(&settings);
     return status;
 }
-
-hyp_status hyp_model_hash(const char *model_path, uint64_t *out, hyp_diag *diag)
-{
-    hyp_dims *dims;
-    HYP_TRY(hyp_dims_create(&dims, diag));
-    hyp_graph g;
-    hyp_graph_init(&g, dims);
-    hyp_onnx_model *model = NULL;
-    hyp_onnx_options options = {0};
-    hyp_status status = hyp_onnx_import(model_path, &options, &g, &model, diag);
-    if (status == HYP_OK) *out = hyp_onnx_model_info(model).hash;
-    hyp_graph_dispose(&g);
-    hyp_onnx_model_destroy(model);
-    hyp_dims_destroy(dims);
-    return status;
-}

@@ -110,22 +110,50 @@ hyp_status hyp_expect_outputs(const hyp_graph *g, const hyp_expect_options *o, c
     return evaluate(g, false, o, inputs, count, out_values, out_tolerances, diag);
 }
 
+/* A model that is only read: as it is, without a word of how. */
+typedef struct read_model {
+    hyp_dims *dims;
+    hyp_graph graph;
+    hyp_onnx_model *model;
+} read_model;
+
+static void close_model(read_model *m)
+{
+    hyp_graph_dispose(&m->graph);
+    hyp_onnx_model_destroy(m->model);
+    hyp_dims_destroy(m->dims);
+}
+
+/* Nothing is to be closed after a failure. */
+static hyp_status open_model(const char *path, read_model *out, hyp_diag *diag)
+{
+    hyp_onnx_options options = {0};
+    *out = (read_model){0};
+    HYP_TRY(hyp_dims_create(&out->dims, diag));
+    hyp_graph_init(&out->graph, out->dims);
+    hyp_status status = hyp_onnx_import(path, &options, &out->graph, &out->model, diag);
+    if (status != HYP_OK) close_model(out);
+    return status;
+}
+
+hyp_status hyp_model_hash(const char *model_path, uint64_t *out, hyp_diag *diag)
+{
+    read_model m;
+    HYP_TRY(open_model(model_path, &m, diag));
+    *out = hyp_onnx_model_info(m.model).hash;
+    close_model(&m);
+    return HYP_OK;
+}
+
 static hyp_status run_model(const char *model_path, bool exact, const hyp_expect_options *o, const hyp_tensor *inputs,
                             size_t input_count, hyp_tensor **out_values, hyp_tensor **out_tolerances, size_t *out_count,
                             hyp_diag *diag)
 {
-    hyp_dims *dims;
-    HYP_TRY(hyp_dims_create(&dims, diag));
-    hyp_graph g;
-    hyp_graph_init(&g, dims);
-    hyp_onnx_model *model = NULL;
-    hyp_onnx_options options = {0};
-    hyp_status status = hyp_onnx_import(model_path, &options, &g, &model, diag);
-    if (status == HYP_OK) status = evaluate(&g, exact, o, inputs, input_count, out_values, out_tolerances, diag);
-    if (status == HYP_OK) *out_count = g.outputs.len;
-    hyp_graph_dispose(&g);
-    hyp_onnx_model_destroy(model);
-    hyp_dims_destroy(dims);
+    read_model m;
+    HYP_TRY(open_model(model_path, &m, diag));
+    hyp_status status = evaluate(&m.graph, exact, o, inputs, input_count, out_values, out_tolerances, diag);
+    if (status == HYP_OK) *out_count = m.graph.outputs.len;
+    close_model(&m);
     return status;
 }
 

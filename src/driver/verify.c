@@ -1,7 +1,6 @@
 /* verify.c - the plan against the imported graph, which no rule has touched, on sample inputs. */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "driver/driver.h"
 
@@ -167,13 +166,6 @@ static hyp_status take_sample(void *user, const hyp_tensor *inputs, size_t count
 
 /* ---- deciding ------------------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Below a second or a tenth of the compilation everything is verified, below ten seconds one sample. */
 static hyp_status choose(hyp_verification *v, double compiled, int *out_draws, hyp_diag *diag)
 {
@@ -221,7 +213,7 @@ hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *import
     const hyp_compile_options *o = &settings->options;
     hyp_expect_options e = expectation(v, rewrite);
     given c = {v, &e};
-    double start = now();
+    double start = hyp_limit_clock();
     hyp_diag why = {0};
     if (o->samples_count > 0) {
         hyp_status status = hyp_for_samples(imported, o->samples, o->samples_count, take_sample, &c, diag);
@@ -233,7 +225,7 @@ hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *import
         if (narrow && i == HYP_DRAW_EDGES) continue; /* infinities and what overflows are no matter of a narrow type */
         HYP_TRY(draw_sample(v, &e, (hyp_draw)i, &found, &why, diag));
     }
-    v->seconds = now() - start;
+    v->seconds = hyp_limit_clock() - start;
     if (v->count > 0) return HYP_OK;
     if (o->verify && v->mode == HYP_VERIFY_STRICT)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
@@ -373,14 +365,14 @@ static hyp_status run_and_judge(hyp_verification *v, const char *plan, hyp_plan_
 hyp_status hyp_verification_run(hyp_verification *v, const char *plan, hyp_diag *diag)
 {
     if (v->mode == HYP_VERIFY_OFF || v->count == 0) return HYP_OK;
-    double start = now();
+    double start = hyp_limit_clock();
     hyp_plan_run runs[HYP_MOST_SAMPLES] = {{0}};
     hyp_status status = run_and_judge(v, plan, runs, diag);
     for (size_t i = 0; i < v->count; i++) {
         for (size_t k = 0; runs[i].outputs && k < v->graph->outputs.len; k++) hyp_tensor_dispose(&runs[i].outputs[k]);
         hyp_free(runs[i].outputs);
     }
-    v->seconds += now() - start;
+    v->seconds += hyp_limit_clock() - start;
     if (status == HYP_OK && v->failed && v->mode == HYP_VERIFY_STRICT)
         return hyp_fail(diag, HYP_ERR_MISMATCH, "the plan is wrong: %s", hyp_strbuf_text(&v->fault));
     return status;

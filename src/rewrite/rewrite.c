@@ -11,7 +11,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "rewrite/builtin.h"
 #include "rewrite/internal.h"
@@ -31,13 +30,6 @@ typedef struct job {
     const char *explain, *why_not_node; /* the questions' nodes, as the model names them */
     hyp_diag *diag;
 } job;
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- rules ---------------------------------------------------------------------------------------- */
 
@@ -308,11 +300,11 @@ static hyp_status run_phase(job *j, phase p, const hyp_graph *in, hyp_graph *out
         return hyp_graph_copy_live(in, out, j->diag);
     }
     hyp_rw rw = {.fold = *j->fold, .limit = j->options->limit};
-    double start = seconds();
+    double start = hyp_limit_clock();
     hyp_status status = run_in(j, &rw, p, in, out);
     if (status != HYP_OK) hyp_diag_prefix(j->diag, "%s", phase_names[p]);
     hyp_rw_dispose(&rw);
-    j->report->phases[p].seconds = seconds() - start;
+    j->report->phases[p].seconds = hyp_limit_clock() - start;
     return status;
 }
 
