@@ -65,21 +65,25 @@ class Case:
         with hyp.Engine(plan, "reference") as engine:
             return engine.run({} if constant else {n: a for n, (a, k) in self.leaves.items()})
 
+    def attempt(self, when, constant, no_rewrite):
+        """The outputs, or None after a failure."""
+        global failures
+        try:
+            return self.run(constant, no_rewrite)
+        except hyp.Error as error:
+            failures += 1
+            print(f"FAILED {self.name}: {when}: {error}")
+            return None
+
     def check(self):
         global failures, cases
         cases += 1
-        try:
-            wanted = self.run(False, True)
-        except hyp.Error as error:
-            failures += 1
-            print(f"FAILED {self.name}: at run time: {error}")
+        wanted = self.attempt("at run time", False, True)
+        if wanted is None:
             return
         for no_rewrite in (True, False):
-            try:
-                actual = self.run(True, no_rewrite)
-            except hyp.Error as error:
-                failures += 1
-                print(f"FAILED {self.name}: folded: {error}")
+            actual = self.attempt("folded", True, no_rewrite)
+            if actual is None:
                 continue
             for (name, kind), a, w in zip(self.outputs, actual, wanted):
                 same = a.tobytes() == w.tobytes() or (kind in FLOATS and np.array_equal(np.isnan(a), np.isnan(w)) and
