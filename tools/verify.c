@@ -182,7 +182,7 @@ static int judge_golden(const session *s, size_t run, size_t i)
     const char *name = hyp_engine_output(s->engine, i)->name;
     if (whole->rank != g.tensor.rank ||
         memcmp(whole->dims, g.tensor.dims, (size_t)whole->rank * sizeof *whole->dims) != 0) {
-        fprintf(stderr, "%s: output %s has other dims than the plan keeps\n", tool, name);
+        fprintf(stderr, "%s: output %s has other dims than the plan keeps\n", tool, cli_shown(name));
         return CLI_MISMATCH;
     }
     if (g.kept == 0) return CLI_OK;
