@@ -1,7 +1,8 @@
 #!/bin/sh
 # test.sh - installs what is missing, builds with gcc and with clang (warnings are errors), and runs every test: plain,
-# those of kernels also with lesser instruction sets, the runtime alone without oneDNN, under the address and undefined-behaviour sanitizers, and the runtime under the thread
-# sanitizer. The last line sums up all runs; the exit code is 0 only if everything passed.
+# those of kernels also with lesser instruction sets, the runtime alone without oneDNN, under the address and
+# undefined-behaviour sanitizers, and the runtime under the thread sanitizer. The last line sums up all runs; the exit
+# code is 0 only if everything passed.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/setup.sh

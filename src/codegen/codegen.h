@@ -43,12 +43,13 @@ typedef struct hyp_lowered {
 
 /* Lowers. The steps are:
  *   constants   maximal subgraphs that depend on constants only, and are within the budget, become one weight each;
- * they are evaluated while the plan is written (hyp_codegen_write), one at a time; a plain constant is not copied views
- * reshapes and the like become tensors with place VIEW; a copy is made where an output would alias kernels     one step
- * per remaining node; gemm that is no linear becomes matmul and pointwise; chains of elementwise nodes with one user
- * become one pointwise step memory      scratch tensors whose lives do not overlap share a slot Results may be computed
- * into the caller's output memory directly. An operator or type that no kernel has is HYP_ERR_UNSUPPORTED and named.
- * Requires a verified graph. */
+ *               they are evaluated while the plan is written (hyp_codegen_write); a plain constant is not copied
+ *   views       reshapes and the like become tensors with place VIEW; a copy is made where an output would alias
+ *   kernels     one step per remaining node; gemm that is no linear becomes matmul and pointwise; chains of
+ *               elementwise nodes with one user become one pointwise step
+ *   memory      scratch tensors whose lives do not overlap share a slot
+ * Results may be computed into the caller's output memory directly. An operator or type that no kernel has is
+ * HYP_ERR_UNSUPPORTED and named. Requires a verified graph. */
 HYP_NODISCARD hyp_status hyp_codegen_lower(const hyp_graph *graph, const hyp_codegen_options *options, hyp_lowered *out,
                                            hyp_diag *diag);
 void hyp_lowered_dispose(hyp_lowered *lowered);

@@ -1,5 +1,5 @@
-/* blame.c - which rules made a wrong plan, and at which node: bisection over those that were applied, each step a compilation without
- * some. */
+/* blame.c - which rules made a wrong plan: bisection over those that were applied, each step a compilation without some.
+ * reduce.c then finds the node. */
 #include <stdio.h>
 #include <string.h>
 
@@ -72,8 +72,8 @@ static bool prepare(search *s, const hyp_settings *settings, const hyp_rewrite_r
     if (!s->disabled || !s->names || !s->samples) return false;
     for (size_t i = 0; i < s->fixed; i++) s->disabled[i] = o->disabled_rules[i];
     for (size_t i = 0; i < v->count; i++) s->samples[i] = (hyp_samples){v->samples[i].inputs, v->graph->inputs.len};
-    if (settings->precision !=
-        HYP_PRECISION_FP8) { /* there they are what was given, and the scales come from all of them */
+    /* With fp8 they are what was given, and the scales come from all of them. */
+    if (settings->precision != HYP_PRECISION_FP8) {
         s->options.samples = s->samples;
         s->options.samples_count = v->count;
     }

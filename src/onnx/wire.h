@@ -13,8 +13,8 @@
  *  - fields that the schema lacks are dropped;
  *  - strings must be UTF-8 without NUL.
  * So memory follows the size of the graph, not that of the weights; a reduced copy above 64 MiB, a message out of
- * proportion to its bytes and graphs nested in too many others are refused with HYP_ERR_LIMIT. Bytes that are no such message are HYP_ERR_MALFORMED; the message names `file`, the
- * byte offset and the field. */
+ * proportion to its bytes and graphs nested in too many others are refused with HYP_ERR_LIMIT. Bytes that are no such
+ * message are HYP_ERR_MALFORMED; the message names `file`, the byte offset and the field. */
 HYP_NODISCARD hyp_status hyp_wire_unpack(const char *file, const void *data, size_t size,
                                          const ProtobufCMessageDescriptor *type, hyp_arena *arena,
                                          ProtobufCMessage **out, hyp_diag *diag);

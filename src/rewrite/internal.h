@@ -5,7 +5,8 @@
  *   facts.c       the analysis: types, contents, constants of every class
  *   range.c       how large elements are, asked by conditions
  *   conditions.c, conditions_range.c  what rules may ask; functions.c: what they may compute
- *   constants.c   which e-nodes compute the constants; extract.c: which e-nodes to take; decode.c: extraction --> graph, provenance
+ *   constants.c   which e-nodes compute the constants; extract.c: which e-nodes to take
+ *   decode.c      extraction --> graph, provenance
  *   trace.c       one application as text and cost, for dumps
  *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not
  *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan
