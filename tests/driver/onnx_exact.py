@@ -11,6 +11,7 @@ COMPARE = {"Less": "less", "Greater": "greater", "Equal": "equal", "LessOrEqual"
            "GreaterOrEqual": "greater-equal"}
 UNARY = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Erf": "erf", "Exp": "exp", "Sqrt": "sqrt", "Abs": "abs",
          "Neg": "neg", "Floor": "floor", "Ceil": "ceil", "Round": "round", "Sign": "sign"}
+MOVES = {"Identity", "Transpose", "Flatten", "Unsqueeze", "Concat", "Slice", "Split"}
 STEPS = {"Floor", "Ceil", "Round", "Sign", "QuantizeLinear", "ArgMax", "Mod", *COMPARE}
 
 FUNCTIONS = {"Sigmoid", "Tanh", "Erf", "Exp", "Softmax"}
@@ -127,6 +128,7 @@ class Run:
 
     def __init__(self, model, feeds):
         X.tally = X.Tally()
+        self.computed = set()
         values = {t.name: load(t) for t in model.graph.initializer}
         values.update({name: feed(x) for name, x in feeds.items()})
         nodes = []
@@ -135,8 +137,10 @@ class Run:
             made = run_node(node.op_type, attrs, [values[i] for i in node.input])
             if node.op_type in FUNCTIONS:
                 made = [T(m.t, m.x, m.v, np.maximum(m.s, FLUSHED.get(m.t, 0) / X.UNIT[m.t]), m.d) for m in made]
-            values.update(zip(node.output, made))
             step = node.op_type in STEPS or node.op_type == "Cast" and NAMES[attrs["to"]] not in X.FLOATS
+            if not step and node.op_type != "DequantizeLinear" and all(m.d and m.real for m in made):
+                self.carry(node, attrs, values, made)
+            values.update(zip(node.output, made))
             nodes.append((node, step))
         kept, live = set(), {o.name for o in model.graph.output}  # what a step reads, and what determines that
         for node, step in reversed(nodes):
@@ -150,6 +154,24 @@ class Run:
         self.outputs = [values[o.name] for o in model.graph.output]
         self.units = 64 + 2 * X.tally.longest
         self.finite = X.tally.finite
+
+
+    def carry(self, node, attrs, values, made):
+        """The sizes of determined values. The bound of class R counts such a value below a rule's root as what it is; but each
+        that is computed may itself be a root, and what rounding did to it travels on: x * 6 / 6 - x may be 0. Inputs and
+        constants are nobody's result: x - c has no error but its own."""
+        moves = node.op_type in MOVES
+        adds = moves or node.op_type in ("Add", "Sub")
+        ins = []
+        for name in node.input:
+            a = values[name]
+            ins.append(T(a.t, a.x, a.v, np.zeros_like(a.s) if adds and name not in self.computed else a.s, False) if a.real else a)
+        finite = X.tally.finite
+        for m, far, name in zip(made, run_node(node.op_type, attrs, ins), node.output):
+            m.s = np.maximum(m.s, far.s)
+            if not moves or any(i in self.computed for i in node.input):
+                self.computed.add(name)
+        X.tally.finite = finite
 
 
 def beyond(run, i, actual, rewritten):
