@@ -83,7 +83,7 @@ void hyp_sample_dispose(const hyp_graph *g, hyp_sample *s);
 
 /* Draws inputs of one kind. `attempt` counts from 0: later ones have other sizes, and integers of a smaller range, for
  * models that cannot take the first. */
-enum { HYP_DRAW_ATTEMPTS = 24 };
+enum { HYP_DRAW_ATTEMPTS = 24, HYP_DRAW_SMALLEST = 8 /* the first one with sizes of 1 */ };
 HYP_NODISCARD hyp_status hyp_sample_draw(const hyp_graph *g, const hyp_settings *settings, hyp_draw how, int attempt,
                                          hyp_sample *out, hyp_diag *diag);
 /* The sizes of symbols that a sample of this attempt has. */
@@ -102,23 +102,27 @@ typedef struct hyp_verification {
     hyp_verify_mode mode;
     hyp_sample samples[HYP_MOST_SAMPLES];
     size_t count;
-    double predicted; /* seconds that the interpreter takes for the samples, by an estimate of operations */
-    double seconds;   /* that it took */
-    bool by_time;     /* how long the compilation took decided what is done */
+    double seconds; /* that it took */
     bool ran, failed;
     hyp_strbuf text;  /* of the summary: what was done and found, or why nothing was */
     hyp_strbuf fault; /* where the plan is wrong: output, place, values */
 } hyp_verification;
 
 /* Decides what to do, and runs the graph on samples. Never fails because a sample does: the text says so then, unless
- * strict verification was asked for by name. `compiled` are the seconds that the compilation took so far, `rewrite`
- * what it did, NULL if nothing. */
+ * strict verification was asked for by name. `rewrite` is what rewriting did, NULL if nothing. */
 HYP_NODISCARD hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *imported,
                                                   const hyp_settings *settings, const hyp_rewrite_report *rewrite,
-                                                  double compiled, hyp_diag *diag);
+                                                  hyp_diag *diag);
 /* Runs the plan in this file and compares; sets `failed`, and in strict mode returns HYP_ERR_MISMATCH. */
 HYP_NODISCARD hyp_status hyp_verification_run(hyp_verification *v, const char *plan, hyp_diag *diag);
 void hyp_verification_dispose(hyp_verification *v);
+
+/* ---- verify_cost.c ---------------------------------------------------------------------------------------- */
+
+/* Seconds that the expectation of one sample takes, and a compilation up to there, by counted work. */
+HYP_NODISCARD hyp_status hyp_sample_seconds(const hyp_graph *g, const hyp_settings *settings, hyp_draw how, int attempt,
+                                            double *out, hyp_diag *diag);
+double hyp_compile_seconds(const hyp_graph *imported, const hyp_rewrite_report *rewrite);
 
 /* ---- golden.c --------------------------------------------------------------------------------------------- */
 
@@ -144,7 +148,7 @@ typedef struct hyp_suspects {
 /* Appends which node of the model comes out wrong first with these options, by compiling without what is behind it, and
  * writes a reduced model to `reduced` (NULL: none). What cannot be done, and why, is appended, too. */
 void hyp_blame_node(const char *model_path, const hyp_compile_options *options, const hyp_suspects *suspects,
-                const char *reduced, hyp_strbuf *says);
+                    const char *reduced, hyp_strbuf *says);
 
 /* ---- compile.c -------------------------------------------------------------------------------------------- */
 

@@ -103,8 +103,7 @@ hyp_status hyp_golden_add(const hyp_verification *v, hyp_lowered *lowered, hyp_d
 {
     HypPlan__Program *p = lowered->program;
     size_t runs = v->count < MOST_RUNS ? v->count : MOST_RUNS, budget = budget_of(v, p);
-    /* Not where the time that a compilation took decided: a plan is the same on every machine. */
-    if (runs == 0 || budget == 0 || v->by_time || v->mode == HYP_VERIFY_OFF) return HYP_OK;
+    if (runs == 0 || budget == 0 || v->mode == HYP_VERIFY_OFF) return HYP_OK;
     p->golden = hyp_arena_zalloc(&lowered->arena, runs, sizeof *p->golden);
     if (!p->golden) return hyp_fail_memory(diag, runs * sizeof *p->golden);
     for (size_t i = 0; i < runs; i++) {

@@ -4,78 +4,6 @@
 
 #include "driver/driver.h"
 
-/* ---- what it costs -------------------------------------------------------------------------------------- */
-
-enum { RUNS = 4 /* of the interpreter, for a sample with its tolerances */, DRAWN = HYP_DRAW_COUNT };
-
-/* The interpreter as a device of the cost model. */
-static hyp_device_profile interpreter(void)
-{
-    hyp_device_profile p = {.name = "interpreter",
-                            .launch_seconds = 1e-6,
-                            .bytes_per_second = 2e9,
-                            .cache_bytes = 1,
-                            .cache_bytes_per_second = 2e9,
-                            .flops_f32 = 1.2e9,
-                            .flops_tf32 = 1.2e9,
-                            .flops_f16 = 1.2e9,
-                            .flops_bf16 = 1.2e9,
-                            .flops_f64 = 1.2e9,
-                            .pointwise_per_second = 5e7};
-    for (int i = 0; i < HYP_OP_COUNT; i++) p.kernel_calls[i] = true;
-    return p;
-}
-
-/* The least that a node takes, element by element of its results and, where a kernel is called, of what it reads: some do
- * far more than the cost model knows. */
-static hyp_status least_seconds(const hyp_graph *g, const hyp_node *n, const int64_t *sizes, double *out, hyp_diag *diag)
-{
-    const double elements_per_second = 2e7;
-    uint32_t flags = hyp_op_get(n->op)->flags, read = flags & HYP_OPF_CALL ? n->input_count : 0;
-    *out = 0;
-    for (uint32_t v = 0; !(flags & HYP_OPF_VIEW) && v < n->output_count + read; v++) {
-        hyp_value_id id = v < n->output_count ? n->outputs[v] : n->inputs[v - n->output_count];
-        if (id == HYP_NO_VALUE) continue;
-        const hyp_type *t = &g->values.data[id].type;
-        double count = 1;
-        for (int32_t i = 0; i < t->rank; i++) {
-            int64_t size;
-            HYP_TRY(hyp_dim_eval(g->dims, t->dims[i], sizes, &size, diag));
-            count *= (double)size;
-        }
-        *out += count / elements_per_second;
-    }
-    return HYP_OK;
-}
-
-static hyp_status predict(const hyp_graph *g, const int64_t *sizes, double *out, hyp_diag *diag)
-{
-    hyp_roofline r = {.profile = interpreter(), .sizes = sizes, .size_count = hyp_dims_symbol_count(g->dims)};
-    hyp_status status = HYP_OK;
-    *out = 0;
-    for (size_t i = 0; i < g->nodes.len && status == HYP_OK; i++) {
-        const hyp_node *n = &g->nodes.data[i];
-        double seconds = 0;
-        double least = 0;
-        status = hyp_roofline_kernel(g, &n, 1, &r, &seconds, diag);
-        if (status == HYP_OK) status = least_seconds(g, n, sizes, &least, diag);
-        *out += isfinite(seconds) && seconds > least ? seconds : least;
-    }
-    return status;
-}
-
-/* Seconds of one sample that is drawn. */
-static hyp_status predict_sample(const hyp_verification *v, hyp_draw how, double *out, hyp_diag *diag)
-{
-    int64_t *sizes = hyp_calloc(hyp_dims_symbol_count(v->graph->dims) + 1, sizeof *sizes);
-    if (!sizes) return hyp_fail_memory(diag, sizeof *sizes);
-    hyp_sample_sizes(v->graph, v->settings, how, 0, sizes);
-    hyp_status status = predict(v->graph, sizes, out, diag);
-    *out *= RUNS;
-    hyp_free(sizes);
-    return status;
-}
-
 /* ---- what is expected ----------------------------------------------------------------------------------- */
 
 static bool used_class(const hyp_rewrite_report *r, const char *classes)
@@ -101,13 +29,14 @@ static hyp_status expect_sample(const hyp_verification *v, const hyp_expect_opti
     return hyp_expect_outputs(v->graph, o, s->inputs, v->graph->inputs.len, &s->values, &s->tolerances, diag);
 }
 
-/* The first attempt that the graph takes; false with the reason of the first one when it takes none. */
-static hyp_status draw_sample(hyp_verification *v, const hyp_expect_options *o, hyp_draw how, bool *out_found,
-                              hyp_diag *why, hyp_diag *diag)
+/* The first attempt, from `first` on, that the graph takes; false with the reason of the first one when it takes none.
+ */
+static hyp_status draw_sample(hyp_verification *v, const hyp_expect_options *o, hyp_draw how, int first,
+                              bool *out_found, hyp_diag *why, hyp_diag *diag)
 {
     hyp_diag reason = {0};
     *out_found = false;
-    for (int attempt = 0; attempt < HYP_DRAW_ATTEMPTS; attempt++) {
+    for (int attempt = first; attempt < HYP_DRAW_ATTEMPTS; attempt++) {
         hyp_sample s = {0};
         hyp_status status = hyp_sample_draw(v->graph, v->settings, how, attempt, &s, &reason);
         if (status == HYP_OK) status = expect_sample(v, o, &s, &reason);
@@ -118,7 +47,7 @@ static hyp_status draw_sample(hyp_verification *v, const hyp_expect_options *o, 
         }
         hyp_sample_dispose(v->graph, &s);
         if (status == HYP_ERR_NO_MEMORY) return hyp_fail(diag, status, "%s", reason.message);
-        if (attempt == 0) *why = reason;
+        if (attempt == first) *why = reason;
     }
     return HYP_OK;
 }
@@ -166,12 +95,41 @@ static hyp_status take_sample(void *user, const hyp_tensor *inputs, size_t count
 
 /* ---- deciding ------------------------------------------------------------------------------------------- */
 
-/* Below a second or a tenth of the compilation everything is verified, below ten seconds one sample. */
-static hyp_status choose(hyp_verification *v, double compiled, int *out_draws, hyp_diag *diag)
+/* What samples are drawn. */
+typedef struct drawing {
+    int count, attempt; /* the kinds below `count`, from this attempt on */
+} drawing;
+
+/* By counted work: below a second or a tenth of the compilation everything is verified, strictly; else one sample of
+ * the smallest sizes that take about that long; else nothing. */
+static hyp_status choose_by_cost(hyp_verification *v, double compiled, drawing *out, hyp_diag *diag)
+{
+    const double part = 2; /* a part may take so much more, which is about a second still */
+    double most = compiled > 10 ? compiled / 10 : 1, all = 0, one = 0;
+    for (int i = 0; i < HYP_DRAW_COUNT; i++) {
+        HYP_TRY(hyp_sample_seconds(v->graph, v->settings, (hyp_draw)i, 0, &one, diag));
+        all += one;
+    }
+    if (all < most) return HYP_OK;
+    v->mode = HYP_VERIFY_WARN;
+    for (int attempt = 0; attempt <= HYP_DRAW_SMALLEST; attempt += HYP_DRAW_SMALLEST) {
+        *out = (drawing){1, attempt};
+        HYP_TRY(hyp_sample_seconds(v->graph, v->settings, HYP_DRAW_ORDINARY, attempt, &one, diag));
+        if (one < part * most) return HYP_OK;
+    }
+    hyp_strbuf_printf(
+        &v->text,
+        "not verified: one sample would take the reference interpreter about %.0f seconds; --verify strict or "
+        "warn does it",
+        one);
+    v->mode = HYP_VERIFY_OFF;
+    return HYP_OK;
+}
+
+static hyp_status choose(hyp_verification *v, double compiled, drawing *out, hyp_diag *diag)
 {
     const char *wanted = v->settings->options.verify;
-    double of_sample[DRAWN], all = 0;
-    *out_draws = DRAWN;
+    *out = (drawing){HYP_DRAW_COUNT, 0};
     if (!v->settings->options.run_plan) {
         hyp_strbuf_puts(&v->text, "not verified: there is no runtime here (hyp_compile_options.run_plan)");
         v->mode = HYP_VERIFY_OFF;
@@ -182,33 +140,16 @@ static hyp_status choose(hyp_verification *v, double compiled, int *out_draws, h
         v->mode = HYP_VERIFY_OFF;
         return HYP_OK;
     }
-    for (int i = 0; i < DRAWN; i++) {
-        HYP_TRY(predict_sample(v, (hyp_draw)i, &of_sample[i], diag));
-        all += of_sample[i];
-    }
-    v->predicted = all;
     v->mode = wanted && strcmp(wanted, "warn") == 0 ? HYP_VERIFY_WARN : HYP_VERIFY_STRICT;
-    if (wanted || all < 1) return HYP_OK;
-    v->by_time = true;
-    if (all < compiled / 10) return HYP_OK;
-    v->mode = HYP_VERIFY_WARN;
-    *out_draws = 1;
-    v->predicted = of_sample[0];
-    if (of_sample[0] < 10) return HYP_OK;
-    hyp_strbuf_printf(&v->text,
-                      "not verified: the reference interpreter would take about %.0f seconds for one sample; "
-                      "--verify strict or warn does it",
-                      of_sample[0]);
-    v->mode = HYP_VERIFY_OFF;
-    return HYP_OK;
+    return wanted ? HYP_OK : choose_by_cost(v, compiled, out, diag);
 }
 
 hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *imported, const hyp_settings *settings,
-                                    const hyp_rewrite_report *rewrite, double compiled, hyp_diag *diag)
+                                    const hyp_rewrite_report *rewrite, hyp_diag *diag)
 {
-    int draws;
+    drawing draws;
     *v = (hyp_verification){.graph = imported, .settings = settings};
-    HYP_TRY(choose(v, compiled, &draws, diag));
+    HYP_TRY(choose(v, hyp_compile_seconds(imported, rewrite), &draws, diag));
     if (v->mode == HYP_VERIFY_OFF) return HYP_OK;
     const hyp_compile_options *o = &settings->options;
     hyp_expect_options e = expectation(v, rewrite);
@@ -220,10 +161,10 @@ hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *import
         if (status != HYP_OK) return status;
     }
     bool narrow = e.unit > 0;
-    for (int i = 0; i < draws && o->samples_count == 0; i++) {
+    for (int i = 0; i < draws.count && o->samples_count == 0; i++) {
         bool found;
         if (narrow && i == HYP_DRAW_EDGES) continue; /* infinities and what overflows are no matter of a narrow type */
-        HYP_TRY(draw_sample(v, &e, (hyp_draw)i, &found, &why, diag));
+        HYP_TRY(draw_sample(v, &e, (hyp_draw)i, draws.attempt, &found, &why, diag));
     }
     v->seconds = hyp_limit_clock() - start;
     if (v->count > 0) return HYP_OK;

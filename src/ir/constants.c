@@ -203,7 +203,7 @@ static hyp_status run_operator(hyp_constants *c, const hyp_node *node, hyp_diag 
         if (status == HYP_OK) release(c, node->inputs[i]);
     }
     if (status == HYP_OK)
-        status = hyp_op_eval(c->g->dims, node->op, node->attrs, HYP_EVAL_FOLD, list, node->input_count, out,
+        status = hyp_op_eval(c->g->dims, node->op, node->attrs, HYP_EVAL_FAST, list, node->input_count, out,
                              node->output_count, NULL, diag);
     for (uint32_t i = 0; in && i < node->input_count; i++) hyp_eval_tensor_dispose(&in[i]);
     for (uint32_t i = 0; out && i < node->output_count; i++) {
@@ -308,7 +308,7 @@ hyp_status hyp_constants_node(hyp_dims *dims, hyp_op op, const hyp_attr *attrs, 
         status = hyp_eval_tensor_load(&loaded[i], in[i], diag);
         list[i] = &loaded[i];
     }
-    if (status == HYP_OK) status = hyp_op_eval(dims, op, attrs, HYP_EVAL_FOLD, list, input_count, out, 1, NULL, diag);
+    if (status == HYP_OK) status = hyp_op_eval(dims, op, attrs, HYP_EVAL_FAST, list, input_count, out, 1, NULL, diag);
     for (uint32_t i = 0; loaded && i < input_count; i++) hyp_eval_tensor_dispose(&loaded[i]);
     hyp_arena_dispose(&arena);
     return status;

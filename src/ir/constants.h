@@ -21,6 +21,15 @@ typedef struct hyp_fold_budget {
  * less than 16 MiB; 64 multiplications for each of their bytes and no less than 2^34. */
 hyp_fold_budget hyp_fold_budget_of(const hyp_graph *g, uint64_t bytes, uint64_t flops);
 
+/* What evaluating a node takes; UINT64_MAX where sizes are not fixed or beyond all bounds. in[i] is NULL where an input
+ * is absent. */
+typedef struct hyp_work {
+    uint64_t products; /* multiplications, as a library does them in large products */
+    uint64_t steps;    /* of the interpreter, about one for each element of the results; without what is read */
+} hyp_work;
+hyp_work hyp_work_of(hyp_op op, const hyp_attr *attrs, const hyp_type *const *in, uint32_t input_count,
+                     const hyp_type *const *out, uint32_t output_count);
+
 /* What a node costs to evaluate, in multiplications of a large product by the library; other operators' steps are
  * dearer. UINT64_MAX where sizes are not fixed or beyond all bounds. in[i] is NULL where an input is absent. */
 uint64_t hyp_fold_work(hyp_op op, const hyp_attr *attrs, const hyp_type *const *in, uint32_t input_count,

@@ -202,10 +202,10 @@ typedef struct run {
     const hyp_graph *g;
     hyp_eval_mode mode;
     hyp_diag *diag;
-    hyp_eval_tensor *tensors; /* by value; inputs are borrowed views, the rest owned */
-    uint32_t *uses;           /* by value: reads still to come, outputs count as one each */
-    int64_t *symbols;         /* by symbol; -1 = not known */
-    const hyp_eval_watch *watch; /* NULL: all of the graph runs */
+    hyp_eval_tensor *tensors;      /* by value; inputs are borrowed views, the rest owned */
+    uint32_t *uses;                /* by value: reads still to come, outputs count as one each */
+    int64_t *symbols;              /* by symbol; -1 = not known */
+    const hyp_eval_watch *watch;   /* NULL: all of the graph runs */
     const hyp_eval_change *change; /* NULL: nothing is changed on the way */
 } run;
 
@@ -256,16 +256,24 @@ static hyp_status bind_symbols(run *r, const hyp_eval_tensor *inputs)
     return HYP_OK;
 }
 
-static hyp_status load_const(run *r, hyp_value_id id)
+/* `as_stored`: who reads it takes its bytes as they are. */
+static hyp_status load_const(run *r, hyp_value_id id, bool as_stored)
 {
     const hyp_value *v = &r->g->values.data[id];
+    hyp_eval_tensor *t = &r->tensors[id];
+    if (as_stored && v->data) {
+        size_t count = v->bytes / sizeof(float);
+        *t = (hyp_eval_tensor){.dtype = HYP_F32, .rank = v->type.rank, .count = count, .stored = v->data};
+        memcpy(t->dims, v->type.dims, sizeof t->dims);
+        return HYP_OK;
+    }
     if (v->bytes && !v->data)
         return hyp_fail(r->diag, HYP_ERR_INVALID_ARGUMENT,
                         "the bytes of constant '%s' were left out of the text (its hash stands for them), so the graph "
                         "cannot run",
                         v->name ? v->name : "");
-    HYP_TRY(hyp_eval_tensor_alloc(&r->tensors[id], v->type.dtype, v->type.rank, v->type.dims, r->diag));
-    load_elements(&r->tensors[id], v->data);
+    HYP_TRY(hyp_eval_tensor_alloc(t, v->type.dtype, v->type.rank, v->type.dims, r->diag));
+    load_elements(t, v->data);
     return HYP_OK;
 }
 
@@ -287,7 +295,9 @@ static hyp_status run_node(run *r, hyp_node_id node)
         hyp_value_id id = n->inputs[i];
         if (id == HYP_NO_VALUE) continue;
         const hyp_eval_tensor *t = &r->tensors[id];
-        if (!t->f && !t->i && r->g->values.data[id].kind == HYP_VALUE_CONST) status = load_const(r, id);
+        bool as_stored = r->mode == HYP_EVAL_FAST && hyp_eval_reads_stored(n->op, i, &r->g->values.data[id].type);
+        if (!t->f && !t->i && !(t->stored && as_stored) && r->g->values.data[id].kind == HYP_VALUE_CONST)
+            status = load_const(r, id, as_stored);
         in[i] = t;
     }
     bool tells = asked(r, node, HYP_WATCH_TELL), runs = asked(r, node, HYP_WATCH_RUN);
@@ -323,7 +333,7 @@ static hyp_status collect_outputs(run *r, hyp_eval_tensor *outputs)
         hyp_value_id id = r->g->outputs.data[i].value;
         hyp_eval_tensor *t = &r->tensors[id];
         hyp_value_kind kind = r->g->values.data[id].kind;
-        if (kind == HYP_VALUE_CONST && !t->f && !t->i) HYP_TRY(load_const(r, id));
+        if (kind == HYP_VALUE_CONST && !t->f && !t->i) HYP_TRY(load_const(r, id, false));
         if (kind != HYP_VALUE_INPUT && r->uses[id] == 1) {
             outputs[i] = *t; /* the last use: hand it over */
             *t = (hyp_eval_tensor){0};

@@ -3,6 +3,7 @@
 
 #include "ir/op.h"
 #include "kernels/kernels.h"
+#include "kernels/window.h"
 
 static hyp_array array_of(const hyp_eval_tensor *t)
 {
@@ -25,6 +26,33 @@ static hyp_kernel_attr attr_of(const hyp_attr *a)
     }
 }
 
+static hyp_status run(const hyp_kernel *kernel, hyp_kernel_call *call)
+{
+    size_t bytes = kernel->scratch(call);
+    if (bytes && !(call->scratch = hyp_aligned_alloc(64, bytes))) return hyp_fail_memory(call->diag, bytes);
+    hyp_status status = kernel->run(call);
+    hyp_aligned_free(call->scratch);
+    return status;
+}
+
+/* With the weights of a convolution, which are not loaded. */
+static hyp_status run_loaded(const hyp_eval_call *c, const hyp_kernel *kernel, hyp_kernel_call *call)
+{
+    const hyp_eval_tensor *w = c->in[1];
+    hyp_tensor from = {.dtype = w->dtype, .rank = w->rank, .data = (void *)(uintptr_t)w->stored};
+    hyp_eval_tensor loaded;
+    hyp_array in[HYP_KERNEL_MAX_INPUTS];
+    memcpy(from.dims, w->dims, sizeof from.dims);
+    from.bytes = w->count * sizeof(float);
+    HYP_TRY(hyp_eval_tensor_load(&loaded, &from, c->diag));
+    memcpy(in, call->in, sizeof in);
+    in[1] = array_of(&loaded);
+    call->in = in;
+    hyp_status status = run(kernel, call);
+    hyp_eval_tensor_dispose(&loaded);
+    return status;
+}
+
 hyp_status hyp_eval_kernel(const hyp_eval_call *c)
 {
     const hyp_op_info *info = hyp_op_get(c->op);
@@ -44,9 +72,13 @@ hyp_status hyp_eval_kernel(const hyp_eval_call *c)
     for (uint32_t i = 0; i < c->out_count; i++) out[i] = array_of(&c->out[i]);
     for (uint32_t i = 0; i < info->attr_count; i++) attrs[i] = attr_of(&c->attrs[i]);
     HYP_TRY(hyp_kernel_check(kernel, &call));
-    size_t bytes = kernel->scratch(&call);
-    if (bytes && !(call.scratch = hyp_aligned_alloc(64, bytes))) return hyp_fail_memory(c->diag, bytes);
-    hyp_status status = kernel->run(&call);
-    hyp_aligned_free(call.scratch);
-    return status;
+    if (c->op == HYP_OP_conv && c->mode == HYP_EVAL_FAST) {
+        hyp_conv v;
+        bool done;
+        HYP_TRY(hyp_kernel_read_conv(&call, false, &v));
+        HYP_TRY(hyp_eval_conv_fast(c, &v, &done));
+        if (done) return HYP_OK;
+    }
+    if (c->op == HYP_OP_conv && c->in[1]->stored) return run_loaded(c, kernel, &call);
+    return run(kernel, &call);
 }

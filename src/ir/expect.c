@@ -1,10 +1,12 @@
 /* expect.c - how far a right implementation of a graph may be from its native arithmetic: the graph runs again with
- * every result moved by about what rounding in another way changes, and what comes out is compared.
+ * every result moved by about what rounding in another way changes, and what comes out is compared. Large products are
+ * a library's, checked (kernels/product.h); how far they are off is in the tolerances.
  */
 #include <math.h>
 #include <string.h>
 
 #include "ir/op.h"
+#include "kernels/product.h"
 
 /* How an operator's results come to be. */
 typedef enum kind {
@@ -182,6 +184,13 @@ static void drop_nan(hyp_eval_tensor *t)
         if (isnan(t->f[i])) t->f[i] = -INFINITY;
 }
 
+/* What the sums of a library's product, which are in floats in part (kernels/product.h), are off by themselves. */
+static double library_step(const hyp_node *n, const hyp_eval_tensor *const *in)
+{
+    double terms = sum_length(n, in);
+    return hyp_product_is_fast() ? 0x1p-24 * sqrt(fmin(terms, HYP_PRODUCT_DEPTH)) : 0;
+}
+
 static hyp_status before(void *user, hyp_node_id id, const hyp_eval_tensor **in, hyp_diag *diag)
 {
     enum { LARGE = 65536 }; /* of constants that meet something else: that is moved in their place */
@@ -201,6 +210,7 @@ static hyp_status before(void *user, hyp_node_id id, const hyp_eval_tensor **in,
         if (in[i]->count > LARGE && n->g->values.data[node->inputs[i]].kind == HYP_VALUE_CONST) continue;
         double step = narrowed || in[i]->dtype != HYP_F32 ? step_of(n, in[i]->dtype) : 0x1p-21;
         if (sums) step += 0x1p-22 * sqrt(sum_length(node, in));
+        if (product) step += library_step(node, in);
         if (product && 2 * n->options->product_unit > step) step = 2 * n->options->product_unit;
         HYP_TRY(copy(n, &in[i], step, diag));
     }
@@ -338,7 +348,7 @@ static hyp_status measure(noise *n, const hyp_eval_tensor *inputs, size_t input_
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
         n->state = runs[r].seed;
         n->sign = runs[r].sign;
-        HYP_TRY(hyp_graph_eval_changed(n->g, HYP_EVAL_NATIVE, inputs, input_count, &change, moved, diag));
+        HYP_TRY(hyp_graph_eval_changed(n->g, HYP_EVAL_FAST, inputs, input_count, &change, moved, diag));
         for (size_t i = 0; i < outputs; i++) {
             note_distances(&values[i], &moved[i], &tolerances[i]);
             hyp_eval_tensor_dispose(&moved[i]);
@@ -352,7 +362,7 @@ static hyp_status expect(noise *n, const hyp_eval_tensor *inputs, size_t input_c
                          hyp_eval_tensor *tolerances, hyp_diag *diag)
 {
     size_t outputs = n->g->outputs.len;
-    HYP_TRY(hyp_graph_eval(n->g, HYP_EVAL_NATIVE, inputs, input_count, values, diag));
+    HYP_TRY(hyp_graph_eval(n->g, HYP_EVAL_FAST, inputs, input_count, values, diag));
     for (size_t i = 0; i < outputs; i++) {
         HYP_TRY(hyp_eval_tensor_alloc(&tolerances[i], HYP_F64, values[i].rank, values[i].dims, diag));
         for (size_t j = 0; j < tolerances[i].count; j++) tolerances[i].f[j] = 0;

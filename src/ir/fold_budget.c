@@ -46,6 +46,13 @@ static uint64_t attr_product(hyp_op op, const hyp_attr *attrs, const char *name)
     return product;
 }
 
+/* Terms of a sum of a convolution with these weights. */
+static uint64_t conv_depth(const hyp_type *w)
+{
+    uint64_t filters = size_of_axis(w, 0);
+    return filters ? elements(w) / filters : 0;
+}
+
 /* Multiplications of matrices, as the library does them. */
 static uint64_t product_flops(hyp_op op, const hyp_attr *attrs, const hyp_type *const *in, uint32_t input_count,
                               const hyp_type *out)
@@ -57,6 +64,7 @@ static uint64_t product_flops(hyp_op op, const hyp_attr *attrs, const hyp_type *
     case HYP_OP_fused_linear:
     case HYP_OP_fused_linear_add:
     case HYP_OP_quantized_linear: return times(elements(out), size_of_axis(in[0], 1));
+    case HYP_OP_conv: return times(elements(out), conv_depth(in[1]));
     case HYP_OP_fused_mlp: {
         const hyp_type *x = in[input_count - 1];
         uint64_t sum = 0, rows = elements(x), k = size_of_axis(x, -1);
@@ -72,9 +80,9 @@ static uint64_t steps(hyp_op op, const hyp_attr *attrs, const hyp_type *const *i
 {
     enum { SORTED = 64, SAMPLED = 64 };
     switch (op) {
-    case HYP_OP_conv: {
-        uint64_t filters = size_of_axis(in[1], 0);
-        return filters ? elements(in[1]) / filters : 0;
+    case HYP_OP_conv: { /* what lies under a window is gathered once for all filters of a group, eight in a step */
+        uint64_t group = attrs[3].i > 0 ? (uint64_t)attrs[3].i : 1, filters = size_of_axis(in[1], 0) / group;
+        return filters ? add(1, conv_depth(in[1]) / filters / 8) : 1;
     }
     case HYP_OP_conv_transpose: return elements(in[1]);
     case HYP_OP_max_pool:
@@ -100,16 +108,23 @@ static uint64_t steps(hyp_op op, const hyp_attr *attrs, const hyp_type *const *i
     }
 }
 
+hyp_work hyp_work_of(hyp_op op, const hyp_attr *attrs, const hyp_type *const *in, uint32_t input_count,
+                     const hyp_type *const *out, uint32_t output_count)
+{
+    hyp_work work = {.products = product_flops(op, attrs, in, input_count, out[0])};
+    uint64_t each = hyp_op_get(op)->flags & HYP_OPF_VIEW ? 1 : steps(op, attrs, in, input_count);
+    for (uint32_t i = 0; i < output_count; i++) work.steps = add(work.steps, times(elements(out[i]), each));
+    bool library = hyp_product_is_fast() && hyp_dtype_is_float(out[0]->dtype) && out[0]->dtype != HYP_F64;
+    work.products = times(work.products, library ? 1 : PLAIN_PRODUCT);
+    return work;
+}
+
 uint64_t hyp_fold_work(hyp_op op, const hyp_attr *attrs, const hyp_type *const *in, uint32_t input_count,
                        const hyp_type *const *out, uint32_t output_count)
 {
-    uint64_t work = 0, flops = product_flops(op, attrs, in, input_count, out[0]),
-             each = steps(op, attrs, in, input_count);
-    if (hyp_op_get(op)->flags & HYP_OPF_VIEW) each = 1;
-    for (uint32_t i = 0; i < output_count; i++) work = add(work, times(elements(out[i]), each));
-    for (uint32_t i = 0; i < input_count; i++) work = add(work, elements(in[i]));
-    bool library = hyp_product_is_fast() && hyp_dtype_is_float(out[0]->dtype) && out[0]->dtype != HYP_F64;
-    return add(times(work, STEP), times(flops, library ? 1 : PLAIN_PRODUCT));
+    hyp_work work = hyp_work_of(op, attrs, in, input_count, out, output_count);
+    for (uint32_t i = 0; i < input_count; i++) work.steps = add(work.steps, elements(in[i]));
+    return add(times(work.steps, STEP), work.products);
 }
 
 /* ---- budgets --------------------------------------------------------------------------------------------- */

@@ -49,10 +49,11 @@ enum {
     HYP_OPF_FUSED = 1 << 5,      /* made by rewriting only, never by an importer */
     HYP_OPF_OPTIONAL = 1 << 6,   /* inputs behind the required ones may be absent: HYP_NO_VALUE, `none` in text */
     HYP_OPF_CALL = 1 << 7,       /* computed by the kernel of its name (kernels/kernels.h) */
-    /* IEEE arithmetic fixes the bits of the result, as do operators that move elements (VIEW, COPY): docs/rules.md. Where
-     * an attribute decides (a sum of updates that are scattered), it is said of all. */
+    /* IEEE arithmetic fixes the bits of the result, as do operators that move elements (VIEW, COPY): docs/rules.md.
+     * Where an attribute decides (a sum of updates that are scattered), it is said of all. */
     HYP_OPF_DETERMINED = 1 << 8,
-    HYP_OPF_STEP = 1 << 9 /* jumps somewhere: the last bit of a float operand can decide about a whole step, or about NaN */
+    HYP_OPF_STEP =
+        1 << 9 /* jumps somewhere: the last bit of a float operand can decide about a whole step, or about NaN */
 };
 
 typedef enum hyp_attr_kind {
@@ -264,7 +265,8 @@ HYP_NODISCARD hyp_status hyp_graph_parse(hyp_graph *g, const char *file, const c
 
 typedef enum hyp_eval_mode {
     HYP_EVAL_NATIVE, /* every result is rounded to its element type, as at run time; sums are kept in double */
-    HYP_EVAL_FOLD,   /* the same, but that large products are a library's (kernels/product.h): for ir/constants.h */
+    HYP_EVAL_FAST,   /* the same, but that large products are a library's (kernels/product.h): for ir/constants.h,
+                        expect.c */
     HYP_EVAL_DOUBLE  /* floating-point values stay double throughout: the value to compare with */
 } hyp_eval_mode;
 
@@ -274,8 +276,10 @@ typedef struct hyp_eval_tensor {
     int32_t rank;
     int64_t dims[HYP_MAX_RANK];
     size_t count;
-    double *f;  /* floating-point types, else NULL */
-    int64_t *i; /* integer types and bool, else NULL */
+    double *f;          /* floating-point types, else NULL */
+    int64_t *i;         /* integer types and bool, else NULL */
+    const void *stored; /* a large constant of f32 on its way to a product (HYP_EVAL_FAST): its bytes, aligned by
+                         * chance, borrowed, in place of f, which is NULL */
 } hyp_eval_tensor;
 
 HYP_NODISCARD hyp_status hyp_eval_tensor_alloc(hyp_eval_tensor *t, hyp_dtype dtype, int32_t rank, const int64_t *dims,
@@ -323,10 +327,10 @@ typedef struct hyp_expect_options {
 } hyp_expect_options;
 /* Runs the graph in native arithmetic, and again with every result off by about what another order of sums, another
  * implementation of a function or a narrower type changes. values[i] is what output i is natively; tolerances[i], of
- * f64, how far it moved, with room to spare: 0 where it is determined, so that bits must agree, and INFINITY where nothing can be
- * said: behind a comparison or a rounding to integers that goes either way, or where little is left of the value. What
- * reaches a discontinuity from inputs and constants through IEEE arithmetic alone is never moved, unless `unit` is given.
- * Both arrays are owned by the caller, as the results of hyp_graph_eval. Deterministic. */
+ * f64, how far it moved, with room to spare: 0 where it is determined, so that bits must agree, and INFINITY where
+ * nothing can be said: behind a comparison or a rounding to integers that goes either way, or where little is left of
+ * the value. What reaches a discontinuity from inputs and constants through IEEE arithmetic alone is never moved,
+ * unless `unit` is given. Both arrays are owned by the caller, as the results of hyp_graph_eval. Deterministic. */
 HYP_NODISCARD hyp_status hyp_graph_expect(const hyp_graph *g, const hyp_eval_tensor *inputs, size_t input_count,
                                           const hyp_expect_options *options, hyp_eval_tensor *values,
                                           hyp_eval_tensor *tolerances, hyp_diag *diag);

@@ -82,6 +82,20 @@ static inline const hyp_eval_tensor *hyp_eval_input(const hyp_eval_call *c, uint
     return i < c->in_count ? c->in[i] : NULL;
 }
 
+/* Whether a product is worth a library's call (HYP_EVAL_FAST). */
+enum { HYP_SMALL_PRODUCT = 64 * 1024 };
+bool hyp_is_large_product(int64_t m, int64_t k, int64_t n);
+/* Whether input `i` of an operator is read as floats where it is a large constant of f32 that is in memory as such
+ * (hyp_eval_tensor.stored) in HYP_EVAL_FAST. */
+bool hyp_eval_reads_stored(hyp_op op, uint32_t i, const hyp_type *type);
+/* The floats of such a constant: those in memory, or a copy that is aligned, *out_own, the caller's to free. NULL: no
+ * memory. */
+const float *hyp_eval_stored(const hyp_eval_tensor *t, float **out_own);
+/* A convolution of floats as products of its weights with what lies under its windows: eval_conv.c. *out_done false:
+ * nothing was done, the kernel has to. */
+struct hyp_conv;
+hyp_status hyp_eval_conv_fast(const hyp_eval_call *c, const struct hyp_conv *v, bool *out_done);
+
 /* Rounds the elements to t->dtype: floats to the nearest, integers modulo 2^bits. */
 void hyp_eval_round(hyp_eval_tensor *t);
 /* The value with which hyp_eval_round replaces an integer. */

@@ -12,8 +12,11 @@ static hyp_status check_activation(const hyp_infer_call *c, const char *name)
 {
     hyp_op act;
     if (!hyp_activation_find(name, &act))
-        return hyp_infer_fail(c, "no activation is called '%s'; known are none relu gelu gelu-tanh sigmoid tanh silu quick-gelu "
-                              "hard-swish mish", name);
+        return hyp_infer_fail(
+            c,
+            "no activation is called '%s'; known are none relu gelu gelu-tanh sigmoid tanh silu quick-gelu "
+            "hard-swish mish",
+            name);
     if (act != HYP_OP_identity && act != HYP_OP_relu && !hyp_dtype_is_float(c->in[0]->type.dtype))
         return hyp_infer_fail(c, "the activation %s wants a floating-point type", name);
     return HYP_OK;
@@ -220,13 +223,25 @@ typedef struct matrix {
     int64_t at, row, column; /* offset of its first element, strides */
 } matrix;
 
-/* The matrix as floats, which hold its elements; *out_transposed: column by column. NULL: no memory. */
-static float *narrow(const matrix *x, int64_t rows, int64_t columns, bool *out_transposed)
+const float *hyp_eval_stored(const hyp_eval_tensor *t, float **out_own)
 {
-    float *out = hyp_malloc((size_t)(rows * columns) * sizeof *out);
+    *out_own = NULL;
+    if ((uintptr_t)t->stored % sizeof(float) == 0) return t->stored;
+    *out_own = hyp_malloc(t->count * sizeof **out_own);
+    if (*out_own) memcpy(*out_own, t->stored, t->count * sizeof **out_own);
+    return *out_own;
+}
+
+/* The matrix as floats, which hold its elements; *out_transposed: column by column, *out_own: the caller's to free.
+ * NULL: no memory. */
+static const float *narrow(const matrix *x, int64_t rows, int64_t columns, bool *out_transposed, float **out_own)
+{
     *out_transposed = x->column != 1;
     int64_t outer = *out_transposed ? columns : rows, inner = *out_transposed ? rows : columns;
     int64_t outer_step = *out_transposed ? x->column : x->row, inner_step = *out_transposed ? x->row : x->column;
+    *out_own = NULL;
+    if (x->tensor->stored) return hyp_eval_stored(x->tensor, out_own); /* of two axes: all of it */
+    float *out = *out_own = hyp_malloc((size_t)(rows * columns) * sizeof *out);
     for (int64_t i = 0; out && i < outer; i++)
         for (int64_t j = 0; j < inner; j++)
             out[i * inner + j] = (float)x->tensor->f[x->at + i * outer_step + j * inner_step];
@@ -237,30 +252,28 @@ static float *narrow(const matrix *x, int64_t rows, int64_t columns, bool *out_t
 static hyp_status multiply_fast(hyp_eval_tensor *out, int64_t at, const matrix *a, const matrix *b, int64_t m,
                                 int64_t k, int64_t n, double scale, hyp_diag *diag)
 {
-    bool trans_a, trans_b;
-    float *x = narrow(a, m, k, &trans_a), *y = narrow(b, k, n, &trans_b);
-    float *z = hyp_malloc((size_t)(m * n) * sizeof *z);
-    hyp_status status = x && y && z ? hyp_product_f32(trans_a, trans_b, m, n, k, x, y, z, diag)
-                                    : hyp_fail_memory(diag, (size_t)(m * n) * sizeof *z);
-    for (int64_t i = 0; status == HYP_OK && i < m * n; i++) out->f[at + i] = scale * (double)z[i];
-    hyp_free(x);
-    hyp_free(y);
-    hyp_free(z);
+    hyp_product p = {.m = m, .n = n, .k = k};
+    float *own_a, *own_b;
+    p.a = narrow(a, m, k, &p.trans_a, &own_a);
+    p.b = narrow(b, k, n, &p.trans_b, &own_b);
+    hyp_status status =
+        p.a && p.b ? hyp_product_f32(&p, out->f + at, diag) : hyp_fail_memory(diag, (size_t)(m * n) * sizeof *own_a);
+    for (int64_t i = 0; status == HYP_OK && scale != 1 && i < m * n; i++) out->f[at + i] *= scale;
+    hyp_free(own_a);
+    hyp_free(own_b);
     return status;
 }
 
-/* Whether a product is worth a library's call. */
-static bool is_large(int64_t m, int64_t k, int64_t n)
+bool hyp_is_large_product(int64_t m, int64_t k, int64_t n)
 {
-    enum { SMALL = 64 * 1024 };
-    return m > 0 && k > 0 && n > SMALL / m / k; /* a tensor's sizes: no product of two overflows */
+    return m > 0 && k > 0 && n > HYP_SMALL_PRODUCT / m / k; /* a tensor's sizes: no product of two overflows */
 }
 
 static hyp_status multiply(const hyp_eval_call *c, hyp_eval_tensor *out, int64_t at, matrix a, matrix b, int64_t m,
                            int64_t k, int64_t n, double scale)
 {
     bool single = out->f && out->dtype != HYP_F64 && a.tensor->dtype != HYP_F64 && b.tensor->dtype != HYP_F64;
-    if (c->mode == HYP_EVAL_FOLD && single && is_large(m, k, n))
+    if (c->mode == HYP_EVAL_FAST && single && hyp_is_large_product(m, k, n))
         return multiply_fast(out, at, &a, &b, m, k, n, scale, c->diag);
     if (out->f)
         product_f64(out->f + at, a.tensor->f + a.at, a.row, a.column, b.tensor->f + b.at, b.row, b.column, m, k, n,
@@ -389,6 +402,11 @@ hyp_status hyp_eval_matmul(const hyp_eval_call *c)
     int64_t m = at->rank == 1 ? 1 : at->dims[at->rank - (c->attrs[0].i ? 1 : 2)];
     int64_t n = bt->rank == 1 ? 1 : bt->dims[bt->rank - (c->attrs[1].i ? 2 : 1)];
     int64_t k = at->rank == 1 ? at->dims[0] : at->dims[at->rank - (c->attrs[0].i ? 2 : 1)];
+    if (at->rank > 2 && bt->rank <= 2 && !c->attrs[0].i && at->count &&
+        out->count) { /* all rows of a meet one matrix */
+        m = (int64_t)at->count / k;
+        return multiply(c, out, 0, a, b, m, k, n, c->attrs[2].f);
+    }
     /* The leading axes, each step one whole matrix. */
     hyp_walk w = {.rank = batch};
     memcpy(w.dims, out->dims, (size_t)batch * sizeof *w.dims);

@@ -305,7 +305,9 @@ hyp_status hyp_eval_gather(const hyp_eval_call *c)
     for (size_t o = 0; o < outer; o++)
         for (size_t i = 0; i < indices->count; i++) {
             int64_t at = indices->i[i] < 0 ? indices->i[i] + size : indices->i[i];
-            memcpy(to, from + (o * (size_t)size + (size_t)at) * inner, inner * sizeof *to);
+            size_t first = (o * (size_t)size + (size_t)at) * inner;
+            for (size_t j = 0; x->stored && j < inner; j++) to[j] = hyp_load_f64(HYP_F32, x->stored, first + j);
+            if (!x->stored) memcpy(to, from + first, inner * sizeof *to);
             to += inner;
         }
     return HYP_OK;

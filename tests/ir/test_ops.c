@@ -179,6 +179,75 @@ static void every_operator_is_documented(void **state)
     hyp_unmap(&map);
 }
 
+/* Numbers of several magnitudes, of both signs. */
+static void fill(hyp_eval_tensor *t, uint64_t seed)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        t->f[i] = (double)(float)ldexp((double)(seed >> 40) - 0x800000, -23 + (int)(seed >> 32) % 4);
+    }
+}
+
+/* Runs a graph of one output of f32 by plain loops and by a library: what is no number is the same, the rest near;
+ * returns how much of the output is no number. */
+static size_t compare_modes(const char *text, const double *special, size_t special_count)
+{
+    hyp_dims *dims = new_dims();
+    hyp_diag diag = {0};
+    hyp_graph g = parse(dims, text);
+    hyp_eval_tensor inputs[4] = {{0}}, plain = {0}, fast = {0};
+    size_t none = 0;
+    for (size_t i = 0; i < g.inputs.len; i++) {
+        const hyp_type *t = &g.values.data[g.inputs.data[i]].type;
+        assert_ok(hyp_eval_tensor_alloc(&inputs[i], t->dtype, t->rank, t->dims, &diag), &diag);
+        fill(&inputs[i], i + 1);
+        for (size_t k = 0; k < special_count; k++) inputs[i].f[(7919 * k + 31 * i) % inputs[i].count] = special[k];
+    }
+    assert_ok(hyp_graph_eval(&g, HYP_EVAL_NATIVE, inputs, g.inputs.len, &plain, &diag), &diag);
+    assert_ok(hyp_graph_eval(&g, HYP_EVAL_FAST, inputs, g.inputs.len, &fast, &diag), &diag);
+    double largest = 0;
+    for (size_t i = 0; i < plain.count; i++)
+        if (isfinite(plain.f[i])) largest = fmax(largest, fabs(plain.f[i]));
+    for (size_t i = 0; i < plain.count; i++) {
+        bool number = isfinite(plain.f[i]);
+        none += !number;
+        bool same = isnan(plain.f[i]) ? isnan(fast.f[i]) : plain.f[i] == fast.f[i];
+        if (number ? !(fabs(fast.f[i] - plain.f[i]) <= 1e-4 * largest) : !same)
+            fail_msg("%s: element %zu is %.9g, not %.9g", text, i, fast.f[i], plain.f[i]);
+    }
+    for (size_t i = 0; i < g.inputs.len; i++) hyp_eval_tensor_dispose(&inputs[i]);
+    hyp_eval_tensor_dispose(&plain);
+    hyp_eval_tensor_dispose(&fast);
+    hyp_graph_dispose(&g);
+    hyp_dims_destroy(dims);
+    return none;
+}
+
+static void products_of_a_library_are_those_of_plain_loops(void **state)
+{
+    (void)state;
+    static const char *const graphs[] = {
+        "(graph \"\" (input %x (f32 24 600)) (input %w (f32 40 600)) (%y (linear %w none %x)) (output \"y\" %y))",
+        "(graph \"\" (input %x (f32 3 50 70)) (input %w (f32 70 33)) (%y (matmul %x %w)) (output \"y\" %y))",
+        "(graph \"\" (input %x (f32 2 70 50)) (input %w (f32 2 33 70)) "
+        "(%y (matmul :trans-a 1 :trans-b 1 :alpha 0.5 %x %w)) (output \"y\" %y))",
+        "(graph \"\" (input %x (f32 2 6 9 11)) (input %w (f32 8 3 3 2)) (input %b (f32 8)) "
+        "(%y (conv :strides (2 1) :pads (1 0 2 3) :dilations (1 2) :group 2 %x %w %b)) (output \"y\" %y))",
+        "(graph \"\" (input %x (f32 1 64 14 14)) (input %w (f32 32 64 3 3)) "
+        "(%y (conv :strides (1 1) :pads (1 1 1 1) :dilations (1 1) %x %w)) (output \"y\" %y))",
+        "(graph \"\" (input %x (f32 1 6 30)) (input %w (f32 6 1 5)) "
+        "(%y (conv :strides (1) :pads (2 2) :dilations (1) :group 6 %x %w)) (output \"y\" %y))",
+    };
+    /* Zeros times infinities, infinities of both signs that meet, products that overflow in between. */
+    const double special[] = {INFINITY, 0, -INFINITY, INFINITY, NAN}, large[] = {3e38, 2e38, -3e38, -0.0, 3e38, 1e-40};
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        assert_int_equal(compare_modes(graphs[i], NULL, 0), 0);
+        assert_true(compare_modes(graphs[i], special, 5) > 0);
+        assert_true(compare_modes(graphs[i], special, 1) > 0);
+        compare_modes(graphs[i], large, 6);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +255,7 @@ int main(void)
         cmocka_unit_test(the_table_is_sound),
         cmocka_unit_test(every_called_operator_has_its_kernel),
         cmocka_unit_test(every_operator_is_documented),
+        cmocka_unit_test(products_of_a_library_are_those_of_plain_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
