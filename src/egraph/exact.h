@@ -22,11 +22,15 @@ enum {
     HYP_REDUCE_REQUIRED = 4,    /* classes in every answer become roots; nodes need not name them any more */
     HYP_REDUCE_CHAINS = 8,      /* classes of one node become part of the nodes that use them */
     HYP_REDUCE_SINGLE_USE = 16, /* the nodes of a class that one node uses become variants of that node */
-    HYP_REDUCE_ALL = 31
+    HYP_REDUCE_PATHS = 32,      /* parts with one root whose nodes have a child at most become the least path */
+    HYP_REDUCE_ALL = 63
 };
 /* Replaces *p by what is left when no reduction of the set applies any more. HYP_ERR_UNSUPPORTED if there is no
  * answer. */
 HYP_NODISCARD hyp_status hyp_reduce(hyp_problem *p, hyp_trails *trails, unsigned which, hyp_diag *diag);
+
+/* Numbers the parts of p that share no class: part is by class, `parent` is room for as many. Gives how many. */
+uint32_t hyp_problem_parts(const hyp_problem *p, uint32_t *part, uint32_t *parent);
 
 /* Makes classes that are known to be in every answer of interest roots. */
 HYP_NODISCARD hyp_status hyp_require(hyp_problem *p, const unsigned char *required, hyp_diag *diag);

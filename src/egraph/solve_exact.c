@@ -291,40 +291,54 @@ static hyp_status work(search *s, double *out_bound)
 
 /* ---- parts -------------------------------------------------------------------------------------- */
 
-static uint32_t find_part(uint32_t *parent, uint32_t c)
-{
-    while (parent[c] != c) c = parent[c] = parent[parent[c]];
-    return c;
-}
+/* The classes and roots of p by part, each ascending: those of part i are [at[i] .. at[i + 1]). */
+typedef struct members {
+    uint32_t *classes, *class_at, *roots, *root_at;
+} members;
 
-/* Numbers the parts of p that share no class; part is by class. */
-static uint32_t split(const hyp_problem *p, uint32_t *part, uint32_t *parent)
+static void group_by_part(const hyp_problem *p, const uint32_t *part, uint32_t parts, members *m)
 {
-    uint32_t count = 0;
-    for (uint32_t c = 0; c < p->class_count; c++) parent[c] = c;
-    for (uint32_t n = 0; n < p->node_count; n++)
-        for (uint32_t i = p->kid_at[n]; i < p->kid_at[n + 1]; i++) {
-            uint32_t a = find_part(parent, p->owner[n]), b = find_part(parent, p->kids[i]);
-            parent[a > b ? a : b] = a > b ? b : a;
-        }
-    for (uint32_t c = 0; c < p->class_count; c++) {
-        uint32_t top = find_part(parent, c);
-        part[c] = top == c ? count++ : part[top];
+    memset(m->class_at, 0, ((size_t)parts + 2) * sizeof *m->class_at);
+    memset(m->root_at, 0, ((size_t)parts + 2) * sizeof *m->root_at);
+    for (uint32_t c = 0; c < p->class_count; c++) m->class_at[part[c] + 2]++;
+    for (uint32_t i = 0; i < p->root_count; i++) m->root_at[part[p->roots[i]] + 2]++;
+    for (uint32_t i = 2; i < parts + 2; i++) {
+        m->class_at[i] += m->class_at[i - 1];
+        m->root_at[i] += m->root_at[i - 1];
     }
-    return count;
+    for (uint32_t c = 0; c < p->class_count; c++) m->classes[m->class_at[part[c] + 1]++] = c;
+    for (uint32_t i = 0; i < p->root_count; i++) m->roots[m->root_at[part[p->roots[i]] + 1]++] = p->roots[i];
 }
 
-/* The part of p with the roots of that part alone. */
-static hyp_status take_part(const hyp_problem *p, const uint32_t *part, uint32_t which, hyp_problem *out,
+/* The part of p with the roots of that part alone. `number` is room by class. */
+static hyp_status take_part(const hyp_problem *p, const members *m, uint32_t which, uint32_t *number, hyp_problem *out,
                             hyp_diag *diag)
 {
-    hyp_problem copy;
-    HYP_TRY(copy_problem(p, &copy, diag));
-    copy.root_count = 0;
-    for (uint32_t i = 0; i < p->root_count; i++)
-        if (part[p->roots[i]] == which) copy.roots[copy.root_count++] = p->roots[i];
-    hyp_status status = hyp_problem_core(&copy, out, diag);
-    hyp_problem_dispose(&copy);
+    const uint32_t *classes = m->classes + m->class_at[which], *roots = m->roots + m->root_at[which];
+    uint32_t class_count = m->class_at[which + 1] - m->class_at[which], node = 0, kid = 0;
+    uint32_t root_count = m->root_at[which + 1] - m->root_at[which], node_count = 0, kid_count = 0;
+    for (uint32_t i = 0; i < class_count; i++) {
+        uint32_t from = p->first[classes[i]], end = p->first[classes[i] + 1];
+        number[classes[i]] = i;
+        node_count += end - from;
+        kid_count += p->kid_at[end] - p->kid_at[from];
+    }
+    hyp_problem part, *copy = &part;
+    HYP_TRY(hyp_problem_alloc(copy, class_count, node_count, kid_count, root_count, diag));
+    copy->origin = hyp_malloc(node_count * sizeof *copy->origin);
+    hyp_status status = copy->origin ? HYP_OK : hyp_fail_memory(diag, node_count * sizeof *copy->origin);
+    for (uint32_t i = 0; i < class_count && status == HYP_OK; i++)
+        for (uint32_t n = p->first[classes[i]]; n < p->first[classes[i] + 1]; n++, node++) {
+            copy->owner[node] = i;
+            copy->cost[node] = p->cost[n];
+            copy->origin[node] = p->origin[n];
+            copy->kid_at[node] = kid;
+            for (uint32_t k = p->kid_at[n]; k < p->kid_at[n + 1]; k++) copy->kids[kid++] = number[p->kids[k]];
+        }
+    for (uint32_t i = 0; i < root_count; i++) copy->roots[i] = number[roots[i]];
+    if (status == HYP_OK) status = hyp_problem_link(copy, diag);
+    if (status == HYP_OK) status = hyp_problem_core(copy, out, diag);
+    hyp_problem_dispose(copy);
     return status;
 }
 
@@ -383,22 +397,25 @@ static int by_size(const void *a, const void *b)
     return (x->part > y->part) - (x->part < y->part);
 }
 
-/* The small parts first: what time and work they leave is for the large ones. */
+/* The small parts first: what time and work they leave is for the large ones. words: 6 a class and 4. */
 static hyp_status search_parts(search *s, const hyp_problem *core, const hyp_problem *p, uint32_t *words,
                                sized_part *parts, uint32_t *answer, double *bound)
 {
-    uint32_t count = split(p, words, words + p->class_count);
-    for (uint32_t i = 0; i < count; i++) parts[i] = (sized_part){0, i};
-    for (uint32_t c = 0; c < p->class_count; c++) parts[words[c]].classes++;
+    size_t n = p->class_count;
+    uint32_t *part = words, *number = words + n;
+    uint32_t count = hyp_problem_parts(p, part, number);
+    members m = {words + 2 * n, words + 3 * n, words + 4 * n + 2, words + 5 * n + 2};
+    group_by_part(p, part, count, &m);
+    for (uint32_t i = 0; i < count; i++) parts[i] = (sized_part){m.class_at[i + 1] - m.class_at[i], i};
     qsort(parts, count, sizeof *parts, by_size);
     *bound = 0;
     for (uint32_t i = 0; i < count; i++) {
-        hyp_problem part;
+        hyp_problem one;
         double part_bound = 0, begin = now();
-        HYP_TRY(take_part(p, words, parts[i].part, &part, s->diag));
+        HYP_TRY(take_part(p, &m, parts[i].part, number, &one, s->diag));
         s->deadline = begin + (s->end.seconds - begin) / (count - i);
         s->allowed = s->work + (s->end.work > s->work ? (s->end.work - s->work) / (count - i) : 0);
-        HYP_TRY(search_part(s, &part, &part_bound));
+        HYP_TRY(search_part(s, &one, &part_bound));
         HYP_TRY(follow(core, s->trails, s->best.data, s->best.len, answer, s->diag));
         *bound += part_bound;
     }
@@ -414,7 +431,7 @@ static hyp_status run(search *s, const hyp_problem *core, hyp_problem *p, uint32
     hyp_problem_dispose(p);
     *p = first;
     HYP_TRY(hyp_reduce(p, s->trails, HYP_REDUCE_ALL, s->diag));
-    uint32_t *words = hyp_malloc(2 * (size_t)p->class_count * sizeof *words);
+    uint32_t *words = hyp_malloc((6 * (size_t)p->class_count + 4) * sizeof *words);
     sized_part *parts = hyp_malloc(p->class_count * sizeof *parts);
     hyp_status status = words && parts ? search_parts(s, core, p, words, parts, answer, bound)
                                        : hyp_fail_memory(s->diag, p->class_count * sizeof *parts);

@@ -153,6 +153,9 @@ static void each_reduction_keeps_the_least_cost(void **state)
                                     HYP_REDUCE_SINGLE_USE,
                                     HYP_REDUCE_CHAINS | HYP_REDUCE_SINGLE_USE,
                                     HYP_REDUCE_DOMINATED | HYP_REDUCE_SINGLE_USE,
+#ifdef HYP_SMALL_SIZES /* elsewhere these are too small for it */
+                                    HYP_REDUCE_PATHS,
+#endif
                                     HYP_REDUCE_ALL};
     enum { SETS = sizeof sets / sizeof *sets };
     int shrunk[SETS] = {0};
@@ -170,6 +173,76 @@ static void each_reduction_keeps_the_least_cost(void **state)
     }
     for (int i = 0; i < SETS; i++)
         if (shrunk[i] < 20) fail_msg("reduction %u was hardly used", sets[i]);
+}
+
+/* Every node has a child at most, the next class or one of those after it, and some have one before it. */
+static hyp_problem random_path(uint64_t *seed, uint32_t classes)
+{
+    hyp_problem p;
+    enum { EACH = 6 };
+    must(hyp_problem_alloc(&p, classes, classes * EACH, classes * EACH, 1, &diag));
+    uint32_t kids = 0;
+    for (uint32_t n = 0; n < classes * EACH; n++) {
+        uint32_t c = n / EACH, far = c + 1 + draw(seed, n % EACH ? 9 : 1);
+        p.owner[n] = c;
+        p.kid_at[n] = kids;
+        if (n % EACH == 5 && draw(seed, 4) == 0) far = draw(seed, classes);
+        if (far < classes) p.kids[kids++] = far;
+        p.cost[n] = draw(seed, 10) == 0 ? 0 : 1 + draw(seed, 30) + (far < classes ? 0 : 100);
+    }
+    p.kid_at[classes * EACH] = kids;
+    p.roots[0] = 0;
+    must(hyp_problem_link(&p, &diag));
+    return p;
+}
+
+/* The least path from class 0, by Bellman and Ford. */
+static double least_path(const hyp_problem *p)
+{
+    double *least = calloc(p->class_count, sizeof *least);
+    for (uint32_t c = 0; c < p->class_count; c++) least[c] = INFINITY;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t n = p->node_count; n-- > 0;) {
+            bool leaf = p->kid_at[n] == p->kid_at[n + 1];
+            double cost = p->cost[n] + (leaf ? 0 : least[p->kids[p->kid_at[n]]]);
+            if (!(cost < least[p->owner[n]])) continue;
+            least[p->owner[n]] = cost;
+            changed = true;
+        }
+    }
+    double out = least[0];
+    free(least);
+    return out;
+}
+
+static void a_path_is_reduced_at_once(void **state)
+{
+    (void)state;
+    uint64_t seed = 11;
+    for (uint32_t classes = 40; classes <= 2560; classes *= 4) {
+        hyp_problem p = random_path(&seed, classes), core;
+        must(hyp_problem_core(&p, &core, &diag));
+        for (uint32_t n = 0; n < core.node_count; n++) core.origin[n] = n;
+        double best = least_path(&p);
+        hyp_trails trails = {.leaves = core.node_count};
+        must(hyp_reduce(&core, &trails, HYP_REDUCE_PATHS, &diag));
+        assert_int_equal(core.class_count, 1);
+        assert_int_equal(core.node_count, 1);
+        assert_true(same(core.cost[0], best));
+        hyp_problem_dispose(&core);
+        hyp_vec_free(&trails.pairs);
+
+        hyp_extract_options options = {.size = sizeof options, .method = HYP_EXTRACT_EXACT, .budget_work = 1};
+        hyp_extraction out = {0};
+        uint32_t *choice = calloc(classes, sizeof *choice);
+        hyp_free(p.up_at);
+        hyp_free(p.up);
+        must(hyp_problem_solve(&p, &options, choice, &out, &diag));
+        assert_true(out.proven && same(out.dag_cost, best)); /* what was chosen costs as much */
+        free(choice);
+        hyp_problem_dispose(&p);
+    }
 }
 
 static void bounds_are_never_above_the_least_cost(void **state)
@@ -236,6 +309,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_agree_with_brute_force),
         cmocka_unit_test(each_reduction_keeps_the_least_cost),
+        cmocka_unit_test(a_path_is_reduced_at_once),
         cmocka_unit_test(bounds_are_never_above_the_least_cost),
         cmocka_unit_test(an_ended_budget_still_gives_an_answer),
     };
