@@ -113,6 +113,7 @@ static hyp_status make_base(hyp_egraph *eg, hyp_diag *diag)
     x->links.len = 0;
     x->changed = x->sweeps = 0;
     x->bound = x->rows = (uint32_t)bound;
+    x->parts = eg->live_count + slots;
     x->epoch = eg->epoch;
     count_parts(eg);
     place_all(eg);
@@ -167,8 +168,9 @@ static hyp_status add_row(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
 hyp_status hyp_index_sync(hyp_egraph *eg, hyp_diag *diag)
 {
     hyp_index *x = &eg->index;
-    size_t fresh = eg->linked - x->seen;
-    if (!x->ready || (x->changed + 2 * fresh) * 4 > (size_t)x->rows * 3 + FEW) {
+    size_t changed = x->changed + 2 * (eg->linked - x->seen);
+    /* Rows of many children: a base has a part for each of them, and much must have changed to be worth making it. */
+    if (!x->ready || (changed * 4 > (size_t)x->rows * 3 + FEW && changed * 8 > x->parts)) {
         HYP_TRY(make_base(eg, diag));
         x->seen = (uint32_t)eg->linked;
         return HYP_OK;

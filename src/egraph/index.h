@@ -42,6 +42,7 @@ typedef struct hyp_index {
     uint32_t bound;  /* classes below have a part in the base */
     uint32_t rows;   /* rows below were there when the base was made */
     uint32_t epoch;  /* in which it was made */
+    size_t parts;    /* members and uses in it */
     hyp_place *at;   /* bound + 1: members[at[c].member .. at[c+1].member) are of class c; uses alike */
     hyp_member *members;
     hyp_use *uses;

@@ -217,6 +217,11 @@ static hyp_status walk_uses(run *m, uint32_t i, uint32_t c)
         }
         HYP_TRY(tick(m->s, (size_t)(e - x->uses) - at.at));
         at.at = at.end;
+    } else if (step->atom->seq == HYP_NONE) {
+        uint32_t op = step->atom->op, past = at.end;
+        narrow(x->uses, MEMBER_KEY, op, at.at, at.end);
+        at.end = at.at;
+        narrow(x->uses, MEMBER_KEY, op + 1, at.end, past);
     }
     for (uint32_t slot; (slot = hyp_next_use(eg, &at)) != HYP_NONE;) {
         HYP_TRY(tick(m->s, 1));
