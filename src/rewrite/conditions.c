@@ -554,6 +554,15 @@ static hyp_status count_is(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+static hyp_status shorter(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr list, value;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_SYMS, &list, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &value, diag));
+    *out = list.count < value.i;
+    return HYP_OK;
+}
+
 static hyp_status at_most(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_attr a, b;
@@ -660,6 +669,7 @@ static const hyp_rw_callback table[] = {
     {"each", 2, each_is, NULL, "(each s n): every entry of the list is the integer n"},
     {"exceeds", 2, exceeds, NULL, "(exceeds s t): every size of the list s is known to be above that of t"},
     {"count-is", 2, count_is, NULL, "(count-is s n): the list has n entries"},
+    {"shorter", 2, shorter, NULL, "(shorter s n): the list of symbols has fewer than n entries"},
     {"identity-perm", 1, identity_perm, NULL, "(identity-perm p): (0 1 2 ...)"},
     {"swaps-last", 1, swaps_last, NULL, "(swaps-last p): the permutation swaps the last two axes and no others"},
     {"moves-only-ones", 2, moves_only_ones, NULL, "(moves-only-ones p x): only axes of size 1 change places"},

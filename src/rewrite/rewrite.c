@@ -15,8 +15,9 @@
 #include "rewrite/builtin.h"
 #include "rewrite/internal.h"
 
-/* Defaults. A chain of n layers takes n iterations and n^2 e-nodes to fuse. */
-enum { MAX_ITERATIONS = 1000, MAX_NODES = 100000, MAX_BYTES = 1 << 29 };
+/* Defaults. What a large graph may grow to is in proportion to it: a chain of layers takes some 35 e-nodes and 30 KB
+ * for each of its nodes to fuse. */
+enum { MAX_ITERATIONS = 1000, MAX_NODES = 100000, MAX_BYTES = 1 << 29, NODES_EACH = 64, BYTES_EACH = 1 << 16 };
 
 typedef enum phase { NORMALIZE, RECOGNIZE, OPTIMIZE, PHASES } phase;
 static const char *const phase_names[PHASES] = {"normalize", "recognize", "optimize"};
@@ -24,6 +25,7 @@ static const char *const phase_names[PHASES] = {"normalize", "recognize", "optim
 /* One rewriting. */
 typedef struct job {
     const hyp_rewrite_options *options;
+    size_t nodes;                /* of the graph that is rewritten */
     const hyp_fold_budget *fold; /* of constants, in all phases */
     hyp_rewrite_report *report;
     const char **names;                 /* of the report's rules, which are those of every phase's ruleset */
@@ -186,6 +188,8 @@ static hyp_stop stop_of(const job *j, hyp_stop stop)
     return stop == HYP_STOP_CANCELLED && timed ? HYP_STOP_TIME : stop;
 }
 
+static size_t at_least(size_t a, size_t b) { return a > b ? a : b; }
+
 static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_ruleset *rules)
 {
     hyp_rw_tracer tracer = {
@@ -195,15 +199,15 @@ static hyp_status saturate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *name
         .options = j->options,
         .diag = j->diag,
         .weigh = {.rw = rw, .cost = j->options->cost, .user = j->options->cost_user, .diag = j->diag}};
-    hyp_run_options options = {.size = sizeof options,
-                               .max_iterations =
-                                   j->options->max_iterations ? j->options->max_iterations : MAX_ITERATIONS,
-                               .max_nodes = j->options->max_nodes ? j->options->max_nodes : MAX_NODES,
-                               .max_bytes = MAX_BYTES,
-                               .stop = hyp_limit_reached,
-                               .stop_user = j->options->limit,
-                               .on_rewrite = j->options->trace ? hyp_rw_on_rewrite : NULL,
-                               .user = &tracer};
+    hyp_run_options options = {
+        .size = sizeof options,
+        .max_iterations = j->options->max_iterations ? j->options->max_iterations : MAX_ITERATIONS,
+        .max_nodes = j->options->max_nodes ? j->options->max_nodes : at_least(MAX_NODES, NODES_EACH * j->nodes),
+        .max_bytes = at_least(MAX_BYTES, BYTES_EACH * j->nodes),
+        .stop = hyp_limit_reached,
+        .stop_user = j->options->limit,
+        .on_rewrite = j->options->trace ? hyp_rw_on_rewrite : NULL,
+        .user = &tracer};
     hyp_run_report run;
     hyp_status status = hyp_egraph_run(rw->eg, rules, &options, &run, j->diag);
     j->report->phases[p] = (struct hyp_rewrite_phase){.name = phase_names[p],
@@ -383,7 +387,7 @@ hyp_status hyp_rewrite(const hyp_graph *in, const hyp_rewrite_options *options, 
 {
     hyp_graph folded, clean, normal;
     hyp_fold_budget fold = hyp_fold_budget_of(in, options->fold.bytes, options->fold.flops);
-    job j = {.options = options, .fold = &fold, .report = report, .diag = diag};
+    job j = {.options = options, .nodes = in->nodes.len, .fold = &fold, .report = report, .diag = diag};
     *report = (hyp_rewrite_report){0};
     if (!options->cost) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "rewriting needs a cost model");
     hyp_graph_init(&folded, in->dims);

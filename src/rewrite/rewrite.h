@@ -115,7 +115,7 @@ typedef struct hyp_rewrite_options {
     const char *const *only; /* rule names, as above: no other rule is applied; count 0 = all */
     size_t only_count;
     bool allow_approximate;           /* class A too */
-    size_t max_iterations, max_nodes; /* of each phase; 0 = 1000 and 100000 */
+    size_t max_iterations, max_nodes; /* of each phase; 0 = 1000, and 100000 or 64 a node of the graph */
     hyp_fold_budget fold;             /* constants that rules make stay within it; 0 as in hyp_fold_budget_of */
     hyp_limit *limit;                 /* NULL = none: the others count work, so that results do not depend on the machine */
     hyp_cost_fn cost;
