@@ -34,12 +34,20 @@ typedef enum hyp_device_kind {
     HYP_DEVICE_REFERENCE = 3 /* plain C on the CPU: slow, needs nothing, for comparison */
 } hyp_device_kind;
 
+/* What is verified when a plan is loaded. Every index, shape and size of its program is checked in either case: bytes that were
+ * changed give wrong numbers at worst, or a plan that is refused, never a crash. */
+typedef enum hyp_engine_checks {
+    HYP_CHECKS_STRICT = 0, /* every checksum: a plan with any byte changed is refused. Reads all weights once */
+    HYP_CHECKS_OFF = 1     /* the header's alone, for plans that were verified where they were put: weights are not read
+                            * before they are used. Code for a device in such a plan is taken as it is */
+} hyp_engine_checks;
+
 typedef struct hyp_engine_options {
     size_t size; /* sizeof(hyp_engine_options) */
     hyp_device_kind device;
     int32_t device_index; /* which GPU */
     int32_t threads;      /* CPU threads of one run; 0 = as the environment says (OMP_NUM_THREADS), else all */
-    bool trust_weights;   /* skip the checksum of the weights at load */
+    hyp_engine_checks checks;
     /* Receives lines for people ("device: cpu, because libcuda.so.1 was not found"). Called while the plan is loaded, and
      * later from any thread that uses one of the engine's contexts, when there is something to tell of. May be NULL. */
     void (*log)(const char *line, void *user);

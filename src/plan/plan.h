@@ -42,7 +42,7 @@ typedef struct hyp_plan {
 } hyp_plan;
 
 typedef struct hyp_plan_open_options {
-    bool skip_weight_checksum; /* trust the weights: saves reading them at load */
+    bool header_only; /* of the checksums only the header's is verified: saves reading the weights at load */
 } hyp_plan_open_options;
 
 /* Opens and validates: magic, version, lengths, checksums, then every index, shape and size of the program, so

@@ -115,6 +115,9 @@ static hyp_status read_options(const hyp_engine_options *given, hyp_engine_optio
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->%s is %d: it must be 0 or more",
                         out->threads < 0 ? "threads" : "device_index",
                         (int)(out->threads < 0 ? out->threads : out->device_index));
+    if (out->checks != HYP_CHECKS_STRICT && out->checks != HYP_CHECKS_OFF)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "options->checks is %d: wanted HYP_CHECKS_STRICT or HYP_CHECKS_OFF", (int)out->checks);
     return HYP_OK;
 }
 
@@ -126,7 +129,7 @@ static hyp_status load(const char *path, const void *data, size_t size, const hy
     HYP_TRY(read_options(given, &options, diag));
     hyp_engine *e = hyp_calloc(1, sizeof *e);
     if (!e) return hyp_fail_memory(diag, sizeof *e);
-    hyp_plan_open_options open = {.skip_weight_checksum = options.trust_weights};
+    hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
     hyp_status status = path ? hyp_plan_open_file(path, &open, &e->plan, diag)
                              : hyp_plan_open_memory(data, size, "plan in memory", &open, &e->plan, diag);
     const HypPlan__Program *p = e->plan.program;

@@ -307,6 +307,54 @@ static void a_plan_in_memory_runs_and_its_file_may_go(void **state)
     hyp_engine_destroy(engine);
 }
 
+/* Strict finds a changed weight; off does not look for one, and takes what the file says. A broken program is refused
+ * by both. */
+static void checks_are_strict_or_off(void **state)
+{
+    fixture *f = *state;
+    char path[PB_PATH];
+    static _Alignas(64) unsigned char bytes[16384];
+    pb_write(&b, path);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    unlink(path);
+    hyp_engine_options strict = {.size = sizeof strict}, off = strict;
+    off.checks = HYP_CHECKS_OFF;
+    hyp_engine *engine = NULL;
+    hyp_context *context = NULL;
+    hyp_diag why = {0};
+    size_t at = 0; /* of the second layer's weights: ten times 1 */
+    const float ones[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    while (at + sizeof ones <= size && memcmp(bytes + at, ones, sizeof ones) != 0) at += 4;
+    assert_true(at + sizeof ones <= size);
+    bytes[at + 3] ^= 0x80; /* -1 */
+    assert_int_equal(hyp_engine_load_memory(bytes, size, &strict, &engine, &why), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(why.message, "checksum of its weights"));
+    assert_ok(hyp_engine_load_memory(bytes, size, &off, &engine, diag));
+    assert_ok(hyp_context_create(engine, NULL, &context, diag));
+    assert_ok(hyp_context_run(context, f->in, 2, f->out, 2, diag));
+    assert_true(f->y[0] != 115 && f->y[1] > 0); /* the first row of the layer alone */
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    bytes[at + 3] ^= 0x80;
+    for (size_t i = 256; i < size; i++) { /* behind the header: wrong numbers at worst */
+        bytes[i] ^= (unsigned char)(1 << i % 8);
+        if (hyp_engine_load_memory(bytes, size, &off, &engine, NULL) == HYP_OK) {
+            if (hyp_context_create(engine, NULL, &context, NULL) == HYP_OK) {
+                hyp_status status = hyp_context_run(context, f->in, 2, f->out, 2, NULL);
+                (void)status;
+                hyp_context_destroy(context);
+            }
+            hyp_engine_destroy(engine);
+        }
+        bytes[i] ^= (unsigned char)(1 << i % 8);
+    }
+    off.checks = (hyp_engine_checks)2;
+    assert_int_equal(hyp_engine_load_memory(bytes, size, &off, &engine, &why), HYP_ERR_INVALID_ARGUMENT);
+}
+
 static void what_is_no_plan_is_refused(void **state)
 {
     (void)state;
@@ -404,6 +452,7 @@ int main(void)
         TEST(sixteen_shapes_are_remembered),
         TEST(auto_takes_the_first_device_that_can_run_the_plan),
         TEST(a_plan_in_memory_runs_and_its_file_may_go),
+        TEST(checks_are_strict_or_off),
         TEST(what_is_no_plan_is_refused),
         TEST(running_out_of_memory_is_reported),
         TEST(descriptions_tell_steps_and_figures),
