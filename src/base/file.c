@@ -54,8 +54,8 @@ hyp_status hyp_map_file(const char *path, hyp_mapping *out, hyp_diag *diag)
     } else if (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)) {
         status = read_pipe(fd, path, &map, diag);
     } else if (!S_ISREG(st.st_mode)) {
-        status = hyp_fail(diag, HYP_ERR_IO, "%s: is not a regular file%s", path,
-                          S_ISDIR(st.st_mode) ? " but a folder" : "");
+        status =
+            hyp_fail(diag, HYP_ERR_IO, "%s: is not a regular file%s", path, S_ISDIR(st.st_mode) ? " but a folder" : "");
     } else if (st.st_size > 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
@@ -82,6 +82,23 @@ void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size)
     begin = (begin + page - 1) & ~(page - 1);
     end &= ~(page - 1);
     if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+int hyp_memory_file(const void *data, size_t size, char path[HYP_MEMORY_PATH])
+{
+    int fd = memfd_create("hypatia", MFD_CLOEXEC);
+    if (fd < 0) return -1;
+    for (size_t at = 0; at < size;) {
+        ssize_t n = write(fd, (const char *)data + at, size - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            close(fd);
+            return -1;
+        }
+        at += (size_t)n;
+    }
+    snprintf(path, HYP_MEMORY_PATH, "/dev/fd/%d", fd);
+    return fd;
 }
 
 bool hyp_same_file(const char *a, const char *b)
@@ -208,7 +225,9 @@ hyp_status hyp_outfile_write(hyp_outfile *f, const void *data, size_t size, hyp_
     while (size) {
         ssize_t n = write(f->fd, p, size < ((size_t)1 << 30) ? size : (size_t)1 << 30);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path ? f->path : "standard output", strerror(errno));
+        if (n <= 0)
+            return hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path ? f->path : "standard output",
+                            strerror(errno));
         p += n;
         size -= (size_t)n;
     }
@@ -221,7 +240,9 @@ hyp_status hyp_outfile_patch(hyp_outfile *f, uint64_t offset, const void *data, 
     while (size) {
         ssize_t n = pwrite(f->fd, p, size, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path ? f->path : "standard output", strerror(errno));
+        if (n <= 0)
+            return hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path ? f->path : "standard output",
+                            strerror(errno));
         p += n;
         offset += (uint64_t)n;
         size -= (size_t)n;

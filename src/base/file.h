@@ -21,6 +21,11 @@ void hyp_unmap(hyp_mapping *map);
  * while a large file is streamed. */
 void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size);
 
+/* A file in memory with these bytes, which are there under `path` until the descriptor is closed; -1 where there can be
+ * none. */
+enum { HYP_MEMORY_PATH = 32 };
+int hyp_memory_file(const void *data, size_t size, char path[HYP_MEMORY_PATH]);
+
 /* Whether both paths lead to one regular file, through links or not. False where one of them is not there yet, and for
  * "-". */
 bool hyp_same_file(const char *a, const char *b);

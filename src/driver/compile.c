@@ -336,6 +336,17 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
     return HYP_OK;
 }
 
+/* The search for the blame reads the model again: one that came through a pipe from memory. */
+static void find_blame(const compilation *c, hyp_blame_fn *blame, hyp_diag *diag)
+{
+    char path[HYP_MEMORY_PATH];
+    size_t size;
+    const void *bytes = hyp_onnx_model_piped(c->model, &size);
+    int fd = bytes ? hyp_memory_file(bytes, size, path) : -1;
+    blame(fd >= 0 ? path : c->model_path, &c->settings, &c->rewrite, &c->verification, diag);
+    if (fd >= 0) close(fd);
+}
+
 hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const hyp_compile_options *options,
                             hyp_blame_fn *blame, hyp_compile_report **out_report, hyp_diag *diag)
 {
@@ -353,8 +364,7 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
         hyp_graph_init(&c.quantized, c.dims);
         status = run_passes(&c, diag);
         bool hurried = c.limit.why == HYP_LIMIT_ASKED; /* then nobody waits for the blame either */
-        if (status == HYP_ERR_MISMATCH && blame && !hurried)
-            blame(model_path, &c.settings, &c.rewrite, &c.verification, diag);
+        if (status == HYP_ERR_MISMATCH && blame && !hurried) find_blame(&c, blame, diag);
         if (status == HYP_OK && out_report) status = make_report(&c, out_report, diag);
         hyp_strbuf_dispose(&c.answer);
         hyp_strbuf_dispose(&c.layers);

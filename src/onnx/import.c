@@ -13,6 +13,8 @@ struct hyp_onnx_model {
     hyp_onnx_info info;
 };
 
+static const char standard_input[] = "standard input"; /* in messages, in the place of a path */
+
 static const char *text_of(const char *text) { return text ? text : ""; }
 
 /* ---- names -------------------------------------------------------------------------------------- */
@@ -306,8 +308,9 @@ static hyp_status warn_of_defaults(hyp_importer *im)
     if (!count) return HYP_OK;
     char more[32] = "";
     if (count > 1) snprintf(more, sizeof more, " and %zu more", count - 1);
-    return hyp_onnx_warn(im, "input \"%s\"%s has a default value in the model, which is a constant of the plan: no other "
-                             "can be given when it runs; drop it from the model's initializers to keep it an input",
+    return hyp_onnx_warn(im,
+                         "input \"%s\"%s has a default value in the model, which is a constant of the plan: no other "
+                         "can be given when it runs; drop it from the model's initializers to keep it an input",
                          first, more);
 }
 
@@ -494,12 +497,12 @@ hyp_status hyp_onnx_import(const char *path, const hyp_onnx_options *options, hy
 {
     hyp_onnx_model *m;
     hyp_mapping map;
-    bool standard = strcmp(path, "-") == 0;
+    bool standard = strcmp(path, "-") == 0, open = strncmp(path, "/dev/fd/", 8) == 0;
     HYP_TRY(hyp_map_file(standard ? "/dev/stdin" : path, &map, diag));
     /* What has no folder has its external data in the working directory. */
-    const char *slash = standard || map.copied ? NULL : strrchr(path, '/');
+    const char *slash = standard || open || map.copied ? NULL : strrchr(path, '/');
     size_t folder_len = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
-    hyp_status status = create_model(standard ? "standard input" : path, slash ? path : ".", folder_len, &m, diag);
+    hyp_status status = create_model(standard ? standard_input : path, slash ? path : ".", folder_len, &m, diag);
     if (status != HYP_OK) {
         hyp_unmap(&map);
         return status;
@@ -526,6 +529,14 @@ void hyp_onnx_model_destroy(hyp_onnx_model *model)
     if (!model) return;
     hyp_onnx_source_dispose(&model->source);
     hyp_free(model);
+}
+
+const void *hyp_onnx_model_piped(const hyp_onnx_model *model, size_t *out_size)
+{
+    const hyp_onnx_source *s = &model->source;
+    bool standard = strcmp(s->file, standard_input) == 0;
+    *out_size = s->size;
+    return s->map.data && (standard || s->map.copied) ? s->data : NULL;
 }
 
 bool hyp_onnx_model_reads(const hyp_onnx_model *model, const char *path)

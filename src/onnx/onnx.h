@@ -32,8 +32,8 @@ typedef struct hyp_onnx_options {
  * A symbolic size that meets another size where a node needs equal ones (a broadcast, a product, a concatenation) is
  * taken to be equal to it: the inputs' types say so, and the model's equalities why. A size that turns out to be 1 is no
  * exception.
- * A path that is a pipe, or "-" for standard input, is read to its end; external data is then looked up in the working
- * directory. What looks wrong and does no harm is among the model's warnings.
+ * A path that is a pipe, or "-" for standard input, is read to its end; external data is then, as for /dev/fd/3, looked up in
+ * the working directory. What looks wrong and does no harm is among the model's warnings.
  * HYP_ERR_UNSUPPORTED: operators that Hypatia lacks, all of them in one message with counts and node names;
  * element types, ranks, shapes and conditions that depend on data. HYP_ERR_MALFORMED: bad bytes, cycles, wrong ranks,
  * duplicate or missing names, missing external data or a path to it that leaves the model's folder. Messages
@@ -47,6 +47,9 @@ HYP_NODISCARD hyp_status hyp_onnx_import_memory(const void *data, size_t size, c
                                                 const hyp_onnx_options *options, hyp_graph *g,
                                                 hyp_onnx_model **out_model, hyp_diag *diag);
 void hyp_onnx_model_destroy(hyp_onnx_model *model); /* NULL-safe */
+
+/* The bytes of a model whose path gives them once only, as a pipe does, or is "-"; NULL for others. */
+const void *hyp_onnx_model_piped(const hyp_onnx_model *model, size_t *out_size);
 
 /* Whether `path` is one of the files that the model was read from, its external data among them. */
 bool hyp_onnx_model_reads(const hyp_onnx_model *model, const char *path);

@@ -3,6 +3,7 @@
 precision, and `hypatia verify` says how far a plan is from its model."""
 import os
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -157,12 +158,24 @@ def check_node(folder):
     done = compile(path, "-o", plan, "--rules", rules, "--verify", "strict", "--reduced", reduced)
     assert done.returncode == 4 and "comes out wrong is 'Sub_23'" in done.stderr, done.stderr
     assert check_reduced(reduced, "wrong", rules, [], 3) == ["Neg_22", "", "Sub_23"], onnx.load(reduced).graph
+    # A model that can be read once only is kept for that.
+    os.remove(reduced)
+    for name in ("-", "/dev/stdin"):
+        with open(path, "rb") as file:
+            piped = subprocess.run([os.path.join(hyp.BIN, "hypatiac"), name, "-o", plan, "--rules", rules, "--verify", "strict",
+                                    "--reduced", reduced], input=file.read(), capture_output=True)
+        assert piped.returncode == 4 and piped.stderr.decode() == done.stderr, (name, piped.stderr, done.stderr)
+        assert check_reduced(reduced, "wrong", rules, [], 3) == ["Neg_22", "", "Sub_23"], onnx.load(reduced).graph
     # What cannot be cut says so, and the rule is named still.
     os.remove(reduced)
     save(proto, path, save_as_external_data=True, location="deep.data", size_threshold=0)
     done = compile(path, "-o", plan, "--rules", rules, "--verify", "strict", "--reduced", reduced)
     assert done.returncode == 4 and "to blame is the rule 'wrong'" in done.stderr, done.stderr
     assert "no reduced model was written: the model has external data" in done.stderr, done.stderr
+    with open(path, "rb") as file: # which is looked up in the working directory
+        piped = subprocess.run([os.path.join(hyp.BIN, "hypatiac"), "-", "-o", plan, "--rules", rules, "--verify", "strict"],
+                               input=file.read(), capture_output=True, cwd=folder)
+    assert piped.returncode == 4 and b"to blame is the rule 'wrong'" in piped.stderr, piped.stderr
     assert not os.path.exists(reduced)
     # A right plan has none, and what is read is not overwritten.
     done = compile(MODEL, "-o", plan, "--verify", "strict", "--reduced", reduced)
