@@ -105,21 +105,18 @@ static int judge_output(const char *name, const hyp_tensor *actual, const hyp_te
 }
 
 /* Whether the plan was compiled from this model; CLI_USAGE after a message. */
-static int check_model(const session *s, const request *r)
+static int check_model(const session *s, const request *r, const hyp_reference *model)
 {
-    uint64_t model = 0, plan = hyp_engine_model_hash(s->engine);
-    hyp_diag diag = {0};
-    if (r->any_model || !plan) return CLI_OK;
-    if (hyp_model_hash(r->model, &model, &diag) != HYP_OK) return cli_report(tool, &diag);
-    if (model == plan) return CLI_OK;
+    uint64_t hash = hyp_reference_hash(model), plan = hyp_engine_model_hash(s->engine);
+    if (r->any_model || !plan || hash == plan) return CLI_OK;
     fprintf(stderr,
             "%s: %s was not compiled from %s: its model had the hash %016" PRIx64 ", this one has %016" PRIx64
             "; --any-model compares all the same\n",
-            tool, r->session.plan, r->model, plan, model);
+            tool, r->session.plan, r->model, plan, hash);
     return CLI_USAGE;
 }
 
-static int compare_with_model(session *s, const request *r)
+static int compare_with_model(session *s, const request *r, const hyp_reference *model)
 {
     /* The plan's inputs go to the model by name. */
     hyp_tensor *inputs = cli_alloc(NULL, s->input_count, sizeof *inputs), *expected = NULL, *tolerances = NULL;
@@ -129,9 +126,9 @@ static int compare_with_model(session *s, const request *r)
     }
     hyp_diag diag = {0};
     size_t count = 0;
-    const char *precision = hyp_engine_precision(s->engine);
-    hyp_status status = r->fixed ? hyp_reference_run(r->model, true, inputs, s->input_count, &expected, &count, &diag)
-                                 : hyp_reference_expect(r->model, precision, inputs, s->input_count, &expected,
+    const char *precision = hyp_engine_precision(s->engine), *classes = hyp_engine_classes(s->engine);
+    hyp_status status = r->fixed ? hyp_reference_run(model, true, inputs, s->input_count, &expected, &count, &diag)
+                                 : hyp_reference_expect(model, precision, classes, inputs, s->input_count, &expected,
                                                         &tolerances, &count, &diag);
     free(inputs);
     if (status != HYP_OK) return cli_report(tool, &diag);
@@ -238,6 +235,8 @@ int command_verify(int argc, char **argv)
 {
     request r = {.rtol = 1e-3, .atol = 1e-5};
     session s = {0};
+    hyp_reference *model = NULL;
+    hyp_diag diag = {0};
     cli_args args = cli_begin(tool, options, argc, argv);
     int code;
     if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
@@ -252,12 +251,14 @@ int command_verify(int argc, char **argv)
         code = verify_golden(&s, &r.session);
         goto done;
     }
-    if (code == CLI_OK) code = check_model(&s, &r);
+    if (code == CLI_OK && hyp_reference_open(r.model, &model, &diag) != HYP_OK) code = cli_report(tool, &diag);
+    if (code == CLI_OK) code = check_model(&s, &r, model);
     if (code == CLI_OK) code = session_make_inputs(&s, &r.session, "random:0", &args);
     if (code == CLI_OK) code = session_make_outputs(&s, tool);
     if (code == CLI_OK) code = session_run(&s, tool);
-    if (code == CLI_OK) code = compare_with_model(&s, &r);
+    if (code == CLI_OK) code = compare_with_model(&s, &r, model);
 done:
+    hyp_reference_close(model);
     session_close(&s);
     session_options_free(&r.session);
     return code;

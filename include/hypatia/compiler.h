@@ -146,25 +146,30 @@ HYP_API HYP_NODISCARD hyp_status hyp_compile_file(const char *model_path, const 
                                                   const hyp_compile_options *options, hyp_compile_report **out_report,
                                                   hyp_diag *diag);
 
-/* The hash of a model, its external data included, that a plan of it keeps: hyp_engine_model_hash. */
-HYP_API HYP_NODISCARD hyp_status hyp_model_hash(const char *model_path, uint64_t *out, hyp_diag *diag);
-
 /* Every rule that `options` reads and selects, through a report with only its rules filled. */
 HYP_API HYP_NODISCARD hyp_status hyp_compile_list_rules(const hyp_compile_options *options,
                                                         hyp_compile_report **out_report, hyp_diag *diag);
 
-/* Runs a model in the reference interpreter: in double when `exact`, else with every result rounded to its type.
- * Inputs by name (or position); outputs are allocated and named in the model's order (hyp_tensor_dispose each,
- * then free() the array). */
-HYP_API HYP_NODISCARD hyp_status hyp_reference_run(const char *model_path, bool exact, const hyp_tensor *inputs,
+/* A model in the reference interpreter. Immutable: any number of threads may run it. */
+typedef struct hyp_reference hyp_reference;
+/* Reads a model as it is; the caller's to close. On failure *out is untouched. */
+HYP_API HYP_NODISCARD hyp_status hyp_reference_open(const char *model_path, hyp_reference **out, hyp_diag *diag);
+HYP_API void hyp_reference_close(hyp_reference *reference); /* NULL-safe */
+/* The hash of the model, its external data included, that a plan of it keeps: hyp_engine_model_hash. */
+HYP_API uint64_t hyp_reference_hash(const hyp_reference *reference);
+
+/* Runs the model: in double when `exact`, else with every result rounded to its type. Inputs by name (or position); outputs
+ * are allocated and named in the model's order (hyp_tensor_dispose each, then free() the array). */
+HYP_API HYP_NODISCARD hyp_status hyp_reference_run(const hyp_reference *reference, bool exact, const hyp_tensor *inputs,
                                                    size_t input_count, hyp_tensor **out_outputs, size_t *out_count,
                                                    hyp_diag *diag);
 
-/* Runs a model in native arithmetic, and says for every element how far a right plan of this precision ("fp32", "bf16",
- * ...; NULL: fp32) may be from it: out_tolerances[i] is an f64 tensor for out_values[i], 0 where bits must agree, INFINITY where
- * nothing can be said. Both are owned by the caller as those of hyp_reference_run. It takes four times as long. */
-HYP_API HYP_NODISCARD hyp_status hyp_reference_expect(const char *model_path, const char *precision,
-                                                      const hyp_tensor *inputs, size_t input_count,
+/* Runs the model in native arithmetic, and says for every element how far a right plan of this precision ("fp32", "bf16",
+ * ...; NULL: fp32), made by rules of these classes (hyp_engine_classes; NULL or "": unknown), may be from it:
+ * out_tolerances[i] is an f64 tensor for out_values[i], 0 where bits must agree, INFINITY where nothing can be said. Both are
+ * owned by the caller as those of hyp_reference_run. It takes four times as long. */
+HYP_API HYP_NODISCARD hyp_status hyp_reference_expect(const hyp_reference *reference, const char *precision,
+                                                      const char *classes, const hyp_tensor *inputs, size_t input_count,
                                                       hyp_tensor **out_values, hyp_tensor **out_tolerances,
                                                       size_t *out_count, hyp_diag *diag);
 

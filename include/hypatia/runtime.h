@@ -80,6 +80,7 @@ HYP_API hyp_device_kind hyp_engine_device(const hyp_engine *engine); /* the one 
 HYP_API const char *hyp_engine_device_name(const hyp_engine *engine); /* "cpu (oneDNN 2.6.3, avx512)" */
 
 HYP_API const char *hyp_engine_precision(const hyp_engine *engine); /* that the plan was compiled for: "fp32", "bf16", ... */
+HYP_API const char *hyp_engine_classes(const hyp_engine *engine); /* numeric classes of the rules that made it: "ER"; "" = unknown */
 HYP_API uint64_t hyp_engine_model_hash(const hyp_engine *engine); /* of the model that the plan was made of; 0 = unknown */
 
 /* Runs of the model that the plan keeps: inputs, and some of what comes out. Borrowed from the engine. */

@@ -20,6 +20,7 @@ typedef struct hyp_codegen_options {
     hyp_fold_budget fold;    /* what may be computed before the plan runs; 0 as in hyp_fold_budget_of */
     hyp_precision precision; /* TF32 marks products; the narrower ones were applied to the graph */
     const char *producer, *model_name;
+    const char *classes; /* of the rules that made the graph, recorded in the plan; NULL = unknown */
     uint64_t model_hash;
     const char *const *flags; /* recorded in the plan */
     uint32_t flag_count;

@@ -252,6 +252,7 @@ static hyp_status prepare(hyp_lowering *l)
     HYP_TRY(copy_text(l, o->producer, &p->producer));
     HYP_TRY(copy_text(l, o->target, &p->target));
     HYP_TRY(copy_text(l, precisions[o->precision], &p->precision));
+    if (o->classes) HYP_TRY(copy_text(l, o->classes, &p->classes));
     p->model_hash = o->model_hash;
     return copy_text(l, o->model_name, &p->model_name);
 }

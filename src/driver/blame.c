@@ -1,5 +1,5 @@
-/* blame.c - which rules made a wrong plan: bisection over those that were applied, each step a compilation without some.
- * reduce.c then finds the node. */
+/* blame.c - which rules made a wrong plan: bisection over those that were applied, each step a compilation without
+ * some. reduce.c then finds the node. */
 #include <stdio.h>
 #include <string.h>
 

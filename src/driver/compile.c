@@ -184,7 +184,10 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
     if (!flags) return hyp_fail_memory(diag, flag_count * sizeof *flags);
     for (size_t i = 0; i < flag_count; i++) flags[i] = o->flags[i];
     if (c->cut.len) flags[flag_count++] = hyp_strbuf_text(&c->cut);
+    char classes[HYP_CLASSES];
+    hyp_used_classes(o->no_rewrite ? NULL : &c->rewrite, classes);
     hyp_codegen_options options = {
+        .classes = classes,
         .target = o->target,
         .fold = c->settings.fold,
         .precision = c->settings.precision,

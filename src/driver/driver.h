@@ -49,8 +49,8 @@ void hyp_free_outputs(hyp_tensor *tensors, size_t count); /* NULL-safe */
 HYP_NODISCARD hyp_status hyp_expect_outputs(const hyp_graph *g, const hyp_expect_options *o, const hyp_tensor *inputs,
                                             size_t count, hyp_tensor **out_values, hyp_tensor **out_tolerances,
                                             hyp_diag *diag);
-/* What may be different about results in this precision. */
-hyp_expect_options hyp_expectation(hyp_precision precision);
+/* What may be different about results in this precision, of rules of these classes; NULL or "": unknown, so any but A. */
+hyp_expect_options hyp_expectation(hyp_precision precision, const char *classes);
 
 /* ---- samples.c -------------------------------------------------------------------------------------------- */
 
@@ -90,6 +90,10 @@ HYP_NODISCARD hyp_status hyp_sample_draw(const hyp_graph *g, const hyp_settings 
 void hyp_sample_sizes(const hyp_graph *g, const hyp_settings *settings, hyp_draw how, int attempt, int64_t *sizes);
 
 /* ---- verify.c --------------------------------------------------------------------------------------------- */
+
+/* E, and the classes of the rules that the result owes its form to, as in a plan. `rewrite` NULL: nothing was rewritten. */
+enum { HYP_CLASSES = 8 };
+void hyp_used_classes(const hyp_rewrite_report *rewrite, char out[HYP_CLASSES]);
 
 typedef enum hyp_verify_mode { HYP_VERIFY_OFF, HYP_VERIFY_WARN, HYP_VERIFY_STRICT } hyp_verify_mode;
 

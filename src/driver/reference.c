@@ -55,9 +55,9 @@ hyp_status hyp_store_outputs(const hyp_graph *g, const hyp_eval_tensor *values, 
     return status;
 }
 
-hyp_expect_options hyp_expectation(hyp_precision precision)
+hyp_expect_options hyp_expectation(hyp_precision precision, const char *classes)
 {
-    hyp_expect_options o = {.any_nan = true, .any_inf = true};
+    hyp_expect_options o = {0};
     switch (precision) {
     case HYP_PRECISION_TF32: o.product_unit = 0x1p-11; break;
     case HYP_PRECISION_BF16: o.unit = 0x1p-8; break;
@@ -71,6 +71,12 @@ hyp_expect_options hyp_expectation(hyp_precision precision)
         break;
     default: break;
     }
+    bool known = classes && *classes, approximates = known && strpbrk(classes, "A");
+    bool rounds = !known || strpbrk(classes, "RA");
+    o.determined = known && !rounds;
+    o.any_inf = rounds || o.unit > 0;
+    o.any_nan = o.any_inf || strpbrk(classes, "N");
+    if (approximates && o.unit < 0x1p-11) o.unit = 0x1p-11;
     return o;
 }
 
@@ -110,65 +116,56 @@ hyp_status hyp_expect_outputs(const hyp_graph *g, const hyp_expect_options *o, c
     return evaluate(g, false, o, inputs, count, out_values, out_tolerances, diag);
 }
 
-/* A model that is only read: as it is, without a word of how. */
-typedef struct read_model {
+struct hyp_reference {
     hyp_dims *dims;
     hyp_graph graph;
     hyp_onnx_model *model;
-} read_model;
+};
 
-static void close_model(read_model *m)
+void hyp_reference_close(hyp_reference *r)
 {
-    hyp_graph_dispose(&m->graph);
-    hyp_onnx_model_destroy(m->model);
-    hyp_dims_destroy(m->dims);
+    if (!r) return;
+    hyp_graph_dispose(&r->graph);
+    hyp_onnx_model_destroy(r->model);
+    hyp_dims_destroy(r->dims);
+    hyp_free(r);
 }
 
-/* Nothing is to be closed after a failure. */
-static hyp_status open_model(const char *path, read_model *out, hyp_diag *diag)
+hyp_status hyp_reference_open(const char *model_path, hyp_reference **out, hyp_diag *diag)
 {
     hyp_onnx_options options = {0};
-    *out = (read_model){0};
-    HYP_TRY(hyp_dims_create(&out->dims, diag));
-    hyp_graph_init(&out->graph, out->dims);
-    hyp_status status = hyp_onnx_import(path, &options, &out->graph, &out->model, diag);
-    if (status != HYP_OK) close_model(out);
+    hyp_reference *r = hyp_calloc(1, sizeof *r);
+    if (!r) return hyp_fail_memory(diag, sizeof *r);
+    hyp_status status = hyp_dims_create(&r->dims, diag);
+    if (status == HYP_OK) {
+        hyp_graph_init(&r->graph, r->dims);
+        status = hyp_onnx_import(model_path, &options, &r->graph, &r->model, diag);
+    }
+    if (status == HYP_OK)
+        *out = r;
+    else
+        hyp_reference_close(r);
     return status;
 }
 
-hyp_status hyp_model_hash(const char *model_path, uint64_t *out, hyp_diag *diag)
+uint64_t hyp_reference_hash(const hyp_reference *reference) { return hyp_onnx_model_info(reference->model).hash; }
+
+hyp_status hyp_reference_run(const hyp_reference *reference, bool exact, const hyp_tensor *inputs, size_t input_count,
+                             hyp_tensor **out_outputs, size_t *out_count, hyp_diag *diag)
 {
-    read_model m;
-    HYP_TRY(open_model(model_path, &m, diag));
-    *out = hyp_onnx_model_info(m.model).hash;
-    close_model(&m);
+    HYP_TRY(evaluate(&reference->graph, exact, NULL, inputs, input_count, out_outputs, NULL, diag));
+    *out_count = reference->graph.outputs.len;
     return HYP_OK;
 }
 
-static hyp_status run_model(const char *model_path, bool exact, const hyp_expect_options *o, const hyp_tensor *inputs,
-                            size_t input_count, hyp_tensor **out_values, hyp_tensor **out_tolerances, size_t *out_count,
-                            hyp_diag *diag)
-{
-    read_model m;
-    HYP_TRY(open_model(model_path, &m, diag));
-    hyp_status status = evaluate(&m.graph, exact, o, inputs, input_count, out_values, out_tolerances, diag);
-    if (status == HYP_OK) *out_count = m.graph.outputs.len;
-    close_model(&m);
-    return status;
-}
-
-hyp_status hyp_reference_run(const char *model_path, bool exact, const hyp_tensor *inputs, size_t input_count,
-                             hyp_tensor **out_outputs, size_t *out_count, hyp_diag *diag)
-{
-    return run_model(model_path, exact, NULL, inputs, input_count, out_outputs, NULL, out_count, diag);
-}
-
-hyp_status hyp_reference_expect(const char *model_path, const char *precision, const hyp_tensor *inputs,
-                                size_t input_count, hyp_tensor **out_values, hyp_tensor **out_tolerances,
-                                size_t *out_count, hyp_diag *diag)
+hyp_status hyp_reference_expect(const hyp_reference *reference, const char *precision, const char *classes,
+                                const hyp_tensor *inputs, size_t input_count, hyp_tensor **out_values,
+                                hyp_tensor **out_tolerances, size_t *out_count, hyp_diag *diag)
 {
     hyp_precision p;
     HYP_TRY(hyp_precision_parse(precision, &p, diag));
-    hyp_expect_options o = hyp_expectation(p);
-    return run_model(model_path, false, &o, inputs, input_count, out_values, out_tolerances, out_count, diag);
+    hyp_expect_options o = hyp_expectation(p, classes);
+    HYP_TRY(evaluate(&reference->graph, false, &o, inputs, input_count, out_values, out_tolerances, diag));
+    *out_count = reference->graph.outputs.len;
+    return HYP_OK;
 }

@@ -6,22 +6,16 @@
 
 /* ---- what is expected ----------------------------------------------------------------------------------- */
 
-static bool used_class(const hyp_rewrite_report *r, const char *classes)
+void hyp_used_classes(const hyp_rewrite_report *rewrite, char out[HYP_CLASSES])
 {
-    for (size_t i = 0; r && i < r->rule_count; i++)
-        if (r->rules[i].used && strchr(classes, r->rules[i].numeric_class[0])) return true;
-    return false;
-}
-
-static hyp_expect_options expectation(const hyp_verification *v, const hyp_rewrite_report *r)
-{
-    hyp_expect_options o = hyp_expectation(v->settings->precision);
-    bool rounds = used_class(r, "RA");
-    o.determined = !rounds;
-    o.any_inf = rounds || o.unit > 0;
-    o.any_nan = used_class(r, "NA") || o.any_inf;
-    if (used_class(r, "A") && o.unit < 0x1p-11) o.unit = 0x1p-11;
-    return o;
+    size_t count = 0;
+    for (const char *c = "EZNRA"; *c; c++) {
+        bool used = *c == 'E';
+        for (size_t i = 0; rewrite && i < rewrite->rule_count; i++)
+            used = used || (rewrite->rules[i].used && rewrite->rules[i].numeric_class[0] == *c);
+        if (used) out[count++] = *c;
+    }
+    out[count] = '\0';
 }
 
 static hyp_status expect_sample(const hyp_verification *v, const hyp_expect_options *o, hyp_sample *s, hyp_diag *diag)
@@ -152,7 +146,9 @@ hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *import
     HYP_TRY(choose(v, hyp_compile_seconds(imported, rewrite), &draws, diag));
     if (v->mode == HYP_VERIFY_OFF) return HYP_OK;
     const hyp_compile_options *o = &settings->options;
-    hyp_expect_options e = expectation(v, rewrite);
+    char classes[HYP_CLASSES];
+    hyp_used_classes(rewrite, classes);
+    hyp_expect_options e = hyp_expectation(settings->precision, classes);
     given c = {v, &e};
     double start = hyp_limit_clock();
     hyp_diag why = {0};

@@ -171,7 +171,9 @@ static void write_text(report *r)
                       r->plan->major, r->plan->minor);
     put_name(r, "producer  ", p->producer, "\n");
     put_name(r, "target    ", p->target, ", ");
-    put_name(r, "precision ", p->precision, "\n");
+    put_name(r, "precision ", p->precision, "");
+    if (*p->classes) put_name(r, ", rules of class ", p->classes, "");
+    hyp_strbuf_puts(sb, "\n");
     put_name(r, "model     ", p->model_name, "");
     hyp_strbuf_printf(sb, ", hash %016" PRIx64 "\n", p->model_hash);
     for (size_t i = 0; i < p->n_flags; i++)
@@ -336,6 +338,7 @@ static void write_json(report *r)
     json_string(r, false, "producer", p->producer);
     json_string(r, false, "target", p->target);
     json_string(r, false, "precision", p->precision);
+    json_string(r, false, "classes", p->classes);
     json_string(r, false, "model", p->model_name);
     hyp_strbuf_printf(sb, ", \"model_hash\": \"%016" PRIx64 "\"", p->model_hash);
     json_names(r, "flags", p->flags, NULL, p->n_flags);

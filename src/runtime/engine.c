@@ -187,6 +187,7 @@ const hyp_io_info *hyp_engine_output(const hyp_engine *engine, size_t i)
 }
 
 hyp_device_kind hyp_engine_device(const hyp_engine *engine) { return engine->backend->kind; }
+const char *hyp_engine_classes(const hyp_engine *engine) { return engine->plan.program->classes; }
 const char *hyp_engine_precision(const hyp_engine *engine) { return engine->plan.program->precision; }
 
 const char *hyp_engine_device_name(const hyp_engine *engine) { return engine->device_name; }

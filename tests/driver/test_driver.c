@@ -192,7 +192,9 @@ static void reference_run_gives_named_outputs(void **state)
     assert_int_equal(hyp_tensor_load(HYP_SOURCE_DIR "/examples/digits/images.npy", NULL, &images, NULL), HYP_OK);
     images.dims[0] = 3;
     images.bytes = 3 * 64 * 4;
-    assert_int_equal(hyp_reference_run(MODEL, true, &images, 1, &outputs, &count, NULL), HYP_OK);
+    hyp_reference *model = NULL;
+    assert_int_equal(hyp_reference_open(MODEL, &model, NULL), HYP_OK);
+    assert_int_equal(hyp_reference_run(model, true, &images, 1, &outputs, &count, NULL), HYP_OK);
     assert_int_equal(count, 1);
     assert_string_equal(outputs[0].name, "probabilities");
     assert_int_equal(outputs[0].dims[0], 3);
@@ -206,9 +208,10 @@ static void reference_run_gives_named_outputs(void **state)
     free(outputs);
 
     hyp_diag diag = {0};
-    assert_int_equal(hyp_reference_run(MODEL, true, NULL, 0, &outputs, &count, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_reference_run(model, true, NULL, 0, &outputs, &count, &diag), HYP_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(diag.message, "image"));
     hyp_tensor_dispose(&images);
+    hyp_reference_close(model);
 }
 
 /* Fails the n-th allocation for n = 1, 2, ... until the compilation succeeds: every path of running out of memory. */

@@ -217,6 +217,26 @@ def check_precisions(folder):
     assert done.returncode == 4 and done.stdout.endswith("FAILED\n"), done
 
 
+def check_classes(folder):
+    """A plan keeps the classes of its rules: against a model that is at hand it is judged as it was when it was compiled."""
+    path, plan, rules = (os.path.join(folder, "classes" + e) for e in (".onnx", ".bin", ".rules"))
+    make(path, [("Equal", ["x", "x"], "c"), ("Where", ["c", "x", "z"], "s"), ("Add", ["s", "z"], "y")], {"x": [4]}, {"y": [4]},
+         {"z": f32(3)})
+    np.save(os.path.join(folder, "nan.npy"), f32(1, np.nan, 0.1, np.inf))
+    against = lambda: hyp.tool("hypatia", "verify", plan, "--model", path, "--input", f"x=@{folder}/nan.npy")  # noqa: E731
+    done = compile(path, "-o", plan)
+    assert done.returncode == 0, done
+    done = against()
+    assert done.returncode == 0 and "undecided" not in done.stdout and "largest difference 0 " in done.stdout, done
+    assert ", rules of class E" in hyp.tool("hypatia", "inspect", plan).stdout
+    with open(rules, "w") as file:
+        file.write('(rule wrong :class E :doc "wrong" (where (equal ?x ?x) ?x ?z) => ?x)\n')
+    done = compile(path, "-o", plan, "--rules", rules, "--verify", "off")
+    assert done.returncode == 0, done
+    done = against()  # NaN where the model has a number
+    assert done.returncode == 4 and "wanted 6 " in done.stdout, done
+
+
 def check_golden(folder):
     """A plan is checked with nothing but itself."""
     plan, bare = os.path.join(folder, "golden.bin"), os.path.join(folder, "bare.bin")
@@ -258,6 +278,7 @@ def main():
         check_wrong_rules(folder)
         check_node(folder)
         check_precisions(folder)
+        check_classes(folder)
         check_golden(folder)
 
 
