@@ -1,6 +1,7 @@
 /* emit_pointwise.c - groups of elementwise nodes as one step. */
 #include <string.h>
 
+#include "base/elementwise.h"
 #include "codegen/lower.h"
 
 typedef HypPlan__Pointwise__Instr instr;
@@ -118,65 +119,32 @@ static hyp_status finish(builder *b, uint32_t y)
 
 static HypPlan__Pointwise__Op pointwise_op(const hyp_node *node)
 {
-#define SAME(id, ID)                                                                                                   \
-    case HYP_OP_##id: return HYP_PLAN__POINTWISE__OP__##ID
+    if (node->op == HYP_OP_mod && node->attrs[0].i) return HYP_PLAN__POINTWISE__OP__FMOD;
     switch (node->op) {
-        SAME(add, ADD);
-        SAME(sub, SUB);
-        SAME(mul, MUL);
-        SAME(div, DIV);
-        SAME(pow, POW);
-        SAME(min, MIN);
-        SAME(max, MAX);
-        SAME(relu, RELU);
-        SAME(leaky_relu, LEAKY_RELU);
-        SAME(sigmoid, SIGMOID);
-        SAME(tanh, TANH);
-        SAME(gelu, GELU);
-        SAME(gelu_tanh, GELU_TANH);
-        SAME(erf, ERF);
-        SAME(exp, EXP);
-        SAME(sqrt, SQRT);
-        SAME(log, LOG);
-        SAME(abs, ABS);
-        SAME(neg, NEG);
-        SAME(sign, SIGN);
-        SAME(ceil, CEIL);
-        SAME(floor, FLOOR);
-        SAME(round, ROUND);
-        SAME(sin, SIN);
-        SAME(cos, COS);
-        SAME(tan, TAN);
-        SAME(asin, ASIN);
-        SAME(acos, ACOS);
-        SAME(atan, ATAN);
-        SAME(sinh, SINH);
-        SAME(cosh, COSH);
-        SAME(asinh, ASINH);
-        SAME(acosh, ACOSH);
-        SAME(atanh, ATANH);
-        SAME(softplus, SOFTPLUS);
-        SAME(silu, SILU);
-        SAME(quick_gelu, QUICK_GELU);
-        SAME(hard_swish, HARD_SWISH);
-        SAME(mish, MISH);
-        SAME(elu, ELU);
-        SAME(not, INVERT);
-        SAME(equal, EQUAL);
-        SAME(less, LESS);
-        SAME(less_equal, LESS_EQUAL);
-        SAME(and, AND);
-        SAME(or, OR);
-        SAME(xor, XOR);
-        SAME(shift_left, SHIFT_LEFT);
-        SAME(shift_right, SHIFT_RIGHT);
-        SAME(where, WHERE);
-        SAME(clip, CLIP);
-    case HYP_OP_mod: return node->attrs[0].i ? HYP_PLAN__POINTWISE__OP__FMOD : HYP_PLAN__POINTWISE__OP__MOD;
-    default: return HYP_PLAN__POINTWISE__OP__CAST;
+#define X(op, name, OP, ...)                                                                                           \
+    case HYP_OP_##op: return HYP_PLAN__POINTWISE__OP__##OP;
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
+#define X(op, OP, ...)                                                                                                 \
+    case HYP_OP_##op: return HYP_PLAN__POINTWISE__OP__##OP;
+        HYP_PLAIN_OPS(X)
+#undef X
+    default: return HYP_PLAN__POINTWISE__OP__CAST; /* never: the table has every operator that computes elements */
     }
-#undef SAME
 }
+
+enum {
+    ELEMENTWISE = 0
+#define OP(id, name, lo, hi, outs, flags, ...) +(((flags) & (HYP_OPF_ELEMENTWISE | HYP_OPF_VIEW)) == HYP_OPF_ELEMENTWISE)
+#include "ir/ops.def"
+    ,
+    KNOWN = 0
+#define X(...) +1
+        HYP_ACTIVATIONS(X) HYP_FUNCTIONS(X) HYP_PLAIN_OPS(X)
+#undef X
+};
+_Static_assert((int)ELEMENTWISE == (int)KNOWN, "base/elementwise.h has a row for every elementwise operator of ops.def");
 
 /* Bools are 0 and 1 in registers of any type, so arithmetic does what bits do. */
 static HypPlan__Pointwise__Op bool_op(HypPlan__Pointwise__Op op)

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/elementwise.h"
 #include "ir/op.h"
 #include "kernels/scalar.h"
 
@@ -265,13 +266,15 @@ hyp_status hyp_eval_binary(const hyp_eval_call *c)
 
 bool hyp_activation_find(const char *name, hyp_op *out)
 {
-    static const hyp_op known[] = {HYP_OP_relu, HYP_OP_gelu, HYP_OP_gelu_tanh,  HYP_OP_sigmoid,   HYP_OP_tanh,
-                                   HYP_OP_silu, HYP_OP_quick_gelu, HYP_OP_hard_swish, HYP_OP_mish};
-    *out = HYP_OP_identity;
-    if (strcmp(name, "none") == 0) return true;
+#define X(op, name, OP, number, act, ...) {name, HYP_OP_##op},
+    static const struct {
+        const char *name;
+        hyp_op op;
+    } known[] = {{"none", HYP_OP_identity}, HYP_ACTIVATIONS(X)};
+#undef X
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcmp(name, hyp_op_get(known[i])->name) != 0) continue;
-        *out = known[i];
+        if (strcmp(name, known[i].name) != 0) continue;
+        *out = known[i].op;
         return true;
     }
     return false;
@@ -280,39 +283,14 @@ bool hyp_activation_find(const char *name, hyp_op *out)
 double hyp_unary_f64(hyp_op op, const hyp_attr *attrs, double x)
 {
     switch (op) {
-    case HYP_OP_relu: return x > 0 || isnan(x) ? x : 0;
-    case HYP_OP_leaky_relu: return x >= 0 || isnan(x) ? x : attrs[0].f * x;
-    case HYP_OP_sigmoid: return hyp_sigmoid_f64(x);
-    case HYP_OP_silu: return x * hyp_sigmoid_f64(x);
-    case HYP_OP_quick_gelu: return x * hyp_sigmoid_f64(1.702 * x);
-    case HYP_OP_hard_swish: return hyp_hard_swish_f64(x);
-    case HYP_OP_mish: return x * tanh(hyp_softplus_f64(x));
-    case HYP_OP_tanh: return tanh(x);
-    case HYP_OP_gelu: return x / 2 * (1 + erf(x * 0.70710678118654752440));
-    case HYP_OP_gelu_tanh: return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    case HYP_OP_erf: return erf(x);
-    case HYP_OP_exp: return exp(x);
-    case HYP_OP_sqrt: return sqrt(x);
-    case HYP_OP_log: return log(x);
+#define X(op, name, OP, ...)                                                                                           \
+    case HYP_OP_##op: return hyp_function_f64(HYP_PW_##OP, x, attrs ? attrs[0].f : 0, attrs ? attrs[1].f : 0);
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
     case HYP_OP_abs: return fabs(x);
     case HYP_OP_neg: return -x;
     case HYP_OP_sign: return hyp_sign_f64(x);
-    case HYP_OP_ceil: return ceil(x);
-    case HYP_OP_floor: return floor(x);
-    case HYP_OP_round: return nearbyint(x); /* to the even one: nothing changes the mode of rounding */
-    case HYP_OP_sin: return sin(x);
-    case HYP_OP_cos: return cos(x);
-    case HYP_OP_tan: return tan(x);
-    case HYP_OP_asin: return asin(x);
-    case HYP_OP_acos: return acos(x);
-    case HYP_OP_atan: return atan(x);
-    case HYP_OP_sinh: return sinh(x);
-    case HYP_OP_cosh: return cosh(x);
-    case HYP_OP_asinh: return asinh(x);
-    case HYP_OP_acosh: return acosh(x);
-    case HYP_OP_atanh: return atanh(x);
-    case HYP_OP_softplus: return hyp_softplus_f64(x);
-    case HYP_OP_elu: return hyp_elu_f64(x, attrs[0].f, attrs[1].f);
     case HYP_OP_clip: x = x < attrs[0].f ? attrs[0].f : x; return x > attrs[1].f ? attrs[1].f : x;
     default: return x;
     }

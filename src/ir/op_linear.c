@@ -3,6 +3,7 @@
 #include <float.h>
 #include <string.h>
 
+#include "base/elementwise.h"
 #include "ir/op.h"
 #include "kernels/product.h"
 
@@ -12,11 +13,7 @@ static hyp_status check_activation(const hyp_infer_call *c, const char *name)
 {
     hyp_op act;
     if (!hyp_activation_find(name, &act))
-        return hyp_infer_fail(
-            c,
-            "no activation is called '%s'; known are none relu gelu gelu-tanh sigmoid tanh silu quick-gelu "
-            "hard-swish mish",
-            name);
+        return hyp_infer_fail(c, "no activation is called '%s'; known are none" HYP_ACTIVATION_NAMES, name);
     if (act != HYP_OP_identity && act != HYP_OP_relu && !hyp_dtype_is_float(c->in[0]->type.dtype))
         return hyp_infer_fail(c, "the activation %s wants a floating-point type", name);
     return HYP_OK;

@@ -1,29 +1,37 @@
 /* Convolution and its transpose. Sums are kept in double (integers modulo 2^64). */
-#include <math.h>
+#include <string.h>
 
+#include "base/elementwise.h"
 #include "kernels/scalar.h"
 #include "kernels/window.h"
 
 hyp_kernel_fn hyp_kernel_conv, hyp_kernel_conv_transpose;
 
-static double activate(const char *act, double x)
+static const struct {
+    const char *name;
+    int op;
+} activations[] = {
+    {"none", HYP_PW_CAST},
+    {"relu6", HYP_PW_CLIP},
+#define X(op, name, OP, ...) {name, HYP_PW_##OP},
+    HYP_ACTIVATIONS(X)
+#undef X
+};
+
+/* Where it stands in the list, or the list's end. */
+static size_t find_activation(const char *name)
 {
-    if (strcmp(act, "relu") == 0) return x > 0 || isnan(x) ? x : 0;
-    if (strcmp(act, "sigmoid") == 0) return hyp_sigmoid_f64(x);
-    if (strcmp(act, "silu") == 0) return x * hyp_sigmoid_f64(x);
-    if (strcmp(act, "hard-swish") == 0) return hyp_hard_swish_f64(x);
-    if (strcmp(act, "mish") == 0) return x * tanh(hyp_softplus_f64(x));
-    if (strcmp(act, "tanh") == 0) return tanh(x);
-    if (strcmp(act, "relu6") == 0) return x < 0 ? 0 : x > 6 ? 6 : x;
-    return x;
+    size_t i = 0;
+    while (i < sizeof activations / sizeof *activations && strcmp(activations[i].name, name) != 0) i++;
+    return i;
 }
 
-static bool is_activation(const char *act)
+static bool is_activation(const char *act) { return find_activation(act) < sizeof activations / sizeof *activations; }
+
+static double activate(int op, double x)
 {
-    static const char *const known[] = {"none", "relu", "relu6", "sigmoid", "tanh", "silu", "hard-swish", "mish"};
-    bool found = false;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) found = found || strcmp(act, known[i]) == 0;
-    return found;
+    if (op == HYP_PW_CLIP) return x < 0 ? 0 : x > 6 ? 6 : x;
+    return op == HYP_PW_CAST ? x : hyp_function_f64(op, x, 0, 0);
 }
 
 hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_conv *v)
@@ -58,7 +66,7 @@ hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_co
 }
 
 /* One result: sum over the channels of its group and the window. */
-static void conv_element(const hyp_conv *v, const char *act, int64_t n, int64_t m, int64_t o)
+static void conv_element(const hyp_conv *v, int act, int64_t n, int64_t m, int64_t o)
 {
     const hyp_window *w = &v->window;
     int64_t at[HYP_SPATIAL], k[HYP_SPATIAL], g = m / v->out_channels, channels = v->in_channels * v->group;
@@ -94,9 +102,10 @@ hyp_status hyp_kernel_conv(const hyp_kernel_call *c)
 {
     hyp_conv v;
     HYP_TRY(hyp_kernel_read_conv(c, false, &v));
+    int act = activations[find_activation(c->attrs[4].sym)].op;
     for (int64_t n = 0; n < v.batch && v.y->count; n++)
         for (int64_t m = 0; m < v.out_channels * v.group; m++)
-            for (int64_t o = 0; o < v.window.out_count; o++) conv_element(&v, c->attrs[4].sym, n, m, o);
+            for (int64_t o = 0; o < v.window.out_count; o++) conv_element(&v, act, n, m, o);
     return HYP_OK;
 }
 

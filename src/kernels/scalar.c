@@ -3,22 +3,39 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "base/elementwise.h"
 
 double hyp_sign_f64(double x) { return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x; }
 
-double hyp_sigmoid_f64(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
+static double relu(double x) { return x > 0 || isnan(x) ? x : 0; }
 
-double hyp_hard_swish_f64(double x)
+static double leaky_relu(double x, double alpha) { return x >= 0 || isnan(x) ? x : alpha * x; }
+
+static double at_most(double x, double limit) { return x > limit ? limit : x; }
+
+/* exp never overflows */
+static double sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
+
+static double softplus(double x) { return relu(x) + log1p(exp(-fabs(x))); }
+
+static double elu(double x, double alpha, double gamma) { return gamma * (x > 0 ? x : alpha * expm1(x)); }
+
+#define NUM(number) (number)
+#define LIB(function) function
+#define OWN(function) function
+double hyp_function_f64(int op, double a, double p, double q)
 {
-    double gate = x / 6 + 0.5;
-    return x * (gate < 0 ? 0 : gate > 1 ? 1 : gate);
+    switch (op) {
+#define X(op, name, OP, number, act, weight, kind, ...)                                                                \
+    case HYP_PW_##OP: return __VA_ARGS__;
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
+    default: return a;
+    }
 }
 
-double hyp_softplus_f64(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
-
 double hyp_pow_f64(double a, double b) { return b == 2 ? a * a : pow(a, b); }
-
-double hyp_elu_f64(double x, double alpha, double gamma) { return gamma * (x > 0 ? x : alpha * expm1(x)); }
 
 double hyp_mod_f64(double a, double b, bool keep_sign_of_a)
 {

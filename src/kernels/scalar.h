@@ -8,11 +8,9 @@
 #include <stdint.h>
 
 double hyp_sign_f64(double x);                               /* NaN stays */
-double hyp_sigmoid_f64(double x);                            /* 1 / (1 + exp(-x)), exp never overflows */
-double hyp_hard_swish_f64(double x);                         /* x min(max(x / 6 + 1/2, 0), 1) */
-double hyp_softplus_f64(double x);                           /* log(1 + exp(x)), neither of which overflows */
+/* A function of base/elementwise.h by its number, HYP_PW_RELU..., with its numbers p and q. */
+double hyp_function_f64(int op, double a, double p, double q);
 double hyp_pow_f64(double a, double b);                      /* as pow, and to the power 2 exactly a a, rounded */
-double hyp_elu_f64(double x, double alpha, double gamma);    /* gamma x above 0, else gamma alpha (exp(x) - 1) */
 double hyp_mod_f64(double a, double b, bool keep_sign_of_a); /* the result has the sign of a or that of b */
 
 bool hyp_less_i64(int64_t a, int64_t b, bool is_u64);

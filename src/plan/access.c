@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/elementwise.h"
 #include "plan/plan.h"
 
 /* Collects indexes; counts also those that find no room. */
@@ -236,16 +237,47 @@ const char *hyp_plan_kernel_name(const HypPlan__Step *step)
 
 const char *hyp_plan_act_name(HypPlan__Act act)
 {
-    static const char *const names[] = {"none", "relu", "gelu",       "gelu-tanh",  "sigmoid",
-                                        "tanh", "silu", "quick-gelu", "hard-swish", "mish"};
+    static const char *const names[] = {"none",
+#define X(op, name, ...) name,
+                                        HYP_ACTIVATIONS(X)
+#undef X
+    };
     return (unsigned)act < sizeof names / sizeof *names ? names[act] : "?";
 }
 
+#define SAME(OP) _Static_assert((int)HYP_PW_##OP == (int)HYP_PLAN__POINTWISE__OP__##OP, "elementwise.h follows plan.proto");
+#define X(op, name, OP, number, act, ...)                                                                              \
+    SAME(OP)                                                                                                           \
+    _Static_assert(HYP_PLAN__ACT__ACT_##OP == (act), "elementwise.h follows plan.proto");
+HYP_ACTIVATIONS(X)
+#undef X
+#define X(op, name, OP, ...) SAME(OP)
+HYP_FUNCTIONS(X)
+#undef X
+#define X(op, OP, ...) SAME(OP)
+HYP_PLAIN_OPS(X)
+#undef X
+#define X(OP, ...) SAME(OP)
+HYP_PLAIN_FORMS(X)
+#undef X
+
 int hyp_plan_pointwise_arity(HypPlan__Pointwise__Op op)
 {
-    if (op == HYP_PLAN__POINTWISE__OP__CONST) return 0;
-    if (op <= HYP_PLAN__POINTWISE__OP__MAX) return 2;
-    if (op >= HYP_PLAN__POINTWISE__OP__RELU && op <= HYP_PLAN__POINTWISE__OP__MISH) return 1;
-    if (op >= HYP_PLAN__POINTWISE__OP__MOD && op <= HYP_PLAN__POINTWISE__OP__SHIFT_RIGHT) return 2;
-    return op == HYP_PLAN__POINTWISE__OP__WHERE ? 3 : -1;
+    switch ((int)op) {
+    case HYP_PLAN__POINTWISE__OP__CONST: return 0;
+#define X(op, name, OP, ...) case HYP_PW_##OP:
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
+        return 1;
+#define X(op, OP, number, operands, weight)                                                                            \
+    case HYP_PW_##OP: return operands;
+        HYP_PLAIN_OPS(X)
+#undef X
+#define X(OP, number, operands)                                                                                        \
+    case HYP_PW_##OP: return operands;
+        HYP_PLAIN_FORMS(X)
+#undef X
+    default: return -1;
+    }
 }

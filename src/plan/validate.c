@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/elementwise.h"
 #include "plan/golden.h"
 #include "plan/plan.h"
 
@@ -418,16 +419,13 @@ static bool is_bit_op(HypPlan__Pointwise__Op op)
 /* What integers can do. */
 static bool is_integer_op(HypPlan__Pointwise__Op op)
 {
-    switch (op) {
-    case HYP_PLAN__POINTWISE__OP__RELU:
-    case HYP_PLAN__POINTWISE__OP__CLIP:
-    case HYP_PLAN__POINTWISE__OP__CAST:
-    case HYP_PLAN__POINTWISE__OP__ABS:
-    case HYP_PLAN__POINTWISE__OP__NEG:
-    case HYP_PLAN__POINTWISE__OP__SIGN:
-    case HYP_PLAN__POINTWISE__OP__NOT:
-    case HYP_PLAN__POINTWISE__OP__INVERT: return true;
-    default: return hyp_plan_pointwise_arity(op) != 1;
+    switch ((int)op) {
+#define X(op, name, OP, ...) case HYP_PW_##OP:
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
+        return op == HYP_PLAN__POINTWISE__OP__RELU;
+    default: return true;
     }
 }
 

@@ -311,7 +311,7 @@ HYP_NODISCARD hyp_status hyp_rw_why_not(const hyp_rw_inquiry *q, size_t rule, co
 
 /* ---- profile.c ----------------------------------------------------------------------------------- */
 
-/* Place of an activation in: none relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish; -1 for any other name. */
+/* Place of an activation in `none` and HYP_ACTIVATIONS (base/elementwise.h); -1 for any other name. */
 int hyp_activation_index(const char *name);
 
 /* ---- roofline.c ---------------------------------------------------------------------------------- */

@@ -2,11 +2,15 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/elementwise.h"
 #include "rewrite/builtin.h"
 #include "rewrite/internal.h"
 
-static const char *const activations[] = {"none", "relu", "gelu",       "gelu-tanh",  "sigmoid",
-                                          "tanh", "silu", "quick-gelu", "hard-swish", "mish"};
+static const char *const activations[] = {"none",
+#define X(op, name, ...) name,
+                                          HYP_ACTIVATIONS(X)
+#undef X
+};
 
 int hyp_activation_index(const char *name)
 {
@@ -59,8 +63,7 @@ static hyp_status read_acts(const char *file, const hyp_sexpr *form, uint32_t *o
         int act = sx->kind == HYP_SX_SYMBOL ? hyp_activation_index(sx->text) : -1;
         if (act < 0)
             return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED,
-                                  "an activation is wanted: relu, gelu, gelu-tanh, sigmoid, tanh, silu, quick-gelu, "
-                                  "hard-swish or mish");
+                                  "an activation is wanted:" HYP_ACTIVATION_NAMES);
         *out |= 1u << act;
     }
     return HYP_OK;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/elementwise.h"
 #include "rewrite/internal.h"
 
 /* A view is free; this much makes fewer of them better than more. */
@@ -94,34 +95,15 @@ static double ratio(const asking *a, hyp_op op, hyp_dtype t, const double *shape
 static double function_weight(hyp_op op)
 {
     switch (op) {
-    case HYP_OP_sigmoid:
-    case HYP_OP_tanh:
-    case HYP_OP_exp:
-    case HYP_OP_log:
-    case HYP_OP_silu:
-    case HYP_OP_quick_gelu:
-    case HYP_OP_elu: return 6;
-    case HYP_OP_gelu:
-    case HYP_OP_gelu_tanh:
-    case HYP_OP_softplus:
-    case HYP_OP_mish:
-    case HYP_OP_erf: return 10;
-    case HYP_OP_pow:
-    case HYP_OP_mod:
-    case HYP_OP_sin:
-    case HYP_OP_cos:
-    case HYP_OP_tan:
-    case HYP_OP_asin:
-    case HYP_OP_acos:
-    case HYP_OP_atan:
-    case HYP_OP_sinh:
-    case HYP_OP_cosh:
-    case HYP_OP_asinh:
-    case HYP_OP_acosh:
-    case HYP_OP_atanh: return 20;
-    case HYP_OP_div:
-    case HYP_OP_hard_swish:
-    case HYP_OP_sqrt: return 3;
+#define X(op, name, OP, number, act, weight, ...)                                                                      \
+    case HYP_OP_##op: return weight;
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
+#define X(op, OP, number, operands, weight)                                                                            \
+    case HYP_OP_##op: return weight;
+        HYP_PLAIN_OPS(X)
+#undef X
     default: return 1;
     }
 }

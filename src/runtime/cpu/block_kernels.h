@@ -5,6 +5,7 @@
 #define HYP_RUNTIME_CPU_BLOCK_KERNELS_H
 
 #include "base/dtype.h"
+#include "base/elementwise.h"
 #include "runtime/cpu/kernels.h"
 
 /* ---- conversions ---------------------------------------------------------------------------------------- */
@@ -64,8 +65,11 @@ static void narrow(hyp_dtype to, const float *x, void *out, int64_t n)
     }                                                                                                                  \
     break
 /* The same over elements, for functions that the compiler has a vector instruction for. */
-#define EACH_ELEMENT(function)                                                                                         \
-    for (int64_t i = 0; i < n; i++) out[i] = function(x[0][i]);                                                        \
+#define EACH_ELEMENT(expression)                                                                                       \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+        float a = x[0][i];                                                                                             \
+        out[i] = (expression);                                                                                         \
+    }                                                                                                                  \
     break
 
 /* Is every element of the block this number? */
@@ -115,21 +119,6 @@ static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, flo
     case HYP_PLAN__POINTWISE__OP__DIV: EACH(a / b);
     case HYP_PLAN__POINTWISE__OP__MIN: EACH(choose((a < b) | (a != a), a, b));
     case HYP_PLAN__POINTWISE__OP__MAX: EACH(choose((a > b) | (a != a), a, b));
-    case HYP_PLAN__POINTWISE__OP__RELU: EACH(vrelu(a));
-    case HYP_PLAN__POINTWISE__OP__LEAKY_RELU: EACH(choose(a < 0.0f, a * p, a));
-    case HYP_PLAN__POINTWISE__OP__SIGMOID: EACH(vsigmoid(a));
-    case HYP_PLAN__POINTWISE__OP__TANH: EACH(vtanh(a));
-    case HYP_PLAN__POINTWISE__OP__GELU: EACH(vgelu(a));
-    case HYP_PLAN__POINTWISE__OP__GELU_TANH: EACH(vgelu_tanh(a));
-    case HYP_PLAN__POINTWISE__OP__ERF: EACH(verf(a));
-    case HYP_PLAN__POINTWISE__OP__EXP: EACH(vexp(a));
-    case HYP_PLAN__POINTWISE__OP__LOG: EACH(vlog(a));
-    case HYP_PLAN__POINTWISE__OP__SOFTPLUS: EACH(vsoftplus(a));
-    case HYP_PLAN__POINTWISE__OP__SILU: EACH(vsilu(a));
-    case HYP_PLAN__POINTWISE__OP__QUICK_GELU: EACH(vquick_gelu(a));
-    case HYP_PLAN__POINTWISE__OP__HARD_SWISH: EACH(vhard_swish(a));
-    case HYP_PLAN__POINTWISE__OP__MISH: EACH(vmish(a));
-    case HYP_PLAN__POINTWISE__OP__ELU: EACH(velu(a, p, q));
     case HYP_PLAN__POINTWISE__OP__ABS: EACH(vabs(a));
     case HYP_PLAN__POINTWISE__OP__NEG: EACH(-a);
     case HYP_PLAN__POINTWISE__OP__SIGN: EACH(vsign(a));
@@ -142,11 +131,26 @@ static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, flo
         EACH(choose(choose(a < p, splat(p), a) > q, splat(q), choose(a < p, splat(p), a)));
     case HYP_PLAN__POINTWISE__OP__CONST: EACH(splat(p));
     case HYP_PLAN__POINTWISE__OP__CAST: EACH(a);
-    case HYP_PLAN__POINTWISE__OP__SQRT: EACH_ELEMENT(sqrtf);
-    case HYP_PLAN__POINTWISE__OP__CEIL: EACH_ELEMENT(ceilf);
-    case HYP_PLAN__POINTWISE__OP__FLOOR: EACH_ELEMENT(floorf);
-    case HYP_PLAN__POINTWISE__OP__ROUND: EACH_ELEMENT(rintf);
     case HYP_PLAN__POINTWISE__OP__POW: block_pow(out, x, n); break;
+#define X(op, name, OP, number, act, weight, kind, ...) CASE_##kind(OP, (__VA_ARGS__))
+#define NUM(number) ((float)(number))
+#define CASE_L(OP, expression)
+#define CASE_V(OP, expression)                                                                                         \
+    case HYP_PLAN__POINTWISE__OP__##OP: EACH(expression);
+#define CASE_I(OP, expression)
+#define LIB(function) v##function
+#define OWN(function) v##function
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef CASE_V
+#undef CASE_I
+#undef LIB
+#define CASE_V(OP, expression)
+#define CASE_I(OP, expression)                                                                                         \
+    case HYP_PLAN__POINTWISE__OP__##OP: EACH_ELEMENT(expression);
+#define LIB(function) function##f
+        HYP_FUNCTIONS(X)
+#undef X
     default: hyp_block_rare(in->op, out, x[0], x[1], n);
     }
     block_round(in->to, out, n);

@@ -5,6 +5,7 @@
 
 #include "base/diag.h"
 #include "base/dtype.h"
+#include "base/elementwise.h"
 #include "base/strbuf.h"
 #include "kernels/scalar.h"
 
@@ -59,44 +60,35 @@ hyp_status hyp_cpu_kernels_choose(const char *most, const hyp_cpu_kernels **out,
 
 HypPlan__Pointwise__Op hyp_block_op_of_act(HypPlan__Act act)
 {
-    switch (act) {
-    case HYP_PLAN__ACT__ACT_GELU: return HYP_PLAN__POINTWISE__OP__GELU;
-    case HYP_PLAN__ACT__ACT_GELU_TANH: return HYP_PLAN__POINTWISE__OP__GELU_TANH;
-    case HYP_PLAN__ACT__ACT_SIGMOID: return HYP_PLAN__POINTWISE__OP__SIGMOID;
-    case HYP_PLAN__ACT__ACT_SILU: return HYP_PLAN__POINTWISE__OP__SILU;
-    case HYP_PLAN__ACT__ACT_QUICK_GELU: return HYP_PLAN__POINTWISE__OP__QUICK_GELU;
-    case HYP_PLAN__ACT__ACT_HARD_SWISH: return HYP_PLAN__POINTWISE__OP__HARD_SWISH;
-    case HYP_PLAN__ACT__ACT_MISH: return HYP_PLAN__POINTWISE__OP__MISH;
-    default: return HYP_PLAN__POINTWISE__OP__TANH;
+    switch ((int)act) {
+#define X(op, name, OP, number, act, ...)                                                                              \
+    case act: return HYP_PLAN__POINTWISE__OP__##OP;
+        HYP_ACTIVATIONS(X)
+#undef X
+    default: return HYP_PLAN__POINTWISE__OP__CAST;
     }
 }
 
-typedef float function(float);
-
-static function *function_of(HypPlan__Pointwise__Op op)
+static float function_of(HypPlan__Pointwise__Op op, float a)
 {
+#define LIB(function) function##f
+#define X(op, name, OP, number, act, weight, kind, ...) CASE_##kind(OP, (__VA_ARGS__))
+#define CASE_V(OP, expression)
+#define CASE_I(OP, expression)
+#define CASE_L(OP, expression)                                                                                         \
+    case HYP_PLAN__POINTWISE__OP__##OP: return expression;
     switch (op) {
-    case HYP_PLAN__POINTWISE__OP__SIN: return sinf;
-    case HYP_PLAN__POINTWISE__OP__COS: return cosf;
-    case HYP_PLAN__POINTWISE__OP__TAN: return tanf;
-    case HYP_PLAN__POINTWISE__OP__ASIN: return asinf;
-    case HYP_PLAN__POINTWISE__OP__ACOS: return acosf;
-    case HYP_PLAN__POINTWISE__OP__ATAN: return atanf;
-    case HYP_PLAN__POINTWISE__OP__SINH: return sinhf;
-    case HYP_PLAN__POINTWISE__OP__COSH: return coshf;
-    case HYP_PLAN__POINTWISE__OP__ASINH: return asinhf;
-    case HYP_PLAN__POINTWISE__OP__ACOSH: return acoshf;
-    default: return atanhf;
+        HYP_FUNCTIONS(X)
+    default: return a;
     }
+#undef X
 }
 
 void hyp_block_rare(HypPlan__Pointwise__Op op, float *out, const float *a, const float *b, int64_t n)
 {
-    bool remainder = op == HYP_PLAN__POINTWISE__OP__MOD || op == HYP_PLAN__POINTWISE__OP__FMOD;
-    function *f = function_of(op);
+    bool keeps = op == HYP_PLAN__POINTWISE__OP__FMOD, remainder = op == HYP_PLAN__POINTWISE__OP__MOD || keeps;
     for (int64_t i = 0; i < n; i++)
-        out[i] =
-            remainder ? (float)hyp_mod_f64((double)a[i], (double)b[i], op == HYP_PLAN__POINTWISE__OP__FMOD) : f(a[i]);
+        out[i] = remainder ? (float)hyp_mod_f64((double)a[i], (double)b[i], keeps) : function_of(op, a[i]);
 }
 
 void hyp_block_to_integers(hyp_dtype to, float *out, int64_t n)

@@ -130,18 +130,9 @@ INLINE vf vexpm1(vf x)
 
 INLINE vf vrelu(vf x) { return (vf)((vi)x & ~(x < 0.0f)); } /* NaN stays */
 INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
-INLINE vf vgelu(vf x) { return 0.5f * x * (1.0f + verf(x * 0.70710678f)); }
-INLINE vf vgelu_tanh(vf x) { return 0.5f * x * (1.0f + vtanh(0.79788456f * (x + 0.044715f * (x * x * x)))); }
-INLINE vf vsilu(vf x) { return x * vsigmoid(x); }
-INLINE vf vquick_gelu(vf x) { return x * vsigmoid(1.702f * x); }
-INLINE vf vhard_swish(vf x)
-{
-    vf gate = x * 0.16666667f + 0.5f;
-    gate = vrelu(gate);
-    return x * choose(gate > 1.0f, splat(1.0f), gate);
-}
+INLINE vf vat_most(vf x, float limit) { return choose(x > limit, splat(limit), x); }
+INLINE vf vleaky_relu(vf x, float alpha) { return choose(x < 0.0f, x * alpha, x); }
 INLINE vf vsoftplus(vf x) { return vrelu(x) + vlog1p(vexp(-vabs(x))); }
-INLINE vf vmish(vf x) { return x * vtanh(vsoftplus(x)); }
 INLINE vf velu(vf x, float alpha, float gamma) { return gamma * choose(x >= 0.0f, x, alpha * vexpm1(x)); }
 INLINE vf vsign(vf x) { return choose(x == 0.0f, splat(0), choose(x == x, with_sign(splat(1), x), x)); }
 INLINE vf vbool(vi mask) { return (vf)(mask & (vi)splat(1)); }

@@ -26,7 +26,7 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
         ${cuda_dir}/attention.cu ${cuda_dir}/attention.cuh ${cuda_dir}/attention_rows.cuh ${cuda_dir}/attention_tiles.cuh
         ${cuda_dir}/attention_mma.cuh ${cuda_dir}/attention_fma.cuh ${cuda_dir}/common.cuh ${cuda_dir}/warp.cuh
         ${cuda_dir}/scalar.cuh ${cuda_dir}/small_floats.cuh ${cuda_dir}/pointwise.cuh ${cuda_dir}/instructions.h ${cuda_dir}/kernels.h
-        ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
+        ${PROJECT_SOURCE_DIR}/src/base/elementwise.h ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
         CACHE INTERNAL "what the images of kernels are made of")
     foreach(name image layers attention)
         add_custom_command(OUTPUT ${images}/${name}.fatbin
@@ -40,9 +40,10 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     # What generated kernels share, as one text, which the binary carries too: without comments, and with a short name for
     # what every function begins with.
     set(device_text "#define F __device__ __forceinline__\n")
-    foreach(file instructions.h own_floats.cuh scalar.cuh pointwise.cuh pieces.cuh)
-        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda_dir}/${file})
-        file(READ ${cuda_dir}/${file} text)
+    foreach(file base/elementwise.h runtime/cuda/instructions.h runtime/cuda/own_floats.cuh runtime/cuda/scalar.cuh
+            runtime/cuda/pointwise.cuh runtime/cuda/pieces.cuh)
+        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${file})
+        file(READ ${PROJECT_SOURCE_DIR}/src/${file} text)
         string(REGEX REPLACE "//[^\n]*|/\\*([^*]|\\*+[^*/])*\\*+/" "" text "${text}")
         string(REGEX REPLACE "\n[ \n]+" "\n" text "${text}")
         string(REPLACE "__device__ __forceinline__" "F" text "${text}")

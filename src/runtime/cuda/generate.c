@@ -92,9 +92,18 @@ size_t hyp_cuda_pw_piece_counts(const hyp_cuda_pw_program *p, int multiprocessor
 static const char *op_name(uint32_t op)
 {
     switch (op) {
-#define X(name, number)                                                                                                \
-    case number: return #name;
-        HYP_PW_OPS(X)
+#define X(op, name, OP, ...)                                                                                           \
+    case HYP_PW_##OP: return #OP;
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
+#define X(op, OP, ...)                                                                                                 \
+    case HYP_PW_##OP: return #OP;
+        HYP_PLAIN_OPS(X)
+#undef X
+#define X(OP, ...)                                                                                                     \
+    case HYP_PW_##OP: return #OP;
+        HYP_PLAIN_FORMS(X)
 #undef X
     default: return "?";
     }
@@ -240,7 +249,7 @@ bool hyp_cuda_pw_is_key(const char *key) { return strncmp(key, key_start, sizeof
 
 /* ---- the source ---------------------------------------------------------------------------------------------- */
 
-/* What cuda.cmake makes of instructions.h, own_floats.cuh, scalar.cuh, pointwise.cuh and pieces.cuh. */
+/* What cuda.cmake makes of elementwise.h, instructions.h, own_floats.cuh, scalar.cuh, pointwise.cuh and pieces.cuh. */
 __asm__(".pushsection .rodata\n"
         ".local hyp_cuda_device_text\n"
         "hyp_cuda_device_text:\n"

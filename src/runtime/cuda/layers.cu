@@ -23,17 +23,7 @@ __device__ __forceinline__ uint32_t warps() { return blockDim.x / 32; }
 
 __device__ __noinline__ float activate(uint32_t act, float v)
 {
-    switch (act) {
-    case HYP_PW_GELU: return gelu(v);
-    case HYP_PW_GELU_TANH: return gelu_tanh(v);
-    case HYP_PW_SIGMOID: return sigmoid(v);
-    case HYP_PW_TANH: return tanhf(v);
-    case HYP_PW_SILU: return v * sigmoid(v);
-    case HYP_PW_QUICK_GELU: return v * sigmoid(1.702f * v);
-    case HYP_PW_HARD_SWISH: return v * at_most(relu(v * (1.0f / 6.0f) + 0.5f), 1.0f);
-    case HYP_PW_MISH: return v * tanhf(softplus(v));
-    default: return v;
-    }
+    return activation(act, v);
 }
 
 // ---- pieces of a type D: 16 bytes ---------------------------------------------------------------------------

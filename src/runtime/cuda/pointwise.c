@@ -177,16 +177,11 @@ static bool is_activation(const hyp_cuda_build *b, const HypPlan__Pointwise *k, 
     int64_t dense = 1;
     for (uint32_t a = 0; a < box->rank; dense *= box->extent[a++])
         if (box->extent[a] != 1 && box->stride[0][a] != dense) return false;
-    switch (in->op) {
-    case HYP_PLAN__POINTWISE__OP__RELU:
-    case HYP_PLAN__POINTWISE__OP__GELU:
-    case HYP_PLAN__POINTWISE__OP__GELU_TANH:
-    case HYP_PLAN__POINTWISE__OP__SIGMOID:
-    case HYP_PLAN__POINTWISE__OP__TANH:
-    case HYP_PLAN__POINTWISE__OP__SILU:
-    case HYP_PLAN__POINTWISE__OP__QUICK_GELU:
-    case HYP_PLAN__POINTWISE__OP__HARD_SWISH:
-    case HYP_PLAN__POINTWISE__OP__MISH: return true;
+    switch ((int)in->op) {
+#define X(op, name, OP, ...) case HYP_PW_##OP:
+        HYP_ACTIVATIONS(X)
+#undef X
+        return true;
     default: return false;
     }
 }
@@ -208,16 +203,11 @@ hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k
 
 HypPlan__Pointwise__Op hyp_cuda_act_op(HypPlan__Act act)
 {
-    switch (act) {
-    case HYP_PLAN__ACT__ACT_RELU: return HYP_PLAN__POINTWISE__OP__RELU;
-    case HYP_PLAN__ACT__ACT_GELU: return HYP_PLAN__POINTWISE__OP__GELU;
-    case HYP_PLAN__ACT__ACT_GELU_TANH: return HYP_PLAN__POINTWISE__OP__GELU_TANH;
-    case HYP_PLAN__ACT__ACT_SIGMOID: return HYP_PLAN__POINTWISE__OP__SIGMOID;
-    case HYP_PLAN__ACT__ACT_TANH: return HYP_PLAN__POINTWISE__OP__TANH;
-    case HYP_PLAN__ACT__ACT_SILU: return HYP_PLAN__POINTWISE__OP__SILU;
-    case HYP_PLAN__ACT__ACT_QUICK_GELU: return HYP_PLAN__POINTWISE__OP__QUICK_GELU;
-    case HYP_PLAN__ACT__ACT_HARD_SWISH: return HYP_PLAN__POINTWISE__OP__HARD_SWISH;
-    case HYP_PLAN__ACT__ACT_MISH: return HYP_PLAN__POINTWISE__OP__MISH;
+    switch ((int)act) {
+#define X(op, name, OP, number, act, ...)                                                                              \
+    case act: return HYP_PLAN__POINTWISE__OP__##OP;
+        HYP_ACTIVATIONS(X)
+#undef X
     default: return HYP_PLAN__POINTWISE__OP__CAST;
     }
 }

@@ -204,28 +204,29 @@ __device__ __noinline__ double trigonometric(uint32_t op, double v)
     return op == HYP_PW_ACOSH ? s : copysign(op == HYP_PW_ATANH ? 0.5 * s : s, v);
 }
 
+#define CASE_V(OP, expression)
+#define CASE_I(OP, expression)
+#define CASE_L(OP, expression) +1
+#define X(op, name, OP, number, act, weight, kind, ...) CASE_##kind(OP, )
+static_assert(HYP_FUNCTIONS(X) == 11, "trigonometric() has every rare function");
+#undef X
+#undef CASE_V
+#undef CASE_I
+#undef CASE_L
+
 // Transcendental instructions; integers never reach them (the host refuses such a program).
-template <typename C> __device__ HYP_CUDA_LONG C transcendental(uint32_t op, C v, double p, double q)
+template <typename C> __device__ HYP_CUDA_LONG C transcendental(uint32_t op, C a, double p, double q)
 {
     switch (op) {
-    case HYP_PW_LOG: return log(v);
-    case HYP_PW_CEIL: return ceil(v);
-    case HYP_PW_FLOOR: return floor(v);
-    case HYP_PW_ROUND: return rint(v);
-    case HYP_PW_SOFTPLUS: return softplus(v);
-    case HYP_PW_ELU: return (C)q * (v > 0 ? v : (C)p * expm1(v));
-    case HYP_PW_SIGMOID: return sigmoid(v);
-    case HYP_PW_SILU: return v * sigmoid(v);
-    case HYP_PW_QUICK_GELU: return v * sigmoid((C)1.702 * v);
-    case HYP_PW_HARD_SWISH: return v * at_most(relu(v * (C)(1.0 / 6) + (C)0.5), (C)1);
-    case HYP_PW_MISH: return v * tanh(softplus(v));
-    case HYP_PW_TANH: return tanh(v);
-    case HYP_PW_GELU: return gelu(v);
-    case HYP_PW_GELU_TANH: return gelu_tanh(v);
-    case HYP_PW_ERF: return erf(v);
-    case HYP_PW_EXP: return exponential(v);
-    case HYP_PW_SQRT: return sqrt(v);
-    default: return sizeof(C) == 8 ? (C)trigonometric(op, (double)v) : v;
+#define CASE_V(OP, expression)                                                                                         \
+    case HYP_PW_##OP: return expression;
+#define CASE_I(OP, expression) CASE_V(OP, expression)
+#define CASE_L(OP, expression)
+#define X(op, name, OP, number, act, weight, kind, ...) CASE_##kind(OP, (__VA_ARGS__))
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
+    default: return sizeof(C) == 8 ? (C)trigonometric(op, (double)a) : a;
     }
 }
 template <> __device__ __forceinline__ int64_t transcendental(uint32_t, int64_t v, double, double) { return v; }

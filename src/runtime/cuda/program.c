@@ -5,10 +5,6 @@
 #include "base/dtype.h"
 #include "kernels/scalar.h"
 
-#define X(name, number)                                                                                                \
-    _Static_assert((int)HYP_PW_##name == (int)HYP_PLAN__POINTWISE__OP__##name, "instructions.h follows plan.proto");
-HYP_PW_OPS(X)
-#undef X
 _Static_assert((int)HYP_CUDA_PW_INPUTS >= (int)HYP_PLAN_POINTWISE_INPUTS &&
                    (int)HYP_CUDA_PW_OUTPUTS >= (int)HYP_PLAN_POINTWISE_OUTPUTS &&
                    (int)HYP_CUDA_PW_REGISTERS >= (int)HYP_PLAN_POINTWISE_REGISTERS &&
@@ -214,8 +210,17 @@ static bool needs_double(const hyp_cuda_pw_step *s)
 {
     for (size_t i = 0; i < s->instrs; i++) {
         HypPlan__Pointwise__Op op = s->instr[i]->op;
-        if (op >= HYP_PLAN__POINTWISE__OP__SIN && op <= HYP_PLAN__POINTWISE__OP__ATANH) return true;
-        if (op == HYP_PLAN__POINTWISE__OP__MOD || op == HYP_PLAN__POINTWISE__OP__FMOD) return true;
+        switch ((int)op) {
+#define RARE_V(OP)
+#define RARE_I(OP)
+#define RARE_L(OP) case HYP_PW_##OP:
+#define X(op, name, OP, number, act, weight, kind, ...) RARE_##kind(OP)
+            HYP_FUNCTIONS(X)
+#undef X
+        case HYP_PW_MOD:
+        case HYP_PW_FMOD: return true;
+        default: break;
+        }
     }
     return false;
 }

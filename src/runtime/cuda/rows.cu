@@ -394,23 +394,16 @@ extern "C" __global__ void norm_long_f64(const __grid_constant__ hyp_cuda_norm p
 extern "C" __global__ void finish_product(const __grid_constant__ hyp_cuda_finish p)
 {
     wait_for_kernels_before();
+    if (p.act == HYP_PW_GELU && p.dtype != HYP_F32) {
+        finish(p, narrow_gelu);
+        return;
+    }
+    using C = float;
     switch (p.act) {
-    case HYP_PW_RELU: finish(p, [](float v) { return relu(v); }); break;
-    case HYP_PW_GELU:
-        if (p.dtype == HYP_F32)
-            finish(p, [](float v) { return gelu(v); });
-        else
-            finish(p, narrow_gelu);
-        break;
-    case HYP_PW_GELU_TANH: finish(p, [](float v) { return gelu_tanh(v); }); break;
-    case HYP_PW_SIGMOID: finish(p, [](float v) { return sigmoid(v); }); break;
-    case HYP_PW_TANH: finish(p, [](float v) { return tanhf(v); }); break;
-    case HYP_PW_SILU: finish(p, [](float v) { return v * sigmoid(v); }); break;
-    case HYP_PW_QUICK_GELU: finish(p, [](float v) { return v * sigmoid(1.702f * v); }); break;
-    case HYP_PW_HARD_SWISH:
-        finish(p, [](float v) { return v * at_most(relu(v * (1.0f / 6) + 0.5f), 1.0f); });
-        break;
-    case HYP_PW_MISH: finish(p, [](float v) { return v * tanhf(softplus(v)); }); break;
+#define X(op, name, OP, number, act, weight, kind, ...)                                                                \
+    case HYP_PW_##OP: finish(p, [](float a) { return __VA_ARGS__; }); break;
+        HYP_ACTIVATIONS(X)
+#undef X
     default: finish(p, [](float v) { return v; });
     }
 }

@@ -4,6 +4,7 @@
 #define HYP_RUNTIME_CUDA_SCALAR_CUH
 
 #ifndef HYP_CUDA_GENERATED
+#include "base/elementwise.h"
 #include "hypatia/types.h"
 #include "runtime/cuda/small_floats.cuh"
 #endif
@@ -68,16 +69,6 @@ __device__ __forceinline__ double rounded_product(double a, double b) { return _
 
 // ---- activations ------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ float gelu(float v) { return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f)); }
-__device__ __forceinline__ double gelu(double v) { return 0.5 * v * (1.0 + erf(v * 0.70710678118654752)); }
-__device__ __forceinline__ float gelu_tanh(float v)
-{
-    return 0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v)));
-}
-__device__ __forceinline__ double gelu_tanh(double v)
-{
-    return 0.5 * v * (1.0 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
-}
 __device__ __forceinline__ float exponential(float v) { return expf(v); }
 __device__ __forceinline__ double exponential(double v) { return exp(v); }
 
@@ -85,6 +76,31 @@ template <typename C> __device__ __forceinline__ C sigmoid(C v) { return (C)1 / 
 template <typename C> __device__ __forceinline__ C relu(C v) { return v < (C)0 ? (C)0 : v; } // NaN stays
 template <typename C> __device__ __forceinline__ C softplus(C v) { return relu(v) + log1p(exponential(-fabs(v))); }
 template <typename C> __device__ __forceinline__ C at_most(C v, C limit) { return v > limit ? limit : v; }
+template <typename C> __device__ __forceinline__ C leaky_relu(C v, double alpha)
+{
+    return v < (C)0 ? rounded_product(v, (C)alpha) : v;
+}
+template <typename C> __device__ __forceinline__ C elu(C v, double alpha, double gamma)
+{
+    return (C)gamma * (v > 0 ? v : (C)alpha * expm1(v));
+}
+
+// The arithmetic of base/elementwise.h, in a type C.
+#define NUM(number) ((C)(number))
+#define LIB(function) function
+#define OWN(function) function
+
+// Any activation, by its number.
+template <typename C> __device__ __forceinline__ C activation(uint32_t op, C a)
+{
+    switch (op) {
+#define X(op, name, OP, number, act, weight, kind, ...)                                                                \
+    case HYP_PW_##OP: return __VA_ARGS__;
+        HYP_ACTIVATIONS(X)
+#undef X
+    default: return a;
+    }
+}
 
 } // namespace
 

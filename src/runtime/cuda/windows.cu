@@ -82,16 +82,7 @@ template <typename C> __device__ __forceinline__ void set_element(uint32_t dtype
 // The activations that a convolution may have; of integers there are none.
 template <typename C> __device__ __noinline__ C activated(uint32_t act, C v)
 {
-    switch (act) {
-    case HYP_PW_RELU: return relu(v);
-    case HYP_PW_CLIP: return at_most(relu(v), (C)6);
-    case HYP_PW_SIGMOID: return sigmoid(v);
-    case HYP_PW_SILU: return v * sigmoid(v);
-    case HYP_PW_HARD_SWISH: return v * at_most(relu(v * (C)(1.0 / 6) + (C)0.5), (C)1);
-    case HYP_PW_MISH: return v * tanh(softplus(v));
-    case HYP_PW_TANH: return tanh(v);
-    default: return v;
-    }
+    return act == HYP_PW_CLIP ? at_most(relu(v), (C)6) : activation(act, v);
 }
 template <> __device__ __forceinline__ uint64_t activated(uint32_t, uint64_t v) { return v; }
 

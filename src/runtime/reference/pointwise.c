@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "base/elementwise.h"
 #include "kernels/scalar.h"
 #include "runtime/reference/reference.h"
 
@@ -40,41 +41,11 @@ double hyp_reference_float_op(const instr *in, double a, double b, double c)
     case HYP_PLAN__POINTWISE__OP__POW: return hyp_pow_f64(a, b);
     case HYP_PLAN__POINTWISE__OP__MIN: return isnan(a) || a < b ? a : b; /* NaN wins */
     case HYP_PLAN__POINTWISE__OP__MAX: return isnan(a) || a > b ? a : b;
-    case HYP_PLAN__POINTWISE__OP__RELU: return hyp_reference_act(HYP_PLAN__ACT__ACT_RELU, a);
-    case HYP_PLAN__POINTWISE__OP__LEAKY_RELU: return a < 0 ? in->p * a : a;
-    case HYP_PLAN__POINTWISE__OP__SIGMOID: return hyp_reference_act(HYP_PLAN__ACT__ACT_SIGMOID, a);
-    case HYP_PLAN__POINTWISE__OP__TANH: return tanh(a);
-    case HYP_PLAN__POINTWISE__OP__GELU: return hyp_reference_act(HYP_PLAN__ACT__ACT_GELU, a);
-    case HYP_PLAN__POINTWISE__OP__GELU_TANH: return hyp_reference_act(HYP_PLAN__ACT__ACT_GELU_TANH, a);
-    case HYP_PLAN__POINTWISE__OP__SILU: return hyp_reference_act(HYP_PLAN__ACT__ACT_SILU, a);
-    case HYP_PLAN__POINTWISE__OP__QUICK_GELU: return hyp_reference_act(HYP_PLAN__ACT__ACT_QUICK_GELU, a);
-    case HYP_PLAN__POINTWISE__OP__HARD_SWISH: return hyp_reference_act(HYP_PLAN__ACT__ACT_HARD_SWISH, a);
-    case HYP_PLAN__POINTWISE__OP__MISH: return hyp_reference_act(HYP_PLAN__ACT__ACT_MISH, a);
-    case HYP_PLAN__POINTWISE__OP__ERF: return erf(a);
-    case HYP_PLAN__POINTWISE__OP__EXP: return exp(a);
-    case HYP_PLAN__POINTWISE__OP__SQRT: return sqrt(a);
     case HYP_PLAN__POINTWISE__OP__CLIP: a = a < in->p ? in->p : a; return a > in->q ? in->q : a;
     case HYP_PLAN__POINTWISE__OP__CONST: return in->p;
-    case HYP_PLAN__POINTWISE__OP__LOG: return log(a);
     case HYP_PLAN__POINTWISE__OP__ABS: return fabs(a);
     case HYP_PLAN__POINTWISE__OP__NEG: return -a;
     case HYP_PLAN__POINTWISE__OP__SIGN: return hyp_sign_f64(a);
-    case HYP_PLAN__POINTWISE__OP__CEIL: return ceil(a);
-    case HYP_PLAN__POINTWISE__OP__FLOOR: return floor(a);
-    case HYP_PLAN__POINTWISE__OP__ROUND: return nearbyint(a);
-    case HYP_PLAN__POINTWISE__OP__SIN: return sin(a);
-    case HYP_PLAN__POINTWISE__OP__COS: return cos(a);
-    case HYP_PLAN__POINTWISE__OP__TAN: return tan(a);
-    case HYP_PLAN__POINTWISE__OP__ASIN: return asin(a);
-    case HYP_PLAN__POINTWISE__OP__ACOS: return acos(a);
-    case HYP_PLAN__POINTWISE__OP__ATAN: return atan(a);
-    case HYP_PLAN__POINTWISE__OP__SINH: return sinh(a);
-    case HYP_PLAN__POINTWISE__OP__COSH: return cosh(a);
-    case HYP_PLAN__POINTWISE__OP__ASINH: return asinh(a);
-    case HYP_PLAN__POINTWISE__OP__ACOSH: return acosh(a);
-    case HYP_PLAN__POINTWISE__OP__ATANH: return atanh(a);
-    case HYP_PLAN__POINTWISE__OP__SOFTPLUS: return hyp_softplus_f64(a);
-    case HYP_PLAN__POINTWISE__OP__ELU: return hyp_elu_f64(a, in->p, in->q);
     case HYP_PLAN__POINTWISE__OP__NOT: return a == 0;
     case HYP_PLAN__POINTWISE__OP__MOD: return hyp_mod_f64(a, b, false);
     case HYP_PLAN__POINTWISE__OP__FMOD: return hyp_mod_f64(a, b, true);
@@ -82,6 +53,11 @@ double hyp_reference_float_op(const instr *in, double a, double b, double c)
     case HYP_PLAN__POINTWISE__OP__LESS: return a < b;
     case HYP_PLAN__POINTWISE__OP__LESS_EQUAL: return a <= b;
     case HYP_PLAN__POINTWISE__OP__WHERE: return a != 0 ? b : c;
+#define X(id, name, OP, ...)                                                                                           \
+    case HYP_PLAN__POINTWISE__OP__##OP: return hyp_function_f64((int)in->op, a, in->p, in->q);
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
     default: return a; /* CAST: the rounding that follows does it */
     }
 }

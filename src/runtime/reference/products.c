@@ -2,21 +2,17 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "base/elementwise.h"
 #include "kernels/scalar.h"
 #include "runtime/reference/reference.h"
 
 double hyp_reference_act(HypPlan__Act act, double x)
 {
-    switch (act) {
-    case HYP_PLAN__ACT__ACT_RELU: return x > 0 || isnan(x) ? x : 0;
-    case HYP_PLAN__ACT__ACT_GELU: return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
-    case HYP_PLAN__ACT__ACT_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    case HYP_PLAN__ACT__ACT_SIGMOID: return hyp_sigmoid_f64(x);
-    case HYP_PLAN__ACT__ACT_SILU: return x * hyp_sigmoid_f64(x);
-    case HYP_PLAN__ACT__ACT_QUICK_GELU: return x * hyp_sigmoid_f64(1.702 * x);
-    case HYP_PLAN__ACT__ACT_HARD_SWISH: return hyp_hard_swish_f64(x);
-    case HYP_PLAN__ACT__ACT_MISH: return x * tanh(hyp_softplus_f64(x));
-    case HYP_PLAN__ACT__ACT_TANH: return tanh(x);
+    switch ((int)act) {
+#define X(op, name, OP, number, act, ...)                                                                              \
+    case act: return hyp_function_f64(number, x, 0, 0);
+        HYP_ACTIVATIONS(X)
+#undef X
     default: return x;
     }
 }

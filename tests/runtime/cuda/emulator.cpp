@@ -505,7 +505,7 @@ static void write(cudaDataType type, void *data, int64_t i, double value)
 static double finish(cublasLtEpilogue_t epilogue, double v)
 {
     if (epilogue == CUBLASLT_EPILOGUE_RELU || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) return v < 0 ? 0 : v;
-    if (epilogue == CUBLASLT_EPILOGUE_GELU || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS) return gelu_tanh(v);
+    if (epilogue == CUBLASLT_EPILOGUE_GELU || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS) return activation(HYP_PW_GELU_TANH, v);
     return v;
 }
 
