@@ -534,17 +534,6 @@ static hyp_status each_is(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-static hyp_status exceeds(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    hyp_attr a, b;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &a, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &b, diag));
-    *out = a.count == b.count;
-    for (uint32_t i = 0; i < a.count && *out; i++)
-        *out = hyp_dim_is_const(a.dims[i]) && hyp_dim_is_const(b.dims[i]) && a.dims[i] > b.dims[i];
-    return HYP_OK;
-}
-
 static hyp_status count_is(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_attr list, value;
@@ -621,16 +610,18 @@ static const hyp_rw_callback table[] = {
     {"all-equal", -1, all_equal, NULL,
      "(all-equal c v [tol]): every element of the constant c is v, as its type rounds it or up to the tolerance"},
     {"near", 2, near, NULL,
-     "(near c v): every element is v up to rounding: as the type rounds it, or within 64 units of its roundoff, at most 4e-6"},
+     "(near c v): every element is v up to rounding: as the type rounds it, or within 64 units of its roundoff, at "
+     "most 4e-6"},
     {"determined", 1, hyp_rw_is_determined, NULL, "(determined x): IEEE arithmetic fixes its bits (see above)"},
     {"finite", 1, hyp_rw_is_finite, NULL, "(finite c): every element is known to be a finite number"},
     {"never-nan", 1, hyp_rw_never_nan, NULL, "(never-nan x): no element can be NaN"},
-    {"roomy", 1, hyp_rw_is_roomy, NULL, "(roomy x): the type has room for products that are larger than results: not f16"},
+    {"roomy", 1, hyp_rw_is_roomy, NULL,
+     "(roomy x): the type has room for products that are larger than results: not f16"},
     {"moderate", 1, hyp_rw_is_moderate, NULL, "(moderate c): every element is 0 or of a size within 2^-30 .. 2^30"},
     {"scalable", 2, hyp_rw_scalable, NULL, "(scalable w c): any element of w times any of c is finite"},
     {"addable", 2, hyp_rw_addable, NULL, "(addable b c): any element of b plus any of c is finite"},
-    {"multipliable", 2, hyp_rw_multipliable, NULL,
-     "(multipliable w c): so is any sum of as many such products as w's last size says"},
+    {"multipliable", -1, hyp_rw_multipliable, NULL,
+     "(multipliable w c [b]): so is any sum of as many such products as w's last size says, and that plus any of b"},
     {"power-of-two", 1, power_of_two, NULL, "(power-of-two c): every element of the constant is +-2^k, |k| <= 14"},
     {"invertible", 1, invertible, NULL, "(invertible c): every element of the constant is within 2^-14 .. 2^14"},
     {"positive", 1, positive, NULL, "(positive c): every element of the constant is finite and above 0"},
@@ -667,7 +658,6 @@ static const hyp_rw_callback table[] = {
     {"only-last", 4, only_last, NULL, "(only-last s z t y): such a slice takes all of every other axis"},
     {"at-most", 2, at_most, NULL, "(at-most a b): the number a is not above the number b"},
     {"each", 2, each_is, NULL, "(each s n): every entry of the list is the integer n"},
-    {"exceeds", 2, exceeds, NULL, "(exceeds s t): every size of the list s is known to be above that of t"},
     {"count-is", 2, count_is, NULL, "(count-is s n): the list has n entries"},
     {"shorter", 2, shorter, NULL, "(shorter s n): the list of symbols has fewer than n entries"},
     {"identity-perm", 1, identity_perm, NULL, "(identity-perm p): (0 1 2 ...)"},

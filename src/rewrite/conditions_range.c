@@ -12,7 +12,8 @@ static const hyp_type *type_of(const hyp_call *call)
 hyp_status hyp_rw_is_determined(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     (void)diag;
-    *out = hyp_rw_fact_of(call->user, call->args[0])->kind == HYP_RW_TENSOR && hyp_rw_fact_of(call->user, call->args[0])->determined;
+    *out = hyp_rw_fact_of(call->user, call->args[0])->kind == HYP_RW_TENSOR &&
+           hyp_rw_fact_of(call->user, call->args[0])->determined;
     return HYP_OK;
 }
 
@@ -53,8 +54,7 @@ hyp_status hyp_rw_is_moderate(const hyp_call *call, bool *out, hyp_diag *diag)
 }
 
 /* Whether a combination of two constants, whose largest sizes give `most`, is finite; integers wrap. */
-static hyp_status combine(const hyp_call *call, double (*most)(double, double, const hyp_type *), bool *out,
-                          hyp_diag *diag)
+static hyp_status combine(const hyp_call *call, double (*most)(double, double), bool *out, hyp_diag *diag)
 {
     const hyp_type *t = type_of(call);
     hyp_rw_range a, b;
@@ -62,27 +62,13 @@ static hyp_status combine(const hyp_call *call, double (*most)(double, double, c
     if (!t || *out) return HYP_OK;
     HYP_TRY(hyp_rw_range_of(call->user, call->args[0], &a, diag));
     HYP_TRY(hyp_rw_range_of(call->user, call->args[1], &b, diag));
-    *out = hyp_rw_is_bounded(a) && hyp_rw_is_bounded(b) && hyp_rw_fits(t->dtype, most(hyp_rw_most(a), hyp_rw_most(b), t));
+    *out = hyp_rw_is_bounded(a) && hyp_rw_is_bounded(b) && hyp_rw_fits(t->dtype, most(hyp_rw_most(a), hyp_rw_most(b)));
     return HYP_OK;
 }
 
-static double most_product(double a, double b, const hyp_type *t)
-{
-    (void)t;
-    return a * b;
-}
+static double most_product(double a, double b) { return a * b; }
 
-static double most_sum(double a, double b, const hyp_type *t)
-{
-    (void)t;
-    return a + b;
-}
-
-static double most_dot(double a, double b, const hyp_type *t)
-{
-    hyp_dim k = t->rank > 0 ? t->dims[t->rank - 1] : -1;
-    return hyp_dim_is_const(k) ? (double)k * a * b : INFINITY;
-}
+static double most_sum(double a, double b) { return a + b; }
 
 hyp_status hyp_rw_scalable(const hyp_call *call, bool *out, hyp_diag *diag)
 {
@@ -96,5 +82,18 @@ hyp_status hyp_rw_addable(const hyp_call *call, bool *out, hyp_diag *diag)
 
 hyp_status hyp_rw_multipliable(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    return combine(call, most_dot, out, diag);
+    if (call->arg_count < 2 || call->arg_count > 3)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "multipliable takes w and c, perhaps b; there are %zu",
+                        call->arg_count);
+    const hyp_type *t = type_of(call);
+    hyp_rw_range r[3] = {{0}};
+    *out = t && !hyp_dtype_is_float(t->dtype);
+    if (!t || *out || t->rank == 0 || !hyp_dim_is_const(t->dims[t->rank - 1])) return HYP_OK;
+    for (size_t i = 0; i < call->arg_count; i++) {
+        HYP_TRY(hyp_rw_range_of(call->user, call->args[i], &r[i], diag));
+        if (!hyp_rw_is_bounded(r[i])) return HYP_OK;
+    }
+    double most = (double)t->dims[t->rank - 1] * hyp_rw_most(r[0]) * hyp_rw_most(r[1]);
+    *out = hyp_rw_fits(t->dtype, most + (call->arg_count > 2 ? hyp_rw_most(r[2]) : 0));
+    return HYP_OK;
 }

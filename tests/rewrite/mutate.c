@@ -110,6 +110,26 @@ static hyp_status widen(mutator *m, const hyp_sexpr *condition)
 
 /* ---- the left side ---------------------------------------------------------------------------------- */
 
+/* A copy of a condition in which every term that is spelt as `old` is `new`: it speaks of what the left side finds. */
+static hyp_sexpr *respell(mutator *m, const hyp_sexpr *in, const char *old, hyp_sexpr *new)
+{
+    if (strcmp(spell(m, in), old) == 0) return new;
+    if (in->kind != HYP_SX_LIST) return (hyp_sexpr *)(uintptr_t)in;
+    hyp_sexpr *out = copy_list(m, in);
+    for (uint32_t i = 0; out && i < in->count; i++)
+        if (!(out->items[i] = respell(m, in->items[i], old, new))) return NULL;
+    return out;
+}
+
+/* The rule with `term`, on its left side, replaced by `new`, in its condition, too. */
+static hyp_sexpr *with_term(mutator *m, const hyp_sexpr *term, hyp_sexpr *new)
+{
+    hyp_sexpr *rule = with(m, m->rule, term, new);
+    for (uint32_t i = 1; rule && i < rule->count; i++)
+        if (hyp_sexpr_is(rule->items[i - 1], ":if")) rule->items[i] = respell(m, rule->items[i], spell(m, term), new);
+    return rule;
+}
+
 static hyp_status free_attributes(mutator *m, const hyp_sexpr *term)
 {
     if (term->kind != HYP_SX_LIST) return HYP_OK;
@@ -119,7 +139,10 @@ static hyp_status free_attributes(mutator *m, const hyp_sexpr *term)
         if (item->kind != HYP_SX_SYMBOL || item->text[0] != ':' || i + 1 == term->count) continue;
         const hyp_sexpr *value = term->items[i + 1];
         if (value->kind == HYP_SX_SYMBOL && value->text[0] == '?') continue;
-        HYP_TRY(note(m, with(m, m->rule, value, symbol(m, "?any")),
+        hyp_sexpr *open = copy_list(m, term);
+        if (!open) return hyp_fail_memory(m->diag, 0);
+        open->items[i + 1] = symbol(m, "?any");
+        HYP_TRY(note(m, with_term(m, term, open),
                      hyp_arena_printf(m->arena, "any %s for %s", item->text, spell(m, value)), NULL));
     }
     return HYP_OK;

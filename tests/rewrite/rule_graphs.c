@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "rewrite/trial_json.h"
+#include "rewrite/vary.h"
 
 /* Most neighbours are no graph or do not match, so that more of them are tried. */
 enum { NEIGHBOURS = 8 };
@@ -17,7 +18,7 @@ static hyp_status write_trial(const hyp_sexpr *kase, const rule_trial_options *o
     hyp_status status = rule_trial_run(kase, rules, options, &t, diag);
     if (status == HYP_OK && t.applied) status = rule_trial_write(&sb, &t, kase, options->seed, "", diag);
     if (status == HYP_OK && t.applied) fputs(hyp_strbuf_text(&sb), stdout);
-    *applied += t.applied;
+    *applied += t.applied > 0;
     hyp_strbuf_dispose(&sb);
     rule_trial_dispose(&t);
     return status;
@@ -34,8 +35,10 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < cases->count; i++) {
         uint32_t applied[2] = {0, 0};
         for (uint32_t k = first; k < first + trials * (1 + NEIGHBOURS); k++) {
-            rule_trial_options options = {
-                .seed = rule_trial_seed(cases->items[i], k), .vary = k >= first + trials, .wide = true};
+            rule_trial_options options = {.seed = rule_trial_seed(cases->items[i], k),
+                                          .vary = k >= first + trials,
+                                          .change = VARY_DRAWN,
+                                          .wide = true};
             if (applied[options.vary] >= trials) continue;
             if (write_trial(cases->items[i], &options, &applied[options.vary], &diag) == HYP_OK) continue;
             fprintf(stderr, "rules.cases:%u: %s, seed %llu: %s\n", cases->items[i]->line,

@@ -64,6 +64,7 @@ static hyp_status read_type(builder *b, const hyp_sexpr *form, uint32_t end, hyp
     *out = (hyp_type){.dtype = strcmp(name, "F") == 0 ? b->draw->real : hyp_dtype_parse(name)};
     if (out->dtype == HYP_DTYPE_NONE) return fail(b, form->items[2], "an element type is wanted");
     for (uint32_t i = 3; i < end; i++) {
+        if (out->rank == HYP_MAX_RANK) return fail(b, form->items[i], "too many axes");
         hyp_dim *d = &out->dims[out->rank++];
         HYP_TRY(hyp_dim_parse(b->g->dims, "case", form->items[i], d, b->diag));
         HYP_TRY(fix(b, d));

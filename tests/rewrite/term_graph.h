@@ -26,8 +26,8 @@ typedef struct term_sizes {
     uint32_t count;
 } term_sizes;
 
-/* What data may contain: numbers that are about normal, of which class R promises something (docs/rules.md), finite numbers
- * of all sizes, infinities as well, NaN as well. */
+/* What data may contain: numbers that are about normal, of which class R promises something (docs/rules.md), finite
+ * numbers of all sizes, infinities as well, NaN as well. */
 typedef enum term_data { TERM_FINITE, TERM_ROOM, TERM_WIDE, TERM_NO_NAN, TERM_ANY } term_data;
 
 /* What is drawn where the text leaves it open. */

@@ -29,9 +29,7 @@ static double multiplications(const hyp_cost_query *q, void *user)
     (void)user;
     for (int32_t i = 0; i < y->rank; i++) count *= (double)y->dims[i];
     switch (q->op) {
-    case HYP_OP_linear:
-        x = q->inputs[0];
-        return count * (double)x->dims[1];
+    case HYP_OP_linear: x = q->inputs[0]; return count * (double)x->dims[1];
     case HYP_OP_matmul: return count * (double)x->dims[x->rank - (q->attrs[0].i ? 2 : 1)];
     default: return 1e-3;
     }
@@ -69,8 +67,7 @@ static double best_parentheses(const chain *c)
             uint32_t j = i + len - 1;
             best[i][j] = -1;
             for (uint32_t k = i; k < j; k++) {
-                double sum =
-                    best[i][k] + best[k + 1][j] + (double)(c->widths[i] * c->widths[k + 1] * c->widths[j + 1]);
+                double sum = best[i][k] + best[k + 1][j] + (double)(c->widths[i] * c->widths[k + 1] * c->widths[j + 1]);
                 if (best[i][j] < 0 || sum < best[i][j]) best[i][j] = sum;
             }
         }
@@ -82,8 +79,8 @@ static hyp_value_id add(hyp_graph *g, hyp_op op, const hyp_value_id *inputs, uin
     static const hyp_attr plain[] = {{.kind = HYP_ATTR_INT}, {.kind = HYP_ATTR_INT}, {.kind = HYP_ATTR_FLOAT, .f = 1}};
     hyp_value_id out;
     hyp_provenance from = {0};
-    assert_int_equal(
-        hyp_graph_add_node(g, op, inputs, count, op == HYP_OP_matmul ? plain : NULL, &from, &out, 1, NULL), HYP_OK);
+    assert_int_equal(hyp_graph_add_node(g, op, inputs, count, op == HYP_OP_matmul ? plain : NULL, &from, &out, 1, NULL),
+                     HYP_OK);
     return out;
 }
 

@@ -51,12 +51,15 @@ static void what_does_nothing_ends(void **state)
         "(out (matmul (add (add x a) h) w)) (out (add (add (matmul x w) a) h))",
         "(input x f32 2 4 128) (const z f32 128 0.0) (const o f32 128 1.0) (const e f32 1e-05) (const w f32 128 128)"
         "(const b f32 128) (let d (sub x (reduce-mean :axes (2) x)))"
-        "(out (gemm (reshape :shape (8 128) (add (mul (div d (sqrt (add (reduce-mean :axes (2) (mul d d)) e))) o) z)) w b))",
+        "(out (gemm (reshape :shape (8 128) (add (mul (div d (sqrt (add (reduce-mean :axes (2) (mul d d)) e))) o) z)) "
+        "w b))",
         "(input x f32 n 128) (const w f32 128 128) (out (matmul (transpose :perm (1 0) (transpose :perm (1 0) x)) w))",
         "(input x f32 8 128) (const w f32 128 8) (out (matmul :trans-a 1 (matmul :trans-a 1 x (matmul x w)) w))",
         /* infinities and NaN, where rules move constants */
-        "(input x f32 n 128) (const z f32 128 0.0) (const w f32 128 128 inf) (const b f32 128) (out (gemm (add x z) w b))",
-        "(input x f32 n 128) (const z f32 128 0.0) (const w f32 128 128 nan) (const b f32 128) (out (gemm (add x z) w b))",
+        "(input x f32 n 128) (const z f32 128 0.0) (const w f32 128 128 inf) (const b f32 128) (out (gemm (add x z) w "
+        "b))",
+        "(input x f32 n 128) (const z f32 128 0.0) (const w f32 128 128 nan) (const b f32 128) (out (gemm (add x z) w "
+        "b))",
         "(input x f32 n 128) (const c f32 128 inf) (const w f32 128 128) (out (matmul (mul (add x c) c) w))"
         "(out (mul (add (matmul x w) c) c))",
         "(input x f32 n 128) (const c f32 128 nan) (const w f32 128 128) (out (matmul (mul (mul x c) c) w))"
@@ -98,8 +101,8 @@ static void sums_behind_layers_end(void **state)
     }
 }
 
-/* Products in a row become one. There are n^2 runs of n layers, and little more than that may be looked at: no triples of
- * what reads one value, no orders of the products of weights. */
+/* Products in a row become one. There are n^2 runs of n layers, and little more than that may be looked at: no triples
+ * of what reads one value, no orders of the products of weights. */
 static void long_chains_of_products_end(void **state)
 {
     (void)state;
@@ -130,10 +133,9 @@ static void long_chains_of_products_end(void **state)
 /* ---- the rules themselves ---------------------------------------------------------------------------- */
 
 /* Rules of normalize that make a class. docs/rules.md says why none of them is fed by one of them. */
-static const char *const makers[] = {"sub-const",           "div-power-of-two",    "div-const",
-                                     "gather-slice",        "gemm-add",            "gemm-beta",
-                                     "matmul-one-matrix",   "matmul-linear",       "matmul-weight-alpha",
-                                     "matmul-weight-trans-a"};
+static const char *const makers[] = {
+    "sub-const", "div-power-of-two",  "div-const",     "gather-slice",        "gemm-add",
+    "gemm-beta", "matmul-one-matrix", "matmul-linear", "matmul-weight-alpha", "matmul-weight-trans-a"};
 
 static bool is_maker(const char *name)
 {
@@ -217,9 +219,7 @@ static void rules_are_of_one_kind(void **state)
     counts seen = {0};
     for (size_t i = 0; i < hyp_builtin_rules_count; i++) {
         const char *name = hyp_builtin_rules[i].name, *text = hyp_builtin_rules[i].text;
-        if (strcmp(name, "normalize") != 0 && strcmp(name, "recognize") != 0 &&
-            strcmp(name, "linear") != 0)
-            continue;
+        if (strcmp(name, "normalize") != 0 && strcmp(name, "recognize") != 0 && strcmp(name, "linear") != 0) continue;
         hyp_arena arena = {0};
         const hyp_sexpr *forms;
         assert_int_equal(hyp_sexpr_parse(&arena, name, text, strlen(text), &forms, NULL), HYP_OK);

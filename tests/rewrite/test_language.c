@@ -373,7 +373,8 @@ static void a_measured_convolution_costs_that_and_what_is_added(void **state)
 {
     (void)state;
     hyp_arena arena = {0};
-    hyp_roofline line = measured_line(&arena, "(measured conv 392 64 16 9 2 f32 5e-5) (measured conv 8 8 8 1 1 f32 1e-6)");
+    hyp_roofline line =
+        measured_line(&arena, "(measured conv 392 64 16 9 2 f32 5e-5) (measured conv 8 8 8 1 1 f32 1e-6)");
     hyp_dims *dims;
     hyp_type x = {.dtype = HYP_F32, .rank = 4, .dims = {2, 32, 14, 14}}, w = x, y = x;
     w.dims[0] = y.dims[1] = 64;
@@ -383,8 +384,13 @@ static void a_measured_convolution_costs_that_and_what_is_added(void **state)
     hyp_attr attrs[5] = {{0}};
     attrs[4].sym = "none";
     assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
-    hyp_cost_query q = {.op = HYP_OP_conv, .attrs = attrs, .inputs = inputs, .input_count = 2, .outputs = &y,
-                        .output_count = 1, .dims = dims};
+    hyp_cost_query q = {.op = HYP_OP_conv,
+                        .attrs = attrs,
+                        .inputs = inputs,
+                        .input_count = 2,
+                        .outputs = &y,
+                        .output_count = 1,
+                        .dims = dims};
     double alone = hyp_roofline_cost(&q, &line);
     q.input_count = 4;
     double with_sum = hyp_roofline_cost(&q, &line);

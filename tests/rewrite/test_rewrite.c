@@ -93,7 +93,8 @@ static void what_has_no_type_is_declined(void **state)
         {"(rule far (neg ?x) => (reshape :shape (7) ?x))", "(input x f32 b 5) (out (neg x))",
          "the new shape f32[7] has 7"},
         {"(rule odd (neg ?x) => (transpose :perm ?x ?x))", "(input x f32 4 3) (out (neg x))", "value of an attribute"},
-        {"(rule part (multi (?y = (neg ?x)) (?z = (tanh ?x))) => (union ?y (relu ?x)) (union ?z (reshape :shape (5) ?x)))",
+        {"(rule part (multi (?y = (neg ?x)) (?z = (tanh ?x))) => (union ?y (relu ?x)) (union ?z (reshape :shape (5) "
+         "?x)))",
          "(input x f32 4 3) (out (neg x)) (out (tanh x))", "reshape"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -588,8 +589,7 @@ static void only_the_rules_asked_for_are_applied(void **state)
     f.options.only_count = 1;
     run(&f);
     for (size_t i = 0; i < f.report.rule_count; i++)
-        assert_int_equal(f.report.rules[i].applications > 0,
-                         strcmp(f.report.rules[i].name, "fuse-linear-relu") == 0);
+        assert_int_equal(f.report.rules[i].applications > 0, strcmp(f.report.rules[i].name, "fuse-linear-relu") == 0);
     assert_int_equal(count_op(&f.out, HYP_OP_identity), 1);
     end(&f);
     begin(&f, "(input x f32 b 5) (out x)");

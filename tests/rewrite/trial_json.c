@@ -39,7 +39,7 @@ static hyp_status write_dims(writer *w, const hyp_dim *dims, size_t count)
 static void write_number(hyp_strbuf *sb, double v)
 {
     if (isfinite(v))
-        hyp_strbuf_printf(sb, "%.17g", v);
+        hyp_strbuf_printf(sb, v == 0 ? "%.1f" : "%.17g", v); /* an integer has no -0 */
     else
         hyp_strbuf_printf(sb, isnan(v) ? "NaN" : v > 0 ? "Infinity" : "-Infinity"); /* as Python reads it */
 }

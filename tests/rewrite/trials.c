@@ -88,8 +88,8 @@ rule_texts rule_texts_of(rule_texts rules, const char *rule, hyp_builtin_text *o
 }
 
 /* Applies the rule alone. */
-static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *rule, hyp_graph *out, bool *out_applied,
-                             hyp_diag *diag)
+static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *rule, hyp_graph *out,
+                             uint32_t *out_applied, hyp_diag *diag)
 {
     hyp_rw rw = {0};
     hyp_ruleset *set;
@@ -121,8 +121,8 @@ static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *
                     .refused) /* for a rule of the project a condition is missing, which says where it fits */
                 status = hyp_fail(diag, HYP_ERR_MISMATCH, "a rule is wrong: %s", report.rules[i].refusal);
     }
-    *out_applied = false;
-    for (size_t i = 0; i < report.rule_count; i++) *out_applied = *out_applied || report.rules[i].applications > 0;
+    *out_applied = 0;
+    for (size_t i = 0; i < report.rule_count; i++) *out_applied += (uint32_t)report.rules[i].applications;
     if (status == HYP_OK) {
         for (size_t i = 0; i < in->outputs.len; i++) roots[i] = rw.class_of[in->outputs.data[i].value];
         status = hyp_egraph_extract(rw.eg, roots, in->outputs.len, HYP_EXTRACT_DAG, prefer_new, &bound, &choice, diag);
@@ -191,6 +191,11 @@ static bool stands(rule_trial *t)
     return status == HYP_OK;
 }
 
+uint32_t rule_case_first(const hyp_sexpr *kase)
+{
+    return kase->count > 2 && hyp_sexpr_is_form(kase->items[2], "sizes") ? 3 : 2;
+}
+
 hyp_status rule_trial_run(const hyp_sexpr *kase, rule_texts rules, const rule_trial_options *options, rule_trial *out,
                           hyp_diag *diag)
 {
@@ -205,10 +210,11 @@ hyp_status rule_trial_run(const hyp_sexpr *kase, rule_texts rules, const rule_tr
     HYP_TRY(class_of(out->dims, rules, rule, &out->numeric_class, diag));
     if (!out->numeric_class) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "there is no rule '%s'", rule);
     draw_sizes(kase, &random, &sizes);
-    uint32_t first = kase->count > 2 && hyp_sexpr_is_form(kase->items[2], "sizes") ? 3 : 2;
+    uint32_t first = rule_case_first(kase);
     /* behind a jump the interpreter cannot tell what rounding may do */
     bool jumps = options->wide || strchr("EZN", out->numeric_class);
-    if (options->vary && !(kase = vary_case(&out->arena, kase, first, jumps, &random))) return hyp_fail_memory(diag, 0);
+    if (options->vary && !(kase = vary_case(&out->arena, kase, first, options->change, jumps, &random)))
+        return hyp_fail_memory(diag, 0);
     const term_draw draw = {.sizes = &sizes,
                             .real = reals[term_random_below(&random, 4)],
                             .data = options->wide ? TERM_ANY : data_for(out->numeric_class, &random),
@@ -247,6 +253,7 @@ static double tolerance(char numeric_class, hyp_dtype dtype, hyp_eval_mode mode)
 
 static bool same_real(double a, double b, const rule_trial *t, double allowed)
 {
+    if (strchr("RA", t->numeric_class) && !isfinite(a)) return true; /* the class promises nothing */
     if (isnan(a) || isnan(b)) return (isnan(a) && isnan(b)) || (t->numeric_class == 'N' && t->data != TERM_FINITE);
     if (t->numeric_class == 'E') return a == b && !signbit(a) == !signbit(b);
     return a == b || fabs(a - b) <= allowed;
@@ -316,7 +323,7 @@ static void run_trial(const hyp_sexpr *kase, rule_texts rules, const rule_trial_
     else if (difference[0])
         snprintf(out->message, sizeof out->message, "%s%s, seed %llu", difference, where,
                  (unsigned long long)options->seed);
-    if (t.applied) options->vary ? out->varied++ : out->applied++;
+    if (t.applied > 0) options->vary ? out->varied++ : out->applied++;
     rule_trial_dispose(&t);
 }
 
@@ -332,7 +339,8 @@ void rule_case_run(const hyp_sexpr *kase, rule_texts rules, uint32_t trials, rul
             snprintf(out->message, sizeof out->message, "the rule was applied");
     }
     for (uint32_t i = 0; i < trials && !out->message[0]; i++)
-        run_trial(kase, rules, &(rule_trial_options){.seed = rule_trial_seed(kase, i), .vary = true}, out);
+        run_trial(kase, rules,
+                  &(rule_trial_options){.seed = rule_trial_seed(kase, i), .vary = true, .change = VARY_DRAWN}, out);
     if (!out->message[0] && !never && !out->applied)
         snprintf(out->message, sizeof out->message, "the rule was never applied");
 }

@@ -29,15 +29,16 @@ typedef struct rule_trial {
     hyp_graph before, after; /* without the rule, and with it */
     hyp_eval_tensor inputs[TRIAL_MAX_VALUES];
     char numeric_class;
-    term_data data; /* what the inputs may contain */
-    bool built;     /* there is a graph, and it runs on the inputs; else nothing else is set. A case always is one */
-    bool applied;   /* the rule was; `after` is set either way */
+    term_data data;   /* what the inputs may contain */
+    bool built;       /* there is a graph, and it runs on the inputs; else nothing else is set. A case always is one */
+    uint32_t applied; /* how often the rule was; `after` is set either way */
 } rule_trial;
 
 typedef struct rule_trial_options {
     uint64_t seed;
-    bool vary; /* a neighbour of the case, instead of the case */
-    bool wide; /* values over the whole range of the type also where the class lets rounding differ */
+    bool vary;       /* a neighbour of the case, instead of the case */
+    uint32_t change; /* which one: vary.h */
+    bool wide;       /* values over the whole range of the type also where the class lets rounding differ */
 } rule_trial_options;
 
 /* The caller disposes of *out, also after a failure. */
@@ -53,6 +54,8 @@ typedef struct rule_outcome {
     char message[512];        /* what is wrong, or empty: of the first trial that failed, which was the last one made */
     uint32_t applied, varied; /* how often the rule was, in the case and in neighbours */
 } rule_outcome;
+/* Where the forms of its graph begin. */
+uint32_t rule_case_first(const hyp_sexpr *kase);
 uint64_t rule_trial_seed(const hyp_sexpr *kase, uint32_t trial);
 void rule_case_run(const hyp_sexpr *kase, rule_texts rules, uint32_t trials, rule_outcome *out);
 
