@@ -71,10 +71,9 @@ static bool is_weight(const hyp_lowering *l, const hyp_node *node, uint32_t i)
     }
 }
 
-/* A GPU reads rows of weights with whole warps, and so wants them stored [n,k]; a CPU packs them as it likes. */
 static bool stores_transposed(const hyp_lowering *l, hyp_value_id v)
 {
-    return l->values[v].constant && strcmp(l->options->target, "cuda") == 0;
+    return l->values[v].constant && l->options->target->stores_weights_by_rows;
 }
 
 hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint32_t i, bool *transposed)

@@ -4,6 +4,7 @@
 #ifndef HYP_CODEGEN_CODEGEN_H
 #define HYP_CODEGEN_CODEGEN_H
 
+#include "codegen/target.h"
 #include "ir/constants.h"
 #include "plan/plan.h"
 
@@ -16,7 +17,7 @@ typedef enum hyp_precision {
 } hyp_precision;
 
 typedef struct hyp_codegen_options {
-    const char *target;      /* "cpu" or "cuda" */
+    const hyp_target *target;
     hyp_fold_budget fold;    /* what may be computed before the plan runs; 0 as in hyp_fold_budget_of */
     hyp_precision precision; /* TF32 marks products; the narrower ones were applied to the graph */
     const char *producer, *model_name;

@@ -250,7 +250,7 @@ static hyp_status prepare(hyp_lowering *l)
     HypPlan__Program *p = l->out->program = memory;
     hyp_plan__program__init(p);
     HYP_TRY(copy_text(l, o->producer, &p->producer));
-    HYP_TRY(copy_text(l, o->target, &p->target));
+    HYP_TRY(copy_text(l, o->target->name, &p->target));
     HYP_TRY(copy_text(l, precisions[o->precision], &p->precision));
     if (o->classes) HYP_TRY(copy_text(l, o->classes, &p->classes));
     p->model_hash = o->model_hash;

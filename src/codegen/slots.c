@@ -179,7 +179,7 @@ static hyp_status join_norms(placing *p)
         HYP_TRY(touched(p, s, list_reads, &list, &count));
         for (size_t i = 0; i < count; i++) readers[list[i]]++;
     }
-    for (uint32_t s = 1; s < l->steps.len && strcmp(l->options->target, "cuda") == 0; s++) {
+    for (uint32_t s = 1; s < l->steps.len && l->options->target->joins_norm_and_linear; s++) {
         const HypPlan__Step *norm = l->steps.data[s - 1], *step = l->steps.data[s];
         if (step->kernel_case != HYP_PLAN__STEP__KERNEL_LINEAR || norm->kernel_case != HYP_PLAN__STEP__KERNEL_CALL)
             continue;

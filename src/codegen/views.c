@@ -145,7 +145,7 @@ hyp_status hyp_lower_find_rows(hyp_lowering *l, hyp_value_id v, hyp_view *out)
     hyp_view as_it_is = {.value = v};
     HYP_TRY(hyp_lower_strides(l, type->rank, type->dims, as_it_is.strides));
     HYP_TRY(hyp_lower_find_view(l, v, false, out));
-    bool moved = strcmp(l->options->target, "cuda") == 0 &&
+    bool moved = l->options->target->reads_rows_in_place &&
                  memcmp(out->strides, as_it_is.strides, (size_t)type->rank * sizeof *out->strides) != 0;
     bool rows = moved && out->offset == 0 && out->strides[last] == 1 && hyp_dim_is_const(type->dims[last]) &&
                 type->dims[last] >= LONG;
@@ -217,7 +217,7 @@ hyp_status hyp_lower_find_key_parts(hyp_lowering *l, const hyp_node *node, hyp_p
 {
     const hyp_type *q = &hyp_lower_value(l, node->inputs[0])->type;
     *out_k = *out_v = (hyp_parts){0};
-    if (strcmp(l->options->target, "cuda") != 0 || q->dims[q->rank - 2] != 1) return HYP_OK;
+    if (!l->options->target->reads_keys_in_parts || q->dims[q->rank - 2] != 1) return HYP_OK;
     HYP_TRY(find_two(l, node->inputs[1], node->attrs[0].i == 0 ? 1 : 2, out_k));
     HYP_TRY(find_two(l, node->inputs[2], 2, out_v));
     if (!out_k->concat || !out_v->concat) {

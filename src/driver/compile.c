@@ -188,7 +188,7 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
     hyp_used_classes(o->no_rewrite ? NULL : &c->rewrite, classes);
     hyp_codegen_options options = {
         .classes = classes,
-        .target = o->target,
+        .target = c->settings.target,
         .fold = c->settings.fold,
         .precision = c->settings.precision,
         .producer = "hypatiac " HYP_VERSION,

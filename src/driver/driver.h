@@ -11,7 +11,8 @@
 /* ---- options.c: the caller's options, checked, with their files read ------------------------------------ */
 
 typedef struct hyp_settings {
-    hyp_compile_options options; /* target and precision are never NULL */
+    hyp_compile_options options; /* precision is never NULL */
+    const hyp_target *target;
     hyp_precision precision;
     hyp_roofline cost;
     hyp_fold_budget fold;    /* what was asked for, until the model is known */

@@ -24,8 +24,7 @@ static hyp_status read_profile(hyp_settings *s, hyp_diag *diag)
 {
     const char *path = s->options.profile;
     if (!path) {
-        const char *name = strcmp(s->options.target, "cuda") == 0 ? "h200" : "cpu";
-        const char *text = hyp_profile_builtin(name);
+        const char *name = s->target->profile, *text = hyp_profile_builtin(name);
         if (!text) return hyp_fail(diag, HYP_ERR_INTERNAL, "there is no built-in profile '%s'", name);
         return hyp_profile_parse(&s->arena, name, text, strlen(text), &s->cost.profile, diag);
     }
@@ -67,10 +66,12 @@ hyp_status hyp_precision_parse(const char *name, hyp_precision *out, hyp_diag *d
 
 static hyp_status check(hyp_settings *s, hyp_diag *diag)
 {
-    static const char *const targets[] = {"cpu", "cuda", NULL};
+    enum { TARGETS = 8 };
     static const char *const verifications[] = {"by cost", "strict", "warn", "off", NULL};
     static const char *const stages[] = {"import", "demote", "rewrite", "quantize", NULL};
+    const char *targets[TARGETS + 1] = {NULL};
     int target, stage, verification;
+    for (int i = 0; i < TARGETS && hyp_target_at(i); i++) targets[i] = hyp_target_at(i)->name;
     HYP_TRY(choose("target", s->options.target, targets, &target, diag));
     HYP_TRY(hyp_precision_parse(s->options.precision, &s->precision, diag));
     HYP_TRY(choose("verification", s->options.verify, verifications, &verification, diag));
@@ -80,7 +81,7 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
     if (s->options.why_not_node && !s->options.why_not)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "why_not_node was given without a rule in why_not");
     HYP_TRY(choose("stage for the IR dump", s->options.dump_ir_stage, stages, &stage, diag));
-    s->options.target = targets[target];
+    s->target = hyp_target_at(target);
     if (!s->options.precision) s->options.precision = "fp32";
     s->cost.tf32 = s->precision == HYP_PRECISION_TF32;
     if (s->precision == HYP_PRECISION_FP8 && s->options.samples_count == 0)

@@ -51,7 +51,7 @@ static void parse(fixture *f, const char *text)
 static hyp_status try_lower(fixture *f, const char *text, hyp_precision precision, hyp_diag *diag)
 {
     static const char *const flags[] = {"--disable-rule=x"};
-    hyp_codegen_options options = {.target = f->target,
+    hyp_codegen_options options = {.target = hyp_target_find(f->target),
                                    .precision = precision,
                                    .producer = "test",
                                    .model_name = "m",
@@ -152,7 +152,7 @@ static void a_gpu_gets_weights_as_it_reads_them(void **state)
     hyp_diag diag = {0};
     parse(f, "(graph \"\" (input %x (f32 batch 2)) (const %w (f32 2 3) 1 2 3 4 5 6) (%t (transpose :perm (1 0) %w))"
              "(%y (linear %t none %x)) (output \"y\" %y))");
-    hyp_codegen_options options = {.target = "cuda"};
+    hyp_codegen_options options = {.target = hyp_target_find("cuda")};
     assert_int_equal(hyp_codegen_lower(&f->graph, &options, &f->lowered, &diag), HYP_OK);
     f->p = f->lowered.program;
     assert_steps(f, "linear");
@@ -708,7 +708,7 @@ static void a_demoted_graph_keeps_its_edges_and_scalars(void **state)
     hyp_status status = hyp_graph_demote(&wide, HYP_BF16, &f->graph, &diag);
     hyp_graph_dispose(&wide);
     if (status != HYP_OK) fail_msg("%s", diag.message);
-    hyp_codegen_options options = {.target = "cpu", .precision = HYP_PRECISION_BF16};
+    hyp_codegen_options options = {.target = hyp_target_find("cpu"), .precision = HYP_PRECISION_BF16};
     assert_int_equal(hyp_codegen_lower(&f->graph, &options, &f->lowered, &diag), HYP_OK);
     f->p = f->lowered.program;
     /* i64 to bf16 computes in f64 and stands alone; the casts at the edges join the rest */
@@ -749,7 +749,7 @@ static void borrowed_constants_are_forgotten_when_they_are_written(void **state)
     in[0] = sum, in[1] = cb;
     assert_int_equal(hyp_graph_add_node(&f->graph, HYP_OP_mul, in, 2, NULL, NULL, &y, 1, NULL), HYP_OK);
     assert_int_equal(hyp_graph_add_output(&f->graph, "y", y, NULL), HYP_OK);
-    hyp_codegen_options options = {.target = "cpu"};
+    hyp_codegen_options options = {.target = hyp_target_find("cpu")};
     assert_int_equal(hyp_codegen_lower(&f->graph, &options, &f->lowered, NULL), HYP_OK);
     forgotten seen = {{0}, 0};
     assert_int_equal(hyp_codegen_write(&f->lowered, f->path, note_forgotten, &seen, NULL, NULL), HYP_OK);
@@ -801,7 +801,7 @@ static void running_out_of_memory_is_an_error(void **state)
     parse(f, "(graph \"\" (input %x (f32 b 2)) (const %a (f32 2) 0.1 0.2) (%s (add %a %a)) (%y (add %x %s)) (%r "
              "(reshape :shape ((* 2 b)) %y))"
              "(%z (softmax %r)) (output \"y\" %z) (output \"x\" %x))");
-    hyp_codegen_options options = {.target = "cpu"};
+    hyp_codegen_options options = {.target = hyp_target_find("cpu")};
     for (uint64_t n = 1; n < 10000; n++) {
         hyp_mem_fail_after(n);
         hyp_status status = hyp_codegen_lower(&f->graph, &options, &f->lowered, NULL);
