@@ -11,8 +11,8 @@ function(hyp_layer name)
     target_link_libraries(hyp_${name} PRIVATE hyp_warnings)
 endfunction()
 
-# hyp_test(name source... [LAYERS layer...] [LIBS lib...] [COST seconds]): a cmocka program that sees internal headers. Long
-# tests say about how long, so that ctest begins with them.
+# hyp_test(name source... [LAYERS layer...] [LIBS lib...] [COST seconds]): a cmocka program that sees internal headers. Tests
+# of more than eight seconds say about how long they take: ctest begins with them, and scripts/test.sh --quick leaves them out.
 function(hyp_test name)
     cmake_parse_arguments(arg "" "COST" "LAYERS;LIBS" ${ARGN})
     add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
@@ -25,7 +25,7 @@ function(hyp_test name)
     target_link_libraries(${name} PRIVATE ${arg_LIBS} hyp_warnings PkgConfig::CMOCKA m)
     add_test(NAME ${name} COMMAND ${name})
     if(arg_COST)
-        set_tests_properties(${name} PROPERTIES COST ${arg_COST})
+        set_tests_properties(${name} PROPERTIES COST ${arg_COST} LABELS long)
     endif()
 endfunction()
 
@@ -44,6 +44,6 @@ function(hyp_python_test name script)
     endif()
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900 ENVIRONMENT "${environment}")
     if(arg_COST)
-        set_tests_properties(${name} PROPERTIES COST ${arg_COST})
+        set_tests_properties(${name} PROPERTIES COST ${arg_COST} LABELS long)
     endif()
 endfunction()

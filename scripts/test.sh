@@ -3,7 +3,17 @@
 # those of kernels also with lesser instruction sets, the runtime alone without oneDNN, under the address and
 # undefined-behaviour sanitizers, and the runtime under the thread sanitizer. The last line sums up all runs; the exit
 # code is 0 only if everything passed.
+#
+#   scripts/test.sh [--quick]
+#
+# --quick is for the work in between: build/dev alone, and of its tests those that take seconds.
 set -eu
+quick=
+case ${1:-} in
+'') ;;
+--quick) quick=yes ;;
+*) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 2 ;;
+esac
 cd "$(dirname "$0")/.."
 . scripts/setup.sh
 
@@ -37,23 +47,27 @@ check() {
     rm -f "$results.one"
 }
 
+everything() {
+    check dev
+    # The kernels for lesser processors, too, as far as this one can run them.
+    levels=
+    grep -q -w avx2 /proc/cpuinfo && levels=generic
+    grep -q -w avx512bw /proc/cpuinfo && levels="$levels avx2"
+    for level in $levels; do
+        HYPATIA_CPU=$level check dev -R '^(test_runtime_(cpu|engine|vec|kernels)|test_codegen_random|judge_(attention|elementwise|models|products|windows))$'
+    done
+    build clang --preset dev -DCMAKE_C_COMPILER=clang
+    check clang -E '^(judge_|header_|install$|check_)'
+    build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF
+    check runtime -E '^(header_|check_)'
+    build asan --preset asan -DCMAKE_C_COMPILER=gcc
+    check asan -E '^(header_|check_)'
+    build tsan --preset tsan -DCMAKE_C_COMPILER=gcc
+    check tsan -R '^(runtime|test_runtime)'
+}
+
 build dev --preset dev -DCMAKE_C_COMPILER=gcc
-check dev
-# The kernels for lesser processors, too, as far as this one can run them.
-levels=
-grep -q -w avx2 /proc/cpuinfo && levels=generic
-grep -q -w avx512bw /proc/cpuinfo && levels="$levels avx2"
-for level in $levels; do
-    HYPATIA_CPU=$level check dev -R '^(test_runtime_(cpu|engine|vec|kernels)|test_codegen_random|judge_(attention|elementwise|models|products|windows))$'
-done
-build clang --preset dev -DCMAKE_C_COMPILER=clang
-check clang -E '^(judge_|header_|install$|check_)'
-build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF
-check runtime -E '^(header_|check_)'
-build asan --preset asan -DCMAKE_C_COMPILER=gcc
-check asan -E '^(header_|check_)'
-build tsan --preset tsan -DCMAKE_C_COMPILER=gcc
-check tsan -R '^(runtime|test_runtime)'
+if [ -n "$quick" ]; then check dev -LE long; else everything; fi
 
 [ -z "$broken" ] || echo "did not build or run:$broken"
 awk -v broken="$broken" '
