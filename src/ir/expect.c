@@ -39,29 +39,6 @@ static kind kind_of(const hyp_node *n)
     return flags & HYP_OPF_ELEMENTWISE ? FUNCTION : SUM;
 }
 
-/* A step in what it reads moves the result by more than a step: where an error of one bit may become any. */
-static bool jumps(const hyp_graph *g, const hyp_node *n)
-{
-    switch (n->op) {
-    case HYP_OP_sign:
-    case HYP_OP_ceil:
-    case HYP_OP_floor:
-    case HYP_OP_round:
-    case HYP_OP_mod:
-    case HYP_OP_equal:
-    case HYP_OP_less:
-    case HYP_OP_less_equal:
-    case HYP_OP_argmax:
-    case HYP_OP_argmin:
-    case HYP_OP_topk:
-    case HYP_OP_max_pool_places:
-    case HYP_OP_one_hot:
-    case HYP_OP_bit_cast: return true;
-    case HYP_OP_cast: return !hyp_dtype_is_float(g->values.data[n->outputs[0]].type.dtype);
-    default: return false;
-    }
-}
-
 static bool multiplies(hyp_op op)
 {
     return op == HYP_OP_linear || op == HYP_OP_matmul || op == HYP_OP_gemm || op == HYP_OP_conv ||
@@ -239,6 +216,22 @@ static void keep_nan(const hyp_eval_tensor *choice, hyp_eval_tensor *out)
             if (isnan(choice->f[w.at[1] + i * w.step[1]])) out->f[w.at[0] + i] = NAN;
 }
 
+/* The sign of a zero that a relu, a clip, a minimum or a maximum gives is not promised where zeros of both signs meet:
+ * one run sees each. */
+static void choose_zeros(const noise *n, hyp_op op, const hyp_attr *attrs, const hyp_eval_tensor *const *in,
+                         hyp_eval_tensor *out)
+{
+    const double zero = copysign(0, n->sign);
+    bool binary = op == HYP_OP_min || op == HYP_OP_max;
+    hyp_walk w;
+    for (hyp_eval_walk(out, in[0], binary ? in[1] : in[0], &w); w.row >= 0; hyp_walk_next(&w))
+        for (int64_t i = 0; i < w.row; i++) {
+            double a = in[0]->f[w.at[1] + i * w.step[1]], b = binary ? in[1]->f[w.at[2] + i * w.step[2]] : 0;
+            if (op == HYP_OP_clip && attrs[0].f != 0 && attrs[1].f != 0) continue;
+            if (a == 0 && b == 0 && (op == HYP_OP_clip || !signbit(a) != !signbit(b))) out->f[w.at[0] + i] = zero;
+        }
+}
+
 static void after(void *user, hyp_node_id id, const hyp_eval_tensor *const *in, hyp_eval_tensor *out, bool ran)
 {
     noise *n = user;
@@ -251,6 +244,8 @@ static void after(void *user, hyp_node_id id, const hyp_eval_tensor *const *in, 
             keep_nan(in[1], t);
             keep_nan(in[2], t);
         }
+        if (node->op == HYP_OP_relu || node->op == HYP_OP_clip || node->op == HYP_OP_min || node->op == HYP_OP_max)
+            choose_zeros(n, node->op, node->attrs, in, t);
         double step = step_of(n, t->dtype);
         bool kept = n->kept[node->outputs[i]];
         if (k == EXACT && !kept) move(n, t, step);
@@ -280,7 +275,7 @@ static void mark_kept(const hyp_graph *g, const hyp_expect_options *options, uin
     }
     for (size_t i = g->nodes.len; i-- > 0;) {
         const hyp_node *n = &g->nodes.data[i];
-        bool needs = jumps(g, n);
+        bool needs = hyp_node_has(g, n, HYP_OPF_JUMP);
         for (uint32_t j = 0; j < n->output_count; j++) needs = needs || (kept[n->outputs[j]] & JUMPS);
         for (uint32_t j = 0; needs && j < n->input_count; j++)
             if (n->inputs[j] != HYP_NO_VALUE && (kept[n->inputs[j]] & DETERMINED)) kept[n->inputs[j]] |= JUMPS;

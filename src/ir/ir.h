@@ -52,8 +52,11 @@ enum {
     /* IEEE arithmetic fixes the bits of the result, as do operators that move elements (VIEW, COPY): docs/rules.md.
      * Where an attribute decides (a sum of updates that are scattered), it is said of all. */
     HYP_OPF_DETERMINED = 1 << 8,
-    HYP_OPF_STEP =
-        1 << 9 /* jumps somewhere: the last bit of a float operand can decide about a whole step, or about NaN */
+    /* A float operand that crosses one of many thresholds, as results commonly are (integers, ties), moves the result
+     * by a whole step. A cast does only where it is to no float: hyp_node_has. */
+    HYP_OPF_JUMP = 1 << 9,
+    HYP_OPF_EDGE =
+        1 << 10 /* the last bit of a float operand decides only at the ends of where it is defined: a number or NaN */
 };
 
 typedef enum hyp_attr_kind {
@@ -260,6 +263,9 @@ bool hyp_graph_equal(const hyp_graph *a, const hyp_graph *b);
 HYP_NODISCARD hyp_status hyp_graph_print(hyp_strbuf *sb, const hyp_graph *g, size_t elide_above, hyp_diag *diag);
 /* `g` is initialised and empty, and stays so on failure; `file` is named in messages. */
 HYP_NODISCARD hyp_status hyp_graph_parse(hyp_graph *g, const char *file, const char *text, size_t len, hyp_diag *diag);
+
+/* Whether a node's operator has one of these flags, of which HYP_OPF_JUMP holds for casts to what is no float alone. */
+bool hyp_node_has(const hyp_graph *g, const hyp_node *n, uint32_t flags);
 
 /* ---- reference interpreter ----------------------------------------------------------------------- */
 

@@ -76,3 +76,10 @@ hyp_attr hyp_attr_default(const hyp_attr_info *info)
     }
     return a;
 }
+
+bool hyp_node_has(const hyp_graph *g, const hyp_node *n, uint32_t flags)
+{
+    if (n->op == HYP_OP_cast && hyp_dtype_is_float(g->values.data[n->outputs[0]].type.dtype))
+        flags &= ~(uint32_t)HYP_OPF_JUMP;
+    return (hyp_op_get(n->op)->flags & flags) != 0;
+}

@@ -259,8 +259,7 @@ static hyp_status encode_node(hyp_rw *rw, hyp_node_id id, hyp_class_id *children
 /* Whether a node jumps by the last bit of an operand that is determined, and no constant. */
 static bool steps_on_bits(const hyp_rw *rw, const hyp_node *n)
 {
-    if (!(hyp_op_get(n->op)->flags & HYP_OPF_STEP)) return false;
-    if (n->op == HYP_OP_cast && hyp_dtype_is_float(rw->in->values.data[n->outputs[0]].type.dtype)) return false;
+    if (!hyp_node_has(rw->in, n, HYP_OPF_JUMP | HYP_OPF_EDGE)) return false;
     for (uint32_t i = 0; i < n->input_count; i++) {
         if (n->inputs[i] == HYP_NO_VALUE || !hyp_dtype_is_float(rw->in->values.data[n->inputs[i]].type.dtype)) continue;
         const hyp_rw_fact *f = hyp_rw_fact_of(rw, rw->class_of[n->inputs[i]]);

@@ -25,7 +25,7 @@ typedef struct maker {
 } maker;
 
 /* Where what is read moves by a bit these move by more: before them little may be rewritten. */
-static bool is_step(hyp_op op) { return (hyp_op_get(op)->flags & HYP_OPF_STEP) || op == HYP_OP_cast; }
+static bool is_step(hyp_op op) { return (hyp_op_get(op)->flags & (HYP_OPF_JUMP | HYP_OPF_EDGE)) || op == HYP_OP_cast; }
 
 static uint32_t below(maker *m, uint32_t n) { return term_random_below(m->random, n); }
 

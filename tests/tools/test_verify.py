@@ -217,6 +217,16 @@ def check_precisions(folder):
     assert done.returncode == 4 and done.stdout.endswith("FAILED\n"), done
 
 
+def check_zeros(folder):
+    """The sign of a zero that a relu or a maximum gives is not promised: a plan whose kernel gives another is right."""
+    path, plan = (os.path.join(folder, "zeros" + e) for e in (".onnx", ".bin"))
+    for nodes, constants in (([("Relu", ["x"], "r")], {}), ([("Max", ["x", "z"], "r")], {"z": f32(0)}),
+                             ([("Clip", ["x", "z"], "r")], {"z": np.float32(0)})):
+        make(path, nodes + [("Reciprocal", ["r"], "y")], {"x": [3, 32]}, {"y": [3, 32]}, constants)
+        done = compile(path, "-o", plan)
+        assert done.returncode == 0 and "verified: strict" in done.stdout, done
+
+
 def check_classes(folder):
     """A plan keeps the classes of its rules: against a model that is at hand it is judged as it was when it was compiled."""
     path, plan, rules = (os.path.join(folder, "classes" + e) for e in (".onnx", ".bin", ".rules"))
@@ -278,6 +288,7 @@ def main():
         check_wrong_rules(folder)
         check_node(folder)
         check_precisions(folder)
+        check_zeros(folder)
         check_classes(folder)
         check_golden(folder)
 
