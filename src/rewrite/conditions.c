@@ -23,8 +23,7 @@ hyp_status hyp_rw_literal_arg(const hyp_call *call, size_t i, hyp_attr_kind kind
     return hyp_rw_attr(call->user, f->literal, kind, out, diag);
 }
 
-/* Most conditions are about one tensor: its type, or NULL when the argument is none. */
-static const hyp_type *type_of(const hyp_call *call, size_t i)
+const hyp_type *hyp_rw_type_arg(const hyp_call *call, size_t i)
 {
     const hyp_infer_value *v;
     return hyp_rw_tensor_arg(call, i, &v) ? &v->type : NULL;
@@ -225,7 +224,7 @@ static hyp_status positive(const hyp_call *call, bool *out, hyp_diag *diag)
 
 static hyp_status is_float(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    const hyp_type *t = type_of(call, 0);
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
     (void)diag;
     *out = t && hyp_dtype_is_float(t->dtype);
     return HYP_OK;
@@ -233,7 +232,7 @@ static hyp_status is_float(const hyp_call *call, bool *out, hyp_diag *diag)
 
 static hyp_status has_dtype(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    const hyp_type *t = type_of(call, 0);
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
     hyp_attr name;
     HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_SYM, &name, diag));
     *out = t && t->dtype == hyp_dtype_parse(name.sym);
@@ -242,7 +241,7 @@ static hyp_status has_dtype(const hyp_call *call, bool *out, hyp_diag *diag)
 
 static hyp_status same_dtype(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    const hyp_type *a = type_of(call, 0), *b = type_of(call, 1);
+    const hyp_type *a = hyp_rw_type_arg(call, 0), *b = hyp_rw_type_arg(call, 1);
     (void)diag;
     *out = a && b && a->dtype == b->dtype;
     return HYP_OK;
@@ -277,7 +276,7 @@ static bool is_signed(hyp_dtype t) { return t == HYP_I8 || t == HYP_I16 || t == 
 
 static hyp_status widens(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    const hyp_type *t = type_of(call, 0);
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
     hyp_attr name;
     HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_SYM, &name, diag));
     hyp_dtype to = hyp_dtype_parse(name.sym);
@@ -291,378 +290,86 @@ static hyp_status widens(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* ---- shapes ---------------------------------------------------------------------------------------- */
-
-static hyp_status compare_rank(const hyp_call *call, bool at_least, bool *out, hyp_diag *diag)
-{
-    const hyp_type *t = type_of(call, 0);
-    hyp_attr rank;
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &rank, diag));
-    *out = t && (at_least ? t->rank >= rank.i : t->rank == rank.i);
-    return HYP_OK;
-}
-static hyp_status rank_is(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    return compare_rank(call, false, out, diag);
-}
-static hyp_status rank_at_least(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    return compare_rank(call, true, out, diag);
-}
-
-static hyp_status is_static(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *t = type_of(call, 0);
-    (void)diag;
-    *out = t && hyp_type_is_static(t);
-    return HYP_OK;
-}
-
-static hyp_status is_single(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *t = type_of(call, 0);
-    (void)diag;
-    *out = t != NULL;
-    for (int32_t i = 0; t && i < t->rank; i++) *out = *out && t->dims[i] == 1;
-    return HYP_OK;
-}
-
-static hyp_status has_shape(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *t = type_of(call, 0);
-    hyp_attr shape;
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &shape, diag));
-    *out = t && (uint32_t)t->rank == shape.count;
-    for (uint32_t i = 0; *out && i < shape.count; i++) *out = t->dims[i] == shape.dims[i];
-    return HYP_OK;
-}
-
-static hyp_status broadcasts_into(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *c = type_of(call, 0), *x = type_of(call, 1);
-    (void)diag;
-    *out = c && x && c->rank <= x->rank;
-    for (int32_t i = 0; *out && i < c->rank; i++)
-        *out = c->dims[i] == 1 || c->dims[i] == x->dims[x->rank - c->rank + i];
-    return HYP_OK;
-}
-
-/* A length check alone would mistake a column for a row where the matrix is square: the axes before the last one
- * must be of size 1. */
-static hyp_status row_vector(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *b = type_of(call, 0), *y = type_of(call, 1);
-    (void)diag;
-    *out = b && y && y->rank >= 1 && b->rank <= y->rank;
-    for (int32_t i = 0; *out && i < b->rank; i++)
-        *out = b->dims[i] == 1 || (i == b->rank - 1 && b->dims[i] == y->dims[y->rank - 1]);
-    return HYP_OK;
-}
-
-static hyp_status channel_vector(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *c = type_of(call, 0), *y = type_of(call, 1);
-    (void)diag;
-    *out = c && y && y->rank >= 2 && c->rank <= y->rank;
-    for (int32_t i = 0; *out && i < c->rank; i++)
-        *out = c->dims[i] == 1 || (i + y->rank - c->rank == 1 && c->dims[i] == y->dims[1]);
-    return HYP_OK;
-}
-
-static hyp_status one_row(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *m = type_of(call, 0);
-    (void)diag;
-    *out = !m || m->rank < 2 || m->dims[m->rank - 2] == 1;
-    return HYP_OK;
-}
-
-static hyp_status one_matrix(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *w = type_of(call, 0), *x = type_of(call, 1);
-    (void)diag;
-    *out = w && x && w->rank > 2 && w->rank <= x->rank;
-    for (int32_t i = 0; *out && i < w->rank - 2; i++) *out = w->dims[i] == 1;
-    return HYP_OK;
-}
-
-static hyp_status keeps_last(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *x = type_of(call, 1);
-    hyp_attr shape;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
-    *out = x && x->rank >= 1 && shape.count >= 1 && shape.dims[shape.count - 1] == x->dims[x->rank - 1];
-    return HYP_OK;
-}
-
-static hyp_status keeps_first(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *x = type_of(call, 1);
-    hyp_attr shape, axis;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_INT, &axis, diag));
-    *out = x && axis.i >= 0 && axis.i < x->rank && axis.i < shape.count;
-    for (int64_t i = 0; *out && i <= axis.i; i++) *out = shape.dims[i] == x->dims[i];
-    return HYP_OK;
-}
-
-static hyp_status merges(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *x = type_of(call, 1);
-    hyp_attr shape, axis;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_INT, &axis, diag));
-    *out = x && axis.i >= 0 && axis.i < shape.count && shape.count + 1 == (uint32_t)x->rank;
-    for (uint32_t i = 0; *out && i < shape.count; i++) {
-        hyp_dim size = x->dims[i + (i > axis.i)];
-        if (i == axis.i) HYP_TRY(hyp_dim_mul(((hyp_rw *)call->user)->dims, size, x->dims[i + 1], &size, diag));
-        *out = shape.dims[i] == size;
-    }
-    return HYP_OK;
-}
-
-/* Equal sizes on the first `rank` axes of both. */
-static bool agree(const hyp_type *a, const hyp_type *b, int32_t rank)
-{
-    bool same = a && b && a->rank == b->rank;
-    for (int32_t i = 0; same && i < rank; i++) same = a->dims[i] == b->dims[i];
-    return same;
-}
-
-static hyp_status same_shape(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *a = type_of(call, 0), *b = type_of(call, 1);
-    (void)diag;
-    *out = a && agree(a, b, a->rank);
-    return HYP_OK;
-}
-
-static hyp_status same_leading(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *a = type_of(call, 0), *b = type_of(call, 1);
-    (void)diag;
-    *out = a && agree(a, b, a->rank - 1);
-    return HYP_OK;
-}
-
-static hyp_status tail_vector(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *g = type_of(call, 0), *x = type_of(call, 2);
-    hyp_attr axis;
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &axis, diag));
-    *out = g && x && axis.i >= 0 && axis.i < x->rank && g->rank <= x->rank && g->rank >= x->rank - axis.i;
-    for (int32_t i = 0; *out && i < g->rank; i++) {
-        int32_t k = i + x->rank - g->rank; /* the axis of x */
-        *out = k < axis.i ? g->dims[i] == 1 : g->dims[i] == x->dims[k];
-    }
-    return HYP_OK;
-}
-
-/* ---- axes ------------------------------------------------------------------------------------------- */
-
-static hyp_status trailing_axes(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *x = type_of(call, 1);
-    hyp_attr axes;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &axes, diag));
-    *out = x && axes.count > 0 && axes.count <= (uint32_t)x->rank;
-    for (uint32_t i = 0; *out && i < axes.count; i++) *out = axes.dims[i] == x->rank - (hyp_dim)axes.count + i;
-    return HYP_OK;
-}
-
-static hyp_status starts_at(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    hyp_attr axes, axis;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &axes, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &axis, diag));
-    *out = axes.count > 0 && axes.dims[0] == axis.i;
-    return HYP_OK;
-}
-
-static hyp_status is_last(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *x = type_of(call, 1);
-    hyp_attr axis;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
-    *out = x && axis.i == x->rank - 1;
-    return HYP_OK;
-}
-
-static hyp_status without_last(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *x = type_of(call, 1);
-    hyp_attr axes;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &axes, diag));
-    *out = x != NULL;
-    for (uint32_t i = 0; *out && i < axes.count; i++) *out = axes.dims[i] >= 0 && axes.dims[i] < x->rank - 1;
-    return HYP_OK;
-}
-
-/* Whether a slice (starts sizes steps) of y takes everything of the last axis, or of all the others. */
-static hyp_status takes_all(const hyp_call *call, bool last_only, bool *out, hyp_diag *diag)
-{
-    const hyp_type *y = type_of(call, 3);
-    hyp_attr starts, sizes, steps;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &starts, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &sizes, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_DIMS, &steps, diag));
-    *out = y && y->rank > 0 && starts.count == (uint32_t)y->rank && sizes.count == starts.count &&
-           steps.count == starts.count;
-    for (int32_t i = 0; *out && i < y->rank; i++)
-        if ((i == y->rank - 1) == last_only)
-            *out = starts.dims[i] == 0 && sizes.dims[i] == y->dims[i] && steps.dims[i] == 1;
-    return HYP_OK;
-}
-static hyp_status whole_last(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    return takes_all(call, true, out, diag);
-}
-static hyp_status only_last(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    return takes_all(call, false, out, diag);
-}
-
-/* ---- lists and permutations ------------------------------------------------------------------------ */
-
-static hyp_status each_is(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    hyp_attr list, value;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &value, diag));
-    *out = true;
-    for (uint32_t i = 0; i < list.count; i++) *out = *out && list.dims[i] == value.i;
-    return HYP_OK;
-}
-
-static hyp_status count_is(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    hyp_attr list, value;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &value, diag));
-    *out = list.count == value.i;
-    return HYP_OK;
-}
-
-static hyp_status shorter(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    hyp_attr list, value;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_SYMS, &list, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &value, diag));
-    *out = list.count < value.i;
-    return HYP_OK;
-}
-
-static hyp_status at_most(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    hyp_attr a, b;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &a, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_FLOAT, &b, diag));
-    *out = a.f <= b.f;
-    return HYP_OK;
-}
-
-static hyp_status identity_perm(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    hyp_attr perm;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
-    *out = true;
-    for (uint32_t i = 0; i < perm.count; i++) *out = *out && perm.dims[i] == i;
-    return HYP_OK;
-}
-
-static hyp_status swaps_last(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    hyp_attr perm;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
-    uint32_t n = perm.count;
-    *out = n >= 2 && perm.dims[n - 1] == n - 2 && perm.dims[n - 2] == n - 1;
-    for (uint32_t i = 0; *out && i < n - 2; i++) *out = perm.dims[i] == i;
-    return HYP_OK;
-}
-
-static hyp_status moves_only_ones(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    const hyp_type *x = type_of(call, 1);
-    hyp_attr perm;
-    hyp_dim last = -1;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
-    *out = x && (uint32_t)x->rank == perm.count;
-    for (uint32_t i = 0; *out && i < perm.count; i++) {
-        if (x->dims[perm.dims[i]] == 1) continue;
-        *out = perm.dims[i] > last;
-        last = perm.dims[i];
-    }
-    return HYP_OK;
-}
-
 /* ---- the table ------------------------------------------------------------------------------------- */
 
 static const hyp_rw_callback table[] = {
-    {"const", 1, is_const, NULL, "(const x): x depends on constants alone"},
+    {"const", 1, is_const, NULL, "(const x): x depends on constants alone", false},
     {"stored", 1, is_stored, NULL,
-     "(stored w): a constant of the model, perhaps transposed: not one that a rule computes"},
+     "(stored w): a constant of the model, perhaps transposed: not one that a rule computes", true},
     {"constant-linear", 1, is_constant_linear, NULL,
-     "(constant-linear x): a linear computes x, whose weight and bias are constants"},
-    {"given", 1, is_given, NULL, "(given x): an input of the model"},
-    {"before", 2, is_before, NULL, "(before a b): one of (before a b), (before b a) and (same a b) holds"},
-    {"present", 1, is_present, NULL, "(present x): an optional input is there"},
-    {"same", 2, is_same, NULL, "(same a b): the same class; of literals: the same text"},
+     "(constant-linear x): a linear computes x, whose weight and bias are constants", false},
+    {"given", 1, is_given, NULL, "(given x): an input of the model", false},
+    {"before", 2, is_before, NULL, "(before a b): one of (before a b), (before b a) and (same a b) holds", true},
+    {"present", 1, is_present, NULL, "(present x): an optional input is there", true},
+    {"same", 2, is_same, NULL, "(same a b): the same class; of literals: the same text", false},
     {"all-equal", -1, all_equal, NULL,
-     "(all-equal c v [tol]): every element of the constant c is v, as its type rounds it or up to the tolerance"},
+     "(all-equal c v [tol]): every element of the constant c is v, as its type rounds it or up to the tolerance",
+     false},
     {"near", 2, near, NULL,
      "(near c v): every element is v up to rounding: as the type rounds it, or within 64 units of its roundoff, at "
-     "most 4e-6"},
-    {"determined", 1, hyp_rw_is_determined, NULL, "(determined x): IEEE arithmetic fixes its bits (see above)"},
-    {"finite", 1, hyp_rw_is_finite, NULL, "(finite c): every element is known to be a finite number"},
-    {"never-nan", 1, hyp_rw_never_nan, NULL, "(never-nan x): no element can be NaN"},
+     "most 4e-6",
+     false},
+    {"determined", 1, hyp_rw_is_determined, NULL, "(determined x): IEEE arithmetic fixes its bits (see above)", false},
+    {"finite", 1, hyp_rw_is_finite, NULL, "(finite c): every element is known to be a finite number", false},
+    {"never-nan", 1, hyp_rw_never_nan, NULL, "(never-nan x): no element can be NaN", false},
     {"roomy", 1, hyp_rw_is_roomy, NULL,
-     "(roomy x): the type has room for products that are larger than results: not f16"},
-    {"moderate", 1, hyp_rw_is_moderate, NULL, "(moderate c): every element is 0 or of a size within 2^-30 .. 2^30"},
-    {"scalable", 2, hyp_rw_scalable, NULL, "(scalable w c): any element of w times any of c is finite"},
-    {"addable", 2, hyp_rw_addable, NULL, "(addable b c): any element of b plus any of c is finite"},
+     "(roomy x): the type has room for products that are larger than results: not f16", false},
+    {"moderate", 1, hyp_rw_is_moderate, NULL, "(moderate c): every element is 0 or of a size within 2^-30 .. 2^30",
+     false},
+    {"scalable", 2, hyp_rw_scalable, NULL, "(scalable w c): any element of w times any of c is finite", false},
+    {"addable", 2, hyp_rw_addable, NULL, "(addable b c): any element of b plus any of c is finite", false},
     {"multipliable", -1, hyp_rw_multipliable, NULL,
-     "(multipliable w c [b]): so is any sum of as many such products as w's last size says, and that plus any of b"},
-    {"power-of-two", 1, power_of_two, NULL, "(power-of-two c): every element of the constant is +-2^k, |k| <= 14"},
-    {"invertible", 1, invertible, NULL, "(invertible c): every element of the constant is within 2^-14 .. 2^14"},
-    {"positive", 1, positive, NULL, "(positive c): every element of the constant is finite and above 0"},
-    {"float", 1, is_float, NULL, "(float x): of a floating-point type"},
-    {"has-dtype", 2, has_dtype, NULL, "(has-dtype x t): of the element type t"},
-    {"same-dtype", 2, same_dtype, NULL, "(same-dtype a b): of one element type"},
-    {"widens", 2, widens, NULL, "(widens x t): the type t holds every value of x's type"},
-    {"rank-is", 2, rank_is, NULL, "(rank-is x n)"},
-    {"rank-at-least", 2, rank_at_least, NULL, "(rank-at-least x n)"},
-    {"static", 1, is_static, NULL, "(static x): no symbolic size"},
-    {"single", 1, is_single, NULL, "(single x): one element, whatever the rank"},
-    {"has-shape", 2, has_shape, NULL, "(has-shape x s)"},
-    {"broadcasts-into", 2, broadcasts_into, NULL, "(broadcasts-into c x): broadcasting c with x gives x's shape"},
-    {"row-vector", 2, row_vector, NULL,
-     "(row-vector b y): b broadcasts into y and is constant along all axes but the last"},
-    {"channel-vector", 2, channel_vector, NULL,
-     "(channel-vector c y): c broadcasts into y and is constant along all axes but axis 1"},
-    {"tail-vector", 3, tail_vector, NULL,
-     "(tail-vector g a x): g has the sizes of x from axis a on, and no others but 1"},
-    {"same-shape", 2, same_shape, NULL, "(same-shape a b): equal sizes, none broadcast"},
-    {"same-leading", 2, same_leading, NULL, "(same-leading a b): equal sizes on all axes but the last"},
-    {"one-matrix", 2, one_matrix, NULL,
-     "(one-matrix w x): w has more than two axes, at most as many as x, and all but the last two are 1"},
-    {"one-row", 1, one_row, NULL, "(one-row m): the last axis but one of m is 1, or not there; nor may m be"},
-    {"keeps-last", 2, keeps_last, NULL, "(keeps-last s x): the shape s ends as x's shape does"},
-    {"keeps-first", 3, keeps_first, NULL, "(keeps-first s x a): the shape s begins as x's shape does, up to axis a"},
-    {"merges", 3, merges, NULL, "(merges s x a): the shape s is that of x with the axes a and a + 1 as one"},
-    {"trailing-axes", 2, trailing_axes, NULL, "(trailing-axes a x): the list names the last axes of x, in order"},
-    {"starts-at", 2, starts_at, NULL, "(starts-at a n): the first entry of the list is n"},
-    {"is-last", 2, is_last, NULL, "(is-last a x): the axis is the last one of x"},
-    {"without-last", 2, without_last, NULL, "(without-last a x): the last axis of x is not in the list"},
-    {"whole-last", 4, whole_last, NULL,
-     "(whole-last s z t y): a slice of y from s of the sizes z in steps t takes all of the last axis"},
-    {"only-last", 4, only_last, NULL, "(only-last s z t y): such a slice takes all of every other axis"},
-    {"at-most", 2, at_most, NULL, "(at-most a b): the number a is not above the number b"},
-    {"each", 2, each_is, NULL, "(each s n): every entry of the list is the integer n"},
-    {"count-is", 2, count_is, NULL, "(count-is s n): the list has n entries"},
-    {"shorter", 2, shorter, NULL, "(shorter s n): the list of symbols has fewer than n entries"},
-    {"identity-perm", 1, identity_perm, NULL, "(identity-perm p): (0 1 2 ...)"},
-    {"swaps-last", 1, swaps_last, NULL, "(swaps-last p): the permutation swaps the last two axes and no others"},
-    {"moves-only-ones", 2, moves_only_ones, NULL, "(moves-only-ones p x): only axes of size 1 change places"},
+     "(multipliable w c [b]): so is any sum of as many such products as w's last size says, and that plus any of b",
+     false},
+    {"power-of-two", 1, power_of_two, NULL, "(power-of-two c): every element of the constant is +-2^k, |k| <= 14",
+     false},
+    {"invertible", 1, invertible, NULL, "(invertible c): every element of the constant is within 2^-14 .. 2^14", false},
+    {"positive", 1, positive, NULL, "(positive c): every element of the constant is finite and above 0", false},
+    {"float", 1, is_float, NULL, "(float x): of a floating-point type", true},
+    {"has-dtype", 2, has_dtype, NULL, "(has-dtype x t): of the element type t", false},
+    {"same-dtype", 2, same_dtype, NULL, "(same-dtype a b): of one element type", true},
+    {"widens", 2, widens, NULL, "(widens x t): the type t holds every value of x's type", false},
+    {"rank-is", 2, hyp_rw_rank_is, NULL, "(rank-is x n)", false},
+    {"rank-at-least", 2, hyp_rw_rank_at_least, NULL, "(rank-at-least x n)", false},
+    {"static", 1, hyp_rw_static, NULL, "(static x): no symbolic size", false},
+    {"single", 1, hyp_rw_single, NULL, "(single x): one element, whatever the rank", false},
+    {"has-shape", 2, hyp_rw_has_shape, NULL, "(has-shape x s)", false},
+    {"broadcasts-into", 2, hyp_rw_broadcasts_into, NULL, "(broadcasts-into c x): broadcasting c with x gives x's shape",
+     false},
+    {"row-vector", 2, hyp_rw_row_vector, NULL,
+     "(row-vector b y): b broadcasts into y and is constant along all axes but the last", false},
+    {"channel-vector", 2, hyp_rw_channel_vector, NULL,
+     "(channel-vector c y): c broadcasts into y and is constant along all axes but axis 1", false},
+    {"tail-vector", 3, hyp_rw_tail_vector, NULL,
+     "(tail-vector g a x): g has the sizes of x from axis a on, and no others but 1", false},
+    {"same-shape", 2, hyp_rw_same_shape, NULL, "(same-shape a b): equal sizes, none broadcast", true},
+    {"same-leading", 2, hyp_rw_same_leading, NULL, "(same-leading a b): equal sizes on all axes but the last", true},
+    {"one-matrix", 2, hyp_rw_one_matrix, NULL,
+     "(one-matrix w x): w has more than two axes, at most as many as x, and all but the last two are 1", false},
+    {"one-row", 1, hyp_rw_one_row, NULL, "(one-row m): the last axis but one of m is 1, or not there; nor may m be",
+     false},
+    {"keeps-last", 2, hyp_rw_keeps_last, NULL, "(keeps-last s x): the shape s ends as x's shape does", false},
+    {"keeps-first", 3, hyp_rw_keeps_first, NULL,
+     "(keeps-first s x a): the shape s begins as x's shape does, up to axis a", false},
+    {"merges", 3, hyp_rw_merges, NULL, "(merges s x a): the shape s is that of x with the axes a and a + 1 as one",
+     false},
+    {"trailing-axes", 2, hyp_rw_trailing_axes, NULL, "(trailing-axes a x): the list names the last axes of x, in order",
+     false},
+    {"starts-at", 2, hyp_rw_starts_at, NULL, "(starts-at a n): the first entry of the list is n", false},
+    {"is-last", 2, hyp_rw_last, NULL, "(is-last a x): the axis is the last one of x", false},
+    {"without-last", 2, hyp_rw_without_last, NULL, "(without-last a x): the last axis of x is not in the list", false},
+    {"whole-last", 4, hyp_rw_whole_last, NULL,
+     "(whole-last s z t y): a slice of y from s of the sizes z in steps t takes all of the last axis", false},
+    {"only-last", 4, hyp_rw_only_last, NULL, "(only-last s z t y): such a slice takes all of every other axis", false},
+    {"at-most", 2, hyp_rw_at_most, NULL, "(at-most a b): the number a is not above the number b", false},
+    {"each", 2, hyp_rw_each_is, NULL, "(each s n): every entry of the list is the integer n", false},
+    {"count-is", 2, hyp_rw_count_is, NULL, "(count-is s n): the list has n entries", false},
+    {"shorter", 2, hyp_rw_shorter, NULL, "(shorter s n): the list of symbols has fewer than n entries", false},
+    {"identity-perm", 1, hyp_rw_identity_perm, NULL, "(identity-perm p): (0 1 2 ...)", false},
+    {"swaps-last", 1, hyp_rw_swaps_last, NULL, "(swaps-last p): the permutation swaps the last two axes and no others",
+     false},
+    {"moves-only-ones", 2, hyp_rw_moves_only_ones, NULL, "(moves-only-ones p x): only axes of size 1 change places",
+     false},
 };
 
 const hyp_rw_callback *hyp_rw_conditions(size_t *out_count)

@@ -3,12 +3,6 @@
 
 #include "rewrite/internal.h"
 
-static const hyp_type *type_of(const hyp_call *call)
-{
-    const hyp_infer_value *v;
-    return hyp_rw_tensor_arg(call, 0, &v) ? &v->type : NULL;
-}
-
 hyp_status hyp_rw_is_determined(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     (void)diag;
@@ -36,7 +30,7 @@ hyp_status hyp_rw_never_nan(const hyp_call *call, bool *out, hyp_diag *diag)
 /* f16 and narrower types have no room for products and sums in between that are larger than the result. */
 hyp_status hyp_rw_is_roomy(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    const hyp_type *t = type_of(call);
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
     (void)diag;
     *out = t && t->dtype != HYP_F16 && t->dtype != HYP_F8E4M3;
     return HYP_OK;
@@ -44,7 +38,7 @@ hyp_status hyp_rw_is_roomy(const hyp_call *call, bool *out, hyp_diag *diag)
 
 hyp_status hyp_rw_is_moderate(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    const hyp_type *t = type_of(call);
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
     hyp_rw_range r;
     *out = t && !hyp_dtype_is_float(t->dtype);
     if (!t || *out) return HYP_OK;
@@ -56,7 +50,7 @@ hyp_status hyp_rw_is_moderate(const hyp_call *call, bool *out, hyp_diag *diag)
 /* Whether a combination of two constants, whose largest sizes give `most`, is finite; integers wrap. */
 static hyp_status combine(const hyp_call *call, double (*most)(double, double), bool *out, hyp_diag *diag)
 {
-    const hyp_type *t = type_of(call);
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
     hyp_rw_range a, b;
     *out = t && !hyp_dtype_is_float(t->dtype);
     if (!t || *out) return HYP_OK;
@@ -85,7 +79,7 @@ hyp_status hyp_rw_multipliable(const hyp_call *call, bool *out, hyp_diag *diag)
     if (call->arg_count < 2 || call->arg_count > 3)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "multipliable takes w and c, perhaps b; there are %zu",
                         call->arg_count);
-    const hyp_type *t = type_of(call);
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
     hyp_rw_range r[3] = {{0}};
     *out = t && !hyp_dtype_is_float(t->dtype);
     if (!t || *out || t->rank == 0 || !hyp_dim_is_const(t->dims[t->rank - 1])) return HYP_OK;

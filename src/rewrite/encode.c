@@ -11,10 +11,8 @@ static hyp_status register_callbacks(hyp_rw *rw, hyp_diag *diag)
     const hyp_rw_callback *rows = hyp_rw_conditions(&count);
     for (size_t i = 0; i < count; i++)
         HYP_TRY(hyp_egraph_register_condition(rw->eg, rows[i].name, rows[i].arity, rows[i].condition, rw, diag));
-    /* Types stay as they are. The order of two classes and what makes a constant a stored one may change when classes
-     * become one; then the younger class, which the rules have made, is met again. */
-    static const char *const final[] = {"before", "stored", "present", "same-shape", "same-leading", "same-dtype", "float"};
-    for (size_t i = 0; i < sizeof final / sizeof *final; i++) hyp_egraph_make_final(rw->eg, final[i]);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].final) hyp_egraph_make_final(rw->eg, rows[i].name);
     rows = hyp_rw_functions(&count);
     for (size_t i = 0; i < count; i++)
         HYP_TRY(hyp_egraph_register_function(rw->eg, rows[i].name, rows[i].arity, rows[i].function, rw, diag));

@@ -88,11 +88,11 @@ typedef struct hyp_rw {
     HYP_VEC(uint32_t) seen;    /* by e-node: == seen_stamp, visited by the provenance being gathered */
     uint32_t seen_stamp;
     HYP_VEC(const hyp_infer_value *) inputs; /* of the e-node being made */
-    HYP_VEC(hyp_rw_range) ranges; /* by class, of those that were asked: see range.c */
-    bool keeps_bits; /* a step of `in` reads what is determined: see hyp_rw_may_unite */
+    HYP_VEC(hyp_rw_range) ranges;            /* by class, of those that were asked: see range.c */
+    bool keeps_bits;                         /* a step of `in` reads what is determined: see hyp_rw_may_unite */
     HYP_VEC(const hyp_type *) types;         /* of an e-node whose work is asked for */
-    hyp_fold_budget fold;                    /* what constants may take; set before encoding, else what suits the graph */
-    hyp_limit *limit;                        /* of the search; NULL = none */
+    hyp_fold_budget fold; /* what constants may take; set before encoding, else what suits the graph */
+    hyp_limit *limit;     /* of the search; NULL = none */
 } hyp_rw;
 
 /* ---- encode.c ------------------------------------------------------------------------------------ */
@@ -147,8 +147,8 @@ typedef enum hyp_rw_shape { HYP_RW_IS_LEAF, HYP_RW_IS_LITERAL, HYP_RW_IS_GET, HY
 HYP_NODISCARD hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_shape *out_shape, uint32_t *out_index,
                                         hyp_rw_node *out, hyp_diag *diag);
 
-/* Whether a node of constants, whose results these are, may be computed before the plan runs; *out_work is what it takes
- * with all that it is computed from. */
+/* Whether a node of constants, whose results these are, may be computed before the plan runs; *out_work is what it
+ * takes with all that it is computed from. */
 HYP_NODISCARD hyp_status hyp_rw_folds(hyp_rw *rw, const hyp_rw_node *n, const hyp_infer_value *results, uint32_t count,
                                       bool *out_folds, uint64_t *out_work, hyp_diag *diag);
 
@@ -158,7 +158,7 @@ HYP_NODISCARD hyp_status hyp_rw_folds(hyp_rw *rw, const hyp_rw_node *n, const hy
 HYP_NODISCARD hyp_status hyp_rw_range_of(hyp_rw *rw, hyp_class_id c, hyp_rw_range *out, hyp_diag *diag);
 /* A size up to which, and down to whose inverse, numbers can be multiplied in any order: docs/rules.md, class R. */
 #define HYP_RW_MODERATE 0x1p30
-double hyp_rw_most(hyp_rw_range r); /* the largest size */
+double hyp_rw_most(hyp_rw_range r);     /* the largest size */
 bool hyp_rw_is_bounded(hyp_rw_range r); /* no NaN, no infinity */
 /* Whether numbers of this size are finite in the type, with a little to spare for rounding on the way. */
 bool hyp_rw_fits(hyp_dtype t, double size);
@@ -169,8 +169,8 @@ bool hyp_rw_fits(hyp_dtype t, double size);
 hyp_status hyp_rw_desugar(void *rw, hyp_arena *arena, const char *file, const hyp_sexpr *in, bool is_left,
                           const hyp_sexpr **out, hyp_diag *diag);
 
-/* The name to write for an operator with these attribute values (NULL where one is no literal): an alias where one fits,
- * whose attribute is *out_hidden, else HYP_MAX_ATTRS. */
+/* The name to write for an operator with these attribute values (NULL where one is no literal): an alias where one
+ * fits, whose attribute is *out_hidden, else HYP_MAX_ATTRS. */
 const char *hyp_rw_op_name(hyp_op op, const char *const *values, uint32_t *out_hidden);
 /* The inverse of hyp_rw_desugar, as text: attributes by name, those with their default value left out. */
 void hyp_rw_spell(hyp_strbuf *sb, const hyp_sexpr *sx);
@@ -184,6 +184,10 @@ typedef struct hyp_rw_callback {
     hyp_condition_fn condition;
     hyp_function_fn function; /* exactly one of the two */
     const char *doc;
+    /* Of a condition: what it says of classes never changes, so it is asked once. Types stay as they are. The order of
+     * two classes and what makes a constant a stored one may change when classes become one; then the younger class,
+     * which the rules have made, is met again. */
+    bool final;
 } hyp_rw_callback;
 const hyp_rw_callback *hyp_rw_conditions(size_t *out_count);
 const hyp_rw_callback *hyp_rw_functions(size_t *out_count);
@@ -197,7 +201,39 @@ hyp_status hyp_rw_is_moderate(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_scalable(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_addable(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_multipliable(const hyp_call *call, bool *out, hyp_diag *diag);
+/* Those of conditions_shape.c. */
+hyp_status hyp_rw_rank_is(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_rank_at_least(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_static(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_single(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_has_shape(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_broadcasts_into(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_row_vector(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_channel_vector(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_tail_vector(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_same_shape(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_same_leading(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_one_matrix(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_one_row(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_keeps_last(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_keeps_first(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_merges(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_trailing_axes(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_starts_at(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_last(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_without_last(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_whole_last(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_only_last(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_at_most(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_each_is(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_count_is(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_shorter(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_identity_perm(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_swaps_last(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_moves_only_ones(const hyp_call *call, bool *out, hyp_diag *diag);
 
+/* The type of an argument, NULL when it is no tensor: most conditions are about one. */
+const hyp_type *hyp_rw_type_arg(const hyp_call *call, size_t i);
 /* The argument of a call as a tensor: false when it is none. */
 bool hyp_rw_tensor_arg(const hyp_call *call, size_t i, const hyp_infer_value **out);
 /* The argument as a literal of this kind; HYP_ERR_MALFORMED names what it is instead. */
@@ -247,8 +283,7 @@ void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh);
 double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh);
 /* The sum over the nodes of a graph that do not depend on constants alone, and how many of them are no views. */
 HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, const hyp_fold_budget *fold, hyp_cost_fn cost,
-                                           void *user, double *out_cost,
-                                           size_t *out_nodes, hyp_diag *diag);
+                                           void *user, double *out_cost, size_t *out_nodes, hyp_diag *diag);
 
 /* ---- constants.c --------------------------------------------------------------------------------- */
 
@@ -265,9 +300,9 @@ void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read);
 
 /* ---- extract.c ----------------------------------------------------------------------------------- */
 
-/* Chooses e-nodes for the outputs of rw->in, of least DAG cost as far as a fixed amount of work reaches: out->proven says
- * whether it did. With `forced`, the best choice that has this e-node; HYP_ERR_UNSUPPORTED when there is none. HYP_NONE:
- * no such wish. On failure *out holds nothing. */
+/* Chooses e-nodes for the outputs of rw->in, of least DAG cost as far as a fixed amount of work reaches: out->proven
+ * says whether it did. With `forced`, the best choice that has this e-node; HYP_ERR_UNSUPPORTED when there is none.
+ * HYP_NONE: no such wish. On failure *out holds nothing. */
 HYP_NODISCARD hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_enode_id forced, hyp_extraction *out,
                                         hyp_diag *diag);
 

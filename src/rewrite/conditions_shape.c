@@ -1,0 +1,306 @@
+/* What a rule may ask about shapes, axes and lists of them. Rows of the table in conditions.c. */
+#include "rewrite/internal.h"
+
+/* ---- shapes ---------------------------------------------------------------------------------------- */
+
+static hyp_status compare_rank(const hyp_call *call, bool at_least, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
+    hyp_attr rank;
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &rank, diag));
+    *out = t && (at_least ? t->rank >= rank.i : t->rank == rank.i);
+    return HYP_OK;
+}
+hyp_status hyp_rw_rank_is(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return compare_rank(call, false, out, diag);
+}
+hyp_status hyp_rw_rank_at_least(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return compare_rank(call, true, out, diag);
+}
+
+hyp_status hyp_rw_static(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
+    (void)diag;
+    *out = t && hyp_type_is_static(t);
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_single(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
+    (void)diag;
+    *out = t != NULL;
+    for (int32_t i = 0; t && i < t->rank; i++) *out = *out && t->dims[i] == 1;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_has_shape(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *t = hyp_rw_type_arg(call, 0);
+    hyp_attr shape;
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &shape, diag));
+    *out = t && (uint32_t)t->rank == shape.count;
+    for (uint32_t i = 0; *out && i < shape.count; i++) *out = t->dims[i] == shape.dims[i];
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_broadcasts_into(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *c = hyp_rw_type_arg(call, 0), *x = hyp_rw_type_arg(call, 1);
+    (void)diag;
+    *out = c && x && c->rank <= x->rank;
+    for (int32_t i = 0; *out && i < c->rank; i++)
+        *out = c->dims[i] == 1 || c->dims[i] == x->dims[x->rank - c->rank + i];
+    return HYP_OK;
+}
+
+/* A length check alone would mistake a column for a row where the matrix is square: the axes before the last one
+ * must be of size 1. */
+hyp_status hyp_rw_row_vector(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *b = hyp_rw_type_arg(call, 0), *y = hyp_rw_type_arg(call, 1);
+    (void)diag;
+    *out = b && y && y->rank >= 1 && b->rank <= y->rank;
+    for (int32_t i = 0; *out && i < b->rank; i++)
+        *out = b->dims[i] == 1 || (i == b->rank - 1 && b->dims[i] == y->dims[y->rank - 1]);
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_channel_vector(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *c = hyp_rw_type_arg(call, 0), *y = hyp_rw_type_arg(call, 1);
+    (void)diag;
+    *out = c && y && y->rank >= 2 && c->rank <= y->rank;
+    for (int32_t i = 0; *out && i < c->rank; i++)
+        *out = c->dims[i] == 1 || (i + y->rank - c->rank == 1 && c->dims[i] == y->dims[1]);
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_one_row(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *m = hyp_rw_type_arg(call, 0);
+    (void)diag;
+    *out = !m || m->rank < 2 || m->dims[m->rank - 2] == 1;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_one_matrix(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *w = hyp_rw_type_arg(call, 0), *x = hyp_rw_type_arg(call, 1);
+    (void)diag;
+    *out = w && x && w->rank > 2 && w->rank <= x->rank;
+    for (int32_t i = 0; *out && i < w->rank - 2; i++) *out = w->dims[i] == 1;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_keeps_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = hyp_rw_type_arg(call, 1);
+    hyp_attr shape;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    *out = x && x->rank >= 1 && shape.count >= 1 && shape.dims[shape.count - 1] == x->dims[x->rank - 1];
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_keeps_first(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = hyp_rw_type_arg(call, 1);
+    hyp_attr shape, axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_INT, &axis, diag));
+    *out = x && axis.i >= 0 && axis.i < x->rank && axis.i < shape.count;
+    for (int64_t i = 0; *out && i <= axis.i; i++) *out = shape.dims[i] == x->dims[i];
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_merges(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = hyp_rw_type_arg(call, 1);
+    hyp_attr shape, axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_INT, &axis, diag));
+    *out = x && axis.i >= 0 && axis.i < shape.count && shape.count + 1 == (uint32_t)x->rank;
+    for (uint32_t i = 0; *out && i < shape.count; i++) {
+        hyp_dim size = x->dims[i + (i > axis.i)];
+        if (i == axis.i) HYP_TRY(hyp_dim_mul(((hyp_rw *)call->user)->dims, size, x->dims[i + 1], &size, diag));
+        *out = shape.dims[i] == size;
+    }
+    return HYP_OK;
+}
+
+/* Equal sizes on the first `rank` axes of both. */
+static bool agree(const hyp_type *a, const hyp_type *b, int32_t rank)
+{
+    bool same = a && b && a->rank == b->rank;
+    for (int32_t i = 0; same && i < rank; i++) same = a->dims[i] == b->dims[i];
+    return same;
+}
+
+hyp_status hyp_rw_same_shape(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *a = hyp_rw_type_arg(call, 0), *b = hyp_rw_type_arg(call, 1);
+    (void)diag;
+    *out = a && agree(a, b, a->rank);
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_same_leading(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *a = hyp_rw_type_arg(call, 0), *b = hyp_rw_type_arg(call, 1);
+    (void)diag;
+    *out = a && agree(a, b, a->rank - 1);
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_tail_vector(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *g = hyp_rw_type_arg(call, 0), *x = hyp_rw_type_arg(call, 2);
+    hyp_attr axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &axis, diag));
+    *out = g && x && axis.i >= 0 && axis.i < x->rank && g->rank <= x->rank && g->rank >= x->rank - axis.i;
+    for (int32_t i = 0; *out && i < g->rank; i++) {
+        int32_t k = i + x->rank - g->rank; /* the axis of x */
+        *out = k < axis.i ? g->dims[i] == 1 : g->dims[i] == x->dims[k];
+    }
+    return HYP_OK;
+}
+
+/* ---- axes ------------------------------------------------------------------------------------------- */
+
+hyp_status hyp_rw_trailing_axes(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = hyp_rw_type_arg(call, 1);
+    hyp_attr axes;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &axes, diag));
+    *out = x && axes.count > 0 && axes.count <= (uint32_t)x->rank;
+    for (uint32_t i = 0; *out && i < axes.count; i++) *out = axes.dims[i] == x->rank - (hyp_dim)axes.count + i;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_starts_at(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr axes, axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &axes, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &axis, diag));
+    *out = axes.count > 0 && axes.dims[0] == axis.i;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = hyp_rw_type_arg(call, 1);
+    hyp_attr axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
+    *out = x && axis.i == x->rank - 1;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_without_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = hyp_rw_type_arg(call, 1);
+    hyp_attr axes;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &axes, diag));
+    *out = x != NULL;
+    for (uint32_t i = 0; *out && i < axes.count; i++) *out = axes.dims[i] >= 0 && axes.dims[i] < x->rank - 1;
+    return HYP_OK;
+}
+
+/* Whether a slice (starts sizes steps) of y takes everything of the last axis, or of all the others. */
+static hyp_status takes_all(const hyp_call *call, bool last_only, bool *out, hyp_diag *diag)
+{
+    const hyp_type *y = hyp_rw_type_arg(call, 3);
+    hyp_attr starts, sizes, steps;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &starts, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &sizes, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_DIMS, &steps, diag));
+    *out = y && y->rank > 0 && starts.count == (uint32_t)y->rank && sizes.count == starts.count &&
+           steps.count == starts.count;
+    for (int32_t i = 0; *out && i < y->rank; i++)
+        if ((i == y->rank - 1) == last_only)
+            *out = starts.dims[i] == 0 && sizes.dims[i] == y->dims[i] && steps.dims[i] == 1;
+    return HYP_OK;
+}
+hyp_status hyp_rw_whole_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return takes_all(call, true, out, diag);
+}
+hyp_status hyp_rw_only_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return takes_all(call, false, out, diag);
+}
+
+/* ---- lists and permutations ------------------------------------------------------------------------ */
+
+hyp_status hyp_rw_each_is(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr list, value;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &value, diag));
+    *out = true;
+    for (uint32_t i = 0; i < list.count; i++) *out = *out && list.dims[i] == value.i;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_count_is(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr list, value;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &value, diag));
+    *out = list.count == value.i;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_shorter(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr list, value;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_SYMS, &list, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &value, diag));
+    *out = list.count < value.i;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_at_most(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr a, b;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &a, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_FLOAT, &b, diag));
+    *out = a.f <= b.f;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_identity_perm(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr perm;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
+    *out = true;
+    for (uint32_t i = 0; i < perm.count; i++) *out = *out && perm.dims[i] == i;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_swaps_last(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_attr perm;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
+    uint32_t n = perm.count;
+    *out = n >= 2 && perm.dims[n - 1] == n - 2 && perm.dims[n - 2] == n - 1;
+    for (uint32_t i = 0; *out && i < n - 2; i++) *out = perm.dims[i] == i;
+    return HYP_OK;
+}
+
+hyp_status hyp_rw_moves_only_ones(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *x = hyp_rw_type_arg(call, 1);
+    hyp_attr perm;
+    hyp_dim last = -1;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
+    *out = x && (uint32_t)x->rank == perm.count;
+    for (uint32_t i = 0; *out && i < perm.count; i++) {
+        if (x->dims[perm.dims[i]] == 1) continue;
+        *out = perm.dims[i] > last;
+        last = perm.dims[i];
+    }
+    return HYP_OK;
+}
