@@ -176,7 +176,7 @@ static hyp_status emit_box(hyp_lowering *l, const hyp_node *node, const box *b, 
     hyp_dim strides[HYP_MAX_RANK], offset = 0;
     HYP_TRY(hyp_lower_strides(l, type.rank, type.dims, strides));
     memcpy(type.dims, b->dims, sizeof type.dims);
-    for (int32_t i = 0; i < type.rank; i++)
+    for (int32_t i = 0; i < type.rank && !is_x; i++) /* x is copied also where it is empty: some step is to write y */
         if (type.dims[i] == 0) return HYP_OK;
     HYP_TRY(copy_axes(l, &type, &axes));
     for (int32_t i = 0; i < type.rank; i++) {

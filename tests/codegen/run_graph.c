@@ -4,7 +4,8 @@
 
 hyp_status write_plan(const hyp_graph *g, const char *path, hyp_diag *diag)
 {
-    hyp_codegen_options options = {.target = hyp_target_find("cpu"), .producer = "test", .model_name = g->name, .model_hash = 1};
+    hyp_codegen_options options = {
+        .target = hyp_target_find("cpu"), .producer = "test", .model_name = g->name, .model_hash = 1};
     hyp_lowered lowered;
     HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
     hyp_status status = hyp_codegen_write(&lowered, path, NULL, NULL, NULL, diag);
@@ -31,18 +32,50 @@ hyp_status run_plan(const char *path, hyp_device_kind device, const hyp_tensor *
     return status;
 }
 
-hyp_status run_interpreter(const hyp_graph *g, hyp_eval_mode mode, const hyp_tensor *inputs, hyp_eval_tensor *results,
-                           hyp_diag *diag)
+static hyp_status interpret(const hyp_graph *g, hyp_eval_mode mode, const hyp_tensor *inputs, hyp_eval_tensor *results,
+                            hyp_eval_tensor *tolerances, hyp_diag *diag)
 {
+    const hyp_expect_options options = {.any_nan = true, .any_inf = true};
     size_t count = g->inputs.len;
     hyp_eval_tensor *loaded = hyp_calloc(count, sizeof *loaded);
     if (!loaded) return hyp_fail_memory(diag, count * sizeof *loaded);
     hyp_status status = HYP_OK;
     for (size_t i = 0; i < count && status == HYP_OK; i++) status = hyp_eval_tensor_load(&loaded[i], &inputs[i], diag);
-    if (status == HYP_OK) status = hyp_graph_eval(g, mode, loaded, count, results, diag);
+    if (status == HYP_OK && tolerances)
+        status = hyp_graph_expect(g, loaded, count, &options, results, tolerances, diag);
+    else if (status == HYP_OK)
+        status = hyp_graph_eval(g, mode, loaded, count, results, diag);
     for (size_t i = 0; i < count; i++) hyp_eval_tensor_dispose(&loaded[i]);
     hyp_free(loaded);
     return status;
+}
+
+hyp_status run_interpreter(const hyp_graph *g, hyp_eval_mode mode, const hyp_tensor *inputs, hyp_eval_tensor *results,
+                           hyp_diag *diag)
+{
+    return interpret(g, mode, inputs, results, NULL, diag);
+}
+
+hyp_status run_expecting(const hyp_graph *g, const hyp_tensor *inputs, hyp_eval_tensor *results,
+                         hyp_eval_tensor *tolerances, hyp_diag *diag)
+{
+    return interpret(g, HYP_EVAL_NATIVE, inputs, results, tolerances, diag);
+}
+
+bool results_expected(const hyp_tensor *got, const hyp_eval_tensor *want, const hyp_eval_tensor *tolerance,
+                      hyp_diag *diag)
+{
+    const uint64_t least = 1; /* the smallest number of the type, of which sums near it may be some off */
+    double unit = got->dtype == HYP_F16 ? 0x1p-10 : got->dtype == HYP_BF16 ? 0x1p-7 : 0; /* neighbours, relative */
+    double slack = want->f ? 64 * hyp_load_f64(got->dtype, &least, 0) : 0;
+    for (size_t i = 0; i < want->count; i++) {
+        double g = hyp_load_f64(got->dtype, got->data, i), w = want->f ? want->f[i] : (double)want->i[i];
+        double most = tolerance->f[i] + slack + (tolerance->f[i] > 0 ? unit * fabs(w) : 0);
+        if (isinf(tolerance->f[i]) || (isnan(g) && isnan(w)) || g == w || fabs(g - w) <= most) continue;
+        hyp_fail(diag, HYP_ERR_MISMATCH, "element %zu is %.9g, wanted %.9g within %.3g", i, g, w, tolerance->f[i]);
+        return false;
+    }
+    return true;
 }
 
 static bool elements_agree(double got, double want, double tolerance, bool nan_is_free)

@@ -17,6 +17,13 @@ hyp_status run_plan(const char *path, hyp_device_kind device, const hyp_tensor *
 hyp_status run_interpreter(const hyp_graph *g, hyp_eval_mode mode, const hyp_tensor *inputs, hyp_eval_tensor *results,
                            hyp_diag *diag);
 
+/* The same natively, with what an implementation may be off by: hyp_graph_expect. Both arrays are of the outputs. */
+hyp_status run_expecting(const hyp_graph *g, const hyp_tensor *inputs, hyp_eval_tensor *results,
+                         hyp_eval_tensor *tolerances, hyp_diag *diag);
+/* True when every element is within its tolerance. */
+bool results_expected(const hyp_tensor *got, const hyp_eval_tensor *want, const hyp_eval_tensor *tolerance,
+                      hyp_diag *diag);
+
 /* True when shapes agree and every element is within tolerance * (1 + |want|); integers must be equal. Infinities
  * agree with themselves, NaN with itself or, when `nan_is_free`, with anything: libraries fuse relu into products in
  * ways that lose it. Writes what differs to diag. */

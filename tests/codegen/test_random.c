@@ -1,4 +1,5 @@
 /* Random graphs over all operators: what the plan computes is what the interpreter computes. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 #include "run_graph.h"
 #include "support/random_graph.h"
+#include "support/values.h"
 
 enum { MAX_EDGES = 128 };
 
@@ -130,6 +132,76 @@ static void plans_compute_what_the_interpreter_computes(void **state)
             fail_msg("%s was never drawn", hyp_op_get((hyp_op)op)->name);
 }
 
+/* Numbers over the whole range of the type, infinities and NaN among them, instead of tame ones; of finite ones the
+ * upper few powers of two stay away, from where it hangs on the order of a sum whether it overflows. */
+static void draw_wide(hyp_tensor *t, hyp_random *r)
+{
+    double most = t->dtype == HYP_F16 ? 0x1p8 : t->dtype == HYP_F64 ? 0x1p1000 : 0x1p100;
+    hyp_mood mood = hyp_test_mood(HYP_MOOD_COUNT, (uint64_t)hyp_random_int(r, 0, INT64_MAX - 1));
+    for (size_t i = 0; hyp_dtype_is_float(t->dtype) && i < t->bytes / hyp_dtype_size(t->dtype); i++) {
+        double v = hyp_test_value(t->dtype, mood, (uint64_t)hyp_random_int(r, 0, INT64_MAX - 1));
+        if (isfinite(v) && fabs(v) > most) v = copysign(1, v);
+        hyp_store_f64(t->dtype, t->data, i, v);
+    }
+}
+
+static size_t compare_wide(const hyp_graph *g, const char *path, uint64_t seed, const int64_t *symbols)
+{
+    static const hyp_device_kind devices[] = {HYP_DEVICE_REFERENCE, HYP_DEVICE_CPU};
+    hyp_diag diag = {0};
+    hyp_tensor inputs[MAX_EDGES] = {{0}};
+    hyp_eval_tensor results[MAX_EDGES] = {{0}}, tolerances[MAX_EDGES] = {{0}};
+    hyp_random random = {seed + 78};
+    size_t known = 0, in = g->inputs.len, out = g->outputs.len;
+    assert_true(in <= MAX_EDGES && out <= MAX_EDGES);
+    for (size_t i = 0; i < in; i++) {
+        if (hyp_random_input(g, i, symbols, &random, &inputs[i], &diag) != HYP_OK) show(g, seed, "input", &diag);
+        draw_wide(&inputs[i], &random);
+    }
+    if (run_expecting(g, inputs, results, tolerances, &diag) != HYP_OK) show(g, seed, "interpreter", &diag);
+    for (size_t d = 0; d < 2; d++) {
+        hyp_tensor outputs[MAX_EDGES] = {{0}};
+        if (run_plan(path, devices[d], inputs, in, results, outputs, out, &diag) != HYP_OK)
+            show(g, seed, "plan", &diag);
+        for (size_t i = 0; i < out; i++) {
+            if (!results_expected(&outputs[i], &results[i], &tolerances[i], &diag)) {
+                hyp_diag_prefix(&diag, "%s", g->outputs.data[i].name);
+                show(g, seed, d ? "wide values on the CPU backend" : "wide values on the reference backend", &diag);
+            }
+            hyp_free(outputs[i].data);
+        }
+    }
+    for (size_t i = 0; i < out; i++) {
+        for (size_t k = 0; k < tolerances[i].count; k++) known += tolerances[i].f[k] < INFINITY;
+        hyp_eval_tensor_dispose(&results[i]);
+        hyp_eval_tensor_dispose(&tolerances[i]);
+    }
+    for (size_t i = 0; i < in; i++) hyp_free(inputs[i].data);
+    return known;
+}
+
+static void plans_compute_what_is_expected_of_any_values(void **state)
+{
+    const scratch_files *files = *state;
+    size_t known = 0;
+    for (uint64_t i = 0; i <= 400; i++) {
+        const uint64_t seed = i > 0 ? 1000 + i : 3216; /* a pad of an empty tensor that stays empty */
+        hyp_random_graph_options options = options_of(seed);
+        hyp_diag diag = {0};
+        hyp_dims *dims;
+        hyp_graph g;
+        int64_t symbols[8];
+        assert_int_equal(hyp_dims_create(&dims, &diag), HYP_OK);
+        assert_int_equal(hyp_random_graph(&options, dims, &g, NULL, &diag), HYP_OK);
+        if (write_plan(&g, files->first, &diag) != HYP_OK) show(&g, seed, "lower", &diag);
+        hyp_random_bind(dims, 3, 2, symbols);
+        known += compare_wide(&g, files->first, seed, symbols);
+        hyp_graph_dispose(&g);
+        hyp_dims_destroy(dims);
+    }
+    assert_true(known > 4000); /* elements of which something is known */
+}
+
 static void read_all(const char *path, uint8_t **out, size_t *size)
 {
     hyp_mapping map;
@@ -193,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plans_compute_what_the_interpreter_computes, setup, teardown),
+        cmocka_unit_test_setup_teardown(plans_compute_what_is_expected_of_any_values, setup, teardown),
         cmocka_unit_test_setup_teardown(the_same_graph_gives_the_same_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_demoted_graph_stays_near_the_original, setup, teardown),
     };
