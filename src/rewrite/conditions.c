@@ -52,32 +52,6 @@ static hyp_status is_same(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* A constant that the model has, or a view or transposition of one: not one that a rule computes from others. */
-static hyp_status is_stored(const hyp_call *call, bool *out, hyp_diag *diag)
-{
-    hyp_rw *rw = call->user;
-    hyp_class_id c = call->args[0];
-    *out = false;
-    if (fact(call, 0)->kind != HYP_RW_TENSOR || !fact(call, 0)->constant) return HYP_OK;
-    for (int depth = 0; depth < 4; depth++) { /* more views in a row are none after the clean-up */
-        hyp_rw_shape shape;
-        hyp_rw_node n;
-        uint32_t ignored;
-        size_t count;
-        hyp_class_id through = HYP_NONE;
-        const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, c, &count);
-        for (size_t i = 0; i < count; i++) {
-            HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
-            if (shape == HYP_RW_IS_LEAF) *out = true;
-            if (shape == HYP_RW_IS_OP && through == HYP_NONE && (n.op == HYP_OP_transpose || n.op == HYP_OP_reshape))
-                through = hyp_egraph_find(rw->eg, n.inputs[0]);
-        }
-        if (*out || through == HYP_NONE) return HYP_OK;
-        c = through;
-    }
-    return HYP_OK;
-}
-
 /* A linear whose weight and bias are constants: it takes in what is done to its result. */
 static hyp_status is_constant_linear(const hyp_call *call, bool *out, hyp_diag *diag)
 {
@@ -294,10 +268,16 @@ static hyp_status widens(const hyp_call *call, bool *out, hyp_diag *diag)
 
 static const hyp_rw_callback table[] = {
     {"const", 1, is_const, NULL, "(const x): x depends on constants alone", false},
-    {"stored", 1, is_stored, NULL,
+    {"stored", 1, hyp_rw_is_stored, NULL,
      "(stored w): a constant of the model, perhaps transposed: not one that a rule computes", true},
     {"constant-linear", 1, is_constant_linear, NULL,
      "(constant-linear x): a linear computes x, whose weight and bias are constants", false},
+    {"gathers-right", 3, hyp_rw_gathers_right, NULL,
+     "(gathers-right a b c): (a b) c may become a (b c): of constants, c is a stored one if b is one, and b is no value "
+     "multiplied from the left if a and c are",
+     true},
+    {"gathers-left", 3, hyp_rw_gathers_left, NULL, "(gathers-left a b c): a (b c) may become (a b) c, the other way round",
+     true},
     {"given", 1, is_given, NULL, "(given x): an input of the model", false},
     {"before", 2, is_before, NULL, "(before a b): one of (before a b), (before b a) and (same a b) holds", true},
     {"present", 1, is_present, NULL, "(present x): an optional input is there", true},

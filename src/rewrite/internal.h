@@ -4,7 +4,7 @@
  *   encode.c      graph --> e-graph, constants shared
  *   facts.c       the analysis: types, contents, constants of every class
  *   range.c       how large elements are, asked by conditions
- *   conditions.c, conditions_range.c  what rules may ask; functions.c: what they may compute
+ *   conditions.c, conditions_range.c, conditions_product.c  what rules may ask; functions.c: what they may compute
  *   constants.c   which e-nodes compute the constants; extract.c: which e-nodes to take
  *   decode.c      extraction --> graph, provenance
  *   trace.c       one application as text and cost, for dumps
@@ -231,6 +231,10 @@ hyp_status hyp_rw_shorter(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_identity_perm(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_swaps_last(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_moves_only_ones(const hyp_call *call, bool *out, hyp_diag *diag);
+/* Those of conditions_product.c. */
+hyp_status hyp_rw_is_stored(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_gathers_right(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_gathers_left(const hyp_call *call, bool *out, hyp_diag *diag);
 
 /* The type of an argument, NULL when it is no tensor: most conditions are about one. */
 const hyp_type *hyp_rw_type_arg(const hyp_call *call, size_t i);

@@ -130,6 +130,84 @@ static void long_chains_of_products_end(void **state)
     hyp_strbuf_dispose(&sb);
 }
 
+/* `count` times `step`, in which W, V and B stand for constants of that step and h for the value before it. */
+static void repeat(hyp_strbuf *sb, const char *step, int count)
+{
+    hyp_strbuf_puts(sb, "(input x f32 8 8)");
+    for (int i = 0; i < count; i++)
+        hyp_strbuf_printf(sb, "(const w%d f32 8 8) (const v%d f32 8 8) (const b%d f32 8)", i, i, i);
+    hyp_strbuf_puts(sb, "(let h x)");
+    for (int i = 0; i < count; i++) {
+        hyp_strbuf_puts(sb, "(let h ");
+        for (const char *c = step; *c; c++) {
+            if (*c == 'W' || *c == 'V' || *c == 'B')
+                hyp_strbuf_printf(sb, "%c%d", *c + 'a' - 'A', i);
+            else
+                hyp_strbuf_printf(sb, "%c", *c);
+        }
+        hyp_strbuf_puts(sb, ")");
+    }
+    hyp_strbuf_puts(sb, "(out h)");
+}
+
+/* A constant that goes from one side of a value to the other, and one that has two ways to go, make forms without end,
+ * or 2^n of them. */
+static void chains_of_all_kinds_end(void **state)
+{
+    (void)state;
+    enum { STEPS = 20 };
+    static const char *const steps[] = {
+        "(transpose :perm (1 0) (matmul h W))",
+        "(transpose :perm (1 0) (add (matmul h W) B))",
+        "(add (transpose :perm (1 0) (matmul h W)) B)",
+        "(relu (transpose :perm (1 0) (matmul h W)))",
+        "(transpose :perm (1 0) (reshape :shape (8 8) (reshape :shape (4 16) (matmul h W))))",
+        "(transpose :perm (1 0) (reshape :shape (8 8) (matmul (reshape :shape (2 4 8) (matmul h W)) V)))",
+        "(matmul V (matmul h W))",
+        "(matmul (matmul V h) W)",
+        "(matmul V (relu (matmul h W)))",
+        "(matmul h W)",
+        "(add (matmul h W) B)",
+        "(relu (add (matmul h W) (matmul h V)))",
+        "(relu (add (add (matmul h W) B) (matmul h V)))",
+        "(add h (matmul (matmul h W) V))",
+        "(add h (matmul (relu (matmul h W)) V))",
+        "(add h B)",
+        "(mul h B)",
+        "(mul (add h B) B)",
+        "(sub (div h B) B)",
+        "(add (transpose :perm (1 0) h) B)",
+        "(neg (add h B))",
+        "(concat :axis 1 (slice :starts (0 4) :sizes (8 4) :steps (1 1) h) (slice :starts (0 0) :sizes (8 4) :steps (1 "
+        "1) h))",
+        "(matmul (exp h) W)",
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        hyp_strbuf sb = {0};
+        fixture f;
+        repeat(&sb, steps[i], STEPS);
+        begin(&f, hyp_strbuf_text(&sb));
+        run(&f);
+        assert_ends(&f, steps[i], 3 * STEPS, 200 * STEPS);
+        end(&f);
+        hyp_strbuf_dispose(&sb);
+    }
+}
+
+/* The constants of both sides are one each in the end. */
+static void products_and_transpositions_in_a_row_become_two(void **state)
+{
+    (void)state;
+    hyp_strbuf sb = {0};
+    fixture f;
+    repeat(&sb, "(transpose :perm (1 0) (matmul h W))", 10);
+    begin(&f, hyp_strbuf_text(&sb));
+    run(&f);
+    assert_true(count_running(&f) <= 2);
+    end(&f);
+    hyp_strbuf_dispose(&sb);
+}
+
 /* ---- the rules themselves ---------------------------------------------------------------------------- */
 
 /* Rules of normalize that make a class. docs/rules.md says why none of them is fed by one of them. */
@@ -237,6 +315,8 @@ int main(void)
         cmocka_unit_test(what_does_nothing_ends),
         cmocka_unit_test(sums_behind_layers_end),
         cmocka_unit_test(long_chains_of_products_end),
+        cmocka_unit_test(chains_of_all_kinds_end),
+        cmocka_unit_test(products_and_transpositions_in_a_row_become_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
