@@ -3,8 +3,10 @@
  *
  * A function of one floating-point value a, with numbers p and q of its own, is a row
  *
- *     X(op, "name", OP, number, act, weight, kind, expression)
- *       |   |       |   |       |    |       |     its value, in the arithmetic of whoever includes this
+ *     X(op, "name", OP, number, act, weight, kind, "Onnx", since, expression)
+ *       |   |       |   |       |    |       |     |       |      its value, in the arithmetic of whoever includes this
+ *       |   |       |   |       |    |       |     |       the opset from which on that is so, 0 where an importer of its own is wanted
+ *       |   |       |   |       |    |       |     what ONNX calls it
  *       |   |       |   |       |    |       V: there is a form for vectors; I: an instruction of processors;
  *       |   |       |   |       |    |         L: a function of a library, rare and long
  *       |   |       |   |       |    how much it takes where simple arithmetic is 1
@@ -23,38 +25,38 @@
 /* clang-format off */
 /* By `act`, of which none is left out. */
 #define HYP_ACTIVATIONS(X) \
-    X(relu, "relu", RELU, 10, 1, 1, V, OWN(relu)(a)) \
-    X(gelu, "gelu", GELU, 14, 2, 10, V, NUM(0.5) * a * (NUM(1.0) + LIB(erf)(a * NUM(0.70710678118654752440)))) \
-    X(gelu_tanh, "gelu-tanh", GELU_TANH, 15, 3, 10, V, \
+    X(relu, "relu", RELU, 10, 1, 1, V, "Relu", 7, OWN(relu)(a)) \
+    X(gelu, "gelu", GELU, 14, 2, 10, V, "", 0, NUM(0.5) * a * (NUM(1.0) + LIB(erf)(a * NUM(0.70710678118654752440)))) \
+    X(gelu_tanh, "gelu-tanh", GELU_TANH, 15, 3, 10, V, "", 0, \
       NUM(0.5) * a * (NUM(1.0) + LIB(tanh)(NUM(0.79788456080286535588) * (a + NUM(0.044715) * a * a * a)))) \
-    X(sigmoid, "sigmoid", SIGMOID, 12, 4, 6, V, OWN(sigmoid)(a)) \
-    X(tanh, "tanh", TANH, 13, 5, 6, V, LIB(tanh)(a)) \
-    X(silu, "silu", SILU, 44, 6, 6, V, a * OWN(sigmoid)(a)) \
-    X(quick_gelu, "quick-gelu", QUICK_GELU, 45, 7, 6, V, a * OWN(sigmoid)(NUM(1.702) * a)) \
-    X(hard_swish, "hard-swish", HARD_SWISH, 46, 8, 3, V, a * OWN(at_most)(OWN(relu)(a * NUM(1.0 / 6) + NUM(0.5)), NUM(1.0))) \
-    X(mish, "mish", MISH, 47, 9, 10, V, a * LIB(tanh)(OWN(softplus)(a)))
+    X(sigmoid, "sigmoid", SIGMOID, 12, 4, 6, V, "Sigmoid", 7, OWN(sigmoid)(a)) \
+    X(tanh, "tanh", TANH, 13, 5, 6, V, "Tanh", 7, LIB(tanh)(a)) \
+    X(silu, "silu", SILU, 44, 6, 6, V, "", 0, a * OWN(sigmoid)(a)) \
+    X(quick_gelu, "quick-gelu", QUICK_GELU, 45, 7, 6, V, "", 0, a * OWN(sigmoid)(NUM(1.702) * a)) \
+    X(hard_swish, "hard-swish", HARD_SWISH, 46, 8, 3, V, "", 0, a * OWN(at_most)(OWN(relu)(a * NUM(1.0 / 6) + NUM(0.5)), NUM(1.0))) \
+    X(mish, "mish", MISH, 47, 9, 10, V, "", 0, a * LIB(tanh)(OWN(softplus)(a)))
 #define HYP_FUNCTIONS(X) \
-    X(erf, "erf", ERF, 16, 0, 10, V, LIB(erf)(a)) \
-    X(exp, "exp", EXP, 17, 0, 6, V, LIB(exp)(a)) \
-    X(log, "log", LOG, 22, 0, 6, V, LIB(log)(a)) \
-    X(softplus, "softplus", SOFTPLUS, 40, 0, 10, V, OWN(softplus)(a)) \
-    X(leaky_relu, "leaky-relu", LEAKY_RELU, 11, 0, 1, V, OWN(leaky_relu)(a, p)) \
-    X(elu, "elu", ELU, 41, 0, 6, V, OWN(elu)(a, p, q)) \
-    X(sqrt, "sqrt", SQRT, 18, 0, 3, I, LIB(sqrt)(a)) \
-    X(ceil, "ceil", CEIL, 26, 0, 1, I, LIB(ceil)(a)) \
-    X(floor, "floor", FLOOR, 27, 0, 1, I, LIB(floor)(a)) \
-    X(round, "round", ROUND, 28, 0, 1, I, LIB(rint)(a)) \
-    X(sin, "sin", SIN, 29, 0, 20, L, LIB(sin)(a)) \
-    X(cos, "cos", COS, 30, 0, 20, L, LIB(cos)(a)) \
-    X(tan, "tan", TAN, 31, 0, 20, L, LIB(tan)(a)) \
-    X(asin, "asin", ASIN, 32, 0, 20, L, LIB(asin)(a)) \
-    X(acos, "acos", ACOS, 33, 0, 20, L, LIB(acos)(a)) \
-    X(atan, "atan", ATAN, 34, 0, 20, L, LIB(atan)(a)) \
-    X(sinh, "sinh", SINH, 35, 0, 20, L, LIB(sinh)(a)) \
-    X(cosh, "cosh", COSH, 36, 0, 20, L, LIB(cosh)(a)) \
-    X(asinh, "asinh", ASINH, 37, 0, 20, L, LIB(asinh)(a)) \
-    X(acosh, "acosh", ACOSH, 38, 0, 20, L, LIB(acosh)(a)) \
-    X(atanh, "atanh", ATANH, 39, 0, 20, L, LIB(atanh)(a))
+    X(erf, "erf", ERF, 16, 0, 10, V, "Erf", 9, LIB(erf)(a)) \
+    X(exp, "exp", EXP, 17, 0, 6, V, "Exp", 7, LIB(exp)(a)) \
+    X(log, "log", LOG, 22, 0, 6, V, "Log", 7, LIB(log)(a)) \
+    X(softplus, "softplus", SOFTPLUS, 40, 0, 10, V, "Softplus", 7, OWN(softplus)(a)) \
+    X(leaky_relu, "leaky-relu", LEAKY_RELU, 11, 0, 1, V, "", 0, OWN(leaky_relu)(a, p)) \
+    X(elu, "elu", ELU, 41, 0, 6, V, "", 0, OWN(elu)(a, p, q)) \
+    X(sqrt, "sqrt", SQRT, 18, 0, 3, I, "Sqrt", 7, LIB(sqrt)(a)) \
+    X(ceil, "ceil", CEIL, 26, 0, 1, I, "Ceil", 7, LIB(ceil)(a)) \
+    X(floor, "floor", FLOOR, 27, 0, 1, I, "Floor", 7, LIB(floor)(a)) \
+    X(round, "round", ROUND, 28, 0, 1, I, "Round", 11, LIB(rint)(a)) \
+    X(sin, "sin", SIN, 29, 0, 20, L, "Sin", 7, LIB(sin)(a)) \
+    X(cos, "cos", COS, 30, 0, 20, L, "Cos", 7, LIB(cos)(a)) \
+    X(tan, "tan", TAN, 31, 0, 20, L, "Tan", 7, LIB(tan)(a)) \
+    X(asin, "asin", ASIN, 32, 0, 20, L, "Asin", 7, LIB(asin)(a)) \
+    X(acos, "acos", ACOS, 33, 0, 20, L, "Acos", 7, LIB(acos)(a)) \
+    X(atan, "atan", ATAN, 34, 0, 20, L, "Atan", 7, LIB(atan)(a)) \
+    X(sinh, "sinh", SINH, 35, 0, 20, L, "Sinh", 9, LIB(sinh)(a)) \
+    X(cosh, "cosh", COSH, 36, 0, 20, L, "Cosh", 9, LIB(cosh)(a)) \
+    X(asinh, "asinh", ASINH, 37, 0, 20, L, "Asinh", 9, LIB(asinh)(a)) \
+    X(acosh, "acosh", ACOSH, 38, 0, 20, L, "Acosh", 9, LIB(acosh)(a)) \
+    X(atanh, "atanh", ATANH, 39, 0, 20, L, "Atanh", 9, LIB(atanh)(a))
 /* What integers have as well, or several operands: X(op, OP, number, operands, weight). Backends compute them by
  * themselves, each in its way. */
 #define HYP_PLAIN_OPS(X) \

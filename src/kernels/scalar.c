@@ -26,7 +26,7 @@ static double elu(double x, double alpha, double gamma) { return gamma * (x > 0 
 double hyp_function_f64(int op, double a, double p, double q)
 {
     switch (op) {
-#define X(op, name, OP, number, act, weight, kind, ...)                                                                \
+#define X(op, name, OP, number, act, weight, kind, onnx, since, ...)                                                   \
     case HYP_PW_##OP: return __VA_ARGS__;
         HYP_ACTIVATIONS(X)
         HYP_FUNCTIONS(X)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/elementwise.h"
 #include "onnx/import.h"
 #include "onnx/tensor.h"
 
@@ -330,15 +331,13 @@ static hyp_status import_cast_like(hyp_onnx_node *n) { return emit_conversion(n,
 #define FOLD hyp_onnx_import_fold
 
 static const hyp_onnx_operator rows[] = {
+    /* those without a name, "", are imported below */
+#define X(op, name, OP, number, act, weight, kind, onnx, since, ...) {onnx, since, 1, 1, 1, "", SAME, HYP_OP_##op},
+    HYP_ACTIVATIONS(X) HYP_FUNCTIONS(X)
+#undef X
     {"Abs", 7, 1, 1, 1, "", SAME, HYP_OP_abs},
-    {"Acos", 7, 1, 1, 1, "", SAME, HYP_OP_acos},
-    {"Acosh", 9, 1, 1, 1, "", SAME, HYP_OP_acosh},
     {"Add", 7, 2, 2, 1, "", SAME, HYP_OP_add},
     {"And", 7, 2, 2, 1, "", SAME, HYP_OP_and},
-    {"Asin", 7, 1, 1, 1, "", SAME, HYP_OP_asin},
-    {"Asinh", 9, 1, 1, 1, "", SAME, HYP_OP_asinh},
-    {"Atan", 7, 1, 1, 1, "", SAME, HYP_OP_atan},
-    {"Atanh", 9, 1, 1, 1, "", SAME, HYP_OP_atanh},
     {"BitShift", 11, 2, 2, 1, "direction ", import_bit_shift, HYP_OP_shift_left},
     {"BitwiseAnd", 18, 2, 2, 1, "", SAME, HYP_OP_and},
     {"BitwiseNot", 18, 1, 1, 1, "", SAME, HYP_OP_not},
@@ -346,17 +345,11 @@ static const hyp_onnx_operator rows[] = {
     {"BitwiseXor", 18, 2, 2, 1, "", SAME, HYP_OP_xor},
     {"Cast", 7, 1, 1, 1, "to saturate round_mode ", import_cast, HYP_OP_cast},
     {"CastLike", 15, 2, 2, 1, "saturate round_mode ", import_cast_like, HYP_OP_cast},
-    {"Ceil", 7, 1, 1, 1, "", SAME, HYP_OP_ceil},
     {"Celu", 12, 1, 1, 1, "alpha ", import_celu, HYP_OP_elu},
     {"Clip", 7, 1, 3, 1, "min max ", import_clip, HYP_OP_clip},
-    {"Cos", 7, 1, 1, 1, "", SAME, HYP_OP_cos},
-    {"Cosh", 9, 1, 1, 1, "", SAME, HYP_OP_cosh},
     {"Div", 7, 2, 2, 1, "", SAME, HYP_OP_div},
     {"Elu", 7, 1, 1, 1, "alpha ", import_elu, HYP_OP_elu},
     {"Equal", 7, 2, 2, 1, "", SAME, HYP_OP_equal},
-    {"Erf", 9, 1, 1, 1, "", SAME, HYP_OP_erf},
-    {"Exp", 7, 1, 1, 1, "", SAME, HYP_OP_exp},
-    {"Floor", 7, 1, 1, 1, "", SAME, HYP_OP_floor},
     {"Gelu", 20, 1, 1, 1, "approximate ", import_gelu, HYP_OP_gelu},
     {"Greater", 7, 2, 2, 1, "", import_swapped, HYP_OP_less},
     {"GreaterOrEqual", 12, 2, 2, 1, "", import_swapped, HYP_OP_less_equal},
@@ -367,7 +360,6 @@ static const hyp_onnx_operator rows[] = {
     {"LeakyRelu", 7, 1, 1, 1, "alpha ", import_leaky_relu, HYP_OP_leaky_relu},
     {"Less", 7, 2, 2, 1, "", SAME, HYP_OP_less},
     {"LessOrEqual", 12, 2, 2, 1, "", SAME, HYP_OP_less_equal},
-    {"Log", 7, 1, 1, 1, "", SAME, HYP_OP_log},
     {"Max", 7, 1, HYP_ONNX_ANY, 1, "", FOLD, HYP_OP_max},
     {"Mean", 7, 1, HYP_ONNX_ANY, 1, "", import_mean, HYP_OP_add},
     {"Min", 7, 1, HYP_ONNX_ANY, 1, "", FOLD, HYP_OP_min},
@@ -380,23 +372,14 @@ static const hyp_onnx_operator rows[] = {
     {"PRelu", 7, 2, 2, 1, "", import_prelu, HYP_OP_where},
     {"Pow", 7, 2, 2, 1, "", SAME, HYP_OP_pow},
     {"Reciprocal", 7, 1, 1, 1, "", import_reciprocal, HYP_OP_div},
-    {"Relu", 7, 1, 1, 1, "", SAME, HYP_OP_relu},
-    {"Round", 11, 1, 1, 1, "", SAME, HYP_OP_round},
     {"Selu", 7, 1, 1, 1, "alpha gamma ", import_elu, HYP_OP_elu},
     {"Shrink", 9, 1, 1, 1, "bias lambd ", import_shrink, HYP_OP_where},
-    {"Sigmoid", 7, 1, 1, 1, "", SAME, HYP_OP_sigmoid},
     {"Sign", 9, 1, 1, 1, "", SAME, HYP_OP_sign},
-    {"Sin", 7, 1, 1, 1, "", SAME, HYP_OP_sin},
-    {"Sinh", 9, 1, 1, 1, "", SAME, HYP_OP_sinh},
-    {"Softplus", 7, 1, 1, 1, "", SAME, HYP_OP_softplus},
     {"Softsign", 7, 1, 1, 1, "", import_softsign, HYP_OP_div},
-    {"Sqrt", 7, 1, 1, 1, "", SAME, HYP_OP_sqrt},
     {"Sub", 7, 2, 2, 1, "", SAME, HYP_OP_sub},
     {"Sum", 7, 1, HYP_ONNX_ANY, 1, "", FOLD, HYP_OP_add},
     {"SwiGLU", 28, 2, 2, 1, "alpha ", import_swish, HYP_OP_mul},
     {"Swish", 24, 1, 1, 1, "alpha ", import_swish, HYP_OP_mul},
-    {"Tan", 7, 1, 1, 1, "", SAME, HYP_OP_tan},
-    {"Tanh", 7, 1, 1, 1, "", SAME, HYP_OP_tanh},
     {"ThresholdedRelu", 10, 1, 1, 1, "alpha ", import_thresholded_relu, HYP_OP_where},
     {"Where", 9, 3, 3, 1, "", SAME, HYP_OP_where},
     {"Xor", 7, 2, 2, 1, "", SAME, HYP_OP_xor},

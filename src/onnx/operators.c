@@ -23,7 +23,7 @@ static bool is_onnx_domain(const char *domain) { return !*domain || strcmp(domai
 static bool is_called(const hyp_onnx_operator *row, const char *domain, const char *op_type)
 {
     size_t len = is_onnx_domain(domain) ? 0 : strlen(domain);
-    if (len == 0) return strcmp(row->name, op_type) == 0;
+    if (len == 0) return *op_type && strcmp(row->name, op_type) == 0; /* some rows have no name */
     return strncmp(row->name, domain, len) == 0 && strncmp(row->name + len, "::", 2) == 0 &&
            strcmp(row->name + len + 2, op_type) == 0;
 }

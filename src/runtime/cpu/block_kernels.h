@@ -132,7 +132,7 @@ static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, flo
     case HYP_PLAN__POINTWISE__OP__CONST: EACH(splat(p));
     case HYP_PLAN__POINTWISE__OP__CAST: EACH(a);
     case HYP_PLAN__POINTWISE__OP__POW: block_pow(out, x, n); break;
-#define X(op, name, OP, number, act, weight, kind, ...) CASE_##kind(OP, (__VA_ARGS__))
+#define X(op, name, OP, number, act, weight, kind, onnx, since, ...) CASE_##kind(OP, (__VA_ARGS__))
 #define NUM(number) ((float)(number))
 #define CASE_L(OP, expression)
 #define CASE_V(OP, expression)                                                                                         \

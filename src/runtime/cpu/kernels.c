@@ -72,7 +72,7 @@ HypPlan__Pointwise__Op hyp_block_op_of_act(HypPlan__Act act)
 static float function_of(HypPlan__Pointwise__Op op, float a)
 {
 #define LIB(function) function##f
-#define X(op, name, OP, number, act, weight, kind, ...) CASE_##kind(OP, (__VA_ARGS__))
+#define X(op, name, OP, number, act, weight, kind, onnx, since, ...) CASE_##kind(OP, (__VA_ARGS__))
 #define CASE_V(OP, expression)
 #define CASE_I(OP, expression)
 #define CASE_L(OP, expression)                                                                                         \

@@ -207,7 +207,7 @@ __device__ __noinline__ double trigonometric(uint32_t op, double v)
 #define CASE_V(OP, expression)
 #define CASE_I(OP, expression)
 #define CASE_L(OP, expression) +1
-#define X(op, name, OP, number, act, weight, kind, ...) CASE_##kind(OP, )
+#define X(op, name, OP, number, act, weight, kind, onnx, since, ...) CASE_##kind(OP, )
 static_assert(HYP_FUNCTIONS(X) == 11, "trigonometric() has every rare function");
 #undef X
 #undef CASE_V
@@ -222,7 +222,7 @@ template <typename C> __device__ HYP_CUDA_LONG C transcendental(uint32_t op, C a
     case HYP_PW_##OP: return expression;
 #define CASE_I(OP, expression) CASE_V(OP, expression)
 #define CASE_L(OP, expression)
-#define X(op, name, OP, number, act, weight, kind, ...) CASE_##kind(OP, (__VA_ARGS__))
+#define X(op, name, OP, number, act, weight, kind, onnx, since, ...) CASE_##kind(OP, (__VA_ARGS__))
         HYP_ACTIVATIONS(X)
         HYP_FUNCTIONS(X)
 #undef X

@@ -214,7 +214,7 @@ static bool needs_double(const hyp_cuda_pw_step *s)
 #define RARE_V(OP)
 #define RARE_I(OP)
 #define RARE_L(OP) case HYP_PW_##OP:
-#define X(op, name, OP, number, act, weight, kind, ...) RARE_##kind(OP)
+#define X(op, name, OP, number, act, weight, kind, onnx, since, ...) RARE_##kind(OP)
             HYP_FUNCTIONS(X)
 #undef X
         case HYP_PW_MOD:

@@ -400,7 +400,7 @@ extern "C" __global__ void finish_product(const __grid_constant__ hyp_cuda_finis
     }
     using C = float;
     switch (p.act) {
-#define X(op, name, OP, number, act, weight, kind, ...)                                                                \
+#define X(op, name, OP, number, act, weight, kind, onnx, since, ...)                                                   \
     case HYP_PW_##OP: finish(p, [](float a) { return __VA_ARGS__; }); break;
         HYP_ACTIVATIONS(X)
 #undef X

@@ -94,7 +94,7 @@ template <typename C> __device__ __forceinline__ C elu(C v, double alpha, double
 template <typename C> __device__ __forceinline__ C activation(uint32_t op, C a)
 {
     switch (op) {
-#define X(op, name, OP, number, act, weight, kind, ...)                                                                \
+#define X(op, name, OP, number, act, weight, kind, onnx, since, ...)                                                   \
     case HYP_PW_##OP: return __VA_ARGS__;
         HYP_ACTIVATIONS(X)
 #undef X
