@@ -8,8 +8,9 @@
  * the other side only to a value that has none there. So n constants on each side make n classes and not n^2. */
 #include "rewrite/internal.h"
 
-/* A constant that the model has, or a view or transposition of one: not one that a rule computes from others. */
-static hyp_status is_stored(hyp_rw *rw, hyp_class_id c, bool *out, hyp_diag *diag)
+/* A constant that the model has, or a view or transposition of one, or with `scaled` such a one times a constant: not one
+ * that a rule computes from others. */
+static hyp_status is_stored(hyp_rw *rw, hyp_class_id c, bool scaled, bool *out, hyp_diag *diag)
 {
     const hyp_rw_fact *fact = hyp_rw_fact_of(rw, c);
     *out = false;
@@ -24,7 +25,8 @@ static hyp_status is_stored(hyp_rw *rw, hyp_class_id c, bool *out, hyp_diag *dia
         for (size_t i = 0; i < count; i++) {
             HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
             if (shape == HYP_RW_IS_LEAF) *out = true;
-            if (shape == HYP_RW_IS_OP && through == HYP_NONE && (n.op == HYP_OP_transpose || n.op == HYP_OP_reshape))
+            if (shape != HYP_RW_IS_OP || through != HYP_NONE) continue;
+            if (n.op == HYP_OP_transpose || n.op == HYP_OP_reshape || (scaled && n.op == HYP_OP_mul))
                 through = hyp_egraph_find(rw->eg, n.inputs[0]);
         }
         if (*out || through == HYP_NONE) return HYP_OK;
@@ -35,7 +37,7 @@ static hyp_status is_stored(hyp_rw *rw, hyp_class_id c, bool *out, hyp_diag *dia
 
 hyp_status hyp_rw_is_stored(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    return is_stored(call->user, call->args[0], out, diag);
+    return is_stored(call->user, call->args[0], false, out, diag);
 }
 
 /* What a value is multiplied from: products with constants, one inside the other, and transpositions. */
@@ -100,7 +102,7 @@ static hyp_status gathers(hyp_rw *rw, hyp_class_id near, hyp_class_id mid, hyp_c
     bool by_far = hyp_rw_fact_of(rw, far)->constant, product;
     *out = !(by_near && by_mid);
     if (!*out || !by_far) return HYP_OK;
-    if (by_mid) return is_stored(rw, far, out, diag);
+    if (by_mid) return is_stored(rw, far, true, out, diag);
     if (!by_near) return HYP_OK;
     HYP_TRY(is_product(rw, mid, left, &product, diag));
     *out = !product;

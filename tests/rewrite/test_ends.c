@@ -130,17 +130,18 @@ static void long_chains_of_products_end(void **state)
     hyp_strbuf_dispose(&sb);
 }
 
-/* `count` times `step`, in which W, V and B stand for constants of that step and h for the value before it. */
+/* `count` times `step`, in which W, V, B and S stand for constants of that step and h for the value before it. */
 static void repeat(hyp_strbuf *sb, const char *step, int count)
 {
     hyp_strbuf_puts(sb, "(input x f32 8 8)");
     for (int i = 0; i < count; i++)
-        hyp_strbuf_printf(sb, "(const w%d f32 8 8) (const v%d f32 8 8) (const b%d f32 8)", i, i, i);
+        hyp_strbuf_printf(sb, "(const w%d f32 8 8) (const v%d f32 8 8) (const b%d f32 8) (const s%d f32 1 %d.5)", i, i,
+                          i, i, i);
     hyp_strbuf_puts(sb, "(let h x)");
     for (int i = 0; i < count; i++) {
         hyp_strbuf_puts(sb, "(let h ");
         for (const char *c = step; *c; c++) {
-            if (*c == 'W' || *c == 'V' || *c == 'B')
+            if (*c == 'W' || *c == 'V' || *c == 'B' || *c == 'S')
                 hyp_strbuf_printf(sb, "%c%d", *c + 'a' - 'A', i);
             else
                 hyp_strbuf_printf(sb, "%c", *c);
@@ -161,6 +162,8 @@ static void chains_of_all_kinds_end(void **state)
         "(transpose :perm (1 0) (add (matmul h W) B))",
         "(add (transpose :perm (1 0) (matmul h W)) B)",
         "(relu (transpose :perm (1 0) (matmul h W)))",
+        "(transpose :perm (1 0) (mul (matmul h W) S))",
+        "(mul (add (matmul h W) B) S)",
         "(transpose :perm (1 0) (reshape :shape (8 8) (reshape :shape (4 16) (matmul h W))))",
         "(transpose :perm (1 0) (reshape :shape (8 8) (matmul (reshape :shape (2 4 8) (matmul h W)) V)))",
         "(matmul V (matmul h W))",
