@@ -250,6 +250,8 @@ STEERING = {
     "stored": "composed and merged weights are not composed and merged again: their number would grow without end",
     "given": "a slice of an input costs nothing; what rules know of a computed value is not to be hidden",
     "before": "a pair is met once, not twice",
+    "gathers-right": "products in a row are grouped in one way, not in all",
+    "gathers-left": "products in a row are grouped in one way, not in all",
     "not same": "the other rule of the pair, or none, is for these",
     "scale-out-left single": "numbers go outward; a vector stays where a product can take it in",
     "scale-out-right single": "numbers go outward; a vector stays where a product can take it in",
