@@ -128,6 +128,8 @@ void hyp_verification_dispose(hyp_verification *v);
 HYP_NODISCARD hyp_status hyp_sample_seconds(const hyp_graph *g, const hyp_settings *settings, hyp_draw how, int attempt,
                                             double *out, hyp_diag *diag);
 double hyp_compile_seconds(const hyp_graph *imported, const hyp_rewrite_report *rewrite);
+/* What of that goes with the bytes of the weights. */
+double hyp_storing_seconds(const hyp_graph *imported);
 
 /* ---- golden.c --------------------------------------------------------------------------------------------- */
 

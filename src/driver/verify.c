@@ -94,12 +94,11 @@ typedef struct drawing {
     int count, attempt; /* the kinds below `count`, from this attempt on */
 } drawing;
 
-/* By counted work: below a second or a tenth of the compilation everything is verified, strictly; else one sample of
- * the smallest sizes that take about that long; else nothing. */
+/* By counted work: below a second or a tenth of the compilation everything is verified, strictly; else one sample, of sizes
+ * of 1 where others take too long; where those do, too, nothing. */
 static hyp_status choose_by_cost(hyp_verification *v, double compiled, drawing *out, hyp_diag *diag)
 {
-    const double part = 2; /* a part may take so much more, which is about a second still */
-    double most = compiled > 10 ? compiled / 10 : 1, all = 0, one = 0;
+    double most = fmax(1, compiled / 10), part = fmax(2 * most, 15 * hyp_storing_seconds(v->graph)), all = 0, one = 0;
     for (int i = 0; i < HYP_DRAW_COUNT; i++) {
         HYP_TRY(hyp_sample_seconds(v->graph, v->settings, (hyp_draw)i, 0, &one, diag));
         all += one;
@@ -109,7 +108,7 @@ static hyp_status choose_by_cost(hyp_verification *v, double compiled, drawing *
     for (int attempt = 0; attempt <= HYP_DRAW_SMALLEST; attempt += HYP_DRAW_SMALLEST) {
         *out = (drawing){1, attempt};
         HYP_TRY(hyp_sample_seconds(v->graph, v->settings, HYP_DRAW_ORDINARY, attempt, &one, diag));
-        if (one < part * most) return HYP_OK;
+        if (one < part) return HYP_OK;
     }
     hyp_strbuf_printf(
         &v->text,

@@ -100,10 +100,12 @@ void hyp_eval_round(hyp_eval_tensor *t)
 {
     uint64_t narrow;
     if (t->dtype == HYP_F64 || t->dtype == HYP_I64 || t->dtype == HYP_U64) return;
+    if (t->dtype == HYP_F32) {
+        for (size_t i = 0; i < t->count; i++) t->f[i] = (double)(float)t->f[i];
+        return;
+    }
     for (size_t i = 0; i < t->count; i++) {
-        if (t->dtype == HYP_F32) {
-            t->f[i] = (double)(float)t->f[i];
-        } else if (t->f) {
+        if (t->f) {
             hyp_store_f64(t->dtype, &narrow, 0, t->f[i]);
             t->f[i] = hyp_load_f64(t->dtype, &narrow, 0);
         } else {

@@ -98,14 +98,18 @@ static double sum_length(const hyp_node *n, const hyp_eval_tensor *const *in)
 
 /* ---- a run that is off a little --------------------------------------------------------------------- */
 
-enum { MOST_COPIES = 16 };
+enum {
+    MOST_COPIES = 16,
+    MOVES = 4093, /* no size that tensors are made of divides it */
+};
 
 typedef struct noise {
     const hyp_graph *g;
     const hyp_expect_options *options;
     const uint8_t *kept; /* by value: it is determined and what hangs on it jumps, or every determined value is kept */
-    uint64_t state;
     double sign;
+    double moves[MOVES]; /* of either sign, 1/2 to 3/2, so that two of them do not cancel; taken in turn */
+    size_t next;
     hyp_eval_tensor copies[MOST_COPIES]; /* of what the node reads that is being run */
     size_t copied;
 } noise;
@@ -122,14 +126,24 @@ static double step_of(const noise *n, hyp_dtype t)
     }
 }
 
-/* Of either sign, 1/2 to 3/2, so that two of them do not cancel (xorshift64). */
+/* xorshift64 */
+static void make_moves(noise *n, uint64_t state, double sign)
+{
+    n->sign = sign;
+    n->next = 0;
+    for (size_t i = 0; i < MOVES; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        double size = 0.5 + (double)(state >> 32 & 0xffff) * 0x1p-16;
+        n->moves[i] = state >> 63 ? sign * size : -sign * size;
+    }
+}
+
 static double next_move(noise *n)
 {
-    n->state ^= n->state << 13;
-    n->state ^= n->state >> 7;
-    n->state ^= n->state << 17;
-    double size = 0.5 + (double)(n->state >> 32 & 0xffff) * 0x1p-16;
-    return n->state >> 63 ? n->sign * size : -n->sign * size;
+    if (n->next == MOVES) n->next = 0;
+    return n->moves[n->next++];
 }
 
 /* Values that stand for infinity stay what they are. */
@@ -137,9 +151,16 @@ static double most_of(hyp_dtype t) { return t == HYP_F16 ? 6e4 : t == HYP_F64 ? 
 
 static void move(noise *n, hyp_eval_tensor *t, double step)
 {
-    double most = most_of(t->dtype);
-    for (size_t i = 0; i < t->count; i++)
-        if (fabs(t->f[i]) < most) t->f[i] += next_move(n) * step * t->f[i];
+    const double most = most_of(t->dtype);
+    for (size_t start = 0; start < t->count;) {
+        if (n->next == MOVES) n->next = 0;
+        size_t count = t->count - start < MOVES - n->next ? t->count - start : MOVES - n->next;
+        const double *moves = n->moves + n->next;
+        double *x = t->f + start;
+        for (size_t i = 0; i < count; i++) x[i] = fabs(x[i]) < most ? x[i] + moves[i] * step * x[i] : x[i];
+        start += count;
+        n->next += count;
+    }
 }
 
 static hyp_status copy(noise *n, const hyp_eval_tensor **in, double step, hyp_diag *diag)
@@ -341,8 +362,7 @@ static hyp_status measure(noise *n, const hyp_eval_tensor *inputs, size_t input_
     const hyp_eval_change change = {before, after, n};
     size_t outputs = n->g->outputs.len;
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
-        n->state = runs[r].seed;
-        n->sign = runs[r].sign;
+        make_moves(n, runs[r].seed, runs[r].sign);
         HYP_TRY(hyp_graph_eval_changed(n->g, HYP_EVAL_FAST, inputs, input_count, &change, moved, diag));
         for (size_t i = 0; i < outputs; i++) {
             note_distances(&values[i], &moved[i], &tolerances[i]);

@@ -252,6 +252,8 @@ STEERING = {
     "before": "a pair is met once, not twice",
     "gathers-right": "products in a row are grouped in one way, not in all",
     "gathers-left": "products in a row are grouped in one way, not in all",
+    "reorder-matmuls or": "an alpha goes into a constant beside it first: each place for it would make a constant of its own",
+    "reorder-matmuls-rev or": "an alpha goes into a constant beside it first: each place for it would make a constant of its own",
     "not same": "the other rule of the pair, or none, is for these",
     "scale-out-left single": "numbers go outward; a vector stays where a product can take it in",
     "scale-out-right single": "numbers go outward; a vector stays where a product can take it in",
