@@ -15,6 +15,7 @@ enum { W = HYP_VEC_BYTES / 4 };
 
 typedef float vf __attribute__((vector_size(HYP_VEC_BYTES)));
 typedef int32_t vi __attribute__((vector_size(HYP_VEC_BYTES)));
+typedef uint32_t vu __attribute__((vector_size(HYP_VEC_BYTES)));
 typedef float vf_any __attribute__((vector_size(HYP_VEC_BYTES), aligned(4), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
@@ -50,9 +51,9 @@ INLINE vf vexp(vf x)
     q = q * r + 1.666651964e-01f;
     q = q * r + 4.999999404e-01f;
     vf e = q * (r * r) + r + 1.0f;
-    vi whole = (vi)t - 0x4b400000; /* the bits of magic */
+    vi whole = (vi)((vu)t - 0x4b400000u); /* the bits of magic; of a large x anything, which is not taken */
     vi half = whole >> 1;
-    vf y = e * (vf)((half + 127) << 23) * (vf)((whole - half + 127) << 23);
+    vf y = e * (vf)((vu)(half + 127) << 23) * (vf)((vu)(whole - half + 127) << 23);
     y = choose(x > 88.8f, splat(INFINITY), y);
     return choose(x < -104.0f, splat(0), y); /* NaN passes both comparisons by and came through e */
 }
