@@ -181,8 +181,8 @@ static void chains_of_all_kinds_end(void **state)
         "(sub (div h B) B)",
         "(add (transpose :perm (1 0) h) B)",
         "(neg (add h B))",
-        "(concat :axis 1 (slice :starts (0 4) :sizes (8 4) :steps (1 1) h) (slice :starts (0 0) :sizes (8 4) :steps (1 "
-        "1) h))",
+        ("(concat :axis 1 (slice :starts (0 4) :sizes (8 4) :steps (1 1) h)"
+         " (slice :starts (0 0) :sizes (8 4) :steps (1 1) h))"),
         "(matmul (exp h) W)",
     };
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {

@@ -5,7 +5,7 @@
 
 #include "rewrite/term_graph.h"
 
-enum { VARY_DRAWN = UINT32_MAX };
+#define VARY_DRAWN UINT32_MAX
 
 /* A copy of a case whose forms from `first` on differ by change number `which`, of integers in the second half of them,
  * or by one to three that are drawn where there are not so many. A constant is an input or has another value, a size is
