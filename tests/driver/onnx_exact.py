@@ -16,6 +16,7 @@ STEPS = {"Floor", "Ceil", "Round", "Sign", "QuantizeLinear", "ArgMax", "Mod", *C
 
 FUNCTIONS = {"Sigmoid", "Tanh", "Erf", "Exp", "Softmax"}
 FLUSHED = {"f32": L(2) ** -100, "bf16": L(2) ** -100, "f64": L(2) ** -1000}  # a function's value as small as this may be 0
+PRODUCTS = {"MatMul", "Gemm"}  # of bf16: instructions of processors take what is below the normal numbers for 0
 
 
 def load(tensor):
@@ -137,6 +138,8 @@ class Run:
             made = run_node(node.op_type, attrs, [values[i] for i in node.input])
             if node.op_type in FUNCTIONS:
                 made = [T(m.t, m.x, m.v, np.maximum(m.s, FLUSHED.get(m.t, 0) / X.UNIT[m.t]), m.d) for m in made]
+            if node.op_type in PRODUCTS:
+                made = [T(m.t, m.x, m.v, np.maximum(m.s, X.NORMAL["bf16"] / X.UNIT["bf16"] / 64) if m.t == "bf16" else m.s, m.d) for m in made]
             step = node.op_type in STEPS or node.op_type == "Cast" and NAMES[attrs["to"]] not in X.FLOATS
             if not step and node.op_type != "DequantizeLinear" and all(m.d and m.real for m in made):
                 self.carry(node, attrs, values, made)
