@@ -112,6 +112,7 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or temporary
+        os.makedirs(folder, exist_ok=True)
         for name in args.models.split(","):
             path = os.path.join(ROOT, "examples/digits/digits.onnx") if name == "digits" else f"{folder}/{name}.onnx"
             path = name if name.endswith(".onnx") else path
