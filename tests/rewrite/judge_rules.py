@@ -254,6 +254,8 @@ STEERING = {
     "gathers-left": "products in a row are grouped in one way, not in all",
     "reorder-matmuls or": "an alpha goes into a constant beside it first: each place for it would make a constant of its own",
     "reorder-matmuls-rev or": "an alpha goes into a constant beside it first: each place for it would make a constant of its own",
+    "reorder-matmuls rank-at-least": "vectors stay where they are: products of matrices are regrouped",
+    "reorder-matmuls-rev rank-at-least": "vectors stay where they are: products of matrices are regrouped",
     "not same": "the other rule of the pair, or none, is for these",
     "scale-out-left single": "numbers go outward; a vector stays where a product can take it in",
     "scale-out-right single": "numbers go outward; a vector stays where a product can take it in",
