@@ -12,10 +12,13 @@ static const struct {
     int op;
 } activations[] = {
     {"none", HYP_PW_CAST},
+    {"relu", HYP_PW_RELU},
     {"relu6", HYP_PW_CLIP},
-#define X(op, name, OP, ...) {name, HYP_PW_##OP},
-    HYP_ACTIVATIONS(X)
-#undef X
+    {"sigmoid", HYP_PW_SIGMOID},
+    {"tanh", HYP_PW_TANH},
+    {"silu", HYP_PW_SILU},
+    {"hard-swish", HYP_PW_HARD_SWISH},
+    {"mish", HYP_PW_MISH},
 };
 
 /* Where it stands in the list, or the list's end. */
@@ -31,7 +34,7 @@ static bool is_activation(const char *act) { return find_activation(act) < sizeo
 static double activate(int op, double x)
 {
     if (op == HYP_PW_CLIP) return x < 0 ? 0 : x > 6 ? 6 : x;
-    return op == HYP_PW_CAST ? x : hyp_function_f64(op, x, 0, 0);
+    return hyp_function_f64(op, x, 0, 0);
 }
 
 hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_conv *v)
@@ -52,7 +55,8 @@ hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_co
     bool fits = transpose ? w->dims[0] == x->dims[1] && w->dims[1] == v->out_channels
                           : w->dims[0] == y->dims[1] && w->dims[1] == v->in_channels;
     if (!fits) return hyp_kernel_fail(c, "the weights do not fit the channels");
-    if (b && (b->rank != 1 || b->dims[0] != y->dims[1])) return hyp_kernel_fail(c, "the bias does not fit the channels");
+    if (b && (b->rank != 1 || b->dims[0] != y->dims[1]))
+        return hyp_kernel_fail(c, "the bias does not fit the channels");
     v->x = x;
     v->w = w;
     v->b = b;
@@ -123,8 +127,8 @@ static void transpose_element(const hyp_conv *v, int64_t n, int64_t m, int64_t o
         int64_t source = 0;
         for (int32_t a = 0; a < w->n && source >= 0; a++) {
             int64_t i = at[a] + w->before[a] - k[a] * w->dilation[a];
-            source = i < 0 || i % w->stride[a] || i / w->stride[a] >= w->out[a] ? -1
-                                                                               : source * w->out[a] + i / w->stride[a];
+            source =
+                i < 0 || i % w->stride[a] || i / w->stride[a] >= w->out[a] ? -1 : source * w->out[a] + i / w->stride[a];
         }
         if (source < 0) continue;
         for (int64_t i = 0; i < v->in_channels; i++) {
