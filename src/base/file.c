@@ -84,18 +84,26 @@ void hyp_map_forget(const hyp_mapping *map, const void *start, size_t size)
     if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
+/* All of it, in pieces and again where a signal came in between; false, with errno, where that cannot be. */
+static bool write_all(int fd, const char *p, size_t size)
+{
+    while (size) {
+        ssize_t n = write(fd, p, size < ((size_t)1 << 30) ? size : (size_t)1 << 30);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        p += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
 int hyp_memory_file(const void *data, size_t size, char path[HYP_MEMORY_PATH])
 {
     int fd = memfd_create("hypatia", MFD_CLOEXEC);
     if (fd < 0) return -1;
-    for (size_t at = 0; at < size;) {
-        ssize_t n = write(fd, (const char *)data + at, size - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            close(fd);
-            return -1;
-        }
-        at += (size_t)n;
+    if (!write_all(fd, data, size)) {
+        close(fd);
+        return -1;
     }
     snprintf(path, HYP_MEMORY_PATH, "/dev/fd/%d", fd);
     return fd;
@@ -220,18 +228,9 @@ const char *hyp_outfile_draft(const hyp_outfile *f) { return f->unnamed ? f->lin
 
 hyp_status hyp_outfile_write(hyp_outfile *f, const void *data, size_t size, hyp_diag *diag)
 {
-    const char *p = data;
     f->offset += size;
-    while (size) {
-        ssize_t n = write(f->fd, p, size < ((size_t)1 << 30) ? size : (size_t)1 << 30);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0)
-            return hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path ? f->path : "standard output",
-                            strerror(errno));
-        p += n;
-        size -= (size_t)n;
-    }
-    return HYP_OK;
+    if (write_all(f->fd, data, size)) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_IO, "%s: cannot write: %s", f->path ? f->path : "standard output", strerror(errno));
 }
 
 hyp_status hyp_outfile_patch(hyp_outfile *f, uint64_t offset, const void *data, size_t size, hyp_diag *diag)

@@ -1,15 +1,12 @@
 /* verify_cost.c - what verifying and compiling take, in seconds of a processor of 2020 by counted work: the same on
  * every machine, so that what is verified by default does not depend on where or how busily a model is compiled.
  */
-#include <math.h>
-
 #include "driver/driver.h"
 #include "ir/constants.h"
 
 /* Measured on one thread of an AVX2 server processor (3 GHz), release build. */
-static const double product_seconds =
-    4e-11; /* a multiplication in a library's product, with what gathers and checks it */
-static const double step_seconds = 8e-9;     /* an element of a result: computed, rounded, moved */
+static const double product_seconds = 4e-11;   /* a multiplication of a library, with what gathers and checks it */
+static const double step_seconds = 8e-9;       /* an element of a result: computed, rounded, moved */
 static const double input_seconds = 2e-9;      /* an element that is read */
 static const double constant_seconds = 3.5e-9; /* a float of a constant that is read, also as the plan is loaded */
 static const double stored_seconds = 3e-9;     /* a byte of a constant, from the model into the plan */

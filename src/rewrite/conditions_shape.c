@@ -57,25 +57,28 @@ hyp_status hyp_rw_broadcasts_into(const hyp_call *call, bool *out, hyp_diag *dia
     return HYP_OK;
 }
 
-/* A length check alone would mistake a column for a row where the matrix is square: the axes before the last one
- * must be of size 1. */
+/* Whether c broadcasts into y and is constant along all axes of y but this one. A length check alone would mistake a
+ * column for a row where the matrix is square: the other axes must be of size 1. */
+static bool is_along(const hyp_type *c, const hyp_type *y, int32_t axis)
+{
+    bool along = c && y && axis >= 0 && axis < y->rank && c->rank <= y->rank;
+    for (int32_t i = 0; along && i < c->rank; i++)
+        along = c->dims[i] == 1 || (i + y->rank - c->rank == axis && c->dims[i] == y->dims[axis]);
+    return along;
+}
+
 hyp_status hyp_rw_row_vector(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    const hyp_type *b = hyp_rw_type_arg(call, 0), *y = hyp_rw_type_arg(call, 1);
+    const hyp_type *y = hyp_rw_type_arg(call, 1);
     (void)diag;
-    *out = b && y && y->rank >= 1 && b->rank <= y->rank;
-    for (int32_t i = 0; *out && i < b->rank; i++)
-        *out = b->dims[i] == 1 || (i == b->rank - 1 && b->dims[i] == y->dims[y->rank - 1]);
+    *out = is_along(hyp_rw_type_arg(call, 0), y, y ? y->rank - 1 : 0);
     return HYP_OK;
 }
 
 hyp_status hyp_rw_channel_vector(const hyp_call *call, bool *out, hyp_diag *diag)
 {
-    const hyp_type *c = hyp_rw_type_arg(call, 0), *y = hyp_rw_type_arg(call, 1);
     (void)diag;
-    *out = c && y && y->rank >= 2 && c->rank <= y->rank;
-    for (int32_t i = 0; *out && i < c->rank; i++)
-        *out = c->dims[i] == 1 || (i + y->rank - c->rank == 1 && c->dims[i] == y->dims[1]);
+    *out = is_along(hyp_rw_type_arg(call, 0), hyp_rw_type_arg(call, 1), 1);
     return HYP_OK;
 }
 
