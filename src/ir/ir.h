@@ -113,6 +113,9 @@ typedef struct hyp_op_info {
 const hyp_op_info *hyp_op_get(hyp_op op);
 /* False for an unknown name (also for an alias). */
 bool hyp_op_find(const char *name, hyp_op *out);
+/* The place of an activation in `none` and HYP_ACTIVATIONS (base/elementwise.h), -1 where there is none of the name; *out:
+ * the operator that computes it, HYP_OP_identity for none. */
+int hyp_activation_find(const char *name, hyp_op *out);
 /* Index of an attribute in the operator's schema; false when it has none of this name. */
 bool hyp_op_find_attr(hyp_op op, const char *name, uint32_t *out_index);
 

@@ -125,9 +125,8 @@ void hyp_walk_copy(hyp_walk *w, void *to, const void *from);
 /* Starts a walk over the elements of `out` (array 0, dense) and those of a and b that broadcast to them (1, 2). */
 void hyp_eval_walk(const hyp_eval_tensor *out, const hyp_eval_tensor *a, const hyp_eval_tensor *b, hyp_walk *w);
 
-/* act(x) of a named activation; false for an unknown name. */
-bool hyp_activation_find(const char *name, hyp_op *out); /* HYP_OP_identity for none */
-double hyp_unary_f64(hyp_op op, const hyp_attr *attrs, double x);
+/* An elementwise operator of one float, without attributes where `attrs` is NULL; x and out may be the same. */
+void hyp_eval_unary_f64(hyp_op op, const hyp_attr *attrs, const double *x, double *out, size_t count);
 
 /* ---- generated ------------------------------------------------------------------------------------- */
 

@@ -264,7 +264,7 @@ hyp_status hyp_eval_binary(const hyp_eval_call *c)
 
 /* ---- functions of one value ------------------------------------------------------------------------- */
 
-bool hyp_activation_find(const char *name, hyp_op *out)
+int hyp_activation_find(const char *name, hyp_op *out)
 {
 #define X(op, name, OP, number, act, ...) {name, HYP_OP_##op},
     static const struct {
@@ -272,28 +272,47 @@ bool hyp_activation_find(const char *name, hyp_op *out)
         hyp_op op;
     } known[] = {{"none", HYP_OP_identity}, HYP_ACTIVATIONS(X)};
 #undef X
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    *out = HYP_OP_identity;
+    for (int i = 0; i < (int)(sizeof known / sizeof *known); i++) {
         if (strcmp(name, known[i].name) != 0) continue;
         *out = known[i].op;
-        return true;
+        return i;
     }
-    return false;
+    return -1;
 }
 
-double hyp_unary_f64(hyp_op op, const hyp_attr *attrs, double x)
+/* What integers have, too. */
+static double plain_f64(hyp_op op, double x, double p, double q)
 {
     switch (op) {
-#define X(op, name, OP, ...)                                                                                           \
-    case HYP_OP_##op: return hyp_function_f64(HYP_PW_##OP, x, attrs ? attrs[0].f : 0, attrs ? attrs[1].f : 0);
-        HYP_ACTIVATIONS(X)
-        HYP_FUNCTIONS(X)
-#undef X
     case HYP_OP_abs: return fabs(x);
     case HYP_OP_neg: return -x;
     case HYP_OP_sign: return hyp_sign_f64(x);
-    case HYP_OP_clip: x = x < attrs[0].f ? attrs[0].f : x; return x > attrs[1].f ? attrs[1].f : x;
+    case HYP_OP_clip: x = x < p ? p : x; return x > q ? q : x;
     default: return x;
     }
+}
+
+/* By its number in base/elementwise.h; -1 where it is not one of the functions there. */
+static int function_of(hyp_op op)
+{
+    switch (op) {
+#define X(op, name, OP, ...)                                                                                           \
+    case HYP_OP_##op: return HYP_PW_##OP;
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
+    default: return -1;
+    }
+}
+
+void hyp_eval_unary_f64(hyp_op op, const hyp_attr *attrs, const double *x, double *out, size_t count)
+{
+    uint32_t given = attrs ? hyp_op_get(op)->attr_count : 0;
+    double p = given > 0 ? attrs[0].f : 0, q = given > 1 ? attrs[1].f : 0;
+    int function = function_of(op);
+    for (size_t i = 0; i < count; i++)
+        out[i] = function >= 0 ? hyp_function_f64(function, x[i], p, q) : plain_f64(op, x[i], p, q);
 }
 
 static int64_t clamp_i64(int64_t x, int64_t low, int64_t high, bool is_u64)
@@ -327,7 +346,7 @@ hyp_status hyp_eval_unary(const hyp_eval_call *c)
 {
     const hyp_eval_tensor *x = c->in[0], *out = &c->out[0];
     if (!x->f) return unary_i64(c), HYP_OK;
-    for (size_t i = 0; i < x->count; i++) out->f[i] = hyp_unary_f64(c->op, c->attrs, x->f[i]);
+    hyp_eval_unary_f64(c->op, c->attrs, x->f, out->f, x->count);
     return HYP_OK;
 }
 

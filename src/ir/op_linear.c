@@ -12,7 +12,7 @@
 static hyp_status check_activation(const hyp_infer_call *c, const char *name)
 {
     hyp_op act;
-    if (!hyp_activation_find(name, &act))
+    if (hyp_activation_find(name, &act) < 0)
         return hyp_infer_fail(c, "no activation is called '%s'; known are none" HYP_ACTIVATION_NAMES, name);
     if (act != HYP_OP_identity && act != HYP_OP_relu && !hyp_dtype_is_float(c->in[0]->type.dtype))
         return hyp_infer_fail(c, "the activation %s wants a floating-point type", name);
@@ -302,13 +302,10 @@ static void add_rows(hyp_eval_tensor *out, const hyp_eval_tensor *addend, size_t
 static void activate(const char *act, hyp_eval_tensor *out)
 {
     hyp_op op;
-    if (!hyp_activation_find(act, &op) || op == HYP_OP_identity) return;
-    for (size_t i = 0; i < out->count; i++) {
-        if (out->f)
-            out->f[i] = hyp_unary_f64(op, NULL, out->f[i]);
-        else if (out->i[i] < 0 && out->dtype != HYP_U64)
-            out->i[i] = 0; /* relu */
-    }
+    if (hyp_activation_find(act, &op) <= 0) return;
+    if (out->f) hyp_eval_unary_f64(op, NULL, out->f, out->f, out->count);
+    for (size_t i = 0; !out->f && i < out->count; i++)
+        if (out->i[i] < 0 && out->dtype != HYP_U64) out->i[i] = 0; /* relu */
 }
 
 /* act(scale x w^T + b) into `out`, whose last axis is N; b may be NULL. */

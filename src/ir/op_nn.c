@@ -106,7 +106,7 @@ hyp_status hyp_infer_conv(const hyp_infer_call *c)
         return hyp_infer_fail(c, "x %s and the weights %s do not fit in %lld groups", hyp_infer_type_text(c, x),
                               hyp_infer_type_text(c, w), (long long)group);
     bool relu6 = strcmp(c->attrs[4].sym, "relu6") == 0;
-    if (!relu6 && (!hyp_activation_find(c->attrs[4].sym, &act) || act == HYP_OP_gelu || act == HYP_OP_gelu_tanh ||
+    if (!relu6 && (hyp_activation_find(c->attrs[4].sym, &act) < 0 || act == HYP_OP_gelu || act == HYP_OP_gelu_tanh ||
                    act == HYP_OP_quick_gelu))
         return hyp_infer_fail(c, "no activation of a convolution is called '%s'", c->attrs[4].sym);
     if (relu6 || act != HYP_OP_identity) HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));

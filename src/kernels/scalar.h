@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 double hyp_sign_f64(double x);                               /* NaN stays */
-/* A function of base/elementwise.h by its number, HYP_PW_RELU..., with its numbers p and q. */
+/* A function of base/elementwise.h by its number, HYP_PW_RELU..., with its numbers p and q; a itself for any other. */
 double hyp_function_f64(int op, double a, double p, double q);
 double hyp_pow_f64(double a, double b);                      /* as pow, and to the power 2 exactly a a, rounded */
 double hyp_mod_f64(double a, double b, bool keep_sign_of_a); /* the result has the sign of a or that of b */

@@ -261,6 +261,17 @@ HYP_PLAIN_OPS(X)
 HYP_PLAIN_FORMS(X)
 #undef X
 
+HypPlan__Pointwise__Op hyp_plan_act_op(HypPlan__Act act)
+{
+    switch ((int)act) {
+#define X(op, name, OP, number, act, ...)                                                                              \
+    case act: return HYP_PLAN__POINTWISE__OP__##OP;
+        HYP_ACTIVATIONS(X)
+#undef X
+    default: return HYP_PLAN__POINTWISE__OP__CAST;
+    }
+}
+
 int hyp_plan_pointwise_arity(HypPlan__Pointwise__Op op)
 {
     switch ((int)op) {

@@ -25,6 +25,8 @@ enum { HYP_PLAN_POINTWISE_INPUTS = 8, HYP_PLAN_POINTWISE_OUTPUTS = 4, HYP_PLAN_P
 int hyp_plan_pointwise_arity(HypPlan__Pointwise__Op op);
 /* What people call an activation: "gelu-tanh"; "?" for an unknown one. */
 const char *hyp_plan_act_name(HypPlan__Act act);
+/* The instruction that computes it; CAST, which changes nothing, for none. */
+HypPlan__Pointwise__Op hyp_plan_act_op(HypPlan__Act act);
 /* What people call the kernel of a step: "linear"; of a call the operator that it computes. */
 const char *hyp_plan_kernel_name(const HypPlan__Step *step);
 

@@ -348,11 +348,6 @@ HYP_NODISCARD hyp_status hyp_rw_explain(const hyp_rw_inquiry *q, const char *sou
 /* Why a rule, by its index, did not change what stands for a node of the model (NULL: any). */
 HYP_NODISCARD hyp_status hyp_rw_why_not(const hyp_rw_inquiry *q, size_t rule, const char *source);
 
-/* ---- profile.c ----------------------------------------------------------------------------------- */
-
-/* Place of an activation in `none` and HYP_ACTIVATIONS (base/elementwise.h); -1 for any other name. */
-int hyp_activation_index(const char *name);
-
 /* ---- roofline.c ---------------------------------------------------------------------------------- */
 
 /* Seconds of the arithmetic of an elementwise operator alone, without a launch and without reading or writing. */

@@ -6,19 +6,6 @@
 #include "rewrite/builtin.h"
 #include "rewrite/internal.h"
 
-static const char *const activations[] = {"none",
-#define X(op, name, ...) name,
-                                          HYP_ACTIVATIONS(X)
-#undef X
-};
-
-int hyp_activation_index(const char *name)
-{
-    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
-        if (strcmp(activations[i], name) == 0) return (int)i;
-    return -1;
-}
-
 typedef enum value_kind { SECONDS, RATE, BYTES, COUNT, BOOL, ACTS, CALLS, TYPES } value_kind;
 static const struct key {
     const char *name;
@@ -60,7 +47,8 @@ static hyp_status read_acts(const char *file, const hyp_sexpr *form, uint32_t *o
     *out = 0;
     for (uint32_t i = 1; i < form->count; i++) {
         const hyp_sexpr *sx = form->items[i];
-        int act = sx->kind == HYP_SX_SYMBOL ? hyp_activation_index(sx->text) : -1;
+        hyp_op op;
+        int act = sx->kind == HYP_SX_SYMBOL ? hyp_activation_find(sx->text, &op) : -1;
         if (act < 0)
             return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED,
                                   "an activation is wanted:" HYP_ACTIVATION_NAMES);

@@ -46,7 +46,7 @@ typedef struct hyp_device_profile {
     double cache_bytes_per_second;
     double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f64; /* multiply and add count as two */
     double pointwise_per_second;                                    /* elements of simple arithmetic */
-    uint32_t epilogue_acts; /* bit i: activation i of hyp_activation_index is computed by
+    uint32_t epilogue_acts; /* bit i: activation i of hyp_activation_find is computed by
                                the product's kernel */
     uint32_t epilogue_acts_bf16; /* further ones, of bf16 */
     bool add_after_act;     /* the product's kernel adds a tensor after its activation; before it every device's does */

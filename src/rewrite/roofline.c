@@ -118,9 +118,9 @@ static double pass(const asking *a, double count, double traffic, double weight)
 /* An activation on the result of a product: part of its kernel where the device can do that, else a pass. */
 static double activation(const asking *a, const char *name, double count, hyp_dtype t)
 {
-    int act = hyp_activation_index(name);
     hyp_op op;
-    if (act <= 0 || !hyp_op_find(name, &op)) return 0; /* none */
+    int act = hyp_activation_find(name, &op);
+    if (act <= 0) return 0; /* none */
     double weight = function_weight(op), of_shape;
     uint32_t in_kernel = a->device->epilogue_acts | (t == HYP_BF16 ? a->device->epilogue_acts_bf16 : 0);
     if (!(in_kernel >> act & 1)) {

@@ -58,17 +58,6 @@ hyp_status hyp_cpu_kernels_choose(const char *most, const hyp_cpu_kernels **out,
     return HYP_OK;
 }
 
-HypPlan__Pointwise__Op hyp_block_op_of_act(HypPlan__Act act)
-{
-    switch ((int)act) {
-#define X(op, name, OP, number, act, ...)                                                                              \
-    case act: return HYP_PLAN__POINTWISE__OP__##OP;
-        HYP_ACTIVATIONS(X)
-#undef X
-    default: return HYP_PLAN__POINTWISE__OP__CAST;
-    }
-}
-
 static float function_of(HypPlan__Pointwise__Op op, float a)
 {
 #define LIB(function) function##f

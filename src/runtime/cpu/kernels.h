@@ -43,8 +43,6 @@ typedef struct hyp_block_instr {
 
 /* What the block kernels have no vectors for, in one form for all instruction sets. */
 void hyp_block_rare(HypPlan__Pointwise__Op op, float *out, const float *a, const float *b, int64_t n);
-/* The operation that computes an activation other than none and relu. */
-HypPlan__Pointwise__Op hyp_block_op_of_act(HypPlan__Act act);
 /* Each element as a value of this integer type. */
 void hyp_block_to_integers(hyp_dtype to, float *out, int64_t n);
 

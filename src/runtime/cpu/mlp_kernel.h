@@ -145,7 +145,7 @@ static void activate_run(const hyp_block_instr *in, float *y, int64_t n)
 /* The long activations run over whole rows just stored: the vectors of a tile are too few to hide their latency. */
 static __attribute__((noinline)) void activate_rows(HypPlan__Act act, float *y, int64_t rows, int64_t n, int64_t stride)
 {
-    const hyp_block_instr in = {.op = hyp_block_op_of_act(act), .to = HYP_F32};
+    const hyp_block_instr in = {.op = hyp_plan_act_op(act), .to = HYP_F32};
     if (n == stride) {
         activate_run(&in, y, rows * n);
         return;

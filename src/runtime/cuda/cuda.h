@@ -224,8 +224,6 @@ typedef struct hyp_cuda_rest {
 } hyp_cuda_rest;
 HYP_NODISCARD hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n,
                                            const hyp_cuda_rest *rest);
-/* The instruction that computes an activation; CAST for none. */
-HypPlan__Pointwise__Op hyp_cuda_act_op(HypPlan__Act act);
 /* For y[outer,channels,inner] in place: y = op(y + bias). bias_plus1: tensor + 1, 0 = none. The op takes p and q. */
 HYP_NODISCARD hyp_status hyp_cuda_add_channels(hyp_cuda_build *b, uint32_t y, int64_t outer, int64_t channels,
                                                int64_t inner, uint32_t bias_plus1, HypPlan__Pointwise__Op op, double p,

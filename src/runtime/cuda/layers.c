@@ -59,7 +59,7 @@ hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, si
     p->bias_plus1 = from->bias_plus1;
     if (l + 1 == k->n_layers) p->added_plus1 = k->added_plus1;
     hyp_cuda_layer *args = &p->form.args;
-    args->act = (uint8_t)hyp_cuda_act_op(from->act);
+    args->act = (uint8_t)hyp_plan_act_op(from->act);
     args->add_after = k->add_after != 0;
     if (hyp_cuda_dtype(b->program, k->x) == HYP_F8E4M3) args->scale = from->x_scale * from->weight_scale;
     args->constant =

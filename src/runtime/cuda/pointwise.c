@@ -201,17 +201,6 @@ hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k
     return add(b, &step, &of);
 }
 
-HypPlan__Pointwise__Op hyp_cuda_act_op(HypPlan__Act act)
-{
-    switch ((int)act) {
-#define X(op, name, OP, number, act, ...)                                                                              \
-    case act: return HYP_PLAN__POINTWISE__OP__##OP;
-        HYP_ACTIVATIONS(X)
-#undef X
-    default: return HYP_PLAN__POINTWISE__OP__CAST;
-    }
-}
-
 /* Adds an operand over [m,n], the same for every row when row_stride is 0. */
 static void add_operand(const hyp_cuda_build *b, hyp_cuda_pw_step *step, operands *of, uint32_t tensor,
                         int64_t row_stride)
@@ -227,7 +216,7 @@ static void add_operand(const hyp_cuda_build *b, hyp_cuda_pw_step *step, operand
 hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n, const hyp_cuda_rest *rest)
 {
     if (!rest->no_product && can_finish(hyp_cuda_dtype(b->program, y), n))
-        return add_finish(b, y, y, m, n, hyp_cuda_act_op(rest->act), rest);
+        return add_finish(b, y, y, m, n, hyp_plan_act_op(rest->act), rest);
     enum { MOST = 5 };
     hyp_dtype dtype = hyp_cuda_dtype(b->program, y), compute = dtype == HYP_F64 ? HYP_F64 : HYP_F32;
     HypPlan__Pointwise__Instr instr[MOST], *instrs[MOST];
@@ -255,7 +244,7 @@ hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n
         instr[step.instrs].b = i;
         reg = (uint32_t)(step.inputs + step.instrs++);
     }
-    instr[step.instrs].op = hyp_cuda_act_op(rest->act);
+    instr[step.instrs].op = hyp_plan_act_op(rest->act);
     instr[step.instrs].a = reg;
     reg = (uint32_t)(step.inputs + step.instrs++);
     if (rest->after_plus1) {

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "base/dtype.h"
-#include "base/elementwise.h"
 #include "kernels/scalar.h"
 #include "runtime/reference/reference.h"
 
@@ -53,12 +52,7 @@ double hyp_reference_float_op(const instr *in, double a, double b, double c)
     case HYP_PLAN__POINTWISE__OP__LESS: return a < b;
     case HYP_PLAN__POINTWISE__OP__LESS_EQUAL: return a <= b;
     case HYP_PLAN__POINTWISE__OP__WHERE: return a != 0 ? b : c;
-#define X(id, name, OP, ...)                                                                                           \
-    case HYP_PLAN__POINTWISE__OP__##OP: return hyp_function_f64((int)in->op, a, in->p, in->q);
-        HYP_ACTIVATIONS(X)
-        HYP_FUNCTIONS(X)
-#undef X
-    default: return a; /* CAST: the rounding that follows does it */
+    default: return hyp_function_f64((int)in->op, a, in->p, in->q); /* CAST: the rounding that follows does it */
     }
 }
 

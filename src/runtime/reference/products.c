@@ -2,19 +2,12 @@
 #include <math.h>
 
 #include "base/dtype.h"
-#include "base/elementwise.h"
 #include "kernels/scalar.h"
 #include "runtime/reference/reference.h"
 
 double hyp_reference_act(HypPlan__Act act, double x)
 {
-    switch ((int)act) {
-#define X(op, name, OP, number, act, ...)                                                                              \
-    case act: return hyp_function_f64(number, x, 0, 0);
-        HYP_ACTIVATIONS(X)
-#undef X
-    default: return x;
-    }
+    return hyp_function_f64((int)hyp_plan_act_op(act), x, 0, 0);
 }
 
 /* Four sums, so that the additions of one do not wait for each other. */
