@@ -16,7 +16,7 @@
 #ifndef HYP_REWRITE_INTERNAL_H
 #define HYP_REWRITE_INTERNAL_H
 
-#include "egraph/rules.h"
+#include "egraph/rules/language.h"
 #include "rewrite/rewrite.h"
 
 typedef enum hyp_rw_kind {

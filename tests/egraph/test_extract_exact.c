@@ -1,6 +1,6 @@
 /* The solvers of extraction on random problems against brute force: trees, greedy and exact answers, and each reduction
  * by itself. Problems are small, many are cyclic, have several roots, free and forbidden nodes. */
-#include "egraph/exact.h"
+#include "egraph/extract/solve_exact.h"
 #include "support.h"
 
 enum { CLASSES = 9, NODES = 18, TRIES = 60000 };

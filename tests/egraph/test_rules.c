@@ -1,6 +1,6 @@
 /* The rule language: what is read and refused, sequences, several roots, conditions, functions, and what
  * a run tells of its applications. */
-#include "egraph/rules.h"
+#include "egraph/rules/language.h"
 #include "support.h"
 
 /* ---- reading ------------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
 /* Saturation against known counts, known theorems and a naive search; limits, schedulers, determinism. */
-#include "egraph/rules.h"
+#include "egraph/rules/language.h"
 #include <pthread.h>
 
 #include "base/mem.h"

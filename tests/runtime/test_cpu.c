@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/vector_kernels.h"
 #include "runtime/support.h"
 
 static plan_builder b;

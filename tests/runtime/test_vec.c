@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/vector_kernels.h"
 #include "runtime/support.h"
 
 /* Distance in units of the last place of the exact value, at least those of the smallest normal number. */

@@ -6,7 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/elementwise.h"
-#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/vector_kernels.h"
 
 /* ---- conversions ---------------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/dtype.h"
-#include "runtime/layout.h"
+#include "runtime/core/channels_last.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"
 #include "runtime/cpu/dnnl_compat.h"

@@ -9,8 +9,8 @@
 
 #include <pthread.h>
 
-#include "runtime/cpu/kernels.h"
-#include "runtime/host.h"
+#include "runtime/core/host_memory.h"
+#include "runtime/cpu/vector_kernels.h"
 #include "runtime/reference/reference.h"
 
 typedef struct hyp_dnnl hyp_dnnl; /* dnnl.h; NULL wherever oneDNN is not built in */
@@ -107,7 +107,7 @@ static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)
     return t->place == HYP_PLAN__PLACE__PLACE_WEIGHT ? plan->weights + t->offset : NULL;
 }
 
-/* wide.c: blocks of pointwise steps that compute in F64, I64 or U64, n elements of 8 bytes each. */
+/* pointwise_wide.c: blocks of pointwise steps that compute in F64, I64 or U64, n elements of 8 bytes each. */
 /* out[i] = x[first + i * step] */
 void hyp_cpu_wide_load(hyp_dtype compute, hyp_dtype dtype, const void *x, int64_t first, int64_t step, void *out,
                        int64_t n);

@@ -1,8 +1,8 @@
 /* Attention: a block of rows at a time, its scores in the cache between two products of oneDNN, blocks of all heads
  * on all threads. Every product is of one block, so oneDNN needs no threads for it and no more memory than was planned.
  */
+#include "runtime/core/box_walk.h"
 #include "runtime/cpu/dnnl_memory.h"
-#include "runtime/walk.h"
 
 enum { Q, K, V, Y, MASK, OPERANDS };
 enum { SRC, WEIGHTS, DST, SCRATCH, ARGUMENTS };

@@ -1,7 +1,7 @@
 /* Convolution, its transpose and pooling by oneDNN, in f32 over 1 to 3 spatial axes.
  *
  * They run with the channels last, the layout of oneDNN's fastest kernels that takes no more memory than the plan's.
- * A tensor in the plan's layout is reordered before or after, in the work space; layout.c finds those that need not be.
+ * A tensor in the plan's layout is reordered before or after, in the work space; channels_last.c finds those that need not be.
  * What is added to a convolution is brought to where the result will be, unless the plan has put it there: oneDNN's
  * fastest kernels add to what the result held, but not another tensor.
  */
@@ -310,7 +310,7 @@ static hyp_status make_operand(const asked *a, dnnl_engine_t engine, int which, 
     return status;
 }
 
-/* What is added is copied into the memory of the result, unless that is the plan's own memory of both, where layout.c
+/* What is added is copied into the memory of the result, unless that is the plan's own memory of both, where channels_last.c
  * has them in one layout. */
 static hyp_status make_added(const asked *a, dnnl_engine_t engine, window_op *s, hyp_md_ref inside, hyp_diag *diag)
 {

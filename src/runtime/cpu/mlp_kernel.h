@@ -10,7 +10,7 @@
 #ifndef HYP_RUNTIME_CPU_MLP_KERNEL_H
 #define HYP_RUNTIME_CPU_MLP_KERNEL_H
 
-#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/vector_kernels.h"
 
 /* Before a loop over a constant count: without it clang 14 leaves the loop, and with it the sums, in memory. */
 #ifdef __clang__

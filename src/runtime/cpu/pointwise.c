@@ -1,5 +1,5 @@
 /* Pointwise steps: the extents are merged into as long runs as the strides allow, and every instruction works on a
- * block of a run. Steps in f32 run on vectors, steps in other types in wide.c. The types of the tensors may be any.
+ * block of a run. Steps in f32 run on vectors, steps in other types in pointwise_wide.c. The types of the tensors may be any.
  */
 #include <math.h>
 

@@ -11,7 +11,7 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     # Ready code for 9.0; on other GPUs, from 7.5 on, the driver compiles the PTX once and keeps the result. The image is
     # in every binary, and each ready architecture would add a third to it.
     set(arches -gencode=arch=compute_75,code=compute_75 -gencode=arch=compute_90,code=sm_90)
-    set(layers_arches -gencode=arch=compute_90,code=compute_90 -gencode=arch=compute_90,code=sm_90)
+    set(few_rows_arches -gencode=arch=compute_90,code=compute_90 -gencode=arch=compute_90,code=sm_90)
     set(image_arches ${arches})
     set(attention_arches ${arches} -gencode=arch=compute_80,code=compute_80) # what tensor cores can do since then
     set(compress -Xfatbin=-compress-all)
@@ -21,18 +21,14 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     set(images ${PROJECT_BINARY_DIR}/generated)
     set(cuda_dir ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
     file(MAKE_DIRECTORY ${images})
-    set(HYPATIA_CUDA_SOURCES ${cuda_dir}/image.cu ${cuda_dir}/kernels.cu ${cuda_dir}/layers.cu ${cuda_dir}/rows.cu
-        ${cuda_dir}/windows.cu
-        ${cuda_dir}/attention.cu ${cuda_dir}/attention.cuh ${cuda_dir}/attention_rows.cuh ${cuda_dir}/attention_tiles.cuh
-        ${cuda_dir}/attention_mma.cuh ${cuda_dir}/attention_fma.cuh ${cuda_dir}/common.cuh ${cuda_dir}/warp.cuh
-        ${cuda_dir}/scalar.cuh ${cuda_dir}/small_floats.cuh ${cuda_dir}/pointwise.cuh ${cuda_dir}/instructions.h ${cuda_dir}/kernels.h
-        ${PROJECT_SOURCE_DIR}/src/base/elementwise.h ${PROJECT_SOURCE_DIR}/include/hypatia/types.h
-        CACHE INTERNAL "what the images of kernels are made of")
-    foreach(name image layers attention)
+    file(GLOB kernel_sources CONFIGURE_DEPENDS ${cuda_dir}/kernels/*)
+    set(HYPATIA_CUDA_SOURCES ${kernel_sources} ${PROJECT_SOURCE_DIR}/src/base/elementwise.h
+        ${PROJECT_SOURCE_DIR}/include/hypatia/types.h CACHE INTERNAL "what the images of kernels are made of")
+    foreach(name image few_rows attention)
         add_custom_command(OUTPUT ${images}/${name}.fatbin
             COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -fatbin ${${name}_arches} ${compress}
                 -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src -o ${images}/${name}.fatbin
-                ${cuda_dir}/${name}.cu
+                ${cuda_dir}/kernels/${name}.cu
             DEPENDS ${HYPATIA_CUDA_SOURCES}
             COMMENT "Compiling CUDA kernels: ${name}" VERBATIM)
     endforeach()
@@ -40,10 +36,11 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     # What generated kernels share, as one text, which the binary carries too: without comments, and with a short name for
     # what every function begins with.
     set(device_text "#define F __device__ __forceinline__\n")
-    foreach(file base/elementwise.h runtime/cuda/instructions.h runtime/cuda/own_floats.cuh runtime/cuda/scalar.cuh
-            runtime/cuda/pointwise.cuh runtime/cuda/pieces.cuh)
-        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${file})
-        file(READ ${PROJECT_SOURCE_DIR}/src/${file} text)
+    foreach(file ${PROJECT_SOURCE_DIR}/src/base/elementwise.h ${cuda_dir}/kernels/instructions.h
+            ${cuda_dir}/kernels/own_floats.cuh ${cuda_dir}/kernels/scalar.cuh ${cuda_dir}/kernels/pointwise.cuh
+            ${cuda_dir}/kernels/pieces.cuh)
+        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+        file(READ ${file} text)
         string(REGEX REPLACE "//[^\n]*|/\\*([^*]|\\*+[^*/])*\\*+/" "" text "${text}")
         string(REGEX REPLACE "\n[ \n]+" "\n" text "${text}")
         string(REPLACE "__device__ __forceinline__" "F" text "${text}")
@@ -51,46 +48,47 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     endforeach()
     file(GENERATE OUTPUT ${images}/device_text.cuh CONTENT "${device_text}")
 
-    target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/layers.fatbin ${images}/attention.fatbin
+    target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/few_rows.fatbin ${images}/attention.fatbin
         # one in a line, so that additions do not meet
-        cuda/attention.c
-        cuda/backend_cuda.c
-        cuda/calls.c
-        cuda/contest.c
-        cuda/conv.c
-        cuda/conv_product.c
-        cuda/device.c
-        cuda/dnn.c
-        cuda/dnn_conv.c
-        cuda/extent.c
-        cuda/few_rows.c
-        cuda/filters.c
-        cuda/gemm.c
-        cuda/generate.c
-        cuda/images.c
-        cuda/layers.c
-        cuda/library.c
-        cuda/linear.c
-        cuda/move.c
-        cuda/movement.c
-        cuda/norm.c
-        cuda/nvrtc.c
-        cuda/pointwise.c
-        cuda/prefetch.c
-        cuda/prepare.c
-        cuda/product.c
-        cuda/program.c
-        cuda/reduce.c
-        cuda/replay.c
-        cuda/staging.c cuda/team.c
-        cuda/steps.c
-        cuda/trial.c
-        cuda/tune.c
-        cuda/windows.c)
-    set_source_files_properties(cuda/device.c PROPERTIES
-        OBJECT_DEPENDS "${images}/image.fatbin;${images}/layers.fatbin;${images}/attention.fatbin"
+        cuda/driver/cudnn.c
+        cuda/driver/device.c
+        cuda/driver/library.c
+        cuda/driver/nvrtc.c
+        cuda/session/backend.c
+        cuda/session/copy_threads.c
+        cuda/session/kernel_images.c
+        cuda/session/prefetch.c
+        cuda/session/prepare.c
+        cuda/session/replay.c
+        cuda/session/staging.c
+        cuda/session/step_times.c
+        cuda/ops/attention.c
+        cuda/ops/boxes.c
+        cuda/ops/calls.c
+        cuda/ops/conv.c
+        cuda/ops/conv_cudnn.c
+        cuda/ops/conv_filters.c
+        cuda/ops/conv_product.c
+        cuda/ops/few_rows.c
+        cuda/ops/gemm.c
+        cuda/ops/gemm_problem.c
+        cuda/ops/linear.c
+        cuda/ops/linear_few_rows.c
+        cuda/ops/movement.c
+        cuda/ops/norm.c
+        cuda/ops/pointwise.c
+        cuda/ops/pointwise_program.c
+        cuda/ops/pointwise_source.c
+        cuda/ops/reduce.c
+        cuda/ops/strided_copy.c
+        cuda/ops/windows.c
+        cuda/tuning/contest.c
+        cuda/tuning/trial.c
+        cuda/tuning/tune.c)
+    set_source_files_properties(cuda/driver/device.c PROPERTIES
+        OBJECT_DEPENDS "${images}/image.fatbin;${images}/few_rows.fatbin;${images}/attention.fatbin"
         COMPILE_DEFINITIONS "HYP_CUDA_IMAGES=\"${images}\"")
-    set_source_files_properties(cuda/generate.c PROPERTIES OBJECT_DEPENDS "${images}/device_text.cuh"
+    set_source_files_properties(cuda/ops/pointwise_source.c PROPERTIES OBJECT_DEPENDS "${images}/device_text.cuh"
         COMPILE_DEFINITIONS "HYP_CUDA_DEVICE_TEXT=\"${images}/device_text.cuh\"")
     target_include_directories(hyp_runtime SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
     target_compile_definitions(hyp_runtime PUBLIC HYP_HAVE_CUDA)

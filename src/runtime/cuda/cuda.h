@@ -15,14 +15,14 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "runtime/backend.h"
-#include "runtime/cuda/dnn.h"
-#include "runtime/cuda/images.h"
-#include "runtime/cuda/kernels.h"
-#include "runtime/cuda/move.h"
-#include "runtime/cuda/replay.h"
-#include "runtime/cuda/staging.h"
-#include "runtime/tuning.h"
+#include "runtime/core/backend.h"
+#include "runtime/core/tuning.h"
+#include "runtime/cuda/driver/cudnn.h"
+#include "runtime/cuda/kernels/kernel_args.h"
+#include "runtime/cuda/ops/strided_copy.h"
+#include "runtime/cuda/session/kernel_images.h"
+#include "runtime/cuda/session/replay.h"
+#include "runtime/cuda/session/staging.h"
 
 enum { HYP_CUDA_MIN_ALIGN = 16 };
 
@@ -47,7 +47,7 @@ typedef struct hyp_cuda_model {
     hyp_cuda_device *device;
     const hyp_plan *plan;
     CUdeviceptr weights;    /* 0 when there are none */
-    bool *channels_last;    /* by tensor: weights that lie so, see filters.c; NULL: none */
+    bool *channels_last;    /* by tensor: weights that lie so, see conv_filters.c; NULL: none */
     hyp_cuda_images images; /* kernels that the plan's device section has for this device */
 } hyp_cuda_model;
 
@@ -203,13 +203,13 @@ typedef struct hyp_cuda_parts {
 } hyp_cuda_parts;
 HYP_NODISCARD hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, hyp_cuda_parts *out);
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
-/* layers.c: layer l by our own kernel for few rows, where that is possible, and expected to be faster or `asked` for;
+/* linear_few_rows.c: layer l by our own kernel for few rows, where that is possible, and expected to be faster or `asked` for;
  * *out_done is false where it is not, and then nothing was added. */
 HYP_NODISCARD hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, bool asked,
                                                bool *out_done);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
-/* The step, which has elements, by a kernel that was generated for it (generate.h), with so many blocks. What tuning
+/* The step, which has elements, by a kernel that was generated for it (pointwise_source.h), with so many blocks. What tuning
  * keeps of a step that does best without has HYP_CUDA_NO_KERNEL bytes, else it is the kernel, and the epilogue says how
  * many pieces a thread does. */
 enum { HYP_CUDA_NO_KERNEL = 1 };
@@ -270,7 +270,7 @@ static inline bool hyp_cuda_is_tf32(const HypPlan__Program *p) { return strcmp(p
 /* Types, bit 1 << hyp_dtype, and axes at most, N and C among them, of tensors that may lie so: cuBLASLt, tensor cores and
  * our kernel for single channels want it. */
 enum { HYP_CUDA_TYPES_LAST = 1 << HYP_F16 | 1 << HYP_BF16 | 1 << HYP_F32, HYP_CUDA_LAST_AXES = 4 };
-/* filters.c */
+/* conv_filters.c */
 /* Decides which weights lie so, before a set of shapes is prepared; then puts these on the device, where all weights
  * are as the plan has them. */
 HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);

@@ -1,7 +1,7 @@
 /* The reference backend: runs a plan step by step with the plain kernels. */
 #include "runtime/reference/reference.h"
 
-#include "runtime/host.h"
+#include "runtime/core/host_memory.h"
 
 hyp_status hyp_reference_step(const hyp_reference_call *call, const HypPlan__Step *step, hyp_diag *diag)
 {

@@ -2,7 +2,7 @@
 #ifndef HYP_TESTS_DEVICE_CHECK_H
 #define HYP_TESTS_DEVICE_CHECK_H
 
-#include "runtime/cuda/library.h"
+#include "runtime/cuda/driver/library.h"
 #include "runtime/plan_builder.h"
 
 enum { DC_MAX_TENSORS = 8 };

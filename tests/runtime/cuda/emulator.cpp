@@ -71,9 +71,9 @@ static uint32_t atomicAdd(uint32_t *p, uint32_t v) { return (*p += v) - v; }
 #define HYP_CUDA_EMULATOR
 #define __launch_bounds__(...)
 #define __noinline__ // the host's headers know it as an attribute
-#include "runtime/cuda/attention.cu"
-#include "runtime/cuda/image.cu"
-#include "runtime/cuda/layers.cu"
+#include "runtime/cuda/kernels/attention.cu"
+#include "runtime/cuda/kernels/few_rows.cu"
+#include "runtime/cuda/kernels/image.cu"
 #undef __noinline__
 
 enum { SHARED_USUAL = 48 << 10, SHARED_MOST = 128 << 10, MULTIPROCESSORS = 3 };

@@ -6,7 +6,7 @@
 #ifndef HYP_TESTS_EMULATOR_DNN_HPP
 #define HYP_TESTS_EMULATOR_DNN_HPP
 
-#include "runtime/cuda/dnn.h"
+#include "runtime/cuda/driver/cudnn.h"
 
 enum { DNN_AXES = 3, DNN_SUCCESS = 0, DNN_BAD = 2000, DNN_NOT_SUPPORTED = 3000, DNN_FAILED = 5000 };
 enum { DNN_WORKSPACE = 4096 }; // bytes that every algorithm wants, and fills

@@ -8,7 +8,7 @@
 
 #include "base/dtype.h"
 #include "runtime/cuda/device_check.h"
-#include "runtime/cuda/dnn.h"
+#include "runtime/cuda/driver/cudnn.h"
 
 #if __has_include(<cudnn.h>)
 #pragma GCC diagnostic push
@@ -16,7 +16,7 @@
 #pragma GCC diagnostic ignored "-Wpedantic"
 #include <cudnn.h>
 #pragma GCC diagnostic pop
-#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), "dnn.h follows cudnn.h")
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), "our cudnn.h follows cudnn.h")
 SAME(HYP_CUDNN_FLOAT, CUDNN_DATA_FLOAT);
 SAME(HYP_CUDNN_DOUBLE, CUDNN_DATA_DOUBLE);
 SAME(HYP_CUDNN_HALF, CUDNN_DATA_HALF);

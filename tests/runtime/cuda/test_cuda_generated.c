@@ -11,8 +11,8 @@
 
 #include "base/dtype.h"
 #include "runtime/cuda/device_check.h"
-#include "runtime/cuda/generate.h"
-#include "runtime/cuda/nvrtc.h"
+#include "runtime/cuda/driver/nvrtc.h"
+#include "runtime/cuda/ops/pointwise_source.h"
 
 static device dev;
 static hyp_nvrtc compiler;

@@ -6,11 +6,11 @@
 
 #include <cmocka.h>
 
-#include "runtime/cuda/few_rows.h"
-#include "runtime/cuda/generate.h"
-#include "runtime/cuda/move.h"
-#include "runtime/cuda/product.h"
-#include "runtime/cuda/program.h"
+#include "runtime/cuda/ops/few_rows.h"
+#include "runtime/cuda/ops/gemm_problem.h"
+#include "runtime/cuda/ops/pointwise_program.h"
+#include "runtime/cuda/ops/pointwise_source.h"
+#include "runtime/cuda/ops/strided_copy.h"
 #include "runtime/plan_builder.h"
 
 static plan_builder builder; /* large */

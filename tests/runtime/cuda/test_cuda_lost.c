@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
+#include "runtime/cuda/driver/library.h"
 #include "runtime/cuda/emulator_tells.h"
-#include "runtime/cuda/library.h"
-#include "runtime/cuda/staging.h"
+#include "runtime/cuda/session/staging.h"
 #include "runtime/plan_builder.h"
 
 /* Rows; from LARGE on tensors go in pieces, from SHARED on several threads copy them. */

@@ -10,7 +10,7 @@
 
 #include "runtime/cuda/device_check.h"
 #include "runtime/cuda/emulator_tells.h"
-#include "runtime/cuda/staging.h"
+#include "runtime/cuda/session/staging.h"
 
 static device dev;
 static plan_builder builder; /* large */

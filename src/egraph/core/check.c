@@ -1,0 +1,166 @@
+/* Recomputes every invariant of a rebuilt e-graph from its rows alone, and compares. */
+#include <string.h>
+
+#include "egraph/core/state.h"
+#include "egraph/core/table.h"
+#include "egraph/rules/rule.h"
+
+static hyp_status broken(hyp_diag *diag, const char *what, size_t where)
+{
+    return hyp_fail(diag, HYP_ERR_INTERNAL, "the e-graph is broken: %s, at %zu; please report it", what, where);
+}
+
+static hyp_status check_classes(hyp_egraph *eg, hyp_diag *diag)
+{
+    size_t live = 0, classes = 0;
+    for (uint32_t i = 0; i < eg->row_count; i++) {
+        uint32_t root = i;
+        while (eg->parent[root] != root) {
+            if (eg->parent[root] > root) return broken(diag, "a union-find parent is younger than its child", root);
+            root = eg->parent[root];
+        }
+        classes += root == i;
+        if (root == i && hyp_row_dead(eg, i)) return broken(diag, "a class is named by a dead e-node", i);
+        if (hyp_row_dead(eg, i)) continue;
+        live++;
+        if (eg->rows[i].home != root) return broken(diag, "an e-node is not at home in its class", i);
+        if (hyp_moved(eg, i)) return broken(diag, "a class is marked as moved", i);
+        if (i < eg->linked && eg->stamp[i] > eg->epoch) return broken(diag, "an e-node is from the future", i);
+    }
+    if (live != eg->live_count) return broken(diag, "the count of e-nodes is wrong", eg->live_count);
+    if (classes != eg->class_count) return broken(diag, "the count of e-classes is wrong", eg->class_count);
+    return HYP_OK;
+}
+
+/* Keys are canonical and distinct, and the table holds each once, beside stale slots. */
+static hyp_status check_table(hyp_egraph *eg, hyp_diag *diag)
+{
+    size_t used = 0, current = 0;
+    for (uint32_t i = 0; i < eg->row_count; i++) {
+        if (hyp_row_dead(eg, i)) continue;
+        uint32_t n;
+        const uint32_t *kids = hyp_row_kids(eg, i, &n);
+        for (uint32_t j = 0; j < n; j++)
+            if (kids[j] >= eg->row_count || eg->parent[kids[j]] != kids[j])
+                return broken(diag, "a child of an e-node is not canonical", i);
+        uint32_t found = hyp_eg_lookup(eg, hyp_row_op(eg, i), kids);
+        if (found == HYP_NONE) return broken(diag, "an e-node is not in the hash-cons", i);
+        if (found != i) return broken(diag, "two e-nodes are congruent", i);
+    }
+    for (size_t i = 0; i < eg->slot_count; i++) {
+        uint32_t row = eg->slots[i].row;
+        if (row == HYP_NONE) continue;
+        used++;
+        current += !hyp_row_dead(eg, row) && eg->slots[i].tag == hyp_table_hash_row(eg, row);
+    }
+    if (used != eg->slot_used || used * 2 > eg->slot_count)
+        return broken(diag, "the hash-cons has a wrong number of entries", used);
+    return current == eg->live_count ? HYP_OK : broken(diag, "an e-node is twice in the hash-cons", current);
+}
+
+/* Each live row that the index knows is once among the members of its class, each of its child slots once among the
+ * uses of the class in it, and what the base copied and still believes is true. */
+static hyp_status check_index(hyp_egraph *eg, uint8_t *seen, hyp_diag *diag)
+{
+    const hyp_index *x = &eg->index;
+    size_t members = 0, uses = 0, live = 0, slots = 0;
+    uint32_t row, slot, n;
+    for (uint32_t c = 0; c < eg->row_count; c++) {
+        if (c < x->seen && !hyp_row_dead(eg, c)) live++, slots += eg->ops.data[hyp_row_op(eg, c)].arity;
+        for (hyp_cursor at = hyp_members_of(eg, c); (row = hyp_next_member(eg, &at)) != HYP_NONE; members++) {
+            if (seen[row]) return broken(diag, "an e-node is twice among the members", row);
+            seen[row] = 1;
+        }
+        for (hyp_cursor at = hyp_uses_of(eg, c); (slot = hyp_next_use(eg, &at)) != HYP_NONE;)
+            if (++uses > slots + eg->pool_len + 2 * eg->row_count) return broken(diag, "a use list is a circle", c);
+    }
+    if (members != live) return broken(diag, "an e-node is missing among the members", members);
+    if (uses != slots) return broken(diag, "a child is missing among the uses", uses);
+    for (size_t i = 0; i < x->at[x->bound].member; i++) {
+        const hyp_member *m = &x->members[i];
+        if (hyp_index_stale(x, m->row)) continue;
+        if (memcmp(m->kid, eg->rows[m->row].kid, sizeof m->kid) != 0 ||
+            (m->op & ~HYP_INDEX_FRESH) != eg->rows[m->row].op)
+            return broken(diag, "the index has an old copy of an e-node", m->row);
+    }
+    for (size_t i = 0; i < x->at[x->bound].use; i++) {
+        const hyp_use *u = &x->uses[i];
+        row = hyp_slot_row(eg, u->slot);
+        if (hyp_index_stale(x, row)) continue;
+        const uint32_t *kids = hyp_row_kids(eg, row, &n);
+        if (u->home != eg->rows[row].home || (n == 2 && u->other != kids[1 - hyp_slot_place(eg, u->slot)]))
+            return broken(diag, "the index has an old copy of a use", row);
+    }
+    return HYP_OK;
+}
+
+static hyp_status check_logs(hyp_egraph *eg, hyp_diag *diag)
+{
+    for (size_t o = 0; o < eg->ops.len; o++) {
+        const hyp_op *op = &eg->ops.data[o];
+        size_t current = 0, unlinked = 0;
+        for (size_t i = eg->linked; i < eg->row_count; i++) unlinked += eg->rows[i].op == o;
+        for (size_t m = 0; m < op->marks.len; m++) {
+            size_t end = m + 1 < op->marks.len ? op->marks.data[m + 1].pos : op->log.len;
+            if (m && op->marks.data[m].epoch <= op->marks.data[m - 1].epoch)
+                return broken(diag, "a log is out of order", o);
+            for (size_t i = op->marks.data[m].pos; i < end; i++) {
+                uint32_t row = op->log.data[i];
+                if (hyp_row_op(eg, row) != o) return broken(diag, "a log holds another operator's e-node", row);
+                current += !hyp_row_dead(eg, row) && eg->stamp[row] == op->marks.data[m].epoch;
+            }
+        }
+        if (current + unlinked != op->live) return broken(diag, "an operator's log does not hold each e-node once", o);
+    }
+    return HYP_OK;
+}
+
+/* Making a fact anew and joining it changes nothing. */
+static hyp_status check_facts(hyp_egraph *eg, hyp_diag *diag)
+{
+    if (!eg->analysis.make || !eg->analysis.merge) return HYP_OK;
+    for (uint32_t i = 0; i < eg->row_count; i++) {
+        if (hyp_row_dead(eg, i)) continue;
+        bool changed = false;
+        memset(eg->fact_scratch, 0, eg->analysis.data_size);
+        eg->making = true;
+        hyp_status status = eg->analysis.make(eg, i, eg->fact_scratch, eg->analysis.user, diag);
+        eg->making = false;
+        HYP_TRY(status);
+        HYP_TRY(eg->analysis.merge(eg, hyp_fact(eg, eg->rows[i].home), eg->fact_scratch, &changed, eg->analysis.user,
+                                   diag));
+        if (changed) return broken(diag, "a class does not know what its e-node says", i);
+    }
+    return HYP_OK;
+}
+
+/* The proof forest has a tree per class, dead e-nodes included. */
+static hyp_status check_proofs(hyp_egraph *eg, hyp_diag *diag)
+{
+    size_t trees = 0;
+    for (uint32_t i = 0; eg->explain && i < eg->row_count; i++) {
+        uint32_t parent = eg->proofs.parent[i];
+        trees += parent == HYP_NONE;
+        if (parent != HYP_NONE && hyp_eg_find(eg, parent) != hyp_eg_find(eg, i))
+            return broken(diag, "a proof joins two classes", i);
+    }
+    return !eg->explain || trees == eg->class_count ? HYP_OK : broken(diag, "the proof forest is wrong", trees);
+}
+
+hyp_status hyp_egraph_check(hyp_egraph *eg, hyp_diag *diag)
+{
+    if (!hyp_eg_readable(eg))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph can be checked only when it is rebuilt");
+    HYP_TRY(check_classes(eg, diag));
+    HYP_TRY(check_table(eg, diag));
+    if (eg->index.ready) {
+        uint8_t *seen = hyp_calloc(eg->row_count, sizeof *seen);
+        if (!seen) return hyp_fail_memory(diag, eg->row_count);
+        hyp_status status = check_index(eg, seen, diag);
+        hyp_free(seen);
+        HYP_TRY(status);
+    }
+    HYP_TRY(check_logs(eg, diag));
+    HYP_TRY(check_facts(eg, diag));
+    return check_proofs(eg, diag);
+}

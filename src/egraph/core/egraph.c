@@ -1,0 +1,227 @@
+#include "hypatia/egraph.h"
+
+#include <string.h>
+
+#include "base/sexpr.h"
+#include "egraph/core/state.h"
+#include "egraph/prove/record.h"
+#include "egraph/rules/rule.h"
+
+/* ---- life --------------------------------------------------------------------------------------- */
+
+hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out, hyp_diag *diag)
+{
+    hyp_egraph *eg = hyp_calloc(1, sizeof *eg);
+    if (!eg) return hyp_fail_memory(diag, sizeof *eg);
+    eg->limit_hit = HYP_STOP_SATURATED;
+    eg->app = HYP_NONE;
+    eg->epoch = 1;
+    if (options) {
+        if (options->analysis) eg->analysis = *options->analysis;
+        eg->explain = options->explain;
+        eg->explain_all = eg->explain && options->size >= sizeof *options && options->explain_all;
+    }
+    if (eg->analysis.data_size) {
+        eg->fact_scratch = hyp_malloc(eg->analysis.data_size);
+        if (!eg->fact_scratch) {
+            hyp_free(eg);
+            return hyp_fail_memory(diag, options->analysis->data_size);
+        }
+    } else {
+        eg->analysis.make = NULL;
+        eg->analysis.merge = NULL;
+    }
+    *out = eg;
+    return HYP_OK;
+}
+
+void hyp_egraph_destroy(hyp_egraph *eg)
+{
+    if (!eg) return;
+    while (eg->rulesets) {
+        struct hyp_ruleset *next = eg->rulesets->next;
+        hyp_ruleset_free(eg->rulesets);
+        eg->rulesets = next;
+    }
+    for (size_t i = 0; i < eg->ops.len; i++) {
+        hyp_eg_free(&eg->ops.data[i].log);
+        hyp_eg_free(&eg->ops.data[i].marks);
+    }
+    hyp_eg_free(&eg->ops);
+    hyp_eg_free(&eg->first_op);
+    hyp_eg_discard_saved(eg);
+    hyp_eg_free_rows(eg);
+    hyp_index_dispose(eg);
+    hyp_free(eg->fact_scratch);
+    hyp_eg_free(&eg->pending);
+    hyp_eg_free(&eg->remake);
+    hyp_eg_free(&eg->modify);
+    hyp_eg_free(&eg->proofs.apps);
+    hyp_vec_free(&eg->callbacks);
+    hyp_eg_view_dispose(eg);
+    hyp_intern_dispose(&eg->callback_names);
+    hyp_intern_dispose(&eg->symbols);
+    hyp_free(eg);
+}
+
+void hyp_egraph_cancel(hyp_egraph *eg) { atomic_store(&eg->cancel, true); }
+
+/* ---- symbols and callbacks ---------------------------------------------------------------------- */
+
+hyp_status hyp_egraph_symbol(hyp_egraph *eg, const char *name, hyp_symbol *out, hyp_diag *diag)
+{
+    size_t len = strlen(name);
+    if (hyp_text_prefix(name, len) < len) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a symbol that is not UTF-8");
+    return hyp_intern_add(&eg->symbols, name, len, out, diag);
+}
+
+const char *hyp_egraph_symbol_name(const hyp_egraph *eg, hyp_symbol symbol)
+{
+    return symbol < eg->symbols.names.len ? eg->symbols.names.data[symbol] : NULL;
+}
+
+static hyp_status add_callback(hyp_egraph *eg, const char *name, const hyp_callback *callback, hyp_diag *diag)
+{
+    uint32_t id;
+    if (hyp_intern_find(&eg->callback_names, name, strlen(name), &id) && id < eg->callbacks.len)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a condition or function named '%s' is registered already",
+                        name);
+    HYP_TRY(hyp_vec_reserve(&eg->callbacks, eg->callbacks.len + 1, diag));
+    HYP_TRY(hyp_intern_add(&eg->callback_names, name, strlen(name), &id, diag));
+    eg->callbacks.data[eg->callbacks.len++] = *callback;
+    return HYP_OK;
+}
+
+hyp_status hyp_egraph_register_condition(hyp_egraph *eg, const char *name, int arity, hyp_condition_fn fn, void *user,
+                                         hyp_diag *diag)
+{
+    return add_callback(eg, name, &(hyp_callback){.is_condition = true, .arity = arity, .condition = fn, .user = user}, diag);
+}
+
+void hyp_egraph_make_final(hyp_egraph *eg, const char *condition)
+{
+    for (size_t i = 0; i < eg->callbacks.len; i++)
+        if (strcmp(eg->callback_names.names.data[i], condition) == 0) eg->callbacks.data[i].final = true;
+}
+
+hyp_status hyp_egraph_register_function(hyp_egraph *eg, const char *name, int arity, hyp_function_fn fn, void *user,
+                                        hyp_diag *diag)
+{
+    return add_callback(eg, name, &(hyp_callback){.arity = arity, .function = fn, .user = user}, diag);
+}
+
+/* ---- terms -------------------------------------------------------------------------------------- */
+
+static hyp_status check_ids(const hyp_egraph *eg, const hyp_class_id *ids, size_t count, hyp_diag *diag)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] >= eg->row_count)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%u is no e-class of this e-graph", ids[i]);
+    return HYP_OK;
+}
+
+hyp_status hyp_egraph_add(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *children, size_t count, hyp_class_id *out,
+                          hyp_enode_id *out_node, hyp_diag *diag)
+{
+    uint32_t id, row;
+    bool created;
+    if (op >= eg->symbols.names.len)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%u is no symbol of this e-graph", op);
+    if (count >= HYP_ROW_LIMIT) return hyp_fail(diag, HYP_ERR_LIMIT, "%zu children are too many", count);
+    HYP_TRY(check_ids(eg, children, count, diag));
+    HYP_TRY(hyp_eg_op(eg, op, (uint32_t)count, &id, diag));
+    HYP_TRY(hyp_eg_add(eg, id, children, HYP_NONE, &row, &created, diag));
+    if (out) *out = hyp_eg_find(eg, row);
+    if (out_node) *out_node = row;
+    return HYP_OK;
+}
+
+hyp_class_id hyp_egraph_lookup(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *children, size_t count)
+{
+    enum { SMALL = 16 };
+    uint32_t small[SMALL], *kids = small;
+    uint32_t id = count < HYP_ROW_LIMIT ? hyp_eg_op_find(eg, op, (uint32_t)count) : HYP_NONE;
+    if (id == HYP_NONE || check_ids(eg, children, count, NULL) != HYP_OK) return HYP_NONE;
+    if (count > SMALL && !(kids = hyp_malloc(count * sizeof *kids))) return HYP_NONE;
+    for (size_t i = 0; i < count; i++) kids[i] = hyp_eg_find(eg, children[i]);
+    uint32_t row = hyp_eg_lookup(eg, id, kids);
+    if (kids != small) hyp_free(kids);
+    return row == HYP_NONE ? HYP_NONE : hyp_eg_find(eg, row);
+}
+
+static hyp_status add_sexpr(hyp_egraph *eg, const hyp_sexpr *sx, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_sexpr *head = sx->kind == HYP_SX_LIST ? (sx->count ? sx->items[0] : NULL) : sx;
+    if (!head || head->kind == HYP_SX_LIST)
+        return hyp_sexpr_fail(diag, "term", sx, HYP_ERR_MALFORMED, "a term in parentheses begins with an operator");
+    hyp_symbol symbol;
+    HYP_TRY(hyp_egraph_symbol(eg, head->text, &symbol, diag));
+    uint32_t count = sx->kind == HYP_SX_LIST ? sx->count - 1 : 0;
+    hyp_class_id *kids = hyp_malloc(count * sizeof *kids);
+    if (!kids) return hyp_fail_memory(diag, count * sizeof *kids);
+    hyp_status status = HYP_OK;
+    for (uint32_t i = 0; i < count && status == HYP_OK; i++) status = add_sexpr(eg, sx->items[i + 1], &kids[i], diag);
+    if (status == HYP_OK) status = hyp_egraph_add(eg, symbol, kids, count, out, NULL, diag);
+    hyp_free(kids);
+    return status;
+}
+
+hyp_status hyp_egraph_add_text(hyp_egraph *eg, const char *term, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_arena arena = {0};
+    const hyp_sexpr *forms;
+    hyp_status status = hyp_sexpr_parse(&arena, "term", term, strlen(term), &forms, diag);
+    if (status == HYP_OK && forms->count != 1)
+        status = hyp_fail(diag, HYP_ERR_MALFORMED, "one term was wanted, %u were found in: %s", forms->count, term);
+    if (status == HYP_OK) status = add_sexpr(eg, forms->items[0], out, diag);
+    hyp_arena_dispose(&arena);
+    return status;
+}
+
+hyp_class_id hyp_egraph_find(hyp_egraph *eg, hyp_class_id c)
+{
+    return c < eg->row_count ? hyp_eg_find(eg, c) : HYP_NONE;
+}
+
+hyp_status hyp_egraph_union(hyp_egraph *eg, hyp_class_id a, hyp_class_id b, const char *reason, bool *out_changed,
+                            hyp_diag *diag)
+{
+    const hyp_class_id both[2] = {a, b};
+    uint32_t why = HYP_NONE;
+    bool changed = false;
+    HYP_TRY(check_ids(eg, both, 2, diag));
+    if (eg->explain && hyp_eg_find(eg, a) != hyp_eg_find(eg, b)) {
+        hyp_symbol symbol;
+        HYP_TRY(hyp_egraph_symbol(eg, reason ? reason : "given", &symbol, diag));
+        HYP_TRY(hyp_proof_reserve(eg, HYP_APP_REASON_SIZE, diag));
+        HYP_TRY(hyp_eg_reserve_union(eg, diag));
+        why = (uint32_t)eg->proofs.apps.len;
+        eg->proofs.apps.data[eg->proofs.apps.len++] = HYP_NONE;
+        eg->proofs.apps.data[eg->proofs.apps.len++] = symbol;
+    }
+    HYP_TRY(hyp_eg_union(eg, a, b, why, &changed, diag));
+    if (out_changed) *out_changed = changed;
+    return HYP_OK;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+size_t hyp_egraph_node_count(const hyp_egraph *eg) { return eg->live_count; }
+size_t hyp_egraph_class_count(const hyp_egraph *eg) { return eg->class_count; }
+size_t hyp_egraph_class_bound(const hyp_egraph *eg) { return eg->row_count; }
+size_t hyp_egraph_enode_bound(const hyp_egraph *eg) { return eg->row_count; }
+
+hyp_symbol hyp_enode_op(const hyp_egraph *eg, hyp_enode_id n) { return eg->ops.data[hyp_row_op(eg, n)].symbol; }
+
+const hyp_class_id *hyp_enode_children(const hyp_egraph *eg, hyp_enode_id n, size_t *out_count)
+{
+    size_t count = *out_count = eg->ops.data[hyp_row_op(eg, n)].arity;
+    return count <= 2 ? eg->rows[n].kid : eg->pool + eg->rows[n].kid[0];
+}
+
+hyp_class_id hyp_enode_class(hyp_egraph *eg, hyp_enode_id n) { return hyp_eg_find(eg, n); }
+
+void *hyp_egraph_data(hyp_egraph *eg, hyp_class_id c)
+{
+    return eg->analysis.data_size && c < eg->row_count ? hyp_fact(eg, hyp_eg_find(eg, c)) : NULL;
+}

@@ -1,0 +1,245 @@
+#include "egraph/core/index.h"
+
+#include <string.h>
+
+#include "egraph/core/state.h"
+
+#ifdef HYP_SMALL_SIZES
+enum { FEW = 1 };
+#else
+enum { FEW = 256 };
+#endif
+
+/* ---- the base ----------------------------------------------------------------------------------- */
+
+static hyp_status fit(hyp_egraph *eg, void *array, size_t *cap, size_t want, size_t elem, hyp_diag *diag)
+{
+    if (want <= *cap) return HYP_OK;
+    want += want / 8;
+    if (eg->max_bytes && !eg->rebuilding && eg->bytes + (want - *cap) * elem > eg->max_bytes) {
+        eg->limit_hit = HYP_STOP_MEMORY;
+        return hyp_fail(diag, HYP_ERR_LIMIT, "an index of the e-graph would pass its limit of %zu bytes",
+                        eg->max_bytes);
+    }
+    HYP_TRY(hyp_eg_resize(eg, array, *cap, want, elem, diag));
+    *cap = want;
+    return HYP_OK;
+}
+
+/* The rows of one log that count, in order of last change. */
+typedef struct walk {
+    const hyp_egraph *eg;
+    const hyp_op *op;
+    size_t mark, pos, end;
+    uint32_t epoch;
+} walk;
+
+static uint32_t next_row(walk *w)
+{
+    for (;;) {
+        for (; w->pos < w->end; w->pos++) {
+            uint32_t row = w->op->log.data[w->pos];
+            if (w->eg->stamp[row] != w->epoch || hyp_row_dead(w->eg, row)) continue;
+            w->pos++;
+            return row;
+        }
+        if (w->mark == w->op->marks.len) return HYP_NONE;
+        w->epoch = w->op->marks.data[w->mark].epoch;
+        w->pos = w->op->marks.data[w->mark++].pos;
+        w->end = w->mark < w->op->marks.len ? w->op->marks.data[w->mark].pos : w->op->log.len;
+    }
+}
+
+/* Sets at[c+1] to where the parts of c begin; when they have been placed that is where they end. */
+static void count_parts(hyp_egraph *eg)
+{
+    hyp_index *x = &eg->index;
+    memset(x->at, 0, ((size_t)x->bound + 2) * sizeof *x->at);
+    for (uint32_t row = 0; row < x->rows; row++) {
+        if (hyp_row_dead(eg, row)) continue;
+        uint32_t n;
+        const uint32_t *kids = hyp_row_kids(eg, row, &n);
+        x->at[eg->rows[row].home + 2].member++;
+        for (uint32_t j = 0; j < n; j++) x->at[kids[j] + 2].use++;
+    }
+    for (size_t c = 2; c < (size_t)x->bound + 2; c++) {
+        x->at[c].member += x->at[c - 1].member;
+        x->at[c].use += x->at[c - 1].use;
+    }
+}
+
+static void place_member(hyp_egraph *eg, uint32_t row, uint32_t fresh)
+{
+    const hyp_row *r = &eg->rows[row];
+    eg->index.members[eg->index.at[r->home + 1].member++] = (hyp_member){r->op | fresh, {r->kid[0], r->kid[1]}, row};
+}
+
+static void place_use(hyp_egraph *eg, uint32_t row, uint32_t j, uint32_t fresh)
+{
+    uint32_t n;
+    const hyp_row *r = &eg->rows[row];
+    const uint32_t *kids = hyp_row_kids(eg, row, &n);
+    eg->index.uses[eg->index.at[kids[j] + 1].use++] = (hyp_use){.op = r->op | fresh,
+                                                                .slot = hyp_row_slot(eg, row, j),
+                                                                .other = n == 2 ? kids[1 - j] : HYP_NONE,
+                                                                .home = r->home};
+}
+
+static void place_all(hyp_egraph *eg)
+{
+    for (uint32_t o = 0; o < eg->ops.len; o++) {
+        const hyp_op *op = &eg->ops.data[o];
+        uint32_t row;
+        for (walk w = {.eg = eg, .op = op}; (row = next_row(&w)) != HYP_NONE;)
+            place_member(eg, row, w.epoch == eg->epoch ? HYP_INDEX_FRESH : 0);
+        for (uint32_t j = 0; j < op->arity; j++)
+            for (walk w = {.eg = eg, .op = op}; (row = next_row(&w)) != HYP_NONE;)
+                place_use(eg, row, j, w.epoch == eg->epoch ? HYP_INDEX_FRESH : 0);
+    }
+}
+
+static hyp_status make_base(hyp_egraph *eg, hyp_diag *diag)
+{
+    hyp_index *x = &eg->index;
+    x->ready = false;
+    size_t bound = eg->linked, words = (bound + 63) / 64, slots = 0;
+    for (size_t o = 0; o < eg->ops.len; o++) slots += (size_t)eg->ops.data[o].live * eg->ops.data[o].arity;
+    HYP_TRY(fit(eg, &x->at, &x->at_cap, bound + 2, sizeof *x->at, diag));
+    HYP_TRY(fit(eg, &x->members, &x->member_cap, eg->live_count, sizeof *x->members, diag));
+    HYP_TRY(fit(eg, &x->uses, &x->use_cap, slots, sizeof *x->uses, diag));
+    HYP_TRY(fit(eg, &x->stale, &x->stale_cap, words, sizeof *x->stale, diag));
+    if (words) memset(x->stale, 0, words * sizeof *x->stale);
+    for (size_t c = 0; c < x->head_count; c++) x->head[c] = (hyp_place){HYP_NONE, HYP_NONE};
+    x->links.len = 0;
+    x->changed = x->sweeps = 0;
+    x->bound = x->rows = (uint32_t)bound;
+    x->parts = eg->live_count + slots;
+    x->epoch = eg->epoch;
+    count_parts(eg);
+    place_all(eg);
+    x->ready = true;
+    return HYP_OK;
+}
+
+/* ---- changes ------------------------------------------------------------------------------------ */
+
+hyp_status hyp_index_reserve(hyp_egraph *eg, uint32_t kids, hyp_diag *diag)
+{
+    hyp_index *x = &eg->index;
+    if (x->head_count < eg->row_count) {
+        size_t count = x->head_count;
+        HYP_TRY(fit(eg, &x->head, &x->head_count, eg->row_count + eg->row_count / 2, sizeof *x->head, diag));
+        for (size_t c = count; c < x->head_count; c++) x->head[c] = (hyp_place){HYP_NONE, HYP_NONE};
+    }
+    return hyp_eg_reserve(eg, &x->links, x->links.len + kids + 1, diag);
+}
+
+static void hang(hyp_index *x, uint32_t *head, uint32_t id)
+{
+    x->links.data[x->links.len] = (hyp_link){id, *head};
+    *head = (uint32_t)x->links.len++;
+    x->changed++;
+}
+
+void hyp_index_add_member(hyp_egraph *eg, uint32_t c, uint32_t row)
+{
+    hang(&eg->index, &eg->index.head[c].member, row);
+}
+
+void hyp_index_add_use(hyp_egraph *eg, uint32_t c, uint32_t slot) { hang(&eg->index, &eg->index.head[c].use, slot); }
+
+void hyp_index_spoil(hyp_egraph *eg, uint32_t row)
+{
+    if (row >= eg->index.rows) return;
+    eg->index.stale[row >> 6] |= UINT64_C(1) << (row & 63);
+    eg->index.changed++;
+}
+
+static hyp_status add_row(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
+{
+    uint32_t n;
+    const uint32_t *kids = hyp_row_kids(eg, row, &n);
+    HYP_TRY(hyp_index_reserve(eg, n, diag));
+    hyp_index_add_member(eg, eg->rows[row].home, row);
+    for (uint32_t j = 0; j < n; j++) hyp_index_add_use(eg, kids[j], hyp_row_slot(eg, row, j));
+    return HYP_OK;
+}
+
+hyp_status hyp_index_sync(hyp_egraph *eg, hyp_diag *diag)
+{
+    hyp_index *x = &eg->index;
+    size_t changed = x->changed + 2 * (eg->linked - x->seen);
+    /* Rows of many children: a base has a part for each of them, and much must have changed to be worth making it. */
+    if (!x->ready || (changed * 4 > (size_t)x->rows * 3 + FEW && changed * 8 > x->parts)) {
+        HYP_TRY(make_base(eg, diag));
+        x->seen = (uint32_t)eg->linked;
+        return HYP_OK;
+    }
+    hyp_status status = HYP_OK;
+    for (; x->seen < eg->linked && status == HYP_OK; x->seen++)
+        if (!hyp_row_dead(eg, x->seen)) status = add_row(eg, x->seen, diag);
+    if (status != HYP_OK) x->ready = false;
+    return status;
+}
+
+void hyp_index_dispose(hyp_egraph *eg)
+{
+    hyp_index *x = &eg->index;
+    hyp_large_free(x->at, x->at_cap * sizeof *x->at);
+    hyp_large_free(x->members, x->member_cap * sizeof *x->members);
+    hyp_large_free(x->uses, x->use_cap * sizeof *x->uses);
+    hyp_large_free(x->stale, x->stale_cap * sizeof *x->stale);
+    hyp_large_free(x->head, x->head_count * sizeof *x->head);
+    hyp_eg_free(&x->links);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+hyp_cursor hyp_members_of(const hyp_egraph *eg, uint32_t c)
+{
+    const hyp_index *x = &eg->index;
+    hyp_cursor at = {.c = c, .link = c < x->head_count ? x->head[c].member : HYP_NONE};
+    if (c < x->bound) at.at = x->at[c].member, at.end = x->at[c + 1].member;
+    return at;
+}
+
+hyp_cursor hyp_uses_of(const hyp_egraph *eg, uint32_t c)
+{
+    const hyp_index *x = &eg->index;
+    hyp_cursor at = {.c = c, .link = c < x->head_count ? x->head[c].use : HYP_NONE};
+    if (c < x->bound) at.at = x->at[c].use, at.end = x->at[c + 1].use;
+    return at;
+}
+
+uint32_t hyp_next_member(const hyp_egraph *eg, hyp_cursor *at)
+{
+    const hyp_index *x = &eg->index;
+    while (at->at < at->end || at->link != HYP_NONE) {
+        uint32_t row;
+        if (at->at < at->end) {
+            row = x->members[at->at++].row;
+        } else {
+            row = x->links.data[at->link].id;
+            at->link = x->links.data[at->link].next;
+        }
+        if (!hyp_row_dead(eg, row) && eg->rows[row].home == at->c) return row;
+    }
+    return HYP_NONE;
+}
+
+uint32_t hyp_next_use(const hyp_egraph *eg, hyp_cursor *at)
+{
+    const hyp_index *x = &eg->index;
+    while (at->at < at->end || at->link != HYP_NONE) {
+        uint32_t slot;
+        if (at->at < at->end) {
+            slot = x->uses[at->at++].slot;
+        } else {
+            slot = x->links.data[at->link].id;
+            at->link = x->links.data[at->link].next;
+        }
+        uint32_t row = hyp_slot_row(eg, slot);
+        if (!hyp_row_dead(eg, row) && *hyp_slot_kid(eg, slot) == at->c) return slot;
+    }
+    return HYP_NONE;
+}

@@ -1,0 +1,309 @@
+/* Restores what unions broke: congruence, the indexes and the analysis. Work follows what changed: where that is
+ * little, each class that lost a union hands its rows and uses to the winner, and only those rows are looked
+ * at; where it is a good part of the e-graph, a sweep over all rows is faster than looking each of them up. */
+#include <string.h>
+
+#include "egraph/core/state.h"
+#include "egraph/core/table.h"
+#include "egraph/prove/record.h"
+
+/* Notes that a row says something new; idempotent within an epoch. */
+static hyp_status touch(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
+{
+    if (eg->stamp[row] == eg->epoch) return HYP_OK;
+    HYP_TRY(hyp_eg_reserve_log(eg, hyp_row_op(eg, row), 1, diag));
+    hyp_eg_log(eg, row);
+    return HYP_OK;
+}
+
+/* ---- keys --------------------------------------------------------------------------------------- */
+
+static bool names_moved(const hyp_egraph *eg, const uint32_t *kids, uint32_t n)
+{
+    for (uint32_t j = 0; j < n; j++)
+        if (hyp_moved(eg, kids[j])) return true;
+    return false;
+}
+
+/* Room for what rekey does to one row. */
+static hyp_status reserve_rekey(hyp_egraph *eg, hyp_diag *diag)
+{
+    if ((eg->slot_used + 1) * 2 >= eg->slot_count) hyp_eg_purge_slots(eg);
+    return hyp_eg_reserve_union(eg, diag);
+}
+
+/* Gives a live row whose children moved its slot. It may turn out congruent to another: the older one stays. */
+static void rekey(hyp_egraph *eg, uint32_t row)
+{
+    uint32_t n, op = eg->rows[row].op, *kids = hyp_row_kids(eg, row, &n);
+    for (uint32_t j = 0; j < n; j++) kids[j] = hyp_eg_now(eg, kids[j]);
+    uint32_t hash = hyp_table_hash(op, kids, n);
+    size_t i = hyp_table_probe_other(eg, hash, op, kids, n, row);
+    uint32_t other = eg->slots[i].row;
+    if (other == HYP_NONE) {
+        eg->slots[i] = (hyp_slot){hash, row};
+        eg->slot_used++;
+        return;
+    }
+    uint32_t kept = other < row ? other : row, gone = other < row ? row : other;
+    eg->slots[i].row = kept;
+    eg->rows[gone].op |= HYP_ROW_DEAD;
+    eg->ops.data[op].live--;
+    eg->live_count--;
+    hyp_index_spoil(eg, gone);
+    hyp_eg_union_reserved(eg, kept, gone, HYP_WHY_CONGRUENCE);
+}
+
+/* ---- much has changed: go through all rows -------------------------------------------------------- */
+
+/* Brings the rows up to date that name a moved class. Children are mostly older than what uses them, so one sweep in
+ * order of age repairs most of what its own unions break. Rows are met some time after their slots were asked
+ * for. */
+static hyp_status sweep_once(hyp_egraph *eg, hyp_diag *diag)
+{
+    enum { AHEAD = 16 };
+    uint32_t waiting[AHEAD];
+    size_t count = 0, done = 0;
+    for (uint32_t row = 0; row < eg->row_count || done < count; row++) {
+        if (row < eg->row_count) {
+            const hyp_row *r = &eg->rows[row];
+            if (r->op & HYP_ROW_DEAD) continue;
+            uint32_t n = eg->ops.data[r->op].arity;
+            if (hyp_moved(eg, r->home)) {
+                HYP_TRY(touch(eg, row, diag));
+                eg->rows[row].home = hyp_eg_find(eg, r->home);
+            }
+            if (!names_moved(eg, n <= 2 ? r->kid : eg->pool + r->kid[0], n)) continue;
+            if (n <= 2) {
+                uint32_t now[2] = {hyp_eg_now(eg, r->kid[0]), n > 1 ? hyp_eg_now(eg, r->kid[1]) : HYP_NONE};
+                __builtin_prefetch(&eg->slots[hyp_table_hash(r->op, now, n) & (eg->slot_count - 1)], 1);
+            }
+            waiting[count++ % AHEAD] = row;
+            if (count - done < AHEAD) continue;
+        }
+        uint32_t met = waiting[done++ % AHEAD];
+        if (hyp_row_dead(eg, met)) continue; /* since it was asked for */
+        HYP_TRY(reserve_rekey(eg, diag));
+        HYP_TRY(touch(eg, met, diag));
+        rekey(eg, met);
+    }
+    return HYP_OK;
+}
+
+static hyp_status sweep(hyp_egraph *eg, hyp_diag *diag)
+{
+    if (eg->pending.len == 0) return HYP_OK;
+    eg->index.ready = false;
+    eg->index.sweeps++;
+    for (size_t before = 0; before < eg->pending.len;) {
+        before = eg->pending.len;
+        HYP_TRY(sweep_once(eg, diag));
+    }
+    for (size_t i = 0; i < eg->pending.len; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
+    eg->pending.len = 0;
+    return HYP_OK;
+}
+
+/* ---- little has changed: follow the index ---------------------------------------------------------- */
+
+/* Gives the rows of `loser` to the class `root`. */
+static hyp_status move_members(hyp_egraph *eg, uint32_t loser, uint32_t root, hyp_diag *diag)
+{
+    uint32_t row;
+    for (hyp_cursor at = hyp_members_of(eg, loser); (row = hyp_next_member(eg, &at)) != HYP_NONE;) {
+        HYP_TRY(hyp_index_reserve(eg, 0, diag));
+        HYP_TRY(touch(eg, row, diag));
+        eg->rows[row].home = root;
+        hyp_index_spoil(eg, row);
+        hyp_index_add_member(eg, root, row);
+    }
+    return HYP_OK;
+}
+
+static hyp_status push_remake(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
+{
+    HYP_TRY(hyp_eg_reserve(eg, &eg->remake, eg->remake.len + 1, diag));
+    eg->remake.data[eg->remake.len++] = row;
+    return HYP_OK;
+}
+
+/* Brings the rows that use `loser` up to date. */
+static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, hyp_diag *diag)
+{
+    uint32_t slot;
+    for (hyp_cursor at = hyp_uses_of(eg, loser); (slot = hyp_next_use(eg, &at)) != HYP_NONE;) {
+        uint32_t row = hyp_slot_row(eg, slot), n;
+        const uint32_t *kids = hyp_row_kids(eg, row, &n);
+        HYP_TRY(reserve_rekey(eg, diag));
+        HYP_TRY(hyp_index_reserve(eg, n, diag));
+        if (eg->analysis.make) HYP_TRY(push_remake(eg, row, diag));
+        HYP_TRY(touch(eg, row, diag));
+        for (uint32_t j = 0; j < n; j++)
+            if (hyp_moved(eg, kids[j])) hyp_index_add_use(eg, hyp_eg_find(eg, kids[j]), hyp_row_slot(eg, row, j));
+        hyp_index_spoil(eg, row);
+        rekey(eg, row);
+    }
+    return HYP_OK;
+}
+
+/* ---- analysis ----------------------------------------------------------------------------------- */
+
+/* Room to remake every user of class c and to show c: taken before a fact is joined, because afterwards it
+ * could not be seen to change again. */
+static hyp_status reserve_changed(hyp_egraph *eg, uint32_t c, hyp_diag *diag)
+{
+    size_t users = 0;
+    for (hyp_cursor at = hyp_uses_of(eg, c); hyp_next_use(eg, &at) != HYP_NONE;) users++;
+    HYP_TRY(hyp_eg_reserve(eg, &eg->remake, eg->remake.len + users, diag));
+    return hyp_eg_reserve(eg, &eg->modify, eg->modify.len + 1, diag);
+}
+
+static void note_changed(hyp_egraph *eg, uint32_t c)
+{
+    uint32_t slot;
+    eg->version++;
+    if (eg->analysis.make)
+        for (hyp_cursor at = hyp_uses_of(eg, c); (slot = hyp_next_use(eg, &at)) != HYP_NONE;)
+            eg->remake.data[eg->remake.len++] = hyp_slot_row(eg, slot);
+    if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = c;
+}
+
+/* The first failure of a callback is the one told; the rebuild goes on, so that the e-graph is sound. Only
+ * want of memory ends it, and then nothing that was to be done is forgotten. */
+typedef struct failure {
+    hyp_status status;
+    hyp_diag diag;
+} failure;
+
+/* Takes the outcome of a callback, and says what the caller returns if it is not HYP_OK. */
+static hyp_status settle(failure *f, hyp_status status, const hyp_diag *said, hyp_diag *diag)
+{
+    if (status == HYP_ERR_NO_MEMORY) return hyp_fail(diag, status, "%s", said->message);
+    if (status != HYP_OK && f->status == HYP_OK) {
+        f->status = status;
+        f->diag = *said;
+    }
+    return HYP_OK;
+}
+
+static hyp_status join_facts(hyp_egraph *eg, uint32_t root, const void *from, failure *f, hyp_diag *diag)
+{
+    if (!eg->analysis.merge) return HYP_OK;
+    HYP_TRY(reserve_changed(eg, root, diag));
+    bool changed = false;
+    hyp_diag said = {0};
+    hyp_status status = eg->analysis.merge(eg, hyp_fact(eg, root), from, &changed, eg->analysis.user, &said);
+    if (status == HYP_OK && changed) note_changed(eg, root);
+    return settle(f, status, &said, diag);
+}
+
+/* Makes facts anew for rows whose children's facts changed. */
+static hyp_status remake_facts(hyp_egraph *eg, failure *f, hyp_diag *diag)
+{
+    while (eg->remake_done < eg->remake.len) {
+        uint32_t row = eg->remake.data[eg->remake_done];
+        if (!hyp_row_dead(eg, row)) {
+            hyp_diag said = {0};
+            memset(eg->fact_scratch, 0, eg->analysis.data_size);
+            eg->making = true;
+            hyp_status status = eg->analysis.make(eg, row, eg->fact_scratch, eg->analysis.user, &said);
+            eg->making = false;
+            if (status == HYP_OK)
+                HYP_TRY(join_facts(eg, hyp_eg_find(eg, row), eg->fact_scratch, f, diag));
+            else
+                HYP_TRY(settle(f, status, &said, diag));
+        }
+        eg->remake_done++;
+    }
+    eg->remake.len = eg->remake_done = 0;
+    return HYP_OK;
+}
+
+/* Shows new and changed classes to the analysis. What a limit cut stays for the next rebuild. */
+static hyp_status show_classes(hyp_egraph *eg, failure *f, bool *out_cut, hyp_diag *diag)
+{
+    while (eg->modify_done < eg->modify.len) {
+        uint32_t c = hyp_eg_find(eg, eg->modify.data[eg->modify_done]);
+        hyp_stop asked = eg->poll ? eg->poll(eg->poll_user) : HYP_STOP_SATURATED;
+        if (asked != HYP_STOP_SATURATED) {
+            eg->limit_hit = asked;
+            *out_cut = true;
+            return HYP_OK;
+        }
+        hyp_eg_view_release(eg);
+        hyp_diag said = {0};
+        hyp_status status = eg->analysis.modify(eg, c, eg->analysis.user, &said);
+        if (status == HYP_ERR_LIMIT && eg->limit_hit != HYP_STOP_SATURATED) {
+            *out_cut = true;
+            return HYP_OK;
+        }
+        HYP_TRY(settle(f, status, &said, diag));
+        eg->modify_done++;
+    }
+    eg->modify.len = eg->modify_done = 0;
+    return HYP_OK;
+}
+
+/* ---- the loop ----------------------------------------------------------------------------------- */
+
+/* Whether following the index is worth keeping it up to date: it takes memory that a limit may not have, and where it
+ * is not there, several sweeps must have been paid for what it costs to make. */
+static bool is_little(const hyp_egraph *eg)
+{
+    enum { SHARE = 16, SWEEPS = 16 };
+    size_t known = eg->index.ready ? eg->index.seen : eg->linked;
+    if (eg->max_bytes || (!eg->index.ready && eg->index.sweeps < SWEEPS)) return false;
+    return (eg->row_count - known + eg->pending.len) * SHARE <= eg->row_count;
+}
+
+static hyp_status close_congruence(hyp_egraph *eg, failure *f, hyp_diag *diag)
+{
+    bool follow = hyp_eg_analysed(eg) /* which asks who uses a class */ || (eg->pending.len && is_little(eg));
+    HYP_TRY(hyp_eg_link(eg, diag));
+    if (!follow) return sweep(eg, diag);
+    HYP_TRY(hyp_index_sync(eg, diag));
+    size_t done = 0;
+    hyp_status status = HYP_OK;
+    for (; done < eg->pending.len; done++) { /* grows on the way */
+        uint32_t loser = eg->pending.data[done], root = hyp_eg_find(eg, loser);
+        if (eg->analysis.data_size) status = join_facts(eg, root, hyp_fact(eg, loser), f, diag);
+        if (status == HYP_OK) status = move_uses(eg, loser, diag);
+        if (status == HYP_OK) status = move_members(eg, loser, root, diag);
+        if (status != HYP_OK) break;
+        hyp_eg_settle_class(eg, loser);
+    }
+    /* After a failure the next rebuild begins with the class that was being moved. */
+    if (done) memmove(eg->pending.data, eg->pending.data + done, (eg->pending.len - done) * sizeof *eg->pending.data);
+    eg->pending.len -= done;
+    return status;
+}
+
+hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag)
+{
+    failure f = {.status = HYP_OK};
+    hyp_status status = HYP_OK;
+    bool was_busy = eg->busy, cut = false;
+    eg->busy = eg->rebuilding = true;
+    hyp_eg_view_reset(eg);
+    while (status == HYP_OK) {
+        if (eg->linked < eg->row_count || eg->pending.len) hyp_eg_view_reset(eg);
+        status = close_congruence(eg, &f, diag);
+        if (status == HYP_OK && eg->analysis.make) status = remake_facts(eg, &f, diag);
+        if (status != HYP_OK || eg->pending.len) continue;
+        if (cut || eg->modify.len == 0) break;
+        eg->rebuilding = false; /* what a callback adds is held against the limits */
+        status = show_classes(eg, &f, &cut, diag);
+        eg->rebuilding = true;
+    }
+    eg->busy = was_busy;
+    eg->rebuilding = false;
+    if (status != HYP_OK) return status;
+    if (f.status != HYP_OK) return hyp_fail(diag, f.status, "%s", f.diag.message);
+    return HYP_OK;
+}
+
+hyp_status hyp_egraph_rebuild(hyp_egraph *eg, hyp_diag *diag)
+{
+    if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "rebuild was called from inside a callback");
+    return hyp_eg_rebuild(eg, diag);
+}

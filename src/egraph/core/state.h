@@ -1,0 +1,270 @@
+/* state.h - the data of an e-graph, shared by the files of this folder only.
+ *
+ *   symbol --+                         +--> log: rows of the operator in order of last change
+ *            +--> operator = (symbol, arity) --+
+ *   row (= e-node) --> operator, child classes, class        index: class --> its rows, rows that use it
+ *   class = the id of its oldest row; parent[] is the union-find over ids
+ *
+ * Every e-node has its own id, and a class is named by the oldest e-node in it, so one id space serves
+ * both. Rows are 16 bytes in one array; arrays that only some phases read lie beside it. Matching reads a
+ * snapshot: between two rebuilds the rows below `linked`, the logs and the index do not change, whatever is
+ * added or united meanwhile.
+ */
+#ifndef HYP_EGRAPH_CORE_STATE_H
+#define HYP_EGRAPH_CORE_STATE_H
+
+#include <stdatomic.h>
+
+#include "base/strbuf.h"
+#include "egraph/core/index.h"
+#include "hypatia/egraph.h"
+
+#define HYP_ROW_DEAD 0x80000000u /* in hyp_row.op: congruent to an older row, out of every index */
+enum { HYP_ROW_ARRAYS = 8, HYP_POOL_ARRAYS = 3 };
+#define HYP_SLOT_POOL 0x80000000u
+#define HYP_ROW_LIMIT (UINT32_C(1) << 30) /* a child slot of a row is named by 31 bits */
+
+typedef struct hyp_row {
+    uint32_t op;     /* operator id, and HYP_ROW_DEAD */
+    uint32_t kid[2]; /* arity <= 2: the child classes, HYP_NONE beyond the arity; else kid[0] is an offset in pool */
+    uint32_t home;   /* its class at the last rebuild; of a newer row, at its creation; of a dead row, stale */
+} hyp_row;
+
+/* log[pos .. next mark) was written in this epoch. */
+typedef struct hyp_mark {
+    uint32_t epoch, pos;
+} hyp_mark;
+
+typedef struct hyp_op {
+    hyp_symbol symbol;
+    uint32_t arity;
+    uint32_t next_op;        /* next operator of the same symbol, HYP_NONE at the end */
+    uint32_t live;           /* rows that are not dead */
+    uint32_t fresh;          /* 0 outside of hyp_eg_link */
+    HYP_VEC(uint32_t) log;   /* an entry counts while its epoch is the row's stamp and the row is not dead */
+    HYP_VEC(hyp_mark) marks; /* epochs strictly ascend */
+} hyp_op;
+
+typedef struct hyp_slot {
+    uint32_t tag; /* the whole hash; the home slot is tag & (slot_count-1) */
+    uint32_t row; /* HYP_NONE = empty. Stale if the row is dead or its hash is another by now */
+} hyp_slot;
+
+typedef struct hyp_callback {
+    bool is_condition;
+    int arity; /* < 0: any */
+    hyp_condition_fn condition;
+    hyp_function_fn function;
+    void *user;
+    bool final; /* a condition's no is for good: see hyp_egraph_make_final */
+} hyp_callback;
+
+/* What options.explain keeps. By row, of the capacity of the rows. */
+typedef struct hyp_proofs {
+    uint32_t *kid;    /* 2 a row: the children as they were given, in the form of hyp_row.kid */
+    uint32_t *pool;   /* beside hyp_egraph.pool */
+    uint32_t *parent; /* proof forest: same class <=> same tree; HYP_NONE at a root */
+    uint32_t *why;    /* of the edge to the parent: offset in `apps`, the lowest bit is its direction: see record.h */
+    uint32_t *origin; /* offset of an application in `apps`, HYP_NONE if added by the caller */
+    HYP_VEC(uint32_t) apps;
+} hyp_proofs;
+
+struct hyp_ruleset;
+
+struct hyp_egraph {
+    hyp_intern symbols;
+    HYP_VEC(uint32_t) first_op; /* by symbol: its newest operator, HYP_NONE if none */
+    HYP_VEC(hyp_op) ops;
+
+    hyp_row *rows;
+    uint32_t *parent; /* union-find by id: parent[i] <= i, the older id wins */
+    uint32_t *stamp;  /* by row below `linked`: epoch in which it was made, or its class or a child last changed */
+    uint64_t *moved;  /* bit by id: the class lost a union and live rows may still name it */
+    size_t row_count, row_cap;
+    size_t row_sizes[HYP_ROW_ARRAYS]; /* of the arrays by row: row_cap, or more after a failure */
+    size_t linked;                    /* rows below are in the logs */
+    size_t live_count;                /* rows that are not dead */
+    size_t class_count;               /* union-find roots */
+
+    uint32_t *pool;     /* children of rows of arity > 2 */
+    uint32_t *pool_row; /* beside it: the owner */
+    size_t pool_len, pool_cap, pool_sizes[HYP_POOL_ARRAYS];
+
+    hyp_slot *slots;   /* hash-cons of the live rows, keyed by operator and children as stored */
+    size_t slot_count; /* a power of two; at least 3 times the live rows, and twice those in use */
+    size_t slot_used;  /* not empty */
+    hyp_index index;
+
+    HYP_VEC(uint32_t) pending; /* classes that lost a union and that live rows may still name */
+    uint32_t epoch;
+    uint64_t version; /* counts changes: new rows, unions, facts */
+
+    hyp_analysis analysis; /* data_size 0 = none */
+    unsigned char *facts;  /* by class, data_size each */
+    unsigned char *fact_scratch;
+    HYP_VEC(uint32_t) remake; /* rows whose fact must be made anew */
+    HYP_VEC(uint32_t) modify; /* classes to show to analysis.modify */
+    size_t remake_done, modify_done;
+
+    bool explain, explain_all;
+    hyp_proofs proofs;
+    uint32_t app;                 /* application that rows made now come from, HYP_NONE outside of one */
+    struct hyp_ruleset *rulesets; /* all that were parsed and not yet freed */
+    uint32_t ruleset_count;       /* parsed so far */
+
+    hyp_intern callback_names; /* ids index callbacks */
+    HYP_VEC(hyp_callback) callbacks;
+
+    /* Views of classes for hyp_egraph_class_nodes: see view.c. */
+    struct {
+        uint32_t *start, *list; /* valid while version == at */
+        uint64_t at;
+        HYP_VEC(uint32_t) first, next; /* by id: classes and rows united since the last rebuild, as a forest */
+        HYP_VEC(uint32_t) found;
+        size_t pending_seen, rows_seen;
+        hyp_arena arena;
+    } view;
+
+    struct hyp_saved *saved; /* states to go back to, the last first: snapshot.c */
+
+    bool busy;                   /* a rebuild or a search is under way: neither may start again */
+    bool making;                 /* inside analysis.make: nothing may be added */
+    bool rebuilding;             /* growth is not held against max_bytes: a rebuild must end */
+    size_t max_nodes, max_bytes; /* of the running saturation, 0 = none */
+    hyp_stop limit_hit;          /* HYP_STOP_NODES or _MEMORY after an HYP_ERR_LIMIT of ours, _TIME or _CANCELLED after a
+                                    rebuild that `poll` cut, else _SATURATED */
+    hyp_stop (*poll)(void *user); /* of the running saturation: why it is to end now, else _SATURATED; NULL = none runs */
+    void *poll_user;
+    size_t bytes, peak_bytes;    /* held by the arrays above */
+    atomic_bool cancel;
+};
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+static inline uint32_t hyp_eg_find(hyp_egraph *eg, uint32_t c)
+{
+    uint32_t *parent = eg->parent;
+    while (parent[c] != c) {
+        parent[c] = parent[parent[c]]; /* path halving */
+        c = parent[c];
+    }
+    return c;
+}
+
+static inline bool hyp_row_dead(const hyp_egraph *eg, uint32_t row) { return eg->rows[row].op & HYP_ROW_DEAD; }
+static inline uint32_t hyp_row_op(const hyp_egraph *eg, uint32_t row) { return eg->rows[row].op & ~HYP_ROW_DEAD; }
+
+static inline bool hyp_eg_analysed(const hyp_egraph *eg) { return eg->analysis.data_size || eg->analysis.modify; }
+
+/* The children of a row, where they are stored. */
+static inline uint32_t *hyp_row_kids(hyp_egraph *eg, uint32_t row, uint32_t *out_count)
+{
+    hyp_row *r = &eg->rows[row];
+    uint32_t n = *out_count = eg->ops.data[r->op & ~HYP_ROW_DEAD].arity;
+    return n <= 2 ? r->kid : eg->pool + r->kid[0];
+}
+
+/* The class of a row, and the class that a class of the last rebuild is part of by now: hyp_eg_find, without a
+ * look at the union-find where nothing happened. */
+static inline bool hyp_moved(const hyp_egraph *eg, uint32_t c) { return eg->moved[c >> 6] >> (c & 63) & 1; }
+static inline void hyp_eg_settle_class(hyp_egraph *eg, uint32_t c) { eg->moved[c >> 6] &= ~(UINT64_C(1) << (c & 63)); }
+static inline uint32_t hyp_eg_now(hyp_egraph *eg, uint32_t c) { return hyp_moved(eg, c) ? hyp_eg_find(eg, c) : c; }
+
+/* A child slot is named row*2+j, or HYP_SLOT_POOL | index in the pool: the row that owns it, and which child it is. */
+static inline uint32_t hyp_slot_row(const hyp_egraph *eg, uint32_t slot)
+{
+    return slot & HYP_SLOT_POOL ? eg->pool_row[slot & ~HYP_SLOT_POOL] : slot >> 1;
+}
+static inline uint32_t hyp_slot_place(const hyp_egraph *eg, uint32_t slot)
+{
+    if (!(slot & HYP_SLOT_POOL)) return slot & 1;
+    uint32_t index = slot & ~HYP_SLOT_POOL;
+    return index - eg->rows[eg->pool_row[index]].kid[0];
+}
+static inline uint32_t hyp_row_slot(const hyp_egraph *eg, uint32_t row, uint32_t j)
+{
+    const hyp_row *r = &eg->rows[row];
+    return eg->ops.data[r->op & ~HYP_ROW_DEAD].arity <= 2 ? 2 * row + j : HYP_SLOT_POOL | (r->kid[0] + j);
+}
+/* The class in a child slot. */
+static inline const uint32_t *hyp_slot_kid(const hyp_egraph *eg, uint32_t slot)
+{
+    return slot & HYP_SLOT_POOL ? &eg->pool[slot & ~HYP_SLOT_POOL] : &eg->rows[slot >> 1].kid[slot & 1];
+}
+
+static inline void *hyp_fact(hyp_egraph *eg, uint32_t c) { return eg->facts + (size_t)c * eg->analysis.data_size; }
+
+/* ---- store.c: growth, operators, nodes ------------------------------------------------------------- */
+
+/* The operator id of (symbol, arity), made when it is new. */
+HYP_NODISCARD hyp_status hyp_eg_op(hyp_egraph *eg, hyp_symbol symbol, uint32_t arity, uint32_t *out, hyp_diag *diag);
+/* The same without making it; HYP_NONE if there is none. */
+uint32_t hyp_eg_op_find(const hyp_egraph *eg, hyp_symbol symbol, uint32_t arity);
+
+/* Adds or finds an e-node. `kids` need not be canonical; `into` is a canonical class that a new row joins
+ * at once, or HYP_NONE for a class of its own (always so with an analysis: facts are joined by unions).
+ * *out is the row. Fails with HYP_ERR_LIMIT and limit_hit set where the run's limits would be
+ * passed. */
+HYP_NODISCARD hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_t into, uint32_t *out,
+                                    bool *out_created, hyp_diag *diag);
+/* The live row with this operator and these canonical children, or HYP_NONE. */
+uint32_t hyp_eg_lookup(hyp_egraph *eg, uint32_t op, const uint32_t *kids);
+
+/* Makes two classes one, with an edge between the e-nodes a and b in the proof forest. */
+HYP_NODISCARD hyp_status hyp_eg_union(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why, bool *out_changed,
+                                      hyp_diag *diag);
+/* Room for one more union, so that the next hyp_eg_union_reserved cannot fail. */
+HYP_NODISCARD hyp_status hyp_eg_reserve_union(hyp_egraph *eg, hyp_diag *diag);
+bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why);
+
+/* Room for `count` more rows of arity <= 2, so that hyp_eg_new_row cannot fail: false if the limits of the run or
+ * memory do not allow it. */
+bool hyp_eg_reserve_rows(hyp_egraph *eg, size_t count);
+/* Appends a row whose children are canonical and whose key is not in the table; slot i is the empty slot for it. */
+uint32_t hyp_eg_new_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash, size_t i);
+/* Empties the hash-cons of stale slots. */
+void hyp_eg_purge_slots(hyp_egraph *eg);
+
+/* Room for `count` more entries in the log of an operator. Only a rebuild may drop stale entries for it: a search walks
+ * the log by position. */
+HYP_NODISCARD hyp_status hyp_eg_reserve_log(hyp_egraph *eg, uint32_t op, size_t count, hyp_diag *diag);
+/* Notes that a row is new or changed in this epoch; there is room in its operator's log. */
+void hyp_eg_log(hyp_egraph *eg, uint32_t row);
+/* Puts rows that were added since the last rebuild into the logs. */
+HYP_NODISCARD hyp_status hyp_eg_link(hyp_egraph *eg, hyp_diag *diag);
+
+/* Frees the arrays by row, the pool and the hash-cons. */
+void hyp_eg_free_rows(hyp_egraph *eg);
+/* Grows an array of the e-graph that may become large. */
+HYP_NODISCARD hyp_status hyp_eg_resize(hyp_egraph *eg, void *array, size_t count, size_t next, size_t elem,
+                                       hyp_diag *diag);
+/* hyp_vec_reserve for the vectors of an e-graph: counted, held against max_bytes, and large arrays. */
+HYP_NODISCARD hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem,
+                                         hyp_diag *diag);
+#define hyp_eg_reserve(eg, v, want, diag)                                                                              \
+    hyp_eg_reserve_((eg), (void **)&(v)->data, &(v)->cap, (want), sizeof *(v)->data, (diag))
+/* Frees a vector that hyp_eg_reserve has grown. */
+#define hyp_eg_free(v) hyp_large_free((v)->data, (v)->cap * sizeof *(v)->data)
+
+/* ---- rebuild.c ---------------------------------------------------------------------------------- */
+
+/* hyp_egraph_rebuild, also inside a run. */
+HYP_NODISCARD hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag);
+/* Whether the e-graph can be read as a whole; new rows alone do not hinder that. */
+static inline bool hyp_eg_readable(const hyp_egraph *eg)
+{
+    return !eg->busy && !eg->making && !eg->pending.len && !eg->remake.len;
+}
+
+/* ---- snapshot.c --------------------------------------------------------------------------------- */
+
+void hyp_eg_discard_saved(hyp_egraph *eg);
+
+/* ---- view.c ------------------------------------------------------------------------------------- */
+
+void hyp_eg_view_reset(hyp_egraph *eg);   /* drops what was handed out and the forest; start of a rebuild */
+void hyp_eg_view_forget(hyp_egraph *eg);  /* drops all that was listed: a row that it may name was taken back */
+void hyp_eg_view_release(hyp_egraph *eg); /* drops what was handed out inside callbacks */
+void hyp_eg_view_dispose(hyp_egraph *eg);
+
+#endif

@@ -1,0 +1,462 @@
+#include <string.h>
+
+#include "egraph/core/state.h"
+#include "egraph/core/table.h"
+#include "egraph/prove/record.h"
+#include "egraph/rules/rule.h"
+
+#ifdef HYP_SMALL_SIZES
+enum { FIRST_ROWS = 1 };
+#else
+enum { FIRST_ROWS = 64 };
+#endif
+
+/* ---- growth ------------------------------------------------------------------------------------- */
+
+/* Whether `more` bytes may be taken. A rebuild must not fail, so for each row what it may need is held back:
+ * entries in the log and among the unions that are pending, with an analysis its place in the index, and for proofs the
+ * record of its congruence. */
+static bool affordable(const hyp_egraph *eg, size_t more)
+{
+    enum { FOR_LOGS = 4 * sizeof(uint32_t), FOR_INDEX = 24 * sizeof(uint32_t), FOR_PROOFS = 2 * sizeof(uint32_t) };
+    size_t each = FOR_LOGS + (hyp_eg_analysed(eg) ? FOR_INDEX : 0) + (eg->explain ? FOR_PROOFS : 0);
+    size_t held_back = each * eg->row_count;
+    return !eg->max_bytes || eg->rebuilding || eg->bytes + more + held_back <= eg->max_bytes;
+}
+
+static hyp_status claim(hyp_egraph *eg, size_t more, hyp_diag *diag)
+{
+    if (affordable(eg, more)) return HYP_OK;
+    eg->limit_hit = HYP_STOP_MEMORY;
+    return hyp_fail(diag, HYP_ERR_LIMIT, "the e-graph has %zu bytes and its limit is %zu", eg->bytes, eg->max_bytes);
+}
+
+static void count_bytes(hyp_egraph *eg, size_t more)
+{
+    eg->bytes += more;
+    if (eg->bytes > eg->peak_bytes) eg->peak_bytes = eg->bytes;
+}
+
+hyp_status hyp_eg_resize(hyp_egraph *eg, void *array, size_t count, size_t next, size_t elem, hyp_diag *diag)
+{
+    size_t bytes;
+    if (!hyp_mul_size(next, elem, &bytes)) return hyp_fail_memory(diag, SIZE_MAX);
+    void *grown = hyp_large_realloc(*(void **)array, count * elem, bytes);
+    if (!grown) return hyp_fail_memory(diag, bytes);
+    *(void **)array = grown;
+    count_bytes(eg, (next - count) * elem);
+    return HYP_OK;
+}
+
+hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem, hyp_diag *diag)
+{
+    if (want <= *cap) return HYP_OK;
+#ifdef HYP_SMALL_SIZES
+    size_t next = *cap < 64 ? 0 : *cap * 2, more;
+#else
+    size_t next = *cap < 8 ? 16 : *cap < 65536 ? *cap * 2 : *cap + *cap / 2, more;
+#endif
+    if (next < want) next = want;
+    if (!hyp_mul_size(next - *cap, elem, &more)) return hyp_fail_memory(diag, SIZE_MAX);
+    HYP_TRY(claim(eg, more, diag));
+    HYP_TRY(hyp_eg_resize(eg, data, *cap, next, elem, diag));
+    *cap = next;
+    return HYP_OK;
+}
+
+/* Large arrays grow by moving pages, so they need not grow by much. */
+static size_t next_cap(size_t cap)
+{
+#ifdef HYP_SMALL_SIZES
+    return cap + cap / 8 + 1;
+#else
+    return cap < 4096 ? cap * 4 : cap < 65536 ? cap * 2 : cap + cap / 4;
+#endif
+}
+
+static size_t row_bytes(const hyp_egraph *eg)
+{
+    size_t bytes = sizeof(hyp_row) + 2 * sizeof(uint32_t) + eg->analysis.data_size;
+    return eg->explain ? bytes + 5 * sizeof(uint32_t) : bytes;
+}
+
+/* An array with an element by row, or by entry of the pool. */
+typedef struct by_row {
+    void *array;
+    size_t elem; /* 0 = not used */
+} by_row;
+
+static void list_row_arrays(hyp_egraph *eg, by_row out[HYP_ROW_ARRAYS])
+{
+    size_t word = sizeof(uint32_t), proof = eg->explain ? word : 0;
+    const by_row all[HYP_ROW_ARRAYS] = {
+        {&eg->rows, sizeof *eg->rows},
+        {&eg->parent, word},
+        {&eg->stamp, word},
+        {&eg->facts, eg->analysis.data_size},
+        {&eg->proofs.kid, 2 * proof},
+        {&eg->proofs.parent, proof},
+        {&eg->proofs.why, proof},
+        {&eg->proofs.origin, proof},
+    };
+    memcpy(out, all, sizeof all);
+}
+
+static void list_pool_arrays(hyp_egraph *eg, by_row out[HYP_POOL_ARRAYS])
+{
+    size_t word = sizeof(uint32_t);
+    const by_row all[HYP_POOL_ARRAYS] = {
+        {&eg->pool, word}, {&eg->pool_row, word}, {&eg->proofs.pool, eg->explain ? word : 0}};
+    memcpy(out, all, sizeof all);
+}
+
+/* A failure on the way leaves arrays of different sizes; each is resized from the one it has. */
+static hyp_status resize_all(hyp_egraph *eg, const by_row *arrays, size_t *sizes, size_t count, size_t cap,
+                             hyp_diag *diag)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!arrays[i].elem || sizes[i] >= cap) continue;
+        HYP_TRY(hyp_eg_resize(eg, arrays[i].array, sizes[i], cap, arrays[i].elem, diag));
+        sizes[i] = cap;
+    }
+    return HYP_OK;
+}
+
+static void free_all(const by_row *arrays, const size_t *sizes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) hyp_large_free(*(void **)arrays[i].array, sizes[i] * arrays[i].elem);
+}
+
+void hyp_eg_free_rows(hyp_egraph *eg)
+{
+    by_row rows[HYP_ROW_ARRAYS], pool[HYP_POOL_ARRAYS];
+    list_row_arrays(eg, rows);
+    list_pool_arrays(eg, pool);
+    free_all(rows, eg->row_sizes, HYP_ROW_ARRAYS);
+    free_all(pool, eg->pool_sizes, HYP_POOL_ARRAYS);
+    hyp_large_free(eg->slots, eg->slot_count * sizeof *eg->slots);
+    hyp_free(eg->moved);
+}
+
+/* The capacity is a multiple of 64: `moved` has a word for that many. */
+static hyp_status resize_rows(hyp_egraph *eg, size_t cap, hyp_diag *diag)
+{
+    by_row arrays[HYP_ROW_ARRAYS];
+    list_row_arrays(eg, arrays);
+    HYP_TRY(resize_all(eg, arrays, eg->row_sizes, HYP_ROW_ARRAYS, cap, diag));
+    uint64_t *moved = hyp_realloc(eg->moved, cap / 8);
+    if (!moved) return hyp_fail_memory(diag, cap / 8);
+    memset(moved + eg->row_cap / 64, 0, (cap - eg->row_cap) / 8);
+    count_bytes(eg, (cap - eg->row_cap) / 8);
+    eg->moved = moved;
+    eg->row_cap = cap;
+    return HYP_OK;
+}
+
+static hyp_status reserve_row_space(hyp_egraph *eg, size_t count, hyp_diag *diag)
+{
+    size_t want = eg->row_count + count, each = row_bytes(eg);
+    if (want <= eg->row_cap) return HYP_OK;
+    if (want > HYP_ROW_LIMIT)
+        return hyp_fail(diag, HYP_ERR_LIMIT, "an e-graph holds at most %u e-nodes", HYP_ROW_LIMIT);
+    size_t cap = eg->row_cap ? next_cap(eg->row_cap) : FIRST_ROWS;
+    if (cap < want) cap = want;
+    cap = (cap + 63) & ~(size_t)63;
+    if (!affordable(eg, (cap - eg->row_cap) * (each + 1))) cap = (want + want / 8 + 63) & ~(size_t)63;
+    HYP_TRY(claim(eg, (cap - eg->row_cap) * (each + 1), diag));
+    return resize_rows(eg, cap, diag);
+}
+
+static hyp_status reserve_pool(hyp_egraph *eg, size_t more, hyp_diag *diag)
+{
+    size_t want = eg->pool_len + more, cap = eg->pool_cap ? next_cap(eg->pool_cap) : FIRST_ROWS;
+    if (want <= eg->pool_cap) return HYP_OK;
+    if (want >= HYP_SLOT_POOL) return hyp_fail(diag, HYP_ERR_LIMIT, "an e-graph holds at most 2^31 children");
+    if (cap < want) cap = want;
+    HYP_TRY(claim(eg, (cap - eg->pool_cap) * HYP_POOL_ARRAYS * sizeof(uint32_t), diag));
+    by_row arrays[HYP_POOL_ARRAYS];
+    list_pool_arrays(eg, arrays);
+    HYP_TRY(resize_all(eg, arrays, eg->pool_sizes, HYP_POOL_ARRAYS, cap, diag));
+    eg->pool_cap = cap;
+    return HYP_OK;
+}
+
+/* Puts every live row into an empty table: first they are asked for, then met. */
+static void fill_slots(hyp_egraph *eg)
+{
+    enum { AHEAD = 16 };
+    uint32_t hash[AHEAD];
+    size_t mask = eg->slot_count - 1;
+    for (uint32_t i = 0; i < eg->row_count + AHEAD; i++) {
+        uint32_t row = i - AHEAD;
+        if (i >= AHEAD && !hyp_row_dead(eg, row)) {
+            size_t j = hash[i % AHEAD] & mask;
+            while (eg->slots[j].row != HYP_NONE) j = (j + 1) & mask;
+            eg->slots[j] = (hyp_slot){hash[i % AHEAD], row};
+        }
+        if (i >= eg->row_count || hyp_row_dead(eg, i)) continue;
+        hash[i % AHEAD] = hyp_table_hash_row(eg, i);
+        __builtin_prefetch(&eg->slots[hash[i % AHEAD] & mask], 1);
+    }
+    eg->slot_used = eg->live_count;
+}
+
+void hyp_eg_purge_slots(hyp_egraph *eg)
+{
+    memset(eg->slots, 0xff, eg->slot_count * sizeof *eg->slots);
+    fill_slots(eg);
+}
+
+static hyp_status reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag)
+{
+    size_t want = (eg->live_count + more) * 3, count = eg->slot_count ? eg->slot_count : 4;
+    if (want < eg->slot_count && (eg->slot_used + more) * 2 < eg->slot_count) return HYP_OK;
+    while (count <= want) count *= count < (1 << 18) ? 4 : 2;
+    if (count == eg->slot_count) {
+        hyp_eg_purge_slots(eg);
+        return HYP_OK;
+    }
+    HYP_TRY(claim(eg, (count - eg->slot_count) * sizeof *eg->slots, diag));
+    hyp_slot *slots = hyp_large_realloc(NULL, 0, count * sizeof *slots);
+    if (!slots) return hyp_fail_memory(diag, count * sizeof *slots);
+    hyp_large_free(eg->slots, eg->slot_count * sizeof *slots);
+    count_bytes(eg, (count - eg->slot_count) * sizeof *slots);
+    eg->slots = slots;
+    eg->slot_count = count;
+    hyp_eg_purge_slots(eg);
+    return HYP_OK;
+}
+
+/* Drops the entries of a log that no longer count. */
+static void compact_log(hyp_egraph *eg, hyp_op *op)
+{
+    size_t kept = 0, marks = 0;
+    for (size_t m = 0; m < op->marks.len; m++) {
+        hyp_mark mark = op->marks.data[m];
+        size_t end = m + 1 < op->marks.len ? op->marks.data[m + 1].pos : op->log.len, first = kept;
+        for (size_t i = mark.pos; i < end; i++) {
+            uint32_t row = op->log.data[i];
+            if (eg->stamp[row] == mark.epoch && !hyp_row_dead(eg, row)) op->log.data[kept++] = row;
+        }
+        if (kept > first) op->marks.data[marks++] = (hyp_mark){mark.epoch, (uint32_t)first};
+    }
+    op->log.len = kept;
+    op->marks.len = marks;
+}
+
+hyp_status hyp_eg_reserve_log(hyp_egraph *eg, uint32_t id, size_t count, hyp_diag *diag)
+{
+    hyp_op *op = &eg->ops.data[id];
+    if (eg->rebuilding && op->log.len + count > op->log.cap && op->log.len > 2 * (size_t)op->live) compact_log(eg, op);
+    HYP_TRY(hyp_eg_reserve(eg, &op->marks, op->marks.len + 1, diag));
+    return hyp_eg_reserve(eg, &op->log, op->log.len + count, diag);
+}
+
+void hyp_eg_log(hyp_egraph *eg, uint32_t row)
+{
+    hyp_op *op = &eg->ops.data[hyp_row_op(eg, row)];
+    if (op->marks.len == 0 || op->marks.data[op->marks.len - 1].epoch != eg->epoch)
+        op->marks.data[op->marks.len++] = (hyp_mark){eg->epoch, (uint32_t)op->log.len};
+    op->log.data[op->log.len++] = row;
+    eg->stamp[row] = eg->epoch;
+}
+
+/* Room in a log for the fresh rows of its operator, and the mark of this epoch. */
+static hyp_status open_log(hyp_egraph *eg, uint32_t id, hyp_diag *diag)
+{
+    hyp_op *op = &eg->ops.data[id];
+    if (op->fresh == 0) return HYP_OK;
+    HYP_TRY(hyp_eg_reserve_log(eg, id, op->fresh, diag));
+    if (op->marks.len == 0 || op->marks.data[op->marks.len - 1].epoch != eg->epoch)
+        op->marks.data[op->marks.len++] = (hyp_mark){eg->epoch, (uint32_t)op->log.len};
+    return HYP_OK;
+}
+
+hyp_status hyp_eg_link(hyp_egraph *eg, hyp_diag *diag)
+{
+    if (eg->linked == eg->row_count) return HYP_OK;
+    for (size_t i = eg->linked; i < eg->row_count; i++) eg->ops.data[eg->rows[i].op & ~HYP_ROW_DEAD].fresh++;
+    hyp_status status = HYP_OK;
+    for (uint32_t o = 0; o < eg->ops.len; o++) {
+        if (status == HYP_OK) status = open_log(eg, o, diag);
+        eg->ops.data[o].fresh = 0;
+    }
+    HYP_TRY(status);
+    for (; eg->linked < eg->row_count; eg->linked++) {
+        if (eg->rows[eg->linked].op & HYP_ROW_DEAD) continue;
+        hyp_op *op = &eg->ops.data[eg->rows[eg->linked].op];
+        op->log.data[op->log.len++] = (uint32_t)eg->linked;
+        eg->stamp[eg->linked] = eg->epoch;
+    }
+    return HYP_OK;
+}
+
+/* ---- operators ---------------------------------------------------------------------------------- */
+
+uint32_t hyp_eg_op_find(const hyp_egraph *eg, hyp_symbol symbol, uint32_t arity)
+{
+    uint32_t op = symbol < eg->first_op.len ? eg->first_op.data[symbol] : HYP_NONE;
+    while (op != HYP_NONE && eg->ops.data[op].arity != arity) op = eg->ops.data[op].next_op;
+    return op;
+}
+
+hyp_status hyp_eg_op(hyp_egraph *eg, hyp_symbol symbol, uint32_t arity, uint32_t *out, hyp_diag *diag)
+{
+    uint32_t op = hyp_eg_op_find(eg, symbol, arity);
+    if (op == HYP_NONE) {
+        HYP_TRY(hyp_eg_reserve(eg, &eg->first_op, (size_t)symbol + 1, diag));
+        HYP_TRY(hyp_eg_reserve(eg, &eg->ops, eg->ops.len + 1, diag));
+        while (eg->first_op.len <= symbol) eg->first_op.data[eg->first_op.len++] = HYP_NONE;
+        op = (uint32_t)eg->ops.len++;
+        eg->ops.data[op] = (hyp_op){.symbol = symbol, .arity = arity, .next_op = eg->first_op.data[symbol]};
+        eg->first_op.data[symbol] = op;
+    }
+    *out = op;
+    return HYP_OK;
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------- */
+
+/* Everything that a new row needs, so that adding it cannot fail. */
+static hyp_status reserve_node(hyp_egraph *eg, hyp_diag *diag)
+{
+    if (eg->max_nodes && eg->live_count >= eg->max_nodes) {
+        eg->limit_hit = HYP_STOP_NODES;
+        return hyp_fail(diag, HYP_ERR_LIMIT, "the e-graph has reached its limit of %zu e-nodes", eg->max_nodes);
+    }
+    HYP_TRY(reserve_row_space(eg, 1, diag));
+    HYP_TRY(reserve_slots(eg, 1, diag));
+    if (eg->analysis.modify) HYP_TRY(hyp_eg_reserve(eg, &eg->modify, eg->modify.len + 1, diag));
+    return HYP_OK;
+}
+
+bool hyp_eg_reserve_rows(hyp_egraph *eg, size_t count)
+{
+    hyp_stop before = eg->limit_hit;
+    bool fits = !eg->max_nodes || eg->live_count + count <= eg->max_nodes;
+    bool done = fits && reserve_row_space(eg, count, NULL) == HYP_OK && reserve_slots(eg, count, NULL) == HYP_OK;
+    eg->limit_hit = before; /* adding one by one may still do */
+    return done;
+}
+
+uint32_t hyp_eg_new_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash, size_t i)
+{
+    uint32_t id = (uint32_t)eg->row_count++;
+    bool alone = into == HYP_NONE;
+    eg->parent[id] = alone ? id : into;
+    eg->rows[id] = (hyp_row){.op = op, .kid = {kid[0], kid[1]}, .home = eg->parent[id]};
+    eg->slots[i] = (hyp_slot){hash, id};
+    eg->slot_used++;
+    eg->live_count++;
+    eg->class_count += alone;
+    eg->ops.data[op].live++;
+    eg->version++;
+    return id;
+}
+
+hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_t into, uint32_t *out,
+                      bool *out_created, hyp_diag *diag)
+{
+    uint32_t n = eg->ops.data[op].arity, given[2] = {HYP_NONE, HYP_NONE}, small[2] = {HYP_NONE, HYP_NONE};
+    uint32_t *key = small;
+    if (n > 2) { /* the key is written where it will stay if it is new */
+        bool inside = kids >= eg->pool && kids < eg->pool + eg->pool_len;
+        size_t offset = inside ? (size_t)(kids - eg->pool) : 0;
+        HYP_TRY(reserve_pool(eg, n, diag));
+        if (inside) kids = eg->pool + offset;
+        key = eg->pool + eg->pool_len;
+        for (uint32_t j = 0; j < n; j++) key[j] = hyp_eg_find(eg, kids[j]);
+    } else {
+        for (uint32_t j = 0; j < n; j++) {
+            given[j] = kids[j];
+            small[j] = hyp_eg_find(eg, kids[j]);
+        }
+    }
+    uint32_t hash = hyp_table_hash(op, key, n);
+    size_t i = eg->slot_count ? hyp_table_probe(eg, hash, op, key, n) : 0;
+    if (eg->slot_count && eg->slots[i].row != HYP_NONE) {
+        *out = eg->slots[i].row;
+        *out_created = false;
+        return HYP_OK;
+    }
+    if (eg->making)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an analysis added a term in `make`; add it in `modify`");
+    HYP_TRY(reserve_node(eg, diag));
+    i = hyp_table_probe(eg, hash, op, key, n); /* the table may be another */
+
+    uint32_t id = (uint32_t)eg->row_count;
+    if (n > 2) small[0] = (uint32_t)eg->pool_len;
+    if (eg->analysis.data_size) {
+        memset(hyp_fact(eg, id), 0, eg->analysis.data_size);
+        if (eg->analysis.make) {
+            eg->rows[id] = (hyp_row){.op = op, .kid = {small[0], small[1]}, .home = id};
+            eg->parent[id] = id;
+            eg->row_count++, eg->pool_len += n > 2 ? n : 0;
+            eg->making = true;
+            hyp_status status = eg->analysis.make(eg, id, hyp_fact(eg, id), eg->analysis.user, diag);
+            eg->making = false;
+            eg->row_count--, eg->pool_len -= n > 2 ? n : 0;
+            if (status != HYP_OK) {
+                hyp_eg_view_forget(eg); /* what was listed meanwhile may name the row */
+                return status;
+            }
+        }
+    }
+    if (n > 2) {
+        for (uint32_t j = 0; j < n; j++) eg->pool_row[eg->pool_len + j] = id;
+        if (eg->explain) memcpy(eg->proofs.pool + eg->pool_len, kids, n * sizeof *kids);
+        eg->pool_len += n;
+    }
+    if (eg->explain) {
+        eg->proofs.kid[2 * (size_t)id] = n > 2 ? small[0] : given[0];
+        eg->proofs.kid[2 * (size_t)id + 1] = given[1];
+        eg->proofs.parent[id] = eg->proofs.why[id] = HYP_NONE;
+        eg->proofs.origin[id] = eg->app;
+    }
+    hyp_eg_new_row(eg, op, small, into, hash, i);
+    if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = id;
+    *out = id;
+    *out_created = true;
+    return HYP_OK;
+}
+
+uint32_t hyp_eg_lookup(hyp_egraph *eg, uint32_t op, const uint32_t *kids)
+{
+    if (!eg->slot_count) return HYP_NONE;
+    uint32_t n = eg->ops.data[op].arity;
+    return eg->slots[hyp_table_probe(eg, hyp_table_hash(op, kids, n), op, kids, n)].row;
+}
+
+/* ---- unions ------------------------------------------------------------------------------------- */
+
+hyp_status hyp_eg_reserve_union(hyp_egraph *eg, hyp_diag *diag)
+{
+    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, 1, diag));
+    return hyp_eg_reserve(eg, &eg->pending, eg->pending.len + 1, diag);
+}
+
+bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
+{
+    uint32_t x = hyp_eg_find(eg, a), y = hyp_eg_find(eg, b);
+    if (x == y) return false;
+    uint32_t winner = x < y ? x : y, loser = x < y ? y : x;
+    eg->parent[loser] = winner;
+    eg->moved[loser >> 6] |= UINT64_C(1) << (loser & 63);
+    eg->pending.data[eg->pending.len++] = loser;
+    eg->class_count--;
+    eg->version++;
+    if (!eg->explain) return true;
+    if (why == HYP_WHY_CONGRUENCE) {
+        why = (uint32_t)eg->proofs.apps.len;
+        eg->proofs.apps.data[eg->proofs.apps.len++] = HYP_APP_CONGRUENT;
+    }
+    hyp_proof_edge(eg, a, b, why);
+    return true;
+}
+
+hyp_status hyp_eg_union(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why, bool *out_changed, hyp_diag *diag)
+{
+    HYP_TRY(hyp_eg_reserve_union(eg, diag));
+    *out_changed = hyp_eg_union_reserved(eg, a, b, why);
+    return HYP_OK;
+}

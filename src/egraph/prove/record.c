@@ -1,0 +1,44 @@
+#include "egraph/prove/record.h"
+#include "egraph/rules/rule.h"
+
+hyp_status hyp_proof_reserve(hyp_egraph *eg, size_t words, hyp_diag *diag)
+{
+    if (eg->proofs.apps.len + words > HYP_WHY_LIMIT)
+        return hyp_fail(diag, HYP_ERR_LIMIT, "the record of rule applications is full; explain fewer steps");
+    size_t want = eg->proofs.apps.len + words;
+    if (!eg->rebuilding || !eg->max_bytes || want <= eg->proofs.apps.cap)
+        return hyp_eg_reserve(eg, &eg->proofs.apps, want, diag);
+    size_t next = want + eg->row_count / 8; /* little more than is held back for a rebuild */
+    HYP_TRY(hyp_eg_resize(eg, &eg->proofs.apps.data, eg->proofs.apps.cap, next, sizeof *eg->proofs.apps.data, diag));
+    eg->proofs.apps.cap = next;
+    return HYP_OK;
+}
+
+void hyp_proof_edge(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
+{
+    uint32_t *parent = eg->proofs.parent, *label = eg->proofs.why;
+    /* Turn the path from a to its root around, then hang a under b. The low bit of a label is set where
+     * the edge goes from right to left. */
+    uint32_t below = b, node = a, carried = why << 1;
+    while (node != HYP_NONE) {
+        uint32_t above = parent[node], edge = label[node];
+        parent[node] = below;
+        label[node] = carried;
+        carried = edge ^ 1;
+        below = node;
+        node = above;
+    }
+}
+
+hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node)
+{
+    hyp_origin origin = {.rule = HYP_NONE, .ruleset = HYP_NONE};
+    uint32_t app = eg->explain && node < eg->row_count ? eg->proofs.origin[node] : HYP_NONE;
+    if (app == HYP_NONE) return origin;
+    const uint32_t *record = eg->proofs.apps.data + app;
+    origin.ruleset = record[HYP_APP_RULESET];
+    origin.rule = record[HYP_APP_RULE];
+    origin.matched = record + HYP_APP_ROWS;
+    origin.matched_count = hyp_eg_rule(eg, origin.ruleset, origin.rule)->left_nodes;
+    return origin;
+}

@@ -1,0 +1,238 @@
+/* rule.h - a compiled rule.
+ *
+ *   text --parse.c--> patterns (trees) --compile.c--> atoms and search plans
+ *
+ * A left side is a conjunctive query: each e-node of it that has a variable below is an atom
+ * op(kids) = class over registers; each ground one is a class that is looked up before a search. A search
+ * is semi-naive: plan i finds the matches whose atom i is new since the rule's last search, whose atoms
+ * before i are old and whose other atoms are either, so each match is found once. */
+#ifndef HYP_EGRAPH_RULES_RULE_H
+#define HYP_EGRAPH_RULES_RULE_H
+
+#include "egraph/core/state.h"
+#include "egraph/rules/language.h"
+
+typedef enum hyp_pat_kind { HYP_PAT_VAR, HYP_PAT_SEQ, HYP_PAT_NODE, HYP_PAT_CALL } hyp_pat_kind;
+
+/* A term of a rule. */
+typedef struct hyp_pat {
+    hyp_pat_kind kind;
+    uint32_t reg;      /* VAR: its register. NODE on the left: register of its class. SEQ: unused */
+    uint32_t index;    /* NODE, CALL: place among those of its side, HYP_NONE = none. SEQ: of the node it is in */
+    hyp_symbol symbol; /* NODE */
+    uint32_t op;       /* NODE without a sequence variable: its operator */
+    uint32_t callback; /* CALL: index into hyp_egraph.callbacks */
+    bool ground;       /* NODE on the left: no variable below */
+    uint32_t seq;      /* SEQ, and NODE with one: children before the sequence; HYP_NONE in other nodes */
+    uint32_t seq_tail; /* SEQ, and NODE with one: children after it */
+    uint32_t count;
+    struct hyp_pat *kids;
+} hyp_pat;
+
+/* Where child j of a pattern node stands among `arity` children of a row. */
+static inline uint32_t hyp_pat_place(const hyp_pat *node, uint32_t j, uint32_t arity)
+{
+    return node->seq == HYP_NONE || j < node->seq ? j : arity - (node->count - j);
+}
+
+/* Whether a row, by its `op`, is of the operator of a pattern. */
+static inline bool hyp_pat_fits(const hyp_egraph *eg, const hyp_pat *node, uint32_t op)
+{
+    if (node->seq == HYP_NONE) return op == node->op;
+    if (op & HYP_ROW_DEAD) return false;
+    const hyp_op *o = &eg->ops.data[op];
+    return o->symbol == node->symbol && o->arity + 1 >= node->count;
+}
+
+typedef enum hyp_cond_kind { HYP_COND_AND, HYP_COND_OR, HYP_COND_NOT, HYP_COND_CALL } hyp_cond_kind;
+
+typedef struct hyp_cond {
+    hyp_cond_kind kind;
+    uint32_t callback; /* CALL */
+    uint32_t index;    /* CALL: place among those of the right side */
+    uint32_t count;
+    struct hyp_cond *kids; /* AND, OR, NOT */
+    hyp_pat *args;         /* CALL */
+} hyp_cond;
+
+typedef enum hyp_source {
+    HYP_FROM_LOG,     /* every row of the operator, or the new ones */
+    HYP_FROM_MEMBERS, /* the rows of a class that is known */
+    HYP_FROM_USES,    /* the rows that have a known class as one child */
+    HYP_FROM_TABLE    /* all children known: at most one row */
+} hyp_source;
+
+/* One atom in the order of a plan. A place of a match is a register, or for a row reg_count + atom->index. */
+typedef struct hyp_step {
+    const hyp_pat *atom;
+    hyp_source source;
+    bool only_new, only_old;
+    bool bind_class; /* else compare */
+    uint32_t via;    /* HYP_FROM_USES: which child of atom->kids */
+    bool *bind;      /* per child of atom->kids: bind, else compare */
+    /* Of an atom with no sequence and at most two children, so that they are met without a look at the atom; a child
+     * that is not there goes to a place of its own at the end of the match. */
+    bool plain, bind_kid[2];
+    uint32_t op, kid_reg[2], class_reg, row_at;
+    const hyp_cond **checks; /* final conditions whose variables all stand for something from here on */
+    uint32_t check_count;
+} hyp_step;
+
+typedef struct hyp_plan {
+    hyp_step *steps;
+    uint32_t count;
+} hyp_plan;
+
+/* Two terms that a rule unites. */
+typedef struct hyp_action {
+    const hyp_pat *root; /* root of a left-side pattern that is matched already; NULL: `left` instead */
+    hyp_pat left, right; /* right-side terms */
+} hyp_action;
+
+/* One e-node of a right side that is built without a look back: see apply_batch.c. */
+enum { HYP_BUILD_LIMIT = 8 };
+#define HYP_BUILT 0x80000000u
+typedef struct hyp_build {
+    uint32_t op, count; /* count <= 2 */
+    uint32_t arg[2];    /* a register, or HYP_BUILT | an earlier build */
+    uint32_t index;     /* as in hyp_pat */
+} hyp_build;
+
+/* A variable of the left side that stands for one class. */
+typedef struct hyp_variable {
+    const char *name;
+    uint32_t reg;
+} hyp_variable;
+
+typedef struct hyp_rule {
+    hyp_rule_info info;
+    bool enabled;
+    hyp_pat *left; /* roots of the left side */
+    uint32_t left_count;
+    bool multi; /* written as a multi-pattern */
+    hyp_action *actions;
+    uint32_t action_count;
+    hyp_cond *cond; /* NULL = none */
+    bool calls;     /* the right side calls a function */
+
+    uint32_t reg_count;   /* a match is reg_count classes, then match_rows rows */
+    uint32_t left_nodes;  /* e-nodes of the left side */
+    uint32_t match_rows;  /* left_nodes, or 0 where nobody asks for them */
+    uint32_t right_nodes; /* e-nodes and calls of the right side, and calls of the condition */
+    hyp_pat **grounds;    /* topmost ground e-nodes of the left side */
+    uint32_t ground_count;
+    uint32_t atom_count;
+    hyp_variable *variables; /* in order of first sight */
+    uint32_t variable_count;
+    hyp_plan *plans; /* atom_count, then ground_count */
+
+    bool straight; /* one action, whose right side the builds make, innermost first */
+    hyp_build *builds;
+    uint32_t build_count;
+
+    /* What the rule has seen. */
+    uint32_t since;             /* rows with a stamp below were there at its last search */
+    uint32_t *ground_class;     /* classes of the grounds at its last search, HYP_NONE = absent */
+    HYP_VEC(uint32_t) declined; /* matches that a condition or function declined, to be asked again */
+    uint64_t asked;             /* hyp_egraph.version when they were asked last */
+    bool forgets;               /* too many were declined: search everything again each time instead */
+
+    /* Backoff. */
+    size_t own_match_limit, own_ban_length; /* 0 = those of the run */
+    size_t found;                           /* matches of all searches: at least those in the e-graph */
+    size_t times_banned, banned_until;      /* iteration of the run */
+} hyp_rule;
+
+struct hyp_ruleset {
+    hyp_egraph *eg;
+    struct hyp_ruleset *next; /* hyp_egraph.rulesets */
+    uint32_t index;           /* as in hyp_origin.ruleset */
+    hyp_arena arena;
+    HYP_VEC(hyp_rule) rules;
+    hyp_may_unite_fn may_unite; /* NULL: always */
+    void *may_unite_user;
+    hyp_intern names;
+};
+
+/* A rule by the indices of an application; its ruleset is there as long as proofs may ask for it. */
+static inline const hyp_rule *hyp_eg_rule(const hyp_egraph *eg, uint32_t ruleset, uint32_t rule)
+{
+    const struct hyp_ruleset *r = eg->rulesets;
+    while (r->index != ruleset) r = r->next;
+    return &r->rules.data[rule];
+}
+
+/* Frees a ruleset for good. */
+void hyp_ruleset_free(struct hyp_ruleset *rules);
+/* Makes the plans of a rule whose patterns are there. */
+HYP_NODISCARD hyp_status hyp_rule_compile(const hyp_egraph *eg, hyp_arena *arena, hyp_rule *rule, hyp_diag *diag);
+
+/* ---- match.c ------------------------------------------------------------------------------------ */
+
+/* Called with a batch of matches of `rule`; a failure ends the search. */
+typedef hyp_status (*hyp_match_fn)(void *user, const uint32_t *matches, size_t count, hyp_diag *diag);
+
+typedef struct hyp_search {
+    hyp_egraph *eg;
+    hyp_rule *rule;
+    uint32_t row_limit; /* rows from here on are younger than the search */
+    hyp_match_fn emit;
+    hyp_status (*tick)(void *user, hyp_diag *diag); /* every few thousand candidates: time, cancelling */
+    void *user;
+    hyp_diag *diag;
+    uint32_t *match;  /* the one being built: reg_count classes, left_nodes rows, and one place more */
+    uint32_t *buffer; /* HYP_MATCH_BATCH matches */
+    size_t buffered, ticks;
+} hyp_search;
+
+enum { HYP_MATCH_BATCH = 128 };
+static inline uint32_t hyp_match_words(const hyp_rule *rule) { return rule->reg_count + rule->match_rows; }
+
+/* Finds what is new since rule->since, and notes in *out_grounds (ground_count) the classes to remember
+ * when the search is done. Uses search->match and ->buffer, which the caller has made. */
+HYP_NODISCARD hyp_status hyp_match(hyp_search *search, uint32_t *out_grounds);
+
+/* ---- apply.c ------------------------------------------------------------------------------------ */
+
+/* What applying needs; made for one ruleset. */
+typedef struct hyp_applier {
+    hyp_egraph *eg;
+    struct hyp_ruleset *rules;
+    size_t iteration;
+    void (*on_rewrite)(const hyp_rewrite_event *event, void *user);
+    void *user;
+    HYP_VEC(uint32_t) args;  /* classes of the call or e-node being made; a stack */
+    HYP_VEC(uint32_t) right; /* of the current match: ids of the right side's e-nodes and calls, and answers */
+} hyp_applier;
+
+typedef enum hyp_outcome {
+    HYP_APPLIED_NOTHING,
+    HYP_APPLIED_CHANGE,
+    HYP_APPLIED_DECLINED, /* a premise does not hold, and may do so when more is known */
+    HYP_APPLIED_REFUSED   /* what the rule would make means nothing, and never will: the diag says why */
+} hyp_outcome;
+
+/* Applies a rule to one match. What a refused application made before it was refused stays: terms on their own, and
+ * what earlier actions of a multi-pattern united. */
+HYP_NODISCARD hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out,
+                                   hyp_diag *diag);
+/* Tells the caller's on_rewrite of an application: of action `number`, whose right side gave `right`. */
+void hyp_apply_tell(const hyp_applier *ap, uint32_t rule_index, const uint32_t *match, uint32_t number,
+                    uint32_t left_class, uint32_t right_class, uint32_t right);
+/* Applies a rule to a batch of matches (at most HYP_MATCH_BATCH) as hyp_apply would, except for the order of new ids.
+ * False, with nothing done, if the rule is not of that kind or room and limits do not surely suffice. */
+bool hyp_apply_straight(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count,
+                        size_t *out_changed);
+void hyp_applier_dispose(hyp_applier *ap);
+
+/* What a rule says to one match, without uniting anything. */
+typedef struct hyp_probe {
+    const hyp_cond *failed;  /* the part of the condition that does not hold, as small as it can be named */
+    const hyp_pat *declined; /* the function that declined */
+    bool refused;            /* by the analysis, a condition or a function: the diag says why */
+    uint32_t left, right;    /* none of these: the two sides of the first union, built */
+} hyp_probe;
+HYP_NODISCARD hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const uint32_t *match,
+                                         hyp_probe *out, hyp_diag *diag);
+
+#endif

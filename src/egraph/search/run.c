@@ -1,0 +1,428 @@
+/* Saturation: iterations of search, apply and rebuild under limits.
+ *
+ * All rules of an iteration see the e-graph as the last rebuild left it, whatever the rules before them
+ * added; so the result does not depend on their order but for ids. Matches are applied in small batches
+ * while the search goes on, and never held all at once. */
+#include <string.h>
+#include <time.h>
+
+#include "egraph/rules/rule.h"
+
+/* Words of declined matches that a rule keeps to ask again. */
+#ifdef HYP_SMALL_SIZES
+enum { DECLINED_LIMIT = 8 };
+#else
+enum { DECLINED_LIMIT = 1 << 20 };
+#endif
+
+typedef struct runner {
+    hyp_egraph *eg;
+    hyp_ruleset *rules;
+    hyp_run_options options;
+    hyp_run_report *report;
+    hyp_applier applier;
+    hyp_search search;
+    uint32_t *grounds;
+    double start;
+    size_t applied; /* in this run */
+    hyp_stop stop;
+    bool stopping; /* `stop` is set: a limit cut this iteration */
+    /* Of the rule and iteration under way. */
+    uint32_t rule;
+    size_t matches, applications, match_limit;
+    double apply_seconds;
+    hyp_iteration_report now;
+    HYP_VEC(hyp_iteration_report) iterations;
+    hyp_diag said; /* of the application under way: a refusal is no failure of the run */
+} runner;
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void set_stop(runner *r, hyp_stop stop)
+{
+    if (stop == HYP_STOP_CANCELLED) atomic_store(&r->eg->cancel, false); /* it is done: not the next run, too */
+    r->stop = stop;
+    r->stopping = true;
+}
+
+static hyp_status stop_with(runner *r, hyp_stop stop, hyp_diag *diag)
+{
+    set_stop(r, stop);
+    return hyp_fail(diag, HYP_ERR_LIMIT, "the saturation stops: %s", hyp_stop_name(stop));
+}
+
+/* Time and cancelling: why the run is to end now, or _SATURATED. */
+static hyp_stop poll(void *user)
+{
+    runner *r = user;
+    if (atomic_load_explicit(&r->eg->cancel, memory_order_relaxed)) return HYP_STOP_CANCELLED;
+    if (r->options.max_seconds > 0 && seconds() - r->start >= r->options.max_seconds) return HYP_STOP_TIME;
+    return r->options.stop && r->options.stop(r->options.stop_user) ? HYP_STOP_CANCELLED : HYP_STOP_SATURATED;
+}
+
+static hyp_status check_clock(void *user, hyp_diag *diag)
+{
+    hyp_stop stop = poll(user);
+    return stop == HYP_STOP_SATURATED ? HYP_OK : stop_with(user, stop, diag);
+}
+
+/* ---- one rule ----------------------------------------------------------------------------------- */
+
+/* Counts a refused application, and keeps what is said of the rule's first one. */
+static hyp_status note_refusal(runner *r, hyp_diag *diag)
+{
+    hyp_rule_report *report = &r->report->rules[r->rule];
+    size_t bytes = strlen(r->said.message) + 1;
+    if (report->refused++) return HYP_OK;
+    report->refusal = hyp_malloc(bytes);
+    if (!report->refusal) return hyp_fail_memory(diag, bytes);
+    memcpy(report->refusal, r->said.message, bytes);
+    return HYP_OK;
+}
+
+static hyp_status apply_match(runner *r, const uint32_t *match, hyp_outcome *out, hyp_diag *diag)
+{
+    if (r->options.max_matches && r->applied >= r->options.max_matches) return stop_with(r, HYP_STOP_MATCHES, diag);
+    hyp_status status = hyp_apply(&r->applier, r->rule, match, out, &r->said);
+    if (status == HYP_ERR_LIMIT && r->eg->limit_hit != HYP_STOP_SATURATED) return stop_with(r, r->eg->limit_hit, diag);
+    if (status != HYP_OK) return hyp_fail(diag, status, "%s", r->said.message);
+    if (*out == HYP_APPLIED_REFUSED) return note_refusal(r, diag);
+    if (*out != HYP_APPLIED_DECLINED) r->applied++;
+    if (*out == HYP_APPLIED_CHANGE) r->applications++;
+    return HYP_OK;
+}
+
+/* Keeps a declined match, which may hold later when more is known. */
+static hyp_status keep_declined(hyp_rule *rule, const uint32_t *match, hyp_diag *diag)
+{
+    uint32_t words = hyp_match_words(rule);
+    if (rule->forgets) return HYP_OK;
+    if (rule->declined.len + words > DECLINED_LIMIT) {
+        rule->forgets = true;
+        hyp_vec_free(&rule->declined);
+        return HYP_OK;
+    }
+    HYP_TRY(hyp_vec_reserve(&rule->declined, rule->declined.len + words, diag));
+    memcpy(rule->declined.data + rule->declined.len, match, words * sizeof *match);
+    rule->declined.len += words;
+    return HYP_OK;
+}
+
+/* Applies the first of some matches at once, if the rule allows it. Returns how many. */
+static size_t apply_straight(runner *r, const uint32_t *matches, size_t count)
+{
+    size_t left = r->options.max_matches ? r->options.max_matches - r->applied : count, changed;
+    if (count > left) count = left;
+    if (!hyp_apply_straight(&r->applier, r->rule, matches, count, &changed)) return 0;
+    r->applied += count;
+    r->applications += changed;
+    return count;
+}
+
+static hyp_status apply_batch(void *user, const uint32_t *matches, size_t count, hyp_diag *diag)
+{
+    runner *r = user;
+    hyp_rule *rule = &r->rules->rules.data[r->rule];
+    uint32_t words = hyp_match_words(rule);
+    hyp_status status = check_clock(r, diag);
+    double begin = seconds();
+    r->matches += count;
+    size_t i = status == HYP_OK ? apply_straight(r, matches, count) : 0;
+    for (; i < count && status == HYP_OK; i++) {
+        hyp_outcome outcome;
+        status = apply_match(r, matches + i * words, &outcome, diag);
+        if (status == HYP_OK && outcome == HYP_APPLIED_DECLINED)
+            status = keep_declined(rule, matches + i * words, diag);
+    }
+    r->apply_seconds += seconds() - begin;
+    return status;
+}
+
+/* Asks the matches again that were declined. What a limit leaves is kept. */
+static hyp_status ask_declined(runner *r, hyp_rule *rule, hyp_diag *diag)
+{
+    uint32_t words = hyp_match_words(rule);
+    uint64_t version = r->eg->version;
+    size_t kept = 0, at = 0;
+    hyp_status status = HYP_OK;
+    if (rule->asked == version || rule->declined.len == 0) return HYP_OK;
+    for (; at < rule->declined.len; at += words) {
+        uint32_t *match = rule->declined.data + at;
+        hyp_outcome outcome;
+        for (uint32_t i = 0; i < rule->reg_count; i++) match[i] = hyp_eg_find(r->eg, match[i]);
+        if (at / words % HYP_MATCH_BATCH == 0) status = check_clock(r, diag);
+        if (status == HYP_OK) status = apply_match(r, match, &outcome, diag);
+        if (status != HYP_OK) break;
+        if (outcome != HYP_APPLIED_DECLINED) continue;
+        memmove(rule->declined.data + kept, match, words * sizeof *match);
+        kept += words;
+    }
+    memmove(rule->declined.data + kept, rule->declined.data + at, (rule->declined.len - at) * sizeof(uint32_t));
+    rule->declined.len -= at - kept;
+    if (status == HYP_OK) rule->asked = version;
+    return status;
+}
+
+static hyp_status count_batch(void *user, const uint32_t *matches, size_t count, hyp_diag *diag)
+{
+    (void)matches;
+    runner *r = user;
+    HYP_TRY(check_clock(r, diag));
+    r->matches += count;
+    return r->matches > r->match_limit ? HYP_ERR_LIMIT : HYP_OK;
+}
+
+/* Counts the matches that are new to the rule, or all there are. *out_more: there are more than `limit`. */
+static hyp_status count_matches(runner *r, hyp_rule *rule, bool all, size_t limit, bool *out_more)
+{
+    uint32_t since = rule->since;
+    if (all) rule->since = 0;
+    r->match_limit = limit;
+    r->matches = 0;
+    r->search.emit = count_batch;
+    hyp_status status = hyp_match(&r->search, r->grounds);
+    rule->since = since;
+    *out_more = status == HYP_ERR_LIMIT && !r->stopping;
+    return *out_more ? HYP_OK : status;
+}
+
+/* Whether there are more matches than backoff allows the rule; then it is banned, and none is applied. As in egg, all
+ * matches in the e-graph count, not only the new ones. There are at most as many as were ever found, so they are
+ * counted only where that is too many. */
+static hyp_status is_explosive(runner *r, hyp_rule *rule, bool *out)
+{
+    size_t limit = rule->own_match_limit ? rule->own_match_limit : r->options.backoff_match_limit;
+    size_t length = rule->own_ban_length ? rule->own_ban_length : r->options.backoff_ban_length;
+    unsigned shift = rule->times_banned < 20 ? (unsigned)rule->times_banned : 20;
+    if (limit > SIZE_MAX >> shift) return HYP_OK;
+    limit <<= shift;
+    *out = rule->found > limit;
+    if (!*out) HYP_TRY(count_matches(r, rule, false, limit - rule->found, out));
+    if (*out) HYP_TRY(count_matches(r, rule, true, limit, out));
+    if (*out) {
+        rule->banned_until = r->applier.iteration + (length < SIZE_MAX >> (shift + 1) ? length << shift : length);
+        rule->times_banned++;
+    }
+    return HYP_OK;
+}
+
+static hyp_status search_and_apply(runner *r, hyp_rule *rule, bool *out_banned, hyp_diag *diag)
+{
+    r->search.rule = rule;
+    r->search.diag = diag;
+    if (r->options.scheduler == HYP_SCHEDULER_BACKOFF) {
+        HYP_TRY(is_explosive(r, rule, out_banned));
+        if (*out_banned) return HYP_OK;
+    }
+    uint64_t version = r->eg->version;
+    r->matches = 0;
+    HYP_TRY(ask_declined(r, rule, diag));
+    rule->asked = version;
+    r->search.emit = apply_batch;
+    HYP_TRY(hyp_match(&r->search, r->grounds));
+    rule->since = r->eg->epoch;
+    rule->found += r->matches;
+    if (rule->ground_count) memcpy(rule->ground_class, r->grounds, rule->ground_count * sizeof *r->grounds);
+    return HYP_OK;
+}
+
+static hyp_status run_rule(runner *r, bool *out_banned, hyp_diag *diag)
+{
+    hyp_rule *rule = &r->rules->rules.data[r->rule];
+    hyp_rule_report *report = &r->report->rules[r->rule];
+    double begin = seconds();
+    r->matches = r->applications = 0;
+    r->apply_seconds = 0;
+    hyp_status status = search_and_apply(r, rule, out_banned, diag);
+    double took = seconds() - begin;
+    report->seconds += took;
+    if (!*out_banned) {
+        report->matches += r->matches;
+        report->applications += r->applications;
+        r->now.matches += r->matches;
+        r->now.applications += r->applications;
+    }
+    r->now.apply_seconds += r->apply_seconds;
+    r->now.search_seconds += took - r->apply_seconds;
+    if (status != HYP_OK && !r->stopping) hyp_diag_prefix(diag, "rule %s", rule->info.name);
+    return status;
+}
+
+/* ---- iterations --------------------------------------------------------------------------------- */
+
+/* Runs every rule that may run. *out_whole: each of them was searched to its end. */
+static hyp_status run_rules(runner *r, bool *out_whole, hyp_diag *diag)
+{
+    hyp_egraph *eg = r->eg;
+    double begin = seconds();
+    hyp_status status = hyp_index_sync(eg, diag);
+    r->now.search_seconds += seconds() - begin;
+    if (status == HYP_ERR_LIMIT && eg->limit_hit != HYP_STOP_SATURATED) return stop_with(r, eg->limit_hit, diag);
+    HYP_TRY(status);
+    eg->epoch++; /* from here on, what is made or changed is new to the next iteration */
+    eg->busy = true;
+    r->search.row_limit = (uint32_t)eg->row_count;
+    for (r->rule = 0; r->rule < r->rules->rules.len && status == HYP_OK; r->rule++) {
+        hyp_rule *rule = &r->rules->rules.data[r->rule];
+        bool banned = rule->banned_until > r->applier.iteration;
+        if (!rule->enabled) continue;
+        if (!banned) status = run_rule(r, &banned, diag);
+        if (banned) *out_whole = false;
+    }
+    eg->busy = false;
+    return status;
+}
+
+static hyp_status note_iteration(runner *r, hyp_diag *diag)
+{
+    HYP_TRY(hyp_vec_grow(&r->iterations, diag));
+    r->now.e_nodes = r->eg->live_count;
+    r->now.e_classes = r->eg->class_count;
+    r->iterations.data[r->iterations.len - 1] = r->now;
+    return HYP_OK;
+}
+
+/* When all that is left is banned, the bans are shortened, by what the shortest has left, instead of waiting for
+ * nothing. */
+static void shorten_bans(runner *r)
+{
+    size_t least = SIZE_MAX, now = r->applier.iteration;
+    for (size_t i = 0; i < r->rules->rules.len; i++) {
+        const hyp_rule *rule = &r->rules->rules.data[i];
+        if (rule->enabled && rule->banned_until > now && rule->banned_until - now < least)
+            least = rule->banned_until - now;
+    }
+    for (size_t i = 0; i < r->rules->rules.len; i++) {
+        hyp_rule *rule = &r->rules->rules.data[i];
+        if (rule->enabled && rule->banned_until > now) rule->banned_until -= least;
+    }
+}
+
+/* One iteration. Sets r->stopping when there is no next one. */
+static hyp_status iterate(runner *r, hyp_diag *diag)
+{
+    hyp_egraph *eg = r->eg;
+    uint64_t version = eg->version;
+    size_t nodes = eg->live_count, classes = eg->class_count;
+    bool whole = true;
+    r->now = (hyp_iteration_report){0};
+    hyp_diag said = {0}; /* kept apart: what a rebuild after a failure says is not what went wrong */
+    hyp_status status = run_rules(r, &whole, &said);
+    double begin = seconds();
+    hyp_status rebuilt = hyp_eg_rebuild(eg, diag);
+    if (rebuilt == HYP_OK && eg->limit_hit != HYP_STOP_SATURATED && !r->stopping)
+        set_stop(r, eg->limit_hit); /* the analysis ran into it */
+    r->now.rebuild_seconds = seconds() - begin;
+    if (status != HYP_OK && !r->stopping) return hyp_fail(diag, status, "%s", said.message);
+    HYP_TRY(rebuilt);
+    HYP_TRY(note_iteration(r, diag));
+    if (r->stopping && r->stop == HYP_STOP_NODES && eg->live_count < eg->max_nodes &&
+        (eg->live_count != nodes || eg->class_count != classes)) {
+        r->stopping = false; /* the rebuild made room again, and something was learnt */
+        eg->limit_hit = HYP_STOP_SATURATED;
+        return HYP_OK;
+    }
+    if (r->stopping || eg->version != version) return HYP_OK;
+    if (whole) {
+        r->stop = HYP_STOP_SATURATED;
+        r->stopping = true;
+    } else {
+        shorten_bans(r);
+    }
+    return HYP_OK;
+}
+
+static hyp_status saturate(runner *r, hyp_diag *diag)
+{
+    HYP_TRY(hyp_eg_rebuild(r->eg, diag));
+    while (!r->stopping) {
+        if (r->options.max_iterations && r->applier.iteration >= r->options.max_iterations) {
+            r->stop = HYP_STOP_ITERATIONS;
+            return HYP_OK;
+        }
+        if (check_clock(r, NULL) != HYP_OK) return HYP_OK;
+        HYP_TRY(iterate(r, diag));
+        r->applier.iteration++;
+    }
+    return HYP_OK;
+}
+
+/* ---- the run ------------------------------------------------------------------------------------ */
+
+static hyp_status make_buffers(runner *r, hyp_diag *diag)
+{
+    size_t words = 1, grounds = 1;
+    for (size_t i = 0; i < r->rules->rules.len; i++) {
+        hyp_rule *rule = &r->rules->rules.data[i];
+        rule->times_banned = rule->banned_until = 0;
+        if (rule->reg_count + rule->left_nodes + 1 > words) words = rule->reg_count + rule->left_nodes + 1;
+        if (rule->ground_count > grounds) grounds = rule->ground_count;
+    }
+    r->search.match = hyp_malloc(words * sizeof(uint32_t));
+    r->search.buffer = hyp_malloc(HYP_MATCH_BATCH * words * sizeof(uint32_t));
+    r->grounds = hyp_malloc(grounds * sizeof(uint32_t));
+    r->report->rules = hyp_calloc(r->rules->rules.len, sizeof *r->report->rules);
+    if (!r->search.match || !r->search.buffer || !r->grounds || !r->report->rules)
+        return hyp_fail_memory(diag, HYP_MATCH_BATCH * words * sizeof(uint32_t));
+    r->report->rule_count = r->rules->rules.len;
+    return HYP_OK;
+}
+
+hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_options *options,
+                          hyp_run_report *out_report, hyp_diag *diag)
+{
+    *out_report = (hyp_run_report){.stop = HYP_STOP_ERROR};
+    if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a saturation was started from inside a callback");
+    if (rules->eg != eg) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "these rules belong to another e-graph");
+    runner r = {.eg = eg, .rules = rules, .report = out_report, .start = seconds()};
+    if (options) memcpy(&r.options, options, options->size < sizeof r.options ? options->size : sizeof r.options);
+    if (!r.options.backoff_match_limit) r.options.backoff_match_limit = 1000;
+    if (!r.options.backoff_ban_length) r.options.backoff_ban_length = 5;
+    r.applier = (hyp_applier){.eg = eg, .rules = rules, .on_rewrite = r.options.on_rewrite, .user = r.options.user};
+    r.search = (hyp_search){.eg = eg, .tick = check_clock, .user = &r};
+    eg->max_nodes = r.options.max_nodes;
+    eg->max_bytes = r.options.max_bytes;
+    eg->limit_hit = HYP_STOP_SATURATED;
+    eg->poll = poll;
+    eg->poll_user = &r;
+    eg->peak_bytes = eg->bytes;
+    hyp_status status = make_buffers(&r, diag);
+    if (status == HYP_OK) status = saturate(&r, diag);
+    eg->max_nodes = eg->max_bytes = 0;
+    eg->poll = NULL;
+    eg->limit_hit = HYP_STOP_SATURATED;
+
+    out_report->stop = status == HYP_OK ? r.stop : HYP_STOP_ERROR;
+    out_report->e_nodes = eg->live_count;
+    out_report->e_classes = eg->class_count;
+    out_report->peak_bytes = eg->peak_bytes;
+    out_report->matches = r.applied;
+    out_report->seconds = seconds() - r.start;
+    out_report->iterations = r.iterations.data;
+    out_report->iteration_count = r.iterations.len;
+    hyp_applier_dispose(&r.applier);
+    hyp_free(r.search.match);
+    hyp_free(r.search.buffer);
+    hyp_free(r.grounds);
+    return status;
+}
+
+void hyp_run_report_dispose(hyp_run_report *report)
+{
+    hyp_free(report->iterations);
+    for (size_t i = 0; report->rules && i < report->rule_count; i++) hyp_free(report->rules[i].refusal);
+    hyp_free(report->rules);
+    *report = (hyp_run_report){0};
+}
+
+const char *hyp_stop_name(hyp_stop stop)
+{
+    static const char *const names[] = {"saturated",  "iteration limit", "node limit", "memory limit",
+                                        "time limit", "match limit",     "cancelled",  "error"};
+    return (unsigned)stop < sizeof names / sizeof *names ? names[stop] : "unknown";
+}

@@ -1,0 +1,79 @@
+/* backend.h - what a device must supply. One descriptor per backend; the core (engine.c) does the rest:
+ * opening plans, matching tensors, binding symbols, remembering prepared shapes.
+ *
+ * Life: open -> load (once per engine) -> session (once per context) -> prepare (once per set of shapes) -> run.
+ * A backend sees validated plans only (hyp_plan_open_*), and shapes only after hyp_plan_check_bounds.
+ */
+#ifndef HYP_RUNTIME_CORE_BACKEND_H
+#define HYP_RUNTIME_CORE_BACKEND_H
+
+#include "hypatia/runtime.h"
+#include "runtime/core/tuning.h"
+
+typedef struct hyp_log {
+    void (*write)(const char *line, void *user); /* may be NULL */
+    void *user;
+} hyp_log;
+void hyp_log_printf(const hyp_log *log, const char *fmt, ...) HYP_PRINTF(2, 3);
+
+/* Pointers to the caller's tensors in plan order, on the memory kinds that they came with. */
+typedef struct hyp_bindings {
+    void *const *inputs;
+    const hyp_memory *input_memory;
+    void *const *outputs;
+    const hyp_memory *output_memory;
+    double *step_seconds; /* by step: what it takes is added; NULL: nothing is timed */
+} hyp_bindings;
+/* Seconds since some moment, from a clock that only goes forward. */
+double hyp_clock_seconds(void);
+
+typedef struct hyp_backend {
+    const char *name; /* "cpu" */
+    hyp_device_kind kind;
+
+    /* Is the device here? Writes the reason to diag when not (HYP_ERR_DEVICE). *out_name: static or owned by the
+     * device, for people. */
+    hyp_status (*open)(const hyp_engine_options *options, const hyp_log *log, void **out_device, const char **out_name,
+                       hyp_diag *diag);
+    void (*close)(void *device);
+
+    /* Prepares the weights: packing, upload. `plan` outlives the model. HYP_ERR_UNSUPPORTED names a step that this
+     * backend cannot run. */
+    hyp_status (*load)(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag);
+    void (*unload)(void *model);
+
+    /* State of one context: scratch memory, streams. */
+    hyp_status (*session_create)(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag);
+    void (*session_destroy)(void *session);
+    size_t (*scratch_bytes)(const void *session);
+
+    /* Everything that depends on shapes: sizes scratch, makes kernels. `values` are the evaluated dims of the plan;
+     * they stay where they are until release. *out_prepared is not NULL. The scratch of a session is shared by its
+     * prepared shapes and only grows; growing must keep earlier preparations valid. */
+    hyp_status (*prepare)(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
+    void (*release)(void *session, void *prepared);
+
+    /* Runs. Allocates nothing and takes no lock that another context could hold; the first run with tensors in another
+     * memory than the device's may take memory, and threads, for them. */
+    hyp_status (*run)(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag);
+    hyp_status (*synchronize)(void *session, hyp_diag *diag);
+
+    /* These NULL where there is nothing to tune. What a step of prepared shapes is done by. */
+    hyp_step_tuning (*step_tuning)(const void *prepared, size_t step);
+    /* What the session knows of products; owned by the session. */
+    hyp_tuning *(*tuning)(void *session);
+    /* Measures the products of the plan under these dims that it knows nothing of, and notes what it found. No prepared
+     * shapes may be running. */
+    hyp_status (*tune)(void *session, const int64_t *values, const hyp_tune_options *options, hyp_tune_report *out,
+                       hyp_diag *diag);
+} hyp_backend;
+
+/* The backends built in, in the order in which AUTO tries them; NULL-terminated. */
+extern const hyp_backend *const hyp_backends[];
+extern const hyp_backend hyp_backend_cpu;       /* runtime/cpu: oneDNN + own vectorised kernels */
+extern const hyp_backend hyp_backend_reference; /* runtime/reference: plain C */
+#ifdef HYP_HAVE_CUDA
+extern const hyp_backend hyp_backend_cuda; /* runtime/cuda */
+#endif
+
+#endif

@@ -1,0 +1,37 @@
+/* What is built in: the table of backends and the version text. */
+#include "runtime/core/backend.h"
+
+#ifdef HYP_HAVE_ONEDNN
+#include <oneapi/dnnl/dnnl_version.h>
+#endif
+
+const hyp_backend *const hyp_backends[] = {
+#ifdef HYP_HAVE_CUDA
+    &hyp_backend_cuda,
+#endif
+    &hyp_backend_cpu,
+    &hyp_backend_reference,
+    NULL,
+};
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+const char *hyp_version(void) { return HYP_VERSION; }
+
+const char *hyp_version_details(void)
+{
+    _Static_assert(HYP_PLAN_MAJOR == 2 && HYP_PLAN_MINOR == 2, "the text below says so");
+    return "plan format 2.2\n"
+           "backends: "
+#ifdef HYP_HAVE_CUDA
+           "cuda (loaded at run time), "
+#endif
+#ifdef HYP_HAVE_ONEDNN
+           "cpu (oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(
+               DNNL_VERSION_PATCH) "), "
+#else
+           "cpu (without oneDNN), "
+#endif
+                                   "reference\n";
+}

@@ -1,0 +1,168 @@
+/* Which tensors lie with the channels last. All that could do so begin as candidates; steps that want the plan's order,
+ * or that want several tensors in one order when one of them is fixed, strike tensors out until nothing changes. */
+#include "runtime/core/channels_last.h"
+
+#include <string.h>
+
+#include "base/dtype.h"
+#include "runtime/core/box_walk.h"
+
+enum { TENSORS = HYP_PLAN_CALL_INPUTS + HYP_PLAN_CALL_OUTPUTS };
+
+/* The tensors of a step that could be candidates: weights and hidden values of a linear, of any number, are not. */
+static size_t tensors_of(const HypPlan__Step *step, uint32_t *tensors)
+{
+    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
+        tensors[0] = step->linear->x;
+        tensors[1] = step->linear->y;
+        if (step->linear->added_plus1) tensors[2] = step->linear->added_plus1 - 1;
+        return step->linear->added_plus1 ? 3 : 2;
+    }
+    size_t reads = hyp_plan_step_reads(step, tensors, TENSORS);
+    return reads + hyp_plan_step_writes(step, tensors + reads, TENSORS - reads);
+}
+
+bool hyp_uses_layouts(const HypPlan__Step *step, const bool *channels_last)
+{
+    uint32_t tensors[TENSORS];
+    size_t count = tensors_of(step, tensors);
+    bool uses = false;
+    for (size_t i = 0; i < count; i++) uses = uses || channels_last[tensors[i]];
+    return uses;
+}
+
+static bool is_window(const HypPlan__Step *step)
+{
+    static const char *const kernels[] = {"conv", "conv-transpose", "max-pool", "average-pool"};
+    for (size_t i = 0; step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && i < sizeof kernels / sizeof *kernels; i++)
+        if (strcmp(kernels[i], step->call->kernel) == 0) return true;
+    return false;
+}
+
+/* Whether a pointwise step goes through all its tensors, which have one shape, element by element as they lie; single
+ * values aside. */
+static bool is_flat(const HypPlan__Program *p, const HypPlan__Pointwise *step, const int64_t *values)
+{
+    const HypPlan__Tensor *y = p->tensors[step->outputs[0]];
+    hyp_walk walk;
+    hyp_walk_init(&walk, values, step->extents, step->n_extents);
+    for (size_t i = 0; i < step->n_inputs; i++) hyp_walk_lane(&walk, values, step->inputs[i]->strides, 0);
+    hyp_walk_coalesce(&walk);
+    if (walk.rank != 1) return false;
+    for (size_t i = 0; i < step->n_inputs; i++) {
+        const HypPlan__Tensor *x = p->tensors[step->inputs[i]->tensor];
+        if (walk.strides[i][0] == 0) continue;
+        bool same = walk.strides[i][0] == 1 && x->n_dims == y->n_dims;
+        for (size_t k = 0; k < x->n_dims && same; k++) same = values[x->dims[k]] == values[y->dims[k]];
+        if (!same) return false;
+    }
+    for (size_t i = 1; i < step->n_outputs; i++) {
+        const HypPlan__Tensor *other = p->tensors[step->outputs[i]];
+        bool same = other->n_dims == y->n_dims;
+        for (size_t k = 0; k < y->n_dims && same; k++) same = values[other->dims[k]] == values[y->dims[k]];
+        if (!same) return false;
+    }
+    return true;
+}
+
+static bool strike(bool *channels_last, uint32_t tensor)
+{
+    bool was = channels_last[tensor];
+    channels_last[tensor] = false;
+    return was;
+}
+
+static bool strike_all(const HypPlan__Step *step, bool *channels_last)
+{
+    uint32_t tensors[TENSORS];
+    size_t count = tensors_of(step, tensors);
+    bool changed = false;
+    for (size_t i = 0; i < count; i++) changed = strike(channels_last, tensors[i]) || changed;
+    return changed;
+}
+
+/* x, what is added, and the result may lie either way; weights and bias not. What is added in the memory of a result
+ * with the channels last must have them last as well. */
+static bool visit_window(const HypPlan__Program *p, const HypPlan__Step *step, bool *channels_last)
+{
+    const HypPlan__Call *call = step->call;
+    bool changed = false;
+    for (size_t i = 1; i < 3 && i < call->n_inputs_plus1; i++)
+        if (call->inputs_plus1[i]) changed = strike(channels_last, call->inputs_plus1[i] - 1) || changed;
+    uint32_t added_plus1 = hyp_plan_step_replaces(step), y = call->outputs[0];
+    if (!added_plus1) return changed;
+    uint32_t added = added_plus1 - 1;
+    if (channels_last[added] || !hyp_plan_same_slot(p, added, y)) return changed;
+    return strike(channels_last, y) || changed;
+}
+
+/* All alike, single values aside. */
+static bool visit_pointwise(const HypPlan__Program *p, const HypPlan__Step *step, const int64_t *values,
+                            bool *channels_last)
+{
+    const HypPlan__Pointwise *s = step->pointwise;
+    if (!hyp_uses_layouts(step, channels_last)) return false;
+    bool all = is_flat(p, s, values);
+    for (size_t i = 0; i < s->n_outputs && all; i++) all = channels_last[s->outputs[i]];
+    for (size_t i = 0; i < s->n_inputs && all; i++) {
+        int64_t elements = 0;
+        uint32_t x = s->inputs[i]->tensor;
+        all = channels_last[x] || (hyp_plan_elements(p, x, values, &elements, NULL) == HYP_OK && elements == 1);
+    }
+    return !all && strike_all(step, channels_last);
+}
+
+/* Whether axes are those of a dense tensor whose elements are `first` apart, `last` in all. */
+static bool is_dense(const int64_t *values, size_t n, const uint32_t *extents, const uint32_t *strides, int64_t first,
+                     int64_t last)
+{
+    for (size_t k = n; k-- > 0; first *= values[extents[k]])
+        if (values[extents[k]] != 1 && values[strides[k]] != first) return false;
+    return first == last;
+}
+
+/* Whether a step reduces all of its tensor [N, C, spatial...] but N and C. */
+static bool reduces_images(const HypPlan__Program *p, const HypPlan__Reduce *step, const int64_t *values)
+{
+    const HypPlan__Tensor *x = p->tensors[step->x];
+    int64_t places = 1, all = 1;
+    for (size_t k = 0; k < x->n_dims; k++) {
+        all *= values[x->dims[k]];
+        if (k >= 2) places *= values[x->dims[k]];
+    }
+    return is_dense(values, step->n_reduced, step->reduced, step->reduced_strides, 1, places) &&
+           is_dense(values, step->n_kept, step->kept, step->kept_strides, places, all);
+}
+
+static bool is_candidate(const HypPlan__Tensor *t, const int64_t *values, uint32_t types, size_t most_axes)
+{
+    if (t->place != HYP_PLAN__PLACE__PLACE_SCRATCH || !(types >> t->dtype & 1) || t->n_dims < 3 ||
+        t->n_dims > most_axes)
+        return false;
+    for (size_t k = 0; k < t->n_dims; k++)
+        if (values[t->dims[k]] < 1) return false;
+    return true;
+}
+
+void hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, uint32_t types, size_t most_axes,
+                        bool reduces, bool *channels_last)
+{
+    for (uint32_t t = 0; t < p->n_tensors; t++)
+        channels_last[t] = is_candidate(p->tensors[t], values, types, most_axes);
+    for (uint32_t t = 0; t < p->n_tensors; t++)
+        if (p->tensors[t]->place == HYP_PLAN__PLACE__PLACE_VIEW) channels_last[p->tensors[t]->view_of] = false;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t i = 0; i < p->n_steps; i++) {
+            const HypPlan__Step *step = p->steps[i];
+            bool here = is_window(step) ? visit_window(p, step, channels_last)
+                        : step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE
+                            ? visit_pointwise(p, step, values, channels_last)
+                        : reduces && step->kernel_case == HYP_PLAN__STEP__KERNEL_REDUCE &&
+                                reduces_images(p, step->reduce, values)
+                            ? strike(channels_last, step->reduce->y)
+                            : strike_all(step, channels_last);
+            changed = changed || here;
+        }
+    }
+}

@@ -1,0 +1,428 @@
+/* What a plan says about itself, as text or JSON. The runtime has no need of a JSON library for writing. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "hypatia/runtime.h"
+#include "runtime/core/dim_text.h"
+
+typedef struct report {
+    hyp_strbuf sb;
+    const hyp_plan *plan;
+    const HypPlan__Program *p;
+    const char *path;
+    int64_t *symbols, *values; /* symbols[i]: as given, 1 where not */
+    bool *given;
+} report;
+
+static const char *place_name(HypPlan__Place place)
+{
+    static const char *const names[] = {"input", "output", "weight", "scratch", "view"};
+    return names[place];
+}
+
+/* "64-50 relu, 50-10 none" */
+static void layers_text(report *r, const HypPlan__Linear *s)
+{
+    for (size_t l = 0; l < s->n_layers; l++) {
+        const HypPlan__Layer *layer = s->layers[l];
+        hyp_strbuf_printf(&r->sb, "%s%" PRId64 "-%" PRId64 " %s", l ? ", " : "", r->values[layer->k],
+                          r->values[layer->n], hyp_plan_act_name(layer->act));
+        if (layer->x_scale > 0)
+            hyp_strbuf_printf(&r->sb, ", x scaled by %g, weight by %g", (double)layer->x_scale,
+                              (double)layer->weight_scale);
+    }
+    if (s->added_plus1)
+        hyp_strbuf_printf(&r->sb, ", a tensor added %s the activation", s->add_after ? "after" : "before");
+    if (s->normalizes) hyp_strbuf_puts(&r->sb, ", perhaps with the step before it");
+}
+
+static void values_text(report *r, uint32_t tensor)
+{
+    const HypPlan__Tensor *t = r->p->tensors[tensor];
+    hyp_strbuf_puts(&r->sb, "[");
+    for (size_t a = 0; a < t->n_dims; a++)
+        hyp_strbuf_printf(&r->sb, "%s%" PRId64, a ? ", " : "", r->values[t->dims[a]]);
+    hyp_strbuf_puts(&r->sb, "]");
+}
+
+/* Reads or writes of a step. Lists longer than the room are cut; only hand-made plans have such. */
+enum { ROOM = 64 };
+typedef size_t (*step_list)(const HypPlan__Step *step, uint32_t *tensors, size_t room);
+
+static size_t list_of(const HypPlan__Step *step, step_list list, uint32_t tensors[ROOM])
+{
+    size_t n = list(step, tensors, ROOM);
+    return n < ROOM ? n : ROOM;
+}
+
+static uint64_t slots_bytes(report *r)
+{
+    uint64_t total = 0;
+    for (uint32_t slot = 0; slot < r->p->slot_count; slot++) {
+        uint64_t most = 0;
+        for (uint32_t t = 0; t < r->p->n_tensors; t++) {
+            const HypPlan__Tensor *tensor = r->p->tensors[t];
+            int64_t elements = 0;
+            if (tensor->place != HYP_PLAN__PLACE__PLACE_SCRATCH || tensor->slot != slot) continue;
+            if (hyp_plan_elements(r->p, t, r->values, &elements, NULL) != HYP_OK) continue;
+            uint64_t bytes = (uint64_t)elements * hyp_dtype_size((hyp_dtype)tensor->dtype);
+            if (bytes > most) most = bytes;
+        }
+        total += most;
+    }
+    return total;
+}
+
+static size_t weight_count(const HypPlan__Program *p)
+{
+    size_t n = 0;
+    for (size_t t = 0; t < p->n_tensors; t++) n += p->tensors[t]->place == HYP_PLAN__PLACE__PLACE_WEIGHT;
+    return n;
+}
+
+/* ---- for people ---------------------------------------------------------------------------------------- */
+
+/* Words, a name of the plan, and more words. */
+static void put_name(report *r, const char *before, const char *name, const char *after)
+{
+    hyp_strbuf_puts(&r->sb, before);
+    hyp_strbuf_visible(&r->sb, name, false);
+    hyp_strbuf_puts(&r->sb, after);
+}
+
+static void text_io(report *r, const char *title, const uint32_t *tensors, size_t count)
+{
+    hyp_strbuf_printf(&r->sb, "%s\n", title);
+    for (size_t i = 0; i < count; i++) {
+        const HypPlan__Tensor *t = r->p->tensors[tensors[i]];
+        put_name(r, "  ", t->name, "  ");
+        hyp_strbuf_printf(&r->sb, "%s ", hyp_dtype_name((hyp_dtype)t->dtype));
+        hyp_strbuf dims = {0};
+        hyp_dims_text(&dims, r->p, t->dims, t->n_dims);
+        put_name(r, "", hyp_strbuf_text(&dims), "\n");
+        r->sb.failed = r->sb.failed || dims.failed;
+        hyp_strbuf_dispose(&dims);
+    }
+}
+
+static void text_names(report *r, const char *title, char *const *names, const uint32_t *list, size_t count)
+{
+    if (!count) return;
+    hyp_strbuf_printf(&r->sb, "       %s ", title);
+    for (size_t i = 0; i < count; i++) put_name(r, i ? ", " : "", names[list[i]], "");
+    hyp_strbuf_puts(&r->sb, "\n");
+}
+
+static void text_shapes(report *r, const HypPlan__Step *step, step_list list)
+{
+    uint32_t tensors[ROOM];
+    size_t n = list_of(step, list, tensors);
+    bool first = true;
+    for (size_t i = 0; i < n; i++) {
+        if (r->p->tensors[hyp_plan_root(r->p, tensors[i])]->place == HYP_PLAN__PLACE__PLACE_WEIGHT) continue;
+        hyp_strbuf_printf(&r->sb, "%s%s ", first ? "" : ", ",
+                          hyp_dtype_name((hyp_dtype)r->p->tensors[tensors[i]]->dtype));
+        values_text(r, tensors[i]);
+        first = false;
+    }
+    if (first) hyp_strbuf_puts(&r->sb, "weights");
+}
+
+static void text_step(report *r, uint32_t index)
+{
+    const HypPlan__Step *step = r->p->steps[index];
+    hyp_step_work work = hyp_plan_step_work(r->p, index, r->values);
+    hyp_strbuf_printf(&r->sb, "  %3u", index);
+    put_name(r, "  ", step->label, "");
+    put_name(r, "  (kernel ", hyp_plan_kernel_name(step), ")  ");
+    text_shapes(r, step, hyp_plan_step_reads);
+    hyp_strbuf_puts(&r->sb, " -> ");
+    text_shapes(r, step, hyp_plan_step_writes);
+    hyp_strbuf_puts(&r->sb, "\n");
+    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
+        hyp_strbuf_printf(&r->sb, "       rows %" PRId64 ", layers ", r->values[step->linear->m]);
+        layers_text(r, step->linear);
+        hyp_strbuf_puts(&r->sb, "\n");
+    }
+    hyp_strbuf_printf(&r->sb, "       %.0f flops, %.0f bytes", work.flops, work.bytes);
+    if (step->predicted_seconds > 0) hyp_strbuf_printf(&r->sb, ", predicted %.2f us", step->predicted_seconds * 1e6);
+    hyp_strbuf_puts(&r->sb, "\n");
+    text_names(r, "rules", r->p->rule_names, step->rules, step->n_rules);
+    text_names(r, "from", r->p->source_names, step->sources, step->n_sources);
+}
+
+static void text_device(report *r, const HypPlan__Device *d)
+{
+    hyp_strbuf_printf(&r->sb, "tuned     on %s\n", d->name);
+    for (size_t i = 0; i < d->n_products; i++)
+        hyp_strbuf_printf(&r->sb, "  %s\n       %.2f us, %.2f untuned; %s\n", d->products[i]->key,
+                          d->products[i]->seconds * 1e6, d->products[i]->first_seconds * 1e6,
+                          d->products[i]->attributes);
+    if (d->n_products > 0)
+        hyp_strbuf_puts(&r->sb, "  sizes in between are run as the next larger one, up to twice as large\n");
+}
+
+static void write_text(report *r)
+{
+    const HypPlan__Program *p = r->p;
+    hyp_strbuf *sb = &r->sb;
+    hyp_strbuf_printf(sb, "plan      %s, %" PRIu64 " bytes, format %u.%u\n", r->path, r->plan->file_bytes,
+                      r->plan->major, r->plan->minor);
+    put_name(r, "producer  ", p->producer, "\n");
+    put_name(r, "target    ", p->target, ", ");
+    put_name(r, "precision ", p->precision, "");
+    if (*p->classes) put_name(r, ", rules of class ", p->classes, "");
+    hyp_strbuf_puts(sb, "\n");
+    put_name(r, "model     ", p->model_name, "");
+    hyp_strbuf_printf(sb, ", hash %016" PRIx64 "\n", p->model_hash);
+    for (size_t i = 0; i < p->n_flags; i++)
+        put_name(r, i ? " " : "flags     ", p->flags[i], i + 1 == p->n_flags ? "\n" : "");
+    for (size_t i = 0; i < p->n_symbols; i++) {
+        put_name(r, "symbol    ", p->symbols[i], "");
+        hyp_strbuf_printf(sb, " = %" PRId64 "%s\n", r->symbols[i],
+                          r->given[i] ? "" : " (no value was given; the figures below count it as 1)");
+    }
+    text_io(r, "inputs", p->inputs, p->n_inputs);
+    text_io(r, "outputs", p->outputs, p->n_outputs);
+    hyp_strbuf_printf(sb, "weights   %" PRIu64 " bytes in %zu tensors\n", r->plan->weights_bytes, weight_count(p));
+    hyp_strbuf_printf(sb, "scratch   %" PRIu64 " bytes in %u slots\n", slots_bytes(r), p->slot_count);
+    hyp_strbuf_printf(sb, "steps     %zu\n", p->n_steps);
+    hyp_step_work total = {0};
+    double predicted = 0;
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        hyp_step_work work = hyp_plan_step_work(p, i, r->values);
+        total.flops += work.flops;
+        total.bytes += work.bytes;
+        predicted += p->steps[i]->predicted_seconds;
+        text_step(r, i);
+    }
+    hyp_strbuf_printf(sb, "total     %.0f flops, %.0f bytes\n", total.flops, total.bytes);
+    if (r->plan->device) text_device(r, r->plan->device);
+    if (!(predicted > 0)) return;
+    hyp_strbuf_printf(sb, "predicted %.2f us", predicted * 1e6);
+    for (size_t i = 0; i < p->n_typical_sizes; i++) {
+        put_name(r, i ? ", " : " for ", p->symbols[i], "");
+        hyp_strbuf_printf(sb, " = %" PRIu64, p->typical_sizes[i]);
+    }
+    hyp_strbuf_puts(sb, "\n");
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------- */
+
+/* `"key": ` with a comma before it unless it is the first of its object. */
+static void key(report *r, bool first, const char *name)
+{
+    hyp_strbuf_printf(&r->sb, "%s\"%s\": ", first ? "" : ", ", name);
+}
+
+static void json_string(report *r, bool first, const char *name, const char *value)
+{
+    key(r, first, name);
+    hyp_strbuf_quote(&r->sb, value);
+}
+
+static void json_names(report *r, const char *name, char *const *names, const uint32_t *list, size_t count)
+{
+    key(r, false, name);
+    hyp_strbuf_puts(&r->sb, "[");
+    for (size_t i = 0; i < count; i++) {
+        if (i) hyp_strbuf_puts(&r->sb, ", ");
+        hyp_strbuf_quote(&r->sb, names[list ? list[i] : i]);
+    }
+    hyp_strbuf_puts(&r->sb, "]");
+}
+
+/* A tensor: its name, type, place, dims as declared (numbers or expressions) and as evaluated. */
+static void json_tensor(report *r, uint32_t tensor)
+{
+    const HypPlan__Tensor *t = r->p->tensors[tensor];
+    hyp_strbuf_puts(&r->sb, "{");
+    json_string(r, true, "name", t->name);
+    json_string(r, false, "dtype", hyp_dtype_name((hyp_dtype)t->dtype));
+    json_string(r, false, "place", place_name(t->place));
+    key(r, false, "dims");
+    hyp_strbuf_puts(&r->sb, "[");
+    for (size_t a = 0; a < t->n_dims; a++) {
+        hyp_strbuf text = {0};
+        if (a) hyp_strbuf_puts(&r->sb, ", ");
+        hyp_dim_text(&text, r->p, t->dims[a]);
+        if (r->p->dims[t->dims[a]]->kind == HYP_PLAN__DIM__KIND__CONST)
+            hyp_strbuf_puts(&r->sb, hyp_strbuf_text(&text));
+        else
+            hyp_strbuf_quote(&r->sb, hyp_strbuf_text(&text));
+        r->sb.failed = r->sb.failed || text.failed;
+        hyp_strbuf_dispose(&text);
+    }
+    hyp_strbuf_puts(&r->sb, "]");
+    key(r, false, "shape");
+    values_text(r, tensor);
+    hyp_strbuf_puts(&r->sb, "}");
+}
+
+static void json_tensors(report *r, const char *name, const uint32_t *tensors, size_t count)
+{
+    key(r, false, name);
+    hyp_strbuf_puts(&r->sb, "[");
+    for (size_t i = 0; i < count; i++) {
+        if (i) hyp_strbuf_puts(&r->sb, ", ");
+        json_tensor(r, tensors[i]);
+    }
+    hyp_strbuf_puts(&r->sb, "]");
+}
+
+static void json_layer(report *r, const HypPlan__Layer *layer, bool first)
+{
+    hyp_strbuf_printf(&r->sb, "%s{\"k\": %" PRId64 ", \"n\": %" PRId64 ", \"bias\": %s, \"act\": \"%s\"",
+                      first ? "" : ", ", r->values[layer->k], r->values[layer->n], layer->bias_plus1 ? "true" : "false",
+                      hyp_plan_act_name(layer->act));
+    if (layer->x_scale > 0) {
+        hyp_strbuf_puts(&r->sb, ", \"x_scale\": ");
+        hyp_strbuf_double(&r->sb, (double)layer->x_scale);
+        hyp_strbuf_puts(&r->sb, ", \"weight_scale\": ");
+        hyp_strbuf_double(&r->sb, (double)layer->weight_scale);
+    }
+    hyp_strbuf_puts(&r->sb, "}");
+}
+
+static void json_step(report *r, uint32_t index)
+{
+    const HypPlan__Step *step = r->p->steps[index];
+    hyp_step_work work = hyp_plan_step_work(r->p, index, r->values);
+    uint32_t tensors[ROOM];
+    hyp_strbuf_printf(&r->sb, "%s\n  {", index ? "," : "");
+    json_string(r, true, "label", step->label);
+    json_string(r, false, "kernel", hyp_plan_kernel_name(step));
+    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
+        const HypPlan__Linear *s = step->linear;
+        hyp_strbuf_printf(&r->sb, ", \"rows\": %" PRId64 ", \"layers\": [", r->values[s->m]);
+        for (size_t l = 0; l < s->n_layers; l++) json_layer(r, s->layers[l], l == 0);
+        hyp_strbuf_puts(&r->sb, "]");
+        if (s->added_plus1) json_string(r, false, "adds", s->add_after ? "after" : "before");
+    }
+    json_tensors(r, "reads", tensors, list_of(step, hyp_plan_step_reads, tensors));
+    json_tensors(r, "writes", tensors, list_of(step, hyp_plan_step_writes, tensors));
+    hyp_strbuf_printf(&r->sb, ", \"flops\": %.0f, \"bytes\": %.0f, \"predicted_seconds\": ", work.flops, work.bytes);
+    hyp_strbuf_double(&r->sb, step->predicted_seconds);
+    json_names(r, "rules", r->p->rule_names, step->rules, step->n_rules);
+    json_names(r, "sources", r->p->source_names, step->sources, step->n_sources);
+    hyp_strbuf_puts(&r->sb, "}");
+}
+
+static void json_device(report *r, const HypPlan__Device *d)
+{
+    hyp_strbuf_puts(&r->sb, ",\n \"device\": {");
+    json_string(r, true, "name", d->name);
+    hyp_strbuf_puts(&r->sb, ", \"products\": [");
+    for (size_t i = 0; i < d->n_products; i++) {
+        hyp_strbuf_puts(&r->sb, i ? ",\n  {" : "\n  {");
+        json_string(r, true, "key", d->products[i]->key);
+        json_string(r, false, "attributes", d->products[i]->attributes);
+        hyp_strbuf_puts(&r->sb, ", \"seconds\": ");
+        hyp_strbuf_double(&r->sb, d->products[i]->seconds);
+        hyp_strbuf_puts(&r->sb, ", \"first_seconds\": ");
+        hyp_strbuf_double(&r->sb, d->products[i]->first_seconds);
+        hyp_strbuf_puts(&r->sb, "}");
+    }
+    hyp_strbuf_puts(&r->sb, "]}");
+}
+
+static void write_json(report *r)
+{
+    const HypPlan__Program *p = r->p;
+    hyp_strbuf *sb = &r->sb;
+    hyp_strbuf_puts(sb, "{");
+    json_string(r, true, "plan", r->path);
+    hyp_strbuf_printf(sb, ", \"format\": \"%u.%u\", \"file_bytes\": %" PRIu64, r->plan->major, r->plan->minor,
+                      r->plan->file_bytes);
+    json_string(r, false, "producer", p->producer);
+    json_string(r, false, "target", p->target);
+    json_string(r, false, "precision", p->precision);
+    json_string(r, false, "classes", p->classes);
+    json_string(r, false, "model", p->model_name);
+    hyp_strbuf_printf(sb, ", \"model_hash\": \"%016" PRIx64 "\"", p->model_hash);
+    json_names(r, "flags", p->flags, NULL, p->n_flags);
+    hyp_strbuf_puts(sb, ",\n \"symbols\": [");
+    for (size_t i = 0; i < p->n_symbols; i++) {
+        hyp_strbuf_puts(sb, i ? ", {" : "{");
+        json_string(r, true, "name", p->symbols[i]);
+        hyp_strbuf_printf(sb, ", \"value\": %" PRId64 ", \"given\": %s", r->symbols[i], r->given[i] ? "true" : "false");
+        if (p->n_typical_sizes) hyp_strbuf_printf(sb, ", \"typical\": %" PRIu64, p->typical_sizes[i]);
+        hyp_strbuf_puts(sb, "}");
+    }
+    hyp_strbuf_puts(sb, "]");
+    json_tensors(r, "inputs", p->inputs, p->n_inputs);
+    json_tensors(r, "outputs", p->outputs, p->n_outputs);
+    hyp_strbuf_printf(sb,
+                      ",\n \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %" PRIu64
+                      ", \"scratch_slots\": %u,\n \"steps\": [",
+                      r->plan->weights_bytes, weight_count(p), slots_bytes(r), p->slot_count);
+    for (uint32_t i = 0; i < p->n_steps; i++) json_step(r, i);
+    hyp_strbuf_puts(sb, "]");
+    if (r->plan->device) json_device(r, r->plan->device);
+    hyp_strbuf_puts(sb, "}\n");
+}
+
+/* ---- entry --------------------------------------------------------------------------------------------- */
+
+static hyp_status unknown_symbol(const report *r, const char *name, hyp_diag *diag)
+{
+    size_t count = r->p->n_symbols;
+    const char **names = hyp_calloc(count + 1, sizeof *names);
+    if (!names) return hyp_fail_memory(diag, count * sizeof *names);
+    for (size_t i = 0; i < count; i++) names[i] = r->p->symbols[i];
+    const char *near = hyp_nearest(name, names);
+    if (!near && count) near = names[0];
+    hyp_free(names);
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: the plan has no symbolic dim '%s'%s%s%s", r->path, name,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static hyp_status set_symbols(report *r, const hyp_tensor *dims, size_t dim_count, hyp_diag *diag)
+{
+    for (size_t s = 0; s < r->p->n_symbols; s++) r->symbols[s] = 1;
+    for (size_t i = 0; i < dim_count; i++) {
+        size_t s = 0;
+        if (!dims[i].name || dims[i].rank != 1 || dims[i].dims[0] < 0)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "dim %zu: the name of a symbol, rank 1 and its value, 0 or more, in dims[0] are needed", i);
+        while (s < r->p->n_symbols && strcmp(r->p->symbols[s], dims[i].name) != 0) s++;
+        if (s == r->p->n_symbols) return unknown_symbol(r, dims[i].name, diag);
+        r->symbols[s] = dims[i].dims[0];
+        r->given[s] = true;
+    }
+    return hyp_plan_eval_dims(r->p, r->symbols, r->values, diag);
+}
+
+hyp_status hyp_plan_describe(const char *path, bool json, const hyp_tensor *dims, size_t dim_count,
+                             void (*write)(const char *text, size_t len, void *user), void *user, hyp_diag *diag)
+{
+    if (!path || !write)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_plan_describe: %s is NULL", path ? "write" : "path");
+    hyp_plan plan;
+    HYP_TRY(hyp_plan_open_file(path, NULL, &plan, diag));
+    hyp_arena arena = {0};
+    report r = {.plan = &plan, .p = plan.program, .path = path};
+    r.symbols = hyp_arena_zalloc(&arena, r.p->n_symbols, sizeof *r.symbols);
+    r.values = hyp_arena_zalloc(&arena, r.p->n_dims, sizeof *r.values);
+    r.given = hyp_arena_zalloc(&arena, r.p->n_symbols, sizeof *r.given);
+    hyp_status status = r.symbols && r.values && r.given ? set_symbols(&r, dims, dim_count, diag)
+                                                         : hyp_fail_memory(diag, r.p->n_dims * sizeof *r.values);
+    if (status == HYP_OK) {
+        if (json)
+            write_json(&r);
+        else
+            write_text(&r);
+        hyp_strbuf text = {0};
+        if (r.sb.len && !json) hyp_strbuf_visible(&text, r.sb.data, true); /* symbols in dims, keys of a device */
+        if (r.sb.failed || text.failed)
+            status = hyp_fail_memory(diag, r.sb.len);
+        else
+            write(json ? r.sb.data : text.data, json ? r.sb.len : text.len, user);
+        hyp_strbuf_dispose(&text);
+    }
+    hyp_strbuf_dispose(&r.sb);
+    hyp_arena_dispose(&arena);
+    hyp_plan_close(&plan);
+    return status;
+}

@@ -1,0 +1,274 @@
+#include "runtime/core/engine.h"
+
+#include <string.h>
+
+#include "base/dtype.h"
+#include "runtime/core/dim_text.h"
+
+/* ---- inputs and outputs -------------------------------------------------------------------------------- */
+
+static hyp_status describe_io(hyp_engine *e, uint32_t tensor, hyp_io *out, hyp_diag *diag)
+{
+    const HypPlan__Program *p = e->plan.program;
+    const HypPlan__Tensor *t = p->tensors[tensor];
+    hyp_io io = {.tensor = tensor, .element_bytes = hyp_dtype_size((hyp_dtype)t->dtype)};
+    io.info.name = t->name;
+    io.info.dtype = (hyp_dtype)t->dtype;
+    io.info.rank = (int32_t)t->n_dims;
+    hyp_strbuf sb = {0};
+    bool ok = true;
+    for (size_t a = 0; a < t->n_dims; a++) {
+        const HypPlan__Dim *d = p->dims[t->dims[a]];
+        io.info.dims[a] = d->kind == HYP_PLAN__DIM__KIND__CONST ? d->value : -1;
+        if (io.info.dims[a] >= 0) continue;
+        sb.len = 0;
+        hyp_dim_text(&sb, p, t->dims[a]);
+        io.info.symbols[a] = hyp_arena_strdup(&e->arena, hyp_strbuf_text(&sb));
+        ok = ok && io.info.symbols[a];
+    }
+    sb.len = 0;
+    hyp_strbuf_printf(&sb, "'%s' %s ", t->name, hyp_dtype_name(io.info.dtype));
+    hyp_dims_text(&sb, p, t->dims, t->n_dims);
+    io.text = hyp_arena_strdup(&e->arena, hyp_strbuf_text(&sb));
+    ok = ok && io.text && !sb.failed;
+    hyp_strbuf_dispose(&sb);
+    if (!ok) return hyp_fail_memory(diag, sizeof io);
+    *out = io;
+    return HYP_OK;
+}
+
+static hyp_status describe_list(hyp_engine *e, const char *what, const uint32_t *tensors, size_t count,
+                                hyp_io_list *out, hyp_diag *diag)
+{
+    hyp_io_list list = {.what = what, .count = count, .program = e->plan.program};
+    list.items = hyp_arena_zalloc(&e->arena, count, sizeof *list.items);
+    list.names = hyp_arena_zalloc(&e->arena, count + 1, sizeof *list.names);
+    if (!list.items || !list.names) return hyp_fail_memory(diag, count * sizeof *list.items);
+    for (size_t i = 0; i < count; i++) {
+        HYP_TRY(describe_io(e, tensors[i], &list.items[i], diag));
+        list.names[i] = list.items[i].info.name;
+    }
+    *out = list;
+    return HYP_OK;
+}
+
+/* ---- devices ------------------------------------------------------------------------------------------- */
+
+/* Opens the backend's device and loads the plan on it; leaves the engine as it was on failure. */
+static hyp_status take_backend(hyp_engine *e, const hyp_backend *backend, const hyp_engine_options *options,
+                               const hyp_log *log, hyp_diag *diag)
+{
+    void *device, *model;
+    const char *name;
+    HYP_TRY(backend->open(options, log, &device, &name, diag));
+    hyp_status status = backend->load(device, &e->plan, &model, diag);
+    if (status != HYP_OK) {
+        backend->close(device);
+        return status;
+    }
+    e->backend = backend;
+    e->device = device;
+    e->model = model;
+    e->device_name = name;
+    return HYP_OK;
+}
+
+static hyp_status choose_backend(hyp_engine *e, const hyp_engine_options *options, hyp_diag *diag)
+{
+    hyp_log log = {options->log, options->log_user};
+    hyp_status status = HYP_ERR_DEVICE;
+    hyp_diag why = {0};
+    if (options->device == HYP_DEVICE_AUTO) {
+        for (size_t i = 0; hyp_backends[i] && status != HYP_OK; i++) {
+            status = take_backend(e, hyp_backends[i], options, &log, &why);
+            if (status != HYP_OK)
+                hyp_log_printf(&log, "device: not %s, because %s", hyp_backends[i]->name, why.message);
+        }
+        if (status != HYP_OK) return hyp_fail(diag, status, "no device can run the plan: %s", why.message);
+        hyp_log_printf(&log, "device: %s, the first that can run the plan", e->device_name);
+        return HYP_OK;
+    }
+    for (size_t i = 0; hyp_backends[i]; i++) {
+        if (hyp_backends[i]->kind != options->device) continue;
+        HYP_TRY(take_backend(e, hyp_backends[i], options, &log, diag));
+        hyp_log_printf(&log, "device: %s, as asked for", e->device_name);
+        return HYP_OK;
+    }
+    if (options->device == HYP_DEVICE_CUDA)
+        return hyp_fail(diag, HYP_ERR_DEVICE,
+                        "this build of Hypatia has no CUDA backend: build it with a CUDA toolkit, or "
+                        "choose the cpu");
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no device kind", (int)options->device);
+}
+
+/* ---- loading ------------------------------------------------------------------------------------------- */
+
+/* A caller built against an older header knows fewer fields: the rest stays at its default. */
+static hyp_status read_options(const hyp_engine_options *given, hyp_engine_options *out, hyp_diag *diag)
+{
+    *out = (hyp_engine_options){.size = sizeof *out};
+    if (!given) return HYP_OK;
+    if (given->size == 0)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->size is 0: set it to sizeof(hyp_engine_options)");
+    memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
+    if (out->threads < 0 || out->device_index < 0)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->%s is %d: it must be 0 or more",
+                        out->threads < 0 ? "threads" : "device_index",
+                        (int)(out->threads < 0 ? out->threads : out->device_index));
+    if (out->checks != HYP_CHECKS_STRICT && out->checks != HYP_CHECKS_OFF)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "options->checks is %d: wanted HYP_CHECKS_STRICT or HYP_CHECKS_OFF", (int)out->checks);
+    return HYP_OK;
+}
+
+/* Exactly one of path and data is given. */
+static hyp_status load(const char *path, const void *data, size_t size, const hyp_engine_options *given,
+                       hyp_engine **out, hyp_diag *diag)
+{
+    hyp_engine_options options;
+    HYP_TRY(read_options(given, &options, diag));
+    hyp_engine *e = hyp_calloc(1, sizeof *e);
+    if (!e) return hyp_fail_memory(diag, sizeof *e);
+    hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
+    hyp_status status = path ? hyp_plan_open_file(path, &open, &e->plan, diag)
+                             : hyp_plan_open_memory(data, size, "plan in memory", &open, &e->plan, diag);
+    const HypPlan__Program *p = e->plan.program;
+    if (status == HYP_OK) status = describe_list(e, "input", p->inputs, p->n_inputs, &e->inputs, diag);
+    if (status == HYP_OK) status = describe_list(e, "output", p->outputs, p->n_outputs, &e->outputs, diag);
+    if (status == HYP_OK) status = choose_backend(e, &options, diag);
+    if (status == HYP_OK)
+        *out = e;
+    else
+        hyp_engine_destroy(e);
+    return status;
+}
+
+hyp_status hyp_engine_load_file(const char *path, const hyp_engine_options *options, hyp_engine **out, hyp_diag *diag)
+{
+    if (!path || !out)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_load_file: %s is NULL", path ? "out" : "path");
+    return load(path, NULL, 0, options, out, diag);
+}
+
+hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engine_options *options, hyp_engine **out,
+                                  hyp_diag *diag)
+{
+    if (!data || !out)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_load_memory: %s is NULL", data ? "out" : "data");
+    return load(NULL, data, size, options, out, diag);
+}
+
+void hyp_engine_destroy(hyp_engine *e)
+{
+    if (!e) return;
+    if (e->backend) {
+        e->backend->unload(e->model);
+        e->backend->close(e->device);
+    }
+    hyp_shared_tuning_dispose(&e->shared);
+    hyp_arena_dispose(&e->arena);
+    hyp_plan_close(&e->plan);
+    hyp_free(e);
+}
+
+/* ---- questions ----------------------------------------------------------------------------------------- */
+
+size_t hyp_engine_input_count(const hyp_engine *engine) { return engine->inputs.count; }
+size_t hyp_engine_output_count(const hyp_engine *engine) { return engine->outputs.count; }
+
+const hyp_io_info *hyp_engine_input(const hyp_engine *engine, size_t i)
+{
+    return i < engine->inputs.count ? &engine->inputs.items[i].info : NULL;
+}
+
+const hyp_io_info *hyp_engine_output(const hyp_engine *engine, size_t i)
+{
+    return i < engine->outputs.count ? &engine->outputs.items[i].info : NULL;
+}
+
+hyp_device_kind hyp_engine_device(const hyp_engine *engine) { return engine->backend->kind; }
+const char *hyp_engine_classes(const hyp_engine *engine) { return engine->plan.program->classes; }
+const char *hyp_engine_precision(const hyp_engine *engine) { return engine->plan.program->precision; }
+
+const char *hyp_engine_device_name(const hyp_engine *engine) { return engine->device_name; }
+
+size_t hyp_engine_step_count(const hyp_engine *engine) { return engine->plan.program->n_steps; }
+
+hyp_step_info hyp_engine_step(const hyp_engine *engine, size_t i)
+{
+    if (i >= hyp_engine_step_count(engine)) return (hyp_step_info){0};
+    const HypPlan__Step *step = engine->plan.program->steps[i];
+    return (hyp_step_info){step->label, hyp_plan_kernel_name(step), step->predicted_seconds};
+}
+
+int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol)
+{
+    const HypPlan__Program *p = engine->plan.program;
+    for (size_t i = 0; i < p->n_typical_sizes; i++)
+        if (strcmp(p->symbols[i], symbol) == 0) return (int64_t)p->typical_sizes[i];
+    return 0;
+}
+
+hyp_status hyp_engine_find_symbol(const hyp_engine *engine, const char *name, hyp_diag *diag)
+{
+    const HypPlan__Program *p = engine->plan.program;
+    const char **names = hyp_calloc(p->n_symbols + p->n_equalities + 1, sizeof *names);
+    size_t count = 0;
+    if (!names) return hyp_fail_memory(diag, (p->n_symbols + p->n_equalities) * sizeof *names);
+    for (size_t s = 0; s < p->n_symbols; s++) names[count++] = p->symbols[s];
+    for (size_t e = 0; e < p->n_equalities; e++) names[count++] = p->equalities[e]->symbol;
+    bool found = false;
+    for (size_t i = 0; i < count; i++) found = found || strcmp(names[i], name) == 0;
+    const char *near = hyp_nearest(name, names);
+    if (!near && count) near = names[0];
+    hyp_free(names);
+    if (found) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the plan has no symbolic dim '%s'%s%s%s", name,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* Gives a symbol its size by name, or the axes of inputs that the model calls so. */
+static void set_size(const HypPlan__Program *p, const hyp_tensor *size, int64_t *const *dims, int64_t *symbols)
+{
+    for (size_t s = 0; s < p->n_symbols; s++)
+        if (strcmp(p->symbols[s], size->name) == 0) symbols[s] = size->dims[0];
+    for (size_t e = 0; e < p->n_equalities; e++) {
+        const HypPlan__Equality *equality = p->equalities[e];
+        for (size_t i = 0; i < p->n_inputs && strcmp(equality->symbol, size->name) == 0; i++) {
+            const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
+            if (strcmp(t->name, equality->input) != 0 || equality->axis >= t->n_dims) continue;
+            if (dims[i][equality->axis] < 0) dims[i][equality->axis] = size->dims[0];
+        }
+    }
+}
+
+hyp_status hyp_engine_complete_dims(const hyp_engine *engine, hyp_tensor *inputs, size_t count, const hyp_tensor *sizes,
+                                    size_t size_count, const char **out_missing, hyp_diag *diag)
+{
+    const HypPlan__Program *p = engine->plan.program;
+    *out_missing = NULL;
+    if (count != p->n_inputs)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu inputs were given, the plan has %zu", count, p->n_inputs);
+    hyp_arena arena = {0};
+    int64_t *symbols = hyp_arena_zalloc(&arena, p->n_symbols, sizeof *symbols);
+    int64_t **dims = hyp_arena_zalloc(&arena, count, sizeof *dims);
+    hyp_status status = symbols && dims ? HYP_OK : hyp_fail_memory(diag, count * sizeof *dims);
+    for (size_t s = 0; status == HYP_OK && s < p->n_symbols; s++) symbols[s] = -1;
+    for (size_t i = 0; status == HYP_OK && i < count; i++) {
+        const HypPlan__Tensor *t = p->tensors[p->inputs[i]];
+        dims[i] = inputs[i].dims;
+        for (size_t a = 0; a < t->n_dims; a++) {
+            const HypPlan__Dim *d = p->dims[t->dims[a]];
+            if (d->kind == HYP_PLAN__DIM__KIND__SYMBOL && dims[i][a] >= 0) symbols[d->value] = dims[i][a];
+        }
+    }
+    for (size_t k = 0; status == HYP_OK && k < size_count; k++)
+        if (sizes[k].name && sizes[k].dims[0] >= 0) set_size(p, &sizes[k], dims, symbols);
+    if (status == HYP_OK) status = hyp_plan_complete_dims(p, dims, symbols, diag);
+    for (size_t s = p->n_symbols; status == HYP_OK && s-- > 0;)
+        if (symbols[s] < 0) *out_missing = p->symbols[s];
+    hyp_arena_dispose(&arena);
+    return status;
+}
+
+uint64_t hyp_engine_model_hash(const hyp_engine *engine) { return engine->plan.program->model_hash; }

@@ -1,0 +1,50 @@
+/* engine.h - inside of the public handles. Private to the core of the runtime (engine.c, context.c, match.c). */
+#ifndef HYP_RUNTIME_CORE_ENGINE_H
+#define HYP_RUNTIME_CORE_ENGINE_H
+
+#include "runtime/core/backend.h"
+
+/* One input or output. `info` comes first: the public accessors hand out its address. */
+typedef struct hyp_io {
+    hyp_io_info info;
+    uint32_t tensor;      /* in the program */
+    size_t element_bytes; /* of info.dtype */
+    const char *text;     /* "'x' f32 [batch, 784]", for messages */
+} hyp_io;
+
+/* The inputs, or the outputs, of a plan. */
+typedef struct hyp_io_list {
+    const char *what; /* "input" or "output" */
+    hyp_io *items;
+    const char **names; /* names[count] is NULL */
+    const HypPlan__Program *program; /* for messages: what else has names */
+    size_t count;
+} hyp_io_list;
+
+/* Immutable after loading, but for `shared`. */
+struct hyp_engine {
+    hyp_plan plan;
+    const hyp_backend *backend; /* NULL until a device has taken the plan; then the next two are its handles */
+    void *device, *model;
+    const char *device_name; /* owned by the device */
+    hyp_io_list inputs, outputs;
+    hyp_shared_tuning shared; /* what contexts give each other */
+    hyp_arena arena; /* owns the texts and lists above */
+};
+
+/* ---- match.c: the caller's tensors against the plan's -------------------------------------------------- */
+
+/* order[i] = which of tensors[0..count) is item i of the list, by name, by position where the name is NULL. Each
+ * must be there exactly once. */
+HYP_NODISCARD hyp_status hyp_match_tensors(const hyp_io_list *list, const hyp_tensor *tensors, size_t count,
+                                           uint32_t *order, hyp_diag *diag);
+
+/* The dims of an input as the plan sees them: when the rank differs from the declared one, the leading dims fold
+ * into the first declared dim (none left: 1). Checks the fixed ones. dims has HYP_MAX_RANK entries. */
+HYP_NODISCARD hyp_status hyp_match_dims(const hyp_io *io, const hyp_tensor *tensor, int64_t *dims, hyp_diag *diag);
+
+/* Checks type, memory and address of a tensor and that it has room for `bytes`. */
+HYP_NODISCARD hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor,
+                                        size_t bytes, hyp_device_kind device, hyp_diag *diag);
+
+#endif

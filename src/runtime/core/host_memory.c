@@ -1,0 +1,113 @@
+#include <string.h>
+
+#include "runtime/core/host_memory.h"
+
+enum { SLOT_ALIGN = 64 };
+
+/* Lists the tensors whose address comes with every run. Views are of roots, so one step resolves them. */
+static void list_bound(hyp_host_memory *m)
+{
+    const HypPlan__Program *p = m->plan->program;
+    for (uint32_t t = 0; t < p->n_tensors; t++) {
+        uint32_t root = hyp_plan_root(p, t);
+        bool is_output = p->tensors[root]->place == HYP_PLAN__PLACE__PLACE_OUTPUT;
+        if (!is_output && p->tensors[root]->place != HYP_PLAN__PLACE__PLACE_INPUT) continue;
+        const uint32_t *list = is_output ? p->outputs : p->inputs;
+        size_t count = is_output ? p->n_outputs : p->n_inputs;
+        for (uint32_t i = 0; i < count; i++)
+            if (list[i] == root) m->bound[m->bound_count++] = (hyp_host_bound){t, i, is_output};
+    }
+}
+
+hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan, hyp_diag *diag)
+{
+    const HypPlan__Program *p = plan->program;
+    *m = (hyp_host_memory){.plan = plan};
+    m->at = hyp_arena_zalloc(&m->arena, p->n_tensors, sizeof *m->at);
+    m->slots = hyp_arena_zalloc(&m->arena, p->slot_count, sizeof *m->slots);
+    m->slot_bytes = hyp_arena_zalloc(&m->arena, p->slot_count, sizeof *m->slot_bytes);
+    m->bound = hyp_arena_zalloc(&m->arena, p->n_tensors, sizeof *m->bound);
+    if (!m->at || !m->slots || !m->slot_bytes || !m->bound) {
+        hyp_arena_dispose(&m->arena);
+        return hyp_fail_memory(diag, p->n_tensors * sizeof *m->bound);
+    }
+    list_bound(m);
+    for (uint32_t t = 0; t < p->n_tensors; t++) {
+        const HypPlan__Tensor *root = p->tensors[hyp_plan_root(p, t)];
+        if (root->place == HYP_PLAN__PLACE__PLACE_WEIGHT) m->at[t] = (void *)(uintptr_t)(plan->weights + root->offset);
+    }
+    return HYP_OK;
+}
+
+void hyp_host_memory_dispose(hyp_host_memory *m)
+{
+    for (uint32_t s = 0; m->slots && s < m->plan->program->slot_count; s++) hyp_aligned_free(m->slots[s]);
+    hyp_aligned_free(m->work);
+    hyp_arena_dispose(&m->arena);
+    *m = (hyp_host_memory){0};
+}
+
+/* A slot's old contents mean nothing between runs, so it need not be copied. */
+static hyp_status grow_slot(hyp_host_memory *m, uint32_t slot, size_t bytes, hyp_diag *diag)
+{
+    if (m->slots[slot] && m->slot_bytes[slot] >= bytes) return HYP_OK;
+    void *grown = hyp_aligned_alloc(SLOT_ALIGN, bytes);
+    if (!grown) return hyp_fail_memory(diag, bytes);
+    hyp_aligned_free(m->slots[slot]);
+    m->slots[slot] = grown;
+    m->slot_bytes[slot] = bytes;
+    return HYP_OK;
+}
+
+hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, hyp_diag *diag)
+{
+    const HypPlan__Program *p = m->plan->program;
+    hyp_status status = HYP_OK;
+    for (uint32_t t = 0; t < p->n_tensors && status == HYP_OK; t++) {
+        if (p->tensors[t]->place != HYP_PLAN__PLACE__PLACE_SCRATCH) continue;
+        int64_t elements = 0;
+        status = hyp_plan_elements(p, t, values, &elements, diag);
+        size_t bytes = (size_t)elements * hyp_dtype_size((hyp_dtype)p->tensors[t]->dtype);
+        if (status == HYP_OK) status = grow_slot(m, p->tensors[t]->slot, bytes, diag);
+    }
+    /* Also after a failure: the slots that grew have moved. */
+    for (uint32_t t = 0; t < p->n_tensors; t++) {
+        const HypPlan__Tensor *root = p->tensors[hyp_plan_root(p, t)];
+        if (root->place == HYP_PLAN__PLACE__PLACE_SCRATCH) m->at[t] = m->slots[root->slot];
+    }
+    return status;
+}
+
+hyp_status hyp_host_memory_grow_work(hyp_host_memory *m, size_t bytes, hyp_diag *diag)
+{
+    if (bytes <= m->work_bytes) return HYP_OK;
+    void *grown = hyp_aligned_alloc(SLOT_ALIGN, bytes);
+    if (!grown) return hyp_fail_memory(diag, bytes);
+    memset(grown, 0, bytes); /* kernels may compute on the unused end of a block */
+    hyp_aligned_free(m->work);
+    m->work = grown;
+    m->work_bytes = bytes;
+    return HYP_OK;
+}
+
+void hyp_host_memory_bind(hyp_host_memory *m, const hyp_bindings *bindings)
+{
+    for (size_t i = 0; i < m->bound_count; i++) {
+        const hyp_host_bound *b = &m->bound[i];
+        m->at[b->tensor] = b->is_output ? bindings->outputs[b->index] : bindings->inputs[b->index];
+    }
+}
+
+size_t hyp_host_memory_bytes(const hyp_host_memory *m)
+{
+    size_t total = m->work_bytes;
+    for (uint32_t s = 0; s < m->plan->program->slot_count; s++) total += m->slot_bytes[s];
+    return total;
+}
+
+void hyp_host_name_step(const HypPlan__Program *program, size_t step, hyp_diag *diag)
+{
+    const HypPlan__Step *s = program->steps[step];
+    const char *source = s->n_sources ? program->source_names[s->sources[0]] : NULL;
+    hyp_diag_prefix(diag, "step %zu%s%s%s", step, source ? " ('" : "", source ? source : "", source ? "')" : "");
+}

@@ -1,0 +1,102 @@
+/* vector_kernels.h - our own vectorised kernels, compiled once per instruction set and chosen at load.
+ *
+ * vec.h, mlp_kernel.h and block_kernels.h hold the code, written with the vector extensions of gcc and clang;
+ * kernels_<isa>.c compile it with the flags that src/runtime/CMakeLists.txt gives them.
+ */
+#ifndef HYP_RUNTIME_CPU_VECTOR_KERNELS_H
+#define HYP_RUNTIME_CPU_VECTOR_KERNELS_H
+
+#include "plan/plan.h"
+
+/* ---- the small multi-layer kernel ------------------------------------------------------------------------ */
+
+/* One layer. Weights are packed in panels of `panel` vectors of `width` floats: panel p holds columns
+ * [p*panel*width, ...) of w^T as [k][vectors of this panel][width]; the last panel has only the vectors that it
+ * needs; columns beyond n are 0. */
+typedef struct hyp_mlp_layer {
+    int64_t n, k;
+    const float *weights; /* k * round_up(n, width) floats, 64-byte aligned */
+    const float *bias;    /* round_up(n, width) floats, 0 beyond n and where the layer has none */
+    HypPlan__Act act;
+} hyp_mlp_layer;
+
+typedef struct hyp_mlp {
+    const hyp_mlp_layer *layers;
+    size_t count;
+    int64_t hidden_stride; /* floats from row to row of the hidden buffers, a multiple of 16 */
+    bool add_after;        /* what is added to the result is added after the last activation, not before it */
+} hyp_mlp;
+
+/* Rows that go through all layers together; a hidden buffer has this many rows. */
+enum { HYP_MLP_ROWS = 48 };
+
+/* ---- blocks ------------------------------------------------------------------------------------------------ */
+
+/* Pointwise registers are blocks of this many floats, 64-byte aligned. */
+enum { HYP_BLOCK = 256 };
+
+typedef struct hyp_block_instr {
+    HypPlan__Pointwise__Op op;
+    float p, q;
+    hyp_dtype to;
+} hyp_block_instr;
+
+/* What the block kernels have no vectors for, in one form for all instruction sets. */
+void hyp_block_rare(HypPlan__Pointwise__Op op, float *out, const float *a, const float *b, int64_t n);
+/* Each element as a value of this integer type. */
+void hyp_block_to_integers(hyp_dtype to, float *out, int64_t n);
+
+typedef struct hyp_cpu_kernels {
+    const char *isa; /* "avx512" */
+    int width;       /* floats in a vector */
+    int panel;       /* vectors in a panel */
+
+    /* y[m,n_last] = the network of x[m,k_first], with added[m,n_last] unless that is NULL; it may be y where it is
+     * added before the activation. hidden: 2 * HYP_MLP_ROWS * hidden_stride floats, 64-byte aligned. */
+    void (*mlp)(const hyp_mlp *mlp, int64_t m, const float *x, const float *added, float *y, float *hidden);
+
+    /* One layer for up to HYP_MLP_ROWS rows: y = act(x w + b + added) in the columns of the panels from `first` to
+     * `end`. */
+    void (*panels)(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
+                   float *y, int64_t y_stride, int64_t first, int64_t end);
+
+    /* out[i] = op(x[0][i], x[1][i], x[2][i]) rounded to in->to, for i < n, n a multiple of 16. All three operands can
+     * be read, and may be out. */
+    void (*instr)(const hyp_block_instr *in, float *out, const float *const *x, int64_t n);
+    /* Softmax over axis of x[axis, inner] with rows `stride` floats apart; inner any number of columns. */
+    void (*softmax)(const float *x, float *y, int64_t axis, int64_t inner);
+    /* x[i] += add[i * step], and x[i] = fill where mask[i * step] is true (false if shown), for i < n. */
+    void (*shift)(float *x, const float *add, int64_t step, int64_t n);
+    void (*hide)(float *x, const uint8_t *mask, int64_t step, bool shown, float fill, int64_t n);
+    /* Sum of n floats that lie together. */
+    double (*sum)(const float *x, int64_t n);
+    /* sums[j] += sum over i < rows of x[i*stride + j], for j < n <= HYP_BLOCK. */
+    void (*sum_rows)(const float *x, int64_t rows, int64_t stride, int64_t n, double *sums);
+    /* y[i] = sum over t < taps of weights[t] * rows[t][i], for i < n; y is none of the rows. */
+    void (*combine)(const float *const *rows, const float *weights, int64_t taps, int64_t n, float *y);
+    /* y = (x - mean) / sqrt(mean square of that + epsilon) * scale + bias for n elements that lie together; mean is 0
+     * unless centred; scale and bias may be NULL. */
+    void (*norm)(const float *x, const float *scale, const float *bias, float *y, int64_t n, double epsilon,
+                 bool centred);
+    /* Conversion of n elements. */
+    void (*widen)(hyp_dtype from, const void *x, float *out, int64_t n);
+    void (*narrow)(hyp_dtype to, const float *x, void *out, int64_t n);
+} hyp_cpu_kernels;
+
+extern const hyp_cpu_kernels hyp_cpu_kernels_generic;
+#ifdef HYP_CPU_X86
+extern const hyp_cpu_kernels hyp_cpu_kernels_avx2;
+extern const hyp_cpu_kernels hyp_cpu_kernels_avx512;
+#endif
+
+/* The environment variable that says which instruction set is the most that may be used. */
+#define HYP_CPU_VARIABLE "HYPATIA_CPU"
+
+/* The best that this processor has, up to the instruction set of the name `most`; NULL or "": to all.
+ * HYP_ERR_INVALID_ARGUMENT for a name that this build has no kernels for. */
+HYP_NODISCARD hyp_status hyp_cpu_kernels_choose(const char *most, const hyp_cpu_kernels **out, hyp_diag *diag);
+/* All that this processor has, worst first, NULL-terminated: for tests. */
+enum { HYP_CPU_KERNELS_MAX = 4 };
+void hyp_cpu_kernels_list(const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX]);
+
+#endif

@@ -1,0 +1,491 @@
+// few_rows.cu - linear layers for a few rows.
+//
+// Such a layer does almost nothing but read its weights: what it takes beside is what counts. So
+//   - the rows of the weight are dealt out to the blocks. A block's rows lie one behind the other, and its first
+//   threads
+//     fetch them in chunks into a ring in shared memory, all that fit at once;
+//   - that is done before the kernel waits for those before it in the stream, which is where x comes from: their ends
+//   and
+//     the next beginning overlap (programmatic dependent launch);
+//   - a lane has its part of x in registers and keeps it for all rows.
+//
+// One row of x, and f32, are multiplied element by element in f32; more rows of 16-bit types on tensor cores. Of f8e4m3
+// there is one row alone; its result, bias and what is added are bf16.
+#include "runtime/cuda/kernels/common.cuh"
+#ifndef HYP_CUDA_EMULATOR // it has its own
+#include "runtime/cuda/kernels/warp.cuh"
+#endif
+
+namespace
+{
+
+__device__ __forceinline__ uint32_t warps() { return blockDim.x / 32; }
+
+__device__ __noinline__ float activate(uint32_t act, float v)
+{
+    return activation(act, v);
+}
+
+// ---- pieces of a type D: 16 bytes ---------------------------------------------------------------------------
+
+template <uint32_t D> constexpr int piece_elements = D == HYP_F32 ? 4 : D == HYP_F8E4M3 ? 16 : 8;
+// The type of everything but x and w.
+template <uint32_t D> constexpr uint32_t result_type = D == HYP_F8E4M3 ? HYP_BF16 : D;
+
+template <uint32_t D> __device__ __forceinline__ void unpack(uint4 piece, float (&out)[piece_elements<D>])
+{
+    const uint32_t word[4] = {piece.x, piece.y, piece.z, piece.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (D == HYP_F32) {
+            out[i] = __uint_as_float(word[i]);
+        } else if (D == HYP_F8E4M3) {
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                uint16_t codes = (uint16_t)(word[i] >> 16 * k);
+                float2 two = __half22float2((__half2)__nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3));
+                out[4 * i + 2 * k] = two.x;
+                out[4 * i + 2 * k + 1] = two.y;
+            }
+        } else if (D == HYP_BF16) {
+            out[2 * i] = __uint_as_float(word[i] << 16);
+            out[2 * i + 1] = __uint_as_float(word[i] & 0xffff0000u);
+        } else {
+            out[2 * i] = from_half((uint16_t)word[i]);
+            out[2 * i + 1] = from_half((uint16_t)(word[i] >> 16));
+        }
+    }
+}
+
+// Elements `first` on of a row of `size` that may start anywhere; zeros behind its end.
+template <uint32_t D> __device__ __noinline__ uint4 gather_piece(uint64_t row, uint32_t first, uint32_t size)
+{
+    constexpr int E = piece_elements<D>;
+    uint32_t word[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < E; i++) {
+        uint32_t bits = first + i < size ? (uint32_t)load_bits(16 / E, row, first + i) : 0;
+        word[i * 4 / E] |= D == HYP_F32 ? bits : bits << 16 * (i % 2);
+    }
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+// ---- one layer ------------------------------------------------------------------------------------------------
+
+// A block's rows of the weight.
+struct share {
+    uint32_t first, count;
+    __device__ __forceinline__ explicit share(const hyp_cuda_layer &l)
+    {
+        first = blockIdx.x * l.rows_each + (blockIdx.x < l.tiles_more ? blockIdx.x : l.tiles_more) * l.tile;
+        count = l.rows_each + (blockIdx.x < l.tiles_more ? l.tile : 0);
+        if (first + count > l.n) count = first < l.n ? l.n - first : 0;
+    }
+};
+
+// Pieces of x for each lane; zeros where at[i] is not below l.pieces.
+template <int N>
+__device__ __forceinline__ void take_pieces(const hyp_cuda_layer &l, const uint4 *from, const uint32_t (&row)[N],
+                                            const uint32_t (&at)[N], uint4 (&out)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) out[i] = at[i] < l.pieces ? from[row[i] * l.pieces + at[i]] : make_uint4(0, 0, 0, 0);
+}
+
+__device__ __forceinline__ float sum_of_lanes(float v)
+{
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) v += __shfl_xor_sync(0xffffffffu, v, distance);
+    return v;
+}
+
+// Every warp has its split of a row: every 2^log_splits-th group of 32 pieces, one for each lane. These kinds of
+// products differ in what they keep of x. `sums` gets the result of row r of w and row m of x, of split s, at
+// [(s * count + r) * l.rows + m].
+
+// One row of x, in registers. NORM: it may be normalized, for which there are registers where threads are few.
+template <uint32_t D, bool NORM> struct single_row {
+    static constexpr int E = piece_elements<D>, PIECES = HYP_CUDA_LAYER_HELD / E;
+    float x[PIECES][E];
+    __device__ __forceinline__ void take(const hyp_cuda_layer &l, const uint4 *from, uint4 *shared)
+    {
+        uint32_t row[PIECES], at[PIECES], split = threadIdx.x / 32 & ((1u << l.log_splits) - 1);
+        uint4 piece[PIECES];
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) row[i] = 0, at[i] = ((i << l.log_splits) + split) * 32 + threadIdx.x % 32;
+        take_pieces(l, from, row, at, piece);
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) unpack<D>(piece[i], x[i]);
+        if (NORM && l.norm) normalize(l, at, shared);
+    }
+    // In shared memory are scale and bias, then room for a number of every warp.
+    __device__ __forceinline__ void normalize(const hyp_cuda_layer &l, const uint32_t (&at)[PIECES],
+                                              const uint4 *shared)
+    {
+        float *room = (float *)(shared + 2 * l.pieces), sum = 0, squares = 0, mean = 0;
+#pragma unroll
+        for (int i = 0; i < PIECES; i++)
+#pragma unroll
+            for (int e = 0; e < E; e++) sum += x[i][e];
+        if (l.norm == HYP_CUDA_NORM_LAYER) mean = sum_of_row(l, sum, room) / (float)l.k;
+#pragma unroll
+        for (int i = 0; i < PIECES; i++)
+#pragma unroll
+            for (int e = 0; e < E; e++) squares += at[i] < l.pieces ? (x[i][e] - mean) * (x[i][e] - mean) : 0;
+        float inverse = 1 / sqrtf(sum_of_row(l, squares, room) / (float)l.k + l.epsilon);
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            if (at[i] >= l.pieces) break;
+            float scale[E], bias[E];
+            unpack<D>(shared[at[i]], scale);
+            unpack<D>(shared[l.pieces + at[i]], bias);
+#pragma unroll
+            for (int e = 0; e < E; e++) x[i][e] = (x[i][e] - mean) * inverse * scale[e] + bias[e];
+        }
+    }
+    // Over the lanes and the warps that share the row.
+    static __device__ __forceinline__ float sum_of_row(const hyp_cuda_layer &l, float v, float *room)
+    {
+        v = sum_of_lanes(v);
+        if (l.log_splits == 0) return v;
+        uint32_t warp = threadIdx.x / 32, first = warp >> l.log_splits << l.log_splits;
+        __syncthreads(); // the room is free
+        if (threadIdx.x % 32 == 0) room[warp] = v;
+        __syncthreads();
+        v = 0;
+        for (uint32_t i = 0; i < 1u << l.log_splits; i++) v += room[first + i];
+        return v;
+    }
+    // `rows` rows of w, of which the first is row `first` of the block's `count`.
+    __device__ __forceinline__ void multiply_chunk(const hyp_cuda_layer &l, const uint4 *w, uint32_t rows,
+                                                   uint32_t first, uint32_t count, const uint4 *, float *sums)
+    {
+        uint32_t split = threadIdx.x / 32 & ((1u << l.log_splits) - 1), lane = threadIdx.x % 32;
+        for (uint32_t r = threadIdx.x / 32 >> l.log_splits; r < rows; r += warps() >> l.log_splits) {
+            float sum = 0;
+#pragma unroll
+            for (int i = 0; i < PIECES; i++) {
+                uint32_t at = ((i << l.log_splits) + split) * 32 + lane;
+                if (at >= l.pieces) break;
+                float v[E];
+                unpack<D>(w[r * l.pieces + at], v);
+#pragma unroll
+                for (int e = 0; e < E; e++) sum += v[e] * x[i][e];
+            }
+            sum = sum_of_lanes(sum);
+            if (lane == 0) sums[split * count + first + r] = sum;
+        }
+    }
+};
+
+// Up to M rows of x in shared memory.
+template <uint32_t D, int M> struct shared_rows {
+    static constexpr int E = piece_elements<D>;
+    __device__ __forceinline__ void take(const hyp_cuda_layer &l, const uint4 *from, uint4 *x)
+    {
+        constexpr int AT_ONCE = 4;
+#pragma unroll 1
+        for (uint32_t first = threadIdx.x; first < l.rows * l.pieces; first += AT_ONCE * blockDim.x) {
+            uint32_t row[AT_ONCE], at[AT_ONCE];
+            uint4 piece[AT_ONCE];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                uint32_t place = first + i * blockDim.x;
+                row[i] = place / l.pieces;
+                at[i] = row[i] < l.rows ? place - row[i] * l.pieces : l.pieces;
+            }
+            take_pieces(l, from, row, at, piece);
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                if (row[i] < l.rows) x[first + i * blockDim.x] = piece[i];
+        }
+        __syncthreads();
+    }
+    __device__ __forceinline__ void multiply_chunk(const hyp_cuda_layer &l, const uint4 *w, uint32_t rows,
+                                                   uint32_t first, uint32_t count, const uint4 *x, float *sums)
+    {
+        uint32_t split = threadIdx.x / 32 & ((1u << l.log_splits) - 1), lane = threadIdx.x % 32;
+#pragma unroll 1
+        for (uint32_t r = threadIdx.x / 32 >> l.log_splits; r < rows; r += warps() >> l.log_splits) {
+            float acc[M] = {};
+#pragma unroll 1
+            for (uint32_t at = split * 32 + lane; at < l.pieces; at += 32u << l.log_splits) {
+                float a[E], b[E];
+                unpack<D>(w[r * l.pieces + at], a);
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+                    if (m >= l.rows) break;
+                    unpack<D>(x[m * l.pieces + at], b);
+#pragma unroll
+                    for (int e = 0; e < E; e++) acc[m] += a[e] * b[e];
+                }
+            }
+            float *to = sums + (split * count + first + r) * l.rows;
+            float sum = sum_rows(acc);
+            uint32_t m = lane / (32 / M);
+            if (lane % (32 / M) == 0 && m < l.rows) to[m] = sum;
+        }
+    }
+    // Sums over the lanes; lane i gets the sum of acc[i / (32 / M)]. At each step half of the values that are left go
+    // to the other half of the lanes.
+    static __device__ __forceinline__ float sum_rows(float (&acc)[M])
+    {
+        int half = M / 2;
+#pragma unroll
+        for (int distance = 16; distance > 0; distance /= 2, half /= 2) {
+            bool upper = (threadIdx.x & distance) != 0;
+            if (half == 0) {
+                acc[0] += __shfl_xor_sync(0xffffffffu, acc[0], distance);
+                continue;
+            }
+#pragma unroll
+            for (int i = 0; i < M / 2; i++) {
+                if (i >= half) break;
+                float keep = upper ? acc[i + half] : acc[i], give = upper ? acc[i] : acc[i + half];
+                acc[i] = keep + __shfl_xor_sync(0xffffffffu, give, distance);
+            }
+        }
+        return acc[0];
+    }
+};
+
+// 16 rows of x in registers, for tensor cores: 8 rows of w at a time, in groups of 4 pieces of each. Sums may be made
+// in any order, so the 16 places along k of one product of a tensor core are filled with what lanes have anyway: half
+// of a piece each.
+template <typename T, uint32_t D> struct tensor_rows {
+    static constexpr int GROUPS = HYP_CUDA_LAYER_GROUPS;
+    uint4 x[2 * GROUPS]; // of row lane / 4, then of 8 rows further down
+    static __device__ __forceinline__ uint32_t piece_of(const hyp_cuda_layer &l, uint32_t group)
+    {
+        uint32_t split = threadIdx.x / 32 & ((1u << l.log_splits) - 1);
+        return ((group << l.log_splits) + split) * 4 + threadIdx.x % 4;
+    }
+    __device__ __forceinline__ void take(const hyp_cuda_layer &l, const uint4 *from, uint4 *)
+    {
+        uint32_t row[2 * GROUPS], at[2 * GROUPS];
+#pragma unroll
+        for (int i = 0; i < 2 * GROUPS; i++) {
+            row[i] = threadIdx.x % 32 / 4 + i % 2 * 8;
+            at[i] = row[i] < l.rows ? piece_of(l, i / 2) : l.pieces;
+        }
+        take_pieces(l, from, row, at, x);
+    }
+    __device__ __forceinline__ void multiply_chunk(const hyp_cuda_layer &l, const uint4 *w, uint32_t rows,
+                                                   uint32_t first, uint32_t count, const uint4 *, float *sums)
+    {
+        uint32_t split = threadIdx.x / 32 & ((1u << l.log_splits) - 1), lane = threadIdx.x % 32;
+#pragma unroll 1
+        for (uint32_t tile = 0; tile < rows; tile += HYP_CUDA_LAYER_TILE) {
+            float acc[4] = {0, 0, 0, 0};
+            uint32_t r = tile + lane / 4;
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++) {
+                if (((g << l.log_splits) + split) * 4 >= l.pieces) break;
+                uint32_t at = piece_of(l, g);
+                uint4 v = r < rows && at < l.pieces ? w[r * l.pieces + at] : make_uint4(0, 0, 0, 0);
+                uint4 low = x[2 * g], high = x[2 * g + 1];
+                const uint32_t one[4] = {low.x, high.x, low.y, high.y}, two[4] = {low.z, high.z, low.w, high.w};
+                multiply(acc, one, v.x, v.y, T());
+                multiply(acc, two, v.z, v.w, T());
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                uint32_t m = lane / 4 + i / 2 * 8, row = tile + lane % 4 * 2 + i % 2;
+                if (m < l.rows && row < rows) sums[(split * count + first + row) * l.rows + m] = acc[i];
+            }
+        }
+    }
+};
+
+// ---- the ring of weights ----------------------------------------------------------------------------------------
+
+// Chunks of weights on their way through shared memory; a block with fewer rows than others may have an empty one. A
+// stage is filled by one thread, and given back by every warp.
+struct ring {
+    const hyp_cuda_layer &l;
+    share s;
+    uint4 *data;
+    uint64_t *full, *free;        // a barrier for each stage
+    uint32_t chunk, stage, phase; // to be read next
+
+    __device__ __forceinline__ ring(const hyp_cuda_layer &args, share rows, uint4 *shared)
+        : l(args), s(rows), data(shared), full((uint64_t *)(shared + args.stages * args.stage_pieces)),
+          free(full + args.stages), chunk(0), stage(0), phase(0)
+    {
+    }
+
+    __device__ __forceinline__ void fetch(uint32_t number, uint32_t to)
+    {
+        uint32_t row = number * l.chunk_rows, left = row < s.count ? s.count - row : 0;
+        uint32_t bytes = (left < l.chunk_rows ? left : l.chunk_rows) * l.pieces * 16;
+        barrier_expect(full + to, bytes);
+        if (bytes > 0)
+            copy_bulk(data + to * l.stage_pieces, (const uint4 *)l.weight + (uint64_t)(s.first + row) * l.pieces, bytes,
+                      full + to);
+    }
+
+    // Each of the first threads fills a stage.
+    __device__ __forceinline__ void start()
+    {
+        if (threadIdx.x >= l.stages) return;
+        barrier_init(full + threadIdx.x, 1);
+        barrier_init(free + threadIdx.x, warps());
+        barriers_ready();
+        fetch(threadIdx.x, threadIdx.x);
+    }
+
+    __device__ __forceinline__ const uint4 *wait()
+    {
+        barrier_wait(full + stage, phase);
+        return data + stage * l.stage_pieces;
+    }
+
+    __device__ __forceinline__ void give_back()
+    {
+        if (l.stages < l.chunks) { // stages are used again
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) barrier_arrive(free + stage);
+            if (threadIdx.x == 0 && chunk + l.stages < l.chunks) {
+                barrier_wait(free + stage, phase);
+                fetch(chunk + l.stages, stage);
+            }
+        }
+        chunk++;
+        if (++stage == l.stages) stage = 0, phase ^= 1;
+    }
+
+    // Rows that do not start at multiples of 16 bytes are read when they are needed, all threads together.
+    template <uint32_t D> __device__ __forceinline__ const uint4 *gather(uint32_t first, uint32_t rows)
+    {
+        constexpr int E = piece_elements<D>;
+        __syncthreads();
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < rows * l.pieces; i += blockDim.x) {
+            uint32_t row = i / l.pieces;
+            data[i] =
+                gather_piece<D>(l.weight + (uint64_t)(first + row) * l.k * (16 / E), (i - row * l.pieces) * E, l.k);
+        }
+        __syncthreads();
+        return data;
+    }
+};
+
+// ---- a layer ----------------------------------------------------------------------------------------------------
+
+template <uint32_t D, typename P> struct layer {
+    static constexpr int E = piece_elements<D>;
+    const hyp_cuda_layer &l;
+    share s;
+    uint4 *x;    // in shared memory, for products that keep it there; for others what normalizes it
+    float *bias; // of the block's rows
+    float *sums; // results before they are finished
+    ring weights;
+
+    __device__ __forceinline__ layer(const hyp_cuda_layer &args, uint4 *shared)
+        : l(args), s(args), x(shared), bias((float *)(shared + args.x_pieces)), sums(bias + args.biases),
+          weights(args, s, shared + args.x_pieces + (args.biases + args.sums) / 4)
+    {
+    }
+
+    __device__ __forceinline__ void compute(P &product)
+    {
+        uint32_t chunks = l.aligned ? l.chunks : (s.count + l.chunk_rows - 1) / l.chunk_rows;
+#pragma unroll 1
+        for (uint32_t c = 0, row = 0; c < chunks; c++, row += l.chunk_rows) {
+            uint32_t left = row < s.count ? s.count - row : 0, rows = left < l.chunk_rows ? left : l.chunk_rows;
+            const uint4 *w = l.aligned ? weights.wait() : weights.template gather<D>(s.first + row, rows);
+            product.multiply_chunk(l, w, rows, row, s.count, x, sums);
+            if (l.aligned) weights.give_back();
+        }
+    }
+
+    // Adds up the parts of rows, in order, and what is to be added; applies the activation. Neighbouring threads have
+    // neighbours in memory.
+    __device__ __forceinline__ void finish()
+    {
+        uint32_t width = l.turned ? l.rows : s.count;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < s.count * l.rows; i += blockDim.x) {
+            uint32_t other = l.rows == 1 ? 0 : i / width, along = i - other * width;
+            uint32_t row = l.turned ? other : along, m = l.turned ? along : other;
+            if (l.rows == 1) row = i, m = 0;
+            float v = 0;
+#pragma unroll 4
+            for (uint32_t part = 0; part < 1u << l.log_splits; part++) v += sums[(part * s.count + row) * l.rows + m];
+            v = v * l.scale + bias[l.turned ? m : row];
+            row += s.first;
+            int64_t at = l.turned ? (int64_t)row * l.rows + m : (int64_t)m * l.n + row; // in y
+            float added = l.added ? load_native<float>(result_type<D>, l.added, at) : 0.0f;
+            if (l.added && !l.add_after) v += added;
+            if (l.act == HYP_PW_RELU)
+                v = relu(v);
+            else if (l.act != HYP_PW_CAST)
+                v = activate(l.act, v);
+            if (l.added && l.add_after) v += added;
+            store_native(result_type<D>, l.y, at, v);
+        }
+    }
+
+    // The plan's x; in shared memory, ending with zeros, when its rows do not start at multiples of 16 bytes.
+    __device__ __forceinline__ const uint4 *input()
+    {
+        if (l.aligned) return (const uint4 *)l.x;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < l.rows * l.pieces; i += blockDim.x) {
+            uint32_t row = i / l.pieces;
+            x[i] = gather_piece<D>(l.x + (uint64_t)row * l.k * (16 / E), (i - row * l.pieces) * E, l.k);
+        }
+        __syncthreads();
+        return x;
+    }
+
+    // What does not come from kernels before this one is asked for before it waits for them.
+    __device__ __forceinline__ void run()
+    {
+        if (!l.constant) kernels_before_end();
+        next_kernel_may_start();
+        weights.start();
+        uint32_t biases = l.turned ? l.rows : s.count;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < biases; i += blockDim.x)
+            bias[i] = l.bias ? load_native<float>(result_type<D>, l.bias, (l.turned ? 0 : s.first) + i) : 0.0f;
+        for (uint32_t i = threadIdx.x; l.norm && i < l.pieces; i += blockDim.x) {
+            x[i] = ((const uint4 *)l.norm_scale)[i];
+            x[l.pieces + i] = l.norm_bias ? ((const uint4 *)l.norm_bias)[i] : make_uint4(0, 0, 0, 0);
+        }
+        __syncthreads(); // barriers and biases are there
+        if (l.constant) kernels_before_end();
+        P product;
+        product.take(l, input(), x);
+        compute(product);
+        __syncthreads();
+        finish();
+    }
+};
+
+template <uint32_t D, typename P> __device__ __forceinline__ void run_layer(const hyp_cuda_layer &l)
+{
+    extern __shared__ double shared[];
+    layer<D, P>(l, (uint4 *)shared).run();
+}
+
+} // namespace
+
+// Two blocks should fit a multiprocessor, so that one kernel can begin beside another.
+#define LAYER(name, dtype, threads, blocks, ...)                                                                       \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ hyp_cuda_layer l)       \
+    {                                                                                                                  \
+        run_layer<dtype, __VA_ARGS__>(l);                                                                              \
+    }
+
+LAYER(layer_f32_1, HYP_F32, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_F32, false>)
+LAYER(layer_f16_1, HYP_F16, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_F16, false>)
+LAYER(layer_bf16_1, HYP_BF16, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_BF16, false>)
+LAYER(layer_f32_1_short, HYP_F32, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_F32, true>)
+LAYER(layer_f16_1_short, HYP_F16, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_F16, true>)
+LAYER(layer_bf16_1_short, HYP_BF16, HYP_CUDA_LAYER_SHORT, 2, single_row<HYP_BF16, true>)
+LAYER(layer_f8e4m3_1, HYP_F8E4M3, HYP_CUDA_LAYER_THREADS, 2, single_row<HYP_F8E4M3, false>)
+LAYER(layer_f32_16, HYP_F32, HYP_CUDA_LAYER_THREADS, 2, shared_rows<HYP_F32, 16>)
+// These mostly run with half of the threads, and then two blocks fit with twice the registers.
+LAYER(layer_f16_16, HYP_F16, HYP_CUDA_LAYER_THREADS, 1, tensor_rows<__half, HYP_F16>)
+LAYER(layer_bf16_16, HYP_BF16, HYP_CUDA_LAYER_THREADS, 1, tensor_rows<__nv_bfloat16, HYP_BF16>)

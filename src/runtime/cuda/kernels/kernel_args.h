@@ -1,0 +1,380 @@
+/* kernel_args.h - what the host and our own CUDA kernels agree on: kernel names and argument structs. Read by C and by
+ * nvcc, so plain data and no base headers. A struct is passed by value and must stay below the 4 KiB that a launch
+ * may carry.
+ *
+ * Dims in these structs run from the innermost outwards: extent[0] varies fastest.
+ */
+#ifndef HYP_RUNTIME_CUDA_KERNELS_KERNEL_ARGS_H
+#define HYP_RUNTIME_CUDA_KERNELS_KERNEL_ARGS_H
+
+#include <stdint.h>
+
+#include "runtime/cuda/kernels/instructions.h"
+
+/* Every kernel by name, those of kernels.cu and those of attention.cu. */
+/* clang-format off */
+#define HYP_CUDA_BASIC_KERNELS(X) \
+    X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
+    X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
+    X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
+    X(range_f64) X(range_u64) X(prefetch) \
+    X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
+    X(depthwise) X(unfold)
+#define HYP_CUDA_LAYER_KERNELS(X) \
+    X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
+    X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16) X(layer_f8e4m3_1)
+#define HYP_CUDA_ATTENTION_KERNELS(X) \
+    X(attention_rows_f32) X(attention_rows_f16) X(attention_rows_bf16) X(attention_rows_f64) \
+    X(attention_f32_64) X(attention_f32_128) \
+    X(attention_f16_64) X(attention_f16_64_tall) X(attention_f16_128) X(attention_f16_128_tall) \
+    X(attention_bf16_64) X(attention_bf16_64_tall) X(attention_bf16_128) X(attention_bf16_128_tall)
+#define HYP_CUDA_KERNELS(X) HYP_CUDA_BASIC_KERNELS(X) HYP_CUDA_LAYER_KERNELS(X) HYP_CUDA_ATTENTION_KERNELS(X)
+/* clang-format on */
+
+typedef enum hyp_cuda_kernel {
+#define X(name) HYP_CUDA_KERNEL_##name,
+    HYP_CUDA_KERNELS(X)
+#undef X
+        HYP_CUDA_KERNEL_COUNT,
+    HYP_CUDA_KERNEL_FIRST_LAYER = HYP_CUDA_KERNEL_layer_f32_1,
+    HYP_CUDA_KERNEL_FIRST_ATTENTION = HYP_CUDA_KERNEL_attention_rows_f32
+} hyp_cuda_kernel;
+
+enum {
+    HYP_CUDA_DIMS = 8,
+    HYP_CUDA_PW_REGISTERS = 16,
+    HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
+    HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
+    HYP_CUDA_FILL_VALUES = 32,
+    HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
+    HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
+    HYP_CUDA_DEPTHWISE = 4,       /* results that a thread of `depthwise` makes in a row */
+    HYP_CUDA_PARTS = 6,           /* of the sums of a product */
+    HYP_CUDA_PART_THREADS = 512,  /* of a block of norm_parts, at most, */
+    HYP_CUDA_PART_FOURS = 2,      /* each with so many times four elements of its row */
+    HYP_CUDA_COPIES = 24,         /* parts of one launch of `copies`, */
+    HYP_CUDA_PART_DIMS = 3,       /* each of at most so many axes */
+    HYP_CUDA_PREFETCHES = 8,      /* constants that one launch of `prefetch` sends for */
+    HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
+    HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
+    HYP_CUDA_LAYER_ROWS = 16,     /* of x */
+    HYP_CUDA_LAYER_SHORT = 256,   /* threads of a block of a short kernel, which has more registers for each */
+    HYP_CUDA_LAYER_THREADS = 512, /* of a block, at most */
+    HYP_CUDA_LAYER_PIECE = 16,    /* bytes that a thread reads at a time */
+    HYP_CUDA_LAYER_HELD = 32,     /* elements of a single row of x that a lane keeps */
+    HYP_CUDA_LAYER_TILE = 8,      /* rows of w that tensor cores take at a time, */
+    HYP_CUDA_LAYER_GROUPS = 4,    /* and of x what these groups of 4 pieces have, in a warp */
+    HYP_CUDA_LAYER_STAGES = 32,   /* of the ring of weights, at most */
+    HYP_CUDA_ATTENTION_ROWS = 64, /* that a block of attention has of q; a tall kernel twice as many */
+    HYP_CUDA_ATTENTION_KEYS = 64, /* that it takes at a time */
+    HYP_CUDA_ATTENTION_THREADS = 128,
+    HYP_CUDA_ROW_THREAD_BITS = 8,
+    HYP_CUDA_ROW_THREADS = 1 << HYP_CUDA_ROW_THREAD_BITS, /* of a block of attention_rows */
+};
+
+/* Where an instruction finds an operand. The result of the instruction before it stays in registers, so that a chain
+ * touches no other memory than its tensors; a result that is needed later goes to shared memory, one temp for each
+ * result alive. */
+enum { HYP_PW_LAST = 0, HYP_PW_TEMP = 1, HYP_PW_INPUT = 2, HYP_PW_CONST = 3, HYP_PW_OUTPUT = 4 };
+
+/* A positive extent with what the quotient of an index by it needs: for 0 <= i < 2^63 it is i when magic is 0 (an
+ * extent of 1), else the high 64 bits of i * magic, shifted right (Granlund and Montgomery 1994, figure 4.2). A
+ * 64-bit division costs about a hundred instructions on a GPU. */
+typedef struct hyp_cuda_extent {
+    int64_t size;
+    uint64_t magic;
+    uint32_t shift, pad;
+} hyp_cuda_extent;
+
+typedef struct hyp_cuda_pw_operand {
+    uint8_t kind;  /* HYP_PW_LAST ... */
+    uint8_t index; /* of the temp, input or constant */
+} hyp_cuda_pw_operand;
+
+typedef struct hyp_cuda_pw_instr {
+    uint8_t op;
+    uint8_t to; /* hyp_dtype that the result is rounded to */
+    hyp_cuda_pw_operand a, b, c;
+    uint8_t temp_plus1; /* the result is also kept in this temp; 0 = not */
+    uint8_t pad[7];
+    double p, q; /* CLIP of integers: their bits */
+} hyp_cuda_pw_instr;
+
+typedef struct hyp_cuda_pw_input {
+    uint64_t data;
+    int64_t stride[HYP_CUDA_DIMS]; /* in elements; 0 = broadcast */
+    uint32_t dtype;
+    uint32_t vector; /* HYP_CUDA_PW_VECTOR neighbours may be read at once */
+} hyp_cuda_pw_input;
+
+typedef struct hyp_cuda_pw_output {
+    uint64_t data; /* dense */
+    uint32_t dtype;
+    uint32_t vector; /* ... written at once */
+} hyp_cuda_pw_output;
+
+typedef struct hyp_cuda_pointwise {
+    hyp_cuda_extent extent[HYP_CUDA_DIMS];
+    hyp_cuda_extent row_chunks; /* threads for one pass over extent[0] */
+    int64_t chunks;             /* threads in total: row_chunks times the other extents */
+    uint32_t rank, instrs;
+    hyp_cuda_pw_input input[HYP_CUDA_PW_INPUTS];
+    hyp_cuda_pw_output output[HYP_CUDA_PW_OUTPUTS];
+    hyp_cuda_pw_instr instr[HYP_CUDA_PW_INSTRS];
+    double constant[HYP_CUDA_PW_REGISTERS];
+} hyp_cuda_pointwise;
+
+/* `along_x`: the threads of a block's x dimension work together on one result (neighbours in memory belong to it);
+ * otherwise those of its y dimension do (neighbours in memory belong to different results). */
+typedef struct hyp_cuda_softmax {
+    uint64_t x, y;
+    int64_t columns, axis; /* columns: outer * inner */
+    hyp_cuda_extent inner;
+    uint32_t dtype;
+    uint32_t along_x;
+} hyp_cuda_softmax;
+
+typedef struct hyp_cuda_reduce {
+    uint64_t x, y;
+    int64_t results; /* product of the kept extents */
+    int64_t terms;   /* product of the reduced extents */
+    hyp_cuda_extent kept[HYP_CUDA_DIMS], reduced[HYP_CUDA_DIMS];
+    int64_t kept_stride[HYP_CUDA_DIMS], reduced_stride[HYP_CUDA_DIMS];
+    uint32_t kept_rank, reduced_rank;
+    uint32_t dtype;
+    uint32_t mean;
+    uint32_t along_x;
+} hyp_cuda_reduce;
+
+/* Rows of f32, f16 or bf16, each shared by the threads of a block's x dimension. */
+typedef struct hyp_cuda_rows {
+    uint64_t x, y;
+    int64_t count, size;
+    int64_t pieces; /* of a row: of 16 bytes, or of up to 8 elements */
+    uint32_t dtype;
+    uint32_t vector; /* rows start at multiples of 16 bytes and are read in such pieces */
+} hyp_cuda_rows;
+
+typedef struct hyp_cuda_norm {
+    hyp_cuda_rows rows;
+    uint64_t scale, bias; /* 0 = absent */
+    double epsilon;
+    uint32_t scale_dtype, bias_dtype; /* as that of the rows where they are read in pieces; norm_long_*: any floats */
+    uint32_t centred;                 /* the mean is taken away: layer-norm, else rms-norm */
+    uint32_t pad;
+} hyp_cuda_norm;
+
+/* The same behind a product whose sums are in several parts: x = the sum of parts + bias + added is rounded, written to
+ * rows.x, and normalized. f16 and bf16, all of one type; sizes that are multiples of 4. A row is a block's. */
+typedef struct hyp_cuda_norm_parts {
+    hyp_cuda_norm norm;
+    uint64_t parts;       /* f32 [count, rows, size] */
+    uint64_t bias, added; /* a row; of the size of x; 0 = absent */
+    uint32_t count;       /* up to HYP_CUDA_PARTS */
+    uint32_t constant;    /* bias, and scale and bias of the norm, are the plan's weights */
+} hyp_cuda_norm_parts;
+
+/* y = act(x + bias + before) + after in pieces of 16 bytes: bias is a row, the others have the size of y. f32, f16,
+ * bf16. */
+typedef struct hyp_cuda_finish {
+    uint64_t x, y, bias, before, after; /* 0 = absent, but for x and y */
+    int64_t pieces;
+    hyp_cuda_extent row_pieces;
+    uint32_t dtype;
+    uint32_t act; /* HYP_PW_RELU ..., another: none */
+} hyp_cuda_finish;
+
+typedef struct hyp_cuda_range {
+    uint64_t start, delta, y; /* scalars of y's type */
+    int64_t count;
+    uint32_t dtype, pad;
+} hyp_cuda_range;
+
+/* Windows that slide over the spatial axes of x[images, in_channels, in...]: what a result y[images, channels, out...]
+ * is made of. Axes that there are not have one element. */
+typedef struct hyp_cuda_windows {
+    hyp_cuda_extent channels, out[HYP_CUDA_SPATIAL];
+    int64_t in[HYP_CUDA_SPATIAL], kernel[HYP_CUDA_SPATIAL], stride[HYP_CUDA_SPATIAL], dilation[HYP_CUDA_SPATIAL];
+    int64_t before[HYP_CUDA_SPATIAL], after[HYP_CUDA_SPATIAL]; /* padding */
+    int64_t in_channels, in_count, kernel_count;               /* counts: products of the extents */
+    int64_t total;                                             /* elements of y */
+    uint32_t x_last, y_last;                                   /* lies as [images, ..., channels] */
+} hyp_cuda_windows;
+
+/* y = act(x * weight + bias + added). */
+typedef struct hyp_cuda_conv {
+    hyp_cuda_windows windows;
+    uint64_t x, weight, bias, added, y; /* bias, added: 0 = none; added lies as y does */
+    hyp_cuda_extent group_out;          /* channels of y in a group */
+    int64_t group_in;                   /* and of x */
+    int64_t filter_step, channel_step, tap_step; /* elements between these in the weight */
+    uint32_t dtype;
+    uint32_t act;         /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */
+} hyp_cuda_conv;
+
+/* y = act(x * weight + bias), each channel by itself, HYP_CUDA_DEPTHWISE neighbours of a row of y a thread: out[0] of the
+ * windows counts such groups, and their stride[0] is from group to group. A channel is a piece of 16 bytes of them, which
+ * come last in x, y and the weight, [kernel..., channels]. f32, f16, bf16. */
+typedef struct hyp_cuda_depthwise {
+    hyp_cuda_windows windows;
+    uint64_t x, weight, bias, y; /* bias: 0 = none */
+    int64_t row, step;           /* results in a row; stride[0] as the step has it */
+    uint32_t dtype;
+    uint32_t act;   /* as above */
+    uint32_t clips; /* x is to be clipped from 0 to 6 */
+    uint32_t pad;
+} hyp_cuda_depthwise;
+
+/* Every window of x written out as a row of y: y[places, kernel..., channels]. A channel is a piece of 16 bytes of them,
+ * which come last in x; `total` counts pieces of a place. */
+typedef struct hyp_cuda_unfold {
+    hyp_cuda_windows windows;
+    uint64_t x, y;
+} hyp_cuda_unfold;
+
+/* The largest element of every window, or the mean. Of pool_pieces a channel is a piece of 16 bytes of them, which come last
+ * in x and y: f32, f16, bf16. */
+typedef struct hyp_cuda_pool {
+    hyp_cuda_windows windows;
+    uint64_t x, y;
+    uint32_t dtype;
+    uint32_t mean;
+    uint32_t count_pads; /* the padding counts as zeros in a mean; what lies beyond it does not */
+    uint32_t pad;
+} hyp_cuda_pool;
+
+typedef struct hyp_cuda_copy {
+    uint64_t x, y; /* offsets are added by the host */
+    hyp_cuda_extent extent[HYP_CUDA_DIMS];
+    int64_t x_stride[HYP_CUDA_DIMS], y_stride[HYP_CUDA_DIMS];
+    int64_t total;
+    uint32_t rank;
+    uint32_t size; /* of an element: 1, 2, 4, 8 or 16 bytes */
+} hyp_cuda_copy;
+
+/* Several copies at once: part i is made by the blocks from first_block[i] on. */
+typedef struct hyp_cuda_part {
+    uint64_t x, y; /* as above */
+    hyp_cuda_extent extent[HYP_CUDA_PART_DIMS];
+    int64_t x_stride[HYP_CUDA_PART_DIMS], y_stride[HYP_CUDA_PART_DIMS];
+    int64_t total;
+    uint32_t rank, size;
+} hyp_cuda_part;
+typedef struct hyp_cuda_copies {
+    hyp_cuda_part part[HYP_CUDA_COPIES];
+    uint32_t first_block[HYP_CUDA_COPIES + 1];
+    uint32_t count;
+} hyp_cuda_copies;
+
+/* extent[0] is contiguous in y, extent[1] in x; the others are whole matrices apart. Elements of up to 8 bytes. */
+typedef struct hyp_cuda_transpose {
+    hyp_cuda_copy copy;
+    hyp_cuda_extent tiles0, tiles; /* tiles along extent[0]; in one matrix */
+    int64_t total_tiles;
+} hyp_cuda_transpose;
+
+typedef struct hyp_cuda_gather {
+    uint64_t x, indices, y;
+    uint64_t error; /* int64_t[2] that the host sees: {1, the index} after an index out of range */
+    hyp_cuda_extent inner, count;
+    int64_t axis, total;
+    uint32_t wide_indices; /* int64, else int32 */
+    uint32_t size;         /* of an element, as above */
+} hyp_cuda_gather;
+
+typedef struct hyp_cuda_fill {
+    uint64_t y;
+    int64_t value[HYP_CUDA_FILL_VALUES];
+    uint32_t count;
+} hyp_cuda_fill;
+
+/* Constants that are sent for, so that kernels find them in the second-level cache; multiples of 16 bytes of each. */
+typedef struct hyp_cuda_prefetch {
+    uint64_t at[HYP_CUDA_PREFETCHES], bytes[HYP_CUDA_PREFETCHES];
+    uint32_t count, pad;
+} hyp_cuda_prefetch;
+
+/* y[rows,n] = act(scale x[rows,k] w^T + bias + added) or act(scale x w^T + bias) + added, w stored [n,k]. A piece is 16
+ * bytes of a row. Turned, w is what the plan calls x and the other way round: y[n,rows], and biases belong to rows of
+ * x. A single row of x may be normalized first. Shared memory has: x, or what a normalization needs; biases, sums, the
+ * stages of the ring, two barriers for each of them. */
+typedef struct hyp_cuda_layer {
+    uint64_t weight, x, bias, y, added; /* bias, added: 0 = none */
+    uint64_t norm_scale, norm_bias;     /* 0 = none */
+    uint32_t n, k, rows;
+    uint32_t pieces;     /* of a row of w and x: k elements rounded up */
+    uint32_t rows_each;  /* rows of w for every block, */
+    uint32_t tile;       /* and this many more */
+    uint32_t tiles_more; /* for so many first blocks */
+    uint32_t chunk_rows; /* rows that are fetched at a time: a chunk */
+    uint32_t chunks;     /* of a block, at most */
+    uint32_t stages, stage_pieces;
+    uint32_t x_pieces, biases, sums; /* in shared memory; the latter two in floats, multiples of 4 */
+    uint8_t log_splits;              /* warps that share a row: 2^log_splits */
+    uint8_t act;                     /* HYP_PW_RELU ...; HYP_PW_CAST = none */
+    uint8_t aligned;                 /* every row of w and x starts at a multiple of 16 bytes; else there is no ring */
+    uint8_t constant;                /* w and bias are the plan's weights */
+    uint8_t turned, add_after;
+    uint8_t norm; /* HYP_CUDA_NORM_* */
+    uint8_t pad;
+    float epsilon; /* of the normalization */
+    float scale;   /* of the product, before the bias */
+} hyp_cuda_layer;
+/* What becomes of x before the product; `root` is by the mean square, without taking the mean away. */
+enum { HYP_CUDA_NORM_NONE = 0, HYP_CUDA_NORM_LAYER = 1, HYP_CUDA_NORM_ROOT = 2 };
+/* Pieces that the barriers of a stage take. */
+enum { HYP_CUDA_LAYER_BARRIERS = 1 };
+
+/* What becomes of a score. ADDED is a number of the operands' type; a bool HIDES or SHOWS where it is true. */
+enum {
+    HYP_CUDA_MASK_NONE = 0,
+    HYP_CUDA_MASK_SCALED = 1, /* no mask, but a scale that `unit` cannot be */
+    HYP_CUDA_MASK_ADDED = 2,
+    HYP_CUDA_MASK_HIDES = 3,
+    HYP_CUDA_MASK_SHOWS = 4,
+};
+
+/* Scores are exponents of 2, log2(e) times what they are elsewhere; numbers that this makes -inf are this one. */
+#define HYP_CUDA_LOWEST (-3.402823466e38)
+
+/* An operand; strides in elements. */
+typedef struct hyp_cuda_matrix {
+    uint64_t data; /* offsets are added by the host */
+    int64_t row, column;
+    uint32_t vector; /* rows are contiguous, begin at multiples of 16 bytes and are multiples of them long */
+    uint32_t pad;
+} hyp_cuda_matrix;
+
+enum { HYP_CUDA_ATTENTION_LANES = 7 }; /* q, k, v, mask, y, more of k, more of v */
+
+typedef struct hyp_cuda_attention {
+    hyp_cuda_matrix q, k, v, mask, y;
+    hyp_cuda_matrix more_k, more_v; /* attention_rows: the keys behind `first_keys`, which are those of k and v */
+    hyp_cuda_extent batch[HYP_CUDA_DIMS];
+    int64_t stride[HYP_CUDA_ATTENTION_LANES][HYP_CUDA_DIMS];
+    hyp_cuda_extent blocks;        /* for one index of the batch */
+    hyp_cuda_extent column_blocks; /* attention_rows: for one row */
+    hyp_cuda_extent splits;        /* blocks that share rows and columns */
+    int64_t split_keys;            /* of each of them */
+    uint64_t parts, counters;      /* where they leave what they found, and for all that share rows a uint32_t, 0 */
+    int64_t total;                 /* blocks */
+    int64_t rows, keys, first_keys, width, columns;
+    int64_t padded_width; /* attention_rows: to a multiple of what its lanes take at a time */
+    uint32_t rank;        /* of the batch */
+    uint32_t masked;      /* HYP_CUDA_MASK_NONE ... */
+    uint32_t lane_bits;   /* attention_rows: 2^lane_bits lanes have a key together */
+    uint32_t past_stands; /* attention_rows: nothing in the run writes what k and v are */
+    uint32_t pad;
+    uint32_t shift_step; /* else: HYP_CUDA_SHIFT_STEP, or 0 where the mask is the same for every row */
+    double scale, fill;  /* as exponents of 2; without a mask the scale is 1 */
+    double unit;         /* what scores are multiplied by: the scale without a mask, then positive, else 1 */
+} hyp_cuda_attention;
+
+/* Shared memory of the f32 kernel for heads up to `d` wide, in floats: a tile of 64 rows, one whose place the weights
+ * take, which have 16 floats more in a row than there are keys. Shifts of scores follow the tiles of all kernels where
+ * they are needed, so many floats from row to row. */
+enum { HYP_CUDA_SHIFT_STEP = HYP_CUDA_ATTENTION_KEYS + 8 };
+#define HYP_CUDA_TILE_FLOATS(d) (64 * ((d) + 4))
+#define HYP_CUDA_KEY_FLOATS(d) ((d) + 4 < 80 ? 64 * 80 : HYP_CUDA_TILE_FLOATS(d))
+
+#endif

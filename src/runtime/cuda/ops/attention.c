@@ -1,0 +1,259 @@
+/* attention.c - attention in one kernel: which one, and where its operands lie. */
+#include <math.h>
+
+#include "base/dtype.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/boxes.h"
+
+enum { Q, K, V, MASK, Y, MORE_K, MORE_V, LANES };
+
+typedef struct attention {
+    hyp_cuda_attention args;
+    hyp_cuda_grid grid;
+    uint32_t tensors[LANES];
+    uint64_t offsets[LANES]; /* bytes */
+    CUdeviceptr counters;    /* of blocks that share rows; 0 = none */
+} attention;
+
+static void attention_dispose(const hyp_cuda_library *lib, void *data)
+{
+    attention *a = data;
+    if (a->counters) lib->cuMemFree(a->counters);
+}
+
+static hyp_status attention_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    attention *a = data;
+    hyp_cuda_matrix *matrices[LANES] = {&a->args.q, &a->args.k,      &a->args.v,     &a->args.mask,
+                                        &a->args.y, &a->args.more_k, &a->args.more_v};
+    for (int lane = 0; lane < LANES; lane++) matrices[lane]->data = s->at[a->tensors[lane]] + a->offsets[lane];
+    a->args.parts = s->workspace;
+    return hyp_cuda_launch(s, &a->grid, &a->args, diag);
+}
+
+/* ---- operands ---------------------------------------------------------------------------------------------- */
+
+/* An operand whose rows are `row` elements apart and have `columns` of `size` bytes; `batch` has its lane. */
+static hyp_cuda_matrix matrix_of(const HypPlan__Attention__Operand *o, const int64_t *values, const hyp_cuda_box *batch,
+                                 int lane, int64_t row, int64_t columns, size_t size)
+{
+    int64_t column = values[o->strides[o->n_strides - 1]];
+    hyp_cuda_matrix m = {.row = row, .column = columns > 1 ? column : 1};
+    uint64_t steps = (uint64_t)(row | columns | values[o->offset]);
+    for (uint32_t a = 0; a < batch->rank; a++) steps |= (uint64_t)batch->stride[lane][a];
+    m.vector = m.column == 1 && columns > 0 && steps * size % HYP_CUDA_MIN_ALIGN == 0;
+    return m;
+}
+
+static bool is_of_keys(int lane) { return lane == K || lane == V || lane >= MORE_K; }
+
+/* Along the rows of q k and v stand still. Where they do so along further axes, because heads share them, and one
+ * stride goes through all of these, they are rows as well: they are in one tile then, which reads k and v once. */
+static void find_rows(const HypPlan__Attention *k, const int64_t *values,
+                      const HypPlan__Attention__Operand *const *operands, hyp_cuda_box *batch, int64_t *out_rows,
+                      int64_t row_strides[LANES])
+{
+    uint32_t extents[HYP_CUDA_DIMS];
+    for (size_t axis = 0; axis < k->n_batch; axis++) extents[axis] = k->batch[axis];
+    extents[k->n_batch] = k->rows;
+    hyp_cuda_box_init(batch, values, k->n_batch + 1, extents);
+    for (int lane = 0; lane < LANES; lane++) {
+        hyp_cuda_box_add_lane(batch, values, operands[lane]->strides);
+        if (is_of_keys(lane)) batch->stride[lane][0] = 0;
+    }
+    hyp_cuda_box_merge(batch);
+    bool shared = batch->rank > 0;
+    for (int lane = 0; lane < LANES; lane++) shared = shared && !(is_of_keys(lane) && batch->stride[lane][0] != 0);
+    *out_rows = shared ? batch->extent[0] : 1;
+    for (int lane = 0; lane < LANES; lane++) row_strides[lane] = shared ? batch->stride[lane][0] : 0;
+    if (!shared) return;
+    batch->rank--;
+    for (uint32_t axis = 0; axis < batch->rank; axis++) {
+        batch->extent[axis] = batch->extent[axis + 1];
+        for (int lane = 0; lane < LANES; lane++) batch->stride[lane][axis] = batch->stride[lane][axis + 1];
+    }
+}
+
+/* Returns how many matrices there are. */
+static int64_t place_operands(attention *a, hyp_cuda_build *b, const HypPlan__Attention *k)
+{
+    hyp_cuda_attention *p = &a->args;
+    const HypPlan__Attention__Operand *mask = k->mask ? k->mask : k->q; /* any address will do */
+    const HypPlan__Attention__Operand *more_k = k->more_k ? k->more_k : k->k, *more_v = k->more_v ? k->more_v : k->v;
+    const HypPlan__Attention__Operand *operands[LANES] = {k->q, k->k, k->v, mask, k->y, more_k, more_v};
+    const int64_t columns[LANES] = {p->width, p->width, p->columns, p->keys, p->columns, p->width, p->columns};
+    hyp_cuda_matrix *matrices[LANES] = {&p->q, &p->k, &p->v, &p->mask, &p->y, &p->more_k, &p->more_v};
+    hyp_cuda_box batch;
+    int64_t row_strides[LANES];
+    find_rows(k, b->values, operands, &batch, &p->rows, row_strides);
+    for (int lane = 0; lane < LANES; lane++)
+        if (is_of_keys(lane)) row_strides[lane] = p->keys > 1 ? b->values[operands[lane]->strides[k->n_batch]] : 0;
+    p->rank = batch.rank;
+    for (uint32_t axis = 0; axis < batch.rank; axis++) p->batch[axis] = hyp_cuda_extent_of(batch.extent[axis]);
+    for (int lane = 0; lane < LANES; lane++) {
+        size_t size = hyp_dtype_size(hyp_cuda_dtype(b->program, operands[lane]->tensor));
+        *matrices[lane] = matrix_of(operands[lane], b->values, &batch, lane, row_strides[lane], columns[lane], size);
+        a->tensors[lane] = operands[lane]->tensor;
+        a->offsets[lane] = (uint64_t)b->values[operands[lane]->offset] * size;
+        for (uint32_t axis = 0; axis < batch.rank; axis++) p->stride[lane][axis] = batch.stride[lane][axis];
+    }
+    return hyp_cuda_box_count(&batch);
+}
+
+/* Scores become exponents of 2. Without a mask their scale is left to the subtraction of the largest, unless it would
+ * turn their order round. */
+static void set_scores(hyp_cuda_attention *p, const HypPlan__Attention *k, bool bools)
+{
+    const double log2_e = 1.4426950408889634;
+    double scale = (double)k->scale * log2_e, fill = (double)k->fill * log2_e;
+    bool plain = !k->mask && scale > 1e-30 && scale < 1e30;
+    p->masked = plain      ? HYP_CUDA_MASK_NONE
+                : !k->mask ? HYP_CUDA_MASK_SCALED
+                : !bools   ? HYP_CUDA_MASK_ADDED
+                : k->shown ? HYP_CUDA_MASK_SHOWS
+                           : HYP_CUDA_MASK_HIDES;
+    p->scale = plain ? 1 : scale;
+    p->unit = plain ? scale : 1;
+    p->fill = fill < HYP_CUDA_LOWEST && !isinf(fill) ? HYP_CUDA_LOWEST : fill;
+    if (!bools) p->fill = NAN;
+    p->shift_step = k->mask && p->mask.row != 0 ? HYP_CUDA_SHIFT_STEP : 0;
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------- */
+
+/* Where few blocks are enough for the rows, their keys are split among `most` times as many, which put together what
+ * they find: a record of so many bytes each. */
+static hyp_status split_keys(hyp_cuda_build *b, attention *a, int64_t blocks, int64_t most, size_t record_bytes)
+{
+    const hyp_cuda_library *lib = &b->session->model->device->lib;
+    hyp_cuda_attention *p = &a->args;
+    int64_t room = (int64_t)(b->session->workspace_bytes / record_bytes) / blocks;
+    int64_t splits = most < room ? most : room, tile = HYP_CUDA_ATTENTION_KEYS;
+    if (splits < 2) return HYP_OK;
+    p->split_keys = ((p->keys + splits - 1) / splits + tile - 1) / tile * tile;
+    p->splits = hyp_cuda_extent_of((p->keys + p->split_keys - 1) / p->split_keys);
+    size_t counters = (size_t)blocks * sizeof(uint32_t);
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemAlloc(&a->counters, counters), "cuMemAlloc", b->diag));
+    p->counters = a->counters;
+    return hyp_cuda_check(lib, lib->cuMemsetD8Async(a->counters, 0, counters, b->session->stream), "cuMemsetD8Async",
+                          b->diag);
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The kernel of tiles, for heads up to 64 or 128 wide, its shared memory, and how many blocks a matrix has. Tall tiles
+ * read less for what they compute, but there must be enough of them. False where the device has no such kernel. */
+static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dtype, int64_t matrices,
+                       size_t *out_record_bytes)
+{
+    static const hyp_cuda_kernel f16[2][2] = {
+        {HYP_CUDA_KERNEL_attention_f16_64, HYP_CUDA_KERNEL_attention_f16_64_tall},
+        {HYP_CUDA_KERNEL_attention_f16_128, HYP_CUDA_KERNEL_attention_f16_128_tall}};
+    static const hyp_cuda_kernel bf16[2][2] = {
+        {HYP_CUDA_KERNEL_attention_bf16_64, HYP_CUDA_KERNEL_attention_bf16_64_tall},
+        {HYP_CUDA_KERNEL_attention_bf16_128, HYP_CUDA_KERNEL_attention_bf16_128_tall}};
+    enum { ROWS = HYP_CUDA_ATTENTION_ROWS, KEYS = HYP_CUDA_ATTENTION_KEYS };
+    hyp_cuda_attention *p = &a->args;
+    if (device->sm < 80 || dtype == HYP_F64 || p->width > 128 || p->columns > 128) return false;
+    bool wide = p->width > 64 || p->columns > 64, half = dtype != HYP_F32;
+    bool shifts = p->masked != HYP_CUDA_MASK_NONE || p->keys % KEYS != 0;
+    bool tall = half && matrices * ((p->rows + 2 * ROWS - 1) / (2 * ROWS)) >= 2 * device->multiprocessors;
+    int64_t rows = tall ? 2 * ROWS : ROWS, span = wide ? 128 : 64;
+    int64_t elements = half ? (rows + 2 * KEYS) * span / 2 : 2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span);
+    if (shifts) elements += (p->shift_step ? rows : 2) * HYP_CUDA_SHIFT_STEP; /* the second: loaded ahead */
+    size_t bytes = 16 + (size_t)elements * sizeof(float);
+    if (bytes > device->shared_bytes) return false;
+    p->blocks = hyp_cuda_extent_of((p->rows + rows - 1) / rows);
+    a->grid.kernel = dtype == HYP_F16    ? f16[wide][tall]
+                     : dtype == HYP_BF16 ? bf16[wide][tall]
+                     : wide              ? HYP_CUDA_KERNEL_attention_f32_128
+                                         : HYP_CUDA_KERNEL_attention_f32_64;
+    a->grid.block_x = HYP_CUDA_ATTENTION_THREADS;
+    a->grid.alone = matrices * p->blocks.size > device->multiprocessors;
+    a->grid.shared_bytes = (uint32_t)bytes;
+    *out_record_bytes = (size_t)(ROWS * (span + 4)) * sizeof(float);
+    return true;
+}
+
+/* Is a tensor the caller's, or a weight, which no kernel of the run writes? */
+static bool stands(const hyp_cuda_build *b, uint32_t tensor)
+{
+    HypPlan__Place place = b->program->tensors[hyp_plan_root(b->program, tensor)]->place;
+    return place == HYP_PLAN__PLACE__PLACE_INPUT || place == HYP_PLAN__PLACE__PLACE_WEIGHT;
+}
+
+static hyp_status use_rows(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int64_t matrices)
+{
+    const hyp_cuda_device *device = b->session->model->device;
+    hyp_cuda_attention *p = &a->args;
+    hyp_cuda_grid *out = &a->grid;
+    p->past_stands = stands(b, a->tensors[K]) && stands(b, a->tensors[V]);
+    b->prepared->reads_early |= p->past_stands;
+    size_t size = hyp_dtype_size(dtype), computing = size < 4 ? 4 : size;
+    int64_t vector = (int64_t)(16 / size), widest = p->width > p->columns ? p->width : p->columns;
+    while (p->lane_bits < 5 && vector << p->lane_bits < widest) p->lane_bits++;
+    int64_t span = vector << p->lane_bits, padded = p->width > 0 ? (p->width + span - 1) / span * span : span;
+    int64_t column_blocks = (p->columns + span - 1) / span;
+    p->padded_width = padded;
+    p->column_blocks = hyp_cuda_extent_of(column_blocks);
+    p->blocks = hyp_cuda_extent_of(p->rows * column_blocks);
+    int64_t records = HYP_CUDA_ROW_THREADS / 32 * (span + 2);
+    int64_t most = (int64_t)((device->shared_bytes - 16) / computing) - records;
+    if (padded > most)
+        return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
+                        "attention over heads of %lld elements, at most %lld fit into the shared memory of this GPU",
+                        (long long)p->width, (long long)most);
+    out->kernel = dtype == HYP_F64    ? HYP_CUDA_KERNEL_attention_rows_f64
+                  : dtype == HYP_F32  ? HYP_CUDA_KERNEL_attention_rows_f32
+                  : dtype == HYP_BF16 ? HYP_CUDA_KERNEL_attention_rows_bf16
+                                      : HYP_CUDA_KERNEL_attention_rows_f16;
+    out->block_x = HYP_CUDA_ROW_THREADS;
+    out->shared_bytes = 16 + (uint32_t)((size_t)(padded + records) * computing);
+    enum { BLOCKS = 4, FEWEST = 64 }; /* for a multiprocessor; keys of a split */
+    int64_t blocks = matrices * p->blocks.size;
+    return split_keys(b, a, blocks, least(BLOCKS * device->multiprocessors / blocks, p->keys / FEWEST),
+                      (size_t)(span + 2) * computing);
+}
+
+static hyp_status choose_kernel(hyp_cuda_build *b, attention *a, const HypPlan__Attention *k, hyp_dtype dtype,
+                                int64_t matrices)
+{
+    enum { BLOCKS = 2, FEWEST = 256, MOST = 16 }; /* for a multiprocessor; keys of a split; splits, by their room */
+    const hyp_cuda_device *device = b->session->model->device;
+    hyp_cuda_attention *p = &a->args;
+    size_t record_bytes;
+    /* For so few rows tiles are nearly empty, which matters where arithmetic is dear. */
+    if (k->more_k || p->rows <= (dtype == HYP_F32 ? 4 : 1) || !find_tiles(device, a, dtype, matrices, &record_bytes))
+        return use_rows(b, a, dtype, matrices);
+    int64_t blocks = matrices * p->blocks.size,
+            most = least(BLOCKS * device->multiprocessors / blocks, p->keys / FEWEST);
+    return split_keys(b, a, blocks, least(most, MOST), record_bytes);
+}
+
+hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k)
+{
+    const int64_t *values = b->values;
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, k->q->tensor);
+    int64_t results = values[k->rows] * values[k->columns];
+    for (size_t i = 0; i < k->n_batch; i++) results *= values[k->batch[i]];
+    if (results == 0) return HYP_OK;
+    if (values[k->keys] == 0) return hyp_cuda_add_zero(b, k->y->tensor, (size_t)results * hyp_dtype_size(dtype));
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, attention_run, sizeof(attention), &data));
+    b->prepared->ops.data[b->prepared->ops.len - 1].dispose = attention_dispose;
+    attention *a = data;
+    hyp_cuda_attention *p = &a->args;
+    *p = (hyp_cuda_attention){.keys = values[k->keys],
+                              .first_keys = values[k->more_k ? k->first_keys : k->keys],
+                              .width = values[k->width],
+                              .columns = values[k->columns],
+                              .splits = hyp_cuda_extent_of(1),
+                              .split_keys = values[k->keys]};
+    int64_t matrices = place_operands(a, b, k);
+    set_scores(p, k, k->mask && hyp_cuda_dtype(b->program, k->mask->tensor) == HYP_BOOL);
+    a->grid.block_y = 1;
+    HYP_TRY(choose_kernel(b, a, k, dtype, matrices));
+    p->total = matrices * p->blocks.size * p->splits.size;
+    a->grid.blocks = (uint32_t)(p->total < INT32_MAX ? p->total : INT32_MAX);
+    return hyp_cuda_need_kernel(b, a->grid.kernel);
+}

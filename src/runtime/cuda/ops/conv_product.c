@@ -1,0 +1,162 @@
+/* conv_product.c - convolutions with the channels last as products: filters of one element are a layer of the channels,
+ * other windows are written out first, as rows in the session's room.
+ *
+ * cuBLASLt has better kernels than cuDNN's for few places with many channels, splits long sums, adds every bias, and is
+ * tuned; and it is there where cuDNN is not.
+ */
+#include "base/dtype.h"
+#include "runtime/cuda/ops/conv.h"
+#include "runtime/cuda/ops/gemm_problem.h"
+#include "runtime/cuda/session/backend.h"
+
+enum {
+    PIECE = 16,        /* bytes; rows of x, of the weights and of y begin at multiples of them */
+#ifdef HYP_SMALL_SIZES /* tests then reach parts */
+    MOST_UNFOLDED = 1 << 10,
+#else
+    MOST_UNFOLDED = 32 << 20, /* bytes of windows at a time: what stays in the cache */
+#endif
+    MOST_NARROW = 16 << 20, /* of 16 bits in all, beyond which cuDNN is better, where it is there */
+    MOST_IMAGE = 256 << 20, /* of one image */
+};
+
+/* A product of windows: some images at a time are written out, and multiplied. */
+typedef struct unfolded {
+    hyp_cuda_unfold args;
+    hyp_cuda_grid grid;
+    uint32_t x, y, added_plus1;
+    int64_t parts;
+    size_t x_step, y_step; /* bytes between parts; what is added lies as y does */
+    hyp_cuda_op product;   /* of one part */
+} unfolded;
+
+static void unfolded_dispose(const hyp_cuda_library *lib, void *data)
+{
+    const unfolded *p = data;
+    if (p->product.dispose) p->product.dispose(lib, p->product.data);
+}
+
+/* The product finds a part of y where it looks for y. */
+static hyp_status run_part(hyp_cuda_session *s, unfolded *p, CUdeviceptr y, CUdeviceptr added, size_t part,
+                           hyp_diag *diag)
+{
+    p->args.x = s->at[p->x] + part * p->x_step;
+    p->args.y = s->room;
+    HYP_TRY(hyp_cuda_launch(s, &p->grid, &p->args, diag));
+    s->at[p->y] = y + part * p->y_step;
+    if (p->added_plus1) s->at[p->added_plus1 - 1] = added + part * p->y_step;
+    hyp_status status = p->product.run(s, p->product.data, diag);
+    s->at[p->y] = y;
+    if (p->added_plus1) s->at[p->added_plus1 - 1] = added;
+    return status;
+}
+
+static hyp_status unfolded_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    unfolded *p = data;
+    CUdeviceptr y = s->at[p->y], added = hyp_cuda_address(s, p->added_plus1);
+    for (int64_t part = 0; part < p->parts; part++) HYP_TRY(run_part(s, p, y, added, (size_t)part, diag));
+    return HYP_OK;
+}
+
+/* Makes of a product of `images` images at a time one of all of them, after windows are written out. */
+static hyp_status unfold(hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_cuda_op *product, int64_t images)
+{
+    enum { THREADS = 256 };
+    const hyp_conv *v = &step->conv;
+    hyp_cuda_session *s = b->session;
+    size_t size = hyp_dtype_size(step->dtype), parts = (size_t)(v->batch / images);
+    int64_t pieces = v->in_channels * (int64_t)size / PIECE, places = images * v->window.out_count;
+    size_t bytes = (size_t)(places * v->window.kernel_count * pieces) * PIECE;
+    HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, bytes, "convolutions", b->diag));
+    unfolded *p = hyp_arena_zalloc(&b->prepared->arena, 1, sizeof *p);
+    if (!p) return hyp_fail_memory(b->diag, sizeof *p);
+    *p = (unfolded){.grid = {.kernel = HYP_CUDA_KERNEL_unfold, .block_x = THREADS, .block_y = 1},
+                    .x = step->x,
+                    .y = step->y,
+                    .added_plus1 = step->added_plus1,
+                    .parts = v->batch / images,
+                    .x_step = (size_t)v->x->count * size / parts,
+                    .y_step = (size_t)v->y->count * size / parts,
+                    .product = *product};
+    hyp_cuda_windows *w = &p->args.windows;
+    hyp_cuda_windows_of(&v->window, v->x, v->y, w);
+    w->channels = hyp_cuda_extent_of(pieces);
+    w->x_last = w->y_last = true;
+    w->total = places * pieces;
+    p->grid.blocks = hyp_cuda_blocks(s->model->device, w->total, THREADS);
+    product->run = unfolded_run;
+    product->dispose = unfolded_dispose;
+    product->data = p;
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}
+
+static HypPlan__Act act_of(uint32_t act)
+{
+    switch (act) {
+    case HYP_PW_RELU: return HYP_PLAN__ACT__ACT_RELU;
+    case HYP_PW_SIGMOID: return HYP_PLAN__ACT__ACT_SIGMOID;
+    case HYP_PW_TANH: return HYP_PLAN__ACT__ACT_TANH;
+    case HYP_PW_SILU: return HYP_PLAN__ACT__ACT_SILU;
+    case HYP_PW_HARD_SWISH: return HYP_PLAN__ACT__ACT_HARD_SWISH;
+    case HYP_PW_MISH: return HYP_PLAN__ACT__ACT_MISH;
+    default: return HYP_PLAN__ACT__ACT_NONE;
+    }
+}
+
+/* Does every result see one place of x, the same as its own? */
+static bool is_layer(const hyp_window *w)
+{
+    bool same = w->kernel_count == 1;
+    for (int32_t a = 0; a < w->n; a++)
+        same = same && w->stride[a] == 1 && w->before[a] == 0 && w->after[a] == 0 && w->in[a] == w->out[a];
+    return same;
+}
+
+/* Do x, y and what is added lie with the channels last, in rows that cuBLASLt likes? */
+static bool is_suited(const hyp_cuda_conv_step *step)
+{
+    const hyp_conv *v = &step->conv;
+    int64_t size = (int64_t)hyp_dtype_size(step->dtype), filters = v->out_channels;
+    bool y_last = step->y_last || hyp_cuda_one_order(v->y), added_last = step->added_last || hyp_cuda_one_order(v->y);
+    return step->weight_last && v->group == 1 && (step->x_last || hyp_cuda_one_order(v->x)) && y_last &&
+           (!step->added_plus1 || added_last) && v->x->count > 0 && v->in_channels * size % PIECE == 0 &&
+           filters * size % PIECE == 0;
+}
+
+/* How many images to write out at a time, a divisor of all of them; 0 where that is not better. */
+static int64_t images_at_a_time(const hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    const hyp_conv *v = &step->conv;
+    int64_t bytes = v->in_channels * (int64_t)hyp_dtype_size(step->dtype), images = v->batch;
+    if (!hyp_mul_i64(bytes, v->window.kernel_count, &bytes) || !hyp_mul_i64(bytes, v->window.out_count, &bytes) ||
+        bytes > MOST_IMAGE)
+        return 0;
+    if (b->session->dnn && step->dtype != HYP_F32 && bytes > MOST_NARROW / images) return 0;
+    while (images > 1 && (v->batch % images != 0 || images * bytes > MOST_UNFOLDED)) images--;
+    return images;
+}
+
+hyp_status hyp_cuda_add_conv_product(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done)
+{
+    const hyp_conv *v = &step->conv;
+    int64_t places = v->batch * v->window.out_count, depth = v->in_channels * v->window.kernel_count;
+    bool layer = is_layer(&v->window), clips = step->act == HYP_PW_CLIP;
+    *out_done = false;
+    if (!is_suited(step) || places > INT32_MAX || depth > INT32_MAX) return HYP_OK;
+    int64_t images = layer ? v->batch : images_at_a_time(b, step);
+    if (images == 0) return HYP_OK;
+    hyp_cuda_product product;
+    hyp_cuda_product_linear(step->dtype, hyp_cuda_is_tf32(b->program), places / v->batch * images, v->out_channels,
+                            depth, false, &product);
+    const hyp_cuda_rest rest = {
+        .bias_plus1 = step->bias_plus1, .before_plus1 = step->added_plus1, .act = act_of(step->act)};
+    size_t at = b->prepared->ops.len;
+    HYP_TRY(hyp_cuda_add_rows(b, &product, step->weight, layer ? step->x + 1 : 0, step->y, places, &rest));
+    if (!layer) HYP_TRY(unfold(b, step, &b->prepared->ops.data[at], images));
+    *out_done = true;
+    if (!clips) return HYP_OK;
+    b->clipped_plus1 = step->y + 1;
+    b->clipped_at = b->prepared->ops.len;
+    return hyp_cuda_add_channels(b, step->y, places, v->out_channels, 1, 0, HYP_PLAN__POINTWISE__OP__CLIP, 0, 6);
+}

@@ -1,0 +1,399 @@
+/* gemm.c - products by cuBLASLt: layers and matmul steps, sums as its C, activations in its epilogues where it has
+ * them.
+ *
+ * An algorithm is chosen once, when shapes are prepared; a run only launches it.
+ */
+#include <string.h>
+
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/linear.h"
+#include "runtime/cuda/tuning/tune.h"
+
+/* A product that is ready to run. */
+typedef struct gemm {
+    hyp_cuda_product product;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a_layout, b_layout, d_layout;
+    cublasLtMatmulAlgo_t algo[2]; /* for operands at multiples of HYP_CUDA_ALIGN; of HYP_CUDA_MIN_ALIGN */
+    uint32_t a, b, c, d;          /* tensors, in cuBLASLt's roles; c is d where beta is 0 */
+    uint32_t bias_plus1;
+    size_t element;      /* bytes; of D, too, unless it is in the workspace */
+    size_t workspace;    /* bytes */
+    bool in_workspace;   /* D is what follows them there */
+    bool from_room;      /* B is the session's room */
+    CUdeviceptr bias_at; /* what `desc` has */
+    union {
+        float f;
+        double d;
+    } alpha, beta; /* of product.scale */
+} gemm;
+
+static void gemm_dispose(const hyp_cuda_library *lib, void *data)
+{
+    gemm *g = data;
+    if (g->desc) lib->cublasLtMatmulDescDestroy(g->desc);
+    if (g->a_layout) lib->cublasLtMatrixLayoutDestroy(g->a_layout);
+    if (g->b_layout) lib->cublasLtMatrixLayoutDestroy(g->b_layout);
+    if (g->d_layout) lib->cublasLtMatrixLayoutDestroy(g->d_layout);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------- */
+
+static hyp_status set_bias(const hyp_cuda_library *lib, gemm *g, CUdeviceptr at, hyp_diag *diag)
+{
+    if (g->bias_at == at) return HYP_OK;
+    g->bias_at = at;
+    return hyp_cublaslt_check(
+        lib, lib->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof at),
+        "setting the bias of a product", diag);
+}
+
+static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    gemm *g = data;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    if (g->bias_plus1) HYP_TRY(set_bias(lib, g, s->at[g->bias_plus1 - 1], diag));
+    CUdeviceptr a0 = s->at[g->a], b0 = g->from_room ? s->room : s->at[g->b];
+    CUdeviceptr d0 = g->in_workspace ? s->workspace + g->workspace : s->at[g->d];
+    CUdeviceptr c0 = g->in_workspace ? d0 : s->at[g->c];
+    const hyp_cuda_box *outer = &g->product.outer;
+    int64_t index[HYP_CUDA_DIMS] = {0}, count = hyp_cuda_box_count(outer);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at[3] = {0};
+        for (uint32_t axis = 0; axis < outer->rank; axis++)
+            for (int lane = 0; lane < 3; lane++) at[lane] += index[axis] * outer->stride[lane][axis];
+        CUdeviceptr a = a0 + (CUdeviceptr)at[0] * g->element, b = b0 + (CUdeviceptr)at[1] * g->element;
+        CUdeviceptr c = c0 + (CUdeviceptr)at[2] * g->element, d = d0 + (CUdeviceptr)at[2] * g->element;
+        const cublasLtMatmulAlgo_t *algo = &g->algo[(a | b | c | d) % HYP_CUDA_ALIGN != 0];
+        cublasStatus_t status =
+            lib->cublasLtMatmul(s->lt, g->desc, &g->alpha, (const void *)a, g->a_layout, (const void *)b, g->b_layout,
+                                &g->beta, (const void *)c, g->d_layout, (void *)d, g->d_layout, algo,
+                                (void *)s->workspace, g->workspace, (cudaStream_t)s->stream);
+        HYP_TRY(hyp_cublaslt_check(lib, status, "cublasLtMatmul", diag));
+        for (uint32_t axis = 0; axis < outer->rank; axis++) {
+            if (++index[axis] < outer->extent[axis]) break;
+            index[axis] = 0;
+        }
+    }
+    return HYP_OK;
+}
+
+/* ---- preparing --------------------------------------------------------------------------------------------- */
+
+/* A stored matrix: rows x columns, column-major. */
+static hyp_status make_layout(const hyp_cuda_library *lib, const hyp_cuda_product *p, cudaDataType_t type, int64_t rows,
+                              int64_t columns, int64_t ld, int64_t batch_stride, cublasLtMatrixLayout_t *out,
+                              hyp_diag *diag)
+{
+    cublasStatus_t status = lib->cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)columns, ld);
+    if (status == CUBLAS_STATUS_SUCCESS && p->batch > 1) {
+        int32_t batch = (int32_t)p->batch;
+        status = lib->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
+        if (status == CUBLAS_STATUS_SUCCESS)
+            status = lib->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                           &batch_stride, sizeof batch_stride);
+    }
+    return hyp_cublaslt_check(lib, status, "describing a matrix", diag);
+}
+
+static hyp_status describe(const hyp_cuda_library *lib, gemm *g, hyp_diag *diag)
+{
+    const hyp_cuda_product *p = &g->product;
+    HYP_TRY(hyp_cublaslt_check(lib, lib->cublasLtMatmulDescCreate(&g->desc, p->compute, p->scale),
+                               "describing a product", diag));
+    const cublasLtMatmulDescAttributes_t attribute[] = {CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
+    const int32_t op[] = {p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N};
+    for (int i = 0; i < 2; i++)
+        HYP_TRY(hyp_cublaslt_check(lib,
+                                   lib->cublasLtMatmulDescSetAttribute(g->desc, attribute[i], &op[i], sizeof op[i]),
+                                   "describing a product", diag));
+    HYP_TRY(make_layout(lib, p, p->type, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda, p->stride_a,
+                        &g->a_layout, diag));
+    HYP_TRY(make_layout(lib, p, p->type, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb, p->stride_b,
+                        &g->b_layout, diag));
+    return make_layout(lib, p, p->result, p->m, p->n, p->ldd, p->stride_d, &g->d_layout, diag);
+}
+
+/* Asks cuBLASLt for its best algorithms for operands at multiples of `align` bytes. *out_count may be 0, because of the
+ * epilogue, say. */
+static hyp_status choose(hyp_cuda_session *s, gemm *g, uint32_t align, int wanted,
+                         cublasLtMatmulHeuristicResult_t *results, int *out_count, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    cublasLtMatmulPreference_t preference;
+    HYP_TRY(hyp_cublaslt_check(lib, lib->cublasLtMatmulPreferenceCreate(&preference), "choosing an algorithm", diag));
+    /* Sums of split products are kept in the compute type; in a 16-bit result type they would round at each part. Both
+     * schemes that are left add in a fixed order. */
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    uint64_t workspace = g->workspace;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        const void *value;
+        size_t size;
+    } set[] = {
+        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align, sizeof align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align, sizeof align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align, sizeof align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align, sizeof align},
+    };
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (size_t i = 0; i < sizeof set / sizeof *set && status == CUBLAS_STATUS_SUCCESS; i++)
+        status = lib->cublasLtMatmulPreferenceSetAttribute(preference, set[i].attribute, set[i].value, set[i].size);
+    int count = 0;
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = lib->cublasLtMatmulAlgoGetHeuristic(s->lt, g->desc, g->a_layout, g->b_layout, g->d_layout, g->d_layout,
+                                                     preference, wanted, results, &count);
+    lib->cublasLtMatmulPreferenceDestroy(preference);
+    *out_count = status == CUBLAS_STATUS_SUCCESS && results[0].state == CUBLAS_STATUS_SUCCESS ? count : 0;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return HYP_OK;
+    return hyp_cublaslt_check(lib, status, "choosing an algorithm", diag);
+}
+
+/* Outer loops and batches step by whole matrices, which may break the alignment of the tensors themselves. */
+static uint32_t loosest_alignment(const gemm *g)
+{
+    uint64_t steps = HYP_CUDA_MIN_ALIGN;
+    const hyp_cuda_box *outer = &g->product.outer;
+    for (uint32_t axis = 0; axis < outer->rank; axis++)
+        for (int lane = 0; lane < 3; lane++) steps |= (uint64_t)outer->stride[lane][axis] * g->element;
+    return (uint32_t)(steps & -steps);
+}
+
+/* The algorithm that was found to be the fastest, for aligned operands; false when it cannot be used. */
+static bool recall(hyp_cuda_session *s, const gemm *g, const HypPlan__TunedProduct *tuned, cublasLtMatmulAlgo_t *out)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    cublasLtMatmulHeuristicResult_t result;
+    memset(&result, 0, sizeof result);
+    if (tuned->algorithm.len != sizeof *out) return false;
+    memcpy(out, tuned->algorithm.data, sizeof *out);
+    return lib->cublasLtMatmulAlgoCheck(s->lt, g->desc, g->a_layout, g->b_layout, g->d_layout, g->d_layout, out,
+                                        &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= g->workspace;
+}
+
+static hyp_status set_epilogue(hyp_cuda_build *b, gemm *g, cublasLtEpilogue_t epilogue)
+{
+    const hyp_cuda_library *lib = &b->session->model->device->lib;
+    HYP_TRY(hyp_cublaslt_check(
+        lib, lib->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
+        "describing a product", b->diag));
+    /* The choice looks at the bias pointer; tensors are aligned alike, so any address of one will do. */
+    return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 ? set_bias(lib, g, b->session->workspace, b->diag) : HYP_OK;
+}
+
+/* Takes this way, if there are algorithms for it: for aligned operands the tuned one unless that is NULL. */
+static hyp_status try_way(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *way, const HypPlan__TunedProduct *tuned,
+                          bool *out_found)
+{
+    cublasLtMatmulHeuristicResult_t best = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    int found = 0, found_loose = 0;
+    HYP_TRY(set_epilogue(b, g, way->epilogue));
+    if (tuned)
+        found = recall(b->session, g, tuned, &best.algo);
+    else
+        HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, 1, &best, &found, b->diag));
+    g->algo[0] = best.algo;
+    HYP_TRY(choose(b->session, g, loosest_alignment(g), 1, &best, &found_loose, b->diag));
+    g->algo[1] = best.algo;
+    *out_found = found && found_loose;
+    return HYP_OK;
+}
+
+/* Answers what tuning asks. */
+static hyp_status answer(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *ways, size_t count)
+{
+    hyp_cuda_probe *probe = b->probe;
+    bool found;
+    if (probe->found) return probe->found(probe, b->step);
+    probe->more = probe->way + 1 < count;
+    probe->epilogue = ways[probe->way].epilogue;
+    probe->slot = &g->algo[0];
+    HYP_TRY(try_way(b, g, &ways[probe->way], NULL, &found));
+    if (!found) return HYP_OK;
+    HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, probe->wanted, probe->results, &probe->count, b->diag));
+    probe->usual = g->algo[0];
+    return HYP_OK;
+}
+
+/* Does what tuning found to be the fastest for a product of this size, or else of the next larger one, up to twice as
+ * large: in rows, or in a batch. cuBLASLt checks whether it can be done so. */
+static hyp_status settle_as_tuned(hyp_cuda_build *b, gemm *g, const char *key, const hyp_cuda_epilogue *ways,
+                                  size_t count, hyp_cuda_epilogue *out_way, bool *out_found)
+{
+    const hyp_tuning *t = &b->session->tuning;
+    const hyp_cuda_product *p = &g->product;
+    const size_t batch_at = hyp_cuda_product_batch_at(key);
+    const HypPlan__TunedProduct *known[] = {
+        hyp_tuning_find(t, key), hyp_tuning_find_larger(t, key, hyp_cuda_product_rows_at(key), 2 * p->n),
+        batch_at ? hyp_tuning_find_larger(t, key, batch_at, 2 * p->batch) : NULL};
+    for (size_t k = 0; k < sizeof known / sizeof *known && !*out_found; k++)
+        for (size_t i = 0; i < count && known[k] && !*out_found; i++) {
+            if (ways[i].epilogue != (cublasLtEpilogue_t)known[k]->epilogue) continue;
+            HYP_TRY(try_way(b, g, &ways[i], known[k], out_found));
+            *out_way = ways[i];
+            if (*out_found) hyp_cuda_note_known(b, k == 0 ? HYP_CUDA_TUNED : HYP_CUDA_BORROWED);
+        }
+    return HYP_OK;
+}
+
+/* Does what tuning found to be the fastest, or else takes the first of the epilogues that cuBLASLt has an algorithm
+ * for. */
+static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, hyp_cuda_epilogue *out_way)
+{
+    hyp_cuda_epilogue ways[3];
+    bool bias = rest->bias_plus1 != 0;
+    size_t count = hyp_cuda_epilogues(rest->act, bias, &g->product, ways);
+    char key[HYP_CUDA_PRODUCT_KEY];
+    hyp_cuda_product_key(&g->product, bias, rest->before_plus1 != 0, rest->act, rest->after_plus1 != 0, key);
+    if (b->probe) {
+        memcpy(b->probe->key, key, sizeof key);
+        *out_way = ways[b->probe->way];
+        return answer(b, g, ways, count);
+    }
+    bool found = false;
+    if (!b->session->untuned) HYP_TRY(settle_as_tuned(b, g, key, ways, count, out_way, &found));
+    if (!found) hyp_cuda_note_known(b, HYP_CUDA_NOT_TUNED);
+    for (size_t i = 0; i < count && !found; i++) {
+        HYP_TRY(try_way(b, g, &ways[i], NULL, &found));
+        *out_way = ways[i];
+    }
+    if (found) return HYP_OK;
+    return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "cuBLASLt %zu has no algorithm for %s[%lld x %lld x %lld]",
+                    b->session->model->device->lib.cublasLtGetVersion(),
+                    hyp_dtype_name(hyp_cuda_dtype(b->program, g->d)), (long long)g->product.n, (long long)g->product.m,
+                    (long long)g->product.k);
+}
+
+static void set_scalars(gemm *g, double alpha, double beta)
+{
+    if (g->product.scale == CUDA_R_64F) {
+        g->alpha.d = alpha;
+        g->beta.d = beta;
+    } else {
+        g->alpha.f = (float)alpha;
+        g->beta.f = (float)beta;
+    }
+}
+
+/* d = alpha a bb, plus the tensor added_plus1 - 1 unless that is 0. */
+static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, double alpha, uint32_t a, uint32_t bb,
+                           uint32_t added_plus1, uint32_t d, gemm **out)
+{
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, gemm_run, sizeof(gemm), &data));
+    b->prepared->ops.data[b->prepared->ops.len - 1].dispose = gemm_dispose;
+    gemm *g = data;
+    g->product = *product;
+    g->a = a;
+    g->b = bb;
+    g->c = added_plus1 ? added_plus1 - 1 : d;
+    g->d = d;
+    g->element = hyp_dtype_size(hyp_cuda_dtype(b->program, a));
+    g->workspace = b->session->workspace_bytes;
+    set_scalars(g, alpha, added_plus1 ? 1 : 0);
+    *out = g;
+    return describe(&b->session->model->device->lib, g, b->diag);
+}
+
+/* The newest op multiplies m rows with this weight. */
+static void send_ahead(hyp_cuda_build *b, uint32_t weight, int64_t m)
+{
+    if (hyp_cuda_reads_ahead(b, weight, m)) b->prepared->ops.data[b->prepared->ops.len - 1].weight_plus1 = weight + 1;
+}
+
+/* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. What is left
+ * to do then is done for all `rows` of y. */
+static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product, double scale, uint32_t weight, uint32_t x,
+                              uint32_t y, int64_t rows, const hyp_cuda_rest *given, gemm **out)
+{
+    hyp_cuda_rest rest = *given;
+    hyp_cuda_epilogue way;
+    HYP_TRY(add_gemm(b, product, scale, weight, x, rest.before_plus1, y, out));
+    send_ahead(b, weight, product->n);
+    HYP_TRY(settle(b, *out, &rest, &way));
+    if (rest.bias_plus1 && !way.bias_after) (*out)->bias_plus1 = rest.bias_plus1;
+    if (!way.bias_after && !way.act_after && !rest.after_plus1) return HYP_OK;
+    rest.before_plus1 = 0;
+    if (!way.bias_after) rest.bias_plus1 = 0;
+    if (!way.act_after) rest.act = HYP_PLAN__ACT__ACT_NONE;
+    return hyp_cuda_add_rest(b, y, rows, product->m, &rest);
+}
+
+hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l)
+{
+    const HypPlan__Layer *layer = k->layers[l];
+    uint32_t x = hyp_cuda_layer_input(k, l), y = hyp_cuda_layer_result(k, l);
+    int64_t m = b->values[k->m], n = b->values[layer->n], depth = b->values[layer->k];
+    if (b->probe) b->probe->layer = l;
+    uint32_t added_plus1 = l + 1 == k->n_layers ? k->added_plus1 : 0;
+    hyp_cuda_rest rest = {.bias_plus1 = layer->bias_plus1,
+                          .before_plus1 = k->add_after ? 0 : added_plus1,
+                          .after_plus1 = k->add_after ? added_plus1 : 0,
+                          .act = layer->act,
+                          .no_product = depth == 0};
+    if (m == 0 || n == 0) return HYP_OK;
+    if (depth == 0) return hyp_cuda_add_rest(b, y, m, n, &rest);
+    hyp_cuda_product product;
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, x);
+    double scale = dtype == HYP_F8E4M3 ? (double)layer->x_scale * (double)layer->weight_scale : 1;
+    hyp_cuda_product_linear(dtype, k->tf32, m, n, depth, layer->weight_kn, &product);
+    gemm *g;
+    return add_product(b, &product, scale, layer->weight, x, y, m, &rest, &g);
+}
+
+hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const hyp_cuda_product *product, uint32_t weight, uint32_t x_plus1,
+                             uint32_t y, int64_t rows, const hyp_cuda_rest *rest)
+{
+    gemm *g;
+    HYP_TRY(add_product(b, product, 1, weight, x_plus1 ? x_plus1 - 1 : weight, y, rows, rest, &g));
+    g->from_room = x_plus1 == 0;
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, hyp_cuda_parts *out)
+{
+    size_t last = k->n_layers - 1;
+    const HypPlan__Layer *layer = k->layers[last];
+    uint32_t x = hyp_cuda_layer_input(k, last);
+    int64_t m = b->values[k->m], n = b->values[layer->n];
+    hyp_cuda_product product;
+    hyp_cuda_product_linear(hyp_cuda_dtype(b->program, x), k->tf32, m, n, b->values[layer->k], layer->weight_kn,
+                            &product);
+    out->count = hyp_cuda_product_parts(&product, b->session->model->device->multiprocessors);
+    size_t bytes = (size_t)(out->count * m * n) * sizeof(float);
+    out->offset = (b->session->workspace_bytes - bytes) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN;
+    if (out->count == 1 || bytes > b->session->workspace_bytes / 2) return out->count = 1, HYP_OK;
+    hyp_cuda_product_split(&product, out->count);
+    gemm *g;
+    hyp_cuda_epilogue plain = {.epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    bool found;
+    HYP_TRY(add_gemm(b, &product, 1, layer->weight, x, 0, k->y, &g));
+    send_ahead(b, layer->weight, m);
+    g->in_workspace = true;
+    g->workspace = out->offset;
+    HYP_TRY(try_way(b, g, &plain, NULL, &found));
+    if (found) return HYP_OK;
+    gemm_dispose(&b->session->model->device->lib, g);
+    b->prepared->ops.len--;
+    out->count = 1;
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)
+{
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, k->y);
+    int64_t results = b->values[k->m] * b->values[k->n];
+    for (size_t i = 0; i < k->n_batch; i++) results *= b->values[k->batch[i]];
+    if (results == 0) return HYP_OK;
+    if (b->values[k->k] == 0) return hyp_cuda_add_zero(b, k->y, (size_t)results * hyp_dtype_size(dtype));
+    hyp_cuda_product product;
+    hyp_cuda_product_matmul(dtype, k, b->values, &product);
+    gemm *g;
+    HYP_TRY(add_gemm(b, &product, (double)k->alpha, k->b, k->a, 0, k->y, &g));
+    hyp_cuda_rest nothing = {0};
+    hyp_cuda_epilogue way;
+    return settle(b, g, &nothing, &way);
+}

@@ -1,0 +1,293 @@
+/* pointwise.c - pointwise steps, and the biases, sums and activations that cuBLASLt has no epilogue for. */
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/pointwise_source.h"
+
+/* The tensors of a step. */
+typedef struct operands {
+    size_t inputs, outputs;
+    uint32_t input[HYP_CUDA_PW_INPUTS], output[HYP_CUDA_PW_OUTPUTS];
+} operands;
+
+typedef struct pointwise {
+    hyp_cuda_pw_program program;
+    hyp_cuda_grid grid;
+    operands of;
+} pointwise;
+
+static hyp_status pointwise_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    pointwise *p = data;
+    for (size_t i = 0; i < p->of.inputs; i++) p->program.args.input[i].data = s->at[p->of.input[i]];
+    for (size_t o = 0; o < p->of.outputs; o++) p->program.args.output[o].data = s->at[p->of.output[o]];
+    return hyp_cuda_launch(s, &p->grid, &p->program.args, diag);
+}
+
+/* By the kernel that interprets the step. */
+static hyp_status add(hyp_cuda_build *b, const hyp_cuda_pw_step *step, const operands *of)
+{
+    if (hyp_cuda_box_count(&step->box) == 0) return HYP_OK;
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, pointwise_run, sizeof(pointwise), &data));
+    pointwise *p = data;
+    p->of = *of;
+    hyp_cuda_pw_encode(step, &p->program);
+    p->grid = (hyp_cuda_grid){
+        .kernel = p->program.kernel,
+        .blocks = hyp_cuda_blocks(b->session->model->device, p->program.args.chunks, p->program.threads),
+        .block_x = p->program.threads,
+        .block_y = 1,
+        .shared_bytes = p->program.shared_bytes,
+    };
+    return hyp_cuda_need_kernel(b, p->program.kernel);
+}
+
+/* ---- generated kernels ---------------------------------------------------------------------------------------- */
+
+typedef struct generated {
+    hyp_cuda_pw_addresses args;
+    hyp_cuda_grid grid;
+    operands of;
+} generated;
+
+static hyp_status generated_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    generated *g = data;
+    for (size_t i = 0; i < g->of.inputs; i++) g->args.input[i] = s->at[g->of.input[i]];
+    for (size_t o = 0; o < g->of.outputs; o++) g->args.output[o] = s->at[g->of.output[o]];
+    return hyp_cuda_launch(s, &g->grid, &g->args, diag);
+}
+
+static operands operands_of(const HypPlan__Pointwise *k)
+{
+    operands of = {.inputs = k->n_inputs, .outputs = k->n_outputs};
+    for (size_t i = 0; i < k->n_inputs; i++) of.input[i] = k->inputs[i]->tensor;
+    for (size_t o = 0; o < k->n_outputs; o++) of.output[o] = k->outputs[o];
+    return of;
+}
+
+hyp_status hyp_cuda_add_generated(hyp_cuda_build *b, const HypPlan__Pointwise *k, uint32_t blocks, CUfunction function)
+{
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, generated_run, sizeof(generated), &data));
+    generated *g = data;
+    g->of = operands_of(k);
+    g->grid =
+        (hyp_cuda_grid){.function = function, .blocks = blocks, .block_x = HYP_CUDA_GENERATED_THREADS, .block_y = 1};
+    return HYP_OK;
+}
+
+/* The kernel in what tuning found, on the device; NULL where there is none, or the driver refuses it. */
+static hyp_status find_function(hyp_cuda_session *s, const HypPlan__TunedProduct *tuned, CUfunction *out,
+                                hyp_diag *diag)
+{
+    *out = NULL;
+    if (tuned->algorithm.len <= HYP_CUDA_NO_KERNEL) return HYP_OK;
+    const hyp_cuda_device *d = s->model->device;
+    hyp_diag why = {0};
+    const hyp_cuda_image *image = hyp_cuda_images_find(&s->model->images, tuned->algorithm.data);
+    if (!image) image = hyp_cuda_images_find(&s->images, tuned->algorithm.data);
+    if (!image) HYP_TRY(hyp_cuda_images_add(&s->images, &d->lib, &tuned->algorithm, &image, &why, diag));
+    if (why.status != HYP_OK) hyp_log_printf(&d->log, "a pointwise step is interpreted: %s", why.message);
+    *out = image->function;
+    return HYP_OK;
+}
+
+/* Adds the step as tuning found it to be done best, where that is by a kernel of its own. */
+static hyp_status add_as_tuned(hyp_cuda_build *b, const HypPlan__Pointwise *k, const hyp_cuda_pw_step *step,
+                               bool *out_done)
+{
+    hyp_cuda_session *s = b->session;
+    *out_done = false;
+    if (s->untuned || s->tuning.products.len == 0) return HYP_OK;
+    hyp_cuda_pw_program program;
+    hyp_strbuf key = {0};
+    hyp_cuda_pw_encode(step, &program);
+    hyp_cuda_pw_key(&program, &key);
+    const HypPlan__TunedProduct *tuned = key.failed ? NULL : hyp_tuning_find(&s->tuning, key.data);
+    hyp_status status = key.failed ? hyp_fail_memory(b->diag, key.len) : HYP_OK;
+    hyp_strbuf_dispose(&key);
+    if (!tuned) return status;
+    CUfunction function = NULL;
+    uint32_t blocks = 0;
+    if (tuned->epilogue >= 1 && tuned->epilogue <= HYP_CUDA_GENERATED_MOST) {
+        blocks = hyp_cuda_pw_blocks(&program, tuned->epilogue);
+        HYP_TRY(find_function(s, tuned, &function, b->diag));
+    }
+    *out_done = function && blocks > 0;
+    bool as_tuned = *out_done || tuned->algorithm.len == HYP_CUDA_NO_KERNEL;
+    hyp_cuda_note_known(b, as_tuned ? HYP_CUDA_TUNED : HYP_CUDA_NOT_TUNED);
+    return *out_done ? hyp_cuda_add_generated(b, k, blocks, function) : HYP_OK;
+}
+
+/* ---- activations, and what a product leaves to do -------------------------------------------------------------- */
+
+/* What finish_product does: whole rows in pieces of 16 bytes. */
+typedef struct finish {
+    hyp_cuda_finish args;
+    hyp_cuda_grid grid;
+    uint32_t x, y;
+    hyp_cuda_rest rest;
+} finish;
+
+static hyp_status finish_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    finish *p = data;
+    p->args.x = s->at[p->x];
+    p->args.y = s->at[p->y];
+    p->args.bias = hyp_cuda_address(s, p->rest.bias_plus1);
+    p->args.before = hyp_cuda_address(s, p->rest.before_plus1);
+    p->args.after = hyp_cuda_address(s, p->rest.after_plus1);
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+static bool can_finish(hyp_dtype dtype, int64_t n)
+{
+    return (dtype == HYP_F32 && n % 4 == 0) || ((dtype == HYP_F16 || dtype == HYP_BF16) && n % 8 == 0);
+}
+
+static hyp_status add_finish(hyp_cuda_build *b, uint32_t x, uint32_t y, int64_t m, int64_t n, uint32_t act,
+                             const hyp_cuda_rest *rest)
+{
+    enum { THREADS = 256 };
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, y);
+    int64_t row_pieces = n * (int64_t)hyp_dtype_size(dtype) / 16;
+    void *data;
+    if (m == 0 || n == 0) return HYP_OK;
+    HYP_TRY(hyp_cuda_add_op(b, finish_run, sizeof(finish), &data));
+    finish *p = data;
+    *p = (finish){
+        .args = {.pieces = m * row_pieces, .row_pieces = hyp_cuda_extent_of(row_pieces), .dtype = dtype, .act = act},
+        .grid = {.kernel = HYP_CUDA_KERNEL_finish_product, .block_x = THREADS, .block_y = 1},
+        .x = x,
+        .y = y,
+        .rest = *rest};
+    p->grid.blocks = hyp_cuda_blocks(b->session->model->device, m * row_pieces, THREADS);
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}
+
+/* Is the step one activation of dense elements, of one type? */
+static bool is_activation(const hyp_cuda_build *b, const HypPlan__Pointwise *k, const hyp_cuda_box *box)
+{
+    if (k->n_inputs != 1 || k->n_instrs != 1 || k->n_outputs != 1 || k->compute != HYP_F32) return false;
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, k->inputs[0]->tensor);
+    const HypPlan__Pointwise__Instr *in = k->instrs[0];
+    bool rounds = in->to != (uint32_t)dtype && in->to != HYP_F32;
+    if (rounds || dtype != hyp_cuda_dtype(b->program, k->outputs[0]) || !can_finish(dtype, hyp_cuda_box_count(box)))
+        return false;
+    int64_t dense = 1;
+    for (uint32_t a = 0; a < box->rank; dense *= box->extent[a++])
+        if (box->extent[a] != 1 && box->stride[0][a] != dense) return false;
+    switch ((int)in->op) {
+#define X(op, name, OP, ...) case HYP_PW_##OP:
+        HYP_ACTIVATIONS(X)
+#undef X
+        return true;
+    default: return false;
+    }
+}
+
+hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k)
+{
+    hyp_cuda_pw_step step;
+    bool done;
+    hyp_cuda_pw_step_init(&step, b->program, b->values, k);
+    int64_t count = hyp_cuda_box_count(&step.box);
+    if (count == 0) return HYP_OK;
+    HYP_TRY(add_as_tuned(b, k, &step, &done));
+    if (done) return HYP_OK;
+    if (is_activation(b, k, &step.box))
+        return add_finish(b, k->inputs[0]->tensor, k->outputs[0], 1, count, k->instrs[0]->op, &(hyp_cuda_rest){0});
+    operands of = operands_of(k);
+    return add(b, &step, &of);
+}
+
+/* Adds an operand over [m,n], the same for every row when row_stride is 0. */
+static void add_operand(const hyp_cuda_build *b, hyp_cuda_pw_step *step, operands *of, uint32_t tensor,
+                        int64_t row_stride)
+{
+    step->box.stride[step->inputs][0] = 1;
+    step->box.stride[step->inputs][1] = row_stride;
+    step->input_dtype[step->inputs] = hyp_cuda_dtype(b->program, tensor);
+    of->input[step->inputs++] = tensor;
+    step->box.lanes = (uint32_t)step->inputs;
+    of->inputs = step->inputs;
+}
+
+hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n, const hyp_cuda_rest *rest)
+{
+    if (!rest->no_product && can_finish(hyp_cuda_dtype(b->program, y), n))
+        return add_finish(b, y, y, m, n, hyp_plan_act_op(rest->act), rest);
+    enum { MOST = 5 };
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, y), compute = dtype == HYP_F64 ? HYP_F64 : HYP_F32;
+    HypPlan__Pointwise__Instr instr[MOST], *instrs[MOST];
+    hyp_cuda_pw_step step = {.compute = compute, .instr = instrs, .outputs = 1, .output_dtype = {dtype}};
+    step.box = (hyp_cuda_box){.rank = 2, .extent = {n, m}};
+    operands of = {.outputs = 1, .output = {y}};
+    uint32_t reg = 0;
+    if (!rest->no_product) add_operand(b, &step, &of, y, n);
+    if (rest->bias_plus1) add_operand(b, &step, &of, rest->bias_plus1 - 1, 0);
+    if (rest->before_plus1) add_operand(b, &step, &of, rest->before_plus1 - 1, n);
+    uint32_t terms = (uint32_t)step.inputs;
+    if (rest->after_plus1) add_operand(b, &step, &of, rest->after_plus1 - 1, n);
+    for (int i = 0; i < MOST; i++) {
+        hyp_plan__pointwise__instr__init(&instr[i]);
+        instr[i].to = compute;
+        instrs[i] = &instr[i];
+    }
+    /* The sum of what is there, then the activation, then what is added to that. */
+    if (terms == 0) {
+        instr[step.instrs].op = HYP_PLAN__POINTWISE__OP__CONST;
+        reg = (uint32_t)(step.inputs + step.instrs++);
+    }
+    for (uint32_t i = 1; i < terms; i++) {
+        instr[step.instrs].a = reg;
+        instr[step.instrs].b = i;
+        reg = (uint32_t)(step.inputs + step.instrs++);
+    }
+    instr[step.instrs].op = hyp_plan_act_op(rest->act);
+    instr[step.instrs].a = reg;
+    reg = (uint32_t)(step.inputs + step.instrs++);
+    if (rest->after_plus1) {
+        instr[step.instrs].a = reg;
+        instr[step.instrs].b = terms;
+        reg = (uint32_t)(step.inputs + step.instrs++);
+    }
+    step.output_reg = &reg;
+    return add(b, &step, &of);
+}
+
+hyp_status hyp_cuda_add_channels(hyp_cuda_build *b, uint32_t y, int64_t outer, int64_t channels, int64_t inner,
+                                 uint32_t bias_plus1, HypPlan__Pointwise__Op op, double p, double q)
+{
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, y), compute = dtype == HYP_F64 ? HYP_F64 : HYP_F32;
+    uint32_t bias = bias_plus1 ? bias_plus1 - 1 : y;
+    HypPlan__Pointwise__Instr instr[2], *instrs[2];
+    hyp_cuda_pw_step step = {.compute = compute,
+                             .inputs = 1,
+                             .instr = instrs,
+                             .outputs = 1,
+                             .input_dtype = {dtype, hyp_cuda_dtype(b->program, bias)},
+                             .output_dtype = {dtype}};
+    step.box = (hyp_cuda_box){
+        .rank = 3, .lanes = 1, .extent = {inner, channels, outer}, .stride = {{1, inner, inner * channels}, {0, 1, 0}}};
+    operands of = {.inputs = 1, .outputs = 1, .input = {y, bias}, .output = {y}};
+    if (bias_plus1) of.inputs = step.inputs = step.box.lanes = 2;
+    for (int i = 0; i < 2; i++) {
+        hyp_plan__pointwise__instr__init(&instr[i]);
+        instr[i].to = compute;
+        instrs[i] = &instr[i];
+    }
+    uint32_t reg = 0;
+    if (bias_plus1) { /* ADD of the two inputs, register 2 */
+        instr[step.instrs++].b = 1;
+        reg = 2;
+    }
+    HypPlan__Pointwise__Instr *last = &instr[step.instrs];
+    last->op = op;
+    last->a = reg;
+    last->p = p;
+    last->q = q;
+    reg = (uint32_t)(step.inputs + step.instrs++);
+    step.output_reg = &reg;
+    return add(b, &step, &of);
+}

@@ -1,0 +1,33 @@
+/* pointwise_program.h - from a pointwise step to what its kernel interprets. Pure, tested without a device. */
+#ifndef HYP_RUNTIME_CUDA_OPS_POINTWISE_PROGRAM_H
+#define HYP_RUNTIME_CUDA_OPS_POINTWISE_PROGRAM_H
+
+#include "runtime/cuda/ops/boxes.h"
+
+/* A pointwise step with its dims evaluated. Lane i of the box is input i. */
+typedef struct hyp_cuda_pw_step {
+    hyp_cuda_box box;
+    hyp_dtype compute; /* F32, F64, I64 or U64 */
+    size_t inputs, instrs, outputs;
+    hyp_dtype input_dtype[HYP_CUDA_PW_INPUTS], output_dtype[HYP_CUDA_PW_OUTPUTS];
+    HypPlan__Pointwise__Instr *const *instr;
+    const uint32_t *output_reg;
+} hyp_cuda_pw_step;
+
+/* What to launch; addresses are filled in at every run. */
+typedef struct hyp_cuda_pw_program {
+    hyp_cuda_pointwise args;
+    hyp_cuda_kernel kernel;
+    uint32_t threads;      /* of a block */
+    uint32_t shared_bytes; /* of a block */
+} hyp_cuda_pw_program;
+
+/* A step of a plan under these dims. What it points to is the plan's. */
+void hyp_cuda_pw_step_init(hyp_cuda_pw_step *out, const HypPlan__Program *program, const int64_t *values,
+                           const HypPlan__Pointwise *k);
+
+/* Merges axes, finds each operand a place (registers are numbered as in plan.proto) and marks the tensors that allow
+ * wide accesses. The box has elements. */
+void hyp_cuda_pw_encode(const hyp_cuda_pw_step *step, hyp_cuda_pw_program *out);
+
+#endif

@@ -1,0 +1,375 @@
+#include "runtime/cuda/ops/pointwise_source.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/dtype.h"
+
+/* Changes when kernels that were compiled before are not to be used any more. */
+enum { REVISION = 1 };
+static const char key_start[] = "pointwise ";
+
+/* ---- the step ------------------------------------------------------------------------------------------------ */
+
+/* What is generated, and where its text goes. */
+typedef struct writer {
+    const hyp_cuda_pw_program *program;
+    hyp_strbuf *out;
+    uint32_t width; /* elements of a piece */
+    uint32_t inputs, outputs;
+    const char *type;                       /* that is computed in */
+    bool key;                               /* the text is a key, not a source */
+    int32_t last;                           /* while instructions are written: the one before */
+    int32_t in_temp[HYP_CUDA_PW_REGISTERS]; /* and the one whose result is in the temp */
+} writer;
+
+/* Elements of a piece. Rows are whole numbers of pieces. */
+static uint32_t width_of(const hyp_cuda_pointwise *a)
+{
+    enum { MOST = 8, ACCESS = 16 };
+    size_t largest = 1;
+    for (int i = 0; i < HYP_CUDA_PW_INPUTS; i++) {
+        size_t size = hyp_dtype_size((hyp_dtype)a->input[i].dtype);
+        if (a->input[i].stride[0] == 1 && size > largest) largest = size;
+    }
+    for (int o = 0; o < HYP_CUDA_PW_OUTPUTS; o++) {
+        size_t size = hyp_dtype_size((hyp_dtype)a->output[o].dtype);
+        if (size > largest) largest = size;
+    }
+    uint32_t width = (uint32_t)(ACCESS / largest);
+    if (width > MOST) width = MOST;
+    while (a->extent[0].size % width != 0) width /= 2;
+    return width;
+}
+
+static int64_t elements_of(const hyp_cuda_pointwise *a)
+{
+    int64_t n = 1;
+    for (uint32_t d = 0; d < a->rank; d++) n *= a->extent[d].size;
+    return n;
+}
+
+static const char *compute_type(const hyp_cuda_pw_program *p)
+{
+    switch (p->kernel) {
+    case HYP_CUDA_KERNEL_pointwise_f32: return "float";
+    case HYP_CUDA_KERNEL_pointwise_f64: return "double";
+    case HYP_CUDA_KERNEL_pointwise_u64: return "uint64_t";
+    default: return "int64_t";
+    }
+}
+
+static writer start(const hyp_cuda_pw_program *p, hyp_strbuf *out)
+{
+    writer w = {.program = p, .out = out, .width = width_of(&p->args), .type = compute_type(p), .last = -1};
+    while (w.inputs < HYP_CUDA_PW_INPUTS && p->args.input[w.inputs].dtype != HYP_DTYPE_NONE) w.inputs++;
+    while (w.outputs < HYP_CUDA_PW_OUTPUTS && p->args.output[w.outputs].dtype != HYP_DTYPE_NONE) w.outputs++;
+    return w;
+}
+
+uint32_t hyp_cuda_pw_blocks(const hyp_cuda_pw_program *p, uint32_t pieces)
+{
+    int64_t each = (int64_t)HYP_CUDA_GENERATED_THREADS * pieces;
+    int64_t blocks = (elements_of(&p->args) / width_of(&p->args) - 1) / each + 1;
+    return blocks <= INT32_MAX ? (uint32_t)blocks : 0;
+}
+
+size_t hyp_cuda_pw_piece_counts(const hyp_cuda_pw_program *p, int multiprocessors, uint32_t out[3])
+{
+    uint32_t pieces = width_of(&p->args) == 1 ? 2 : 1;
+    size_t n = 0;
+    for (; n < 3 && pieces <= HYP_CUDA_GENERATED_MOST; pieces *= 2) {
+        uint32_t blocks = hyp_cuda_pw_blocks(p, pieces);
+        if (n > 0 && blocks < (uint32_t)multiprocessors) break;
+        if (blocks > 0) out[n++] = pieces;
+    }
+    return n;
+}
+
+/* ---- instructions -------------------------------------------------------------------------------------------- */
+
+static const char *op_name(uint32_t op)
+{
+    switch (op) {
+#define X(op, name, OP, ...)                                                                                           \
+    case HYP_PW_##OP: return #OP;
+        HYP_ACTIVATIONS(X)
+        HYP_FUNCTIONS(X)
+#undef X
+#define X(op, OP, ...)                                                                                                 \
+    case HYP_PW_##OP: return #OP;
+        HYP_PLAIN_OPS(X)
+#undef X
+#define X(OP, ...)                                                                                                     \
+    case HYP_PW_##OP: return #OP;
+        HYP_PLAIN_FORMS(X)
+#undef X
+    default: return "?";
+    }
+}
+
+/* By its bits, so that every number arrives as it is; in a key, where they do not count, people may read it. Bounds of
+ * integers can look like NaN. */
+static void put_number(const writer *w, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (w->key && !isnan(value))
+        hyp_strbuf_double(w->out, value);
+    else
+        hyp_strbuf_printf(w->out, w->key ? "0x%llx" : "number(0x%llxull)", (unsigned long long)bits);
+}
+
+static void put_operand(const writer *w, hyp_cuda_pw_operand from)
+{
+    double constant = w->program->args.constant[from.index];
+    switch (from.kind) {
+    case HYP_PW_LAST: hyp_strbuf_printf(w->out, "r%d", w->last); break;
+    case HYP_PW_TEMP: hyp_strbuf_printf(w->out, "r%d", w->in_temp[from.index]); break;
+    case HYP_PW_INPUT: hyp_strbuf_printf(w->out, w->key ? "x%u" : "x%u[p][v]", from.index); break;
+    default:
+        if (!w->key) hyp_strbuf_printf(w->out, "(%s)", w->type);
+        put_number(w, constant);
+    }
+}
+
+/* In a key, parameters that are not 0; in a source, both. */
+static void put_parameters(const writer *w, const hyp_cuda_pw_instr *in)
+{
+    const double both[] = {in->p, in->q};
+    for (int i = 0; i < 2; i++) {
+        if (w->key && both[0] == 0 && both[1] == 0) return;
+        hyp_strbuf_puts(w->out, w->key ? " " : ", ");
+        put_number(w, both[i]);
+    }
+}
+
+static int arity_of(uint32_t op) { return hyp_plan_pointwise_arity((HypPlan__Pointwise__Op)op); }
+
+static bool is_small(uint32_t dtype)
+{
+    return hyp_dtype_is_float((hyp_dtype)dtype) && hyp_dtype_size((hyp_dtype)dtype) <= 2;
+}
+
+/* Is the result of an instruction only ever stored, in 16 bits or less? */
+static bool is_stored_small(const hyp_cuda_pointwise *a, uint32_t index)
+{
+    uint32_t last = index;
+    uint8_t temp_plus1 = a->instr[index].temp_plus1; /* 0: not in one */
+    bool stored = false;
+    for (uint32_t i = index + 1; i < a->instrs; i++) {
+        const hyp_cuda_pw_instr *in = &a->instr[i];
+        const hyp_cuda_pw_operand operands[] = {in->a, in->b, in->c};
+        bool store = in->op == HYP_PW_STORE, used = false;
+        for (int o = 0; o < (store ? 1 : arity_of(in->op)); o++)
+            used = used || (operands[o].kind == HYP_PW_LAST && last == index) ||
+                   (operands[o].kind == HYP_PW_TEMP && operands[o].index + 1 == temp_plus1);
+        if (used && !(store && is_small(a->output[in->b.index].dtype))) return false;
+        stored = stored || used;
+        if (store) continue;
+        last = i;
+        if (in->temp_plus1 == temp_plus1) temp_plus1 = 0;
+    }
+    return stored;
+}
+
+/* "ADD x0 r1 f32" or "const float r2 = rounded<float>(HYP_PW_ADD, HYP_F32, x0[p][v], r1, r1, number(...),
+ * number(...))", by short forms of functions where 16 bits are left of the result. */
+static void put_instruction(writer *w, const hyp_cuda_pw_instr *in, int32_t index)
+{
+    const hyp_cuda_pw_operand operands[] = {in->a, in->b, in->c};
+    const char *to = hyp_dtype_name((hyp_dtype)in->to);
+    int arity = arity_of(in->op);
+    bool small = w->program->kernel == HYP_CUDA_KERNEL_pointwise_f32 &&
+                 (is_small(in->to) || is_stored_small(&w->program->args, (uint32_t)index));
+    if (w->key)
+        hyp_strbuf_printf(w->out, "; %s", op_name(in->op));
+    else
+        hyp_strbuf_printf(w->out, "            const %s r%d = rounded%s<%s>(HYP_PW_%s, %u", w->type, index,
+                          small ? "_short" : "", w->type, op_name(in->op), in->to);
+    for (int i = 0; i < (w->key ? arity : 3); i++) {
+        hyp_strbuf_puts(w->out, w->key ? " " : ", ");
+        put_operand(w, operands[i < arity ? i : 0]);
+    }
+    put_parameters(w, in);
+    if (w->key)
+        hyp_strbuf_printf(w->out, " %s", to);
+    else
+        hyp_strbuf_printf(w->out, "); // %s\n", to);
+    w->last = index;
+    if (in->temp_plus1) w->in_temp[in->temp_plus1 - 1] = index;
+}
+
+static void put_store(const writer *w, const hyp_cuda_pw_instr *in)
+{
+    hyp_strbuf_printf(w->out, w->key ? "; y%u " : "            y%u[v] = ", in->b.index);
+    put_operand(w, in->a);
+    if (!w->key) hyp_strbuf_puts(w->out, ";\n");
+}
+
+static void put_instructions(writer *w)
+{
+    const hyp_cuda_pointwise *a = &w->program->args;
+    for (uint32_t i = 0; i < a->instrs; i++) {
+        if (a->instr[i].op == HYP_PW_STORE)
+            put_store(w, &a->instr[i]);
+        else
+            put_instruction(w, &a->instr[i], (int32_t)i);
+    }
+}
+
+/* ---- the key ------------------------------------------------------------------------------------------------- */
+
+static void put_dims(hyp_strbuf *out, const char *open, uint32_t rank, const int64_t *dims, const char *close)
+{
+    hyp_strbuf_puts(out, open);
+    for (uint32_t d = 0; d < rank; d++) hyp_strbuf_printf(out, "%s%lld", d ? " " : "", (long long)dims[d]);
+    hyp_strbuf_puts(out, close);
+}
+
+void hyp_cuda_pw_key(const hyp_cuda_pw_program *p, hyp_strbuf *out)
+{
+    writer w = start(p, out);
+    w.key = true;
+    int64_t extent[HYP_CUDA_DIMS];
+    for (uint32_t d = 0; d < p->args.rank; d++) extent[d] = p->args.extent[d].size;
+    hyp_strbuf_printf(out, "%s%d %s", key_start, REVISION, w.type);
+    put_dims(out, " [", p->args.rank, extent, "]");
+    for (uint32_t i = 0; i < w.inputs; i++) {
+        hyp_strbuf_printf(out, " %s", hyp_dtype_name((hyp_dtype)p->args.input[i].dtype));
+        put_dims(out, "(", p->args.rank, p->args.input[i].stride, ")");
+    }
+    for (uint32_t o = 0; o < w.outputs; o++)
+        hyp_strbuf_printf(out, "%s%s", o ? " " : " > ", hyp_dtype_name((hyp_dtype)p->args.output[o].dtype));
+    put_instructions(&w);
+}
+
+bool hyp_cuda_pw_is_key(const char *key) { return strncmp(key, key_start, sizeof key_start - 1) == 0; }
+
+/* ---- the source ---------------------------------------------------------------------------------------------- */
+
+/* What cuda.cmake makes of elementwise.h, instructions.h, own_floats.cuh, scalar.cuh, pointwise.cuh and pieces.cuh. */
+__asm__(".pushsection .rodata\n"
+        ".local hyp_cuda_device_text\n"
+        "hyp_cuda_device_text:\n"
+        ".incbin \"" HYP_CUDA_DEVICE_TEXT "\"\n"
+        ".byte 0\n"
+        ".popsection\n");
+extern const char hyp_cuda_device_text[] __attribute__((visibility("hidden")));
+
+/* What the headers of C and Hypatia would bring. */
+static void put_types(hyp_strbuf *out)
+{
+    hyp_strbuf_puts(out, "#define HYP_CUDA_GENERATED\n"
+                         "typedef signed char int8_t;\ntypedef unsigned char uint8_t;\n"
+                         "typedef short int16_t;\ntypedef unsigned short uint16_t;\n"
+                         "typedef int int32_t;\ntypedef unsigned int uint32_t;\n"
+                         "typedef long int64_t;\ntypedef unsigned long uint64_t;\nenum {\n");
+    for (int t = HYP_DTYPE_NONE + 1; t <= HYP_F8E4M3; t++) {
+        if (hyp_dtype_size((hyp_dtype)t) == 0) continue;
+        hyp_strbuf_puts(out, "    HYP_");
+        for (const char *c = hyp_dtype_name((hyp_dtype)t); *c; c++)
+            hyp_strbuf_printf(out, "%c", toupper((unsigned char)*c));
+        hyp_strbuf_printf(out, " = %d,\n", t);
+    }
+    hyp_strbuf_puts(out, "};\n");
+}
+
+/* Is the tensor walked as the output is, so that a piece lies where its number says? */
+static bool is_dense(const hyp_cuda_pointwise *a, const int64_t *stride)
+{
+    int64_t dense = 1;
+    for (uint32_t d = 0; d < a->rank; dense *= a->extent[d++].size)
+        if (stride[d] != dense) return false;
+    return true;
+}
+
+/* Do 32 bits hold every index of an element, also behind the end where the last threads are? */
+static bool is_narrow(const hyp_cuda_pw_program *p, uint32_t pieces)
+{
+    const hyp_cuda_pointwise *a = &p->args;
+    int64_t room = (int64_t)HYP_CUDA_GENERATED_THREADS * pieces * HYP_CUDA_PW_VECTOR;
+    if (elements_of(a) > INT32_MAX - room) return false;
+    for (int i = 0; i < HYP_CUDA_PW_INPUTS; i++) {
+        int64_t end = 0;
+        for (uint32_t d = 0; d < a->rank; d++) end += (a->extent[d].size - 1) * a->input[i].stride[d];
+        if (end > INT32_MAX) return false;
+    }
+    return true;
+}
+
+/* Where a piece is in the box: i0 (its first element), i1, ... */
+static void put_indexes(const writer *w)
+{
+    const hyp_cuda_pointwise *a = &w->program->args;
+    hyp_strbuf_printf(w->out, "        const position i0 = at %% %lldu * V;\n",
+                      (long long)(a->extent[0].size / w->width));
+    int64_t inner = a->extent[0].size / w->width;
+    for (uint32_t d = 1; d < a->rank; inner *= a->extent[d++].size)
+        hyp_strbuf_printf(w->out, "        const position i%u = at / %lldu %% %lldu;\n", d, (long long)inner,
+                          (long long)a->extent[d].size);
+}
+
+static void put_load(const writer *w, uint32_t input)
+{
+    const hyp_cuda_pointwise *a = &w->program->args;
+    const hyp_cuda_pw_input *in = &a->input[input];
+    bool wide = in->stride[0] == 1;
+    for (uint32_t d = 1; d < a->rank; d++) wide = wide && in->stride[d] % w->width == 0;
+    hyp_strbuf_printf(w->out, "        %s<%u>(from.input[%u], ", wide ? "load_piece" : "load_apart", in->dtype, input);
+    if (is_dense(a, in->stride)) {
+        hyp_strbuf_puts(w->out, "at * V");
+    } else {
+        hyp_strbuf_puts(w->out, "0");
+        for (uint32_t d = 0; d < a->rank; d++)
+            if (in->stride[d] != 0) hyp_strbuf_printf(w->out, " + i%u * %lldu", d, (long long)in->stride[d]);
+    }
+    if (!wide) hyp_strbuf_printf(w->out, ", %lld", (long long)in->stride[0]);
+    hyp_strbuf_printf(w->out, ", x%u[p]);\n", input);
+}
+
+/* Reads everything before it writes anything: an output may be an input, and reads are to be on their way together.
+ * Threads behind the end read the last piece once more, so that nothing branches around a read. */
+static void put_kernel(writer *w, uint32_t pieces)
+{
+    const hyp_cuda_pointwise *a = &w->program->args;
+    int64_t count = elements_of(a) / w->width, each = (int64_t)HYP_CUDA_GENERATED_THREADS * pieces;
+    bool whole = count % each == 0;
+    hyp_strbuf_printf(w->out,
+                      "typedef %s position;\n"
+                      "extern \"C\" __global__ void __launch_bounds__(%d)\n" HYP_CUDA_GENERATED_NAME
+                      "(const hyp_cuda_pw_addresses from)\n{\n"
+                      "    wait_for_kernels_before();\n"
+                      "    enum { V = %u, PIECES = %u, THREADS = %d };\n"
+                      "    const position first = (position)blockIdx.x * (THREADS * PIECES) + threadIdx.x;\n",
+                      is_narrow(w->program, pieces) ? "uint32_t" : "uint64_t", HYP_CUDA_GENERATED_THREADS, w->width,
+                      pieces, HYP_CUDA_GENERATED_THREADS);
+    for (uint32_t i = 0; i < w->inputs; i++) hyp_strbuf_printf(w->out, "    %s x%u[PIECES][V];\n", w->type, i);
+    hyp_strbuf_puts(w->out, "#pragma unroll\n    for (int p = 0; p < PIECES; p++) {\n");
+    if (whole)
+        hyp_strbuf_puts(w->out, "        const position at = first + p * THREADS;\n");
+    else
+        hyp_strbuf_printf(w->out, "        const position at = at_most<position>(first + p * THREADS, %lldu);\n",
+                          (long long)(count - 1));
+    put_indexes(w);
+    for (uint32_t i = 0; i < w->inputs; i++) put_load(w, i);
+    hyp_strbuf_puts(w->out, "    }\n#pragma unroll\n    for (int p = 0; p < PIECES; p++) {\n"
+                            "        const position at = first + p * THREADS;\n");
+    if (!whole) hyp_strbuf_printf(w->out, "        if (at >= %lldu) return;\n", (long long)count);
+    for (uint32_t o = 0; o < w->outputs; o++) hyp_strbuf_printf(w->out, "        %s y%u[V];\n", w->type, o);
+    hyp_strbuf_puts(w->out, "#pragma unroll\n        for (int v = 0; v < V; v++) {\n");
+    put_instructions(w);
+    hyp_strbuf_puts(w->out, "        }\n");
+    for (uint32_t o = 0; o < w->outputs; o++)
+        hyp_strbuf_printf(w->out, "        store_piece<%u>(from.output[%u], at * V, y%u);\n", a->output[o].dtype, o, o);
+    hyp_strbuf_puts(w->out, "    }\n}\n");
+}
+
+void hyp_cuda_pw_source(const hyp_cuda_pw_program *p, uint32_t pieces, hyp_strbuf *out)
+{
+    writer w = start(p, out);
+    put_types(out);
+    hyp_strbuf_puts(out, hyp_cuda_device_text);
+    put_kernel(&w, pieces);
+}

@@ -1,0 +1,439 @@
+/* backend.c - the CUDA backend: weights, sessions, runs. */
+#include "runtime/cuda/session/backend.h"
+
+#include <string.h>
+
+#include "runtime/cuda/ops/boxes.h"
+#include "runtime/cuda/ops/pointwise_source.h"
+#include "runtime/reference/reference.h"
+
+/* ---- the plan's weights -------------------------------------------------------------------------------------- */
+
+static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &m->device->lib;
+    const hyp_plan *plan = m->plan;
+    if (plan->weights_bytes == 0) return HYP_OK;
+    hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(&m->weights, plan->weights_bytes), "cuMemAlloc", diag);
+    if (status == HYP_OK)
+        status = hyp_cuda_check(lib, lib->cuMemcpyHtoD(m->weights, plan->weights, plan->weights_bytes), "cuMemcpyHtoD",
+                                diag);
+    if (status == HYP_OK) status = hyp_cuda_upload_filters(m, diag);
+    /* A copy from pageable memory returns before its last bytes have arrived, and our streams do not wait for it. */
+    if (status == HYP_OK) status = hyp_cuda_check(lib, lib->cuStreamSynchronize(NULL), "cuStreamSynchronize", diag);
+    if (status != HYP_OK)
+        hyp_diag_prefix(diag, "%llu bytes of weights", (unsigned long long)plan->weights_bytes);
+    else if (plan->mapping.data)
+        hyp_map_forget(&plan->mapping, plan->weights, plan->weights_bytes); /* they live on the device now */
+    return status;
+}
+
+static void unload(void *model)
+{
+    hyp_cuda_model *m = model;
+    if (m->weights || m->images.list.len > 0) {
+        bool entered = hyp_cuda_enter_to_free(m->device);
+        if (m->weights) m->device->lib.cuMemFree(m->weights);
+        hyp_cuda_images_dispose(&m->images, &m->device->lib);
+        if (entered) hyp_cuda_leave(m->device);
+    }
+    hyp_free(m->channels_last);
+    hyp_free(m);
+}
+
+/* Products of 8 bits are a matter of the device, everything else of this build. */
+static hyp_status check_f8(const hyp_cuda_device *d, const HypPlan__Program *p, const HypPlan__Step *s, hyp_diag *diag)
+{
+    enum { NEEDED_SM = 89 };
+    if (s->kernel_case != HYP_PLAN__STEP__KERNEL_LINEAR || hyp_cuda_dtype(p, s->linear->x) != HYP_F8E4M3) return HYP_OK;
+    if (d->sm >= NEEDED_SM) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                    "products of f8e4m3 need a GPU of compute capability 8.9 or newer, this one has %d.%d; build the "
+                    "plan with --precision bf16",
+                    d->sm / 10, d->sm % 10);
+}
+
+static bool has_step(const HypPlan__Program *p, HypPlan__Step__KernelCase kernel)
+{
+    for (size_t i = 0; i < p->n_steps; i++)
+        if (p->steps[i]->kernel_case == kernel) return true;
+    return false;
+}
+
+static bool has_convolution(const HypPlan__Program *p)
+{
+    for (size_t i = 0; i < p->n_steps; i++)
+        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(p->steps[i]->call->kernel, "conv") == 0)
+            return true;
+    return false;
+}
+
+/* Without cuDNN convolutions are products or run by our own kernels, unless it was asked for by its path. */
+static hyp_status load_dnn(hyp_cuda_device *d, hyp_diag *diag)
+{
+    hyp_diag missing = {0};
+    bool asked;
+    void *near;
+    if (d->dnn.library) return HYP_OK;
+    memcpy(&near, &d->lib.cublasLtCreate, sizeof near);
+    hyp_status status = hyp_cudnn_open(&d->dnn, near, &asked, &missing);
+    if (status != HYP_OK && asked) return hyp_fail(diag, status, "%s", missing.message);
+    if (d->dnn.library)
+        hyp_log_printf(&d->log, "convolutions are done by cuDNN %zu", d->dnn.cudnnGetVersion());
+    else
+        hyp_log_printf(&d->log,
+                       "convolutions are done without cuDNN, some of them many times slower%s%s; install cuDNN 9, or set "
+                       "HYPATIA_CUDNN to the path of libcudnn.so.9",
+                       status == HYP_OK ? "" : ": ", missing.message);
+    return HYP_OK;
+}
+
+/* Loads the kernels that the plan's device section has for this device, so that all contexts share them; one that the
+ * driver refuses is not used. */
+static hyp_status load_images(hyp_cuda_model *m, hyp_diag *diag)
+{
+    const HypPlan__Device *known = m->plan->device;
+    const hyp_cuda_image *image;
+    hyp_diag why = {0};
+    size_t refused = 0;
+    if (!known || strcmp(known->name, m->device->key) != 0) return HYP_OK;
+    for (size_t i = 0; i < known->n_products; i++) {
+        const HypPlan__TunedProduct *p = known->products[i];
+        if (!hyp_cuda_pw_is_key(p->key) || p->algorithm.len <= HYP_CUDA_NO_KERNEL) continue;
+        HYP_TRY(hyp_cuda_images_add(&m->images, &m->device->lib, &p->algorithm, &image, &why, diag));
+        refused += !image->module;
+    }
+    if (refused > 0)
+        hyp_log_printf(&m->device->log, "generated kernels of the plan that are not used: %zu: %s", refused,
+                       why.message);
+    return HYP_OK;
+}
+
+/* Says whether what the plan's device section knows is of use here. */
+static void report_tuning(hyp_cuda_device *d, const HypPlan__Device *known)
+{
+    if (known && strcmp(known->name, d->key) == 0)
+        hyp_log_printf(&d->log, "products tuned for this device: %zu", known->n_products);
+    else if (known)
+        hyp_log_printf(&d->log,
+                       "the plan was tuned on %s, this is %s: products are done as cuBLASLt's heuristic says and "
+                       "pointwise steps are interpreted; 'hypatia tune' tunes it for this device",
+                       known->name, d->key);
+}
+
+static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag)
+{
+    const HypPlan__Program *p = plan->program;
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        hyp_status status = hyp_cuda_check_step(p, p->steps[i], diag);
+        if (status == HYP_OK) status = check_f8(device, p, p->steps[i], diag);
+        if (status == HYP_OK) continue;
+        hyp_diag_prefix(diag, "step %u (%s)", i, p->steps[i]->label);
+        return status;
+    }
+    HYP_TRY(hyp_reference_check_calls(p, diag));
+    hyp_cuda_model *m = hyp_calloc(1, sizeof *m);
+    if (!m) return hyp_fail_memory(diag, sizeof *m);
+    m->device = device;
+    m->plan = plan;
+    hyp_status status = hyp_cuda_enter(m->device, diag);
+    if (status == HYP_OK) {
+        if (has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR)) status = hyp_cuda_load_layers(m->device, diag);
+        if (status == HYP_OK && has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION))
+            status = hyp_cuda_load_attention(m->device, diag);
+        if (status == HYP_OK && has_convolution(p)) {
+            status = load_dnn(m->device, diag);
+            if (status == HYP_OK) status = hyp_cuda_find_filters(m, diag);
+        }
+        if (status == HYP_OK) status = upload(m, diag);
+        if (status == HYP_OK) status = load_images(m, diag);
+        hyp_cuda_leave(m->device);
+    }
+    if (status == HYP_OK) {
+        report_tuning(m->device, plan->device);
+        *out_model = m;
+    } else {
+        unload(m);
+    }
+    return status;
+}
+
+/* ---- sessions ------------------------------------------------------------------------------------------------ */
+
+/* What cuBLASLt needs beside its operands; attention uses the workspace too. The sizes are those that NVIDIA advises.
+ */
+static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
+{
+    const HypPlan__Program *p = s->model->plan->program;
+    bool products = has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR) || has_step(p, HYP_PLAN__STEP__KERNEL_MATMUL) ||
+                    has_convolution(p);
+    if (!products && !has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION)) return HYP_OK;
+    const hyp_cuda_device *d = s->model->device;
+    if (products) HYP_TRY(hyp_cublaslt_check(&d->lib, d->lib.cublasLtCreate(&s->lt), "cublasLtCreate", diag));
+    size_t bytes = (size_t)(d->sm >= 90 ? 32 : 4) << 20;
+    return hyp_cuda_grow(s, &s->workspace, &s->workspace_bytes, bytes, "the workspace of products", diag);
+}
+
+static hyp_status set_up_convolutions(hyp_cuda_session *s, hyp_diag *diag)
+{
+    const hyp_cudnn *dnn = &s->model->device->dnn;
+    if (!dnn->library || !has_convolution(s->model->plan->program)) return HYP_OK;
+    HYP_TRY(hyp_cudnn_check(dnn, dnn->cudnnCreate(&s->dnn), "cudnnCreate", diag));
+    return hyp_cudnn_check(dnn, dnn->cudnnSetStream(s->dnn, s->stream), "cudnnSetStream", diag);
+}
+
+/* The flag lies in host memory that kernels can write, so that no copy is needed to look at it. */
+static hyp_status set_up_error(hyp_cuda_session *s, hyp_diag *diag)
+{
+    if (!has_step(s->model->plan->program, HYP_PLAN__STEP__KERNEL_GATHER)) return HYP_OK;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    void *flag;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemHostAlloc(&flag, 2 * sizeof(int64_t), CU_MEMHOSTALLOC_DEVICEMAP),
+                           "cuMemHostAlloc", diag));
+    s->error = flag;
+    s->error[0] = 0;
+    return hyp_cuda_check(lib, lib->cuMemHostGetDevicePointer(&s->error_at, flag, 0), "cuMemHostGetDevicePointer",
+                          diag);
+}
+
+static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options *options, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    s->stream = options->stream;
+    s->priority = options->priority;
+    if (!s->stream) {
+        HYP_TRY(hyp_cuda_check(lib,
+                               lib->cuStreamCreateWithPriority(&s->stream, CU_STREAM_NON_BLOCKING, s->priority),
+                               "cuStreamCreate", diag)); /* it takes the nearest priority that there is */
+        s->own_stream = true;
+    }
+    const HypPlan__Program *p = s->model->plan->program;
+    size_t tensors = p->n_tensors;
+    s->at = hyp_calloc(tensors, sizeof *s->at);
+    if (!s->at) return hyp_fail_memory(diag, tensors * sizeof *s->at);
+    HYP_TRY(hyp_cuda_staging_init(&s->staging, p->n_inputs + p->n_outputs, diag));
+    HYP_TRY(hyp_tuning_init(&s->tuning, s->model->device->key, s->model->plan, diag));
+    HYP_TRY(set_up_products(s, diag));
+    HYP_TRY(set_up_convolutions(s, diag));
+    return set_up_error(s, diag);
+}
+
+static void session_destroy(void *session)
+{
+    hyp_cuda_session *s = session;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    bool entered = hyp_cuda_enter_to_free(s->model->device);
+    if (s->stream) lib->cuStreamSynchronize(s->stream);
+    hyp_cuda_staging_dispose(&s->staging, lib);
+    if (s->workspace) lib->cuMemFree(s->workspace);
+    if (s->scratch) lib->cuMemFree(s->scratch);
+    if (s->room) lib->cuMemFree(s->room);
+    hyp_cuda_images_dispose(&s->images, lib);
+    if (s->error) lib->cuMemFreeHost((void *)(uintptr_t)s->error);
+    if (s->lt) lib->cublasLtDestroy(s->lt);
+    if (s->dnn) s->model->device->dnn.cudnnDestroy(s->dnn);
+    if (s->begins) lib->cuEventDestroy(s->begins);
+    if (s->ends) lib->cuEventDestroy(s->ends);
+    if (s->aside) lib->cuStreamDestroy(s->aside);
+    if (s->own_stream) lib->cuStreamDestroy(s->stream);
+    if (entered) hyp_cuda_leave(s->model->device);
+    hyp_tuning_dispose(&s->tuning);
+    hyp_free(s->at);
+    hyp_free(s);
+}
+
+static hyp_status session_create(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag)
+{
+    hyp_cuda_session *s = hyp_calloc(1, sizeof *s);
+    if (!s) return hyp_fail_memory(diag, sizeof *s);
+    s->model = model;
+    hyp_status status = hyp_cuda_enter(s->model->device, diag);
+    if (status == HYP_OK) {
+        status = set_up_session(s, options, diag);
+        hyp_cuda_leave(s->model->device);
+    }
+    if (status == HYP_OK)
+        *out_session = s;
+    else
+        session_destroy(s);
+    return status;
+}
+
+static size_t scratch_bytes(const void *session)
+{
+    const hyp_cuda_session *s = session;
+    return s->workspace_bytes + s->scratch_bytes + s->room_bytes + s->staging.device_bytes;
+}
+
+/* ---- runs ---------------------------------------------------------------------------------------------------- */
+
+static void bind_others(hyp_cuda_session *s, const hyp_cuda_prepared *p)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    for (uint32_t t = 0; t < program->n_tensors; t++) {
+        const HypPlan__Tensor *tensor = program->tensors[t];
+        if (tensor->place == HYP_PLAN__PLACE__PLACE_WEIGHT) s->at[t] = s->model->weights + tensor->offset;
+        if (tensor->place == HYP_PLAN__PLACE__PLACE_SCRATCH) s->at[t] = s->scratch + p->slot_offset[tensor->slot];
+    }
+    for (uint32_t t = 0; t < program->n_tensors; t++)
+        if (program->tensors[t]->place == HYP_PLAN__PLACE__PLACE_VIEW) s->at[t] = s->at[program->tensors[t]->view_of];
+}
+
+static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuStreamSynchronize(s->stream), "running the plan on the device", diag));
+    if (!s->error || !s->error[0]) return HYP_OK;
+    s->error[0] = 0;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "gather: index %lld is out of range for its axis",
+                    (long long)s->error[1]);
+}
+
+/* Work for `to` waits for what is in `from` now. */
+static hyp_status let_wait(const hyp_cuda_session *s, CUstream from, CUevent event, CUstream to, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(event, from), "cuEventRecord", diag));
+    return hyp_cuda_check(lib, lib->cuStreamWaitEvent(to, event, 0), "cuStreamWaitEvent", diag);
+}
+
+/* Sends for weights on the branch of the graph that is captured. */
+static hyp_status send_ahead(hyp_cuda_session *s, const hyp_cuda_ahead *ahead, hyp_diag *diag)
+{
+    CUstream stream = s->stream;
+    HYP_TRY(let_wait(s, stream, s->begins, s->aside, diag));
+    s->stream = s->aside;
+    hyp_status status = hyp_cuda_prefetch_run(s, ahead, diag);
+    s->stream = stream;
+    return status;
+}
+
+static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size_t begin, size_t end, hyp_diag *diag)
+{
+    size_t sent = 0;
+    for (size_t i = begin; i < end; i++) {
+        const hyp_cuda_op *op = &p->ops.data[i];
+        for (; s->capturing && sent < p->ahead.len && p->ahead.data[sent].op <= i; sent++)
+            HYP_TRY(send_ahead(s, &p->ahead.data[sent], diag));
+        hyp_status status = op->run(s, op->data, diag);
+        s->starts = false;
+        if (status == HYP_OK) continue;
+        hyp_diag_prefix(diag, "step %u (%s)", op->step, s->model->plan->program->steps[op->step]->label);
+        return status;
+    }
+    return HYP_OK;
+}
+
+/* Where kernels read inputs before they wait for those before them, the first op begins when all before it in the stream
+ * has ended. Ops aside go to a stream of their own, which leaves the session's at the beginning and joins it at
+ * the end. In a CUDA graph that makes a branch. */
+hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    CUstream stream = s->stream;
+    bind_others(s, p);
+    if (p->aside) {
+        HYP_TRY(let_wait(s, stream, s->begins, s->aside, diag));
+        s->stream = s->aside;
+        s->starts = true;
+        hyp_status status = run_some(s, p, 0, p->aside, diag);
+        s->stream = stream;
+        HYP_TRY(status);
+    }
+    s->starts = p->reads_early;
+    HYP_TRY(run_some(s, p, p->aside, p->ops.len, diag));
+    s->starts = false; /* also where there was no op */
+    bool branched = p->aside > 0 || (s->capturing && p->ahead.len > 0);
+    return branched ? let_wait(s, s->aside, s->ends, stream, diag) : HYP_OK;
+}
+
+hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    HYP_TRY(hyp_cuda_stage_packed(s, p, false, diag));
+    HYP_TRY(hyp_cuda_run_ops(s, p, diag));
+    return hyp_cuda_stage_packed(s, p, true, diag);
+}
+
+static hyp_status queue_all(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
+{
+    bool done = false;
+    HYP_TRY(hyp_cuda_stage_inputs(s, p, b, diag));
+    if (b->step_seconds) {
+        HYP_TRY(hyp_cuda_stage_packed(s, p, false, diag));
+        HYP_TRY(hyp_cuda_time_ops(s, p, b->step_seconds, diag));
+    } else {
+        HYP_TRY(hyp_cuda_replay_run(s, p, &done, diag));
+    }
+    if (!done) HYP_TRY(hyp_cuda_queue_run(s, p, diag));
+    return hyp_cuda_stage_outputs(s, p, b, diag);
+}
+
+/* After a failure: waits for what was queued before it, which may use the caller's memory, and asks whether the device
+ * is lost, which cuBLASLt does not tell. */
+static hyp_status recover(hyp_cuda_session *s, hyp_status status, hyp_diag *diag)
+{
+    hyp_diag why = {0};
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    if (status == HYP_ERR_DEVICE_LOST || hyp_cuda_is_captured(s)) return status;
+    if (s->aside) lib->cuStreamSynchronize(s->aside); /* what it tells the other tells, too */
+    if (hyp_cuda_check(lib, lib->cuStreamSynchronize(s->stream), "running the plan", &why) != HYP_ERR_DEVICE_LOST)
+        return status;
+    return hyp_fail(diag, HYP_ERR_DEVICE_LOST, "%s", why.message);
+}
+
+static hyp_status run_once(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_bindings *b, hyp_diag *diag)
+{
+    bool host = false;
+    HYP_TRY(hyp_cuda_stage(s, p, b, &host, diag));
+    hyp_status status = queue_all(s, p, b, diag);
+    if (status == HYP_OK && host) status = wait(s, diag);
+    if (status != HYP_OK) return recover(s, status, diag);
+    if (host) hyp_cuda_unpack_outputs(s, p, b);
+    return HYP_OK;
+}
+
+static hyp_status run(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag)
+{
+    hyp_cuda_session *s = session;
+    HYP_TRY(hyp_cuda_enter(s->model->device, diag));
+    hyp_status status = run_once(s, prepared, bindings, diag);
+    hyp_cuda_leave(s->model->device);
+    return status;
+}
+
+static hyp_status synchronize(void *session, hyp_diag *diag)
+{
+    hyp_cuda_session *s = session;
+    HYP_TRY(hyp_cuda_enter(s->model->device, diag));
+    hyp_status status = wait(s, diag);
+    hyp_cuda_leave(s->model->device);
+    return status;
+}
+
+static hyp_step_tuning step_tuning(const void *prepared, size_t step)
+{
+    const hyp_cuda_prepared *p = prepared;
+    switch (p->known[step]) {
+    case HYP_CUDA_TUNED: return HYP_STEP_TUNED;
+    case HYP_CUDA_BORROWED: return HYP_STEP_BORROWED;
+    default: return HYP_STEP_NOT_TUNED;
+    }
+}
+
+const hyp_backend hyp_backend_cuda = {
+    .name = "cuda",
+    .kind = HYP_DEVICE_CUDA,
+    .open = hyp_cuda_device_open,
+    .close = hyp_cuda_device_close,
+    .load = load,
+    .unload = unload,
+    .session_create = session_create,
+    .session_destroy = session_destroy,
+    .scratch_bytes = scratch_bytes,
+    .prepare = hyp_cuda_prepare,
+    .release = hyp_cuda_release,
+    .run = run,
+    .synchronize = synchronize,
+    .step_tuning = step_tuning,
+    .tuning = hyp_cuda_session_tuning,
+    .tune = hyp_cuda_tune,
+};

@@ -1,0 +1,48 @@
+/* backend.h - the parts of the backend's table that live in files of their own. */
+#ifndef HYP_RUNTIME_CUDA_SESSION_BACKEND_H
+#define HYP_RUNTIME_CUDA_SESSION_BACKEND_H
+
+#include "runtime/cuda/cuda.h"
+
+/* device.c */
+HYP_NODISCARD hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log *log, void **out_device,
+                                              const char **out_name, hyp_diag *diag);
+void hyp_cuda_device_close(void *device);
+/* Loads the kernels of few_rows.cu where the device can run them; otherwise as below. */
+HYP_NODISCARD hyp_status hyp_cuda_load_layers(hyp_cuda_device *d, hyp_diag *diag);
+/* Loads the kernels of attention, which few plans need; the context must be current, and no other thread may use the
+ * device. */
+HYP_NODISCARD hyp_status hyp_cuda_load_attention(hyp_cuda_device *d, hyp_diag *diag);
+/* Makes the device's context current for the calling thread until hyp_cuda_leave; calls nest. HYP_ERR_DEVICE_LOST at once
+ * when the device was lost before. */
+HYP_NODISCARD hyp_status hyp_cuda_enter(const hyp_cuda_device *d, hyp_diag *diag);
+void hyp_cuda_leave(const hyp_cuda_device *d);
+/* The same for freeing things, which is tried even when the device is lost: what lies on the host goes in any case.
+ * hyp_cuda_leave only when it is true. */
+HYP_NODISCARD bool hyp_cuda_enter_to_free(const hyp_cuda_device *d);
+
+/* backend.c: queues every op on the session's stream. The addresses of inputs and outputs in s->at must be set. */
+HYP_NODISCARD hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
+/* step_times.c: adds to step_seconds, by step, what each op takes alone: repeated in a CUDA graph of its own, the median of a few
+ * launches. Addresses as above; intermediate and final results are not those of a run afterwards. */
+HYP_NODISCARD hyp_status hyp_cuda_time_ops(hyp_cuda_session *s, hyp_cuda_prepared *p, double *step_seconds,
+                                           hyp_diag *diag);
+/* backend.c: a run that hyp_cuda_stage has begun: all ops, and the transfers of packed inputs and outputs. */
+HYP_NODISCARD hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
+
+/* prepare.c */
+HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
+void hyp_cuda_release(void *session, void *prepared);
+/* Decides how tensors lie in the ops that are added to `p`; the plan's way without it. */
+HYP_NODISCARD hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p,
+                                                 hyp_diag *diag);
+/* Replaces *at by an allocation of at least `bytes` when it has less. On failure the old one stands. */
+HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes,
+                                       const char *what, hyp_diag *diag);
+
+/* tune.c: hyp_backend.tune and .tuning */
+HYP_NODISCARD hyp_status hyp_cuda_tune(void *session, const int64_t *values, const hyp_tune_options *options,
+                                       hyp_tune_report *out, hyp_diag *diag);
+hyp_tuning *hyp_cuda_session_tuning(void *session);
+
+#endif

@@ -1,0 +1,196 @@
+/* prepare.c - from the steps of a plan, under one set of shapes, to a list of ops. */
+#include "base/dtype.h"
+#include "runtime/core/channels_last.h"
+#include "runtime/cuda/ops/boxes.h"
+#include "runtime/cuda/session/backend.h"
+
+hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step, hyp_diag *diag)
+{
+    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) return hyp_cuda_check_call(program, step->call, diag);
+    if (step->kernel_case != HYP_PLAN__STEP__KERNEL_REDUCE) return HYP_OK;
+    hyp_dtype t = hyp_cuda_dtype(program, step->reduce->x);
+    if (hyp_dtype_is_float(t) || t == HYP_I64 || t == HYP_I32) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "the CUDA backend has no reduction of %s; run the plan on the cpu",
+                    hyp_dtype_name(t));
+}
+
+hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *), size_t size,
+                           void **out_data)
+{
+    hyp_cuda_prepared *p = b->prepared;
+    void *data = hyp_arena_zalloc(&p->arena, 1, size);
+    if (!data) return hyp_fail_memory(b->diag, size);
+    HYP_TRY(hyp_vec_grow(&p->ops, b->diag));
+    p->ops.data[p->ops.len - 1] = (hyp_cuda_op){.run = run, .data = data, .step = b->step};
+    *out_data = data;
+    return HYP_OK;
+}
+
+static hyp_status add_linear(hyp_cuda_build *b, const HypPlan__Linear *k)
+{
+    bool done = false;
+    if (b->step + 1 < b->program->n_steps)
+        HYP_TRY(hyp_cuda_add_linear_norm(b, k, b->program->steps[b->step + 1], &done));
+    if (done) return b->step++, HYP_OK;
+    return hyp_cuda_add_linear(b, k);
+}
+
+void hyp_cuda_note_known(hyp_cuda_build *b, hyp_cuda_known known)
+{
+    hyp_cuda_prepared *p = b->prepared;
+    if (!p->known) return;
+    if (known > p->known[b->step]) p->known[b->step] = known;
+    p->products[known]++;
+}
+
+static hyp_status add_step(hyp_cuda_build *b, const HypPlan__Step *step)
+{
+    switch (step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR: return add_linear(b, step->linear);
+    case HYP_PLAN__STEP__KERNEL_MATMUL: return hyp_cuda_add_matmul(b, step->matmul);
+    case HYP_PLAN__STEP__KERNEL_POINTWISE: return hyp_cuda_add_pointwise(b, step->pointwise);
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: return hyp_cuda_add_softmax(b, step->softmax);
+    case HYP_PLAN__STEP__KERNEL_REDUCE: return hyp_cuda_add_reduce(b, step->reduce);
+    case HYP_PLAN__STEP__KERNEL_COPY: return hyp_cuda_add_copy(b, step->copy);
+    case HYP_PLAN__STEP__KERNEL_GATHER: return hyp_cuda_add_gather(b, step->gather);
+    case HYP_PLAN__STEP__KERNEL_FILL: return hyp_cuda_add_fill(b, step->fill);
+    case HYP_PLAN__STEP__KERNEL_CALL: return hyp_cuda_add_call(b, step->call);
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: return hyp_cuda_add_attention(b, step->attention);
+    default: return hyp_fail(b->diag, HYP_ERR_INTERNAL, "a validated plan has an unknown kernel");
+    }
+}
+
+static hyp_status add_steps(hyp_cuda_build *b)
+{
+    for (b->step = 0; b->step < b->program->n_steps; b->step++) {
+        const HypPlan__Step *step = b->program->steps[b->step];
+        hyp_status status = add_step(b, step);
+        if (status == HYP_OK) continue;
+        hyp_diag_prefix(b->diag, "step %u (%s)", b->step, step->label);
+        return status;
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes, const char *what,
+                         hyp_diag *diag)
+{
+    if (bytes <= *have) return HYP_OK;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    CUdeviceptr grown;
+    hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(&grown, bytes), "cuMemAlloc", diag);
+    if (status != HYP_OK) {
+        hyp_diag_prefix(diag, "%zu bytes of device memory for %s", bytes, what);
+        return status;
+    }
+    /* Work that is under way may use the old memory; cuMemFree waits for it. */
+    if (*at) lib->cuMemFree(*at);
+    *at = grown;
+    *have = bytes;
+    return HYP_OK;
+}
+
+/* Notes which tensors any step reads. */
+static hyp_status find_read(hyp_cuda_build *b)
+{
+    const HypPlan__Program *p = b->program;
+    bool *read = hyp_arena_zalloc(&b->prepared->arena, p->n_tensors, sizeof *read);
+    HYP_VEC(uint32_t) list = {0};
+    hyp_status status = read ? HYP_OK : hyp_fail_memory(b->diag, p->n_tensors);
+    for (size_t s = 0; s < p->n_steps && status == HYP_OK; s++) {
+        size_t count = hyp_plan_step_reads(p->steps[s], NULL, 0);
+        status = hyp_vec_reserve(&list, count + 1, b->diag);
+        if (status != HYP_OK) break;
+        hyp_plan_step_reads(p->steps[s], list.data, count);
+        for (size_t i = 0; i < count; i++) read[hyp_plan_root(p, list.data[i])] = true;
+    }
+    hyp_vec_free(&list);
+    b->read = read;
+    return status;
+}
+
+/* What a run with work aside needs. */
+static hyp_status set_up_aside(hyp_cuda_session *s, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    if (!s->aside)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreateWithPriority(&s->aside, CU_STREAM_NON_BLOCKING, s->priority),
+                               "cuStreamCreate", diag));
+    if (!s->begins)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuEventCreate(&s->begins, CU_EVENT_DISABLE_TIMING), "cuEventCreate", diag));
+    if (!s->ends)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuEventCreate(&s->ends, CU_EVENT_DISABLE_TIMING), "cuEventCreate", diag));
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p,
+                                   hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    if (!s->model->channels_last) return HYP_OK;
+    p->channels_last = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->channels_last);
+    if (!p->channels_last) return hyp_fail_memory(diag, program->n_tensors);
+    hyp_choose_layouts(program, values, HYP_CUDA_TYPES_LAST, HYP_CUDA_LAST_AXES, true, p->channels_last);
+    return HYP_OK;
+}
+
+static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    size_t edges = program->n_inputs + program->n_outputs, scratch;
+    p->slot_offset = hyp_arena_zalloc(&p->arena, program->slot_count, sizeof *p->slot_offset);
+    p->edge_offset = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_offset);
+    p->edge_bytes = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_bytes);
+    p->known = hyp_arena_zalloc(&p->arena, program->n_steps, sizeof *p->known);
+    if (!p->slot_offset || !p->edge_offset || !p->edge_bytes || !p->known)
+        return hyp_fail_memory(diag, (2 * edges + program->slot_count + program->n_steps) * sizeof *p->edge_bytes);
+    HYP_TRY(hyp_cuda_choose_layouts(s, values, p, diag));
+    HYP_TRY(hyp_cuda_replays_init(&p->replays, edges, &p->arena, diag));
+    HYP_TRY(hyp_cuda_place_slots(program, values, p->slot_offset, &scratch, diag));
+    HYP_TRY(hyp_cuda_place_edges(program, values, HYP_CUDA_SMALL, p->edge_offset, p->edge_bytes, &p->packed_bytes,
+                                 &p->staging_bytes, diag));
+    HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
+    hyp_cuda_build b = {.session = s, .prepared = p, .program = program, .values = values, .diag = diag};
+    HYP_TRY(hyp_cuda_need_kernel(&b, HYP_CUDA_KERNEL_copy)); /* for packed tensors */
+    HYP_TRY(find_read(&b));
+    HYP_TRY(add_steps(&b));
+    HYP_TRY(hyp_cuda_plan_prefetch(&b));
+    if (p->aside || p->ahead.len) HYP_TRY(set_up_aside(s, diag));
+    if (s->tuning.products.len > 0 && !s->untuned)
+        hyp_log_printf(&s->model->device->log,
+                       "products of these shapes: %zu as tuned, %zu as tuned for a larger size, %zu not tuned",
+                       p->products[HYP_CUDA_TUNED], p->products[HYP_CUDA_BORROWED], p->products[HYP_CUDA_NOT_TUNED]);
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag)
+{
+    hyp_cuda_session *s = session;
+    hyp_cuda_prepared *p = hyp_calloc(1, sizeof *p);
+    if (!p) return hyp_fail_memory(diag, sizeof *p);
+    hyp_status status = hyp_cuda_enter(s->model->device, diag);
+    if (status == HYP_OK) {
+        status = build(s, values, p, diag);
+        hyp_cuda_leave(s->model->device);
+    }
+    if (status == HYP_OK)
+        *out_prepared = p;
+    else
+        hyp_cuda_release(s, p);
+    return status;
+}
+
+void hyp_cuda_release(void *session, void *prepared)
+{
+    hyp_cuda_session *s = session;
+    hyp_cuda_prepared *p = prepared;
+    bool entered = hyp_cuda_enter_to_free(s->model->device);
+    hyp_cuda_replays_dispose(&p->replays, &s->model->device->lib);
+    for (size_t i = 0; i < p->ops.len; i++)
+        if (p->ops.data[i].dispose) p->ops.data[i].dispose(&s->model->device->lib, p->ops.data[i].data);
+    if (entered) hyp_cuda_leave(s->model->device);
+    hyp_vec_free(&p->ops);
+    hyp_vec_free(&p->ahead);
+    hyp_arena_dispose(&p->arena);
+    hyp_free(p);
+}

@@ -1,0 +1,374 @@
+/* contest.c - one product, the layers of one step, or a pointwise step: the ways to do it, and which is the fastest. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/ops/pointwise_source.h"
+#include "runtime/cuda/session/backend.h"
+#include "runtime/cuda/tuning/tune.h"
+
+/* What the time of another than the first candidate is to be below, times that of the first. */
+static const double worth = 0.98;
+
+/* ---- candidates ---------------------------------------------------------------------------------------------- */
+
+static void add_read(hyp_cuda_contest *c, uint32_t tensor)
+{
+    for (size_t i = 0; i < c->read_count; i++)
+        if (c->reads[i] == tensor) return;
+    c->reads[c->read_count++] = tensor;
+}
+
+/* How far results of the same product may lie apart, for the rounding of its type and other orders of summation. */
+static double tolerance_of(hyp_dtype dtype, bool tf32)
+{
+    switch (dtype) {
+    case HYP_F64: return 1e-12;
+    case HYP_F16: return 4e-3;
+    case HYP_BF16: return 3e-2;
+    default: return tf32 ? 4e-3 : 3e-5;
+    }
+}
+
+/* Of layers first to last: what each reads, and what the last one writes. */
+static void list_layers(hyp_cuda_contest *c, const HypPlan__Linear *k, size_t first, size_t last)
+{
+    for (size_t l = first; l <= last; l++) {
+        add_read(c, hyp_cuda_layer_input(k, l));
+        add_read(c, k->layers[l]->weight);
+        if (k->layers[l]->bias_plus1) add_read(c, k->layers[l]->bias_plus1 - 1);
+    }
+    if (last + 1 == k->n_layers && k->added_plus1) add_read(c, k->added_plus1 - 1);
+    c->results[c->result_count++] = hyp_cuda_layer_result(k, last);
+}
+
+/* Kernels compute the same in the same order, but a type of 16 bits may show where the compiler rounded otherwise. */
+static void list_pointwise(hyp_cuda_contest *c, const HypPlan__Program *p, const HypPlan__Pointwise *k)
+{
+    for (size_t i = 0; i < k->n_inputs + k->n_outputs; i++) {
+        bool in = i < k->n_inputs;
+        uint32_t tensor = in ? k->inputs[i]->tensor : k->outputs[i - k->n_inputs];
+        double tolerance = tolerance_of(hyp_cuda_dtype(p, tensor), false);
+        if (tolerance > c->tolerance) c->tolerance = tolerance;
+        if (in)
+            add_read(c, tensor);
+        else
+            c->results[c->result_count++] = tensor;
+    }
+}
+
+static void list_tensors(hyp_cuda_contest *c)
+{
+    const HypPlan__Program *p = c->about.session->model->plan->program;
+    const HypPlan__Step *s = p->steps[c->about.step];
+    bool tf32;
+    size_t layers = 1;
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE) {
+        list_pointwise(c, p, s->pointwise);
+        return;
+    }
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
+        if (c->about.kind == HYP_CUDA_LAYERS) layers = s->linear->n_layers;
+        list_layers(c, s->linear, c->about.layer, c->about.layer + layers - 1);
+        tf32 = s->linear->tf32;
+    } else if (s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) { /* a convolution */
+        for (size_t i = 0; i < s->call->n_inputs_plus1; i++)
+            if (s->call->inputs_plus1[i]) add_read(c, s->call->inputs_plus1[i] - 1);
+        c->results[c->result_count++] = s->call->outputs[0];
+        tf32 = hyp_cuda_is_tf32(p);
+    } else {
+        add_read(c, s->matmul->a);
+        add_read(c, s->matmul->b);
+        c->results[c->result_count++] = s->matmul->y;
+        tf32 = s->matmul->tf32;
+    }
+    c->tolerance = (double)layers * tolerance_of(hyp_cuda_dtype(p, c->results[0]), tf32);
+}
+
+/* Adds the ops of the product in the way that the probe wants. */
+static hyp_status add_ops(hyp_cuda_contest *c, hyp_cuda_prepared *out)
+{
+    const HypPlan__Step *s = c->about.session->model->plan->program->steps[c->about.step];
+    hyp_cuda_build b = hyp_cuda_subject_build(&c->about, &c->probe, out);
+    c->probe.count = 0;
+    c->probe.more = false;
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(&b, s->matmul);
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) {
+        HYP_TRY(hyp_cuda_choose_layouts(c->about.session, c->about.values, out, c->about.diag));
+        return hyp_cuda_add_call(&b, s->call);
+    }
+    return hyp_cuda_add_layer(&b, s->linear, c->about.layer);
+}
+
+static void add_candidate(hyp_cuda_contest *c, hyp_cuda_prepared *ops, const cublasLtMatmulAlgo_t *algorithm,
+                          uint64_t workspace)
+{
+    c->candidates[c->count++] = (hyp_cuda_candidate){.ops = ops,
+                                                     .slot = c->probe.slot,
+                                                     .algorithm = *algorithm,
+                                                     .workspace = workspace,
+                                                     .epilogue = c->probe.epilogue};
+}
+
+/* Every algorithm of every way that there is; the first is what an untuned plan does. */
+static hyp_status list_candidates(hyp_cuda_contest *c)
+{
+    hyp_cuda_probe *probe = &c->probe;
+    for (probe->way = 0; probe->way < HYP_CUDA_CONTEST_WAYS && (probe->way == 0 || probe->more); probe->way++) {
+        hyp_cuda_prepared *ops = c->ways[probe->way] = hyp_calloc(1, sizeof *ops);
+        if (!ops) return hyp_fail_memory(c->about.diag, sizeof *ops);
+        probe->wanted = c->count == 0 ? HYP_CUDA_CANDIDATES : HYP_CUDA_LATER_CANDIDATES;
+        HYP_TRY(add_ops(c, ops));
+        /* What an untuned plan takes need not be the first of many. */
+        if (c->count == 0 && probe->count > 0) add_candidate(c, ops, &probe->usual, 0);
+        for (int i = 0; i < probe->count; i++) {
+            const cublasLtMatmulHeuristicResult_t *r = &probe->results[i];
+            if (r->state != CUBLAS_STATUS_SUCCESS || r->workspaceSize > c->about.session->workspace_bytes) continue;
+            if (ops == c->candidates[0].ops && memcmp(&r->algo, &c->candidates[0].algorithm, sizeof r->algo) == 0)
+                c->candidates[0].workspace = r->workspaceSize;
+            else
+                add_candidate(c, ops, &r->algo, r->workspaceSize);
+        }
+    }
+    return HYP_OK;
+}
+
+/* Adds a choice for a step's layers to the candidates, if it is possible and not among them. */
+static hyp_status add_choice(hyp_cuda_contest *c, const uint8_t *choice)
+{
+    const HypPlan__Linear *k = c->about.session->model->plan->program->steps[c->about.step]->linear;
+    for (size_t i = 1; i < c->count; i++)
+        if (memcmp(c->choice[i], choice, c->layers) == 0) return HYP_OK;
+    hyp_cuda_prepared *ops = hyp_calloc(1, sizeof *ops);
+    if (!ops) return hyp_fail_memory(c->about.diag, sizeof *ops);
+    hyp_cuda_build b = hyp_cuda_subject_build(&c->about, NULL, ops);
+    bool done = false;
+    hyp_status status = c->count > 0 ? hyp_cuda_add_chosen(&b, k, choice, &done) : HYP_OK;
+    if (c->count == 0) { /* the first candidate: what an untuned plan does */
+        done = true;
+        c->about.session->untuned = true;
+        status = hyp_cuda_add_by_rule(&b, k, c->choice[0]);
+        c->about.session->untuned = false;
+    }
+    if (status != HYP_OK || !done) {
+        hyp_cuda_release(c->about.session, ops);
+        return status;
+    }
+    if (c->count > 0) memcpy(c->choice[c->count], choice, c->layers);
+    c->ways[c->count] = ops;
+    c->candidates[c->count++] = (hyp_cuda_candidate){.ops = ops};
+    return HYP_OK;
+}
+
+/* The first two are chosen by the rule, without and with tuned products. */
+static hyp_status list_choices(hyp_cuda_contest *c)
+{
+    uint8_t ours[HYP_CUDA_LINEAR_LAYERS], none[HYP_CUDA_LINEAR_LAYERS] = {0}, last[HYP_CUDA_LINEAR_LAYERS] = {0};
+    uint8_t but_last[HYP_CUDA_LINEAR_LAYERS];
+    c->layers = c->about.session->model->plan->program->steps[c->about.step]->linear->n_layers;
+    memset(ours, 1, sizeof ours);
+    memset(but_last, 1, sizeof but_last);
+    last[c->layers - 1] = 1;
+    but_last[c->layers - 1] = 0;
+    const uint8_t *const choices[] = {c->choice[0], c->choice[0], ours, none, last, but_last};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) HYP_TRY(add_choice(c, choices[i]));
+    return HYP_OK;
+}
+
+static hyp_status add_untuned(hyp_cuda_build *b, const HypPlan__Pointwise *k)
+{
+    b->session->untuned = true;
+    hyp_status status = hyp_cuda_add_pointwise(b, k);
+    b->session->untuned = false;
+    return status;
+}
+
+/* Compiles and loads a kernel whose threads do so many pieces. What keeps it from being used is in c->why; the message
+ * of an error is that of the contest's. */
+static hyp_status make_kernel(hyp_cuda_contest *c, const hyp_cuda_pw_program *program, uint32_t pieces, bool *out_made)
+{
+    const hyp_cuda_device *d = c->about.session->model->device;
+    hyp_strbuf source = {0};
+    hyp_cuda_pw_source(program, pieces, &source);
+    uint8_t **bytes = &c->kernels[c->count].bytes;
+    size_t *size = &c->kernels[c->count].size;
+    hyp_status status = source.failed ? hyp_fail_memory(&c->why, source.len)
+                                      : hyp_nvrtc_compile(c->about.nvrtc, source.data, d->sm, bytes, size, &c->why);
+    hyp_strbuf_dispose(&source);
+    if (status == HYP_OK && *size > HYP_PLAN_MAX_ALGORITHM)
+        status = hyp_fail(&c->why, HYP_ERR_UNSUPPORTED, "a generated kernel has %zu bytes; at most %d are kept", *size,
+                          HYP_PLAN_MAX_ALGORITHM);
+    if (status == HYP_OK) status = hyp_cuda_image_load(&d->lib, *bytes, *size, &c->kernels[c->count].loaded, &c->why);
+    *out_made = status == HYP_OK;
+    if (*out_made) return HYP_OK;
+    if (status != HYP_ERR_UNSUPPORTED && status != HYP_ERR_DEVICE)
+        return hyp_fail(c->about.diag, status, "%s", c->why.message);
+    hyp_free(*bytes);
+    *bytes = NULL;
+    return HYP_OK;
+}
+
+/* The first is what an untuned plan does. */
+static hyp_status list_kernels(hyp_cuda_contest *c)
+{
+    const hyp_cuda_session *s = c->about.session;
+    const HypPlan__Program *p = s->model->plan->program;
+    const HypPlan__Pointwise *k = p->steps[c->about.step]->pointwise;
+    hyp_cuda_pw_step step;
+    hyp_cuda_pw_program program;
+    uint32_t pieces[HYP_CUDA_KERNEL_CHOICES];
+    hyp_cuda_pw_step_init(&step, p, c->about.values, k);
+    hyp_cuda_pw_encode(&step, &program);
+    size_t counts = hyp_cuda_pw_piece_counts(&program, s->model->device->multiprocessors, pieces);
+    for (size_t i = 0; i <= counts; i++) {
+        bool made = true;
+        if (i > 0) HYP_TRY(make_kernel(c, &program, pieces[i - 1], &made));
+        if (!made) continue;
+        hyp_cuda_prepared *ops = c->ways[c->count] = hyp_calloc(1, sizeof *ops);
+        if (!ops) return hyp_fail_memory(c->about.diag, sizeof *ops);
+        hyp_cuda_build b = hyp_cuda_subject_build(&c->about, NULL, ops);
+        hyp_cuda_candidate *candidate = &c->candidates[c->count];
+        *candidate = (hyp_cuda_candidate){.ops = ops, .epilogue = i > 0 ? pieces[i - 1] : 0};
+        if (i == 0)
+            HYP_TRY(add_untuned(&b, k));
+        else
+            HYP_TRY(hyp_cuda_add_generated(&b, k, hyp_cuda_pw_blocks(&program, candidate->epilogue),
+                                           c->kernels[c->count].loaded.function));
+        c->count++;
+    }
+    return HYP_OK;
+}
+
+void hyp_cuda_contest_dispose(hyp_cuda_contest *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        hyp_cuda_candidate_dispose(&c->candidates[i], &c->about.session->model->device->lib);
+    for (size_t i = 0; i < HYP_CUDA_CHOICES; i++)
+        if (c->ways[i]) hyp_cuda_release(c->about.session, c->ways[i]);
+    for (size_t i = 0; i < sizeof c->kernels / sizeof *c->kernels; i++) {
+        if (c->kernels[i].loaded.module)
+            c->about.session->model->device->lib.cuModuleUnload(c->kernels[i].loaded.module);
+        hyp_free(c->kernels[i].bytes);
+    }
+    hyp_free(c);
+}
+
+/* ---- the race ------------------------------------------------------------------------------------------------ */
+
+static int by_seconds(const void *left, const void *right)
+{
+    const hyp_cuda_candidate *a = *(hyp_cuda_candidate *const *)left, *b = *(hyp_cuda_candidate *const *)right;
+    if (a->seconds != b->seconds) return a->seconds < b->seconds ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+hyp_status hyp_cuda_race(hyp_cuda_trial *trial, hyp_cuda_candidate **list, size_t count, int rounds, double deadline,
+                         hyp_diag *diag)
+{
+    double samples[HYP_CUDA_CONTESTANTS][HYP_CUDA_ROUNDS];
+    int done = 0;
+    for (; done < rounds && (done < 3 || hyp_clock_seconds() < deadline); done++)
+        for (size_t i = 0; i < count; i++) HYP_TRY(hyp_cuda_trial_time(trial, list[i], &samples[i][done], diag));
+    for (size_t i = 0; i < count; i++) {
+        qsort(samples[i], (size_t)done, sizeof *samples[i], by_value);
+        list[i]->seconds = samples[i][done / 2];
+    }
+    qsort(list, count, sizeof *list, by_seconds);
+    return HYP_OK;
+}
+
+/* Keeps the fastest `most` of a sorted list, and the first candidate in any case. */
+static size_t narrow(hyp_cuda_candidate **list, size_t count, size_t most, hyp_cuda_candidate *first)
+{
+    if (count <= most) return count;
+    bool there = false;
+    for (size_t i = 0; i < most; i++) there = there || list[i] == first;
+    if (!there) list[most - 1] = first;
+    return most;
+}
+
+/* The same with those alone whose results are right. */
+static hyp_status narrow_to_right(hyp_cuda_contest *c, hyp_cuda_trial *trial, hyp_cuda_candidate **list, size_t count,
+                                  size_t most, size_t *out_count)
+{
+    size_t kept = 0;
+    bool there = false;
+    for (size_t i = 0; i < count && kept < most; i++) {
+        bool first = list[i] == &c->candidates[0], right = first;
+        if (!first && kept + 1 == most && !there) continue; /* the last place is for the first */
+        if (!first) HYP_TRY(hyp_cuda_trial_agrees(trial, list[i], c->tolerance, &right, c->about.diag));
+        if (right) list[kept++] = list[i];
+        there = there || first;
+    }
+    *out_count = kept;
+    return HYP_OK;
+}
+
+/* The fastest candidate of those that give the right result; the first where none is so much faster that it counts. */
+static hyp_status find_winner(hyp_cuda_contest *c, hyp_cuda_trial *trial, double deadline, hyp_cuda_candidate **out)
+{
+    enum { SECOND = 12, FINAL = 4 }; /* candidates in the second and the last race */
+    hyp_cuda_candidate *list[HYP_CUDA_CONTESTANTS], *first = &c->candidates[0];
+    size_t count = 0;
+    HYP_TRY(hyp_cuda_trial_start(trial, first, c->about.diag));
+    for (size_t i = 0; i < c->count && (count < 2 || hyp_clock_seconds() < deadline); i++) {
+        bool runs;
+        HYP_TRY(hyp_cuda_trial_ready(trial, &c->candidates[i], &runs, c->about.diag));
+        if (runs) list[count++] = &c->candidates[i];
+    }
+    HYP_TRY(hyp_cuda_race(trial, list, count, 1, deadline, c->about.diag));
+    count = narrow(list, count, SECOND, first);
+    HYP_TRY(hyp_cuda_race(trial, list, count, 3, deadline, c->about.diag));
+    HYP_TRY(narrow_to_right(c, trial, list, count, FINAL, &count));
+    HYP_TRY(hyp_cuda_race(trial, list, count, HYP_CUDA_ROUNDS, deadline, c->about.diag));
+    *out = count > 0 && list[0]->seconds < worth * first->seconds ? list[0] : first;
+    return HYP_OK;
+}
+
+/* The fastest choice of those that give the right result; that of the rule where none is so much faster that it
+ * counts. */
+static hyp_status find_choice(hyp_cuda_contest *c, hyp_cuda_trial *trial, double deadline, hyp_cuda_candidate **out)
+{
+    hyp_cuda_candidate *list[HYP_CUDA_CHOICES], *first = &c->candidates[0], *rule = first;
+    size_t count = 0;
+    HYP_TRY(hyp_cuda_trial_start(trial, first, c->about.diag));
+    for (size_t i = 0; i < c->count; i++) {
+        bool runs, right = i == 0;
+        HYP_TRY(hyp_cuda_trial_ready(trial, &c->candidates[i], &runs, c->about.diag));
+        if (runs && i > 0)
+            HYP_TRY(hyp_cuda_trial_agrees(trial, &c->candidates[i], c->tolerance, &right, c->about.diag));
+        if (!runs || !right) continue;
+        list[count++] = &c->candidates[i];
+        if (i == 1) rule = &c->candidates[1];
+    }
+    HYP_TRY(hyp_cuda_race(trial, list, count, HYP_CUDA_ROUNDS, deadline, c->about.diag));
+    *out = count > 0 && list[0]->seconds < worth * rule->seconds ? list[0] : rule;
+    return HYP_OK;
+}
+
+/* ---- entry --------------------------------------------------------------------------------------------------- */
+
+hyp_status hyp_cuda_contest_run(hyp_cuda_contest *c, double deadline, size_t *out_winner)
+{
+    static hyp_status (*const list[])(hyp_cuda_contest *) = {
+        [HYP_CUDA_PRODUCT] = list_candidates, [HYP_CUDA_LAYERS] = list_choices, [HYP_CUDA_POINTWISE] = list_kernels};
+    const hyp_cuda_subject *s = &c->about;
+    hyp_cuda_trial trial = {0};
+    hyp_cuda_candidate *winner = &c->candidates[0];
+    list_tensors(c);
+    HYP_TRY(list[s->kind](c));
+    if (c->count < (s->kind == HYP_CUDA_POINTWISE ? 2 : 1)) return HYP_OK;
+    hyp_status status = hyp_cuda_trial_open(&trial, s->session, s->values, c->reads, c->read_count, c->results,
+                                            c->result_count, s->diag);
+    if (status == HYP_OK)
+        status = (s->kind == HYP_CUDA_LAYERS ? find_choice : find_winner)(c, &trial, deadline, &winner);
+    hyp_cuda_trial_close(&trial);
+    *out_winner = (size_t)(winner - c->candidates);
+    c->decided = status == HYP_OK;
+    return status;
+}

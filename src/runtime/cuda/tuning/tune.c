@@ -1,0 +1,375 @@
+/* tune.c - tuning a plan under one set of shapes: its products, then steps of layers, pointwise steps, whole runs. */
+#include "runtime/cuda/tuning/tune.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/cuda/ops/pointwise_source.h"
+#include "runtime/cuda/session/backend.h"
+
+/* Something to tune. */
+typedef struct job {
+    const char *key; /* in the tuner's arena */
+    hyp_cuda_subject about;
+    size_t uses; /* how many the plan has with this key; products of steps that are tuned as a whole do not count */
+} job;
+
+typedef struct tuner {
+    hyp_cuda_session *session;
+    const int64_t *values;
+    const hyp_tune_options *options;
+    HYP_VEC(job) jobs;
+    hyp_arena arena;
+    hyp_nvrtc nvrtc;   /* opened for the first kernel that is to be generated */
+    bool no_compiler;  /* which failed */
+    bool whole;        /* the step that is looked at has a job of its own */
+    hyp_tuning firsts; /* what an untuned plan does, of those that were replaced */
+    double end;        /* by the clock */
+    hyp_tune_report report;
+    hyp_diag *diag;
+} tuner;
+
+/* ---- what there is to tune ---------------------------------------------------------------------------------- */
+
+static hyp_cuda_subject subject(const tuner *t, uint32_t step)
+{
+    return (hyp_cuda_subject){.session = t->session, .values = t->values, .step = step, .diag = t->diag};
+}
+
+static hyp_status add_job(tuner *t, const hyp_cuda_subject *about, size_t uses, const char *key)
+{
+    for (size_t i = 0; i < t->jobs.len; i++)
+        if (strcmp(t->jobs.data[i].key, key) == 0) {
+            t->jobs.data[i].uses += uses;
+            return HYP_OK;
+        }
+    const char *kept = hyp_arena_strdup(&t->arena, key);
+    if (!kept) return hyp_fail_memory(t->diag, strlen(key));
+    HYP_TRY(hyp_vec_grow(&t->jobs, t->diag));
+    t->jobs.data[t->jobs.len - 1] = (job){.key = kept, .about = *about, .uses = uses};
+    return HYP_OK;
+}
+
+static hyp_status note_product(hyp_cuda_probe *probe, uint32_t step)
+{
+    tuner *t = probe->user;
+    hyp_cuda_subject about = subject(t, step);
+    about.layer = probe->layer;
+    return add_job(t, &about, t->whole ? 0 : 1, probe->key);
+}
+
+/* Whether our own kernel can do some layer of a step, so that there is something to choose. */
+static hyp_status can_choose(const hyp_cuda_build *b, const HypPlan__Linear *k, bool *out)
+{
+    char key[HYP_CUDA_LINEAR_KEY];
+    hyp_cuda_build plain = *b;
+    plain.probe = NULL;
+    *out = false;
+    if (!hyp_cuda_linear_key(b, k, key)) return HYP_OK;
+    for (size_t l = 0; l < k->n_layers && !*out; l++) HYP_TRY(hyp_cuda_add_few_rows(&plain, k, l, true, out));
+    return HYP_OK;
+}
+
+/* The products of a step, whether they are done so or not. */
+static hyp_status find_products(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
+{
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) {
+        HYP_TRY(hyp_cuda_choose_layouts(t->session, t->values, b->prepared, t->diag));
+        return hyp_cuda_add_call(b, s->call);
+    }
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(b, s->matmul);
+    if (s->kernel_case != HYP_PLAN__STEP__KERNEL_LINEAR) return HYP_OK;
+    HYP_TRY(can_choose(b, s->linear, &t->whole));
+    for (size_t l = 0; l < s->linear->n_layers; l++) HYP_TRY(hyp_cuda_add_layer(b, s->linear, l));
+    return HYP_OK;
+}
+
+static hyp_status find_whole(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
+{
+    char key[HYP_CUDA_LINEAR_KEY];
+    bool can = false;
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) HYP_TRY(can_choose(b, s->linear, &can));
+    if (!can || !hyp_cuda_linear_key(b, s->linear, key)) return HYP_OK;
+    hyp_cuda_subject about = subject(t, b->step);
+    about.kind = HYP_CUDA_LAYERS;
+    return add_job(t, &about, 1, key);
+}
+
+static hyp_status find_pointwise(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
+{
+    hyp_cuda_pw_step step;
+    hyp_cuda_pw_program program;
+    if (s->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE) return HYP_OK;
+    hyp_cuda_pw_step_init(&step, b->program, b->values, s->pointwise);
+    if (hyp_cuda_box_count(&step.box) == 0) return HYP_OK;
+    hyp_cuda_pw_encode(&step, &program);
+    hyp_cuda_subject about = subject(t, b->step);
+    about.kind = HYP_CUDA_POINTWISE;
+    about.nvrtc = &t->nvrtc;
+    hyp_strbuf key = {0};
+    hyp_cuda_pw_key(&program, &key);
+    hyp_status status = key.failed ? hyp_fail_memory(t->diag, key.len) : add_job(t, &about, 1, key.data);
+    hyp_strbuf_dispose(&key);
+    return status;
+}
+
+/* Calls `find` for every step, with ops to add to. */
+static hyp_status for_steps(tuner *t, hyp_cuda_probe *probe,
+                            hyp_status (*find)(tuner *, hyp_cuda_build *, const HypPlan__Step *))
+{
+    const HypPlan__Program *p = t->session->model->plan->program;
+    hyp_status status = HYP_OK;
+    for (uint32_t i = 0; i < p->n_steps && status == HYP_OK; i++) {
+        hyp_cuda_prepared *ops = hyp_calloc(1, sizeof *ops);
+        if (!ops) return hyp_fail_memory(t->diag, sizeof *ops);
+        hyp_cuda_subject about = subject(t, i);
+        hyp_cuda_build b = hyp_cuda_subject_build(&about, probe, ops);
+        t->whole = false;
+        status = find(t, &b, p->steps[i]);
+        hyp_cuda_release(t->session, ops);
+    }
+    return status;
+}
+
+/* Products come first: whole steps are made of them. */
+static hyp_status find_jobs(tuner *t)
+{
+    hyp_cuda_probe *probe = hyp_calloc(1, sizeof *probe);
+    if (!probe) return hyp_fail_memory(t->diag, sizeof *probe);
+    probe->found = note_product;
+    probe->user = t;
+    hyp_status status = for_steps(t, probe, find_products);
+    if (status == HYP_OK) status = for_steps(t, NULL, find_whole);
+    if (status == HYP_OK) status = for_steps(t, NULL, find_pointwise);
+    hyp_free(probe);
+    return status;
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------- */
+
+/* "id 66 tile 20 stages 36 ...", as far as the library tells. */
+static void describe_algorithm(const hyp_cuda_library *lib, const cublasLtMatmulAlgo_t *algorithm, char out[256])
+{
+    static const struct {
+        const char *name;
+        cublasLtMatmulAlgoConfigAttributes_t attribute;
+        size_t size;
+    } rows[] = {{"id", CUBLASLT_ALGO_CONFIG_ID, 4},
+                {"tile", CUBLASLT_ALGO_CONFIG_TILE_ID, 4},
+                {"stages", CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
+                {"split-k", CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
+                {"reduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4},
+                {"swizzle", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4},
+                {"custom", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4},
+                {"inner", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
+                {"cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2}};
+    int n = 0;
+    *out = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint32_t wide = 0;
+        uint16_t narrow_value = 0;
+        void *at = rows[i].size == sizeof wide ? (void *)&wide : (void *)&narrow_value;
+        size_t written;
+        if (lib->cublasLtMatmulAlgoConfigGetAttribute(algorithm, rows[i].attribute, at, rows[i].size, &written) !=
+            CUBLAS_STATUS_SUCCESS)
+            continue;
+        n += snprintf(out + n, 256 - (size_t)n, "%s%s %u", n ? " " : "", rows[i].name,
+                      rows[i].size == sizeof wide ? wide : narrow_value);
+    }
+}
+
+static hyp_status store_algorithm(const hyp_cuda_contest *c, size_t taken, HypPlan__TunedProduct *out, hyp_tuning *list)
+{
+    char attributes[256];
+    const hyp_cuda_candidate *from = &c->candidates[taken];
+    describe_algorithm(&c->about.session->model->device->lib, &from->algorithm, attributes);
+    out->algorithm = (ProtobufCBinaryData){sizeof from->algorithm, (uint8_t *)(uintptr_t)&from->algorithm};
+    out->epilogue = from->epilogue;
+    out->attributes = attributes;
+    out->workspace = from->workspace;
+    return hyp_tuning_set(list, out, c->about.diag);
+}
+
+static hyp_status store_choice(const hyp_cuda_contest *c, size_t taken, HypPlan__TunedProduct *out, hyp_tuning *list)
+{
+    char attributes[128];
+    int n = snprintf(attributes, sizeof attributes, "layers by our own kernel:");
+    for (size_t i = 0; i < c->layers; i++)
+        n += snprintf(attributes + n, sizeof attributes - (size_t)n, " %s", c->choice[taken][i] ? "yes" : "no");
+    out->algorithm = (ProtobufCBinaryData){c->layers, (uint8_t *)(uintptr_t)c->choice[taken]};
+    out->attributes = attributes;
+    return hyp_tuning_set(list, out, c->about.diag);
+}
+
+static hyp_status store_kernel(const hyp_cuda_contest *c, size_t taken, HypPlan__TunedProduct *out, hyp_tuning *list)
+{
+    uint8_t none[HYP_CUDA_NO_KERNEL] = {0};
+    char attributes[64] = "no kernel of its own";
+    out->algorithm = (ProtobufCBinaryData){sizeof none, none};
+    if (taken > 0) {
+        out->algorithm = (ProtobufCBinaryData){c->kernels[taken].size, c->kernels[taken].bytes};
+        out->epilogue = c->candidates[taken].epilogue;
+        snprintf(attributes, sizeof attributes, "a kernel of its own, %u pieces a thread", out->epilogue);
+    }
+    out->attributes = attributes;
+    return hyp_tuning_set(list, out, c->about.diag);
+}
+
+/* Notes in a list that a candidate was taken. */
+static hyp_status store(const hyp_cuda_contest *c, const char *key, size_t taken, hyp_tuning *list)
+{
+    static hyp_status (*const as[])(const hyp_cuda_contest *, size_t, HypPlan__TunedProduct *, hyp_tuning *) = {
+        [HYP_CUDA_PRODUCT] = store_algorithm, [HYP_CUDA_LAYERS] = store_choice, [HYP_CUDA_POINTWISE] = store_kernel};
+    HypPlan__TunedProduct product;
+    hyp_plan__tuned_product__init(&product);
+    product.key = (char *)(uintptr_t)key;
+    product.seconds = c->candidates[taken].seconds;
+    product.first_seconds = c->candidates[0].seconds;
+    return as[c->about.kind](c, taken, &product, list);
+}
+
+/* Keeps the first reason why a step got no kernel. */
+static void note_missing(tuner *t, const hyp_diag *why)
+{
+    if (!*t->report.no_kernels) snprintf(t->report.no_kernels, sizeof t->report.no_kernels, "%.255s", why->message);
+}
+
+/* Whether the job can be measured here: pointwise steps need a compiler. */
+static bool can_tune(tuner *t, const job *j)
+{
+    enum { NEEDED_SM = 80 };
+    hyp_diag why = {0};
+    const hyp_cuda_device *d = t->session->model->device;
+    if (j->about.kind != HYP_CUDA_POINTWISE || t->nvrtc.handle) return true;
+    if (t->no_compiler) return false;
+    void *near;
+    memcpy(&near, &d->lib.cublasLtCreate, sizeof near);
+    hyp_status status = d->sm >= NEEDED_SM ? hyp_nvrtc_open(&t->nvrtc, near, &why)
+                                           : hyp_fail(&why, HYP_ERR_UNSUPPORTED,
+                                                      "kernels are generated for compute capability 8.0 or newer");
+    t->no_compiler = status != HYP_OK;
+    if (t->no_compiler) note_missing(t, &why);
+    return !t->no_compiler;
+}
+
+static hyp_status tune_job(tuner *t, const job *j, double deadline)
+{
+    hyp_cuda_contest *c = hyp_calloc(1, sizeof *c);
+    if (!c) return hyp_fail_memory(t->diag, sizeof *c);
+    size_t winner = 0;
+    c->about = j->about;
+    hyp_status status = hyp_cuda_contest_run(c, deadline, &winner);
+    if (status == HYP_OK && c->decided) {
+        bool replaced = winner > (j->about.kind == HYP_CUDA_LAYERS ? 1 : 0);
+        status = store(c, j->key, winner, &t->session->tuning);
+        if (status == HYP_OK && replaced) status = store(c, j->key, 0, &t->firsts);
+        t->report.timed++;
+        t->report.replaced += replaced;
+    }
+    if (c->why.status != HYP_OK) note_missing(t, &c->why);
+    if (j->about.kind == HYP_CUDA_POINTWISE && !c->decided) t->report.products--;
+    hyp_cuda_contest_dispose(c);
+    if (status != HYP_OK) hyp_diag_prefix(t->diag, "%s", j->key);
+    return status;
+}
+
+/* ---- whole runs ---------------------------------------------------------------------------------------------- */
+
+static hyp_status race_runs(tuner *t, hyp_cuda_prepared *untuned, hyp_cuda_prepared *tuned)
+{
+    hyp_cuda_candidate before = {.ops = untuned}, after = {.ops = tuned}, *list[] = {&before, &after};
+    hyp_cuda_trial trial = {0};
+    bool runs = true;
+    hyp_status status = hyp_cuda_trial_open_run(&trial, t->session, tuned, t->diag);
+    if (status == HYP_OK) status = hyp_cuda_trial_start(&trial, &before, t->diag);
+    for (int i = 0; i < 2 && status == HYP_OK && runs; i++)
+        status = hyp_cuda_trial_ready(&trial, list[i], &runs, t->diag);
+    if (status == HYP_OK && runs) status = hyp_cuda_race(&trial, list, 2, HYP_CUDA_ROUNDS, t->end, t->diag);
+    t->report.untuned_run_seconds = before.seconds;
+    t->report.run_seconds = after.seconds;
+    for (int i = 0; i < 2; i++) hyp_cuda_candidate_dispose(i ? &after : &before, &t->session->model->device->lib);
+    hyp_cuda_trial_close(&trial);
+    return status;
+}
+
+/* Times the plan as it is now against the plan as it would be without tuning. Products are faster alone than in the
+ * company of others: where runs gain nothing, what was found is not used. */
+static hyp_status check_runs(tuner *t)
+{
+    void *untuned = NULL, *tuned = NULL;
+    if (t->report.replaced == 0) return HYP_OK;
+    t->session->untuned = true;
+    hyp_status status = hyp_cuda_prepare(t->session, t->values, &untuned, t->diag);
+    t->session->untuned = false;
+    if (status == HYP_OK) status = hyp_cuda_prepare(t->session, t->values, &tuned, t->diag);
+    if (status == HYP_OK) status = race_runs(t, untuned, tuned);
+    if (untuned) hyp_cuda_release(t->session, untuned);
+    if (tuned) hyp_cuda_release(t->session, tuned);
+    if (t->session->error) t->session->error[0] = 0; /* indexes were not those of a run */
+    bool timed = t->report.untuned_run_seconds > 0;
+    if (status != HYP_OK || !timed || t->report.run_seconds < t->report.untuned_run_seconds) return status;
+    t->report.replaced = 0;
+    for (size_t i = 0; i < t->firsts.products.len; i++)
+        HYP_TRY(hyp_tuning_set(&t->session->tuning, t->firsts.products.data[i], t->diag));
+    return HYP_OK;
+}
+
+/* ---- entry --------------------------------------------------------------------------------------------------- */
+
+/* Whether nothing needs to be measured. */
+static hyp_status recall(tuner *t, const job *j, bool *out_known)
+{
+    hyp_tuned found;
+    *out_known = hyp_tuning_find(&t->session->tuning, j->key) != NULL;
+    if (*out_known || !t->options->find || !t->options->find(j->key, &found, t->options->find_user)) return HYP_OK;
+    found.product = j->key;
+    *out_known = true;
+    return hyp_tuning_add(&t->session->tuning, &found, t->diag);
+}
+
+static hyp_status tune_all(tuner *t)
+{
+    const hyp_tune_options *o = t->options;
+    t->report.products = t->jobs.len;
+    for (size_t i = 0; i < t->jobs.len; i++) {
+        const job *j = &t->jobs.data[i];
+        double now = hyp_clock_seconds();
+        if (o->progress) o->progress(i, t->jobs.len, j->key, o->progress_user);
+        bool known;
+        HYP_TRY(recall(t, j, &known));
+        if (known)
+            t->report.known++;
+        else if (!can_tune(t, j))
+            t->report.products--;
+        else if (now < t->end)
+            HYP_TRY(tune_job(t, j, now + (t->end - now) / (double)(t->jobs.len - i)));
+    }
+    HYP_TRY(check_runs(t));
+    for (size_t i = 0; i < t->jobs.len; i++) {
+        const HypPlan__TunedProduct *done = hyp_tuning_find(&t->session->tuning, t->jobs.data[i].key);
+        if (!done) continue;
+        t->report.seconds += (double)t->jobs.data[i].uses * done->seconds;
+        t->report.first_seconds += (double)t->jobs.data[i].uses * done->first_seconds;
+    }
+    if (o->progress) o->progress(t->jobs.len, t->jobs.len, "", o->progress_user);
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_tune(void *session, const int64_t *values, const hyp_tune_options *options, hyp_tune_report *out,
+                         hyp_diag *diag)
+{
+    tuner t = {.session = session, .values = values, .options = options, .diag = diag};
+    t.end = hyp_clock_seconds() + options->seconds;
+    HYP_TRY(hyp_cuda_enter(t.session->model->device, diag));
+    hyp_status status = find_jobs(&t);
+    if (status == HYP_OK) status = tune_all(&t);
+    hyp_cuda_leave(t.session->model->device);
+    hyp_nvrtc_close(&t.nvrtc);
+    hyp_vec_free(&t.jobs);
+    hyp_arena_dispose(&t.arena);
+    hyp_tuning_dispose(&t.firsts);
+    if (status == HYP_OK) *out = t.report;
+    return status;
+}
+
+hyp_tuning *hyp_cuda_session_tuning(void *session) { return &((hyp_cuda_session *)session)->tuning; }
