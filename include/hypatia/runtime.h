@@ -264,6 +264,33 @@ typedef enum hyp_step_tuning {
     HYP_STEP_BORROWED = 2   /* what was measured for a larger size, at most twice as large, at least in part */
 } hyp_step_tuning;
 HYP_API hyp_step_tuning hyp_context_step_tuning(const hyp_context *context, size_t step);
+
+/* How a step is done under the shapes that were run or reserved last, and what else was possible: most steps have no choice
+ * or one, some several, as a layer each. Texts are borrowed from the context until it prepares other shapes, or is destroyed. */
+typedef enum hyp_choice_by {
+    HYP_CHOICE_NONE = 0,    /* nothing can do it */
+    HYP_CHOICE_ONLY = 1,    /* nothing else can */
+    HYP_CHOICE_PRIOR = 2,   /* predicted to take least */
+    HYP_CHOICE_TUNED = 3,   /* measured to take least */
+    HYP_CHOICE_BORROWED = 4 /* measured to take least for a larger size, at most twice as large */
+} hyp_choice_by;
+typedef struct hyp_choice_info {
+    const char *key; /* everything that it depends on, as hyp_tuned.product; "" where tuning does not know it */
+    size_t alternatives;
+    size_t taken; /* which of them */
+    hyp_choice_by by;
+    double seconds; /* that tuning measured for the one taken; 0 = it was not measured */
+} hyp_choice_info;
+typedef struct hyp_alternative_info {
+    const char *name;         /* "oneDNN", "own" */
+    const char *cannot;       /* why it cannot do this; NULL: it can */
+    double predicted_seconds; /* 0 = not predicted */
+} hyp_alternative_info;
+HYP_API size_t hyp_context_choice_count(const hyp_context *context, size_t step);
+/* All zeros, and names "", beyond the last. */
+HYP_API hyp_choice_info hyp_context_choice(const hyp_context *context, size_t step, size_t choice);
+HYP_API hyp_alternative_info hyp_context_alternative(const hyp_context *context, size_t step, size_t choice, size_t i);
+
 /* Adds what was found before on the same device (hyp_context_tuning_device); it is copied, and replaces what was known
  * of this product. An algorithm that the library refuses, or a kernel that the driver does, is not used. Forgets the
  * shapes that were prepared. */

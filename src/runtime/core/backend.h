@@ -8,7 +8,7 @@
 #define HYP_RUNTIME_CORE_BACKEND_H
 
 #include "hypatia/runtime.h"
-#include "runtime/core/tuning.h"
+#include "runtime/core/choice.h"
 
 typedef struct hyp_log {
     void (*write)(const char *line, void *user); /* may be NULL */
@@ -58,8 +58,12 @@ typedef struct hyp_backend {
     hyp_status (*run)(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag);
     hyp_status (*synchronize)(void *session, hyp_diag *diag);
 
-    /* These NULL where there is nothing to tune. What a step of prepared shapes is done by. */
+    /* How a step of prepared shapes is done, and what else was possible: all the choices that it has. Borrowed until
+     * release. NULL where there is nothing to choose. */
+    const hyp_choice *(*choices)(const void *prepared, size_t step, size_t *out_count);
+    /* What a step of prepared shapes is done by; NULL: as its choices say. */
     hyp_step_tuning (*step_tuning)(const void *prepared, size_t step);
+    /* These NULL where there is nothing to tune. */
     /* What the session knows of products; owned by the session. */
     hyp_tuning *(*tuning)(void *session);
     /* Measures the products of the plan under these dims that it knows nothing of, and notes what it found. No prepared

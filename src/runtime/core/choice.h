@@ -27,14 +27,6 @@ typedef struct hyp_alternative {
     uint32_t form;              /* the backend's own: what it builds the alternative by */
 } hyp_alternative;
 
-typedef enum hyp_choice_by {
-    HYP_CHOICE_NONE,    /* nothing was chosen, or there is no alternative that can */
-    HYP_CHOICE_ONLY,    /* nothing else can */
-    HYP_CHOICE_PRIOR,   /* predicted to take least */
-    HYP_CHOICE_TUNED,   /* measured to take least */
-    HYP_CHOICE_BORROWED /* measured for the next larger size */
-} hyp_choice_by;
-
 /* A value: copied freely, owns nothing. */
 typedef struct hyp_choice {
     char key[HYP_CHOICE_KEY]; /* empty: tuning does not know the step */

@@ -396,11 +396,53 @@ hyp_status hyp_context_adopt_tuning(hyp_context *c, bool *out_new, hyp_diag *dia
     return HYP_OK;
 }
 
+/* The choices of a step under the current shapes. */
+static const hyp_choice *choices_of(const hyp_context *c, size_t step, size_t *out_count)
+{
+    const hyp_backend *backend = c->engine->backend;
+    *out_count = 0;
+    if (!backend->choices || !c->current || step >= hyp_engine_step_count(c->engine)) return NULL;
+    return backend->choices(c->current->prepared, step, out_count);
+}
+
 hyp_step_tuning hyp_context_step_tuning(const hyp_context *c, size_t step)
 {
     const hyp_backend *backend = c->engine->backend;
-    if (!backend->step_tuning || !c->current || step >= hyp_engine_step_count(c->engine)) return HYP_STEP_NOT_TUNED;
-    return backend->step_tuning(c->current->prepared, step);
+    if (backend->step_tuning && c->current && step < hyp_engine_step_count(c->engine))
+        return backend->step_tuning(c->current->prepared, step);
+    size_t count;
+    const hyp_choice *choices = choices_of(c, step, &count);
+    hyp_step_tuning tuning = HYP_STEP_NOT_TUNED;
+    for (size_t i = 0; i < count; i++) {
+        if (choices[i].by == HYP_CHOICE_PRIOR) return HYP_STEP_NOT_TUNED;
+        if (choices[i].by == HYP_CHOICE_BORROWED) tuning = HYP_STEP_BORROWED;
+        if (choices[i].by == HYP_CHOICE_TUNED && tuning == HYP_STEP_NOT_TUNED) tuning = HYP_STEP_TUNED;
+    }
+    return tuning;
+}
+
+size_t hyp_context_choice_count(const hyp_context *c, size_t step)
+{
+    size_t count;
+    choices_of(c, step, &count);
+    return count;
+}
+
+hyp_choice_info hyp_context_choice(const hyp_context *c, size_t step, size_t choice)
+{
+    size_t count;
+    const hyp_choice *a = choices_of(c, step, &count);
+    if (choice >= count) return (hyp_choice_info){.key = ""};
+    a += choice;
+    return (hyp_choice_info){a->key, a->count, a->taken, a->by, a->measured};
+}
+
+hyp_alternative_info hyp_context_alternative(const hyp_context *c, size_t step, size_t choice, size_t i)
+{
+    size_t count;
+    const hyp_choice *a = choices_of(c, step, &count);
+    if (choice >= count || i >= a[choice].count) return (hyp_alternative_info){.name = ""};
+    return (hyp_alternative_info){a[choice].list[i].name, a[choice].list[i].cannot, a[choice].list[i].seconds};
 }
 
 hyp_status hyp_context_add_tuned(hyp_context *c, const hyp_tuned *tuned, hyp_diag *diag)
