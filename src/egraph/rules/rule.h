@@ -1,6 +1,6 @@
 /* rule.h - a compiled rule.
  *
- *   text --parse.c--> patterns (trees) --compile.c--> atoms and search plans
+ *   text --reader.h--> patterns (trees) --compile.c--> atoms and search plans
  *
  * A left side is a conjunctive query: each e-node of it that has a variable below is an atom
  * op(kids) = class over registers; each ground one is a class that is looked up before a search. A search

@@ -1,0 +1,50 @@
+/* reader.h - reading rules: text, as forms or as lines of columns, to rules as written, to patterns.
+ *
+ *   text --forms.c, lines.c--> hyp_written_rule --pattern.c--> hyp_rule, whose plans compile.c makes */
+#ifndef HYP_EGRAPH_RULES_READER_H
+#define HYP_EGRAPH_RULES_READER_H
+
+#include "egraph/rules/rule.h"
+
+typedef struct hyp_bound_name {
+    const char *name;
+    uint32_t reg;
+    hyp_pat seq; /* of a sequence variable: what it becomes where it is used; kind VAR otherwise */
+} hyp_bound_name;
+
+typedef struct hyp_rule_reader {
+    hyp_egraph *eg;
+    hyp_ruleset *rules;
+    const char *file;
+    hyp_desugar_fn desugar;
+    void *user;
+    hyp_arena scratch; /* the text as read */
+    hyp_diag *diag;
+    /* Of the rule being read. */
+    const char *name;
+    hyp_rule *rule;
+    HYP_VEC(hyp_bound_name) vars;
+} hyp_rule_reader;
+
+/* The parts of a rule as written. */
+typedef struct hyp_written_rule {
+    const hyp_sexpr *form; /* the whole, for its place */
+    const char *name, *numeric_class, *ruleset, *doc;
+    const hyp_sexpr *left;
+    const hyp_sexpr *const *right; /* one term, or several (union A B) */
+    uint32_t right_count;
+    const hyp_sexpr *condition; /* NULL = none */
+} hyp_written_rule;
+
+/* A complaint about the place `at`, with the file and the rule's name before it. */
+hyp_status hyp_rule_fail(hyp_rule_reader *p, const hyp_sexpr *at, const char *fmt, ...) HYP_PRINTF(3, 4);
+
+/* forms.c: (rule ...), (birule ...), (for-each ...). */
+HYP_NODISCARD hyp_status hyp_rules_read_forms(hyp_rule_reader *p, const char *text, size_t len);
+/* lines.c: lines of tab-separated columns, and whether a text is written so. */
+HYP_NODISCARD hyp_status hyp_rules_read_lines(hyp_rule_reader *p, const char *text, size_t len);
+bool hyp_rules_are_lines(const char *text, size_t len);
+/* pattern.c: appends a rule to the ruleset. */
+HYP_NODISCARD hyp_status hyp_rule_add(hyp_rule_reader *p, const hyp_written_rule *src);
+
+#endif

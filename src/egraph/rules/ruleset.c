@@ -1,0 +1,89 @@
+/* ruleset.c - rulesets: made of text, asked, destroyed. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "egraph/rules/reader.h"
+
+hyp_status hyp_rule_fail(hyp_rule_reader *p, const hyp_sexpr *at, const char *fmt, ...)
+{
+    char text[HYP_DIAG_SIZE];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (!p->name) return hyp_sexpr_fail(p->diag, p->file, at, HYP_ERR_MALFORMED, "%s", text);
+    return hyp_sexpr_fail(p->diag, p->file, at, HYP_ERR_MALFORMED, "rule %s: %s", p->name, text);
+}
+
+void hyp_ruleset_free(hyp_ruleset *rules)
+{
+    for (size_t i = 0; i < rules->rules.len; i++) hyp_vec_free(&rules->rules.data[i].declined);
+    hyp_vec_free(&rules->rules);
+    hyp_intern_dispose(&rules->names);
+    hyp_arena_dispose(&rules->arena);
+    hyp_free(rules);
+}
+
+hyp_status hyp_ruleset_extend_with(hyp_ruleset *rules, const char *file, const char *text, size_t len,
+                                   hyp_desugar_fn desugar_fn, void *user, hyp_diag *diag)
+{
+    hyp_rule_reader p = {
+        .eg = rules->eg, .rules = rules, .file = file, .desugar = desugar_fn, .user = user, .diag = diag};
+    hyp_status status =
+        hyp_rules_are_lines(text, len) ? hyp_rules_read_lines(&p, text, len) : hyp_rules_read_forms(&p, text, len);
+    hyp_vec_free(&p.vars);
+    hyp_arena_dispose(&p.scratch);
+    return status;
+}
+
+hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file, const char *text, size_t len,
+                                  hyp_desugar_fn desugar_fn, void *user, hyp_ruleset **out, hyp_diag *diag)
+{
+    hyp_ruleset *rules = hyp_calloc(1, sizeof *rules);
+    if (!rules) return hyp_fail_memory(diag, sizeof *rules);
+    rules->eg = eg;
+    rules->index = eg->ruleset_count;
+    hyp_status status = hyp_ruleset_extend_with(rules, file, text, len, desugar_fn, user, diag);
+    if (status != HYP_OK) {
+        hyp_ruleset_free(rules);
+        return status;
+    }
+    rules->next = eg->rulesets;
+    eg->rulesets = rules;
+    eg->ruleset_count++;
+    *out = rules;
+    return HYP_OK;
+}
+
+hyp_status hyp_ruleset_parse(hyp_egraph *eg, const char *file, const char *text, size_t len, hyp_ruleset **out,
+                             hyp_diag *diag)
+{
+    return hyp_ruleset_parse_with(eg, file, text, len, NULL, NULL, out, diag);
+}
+
+void hyp_ruleset_destroy(hyp_ruleset *rules)
+{
+    if (!rules) return;
+    if (rules->eg->explain) return; /* proofs still name its rules: it goes with the e-graph */
+    hyp_ruleset **link = &rules->eg->rulesets;
+    while (*link != rules) link = &(*link)->next;
+    *link = rules->next;
+    hyp_ruleset_free(rules);
+}
+
+size_t hyp_ruleset_count(const hyp_ruleset *rules) { return rules->rules.len; }
+hyp_rule_info hyp_ruleset_rule(const hyp_ruleset *rules, size_t i) { return rules->rules.data[i].info; }
+void hyp_ruleset_backoff(hyp_ruleset *rules, size_t i, size_t match_limit, size_t ban_length)
+{
+    if (i >= rules->rules.len) return;
+    rules->rules.data[i].own_match_limit = match_limit;
+    rules->rules.data[i].own_ban_length = ban_length;
+}
+
+void hyp_ruleset_guard(hyp_ruleset *rules, hyp_may_unite_fn fn, void *user)
+{
+    rules->may_unite = fn;
+    rules->may_unite_user = user;
+}
+
+void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled) { rules->rules.data[i].enabled = enabled; }
