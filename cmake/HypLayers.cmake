@@ -11,10 +11,9 @@ function(hyp_layer name)
     target_link_libraries(hyp_${name} PRIVATE hyp_warnings)
 endfunction()
 
-# hyp_test(name source... [LAYERS layer...] [LIBS lib...] [COST seconds]): a cmocka program that sees internal headers. Tests
-# of more than eight seconds say about how long they take: ctest begins with them, and scripts/test.sh --quick leaves them out.
-function(hyp_test name)
-    cmake_parse_arguments(arg "" "COST" "LAYERS;LIBS" ${ARGN})
+# hyp_test_program(name source... [LAYERS layer...] [LIBS lib...]): a cmocka program that sees internal headers.
+function(hyp_test_program name)
+    cmake_parse_arguments(arg "" "" "LAYERS;LIBS" ${ARGN})
     add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
     target_include_directories(${name} PRIVATE
         ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/generated)
@@ -23,6 +22,13 @@ function(hyp_test name)
         target_link_libraries(${name} PRIVATE hyp_${layer})
     endforeach()
     target_link_libraries(${name} PRIVATE ${arg_LIBS} hyp_warnings PkgConfig::CMOCKA m)
+endfunction()
+
+# hyp_test(...[COST seconds]): such a program, run as one test. Tests of more than eight seconds say about how long they take:
+# ctest begins with them, and scripts/test.sh --quick leaves them out.
+function(hyp_test name)
+    cmake_parse_arguments(arg "" "COST" "" ${ARGN})
+    hyp_test_program(${name} ${arg_UNPARSED_ARGUMENTS})
     add_test(NAME ${name} COMMAND ${name})
     if(arg_COST)
         set_tests_properties(${name} PROPERTIES COST ${arg_COST} LABELS long)

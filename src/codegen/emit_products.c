@@ -139,6 +139,10 @@ hyp_status hyp_emit_quantized(hyp_lowering *l, const hyp_node *node)
     const hyp_type *w = &hyp_lower_value(l, node->inputs[0])->type, *x = &hyp_lower_value(l, node->inputs[3])->type;
     HypPlan__Linear *linear;
     HypPlan__Act act;
+    hyp_dtype result = hyp_lower_value(l, node->outputs[0])->type.dtype;
+    if (result != HYP_BF16)
+        return hyp_lower_unsupported(l, node, "a layer in 8 bits with a result of %s has no kernel; bf16 has",
+                                     hyp_dtype_name(result));
     HYP_TRY(begin_layers(l, node, node->inputs[3], 1, &linear));
     HYP_TRY(find_act(l, node, node->attrs[2].sym, &act));
     HYP_TRY(add_layer(l, linear, w->dims[0], w->dims[1], node->inputs[0], false, node->inputs[1], act));

@@ -4,100 +4,27 @@
 #include "base/file.h"
 #include "ir_test.h"
 #include "kernels/kernels.h"
+#include "support/golden_ops.h"
 
-/* (tensor (f32 2 3) elements...) */
-static hyp_eval_tensor read_tensor(const hyp_sexpr *sx)
+static void evaluate(const golden_case *c, void *user)
 {
-    int64_t dims[HYP_MAX_RANK];
-    hyp_eval_tensor t;
-    assert_true(hyp_sexpr_is_form(sx, "tensor") && sx->count >= 2);
-    const hyp_sexpr *type = sx->items[1];
-    for (uint32_t i = 1; i < type->count; i++) dims[i - 1] = type->items[i]->integer;
     hyp_diag diag = {0};
-    assert_ok(hyp_eval_tensor_alloc(&t, hyp_dtype_parse(type->items[0]->text), (int32_t)type->count - 1, dims, &diag),
-              &diag);
-    assert_int_equal(sx->count - 2, t.count);
-    for (size_t i = 0; i < t.count; i++) {
-        const hyp_sexpr *element = sx->items[2 + i];
-        if (t.f)
-            t.f[i] = element->number;
-        else
-            t.i[i] = element->kind == HYP_SX_INT ? element->integer : (int64_t)strtoull(element->text, NULL, 10);
-    }
-    return t;
-}
-
-static void assert_close(const char *where, const hyp_eval_tensor *got, const hyp_eval_tensor *want, double tolerance)
-{
-    if (got->dtype != want->dtype || got->rank != want->rank ||
-        memcmp(got->dims, want->dims, (size_t)want->rank * sizeof *want->dims) != 0)
-        fail_msg("%s: another type than expected", where);
-    for (size_t i = 0; i < want->count; i++) {
-        if (want->i ? got->i[i] != want->i[i] : 0)
-            fail_msg("%s: element %zu is %lld, not %lld", where, i, (long long)got->i[i], (long long)want->i[i]);
-        if (want->i || (isnan(want->f[i]) && isnan(got->f[i])) || got->f[i] == want->f[i]) continue;
-        if (!(fabs(got->f[i] - want->f[i]) <= tolerance * (1 + fabs(want->f[i]))))
-            fail_msg("%s: element %zu is %.17g, not %.17g", where, i, got->f[i], want->f[i]);
-    }
-}
-
-/* Rounding to the element type, once per step of the worst chain of the cases. */
-static double native_tolerance(hyp_dtype t)
-{
-    return t == HYP_BF16 ? 8e-3 : t == HYP_F16 ? 2e-3 : t == HYP_F64 ? 1e-11 : 2e-6;
-}
-
-static void run_case(const char *op, const hyp_sexpr *sx)
-{
-    enum { MAX = 16 };
-    hyp_dims *dims = new_dims();
-    hyp_diag diag = {0};
-    hyp_strbuf text = {0};
-    char where[160];
-    assert_true(hyp_sexpr_is_form(sx, "case") && sx->count >= 5 && sx->count < MAX);
-    snprintf(where, sizeof where, "%s, case '%s'", op, sx->items[1]->text);
-    hyp_sexpr_print(&text, sx->items[2]);
-    hyp_graph g = parse(dims, text.data);
-    assert_ok(hyp_graph_verify(&g, &diag), &diag);
-    assert_string_equal(hyp_op_get(g.nodes.data[0].op)->name, op);
-    hyp_eval_tensor inputs[MAX], outputs[MAX];
-    uint32_t input_count = sx->count - 4;
-    const hyp_sexpr *expect = sx->items[sx->count - 1];
-    for (uint32_t i = 0; i < input_count; i++) inputs[i] = read_tensor(sx->items[3 + i]);
-    assert_int_equal(expect->count - 1, g.outputs.len);
+    hyp_eval_tensor outputs[GOLDEN_MAX];
     for (int mode = HYP_EVAL_NATIVE; mode <= HYP_EVAL_DOUBLE; mode++) {
-        assert_ok(hyp_graph_eval(&g, (hyp_eval_mode)mode, inputs, input_count, outputs, &diag), &diag);
-        for (uint32_t i = 0; i < g.outputs.len; i++) {
-            hyp_eval_tensor want = read_tensor(expect->items[1 + i]);
-            assert_close(where, &outputs[i], &want, mode == HYP_EVAL_DOUBLE ? 1e-12 : native_tolerance(want.dtype));
-            hyp_eval_tensor_dispose(&want);
+        assert_ok(hyp_graph_eval(&c->graph, (hyp_eval_mode)mode, c->inputs, c->input_count, outputs, &diag), &diag);
+        for (size_t i = 0; i < c->graph.outputs.len; i++) {
+            double tolerance = mode == HYP_EVAL_DOUBLE ? 1e-12 : golden_ops_tolerance(c->wanted[i].dtype);
+            golden_ops_compare(c, &outputs[i], &c->wanted[i], tolerance);
             hyp_eval_tensor_dispose(&outputs[i]);
         }
     }
-    for (uint32_t i = 0; i < input_count; i++) hyp_eval_tensor_dispose(&inputs[i]);
-    hyp_graph_dispose(&g);
-    hyp_strbuf_dispose(&text);
-    hyp_dims_destroy(dims);
+    (void)user;
 }
 
 static void every_operator_agrees_with_its_golden_file(void **state)
 {
     (void)state;
-    for (int op = 0; op < HYP_OP_COUNT; op++) {
-        char path[1024];
-        hyp_mapping map;
-        hyp_arena arena = {0};
-        hyp_diag diag = {0};
-        const hyp_sexpr *forms;
-        const char *name = hyp_op_get((hyp_op)op)->name;
-        snprintf(path, sizeof path, "%s/tests/golden/ops/%s.hyp", HYP_SOURCE_DIR, name);
-        assert_ok(hyp_map_file(path, &map, &diag), &diag);
-        assert_ok(hyp_sexpr_parse(&arena, path, (const char *)map.data, map.size, &forms, &diag), &diag);
-        assert_true(forms->count > 0);
-        for (uint32_t i = 0; i < forms->count; i++) run_case(name, forms->items[i]);
-        hyp_arena_dispose(&arena);
-        hyp_unmap(&map);
-    }
+    golden_ops_visit(evaluate, NULL);
 }
 
 static void the_table_is_sound(void **state)

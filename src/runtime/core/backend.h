@@ -30,6 +30,7 @@ double hyp_clock_seconds(void);
 typedef struct hyp_backend {
     const char *name; /* "cpu" */
     hyp_device_kind kind;
+    hyp_memory memory; /* whose tensors it takes as they are, beside the host's */
 
     /* Is the device here? Writes the reason to diag when not (HYP_ERR_DEVICE). *out_name: static or owned by the
      * device, for people. */
@@ -74,6 +75,8 @@ typedef struct hyp_backend {
 
 /* The backends built in, in the order in which AUTO tries them; NULL-terminated. */
 extern const hyp_backend *const hyp_backends[];
+/* What this build lacks for a device of that kind, and how to get it: "CUDA backend: ..."; NULL where it lacks nothing. */
+const char *hyp_backend_left_out(hyp_device_kind kind);
 extern const hyp_backend hyp_backend_cpu;       /* runtime/cpu: oneDNN + own vectorised kernels */
 extern const hyp_backend hyp_backend_reference; /* runtime/reference: plain C */
 #ifdef HYP_HAVE_CUDA

@@ -14,6 +14,15 @@ const hyp_backend *const hyp_backends[] = {
     NULL,
 };
 
+const char *hyp_backend_left_out(hyp_device_kind kind)
+{
+#ifndef HYP_HAVE_CUDA
+    if (kind == HYP_DEVICE_CUDA) return "CUDA backend: build it with a CUDA toolkit";
+#endif
+    (void)kind;
+    return NULL;
+}
+
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 

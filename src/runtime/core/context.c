@@ -267,20 +267,19 @@ static hyp_status run(hyp_context *c, const hyp_tensor *inputs, size_t input_cou
                       size_t output_count, double *step_seconds, hyp_diag *diag)
 {
     const hyp_engine *e = c->engine;
-    hyp_device_kind kind = e->backend->kind;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
     HYP_TRY(hyp_match_tensors(&e->outputs, outputs, output_count, c->output_order, diag));
     HYP_TRY(find_shape(c, inputs, diag));
     const shape *s = c->current;
     for (size_t i = 0; i < e->inputs.count; i++) {
         const hyp_tensor *t = &inputs[c->input_order[i]];
-        HYP_TRY(hyp_match_data(&e->inputs, &e->inputs.items[i], t, s->input_bytes[i], kind, diag));
+        HYP_TRY(hyp_match_data(&e->inputs, &e->inputs.items[i], t, s->input_bytes[i], e->backend, diag));
         c->inputs[i] = t->data;
         c->input_memory[i] = t->memory;
     }
     for (size_t i = 0; i < e->outputs.count; i++) {
         hyp_tensor *t = &outputs[c->output_order[i]];
-        HYP_TRY(hyp_match_data(&e->outputs, &e->outputs.items[i], t, s->output_bytes[i], kind, diag));
+        HYP_TRY(hyp_match_data(&e->outputs, &e->outputs.items[i], t, s->output_bytes[i], e->backend, diag));
         c->outputs[i] = t->data;
         c->output_memory[i] = t->memory;
     }

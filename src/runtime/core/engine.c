@@ -73,31 +73,30 @@ static hyp_status take_backend(hyp_engine *e, const hyp_backend *backend, const 
     return HYP_OK;
 }
 
-static hyp_status choose_backend(hyp_engine *e, const hyp_engine_options *options, hyp_diag *diag)
+static hyp_status choose_backend(hyp_engine *e, const hyp_backend *const *backends, const hyp_engine_options *options,
+                                 hyp_diag *diag)
 {
     hyp_log log = {options->log, options->log_user};
     hyp_status status = HYP_ERR_DEVICE;
     hyp_diag why = {0};
     if (options->device == HYP_DEVICE_AUTO) {
-        for (size_t i = 0; hyp_backends[i] && status != HYP_OK; i++) {
-            status = take_backend(e, hyp_backends[i], options, &log, &why);
+        for (size_t i = 0; backends[i] && status != HYP_OK; i++) {
+            status = take_backend(e, backends[i], options, &log, &why);
             if (status != HYP_OK)
-                hyp_log_printf(&log, "device: not %s, because %s", hyp_backends[i]->name, why.message);
+                hyp_log_printf(&log, "device: not %s, because %s", backends[i]->name, why.message);
         }
         if (status != HYP_OK) return hyp_fail(diag, status, "no device can run the plan: %s", why.message);
         hyp_log_printf(&log, "device: %s, the first that can run the plan", e->device_name);
         return HYP_OK;
     }
-    for (size_t i = 0; hyp_backends[i]; i++) {
-        if (hyp_backends[i]->kind != options->device) continue;
-        HYP_TRY(take_backend(e, hyp_backends[i], options, &log, diag));
+    for (size_t i = 0; backends[i]; i++) {
+        if (backends[i]->kind != options->device) continue;
+        HYP_TRY(take_backend(e, backends[i], options, &log, diag));
         hyp_log_printf(&log, "device: %s, as asked for", e->device_name);
         return HYP_OK;
     }
-    if (options->device == HYP_DEVICE_CUDA)
-        return hyp_fail(diag, HYP_ERR_DEVICE,
-                        "this build of Hypatia has no CUDA backend: build it with a CUDA toolkit, or "
-                        "choose the cpu");
+    const char *left_out = hyp_backend_left_out(options->device);
+    if (left_out) return hyp_fail(diag, HYP_ERR_DEVICE, "this build of Hypatia has no %s, or choose the cpu", left_out);
     return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no device kind", (int)options->device);
 }
 
@@ -122,8 +121,8 @@ static hyp_status read_options(const hyp_engine_options *given, hyp_engine_optio
 }
 
 /* Exactly one of path and data is given. */
-static hyp_status load(const char *path, const void *data, size_t size, const hyp_engine_options *given,
-                       hyp_engine **out, hyp_diag *diag)
+static hyp_status load(const hyp_backend *const *backends, const char *path, const void *data, size_t size,
+                       const hyp_engine_options *given, hyp_engine **out, hyp_diag *diag)
 {
     hyp_engine_options options;
     HYP_TRY(read_options(given, &options, diag));
@@ -135,7 +134,7 @@ static hyp_status load(const char *path, const void *data, size_t size, const hy
     const HypPlan__Program *p = e->plan.program;
     if (status == HYP_OK) status = describe_list(e, "input", p->inputs, p->n_inputs, &e->inputs, diag);
     if (status == HYP_OK) status = describe_list(e, "output", p->outputs, p->n_outputs, &e->outputs, diag);
-    if (status == HYP_OK) status = choose_backend(e, &options, diag);
+    if (status == HYP_OK) status = choose_backend(e, backends, &options, diag);
     if (status == HYP_OK)
         *out = e;
     else
@@ -147,7 +146,7 @@ hyp_status hyp_engine_load_file(const char *path, const hyp_engine_options *opti
 {
     if (!path || !out)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_load_file: %s is NULL", path ? "out" : "path");
-    return load(path, NULL, 0, options, out, diag);
+    return load(hyp_backends, path, NULL, 0, options, out, diag);
 }
 
 hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engine_options *options, hyp_engine **out,
@@ -155,7 +154,14 @@ hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engin
 {
     if (!data || !out)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_load_memory: %s is NULL", data ? "out" : "data");
-    return load(NULL, data, size, options, out, diag);
+    return load(hyp_backends, NULL, data, size, options, out, diag);
+}
+
+hyp_status hyp_engine_load_on(const hyp_backend *backend, const char *path, const hyp_engine_options *options,
+                              hyp_engine **out, hyp_diag *diag)
+{
+    const hyp_backend *const only[] = {backend, NULL};
+    return load(only, path, NULL, 0, options, out, diag);
 }
 
 void hyp_engine_destroy(hyp_engine *e)

@@ -32,6 +32,10 @@ struct hyp_engine {
     hyp_arena arena; /* owns the texts and lists above */
 };
 
+/* hyp_engine_load_file on one backend, which need not be among those built in: options->device is its kind, or AUTO. */
+HYP_NODISCARD hyp_status hyp_engine_load_on(const hyp_backend *backend, const char *path,
+                                            const hyp_engine_options *options, hyp_engine **out, hyp_diag *diag);
+
 /* ---- match.c: the caller's tensors against the plan's -------------------------------------------------- */
 
 /* order[i] = which of tensors[0..count) is item i of the list, by name, by position where the name is NULL. Each
@@ -43,8 +47,8 @@ HYP_NODISCARD hyp_status hyp_match_tensors(const hyp_io_list *list, const hyp_te
  * into the first declared dim (none left: 1). Checks the fixed ones. dims has HYP_MAX_RANK entries. */
 HYP_NODISCARD hyp_status hyp_match_dims(const hyp_io *io, const hyp_tensor *tensor, int64_t *dims, hyp_diag *diag);
 
-/* Checks type, memory and address of a tensor and that it has room for `bytes`. */
+/* Checks type and address of a tensor, that it has room for `bytes`, and that the backend takes its memory. */
 HYP_NODISCARD hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor,
-                                        size_t bytes, hyp_device_kind device, hyp_diag *diag);
+                                        size_t bytes, const hyp_backend *backend, hyp_diag *diag);
 
 #endif

@@ -115,7 +115,7 @@ hyp_status hyp_match_dims(const hyp_io *io, const hyp_tensor *tensor, int64_t *d
 }
 
 hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor, size_t bytes,
-                          hyp_device_kind device, hyp_diag *diag)
+                          const hyp_backend *backend, hyp_diag *diag)
 {
     const char *what = list->what, *name = io->info.name;
     if (tensor->dtype != io->info.dtype)
@@ -131,11 +131,10 @@ hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_t
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "%s '%s': its data must be aligned to its element size, %zu bytes", what, name,
                         io->element_bytes);
-    if (tensor->memory != HYP_MEMORY_HOST && (tensor->memory != HYP_MEMORY_CUDA || device != HYP_DEVICE_CUDA))
-        return hyp_fail(
-            diag, HYP_ERR_INVALID_ARGUMENT,
-            "%s '%s': its memory is on a GPU, but the plan was loaded for the CPU: copy it to the host or load "
-            "the plan for HYP_DEVICE_CUDA",
-            what, name);
+    if (tensor->memory != HYP_MEMORY_HOST && tensor->memory != backend->memory)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "%s '%s': its memory is a device's, and the plan was loaded for the %s, which does not reach it: "
+                        "copy it to the host, or load the plan for that device",
+                        what, name, backend->name);
     return HYP_OK;
 }

@@ -422,6 +422,7 @@ static hyp_step_tuning step_tuning(const void *prepared, size_t step)
 const hyp_backend hyp_backend_cuda = {
     .name = "cuda",
     .kind = HYP_DEVICE_CUDA,
+    .memory = HYP_MEMORY_CUDA,
     .open = hyp_cuda_device_open,
     .close = hyp_cuda_device_close,
     .load = load,

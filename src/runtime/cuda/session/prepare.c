@@ -4,8 +4,22 @@
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/session/backend.h"
 
+/* cuBLASLt multiplies in 8 bits where rows of x and of y are multiples of 16 bytes. */
+static hyp_status check_layer_f8(const HypPlan__Program *program, const HypPlan__Layer *layer, hyp_diag *diag)
+{
+    enum { UNIT = 16 };
+    const HypPlan__Dim *n = program->dims[layer->n], *k = program->dims[layer->k];
+    bool constant = n->kind == HYP_PLAN__DIM__KIND__CONST && k->kind == HYP_PLAN__DIM__KIND__CONST;
+    if (constant && n->value % UNIT == 0 && k->value % UNIT == 0) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                    "the CUDA backend has layers in 8 bits of sizes that are multiples of %d; run the plan on the cpu",
+                    UNIT);
+}
+
 hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step, hyp_diag *diag)
 {
+    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR && hyp_cuda_dtype(program, step->linear->x) == HYP_F8E4M3)
+        return check_layer_f8(program, step->linear->layers[0], diag);
     if (step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) return hyp_cuda_check_call(program, step->call, diag);
     if (step->kernel_case != HYP_PLAN__STEP__KERNEL_REDUCE) return HYP_OK;
     hyp_dtype t = hyp_cuda_dtype(program, step->reduce->x);
