@@ -2,22 +2,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "egraph_tool.h"
 #include "overwrite.h"
-#include "hypatia/egraph.h"
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* A number as JSON has it. */
-static void print_number(double value)
+void print_number(double value)
 {
     if (isfinite(value))
         printf("%.17g", value);
@@ -25,8 +15,12 @@ static void print_number(double value)
         printf("null");
 }
 
-static void print_text(const char *text)
+void print_text(const char *text)
 {
+    if (!text) {
+        printf("null");
+        return;
+    }
     putchar('"');
     for (; *text; text++) {
         if (*text == '"' || *text == '\\')
@@ -57,8 +51,7 @@ static int write_to(const cli_args *args, const char *path,
     return good ? CLI_OK : CLI_FAILED;
 }
 
-/* The index of `value` in a list of names; -1 after a message. */
-static int pick(const cli_args *args, const char *option, const char *value, const char *const *names, int count)
+int pick(const cli_args *args, const char *option, const char *value, const char *const *names, int count)
 {
     for (int i = 0; i < count; i++)
         if (strcmp(value, names[i]) == 0) return i;
@@ -67,109 +60,6 @@ static int pick(const cli_args *args, const char *option, const char *value, con
                     count > 2 ? ", " : "", count > 2 ? names[2] : "", near ? "; did you mean '" : "", near ? near : "",
                     near ? "'?" : "");
     return -1;
-}
-
-/* ---- extract ------------------------------------------------------------------------------------ */
-
-enum { EX_METHOD, EX_BUDGET, EX_JSON, EX_CHOICE, EX_HELP };
-
-static const cli_option extract_options[] = {
-    [EX_METHOD] = {"method", 0, "tree|dag|exact", "what to make small: the tree, or the DAG greedily or exactly (dag)"},
-    [EX_BUDGET] = {"budget", 0, "SECONDS", "time for --method exact (10)"},
-    [EX_JSON] = {"json", 0, NULL, "print JSON"},
-    [EX_CHOICE] = {"choice", 0, NULL, "also print the node chosen for each class"},
-    [EX_HELP] = {"help", 'h', NULL, "print this help"},
-    {0},
-};
-
-static void print_choice(const hyp_serialized *s, const hyp_extraction *ex, bool json)
-{
-    const char *between = json ? "" : "\n";
-    for (uint32_t c = 0; c < ex->class_bound; c++) {
-        if (ex->choice[c] == HYP_NONE) continue;
-        fputs(between, stdout);
-        if (json)
-            print_text(hyp_serialized_class_name(s, c));
-        else
-            printf("%s", hyp_serialized_class_name(s, c));
-        fputs(json ? ": " : " ", stdout);
-        if (json)
-            print_text(hyp_serialized_get(s, ex->choice[c]).id);
-        else
-            printf("%s", hyp_serialized_get(s, ex->choice[c]).id);
-        between = json ? ", " : "\n";
-    }
-}
-
-static void print_extraction(const hyp_serialized *s, const hyp_extraction *ex, const char *method, double micros,
-                             bool json, bool choice)
-{
-    if (json) {
-        printf("{\"method\": \"%s\", \"tree_cost\": ", method);
-        print_number(ex->tree_cost);
-        printf(", \"dag_cost\": ");
-        print_number(ex->dag_cost);
-        printf(", \"lower_bound\": ");
-        print_number(ex->lower_bound);
-        printf(", \"proven\": %s, \"micros\": %.1f", ex->proven ? "true" : "false", micros);
-        if (choice) {
-            printf(", \"choice\": {");
-            print_choice(s, ex, true);
-            printf("}");
-        }
-        printf("}\n");
-        return;
-    }
-    printf("tree cost    %.12g\ndag cost     %.12g\nlower bound  %.12g%s\nmicros       %.1f", ex->tree_cost,
-           ex->dag_cost, ex->lower_bound, ex->proven ? " (proven)" : "", micros);
-    if (choice) print_choice(s, ex, false);
-    printf("\n");
-}
-
-static int command_extract(int argc, char **argv)
-{
-    static const char *const methods[] = {"tree", "dag", "exact"}; /* in the order of hyp_extract_method */
-    cli_args args = cli_begin("hypatia-egraph extract", extract_options, argc, argv);
-    hyp_extract_options options = {.size = sizeof options, .method = HYP_EXTRACT_DAG};
-    const char *path = NULL, *value;
-    bool json = false, choice = false;
-    int option, method;
-    while ((option = cli_next(&args, &value)) != CLI_END) {
-        switch (option) {
-        case EX_METHOD:
-            if ((method = pick(&args, "method", value, methods, 3)) < 0) return CLI_USAGE;
-            options.method = (hyp_extract_method)method;
-            break;
-        case EX_BUDGET:
-            if (!cli_parse_double(value, 1e-9, &options.budget_seconds))
-                return cli_usage_error(&args, "--budget: '%s' is no positive number of seconds", value);
-            break;
-        case EX_JSON: json = true; break;
-        case EX_CHOICE: choice = true; break;
-        case EX_HELP:
-            printf("Usage: hypatia-egraph extract FILE.json [options]\n"
-                   "Chooses a node per class of an egraph-serialize file so that the roots cost little.\n");
-            cli_print_options(stdout, extract_options);
-            return CLI_OK;
-        case CLI_POSITIONAL:
-            if (path) return cli_usage_error(&args, "one file at a time: '%s' is too much", value);
-            path = value;
-            break;
-        default: return CLI_USAGE;
-        }
-    }
-    if (!path) return cli_usage_error(&args, "no file was given");
-    hyp_diag diag = {0};
-    hyp_serialized *s;
-    hyp_extraction ex;
-    if (hyp_serialized_read(path, &s, &diag) != HYP_OK) return cli_report(args.tool, &diag);
-    double start = now();
-    hyp_status status = hyp_serialized_extract(s, &options, &ex, &diag);
-    double micros = (now() - start) * 1e6;
-    if (status == HYP_OK) print_extraction(s, &ex, methods[options.method], micros, json, choice);
-    hyp_extraction_dispose(&ex);
-    hyp_serialized_destroy(s);
-    return status == HYP_OK ? CLI_OK : cli_report(args.tool, &diag);
 }
 
 /* ---- saturate ----------------------------------------------------------------------------------- */
@@ -356,10 +246,7 @@ static hyp_status print_best(const saturation *s, hyp_diag *diag)
             printf(", \"dag_cost\": ");
             print_number(ex.dag_cost);
             printf(", \"term\": ");
-            if (text)
-                print_text(text);
-            else
-                printf("null");
+            print_text(text);
             printf("}");
         } else {
             printf("%g %g %s\n", ex.tree_cost, ex.dag_cost, text ? text : "(too long to be written out)");
@@ -369,118 +256,6 @@ static hyp_status print_best(const saturation *s, hyp_diag *diag)
     }
     if (s->json) printf("]");
     return status;
-}
-
-/* The steps of a proof, and of the proofs of the parts of a multi-pattern. */
-static void print_steps_json(const hyp_proof *proof)
-{
-    printf("[");
-    for (size_t i = 0; i < proof->count; i++) {
-        const hyp_proof_step *step = &proof->steps[i];
-        printf("%s\n  {\"rule\": ", i ? "," : "");
-        if (step->rule)
-            print_text(step->rule);
-        else
-            printf("null");
-        printf(", \"stated\": %s, \"forward\": %s, \"term\": ", step->stated ? "true" : "false",
-               step->forward ? "true" : "false");
-        print_text(step->term);
-        for (size_t part = 0; part < step->part_count; part++) {
-            printf(part ? ", " : ", \"parts\": [");
-            print_steps_json(&step->parts[part]);
-        }
-        printf(step->part_count ? "]}" : "}");
-    }
-    printf("]");
-}
-
-static void print_steps(const hyp_proof *proof, int indent)
-{
-    for (size_t i = 0; i < proof->count; i++) {
-        const hyp_proof_step *step = &proof->steps[i];
-        if (step->rule) printf("%*s  = by %s%s\n", indent, "", step->forward ? "" : "reversed ", step->rule);
-        for (size_t part = 0; part < step->part_count; part++) {
-            printf("%*s    where\n", indent, "");
-            print_steps(&step->parts[part], indent + 6);
-        }
-        printf("%*s%s\n", indent, "", step->term);
-    }
-}
-
-static void print_use_json(hyp_lemma_use use)
-{
-    printf("[%u, %u, ", use.from, use.to);
-    if (use.lemma == UINT32_MAX)
-        printf("null]");
-    else
-        printf("%u]", use.lemma);
-}
-
-/* Terms as [operator, child...]; uses as [from, to, lemma]. The rules of this tool ask nothing, so there are no
- * queries. */
-static void print_shared_json(const hyp_shared_proof *proof)
-{
-    static const char *const kinds[] = {"rule", "stated", "congruence", "chain"};
-    printf("{\"terms\": [");
-    for (size_t i = 0; i < proof->term_count; i++) {
-        printf("%s\n  [", i ? "," : "");
-        print_text(proof->terms[i].op);
-        for (uint32_t j = 0; j < proof->terms[i].count; j++) printf(", %u", proof->terms[i].kids[j]);
-        printf("]");
-    }
-    printf("],\n \"lemmas\": [");
-    for (size_t i = 0; i < proof->lemma_count; i++) {
-        const hyp_lemma *l = &proof->lemmas[i];
-        printf("%s\n  {\"kind\": \"%s\", \"from\": %u, \"to\": %u", i ? "," : "", kinds[l->kind], l->from, l->to);
-        if (l->rule) {
-            printf(", \"rule\": ");
-            print_text(l->rule);
-        }
-        printf(", \"uses\": [");
-        for (size_t k = 0; k < l->use_count; k++) {
-            if (k) printf(", ");
-            print_use_json(l->uses[k]);
-        }
-        printf("]}");
-    }
-    printf("],\n \"claim\": ");
-    print_use_json(proof->claim);
-    printf("}");
-}
-
-/* A term of a proof: leaves by their symbols, others by their numbers. */
-static void print_shared_term(const hyp_shared_proof *proof, uint32_t term)
-{
-    if (proof->terms[term].count)
-        printf("t%u", term);
-    else
-        printf("%s", proof->terms[term].op);
-}
-
-/* The terms once, then the lemmas, each of which may use those before it. */
-static void print_shared(const hyp_shared_proof *proof)
-{
-    static const char *const kinds[] = {"rule", "stated:", "congruence", "chain"};
-    for (uint32_t i = 0; i < proof->term_count; i++) {
-        const hyp_shared_term *t = &proof->terms[i];
-        if (t->count) printf("let t%u = (%s", i, t->op);
-        for (uint32_t j = 0; j < t->count; j++) {
-            printf(" ");
-            print_shared_term(proof, t->kids[j]);
-        }
-        if (t->count) printf(")\n");
-    }
-    for (size_t i = 0; i < proof->lemma_count; i++) {
-        const hyp_lemma *l = &proof->lemmas[i];
-        printf("lemma %zu: ", i);
-        print_shared_term(proof, l->from);
-        printf(" = ");
-        print_shared_term(proof, l->to);
-        printf(" by %s%s%s", kinds[l->kind], l->rule ? " " : "", l->rule ? l->rule : "");
-        for (size_t k = 0, said = 0; k < l->use_count; k++)
-            if (l->uses[k].lemma != UINT32_MAX) printf("%s%u", said++ ? ", " : " of ", l->uses[k].lemma);
-        printf("\n");
-    }
 }
 
 /* Replays the proof by rules that are read anew, so that nothing of the e-graph that made it is believed. */
@@ -498,39 +273,13 @@ static hyp_status check_proof(const saturation *s, const hyp_shared_proof *proof
     return status;
 }
 
-/* The proof as a list of terms, unless that is too long: then as lemmas alone. */
-static hyp_status print_checked(const saturation *s, const hyp_shared_proof *shared, hyp_diag *diag)
-{
-    hyp_proof proof;
-    hyp_status status = hyp_shared_proof_flatten(shared, &proof, diag);
-    bool fits = status == HYP_OK;
-    if (status != HYP_OK && status != HYP_ERR_LIMIT) return status;
-    if (s->json) {
-        printf(",\n \"checked\": true,\n \"shared_proof\": ");
-        print_shared_json(shared);
-        printf(",\n \"proof\": ");
-        if (fits)
-            print_steps_json(&proof);
-        else
-            printf("null");
-    } else if (fits) {
-        print_steps(&proof, 0);
-        printf("checked: %zu steps\n", proof.count - 1);
-    } else {
-        print_shared(shared);
-        printf("checked: %zu lemmas over %zu terms\n", shared->lemma_count, shared->term_count);
-    }
-    hyp_proof_dispose(&proof);
-    return HYP_OK;
-}
-
 static hyp_status print_proof(const saturation *s, hyp_diag *diag)
 {
     hyp_shared_proof shared;
     hyp_status status = hyp_egraph_explain_shared(s->eg, s->left, s->right, &shared, diag);
     if (status != HYP_OK) return status;
     status = check_proof(s, &shared, diag);
-    if (status == HYP_OK) status = print_checked(s, &shared, diag);
+    if (status == HYP_OK) status = print_checked(&shared, s->json, diag);
     hyp_shared_proof_dispose(&shared);
     return status;
 }
@@ -635,7 +384,7 @@ static bool read_count(const cli_args *args, int option, const char *value, size
 /* One option; false after a message. */
 static bool read_saturate_option(saturation *s, cli_args *args, int option, const char *value)
 {
-    static const char *const methods[] = {"tree", "dag", "exact"}, *const schedulers[] = {"simple", "backoff"};
+    static const char *const schedulers[] = {"simple", "backoff"};
     int picked;
     switch (option) {
     case SAT_RULES: s->rules_path = value; return true;
@@ -656,7 +405,7 @@ static bool read_saturate_option(saturation *s, cli_args *args, int option, cons
         picked = pick(args, "scheduler", value, schedulers, 2);
         s->run.scheduler = (hyp_scheduler)picked;
         return picked >= 0;
-    case SAT_EXTRACT: return (s->extract = pick(args, "extract", value, methods, 3)) >= 0;
+    case SAT_EXTRACT: return (s->extract = pick(args, "extract", value, extract_methods, 3)) >= 0;
     case SAT_EXPLAIN:
         s->left = value;
         if (args->at == args->count) {

@@ -155,11 +155,12 @@ extern const hyp_onnx_family hyp_onnx_generate;
 extern const hyp_onnx_family hyp_onnx_pad;
 extern const hyp_onnx_family hyp_onnx_resize;
 extern const hyp_onnx_family hyp_onnx_attention;
-extern const hyp_onnx_family hyp_onnx_nn;
+extern const hyp_onnx_family hyp_onnx_norm;
 extern const hyp_onnx_family hyp_onnx_recurrent;
 extern const hyp_onnx_family hyp_onnx_reduce;
 extern const hyp_onnx_family hyp_onnx_quant;
 extern const hyp_onnx_family hyp_onnx_einsum;
+extern const hyp_onnx_family hyp_onnx_window;
 
 /* NULL if the operator of the node is not supported in the model's opset. */
 const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const HypOnnx__NodeProto *node);
@@ -257,6 +258,9 @@ HYP_NODISCARD hyp_status hyp_onnx_emit_cast(const hyp_onnx_node *n, hyp_value_id
 /* `size` elements of x from `start` along one axis, in steps of `step`. */
 HYP_NODISCARD hyp_status hyp_onnx_emit_part(const hyp_onnx_node *n, hyp_value_id x, int32_t axis, hyp_dim start,
                                             hyp_dim size, hyp_dim step, hyp_value_id *out);
+/* A vector over the channels as [C, 1, ...] of this rank. A scalar stays. */
+HYP_NODISCARD hyp_status hyp_onnx_emit_channels(const hyp_onnx_node *n, hyp_value_id v, int32_t rank,
+                                                hyp_value_id *out);
 /* numpy matmul of a and b, the last axes of b swapped first if trans_b. */
 HYP_NODISCARD hyp_status hyp_onnx_emit_matmul(const hyp_onnx_node *n, hyp_value_id a, hyp_value_id b, bool trans_b,
                                               double alpha, hyp_value_id *out);

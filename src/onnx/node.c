@@ -211,3 +211,14 @@ hyp_status hyp_onnx_emit_matmul(const hyp_onnx_node *n, hyp_value_id a, hyp_valu
     hyp_attr attrs[] = {hyp_attr_of_int(0), hyp_attr_of_int(trans_b), hyp_attr_of_float(alpha)};
     return hyp_onnx_emit(n, HYP_OP_matmul, (const hyp_value_id[]){a, b}, 2, attrs, out, 1);
 }
+
+hyp_status hyp_onnx_emit_channels(const hyp_onnx_node *n, hyp_value_id v, int32_t rank, hyp_value_id *out)
+{
+    hyp_type type = hyp_onnx_value_type(n, v);
+    hyp_dim dims[HYP_MAX_RANK] = {type.dims[0], 1, 1, 1, 1, 1, 1, 1};
+    *out = v;
+    if (type.rank == 0) return HYP_OK;
+    if (type.rank != 1)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "a parameter of the channels has rank %d", type.rank);
+    return hyp_onnx_emit_dims(n, HYP_OP_reshape, v, dims, rank, out);
+}

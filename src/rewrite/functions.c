@@ -1,5 +1,5 @@
-/* What a rule may compute on its right side: attributes, and small constants. Every function is one row of the
- * table at the end. One that has no answer for a match declines, and the rule does not apply there. */
+/* What a rule may compute on its right side: attributes here, tensors in functions_tensor.c. Every function is one row of
+ * the table at the end. One that has no answer for a match declines, and the rule does not apply there. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,12 +35,17 @@ static hyp_status give_float(const hyp_call *call, double value, hyp_class_id *o
     return give(call, &(hyp_attr){.kind = HYP_ATTR_FLOAT, .f = value}, out, diag);
 }
 
-/* The type of an argument that is a tensor; NULL makes the function decline. */
-static const hyp_type *type_of(const hyp_call *call, size_t i)
+/* An argument that is a constant of one element, which is at hand; NULL makes the function decline. */
+static const hyp_rw_fact *element_arg(const hyp_call *call, size_t i)
 {
-    const hyp_infer_value *v;
-    return hyp_rw_tensor_arg(call, i, &v) ? &v->type : NULL;
+    const hyp_rw_fact *c = hyp_rw_fact_of(call->user, call->args[i]);
+    bool is = c->kind == HYP_RW_TENSOR && c->constant && c->data && c->bytes == hyp_dtype_size(c->values->type.dtype);
+    return is ? c : NULL;
 }
+
+static double element(const hyp_rw_fact *c) { return hyp_load_f64(c->values->type.dtype, c->data, 0); }
+
+static hyp_dims *dims_of(const hyp_call *call) { return ((hyp_rw *)call->user)->dims; }
 
 /* ---- permutations and shapes ----------------------------------------------------------------------- */
 
@@ -68,7 +73,7 @@ static hyp_status axis_of(const hyp_call *call, hyp_class_id *out, hyp_diag *dia
 
 static hyp_status swap_last(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 0);
+    const hyp_type *x = hyp_rw_type_arg(call, 0);
     hyp_dim perm[HYP_MAX_RANK];
     if (!x || x->rank < 2) return HYP_OK;
     for (int32_t i = 0; i < x->rank; i++) perm[i] = i < x->rank - 2 ? i : 2 * x->rank - 3 - i;
@@ -77,28 +82,28 @@ static hyp_status swap_last(const hyp_call *call, hyp_class_id *out, hyp_diag *d
 
 static hyp_status shape_of(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 0);
+    const hyp_type *x = hyp_rw_type_arg(call, 0);
     return x ? give_dims(call, x->dims, (uint32_t)x->rank, out, diag) : HYP_OK;
 }
 
 static hyp_status flat(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 0);
+    const hyp_type *x = hyp_rw_type_arg(call, 0);
     hyp_dim count;
     if (!x) return HYP_OK;
-    HYP_TRY(hyp_type_elements(((hyp_rw *)call->user)->dims, x, &count, diag));
+    HYP_TRY(hyp_type_elements(dims_of(call), x, &count, diag));
     return give_dims(call, &count, 1, out, diag);
 }
 
 static hyp_status rows(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *w = type_of(call, 0);
+    const hyp_type *w = hyp_rw_type_arg(call, 0);
     return w && w->rank >= 2 ? give_dims(call, w->dims, 1, out, diag) : HYP_OK;
 }
 
 static hyp_status column(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *w = type_of(call, 0);
+    const hyp_type *w = hyp_rw_type_arg(call, 0);
     if (!w || w->rank < 2) return HYP_OK;
     const hyp_dim shape[HYP_MAX_RANK] = {w->dims[0], 1, 1, 1, 1, 1, 1, 1};
     return give_dims(call, shape, (uint32_t)w->rank, out, diag);
@@ -106,31 +111,43 @@ static hyp_status column(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
 
 static hyp_status last_two(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 0);
+    const hyp_type *x = hyp_rw_type_arg(call, 0);
     return x && x->rank >= 2 ? give_dims(call, x->dims + x->rank - 2, 2, out, diag) : HYP_OK;
+}
+
+/* The list of sizes that is argument 0, with its last one replaced. */
+static hyp_status give_with_last(const hyp_call *call, hyp_dim size, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr shape;
+    hyp_dim dims[HYP_MAX_RANK];
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
+    if (shape.count == 0 || shape.count > HYP_MAX_RANK) return HYP_OK;
+    memcpy(dims, shape.dims, shape.count * sizeof *dims);
+    dims[shape.count - 1] = size;
+    return give_dims(call, dims, shape.count, out, diag);
 }
 
 static hyp_status with_last(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    hyp_attr shape;
-    hyp_dim dims[HYP_MAX_RANK];
-    const hyp_type *w = type_of(call, 1);
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
-    if (!w || w->rank != 2 || shape.count == 0 || shape.count > HYP_MAX_RANK) return HYP_OK;
-    memcpy(dims, shape.dims, shape.count * sizeof *dims);
-    dims[shape.count - 1] = w->dims[0];
-    return give_dims(call, dims, shape.count, out, diag);
+    const hyp_type *w = hyp_rw_type_arg(call, 1);
+    return w && w->rank == 2 ? give_with_last(call, w->dims[0], out, diag) : HYP_OK;
+}
+
+static hyp_status ends_as(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = hyp_rw_type_arg(call, 1);
+    return x && x->rank > 0 ? give_with_last(call, x->dims[x->rank - 1], out, diag) : HYP_OK;
 }
 
 static hyp_status width(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *w = type_of(call, 0);
+    const hyp_type *w = hyp_rw_type_arg(call, 0);
     return w && w->rank == 2 ? give_dims(call, w->dims + 1, 1, out, diag) : HYP_OK;
 }
 
 static hyp_status last_size(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 0);
+    const hyp_type *x = hyp_rw_type_arg(call, 0);
     return x && x->rank > 0 ? give_dims(call, x->dims + x->rank - 1, 1, out, diag) : HYP_OK;
 }
 
@@ -138,7 +155,7 @@ static hyp_status last_axis(const hyp_call *call, hyp_class_id *out, hyp_diag *d
 {
     int32_t rank = 0;
     for (size_t i = 0; i < call->arg_count; i++) {
-        const hyp_type *x = type_of(call, i);
+        const hyp_type *x = hyp_rw_type_arg(call, i);
         if (x && x->rank > rank) rank = x->rank;
     }
     return rank > 0 ? give_int(call, rank - 1, out, diag) : HYP_OK;
@@ -146,7 +163,7 @@ static hyp_status last_axis(const hyp_call *call, hyp_class_id *out, hyp_diag *d
 
 static hyp_status tail(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 1);
+    const hyp_type *x = hyp_rw_type_arg(call, 1);
     hyp_attr axis;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
     if (!x || axis.i < 0 || axis.i >= x->rank) return HYP_OK;
@@ -166,7 +183,7 @@ static hyp_status by_axis(const hyp_call *call, const hyp_type *x, int64_t axis,
 
 static hyp_status only_at(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 1);
+    const hyp_type *x = hyp_rw_type_arg(call, 1);
     hyp_attr axis;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
     return x ? by_axis(call, x, axis.i, NULL, 1, out, diag) : HYP_OK;
@@ -174,37 +191,24 @@ static hyp_status only_at(const hyp_call *call, hyp_class_id *out, hyp_diag *dia
 
 static hyp_status ones(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 0);
+    const hyp_type *x = hyp_rw_type_arg(call, 0);
     const hyp_dim one = 1;
     return x ? by_axis(call, x, 0, &one, 1, out, diag) : HYP_OK;
 }
 
 static hyp_status place_of(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_rw_fact *index = hyp_rw_fact_of(call->user, call->args[1]);
-    const hyp_type *x = type_of(call, 2);
+    const hyp_rw_fact *index = element_arg(call, 1);
+    const hyp_type *x = hyp_rw_type_arg(call, 2);
     const hyp_dim zero = 0;
     hyp_attr axis;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
-    bool known = x && index->kind == HYP_RW_TENSOR && index->constant && index->data &&
-                 index->bytes == hyp_dtype_size(index->values[0].type.dtype);
-    int64_t a = known && axis.i < 0 ? axis.i + x->rank : axis.i;
-    if (!known || a < 0 || a >= x->rank || !hyp_dim_is_const(x->dims[a])) return HYP_OK;
-    int64_t at = hyp_load_i64(index->values[0].type.dtype, index->data, 0);
+    if (!x || !index) return HYP_OK;
+    int64_t a = axis.i < 0 ? axis.i + x->rank : axis.i;
+    if (a < 0 || a >= x->rank || !hyp_dim_is_const(x->dims[a])) return HYP_OK;
+    int64_t at = hyp_load_i64(index->values->type.dtype, index->data, 0);
     if (at < 0) at += x->dims[a];
     return at >= 0 && at < x->dims[a] ? by_axis(call, x, a, &zero, at, out, diag) : HYP_OK;
-}
-
-static hyp_status ends_as(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
-{
-    const hyp_type *x = type_of(call, 1);
-    hyp_attr shape;
-    hyp_dim dims[HYP_MAX_RANK];
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &shape, diag));
-    if (!x || x->rank == 0 || shape.count == 0 || shape.count > HYP_MAX_RANK) return HYP_OK;
-    memcpy(dims, shape.dims, shape.count * sizeof *dims);
-    dims[shape.count - 1] = x->dims[x->rank - 1];
-    return give_dims(call, dims, shape.count, out, diag);
 }
 
 /* ---- numbers and lists ----------------------------------------------------------------------------- */
@@ -235,22 +239,18 @@ static hyp_status bounded(const hyp_call *call, hyp_class_id *out, hyp_diag *dia
 
 static hyp_status number(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_rw_fact *c = hyp_rw_fact_of(call->user, call->args[0]);
-    if (c->kind != HYP_RW_TENSOR || !c->constant || !c->data || c->bytes != hyp_dtype_size(c->values[0].type.dtype))
-        return HYP_OK;
-    double value = hyp_load_f64(c->values[0].type.dtype, c->data, 0);
-    return isnan(value) ? HYP_OK : give_float(call, value, out, diag);
+    const hyp_rw_fact *c = element_arg(call, 0);
+    return !c || isnan(element(c)) ? HYP_OK : give_float(call, element(c), out, diag);
 }
 
 /* The fewest digits that mean the same float, as people write it in attributes: 1e-05, not 9.99999975e-06. */
 static hyp_status decimal(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_rw_fact *c = hyp_rw_fact_of(call->user, call->args[0]);
-    if (c->kind != HYP_RW_TENSOR || !c->constant || !c->data || c->bytes != hyp_dtype_size(c->values[0].type.dtype))
-        return HYP_OK;
-    double value = hyp_load_f64(c->values[0].type.dtype, c->data, 0), read = value;
+    const hyp_rw_fact *c = element_arg(call, 0);
+    if (!c) return HYP_OK;
+    double value = element(c), read = value;
     char text[32];
-    for (int digits = 1; digits <= 9 && c->values[0].type.dtype == HYP_F32; digits++) {
+    for (int digits = 1; digits <= 9 && c->values->type.dtype == HYP_F32; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         read = strtod(text, NULL);
         if ((float)read == (float)value) break;
@@ -262,11 +262,10 @@ static hyp_status decimal(const hyp_call *call, hyp_class_id *out, hyp_diag *dia
 static hyp_status times(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     hyp_attr a;
-    const hyp_rw_fact *c = hyp_rw_fact_of(call->user, call->args[1]);
+    const hyp_rw_fact *c = element_arg(call, 1);
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &a, diag));
-    if (c->kind != HYP_RW_TENSOR || !c->constant || !c->data || c->bytes != hyp_dtype_size(c->values[0].type.dtype))
-        return HYP_OK;
-    double product = a.f * hyp_load_f64(c->values[0].type.dtype, c->data, 0);
+    if (!c) return HYP_OK;
+    double product = a.f * element(c);
     if (!(fabs(product) <= HYP_RW_MODERATE && fabs(product) >= 1 / HYP_RW_MODERATE) && product != 0) return HYP_OK;
     if ((double)(float)product != product) return HYP_OK;
     return give_float(call, product, out, diag);
@@ -332,8 +331,7 @@ static hyp_status start_of(const hyp_call *call, hyp_class_id *out, hyp_diag *di
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &sizes, diag));
     HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &index, diag));
     if (index.i < 0 || index.i >= sizes.count) return HYP_OK;
-    for (int64_t i = 0; i < index.i; i++)
-        HYP_TRY(hyp_dim_add(((hyp_rw *)call->user)->dims, start, sizes.dims[i], &start, diag));
+    for (int64_t i = 0; i < index.i; i++) HYP_TRY(hyp_dim_add(dims_of(call), start, sizes.dims[i], &start, diag));
     return give_dims(call, &start, 1, out, diag);
 }
 
@@ -352,26 +350,25 @@ static hyp_status padded(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
                     hyp_dim_is_const(after.dims[i]) && (i >= 2 || (before.dims[i] == 0 && after.dims[i] == 0));
         if (!fits) return HYP_OK; /* a negative pad cuts off; channels have no pads */
         if (i < 2) continue;
-        HYP_TRY(hyp_dim_add(((hyp_rw *)call->user)->dims, pads.dims[i - 2], before.dims[i], &sum[i - 2], diag));
-        HYP_TRY(hyp_dim_add(((hyp_rw *)call->user)->dims, pads.dims[n + i - 2], after.dims[i], &sum[n + i - 2], diag));
+        HYP_TRY(hyp_dim_add(dims_of(call), pads.dims[i - 2], before.dims[i], &sum[i - 2], diag));
+        HYP_TRY(hyp_dim_add(dims_of(call), pads.dims[n + i - 2], after.dims[i], &sum[n + i - 2], diag));
     }
     return give_dims(call, sum, pads.count, out, diag);
 }
 
 static hyp_status matrix(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *w = type_of(call, 0);
+    const hyp_type *w = hyp_rw_type_arg(call, 0);
     if (!w || w->rank < 1) return HYP_OK;
     hyp_dim shape[2] = {w->dims[0], 1};
-    for (int32_t i = 1; i < w->rank; i++)
-        HYP_TRY(hyp_dim_mul(((hyp_rw *)call->user)->dims, shape[1], w->dims[i], &shape[1], diag));
+    for (int32_t i = 1; i < w->rank; i++) HYP_TRY(hyp_dim_mul(dims_of(call), shape[1], w->dims[i], &shape[1], diag));
     return give_dims(call, shape, 2, out, diag);
 }
 
 /* A permutation of the axes of an image, [N C spatial...]. */
 static hyp_status give_channels(const hyp_call *call, bool last, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 0);
+    const hyp_type *x = hyp_rw_type_arg(call, 0);
     if (!x || x->rank < 2) return HYP_OK;
     hyp_dim perm[HYP_MAX_RANK] = {0};
     perm[last ? x->rank - 1 : 1] = last ? 1 : x->rank - 1;
@@ -392,7 +389,7 @@ static hyp_status channels_first(const hyp_call *call, hyp_class_id *out, hyp_di
 /* A size that is 1 divides any. */
 static hyp_status tiled(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
-    const hyp_type *x = type_of(call, 0), *w = type_of(call, 1);
+    const hyp_type *x = hyp_rw_type_arg(call, 0), *w = hyp_rw_type_arg(call, 1);
     if (!x || !w || x->rank != w->rank || x->rank < 2 || 2 * x->rank - 2 > HYP_MAX_RANK) return HYP_OK;
     hyp_dim shape[HYP_MAX_RANK] = {x->dims[0], x->dims[1]};
     for (int32_t i = 2; i < x->rank; i++) {
@@ -422,7 +419,7 @@ static hyp_status tile_rows(const hyp_call *call, hyp_class_id *out, hyp_diag *d
     if (shape.count % 2 || shape.count < 2) return HYP_OK;
     hyp_dim rows[3] = {shape.dims[0], 1, 1};
     for (uint32_t i = 1; i < shape.count; i++)
-        HYP_TRY(hyp_dim_mul(((hyp_rw *)call->user)->dims, rows[1 + i % 2], shape.dims[i], &rows[1 + i % 2], diag));
+        HYP_TRY(hyp_dim_mul(dims_of(call), rows[1 + i % 2], shape.dims[i], &rows[1 + i % 2], diag));
     return give_dims(call, rows, 3, out, diag);
 }
 
@@ -437,179 +434,62 @@ static hyp_status least(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
     return give_int(call, smallest, out, diag);
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------- */
-
-static hyp_status scalar(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
-{
-    const hyp_type *like = type_of(call, 1);
-    hyp_attr value;
-    uint64_t element = 0; /* room for one of any type */
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &value, diag));
-    if (!like) return HYP_OK;
-    hyp_type type = {.dtype = like->dtype};
-    hyp_store_f64(type.dtype, &element, 0, value.f);
-    return hyp_rw_constant(call->user, &type, &element, hyp_dtype_size(type.dtype), out, diag);
-}
-
-static hyp_status minus_plus(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
-{
-    enum { MOST = 1024 }; /* the width of a head is hundreds */
-    const hyp_type *x = type_of(call, 0), *z = type_of(call, 1);
-    uint64_t signs[MOST]; /* room for elements of any type */
-    if (!x || !z || x->rank == 0 || z->rank == 0) return HYP_OK;
-    hyp_dim minus = x->dims[x->rank - 1], plus = z->dims[z->rank - 1];
-    if (!hyp_dim_is_const(minus) || !hyp_dim_is_const(plus) || minus > MOST || plus > MOST - minus) return HYP_OK;
-    for (int64_t i = 0; i < minus + plus; i++) hyp_store_f64(x->dtype, signs, (size_t)i, i < minus ? -1 : 1);
-    hyp_type type = {.dtype = x->dtype, .rank = 1, .dims = {minus + plus}};
-    return hyp_rw_constant(call->user, &type, signs, (size_t)(minus + plus) * hyp_dtype_size(type.dtype), out, diag);
-}
-
-static hyp_status dims_tensor(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
-{
-    const hyp_type *x = type_of(call, 0);
-    if (!x || !hyp_type_is_static(x)) return HYP_OK;
-    hyp_type type = {.dtype = HYP_I64, .rank = 1, .dims = {x->rank}};
-    return hyp_rw_constant(call->user, &type, x->dims, (size_t)x->rank * sizeof *x->dims, out, diag);
-}
-
-/* (pick i a s b x...): output i of splitting the concatenation of x... along the axis, when it is one of them. */
-static hyp_status pick(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
-{
-    hyp_attr index, split_axis, concat_axis, sizes;
-    hyp_dims *dims = ((hyp_rw *)call->user)->dims;
-    hyp_dim start = 0, at = 0;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &index, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &split_axis, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_DIMS, &sizes, diag));
-    HYP_TRY(hyp_rw_literal_arg(call, 3, HYP_ATTR_INT, &concat_axis, diag));
-    if (index.i < 0 || index.i >= sizes.count || split_axis.i != concat_axis.i || split_axis.i < 0) return HYP_OK;
-    for (int64_t i = 0; i < index.i; i++) HYP_TRY(hyp_dim_add(dims, start, sizes.dims[i], &start, diag));
-    for (size_t i = 4; i < call->arg_count; i++) {
-        const hyp_type *x = type_of(call, i);
-        if (!x || split_axis.i >= x->rank) return HYP_OK;
-        hyp_dim size = x->dims[split_axis.i];
-        if (at == start && size == sizes.dims[index.i]) {
-            *out = call->args[i];
-            return HYP_OK;
-        }
-        HYP_TRY(hyp_dim_add(dims, at, size, &at, diag));
-    }
-    return HYP_OK;
-}
-
-/* The tuple and index behind a class that is one output of a node. */
-static hyp_status find_get(hyp_rw *rw, hyp_class_id c, hyp_class_id *out_tuple, uint32_t *out_index, bool *out_found,
-                           hyp_diag *diag)
-{
-    size_t count;
-    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, c, &count);
-    *out_found = false;
-    for (size_t i = 0; i < count && !*out_found; i++) {
-        hyp_rw_shape shape;
-        hyp_rw_node n;
-        HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, out_index, &n, diag));
-        *out_found = shape == HYP_RW_IS_GET;
-        if (*out_found) *out_tuple = hyp_egraph_find(rw->eg, n.inputs[0]);
-    }
-    return HYP_OK;
-}
-
-/* (unsplit a x...): the tensor that was split along the axis into exactly x... */
-static hyp_status unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
-{
-    hyp_rw *rw = call->user;
-    hyp_attr axis;
-    hyp_class_id tuple = HYP_NONE, next;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
-    for (size_t i = 1; i < call->arg_count; i++) {
-        uint32_t index;
-        bool found;
-        HYP_TRY(find_get(rw, call->args[i], &next, &index, &found, diag));
-        if (!found || index != i - 1 || (i > 1 && next != tuple)) return HYP_OK;
-        tuple = next;
-    }
-    if (tuple == HYP_NONE || hyp_rw_fact_of(rw, tuple)->count != call->arg_count - 1) return HYP_OK;
-    size_t count;
-    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, tuple, &count);
-    for (size_t i = 0; i < count; i++) {
-        hyp_rw_shape shape;
-        hyp_rw_node n;
-        uint32_t ignored, which;
-        HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
-        if (shape != HYP_RW_IS_OP || n.op != HYP_OP_split || !hyp_op_find_attr(n.op, "axis", &which) ||
-            n.attrs[which].i != axis.i)
-            continue;
-        *out = hyp_egraph_find(rw->eg, n.inputs[0]);
-        return HYP_OK;
-    }
-    return HYP_OK;
-}
-
 /* ---- the table ------------------------------------------------------------------------------------- */
 
+#define F(name, arity, function, doc) {name, arity, NULL, function, doc, false}
 static const hyp_rw_callback table[] = {
-    {"compose", 2, NULL, compose, "(compose p q): the permutation of transposing by q, then by p", false},
-    {"axis-of", 2, NULL, axis_of, "(axis-of p a): the axis of x that transposing x by p makes axis a", false},
-    {"swap-last", 1, NULL, swap_last, "(swap-last x): the permutation that swaps the last two axes of x", false},
-    {"shape-of", 1, NULL, shape_of, "(shape-of x): the shape of x", false},
-    {"flat", 1, NULL, flat, "(flat x): the shape (n), n the number of elements of x", false},
-    {"rows", 1, NULL, rows, "(rows w): the shape (N) of w [N ...]", false},
-    {"column", 1, NULL, column, "(column w): the shape (N 1 ...) of the rank of w [N ...]", false},
-    {"width", 1, NULL, width, "(width w): the shape (K) of w [N K]", false},
-    {"last-size", 1, NULL, last_size, "(last-size x): the shape (d), d the last size of x", false},
-    {"last-axis", -1, NULL, last_axis,
-     "(last-axis x...): the number of the last axis of x, of several tensors in that of the highest rank", false},
-    {"only-at", 2, NULL, only_at, "(only-at a x): the shape of x with the size 1 on axis a", false},
-    {"ones", 1, NULL, ones, "(ones x): a 1 for every axis of x", false},
-    {"place-of", 3, NULL, place_of,
-     "(place-of a i x): where slices start that take entry i, a constant, of axis a of x, if it is there", false},
-    {"tail", 2, NULL, tail, "(tail a x): the shape of x from axis a on", false},
-    {"ends-as", 2, NULL, ends_as, "(ends-as s x): the shape s with its last size replaced by that of x", false},
-    {"last-two", 1, NULL, last_two, "(last-two x): the shape of x without its leading axes", false},
-    {"with-last", 2, NULL, with_last, "(with-last s w): the shape s with its last size replaced by N of w [N K]",
-     false},
-    {"toggle", 1, NULL, toggle, "(toggle t): 1 for 0, 0 for anything else", false},
-    {"larger", 2, NULL, larger, "(larger a b): the larger number", false},
-    {"bounded", 3, NULL, bounded, "(bounded v a b): the number v, or a if it is below a, or b if it is above b", false},
-    {"number", 1, NULL, number, "(number c): the constant c of one element as a number", false},
-    {"decimal", 1, NULL, decimal, "(decimal c): the same, of an f32 the shortest decimal number that it stands for",
-     false},
-    {"times", 2, NULL, times,
-     "(times a c): the number a times the constant c of one element, if a float holds it and its size is 0 or within "
-     "2^-30 .. 2^30",
-     false},
-    {"list", -1, NULL, list, "(list a...): the list of the items a; a list among them gives its items", false},
-    {"entry", 2, NULL, entry, "(entry s i): entry i of a list of sizes as a list of one, from the end when negative",
-     false},
-    {"start-of", 2, NULL, start_of, "(start-of s i): the list of one with the sum of the sizes before entry i", false},
-    {"padded", 3, NULL, padded,
-     "(padded p f l): the pads p of a convolution with f elements more in front of every axis and l behind, if those"
-     " are spatial",
-     false},
-    {"matrix", 1, NULL, matrix, "(matrix w): the shape (N K) of w [N ...], K the product of all other sizes", false},
-    {"channels-last", 1, NULL, channels_last, "(channels-last x): the permutation (0 2 3 ... 1) of the axes of x",
-     false},
-    {"channels-first", 1, NULL, channels_first, "(channels-first x): the inverse of (channels-last x)", false},
-    {"tiled", 2, NULL, tiled,
-     "(tiled x w): the shape (B C H/h h W/w w ...) of x [B C H W ...] in tiles of the size of filters [M C h w ...], if"
-     " they fill it",
-     false},
-    {"tiles-first", 1, NULL, tiles_first,
-     "(tiles-first s): the permutation (0 2 4 ... 1 3 5 ...), by which the tiles of such a shape follow each other",
-     false},
-    {"tile-rows", 1, NULL, tile_rows,
-     "(tile-rows s): the shape (B T K) of the T tiles of K elements that are in such a shape", false},
-    {"least", 1, NULL, least, "(least a): the smallest entry of a list of axes", false},
-    {"item", 2, NULL, item, "(item s i): item i of a list, from the end when negative", false},
-    {"but-last", 1, NULL, but_last, "(but-last s): a list without its last item", false},
-    {"scalar", 2, NULL, scalar, "(scalar v x): the number v as a constant of x's element type", false},
-    {"minus-plus", 2, NULL, minus_plus,
-     "(minus-plus x y): the constant vector -1 ... -1 1 ... 1 of the last sizes of x and y and of x's element type",
-     false},
-    {"dims-tensor", 1, NULL, dims_tensor, "(dims-tensor x): the shape of x as a constant", false},
-    {"pick", -1, NULL, pick, "(pick i a s b x...): the one of x... that is output i of (split a s (concat b x...))",
-     false},
-    {"unsplit", -1, NULL, unsplit, "(unsplit a x...): the tensor that a split along axis a turned into x...", false},
+    F("compose", 2, compose, "(compose p q): the permutation of transposing by q, then by p"),
+    F("axis-of", 2, axis_of, "(axis-of p a): the axis of x that transposing x by p makes axis a"),
+    F("swap-last", 1, swap_last, "(swap-last x): the permutation that swaps the last two axes of x"),
+    F("shape-of", 1, shape_of, "(shape-of x): the shape of x"),
+    F("flat", 1, flat, "(flat x): the shape (n), n the number of elements of x"),
+    F("rows", 1, rows, "(rows w): the shape (N) of w [N ...]"),
+    F("column", 1, column, "(column w): the shape (N 1 ...) of the rank of w [N ...]"),
+    F("width", 1, width, "(width w): the shape (K) of w [N K]"),
+    F("last-size", 1, last_size, "(last-size x): the shape (d), d the last size of x"),
+    F("last-axis", -1, last_axis,
+      "(last-axis x...): the number of the last axis of x, of several tensors in that of the highest rank"),
+    F("only-at", 2, only_at, "(only-at a x): the shape of x with the size 1 on axis a"),
+    F("ones", 1, ones, "(ones x): a 1 for every axis of x"),
+    F("place-of", 3, place_of,
+      "(place-of a i x): where slices start that take entry i, a constant, of axis a of x, if it is there"),
+    F("tail", 2, tail, "(tail a x): the shape of x from axis a on"),
+    F("ends-as", 2, ends_as, "(ends-as s x): the shape s with its last size replaced by that of x"),
+    F("last-two", 1, last_two, "(last-two x): the shape of x without its leading axes"),
+    F("with-last", 2, with_last, "(with-last s w): the shape s with its last size replaced by N of w [N K]"),
+    F("toggle", 1, toggle, "(toggle t): 1 for 0, 0 for anything else"),
+    F("larger", 2, larger, "(larger a b): the larger number"),
+    F("bounded", 3, bounded, "(bounded v a b): the number v, or a if it is below a, or b if it is above b"),
+    F("number", 1, number, "(number c): the constant c of one element as a number"),
+    F("decimal", 1, decimal, "(decimal c): the same, of an f32 the shortest decimal number that it stands for"),
+    F("times", 2, times,
+      "(times a c): the number a times the constant c of one element, if a float holds it and its size is 0 or within "
+      "2^-30 .. 2^30"),
+    F("list", -1, list, "(list a...): the list of the items a; a list among them gives its items"),
+    F("entry", 2, entry, "(entry s i): entry i of a list of sizes as a list of one, from the end when negative"),
+    F("start-of", 2, start_of, "(start-of s i): the list of one with the sum of the sizes before entry i"),
+    F("padded", 3, padded,
+      "(padded p f l): the pads p of a convolution with f elements more in front of every axis and l behind, if those"
+      " are spatial"),
+    F("matrix", 1, matrix, "(matrix w): the shape (N K) of w [N ...], K the product of all other sizes"),
+    F("channels-last", 1, channels_last, "(channels-last x): the permutation (0 2 3 ... 1) of the axes of x"),
+    F("channels-first", 1, channels_first, "(channels-first x): the inverse of (channels-last x)"),
+    F("tiled", 2, tiled,
+      "(tiled x w): the shape (B C H/h h W/w w ...) of x [B C H W ...] in tiles of the size of filters [M C h w ...], "
+      "if they fill it"),
+    F("tiles-first", 1, tiles_first,
+      "(tiles-first s): the permutation (0 2 4 ... 1 3 5 ...), by which the tiles of such a shape follow each other"),
+    F("tile-rows", 1, tile_rows,
+      "(tile-rows s): the shape (B T K) of the T tiles of K elements that are in such a shape"),
+    F("least", 1, least, "(least a): the smallest entry of a list of axes"),
+    F("item", 2, item, "(item s i): item i of a list, from the end when negative"),
+    F("but-last", 1, but_last, "(but-last s): a list without its last item"),
+    F("scalar", 2, hyp_rw_scalar, "(scalar v x): the number v as a constant of x's element type"),
+    F("minus-plus", 2, hyp_rw_minus_plus,
+      "(minus-plus x y): the constant vector -1 ... -1 1 ... 1 of the last sizes of x and y and of x's element type"),
+    F("dims-tensor", 1, hyp_rw_dims_tensor, "(dims-tensor x): the shape of x as a constant"),
+    F("pick", -1, hyp_rw_pick, "(pick i a s b x...): the one of x... that is output i of (split a s (concat b x...))"),
+    F("unsplit", -1, hyp_rw_unsplit, "(unsplit a x...): the tensor that a split along axis a turned into x..."),
 };
 
 const hyp_rw_callback *hyp_rw_functions(size_t *out_count)

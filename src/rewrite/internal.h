@@ -236,6 +236,13 @@ hyp_status hyp_rw_is_stored(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_gathers_right(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_gathers_left(const hyp_call *call, bool *out, hyp_diag *diag);
 
+/* Functions of functions_tensor.c. */
+hyp_status hyp_rw_scalar(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
+hyp_status hyp_rw_minus_plus(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
+hyp_status hyp_rw_dims_tensor(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
+hyp_status hyp_rw_pick(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
+hyp_status hyp_rw_unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
+
 /* The type of an argument, NULL when it is no tensor: most conditions are about one. */
 const hyp_type *hyp_rw_type_arg(const hyp_call *call, size_t i);
 /* The argument of a call as a tensor: false when it is none. */

@@ -1,31 +1,15 @@
-/* The judge of proofs: replays them on terms, from the patterns of the rules alone.
+/* check_proof.c - the judge of proofs: replays them on terms, from the patterns of the rules alone.
  *
- * It shares nothing with what makes proofs but the reading of rules. Equal terms are one term in here, so that they are
- * compared by address. An e-graph is used only where conditions and functions are asked again, which need one to be
- * asked about. */
+ * It shares nothing with what makes proofs but the reading of rules. An e-graph is used only where conditions and
+ * functions are asked again, which need one to be asked about. */
 #include <string.h>
 
-#include "base/sexpr.h"
-#include "egraph/prove/numbering.h"
+#include "egraph/prove/checker.h"
 #include "egraph/prove/shared_proof.h"
-#include "egraph/rules/rule.h"
 
-typedef struct term {
-    const char *op;
-    uint32_t count;
-    struct term **kids;
-    uint32_t number; /* 0, 1, 2, ... as they are made; children have lower ones */
-    hyp_class_id asked; /* in the e-graph that is asked; HYP_NONE while it is not there */
-} term;
-
-/* hyp_proof_query and hyp_shared_query as this file wants them. */
-typedef struct query {
-    const char *name;
-    term **args;
-    size_t arg_count;
-    hyp_answer answer;
-    term *result;
-} query;
+typedef hyp_check_term term;
+typedef hyp_checker checker;
+typedef hyp_check_query query;
 
 /* What a left-side pattern of a multi-pattern matched, and what its variable stands for. */
 typedef struct part {
@@ -42,25 +26,6 @@ typedef struct citation {
     size_t part_count;
 } citation;
 
-typedef struct equation {
-    term *side[2];
-} equation;
-
-typedef struct checker {
-    hyp_ruleset *const *rulesets;
-    size_t ruleset_count;
-    hyp_proof_check_options options;
-    equation *given;
-    hyp_arena arena;
-    hyp_intern ops;
-    hyp_numbering spines;      /* of terms: the operator, then one child after the other */
-    HYP_VEC(term *) by_spine;  /* NULL where it goes on */
-    uint32_t term_count;
-    HYP_VEC(const term *) stack; /* of terms being added to the e-graph that is asked */
-    hyp_egraph *asked; /* where conditions and functions are asked again; NULL before the first time */
-    hyp_diag *diag;
-} checker;
-
 /* One try of a rule: what its variables, the e-nodes of its left side and its functions stand for. */
 typedef struct attempt {
     checker *c;
@@ -71,55 +36,6 @@ typedef struct attempt {
     size_t query; /* the next one */
     bool ask;     /* and ask it again */
 } attempt;
-
-#define refuse(c, ...) hyp_fail((c)->diag, HYP_ERR_MISMATCH, __VA_ARGS__)
-
-/* ---- terms -------------------------------------------------------------------------------------- */
-
-static hyp_status spine(checker *c, uint64_t before, uint32_t next, uint32_t is_kid, uint32_t *out)
-{
-    HYP_TRY(hyp_number(&c->spines, before, next, is_kid, out, c->diag));
-    if (*out < c->by_spine.len) return HYP_OK;
-    HYP_TRY(hyp_vec_grow(&c->by_spine, c->diag));
-    c->by_spine.data[*out] = NULL;
-    return HYP_OK;
-}
-
-/* The term with these children, which become its own. */
-static hyp_status make(checker *c, const char *op, term **kids, uint32_t count, term **out)
-{
-    uint32_t name, at;
-    HYP_TRY(hyp_intern_add(&c->ops, op, strlen(op), &name, c->diag));
-    HYP_TRY(spine(c, name, count, 0, &at));
-    for (uint32_t j = 0; j < count; j++) HYP_TRY(spine(c, at, kids[j]->number, 1, &at));
-    *out = c->by_spine.data[at];
-    if (*out) return HYP_OK;
-    term *t = *out = c->by_spine.data[at] = hyp_arena_alloc(&c->arena, sizeof *t);
-    if (!t) return hyp_fail_memory(c->diag, sizeof *t);
-    *t = (term){c->ops.names.data[name], count, kids, c->term_count++, HYP_NONE};
-    return HYP_OK;
-}
-
-static hyp_status from_sexpr(checker *c, const hyp_sexpr *sx, term **out)
-{
-    const hyp_sexpr *head = sx->kind == HYP_SX_LIST ? (sx->count ? sx->items[0] : NULL) : sx;
-    if (!head || head->kind == HYP_SX_LIST) return refuse(c, "a term in parentheses begins with an operator");
-    uint32_t count = sx->kind == HYP_SX_LIST ? sx->count - 1 : 0;
-    term **kids = hyp_arena_zalloc(&c->arena, count, sizeof *kids);
-    if (!kids) return hyp_fail_memory(c->diag, count * sizeof *kids);
-    for (uint32_t j = 0; j < count; j++) HYP_TRY(from_sexpr(c, sx->items[j + 1], &kids[j]));
-    return make(c, head->text, kids, count, out);
-}
-
-static hyp_status read_term(checker *c, const char *text, term **out)
-{
-    const hyp_sexpr *forms;
-    if (!text) return refuse(c, "a term is missing");
-    hyp_status status = hyp_sexpr_parse(&c->arena, "term", text, strlen(text), &forms, c->diag);
-    if (status != HYP_OK) return status == HYP_ERR_NO_MEMORY ? status : refuse(c, "this is not a term: %s", text);
-    if (forms->count != 1) return refuse(c, "one term was wanted, not %u: %s", forms->count, text);
-    return from_sexpr(c, forms->items[0], out);
-}
 
 /* Where two terms differ in one child alone: its index; else HYP_NONE. */
 static uint32_t differing_child(const term *a, const term *b)
@@ -189,104 +105,6 @@ static bool is_instance(const attempt *t, const hyp_pat *pat, const term *what)
     return has_op(t, pat, what) && are_instances(t, pat->kids, pat->count, what->kids, what->count);
 }
 
-/* ---- asking again --------------------------------------------------------------------------------- */
-
-static hyp_status push(checker *c, const term *t)
-{
-    HYP_TRY(hyp_vec_grow(&c->stack, c->diag));
-    c->stack.data[c->stack.len - 1] = t;
-    return HYP_OK;
-}
-
-/* The class of a term in the e-graph that is asked. Terms may be nested deeper than calls could be. */
-static hyp_status add_term(checker *c, term *t, hyp_class_id *out)
-{
-    size_t base = c->stack.len;
-    if (t->asked == HYP_NONE) HYP_TRY(push(c, t));
-    while (c->stack.len > base) {
-        term *top = (term *)c->stack.data[c->stack.len - 1];
-        size_t before = c->stack.len;
-        hyp_symbol symbol;
-        for (uint32_t j = 0; j < top->count; j++)
-            if (top->kids[j]->asked == HYP_NONE) HYP_TRY(push(c, top->kids[j]));
-        if (c->stack.len > before) continue;
-        c->stack.len--;
-        if (top->asked != HYP_NONE) continue; /* it was there twice */
-        hyp_class_id *kids = hyp_malloc(top->count * sizeof *kids);
-        if (!kids) return hyp_fail_memory(c->diag, top->count * sizeof *kids);
-        for (uint32_t j = 0; j < top->count; j++) kids[j] = top->kids[j]->asked;
-        hyp_status status = hyp_egraph_symbol(c->asked, top->op, &symbol, c->diag);
-        if (status == HYP_OK)
-            status = hyp_egraph_add(c->asked, symbol, kids, top->count, &top->asked, NULL, c->diag);
-        hyp_free(kids);
-        HYP_TRY(status);
-    }
-    *out = t->asked;
-    return HYP_OK;
-}
-
-static hyp_status need_asked(checker *c)
-{
-    if (c->asked || c->ruleset_count == 0) return HYP_OK;
-    hyp_egraph_options options = {.size = sizeof options, .analysis = &c->rulesets[0]->eg->analysis};
-    return hyp_egraph_create(&options, &c->asked, c->diag);
-}
-
-/* Tells the e-graph that is asked of two equal terms. */
-static hyp_status learn(checker *c, term *a, term *b)
-{
-    hyp_class_id x, y;
-    HYP_TRY(need_asked(c));
-    if (!c->asked) return HYP_OK;
-    HYP_TRY(add_term(c, a, &x));
-    HYP_TRY(add_term(c, b, &y));
-    HYP_TRY(hyp_egraph_union(c->asked, x, y, NULL, NULL, c->diag));
-    return hyp_egraph_rebuild(c->asked, c->diag);
-}
-
-/* Whether the analysis alone makes two terms equal. */
-static hyp_status analysis_says(checker *c, term *a, term *b, bool *out)
-{
-    hyp_class_id x, y;
-    HYP_TRY(need_asked(c));
-    if (!c->asked) return HYP_OK;
-    HYP_TRY(add_term(c, a, &x));
-    HYP_TRY(add_term(c, b, &y));
-    HYP_TRY(hyp_egraph_rebuild(c->asked, c->diag));
-    *out = hyp_egraph_find(c->asked, x) == hyp_egraph_find(c->asked, y);
-    return HYP_OK;
-}
-
-static hyp_status call_again(checker *c, const hyp_callback *cb, const query *q, hyp_class_id *classes)
-{
-    hyp_egraph *eg = c->asked;
-    for (size_t i = 0; i < q->arg_count; i++) HYP_TRY(add_term(c, q->args[i], &classes[i]));
-    HYP_TRY(hyp_egraph_rebuild(eg, c->diag));
-    for (size_t i = 0; i < q->arg_count; i++) classes[i] = hyp_egraph_find(eg, classes[i]);
-    hyp_call call = {.eg = eg, .args = classes, .arg_count = q->arg_count, .user = cb->user};
-    if (cb->is_condition) {
-        bool holds = false;
-        HYP_TRY(cb->condition(&call, &holds, c->diag));
-        if (holds == (q->answer == HYP_ANSWER_YES)) return HYP_OK;
-        return refuse(c, "asked again, %s answers %s", q->name, holds ? "yes" : "no");
-    }
-    hyp_class_id given = HYP_NONE, wanted;
-    HYP_TRY(cb->function(&call, &given, c->diag));
-    if (given == HYP_NONE) return refuse(c, "asked again, %s declines", q->name);
-    HYP_TRY(add_term(c, q->result, &wanted));
-    HYP_TRY(hyp_egraph_rebuild(eg, c->diag));
-    if (hyp_egraph_find(eg, given) == hyp_egraph_find(eg, wanted)) return HYP_OK;
-    return refuse(c, "asked again, %s gives another term than %s...", q->name, q->result->op);
-}
-
-static hyp_status ask_again(checker *c, const hyp_callback *cb, const query *q)
-{
-    HYP_TRY(need_asked(c));
-    hyp_class_id *classes = hyp_arena_alloc(&c->arena, q->arg_count * sizeof *classes);
-    if (!classes) return hyp_fail_memory(c->diag, q->arg_count * sizeof *classes);
-    return call_again(c, cb, q, classes);
-}
-
 /* ---- conditions and functions --------------------------------------------------------------------- */
 
 /* Takes the next query if it is of this callback. */
@@ -302,7 +120,7 @@ static const query *next_query(attempt *t, uint32_t callback)
 static hyp_status check_args(attempt *t, const query *q, const hyp_pat *args, uint32_t count)
 {
     if (are_instances(t, args, count, q->args, (uint32_t)q->arg_count)) return HYP_OK;
-    return refuse(t->c, "%s was asked about other terms than the rule asks about here", q->name);
+    return hyp_refuse(t->c, "%s was asked about other terms than the rule asks about here", q->name);
 }
 
 /* The functions in a term, those among arguments first. *out_whole: each of them gave a term. */
@@ -313,10 +131,10 @@ static hyp_status check_calls(attempt *t, const hyp_pat *pat, bool *out_whole)
     const query *q = next_query(t, pat->callback);
     *out_whole = q != NULL;
     if (!q) return HYP_OK;
-    if (q->answer != HYP_ANSWER_TERM || !q->result) return refuse(t->c, "the function %s gave no term", q->name);
+    if (q->answer != HYP_ANSWER_TERM || !q->result) return hyp_refuse(t->c, "the function %s gave no term", q->name);
     HYP_TRY(check_args(t, q, pat->kids, pat->count));
     t->result[pat->index] = q->result;
-    return t->ask ? ask_again(t->c, &t->eg->callbacks.data[pat->callback], q) : HYP_OK;
+    return t->ask ? hyp_check_ask(t->c, &t->eg->callbacks.data[pat->callback], q) : HYP_OK;
 }
 
 static hyp_status check_condition(attempt *t, const hyp_cond *cond, bool *out)
@@ -334,14 +152,14 @@ static hyp_status check_condition(attempt *t, const hyp_cond *cond, bool *out)
     for (uint32_t j = 0; j < cond->count; j++) HYP_TRY(check_calls(t, &cond->args[j], &whole));
     const query *q = next_query(t, cond->callback);
     const char *name = t->eg->callback_names.names.data[cond->callback];
-    if (!q) return refuse(t->c, "it is not recorded what the condition %s answered", name);
-    if (q->answer == HYP_ANSWER_TERM) return refuse(t->c, "%s is a condition and gives no term", name);
+    if (!q) return hyp_refuse(t->c, "it is not recorded what the condition %s answered", name);
+    if (q->answer == HYP_ANSWER_TERM) return hyp_refuse(t->c, "%s is a condition and gives no term", name);
     *out = q->answer == HYP_ANSWER_YES;
     if (!whole)
-        return q->answer == HYP_ANSWER_ABSENT ? HYP_OK : refuse(t->c, "%s was asked without all its arguments", name);
+        return q->answer == HYP_ANSWER_ABSENT ? HYP_OK : hyp_refuse(t->c, "%s was asked without all its arguments", name);
     HYP_TRY(check_args(t, q, cond->args, cond->count));
     if (!t->ask || q->answer == HYP_ANSWER_ABSENT) return HYP_OK;
-    return ask_again(t->c, &t->eg->callbacks.data[cond->callback], q);
+    return hyp_check_ask(t->c, &t->eg->callbacks.data[cond->callback], q);
 }
 
 static hyp_status check_queries(attempt *t, const hyp_action *action)
@@ -349,12 +167,12 @@ static hyp_status check_queries(attempt *t, const hyp_action *action)
     bool holds = true, whole = true;
     t->query = 0;
     if (t->rule->cond) HYP_TRY(check_condition(t, t->rule->cond, &holds));
-    if (!holds) return refuse(t->c, "by the answers recorded, the condition of the rule does not hold");
+    if (!holds) return hyp_refuse(t->c, "by the answers recorded, the condition of the rule does not hold");
     if (!action->root) HYP_TRY(check_calls(t, &action->left, &whole));
     HYP_TRY(check_calls(t, &action->right, &whole));
-    if (!whole) return refuse(t->c, "it is not recorded what a function of the rule gave");
+    if (!whole) return hyp_refuse(t->c, "it is not recorded what a function of the rule gave");
     if (t->query < t->cited->query_count)
-        return refuse(t->c, "%s was asked, which the rule does not ask here", t->cited->queries[t->query].name);
+        return hyp_refuse(t->c, "%s was asked, which the rule does not ask here", t->cited->queries[t->query].name);
     return HYP_OK;
 }
 
@@ -408,7 +226,7 @@ static hyp_status check_places(checker *c, const hyp_ruleset *rules, const hyp_r
 static hyp_status check_rule(checker *c, const citation *cited, term *left, term *right, bool deep)
 {
     bool known = false;
-    hyp_status status = refuse(c, "one use of this rule at one place does not lead from the term before to this one");
+    hyp_status status = hyp_refuse(c, "one use of this rule at one place does not lead from the term before to this one");
     hyp_diag why = {0}, *said = c->diag;
     for (size_t s = 0; s < c->ruleset_count; s++) {
         const hyp_ruleset *rules = c->rulesets[s];
@@ -421,12 +239,12 @@ static hyp_status check_rule(checker *c, const citation *cited, term *left, term
             uint32_t parts = rule->multi ? rule->left_count : 0;
             status = cited->part_count == parts
                          ? check_places(c, rules, rule, cited, left, right, deep)
-                         : refuse(c, "%zu parts are proven, the rule has %u", cited->part_count, parts);
+                         : hyp_refuse(c, "%zu parts are proven, the rule has %u", cited->part_count, parts);
             c->diag = said;
             if (status != HYP_OK && why.message[0]) status = hyp_fail(said, status, "%s", why.message);
         }
     }
-    return known ? status : refuse(c, "there is no rule of this name");
+    return known ? status : hyp_refuse(c, "there is no rule of this name");
 }
 
 /* A union by the caller or an analysis. */
@@ -439,10 +257,10 @@ static hyp_status check_stated(checker *c, term *from, term *to, bool deep)
             if ((side[0] == from && side[1] == to) || (side[1] == from && side[0] == to)) return HYP_OK;
         }
         bool equal = false;
-        if (c->options.ask) HYP_TRY(analysis_says(c, from, to, &equal));
+        if (c->options.ask) HYP_TRY(hyp_check_analysis_says(c, from, to, &equal));
         if (equal) return HYP_OK;
         uint32_t place = deep ? differing_child(from, to) : HYP_NONE;
-        if (place == HYP_NONE) return refuse(c, "this equality was not given");
+        if (place == HYP_NONE) return hyp_refuse(c, "this equality was not given");
         from = from->kids[place];
         to = to->kids[place];
     }
@@ -460,9 +278,9 @@ static hyp_status read_queries(checker *c, const hyp_proof_step *step, citation 
         const hyp_proof_query *q = &step->queries[i];
         term **args = hyp_arena_alloc(&c->arena, q->arg_count * sizeof *args);
         if (!args) return hyp_fail_memory(c->diag, q->arg_count * sizeof *args);
-        for (size_t j = 0; j < q->arg_count; j++) HYP_TRY(read_term(c, q->args[j], &args[j]));
+        for (size_t j = 0; j < q->arg_count; j++) HYP_TRY(hyp_check_read(c, q->args[j], &args[j]));
         queries[i] = (query){q->name, args, q->arg_count, q->answer, NULL};
-        if (q->result) HYP_TRY(read_term(c, q->result, &queries[i].result));
+        if (q->result) HYP_TRY(hyp_check_read(c, q->result, &queries[i].result));
     }
     out->queries = queries;
     out->query_count = step->query_count;
@@ -487,9 +305,9 @@ static hyp_status check_parts(checker *c, const hyp_proof_step *step, citation *
 static hyp_status check_step(checker *c, const hyp_proof_step *step, term *from, term *to)
 {
     citation cited = {.rule = step->rule, .stated = step->stated};
-    if (!step->rule) return refuse(c, "it names no rule");
+    if (!step->rule) return hyp_refuse(c, "it names no rule");
     if (step->stated && (step->query_count || step->part_count))
-        return refuse(c, "an equality that was stated asks nothing");
+        return hyp_refuse(c, "an equality that was stated asks nothing");
     HYP_TRY(read_queries(c, step, &cited));
     HYP_TRY(check_parts(c, step, &cited));
     HYP_TRY(step->stated    ? check_stated(c, from, to, true)
@@ -500,21 +318,21 @@ static hyp_status check_step(checker *c, const hyp_proof_step *step, term *from,
         from = from->kids[place];
         to = to->kids[place];
     }
-    return learn(c, from, to);
+    return hyp_check_learn(c, from, to);
 }
 
 static hyp_status check_list(checker *c, const hyp_proof *proof, size_t *out_step, term **out_first, term **out_last)
 {
     *out_step = 0;
-    if (proof->count == 0) return refuse(c, "a proof has at least one term");
-    HYP_TRY(read_term(c, proof->steps[0].term, out_first));
-    if (proof->steps[0].rule) return refuse(c, "step 0 is the first term and uses no rule");
+    if (proof->count == 0) return hyp_refuse(c, "a proof has at least one term");
+    HYP_TRY(hyp_check_read(c, proof->steps[0].term, out_first));
+    if (proof->steps[0].rule) return hyp_refuse(c, "step 0 is the first term and uses no rule");
     *out_last = *out_first;
     for (size_t i = 1; i < proof->count; i++) {
         const hyp_proof_step *step = &proof->steps[i];
         term *next;
         *out_step = i;
-        hyp_status status = read_term(c, step->term, &next);
+        hyp_status status = hyp_check_read(c, step->term, &next);
         if (status == HYP_OK) status = check_step(c, step, *out_last, next);
         if (status != HYP_OK)
             hyp_diag_prefix(c->diag, "step %zu, %s%s", i, step->forward ? "" : "reversed ",
@@ -536,7 +354,7 @@ static hyp_status read_shared_terms(checker *c, const hyp_shared_proof *proof, t
         term **kids = hyp_arena_alloc(&c->arena, t->count * sizeof *kids);
         if (!kids) return hyp_fail_memory(c->diag, t->count * sizeof *kids);
         for (uint32_t j = 0; j < t->count; j++) kids[j] = terms[t->kids[j]];
-        HYP_TRY(make(c, t->op, kids, t->count, &terms[i]));
+        HYP_TRY(hyp_check_make(c, t->op, kids, t->count, &terms[i]));
     }
     return HYP_OK;
 }
@@ -568,7 +386,7 @@ static hyp_status check_lemma(checker *c, const hyp_lemma *lemma, term **terms)
     if (lemma->kind == HYP_LEMMA_CONGRUENCE || lemma->kind == HYP_LEMMA_CHAIN) return HYP_OK;
     HYP_TRY(read_shared_claim(c, lemma, terms, &cited));
     HYP_TRY(cited.stated ? check_stated(c, from, to, false) : check_rule(c, &cited, from, to, false));
-    return c->options.ask ? learn(c, from, to) : HYP_OK;
+    return c->options.ask ? hyp_check_learn(c, from, to) : HYP_OK;
 }
 
 /* ---- the calls ----------------------------------------------------------------------------------- */
@@ -578,8 +396,8 @@ static hyp_status read_given(checker *c)
     c->given = hyp_arena_zalloc(&c->arena, c->options.given_count, sizeof *c->given);
     if (!c->given) return hyp_fail_memory(c->diag, c->options.given_count * sizeof *c->given);
     for (size_t i = 0; i < c->options.given_count && c->options.given; i++) {
-        HYP_TRY(read_term(c, c->options.given[i].left, &c->given[i].side[0]));
-        HYP_TRY(read_term(c, c->options.given[i].right, &c->given[i].side[1]));
+        HYP_TRY(hyp_check_read(c, c->options.given[i].left, &c->given[i].side[0]));
+        HYP_TRY(hyp_check_read(c, c->options.given[i].right, &c->given[i].side[1]));
     }
     return HYP_OK;
 }
@@ -588,14 +406,14 @@ static hyp_status check_all(checker *c, const hyp_proof *proof, const char *a, c
 {
     term *start, *end, *first, *last;
     HYP_TRY(read_given(c));
-    HYP_TRY(read_term(c, a, &start));
-    HYP_TRY(read_term(c, b, &end));
+    HYP_TRY(hyp_check_read(c, a, &start));
+    HYP_TRY(hyp_check_read(c, b, &end));
     HYP_TRY(check_list(c, proof, out_step, &first, &last));
     *out_step = 0;
-    if (start != first) return refuse(c, "step 0: the proof begins with %s, not with %s", proof->steps[0].term, a);
+    if (start != first) return hyp_refuse(c, "step 0: the proof begins with %s, not with %s", proof->steps[0].term, a);
     *out_step = proof->count - 1;
     if (end == last) return HYP_OK;
-    return refuse(c, "step %zu: the proof ends with %s, not with %s", *out_step, proof->steps[*out_step].term, b);
+    return hyp_refuse(c, "step %zu: the proof ends with %s, not with %s", *out_step, proof->steps[*out_step].term, b);
 }
 
 static hyp_status check_shared(checker *c, const hyp_shared_proof *proof, const char *a, const char *b,
@@ -603,8 +421,8 @@ static hyp_status check_shared(checker *c, const hyp_shared_proof *proof, const 
 {
     term *start = NULL, *end = NULL, **terms;
     HYP_TRY(read_given(c));
-    if (a) HYP_TRY(read_term(c, a, &start));
-    if (b) HYP_TRY(read_term(c, b, &end));
+    if (a) HYP_TRY(hyp_check_read(c, a, &start));
+    if (b) HYP_TRY(hyp_check_read(c, b, &end));
     HYP_TRY(hyp_shared_proof_is_formed(proof, out_lemma, c->diag));
     HYP_TRY(read_shared_terms(c, proof, &terms));
     for (size_t i = 0; i < proof->lemma_count; i++) {
@@ -614,8 +432,8 @@ static hyp_status check_shared(checker *c, const hyp_shared_proof *proof, const 
         if (status != HYP_OK) hyp_diag_prefix(c->diag, "lemma %zu, %s", i, lemma->rule);
         HYP_TRY(status);
     }
-    if (a && terms[proof->claim.from] != start) return refuse(c, "the proof begins with another term than %s", a);
-    return !b || terms[proof->claim.to] == end ? HYP_OK : refuse(c, "the proof ends with another term than %s", b);
+    if (a && terms[proof->claim.from] != start) return hyp_refuse(c, "the proof begins with another term than %s", a);
+    return !b || terms[proof->claim.to] == end ? HYP_OK : hyp_refuse(c, "the proof ends with another term than %s", b);
 }
 
 static void set_up(checker *c, hyp_ruleset *const *rulesets, size_t count, const hyp_proof_check_options *options,

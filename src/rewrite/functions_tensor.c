@@ -1,0 +1,108 @@
+/* Functions of rules whose result is a tensor: small constants, and what a split was made of or into. */
+#include "rewrite/internal.h"
+
+hyp_status hyp_rw_scalar(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *like = hyp_rw_type_arg(call, 1);
+    hyp_attr value;
+    uint64_t element = 0; /* room for one of any type */
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &value, diag));
+    if (!like) return HYP_OK;
+    hyp_type type = {.dtype = like->dtype};
+    hyp_store_f64(type.dtype, &element, 0, value.f);
+    return hyp_rw_constant(call->user, &type, &element, hyp_dtype_size(type.dtype), out, diag);
+}
+
+hyp_status hyp_rw_minus_plus(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    enum { MOST = 1024 }; /* the width of a head is hundreds */
+    const hyp_type *x = hyp_rw_type_arg(call, 0), *z = hyp_rw_type_arg(call, 1);
+    uint64_t signs[MOST]; /* room for elements of any type */
+    if (!x || !z || x->rank == 0 || z->rank == 0) return HYP_OK;
+    hyp_dim minus = x->dims[x->rank - 1], plus = z->dims[z->rank - 1];
+    if (!hyp_dim_is_const(minus) || !hyp_dim_is_const(plus) || minus > MOST || plus > MOST - minus) return HYP_OK;
+    for (int64_t i = 0; i < minus + plus; i++) hyp_store_f64(x->dtype, signs, (size_t)i, i < minus ? -1 : 1);
+    hyp_type type = {.dtype = x->dtype, .rank = 1, .dims = {minus + plus}};
+    return hyp_rw_constant(call->user, &type, signs, (size_t)(minus + plus) * hyp_dtype_size(type.dtype), out, diag);
+}
+
+hyp_status hyp_rw_dims_tensor(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *x = hyp_rw_type_arg(call, 0);
+    if (!x || !hyp_type_is_static(x)) return HYP_OK;
+    hyp_type type = {.dtype = HYP_I64, .rank = 1, .dims = {x->rank}};
+    return hyp_rw_constant(call->user, &type, x->dims, (size_t)x->rank * sizeof *x->dims, out, diag);
+}
+
+/* (pick i a s b x...): output i of splitting the concatenation of x... along the axis, when it is one of them. */
+hyp_status hyp_rw_pick(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr index, split_axis, concat_axis, sizes;
+    hyp_dims *dims = ((hyp_rw *)call->user)->dims;
+    hyp_dim start = 0, at = 0;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &index, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_INT, &split_axis, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 2, HYP_ATTR_DIMS, &sizes, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 3, HYP_ATTR_INT, &concat_axis, diag));
+    if (index.i < 0 || index.i >= sizes.count || split_axis.i != concat_axis.i || split_axis.i < 0) return HYP_OK;
+    for (int64_t i = 0; i < index.i; i++) HYP_TRY(hyp_dim_add(dims, start, sizes.dims[i], &start, diag));
+    for (size_t i = 4; i < call->arg_count; i++) {
+        const hyp_type *x = hyp_rw_type_arg(call, i);
+        if (!x || split_axis.i >= x->rank) return HYP_OK;
+        hyp_dim size = x->dims[split_axis.i];
+        if (at == start && size == sizes.dims[index.i]) {
+            *out = call->args[i];
+            return HYP_OK;
+        }
+        HYP_TRY(hyp_dim_add(dims, at, size, &at, diag));
+    }
+    return HYP_OK;
+}
+
+/* The tuple and index behind a class that is one output of a node. */
+static hyp_status find_get(hyp_rw *rw, hyp_class_id c, hyp_class_id *out_tuple, uint32_t *out_index, bool *out_found,
+                           hyp_diag *diag)
+{
+    size_t count;
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, c, &count);
+    *out_found = false;
+    for (size_t i = 0; i < count && !*out_found; i++) {
+        hyp_rw_shape shape;
+        hyp_rw_node n;
+        HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, out_index, &n, diag));
+        *out_found = shape == HYP_RW_IS_GET;
+        if (*out_found) *out_tuple = hyp_egraph_find(rw->eg, n.inputs[0]);
+    }
+    return HYP_OK;
+}
+
+/* (unsplit a x...): the tensor that was split along the axis into exactly x... */
+hyp_status hyp_rw_unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_rw *rw = call->user;
+    hyp_attr axis;
+    hyp_class_id tuple = HYP_NONE, next;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
+    for (size_t i = 1; i < call->arg_count; i++) {
+        uint32_t index;
+        bool found;
+        HYP_TRY(find_get(rw, call->args[i], &next, &index, &found, diag));
+        if (!found || index != i - 1 || (i > 1 && next != tuple)) return HYP_OK;
+        tuple = next;
+    }
+    if (tuple == HYP_NONE || hyp_rw_fact_of(rw, tuple)->count != call->arg_count - 1) return HYP_OK;
+    size_t count;
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, tuple, &count);
+    for (size_t i = 0; i < count; i++) {
+        hyp_rw_shape shape;
+        hyp_rw_node n;
+        uint32_t ignored, which;
+        HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
+        if (shape != HYP_RW_IS_OP || n.op != HYP_OP_split || !hyp_op_find_attr(n.op, "axis", &which) ||
+            n.attrs[which].i != axis.i)
+            continue;
+        *out = hyp_egraph_find(rw->eg, n.inputs[0]);
+        return HYP_OK;
+    }
+    return HYP_OK;
+}
