@@ -174,7 +174,8 @@ HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
 /* ---- tuning --------------------------------------------------------------------------------------------
  *
  * A GPU's library has many algorithms for a product (a layer, a matmul) and proposes one without trying, layers can run by
- * a kernel of our own or as products, and pointwise steps by kernels that are compiled for them. Tuning tries them. What
+ * a kernel of our own or as products, and pointwise steps by kernels that are compiled for them. On a CPU steps can run by
+ * oneDNN, on some of its threads, or by kernels of our own. Tuning tries them. What
  * it finds belongs to the device, the version of its library, and the shapes that were tuned; a context uses it from then
  * on, and a plan keeps it for the next engine that loads it on such a device. Other devices run the plan as if it were
  * not there.
@@ -183,13 +184,13 @@ HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
  *   hyp_context_save_plan(context, "plan.bin", &diag);
  */
 
-/* How a product, a step of several layers, or a pointwise step is done fastest. Of what a context gives, everything is
- * borrowed until it is destroyed. */
+/* How a product, a step of several layers, or a pointwise step is done fastest; on a CPU any step. Of what a context
+ * gives, everything is borrowed until it is destroyed. */
 typedef struct hyp_tuned {
     const char *product;    /* "bf16 tn 512x256x256 ...": types, layout, shape, what follows it; "layers bf16 1: ...";
-                             * "pointwise ..." */
-    const void *algorithm;  /* as the library has it, who does which layer, or a kernel: opaque. A kernel is run as it is,
-                             * and must be of a source that is trusted */
+                             * "pointwise ..."; on a CPU hyp_choice_info.key */
+    const void *algorithm;  /* as the library has it, who does which layer, a kernel, or the name of an alternative: opaque.
+                             * A kernel is run as it is, and must be of a source that is trusted */
     size_t algorithm_bytes; /* 1 MiB at most */
     uint32_t epilogue;      /* what the library does after the product, in its own number */
     const char *attributes; /* of the algorithm, for people; may be NULL in what is added */
@@ -212,7 +213,7 @@ typedef struct hyp_tune_options {
 
 typedef struct hyp_tune_report {
     size_t products; /* different ones of the plan under these shapes, steps of layers, and pointwise steps if there is a
-                      * compiler for them */
+                      * compiler for them; on a CPU different steps that can be done in several ways */
     size_t known;    /* were known before or found elsewhere, and not measured */
     size_t timed;
     size_t replaced; /* of those: where something is more than 2 % faster than what an untuned plan does */
@@ -223,15 +224,16 @@ typedef struct hyp_tune_report {
     char no_kernels[256]; /* why pointwise steps, or some, got no kernel of their own; "" where nothing was in the way */
 } hyp_tune_report;
 
-/* Measures the products and pointwise steps of the plan for inputs of these dims (name or position, rank and dims are read, data is not),
+/* Measures the products and pointwise steps of the plan, on a CPU its steps, for inputs of these dims (name or position, rank and dims are read, data is not),
  * those that nothing is known of. Takes device memory while it measures, and forgets the shapes that were prepared. On
- * failure what was found before it is kept. `options` and `out` may be NULL. HYP_ERR_UNSUPPORTED on a device other than
- * CUDA. Like every call with a context: one thread at a time, and nothing of it under way. */
+ * failure what was found before it is kept. `options` and `out` may be NULL. HYP_ERR_UNSUPPORTED on the reference device.
+ * Like every call with a context: one thread at a time, and nothing of it under way. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_tune(hyp_context *context, const hyp_tensor *inputs, size_t count,
                                                   const hyp_tune_options *options, hyp_tune_report *out,
                                                   hyp_diag *diag);
 
-/* What it belongs to: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100". NULL on a device without tuning.
+/* What it belongs to: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100"; a processor, what oneDNN and our
+ * kernels are made for, and a number of threads. NULL on a device without tuning.
  * Borrowed from the engine. */
 HYP_API const char *hyp_context_tuning_device(const hyp_context *context);
 /* What the context knows, from its plan and from tuning, in order of product. */

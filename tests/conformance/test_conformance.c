@@ -118,7 +118,7 @@ static void the_table_is_complete(void **state)
     assert_true(backend->open && backend->close && backend->load && backend->unload);
     assert_true(backend->session_create && backend->session_destroy && backend->scratch_bytes);
     assert_true(backend->prepare && backend->release && backend->run && backend->synchronize);
-    assert_true(!backend->tune == !backend->tuning && !backend->tune == !backend->step_tuning);
+    assert_true(!backend->tune == !backend->tuning && (!backend->tune || backend->choices || backend->step_tuning));
     for (size_t i = 0; hyp_backends[i]; i++)
         if (hyp_backends[i] != backend) {
             assert_string_not_equal(hyp_backends[i]->name, backend->name);

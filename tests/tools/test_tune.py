@@ -154,7 +154,7 @@ def check_without_gpu(folder, model, plan):
     before = open(plan, "rb").read()
     none = {"HYPATIA_EMULATOR": "none"}
     assert "no NVIDIA GPU" in run("hypatia", "tune", plan, code=1, env=none)[1]
-    assert "nothing to tune on cpu" in run("hypatia", "tune", plan, "--device", "cpu", code=3)[1]
+    assert "nothing to tune on reference" in run("hypatia", "tune", plan, "--device", "reference", code=3)[1]
     made = os.path.join(folder, "untuned.bin")
     assert "without tuning" in run("hypatiac", model, "--target", "cuda", "-o", made, "--tune", code=1, env=none)[1]
     assert open(plan, "rb").read() == before

@@ -324,7 +324,7 @@ static hyp_status want_tuning(const hyp_context *c, const char *call, hyp_diag *
 {
     HYP_TRY(want_context(c, call, diag));
     if (tuning_of(c)) return HYP_OK;
-    return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: there is nothing to tune on %s, only on a GPU", call,
+    return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: there is nothing to tune on %s", call,
                     hyp_engine_device_name(c->engine));
 }
 

@@ -3,26 +3,17 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#ifdef HYP_CPU_X86
+#include <cpuid.h>
+#endif
 
 #include "base/dtype.h"
 #include "runtime/core/channels_last.h"
+#include "runtime/cpu/choices.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"
 #include "runtime/cpu/dnnl_compat.h"
 #endif
-
-typedef struct session {
-    hyp_cpu_model *model;
-    hyp_host_memory memory;
-    void *stream;
-} session;
-
-typedef struct prepared {
-    const int64_t *values;
-    bool uses_dnnl;
-    bool *channels_last; /* by tensor: how it lies in memory; see hyp_choose_layouts */
-    hyp_cpu_op ops[];    /* one per step */
-} prepared;
 
 /* ---- device ------------------------------------------------------------------------------------------------ */
 
@@ -33,6 +24,29 @@ static void device_close(void *opaque)
     hyp_dnnl_close(d->dnnl);
 #endif
     hyp_free(d);
+}
+
+/* The processor's own name; "" where it has none. */
+static void read_brand(char out[49])
+{
+    *out = 0;
+#ifdef HYP_CPU_X86
+    unsigned words[12] = {0};
+    for (unsigned i = 0; i < 3; i++)
+        if (!__get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3])) return;
+    memcpy(out, words, sizeof words);
+    out[sizeof words] = 0;
+    for (size_t n = strlen(out); n > 0 && out[n - 1] == ' ';) out[--n] = 0;
+#endif
+}
+
+/* Times belong to a processor, to what is made for it, and to a number of threads. */
+static void name_tuning(hyp_cpu_device *d)
+{
+    char brand[49];
+    read_brand(brand);
+    snprintf(d->tuning_name, sizeof d->tuning_name, "%s%s%s, %d thread%s", brand, *brand ? ", " : "", d->name,
+             (int)d->threads, d->threads == 1 ? "" : "s");
 }
 
 static hyp_status device_open(const hyp_engine_options *options, const hyp_log *log, void **out_device,
@@ -59,6 +73,7 @@ static hyp_status device_open(const hyp_engine_options *options, const hyp_log *
     d->threads = 1;
     snprintf(d->name, sizeof d->name, "cpu (without oneDNN, own kernels for %s)", d->kernels->isa);
 #endif
+    name_tuning(d);
     *out_device = d;
     *out_name = d->name;
     return HYP_OK;
@@ -114,6 +129,24 @@ static void warn_of_slow_types(const hyp_cpu_model *m)
     }
 }
 
+/* Packs weights as far as shapes are known: what tuning found in the plan decides here, too. */
+static hyp_status load_linear(hyp_cpu_model *m, hyp_diag *diag)
+{
+    const HypPlan__Program *p = m->plan->program;
+    hyp_tuning known = {0};
+    hyp_status status = hyp_tuning_init(&known, m->device->tuning_name, m->plan, diag);
+    int64_t *values = hyp_calloc(p->n_dims + 1, sizeof *values);
+    if (!values && status == HYP_OK) status = hyp_fail_memory(diag, p->n_dims * sizeof *values);
+    for (size_t i = 0; values && i < p->n_dims; i++)
+        values[i] = p->dims[i]->kind == HYP_PLAN__DIM__KIND__CONST ? p->dims[i]->value : 1;
+    for (uint32_t i = 0; i < p->n_steps && status == HYP_OK; i++)
+        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR)
+            status = hyp_linear_weights_load(m, i, values, &known, diag);
+    hyp_free(values);
+    hyp_tuning_dispose(&known);
+    return status;
+}
+
 static hyp_status model_load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag)
 {
     const HypPlan__Program *p = plan->program;
@@ -132,8 +165,7 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
     int threads_before = hyp_dnnl_set_threads(m->device->dnnl, m->device->threads);
 #endif
     if (status == HYP_OK) status = hyp_reference_check_calls(p, diag);
-    for (uint32_t i = 0; i < p->n_steps && status == HYP_OK; i++)
-        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) status = hyp_linear_weights_load(m, i, diag);
+    if (status == HYP_OK) status = load_linear(m, diag);
     if (status == HYP_OK) warn_of_slow_types(m);
 #ifdef HYP_HAVE_ONEDNN
     hyp_dnnl_set_threads(m->device->dnnl, threads_before);
@@ -149,10 +181,11 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
 
 static void session_destroy(void *opaque)
 {
-    session *s = opaque;
+    hyp_cpu_session *s = opaque;
 #ifdef HYP_HAVE_ONEDNN
     hyp_dnnl_stream_destroy(s->stream);
 #endif
+    hyp_tuning_dispose(&s->tuning);
     hyp_host_memory_dispose(&s->memory);
     hyp_free(s);
 }
@@ -160,7 +193,7 @@ static void session_destroy(void *opaque)
 static hyp_status session_create(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag)
 {
     (void)options;
-    session *s = hyp_calloc(1, sizeof *s);
+    hyp_cpu_session *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     s->model = model;
     hyp_status status = hyp_host_memory_init(&s->memory, s->model->plan, diag);
@@ -168,8 +201,9 @@ static hyp_status session_create(void *model, const hyp_context_options *options
         hyp_free(s);
         return status;
     }
+    status = hyp_tuning_init(&s->tuning, s->model->device->tuning_name, s->model->plan, diag);
 #ifdef HYP_HAVE_ONEDNN
-    status = hyp_dnnl_stream_create(s->model->device->dnnl, &s->stream, diag);
+    if (status == HYP_OK) status = hyp_dnnl_stream_create(s->model->device->dnnl, &s->stream, diag);
 #endif
     if (status == HYP_OK)
         *out_session = s;
@@ -180,54 +214,18 @@ static hyp_status session_create(void *model, const hyp_context_options *options
 
 static size_t scratch_bytes(const void *opaque)
 {
-    const session *s = opaque;
+    const hyp_cpu_session *s = opaque;
     return hyp_host_memory_bytes(&s->memory);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------------------ */
+static hyp_tuning *session_tuning(void *opaque) { return &((hyp_cpu_session *)opaque)->tuning; }
 
-static void release(void *opaque, void *opaque_prepared)
-{
-    const session *s = opaque;
-    prepared *p = opaque_prepared;
-    for (size_t i = 0; i < s->model->plan->program->n_steps; i++)
-        if (p->ops[i].destroy) p->ops[i].destroy(p->ops[i].state);
-    hyp_free(p->channels_last);
-    hyp_free(p);
-}
+/* ---- steps ------------------------------------------------------------------------------------------------- */
 
 static hyp_status run_reference(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     return hyp_reference_step(&run->call, op->step, diag);
 }
-
-static hyp_status prepare_op(hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
-                             hyp_cpu_op *op, hyp_diag *diag)
-{
-    hyp_status status = HYP_OK;
-    op->step = model->plan->program->steps[step];
-    switch (op->step->kernel_case) {
-    case HYP_PLAN__STEP__KERNEL_LINEAR: status = hyp_cpu_prepare_linear(model, step, values, op, diag); break;
-    case HYP_PLAN__STEP__KERNEL_MATMUL: status = hyp_cpu_prepare_matmul(model, values, op, diag); break;
-    case HYP_PLAN__STEP__KERNEL_ATTENTION: status = hyp_cpu_prepare_attention(model, values, op, diag); break;
-    case HYP_PLAN__STEP__KERNEL_POINTWISE: status = hyp_cpu_prepare_pointwise(model, values, op, diag); break;
-    case HYP_PLAN__STEP__KERNEL_REDUCE: status = hyp_cpu_prepare_reduce(model, values, op, diag); break;
-    case HYP_PLAN__STEP__KERNEL_COPY:
-        status = hyp_cpu_prepare_copy(model, values, step ? op - 1 : NULL, op, diag);
-        break;
-    case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); break;
-    case HYP_PLAN__STEP__KERNEL_CALL:
-        status = hyp_cpu_prepare_call(model, step, values, channels_last, op, diag);
-        break;
-    default: break; /* gather and fill only move memory: the reference kernels do it as well as any */
-    }
-    if (status != HYP_OK || op->run) return status;
-    op->run = run_reference;
-    op->work_bytes = hyp_reference_work(model->plan->program, op->step, values);
-    return HYP_OK;
-}
-
-/* ---- calls ------------------------------------------------------------------------------------------------- */
 
 typedef hyp_status prepare_call_fn(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
@@ -237,83 +235,115 @@ typedef hyp_status prepare_call_fn(hyp_cpu_model *model, uint32_t step, const in
 static const struct {
     const char *kernel;
     prepare_call_fn *prepare;
+    hyp_cpu_form form;
 } fast_calls[] = {
-    {"resize", hyp_cpu_prepare_resize},
-    {"layer-norm", hyp_cpu_prepare_norm},
-    {"rms-norm", hyp_cpu_prepare_norm},
+    {"resize", hyp_cpu_prepare_resize, HYP_CPU_OWN},
+    {"layer-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},
+    {"rms-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},
 #ifdef HYP_HAVE_ONEDNN
-    {"conv", hyp_dnnl_prepare_window},
-    {"conv-transpose", hyp_dnnl_prepare_window},
-    {"max-pool", hyp_dnnl_prepare_window},
-    {"average-pool", hyp_dnnl_prepare_window},
+    {"conv", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
+    {"conv-transpose", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
+    {"max-pool", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
+    {"average-pool", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
 #endif
-    {NULL, NULL},
 };
 
-hyp_status hyp_cpu_prepare_call(hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
-                                hyp_cpu_op *op, hyp_diag *diag)
+/* Its place in fast_calls; -1 where it is not there. */
+static int find_call(const char *kernel)
 {
-    const HypPlan__Call *call = op->step->call;
-    for (size_t i = 0; fast_calls[i].kernel; i++) {
-        if (strcmp(fast_calls[i].kernel, call->kernel) != 0) continue;
-        HYP_TRY(fast_calls[i].prepare(model, step, values, channels_last, op, diag));
-        break;
+    int i = (int)(sizeof fast_calls / sizeof *fast_calls);
+    while (i-- > 0 && strcmp(fast_calls[i].kernel, kernel) != 0) {}
+    return i;
+}
+
+hyp_cpu_form hyp_cpu_call_form(const char *kernel)
+{
+    int i = find_call(kernel);
+    return i < 0 ? HYP_CPU_PLAIN : fast_calls[i].form;
+}
+
+/* In another form than the plain one. */
+static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
+                            hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag)
+{
+    switch (op->step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR: return hyp_cpu_prepare_linear(model, step, values, form, op, diag);
+#ifdef HYP_HAVE_ONEDNN
+    case HYP_PLAN__STEP__KERNEL_MATMUL:
+        return hyp_dnnl_prepare_matmul(model, op->step->matmul, values, op, diag);
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: return hyp_dnnl_prepare_attention(model, values, op, diag);
+#endif
+    case HYP_PLAN__STEP__KERNEL_POINTWISE: return hyp_cpu_prepare_pointwise(model, values, op, diag);
+    case HYP_PLAN__STEP__KERNEL_REDUCE: return hyp_cpu_prepare_reduce(model, values, op, diag);
+    case HYP_PLAN__STEP__KERNEL_COPY: return hyp_cpu_prepare_copy(model, values, step ? op - 1 : NULL, op, diag);
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); return HYP_OK;
+    case HYP_PLAN__STEP__KERNEL_CALL:
+        return fast_calls[find_call(op->step->call->kernel)].prepare(model, step, values, channels_last, op, diag);
+    default: return HYP_OK;
     }
-    return HYP_OK;
 }
 
-hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
-{
-#ifdef HYP_HAVE_ONEDNN
-    const HypPlan__Matmul *s = op->step->matmul;
-    bool work = values[s->m] > 0 && values[s->n] > 0 && values[s->k] > 0;
-    for (size_t a = 0; a < s->n_batch; a++) work = work && values[s->batch[a]] > 0;
-    if (work) return hyp_dnnl_prepare_matmul(model, s, values, op, diag);
-#endif
-    (void)model, (void)values, (void)op, (void)diag;
-    return HYP_OK;
-}
-
-hyp_status hyp_cpu_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
-{
-#ifdef HYP_HAVE_ONEDNN
-    const HypPlan__Attention *s = op->step->attention;
-    bool fits = hyp_tensor_dtype(model->plan->program, s->q->tensor) == HYP_F32 && values[s->rows] > 0 &&
-                values[s->keys] > 0 && values[s->width] > 0 && values[s->columns] > 0 && !s->more_k;
-    for (size_t a = 0; a < s->n_batch; a++) fits = fits && values[s->batch[a]] > 0;
-    if (fits) return hyp_dnnl_prepare_attention(model, values, op, diag);
-#endif
-    (void)model, (void)values, (void)op, (void)diag;
-    return HYP_OK;
-}
-
-/* Threads for a step: one, or `most` where the work of each of two would take longer than starting and joining them.
- * Measured: docs/runtime-cpu.md. */
-static int threads_for(const hyp_plan *plan, uint32_t step, const int64_t *values, int most)
-{
-    enum { FLOPS = 500000, BYTES = 1 << 16 };
-    hyp_step_work work = hyp_plan_step_work(plan->program, step, values);
-    return work.flops < 2 * FLOPS && work.bytes < 2 * BYTES ? 1 : most;
-}
-
-static hyp_status prepare_ops(session *s, const int64_t *values, prepared *p, hyp_diag *diag)
+hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *values, const bool *channels_last,
+                           hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
-    for (uint32_t i = 0; i < program->n_steps; i++) {
-        hyp_cpu_op *op = &p->ops[i];
-        op->threads = threads_for(s->model->plan, i, values, s->model->device->threads);
+    op->step = program->steps[step];
+    op->threads = form == HYP_CPU_ONEDNN_ALONE ? 1 : s->model->device->threads;
 #ifdef HYP_HAVE_ONEDNN
-        hyp_dnnl_set_threads(s->model->device->dnnl, op->threads);
+    hyp_dnnl_set_threads(s->model->device->dnnl, op->threads);
 #endif
-        HYP_TRY(prepare_op(s->model, i, values, p->channels_last, op, diag));
-        HYP_TRY(hyp_host_memory_grow_work(&s->memory, op->work_bytes, diag));
-        p->uses_dnnl = p->uses_dnnl || op->is_dnnl;
+    if (form == HYP_CPU_PLAIN) {
+        op->run = run_reference;
+        op->work_bytes = hyp_reference_work(program, op->step, values);
+    } else {
+        HYP_TRY(make_fast(s->model, step, values, channels_last, form, op, diag));
     }
+    return hyp_host_memory_grow_work(&s->memory, op->work_bytes, diag);
+}
+
+hyp_status hyp_cpu_run_op(const hyp_cpu_session *s, const int64_t *values, const hyp_cpu_op *op, hyp_diag *diag)
+{
+    const hyp_cpu_run run = {.device = s->model->device,
+                             .kernels = s->model->device->kernels,
+                             .call = {s->model->plan->program, values, s->memory.at, s->memory.work},
+                             .stream = s->stream};
+#ifdef HYP_HAVE_ONEDNN
+    if (op->is_dnnl) hyp_dnnl_set_threads(run.device->dnnl, op->threads);
+#endif
+    return op->run(op, &run, diag);
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------------------ */
+
+void hyp_cpu_release(const hyp_cpu_session *s, hyp_cpu_prepared *p)
+{
+    for (size_t i = 0; i < s->model->plan->program->n_steps; i++)
+        if (p->ops[i].destroy) p->ops[i].destroy(p->ops[i].state);
+    hyp_free(p->channels_last);
+    hyp_free(p->choices);
+    hyp_free(p);
+}
+
+/* Takes what is known or predicted to take least of those that there is a kernel for. */
+static hyp_status prepare_op(hyp_cpu_session *s, uint32_t step, const hyp_tuning *known, hyp_cpu_prepared *p,
+                             hyp_diag *diag)
+{
+    hyp_choice *c = &p->choices[step];
+    hyp_cpu_op *op = &p->ops[step];
+    hyp_cpu_offer(s->model, step, p->values, p->channels_last, c);
+    for (;;) {
+        const hyp_alternative *a = hyp_choose(c, known);
+        HYP_TRY(hyp_cpu_make_op(s, step, p->values, p->channels_last, a ? (hyp_cpu_form)a->form : HYP_CPU_PLAIN, op,
+                                diag));
+        if (op->run) break;
+        c->list[c->taken].cannot = "it has no kernel for this";
+    }
+    p->uses_dnnl = p->uses_dnnl || op->is_dnnl;
     return HYP_OK;
 }
 
 /* Whether a call that oneDNN does not have got a layout that only oneDNN reads. */
-static bool misses_layouts(const session *s, const prepared *p)
+static bool misses_layouts(const hyp_cpu_session *s, const hyp_cpu_prepared *p)
 {
     bool misses = false;
     for (size_t i = 0; i < s->model->plan->program->n_steps; i++)
@@ -322,60 +352,75 @@ static bool misses_layouts(const session *s, const prepared *p)
     return misses;
 }
 
-static hyp_status new_prepared(const session *s, const int64_t *values, prepared **out, hyp_diag *diag)
+static hyp_status prepare_ops(hyp_cpu_session *s, const int64_t *values, bool layouts, const hyp_tuning *known,
+                              hyp_cpu_prepared **out, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
-    size_t bytes = sizeof(prepared) + program->n_steps * sizeof(hyp_cpu_op);
-    prepared *p = *out = hyp_calloc(1, bytes);
+    size_t bytes = sizeof(hyp_cpu_prepared) + program->n_steps * sizeof(hyp_cpu_op);
+    hyp_cpu_prepared *p = *out = hyp_calloc(1, bytes);
     if (!p) return hyp_fail_memory(diag, bytes);
     p->values = values;
     p->channels_last = hyp_calloc(program->n_tensors, sizeof *p->channels_last);
-    return p->channels_last ? HYP_OK : hyp_fail_memory(diag, program->n_tensors);
+    p->choices = hyp_calloc(program->n_steps, sizeof *p->choices);
+    if (!p->channels_last || !p->choices) return hyp_fail_memory(diag, program->n_steps * sizeof *p->choices);
+#ifdef HYP_HAVE_ONEDNN
+    if (layouts)
+        hyp_choose_layouts(program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, false, p->channels_last);
+#else
+    (void)layouts;
+#endif
+    for (uint32_t i = 0; i < program->n_steps; i++) HYP_TRY(prepare_op(s, i, known, p, diag));
+    return HYP_OK;
 }
 
-static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepared, hyp_diag *diag)
+hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known, hyp_cpu_prepared **out,
+                           hyp_diag *diag)
 {
-    session *s = opaque;
-    prepared *p;
+    hyp_cpu_prepared *p = NULL;
     HYP_TRY(hyp_host_memory_grow(&s->memory, values, diag));
-    hyp_status status = new_prepared(s, values, &p, diag);
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, s->model->device->threads);
-    if (status == HYP_OK)
-        hyp_choose_layouts(s->model->plan->program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, false,
-                           p->channels_last);
 #endif
-    if (status == HYP_OK) status = prepare_ops(s, values, p, diag);
+    hyp_status status = prepare_ops(s, values, true, known, &p, diag);
     if (status == HYP_OK && misses_layouts(s, p)) { /* rare: everything again, in the plan's layout */
-        release(s, p);
-        status = new_prepared(s, values, &p, diag);
-        if (status == HYP_OK) status = prepare_ops(s, values, p, diag);
+        hyp_cpu_release(s, p);
+        status = prepare_ops(s, values, false, known, &p, diag);
     }
 #ifdef HYP_HAVE_ONEDNN
     hyp_dnnl_set_threads(s->model->device->dnnl, threads_before);
 #endif
     if (status == HYP_OK)
-        *out_prepared = p;
+        *out = p;
     else if (p)
-        release(s, p);
+        hyp_cpu_release(s, p);
     return status;
+}
+
+static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepared, hyp_diag *diag)
+{
+    hyp_cpu_session *s = opaque;
+    hyp_cpu_prepared *p;
+    HYP_TRY(hyp_cpu_prepare(s, values, &s->tuning, &p, diag));
+    *out_prepared = p;
+    return HYP_OK;
+}
+
+static void release(void *session, void *prepared) { hyp_cpu_release(session, prepared); }
+
+static const hyp_choice *choices(const void *prepared, size_t step, size_t *out_count)
+{
+    *out_count = 1;
+    return &((const hyp_cpu_prepared *)prepared)->choices[step];
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------- */
 
-static hyp_status run_ops(session *s, const prepared *p, double *step_seconds, hyp_diag *diag)
+static hyp_status run_ops(hyp_cpu_session *s, const hyp_cpu_prepared *p, double *step_seconds, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
-    hyp_cpu_run run = {.device = s->model->device,
-                       .kernels = s->model->device->kernels,
-                       .call = {program, p->values, s->memory.at, s->memory.work},
-                       .stream = s->stream};
     for (size_t i = 0; i < program->n_steps; i++) {
-#ifdef HYP_HAVE_ONEDNN
-        if (p->ops[i].is_dnnl) hyp_dnnl_set_threads(run.device->dnnl, p->ops[i].threads);
-#endif
         double start = step_seconds ? hyp_clock_seconds() : 0;
-        hyp_status status = p->ops[i].run(&p->ops[i], &run, diag);
+        hyp_status status = hyp_cpu_run_op(s, p->values, &p->ops[i], diag);
         if (step_seconds) step_seconds[i] += hyp_clock_seconds() - start;
         if (status == HYP_OK) continue;
         hyp_host_name_step(program, i, diag);
@@ -386,8 +431,8 @@ static hyp_status run_ops(session *s, const prepared *p, double *step_seconds, h
 
 static hyp_status run(void *opaque, void *opaque_prepared, const hyp_bindings *bindings, hyp_diag *diag)
 {
-    session *s = opaque;
-    const prepared *p = opaque_prepared;
+    hyp_cpu_session *s = opaque;
+    const hyp_cpu_prepared *p = opaque_prepared;
     hyp_host_memory_bind(&s->memory, bindings);
 #ifdef HYP_HAVE_ONEDNN
     if (p->uses_dnnl) {
@@ -421,4 +466,7 @@ const hyp_backend hyp_backend_cpu = {
     .release = release,
     .run = run,
     .synchronize = synchronize,
+    .choices = choices,
+    .tuning = session_tuning,
+    .tune = hyp_cpu_tune,
 };

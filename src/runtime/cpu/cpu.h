@@ -22,7 +22,18 @@ typedef struct hyp_cpu_device {
     hyp_log log;     /* for load only */
     int32_t threads; /* of a run */
     char name[96];
+    char tuning_name[160]; /* what measured times belong to */
 } hyp_cpu_device;
+
+/* How a step is done: hyp_alternative.form. */
+typedef enum hyp_cpu_form {
+    HYP_CPU_PLAIN, /* the reference kernels */
+    HYP_CPU_OWN,
+    HYP_CPU_OWN_SHARED, /* layers, by several threads */
+    HYP_CPU_ONEDNN,
+    HYP_CPU_ONEDNN_ALONE, /* on one thread */
+    HYP_CPU_ONEDNN_TILES  /* layers, on tiles of rows */
+} hyp_cpu_form;
 
 typedef struct hyp_linear_weights hyp_linear_weights; /* linear.c */
 typedef struct hyp_dnnl_packed hyp_dnnl_packed;       /* dnnl.h */
@@ -52,8 +63,37 @@ typedef struct hyp_cpu_op {
     const HypPlan__Step *step;
     size_t work_bytes; /* that `run` needs at work */
     bool is_dnnl;      /* runs oneDNN, which wants its stream and number of threads */
-    int threads;       /* of oneDNN, when it is made and when it runs: one where there is little work */
+    int threads;       /* of oneDNN, when it is made and when it runs */
 } hyp_cpu_op;
+
+typedef struct hyp_cpu_session {
+    hyp_cpu_model *model;
+    hyp_host_memory memory;
+    hyp_tuning tuning;
+    void *stream; /* of oneDNN */
+} hyp_cpu_session;
+
+typedef struct hyp_cpu_prepared {
+    const int64_t *values;
+    bool uses_dnnl;
+    bool *channels_last; /* by tensor: how it lies in memory; see hyp_choose_layouts */
+    hyp_choice *choices; /* one per step */
+    hyp_cpu_op ops[];    /* one per step */
+} hyp_cpu_prepared;
+
+/* cpu.c, for tuning. Shapes as `known` has it, which may be NULL; released by hyp_cpu_release. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known,
+                                         hyp_cpu_prepared **out, hyp_diag *diag);
+void hyp_cpu_release(const hyp_cpu_session *s, hyp_cpu_prepared *p);
+/* Makes the operation of one step in this form; op->run stays NULL where there is no kernel for it. */
+HYP_NODISCARD hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *values,
+                                         const bool *channels_last, hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag);
+/* Runs it on the session's memory; the number of threads of oneDNN is left changed. */
+HYP_NODISCARD hyp_status hyp_cpu_run_op(const hyp_cpu_session *s, const int64_t *values, const hyp_cpu_op *op,
+                                        hyp_diag *diag);
+/* tune.c: hyp_backend.tune */
+HYP_NODISCARD hyp_status hyp_cpu_tune(void *session, const int64_t *values, const hyp_tune_options *options,
+                                      hyp_tune_report *out, hyp_diag *diag);
 
 /* One part of a loop: begin <= i < end. `thread` counts from 0, for memory of its own. */
 typedef void hyp_cpu_task(void *state, int64_t begin, int64_t end, int thread);
@@ -63,14 +103,10 @@ typedef void hyp_cpu_task(void *state, int64_t begin, int64_t end, int thread);
  * compete for processors; without one the caller's thread does all. */
 void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_cpu_task *task, void *state);
 
-/* Preparation of each family. Each sets op->run and what it needs, or leaves op->run NULL when the reference
- * kernel must do. `values` stay valid as long as the op. */
+/* Preparation of each family, in another form than the plain one. Each sets op->run and what it needs, or leaves op->run
+ * NULL when it has no kernel for it. `values` stay valid as long as the op. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t step, const int64_t *values,
-                                                hyp_cpu_op *op, hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
-                                                hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_cpu_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
-                                                   hyp_diag *diag);
+                                                hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                    hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
@@ -78,10 +114,9 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int6
 /* `before`: the operation of the step before, NULL for the first; copies into one tensor run together. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *before,
                                               hyp_cpu_op *op, hyp_diag *diag);
-/* channels_last as hyp_choose_layouts found it. */
-HYP_NODISCARD hyp_status hyp_cpu_prepare_call(hyp_cpu_model *model, uint32_t step, const int64_t *values,
-                                              const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
-/* resize.c */
+/* In what form else than the plain one calls of this kernel are done, if there is one. */
+hyp_cpu_form hyp_cpu_call_form(const char *kernel);
+/* resize.c; channels_last as hyp_choose_layouts found it. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_resize(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                 const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
@@ -96,9 +131,14 @@ static inline int64_t hyp_cpu_grain(int64_t elements, int64_t each)
     return each > 0 && each < elements ? elements / each : 1;
 }
 
-/* linear.c: examines a step at load and packs its weights as far as the number of rows is known. */
-HYP_NODISCARD hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, hyp_diag *diag);
+/* linear.c: examines a step at load and packs its weights as far as the number of rows is known: values has it, or 1. */
+HYP_NODISCARD hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                 const hyp_tuning *known, hyp_diag *diag);
 void hyp_linear_weights_destroy(hyp_linear_weights *w); /* NULL-safe */
+const char *hyp_linear_cannot_own(const hyp_linear_weights *w); /* why our own kernel cannot do them; NULL: it can */
+size_t hyp_linear_bytes(const hyp_linear_weights *w);           /* of all weights that the plan has */
+/* Whether two threads get enough weights of a layer each, for so many rows at a time. */
+bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, int64_t rows);
 
 /* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight. */
 static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)

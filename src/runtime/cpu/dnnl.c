@@ -417,19 +417,13 @@ static hyp_status finish(hyp_cpu_op *op, products *s, hyp_status status, bool co
     return HYP_OK;
 }
 
-/* Rows that go through all layers together, so that their hidden values stay in the second-level cache of each
- * thread: worth it while the weights, which every tile reads again, are few. All rows where there are no hidden
- * values or not several tiles. Measured: docs/runtime-cpu.md. */
-static int64_t tile_rows(const HypPlan__Linear *s, const int64_t *values, int threads)
+int64_t hyp_dnnl_tile_rows(const HypPlan__Linear *s, const int64_t *values, int threads)
 {
-    enum { HIDDEN_FLOATS = 1 << 18, FEW_WEIGHTS = 1 << 20, STEP = 64 };
-    int64_t m = values[s->m], widest = 0, weights = 0;
-    for (size_t l = 0; l < s->n_layers; l++) {
-        int64_t n = values[s->layers[l]->n];
-        weights += n * values[s->layers[l]->k];
-        if (l + 1 < s->n_layers && n > widest) widest = n;
-    }
-    if (!widest || weights > FEW_WEIGHTS) return m;
+    enum { HIDDEN_FLOATS = 1 << 18, STEP = 64 };
+    int64_t m = values[s->m], widest = 0;
+    for (size_t l = 0; l + 1 < s->n_layers; l++)
+        if (values[s->layers[l]->n] > widest) widest = values[s->layers[l]->n];
+    if (!widest) return m;
     int64_t tile = HIDDEN_FLOATS / widest / STEP * STEP;
     tile = (tile < STEP ? STEP : tile) * threads;
     return m > 2 * tile ? tile : m;
@@ -467,10 +461,10 @@ static hyp_status make_layers(hyp_cpu_model *model, const HypPlan__Linear *linea
 }
 
 hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const HypPlan__Linear *linear, const int64_t *values,
-                                   hyp_dnnl_packed *const *packed, hyp_cpu_op *op, hyp_diag *diag)
+                                   hyp_dnnl_packed *const *packed, bool tiles, hyp_cpu_op *op, hyp_diag *diag)
 {
     int64_t m = values[linear->m];
-    int64_t tile = tile_rows(linear, values, model->device->threads);
+    int64_t tile = tiles ? hyp_dnnl_tile_rows(linear, values, model->device->threads) : m;
     products *s = new_products(linear->n_layers, m, tile);
     if (!s) return hyp_fail_memory(diag, sizeof(product));
     size_t work_bytes = 0;

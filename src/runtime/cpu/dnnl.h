@@ -30,10 +30,14 @@ HYP_NODISCARD hyp_status hyp_dnnl_pack(const hyp_dnnl *dnnl, const hyp_plan *pla
                                        int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag);
 void hyp_dnnl_packed_destroy(hyp_dnnl_packed *packed); /* NULL-safe */
 
-/* All layers as one operation. packed[l] may be NULL (weights that are computed). Leaves op->run NULL when oneDNN
- * cannot do it. */
+/* Rows that go through all layers together, so that their hidden values stay in the second-level cache of each thread.
+ * All rows where there are no hidden values or not several tiles. Measured: docs/runtime-cpu.md. */
+int64_t hyp_dnnl_tile_rows(const HypPlan__Linear *s, const int64_t *values, int threads);
+/* All layers as one operation, on all rows or on tiles of rows. packed[l] may be NULL (weights that are computed). Leaves
+ * op->run NULL when oneDNN cannot do it. */
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const HypPlan__Linear *s, const int64_t *values,
-                                                 hyp_dnnl_packed *const *packed, hyp_cpu_op *op, hyp_diag *diag);
+                                                 hyp_dnnl_packed *const *packed, bool tiles, hyp_cpu_op *op,
+                                                 hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *s, const int64_t *values,
                                                  hyp_cpu_op *op, hyp_diag *diag);
 

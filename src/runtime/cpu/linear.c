@@ -1,8 +1,10 @@
-/* Linear steps: our own kernel over packed panels, or oneDNN layer by layer, whichever was measured faster for the
- * number of rows (docs/runtime-cpu.md). Weights are packed once for each and shared by all contexts.
+/* Linear steps: our own kernel over packed panels, or oneDNN layer by layer, as choices.c says. Weights are packed once for
+ * each and shared by all contexts.
  */
+#include <math.h>
+
 #include "base/dtype.h"
-#include "runtime/cpu/cpu.h"
+#include "runtime/cpu/choices.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"
 #endif
@@ -120,25 +122,7 @@ static hyp_status ensure_dnnl(hyp_cpu_model *model, hyp_linear_weights *w, int64
 }
 #endif
 
-/* ---- choice ------------------------------------------------------------------------------------------------ */
-
-/* Whether our own kernel runs m rows. It wins where a library's cost per call counts (few rows) and while all
- * weights stay in the second-level cache. Measured: docs/runtime-cpu.md. */
-static bool prefer_own(const hyp_cpu_model *model, const hyp_linear_weights *w, int64_t m)
-{
-    enum { FEW_ROWS = 16, CACHED_BYTES = 1 << 21, THREADED_FLOPS = 1 << 22 };
-    if (!w->own_kernel) return false;
-    if (hyp_tensor_dtype(model->plan->program, w->step->x) == HYP_F8E4M3) return true;
-#ifdef HYP_HAVE_ONEDNN
-    if (model->device->dnnl && m > FEW_ROWS) {
-        double flops = (double)m * (double)w->bytes / 2; /* 2 per 4-byte weight and row */
-        if (w->bytes > CACHED_BYTES) return false;
-        if (flops > THREADED_FLOPS && model->device->threads > 1) return false;
-    }
-#endif
-    (void)model, (void)m;
-    return true;
-}
+/* ---- running ----------------------------------------------------------------------------------------------- */
 
 static hyp_status run_mlp(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
@@ -216,8 +200,8 @@ static int64_t panels_of(const hyp_cpu_kernels *kernels, int64_t n)
 static int64_t panel_grain(const hyp_cpu_kernels *kernels, int64_t k, int64_t rows)
 {
     enum { PART_BYTES = 1 << 18, ROWS = 4 };
-    int64_t work = panel_columns(kernels) * k * (int64_t)sizeof(float) * (rows > ROWS ? rows / ROWS : 1);
-    return work > 0 ? (PART_BYTES + work - 1) / work : INT64_MAX;
+    double work = (double)panel_columns(kernels) * (double)k * sizeof(float) * (double)(rows > ROWS ? rows / ROWS : 1);
+    return work > 0 ? (int64_t)ceil(PART_BYTES / work) : INT64_MAX;
 }
 
 static void layer_part(void *state, int64_t begin, int64_t end, int thread)
@@ -264,16 +248,20 @@ static hyp_status run_shared(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_d
     return HYP_OK;
 }
 
-static bool worth_sharing(const hyp_cpu_model *model, const hyp_mlp *mlp, int64_t m)
+bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, int64_t rows)
 {
-    const hyp_cpu_kernels *kernels = model->device->kernels;
-    if (model->device->threads < 2) return false;
-    for (size_t l = 0; l < mlp->count; l++)
-        if (panels_of(kernels, mlp->layers[l].n) / 2 >= panel_grain(kernels, mlp->layers[l].k, m)) return true;
-    return false;
+    return panels_of(kernels, n) / 2 >= panel_grain(kernels, k, rows);
 }
 
-static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, int64_t m, hyp_cpu_op *op, hyp_diag *diag)
+const char *hyp_linear_cannot_own(const hyp_linear_weights *w)
+{
+    return w->own_kernel ? NULL : w->constant ? "it is for f32 and f8e4m3" : "the weights are computed";
+}
+
+size_t hyp_linear_bytes(const hyp_linear_weights *w) { return w->bytes; }
+
+static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, hyp_cpu_form form, hyp_cpu_op *op,
+                              hyp_diag *diag)
 {
     HYP_TRY(ensure_mlp(model, w, diag));
     if (hyp_tensor_dtype(model->plan->program, w->step->x) == HYP_F8E4M3) {
@@ -282,42 +270,30 @@ static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, int64
         op->work_bytes = (size_t)model->device->threads * (size_t)group_floats(&w->mlp->layers[0]) * sizeof(float);
         return HYP_OK;
     }
-    op->run = worth_sharing(model, w->mlp, m < HYP_MLP_ROWS ? m : HYP_MLP_ROWS) ? run_shared : run_mlp;
+    op->run = form == HYP_CPU_OWN_SHARED ? run_shared : run_mlp;
     op->state = w->mlp; /* the model's: nothing to destroy */
     op->work_bytes = 2 * HYP_MLP_ROWS * (size_t)w->mlp->hidden_stride * sizeof(float);
     return HYP_OK;
 }
 
-#ifdef HYP_HAVE_ONEDNN
-static bool has_work(const HypPlan__Linear *s, const int64_t *values)
+static hyp_status prepare_locked(hyp_cpu_model *model, hyp_linear_weights *w, const int64_t *values, hyp_cpu_form form,
+                                 hyp_cpu_op *op, hyp_diag *diag)
 {
-    bool work = values[s->m] > 0;
-    for (size_t l = 0; l < s->n_layers; l++) work = work && values[s->layers[l]->n] > 0 && values[s->layers[l]->k] > 0;
-    return work;
-}
-#endif
-
-static hyp_status prepare_locked(hyp_cpu_model *model, hyp_linear_weights *w, const int64_t *values, hyp_cpu_op *op,
-                                 hyp_diag *diag)
-{
-    int64_t m = values[w->step->m];
-    if (prefer_own(model, w, m)) return prepare_own(model, w, m, op, diag);
+    if (form == HYP_CPU_OWN || form == HYP_CPU_OWN_SHARED) return prepare_own(model, w, form, op, diag);
 #ifdef HYP_HAVE_ONEDNN
-    if (model->device->dnnl && has_work(w->step, values)) {
-        HYP_TRY(ensure_dnnl(model, w, m, diag));
-        HYP_TRY(hyp_dnnl_prepare_linear(model, w->step, values, w->packed, op, diag));
-        /* The layout was chosen for another number of rows; should oneDNN have nothing for it, ours goes on. */
-        if (!op->run && w->own_kernel) return prepare_own(model, w, m, op, diag);
-    }
-#endif
+    HYP_TRY(ensure_dnnl(model, w, values[w->step->m], diag));
+    return hyp_dnnl_prepare_linear(model, w->step, values, w->packed, form == HYP_CPU_ONEDNN_TILES, op, diag);
+#else
+    (void)values;
     return HYP_OK;
+#endif
 }
 
-hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_op *op,
-                                  hyp_diag *diag)
+hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t step, const int64_t *values, hyp_cpu_form form,
+                                  hyp_cpu_op *op, hyp_diag *diag)
 {
     pthread_mutex_lock(&model->packing);
-    hyp_status status = prepare_locked(model, model->linear[step], values, op, diag);
+    hyp_status status = prepare_locked(model, model->linear[step], values, form, op, diag);
     pthread_mutex_unlock(&model->packing);
     return status;
 }
@@ -346,7 +322,8 @@ static void examine(const hyp_plan *plan, hyp_linear_weights *w)
 
 /* A fixed number of rows decides now what gets packed; otherwise one row is taken, and the first set of shapes that
  * wants the other kernel packs for it. */
-hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, hyp_diag *diag)
+hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, const int64_t *values, const hyp_tuning *known,
+                                   hyp_diag *diag)
 {
     const HypPlan__Program *p = model->plan->program;
     hyp_linear_weights *w = hyp_calloc(1, sizeof *w);
@@ -358,11 +335,13 @@ hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, hyp_diag
     if (!w->packed) return hyp_fail_memory(diag, w->step->n_layers * sizeof *w->packed);
 #endif
     examine(model->plan, w);
-    int64_t m = is_constant(p, w->step->m) ? p->dims[w->step->m]->value : 1;
-    if (prefer_own(model, w, m)) return ensure_mlp(model, w, diag);
+    hyp_choice c;
+    hyp_cpu_offer(model, step, values, NULL, &c);
+    const hyp_alternative *taken = hyp_choose(&c, known);
+    if (!w->constant || taken->form == HYP_CPU_PLAIN) return HYP_OK;
+    if (taken->form == HYP_CPU_OWN || taken->form == HYP_CPU_OWN_SHARED) return ensure_mlp(model, w, diag);
 #ifdef HYP_HAVE_ONEDNN
-    if (w->constant && m > 0 && is_constant(p, w->step->m) && model->device->dnnl)
-        return ensure_dnnl(model, w, m, diag);
+    if (is_constant(p, w->step->m)) return ensure_dnnl(model, w, values[w->step->m], diag);
 #endif
     return HYP_OK;
 }

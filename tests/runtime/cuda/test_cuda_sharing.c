@@ -110,7 +110,7 @@ static void what_is_shared_reaches_contexts_when_they_adopt_it(void **state)
     hyp_engine_destroy(engine);
 }
 
-static void sharing_is_for_gpus(void **state)
+static void sharing_is_for_what_can_be_tuned(void **state)
 {
     (void)state;
     hyp_diag diag = {0};
@@ -122,7 +122,7 @@ static void sharing_is_for_gpus(void **state)
     uint32_t y = pb_output(&builder, "y", HYP_F32, 2, (uint32_t[]){one, one});
     uint32_t w = random_weight(&builder, &seed, HYP_F32, 2, (int64_t[]){1, 1});
     pb_layer(&builder, pb_linear(&builder, x, y, one), 1, 1, w, PB_NONE, ACT(NONE), PB_NONE);
-    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CPU);
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_REFERENCE);
     pb_dispose(&builder);
     assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
     assert_int_equal(hyp_context_share_tuning(context, &diag), HYP_ERR_UNSUPPORTED);
@@ -243,7 +243,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_shared_reaches_contexts_when_they_adopt_it),
-        cmocka_unit_test(sharing_is_for_gpus),
+        cmocka_unit_test(sharing_is_for_what_can_be_tuned),
         cmocka_unit_test(memory_that_runs_out_leaves_contexts_as_they_were),
         cmocka_unit_test(contexts_serve_while_others_tune),
     };

@@ -1,0 +1,291 @@
+/* choices.c - how each kind of step can be done, and what that is predicted to take. Predictions serve to order the
+ * alternatives as they were measured (docs/runtime-cpu.md); tuning measures them where a plan runs.
+ */
+#include "runtime/cpu/choices.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/dtype.h"
+#include "base/strbuf.h"
+#include "runtime/core/channels_last.h"
+#ifdef HYP_HAVE_ONEDNN
+#include "runtime/cpu/dnnl.h"
+#endif
+
+/* What starting and joining threads takes, a call of oneDNN, and an operation of plain loops. */
+static const double start_seconds = 10e-6, call_seconds = 3e-6, plain_seconds = 1e-9;
+/* What one thread does in the time of starting others: where each of two has as much, all threads do a step. */
+enum { START_FLOPS = 500000, START_BYTES = 1 << 16 };
+
+static const char no_work[] = "there is nothing to compute";
+
+/* A step that is looked at. */
+typedef struct asked {
+    const hyp_cpu_model *model;
+    const HypPlan__Program *program;
+    const HypPlan__Step *step;
+    uint32_t index;
+    const int64_t *values;
+    const bool *channels_last; /* NULL while loading */
+    double alone;              /* seconds of one thread */
+    hyp_strbuf key;
+    hyp_choice *choice;
+} asked;
+
+/* ---- keys ---------------------------------------------------------------------------------------------------- */
+
+static void put_tensor(asked *a, uint32_t tensor)
+{
+    const HypPlan__Tensor *t = a->program->tensors[tensor];
+    hyp_strbuf_printf(&a->key, " %s", hyp_dtype_name((hyp_dtype)t->dtype));
+    for (size_t i = 0; i < t->n_dims; i++)
+        hyp_strbuf_printf(&a->key, "%s%" PRId64, i ? "x" : " ", a->values[t->dims[i]]);
+    if (a->channels_last && a->channels_last[tensor]) hyp_strbuf_puts(&a->key, " last");
+}
+
+static void put_values(asked *a, const char *what, const uint32_t *dims, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        hyp_strbuf_printf(&a->key, "%s%" PRId64, i ? "," : what, a->values[dims[i]]);
+}
+
+/* Keeps the key, unless it is too long for one: then tuning does not know the step. */
+static void keep_key(asked *a)
+{
+    if (a->key.len > 0 && !a->key.failed && a->key.len < sizeof a->choice->key) memcpy(a->choice->key, a->key.data, a->key.len + 1);
+    hyp_strbuf_dispose(&a->key);
+}
+
+/* "linear f32 64: 784x256 bias relu, 256x10". Up to twice as many rows are done in the same way. */
+static void put_linear(asked *a)
+{
+    const HypPlan__Linear *s = a->step->linear;
+    int64_t m = a->values[s->m];
+    hyp_strbuf_printf(&a->key, "linear %s ", hyp_dtype_name(hyp_tensor_dtype(a->program, s->x)));
+    a->choice->size_at = a->key.len;
+    a->choice->size_most = m <= INT64_MAX / 2 ? 2 * m : m;
+    hyp_strbuf_printf(&a->key, "%" PRId64 ":", m);
+    for (size_t l = 0; l < s->n_layers; l++) {
+        const HypPlan__Layer *layer = s->layers[l];
+        bool stored = hyp_cpu_weight(a->model->plan, layer->weight);
+        hyp_strbuf_printf(&a->key, "%s %" PRId64 "x%" PRId64 "%s%s %s", l ? "," : "", a->values[layer->k],
+                          a->values[layer->n], stored ? "" : layer->weight_kn ? " computed kn" : " computed nk",
+                          layer->bias_plus1 ? " bias" : "", hyp_plan_act_name(layer->act));
+    }
+    if (!s->added_plus1) return;
+    bool in_place = hyp_plan_same_slot(a->program, s->added_plus1 - 1, s->y);
+    hyp_strbuf_puts(&a->key, s->add_after ? "; adds after" : in_place ? "; adds in place" : "; adds");
+}
+
+static void put_matmul(asked *a)
+{
+    const HypPlan__Matmul *s = a->step->matmul;
+    const uint32_t sizes[] = {s->m, s->n, s->k};
+    hyp_strbuf_printf(&a->key, "matmul %s %c%c", hyp_dtype_name(hyp_tensor_dtype(a->program, s->a)),
+                      s->trans_a ? 't' : 'n', s->trans_b ? 't' : 'n');
+    put_values(a, " ", sizes, 3);
+    put_values(a, " batch ", s->batch, s->n_batch);
+    put_values(a, " a ", s->a_strides, s->n_a_strides);
+    put_values(a, " b ", s->b_strides, s->n_b_strides);
+}
+
+static void put_attention(asked *a)
+{
+    const HypPlan__Attention *s = a->step->attention;
+    const uint32_t sizes[] = {s->rows, s->keys, s->width, s->columns};
+    const HypPlan__Attention__Operand *operands[] = {s->q, s->k, s->v, s->mask, s->y};
+    hyp_strbuf_printf(&a->key, "attention %s", hyp_dtype_name(hyp_tensor_dtype(a->program, s->q->tensor)));
+    put_values(a, " ", sizes, 4);
+    put_values(a, " batch ", s->batch, s->n_batch);
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
+        if (operands[i]) put_values(a, " strides ", operands[i]->strides, operands[i]->n_strides);
+}
+
+static void put_call(asked *a)
+{
+    const HypPlan__Call *s = a->step->call;
+    hyp_strbuf_puts(&a->key, s->kernel);
+    for (size_t i = 0; i < s->n_inputs_plus1; i++)
+        if (s->inputs_plus1[i])
+            put_tensor(a, s->inputs_plus1[i] - 1);
+        else
+            hyp_strbuf_puts(&a->key, " none");
+    hyp_strbuf_puts(&a->key, " ->");
+    for (size_t i = 0; i < s->n_outputs; i++) put_tensor(a, s->outputs[i]);
+    for (size_t i = 0; i < s->n_attrs; i++)
+        if (s->attrs[i]->kind == HYP_PLAN__CALL__ATTR__KIND__SYM)
+            hyp_strbuf_printf(&a->key, "; %s", s->attrs[i]->text);
+        else
+            put_values(a, "; ", s->attrs[i]->dims, s->attrs[i]->n_dims);
+}
+
+/* ---- alternatives -------------------------------------------------------------------------------------------- */
+
+#ifdef HYP_HAVE_ONEDNN
+/* oneDNN on all threads, on one, and, where `tile` says so, on tiles of rows; the best of them takes `least`. */
+static void offer_onednn(asked *a, double least, bool tiles, bool prefers_tiles, const char *cannot)
+{
+    prefers_tiles = prefers_tiles && tiles;
+    int threads = a->model->device->threads;
+    double all = start_seconds + a->alone / 2; /* as of two, where it was measured */
+    double best = threads > 1 && all <= a->alone ? all : a->alone, worse = 0.05 * least;
+    if (threads < 2) all = best;
+    hyp_choice_offer(a->choice, "oneDNN", HYP_CPU_ONEDNN, least + (all - best) + (prefers_tiles ? worse : 0), cannot);
+    if (threads > 1)
+        hyp_choice_offer(a->choice, "oneDNN on one thread", HYP_CPU_ONEDNN_ALONE, least + (a->alone - best), cannot);
+    if (tiles)
+        hyp_choice_offer(a->choice, "oneDNN by tiles of rows", HYP_CPU_ONEDNN_TILES,
+                         least + (all - best) + (prefers_tiles ? 0 : worse), cannot);
+}
+#endif
+
+/* Plain loops can everything that is in the plan's layout, and nothing is slower. */
+static void offer_plain(asked *a)
+{
+    double slowest = call_seconds;
+    hyp_step_work work = hyp_plan_step_work(a->program, a->index, a->values);
+    for (size_t i = 0; i < a->choice->count; i++) slowest = fmax(slowest, a->choice->list[i].seconds);
+    bool last = a->channels_last && a->step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL &&
+                hyp_uses_layouts(a->step, a->channels_last);
+    hyp_choice_offer(a->choice, "plain loops", HYP_CPU_PLAIN, slowest + work.flops * plain_seconds,
+                     last ? "a tensor lies with its channels last" : NULL);
+}
+
+/* Our own kernels for layers, alone and shared by threads, layer by layer, in groups of rows. Reading weights is what
+ * takes its time, up to some rows. */
+static double offer_own_layers(asked *a, const char *cannot)
+{
+    enum { READ_ROWS = 4 }; /* that are computed while their weights are read */
+    static const double read_rate = 25e9;
+    const HypPlan__Linear *s = a->step->linear;
+    int64_t m = a->values[s->m], rows = m < HYP_MLP_ROWS ? m : HYP_MLP_ROWS;
+    double groups = (double)((m + HYP_MLP_ROWS - 1) / HYP_MLP_ROWS), alone = 0, shared = 0;
+    bool worth = false;
+    for (size_t l = 0; l < s->n_layers; l++) {
+        int64_t n = a->values[s->layers[l]->n], k = a->values[s->layers[l]->k];
+        double bytes = (double)n * (double)k * sizeof(float);
+        double seconds = bytes * fmax(1, (double)rows / READ_ROWS) / read_rate;
+        bool shares = a->model->device->threads > 1 && hyp_cpu_layer_shares(a->model->device->kernels, n, k, rows);
+        worth = worth || shares;
+        alone += groups * seconds;
+        shared += groups * (shares ? fmin(start_seconds + seconds / 2, 0.99 * seconds) : seconds);
+    }
+    hyp_choice_offer(a->choice, "own", HYP_CPU_OWN, alone, cannot);
+    if (a->model->device->threads > 1)
+        hyp_choice_offer(a->choice, "own shared by threads", HYP_CPU_OWN_SHARED, shared,
+                         cannot  ? cannot
+                         : worth ? NULL
+                                 : "no layer has enough weights for two threads");
+    return worth ? shared : alone;
+}
+
+#ifdef HYP_HAVE_ONEDNN
+/* Whether oneDNN was measured to be faster than our own kernel for layers: for more than a few rows, where the weights do not
+ * stay in the second-level cache, or where several threads share much work, and its blocking over k counts. */
+static bool onednn_is_faster(const asked *a, size_t bytes)
+{
+    enum { FEW_ROWS = 16, CACHED_BYTES = 1 << 21, THREADED_FLOPS = 1 << 22 };
+    int64_t m = a->values[a->step->linear->m];
+    double flops = (double)m * (double)bytes / 2; /* 2 per 4-byte weight and row */
+    return m > FEW_ROWS && (bytes > CACHED_BYTES || (flops > THREADED_FLOPS && a->model->device->threads > 1));
+}
+
+static const char *onednn_cannot_linear(const asked *a)
+{
+    const HypPlan__Linear *s = a->step->linear;
+    bool work = a->values[s->m] > 0;
+    for (size_t l = 0; l < s->n_layers; l++)
+        work = work && a->values[s->layers[l]->n] > 0 && a->values[s->layers[l]->k] > 0;
+    return hyp_tensor_dtype(a->program, s->x) == HYP_F8E4M3 ? "it has no 8 bits" : work ? NULL : no_work;
+}
+#endif
+
+static void offer_linear(asked *a)
+{
+    const HypPlan__Linear *s = a->step->linear;
+    const hyp_linear_weights *w = a->model->linear[a->index];
+    double own = offer_own_layers(a, hyp_linear_cannot_own(w));
+#ifdef HYP_HAVE_ONEDNN
+    enum { FEW_WEIGHTS = 1 << 20 }; /* every tile reads all of them again */
+    int threads = a->model->device->threads;
+    double weights = 0;
+    for (size_t l = 0; l < s->n_layers; l++)
+        weights += (double)a->values[s->layers[l]->n] * (double)a->values[s->layers[l]->k];
+    double least = onednn_is_faster(a, hyp_linear_bytes(w)) ? 0.8 * own : own + call_seconds;
+    offer_onednn(a, least, hyp_dnnl_tile_rows(s, a->values, threads) < a->values[s->m], weights <= FEW_WEIGHTS,
+                 onednn_cannot_linear(a));
+#else
+    (void)s, (void)own;
+#endif
+    put_linear(a);
+}
+
+static void offer_matmul(asked *a)
+{
+#ifdef HYP_HAVE_ONEDNN
+    const HypPlan__Matmul *s = a->step->matmul;
+    bool work = a->values[s->m] > 0 && a->values[s->n] > 0 && a->values[s->k] > 0;
+    for (size_t i = 0; i < s->n_batch; i++) work = work && a->values[s->batch[i]] > 0;
+    offer_onednn(a, call_seconds + a->alone, false, false, work ? NULL : no_work);
+#endif
+    put_matmul(a);
+}
+
+static void offer_attention(asked *a)
+{
+#ifdef HYP_HAVE_ONEDNN
+    const HypPlan__Attention *s = a->step->attention;
+    bool f32 = hyp_tensor_dtype(a->program, s->q->tensor) == HYP_F32;
+    bool work = a->values[s->rows] > 0 && a->values[s->keys] > 0 && a->values[s->width] > 0 &&
+                a->values[s->columns] > 0;
+    for (size_t i = 0; i < s->n_batch; i++) work = work && a->values[s->batch[i]] > 0;
+    hyp_choice_offer(a->choice, "oneDNN by blocks of rows", HYP_CPU_ONEDNN, call_seconds + a->alone,
+                     !f32        ? "it is for f32"
+                     : s->more_k ? "the keys are in two parts"
+                     : work      ? NULL
+                                 : no_work);
+#endif
+    put_attention(a);
+}
+
+static void offer_call(asked *a)
+{
+    hyp_cpu_form form = hyp_cpu_call_form(a->step->call->kernel);
+#ifdef HYP_HAVE_ONEDNN
+    if (form == HYP_CPU_ONEDNN) {
+        offer_onednn(a, call_seconds + a->alone, false, false, NULL);
+        put_call(a);
+    }
+#endif
+    if (form == HYP_CPU_OWN) hyp_choice_offer(a->choice, "own", HYP_CPU_OWN, a->alone, NULL);
+}
+
+void hyp_cpu_offer(const hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
+                   hyp_choice *out)
+{
+    const HypPlan__Program *p = model->plan->program;
+    asked a = {.model = model,
+               .program = p,
+               .step = p->steps[step],
+               .index = step,
+               .values = values,
+               .channels_last = channels_last,
+               .choice = out};
+    hyp_step_work work = hyp_plan_step_work(p, step, values);
+    a.alone = start_seconds * fmax(work.flops / START_FLOPS, work.bytes / START_BYTES);
+    hyp_choice_init(out);
+    switch (a.step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_LINEAR: offer_linear(&a); break;
+    case HYP_PLAN__STEP__KERNEL_MATMUL: offer_matmul(&a); break;
+    case HYP_PLAN__STEP__KERNEL_ATTENTION: offer_attention(&a); break;
+    case HYP_PLAN__STEP__KERNEL_CALL: offer_call(&a); break;
+    case HYP_PLAN__STEP__KERNEL_POINTWISE:
+    case HYP_PLAN__STEP__KERNEL_REDUCE:
+    case HYP_PLAN__STEP__KERNEL_COPY:
+    case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_choice_offer(out, "own", HYP_CPU_OWN, a.alone, NULL); break;
+    default: break; /* gather and fill only move memory: plain loops do it as well as any */
+    }
+    offer_plain(&a);
+    keep_key(&a);
+}
