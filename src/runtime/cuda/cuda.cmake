@@ -48,43 +48,9 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     endforeach()
     file(GENERATE OUTPUT ${images}/device_text.cuh CONTENT "${device_text}")
 
+    file(GLOB host_sources CONFIGURE_DEPENDS ${cuda_dir}/*/*.c)
     target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/few_rows.fatbin ${images}/attention.fatbin
-        # one in a line, so that additions do not meet
-        cuda/driver/cudnn.c
-        cuda/driver/device.c
-        cuda/driver/library.c
-        cuda/driver/nvrtc.c
-        cuda/session/backend.c
-        cuda/session/copy_threads.c
-        cuda/session/kernel_images.c
-        cuda/session/prefetch.c
-        cuda/session/prepare.c
-        cuda/session/replay.c
-        cuda/session/staging.c
-        cuda/session/step_times.c
-        cuda/ops/attention.c
-        cuda/ops/boxes.c
-        cuda/ops/calls.c
-        cuda/ops/conv.c
-        cuda/ops/conv_cudnn.c
-        cuda/ops/conv_filters.c
-        cuda/ops/conv_product.c
-        cuda/ops/few_rows.c
-        cuda/ops/gemm.c
-        cuda/ops/gemm_problem.c
-        cuda/ops/linear.c
-        cuda/ops/linear_few_rows.c
-        cuda/ops/movement.c
-        cuda/ops/norm.c
-        cuda/ops/pointwise.c
-        cuda/ops/pointwise_program.c
-        cuda/ops/pointwise_source.c
-        cuda/ops/reduce.c
-        cuda/ops/strided_copy.c
-        cuda/ops/windows.c
-        cuda/tuning/contest.c
-        cuda/tuning/trial.c
-        cuda/tuning/tune.c)
+        ${host_sources})
     set_source_files_properties(cuda/driver/device.c PROPERTIES
         OBJECT_DEPENDS "${images}/image.fatbin;${images}/few_rows.fatbin;${images}/attention.fatbin"
         COMPILE_DEFINITIONS "HYP_CUDA_IMAGES=\"${images}\"")

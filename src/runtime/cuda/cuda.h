@@ -237,13 +237,12 @@ HYP_NODISCARD hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan
 HYP_NODISCARD hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k);
-/* norm.c */
-HYP_NODISCARD hyp_status hyp_cuda_add_norm(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
-/* A linear step and the norm that follows it in the plan, where the product is one to be split (hyp_cuda_add_parts) and
+/* norm.c: a linear step and the norm that follows it in the plan, where the product is one to be split (hyp_cuda_add_parts) and
  * the norm can add up its parts; *out_done is false otherwise, and nothing was added. */
 HYP_NODISCARD hyp_status hyp_cuda_add_linear_norm(hyp_cuda_build *b, const HypPlan__Linear *k,
                                                   const HypPlan__Step *next, bool *out_done);
-/* calls.c */
+/* calls.c: what adds the ops of a step that names its kernel, from checked arguments. */
+typedef hyp_status hyp_cuda_call_fn(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
 static inline uint32_t hyp_cuda_call_input(const HypPlan__Call *k, size_t i) /* index + 1, 0 = absent */
 {
     return i < k->n_inputs_plus1 ? k->inputs_plus1[i] : 0;
@@ -275,9 +274,6 @@ enum { HYP_CUDA_TYPES_LAST = 1 << HYP_F16 | 1 << HYP_BF16 | 1 << HYP_F32, HYP_CU
  * are as the plan has them. */
 HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag);
-/* windows.c and conv.c: calls of these operators */
-HYP_NODISCARD hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
-HYP_NODISCARD hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
 /* prefetch.c: is an op to name this weight, which it multiplies with so many rows? */
 bool hyp_cuda_reads_ahead(const hyp_cuda_build *b, uint32_t weight, int64_t rows);
 /* Fills in `ahead` when all ops are there, and queues one of them on the session's stream. */

@@ -44,12 +44,12 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
 
 /* ---- all of them ------------------------------------------------------------------------------------------- */
 
-typedef hyp_status add_call_fn(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
+hyp_cuda_call_fn hyp_cuda_add_conv, hyp_cuda_add_norm, hyp_cuda_add_pool;
 
 /* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
 static const struct {
     const char *kernel;
-    add_call_fn *add;
+    hyp_cuda_call_fn *add;
 } calls[] = {
     {"layer-norm", hyp_cuda_add_norm},
     {"rms-norm", hyp_cuda_add_norm},
@@ -59,18 +59,18 @@ static const struct {
     {"average-pool", hyp_cuda_add_pool},
 };
 
-static add_call_fn *find(const HypPlan__Call *k)
+static hyp_cuda_call_fn *find(const HypPlan__Call *k)
 {
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strcmp(calls[i].kernel, k->kernel) == 0) return calls[i].add;
     return NULL;
 }
 
-static bool has_windows(add_call_fn *add) { return add == hyp_cuda_add_conv || add == hyp_cuda_add_pool; }
+static bool has_windows(hyp_cuda_call_fn *add) { return add == hyp_cuda_add_conv || add == hyp_cuda_add_pool; }
 
 hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k, hyp_diag *diag)
 {
-    add_call_fn *add = find(k);
+    hyp_cuda_call_fn *add = find(k);
     if (!add)
         return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
                         "there is no CUDA kernel for %s yet; run the plan on the CPU (--device cpu)", k->kernel);

@@ -6,6 +6,8 @@
 #include "base/dtype.h"
 #include "runtime/cuda/session/backend.h"
 
+hyp_cuda_call_fn hyp_cuda_add_conv;
+
 enum { THREADS = 256 };
 
 /* One weight for each place of the window and no sum over channels: a product would be almost empty. */

@@ -4,6 +4,8 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/reference/reference.h"
 
+hyp_cuda_call_fn hyp_cuda_add_norm;
+
 typedef struct norm {
     hyp_cuda_norm args;
     hyp_cuda_grid grid;

@@ -3,6 +3,8 @@
 
 #include "runtime/cuda/ops/conv.h"
 
+hyp_cuda_call_fn hyp_cuda_add_pool;
+
 enum { THREADS = 256, PIECE = 16 };
 
 void hyp_cuda_windows_of(const hyp_window *window, const hyp_array *x, const hyp_array *y, hyp_cuda_windows *out)
