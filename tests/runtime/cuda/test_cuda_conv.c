@@ -124,6 +124,18 @@ static void check_conv(uint64_t *seed, const conv_case *k)
     check_plan(&dev, &builder, (const int64_t(*)[HYP_MAX_RANK])dims, want);
 }
 
+static const window windows[] = {
+    {2, {12, 10}, {3, 2}, {2, 3}, {1, 1}, {1, 0, 1, 0}},                 /* strides */
+    {2, {12, 10}, {3, 3}, {1, 1}, {2, 3}, {2, 3, 2, 3}},                 /* dilations */
+    {2, {11, 8}, {3, 3}, {2, 2}, {1, 1}, {0, 0, 1, 1}},                  /* padding behind alone */
+    {2, {8, 8}, {5, 1}, {1, 1}, {1, 1}, {4, 0, 1, 2}},                   /* and more of it on one side */
+    {2, {6, 6}, {1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}},                   /* filters of one element */
+    {2, {7, 5}, {7, 5}, {1, 1}, {1, 1}, {0, 0, 0, 0}},                   /* as large as the image */
+    {1, {20}, {4}, {3}, {2}, {2, 2}},                                    /* one axis */
+    {1, {20}, {4}, {1}, {1}, {3, 0}},                                    /* that is padded in front */
+    {3, {5, 6, 4}, {2, 3, 2}, {1, 2, 1}, {1, 1, 2}, {1, 1, 0, 1, 1, 0}}, /* three axes */
+    {3, {4, 4, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 0, 1, 1, 1, 1}},
+};
 static const window square = {2, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}};
 
 static void convolution_equals_reference_for_every_type_activation_and_sum(void **state)
@@ -152,18 +164,6 @@ static void windows_of_every_kind_equal_reference(void **state)
 {
     (void)state;
     uint64_t seed = 3;
-    static const window windows[] = {
-        {2, {12, 10}, {3, 2}, {2, 3}, {1, 1}, {1, 0, 1, 0}},                 /* strides */
-        {2, {12, 10}, {3, 3}, {1, 1}, {2, 3}, {2, 3, 2, 3}},                 /* dilations */
-        {2, {11, 8}, {3, 3}, {2, 2}, {1, 1}, {0, 0, 1, 1}},                  /* padding behind alone */
-        {2, {8, 8}, {5, 1}, {1, 1}, {1, 1}, {4, 0, 1, 2}},                   /* and more of it on one side */
-        {2, {6, 6}, {1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}},                   /* filters of one element */
-        {2, {7, 5}, {7, 5}, {1, 1}, {1, 1}, {0, 0, 0, 0}},                   /* as large as the image */
-        {1, {20}, {4}, {3}, {2}, {2, 2}},                                    /* one axis */
-        {1, {20}, {4}, {1}, {1}, {3, 0}},                                    /* that is padded in front */
-        {3, {5, 6, 4}, {2, 3, 2}, {1, 2, 1}, {1, 1, 2}, {1, 1, 0, 1, 1, 0}}, /* three axes */
-        {3, {4, 4, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 0, 1, 1, 1, 1}},
-    };
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
         for (int t = 0; t < FLOATS; t++) {
             check_conv(&seed, &(conv_case){floats[t], 2, 3, 4, 1, windows[i], "relu", i % 2 == 0, (place)(i % 3)});
@@ -199,6 +199,56 @@ static void images_that_are_empty_or_all_padding_equal_reference(void **state)
     static const window no_rows = {2, {0, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1, 1, 1}};
     check_conv(&seed, &(conv_case){HYP_F32, 0, 3, 4, 1, square, "relu", true, NOTHING});
     check_conv(&seed, &(conv_case){HYP_F32, 2, 3, 4, 1, no_rows, "relu", true, NOTHING});
+}
+
+static void add_conv(uint64_t *seed, hyp_dtype dtype, uint32_t x, uint32_t z, uint32_t y, int64_t in, int64_t out,
+                     int64_t group, int64_t kernel, const char *act);
+
+/* Transposed: from what a convolution with this window gives back to the size that it slides over, by `more` or less. A
+ * convolution before it and one behind, with filters of one element, let what is between lie in another order. */
+static void check_transposed(uint64_t *seed, hyp_dtype dtype, int64_t group, const window *w, bool bias, bool between)
+{
+    enum { C = 8, M = 16 };
+    int64_t size[AXES], filter[2 + AXES] = {C, M / group}, more[AXES] = {0}, terms = C / group + 2;
+    size_t axes = (size_t)w->axes, rank = 2 + axes;
+    out_size(w, false, size);
+    for (size_t i = 0; i < axes; i++) {
+        int64_t reached = (size[i] - 1) * w->strides[i] + (w->kernel[i] - 1) * w->dilations[i] + 1;
+        more[i] = w->size[i] + w->pads[i] + w->pads[axes + i] - reached; /* of y, that no whole window slides over */
+        filter[2 + i] = w->kernel[i];
+        terms *= w->kernel[i];
+    }
+    pb_init(&builder);
+    uint32_t *x_dims = dims_of(2, C, size, w->axes), *y_dims = dims_of(2, M, w->size, w->axes);
+    uint32_t x = pb_input(&builder, "x", dtype, rank, x_dims), y = pb_output(&builder, "y", dtype, rank, y_dims);
+    uint32_t from = between ? pb_scratch(&builder, dtype, 0, rank, x_dims) : x;
+    uint32_t to = between ? pb_scratch(&builder, dtype, 1, rank, y_dims) : y;
+    if (between) add_conv(seed, dtype, x, PB_NONE, from, C, C, 1, 1, "tanh");
+    uint32_t weight = random_weight(&builder, seed, dtype, rank, filter);
+    uint32_t b = bias ? random_weight(&builder, seed, dtype, 1, (int64_t[]){M}) : PB_NONE;
+    HypPlan__Call *call = pb_call(&builder, "conv-transpose", bias ? 3 : 2, (uint32_t[]){from, weight, b}, to);
+    pb_call_ints(&builder, call, axes, w->strides);
+    pb_call_ints(&builder, call, 2 * axes, w->pads);
+    pb_call_ints(&builder, call, axes, w->dilations);
+    pb_call_int(&builder, call, group);
+    pb_call_ints(&builder, call, axes, more);
+    if (between) add_conv(seed, dtype, to, PB_NONE, y, M, M, 1, 1, "none");
+    int64_t dims[DC_MAX_TENSORS][HYP_MAX_RANK] = {{2, C}};
+    memcpy(dims[0] + 2, size, sizeof size);
+    tolerance want = tolerance_of(dtype, terms);
+    if (between) want.rtol *= 16, want.atol *= 16;
+    check_plan(&dev, &builder, (const int64_t(*)[HYP_MAX_RANK])dims, want);
+}
+
+static void transposed_convolutions_equal_reference(void **state)
+{
+    (void)state;
+    uint64_t seed = 12;
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
+        for (int t = 0; t < FLOATS; t++)
+            check_transposed(&seed, floats[t], i % 2 ? 1 : 4, &windows[i], i % 3 > 0, windows[i].axes == 2);
+    check_transposed(&seed, HYP_I64, 2, &windows[0], true, false);
+    check_transposed(&seed, HYP_U8, 1, &windows[1], false, false);
 }
 
 /* ---- networks ------------------------------------------------------------------------------------------------ */
@@ -439,6 +489,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(windows_of_every_kind_equal_reference),
         cmocka_unit_test(groups_and_single_channels_equal_reference),
         cmocka_unit_test(integers_are_convolved_exactly),
+        cmocka_unit_test(transposed_convolutions_equal_reference),
         cmocka_unit_test(images_that_are_empty_or_all_padding_equal_reference),
         cmocka_unit_test(tensors_between_convolutions_may_lie_in_another_order),
         cmocka_unit_test(single_channels_may_clip_what_they_read),

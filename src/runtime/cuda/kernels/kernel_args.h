@@ -18,7 +18,7 @@
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
     X(range_f64) X(range_u64) X(prefetch) \
-    X(conv_f32) X(conv_f64) X(conv_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
+    X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
     X(depthwise) X(unfold)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
@@ -211,6 +211,14 @@ typedef struct hyp_cuda_conv {
     uint32_t dtype;
     uint32_t act;         /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */
 } hyp_cuda_conv;
+
+/* The transpose of it, without activation and what is added: each result is the sum over the places of x whose windows
+ * reach it. `out` of the windows are y's extents, `in` x's; their strides are 1, for it is along x that windows go in steps.
+ * The weight is [channels of x, channels of a group of y, kernel...]. */
+typedef struct hyp_cuda_conv_transpose {
+    hyp_cuda_conv conv;
+    int64_t step[HYP_CUDA_SPATIAL];
+} hyp_cuda_conv_transpose;
 
 /* y = act(x * weight + bias), each channel by itself, HYP_CUDA_DEPTHWISE neighbours of a row of y a thread: out[0] of the
  * windows counts such groups, and their stride[0] is from group to group. A channel is a piece of 16 bytes of them, which

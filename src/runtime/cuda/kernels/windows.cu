@@ -109,6 +109,49 @@ template <typename C> __device__ __forceinline__ void convolution(const hyp_cuda
     }
 }
 
+// The place of x, along one axis, whose window has a result under tap `tap`; -1 where there is none.
+__device__ __forceinline__ int64_t reaching(const hyp_cuda_conv_transpose &p, const window_place &at, int a, int64_t tap)
+{
+    const hyp_cuda_windows &w = p.conv.windows;
+    int64_t from = at.begin[a] - tap * w.dilation[a], place = from / p.step[a];
+    return from >= 0 && place * p.step[a] == from && place < w.in[a] ? place : -1;
+}
+
+template <typename C> __device__ __forceinline__ void transposed_convolution(const hyp_cuda_conv_transpose &p)
+{
+    const hyp_cuda_conv &v = p.conv;
+    const hyp_cuda_windows &w = v.windows;
+    int64_t x_step = w.x_last ? w.in_channels : 1, x_channel = w.x_last ? 1 : w.in_count;
+    int64_t channel_step = v.group_out.size * w.kernel_count; // of the weight
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
+        window_place at = place_of(w, i);
+        int64_t group = divide(at.channel, v.group_out), first = group * v.group_in, tap = 0;
+        int64_t x = at.image * w.in_channels * w.in_count + first * x_channel;
+        int64_t weight = first * channel_step + (at.channel - group * v.group_out.size) * w.kernel_count;
+        C sum = v.bias ? element<C>(v.dtype, v.bias, at.channel) : (C)0;
+#pragma unroll 1
+        for (int64_t k2 = 0; k2 < w.kernel[2]; k2++) {
+            int64_t p2 = reaching(p, at, 2, k2);
+#pragma unroll 1
+            for (int64_t k1 = 0; k1 < w.kernel[1]; k1++) {
+                int64_t p1 = reaching(p, at, 1, k1);
+#pragma unroll 1
+                for (int64_t k0 = 0; k0 < w.kernel[0]; k0++, tap++) {
+                    int64_t p0 = reaching(p, at, 0, k0);
+                    if (p2 < 0 || p1 < 0 || p0 < 0) continue;
+                    int64_t position = (p2 * w.in[1] + p1) * w.in[0] + p0;
+#pragma unroll 1
+                    for (int64_t c = 0; c < v.group_in; c++)
+                        sum += element<C>(v.dtype, v.x, x + position * x_step + c * x_channel) *
+                               element<C>(v.dtype, v.weight, weight + tap + c * channel_step);
+                }
+            }
+        }
+        set_element(v.dtype, v.y, i, sum);
+    }
+}
+
 // The host sees to it that places and counts are below 2^31.
 __device__ __forceinline__ void convolve_depthwise(const hyp_cuda_depthwise &p)
 {
@@ -278,6 +321,9 @@ KERNEL(unfold, hyp_cuda_unfold, unfold_windows(p))
 KERNEL(conv_f32, hyp_cuda_conv, convolution<float>(p))
 KERNEL(conv_f64, hyp_cuda_conv, convolution<double>(p))
 KERNEL(conv_u64, hyp_cuda_conv, convolution<uint64_t>(p))
+KERNEL(conv_transpose_f32, hyp_cuda_conv_transpose, transposed_convolution<float>(p))
+KERNEL(conv_transpose_f64, hyp_cuda_conv_transpose, transposed_convolution<double>(p))
+KERNEL(conv_transpose_u64, hyp_cuda_conv_transpose, transposed_convolution<uint64_t>(p))
 KERNEL(depthwise, hyp_cuda_depthwise, convolve_depthwise(p))
 KERNEL(pool_pieces, hyp_cuda_pool, pool_channels(p))
 KERNEL(pool_f32, hyp_cuda_pool, pooling<float>(p))

@@ -44,7 +44,7 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
 
 /* ---- all of them ------------------------------------------------------------------------------------------- */
 
-hyp_cuda_call_fn hyp_cuda_add_conv, hyp_cuda_add_norm, hyp_cuda_add_pool;
+hyp_cuda_call_fn hyp_cuda_add_conv, hyp_cuda_add_conv_transpose, hyp_cuda_add_norm, hyp_cuda_add_pool;
 
 /* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
 static const struct {
@@ -55,6 +55,7 @@ static const struct {
     {"rms-norm", hyp_cuda_add_norm},
     {"range", add_range},
     {"conv", hyp_cuda_add_conv},
+    {"conv-transpose", hyp_cuda_add_conv_transpose},
     {"max-pool", hyp_cuda_add_pool},
     {"average-pool", hyp_cuda_add_pool},
 };
@@ -66,7 +67,8 @@ static hyp_cuda_call_fn *find(const HypPlan__Call *k)
     return NULL;
 }
 
-static bool has_windows(hyp_cuda_call_fn *add) { return add == hyp_cuda_add_conv || add == hyp_cuda_add_pool; }
+static bool has_windows(hyp_cuda_call_fn *add) { 
+    return add == hyp_cuda_add_conv || add == hyp_cuda_add_conv_transpose || add == hyp_cuda_add_pool; }
 
 hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k, hyp_diag *diag)
 {
