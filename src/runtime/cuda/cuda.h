@@ -69,7 +69,7 @@ typedef struct hyp_cuda_session {
     bool starts;             /* the next launch is the first one of a run: it begins when all before it has ended */
     bool untuned;            /* what is prepared now is to be as if nothing were known from tuning */
     CUdeviceptr *at;         /* by tensor: its address in the run under way */
-    volatile int64_t *error; /* {1, index} after a gather index out of range; pinned, kernels write it */
+    volatile int64_t *error; /* {1, index, step} after an index out of range; pinned, kernels write it */
     CUdeviceptr error_at;    /* the same memory as kernels see it */
 } hyp_cuda_session;
 
@@ -133,6 +133,8 @@ HYP_NODISCARD hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hy
                                          size_t size, void **out_data);
 /* Notes how a product, or layers that were tuned together, are done in the step that is built. */
 void hyp_cuda_note_known(hyp_cuda_build *b, hyp_cuda_known known);
+/* Makes sure that there is the report that kernels write when an index is out of range: session->error. */
+HYP_NODISCARD hyp_status hyp_cuda_need_report(hyp_cuda_build *b);
 /* Makes sure that the kernel is on the device, so that no run has to load it. */
 HYP_NODISCARD hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel);
 

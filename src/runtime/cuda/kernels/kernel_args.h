@@ -283,11 +283,12 @@ typedef struct hyp_cuda_transpose {
 
 typedef struct hyp_cuda_gather {
     uint64_t x, indices, y;
-    uint64_t error; /* int64_t[2] that the host sees: {1, the index} after an index out of range */
+    uint64_t error; /* int64_t[3] that the host sees: {1, the index, the step} after an index out of range */
     hyp_cuda_extent inner, count;
     int64_t axis, total;
     uint32_t wide_indices; /* int64, else int32 */
     uint32_t size;         /* of an element, as above */
+    uint32_t step, pad;
 } hyp_cuda_gather;
 
 typedef struct hyp_cuda_fill {

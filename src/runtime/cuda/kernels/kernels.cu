@@ -383,6 +383,15 @@ __device__ __forceinline__ void transpose_tiles(const hyp_cuda_transpose &t)
     }
 }
 
+// Any one of several bad indexes may be the one reported.
+__device__ __forceinline__ void report_index(uint64_t error, uint32_t step, int64_t index)
+{
+    volatile int64_t *report = (volatile int64_t *)error;
+    report[1] = index;
+    report[2] = step;
+    report[0] = 1;
+}
+
 __device__ __forceinline__ void gather_elements(const hyp_cuda_gather &p)
 {
 #pragma unroll 1
@@ -391,9 +400,7 @@ __device__ __forceinline__ void gather_elements(const hyp_cuda_gather &p)
         int64_t index = p.wide_indices ? ((const int64_t *)p.indices)[j] : ((const int32_t *)p.indices)[j];
         int64_t at = index < 0 ? index + p.axis : index;
         if (at < 0 || at >= p.axis) {
-            // Any one of several bad indexes may be the one reported.
-            ((volatile int64_t *)p.error)[1] = index;
-            ((volatile int64_t *)p.error)[0] = 1;
+            report_index(p.error, p.step, index);
             continue;
         }
         move(p.size, p.y, i, p.x, (o * p.axis + at) * p.inner.size + (i - row * p.inner.size));

@@ -209,6 +209,7 @@ hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k)
     int64_t count = b->values[k->count], size = (int64_t)hyp_dtype_size(hyp_cuda_dtype(b->program, k->x));
     if (outer == 0 || inner == 0 || count == 0) return HYP_OK;
     void *data;
+    HYP_TRY(hyp_cuda_need_report(b));
     HYP_TRY(hyp_cuda_add_op(b, gather_run, sizeof(gather), &data));
     gather *p = data;
     p->x = k->x;
@@ -221,7 +222,8 @@ hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k)
                                 .axis = axis,
                                 .total = outer * count * pieces,
                                 .wide_indices = hyp_cuda_dtype(b->program, k->indices) == HYP_I64,
-                                .size = wide};
+                                .size = wide,
+                                .step = b->step};
     enum { THREADS = 256 };
     p->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_gather,
                               .blocks = hyp_cuda_blocks(b->session->model->device, p->args.total, THREADS),

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "runtime/core/host_memory.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/pointwise_source.h"
 #include "runtime/reference/reference.h"
@@ -182,18 +183,19 @@ static hyp_status set_up_convolutions(hyp_cuda_session *s, hyp_diag *diag)
     return hyp_cudnn_check(dnn, dnn->cudnnSetStream(s->dnn, s->stream), "cudnnSetStream", diag);
 }
 
-/* The flag lies in host memory that kernels can write, so that no copy is needed to look at it. */
-static hyp_status set_up_error(hyp_cuda_session *s, hyp_diag *diag)
+/* The report lies in host memory that kernels can write, so that no copy is needed to look at it. */
+hyp_status hyp_cuda_need_report(hyp_cuda_build *b)
 {
-    if (!has_step(s->model->plan->program, HYP_PLAN__STEP__KERNEL_GATHER)) return HYP_OK;
+    hyp_cuda_session *s = b->session;
     const hyp_cuda_library *lib = &s->model->device->lib;
-    void *flag;
-    HYP_TRY(hyp_cuda_check(lib, lib->cuMemHostAlloc(&flag, 2 * sizeof(int64_t), CU_MEMHOSTALLOC_DEVICEMAP),
-                           "cuMemHostAlloc", diag));
-    s->error = flag;
+    void *report;
+    if (s->error) return HYP_OK;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemHostAlloc(&report, 3 * sizeof(int64_t), CU_MEMHOSTALLOC_DEVICEMAP),
+                           "cuMemHostAlloc", b->diag));
+    s->error = report;
     s->error[0] = 0;
-    return hyp_cuda_check(lib, lib->cuMemHostGetDevicePointer(&s->error_at, flag, 0), "cuMemHostGetDevicePointer",
-                          diag);
+    return hyp_cuda_check(lib, lib->cuMemHostGetDevicePointer(&s->error_at, report, 0), "cuMemHostGetDevicePointer",
+                          b->diag);
 }
 
 static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options *options, hyp_diag *diag)
@@ -214,8 +216,7 @@ static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options 
     HYP_TRY(hyp_cuda_staging_init(&s->staging, p->n_inputs + p->n_outputs, diag));
     HYP_TRY(hyp_tuning_init(&s->tuning, s->model->device->key, s->model->plan, diag));
     HYP_TRY(set_up_products(s, diag));
-    HYP_TRY(set_up_convolutions(s, diag));
-    return set_up_error(s, diag);
+    return set_up_convolutions(s, diag);
 }
 
 static void session_destroy(void *session)
@@ -285,8 +286,12 @@ static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
     HYP_TRY(hyp_cuda_check(lib, lib->cuStreamSynchronize(s->stream), "running the plan on the device", diag));
     if (!s->error || !s->error[0]) return HYP_OK;
     s->error[0] = 0;
-    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "gather: index %lld is out of range for its axis",
-                    (long long)s->error[1]);
+    const HypPlan__Program *p = s->model->plan->program;
+    size_t step = (size_t)s->error[2];
+    hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: index %lld is out of range for its axis",
+             hyp_plan_kernel_name(p->steps[step]), (long long)s->error[1]);
+    hyp_host_name_step(p, step, diag);
+    return HYP_ERR_INVALID_ARGUMENT;
 }
 
 /* Work for `to` waits for what is in `from` now. */
