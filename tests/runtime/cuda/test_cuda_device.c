@@ -441,6 +441,42 @@ static void gather_reports_an_index_out_of_range(void **state)
     pb_dispose(&builder);
 }
 
+/* x[4, 5, inner] with updates at `tuples` places of its first `width` axes. */
+static void build_scatter(hyp_dtype dtype, hyp_dtype index, const char *reduction, int64_t inner, int64_t tuples,
+                          int64_t width)
+{
+    pb_init(&builder);
+    const int64_t x_dims[] = {4, 5, inner}, rows[] = {tuples, width};
+    const int64_t updates[] = {tuples, width > 1 ? inner : 5, inner};
+    uint32_t *dims = pb_consts(&builder, 3, x_dims);
+    uint32_t x = pb_input(&builder, "x", dtype, 3, dims), at = pb_input(&builder, "at", index, 2, pb_consts(&builder, 2, rows));
+    uint32_t u = pb_input(&builder, "u", dtype, width > 1 ? 2 : 3, pb_consts(&builder, 3, updates));
+    HypPlan__Call *call =
+        pb_call(&builder, "scatter-nd", 3, (uint32_t[]){x, at, u}, pb_output(&builder, "y", dtype, 3, dims));
+    pb_call_symbol(&builder, call, reduction);
+}
+
+/* Random indexes are -2 .. 2, so that many updates meet at one place: the last one, or their sum in the order of the list. */
+static void scatter_equals_reference_for_every_type_and_reduction(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_U8, HYP_I32, HYP_U64, HYP_F16, HYP_BF16, HYP_F32, HYP_F64};
+    static const char *const reductions[] = {"none", "add", "mul", "min", "max"};
+    static const int64_t inners[] = {1, 3, 8, 300};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t r = 0; r < sizeof reductions / sizeof *reductions; r++)
+            for (size_t i = 0; i < sizeof inners / sizeof *inners; i++) {
+                int64_t inner = inners[i], width = 1 + (int64_t)(t + r + i) % 2;
+                build_scatter(types[t], i % 2 ? HYP_I64 : HYP_I32, reductions[r], inner, 17, width);
+                if (width > 1)
+                    check((dims_list){{4, 5, inner}, {17, 2}, {17, inner}}, (tolerance){0, 0});
+                else
+                    check((dims_list){{4, 5, inner}, {17, 1}, {17, 5, inner}}, (tolerance){0, 0});
+            }
+    build_scatter(HYP_F32, HYP_I64, "none", 2, 0, 1); /* nothing to write */
+    check((dims_list){{4, 5, 2}, {0, 1}, {0, 5, 2}}, (tolerance){0, 0});
+}
+
 static void fill_writes_shapes(void **state)
 {
     (void)state;
@@ -534,6 +570,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(copies_from_inputs_run_beside_the_other_steps),
         cmocka_unit_test(gather_takes_indexes_from_both_ends),
         cmocka_unit_test(gather_reports_an_index_out_of_range),
+        cmocka_unit_test(scatter_equals_reference_for_every_type_and_reduction),
         cmocka_unit_test(fill_writes_shapes),
         cmocka_unit_test(normalization_equals_reference_for_every_type_and_size),
         cmocka_unit_test(ranges_of_every_type),

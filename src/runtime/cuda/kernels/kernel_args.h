@@ -17,6 +17,7 @@
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
+    X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
     X(range_f64) X(range_u64) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
     X(depthwise) X(unfold)
@@ -290,6 +291,20 @@ typedef struct hyp_cuda_gather {
     uint32_t size;         /* of an element, as above */
     uint32_t step, pad;
 } hyp_cuda_gather;
+
+/* Tuple t of the indices says at which row of y, of `inner` elements, row t of the updates goes. A thread does the same
+ * elements of all rows one after the other, so that the last one of equal tuples stays, and sums have one order. */
+typedef struct hyp_cuda_scatter {
+    uint64_t updates, indices, y, error; /* error: as above */
+    int64_t tuples, inner;
+    int64_t dims[HYP_CUDA_DIMS], strides[HYP_CUDA_DIMS]; /* of the axes that a tuple has indices of; in elements */
+    uint32_t width;                                      /* of a tuple */
+    uint32_t wide_indices;
+    uint32_t size;  /* of an element that replaces what was there, as above */
+    uint32_t dtype; /* of one that is combined with it: */
+    uint32_t combine; /* HYP_PW_ADD, MUL, MIN or MAX */
+    uint32_t step;
+} hyp_cuda_scatter;
 
 typedef struct hyp_cuda_fill {
     uint64_t y;

@@ -407,6 +407,49 @@ __device__ __forceinline__ void gather_elements(const hyp_cuda_gather &p)
     }
 }
 
+// Calls f(to, from) for each of the elements that row t of the updates has, as far as they are this thread's.
+template <typename F> __device__ __forceinline__ void scatter_rows(const hyp_cuda_scatter &p, F f)
+{
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.inner; i += thread_count()) {
+#pragma unroll 1
+        for (int64_t t = 0; t < p.tuples; t++) {
+            int64_t to = i;
+            bool inside = true;
+#pragma unroll 1
+            for (uint32_t a = 0; a < p.width && inside; a++) {
+                int64_t at = t * p.width + a;
+                int64_t index = p.wide_indices ? ((const int64_t *)p.indices)[at] : ((const int32_t *)p.indices)[at];
+                int64_t place = index < 0 ? index + p.dims[a] : index;
+                inside = place >= 0 && place < p.dims[a];
+                if (!inside) report_index(p.error, p.step, index);
+                to += place * p.strides[a];
+            }
+            if (inside) f(to, t * p.inner + i);
+        }
+    }
+}
+
+__device__ __forceinline__ void scatter_elements(const hyp_cuda_scatter &p)
+{
+    scatter_rows(p, [&](int64_t to, int64_t from) { move(p.size, p.y, to, p.updates, from); });
+}
+
+template <typename C> __device__ __forceinline__ void scatter_combined(const hyp_cuda_scatter &p)
+{
+    scatter_rows(p, [&](int64_t to, int64_t from) {
+        C a = load<C>(p.dtype, p.y, to), b = load<C>(p.dtype, p.updates, from);
+        bool is_nan = b != b;
+        switch (p.combine) {
+        case HYP_PW_ADD: a = a + b; break;
+        case HYP_PW_MUL: a = a * b; break;
+        case HYP_PW_MIN: a = b < a || is_nan ? b : a; break;
+        default: a = b > a || is_nan ? b : a;
+        }
+        store<C>(p.dtype, p.y, to, a);
+    });
+}
+
 } // namespace
 
 // ---- entry points -----------------------------------------------------------------------------------------
@@ -433,6 +476,10 @@ KERNEL(copy, hyp_cuda_copy, copy_elements(p, first_thread(), thread_count()))
 KERNEL(copies, hyp_cuda_copies, copy_parts(p))
 KERNEL(transpose, hyp_cuda_transpose, transpose_tiles(p))
 KERNEL(gather, hyp_cuda_gather, gather_elements(p))
+KERNEL(scatter, hyp_cuda_scatter, scatter_elements(p))
+KERNEL(scatter_f64, hyp_cuda_scatter, scatter_combined<double>(p))
+KERNEL(scatter_i64, hyp_cuda_scatter, scatter_combined<int64_t>(p))
+KERNEL(scatter_u64, hyp_cuda_scatter, scatter_combined<uint64_t>(p))
 
 extern "C" __global__ void fill_i64(const __grid_constant__ hyp_cuda_fill p)
 {

@@ -44,7 +44,8 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
 
 /* ---- all of them ------------------------------------------------------------------------------------------- */
 
-hyp_cuda_call_fn hyp_cuda_add_conv, hyp_cuda_add_conv_transpose, hyp_cuda_add_norm, hyp_cuda_add_pool;
+hyp_cuda_call_fn hyp_cuda_add_conv, hyp_cuda_add_conv_transpose, hyp_cuda_add_norm,
+    hyp_cuda_add_pool, hyp_cuda_add_scatter_nd;
 
 /* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
 static const struct {
@@ -54,6 +55,7 @@ static const struct {
     {"layer-norm", hyp_cuda_add_norm},
     {"rms-norm", hyp_cuda_add_norm},
     {"range", add_range},
+    {"scatter-nd", hyp_cuda_add_scatter_nd},
     {"conv", hyp_cuda_add_conv},
     {"conv-transpose", hyp_cuda_add_conv_transpose},
     {"max-pool", hyp_cuda_add_pool},
