@@ -171,15 +171,36 @@ static void print_figures(const session *s, const request *r, const figures *f)
     if (hyp_engine_device(s->engine) == HYP_DEVICE_CUDA) printf("note: transfers to and from the GPU are included\n");
 }
 
+/* {"key", "taken", "by", "tuned_us" and "alternatives": [{"name", "predicted_us", or "cannot"}]} of each choice of a step. */
+static json_t *json_choices(const session *s, size_t step)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < hyp_context_choice_count(s->context, step); i++) {
+        hyp_choice_info c = hyp_context_choice(s->context, step, i);
+        json_t *alternatives = json_array();
+        for (size_t k = 0; k < c.alternatives; k++) {
+            hyp_alternative_info a = hyp_context_alternative(s->context, step, i, k);
+            json_array_append_new(alternatives, json_pack("{s:s, s:f, s:s*}", "name", a.name, "predicted_us",
+                                                          a.predicted_seconds * 1e6, "cannot", a.cannot));
+        }
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:f, s:o}", "key", c.key, "taken",
+                                        hyp_context_alternative(s->context, step, i, c.taken).name, "by",
+                                        choice_by_name(c.by), "tuned_us", c.seconds * 1e6, "alternatives", alternatives));
+    }
+    return list;
+}
+
 static json_t *json_steps(const session *s, const step_times *t)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < t->count; i++) {
         hyp_step_info step = hyp_engine_step(s->engine, i);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:s}", "label", step.label, "kernel",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:s, s:o}", "label", step.label, "kernel",
                                               step.kernel, "measured_us", t->measured[i] * 1e6, "predicted_us",
                                               step.predicted_seconds * 1e6, "tuned",
-                                              step_tuning_name(hyp_context_step_tuning(s->context, i))));
+                                              step_tuning_name(hyp_context_step_tuning(s->context, i)), "choices",
+                                              json_choices(s, i)));
     }
     return list;
 }

@@ -86,7 +86,7 @@ static const cli_option options[] = {
     [OPT_REDUCED] = {"reduced", 0, "FILE", "of a wrong plan: write a small part of the model that shows it"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
     [OPT_TIMED] = {"timed", 0, NULL, "time the plan here against those with less rewriting; keep the fastest"},
-    [OPT_TUNE] = {"tune", 0, NULL, "with --target cuda: find the fastest products for the GPU here, for typical sizes"},
+    [OPT_TUNE] = {"tune", 0, NULL, "find the fastest way to do each step on the device here, for typical sizes"},
     [OPT_TUNE_DIM] = {"tune-dim", 0, "NAME=SIZE", "for --tune: sizes of a dimension, in place of the typical one"},
     [OPT_CACHE] = {"cache", 0, "FILE", "for --tune: read what was measured before, add what is measured"},
     [OPT_CALIBRATE] = {"calibrate", 0, NULL, "measure the CPU here; write a profile for --profile to the output"},
@@ -292,9 +292,9 @@ static bool finish_request(request *r, const cli_args *args)
         cli_usage_error(args, "--%s is for --tune", r->cache ? "cache" : "tune-dim");
         return false;
     }
-    bool cuda = c->target && strcmp(c->target, "cuda") == 0, file = r->plan && strcmp(r->plan, "-") != 0;
-    if (r->tune && (!cuda || !file || r->dry_run)) {
-        cli_usage_error(args, "--tune needs --target cuda and a file to write: -o plan.bin");
+    bool file = r->plan && strcmp(r->plan, "-") != 0;
+    if (r->tune && (!file || r->dry_run)) {
+        cli_usage_error(args, "--tune needs a file to write: -o plan.bin");
         return false;
     }
     if (!r->model) { /* --why-not RULE model.onnx */
@@ -475,7 +475,7 @@ static int tune(request *r, FILE *people, const cli_args *args)
     r->tuned = where.dims;
     if (code != CLI_OK)
         fprintf(stderr,
-                "%s: the plan was written without tuning, which needs the GPU here; 'hypatia tune' does it there\n",
+                "%s: the plan was written without tuning, which needs its device here; 'hypatia tune' does it there\n",
                 args->tool);
     session_close(&s);
     return code;

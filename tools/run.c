@@ -210,6 +210,7 @@ int command_run(int argc, char **argv)
         code = session_make_inputs(&s, &r.session, NULL, &args);
         if (code == CLI_OK) code = session_make_outputs(&s, tool);
         if (code == CLI_OK) code = session_run(&s, tool);
+        if (code == CLI_OK && r.session.verbose) print_all_choices(stderr, &s, tool);
         if (code == CLI_OK) code = show_outputs(&s, &r);
     }
 done:

@@ -82,6 +82,12 @@ typedef struct step_times {
 /* Times the steps of a session with inputs and outputs for about so many seconds. An exit code after a message. */
 int step_times_measure(step_times *t, session *s, double seconds, const char *tool);
 void step_times_free(step_times *t);
+/* choices.c: how a step is done under the shapes that were run last, and what else was possible, a line for each choice; nothing
+ * where there is none. */
+void print_choices(FILE *to, const char *indent, const session *s, size_t step);
+void print_all_choices(FILE *to, const session *s, const char *tool);
+/* "only", "prediction", "tuning", "tuning of a larger size"; "nothing" where nothing can do it. */
+const char *choice_by_name(hyp_choice_by by);
 /* "exact", "borrowed" or "-". */
 const char *step_tuning_name(hyp_step_tuning tuning);
 /* A table of all steps. */

@@ -57,15 +57,16 @@ static void print_ratio(double measured, double predicted)
 
 void step_times_print(const step_times *t, const session *s)
 {
-    bool cuda = hyp_engine_device(s->engine) == HYP_DEVICE_CUDA;
+    bool cuda = hyp_engine_device(s->engine) == HYP_DEVICE_CUDA, tunable = hyp_context_tuning_device(s->context);
     printf("\n%4s  %-28s %-12s %12s %12s %9s%s\n", "step", "operator", "kernel", "measured us", "predicted us", "ratio",
-           cuda ? "  tuned" : "");
+           tunable ? "  tuned" : "");
     for (size_t i = 0; i < t->count; i++) {
         hyp_step_info step = hyp_engine_step(s->engine, i);
         printf("%4zu  %-28.28s %-12.12s %12.3f", i, cli_shown(step.label), cli_shown(step.kernel), t->measured[i] * 1e6);
         print_ratio(t->measured[i], step.predicted_seconds);
-        if (cuda) printf("  %s", step_tuning_name(hyp_context_step_tuning(s->context, i)));
+        if (tunable) printf("  %s", step_tuning_name(hyp_context_step_tuning(s->context, i)));
         putchar('\n');
+        print_choices(stdout, "      ", s, i);
     }
     printf("%4s  %-41s %12.3f", "", cuda ? "all steps, each kernel alone" : "all steps, with a clock around each",
            t->total * 1e6);

@@ -1,4 +1,4 @@
-/* hypatia tune - finds the fastest way to do a plan's products and pointwise steps on this GPU, and keeps it in the plan. */
+/* hypatia tune - finds the fastest way to do a plan's steps on this GPU or CPU, and keeps it in the plan. */
 #include "hypatia.h"
 #include "tuning.h"
 
@@ -26,7 +26,8 @@ static void help(void)
     printf(
         "Usage: hypatia tune PLAN.bin [--cache FILE] [-o TUNED.bin] [options]\n"
         "Tries the algorithms of the GPU's library for the products of the plan, and kernels compiled for its pointwise\n"
-        "steps (where NVRTC is installed), for inputs of these dims, and writes the plan with what was found.\n"
+        "steps (where NVRTC is installed), for inputs of these dims, and writes the plan with what was found. With\n"
+        "--device cpu: oneDNN on all threads and on one, and kernels of our own, for every step that several can do.\n"
         "--dim batch=1,8,32 tunes for every size that is listed, several lists for all combinations; what was found for\n"
         "other dims is kept. A size that was not tuned is run as the next larger one, up to twice as large. The device is\n"
         "cuda unless said.\n");

@@ -1,4 +1,4 @@
-/* tuning.h - tuning a plan on a GPU, with a timing cache: for `hypatia tune` and `hypatiac --tune`. */
+/* tuning.h - tuning a plan on a device, with a timing cache: for `hypatia tune` and `hypatiac --tune`. */
 #ifndef HYPATIA_TOOLS_TUNING_H
 #define HYPATIA_TOOLS_TUNING_H
 

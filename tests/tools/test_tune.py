@@ -1,5 +1,5 @@
-"""Tuning as its users call it, on the emulated GPU (tests/runtime/cuda/emulator.cpp): the timing cache, and plans that
-travel."""
+"""Tuning as its users call it, on the emulated GPU (tests/runtime/cuda/emulator.cpp) and on the CPU: the timing cache, and plans
+that travel."""
 import json
 import os
 import subprocess
@@ -145,7 +145,7 @@ def check_compiling(folder, model, cache):
     out, _ = run("hypatiac", model, "--target", "cuda", "-o", plan, "--tune", "--tune-dim", "batch=6,24", "--cache", cache)
     assert counts(out) == {"products": 2, "known": 1, "timed": 1, "changed": 1} and "batch=24: " in out, out
     assert "--tune-dim is for --tune" in run("hypatiac", model, "-o", plan, "--tune-dim", "batch=6", code=2)[1]
-    for wrong in (["-o", plan], ["--target", "cuda", "-o", "-"], ["--target", "cuda", "--dry-run"]):
+    for wrong in (["-o", "-"], ["--target", "cuda", "-o", "-"], ["--target", "cuda", "--dry-run"]):
         assert "--tune needs" in run("hypatiac", model, "--tune", *wrong, code=2)[1]
     assert "--cache is for --tune" in run("hypatiac", model, "-o", plan, "--cache", cache, code=2)[1]
 
@@ -193,6 +193,85 @@ def check_kernels(folder):
     assert run("hypatia", "run", tuned, "--device", "cuda", "-i", f"x=@{x}", "--output", "-", env=missing)[0] == wanted
 
 
+def write_network(path):
+    """Layers in single precision, which our own kernel and others can do, and a convolution."""
+    rng = np.random.default_rng(1)
+    def weight(*dims):
+        return rng.standard_normal(dims).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "filter"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["r"]),
+         helper.make_node("Flatten", ["r"], ["f"]), helper.make_node("Gemm", ["f", "w", "b"], ["y"])], "m",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, 6, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 5])],
+        [numpy_helper.from_array(weight(4, 3, 3, 3), "filter"), numpy_helper.from_array(weight(144, 5), "w"),
+         numpy_helper.from_array(weight(5), "b")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def cpu_steps(plan, batch, *more):
+    """The choices of every step that tuning can know."""
+    out = run("hypatia", "bench", plan, "--device", "cpu", "--dim", f"batch={batch}", "--steps", "--duration", "0", "--warmup",
+              "0", "--iterations", "1", "--json", "-", *more)[0]
+    steps = json.loads(out)["steps"]
+    assert all(len(s["choices"]) == 1 for s in steps), steps
+    return [(s["choices"][0], s["tuned"]) for s in steps if s["choices"][0]["key"]]
+
+
+def check_cpu(folder):
+    """What is measured on the CPU is taken, told of, and kept; a cache line is believed, whatever it says."""
+    model, plan, tuned, cache, x = (os.path.join(folder, n) for n in ("n.onnx", "n.bin", "nt.bin", "n.jsonl", "n.npy"))
+    write_network(model)
+    run("hypatiac", model, "-o", plan)
+    np.save(x, np.random.default_rng(2).standard_normal((4, 3, 6, 6)).astype(np.float32))
+    untuned = cpu_steps(plan, 4)
+    assert len(untuned) == 2 and all(c["by"] in ("prediction", "only") and t == "-" for c, t in untuned), untuned
+    layers = [c for c, _ in untuned if c["key"].startswith("linear f32 4: 144x5 ")]
+    assert len(layers) == 1 and layers[0]["taken"] == "own" and layers[0]["by"] == "prediction", untuned
+    assert layers[0]["alternatives"][-1]["name"] == "plain loops", layers
+
+    out, _ = run("hypatia", "tune", plan, "--device", "cpu", "--dim", "batch=4", "--cache", cache, "-o", tuned)
+    assert counts(out)["known"] == 0 and counts(out)["timed"] == counts(out)["products"] >= 1, out
+    assert "threads" in out or "thread" in out, out
+    lines = [json.loads(line) for line in open(cache)]
+    assert len(lines) == counts(out)["timed"] and all("own kernels for" in line["device"] for line in lines), lines
+    first = open(tuned, "rb").read()
+    out, _ = run("hypatia", "tune", plan, "--device", "cpu", "--dim", "batch=4", "--cache", cache, "-o", tuned)
+    assert counts(out)["timed"] == 0 and open(tuned, "rb").read() == first, out
+    assert all(t == "exact" and c["by"] in ("tuning", "only") for c, t in cpu_steps(tuned, 4) if c["by"] != "only")
+
+    # The line of the layer says plain loops now: they run, for fewer rows too, and the reports say by what.
+    for line in lines:
+        if line["product"] == layers[0]["key"]:
+            line.update(algorithm=b"plain loops".hex(), attributes="plain loops", seconds=1e-6)
+    with open(cache, "w") as file:
+        file.write("".join(json.dumps(line) + "\n" for line in lines))
+    run("hypatia", "tune", plan, "--device", "cpu", "--dim", "batch=4", "--cache", cache, "-o", tuned)
+    def layer(plan, batch, *more):
+        return next((c, t) for c, t in cpu_steps(plan, batch, *more) if c["key"].startswith("linear"))
+    c, t = layer(tuned, 4)
+    assert (c["taken"], c["by"], t) == ("plain loops", "tuning", "exact") and abs(c["tuned_us"] - 1) < 1e-9, c
+    c, t = layer(tuned, 3)
+    assert (c["taken"], c["by"], t) == ("plain loops", "tuning of a larger size", "borrowed"), c
+    assert layer(tuned, 1)[0]["taken"] == "own" and layer(tuned, 5)[0]["by"] == "prediction"
+    log = run("hypatia", "run", tuned, "--device", "cpu", "-i", f"x=@{x}", "-q", "-v")[1]
+    assert "plain loops, by tuning 1.00 us, predicted " in log and "; own " in log, log
+    table = run("hypatia", "bench", tuned, "--device", "cpu", "--dim", "batch=4", "--steps", "--duration", "0", "--warmup", "0",
+                "--iterations", "1")[0]
+    assert "plain loops, by tuning 1.00 us" in table and "exact" in table, table
+
+    # The same numbers, and elsewhere as if it were not there.
+    def result(plan, *more):
+        text = run("hypatia", "run", plan, "-i", f"x=@{x}", "--output", "-", *more)[0]
+        return np.array([float(word) for line in text.splitlines()[1:] for word in line.split()])
+    assert np.allclose(result(tuned, "--device", "cpu"), result(plan, "--device", "reference"), rtol=1e-4, atol=1e-5)
+    other = {"HYPATIA_CPU": "generic"}
+    log = run("hypatia", "run", tuned, "--device", "cpu", "-i", f"x=@{x}", "-q", "-v", env=other)[1]
+    assert "own, by prediction" in log and "the plan was tuned on " in log, log
+
+    out, _ = run("hypatiac", model, "-o", plan, "--tune", "--tune-dim", "batch=2,4", "--seconds", "5")
+    assert counts(out)["products"] >= 2 and "batch=4: " in out and "tuned     on" in run("hypatia", "inspect", plan)[0], out
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         model, plan, tuned, cache = (os.path.join(folder, name) for name in ("m.onnx", "p.bin", "t.bin", "cache.jsonl"))
@@ -208,6 +287,7 @@ def main():
         check_compiling(folder, model, cache)
         check_without_gpu(folder, model, plan)
         check_kernels(folder)
+        check_cpu(folder)
     print("passed")
 
 
