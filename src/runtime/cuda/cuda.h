@@ -16,7 +16,6 @@
 
 #include "kernels/kernels.h"
 #include "runtime/core/backend.h"
-#include "runtime/core/tuning.h"
 #include "runtime/cuda/driver/cudnn.h"
 #include "runtime/cuda/kernels/kernel_args.h"
 #include "runtime/cuda/ops/strided_copy.h"
@@ -100,6 +99,7 @@ typedef enum hyp_cuda_known {
 typedef struct hyp_cuda_prepared {
     bool *channels_last; /* by tensor: scratch that lies so, see hyp_choose_layouts; NULL: none */
     HYP_VEC(hyp_cuda_op) ops;
+    uint32_t last_step;  /* where single steps are prepared to be measured */
     size_t aside;        /* so many first ops wait for none, and none for them: they may run beside the others */
     size_t *slot_offset; /* by slot, into the session's scratch memory */
     size_t *edge_offset; /* by input, then output: into its staging memory */
@@ -109,6 +109,8 @@ typedef struct hyp_cuda_prepared {
     bool reads_early; /* some op reads inputs before those in front of it have ended */
     HYP_VEC(hyp_cuda_ahead) ahead; /* ascending by op; only where ops become a graph of ours */
     hyp_cuda_replays replays;
+    HYP_VEC(hyp_choice) choices;             /* in the order of steps */
+    uint32_t *choices_end;                   /* by step: so many are its and those before it; NULL where nobody asks */
     hyp_cuda_known *known;                   /* by step; NULL where nobody asks */
     size_t products[HYP_CUDA_NOT_TUNED + 1]; /* how many are done so */
     hyp_arena arena;
@@ -125,13 +127,20 @@ typedef struct hyp_cuda_build {
     uint32_t clipped_plus1; /* tensor that op number `clipped_at` clips from 0 to 6, all that it does; 0 = none */
     size_t clipped_at;
     struct hyp_cuda_probe *probe; /* tune.h; NULL unless products are tuned */
+    size_t take_plus1;            /* the alternative of a step's one choice that has a key; 0 = as is decided */
     hyp_diag *diag;
 } hyp_cuda_build;
 
 /* Appends an op with `size` zeroed bytes of data. */
 HYP_NODISCARD hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *),
                                          size_t size, void **out_data);
-/* Notes how a product, or layers that were tuned together, are done in the step that is built. */
+/* Adds the ops of one alternative, by its form. HYP_ERR_UNSUPPORTED: it turns out that it cannot do the step. */
+typedef hyp_status hyp_cuda_add_form(hyp_cuda_build *b, const void *step, uint32_t form);
+/* Decides among what was offered, and adds the ops of what is taken, or of the next best where that turns out not to be able
+ * to. The choice is noted. Steps ask here how they are done, and nowhere else. */
+HYP_NODISCARD hyp_status hyp_cuda_add_chosen(hyp_cuda_build *b, hyp_choice *choice, hyp_cuda_add_form *add,
+                                             const void *step);
+/* Notes how a product, or a choice, is known in the step that is built. */
 void hyp_cuda_note_known(hyp_cuda_build *b, hyp_cuda_known known);
 /* Makes sure that there is the report that kernels write when an index is out of range: session->error. */
 HYP_NODISCARD hyp_status hyp_cuda_need_report(hyp_cuda_build *b);
@@ -187,7 +196,7 @@ HYP_NODISCARD bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_row
 
 /* ---- one function per kernel of plan.proto; a step without elements adds no op --------------------------- */
 
-/* linear.c */
+/* linear.c: with the step that follows where that can add up split sums; b->step is the last one that was added */
 HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k);
 /* gemm.c; a layer is one of a linear step, by cuBLASLt */
 HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
@@ -197,18 +206,13 @@ struct hyp_cuda_product;
 struct hyp_cuda_rest;
 HYP_NODISCARD hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const struct hyp_cuda_product *product, uint32_t weight,
                                            uint32_t x_plus1, uint32_t y, int64_t rows, const struct hyp_cuda_rest *rest);
-/* Adds the product of the last layer, its sums split into parts, where that pays and cuBLASLt can. What is added to
- * them is left to do. They lie in the session's workspace until something else uses it. */
-typedef struct hyp_cuda_parts {
-    uint32_t count; /* 1: nothing was added */
-    size_t offset;  /* in the workspace: f32 [count, m, n] */
-} hyp_cuda_parts;
-HYP_NODISCARD hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, hyp_cuda_parts *out);
+/* Adds the product of a step's one layer, its sums split into parts, f32 [parts, m, n] at *out_offset of the session's
+ * workspace until something else uses it. What is added to them is left to do. */
+HYP_NODISCARD hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, uint32_t parts,
+                                            size_t *out_offset);
+/* Why not, or NULL. */
+const char *hyp_cuda_cannot_split(const hyp_cuda_session *s, const struct hyp_cuda_product *p, uint32_t parts);
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
-/* linear_few_rows.c: layer l by our own kernel for few rows, where that is possible, and expected to be faster or `asked` for;
- * *out_done is false where it is not, and then nothing was added. */
-HYP_NODISCARD hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, bool asked,
-                                               bool *out_done);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
 /* The step, which has elements, by a kernel that was generated for it (pointwise_source.h), with so many blocks. What tuning
@@ -239,10 +243,11 @@ HYP_NODISCARD hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan
 HYP_NODISCARD hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k);
-/* norm.c: a linear step and the norm that follows it in the plan, where the product is one to be split (hyp_cuda_add_parts) and
- * the norm can add up its parts; *out_done is false otherwise, and nothing was added. */
-HYP_NODISCARD hyp_status hyp_cuda_add_linear_norm(hyp_cuda_build *b, const HypPlan__Linear *k,
-                                                  const HypPlan__Step *next, bool *out_done);
+/* norm.c: can the step that follows a linear step add up the parts of its sums, because it normalizes them? */
+bool hyp_cuda_adds_up(const hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Step *next);
+/* Adds both, the sums in so many parts. */
+HYP_NODISCARD hyp_status hyp_cuda_add_split(hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Call *norm,
+                                            uint32_t parts);
 /* calls.c: what adds the ops of a step that names its kernel, from checked arguments. */
 typedef hyp_status hyp_cuda_call_fn(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
 static inline uint32_t hyp_cuda_call_input(const HypPlan__Call *k, size_t i) /* index + 1, 0 = absent */

@@ -2,7 +2,8 @@
 //
 // What cuDNN refuses is refused here, too: sizes that do not fit each other, a bias without an activation by any other
 // algorithm than one. HYPATIA_EMULATOR: "unfused convolutions" (no call does more than the convolution), "failing
-// convolutions" (every convolution fails), "moody convolutions" (only algorithms whose sums are in any order).
+// convolutions" (every convolution fails), "moody convolutions" (only algorithms whose sums are in any order), "slow
+// convolutions" (they take 1 ms, else 10 us).
 #ifndef HYP_TESTS_EMULATOR_DNN_HPP
 #define HYP_TESTS_EMULATOR_DNN_HPP
 
@@ -180,6 +181,7 @@ static double dnn_sum(const queued_convolution &q, int64_t image, int64_t channe
 static void dnn_run(const queued_convolution &q)
 {
     dnn_runs++;
+    nanoseconds += is_mode("slow convolutions") ? 1000000 : 10000;
     if (q.bias_at) dnn_fused_runs++;
     memset(q.workspace, 0xee, DNN_WORKSPACE);
     for (int64_t image = 0; image < q.y.dims[0]; image++)

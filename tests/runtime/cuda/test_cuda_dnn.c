@@ -146,10 +146,10 @@ static void a_call_that_fails_is_an_error_that_names_it(void **state)
     assert_int_equal(count("emulator_dnn_alive"), 0);
 }
 
-/* Windows that are rows of a product, all but their middle in the padding: of 8 channels of 1 by weights of 1. */
-static void convolutions_that_are_products_are_tuned_like_others(void **state)
+/* Windows that are rows of a product, all but their middle in the padding: of 8 channels of 1 by weights of 1. Tunes, runs, and
+ * returns how many convolutions cuDNN does in a run; `way` is what tuning found. */
+static uint64_t tuned_convolutions(const char *emulator, const char *way)
 {
-    (void)state;
     enum { IMAGES = 2, C = 8 };
     float w[C * C * 9], x[IMAGES * C], y[IMAGES * C];
     for (int i = 0; i < C * C * 9; i++) w[i] = 1;
@@ -164,7 +164,7 @@ static void convolutions_that_are_products_are_tuned_like_others(void **state)
     pb_call_ints(&builder, call, 4, (int64_t[]){1, 1, 1, 1});
     pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
     pb_call_int(&builder, call, 1);
-    pb_call_symbol(&builder, call, "relu");
+    pb_call_symbol(&builder, call, "none");
     pb_write(&builder, path);
     hyp_engine *engine;
     hyp_context *context;
@@ -172,18 +172,36 @@ static void convolutions_that_are_products_are_tuned_like_others(void **state)
     hyp_tune_report report;
     hyp_tensor from = {.dtype = HYP_F32, .rank = 4, .dims = {IMAGES, C, 1, 1}, .data = x, .bytes = sizeof x}, to = from;
     to.data = y;
-    uint64_t before = count("emulator_convolutions");
-    assert_int_equal(load("", &engine, &diag), HYP_OK);
+    assert_int_equal(load(emulator, &engine, &diag), HYP_OK);
     assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
     if (hyp_context_tune(context, &from, 1, NULL, &report, &diag) != HYP_OK) fail_msg("%s", diag.message);
-    assert_true(report.products == 1 && report.timed == 1 && report.replaced == 1);
-    assert_string_equal(hyp_context_tuned(context, 0).product, "f32 tn 8x2x72 ld 72 72 8 align 256 relu");
+    assert_true(report.products == 2 && report.timed == 2); /* the product, and the choice */
+    hyp_tuned choice = hyp_context_tuned(context, 0);
+    assert_string_equal(choice.product, "conv f32 2: 8 1 1 by 8 8 3 3 strides 1 1 dilations 1 1 pads 1 1 1 1 groups 1 act 20 last nynn");
+    assert_string_equal(choice.attributes, way);
+    assert_true(report.seconds == choice.seconds && report.first_seconds == choice.first_seconds);
+    assert_string_equal(hyp_context_tuned(context, 1).product, "f32 tn 8x2x72 ld 72 72 8 align 256");
+    uint64_t before = count("emulator_convolutions");
     if (hyp_context_run(context, &from, 1, &to, 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
     for (int i = 0; i < IMAGES * C; i++) assert_true(y[i] == C);
-    assert_int_equal(count("emulator_convolutions"), before);
+    assert_int_equal(hyp_context_step_tuning(context, 0), HYP_STEP_TUNED);
+    assert_int_equal(hyp_context_choice_count(context, 0), 1);
+    hyp_choice_info info = hyp_context_choice(context, 0, 0);
+    assert_true(info.by == HYP_CHOICE_TUNED && info.seconds == choice.seconds);
+    assert_string_equal(hyp_context_alternative(context, 0, 0, info.taken).name, way);
+    uint64_t runs = count("emulator_convolutions") - before;
     hyp_context_destroy(context);
     hyp_engine_destroy(engine);
     pb_remove(&builder, path);
+    assert_int_equal(count("emulator_dnn_alive"), 0);
+    return runs;
+}
+
+static void convolutions_run_in_the_way_that_was_measured_to_be_fastest(void **state)
+{
+    (void)state;
+    assert_int_equal(tuned_convolutions("", "cudnn"), 1);
+    assert_int_equal(tuned_convolutions("slow convolutions", "plain"), 0); /* a launch less than the product of windows */
 }
 
 /* Runs `test` with HYPATIA_CUDNN set otherwise. */
@@ -236,7 +254,7 @@ int main(void)
         cmocka_unit_test(single_channels_are_for_our_own_kernel),
         cmocka_unit_test(a_cudnn_without_such_a_call_does_them_in_parts),
         cmocka_unit_test(sums_in_any_order_are_not_taken),
-        cmocka_unit_test(convolutions_that_are_products_are_tuned_like_others),
+        cmocka_unit_test(convolutions_run_in_the_way_that_was_measured_to_be_fastest),
         cmocka_unit_test(a_call_that_fails_is_an_error_that_names_it),
         cmocka_unit_test(a_cudnn_that_is_not_where_it_was_said_to_be_is_an_error),
         cmocka_unit_test(without_cudnn_our_own_kernel_does_them_and_the_log_says_so),

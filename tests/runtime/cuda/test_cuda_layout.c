@@ -6,11 +6,12 @@
 
 #include <cmocka.h>
 
-#include "runtime/cuda/ops/few_rows.h"
 #include "runtime/cuda/ops/gemm_problem.h"
+#include "runtime/cuda/ops/linear_few_rows.h"
 #include "runtime/cuda/ops/pointwise_program.h"
 #include "runtime/cuda/ops/pointwise_source.h"
 #include "runtime/cuda/ops/strided_copy.h"
+#include "runtime/cuda/session/placement.h"
 #include "runtime/plan_builder.h"
 
 static plan_builder builder; /* large */
@@ -179,31 +180,25 @@ static void activations_go_into_epilogues_where_there_are_any(void **state)
     }
 }
 
-static void sums_are_split_where_there_are_few_results(void **state)
+static void parts_of_sums_are_a_batch(void **state)
 {
     (void)state;
     static const struct {
-        hyp_dtype dtype;
         int64_t m, n, k;
         uint32_t parts;
-    } rows[] = {
-        {HYP_BF16, 128, 768, 3072, 6}, {HYP_F16, 128, 768, 768, 3},
-        {HYP_BF16, 512, 768, 3072, 2}, {HYP_BF16, 1024, 768, 3072, 1}, /* enough work as it is */
-        {HYP_BF16, 128, 768, 448, 1},                                  /* parts would be short */
-        {HYP_BF16, 128, 768, 1030, 1},                                 /* and ragged */
-        {HYP_F32, 128, 768, 3072, 1},
-    };
+        bool weight_kn;
+    } rows[] = {{128, 768, 3072, 6, false}, {128, 768, 768, 3, true}, {512, 768, 3072, 2, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         hyp_cuda_product p;
-        hyp_cuda_product_linear(rows[i].dtype, false, rows[i].m, rows[i].n, rows[i].k, i == 1, &p);
-        assert_int_equal(hyp_cuda_product_parts(&p, 132), rows[i].parts);
-        if (rows[i].parts == 1) continue;
+        hyp_cuda_product_linear(HYP_BF16, false, rows[i].m, rows[i].n, rows[i].k, rows[i].weight_kn, &p);
+        assert_true(hyp_cuda_product_splits(&p, rows[i].parts));
+        assert_false(hyp_cuda_product_splits(&p, 5)); /* they would be ragged */
         hyp_cuda_product_split(&p, rows[i].parts);
         assert_int_equal(p.k * p.batch, rows[i].k);
-        assert_int_equal(p.stride_a, i == 1 ? p.k * rows[i].n : p.k); /* the weight is stored [k, n], or [n, k] */
+        assert_int_equal(p.stride_a, rows[i].weight_kn ? p.k * rows[i].n : p.k);
         assert_int_equal(p.stride_b, p.k);
         assert_int_equal(p.stride_d, rows[i].m * rows[i].n);
-        assert_int_equal(p.lda, i == 1 ? rows[i].n : rows[i].k);
+        assert_int_equal(p.lda, rows[i].weight_kn ? rows[i].n : rows[i].k);
         assert_int_equal(p.result, CUDA_R_32F);
     }
 }
@@ -269,28 +264,25 @@ static HypPlan__Pointwise__Instr instr(HypPlan__Pointwise__Op op, uint32_t a, ui
 
 static const hyp_cuda_few_rows_device gpu = {.multiprocessors = 132, .shared_bytes = 227 << 10};
 
-static bool plan_layer(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, int64_t k, bool asked, hyp_cuda_few_rows *out)
+static bool plan_layer(hyp_dtype dtype, int64_t m, int64_t n, int64_t k, hyp_cuda_few_rows *out)
 {
-    return hyp_cuda_few_rows_plan(dtype, tf32, m, n, k, HYP_CUDA_NORM_NONE, &gpu, asked, out);
+    return !hyp_cuda_few_rows_plan(dtype, m, n, k, HYP_CUDA_NORM_NONE, &gpu, out);
 }
 
 static void few_rows_have_a_kernel_of_their_own(void **state)
 {
     (void)state;
     hyp_cuda_few_rows form;
-    assert_true(plan_layer(HYP_BF16, false, 1, 512, 784, false, &form) && !form.args.turned);
-    assert_true(plan_layer(HYP_F16, false, 1, 4096, 4096, false, &form));
-    assert_true(plan_layer(HYP_F32, false, 16, 512, 512, false, &form));
-    assert_true(plan_layer(HYP_F32, false, 256, 10, 2048, false, &form) && form.args.turned);
-    assert_true(plan_layer(HYP_F32, false, 8, 2048, 2048, false, &form));
-    assert_false(plan_layer(HYP_F32, true, 8, 2048, 2048, false, &form)); /* tensor cores are faster */
-    assert_false(plan_layer(HYP_F64, false, 1, 512, 784, false, &form));
-    assert_false(plan_layer(HYP_BF16, false, 17, 512, 784, false, &form));
-    assert_false(plan_layer(HYP_BF16, false, 16, 2048, 2048, false, &form)); /* the library is faster */
-    assert_true(plan_layer(HYP_BF16, false, 16, 2048, 2048, true, &form));
-    assert_false(plan_layer(HYP_F16, false, 0, 512, 784, false, &form));
-    assert_false(plan_layer(HYP_F16, false, 1, (int64_t)1 << 40, 16, false, &form));
-    assert_false(plan_layer(HYP_F16, false, 1, 16, 1 << 20, false, &form)); /* a row too long for the registers */
+    assert_true(plan_layer(HYP_BF16, 1, 512, 784, &form) && !form.args.turned);
+    assert_true(plan_layer(HYP_F16, 1, 4096, 4096, &form));
+    assert_true(plan_layer(HYP_F32, 16, 512, 512, &form));
+    assert_true(plan_layer(HYP_F32, 256, 10, 2048, &form) && form.args.turned);
+    assert_true(plan_layer(HYP_BF16, 16, 2048, 2048, &form));
+    assert_false(plan_layer(HYP_F64, 1, 512, 784, &form));
+    assert_false(plan_layer(HYP_BF16, 17, 512, 784, &form));
+    assert_false(plan_layer(HYP_F16, 0, 512, 784, &form));
+    assert_false(plan_layer(HYP_F16, 1, (int64_t)1 << 40, 16, &form));
+    assert_false(plan_layer(HYP_F16, 1, 16, 1 << 20, &form)); /* a row too long for the registers */
 }
 
 /* A single row whose pieces are aligned. */
@@ -299,13 +291,13 @@ static void a_row_is_normalized_by_the_layer_that_reads_it(void **state)
     (void)state;
     const int norm = HYP_CUDA_NORM_LAYER;
     hyp_cuda_few_rows form;
-    assert_true(hyp_cuda_few_rows_plan(HYP_BF16, false, 1, 2304, 768, norm, &gpu, false, &form));
+    assert_null(hyp_cuda_few_rows_plan(HYP_BF16, 1, 2304, 768, norm, &gpu, &form));
     assert_int_equal(form.args.norm, norm);
     assert_true(form.args.x_pieces * HYP_CUDA_LAYER_PIECE >= 2 * 768 * 2 + 16 * sizeof(float)); /* scale, bias, warps */
-    assert_true(hyp_cuda_few_rows_plan(HYP_F32, false, 1, 768, 4096, norm, &gpu, false, &form));
-    assert_false(hyp_cuda_few_rows_plan(HYP_BF16, false, 2, 768, 768, norm, &gpu, false, &form));
-    assert_false(hyp_cuda_few_rows_plan(HYP_BF16, false, 1, 768, 769, norm, &gpu, false, &form));
-    assert_false(hyp_cuda_few_rows_plan(HYP_F32, false, 100, 1, 768, norm, &gpu, false, &form));
+    assert_null(hyp_cuda_few_rows_plan(HYP_F32, 1, 768, 4096, norm, &gpu, &form));
+    assert_non_null(hyp_cuda_few_rows_plan(HYP_BF16, 2, 768, 768, norm, &gpu, &form));
+    assert_non_null(hyp_cuda_few_rows_plan(HYP_BF16, 1, 768, 769, norm, &gpu, &form));
+    assert_non_null(hyp_cuda_few_rows_plan(HYP_F32, 100, 1, 768, norm, &gpu, &form));
 }
 
 static void blocks_share_the_rows_of_a_weight(void **state)
@@ -317,7 +309,7 @@ static void blocks_share_the_rows_of_a_weight(void **state)
         for (size_t t = 0; t < 2; t++) {
             hyp_cuda_few_rows form;
             const hyp_cuda_layer *l = &form.args;
-            assert_true(plan_layer(types[t], false, sizes[i][0], sizes[i][1], sizes[i][2], false, &form));
+            assert_true(plan_layer(types[t], sizes[i][0], sizes[i][1], sizes[i][2], &form));
             int64_t dealt = (int64_t)l->rows_each * gpu.multiprocessors + (int64_t)l->tiles_more * l->tile;
             assert_true(dealt >= l->n && dealt < l->n + l->tile); /* the last tile may end early */
             assert_true(form.blocks <= gpu.multiprocessors && form.shared_bytes <= gpu.shared_bytes);
@@ -598,7 +590,7 @@ int main(void)
         cmocka_unit_test(boxes_merge_axes_that_every_lane_walks_as_one),
         cmocka_unit_test(linear_is_column_major_so_that_every_epilogue_is_legal),
         cmocka_unit_test(fp32_is_strict_unless_the_plan_allows_tf32),
-        cmocka_unit_test(sums_are_split_where_there_are_few_results),
+        cmocka_unit_test(parts_of_sums_are_a_batch),
         cmocka_unit_test(activations_go_into_epilogues_where_there_are_any),
         cmocka_unit_test(the_key_of_a_product_tells_what_its_speed_depends_on),
         cmocka_unit_test(batches_become_one_call_where_strides_allow),

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/dtype.h"
 #include "runtime/cuda/emulator_tells.h"
 #include "runtime/plan_builder.h"
 
@@ -555,7 +556,7 @@ static const char *choose_for_layers(const char *mode, uint64_t products)
     setenv("HYPATIA_EMULATOR", "", 1);
     assert_true(report.products == 2 && report.timed == 2); /* the layer, and all of them */
     hyp_tuned whole = hyp_context_tuned(l.context, 1);
-    assert_string_equal(whole.product, "layers f32 2: 24-24 bias relu, 24-24 bias relu, 24-24 bias relu");
+    assert_string_equal(whole.product, "linear f32 2: 24-24 bias relu, 24-24 bias relu, 24-24 bias relu");
     strcpy(attributes, whole.attributes);
     assert_true(report.seconds == whole.seconds && report.first_seconds == whole.first_seconds);
     for (int i = 1; i < 3; i++) {
@@ -582,8 +583,8 @@ static const char *choose_for_layers(const char *mode, uint64_t products)
 static void layers_run_by_our_kernel_or_by_products_as_was_measured(void **state)
 {
     (void)state;
-    assert_string_equal(choose_for_layers("", 0), "layers by our own kernel: yes yes yes");
-    assert_string_equal(choose_for_layers("slow kernels", 3), "layers by our own kernel: no no no");
+    assert_string_equal(choose_for_layers("", 0), "few-rows");
+    assert_string_equal(choose_for_layers("slow kernels", 3), "cublaslt");
 }
 
 /* Layers that were tuned for 8 rows, where products are faster than our kernel. */
@@ -619,6 +620,63 @@ static void layers_are_done_as_for_more_rows(void **state)
     unload(&l);
     pb_remove(b, file);
     free(b);
+}
+
+/* A layer of long sums and a normalization behind it, which can add up their parts: predicted to be faster in two. Tunes, runs,
+ * and returns how many products were done as tuned; `way` is what tuning found. */
+static uint64_t tuned_sums(const char *mode, const char *way)
+{
+    enum { M = 17, N = 24, K = 512 };
+    static uint16_t w[N * K], in[M * K], got[2][M * N], scale[N], shift[N];
+    for (int i = 0; i < N * K; i++) hyp_store_f64(HYP_BF16, w, i, (i % 7 - 3) / 8.0);
+    for (int i = 0; i < M * K; i++) hyp_store_f64(HYP_BF16, in, i, (i % 11 - 5) / 8.0);
+    for (int i = 0; i < N; i++) hyp_store_f64(HYP_BF16, scale, i, 1);
+    plan_builder *b = malloc(sizeof *b);
+    assert_non_null(b);
+    pb_init(b);
+    uint32_t m = pb_const(b, M), n = pb_const(b, N);
+    uint32_t x = pb_input(b, "x", HYP_BF16, 2, (uint32_t[]){m, pb_const(b, K)});
+    uint32_t y = pb_output(b, "y", HYP_BF16, 2, (uint32_t[]){m, n}), sum = pb_scratch(b, HYP_BF16, 0, 2, (uint32_t[]){m, n});
+    uint32_t weight = pb_weight(b, HYP_BF16, 2, (int64_t[]){N, K}, w), one = pb_weight(b, HYP_BF16, 1, (int64_t[]){N}, scale);
+    uint32_t zero = pb_weight(b, HYP_BF16, 1, (int64_t[]){N}, shift);
+    pb_layer(b, pb_linear(b, x, sum, m), N, K, weight, PB_NONE, HYP_PLAN__ACT__ACT_NONE, PB_NONE);
+    HypPlan__Call *norm = pb_call(b, "layer-norm", 3, (uint32_t[]){sum, one, zero}, y);
+    pb_call_int(b, norm, -1);
+    pb_call_float(b, norm, 1e-3);
+    loaded l = {.engine = pb_load(b, HYP_DEVICE_CUDA)};
+    hyp_diag diag = {0};
+    hyp_tensor from = {.data = in, .bytes = sizeof in, .dtype = HYP_BF16, .rank = 2, .dims = {M, K}};
+    hyp_tensor to = {.data = got[0], .bytes = sizeof got[0], .dtype = HYP_BF16};
+    assert_int_equal(hyp_context_create(l.engine, NULL, &l.context, &diag), HYP_OK);
+    if (hyp_context_run(l.context, &from, 1, &to, 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    hyp_choice_info info = hyp_context_choice(l.context, 0, 0);
+    assert_true(info.by == HYP_CHOICE_PRIOR && info.seconds == 0);
+    assert_string_equal(hyp_context_alternative(l.context, 0, 0, info.taken).name, "split 2");
+    hyp_tune_report report = tune_in_mode(l.context, mode, HYP_BF16, M, K);
+    assert_true(report.products == 2 && report.timed == 2); /* the product as a whole, and how the step is done */
+    hyp_tuned choice = hyp_context_tuned(l.context, 1);
+    assert_string_equal(choice.product, "linear bf16 17: 512-24, then layer-norm");
+    assert_string_equal(choice.attributes, way);
+    uint64_t before = runs_of(3);
+    to.data = got[1];
+    if (hyp_context_run(l.context, &from, 1, &to, 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    info = hyp_context_choice(l.context, 0, 0);
+    assert_true(info.by == HYP_CHOICE_TUNED && info.seconds == choice.seconds);
+    assert_string_equal(hyp_context_alternative(l.context, 0, 0, info.taken).name, way);
+    assert_int_equal(hyp_context_choice_count(l.context, 1), 0);
+    for (int i = 0; i < M * N; i++)
+        assert_true(fabs(hyp_load_f64(HYP_BF16, got[0], i) - hyp_load_f64(HYP_BF16, got[1], i)) <= 3e-2);
+    unload(&l);
+    pb_dispose(b);
+    free(b);
+    return runs_of(3) - before;
+}
+
+static void sums_are_split_as_was_measured(void **state)
+{
+    (void)state;
+    assert_int_equal(tuned_sums("", "cublaslt"), 1); /* the third algorithm, which parts have not been tuned for */
+    assert_int_equal(tuned_sums("level", "split 2"), 0);
 }
 
 /* Fails the n-th allocation for n = 1, 2, ... until everything works. */
@@ -659,6 +717,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_product_is_tuned_and_computes_the_same),
         cmocka_unit_test(layers_run_by_our_kernel_or_by_products_as_was_measured),
         cmocka_unit_test(layers_are_done_as_for_more_rows),
+        cmocka_unit_test(sums_are_split_as_was_measured),
         cmocka_unit_test(what_makes_no_run_faster_is_not_used),
         cmocka_unit_test(without_time_products_stay_as_they_are),
         cmocka_unit_test(a_device_that_cannot_be_timed_is_an_error_and_the_context_stays_usable),

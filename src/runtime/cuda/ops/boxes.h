@@ -1,4 +1,4 @@
-/* boxes.h - index arithmetic of the CUDA backend that needs no device: merged axes, quotients, scratch memory.
+/* boxes.h - index arithmetic of the CUDA backend that needs no device: merged axes, quotients.
  *
  * Pure functions, tested on any machine.
  */
@@ -31,14 +31,7 @@ void hyp_cuda_box_swap(hyp_cuda_box *box, uint32_t a, uint32_t b);
 /* size >= 1 */
 hyp_cuda_extent hyp_cuda_extent_of(int64_t size);
 
-/* Where the scratch slots lie in one allocation: each at a multiple of HYP_CUDA_ALIGN, as large as its largest tensor
- * under these dims. `offsets` has program->slot_count entries; HYP_ERR_LIMIT when the sum overflows. */
-HYP_NODISCARD hyp_status hyp_cuda_place_slots(const HypPlan__Program *program, const int64_t *values, size_t *offsets,
-                                              size_t *out_total, hyp_diag *diag);
-/* The same for inputs and outputs that must be staged: n_inputs + n_outputs offsets and sizes in bytes. Those of up to
- * `small` bytes come first, *out_small bytes in all; of each kind inputs come before outputs, in the order of the plan. */
-HYP_NODISCARD hyp_status hyp_cuda_place_edges(const HypPlan__Program *program, const int64_t *values, size_t small,
-                                              size_t *offsets, size_t *bytes, size_t *out_small, size_t *out_total,
-                                              hyp_diag *diag);
+/* The next multiple of `unit`. */
+static inline size_t hyp_cuda_round_up(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
 
 #endif

@@ -1,17 +1,15 @@
-/* conv.c - convolution steps: as products, by cuDNN, or by kernels of our own. */
+/* conv.c - convolution steps: which of the ways to do them is taken, and two of them, by kernels of our own. */
 #include "runtime/cuda/ops/conv.h"
 
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/strbuf.h"
 #include "runtime/cuda/session/backend.h"
 
 hyp_cuda_call_fn hyp_cuda_add_conv;
 
 enum { THREADS = 256 };
-
-/* One weight for each place of the window and no sum over channels: a product would be almost empty. */
-static bool is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }
 
 /* ---- our kernel for all ---------------------------------------------------------------------------------------- */
 
@@ -73,7 +71,7 @@ static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
     p->args.windows.x_last = step->x_last;
     p->args.windows.y_last = step->y_last;
     int64_t filter = v->in_channels * v->window.kernel_count;
-    bool turned = step->weight_last && is_depthwise(v); /* [kernel..., channels] */
+    bool turned = step->weight_last && hyp_cuda_is_depthwise(v); /* [kernel..., channels] */
     p->args.filter_step = turned ? 1 : filter;
     p->args.tap_step = turned ? v->y->dims[1] : step->weight_last ? v->in_channels : 1;
     p->args.channel_step = step->weight_last ? 1 : v->window.kernel_count;
@@ -81,6 +79,15 @@ static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
     if (p->moves) HYP_TRY(add_mover(b, step, p));
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
+
+static const char *plain_cannot(const hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    (void)b;
+    (void)step;
+    return NULL;
+}
+
+static const hyp_cuda_conv_way plain = {"plain", plain_cannot, hyp_cuda_plain_seconds, add_plain};
 
 /* ---- single channels ------------------------------------------------------------------------------------------- */
 
@@ -112,14 +119,24 @@ static bool is_small(const hyp_conv *v)
     return small;
 }
 
-/* What the kernel for single channels does: they come last, in multiples of 16 bytes. */
-static bool is_simple_depthwise(const hyp_cuda_conv_step *step)
+/* It does single channels that come last, in multiples of 16 bytes. */
+static const char *depthwise_cannot(const hyp_cuda_build *b, const hyp_cuda_conv_step *step)
 {
     const hyp_conv *v = &step->conv;
     bool is_native = step->dtype == HYP_F32 || step->dtype == HYP_F16 || step->dtype == HYP_BF16;
     bool x_last = step->x_last || hyp_cuda_one_order(v->x), y_last = step->y_last || hyp_cuda_one_order(v->y);
-    return is_depthwise(v) && v->out_channels == 1 && step->weight_last && is_native && !step->added_plus1 && x_last &&
-           y_last && v->group * (int64_t)hyp_dtype_size(step->dtype) % 16 == 0 && is_small(v);
+    (void)b;
+    if (!hyp_cuda_is_depthwise(v) || v->out_channels != 1) return "its channels are not convolved each by itself";
+    if (!is_native || !step->weight_last || !x_last || !y_last || v->group * (int64_t)hyp_dtype_size(step->dtype) % 16 != 0)
+        return "its channels do not come last, in multiples of 16 bytes";
+    if (step->added_plus1) return "something is added to it";
+    return is_small(v) ? NULL : "its sizes are out of range";
+}
+
+static double depthwise_seconds(const hyp_cuda_conv_step *step, double floor)
+{
+    (void)step;
+    return hyp_cuda_own_seconds + floor;
 }
 
 /* Takes the newest op back, if it does nothing but clip x, which no other step reads: a pass through memory less. */
@@ -167,6 +184,59 @@ static hyp_status add_depthwise(hyp_cuda_build *b, const hyp_cuda_conv_step *ste
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
 
+static const hyp_cuda_conv_way depthwise_way = {"depthwise", depthwise_cannot, depthwise_seconds, add_depthwise};
+
+/* ---- choosing ------------------------------------------------------------------------------------------------ */
+
+/* Of equals the first is taken. */
+static const hyp_cuda_conv_way *const ways[] = {&depthwise_way, &hyp_cuda_conv_product, &hyp_cuda_conv_unfolded,
+                                                &hyp_cuda_conv_cudnn, &plain};
+
+static void add_numbers(hyp_strbuf *key, const char *what, const int64_t *numbers, int32_t count)
+{
+    hyp_strbuf_printf(key, "%s", what);
+    for (int32_t i = 0; i < count; i++) hyp_strbuf_printf(key, " %lld", (long long)numbers[i]);
+}
+
+/* "conv bf16 8: ..., last xwy": types, sizes, what follows, and what lies with the channels last. */
+static void set_key(const hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_choice *out)
+{
+    const hyp_conv *v = &step->conv;
+    const hyp_window *w = &v->window;
+    const bool last[] = {step->x_last, step->weight_last, step->y_last, step->added_last};
+    hyp_strbuf key = {0};
+    bool tf32 = step->dtype == HYP_F32 && hyp_cuda_is_tf32(b->program);
+    hyp_strbuf_printf(&key, "conv %s ", tf32 ? "tf32" : hyp_dtype_name(step->dtype));
+    out->size_at = key.len;
+    out->size_most = 2 * v->batch;
+    hyp_strbuf_printf(&key, "%lld:", (long long)v->batch);
+    add_numbers(&key, "", v->x->dims + 1, v->x->rank - 1);
+    add_numbers(&key, " by", v->w->dims, v->w->rank);
+    add_numbers(&key, " strides", w->stride, w->n);
+    add_numbers(&key, " dilations", w->dilation, w->n);
+    add_numbers(&key, " pads", w->before, w->n);
+    add_numbers(&key, "", w->after, w->n);
+    hyp_strbuf_printf(&key, " groups %lld act %u%s%s last ", (long long)v->group, step->act, step->bias_plus1 ? " bias" : "",
+                      step->added_plus1 ? " added" : "");
+    for (size_t i = 0; i < 4; i++) hyp_strbuf_printf(&key, "%s", last[i] ? "y" : "n");
+    if (!key.failed && key.len < sizeof out->key) memcpy(out->key, key.data, key.len + 1);
+    hyp_strbuf_dispose(&key);
+}
+
+void hyp_cuda_offer_conv(const hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_choice *out)
+{
+    const hyp_conv *v = &step->conv;
+    double products = (double)v->y->count * (double)v->in_channels * (double)v->window.kernel_count;
+    double bytes = (double)(v->x->count + v->w->count + v->y->count) * (double)hyp_dtype_size(step->dtype);
+    double floor = hyp_cuda_floor_seconds(step->dtype, hyp_cuda_is_tf32(b->program), bytes, 2 * products);
+    hyp_choice_init(out);
+    set_key(b, step, out);
+    for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        hyp_choice_offer(out, ways[i]->name, i, ways[i]->seconds(step, floor), ways[i]->cannot(b, step));
+}
+
+static hyp_status add_way(hyp_cuda_build *b, const void *step, uint32_t form) { return ways[form]->add(b, step); }
+
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
 /* hyp_kernel_read_conv knows the names. */
@@ -192,15 +262,13 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
                                .added_plus1 = k->n_inputs_plus1 > 3 ? k->inputs_plus1[3] : 0,
                                .dtype = c->in[0].dtype,
                                .act = act_of(c->attrs[4].sym)};
-    bool done = false;
+    hyp_choice choice;
     HYP_TRY(hyp_kernel_read_conv(c, false, &step.conv));
     if (step.conv.y->count == 0) return HYP_OK;
     step.x_last = hyp_cuda_lies_last(b, step.x);
     step.weight_last = hyp_cuda_lies_last(b, step.weight);
     step.y_last = hyp_cuda_lies_last(b, step.y);
     step.added_last = step.added_plus1 && hyp_cuda_lies_last(b, step.added_plus1 - 1);
-    if (is_simple_depthwise(&step)) return add_depthwise(b, &step);
-    HYP_TRY(hyp_cuda_add_conv_product(b, &step, &done));
-    if (!done && !is_depthwise(&step.conv)) HYP_TRY(hyp_cuda_add_dnn_conv(b, &step, &done));
-    return done ? HYP_OK : add_plain(b, &step);
+    hyp_cuda_offer_conv(b, &step, &choice);
+    return hyp_cuda_add_chosen(b, &choice, add_way, &step);
 }

@@ -1,9 +1,10 @@
-/* conv.h - a convolution step between the files that do it: conv.c reads it, conv_cudnn.c and windows.c run it. */
+/* conv.h - convolution steps: the ways to do them, and what these share. conv.c reads a step and chooses. */
 #ifndef HYP_RUNTIME_CUDA_OPS_CONV_H
 #define HYP_RUNTIME_CUDA_OPS_CONV_H
 
 #include "kernels/window.h"
 #include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/prior.h"
 
 /* A step whose result has elements, with its arguments checked. */
 typedef struct hyp_cuda_conv_step {
@@ -14,12 +15,33 @@ typedef struct hyp_cuda_conv_step {
     uint32_t act; /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */
 } hyp_cuda_conv_step;
 
-/* conv_product.c: as a product. *out_done is false where that is not possible or not better, and then nothing was
- * added. */
-HYP_NODISCARD hyp_status hyp_cuda_add_conv_product(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done);
+/* A way to do convolutions. To add one: write it, and put it into the list in conv.c. */
+typedef struct hyp_cuda_conv_way {
+    const char *name;
+    /* Why it does not do this one, as far as that is cheap to tell; NULL: it does. */
+    const char *(*cannot)(const hyp_cuda_build *b, const hyp_cuda_conv_step *step);
+    /* What it is predicted to take for one that it can; `floor` is the time of the bytes or operations alone. */
+    double (*seconds)(const hyp_cuda_conv_step *step, double floor);
+    /* HYP_ERR_UNSUPPORTED: it turns out that it cannot. */
+    hyp_status (*add)(hyp_cuda_build *b, const hyp_cuda_conv_step *step);
+} hyp_cuda_conv_way;
+extern const hyp_cuda_conv_way hyp_cuda_conv_product;  /* conv_product.c: filters of one element, as a layer */
+extern const hyp_cuda_conv_way hyp_cuda_conv_unfolded; /* conv_product.c: windows are written out, and multiplied */
+extern const hyp_cuda_conv_way hyp_cuda_conv_cudnn;    /* conv_cudnn.c */
 
-/* conv_cudnn.c: by cuDNN. *out_done is false where cuDNN is not there or does not do it, and then nothing was added. */
-HYP_NODISCARD hyp_status hyp_cuda_add_dnn_conv(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done);
+/* conv.c: fills in the key and the alternatives, whose forms are their places in its list. */
+void hyp_cuda_offer_conv(const hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_choice *out);
+
+/* One weight for each place of the window and no sum over channels: a product would be almost empty. */
+static inline bool hyp_cuda_is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }
+/* What a kernel of ours for all convolutions is predicted to take, many times more than others. */
+static inline double hyp_cuda_plain_seconds(const hyp_cuda_conv_step *step, double floor)
+{
+    const double product = 1e-12;
+    const hyp_conv *v = &step->conv;
+    return 2 * hyp_cuda_library_seconds + floor +
+           product * (double)v->y->count * (double)v->in_channels * (double)v->window.kernel_count;
+}
 
 /* Gives a box for copies of images its lane `lane`: the strides of dense [images, channels, spatial...] of these dims
  * in one order or the other. Its axes are the spatial ones, innermost first, then channels, then images; extents are

@@ -221,8 +221,6 @@ static bool choose(const hyp_cuda_session *s, const hyp_cuda_conv_step *step, dn
     return strict || p->dnn->cudnnSetConvolutionMathType(p->conv_desc, best->math) == 0;
 }
 
-static size_t round_up(size_t bytes) { return (bytes + HYP_CUDA_ALIGN - 1) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN; }
-
 /* The copy of x in the room: in the order of the weights, inside of its padding where that is written out. Returns in
  * *out_bytes what it takes there. */
 static hyp_status add_in(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool pads, dnn_conv *p, size_t *out_bytes)
@@ -286,8 +284,8 @@ static hyp_status add(hyp_cuda_build *b, const hyp_cuda_conv_step *step, const d
     if (shape->padded || turns) HYP_TRY(add_in(b, step, shape->padded, p, &x_bytes));
     HYP_TRY(add_out(b, step, p));
     HYP_TRY(add_rest(b, step, p));
-    p->y_at = round_up(x_bytes);
-    p->workspace_at = p->y_at + (p->moves_y ? round_up(y_bytes) : 0);
+    p->y_at = hyp_cuda_round_up(x_bytes, HYP_CUDA_ALIGN);
+    p->workspace_at = p->y_at + (p->moves_y ? hyp_cuda_round_up(y_bytes, HYP_CUDA_ALIGN) : 0);
     HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, p->workspace_at + p->workspace, "convolutions", b->diag));
     void *data;
     HYP_TRY(hyp_cuda_add_op(b, dnn_conv_run, sizeof(dnn_conv), &data));
@@ -296,14 +294,28 @@ static hyp_status add(hyp_cuda_build *b, const hyp_cuda_conv_step *step, const d
     return HYP_OK;
 }
 
-hyp_status hyp_cuda_add_dnn_conv(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done)
+static const char *cudnn_cannot(const hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    const hyp_conv *v = &step->conv;
+    dnn_shape shape;
+    if (!b->session->dnn) return "there is no cuDNN";
+    if (!hyp_dtype_is_float(step->dtype)) return "cuDNN has no such type";
+    if (hyp_cuda_is_depthwise(v) && step->weight_last) return "its weights lie as our kernel for single channels has them";
+    return read_shape(v, &shape) && v->x->count > 0 && v->w->count > 0 ? NULL : "its sizes are out of cuDNN's range";
+}
+
+/* Twice what other library calls take; more than our plainest kernel for single channels. */
+static double cudnn_seconds(const hyp_cuda_conv_step *step, double floor)
+{
+    if (hyp_cuda_is_depthwise(&step->conv)) return 2 * hyp_cuda_plain_seconds(step, floor);
+    return 2 * hyp_cuda_library_seconds + floor;
+}
+
+static hyp_status add_cudnn(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
 {
     hyp_cuda_session *s = b->session;
     bool relu = step->act == HYP_PW_RELU, tf32 = hyp_cuda_is_tf32(b->program);
     dnn_shape shape;
-    *out_done = false;
-    if (!s->dnn || !hyp_dtype_is_float(step->dtype) || !read_shape(&step->conv, &shape)) return HYP_OK;
-    if (step->conv.x->count == 0 || step->conv.w->count == 0) return HYP_OK;
     dnn_conv p = {.dnn = &s->model->device->dnn,
                   .x = step->x,
                   .weight = step->weight,
@@ -312,9 +324,11 @@ hyp_status hyp_cuda_add_dnn_conv(hyp_cuda_build *b, const hyp_cuda_conv_step *st
                   .added_plus1 = step->added_plus1,
                   .wide = step->dtype == HYP_F64,
                   .fused = step->bias_plus1 && (relu || step->act == HYP_PW_CAST)};
-    bool can = describe(step, &shape, tf32, &p) && choose(s, step, &p);
-    hyp_status status = can ? add(b, step, &shape, &p) : HYP_OK;
-    if (!can || status != HYP_OK) dnn_conv_dispose(NULL, &p);
-    *out_done = can && status == HYP_OK;
+    bool can = read_shape(&step->conv, &shape) && describe(step, &shape, tf32, &p) && choose(s, step, &p);
+    hyp_status status = can ? add(b, step, &shape, &p)
+                            : hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "cuDNN has no algorithm for this convolution");
+    if (status != HYP_OK) dnn_conv_dispose(NULL, &p);
     return status;
 }
+
+const hyp_cuda_conv_way hyp_cuda_conv_cudnn = {"cudnn", cudnn_cannot, cudnn_seconds, add_cudnn};

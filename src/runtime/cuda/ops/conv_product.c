@@ -16,7 +16,7 @@ enum {
 #else
     MOST_UNFOLDED = 32 << 20, /* bytes of windows at a time: what stays in the cache */
 #endif
-    MOST_NARROW = 16 << 20, /* of 16 bits in all, beyond which cuDNN is better, where it is there */
+    MOST_NARROW = 16 << 20, /* of 16 bits in all, beyond which cuDNN is better (H200) */
     MOST_IMAGE = 256 << 20, /* of one image */
 };
 
@@ -124,28 +124,65 @@ static bool is_suited(const hyp_cuda_conv_step *step)
            filters * size % PIECE == 0;
 }
 
-/* How many images to write out at a time, a divisor of all of them; 0 where that is not better. */
-static int64_t images_at_a_time(const hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+/* What takes all windows at once, in bytes. */
+static double bytes_of_windows(const hyp_conv *v, hyp_dtype dtype)
 {
-    const hyp_conv *v = &step->conv;
-    int64_t bytes = v->in_channels * (int64_t)hyp_dtype_size(step->dtype), images = v->batch;
-    if (!hyp_mul_i64(bytes, v->window.kernel_count, &bytes) || !hyp_mul_i64(bytes, v->window.out_count, &bytes) ||
-        bytes > MOST_IMAGE)
-        return 0;
-    if (b->session->dnn && step->dtype != HYP_F32 && bytes > MOST_NARROW / images) return 0;
-    while (images > 1 && (v->batch % images != 0 || images * bytes > MOST_UNFOLDED)) images--;
+    return (double)v->batch * (double)v->in_channels * (double)hyp_dtype_size(dtype) * (double)v->window.kernel_count *
+           (double)v->window.out_count;
+}
+
+/* How many images to write out at a time, a divisor of all of them. */
+static int64_t images_at_a_time(const hyp_conv *v, hyp_dtype dtype)
+{
+    int64_t images = v->batch;
+    double bytes = bytes_of_windows(v, dtype) / (double)images;
+    while (images > 1 && (v->batch % images != 0 || (double)images * bytes > MOST_UNFOLDED)) images--;
     return images;
 }
 
-hyp_status hyp_cuda_add_conv_product(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool *out_done)
+static const char *any_cannot(const hyp_cuda_conv_step *step)
+{
+    const hyp_conv *v = &step->conv;
+    if (v->group != 1) return "it has groups";
+    if (!is_suited(step)) return "its channels do not come last, in multiples of 16 bytes";
+    bool small = v->batch * v->window.out_count <= INT32_MAX && v->in_channels * v->window.kernel_count <= INT32_MAX;
+    return small ? NULL : "its sizes are out of range";
+}
+
+static const char *product_cannot(const hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    (void)b;
+    return is_layer(&step->conv.window) ? any_cannot(step) : "its filters are no layer of the channels";
+}
+
+static double product_seconds(const hyp_cuda_conv_step *step, double floor)
+{
+    (void)step;
+    return hyp_cuda_library_seconds + floor;
+}
+
+static const char *unfolded_cannot(const hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    const hyp_conv *v = &step->conv;
+    (void)b;
+    if (is_layer(&v->window)) return "it is a layer of the channels";
+    if (bytes_of_windows(v, step->dtype) / (double)v->batch > MOST_IMAGE) return "the windows of an image take too much";
+    return any_cannot(step);
+}
+
+/* As much as cuDNN takes where the windows take so many bytes; in f32 always less. */
+static double unfolded_seconds(const hyp_cuda_conv_step *step, double floor)
+{
+    double share = step->dtype == HYP_F32 ? 0 : bytes_of_windows(&step->conv, step->dtype) / MOST_NARROW;
+    return hyp_cuda_library_seconds * (1 + share) + floor;
+}
+
+/* The product of `images` images at a time, and what is left to do. */
+static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_conv_step *step, int64_t images)
 {
     const hyp_conv *v = &step->conv;
     int64_t places = v->batch * v->window.out_count, depth = v->in_channels * v->window.kernel_count;
-    bool layer = is_layer(&v->window), clips = step->act == HYP_PW_CLIP;
-    *out_done = false;
-    if (!is_suited(step) || places > INT32_MAX || depth > INT32_MAX) return HYP_OK;
-    int64_t images = layer ? v->batch : images_at_a_time(b, step);
-    if (images == 0) return HYP_OK;
+    bool layer = is_layer(&v->window);
     hyp_cuda_product product;
     hyp_cuda_product_linear(step->dtype, hyp_cuda_is_tf32(b->program), places / v->batch * images, v->out_channels,
                             depth, false, &product);
@@ -154,9 +191,21 @@ hyp_status hyp_cuda_add_conv_product(hyp_cuda_build *b, const hyp_cuda_conv_step
     size_t at = b->prepared->ops.len;
     HYP_TRY(hyp_cuda_add_rows(b, &product, step->weight, layer ? step->x + 1 : 0, step->y, places, &rest));
     if (!layer) HYP_TRY(unfold(b, step, &b->prepared->ops.data[at], images));
-    *out_done = true;
-    if (!clips) return HYP_OK;
+    if (step->act != HYP_PW_CLIP) return HYP_OK;
     b->clipped_plus1 = step->y + 1;
     b->clipped_at = b->prepared->ops.len;
     return hyp_cuda_add_channels(b, step->y, places, v->out_channels, 1, 0, HYP_PLAN__POINTWISE__OP__CLIP, 0, 6);
 }
+
+static hyp_status add_layer(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    return add_product(b, step, step->conv.batch);
+}
+
+static hyp_status add_unfolded(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    return add_product(b, step, images_at_a_time(&step->conv, step->dtype));
+}
+
+const hyp_cuda_conv_way hyp_cuda_conv_product = {"product", product_cannot, product_seconds, add_layer};
+const hyp_cuda_conv_way hyp_cuda_conv_unfolded = {"unfolded", unfolded_cannot, unfolded_seconds, add_unfolded};

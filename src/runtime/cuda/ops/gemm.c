@@ -353,33 +353,37 @@ hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const hyp_cuda_product *product,
     return HYP_OK;
 }
 
-hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, hyp_cuda_parts *out)
+/* Parts lie behind what the library may use, of which half is left. */
+static size_t parts_at(const hyp_cuda_session *s, const hyp_cuda_product *p, uint32_t parts)
 {
-    size_t last = k->n_layers - 1;
-    const HypPlan__Layer *layer = k->layers[last];
-    uint32_t x = hyp_cuda_layer_input(k, last);
+    size_t bytes = (size_t)(parts * p->m * p->n) * sizeof(float);
+    return bytes > s->workspace_bytes / 2 ? 0 : (s->workspace_bytes - bytes) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN;
+}
+
+const char *hyp_cuda_cannot_split(const hyp_cuda_session *s, const hyp_cuda_product *p, uint32_t parts)
+{
+    if (!hyp_cuda_product_splits(p, parts)) return "its sums have no parts of whole tiles in 16 bits";
+    return parts_at(s, p, parts) ? NULL : "its parts do not fit into the workspace";
+}
+
+hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, uint32_t parts, size_t *out_offset)
+{
+    const HypPlan__Layer *layer = k->layers[0];
     int64_t m = b->values[k->m], n = b->values[layer->n];
     hyp_cuda_product product;
-    hyp_cuda_product_linear(hyp_cuda_dtype(b->program, x), k->tf32, m, n, b->values[layer->k], layer->weight_kn,
+    hyp_cuda_product_linear(hyp_cuda_dtype(b->program, k->x), k->tf32, m, n, b->values[layer->k], layer->weight_kn,
                             &product);
-    out->count = hyp_cuda_product_parts(&product, b->session->model->device->multiprocessors);
-    size_t bytes = (size_t)(out->count * m * n) * sizeof(float);
-    out->offset = (b->session->workspace_bytes - bytes) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN;
-    if (out->count == 1 || bytes > b->session->workspace_bytes / 2) return out->count = 1, HYP_OK;
-    hyp_cuda_product_split(&product, out->count);
+    *out_offset = parts_at(b->session, &product, parts);
+    hyp_cuda_product_split(&product, parts);
     gemm *g;
     hyp_cuda_epilogue plain = {.epilogue = CUBLASLT_EPILOGUE_DEFAULT};
     bool found;
-    HYP_TRY(add_gemm(b, &product, 1, layer->weight, x, 0, k->y, &g));
+    HYP_TRY(add_gemm(b, &product, 1, layer->weight, k->x, 0, k->y, &g));
     send_ahead(b, layer->weight, m);
     g->in_workspace = true;
-    g->workspace = out->offset;
+    g->workspace = *out_offset;
     HYP_TRY(try_way(b, g, &plain, NULL, &found));
-    if (found) return HYP_OK;
-    gemm_dispose(&b->session->model->device->lib, g);
-    b->prepared->ops.len--;
-    out->count = 1;
-    return HYP_OK;
+    return found ? HYP_OK : hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "cuBLASLt has no algorithm for %u parts", parts);
 }
 
 hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)

@@ -89,17 +89,18 @@ void hyp_cuda_product_matmul(hyp_dtype dtype, const HypPlan__Matmul *k, const in
     out->outer = batch;
 }
 
-uint32_t hyp_cuda_product_parts(const hyp_cuda_product *p, int multiprocessors)
+enum { PART_TILE = 64 };
+
+bool hyp_cuda_product_gains(const hyp_cuda_product *p, uint32_t parts, int multiprocessors)
 {
-    enum { TILE = 64, LEAST_DEPTH = 256 };
-    static const uint32_t parts[] = {HYP_CUDA_PARTS, 4, 3, 2};
-    if (p->type != CUDA_R_16F && p->type != CUDA_R_16BF) return 1;
-    int64_t tiles = ((p->m + TILE - 1) / TILE) * ((p->n + TILE - 1) / TILE);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (p->k % (TILE * parts[i]) == 0 && p->k / parts[i] >= LEAST_DEPTH &&
-            tiles * parts[i] <= multiprocessors * 3 / 2)
-            return parts[i];
-    return 1;
+    enum { LEAST_DEPTH = 256 };
+    int64_t tiles = ((p->m + PART_TILE - 1) / PART_TILE) * ((p->n + PART_TILE - 1) / PART_TILE);
+    return p->k / parts >= LEAST_DEPTH && tiles * parts <= multiprocessors * 3 / 2;
+}
+
+bool hyp_cuda_product_splits(const hyp_cuda_product *p, uint32_t parts)
+{
+    return (p->type == CUDA_R_16F || p->type == CUDA_R_16BF) && p->k > 0 && p->k % (PART_TILE * parts) == 0;
 }
 
 void hyp_cuda_product_split(hyp_cuda_product *p, uint32_t parts)

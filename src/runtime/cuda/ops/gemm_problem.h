@@ -29,10 +29,12 @@ void hyp_cuda_product_linear(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, i
 /* The matmul step: as many batch axes as possible go into one call. Every extent is positive. */
 void hyp_cuda_product_matmul(hyp_dtype dtype, const HypPlan__Matmul *k, const int64_t *values, hyp_cuda_product *out);
 
-/* How many parts to split the sums of a layer into, to have work for all multiprocessors where it has few results; 1 =
- * not at all. cuBLASLt by itself takes too few parts and a slow kernel to add them up (H200, cuBLASLt 13.1: 128 rows of
- * 3072 to 768 take 7.6 us, six parts as a batch 4.3). f16 and bf16, behind whose parts a kernel of ours runs anyway. */
-uint32_t hyp_cuda_product_parts(const hyp_cuda_product *p, int multiprocessors);
+/* Are there results few enough for the sums of a layer to be split into so many parts, to have work for all multiprocessors?
+ * cuBLASLt by itself takes too few parts and a slow kernel to add them up (H200, cuBLASLt 13.1: 128 rows of 3072 to 768
+ * take 7.6 us, six parts as a batch 4.3). */
+bool hyp_cuda_product_gains(const hyp_cuda_product *p, uint32_t parts, int multiprocessors);
+/* Can they be? Into parts of whole tiles. */
+bool hyp_cuda_product_splits(const hyp_cuda_product *p, uint32_t parts);
 /* Makes it a batch of so many products, whose results in f32 lie one behind the other, to be added up. */
 void hyp_cuda_product_split(hyp_cuda_product *p, uint32_t parts);
 

@@ -1,22 +1,21 @@
-/* linear.h - which layers of a linear step our own kernel does, and which cuBLASLt. */
+/* linear.h - linear steps: the ways to do their layers, and the one that is taken. linear_few_rows.c and gemm.c do them. */
 #ifndef HYP_RUNTIME_CUDA_OPS_LINEAR_H
 #define HYP_RUNTIME_CUDA_OPS_LINEAR_H
 
 #include "runtime/cuda/cuda.h"
 
-/* A choice is a list of bytes, one for each layer: 1 for our own kernel, 0 for cuBLASLt. It is known by the key of its
- * step: types, sizes, what every layer does. The key is false where a step is not to be tuned as a whole: without
- * elements, or with too many layers. */
-enum { HYP_CUDA_LINEAR_KEY = 1024, HYP_CUDA_LINEAR_LAYERS = 16 };
-bool hyp_cuda_linear_key(const hyp_cuda_build *b, const HypPlan__Linear *k, char out[HYP_CUDA_LINEAR_KEY]);
+/* Layers that are decided on together; those of a longer step are in several groups, which tuning does not know. */
+enum { HYP_CUDA_LINEAR_LAYERS = 16 };
+typedef struct hyp_cuda_layers {
+    const HypPlan__Linear *k;
+    size_t first, count;
+    const HypPlan__Call *norm; /* the next step, which can add up the parts of the sums and is added with the layer; or NULL */
+} hyp_cuda_layers;
 
-/* Adds the ops of a step whose layers are done so. *out_done is false when our kernel cannot do one that it should:
- * cuBLASLt does it. */
-HYP_NODISCARD hyp_status hyp_cuda_add_chosen(hyp_cuda_build *b, const HypPlan__Linear *k, const uint8_t *choice,
-                                             bool *out_done);
-
-/* The same as it is done when nothing was tuned; `out_choice` has room for a byte for every layer, or is NULL. */
-HYP_NODISCARD hyp_status hyp_cuda_add_by_rule(hyp_cuda_build *b, const HypPlan__Linear *k, uint8_t *out_choice);
+/* Fills in the key and the alternatives: all layers by cuBLASLt, by our own kernel for few rows as far as it can, the last in
+ * one way and the others in the other, and each as it is predicted to take least; where a normalization comes next, the
+ * sums split into parts. */
+void hyp_cuda_offer_layers(const hyp_cuda_build *b, const hyp_cuda_layers *layers, hyp_choice *out);
 
 /* The tensors that a layer reads and writes. */
 static inline uint32_t hyp_cuda_layer_input(const HypPlan__Linear *k, size_t l)

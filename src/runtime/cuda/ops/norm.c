@@ -105,17 +105,15 @@ static hyp_status norm_parts_run(hyp_cuda_session *s, void *data, hyp_diag *diag
     return hyp_cuda_launch(s, &p->norm.grid, &p->args, diag);
 }
 
-/* Does the step normalize the rows of this tensor[m,n], in a way that norm_parts has? */
-static bool reads_rows(hyp_cuda_build *b, const HypPlan__Step *step, uint32_t x, int64_t m, int64_t n, hyp_cuda_norm *out,
+/* The grid of norm_parts for a normalization whose rows these are; false where it does not do it. */
+static bool parts_grid(const HypPlan__Linear *k, const hyp_cuda_build *b, const HypPlan__Call *call, hyp_cuda_norm *out,
                        hyp_cuda_grid *out_grid)
 {
-    const HypPlan__Call *k = step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL ? step->call : NULL;
-    if (!k || (strcmp(k->kernel, "layer-norm") != 0 && strcmp(k->kernel, "rms-norm") != 0)) return false;
-    if (hyp_cuda_call_input(k, 0) != x + 1) return false;
+    int64_t m = b->values[k->m], n = b->values[k->layers[0]->n];
     const hyp_reference_call shapes = {.program = b->program, .values = b->values};
     hyp_call_arguments a;
-    hyp_reference_arguments(&shapes, k, NULL, &a);
-    if (read_norm(k, &a.call, out) != HYP_OK || out->rows.count != m || out->rows.size != n) return false;
+    hyp_reference_arguments(&shapes, call, NULL, &a);
+    if (read_norm(call, &a.call, out) != HYP_OK || out->rows.count != m || out->rows.size != n) return false;
     int64_t warps = (n + 127) / 128; /* with four elements a lane */
     if (warps > HYP_CUDA_PART_THREADS / 32) warps = (warps + HYP_CUDA_PART_FOURS - 1) / HYP_CUDA_PART_FOURS;
     *out_grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_norm_parts,
@@ -127,32 +125,35 @@ static bool reads_rows(hyp_cuda_build *b, const HypPlan__Step *step, uint32_t x,
            (out->rows.dtype == HYP_F16 || out->rows.dtype == HYP_BF16);
 }
 
-hyp_status hyp_cuda_add_linear_norm(hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Step *next,
-                                    bool *out_done)
+bool hyp_cuda_adds_up(const hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Step *next)
 {
-    const HypPlan__Layer *last = k->layers[k->n_layers - 1];
-    int64_t m = b->values[k->m], n = b->values[last->n];
+    const HypPlan__Call *call = next->kernel_case == HYP_PLAN__STEP__KERNEL_CALL ? next->call : NULL;
     hyp_cuda_norm args;
-    hyp_cuda_grid grid = {0};
-    hyp_cuda_parts parts;
-    *out_done = false;
-    if (k->n_layers != 1 || last->act != HYP_PLAN__ACT__ACT_NONE || m <= HYP_CUDA_LAYER_ROWS || n <= HYP_CUDA_LAYER_ROWS ||
-        !reads_rows(b, next, k->y, m, n, &args, &grid))
-        return HYP_OK;
-    HYP_TRY(hyp_cuda_add_parts(b, k, &parts));
-    if (parts.count == 1) return HYP_OK;
+    hyp_cuda_grid grid;
+    return k->n_layers == 1 && k->layers[0]->act == HYP_PLAN__ACT__ACT_NONE && call &&
+           (strcmp(call->kernel, "layer-norm") == 0 || strcmp(call->kernel, "rms-norm") == 0) &&
+           hyp_cuda_call_input(call, 0) == k->y + 1 && b->values[k->m] > HYP_CUDA_LAYER_ROWS &&
+           b->values[k->layers[0]->n] > HYP_CUDA_LAYER_ROWS && parts_grid(k, b, call, &args, &grid);
+}
+
+hyp_status hyp_cuda_add_split(hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Call *norm_call, uint32_t count)
+{
+    hyp_cuda_norm args;
+    hyp_cuda_grid grid;
+    size_t offset;
     void *data;
+    if (!parts_grid(k, b, norm_call, &args, &grid)) return hyp_fail(b->diag, HYP_ERR_INTERNAL, "no parts to add up");
+    HYP_TRY(hyp_cuda_add_parts(b, k, count, &offset));
+    b->step++;
     HYP_TRY(hyp_cuda_add_op(b, norm_parts_run, sizeof(norm_parts), &data));
-    b->prepared->ops.data[b->prepared->ops.len - 1].step = b->step + 1;
     norm_parts *p = data;
-    *p = (norm_parts){.norm = norm_of(next->call),
-                      .args = {.norm = args, .count = parts.count},
-                      .offset = parts.offset,
-                      .bias_plus1 = last->bias_plus1,
+    *p = (norm_parts){.norm = norm_of(norm_call),
+                      .args = {.norm = args, .count = count},
+                      .offset = offset,
+                      .bias_plus1 = k->layers[0]->bias_plus1,
                       .added_plus1 = k->added_plus1};
     p->norm.grid = grid;
     p->args.constant = hyp_cuda_is_constant(b, p->bias_plus1) && hyp_cuda_is_constant(b, p->norm.scale_plus1) &&
                        hyp_cuda_is_constant(b, p->norm.bias_plus1);
-    *out_done = true;
     return hyp_cuda_need_kernel(b, grid.kernel);
 }

@@ -439,6 +439,7 @@ const hyp_backend hyp_backend_cuda = {
     .release = hyp_cuda_release,
     .run = run,
     .synchronize = synchronize,
+    .choices = hyp_cuda_choices,
     .step_tuning = step_tuning,
     .tuning = hyp_cuda_session_tuning,
     .tune = hyp_cuda_tune,

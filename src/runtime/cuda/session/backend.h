@@ -31,6 +31,9 @@ HYP_NODISCARD hyp_status hyp_cuda_time_ops(hyp_cuda_session *s, hyp_cuda_prepare
 HYP_NODISCARD hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
 
 /* prepare.c */
+/* Adds the step number b->step, and the next one where both are done together; b->step is the last that was added. */
+HYP_NODISCARD hyp_status hyp_cuda_add_step(hyp_cuda_build *b, const HypPlan__Step *step);
+const hyp_choice *hyp_cuda_choices(const void *prepared, size_t step, size_t *out_count);
 HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
 void hyp_cuda_release(void *session, void *prepared);
 /* Decides how tensors lie in the ops that are added to `p`; the plan's way without it. */

@@ -1,8 +1,8 @@
 /* prepare.c - from the steps of a plan, under one set of shapes, to a list of ops. */
 #include "base/dtype.h"
 #include "runtime/core/channels_last.h"
-#include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/session/backend.h"
+#include "runtime/cuda/session/placement.h"
 
 /* cuBLASLt multiplies in 8 bits where rows of x and of y are multiples of 16 bytes. */
 static hyp_status check_layer_f8(const HypPlan__Program *program, const HypPlan__Layer *layer, hyp_diag *diag)
@@ -40,27 +40,69 @@ hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session
     return HYP_OK;
 }
 
-static hyp_status add_linear(hyp_cuda_build *b, const HypPlan__Linear *k)
-{
-    bool done = false;
-    if (b->step + 1 < b->program->n_steps)
-        HYP_TRY(hyp_cuda_add_linear_norm(b, k, b->program->steps[b->step + 1], &done));
-    if (done) return b->step++, HYP_OK;
-    return hyp_cuda_add_linear(b, k);
-}
-
-void hyp_cuda_note_known(hyp_cuda_build *b, hyp_cuda_known known)
+static void note_known(hyp_cuda_build *b, uint32_t step, hyp_cuda_known known)
 {
     hyp_cuda_prepared *p = b->prepared;
     if (!p->known) return;
-    if (known > p->known[b->step]) p->known[b->step] = known;
+    if (known > p->known[step]) p->known[step] = known;
     p->products[known]++;
 }
 
-static hyp_status add_step(hyp_cuda_build *b, const HypPlan__Step *step)
+void hyp_cuda_note_known(hyp_cuda_build *b, hyp_cuda_known known) { note_known(b, b->step, known); }
+
+/* ---- choices --------------------------------------------------------------------------------------------------- */
+
+/* Takes back what was added since `was`, whose newest op may have been taken back itself. */
+static void take_back(hyp_cuda_build *b, const hyp_cuda_build *was, size_t ops, const hyp_cuda_op *newest)
+{
+    hyp_cuda_prepared *p = b->prepared;
+    for (size_t i = ops; i < p->ops.len; i++)
+        if (p->ops.data[i].dispose) p->ops.data[i].dispose(&b->session->model->device->lib, p->ops.data[i].data);
+    if (ops > 0) p->ops.data[ops - 1] = *newest;
+    p->ops.len = ops;
+    *b = *was;
+}
+
+hyp_status hyp_cuda_add_chosen(hyp_cuda_build *b, hyp_choice *choice, hyp_cuda_add_form *add, const void *step)
+{
+    hyp_cuda_prepared *p = b->prepared;
+    const hyp_tuning *known = b->session->untuned || b->probe ? NULL : &b->session->tuning;
+    const hyp_cuda_build was = *b;
+    const size_t ops = p->ops.len;
+    const hyp_cuda_op newest = ops > 0 ? p->ops.data[ops - 1] : (hyp_cuda_op){0};
+    const bool asked = b->take_plus1 && choice->key[0];
+    for (;;) {
+        const hyp_alternative *a = hyp_choose(choice, known);
+        if (asked) a = &choice->list[choice->taken = b->take_plus1 - 1];
+        if (!a) return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "nothing can do this: %s", choice->list[0].cannot);
+        hyp_status status = add(b, step, a->form);
+        if (status == HYP_OK) break;
+        if (status != HYP_ERR_UNSUPPORTED || asked || hyp_choice_open(choice) < 2) return status;
+        take_back(b, &was, ops, &newest);
+        choice->list[choice->taken].cannot = "the library has nothing for it";
+    }
+    if (choice->by == HYP_CHOICE_TUNED) note_known(b, was.step, HYP_CUDA_TUNED);
+    if (choice->by == HYP_CHOICE_BORROWED) note_known(b, was.step, HYP_CUDA_BORROWED);
+    if (choice->by == HYP_CHOICE_PRIOR) note_known(b, was.step, HYP_CUDA_NOT_TUNED);
+    HYP_TRY(hyp_vec_grow(&p->choices, b->diag));
+    p->choices.data[p->choices.len - 1] = *choice;
+    return HYP_OK;
+}
+
+const hyp_choice *hyp_cuda_choices(const void *prepared, size_t step, size_t *out_count)
+{
+    const hyp_cuda_prepared *p = prepared;
+    size_t first = step > 0 ? p->choices_end[step - 1] : 0;
+    *out_count = p->choices_end[step] - first;
+    return p->choices.data + first;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
+
+hyp_status hyp_cuda_add_step(hyp_cuda_build *b, const HypPlan__Step *step)
 {
     switch (step->kernel_case) {
-    case HYP_PLAN__STEP__KERNEL_LINEAR: return add_linear(b, step->linear);
+    case HYP_PLAN__STEP__KERNEL_LINEAR: return hyp_cuda_add_linear(b, step->linear);
     case HYP_PLAN__STEP__KERNEL_MATMUL: return hyp_cuda_add_matmul(b, step->matmul);
     case HYP_PLAN__STEP__KERNEL_POINTWISE: return hyp_cuda_add_pointwise(b, step->pointwise);
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: return hyp_cuda_add_softmax(b, step->softmax);
@@ -78,7 +120,9 @@ static hyp_status add_steps(hyp_cuda_build *b)
 {
     for (b->step = 0; b->step < b->program->n_steps; b->step++) {
         const HypPlan__Step *step = b->program->steps[b->step];
-        hyp_status status = add_step(b, step);
+        uint32_t first = b->step;
+        hyp_status status = hyp_cuda_add_step(b, step);
+        for (uint32_t i = first; i <= b->step; i++) b->prepared->choices_end[i] = (uint32_t)b->prepared->choices.len;
         if (status == HYP_OK) continue;
         hyp_diag_prefix(b->diag, "step %u (%s)", b->step, step->label);
         return status;
@@ -156,7 +200,8 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     p->edge_offset = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_offset);
     p->edge_bytes = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_bytes);
     p->known = hyp_arena_zalloc(&p->arena, program->n_steps, sizeof *p->known);
-    if (!p->slot_offset || !p->edge_offset || !p->edge_bytes || !p->known)
+    p->choices_end = hyp_arena_zalloc(&p->arena, program->n_steps, sizeof *p->choices_end);
+    if (!p->slot_offset || !p->edge_offset || !p->edge_bytes || !p->known || !p->choices_end)
         return hyp_fail_memory(diag, (2 * edges + program->slot_count + program->n_steps) * sizeof *p->edge_bytes);
     HYP_TRY(hyp_cuda_choose_layouts(s, values, p, diag));
     HYP_TRY(hyp_cuda_replays_init(&p->replays, edges, &p->arena, diag));
@@ -205,6 +250,7 @@ void hyp_cuda_release(void *session, void *prepared)
     if (entered) hyp_cuda_leave(s->model->device);
     hyp_vec_free(&p->ops);
     hyp_vec_free(&p->ahead);
+    hyp_vec_free(&p->choices);
     hyp_arena_dispose(&p->arena);
     hyp_free(p);
 }

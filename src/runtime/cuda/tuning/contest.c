@@ -1,4 +1,4 @@
-/* contest.c - one product, the layers of one step, or a pointwise step: the ways to do it, and which is the fastest. */
+/* contest.c - one product, the choice of one step, or a pointwise step: the ways to do it, and which is the fastest. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,16 +29,30 @@ static double tolerance_of(hyp_dtype dtype, bool tf32)
     }
 }
 
-/* Of layers first to last: what each reads, and what the last one writes. */
-static void list_layers(hyp_cuda_contest *c, const HypPlan__Linear *k, size_t first, size_t last)
+/* What a layer reads, and what it writes. */
+static void list_layer(hyp_cuda_contest *c, const HypPlan__Linear *k, size_t l)
 {
-    for (size_t l = first; l <= last; l++) {
-        add_read(c, hyp_cuda_layer_input(k, l));
-        add_read(c, k->layers[l]->weight);
-        if (k->layers[l]->bias_plus1) add_read(c, k->layers[l]->bias_plus1 - 1);
+    add_read(c, hyp_cuda_layer_input(k, l));
+    add_read(c, k->layers[l]->weight);
+    if (k->layers[l]->bias_plus1) add_read(c, k->layers[l]->bias_plus1 - 1);
+    if (l + 1 == k->n_layers && k->added_plus1) add_read(c, k->added_plus1 - 1);
+    c->results[c->result_count++] = hyp_cuda_layer_result(k, l);
+}
+
+/* What the steps that are chosen for read and write; values between layers are read, too, so that they have memory, and what
+ * one step writes for the other is not. */
+static void list_steps(hyp_cuda_contest *c, const HypPlan__Program *p, uint32_t first, uint32_t last)
+{
+    for (uint32_t i = first; i <= last; i++) {
+        const HypPlan__Step *s = p->steps[i];
+        uint32_t tensors[HYP_CUDA_TRIAL_READS];
+        size_t count = hyp_plan_step_reads(s, tensors, HYP_CUDA_TRIAL_READS);
+        for (size_t r = 0; r < count; r++)
+            if (i == first || tensors[r] != c->results[0]) add_read(c, tensors[r]);
+        count = hyp_plan_step_writes(s, tensors, HYP_CUDA_TRIAL_READS);
+        for (size_t w = 0; w + 1 < count; w++) add_read(c, tensors[w]);
+        c->results[c->result_count++] = tensors[count - 1];
     }
-    if (last + 1 == k->n_layers && k->added_plus1) add_read(c, k->added_plus1 - 1);
-    c->results[c->result_count++] = hyp_cuda_layer_result(k, last);
 }
 
 /* Kernels compute the same in the same order, but a type of 16 bits may show where the compiler rounded otherwise. */
@@ -66,15 +80,13 @@ static void list_tensors(hyp_cuda_contest *c)
         list_pointwise(c, p, s->pointwise);
         return;
     }
-    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
-        if (c->about.kind == HYP_CUDA_LAYERS) layers = s->linear->n_layers;
-        list_layers(c, s->linear, c->about.layer, c->about.layer + layers - 1);
-        tf32 = s->linear->tf32;
-    } else if (s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) { /* a convolution */
-        for (size_t i = 0; i < s->call->n_inputs_plus1; i++)
-            if (s->call->inputs_plus1[i]) add_read(c, s->call->inputs_plus1[i] - 1);
-        c->results[c->result_count++] = s->call->outputs[0];
+    if (c->about.kind == HYP_CUDA_CHOICE || s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) {
+        list_steps(c, p, c->about.step, c->last_step);
+        if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) layers = s->linear->n_layers;
         tf32 = hyp_cuda_is_tf32(p);
+    } else if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
+        list_layer(c, s->linear, c->about.layer);
+        tf32 = s->linear->tf32;
     } else {
         add_read(c, s->matmul->a);
         add_read(c, s->matmul->b);
@@ -84,18 +96,41 @@ static void list_tensors(hyp_cuda_contest *c)
     c->tolerance = (double)layers * tolerance_of(hyp_cuda_dtype(p, c->results[0]), tf32);
 }
 
+bool hyp_cuda_has_choice(const HypPlan__Step *s)
+{
+    return s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR || s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL;
+}
+
+hyp_status hyp_cuda_try_step(const hyp_cuda_subject *about, size_t take_plus1, hyp_cuda_probe *probe,
+                             hyp_cuda_prepared **out)
+{
+    hyp_diag why = {0};
+    hyp_cuda_build b = hyp_cuda_subject_build(about, probe, NULL);
+    *out = b.prepared = hyp_calloc(1, sizeof **out);
+    if (!*out) return hyp_fail_memory(about->diag, sizeof **out);
+    b.take_plus1 = take_plus1;
+    b.diag = &why;
+    hyp_status status = hyp_cuda_choose_layouts(about->session, about->values, *out, &why);
+    if (status == HYP_OK) status = hyp_cuda_add_step(&b, b.program->steps[b.step]);
+    (*out)->last_step = b.step;
+    if (status == HYP_OK) return HYP_OK;
+    hyp_cuda_release(about->session, *out);
+    *out = NULL;
+    return status == HYP_ERR_UNSUPPORTED && take_plus1 ? HYP_OK : hyp_fail(about->diag, status, "%s", why.message);
+}
+
 /* Adds the ops of the product in the way that the probe wants. */
-static hyp_status add_ops(hyp_cuda_contest *c, hyp_cuda_prepared *out)
+static hyp_status add_ops(hyp_cuda_contest *c, hyp_cuda_prepared **out)
 {
     const HypPlan__Step *s = c->about.session->model->plan->program->steps[c->about.step];
-    hyp_cuda_build b = hyp_cuda_subject_build(&c->about, &c->probe, out);
     c->probe.count = 0;
     c->probe.more = false;
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL)
+        return hyp_cuda_try_step(&c->about, c->about.take_plus1, &c->probe, out);
+    *out = hyp_calloc(1, sizeof **out);
+    if (!*out) return hyp_fail_memory(c->about.diag, sizeof **out);
+    hyp_cuda_build b = hyp_cuda_subject_build(&c->about, &c->probe, *out);
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(&b, s->matmul);
-    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) {
-        HYP_TRY(hyp_cuda_choose_layouts(c->about.session, c->about.values, out, c->about.diag));
-        return hyp_cuda_add_call(&b, s->call);
-    }
     return hyp_cuda_add_layer(&b, s->linear, c->about.layer);
 }
 
@@ -114,10 +149,10 @@ static hyp_status list_candidates(hyp_cuda_contest *c)
 {
     hyp_cuda_probe *probe = &c->probe;
     for (probe->way = 0; probe->way < HYP_CUDA_CONTEST_WAYS && (probe->way == 0 || probe->more); probe->way++) {
-        hyp_cuda_prepared *ops = c->ways[probe->way] = hyp_calloc(1, sizeof *ops);
-        if (!ops) return hyp_fail_memory(c->about.diag, sizeof *ops);
         probe->wanted = c->count == 0 ? HYP_CUDA_CANDIDATES : HYP_CUDA_LATER_CANDIDATES;
-        HYP_TRY(add_ops(c, ops));
+        HYP_TRY(add_ops(c, &c->ways[probe->way]));
+        hyp_cuda_prepared *ops = c->ways[probe->way];
+        if (!ops) continue;
         /* What an untuned plan takes need not be the first of many. */
         if (c->count == 0 && probe->count > 0) add_candidate(c, ops, &probe->usual, 0);
         for (int i = 0; i < probe->count; i++) {
@@ -132,45 +167,35 @@ static hyp_status list_candidates(hyp_cuda_contest *c)
     return HYP_OK;
 }
 
-/* Adds a choice for a step's layers to the candidates, if it is possible and not among them. */
-static hyp_status add_choice(hyp_cuda_contest *c, const uint8_t *choice)
+/* Adds an alternative of the step's choice to the candidates, if it turns out to be possible. */
+static hyp_status add_alternative(hyp_cuda_contest *c, size_t i)
 {
-    const HypPlan__Linear *k = c->about.session->model->plan->program->steps[c->about.step]->linear;
-    for (size_t i = 1; i < c->count; i++)
-        if (memcmp(c->choice[i], choice, c->layers) == 0) return HYP_OK;
-    hyp_cuda_prepared *ops = hyp_calloc(1, sizeof *ops);
-    if (!ops) return hyp_fail_memory(c->about.diag, sizeof *ops);
-    hyp_cuda_build b = hyp_cuda_subject_build(&c->about, NULL, ops);
-    bool done = false;
-    hyp_status status = c->count > 0 ? hyp_cuda_add_chosen(&b, k, choice, &done) : HYP_OK;
-    if (c->count == 0) { /* the first candidate: what an untuned plan does */
-        done = true;
-        c->about.session->untuned = true;
-        status = hyp_cuda_add_by_rule(&b, k, c->choice[0]);
-        c->about.session->untuned = false;
-    }
-    if (status != HYP_OK || !done) {
-        hyp_cuda_release(c->about.session, ops);
-        return status;
-    }
-    if (c->count > 0) memcpy(c->choice[c->count], choice, c->layers);
-    c->ways[c->count] = ops;
-    c->candidates[c->count++] = (hyp_cuda_candidate){.ops = ops};
+    hyp_cuda_prepared **ops = &c->ways[c->count];
+    HYP_TRY(hyp_cuda_try_step(&c->about, i + 1, NULL, ops));
+    if (!*ops) return HYP_OK;
+    c->taken[c->count] = i;
+    c->candidates[c->count++] = (hyp_cuda_candidate){.ops = *ops};
     return HYP_OK;
 }
 
-/* The first two are chosen by the rule, without and with tuned products. */
+/* The first is what an untuned plan does, the second the same with tuned products. What is predicted to take many times as
+ * long is not measured. */
 static hyp_status list_choices(hyp_cuda_contest *c)
 {
-    uint8_t ours[HYP_CUDA_LINEAR_LAYERS], none[HYP_CUDA_LINEAR_LAYERS] = {0}, last[HYP_CUDA_LINEAR_LAYERS] = {0};
-    uint8_t but_last[HYP_CUDA_LINEAR_LAYERS];
-    c->layers = c->about.session->model->plan->program->steps[c->about.step]->linear->n_layers;
-    memset(ours, 1, sizeof ours);
-    memset(but_last, 1, sizeof but_last);
-    last[c->layers - 1] = 1;
-    but_last[c->layers - 1] = 0;
-    const uint8_t *const choices[] = {c->choice[0], c->choice[0], ours, none, last, but_last};
-    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) HYP_TRY(add_choice(c, choices[i]));
+    const double hopeless = 8;
+    c->about.session->untuned = true;
+    hyp_status status = hyp_cuda_try_step(&c->about, 0, NULL, &c->ways[0]);
+    c->about.session->untuned = false;
+    HYP_TRY(status);
+    c->choice = c->ways[0]->choices.data[0];
+    c->last_step = c->ways[0]->last_step;
+    c->taken[0] = c->choice.taken;
+    c->candidates[c->count++] = (hyp_cuda_candidate){.ops = c->ways[0]};
+    const hyp_alternative *list = c->choice.list, *prior = &list[c->choice.taken];
+    HYP_TRY(add_alternative(c, c->choice.taken));
+    for (size_t i = 0; i < c->choice.count; i++)
+        if (i != c->choice.taken && !list[i].cannot && list[i].seconds <= hopeless * prior->seconds)
+            HYP_TRY(add_alternative(c, i));
     return HYP_OK;
 }
 
@@ -330,11 +355,11 @@ static hyp_status find_winner(hyp_cuda_contest *c, hyp_cuda_trial *trial, double
     return HYP_OK;
 }
 
-/* The fastest choice of those that give the right result; that of the rule where none is so much faster that it
- * counts. */
+/* The fastest alternative of those that give the right result; the one that was predicted to be where none is so much faster
+ * that it counts. */
 static hyp_status find_choice(hyp_cuda_contest *c, hyp_cuda_trial *trial, double deadline, hyp_cuda_candidate **out)
 {
-    hyp_cuda_candidate *list[HYP_CUDA_CHOICES], *first = &c->candidates[0], *rule = first;
+    hyp_cuda_candidate *list[HYP_CUDA_CHOICES], *first = &c->candidates[0], *prior = first;
     size_t count = 0;
     HYP_TRY(hyp_cuda_trial_start(trial, first, c->about.diag));
     for (size_t i = 0; i < c->count; i++) {
@@ -344,10 +369,10 @@ static hyp_status find_choice(hyp_cuda_contest *c, hyp_cuda_trial *trial, double
             HYP_TRY(hyp_cuda_trial_agrees(trial, &c->candidates[i], c->tolerance, &right, c->about.diag));
         if (!runs || !right) continue;
         list[count++] = &c->candidates[i];
-        if (i == 1) rule = &c->candidates[1];
+        if (i == 1) prior = &c->candidates[1];
     }
     HYP_TRY(hyp_cuda_race(trial, list, count, HYP_CUDA_ROUNDS, deadline, c->about.diag));
-    *out = count > 0 && list[0]->seconds < worth * rule->seconds ? list[0] : rule;
+    *out = count > 0 && list[0]->seconds < worth * prior->seconds ? list[0] : prior;
     return HYP_OK;
 }
 
@@ -356,17 +381,18 @@ static hyp_status find_choice(hyp_cuda_contest *c, hyp_cuda_trial *trial, double
 hyp_status hyp_cuda_contest_run(hyp_cuda_contest *c, double deadline, size_t *out_winner)
 {
     static hyp_status (*const list[])(hyp_cuda_contest *) = {
-        [HYP_CUDA_PRODUCT] = list_candidates, [HYP_CUDA_LAYERS] = list_choices, [HYP_CUDA_POINTWISE] = list_kernels};
+        [HYP_CUDA_PRODUCT] = list_candidates, [HYP_CUDA_CHOICE] = list_choices, [HYP_CUDA_POINTWISE] = list_kernels};
     const hyp_cuda_subject *s = &c->about;
     hyp_cuda_trial trial = {0};
     hyp_cuda_candidate *winner = &c->candidates[0];
-    list_tensors(c);
+    c->last_step = s->step;
     HYP_TRY(list[s->kind](c));
+    list_tensors(c);
     if (c->count < (s->kind == HYP_CUDA_POINTWISE ? 2 : 1)) return HYP_OK;
     hyp_status status = hyp_cuda_trial_open(&trial, s->session, s->values, c->reads, c->read_count, c->results,
                                             c->result_count, s->diag);
     if (status == HYP_OK)
-        status = (s->kind == HYP_CUDA_LAYERS ? find_choice : find_winner)(c, &trial, deadline, &winner);
+        status = (s->kind == HYP_CUDA_CHOICE ? find_choice : find_winner)(c, &trial, deadline, &winner);
     hyp_cuda_trial_close(&trial);
     *out_winner = (size_t)(winner - c->candidates);
     c->decided = status == HYP_OK;

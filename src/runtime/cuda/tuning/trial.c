@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/session/backend.h"
+#include "runtime/cuda/session/placement.h"
 #include "runtime/cuda/tuning/tune.h"
 
 enum {
@@ -18,16 +18,7 @@ static const double sample_seconds = 1e-3; /* about so long, so that the launch 
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
-static size_t aligned(size_t bytes) { return (bytes + HYP_CUDA_ALIGN - 1) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN; }
-
-static hyp_status tensor_bytes(const HypPlan__Program *p, uint32_t tensor, const int64_t *values, size_t *out,
-                               hyp_diag *diag)
-{
-    int64_t elements;
-    HYP_TRY(hyp_plan_elements(p, tensor, values, &elements, diag));
-    *out = (size_t)elements * hyp_dtype_size(hyp_cuda_dtype(p, tensor));
-    return HYP_OK;
-}
+static size_t aligned(size_t bytes) { return hyp_cuda_round_up(bytes, HYP_CUDA_ALIGN); }
 
 /* The weight that a tensor is, or is a view of; NULL where it is none. */
 static const HypPlan__Tensor *weight_of(const hyp_cuda_model *m, uint32_t tensor)
@@ -123,12 +114,12 @@ hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int
     size_t total = 0;
     for (size_t i = 0; i < result_count; i++) {
         t->results[i].tensor = results[i];
-        HYP_TRY(tensor_bytes(p, results[i], values, &t->results[i].bytes, diag));
+        HYP_TRY(hyp_cuda_tensor_bytes(p, results[i], values, &t->results[i].bytes, diag));
         total += 2 * aligned(t->results[i].bytes);
     }
     for (size_t i = 0; i < read_count; i++) {
         t->reads[i].tensor = reads[i];
-        HYP_TRY(tensor_bytes(p, reads[i], values, &t->reads[i].bytes, diag));
+        HYP_TRY(hyp_cuda_tensor_bytes(p, reads[i], values, &t->reads[i].bytes, diag));
     }
     set_copies(t);
     for (size_t i = 0; i < read_count; i++) total += aligned(t->reads[i].bytes) * t->reads[i].copies;

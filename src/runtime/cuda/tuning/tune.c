@@ -1,4 +1,4 @@
-/* tune.c - tuning a plan under one set of shapes: its products, then steps of layers, pointwise steps, whole runs. */
+/* tune.c - tuning a plan under one set of shapes: its products, then how steps are done, pointwise steps, whole runs. */
 #include "runtime/cuda/tuning/tune.h"
 
 #include <stdio.h>
@@ -23,6 +23,7 @@ typedef struct tuner {
     hyp_nvrtc nvrtc;   /* opened for the first kernel that is to be generated */
     bool no_compiler;  /* which failed */
     bool whole;        /* the step that is looked at has a job of its own */
+    size_t take_plus1; /* the alternative of it that is looked at */
     hyp_tuning firsts; /* what an untuned plan does, of those that were replaced */
     double end;        /* by the clock */
     hyp_tune_report report;
@@ -55,44 +56,54 @@ static hyp_status note_product(hyp_cuda_probe *probe, uint32_t step)
     tuner *t = probe->user;
     hyp_cuda_subject about = subject(t, step);
     about.layer = probe->layer;
+    about.take_plus1 = t->take_plus1;
     return add_job(t, &about, t->whole ? 0 : 1, probe->key);
 }
 
-/* Whether our own kernel can do some layer of a step, so that there is something to choose. */
-static hyp_status can_choose(const hyp_cuda_build *b, const HypPlan__Linear *k, bool *out)
+/* How the step is done where nothing is tuned; key is empty where there is nothing to choose from. */
+static hyp_status find_choice(tuner *t, uint32_t step, hyp_choice *out)
 {
-    char key[HYP_CUDA_LINEAR_KEY];
-    hyp_cuda_build plain = *b;
-    plain.probe = NULL;
-    *out = false;
-    if (!hyp_cuda_linear_key(b, k, key)) return HYP_OK;
-    for (size_t l = 0; l < k->n_layers && !*out; l++) HYP_TRY(hyp_cuda_add_few_rows(&plain, k, l, true, out));
-    return HYP_OK;
+    hyp_cuda_subject about = subject(t, step);
+    hyp_cuda_prepared *ops;
+    hyp_status status = hyp_cuda_try_step(&about, 0, NULL, &ops);
+    hyp_choice_init(out);
+    if (ops && ops->choices.len == 1 && hyp_choice_open(&ops->choices.data[0]) > 1) *out = ops->choices.data[0];
+    if (ops) hyp_cuda_release(t->session, ops);
+    return status;
 }
 
-/* The products of a step, whether they are done so or not. */
+/* The products of a step, by every way to do it that has some. */
 static hyp_status find_products(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
 {
-    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) {
-        HYP_TRY(hyp_cuda_choose_layouts(t->session, t->values, b->prepared, t->diag));
-        return hyp_cuda_add_call(b, s->call);
-    }
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(b, s->matmul);
-    if (s->kernel_case != HYP_PLAN__STEP__KERNEL_LINEAR) return HYP_OK;
-    HYP_TRY(can_choose(b, s->linear, &t->whole));
-    for (size_t l = 0; l < s->linear->n_layers; l++) HYP_TRY(hyp_cuda_add_layer(b, s->linear, l));
+    if (!hyp_cuda_has_choice(s)) return HYP_OK;
+    hyp_choice c;
+    HYP_TRY(find_choice(t, b->step, &c));
+    t->whole = c.key[0] != 0;
+    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) {
+        for (size_t l = 0; l < s->linear->n_layers; l++) HYP_TRY(hyp_cuda_add_layer(b, s->linear, l));
+        return HYP_OK;
+    }
+    for (size_t i = 0; i < (t->whole ? c.count : 1); i++) {
+        if (t->whole && c.list[i].cannot) continue;
+        hyp_cuda_subject about = subject(t, b->step);
+        hyp_cuda_prepared *ops;
+        t->take_plus1 = about.take_plus1 = t->whole ? i + 1 : 0;
+        HYP_TRY(hyp_cuda_try_step(&about, t->take_plus1, b->probe, &ops));
+        if (ops) hyp_cuda_release(t->session, ops);
+    }
     return HYP_OK;
 }
 
-static hyp_status find_whole(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
+static hyp_status find_choices(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
 {
-    char key[HYP_CUDA_LINEAR_KEY];
-    bool can = false;
-    if (s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) HYP_TRY(can_choose(b, s->linear, &can));
-    if (!can || !hyp_cuda_linear_key(b, s->linear, key)) return HYP_OK;
+    hyp_choice c;
+    if (!hyp_cuda_has_choice(s)) return HYP_OK;
+    HYP_TRY(find_choice(t, b->step, &c));
+    if (!c.key[0]) return HYP_OK;
     hyp_cuda_subject about = subject(t, b->step);
-    about.kind = HYP_CUDA_LAYERS;
-    return add_job(t, &about, 1, key);
+    about.kind = HYP_CUDA_CHOICE;
+    return add_job(t, &about, 1, c.key);
 }
 
 static hyp_status find_pointwise(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
@@ -125,6 +136,7 @@ static hyp_status for_steps(tuner *t, hyp_cuda_probe *probe,
         hyp_cuda_subject about = subject(t, i);
         hyp_cuda_build b = hyp_cuda_subject_build(&about, probe, ops);
         t->whole = false;
+        t->take_plus1 = 0;
         status = find(t, &b, p->steps[i]);
         hyp_cuda_release(t->session, ops);
     }
@@ -139,7 +151,7 @@ static hyp_status find_jobs(tuner *t)
     probe->found = note_product;
     probe->user = t;
     hyp_status status = for_steps(t, probe, find_products);
-    if (status == HYP_OK) status = for_steps(t, NULL, find_whole);
+    if (status == HYP_OK) status = for_steps(t, NULL, find_choices);
     if (status == HYP_OK) status = for_steps(t, NULL, find_pointwise);
     hyp_free(probe);
     return status;
@@ -192,13 +204,7 @@ static hyp_status store_algorithm(const hyp_cuda_contest *c, size_t taken, HypPl
 
 static hyp_status store_choice(const hyp_cuda_contest *c, size_t taken, HypPlan__TunedProduct *out, hyp_tuning *list)
 {
-    char attributes[128];
-    int n = snprintf(attributes, sizeof attributes, "layers by our own kernel:");
-    for (size_t i = 0; i < c->layers; i++)
-        n += snprintf(attributes + n, sizeof attributes - (size_t)n, " %s", c->choice[taken][i] ? "yes" : "no");
-    out->algorithm = (ProtobufCBinaryData){c->layers, (uint8_t *)(uintptr_t)c->choice[taken]};
-    out->attributes = attributes;
-    return hyp_tuning_set(list, out, c->about.diag);
+    return hyp_choice_keep(&c->choice, c->taken[taken], out->seconds, out->first_seconds, list, c->about.diag);
 }
 
 static hyp_status store_kernel(const hyp_cuda_contest *c, size_t taken, HypPlan__TunedProduct *out, hyp_tuning *list)
@@ -219,7 +225,7 @@ static hyp_status store_kernel(const hyp_cuda_contest *c, size_t taken, HypPlan_
 static hyp_status store(const hyp_cuda_contest *c, const char *key, size_t taken, hyp_tuning *list)
 {
     static hyp_status (*const as[])(const hyp_cuda_contest *, size_t, HypPlan__TunedProduct *, hyp_tuning *) = {
-        [HYP_CUDA_PRODUCT] = store_algorithm, [HYP_CUDA_LAYERS] = store_choice, [HYP_CUDA_POINTWISE] = store_kernel};
+        [HYP_CUDA_PRODUCT] = store_algorithm, [HYP_CUDA_CHOICE] = store_choice, [HYP_CUDA_POINTWISE] = store_kernel};
     HypPlan__TunedProduct product;
     hyp_plan__tuned_product__init(&product);
     product.key = (char *)(uintptr_t)key;
@@ -260,7 +266,7 @@ static hyp_status tune_job(tuner *t, const job *j, double deadline)
     c->about = j->about;
     hyp_status status = hyp_cuda_contest_run(c, deadline, &winner);
     if (status == HYP_OK && c->decided) {
-        bool replaced = winner > (j->about.kind == HYP_CUDA_LAYERS ? 1 : 0);
+        bool replaced = winner > (j->about.kind == HYP_CUDA_CHOICE ? 1 : 0);
         status = store(c, j->key, winner, &t->session->tuning);
         if (status == HYP_OK && replaced) status = store(c, j->key, 0, &t->firsts);
         t->report.timed++;

@@ -1,4 +1,4 @@
-/* tune.h - finding the fastest way to do the products and the pointwise steps of a plan, by measuring.
+/* tune.h - finding the fastest way to do the products, the choices and the pointwise steps of a plan, by measuring.
  * docs/runtime-cuda.md tells how.
  *
  *   tune.c      which of them there are, what is kept of what was found
@@ -102,14 +102,15 @@ void hyp_cuda_candidate_dispose(hyp_cuda_candidate *c, const hyp_cuda_library *l
 
 /* ---- contest.c -------------------------------------------------------------------------------------------- */
 
-/* A product of the plan, the layers of a linear step as a whole, or a pointwise step. */
-typedef enum hyp_cuda_subject_kind { HYP_CUDA_PRODUCT, HYP_CUDA_LAYERS, HYP_CUDA_POINTWISE } hyp_cuda_subject_kind;
+/* A product of the plan, how a step is done (its choice), or a pointwise step. */
+typedef enum hyp_cuda_subject_kind { HYP_CUDA_PRODUCT, HYP_CUDA_CHOICE, HYP_CUDA_POINTWISE } hyp_cuda_subject_kind;
 typedef struct hyp_cuda_subject {
     hyp_cuda_session *session;
     const int64_t *values;
     uint32_t step;
     hyp_cuda_subject_kind kind;
     size_t layer;           /* of a linear step whose product it is */
+    size_t take_plus1;      /* the alternative of another step that has the product */
     const hyp_nvrtc *nvrtc; /* for a pointwise step: open */
     hyp_diag *diag;
 } hyp_cuda_subject;
@@ -124,16 +125,24 @@ static inline hyp_cuda_build hyp_cuda_subject_build(const hyp_cuda_subject *s, h
                             .values = s->values,
                             .step = s->step,
                             .probe = probe,
+                            .take_plus1 = s->take_plus1,
                             .diag = s->diag};
 }
 
 enum {
     HYP_CUDA_CONTEST_WAYS = 3,   /* epilogues of a product */
-    HYP_CUDA_CHOICES = 8,        /* of who does a step's layers, at most */
+    HYP_CUDA_CHOICES = 1 + HYP_CHOICE_ALTERNATIVES, /* what an untuned plan does, and each alternative */
     HYP_CUDA_KERNEL_CHOICES = 3, /* kernels for a pointwise step, at most */
     HYP_CUDA_CONTESTANTS = 1 + HYP_CUDA_CANDIDATES + (HYP_CUDA_CONTEST_WAYS - 1) * HYP_CUDA_LATER_CANDIDATES,
     HYP_CUDA_ROUNDS = 9 /* of a race, at most */
 };
+
+/* Are there steps of this kind with something to choose? */
+bool hyp_cuda_has_choice(const HypPlan__Step *step);
+/* A step by itself, with the next one where both are done together, by the alternative take_plus1 - 1 of its choice where that
+ * is not 0. *out is NULL when it cannot, else the caller's to release. */
+HYP_NODISCARD hyp_status hyp_cuda_try_step(const hyp_cuda_subject *about, size_t take_plus1, hyp_cuda_probe *probe,
+                                           hyp_cuda_prepared **out);
 
 /* Zeroed but for `about`; large. */
 typedef struct hyp_cuda_contest {
@@ -142,13 +151,14 @@ typedef struct hyp_cuda_contest {
     hyp_cuda_prepared *ways[HYP_CUDA_CHOICES];           /* what candidates are made of */
     hyp_cuda_candidate candidates[HYP_CUDA_CONTESTANTS]; /* the first is what an untuned plan does */
     size_t count;
-    uint8_t choice[HYP_CUDA_CHOICES][HYP_CUDA_LINEAR_LAYERS]; /* by candidate, of a whole step's layers; linear.h */
-    size_t layers;
+    hyp_choice choice;                   /* of a step */
+    size_t taken[HYP_CUDA_CHOICES];      /* by candidate: its alternative */
     struct {
         uint8_t *bytes;
         size_t size;
         hyp_cuda_image loaded;
     } kernels[1 + HYP_CUDA_KERNEL_CHOICES]; /* by candidate, of a pointwise step; the first is none */
+    uint32_t last_step; /* that is done with the subject's */
     uint32_t reads[HYP_CUDA_TRIAL_READS], results[HYP_CUDA_TRIAL_RESULTS]; /* tensors */
     size_t read_count, result_count;
     double tolerance;
@@ -156,8 +166,8 @@ typedef struct hyp_cuda_contest {
     hyp_diag why; /* a kernel could not be made or loaded */
 } hyp_cuda_contest;
 
-/* Finds the candidates and the fastest of them, if `decided` is set then. For layers the second is what the rule does
- * with tuned products, and is taken where no other is so much faster that it counts. To be disposed of in any case. */
+/* Finds the candidates and the fastest of them, if `decided` is set then. Of a choice the second is what is predicted to take
+ * least, with tuned products, and is taken where no other is so much faster that it counts. To be disposed of in any case. */
 HYP_NODISCARD hyp_status hyp_cuda_contest_run(hyp_cuda_contest *c, double deadline, size_t *out_winner);
 void hyp_cuda_contest_dispose(hyp_cuda_contest *c);
 

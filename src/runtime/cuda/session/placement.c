@@ -1,0 +1,55 @@
+#include "runtime/cuda/session/placement.h"
+
+#include <string.h>
+
+#include "base/dtype.h"
+
+hyp_status hyp_cuda_tensor_bytes(const HypPlan__Program *p, uint32_t t, const int64_t *values, size_t *out, hyp_diag *diag)
+{
+    int64_t elements;
+    HYP_TRY(hyp_plan_elements(p, t, values, &elements, diag));
+    *out = (size_t)elements * hyp_dtype_size((hyp_dtype)p->tensors[t]->dtype);
+    return HYP_OK;
+}
+
+/* Takes `bytes` more of an allocation of *total bytes so far. */
+static hyp_status take(size_t bytes, size_t *total, size_t *out_offset, hyp_diag *diag)
+{
+    size_t next;
+    if (!hyp_add_size(*total, bytes, &next) || !hyp_add_size(next, HYP_CUDA_ALIGN - 1, &next))
+        return hyp_fail(diag, HYP_ERR_LIMIT, "the device memory that these shapes need is beyond any size");
+    *out_offset = *total;
+    *total = next / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN;
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_place_slots(const HypPlan__Program *p, const int64_t *values, size_t *offsets, size_t *out_total,
+                                hyp_diag *diag)
+{
+    size_t total = 0;
+    memset(offsets, 0, p->slot_count * sizeof *offsets);
+    for (uint32_t t = 0; t < p->n_tensors; t++) { /* sizes first, in the place of offsets */
+        if (p->tensors[t]->place != HYP_PLAN__PLACE__PLACE_SCRATCH) continue;
+        size_t bytes, *slot = &offsets[p->tensors[t]->slot];
+        HYP_TRY(hyp_cuda_tensor_bytes(p, t, values, &bytes, diag));
+        if (bytes > *slot) *slot = bytes;
+    }
+    for (uint32_t s = 0; s < p->slot_count; s++) HYP_TRY(take(offsets[s], &total, &offsets[s], diag));
+    *out_total = total;
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_place_edges(const HypPlan__Program *p, const int64_t *values, size_t small, size_t *offsets,
+                                size_t *bytes, size_t *out_small, size_t *out_total, hyp_diag *diag)
+{
+    size_t edges = p->n_inputs + p->n_outputs, total = 0;
+    for (size_t i = 0; i < edges; i++)
+        HYP_TRY(hyp_cuda_tensor_bytes(p, i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs], values, &bytes[i], diag));
+    for (size_t i = 0; i < edges; i++)
+        if (bytes[i] <= small) HYP_TRY(take(bytes[i], &total, &offsets[i], diag));
+    *out_small = total;
+    for (size_t i = 0; i < edges; i++)
+        if (bytes[i] > small) HYP_TRY(take(bytes[i], &total, &offsets[i], diag));
+    *out_total = total;
+    return HYP_OK;
+}
