@@ -59,17 +59,17 @@ hyp_status hyp_tuner_decide(hyp_tuner *t, const hyp_choice *c, size_t first, con
 
 /* ---- jobs ---------------------------------------------------------------------------------------------------- */
 
-hyp_status hyp_tuner_add(hyp_tuner *t, const char *key, uint32_t item, hyp_diag *diag)
+hyp_status hyp_tuner_add(hyp_tuner *t, const char *key, uint32_t item, size_t uses, hyp_diag *diag)
 {
     for (size_t i = 0; i < t->jobs.len; i++)
         if (strcmp(t->jobs.data[i].key, key) == 0) {
-            t->jobs.data[i].uses++;
+            t->jobs.data[i].uses += uses;
             return HYP_OK;
         }
     const char *kept = hyp_arena_strdup(&t->arena, key);
     if (!kept) return hyp_fail_memory(diag, strlen(key));
     HYP_TRY(hyp_vec_grow(&t->jobs, diag));
-    t->jobs.data[t->jobs.len - 1] = (hyp_tuner_job){.key = kept, .item = item, .uses = 1};
+    t->jobs.data[t->jobs.len - 1] = (hyp_tuner_job){.key = kept, .item = item, .uses = uses};
     return HYP_OK;
 }
 

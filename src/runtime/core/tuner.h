@@ -28,8 +28,8 @@ struct hyp_tuner {
     hyp_tune_report report;
 };
 
-/* One more with this key. */
-HYP_NODISCARD hyp_status hyp_tuner_add(hyp_tuner *t, const char *key, uint32_t item, hyp_diag *diag);
+/* So many more with this key, which count once; 0 = what only parts of others are made of. */
+HYP_NODISCARD hyp_status hyp_tuner_add(hyp_tuner *t, const char *key, uint32_t item, size_t uses, hyp_diag *diag);
 /* Does all jobs in the order in which they were added. */
 HYP_NODISCARD hyp_status hyp_tuner_run(hyp_tuner *t, hyp_diag *diag);
 void hyp_tuner_dispose(hyp_tuner *t);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/core/tuner.h"
 #include "runtime/cuda/ops/pointwise_source.h"
 #include "runtime/cuda/session/backend.h"
 #include "runtime/cuda/tuning/tune.h"
@@ -18,15 +19,9 @@ static void add_read(hyp_cuda_contest *c, uint32_t tensor)
     c->reads[c->read_count++] = tensor;
 }
 
-/* How far results of the same product may lie apart, for the rounding of its type and other orders of summation. */
 static double tolerance_of(hyp_dtype dtype, bool tf32)
 {
-    switch (dtype) {
-    case HYP_F64: return 1e-12;
-    case HYP_F16: return 4e-3;
-    case HYP_BF16: return 3e-2;
-    default: return tf32 ? 4e-3 : 3e-5;
-    }
+    return dtype == HYP_F32 && tf32 ? 4e-3 : hyp_tuner_tolerance(dtype);
 }
 
 /* What a layer reads, and what it writes. */
@@ -286,12 +281,6 @@ static int by_seconds(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-static int by_value(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 hyp_status hyp_cuda_race(hyp_cuda_trial *trial, hyp_cuda_candidate **list, size_t count, int rounds, double deadline,
                          hyp_diag *diag)
 {
@@ -299,10 +288,7 @@ hyp_status hyp_cuda_race(hyp_cuda_trial *trial, hyp_cuda_candidate **list, size_
     int done = 0;
     for (; done < rounds && (done < 3 || hyp_clock_seconds() < deadline); done++)
         for (size_t i = 0; i < count; i++) HYP_TRY(hyp_cuda_trial_time(trial, list[i], &samples[i][done], diag));
-    for (size_t i = 0; i < count; i++) {
-        qsort(samples[i], (size_t)done, sizeof *samples[i], by_value);
-        list[i]->seconds = samples[i][done / 2];
-    }
+    for (size_t i = 0; i < count; i++) list[i]->seconds = hyp_tuner_median(samples[i], (size_t)done);
     qsort(list, count, sizeof *list, by_seconds);
     return HYP_OK;
 }

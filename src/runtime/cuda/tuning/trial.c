@@ -1,8 +1,8 @@
 /* trial.c - operands in memory as in a run, samples of the time, and comparison of results. */
-#include <math.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "runtime/core/tuner.h"
 #include "runtime/cuda/session/backend.h"
 #include "runtime/cuda/session/placement.h"
 #include "runtime/cuda/tuning/tune.h"
@@ -287,22 +287,6 @@ hyp_status hyp_cuda_trial_start(hyp_cuda_trial *t, hyp_cuda_candidate *first, hy
 
 /* ---- comparing ----------------------------------------------------------------------------------------------- */
 
-static bool agrees(hyp_dtype dtype, const void *got, const void *want, size_t count, double tolerance)
-{
-    double squares = 0;
-    for (size_t i = 0; i < count; i++) {
-        double w = hyp_load_f64(dtype, want, i);
-        if (isfinite(w)) squares += w * w;
-    }
-    double typical = sqrt(squares / (double)count);
-    for (size_t i = 0; i < count; i++) {
-        double g = hyp_load_f64(dtype, got, i), w = hyp_load_f64(dtype, want, i);
-        if (g == w || (isnan(g) && isnan(w))) continue;
-        if (!(fabs(g - w) <= tolerance * (fabs(w) + typical))) return false;
-    }
-    return true;
-}
-
 /* Result r, part by part, the first and the last among them, through `host`, which has room for two. */
 static hyp_status compare(const hyp_cuda_trial *t, size_t r, uint8_t *host, double tolerance, bool *out_agrees,
                           hyp_diag *diag)
@@ -321,7 +305,7 @@ static hyp_status compare(const hyp_cuda_trial *t, size_t r, uint8_t *host, doub
                                    lib->cuMemcpyDtoHAsync(host + (size_t)w * part, from[w], bytes, t->session->stream),
                                    "cuMemcpyDtoH", diag));
         HYP_TRY(wait(t, diag));
-        *out_agrees = agrees(dtype, host, host + part, bytes / element, tolerance);
+        *out_agrees = hyp_tuner_agrees(dtype, host, host + part, bytes / element, tolerance);
     }
     return HYP_OK;
 }

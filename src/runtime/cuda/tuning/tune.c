@@ -4,29 +4,19 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/core/tuner.h"
 #include "runtime/cuda/ops/pointwise_source.h"
 #include "runtime/cuda/session/backend.h"
 
-/* Something to tune. */
-typedef struct job {
-    const char *key; /* in the tuner's arena */
-    hyp_cuda_subject about;
-    size_t uses; /* how many the plan has with this key; products of steps that are tuned as a whole do not count */
-} job;
-
 typedef struct tuner {
+    hyp_tuner common; /* first, so that it is a tuner, too; its items are subjects */
     hyp_cuda_session *session;
     const int64_t *values;
-    const hyp_tune_options *options;
-    HYP_VEC(job) jobs;
-    hyp_arena arena;
+    HYP_VEC(hyp_cuda_subject) subjects;
     hyp_nvrtc nvrtc;   /* opened for the first kernel that is to be generated */
     bool no_compiler;  /* which failed */
     bool whole;        /* the step that is looked at has a job of its own */
     size_t take_plus1; /* the alternative of it that is looked at */
-    hyp_tuning firsts; /* what an untuned plan does, of those that were replaced */
-    double end;        /* by the clock */
-    hyp_tune_report report;
     hyp_diag *diag;
 } tuner;
 
@@ -39,16 +29,9 @@ static hyp_cuda_subject subject(const tuner *t, uint32_t step)
 
 static hyp_status add_job(tuner *t, const hyp_cuda_subject *about, size_t uses, const char *key)
 {
-    for (size_t i = 0; i < t->jobs.len; i++)
-        if (strcmp(t->jobs.data[i].key, key) == 0) {
-            t->jobs.data[i].uses += uses;
-            return HYP_OK;
-        }
-    const char *kept = hyp_arena_strdup(&t->arena, key);
-    if (!kept) return hyp_fail_memory(t->diag, strlen(key));
-    HYP_TRY(hyp_vec_grow(&t->jobs, t->diag));
-    t->jobs.data[t->jobs.len - 1] = (job){.key = kept, .about = *about, .uses = uses};
-    return HYP_OK;
+    HYP_TRY(hyp_vec_grow(&t->subjects, t->diag));
+    t->subjects.data[t->subjects.len - 1] = *about;
+    return hyp_tuner_add(&t->common, key, (uint32_t)t->subjects.len - 1, uses, t->diag);
 }
 
 static hyp_status note_product(hyp_cuda_probe *probe, uint32_t step)
@@ -237,16 +220,16 @@ static hyp_status store(const hyp_cuda_contest *c, const char *key, size_t taken
 /* Keeps the first reason why a step got no kernel. */
 static void note_missing(tuner *t, const hyp_diag *why)
 {
-    if (!*t->report.no_kernels) snprintf(t->report.no_kernels, sizeof t->report.no_kernels, "%.255s", why->message);
+    if (!*t->common.report.no_kernels) snprintf(t->common.report.no_kernels, sizeof t->common.report.no_kernels, "%.255s", why->message);
 }
 
 /* Whether the job can be measured here: pointwise steps need a compiler. */
-static bool can_tune(tuner *t, const job *j)
+static bool can_tune(tuner *t, const hyp_cuda_subject *about)
 {
     enum { NEEDED_SM = 80 };
     hyp_diag why = {0};
     const hyp_cuda_device *d = t->session->model->device;
-    if (j->about.kind != HYP_CUDA_POINTWISE || t->nvrtc.handle) return true;
+    if (about->kind != HYP_CUDA_POINTWISE || t->nvrtc.handle) return true;
     if (t->no_compiler) return false;
     void *near;
     memcpy(&near, &d->lib.cublasLtCreate, sizeof near);
@@ -258,30 +241,34 @@ static bool can_tune(tuner *t, const job *j)
     return !t->no_compiler;
 }
 
-static hyp_status tune_job(tuner *t, const job *j, double deadline)
+static hyp_status measure(hyp_tuner *common, const hyp_tuner_job *j, double deadline, hyp_diag *diag)
 {
+    tuner *t = (tuner *)common;
+    const hyp_cuda_subject *about = &t->subjects.data[j->item];
+    hyp_tune_report *report = &common->report;
+    if (!can_tune(t, about)) return report->products--, HYP_OK;
     hyp_cuda_contest *c = hyp_calloc(1, sizeof *c);
-    if (!c) return hyp_fail_memory(t->diag, sizeof *c);
+    if (!c) return hyp_fail_memory(diag, sizeof *c);
     size_t winner = 0;
-    c->about = j->about;
+    c->about = *about;
     hyp_status status = hyp_cuda_contest_run(c, deadline, &winner);
     if (status == HYP_OK && c->decided) {
-        bool replaced = winner > (j->about.kind == HYP_CUDA_CHOICE ? 1 : 0);
-        status = store(c, j->key, winner, &t->session->tuning);
-        if (status == HYP_OK && replaced) status = store(c, j->key, 0, &t->firsts);
-        t->report.timed++;
-        t->report.replaced += replaced;
+        bool replaced = winner > (about->kind == HYP_CUDA_CHOICE ? 1 : 0);
+        status = store(c, j->key, winner, common->known);
+        if (status == HYP_OK && replaced) status = store(c, j->key, 0, &common->firsts);
+        report->timed++;
+        report->replaced += replaced;
     }
     if (c->why.status != HYP_OK) note_missing(t, &c->why);
-    if (j->about.kind == HYP_CUDA_POINTWISE && !c->decided) t->report.products--;
+    if (about->kind == HYP_CUDA_POINTWISE && !c->decided) report->products--;
     hyp_cuda_contest_dispose(c);
-    if (status != HYP_OK) hyp_diag_prefix(t->diag, "%s", j->key);
+    if (status != HYP_OK) hyp_diag_prefix(diag, "%s", j->key);
     return status;
 }
 
 /* ---- whole runs ---------------------------------------------------------------------------------------------- */
 
-static hyp_status race_runs(tuner *t, hyp_cuda_prepared *untuned, hyp_cuda_prepared *tuned)
+static hyp_status race_two(tuner *t, hyp_cuda_prepared *untuned, hyp_cuda_prepared *tuned)
 {
     hyp_cuda_candidate before = {.ops = untuned}, after = {.ops = tuned}, *list[] = {&before, &after};
     hyp_cuda_trial trial = {0};
@@ -290,91 +277,48 @@ static hyp_status race_runs(tuner *t, hyp_cuda_prepared *untuned, hyp_cuda_prepa
     if (status == HYP_OK) status = hyp_cuda_trial_start(&trial, &before, t->diag);
     for (int i = 0; i < 2 && status == HYP_OK && runs; i++)
         status = hyp_cuda_trial_ready(&trial, list[i], &runs, t->diag);
-    if (status == HYP_OK && runs) status = hyp_cuda_race(&trial, list, 2, HYP_CUDA_ROUNDS, t->end, t->diag);
-    t->report.untuned_run_seconds = before.seconds;
-    t->report.run_seconds = after.seconds;
+    if (status == HYP_OK && runs) status = hyp_cuda_race(&trial, list, 2, HYP_CUDA_ROUNDS, t->common.end, t->diag);
+    t->common.report.untuned_run_seconds = before.seconds;
+    t->common.report.run_seconds = after.seconds;
     for (int i = 0; i < 2; i++) hyp_cuda_candidate_dispose(i ? &after : &before, &t->session->model->device->lib);
     hyp_cuda_trial_close(&trial);
     return status;
 }
 
-/* Times the plan as it is now against the plan as it would be without tuning. Products are faster alone than in the
- * company of others: where runs gain nothing, what was found is not used. */
-static hyp_status check_runs(tuner *t)
+static hyp_status race_runs(hyp_tuner *common, hyp_diag *diag)
 {
+    tuner *t = (tuner *)common;
     void *untuned = NULL, *tuned = NULL;
-    if (t->report.replaced == 0) return HYP_OK;
     t->session->untuned = true;
-    hyp_status status = hyp_cuda_prepare(t->session, t->values, &untuned, t->diag);
+    hyp_status status = hyp_cuda_prepare(t->session, t->values, &untuned, diag);
     t->session->untuned = false;
-    if (status == HYP_OK) status = hyp_cuda_prepare(t->session, t->values, &tuned, t->diag);
-    if (status == HYP_OK) status = race_runs(t, untuned, tuned);
+    if (status == HYP_OK) status = hyp_cuda_prepare(t->session, t->values, &tuned, diag);
+    if (status == HYP_OK) status = race_two(t, untuned, tuned);
     if (untuned) hyp_cuda_release(t->session, untuned);
     if (tuned) hyp_cuda_release(t->session, tuned);
     if (t->session->error) t->session->error[0] = 0; /* indexes were not those of a run */
-    bool timed = t->report.untuned_run_seconds > 0;
-    if (status != HYP_OK || !timed || t->report.run_seconds < t->report.untuned_run_seconds) return status;
-    t->report.replaced = 0;
-    for (size_t i = 0; i < t->firsts.products.len; i++)
-        HYP_TRY(hyp_tuning_set(&t->session->tuning, t->firsts.products.data[i], t->diag));
-    return HYP_OK;
+    return status;
 }
 
 /* ---- entry --------------------------------------------------------------------------------------------------- */
 
-/* Whether nothing needs to be measured. */
-static hyp_status recall(tuner *t, const job *j, bool *out_known)
-{
-    hyp_tuned found;
-    *out_known = hyp_tuning_find(&t->session->tuning, j->key) != NULL;
-    if (*out_known || !t->options->find || !t->options->find(j->key, &found, t->options->find_user)) return HYP_OK;
-    found.product = j->key;
-    *out_known = true;
-    return hyp_tuning_add(&t->session->tuning, &found, t->diag);
-}
-
-static hyp_status tune_all(tuner *t)
-{
-    const hyp_tune_options *o = t->options;
-    t->report.products = t->jobs.len;
-    for (size_t i = 0; i < t->jobs.len; i++) {
-        const job *j = &t->jobs.data[i];
-        double now = hyp_clock_seconds();
-        if (o->progress) o->progress(i, t->jobs.len, j->key, o->progress_user);
-        bool known;
-        HYP_TRY(recall(t, j, &known));
-        if (known)
-            t->report.known++;
-        else if (!can_tune(t, j))
-            t->report.products--;
-        else if (now < t->end)
-            HYP_TRY(tune_job(t, j, now + (t->end - now) / (double)(t->jobs.len - i)));
-    }
-    HYP_TRY(check_runs(t));
-    for (size_t i = 0; i < t->jobs.len; i++) {
-        const HypPlan__TunedProduct *done = hyp_tuning_find(&t->session->tuning, t->jobs.data[i].key);
-        if (!done) continue;
-        t->report.seconds += (double)t->jobs.data[i].uses * done->seconds;
-        t->report.first_seconds += (double)t->jobs.data[i].uses * done->first_seconds;
-    }
-    if (o->progress) o->progress(t->jobs.len, t->jobs.len, "", o->progress_user);
-    return HYP_OK;
-}
-
 hyp_status hyp_cuda_tune(void *session, const int64_t *values, const hyp_tune_options *options, hyp_tune_report *out,
                          hyp_diag *diag)
 {
-    tuner t = {.session = session, .values = values, .options = options, .diag = diag};
-    t.end = hyp_clock_seconds() + options->seconds;
+    tuner t = {.session = session, .values = values, .diag = diag};
+    t.common = (hyp_tuner){.known = &t.session->tuning,
+                           .options = options,
+                           .measure = measure,
+                           .race_runs = race_runs,
+                           .end = hyp_clock_seconds() + options->seconds};
     HYP_TRY(hyp_cuda_enter(t.session->model->device, diag));
     hyp_status status = find_jobs(&t);
-    if (status == HYP_OK) status = tune_all(&t);
+    if (status == HYP_OK) status = hyp_tuner_run(&t.common, diag);
     hyp_cuda_leave(t.session->model->device);
     hyp_nvrtc_close(&t.nvrtc);
-    hyp_vec_free(&t.jobs);
-    hyp_arena_dispose(&t.arena);
-    hyp_tuning_dispose(&t.firsts);
-    if (status == HYP_OK) *out = t.report;
+    hyp_vec_free(&t.subjects);
+    hyp_tuner_dispose(&t.common);
+    if (status == HYP_OK) *out = t.common.report;
     return status;
 }
 
