@@ -21,6 +21,16 @@ allowed() {
     esac
 }
 
+# folder of the engine: what it may include of the engine besides itself
+inside() {
+    case $1 in
+    core) echo "" ;;
+    rules | extract) echo "core" ;;
+    search | prove) echo "core rules" ;;
+    files) echo "core extract" ;;
+    esac
+}
+
 # layer: the public headers it may see
 public() {
     case $1 in
@@ -56,6 +66,12 @@ for folder in src/*/; do
             case $headers in *" ${name%.h} "*) ;; *) complain "$place" "$header" "$layer may not see it" ;; esac ;;
         */*)
             case $may in *" ${header%%/*} "*) ;; *) complain "$place" "$header" "$layer may only include:$may" ;; esac ;;
+        esac
+        case $place/$header in
+        src/egraph/*/egraph/*/*)
+            from=${place#src/egraph/} to=${header#egraph/} from=${from%%/*}
+            case " $from $(inside "$from") " in *" ${to%%/*} "*) ;; *)
+                complain "$place" "$header" "$from may only include: $(inside "$from")" ;; esac ;;
         esac
     done <<LIST
 $includes

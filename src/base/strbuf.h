@@ -11,6 +11,8 @@ void hyp_format_double(char *out, size_t size, int digits, double value);
 
 /* How many bytes of `text` are UTF-8 without NUL: `len` when all are, else where the first wrong character begins. */
 size_t hyp_text_prefix(const char *text, size_t len);
+/* Bytes of the character at `text` if it can be shown, else 0. */
+size_t hyp_visible_length(const char *text);
 
 /* Growable text. Zero-initialise. After a failed allocation `failed` is set, further writes do
  * nothing, and the owner checks once at the end. */

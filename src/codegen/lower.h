@@ -2,9 +2,9 @@
  *
  *   analysis.c        which values are constants, which nodes run, which elementwise nodes form one step
  *   views.c           moves that a kernel with strides looks through
- *   lower.c           the walk over the nodes, tensors of values, outputs
+ *   lower.c           the walk over the nodes, outputs
  *   emit_*.c          steps, one file per family of kernels
- *   program.c axes.c  building blocks: dims, tensors, steps; extents and strides
+ *   program.c axes.c  building blocks: dims, tensors of values, steps; extents and strides
  *   slots.c           places of scratch tensors
  *   fold.c            bytes of weights
  */
@@ -111,15 +111,6 @@ hyp_status hyp_lower_find_key_parts(hyp_lowering *l, const hyp_node *node, hyp_p
  * that are not one after the other cost more than the copy. */
 hyp_status hyp_lower_find_rows(hyp_lowering *l, hyp_value_id v, hyp_view *out);
 
-/* ---- lower.c ---------------------------------------------------------------------------------------- */
-
-/* The tensor to read a value from, made on first use: a weight for a constant, a view for a view. */
-hyp_status hyp_lower_read(hyp_lowering *l, hyp_value_id value, uint32_t *out_tensor);
-/* The tensor to compute a value into: the output's memory where it is one, else scratch. */
-hyp_status hyp_lower_write(hyp_lowering *l, hyp_value_id value, uint32_t *out_tensor);
-/* "add at 'node name': ..." with HYP_ERR_UNSUPPORTED. */
-hyp_status hyp_lower_unsupported(hyp_lowering *l, const hyp_node *node, const char *fmt, ...) HYP_PRINTF(3, 4);
-
 /* ---- program.c -------------------------------------------------------------------------------------- */
 
 hyp_status hyp_lower_dim(hyp_lowering *l, hyp_dim d, uint32_t *out);
@@ -135,6 +126,12 @@ hyp_status hyp_lower_add_step(hyp_lowering *l, const char *label, const hyp_node
                               HypPlan__Step__KernelCase kernel, HypPlan__Step **out);
 /* Zeroed memory in the program's arena. */
 hyp_status hyp_lower_alloc(hyp_lowering *l, size_t count, size_t size, void **out);
+/* The tensor to read a value from, made on first use: a weight for a constant, a view for a view. */
+hyp_status hyp_lower_read(hyp_lowering *l, hyp_value_id value, uint32_t *out_tensor);
+/* The tensor to compute a value into: the output's memory where it is one, else scratch. */
+hyp_status hyp_lower_write(hyp_lowering *l, hyp_value_id value, uint32_t *out_tensor);
+/* "add at 'node name': ..." with HYP_ERR_UNSUPPORTED. */
+hyp_status hyp_lower_unsupported(hyp_lowering *l, const hyp_node *node, const char *fmt, ...) HYP_PRINTF(3, 4);
 /* Moves the lists into the program. */
 hyp_status hyp_lower_finish_program(hyp_lowering *l);
 

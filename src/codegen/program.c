@@ -1,7 +1,21 @@
 /* program.c - the parts of a program: dims, tensors, steps. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "codegen/lower.h"
+
+hyp_status hyp_lower_unsupported(hyp_lowering *l, const hyp_node *node, const char *fmt, ...)
+{
+    char what[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    const char *name = node->from.source_count ? node->from.sources[0] : hyp_lower_value(l, node->outputs[0])->name;
+    return hyp_fail(l->diag, HYP_ERR_UNSUPPORTED, "%s at '%s': %s", hyp_op_get(node->op)->name, name ? name : "?",
+                    what);
+}
 
 hyp_status hyp_lower_alloc(hyp_lowering *l, size_t count, size_t size, void **out)
 {
@@ -261,4 +275,51 @@ hyp_status hyp_lower_finish_program(hyp_lowering *l)
     HYP_TRY(copy_names(l, l->sources.names.len, (const char *const *)l->sources.names.data, &p->source_names,
                        &p->n_source_names));
     return copy_names(l, l->options->flag_count, l->options->flags, &p->flags, &p->n_flags);
+}
+
+/* ---- tensors of values ------------------------------------------------------------------------------- */
+
+/* The tensor of a value that is no view. */
+static hyp_status read_root(hyp_lowering *l, hyp_value_id v, uint32_t *out)
+{
+    hyp_value_info *info = &l->values[v];
+    if (!info->tensor_plus1) {
+        const hyp_value *value = hyp_lower_value(l, v);
+        if (!info->constant) return hyp_fail(l->diag, HYP_ERR_INTERNAL, "value %u is read before it is computed", v);
+        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_WEIGHT, out));
+        l->folds.data[*out] = v;
+        info->tensor_plus1 = *out + 1;
+    }
+    *out = info->tensor_plus1 - 1;
+    return HYP_OK;
+}
+
+hyp_status hyp_lower_read(hyp_lowering *l, hyp_value_id v, uint32_t *out_tensor)
+{
+    hyp_value_id root = hyp_lower_root(l, v);
+    const hyp_value *value = hyp_lower_value(l, v);
+    if (root == v || l->values[v].tensor_plus1) return read_root(l, v, out_tensor);
+    HYP_TRY(read_root(l, root, out_tensor));
+    if (!hyp_type_equal(&value->type, &hyp_lower_value(l, root)->type)) {
+        uint32_t of = *out_tensor;
+        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_VIEW, out_tensor));
+        l->tensors.data[*out_tensor]->view_of = of;
+    }
+    l->values[v].tensor_plus1 = *out_tensor + 1;
+    return HYP_OK;
+}
+
+hyp_status hyp_lower_write(hyp_lowering *l, hyp_value_id v, uint32_t *out_tensor)
+{
+    hyp_value_info *info = &l->values[v];
+    const hyp_value *value = hyp_lower_value(l, v);
+    if (info->output_plus1) {
+        const hyp_named_value *output = &l->graph->outputs.data[info->output_plus1 - 1];
+        HYP_TRY(hyp_lower_add_tensor(l, output->name, &hyp_lower_value(l, output->value)->type,
+                                     HYP_PLAN__PLACE__PLACE_OUTPUT, out_tensor));
+    } else {
+        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_SCRATCH, out_tensor));
+    }
+    info->tensor_plus1 = *out_tensor + 1;
+    return HYP_OK;
 }

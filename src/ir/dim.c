@@ -415,6 +415,23 @@ hyp_status hyp_dim_floordiv(hyp_dims *dims, hyp_dim a, hyp_dim b, hyp_dim *out, 
     return hyp_dim_add(dims, whole, quotient, out, diag);
 }
 
+bool hyp_dim_is_nonneg(const hyp_dims *dims, hyp_dim d)
+{
+    if (hyp_dim_is_const(d)) return d >= 0;
+    uint32_t count;
+    const term *terms = hyp_dim_get_terms(dims, d, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (terms[i].coef < 0) return false;
+        for (uint32_t j = 0; j < terms[i].degree; j++) {
+            const atom *t = hyp_dim_get_atom(dims, terms[i].atoms[j]);
+            if (t->kind == HYP_DIM_SYMBOL) continue;
+            bool a = hyp_dim_is_nonneg(dims, t->a), b = hyp_dim_is_nonneg(dims, t->b);
+            if (t->kind == HYP_DIM_MAX ? !a && !b : !a || !b) return false;
+        }
+    }
+    return true;
+}
+
 static hyp_status extremum(hyp_dims *dims, hyp_dim_kind kind, hyp_dim a, hyp_dim b, hyp_dim *out, hyp_diag *diag)
 {
     hyp_dim over, under;

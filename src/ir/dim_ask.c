@@ -1,4 +1,4 @@
-/* dim_ask.c - what can be known of a dim: its sign, its symbols, its value, its parts. */
+/* dim_ask.c - what can be known of a dim: its symbols, its value, its parts. */
 #include <string.h>
 
 #include "ir/dim_table.h"
@@ -6,23 +6,6 @@
 typedef hyp_dim_term term;
 typedef hyp_dim_poly poly;
 typedef hyp_dim_atom atom;
-
-bool hyp_dim_is_nonneg(const hyp_dims *dims, hyp_dim d)
-{
-    if (hyp_dim_is_const(d)) return d >= 0;
-    uint32_t count;
-    const term *terms = hyp_dim_get_terms(dims, d, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        if (terms[i].coef < 0) return false;
-        for (uint32_t j = 0; j < terms[i].degree; j++) {
-            const atom *t = hyp_dim_get_atom(dims, terms[i].atoms[j]);
-            if (t->kind == HYP_DIM_SYMBOL) continue;
-            bool a = hyp_dim_is_nonneg(dims, t->a), b = hyp_dim_is_nonneg(dims, t->b);
-            if (t->kind == HYP_DIM_MAX ? !a && !b : !a || !b) return false;
-        }
-    }
-    return true;
-}
 
 bool hyp_dim_is_linear(const hyp_dims *dims, hyp_dim d, size_t *out_symbol, int64_t *out_scale, int64_t *out_offset)
 {

@@ -98,6 +98,8 @@ hyp_status hyp_eval_conv_fast(const hyp_eval_call *c, const struct hyp_conv *v, 
 
 /* Rounds the elements to t->dtype: floats to the nearest, integers modulo 2^bits. */
 void hyp_eval_round(hyp_eval_tensor *t);
+/* Sets the elements from those in memory, of its own type. */
+void hyp_eval_load_elements(hyp_eval_tensor *t, const void *data);
 /* The value with which hyp_eval_round replaces an integer. */
 int64_t hyp_wrap_i64(hyp_dtype dtype, int64_t v);
 

@@ -24,19 +24,12 @@ static const hyp_op_info table[] = {
 #include "ir/ops.def"
 };
 
-static const hyp_op_functions functions[] = {
-#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc) {hyp_infer_##infer, hyp_eval_##eval},
-#include "ir/ops.def"
-};
-
 static const hyp_op_alias aliases[] = {
 #define ALIAS(name, id, attr, value) {name, HYP_OP_##id, attr, value},
 #include "ir/ops.def"
 };
 
 const hyp_op_info *hyp_op_get(hyp_op op) { return &table[op]; }
-
-hyp_op_functions hyp_op_get_functions(hyp_op op) { return functions[op]; }
 
 bool hyp_op_find(const char *name, hyp_op *out)
 {

@@ -19,20 +19,6 @@ static const char *text_of(const char *text) { return text ? text : ""; }
 
 /* ---- names -------------------------------------------------------------------------------------- */
 
-static hyp_symbol *find_symbol(const hyp_onnx_scope *scope, const char *name)
-{
-    uint32_t id;
-    return hyp_intern_find(&scope->names, name, strlen(name), &id) ? &scope->symbols.data[id] : NULL;
-}
-
-hyp_symbol *hyp_onnx_symbol(const hyp_importer *im, const char *name) { return find_symbol(&im->scope, name); }
-
-const char *hyp_onnx_node_name(hyp_importer *im, const HypOnnx__NodeProto *node)
-{
-    if (*text_of(node->name)) return node->name;
-    return hyp_arena_printf(&im->arena, "%s:%s", text_of(node->op_type), node->n_output ? node->output[0] : "");
-}
-
 static const char *kind_name(hyp_symbol_kind kind)
 {
     static const char *const names[] = {"nothing", "an input", "an initializer", "the output of a node"};
@@ -76,10 +62,10 @@ static hyp_status add_names(hyp_importer *im)
 static hyp_status find_value(hyp_importer *im, const char *name, hyp_value_id *out)
 {
     const hyp_onnx_scope *scope = &im->scope;
-    const hyp_symbol *s = find_symbol(scope, name);
+    const hyp_symbol *s = hyp_onnx_find(scope, name);
     while (!s && scope->outer) {
         scope = scope->outer;
-        s = find_symbol(scope, name);
+        s = hyp_onnx_find(scope, name);
     }
     if (!s) {
         size_t count = im->scope.names.names.len;

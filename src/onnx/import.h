@@ -65,6 +65,8 @@ typedef struct hyp_importer {
     hyp_diag *diag; /* never NULL */
 } hyp_importer;
 
+/* A name in a scope, not in those around it; NULL if it has none. */
+hyp_symbol *hyp_onnx_find(const hyp_onnx_scope *scope, const char *name);
 /* The symbol of a value's name, NULL if the graph that is being imported has none. Borrowed until the next is added. */
 hyp_symbol *hyp_onnx_symbol(const hyp_importer *im, const char *name);
 

@@ -1,4 +1,5 @@
-/* What the importer says of a model besides the error that ends it: warnings, and all that is not supported. */
+/* The names in a model, and what the importer says of them besides the error that ends it: warnings, and all that is not
+ * supported. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,6 +7,20 @@
 #include "onnx/import.h"
 
 enum { MAX_WARNINGS = 20, MAX_TEXT = 1024, MAX_UNSUPPORTED = 16 };
+
+hyp_symbol *hyp_onnx_find(const hyp_onnx_scope *scope, const char *name)
+{
+    uint32_t id;
+    return hyp_intern_find(&scope->names, name, strlen(name), &id) ? &scope->symbols.data[id] : NULL;
+}
+
+hyp_symbol *hyp_onnx_symbol(const hyp_importer *im, const char *name) { return hyp_onnx_find(&im->scope, name); }
+
+const char *hyp_onnx_node_name(hyp_importer *im, const HypOnnx__NodeProto *node)
+{
+    if (node->name && *node->name) return node->name;
+    return hyp_arena_printf(&im->arena, "%s:%s", node->op_type ? node->op_type : "", node->n_output ? node->output[0] : "");
+}
 
 hyp_status hyp_onnx_warn(hyp_importer *im, const char *fmt, ...)
 {

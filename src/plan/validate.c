@@ -20,27 +20,6 @@ typedef struct check {
 
 #define WRONG(c, ...) hyp_fail((c)->diag, HYP_ERR_MALFORMED, __VA_ARGS__)
 
-/* Something that a later version may have added within the same major format. */
-hyp_status hyp_plan_unknown(hyp_diag *diag, const char *what, long long value)
-{
-    return hyp_fail(
-        diag, HYP_ERR_INCOMPATIBLE,
-        "the plan uses a %s (%lld) that this version of Hypatia does not know; run it with the version that "
-        "built it, or build it again with the hypatiac of this version",
-        what, value);
-}
-
-hyp_status hyp_plan_want_dims(const HypPlan__Program *p, size_t n, const uint32_t *dims, const char *what,
-                              hyp_diag *diag)
-{
-    if (n > HYP_MAX_RANK)
-        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s has %zu axes, at most %d are possible", what, n, HYP_MAX_RANK);
-    for (size_t i = 0; i < n; i++)
-        if (dims[i] >= p->n_dims)
-            return hyp_fail(diag, HYP_ERR_MALFORMED, "%s is dim %u of %zu", what, dims[i], p->n_dims);
-    return HYP_OK;
-}
-
 /* ---- dims, tensors, inputs and outputs ------------------------------------------------------------- */
 
 static int compare_text(const void *a, const void *b)

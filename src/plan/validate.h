@@ -1,4 +1,4 @@
-/* validate.h - what the checks of declarations and of steps share. */
+/* validate.h - validate_steps.c, for the check of the whole. */
 #ifndef HYP_PLAN_VALIDATE_H
 #define HYP_PLAN_VALIDATE_H
 

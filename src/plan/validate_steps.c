@@ -32,6 +32,26 @@ static bool is_float(uint32_t dtype) { return hyp_dtype_is_float((hyp_dtype)dtyp
 
 /* ---- indexes -------------------------------------------------------------------------------------- */
 
+hyp_status hyp_plan_unknown(hyp_diag *diag, const char *what, long long value)
+{
+    return hyp_fail(
+        diag, HYP_ERR_INCOMPATIBLE,
+        "the plan uses a %s (%lld) that this version of Hypatia does not know; run it with the version that "
+        "built it, or build it again with the hypatiac of this version",
+        what, value);
+}
+
+hyp_status hyp_plan_want_dims(const HypPlan__Program *p, size_t n, const uint32_t *dims, const char *what,
+                              hyp_diag *diag)
+{
+    if (n > HYP_MAX_RANK)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s has %zu axes, at most %d are possible", what, n, HYP_MAX_RANK);
+    for (size_t i = 0; i < n; i++)
+        if (dims[i] >= p->n_dims)
+            return hyp_fail(diag, HYP_ERR_MALFORMED, "%s is dim %u of %zu", what, dims[i], p->n_dims);
+    return HYP_OK;
+}
+
 static hyp_status want_dims(check *c, size_t n, const uint32_t *dims, const char *what)
 {
     return hyp_plan_want_dims(c->program, n, dims, what, c->diag);

@@ -382,3 +382,27 @@ hyp_analysis hyp_rw_analysis(hyp_rw *rw)
 {
     return (hyp_analysis){.data_size = sizeof(hyp_rw_fact), .user = rw, .make = make, .merge = merge, .agree = agree};
 }
+
+/* ---- arguments of conditions and functions ---------------------------------------------------------- */
+
+bool hyp_rw_tensor_arg(const hyp_call *call, size_t i, const hyp_infer_value **out)
+{
+    const hyp_rw_fact *f = hyp_rw_fact_of(call->user, call->args[i]);
+    if (f->kind == HYP_RW_TENSOR) *out = f->values;
+    return f->kind == HYP_RW_TENSOR;
+}
+
+hyp_status hyp_rw_literal_arg(const hyp_call *call, size_t i, hyp_attr_kind kind, hyp_attr *out, hyp_diag *diag)
+{
+    const hyp_rw_fact *f = hyp_rw_fact_of(call->user, call->args[i]);
+    if (f->kind != HYP_RW_LITERAL)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "argument %zu is a tensor, the value of an attribute is wanted",
+                        i + 1);
+    return hyp_rw_attr(call->user, f->literal, kind, out, diag);
+}
+
+const hyp_type *hyp_rw_type_arg(const hyp_call *call, size_t i)
+{
+    const hyp_infer_value *v;
+    return hyp_rw_tensor_arg(call, i, &v) ? &v->type : NULL;
+}

@@ -1,10 +1,10 @@
 /* internal.h - what the files of this folder share.
  *
  *   language.c    rule text with :attributes  -->  positional terms
- *   encode.c      graph --> e-graph, constants shared
+ *   encode.c      graph --> e-graph; leaves.c: literals, inputs and constants, which are shared
  *   facts.c       the analysis: types, contents, constants of every class
  *   range.c       how large elements are, asked by conditions
- *   conditions.c, conditions_range.c, conditions_product.c  what rules may ask; functions.c: what they may compute
+ *   conditions.c, conditions_range.c, conditions_product.c  what rules may ask; functions.c, functions_tensor.c: what they may compute
  *   constants.c   which e-nodes compute the constants; extract.c: which e-nodes to take
  *   decode.c      extraction --> graph, provenance
  *   trace.c       one application as text and cost, for dumps
@@ -104,9 +104,14 @@ HYP_NODISCARD hyp_status hyp_rw_encode(hyp_rw *rw, const hyp_graph *in, hyp_diag
 HYP_NODISCARD hyp_status hyp_rw_init(hyp_rw *rw, hyp_dims *dims, hyp_diag *diag);
 void hyp_rw_dispose(hyp_rw *rw);
 
+/* ---- leaves.c ------------------------------------------------------------------------------------ */
+
 /* A constant with these elements (copied), the same class for equal ones. */
 HYP_NODISCARD hyp_status hyp_rw_constant(hyp_rw *rw, const hyp_type *type, const void *data, size_t bytes,
                                          hyp_class_id *out, hyp_diag *diag);
+/* Leaves of rw->in: a constant, and an input, whose class goes to rw->class_of. */
+HYP_NODISCARD hyp_status hyp_rw_encode_constant(hyp_rw *rw, const hyp_value *v, hyp_class_id *out, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_rw_encode_input(hyp_rw *rw, hyp_value_id id, hyp_diag *diag);
 /* The leaf with this text. */
 HYP_NODISCARD hyp_status hyp_rw_literal(hyp_rw *rw, const char *text, hyp_class_id *out, hyp_diag *diag);
 

@@ -3,7 +3,6 @@
 
 #include "egraph/core/state.h"
 #include "egraph/core/table.h"
-#include "egraph/rules/rule.h"
 
 static hyp_status broken(hyp_diag *diag, const char *what, size_t where)
 {

@@ -1,11 +1,11 @@
+/* egraph.c - an e-graph as its users see it: made, asked, added to, united. */
 #include "hypatia/egraph.h"
 
 #include <string.h>
 
 #include "base/sexpr.h"
 #include "egraph/core/state.h"
-#include "egraph/prove/record.h"
-#include "egraph/rules/rule.h"
+#include "egraph/core/record.h"
 
 /* ---- life --------------------------------------------------------------------------------------- */
 
@@ -38,11 +38,7 @@ hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out
 void hyp_egraph_destroy(hyp_egraph *eg)
 {
     if (!eg) return;
-    while (eg->rulesets) {
-        struct hyp_ruleset *next = eg->rulesets->next;
-        hyp_ruleset_free(eg->rulesets);
-        eg->rulesets = next;
-    }
+    hyp_eg_free_rulesets(eg);
     for (size_t i = 0; i < eg->ops.len; i++) {
         hyp_eg_free(&eg->ops.data[i].log);
         hyp_eg_free(&eg->ops.data[i].marks);
@@ -96,12 +92,6 @@ hyp_status hyp_egraph_register_condition(hyp_egraph *eg, const char *name, int a
                                          hyp_diag *diag)
 {
     return add_callback(eg, name, &(hyp_callback){.is_condition = true, .arity = arity, .condition = fn, .user = user}, diag);
-}
-
-void hyp_egraph_make_final(hyp_egraph *eg, const char *condition)
-{
-    for (size_t i = 0; i < eg->callbacks.len; i++)
-        if (strcmp(eg->callback_names.names.data[i], condition) == 0) eg->callbacks.data[i].final = true;
 }
 
 hyp_status hyp_egraph_register_function(hyp_egraph *eg, const char *name, int arity, hyp_function_fn fn, void *user,

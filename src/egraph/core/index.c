@@ -1,3 +1,4 @@
+/* index.c - keeps the two indexes of index.h: the base of the last rebuild, and links for what came since. */
 #include "egraph/core/index.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "egraph/core/state.h"
 #include "egraph/core/table.h"
-#include "egraph/prove/record.h"
+#include "egraph/core/record.h"
 
 /* Notes that a row says something new; idempotent within an epoch. */
 static hyp_status touch(hyp_egraph *eg, uint32_t row, hyp_diag *diag)

@@ -235,12 +235,25 @@ HYP_NODISCARD hyp_status hyp_eg_link(hyp_egraph *eg, hyp_diag *diag);
 
 /* Frees the arrays by row, the pool and the hash-cons. */
 void hyp_eg_free_rows(hyp_egraph *eg);
+
+/* ---- memory.c ----------------------------------------------------------------------------------- */
+
+/* Whether `more` bytes may be taken. A rebuild must not fail, so for each row what it may need is held back. */
+bool hyp_eg_affordable(const hyp_egraph *eg, size_t more);
+/* HYP_ERR_LIMIT, with limit_hit set, if they may not. */
+HYP_NODISCARD hyp_status hyp_eg_claim(hyp_egraph *eg, size_t more, hyp_diag *diag);
+void hyp_eg_count_bytes(hyp_egraph *eg, size_t more);
 /* Grows an array of the e-graph that may become large. */
 HYP_NODISCARD hyp_status hyp_eg_resize(hyp_egraph *eg, void *array, size_t count, size_t next, size_t elem,
                                        hyp_diag *diag);
 /* hyp_vec_reserve for the vectors of an e-graph: counted, held against max_bytes, and large arrays. */
-HYP_NODISCARD hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem,
-                                         hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_eg_grow(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem,
+                                     hyp_diag *diag);
+static inline hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem,
+                                         hyp_diag *diag)
+{
+    return want <= *cap ? HYP_OK : hyp_eg_grow(eg, data, cap, want, elem, diag);
+}
 #define hyp_eg_reserve(eg, v, want, diag)                                                                              \
     hyp_eg_reserve_((eg), (void **)&(v)->data, &(v)->cap, (want), sizeof *(v)->data, (diag))
 /* Frees a vector that hyp_eg_reserve has grown. */
@@ -256,8 +269,9 @@ static inline bool hyp_eg_readable(const hyp_egraph *eg)
     return !eg->busy && !eg->making && !eg->pending.len && !eg->remake.len;
 }
 
-/* ---- snapshot.c --------------------------------------------------------------------------------- */
+/* ---- what rules/ keeps in an e-graph: ruleset.c, snapshot.c -------------------------------------------- */
 
+void hyp_eg_free_rulesets(hyp_egraph *eg);
 void hyp_eg_discard_saved(hyp_egraph *eg);
 
 /* ---- view.c ------------------------------------------------------------------------------------- */

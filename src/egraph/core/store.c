@@ -1,9 +1,9 @@
+/* store.c - rows: operators and e-nodes are added, united, found by what they are, and logged by when they changed. */
 #include <string.h>
 
 #include "egraph/core/state.h"
 #include "egraph/core/table.h"
-#include "egraph/prove/record.h"
-#include "egraph/rules/rule.h"
+#include "egraph/core/record.h"
 
 #ifdef HYP_SMALL_SIZES
 enum { FIRST_ROWS = 1 };
@@ -12,57 +12,6 @@ enum { FIRST_ROWS = 64 };
 #endif
 
 /* ---- growth ------------------------------------------------------------------------------------- */
-
-/* Whether `more` bytes may be taken. A rebuild must not fail, so for each row what it may need is held back:
- * entries in the log and among the unions that are pending, with an analysis its place in the index, and for proofs the
- * record of its congruence. */
-static bool affordable(const hyp_egraph *eg, size_t more)
-{
-    enum { FOR_LOGS = 4 * sizeof(uint32_t), FOR_INDEX = 24 * sizeof(uint32_t), FOR_PROOFS = 2 * sizeof(uint32_t) };
-    size_t each = FOR_LOGS + (hyp_eg_analysed(eg) ? FOR_INDEX : 0) + (eg->explain ? FOR_PROOFS : 0);
-    size_t held_back = each * eg->row_count;
-    return !eg->max_bytes || eg->rebuilding || eg->bytes + more + held_back <= eg->max_bytes;
-}
-
-static hyp_status claim(hyp_egraph *eg, size_t more, hyp_diag *diag)
-{
-    if (affordable(eg, more)) return HYP_OK;
-    eg->limit_hit = HYP_STOP_MEMORY;
-    return hyp_fail(diag, HYP_ERR_LIMIT, "the e-graph has %zu bytes and its limit is %zu", eg->bytes, eg->max_bytes);
-}
-
-static void count_bytes(hyp_egraph *eg, size_t more)
-{
-    eg->bytes += more;
-    if (eg->bytes > eg->peak_bytes) eg->peak_bytes = eg->bytes;
-}
-
-hyp_status hyp_eg_resize(hyp_egraph *eg, void *array, size_t count, size_t next, size_t elem, hyp_diag *diag)
-{
-    size_t bytes;
-    if (!hyp_mul_size(next, elem, &bytes)) return hyp_fail_memory(diag, SIZE_MAX);
-    void *grown = hyp_large_realloc(*(void **)array, count * elem, bytes);
-    if (!grown) return hyp_fail_memory(diag, bytes);
-    *(void **)array = grown;
-    count_bytes(eg, (next - count) * elem);
-    return HYP_OK;
-}
-
-hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *cap, size_t want, size_t elem, hyp_diag *diag)
-{
-    if (want <= *cap) return HYP_OK;
-#ifdef HYP_SMALL_SIZES
-    size_t next = *cap < 64 ? 0 : *cap * 2, more;
-#else
-    size_t next = *cap < 8 ? 16 : *cap < 65536 ? *cap * 2 : *cap + *cap / 2, more;
-#endif
-    if (next < want) next = want;
-    if (!hyp_mul_size(next - *cap, elem, &more)) return hyp_fail_memory(diag, SIZE_MAX);
-    HYP_TRY(claim(eg, more, diag));
-    HYP_TRY(hyp_eg_resize(eg, data, *cap, next, elem, diag));
-    *cap = next;
-    return HYP_OK;
-}
 
 /* Large arrays grow by moving pages, so they need not grow by much. */
 static size_t next_cap(size_t cap)
@@ -147,7 +96,7 @@ static hyp_status resize_rows(hyp_egraph *eg, size_t cap, hyp_diag *diag)
     uint64_t *moved = hyp_realloc(eg->moved, cap / 8);
     if (!moved) return hyp_fail_memory(diag, cap / 8);
     memset(moved + eg->row_cap / 64, 0, (cap - eg->row_cap) / 8);
-    count_bytes(eg, (cap - eg->row_cap) / 8);
+    hyp_eg_count_bytes(eg, (cap - eg->row_cap) / 8);
     eg->moved = moved;
     eg->row_cap = cap;
     return HYP_OK;
@@ -162,8 +111,8 @@ static hyp_status reserve_row_space(hyp_egraph *eg, size_t count, hyp_diag *diag
     size_t cap = eg->row_cap ? next_cap(eg->row_cap) : FIRST_ROWS;
     if (cap < want) cap = want;
     cap = (cap + 63) & ~(size_t)63;
-    if (!affordable(eg, (cap - eg->row_cap) * (each + 1))) cap = (want + want / 8 + 63) & ~(size_t)63;
-    HYP_TRY(claim(eg, (cap - eg->row_cap) * (each + 1), diag));
+    if (!hyp_eg_affordable(eg, (cap - eg->row_cap) * (each + 1))) cap = (want + want / 8 + 63) & ~(size_t)63;
+    HYP_TRY(hyp_eg_claim(eg, (cap - eg->row_cap) * (each + 1), diag));
     return resize_rows(eg, cap, diag);
 }
 
@@ -173,7 +122,7 @@ static hyp_status reserve_pool(hyp_egraph *eg, size_t more, hyp_diag *diag)
     if (want <= eg->pool_cap) return HYP_OK;
     if (want >= HYP_SLOT_POOL) return hyp_fail(diag, HYP_ERR_LIMIT, "an e-graph holds at most 2^31 children");
     if (cap < want) cap = want;
-    HYP_TRY(claim(eg, (cap - eg->pool_cap) * HYP_POOL_ARRAYS * sizeof(uint32_t), diag));
+    HYP_TRY(hyp_eg_claim(eg, (cap - eg->pool_cap) * HYP_POOL_ARRAYS * sizeof(uint32_t), diag));
     by_row arrays[HYP_POOL_ARRAYS];
     list_pool_arrays(eg, arrays);
     HYP_TRY(resize_all(eg, arrays, eg->pool_sizes, HYP_POOL_ARRAYS, cap, diag));
@@ -216,11 +165,11 @@ static hyp_status reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag)
         hyp_eg_purge_slots(eg);
         return HYP_OK;
     }
-    HYP_TRY(claim(eg, (count - eg->slot_count) * sizeof *eg->slots, diag));
+    HYP_TRY(hyp_eg_claim(eg, (count - eg->slot_count) * sizeof *eg->slots, diag));
     hyp_slot *slots = hyp_large_realloc(NULL, 0, count * sizeof *slots);
     if (!slots) return hyp_fail_memory(diag, count * sizeof *slots);
     hyp_large_free(eg->slots, eg->slot_count * sizeof *slots);
-    count_bytes(eg, (count - eg->slot_count) * sizeof *slots);
+    hyp_eg_count_bytes(eg, (count - eg->slot_count) * sizeof *slots);
     eg->slots = slots;
     eg->slot_count = count;
     hyp_eg_purge_slots(eg);

@@ -1,3 +1,4 @@
+/* term.c - symbols as text that reads back. */
 #include "egraph/core/term.h"
 
 void hyp_term_symbol(hyp_strbuf *sb, const char *name)

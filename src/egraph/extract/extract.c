@@ -5,7 +5,6 @@
 #include "egraph/core/state.h"
 #include "egraph/core/term.h"
 #include "egraph/extract/problem.h"
-#include "egraph/rules/rule.h"
 
 #define DEFAULT_BUDGET 10.0
 

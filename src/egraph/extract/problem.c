@@ -1,3 +1,4 @@
+/* problem.c - builds extraction problems and measures solutions. */
 #include "egraph/extract/problem.h"
 
 #include <float.h>

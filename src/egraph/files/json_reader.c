@@ -1,3 +1,4 @@
+/* json_reader.c - a reader of JSON that holds no more than one value. */
 #include "egraph/files/json_reader.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* numbering.c - the hash table behind numbering.h. */
 #include "egraph/prove/numbering.h"
 
 #include <string.h>

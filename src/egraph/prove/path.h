@@ -11,7 +11,7 @@
 #ifndef HYP_EGRAPH_PROVE_PATH_H
 #define HYP_EGRAPH_PROVE_PATH_H
 
-#include "egraph/prove/record.h"
+#include "egraph/core/record.h"
 
 #define HYP_EDGE_CONGRUENT UINT32_MAX /* why of an edge between e-nodes that are congruent by now */
 #define HYP_ANY_RANK UINT64_MAX

@@ -1,3 +1,4 @@
+/* shared_proof.c - whether a shared proof has its form, and freeing one. */
 #include "egraph/prove/shared_proof.h"
 
 #include <string.h>

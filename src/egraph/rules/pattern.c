@@ -1,7 +1,20 @@
 /* pattern.c - makes a rule of its parts as written: terms become patterns over registers. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "egraph/rules/reader.h"
+
+hyp_status hyp_rule_fail(hyp_rule_reader *p, const hyp_sexpr *at, const char *fmt, ...)
+{
+    char text[HYP_DIAG_SIZE];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (!p->name) return hyp_sexpr_fail(p->diag, p->file, at, HYP_ERR_MALFORMED, "%s", text);
+    return hyp_sexpr_fail(p->diag, p->file, at, HYP_ERR_MALFORMED, "rule %s: %s", p->name, text);
+}
 
 static void *take(hyp_rule_reader *p, size_t count, size_t size)
 {

@@ -36,9 +36,6 @@ typedef struct hyp_written_rule {
     const hyp_sexpr *condition; /* NULL = none */
 } hyp_written_rule;
 
-/* A complaint about the place `at`, with the file and the rule's name before it. */
-hyp_status hyp_rule_fail(hyp_rule_reader *p, const hyp_sexpr *at, const char *fmt, ...) HYP_PRINTF(3, 4);
-
 /* forms.c: (rule ...), (birule ...), (for-each ...). */
 HYP_NODISCARD hyp_status hyp_rules_read_forms(hyp_rule_reader *p, const char *text, size_t len);
 /* lines.c: lines of tab-separated columns, and whether a text is written so. */
@@ -46,5 +43,7 @@ HYP_NODISCARD hyp_status hyp_rules_read_lines(hyp_rule_reader *p, const char *te
 bool hyp_rules_are_lines(const char *text, size_t len);
 /* pattern.c: appends a rule to the ruleset. */
 HYP_NODISCARD hyp_status hyp_rule_add(hyp_rule_reader *p, const hyp_written_rule *src);
+/* A complaint about the place `at`, with the file and the rule's name before it. */
+hyp_status hyp_rule_fail(hyp_rule_reader *p, const hyp_sexpr *at, const char *fmt, ...) HYP_PRINTF(3, 4);
 
 #endif

@@ -1,19 +1,8 @@
-/* ruleset.c - rulesets: made of text, asked, destroyed. */
-#include <stdarg.h>
-#include <stdio.h>
+/* ruleset.c - rulesets: made of text, asked, destroyed with the e-graph or before. */
+#include <string.h>
 
+#include "egraph/core/record.h"
 #include "egraph/rules/reader.h"
-
-hyp_status hyp_rule_fail(hyp_rule_reader *p, const hyp_sexpr *at, const char *fmt, ...)
-{
-    char text[HYP_DIAG_SIZE];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    if (!p->name) return hyp_sexpr_fail(p->diag, p->file, at, HYP_ERR_MALFORMED, "%s", text);
-    return hyp_sexpr_fail(p->diag, p->file, at, HYP_ERR_MALFORMED, "rule %s: %s", p->name, text);
-}
 
 void hyp_ruleset_free(hyp_ruleset *rules)
 {
@@ -22,6 +11,15 @@ void hyp_ruleset_free(hyp_ruleset *rules)
     hyp_intern_dispose(&rules->names);
     hyp_arena_dispose(&rules->arena);
     hyp_free(rules);
+}
+
+void hyp_eg_free_rulesets(hyp_egraph *eg)
+{
+    while (eg->rulesets) {
+        struct hyp_ruleset *next = eg->rulesets->next;
+        hyp_ruleset_free(eg->rulesets);
+        eg->rulesets = next;
+    }
 }
 
 hyp_status hyp_ruleset_extend_with(hyp_ruleset *rules, const char *file, const char *text, size_t len,
@@ -87,3 +85,22 @@ void hyp_ruleset_guard(hyp_ruleset *rules, hyp_may_unite_fn fn, void *user)
 }
 
 void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled) { rules->rules.data[i].enabled = enabled; }
+
+void hyp_egraph_make_final(hyp_egraph *eg, const char *condition)
+{
+    for (size_t i = 0; i < eg->callbacks.len; i++)
+        if (strcmp(eg->callback_names.names.data[i], condition) == 0) eg->callbacks.data[i].final = true;
+}
+
+hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node)
+{
+    hyp_origin origin = {.rule = HYP_NONE, .ruleset = HYP_NONE};
+    uint32_t app = eg->explain && node < eg->row_count ? eg->proofs.origin[node] : HYP_NONE;
+    if (app == HYP_NONE) return origin;
+    const uint32_t *record = eg->proofs.apps.data + app;
+    origin.ruleset = record[HYP_APP_RULESET];
+    origin.rule = record[HYP_APP_RULE];
+    origin.matched = record + HYP_APP_ROWS;
+    origin.matched_count = hyp_eg_rule(eg, origin.ruleset, origin.rule)->left_nodes;
+    return origin;
+}

@@ -1,7 +1,7 @@
 /* Applying a rule to a match: conditions, functions, the e-nodes of the right side, the unions. */
 #include <string.h>
 
-#include "egraph/prove/record.h"
+#include "egraph/core/record.h"
 #include "egraph/rules/rule.h"
 
 /* The application under way. */

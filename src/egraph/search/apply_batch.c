@@ -5,7 +5,7 @@
  * slots of the hash-cons are asked for, then the rows that they name, then both are met; so many misses of
  * the cache are under way at a time. All room is reserved before, and nothing fails on the way. */
 #include "egraph/core/table.h"
-#include "egraph/prove/record.h"
+#include "egraph/core/record.h"
 #include "egraph/rules/rule.h"
 
 typedef struct batch {

@@ -3,8 +3,8 @@
  * Every union adds one edge between two e-nodes. The path between two e-nodes of one class, once there,
  * never changes, so whatever an edge needs for its own proof is older than the edge, and a proof ends.
  * Nieuwenhuis and Oliveras, "Proof-producing congruence closure" (RTA 2005). */
-#ifndef HYP_EGRAPH_PROVE_RECORD_H
-#define HYP_EGRAPH_PROVE_RECORD_H
+#ifndef HYP_EGRAPH_CORE_RECORD_H
+#define HYP_EGRAPH_CORE_RECORD_H
 
 #include "egraph/core/state.h"
 

@@ -1,4 +1,4 @@
-/* Noting a state of the e-graph, and going back to it.
+/* Noting a state of the e-graph and of what its rules have seen, and going back to it.
  *
  * What only grows (symbols, the children that e-nodes were given, records of applications) needs no more than its
  * length; what changes is copied. The hash-cons and the index are made anew from the rows. */

@@ -1,5 +1,5 @@
-#include "egraph/prove/record.h"
-#include "egraph/rules/rule.h"
+/* record.c - the proof forest: edges, and room for records. */
+#include "egraph/core/record.h"
 
 hyp_status hyp_proof_reserve(hyp_egraph *eg, size_t words, hyp_diag *diag)
 {
@@ -28,17 +28,4 @@ void hyp_proof_edge(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
         below = node;
         node = above;
     }
-}
-
-hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node)
-{
-    hyp_origin origin = {.rule = HYP_NONE, .ruleset = HYP_NONE};
-    uint32_t app = eg->explain && node < eg->row_count ? eg->proofs.origin[node] : HYP_NONE;
-    if (app == HYP_NONE) return origin;
-    const uint32_t *record = eg->proofs.apps.data + app;
-    origin.ruleset = record[HYP_APP_RULESET];
-    origin.rule = record[HYP_APP_RULE];
-    origin.matched = record + HYP_APP_ROWS;
-    origin.matched_count = hyp_eg_rule(eg, origin.ruleset, origin.rule)->left_nodes;
-    return origin;
 }
