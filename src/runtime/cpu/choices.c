@@ -18,8 +18,6 @@ static const double start_seconds = 10e-6, call_seconds = 3e-6, plain_seconds = 
 /* What one thread does in the time of starting others: where each of two has as much, all threads do a step. */
 enum { START_FLOPS = 500000, START_BYTES = 1 << 16 };
 
-static const char no_work[] = "there is nothing to compute";
-
 /* A step that is looked at. */
 typedef struct asked {
     const hyp_cpu_model *model;
@@ -123,6 +121,8 @@ static void put_call(asked *a)
 /* ---- alternatives -------------------------------------------------------------------------------------------- */
 
 #ifdef HYP_HAVE_ONEDNN
+static const char no_work[] = "there is nothing to compute";
+
 /* oneDNN on all threads, on one, and, where `tile` says so, on tiles of rows; the best of them takes `least`. */
 static void offer_onednn(asked *a, double least, bool tiles, bool prefers_tiles, const char *cannot)
 {
@@ -252,13 +252,12 @@ static void offer_attention(asked *a)
 static void offer_call(asked *a)
 {
     hyp_cpu_form form = hyp_cpu_call_form(a->step->call->kernel);
-#ifdef HYP_HAVE_ONEDNN
-    if (form == HYP_CPU_ONEDNN) {
-        offer_onednn(a, call_seconds + a->alone, false, false, NULL);
-        put_call(a);
-    }
-#endif
     if (form == HYP_CPU_OWN) hyp_choice_offer(a->choice, "own", HYP_CPU_OWN, a->alone, NULL);
+    if (form != HYP_CPU_ONEDNN) return;
+#ifdef HYP_HAVE_ONEDNN
+    offer_onednn(a, call_seconds + a->alone, false, false, NULL);
+#endif
+    put_call(a);
 }
 
 void hyp_cpu_offer(const hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
