@@ -326,6 +326,38 @@ static void convolutions_run_in_the_way_that_was_measured_to_be_fastest(void **s
     assert_int_equal(hyp_choice_open(&c), 3);
 }
 
+/* ---- attention ----------------------------------------------------------------------------------------------- */
+
+static void attention_runs_by_the_kernel_that_was_measured_to_be_faster(void **state)
+{
+    (void)state;
+    static const struct {
+        hyp_dtype dtype;
+        int64_t matrices, rows, keys, width;
+        bool two_parts;
+        const char *want;
+    } cases[] = {
+        {HYP_BF16, 12, 128, 128, 64, false, "tiles"},        {HYP_BF16, 96, 512, 512, 64, false, "tall tiles"},
+        {HYP_F16, 66, 512, 512, 128, false, "tall tiles"},   {HYP_F16, 65, 512, 512, 128, false, "tiles"},
+        {HYP_BF16, 12, 1, 513, 64, false, "rows"},           {HYP_BF16, 1200, 1, 513, 64, false, "rows"},
+        {HYP_BF16, 12, 2, 513, 64, false, "tiles"},          {HYP_BF16, 264, 2, 513, 64, false, "tall tiles"},
+        {HYP_F32, 12, 4, 100, 64, false, "rows"},            {HYP_F32, 12, 5, 100, 64, false, "tiles"},
+        {HYP_F32, 960, 512, 512, 128, false, "tiles"},       {HYP_F64, 12, 128, 128, 64, false, "rows"},
+        {HYP_BF16, 12, 128, 128, 160, false, "rows"},        {HYP_BF16, 12, 128, 128, 64, true, "rows"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hyp_choice c;
+        const hyp_cuda_attention sizes = {.rows = cases[i].rows,
+                                          .keys = cases[i].keys,
+                                          .width = cases[i].width,
+                                          .columns = cases[i].width,
+                                          .masked = HYP_CUDA_MASK_NONE};
+        hyp_cuda_offer_attention(&h200, &sizes, cases[i].dtype, cases[i].matrices, cases[i].two_parts, &c);
+        assert_non_null(hyp_choose(&c, NULL));
+        assert_string_equal(taken(&c), cases[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +365,7 @@ int main(void)
         cmocka_unit_test(layers_of_a_chain_are_decided_on_together),
         cmocka_unit_test(sums_are_split_where_that_was_measured_to_be_faster),
         cmocka_unit_test(convolutions_run_in_the_way_that_was_measured_to_be_fastest),
+        cmocka_unit_test(attention_runs_by_the_kernel_that_was_measured_to_be_faster),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -343,8 +343,27 @@ static HypPlan__Attention__Operand *attended_in(uint32_t tensor, const attended 
 
 static void check_every_way(pair *p, dims_list dims, tolerance want) { pair_check(&dev, p, dims, want); }
 
-/* v has a row of heads before its first one. `every_way` is that of check_plan. */
-static void check_attention(hyp_dtype dtype, const attended *a, bool every_way)
+/* As it is after every kernel that can was timed. */
+static void check_tuned(pair *p, dims_list dims, tolerance want)
+{
+    hyp_tensor in[4] = {{0}};
+    hyp_tune_options options = {.size = sizeof options, .seconds = 10};
+    hyp_diag diag = {0};
+    size_t inputs = builder.program.n_inputs, open = 0;
+    for (size_t i = 0; i < inputs; i++)
+        in[i] = (hyp_tensor){.dtype = (hyp_dtype)builder.program.tensors[builder.program.inputs[i]]->dtype,
+                             .rank = 1,
+                             .dims = {dims[i][0]}};
+    if (hyp_context_tune(p->cuda_context, in, inputs, &options, NULL, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    pair_check_once(p, dims, want);
+    hyp_choice_info c = hyp_context_choice(p->cuda_context, 0, 0);
+    for (size_t i = 0; i < c.alternatives; i++) open += !hyp_context_alternative(p->cuda_context, 0, 0, i).cannot;
+    assert_int_equal(c.by, open > 1 ? HYP_CHOICE_TUNED : HYP_CHOICE_ONLY);
+    assert_int_equal(hyp_context_tuned_count(p->cuda_context), open > 1);
+}
+
+/* v has a row of heads before its first one. */
+static void check_attention(hyp_dtype dtype, const attended *a, void (*compare)(pair *, dims_list, tolerance))
 {
     pb_init(&builder);
     const int64_t kv = a->shared ? 1 : a->heads, all = a->batch * a->heads;
@@ -382,8 +401,7 @@ static void check_attention(hyp_dtype dtype, const attended *a, bool every_way)
     s->y = attended_in(y, a, a->rows, a->columns, false, 0);
     pair p;
     pair_open(&dev, &builder, &p);
-    (every_way ? check_every_way : pair_check_once)(&p, (dims_list){{sizes[0]}, {sizes[1]}, {sizes[2]}, {sizes[3]}},
-                                                    tolerance_of(dtype, 4));
+    compare(&p, (dims_list){{sizes[0]}, {sizes[1]}, {sizes[2]}, {sizes[3]}}, tolerance_of(dtype, 4));
     pair_close(&p);
     pb_dispose(&builder);
 }
@@ -396,7 +414,7 @@ static void attention_takes_every_mask_and_layout(void **state)
             int layout = form % LAYOUTS, mask = form / LAYOUTS % MASKS;
             bool shared = form / LAYOUTS / MASKS != 0;
             check_attention(floats[t], &(attended){2, 2, 9, 70, 16, 24, layout, mask, form % 3 == 0, shared, 0.3F},
-                            form == 6);
+                            form == 6 ? check_every_way : pair_check_once);
         }
 }
 
@@ -416,16 +434,24 @@ static void attention_takes_every_shape(void **state)
             const int64_t *s = shapes[i];
             const attended plain = {1, 2, s[0], s[1], s[2], s[3], BY_ROW, NO_MASK, false, false, 0.25F};
             const attended turned = {1, 2, s[0], s[1], s[2], s[3], BY_HEAD, NUMBERS, i % 4 == 1, true, 1};
-            check_attention(floats[t], i % 2 ? &turned : &plain, false);
+            check_attention(floats[t], i % 2 ? &turned : &plain, pair_check_once);
         }
     for (int t = 1; t < 3; t++) /* enough rows for tall tiles, on the emulator that is */
         for (int form = 0; form < 4; form++) {
             int64_t width = form % 2 ? 64 : 72;
             check_attention(floats[t],
                             &(attended){1, 6, 130, 70, width, 48, BY_ROW, form / 2 * NUMBERS, false, false, 0.3F},
-                            false);
+                            pair_check_once);
         }
-    check_attention(HYP_F32, &(attended){0, 2, 8, 8, 8, 8, BY_ROW, NO_MASK, false, false, 1}, true);
+    check_attention(HYP_F32, &(attended){0, 2, 8, 8, 8, 8, BY_ROW, NO_MASK, false, false, 1}, check_every_way);
+}
+
+static void attention_runs_by_the_kernel_that_was_measured_to_be_fastest(void **state)
+{
+    (void)state;
+    const hyp_dtype types[] = {HYP_BF16, HYP_F32, HYP_F64};
+    for (int t = 0; t < 3; t++)
+        check_attention(types[t], &(attended){1, 1, 3, 20, 8, 8, BY_HEAD, HIDES, false, false, 0.3F}, check_tuned);
 }
 
 /* Tiles of which a mask leaves nothing are passed over, unless it leaves nothing of a whole row: hides is -inf there,
@@ -526,7 +552,7 @@ static void attention_takes_any_scale(void **state)
                 /* what 16 bits round away of an exponent is a part of its weight */
                 if (scales[i] > 1 && floats[t] != HYP_F64) continue;
                 check_attention(floats[t], &(attended){1, 2, rows, 80, 8, 8, BY_HEAD, NO_MASK, false, false, scales[i]},
-                                false);
+                                pair_check_once);
             }
 }
 
@@ -546,6 +572,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(attention_takes_every_mask_and_layout),
         cmocka_unit_test(attention_takes_every_shape),
         cmocka_unit_test(attention_passes_over_what_is_hidden),
+        cmocka_unit_test(attention_runs_by_the_kernel_that_was_measured_to_be_fastest),
         cmocka_unit_test(attention_reads_keys_in_two_parts),
         cmocka_unit_test(attention_takes_any_scale),
     };

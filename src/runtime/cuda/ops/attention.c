@@ -1,9 +1,11 @@
 /* attention.c - attention in one kernel: which one, and where its operands lie. */
 #include <math.h>
+#include <stdio.h>
 
 #include "base/dtype.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/ops/boxes.h"
+#include "runtime/cuda/ops/prior.h"
 
 enum { Q, K, V, MASK, Y, MORE_K, MORE_V, LANES };
 
@@ -141,38 +143,42 @@ static hyp_status split_keys(hyp_cuda_build *b, attention *a, int64_t blocks, in
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The kernel of tiles, for heads up to 64 or 128 wide, its shared memory, and how many blocks a matrix has. Tall tiles
- * read less for what they compute, but there must be enough of them. False where the device has no such kernel. */
-static bool find_tiles(const hyp_cuda_device *device, attention *a, hyp_dtype dtype, int64_t matrices,
-                       size_t *out_record_bytes)
+/* Tiles, and how much of a block's shared memory they take. Tall tiles have twice the rows, and read less for what they compute. */
+static int64_t tile_rows(bool tall) { return (tall ? 2 : 1) * HYP_CUDA_ATTENTION_ROWS; }
+static bool is_wide(const hyp_cuda_attention *p) { return p->width > 64 || p->columns > 64; }
+
+static size_t tile_bytes(const hyp_cuda_attention *p, hyp_dtype dtype, bool tall)
 {
-    static const hyp_cuda_kernel f16[2][2] = {
-        {HYP_CUDA_KERNEL_attention_f16_64, HYP_CUDA_KERNEL_attention_f16_64_tall},
-        {HYP_CUDA_KERNEL_attention_f16_128, HYP_CUDA_KERNEL_attention_f16_128_tall}};
-    static const hyp_cuda_kernel bf16[2][2] = {
-        {HYP_CUDA_KERNEL_attention_bf16_64, HYP_CUDA_KERNEL_attention_bf16_64_tall},
-        {HYP_CUDA_KERNEL_attention_bf16_128, HYP_CUDA_KERNEL_attention_bf16_128_tall}};
-    enum { ROWS = HYP_CUDA_ATTENTION_ROWS, KEYS = HYP_CUDA_ATTENTION_KEYS };
-    hyp_cuda_attention *p = &a->args;
-    if (device->sm < 80 || dtype == HYP_F64 || p->width > 128 || p->columns > 128) return false;
-    bool wide = p->width > 64 || p->columns > 64, half = dtype != HYP_F32;
+    enum { KEYS = HYP_CUDA_ATTENTION_KEYS };
+    int64_t rows = tile_rows(tall), span = is_wide(p) ? 128 : 64;
     bool shifts = p->masked != HYP_CUDA_MASK_NONE || p->keys % KEYS != 0;
-    bool tall = half && matrices * ((p->rows + 2 * ROWS - 1) / (2 * ROWS)) >= 2 * device->multiprocessors;
-    int64_t rows = tall ? 2 * ROWS : ROWS, span = wide ? 128 : 64;
-    int64_t elements = half ? (rows + 2 * KEYS) * span / 2 : 2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span);
+    int64_t elements = dtype != HYP_F32 ? (rows + 2 * KEYS) * span / 2
+                                        : 2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span);
     if (shifts) elements += (p->shift_step ? rows : 2) * HYP_CUDA_SHIFT_STEP; /* the second: loaded ahead */
-    size_t bytes = 16 + (size_t)elements * sizeof(float);
-    if (bytes > device->shared_bytes) return false;
+    return 16 + (size_t)elements * sizeof(float);
+}
+
+/* The kernel of tiles for heads up to 64 or 128 wide, and how many blocks a matrix has. */
+static hyp_status use_tiles(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int64_t matrices, bool tall)
+{
+    static const hyp_cuda_kernel kernels[3][2][2] = {
+        {{HYP_CUDA_KERNEL_attention_f16_64, HYP_CUDA_KERNEL_attention_f16_64_tall},
+         {HYP_CUDA_KERNEL_attention_f16_128, HYP_CUDA_KERNEL_attention_f16_128_tall}},
+        {{HYP_CUDA_KERNEL_attention_bf16_64, HYP_CUDA_KERNEL_attention_bf16_64_tall},
+         {HYP_CUDA_KERNEL_attention_bf16_128, HYP_CUDA_KERNEL_attention_bf16_128_tall}},
+        {{HYP_CUDA_KERNEL_attention_f32_64}, {HYP_CUDA_KERNEL_attention_f32_128}}};
+    enum { BLOCKS = 2, FEWEST = 256, MOST = 16 }; /* for a multiprocessor; keys of a split; splits, by their room */
+    const hyp_cuda_device *device = b->session->model->device;
+    hyp_cuda_attention *p = &a->args;
+    int64_t rows = tile_rows(tall), span = is_wide(p) ? 128 : 64;
     p->blocks = hyp_cuda_extent_of((p->rows + rows - 1) / rows);
-    a->grid.kernel = dtype == HYP_F16    ? f16[wide][tall]
-                     : dtype == HYP_BF16 ? bf16[wide][tall]
-                     : wide              ? HYP_CUDA_KERNEL_attention_f32_128
-                                         : HYP_CUDA_KERNEL_attention_f32_64;
+    int64_t blocks = matrices * p->blocks.size;
+    a->grid.kernel = kernels[dtype == HYP_F16 ? 0 : dtype == HYP_BF16 ? 1 : 2][is_wide(p)][tall];
     a->grid.block_x = HYP_CUDA_ATTENTION_THREADS;
-    a->grid.alone = matrices * p->blocks.size > device->multiprocessors;
-    a->grid.shared_bytes = (uint32_t)bytes;
-    *out_record_bytes = (size_t)(ROWS * (span + 4)) * sizeof(float);
-    return true;
+    a->grid.alone = blocks > device->multiprocessors;
+    a->grid.shared_bytes = (uint32_t)tile_bytes(p, dtype, tall);
+    return split_keys(b, a, blocks, least(least(BLOCKS * device->multiprocessors / blocks, p->keys / FEWEST), MOST),
+                      (size_t)(HYP_CUDA_ATTENTION_ROWS * (span + 4)) * sizeof(float));
 }
 
 /* Is a tensor the caller's, or a weight, which no kernel of the run writes? */
@@ -215,19 +221,51 @@ static hyp_status use_rows(hyp_cuda_build *b, attention *a, hyp_dtype dtype, int
                       (size_t)(span + 2) * computing);
 }
 
-static hyp_status choose_kernel(hyp_cuda_build *b, attention *a, const HypPlan__Attention *k, hyp_dtype dtype,
-                                int64_t matrices)
+/* ---- choosing ------------------------------------------------------------------------------------------------ */
+
+enum { BY_ROWS, TALL, TILES }; /* forms */
+
+static const char *tiles_cannot(const hyp_cuda_device *d, const hyp_cuda_attention *p, hyp_dtype dtype, bool two_parts, bool tall)
 {
-    enum { BLOCKS = 2, FEWEST = 256, MOST = 16 }; /* for a multiprocessor; keys of a split; splits, by their room */
-    const hyp_cuda_device *device = b->session->model->device;
-    hyp_cuda_attention *p = &a->args;
-    size_t record_bytes;
-    /* For so few rows tiles are nearly empty, which matters where arithmetic is dear. */
-    if (k->more_k || p->rows <= (dtype == HYP_F32 ? 4 : 1) || !find_tiles(device, a, dtype, matrices, &record_bytes))
-        return use_rows(b, a, dtype, matrices);
-    int64_t blocks = matrices * p->blocks.size,
-            most = least(BLOCKS * device->multiprocessors / blocks, p->keys / FEWEST);
-    return split_keys(b, a, blocks, least(most, MOST), record_bytes);
+    if (d->sm < 80 || dtype == HYP_F64) return "there are no tiles for this type, or before compute capability 8.0";
+    if (p->width > 128 || p->columns > 128) return "heads are wider than 128";
+    if (two_parts) return "keys come in two parts";
+    if (tall && dtype == HYP_F32) return "f32 has no tall tiles";
+    return tile_bytes(p, dtype, tall) > d->shared_bytes ? "its tiles do not fit into shared memory" : NULL;
+}
+
+/* For so few rows that tiles are nearly empty, a row a block is faster, which matters where arithmetic is dear; tall tiles are
+ * where there are enough of them for two to every multiprocessor (H200). */
+void hyp_cuda_offer_attention(const hyp_cuda_device *d, const hyp_cuda_attention *p, hyp_dtype dtype, int64_t matrices,
+                              bool two_parts, hyp_choice *out)
+{
+    const double few = dtype == HYP_F32 ? 4.5 : 1.5, size = (double)hyp_dtype_size(dtype), count = (double)matrices;
+    const double rows = (double)p->rows, keys = (double)p->keys, both = (double)(p->width + p->columns);
+    double floor = hyp_cuda_floor_seconds(dtype, false, count * (rows + keys) * both * size, 2 * count * rows * keys * both);
+    bool enough = matrices * ((p->rows + tile_rows(true) - 1) / tile_rows(true)) >= 2 * d->multiprocessors;
+    hyp_choice_init(out);
+    snprintf(out->key, sizeof out->key,
+             "attention %s %lld: %lld rows, %lld keys%s, heads %lld %lld, mask %u %d, vectors %d%d%d%d", hyp_dtype_name(dtype),
+             (long long)matrices, (long long)p->rows, (long long)p->keys, two_parts ? " in two parts" : "",
+             (long long)p->width, (long long)p->columns, p->masked, p->shift_step != 0, p->q.vector != 0, p->k.vector != 0,
+             p->v.vector != 0, p->y.vector != 0);
+    hyp_choice_offer(out, "rows", BY_ROWS, hyp_cuda_own_seconds * rows / few + floor, NULL);
+    hyp_choice_offer(out, "tall tiles", TALL, hyp_cuda_own_seconds * (enough ? 0.9 : 1.1) + floor,
+                     tiles_cannot(d, p, dtype, two_parts, true));
+    hyp_choice_offer(out, "tiles", TILES, hyp_cuda_own_seconds + floor, tiles_cannot(d, p, dtype, two_parts, false));
+}
+
+typedef struct to_add {
+    attention *a;
+    hyp_dtype dtype;
+    int64_t matrices;
+} to_add;
+
+static hyp_status add_form(hyp_cuda_build *b, const void *step, uint32_t form)
+{
+    const to_add *s = step;
+    return form == BY_ROWS ? use_rows(b, s->a, s->dtype, s->matrices)
+                           : use_tiles(b, s->a, s->dtype, s->matrices, form == TALL);
 }
 
 hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k)
@@ -252,7 +290,9 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
     int64_t matrices = place_operands(a, b, k);
     set_scores(p, k, k->mask && hyp_cuda_dtype(b->program, k->mask->tensor) == HYP_BOOL);
     a->grid.block_y = 1;
-    HYP_TRY(choose_kernel(b, a, k, dtype, matrices));
+    hyp_choice choice;
+    hyp_cuda_offer_attention(b->session->model->device, p, dtype, matrices, k->more_k != NULL, &choice);
+    HYP_TRY(hyp_cuda_add_chosen(b, &choice, add_form, &(to_add){a, dtype, matrices}));
     p->total = matrices * p->blocks.size * p->splits.size;
     a->grid.blocks = (uint32_t)(p->total < INT32_MAX ? p->total : INT32_MAX);
     return hyp_cuda_need_kernel(b, a->grid.kernel);

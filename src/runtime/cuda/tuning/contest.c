@@ -93,7 +93,8 @@ static void list_tensors(hyp_cuda_contest *c)
 
 bool hyp_cuda_has_choice(const HypPlan__Step *s)
 {
-    return s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR || s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL;
+    return s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR || s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL ||
+           s->kernel_case == HYP_PLAN__STEP__KERNEL_ATTENTION;
 }
 
 hyp_status hyp_cuda_try_step(const hyp_cuda_subject *about, size_t take_plus1, hyp_cuda_probe *probe,

@@ -59,7 +59,7 @@ static hyp_status find_choice(tuner *t, uint32_t step, hyp_choice *out)
 static hyp_status find_products(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
 {
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL) return hyp_cuda_add_matmul(b, s->matmul);
-    if (!hyp_cuda_has_choice(s)) return HYP_OK;
+    if (!hyp_cuda_has_choice(s) || s->kernel_case == HYP_PLAN__STEP__KERNEL_ATTENTION) return HYP_OK;
     hyp_choice c;
     HYP_TRY(find_choice(t, b->step, &c));
     t->whole = c.key[0] != 0;
