@@ -198,20 +198,12 @@ HYP_NODISCARD bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_row
 
 /* linear.c: with the step that follows where that can add up split sums; b->step is the last one that was added */
 HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k);
-/* gemm.c; a layer is one of a linear step, by cuBLASLt */
-HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
-/* A layer that is no step: y = act(x w^T + bias + before) for the tensor x_plus1 - 1, or for what the session's room has
+/* gemm.c. A layer that is no step: y = act(x w^T + bias + before) for the tensor x_plus1 - 1, or for what the session's room has
  * when that is 0. The first op is the product, which may be of a part of y's `rows`; those after it are for all. */
 struct hyp_cuda_product;
 struct hyp_cuda_rest;
 HYP_NODISCARD hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const struct hyp_cuda_product *product, uint32_t weight,
                                            uint32_t x_plus1, uint32_t y, int64_t rows, const struct hyp_cuda_rest *rest);
-/* Adds the product of a step's one layer, its sums split into parts, f32 [parts, m, n] at *out_offset of the session's
- * workspace until something else uses it. What is added to them is left to do. */
-HYP_NODISCARD hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, uint32_t parts,
-                                            size_t *out_offset);
-/* Why not, or NULL. */
-const char *hyp_cuda_cannot_split(const hyp_cuda_session *s, const struct hyp_cuda_product *p, uint32_t parts);
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
@@ -246,11 +238,6 @@ void hyp_cuda_offer_attention(const hyp_cuda_device *d, const hyp_cuda_attention
 HYP_NODISCARD hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k);
-/* norm.c: can the step that follows a linear step add up the parts of its sums, because it normalizes them? */
-bool hyp_cuda_adds_up(const hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Step *next);
-/* Adds both, the sums in so many parts. */
-HYP_NODISCARD hyp_status hyp_cuda_add_split(hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Call *norm,
-                                            uint32_t parts);
 /* calls.c: what adds the ops of a step that names its kernel, from checked arguments. */
 typedef hyp_status hyp_cuda_call_fn(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
 static inline uint32_t hyp_cuda_call_input(const HypPlan__Call *k, size_t i) /* index + 1, 0 = absent */

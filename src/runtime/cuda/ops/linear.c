@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "runtime/cuda/ops/gemm_problem.h"
 #include "runtime/cuda/ops/linear_few_rows.h"
 #include "runtime/cuda/ops/prior.h"
 

@@ -3,6 +3,7 @@
 #define HYP_RUNTIME_CUDA_OPS_LINEAR_H
 
 #include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/gemm_problem.h"
 
 /* Layers that are decided on together; those of a longer step are in several groups, which tuning does not know. */
 enum { HYP_CUDA_LINEAR_LAYERS = 16 };
@@ -16,6 +17,20 @@ typedef struct hyp_cuda_layers {
  * one way and the others in the other, and each as it is predicted to take least; where a normalization comes next, the
  * sums split into parts. */
 void hyp_cuda_offer_layers(const hyp_cuda_build *b, const hyp_cuda_layers *layers, hyp_choice *out);
+
+/* gemm.c: layer l of a step by cuBLASLt. */
+HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
+/* Adds the product of a step's one layer, its sums split into parts, f32 [parts, m, n] at *out_offset of the session's
+ * workspace until something else uses it. What is added to them is left to do. */
+HYP_NODISCARD hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, uint32_t parts,
+                                            size_t *out_offset);
+/* Why not, or NULL. */
+const char *hyp_cuda_cannot_split(const hyp_cuda_session *s, const hyp_cuda_product *p, uint32_t parts);
+/* norm.c: can the step that follows a linear step add up the parts of its sums, because it normalizes them? */
+bool hyp_cuda_adds_up(const hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Step *next);
+/* Adds both, the sums in so many parts. */
+HYP_NODISCARD hyp_status hyp_cuda_add_split(hyp_cuda_build *b, const HypPlan__Linear *k, const HypPlan__Call *norm,
+                                            uint32_t parts);
 
 /* The tensors that a layer reads and writes. */
 static inline uint32_t hyp_cuda_layer_input(const HypPlan__Linear *k, size_t l)

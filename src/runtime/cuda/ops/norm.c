@@ -1,7 +1,7 @@
 /* norm.c - layer-norm and rms-norm, by themselves and behind a product whose sums were split. */
 #include <string.h>
 
-#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/linear.h"
 #include "runtime/reference/reference.h"
 
 hyp_cuda_call_fn hyp_cuda_add_norm;
