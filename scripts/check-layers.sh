@@ -21,13 +21,16 @@ allowed() {
     esac
 }
 
-# folder of the engine: what it may include of the engine besides itself
+# layer/folder: which folders of its layer it may include besides itself
 inside() {
     case $1 in
-    core) echo "" ;;
-    rules | extract) echo "core" ;;
-    search | prove) echo "core rules" ;;
-    files) echo "core extract" ;;
+    egraph/rules | egraph/extract) echo "core" ;;
+    egraph/search | egraph/prove) echo "core rules" ;;
+    egraph/files) echo "core extract" ;;
+    runtime/reference | runtime/null) echo "core" ;;
+    runtime/cpu | runtime/cuda) echo "core reference" ;;
+    */core) ;;
+    *) echo "src/$1: is no folder that scripts/check-layers.sh knows" >&2 ;;
     esac
 }
 
@@ -68,10 +71,10 @@ for folder in src/*/; do
             case $may in *" ${header%%/*} "*) ;; *) complain "$place" "$header" "$layer may only include:$may" ;; esac ;;
         esac
         case $place/$header in
-        src/egraph/*/egraph/*/*)
-            from=${place#src/egraph/} to=${header#egraph/} from=${from%%/*}
-            case " $from $(inside "$from") " in *" ${to%%/*} "*) ;; *)
-                complain "$place" "$header" "$from may only include: $(inside "$from")" ;; esac ;;
+        src/"$layer"/*/"$layer"/*/*)
+            from=${place#src/*/} to=${header#*/} from=${from%%/*}
+            case " $from $(inside "$layer/$from") " in *" ${to%%/*} "*) ;; *)
+                complain "$place" "$header" "$from may only include: $(inside "$layer/$from")" ;; esac ;;
         esac
     done <<LIST
 $includes

@@ -13,6 +13,7 @@
 #include "measure.h"
 #include "overwrite.h"
 #include "samples.h"
+#include "session.h"
 #include "tuning.h"
 
 enum {
@@ -439,8 +440,9 @@ static void print_stats(FILE *to, const hyp_compile_report *report)
 
 static measure_options measurement(const request *r, double seconds)
 {
-    bool cuda = r->compile.target && strcmp(r->compile.target, "cuda") == 0;
-    return (measure_options){.device = cuda ? HYP_DEVICE_CUDA : HYP_DEVICE_CPU,
+    hyp_device_kind device = HYP_DEVICE_CPU;
+    if (r->compile.target) session_find_device(r->compile.target, &device); /* the compiler has refused what is none */
+    return (measure_options){.device = device,
                              .threads = (int32_t)r->threads,
                              .seconds = r->seconds > 0 ? r->seconds : seconds,
                              .quiet = r->quiet};

@@ -10,15 +10,18 @@ void session_options_free(session_options *o)
     cli_list_free(&o->inputs);
 }
 
-static bool parse_device(const char *text, session_options *o)
+bool session_find_device(const char *name, hyp_device_kind *out)
 {
     static const char *const names[] = {"auto", "cpu", "cuda", "reference"}; /* in the order of hyp_device_kind */
     for (int i = 0; i < 4; i++)
-        if (strcmp(text, names[i]) == 0) {
-            o->device = (hyp_device_kind)i;
-            return true;
-        }
+        if (strcmp(name, names[i]) == 0) return *out = (hyp_device_kind)i, true;
+    return false;
+}
+
+static bool parse_device(const char *text, session_options *o)
+{
     int64_t index;
+    if (session_find_device(text, &o->device)) return true;
     if (strncmp(text, "cuda:", 5) != 0 || !cli_parse_int(text + 5, 0, 1023, &index)) return false;
     o->device = HYP_DEVICE_CUDA;
     o->device_index = (int32_t)index;

@@ -39,6 +39,8 @@ enum {
     [SESSION_DIM] = {"dim", 0, "NAME=SIZE", "size of a symbolic dimension, for random and zeros (1)"},                 \
     [SESSION_VERBOSE] = {"verbose", 'v', NULL, "say which device was taken and why"},                                  \
     [SESSION_HELP] = {"help", 'h', NULL, "print this help"}
+/* "cpu" and its like; false when there is no such kind of device. A target of the compiler is called as its device is. */
+bool session_find_device(const char *name, hyp_device_kind *out);
 /* Takes one of these options or the plan (CLI_POSITIONAL). CLI_OK, or CLI_USAGE after a message. */
 int session_read_option(session_options *o, const cli_args *args, int option, const char *value);
 /* Reads all arguments of a command: `read` takes an option of the request, CLI_OK to go on, or CLI_USAGE after a message;

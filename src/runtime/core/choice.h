@@ -6,7 +6,7 @@
  *
  *   hyp_choice c;
  *   hyp_choice_init(&c);
- *   hyp_strbuf... c.key                                   types, sizes: everything that the choice depends on
+ *   snprintf(c.key, sizeof c.key, ...);                   types, sizes: everything that the choice depends on
  *   hyp_choice_offer(&c, "cublaslt", LIBRARY, seconds, NULL);
  *   hyp_choice_offer(&c, "few-rows", OWN, seconds, rows > 16 ? "more than 16 rows" : NULL);
  *   switch (hyp_choose(&c, tuning)->form) ...
