@@ -23,18 +23,21 @@
 #define HYP_BASE_ELEMENTWISE_H
 
 /* clang-format off */
-/* By `act`, of which none is left out. */
-#define HYP_ACTIVATIONS(X) \
-    X(relu, "relu", RELU, 10, 1, 1, V, "Relu", 7, OWN(relu)(a)) \
-    X(gelu, "gelu", GELU, 14, 2, 10, V, "", 0, NUM(0.5) * a * (NUM(1.0) + LIB(erf)(a * NUM(0.70710678118654752440)))) \
-    X(gelu_tanh, "gelu-tanh", GELU_TANH, 15, 3, 10, V, "", 0, \
+/* By `act`, of which none is left out. A row is C where convolutions can end in it, too, and P where products alone can. */
+#define HYP_ACTIVATION_ROWS(P, C) \
+    C(relu, "relu", RELU, 10, 1, 1, V, "Relu", 7, OWN(relu)(a)) \
+    P(gelu, "gelu", GELU, 14, 2, 10, V, "", 0, NUM(0.5) * a * (NUM(1.0) + LIB(erf)(a * NUM(0.70710678118654752440)))) \
+    P(gelu_tanh, "gelu-tanh", GELU_TANH, 15, 3, 10, V, "", 0, \
       NUM(0.5) * a * (NUM(1.0) + LIB(tanh)(NUM(0.79788456080286535588) * (a + NUM(0.044715) * a * a * a)))) \
-    X(sigmoid, "sigmoid", SIGMOID, 12, 4, 6, V, "Sigmoid", 7, OWN(sigmoid)(a)) \
-    X(tanh, "tanh", TANH, 13, 5, 6, V, "Tanh", 7, LIB(tanh)(a)) \
-    X(silu, "silu", SILU, 44, 6, 6, V, "", 0, a * OWN(sigmoid)(a)) \
-    X(quick_gelu, "quick-gelu", QUICK_GELU, 45, 7, 6, V, "", 0, a * OWN(sigmoid)(NUM(1.702) * a)) \
-    X(hard_swish, "hard-swish", HARD_SWISH, 46, 8, 3, V, "", 0, a * OWN(at_most)(OWN(relu)(a * NUM(1.0 / 6) + NUM(0.5)), NUM(1.0))) \
-    X(mish, "mish", MISH, 47, 9, 10, V, "", 0, a * LIB(tanh)(OWN(softplus)(a)))
+    C(sigmoid, "sigmoid", SIGMOID, 12, 4, 6, V, "Sigmoid", 7, OWN(sigmoid)(a)) \
+    C(tanh, "tanh", TANH, 13, 5, 6, V, "Tanh", 7, LIB(tanh)(a)) \
+    C(silu, "silu", SILU, 44, 6, 6, V, "", 0, a * OWN(sigmoid)(a)) \
+    P(quick_gelu, "quick-gelu", QUICK_GELU, 45, 7, 6, V, "", 0, a * OWN(sigmoid)(NUM(1.702) * a)) \
+    C(hard_swish, "hard-swish", HARD_SWISH, 46, 8, 3, V, "", 0, a * OWN(at_most)(OWN(relu)(a * NUM(1.0 / 6) + NUM(0.5)), NUM(1.0))) \
+    C(mish, "mish", MISH, 47, 9, 10, V, "", 0, a * LIB(tanh)(OWN(softplus)(a)))
+#define HYP_ACTIVATIONS(X) HYP_ACTIVATION_ROWS(X, X)
+#define HYP_CONV_ACTIVATIONS(X) HYP_ACTIVATION_ROWS(HYP_NO_ROW, X)
+#define HYP_NO_ROW(...)
 #define HYP_FUNCTIONS(X) \
     X(erf, "erf", ERF, 16, 0, 10, V, "Erf", 9, LIB(erf)(a)) \
     X(exp, "exp", EXP, 17, 0, 6, V, "Exp", 7, LIB(exp)(a)) \
@@ -85,5 +88,8 @@ enum {
             HYP_PLAIN_FORMS(X)
 #undef X
 };
+#define X(...) +1
+enum { HYP_ACTS = 1 HYP_ACTIVATIONS(X) }; /* with none */
+#undef X
 
 #endif

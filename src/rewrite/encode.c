@@ -26,6 +26,7 @@ hyp_status hyp_rw_init(hyp_rw *rw, hyp_dims *dims, hyp_diag *diag)
     hyp_egraph_options options = {.size = sizeof options, .analysis = &analysis, .explain = true};
     HYP_TRY(hyp_egraph_create(&options, &rw->eg, diag));
     HYP_TRY(hyp_egraph_symbol(rw->eg, "none", &rw->none, diag));
+    hyp_egraph_name_lists(rw->eg, hyp_rw_word_lists);
     return register_callbacks(rw, diag);
 }
 

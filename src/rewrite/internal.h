@@ -174,6 +174,9 @@ bool hyp_rw_fits(hyp_dtype t, double size);
 hyp_status hyp_rw_desugar(void *rw, hyp_arena *arena, const char *file, const hyp_sexpr *in, bool is_left,
                           const hyp_sexpr **out, hyp_diag *diag);
 
+/* The lists of words that rules may name. */
+extern const hyp_word_list hyp_rw_word_lists[];
+
 /* The name to write for an operator with these attribute values (NULL where one is no literal): an alias where one
  * fits, whose attribute is *out_hidden, else HYP_MAX_ATTRS. */
 const char *hyp_rw_op_name(hyp_op op, const char *const *values, uint32_t *out_hidden);

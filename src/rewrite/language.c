@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/elementwise.h"
 #include "rewrite/internal.h"
 
 /* How an operator is written: an op of the IR, or `get`. */
@@ -269,6 +270,13 @@ hyp_status hyp_rw_desugar(void *rw, hyp_arena *arena, const char *file, const hy
     if (in->kind != HYP_SX_LIST) return HYP_OK; /* a variable, or a literal given to a condition */
     return term(&c, in, out);
 }
+
+#define X(op, name, ...) name,
+static const char *const activations[] = {HYP_ACTIVATIONS(X) NULL};
+static const char *const conv_activations[] = {HYP_CONV_ACTIVATIONS(X) NULL};
+#undef X
+const hyp_word_list hyp_rw_word_lists[] = {
+    {"activations", activations}, {"conv-activations", conv_activations}, {NULL, NULL}};
 
 /* ---- and back ------------------------------------------------------------------------------------- */
 

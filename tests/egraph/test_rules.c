@@ -46,6 +46,34 @@ static void tab_separated_lines_are_read(void **state)
     hyp_egraph_destroy(eg);
 }
 
+static void for_each_knows_lists_of_words(void **state)
+{
+    (void)state;
+    static const char *const waves[] = {"sin", "cos", "tan", NULL};
+    static const hyp_word_list lists[] = {{"waves", waves}, {NULL, NULL}};
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"(for-each <op> (waves... !exp) (rule r-<op> (<op> ?x) => ?x))", "t.rules:1:26: no word before this is exp"},
+        {"(for-each <op> (ways...) (rule r-<op> (<op> ?x) => ?x))", "ways... is no list of words; known are: waves..."},
+    };
+    hyp_egraph *eg = new_graph(false, NULL);
+    hyp_egraph_name_lists(eg, lists);
+    hyp_ruleset *rules = rules_of(eg, "(for-each <op> (exp waves... !cos) (rule r-<op> (<op> ?x) => (neg ?x)))");
+    assert_int_equal(hyp_ruleset_count(rules), 3);
+    assert_string_equal(hyp_ruleset_rule(rules, 0).name, "r-exp");
+    assert_string_equal(hyp_ruleset_rule(rules, 1).name, "r-sin");
+    assert_string_equal(hyp_ruleset_rule(rules, 2).text, "(rule r-tan (tan ?x) => (neg ?x))");
+    hyp_ruleset_destroy(rules);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        hyp_diag diag = {0};
+        assert_int_equal(hyp_ruleset_parse(eg, "t.rules", bad[i].text, strlen(bad[i].text), &rules, &diag),
+                         HYP_ERR_MALFORMED);
+        if (!strstr(diag.message, bad[i].message)) fail_msg("%s\n  gave: %s", bad[i].text, diag.message);
+    }
+    hyp_egraph_destroy(eg);
+}
+
 static void for_each_reads_its_rules_once_for_each_word(void **state)
 {
     (void)state;
@@ -537,6 +565,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_are_read_with_their_options),
         cmocka_unit_test(tab_separated_lines_are_read),
+        cmocka_unit_test(for_each_knows_lists_of_words),
         cmocka_unit_test(for_each_reads_its_rules_once_for_each_word),
         cmocka_unit_test(broken_rules_are_refused_at_their_place),
         cmocka_unit_test(a_layer_above_desugars_terms),

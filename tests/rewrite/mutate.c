@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rewrite/internal.h"
+
 typedef struct mutator {
     hyp_arena *arena;
     const hyp_sexpr *each; /* the for-each around the rule, or NULL */
@@ -208,8 +210,11 @@ hyp_status mutate_rules(hyp_arena *arena, const char *name, const char *text, si
     const hyp_sexpr *forms;
     HYP_TRY(hyp_sexpr_parse(arena, name, text, len, &forms, diag));
     for (uint32_t i = 0; i < forms->count; i++) {
-        const hyp_sexpr *form = forms->items[i];
+        hyp_sexpr *form = forms->items[i];
         bool each = hyp_sexpr_is_form(form, "for-each");
+        const hyp_sexpr *words;
+        if (each) HYP_TRY(hyp_rule_words(hyp_rw_word_lists, arena, name, form->items[2], &words, diag));
+        if (each) form->items[2] = (hyp_sexpr *)(uintptr_t)words;
         for (uint32_t k = each ? 3 : 0; k < (each ? form->count : 1); k++) {
             mutator m = {arena, each ? form : NULL, each ? form->items[k] : form, out, diag};
             HYP_TRY(mutate_rule(&m));

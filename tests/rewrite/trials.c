@@ -39,29 +39,35 @@ static const char *find_form(const char *text, const char *head, size_t *out_len
     return start;
 }
 
-/* The for-each form that makes a rule: the one that has a rule whose name is the rule's with a word replaced by its
- * mark, and the word in its list. */
-static const char *find_each(const char *text, const char *rule, size_t *out_len)
+/* Whether a form of a text has a rule of this name, with a word of the list replaced by the mark. */
+static bool has_rule(const char *form, size_t len, const hyp_sexpr *words, const char *rule)
 {
     static const char mark[] = "<op>";
-    for (const char *at = text; (at = strstr(at, "(for-each <op> (")) != NULL; at++) {
-        size_t len = 0;
-        const char *form = find_form(at, "(for-each <op> (", &len), *words = form + strlen("(for-each <op> (");
-        const char *stop = strchr(words, ')');
-        for (const char *word = words; word < stop;) {
-            size_t n = strcspn(word, " )");
-            for (const char *hit = rule; *hit; hit++) {
-                if (strncmp(hit, word, n) != 0) continue;
-                char head[128];
-                snprintf(head, sizeof head, "rule %.*s%s%s ", (int)(hit - rule), rule, mark, hit + n);
-                const char *found = strstr(form, head);
-                if (found && found < form + len) {
-                    *out_len = len;
-                    return form;
-                }
-            }
-            word += n + 1;
+    for (uint32_t i = 0; i < words->count; i++) {
+        const char *word = words->items[i]->text;
+        for (const char *hit = rule; (hit = strstr(hit, word)) != NULL; hit++) {
+            char head[128];
+            snprintf(head, sizeof head, "rule %.*s%s%s ", (int)(hit - rule), rule, mark, hit + strlen(word));
+            const char *found = strstr(form, head);
+            if (found && found < form + len) return true;
         }
+    }
+    return false;
+}
+
+/* The for-each form that makes a rule. */
+static const char *find_each(const char *text, const char *rule, size_t *out_len)
+{
+    static const char begin[] = "(for-each <op> (";
+    for (const char *at = text; (at = strstr(at, begin)) != NULL; at++) {
+        hyp_arena arena = {0};
+        const hyp_sexpr *words;
+        const char *form = find_form(at, begin, out_len), *list = strrchr(begin, '(') - begin + form;
+        bool found = hyp_sexpr_parse(&arena, "words", list, strcspn(list, ")") + 1, &words, NULL) == HYP_OK &&
+                     hyp_rule_words(hyp_rw_word_lists, &arena, "words", words->items[0], &words, NULL) == HYP_OK &&
+                     has_rule(form, *out_len, words, rule);
+        hyp_arena_dispose(&arena);
+        if (found) return form;
     }
     return NULL;
 }

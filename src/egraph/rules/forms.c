@@ -1,4 +1,5 @@
 /* forms.c - reads rules that are written as s-expressions. */
+#include <stdio.h>
 #include <string.h>
 
 #include "egraph/rules/reader.h"
@@ -97,6 +98,73 @@ static hyp_status substitute(hyp_rule_reader *p, const hyp_sexpr *in, const char
     return status;
 }
 
+static const hyp_word_list *find_list(const hyp_word_list *lists, const char *name, size_t len)
+{
+    for (; lists && lists->name; lists++)
+        if (strlen(lists->name) == len && strncmp(lists->name, name, len) == 0) return lists;
+    return NULL;
+}
+
+static hyp_status unknown_list(const hyp_word_list *lists, const char *file, const hyp_sexpr *word, hyp_diag *diag)
+{
+    char known[256] = "";
+    for (size_t n = 0; lists && lists->name && n < sizeof known; lists++)
+        n += (size_t)snprintf(known + n, sizeof known - n, " %s...", lists->name);
+    return hyp_sexpr_fail(diag, file, word, HYP_ERR_MALFORMED, "%s is no list of words; known are:%s", word->text,
+                          *known ? known : " none");
+}
+
+static void drop(hyp_sexpr *from, const char *word)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < from->count; i++)
+        if (strcmp(from->items[i]->text, word) != 0) from->items[kept++] = from->items[i];
+    from->count = kept;
+}
+
+static hyp_status add_word(hyp_arena *arena, const char *file, const hyp_sexpr *place, const char *word, hyp_sexpr *to,
+                           hyp_diag *diag)
+{
+    hyp_sexpr *copy = hyp_arena_alloc(arena, sizeof *copy);
+    if (!copy) return hyp_fail_memory(diag, sizeof *copy);
+    if (to->count == MAX_WORDS)
+        return hyp_sexpr_fail(diag, file, place, HYP_ERR_MALFORMED, "for-each takes up to %d words", MAX_WORDS);
+    *copy = *place;
+    copy->text = word;
+    to->items[to->count++] = copy;
+    return HYP_OK;
+}
+
+hyp_status hyp_rule_words(const hyp_word_list *lists, hyp_arena *arena, const char *file, const hyp_sexpr *in,
+                          const hyp_sexpr **out, hyp_diag *diag)
+{
+    hyp_sexpr *all = hyp_arena_alloc(arena, sizeof *all);
+    if (!all) return hyp_fail_memory(diag, sizeof *all);
+    *all = *in;
+    all->count = 0;
+    all->items = hyp_arena_alloc(arena, MAX_WORDS * sizeof *all->items);
+    if (!all->items) return hyp_fail_memory(diag, MAX_WORDS * sizeof *all->items);
+    for (uint32_t i = 0; i < in->count; i++) {
+        const hyp_sexpr *word = in->items[i];
+        if (word->kind == HYP_SX_LIST)
+            return hyp_sexpr_fail(diag, file, word, HYP_ERR_MALFORMED, "a word is wanted, not a list");
+        size_t len = strlen(word->text), before = all->count;
+        if (len > 3 && strcmp(word->text + len - 3, "...") == 0) {
+            const hyp_word_list *list = find_list(lists, word->text, len - 3);
+            if (!list) return unknown_list(lists, file, word, diag);
+            for (const char *const *w = list->words; *w; w++) HYP_TRY(add_word(arena, file, word, *w, all, diag));
+        } else if (word->text[0] == '!') {
+            drop(all, word->text + 1);
+            if (all->count == before)
+                return hyp_sexpr_fail(diag, file, word, HYP_ERR_MALFORMED, "no word before this is %s", word->text + 1);
+        } else {
+            HYP_TRY(add_word(arena, file, word, word->text, all, diag));
+        }
+    }
+    *out = all;
+    return HYP_OK;
+}
+
 /* (for-each MARK (WORD...) RULE...): every rule once for each word. */
 static hyp_status read_each(hyp_rule_reader *p, const hyp_sexpr *form)
 {
@@ -104,11 +172,8 @@ static hyp_status read_each(hyp_rule_reader *p, const hyp_sexpr *form)
     const hyp_sexpr *mark = form->count > 1 ? form->items[1] : NULL, *words = form->count > 2 ? form->items[2] : NULL;
     if (!words || mark->kind != HYP_SX_SYMBOL || mark->text[0] != '<' || words->kind != HYP_SX_LIST)
         return hyp_rule_fail(p, form, "after for-each come: a mark such as <op>, a list of words, rules");
-    if (words->count > MAX_WORDS)
-        return hyp_rule_fail(p, words, "for-each takes up to %d words, not %u", MAX_WORDS, words->count);
+    HYP_TRY(hyp_rule_words(p->eg->word_lists, &p->scratch, p->file, words, &words, p->diag));
     for (uint32_t w = 0; w < words->count; w++) {
-        if (words->items[w]->kind == HYP_SX_LIST)
-            return hyp_rule_fail(p, words->items[w], "a word is wanted, not a list");
         for (uint32_t i = 3; i < form->count; i++) {
             hyp_sexpr *rule;
             HYP_TRY(substitute(p, form->items[i], mark->text, words->items[w]->text, &rule));

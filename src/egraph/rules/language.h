@@ -40,6 +40,17 @@ typedef bool (*hyp_may_unite_fn)(void *user, const hyp_rule_info *rule, hyp_clas
 /* From now on a rule of this ruleset does nothing where fn says no. */
 void hyp_ruleset_guard(hyp_ruleset *rules, hyp_may_unite_fn fn, void *user);
 
+/* Words that rules may name together: `name...` in a for-each stands for all of them. */
+typedef struct hyp_word_list {
+    const char *name;
+    const char *const *words; /* up to a NULL */
+} hyp_word_list;
+/* From now on rules may name these lists, which end with a NULL name and stay where they are. */
+void hyp_egraph_name_lists(hyp_egraph *eg, const hyp_word_list *lists);
+/* The words of a for-each, one by one: `name...` is a list's, and `!word` takes one of those before it away. */
+HYP_NODISCARD hyp_status hyp_rule_words(const hyp_word_list *lists, hyp_arena *arena, const char *file,
+                                        const hyp_sexpr *in, const hyp_sexpr **out, hyp_diag *diag);
+
 /* Says that a no of this condition is for good, of rules read from now on: where it is asked of variables alone, and all
  * that the rule asks must hold, it is asked as soon as these stand for something, and the search goes no further. So a
  * rule of three linears of one value does not meet all triples of which none will do. */

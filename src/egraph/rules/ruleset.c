@@ -86,6 +86,8 @@ void hyp_ruleset_guard(hyp_ruleset *rules, hyp_may_unite_fn fn, void *user)
 
 void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled) { rules->rules.data[i].enabled = enabled; }
 
+void hyp_egraph_name_lists(hyp_egraph *eg, const hyp_word_list *lists) { eg->word_lists = lists; }
+
 void hyp_egraph_make_final(hyp_egraph *eg, const char *condition)
 {
     for (size_t i = 0; i < eg->callbacks.len; i++)
