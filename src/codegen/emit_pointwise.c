@@ -130,7 +130,7 @@ static HypPlan__Pointwise__Op pointwise_op(const hyp_node *node)
     case HYP_OP_##op: return HYP_PLAN__POINTWISE__OP__##OP;
         HYP_PLAIN_OPS(X)
 #undef X
-    default: return HYP_PLAN__POINTWISE__OP__CAST; /* never: the table has every operator that computes elements */
+    default: return (HypPlan__Pointwise__Op)-1; /* none: below, and no plan that has it is accepted */
     }
 }
 

@@ -1,6 +1,7 @@
 /* emit_products.c - linear layers and matrix products. */
 #include <string.h>
 
+#include "base/elementwise.h"
 #include "codegen/lower.h"
 
 /* The name as people write it: fused-linear with :act relu is fused-linear-relu. */
@@ -38,7 +39,7 @@ static bool use_tf32(const hyp_lowering *l, const hyp_node *node)
 
 static hyp_status find_act(hyp_lowering *l, const hyp_node *node, const char *name, HypPlan__Act *out)
 {
-    for (*out = HYP_PLAN__ACT__ACT_NONE; *out <= HYP_PLAN__ACT__ACT_MISH; ++*out)
+    for (*out = HYP_PLAN__ACT__ACT_NONE; (int)*out < HYP_ACTS; ++*out)
         if (strcmp(hyp_plan_act_name(*out), name) == 0) return HYP_OK;
     return hyp_lower_unsupported(l, node, "the activation %s has no kernel", name);
 }

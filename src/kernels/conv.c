@@ -7,29 +7,18 @@
 
 hyp_kernel_fn hyp_kernel_conv, hyp_kernel_conv_transpose;
 
-static const struct {
-    const char *name;
-    int op;
-} activations[] = {
-    {"none", HYP_PW_CAST},
-    {"relu", HYP_PW_RELU},
-    {"relu6", HYP_PW_CLIP},
-    {"sigmoid", HYP_PW_SIGMOID},
-    {"tanh", HYP_PW_TANH},
-    {"silu", HYP_PW_SILU},
-    {"hard-swish", HYP_PW_HARD_SWISH},
-    {"mish", HYP_PW_MISH},
-};
-
-/* Where it stands in the list, or the list's end. */
-static size_t find_activation(const char *name)
+int hyp_conv_act(const char *name)
 {
-    size_t i = 0;
-    while (i < sizeof activations / sizeof *activations && strcmp(activations[i].name, name) != 0) i++;
-    return i;
+#define X(op, name, OP, ...) {name, HYP_PW_##OP},
+    static const struct {
+        const char *name;
+        int op;
+    } known[] = {{"none", HYP_PW_CAST}, {"relu6", HYP_PW_CLIP}, HYP_CONV_ACTIVATIONS(X)};
+#undef X
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, name) == 0) return known[i].op;
+    return -1;
 }
-
-static bool is_activation(const char *act) { return find_activation(act) < sizeof activations / sizeof *activations; }
 
 static double activate(int op, double x)
 {
@@ -62,7 +51,7 @@ hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_co
     v->b = b;
     v->y = y;
     v->z = transpose ? NULL : hyp_kernel_input(c, 3);
-    if (!transpose && !is_activation(c->attrs[4].sym))
+    if (!transpose && hyp_conv_act(c->attrs[4].sym) < 0)
         return hyp_kernel_fail(c, "no activation is called '%s'", c->attrs[4].sym);
     if (v->z && (v->z->dtype != y->dtype || !hyp_array_same_shape(v->z, y)))
         return hyp_kernel_fail(c, "what is added is not of the shape of the result");
@@ -106,7 +95,7 @@ hyp_status hyp_kernel_conv(const hyp_kernel_call *c)
 {
     hyp_conv v;
     HYP_TRY(hyp_kernel_read_conv(c, false, &v));
-    int act = activations[find_activation(c->attrs[4].sym)].op;
+    int act = hyp_conv_act(c->attrs[4].sym);
     for (int64_t n = 0; n < v.batch && v.y->count; n++)
         for (int64_t m = 0; m < v.out_channels * v.group; m++)
             for (int64_t o = 0; o < v.window.out_count; o++) conv_element(&v, act, n, m, o);

@@ -272,6 +272,17 @@ HypPlan__Pointwise__Op hyp_plan_act_op(HypPlan__Act act)
     }
 }
 
+HypPlan__Act hyp_plan_op_act(HypPlan__Pointwise__Op op)
+{
+    switch ((int)op) {
+#define X(op, name, OP, number, act, ...)                                                                              \
+    case number: return HYP_PLAN__ACT__ACT_##OP;
+        HYP_ACTIVATIONS(X)
+#undef X
+    default: return HYP_PLAN__ACT__ACT_NONE;
+    }
+}
+
 int hyp_plan_pointwise_arity(HypPlan__Pointwise__Op op)
 {
     switch ((int)op) {

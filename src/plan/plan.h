@@ -27,6 +27,8 @@ int hyp_plan_pointwise_arity(HypPlan__Pointwise__Op op);
 const char *hyp_plan_act_name(HypPlan__Act act);
 /* The instruction that computes it; CAST, which changes nothing, for none. */
 HypPlan__Pointwise__Op hyp_plan_act_op(HypPlan__Act act);
+/* And back: none for what products cannot end in. */
+HypPlan__Act hyp_plan_op_act(HypPlan__Pointwise__Op op);
 /* What people call the kernel of a step: "linear"; of a call the operator that it computes. */
 const char *hyp_plan_kernel_name(const HypPlan__Step *step);
 

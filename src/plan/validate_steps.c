@@ -207,7 +207,7 @@ static hyp_status check_linear(check *c, const step *s)
             HYP_TRY(reads(c, l->bias_plus1 - 1, "the bias"));
             HYP_TRY(want_same_type(c, k->y, l->bias_plus1 - 1, "the bias"));
         }
-        if ((unsigned)l->act > HYP_PLAN__ACT__ACT_MISH) return hyp_plan_unknown(c->diag, "activation", l->act);
+        if ((unsigned)l->act >= HYP_ACTS) return hyp_plan_unknown(c->diag, "activation", l->act);
         if ((l->hidden_plus1 == 0) != (i + 1 == k->n_layers))
             return WRONG(c, "layer %zu of %zu %s a hidden tensor", i, k->n_layers, l->hidden_plus1 ? "has" : "lacks");
     }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/elementwise.h"
 #include "base/mem.h"
 
 dnnl_data_type_t hyp_dnnl_type(hyp_dtype dtype)
@@ -142,24 +143,26 @@ static dnnl_primitive_desc_t pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind,
 
 #endif
 
+/* What oneDNN calls an activation, and its numbers. 2.x has hard-swish's built in. */
+#define ACT_relu dnnl_eltwise_relu, 0, 0
+#define ACT_gelu dnnl_eltwise_gelu_erf, 0, 0
+#define ACT_gelu_tanh dnnl_eltwise_gelu_tanh, 0, 0
+#define ACT_sigmoid dnnl_eltwise_logistic, 0, 0
+#define ACT_tanh dnnl_eltwise_tanh, 0, 0
+#define ACT_silu dnnl_eltwise_swish, 1, 0
+#define ACT_quick_gelu dnnl_eltwise_swish, 1.702f, 0
+#define ACT_hard_swish dnnl_eltwise_hardswish, 1.0f / 6, 0.5f
+#define ACT_mish dnnl_eltwise_mish, 0, 0
+
 bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out)
 {
+#define X(op, name, ...) {name, {ACT_##op}},
     static const struct {
         const char *name;
         hyp_dnnl_act act;
     } known[] = {
-        {"none", {dnnl_alg_kind_undef, 0, 0}},
-        {"relu", {dnnl_eltwise_relu, 0, 0}},
-        {"relu6", {dnnl_eltwise_clip, 0, 6}},
-        {"gelu", {dnnl_eltwise_gelu_erf, 0, 0}},
-        {"gelu-tanh", {dnnl_eltwise_gelu_tanh, 0, 0}},
-        {"sigmoid", {dnnl_eltwise_logistic, 0, 0}},
-        {"tanh", {dnnl_eltwise_tanh, 0, 0}},
-        {"silu", {dnnl_eltwise_swish, 1, 0}},
-        {"quick-gelu", {dnnl_eltwise_swish, 1.702f, 0}},
-        {"hard-swish", {dnnl_eltwise_hardswish, 1.0f / 6, 0.5f}}, /* 2.x has these two built in */
-        {"mish", {dnnl_eltwise_mish, 0, 0}},
-    };
+        {"none", {dnnl_alg_kind_undef, 0, 0}}, {"relu6", {dnnl_eltwise_clip, 0, 6}}, HYP_ACTIVATIONS(X)};
+#undef X
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(known[i].name, name) != 0) continue;
         *out = known[i].act;

@@ -1,8 +1,6 @@
 /* conv.c - convolution steps: which of the ways to do them is taken, and two of them, by kernels of our own. */
 #include "runtime/cuda/ops/conv.h"
 
-#include <string.h>
-
 #include "base/dtype.h"
 #include "base/strbuf.h"
 #include "runtime/cuda/session/backend.h"
@@ -239,20 +237,6 @@ static hyp_status add_way(hyp_cuda_build *b, const void *step, uint32_t form) { 
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
-/* hyp_kernel_read_conv knows the names. */
-static uint32_t act_of(const char *name)
-{
-    static const struct {
-        const char *name;
-        uint32_t op;
-    } acts[] = {{"relu", HYP_PW_RELU}, {"relu6", HYP_PW_CLIP}, {"sigmoid", HYP_PW_SIGMOID},
-                {"tanh", HYP_PW_TANH}, {"silu", HYP_PW_SILU},  {"hard-swish", HYP_PW_HARD_SWISH},
-                {"mish", HYP_PW_MISH}};
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
-        if (strcmp(acts[i].name, name) == 0) return acts[i].op;
-    return HYP_PW_CAST;
-}
-
 hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
     hyp_cuda_conv_step step = {.x = k->inputs_plus1[0] - 1,
@@ -261,7 +245,7 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
                                .bias_plus1 = k->n_inputs_plus1 > 2 ? k->inputs_plus1[2] : 0,
                                .added_plus1 = k->n_inputs_plus1 > 3 ? k->inputs_plus1[3] : 0,
                                .dtype = c->in[0].dtype,
-                               .act = act_of(c->attrs[4].sym)};
+                               .act = (uint32_t)hyp_conv_act(c->attrs[4].sym)};
     hyp_choice choice;
     HYP_TRY(hyp_kernel_read_conv(c, false, &step.conv));
     if (step.conv.y->count == 0) return HYP_OK;

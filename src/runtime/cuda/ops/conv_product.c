@@ -91,19 +91,6 @@ static hyp_status unfold(hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
 
-static HypPlan__Act act_of(uint32_t act)
-{
-    switch (act) {
-    case HYP_PW_RELU: return HYP_PLAN__ACT__ACT_RELU;
-    case HYP_PW_SIGMOID: return HYP_PLAN__ACT__ACT_SIGMOID;
-    case HYP_PW_TANH: return HYP_PLAN__ACT__ACT_TANH;
-    case HYP_PW_SILU: return HYP_PLAN__ACT__ACT_SILU;
-    case HYP_PW_HARD_SWISH: return HYP_PLAN__ACT__ACT_HARD_SWISH;
-    case HYP_PW_MISH: return HYP_PLAN__ACT__ACT_MISH;
-    default: return HYP_PLAN__ACT__ACT_NONE;
-    }
-}
-
 /* Does every result see one place of x, the same as its own? */
 static bool is_layer(const hyp_window *w)
 {
@@ -187,7 +174,7 @@ static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_conv_step *step,
     hyp_cuda_product_linear(step->dtype, hyp_cuda_is_tf32(b->program), places / v->batch * images, v->out_channels,
                             depth, false, &product);
     const hyp_cuda_rest rest = {
-        .bias_plus1 = step->bias_plus1, .before_plus1 = step->added_plus1, .act = act_of(step->act)};
+        .bias_plus1 = step->bias_plus1, .before_plus1 = step->added_plus1, .act = hyp_plan_op_act((HypPlan__Pointwise__Op)step->act)};
     size_t at = b->prepared->ops.len;
     HYP_TRY(hyp_cuda_add_rows(b, &product, step->weight, layer ? step->x + 1 : 0, step->y, places, &rest));
     if (!layer) HYP_TRY(unfold(b, step, &b->prepared->ops.data[at], images));
