@@ -119,7 +119,7 @@ static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, flo
     case HYP_PLAN__POINTWISE__OP__DIV: EACH(a / b);
     case HYP_PLAN__POINTWISE__OP__MIN: EACH(choose((a < b) | (a != a), a, b));
     case HYP_PLAN__POINTWISE__OP__MAX: EACH(choose((a > b) | (a != a), a, b));
-    case HYP_PLAN__POINTWISE__OP__ABS: EACH(vabs(a));
+    case HYP_PLAN__POINTWISE__OP__ABS: EACH(vfabs(a));
     case HYP_PLAN__POINTWISE__OP__NEG: EACH(-a);
     case HYP_PLAN__POINTWISE__OP__SIGN: EACH(vsign(a));
     case HYP_PLAN__POINTWISE__OP__NOT: EACH(vbool(a == 0.0f));

@@ -35,7 +35,7 @@ INLINE void store_some(float *p, vf v, int64_t n) { memcpy(p, &v, (size_t)n * si
 
 /* mask lanes are 0 or -1, as comparisons give them */
 INLINE vf choose(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
-INLINE vf vabs(vf x) { return (vf)((vi)x & 0x7fffffff); }
+INLINE vf vfabs(vf x) { return (vf)((vi)x & 0x7fffffff); }
 INLINE vf with_sign(vf size, vf sign) { return (vf)(((vi)size & 0x7fffffff) | ((vi)sign & (int32_t)0x80000000)); }
 
 /* e^x = 2^n e^r with |r| <= ln2/2; 2^n in two factors, so that results below the normal range come out right. */
@@ -60,7 +60,7 @@ INLINE vf vexp(vf x)
 
 INLINE vf vtanh(vf x)
 {
-    vf a = vabs(x), s = x * x;
+    vf a = vfabs(x), s = x * x;
     vf p = s * -5.895162001e-03f + 2.079597488e-02f;
     p = p * s + -5.378383026e-02f;
     p = p * s + 1.333192438e-01f;
@@ -72,7 +72,7 @@ INLINE vf vtanh(vf x)
 
 INLINE vf verf(vf x)
 {
-    vf a = vabs(x), s = x * x;
+    vf a = vfabs(x), s = x * x;
     vf p = s * -5.953869550e-04f + 4.985971376e-03f;
     p = p * s + -2.676174603e-02f;
     p = p * s + 1.128168330e-01f;
@@ -133,7 +133,7 @@ INLINE vf vrelu(vf x) { return (vf)((vi)x & ~(x < 0.0f)); } /* NaN stays */
 INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
 INLINE vf vat_most(vf x, float limit) { return choose(x > limit, splat(limit), x); }
 INLINE vf vleaky_relu(vf x, float alpha) { return choose(x < 0.0f, x * alpha, x); }
-INLINE vf vsoftplus(vf x) { return vrelu(x) + vlog1p(vexp(-vabs(x))); }
+INLINE vf vsoftplus(vf x) { return vrelu(x) + vlog1p(vexp(-vfabs(x))); }
 INLINE vf velu(vf x, float alpha, float gamma) { return gamma * choose(x >= 0.0f, x, alpha * vexpm1(x)); }
 INLINE vf vsign(vf x) { return choose(x == 0.0f, splat(0), choose(x == x, with_sign(splat(1), x), x)); }
 INLINE vf vbool(vi mask) { return (vf)(mask & (vi)splat(1)); }
