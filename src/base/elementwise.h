@@ -43,6 +43,7 @@
     X(exp, "exp", EXP, 17, 0, 6, V, "Exp", 7, LIB(exp)(a)) \
     X(log, "log", LOG, 22, 0, 6, V, "Log", 7, LIB(log)(a)) \
     X(softplus, "softplus", SOFTPLUS, 40, 0, 10, V, "Softplus", 7, OWN(softplus)(a)) \
+    X(softsign, "softsign", SOFTSIGN, 48, 0, 3, V, "Softsign", 7, a / (NUM(1.0) + LIB(fabs)(a))) \
     X(leaky_relu, "leaky-relu", LEAKY_RELU, 11, 0, 1, V, "", 0, OWN(leaky_relu)(a, p)) \
     X(elu, "elu", ELU, 41, 0, 6, V, "", 0, OWN(elu)(a, p, q)) \
     X(sqrt, "sqrt", SQRT, 18, 0, 3, I, "Sqrt", 7, LIB(sqrt)(a)) \

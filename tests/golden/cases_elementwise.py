@@ -18,12 +18,13 @@ def functions():
     softplus = lambda v: np.logaddexp(v, 0)
     everywhere = {"abs": np.abs, "neg": np.negative, "sign": np.sign, "ceil": np.ceil, "floor": np.floor,
                   "round": np.round, "sin": np.sin, "cos": np.cos, "tan": np.tan, "atan": np.arctan, "sinh": np.sinh,
-                  "cosh": np.cosh, "asinh": np.arcsinh, "softplus": softplus}
+                  "cosh": np.cosh, "asinh": np.arcsinh, "softplus": softplus,
+                  "softsign": lambda v: v / (1 + np.abs(v))}
     for op, f in everywhere.items():
         case(op, "values", "", [x], f(d(x)), op.capitalize())
     for op in ["ceil", "floor", "round", "sign"]:
         case(op, "halves", "", [halves], everywhere[op](d(halves)), op.capitalize())
-    for op in ["abs", "neg", "ceil", "floor", "round", "sign", "softplus"]:
+    for op in ["abs", "neg", "ceil", "floor", "round", "sign", "softplus", "softsign"]:
         case(op, "special values", "", [SPECIAL], everywhere[op](d(SPECIAL)))
     for op, f in {"asin": np.arcsin, "acos": np.arccos, "atanh": np.arctanh}.items():
         case(op, "values", "", [inside], f(d(inside)), op.capitalize())

@@ -24,6 +24,7 @@ static double quick_gelu(double x) { return x * sigmoid(1.702 * x); }
 static double sign(double x) { return (x > 0) - (x < 0); }
 static double softplus(double x) { return fmax(x, 0) + log1p(exp(-fabs(x))); }
 static double hard_swish(double x) { return x * fmin(fmax(x / 6 + 0.5, 0), 1); }
+static double softsign(double x) { return x / (1 + fabs(x)); }
 static double mish(double x) { return x * tanh(softplus(x)); }
 static double gelu(double x) { return 0.5 * x * (1 + erf(x * sqrt(0.5))); }
 static double gelu_tanh(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x))); }
@@ -78,6 +79,7 @@ static void functions_are_accurate_to_a_few_units_in_the_last_place(void **state
         {"log of the smallest", HYP_PLAN__POINTWISE__OP__LOG, log, 0, 1e-37, 2, false},
         {"softplus", HYP_PLAN__POINTWISE__OP__SOFTPLUS, softplus, -80, 80, 4, false},
         {"softplus near 0", HYP_PLAN__POINTWISE__OP__SOFTPLUS, softplus, -2, 2, 4, false},
+        {"softsign", HYP_PLAN__POINTWISE__OP__SOFTSIGN, softsign, -50, 50, 2, false},
         {"elu", HYP_PLAN__POINTWISE__OP__ELU, elu, -20, 2, 3, false},
         {"elu near 0", HYP_PLAN__POINTWISE__OP__ELU, elu, -1e-3, 1e-3, 3, false},
         {"sign", HYP_PLAN__POINTWISE__OP__SIGN, sign, -2, 2, 0, false},
