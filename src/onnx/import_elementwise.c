@@ -166,14 +166,6 @@ static hyp_status import_celu(hyp_onnx_node *n)
     return binary(n, HYP_OP_mul, x, by, n->outputs);
 }
 
-static hyp_status import_softsign(hyp_onnx_node *n)
-{
-    hyp_value_id below;
-    HYP_TRY(unary(n, HYP_OP_abs, n->inputs[0], &below));
-    HYP_TRY(with_number(n, HYP_OP_add, 1, below, &below));
-    return binary(n, HYP_OP_div, n->inputs[0], below, n->outputs);
-}
-
 static hyp_status import_thresholded_relu(hyp_onnx_node *n)
 {
     double alpha;
@@ -375,7 +367,6 @@ static const hyp_onnx_operator rows[] = {
     {"Selu", 7, 1, 1, 1, "alpha gamma ", import_elu, HYP_OP_elu},
     {"Shrink", 9, 1, 1, 1, "bias lambd ", import_shrink, HYP_OP_where},
     {"Sign", 9, 1, 1, 1, "", SAME, HYP_OP_sign},
-    {"Softsign", 7, 1, 1, 1, "", import_softsign, HYP_OP_div},
     {"Sub", 7, 2, 2, 1, "", SAME, HYP_OP_sub},
     {"Sum", 7, 1, HYP_ONNX_ANY, 1, "", FOLD, HYP_OP_add},
     {"SwiGLU", 28, 2, 2, 1, "alpha ", import_swish, HYP_OP_mul},
