@@ -194,8 +194,9 @@ static hyp_status run_node(run *r, hyp_node_id node)
     bool tells = asked(r, node, HYP_WATCH_TELL), runs = asked(r, node, HYP_WATCH_RUN);
     if (status == HYP_OK && r->watch && tells) status = r->watch->tell(r->watch->user, node, in, r->diag);
     if (status == HYP_OK && r->change) status = r->change->before(r->change->user, node, in, r->diag);
+    bool whole = r->change && r->change->whole && n->op == HYP_OP_attention;
     if (status == HYP_OK && runs)
-        status = hyp_op_eval(r->g->dims, n->op, n->attrs, r->mode, in, n->input_count, out, n->output_count, r->symbols,
+        status = hyp_op_eval(r->g->dims, n->op, n->attrs, whole ? HYP_EVAL_DOUBLE : r->mode, in, n->input_count, out, n->output_count, r->symbols,
                              r->diag);
     if (r->change) r->change->after(r->change->user, node, in, out, status == HYP_OK);
     if (status == HYP_OK) {

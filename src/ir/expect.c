@@ -351,17 +351,29 @@ static void widen(const hyp_expect_options *o, const hyp_eval_tensor *value, hyp
     }
 }
 
+/* Of scores in a narrow type little may be left where the interpreter rounds them and a kernel does not. */
+static bool has_narrow_attention(const hyp_graph *g)
+{
+    bool has = false;
+    for (size_t i = 0; i < g->nodes.len; i++) {
+        hyp_dtype t = g->values.data[g->nodes.data[i].outputs[0]].type.dtype;
+        has = has || (g->nodes.data[i].op == HYP_OP_attention && (t == HYP_F16 || t == HYP_BF16));
+    }
+    return has;
+}
+
 static hyp_status measure(noise *n, const hyp_eval_tensor *inputs, size_t input_count, const hyp_eval_tensor *values,
                           hyp_eval_tensor *moved, hyp_eval_tensor *tolerances, hyp_diag *diag)
 {
-    /* The second run goes the other way everywhere: of two sides of a jump one run sees each. */
+    /* The second run goes the other way everywhere: of two sides of a jump one run sees each. The last one moves nothing. */
     static const struct {
         uint64_t seed;
         double sign;
-    } runs[] = {{0x9e3779b97f4a7c15, 1}, {0x9e3779b97f4a7c15, -1}, {0xd1b54a32d192ed03, 1}};
-    const hyp_eval_change change = {before, after, n};
+    } runs[] = {{0x9e3779b97f4a7c15, 1}, {0x9e3779b97f4a7c15, -1}, {0xd1b54a32d192ed03, 1}, {0x9e3779b97f4a7c15, 0}};
     size_t outputs = n->g->outputs.len;
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
+        const hyp_eval_change change = {before, after, n, runs[r].sign == 0};
+        if (change.whole && !has_narrow_attention(n->g)) continue;
         make_moves(n, runs[r].seed, runs[r].sign);
         HYP_TRY(hyp_graph_eval_changed(n->g, HYP_EVAL_FAST, inputs, input_count, &change, moved, diag));
         for (size_t i = 0; i < outputs; i++) {

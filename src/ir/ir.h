@@ -310,6 +310,7 @@ typedef struct hyp_eval_change {
     hyp_status (*before)(void *user, hyp_node_id node, const hyp_eval_tensor **in, hyp_diag *diag);
     void (*after)(void *user, hyp_node_id node, const hyp_eval_tensor *const *in, hyp_eval_tensor *out, bool ran);
     void *user;
+    bool whole; /* attention rounds nothing but its result */
 } hyp_eval_change;
 HYP_NODISCARD hyp_status hyp_graph_eval_changed(const hyp_graph *g, hyp_eval_mode mode, const hyp_eval_tensor *inputs,
                                                 size_t input_count, const hyp_eval_change *change,
