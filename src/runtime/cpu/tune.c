@@ -167,6 +167,7 @@ static hyp_status try_all(trial *r, double deadline, hyp_diag *diag)
     void *at = r->tuner->session->memory.at[r->result];
     memcpy(r->before, at, r->bytes);
     HYP_TRY(try_one(r, r->choice.taken, diag));
+    if (!r->ops[r->choice.taken].run) return HYP_OK; /* memory for it is gone: nothing to compare with */
     for (size_t i = 0; i < r->choice.count; i++)
         if (i != r->choice.taken) HYP_TRY(try_one(r, i, diag));
     hyp_status status = race(r, deadline, diag);
