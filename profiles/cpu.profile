@@ -12,7 +12,7 @@
   (flops-bf16 1.6e11)
   (flops-f64 8e10)
   (pointwise-per-second 8e9)
-  (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish)
+  (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish softplus)
   (add-after-act true)
   (kernel-calls true)
   (attention-in-one-kernel f32)

@@ -34,7 +34,8 @@
     C(silu, "silu", SILU, 44, 6, 6, V, "", 0, a * OWN(sigmoid)(a)) \
     P(quick_gelu, "quick-gelu", QUICK_GELU, 45, 7, 6, V, "", 0, a * OWN(sigmoid)(NUM(1.702) * a)) \
     C(hard_swish, "hard-swish", HARD_SWISH, 46, 8, 3, V, "", 0, a * OWN(at_most)(OWN(relu)(a * NUM(1.0 / 6) + NUM(0.5)), NUM(1.0))) \
-    C(mish, "mish", MISH, 47, 9, 10, V, "", 0, a * LIB(tanh)(OWN(softplus)(a)))
+    C(mish, "mish", MISH, 47, 9, 10, V, "", 0, a * LIB(tanh)(OWN(softplus)(a))) \
+    C(softplus, "softplus", SOFTPLUS, 40, 10, 10, V, "Softplus", 7, OWN(softplus)(a))
 #define HYP_ACTIVATIONS(X) HYP_ACTIVATION_ROWS(X, X)
 #define HYP_CONV_ACTIVATIONS(X) HYP_ACTIVATION_ROWS(HYP_NO_ROW, X)
 #define HYP_NO_ROW(...)
@@ -42,7 +43,6 @@
     X(erf, "erf", ERF, 16, 0, 10, V, "Erf", 9, LIB(erf)(a)) \
     X(exp, "exp", EXP, 17, 0, 6, V, "Exp", 7, LIB(exp)(a)) \
     X(log, "log", LOG, 22, 0, 6, V, "Log", 7, LIB(log)(a)) \
-    X(softplus, "softplus", SOFTPLUS, 40, 0, 10, V, "Softplus", 7, OWN(softplus)(a)) \
     X(softsign, "softsign", SOFTSIGN, 48, 0, 3, V, "Softsign", 7, a / (NUM(1.0) + LIB(fabs)(a))) \
     X(leaky_relu, "leaky-relu", LEAKY_RELU, 11, 0, 1, V, "", 0, OWN(leaky_relu)(a, p)) \
     X(elu, "elu", ELU, 41, 0, 6, V, "", 0, OWN(elu)(a, p, q)) \

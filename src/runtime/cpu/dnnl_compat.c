@@ -153,6 +153,7 @@ static dnnl_primitive_desc_t pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind,
 #define ACT_quick_gelu dnnl_eltwise_swish, 1.702f, 0
 #define ACT_hard_swish dnnl_eltwise_hardswish, 1.0f / 6, 0.5f
 #define ACT_mish dnnl_eltwise_mish, 0, 0
+#define ACT_softplus dnnl_eltwise_soft_relu, 1, 0
 
 bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out)
 {
