@@ -61,7 +61,7 @@ everything() {
         HYPATIA_CPU=$level check dev -R '^(test_runtime_(cpu|engine|vec|kernels)|test_codegen_random|judge_(attention|elementwise|models|products|windows))$'
     done
     build clang --preset dev -DCMAKE_C_COMPILER=clang
-    check clang -E '^(judge_|header_|install$|check_)'
+    check clang -LE long -E '^(judge_|header_|install$|check_)' # the long ones run plain and under the sanitizers
     build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF
     check runtime -E '^(header_|check_)'
     build asan --preset asan -DCMAKE_C_COMPILER=gcc
