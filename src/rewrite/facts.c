@@ -39,15 +39,15 @@ hyp_status hyp_rw_attr(hyp_rw *rw, hyp_symbol literal, hyp_attr_kind kind, hyp_a
 {
     hyp_rw_symbol *s;
     HYP_TRY(symbol_slot(rw, literal, &s, diag));
-    if (!s->parsed || s->attr.kind != kind) {
+    if (!(s->parsed & 1 << kind)) {
         const char *text = hyp_egraph_symbol_name(rw->eg, literal);
         const hyp_sexpr *forms;
         HYP_TRY(hyp_sexpr_parse(&rw->arena, text, text, strlen(text), &forms, diag));
         if (forms->count != 1) return hyp_fail(diag, HYP_ERR_MALFORMED, "'%s' is no value of an attribute", text);
-        HYP_TRY(hyp_attr_parse(&rw->arena, rw->dims, text, forms->items[0], kind, &s->attr, diag));
-        s->parsed = true;
+        HYP_TRY(hyp_attr_parse(&rw->arena, rw->dims, text, forms->items[0], kind, &s->attrs[kind], diag));
+        s->parsed |= (uint8_t)(1 << kind);
     }
-    *out = s->attr;
+    *out = s->attrs[kind];
     return HYP_OK;
 }
 

@@ -65,8 +65,8 @@ typedef struct hyp_rw_leaf {
 typedef struct hyp_rw_symbol {
     enum { HYP_RW_SYM_NEW, HYP_RW_SYM_OP, HYP_RW_SYM_GET, HYP_RW_SYM_OTHER } head; /* with children */
     hyp_op op;
-    bool parsed; /* as an attribute, which then is `attr` */
-    hyp_attr attr;
+    uint8_t parsed; /* bit k: read as an attribute of kind k, which is attrs[k] */
+    hyp_attr attrs[HYP_ATTR_SYMS + 1];
 } hyp_rw_symbol;
 
 /* One phase at work: an e-graph and what its symbols and e-nodes stand for. Belongs to one thread. */
