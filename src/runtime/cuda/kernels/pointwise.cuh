@@ -110,7 +110,12 @@ template <typename C> __device__ HYP_CUDA_LONG C round_to(uint32_t dtype, C v)
 // ---- instructions -----------------------------------------------------------------------------------------
 
 __device__ __noinline__ float power(float a, float b) { return b == 2 ? __fmul_rn(a, a) : powf(a, b); }
-__device__ __noinline__ double power(double a, double b) { return b == 2 ? __dmul_rn(a, a) : pow(a, b); }
+// CUDA's pow of doubles is off by up to two units: 9 to the 1/2 would be just below 3, and 2 once it is made an integer.
+__device__ __noinline__ double power(double a, double b)
+{
+    if (b == 0.5 && a >= 0) return sqrt(a) + 0.0; // of -0 it is 0
+    return b == 2 ? __dmul_rn(a, a) : pow(a, b);
+}
 template <typename C> __device__ __forceinline__ C power(C a, C b)
 {
     if (is_negative(b)) return a == 1 ? 1 : a == (C)-1 ? (b & 1 ? (C)-1 : 1) : 0;
