@@ -1,5 +1,5 @@
 /* Updates written, or combined, into places of a copy of the data. */
-#include "kernels/kernels.h"
+#include "kernels/scatter.h"
 
 #include <math.h>
 
@@ -55,13 +55,21 @@ static void combine(reduction r, const hyp_array *y, int64_t i, const hyp_array 
     }
 }
 
-/* The data, of whose type everything is, becomes the result. */
-static hyp_status start(const hyp_kernel_call *c, const hyp_array *updates)
+/* The result is of the data's shape, and everything of its type. */
+static hyp_status check_result(const hyp_kernel_call *c, const hyp_array *updates)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
     HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, x->dims, "the result"));
     if (y->dtype != x->dtype || updates->dtype != x->dtype)
         return hyp_kernel_fail(c, "data, updates and result are of different types");
+    return HYP_OK;
+}
+
+/* The data becomes the result. */
+static hyp_status start(const hyp_kernel_call *c, const hyp_array *updates)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    HYP_TRY(check_result(c, updates));
     if (x->count) memcpy(y->data, x->data, (size_t)x->count * hyp_dtype_size(x->stored));
     return HYP_OK;
 }
@@ -90,29 +98,37 @@ hyp_status hyp_kernel_scatter_elements(const hyp_kernel_call *c)
     return HYP_OK;
 }
 
+hyp_status hyp_kernel_read_scatter_nd(const hyp_kernel_call *c, hyp_scatter_nd *out)
+{
+    const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2];
+    int64_t dims[HYP_MAX_RANK];
+    int32_t rank = 0;
+    if (x->rank < 1 || indices->rank < 1 || indices->dims[indices->rank - 1] > x->rank)
+        return hyp_kernel_fail(c, "the indices do not fit the data");
+    *out = (hyp_scatter_nd){.width = (int32_t)indices->dims[indices->rank - 1], .tuples = 1, .inner = 1};
+    if (indices->rank - 1 + x->rank - out->width > HYP_MAX_RANK) return hyp_kernel_fail(c, "the rank is too high");
+    for (int32_t a = 0; a < indices->rank - 1; a++) out->tuples *= dims[rank++] = indices->dims[a];
+    for (int32_t a = out->width; a < x->rank; a++) out->inner *= dims[rank++] = x->dims[a];
+    HYP_TRY(hyp_kernel_want_shape(c, updates, rank, dims, "the list of updates"));
+    hyp_array_strides(x, out->strides);
+    return check_result(c, updates);
+}
+
 hyp_status hyp_kernel_scatter_nd(const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2];
-    int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK], tuples = 1, inner = 1;
-    int32_t rank = 0;
+    hyp_scatter_nd s;
     reduction r = REPLACE;
     HYP_TRY(find_reduction(c, c->attrs[0].sym, &r));
-    if (x->rank < 1 || indices->rank < 1 || indices->dims[indices->rank - 1] > x->rank)
-        return hyp_kernel_fail(c, "the indices do not fit the data");
-    int32_t width = (int32_t)indices->dims[indices->rank - 1];
-    if (indices->rank - 1 + x->rank - width > HYP_MAX_RANK) return hyp_kernel_fail(c, "the rank is too high");
-    for (int32_t a = 0; a < indices->rank - 1; a++) tuples *= dims[rank++] = indices->dims[a];
-    for (int32_t a = width; a < x->rank; a++) inner *= dims[rank++] = x->dims[a];
-    HYP_TRY(hyp_kernel_want_shape(c, updates, rank, dims, "the list of updates"));
+    HYP_TRY(hyp_kernel_read_scatter_nd(c, &s));
     HYP_TRY(start(c, updates));
-    hyp_array_strides(x, strides);
-    for (int64_t t = 0; t < tuples; t++) {
+    for (int64_t t = 0; t < s.tuples; t++) {
         int64_t to = 0, index;
-        for (int32_t a = 0; a < width; a++) {
-            HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, t * width + a), a, x->dims[a], &index));
-            to += index * strides[a];
+        for (int32_t a = 0; a < s.width; a++) {
+            HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, t * s.width + a), a, x->dims[a], &index));
+            to += index * s.strides[a];
         }
-        combine(r, &c->out[0], to, updates, t * inner, inner);
+        combine(r, &c->out[0], to, updates, t * s.inner, s.inner);
     }
     return HYP_OK;
 }

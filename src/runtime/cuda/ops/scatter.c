@@ -3,6 +3,7 @@
 
 #include "base/dtype.h"
 #include "base/elementwise.h"
+#include "kernels/scatter.h"
 #include "runtime/cuda/cuda.h"
 
 hyp_cuda_call_fn hyp_cuda_add_scatter_nd;
@@ -31,7 +32,8 @@ static hyp_status find_combine(const hyp_kernel_call *c, uint32_t *out)
     static const struct {
         const char *name;
         uint32_t op;
-    } rows[] = {{"none", HYP_PW_CAST}, {"add", HYP_PW_ADD}, {"mul", HYP_PW_MUL}, {"min", HYP_PW_MIN}, {"max", HYP_PW_MAX}};
+    } rows[] = {
+        {"none", HYP_PW_CAST}, {"add", HYP_PW_ADD}, {"mul", HYP_PW_MUL}, {"min", HYP_PW_MIN}, {"max", HYP_PW_MAX}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].name, c->attrs[0].sym) == 0) return *out = rows[i].op, HYP_OK;
     return hyp_kernel_fail(c, "no reduction '%s'", c->attrs[0].sym);
@@ -44,45 +46,27 @@ static hyp_cuda_kernel kernel_of(uint32_t combine, hyp_dtype dtype)
     return dtype == HYP_U64 ? HYP_CUDA_KERNEL_scatter_u64 : HYP_CUDA_KERNEL_scatter_i64;
 }
 
-/* Rows, and where they begin; */
-static hyp_status set_rows(const hyp_kernel_call *c, hyp_cuda_scatter *out)
-{
-    const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2], *y = &c->out[0];
-    int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK];
-    int32_t rank = 0;
-    if (x->rank < 1 || indices->rank < 1 || indices->dims[indices->rank - 1] > x->rank)
-        return hyp_kernel_fail(c, "the indices do not fit the data");
-    int32_t width = (int32_t)indices->dims[indices->rank - 1];
-    if (indices->rank - 1 + x->rank - width > HYP_MAX_RANK) return hyp_kernel_fail(c, "the rank is too high");
-    out->tuples = out->inner = 1;
-    for (int32_t a = 0; a < indices->rank - 1; a++) out->tuples *= dims[rank++] = indices->dims[a];
-    for (int32_t a = width; a < x->rank; a++) out->inner *= dims[rank++] = x->dims[a];
-    HYP_TRY(hyp_kernel_want_shape(c, updates, rank, dims, "the list of updates"));
-    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, x->dims, "the result"));
-    if (y->dtype != x->dtype || updates->dtype != x->dtype)
-        return hyp_kernel_fail(c, "data, updates and result are of different types");
-    hyp_array_strides(x, strides);
-    out->width = (uint32_t)width;
-    for (int32_t a = 0; a < width; a++) {
-        out->dims[a] = x->dims[a];
-        out->strides[a] = strides[a];
-    }
-    return HYP_OK;
-}
-
 hyp_status hyp_cuda_add_scatter_nd(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
     enum { THREADS = 64 };
     const hyp_array *y = &c->out[0];
-    hyp_cuda_scatter args = {.dtype = y->dtype, .wide_indices = c->in[1].dtype == HYP_I64, .step = b->step};
+    hyp_scatter_nd rows;
+    HYP_TRY(hyp_kernel_read_scatter_nd(c, &rows));
+    hyp_cuda_scatter args = {.tuples = rows.tuples,
+                             .width = (uint32_t)rows.width,
+                             .wide_indices = c->in[1].dtype == HYP_I64,
+                             .dtype = y->dtype,
+                             .step = b->step};
     void *data;
     HYP_TRY(find_combine(c, &args.combine));
-    HYP_TRY(set_rows(c, &args));
     if (y->count == 0) return HYP_OK;
-    uint32_t size = (uint32_t)hyp_dtype_size(y->dtype), wide = hyp_cuda_widest((uint64_t)args.inner * size);
+    uint32_t size = (uint32_t)hyp_dtype_size(y->dtype), wide = hyp_cuda_widest((uint64_t)rows.inner * size);
     args.size = args.combine == HYP_PW_CAST ? wide : size;
-    for (uint32_t a = 0; a < args.width; a++) args.strides[a] = args.strides[a] * size / args.size;
-    args.inner = args.inner * size / args.size;
+    for (uint32_t a = 0; a < args.width; a++) {
+        args.dims[a] = c->in[0].dims[a];
+        args.strides[a] = rows.strides[a] * size / args.size;
+    }
+    args.inner = rows.inner * size / args.size;
     HYP_TRY(hyp_cuda_need_report(b));
     HYP_TRY(hyp_cuda_add_op(b, scatter_run, sizeof(scatter), &data));
     scatter *p = data;

@@ -1,0 +1,17 @@
+/* scatter.h - ScatterND as read from its call, for every device that computes it. */
+#ifndef HYP_KERNELS_SCATTER_H
+#define HYP_KERNELS_SCATTER_H
+
+#include "kernels/kernels.h"
+
+/* Tuple t of the indices, of `width` of them, says where in the data row t of the updates goes, of `inner` elements. */
+typedef struct hyp_scatter_nd {
+    int32_t width;
+    int64_t tuples, inner;
+    int64_t strides[HYP_MAX_RANK]; /* of the data */
+} hyp_scatter_nd;
+
+/* Reads and checks all but the reduction and the indices themselves. */
+hyp_status hyp_kernel_read_scatter_nd(const hyp_kernel_call *c, hyp_scatter_nd *out);
+
+#endif
