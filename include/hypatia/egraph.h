@@ -132,8 +132,17 @@ HYP_API void hyp_egraph_cancel(hyp_egraph *eg);
  *   (rule NAME [:class C] [:ruleset S] [:doc "..."]
  *     LHS => RHS  [:if COND])
  *   (rule NAME ... (multi (?a = P) (?b = Q)) => (union ?a R) (union ?b S))      several roots, outputs
+ *   (rule NAME ... (collect (KEY...) (?a = P)) => (let ?m R) (union ?a S))      any number of parts at once
  *   (birule NAME ... L <=> R)          two rules, NAME and NAME-rev
  *   (for-each MARK (WORD...) RULE...)  every rule once for each word, which is put wherever MARK is written
+ *
+ * (let ?m R) before the unions of a multi-pattern names a term for them.
+ *
+ * A rule that collects is applied once to all matches of P that have the same keys, variables of P or terms of them, if
+ * there are 2 or more; of more than 64 to 64 at a time. Matches are in the order of the ids that P's variables stand for;
+ * of several with one root the first is taken. On its right side and in its condition (each T) stands for T once for
+ * each part, <i> for the part's number from 0; a condition without `each` is one of every part, and parts for which it
+ * does not hold are not collected. The parts change whenever the e-graph does; what was made of fewer stays.
  *
  * COND is (and C*), (or C*), (not C) or a registered condition applied to terms over the variables: a leaf
  * is added where it is missing, any other e-node is only looked up, and where there is none the condition
@@ -215,6 +224,7 @@ typedef enum hyp_near_kind {
     HYP_NEAR_USER,      /* `at` is a part of the left side, but no e-node that uses it is `premise`, around that part */
     HYP_NEAR_CONDITION, /* this part of the condition does not hold */
     HYP_NEAR_FUNCTION,  /* this function of the right side declined */
+    HYP_NEAR_ALONE,     /* of a rule that collects: it matches, but nothing else has the same keys */
     HYP_NEAR_REFUSED    /* the analysis refuses what the rule would make, or to make its two sides equal: see `reason` */
 } hyp_near_kind;
 typedef struct hyp_near_variable {

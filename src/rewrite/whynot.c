@@ -140,6 +140,11 @@ static hyp_status on_near(const hyp_near_miss *near, void *user, hyp_diag *diag)
             hyp_strbuf_puts(a->q->out, " and its premises hold, but it was not applied: it is disabled, or a limit ended "
                                        "the phase before\n");
         break;
+    case HYP_NEAR_ALONE:
+        hyp_strbuf_printf(a->q->out, "%s: it matches ", a->q->phase);
+        hyp_rw_describe(&a->view, a->q->out, near->root);
+        hyp_strbuf_puts(a->q->out, " and its premises hold, but there is nothing to collect with it\n");
+        break;
     case HYP_NEAR_REFUSED:
         hyp_strbuf_printf(a->q->out, "%s: it matches ", a->q->phase);
         hyp_rw_describe(&a->view, a->q->out, near->root);

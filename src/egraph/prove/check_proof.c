@@ -233,6 +233,10 @@ static hyp_status check_rule(checker *c, const citation *cited, term *left, term
         for (size_t i = 0; i < rules->rules.len && status == HYP_ERR_MISMATCH; i++) {
             const hyp_rule *rule = &rules->rules.data[i];
             if (strcmp(rule->info.name, cited->rule) != 0) continue;
+            if (rule->collecting && cited->part_count > 1 && cited->part_count <= HYP_WIDEST) {
+                HYP_TRY(hyp_rule_instance(c->rulesets[s], (uint32_t)i, (uint32_t)cited->part_count, said));
+                rule = rule->collecting->instances[cited->part_count];
+            }
             known = true;
             c->diag = &why;
             why.message[0] = 0;

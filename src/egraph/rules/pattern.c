@@ -43,7 +43,7 @@ static hyp_status note_variables(hyp_rule_reader *p, hyp_rule *rule)
     rule->variables = hyp_arena_zalloc(&p->rules->arena, p->vars.len, sizeof *rule->variables);
     if (!rule->variables) return hyp_fail_memory(p->diag, p->vars.len * sizeof *rule->variables);
     for (size_t i = 0; i < p->vars.len; i++) {
-        if (p->vars.data[i].seq.kind == HYP_PAT_SEQ) continue;
+        if (p->vars.data[i].named.kind == HYP_PAT_SEQ) continue;
         hyp_variable *v = &rule->variables[rule->variable_count++];
         *v = (hyp_variable){hyp_arena_strdup(&p->rules->arena, p->vars.data[i].name), p->vars.data[i].reg};
         if (!v->name) return hyp_fail_memory(p->diag, strlen(p->vars.data[i].name));
@@ -54,7 +54,7 @@ static hyp_status note_variables(hyp_rule_reader *p, hyp_rule *rule)
 static bool has_sequence(const hyp_rule_reader *p)
 {
     for (size_t i = 0; i < p->vars.len; i++)
-        if (p->vars.data[i].seq.kind == HYP_PAT_SEQ) return true;
+        if (p->vars.data[i].named.kind == HYP_PAT_SEQ) return true;
     return false;
 }
 
@@ -141,7 +141,7 @@ static hyp_status read_left(hyp_rule_reader *p, const hyp_sexpr *sx, uint32_t re
         out->seq = j;
         out->seq_tail = out->count - j - 1;
         out->ground = false;
-        v->seq = out->kids[j] =
+        v->named = out->kids[j] =
             (hyp_pat){.kind = HYP_PAT_SEQ, .index = out->index, .seq = out->seq, .seq_tail = out->seq_tail};
     }
     return end_node(p, out);
@@ -160,10 +160,7 @@ static hyp_status read_right(hyp_rule_reader *p, const hyp_sexpr *sx, bool in_co
     if (is_variable(sx)) {
         const hyp_bound_name *v = find_variable(p, sx->text);
         if (!v) return hyp_rule_fail(p, sx, "%s is not bound by the left side", sx->text);
-        if (is_sequence(sx))
-            *out = v->seq;
-        else
-            *out = (hyp_pat){.kind = HYP_PAT_VAR, .reg = v->reg};
+        *out = is_sequence(sx) || v->named.kind != HYP_PAT_VAR ? v->named : (hyp_pat){.kind = HYP_PAT_VAR, .reg = v->reg};
         return HYP_OK;
     }
     uint32_t id;
@@ -227,7 +224,7 @@ static hyp_status read_condition(hyp_rule_reader *p, const hyp_sexpr *sx, hyp_co
     return check_arity(p, sx, cb, has_seq);
 }
 
-/* ---- rules -------------------------------------------------------------------------------------- */
+/* ---- sides ---------------------------------------------------------------------------------------- */
 
 /* (?a = P) of a multi-pattern. */
 static hyp_status read_root(hyp_rule_reader *p, const hyp_sexpr *sx, hyp_pat *out)
@@ -262,10 +259,25 @@ static hyp_status read_left_side(hyp_rule_reader *p, const hyp_sexpr *sx)
     return read_left(p, sx, HYP_NONE, &rule->left[0]);
 }
 
+/* (let ?m TERM): a name for a term, which is the same in every union behind it. */
+static hyp_status read_let(hyp_rule_reader *p, const hyp_sexpr *sx)
+{
+    hyp_bound_name *v;
+    hyp_pat named;
+    if (sx->count != 3 || !is_variable(sx->items[1]) || is_sequence(sx->items[1]))
+        return hyp_rule_fail(p, sx, "a name for a term is (let ?variable term)");
+    if (find_variable(p, sx->items[1]->text))
+        return hyp_rule_fail(p, sx->items[1], "%s stands for something already", sx->items[1]->text);
+    HYP_TRY(read_result(p, sx->items[2], false, &named));
+    HYP_TRY(add_variable(p, sx->items[1], &v));
+    v->named = named;
+    return HYP_OK;
+}
+
 static hyp_status read_union(hyp_rule_reader *p, const hyp_sexpr *sx, hyp_action *out)
 {
     if (!hyp_sexpr_is_form(sx, "union") || sx->count != 3)
-        return hyp_rule_fail(p, sx, "the right side of a multi-pattern is made of (union term term)");
+        return hyp_rule_fail(p, sx, "the right side of a multi-pattern is made of (let ?variable term) and (union term term)");
     HYP_TRY(read_result(p, sx->items[1], false, &out->left));
     HYP_TRY(read_result(p, sx->items[2], false, &out->right));
     if (out->left.kind == HYP_PAT_VAR)
@@ -311,37 +323,120 @@ static hyp_status write_info(hyp_rule_reader *p, const hyp_written_rule *src, hy
     return copy_text(p, src->doc, &out->doc);
 }
 
-hyp_status hyp_rule_add(hyp_rule_reader *p, const hyp_written_rule *src)
+static hyp_status read_actions(hyp_rule_reader *p, const hyp_written_rule *src)
 {
-    p->name = src->name;
-    uint32_t id;
-    if (hyp_intern_find(&p->rules->names, src->name, strlen(src->name), &id))
-        return hyp_rule_fail(p, src->form, "there is a rule of this name already");
-    HYP_TRY(hyp_intern_add(&p->rules->names, src->name, strlen(src->name), &id, p->diag));
-    HYP_TRY(hyp_vec_grow(&p->rules->rules, p->diag));
-    hyp_rule *rule = p->rule = &p->rules->rules.data[p->rules->rules.len - 1];
-    *rule = (hyp_rule){.enabled = true};
-    p->vars.len = 0;
-    HYP_TRY(write_info(p, src, &rule->info));
-
-    HYP_TRY(read_left_side(p, src->left));
-    HYP_TRY(note_variables(p, rule));
+    hyp_rule *rule = p->rule;
     if (src->right_count == 0 || (!rule->multi && src->right_count > 1))
         return hyp_rule_fail(p, src->form, "a rule has one right side, this one has %u", src->right_count);
-    rule->action_count = src->right_count;
-    rule->actions = take(p, rule->action_count, sizeof *rule->actions);
-    if (!rule->actions) return hyp_fail_memory(p->diag, rule->action_count * sizeof *rule->actions);
+    rule->actions = take(p, src->right_count, sizeof *rule->actions);
+    if (!rule->actions) return hyp_fail_memory(p->diag, src->right_count * sizeof *rule->actions);
     if (!rule->multi) {
+        rule->action_count = 1;
         rule->actions[0].root = &rule->left[0];
-        HYP_TRY(read_result(p, src->right[0], false, &rule->actions[0].right));
-    } else {
-        for (uint32_t i = 0; i < src->right_count; i++) HYP_TRY(read_union(p, src->right[i], &rule->actions[i]));
+        return read_result(p, src->right[0], false, &rule->actions[0].right);
     }
+    for (uint32_t i = 0; i < src->right_count; i++) {
+        if (hyp_sexpr_is_form(src->right[i], "let"))
+            HYP_TRY(read_let(p, src->right[i]));
+        else
+            HYP_TRY(read_union(p, src->right[i], &rule->actions[rule->action_count++]));
+    }
+    return rule->action_count ? HYP_OK : hyp_rule_fail(p, src->form, "a right side has a union");
+}
+
+/* Reads both sides and the condition of p->rule; `part`: it is one part of a rule that collects, without a right side. */
+static hyp_status read_sides(hyp_rule_reader *p, const hyp_written_rule *src, bool part)
+{
+    hyp_rule *rule = p->rule;
+    p->vars.len = 0;
+    HYP_TRY(read_left_side(p, src->left));
+    HYP_TRY(note_variables(p, rule));
+    if (!part) HYP_TRY(read_actions(p, src));
     if (src->condition) {
         rule->cond = take(p, 1, sizeof *rule->cond);
         if (!rule->cond) return hyp_fail_memory(p->diag, sizeof *rule->cond);
         HYP_TRY(read_condition(p, src->condition, rule->cond));
     }
     rule->match_rows = p->eg->explain || has_sequence(p) ? rule->left_nodes : 0;
+    return HYP_OK;
+}
+
+/* ---- rules that collect --------------------------------------------------------------------------- */
+
+/* The instance for so many parts of the rule with this index. Applied, but never searched, it has no plans. */
+static hyp_status add_instance(hyp_rule_reader *p, uint32_t index, uint32_t width)
+{
+    hyp_rule *base = &p->rules->rules.data[index], *rule = take(p, 1, sizeof *rule);
+    hyp_written_rule src;
+    if (!rule) return hyp_fail_memory(p->diag, sizeof *rule);
+    p->name = base->info.name;
+    p->rule = rule;
+    rule->info = base->info;
+    HYP_TRY(hyp_collect_instance(p, base->collecting->src, width, &src));
+    HYP_TRY(read_sides(p, &src, false));
+    base->collecting->instances[width] = rule;
+    return HYP_OK;
+}
+
+hyp_status hyp_rule_instance(struct hyp_ruleset *rules, uint32_t rule, uint32_t width, hyp_diag *diag)
+{
+    const hyp_collecting *c = rules->rules.data[rule].collecting;
+    if (c->instances[width]) return HYP_OK;
+    hyp_rule_reader p = {.eg = rules->eg,
+                         .rules = rules,
+                         .file = c->file,
+                         .desugar = rules->desugar,
+                         .user = rules->desugar_user,
+                         .diag = diag};
+    hyp_status status = add_instance(&p, rule, width);
+    hyp_vec_free(&p.vars);
+    hyp_arena_dispose(&p.scratch);
+    return status;
+}
+
+/* Reads the keys, of the part whose variables are bound. */
+static hyp_status read_keys(hyp_rule_reader *p, const hyp_sexpr *keys, hyp_collecting *c)
+{
+    c->keys = take(p, keys->count, sizeof *c->keys);
+    c->common = take(p, p->rule->reg_count, sizeof *c->common);
+    if (!c->keys || !c->common) return hyp_fail_memory(p->diag, keys->count * sizeof *c->keys);
+    for (; c->key_count < keys->count; c->key_count++) {
+        hyp_pat *key = &c->keys[c->key_count];
+        HYP_TRY(read_result(p, keys->items[c->key_count], true, key));
+        if (key->kind == HYP_PAT_VAR) c->common[key->reg] = true;
+    }
+    return HYP_OK;
+}
+
+static hyp_status add_collecting(hyp_rule_reader *p, const hyp_written_rule *src)
+{
+    hyp_rule *rule = p->rule;
+    hyp_written_rule part;
+    hyp_collecting *c = rule->collecting = take(p, 1, sizeof *c);
+    if (!c || !(c->src = take(p, 1, sizeof *c->src)) || !(c->file = hyp_arena_strdup(&p->rules->arena, p->file)))
+        return hyp_fail_memory(p->diag, sizeof *c);
+    HYP_TRY(hyp_collect_part(p, src, &part));
+    HYP_TRY(hyp_collect_keep(p, src, c->src));
+    HYP_TRY(read_sides(p, &part, true));
+    if (has_sequence(p)) return hyp_rule_fail(p, src->left, "a rule that collects has no variables of several children");
+    HYP_TRY(read_keys(p, c->src->left->items[1], c));
+    return add_instance(p, (uint32_t)p->rules->rules.len - 1, 2); /* so that what is wrong is said now */
+}
+
+/* ---- rules ------------------------------------------------------------------------------------------ */
+
+hyp_status hyp_rule_add(hyp_rule_reader *p, const hyp_written_rule *src)
+{
+    p->name = src->name;
+    uint32_t id;
+    if (hyp_intern_find(&p->rules->names, src->name, strlen(src->name), &id))
+        return hyp_rule_fail(p, src->form, "there is a rule of this name already");
+    if (HYP_RULE_INDEX(p->rules->rules.len + 1) == 0) return hyp_rule_fail(p, src->form, "these are too many rules");
+    HYP_TRY(hyp_intern_add(&p->rules->names, src->name, strlen(src->name), &id, p->diag));
+    HYP_TRY(hyp_vec_grow(&p->rules->rules, p->diag));
+    hyp_rule *rule = p->rule = &p->rules->rules.data[p->rules->rules.len - 1];
+    *rule = (hyp_rule){.enabled = true};
+    HYP_TRY(write_info(p, src, &rule->info));
+    HYP_TRY(hyp_rule_collects(src->left) ? add_collecting(p, src) : read_sides(p, src, false));
     return hyp_rule_compile(p->rules->eg, &p->rules->arena, rule, p->diag);
 }

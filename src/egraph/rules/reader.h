@@ -9,7 +9,7 @@
 typedef struct hyp_bound_name {
     const char *name;
     uint32_t reg;
-    hyp_pat seq; /* of a sequence variable: what it becomes where it is used; kind VAR otherwise */
+    hyp_pat named; /* of a sequence variable or a let: what it becomes where it is used; kind VAR otherwise */
 } hyp_bound_name;
 
 typedef struct hyp_rule_reader {
@@ -27,20 +27,29 @@ typedef struct hyp_rule_reader {
 } hyp_rule_reader;
 
 /* The parts of a rule as written. */
-typedef struct hyp_written_rule {
+struct hyp_written_rule {
     const hyp_sexpr *form; /* the whole, for its place */
     const char *name, *numeric_class, *ruleset, *doc;
     const hyp_sexpr *left;
     const hyp_sexpr *const *right; /* one term, or several (union A B) */
     uint32_t right_count;
     const hyp_sexpr *condition; /* NULL = none */
-} hyp_written_rule;
+};
 
 /* forms.c: (rule ...), (birule ...), (for-each ...). */
 HYP_NODISCARD hyp_status hyp_rules_read_forms(hyp_rule_reader *p, const char *text, size_t len);
 /* lines.c: lines of tab-separated columns, and whether a text is written so. */
 HYP_NODISCARD hyp_status hyp_rules_read_lines(hyp_rule_reader *p, const char *text, size_t len);
 bool hyp_rules_are_lines(const char *text, size_t len);
+/* collect.c: rules that collect parts. */
+bool hyp_rule_collects(const hyp_sexpr *left);
+/* What is searched: one part, and what the condition says of each alone; nothing on the right. */
+HYP_NODISCARD hyp_status hyp_collect_part(hyp_rule_reader *p, const hyp_written_rule *src, hyp_written_rule *out);
+/* The rule for `width` parts, as one could have written it. Both live in p->scratch. */
+HYP_NODISCARD hyp_status hyp_collect_instance(hyp_rule_reader *p, const hyp_written_rule *src, uint32_t width,
+                                              hyp_written_rule *out);
+/* A copy that lives as long as the ruleset. */
+HYP_NODISCARD hyp_status hyp_collect_keep(hyp_rule_reader *p, const hyp_written_rule *src, hyp_written_rule *out);
 /* pattern.c: appends a rule to the ruleset. */
 HYP_NODISCARD hyp_status hyp_rule_add(hyp_rule_reader *p, const hyp_written_rule *src);
 /* A complaint about the place `at`, with the file and the rule's name before it. */

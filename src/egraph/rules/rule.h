@@ -98,6 +98,23 @@ typedef struct hyp_build {
     uint32_t index;     /* as in hyp_pat */
 } hyp_build;
 
+typedef struct hyp_written_rule hyp_written_rule;
+
+/* Of a rule that collects: see collect.c. Its parts in an application are numbered from 0. */
+enum { HYP_WIDEST = 64 }; /* parts of one application; more are several of them */
+typedef struct hyp_collecting {
+    hyp_written_rule *src;
+    const char *file;
+    hyp_pat *keys; /* variables, or terms of them; parts with the same classes here are collected */
+    uint32_t key_count;
+    bool *common;                                /* by register: a variable that is a key, the same in all parts */
+    struct hyp_rule *instances[HYP_WIDEST + 1]; /* by width; NULL: not needed so far */
+} hyp_collecting;
+
+/* An application's rule: its index, and of one that collects the width of the instance, else 0. */
+#define HYP_RULE_WIDTH 24
+#define HYP_RULE_INDEX(rule) ((rule) & ((1u << HYP_RULE_WIDTH) - 1))
+
 /* A variable of the left side that stands for one class. */
 typedef struct hyp_variable {
     const char *name;
@@ -114,6 +131,7 @@ typedef struct hyp_rule {
     uint32_t action_count;
     hyp_cond *cond; /* NULL = none */
     bool calls;     /* the right side calls a function */
+    hyp_collecting *collecting; /* NULL: it does not */
 
     uint32_t reg_count;   /* a match is reg_count classes, then match_rows rows */
     uint32_t left_nodes;  /* e-nodes of the left side */
@@ -152,18 +170,29 @@ struct hyp_ruleset {
     hyp_may_unite_fn may_unite; /* NULL: always */
     void *may_unite_user;
     hyp_intern names;
+    hyp_desugar_fn desugar; /* by which its rules were read */
+    void *desugar_user;
 };
 
-/* A rule by the indices of an application; its ruleset is there as long as proofs may ask for it. */
+/* The rule of an application. */
+static inline const hyp_rule *hyp_rule_applied(const struct hyp_ruleset *rules, uint32_t rule)
+{
+    const hyp_rule *r = &rules->rules.data[HYP_RULE_INDEX(rule)];
+    return rule >> HYP_RULE_WIDTH ? r->collecting->instances[rule >> HYP_RULE_WIDTH] : r;
+}
+
+/* The same by the indices in its record; its ruleset is there as long as proofs may ask for it. */
 static inline const hyp_rule *hyp_eg_rule(const hyp_egraph *eg, uint32_t ruleset, uint32_t rule)
 {
     const struct hyp_ruleset *r = eg->rulesets;
     while (r->index != ruleset) r = r->next;
-    return &r->rules.data[rule];
+    return hyp_rule_applied(r, rule);
 }
 
 /* Frees a ruleset for good. */
 void hyp_ruleset_free(struct hyp_ruleset *rules);
+/* pattern.c: sees to it that a rule that collects has its instance for 2 to HYP_WIDEST parts. */
+HYP_NODISCARD hyp_status hyp_rule_instance(struct hyp_ruleset *rules, uint32_t rule, uint32_t width, hyp_diag *diag);
 /* Makes the plans of a rule whose patterns are there. */
 HYP_NODISCARD hyp_status hyp_rule_compile(const hyp_egraph *eg, hyp_arena *arena, hyp_rule *rule, hyp_diag *diag);
 
@@ -212,7 +241,10 @@ typedef enum hyp_outcome {
     HYP_APPLIED_REFUSED   /* what the rule would make means nothing, and never will: the diag says why */
 } hyp_outcome;
 
-/* Applies a rule to one match. What a refused application made before it was refused stays: terms on their own, and
+/* Whether the condition of a rule that collects holds for one part, and then the classes of its keys. */
+HYP_NODISCARD hyp_status hyp_apply_part(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, bool *out_holds,
+                                        uint32_t *out_keys, hyp_diag *diag);
+/* Applies a rule to one match; `rule_index` as in an application's record. What a refused application made before it was refused stays: terms on their own, and
  * what earlier actions of a multi-pattern united. */
 HYP_NODISCARD hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out,
                                    hyp_diag *diag);
@@ -225,14 +257,37 @@ bool hyp_apply_straight(hyp_applier *ap, uint32_t rule_index, const uint32_t *ma
                         size_t *out_changed);
 void hyp_applier_dispose(hyp_applier *ap);
 
+/* ---- collect.c ---------------------------------------------------------------------------------- */
+
+/* The parts of a rule that collects. Zero-initialise, dispose of. */
+typedef struct hyp_parts_found {
+    HYP_VEC(uint32_t) words; /* a row for each part: its keys, then its match */
+    HYP_VEC(const uint32_t *) order;
+    HYP_VEC(uint32_t) match; /* of the instance that is applied */
+    size_t at;               /* in `order`: parts before it have had their turn */
+} hyp_parts_found;
+/* Notes a match of one part, if the condition holds for it. */
+HYP_NODISCARD hyp_status hyp_collect_add(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_parts_found *parts,
+                                         hyp_diag *diag);
+/* Puts what was noted in its canonical order: by keys, and then by what the variables of the pattern stand for. */
+HYP_NODISCARD hyp_status hyp_collect_sort(hyp_egraph *eg, const hyp_rule *rule, hyp_parts_found *parts, hyp_diag *diag);
+/* The next match of several parts with equal keys, in parts->match, and its width; 0 when there is no more. Of several
+ * parts with one root the first is taken. */
+HYP_NODISCARD hyp_status hyp_collect_next(const hyp_rule *rule, hyp_parts_found *parts, uint32_t *out_width, hyp_diag *diag);
+/* Finds all parts in a rebuilt e-graph, sorted. */
+HYP_NODISCARD hyp_status hyp_collect_all(struct hyp_ruleset *rules, uint32_t rule_index, hyp_parts_found *parts,
+                                         hyp_diag *diag);
+void hyp_collect_dispose(hyp_parts_found *parts);
+
 /* What a rule says to one match, without uniting anything. */
 typedef struct hyp_probe {
     const hyp_cond *failed;  /* the part of the condition that does not hold, as small as it can be named */
     const hyp_pat *declined; /* the function that declined */
     bool refused;            /* by the analysis, a condition or a function: the diag says why */
-    uint32_t left, right;    /* none of these: the two sides of the first union, built */
+    uint32_t left, right;    /* none of these: the two sides of the union, built */
 } hyp_probe;
+/* `number` is that of the union. Of a rule that collects, one part: left and right are HYP_NONE. */
 HYP_NODISCARD hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const uint32_t *match,
-                                         hyp_probe *out, hyp_diag *diag);
+                                         uint32_t number, hyp_probe *out, hyp_diag *diag);
 
 #endif

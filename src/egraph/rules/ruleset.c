@@ -25,6 +25,8 @@ void hyp_eg_free_rulesets(hyp_egraph *eg)
 hyp_status hyp_ruleset_extend_with(hyp_ruleset *rules, const char *file, const char *text, size_t len,
                                    hyp_desugar_fn desugar_fn, void *user, hyp_diag *diag)
 {
+    rules->desugar = desugar_fn;
+    rules->desugar_user = user;
     hyp_rule_reader p = {
         .eg = rules->eg, .rules = rules, .file = file, .desugar = desugar_fn, .user = user, .diag = diag};
     hyp_status status =
@@ -101,8 +103,8 @@ hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node)
     if (app == HYP_NONE) return origin;
     const uint32_t *record = eg->proofs.apps.data + app;
     origin.ruleset = record[HYP_APP_RULESET];
-    origin.rule = record[HYP_APP_RULE];
+    origin.rule = HYP_RULE_INDEX(record[HYP_APP_RULE]);
     origin.matched = record + HYP_APP_ROWS;
-    origin.matched_count = hyp_eg_rule(eg, origin.ruleset, origin.rule)->left_nodes;
+    origin.matched_count = hyp_eg_rule(eg, origin.ruleset, record[HYP_APP_RULE])->left_nodes;
     return origin;
 }

@@ -204,9 +204,9 @@ static void end_record(job *b, uint32_t record, bool keep)
 void hyp_apply_tell(const hyp_applier *ap, uint32_t rule_index, const uint32_t *match, uint32_t number,
                     uint32_t left_class, uint32_t right_class, uint32_t right)
 {
-    const hyp_rule *rule = &ap->rules->rules.data[rule_index];
+    const hyp_rule *rule = hyp_rule_applied(ap->rules, rule_index);
     hyp_rewrite_event event = {.iteration = ap->iteration,
-                               .rule = rule_index,
+                               .rule = HYP_RULE_INDEX(rule_index),
                                .left = left_class,
                                .right = right_class,
                                .created = rule->actions[number].right.kind == HYP_PAT_NODE ? right : HYP_NONE};
@@ -330,13 +330,28 @@ static hyp_status begin(hyp_applier *ap, const hyp_rule *rule, hyp_diag *diag)
 
 hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out, hyp_diag *diag)
 {
-    const hyp_rule *rule = &ap->rules->rules.data[rule_index];
+    const hyp_rule *rule = hyp_rule_applied(ap->rules, rule_index);
     job b = {.ap = ap, .eg = ap->eg, .rule = rule, .match = match, .diag = diag};
     HYP_TRY(begin(ap, rule, diag));
     hyp_status status = run_job(&b, rule_index, out);
     ap->eg->app = HYP_NONE;
     if (status != HYP_ERR_MALFORMED) return status;
     *out = HYP_APPLIED_REFUSED;
+    return HYP_OK;
+}
+
+hyp_status hyp_apply_part(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, bool *out_holds, uint32_t *out_keys,
+                          hyp_diag *diag)
+{
+    const hyp_rule *rule = &ap->rules->rules.data[rule_index];
+    job b = {.ap = ap, .eg = ap->eg, .rule = rule, .match = match, .diag = diag};
+    *out_holds = true;
+    HYP_TRY(begin(ap, rule, diag));
+    if (rule->cond) HYP_TRY(holds(&b, rule->cond, out_holds));
+    for (uint32_t i = 0; i < rule->collecting->key_count && *out_holds; i++) {
+        HYP_TRY(build(&b, &rule->collecting->keys[i], &out_keys[i]));
+        *out_holds = !b.declined;
+    }
     return HYP_OK;
 }
 
@@ -356,28 +371,28 @@ static hyp_status blame(job *b, const hyp_cond *cond, const hyp_cond **out)
     return HYP_OK;
 }
 
-static hyp_status probe_job(job *b, hyp_probe *out)
+static hyp_status probe_job(job *b, uint32_t number, hyp_probe *out)
 {
-    const hyp_action *action = &b->rule->actions[0];
+    const hyp_action *action = &b->rule->actions[number];
     if (b->rule->cond) HYP_TRY(blame(b, b->rule->cond, &out->failed));
     if (out->failed) return HYP_OK;
     HYP_TRY(call_functions(b));
     out->declined = b->declined_by;
-    if (b->declined) return HYP_OK;
+    if (b->declined || !b->rule->action_count) return HYP_OK;
     out->left = action->root ? b->match[action->root->reg] : HYP_NONE;
     if (!action->root) HYP_TRY(build(b, &action->left, &out->left));
     HYP_TRY(build(b, &action->right, &out->right));
     return check_agree(b, hyp_eg_find(b->eg, out->left), hyp_eg_find(b->eg, out->right));
 }
 
-hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const uint32_t *match, hyp_probe *out,
-                           hyp_diag *diag)
+hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const uint32_t *match, uint32_t number,
+                           hyp_probe *out, hyp_diag *diag)
 {
     hyp_applier ap = {.eg = rules->eg, .rules = rules};
-    job b = {.ap = &ap, .eg = rules->eg, .rule = &rules->rules.data[rule_index], .match = match, .diag = diag};
+    job b = {.ap = &ap, .eg = rules->eg, .rule = hyp_rule_applied(rules, rule_index), .match = match, .diag = diag};
     *out = (hyp_probe){.left = HYP_NONE, .right = HYP_NONE};
     hyp_status status = begin(&ap, b.rule, diag);
-    if (status == HYP_OK) status = probe_job(&b, out);
+    if (status == HYP_OK) status = probe_job(&b, number, out);
     hyp_applier_dispose(&ap);
     out->refused = status == HYP_ERR_MALFORMED;
     return out->refused ? HYP_OK : status;

@@ -244,13 +244,38 @@ static hyp_status tell(const answer *a, hyp_near_miss near, const uint32_t *matc
     return status;
 }
 
+/* Asks the rule that collects about all parts with the keys of this one. *out_alone: there is no other. */
+static hyp_status probe_together(search *s, const uint32_t *match, hyp_probe *probe, bool *out_alone, hyp_diag *diag)
+{
+    hyp_parts_found parts = {0};
+    uint32_t root = hyp_egraph_find(s->eg, match[s->rule->left[0].reg]), width = 1;
+    *out_alone = true;
+    hyp_status status = hyp_collect_all(s->rules, s->index, &parts, diag);
+    while (status == HYP_OK && width && *out_alone) {
+        status = hyp_collect_next(s->rule, &parts, &width, diag);
+        if (status == HYP_OK && width) status = hyp_rule_instance(s->rules, s->index, width, diag);
+        for (uint32_t i = 0; status == HYP_OK && i < width && *out_alone; i++) {
+            uint32_t index = s->index | width << HYP_RULE_WIDTH;
+            uint32_t reg = hyp_rule_applied(s->rules, index)->left[i].reg;
+            if (hyp_egraph_find(s->eg, parts.match.data[reg]) != root) continue;
+            *out_alone = false;
+            status = hyp_apply_probe(s->rules, index, parts.match.data, i, probe, diag);
+        }
+    }
+    hyp_collect_dispose(&parts);
+    return status;
+}
+
 /* A whole match: the rest of the rule is asked. */
 static hyp_status try_match(const answer *a, const uint32_t *match)
 {
     search *s = a->s;
     hyp_probe probe;
     hyp_diag said = {0};
-    hyp_status status = hyp_apply_probe(s->rules, s->index, match, &probe, &said);
+    bool alone = false;
+    hyp_status status = hyp_apply_probe(s->rules, s->index, match, 0, &probe, &said);
+    if (status == HYP_OK && s->rule->collecting && !probe.refused && !probe.failed && !probe.declined)
+        status = probe_together(s, match, &probe, &alone, &said);
     if (status != HYP_OK) return hyp_fail(s->diag, status, "%s", said.message);
     hyp_class_id root = hyp_egraph_find(s->eg, match[s->rule->left[0].reg]);
     hyp_near_miss near = {.kind = HYP_NEAR_APPLIES, .matched = s->rule->left_nodes, .root = root, .at = root,
@@ -264,6 +289,8 @@ static hyp_status try_match(const answer *a, const uint32_t *match)
         near.kind = HYP_NEAR_CONDITION;
     } else if (probe.declined) {
         near.kind = HYP_NEAR_FUNCTION;
+    } else if (alone) {
+        near.kind = HYP_NEAR_ALONE;
     } else {
         near.right = probe.right;
         if (hyp_egraph_find(s->eg, probe.left) != hyp_egraph_find(s->eg, probe.right)) near.kind = HYP_NEAR_PENDING;

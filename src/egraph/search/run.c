@@ -23,6 +23,7 @@ typedef struct runner {
     hyp_applier applier;
     hyp_search search;
     uint32_t *grounds;
+    hyp_parts_found parts; /* of the rule under way, if it collects */
     double start;
     size_t applied; /* in this run */
     hyp_stop stop;
@@ -85,10 +86,11 @@ static hyp_status note_refusal(runner *r, hyp_diag *diag)
     return HYP_OK;
 }
 
-static hyp_status apply_match(runner *r, const uint32_t *match, hyp_outcome *out, hyp_diag *diag)
+/* `rule` as in an application's record. */
+static hyp_status apply_match(runner *r, uint32_t rule, const uint32_t *match, hyp_outcome *out, hyp_diag *diag)
 {
     if (r->options.max_matches && r->applied >= r->options.max_matches) return stop_with(r, HYP_STOP_MATCHES, diag);
-    hyp_status status = hyp_apply(&r->applier, r->rule, match, out, &r->said);
+    hyp_status status = hyp_apply(&r->applier, rule, match, out, &r->said);
     if (status == HYP_ERR_LIMIT && r->eg->limit_hit != HYP_STOP_SATURATED) return stop_with(r, r->eg->limit_hit, diag);
     if (status != HYP_OK) return hyp_fail(diag, status, "%s", r->said.message);
     if (*out == HYP_APPLIED_REFUSED) return note_refusal(r, diag);
@@ -135,7 +137,7 @@ static hyp_status apply_batch(void *user, const uint32_t *matches, size_t count,
     size_t i = status == HYP_OK ? apply_straight(r, matches, count) : 0;
     for (; i < count && status == HYP_OK; i++) {
         hyp_outcome outcome;
-        status = apply_match(r, matches + i * words, &outcome, diag);
+        status = apply_match(r, r->rule, matches + i * words, &outcome, diag);
         if (status == HYP_OK && outcome == HYP_APPLIED_DECLINED)
             status = keep_declined(rule, matches + i * words, diag);
     }
@@ -156,7 +158,7 @@ static hyp_status ask_declined(runner *r, hyp_rule *rule, hyp_diag *diag)
         hyp_outcome outcome;
         for (uint32_t i = 0; i < rule->reg_count; i++) match[i] = hyp_eg_find(r->eg, match[i]);
         if (at / words % HYP_MATCH_BATCH == 0) status = check_clock(r, diag);
-        if (status == HYP_OK) status = apply_match(r, match, &outcome, diag);
+        if (status == HYP_OK) status = apply_match(r, r->rule, match, &outcome, diag);
         if (status != HYP_OK) break;
         if (outcome != HYP_APPLIED_DECLINED) continue;
         memmove(rule->declined.data + kept, match, words * sizeof *match);
@@ -211,10 +213,53 @@ static hyp_status is_explosive(runner *r, hyp_rule *rule, bool *out)
     return HYP_OK;
 }
 
+static hyp_status collect_batch(void *user, const uint32_t *matches, size_t count, hyp_diag *diag)
+{
+    runner *r = user;
+    uint32_t words = hyp_match_words(r->search.rule);
+    HYP_TRY(check_clock(r, diag));
+    r->matches += count;
+    for (size_t i = 0; i < count; i++)
+        HYP_TRY(hyp_collect_add(&r->applier, r->rule, matches + i * words, &r->parts, diag));
+    return HYP_OK;
+}
+
+static hyp_status apply_collected(runner *r, const hyp_rule *rule, hyp_diag *diag)
+{
+    uint32_t width;
+    hyp_outcome outcome;
+    HYP_TRY(hyp_collect_sort(r->eg, rule, &r->parts, diag));
+    for (;;) {
+        HYP_TRY(hyp_collect_next(rule, &r->parts, &width, diag));
+        if (!width) return HYP_OK;
+        HYP_TRY(hyp_rule_instance(r->rules, r->rule, width, diag));
+        HYP_TRY(check_clock(r, diag));
+        HYP_TRY(apply_match(r, r->rule | width << HYP_RULE_WIDTH, r->parts.match.data, &outcome, diag));
+    }
+}
+
+/* A rule that collects meets all its parts again whenever the e-graph is another one: who belongs together may change
+ * with any of them. */
+static hyp_status collect_and_apply(runner *r, hyp_rule *rule, hyp_diag *diag)
+{
+    if (rule->asked == r->eg->version) return HYP_OK;
+    uint64_t version = r->eg->version;
+    rule->since = 0;
+    r->parts.words.len = 0;
+    r->search.emit = collect_batch;
+    HYP_TRY(hyp_match(&r->search, r->grounds));
+    double begin = seconds();
+    hyp_status status = apply_collected(r, rule, diag);
+    r->apply_seconds += seconds() - begin;
+    if (status == HYP_OK) rule->asked = version;
+    return status;
+}
+
 static hyp_status search_and_apply(runner *r, hyp_rule *rule, bool *out_banned, hyp_diag *diag)
 {
     r->search.rule = rule;
     r->search.diag = diag;
+    if (rule->collecting) return collect_and_apply(r, rule, diag);
     if (r->options.scheduler == HYP_SCHEDULER_BACKOFF) {
         HYP_TRY(is_explosive(r, rule, out_banned));
         if (*out_banned) return HYP_OK;
@@ -406,6 +451,7 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
     out_report->iterations = r.iterations.data;
     out_report->iteration_count = r.iterations.len;
     hyp_applier_dispose(&r.applier);
+    hyp_collect_dispose(&r.parts);
     hyp_free(r.search.match);
     hyp_free(r.search.buffer);
     hyp_free(r.grounds);
