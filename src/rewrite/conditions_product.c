@@ -40,6 +40,25 @@ hyp_status hyp_rw_is_stored(const hyp_call *call, bool *out, hyp_diag *diag)
     return is_stored(call->user, call->args[0], false, out, diag);
 }
 
+hyp_status hyp_rw_is_joined(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    hyp_rw *rw = call->user;
+    const hyp_rw_fact *fact = hyp_rw_fact_of(rw, call->args[0]);
+    size_t count;
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, call->args[0], &count);
+    *out = false;
+    for (size_t i = 0; i < count && !*out && fact->kind == HYP_RW_TENSOR && fact->constant; i++) {
+        hyp_rw_shape shape;
+        hyp_rw_node n;
+        uint32_t ignored;
+        HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
+        *out = shape == HYP_RW_IS_OP && n.op == HYP_OP_concat && n.attrs[0].i == 1;
+        for (uint32_t k = 0; *out && k < n.input_count; k++)
+            HYP_TRY(is_stored(rw, hyp_egraph_find(rw->eg, n.inputs[k]), false, out, diag));
+    }
+    return HYP_OK;
+}
+
 /* What a value is multiplied from: products with constants, one inside the other, and transpositions. */
 enum { PRODUCTS = 128 };
 typedef struct product_walk {
