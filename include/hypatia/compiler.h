@@ -124,9 +124,9 @@ typedef struct hyp_compile_report {
     const char *stop_reason;
     const char *cut;                /* "stopped by --max-seconds S" or "interrupted"; "": the search was not cut short */
     bool proven;                    /* of all that the e-graphs hold, what was chosen costs least */
-    double cost_before, cost_after; /* seconds, predicted, of the graph in normal form and of the one chosen; 0 when
+    double cost_before, cost_after; /* seconds, predicted, of the plan of the graph as it came and of the one chosen; 0 when
                                        nothing was rewritten */
-    double plan_seconds;            /* predicted, of the plan's steps */
+    double plan_seconds;            /* predicted, of the plan's steps: cost_after, unless layers became 8 bits after it */
     double import_seconds, rewrite_seconds, lower_seconds, write_seconds;
     size_t plan_steps;
     uint64_t plan_bytes;

@@ -167,13 +167,6 @@ static hyp_status quantize(compilation *c, hyp_diag *diag)
     return status == HYP_OK ? finish_pass(c, &c->quantized, "quantize", diag) : status;
 }
 
-/* What a step of the plan takes by the cost model. */
-static hyp_status predict(const hyp_graph *g, const hyp_node *const *nodes, size_t count, void *roofline, double *out,
-                          hyp_diag *diag)
-{
-    return hyp_roofline_kernel(g, nodes, count, roofline, out, diag);
-}
-
 /* The caller's flags, and what made the plan depend on the machine. */
 static hyp_status lower(compilation *c, hyp_diag *diag)
 {
@@ -198,7 +191,7 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
         .flag_count = (uint32_t)flag_count,
         .equalities = info.equalities,
         .equality_count = info.equality_count,
-        .predict = predict,
+        .predict = hyp_settings_predict,
         .predict_user = &c->settings.cost,
         .typical_sizes = c->settings.cost.sizes,
     };

@@ -29,6 +29,9 @@ HYP_NODISCARD hyp_status hyp_precision_parse(const char *name, hyp_precision *ou
 HYP_NODISCARD hyp_status hyp_settings_sizes(hyp_settings *settings, const hyp_dims *dims, hyp_diag *diag);
 /* The rewriter's view of the settings; borrows them. */
 hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings);
+/* What a step of the plan takes by the cost model: hyp_codegen_options.predict; its user is the settings' cost. */
+HYP_NODISCARD hyp_status hyp_settings_predict(const hyp_graph *g, const hyp_node *const *nodes, size_t count, void *roofline,
+                                              double *out, hyp_diag *diag);
 /* The importer's view of the options; borrows them. */
 hyp_onnx_options hyp_import_options(const hyp_compile_options *o);
 

@@ -155,6 +155,30 @@ hyp_status hyp_settings_sizes(hyp_settings *s, const hyp_dims *dims, hyp_diag *d
     return HYP_OK;
 }
 
+hyp_status hyp_settings_predict(const hyp_graph *g, const hyp_node *const *nodes, size_t count, void *roofline,
+                                double *out, hyp_diag *diag)
+{
+    return hyp_roofline_kernel(g, nodes, count, roofline, out, diag);
+}
+
+/* What the plan of a graph takes by the cost model: the sum over its steps, as the report has it. */
+static hyp_status price(const hyp_graph *g, double *out_seconds, void *user, hyp_diag *diag)
+{
+    hyp_settings *s = user;
+    hyp_codegen_options options = {.target = s->target,
+                                   .fold = s->fold,
+                                   .precision = s->precision,
+                                   .predict = hyp_settings_predict,
+                                   .predict_user = &s->cost,
+                                   .typical_sizes = s->cost.sizes};
+    hyp_lowered lowered;
+    HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
+    *out_seconds = 0;
+    for (size_t i = 0; i < lowered.program->n_steps; i++) *out_seconds += lowered.program->steps[i]->predicted_seconds;
+    hyp_lowered_dispose(&lowered);
+    return HYP_OK;
+}
+
 hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
 {
     const hyp_compile_options *o = &settings->options;
@@ -173,6 +197,8 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
         .fold = settings->fold,
         .cost = hyp_roofline_cost,
         .cost_user = &settings->cost,
+        .price = price,
+        .price_user = settings,
         .explain = o->explain,
         .why_not = o->why_not,
         .why_not_node = o->why_not_node,

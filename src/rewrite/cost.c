@@ -17,6 +17,8 @@ void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh)
     hyp_vec_free(&weigh->input_const);
     hyp_vec_free(&weigh->outputs);
     hyp_free(weigh->parts_in_place);
+    hyp_free(weigh->joined);
+    hyp_vec_free(&weigh->input_joined);
     hyp_constant_forms_dispose(&weigh->constants);
 }
 
@@ -103,6 +105,17 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
                             .outputs = w->outputs.data,
                             .output_count = hyp_rw_fact_of(w->rw, c)->count,
                             .dims = w->rw->dims};
+    if (w->joined) {
+        status = hyp_vec_reserve(&w->input_joined, n.input_count + 1, w->diag);
+        if (status != HYP_OK) {
+            w->status = status;
+            return INFINITY;
+        }
+        for (uint32_t i = 0; i < n.input_count; i++)
+            w->input_joined.data[i] = w->joined[hyp_egraph_find(eg, n.inputs[i])];
+        query.joined = w->joined[c];
+        query.input_joined = w->input_joined.data;
+    }
     query.in_place = w->parts_in_place && w->parts_in_place[c] >= query.output_count;
     double cost = w->cost(&query, w->user), once = constant_cost(w, &n);
     if (w->by_form) return weight(&n, w) + once + (cost >= HYP_COST_UNSUPPORTED ? HYP_COST_UNSUPPORTED : 0);

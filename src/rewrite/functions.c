@@ -490,6 +490,8 @@ static const hyp_rw_callback table[] = {
     F("dims-tensor", 1, hyp_rw_dims_tensor, "(dims-tensor x): the shape of x as a constant"),
     F("pick", -1, hyp_rw_pick, "(pick i a s b x...): the one of x... that is output i of (split a s (concat b x...))"),
     F("unsplit", -1, hyp_rw_unsplit, "(unsplit a x...): the tensor that a split along axis a turned into x..."),
+    F("unsplit-flat", -1, hyp_rw_unsplit_flat,
+      "(unsplit-flat x...): the tensor of which x... are all parts or views of them, each behind the one before"),
 };
 
 const hyp_rw_callback *hyp_rw_functions(size_t *out_count)

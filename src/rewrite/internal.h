@@ -251,6 +251,7 @@ hyp_status hyp_rw_minus_plus(const hyp_call *call, hyp_class_id *out, hyp_diag *
 hyp_status hyp_rw_dims_tensor(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
 hyp_status hyp_rw_pick(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
 hyp_status hyp_rw_unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
+hyp_status hyp_rw_unsplit_flat(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
 
 /* The type of an argument, NULL when it is no tensor: most conditions are about one. */
 const hyp_type *hyp_rw_type_arg(const hyp_call *call, size_t i);
@@ -297,6 +298,8 @@ typedef struct hyp_rw_weigh {
     HYP_VEC(hyp_type) outputs;
     hyp_constant_forms constants;
     uint32_t *parts_in_place; /* by class of a split or slice: how many results are read in place; NULL = none */
+    bool *joined;             /* by class: an elementwise operator gives it, and another one reads it; NULL = not asked */
+    HYP_VEC(bool) input_joined; /* of the question being asked */
 } hyp_rw_weigh;
 void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh);
 /* A hyp_node_cost_fn; its user is a hyp_rw_weigh. */
@@ -317,6 +320,13 @@ void hyp_constant_forms_dispose(hyp_constant_forms *forms);
 HYP_NODISCARD hyp_status hyp_rw_find_in_place(hyp_rw_weigh *weigh);
 /* Sets read[v], by value of a graph, for what attention or a concat reads in place. */
 void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read);
+
+/* ---- groups.c ------------------------------------------------------------------------------------ */
+
+/* Fills weigh->joined for the e-graph as it is, if there is any such class: what is computed elementwise and may be so in
+ * the kernel of a reader. An estimate: there may be other readers, too. Without it every elementwise operator is a kernel of
+ * its own. */
+HYP_NODISCARD hyp_status hyp_rw_find_joined(hyp_rw_weigh *weigh, bool *out_any);
 
 /* ---- extract.c ----------------------------------------------------------------------------------- */
 

@@ -246,29 +246,92 @@ static hyp_status ask(job *j, const hyp_rw_inquiry *q, phase p)
     return j->options->why_not ? why_not(j, q, p) : HYP_OK;
 }
 
+/* What the plan of a graph takes, and how many of its nodes run. */
+static hyp_status price(const job *j, const hyp_graph *g, double *out_seconds, size_t *out_nodes)
+{
+    const hyp_rewrite_options *o = j->options;
+    hyp_diag said = {0};
+    HYP_TRY(hyp_rw_graph_cost(g, j->fold, o->cost, o->cost_user, out_seconds, out_nodes, j->diag));
+    hyp_status status = o->price ? o->price(g, out_seconds, o->price_user, &said) : HYP_OK;
+    if (status == HYP_OK || status == HYP_ERR_UNSUPPORTED) return HYP_OK; /* as it stands it cannot be a plan */
+    return hyp_fail(j->diag, status, "%s", said.message);
+}
+
+/* A way to weigh e-nodes, and what it chose. */
+typedef struct candidate {
+    hyp_rw_weigh weigh;
+    hyp_extraction choice;
+    hyp_graph graph;
+    double seconds;
+} candidate;
+
+static void dispose_candidate(candidate *c)
+{
+    hyp_graph_dispose(&c->graph);
+    hyp_extraction_dispose(&c->choice);
+    hyp_rw_weigh_dispose(&c->weigh);
+    *c = (candidate){0};
+}
+
+/* `joined`: elementwise operators count as if they ran in the kernels of their readers, where there are such; *out_any is
+ * false, and nothing chosen, where there are none. */
+static hyp_status find_candidate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, bool joined, candidate *out,
+                                 bool *out_any)
+{
+    size_t ignored;
+    *out = (candidate){.weigh = {.rw = rw,
+                                 .cost = j->options->cost,
+                                 .user = j->options->cost_user,
+                                 .by_form = p != OPTIMIZE,
+                                 .diag = j->diag}};
+    hyp_graph_init(&out->graph, rw->in->dims);
+    *out_any = true;
+    if (joined) HYP_TRY(hyp_rw_find_joined(&out->weigh, out_any));
+    if (!*out_any) return HYP_OK;
+    if (p == OPTIMIZE) HYP_TRY(hyp_rw_find_in_place(&out->weigh));
+    HYP_TRY(hyp_rw_extract(rw, &out->weigh, HYP_NONE, &out->choice, j->diag));
+    HYP_TRY(hyp_rw_decode(rw, &out->choice, names, &out->graph, j->diag));
+    return p == OPTIMIZE ? price(j, &out->graph, &out->seconds, &ignored) : HYP_OK;
+}
+
+/* Extraction adds up what e-nodes cost one by one, but which elementwise operators share a kernel is known only of a
+ * whole graph. So it is done twice, as if none did and as if all did, and the better plan is taken. */
+static hyp_status find_best(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, candidate *best)
+{
+    candidate other;
+    bool any;
+    HYP_TRY(find_candidate(j, rw, p, names, false, best, &any));
+    if (p != OPTIMIZE || !j->options->price) return HYP_OK;
+    hyp_status status = find_candidate(j, rw, p, names, true, &other, &any);
+    if (status == HYP_OK && any && other.seconds < best->seconds * (1 - 1e-9)) {
+        candidate worse = *best;
+        *best = other;
+        other = worse;
+    }
+    dispose_candidate(&other);
+    return status;
+}
+
 static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_ruleset *rules, hyp_graph *out)
 {
-    hyp_rw_weigh weigh = {.rw = rw,
-                          .cost = j->options->cost,
-                          .user = j->options->cost_user,
-                          .by_form = p != OPTIMIZE,
-                          .diag = j->diag};
-    hyp_extraction choice = {0};
+    candidate best;
+    hyp_status status = find_best(j, rw, p, names, &best);
     hyp_rw_inquiry q = {.rw = rw,
                         .names = names,
                         .rules = rules,
                         .phase = phase_names[p],
-                        .choice = &choice,
-                        .weigh = &weigh,
+                        .choice = &best.choice,
+                        .weigh = &best.weigh,
                         .out = j->options->answer,
                         .diag = j->diag};
-    hyp_status status = weigh.by_form ? HYP_OK : hyp_rw_find_in_place(&weigh);
-    if (status == HYP_OK) status = hyp_rw_extract(rw, &weigh, HYP_NONE, &choice, j->diag);
-    if (status == HYP_OK) j->report->phases[p].proven = choice.proven;
-    if (status == HYP_OK) status = hyp_rw_decode(rw, &choice, names, out, j->diag);
+    if (status == HYP_OK) j->report->phases[p].proven = best.choice.proven;
     if (status == HYP_OK) status = ask(j, &q, p);
-    hyp_extraction_dispose(&choice);
-    hyp_rw_weigh_dispose(&weigh);
+    if (status == HYP_OK) {
+        hyp_graph_dispose(out);
+        *out = best.graph;
+        hyp_graph_init(&best.graph, out->dims);
+    }
+    dispose_candidate(&best);
     return status;
 }
 
@@ -364,19 +427,18 @@ static hyp_status run_all(job *j, const hyp_graph *in, hyp_graph *folded, hyp_gr
         if (!report->explained) return hyp_fail_memory(j->diag, strlen(j->explain));
     }
     if (o->why_not_node) HYP_TRY(find_source(in, o->why_not_node, &j->why_not_node, j->diag));
-    HYP_TRY(hyp_rw_graph_cost(in, j->fold, o->cost, o->cost_user, &report->cost_before, &report->nodes_before, j->diag));
+    HYP_TRY(price(j, in, &report->cost_before, &report->nodes_before));
     HYP_TRY(hyp_graph_fold(in, j->fold, folded, j->diag));
     HYP_TRY(run_phase(j, NORMALIZE, folded, clean));
     HYP_TRY(run_phase(j, RECOGNIZE, clean, normal));
     HYP_TRY(run_phase(j, OPTIMIZE, normal, out));
-    HYP_TRY(hyp_rw_graph_cost(normal, j->fold, o->cost, o->cost_user, &normal_cost, &ignored, j->diag));
-    HYP_TRY(hyp_rw_graph_cost(out, j->fold, o->cost, o->cost_user, &report->cost_after, &report->nodes_after, j->diag));
+    HYP_TRY(price(j, normal, &normal_cost, &ignored));
+    HYP_TRY(price(j, out, &report->cost_after, &report->nodes_after));
     if (!(report->cost_after <= normal_cost * (1 + 1e-9))) { /* the search was cut short: never worse than what came in */
         hyp_graph_dispose(out);
         hyp_graph_init(out, in->dims);
         HYP_TRY(hyp_graph_copy_live(normal, out, j->diag));
-        HYP_TRY(hyp_rw_graph_cost(out, j->fold, o->cost, o->cost_user, &report->cost_after, &report->nodes_after,
-                                  j->diag));
+        HYP_TRY(price(j, out, &report->cost_after, &report->nodes_after));
     }
     count_used(out, report);
     return hyp_graph_verify(out, j->diag);

@@ -24,6 +24,8 @@ typedef struct hyp_cost_query {
     const hyp_type *outputs;
     uint32_t output_count;
     bool in_place; /* of a split or slice: all results are read where they lie, if the device lets it */
+    bool joined;   /* of an elementwise operator: a reader's kernel computes it, so that its result is not written */
+    const bool *input_joined; /* and so is this input, which is not read then; NULL = none is */
     hyp_dims *dims;
 } hyp_cost_query;
 
@@ -120,6 +122,10 @@ typedef struct hyp_rewrite_options {
     hyp_limit *limit;                 /* NULL = none: the others count work, so that results do not depend on the machine */
     hyp_cost_fn cost;
     void *cost_user;
+    /* Seconds of the plan that a graph becomes, by which forms are chosen that `cost` finds good in ways of its own;
+     * HYP_ERR_UNSUPPORTED where it becomes none. NULL: the sum of what its nodes cost. */
+    hyp_status (*price)(const hyp_graph *graph, double *out_seconds, void *user, hyp_diag *diag);
+    void *price_user;
     void (*trace)(const hyp_rewrite_trace *event, void *user); /* may be NULL */
     void *trace_user;
     /* Questions, by the name of a node of the model or of one of its results; an unknown one is an error. The text of
@@ -150,7 +156,7 @@ typedef struct hyp_rewrite_report {
         double seconds;
     } phases[3]; /* normalize, recognize, optimize */
     size_t phase_count;
-    double cost_before, cost_after;   /* seconds by the cost model */
+    double cost_before, cost_after;   /* seconds by `price` */
     size_t nodes_before, nodes_after; /* that run on the device: constant ones are not counted */
     const char *explained;            /* the node of the model that options.explain means; NULL without */
 } hyp_rewrite_report;

@@ -265,7 +265,11 @@ static double one_pass(const asking *a)
         double read = q->op == HYP_OP_gather ? out + bytes(a, q->inputs[1]) : out;
         return pass(a, 0, read + out, 0) + (launches - 1) * a->device->launch_seconds;
     }
-    return pass(a, count, in + out, function_weight(q->op));
+    double weight = function_weight(q->op), read = in;
+    for (uint32_t i = 0; q->input_joined && i < q->input_count; i++)
+        if (q->input_joined[i]) read -= bytes(a, q->inputs[i]);
+    if (q->joined) return fmax(count * weight / a->device->pointwise_per_second, moving(a, read, in + out));
+    return pass(a, count, read + out, weight);
 }
 
 /* Has the device a kernel that is good for this one? */

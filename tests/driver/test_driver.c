@@ -1,4 +1,6 @@
 /* The compiler as a library: reports, options, and what happens when memory runs out. */
+#include <glob.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,6 +50,31 @@ static void report_tells_what_was_done(void **state)
     assert_true(report->plan_bytes > 70000);
     hyp_compile_report_destroy(report);
     unlink(plan_path());
+}
+
+/* What was minimised and what the plan is said to take are one figure. */
+static void the_plan_costs_what_rewriting_says(void **state)
+{
+    (void)state;
+    static const char *const targets[] = {"cpu", "cuda"}, *const precisions[] = {"fp32", "bf16"};
+    glob_t models;
+    assert_int_equal(glob(HYP_SOURCE_DIR "/tests/models/torch/*.onnx", 0, NULL, &models), 0);
+    assert_true(models.gl_pathc >= 10);
+    for (size_t i = 0; i < models.gl_pathc * 4; i++) {
+        hyp_compile_options options = defaults();
+        options.target = targets[i & 1];
+        options.precision = precisions[i >> 1 & 1];
+        hyp_compile_report *report = NULL;
+        hyp_diag diag = {0};
+        if (hyp_compile_file(models.gl_pathv[i / 4], NULL, &options, &report, &diag) != HYP_OK)
+            fail_msg("%s: %s", models.gl_pathv[i / 4], diag.message);
+        double other = fabs(report->cost_after - report->plan_seconds);
+        if (!(other <= 1e-9 * report->plan_seconds))
+            fail_msg("%s, %s, %s: %g by rewriting, %g by the plan", models.gl_pathv[i / 4], options.target,
+                     options.precision, report->cost_after, report->plan_seconds);
+        hyp_compile_report_destroy(report);
+    }
+    globfree(&models);
 }
 
 static double predicted(int64_t typical)
@@ -238,7 +265,7 @@ static void running_out_of_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(report_tells_what_was_done),
+        cmocka_unit_test(report_tells_what_was_done), cmocka_unit_test(the_plan_costs_what_rewriting_says),
         cmocka_unit_test(typical_sizes_change_predictions_alone),
         cmocka_unit_test(dry_run_writes_nothing),
         cmocka_unit_test(no_rewrite_keeps_every_node),
