@@ -30,15 +30,6 @@ void *hyp_realloc(void *p, size_t size) { return must_fail() ? NULL : realloc(p,
 
 void hyp_free(void *p) { free(p); }
 
-void *hyp_aligned_alloc(size_t align, size_t size)
-{
-    size_t rounded;
-    if (must_fail() || !hyp_add_size(size ? size : 1, align - 1, &rounded)) return NULL;
-    return aligned_alloc(align, rounded & ~(align - 1));
-}
-
-void hyp_aligned_free(void *p) { free(p); }
-
 /* ---- large arrays ------------------------------------------------------------------------------- */
 
 #define HUGE_PAGE ((size_t)1 << 21)
@@ -47,6 +38,19 @@ void hyp_aligned_free(void *p) { free(p); }
 #else
 #define LARGE HUGE_PAGE
 #endif
+
+void *hyp_aligned_alloc(size_t align, size_t size)
+{
+    size_t rounded;
+    if (size >= LARGE && align < HUGE_PAGE) align = HUGE_PAGE;
+    if (must_fail() || !hyp_add_size(size ? size : 1, align - 1, &rounded)) return NULL;
+    rounded &= ~(align - 1);
+    void *p = aligned_alloc(align, rounded);
+    if (p && size >= LARGE) (void)madvise(p, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE); /* a kernel without them serves as well */
+    return p;
+}
+
+void hyp_aligned_free(void *p) { free(p); }
 
 static size_t whole_pages(size_t size) { return (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1); }
 

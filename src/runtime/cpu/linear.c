@@ -180,7 +180,7 @@ static hyp_status run_bytes(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_di
     return HYP_OK;
 }
 
-/* ---- several threads: each has some panels of a layer, and waits for the others before the next -------------------- */
+/* ---- several threads: each has some blocks of panels of a layer, and waits for the others before the next -------------------- */
 
 typedef struct layer_run {
     const hyp_cpu_kernels *kernels;
@@ -190,17 +190,21 @@ typedef struct layer_run {
     int64_t rows, x_stride, y_stride;
 } layer_run;
 
-static int64_t panel_columns(const hyp_cpu_kernels *kernels) { return (int64_t)kernels->panel * kernels->width; }
-static int64_t panels_of(const hyp_cpu_kernels *kernels, int64_t n)
+static int64_t block_columns(const hyp_cpu_kernels *kernels)
 {
-    return (n + panel_columns(kernels) - 1) / panel_columns(kernels);
+    return (int64_t)kernels->block * kernels->panel * kernels->width;
 }
 
-/* Panels that are worth a thread: a quarter of a megabyte of weights, less where several rows use them. */
-static int64_t panel_grain(const hyp_cpu_kernels *kernels, int64_t k, int64_t rows)
+static int64_t blocks_of(const hyp_cpu_kernels *kernels, int64_t n)
+{
+    return (n + block_columns(kernels) - 1) / block_columns(kernels);
+}
+
+/* Blocks that are worth a thread: a quarter of a megabyte of weights, less where several rows use them. */
+static int64_t block_grain(const hyp_cpu_kernels *kernels, int64_t k, int64_t rows)
 {
     enum { PART_BYTES = 1 << 18, ROWS = 4 };
-    double work = (double)panel_columns(kernels) * (double)k * sizeof(float) * (double)(rows > ROWS ? rows / ROWS : 1);
+    double work = (double)block_columns(kernels) * (double)k * sizeof(float) * (double)(rows > ROWS ? rows / ROWS : 1);
     return work > 0 ? (int64_t)ceil(PART_BYTES / work) : INT64_MAX;
 }
 
@@ -208,8 +212,8 @@ static void layer_part(void *state, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const layer_run *r = state;
-    int64_t first = begin * panel_columns(r->kernels), last = end * panel_columns(r->kernels);
-    r->kernels->panels(r->layer, r->rows, r->x, r->x_stride, r->before, r->y, r->y_stride, begin, end);
+    int64_t first = begin * block_columns(r->kernels), last = end * block_columns(r->kernels), block = r->kernels->block;
+    r->kernels->panels(r->layer, r->rows, r->x, r->x_stride, r->before, r->y, r->y_stride, begin * block, end * block);
     if (last > r->layer->n) last = r->layer->n;
     for (int64_t row = 0; row < r->rows && r->after; row++)
         for (int64_t i = row * r->y_stride + first; i < row * r->y_stride + last; i++) r->y[i] += r->after[i];
@@ -225,7 +229,7 @@ static void run_rows(const hyp_cpu_run *run, const hyp_mlp *mlp, layer_run r, co
         r.y_stride = last ? r.layer->n : mlp->hidden_stride;
         r.before = last && !mlp->add_after ? added : NULL;
         r.after = last && mlp->add_after ? added : NULL;
-        hyp_cpu_parallel(run, panels_of(r.kernels, r.layer->n), panel_grain(r.kernels, r.layer->k, r.rows), layer_part,
+        hyp_cpu_parallel(run, blocks_of(r.kernels, r.layer->n), block_grain(r.kernels, r.layer->k, r.rows), layer_part,
                          &r);
         r.x = r.y;
         r.x_stride = r.y_stride;
@@ -250,7 +254,7 @@ static hyp_status run_shared(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_d
 
 bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, int64_t rows)
 {
-    return panels_of(kernels, n) / 2 >= panel_grain(kernels, k, rows);
+    return blocks_of(kernels, n) / 2 >= block_grain(kernels, k, rows);
 }
 
 const char *hyp_linear_cannot_own(const hyp_linear_weights *w)

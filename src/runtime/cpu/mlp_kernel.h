@@ -2,15 +2,21 @@
  * define HYP_PANEL, the vectors of a panel.
  *
  * A tile is R rows by V vectors of results, held in registers while k runs; where one row alone gives too few
- * independent sums to hide the latency of the multiply-adds, U partial sums are kept for each. A group of
- * HYP_MLP_ROWS rows goes through all layers before the next one starts, so hidden values stay in the first-level
- * cache. Not a general product: weights are not blocked over k, so layers that do not fit the second-level cache
+ * independent sums to hide the latency of the multiply-adds, U partial sums are kept for each. One row goes through several
+ * panels side by side instead: its time is that of reading weights, and processors read ahead in several streams at
+ * once faster than in one. A group of HYP_MLP_ROWS rows goes through all layers before the next one starts, so hidden values
+ * stay in the first-level cache. Not a general product: weights are not blocked over k, so layers that do not fit the second-level cache
  * are for oneDNN when there are many rows (docs/runtime-cpu.md has the measurements).
  */
 #ifndef HYP_RUNTIME_CPU_MLP_KERNEL_H
 #define HYP_RUNTIME_CPU_MLP_KERNEL_H
 
 #include "runtime/cpu/vector_kernels.h"
+
+/* Sums enough to hide the latency of the multiply-adds, and the panels that hold so many: one row goes through these side by
+ * side. */
+enum { SUMS = 8, BLOCK_PANELS = SUMS / HYP_PANEL };
+enum { LINE = 16, AHEAD = 1024 }; /* floats of a cache line, and from a load to what is asked for with it */
 
 /* Before a loop over a constant count: without it clang 14 leaves the loop, and with it the sums, in memory. */
 #ifdef __clang__
@@ -58,10 +64,12 @@ INLINE void store_results(const tile_args *t, const vf *acc, const int R, const 
     }
 }
 
-/* acc[r][v] += x[r] * w[v]: one step of k */
+/* acc[r][v] += x[r] * w[v]: one step of k. Several rows take so long for a line of weights that the processor sees too few of
+ * the loads that follow: these are asked for ahead. */
 INLINE void multiply(vf *acc, const float *w, const float *x, int64_t x_stride, const int R, const int V)
 {
     vf wv[HYP_PANEL];
+    for (int i = 0; R > 1 && i < V * W; i += LINE) __builtin_prefetch(w + AHEAD + i);
     UNROLL
     for (int v = 0; v < V; v++) wv[v] = load(w + v * W);
     UNROLL
@@ -72,10 +80,23 @@ INLINE void multiply(vf *acc, const float *w, const float *x, int64_t x_stride, 
     }
 }
 
+/* What comes after the sums. */
+INLINE void finish_tile(const tile_args *t, vf *acc, const int R, const int V)
+{
+    UNROLL
+    for (int j = 0; j < R * V; j++) acc[j] += load(t->bias + j % V * W);
+    if (t->added) add_loaded(t, acc, R, V);
+    if (t->act == HYP_PLAN__ACT__ACT_RELU) {
+        UNROLL
+        for (int j = 0; j < R * V; j++) acc[j] = vrelu(acc[j]);
+    }
+    store_results(t, acc, R, V);
+}
+
 /* R, V and U are constants at every call, so the loops over them unroll and acc lives in registers. */
 INLINE void tile(const tile_args *t, const int R, const int V, const int U)
 {
-    enum { ROWS = 6, SUMS = 8 };
+    enum { ROWS = 6 };
     vf acc[SUMS > ROWS * HYP_PANEL ? SUMS : ROWS * HYP_PANEL];
     const float *x = t->x, *w = t->w;
     UNROLL
@@ -88,14 +109,24 @@ INLINE void tile(const tile_args *t, const int R, const int V, const int U)
     for (; i < t->k; i++, w += V * W) multiply(acc, w, x + i, t->x_stride, R, V);
     UNROLL
     for (int j = R * V; j < U * R * V; j++) acc[j % (R * V)] += acc[j];
+    finish_tile(t, acc, R, V);
+}
+
+/* One row by a block of whole panels. The partial sums take the place of those that a single panel needs. */
+static __attribute__((noinline)) void tile_block(const tile_args *t)
+{
+    enum { V = BLOCK_PANELS * HYP_PANEL };
+    vf acc[V];
+    const float *w = t->w;
+    int64_t apart = t->k * HYP_PANEL * W;
     UNROLL
-    for (int j = 0; j < R * V; j++) acc[j] += load(t->bias + j % V * W);
-    if (t->added) add_loaded(t, acc, R, V);
-    if (t->act == HYP_PLAN__ACT__ACT_RELU) {
+    for (int j = 0; j < V; j++) acc[j] = (vf){0};
+    for (int64_t i = 0; i < t->k; i++, w += HYP_PANEL * W) {
         UNROLL
-        for (int j = 0; j < R * V; j++) acc[j] = vrelu(acc[j]);
+        for (int p = 0; p < BLOCK_PANELS; p++)
+            multiply(acc + p * HYP_PANEL, w + p * apart, t->x + i, t->x_stride, 1, HYP_PANEL);
     }
-    store_results(t, acc, R, V);
+    finish_tile(t, acc, 1, V);
 }
 
 #define TILE(R, V, U)                                                                                                  \
@@ -104,6 +135,8 @@ TILE(1, 1, 8)
 TILE(1, 2, 4)
 TILE(2, 1, 4)
 TILE(2, 2, 2)
+TILE(3, 1, 2)
+TILE(3, 2, 2)
 TILE(4, 1, 2)
 TILE(4, 2, 1)
 TILE(6, 1, 1)
@@ -113,6 +146,8 @@ TILE(1, 3, 2)
 TILE(1, 4, 2)
 TILE(2, 3, 1)
 TILE(2, 4, 1)
+TILE(3, 3, 1)
+TILE(3, 4, 1)
 TILE(4, 3, 1)
 TILE(4, 4, 1)
 TILE(6, 3, 1)
@@ -162,32 +197,47 @@ static void add_run(float *y, const float *added, int64_t n)
 }
 
 /* y[rows,n] = act(x[rows,k] w + b + added) for the columns of the panels from `first` to `end`, where `added` has the stride
- * of y and NULL adds nothing */
+ * of y and NULL adds nothing. Blocks begin at their multiples, so that sums do not depend on where a thread's part begins. */
 static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
                        float *y, int64_t y_stride, int64_t first, int64_t end)
 {
-    static const tile_function tiles_1[] = TILES(1), tiles_2[] = TILES(2), tiles_4[] = TILES(4), tiles_6[] = TILES(6);
+    enum { BLOCK = BLOCK_PANELS * HYP_PANEL * W };
+    static const tile_function tiles_1[] = TILES(1), tiles_2[] = TILES(2), tiles_3[] = TILES(3),
+                               tiles_4[] = TILES(4), tiles_6[] = TILES(6);
     const float *w = layer->weights + first * HYP_PANEL * W * layer->k;
     tile_args t = {.k = layer->k, .x_stride = x_stride, .y_stride = y_stride, .act = layer->act};
     int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
-    for (int64_t column = start; column < stop; column += HYP_PANEL * W) {
+    for (int64_t column = start; column < stop;) {
         int64_t left = layer->n - column;
         int64_t vectors = left >= HYP_PANEL * W ? HYP_PANEL : (left + W - 1) / W;
         t.w = w;
         t.bias = layer->bias + column;
+        if (rows == 1 && column % BLOCK == 0 && column + BLOCK <= stop) {
+            t.x = x;
+            t.y = y + column;
+            t.added = added ? added + column : NULL;
+            t.columns = BLOCK;
+            tile_block(&t);
+            w += layer->k * BLOCK;
+            column += BLOCK;
+            continue;
+        }
         t.columns = left < HYP_PANEL * W ? left : HYP_PANEL * W;
         for (int64_t row = 0; row < rows;) {
             int64_t more = rows - row;
             t.x = x + row * x_stride;
             t.y = y + row * y_stride + column;
             t.added = added ? added + row * y_stride + column : NULL;
-            if (more >= 6 && more != 8) { /* 8 rows are better as 4 and 4 than as 6 and 2 */
+            if (more >= 6 && more != 7 && more != 8) { /* better as 4 and the rest */
                 tiles_6[vectors - 1](&t);
                 row += 6;
             } else if (more >= 4) {
                 tiles_4[vectors - 1](&t);
                 row += 4;
-            } else if (more >= 2) {
+            } else if (more == 3) {
+                tiles_3[vectors - 1](&t);
+                row += 3;
+            } else if (more == 2) {
                 tiles_2[vectors - 1](&t);
                 row += 2;
             } else {
@@ -196,6 +246,7 @@ static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x,
             }
         }
         w += layer->k * vectors * W;
+        column += HYP_PANEL * W;
     }
     if (layer->act > HYP_PLAN__ACT__ACT_RELU && start < stop)
         activate_rows(layer->act, y + start, rows, stop - start, y_stride);

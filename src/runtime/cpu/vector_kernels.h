@@ -50,13 +50,14 @@ typedef struct hyp_cpu_kernels {
     const char *isa; /* "avx512" */
     int width;       /* floats in a vector */
     int panel;       /* vectors in a panel */
+    int block;       /* panels that one row goes through side by side; threads share out whole blocks */
 
     /* y[m,n_last] = the network of x[m,k_first], with added[m,n_last] unless that is NULL; it may be y where it is
      * added before the activation. hidden: 2 * HYP_MLP_ROWS * hidden_stride floats, 64-byte aligned. */
     void (*mlp)(const hyp_mlp *mlp, int64_t m, const float *x, const float *added, float *y, float *hidden);
 
-    /* One layer for up to HYP_MLP_ROWS rows: y = act(x w + b + added) in the columns of the panels from `first` to
-     * `end`. */
+    /* One layer for up to HYP_MLP_ROWS rows: y = act(x w + b + added) in the columns of the panels from `first`, a
+     * multiple of `block`, to `end`. */
     void (*panels)(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
                    float *y, int64_t y_stride, int64_t first, int64_t end);
 

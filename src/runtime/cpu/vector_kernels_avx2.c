@@ -10,6 +10,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx2 = {
     .isa = "avx2",
     .width = W,
     .panel = HYP_PANEL,
+    .block = BLOCK_PANELS,
     .mlp = run_mlp,
     .panels = run_panels,
     .instr = block_instr,

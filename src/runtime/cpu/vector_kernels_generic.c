@@ -10,6 +10,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_generic = {
     .isa = "generic",
     .width = W,
     .panel = HYP_PANEL,
+    .block = BLOCK_PANELS,
     .mlp = run_mlp,
     .panels = run_panels,
     .instr = block_instr,
