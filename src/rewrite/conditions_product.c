@@ -40,23 +40,39 @@ hyp_status hyp_rw_is_stored(const hyp_call *call, bool *out, hyp_diag *diag)
     return is_stored(call->user, call->args[0], false, out, diag);
 }
 
-hyp_status hyp_rw_is_joined(const hyp_call *call, bool *out, hyp_diag *diag)
+hyp_status hyp_rw_is_stored_scaled(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return is_stored(call->user, call->args[0], true, out, diag);
+}
+
+/* A constant that this operator makes of stored ones (perhaps times constants): of the first `count` inputs, or of all. */
+static hyp_status is_made_of_stored(const hyp_call *call, hyp_op op, uint32_t count, bool *out, hyp_diag *diag)
 {
     hyp_rw *rw = call->user;
     const hyp_rw_fact *fact = hyp_rw_fact_of(rw, call->args[0]);
-    size_t count;
-    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, call->args[0], &count);
+    size_t node_count;
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, call->args[0], &node_count);
     *out = false;
-    for (size_t i = 0; i < count && !*out && fact->kind == HYP_RW_TENSOR && fact->constant; i++) {
+    for (size_t i = 0; i < node_count && !*out && fact->kind == HYP_RW_TENSOR && fact->constant; i++) {
         hyp_rw_shape shape;
         hyp_rw_node n;
         uint32_t ignored;
         HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
-        *out = shape == HYP_RW_IS_OP && n.op == HYP_OP_concat && n.attrs[0].i == 1;
-        for (uint32_t k = 0; *out && k < n.input_count; k++)
-            HYP_TRY(is_stored(rw, hyp_egraph_find(rw->eg, n.inputs[k]), false, out, diag));
+        *out = shape == HYP_RW_IS_OP && n.op == op && (op != HYP_OP_concat || n.attrs[0].i == 1);
+        for (uint32_t k = 0; *out && k < n.input_count && k < count; k++)
+            HYP_TRY(is_stored(rw, hyp_egraph_find(rw->eg, n.inputs[k]), true, out, diag));
     }
     return HYP_OK;
+}
+
+hyp_status hyp_rw_is_joined(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return is_made_of_stored(call, HYP_OP_concat, UINT32_MAX, out, diag);
+}
+
+hyp_status hyp_rw_is_widened(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    return is_made_of_stored(call, HYP_OP_pad, 1, out, diag);
 }
 
 /* What a value is multiplied from: products with constants, one inside the other, and transpositions. */

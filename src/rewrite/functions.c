@@ -356,6 +356,42 @@ static hyp_status padded(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
     return give_dims(call, sum, pads.count, out, diag);
 }
 
+/* How far a filter of w must be widened, in front of or behind every axis, to be one of v: with the pads p it then reads
+ * what it read before, with zeros around, where v with the pads q reads. None where it is no smaller one in its midst. */
+static hyp_status widening(const hyp_call *call, bool behind, hyp_class_id *out, hyp_diag *diag)
+{
+    const hyp_type *w = hyp_rw_type_arg(call, 0), *v = hyp_rw_type_arg(call, 2);
+    hyp_attr p, q;
+    hyp_dim by[2][HYP_MAX_RANK] = {{0}};
+    bool any = false;
+    HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &p, diag));
+    HYP_TRY(hyp_rw_literal_arg(call, 3, HYP_ATTR_DIMS, &q, diag));
+    if (!w || !v || w->rank != v->rank || w->rank < 3 || p.count != q.count || p.count != 2 * (uint32_t)(w->rank - 2))
+        return HYP_OK;
+    uint32_t n = p.count / 2;
+    for (uint32_t i = 0; i < n; i++) {
+        hyp_dim front = q.dims[i] - p.dims[i], back = q.dims[n + i] - p.dims[n + i];
+        hyp_dim small = w->dims[i + 2], large = v->dims[i + 2];
+        bool known = hyp_dim_is_const(p.dims[i]) && hyp_dim_is_const(q.dims[i]) && hyp_dim_is_const(p.dims[n + i]) &&
+                     hyp_dim_is_const(q.dims[n + i]) && hyp_dim_is_const(small) && hyp_dim_is_const(large);
+        if (!known || front < 0 || back < 0 || small + front + back != large) return HYP_OK;
+        any = any || front || back;
+        by[0][i + 2] = front;
+        by[1][i + 2] = back;
+    }
+    return any ? give_dims(call, by[behind], (uint32_t)w->rank, out, diag) : HYP_OK;
+}
+
+static hyp_status widen_before(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    return widening(call, false, out, diag);
+}
+
+static hyp_status widen_after(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    return widening(call, true, out, diag);
+}
+
 static hyp_status matrix(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     const hyp_type *w = hyp_rw_type_arg(call, 0);
@@ -468,6 +504,10 @@ static const hyp_rw_callback table[] = {
     F("list", -1, list, "(list a...): the list of the items a; a list among them gives its items"),
     F("entry", 2, entry, "(entry s i): entry i of a list of sizes as a list of one, from the end when negative"),
     F("start-of", 2, start_of, "(start-of s i): the list of one with the sum of the sizes before entry i"),
+    F("widen-before", 4, widen_before,
+      "(widen-before w p v q): zeros before every axis of the filters w, used with the pads p, that make them such as v, "
+      "used with q"),
+    F("widen-after", 4, widen_after, "(widen-after w p v q): the same, behind every axis"),
     F("padded", 3, padded,
       "(padded p f l): the pads p of a convolution with f elements more in front of every axis and l behind, if those"
       " are spatial"),

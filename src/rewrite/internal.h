@@ -241,6 +241,8 @@ hyp_status hyp_rw_swaps_last(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_moves_only_ones(const hyp_call *call, bool *out, hyp_diag *diag);
 /* Those of conditions_product.c. */
 hyp_status hyp_rw_is_stored(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_is_stored_scaled(const hyp_call *call, bool *out, hyp_diag *diag);
+hyp_status hyp_rw_is_widened(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_is_joined(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_gathers_right(const hyp_call *call, bool *out, hyp_diag *diag);
 hyp_status hyp_rw_gathers_left(const hyp_call *call, bool *out, hyp_diag *diag);
