@@ -254,11 +254,12 @@ static const hyp_rw_callback table[] = {
     {"constant-linear", 1, is_constant_linear, NULL,
      "(constant-linear x): a linear computes x, whose weight and bias are constants", false},
     {"gathers-right", 3, hyp_rw_gathers_right, NULL,
-     "(gathers-right a b c): (a b) c may become a (b c): of constants, c is a stored one if b is one, and b is no value "
+     "(gathers-right a b c): (a b) c may become a (b c): of constants, c is a stored one if b is one, and b is no "
+     "value "
      "multiplied from the left if a and c are",
      true},
-    {"gathers-left", 3, hyp_rw_gathers_left, NULL, "(gathers-left a b c): a (b c) may become (a b) c, the other way round",
-     true},
+    {"gathers-left", 3, hyp_rw_gathers_left, NULL,
+     "(gathers-left a b c): a (b c) may become (a b) c, the other way round", true},
     {"given", 1, is_given, NULL, "(given x): an input of the model", false},
     {"before", 2, is_before, NULL, "(before a b): one of (before a b), (before b a) and (same a b) holds", true},
     {"present", 1, is_present, NULL, "(present x): an optional input is there", true},

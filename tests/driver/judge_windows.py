@@ -100,10 +100,10 @@ class Drawing:
         self.add("Add", self.pick([before[0], before[0], before[1]]))
 
     def transposed(self):
-        kernel = [self.between(1, 3) for _ in range(self.n)]
-        strides = [self.between(1, 2) for _ in kernel]
+        kernel = [self.between(1, 4) for _ in range(self.n)]
+        strides = [self.between(1, 3) for _ in kernel]
         group = self.pick([g for g in range(1, self.channels + 1) if self.channels % g == 0])
-        out = self.pick([1, 2, 4])
+        out = self.pick([1, 2, 4, 12, 24] if group < 4 else [1, 2])
         w = self.weight(self.channels, out, *kernel)
         self.add("ConvTranspose", w, *[self.weight(out * group)] * self.between(0, 1), group=group, strides=strides,
                  pads=[self.between(0, k - 1) // 2 for k in kernel * 2], kernel_shape=kernel,

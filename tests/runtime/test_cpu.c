@@ -430,10 +430,10 @@ static void multi_layer_kernel_is_right_on_every_instruction_set(void **state)
     (void)state;
     const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
     hyp_cpu_kernels_list(list);
-    for (size_t i = 0; list[i]; i++) {
-        for (int64_t m = 1; m <= 2 * HYP_MLP_ROWS + 5; m++) check_mlp(list[i], m, (adding)((m / 2) % ADDINGS));
-        for (int round = 0; round < 24; round++) check_mlp(list[i], 1, (adding)(round % ADDINGS)); /* whole blocks and what is left */
-    }
+    enum { MOST = 2 * HYP_MLP_ROWS + 5, SINGLE = 24 }; /* one row often: blocks of panels, and what is left */
+    for (size_t i = 0; list[i]; i++)
+        for (int64_t m = 1; m <= MOST + SINGLE; m++)
+            check_mlp(list[i], m <= MOST ? m : 1, (adding)((m <= MOST ? m / 2 : m) % ADDINGS));
 }
 
 /* ---- matmul ------------------------------------------------------------------------------------------------ */

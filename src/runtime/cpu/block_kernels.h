@@ -312,6 +312,77 @@ static void combine(const float *const *rows, const float *weights, int64_t taps
         for (int64_t i = 0; i < n; i++) y[i] += weights[t] * rows[t][i];
 }
 
+/* V vectors of one result, from c on. */
+INLINE void add_some(const hyp_parts *p, int64_t i, const float *start, int64_t c, float *y, const int V)
+{
+    vf sums[4];
+    UNROLL
+    for (int v = 0; v < V; v++) sums[v] = load(start + c + v * W);
+    for (int64_t r = 0; r < p->count; r++)
+        for (int64_t j = p->first[i]; j < p->first[i + 1]; j++) {
+            const float *part = p->rows[r] + p->offsets[j] + c;
+            UNROLL
+            for (int v = 0; v < V; v++) sums[v] += load(part + v * W);
+        }
+    UNROLL
+    for (int v = 0; v < V; v++) store(y + c + v * W, sums[v]);
+}
+
+static void add_parts(const hyp_parts *p, int64_t results, const float *start, int64_t n, float *y)
+{
+    for (int64_t i = 0; i < results; i++, y += n) {
+        int64_t c = 0;
+        for (; c + 4 * W <= n; c += 4 * W) add_some(p, i, start, c, y, 4);
+        for (; c + W <= n; c += W) add_some(p, i, start, c, y, 1);
+        if (c < n)
+            add_some(p, i, start, n < W ? 0 : n - W, y, 1); /* beyond n lie results that follow, or as much again */
+    }
+}
+
+typedef float four __attribute__((vector_size(16)));
+typedef float four_any __attribute__((vector_size(16), aligned(4), may_alias));
+#ifdef __clang__
+#define PICK4(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PICK4(a, b, ...) __builtin_shuffle(a, b, (vi4){__VA_ARGS__})
+typedef int32_t vi4 __attribute__((vector_size(16)));
+#endif
+
+INLINE void transpose_four(const float *x, int64_t x_stride, float *y, int64_t y_stride)
+{
+    four a = *(const four_any *)x, b = *(const four_any *)(x + x_stride);
+    four c = *(const four_any *)(x + 2 * x_stride), d = *(const four_any *)(x + 3 * x_stride);
+    four ab = PICK4(a, b, 0, 4, 1, 5), cd = PICK4(c, d, 0, 4, 1, 5);
+    four ab2 = PICK4(a, b, 2, 6, 3, 7), cd2 = PICK4(c, d, 2, 6, 3, 7);
+    *(four_any *)y = PICK4(ab, cd, 0, 1, 4, 5);
+    *(four_any *)(y + y_stride) = PICK4(ab, cd, 2, 3, 6, 7);
+    *(four_any *)(y + 2 * y_stride) = PICK4(ab2, cd2, 0, 1, 4, 5);
+    *(four_any *)(y + 3 * y_stride) = PICK4(ab2, cd2, 2, 3, 6, 7);
+}
+
+/* All of x, where rows and columns are multiples of 4, going along the lines that lie farther apart: these may share a
+ * set of the first-level cache, which holds few of them. */
+static void transpose_fours(const float *x, int64_t rows, int64_t columns, int64_t x_stride, float *y, int64_t y_stride)
+{
+    enum { RUN = 64 };
+    bool along_x = x_stride > y_stride;
+    int64_t inner = along_x ? columns : rows, outer = along_x ? rows : columns;
+    int64_t x_inner = along_x ? 1 : x_stride, y_inner = along_x ? y_stride : 1;
+    int64_t x_outer = along_x ? x_stride : 1, y_outer = along_x ? 1 : y_stride;
+    for (int64_t first = 0; first < inner; first += RUN)
+        for (int64_t j = 0; j < outer; j += 4)
+            for (int64_t i = first; i < inner && i < first + RUN; i += 4)
+                transpose_four(x + i * x_inner + j * x_outer, x_stride, y + i * y_inner + j * y_outer, y_stride);
+}
+
+static void transpose(const float *x, int64_t rows, int64_t columns, int64_t x_stride, float *y, int64_t y_stride)
+{
+    int64_t whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+    transpose_fours(x, whole_rows, whole_columns, x_stride, y, y_stride);
+    for (int64_t j = 0; j < columns; j++)
+        for (int64_t i = j < whole_columns ? whole_rows : 0; i < rows; i++) y[j * y_stride + i] = x[i * x_stride + j];
+}
+
 /* ---- normalization ---------------------------------------------------------------------------------------- */
 
 static void norm(const float *x, const float *scale, const float *bias, float *y, int64_t n, double epsilon,

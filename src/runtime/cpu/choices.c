@@ -249,15 +249,39 @@ static void offer_attention(asked *a)
     put_attention(a);
 }
 
+static int64_t size_of(const asked *a, uint32_t tensor, size_t axis)
+{
+    const HypPlan__Tensor *t = a->program->tensors[tensor];
+    return axis < t->n_dims ? a->values[t->dims[axis]] : 1;
+}
+
+/* Measured to be faster for transposed convolutions, and where a convolution makes too few channels to fill vectors of
+ * many; not where the columns that a row of results needs leave the cache. */
+static void offer_columns(asked *a)
+{
+    enum { FEW_CHANNELS = 8, CACHED_FLOATS = 1 << 20 };
+    const HypPlan__Call *call = a->step->call;
+    bool transpose = strcmp(call->kernel, "conv-transpose") == 0;
+    if (!transpose && strcmp(call->kernel, "conv") != 0) return;
+    if (call->n_inputs_plus1 < 2 || !call->inputs_plus1[0] || !call->inputs_plus1[1]) return;
+    uint32_t x = call->inputs_plus1[0] - 1, w = call->inputs_plus1[1] - 1, y = call->outputs[0];
+    int64_t channels = size_of(a, y, 1);
+    double rows = (double)size_of(a, w, 2), columns = rows * (double)size_of(a, w, 3) * (double)channels;
+    bool faster = (transpose || (channels < FEW_CHANNELS && size_of(a, x, 1) >= FEW_CHANNELS)) &&
+                  rows * columns * (double)size_of(a, x, 3) <= CACHED_FLOATS;
+    hyp_choice_offer(a->choice, "product and sums of its columns", HYP_CPU_COLUMNS, (faster ? 0.5 : 2) * a->alone,
+                     NULL);
+}
+
 static void offer_call(asked *a)
 {
     hyp_cpu_form form = hyp_cpu_call_form(a->step->call->kernel);
     if (form == HYP_CPU_OWN) hyp_choice_offer(a->choice, "own", HYP_CPU_OWN, a->alone, NULL);
-    if (form != HYP_CPU_ONEDNN) return;
 #ifdef HYP_HAVE_ONEDNN
-    offer_onednn(a, call_seconds + a->alone, false, false, NULL);
+    if (form == HYP_CPU_ONEDNN) offer_onednn(a, call_seconds + a->alone, false, false, NULL);
 #endif
-    put_call(a);
+    if (form != HYP_CPU_OWN) offer_columns(a);
+    if (hyp_choice_open(a->choice) > 0 && form != HYP_CPU_OWN) put_call(a);
 }
 
 void hyp_cpu_offer(const hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,

@@ -32,7 +32,8 @@ typedef enum hyp_cpu_form {
     HYP_CPU_OWN_SHARED, /* layers, by several threads */
     HYP_CPU_ONEDNN,
     HYP_CPU_ONEDNN_ALONE, /* on one thread */
-    HYP_CPU_ONEDNN_TILES  /* layers, on tiles of rows */
+    HYP_CPU_ONEDNN_TILES, /* layers, on tiles of rows */
+    HYP_CPU_COLUMNS       /* convolutions, as a product and sums of its columns */
 } hyp_cpu_form;
 
 typedef struct hyp_linear_weights hyp_linear_weights; /* linear.c */
@@ -43,6 +44,7 @@ typedef struct hyp_cpu_model {
     hyp_cpu_device *device;
     const hyp_plan *plan;
     hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
+    hyp_mlp **columns;           /* by step: the weights of convolutions as layers; NULL until packed */
     hyp_dnnl_packed **windows;   /* by step: the weights of convolutions, a list; NULL without oneDNN */
     pthread_mutex_t packing;     /* held while weights are packed, at load and in prepare; never in run */
 } hyp_cpu_model;
@@ -120,6 +122,9 @@ hyp_cpu_form hyp_cpu_call_form(const char *kernel);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_resize(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                 const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
+/* columns.c: transposed convolutions, and convolutions with stride 1 and no addend, whose weights the plan has. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                 const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* norm.c: layer-norm and rms-norm. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
@@ -139,6 +144,9 @@ const char *hyp_linear_cannot_own(const hyp_linear_weights *w); /* why our own k
 size_t hyp_linear_bytes(const hyp_linear_weights *w);           /* of all weights that the plan has */
 /* Whether two threads get enough weights of a layer each, for so many rows at a time. */
 bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, int64_t rows);
+
+/* A layer with weights w[k,n], no bias and no activation; freed by hyp_aligned_free. NULL when memory is out. */
+hyp_mlp *hyp_cpu_pack_layer(const hyp_cpu_kernels *kernels, const float *w, int64_t n, int64_t k);
 
 /* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight. */
 static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)

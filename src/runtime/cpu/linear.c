@@ -99,6 +99,23 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
     return mlp;
 }
 
+hyp_mlp *hyp_cpu_pack_layer(const hyp_cpu_kernels *kernels, const float *w, int64_t n, int64_t k)
+{
+    enum { ALIGN = 64, LANES = 16 };
+    size_t room = (size_t)round_up(n, LANES), head = (size_t)round_up(sizeof(hyp_mlp) + sizeof(hyp_mlp_layer), ALIGN),
+           floats;
+    if (!hyp_mul_size(room, (size_t)k + 1, &floats) || floats > SIZE_MAX / 8) return NULL;
+    hyp_mlp *mlp = hyp_aligned_alloc(ALIGN, head + floats * sizeof(float));
+    if (!mlp) return NULL;
+    hyp_mlp_layer *layer = (hyp_mlp_layer *)(mlp + 1);
+    float *at = (float *)((char *)mlp + head);
+    *mlp = (hyp_mlp){.layers = layer, .count = 1};
+    *layer = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .act = HYP_PLAN__ACT__ACT_NONE};
+    memset(at, 0, room * sizeof *at);
+    pack_panels(kernels, w, true, n, k, at + room);
+    return mlp;
+}
+
 /* Packs what the choice needs, unless that was done before. Called under the lock, or while loading. */
 static hyp_status ensure_mlp(hyp_cpu_model *model, hyp_linear_weights *w, hyp_diag *diag)
 {

@@ -18,13 +18,6 @@
 enum { SUMS = 8, BLOCK_PANELS = SUMS / HYP_PANEL };
 enum { LINE = 16, AHEAD = 1024 }; /* floats of a cache line, and from a load to what is asked for with it */
 
-/* Before a loop over a constant count: without it clang 14 leaves the loop, and with it the sums, in memory. */
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 32")
-#endif
-
 /* One layer of a tile's work. */
 typedef struct tile_args {
     const float *x, *w, *bias;

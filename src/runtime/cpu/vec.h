@@ -20,6 +20,13 @@ typedef float vf_any __attribute__((vector_size(HYP_VEC_BYTES), aligned(4), may_
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Before a loop over a constant count: without it clang 14 leaves the loop, and with it the sums, in memory. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+
 INLINE vf load(const float *p) { return *(const vf_any *)p; }
 INLINE void store(float *p, vf v) { *(vf_any *)p = v; }
 INLINE vf splat(float x) { return x - (vf){0}; }

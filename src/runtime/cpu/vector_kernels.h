@@ -46,6 +46,14 @@ void hyp_block_rare(HypPlan__Pointwise__Op op, float *out, const float *a, const
 /* Each element as a value of this integer type. */
 void hyp_block_to_integers(hyp_dtype to, float *out, int64_t n);
 
+/* Where the parts of each result lie: those of result i are rows[r] + offsets[j] for all r < count and
+ * first[i] <= j < first[i + 1]. */
+typedef struct hyp_parts {
+    const float *const *rows;
+    int64_t count;
+    const int64_t *first, *offsets;
+} hyp_parts;
+
 typedef struct hyp_cpu_kernels {
     const char *isa; /* "avx512" */
     int width;       /* floats in a vector */
@@ -75,6 +83,11 @@ typedef struct hyp_cpu_kernels {
     void (*sum_rows)(const float *x, int64_t rows, int64_t stride, int64_t n, double *sums);
     /* y[i] = sum over t < taps of weights[t] * rows[t][i], for i < n; y is none of the rows. */
     void (*combine)(const float *const *rows, const float *weights, int64_t taps, int64_t n, float *y);
+    /* y[i*n + c] = start[c] + the sum over the parts of result i of part[c], for i < results, c < n. Whole vectors are
+     * read and written where n is less than one: start, parts and y have room for them. */
+    void (*add_parts)(const hyp_parts *parts, int64_t results, const float *start, int64_t n, float *y);
+    /* y[j*y_stride + i] = x[i*x_stride + j] for i < rows, j < columns. */
+    void (*transpose)(const float *x, int64_t rows, int64_t columns, int64_t x_stride, float *y, int64_t y_stride);
     /* y = (x - mean) / sqrt(mean square of that + epsilon) * scale + bias for n elements that lie together; mean is 0
      * unless centred; scale and bias may be NULL. */
     void (*norm)(const float *x, const float *scale, const float *bias, float *y, int64_t n, double epsilon,

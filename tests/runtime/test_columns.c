@@ -1,0 +1,191 @@
+/* Convolutions as a product and sums of its columns, against the reference backend: sizes that take several products,
+ * channels that fill no vector, windows that overlap and that leave gaps, both orders of the tensors around.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/support.h"
+
+static plan_builder b;
+static rng r;
+
+typedef struct one {
+    bool transpose, around; /* between two convolutions, so that its tensors have their channels last */
+    int64_t images, in, out, size[2], kernel[2], stride[2], dilation[2], before[2], after[2], more[2];
+    size_t axes;
+    const char *act; /* of a convolution */
+} one;
+
+static int64_t result_size(const one *k, size_t i)
+{
+    int64_t reach = (k->kernel[i] - 1) * k->dilation[i] + 1, pads = k->before[i] + k->after[i];
+    return k->transpose ? (k->size[i] - 1) * k->stride[i] + reach - pads + k->more[i] : k->size[i] + pads - reach + 1;
+}
+
+static float *random_floats(size_t count, double scale)
+{
+    float *data = calloc(count, sizeof *data);
+    assert_non_null(data);
+    rng_fill(&r, HYP_F32, data, count);
+    for (size_t i = 0; i < count; i++) data[i] *= (float)scale;
+    return data;
+}
+
+static uint32_t random_weight(size_t rank, const int64_t *dims, double terms)
+{
+    size_t count = 1;
+    for (size_t i = 0; i < rank; i++) count *= (size_t)dims[i];
+    float *data = random_floats(count, 1 / sqrt(terms));
+    uint32_t t = pb_weight(&b, HYP_F32, rank, dims, data);
+    free(data);
+    return t;
+}
+
+static void add_pads(HypPlan__Call *call, const one *k)
+{
+    int64_t pads[4];
+    memcpy(pads, k->before, k->axes * sizeof *pads);
+    memcpy(pads + k->axes, k->after, k->axes * sizeof *pads);
+    pb_call_ints(&b, call, 2 * k->axes, pads);
+}
+
+/* x to y; the tensors have k->axes spatial axes. */
+static void add_one(const one *k, uint32_t x, uint32_t y)
+{
+    int64_t dims[4] = {k->transpose ? k->in : k->out, k->transpose ? k->out : k->in};
+    double terms = (double)k->in;
+    for (size_t i = 0; i < k->axes; i++) {
+        dims[2 + i] = k->kernel[i];
+        terms *= (double)k->kernel[i] / (double)k->stride[i];
+    }
+    uint32_t w = random_weight(2 + k->axes, dims, terms < 1 ? 1 : terms), bias = random_weight(1, &k->out, 1);
+    HypPlan__Call *call = pb_call(&b, k->transpose ? "conv-transpose" : "conv", 3, (uint32_t[]){x, w, bias}, y);
+    pb_call_ints(&b, call, k->axes, k->stride);
+    add_pads(call, k);
+    pb_call_ints(&b, call, k->axes, k->dilation);
+    pb_call_int(&b, call, 1);
+    if (k->transpose)
+        pb_call_ints(&b, call, k->axes, k->more);
+    else
+        pb_call_symbol(&b, call, k->act);
+}
+
+/* A convolution that keeps the channels and sizes. */
+static void add_around(const one *k, int64_t channels, uint32_t x, uint32_t y)
+{
+    const one same = {.in = channels,
+                      .out = channels,
+                      .kernel = {1, 1},
+                      .stride = {1, 1},
+                      .dilation = {1, 1},
+                      .axes = k->axes,
+                      .act = "none"};
+    add_one(&same, x, y);
+}
+
+static void check(const one *k)
+{
+    int64_t x_dims[4] = {k->images, k->in}, y_dims[4] = {k->images, k->out}, x_count = k->images * k->in,
+            y_count = k->images * k->out;
+    for (size_t i = 0; i < k->axes; i++) {
+        x_count *= x_dims[2 + i] = k->size[i];
+        y_count *= y_dims[2 + i] = result_size(k, i);
+    }
+    size_t rank = 2 + k->axes;
+    pb_init(&b);
+    uint32_t x = pb_input(&b, "x", HYP_F32, rank, pb_consts(&b, rank, x_dims));
+    uint32_t y = pb_output(&b, "y", HYP_F32, rank, pb_consts(&b, rank, y_dims));
+    if (k->around) {
+        uint32_t from = pb_scratch(&b, HYP_F32, 0, rank, pb_consts(&b, rank, x_dims));
+        uint32_t to = pb_scratch(&b, HYP_F32, 1, rank, pb_consts(&b, rank, y_dims));
+        add_around(k, k->in, x, from);
+        add_one(k, from, to);
+        add_around(k, k->out, to, y);
+    } else {
+        add_one(k, x, y);
+    }
+    float *data = random_floats((size_t)x_count, 1), *out[2];
+    const hyp_tensor in = tensor_of("x", HYP_F32, data, rank, x_dims);
+    for (int d = 0; d < 2; d++) {
+        out[d] = calloc((size_t)y_count, sizeof *out[d]);
+        hyp_tensor result = tensor_of("y", HYP_F32, out[d], rank, y_dims);
+        run_once(&b, host_devices[d], &in, 1, &result, 1);
+    }
+    assert_close(out[1], out[0], (size_t)y_count, 1e-5);
+    free(data), free(out[0]), free(out[1]);
+    pb_dispose(&b);
+}
+
+static void transposed_convolutions_agree(void **state)
+{
+    (void)state;
+    static const int64_t channels[] = {1, 2, 3, 5, 8, 12, 16, 20, 33};
+    for (int round = 0; round < 120; round++) {
+        one k = {.transpose = true,
+                 .around = round % 3 == 0,
+                 .images = 1 + (int64_t)rng_below(&r, 2),
+                 .in = channels[rng_below(&r, 9)],
+                 .out = channels[rng_below(&r, 9)],
+                 .axes = 1 + (size_t)(round % 4 != 0)};
+        for (size_t i = 0; i < k.axes; i++) {
+            k.size[i] = 1 + (int64_t)rng_below(&r, 9);
+            k.kernel[i] = 1 + (int64_t)rng_below(&r, 4);
+            k.stride[i] = 1 + (int64_t)rng_below(&r, 3);
+            k.dilation[i] = 1 + (int64_t)rng_below(&r, 2);
+            k.more[i] = (int64_t)rng_below(&r, (uint64_t)k.stride[i]);
+            k.before[i] = (int64_t)rng_below(&r, (uint64_t)k.kernel[i]);
+            k.after[i] = (int64_t)rng_below(&r, (uint64_t)k.kernel[i]);
+            if (result_size(&k, i) < 1) k.before[i] = k.after[i] = 0;
+        }
+        check(&k);
+    }
+}
+
+/* Columns of more than one product: rows are kept from one to the next. */
+static void several_products_agree(void **state)
+{
+    (void)state;
+    const one cases[] = {
+        {true, false, 2, 8, 40, {40, 64}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 2, NULL},
+        {true, true, 1, 8, 24, {33, 70}, {5, 4}, {1, 2}, {2, 1}, {3, 0}, {2, 1}, {0, 0}, 2, NULL},
+        {true, true, 1, 16, 64, {37, 50}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}, {0, 0}, 2, NULL},
+        {true, false, 1, 4, 64, {1500, 0}, {6, 0}, {3, 0}, {1, 1}, {2, 0}, {1, 0}, {0, 0}, 1, NULL},
+        {false, true, 1, 8, 3, {40, 70}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}, {0, 0}, 2, "sigmoid"},
+        {false, false, 2, 9, 7, {50, 60}, {5, 6}, {1, 1}, {2, 1}, {0, 5}, {7, 0}, {0, 0}, 2, "relu"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
+}
+
+static void convolutions_with_few_results_agree(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "relu", "tanh", "relu6"};
+    for (int round = 0; round < 60; round++) {
+        one k = {.around = round % 3 == 0,
+                 .images = 1 + (int64_t)rng_below(&r, 2),
+                 .in = 8 + (int64_t)rng_below(&r, 9),
+                 .out = 1 + (int64_t)rng_below(&r, 7),
+                 .stride = {1, 1},
+                 .axes = 1 + (size_t)(round % 4 != 0),
+                 .act = acts[round % 4]};
+        for (size_t i = 0; i < k.axes; i++) {
+            k.kernel[i] = 1 + (int64_t)rng_below(&r, 4);
+            k.dilation[i] = 1 + (int64_t)rng_below(&r, 2);
+            k.size[i] = 7 + (int64_t)rng_below(&r, 9);
+            k.before[i] = (int64_t)rng_below(&r, 2 + (uint64_t)k.kernel[i]); /* beyond the kernel, too */
+            k.after[i] = (int64_t)rng_below(&r, 2 + (uint64_t)k.kernel[i]);
+        }
+        check(&k);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(transposed_convolutions_agree),
+        cmocka_unit_test(several_products_agree),
+        cmocka_unit_test(convolutions_with_few_results_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
