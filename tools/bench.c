@@ -1,13 +1,11 @@
-/* hypatia bench - times a plan: one sample per run call, host to host. */
-#include <errno.h>
-#include <jansson.h>
-#include <math.h>
+/* hypatia bench - times a plan: one sample per run call, with tensors in the device's memory or the host's. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "commit.h"
+#include "bench_report.h"
 #include "hypatia.h"
 #include "interrupt.h"
+#include "resident.h"
 #include "timing.h"
 
 enum {
@@ -16,6 +14,8 @@ enum {
     OPT_DURATION,
     OPT_PERCENTILE,
     OPT_STEPS,
+    OPT_RESIDENT,
+    OPT_TRANSFERS,
     OPT_JSON,
     OPT_QUIET
 };
@@ -27,6 +27,8 @@ static const cli_option options[] = {
     [OPT_DURATION] = {"duration", 0, "S", "and sample for at least S seconds (3)"},
     [OPT_PERCENTILE] = {"percentile", 0, "LIST", "percentiles to print (50,90,95,99)"},
     [OPT_STEPS] = {"steps", 0, NULL, "also time every step, beside what the compiler predicted"},
+    [OPT_RESIDENT] = {"resident", 0, NULL, "tensors in the device's memory: the default on a GPU"},
+    [OPT_TRANSFERS] = {"transfers", 0, NULL, "on a GPU: from and to the host's memory; say what the copies take"},
     [OPT_JSON] = {"json", 0, "FILE|-", "write every sample and the figures as JSON"},
     [OPT_QUIET] = {"quiet", 'q', NULL, "print no table"},
     {0},
@@ -40,7 +42,7 @@ typedef struct request {
     int64_t iterations;
     cli_list percentiles;
     const char *json;
-    bool quiet, steps;
+    bool quiet, steps, resident, transfers;
 } request;
 
 static void help(void)
@@ -48,7 +50,8 @@ static void help(void)
     printf(
         "Usage: hypatia bench PLAN.bin [options]\n"
         "Times a plan on the given inputs, random ones where none are given. Sampling ends when both the iterations\n"
-        "and the duration are reached. A sample is one run call from host memory to host memory.\n");
+        "and the duration are reached. A sample is one run call until its results are there: in the memory of a GPU, where\n"
+        "the inputs lie too, unless --transfers asks for the host's.\n");
     cli_print_options(stdout, options);
     printf("\nExit codes: 0 ok, 1 error, 2 usage, 5 incompatible plan.\n");
 }
@@ -71,6 +74,8 @@ static int read_option(void *opaque, const cli_args *args, int option, const cha
         return CLI_OK;
     case OPT_PERCENTILE: cli_list_split(&r->percentiles, value); return CLI_OK;
     case OPT_STEPS: r->steps = true; return CLI_OK;
+    case OPT_RESIDENT: r->resident = true; return CLI_OK;
+    case OPT_TRANSFERS: r->transfers = true; return CLI_OK;
     case OPT_JSON: r->json = value; return CLI_OK;
     case OPT_QUIET: r->quiet = true; return CLI_OK;
     default: return session_read_option(&r->session, args, option, value);
@@ -79,10 +84,12 @@ static int read_option(void *opaque, const cli_args *args, int option, const cha
 
 /* ---- sampling -------------------------------------------------------------------------------------------- */
 
-typedef struct samples {
-    double *us;
-    size_t count, capacity;
-} samples;
+static hyp_status run_once(session *s, hyp_diag *diag)
+{
+    hyp_status status =
+        hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, diag);
+    return status != HYP_OK ? status : hyp_context_synchronize(s->context, diag); /* at once where the results are in the host's memory */
+}
 
 /* Runs until both minimums are reached, or until it is interrupted. Tensors are matched by position, so that no name is
  * compared. */
@@ -92,8 +99,7 @@ static int sample(session *s, const request *r, const volatile sig_atomic_t *sto
     for (size_t i = 0; i < s->input_count; i++) s->inputs[i].name = NULL;
     double start = timing_now(), end = start + r->warmup_ms * 1e-3;
     do {
-        if (hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag) != HYP_OK)
-            return cli_report(tool, &diag);
+        if (run_once(s, &diag) != HYP_OK) return cli_report(tool, &diag);
     } while (timing_now() < end && !*stop_asked);
 
     start = timing_now();
@@ -104,7 +110,7 @@ static int sample(session *s, const request *r, const volatile sig_atomic_t *sto
             out->us = cli_alloc(out->us, out->capacity, sizeof *out->us);
         }
         double begin = timing_now();
-        hyp_status status = hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag);
+        hyp_status status = run_once(s, &diag);
         stop = timing_now();
         if (status != HYP_OK) return cli_report(tool, &diag);
         out->us[out->count++] = (stop - begin) * 1e6;
@@ -112,134 +118,52 @@ static int sample(session *s, const request *r, const volatile sig_atomic_t *sto
     return CLI_OK;
 }
 
-/* What reading the clock twice costs, in microseconds: the least of many. */
-static double clock_cost(void)
+/* What a run takes where many are queued, so that neither the call nor the wait counts: the median of some rounds. Tensors
+ * are on the device. */
+static int sample_queued(session *s, const samples *single, double *out)
 {
-    double least = INFINITY;
-    for (int i = 0; i < 1000; i++) {
-        double begin = timing_now(), cost = (timing_now() - begin) * 1e6;
-        if (cost < least) least = cost;
+    enum { ROUNDS = 5, MOST = 200 };
+    hyp_diag diag = {0};
+    double rounds[ROUNDS], *sorted = cli_alloc(NULL, single->count, sizeof *sorted);
+    memcpy(sorted, single->us, single->count * sizeof *sorted);
+    double about = timing_median(sorted, single->count);
+    free(sorted);
+    size_t runs = about > 0 && about < 5e4 ? (size_t)(1e5 / about) + 2 : 2;
+    if (runs > MOST) runs = MOST;
+    for (size_t k = 0; k < ROUNDS; k++) {
+        double begin = timing_now();
+        hyp_status status = HYP_OK;
+        for (size_t i = 0; i < runs && status == HYP_OK; i++)
+            status = hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag);
+        if (status == HYP_OK) status = hyp_context_synchronize(s->context, &diag);
+        if (status != HYP_OK) return cli_report(tool, &diag);
+        rounds[k] = (timing_now() - begin) * 1e6 / (double)runs;
     }
-    return least;
+    *out = timing_median(rounds, ROUNDS);
+    return CLI_OK;
 }
 
-/* ---- figures --------------------------------------------------------------------------------------------- */
-
-typedef struct figures {
-    double mean, deviation;
-    double *sorted;
-    size_t count;
-} figures;
-
-static figures compute_figures(const samples *all)
+/* With --transfers samples are of host tensors, and a second set on the device tells what of it the copies are. */
+static int measure(session *s, const request *r, resident *device, const volatile sig_atomic_t *stop_asked,
+                   bench_results *out)
 {
-    figures f = {.count = all->count, .sorted = cli_alloc(NULL, all->count, sizeof *f.sorted)};
-    memcpy(f.sorted, all->us, all->count * sizeof *f.sorted);
-    timing_sort(f.sorted, f.count);
-    for (size_t i = 0; i < f.count; i++) f.mean += f.sorted[i] / (double)f.count;
-    double squares = 0;
-    for (size_t i = 0; i < f.count; i++) squares += (f.sorted[i] - f.mean) * (f.sorted[i] - f.mean);
-    f.deviation = f.count > 1 ? sqrt(squares / (double)(f.count - 1)) : 0;
-    return f;
-}
-
-/* Nearest rank. */
-static double percentile(const figures *f, double p)
-{
-    double rank = ceil(p / 100 * (double)f->count);
-    size_t i = rank < 1 ? 0 : (size_t)rank - 1;
-    return f->sorted[i < f->count ? i : f->count - 1];
-}
-
-static void print_figures(const session *s, const request *r, const figures *f)
-{
-    printf("device   %s\n", hyp_engine_device_name(s->engine));
-    for (size_t i = 0; i < s->input_count; i++) {
-        printf("input    ");
-        print_tensor_type(stdout, hyp_engine_input(s->engine, i)->name, &s->inputs[i]);
-        putchar('\n');
+    bool cuda = hyp_engine_device(s->engine) == HYP_DEVICE_CUDA;
+    int code = CLI_OK;
+    out->device_memory = "host";
+    if (r->transfers || !(cuda || r->resident)) code = sample(s, r, stop_asked, &out->all);
+    if (code == CLI_OK && (cuda || r->resident) && !*stop_asked) {
+        samples own = {0}, *at = r->transfers ? &own : &out->all;
+        code = resident_open(device, s, tool);
+        resident_use(device, s, true);
+        if (code == CLI_OK) code = sample(s, r, stop_asked, at);
+        if (code == CLI_OK && cuda && at->count && !*stop_asked) code = sample_queued(s, at, &out->queued_us);
+        if (r->transfers && code == CLI_OK && own.count) out->resident_us = timing_median(own.us, own.count);
+        if (!r->transfers) out->device_memory = "device";
+        free(own.us);
     }
-    printf("samples  %zu\nmean     %.3f us, sd %.3f\n", f->count, f->mean, f->deviation);
-    for (size_t i = 0; i < r->percentiles.count; i++)
-        printf("p%-7s %.3f us\n", r->percentiles.items[i], percentile(f, atof(r->percentiles.items[i])));
-    printf("min, max %.3f us, %.3f us\n", f->sorted[0], f->sorted[f->count - 1]);
-    print_predicted(s);
-    if (f->deviation > 0.1 * f->mean)
-        printf("warning: the times vary: their standard deviation is %.0f %% of the mean\n",
-               100 * f->deviation / f->mean);
-    if (percentile(f, 50) < 2) printf("note: reading the clock is %.3f us of every sample\n", clock_cost());
-    if (hyp_engine_device(s->engine) == HYP_DEVICE_CUDA) printf("note: transfers to and from the GPU are included\n");
-}
-
-/* {"key", "taken", "by", "tuned_us" and "alternatives": [{"name", "predicted_us", or "cannot"}]} of each choice of a step. */
-static json_t *json_choices(const session *s, size_t step)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < hyp_context_choice_count(s->context, step); i++) {
-        hyp_choice_info c = hyp_context_choice(s->context, step, i);
-        json_t *alternatives = json_array();
-        for (size_t k = 0; k < c.alternatives; k++) {
-            hyp_alternative_info a = hyp_context_alternative(s->context, step, i, k);
-            json_array_append_new(alternatives, json_pack("{s:s, s:f, s:s*}", "name", a.name, "predicted_us",
-                                                          a.predicted_seconds * 1e6, "cannot", a.cannot));
-        }
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:s, s:f, s:o}", "key", c.key, "taken",
-                                        hyp_context_alternative(s->context, step, i, c.taken).name, "by",
-                                        choice_by_name(c.by), "tuned_us", c.seconds * 1e6, "alternatives", alternatives));
-    }
-    return list;
-}
-
-static json_t *json_steps(const session *s, const step_times *t)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < t->count; i++) {
-        hyp_step_info step = hyp_engine_step(s->engine, i);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:s, s:o}", "label", step.label, "kernel",
-                                              step.kernel, "measured_us", t->measured[i] * 1e6, "predicted_us",
-                                              step.predicted_seconds * 1e6, "tuned",
-                                              step_tuning_name(hyp_context_step_tuning(s->context, i)), "choices",
-                                              json_choices(s, i)));
-    }
-    return list;
-}
-
-static int write_json(const session *s, const request *r, const figures *f, const samples *all, const step_times *steps)
-{
-    json_t *list = json_array(), *inputs = json_object();
-    for (size_t i = 0; i < all->count; i++) json_array_append_new(list, json_real(all->us[i]));
-    for (size_t i = 0; i < s->input_count; i++) {
-        json_t *dims = json_array();
-        for (int32_t a = 0; a < s->inputs[i].rank; a++) json_array_append_new(dims, json_integer(s->inputs[i].dims[a]));
-        json_object_set_new(inputs, hyp_engine_input(s->engine, i)->name, dims);
-    }
-    json_t *root =
-        json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:f, s:f, s:f, s:f, s:f}", "plan", r->session.plan, "device",
-                  hyp_engine_device_name(s->engine), "version", hyp_version(), "commit", HYP_COMMIT, "inputs", inputs,
-                  "threads", (int)r->session.threads, "mean_us", f->mean, "sd_us", f->deviation, "min_us", f->sorted[0],
-                  "max_us", f->sorted[f->count - 1], "predicted_us", predicted_seconds(s) * 1e6);
-    if (r->steps && root) json_object_set_new(root, "steps", json_steps(s, steps));
-    for (size_t i = 0; i < r->percentiles.count && root; i++) {
-        char key[64];
-        snprintf(key, sizeof key, "p%.32s_us", r->percentiles.items[i]);
-        json_object_set_new(root, key, json_real(percentile(f, atof(r->percentiles.items[i]))));
-    }
-    static const double always[] = {50, 90, 99};
-    for (size_t i = 0; i < 3 && root; i++) {
-        char key[16];
-        snprintf(key, sizeof key, "p%.0f_us", always[i]);
-        json_object_set_new(root, key, json_real(percentile(f, always[i])));
-    }
-    if (!root || json_object_set_new(root, "samples_us", list) != 0) {
-        fprintf(stderr, "%s: out of memory\n", tool);
-        return CLI_FAILED;
-    }
-    size_t flags = JSON_REAL_PRECISION(7) | JSON_COMPACT;
-    int failed = strcmp(r->json, "-") == 0 ? json_dumpf(root, stdout, flags) : json_dump_file(root, r->json, flags);
-    json_decref(root);
-    if (failed) fprintf(stderr, "%s: %s: cannot write: %s\n", tool, r->json, strerror(errno));
-    return failed ? CLI_FAILED : CLI_OK;
+    if (code == CLI_OK && r->steps && !*stop_asked) code = step_times_measure(&out->steps, s, r->seconds, tool);
+    if (code == CLI_OK && !(out->work = step_work(s, tool))) code = CLI_FAILED;
+    return code;
 }
 
 static int bench(session *s, const request *r, const cli_args *args)
@@ -251,25 +175,22 @@ static int bench(session *s, const request *r, const cli_args *args)
     if (code == CLI_OK) code = session_open(s, &r->session, tool);
     if (code == CLI_OK) code = session_make_inputs(s, &r->session, "random:0", args);
     if (code == CLI_OK) code = session_make_outputs(s, tool);
-    samples all = {0};
-    step_times steps = {0};
+    resident device = {0};
+    bench_results results = {
+        .plan = r->session.plan, .threads = r->session.threads, .percentiles = &r->percentiles};
     const volatile sig_atomic_t *stop_asked = interrupt_catch();
-    if (code == CLI_OK) code = sample(s, r, stop_asked, &all);
+    if (code == CLI_OK) code = measure(s, r, &device, stop_asked, &results);
     interrupt_release();
     bool whole = !*stop_asked;
-    if (!whole) fprintf(stderr, "%s: interrupted; %zu samples were taken\n", tool, all.count);
-    if (code == CLI_OK && r->steps && whole) code = step_times_measure(&steps, s, r->seconds, tool);
-    if (code == CLI_OK && all.count) {
-        figures f = compute_figures(&all);
+    if (!whole) fprintf(stderr, "%s: interrupted; %zu samples were taken\n", tool, results.all.count);
+    if (code == CLI_OK && results.all.count) {
         bool piped = r->json && strcmp(r->json, "-") == 0;
-        if (!r->quiet && !piped) print_figures(s, r, &f);
-        if (steps.count && !r->quiet && !piped) step_times_print(&steps, s);
-        if (r->json) code = write_json(s, r, &f, &all, &steps);
-        free(f.sorted);
+        if (!r->quiet && !piped) bench_print(s, &results);
+        if (r->json) code = bench_write_json(s, &results, r->json, tool);
     }
     if (code == CLI_OK && !whole) code = CLI_INTERRUPTED;
-    step_times_free(&steps);
-    free(all.us);
+    resident_close(&device, s);
+    bench_results_free(&results);
     return code;
 }
 
@@ -280,6 +201,10 @@ int command_bench(int argc, char **argv)
     cli_args args = cli_begin(tool, options, argc, argv);
     int code;
     if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
+    if (r.resident && r.transfers) {
+        code = cli_usage_error(&args, "--resident and --transfers exclude each other: the first leaves the copies out");
+        goto done;
+    }
     if (!r.percentiles.count) cli_list_split(&r.percentiles, "50,90,95,99");
     for (size_t i = 0; i < r.percentiles.count; i++) {
         double p;

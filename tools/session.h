@@ -76,7 +76,11 @@ int session_run(session *s, const char *tool);
 
 /* ---- steps.c: predicted and measured times -------------------------------------------------------------- */
 
+/* What the steps have to do for the inputs that were run last; NULL after a message. To be freed. */
+hyp_step_work_info *step_work(const session *s, const char *tool);
+
 typedef struct step_times {
+    hyp_step_work_info *work;
     double *measured; /* seconds by step, medians of several runs */
     double total;
     size_t count;
@@ -94,9 +98,9 @@ const char *choice_by_name(hyp_choice_by by);
 const char *step_tuning_name(hyp_step_tuning tuning);
 /* A table of all steps. */
 void step_times_print(const step_times *t, const session *s);
-/* Of all steps together; 0 where the plan has no predictions. */
+/* Of all steps together, for the inputs that were run last; 0 where the plan has no predictions. */
 double predicted_seconds(const session *s);
-/* A line with it, and with the sizes that it was made for where they are not those of the inputs. */
+/* A line with it, and with the sizes that it was scaled from where they are not those of the inputs. */
 void print_predicted(const session *s);
 
 #endif

@@ -7,6 +7,17 @@
 
 enum { MOST_RUNS = 101 };
 
+hyp_step_work_info *step_work(const session *s, const char *tool)
+{
+    size_t count = hyp_engine_step_count(s->engine);
+    hyp_step_work_info *work = cli_alloc(NULL, count, sizeof *work);
+    hyp_diag diag = {0};
+    if (hyp_context_step_work(s->context, work, count, &diag) == HYP_OK) return work;
+    cli_report(tool, &diag);
+    free(work);
+    return NULL;
+}
+
 int step_times_measure(step_times *t, session *s, double seconds, const char *tool)
 {
     size_t count = hyp_engine_step_count(s->engine), runs = 0;
@@ -18,6 +29,7 @@ int step_times_measure(step_times *t, session *s, double seconds, const char *to
         status = hyp_context_time_steps(s->context, s->inputs, s->input_count, s->outputs, s->output_count,
                                         all + runs * count, count, &diag);
     *t = (step_times){.count = count, .measured = cli_alloc(NULL, count, sizeof *t->measured)};
+    if (status == HYP_OK) t->work = step_work(s, tool);
     for (size_t i = 0; i < count && status == HYP_OK; i++) {
         for (size_t r = 0; r < runs; r++) one[r] = all[r * count + i];
         t->measured[i] = timing_median(one, runs);
@@ -25,20 +37,23 @@ int step_times_measure(step_times *t, session *s, double seconds, const char *to
     }
     free(one);
     free(all);
-    return status == HYP_OK ? CLI_OK : cli_report(tool, &diag);
+    if (status != HYP_OK) return cli_report(tool, &diag);
+    return t->work ? CLI_OK : CLI_FAILED;
 }
 
 void step_times_free(step_times *t)
 {
     free(t->measured);
+    free(t->work);
     *t = (step_times){0};
 }
 
 double predicted_seconds(const session *s)
 {
+    hyp_step_work_info *work = step_work(s, "hypatia");
     double sum = 0;
-    for (size_t i = 0; i < hyp_engine_step_count(s->engine); i++)
-        sum += hyp_engine_step(s->engine, i).predicted_seconds;
+    for (size_t i = 0; work && i < hyp_engine_step_count(s->engine); i++) sum += work[i].predicted_seconds;
+    free(work);
     return sum;
 }
 
@@ -55,22 +70,43 @@ static void print_ratio(double measured, double predicted)
         printf(" %12s %9s", "-", "-");
 }
 
+/* Operations and bytes a second, and on a GPU launches and the share of the floor. */
+static void print_rates(const hyp_step_work_info *w, double seconds, bool cuda)
+{
+    printf(" %9.1f %8.1f", seconds > 0 ? w->flops / seconds * 1e-9 : 0, seconds > 0 ? w->bytes / seconds * 1e-9 : 0);
+    if (!cuda) return;
+    printf(" %8zu", w->launches);
+    if (w->floor_seconds > 0 && seconds > 0)
+        printf(" %5.0f %%", 100 * w->floor_seconds / seconds);
+    else
+        printf(" %7s", "-");
+}
+
 void step_times_print(const step_times *t, const session *s)
 {
     bool cuda = hyp_engine_device(s->engine) == HYP_DEVICE_CUDA, tunable = hyp_context_tuning_device(s->context);
-    printf("\n%4s  %-28s %-12s %12s %12s %9s%s\n", "step", "operator", "kernel", "measured us", "predicted us", "ratio",
-           tunable ? "  tuned" : "");
+    printf("\n%4s  %-28s %-12s %12s %12s %9s %9s %8s%s%s\n", "step", "operator", "kernel", "measured us", "predicted us",
+           "ratio", "GFLOP/s", "GB/s", cuda ? " launches   floor" : "", tunable ? "  tuned" : "");
+    hyp_step_work_info all = {0};
     for (size_t i = 0; i < t->count; i++) {
         hyp_step_info step = hyp_engine_step(s->engine, i);
+        const hyp_step_work_info *w = &t->work[i];
         printf("%4zu  %-28.28s %-12.12s %12.3f", i, cli_shown(step.label), cli_shown(step.kernel), t->measured[i] * 1e6);
-        print_ratio(t->measured[i], step.predicted_seconds);
+        print_ratio(t->measured[i], w->predicted_seconds);
+        print_rates(w, t->measured[i], cuda);
         if (tunable) printf("  %s", step_tuning_name(hyp_context_step_tuning(s->context, i)));
         putchar('\n');
         print_choices(stdout, "      ", s, i);
+        all.flops += w->flops;
+        all.bytes += w->bytes;
+        all.launches += w->launches;
+        all.floor_seconds += w->floor_seconds;
+        all.predicted_seconds += w->predicted_seconds;
     }
     printf("%4s  %-41s %12.3f", "", cuda ? "all steps, each kernel alone" : "all steps, with a clock around each",
            t->total * 1e6);
-    print_ratio(t->total, predicted_seconds(s));
+    print_ratio(t->total, all.predicted_seconds);
+    print_rates(&all, t->total, cuda);
     putchar('\n');
 }
 
@@ -85,7 +121,7 @@ void print_predicted(const session *s)
         for (int32_t a = 0; a < info->rank; a++) {
             int64_t typical = info->symbols[a] ? hyp_engine_typical_size(s->engine, info->symbols[a]) : 0;
             if (typical == 0 || typical == s->inputs[i].dims[a]) continue;
-            printf("%s%s = %lld", first ? ", but for " : ", ", cli_shown(info->symbols[a]), (long long)typical);
+            printf("%s%s = %lld", first ? ", scaled from " : ", ", cli_shown(info->symbols[a]), (long long)typical);
             first = false;
         }
     }

@@ -6,8 +6,9 @@
 
 #include "hypatia.h"
 #include "hypatia/compiler.h"
+#include "resident.h"
 
-enum { OPT_MODEL = SESSION_OPTION_COUNT, OPT_RTOL, OPT_ATOL, OPT_ANY };
+enum { OPT_MODEL = SESSION_OPTION_COUNT, OPT_RTOL, OPT_ATOL, OPT_ANY, OPT_RESIDENT };
 
 static const cli_option options[] = {
     SESSION_OPTIONS,
@@ -15,6 +16,7 @@ static const cli_option options[] = {
     [OPT_RTOL] = {"rtol", 0, "X", "one relative tolerance for all, against the model in double (1e-3)"},
     [OPT_ATOL] = {"atol", 0, "X", "one absolute tolerance for all, so, too (1e-5)"},
     [OPT_ANY] = {"any-model", 0, NULL, "compare also with a model that the plan was not compiled from"},
+    [OPT_RESIDENT] = {"resident", 0, NULL, "run on tensors in the device's memory, as a pipeline on a GPU does"},
     {0},
 };
 
@@ -26,6 +28,7 @@ typedef struct request {
     double rtol, atol;
     bool fixed; /* tolerances were given */
     bool any_model;
+    bool resident;
 } request;
 
 static void help(void)
@@ -50,6 +53,7 @@ static int read_option(void *opaque, const cli_args *args, int option, const cha
     case OPT_RTOL: r->fixed = true; return read_tolerance(args, value, &r->rtol);
     case OPT_ATOL: r->fixed = true; return read_tolerance(args, value, &r->atol);
     case OPT_ANY: r->any_model = true; return CLI_OK;
+    case OPT_RESIDENT: r->resident = true; return CLI_OK;
     default: return session_read_option(&r->session, args, option, value);
     }
 }
@@ -207,22 +211,35 @@ static int judge_golden(const session *s, size_t run, size_t i)
     return code;
 }
 
+/* Makes outputs and runs; they are in the host's memory afterwards. */
+static int run_plan(session *s, const request *r)
+{
+    resident device = {0};
+    int code = session_make_outputs(s, tool);
+    if (code != CLI_OK || !r->resident) return code == CLI_OK ? session_run(s, tool) : code;
+    code = resident_open(&device, s, tool);
+    resident_use(&device, s, true);
+    if (code == CLI_OK) code = session_run(s, tool);
+    if (code == CLI_OK) code = resident_fetch(&device, s, tool);
+    resident_close(&device, s);
+    return code;
+}
+
 /* Compares the plan with the results that it keeps. */
-static int verify_golden(session *s, const session_options *o)
+static int verify_golden(session *s, const request *asked)
 {
     size_t runs = hyp_engine_golden_count(s->engine);
     if (runs == 0) {
         fprintf(stderr,
                 "%s: %s keeps no results to verify it with; give its model (--model MODEL.onnx), or compile it with "
                 "--verify strict\n",
-                tool, o->plan);
+                tool, asked->session.plan);
         return CLI_USAGE;
     }
     int code = CLI_OK;
     for (size_t r = 0; r < runs && code != CLI_FAILED; r++) {
         int one = make_golden_inputs(s, r);
-        if (one == CLI_OK) one = session_make_outputs(s, tool);
-        if (one == CLI_OK) one = session_run(s, tool);
+        if (one == CLI_OK) one = run_plan(s, asked);
         if (one != CLI_OK) return one;
         for (size_t i = 0; i < s->output_count; i++)
             if (judge_golden(s, r, i) != CLI_OK) code = CLI_MISMATCH;
@@ -248,14 +265,13 @@ int command_verify(int argc, char **argv)
     }
     code = session_open(&s, &r.session, tool);
     if (code == CLI_OK && !r.model) {
-        code = verify_golden(&s, &r.session);
+        code = verify_golden(&s, &r);
         goto done;
     }
     if (code == CLI_OK && hyp_reference_open(r.model, &model, &diag) != HYP_OK) code = cli_report(tool, &diag);
     if (code == CLI_OK) code = check_model(&s, &r, model);
     if (code == CLI_OK) code = session_make_inputs(&s, &r.session, "random:0", &args);
-    if (code == CLI_OK) code = session_make_outputs(&s, tool);
-    if (code == CLI_OK) code = session_run(&s, tool);
+    if (code == CLI_OK) code = run_plan(&s, &r);
     if (code == CLI_OK) code = compare_with_model(&s, &r, model);
 done:
     hyp_reference_close(model);

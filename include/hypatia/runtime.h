@@ -168,6 +168,35 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_time_steps(hyp_context *context, co
                                                         size_t input_count, hyp_tensor *outputs, size_t output_count,
                                                         double *seconds, size_t step_count, hyp_diag *diag);
 
+/* What a step has to do under the shapes that were run or reserved last. */
+typedef struct hyp_step_work_info {
+    double flops;             /* additions and multiplications; functions as the compiler counts them */
+    double bytes;             /* of all tensors that it reads or writes, weights included, each once */
+    size_t launches;          /* kernels, products of a library and copies on a GPU; 0 on a CPU. Steps that are done together
+                               * count where the first of them is */
+    double floor_seconds;     /* that the GPU needs for the bytes or the operations, by what its driver says of it; 0 = not known */
+    double predicted_seconds; /* hyp_step_info's, times as much as there is more to do than under the typical sizes, by
+                               * operations or by bytes, whichever is more */
+} hyp_step_work_info;
+/* Of every step; count is hyp_engine_step_count. HYP_ERR_INVALID_ARGUMENT before shapes were run or reserved. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_step_work(hyp_context *context, hyp_step_work_info *out, size_t count,
+                                                       hyp_diag *diag);
+
+/* ---- memory of the device ------------------------------------------------------------------------------
+ *
+ * For callers who have no library of their own for it: tensors that a run uses where they lie. On a CPU that is the host's
+ * memory, and all of this works alike.
+ */
+
+/* Takes tensor->bytes of the engine's device and sets tensor->data and tensor->memory; nothing else is read. To be freed
+ * before the engine is destroyed. HYP_ERR_DEVICE, HYP_ERR_OUT_OF_MEMORY. */
+HYP_API HYP_NODISCARD hyp_status hyp_engine_tensor_alloc(hyp_engine *engine, hyp_tensor *tensor, hyp_diag *diag);
+HYP_API void hyp_engine_tensor_free(hyp_engine *engine, hyp_tensor *tensor); /* data becomes NULL; NULL is safe */
+/* Copies from->bytes between the host's memory and the device's, or within the host's, and returns when they have arrived. Work that is queued
+ * on a context's stream is not waited for: hyp_context_synchronize. */
+HYP_API HYP_NODISCARD hyp_status hyp_engine_tensor_copy(hyp_engine *engine, const hyp_tensor *from, hyp_tensor *to,
+                                                        hyp_diag *diag);
+
 /* Bytes of scratch memory that the context holds on the device. */
 HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
 

@@ -281,6 +281,73 @@ static void every_step_is_timed(void **state)
     hyp_engine_destroy(engine);
 }
 
+/* Tensors in the device's memory, by the calls that need no library of it; the results arrive in order. */
+static void tensors_lie_on_the_device(void **state)
+{
+    (void)state;
+    hyp_engine *engine = transposing();
+    hyp_context *c = new_context(engine);
+    static float x[MOST_ROWS * COLUMNS], y[MOST_ROWS * COLUMNS];
+    int64_t sizes[2] = {-1, -1};
+    hyp_tensor in = rows_of(x, MOST_ROWS);
+    hyp_tensor out[2] = {{.data = y, .bytes = sizeof y, .dtype = HYP_F32},
+                         {.data = sizes, .bytes = sizeof sizes, .dtype = HYP_I64}};
+    hyp_tensor there[] = {in, out[0], out[1]}, small = {.bytes = 1};
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(hyp_engine_tensor_alloc(engine, &there[i], diag));
+        assert_true(there[i].data && there[i].memory == backend->memory);
+    }
+    assert_ok(hyp_engine_tensor_copy(engine, &in, &there[0], diag));
+    memset(x, 0xff, sizeof x); /* what is copied is no longer looked at */
+    assert_ok(hyp_context_run(c, there, 1, there + 1, 2, diag));
+    assert_ok(hyp_context_synchronize(c, diag));
+    for (size_t i = 0; i < 2; i++) assert_ok(hyp_engine_tensor_copy(engine, &there[1 + i], &out[i], diag));
+    rows_of(x, MOST_ROWS);
+    check_transposed(x, MOST_ROWS, y, sizes);
+
+    assert_int_equal(hyp_engine_tensor_copy(engine, &in, &small, diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_engine_tensor_copy(engine, NULL, &small, diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_engine_tensor_alloc(NULL, &small, diag), HYP_ERR_INVALID_ARGUMENT);
+    if (backend->memory == HYP_MEMORY_HOST) there[0].memory = HYP_MEMORY_CUDA;
+    assert_int_equal(hyp_engine_tensor_copy(engine, &there[0], &there[0], diag), HYP_ERR_INVALID_ARGUMENT);
+    for (size_t i = 0; i < 3; i++) hyp_engine_tensor_free(engine, &there[i]);
+    assert_null(there[0].data);
+    hyp_engine_tensor_free(engine, &there[0]);
+    hyp_context_destroy(c);
+    hyp_engine_destroy(engine);
+}
+
+/* What a step has to do grows with the shapes; launches are a GPU's. */
+static void work_follows_the_shapes(void **state)
+{
+    (void)state;
+    hyp_engine *engine = transposing();
+    hyp_context *c = new_context(engine);
+    size_t steps = hyp_engine_step_count(engine);
+    hyp_step_work_info *few = calloc(steps, sizeof *few), *many = calloc(steps, sizeof *many);
+    static float x[MOST_ROWS * COLUMNS];
+    hyp_tensor in = rows_of(x, 2);
+    assert_int_equal(hyp_context_step_work(c, few, steps, diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_ok(hyp_context_reserve(c, &in, 1, diag));
+    assert_int_equal(hyp_context_step_work(c, few, steps + 1, diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_ok(hyp_context_step_work(c, few, steps, diag));
+    in = rows_of(x, 1000);
+    assert_ok(hyp_context_reserve(c, &in, 1, diag));
+    assert_ok(hyp_context_step_work(c, many, steps, diag));
+    double more = 0, launches = 0;
+    for (size_t i = 0; i < steps; i++) {
+        assert_true(many[i].bytes >= few[i].bytes && many[i].floor_seconds >= few[i].floor_seconds);
+        more += many[i].bytes - few[i].bytes;
+        launches += (double)many[i].launches;
+    }
+    assert_true(more >= 2 * 998 * COLUMNS * sizeof(float));
+    assert_true((launches > 0) == (backend->memory == HYP_MEMORY_CUDA));
+    free(few);
+    free(many);
+    hyp_context_destroy(c);
+    hyp_engine_destroy(engine);
+}
+
 static void *run_many(void *context)
 {
     for (int64_t i = 0; i < 50; i++) run_rows(context, 1 + i * 7 % 90, (size_t)i % 4);
@@ -423,6 +490,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(shapes_come_and_go),
         cmocka_unit_test(tensors_may_begin_at_any_element),
         cmocka_unit_test(every_step_is_timed),
+        cmocka_unit_test(tensors_lie_on_the_device),
+        cmocka_unit_test(work_follows_the_shapes),
         cmocka_unit_test(contexts_run_on_threads),
         cmocka_unit_test(a_wrong_index_is_an_error),
         cmocka_unit_test(every_operator_is_right_or_refused),

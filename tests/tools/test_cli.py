@@ -254,17 +254,30 @@ def check_reports(folder, plan):
     assert "p99.9_us" in json.loads(run("hypatia", "bench", plan, *quick, "--percentile", "99.9", "--json", "-"))
     out = run("hypatia", "bench", plan, *quick, "--steps", "--json", path)
     figures = json.load(open(path))
-    assert "predicted us" in out and "predicted " in out and "but for batch = 32" in out, out
+    assert "predicted us" in out and "predicted " in out and "scaled from batch = 32" in out, out
     assert len(figures["steps"]) == 2 and figures["steps"][0]["label"] == "fused-mlp"
     assert all(step["measured_us"] > 0 and step["predicted_us"] > 0 for step in figures["steps"])
     assert abs(figures["predicted_us"] - sum(step["predicted_us"] for step in figures["steps"])) < 1e-3
     described = json.loads(run("hypatia", "inspect", plan, "--json"))
     assert described["symbols"][0]["typical"] == 32
-    assert abs(sum(s["predicted_seconds"] for s in described["steps"]) * 1e6 - figures["predicted_us"]) < 1e-3
+    # What was predicted for 32 is so for 32, less for one row, and more in proportion to the work for more.
+    typical_us = sum(s["predicted_seconds"] for s in described["steps"]) * 1e6
+
+    def predicted(batch):
+        return json.loads(run("hypatia", "bench", plan, *quick, "--dim", f"batch={batch}", "--json", "-"))
+    assert abs(predicted(32)["predicted_us"] - typical_us) < 1e-3 * typical_us
+    assert 0 < figures["predicted_us"] < typical_us, figures["predicted_us"]
+    assert abs(predicted(3200)["predicted_us"] / typical_us - 100) < 0.5
+    told = json.loads(run("hypatia", "inspect", plan, "--json", "--dim", "batch=7"))["steps"]
+    for what in ("flops", "bytes"):
+        assert predicted(7)[what] == sum(step[what] for step in told), what
+    assert predicted(7)["tensors"] == "host" and predicted(7)["launches"] == 0
+    assert json.loads(run("hypatia", "bench", plan, *quick, "--resident", "--json", "-"))["tensors"] == "device"
+    assert "exclude each other" in hyp.tool("hypatia", "bench", plan, "--resident", "--transfers").stderr
     typical = os.path.join(folder, "typical.bin")
     run("hypatiac", MODEL, "-o", typical, "-q", "--typical", "batch=1")
     out = run("hypatia", "bench", typical, *quick)
-    assert "predicted " in out and "but for" not in out, out
+    assert "predicted " in out and "scaled from" not in out, out
     assert "'batsch'" in hyp.tool("hypatiac", MODEL, "--dry-run", "--typical", "batsch=1").stderr
     assert "hypatia 0." in run("hypatia", "--version")
     for command in ("run", "bench", "tune", "inspect", "verify"):

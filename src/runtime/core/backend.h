@@ -59,6 +59,18 @@ typedef struct hyp_backend {
     hyp_status (*run)(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag);
     hyp_status (*synchronize)(void *session, hyp_diag *diag);
 
+    /* Memory of the device, and copies between it and the host's, which end before the call does. NULL where the device's
+     * memory is the host's. */
+    hyp_status (*memory_alloc)(void *device, size_t bytes, void **out, hyp_diag *diag);
+    void (*memory_free)(void *device, void *data);
+    hyp_status (*memory_copy)(void *device, void *to, const void *from, size_t bytes, bool to_device, hyp_diag *diag);
+
+    /* How many launches a step of prepared shapes is; NULL where there are none. */
+    size_t (*launches)(const void *prepared, size_t step);
+    /* Seconds that the device needs for this much at least, with operands of a type; 0 = not known. NULL: never known. */
+    double (*floor_seconds)(const void *device, const HypPlan__Program *program, hyp_dtype dtype, double flops,
+                            double bytes);
+
     /* How a step of prepared shapes is done, and what else was possible: all the choices that it has. Borrowed until
      * release. NULL where there is nothing to choose. */
     const hyp_choice *(*choices)(const void *prepared, size_t step, size_t *out_count);

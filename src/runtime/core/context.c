@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/mem.h"
 #include "runtime/core/engine.h"
 
 enum { REMEMBERED = 16 }; /* sets of dims, as runtime.h promises */
@@ -310,6 +311,57 @@ hyp_status hyp_context_time_steps(hyp_context *c, const hyp_tensor *inputs, size
                         seconds ? step_count : 0, steps);
     memset(seconds, 0, steps * sizeof *seconds);
     return run(c, inputs, input_count, outputs, output_count, seconds, diag);
+}
+
+/* The plan's dims under the sizes that its predictions are for; NULL where these are not known. */
+static int64_t *typical_values(const HypPlan__Program *p)
+{
+    int64_t *symbols = hyp_calloc(p->n_symbols + 1, sizeof *symbols), *values = hyp_calloc(p->n_dims + 1, sizeof *values);
+    hyp_diag none = {0};
+    bool known = symbols && values && p->n_typical_sizes == p->n_symbols;
+    for (size_t i = 0; i < p->n_symbols && known; i++) symbols[i] = (int64_t)p->typical_sizes[i];
+    known = known && hyp_plan_eval_dims(p, symbols, values, &none) == HYP_OK;
+    hyp_free(symbols);
+    if (known) return values;
+    hyp_free(values);
+    return NULL;
+}
+
+/* How much more there is to do, by operations or by bytes. */
+static double growth(hyp_step_work now, hyp_step_work then)
+{
+    double flops = then.flops > 0 ? now.flops / then.flops : 0, bytes = then.bytes > 0 ? now.bytes / then.bytes : 0;
+    double more = flops > bytes ? flops : bytes;
+    return more > 0 ? more : 1;
+}
+
+static hyp_dtype step_dtype(const HypPlan__Program *p, const HypPlan__Step *step)
+{
+    uint32_t first;
+    return hyp_plan_step_reads(step, &first, 1) ? (hyp_dtype)p->tensors[first]->dtype : HYP_F32;
+}
+
+hyp_status hyp_context_step_work(hyp_context *c, hyp_step_work_info *out, size_t count, hyp_diag *diag)
+{
+    HYP_TRY(want_context(c, "hyp_context_step_work", diag));
+    const hyp_engine *e = c->engine;
+    const hyp_backend *backend = e->backend;
+    const HypPlan__Program *p = e->plan.program;
+    if (!out || count != p->n_steps || !c->current)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_step_work: %s",
+                        c->current ? "there is no room for just the plan's steps" : "no shapes were run or reserved");
+    int64_t *typical = typical_values(p);
+    for (uint32_t i = 0; i < count; i++) {
+        const HypPlan__Step *step = p->steps[i];
+        hyp_step_work work = hyp_plan_step_work(p, i, c->current->values);
+        double factor = typical ? growth(work, hyp_plan_step_work(p, i, typical)) : 1;
+        out[i] = (hyp_step_work_info){.flops = work.flops, .bytes = work.bytes, .predicted_seconds = factor * step->predicted_seconds};
+        if (backend->launches) out[i].launches = backend->launches(c->current->prepared, i);
+        if (backend->floor_seconds)
+            out[i].floor_seconds = backend->floor_seconds(e->device, p, step_dtype(p, step), work.flops, work.bytes);
+    }
+    hyp_free(typical);
+    return HYP_OK;
 }
 
 hyp_status hyp_context_synchronize(hyp_context *c, hyp_diag *diag)

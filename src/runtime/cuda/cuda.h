@@ -36,6 +36,7 @@ typedef struct hyp_cuda_device {
     int multiprocessors;
     size_t shared_bytes; /* that a block of one of our kernels may have */
     int cache_bytes;     /* of the second level, which all multiprocessors share */
+    int clock_kHz, memory_kHz, bus_bits; /* at most, for reports; 0 where the driver does not tell */
     char name[192];      /* for people */
     char key[192];       /* what measurements depend on: "NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100" */
     hyp_log log;         /* of the engine */

@@ -183,6 +183,9 @@ DRIVER cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice)
              : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT              ? (int)MULTIPROCESSORS
              : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? (int)SHARED_MOST
              : attribute == CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE                     ? 1024
+             : attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE                        ? 1000000
+             : attribute == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE                 ? 500000
+             : attribute == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH           ? 64
                                                                                   : 0;
     return CUDA_SUCCESS;
 }

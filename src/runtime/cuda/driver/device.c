@@ -44,6 +44,9 @@ static hyp_status find_device(hyp_cuda_device *d, int32_t index, int *out_driver
         {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &d->multiprocessors},
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &shared},
         {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &d->cache_bytes},
+        {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &d->clock_kHz},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &d->memory_kHz},
+        {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &d->bus_bits},
     };
     for (size_t i = 0; i < sizeof ask / sizeof *ask; i++)
         HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGetAttribute(ask[i].value, ask[i].attribute, d->device),

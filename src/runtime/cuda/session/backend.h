@@ -43,6 +43,16 @@ HYP_NODISCARD hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, cons
 HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes,
                                        const char *what, hyp_diag *diag);
 
+/* device_memory.c: as in hyp_backend. Cached results and reads of what lies in the second level make a step faster than
+ * hyp_cuda_device_floor, which counts memory. */
+HYP_NODISCARD hyp_status hyp_cuda_memory_alloc(void *device, size_t bytes, void **out, hyp_diag *diag);
+void hyp_cuda_memory_free(void *device, void *data);
+HYP_NODISCARD hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t bytes, bool to_device,
+                                              hyp_diag *diag);
+size_t hyp_cuda_launches(const void *prepared, size_t step);
+double hyp_cuda_device_floor(const void *device, const HypPlan__Program *program, hyp_dtype dtype, double flops,
+                             double bytes);
+
 /* tune.c: hyp_backend.tune and .tuning */
 HYP_NODISCARD hyp_status hyp_cuda_tune(void *session, const int64_t *values, const hyp_tune_options *options,
                                        hyp_tune_report *out, hyp_diag *diag);

@@ -1,0 +1,61 @@
+/* memory.c - tensors in the device's memory, for callers that have no library of their own for it. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "runtime/core/engine.h"
+
+static hyp_status want(const hyp_engine *engine, const hyp_tensor *tensor, const char *call, hyp_diag *diag)
+{
+    if (engine && tensor) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call, engine ? "the tensor" : "engine");
+}
+
+hyp_status hyp_engine_tensor_alloc(hyp_engine *engine, hyp_tensor *tensor, hyp_diag *diag)
+{
+    HYP_TRY(want(engine, tensor, "hyp_engine_tensor_alloc", diag));
+    const hyp_backend *backend = engine->backend;
+    size_t bytes = tensor->bytes ? tensor->bytes : 1; /* so that data is never NULL */
+    void *data;
+    if (backend->memory_alloc) {
+        HYP_TRY(backend->memory_alloc(engine->device, bytes, &data, diag));
+    } else {
+        data = hyp_calloc(bytes, 1);
+        if (!data) return hyp_fail_memory(diag, bytes);
+    }
+    tensor->data = data;
+    tensor->memory = backend->memory;
+    return HYP_OK;
+}
+
+void hyp_engine_tensor_free(hyp_engine *engine, hyp_tensor *tensor)
+{
+    if (!engine || !tensor || !tensor->data) return;
+    if (engine->backend->memory_free)
+        engine->backend->memory_free(engine->device, tensor->data);
+    else
+        hyp_free(tensor->data);
+    tensor->data = NULL;
+}
+
+hyp_status hyp_engine_tensor_copy(hyp_engine *engine, const hyp_tensor *from, hyp_tensor *to, hyp_diag *diag)
+{
+    HYP_TRY(want(engine, from && to ? from : NULL, "hyp_engine_tensor_copy", diag));
+    const hyp_backend *backend = engine->backend;
+    if (to->bytes < from->bytes)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_tensor_copy: %zu bytes do not fit into %zu",
+                        from->bytes, to->bytes);
+    const hyp_memory there[] = {from->memory, to->memory};
+    for (size_t i = 0; i < 2; i++)
+        if (there[i] != HYP_MEMORY_HOST && there[i] != backend->memory)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "hyp_engine_tensor_copy: the engine's device is %s, and a tensor lies in memory of another",
+                            backend->name);
+    if (!from->bytes) return HYP_OK;
+    if (from->memory == HYP_MEMORY_HOST && to->memory == HYP_MEMORY_HOST) {
+        memmove(to->data, from->data, from->bytes);
+        return HYP_OK;
+    }
+    if (from->memory == to->memory)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_tensor_copy: both tensors lie on the device");
+    return backend->memory_copy(engine->device, to->data, from->data, from->bytes, to->memory != HYP_MEMORY_HOST, diag);
+}

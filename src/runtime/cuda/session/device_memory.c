@@ -1,0 +1,66 @@
+/* device_memory.c - memory of the device for callers, and what the device can do at best. */
+#include "runtime/cuda/session/backend.h"
+
+hyp_status hyp_cuda_memory_alloc(void *device, size_t bytes, void **out, hyp_diag *diag)
+{
+    hyp_cuda_device *d = device;
+    CUdeviceptr at = 0;
+    HYP_TRY(hyp_cuda_enter(d, diag));
+    hyp_status status = hyp_cuda_check(&d->lib, d->lib.cuMemAlloc(&at, bytes), "cuMemAlloc", diag);
+    hyp_cuda_leave(d);
+    if (status != HYP_OK)
+        hyp_diag_prefix(diag, "%zu bytes of device memory for a tensor", bytes);
+    else
+        *out = (void *)(uintptr_t)at;
+    return status;
+}
+
+void hyp_cuda_memory_free(void *device, void *data)
+{
+    hyp_cuda_device *d = device;
+    if (!hyp_cuda_enter_to_free(d)) return;
+    d->lib.cuMemFree((CUdeviceptr)(uintptr_t)data);
+    hyp_cuda_leave(d);
+}
+
+hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t bytes, bool to_device, hyp_diag *diag)
+{
+    hyp_cuda_device *d = device;
+    const hyp_cuda_library *lib = &d->lib;
+    HYP_TRY(hyp_cuda_enter(d, diag));
+    CUresult result = to_device ? lib->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, from, bytes, NULL)
+                                : lib->cuMemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, bytes, NULL);
+    hyp_status status =
+        hyp_cuda_check(lib, result, to_device ? "a copy to the device" : "a copy from the device", diag);
+    if (status == HYP_OK) status = hyp_cuda_check(lib, lib->cuStreamSynchronize(NULL), "cuStreamSynchronize", diag);
+    hyp_cuda_leave(d);
+    return status;
+}
+
+size_t hyp_cuda_launches(const void *prepared, size_t step)
+{
+    const hyp_cuda_prepared *p = prepared;
+    size_t count = 0;
+    for (size_t i = 0; i < p->ops.len; i++) count += p->ops.data[i].step == step;
+    return count;
+}
+
+/* Operations that a multiprocessor of this architecture does in a cycle; 0: not known. Products of dense matrices on
+ * tensor cores, but for f32, which strict plans multiply on the others. */
+static double flops_per_cycle(int sm, hyp_dtype dtype, bool tf32)
+{
+    bool is_tensor = dtype == HYP_BF16 || dtype == HYP_F16 || dtype == HYP_F8E4M3 || (dtype == HYP_F32 && tf32);
+    double half = sm == 75 ? 1024 : sm == 80 ? 2048 : sm == 86 || sm == 89 ? 1024 : sm == 90 ? 4096 : 0;
+    if (!is_tensor) return sm == 75 || sm == 80 ? 128 : sm <= 90 ? 256 : 0;
+    return dtype == HYP_F8E4M3 ? 2 * half : dtype == HYP_F32 ? half / 2 : half;
+}
+
+double hyp_cuda_device_floor(const void *device, const HypPlan__Program *program, hyp_dtype dtype, double flops,
+                             double bytes)
+{
+    const hyp_cuda_device *d = device;
+    double kHz = 1e3, bandwidth = 2 * d->memory_kHz * kHz * d->bus_bits / 8; /* two transfers a cycle */
+    double rate = d->clock_kHz * kHz * d->multiprocessors * flops_per_cycle(d->sm, dtype, hyp_cuda_is_tf32(program));
+    if (!(bandwidth > 0 && rate > 0)) return 0;
+    return bytes / bandwidth > flops / rate ? bytes / bandwidth : flops / rate;
+}
