@@ -44,14 +44,14 @@ static void put_tensor(asked *a, uint32_t tensor)
 
 static void put_values(asked *a, const char *what, const uint32_t *dims, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        hyp_strbuf_printf(&a->key, "%s%" PRId64, i ? "," : what, a->values[dims[i]]);
+    for (size_t i = 0; i < count; i++) hyp_strbuf_printf(&a->key, "%s%" PRId64, i ? "," : what, a->values[dims[i]]);
 }
 
 /* Keeps the key, unless it is too long for one: then tuning does not know the step. */
 static void keep_key(asked *a)
 {
-    if (a->key.len > 0 && !a->key.failed && a->key.len < sizeof a->choice->key) memcpy(a->choice->key, a->key.data, a->key.len + 1);
+    if (a->key.len > 0 && !a->key.failed && a->key.len < sizeof a->choice->key)
+        memcpy(a->choice->key, a->key.data, a->key.len + 1);
     hyp_strbuf_dispose(&a->key);
 }
 
@@ -68,7 +68,10 @@ static void put_linear(asked *a)
         const HypPlan__Layer *layer = s->layers[l];
         bool stored = hyp_cpu_weight(a->model->plan, layer->weight);
         hyp_strbuf_printf(&a->key, "%s %" PRId64 "x%" PRId64 "%s%s %s", l ? "," : "", a->values[layer->k],
-                          a->values[layer->n], stored ? "" : layer->weight_kn ? " computed kn" : " computed nk",
+                          a->values[layer->n],
+                          stored             ? ""
+                          : layer->weight_kn ? " computed kn"
+                                             : " computed nk",
                           layer->bias_plus1 ? " bias" : "", hyp_plan_act_name(layer->act));
     }
     if (!s->added_plus1) return;
@@ -181,8 +184,8 @@ static double offer_own_layers(asked *a, const char *cannot)
 }
 
 #ifdef HYP_HAVE_ONEDNN
-/* Whether oneDNN was measured to be faster than our own kernel for layers: for more than a few rows, where the weights do not
- * stay in the second-level cache, or where several threads share much work, and its blocking over k counts. */
+/* Whether oneDNN was measured to be faster than our own kernel for layers: for more than a few rows, where the weights
+ * do not stay in the second-level cache, or where several threads share much work, and its blocking over k counts. */
 static bool onednn_is_faster(const asked *a, size_t bytes)
 {
     enum { FEW_ROWS = 16, CACHED_BYTES = 1 << 21, THREADED_FLOPS = 1 << 22 };
@@ -237,8 +240,8 @@ static void offer_attention(asked *a)
 #ifdef HYP_HAVE_ONEDNN
     const HypPlan__Attention *s = a->step->attention;
     bool f32 = hyp_tensor_dtype(a->program, s->q->tensor) == HYP_F32;
-    bool work = a->values[s->rows] > 0 && a->values[s->keys] > 0 && a->values[s->width] > 0 &&
-                a->values[s->columns] > 0;
+    bool work =
+        a->values[s->rows] > 0 && a->values[s->keys] > 0 && a->values[s->width] > 0 && a->values[s->columns] > 0;
     for (size_t i = 0; i < s->n_batch; i++) work = work && a->values[s->batch[i]] > 0;
     hyp_choice_offer(a->choice, "oneDNN by blocks of rows", HYP_CPU_ONEDNN, call_seconds + a->alone,
                      !f32        ? "it is for f32"
@@ -255,9 +258,11 @@ static int64_t size_of(const asked *a, uint32_t tensor, size_t axis)
     return axis < t->n_dims ? a->values[t->dims[axis]] : 1;
 }
 
-/* Measured to be faster for transposed convolutions, and where a convolution makes too few channels to fill vectors of
- * many; not where the columns that a row of results needs leave the cache. */
-static void offer_columns(asked *a)
+/* Our own ways to convolve. The kernel of layers is faster than oneDNN's convolution with vectors of 8 floats, as
+ * measured, if channels fill them; with vectors of 16 it is slower. A product and sums are faster for transposed
+ * convolutions, and where a convolution makes too few channels to fill vectors of many; not where the columns that a
+ * row of results needs leave the cache. */
+static void offer_convolution(asked *a)
 {
     enum { FEW_CHANNELS = 8, CACHED_FLOATS = 1 << 20 };
     const HypPlan__Call *call = a->step->call;
@@ -266,11 +271,13 @@ static void offer_columns(asked *a)
     if (call->n_inputs_plus1 < 2 || !call->inputs_plus1[0] || !call->inputs_plus1[1]) return;
     uint32_t x = call->inputs_plus1[0] - 1, w = call->inputs_plus1[1] - 1, y = call->outputs[0];
     int64_t channels = size_of(a, y, 1);
-    double rows = (double)size_of(a, w, 2), columns = rows * (double)size_of(a, w, 3) * (double)channels;
-    bool faster = (transpose || (channels < FEW_CHANNELS && size_of(a, x, 1) >= FEW_CHANNELS)) &&
-                  rows * columns * (double)size_of(a, x, 3) <= CACHED_FLOATS;
-    hyp_choice_offer(a->choice, "product and sums of its columns", HYP_CPU_COLUMNS, (faster ? 0.5 : 2) * a->alone,
-                     NULL);
+    double rows = (double)size_of(a, w, 2), taps = rows * (double)size_of(a, w, 3);
+    bool few = channels < FEW_CHANNELS && size_of(a, x, 1) >= FEW_CHANNELS && taps > 1;
+    bool cached = rows * taps * (double)channels * (double)size_of(a, x, 3) <= CACHED_FLOATS;
+    bool fills = channels >= FEW_CHANNELS && a->model->device->kernels->width <= FEW_CHANNELS;
+    if (!transpose) hyp_choice_offer(a->choice, "own", HYP_CPU_WINDOWS, (fills ? 0.8 : 1.5) * a->alone, NULL);
+    hyp_choice_offer(a->choice, "product and sums of its columns", HYP_CPU_COLUMNS,
+                     ((transpose || few) && cached ? 0.5 : 2) * a->alone, NULL);
 }
 
 static void offer_call(asked *a)
@@ -280,7 +287,7 @@ static void offer_call(asked *a)
 #ifdef HYP_HAVE_ONEDNN
     if (form == HYP_CPU_ONEDNN) offer_onednn(a, call_seconds + a->alone, false, false, NULL);
 #endif
-    if (form != HYP_CPU_OWN) offer_columns(a);
+    if (form != HYP_CPU_OWN) offer_convolution(a);
     if (hyp_choice_open(a->choice) > 0 && form != HYP_CPU_OWN) put_call(a);
 }
 

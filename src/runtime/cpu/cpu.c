@@ -100,7 +100,9 @@ static void model_unload(void *opaque)
     for (size_t i = 0; m->linear && i < m->plan->program->n_steps; i++) hyp_linear_weights_destroy(m->linear[i]);
     hyp_free(m->linear);
     for (size_t i = 0; m->columns && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->columns[i]);
+    for (size_t i = 0; m->rows && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->rows[i]);
     hyp_free(m->columns);
+    hyp_free(m->rows);
 #ifdef HYP_HAVE_ONEDNN
     for (size_t i = 0; m->windows && i < m->plan->program->n_steps; i++) hyp_dnnl_packed_destroy(m->windows[i]);
     hyp_free(m->windows);
@@ -161,8 +163,9 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
     }
     m->linear = hyp_calloc(p->n_steps, sizeof(hyp_linear_weights *));
     m->columns = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
+    m->rows = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
     hyp_status status =
-        m->linear && m->columns ? HYP_OK : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
+        m->linear && m->columns && m->rows ? HYP_OK : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
 #ifdef HYP_HAVE_ONEDNN
     m->windows = hyp_calloc(p->n_steps, sizeof(hyp_dnnl_packed *));
     if (!m->windows && status == HYP_OK) status = hyp_fail_memory(diag, p->n_steps * sizeof(hyp_dnnl_packed *));
@@ -285,6 +288,7 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
     case HYP_PLAN__STEP__KERNEL_COPY: return hyp_cpu_prepare_copy(model, values, step ? op - 1 : NULL, op, diag);
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_CALL:
+        if (form == HYP_CPU_WINDOWS) return hyp_cpu_prepare_windows(model, step, values, channels_last, op, diag);
         if (form == HYP_CPU_COLUMNS) return hyp_cpu_prepare_columns(model, step, values, channels_last, op, diag);
         return fast_calls[find_call(op->step->call->kernel)].prepare(model, step, values, channels_last, op, diag);
     default: return HYP_OK;

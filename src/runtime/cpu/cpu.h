@@ -33,6 +33,7 @@ typedef enum hyp_cpu_form {
     HYP_CPU_ONEDNN,
     HYP_CPU_ONEDNN_ALONE, /* on one thread */
     HYP_CPU_ONEDNN_TILES, /* layers, on tiles of rows */
+    HYP_CPU_WINDOWS,      /* convolutions, by the kernel of layers */
     HYP_CPU_COLUMNS       /* convolutions, as a product and sums of its columns */
 } hyp_cpu_form;
 
@@ -44,7 +45,7 @@ typedef struct hyp_cpu_model {
     hyp_cpu_device *device;
     const hyp_plan *plan;
     hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
-    hyp_mlp **columns;           /* by step: the weights of convolutions as layers; NULL until packed */
+    hyp_mlp **columns, **rows; /* by step: the weights of convolutions as layers, for either form; NULL until packed */
     hyp_dnnl_packed **windows;   /* by step: the weights of convolutions, a list; NULL without oneDNN */
     pthread_mutex_t packing;     /* held while weights are packed, at load and in prepare; never in run */
 } hyp_cpu_model;
@@ -125,6 +126,9 @@ void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
 /* columns.c: transposed convolutions, and convolutions with stride 1 and no addend, whose weights the plan has. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* windows.c: convolutions of one group whose weights the plan has. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_windows(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                 const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* norm.c: layer-norm and rms-norm. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
@@ -145,8 +149,9 @@ size_t hyp_linear_bytes(const hyp_linear_weights *w);           /* of all weight
 /* Whether two threads get enough weights of a layer each, for so many rows at a time. */
 bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, int64_t rows);
 
-/* A layer with weights w[k,n], no bias and no activation; freed by hyp_aligned_free. NULL when memory is out. */
-hyp_mlp *hyp_cpu_pack_layer(const hyp_cpu_kernels *kernels, const float *w, int64_t n, int64_t k);
+/* A layer with weights w[k,n]; bias may be NULL. Freed by hyp_aligned_free. NULL when memory is out. */
+hyp_mlp *hyp_cpu_pack_layer(const hyp_cpu_kernels *kernels, const float *w, int64_t n, int64_t k, const float *bias,
+                            HypPlan__Act act);
 
 /* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight. */
 static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)

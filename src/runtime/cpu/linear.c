@@ -99,7 +99,8 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
     return mlp;
 }
 
-hyp_mlp *hyp_cpu_pack_layer(const hyp_cpu_kernels *kernels, const float *w, int64_t n, int64_t k)
+hyp_mlp *hyp_cpu_pack_layer(const hyp_cpu_kernels *kernels, const float *w, int64_t n, int64_t k, const float *bias,
+                            HypPlan__Act act)
 {
     enum { ALIGN = 64, LANES = 16 };
     size_t room = (size_t)round_up(n, LANES), head = (size_t)round_up(sizeof(hyp_mlp) + sizeof(hyp_mlp_layer), ALIGN),
@@ -110,8 +111,8 @@ hyp_mlp *hyp_cpu_pack_layer(const hyp_cpu_kernels *kernels, const float *w, int6
     hyp_mlp_layer *layer = (hyp_mlp_layer *)(mlp + 1);
     float *at = (float *)((char *)mlp + head);
     *mlp = (hyp_mlp){.layers = layer, .count = 1};
-    *layer = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .act = HYP_PLAN__ACT__ACT_NONE};
-    memset(at, 0, room * sizeof *at);
+    *layer = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .act = act};
+    for (size_t j = 0; j < room; j++) at[j] = bias && (int64_t)j < n ? bias[j] : 0;
     pack_panels(kernels, w, true, n, k, at + room);
     return mlp;
 }

@@ -23,7 +23,8 @@ typedef struct tile_args {
     const float *x, *w, *bias;
     const float *added; /* before the activation, at the stride of y; NULL: nothing */
     float *y;
-    int64_t k, x_stride, y_stride;
+    int64_t k, runs, apart; /* a row of x is `runs` runs of k numbers, so far apart */
+    int64_t x_stride, y_stride;
     int64_t columns; /* results to store in each row: more than (V - 1) * W, at most V * W */
     HypPlan__Act act;
 } tile_args;
@@ -94,12 +95,14 @@ INLINE void tile(const tile_args *t, const int R, const int V, const int U)
     const float *x = t->x, *w = t->w;
     UNROLL
     for (int j = 0; j < U * R * V; j++) acc[j] = (vf){0};
-    int64_t i = 0;
-    for (; U > 1 && i + U <= t->k; i += U) {
-        UNROLL
-        for (int u = 0; u < U; u++, w += V * W) multiply(acc + u * R * V, w, x + i + u, t->x_stride, R, V);
+    for (int64_t run = 0; run < t->runs; run++, x += t->apart) {
+        int64_t i = 0;
+        for (; U > 1 && i + U <= t->k; i += U) {
+            UNROLL
+            for (int u = 0; u < U; u++, w += V * W) multiply(acc + u * R * V, w, x + i + u, t->x_stride, R, V);
+        }
+        for (; i < t->k; i++, w += V * W) multiply(acc, w, x + i, t->x_stride, R, V);
     }
-    for (; i < t->k; i++, w += V * W) multiply(acc, w, x + i, t->x_stride, R, V);
     UNROLL
     for (int j = R * V; j < U * R * V; j++) acc[j % (R * V)] += acc[j];
     finish_tile(t, acc, R, V);
@@ -189,60 +192,91 @@ static void add_run(float *y, const float *added, int64_t n)
     if (i < n) store_some(y + i, load_some(y + i, n - i, 0) + load_some(added + i, n - i, 0), n - i);
 }
 
+/* Rows by one panel of so many vectors: those from x, added and y on. */
+static void run_rows(tile_args *t, int64_t vectors, int64_t rows, const float *x, const float *added, float *y)
+{
+    static const tile_function tiles_1[] = TILES(1), tiles_2[] = TILES(2), tiles_3[] = TILES(3), tiles_4[] = TILES(4),
+                               tiles_6[] = TILES(6);
+    for (int64_t row = 0; row < rows;) {
+        int64_t more = rows - row;
+        t->x = x + row * t->x_stride;
+        t->y = y + row * t->y_stride;
+        t->added = added ? added + row * t->y_stride : NULL;
+        if (more >= 6 && more != 7 && more != 8) { /* better as 4 and the rest */
+            tiles_6[vectors - 1](t);
+            row += 6;
+        } else if (more >= 4) {
+            tiles_4[vectors - 1](t);
+            row += 4;
+        } else if (more == 3) {
+            tiles_3[vectors - 1](t);
+            row += 3;
+        } else if (more == 2) {
+            tiles_2[vectors - 1](t);
+            row += 2;
+        } else {
+            tiles_1[vectors - 1](t);
+            row += 1;
+        }
+    }
+}
+
+/* Sets t to the panel that begins at `column`; gives the vectors of it. */
+static int64_t take_panel(tile_args *t, const hyp_mlp_layer *layer, int64_t column)
+{
+    int64_t left = layer->n - column;
+    t->w = layer->weights + column * layer->k; /* panels before the last one are whole */
+    t->bias = layer->bias + column;
+    t->columns = left < HYP_PANEL * W ? left : HYP_PANEL * W;
+    return (t->columns + W - 1) / W;
+}
+
 /* y[rows,n] = act(x[rows,k] w + b + added) for the columns of the panels from `first` to `end`, where `added` has the stride
  * of y and NULL adds nothing. Blocks begin at their multiples, so that sums do not depend on where a thread's part begins. */
 static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
                        float *y, int64_t y_stride, int64_t first, int64_t end)
 {
     enum { BLOCK = BLOCK_PANELS * HYP_PANEL * W };
-    static const tile_function tiles_1[] = TILES(1), tiles_2[] = TILES(2), tiles_3[] = TILES(3),
-                               tiles_4[] = TILES(4), tiles_6[] = TILES(6);
-    const float *w = layer->weights + first * HYP_PANEL * W * layer->k;
-    tile_args t = {.k = layer->k, .x_stride = x_stride, .y_stride = y_stride, .act = layer->act};
+    tile_args t = {.k = layer->k, .runs = 1, .x_stride = x_stride, .y_stride = y_stride, .act = layer->act};
     int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
     for (int64_t column = start; column < stop;) {
-        int64_t left = layer->n - column;
-        int64_t vectors = left >= HYP_PANEL * W ? HYP_PANEL : (left + W - 1) / W;
-        t.w = w;
-        t.bias = layer->bias + column;
+        int64_t vectors = take_panel(&t, layer, column);
         if (rows == 1 && column % BLOCK == 0 && column + BLOCK <= stop) {
             t.x = x;
             t.y = y + column;
             t.added = added ? added + column : NULL;
             t.columns = BLOCK;
             tile_block(&t);
-            w += layer->k * BLOCK;
             column += BLOCK;
             continue;
         }
-        t.columns = left < HYP_PANEL * W ? left : HYP_PANEL * W;
-        for (int64_t row = 0; row < rows;) {
-            int64_t more = rows - row;
-            t.x = x + row * x_stride;
-            t.y = y + row * y_stride + column;
-            t.added = added ? added + row * y_stride + column : NULL;
-            if (more >= 6 && more != 7 && more != 8) { /* better as 4 and the rest */
-                tiles_6[vectors - 1](&t);
-                row += 6;
-            } else if (more >= 4) {
-                tiles_4[vectors - 1](&t);
-                row += 4;
-            } else if (more == 3) {
-                tiles_3[vectors - 1](&t);
-                row += 3;
-            } else if (more == 2) {
-                tiles_2[vectors - 1](&t);
-                row += 2;
-            } else {
-                tiles_1[vectors - 1](&t);
-                row += 1;
-            }
-        }
-        w += layer->k * vectors * W;
+        run_rows(&t, vectors, rows, x, added ? added + column : NULL, y + column);
         column += HYP_PANEL * W;
     }
     if (layer->act > HYP_PLAN__ACT__ACT_RELU && start < stop)
         activate_rows(layer->act, y + start, rows, stop - start, y_stride);
+}
+
+/* The same where each row of x is a window: lines of places, whose windows overlap. */
+static void run_windows(const hyp_mlp_layer *layer, const hyp_windows *g, const float *x, const float *added, float *y,
+                        int64_t first, int64_t end)
+{
+    tile_args t = {.k = layer->k / g->runs,
+                   .runs = g->runs,
+                   .apart = g->apart,
+                   .x_stride = g->x_place,
+                   .y_stride = layer->n,
+                   .act = layer->act};
+    int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
+    int64_t y_line = g->places * layer->n;
+    for (int64_t column = start; column < stop; column += HYP_PANEL * W) {
+        int64_t vectors = take_panel(&t, layer, column);
+        for (int64_t line = 0; line < g->lines; line++)
+            run_rows(&t, vectors, g->places, x + line * g->x_line, added ? added + line * y_line + column : NULL,
+                     y + line * y_line + column);
+    }
+    if (layer->act > HYP_PLAN__ACT__ACT_RELU && start < stop)
+        activate_rows(layer->act, y + start, g->lines * g->places, stop - start, layer->n);
 }
 
 static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,

@@ -27,6 +27,12 @@ typedef struct hyp_mlp {
     bool add_after;        /* what is added to the result is added after the last activation, not before it */
 } hyp_mlp;
 
+/* Windows that slide over x: `lines` lines of `places` results each, whose windows begin x_line and x_place floats
+ * apart. A window is `runs` runs of floats, so far apart. */
+typedef struct hyp_windows {
+    int64_t lines, places, x_line, x_place, runs, apart;
+} hyp_windows;
+
 /* Rows that go through all layers together; a hidden buffer has this many rows. */
 enum { HYP_MLP_ROWS = 48 };
 
@@ -68,6 +74,10 @@ typedef struct hyp_cpu_kernels {
      * multiple of `block`, to `end`. */
     void (*panels)(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
                    float *y, int64_t y_stride, int64_t first, int64_t end);
+
+    /* The same for windows of x, whose layer->k floats are those of its runs; y and added are dense. */
+    void (*windows)(const hyp_mlp_layer *layer, const hyp_windows *g, const float *x, const float *added, float *y,
+                    int64_t first, int64_t end);
 
     /* out[i] = op(x[0][i], x[1][i], x[2][i]) rounded to in->to, for i < n, n a multiple of 16. All three operands can
      * be read, and may be out. */

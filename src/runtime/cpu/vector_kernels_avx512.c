@@ -13,6 +13,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .block = BLOCK_PANELS,
     .mlp = run_mlp,
     .panels = run_panels,
+    .windows = run_windows,
     .instr = block_instr,
     .softmax = softmax,
     .shift = shift,

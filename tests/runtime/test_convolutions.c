@@ -1,5 +1,6 @@
-/* Convolutions as a product and sums of its columns, against the reference backend: sizes that take several products,
- * channels that fill no vector, windows that overlap and that leave gaps, both orders of the tensors around.
+/* Convolutions by our own kernels, and their transposes as a product and sums of its columns, against the reference
+ * backend: sizes that take several parts and products, channels that fill no vector, windows that overlap and that
+ * leave gaps, both orders of the tensors around.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@ typedef struct one {
 static int64_t result_size(const one *k, size_t i)
 {
     int64_t reach = (k->kernel[i] - 1) * k->dilation[i] + 1, pads = k->before[i] + k->after[i];
-    return k->transpose ? (k->size[i] - 1) * k->stride[i] + reach - pads + k->more[i] : k->size[i] + pads - reach + 1;
+    return k->transpose ? (k->size[i] - 1) * k->stride[i] + reach - pads + k->more[i]
+                        : (k->size[i] + pads - reach) / k->stride[i] + 1;
 }
 
 static float *random_floats(size_t count, double scale)
@@ -180,11 +182,38 @@ static void convolutions_with_few_results_agree(void **state)
     }
 }
 
+static void convolutions_agree(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "relu", "tanh", "silu"};
+    static const int64_t channels[] = {1, 3, 8, 12, 16, 17, 33, 70, 130};
+    for (int round = 0; round < 120; round++) {
+        one k = {.around = round % 3 == 0,
+                 .images = 1 + (int64_t)rng_below(&r, 3),
+                 .in = channels[rng_below(&r, 7)],
+                 .out = channels[rng_below(&r, 9)],
+                 .dilation = {1, 1},
+                 .axes = 1 + (size_t)(round % 4 != 0),
+                 .act = acts[rng_below(&r, 4)]};
+        k.dilation[0] = 1 + (int64_t)(k.axes == 2 && rng_below(&r, 3) == 0);
+        for (size_t i = 0; i < k.axes; i++) {
+            k.kernel[i] = 1 + (int64_t)rng_below(&r, 4);
+            k.stride[i] = 1 + (int64_t)rng_below(&r, 3);
+            k.size[i] = 7 + (int64_t)rng_below(&r, round % 10 == 0 ? 40 : 12);
+            k.before[i] = (int64_t)rng_below(&r, 2 + (uint64_t)k.kernel[i]); /* beyond the kernel, too */
+            k.after[i] = (int64_t)rng_below(&r, 2 + (uint64_t)k.kernel[i]);
+            if (rng_below(&r, 3) == 0) k.before[i] = k.after[i] = 0;
+        }
+        check(&k);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transposed_convolutions_agree),
         cmocka_unit_test(several_products_agree),
+        cmocka_unit_test(convolutions_agree),
         cmocka_unit_test(convolutions_with_few_results_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
