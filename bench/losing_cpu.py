@@ -20,8 +20,9 @@ import numpy as np
 import onnxruntime
 from onnx import numpy_helper
 
-from conv_cpu import Network, one_conv, resnet18
+from conv_cpu import one_conv, resnet18
 from mlp_cpu import Hypatia, Onnxruntime, median_call
+from network import Network
 
 try:
     import openvino

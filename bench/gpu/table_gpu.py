@@ -1,0 +1,155 @@
+"""bench/table.py --gpu: the table on one GPU, every way with tensors in its memory.
+
+Plans run as a C program would run them, each from its own CUDA graph. PyTorch runs the same network (torch_network.py) from a
+CUDA graph, convolutions in 16 bits with their channels last too where that is faster, and with --compile through torch.compile
+(max-autotune, in a graph of ours). All are taken in turns on one stream; a time is the median of the rounds, a gain over the network as
+it is. Launches and the floor (bytes and operations of the tuned plan's steps, at the rates that follow from what the driver says
+of the GPU) are `hypatia bench`'s. Errors are |y - r| / |r|, the worst output, against float64.
+
+f32 is strict everywhere (no tf32); in bf16 inputs and outputs stay f32, and every side converts them.
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+import onnx
+import torch
+
+from runtime import Library, Plan
+from table import FORMS, MARGIN, compile_forms, microseconds, normal_rules, published, ratio, run_tool
+from table_networks import NETWORKS
+from timing import capture, error, in_turns, milliseconds, repeat
+from torch_network import Network
+
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def make_inputs(path, device):
+    """By the shapes of the file, which are fixed; small indices."""
+    random, inputs = torch.Generator().manual_seed(1), []
+    for info in onnx.load(path, load_external_data=False).graph.input:
+        shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
+        whole = info.type.tensor_type.elem_type == onnx.TensorProto.INT64
+        x = torch.randint(0, 5, shape, generator=random) if whole else torch.randn(shape, generator=random)
+        inputs.append(x.to(device))
+    return inputs
+
+
+def torch_ways(args, path, dtype, inputs, stream):
+    """Calls by name, each from a graph, and their outputs."""
+    ways, outputs = {}, {}
+    layouts = [("eager", False)]
+    network = Network(path, dtype, inputs[0].device)
+    if network.images and dtype != torch.float32:
+        layouts.append(("eager, channels last", True))
+    for name, last in layouts:
+        network = Network(path, dtype, inputs[0].device, last)
+        arranged = [x.contiguous(memory_format=torch.channels_last) if last and x.dim() == 4 else x for x in inputs]
+
+        def call(network=network, arranged=arranged):
+            return network.call(network.weights, *arranged)
+        for _ in range(3):
+            outputs[name] = call()
+        ways[name] = capture(call, 1, stream).replay
+    if args.compile:
+        torch._dynamo.reset()
+        compiled = torch.compile(network.call, mode="max-autotune-no-cudagraphs", dynamic=False)
+
+        def run(network=network, arranged=arranged):
+            return compiled(network.weights, *arranged)
+        start = time.perf_counter()
+        for _ in range(3):
+            outputs["torch.compile"] = run()
+        print(f"    torch.compile took {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        ways["torch.compile"] = capture(run, 1, stream).replay
+    return ways, outputs
+
+
+def measure(args, library, name, kind, folder):
+    """Median microseconds by way, errors by way, and the plans."""
+    model, dtype = os.path.join(folder, "model.onnx"), TYPES[kind]
+    NETWORKS[name]().save(model)
+    plans = compile_forms(args, model, folder, "--target", args.device, "--precision", kind)
+    tuned = os.path.join(folder, "tuned.bin")
+    run_tool(args, "hypatia", "tune", plans["rewritten"].plan, "-o", tuned, "--device", args.device, "--seconds", str(args.tune), "-q")
+    told = json.loads(run_tool(args, "hypatia", "bench", tuned, "--device", args.device, "--warmup", "20", "--duration", "0.1",
+                               "--json", "-"))
+    stream = torch.cuda.Stream() if args.device == "cuda" else None
+    context = torch.cuda.stream(stream)
+    with context, torch.no_grad():
+        inputs = make_inputs(model, args.device)
+        exact = Network(model, torch.float64, args.device)
+        reference = exact.call(exact.weights, *inputs)
+        del exact
+        ways, outputs, opened = {}, {}, []
+        for form in FORMS:
+            outputs[form] = [torch.full(y.shape, float("nan"), device=args.device) for y in reference]
+            path = plans[form].plan if form in plans else tuned
+            opened.append(Plan(library, path, stream.cuda_stream if stream else None, inputs, outputs[form]))
+            for _ in range(3):
+                opened[-1].run()
+            ways[form] = opened[-1].run
+        more, results = torch_ways(args, model, dtype, inputs, stream)
+        ways, outputs = {**ways, **more}, {**outputs, **results}
+        if stream:
+            stream.synchronize()
+        errors = {way: max(map(error, ys, reference)) for way, ys in outputs.items()}
+        once = min(milliseconds(repeat(ways["rewritten"], 3), stream) / 3 for _ in range(3))
+        runs = max(2, min(50, int(5 / once)))
+        samples = in_turns({way: repeat(call, runs) for way, call in ways.items()}, runs, max(args.rounds, 9), stream)
+        for plan in opened:
+            plan.close()
+    return {way: statistics.median(us) for way, us in samples.items()}, errors, plans, told
+
+
+def row(name, kind, us, errors, plans, told):
+    rewritten = plans["rewritten"]
+    cells = [name, kind, f"{plans['as it is'].steps} -> {rewritten.steps}", f"{told['launches']}",
+             f"{rewritten.seconds['rewrite']:.2f} s", *(microseconds(us[form]) for form in FORMS)]
+    gains = [us["as it is"] / us[form] for form in ("rewritten", "tuned")]
+    cells += [*(ratio(gain, gain * MARGIN < 1) for gain in gains), *published(name)]
+    eager = min(us[way] for way in us if way.startswith("eager"))
+    for peer in (eager, us.get("torch.compile")):
+        cells += [microseconds(peer), ratio(peer / us["tuned"], peer * MARGIN < us["tuned"])] if peer else ["-", "-"]
+    floor = told["floor_us"]
+    cells += [microseconds(floor), f"{100 * floor / us['tuned']:.0f} %"] if floor else ["-", "-"]
+    return "| " + " | ".join([*cells, *(f"{errors[way]:.1e}" for way in ("tuned", "eager"))]) + " |"
+
+
+def run(args):
+    warnings.filterwarnings("ignore")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    args.device, args.normal_rules = "cuda" if torch.cuda.is_available() else "cpu", normal_rules(args)
+    library = Library(os.path.abspath(args.library or os.path.join(args.bin, "../lib/libhypatia-rt.so")))
+    device = torch.cuda.get_device_name() if args.device == "cuda" else "the CPU, for want of a GPU"
+    heads = ["network", "type", "steps", "launches", "search", *FORMS, "gain", "gain tuned", "Tensat", "TASO", "its search",
+             "PyTorch eager, in a graph", "/ tuned", "torch.compile", "/ tuned", "floor", "share", "error", "of eager"]
+    print(f"{device}; PyTorch {torch.__version__}\n\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|", flush=True)
+    results, end, failed = [], time.monotonic() + args.budget, False
+    for kind in args.types.split(","):
+        for name in (name for name in NETWORKS if args.only.lower() in name.lower()):
+            if time.monotonic() > end:
+                print(f"{name}, {kind}: not run, no time left", file=sys.stderr)
+                continue
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    found = measure(args, library, name, kind, folder)
+            except (RuntimeError, subprocess.SubprocessError) as failure:
+                print(f"{name}, {kind}: {failure}", file=sys.stderr)
+                failed = True
+                continue
+            print(row(name, kind, *found), flush=True)
+            us, errors, plans, told = found
+            results.append({"network": name, "type": kind, "us": us, "errors": errors, "launches": told["launches"],
+                            "floor_us": told["floor_us"], "seconds": plans["rewritten"].seconds,
+                            "steps": {form: plan.steps for form, plan in plans.items()}})
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+    return 1 if failed else 0
