@@ -35,6 +35,21 @@ function(hyp_test name)
     endif()
 endfunction()
 
+# The address sanitizer's library: interpreters load it first. clang links it into each program unless it is told not to, and
+# a program that such an interpreter starts would have it twice.
+if(CMAKE_C_FLAGS_DEBUG MATCHES "fsanitize=address")
+    set(HYP_ASAN libasan.so)
+    if(CMAKE_C_COMPILER_ID STREQUAL "Clang")
+        set(HYP_ASAN libclang_rt.asan-${CMAKE_SYSTEM_PROCESSOR}.so)
+    endif()
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=${HYP_ASAN} OUTPUT_VARIABLE HYP_ASAN
+        OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(CMAKE_C_COMPILER_ID STREQUAL "Clang" AND NOT HYPATIA_FUZZ)
+        get_filename_component(asan_folder ${HYP_ASAN} DIRECTORY)
+        add_link_options(-shared-libsan -Wl,-rpath,${asan_folder})
+    endif()
+endif()
+
 # hyp_python_test(name script argument... [INPROCESS] [COST seconds]): a script under tests/ that drives the tools, or with INPROCESS
 # loads the libraries through ctypes. Exit code 77 = skipped, with the reason printed.
 function(hyp_python_test name script)
@@ -44,9 +59,7 @@ function(hyp_python_test name script)
     if(arg_INPROCESS AND CMAKE_C_FLAGS_DEBUG MATCHES "fsanitize=address")
         # The interpreter was not built with the sanitizer, so it is loaded first; it also leaks by design. The C++ library
         # must be there when the sanitizer looks for what throws: some judges do.
-        execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libasan.so OUTPUT_VARIABLE asan
-            OUTPUT_STRIP_TRAILING_WHITESPACE)
-        list(APPEND environment "LD_PRELOAD=${asan} libstdc++.so.6" ASAN_OPTIONS=detect_leaks=0)
+        list(APPEND environment "LD_PRELOAD=${HYP_ASAN} libstdc++.so.6" ASAN_OPTIONS=detect_leaks=0)
     endif()
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900 ENVIRONMENT "${environment}")
     if(arg_COST)

@@ -85,8 +85,9 @@ static hyp_status evaluate(const hyp_graph *g, bool exact, const hyp_expect_opti
                            size_t input_count, hyp_tensor **out_values, hyp_tensor **out_tolerances, hyp_diag *diag)
 {
     size_t count = g->inputs.len + 2 * g->outputs.len;
-    hyp_eval_tensor *tensors = hyp_calloc(count ? count : 1, sizeof *tensors), *results = tensors + g->inputs.len;
+    hyp_eval_tensor *tensors = hyp_calloc(count ? count : 1, sizeof *tensors);
     if (!tensors) return hyp_fail_memory(diag, count * sizeof *tensors);
+    hyp_eval_tensor *results = tensors + g->inputs.len;
     hyp_status status = hyp_load_inputs(g, inputs, input_count, tensors, diag);
     if (status == HYP_OK && o)
         status = hyp_graph_expect(g, tensors, g->inputs.len, o, results, results + g->outputs.len, diag);

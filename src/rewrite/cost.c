@@ -162,12 +162,12 @@ hyp_status hyp_rw_graph_cost(const hyp_graph *g, const hyp_fold_budget *fold, hy
                              double *out_cost, size_t *out_nodes, hyp_diag *diag)
 {
     hyp_rw_weigh w = {.cost = cost, .user = user, .diag = diag};
-    bool *constant = hyp_calloc(2 * g->values.len + 1, sizeof *constant), *read = constant + g->values.len;
+    bool *constant = hyp_calloc(2 * g->values.len + 1, sizeof *constant), *read = NULL;
     hyp_status status = constant ? HYP_OK : hyp_fail_memory(diag, 2 * g->values.len);
     double sum = 0;
     size_t nodes = 0;
     if (status == HYP_OK) status = hyp_constants_find(g, fold, constant, diag);
-    if (status == HYP_OK) hyp_rw_find_in_place_values(g, read);
+    if (status == HYP_OK) read = constant + g->values.len, hyp_rw_find_in_place_values(g, read);
     for (size_t i = 0; status == HYP_OK && i < g->nodes.len; i++)
         status = add_node_cost(g, &g->nodes.data[i], constant, read, &w, &sum, &nodes);
     hyp_free(constant);

@@ -309,7 +309,7 @@ hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_
     uint32_t n = eg->ops.data[op].arity, given[2] = {HYP_NONE, HYP_NONE}, small[2] = {HYP_NONE, HYP_NONE};
     uint32_t *key = small;
     if (n > 2) { /* the key is written where it will stay if it is new */
-        bool inside = kids >= eg->pool && kids < eg->pool + eg->pool_len;
+        bool inside = eg->pool && kids >= eg->pool && kids < eg->pool + eg->pool_len;
         size_t offset = inside ? (size_t)(kids - eg->pool) : 0;
         HYP_TRY(reserve_pool(eg, n, diag));
         if (inside) kids = eg->pool + offset;

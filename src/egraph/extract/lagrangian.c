@@ -20,8 +20,9 @@ static hyp_status number_edges(hyp_bound *b, hyp_diag *diag)
 {
     const hyp_problem *p = b->p;
     size_t n = p->class_count;
-    uint32_t *seen = hyp_malloc(2 * n * sizeof *seen), *edge_at = seen + n; /* by child: last class, its edge */
+    uint32_t *seen = hyp_malloc(2 * n * sizeof *seen);
     if (!seen) return hyp_fail_memory(diag, 2 * n * sizeof *seen);
+    uint32_t *edge_at = seen + n; /* by child: last class, its edge */
     memset(seen, 0xff, n * sizeof *seen);
     for (uint32_t c = 0; c < n; c++)
         for (uint32_t i = p->kid_at[p->first[c]]; i < p->kid_at[p->first[c + 1]]; i++) {
@@ -107,13 +108,14 @@ static hyp_status first_shares(hyp_bound *b, hyp_diag *diag)
     const hyp_problem *p = b->p;
     size_t n = p->class_count;
     double *weight = hyp_malloc(n * sizeof *weight);
-    uint32_t *words = hyp_calloc(3 * n + 1 + b->edge_count, sizeof *words), *tree = words, *users = words + n;
+    uint32_t *words = hyp_calloc(3 * n + 1 + b->edge_count, sizeof *words), *tree = words, *users, *queue;
     uint32_t *waiting = hyp_malloc(p->node_count * sizeof *waiting);
     hyp_status status = weight && words && waiting ? HYP_OK : hyp_fail_memory(diag, n * sizeof *weight);
+    if (status == HYP_OK) users = words + n, queue = words + 2 * n;
     if (status == HYP_OK) status = hyp_solve_tree(p, true, tree, weight, diag);
     for (uint32_t e = 0; e < b->edge_count && status == HYP_OK; e++) users[b->edge_kid[e]]++;
     /* A pass over the classes in order of first satisfaction: a class is priced when its tree's node is ready. */
-    uint32_t *queue = words + 2 * n, head = 0, tail = 0;
+    uint32_t head = 0, tail = 0;
     for (uint32_t m = 0; m < p->node_count && status == HYP_OK; m++) {
         waiting[m] = p->kid_at[m + 1] - p->kid_at[m];
         if (!waiting[m] && tree[p->owner[m]] == m) queue[tail++] = p->owner[m];

@@ -292,11 +292,12 @@ static hyp_status drop_kids(hyp_problem *p, const unsigned char *marked, hyp_dia
 static hyp_status settle_paths(hyp_problem *p, hyp_trails *trails, uint32_t *found, hyp_diag *diag)
 {
     size_t n = p->class_count;
-    uint32_t *words = hyp_calloc(4 * n, sizeof *words), *part = words, *choice = words + n, settled = 0;
-    uint32_t *roots = words + 2 * n, *sizes = words + 3 * n; /* by part */
-    unsigned char *forks = hyp_calloc(2 * n, 1), *done = forks + n;
+    uint32_t *words = hyp_calloc(4 * n, sizeof *words), *part, *choice = NULL, settled = 0;
+    uint32_t *roots, *sizes; /* by part */
+    unsigned char *forks = hyp_calloc(2 * n, 1), *done = NULL;
     hyp_status status = words && forks ? HYP_OK : hyp_fail_memory(diag, 4 * n * sizeof *words);
     if (status == HYP_OK) {
+        part = words, choice = words + n, roots = words + 2 * n, sizes = words + 3 * n, done = forks + n;
         hyp_problem_parts(p, part, choice);
         for (uint32_t c = 0; c < n; c++) sizes[part[c]]++;
         for (uint32_t i = 0; i < p->root_count; i++) roots[part[p->roots[i]]]++;

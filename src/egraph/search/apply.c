@@ -319,6 +319,7 @@ static hyp_status run_job(job *b, uint32_t rule_index, hyp_outcome *out)
 /* Makes the applier ready for one match. */
 static hyp_status begin(hyp_applier *ap, const hyp_rule *rule, hyp_diag *diag)
 {
+    HYP_TRY(hyp_vec_reserve(&ap->args, 1, diag)); /* so that no offset is taken from NULL */
     ap->args.len = 0;
     ap->right.len = 0;
     if (!rule->calls && !ap->eg->explain) return HYP_OK; /* a plain rule: what it builds need not be kept */
@@ -373,12 +374,12 @@ static hyp_status blame(job *b, const hyp_cond *cond, const hyp_cond **out)
 
 static hyp_status probe_job(job *b, uint32_t number, hyp_probe *out)
 {
-    const hyp_action *action = &b->rule->actions[number];
     if (b->rule->cond) HYP_TRY(blame(b, b->rule->cond, &out->failed));
     if (out->failed) return HYP_OK;
     HYP_TRY(call_functions(b));
     out->declined = b->declined_by;
     if (b->declined || !b->rule->action_count) return HYP_OK;
+    const hyp_action *action = &b->rule->actions[number];
     out->left = action->root ? b->match[action->root->reg] : HYP_NONE;
     if (!action->root) HYP_TRY(build(b, &action->left, &out->left));
     HYP_TRY(build(b, &action->right, &out->right));

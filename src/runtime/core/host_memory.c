@@ -34,7 +34,8 @@ hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan, hyp_di
     list_bound(m);
     for (uint32_t t = 0; t < p->n_tensors; t++) {
         const HypPlan__Tensor *root = p->tensors[hyp_plan_root(p, t)];
-        if (root->place == HYP_PLAN__PLACE__PLACE_WEIGHT) m->at[t] = (void *)(uintptr_t)(plan->weights + root->offset);
+        if (root->place == HYP_PLAN__PLACE__PLACE_WEIGHT && plan->weights)
+            m->at[t] = (void *)(uintptr_t)(plan->weights + root->offset);
     }
     return HYP_OK;
 }

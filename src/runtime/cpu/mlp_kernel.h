@@ -288,7 +288,7 @@ static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, 
 static void run_mlp(const hyp_mlp *mlp, int64_t m, const float *x, const float *added, float *y, float *hidden)
 {
     const hyp_mlp_layer *last = &mlp->layers[mlp->count - 1];
-    float *halves[2] = {hidden, hidden + HYP_MLP_ROWS * mlp->hidden_stride};
+    float *halves[2] = {hidden, hidden ? hidden + HYP_MLP_ROWS * mlp->hidden_stride : NULL};
     for (int64_t row = 0; row < m; row += HYP_MLP_ROWS) {
         int64_t rows = m - row < HYP_MLP_ROWS ? m - row : HYP_MLP_ROWS;
         const float *in = x + row * mlp->layers[0].k;

@@ -25,7 +25,8 @@ static double dot_f32(const float *a, const float *b, int64_t n)
 static double dot(hyp_dtype t, const void *a, int64_t a0, int64_t a_step, const void *b, int64_t b0, int64_t b_step,
                   int64_t n)
 {
-    if (t == HYP_F32 && a_step == 1 && b_step == 1) return dot_f32((const float *)a + a0, (const float *)b + b0, n);
+    if (n > 0 && t == HYP_F32 && a_step == 1 && b_step == 1)
+        return dot_f32((const float *)a + a0, (const float *)b + b0, n);
     double s[4] = {0};
     for (int64_t i = 0; i < n; i++)
         s[i < n / 4 * 4 ? i % 4 : 0] +=
