@@ -185,13 +185,14 @@ static double offer_own_layers(asked *a, const char *cannot)
 
 #ifdef HYP_HAVE_ONEDNN
 /* Whether oneDNN was measured to be faster than our own kernel for layers: for more than a few rows, where the weights
- * do not stay in the second-level cache, or where several threads share much work, and its blocking over k counts. */
+ * do not stay in the second-level cache, or where several threads share much work, and its blocking over k counts. With
+ * vectors of 8 floats it brings all weights into its own layout in each call, which takes more rows to be worth it. */
 static bool onednn_is_faster(const asked *a, size_t bytes)
 {
-    enum { FEW_ROWS = 16, CACHED_BYTES = 1 << 21, THREADED_FLOPS = 1 << 22 };
-    int64_t m = a->values[a->step->linear->m];
+    enum { FEW_ROWS = 16, FEW_COPIED = 512, CACHED_BYTES = 1 << 21, THREADED_FLOPS = 1 << 22 };
+    int64_t m = a->values[a->step->linear->m], few = a->model->device->kernels->width > 8 ? FEW_ROWS : FEW_COPIED;
     double flops = (double)m * (double)bytes / 2; /* 2 per 4-byte weight and row */
-    return m > FEW_ROWS && (bytes > CACHED_BYTES || (flops > THREADED_FLOPS && a->model->device->threads > 1));
+    return m > few && (bytes > CACHED_BYTES || (flops > THREADED_FLOPS && a->model->device->threads > 1));
 }
 
 static const char *onednn_cannot_linear(const asked *a)
