@@ -2,6 +2,7 @@
 
     python3 bench/table.py [--bin build/release/bin] [--threads 1,2] [--only TEXT] [--rounds 5] [--seconds 0.5]
                            [--tune 20] [--profile FILE] [--models FOLDER] [--json FILE]
+    python3 bench/table.py --folder FOLDER [--batch 1] [--length 32] ...
     python3 bench/table.py --lines [--target cpu] [--limit 60]
     python3 bench/table.py --gpu [--types fp32,bf16] [--library LIBHYPATIA-RT.SO] [--compile]
 
@@ -13,11 +14,15 @@ rewriting took to search, the speedups and the seconds that were published for T
 needs at least for the weights and the operations, and the largest difference to onnxruntime, relative to the largest number
 of an output. ! marks a form that is slower than the network as it is by more than 2 %, or a peer that is ahead by as much.
 
+--folder measures the models (*.onnx) of a folder in place of these, their symbolic sizes fixed. Below each table stands the
+geometric mean of each peer's time over the tuned plan's, and where a peer is ahead.
+
 --lines compiles models of n parts, for n from 4 to 64, and prints the seconds of the search and the slope of the last doubling
 on doubly logarithmic paper; and products of n variables, with the operations of the plan over the least possible.
 --gpu runs on a GPU: bench/gpu/table_gpu.py.
 """
 import argparse
+import glob
 import json
 import math
 import os
@@ -185,7 +190,8 @@ def difference(ours, outputs, folder):
 def measure_cpu(args, openvino, name, model, feeds, folder):
     """Prints a row for every number of threads."""
     from models import Hypatia, Onnxruntime
-    plans = compile_forms(args, model, folder)
+    shapes = [f"{key}:{'x'.join(map(str, x.shape)) or 'scalar'}" for key, x in feeds.items()]
+    plans = compile_forms(args, model, folder, *(word for shape in shapes for word in ("--shapes", shape)))
     for threads in args.threads:
         tuned = os.path.join(folder, f"tuned{threads}.bin")
         run_tool(args, "hypatia", "tune", plans["rewritten"].plan, "-o", tuned, "--device", "cpu", "--threads", str(threads),
@@ -229,23 +235,48 @@ def row(args, threads, name, plans, rounds, error):
     return "| " + " | ".join(cells) + " |"
 
 
+def print_means(threads, rows):
+    """Over all rows of a table: a peer's time over the tuned plan's."""
+    for peer in list(rows[0][2])[len(FORMS):] if rows else []:
+        ratios = {name: min(rounds[peer]) / min(rounds["tuned"]) for name, _, rounds, _ in rows}
+        ahead = [f"{name} {1 / r:.2f}" for name, r in ratios.items() if r * MARGIN < 1]
+        print(f"\n{peer}, {threads} thread(s): geometric mean {statistics.geometric_mean(ratios.values()):.2f} times the tuned "
+              f"plan's time; ahead in {len(ahead)} of {len(ratios)} (ours over theirs): {', '.join(ahead) or 'none'}")
+
+
+def find_models(args, folder):
+    """Names and paths; networks of ours are written where they are not there yet."""
+    if args.folder:
+        for path in sorted(glob.glob(os.path.join(args.folder, "*.onnx"))):
+            name = os.path.basename(path)[:-len(".onnx")]
+            if args.only.lower() in name.lower():
+                yield name, path
+        return
+    for name in (name for name in NETWORKS if args.only.lower() in name.lower()):
+        path = os.path.join(args.models or folder, name.replace(" ", "-") + ".onnx")
+        if not os.path.exists(path):
+            NETWORKS[name]().save(path)
+        yield name, path
+
+
 def run_cpu(args):
     import onnxruntime
     from models import make_inputs
     openvino, results = load_openvino(), []
     args.normal_rules, args.rows = normal_rules(args), {threads: [] for threads in args.threads}
     args.ceilings = {threads: (0, 0) for threads in args.threads}
-    for name in (name for name in NETWORKS if args.only.lower() in name.lower()):
-        with tempfile.TemporaryDirectory() as folder:
-            model = os.path.join(args.models or folder, name.replace(" ", "-") + ".onnx")
-            if not os.path.exists(model):
-                NETWORKS[name]().save(model)
+    with tempfile.TemporaryDirectory() as written:
+        for name, model in find_models(args, written):
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4
             session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-            feeds = make_inputs(session, 1, 1, np.random.default_rng(0))
+            feeds = make_inputs(session, args.batch, args.length, np.random.default_rng(0))
             del session
-            results += measure_cpu(args, openvino, name, model, feeds, folder)
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    results += measure_cpu(args, openvino, name, model, feeds, folder)
+            except RuntimeError as failure:
+                print(f"{name}: {failure}", file=sys.stderr)
     peers = ["onnxruntime", "/ tuned"] + ["OpenVINO", "/ tuned"] * bool(openvino)
     heads = ["network", "steps", "search", *FORMS, "gain", "gain tuned", "Tensat", "TASO", "its search", *peers, "floor",
              "share", "difference"]
@@ -254,6 +285,7 @@ def run_cpu(args):
         versions = f"onnxruntime {onnxruntime.__version__}" + f", OpenVINO {openvino.__version__.split('-')[0]}" * bool(openvino)
         print(f"\n{threads} thread(s); {versions}; a product of matrices {flops / 1e9:.0f} GFLOP/s, reading "
               f"{bandwidth / 1e9:.1f} GB/s\n\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|", *(row(args, threads, *found) for found in rows), sep="\n")
+        print_means(threads, rows)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)
@@ -305,6 +337,9 @@ def main():
     parser.add_argument("--tune", type=float, default=20, help="seconds for tuning a plan, at most")
     parser.add_argument("--profile", help="device profile for hypatiac")
     parser.add_argument("--models", help="keep the models in this folder, and take those that are there")
+    parser.add_argument("--folder", help="measure the models of this folder in place of the networks")
+    parser.add_argument("--batch", type=int, default=1, help="for --folder: symbolic axes that are a batch")
+    parser.add_argument("--length", type=int, default=32, help="for --folder: other symbolic axes")
     parser.add_argument("--json", help="write the figures of every round")
     parser.add_argument("--lines", action="store_true", help="compile times of models of n parts")
     parser.add_argument("--target", default="cpu", help="for --lines")

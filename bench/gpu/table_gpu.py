@@ -4,11 +4,15 @@ Plans run as a C program would run them, each from its own CUDA graph. PyTorch r
 CUDA graph, convolutions in 16 bits with their channels last too where that is faster, and with --compile through torch.compile
 (max-autotune, in a graph of ours). All are taken in turns on one stream; a time is the median of the rounds, a gain over the network as
 it is. Launches and the floor (bytes and operations of the tuned plan's steps, at the rates that follow from what the driver says
-of the GPU) are `hypatia bench`'s. Errors are |y - r| / |r|, the worst output, against float64.
+of the GPU) are what `hypatia bench` says. Errors are |y - r| / |r|, the worst output, against float64.
+
+Each network is measured in a process that the next one uses too, unless the device was lost: then a new one starts.
 
 f32 is strict everywhere (no tf32); in bf16 inputs and outputs stay f32, and every side converts them.
 """
+import concurrent.futures
 import json
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -40,6 +44,15 @@ def make_inputs(path, device):
     return inputs
 
 
+def wait(stream, way):
+    """A kernel that failed is known by the way that it belongs to."""
+    try:
+        if stream:
+            stream.synchronize()
+    except RuntimeError as failure:
+        raise RuntimeError(f"{way}: {str(failure).splitlines()[0]}") from None
+
+
 def torch_ways(args, path, dtype, inputs, stream):
     """Calls by name, each from a graph, and their outputs."""
     ways, outputs = {}, {}
@@ -55,6 +68,7 @@ def torch_ways(args, path, dtype, inputs, stream):
             return network.call(network.weights, *arranged)
         for _ in range(3):
             outputs[name] = call()
+        wait(stream, name)
         ways[name] = capture(call, 1, stream).replay
     if args.compile:
         torch._dynamo.reset()
@@ -93,11 +107,11 @@ def measure(args, library, name, kind, folder):
             opened.append(Plan(library, path, stream.cuda_stream if stream else None, inputs, outputs[form]))
             for _ in range(3):
                 opened[-1].run()
+            wait(stream, form)
             ways[form] = opened[-1].run
         more, results = torch_ways(args, model, dtype, inputs, stream)
         ways, outputs = {**ways, **more}, {**outputs, **results}
-        if stream:
-            stream.synchronize()
+        wait(stream, "PyTorch")
         errors = {way: max(map(error, ys, reference)) for way, ys in outputs.items()}
         once = min(milliseconds(repeat(ways["rewritten"], 3), stream) / 3 for _ in range(3))
         runs = max(2, min(50, int(5 / once)))
@@ -105,6 +119,20 @@ def measure(args, library, name, kind, folder):
         for plan in opened:
             plan.close()
     return {way: statistics.median(us) for way, us in samples.items()}, errors, plans, told
+
+
+def measure_apart(args, name, kind):
+    """In the process that this runs in, which is to end when the device is lost."""
+    warnings.filterwarnings("ignore")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    library = Library(os.path.abspath(args.library or os.path.join(args.bin, "../lib/libhypatia-rt.so")))
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(args, library, name, kind, folder)
+
+
+def start_worker():
+    return concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
 
 
 def row(name, kind, us, errors, plans, told):
@@ -122,33 +150,31 @@ def row(name, kind, us, errors, plans, told):
 
 
 def run(args):
-    warnings.filterwarnings("ignore")
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
     args.device, args.normal_rules = "cuda" if torch.cuda.is_available() else "cpu", normal_rules(args)
-    library = Library(os.path.abspath(args.library or os.path.join(args.bin, "../lib/libhypatia-rt.so")))
     device = torch.cuda.get_device_name() if args.device == "cuda" else "the CPU, for want of a GPU"
     heads = ["network", "type", "steps", "launches", "search", *FORMS, "gain", "gain tuned", "Tensat", "TASO", "its search",
              "PyTorch eager, in a graph", "/ tuned", "torch.compile", "/ tuned", "floor", "share", "error", "of eager"]
     print(f"{device}; PyTorch {torch.__version__}\n\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|", flush=True)
-    results, end, failed = [], time.monotonic() + args.budget, False
+    results, end, failed, worker = [], time.monotonic() + args.budget, False, start_worker()
     for kind in args.types.split(","):
         for name in (name for name in NETWORKS if args.only.lower() in name.lower()):
             if time.monotonic() > end:
                 print(f"{name}, {kind}: not run, no time left", file=sys.stderr)
                 continue
             try:
-                with tempfile.TemporaryDirectory() as folder:
-                    found = measure(args, library, name, kind, folder)
+                found = worker.submit(measure_apart, args, name, kind).result()
             except (RuntimeError, subprocess.SubprocessError) as failure:
-                print(f"{name}, {kind}: {failure}", file=sys.stderr)
+                print(f"{name}, {kind}: {str(failure).splitlines()[0]}", file=sys.stderr)
                 failed = True
+                worker.shutdown()  # an error of a kernel ends what this process can do with the device
+                worker = start_worker()
                 continue
             print(row(name, kind, *found), flush=True)
             us, errors, plans, told = found
             results.append({"network": name, "type": kind, "us": us, "errors": errors, "launches": told["launches"],
                             "floor_us": told["floor_us"], "seconds": plans["rewritten"].seconds,
                             "steps": {form: plan.steps for form, plan in plans.items()}})
+    worker.shutdown()
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)
