@@ -3,6 +3,7 @@
 
 #include "codegen/lower.h"
 #include "ir/constants.h"
+#include "ir/window.h"
 
 static const hyp_node *producer_of(const hyp_lowering *l, hyp_value_id v)
 {
@@ -50,6 +51,22 @@ hyp_value_id hyp_lower_root(const hyp_lowering *l, hyp_value_id v)
         if (l->values[v].constant && !l->values[node->inputs[0]].constant) return v;
         v = node->inputs[0];
     }
+}
+
+bool hyp_lower_is_windows(const hyp_lowering *l, const hyp_node *node)
+{
+    if (node->op != HYP_OP_split && node->op != HYP_OP_slice) return false;
+    const hyp_value *x = hyp_lower_value(l, node->inputs[0]);
+    hyp_value_id root = hyp_lower_root(l, node->inputs[0]);
+    if (l->values[root].constant || l->values[root].listed) return false;
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        int64_t first;
+        const hyp_value_info *info = &l->values[node->outputs[o]];
+        if (info->constant || info->listed ||
+            !hyp_is_window(node->op, node->attrs, &x->type, &hyp_lower_value(l, node->outputs[o])->type, o, &first))
+            return false;
+    }
+    return true;
 }
 
 bool hyp_lower_is_linear(const hyp_lowering *l, const hyp_node *node)
@@ -204,7 +221,8 @@ static void claim_outputs(hyp_lowering *l)
         hyp_value_id v = g->outputs.data[i].value, root = hyp_lower_root(l, v);
         note_reader(l, v, 0);
         hyp_value_info *info = &l->values[root];
-        if (!info->constant && !info->output_plus1 && hyp_lower_value(l, root)->kind == HYP_VALUE_NODE)
+        const hyp_node *from = producer_of(l, root);
+        if (!info->constant && !info->output_plus1 && from && !hyp_lower_is_windows(l, from))
             info->output_plus1 = (uint32_t)i + 1;
     }
 }
@@ -240,7 +258,7 @@ hyp_status hyp_lower_analyse(hyp_lowering *l)
         const hyp_node *node = &l->graph->nodes.data[n];
         uint32_t flags = flags_of(node), group = 0;
         if (!must_run(l, node)) continue;
-        l->runs[n] = !(flags & HYP_OPF_VIEW);
+        l->runs[n] = !(flags & HYP_OPF_VIEW) && !hyp_lower_is_windows(l, node);
         bool grouped = l->runs[n] && (flags & HYP_OPF_ELEMENTWISE);
         if (grouped) {
             HYP_TRY(find_group(l, n, &group));

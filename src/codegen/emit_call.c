@@ -51,10 +51,7 @@ static hyp_status in_shape(hyp_lowering *l, hyp_value_id v, uint32_t *tensor)
         same = t->dims[i] == d;
     }
     if (same) return HYP_OK;
-    uint32_t of = t->place == HYP_PLAN__PLACE__PLACE_VIEW ? t->view_of : *tensor;
-    HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_VIEW, tensor));
-    l->tensors.data[*tensor]->view_of = of;
-    return HYP_OK;
+    return hyp_lower_add_view(l, value->name, &value->type, *tensor, tensor);
 }
 
 hyp_status hyp_emit_call(hyp_lowering *l, const hyp_node *node)

@@ -73,6 +73,8 @@ hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint
 bool hyp_lower_is_linear(const hyp_lowering *l, const hyp_node *node);
 /* The value that holds the elements of a chain of views. */
 hyp_value_id hyp_lower_root(const hyp_lowering *l, hyp_value_id value);
+/* Whether a split or slice is no step: its results are windows of what it reads. */
+bool hyp_lower_is_windows(const hyp_lowering *l, const hyp_node *node);
 /* A constant of one element that an instruction can carry. */
 bool hyp_lower_is_scalar(const hyp_lowering *l, hyp_value_id value, double *out);
 
@@ -120,13 +122,15 @@ hyp_status hyp_lower_dims(hyp_lowering *l, size_t n, const hyp_dim *dims, uint32
 hyp_status hyp_lower_product(hyp_lowering *l, size_t n, const hyp_dim *dims, hyp_dim *out);
 hyp_status hyp_lower_add_tensor(hyp_lowering *l, const char *name, const hyp_type *type, HypPlan__Place place,
                                 uint32_t *out);
+/* A tensor with the elements of another, or of its root, and where that is a window of the same part. */
+hyp_status hyp_lower_add_view(hyp_lowering *l, const char *name, const hyp_type *type, uint32_t of, uint32_t *out);
 /* Adds a step that stands for these nodes (there may be none), which give it its provenance. The kernel is for the
  * caller to fill in. */
 hyp_status hyp_lower_add_step(hyp_lowering *l, const char *label, const hyp_node *const *nodes, size_t node_count,
                               HypPlan__Step__KernelCase kernel, HypPlan__Step **out);
 /* Zeroed memory in the program's arena. */
 hyp_status hyp_lower_alloc(hyp_lowering *l, size_t count, size_t size, void **out);
-/* The tensor to read a value from, made on first use: a weight for a constant, a view for a view. */
+/* The tensor to read a value from, made on first use: a weight for a constant, a view for a view or a window. */
 hyp_status hyp_lower_read(hyp_lowering *l, hyp_value_id value, uint32_t *out_tensor);
 /* The tensor to compute a value into: the output's memory where it is one, else scratch. */
 hyp_status hyp_lower_write(hyp_lowering *l, hyp_value_id value, uint32_t *out_tensor);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codegen/lower.h"
+#include "ir/window.h"
 
 hyp_status hyp_lower_unsupported(hyp_lowering *l, const hyp_node *node, const char *fmt, ...)
 {
@@ -279,12 +280,49 @@ hyp_status hyp_lower_finish_program(hyp_lowering *l)
 
 /* ---- tensors of values ------------------------------------------------------------------------------- */
 
+static bool is_view(const hyp_lowering *l, uint32_t tensor)
+{
+    return l->tensors.data[tensor]->place == HYP_PLAN__PLACE__PLACE_VIEW;
+}
+
+hyp_status hyp_lower_add_view(hyp_lowering *l, const char *name, const hyp_type *type, uint32_t of, uint32_t *out)
+{
+    HYP_TRY(hyp_lower_add_tensor(l, name, type, HYP_PLAN__PLACE__PLACE_VIEW, out));
+    const HypPlan__Tensor *seen = l->tensors.data[of];
+    HypPlan__Tensor *view = l->tensors.data[*out];
+    view->view_of = is_view(l, of) ? seen->view_of : of;
+    view->window = is_view(l, of) && seen->window;
+    view->first = view->window ? seen->first : 0;
+    return HYP_OK;
+}
+
+/* A part of what a split or slice reads. */
+static hyp_status read_window(hyp_lowering *l, const hyp_node *node, hyp_value_id v, uint32_t *out)
+{
+    const hyp_value *x = hyp_lower_value(l, node->inputs[0]), *value = hyp_lower_value(l, v);
+    uint32_t of, output = 0;
+    int64_t first = 0;
+    while (node->outputs[output] != v) output++;
+    hyp_is_window(node->op, node->attrs, &x->type, &value->type, output, &first);
+    HYP_TRY(hyp_lower_read(l, node->inputs[0], &of));
+    HYP_TRY(hyp_lower_add_view(l, value->name, &value->type, of, out));
+    l->tensors.data[*out]->window = true;
+    l->tensors.data[*out]->first += (uint64_t)first;
+    return HYP_OK;
+}
+
 /* The tensor of a value that is no view. */
 static hyp_status read_root(hyp_lowering *l, hyp_value_id v, uint32_t *out)
 {
     hyp_value_info *info = &l->values[v];
     if (!info->tensor_plus1) {
         const hyp_value *value = hyp_lower_value(l, v);
+        const hyp_node *from = value->kind == HYP_VALUE_NODE ? &l->graph->nodes.data[value->producer] : NULL;
+        if (from && !info->constant && hyp_lower_is_windows(l, from)) {
+            HYP_TRY(read_window(l, from, v, out));
+            info->tensor_plus1 = *out + 1;
+            return HYP_OK;
+        }
         if (!info->constant) return hyp_fail(l->diag, HYP_ERR_INTERNAL, "value %u is read before it is computed", v);
         HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_WEIGHT, out));
         l->folds.data[*out] = v;
@@ -301,9 +339,7 @@ hyp_status hyp_lower_read(hyp_lowering *l, hyp_value_id v, uint32_t *out_tensor)
     if (root == v || l->values[v].tensor_plus1) return read_root(l, v, out_tensor);
     HYP_TRY(read_root(l, root, out_tensor));
     if (!hyp_type_equal(&value->type, &hyp_lower_value(l, root)->type)) {
-        uint32_t of = *out_tensor;
-        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_VIEW, out_tensor));
-        l->tensors.data[*out_tensor]->view_of = of;
+        HYP_TRY(hyp_lower_add_view(l, value->name, &value->type, *out_tensor, out_tensor));
     }
     l->values[v].tensor_plus1 = *out_tensor + 1;
     return HYP_OK;

@@ -186,7 +186,8 @@ static hyp_status join_norms(placing *p)
         const char *kernel = norm->call->kernel;
         uint32_t x = root_of(p, step->linear->x);
         step->linear->normalizes = (strcmp(kernel, "layer-norm") == 0 || strcmp(kernel, "rms-norm") == 0) &&
-                                   root_of(p, norm->call->outputs[0]) == x && is_scratch(p, x) && readers[x] == 1;
+                                   root_of(p, norm->call->outputs[0]) == x && is_scratch(p, x) && readers[x] == 1 &&
+                                   !hyp_plan_is_window(tensor_at(p, step->linear->x));
     }
     return HYP_OK;
 }

@@ -13,13 +13,13 @@
 #include "plan.pb-c.h"
 
 #define HYP_PLAN_MAGIC "HYPPLAN\n"
-enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 2, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
+enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 3, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
 
 /* Limits of a Pointwise step, so that kernels can keep everything in fixed arrays. Registers are inputs and
  * instructions together. Every list of extents or strides in a program has at most HYP_MAX_RANK entries. */
 /* What one call of a kernel can have: tensors, attributes, numbers in all of them. */
 enum { HYP_PLAN_CALL_INPUTS = 32, HYP_PLAN_CALL_OUTPUTS = 8, HYP_PLAN_CALL_ATTRS = 10, HYP_PLAN_CALL_INTS = 128 };
-enum { HYP_PLAN_POINTWISE_INPUTS = 8, HYP_PLAN_POINTWISE_OUTPUTS = 4, HYP_PLAN_POINTWISE_REGISTERS = 16 };
+enum { HYP_PLAN_POINTWISE_INPUTS = 8, HYP_PLAN_POINTWISE_OUTPUTS = 4, HYP_PLAN_POINTWISE_REGISTERS = 32 };
 
 /* How many registers an instruction reads, of a, b and c in this order; -1 for an unknown one. */
 int hyp_plan_pointwise_arity(HypPlan__Pointwise__Op op);
@@ -141,6 +141,20 @@ static inline uint32_t hyp_plan_root(const HypPlan__Program *program, uint32_t t
 {
     const HypPlan__Tensor *t = program->tensors[tensor];
     return t->place == HYP_PLAN__PLACE__PLACE_VIEW ? t->view_of : tensor;
+}
+
+/* A view of a part of its tensor: it is read and never written. */
+enum { HYP_PLAN_WINDOW_ALIGN = 16 };
+static inline bool hyp_plan_is_window(const HypPlan__Tensor *t)
+{
+    return t->place == HYP_PLAN__PLACE__PLACE_VIEW && t->window;
+}
+
+/* Where a window begins in the tensor that holds the bytes, in bytes; 0 for any other tensor. */
+static inline size_t hyp_plan_first_byte(const HypPlan__Program *program, uint32_t tensor)
+{
+    const HypPlan__Tensor *t = program->tensors[tensor];
+    return hyp_plan_is_window(t) ? (size_t)t->first * hyp_dtype_size((hyp_dtype)t->dtype) : 0;
 }
 
 /* Whether both tensors, or what they are views of, are in one slot of the scratch memory. */

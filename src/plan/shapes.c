@@ -345,12 +345,21 @@ static hyp_status bound_step(bounds *b, const HypPlan__Step *s)
     }
 }
 
-/* Views have as many elements as what they view. */
+/* Views have as many elements as what they view, and windows end in it. */
 static hyp_status bound_tensor(const bounds *b, uint32_t t)
 {
     int64_t have = 0, of = 0;
     HYP_TRY(elements(b, t, &have));
     HYP_TRY(elements(b, hyp_plan_root(b->program, t), &of));
+    const HypPlan__Tensor *tensor = b->program->tensors[t];
+    if (hyp_plan_is_window(tensor)) {
+        int64_t first = (int64_t)tensor->first;
+        if (first <= of && have <= of - first) return HYP_OK;
+        return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT,
+                        "tensor %u '%s' is %lld elements from number %lld on of %lld: the model cannot take inputs of these "
+                        "shapes",
+                        t, tensor->name, (long long)have, (long long)first, (long long)of);
+    }
     if (have == of) return HYP_OK;
     return hyp_fail(
         b->diag, HYP_ERR_INVALID_ARGUMENT,

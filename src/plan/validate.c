@@ -77,6 +77,18 @@ static hyp_status check_weight(check *c, const tensor *t)
     return HYP_OK;
 }
 
+/* That it ends inside of the other tensor is a matter of shapes. */
+static hyp_status check_window(check *c, const tensor *t, const tensor *of)
+{
+    uint64_t size = hyp_dtype_size((hyp_dtype)t->dtype);
+    if (of->place == HYP_PLAN__PLACE__PLACE_WEIGHT) return WRONG(c, "it is a window of a weight");
+    if (t->first > (uint64_t)INT64_MAX / size) return WRONG(c, "it begins at element %llu", (unsigned long long)t->first);
+    if (t->first * size % HYP_PLAN_WINDOW_ALIGN != 0)
+        return WRONG(c, "it begins at byte %llu, which is no multiple of %d", (unsigned long long)(t->first * size),
+                     HYP_PLAN_WINDOW_ALIGN);
+    return HYP_OK;
+}
+
 static hyp_status check_tensor(check *c, const tensor *t)
 {
     const HypPlan__Program *p = c->program;
@@ -94,7 +106,7 @@ static hyp_status check_tensor(check *c, const tensor *t)
         const tensor *of = p->tensors[t->view_of];
         if (of->place == HYP_PLAN__PLACE__PLACE_VIEW) return WRONG(c, "it is a view of a view");
         if (of->dtype != t->dtype) return WRONG(c, "it is a view of a tensor of another type");
-        return HYP_OK;
+        return t->window ? check_window(c, t, of) : HYP_OK;
     }
     default: return hyp_plan_unknown(c->diag, "place of a tensor", t->place);
     }

@@ -82,6 +82,8 @@ static hyp_status want_tensor(check *c, uint32_t t, const char *what)
 
 static uint32_t dtype_of(const check *c, uint32_t t) { return c->program->tensors[t]->dtype; }
 
+static bool is_window(const check *c, uint32_t t) { return hyp_plan_is_window(c->program->tensors[t]); }
+
 static hyp_status reads(check *c, uint32_t index, const char *what)
 {
     HYP_TRY(want_tensor(c, index, what));
@@ -122,11 +124,12 @@ static hyp_status writes(check *c, uint32_t index, bool part, bool in_place, con
 }
 
 /* Whether the result y is in the slot of the one tensor that it may replace, which nothing else in the step reads;
- * called when all its reads are checked. */
+ * called when all its reads are checked. A window that begins elsewhere is not where the result is. */
 static bool is_in_place(const check *c, const step *s, uint32_t y)
 {
     uint32_t replaced_plus1 = hyp_plan_step_replaces(s);
     return replaced_plus1 && y < c->program->n_tensors && hyp_plan_same_slot(c->program, replaced_plus1 - 1, y) &&
+           hyp_plan_first_byte(c->program, replaced_plus1 - 1) == 0 &&
            c->slot_reads[c->program->tensors[hyp_plan_root(c->program, y)]->slot] == 1;
 }
 
@@ -158,7 +161,7 @@ static hyp_status check_own_norm(check *c, const HypPlan__Linear *k)
     const HypPlan__Call *norm = before && before->kernel_case == HYP_PLAN__STEP__KERNEL_CALL ? before->call : NULL;
     uint32_t x = hyp_plan_root(c->program, k->x);
     if (!norm || (strcmp(norm->kernel, "layer-norm") != 0 && strcmp(norm->kernel, "rms-norm") != 0) ||
-        norm->n_outputs != 1 || hyp_plan_root(c->program, norm->outputs[0]) != x ||
+        norm->n_outputs != 1 || hyp_plan_root(c->program, norm->outputs[0]) != x || is_window(c, k->x) ||
         c->program->tensors[x]->place != HYP_PLAN__PLACE__PLACE_SCRATCH)
         return WRONG(c, "the step before is no normalization that makes x");
     for (size_t i = 0; i < norm->n_inputs_plus1; i++)
@@ -330,6 +333,8 @@ static hyp_status check_in_place(check *c, const HypPlan__Pointwise *k, uint32_t
         if (!hyp_plan_same_slot(c->program, k->inputs[i]->tensor, output)) continue;
         if (hyp_dtype_size((hyp_dtype)x->dtype) != hyp_dtype_size((hyp_dtype)y->dtype))
             return WRONG(c, "output tensor %u replaces an input with elements of another size", output);
+        if (hyp_plan_first_byte(c->program, k->inputs[i]->tensor) != 0)
+            return WRONG(c, "output tensor %u replaces an input that begins elsewhere", output);
     }
     return HYP_OK;
 }
@@ -453,6 +458,7 @@ static hyp_status check_call(check *c, const step *s)
     for (size_t i = 0; i < k->n_outputs; i++) {
         HYP_TRY(want_tensor(c, k->outputs[i], "an output"));
         HYP_TRY(want_no_f8(c, k->outputs[i], "an output"));
+        if (is_window(c, k->outputs[i])) return WRONG(c, "tensor %u is written, and it is a window", k->outputs[i]);
         HYP_TRY(
             writes(c, hyp_plan_root(c->program, k->outputs[i]), false, is_in_place(c, s, k->outputs[i]), "an output"));
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/elementwise.h"
+#include "ir/window.h"
 #include "rewrite/internal.h"
 
 /* A view is free; this much makes fewer of them better than more. */
@@ -316,12 +317,21 @@ static bool cuts_out(const hyp_cost_query *q)
     return true;
 }
 
+/* Are all its results pieces of its input, of which a plan has no copies? */
+static bool is_windows(const hyp_cost_query *q)
+{
+    int64_t first;
+    for (uint32_t i = 0; i < q->output_count; i++)
+        if (!hyp_is_window(q->op, q->attrs, q->inputs[0], &q->outputs[i], i, &first)) return false;
+    return q->output_count > 0;
+}
+
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
 {
     const hyp_roofline *line = roofline;
     asking a = {query, line, &line->profile};
     uint32_t flags = hyp_op_get(query->op)->flags;
-    if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
+    if ((flags & HYP_OPF_VIEW) || is_windows(query)) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !line->profile.kernel_calls[query->op]) return HYP_COST_UNSUPPORTED;
     if (query->op == HYP_OP_attention && !has_attention(&a)) return HYP_COST_UNSUPPORTED;
     if (query->in_place && cuts_out(query) && line->profile.attention_reads_parts) return VIEW_SECONDS;

@@ -603,6 +603,72 @@ static void unread_parts_of_a_split_are_not_copied(void **state)
     assert_int_equal(dim_value(f, f->p->steps[0]->copy->x_offset), 3);
 }
 
+/* By input i of a pointwise step: the element of another tensor that the window which it reads begins at. */
+static uint64_t window_of(const fixture *f, size_t step, size_t i, uint32_t *of)
+{
+    const HypPlan__Tensor *t = f->p->tensors[f->p->steps[step]->pointwise->inputs[i]->tensor];
+    assert_true(hyp_plan_is_window(t));
+    *of = t->view_of;
+    return t->first;
+}
+
+static void parts_in_one_piece_are_windows(void **state)
+{
+    fixture *f = *state;
+    uint32_t of;
+    lower(f, "(graph \"\" (input %z (f32 20 4)) (%s (softmax :axis 0 %z))"
+             "((%1 %2 %3) (split :axis 0 :sizes (4 6 10) %s)) (%4 (reshape :shape (20 2) %3))"
+             "(%5 (slice :starts (2 0) :sizes (4 2) :steps (1 1) %4)) (%6 (reshape :shape (2 4) %5))"
+             "(%7 (add %6 %6)) (%y (mul %6 %7)) (%r (exp %1)) (output \"y\" %y) (output \"r\" %r))");
+    assert_steps(f, "softmax add+mul exp");
+    assert_int_equal(window_of(f, 1, 0, &of), 44);
+    assert_int_equal(of, f->p->steps[0]->softmax->y);
+    assert_int_equal(window_of(f, 2, 0, &of), 0);
+    assert_int_equal(of, f->p->steps[0]->softmax->y);
+    assert_int_equal(f->p->slot_count, 1);
+}
+
+static void parts_of_a_single_row_are_windows_whatever_its_length(void **state)
+{
+    fixture *f = *state;
+    uint32_t of;
+    lower(f, "(graph \"\" (input %x (f32 1 (+ 8 b))) ((%1 %2) (split :axis 1 :sizes (8 b) %x))"
+             "(%a (exp %1)) (%b (exp %2)) (output \"a\" %a) (output \"b\" %b))");
+    assert_steps(f, "exp exp");
+    assert_int_equal(window_of(f, 1, 0, &of), 8);
+    assert_int_equal(of, f->p->inputs[0]);
+}
+
+static void other_parts_are_copied(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 b 8)) (input %z (f32 1 10)) (input %w (f32 8 b))"
+             "((%1 %2) (split :axis 1 :sizes (4 4) %x)) ((%3 %4) (split :axis 1 :sizes (5 5) %z))"
+             "((%5 %6) (split :axis 0 :sizes (4 4) %w)) (%7 (slice :starts (0 0) :sizes (4 b) :steps (2 1) %w))"
+             "(%a (exp %1)) (%b (exp %4)) (%c (exp %6)) (%d (exp %7))"
+             "(output \"a\" %a) (output \"b\" %b) (output \"c\" %c) (output \"d\" %d))");
+    assert_steps(f, "split split split slice exp exp exp exp");
+}
+
+static void an_output_that_is_a_part_is_a_copy(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 2 b)) (%s (exp %x)) (%1 (slice :starts (0 0) :sizes (1 b) :steps (1 1) %s))"
+             "(output \"s\" %s) (output \"y\" %1))");
+    assert_steps(f, "exp copy");
+}
+
+/* The normalization is no part of the layer that reads half of it. */
+static void a_linear_of_a_part_does_not_normalize(void **state)
+{
+    fixture *f = *state;
+    f->target = "cuda";
+    lower(f, "(graph \"\" (input %x (f32 4 8)) (input %s (f32 8)) (input %w (f32 2 8)) (%n (rms-norm %x %s))"
+             "(%h (slice :starts (2 0) :sizes (2 8) :steps (1 1) %n)) (%y (linear %w none %h)) (output \"y\" %y))");
+    assert_steps(f, "rms-norm linear");
+    assert_false(f->p->steps[1]->linear->normalizes);
+}
+
 static void dead_nodes_and_constants_vanish(void **state)
 {
     fixture *f = *state;
@@ -858,6 +924,11 @@ int main(void)
         TEST(parts_of_a_concat_fill_its_result),
         TEST(parts_of_a_concat_in_a_concat_fill_its_result),
         TEST(unread_parts_of_a_split_are_not_copied),
+        TEST(parts_in_one_piece_are_windows),
+        TEST(parts_of_a_single_row_are_windows_whatever_its_length),
+        TEST(other_parts_are_copied),
+        TEST(a_linear_of_a_part_does_not_normalize),
+        TEST(an_output_that_is_a_part_is_a_copy),
         TEST(dead_nodes_and_constants_vanish),
         TEST(a_long_chain_takes_two_slots),
         TEST(a_value_takes_the_free_slot_that_fits_best),

@@ -418,6 +418,87 @@ static bool run_random(uint64_t seed)
     return engine;
 }
 
+/* False where the backend does not take the graph. */
+static bool run_text(const char *text, const hyp_tensor *inputs, size_t count, hyp_tensor *outputs)
+{
+    hyp_dims *dims;
+    hyp_graph g;
+    assert_ok(hyp_dims_create(&dims, diag));
+    hyp_graph_init(&g, dims);
+    assert_ok(hyp_graph_parse(&g, "text", text, strlen(text), diag));
+    assert_ok(hyp_graph_verify(&g, diag));
+    hyp_engine *engine = load_graph(&g);
+    if (engine) {
+        hyp_context *c = new_context(engine);
+        make_outputs(c, engine, inputs, count, outputs);
+        assert_ok(hyp_context_run(c, inputs, count, outputs, hyp_engine_output_count(engine), diag));
+        hyp_context_destroy(c);
+    }
+    hyp_engine_destroy(engine);
+    hyp_graph_dispose(&g);
+    hyp_dims_destroy(dims);
+    return engine;
+}
+
+/* Steps that read parts of a tensor where they lie give what they give of parts that are tensors of their own. `made` makes
+ * something of the whole or of each part first: a part of what a step has written is then read. */
+static void parts_are_read_where_they_lie(void **state)
+{
+    enum { PARTS = 3, WIDTH = 16, ROWS = 32, OUTPUTS = 2 };
+    static const int64_t rows[PARTS] = {8, 8, 16}; /* of x, [1, ROWS, WIDTH] */
+    static const char *const made[] = {"identity", "softmax"};
+    static const char *const bodies[] = {
+        "(%y (transpose :perm (0 2 1) %b)) (%z (transpose :perm (2 0 1) %c))",
+        "(%1 (mul %a %b)) (%y (sub %1 %b)) (%z (exp %c))",
+        "(%y (softmax %b)) (%z (softmax :axis 1 %a))",
+        "(%y (reduce-sum :axes (1) %b)) (%z (reduce-mean :axes (2) %c))",
+        "(%w (reshape :shape (16 16) %c)) (%y (linear %w none %b)) (%z (fused-linear-add :act relu :add before %w none %a %b))",
+        "(%t (transpose :perm (0 2 1) %a)) (%y (matmul %b %t)) (%z (matmul %c %c))",
+        "(%y (rms-norm %b)) (%z (layer-norm %c))",
+        "(%1 (reshape :shape (1 8 4 4) %b)) (%2 (reshape :shape (4 8 2 2) %a))"
+        "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) %1 %2))"
+        "(%z (max-pool :kernel (2 2) :strides (1 1) :pads (0 0 0 0) :dilations (1 1) %1))",
+        "(const %zero (f32) 0) (%y (concat :axis 2 %b %a)) (%z (pad :before (0 1 0) :after (0 0 1) %c %zero))",
+    };
+    (void)state;
+    float x[ROWS * WIDTH];
+    hyp_tensor in[PARTS], whole = {.data = x, .bytes = sizeof x, .dtype = HYP_F32, .rank = 3, .dims = {1, ROWS, WIDTH}};
+    size_t ran = 0;
+    for (int i = 0; i < ROWS * WIDTH; i++) x[i] = (float)(i * 37 % 101) / 50 - 1;
+    for (int64_t i = 0, at = 0; i < PARTS; at += rows[i++])
+        in[i] = (hyp_tensor){.data = x + at * WIDTH,
+                             .bytes = (size_t)(rows[i] * WIDTH) * sizeof *x,
+                             .dtype = HYP_F32,
+                             .rank = 3,
+                             .dims = {1, rows[i], WIDTH}};
+    for (size_t m = 0; m < sizeof made / sizeof *made; m++)
+        for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+            char text[2][1024];
+            hyp_tensor got[OUTPUTS], want[OUTPUTS];
+            snprintf(text[0], sizeof text[0],
+                     "(graph \"\" (input %%x (f32 1 32 16)) (%%m (%s %%x))"
+                     "((%%a %%b %%c) (split :axis 1 :sizes (8 8 16) %%m)) %s "
+                     "(output \"y\" %%y) (output \"z\" %%z))",
+                     made[m], bodies[i]);
+            snprintf(text[1], sizeof text[1],
+                     "(graph \"\" (input %%p (f32 1 8 16)) (input %%q (f32 1 8 16)) (input %%r (f32 1 16 16))"
+                     "(%%a (%s %%p)) (%%b (%s %%q)) (%%c (%s %%r)) %s (output \"y\" %%y) (output \"z\" %%z))",
+                     made[m], made[m], made[m], bodies[i]);
+            if (!run_text(text[0], &whole, 1, got)) continue;
+            assert_true(run_text(text[1], in, PARTS, want));
+            for (size_t o = 0; o < OUTPUTS; o++) {
+                assert_int_equal(got[o].bytes, want[o].bytes);
+                for (size_t e = 0; e < got[o].bytes / sizeof(float); e++)
+                    if (fabsf(((float *)got[o].data)[e] - ((float *)want[o].data)[e]) > 1e-4f)
+                        fail_msg("element %zu of output %zu of %s", e, o, text[0]);
+            }
+            ran++;
+            free_tensors(got, OUTPUTS);
+            free_tensors(want, OUTPUTS);
+        }
+    assert_true(ran > 0);
+}
+
 static void the_same_inputs_give_the_same_bytes(void **state)
 {
     (void)state;
@@ -495,6 +576,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(contexts_run_on_threads),
         cmocka_unit_test(a_wrong_index_is_an_error),
         cmocka_unit_test(every_operator_is_right_or_refused),
+        cmocka_unit_test(parts_are_read_where_they_lie),
         cmocka_unit_test(the_same_inputs_give_the_same_bytes),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -621,6 +621,11 @@ static void what_is_added_to_a_linear_may_give_its_place_to_the_result(void **st
     CHANGED(f, k.added_plus1, S_IDS + 1, "what is added is i64, wanted f32");
     CHANGED(f, k.add_after, 1, "y, tensor 7, is in the slot of a tensor that the step reads");
     CHANGED(f, k.x, S_Y, "y, tensor 7, is in the slot of a tensor that the step reads"); /* read twice */
+    p->tensors[S_FLAT]->view_of = S_Y;
+    p->tensors[S_FLAT]->window = true;
+    p->tensors[S_FLAT]->first = 4;
+    CHANGED(f, k.added_plus1, S_FLAT + 1, "y, tensor 7, is in the slot of a tensor that the step reads");
+    p->tensors[S_FLAT]->view_of = S_CAT;
     k.layers = (HypPlan__Layer *[]){&first, &last};
     k.n_layers = 2;
     CHANGED(f, k.added_plus1, S_HIDDEN + 1,
@@ -671,6 +676,11 @@ static void a_linear_normalizes_what_it_alone_reads(void **state)
     CHANGED(f, scratch[1].slot, 0, "y, tensor 18, is in the slot of a tensor that the step reads");
     CHANGED(f, kernel[0], 'R', "the step before is no normalization that makes x");
     CHANGED(f, more[0].kernel_case, HYP_PLAN__STEP__KERNEL__NOT_SET, "it has no kernel");
+    p->tensors[S_FLAT]->view_of = NORMED;
+    p->tensors[S_FLAT]->window = true;
+    p->steps[T_COPY]->copy->x = S_CAT;
+    CHANGED(f, linear.x, S_FLAT, "the step before is no normalization that makes x");
+    CHANGED(f, out[0], S_FLAT, "tensor 9 is written, and it is a window");
     CHANGED(f, p->steps[T_LINEAR]->linear->normalizes, true, "the step before is no normalization that makes x");
 }
 
@@ -762,6 +772,32 @@ static void kernels_of_later_versions_are_incompatible(void **state)
     assert_non_null(strstr(diag.message, "activation"));
 }
 
+/* S_FLAT, which a copy reads, as a part of S_CAT; and other tensors, as steps must not have them. */
+static void windows_are_parts_that_are_read(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    HypPlan__Tensor *flat = p->tensors[S_FLAT];
+    flat->window = true;
+    flat->first = 4;
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_OK);
+    assert_int_equal(hyp_plan_first_byte(p, S_FLAT), 16);
+    CHANGED(f, flat->first, 5, "begins at byte 20, which is no multiple of 16");
+    CHANGED(f, flat->first, UINT64_MAX - 3, "begins at element 18446744073709551612");
+    CHANGED(f, flat->first, (uint64_t)INT64_MAX / 4 + 1, "begins at element 2305843009213693952");
+    CHANGED(f, flat->view_of, S_W1, "a window of a weight");
+    CHANGED(f, p->steps[T_SOFTMAX]->softmax->y, S_FLAT, "neither an output nor scratch");
+    CHANGED(f, p->steps[T_COPY]->copy->y, S_FLAT, "neither an output nor scratch");
+    /* Of S_Y, which the pointwise step replaces. */
+    CHANGED(f, flat->view_of, S_Y, "overwritten");
+    p->steps[T_COPY]->copy->x = S_CAT;
+    flat->view_of = S_Y;
+    CHANGED(f, p->steps[T_POINTWISE]->pointwise->inputs[0]->tensor, S_FLAT, "replaces an input that begins elsewhere");
+    flat->first = 0;
+    p->steps[T_POINTWISE]->pointwise->inputs[0]->tensor = S_FLAT;
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_OK);
+}
+
 /* ---- shapes ------------------------------------------------------------------------------------------- */
 
 static hyp_status check_batch(const HypPlan__Program *p, int64_t batch, hyp_diag *diag)
@@ -851,6 +887,29 @@ static void steps_stay_inside_their_tensors(void **state)
     OUTSIDE(p->steps[T_ATTENTION]->attention->y->strides[0], D_0, "y is not dense");
     OUTSIDE(p->steps[T_ATTENTION]->attention->columns, D_3, "y has 20 elements");
     OUTSIDE(p->tensors[S_FLAT]->dims[0], D_8, "reshaped");
+}
+
+static void windows_end_inside_of_their_tensors(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    HypPlan__Tensor *flat = p->tensors[S_FLAT];
+    uint32_t eight = D_8;
+    hyp_diag diag = {0};
+    flat->window = true;
+    flat->dims = &eight;
+    p->steps[T_COPY]->copy->x_strides[0] = D_0;
+    flat->first = 32;
+    assert_int_equal(check_batch(p, 5, &diag), HYP_OK);
+    flat->first = 36;
+    assert_int_equal(check_batch(p, 5, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "8 elements from number 36 on of 40"));
+    flat->first = 44;
+    assert_int_equal(check_batch(p, 5, &diag), HYP_ERR_INVALID_ARGUMENT);
+    flat->first = (uint64_t)INT64_MAX / 4 - 3;
+    assert_int_equal(check_batch(p, 5, &diag), HYP_ERR_INVALID_ARGUMENT);
+    flat->first = 0;
+    assert_int_equal(check_batch(p, 0, &diag), HYP_ERR_INVALID_ARGUMENT);
 }
 
 static void keys_in_two_parts_are_as_many_as_there_are(void **state)
@@ -951,11 +1010,13 @@ int main(void)
         TEST(what_is_added_to_a_linear_may_give_its_place_to_the_result),
         TEST(a_linear_normalizes_what_it_alone_reads),
         TEST(a_linear_of_f8e4m3_has_two_scales_and_one_layer),
+        TEST(windows_are_parts_that_are_read),
         TEST(kernels_of_later_versions_are_incompatible),
         TEST(symbols_are_bound_by_input_dims),
         TEST(a_symbol_has_one_value),
         TEST(axes_that_are_expressions_are_checked),
         TEST(steps_stay_inside_their_tensors),
+        TEST(windows_end_inside_of_their_tensors),
         TEST(keys_in_two_parts_are_as_many_as_there_are),
         TEST(negative_strides_are_checked_at_the_low_end),
         TEST(a_plan_of_fixed_shapes_is_checked_when_it_opens),

@@ -60,6 +60,12 @@ static hyp_status grow_slot(hyp_host_memory *m, uint32_t slot, size_t bytes, hyp
     return HYP_OK;
 }
 
+/* Of a tensor, by that of what holds its bytes, which is NULL where there are none. */
+static void *address_of(const HypPlan__Program *p, uint32_t tensor, const void *root)
+{
+    return (void *)((uintptr_t)root + hyp_plan_first_byte(p, tensor));
+}
+
 hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, hyp_diag *diag)
 {
     const HypPlan__Program *p = m->plan->program;
@@ -74,7 +80,8 @@ hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, hyp_d
     /* Also after a failure: the slots that grew have moved. */
     for (uint32_t t = 0; t < p->n_tensors; t++) {
         const HypPlan__Tensor *root = p->tensors[hyp_plan_root(p, t)];
-        if (root->place == HYP_PLAN__PLACE__PLACE_SCRATCH) m->at[t] = m->slots[root->slot];
+        if (root->place == HYP_PLAN__PLACE__PLACE_SCRATCH)
+            m->at[t] = address_of(p, t, m->slots[root->slot]);
     }
     return status;
 }
@@ -95,7 +102,8 @@ void hyp_host_memory_bind(hyp_host_memory *m, const hyp_bindings *bindings)
 {
     for (size_t i = 0; i < m->bound_count; i++) {
         const hyp_host_bound *b = &m->bound[i];
-        m->at[b->tensor] = b->is_output ? bindings->outputs[b->index] : bindings->inputs[b->index];
+        const void *root = b->is_output ? bindings->outputs[b->index] : bindings->inputs[b->index];
+        m->at[b->tensor] = address_of(m->plan->program, b->tensor, root);
     }
 }
 

@@ -43,7 +43,7 @@ typedef enum hyp_cuda_kernel {
 
 enum {
     HYP_CUDA_DIMS = 8,
-    HYP_CUDA_PW_REGISTERS = 16,
+    HYP_CUDA_PW_REGISTERS = 32,
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,

@@ -277,7 +277,8 @@ static void bind_others(hyp_cuda_session *s, const hyp_cuda_prepared *p)
         if (tensor->place == HYP_PLAN__PLACE__PLACE_SCRATCH) s->at[t] = s->scratch + p->slot_offset[tensor->slot];
     }
     for (uint32_t t = 0; t < program->n_tensors; t++)
-        if (program->tensors[t]->place == HYP_PLAN__PLACE__PLACE_VIEW) s->at[t] = s->at[program->tensors[t]->view_of];
+        if (program->tensors[t]->place == HYP_PLAN__PLACE__PLACE_VIEW)
+            s->at[t] = s->at[program->tensors[t]->view_of] + hyp_plan_first_byte(program, t);
 }
 
 static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
