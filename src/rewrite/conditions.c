@@ -247,7 +247,7 @@ static hyp_status widens(const hyp_call *call, bool *out, hyp_diag *diag)
 static const hyp_rw_callback table[] = {
     {"const", 1, is_const, NULL, "(const x): x depends on constants alone", false},
     {"stored", 1, hyp_rw_is_stored, NULL,
-     "(stored w): a constant of the model, perhaps transposed: not one that a rule computes", true},
+     "(stored w): a constant of the model, perhaps transposed or cast: not one that a rule computes", true},
     {"stored-scaled", 1, hyp_rw_is_stored_scaled, NULL, "(stored-scaled w): a stored constant, or one times a constant", true},
     {"widened", 1, hyp_rw_is_widened, NULL, "(widened w): a stored constant with an edge around it", false},
     {"joined", 1, hyp_rw_is_joined, NULL, "(joined w): stored constants side by side, along axis 1", false},

@@ -8,7 +8,7 @@
  * the other side only to a value that has none there. So n constants on each side make n classes and not n^2. */
 #include "rewrite/internal.h"
 
-/* A constant that the model has, or a view or transposition of one, or with `scaled` such a one times a constant: not one
+/* A constant that the model has, or a view, a transposition or a cast of one, or with `scaled` such a one times a constant: not one
  * that a rule computes from others. */
 static hyp_status is_stored(hyp_rw *rw, hyp_class_id c, bool scaled, bool *out, hyp_diag *diag)
 {
@@ -26,7 +26,7 @@ static hyp_status is_stored(hyp_rw *rw, hyp_class_id c, bool scaled, bool *out, 
             HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
             if (shape == HYP_RW_IS_LEAF) *out = true;
             if (shape != HYP_RW_IS_OP || through != HYP_NONE) continue;
-            if (n.op == HYP_OP_transpose || n.op == HYP_OP_reshape || (scaled && n.op == HYP_OP_mul))
+            if (n.op == HYP_OP_transpose || n.op == HYP_OP_reshape || n.op == HYP_OP_cast || (scaled && n.op == HYP_OP_mul))
                 through = hyp_egraph_find(rw->eg, n.inputs[0]);
         }
         if (*out || through == HYP_NONE) return HYP_OK;
