@@ -239,7 +239,8 @@ static void layer_part(void *state, int64_t begin, int64_t end, int thread)
 
 static void run_rows(const hyp_cpu_run *run, const hyp_mlp *mlp, layer_run r, const float *added, float *y)
 {
-    float *halves[2] = {run->call.work, (float *)run->call.work + HYP_MLP_ROWS * mlp->hidden_stride};
+    float *hidden = run->call.work; /* NULL for a single layer */
+    float *halves[2] = {hidden, hidden ? hidden + HYP_MLP_ROWS * mlp->hidden_stride : NULL};
     for (size_t l = 0; l < mlp->count; l++) {
         bool last = l + 1 == mlp->count;
         r.layer = &mlp->layers[l];
