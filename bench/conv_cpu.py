@@ -6,8 +6,6 @@ Both run the same models on the same inputs, in turns, so that a busy machine hi
 is taken; printed are the median of the rounds and the fastest round. The rows are the kinds of convolution in
 ResNet-18, alone and as its blocks, the whole network, and blocks of MobileNet.
 """
-import argparse
-import json
 import os
 import statistics
 import sys
@@ -16,7 +14,7 @@ import tempfile
 import numpy as np
 import onnxruntime
 
-from mlp_cpu import Hypatia, Onnxruntime
+from mlp_cpu import Hypatia, Onnxruntime, arguments, relative_error, save
 from network import Network
 
 
@@ -72,12 +70,8 @@ CASES = [
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin"))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.3, help="of every round and side")
+    parser = arguments(0.3)
     parser.add_argument("--filter", default="", help="rows whose name contains this")
-    parser.add_argument("--json", help="write the figures of every round")
     args = parser.parse_args()
     print(f"onnxruntime {onnxruntime.__version__}")
     print(f"{'model':14s} {'threads':>7s} | {'hypatia p50':>11s} {'best':>9s} | {'onnxruntime':>11s} {'best':>9s} | "
@@ -97,15 +91,13 @@ def main():
                     rounds[threads].append((ours.measure(args.seconds), theirs.measure(args.seconds)))
         for threads, (ours, theirs) in sides.items():
             mine, other = zip(*rounds[threads])
-            error = float(np.max(np.abs(ours.y - theirs.y) / np.maximum(1, np.abs(theirs.y))))
+            error = relative_error(ours, theirs)
             a, b = statistics.median(mine), statistics.median(other)
             print(f"{name:14s} {threads:7d} | {a:8.0f} us {min(mine):6.0f} us | {b:8.0f} us {min(other):6.0f} us | "
                   f"{b / a:5.2f}x {min(other) / min(mine):6.2f}x {error:10.1e}", flush=True)
             results.append({"model": name, "threads": threads, "hypatia_us": mine, "onnxruntime_us": other,
                             "device": ours.figures["device"], "commit": ours.figures["commit"]})
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+    save(args, results)
 
 
 if __name__ == "__main__":

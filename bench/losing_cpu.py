@@ -8,8 +8,6 @@ taken; printed are the medians of the rounds, and the median over the rounds of 
 also print how fast their weights are read, and how fast numpy reads an array of that size: the floor. --models keeps the models
 in a folder, --tuned tunes the plans first.
 """
-import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -21,7 +19,7 @@ import onnxruntime
 from onnx import numpy_helper
 
 from conv_cpu import one_conv, resnet18
-from mlp_cpu import Hypatia, Onnxruntime, median_call
+from mlp_cpu import Hypatia, Onnxruntime, arguments, median_call, relative_error, save
 from network import Network
 
 try:
@@ -248,14 +246,10 @@ def read_floor(count, seconds=0.1):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin"))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.3, help="of every round and side")
+    parser = arguments(0.3)
     parser.add_argument("--filter", default="", help="rows whose name contains this")
     parser.add_argument("--tuned", action="store_true", help="tune the plans first")
     parser.add_argument("--models", help="keep the models in this folder")
-    parser.add_argument("--json", help="write the figures of every round")
     args = parser.parse_args()
     print(f"onnxruntime {onnxruntime.__version__}, OpenVINO {openvino.__version__ if openvino else 'not there'}, one thread")
     print(f"{'model':18s} | {'hypatia':>10s} | {'onnxruntime':>11s} {'/ ours':>6s} | {'OpenVINO':>10s} {'/ ours':>6s} | "
@@ -275,7 +269,7 @@ def main():
                 rounds.append((ours.measure(args.seconds), theirs.measure(args.seconds),
                                third.measure(args.seconds) if third else float("nan")))
         mine, other, ov = zip(*rounds)
-        error = float(np.max(np.abs(ours.y - theirs.y) / np.maximum(1, np.abs(theirs.y))))
+        error = relative_error(ours, theirs)
         median = statistics.median
         line = (f"{name:18s} | {median(mine):7.1f} us | {median(other):8.1f} us {median(b / a for a, b in zip(mine, other)):5.2f}x"
                 f" | {median(ov):7.1f} us {median(c / a for a, c in zip(mine, ov)):5.2f}x | {error:10.1e}")
@@ -285,9 +279,7 @@ def main():
         print(line, flush=True)
         results.append({"model": name, "hypatia_us": mine, "onnxruntime_us": other, "openvino_us": ov,
                         "device": ours.figures["device"], "commit": ours.figures["commit"]})
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+    save(args, results)
 
 
 if __name__ == "__main__":

@@ -89,12 +89,28 @@ class Hypatia:
         return self.figures["p50_us"]
 
 
-def main():
+def arguments(seconds):
+    """A parser of what benchmarks of this kind take."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin"))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.4, help="of every round and side")
+    parser.add_argument("--seconds", type=float, default=seconds, help="of every round and side")
     parser.add_argument("--json", help="write the figures of every round")
+    return parser
+
+
+def save(args, results):
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+
+
+def relative_error(ours, theirs):
+    return float(np.max(np.abs(ours.y - theirs.y) / np.maximum(1, np.abs(theirs.y))))
+
+
+def main():
+    parser = arguments(0.4)
     args = parser.parse_args()
 
     print(f"onnxruntime {onnxruntime.__version__}, one thread; empty call {median_call(lambda: None, 0.1):.2f} us")
@@ -111,15 +127,13 @@ def main():
             ours, theirs = Hypatia(args.bin, model, folder, x), Onnxruntime(model, x)
             rounds = [(ours.measure(args.seconds), theirs.measure(args.seconds)) for _ in range(args.rounds)]
         mine, other = zip(*rounds)
-        error = float(np.max(np.abs(ours.y - theirs.y) / np.maximum(1, np.abs(theirs.y))))
+        error = relative_error(ours, theirs)
         a, b = statistics.median(mine), statistics.median(other)
         print(f"{name:16s} {batch:5d} | {a:9.2f} us {min(mine):6.2f} us | {b:9.2f} us {min(other):6.2f} us | "
               f"{b / a:5.2f}x {error:10.1e}", flush=True)
         results.append({"model": name, "batch": batch, "hypatia_us": mine, "onnxruntime_us": other,
                         "device": ours.figures["device"], "commit": ours.figures["commit"]})
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+    save(args, results)
 
 
 if __name__ == "__main__":
