@@ -48,13 +48,16 @@ static double weight(const hyp_rw_node *n, const hyp_rw_weigh *w)
     }
 }
 
-/* Puts the types of an e-node of class c into w. */
+static bool is_joined(const hyp_rw_weigh *w, hyp_class_id c) { return w->joined && c < w->bound && w->joined[c]; }
+
+/* Puts what is to be asked of an e-node of class c into w. */
 static hyp_status describe(hyp_rw_weigh *w, const hyp_rw_node *n, hyp_class_id c, bool *out_constant)
 {
     const hyp_rw_fact *fact = hyp_rw_fact_of(w->rw, c);
     HYP_TRY(hyp_vec_reserve(&w->inputs, n->input_count + 1, w->diag));
     HYP_TRY(hyp_vec_reserve(&w->input_const, n->input_count + 1, w->diag));
     HYP_TRY(hyp_vec_reserve(&w->outputs, fact->count + 1, w->diag));
+    HYP_TRY(hyp_vec_reserve(&w->input_joined, n->input_count + 1, w->diag));
     *out_constant = true;
     w->input_const.data[0] = false;
     for (uint32_t i = 0; i < n->input_count; i++) {
@@ -62,6 +65,7 @@ static hyp_status describe(hyp_rw_weigh *w, const hyp_rw_node *n, hyp_class_id c
         bool absent = hyp_rw_is_none(w->rw, f);
         w->inputs.data[i] = absent ? NULL : &f->values[0].type;
         w->input_const.data[i] = absent || f->constant;
+        w->input_joined.data[i] = is_joined(w, hyp_egraph_find(w->rw->eg, n->inputs[i]));
         *out_constant = *out_constant && w->input_const.data[i];
     }
     for (uint32_t i = 0; i < fact->count; i++) w->outputs.data[i] = fact->values[i].type;
@@ -105,18 +109,9 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
                             .outputs = w->outputs.data,
                             .output_count = hyp_rw_fact_of(w->rw, c)->count,
                             .dims = w->rw->dims};
-    if (w->joined) {
-        status = hyp_vec_reserve(&w->input_joined, n.input_count + 1, w->diag);
-        if (status != HYP_OK) {
-            w->status = status;
-            return INFINITY;
-        }
-        for (uint32_t i = 0; i < n.input_count; i++)
-            w->input_joined.data[i] = w->joined[hyp_egraph_find(eg, n.inputs[i])];
-        query.joined = w->joined[c];
-        query.input_joined = w->input_joined.data;
-    }
-    query.in_place = w->parts_in_place && w->parts_in_place[c] >= query.output_count;
+    query.joined = is_joined(w, c);
+    query.input_joined = w->input_joined.data;
+    query.in_place = w->parts_in_place && c < w->bound && w->parts_in_place[c] >= query.output_count;
     double cost = w->cost(&query, w->user), once = constant_cost(w, &n);
     if (w->by_form) return weight(&n, w) + once + (cost >= HYP_COST_UNSUPPORTED ? HYP_COST_UNSUPPORTED : 0);
     if (!(cost >= 0)) return INFINITY; /* a NaN is no answer */

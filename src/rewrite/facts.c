@@ -102,6 +102,24 @@ hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_shape *out_shape
     return HYP_OK;
 }
 
+hyp_status hyp_rw_visit_nodes(hyp_rw *rw, hyp_rw_visit_fn *visit, void *user, hyp_diag *diag)
+{
+    size_t bound = hyp_egraph_enode_bound(rw->eg);
+    for (hyp_class_id c = 0; c < bound; c++) {
+        size_t count;
+        if (hyp_egraph_find(rw->eg, c) != c) continue;
+        const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, c, &count);
+        for (size_t i = 0; i < count; i++) {
+            hyp_rw_shape shape;
+            hyp_rw_node n;
+            uint32_t index;
+            HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &index, &n, diag));
+            HYP_TRY(visit(user, nodes[i], c, shape, &n));
+        }
+    }
+    return HYP_OK;
+}
+
 /* ---- small constants ------------------------------------------------------------------------------ */
 
 static bool small_type(const hyp_type *t, size_t *out_count)

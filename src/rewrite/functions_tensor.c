@@ -76,44 +76,13 @@ static hyp_status find_get(hyp_rw *rw, hyp_class_id c, hyp_class_id *out_tuple, 
     return HYP_OK;
 }
 
-/* (unsplit a x...): the tensor that was split along the axis into exactly x... */
-hyp_status hyp_rw_unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
-{
-    hyp_rw *rw = call->user;
-    hyp_attr axis;
-    hyp_class_id tuple = HYP_NONE, next;
-    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
-    for (size_t i = 1; i < call->arg_count; i++) {
-        uint32_t index;
-        bool found;
-        HYP_TRY(find_get(rw, call->args[i], &next, &index, &found, diag));
-        if (!found || index != i - 1 || (i > 1 && next != tuple)) return HYP_OK;
-        tuple = next;
-    }
-    if (tuple == HYP_NONE || hyp_rw_fact_of(rw, tuple)->count != call->arg_count - 1) return HYP_OK;
-    size_t count;
-    const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, tuple, &count);
-    for (size_t i = 0; i < count; i++) {
-        hyp_rw_shape shape;
-        hyp_rw_node n;
-        uint32_t ignored, which;
-        HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
-        if (shape != HYP_RW_IS_OP || n.op != HYP_OP_split || !hyp_op_find_attr(n.op, "axis", &which) ||
-            n.attrs[which].i != axis.i)
-            continue;
-        *out = hyp_egraph_find(rw->eg, n.inputs[0]);
-        return HYP_OK;
-    }
-    return HYP_OK;
-}
-
-/* The part of a split that this is when its views are looked through; its index and the class of the parts. */
-static hyp_status find_part(hyp_rw *rw, hyp_class_id c, hyp_class_id *out_tuple, uint32_t *out_index, bool *out_found,
-                            hyp_diag *diag)
+/* The part of a split that this is, or with `views` one of its views; its index and the class of the parts. */
+static hyp_status find_part(hyp_rw *rw, hyp_class_id c, bool views, hyp_class_id *out_tuple, uint32_t *out_index,
+                            bool *out_found, hyp_diag *diag)
 {
     size_t count;
     HYP_TRY(find_get(rw, c, out_tuple, out_index, out_found, diag));
-    for (size_t i = 0; !*out_found; i++) {
+    for (size_t i = 0; views && !*out_found; i++) {
         const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, c, &count);
         hyp_rw_shape shape;
         hyp_rw_node n;
@@ -126,19 +95,28 @@ static hyp_status find_part(hyp_rw *rw, hyp_class_id c, hyp_class_id *out_tuple,
     return HYP_OK;
 }
 
-/* (unsplit-flat x...): the tensor of which x... are all parts, one behind the other in memory. */
-hyp_status hyp_rw_unsplit_flat(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+/* Whether parts along this axis lie one behind the other. */
+static bool has_rows_of_one(const hyp_type *whole, int64_t axis)
+{
+    for (int64_t a = 0; a < axis; a++)
+        if (whole->dims[a] != 1) return false;
+    return axis >= 0;
+}
+
+/* What was split into exactly the arguments from `first` on: along this axis, or with `axis` NULL along any that leaves
+ * the parts, or views of them, one behind the other. */
+static hyp_status find_whole(const hyp_call *call, size_t first, const hyp_attr *axis, hyp_class_id *out, hyp_diag *diag)
 {
     hyp_rw *rw = call->user;
     hyp_class_id tuple = HYP_NONE, next;
-    for (size_t i = 0; i < call->arg_count; i++) {
+    for (size_t i = first; i < call->arg_count; i++) {
         uint32_t index;
         bool found;
-        HYP_TRY(find_part(rw, call->args[i], &next, &index, &found, diag));
-        if (!found || index != i || (i > 0 && next != tuple)) return HYP_OK;
+        HYP_TRY(find_part(rw, call->args[i], !axis, &next, &index, &found, diag));
+        if (!found || index != i - first || (i > first && next != tuple)) return HYP_OK;
         tuple = next;
     }
-    if (tuple == HYP_NONE || hyp_rw_fact_of(rw, tuple)->count != call->arg_count) return HYP_OK;
+    if (tuple == HYP_NONE || hyp_rw_fact_of(rw, tuple)->count != call->arg_count - first) return HYP_OK;
     size_t count;
     const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, tuple, &count);
     for (size_t i = 0; i < count; i++) {
@@ -147,12 +125,24 @@ hyp_status hyp_rw_unsplit_flat(const hyp_call *call, hyp_class_id *out, hyp_diag
         uint32_t ignored, which;
         HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &ignored, &n, diag));
         if (shape != HYP_RW_IS_OP || n.op != HYP_OP_split || !hyp_op_find_attr(n.op, "axis", &which)) continue;
-        const hyp_type *whole = &hyp_rw_fact_of(rw, n.inputs[0])->values[0].type;
-        bool rows = n.attrs[which].i >= 0;
-        for (int64_t a = 0; rows && a < n.attrs[which].i; a++) rows = whole->dims[a] == 1;
-        if (!rows) continue;
+        int64_t along = n.attrs[which].i;
+        if (axis ? along != axis->i : !has_rows_of_one(&hyp_rw_fact_of(rw, n.inputs[0])->values[0].type, along)) continue;
         *out = hyp_egraph_find(rw->eg, n.inputs[0]);
         return HYP_OK;
     }
     return HYP_OK;
+}
+
+/* (unsplit a x...): the tensor that was split along the axis into exactly x... */
+hyp_status hyp_rw_unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_attr axis;
+    HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
+    return find_whole(call, 1, &axis, out, diag);
+}
+
+/* (unsplit-flat x...): the tensor of which x... are all parts, one behind the other in memory. */
+hyp_status hyp_rw_unsplit_flat(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    return find_whole(call, 0, NULL, out, diag);
 }

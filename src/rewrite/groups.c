@@ -16,31 +16,29 @@ static bool same_shape(const hyp_rw_fact *a, const hyp_rw_fact *b)
     return x->rank == y->rank && memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) == 0;
 }
 
-/* Notes what an e-node of class c says: with `computed` NULL that c is computed by such an operator, else that those of
- * its inputs which are may be computed with it. */
-static void note(hyp_rw *rw, hyp_class_id c, const hyp_rw_node *n, const bool *computed, bool *out)
+/* By class. */
+typedef struct finder {
+    hyp_rw *rw;
+    bool *computed; /* by an elementwise operator */
+    bool *joined;   /* and read by another one of the same shape */
+} finder;
+
+static hyp_status visit_result(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
 {
-    if (!is_elementwise(n->op)) return;
-    if (!computed) out[c] = true;
-    for (uint32_t i = 0; computed && i < n->input_count; i++) {
-        hyp_class_id input = hyp_egraph_find(rw->eg, n->inputs[i]);
-        if (input != c && computed[input] && same_shape(hyp_rw_fact_of(rw, input), hyp_rw_fact_of(rw, c))) out[input] = true;
-    }
+    (void)node;
+    finder *f = user;
+    if (shape == HYP_RW_IS_OP && is_elementwise(n->op)) f->computed[c] = true;
+    return HYP_OK;
 }
 
-static hyp_status visit_all(hyp_rw *rw, size_t bound, const bool *computed, bool *out, hyp_diag *diag)
+static hyp_status visit_inputs(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
 {
-    for (hyp_class_id c = 0; c < bound; c++) {
-        size_t count;
-        if (hyp_egraph_find(rw->eg, c) != c) continue;
-        const hyp_enode_id *nodes = hyp_egraph_class_nodes(rw->eg, c, &count);
-        for (size_t i = 0; i < count; i++) {
-            hyp_rw_shape shape;
-            hyp_rw_node n;
-            uint32_t index;
-            HYP_TRY(hyp_rw_inspect(rw, nodes[i], &shape, &index, &n, diag));
-            if (shape == HYP_RW_IS_OP) note(rw, c, &n, computed, out);
-        }
+    (void)node;
+    finder *f = user;
+    for (uint32_t i = 0; shape == HYP_RW_IS_OP && is_elementwise(n->op) && i < n->input_count; i++) {
+        hyp_class_id input = hyp_egraph_find(f->rw->eg, n->inputs[i]);
+        if (input != c && f->computed[input] && same_shape(hyp_rw_fact_of(f->rw, input), hyp_rw_fact_of(f->rw, c)))
+            f->joined[input] = true;
     }
     return HYP_OK;
 }
@@ -48,15 +46,19 @@ static hyp_status visit_all(hyp_rw *rw, size_t bound, const bool *computed, bool
 hyp_status hyp_rw_find_joined(hyp_rw_weigh *weigh, bool *out_any)
 {
     size_t bound = hyp_egraph_enode_bound(weigh->rw->eg);
-    bool *computed = hyp_calloc(bound + 1, sizeof *computed), *joined = hyp_calloc(bound + 1, sizeof *joined);
-    hyp_status status = computed && joined ? HYP_OK : hyp_fail_memory(weigh->diag, bound);
-    if (status == HYP_OK) status = visit_all(weigh->rw, bound, NULL, computed, weigh->diag);
-    if (status == HYP_OK) status = visit_all(weigh->rw, bound, computed, joined, weigh->diag);
-    hyp_free(computed);
-    *out_any = status == HYP_OK && memchr(joined, true, bound) != NULL;
-    if (*out_any)
-        weigh->joined = joined;
-    else
-        hyp_free(joined);
+    finder f = {.rw = weigh->rw};
+    f.computed = hyp_calloc(bound + 1, sizeof *f.computed);
+    f.joined = hyp_calloc(bound + 1, sizeof *f.joined);
+    hyp_status status = f.computed && f.joined ? HYP_OK : hyp_fail_memory(weigh->diag, bound);
+    if (status == HYP_OK) status = hyp_rw_visit_nodes(f.rw, visit_result, &f, weigh->diag);
+    if (status == HYP_OK) status = hyp_rw_visit_nodes(f.rw, visit_inputs, &f, weigh->diag);
+    hyp_free(f.computed);
+    *out_any = status == HYP_OK && memchr(f.joined, true, bound) != NULL;
+    if (*out_any) {
+        weigh->joined = f.joined;
+        weigh->bound = bound;
+    } else {
+        hyp_free(f.joined);
+    }
     return status;
 }

@@ -16,30 +16,10 @@ typedef struct finder {
     uint32_t *parts; /* by class of a split or slice: how many of its results are read so */
 } finder;
 
-typedef hyp_status visit_fn(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n);
-
-static hyp_status for_each_node(finder *f, visit_fn *visit)
-{
-    hyp_egraph *eg = f->w->rw->eg;
-    for (hyp_class_id c = 0; c < f->bound; c++) {
-        size_t count;
-        if (hyp_egraph_find(eg, c) != c) continue;
-        const hyp_enode_id *nodes = hyp_egraph_class_nodes(eg, c, &count);
-        for (size_t i = 0; i < count; i++) {
-            hyp_rw_shape shape;
-            hyp_rw_node n;
-            uint32_t index;
-            HYP_TRY(hyp_rw_inspect(f->w->rw, nodes[i], &shape, &index, &n, f->w->diag));
-            if (shape == HYP_RW_IS_OP || shape == HYP_RW_IS_GET) HYP_TRY(visit(f, nodes[i], c, shape, &n));
-        }
-    }
-    return HYP_OK;
-}
-
-static hyp_status visit_attention(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape,
-                                  const hyp_rw_node *n)
+static hyp_status visit_attention(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
 {
     (void)c;
+    finder *f = user;
     hyp_egraph *eg = f->w->rw->eg;
     if (shape != HYP_RW_IS_OP || n->op != HYP_OP_attention) return HYP_OK;
     hyp_class_id inputs[3];
@@ -49,25 +29,28 @@ static hyp_status visit_attention(finder *f, hyp_enode_id node, hyp_class_id c, 
     return HYP_OK;
 }
 
-static hyp_status visit_concat(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
+static hyp_status visit_concat(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
 {
     (void)node, (void)c;
+    finder *f = user;
     for (uint32_t i = 0; shape == HYP_RW_IS_OP && n->op == HYP_OP_concat && i < n->input_count; i++)
         f->read[hyp_egraph_find(f->w->rw->eg, n->inputs[i])] = true;
     return HYP_OK;
 }
 
-static hyp_status visit_view(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
+static hyp_status visit_view(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
 {
     (void)node;
+    finder *f = user;
     if (shape == HYP_RW_IS_OP && f->read[c] && is_seen_through(n->op))
         f->read[hyp_egraph_find(f->w->rw->eg, n->inputs[0])] = true;
     return HYP_OK;
 }
 
-static hyp_status visit_part(finder *f, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
+static hyp_status visit_part(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
 {
     (void)node;
+    finder *f = user;
     if (shape == HYP_RW_IS_GET && f->read[c]) f->parts[hyp_egraph_find(f->w->rw->eg, n->inputs[0])]++;
     if (shape == HYP_RW_IS_OP && n->op == HYP_OP_slice && f->read[c]) f->parts[c] = 1;
     return HYP_OK;
@@ -79,11 +62,14 @@ hyp_status hyp_rw_find_in_place(hyp_rw_weigh *weigh)
     f.read = hyp_calloc(f.bound + 1, sizeof *f.read);
     f.parts = hyp_calloc(f.bound + 1, sizeof *f.parts);
     hyp_status status = f.read && f.parts ? HYP_OK : hyp_fail_memory(weigh->diag, f.bound);
-    if (status == HYP_OK) status = for_each_node(&f, visit_attention);
-    if (status == HYP_OK) status = for_each_node(&f, visit_concat);
-    for (int i = 0; i < VIEWS && status == HYP_OK; i++) status = for_each_node(&f, visit_view);
-    if (status == HYP_OK) status = for_each_node(&f, visit_part);
-    if (status == HYP_OK) weigh->parts_in_place = f.parts;
+    if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_attention, &f, weigh->diag);
+    if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_concat, &f, weigh->diag);
+    for (int i = 0; i < VIEWS && status == HYP_OK; i++) status = hyp_rw_visit_nodes(weigh->rw, visit_view, &f, weigh->diag);
+    if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_part, &f, weigh->diag);
+    if (status == HYP_OK) {
+        weigh->parts_in_place = f.parts;
+        weigh->bound = f.bound;
+    }
     if (status != HYP_OK) hyp_free(f.parts);
     hyp_free(f.read);
     return status;

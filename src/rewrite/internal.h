@@ -151,6 +151,9 @@ typedef enum hyp_rw_shape { HYP_RW_IS_LEAF, HYP_RW_IS_LITERAL, HYP_RW_IS_GET, HY
  * OP: out is filled. */
 HYP_NODISCARD hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_shape *out_shape, uint32_t *out_index,
                                         hyp_rw_node *out, hyp_diag *diag);
+/* Calls `visit` with every e-node of every class, canonical, in order; a failure ends it. Leaves come, too: see `shape`. */
+typedef hyp_status hyp_rw_visit_fn(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n);
+HYP_NODISCARD hyp_status hyp_rw_visit_nodes(hyp_rw *rw, hyp_rw_visit_fn *visit, void *user, hyp_diag *diag);
 
 /* Whether a node of constants, whose results these are, may be computed before the plan runs; *out_work is what it
  * takes with all that it is computed from. */
@@ -299,6 +302,7 @@ typedef struct hyp_rw_weigh {
     HYP_VEC(bool) input_const;
     HYP_VEC(hyp_type) outputs;
     hyp_constant_forms constants;
+    size_t bound; /* of classes that the two below know: questions about a finished phase may have added others */
     uint32_t *parts_in_place; /* by class of a split or slice: how many results are read in place; NULL = none */
     bool *joined;             /* by class: an elementwise operator gives it, and another one reads it; NULL = not asked */
     HYP_VEC(bool) input_joined; /* of the question being asked */
