@@ -280,6 +280,8 @@ hyp_status hyp_lower_finish_program(hyp_lowering *l)
 
 /* ---- tensors of values ------------------------------------------------------------------------------- */
 
+_Static_assert((int)HYP_WINDOW_ALIGN == (int)HYP_PLAN_WINDOW_ALIGN, "plans take the windows that the graph has");
+
 static bool is_view(const hyp_lowering *l, uint32_t tensor)
 {
     return l->tensors.data[tensor]->place == HYP_PLAN__PLACE__PLACE_VIEW;

@@ -262,7 +262,8 @@ typedef struct candidate {
     hyp_rw_weigh weigh;
     hyp_extraction choice;
     hyp_graph graph;
-    double seconds;
+    double seconds; /* of its plan; 0 in the first two phases */
+    size_t nodes;
 } candidate;
 
 static void dispose_candidate(candidate *c)
@@ -278,7 +279,6 @@ static void dispose_candidate(candidate *c)
 static hyp_status find_candidate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, bool joined, candidate *out,
                                  bool *out_any)
 {
-    size_t ignored;
     *out = (candidate){.weigh = {.rw = rw,
                                  .cost = j->options->cost,
                                  .user = j->options->cost_user,
@@ -291,7 +291,7 @@ static hyp_status find_candidate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules
     if (p == OPTIMIZE) HYP_TRY(hyp_rw_find_in_place(&out->weigh));
     HYP_TRY(hyp_rw_extract(rw, &out->weigh, HYP_NONE, &out->choice, j->diag));
     HYP_TRY(hyp_rw_decode(rw, &out->choice, names, &out->graph, j->diag));
-    return p == OPTIMIZE ? price(j, &out->graph, &out->seconds, &ignored) : HYP_OK;
+    return p == OPTIMIZE ? price(j, &out->graph, &out->seconds, &out->nodes) : HYP_OK;
 }
 
 /* Extraction adds up what e-nodes cost one by one, but which elementwise operators share a kernel is known only of a
@@ -326,6 +326,10 @@ static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names
                         .diag = j->diag};
     if (status == HYP_OK) j->report->phases[p].proven = best.choice.proven;
     if (status == HYP_OK) status = ask(j, &q, p);
+    if (status == HYP_OK && p == OPTIMIZE) {
+        j->report->cost_after = best.seconds;
+        j->report->nodes_after = best.nodes;
+    }
     if (status == HYP_OK) {
         hyp_graph_dispose(out);
         *out = best.graph;
@@ -420,7 +424,7 @@ static hyp_status run_all(job *j, const hyp_graph *in, hyp_graph *folded, hyp_gr
     const hyp_rewrite_options *o = j->options;
     hyp_rewrite_report *report = j->report;
     double normal_cost;
-    size_t ignored;
+    size_t normal_nodes;
     if (o->explain) {
         HYP_TRY(find_source(in, o->explain, &j->explain, j->diag));
         report->explained = hyp_arena_strdup(&report->arena, j->explain);
@@ -431,14 +435,16 @@ static hyp_status run_all(job *j, const hyp_graph *in, hyp_graph *folded, hyp_gr
     HYP_TRY(hyp_graph_fold(in, j->fold, folded, j->diag));
     HYP_TRY(run_phase(j, NORMALIZE, folded, clean));
     HYP_TRY(run_phase(j, RECOGNIZE, clean, normal));
+    HYP_TRY(price(j, normal, &normal_cost, &normal_nodes));
+    report->cost_after = normal_cost; /* for a phase that is left out */
+    report->nodes_after = normal_nodes;
     HYP_TRY(run_phase(j, OPTIMIZE, normal, out));
-    HYP_TRY(price(j, normal, &normal_cost, &ignored));
-    HYP_TRY(price(j, out, &report->cost_after, &report->nodes_after));
     if (!(report->cost_after <= normal_cost * (1 + 1e-9))) { /* the search was cut short: never worse than what came in */
         hyp_graph_dispose(out);
         hyp_graph_init(out, in->dims);
         HYP_TRY(hyp_graph_copy_live(normal, out, j->diag));
-        HYP_TRY(price(j, out, &report->cost_after, &report->nodes_after));
+        report->cost_after = normal_cost;
+        report->nodes_after = normal_nodes;
     }
     count_used(out, report);
     return hyp_graph_verify(out, j->diag);

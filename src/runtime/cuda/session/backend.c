@@ -268,6 +268,8 @@ static size_t scratch_bytes(const void *session)
 
 /* ---- runs ---------------------------------------------------------------------------------------------------- */
 
+_Static_assert((int)HYP_PLAN_WINDOW_ALIGN % (int)HYP_CUDA_MIN_ALIGN == 0, "windows begin where any tensor may");
+
 static void bind_others(hyp_cuda_session *s, const hyp_cuda_prepared *p)
 {
     const HypPlan__Program *program = s->model->plan->program;
