@@ -33,6 +33,7 @@ def capture(call, runs, stream):
     with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
         for _ in range(runs):
             call()
+    graph.call = call  # a graph knows addresses only: the tensors that the call holds have to outlive it
     return graph
 
 
