@@ -301,12 +301,19 @@ DRIVER cuMemFree(CUdeviceptr at)
 // For the tests: how many kernels ran.
 static std::atomic<uint64_t> launches;
 extern "C" __attribute__((visibility("default"))) uint64_t emulator_launches(void) { return launches; }
+// Bytes that kernels sent for ahead of those that read them.
+static std::atomic<uint64_t> sent_ahead;
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_sent_ahead(void) { return sent_ahead; }
 
 static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsigned block_y,
                    const std::vector<char> &args)
 {
     std::lock_guard<std::mutex> hold(lock);
     launches++;
+    if (strcmp(kernel->name, "prefetch") == 0) {
+        const hyp_cuda_prefetch *sent = (const hyp_cuda_prefetch *)args.data();
+        for (uint32_t i = 0; i < sent->count; i++) sent_ahead += sent->bytes[i];
+    }
     if (kernel->generated) {
         nanoseconds += is_mode("slow generated") ? 30000 : 10000;
         generated_runs++;

@@ -198,8 +198,7 @@ static void without_page_locked_memory_tensors_are_copied_as_they_lie(void **sta
     hyp_diag diag = {0};
     char log[4096] = "";
     setenv("HYPATIA_EMULATOR", "pageable", 1);
-    hyp_engine_options options = {
-        .size = sizeof options, .device = HYP_DEVICE_CUDA, .log = keep_line, .log_user = log};
+    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA, .log = keep_line, .log_user = log};
     assert_int_equal(hyp_engine_load_file(path, &options, &engine, &diag), HYP_OK);
     assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
     float in[20] = {1}, got[15];
@@ -259,6 +258,60 @@ static void a_device_that_captures_nothing_runs_step_by_step(void **state)
     run_batches("uncaptured", 0);
 }
 
+static uint64_t sent_ahead(void)
+{
+    uint64_t (*count)(void) = NULL;
+    assert_true(emulator_function("emulator_sent_ahead", &count));
+    return count();
+}
+
+/* The emulator has 1024 bytes of cache, and a quarter of it is sent for at a time. Of f64 all products are cuBLASLt's.
+ */
+static void a_weight_is_sent_for_ahead_unless_it_would_leave_the_cache_again(void **state)
+{
+    (void)state;
+    enum { LAYERS = 4, WIDEST = 16 };
+    static const int64_t widths[LAYERS + 1] = {8, 4, WIDEST, 2, 8}; /* 256, 512, 256 and 128 bytes */
+    static plan_builder chain;
+    static const double ones[WIDEST * WIDEST] = {1};
+    char file[PB_PATH];
+    pb_init(&chain);
+    uint32_t one = pb_const(&chain, 1), before = 0;
+    for (uint32_t i = 0; i <= LAYERS; i++) {
+        uint32_t shape[] = {one, pb_const(&chain, widths[i])};
+        uint32_t x = i == 0        ? pb_input(&chain, "x", HYP_F64, 2, shape)
+                     : i == LAYERS ? pb_output(&chain, "y", HYP_F64, 2, shape)
+                                   : pb_scratch(&chain, HYP_F64, i - 1, 2, shape);
+        if (i > 0) {
+            uint32_t weight = pb_weight(&chain, HYP_F64, 2, (int64_t[]){widths[i], widths[i - 1]}, ones);
+            pb_layer(&chain, pb_linear(&chain, before, x, one), widths[i], widths[i - 1], weight, PB_NONE,
+                     HYP_PLAN__ACT__ACT_NONE, PB_NONE);
+        }
+        before = x;
+    }
+    pb_write(&chain, file);
+    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+    hyp_engine *engine;
+    hyp_context *context;
+    hyp_diag diag = {0};
+    assert_int_equal(setenv("HYPATIA_EMULATOR", "", 1), 0);
+    if (hyp_engine_load_file(file, &options, &engine, &diag) != HYP_OK ||
+        hyp_context_create(engine, NULL, &context, &diag) != HYP_OK)
+        fail_msg("%s", diag.message);
+    for (int run = 0; run < 3; run++) {
+        double in[8] = {1}, got[8];
+        hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F64, .rank = 2, .dims = {1, 8}};
+        hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F64};
+        uint64_t sent = sent_ahead();
+        assert_int_equal(hyp_context_run(context, &x, 1, &y, 1, &diag), HYP_OK);
+        assert_true(got[0] == 1);
+        assert_int_equal(sent_ahead() - sent, run == 0 ? 0 : 256 + 256 + 128); /* a graph from the second run on */
+    }
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_remove(&chain, file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +326,7 @@ int main(void)
         cmocka_unit_test(without_page_locked_memory_tensors_are_copied_as_they_lie),
         cmocka_unit_test(a_run_with_the_same_buffers_is_captured_once_for_each_shape),
         cmocka_unit_test(a_device_that_captures_nothing_runs_step_by_step),
+        cmocka_unit_test(a_weight_is_sent_for_ahead_unless_it_would_leave_the_cache_again),
     };
     return cmocka_run_group_tests(tests, make_plan, remove_plan);
 }
