@@ -63,23 +63,6 @@ hyp_status hyp_kernel_max_pool(const hyp_kernel_call *c)
 
 hyp_status hyp_kernel_max_pool_places(const hyp_kernel_call *c) { return hyp_kernel_max_pool(c); }
 
-/* Positions of the window that count: inside x, or with `pads` also in the padding (but not in what ceil mode adds
- * beyond it). */
-static int64_t count_positions(const hyp_window *w, const int64_t *o, bool pads)
-{
-    int64_t count = 1;
-    for (int32_t a = 0; a < w->n; a++) {
-        int64_t begin = o[a] * w->stride[a] - w->before[a], inside = 0;
-        int64_t low = pads ? -w->before[a] : 0, high = pads ? w->in[a] + w->after[a] : w->in[a];
-        for (int64_t k = 0; k < w->kernel[a]; k++) {
-            int64_t i = begin + k * w->dilation[a];
-            inside += i >= low && i < high;
-        }
-        count *= inside;
-    }
-    return count;
-}
-
 hyp_status hyp_kernel_average_pool(const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
@@ -96,7 +79,7 @@ hyp_status hyp_kernel_average_pool(const hyp_kernel_call *c)
             int64_t source = hyp_window_source(&w, o, k);
             if (source >= 0) sum += hyp_array_f64(x, channel * w.in_count + source);
         }
-        hyp_array_set_f64(y, i, sum / (double)count_positions(&w, o, pads));
+        hyp_array_set_f64(y, i, sum / (double)hyp_window_count(&w, o, pads));
     }
     return HYP_OK;
 }

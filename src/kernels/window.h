@@ -65,6 +65,23 @@ static inline int64_t hyp_window_source(const hyp_window *w, const int64_t *o, c
     return offset;
 }
 
+/* Positions of the window of result o that count: inside x, or with `pads` also in the padding (but not in what ceil mode adds
+ * beyond it). */
+static inline int64_t hyp_window_count(const hyp_window *w, const int64_t *o, bool pads)
+{
+    int64_t count = 1;
+    for (int32_t a = 0; a < w->n; a++) {
+        int64_t begin = o[a] * w->stride[a] - w->before[a], inside = 0;
+        int64_t low = pads ? -w->before[a] : 0, high = pads ? w->in[a] + w->after[a] : w->in[a];
+        for (int64_t k = 0; k < w->kernel[a]; k++) {
+            int64_t i = begin + k * w->dilation[a];
+            inside += i >= low && i < high;
+        }
+        count *= inside;
+    }
+    return count;
+}
+
 /* A convolution, or the transpose of one, whose window slides over the result. */
 typedef struct hyp_conv {
     hyp_window window;

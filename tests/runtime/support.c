@@ -52,7 +52,7 @@ void assert_close(const float *a, const float *b, size_t count, double tolerance
     for (size_t i = 0; i < count; i++) {
         double x = (double)a[i], y = (double)b[i];
         if ((isnan(x) && isnan(y)) || x == y) continue;
-        if (!(fabs(x - y) <= tolerance * fmax(1, fabs(y))))
+        if (!isfinite(y) || !(fabs(x - y) <= tolerance * fmax(1, fabs(y))))
             fail_msg("element %zu of %zu: %.9g, expected %.9g", i, count, x, y);
     }
 }

@@ -312,31 +312,43 @@ static void combine(const float *const *rows, const float *weights, int64_t taps
         for (int64_t i = 0; i < n; i++) y[i] += weights[t] * rows[t][i];
 }
 
-/* V vectors of one result, from c on. */
-INLINE void add_some(const hyp_parts *p, int64_t i, const float *start, int64_t c, float *y, const int V)
+INLINE vf larger(vf most, vf v) { return choose((v > most) | (v != v), v, most); }
+
+/* V vectors of one result, from c on: the sum of its parts, or the largest. */
+INLINE void join_some(const hyp_parts *p, int64_t i, const float *start, int64_t c, float *y, const int V, const bool sum)
 {
-    vf sums[4];
+    vf all[4];
     UNROLL
-    for (int v = 0; v < V; v++) sums[v] = load(start + c + v * W);
+    for (int v = 0; v < V; v++) all[v] = start ? load(start + c + v * W) : splat(sum ? 0 : -INFINITY);
     for (int64_t r = 0; r < p->count; r++)
         for (int64_t j = p->first[i]; j < p->first[i + 1]; j++) {
             const float *part = p->rows[r] + p->offsets[j] + c;
             UNROLL
-            for (int v = 0; v < V; v++) sums[v] += load(part + v * W);
+            for (int v = 0; v < V; v++) all[v] = sum ? all[v] + load(part + v * W) : larger(all[v], load(part + v * W));
         }
     UNROLL
-    for (int v = 0; v < V; v++) store(y + c + v * W, sums[v]);
+    for (int v = 0; v < V; v++) store(y + c + v * W, all[v]);
+}
+
+INLINE void join_parts(const hyp_parts *p, int64_t results, const float *start, int64_t n, float *y, const bool sum)
+{
+    for (int64_t i = 0; i < results; i++, y += n) {
+        int64_t c = 0;
+        for (; c + 4 * W <= n; c += 4 * W) join_some(p, i, start, c, y, 4, sum);
+        for (; c + W <= n; c += W) join_some(p, i, start, c, y, 1, sum);
+        if (c < n) /* beyond n lie results that follow, or as much again */
+            join_some(p, i, start, n < W ? 0 : n - W, y, 1, sum);
+    }
 }
 
 static void add_parts(const hyp_parts *p, int64_t results, const float *start, int64_t n, float *y)
 {
-    for (int64_t i = 0; i < results; i++, y += n) {
-        int64_t c = 0;
-        for (; c + 4 * W <= n; c += 4 * W) add_some(p, i, start, c, y, 4);
-        for (; c + W <= n; c += W) add_some(p, i, start, c, y, 1);
-        if (c < n)
-            add_some(p, i, start, n < W ? 0 : n - W, y, 1); /* beyond n lie results that follow, or as much again */
-    }
+    join_parts(p, results, start, n, y, true);
+}
+
+static void most_parts(const hyp_parts *p, int64_t results, const float *start, int64_t n, float *y)
+{
+    join_parts(p, results, start, n, y, false);
 }
 
 typedef float four __attribute__((vector_size(16)));

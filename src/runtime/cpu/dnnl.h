@@ -1,4 +1,4 @@
-/* dnnl.h - products, convolution and pooling by oneDNN. Without oneDNN (HYP_HAVE_ONEDNN undefined) this header is not included. */
+/* dnnl.h - products and convolution by oneDNN. Without oneDNN (HYP_HAVE_ONEDNN undefined) this header is not included. */
 #ifndef HYP_RUNTIME_CPU_DNNL_H
 #define HYP_RUNTIME_CPU_DNNL_H
 
@@ -45,7 +45,7 @@ HYP_NODISCARD hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const Hyp
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                     hyp_diag *diag);
 
-/* Convolution, its transpose and pooling. channels_last[t] says that tensor t lies with the channels last (channels_last.c).
+/* Convolution and its transpose. channels_last[t] says that tensor t lies with the channels last (channels_last.c).
  * Weights that the plan has are packed once for each layout that shapes want, into model->windows[step]. */
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);

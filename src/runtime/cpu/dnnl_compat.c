@@ -68,16 +68,6 @@ static dnnl_primitive_desc_t convolution(dnnl_engine_t engine, bool transpose, c
     return status == dnnl_success ? pd : NULL;
 }
 
-static dnnl_primitive_desc_t pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *w,
-                                     hyp_md_ref src, hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
-{
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t status =
-        dnnl_pooling_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference, kind, src, dst, w->strides,
-                                                   w->kernel, w->dilates, w->before, w->after, attr);
-    return status == dnnl_success ? pd : NULL;
-}
-
 #else
 
 hyp_md hyp_md_create(int rank, const int64_t *dims, dnnl_data_type_t type, const int64_t *strides)
@@ -130,17 +120,6 @@ static dnnl_primitive_desc_t convolution(dnnl_engine_t engine, bool transpose, c
     return dnnl_primitive_desc_create(&pd, &desc, attr, engine, NULL) == dnnl_success ? pd : NULL;
 }
 
-static dnnl_primitive_desc_t pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *w,
-                                     hyp_md_ref src, hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
-{
-    dnnl_pooling_v2_desc_t desc;
-    dnnl_primitive_desc_t pd = NULL;
-    if (dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_inference, kind, src, dst, w->strides, w->kernel,
-                                          w->dilates, w->before, w->after) != dnnl_success)
-        return NULL;
-    return dnnl_primitive_desc_create(&pd, &desc, attr, engine, NULL) == dnnl_success ? pd : NULL;
-}
-
 #endif
 
 /* What oneDNN calls an activation, and its numbers. 2.x has hard-swish's built in. */
@@ -161,8 +140,7 @@ bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out)
     static const struct {
         const char *name;
         hyp_dnnl_act act;
-    } known[] = {
-        {"none", {dnnl_alg_kind_undef, 0, 0}}, {"relu6", {dnnl_eltwise_clip, 0, 6}}, HYP_ACTIVATIONS(X)};
+    } known[] = {{"none", {dnnl_alg_kind_undef, 0, 0}}, {"relu6", {dnnl_eltwise_clip, 0, 6}}, HYP_ACTIVATIONS(X)};
 #undef X
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(known[i].name, name) != 0) continue;
@@ -229,18 +207,6 @@ dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose,
     dnnl_primitive_desc_t pd = NULL;
     if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
     if (fill_attributes(attr, post)) pd = convolution(engine, transpose, window, src, weights, bias, dst, attr);
-    dnnl_primitive_attr_destroy(attr);
-    return pd;
-}
-
-dnnl_primitive_desc_t hyp_dnnl_pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *window,
-                                       hyp_md_ref src, hyp_md_ref dst)
-{
-    const hyp_dnnl_post nothing = {.alpha = 1.0f, .act = {dnnl_alg_kind_undef, 0, 0}};
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t pd = NULL;
-    if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
-    if (fill_attributes(attr, &nothing)) pd = pooling(engine, kind, window, src, dst, attr);
     dnnl_primitive_attr_destroy(attr);
     return pd;
 }

@@ -56,19 +56,16 @@ dnnl_primitive_desc_t hyp_dnnl_matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_
 /* A window over 1 to 3 spatial axes. */
 enum { HYP_DNNL_SPATIAL = 3 };
 typedef struct hyp_dnnl_window {
-    dnnl_dims_t kernel, strides;
+    dnnl_dims_t strides;
     dnnl_dims_t dilates; /* positions left out between two of the window: 0 for a dense one */
     dnnl_dims_t before, after;
 } hyp_dnnl_window;
 
-/* A convolution, or the transpose of one, at inference; kernel is not read, bias may be NULL. Weights are
+/* A convolution, or the transpose of one, at inference; bias may be NULL. Weights are
  * [groups, out, in, kernel...], without groups where there is one. NULL when oneDNN has none. */
 dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose, const hyp_dnnl_window *window,
                                            hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias, hyp_md_ref dst,
                                            const hyp_dnnl_post *post);
-/* kind: dnnl_pooling_max and its like. NULL when oneDNN has none. */
-dnnl_primitive_desc_t hyp_dnnl_pooling(dnnl_engine_t engine, dnnl_alg_kind_t kind, const hyp_dnnl_window *window,
-                                       hyp_md_ref src, hyp_md_ref dst);
 
 /* Description of an argument of a primitive: what is dnnl_query_weights_md or dnnl_query_scratchpad_md. */
 hyp_md_ref hyp_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what);

@@ -1,9 +1,9 @@
-/* Convolution, its transpose and pooling by oneDNN, in f32 over 1 to 3 spatial axes.
+/* Convolution and its transpose by oneDNN, in f32 over 1 to 3 spatial axes.
  *
  * They run with the channels last, the layout of oneDNN's fastest kernels that takes no more memory than the plan's.
- * A tensor in the plan's layout is reordered before or after, in the work space; channels_last.c finds those that need not be.
- * What is added to a convolution is brought to where the result will be, unless the plan has put it there: oneDNN's
- * fastest kernels add to what the result held, but not another tensor.
+ * A tensor in the plan's layout is reordered before or after, in the work space; channels_last.c finds those that need
+ * not be. What is added to a convolution is brought to where the result will be, unless the plan has put it there:
+ * oneDNN's fastest kernels add to what the result held, but not another tensor.
  */
 #include "base/dtype.h"
 #include "runtime/cpu/dnnl_memory.h"
@@ -88,9 +88,7 @@ typedef struct asked {
     const HypPlan__Program *program;
     const int64_t *values;
     const bool *channels_last; /* by tensor: how it lies outside */
-    bool convolution, transpose;
-    bool last; /* how the primitive wants x and y */
-    dnnl_alg_kind_t pooling;
+    bool transpose;
     hyp_dnnl_act act;
     int64_t group;
     int n; /* spatial axes */
@@ -166,34 +164,6 @@ static bool read_list(const asked *a, size_t attr, size_t from, int64_t least, i
     return true;
 }
 
-/* Fits the padding behind to the result's size, as ceil mode and sizes that the stride does not divide need it. False
- * where a window lies in the padding alone, or where padding counts that oneDNN would count otherwise. */
-static bool fit_pool(asked *a)
-{
-    hyp_dnnl_window *w = &a->window;
-    for (int i = 0; i < a->n; i++) {
-        int64_t reach = (w->kernel[i] - 1) * (w->dilates[i] + 1) + 1;
-        int64_t in = dim_of(a, tensor_of(a, SRC), 2 + i), out = dim_of(a, tensor_of(a, DST), 2 + i);
-        int64_t wanted = (out - 1) * w->strides[i] + reach - in - w->before[i];
-        if (wanted > w->after[i]) {
-            if (a->pooling == dnnl_pooling_avg_include_padding) return false;
-            w->after[i] = wanted;
-        }
-        if (w->before[i] >= reach || w->after[i] >= reach) return false;
-    }
-    return true;
-}
-
-static void read_kind(asked *a)
-{
-    const char *kernel = a->call->kernel;
-    a->transpose = strcmp(kernel, "conv-transpose") == 0;
-    a->convolution = a->transpose || strcmp(kernel, "conv") == 0;
-    a->pooling = strcmp(kernel, "max-pool") == 0                            ? dnnl_pooling_max
-                 : a->values[*a->call->attrs[a->convolution ? 3 : 5]->dims] ? dnnl_pooling_avg_include_padding
-                                                                            : dnnl_pooling_avg_exclude_padding;
-}
-
 /* False for what is left to the plain kernels: other types, and shapes that do not fit, which they refuse. */
 static bool read_call(asked *a)
 {
@@ -201,7 +171,7 @@ static bool read_call(asked *a)
     hyp_dnnl_window *w = &a->window;
     a->n = (int)x->n_dims - 2;
     if (a->n < 1 || a->n > HYP_DNNL_SPATIAL) return false;
-    read_kind(a);
+    a->transpose = strcmp(a->call->kernel, "conv-transpose") == 0;
     for (int i = 0; i < OPERANDS; i++) {
         uint32_t t = tensor_of(a, i);
         if (t == UINT32_MAX) continue;
@@ -212,16 +182,10 @@ static bool read_call(asked *a)
                 (i == ADDED && dim_of(a, t, (int)k) != dim_of(a, tensor_of(a, DST), (int)k)))
                 return false;
     }
-    size_t first = a->convolution ? 0 : 1;
-    if (!read_list(a, first, 0, 1, w->strides) || !read_list(a, first + 1, 0, 0, w->before) ||
-        !read_list(a, first + 1, (size_t)a->n, 0, w->after) || !read_list(a, first + 2, 0, 1, w->dilates))
+    if (!read_list(a, 0, 0, 1, w->strides) || !read_list(a, 1, 0, 0, w->before) ||
+        !read_list(a, 1, (size_t)a->n, 0, w->after) || !read_list(a, 2, 0, 1, w->dilates))
         return false;
     for (int i = 0; i < a->n; i++) w->dilates[i]--;
-    a->last = true;
-    if (!a->convolution) {
-        a->last = a->channels_last[tensor_of(a, SRC)] || a->channels_last[tensor_of(a, DST)];
-        return read_list(a, 0, 0, 1, w->kernel) && fit_pool(a);
-    }
     a->group = a->values[*a->call->attrs[3]->dims];
     if (a->group < 1 || dim_of(a, tensor_of(a, WEIGHTS), 0) % a->group) return false;
     if (!a->transpose) return hyp_dnnl_find_act(a->call->attrs[4]->text, &a->act);
@@ -241,15 +205,13 @@ static dnnl_primitive_desc_t describe(const asked *a, dnnl_engine_t engine)
         int64_t size = i == BIAS ? dim_of(a, t, 0) : 0, one = 1;
         md[i] = i == BIAS      ? hyp_md_create(1, &size, dnnl_f32, &one)
                 : i == WEIGHTS ? weights(a, false)
-                               : image(a, t, a->last);
+                               : image(a, t, true);
         there = there && md[i];
     }
     const hyp_dnnl_post post = {.alpha = 1.0f, .act = a->act, .accumulate = md[ADDED] != NULL};
     dnnl_primitive_desc_t pd = NULL;
     if (there)
-        pd = a->convolution ? hyp_dnnl_convolution(engine, a->transpose, &a->window, md[SRC], md[WEIGHTS], md[BIAS],
-                                                   md[DST], &post)
-                            : hyp_dnnl_pooling(engine, a->pooling, &a->window, md[SRC], md[DST]);
+        pd = hyp_dnnl_convolution(engine, a->transpose, &a->window, md[SRC], md[WEIGHTS], md[BIAS], md[DST], &post);
     for (int i = 0; i < OPERANDS; i++) hyp_md_destroy(md[i]);
     return pd;
 }
@@ -295,7 +257,7 @@ static hyp_status make_operand(const asked *a, dnnl_engine_t engine, int which, 
     o->tensor = tensor_of(a, which);
     dnnl_status_t made = dnnl_memory_create(&o->memory, inside, engine, DNNL_MEMORY_NONE);
     bool is_image = which != WEIGHTS && which != BIAS;
-    bool same = which == BIAS || (is_image && (a->channels_last[o->tensor] == a->last || one_order(a, o->tensor)));
+    bool same = which == BIAS || (is_image && (a->channels_last[o->tensor] || one_order(a, o->tensor)));
     if (made != dnnl_success) return hyp_dnnl_fail(diag, made, "describing a tensor");
     if (same) return HYP_OK;
     hyp_md outside = is_image ? image(a, o->tensor, a->channels_last[o->tensor]) : weights(a, true);
@@ -310,8 +272,8 @@ static hyp_status make_operand(const asked *a, dnnl_engine_t engine, int which, 
     return status;
 }
 
-/* What is added is copied into the memory of the result, unless that is the plan's own memory of both, where channels_last.c
- * has them in one layout. */
+/* What is added is copied into the memory of the result, unless that is the plan's own memory of both, where
+ * channels_last.c has them in one layout. */
 static hyp_status make_added(const asked *a, dnnl_engine_t engine, window_op *s, hyp_md_ref inside, hyp_diag *diag)
 {
     operand *o = &s->operands[ADDED];

@@ -22,6 +22,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx2 = {
     .sum_rows = sum_rows,
     .combine = combine,
     .add_parts = add_parts,
+    .most_parts = most_parts,
     .transpose = transpose,
     .norm = norm,
     .widen = widen,

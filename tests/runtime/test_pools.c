@@ -1,0 +1,159 @@
+/* The largest and the mean of windows on the CPU against the reference backend, with every instruction set: channels
+ * that fill no vector, windows beyond the edges, gaps, numbers that are none, both orders of the tensors around.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cpu/vector_kernels.h"
+#include "runtime/support.h"
+
+enum { AXES = 3, RANK = 2 + AXES };
+
+static plan_builder b;
+static rng r;
+
+typedef struct pool {
+    bool average, pads, around; /* around: between two pools of single places, so that its tensors have channels last */
+    int64_t images, channels, size[AXES], kernel[AXES], stride[AXES], dilation[AXES], before[AXES], after[AXES];
+    int64_t more[AXES]; /* results beyond the padding, as ceil mode has them */
+    size_t axes;
+} pool;
+
+static int64_t result_size(const pool *k, size_t i)
+{
+    int64_t reach = (k->kernel[i] - 1) * k->dilation[i] + 1;
+    return (k->size[i] + k->before[i] + k->after[i] - reach) / k->stride[i] + 1 + k->more[i];
+}
+
+static void add_pool(const pool *k, uint32_t x, uint32_t y)
+{
+    int64_t pads[2 * AXES];
+    memcpy(pads, k->before, k->axes * sizeof *pads);
+    memcpy(pads + k->axes, k->after, k->axes * sizeof *pads);
+    HypPlan__Call *call = pb_call(&b, k->average ? "average-pool" : "max-pool", 1, &x, y);
+    pb_call_ints(&b, call, k->axes, k->kernel);
+    pb_call_ints(&b, call, k->axes, k->stride);
+    pb_call_ints(&b, call, 2 * k->axes, pads);
+    pb_call_ints(&b, call, k->axes, k->dilation);
+    pb_call_int(&b, call, 0); /* ceil mode is in the sizes */
+    pb_call_int(&b, call, k->pads);
+}
+
+static void add_identity(const pool *k, uint32_t x, uint32_t y)
+{
+    const pool same = {.kernel = {1, 1, 1}, .stride = {1, 1, 1}, .dilation = {1, 1, 1}, .axes = k->axes};
+    add_pool(&same, x, y);
+}
+
+/* Small numbers; for the largest of them also what is none, in some places and all over one image. */
+static float *make_input(const pool *k, size_t count)
+{
+    static const float strange[] = {NAN, INFINITY, -INFINITY, -INFINITY, -0.0f, 0.0f, 3.4028235e38f, -3.4028235e38f};
+    float *x = calloc(count, sizeof *x);
+    assert_non_null(x);
+    rng_fill(&r, HYP_F32, x, count);
+    bool low = rng_below(&r, 4) == 0;
+    for (size_t i = 0; i < count && !k->average; i++) {
+        if (rng_below(&r, 6) == 0) x[i] = strange[rng_below(&r, 8)];
+        if (low && i < count / (size_t)k->images) x[i] = -INFINITY;
+    }
+    return x;
+}
+
+static void check(const pool *k, const hyp_cpu_kernels *const *isa)
+{
+    int64_t x_dims[RANK] = {k->images, k->channels}, y_dims[RANK] = {k->images, k->channels};
+    size_t x_count = (size_t)(k->images * k->channels), y_count = x_count, rank = 2 + k->axes;
+    for (size_t i = 0; i < k->axes; i++) {
+        x_count *= (size_t)(x_dims[2 + i] = k->size[i]);
+        y_count *= (size_t)(y_dims[2 + i] = result_size(k, i));
+    }
+    pb_init(&b);
+    uint32_t x = pb_input(&b, "x", HYP_F32, rank, pb_consts(&b, rank, x_dims));
+    uint32_t y = pb_output(&b, "y", HYP_F32, rank, pb_consts(&b, rank, y_dims));
+    if (k->around) {
+        uint32_t from = pb_scratch(&b, HYP_F32, 0, rank, pb_consts(&b, rank, x_dims));
+        uint32_t to = pb_scratch(&b, HYP_F32, 1, rank, pb_consts(&b, rank, y_dims));
+        add_identity(k, x, from);
+        add_pool(k, from, to);
+        add_identity(k, to, y);
+    } else {
+        add_pool(k, x, y);
+    }
+    float *data = make_input(k, x_count), *wanted = calloc(y_count, sizeof *wanted),
+          *got = calloc(y_count, sizeof *got);
+    const hyp_tensor in = tensor_of("x", HYP_F32, data, rank, x_dims);
+    hyp_tensor out = tensor_of("y", HYP_F32, wanted, rank, y_dims);
+    run_once(&b, HYP_DEVICE_REFERENCE, &in, 1, &out, 1);
+    out = tensor_of("y", HYP_F32, got, rank, y_dims);
+    for (; *isa; isa++) {
+        assert_int_equal(setenv(HYP_CPU_VARIABLE, (*isa)->isa, 1), 0);
+        memset(got, 0x55, y_count * sizeof *got);
+        run_once(&b, HYP_DEVICE_CPU, &in, 1, &out, 1);
+        if (k->average)
+            assert_close(got, wanted, y_count, 1e-6);
+        else
+            assert_close(got, wanted, y_count, 0);
+    }
+    assert_int_equal(unsetenv(HYP_CPU_VARIABLE), 0);
+    free(data), free(wanted), free(got);
+    pb_dispose(&b);
+}
+
+static void pools_agree(void **state)
+{
+    (void)state;
+    static const int64_t channels[] = {1, 2, 3, 7, 8, 12, 16, 20, 33, 70};
+    const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(isa);
+    for (int round = 0; round < 200; round++) {
+        pool k = {.average = round % 2 == 1,
+                  .pads = rng_below(&r, 2) == 0,
+                  .around = round % 3 == 0,
+                  .images = 1 + (int64_t)rng_below(&r, 2),
+                  .channels = channels[rng_below(&r, 10)],
+                  .axes = 1 + rng_below(&r, AXES)};
+        for (size_t i = 0; i < k.axes; i++) {
+            k.kernel[i] = 1 + (int64_t)rng_below(&r, 4);
+            k.stride[i] = 1 + (int64_t)rng_below(&r, 4);
+            k.dilation[i] = 1 + (int64_t)rng_below(&r, 2);
+            k.size[i] = 7 + (int64_t)rng_below(&r, k.axes > 2 ? 3 : 12);
+            k.before[i] = (int64_t)rng_below(&r, (uint64_t)k.kernel[i]);
+            k.after[i] = (int64_t)rng_below(&r, (uint64_t)k.kernel[i]);
+            k.more[i] = (int64_t)(k.stride[i] > 1 && rng_below(&r, 4) == 0);
+        }
+        check(&k, isa);
+    }
+}
+
+/* A window in the padding alone: nothing is the largest of it. */
+static void windows_of_padding_agree(void **state)
+{
+    (void)state;
+    const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(isa);
+    for (int64_t c = 1; c <= 17; c += 8) {
+        pool k = {.images = 1,
+                  .channels = c,
+                  .size = {3, 4},
+                  .kernel = {2, 2},
+                  .stride = {2, 1},
+                  .dilation = {1, 1},
+                  .before = {3, 0},
+                  .after = {2, 4},
+                  .axes = 2};
+        check(&k, isa);
+        k.average = k.pads = true;
+        check(&k, isa);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pools_agree),
+        cmocka_unit_test(windows_of_padding_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
