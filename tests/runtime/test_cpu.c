@@ -64,8 +64,12 @@ static void compare_backends(size_t input_count, hyp_tensor *inputs, size_t outp
 
 static double tolerance_of(hyp_dtype dtype) { return dtype == HYP_F32 ? 5e-6 : dtype == HYP_BF16 ? 0.1 : 0.01; }
 
+/* Some biases are weights, some inputs, some not there. */
 static void random_linear(hyp_dtype dtype, bool symbolic, int64_t m, size_t layers)
 {
+    static const char *const names[] = {"x", "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"};
+    hyp_tensor in[9];
+    size_t inputs = 1;
     pb_init(&b);
     int64_t k = PICK(1, 2, 3, 15, 16, 17, 50, 100), first_k = k, n = 0;
     uint32_t rows = symbolic ? pb_symbol(&b, "batch") : pb_const(&b, m);
@@ -78,6 +82,12 @@ static void random_linear(hyp_dtype dtype, bool symbolic, int64_t m, size_t laye
         kn[l] = rng_below(&r, 2);
         weights[l] = random_weight(dtype, 2, kn[l] ? (int64_t[]){k, n} : (int64_t[]){n, k}, k);
         biases[l] = rng_below(&r, 4) ? random_weight(dtype, 1, &n, 1) : PB_NONE;
+        if (rng_below(&r, 4) == 0) {
+            uint32_t width = pb_const(&b, n);
+            biases[l] = pb_input(&b, names[inputs], dtype, 1, &width);
+            in[inputs] = tensor_of(names[inputs], dtype, random_data(dtype, (size_t)n), 1, &n);
+            inputs++;
+        }
         hidden[l] =
             l + 1 < layers ? pb_scratch(&b, dtype, (uint32_t)l & 1, 2, (uint32_t[]){rows, pb_const(&b, n)}) : PB_NONE;
         ks[l] = k, ns[l] = n, k = n;
@@ -86,10 +96,9 @@ static void random_linear(hyp_dtype dtype, bool symbolic, int64_t m, size_t laye
     for (size_t l = 0; l < layers; l++)
         pb_layer(&b, s, ns[l], ks[l], weights[l], biases[l], (HypPlan__Act)rng_below(&r, 6), hidden[l])->weight_kn =
             kn[l];
-    void *data = random_data(dtype, (size_t)(m * first_k));
-    hyp_tensor in = tensor_of("x", dtype, data, 2, (int64_t[]){m, first_k});
-    compare_backends(1, &in, 1, (const char *const[]){"y"}, dtype, (size_t)(m * n), tolerance_of(dtype));
-    free(data);
+    in[0] = tensor_of("x", dtype, random_data(dtype, (size_t)(m * first_k)), 2, (int64_t[]){m, first_k});
+    compare_backends(inputs, in, 1, (const char *const[]){"y"}, dtype, (size_t)(m * n), tolerance_of(dtype));
+    for (size_t i = 0; i < inputs; i++) free(in[i].data);
     pb_dispose(&b);
 }
 

@@ -1,5 +1,5 @@
-/* Linear steps: our own kernel over packed panels, or oneDNN layer by layer, as choices.c says. Weights are packed once for
- * each and shared by all contexts.
+/* Linear steps: our own kernel over packed panels, or oneDNN layer by layer, as choices.c says. Weights are packed once
+ * for each and shared by all contexts.
  */
 #include <math.h>
 
@@ -11,8 +11,9 @@
 
 struct hyp_linear_weights {
     const HypPlan__Linear *step;
-    bool constant;    /* every weight and bias lies in the plan and every n and k is fixed and not 0 */
-    bool own_kernel;  /* constant, and f32 or f8e4m3: the mlp kernel can run it */
+    bool constant;    /* every weight lies in the plan and every n and k is fixed and not 0 */
+    bool biased;      /* some bias does not lie in the plan */
+    bool own_kernel;  /* constant, and f32, or f8e4m3 and not biased: the mlp kernel can run it */
     size_t bytes;     /* of all weights */
     hyp_mlp *mlp;     /* NULL until packed for our own kernel; never changes afterwards */
     bool dnnl_packed; /* packed[] is final */
@@ -20,6 +21,8 @@ struct hyp_linear_weights {
     hyp_dnnl_packed **packed; /* by layer */
 #endif
 };
+
+enum { ALIGN = 64 /* bytes */, LANES = 16 /* floats of the widest vector */ };
 
 /* ---- packing for our own kernel ---------------------------------------------------------------------------- */
 
@@ -50,9 +53,10 @@ static const float *weight_floats(const hyp_cpu_model *model, const HypPlan__Lay
     return made;
 }
 
+/* 0 where it is computed: see network_of. */
 static float bias_at(const hyp_cpu_model *model, const HypPlan__Layer *layer, int64_t j)
 {
-    if (!layer->bias_plus1) return 0;
+    if (!layer->bias_plus1 || !hyp_cpu_weight(model->plan, layer->bias_plus1 - 1)) return 0;
     uint32_t tensor = layer->bias_plus1 - 1;
     return (float)hyp_load_f64(hyp_tensor_dtype(model->plan->program, tensor), hyp_cpu_weight(model->plan, tensor),
                                (size_t)j);
@@ -62,7 +66,6 @@ static float bias_at(const hyp_cpu_model *model, const HypPlan__Layer *layer, in
  * the weights themselves fit into a file, but are checked all the same. */
 static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
 {
-    enum { ALIGN = 64, LANES = 16 };
     const hyp_cpu_kernels *kernels = model->device->kernels;
     const HypPlan__Program *p = model->plan->program;
     size_t head = (size_t)round_up((int64_t)(sizeof(hyp_mlp) + s->n_layers * sizeof(hyp_mlp_layer)), ALIGN),
@@ -102,7 +105,6 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
 hyp_mlp *hyp_cpu_pack_layer(const hyp_cpu_kernels *kernels, const float *w, int64_t n, int64_t k, const float *bias,
                             HypPlan__Act act)
 {
-    enum { ALIGN = 64, LANES = 16 };
     size_t room = (size_t)round_up(n, LANES), head = (size_t)round_up(sizeof(hyp_mlp) + sizeof(hyp_mlp_layer), ALIGN),
            floats;
     if (!hyp_mul_size(room, (size_t)k + 1, &floats) || floats > SIZE_MAX / 8) return NULL;
@@ -142,10 +144,47 @@ static hyp_status ensure_dnnl(hyp_cpu_model *model, hyp_linear_weights *w, int64
 
 /* ---- running ----------------------------------------------------------------------------------------------- */
 
+static size_t hidden_bytes(const hyp_mlp *mlp) { return 2 * HYP_MLP_ROWS * (size_t)mlp->hidden_stride * sizeof(float); }
+
+static size_t head_bytes(const hyp_mlp *mlp)
+{
+    return (size_t)round_up((int64_t)(sizeof *mlp + mlp->count * sizeof *mlp->layers), ALIGN);
+}
+
+/* What a network with computed biases needs beside its hidden values. */
+static size_t biased_bytes(const hyp_mlp *mlp)
+{
+    size_t bytes = head_bytes(mlp);
+    for (size_t l = 0; l < mlp->count; l++) bytes += (size_t)round_up(mlp->layers[l].n, LANES) * sizeof(float);
+    return bytes;
+}
+
+/* The network as packed, or, in the work space behind its hidden values, with the biases that were computed. */
+static const hyp_mlp *network_of(const hyp_cpu_op *op, const hyp_cpu_run *run)
+{
+    const hyp_linear_weights *w = op->state;
+    if (!w->biased) return w->mlp;
+    hyp_mlp *mlp = (hyp_mlp *)((char *)run->call.work + hidden_bytes(w->mlp));
+    hyp_mlp_layer *layers = (hyp_mlp_layer *)(mlp + 1);
+    float *at = (float *)((char *)mlp + head_bytes(w->mlp));
+    *mlp = *w->mlp;
+    mlp->layers = layers;
+    for (size_t l = 0; l < mlp->count; l++) {
+        uint32_t bias_plus1 = w->step->layers[l]->bias_plus1;
+        int64_t n = w->mlp->layers[l].n, room = round_up(n, LANES);
+        layers[l] = w->mlp->layers[l];
+        layers[l].bias = at;
+        memset(at, 0, (size_t)room * sizeof *at);
+        if (bias_plus1) memcpy(at, run->call.at[bias_plus1 - 1], (size_t)n * sizeof *at);
+        at += room;
+    }
+    return mlp;
+}
+
 static hyp_status run_mlp(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
-    const hyp_mlp *mlp = op->state;
+    const hyp_mlp *mlp = network_of(op, run);
     const HypPlan__Linear *s = op->step->linear;
     const float *added = s->added_plus1 ? run->call.at[s->added_plus1 - 1] : NULL;
     run->kernels->mlp(mlp, run->call.values[s->m], run->call.at[s->x], added, run->call.at[s->y], run->call.work);
@@ -171,7 +210,7 @@ static void bytes_part(void *state, int64_t begin, int64_t end, int thread)
     const bytes_run *r = state;
     const hyp_cpu_run *run = r->run;
     const hyp_cpu_kernels *kernels = run->kernels;
-    const hyp_mlp *mlp = r->op->state;
+    const hyp_mlp *mlp = network_of(r->op, run);
     const HypPlan__Linear *s = r->op->step->linear;
     int64_t m = run->call.values[s->m], n = mlp->layers[0].n, k = mlp->layers[0].k;
     const uint8_t *x = run->call.at[s->x];
@@ -191,14 +230,15 @@ static void bytes_part(void *state, int64_t begin, int64_t end, int thread)
 static hyp_status run_bytes(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
-    const hyp_mlp *mlp = op->state;
+    const hyp_mlp *mlp = network_of(op, run);
     int64_t m = run->call.values[op->step->linear->m], work = mlp->layers[0].n * mlp->layers[0].k * HYP_MLP_ROWS;
     bytes_run r = {op, run};
     hyp_cpu_parallel(run, (m + HYP_MLP_ROWS - 1) / HYP_MLP_ROWS, 1 + (1 << 18) / work, bytes_part, &r);
     return HYP_OK;
 }
 
-/* ---- several threads: each has some blocks of panels of a layer, and waits for the others before the next -------------------- */
+/* ---- several threads: each has some blocks of panels of a layer, and waits for the others before the next
+ * -------------------- */
 
 typedef struct layer_run {
     const hyp_cpu_kernels *kernels;
@@ -230,7 +270,8 @@ static void layer_part(void *state, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const layer_run *r = state;
-    int64_t first = begin * block_columns(r->kernels), last = end * block_columns(r->kernels), block = r->kernels->block;
+    int64_t first = begin * block_columns(r->kernels), last = end * block_columns(r->kernels),
+            block = r->kernels->block;
     r->kernels->panels(r->layer, r->rows, r->x, r->x_stride, r->before, r->y, r->y_stride, begin * block, end * block);
     if (last > r->layer->n) last = r->layer->n;
     for (int64_t row = 0; row < r->rows && r->after; row++)
@@ -258,7 +299,7 @@ static void run_rows(const hyp_cpu_run *run, const hyp_mlp *mlp, layer_run r, co
 static hyp_status run_shared(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
-    const hyp_mlp *mlp = op->state;
+    const hyp_mlp *mlp = network_of(op, run);
     const HypPlan__Linear *s = op->step->linear;
     const float *x = run->call.at[s->x], *added = s->added_plus1 ? run->call.at[s->added_plus1 - 1] : NULL;
     float *y = run->call.at[s->y];
@@ -278,7 +319,9 @@ bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, 
 
 const char *hyp_linear_cannot_own(const hyp_linear_weights *w)
 {
-    return w->own_kernel ? NULL : w->constant ? "it is for f32 and f8e4m3" : "the weights are computed";
+    return w->own_kernel ? NULL
+           : w->constant ? "it is for f32, and f8e4m3 with biases that are stored"
+                         : "the weights are computed";
 }
 
 size_t hyp_linear_bytes(const hyp_linear_weights *w) { return w->bytes; }
@@ -287,15 +330,14 @@ static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, hyp_c
                               hyp_diag *diag)
 {
     HYP_TRY(ensure_mlp(model, w, diag));
+    op->state = w; /* the model's: nothing to destroy */
     if (hyp_tensor_dtype(model->plan->program, w->step->x) == HYP_F8E4M3) {
         op->run = run_bytes;
-        op->state = w->mlp;
         op->work_bytes = (size_t)model->device->threads * (size_t)group_floats(&w->mlp->layers[0]) * sizeof(float);
         return HYP_OK;
     }
     op->run = form == HYP_CPU_OWN_SHARED ? run_shared : run_mlp;
-    op->state = w->mlp; /* the model's: nothing to destroy */
-    op->work_bytes = 2 * HYP_MLP_ROWS * (size_t)w->mlp->hidden_stride * sizeof(float);
+    op->work_bytes = hidden_bytes(w->mlp) + (w->biased ? biased_bytes(w->mlp) : 0);
     return HYP_OK;
 }
 
@@ -335,12 +377,12 @@ static void examine(const hyp_plan *plan, hyp_linear_weights *w)
     for (size_t l = 0; l < w->step->n_layers; l++) {
         const HypPlan__Layer *layer = w->step->layers[l];
         w->constant = w->constant && hyp_cpu_weight(plan, layer->weight) && is_constant(p, layer->n) &&
-                      is_constant(p, layer->k) && p->dims[layer->n]->value > 0 && p->dims[layer->k]->value > 0 &&
-                      (!layer->bias_plus1 || hyp_cpu_weight(plan, layer->bias_plus1 - 1));
+                      is_constant(p, layer->k) && p->dims[layer->n]->value > 0 && p->dims[layer->k]->value > 0;
+        w->biased = w->biased || (layer->bias_plus1 && !hyp_cpu_weight(plan, layer->bias_plus1 - 1));
         if (w->constant) w->bytes += p->tensors[hyp_plan_root(p, layer->weight)]->bytes;
     }
     hyp_dtype t = hyp_tensor_dtype(p, w->step->x);
-    w->own_kernel = w->constant && (t == HYP_F32 || t == HYP_F8E4M3);
+    w->own_kernel = w->constant && (t == HYP_F32 || (t == HYP_F8E4M3 && !w->biased));
 }
 
 /* A fixed number of rows decides now what gets packed; otherwise one row is taken, and the first set of shapes that
