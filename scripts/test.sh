@@ -58,7 +58,7 @@ everything() {
     grep -q -w avx2 /proc/cpuinfo && levels=generic
     grep -q -w avx512bw /proc/cpuinfo && levels="$levels avx2"
     for level in $levels; do
-        HYPATIA_CPU=$level check dev -R '^(test_runtime_(cpu|engine|vec|kernels)|test_codegen_random|judge_(attention|elementwise|models|products|windows))$'
+        HYPATIA_CPU=$level check dev -R '^(test_runtime_(cpu|convolutions|pools|engine|vec|kernels)|test_codegen_random|judge_(attention|elementwise|models|products|windows))$'
     done
     build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF
     check runtime -LE long -E '^(header_|check_)'

@@ -16,6 +16,7 @@ typedef struct one {
     int64_t images, in, out, size[2], kernel[2], stride[2], dilation[2], before[2], after[2], more[2];
     size_t axes;
     const char *act; /* of a convolution */
+    int64_t groups;  /* of one; 0: one */
 } one;
 
 static int64_t result_size(const one *k, size_t i)
@@ -55,8 +56,9 @@ static void add_pads(HypPlan__Call *call, const one *k)
 /* x to y; the tensors have k->axes spatial axes. */
 static void add_one(const one *k, uint32_t x, uint32_t y)
 {
-    int64_t dims[4] = {k->transpose ? k->in : k->out, k->transpose ? k->out : k->in};
-    double terms = (double)k->in;
+    int64_t groups = k->groups ? k->groups : 1;
+    int64_t dims[4] = {k->transpose ? k->in : k->out, k->transpose ? k->out : k->in / groups};
+    double terms = (double)(k->in / groups);
     for (size_t i = 0; i < k->axes; i++) {
         dims[2 + i] = k->kernel[i];
         terms *= (double)k->kernel[i] / (double)k->stride[i];
@@ -66,7 +68,7 @@ static void add_one(const one *k, uint32_t x, uint32_t y)
     pb_call_ints(&b, call, k->axes, k->stride);
     add_pads(call, k);
     pb_call_ints(&b, call, k->axes, k->dilation);
-    pb_call_int(&b, call, 1);
+    pb_call_int(&b, call, groups);
     if (k->transpose)
         pb_call_ints(&b, call, k->axes, k->more);
     else
@@ -149,12 +151,12 @@ static void several_products_agree(void **state)
 {
     (void)state;
     const one cases[] = {
-        {true, false, 2, 8, 40, {40, 64}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 2, NULL},
-        {true, true, 1, 8, 24, {33, 70}, {5, 4}, {1, 2}, {2, 1}, {3, 0}, {2, 1}, {0, 0}, 2, NULL},
-        {true, true, 1, 16, 64, {37, 50}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}, {0, 0}, 2, NULL},
-        {true, false, 1, 4, 64, {1500, 0}, {6, 0}, {3, 0}, {1, 1}, {2, 0}, {1, 0}, {0, 0}, 1, NULL},
-        {false, true, 1, 8, 3, {40, 70}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}, {0, 0}, 2, "sigmoid"},
-        {false, false, 2, 9, 7, {50, 60}, {5, 6}, {1, 1}, {2, 1}, {0, 5}, {7, 0}, {0, 0}, 2, "relu"},
+        {true, false, 2, 8, 40, {40, 64}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 2, NULL, 0},
+        {true, true, 1, 8, 24, {33, 70}, {5, 4}, {1, 2}, {2, 1}, {3, 0}, {2, 1}, {0, 0}, 2, NULL, 0},
+        {true, true, 1, 16, 64, {37, 50}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}, {0, 0}, 2, NULL, 0},
+        {true, false, 1, 4, 64, {1500, 0}, {6, 0}, {3, 0}, {1, 1}, {2, 0}, {1, 0}, {0, 0}, 1, NULL, 0},
+        {false, true, 1, 8, 3, {40, 70}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}, {0, 0}, 2, "sigmoid", 0},
+        {false, false, 2, 9, 7, {50, 60}, {5, 6}, {1, 1}, {2, 1}, {0, 5}, {7, 0}, {0, 0}, 2, "relu", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
 }
@@ -208,6 +210,32 @@ static void convolutions_agree(void **state)
     }
 }
 
+/* Groups that fill vectors and that do not, of up to 9 channels. */
+static void convolutions_of_groups_agree(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "relu", "silu"};
+    static const int64_t groups[] = {2, 4, 7, 8, 12, 16, 19, 32, 40}, results[] = {1, 2, 4, 6, 8};
+    for (int round = 0; round < 90; round++) {
+        one k = {.groups = groups[rng_below(&r, 9)],
+                 .around = round % 3 == 0,
+                 .images = 1 + (int64_t)rng_below(&r, 2),
+                 .axes = 1 + (size_t)(round % 4 != 0),
+                 .act = acts[rng_below(&r, 3)]};
+        k.in = k.groups * (1 + (int64_t)rng_below(&r, 9));
+        k.out = k.groups * results[rng_below(&r, 5)];
+        for (size_t i = 0; i < k.axes; i++) {
+            k.kernel[i] = 1 + (int64_t)rng_below(&r, 3);
+            k.stride[i] = 1 + (int64_t)rng_below(&r, 2);
+            k.dilation[i] = 1 + (int64_t)rng_below(&r, 2);
+            k.size[i] = 5 + (int64_t)rng_below(&r, 6);
+            k.before[i] = (int64_t)rng_below(&r, 3);
+            k.after[i] = (int64_t)rng_below(&r, 3);
+        }
+        check(&k);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +243,7 @@ int main(void)
         cmocka_unit_test(several_products_agree),
         cmocka_unit_test(convolutions_agree),
         cmocka_unit_test(convolutions_with_few_results_agree),
+        cmocka_unit_test(convolutions_of_groups_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* block_kernels.h - pointwise instructions on blocks, softmax, sums, normalization, conversions. Included by kernels_<isa>.c
- * alone, after vec.h.
+/* block_kernels.h - pointwise instructions on blocks, softmax, sums, normalization, conversions. Included by
+ * kernels_<isa>.c alone, after vec.h.
  */
 #ifndef HYP_RUNTIME_CPU_BLOCK_KERNELS_H
 #define HYP_RUNTIME_CPU_BLOCK_KERNELS_H
@@ -136,7 +136,8 @@ static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, flo
 #define NUM(number) ((float)(number))
 #define CASE_L(OP, expression)
 #define CASE_V(OP, expression)                                                                                         \
-    case HYP_PLAN__POINTWISE__OP__##OP: EACH(expression);
+    case HYP_PLAN__POINTWISE__OP__##OP:                                                                                \
+        EACH(expression);
 #define CASE_I(OP, expression)
 #define LIB(function) v##function
 #define OWN(function) v##function
@@ -147,7 +148,8 @@ static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, flo
 #undef LIB
 #define CASE_V(OP, expression)
 #define CASE_I(OP, expression)                                                                                         \
-    case HYP_PLAN__POINTWISE__OP__##OP: EACH_ELEMENT(expression);
+    case HYP_PLAN__POINTWISE__OP__##OP:                                                                                \
+        EACH_ELEMENT(expression);
 #define LIB(function) function##f
         HYP_FUNCTIONS(X)
 #undef X
@@ -315,7 +317,8 @@ static void combine(const float *const *rows, const float *weights, int64_t taps
 INLINE vf larger(vf most, vf v) { return choose((v > most) | (v != v), v, most); }
 
 /* V vectors of one result, from c on: the sum of its parts, or the largest. */
-INLINE void join_some(const hyp_parts *p, int64_t i, const float *start, int64_t c, float *y, const int V, const bool sum)
+INLINE void join_some(const hyp_parts *p, int64_t i, const float *start, int64_t c, float *y, const int V,
+                      const bool sum)
 {
     vf all[4];
     UNROLL
@@ -349,6 +352,57 @@ static void add_parts(const hyp_parts *p, int64_t results, const float *start, i
 static void most_parts(const hyp_parts *p, int64_t results, const float *start, int64_t n, float *y)
 {
     join_parts(p, results, start, n, y, false);
+}
+
+/* V vectors of groups from g on: O results of each, from o on. */
+INLINE void grouped_some(const hyp_grouped *s, const hyp_parts *p, const float *const *weights, const int64_t *taps,
+                         int64_t i, int64_t o, int64_t g, float *y, const int O, const int V)
+{
+    vf sums[8];
+    int64_t n = s->groups, begin = o * n + g;
+    UNROLL
+    for (int j = 0; j < O * V; j++) sums[j] = load(s->bias + begin + j / V * n + j % V * W);
+    for (int64_t r = 0; r < p->count; r++)
+        for (int64_t k = p->first[i]; k < p->first[i + 1]; k++) {
+            const float *x = p->rows[r] + p->offsets[k] + g, *w = weights[r] + taps[k] * s->in * s->out * n + begin;
+            for (int64_t c = 0; c < s->in; c++, x += n, w += s->out * n) {
+                vf xs[2];
+                UNROLL
+                for (int v = 0; v < V; v++) xs[v] = load(x + v * W);
+                UNROLL
+                for (int j = 0; j < O * V; j++) sums[j] += xs[j % V] * load(w + j / V * n + j % V * W);
+            }
+        }
+    UNROLL
+    for (int j = 0; j < O * V; j++) store(y + begin + j / V * n + j % V * W, sums[j]);
+}
+
+#define GROUPED(O, V)                                                                                                  \
+    static __attribute__((noinline)) void grouped_##O##_##V(const hyp_grouped *s, const hyp_parts *p,                  \
+                                                            const float *const *weights, const int64_t *taps,          \
+                                                            int64_t i, int64_t o, int64_t g, float *y)                 \
+    {                                                                                                                  \
+        grouped_some(s, p, weights, taps, i, o, g, y, O, V);                                                           \
+    }
+GROUPED(4, 2)
+GROUPED(4, 1)
+GROUPED(2, 2)
+GROUPED(2, 1)
+
+static void grouped(const hyp_grouped *s, const hyp_parts *p, const float *const *weights, const int64_t *taps,
+                    int64_t results, float *y)
+{
+    for (int64_t i = 0; i < results; i++, y += s->out * s->groups)
+        for (int64_t o = 0; o < s->out;) {
+            bool four = o + 4 <= s->out;
+            int64_t g = 0;
+            for (; g + 2 * W <= s->groups; g += 2 * W)
+                (four ? grouped_4_2 : grouped_2_2)(s, p, weights, taps, i, o, g, y);
+            for (; g < s->groups; g += W) /* the last again with some of those before it */
+                (four ? grouped_4_1 : grouped_2_1)(s, p, weights, taps, i, o, g + W <= s->groups ? g : s->groups - W,
+                                                   y);
+            o += four ? 4 : 2;
+        }
 }
 
 typedef float four __attribute__((vector_size(16)));

@@ -260,9 +260,9 @@ static int64_t size_of(const asked *a, uint32_t tensor, size_t axis)
 }
 
 /* Our own ways to convolve. The kernel of layers is faster than oneDNN's convolution with vectors of 8 floats, as
- * measured, if channels fill them; with vectors of 16 it is slower. A product and sums are faster for transposed
- * convolutions, and where a convolution makes too few channels to fill vectors of many; not where the columns that a
- * row of results needs leave the cache. */
+ * measured, if channels fill them; with vectors of 16 it is slower. That of groups is faster where these have fewer
+ * channels than oneDNN's vectors. A product and sums are faster for transposed convolutions, and where a convolution
+ * makes too few channels to fill vectors of many; not where the columns that a row of results needs leave the cache. */
 static void offer_convolution(asked *a)
 {
     enum { FEW_CHANNELS = 8, CACHED_FLOATS = 1 << 20 };
@@ -276,7 +276,13 @@ static void offer_convolution(asked *a)
     bool few = channels < FEW_CHANNELS && size_of(a, x, 1) >= FEW_CHANNELS && taps > 1;
     bool cached = rows * taps * (double)channels * (double)size_of(a, x, 3) <= CACHED_FLOATS;
     bool fills = channels >= FEW_CHANNELS && a->model->device->kernels->width <= FEW_CHANNELS;
-    if (!transpose) hyp_choice_offer(a->choice, "own", HYP_CPU_WINDOWS, (fills ? 0.8 : 1.5) * a->alone, NULL);
+    int64_t of_group = size_of(a, w, 1);
+    bool grouped = !transpose && of_group < size_of(a, x, 1);
+    if (grouped && of_group > 1)
+        hyp_choice_offer(a->choice, "own by groups", HYP_CPU_GROUPED, (of_group < FEW_CHANNELS ? 0.8 : 1.5) * a->alone,
+                         NULL);
+    if (!transpose && !grouped)
+        hyp_choice_offer(a->choice, "own", HYP_CPU_WINDOWS, (fills ? 0.8 : 1.5) * a->alone, NULL);
     hyp_choice_offer(a->choice, "product and sums of its columns", HYP_CPU_COLUMNS,
                      ((transpose || few) && cached ? 0.5 : 2) * a->alone, NULL);
 }

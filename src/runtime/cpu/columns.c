@@ -119,13 +119,12 @@ static void multiply(part *r)
                          hyp_cpu_grain(PART_FLOPS, 2 * places * block * layer->k), blocks_part, r);
 }
 
-/* n floats from y on, by the code of pointwise steps. There is room behind them. */
-static void activate(const part *r, float *y, int64_t n)
+void hyp_cpu_activate(const hyp_cpu_kernels *kernels, HypPlan__Pointwise__Op act, float *y, int64_t n)
 {
-    const hyp_block_instr in = {.op = r->s->act, .to = HYP_F32};
+    const hyp_block_instr in = {.op = act, .to = HYP_F32};
     for (int64_t i = 0; i < n; i += HYP_BLOCK) {
         int64_t here = n - i < HYP_BLOCK ? (n - i + PAD - 1) / PAD * PAD : HYP_BLOCK;
-        r->run->kernels->instr(&in, y + i, (const float *const[]){y + i, y + i, y + i}, here);
+        kernels->instr(&in, y + i, (const float *const[]){y + i, y + i, y + i}, here);
     }
 }
 
@@ -147,7 +146,7 @@ static void sums_part(void *state, int64_t begin, int64_t end, int thread)
             if (i >= 0) rows[parts.count++] = r->z + (i - r->top) * width + t * s->channels;
         }
         r->run->kernels->add_parts(&parts, s->out[X], r->bias, s->channels, made);
-        if (s->act != HYP_PLAN__POINTWISE__OP__CAST) activate(r, made, n);
+        if (s->act != HYP_PLAN__POINTWISE__OP__CAST) hyp_cpu_activate(r->run->kernels, s->act, made, n);
         if (in_place) continue;
         if (s->y_last || s->channels == 1)
             memcpy(r->y + o * n, made, (size_t)n * sizeof *made);

@@ -33,7 +33,8 @@ static void read_brand(char out[49])
 #ifdef HYP_CPU_X86
     unsigned words[12] = {0};
     for (unsigned i = 0; i < 3; i++)
-        if (!__get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3])) return;
+        if (!__get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]))
+            return;
     memcpy(out, words, sizeof words);
     out[sizeof words] = 0;
     for (size_t n = strlen(out); n > 0 && out[n - 1] == ' ';) out[--n] = 0;
@@ -100,8 +101,10 @@ static void model_unload(void *opaque)
     for (size_t i = 0; m->linear && i < m->plan->program->n_steps; i++) hyp_linear_weights_destroy(m->linear[i]);
     hyp_free(m->linear);
     for (size_t i = 0; m->columns && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->columns[i]);
+    for (size_t i = 0; m->grouped && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->grouped[i]);
     for (size_t i = 0; m->rows && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->rows[i]);
     hyp_free(m->columns);
+    hyp_free(m->grouped);
     hyp_free(m->rows);
 #ifdef HYP_HAVE_ONEDNN
     for (size_t i = 0; m->windows && i < m->plan->program->n_steps; i++) hyp_dnnl_packed_destroy(m->windows[i]);
@@ -163,9 +166,11 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
     }
     m->linear = hyp_calloc(p->n_steps, sizeof(hyp_linear_weights *));
     m->columns = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
+    m->grouped = hyp_calloc(p->n_steps, sizeof *m->grouped);
     m->rows = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
-    hyp_status status =
-        m->linear && m->columns && m->rows ? HYP_OK : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
+    hyp_status status = m->linear && m->columns && m->grouped && m->rows
+                            ? HYP_OK
+                            : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
 #ifdef HYP_HAVE_ONEDNN
     m->windows = hyp_calloc(p->n_steps, sizeof(hyp_dnnl_packed *));
     if (!m->windows && status == HYP_OK) status = hyp_fail_memory(diag, p->n_steps * sizeof(hyp_dnnl_packed *));
@@ -247,14 +252,11 @@ static const struct {
     prepare_call_fn *prepare;
     hyp_cpu_form form;
 } fast_calls[] = {
-    {"resize", hyp_cpu_prepare_resize, HYP_CPU_OWN},
-    {"layer-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},
-    {"rms-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},
-    {"max-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN},
+    {"resize", hyp_cpu_prepare_resize, HYP_CPU_OWN},     {"layer-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},
+    {"rms-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},     {"max-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN},
     {"average-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN},
 #ifdef HYP_HAVE_ONEDNN
-    {"conv", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
-    {"conv-transpose", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
+    {"conv", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},   {"conv-transpose", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
 #endif
 };
 
@@ -262,7 +264,8 @@ static const struct {
 static int find_call(const char *kernel)
 {
     int i = (int)(sizeof fast_calls / sizeof *fast_calls);
-    while (i-- > 0 && strcmp(fast_calls[i].kernel, kernel) != 0) {}
+    while (i-- > 0 && strcmp(fast_calls[i].kernel, kernel) != 0) {
+    }
     return i;
 }
 
@@ -279,8 +282,7 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
     switch (op->step->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: return hyp_cpu_prepare_linear(model, step, values, form, op, diag);
 #ifdef HYP_HAVE_ONEDNN
-    case HYP_PLAN__STEP__KERNEL_MATMUL:
-        return hyp_dnnl_prepare_matmul(model, op->step->matmul, values, op, diag);
+    case HYP_PLAN__STEP__KERNEL_MATMUL: return hyp_dnnl_prepare_matmul(model, op->step->matmul, values, op, diag);
     case HYP_PLAN__STEP__KERNEL_ATTENTION: return hyp_dnnl_prepare_attention(model, values, op, diag);
 #endif
     case HYP_PLAN__STEP__KERNEL_POINTWISE: return hyp_cpu_prepare_pointwise(model, values, op, diag);
@@ -289,6 +291,7 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_CALL:
         if (form == HYP_CPU_WINDOWS) return hyp_cpu_prepare_windows(model, step, values, channels_last, op, diag);
+        if (form == HYP_CPU_GROUPED) return hyp_cpu_prepare_grouped(model, step, values, channels_last, op, diag);
         if (form == HYP_CPU_COLUMNS) return hyp_cpu_prepare_columns(model, step, values, channels_last, op, diag);
         return fast_calls[find_call(op->step->call->kernel)].prepare(model, step, values, channels_last, op, diag);
     default: return HYP_OK;
@@ -345,8 +348,8 @@ static hyp_status prepare_op(hyp_cpu_session *s, uint32_t step, const hyp_tuning
     hyp_cpu_offer(s->model, step, p->values, p->channels_last, c);
     for (;;) {
         const hyp_alternative *a = hyp_choose(c, known);
-        HYP_TRY(hyp_cpu_make_op(s, step, p->values, p->channels_last, a ? (hyp_cpu_form)a->form : HYP_CPU_PLAIN, op,
-                                diag));
+        HYP_TRY(
+            hyp_cpu_make_op(s, step, p->values, p->channels_last, a ? (hyp_cpu_form)a->form : HYP_CPU_PLAIN, op, diag));
         if (op->run) break;
         c->list[c->taken].cannot = "it has no kernel for this";
     }
@@ -376,8 +379,7 @@ static hyp_status prepare_ops(hyp_cpu_session *s, const int64_t *values, bool la
     p->choices = hyp_calloc(program->n_steps, sizeof *p->choices);
     if (!p->channels_last || !p->choices) return hyp_fail_memory(diag, program->n_steps * sizeof *p->choices);
 #ifdef HYP_HAVE_ONEDNN
-    if (layouts)
-        hyp_choose_layouts(program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, false, p->channels_last);
+    if (layouts) hyp_choose_layouts(program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, false, p->channels_last);
 #else
     (void)layouts;
 #endif

@@ -34,7 +34,8 @@ typedef enum hyp_cpu_form {
     HYP_CPU_ONEDNN_ALONE, /* on one thread */
     HYP_CPU_ONEDNN_TILES, /* layers, on tiles of rows */
     HYP_CPU_WINDOWS,      /* convolutions, by the kernel of layers */
-    HYP_CPU_COLUMNS       /* convolutions, as a product and sums of its columns */
+    HYP_CPU_COLUMNS,      /* convolutions, as a product and sums of its columns */
+    HYP_CPU_GROUPED       /* convolutions of many groups of few channels */
 } hyp_cpu_form;
 
 typedef struct hyp_linear_weights hyp_linear_weights; /* linear.c */
@@ -46,8 +47,9 @@ typedef struct hyp_cpu_model {
     const hyp_plan *plan;
     hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
     hyp_mlp **columns, **rows; /* by step: the weights of convolutions as layers, for either form; NULL until packed */
-    hyp_dnnl_packed **windows;   /* by step: the weights of convolutions, a list; NULL without oneDNN */
-    pthread_mutex_t packing;     /* held while weights are packed, at load and in prepare; never in run */
+    float **grouped;           /* by step: the weights of convolutions of groups; NULL until packed */
+    hyp_dnnl_packed **windows; /* by step: the weights of convolutions, a list; NULL without oneDNN */
+    pthread_mutex_t packing;   /* held while weights are packed, at load and in prepare; never in run */
 } hyp_cpu_model;
 
 /* What an operation gets in a run. */
@@ -100,14 +102,14 @@ HYP_NODISCARD hyp_status hyp_cpu_tune(void *session, const int64_t *values, cons
 
 /* One part of a loop: begin <= i < end. `thread` counts from 0, for memory of its own. */
 typedef void hyp_cpu_task(void *state, int64_t begin, int64_t end, int thread);
-/* Runs the parts of 0 .. count on all threads of a run, or on the caller's alone where two would not have `grain` of them
- * each, and returns when all are done. Numbers between are not worth it: an OpenMP runtime ends the threads that a
- * smaller team leaves over, and starts others for the next. The threads are those of the OpenMP runtime that oneDNN brought along, so that its loops and ours never
- * compete for processors; without one the caller's thread does all. */
+/* Runs the parts of 0 .. count on all threads of a run, or on the caller's alone where two would not have `grain` of
+ * them each, and returns when all are done. Numbers between are not worth it: an OpenMP runtime ends the threads that a
+ * smaller team leaves over, and starts others for the next. The threads are those of the OpenMP runtime that oneDNN
+ * brought along, so that its loops and ours never compete for processors; without one the caller's thread does all. */
 void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_cpu_task *task, void *state);
 
-/* Preparation of each family, in another form than the plain one. Each sets op->run and what it needs, or leaves op->run
- * NULL when it has no kernel for it. `values` stay valid as long as the op. */
+/* Preparation of each family, in another form than the plain one. Each sets op->run and what it needs, or leaves
+ * op->run NULL when it has no kernel for it. `values` stay valid as long as the op. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                 hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
@@ -132,6 +134,12 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t 
 /* windows.c: convolutions of one group whose weights the plan has. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_windows(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* grouped.c: convolutions of at least as many groups as a vector has lanes, of an even number of results each and no
+ * addend, whose weights the plan has. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                 const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* columns.c: n floats from y on by the code of pointwise steps. Up to 15 behind them are read and written. */
+void hyp_cpu_activate(const hyp_cpu_kernels *kernels, HypPlan__Pointwise__Op act, float *y, int64_t n);
 /* norm.c: layer-norm and rms-norm. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
@@ -143,10 +151,11 @@ static inline int64_t hyp_cpu_grain(int64_t elements, int64_t each)
     return each > 0 && each < elements ? elements / each : 1;
 }
 
-/* linear.c: examines a step at load and packs its weights as far as the number of rows is known: values has it, or 1. */
+/* linear.c: examines a step at load and packs its weights as far as the number of rows is known: values has it, or 1.
+ */
 HYP_NODISCARD hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const hyp_tuning *known, hyp_diag *diag);
-void hyp_linear_weights_destroy(hyp_linear_weights *w); /* NULL-safe */
+void hyp_linear_weights_destroy(hyp_linear_weights *w);         /* NULL-safe */
 const char *hyp_linear_cannot_own(const hyp_linear_weights *w); /* why our own kernel cannot do them; NULL: it can */
 size_t hyp_linear_bytes(const hyp_linear_weights *w);           /* of all weights that the plan has */
 /* Whether two threads get enough weights of a layer each, for so many rows at a time. */

@@ -60,6 +60,12 @@ typedef struct hyp_parts {
     const int64_t *first, *offsets;
 } hyp_parts;
 
+/* A convolution of at least `width` groups, of `in` channels to an even number `out` of results each. */
+typedef struct hyp_grouped {
+    int64_t groups, in, out;
+    const float *bias; /* [out, groups] */
+} hyp_grouped;
+
 typedef struct hyp_cpu_kernels {
     const char *isa; /* "avx512" */
     int width;       /* floats in a vector */
@@ -93,11 +99,16 @@ typedef struct hyp_cpu_kernels {
     void (*sum_rows)(const float *x, int64_t rows, int64_t stride, int64_t n, double *sums);
     /* y[i] = sum over t < taps of weights[t] * rows[t][i], for i < n; y is none of the rows. */
     void (*combine)(const float *const *rows, const float *weights, int64_t taps, int64_t n, float *y);
-    /* y[i*n + c] = start[c], which may be NULL, + the sum over the parts of result i of part[c], for i < results, c < n.
-     * Whole vectors are read and written where n is less than one: start, parts and y have room for them. */
+    /* y[i*n + c] = start[c], which may be NULL, + the sum over the parts of result i of part[c], for i < results, c <
+     * n. Whole vectors are read and written where n is less than one: start, parts and y have room for them. */
     void (*add_parts)(const hyp_parts *parts, int64_t results, const float *start, int64_t n, float *y);
     /* The same with the largest for the sum: NaN where there is one, -infinity where there are no parts. */
     void (*most_parts)(const hyp_parts *parts, int64_t results, const float *start, int64_t n, float *y);
+    /* y[i, out, groups] = bias + the sum over the parts of result i, each [in, groups], of their products with the
+     * weights: those of the part at rows[r] + offsets[j] are weights[r] + taps[j] * in * out * groups, [in, out,
+     * groups]. */
+    void (*grouped)(const hyp_grouped *conv, const hyp_parts *parts, const float *const *weights, const int64_t *taps,
+                    int64_t results, float *y);
     /* y[j*y_stride + i] = x[i*x_stride + j] for i < rows, j < columns. */
     void (*transpose)(const float *x, int64_t rows, int64_t columns, int64_t x_stride, float *y, int64_t y_stride);
     /* y = (x - mean) / sqrt(mean square of that + epsilon) * scale + bias for n elements that lie together; mean is 0

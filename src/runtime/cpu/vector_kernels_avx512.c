@@ -23,6 +23,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .combine = combine,
     .add_parts = add_parts,
     .most_parts = most_parts,
+    .grouped = grouped,
     .transpose = transpose,
     .norm = norm,
     .widen = widen,

@@ -1,0 +1,180 @@
+/* grouped.c - convolutions of many groups of few channels, in f32 over any number of spatial axes.
+ *
+ * A vector holds one channel of several groups: images are turned so that the channels of a place are [channel of a
+ * group, group], where the groups do not touch each other and every weight is used for what it is. oneDNN's kernels
+ * have the channels of one group in a vector, which few do not fill.
+ */
+#include "base/elementwise.h"
+#include "runtime/cpu/lines.h"
+
+typedef struct grouped {
+    hyp_lines lines;
+    hyp_grouped conv;           /* weights and bias are the model's */
+    const float *weights;       /* [place of the kernel, channel, result, group] */
+    uint32_t x, y;              /* tensors */
+    bool x_last, y_last;        /* their channels are */
+    HypPlan__Pointwise__Op act; /* CAST: none */
+    int64_t batch;
+    size_t y_at, y_bytes; /* in the work space: a line for each thread, behind an image */
+} grouped;
+
+static void grouped_destroy(void *opaque)
+{
+    grouped *s = opaque;
+    hyp_lines_dispose(&s->lines);
+    hyp_free(s);
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------- */
+
+/* One image. */
+typedef struct image {
+    const grouped *s;
+    const hyp_cpu_run *run;
+    const float *x;
+    float *turned, *y;
+} image;
+
+/* Places of x, each to [channel of a group, group]. */
+static void turn_part(void *state, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const image *r = state;
+    const hyp_cpu_kernels *kernels = r->run->kernels;
+    int64_t groups = r->s->conv.groups, in = r->s->conv.in, all = groups * in, places = r->s->lines.window.in_count;
+    if (r->s->x_last)
+        for (int64_t i = begin; i < end; i++)
+            kernels->transpose(r->x + i * all, groups, in, in, r->turned + i * all, groups);
+    else
+        for (int64_t c = 0; c < in; c++)
+            kernels->transpose(r->x + c * places + begin, groups, end - begin, in * places,
+                               r->turned + begin * all + c * groups, all);
+}
+
+/* A line of results from [place, result of a group, group] to where it belongs. */
+static void put_line(const image *r, int64_t line, const float *from)
+{
+    const grouped *s = r->s;
+    const hyp_cpu_kernels *kernels = r->run->kernels;
+    int64_t groups = s->conv.groups, out = s->conv.out, all = groups * out, n = s->lines.length,
+            places = s->lines.window.out_count;
+    float *y = r->y + line * n * (s->y_last ? all : 1);
+    if (s->y_last)
+        for (int64_t i = 0; i < n; i++) kernels->transpose(from + i * all, out, groups, groups, y + i * all, out);
+    else
+        for (int64_t o = 0; o < out; o++)
+            kernels->transpose(from + o * groups, n, groups, all, y + o * places, out * places);
+}
+
+static void lines_part(void *state, int64_t begin, int64_t end, int thread)
+{
+    const image *r = state;
+    const grouped *s = r->s;
+    const hyp_lines *l = &s->lines;
+    float *y = (float *)((char *)r->run->call.work + s->y_at + (size_t)thread * s->y_bytes);
+    int64_t each = s->conv.in * s->conv.out * s->conv.groups, width = l->along.kernel[0];
+    for (int64_t i = begin; i < end; i++) {
+        const float *rows[HYP_LINES_MOST], *weights[HYP_LINES_MOST];
+        int64_t taps[HYP_LINES_MOST];
+        hyp_parts parts = {.rows = rows, .first = l->first, .offsets = l->offsets};
+        parts.count = hyp_lines_find(l, i, r->turned, rows, taps, NULL);
+        for (int64_t t = 0; t < parts.count; t++) weights[t] = s->weights + taps[t] * width * each;
+        r->run->kernels->grouped(&s->conv, &parts, weights, l->taps, l->length, y);
+        if (s->act != HYP_PLAN__POINTWISE__OP__CAST)
+            hyp_cpu_activate(r->run->kernels, s->act, y, l->length * s->conv.out * s->conv.groups);
+        put_line(r, i, y);
+    }
+}
+
+static hyp_status run_grouped(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    (void)diag;
+    const grouped *s = op->state;
+    const hyp_window *w = &s->lines.window;
+    int64_t in = s->conv.in * s->conv.groups, out = s->conv.out * s->conv.groups;
+    image r = {.s = s, .run = run, .x = run->call.at[s->x], .turned = run->call.work, .y = run->call.at[s->y]};
+    for (int64_t i = 0; i < s->batch; i++) {
+        hyp_cpu_parallel(run, w->in_count, hyp_cpu_grain(HYP_CPU_MOVED, in), turn_part, &r);
+        hyp_cpu_parallel(run, s->lines.count, hyp_cpu_grain(HYP_CPU_COMPUTED, s->lines.length * out * w->kernel_count),
+                         lines_part, &r);
+        r.x += w->in_count * in;
+        r.y += w->out_count * out;
+    }
+    return HYP_OK;
+}
+
+/* ---- preparing ----------------------------------------------------------------------------------------------- */
+
+/* Bias [result, group], then the weights, from [group, result] and [group, result, channel, place]. NULL when memory is
+ * out. */
+static float *pack(const hyp_conv *v, const float *w, const float *bias)
+{
+    int64_t groups = v->group, in = v->in_channels, out = v->out_channels, taps = v->window.kernel_count,
+            all = groups * out;
+    float *packed = hyp_aligned_alloc(64, (size_t)(all * (1 + in * taps)) * sizeof *packed), *to = packed + all;
+    for (int64_t g = 0; g < groups && packed; g++)
+        for (int64_t o = 0; o < out; o++) {
+            packed[o * groups + g] = bias ? bias[g * out + o] : 0;
+            for (int64_t c = 0; c < in; c++)
+                for (int64_t t = 0; t < taps; t++)
+                    to[((t * in + c) * out + o) * groups + g] = w[((g * out + o) * in + c) * taps + t];
+        }
+    return packed;
+}
+
+static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, grouped *s, const hyp_conv *v, const float *w,
+                              const float *bias, hyp_diag *diag)
+{
+    pthread_mutex_lock(&model->packing);
+    if (!model->grouped[step]) model->grouped[step] = pack(v, w, bias);
+    s->conv.bias = model->grouped[step];
+    pthread_mutex_unlock(&model->packing);
+    if (!s->conv.bias) return hyp_fail_memory(diag, (size_t)v->w->count * sizeof *w);
+    s->weights = s->conv.bias + v->group * v->out_channels;
+    return HYP_OK;
+}
+
+/* Whether it can be done so. */
+static bool fits(const hyp_conv *v, const hyp_cpu_kernels *kernels)
+{
+    return v->x->dtype == HYP_F32 && !v->z && v->x->count > 0 && v->y->count > 0 && v->group >= kernels->width &&
+           v->out_channels % 2 == 0 && hyp_lines_can(&v->window);
+}
+
+hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                   const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag)
+{
+    const HypPlan__Call *call = op->step->call;
+    int act = hyp_conv_act(call->attrs[4]->text);
+    bool has_bias = call->n_inputs_plus1 > 2 && call->inputs_plus1[2];
+    const float *w = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1),
+                *bias = has_bias ? hyp_cpu_weight(model->plan, call->inputs_plus1[2] - 1) : NULL;
+    hyp_call_arguments a;
+    hyp_conv v;
+    hyp_diag unfit; /* of shapes that do not fit: the plain kernel says so */
+    hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, call, &unfit, &a);
+    if (act < 0 || act == HYP_PW_CLIP || !w || (has_bias && !bias)) return HYP_OK;
+    if (hyp_kernel_read_conv(&a.call, false, &v) != HYP_OK || !fits(&v, model->device->kernels)) return HYP_OK;
+    grouped *s = hyp_calloc(1, sizeof *s);
+    if (!s) return hyp_fail_memory(diag, sizeof *s);
+    s->x = call->inputs_plus1[0] - 1;
+    s->y = call->outputs[0];
+    s->x_last = channels_last[s->x];
+    s->y_last = channels_last[s->y];
+    s->act = (HypPlan__Pointwise__Op)act;
+    s->batch = v.batch;
+    s->conv = (hyp_grouped){.groups = v.group, .in = v.in_channels, .out = v.out_channels};
+    hyp_status status = find_packed(model, step, s, &v, w, bias, diag);
+    if (status == HYP_OK) status = hyp_lines_init(&s->lines, &v.window, v.group * v.in_channels, diag);
+    if (status != HYP_OK) {
+        grouped_destroy(s);
+        return status;
+    }
+    s->y_at = hyp_lines_room(v.window.in_count * v.group * v.in_channels);
+    s->y_bytes = hyp_lines_room(s->lines.length * v.group * v.out_channels);
+    op->work_bytes = s->y_at + (size_t)model->device->threads * s->y_bytes;
+    op->run = run_grouped;
+    op->destroy = grouped_destroy;
+    op->state = s;
+    return HYP_OK;
+}
