@@ -174,8 +174,24 @@ enum { TILE = 32, CHUNK_BYTES = 1 << 17 /* of y that the parts go through togeth
     }                                                                                                                  \
     break
 
+/* The same where x lies together along one axis of a tile and y along the other: false where they do not, and for elements of another
+ * size. The kernel moves bits. */
+static bool transpose_band(const copy *s, const hyp_cpu_kernels *kernels, int64_t row, int64_t end, const void *x, void *y)
+{
+    const float *from = (const float *)x + row * s->row_steps[0];
+    float *to = (float *)y + row * s->row_steps[1];
+    if (s->size != sizeof(float)) return false;
+    if (s->row_steps[0] == 1 && s->column_steps[1] == 1)
+        kernels->transpose(from, s->columns, end - row, s->column_steps[0], to, s->row_steps[1]);
+    else if (s->column_steps[0] == 1 && s->row_steps[1] == 1)
+        kernels->transpose(from, end - row, s->columns, s->row_steps[0], to, s->column_steps[1]);
+    else
+        return false;
+    return true;
+}
+
 /* Up to TILE rows from `row` on. */
-static void copy_band(const copy *s, int64_t row, const void *x, void *y)
+static void copy_band(const copy *s, const hyp_cpu_kernels *kernels, int64_t row, const void *x, void *y)
 {
     int64_t end = s->rows - row < TILE ? s->rows : row + TILE;
     if (s->column_steps[0] == 1 && s->column_steps[1] == 1) {
@@ -194,6 +210,7 @@ static void copy_band(const copy *s, int64_t row, const void *x, void *y)
         }
         return;
     }
+    if (transpose_band(s, kernels, row, end, x, y)) return;
     switch (s->size) {
     case 1: COPY_TILES(uint8_t);
     case 2: COPY_TILES(uint16_t);
@@ -203,15 +220,15 @@ static void copy_band(const copy *s, int64_t row, const void *x, void *y)
 }
 
 /* Bands begin .. end-1, which are counted through all tiles. */
-static void copy_bands(const copy *s, const hyp_reference_call *call, int64_t begin, int64_t end)
+static void copy_bands(const copy *s, const hyp_cpu_run *run, int64_t begin, int64_t end)
 {
     int64_t size = (int64_t)s->size, bands = (s->rows + TILE - 1) / TILE, band = begin % (bands ? bands : 1);
-    const char *x = call->at[s->x];
-    char *y = call->at[s->y];
+    const char *x = run->call.at[s->x];
+    char *y = run->call.at[s->y];
     hyp_walk w = s->walk;
     if (begin < end) hyp_walk_seek(&w, begin / bands);
     for (int64_t i = begin; i < end; i++) {
-        copy_band(s, band * TILE, x + w.offset[0] * size, y + w.offset[1] * size);
+        copy_band(s, run->kernels, band * TILE, x + w.offset[0] * size, y + w.offset[1] * size);
         if (++band < bands) continue;
         band = 0;
         hyp_walk_next(&w);
@@ -220,7 +237,7 @@ static void copy_bands(const copy *s, const hyp_reference_call *call, int64_t be
 
 typedef struct copy_run {
     const copy *first;
-    const hyp_reference_call *call;
+    const hyp_cpu_run *run;
     int64_t chunks;
 } copy_run;
 
@@ -232,7 +249,7 @@ static void copy_chunks(void *state, int64_t begin, int64_t end, int thread)
         for (const copy *s = r->first; s; s = s->next) {
             int64_t bands = s->count * ((s->rows + TILE - 1) / TILE), each = bands / r->chunks,
                     rest = bands % r->chunks;
-            copy_bands(s, r->call, each * i + rest * i / r->chunks, each * (i + 1) + rest * (i + 1) / r->chunks);
+            copy_bands(s, r->run, each * i + rest * i / r->chunks, each * (i + 1) + rest * (i + 1) / r->chunks);
         }
 }
 
@@ -240,7 +257,7 @@ static void copy_chunks(void *state, int64_t begin, int64_t end, int thread)
 static hyp_status run_copies(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
-    copy_run r = {.first = op->state, .call = &run->call};
+    copy_run r = {.first = op->state, .run = run};
     int64_t elements = 0;
     for (const copy *s = r.first; s; s = s->next) elements += s->count * s->rows * s->columns;
     r.chunks = elements / (CHUNK_BYTES / (int64_t)r.first->size) + 1;
