@@ -2,6 +2,7 @@
  * set that the machine has.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -905,6 +906,80 @@ static void copy_agrees_on_random_permutations(void **state)
     }
 }
 
+/* Matrices side by side, of bits that are no numbers, too. */
+static void matrices_are_transposed(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        pb_init(&b);
+        int64_t count = PICK(1, 3), rows = PICK(1, 3, 4, 31, 33, 64, 196), columns = PICK(1, 2, 5, 32, 100, 257, 1024);
+        int64_t elements = count * rows * columns, x_dims[] = {count, rows, columns}, y_dims[] = {count, columns, rows};
+        HypPlan__Copy *s = pb_copy(&b);
+        s->x = pb_input(&b, "x", HYP_I32, 3, pb_consts(&b, 3, x_dims));
+        s->y = pb_output(&b, "y", HYP_I32, 3, pb_consts(&b, 3, y_dims));
+        s->n_extents = s->n_x_strides = s->n_y_strides = 3;
+        s->extents = pb_consts(&b, 3, y_dims);
+        s->x_strides = pb_consts(&b, 3, (int64_t[]){rows * columns, 1, columns});
+        s->y_strides = pb_consts(&b, 3, (int64_t[]){rows * columns, rows, 1});
+        s->x_offset = s->y_offset = pb_const(&b, 0);
+        int32_t *x = calloc((size_t)elements, sizeof *x), *y = calloc((size_t)elements, sizeof *y);
+        for (int64_t i = 0; i < elements; i++) x[i] = (int32_t)(0x7f800000 + rng_below(&r, 1 << 23));
+        hyp_tensor in = tensor_of("x", HYP_I32, x, 3, x_dims);
+        hyp_tensor out = {.name = "y", .data = y, .bytes = (size_t)elements * sizeof *y, .dtype = HYP_I32};
+        run_once(&b, HYP_DEVICE_CPU, &in, 1, &out, 1);
+        for (int64_t i = 0; i < elements; i++) {
+            int64_t matrix = i / (rows * columns), row = i / columns % rows, column = i % columns;
+            assert_int_equal(y[(matrix * columns + column) * rows + row], x[i]);
+        }
+        free(x), free(y);
+        pb_dispose(&b);
+    }
+}
+
+/* Pages of this process in memory; 0 where nobody says. */
+static size_t resident_pages(void)
+{
+    size_t size, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fscanf(file, "%zu %zu", &size, &resident) != 2) resident = 0;
+    if (file) fclose(file);
+    return resident;
+}
+
+/* The cells of a network in time, which all have the same weights. */
+static void steps_with_the_same_weights_share_what_is_packed(void **state)
+{
+    (void)state;
+    enum { N = 1024, CELLS = 12 };
+    for (int rows = 1; rows <= 64; rows *= 64) {
+        static float x[64 * N], y[64 * N];
+        const int64_t dims[2] = {rows, N};
+        pb_init(&b);
+        uint32_t at = pb_input(&b, "x", HYP_F32, 2, pb_consts(&b, 2, dims)), weight = random_weight(HYP_F32, 2, (int64_t[]){N, N}, N);
+        for (uint32_t i = 0; i < CELLS; i++) {
+            uint32_t to = i + 1 < CELLS ? pb_scratch(&b, HYP_F32, i & 1, 2, pb_consts(&b, 2, dims))
+                                        : pb_output(&b, "y", HYP_F32, 2, pb_consts(&b, 2, dims));
+            pb_layer(&b, pb_linear(&b, at, to, pb_const(&b, rows)), N, N, weight, PB_NONE, HYP_PLAN__ACT__ACT_NONE, PB_NONE)
+                ->weight_kn = i % 3 == 0; /* square, so that it can be either */
+            at = to;
+        }
+        rng_fill(&r, HYP_F32, x, (size_t)rows * N);
+        hyp_tensor in = tensor_of("x", HYP_F32, x, 2, dims);
+        size_t page = (size_t)sysconf(_SC_PAGESIZE), before = resident_pages();
+        hyp_engine *engine = pb_load(&b, HYP_DEVICE_CPU);
+        hyp_context *context = NULL;
+        hyp_tensor out = {.name = "y", .data = y, .bytes = sizeof y, .dtype = HYP_F32};
+        assert_ok(hyp_context_create(engine, NULL, &context, diag));
+        assert_ok(hyp_context_run(context, &in, 1, &out, 1, diag));
+        size_t grown = (resident_pages() - before) * page, each = N * N * sizeof(float);
+        hyp_context_destroy(context);
+        hyp_engine_destroy(engine);
+        if (before) assert_true(grown < (CELLS - 2) * each); /* the file, and two forms, or more for some rows */
+        compare_backends(1, &in, 1, (const char *const[]){"y"}, HYP_F32, (size_t)rows * N, 1e-4);
+        pb_dispose(&b);
+    }
+}
+
 int main(void)
 {
     r.state = 20;
@@ -929,6 +1004,8 @@ int main(void)
         cmocka_unit_test(softmax_agrees_on_random_shapes),
         cmocka_unit_test(reduce_agrees_on_random_axes),
         cmocka_unit_test(copy_agrees_on_random_permutations),
+        cmocka_unit_test(matrices_are_transposed),
+        cmocka_unit_test(steps_with_the_same_weights_share_what_is_packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,6 +109,7 @@ static void model_unload(void *opaque)
 #ifdef HYP_HAVE_ONEDNN
     for (size_t i = 0; m->windows && i < m->plan->program->n_steps; i++) hyp_dnnl_packed_destroy(m->windows[i]);
     hyp_free(m->windows);
+    hyp_dnnl_packed_destroy(m->layers);
 #endif
     pthread_mutex_destroy(&m->packing);
     hyp_free(m);

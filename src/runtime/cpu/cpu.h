@@ -49,6 +49,7 @@ typedef struct hyp_cpu_model {
     hyp_mlp **columns, **rows; /* by step: the weights of convolutions as layers, for either form; NULL until packed */
     float **grouped;           /* by step: the weights of convolutions of groups; NULL until packed */
     hyp_dnnl_packed **windows; /* by step: the weights of convolutions, a list; NULL without oneDNN */
+    hyp_dnnl_packed *layers;   /* the weights of all linears, a list */
     pthread_mutex_t packing;   /* held while weights are packed, at load and in prepare; never in run */
 } hyp_cpu_model;
 

@@ -286,19 +286,34 @@ hyp_status hyp_dnnl_pack_memory(const hyp_dnnl *d, hyp_md_ref plain, const void 
     return status;
 }
 
-hyp_status hyp_dnnl_pack(const hyp_dnnl *d, const hyp_plan *plan, const HypPlan__Linear *s, size_t l, int64_t m,
-                         int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag)
+/* The weights of a layer as the library wants them: those of another step where they are the same. */
+static hyp_status find_layer(hyp_cpu_model *model, const HypPlan__Layer *layer, hyp_md_ref plain, hyp_md_ref wanted,
+                             hyp_dnnl_packed **out, hyp_diag *diag)
+{
+    const void *data = hyp_cpu_weight(model->plan, layer->weight);
+    for (*out = model->layers; *out; *out = (*out)->next)
+        if ((*out)->data == data && (*out)->kn == layer->weight_kn && dnnl_memory_desc_equal((*out)->md, wanted)) return HYP_OK;
+    HYP_TRY(hyp_dnnl_pack_memory(model->device->dnnl, plain, data, wanted, out, diag));
+    (*out)->data = data;
+    (*out)->kn = layer->weight_kn;
+    (*out)->next = model->layers;
+    model->layers = *out;
+    return HYP_OK;
+}
+
+hyp_status hyp_dnnl_pack(hyp_cpu_model *model, const HypPlan__Linear *s, size_t l, int64_t m, int64_t n, int64_t k,
+                         hyp_dnnl_packed **out, hyp_diag *diag)
 {
     *out = NULL;
+    const hyp_dnnl *d = model->device->dnnl;
     const HypPlan__Layer *layer = s->layers[l];
-    const asked a = ask(plan->program, s, l);
+    const asked a = ask(model->plan->program, s, l);
     dnnl_data_type_t type = hyp_dnnl_type(a.dtype);
     hyp_md any = any_layout(type, k, n), plain = matrix(type, k, n, !layer->weight_kn);
     dnnl_primitive_desc_t pd = layer_pd(d, &a, m, n, k, any);
     hyp_status status = HYP_OK;
     if (pd && plain)
-        status = hyp_dnnl_pack_memory(d, plain, hyp_cpu_weight(plan, layer->weight),
-                                      hyp_dnnl_query(pd, dnnl_query_weights_md), out, diag);
+        status = find_layer(model, layer, plain, hyp_dnnl_query(pd, dnnl_query_weights_md), out, diag);
     if (pd) dnnl_primitive_desc_destroy(pd);
     hyp_md_destroy(any);
     hyp_md_destroy(plain);

@@ -26,8 +26,8 @@ bool hyp_dnnl_parallel(const hyp_dnnl *dnnl, int threads, int64_t count, hyp_cpu
 
 /* The packed weights of layer l, shared by all contexts. Packs for products with m rows. *out is NULL when oneDNN has
  * no fast product for this. */
-HYP_NODISCARD hyp_status hyp_dnnl_pack(const hyp_dnnl *dnnl, const hyp_plan *plan, const HypPlan__Linear *s, size_t l,
-                                       int64_t m, int64_t n, int64_t k, hyp_dnnl_packed **out, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_dnnl_pack(hyp_cpu_model *model, const HypPlan__Linear *s, size_t l, int64_t m, int64_t n,
+                                       int64_t k, hyp_dnnl_packed **out, hyp_diag *diag);
 void hyp_dnnl_packed_destroy(hyp_dnnl_packed *packed); /* NULL-safe */
 
 /* Rows that go through all layers together, so that their hidden values stay in the second-level cache of each thread.

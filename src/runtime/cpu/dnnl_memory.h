@@ -13,7 +13,9 @@ struct hyp_dnnl_packed {
     hyp_md md;
     dnnl_memory_t memory;
     void *buffer;          /* NULL when the plan's own bytes already have the layout */
-    hyp_dnnl_packed *next; /* the same weights in another layout */
+    const void *data;      /* of the plan, and whether it is taken for [k,n]; for linears alone */
+    bool kn;
+    hyp_dnnl_packed *next; /* of the list that owns it: the same weights in another layout, or those of other linears */
 };
 /* Packs data, which lie as `plain` says and stay valid, as `wanted`. */
 HYP_NODISCARD hyp_status hyp_dnnl_pack_memory(const hyp_dnnl *dnnl, hyp_md_ref plain, const void *data,

@@ -15,10 +15,11 @@ struct hyp_linear_weights {
     bool biased;      /* some bias does not lie in the plan */
     bool own_kernel;  /* constant, and f32, or f8e4m3 and not biased: the mlp kernel can run it */
     size_t bytes;     /* of all weights */
-    hyp_mlp *mlp;     /* NULL until packed for our own kernel; never changes afterwards */
+    hyp_mlp *mlp;     /* NULL until packed for our own kernel; never changes afterwards. Panels may be those of another
+                         step with the same weights: the model has all of them until its end */
     bool dnnl_packed; /* packed[] is final */
 #ifdef HYP_HAVE_ONEDNN
-    hyp_dnnl_packed **packed; /* by layer */
+    hyp_dnnl_packed **packed; /* by layer; the model's */
 #endif
 };
 
@@ -62,6 +63,24 @@ static float bias_at(const hyp_cpu_model *model, const HypPlan__Layer *layer, in
                                (size_t)j);
 }
 
+/* The panels of another step that has the weights of this layer, as every cell of a network in time has: one copy, so that they
+ * stay in the cache. NULL where there is none yet. */
+static const float *find_panels(const hyp_cpu_model *model, const HypPlan__Layer *layer)
+{
+    const HypPlan__Program *p = model->plan->program;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        const hyp_linear_weights *w = model->linear[i];
+        for (size_t l = 0; w && w->mlp && l < w->step->n_layers; l++) {
+            const HypPlan__Layer *other = w->step->layers[l];
+            if (other->weight == layer->weight && other->weight_kn == layer->weight_kn &&
+                p->dims[other->n]->value == p->dims[layer->n]->value && p->dims[other->k]->value == p->dims[layer->k]->value &&
+                other->x_scale * other->weight_scale == layer->x_scale * layer->weight_scale)
+                return w->mlp->layers[l].weights;
+        }
+    }
+    return NULL;
+}
+
 /* One block: the struct, its layers, then weights and biases at multiples of 64 bytes. Sizes cannot overflow where
  * the weights themselves fit into a file, but are checked all the same. */
 static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
@@ -72,7 +91,7 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
            total = head;
     for (size_t l = 0; l < s->n_layers; l++) {
         size_t n = (size_t)round_up(p->dims[s->layers[l]->n]->value, LANES),
-               k = (size_t)p->dims[s->layers[l]->k]->value;
+               k = find_panels(model, s->layers[l]) ? 0 : (size_t)p->dims[s->layers[l]->k]->value;
         if (!hyp_add_size(k, 1, &k) || !hyp_mul_size(n, k, &n) || !hyp_mul_size(n, sizeof(float), &n) ||
             !hyp_add_size(total, n, &total))
             return NULL;
@@ -86,17 +105,20 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
         const HypPlan__Layer *layer = s->layers[l];
         int64_t n = p->dims[layer->n]->value, k = p->dims[layer->k]->value, room = round_up(n, LANES);
         float *made;
-        const float *w = weight_floats(model, layer, (size_t)n * (size_t)k, &made);
-        if (!w) {
+        const float *shared = find_panels(model, layer), *w = NULL;
+        if (!shared) w = weight_floats(model, layer, (size_t)n * (size_t)k, &made);
+        if (!shared && !w) {
             hyp_aligned_free(mlp);
             return NULL;
         }
-        layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .act = layer->act};
+        layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = shared ? shared : at + room, .act = layer->act};
         for (int64_t j = 0; j < room; j++) at[j] = j < n ? bias_at(model, layer, j) : 0;
         at += room;
-        pack_panels(kernels, w, layer->weight_kn, n, k, at);
-        hyp_free(made);
-        at += room * k;
+        if (!shared) {
+            pack_panels(kernels, w, layer->weight_kn, n, k, at);
+            hyp_free(made);
+            at += room * k;
+        }
         if (l + 1 < s->n_layers && room > mlp->hidden_stride) mlp->hidden_stride = room;
     }
     return mlp;
@@ -134,8 +156,8 @@ static hyp_status ensure_dnnl(hyp_cpu_model *model, hyp_linear_weights *w, int64
     for (size_t l = 0; l < w->step->n_layers && w->constant && !w->dnnl_packed; l++) {
         const HypPlan__Layer *layer = w->step->layers[l];
         if (!w->packed[l])
-            HYP_TRY(hyp_dnnl_pack(model->device->dnnl, model->plan, w->step, l, m, p->dims[layer->n]->value,
-                                  p->dims[layer->k]->value, &w->packed[l], diag));
+            HYP_TRY(hyp_dnnl_pack(model, w->step, l, m, p->dims[layer->n]->value, p->dims[layer->k]->value, &w->packed[l],
+                                  diag));
     }
     w->dnnl_packed = true;
     return HYP_OK;
@@ -416,7 +438,6 @@ void hyp_linear_weights_destroy(hyp_linear_weights *w)
     if (!w) return;
     hyp_aligned_free(w->mlp);
 #ifdef HYP_HAVE_ONEDNN
-    for (size_t l = 0; w->packed && l < w->step->n_layers; l++) hyp_dnnl_packed_destroy(w->packed[l]);
     hyp_free(w->packed);
 #endif
     hyp_free(w);
