@@ -17,6 +17,7 @@ typedef struct one {
     size_t axes;
     const char *act; /* of a convolution */
     int64_t groups;  /* of one; 0: one */
+    bool added;      /* something is added before the activation */
 } one;
 
 static int64_t result_size(const one *k, size_t i)
@@ -53,8 +54,8 @@ static void add_pads(HypPlan__Call *call, const one *k)
     pb_call_ints(&b, call, 2 * k->axes, pads);
 }
 
-/* x to y; the tensors have k->axes spatial axes. */
-static void add_one(const one *k, uint32_t x, uint32_t y)
+/* x, and what is added unless that is UINT32_MAX, to y; the tensors have k->axes spatial axes. */
+static void add_one(const one *k, uint32_t x, uint32_t added, uint32_t y)
 {
     int64_t groups = k->groups ? k->groups : 1;
     int64_t dims[4] = {k->transpose ? k->in : k->out, k->transpose ? k->out : k->in / groups};
@@ -64,7 +65,8 @@ static void add_one(const one *k, uint32_t x, uint32_t y)
         terms *= (double)k->kernel[i] / (double)k->stride[i];
     }
     uint32_t w = random_weight(2 + k->axes, dims, terms < 1 ? 1 : terms), bias = random_weight(1, &k->out, 1);
-    HypPlan__Call *call = pb_call(&b, k->transpose ? "conv-transpose" : "conv", 3, (uint32_t[]){x, w, bias}, y);
+    HypPlan__Call *call = pb_call(&b, k->transpose ? "conv-transpose" : "conv", added == UINT32_MAX ? 3 : 4,
+                                  (uint32_t[]){x, w, bias, added}, y);
     pb_call_ints(&b, call, k->axes, k->stride);
     add_pads(call, k);
     pb_call_ints(&b, call, k->axes, k->dilation);
@@ -85,7 +87,7 @@ static void add_around(const one *k, int64_t channels, uint32_t x, uint32_t y)
                       .dilation = {1, 1},
                       .axes = k->axes,
                       .act = "none"};
-    add_one(&same, x, y);
+    add_one(&same, x, UINT32_MAX, y);
 }
 
 static void check(const one *k)
@@ -100,24 +102,33 @@ static void check(const one *k)
     pb_init(&b);
     uint32_t x = pb_input(&b, "x", HYP_F32, rank, pb_consts(&b, rank, x_dims));
     uint32_t y = pb_output(&b, "y", HYP_F32, rank, pb_consts(&b, rank, y_dims));
+    uint32_t added = k->added ? pb_input(&b, "z", HYP_F32, rank, pb_consts(&b, rank, y_dims)) : UINT32_MAX;
     if (k->around) {
         uint32_t from = pb_scratch(&b, HYP_F32, 0, rank, pb_consts(&b, rank, x_dims));
         uint32_t to = pb_scratch(&b, HYP_F32, 1, rank, pb_consts(&b, rank, y_dims));
         add_around(k, k->in, x, from);
-        add_one(k, from, to);
-        add_around(k, k->out, to, y);
+        if (k->added && k->images > 1) { /* else it lies otherwise than y */
+            uint32_t last = pb_scratch(&b, HYP_F32, 1, rank, pb_consts(&b, rank, y_dims)); /* whose place y takes */
+            add_around(k, k->out, added, last);
+            added = last;
+        }
+        add_one(k, from, added, to);
+        if (k->added && k->images == 2) /* y lies otherwise than what was in its place */
+            pb_copy_all(&b, to, y, pb_const(&b, y_count));
+        else
+            add_around(k, k->out, to, y);
     } else {
-        add_one(k, x, y);
+        add_one(k, x, added, y);
     }
-    float *data = random_floats((size_t)x_count, 1), *out[2];
-    const hyp_tensor in = tensor_of("x", HYP_F32, data, rank, x_dims);
+    float *data = random_floats((size_t)x_count, 1), *more = random_floats((size_t)y_count, 1), *out[2];
+    const hyp_tensor in[] = {tensor_of("x", HYP_F32, data, rank, x_dims), tensor_of("z", HYP_F32, more, rank, y_dims)};
     for (int d = 0; d < 2; d++) {
         out[d] = calloc((size_t)y_count, sizeof *out[d]);
         hyp_tensor result = tensor_of("y", HYP_F32, out[d], rank, y_dims);
-        run_once(&b, host_devices[d], &in, 1, &result, 1);
+        run_once(&b, host_devices[d], in, k->added ? 2 : 1, &result, 1);
     }
     assert_close(out[1], out[0], (size_t)y_count, 1e-5);
-    free(data), free(out[0]), free(out[1]);
+    free(data), free(more), free(out[0]), free(out[1]);
     pb_dispose(&b);
 }
 
@@ -151,12 +162,12 @@ static void several_products_agree(void **state)
 {
     (void)state;
     const one cases[] = {
-        {true, false, 2, 8, 40, {40, 64}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 2, NULL, 0},
-        {true, true, 1, 8, 24, {33, 70}, {5, 4}, {1, 2}, {2, 1}, {3, 0}, {2, 1}, {0, 0}, 2, NULL, 0},
-        {true, true, 1, 16, 64, {37, 50}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}, {0, 0}, 2, NULL, 0},
-        {true, false, 1, 4, 64, {1500, 0}, {6, 0}, {3, 0}, {1, 1}, {2, 0}, {1, 0}, {0, 0}, 1, NULL, 0},
-        {false, true, 1, 8, 3, {40, 70}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}, {0, 0}, 2, "sigmoid", 0},
-        {false, false, 2, 9, 7, {50, 60}, {5, 6}, {1, 1}, {2, 1}, {0, 5}, {7, 0}, {0, 0}, 2, "relu", 0},
+        {true, false, 2, 8, 40, {40, 64}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 2, NULL, 0, false},
+        {true, true, 1, 8, 24, {33, 70}, {5, 4}, {1, 2}, {2, 1}, {3, 0}, {2, 1}, {0, 0}, 2, NULL, 0, false},
+        {true, true, 1, 16, 64, {37, 50}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}, {0, 0}, 2, NULL, 0, false},
+        {true, false, 1, 4, 64, {1500, 0}, {6, 0}, {3, 0}, {1, 1}, {2, 0}, {1, 0}, {0, 0}, 1, NULL, 0, false},
+        {false, true, 1, 8, 3, {40, 70}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}, {0, 0}, 2, "sigmoid", 0, false},
+        {false, false, 2, 9, 7, {50, 60}, {5, 6}, {1, 1}, {2, 1}, {0, 5}, {7, 0}, {0, 0}, 2, "relu", 0, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
 }
@@ -210,6 +221,55 @@ static void convolutions_agree(void **state)
     }
 }
 
+/* Those that are done in fewer multiplications: tiles that are cut off, parts of several lines of them. */
+static void convolutions_by_tiles_agree(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "relu", "tanh", "silu"};
+    static const int64_t channels[] = {8, 12, 16, 17, 24, 33, 70};
+    for (int round = 0; round < 80; round++) {
+        one k = {.around = round % 3 == 0,
+                 .added = round % 2 == 0,
+                 .images = 1 + (int64_t)rng_below(&r, 3),
+                 .in = channels[rng_below(&r, 7)],
+                 .out = channels[rng_below(&r, 7)],
+                 .kernel = {3, 3},
+                 .stride = {1, 1},
+                 .dilation = {1, 1},
+                 .axes = 2,
+                 .act = acts[rng_below(&r, 4)]};
+        for (size_t i = 0; i < k.axes; i++) {
+            k.size[i] = 4 + (int64_t)rng_below(&r, round % 10 == 0 ? 50 : 20);
+            k.before[i] = (int64_t)rng_below(&r, 6);
+            k.after[i] = (int64_t)rng_below(&r, 6);
+        }
+        check(&k);
+    }
+}
+
+/* Gaps along the last axis, too. */
+static void dilated_convolutions_agree(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 30; round++) {
+        one k = {.around = round % 3 == 0,
+                 .images = 1,
+                 .in = 1 + (int64_t)rng_below(&r, 20),
+                 .out = 8 + (int64_t)rng_below(&r, 20),
+                 .axes = 1 + (size_t)(round % 3 != 0),
+                 .act = "relu"};
+        for (size_t i = 0; i < k.axes; i++) {
+            k.kernel[i] = 1 + (int64_t)rng_below(&r, 3);
+            k.stride[i] = 1 + (int64_t)rng_below(&r, 2);
+            k.dilation[i] = 1 + (int64_t)rng_below(&r, 4);
+            k.size[i] = 10 + (int64_t)rng_below(&r, 12);
+            k.before[i] = (int64_t)rng_below(&r, 8);
+            k.after[i] = (int64_t)rng_below(&r, 8);
+        }
+        check(&k);
+    }
+}
+
 /* Groups that fill vectors and that do not, of up to 9 channels. */
 static void convolutions_of_groups_agree(void **state)
 {
@@ -242,6 +302,8 @@ int main(void)
         cmocka_unit_test(transposed_convolutions_agree),
         cmocka_unit_test(several_products_agree),
         cmocka_unit_test(convolutions_agree),
+        cmocka_unit_test(convolutions_by_tiles_agree),
+        cmocka_unit_test(dilated_convolutions_agree),
         cmocka_unit_test(convolutions_with_few_results_agree),
         cmocka_unit_test(convolutions_of_groups_agree),
     };

@@ -259,13 +259,29 @@ static int64_t size_of(const asked *a, uint32_t tensor, size_t axis)
     return axis < t->n_dims ? a->values[t->dims[axis]] : 1;
 }
 
+/* 36 products of a tile of 4x4 results in place of 9 of each result, or reading their weights, and the transforms
+ * around them, which go over whole vectors. */
+static double winograd_seconds(const asked *a, uint32_t x, uint32_t y)
+{
+    enum { TILE = 4, PLACES = 36, PART = 24 /* tiles that the weights are read for */ };
+    static const double own = 0.8 / START_FLOPS * 10e-6, transform_seconds = 0.43e-9, read_rate = 10e9;
+    int64_t width = a->model->device->kernels->width, in = size_of(a, x, 1), out = size_of(a, y, 1);
+    int64_t in_room = (in + width - 1) / width * width, out_room = (out + width - 1) / width * width;
+    double tiles =
+        (double)(size_of(a, y, 0) * ((size_of(a, y, 2) + TILE - 1) / TILE) * ((size_of(a, y, 3) + TILE - 1) / TILE));
+    double weights = PLACES * (double)in * (double)out_room;
+    double products = fmax(2 * tiles * weights * own, ceil(tiles / PART) * weights * sizeof(float) / read_rate);
+    return products + tiles * PLACES * (double)(in_room + out_room) * transform_seconds;
+}
+
 /* Our own ways to convolve. The kernel of layers is faster than oneDNN's convolution with vectors of 8 floats, as
  * measured, if channels fill them; with vectors of 16 it is slower. That of groups is faster where these have fewer
  * channels than oneDNN's vectors. A product and sums are faster for transposed convolutions, and where a convolution
- * makes too few channels to fill vectors of many; not where the columns that a row of results needs leave the cache. */
+ * makes too few channels to fill vectors of many, or has so few places that reading its weights counts; not where the
+ * columns that a row of results needs leave the cache. */
 static void offer_convolution(asked *a)
 {
-    enum { FEW_CHANNELS = 8, CACHED_FLOATS = 1 << 20 };
+    enum { FEW_CHANNELS = 8, FEW_PLACES = 16, CACHED_FLOATS = 1 << 20 };
     const HypPlan__Call *call = a->step->call;
     bool transpose = strcmp(call->kernel, "conv-transpose") == 0;
     if (!transpose && strcmp(call->kernel, "conv") != 0) return;
@@ -273,6 +289,8 @@ static void offer_convolution(asked *a)
     uint32_t x = call->inputs_plus1[0] - 1, w = call->inputs_plus1[1] - 1, y = call->outputs[0];
     int64_t channels = size_of(a, y, 1);
     double rows = (double)size_of(a, w, 2), taps = rows * (double)size_of(a, w, 3);
+    double places = (double)(size_of(a, y, 2) * size_of(a, y, 3)), reads = taps * (double)(channels * size_of(a, x, 1));
+    bool tiny = !transpose && taps > 1 && places <= FEW_PLACES && reads > CACHED_FLOATS / 4;
     bool few = channels < FEW_CHANNELS && size_of(a, x, 1) >= FEW_CHANNELS && taps > 1;
     bool cached = rows * taps * (double)channels * (double)size_of(a, x, 3) <= CACHED_FLOATS;
     bool fills = channels >= FEW_CHANNELS && a->model->device->kernels->width <= FEW_CHANNELS;
@@ -283,8 +301,14 @@ static void offer_convolution(asked *a)
                          NULL);
     if (!transpose && !grouped)
         hyp_choice_offer(a->choice, "own", HYP_CPU_WINDOWS, (fills ? 0.8 : 1.5) * a->alone, NULL);
+    if (!transpose && !grouped && rows == 3 && taps == 9)
+        hyp_choice_offer(a->choice, "own in fewer multiplications", HYP_CPU_WINOGRAD, winograd_seconds(a, x, y), NULL);
     hyp_choice_offer(a->choice, "product and sums of its columns", HYP_CPU_COLUMNS,
-                     ((transpose || few) && cached ? 0.5 : 2) * a->alone, NULL);
+                     (tiny                           ? 0.7
+                      : (transpose || few) && cached ? 0.5
+                                                     : 2) *
+                         a->alone,
+                     NULL);
 }
 
 static void offer_call(asked *a)

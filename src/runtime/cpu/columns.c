@@ -211,7 +211,7 @@ static hyp_mlp *pack(const hyp_cpu_kernels *kernels, const columns *s, const flo
         for (int64_t c = 0; c < s->channels; c++)
             for (int64_t t = 0; t < s->taps; t++)
                 turned[i * n + t * s->channels + c] = w[(s->flip ? c * k + i : i * s->channels + c) * s->taps + t];
-    hyp_mlp *packed = turned ? hyp_cpu_pack_layer(kernels, turned, n, k, NULL, HYP_PLAN__ACT__ACT_NONE) : NULL;
+    hyp_mlp *packed = turned ? hyp_cpu_pack_layers(kernels, 1, turned, n, k, NULL, HYP_PLAN__ACT__ACT_NONE) : NULL;
     hyp_free(turned);
     return packed;
 }

@@ -103,9 +103,11 @@ static void model_unload(void *opaque)
     for (size_t i = 0; m->columns && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->columns[i]);
     for (size_t i = 0; m->grouped && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->grouped[i]);
     for (size_t i = 0; m->rows && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->rows[i]);
+    for (size_t i = 0; m->winograd && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->winograd[i]);
     hyp_free(m->columns);
     hyp_free(m->grouped);
     hyp_free(m->rows);
+    hyp_free(m->winograd);
 #ifdef HYP_HAVE_ONEDNN
     for (size_t i = 0; m->windows && i < m->plan->program->n_steps; i++) hyp_dnnl_packed_destroy(m->windows[i]);
     hyp_free(m->windows);
@@ -169,7 +171,8 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
     m->columns = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
     m->grouped = hyp_calloc(p->n_steps, sizeof *m->grouped);
     m->rows = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
-    hyp_status status = m->linear && m->columns && m->grouped && m->rows
+    m->winograd = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
+    hyp_status status = m->linear && m->columns && m->grouped && m->rows && m->winograd
                             ? HYP_OK
                             : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
 #ifdef HYP_HAVE_ONEDNN
@@ -292,6 +295,7 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_CALL:
         if (form == HYP_CPU_WINDOWS) return hyp_cpu_prepare_windows(model, step, values, channels_last, op, diag);
+        if (form == HYP_CPU_WINOGRAD) return hyp_cpu_prepare_winograd(model, step, values, channels_last, op, diag);
         if (form == HYP_CPU_GROUPED) return hyp_cpu_prepare_grouped(model, step, values, channels_last, op, diag);
         if (form == HYP_CPU_COLUMNS) return hyp_cpu_prepare_columns(model, step, values, channels_last, op, diag);
         return fast_calls[find_call(op->step->call->kernel)].prepare(model, step, values, channels_last, op, diag);

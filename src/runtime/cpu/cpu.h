@@ -35,7 +35,8 @@ typedef enum hyp_cpu_form {
     HYP_CPU_ONEDNN_TILES, /* layers, on tiles of rows */
     HYP_CPU_WINDOWS,      /* convolutions, by the kernel of layers */
     HYP_CPU_COLUMNS,      /* convolutions, as a product and sums of its columns */
-    HYP_CPU_GROUPED       /* convolutions of many groups of few channels */
+    HYP_CPU_GROUPED,      /* convolutions of many groups of few channels */
+    HYP_CPU_WINOGRAD      /* convolutions by 3x3, in fewer multiplications */
 } hyp_cpu_form;
 
 typedef struct hyp_linear_weights hyp_linear_weights; /* linear.c */
@@ -46,7 +47,7 @@ typedef struct hyp_cpu_model {
     hyp_cpu_device *device;
     const hyp_plan *plan;
     hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
-    hyp_mlp **columns, **rows; /* by step: the weights of convolutions as layers, for either form; NULL until packed */
+    hyp_mlp **columns, **rows, **winograd; /* by step: weights of convolutions as layers, for each form, or NULL */
     float **grouped;           /* by step: the weights of convolutions of groups; NULL until packed */
     hyp_dnnl_packed **windows; /* by step: the weights of convolutions, a list; NULL without oneDNN */
     hyp_dnnl_packed *layers;   /* the weights of all linears, a list */
@@ -135,6 +136,9 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t 
 /* windows.c: convolutions of one group whose weights the plan has. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_windows(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* winograd.c: those of them by 3x3 with stride 1, no gaps and 2 axes. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_winograd(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* grouped.c: convolutions of at least as many groups as a vector has lanes, of an even number of results each and no
  * addend, whose weights the plan has. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const int64_t *values,
@@ -162,9 +166,10 @@ size_t hyp_linear_bytes(const hyp_linear_weights *w);           /* of all weight
 /* Whether two threads get enough weights of a layer each, for so many rows at a time. */
 bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, int64_t rows);
 
-/* A layer with weights w[k,n]; bias may be NULL. Freed by hyp_aligned_free. NULL when memory is out. */
-hyp_mlp *hyp_cpu_pack_layer(const hyp_cpu_kernels *kernels, const float *w, int64_t n, int64_t k, const float *bias,
-                            HypPlan__Act act);
+/* Layers with weights w[count,k,n]; bias, the same for all, may be NULL. Freed by hyp_aligned_free. NULL when memory is
+ * out. */
+hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const float *w, int64_t n, int64_t k,
+                             const float *bias, HypPlan__Act act);
 
 /* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight. */
 static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)

@@ -124,20 +124,23 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
     return mlp;
 }
 
-hyp_mlp *hyp_cpu_pack_layer(const hyp_cpu_kernels *kernels, const float *w, int64_t n, int64_t k, const float *bias,
-                            HypPlan__Act act)
+hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const float *w, int64_t n, int64_t k,
+                             const float *bias, HypPlan__Act act)
 {
-    size_t room = (size_t)round_up(n, LANES), head = (size_t)round_up(sizeof(hyp_mlp) + sizeof(hyp_mlp_layer), ALIGN),
-           floats;
-    if (!hyp_mul_size(room, (size_t)k + 1, &floats) || floats > SIZE_MAX / 8) return NULL;
+    size_t room = (size_t)round_up(n, LANES), floats;
+    size_t head = (size_t)round_up((int64_t)(sizeof(hyp_mlp) + count * sizeof(hyp_mlp_layer)), ALIGN);
+    if (!hyp_mul_size(room, (size_t)k + 1, &floats) || !hyp_mul_size(floats, count, &floats) || floats > SIZE_MAX / 8)
+        return NULL;
     hyp_mlp *mlp = hyp_aligned_alloc(ALIGN, head + floats * sizeof(float));
     if (!mlp) return NULL;
-    hyp_mlp_layer *layer = (hyp_mlp_layer *)(mlp + 1);
+    hyp_mlp_layer *layers = (hyp_mlp_layer *)(mlp + 1);
     float *at = (float *)((char *)mlp + head);
-    *mlp = (hyp_mlp){.layers = layer, .count = 1};
-    *layer = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .act = act};
-    for (size_t j = 0; j < room; j++) at[j] = bias && (int64_t)j < n ? bias[j] : 0;
-    pack_panels(kernels, w, true, n, k, at + room);
+    *mlp = (hyp_mlp){.layers = layers, .count = count};
+    for (size_t l = 0; l < count; l++, at += room * ((size_t)k + 1)) {
+        layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .act = act};
+        for (size_t j = 0; j < room; j++) at[j] = bias && (int64_t)j < n ? bias[j] : 0;
+        pack_panels(kernels, w + l * (size_t)n * (size_t)k, true, n, k, at + room);
+    }
     return mlp;
 }
 

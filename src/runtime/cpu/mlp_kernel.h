@@ -23,7 +23,7 @@ typedef struct tile_args {
     const float *x, *w, *bias;
     const float *added; /* before the activation, at the stride of y; NULL: nothing */
     float *y;
-    int64_t k, runs, apart; /* a row of x is `runs` runs of k numbers, so far apart */
+    int64_t k, rows, apart, runs, gap; /* a row of x is that of hyp_windows, its runs of k numbers */
     int64_t x_stride, y_stride;
     int64_t columns; /* results to store in each row: more than (V - 1) * W, at most V * W */
     HypPlan__Act act;
@@ -95,13 +95,16 @@ INLINE void tile(const tile_args *t, const int R, const int V, const int U)
     const float *x = t->x, *w = t->w;
     UNROLL
     for (int j = 0; j < U * R * V; j++) acc[j] = (vf){0};
-    for (int64_t run = 0; run < t->runs; run++, x += t->apart) {
-        int64_t i = 0;
-        for (; U > 1 && i + U <= t->k; i += U) {
-            UNROLL
-            for (int u = 0; u < U; u++, w += V * W) multiply(acc + u * R * V, w, x + i + u, t->x_stride, R, V);
+    for (int64_t row = 0; row < t->rows; row++, x += t->apart) {
+        const float *from = x;
+        for (int64_t run = 0; run < t->runs; run++, from += t->gap) {
+            int64_t i = 0;
+            for (; U > 1 && i + U <= t->k; i += U) {
+                UNROLL
+                for (int u = 0; u < U; u++, w += V * W) multiply(acc + u * R * V, w, from + i + u, t->x_stride, R, V);
+            }
+            for (; i < t->k; i++, w += V * W) multiply(acc, w, from + i, t->x_stride, R, V);
         }
-        for (; i < t->k; i++, w += V * W) multiply(acc, w, x + i, t->x_stride, R, V);
     }
     UNROLL
     for (int j = R * V; j < U * R * V; j++) acc[j % (R * V)] += acc[j];
@@ -237,7 +240,7 @@ static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x,
                        float *y, int64_t y_stride, int64_t first, int64_t end)
 {
     enum { BLOCK = BLOCK_PANELS * HYP_PANEL * W };
-    tile_args t = {.k = layer->k, .runs = 1, .x_stride = x_stride, .y_stride = y_stride, .act = layer->act};
+    tile_args t = {.k = layer->k, .rows = 1, .runs = 1, .x_stride = x_stride, .y_stride = y_stride, .act = layer->act};
     int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
     for (int64_t column = start; column < stop;) {
         int64_t vectors = take_panel(&t, layer, column);
@@ -261,9 +264,11 @@ static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x,
 static void run_windows(const hyp_mlp_layer *layer, const hyp_windows *g, const float *x, const float *added, float *y,
                         int64_t first, int64_t end)
 {
-    tile_args t = {.k = layer->k / g->runs,
-                   .runs = g->runs,
+    tile_args t = {.k = layer->k / g->rows / g->runs,
+                   .rows = g->rows,
                    .apart = g->apart,
+                   .runs = g->runs,
+                   .gap = g->gap,
                    .x_stride = g->x_place,
                    .y_stride = layer->n,
                    .act = layer->act};

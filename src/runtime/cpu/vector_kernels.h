@@ -28,10 +28,21 @@ typedef struct hyp_mlp {
 } hyp_mlp;
 
 /* Windows that slide over x: `lines` lines of `places` results each, whose windows begin x_line and x_place floats
- * apart. A window is `runs` runs of floats, so far apart. */
+ * apart. A window is `rows` rows, so far apart, of `runs` runs of floats each, which are `gap` apart. */
 typedef struct hyp_windows {
-    int64_t lines, places, x_line, x_place, runs, apart;
+    int64_t lines, places, x_line, x_place, rows, apart, runs, gap;
 } hyp_windows;
+
+/* A line of tiles of HYP_TILE x HYP_TILE results of a convolution by 3x3, each from HYP_TILE_IN x HYP_TILE_IN places
+ * (winograd_kernel.h). The channels of a place lie together; places are `channels` apart. */
+#define HYP_TILE_A 0.625f
+#define HYP_TILE_B 1.5f
+enum { HYP_TILE = 4, HYP_TILE_IN = HYP_TILE + 2, HYP_TILE_PLACES = HYP_TILE_IN * HYP_TILE_IN };
+typedef struct hyp_tiles {
+    int64_t tiles, channels;
+    int64_t line;          /* floats from line to line, of x or of y and added */
+    int64_t lines, places; /* of results that are wanted: up to HYP_TILE, and in all tiles together */
+} hyp_tiles;
 
 /* Rows that go through all layers together; a hidden buffer has this many rows. */
 enum { HYP_MLP_ROWS = 48 };
@@ -84,6 +95,13 @@ typedef struct hyp_cpu_kernels {
     /* The same for windows of x, whose layer->k floats are those of its runs; y and added are dense. */
     void (*windows)(const hyp_mlp_layer *layer, const hyp_windows *g, const float *x, const float *added, float *y,
                     int64_t first, int64_t end);
+
+    /* made[tiles, HYP_TILE_PLACES, channels rounded up to `width`] = a line of tiles of x, transformed. Up to 15 floats
+     * behind x are read, and some of what is made beyond the channels means nothing. */
+    void (*tiles_in)(const hyp_tiles *g, const float *x, float *made);
+    /* y = act(what made, in that layout, is the transform of + bias + added), where NULL adds nothing; added may be y. */
+    void (*tiles_out)(const hyp_tiles *g, const float *made, const float *bias, const float *added, float *y,
+                      HypPlan__Act act);
 
     /* out[i] = op(x[0][i], x[1][i], x[2][i]) rounded to in->to, for i < n, n a multiple of 16. All three operands can
      * be read, and may be out. */

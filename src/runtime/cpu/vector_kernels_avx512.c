@@ -5,6 +5,7 @@
 
 #include "runtime/cpu/block_kernels.h"
 #include "runtime/cpu/mlp_kernel.h"
+#include "runtime/cpu/winograd_kernel.h"
 
 const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .isa = "avx512",
@@ -14,6 +15,8 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .mlp = run_mlp,
     .panels = run_panels,
     .windows = run_windows,
+    .tiles_in = tiles_in,
+    .tiles_out = tiles_out,
     .instr = block_instr,
     .softmax = softmax,
     .shift = shift,

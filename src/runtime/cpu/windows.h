@@ -1,0 +1,39 @@
+/* windows.h - convolutions of one group in f32 over 1 or 2 spatial axes: what windows.c and winograd.c share. */
+#ifndef HYP_RUNTIME_CPU_WINDOWS_H
+#define HYP_RUNTIME_CPU_WINDOWS_H
+
+#include "runtime/cpu/cpu.h"
+
+enum { HYP_Y, HYP_X }; /* spatial axes, innermost last */
+
+typedef struct hyp_cpu_conv {
+    uint32_t x, added_plus1, y;      /* tensors */
+    bool x_last, added_last, y_last; /* their channels are */
+    bool moves_added; /* y takes its place and lies otherwise: it is turned before, and lies like y then */
+    HypPlan__Act act;
+    const float *w, *bias; /* in the plan; bias may be NULL */
+    int64_t batch, in_channels, channels;
+    int64_t in[2], out[2], kernel[2], stride[2], dilation[2], before[2];
+    int64_t width; /* of the lines of x that results want, in places */
+} hyp_cpu_conv;
+
+/* Whether results, or what is added to them, are to be turned beside where they lie. */
+static inline bool hyp_cpu_turns(const hyp_cpu_conv *s) { return !s->y_last || (s->added_plus1 && !s->added_last); }
+
+/* False where a step is none that can be done so. */
+bool hyp_cpu_read_conv(const hyp_cpu_model *model, const hyp_cpu_op *op, const int64_t *values,
+                       const bool *channels_last, hyp_cpu_conv *out);
+
+/* What is added to all images, NULL if nothing is; `room`: hyp_cpu_moved_bytes of memory. */
+const float *hyp_cpu_find_added(const hyp_cpu_run *run, const hyp_cpu_conv *s, float *room);
+static inline size_t hyp_cpu_moved_bytes(const hyp_cpu_conv *s)
+{
+    return s->moves_added ? (size_t)(s->batch * s->out[HYP_Y] * s->out[HYP_X] * s->channels) * sizeof(float) : 0;
+}
+
+/* The lines of an image x from `line`, which may be outside, `count` of them, with the channels last and zeros for what
+ * lies outside: s->width places each. */
+void hyp_cpu_bring_lines(const hyp_cpu_run *run, const hyp_cpu_conv *s, const float *x, int64_t line, int64_t count,
+                         float *out);
+
+#endif
