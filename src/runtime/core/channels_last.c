@@ -1,11 +1,13 @@
 /* Which tensors lie with the channels last. All that could do so begin as candidates; steps that want the plan's order,
- * or that want several tensors in one order when one of them is fixed, strike tensors out until nothing changes. */
+ * or that want several tensors in one order when one of them is fixed, strike tensors out until nothing changes. Copies
+ * want nothing; so what only they and pointwise steps have lies so only where that is how a convolution or a pool has it. */
 #include "runtime/core/channels_last.h"
 
 #include <string.h>
 
 #include "base/dtype.h"
 #include "runtime/core/box_walk.h"
+#include "runtime/core/laid_box.h"
 
 enum { TENSORS = HYP_PLAN_CALL_INPUTS + HYP_PLAN_CALL_OUTPUTS };
 
@@ -136,33 +138,155 @@ static bool reduces_images(const HypPlan__Program *p, const HypPlan__Reduce *ste
 
 static bool is_candidate(const HypPlan__Tensor *t, const int64_t *values, uint32_t types, size_t most_axes)
 {
-    if (t->place != HYP_PLAN__PLACE__PLACE_SCRATCH || !(types >> t->dtype & 1) || t->n_dims < 3 ||
-        t->n_dims > most_axes)
-        return false;
+    if (!(types >> t->dtype & 1) || t->n_dims < 3 || t->n_dims > most_axes) return false;
     for (size_t k = 0; k < t->n_dims; k++)
         if (values[t->dims[k]] < 1) return false;
     return true;
 }
 
-void hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, uint32_t types, size_t most_axes,
-                        bool reduces, bool *channels_last)
+/* ---- parts of tensors ------------------------------------------------------------------------------------------ */
+
+bool hyp_is_channels(const HypPlan__Program *p, uint32_t window, const int64_t *values)
 {
-    for (uint32_t t = 0; t < p->n_tensors; t++)
-        channels_last[t] = is_candidate(p->tensors[t], values, types, most_axes);
-    for (uint32_t t = 0; t < p->n_tensors; t++)
-        if (p->tensors[t]->place == HYP_PLAN__PLACE__PLACE_VIEW) channels_last[p->tensors[t]->view_of] = false;
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (size_t i = 0; i < p->n_steps; i++) {
-            const HypPlan__Step *step = p->steps[i];
-            bool here = is_window(step) ? visit_window(p, step, channels_last)
-                        : step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE
-                            ? visit_pointwise(p, step, values, channels_last)
-                        : reduces && step->kernel_case == HYP_PLAN__STEP__KERNEL_REDUCE &&
-                                reduces_images(p, step->reduce, values)
-                            ? strike(channels_last, step->reduce->y)
-                            : strike_all(step, channels_last);
-            changed = changed || here;
-        }
+    const HypPlan__Tensor *t = p->tensors[window], *root = p->tensors[t->view_of];
+    return values[t->dims[0]] == values[root->dims[0]];
+}
+
+/* Whether a window is some images of its tensor, or some channels of the only one. */
+static bool is_part(const HypPlan__Program *p, const HypPlan__Tensor *t, const int64_t *values)
+{
+    const HypPlan__Tensor *root = p->tensors[t->view_of];
+    int64_t inner = 1, shorter = 0;
+    if (!hyp_plan_is_window(t) || t->n_dims != root->n_dims || t->n_dims < 3) return false;
+    for (size_t k = t->n_dims; k-- > 0;) {
+        bool same = values[t->dims[k]] == values[root->dims[k]];
+        if (!same && (k > 1 || shorter++ > 0)) return false;
+        if (!same && (int64_t)t->first % inner != 0) return false;
+        inner *= values[root->dims[k]];
     }
+    return values[t->dims[0]] != values[root->dims[0]] || values[t->dims[0]] == 1;
+}
+
+/* A part lies as its tensor does, or neither does so. */
+static bool visit_parts(const HypPlan__Program *p, bool *channels_last)
+{
+    bool changed = false;
+    for (uint32_t t = 0; t < p->n_tensors; t++) {
+        if (p->tensors[t]->place != HYP_PLAN__PLACE__PLACE_VIEW) continue;
+        uint32_t root = p->tensors[t]->view_of;
+        if (channels_last[t] == channels_last[root]) continue;
+        channels_last[t] = channels_last[root] = false;
+        changed = true;
+    }
+    return changed;
+}
+
+/* Its outputs, and its inputs but for those that are repeated along some axis, or are single values. */
+static bool visit_walk(const HypPlan__Program *p, const HypPlan__Step *step, const int64_t *values, bool *channels_last)
+{
+    const HypPlan__Pointwise *s = step->pointwise;
+    const HypPlan__Tensor *y = p->tensors[s->outputs[0]];
+    hyp_laid_box laid;
+    if (!hyp_uses_layouts(step, channels_last)) return false;
+    bool all = hyp_lay_pointwise(p, s, values, channels_last, &laid);
+    for (size_t i = 0; i < s->n_outputs && all; i++) {
+        const HypPlan__Tensor *other = p->tensors[s->outputs[i]];
+        all = channels_last[s->outputs[i]] && other->n_dims == y->n_dims;
+        for (size_t k = 0; k < y->n_dims && all; k++) all = values[other->dims[k]] == values[y->dims[k]];
+    }
+    for (size_t i = 0; i < s->n_inputs && all; i++) {
+        bool repeated = laid.rank == 0;
+        for (size_t k = 0; k < laid.rank; k++) repeated = repeated || laid.strides[1 + i][k] == 0;
+        all = repeated || channels_last[s->inputs[i]->tensor];
+    }
+    return !all && strike_all(step, channels_last);
+}
+
+static bool visit_copy(const HypPlan__Program *p, const HypPlan__Step *step, const int64_t *values, bool *channels_last)
+{
+    hyp_laid_box laid;
+    if (!hyp_uses_layouts(step, channels_last)) return false;
+    return !hyp_lay_copy(p, step->copy, values, true, true, &laid) && strike_all(step, channels_last);
+}
+
+/* Marks what lies as a marked tensor does in a step that has both in one order; whether there was anything to mark. */
+static bool mark(const HypPlan__Program *p, const HypPlan__Step *step, const int64_t *values, const bool *channels_last,
+                 bool *marked)
+{
+    uint32_t tensors[TENSORS];
+    hyp_laid_box laid;
+    bool is_copy = step->kernel_case == HYP_PLAN__STEP__KERNEL_COPY, all = is_window(step), changed = false;
+    if (!all && !is_copy && step->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE) return false;
+    if (!hyp_uses_layouts(step, channels_last)) return false;
+    if (is_copy && (!hyp_lay_copy(p, step->copy, values, true, true, &laid) || !laid.keeps_axes)) return false;
+    size_t count = tensors_of(step, tensors);
+    for (size_t i = 0; i < count; i++) all = all || marked[hyp_plan_root(p, tensors[i])];
+    for (size_t i = 0; i < count && all; i++) {
+        uint32_t t = hyp_plan_root(p, tensors[i]);
+        if (!channels_last[t] || marked[t]) continue;
+        marked[t] = changed = true;
+    }
+    return changed;
+}
+
+/* Strikes out what no convolution or pool has a say in. */
+static bool strike_others(const HypPlan__Program *p, const int64_t *values, bool *channels_last, bool *marked)
+{
+    bool changed = false;
+    memset(marked, 0, p->n_tensors * sizeof *marked);
+    for (bool more = true; more;) {
+        more = false;
+        for (size_t i = 0; i < p->n_steps; i++) more = mark(p, p->steps[i], values, channels_last, marked) || more;
+    }
+    for (uint32_t t = 0; t < p->n_tensors; t++)
+        if (!marked[hyp_plan_root(p, t)]) changed = strike(channels_last, t) || changed;
+    return changed;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------------------- */
+
+static bool visit(const HypPlan__Program *p, const HypPlan__Step *step, const int64_t *values, uint32_t also,
+                  bool *channels_last)
+{
+    if (is_window(step)) return visit_window(p, step, channels_last);
+    switch ((int)step->kernel_case) {
+    case HYP_PLAN__STEP__KERNEL_POINTWISE:
+        return also & HYP_LAST_WALKED ? visit_walk(p, step, values, channels_last)
+                                      : visit_pointwise(p, step, values, channels_last);
+    case HYP_PLAN__STEP__KERNEL_COPY:
+        if (also & HYP_LAST_WALKED) return visit_copy(p, step, values, channels_last);
+        break;
+    case HYP_PLAN__STEP__KERNEL_REDUCE:
+        if (also & HYP_LAST_REDUCED && reduces_images(p, step->reduce, values))
+            return strike(channels_last, step->reduce->y);
+        break;
+    }
+    return strike_all(step, channels_last);
+}
+
+static void strike_out(const HypPlan__Program *p, const int64_t *values, uint32_t also, bool *channels_last)
+{
+    for (bool changed = true; changed;) {
+        changed = visit_parts(p, channels_last);
+        for (size_t i = 0; i < p->n_steps; i++)
+            changed = visit(p, p->steps[i], values, also, channels_last) || changed;
+    }
+}
+
+hyp_status hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, uint32_t types, size_t most_axes,
+                              uint32_t also, bool *channels_last, hyp_diag *diag)
+{
+    for (uint32_t t = 0; t < p->n_tensors; t++) {
+        const HypPlan__Tensor *tensor = p->tensors[t], *root = p->tensors[hyp_plan_root(p, t)];
+        channels_last[t] = root->place == HYP_PLAN__PLACE__PLACE_SCRATCH &&
+                           is_candidate(tensor, values, types, most_axes) &&
+                           (root == tensor || (also & HYP_LAST_WALKED && is_part(p, tensor, values)));
+    }
+    strike_out(p, values, also, channels_last);
+    if (!(also & HYP_LAST_WALKED)) return HYP_OK;
+    bool *marked = hyp_calloc(p->n_tensors, sizeof *marked);
+    if (!marked) return hyp_fail_memory(diag, p->n_tensors);
+    while (strike_others(p, values, channels_last, marked)) strike_out(p, values, also, channels_last);
+    hyp_free(marked);
+    return HYP_OK;
 }

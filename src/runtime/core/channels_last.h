@@ -5,12 +5,20 @@
 
 #include "plan/plan.h"
 
+/* What else may have such tensors, besides convolution, pooling, and pointwise steps to which the order is all the same. */
+enum {
+    HYP_LAST_REDUCED = 1, /* steps that reduce all spatial axes may read them */
+    HYP_LAST_WALKED = 2   /* copies and pointwise steps that laid_box.h knows may read and write them, and windows be parts
+                           * of them */
+};
 /* Finds them under these dims, among scratch tensors of some types (bit 1 << hyp_dtype) and 3 to most_axes axes: those
- * that only convolution, pooling, and pointwise steps to which the order is all the same write and read; with `reduces`
- * also steps that reduce all spatial axes may read them. channels_last has an entry for each tensor. */
-void hyp_choose_layouts(const HypPlan__Program *program, const int64_t *values, uint32_t types, size_t most_axes,
-                        bool reduces, bool *channels_last);
+ * that only such steps write and read. A window that lies so is all that is said of it: [N spatial... c], dense, though its
+ * tensor has it in rows of more channels. channels_last has an entry for each tensor. */
+HYP_NODISCARD hyp_status hyp_choose_layouts(const HypPlan__Program *program, const int64_t *values, uint32_t types,
+                                            size_t most_axes, uint32_t also, bool *channels_last, hyp_diag *diag);
 /* Whether a step writes or reads such a tensor. */
 bool hyp_uses_layouts(const HypPlan__Step *step, const bool *channels_last);
+/* Whether a window that lies so is some channels of its tensor. Else it is some images, which lie there as it has them. */
+bool hyp_is_channels(const HypPlan__Program *program, uint32_t window, const int64_t *values);
 
 #endif

@@ -384,7 +384,8 @@ static hyp_status prepare_ops(hyp_cpu_session *s, const int64_t *values, bool la
     p->choices = hyp_calloc(program->n_steps, sizeof *p->choices);
     if (!p->channels_last || !p->choices) return hyp_fail_memory(diag, program->n_steps * sizeof *p->choices);
 #ifdef HYP_HAVE_ONEDNN
-    if (layouts) hyp_choose_layouts(program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, false, p->channels_last);
+    if (layouts)
+        HYP_TRY(hyp_choose_layouts(program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, 0, p->channels_last, diag));
 #else
     (void)layouts;
 #endif

@@ -89,6 +89,8 @@ typedef struct hyp_cuda_ahead {
     uint64_t bytes[HYP_CUDA_PREFETCHES];
 } hyp_cuda_ahead;
 
+#define HYP_CUDA_AS_PLANNED SIZE_MAX
+
 /* What is known from tuning of a step's products: what is known of all of them, the least of it. */
 typedef enum hyp_cuda_known {
     HYP_CUDA_NO_PRODUCT,
@@ -103,6 +105,8 @@ typedef struct hyp_cuda_prepared {
     uint32_t last_step;  /* where single steps are prepared to be measured */
     size_t aside;        /* so many first ops wait for none, and none for them: they may run beside the others */
     size_t *slot_offset; /* by slot, into the session's scratch memory */
+    size_t *own_offset;  /* by tensor, so, too: one that does not lie where the plan has it, or HYP_CUDA_AS_PLANNED; layouts.c */
+    uint32_t *window_step; /* by tensor: of a window with such an offset, the step after which it is copied there */
     size_t *edge_offset; /* by input, then output: into its staging memory */
     size_t *edge_bytes;
     size_t staging_bytes; /* that staging all of them would take */
@@ -237,6 +241,9 @@ void hyp_cuda_offer_attention(const hyp_cuda_device *d, const hyp_cuda_attention
                               bool two_parts, hyp_choice *out);
 /* movement.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k);
+/* What a box has in x, from an element on, to where it has it in y. */
+HYP_NODISCARD hyp_status hyp_cuda_add_box(hyp_cuda_build *b, const struct hyp_cuda_box *box, uint32_t x, uint32_t y,
+                                          int64_t x_offset, int64_t y_offset);
 HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k);
 /* calls.c: what adds the ops of a step that names its kernel, from checked arguments. */

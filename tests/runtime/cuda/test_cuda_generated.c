@@ -29,7 +29,7 @@ static hyp_cuda_pw_program program_of(const plan_builder *b)
     hyp_cuda_pw_program program;
     hyp_diag diag = {0};
     if (hyp_plan_eval_dims(&b->program, NULL, values, &diag) != HYP_OK) fail_msg("%s", diag.message);
-    hyp_cuda_pw_step_init(&step, &b->program, values, b->program.steps[0]->pointwise);
+    hyp_cuda_pw_step_init(&step, &b->program, values, NULL, b->program.steps[0]->pointwise);
     hyp_cuda_pw_encode(&step, &program);
     return program;
 }

@@ -1,4 +1,5 @@
 /* movement.c - copy, gather and fill steps. */
+#include "runtime/core/laid_box.h"
 #include "runtime/cuda/cuda.h"
 
 /* ---- copy -------------------------------------------------------------------------------------------------- */
@@ -111,10 +112,13 @@ static bool is_part(const copy *p)
 }
 
 /* May a launch that writes these tensors make a copy, too? A scratch tensor may lie where another part reads, unless
- * all parts build that one. */
+ * all parts build that one, or are windows of one tensor, which is still there. */
 static bool may_join(const hyp_cuda_build *b, const uint32_t *y, uint32_t count, const copy *last)
 {
     bool output = b->program->tensors[last->y]->place == HYP_PLAN__PLACE__PLACE_OUTPUT;
+    bool windows = hyp_plan_is_window(b->program->tensors[last->y]);
+    for (uint32_t i = 0; i < count && windows; i++) windows = hyp_plan_root(b->program, y[i]) == last->x && y[i] != last->x;
+    if (windows) return true;
     for (uint32_t i = 0; i < count; i++)
         if (hyp_plan_root(b->program, last->x) == y[i] || (y[i] != last->y && !output)) return false;
     return true;
@@ -168,6 +172,38 @@ static hyp_status settle(hyp_cuda_build *b, const copy *p)
     return HYP_OK;
 }
 
+hyp_status hyp_cuda_add_box(hyp_cuda_build *b, const hyp_cuda_box *box, uint32_t x, uint32_t y, int64_t x_offset,
+                            int64_t y_offset)
+{
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, copy_run, sizeof(copy), &data));
+    copy *p = data;
+    p->x = x;
+    p->y = y;
+    size_t size = hyp_dtype_size(hyp_cuda_dtype(b->program, x));
+    HYP_TRY(hyp_cuda_mover_init(b, box, size, x_offset, y_offset, &p->mover));
+    return settle(b, p);
+}
+
+/* Of tensors of which one at least lies with the channels last. */
+static hyp_status add_laid(hyp_cuda_build *b, const HypPlan__Copy *k)
+{
+    bool window = hyp_plan_is_window(b->program->tensors[k->x]);
+    uint32_t x = window ? hyp_plan_root(b->program, k->x) : k->x;
+    const size_t *own = b->prepared->own_offset;
+    hyp_laid_box laid;
+    if (own && own[x] != HYP_CUDA_AS_PLANNED && own[x] == own[k->y]) return HYP_OK; /* they are the same: layouts.c */
+    if (!hyp_lay_copy(b->program, k, b->values, hyp_cuda_lies_last(b, x), hyp_cuda_lies_last(b, k->y), &laid))
+        return hyp_fail(b->diag, HYP_ERR_INTERNAL, "a copy cannot be done with the channels last");
+    hyp_cuda_box box = {.rank = (uint32_t)laid.rank, .lanes = 2};
+    for (uint32_t a = 0; a < box.rank; a++) {
+        box.extent[a] = laid.extents[box.rank - 1 - a];
+        box.stride[0][a] = laid.strides[HYP_LAID_X][box.rank - 1 - a];
+        box.stride[1][a] = laid.strides[HYP_LAID_Y][box.rank - 1 - a];
+    }
+    return hyp_cuda_add_box(b, &box, x, k->y, laid.offsets[HYP_LAID_X], laid.offsets[HYP_LAID_Y]);
+}
+
 hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
 {
     hyp_cuda_box box;
@@ -175,14 +211,8 @@ hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
     hyp_cuda_box_add_lane(&box, b->values, k->x_strides);
     hyp_cuda_box_add_lane(&box, b->values, k->y_strides);
     if (hyp_cuda_box_count(&box) == 0) return HYP_OK;
-    void *data;
-    HYP_TRY(hyp_cuda_add_op(b, copy_run, sizeof(copy), &data));
-    copy *p = data;
-    p->x = k->x;
-    p->y = k->y;
-    size_t size = hyp_dtype_size(hyp_cuda_dtype(b->program, k->x));
-    HYP_TRY(hyp_cuda_mover_init(b, &box, size, b->values[k->x_offset], b->values[k->y_offset], &p->mover));
-    return settle(b, p);
+    if (hyp_cuda_lies_last(b, k->x) || hyp_cuda_lies_last(b, k->y)) return add_laid(b, k);
+    return hyp_cuda_add_box(b, &box, k->x, k->y, b->values[k->x_offset], b->values[k->y_offset]);
 }
 
 /* ---- gather ------------------------------------------------------------------------------------------------ */

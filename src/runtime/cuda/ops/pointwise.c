@@ -190,7 +190,7 @@ hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k
 {
     hyp_cuda_pw_step step;
     bool done;
-    hyp_cuda_pw_step_init(&step, b->program, b->values, k);
+    hyp_cuda_pw_step_init(&step, b->program, b->values, b->prepared->channels_last, k);
     int64_t count = hyp_cuda_box_count(&step.box);
     if (count == 0) return HYP_OK;
     HYP_TRY(add_as_tuned(b, k, &step, &done));

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "kernels/scalar.h"
+#include "runtime/core/laid_box.h"
 
 _Static_assert((int)HYP_CUDA_PW_INPUTS >= (int)HYP_PLAN_POINTWISE_INPUTS &&
                    (int)HYP_CUDA_PW_OUTPUTS >= (int)HYP_PLAN_POINTWISE_OUTPUTS &&
@@ -225,9 +226,20 @@ static bool needs_double(const hyp_cuda_pw_step *s)
     return false;
 }
 
-void hyp_cuda_pw_step_init(hyp_cuda_pw_step *out, const HypPlan__Program *program, const int64_t *values,
-                           const HypPlan__Pointwise *k)
+static void lay_box(const hyp_laid_box *laid, size_t inputs, hyp_cuda_box *box)
 {
+    *box = (hyp_cuda_box){.rank = (uint32_t)laid->rank, .lanes = (uint32_t)inputs};
+    for (uint32_t a = 0; a < box->rank; a++) {
+        size_t from = laid->rank - 1 - a;
+        box->extent[a] = laid->extents[from];
+        for (size_t i = 0; i < inputs; i++) box->stride[i][a] = laid->strides[1 + i][from];
+    }
+}
+
+void hyp_cuda_pw_step_init(hyp_cuda_pw_step *out, const HypPlan__Program *program, const int64_t *values,
+                           const bool *channels_last, const HypPlan__Pointwise *k)
+{
+    hyp_laid_box laid;
     *out = (hyp_cuda_pw_step){.compute = (hyp_dtype)k->compute,
                               .inputs = k->n_inputs,
                               .instrs = k->n_instrs,
@@ -240,6 +252,8 @@ void hyp_cuda_pw_step_init(hyp_cuda_pw_step *out, const HypPlan__Program *progra
         out->input_dtype[i] = (hyp_dtype)program->tensors[k->inputs[i]->tensor]->dtype;
     }
     for (size_t o = 0; o < k->n_outputs; o++) out->output_dtype[o] = (hyp_dtype)program->tensors[k->outputs[o]]->dtype;
+    if (channels_last && channels_last[k->outputs[0]] && hyp_lay_pointwise(program, k, values, channels_last, &laid))
+        lay_box(&laid, k->n_inputs, &out->box);
 }
 
 void hyp_cuda_pw_encode(const hyp_cuda_pw_step *given, hyp_cuda_pw_program *out)

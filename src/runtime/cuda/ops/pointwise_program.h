@@ -22,9 +22,10 @@ typedef struct hyp_cuda_pw_program {
     uint32_t shared_bytes; /* of a block */
 } hyp_cuda_pw_program;
 
-/* A step of a plan under these dims. What it points to is the plan's. */
+/* A step of a plan under these dims, with tensors that lie with the channels last; NULL: none. What it points to is the
+ * plan's. */
 void hyp_cuda_pw_step_init(hyp_cuda_pw_step *out, const HypPlan__Program *program, const int64_t *values,
-                           const HypPlan__Pointwise *k);
+                           const bool *channels_last, const HypPlan__Pointwise *k);
 
 /* Merges axes, finds each operand a place (registers are numbered as in plan.proto) and marks the tensors that allow
  * wide accesses. The box has elements. */

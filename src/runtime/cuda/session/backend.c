@@ -270,17 +270,24 @@ static size_t scratch_bytes(const void *session)
 
 _Static_assert((int)HYP_PLAN_WINDOW_ALIGN % (int)HYP_CUDA_MIN_ALIGN == 0, "windows begin where any tensor may");
 
+static bool has_own(const hyp_cuda_prepared *p, uint32_t tensor)
+{
+    return p->own_offset && p->own_offset[tensor] != HYP_CUDA_AS_PLANNED;
+}
+
 static void bind_others(hyp_cuda_session *s, const hyp_cuda_prepared *p)
 {
     const HypPlan__Program *program = s->model->plan->program;
     for (uint32_t t = 0; t < program->n_tensors; t++) {
         const HypPlan__Tensor *tensor = program->tensors[t];
         if (tensor->place == HYP_PLAN__PLACE__PLACE_WEIGHT) s->at[t] = s->model->weights + tensor->offset;
-        if (tensor->place == HYP_PLAN__PLACE__PLACE_SCRATCH) s->at[t] = s->scratch + p->slot_offset[tensor->slot];
+        if (tensor->place == HYP_PLAN__PLACE__PLACE_SCRATCH)
+            s->at[t] = s->scratch + (has_own(p, t) ? p->own_offset[t] : p->slot_offset[tensor->slot]);
     }
     for (uint32_t t = 0; t < program->n_tensors; t++)
         if (program->tensors[t]->place == HYP_PLAN__PLACE__PLACE_VIEW)
-            s->at[t] = s->at[program->tensors[t]->view_of] + hyp_plan_first_byte(program, t);
+            s->at[t] = has_own(p, t) ? s->scratch + p->own_offset[t]
+                                     : s->at[program->tensors[t]->view_of] + hyp_plan_first_byte(program, t);
 }
 
 static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)

@@ -36,12 +36,19 @@ HYP_NODISCARD hyp_status hyp_cuda_add_step(hyp_cuda_build *b, const HypPlan__Ste
 const hyp_choice *hyp_cuda_choices(const void *prepared, size_t step, size_t *out_count);
 HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
 void hyp_cuda_release(void *session, void *prepared);
-/* Decides how tensors lie in the ops that are added to `p`; the plan's way without it. */
-HYP_NODISCARD hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p,
-                                                 hyp_diag *diag);
 /* Replaces *at by an allocation of at least `bytes` when it has less. On failure the old one stands. */
 HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes,
                                        const char *what, hyp_diag *diag);
+
+/* layouts.c */
+/* Decides how tensors lie in the ops that are added to `p`; the plan's way without it. */
+HYP_NODISCARD hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p,
+                                                 hyp_diag *diag);
+/* Finds what must lie elsewhere because of that, and gives it memory behind what is taken of the scratch, *total bytes. */
+HYP_NODISCARD hyp_status hyp_cuda_place_own(const HypPlan__Program *program, const int64_t *values, hyp_cuda_prepared *p,
+                                            size_t *total, hyp_diag *diag);
+/* Adds the copies of windows that are to be made after the step that was added. */
+HYP_NODISCARD hyp_status hyp_cuda_add_windows(hyp_cuda_build *b);
 
 /* device_memory.c: as in hyp_backend. Cached results and reads of what lies in the second level make a step faster than
  * hyp_cuda_device_floor, which counts memory. */

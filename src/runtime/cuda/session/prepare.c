@@ -1,6 +1,5 @@
 /* prepare.c - from the steps of a plan, under one set of shapes, to a list of ops. */
 #include "base/dtype.h"
-#include "runtime/core/channels_last.h"
 #include "runtime/cuda/session/backend.h"
 #include "runtime/cuda/session/placement.h"
 
@@ -122,6 +121,7 @@ static hyp_status add_steps(hyp_cuda_build *b)
         const HypPlan__Step *step = b->program->steps[b->step];
         uint32_t first = b->step;
         hyp_status status = hyp_cuda_add_step(b, step);
+        if (status == HYP_OK) status = hyp_cuda_add_windows(b);
         for (uint32_t i = first; i <= b->step; i++) b->prepared->choices_end[i] = (uint32_t)b->prepared->choices.len;
         if (status == HYP_OK) continue;
         hyp_diag_prefix(b->diag, "step %u (%s)", b->step, step->label);
@@ -181,17 +181,6 @@ static hyp_status set_up_aside(hyp_cuda_session *s, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p,
-                                   hyp_diag *diag)
-{
-    const HypPlan__Program *program = s->model->plan->program;
-    if (!s->model->channels_last) return HYP_OK;
-    p->channels_last = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->channels_last);
-    if (!p->channels_last) return hyp_fail_memory(diag, program->n_tensors);
-    hyp_choose_layouts(program, values, HYP_CUDA_TYPES_LAST, HYP_CUDA_LAST_AXES, true, p->channels_last);
-    return HYP_OK;
-}
-
 static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
@@ -206,6 +195,7 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     HYP_TRY(hyp_cuda_choose_layouts(s, values, p, diag));
     HYP_TRY(hyp_cuda_replays_init(&p->replays, edges, &p->arena, diag));
     HYP_TRY(hyp_cuda_place_slots(program, values, p->slot_offset, &scratch, diag));
+    HYP_TRY(hyp_cuda_place_own(program, values, p, &scratch, diag));
     HYP_TRY(hyp_cuda_place_edges(program, values, HYP_CUDA_SMALL, p->edge_offset, p->edge_bytes, &p->packed_bytes,
                                  &p->staging_bytes, diag));
     HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));

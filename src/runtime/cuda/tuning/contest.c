@@ -237,15 +237,19 @@ static hyp_status list_kernels(hyp_cuda_contest *c)
     hyp_cuda_pw_step step;
     hyp_cuda_pw_program program;
     uint32_t pieces[HYP_CUDA_KERNEL_CHOICES];
-    hyp_cuda_pw_step_init(&step, p, c->about.values, k);
+    hyp_cuda_prepared *first = c->ways[0] = hyp_calloc(1, sizeof *first);
+    if (!first) return hyp_fail_memory(c->about.diag, sizeof *first);
+    HYP_TRY(hyp_cuda_choose_layouts(s, c->about.values, first, c->about.diag));
+    hyp_cuda_pw_step_init(&step, p, c->about.values, first->channels_last, k);
     hyp_cuda_pw_encode(&step, &program);
     size_t counts = hyp_cuda_pw_piece_counts(&program, s->model->device->multiprocessors, pieces);
     for (size_t i = 0; i <= counts; i++) {
         bool made = true;
         if (i > 0) HYP_TRY(make_kernel(c, &program, pieces[i - 1], &made));
         if (!made) continue;
-        hyp_cuda_prepared *ops = c->ways[c->count] = hyp_calloc(1, sizeof *ops);
+        hyp_cuda_prepared *ops = i == 0 ? first : hyp_calloc(1, sizeof *ops);
         if (!ops) return hyp_fail_memory(c->about.diag, sizeof *ops);
+        c->ways[c->count] = ops;
         hyp_cuda_build b = hyp_cuda_subject_build(&c->about, NULL, ops);
         hyp_cuda_candidate *candidate = &c->candidates[c->count];
         *candidate = (hyp_cuda_candidate){.ops = ops, .epilogue = i > 0 ? pieces[i - 1] : 0};
