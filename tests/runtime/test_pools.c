@@ -61,13 +61,34 @@ static float *make_input(const pool *k, size_t count)
     return x;
 }
 
+/* Of the plan, from x to y, with every instruction set. */
+static void compare(float *data, size_t x_rank, const int64_t *x_dims, size_t y_rank, const int64_t *y_dims,
+                    double tolerance, const hyp_cpu_kernels *const *isa)
+{
+    size_t count = 1;
+    for (size_t i = 0; i < y_rank; i++) count *= (size_t)y_dims[i];
+    float *wanted = calloc(count, sizeof *wanted), *got = calloc(count, sizeof *got);
+    const hyp_tensor in = tensor_of("x", HYP_F32, data, x_rank, x_dims);
+    hyp_tensor out = tensor_of("y", HYP_F32, wanted, y_rank, y_dims);
+    run_once(&b, HYP_DEVICE_REFERENCE, &in, 1, &out, 1);
+    out = tensor_of("y", HYP_F32, got, y_rank, y_dims);
+    for (; *isa; isa++) {
+        assert_int_equal(setenv(HYP_CPU_VARIABLE, (*isa)->isa, 1), 0);
+        memset(got, 0x55, count * sizeof *got);
+        run_once(&b, HYP_DEVICE_CPU, &in, 1, &out, 1);
+        assert_close(got, wanted, count, tolerance);
+    }
+    assert_int_equal(unsetenv(HYP_CPU_VARIABLE), 0);
+    free(wanted), free(got);
+}
+
 static void check(const pool *k, const hyp_cpu_kernels *const *isa)
 {
     int64_t x_dims[RANK] = {k->images, k->channels}, y_dims[RANK] = {k->images, k->channels};
-    size_t x_count = (size_t)(k->images * k->channels), y_count = x_count, rank = 2 + k->axes;
+    size_t x_count = (size_t)(k->images * k->channels), rank = 2 + k->axes;
     for (size_t i = 0; i < k->axes; i++) {
         x_count *= (size_t)(x_dims[2 + i] = k->size[i]);
-        y_count *= (size_t)(y_dims[2 + i] = result_size(k, i));
+        y_dims[2 + i] = result_size(k, i);
     }
     pb_init(&b);
     uint32_t x = pb_input(&b, "x", HYP_F32, rank, pb_consts(&b, rank, x_dims));
@@ -81,24 +102,41 @@ static void check(const pool *k, const hyp_cpu_kernels *const *isa)
     } else {
         add_pool(k, x, y);
     }
-    float *data = make_input(k, x_count), *wanted = calloc(y_count, sizeof *wanted),
-          *got = calloc(y_count, sizeof *got);
-    const hyp_tensor in = tensor_of("x", HYP_F32, data, rank, x_dims);
-    hyp_tensor out = tensor_of("y", HYP_F32, wanted, rank, y_dims);
-    run_once(&b, HYP_DEVICE_REFERENCE, &in, 1, &out, 1);
-    out = tensor_of("y", HYP_F32, got, rank, y_dims);
-    for (; *isa; isa++) {
-        assert_int_equal(setenv(HYP_CPU_VARIABLE, (*isa)->isa, 1), 0);
-        memset(got, 0x55, y_count * sizeof *got);
-        run_once(&b, HYP_DEVICE_CPU, &in, 1, &out, 1);
-        if (k->average)
-            assert_close(got, wanted, y_count, 1e-6);
-        else
-            assert_close(got, wanted, y_count, 0);
-    }
-    assert_int_equal(unsetenv(HYP_CPU_VARIABLE), 0);
-    free(data), free(wanted), free(got);
+    float *data = make_input(k, x_count);
+    compare(data, rank, x_dims, rank, y_dims, k->average ? 1e-6 : 0, isa);
+    free(data);
     pb_dispose(&b);
+}
+
+/* The largest over axes that lie beside each other, kept or not. */
+static void largest_over_axes_agree(void **state)
+{
+    (void)state;
+    enum { MOST = 4 };
+    const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(isa);
+    for (int round = 0; round < 120; round++) {
+        int64_t dims[MOST], kept[MOST], axes[MOST], rank = 1 + (int64_t)rng_below(&r, MOST), results = 0, count = 1;
+        int64_t first = (int64_t)rng_below(&r, (uint64_t)rank),
+                n = 1 + (int64_t)rng_below(&r, (uint64_t)(rank - first));
+        bool keep = rng_below(&r, 2) == 0;
+        for (int64_t i = 0; i < rank; i++) {
+            bool reduced = i >= first && i < first + n;
+            count *= dims[i] = 1 + (int64_t)rng_below(&r, 24);
+            if (reduced) axes[i - first] = round % 2 ? i : i - rank;
+            if (keep || !reduced) kept[results++] = reduced ? 1 : dims[i];
+        }
+        pb_init(&b);
+        uint32_t x = pb_input(&b, "x", HYP_F32, (size_t)rank, pb_consts(&b, (size_t)rank, dims));
+        uint32_t y = pb_output(&b, "y", HYP_F32, (size_t)results, pb_consts(&b, (size_t)results, kept));
+        HypPlan__Call *call = pb_call(&b, "reduce-max", 1, &x, y);
+        pb_call_ints(&b, call, (size_t)n, axes);
+        pb_call_int(&b, call, keep);
+        float *data = make_input(&(pool){.images = 1}, (size_t)count);
+        compare(data, (size_t)rank, dims, (size_t)results, kept, 0, isa);
+        free(data);
+        pb_dispose(&b);
+    }
 }
 
 static void pools_agree(void **state)
@@ -154,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pools_agree),
         cmocka_unit_test(windows_of_padding_agree),
+        cmocka_unit_test(largest_over_axes_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

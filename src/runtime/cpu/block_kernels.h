@@ -132,6 +132,8 @@ static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, flo
     case HYP_PLAN__POINTWISE__OP__CONST: EACH(splat(p));
     case HYP_PLAN__POINTWISE__OP__CAST: EACH(a);
     case HYP_PLAN__POINTWISE__OP__POW: block_pow(out, x, n); break;
+    case HYP_PLAN__POINTWISE__OP__SIN: EACH(vsin(a)); /* kind L to a GPU, not here */
+    case HYP_PLAN__POINTWISE__OP__COS: EACH(vcos(a));
 #define X(op, name, OP, number, act, weight, kind, onnx, since, ...) CASE_##kind(OP, (__VA_ARGS__))
 #define NUM(number) ((float)(number))
 #define CASE_L(OP, expression)
@@ -167,11 +169,17 @@ static float lanes_max(vf v)
     return m;
 }
 
+/* By halves: a chain of additions would wait for each. */
 static float lanes_sum(vf v)
 {
-    float s = 0;
-    for (int i = 0; i < W; i++) s += v[i];
-    return s;
+    float s[W];
+    store(s, v);
+    UNROLL
+    for (int half = W / 2; half > 0; half /= 2) {
+        UNROLL
+        for (int i = 0; i < half; i++) s[i] += s[i + half];
+    }
+    return s[0];
 }
 
 /* A NaN loses every comparison, so it is not the maximum, but it reaches the sum and so every result. */
@@ -249,45 +257,37 @@ static void hide(float *x, const uint8_t *mask, int64_t step, bool shown, float 
 
 /* ---- sums ------------------------------------------------------------------------------------------------- */
 
-/* Short float sums go into a double, so that the error does not grow with the length. */
-static double sum_floats(const float *x, int64_t n)
+/* Of n floats less `centre`, or of their squares. Short float sums go into a double, so that the error does not grow
+ * with the length. */
+INLINE double sum_all(const float *x, int64_t n, float centre, const bool squares)
 {
     enum { RUN = 64 * W };
     double total = 0;
     int64_t i = 0;
-    while (n - i >= 4 * W) {
-        vf s[4] = {{0}, {0}, {0}, {0}};
-        int64_t end = n - i < RUN ? n : i + RUN;
-        for (; i + 4 * W <= end; i += 4 * W)
-            for (int j = 0; j < 4; j++) s[j] += load(x + i + j * W);
-        total += (double)lanes_sum((s[0] + s[1]) + (s[2] + s[3]));
-    }
-    for (; i < n; i++) total += (double)x[i];
-    return total;
-}
-
-/* Sum of (x - centre)^2, in the same way. */
-static double sum_squares(const float *x, int64_t n, float centre)
-{
-    enum { RUN = 64 * W };
-    double total = 0;
-    int64_t i = 0;
-    while (n - i >= 4 * W) {
+    while (n - i >= W) {
         vf s[4] = {{0}, {0}, {0}, {0}};
         int64_t end = n - i < RUN ? n : i + RUN;
         for (; i + 4 * W <= end; i += 4 * W)
             for (int j = 0; j < 4; j++) {
                 vf d = load(x + i + j * W) - centre;
-                s[j] += d * d;
+                s[j] += squares ? d * d : d;
             }
+        for (; i + W <= end; i += W) {
+            vf d = load(x + i) - centre;
+            s[0] += squares ? d * d : d;
+        }
         total += (double)lanes_sum((s[0] + s[1]) + (s[2] + s[3]));
     }
     for (; i < n; i++) {
         double d = (double)(x[i] - centre);
-        total += d * d;
+        total += squares ? d * d : d;
     }
     return total;
 }
+
+static double sum_floats(const float *x, int64_t n) { return sum_all(x, n, 0, false); }
+
+static double sum_squares(const float *x, int64_t n, float centre) { return sum_all(x, n, centre, true); }
 
 static void sum_rows(const float *x, int64_t rows, int64_t stride, int64_t n, double *sums)
 {

@@ -258,7 +258,7 @@ static const struct {
 } fast_calls[] = {
     {"resize", hyp_cpu_prepare_resize, HYP_CPU_OWN},     {"layer-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},
     {"rms-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},     {"max-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN},
-    {"average-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN},
+    {"average-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN}, {"reduce-max", hyp_cpu_prepare_most, HYP_CPU_OWN},
 #ifdef HYP_HAVE_ONEDNN
     {"conv", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},   {"conv-transpose", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
 #endif

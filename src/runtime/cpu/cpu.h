@@ -129,6 +129,9 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_resize(hyp_cpu_model *model, uint32_t s
 /* pool.c: the largest and the mean of windows. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_pool(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* most.c: the largest over axes. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_most(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                              const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
 /* columns.c: transposed convolutions, and convolutions with stride 1 and no addend, whose weights the plan has. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const int64_t *values,

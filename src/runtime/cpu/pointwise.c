@@ -1,5 +1,6 @@
 /* Pointwise steps: the extents are merged into as long runs as the strides allow, and every instruction works on a
- * block of a run. Steps in f32 run on vectors, steps in other types in pointwise_wide.c. The types of the tensors may be any.
+ * block of a run. Steps in f32 run on vectors, steps in other types in pointwise_wide.c. The types of the tensors may
+ * be any.
  */
 #include <math.h>
 
@@ -12,12 +13,14 @@ typedef struct pointwise {
     hyp_walk walk;                            /* over the runs; lane i is input i */
     int64_t runs;                             /* how many there are */
     int64_t length;                           /* elements of a run */
+    int64_t together;                         /* runs of a block */
     int64_t steps[HYP_PLAN_POINTWISE_INPUTS]; /* from element to element of a run, by input */
     size_t inputs, instrs, outputs;
     struct {
         uint32_t tensor;
         hyp_dtype dtype;
         bool copied; /* named as an output: must be read before any output is written */
+        bool dense;  /* runs lie one behind the other */
     } input[HYP_PLAN_POINTWISE_INPUTS];
     hyp_block_instr instr[HYP_PLAN_POINTWISE_REGISTERS]; /* where it computes in f32 */
     struct {
@@ -90,7 +93,8 @@ static const float *load_block(const pointwise *s, const hyp_cpu_run *run, const
         run->kernels->widen(dtype, at, room, n);
     } else if (step == 0) {
         load_strided(dtype, x, first, 0, room, 1);
-        for (int64_t j = 1; j < n; j++) room[j] = room[0];
+        const float all = room[0];
+        for (int64_t j = 1; j < n; j++) room[j] = all;
     } else {
         load_strided(dtype, x, first, step, room, n);
     }
@@ -127,15 +131,34 @@ static void run_instr(const pointwise *s, const hyp_cpu_run *run, size_t i, cons
         hyp_cpu_wide_instr(s->compute, in, out, x, n);
 }
 
+/* Short runs, beside each other in blocks: `count` of them from `walk` on, which goes to the one behind. */
+static void load_runs(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk, char *blocks, int64_t count,
+                      const void **registers)
+{
+    int64_t n = count * s->length;
+    for (size_t i = 0; i < s->inputs; i++)
+        if (s->input[i].dense)
+            registers[i] = load_block(s, run, walk, i, 0, (float *)(void *)(blocks + i * block_bytes(s)), n);
+    for (int64_t r = 0; r < count; r++, hyp_walk_next(walk))
+        for (size_t i = 0; i < s->inputs; i++) {
+            float *room = (float *)(void *)(blocks + i * block_bytes(s)), *at = room + r * s->length;
+            if (s->input[i].dense) continue;
+            registers[i] = room;
+            const float *from = load_block(s, run, walk, i, 0, at, s->length);
+            if (from != at) memcpy(at, from, (size_t)s->length * sizeof *at);
+        }
+}
+
 /* One block: n elements that start `done` into the run that `walk` is at, whose first result is element `at` of the
- * outputs. */
-static void run_block(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, char *blocks, int64_t done,
+ * outputs; or, of short runs, those from there on. */
+static void run_block(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk, char *blocks, int64_t done,
                       int64_t at, int64_t n)
 {
     const void *registers[HYP_PLAN_POINTWISE_REGISTERS] = {blocks}; /* for operands that are not there */
     char *block = blocks;
+    if (s->together > 1) load_runs(s, run, walk, blocks, n / s->length, registers);
     for (size_t i = 0; i < s->inputs; i++, block += block_bytes(s))
-        registers[i] = load_input(s, run, walk, i, done, block, n);
+        if (s->together == 1) registers[i] = load_input(s, run, walk, i, done, block, n);
     for (size_t i = 0; i < s->instrs; i++, block += block_bytes(s)) {
         run_instr(s, run, i, registers, block, n);
         registers[s->inputs + i] = block;
@@ -159,9 +182,14 @@ static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
     const pointwise_run *r = state;
     const pointwise *s = r->s;
     char *work = (char *)r->run->call.work + (size_t)thread * registers_of(s) * block_bytes(s);
-    int64_t each = blocks_of_run(s), block = begin % each, row = begin / each;
+    int64_t each = blocks_of_run(s), block = begin % each, row = begin / each * s->together;
     hyp_walk walk = s->walk;
     hyp_walk_seek(&walk, row);
+    for (int64_t i = begin; i < end && s->together > 1; i++, row += s->together) {
+        int64_t count = s->runs - row < s->together ? s->runs - row : s->together;
+        run_block(s, r->run, &walk, work, 0, row * s->length, count * s->length);
+    }
+    if (s->together > 1) return;
     for (int64_t i = begin; i < end; i++) {
         int64_t done = block * HYP_BLOCK, left = s->length - done;
         run_block(s, r->run, &walk, work, done, row * s->length + done, left < HYP_BLOCK ? left : HYP_BLOCK);
@@ -177,7 +205,8 @@ static hyp_status run_pointwise(const hyp_cpu_op *op, const hyp_cpu_run *run, hy
     (void)diag;
     enum { GRAIN = 8192 / HYP_BLOCK }; /* blocks that are worth a thread */
     pointwise_run r = {op->state, run};
-    hyp_cpu_parallel(run, r.s->runs * blocks_of_run(r.s), GRAIN, pointwise_part, &r);
+    int64_t runs = (r.s->runs + r.s->together - 1) / r.s->together;
+    hyp_cpu_parallel(run, runs * blocks_of_run(r.s), GRAIN, pointwise_part, &r);
     return HYP_OK;
 }
 
@@ -188,6 +217,15 @@ static void leave_rounding_to_stores(pointwise *s)
     for (size_t i = 0; i < s->outputs; i++)
         if (s->instrs == 0 || s->output[i].reg != last || s->output[i].dtype != s->instr[s->instrs - 1].to) return;
     s->instr[s->instrs - 1].to = HYP_F32;
+}
+
+static bool is_dense(const pointwise *s, size_t i)
+{
+    int64_t each = s->length;
+    bool dense = s->steps[i] == 1;
+    for (size_t a = s->walk.rank; a-- > 0; each *= s->walk.extents[a])
+        dense = dense && (s->walk.strides[i][a] == each || s->walk.extents[a] == 1);
+    return dense;
 }
 
 static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step, const int64_t *values, pointwise *s)
@@ -218,6 +256,8 @@ static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
     hyp_walk_coalesce(&s->walk);
     s->length = hyp_walk_take_inner(&s->walk, s->steps);
     s->runs = hyp_walk_count(&s->walk);
+    s->together = s->compute == HYP_F32 && s->length > 0 && s->length <= HYP_BLOCK / 2 ? HYP_BLOCK / s->length : 1;
+    for (size_t i = 0; i < s->inputs; i++) s->input[i].dense = is_dense(s, i);
 }
 
 hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)

@@ -136,6 +136,30 @@ INLINE vf vexpm1(vf x)
     return choose(x > -0.5f, p * (x * x) + x, vexp(x) - 1.0f);
 }
 
+/* The sine or, a quarter of a turn on, the cosine: of x - n pi/2 in [-pi/4, pi/4] one or the other, by n. pi/2 is three
+ * numbers of which n times the first two is exact; beyond MOST, the C library's. */
+INLINE vf vturn(vf x, const int quarter)
+{
+    const float magic = 12582912.0f, MOST = 8192.0f; /* magic: as in vexp */
+    vf t = x * 6.366197724e-01f + magic, n = t - magic;
+    vi whole = (vi)((vu)t - 0x4b400000u) + quarter;
+    vf r = x - n * 1.5703125f;
+    r = r - n * 4.839897156e-04f;
+    r = r - n * -1.629206850e-07f;
+    vf z = r * r;
+    vf s = z * -1.951202867e-04f + 8.332137018e-03f;
+    s = (s * z + -1.666665375e-01f) * (z * r) + r;
+    vf c = z * 2.442943878e-05f + -1.388728386e-03f;
+    c = (c * z + 4.166664556e-02f) * (z * z) + (1.0f - 0.5f * z);
+    vf y = choose((whole & 1) != 0, c, s);
+    y = (vf)((vi)y ^ (vi)((vu)(whole & 2) << 30));
+    for (int i = 0; i < W; i++)
+        if (!(x[i] <= MOST && x[i] >= -MOST)) y[i] = quarter ? cosf(x[i]) : sinf(x[i]);
+    return y;
+}
+INLINE vf vsin(vf x) { return vturn(x, 0); }
+INLINE vf vcos(vf x) { return vturn(x, 1); }
+
 INLINE vf vrelu(vf x) { return (vf)((vi)x & ~(x < 0.0f)); } /* NaN stays */
 INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
 INLINE vf vat_most(vf x, float limit) { return choose(x > limit, splat(limit), x); }
