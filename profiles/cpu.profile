@@ -3,6 +3,8 @@
 (profile cpu
   (threads 1)
   (launch-seconds 3e-7)            ; a call into a kernel library, tiny sizes
+  (next-launch-seconds 2.94e-7)    ; less: nothing is looked up in between
+  (join-seconds 5e-6)
   (bytes-per-second 1.2e10)        ; one core streaming from memory
   (cache-bytes 2097152)            ; its second-level cache
   (cache-bytes-per-second 8e10)
@@ -10,6 +12,7 @@
   (flops-tf32 1.6e11)              ; no such mode: as f32
   (flops-f16 1.6e11)
   (flops-bf16 1.6e11)
+  (flops-f8 3.2e11)
   (flops-f64 8e10)
   (pointwise-per-second 8e9)
   (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish softplus)

@@ -1,146 +1,26 @@
-/* hypatiac --calibrate: kernels of the CPU here, timed as steps of small plans, as a profile for the cost model. */
+/* hypatiac --calibrate: kernels of the CPU or the GPU here, timed as steps of small plans, as a profile for the cost
+ * model. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "calibration.h"
 #include "measure.h"
-#include "onnx_writer.h"
 #include "tempfile.h"
 #include "timing.h"
 
-/* ---- what is measured ------------------------------------------------------------------------------------- */
-
-enum { SIZES = 4 };
-
-/* One kernel: an operator by the name that profiles use, and its shape as in docs/rules.md. */
-typedef struct kernel {
-    const char *op;
-    hyp_dtype type;
-    int64_t shape[SIZES];
-} kernel;
-
-static const kernel products[] = {
-    {"linear", HYP_F32, {1, 64, 64}},        {"linear", HYP_F32, {1, 256, 256}},
-    {"linear", HYP_F32, {1, 1024, 1024}},    {"linear", HYP_F32, {1, 1024, 4096}},
-    {"linear", HYP_F32, {8, 64, 64}},        {"linear", HYP_F32, {8, 256, 256}},
-    {"linear", HYP_F32, {8, 1024, 1024}},    {"linear", HYP_F32, {32, 64, 64}},
-    {"linear", HYP_F32, {32, 256, 256}},     {"linear", HYP_F32, {32, 768, 768}},
-    {"linear", HYP_F32, {32, 3072, 768}},    {"linear", HYP_F32, {32, 768, 3072}},
-    {"linear", HYP_F32, {128, 64, 64}},      {"linear", HYP_F32, {128, 256, 256}},
-    {"linear", HYP_F32, {128, 1024, 1024}},  {"linear", HYP_F32, {512, 256, 256}},
-    {"linear", HYP_F32, {512, 1024, 1024}},  {"linear", HYP_F64, {1, 256, 256}},
-    {"linear", HYP_F64, {32, 256, 256}},     {"linear", HYP_F16, {1, 256, 256}},
-    {"linear", HYP_F16, {32, 256, 256}},     {"linear", HYP_BF16, {1, 256, 256}},
-    {"linear", HYP_BF16, {128, 1024, 1024}}, {"matmul", HYP_F32, {12, 32, 32, 64}},
-    {"matmul", HYP_F32, {12, 32, 64, 32}},   {"matmul", HYP_F32, {12, 128, 128, 64}},
-    {"matmul", HYP_F32, {12, 512, 512, 64}}, {"matmul", HYP_F32, {1, 64, 64, 64}},
-    {"matmul", HYP_F32, {1, 512, 512, 512}},
-};
-
-/* Operators over elements, by what ONNX calls them, and the sizes at which each is measured. */
-static const struct {
-    const char *op, *onnx;
-    int inputs;
-} passes[] = {
-    {"add", "Add", 2},
-    {"mul", "Mul", 2},
-    {"div", "Div", 2},
-    {"relu", "Relu", 1},
-    {"gelu", "Gelu", 1},
-    {"sigmoid", "Sigmoid", 1},
-    {"tanh", "Tanh", 1},
-    {"exp", "Exp", 1},
-    {"erf", "Erf", 1},
-    {"sqrt", "Sqrt", 1},
-    {"softmax", "Softmax", 1},
-    {"layer-norm", "LayerNormalization", 1},
-    {"transpose", "Transpose", 1},
-    {"reduce-mean", "ReduceMean", 1},
-};
-static const int64_t elements[] = {1 << 10, 1 << 14, 1 << 18, 1 << 21};
+/* One more kernel of a step is a little less than a kernel of another: nothing is looked up in between. */
+#define NEXT_LAUNCH 0.98
 
 enum {
-    PRODUCTS = sizeof products / sizeof *products,
-    PASSES = sizeof passes / sizeof *passes,
-    ELEMENTS = sizeof elements / sizeof *elements,
-    KERNELS = PRODUCTS + PASSES * ELEMENTS,
-    OTHERS = 4 /* launch, memory, cache, arithmetic */
+    ROUNDS = 2,
+    LAST_CACHE_SIZES = 5, /* from 4 MiB on */
+    BEYOND_CACHES = 1 << 27,
+    OTHERS = 4 + LAST_CACHE_SIZES, /* launch, memory, caches, arithmetic */
+    MOST_SPEEDUPS = 8              /* numbers of threads, each of which takes two more */
 };
-
-/* ---- models ----------------------------------------------------------------------------------------------- */
-
-/* Small layers come in small models, whose weights stay in the cache; those of a large model are read from memory
- * again in every run. */
-enum { MOST_COPIES = 16, WARM_BYTES = 1 << 20, COLD_BYTES = 64 << 20 };
-
-static int copies_of(const kernel *k)
-{
-    int64_t bytes = k->shape[1] * k->shape[2] * (int64_t)hyp_dtype_size(k->type);
-    int64_t copies = (bytes < WARM_BYTES ? WARM_BYTES : COLD_BYTES) / bytes;
-    return copies > MOST_COPIES ? MOST_COPIES : copies < 2 ? 2 : (int)copies;
-}
-
-/* The model's own type; f16 and bf16 are a matter of --precision. */
-static hyp_dtype model_type(const kernel *k) { return k->type == HYP_F64 ? HYP_F64 : HYP_F32; }
-
-/* Gemm i of x with weights of its own. */
-static void add_gemm(onnx_model *m, hyp_dtype t, int i, const char *x, const char *y, int64_t n, int64_t k)
-{
-    char w[32], b[32];
-    snprintf(w, sizeof w, "w%d", i);
-    snprintf(b, sizeof b, "b%d", i);
-    onnx_add_constant(m, w, t, 2, (int64_t[]){n, k}, 1.0 / (double)(k + i));
-    onnx_add_constant(m, b, t, 1, (int64_t[]){n}, 0.01 * (i + 1));
-    onnx_add_node(m, &(onnx_node){.op = "Gemm", .inputs = {x, w, b}, .output = y, .attr = "transB", .i = 1});
-}
-
-/* Several layers that read one x. What they give is averaged, so that it lies in scratch memory. */
-static void make_linear(onnx_model *m, const kernel *k)
-{
-    hyp_dtype t = model_type(k);
-    onnx_add_input(m, "x", t, 2, (int64_t[]){k->shape[0], k->shape[2]});
-    for (int i = 0; i < copies_of(k); i++) {
-        char y[32], mean[32];
-        snprintf(y, sizeof y, "y%d", i);
-        snprintf(mean, sizeof mean, "mean%d", i);
-        add_gemm(m, t, i, "x", y, k->shape[1], k->shape[2]);
-        onnx_add_node(m, &(onnx_node){.op = "ReduceMean", .inputs = {y}, .output = mean, .attr = "keepdims", .i = 1});
-        onnx_add_output(m, mean, t, 2, (int64_t[]){1, 1});
-    }
-}
-
-static void make_matmul(onnx_model *m, const kernel *k)
-{
-    const int64_t *s = k->shape;
-    onnx_add_input(m, "a", HYP_F32, 3, (int64_t[]){s[0], s[1], s[3]});
-    onnx_add_input(m, "b", HYP_F32, 3, (int64_t[]){s[0], s[3], s[2]});
-    onnx_add_node(m, &(onnx_node){.op = "MatMul", .inputs = {"a", "b"}, .output = "y"});
-    onnx_add_output(m, "y", HYP_F32, 3, (int64_t[]){s[0], s[1], s[2]});
-}
-
-/* An operator over rows of 128, or fewer. */
-static void make_pass(onnx_model *m, const char *onnx, int inputs, int64_t count)
-{
-    const int64_t row = count < 128 ? count : 128, dims[2] = {count / row, row}, swap[2] = {1, 0};
-    onnx_node node = {.op = onnx, .inputs = {"a"}, .output = "y"};
-    int64_t out[2] = {dims[0], dims[1]};
-    onnx_add_input(m, "a", HYP_F32, 2, dims);
-    if (inputs > 1) onnx_add_input(m, node.inputs[1] = "b", HYP_F32, 2, dims);
-    if (strcmp(onnx, "LayerNormalization") == 0) {
-        onnx_add_constant(m, node.inputs[1] = "scale", HYP_F32, 1, &row, 1.5);
-        onnx_add_constant(m, node.inputs[2] = "bias", HYP_F32, 1, &row, 0.5);
-    } else if (strcmp(onnx, "Transpose") == 0) {
-        node.attr = "perm", node.ints = swap, node.count = 2;
-        out[0] = dims[1], out[1] = dims[0];
-    } else if (strcmp(onnx, "ReduceMean") == 0) {
-        onnx_add_constant(m, node.inputs[1] = "axes", HYP_I64, 1, (int64_t[]){1}, 1);
-        out[1] = 1;
-    }
-    onnx_add_node(m, &node);
-    onnx_add_output(m, "y", HYP_F32, 2, out);
-}
 
 /* ---- one measurement --------------------------------------------------------------------------------------- */
 
@@ -149,14 +29,19 @@ typedef struct calibration {
     const cli_args *args;
     cli_list normal; /* rules */
     double clock;    /* seconds that reading the clock twice takes */
-    int done;
+    int64_t swept;   /* elements that drive all else from the second-level cache; 0 on a GPU */
+    bool gpu;
+    size_t rounds;               /* of measuring every kernel */
+    calibration_kernel *kernels; /* those of the device, in all of its types */
+    size_t kernel_count;
+    size_t done, all;
     bool shows; /* progress, on a terminal */
 } calibration;
 
 static void show_progress(calibration *c, const char *what)
 {
     c->done++;
-    if (c->shows) fprintf(stderr, "\r%s: measuring %d of %d: %-24s", c->args->tool, c->done, KERNELS + OTHERS, what);
+    if (c->shows) fprintf(stderr, "\r%s: measuring %zu of %zu: %-24s", c->args->tool, c->done, c->all, what);
 }
 
 static void find_clock(calibration *c)
@@ -168,195 +53,305 @@ static void find_clock(calibration *c)
     }
 }
 
-/* Compiles a model and times the steps with this label; *out is what one of them takes, 0 when there is none. */
+/* Compiles a model and times the steps with this label, those that `which` says; *out is 0 when there are none. */
 static int time_steps(calibration *c, const onnx_model *model, const hyp_compile_options *compile, const char *label,
-                      double *out)
+                      int which, int threads, double *out)
 {
     tempfile file;
     session s = {0};
     step_times times = {0};
+    measure_options options = *c->options;
+    options.threads = threads;
     int code = tempfile_open(&file, c->args->tool), count = 0;
     if (code != CLI_OK) return code;
     code = onnx_write(model, file.fd, c->args->tool);
-    if (code == CLI_OK) code = measure_open(&s, file.path, compile, c->options, c->args);
+    if (code == CLI_OK) code = measure_open(&s, file.path, compile, &options, c->args);
     if (code == CLI_OK)
-        code = step_times_measure(&times, &s, c->options->seconds / (2 * (KERNELS + OTHERS)), c->args->tool);
+        code = step_times_measure(&times, &s, c->options->seconds / (2 * (double)c->all), c->args->tool);
     *out = 0;
     for (size_t i = 0; i < times.count && code == CLI_OK; i++) {
         if (strcmp(hyp_engine_step(s.engine, i).label, label) != 0) continue;
-        *out += fmax(1e-10, times.measured[i] - c->clock);
+        if (which < 0 || which == count) *out += fmax(1e-10, times.measured[i] - c->clock);
         count++;
     }
-    if (count) *out /= count;
+    if (which == CALIBRATION_MEAN && count) *out /= count;
     step_times_free(&times);
     session_close(&s);
     tempfile_close(&file);
     return code;
 }
 
-static int time_product(calibration *c, const kernel *k, double *out)
+static int time_kernel(calibration *c, const calibration_kernel *k, int threads, double *out)
 {
     onnx_model model = {0};
+    bool plain = calibration_is_rewritten(k);
     hyp_compile_options compile = {.size = sizeof compile,
-                                   .precision = k->type == HYP_F16    ? "fp16"
-                                                : k->type == HYP_BF16 ? "bf16"
-                                                                      : "fp32",
-                                   .only_rules = (const char *const *)c->normal.items,
-                                   .only_rule_count = c->normal.count};
-    if (strcmp(k->op, "matmul") == 0)
-        make_matmul(&model, k);
-    else
-        make_linear(&model, k);
-    int code = time_steps(c, &model, &compile, k->op, out);
+                                   .target = c->gpu ? "cuda" : "cpu",
+                                   .max_fold_bytes = 2 * (size_t)BEYOND_CACHES, /* constants are written as nodes */
+                                   .only_rules = plain ? NULL : (const char *const *)c->normal.items,
+                                   .only_rule_count = plain ? 0 : c->normal.count};
+    int which = calibration_model(&model, k, c->swept);
+    int code = time_steps(c, &model, &compile, k->op, which, threads, out);
     onnx_model_dispose(&model);
     return code;
 }
 
-static int time_pass(calibration *c, const char *op, const char *onnx, int inputs, int64_t count, double *out)
+/* A core has what the list says; a GPU the large ones, too, and what is in 32 bits there in 16 as well. */
+static void list_kernels(calibration *c)
 {
-    onnx_model model = {0};
-    hyp_compile_options compile = {.size = sizeof compile, .no_rewrite = true};
-    make_pass(&model, onnx, inputs, count);
-    int code = time_steps(c, &model, &compile, op, out);
-    onnx_model_dispose(&model);
-    return code;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};
+    c->kernels = cli_alloc(NULL, 3 * calibration_kernel_count, sizeof *c->kernels);
+    for (size_t i = 0; i < calibration_kernel_count; i++) {
+        const calibration_kernel *k = &calibration_kernels[i];
+        if (c->gpu ? k->type != HYP_F32 : k->large) continue;
+        for (size_t t = 0; t < (c->gpu ? 3 : 1); t++) {
+            c->kernels[c->kernel_count] = *k;
+            if (c->gpu) c->kernels[c->kernel_count].type = types[t];
+            c->kernel_count++;
+        }
+    }
 }
 
 /* ---- the profile ------------------------------------------------------------------------------------------- */
 
 /* Keys of the profile, and what every kernel took; 0: there was no such step. */
 typedef struct results {
-    double launch, bytes_per_second, cache_bytes, cache_bytes_per_second, pointwise;
-    double products[PRODUCTS], passes[PASSES][ELEMENTS];
+    double launch, bytes_per_second, cache_bytes, cache_bytes_per_second, last_cache_bytes, last_cache_bytes_per_second;
+    double pointwise, *kernels;
+    struct {
+        int threads;
+        double compute, memory;
+    } speedups[MOST_SPEEDUPS];
+    size_t speedup_count;
 } results;
 
-static double cache_bytes(int threads)
+static double second_level_bytes(void)
 {
     long bytes = 0;
 #ifdef _SC_LEVEL2_CACHE_SIZE
     bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
 #endif
-    return (bytes > 0 ? (double)bytes : 1 << 20) * threads;
+    return bytes > 0 ? (double)bytes : 1 << 20;
 }
 
-static int measure_device(calibration *c, int threads, results *r)
+/* Bytes a second at which so many are read again and again: those of the weights of a layer, for one row. */
+static int time_reading(calibration *c, const char *what, double bytes, int threads, double *out)
 {
-    enum { TINY = 8, LARGE = 1 << 24, SIMPLE = 1 << 12 };
-    double large = 0, cached = 0, simple = 0;
-    r->cache_bytes = cache_bytes(threads);
-    int64_t fits = (int64_t)(r->cache_bytes / 4 / sizeof(float)) & ~127;
+    enum { COLUMNS = 1024 };
+    double seconds = 0;
+    int64_t rows = (int64_t)(bytes / 2 / (COLUMNS * sizeof(float))); /* of two layers */
+    show_progress(c, what);
+    int code = time_kernel(c, &(calibration_kernel){"linear", HYP_F32, {1, rows, COLUMNS}, false}, threads, &seconds);
+    if (code == CLI_OK && seconds == 0) {
+        fprintf(stderr, "%s: a layer of %lld x %d is no step of its plan\n", c->args->tool, (long long)rows, COLUMNS);
+        return CLI_FAILED;
+    }
+    *out = (double)(rows * COLUMNS * (int64_t)sizeof(float)) / seconds;
+    return code;
+}
+
+/* What a processor says of its last cache is that of all who share it: the size up to which reading is nearer, in
+ * proportion, to the speed of the cache before it than to that of memory. */
+static int measure_last_cache(calibration *c, results *r)
+{
+    const double middle = sqrt(r->cache_bytes_per_second * r->bytes_per_second);
+    double rate = 0;
+    int code = CLI_OK;
+    for (int i = 0; i < LAST_CACHE_SIZES && code == CLI_OK; i++) {
+        double bytes = (double)((int64_t)4 << 20 << i);
+        code = time_reading(c, "last cache", bytes, 1, &rate);
+        if (rate < middle) break;
+        r->last_cache_bytes = bytes;
+        r->last_cache_bytes_per_second = rate;
+    }
+    return code;
+}
+
+static int measure_core(calibration *c, results *r)
+{
+    enum { TINY = 8, SIMPLE = 1 << 12 };
+    double simple = 0;
+    r->cache_bytes = second_level_bytes();
     show_progress(c, "launch");
-    int code = time_pass(c, "relu", "Relu", 1, TINY, &r->launch);
-    show_progress(c, "memory");
-    if (code == CLI_OK) code = time_pass(c, "relu", "Relu", 1, LARGE, &large);
-    show_progress(c, "cache");
-    if (code == CLI_OK) code = time_pass(c, "relu", "Relu", 1, fits, &cached);
+    int code = time_kernel(c, &(calibration_kernel){"relu", HYP_F32, {TINY}, false}, 1, &r->launch);
+    if (code == CLI_OK) code = time_reading(c, "memory", BEYOND_CACHES, 1, &r->bytes_per_second);
+    if (code == CLI_OK) code = time_reading(c, "cache", r->cache_bytes / 2, 1, &r->cache_bytes_per_second);
+    r->cache_bytes_per_second = fmax(r->bytes_per_second, r->cache_bytes_per_second);
+    if (code == CLI_OK) code = measure_last_cache(c, r);
     show_progress(c, "arithmetic");
-    if (code == CLI_OK) code = time_pass(c, "add", "Add", 2, SIMPLE, &simple);
-    if (code != CLI_OK) return code;
-    r->bytes_per_second = 2 * sizeof(float) * (double)LARGE / large;
-    r->cache_bytes_per_second = fmax(r->bytes_per_second, 2 * sizeof(float) * (double)fits / cached);
-    r->pointwise = SIMPLE / fmax(simple - r->launch, simple / 4);
-    return CLI_OK;
+    if (code == CLI_OK) code = time_kernel(c, &(calibration_kernel){"add", HYP_F32, {SIMPLE}, false}, 1, &simple);
+    c->swept = (int64_t)(2 * r->cache_bytes / sizeof(float)); /* of which little is left then */
+    if (code == CLI_OK) r->pointwise = SIMPLE / fmax(simple - r->launch, simple / 4);
+    return code;
+}
+
+/* A simple kernel over so many bytes, read and written. */
+static int time_moving(calibration *c, const char *what, int64_t bytes, double *out)
+{
+    double seconds = 0;
+    int64_t count = bytes / (int64_t)(2 * sizeof(float));
+    show_progress(c, what);
+    int code = time_kernel(c, &(calibration_kernel){"relu", HYP_F32, {count}, false}, 0, &seconds);
+    *out = (double)bytes / fmax(seconds, 1e-9);
+    return code;
+}
+
+static int measure_gpu(calibration *c, results *r)
+{
+    enum { TINY = 8, CACHED = 16 << 20, BEYOND = 1 << 30 };
+    show_progress(c, "launch");
+    int code = time_kernel(c, &(calibration_kernel){"relu", HYP_F32, {TINY}, false}, 0, &r->launch);
+    if (code == CLI_OK) code = time_moving(c, "memory", BEYOND, &r->bytes_per_second);
+    if (code == CLI_OK) code = time_moving(c, "cache", CACHED, &r->cache_bytes_per_second);
+    return code;
+}
+
+/* What more threads bring: two, four and so on, and all that were asked for. */
+static int measure_speedups(calibration *c, int most, results *r)
+{
+    const calibration_kernel product = {"linear", HYP_F32, {512, 1024, 1024}, false};
+    double one = 0;
+    if (most < 2) return CLI_OK;
+    int code = time_kernel(c, &product, 1, &one);
+    for (int threads = 2; code == CLI_OK && r->speedup_count < MOST_SPEEDUPS;) {
+        double seconds = 0, memory = 0;
+        show_progress(c, "more threads");
+        code = time_kernel(c, &product, threads, &seconds);
+        if (code == CLI_OK) code = time_reading(c, "memory, more threads", BEYOND_CACHES, threads, &memory);
+        r->speedups[r->speedup_count].threads = threads;
+        r->speedups[r->speedup_count].compute = one / fmax(seconds, 1e-9);
+        r->speedups[r->speedup_count++].memory = memory / r->bytes_per_second;
+        if (threads == most) break;
+        threads = 2 * threads < most ? 2 * threads : most;
+    }
+    return code;
+}
+
+static double flops_of(const calibration_kernel *k)
+{
+    double flops = 2;
+    for (int a = 0; a < CALIBRATION_SIZES && k->shape[a]; a++) flops *= (double)k->shape[a];
+    return flops;
 }
 
 /* The best rate of the layers of a type, among those measured so far; 0 when there are none. */
-static double best_rate(const results *r, hyp_dtype type)
+static double best_rate(const calibration *c, const results *r, hyp_dtype type)
 {
     double best = 0;
-    for (int i = 0; i < PRODUCTS; i++) {
-        const int64_t *s = products[i].shape;
-        if (products[i].type != type || strcmp(products[i].op, "linear") != 0 || !(r->products[i] > 0)) continue;
-        best = fmax(best, 2 * (double)s[0] * (double)s[1] * (double)s[2] / r->products[i]);
+    for (size_t i = 0; i < c->kernel_count; i++) {
+        const calibration_kernel *k = &c->kernels[i];
+        if (k->type == type && strcmp(k->op, "linear") == 0 && r->kernels[i] > 0)
+            best = fmax(best, flops_of(k) / r->kernels[i]);
     }
     return best;
 }
 
-/* Whether a run of the kernel's model would take too much of the time, by the rate of smaller layers of its type: 16 bits
- * take hundreds of times as long as 32 where the processor has nothing for them. */
-static bool is_too_slow(const calibration *c, const kernel *k, const results *r)
+/* Whether a run of the kernel's model would take too much of the time, by the rate of smaller layers of its type: 16
+ * bits take hundreds of times as long as 32 where the processor has nothing for them. */
+static bool is_too_slow(const calibration *c, const calibration_kernel *k, const results *r)
 {
     const double most_seconds = c->options->seconds / 20;
-    double rate = best_rate(r, k->type), flops = 2;
-    for (int a = 0; a < SIZES && k->shape[a]; a++) flops *= (double)k->shape[a];
-    return strcmp(k->op, "linear") == 0 && rate > 0 && flops * copies_of(k) > rate * most_seconds;
+    double rate = best_rate(c, r, k->type);
+    return strcmp(k->op, "linear") == 0 && rate > 0 && 2 * flops_of(k) > rate * most_seconds;
 }
 
+/* On a CPU every kernel at several times that lie apart, the least of which counts: what else runs there only adds. */
 static int measure_kernels(calibration *c, results *r)
 {
     char what[96];
     int code = CLI_OK;
-    for (int i = 0; i < PRODUCTS && code == CLI_OK; i++) {
-        const kernel *k = &products[i];
+    for (size_t i = 0; i < c->rounds * c->kernel_count && code == CLI_OK; i++) {
+        const calibration_kernel *k = &c->kernels[i % c->kernel_count];
+        double *least = &r->kernels[i % c->kernel_count], seconds = 0;
         snprintf(what, sizeof what, "%s %s", k->op, hyp_dtype_name(k->type));
         show_progress(c, what);
-        if (!is_too_slow(c, k, r)) code = time_product(c, k, &r->products[i]);
+        if (!is_too_slow(c, k, r)) code = time_kernel(c, k, 1, &seconds);
+        if (seconds > 0 && (*least == 0 || seconds < *least)) *least = seconds;
     }
-    for (int p = 0; p < PASSES && code == CLI_OK; p++)
-        for (int e = 0; e < ELEMENTS && code == CLI_OK; e++) {
-            show_progress(c, passes[p].op);
-            code = time_pass(c, passes[p].op, passes[p].onnx, passes[p].inputs, elements[e], &r->passes[p][e]);
-        }
     return code;
 }
 
-static void print_profile(FILE *to, const results *r, int threads)
+static void print_caches(FILE *to, const results *r)
+{
+    fprintf(to, "  (bytes-per-second %.4g)\n  (cache-bytes-per-second %.4g)\n", r->bytes_per_second,
+            r->cache_bytes_per_second);
+    if (r->cache_bytes > 0) fprintf(to, "  (cache-bytes %.0f)\n", r->cache_bytes);
+    if (r->last_cache_bytes > 0)
+        fprintf(to, "  (last-cache-bytes %.0f)\n  (last-cache-bytes-per-second %.4g)\n", r->last_cache_bytes,
+                r->last_cache_bytes_per_second);
+}
+
+/* What is not measured is as in the built-in profile of the device. */
+static void print_profile(FILE *to, const calibration *c, const results *r)
 {
     fprintf(to,
             "; Measured by hypatiac --calibrate. docs/rules.md says how the numbers are used.\n"
-            "(profile measured\n  (like cpu)\n  (threads %d)\n  (launch-seconds %.3g)\n  (bytes-per-second %.4g)\n"
-            "  (cache-bytes %.0f)\n  (cache-bytes-per-second %.4g)\n",
-            threads, r->launch, r->bytes_per_second, r->cache_bytes, r->cache_bytes_per_second);
+            "(profile measured\n  (like %s)\n  (launch-seconds %.3g)\n  (next-launch-seconds %.3g)\n",
+            c->gpu ? "h200" : "cpu", r->launch, NEXT_LAUNCH * r->launch);
+    if (!c->gpu) fprintf(to, "  (threads 1)\n");
+    print_caches(to, r);
     static const struct {
         const char *key;
         hyp_dtype type;
-    } rates[] = {{"flops-f32", HYP_F32},
-                 {"flops-tf32", HYP_F32},
-                 {"flops-f16", HYP_F16},
-                 {"flops-bf16", HYP_BF16},
-                 {"flops-f64", HYP_F64}};
+        bool core; /* of a core alone */
+    } rates[] = {{"flops-f32", HYP_F32, false},
+                 {"flops-tf32", HYP_F32, true}, /* has none */
+                 {"flops-f16", HYP_F16, false},
+                 {"flops-bf16", HYP_BF16, false},
+                 {"flops-f64", HYP_F64, true}};
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
-        if (best_rate(r, rates[i].type) > 0) fprintf(to, "  (%s %.4g)\n", rates[i].key, best_rate(r, rates[i].type));
-    fprintf(to, "  (pointwise-per-second %.4g)", r->pointwise);
-    for (int i = 0; i < PRODUCTS; i++) {
-        const kernel *k = &products[i];
-        if (!(r->products[i] > 0)) continue;
-        fprintf(to, "\n  (measured %s", k->op);
-        for (int a = 0; a < SIZES && k->shape[a]; a++) fprintf(to, " %lld", (long long)k->shape[a]);
-        fprintf(to, " %s %.4g)", hyp_dtype_name(k->type), r->products[i]);
+        if (best_rate(c, r, rates[i].type) > 0 && !(rates[i].core && c->gpu))
+            fprintf(to, "  (%s %.4g)\n", rates[i].key, best_rate(c, r, rates[i].type));
+    if (r->pointwise > 0) fprintf(to, "  (pointwise-per-second %.4g)\n", r->pointwise);
+    for (size_t i = 0; i < r->speedup_count; i++)
+        fprintf(to, "  (speedup %d %.3g %.3g)\n", r->speedups[i].threads, r->speedups[i].compute,
+                r->speedups[i].memory);
+    for (size_t i = 0; i < c->kernel_count; i++) {
+        const calibration_kernel *k = &c->kernels[i];
+        if (!(r->kernels[i] > 0)) continue;
+        fprintf(to, "  (measured %s", k->op);
+        for (int a = 0; a < CALIBRATION_SIZES && k->shape[a]; a++) fprintf(to, " %lld", (long long)k->shape[a]);
+        fprintf(to, " %s %.4g)\n", hyp_dtype_name(k->type), r->kernels[i]);
     }
-    for (int p = 0; p < PASSES; p++)
-        for (int e = 0; e < ELEMENTS; e++)
-            if (r->passes[p][e] > 0)
-                fprintf(to, "\n  (measured %s %lld f32 %.4g)", passes[p].op, (long long)elements[e], r->passes[p][e]);
     fputs(")\n", to);
 }
 
-static int write_profile(const char *path, const results *r, int threads, const char *tool)
+static int write_profile(const char *path, const calibration *c, const results *r)
 {
     bool piped = strcmp(path, "-") == 0;
     FILE *to = piped ? stdout : fopen(path, "w");
-    if (to) print_profile(to, r, threads);
+    if (to) print_profile(to, c, r);
     bool whole = to && fflush(to) == 0 && !ferror(to);
     if (to && !piped) whole = fclose(to) == 0 && whole;
     if (whole) return CLI_OK;
-    fprintf(stderr, "%s: %s: cannot write: %s\n", tool, path, strerror(errno));
+    fprintf(stderr, "%s: %s: cannot write: %s\n", c->args->tool, path, strerror(errno));
     return CLI_FAILED;
 }
 
 int calibrate(const char *path, const measure_options *o, const cli_args *args)
 {
-    measure_options options = *o;
-    if (options.threads == 0) options.threads = 1;
-    calibration c = {.options = &options, .args = args, .shows = !o->quiet && isatty(STDERR_FILENO)};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int threads = o->threads > 0 ? o->threads : cores > 0 ? (int)cores : 1;
+    calibration c = {.options = o,
+                     .args = args,
+                     .shows = !o->quiet && isatty(STDERR_FILENO),
+                     .gpu = o->device == HYP_DEVICE_CUDA,
+                     .rounds = o->device == HYP_DEVICE_CUDA ? 1 : ROUNDS};
     hyp_compile_options compile = {.size = sizeof compile};
-    results r = {0};
-    find_clock(&c);
+    list_kernels(&c);
+    results r = {.kernels = cli_alloc(NULL, c.kernel_count, sizeof *r.kernels)};
+    c.all = c.rounds * c.kernel_count + OTHERS;
+    for (size_t i = 0; i < c.kernel_count; i++) r.kernels[i] = 0;
+    for (int n = 1; n < threads && !c.gpu; n *= 2) c.all += 2;
+    if (!c.gpu) find_clock(&c);
     int code = normal_rules(&compile, &c.normal, args->tool);
-    if (code == CLI_OK) code = measure_device(&c, options.threads, &r);
+    if (code == CLI_OK) code = c.gpu ? measure_gpu(&c, &r) : measure_core(&c, &r);
     if (code == CLI_OK) code = measure_kernels(&c, &r);
+    if (code == CLI_OK && !c.gpu) code = measure_speedups(&c, threads, &r);
     if (c.shows) fputc('\n', stderr);
     cli_list_free(&c.normal);
-    if (code != CLI_OK) return code;
-    return write_profile(path, &r, options.threads, args->tool);
+    if (code == CLI_OK) code = write_profile(path, &c, &r);
+    free(r.kernels);
+    free(c.kernels);
+    return code;
 }

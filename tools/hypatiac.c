@@ -63,7 +63,7 @@ enum {
 
 static const cli_option options[] = {
     [OPT_OUTPUT] = {"output", 'o', "FILE", "the plan to write"},
-    [OPT_TARGET] = {"target", 0, "cpu|cuda", "device to compile for (cpu); no GPU is needed for cuda"},
+    [OPT_TARGET] = {"target", 0, "cpu|cuda", "device to compile for (cpu); no GPU is needed for cuda. Its costs: cpu:avx2, :avx512, :native, cuda:h100, ..."},
     [OPT_PRECISION] = {"precision", 0, "TYPE", "fp32 (strict, the default), tf32, bf16, fp16, or fp8 with --samples"},
     [OPT_PROFILE] = {"profile", 0, "FILE", "device profile for the cost model, in place of the target's"},
     [OPT_DIM] = {"dim", 0, "NAME=SIZE", "fix a symbolic dimension: batch=32"},
@@ -91,8 +91,8 @@ static const cli_option options[] = {
     [OPT_TUNE_DIM] = {"tune-dim", 0, "NAME=SIZE", "for --tune: sizes of a dimension, in place of the typical one"},
     [OPT_CACHE] = {"cache", 0, "FILE", "for --tune: read what was measured before, add what is measured"},
     [OPT_CALIBRATE] = {"calibrate", 0, NULL, "measure the CPU here; write a profile for --profile to the output"},
-    [OPT_THREADS] = {"threads", 0, "N", "CPU threads for --timed (as at run time) and --calibrate (1)"},
-    [OPT_SECONDS] = {"seconds", 0, "S", "about how long --timed (3), --tune (60) or --calibrate (20) measures"},
+    [OPT_THREADS] = {"threads", 0, "N", "CPU threads that costs (1), --timed (as at run time) and --calibrate (all) count with"},
+    [OPT_SECONDS] = {"seconds", 0, "S", "about how long --timed (3), --tune (60) or --calibrate (40) measures"},
     [OPT_LIST_RULES] = {"list-rules", 0, NULL, "print the rules: name, class, ruleset, what it does"},
     [OPT_JSON] = {"json", 0, NULL, "print the rules of --list-rules as JSON"},
     [OPT_EXPLAIN] = {"explain", 0, "NODE", "print the rules that led from a node of the model to its kernel"},
@@ -201,7 +201,10 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_CACHE: r->cache = value; break;
     case OPT_CALIBRATE: r->calibrate = true; break;
     case OPT_THREADS:
-        if (cli_parse_int(value, 1, 4096, &r->threads)) break;
+        if (cli_parse_int(value, 1, 4096, &r->threads)) {
+            c->threads = (int32_t)r->threads;
+            break;
+        }
         cli_usage_error(args, "--threads: '%s' is no number between 1 and 4096", value);
         return false;
     case OPT_SECONDS:
@@ -441,7 +444,7 @@ static void print_stats(FILE *to, const hyp_compile_report *report)
 static measure_options measurement(const request *r, double seconds)
 {
     hyp_device_kind device = HYP_DEVICE_CPU;
-    if (r->compile.target) session_find_device(r->compile.target, &device); /* the compiler has refused what is none */
+    if (r->compile.target && strncmp(r->compile.target, "cuda", 4) == 0) device = HYP_DEVICE_CUDA;
     return (measure_options){.device = device,
                              .threads = (int32_t)r->threads,
                              .seconds = r->seconds > 0 ? r->seconds : seconds,
@@ -520,7 +523,7 @@ static int compile(request *r, const cli_args *args)
 static int run(request *r, const cli_args *args)
 {
     if (r->calibrate) {
-        measure_options o = measurement(r, 20);
+        measure_options o = measurement(r, 40);
         return calibrate(r->plan, &o, args);
     }
     return open_dump(r, args) ? compile(r, args) : CLI_FAILED;

@@ -137,12 +137,13 @@ void onnx_add_node(onnx_model *m, const onnx_node *n)
     for (int i = 0; i < 3 && n->inputs[i]; i++) add_text(&node, NODE_INPUT, n->inputs[i]);
     add_text(&node, NODE_OUTPUT, n->output);
     add_text(&node, NODE_OP, n->op);
-    if (n->attr) {
+    for (int k = 0; k < 3 && n->attrs[k].name; k++) {
+        const onnx_attr *a = &n->attrs[k];
         onnx_bytes attr = {0};
-        add_text(&attr, ATTR_NAME, n->attr);
-        for (size_t i = 0; i < n->count; i++) add_int(&attr, ATTR_INTS, n->ints[i]);
-        if (!n->count) add_int(&attr, ATTR_I, n->i);
-        add_int(&attr, ATTR_TYPE, n->count ? TYPE_INTS : TYPE_INT);
+        add_text(&attr, ATTR_NAME, a->name);
+        for (size_t i = 0; i < a->count; i++) add_int(&attr, ATTR_INTS, a->ints[i]);
+        if (!a->count) add_int(&attr, ATTR_I, a->i);
+        add_int(&attr, ATTR_TYPE, a->count ? TYPE_INTS : TYPE_INT);
         add_message(&node, NODE_ATTRIBUTE, &attr);
     }
     add_message(&m->graph, GRAPH_NODE, &node);

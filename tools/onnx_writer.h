@@ -24,13 +24,17 @@ void onnx_add_input(onnx_model *m, const char *name, hyp_dtype type, int rank, c
 void onnx_add_output(onnx_model *m, const char *name, hyp_dtype type, int rank, const int64_t *dims);
 /* A constant of this shape (f32, f64 or i64), every element `value`. */
 void onnx_add_constant(onnx_model *m, const char *name, hyp_dtype type, int rank, const int64_t *dims, double value);
-/* A node with up to three inputs (NULL = none) and one attribute: a list of integers, or one when count is 0. */
-typedef struct onnx_node {
-    const char *op, *inputs[3], *output;
-    const char *attr; /* its name; NULL = none */
+/* A list of integers, or one when count is 0. */
+typedef struct onnx_attr {
+    const char *name; /* NULL = none */
     const int64_t *ints;
     size_t count;
     int64_t i;
+} onnx_attr;
+/* A node with up to three inputs (NULL = none) and attributes. */
+typedef struct onnx_node {
+    const char *op, *inputs[3], *output;
+    onnx_attr attrs[3];
 } onnx_node;
 void onnx_add_node(onnx_model *m, const onnx_node *node);
 /* Writes the model into an open file. An exit code after a message. */

@@ -3,26 +3,57 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/cpu_level.h"
+#include "base/strbuf.h"
+
 static const hyp_target targets[] = {
     /* its library packs weights as it likes, and its caches make short copies cheap */
-    {.name = "cpu", .profile = "cpu"},
+    {.name = "cpu", .machines = {{"generic", "cpu"}, {"avx2", "avx2"}, {"avx512", "avx512"}}},
     /* warps read rows of weights whole, and every launch costs */
     {.name = "cuda",
-     .profile = "h200",
+     .machines = {{"h200", "h200"}, {"h100", "h100"}},
      .stores_weights_by_rows = true,
      .joins_norm_and_linear = true,
      .reads_rows_in_place = true,
      .reads_keys_in_parts = true},
 };
 
-const hyp_target *hyp_target_at(int i)
-{
-    return i >= 0 && (size_t)i < sizeof targets / sizeof *targets ? &targets[i] : NULL;
-}
-
 const hyp_target *hyp_target_find(const char *name)
 {
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
         if (strcmp(targets[i].name, name) == 0) return &targets[i];
     return NULL;
+}
+
+static hyp_status fail_unknown(const char *text, hyp_diag *diag)
+{
+    hyp_strbuf list = {0};
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        hyp_strbuf_printf(&list, "%s%s (", i ? ", " : "", targets[i].name);
+        for (int k = 0; k < HYP_TARGET_MACHINES && targets[i].machines[k].name; k++)
+            hyp_strbuf_printf(&list, "%s:%s", k ? " " : "", targets[i].machines[k].name);
+        hyp_strbuf_puts(&list, i == 0 ? " :native)" : ")");
+    }
+    hyp_status status =
+        hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "unknown target '%s'; wanted one of %s", text, hyp_strbuf_text(&list));
+    hyp_strbuf_dispose(&list);
+    return status;
+}
+
+hyp_status hyp_target_parse(const char *text, const hyp_target **out, const char **out_profile, hyp_diag *diag)
+{
+    const char *colon = strchr(text, ':'), *machine = colon ? colon + 1 : NULL;
+    size_t length = colon ? (size_t)(colon - text) : strlen(text);
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        const hyp_target *t = &targets[i];
+        if (strlen(t->name) != length || memcmp(t->name, text, length) != 0) continue;
+        if (i == 0 && machine && strcmp(machine, "native") == 0) machine = hyp_cpu_level_name();
+        for (int k = 0; k < HYP_TARGET_MACHINES && t->machines[k].name; k++) {
+            if (machine && strcmp(t->machines[k].name, machine) != 0) continue;
+            *out = t;
+            *out_profile = t->machines[k].profile;
+            return HYP_OK;
+        }
+    }
+    return fail_unknown(text, diag);
 }

@@ -6,9 +6,16 @@
 
 #include <stdbool.h>
 
+#include "base/diag.h"
+
+enum { HYP_TARGET_MACHINES = 4 };
 typedef struct hyp_target {
-    const char *name;    /* --target */
-    const char *profile; /* built-in, where no other is given */
+    const char *name; /* --target */
+    /* What its machines are called, --target NAME:MACHINE, each with its built-in profile; the first is meant where none is
+     * named. Plans for one run on all of them: it is the costs that differ. */
+    struct hyp_target_machine {
+        const char *name, *profile;
+    } machines[HYP_TARGET_MACHINES];
     /* Constant weights of products are stored [n k], not as the model has them. */
     bool stores_weights_by_rows;
     /* A linear can run the normalization before it, where nothing else reads that. */
@@ -19,9 +26,10 @@ typedef struct hyp_target {
     bool reads_keys_in_parts;
 } hyp_target;
 
-/* By their order in target.c; NULL behind the last. The first is the default. */
-const hyp_target *hyp_target_at(int i);
 /* NULL when there is none of this name. */
 const hyp_target *hyp_target_find(const char *name);
+/* The target and the built-in profile of "NAME" or "NAME:MACHINE"; of "cpu:native", those of the processor here.
+ * HYP_ERR_INVALID_ARGUMENT for what there is not. */
+HYP_NODISCARD hyp_status hyp_target_parse(const char *text, const hyp_target **out, const char **out_profile, hyp_diag *diag);
 
 #endif

@@ -107,7 +107,7 @@ static hyp_status import(compilation *c, hyp_diag *diag)
     for (size_t i = 0; i < info.warning_count && o->warning; i++)
         o->warning(info.warnings[i], strlen(info.warnings[i]), o->warning_user);
     c->nodes_imported = c->imported.nodes.len;
-    HYP_TRY(hyp_settings_sizes(&c->settings, c->dims, diag));
+    HYP_TRY(hyp_settings_sizes(&c->settings, &c->imported, diag));
     c->settings.fold = hyp_fold_budget_of(&c->imported, o->max_fold_bytes, o->max_fold_flops);
     return finish_pass(c, &c->imported, "import", diag);
 }

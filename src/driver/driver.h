@@ -13,6 +13,7 @@
 typedef struct hyp_settings {
     hyp_compile_options options; /* precision is never NULL */
     const hyp_target *target;
+    const char *profile; /* built-in, of the target's machine */
     hyp_precision precision;
     hyp_roofline cost;
     hyp_fold_budget fold;    /* what was asked for, until the model is known */
@@ -25,8 +26,9 @@ HYP_NODISCARD hyp_status hyp_settings_init(const hyp_compile_options *options, h
 void hyp_settings_dispose(hyp_settings *settings);
 /* The precision of a name, fp32 for NULL. */
 HYP_NODISCARD hyp_status hyp_precision_parse(const char *name, hyp_precision *out, hyp_diag *diag);
-/* Sets what the symbols of these dims count as in costs. HYP_ERR_INVALID_ARGUMENT for a name that none has. */
-HYP_NODISCARD hyp_status hyp_settings_sizes(hyp_settings *settings, const hyp_dims *dims, hyp_diag *diag);
+/* Sets what costs have to know of the model: what the symbols of its dims count as, and how large its constants are.
+ * HYP_ERR_INVALID_ARGUMENT for a name of the options that no symbol has. */
+HYP_NODISCARD hyp_status hyp_settings_sizes(hyp_settings *settings, const hyp_graph *model, hyp_diag *diag);
 /* The rewriter's view of the settings; borrows them. */
 hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings);
 /* What a step of the plan takes by the cost model: hyp_codegen_options.predict; its user is the settings' cost. */

@@ -24,7 +24,7 @@ static hyp_status read_profile(hyp_settings *s, hyp_diag *diag)
 {
     const char *path = s->options.profile;
     if (!path) {
-        const char *name = s->target->profile, *text = hyp_profile_builtin(name);
+        const char *name = s->profile, *text = hyp_profile_builtin(name);
         if (!text) return hyp_fail(diag, HYP_ERR_INTERNAL, "there is no built-in profile '%s'", name);
         return hyp_profile_parse(&s->arena, name, text, strlen(text), &s->cost.profile, diag);
     }
@@ -66,13 +66,10 @@ hyp_status hyp_precision_parse(const char *name, hyp_precision *out, hyp_diag *d
 
 static hyp_status check(hyp_settings *s, hyp_diag *diag)
 {
-    enum { TARGETS = 8 };
     static const char *const verifications[] = {"by cost", "strict", "warn", "off", NULL};
     static const char *const stages[] = {"import", "demote", "rewrite", "quantize", NULL};
-    const char *targets[TARGETS + 1] = {NULL};
-    int target, stage, verification;
-    for (int i = 0; i < TARGETS && hyp_target_at(i); i++) targets[i] = hyp_target_at(i)->name;
-    HYP_TRY(choose("target", s->options.target, targets, &target, diag));
+    int stage, verification;
+    HYP_TRY(hyp_target_parse(s->options.target ? s->options.target : "cpu", &s->target, &s->profile, diag));
     HYP_TRY(hyp_precision_parse(s->options.precision, &s->precision, diag));
     HYP_TRY(choose("verification", s->options.verify, verifications, &verification, diag));
     if (s->options.no_rewrite && (s->options.explain || s->options.why_not))
@@ -81,9 +78,9 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
     if (s->options.why_not_node && !s->options.why_not)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "why_not_node was given without a rule in why_not");
     HYP_TRY(choose("stage for the IR dump", s->options.dump_ir_stage, stages, &stage, diag));
-    s->target = hyp_target_at(target);
     if (!s->options.precision) s->options.precision = "fp32";
     s->cost.tf32 = s->precision == HYP_PRECISION_TF32;
+    s->cost.threads = s->options.threads;
     if (s->precision == HYP_PRECISION_FP8 && s->options.samples_count == 0)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "fp8 takes the scales of layers from sample inputs, and none were given: give some tens of "
@@ -136,8 +133,31 @@ static hyp_status unknown_symbol(const hyp_dims *dims, const char *name, hyp_dia
     return status;
 }
 
-hyp_status hyp_settings_sizes(hyp_settings *s, const hyp_dims *dims, hyp_diag *diag)
+/* Bytes of the constants of a graph that a run reads whole, as wide as the precision stores them. Of the table of a gather it
+ * reads some rows. */
+static hyp_status find_constants(hyp_settings *s, const hyp_graph *model, hyp_diag *diag)
 {
+    bool half = s->precision != HYP_PRECISION_FP32 && s->precision != HYP_PRECISION_TF32;
+    bool *counted = hyp_calloc(model->values.len + 1, sizeof *counted);
+    if (!counted) return hyp_fail_memory(diag, model->values.len);
+    for (size_t i = 0; i < model->nodes.len; i++) {
+        const hyp_node *n = &model->nodes.data[i];
+        for (uint32_t k = n->op == HYP_OP_gather; k < n->input_count; k++) {
+            hyp_value_id v = n->inputs[k];
+            if (v == HYP_NO_VALUE || counted[v] || model->values.data[v].kind != HYP_VALUE_CONST) continue;
+            counted[v] = true;
+            double bytes = (double)model->values.data[v].bytes;
+            s->cost.constants += half && model->values.data[v].type.dtype == HYP_F32 ? bytes / 2 : bytes;
+        }
+    }
+    hyp_free(counted);
+    return HYP_OK;
+}
+
+hyp_status hyp_settings_sizes(hyp_settings *s, const hyp_graph *model, hyp_diag *diag)
+{
+    const hyp_dims *dims = model->dims;
+    HYP_TRY(find_constants(s, model, diag));
     size_t count = hyp_dims_symbol_count(dims);
     int64_t *sizes = hyp_arena_zalloc(&s->arena, count + 1, sizeof *sizes);
     if (!sizes) return hyp_fail_memory(diag, count * sizeof *sizes);

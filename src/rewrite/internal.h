@@ -408,6 +408,9 @@ void hyp_measured_compare(const hyp_device_profile *profile, hyp_measured *m);
  * type. `shape` is as in hyp_measured. */
 bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape,
                         double *out);
+/* Seconds that the arithmetic of an operator takes for an element: the least that an entry of it says, without its launch.
+ * false where there is none. */
+bool hyp_measured_element(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, double *out);
 
 /* ---- trace.c ------------------------------------------------------------------------------------- */
 

@@ -10,21 +10,42 @@
 
 #include "rewrite/internal.h"
 
+/* Operators that are measured by more than their elements. Places are those of the tensor that has a channel for each
+ * filter: of the result, of the input of a transposed convolution. */
+static const struct {
+    hyp_op op;
+    uint32_t count;
+    const char *sizes;
+} shapes[] = {
+    {HYP_OP_linear, 3, "M N K"},
+    {HYP_OP_matmul, 4, "BATCH M N K"},
+    {HYP_OP_conv, 5, "PLACES FILTERS CHANNELS TAPS GROUPS"}, /* channels of a group */
+    {HYP_OP_conv_transpose, 5, "PLACES FILTERS CHANNELS TAPS GROUPS"},
+    {HYP_OP_attention, 4, "BATCH ROWS KEYS WIDTH"},
+    {HYP_OP_max_pool, 2, "ELEMENTS TAPS"},
+    {HYP_OP_average_pool, 2, "ELEMENTS TAPS"},
+    {HYP_OP_softmax, 2, "ELEMENTS ROW"}, /* elements of a row that is normalized, or summed */
+    {HYP_OP_layer_norm, 2, "ELEMENTS ROW"},
+    {HYP_OP_rms_norm, 2, "ELEMENTS ROW"},
+    {HYP_OP_reduce_sum, 2, "ELEMENTS ROW"},
+    {HYP_OP_reduce_mean, 2, "ELEMENTS ROW"},
+    {HYP_OP_transpose, 2, "ELEMENTS RUN"}, /* elements that stay side by side */
+};
+
 /* The sizes that the shape of a measurement of this operator has; NULL: it cannot be measured. */
 static const char *sizes_of(hyp_op op, uint32_t *out_count)
 {
     uint32_t flags = hyp_op_get(op)->flags;
-    *out_count = op == HYP_OP_linear ? 3 : op == HYP_OP_matmul ? 4 : op == HYP_OP_conv ? 5 : 1;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (shapes[i].op == op) {
+            *out_count = shapes[i].count;
+            return shapes[i].sizes;
+        }
+    *out_count = 1;
     switch (op) {
-    case HYP_OP_linear: return "M N K";
-    case HYP_OP_matmul: return "BATCH M N K";
-    case HYP_OP_conv: return "PLACES FILTERS CHANNELS TAPS GROUPS"; /* places of all results; channels of a group */
-    case HYP_OP_softmax:
-    case HYP_OP_reduce_sum:
-    case HYP_OP_reduce_mean:
-    case HYP_OP_layer_norm:
-    case HYP_OP_rms_norm:
-    case HYP_OP_transpose: return "ELEMENTS";
+    case HYP_OP_concat:
+    case HYP_OP_gather:
+    case HYP_OP_pad: return "ELEMENTS";
     default: return (flags & HYP_OPF_ELEMENTWISE) && !(flags & HYP_OPF_VIEW) ? "ELEMENTS" : NULL;
     }
 }
@@ -50,8 +71,8 @@ hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measur
     const char *name = form->items[1]->text, *sizes = hyp_op_find(name, &m.op) ? sizes_of(m.op, &m.rank) : NULL;
     if (!sizes)
         return hyp_sexpr_fail(diag, file, form->items[1], HYP_ERR_MALFORMED,
-                              "'%s' is no operator that is measured: linear, matmul, conv, softmax, transpose, sums, means, "
-                              "normalizations and elementwise ones are",
+                              "'%s' is no operator that is measured: linear, matmul, conv, attention, pools, softmax, sums, "
+                              "means, normalizations, transpose, concat, gather, pad and elementwise ones are",
                               name);
     if (form->count != m.rank + 4)
         return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "(measured %s %s TYPE SECONDS) is wanted", name,
@@ -80,6 +101,7 @@ bool hyp_measured_same(const hyp_measured *a, const hyp_measured *b)
 typedef struct question {
     hyp_type types[3], output;
     const hyp_type *inputs[3];
+    hyp_dim window;
     hyp_attr attrs[HYP_MAX_ATTRS];
     hyp_cost_query query;
 } question;
@@ -118,10 +140,26 @@ static void ask(const hyp_measured *m, question *q)
         q->output = tensor(m, 3, 1, s[1], s[0]);
         q->attrs[4].sym = "none";
         break;
+    case HYP_OP_conv_transpose:
+        q->types[0] = tensor(m, 3, 1, s[1], s[0]);
+        q->types[1] = tensor(m, 3, s[1], s[2], s[3]);
+        q->output = tensor(m, 3, 1, s[2] * s[4], s[0]);
+        break;
+    case HYP_OP_attention:
+        q->types[0] = q->output = tensor(m, 3, s[0], s[1], s[3]);
+        q->types[1] = q->types[2] = tensor(m, 3, s[0], s[2], s[3]);
+        break;
+    case HYP_OP_max_pool:
+    case HYP_OP_average_pool: /* of steps of one */
+        q->types[0] = q->output = tensor(m, 1, s[0], 0, 0);
+        q->window = (hyp_dim)s[1];
+        q->attrs[0] = (hyp_attr){.kind = HYP_ATTR_DIMS, .count = 1, .dims = &q->window};
+        break;
     default:
         for (uint32_t i = 0; i < 3; i++) q->types[i] = tensor(m, 1, s[0], 0, 0);
         q->output = q->types[0];
-        if (m->op == HYP_OP_reduce_sum || m->op == HYP_OP_reduce_mean) q->output.dims[0] = 1;
+        if (m->op == HYP_OP_gather) q->types[1].dims[0] = 1; /* rows are long */
+        if (m->op == HYP_OP_reduce_sum || m->op == HYP_OP_reduce_mean) q->output.dims[0] = (hyp_dim)fmax(1, s[0] / s[1]);
     }
 }
 
@@ -155,4 +193,15 @@ bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype 
     }
     *out = weights > 0 ? exp(sum / weights) : 1;
     return weights > 0;
+}
+
+bool hyp_measured_element(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, double *out)
+{
+    *out = INFINITY;
+    for (size_t i = 0; i < profile->measured_count; i++) {
+        const hyp_measured *m = &profile->measured[i];
+        if (m->op == op && m->dtype == dtype)
+            *out = fmin(*out, fmax(0, m->seconds - profile->launch_seconds) / m->shape[0]);
+    }
+    return isfinite(*out);
 }

@@ -1,4 +1,4 @@
-/* Device profiles as text: (profile NAME (key value...)... (measured ...)...). */
+/* Device profiles as text: (profile NAME (key value...)... (speedup ...)... (measured ...)...). */
 #include <stddef.h>
 #include <string.h>
 
@@ -15,13 +15,18 @@ static const struct key {
 } keys[] = {
     {"threads", COUNT, offsetof(hyp_device_profile, threads), true},
     {"launch-seconds", SECONDS, offsetof(hyp_device_profile, launch_seconds), false},
+    {"next-launch-seconds", SECONDS, offsetof(hyp_device_profile, next_launch_seconds), false},
+    {"join-seconds", SECONDS, offsetof(hyp_device_profile, join_seconds), true},
     {"bytes-per-second", RATE, offsetof(hyp_device_profile, bytes_per_second), false},
     {"cache-bytes", BYTES, offsetof(hyp_device_profile, cache_bytes), false},
     {"cache-bytes-per-second", RATE, offsetof(hyp_device_profile, cache_bytes_per_second), false},
+    {"last-cache-bytes", BYTES, offsetof(hyp_device_profile, last_cache_bytes), true},
+    {"last-cache-bytes-per-second", RATE, offsetof(hyp_device_profile, last_cache_bytes_per_second), true},
     {"flops-f32", RATE, offsetof(hyp_device_profile, flops_f32), false},
     {"flops-tf32", RATE, offsetof(hyp_device_profile, flops_tf32), false},
     {"flops-f16", RATE, offsetof(hyp_device_profile, flops_f16), false},
     {"flops-bf16", RATE, offsetof(hyp_device_profile, flops_bf16), false},
+    {"flops-f8", RATE, offsetof(hyp_device_profile, flops_f8), false},
     {"flops-f64", RATE, offsetof(hyp_device_profile, flops_f64), false},
     {"pointwise-per-second", RATE, offsetof(hyp_device_profile, pointwise_per_second), false},
     {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts), false},
@@ -40,6 +45,14 @@ const char *hyp_profile_builtin(const char *name)
     for (size_t i = 0; i < hyp_builtin_profiles_count; i++)
         if (strcmp(hyp_builtin_profiles[i].name, name) == 0) return hyp_builtin_profiles[i].text;
     return NULL;
+}
+
+static const char *builtin_names(hyp_arena *arena)
+{
+    const char *all = "";
+    for (size_t i = 0; all && i < hyp_builtin_profiles_count; i++)
+        all = hyp_arena_printf(arena, "%s%s%s", all, i ? ", " : "", hyp_builtin_profiles[i].name);
+    return all ? all : "?";
 }
 
 static hyp_status read_acts(const char *file, const hyp_sexpr *form, uint32_t *out, hyp_diag *diag)
@@ -140,6 +153,36 @@ static hyp_status read_form(const char *file, const hyp_sexpr *form, bool given[
                           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* (speedup THREADS COMPUTE MEMORY), by rising threads, which are more than those of the profile. */
+static hyp_status read_speedups(const char *file, const hyp_sexpr *forms, hyp_device_profile *out, hyp_diag *diag)
+{
+    size_t count = 0;
+    double threads = out->threads;
+    for (uint32_t i = 2; i < forms->count; i++) {
+        const hyp_sexpr *form = forms->items[i];
+        if (!hyp_sexpr_is_form(form, "speedup")) continue;
+        double numbers[3] = {0};
+        bool right = form->count == 4 && form->items[1]->kind == HYP_SX_INT;
+        for (uint32_t k = 0; right && k < 3; k++) {
+            const hyp_sexpr *sx = form->items[1 + k];
+            right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
+            numbers[k] = sx->number;
+            right = right && numbers[k] > 0 && numbers[k] <= 1e6;
+        }
+        if (!right || !(numbers[0] > threads))
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
+                                  "(speedup THREADS COMPUTE MEMORY) is wanted, with more threads than before, %g: how many "
+                                  "times as fast they compute and move data",
+                                  threads);
+        if (count == HYP_SPEEDUPS)
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_LIMIT, "a profile has at most %d speedups", HYP_SPEEDUPS);
+        threads = numbers[0];
+        out->speedups[count++] = (hyp_speedup){numbers[0], numbers[1], numbers[2]};
+        out->speedup_count = count; /* in place of those of the profile that this one is like */
+    }
+    return HYP_OK;
+}
+
 /* The entries (measured ...) among the forms, and how they compare to what the keys say. */
 static hyp_status read_measured(hyp_arena *arena, const char *file, const hyp_sexpr *forms, hyp_device_profile *out,
                                 hyp_diag *diag)
@@ -177,7 +220,7 @@ static hyp_status read_base(hyp_arena *arena, const char *file, const hyp_sexpr 
         const char *name = named ? form->items[1]->text : "", *text = hyp_profile_builtin(name);
         if (!text || *found)
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
-                                  "(like NAME) is wanted once, with the name of a built-in profile: cpu or h200");
+                                  "(like NAME) is wanted once, with the name of a built-in profile: %s", builtin_names(arena));
         HYP_TRY(hyp_profile_parse(arena, name, text, strlen(text), out, diag));
         *found = true;
     }
@@ -197,12 +240,15 @@ hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *tex
                         file);
     HYP_TRY(read_base(arena, file, form, &profile, &based, diag));
     profile.name = form->items[1]->text;
-    for (uint32_t i = 2; i < form->count; i++)
-        if (!hyp_sexpr_is_form(form->items[i], "measured") && !hyp_sexpr_is_form(form->items[i], "like"))
-            HYP_TRY(read_form(file, form->items[i], given, &profile, diag));
+    for (uint32_t i = 2; i < form->count; i++) {
+        const hyp_sexpr *entry = form->items[i];
+        bool later = hyp_sexpr_is_form(entry, "measured") || hyp_sexpr_is_form(entry, "speedup");
+        if (!later && !hyp_sexpr_is_form(entry, "like")) HYP_TRY(read_form(file, entry, given, &profile, diag));
+    }
     for (size_t i = 0; i < KEY_COUNT; i++)
         if (!given[i] && !based && !keys[i].optional)
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "the profile lacks (%s ...)", keys[i].name);
+    HYP_TRY(read_speedups(file, form, &profile, diag));
     HYP_TRY(read_measured(arena, file, form, &profile, diag));
     *out = profile;
     return HYP_OK;

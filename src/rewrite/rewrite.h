@@ -38,16 +38,28 @@ typedef double (*hyp_cost_fn)(const hyp_cost_query *query, void *user);
 
 typedef struct hyp_measured hyp_measured;
 
+/* How many times as fast a device is with so many threads as with those of its profile: at computing, and at moving. */
+enum { HYP_SPEEDUPS = 16 };
+typedef struct hyp_speedup {
+    double threads, compute, memory;
+} hyp_speedup;
+
 /* A device as the cost model sees it, from a text file (profiles/NAME.profile). */
 typedef struct hyp_device_profile {
     const char *name;
     double threads; /* of the CPU that the other numbers are for */
-    double launch_seconds;   /* fixed cost of one kernel */
-    double bytes_per_second; /* main memory */
-    double cache_bytes;      /* working sets up to this move at cache_bytes_per_second */
+    double launch_seconds;      /* fixed cost of one kernel */
+    double next_launch_seconds; /* of one more of the same step: of the layers of a chain, of the pass after a product */
+    double join_seconds;        /* what it takes to start more threads on a kernel, and to wait for them */
+    double bytes_per_second;    /* main memory */
+    double cache_bytes;         /* working sets up to this move at cache_bytes_per_second */
     double cache_bytes_per_second;
-    double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f64; /* multiply and add count as two */
-    double pointwise_per_second;                                    /* elements of simple arithmetic */
+    double last_cache_bytes; /* the same of a cache behind that one; 0 = there is none */
+    double last_cache_bytes_per_second;
+    double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f8, flops_f64; /* multiply and add count as two */
+    double pointwise_per_second;                                              /* elements of simple arithmetic */
+    hyp_speedup speedups[HYP_SPEEDUPS]; /* by rising threads */
+    size_t speedup_count;
     uint32_t epilogue_acts; /* bit i: activation i of hyp_activation_find is computed by
                                the product's kernel */
     uint32_t epilogue_acts_bf16; /* further ones, of bf16 */
@@ -62,7 +74,7 @@ typedef struct hyp_device_profile {
     const hyp_measured *measured; /* what kernels took that were tried, in the arena of the parser */
     size_t measured_count;
 } hyp_device_profile;
-/* Built-in profiles: "cpu", "h200". NULL when there is no such name. */
+/* Built-in profiles, by the names of their files in profiles/. NULL when there is no such name. */
 const char *hyp_profile_builtin(const char *name);
 HYP_NODISCARD hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *text, size_t len,
                                            hyp_device_profile *out, hyp_diag *diag);
@@ -75,6 +87,9 @@ enum { HYP_TYPICAL_SIZE = 32 };
 typedef struct hyp_roofline {
     hyp_device_profile profile;
     bool tf32;
+    double threads;   /* that a run is given; 0 = those of the profile */
+    double constants; /* bytes of all constants of the model, which a run reads one after the other: they come from
+                         the cache that has room for all of them; 0 = from the one that has room for a kernel's */
     const int64_t *sizes; /* by symbol of the query's dims: what it counts as; of symbols from size_count on
                              HYP_TYPICAL_SIZE */
     size_t size_count;

@@ -66,9 +66,14 @@ static double all_outputs(const asking *a)
 /* Moving `traffic` bytes of a working set. */
 static double moving(const asking *a, double traffic, double working_set)
 {
-    bool cached = working_set <= a->device->cache_bytes;
-    return traffic / (cached ? a->device->cache_bytes_per_second : a->device->bytes_per_second);
+    const hyp_device_profile *d = a->device;
+    if (working_set <= d->cache_bytes) return traffic / d->cache_bytes_per_second;
+    if (working_set <= d->last_cache_bytes) return traffic / d->last_cache_bytes_per_second;
+    return traffic / d->bytes_per_second;
 }
+
+/* Reading a tensor of weights. */
+static double reading_weights(const asking *a, double size) { return moving(a, size, fmax(size, a->line->constants)); }
 
 static double computing(const asking *a, double flops, hyp_dtype t)
 {
@@ -77,7 +82,7 @@ static double computing(const asking *a, double flops, hyp_dtype t)
     case HYP_F32: return flops / (a->line->tf32 ? d->flops_tf32 : d->flops_f32);
     case HYP_F16: return flops / d->flops_f16;
     case HYP_BF16: return flops / d->flops_bf16;
-    case HYP_F8E4M3: return flops / (2 * d->flops_bf16); /* so do tensor cores with operands half as long */
+    case HYP_F8E4M3: return flops / d->flops_f8;
     case HYP_F64: return flops / d->flops_f64;
     default: return flops / (2 * d->pointwise_per_second);
     }
@@ -116,19 +121,27 @@ static double pass(const asking *a, double count, double traffic, double weight)
            fmax(count * weight / a->device->pointwise_per_second, moving(a, traffic, traffic));
 }
 
-/* An activation on the result of a product: part of its kernel where the device can do that, else a pass. */
-static double activation(const asking *a, const char *name, double count, hyp_dtype t)
+/* The arithmetic of an operator alone. */
+static double work(const asking *a, hyp_op op, hyp_dtype t, double count)
+{
+    double element;
+    if (hyp_measured_element(a->device, op, t, &element)) return count * element;
+    return count * function_weight(op) / a->device->pointwise_per_second;
+}
+
+/* An activation on the result of a product: part of its kernel where the device can do that, else a pass after it, whose
+ * launch takes `launch`. */
+static double activation(const asking *a, const char *name, double count, hyp_dtype t, double launch)
 {
     hyp_op op;
     int act = hyp_activation_find(name, &op);
     if (act <= 0) return 0; /* none */
-    double weight = function_weight(op), of_shape;
+    double of_shape, simple = count / a->device->pointwise_per_second;
     uint32_t in_kernel = a->device->epilogue_acts | (t == HYP_BF16 ? a->device->epilogue_acts_bf16 : 0);
-    if (!(in_kernel >> act & 1)) {
-        hyp_measured_ratio(a->device, op, t, &count, &of_shape);
-        return of_shape * pass(a, count, 2 * count * (double)hyp_dtype_size(t), weight);
-    }
-    return (weight - 1) * count / a->device->pointwise_per_second; /* a maximum with 0 rides along */
+    hyp_measured_ratio(a->device, op, t, &count, &of_shape);
+    double alone = of_shape * pass(a, count, 2 * count * (double)hyp_dtype_size(t), function_weight(op));
+    if (in_kernel >> act & 1) return fmin(fmax(0, work(a, op, t, count) - simple), alone); /* a maximum with 0 rides along */
+    return alone - a->device->launch_seconds + launch;
 }
 
 /* A tensor added to the result of a product: read by the product's kernel where that can add it, else in a pass. */
@@ -145,9 +158,10 @@ static double sum(const asking *a, const char *place, const hyp_type *added, dou
  * the cache. */
 static double product(const asking *a, const hyp_type *w, const hyp_type *b, double m, double moved, double hidden)
 {
-    double traffic = bytes(a, w) + bytes(a, b) + moved;
+    double weights = bytes(a, w) + bytes(a, b);
     return fmax(computing(a, 2 * m * elements(a, w), w->dtype),
-                moving(a, traffic, traffic) + hidden / a->device->cache_bytes_per_second);
+                reading_weights(a, weights) + moving(a, moved, weights + moved) +
+                    hidden / a->device->cache_bytes_per_second);
 }
 
 static double linear(const asking *a)
@@ -159,7 +173,7 @@ static double linear(const asking *a)
     double count = elements(a, y), n = size_of(a, w->dims[0]), m = n > 0 ? count / n : 0;
     double seconds = a->device->launch_seconds + product(a, w, q->inputs[1], m, bytes(a, x) + bytes(a, y), 0);
     seconds *= ratio(a, HYP_OP_linear, w->dtype, (const double[]){m, n, size_of(a, w->dims[1])});
-    if (q->op != HYP_OP_linear) seconds += activation(a, attrs[0].sym, count, y->dtype);
+    if (q->op != HYP_OP_linear) seconds += activation(a, attrs[0].sym, count, y->dtype, a->device->launch_seconds);
     if (adds) seconds += sum(a, attrs[1].sym, q->inputs[2], count);
     return seconds;
 }
@@ -181,21 +195,21 @@ static double fused_mlp(const asking *a)
         double n = size_of(a, w->dims[0]), out = m * n * size;
         bool first = i == 0, last = i + 1 == layers;
         double hidden = one ? (first ? 0 : in) + (last ? 0 : out) : 0;
-        double launch = (!one ? 0.98 : first) * a->device->launch_seconds;
+        double launch = !one ? a->device->next_launch_seconds : first ? a->device->launch_seconds : 0;
         seconds += (launch + product(a, w, b, m, in + out - hidden, hidden)) *
                    ratio(a, HYP_OP_linear, w->dtype, (const double[]){m, n, size_of(a, w->dims[1])});
-        seconds += activation(a, q->attrs[0].syms[i], m * n, y->dtype);
+        seconds += activation(a, q->attrs[0].syms[i], m * n, y->dtype, a->device->launch_seconds);
         in = out;
     }
     return seconds;
 }
 
 /* The same of a convolution. Where none was measured it is a product, unless there are groups. */
-static double convolution_ratio(const asking *a, hyp_dtype t, const double *shape)
+static double convolution_ratio(const asking *a, hyp_op op, hyp_dtype t, const double *shape)
 {
     double out = 1;
     if (a->line->tf32 && t == HYP_F32) return out;
-    if (!hyp_measured_ratio(a->device, HYP_OP_conv, t, shape, &out) && shape[4] == 1)
+    if (!hyp_measured_ratio(a->device, op, t, shape, &out) && shape[4] == 1 && op == HYP_OP_conv)
         hyp_measured_ratio(a->device, HYP_OP_linear, t, (const double[]){shape[0], shape[1], shape[2] * shape[3]}, &out);
     return out;
 }
@@ -206,21 +220,21 @@ static double convolution(const asking *a)
     const hyp_cost_query *q = a->q;
     bool transpose = q->op == HYP_OP_conv_transpose;
     const hyp_type *w = q->inputs[1], *y = &q->outputs[0];
-    double count = elements(a, y), channels = w->rank ? size_of(a, w->dims[0]) : 1;
-    double flops = 2 * (transpose ? elements(a, q->inputs[0]) : count) * elements(a, w) / fmax(1, channels);
+    const hyp_type *of = transpose ? q->inputs[0] : y, *other = transpose ? y : q->inputs[0]; /* of: a channel a filter */
     const hyp_type *added = !transpose && q->input_count > 3 ? q->inputs[3] : NULL;
-    double traffic = all_inputs(a) - bytes(a, added) + all_outputs(a), seconds = a->device->launch_seconds;
-    seconds += fmax(computing(a, flops, w->dtype), moving(a, traffic, traffic));
+    double filters = fmax(1, size_of(a, w->dims[0])), in = fmax(1, size_of(a, w->dims[1]));
+    double taps = elements(a, w) / (filters * in), groups = size_of(a, other->dims[1]) / in;
+    double weights = bytes(a, w), moved = all_inputs(a) - weights - bytes(a, added) + all_outputs(a);
+    double seconds = a->device->launch_seconds + fmax(computing(a, 2 * elements(a, of) * in * taps, w->dtype),
+                                                      reading_weights(a, weights) + moving(a, moved, weights + moved));
+    seconds *= convolution_ratio(a, q->op, w->dtype, (const double[]){elements(a, of) / filters, filters, in, taps, groups});
     if (transpose) return seconds;
-    double in = size_of(a, w->dims[1]), taps = elements(a, w) / fmax(1, channels * in);
-    double groups = size_of(a, q->inputs[0]->dims[1]) / fmax(1, in);
-    double places = count / fmax(1, channels);
-    seconds *= convolution_ratio(a, w->dtype, (const double[]){places, channels, in, taps, groups});
+    double count = elements(a, y);
     if (added) seconds += sum(a, "before", added, count);
     /* Kernels for single channels have all activations inside. Elsewhere one may be a pass, but never more than a node
      * of its own. */
     bool single = in == 1 && groups > 1;
-    return seconds + (single ? 0 : 0.98) * activation(a, q->attrs[4].sym, count, y->dtype);
+    return seconds + (single ? 0 : activation(a, q->attrs[4].sym, count, y->dtype, a->device->next_launch_seconds));
 }
 
 static double matmul(const asking *a)
@@ -229,12 +243,15 @@ static double matmul(const asking *a)
     const hyp_type *x = q->inputs[0], *y = &q->outputs[0];
     bool trans = q->attrs[0].i != 0 && x->rank > 1;
     double k = x->rank ? size_of(a, x->dims[x->rank - (trans ? 2 : 1)]) : 1;
-    double traffic = bytes(a, x) + bytes(a, q->inputs[1]) + bytes(a, y);
+    bool constant = q->input_const && q->input_const[1];
+    double weights = constant ? bytes(a, q->inputs[1]) : 0;
+    double moved = bytes(a, x) + bytes(a, q->inputs[1]) - weights + bytes(a, y);
     double seconds =
-        a->device->launch_seconds + fmax(computing(a, 2 * elements(a, y) * k, y->dtype), moving(a, traffic, traffic));
+        a->device->launch_seconds + fmax(computing(a, 2 * elements(a, y) * k, y->dtype),
+                                         reading_weights(a, weights) + moving(a, moved, weights + moved));
     double n = y->rank > 1 ? size_of(a, y->dims[y->rank - 1]) : 1;
     double rows = y->rank > 1 ? size_of(a, y->dims[y->rank - 2]) : 1;
-    bool layer = q->input_const && q->input_const[1] && q->inputs[1]->rank <= 2 && !trans; /* runs as one */
+    bool layer = constant && q->inputs[1]->rank <= 2 && !trans; /* runs as one */
     double batch = elements(a, y) / fmax(1, rows * n);
     seconds *= layer ? ratio(a, HYP_OP_linear, y->dtype, (const double[]){batch * rows, n, k})
                      : ratio(a, HYP_OP_matmul, y->dtype, (const double[]){batch, rows, n, k});
@@ -246,7 +263,50 @@ static double matmul(const asking *a)
 double hyp_roofline_work(const hyp_cost_query *query, const hyp_roofline *roofline)
 {
     asking a = {query, roofline, &roofline->profile};
-    return elements(&a, &query->outputs[0]) * function_weight(query->op) / a.device->pointwise_per_second;
+    return work(&a, query->op, query->outputs[0].dtype, elements(&a, &query->outputs[0]));
+}
+
+/* Elements of a window of a pool. */
+static double taps_of(const asking *a)
+{
+    double taps = 1;
+    for (uint32_t i = 0; i < a->q->attrs[0].count; i++) taps *= size_of(a, a->q->attrs[0].dims[i]);
+    return taps;
+}
+
+/* Sizes of the axes of x from one on, which counts from the end where it is below 0, or of that one alone. */
+static double axes_of(const asking *a, const hyp_type *x, int64_t axis, bool alone)
+{
+    int64_t first = axis < 0 ? axis + x->rank : axis, end = alone ? first + 1 : x->rank;
+    double n = 1;
+    for (int64_t i = first; i >= 0 && i < end && i < x->rank; i++) n *= size_of(a, x->dims[i]);
+    return n;
+}
+
+/* Elements that a transpose leaves side by side. */
+static double run_of(const asking *a)
+{
+    const hyp_attr *perm = &a->q->attrs[0];
+    double run = 1;
+    for (uint32_t i = perm->count; i > 0 && perm->dims[i - 1] == i - 1; i--) run *= size_of(a, a->q->inputs[0]->dims[i - 1]);
+    return run;
+}
+
+/* The second size of the shape of a measurement; 1 where it has none. */
+static double second_size(const asking *a)
+{
+    const hyp_cost_query *q = a->q;
+    switch (q->op) {
+    case HYP_OP_max_pool:
+    case HYP_OP_average_pool: return taps_of(a);
+    case HYP_OP_softmax: return axes_of(a, q->inputs[0], q->attrs[0].i, true);
+    case HYP_OP_layer_norm:
+    case HYP_OP_rms_norm: return axes_of(a, q->inputs[0], q->attrs[0].i, false);
+    case HYP_OP_reduce_sum:
+    case HYP_OP_reduce_mean: return elements(a, q->inputs[0]) / fmax(1, elements(a, &q->outputs[0]));
+    case HYP_OP_transpose: return run_of(a);
+    default: return 1;
+    }
 }
 
 /* What moves or computes every element about once. */
@@ -258,18 +318,19 @@ static double one_pass(const asking *a)
     case HYP_OP_softmax: return pass(a, count, 2 * in + out, function_weight(HYP_OP_exp) + 3);
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean: return pass(a, elements(a, q->inputs[0]), in + out, 1);
+    case HYP_OP_max_pool:
+    case HYP_OP_average_pool: return pass(a, count * taps_of(a), in + out, 1);
     default: break;
     }
     if (hyp_op_get(q->op)->flags & HYP_OPF_COPY) {
-        double launches = q->output_count > 1 ? q->output_count : 1; /* a split: a copy each */
-        if (q->op == HYP_OP_concat) launches = q->input_count;
+        double launches = q->output_count > 1 ? q->output_count : 1; /* a split: a copy each; those of a concat run as one */
         double read = q->op == HYP_OP_gather ? out + bytes(a, q->inputs[1]) : out;
         return pass(a, 0, read + out, 0) + (launches - 1) * a->device->launch_seconds;
     }
     double weight = function_weight(q->op), read = in;
     for (uint32_t i = 0; q->input_joined && i < q->input_count; i++)
         if (q->input_joined[i]) read -= bytes(a, q->inputs[i]);
-    if (q->joined) return fmax(count * weight / a->device->pointwise_per_second, moving(a, read, in + out));
+    if (q->joined) return fmax(work(a, q->op, q->outputs[0].dtype, count), moving(a, read, in + out));
     return pass(a, count, read + out, weight);
 }
 
@@ -292,7 +353,7 @@ static double attention(const asking *a)
     double rows = size_of(a, x->dims[x->rank - 2]), width = size_of(a, x->dims[x->rank - 1]);
     double keys = size_of(a, v->dims[v->rank - 2]), columns = size_of(a, v->dims[v->rank - 1]);
     double batch = elements(a, y) / fmax(1, rows * columns), scores = batch * rows * keys, of_softmax;
-    double hidden = scores * (double)hyp_dtype_size(y->dtype) / a->device->cache_bytes_per_second;
+    double of_shape, hidden = scores * (double)hyp_dtype_size(y->dtype) / a->device->cache_bytes_per_second;
     double in = bytes(a, x) + bytes(a, q->inputs[1]), out = bytes(a, v) + bytes(a, y);
     asking full = *a; /* its kernels do not round to TF32 */
     hyp_roofline line = *a->line;
@@ -302,7 +363,9 @@ static double attention(const asking *a)
     double mix = fmax(computing(&full, 2 * scores * columns, y->dtype), moving(a, out, out) + hidden);
     double weight = function_weight(HYP_OP_exp) + 3 + (mask != NULL);
     double softmax = fmax(scores * weight / a->device->pointwise_per_second, moving(a, bytes(a, mask), in) + 2 * hidden);
-    hyp_measured_ratio(a->device, HYP_OP_softmax, y->dtype, &scores, &of_softmax);
+    if (hyp_measured_ratio(a->device, HYP_OP_attention, y->dtype, (const double[]){batch, rows, keys, width}, &of_shape))
+        return (a->device->launch_seconds + score + mix + softmax) * of_shape;
+    hyp_measured_ratio(a->device, HYP_OP_softmax, y->dtype, (const double[]){scores, keys}, &of_softmax);
     score *= ratio(a, HYP_OP_matmul, y->dtype, (const double[]){batch, rows, keys, width});
     mix *= ratio(a, HYP_OP_matmul, y->dtype, (const double[]){batch, rows, columns, keys});
     return a->device->launch_seconds + score + mix + softmax * of_softmax;
@@ -326,32 +389,82 @@ static bool is_windows(const hyp_cost_query *q)
     return q->output_count > 0;
 }
 
+static double one_kernel(const asking *a)
+{
+    const hyp_cost_query *q = a->q;
+    const hyp_device_profile *device = a->device;
+    uint32_t flags = hyp_op_get(q->op)->flags;
+    if ((flags & HYP_OPF_VIEW) || is_windows(q)) return VIEW_SECONDS;
+    if ((flags & HYP_OPF_CALL) && !device->kernel_calls[q->op]) return HYP_COST_UNSUPPORTED;
+    if (q->op == HYP_OP_attention && !has_attention(a)) return HYP_COST_UNSUPPORTED;
+    if (q->in_place && cuts_out(q) && device->attention_reads_parts) return VIEW_SECONDS;
+    switch (q->op) {
+    case HYP_OP_attention: return attention(a);
+    case HYP_OP_linear:
+    case HYP_OP_fused_linear:
+    case HYP_OP_fused_linear_add:
+    case HYP_OP_quantized_linear: return linear(a);
+    case HYP_OP_fused_mlp: return fused_mlp(a);
+    case HYP_OP_matmul:
+    case HYP_OP_gemm: return matmul(a);
+    case HYP_OP_conv:
+    case HYP_OP_conv_transpose: return convolution(a);
+    case HYP_OP_shape: return device->launch_seconds;
+    default: break;
+    }
+    if (q->output_count == 0) return one_pass(a);
+    bool reduces = q->op == HYP_OP_reduce_sum || q->op == HYP_OP_reduce_mean;
+    double of_shape, count = elements(a, reduces ? q->inputs[0] : &q->outputs[0]);
+    const double shape[] = {count, second_size(a)};
+    if (!hyp_measured_ratio(device, q->op, q->outputs[0].dtype, shape, &of_shape) && (flags & HYP_OPF_ELEMENTWISE)) {
+        hyp_op like = q->input_count > 1 ? HYP_OP_add : HYP_OP_relu; /* what moves as much */
+        hyp_measured_ratio(device, like, q->outputs[0].dtype, shape, &of_shape);
+    }
+    return one_pass(a) * of_shape;
+}
+
+/* How fast the device is with more threads: between two numbers of them that its profile knows, in proportion. */
+static hyp_speedup speedup(const hyp_device_profile *d, double threads)
+{
+    hyp_speedup low = {d->threads, 1, 1};
+    for (size_t i = 0; i < d->speedup_count; i++) {
+        hyp_speedup high = d->speedups[i];
+        if (high.threads <= threads) {
+            low = high;
+            continue;
+        }
+        double part = fmax(0, threads - low.threads) / (high.threads - low.threads);
+        return (hyp_speedup){threads, low.compute + part * (high.compute - low.compute),
+                             low.memory + part * (high.memory - low.memory)};
+    }
+    return low;
+}
+
+/* The profile of the device with more threads. Measurements are kept: they are ratios to it. */
+static hyp_device_profile with_threads(const hyp_device_profile *d, double threads)
+{
+    hyp_speedup s = speedup(d, threads);
+    hyp_device_profile out = *d;
+    out.launch_seconds += d->join_seconds;
+    out.next_launch_seconds += d->join_seconds;
+    out.bytes_per_second *= s.memory;
+    out.cache_bytes *= threads / d->threads; /* each core has its own */
+    out.cache_bytes_per_second *= s.compute;
+    out.last_cache_bytes_per_second *= s.memory;
+    out.pointwise_per_second *= s.compute;
+    double *const rates[] = {&out.flops_f32,  &out.flops_tf32, &out.flops_f16,
+                             &out.flops_bf16, &out.flops_f8,   &out.flops_f64};
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) *rates[i] *= s.compute;
+    return out;
+}
+
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
 {
     const hyp_roofline *line = roofline;
     asking a = {query, line, &line->profile};
-    uint32_t flags = hyp_op_get(query->op)->flags;
-    if ((flags & HYP_OPF_VIEW) || is_windows(query)) return VIEW_SECONDS;
-    if ((flags & HYP_OPF_CALL) && !line->profile.kernel_calls[query->op]) return HYP_COST_UNSUPPORTED;
-    if (query->op == HYP_OP_attention && !has_attention(&a)) return HYP_COST_UNSUPPORTED;
-    if (query->in_place && cuts_out(query) && line->profile.attention_reads_parts) return VIEW_SECONDS;
-    switch (query->op) {
-    case HYP_OP_attention: return attention(&a);
-    case HYP_OP_linear:
-    case HYP_OP_fused_linear:
-    case HYP_OP_fused_linear_add:
-    case HYP_OP_quantized_linear: return linear(&a);
-    case HYP_OP_fused_mlp: return fused_mlp(&a);
-    case HYP_OP_matmul:
-    case HYP_OP_gemm: return matmul(&a);
-    case HYP_OP_conv:
-    case HYP_OP_conv_transpose: return convolution(&a);
-    case HYP_OP_shape: return line->profile.launch_seconds;
-    default: break;
-    }
-    if (query->output_count == 0) return one_pass(&a);
-    bool reduces = query->op == HYP_OP_reduce_sum || query->op == HYP_OP_reduce_mean;
-    double of_shape, count = elements(&a, reduces ? query->inputs[0] : &query->outputs[0]);
-    hyp_measured_ratio(a.device, query->op, query->outputs[0].dtype, &count, &of_shape);
-    return one_pass(&a) * of_shape;
+    double seconds = one_kernel(&a);
+    if (line->threads <= line->profile.threads || line->profile.speedup_count == 0) return seconds;
+    hyp_device_profile more = with_threads(&line->profile, line->threads);
+    a.device = &more;
+    return fmin(seconds, one_kernel(&a)); /* a kernel that is too short for them runs on fewer */
 }

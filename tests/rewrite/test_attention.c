@@ -60,7 +60,7 @@ static void one_product_makes_what_attention_reads(void **state)
     static const struct {
         const char *profile;
         size_t products;
-    } rows[] = {{"h200", 1}, {"(profile p (like h200) (attention-reads-parts false))", 3}, {"cpu", 3}};
+    } rows[] = {{"(profile p (like h200))", 1}, {"(profile p (like h200) (attention-reads-parts false))", 3}, {"cpu", 3}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fixture f;
         begin(&f, "(input x f32 2 50 64) (const wq f32 64 64) (const wk f32 64 64) (const wv f32 64 64)"
@@ -85,7 +85,7 @@ static void one_product_stays_one_where_its_parts_join_a_past(void **state)
     static const struct {
         const char *profile;
         size_t products;
-    } rows[] = {{"h200", 1}, {"(profile p (like h200) (attention-reads-parts false))", 3}};
+    } rows[] = {{"(profile p (like h200))", 1}, {"(profile p (like h200) (attention-reads-parts false))", 3}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fixture f;
         begin(&f, "(input x f32 2 1 64) (input pk f32 2 2 50 32) (input pv f32 2 2 50 32) (const w f32 192 64)"
@@ -126,10 +126,10 @@ static void attention_is_one_step_where_its_kernel_is_good(void **state)
         int width, attention;
     } cases[] = {{"cpu", "f32", 64, 1},
                  {"cpu", "f16", 64, 0},
-                 {"h200", "f32", 64, 1},
-                 {"h200", "f16", 128, 1},
-                 {"h200", "f16", 160, 0},
-                 {"h200", "f64", 64, 0},
+                 {"(profile p (like h200))", "f32", 64, 1},
+                 {"(profile p (like h200))", "f16", 128, 1},
+                 {"(profile p (like h200))", "f16", 160, 0},
+                 {"(profile p (like h200))", "f64", 64, 0},
                  {"(profile p (like h200) (attention-in-one-kernel))", "f32", 64, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *t = cases[i].type;

@@ -140,6 +140,12 @@ static void mistakes_in_profiles_are_named_with_their_place(void **state)
         {"(profile p (like cpu) (like cpu))", "p.profile:1:23: (like NAME) is wanted once"},
         {"(profile p (like cpu) (launch-seconds 0))", "p.profile:1:39: launch-seconds is a number above 0"},
         {"(profile p (threads 1.5))", "p.profile:1:21: threads is a whole number above 0"},
+        {"(profile p (like cpu) (speedup 2 1.5))", "p.profile:1:23: (speedup THREADS COMPUTE MEMORY) is wanted"},
+        {"(profile p (like cpu) (speedup 1 1 1))", "with more threads than before, 1:"},
+        {"(profile p (like cpu) (speedup 4 3 2) (speedup 2 2 2))", "with more threads than before, 4:"},
+        {"(profile p (like cpu) (speedup 2 0 1))", "(speedup THREADS COMPUTE MEMORY) is wanted"},
+        {"(profile p (like cpu) (speedup 2 nan 1))", "(speedup THREADS COMPUTE MEMORY) is wanted"},
+        {"(profile p (like cpu) (last-cache-bytes -1))", "last-cache-bytes is a number, not negative"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         hyp_arena arena = {0};
@@ -210,6 +216,9 @@ static void mistakes_in_measurements_are_named_with_their_place(void **state)
         {"(measured linear 1 2 f32 1e-6)", ":1: (measured linear M N K TYPE SECONDS) is wanted"},
         {"(measured conv 1 2 3 f32 1e-6)", ":1: (measured conv PLACES FILTERS CHANNELS TAPS GROUPS TYPE SECONDS) is"},
         {"(measured gelu 1 2 f32 1e-6)", ":1: (measured gelu ELEMENTS TYPE SECONDS) is wanted"},
+        {"(measured attention 1 2 3 f32 1e-6)", ":1: (measured attention BATCH ROWS KEYS WIDTH TYPE SECONDS) is wanted"},
+        {"(measured softmax 8 f32 1e-6)", ":1: (measured softmax ELEMENTS ROW TYPE SECONDS) is wanted"},
+        {"(measured slice 8 f32 1e-6)", ":11: 'slice' is no operator that is measured"},
         {"(measured linear 1 0 3 f32 1e-6)", ":20: a size from 1 to 2^40 is wanted"},
         {"(measured linear 1 2.5 3 f32 1e-6)", ":20: a size from 1 to 2^40 is wanted"},
         {"(measured gelu 1099511627777 f32 1e-6)", ":16: a size from 1 to 2^40 is wanted"},
@@ -272,6 +281,7 @@ static double cost(const hyp_roofline *line, hyp_op op, int64_t m, int64_t n, in
     } else if (op != HYP_OP_linear && op != HYP_OP_fused_linear) {
         linear_inputs[0] = &y;
         q.input_count = 1;
+        if (op == HYP_OP_softmax) attr = (hyp_attr){.kind = HYP_ATTR_INT, .i = -1};
     }
     double seconds = hyp_roofline_cost(&q, (void *)(uintptr_t)line);
     hyp_dims_destroy(dims);
@@ -356,7 +366,7 @@ static void what_was_measured_costs_that(void **state)
     hyp_arena arena = {0};
     hyp_roofline plain = line_of(&arena, "cpu");
     hyp_roofline line = measured_line(&arena, "(measured linear 4 64 64 f32 3e-6) (measured linear 4 256 256 f32 8e-6)"
-                                              "(measured gelu 8192 f32 5e-5) (measured softmax 8192 f32 7e-5)");
+                                              "(measured gelu 8192 f32 5e-5) (measured softmax 8192 128 f32 7e-5)");
     /* An entry is of a layer with a bias, whose bytes count for next to nothing. */
     assert_true(fabs(cost(&line, HYP_OP_linear, 4, 64, 64, "none") / 3e-6 - 1) < 0.01);
     assert_true(fabs(cost(&line, HYP_OP_linear, 4, 256, 256, "none") / 8e-6 - 1) < 0.01);

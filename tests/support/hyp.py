@@ -64,7 +64,7 @@ class Samples(c.Structure):
 
 class CompileOptions(c.Structure):
     _fields_ = [("size", c.c_size_t), ("target", c.c_char_p), ("precision", c.c_char_p), ("profile", c.c_char_p),
-                ("dim_names", c.c_void_p), ("dim_values", c.c_void_p), ("dim_count", c.c_size_t),
+                ("threads", c.c_int32), ("dim_names", c.c_void_p), ("dim_values", c.c_void_p), ("dim_count", c.c_size_t),
                 ("typical_names", c.c_void_p), ("typical_values", c.c_void_p), ("typical_count", c.c_size_t),
                 ("shapes", c.c_void_p), ("shape_count", c.c_size_t), ("bound", c.c_void_p), ("bound_count", c.c_size_t),
                 ("samples", c.c_void_p), ("samples_count", c.c_size_t),

@@ -119,13 +119,51 @@ def check_fp8(folder):
     assert "verified: strict, 4 samples" in done, done
 
 
+def calibrated_with(folder, threads):
+    path = os.path.join(folder, f"threads{threads}.profile")
+    run("hypatiac", "--calibrate", "-o", path, "--seconds", "0.01", "--threads", str(threads))
+    return path
+
+
+def check_targets(folder):
+    """Machines differ in what their plans are predicted to take, and in nothing that a plan needs."""
+    plan, predicted = os.path.join(folder, "target.bin"), {}
+    for target in ("cpu", "cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:native", "cuda", "cuda:h200", "cuda:h100"):
+        run("hypatiac", MODEL, "-o", plan, "-q", "--target", target)
+        described = json.loads(run("hypatia", "inspect", plan, "--json"))
+        assert described["target"] == target.split(":")[0], described["target"]
+        predicted[target] = sum(step["predicted_seconds"] for step in described["steps"])
+        if not target.startswith("cuda"):
+            run("hypatia", "verify", plan, "--model", MODEL, "--dim", "batch=5", "--device", "cpu")
+    assert predicted["cpu"] == predicted["cpu:generic"] and predicted["cuda"] == predicted["cuda:h200"], predicted
+    assert predicted["cpu:native"] in (predicted["cpu:generic"], predicted["cpu:avx2"], predicted["cpu:avx512"])
+    assert len({predicted[t] for t in ("cpu", "cpu:avx2", "cpu:avx512", "cuda", "cuda:h100")}) == 5, predicted
+    for wrong in ("cpu:", "cpu:h200", "cuda:native", "avx2", "cpu:avx2:x"):
+        assert "cpu:avx512 :native), cuda (cuda:h200 cuda:h100)" in hyp.tool("hypatiac", MODEL, "-o", plan, "--target", wrong).stderr
+
+    # With more threads a plan is never predicted to take longer, and a large layer is predicted to take less.
+    wide = os.path.join(folder, "wide.profile")
+    with open(wide, "w") as file:
+        file.write("(profile wide (like avx2) (speedup 2 2 2) (speedup 8 8 4))")
+    times = []
+    for threads in ("1", "2", "4", "8", "64"):
+        run("hypatiac", MODEL, "-o", plan, "-q", "--profile", wide, "--typical", "batch=4096", "--threads", threads)
+        times.append(sum(s["predicted_seconds"] for s in json.loads(run("hypatia", "inspect", plan, "--json"))["steps"]))
+    assert times[0] > times[1] > times[2] > times[3] == times[4], times
+
+
 def check_measuring(folder):
     """Nothing here depends on how long anything takes."""
     profile, plan = os.path.join(folder, "my.profile"), os.path.join(folder, "timed.bin")
     assert run("hypatiac", "--calibrate", "-o", profile, "--seconds", "0.05") == ""
     text = open(profile).read()
-    assert "(threads 1)" in text and "(measured linear 1 64 64 f32 " in text
-    assert all(f"(measured {op} 16384 f32 " in text for op in ("add", "gelu", "softmax", "layer-norm", "transpose"))
+    assert "(threads 1)" in text and "(cache-bytes " in text
+    for kernel in ("linear 1 64 64", "matmul 1 64 64 64", "attention 12 32 32 64", "conv 3136 64 64 9 1", "conv 784 256 8 9 32",
+                   "conv-transpose 256 128 64 4 1", "max-pool 50176 9", "average-pool 50176 9", "softmax 12288 32",
+                   "layer-norm 16384 64", "reduce-mean 16384 64", "transpose 4096 1", "transpose 24576 64", "gather 24576",
+                   "concat 16384", "add 16384", "gelu 16384"):
+        assert f"(measured {kernel} f32 " in text, kernel
+    assert "(speedup 2 " in open(calibrated_with(folder, 2)).read() and "(speedup" not in open(calibrated_with(folder, 1)).read()
     assert "fused-mlp" in run("hypatiac", MODEL, "-o", plan, "--profile", profile)
     run("hypatia", "verify", plan, "--model", MODEL, "--dim", "batch=5")
     assert "no model" in hyp.tool("hypatiac", "--calibrate", MODEL, "-o", profile).stderr
@@ -289,6 +327,7 @@ def main():
         plan = os.path.join(folder, "digits.bin")
         check_compiling(folder, plan)
         check_fp8(folder)
+        check_targets(folder)
         check_measuring(folder)
         check_asking()
         check_running(folder, plan)

@@ -174,8 +174,8 @@ enum { TILE = 32, CHUNK_BYTES = 1 << 17 /* of y that the parts go through togeth
     }                                                                                                                  \
     break
 
-/* The same where x lies together along one axis of a tile and y along the other: false where they do not, and for elements of another
- * size. The kernel moves bits. */
+/* The same where x lies together along one axis of a tile and y along the other: false where they do not, and for
+ * elements of another size. The kernel moves bits. */
 static bool transpose_band(const copy *s, const hyp_cpu_kernels *kernels, int64_t row, int64_t end, const void *x, void *y)
 {
     const float *from = (const float *)x + row * s->row_steps[0];

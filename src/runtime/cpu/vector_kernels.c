@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/cpu_level.h"
 #include "base/diag.h"
 #include "base/dtype.h"
 #include "base/elementwise.h"
@@ -21,14 +22,8 @@ static const hyp_cpu_kernels *const known[] = {
 
 static size_t supported(void)
 {
-#ifdef HYP_CPU_X86
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 1;
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-    return avx512 ? 3 : 2;
-#else
-    return 1;
-#endif
+    size_t level = (size_t)hyp_cpu_level_here();
+    return level < KNOWN ? level + 1 : KNOWN;
 }
 
 void hyp_cpu_kernels_list(const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX])

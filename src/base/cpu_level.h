@@ -1,0 +1,12 @@
+/* cpu_level.h - the instruction set that the processor here has, of those that Hypatia has kernels and costs for. */
+#ifndef HYP_BASE_CPU_LEVEL_H
+#define HYP_BASE_CPU_LEVEL_H
+
+/* Worst first. A level has all of those before it. */
+typedef enum hyp_cpu_level { HYP_CPU_GENERIC, HYP_CPU_AVX2, HYP_CPU_AVX512 } hyp_cpu_level;
+
+hyp_cpu_level hyp_cpu_level_here(void);
+/* Its name: "generic", "avx2" or "avx512". */
+const char *hyp_cpu_level_name(void);
+
+#endif

@@ -1,0 +1,417 @@
+/* The models of --calibrate, node by node. */
+#include "calibration.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define POINTWISE(op)                                                                                                  \
+    {op, HYP_F32, {1 << 8}, false}, {op, HYP_F32, {1 << 14}, false}, {op, HYP_F32, {1 << 18}, false},                  \
+        {op, HYP_F32, {1 << 21}, false},                                                                               \
+    {                                                                                                                  \
+        op, HYP_F32, {1 << 25}, true                                                                                   \
+    }
+
+/* Sizes as networks have them, few and far apart: between them the ratio to the roofline is interpolated. */
+const calibration_kernel calibration_kernels[] = {
+    {"linear", HYP_F32, {1, 64, 64}, false},
+    {"linear", HYP_F32, {1, 256, 256}, false},
+    {"linear", HYP_F32, {1, 1024, 1024}, false},
+    {"linear", HYP_F32, {1, 1024, 4096}, false},
+    {"linear", HYP_F32, {4, 256, 256}, false},
+    {"linear", HYP_F32, {4, 1024, 1024}, false},
+    {"linear", HYP_F32, {8, 64, 64}, false},
+    {"linear", HYP_F32, {32, 64, 64}, false},
+    {"linear", HYP_F32, {32, 256, 256}, false},
+    {"linear", HYP_F32, {32, 768, 768}, false},
+    {"linear", HYP_F32, {32, 3072, 768}, false},
+    {"linear", HYP_F32, {32, 768, 3072}, false},
+    {"linear", HYP_F32, {128, 16, 64}, false},
+    {"linear", HYP_F32, {128, 256, 256}, false},
+    {"linear", HYP_F32, {128, 1024, 1024}, false},
+    {"linear", HYP_F32, {512, 64, 16}, false},
+    {"linear", HYP_F32, {512, 64, 64}, false},
+    {"linear", HYP_F32, {512, 256, 256}, false},
+    {"linear", HYP_F32, {512, 1024, 1024}, false},
+    {"linear", HYP_F32, {4096, 64, 64}, false},
+    {"linear", HYP_F64, {1, 256, 256}, false},
+    {"linear", HYP_F64, {32, 256, 256}, false},
+    {"linear", HYP_F16, {1, 256, 256}, false},
+    {"linear", HYP_F16, {32, 256, 256}, false},
+    {"linear", HYP_BF16, {1, 256, 256}, false},
+    {"linear", HYP_BF16, {128, 1024, 1024}, false},
+    {"linear", HYP_F32, {1, 4096, 4096}, true},
+    {"linear", HYP_F32, {1, 50257, 768}, true},
+    {"linear", HYP_F32, {32, 4096, 1024}, true},
+    {"linear", HYP_F32, {128, 2304, 768}, true},
+    {"linear", HYP_F32, {1024, 10, 2048}, true},
+    {"linear", HYP_F32, {1024, 768, 768}, true},
+    {"linear", HYP_F32, {1024, 3072, 768}, true},
+    {"linear", HYP_F32, {1024, 768, 3072}, true},
+    {"linear", HYP_F32, {8192, 4096, 4096}, true},
+    {"matmul", HYP_F32, {1, 16, 16, 16}, false},
+    {"matmul", HYP_F32, {1, 64, 64, 64}, false},
+    {"matmul", HYP_F32, {1, 512, 512, 512}, false},
+    {"matmul", HYP_F32, {12, 1, 32, 64}, false},
+    {"matmul", HYP_F32, {12, 32, 32, 64}, false},
+    {"matmul", HYP_F32, {12, 32, 64, 32}, false},
+    {"matmul", HYP_F32, {12, 128, 128, 64}, false},
+    {"matmul", HYP_F32, {12, 512, 512, 64}, false},
+    {"matmul", HYP_F32, {96, 128, 128, 64}, true},
+    {"matmul", HYP_F32, {16, 1024, 1024, 64}, true},
+    {"matmul", HYP_F32, {16, 1024, 64, 1024}, true},
+    {"attention", HYP_F32, {4, 32, 32, 16}, false},
+    {"attention", HYP_F32, {12, 1, 33, 64}, false},
+    {"attention", HYP_F32, {12, 32, 32, 64}, false},
+    {"attention", HYP_F32, {12, 197, 197, 64}, false},
+    {"attention", HYP_F32, {12, 512, 512, 64}, false},
+    {"attention", HYP_F32, {96, 128, 128, 64}, true},
+    {"attention", HYP_F32, {16, 1024, 1024, 64}, true},
+    {"conv", HYP_F32, {50176, 64, 3, 9, 1}, false}, /* the first of a network */
+    {"conv", HYP_F32, {12544, 64, 3, 49, 1}, false},
+    {"conv", HYP_F32, {50176, 16, 16, 9, 1}, false},
+    {"conv", HYP_F32, {50176, 64, 64, 9, 1}, true},
+    {"conv", HYP_F32, {12544, 128, 128, 9, 1}, true},
+    {"conv", HYP_F32, {3136, 64, 64, 9, 1}, false},
+    {"conv", HYP_F32, {784, 128, 128, 9, 1}, false},
+    {"conv", HYP_F32, {196, 256, 256, 9, 1}, false},
+    {"conv", HYP_F32, {49, 512, 512, 9, 1}, false},
+    {"conv", HYP_F32, {49, 32, 32, 9, 1}, false},
+    {"conv", HYP_F32, {196, 16, 16, 9, 1}, false},
+    {"conv", HYP_F32, {784, 32, 32, 25, 1}, false},
+    {"conv", HYP_F32, {289, 128, 128, 7, 1}, false}, /* along one axis */
+    {"conv", HYP_F32, {64, 384, 384, 3, 1}, false},
+    {"conv", HYP_F32, {12544, 64, 16, 1, 1}, false}, /* of one tap */
+    {"conv", HYP_F32, {3136, 16, 64, 1, 1}, false},
+    {"conv", HYP_F32, {3136, 256, 64, 1, 1}, false},
+    {"conv", HYP_F32, {784, 128, 512, 1, 1}, false},
+    {"conv", HYP_F32, {196, 1024, 256, 1, 1}, false},
+    {"conv", HYP_F32, {49, 512, 2048, 1, 1}, false},
+    {"conv", HYP_F32, {12544, 32, 1, 9, 32}, false}, /* of single channels */
+    {"conv", HYP_F32, {3136, 144, 1, 9, 144}, false},
+    {"conv", HYP_F32, {784, 128, 1, 25, 128}, false},
+    {"conv", HYP_F32, {196, 384, 1, 9, 384}, false},
+    {"conv", HYP_F32, {49, 960, 1, 9, 960}, false},
+    {"conv", HYP_F32, {3136, 128, 4, 9, 32}, false}, /* of groups */
+    {"conv", HYP_F32, {784, 256, 8, 9, 32}, false},
+    {"conv", HYP_F32, {196, 512, 16, 9, 32}, false},
+    {"conv", HYP_F32, {49, 1024, 32, 9, 32}, false},
+    {"conv-transpose", HYP_F32, {16, 256, 128, 16, 1}, false},
+    {"conv-transpose", HYP_F32, {256, 128, 64, 4, 1}, false},
+    {"conv-transpose", HYP_F32, {1024, 64, 32, 4, 1}, false},
+    {"max-pool", HYP_F32, {16384, 4}, false},
+    {"max-pool", HYP_F32, {50176, 9}, false},
+    {"max-pool", HYP_F32, {200704, 9}, false},
+    {"max-pool", HYP_F32, {802816, 4}, false},
+    {"average-pool", HYP_F32, {16384, 4}, false},
+    {"average-pool", HYP_F32, {50176, 9}, false},
+    {"average-pool", HYP_F32, {200704, 9}, false},
+    {"softmax", HYP_F32, {1024, 1024}, false},
+    {"softmax", HYP_F32, {12288, 32}, false},
+    {"softmax", HYP_F32, {196608, 128}, false},
+    {"softmax", HYP_F32, {3145728, 512}, false},
+    {"softmax", HYP_F32, {16777216, 1024}, true},
+    {"layer-norm", HYP_F32, {768, 768}, false},
+    {"layer-norm", HYP_F32, {24576, 768}, false},
+    {"layer-norm", HYP_F32, {16384, 64}, false},
+    {"layer-norm", HYP_F32, {786432, 768}, false},
+    {"layer-norm", HYP_F32, {16777216, 1024}, true},
+    {"reduce-mean", HYP_F32, {1024, 1024}, false},
+    {"reduce-mean", HYP_F32, {16384, 64}, false},
+    {"reduce-mean", HYP_F32, {100352, 49}, false},
+    {"reduce-mean", HYP_F32, {786432, 768}, false},
+    {"transpose", HYP_F32, {4096, 1}, false},
+    {"transpose", HYP_F32, {131072, 1}, false},
+    {"transpose", HYP_F32, {1572864, 1}, false},
+    {"transpose", HYP_F32, {12582912, 1}, true},
+    {"transpose", HYP_F32, {12582912, 64}, true},
+    {"transpose", HYP_F32, {24576, 64}, false},
+    {"transpose", HYP_F32, {393216, 64}, false},
+    {"gather", HYP_F32, {256}, false},
+    {"gather", HYP_F32, {24576}, false},
+    {"gather", HYP_F32, {393216}, false},
+    {"concat", HYP_F32, {256}, false},
+    {"concat", HYP_F32, {16384}, false},
+    {"concat", HYP_F32, {262144}, false},
+    {"concat", HYP_F32, {2097152}, false},
+    POINTWISE("add"),
+    POINTWISE("mul"),
+    POINTWISE("div"),
+    POINTWISE("relu"),
+    POINTWISE("gelu"),
+    POINTWISE("sigmoid"),
+    POINTWISE("tanh"),
+    POINTWISE("exp"),
+    POINTWISE("erf"),
+    POINTWISE("sqrt"),
+};
+const size_t calibration_kernel_count = sizeof calibration_kernels / sizeof *calibration_kernels;
+
+static int64_t root(int64_t n) { return (int64_t)llround(sqrt((double)n)); }
+
+/* A model as it grows: its values are of the kernel's type. */
+typedef struct making {
+    onnx_model *model;
+    hyp_dtype type;
+    const int64_t *s; /* the kernel's shape */
+} making;
+
+static void add_input(const making *m, const char *name, int rank, const int64_t *dims)
+{
+    onnx_add_input(m->model, name, m->type, rank, dims);
+}
+
+static void add_output(const making *m, const char *name, int rank, const int64_t *dims)
+{
+    onnx_add_output(m->model, name, m->type, rank, dims);
+}
+
+static void add_constant(const making *m, const char *name, int rank, const int64_t *dims, double value)
+{
+    char wide[40];
+    if (m->type != HYP_F16 && m->type != HYP_BF16) {
+        onnx_add_constant(m->model, name, m->type, rank, dims, value);
+        return;
+    }
+    snprintf(wide, sizeof wide, "%s.wide", name);
+    onnx_add_constant(m->model, wide, HYP_F32, rank, dims, value);
+    onnx_add_node(m->model,
+                  &(onnx_node){.op = "Cast", .inputs = {wide}, .output = name, .attrs = {{"to", .i = m->type}}});
+}
+
+static void add_node(const making *m, onnx_node node) { onnx_add_node(m->model, &node); }
+
+/* Two layers that read one x. What they give is averaged, so that it lies in scratch memory. */
+static void make_linear(const making *m)
+{
+    int64_t n = m->s[1], inner = m->s[2];
+    add_input(m, "x", 2, (int64_t[]){m->s[0], inner});
+    for (int i = 0; i < 2; i++) {
+        char w[8], b[8], y[8], mean[8];
+        snprintf(w, sizeof w, "w%d", i);
+        snprintf(b, sizeof b, "b%d", i);
+        snprintf(y, sizeof y, "y%d", i);
+        snprintf(mean, sizeof mean, "mean%d", i);
+        add_constant(m, w, 2, (int64_t[]){n, inner}, 1.0 / (double)(inner + i));
+        add_constant(m, b, 1, (int64_t[]){n}, 0.01 * (i + 1));
+        add_node(m, (onnx_node){.op = "Gemm", .inputs = {"x", w, b}, .output = y, .attrs = {{"transB", .i = 1}}});
+        add_node(m, (onnx_node){.op = "ReduceMean", .inputs = {y}, .output = mean, .attrs = {{"keepdims", .i = 1}}});
+        add_output(m, mean, 2, (int64_t[]){1, 1});
+    }
+}
+
+static void make_matmul(const making *m)
+{
+    const int64_t *s = m->s;
+    add_input(m, "a", 3, (int64_t[]){s[0], s[1], s[3]});
+    add_input(m, "b", 3, (int64_t[]){s[0], s[3], s[2]});
+    add_node(m, (onnx_node){.op = "MatMul", .inputs = {"a", "b"}, .output = "y"});
+    add_output(m, "y", 3, (int64_t[]){s[0], s[1], s[2]});
+}
+
+static void make_attention(const making *m)
+{
+    const int64_t *s = m->s;
+    static const int64_t swap[] = {0, 2, 1};
+    add_input(m, "q", 3, (int64_t[]){s[0], s[1], s[3]});
+    add_input(m, "k", 3, (int64_t[]){s[0], s[2], s[3]});
+    add_input(m, "v", 3, (int64_t[]){s[0], s[2], s[3]});
+    add_node(m, (onnx_node){.op = "Transpose", .inputs = {"k"}, .output = "kt", .attrs = {{"perm", swap, 3}}});
+    add_node(m, (onnx_node){.op = "MatMul", .inputs = {"q", "kt"}, .output = "scores"});
+    add_node(m, (onnx_node){.op = "Softmax", .inputs = {"scores"}, .output = "p", .attrs = {{"axis", .i = -1}}});
+    add_node(m, (onnx_node){.op = "MatMul", .inputs = {"p", "v"}, .output = "y"});
+    add_output(m, "y", 3, (int64_t[]){s[0], s[1], s[3]});
+}
+
+/* Weights of a convolution. */
+static void add_filters(const making *m, const char *name, int64_t filters, int64_t channels, int64_t height,
+                        int64_t width)
+{
+    add_constant(m, name, 4, (int64_t[]){filters, channels, height, width}, 1.0 / (double)(channels * height * width));
+}
+
+enum { OUTSIDE = 8 }; /* channels around a kernel that lies between convolutions */
+
+/* x and a convolution of one tap to `channels`; the kernel reads "h". */
+static void begin_between(const making *m, int64_t channels, int64_t side)
+{
+    add_input(m, "x", 4, (int64_t[]){1, OUTSIDE, side, side});
+    add_filters(m, "before", channels, OUTSIDE, 1, 1);
+    add_node(m, (onnx_node){.op = "Conv", .inputs = {"x", "before"}, .output = "h"});
+}
+
+/* The kernel gives "z", which another such convolution reads. */
+static void end_between(const making *m, int64_t channels, int64_t side)
+{
+    add_filters(m, "behind", OUTSIDE, channels, 1, 1);
+    add_node(m, (onnx_node){.op = "Conv", .inputs = {"z", "behind"}, .output = "y"});
+    add_output(m, "y", 4, (int64_t[]){1, OUTSIDE, side, side});
+}
+
+/* Channels so few are those of an image, which is an input, and 49 taps those of a first convolution in steps of two.
+ * Taps that make no square lie along one axis. */
+static int make_conv(const making *m)
+{
+    const int64_t *s = m->s;
+    enum { IMAGE = 3 };
+    int64_t side = root(s[0]), height = root(s[3]), width = height * height == s[3] ? height : s[3];
+    int64_t channels = s[2] * s[4], step = s[3] == 49 ? 2 : 1;
+    if (width != height) height = 1;
+    const int64_t pads[4] = {height / 2, width / 2, height / 2, width / 2}, steps[2] = {step, step};
+    bool first = channels <= IMAGE;
+    if (first)
+        add_input(m, "h", 4, (int64_t[]){1, channels, side * step, side * step});
+    else
+        begin_between(m, channels, side * step);
+    add_filters(m, "w", s[1], s[2], height, width);
+    add_constant(m, "b", 1, (int64_t[]){s[1]}, 0.1);
+    add_node(m, (onnx_node){.op = "Conv",
+                            .inputs = {"h", "w", "b"},
+                            .output = "z",
+                            .attrs = {{"pads", pads, 4}, {"strides", steps, 2}, {"group", .i = s[4]}}});
+    end_between(m, s[1], side);
+    return first ? 0 : 1;
+}
+
+/* In steps of two. */
+static void make_conv_transpose(const making *m)
+{
+    const int64_t *s = m->s;
+    int64_t side = root(s[0]), window = root(s[3]), pad = (window - 2) / 2;
+    const int64_t pads[4] = {pad, pad, pad, pad}, steps[2] = {2, 2};
+    begin_between(m, s[1], side);
+    add_filters(m, "w", s[1], s[2], window, window);
+    add_node(m, (onnx_node){.op = "ConvTranspose",
+                            .inputs = {"h", "w"},
+                            .output = "z",
+                            .attrs = {{"pads", pads, 4}, {"strides", steps, 2}}});
+    end_between(m, s[2], 2 * side);
+}
+
+/* Of four taps in steps of two, of nine in steps of one. */
+static void make_pool(const making *m, const char *onnx)
+{
+    const int64_t *s = m->s;
+    enum { CHANNELS = 64 };
+    int64_t side = root(s[0] / CHANNELS), window = root(s[1]), step = window == 2 ? 2 : 1,
+            pad = window == 2 ? 0 : window / 2;
+    const int64_t pads[4] = {pad, pad, pad, pad}, steps[2] = {step, step}, kernel[2] = {window, window};
+    begin_between(m, CHANNELS, side * step);
+    add_node(m, (onnx_node){.op = onnx,
+                            .inputs = {"h"},
+                            .output = "z",
+                            .attrs = {{"kernel_shape", kernel, 2}, {"strides", steps, 2}, {"pads", pads, 4}}});
+    end_between(m, CHANNELS, side);
+}
+
+/* An operator over rows, the last axis. */
+static void make_rows(const making *m, const char *op)
+{
+    const int64_t *s = m->s;
+    int64_t row = s[1], dims[2] = {s[0] / row, row}, out[2] = {dims[0], row};
+    onnx_node node = {.op = "Softmax", .inputs = {"x"}, .output = "y"};
+    add_input(m, "x", 2, dims);
+    if (strcmp(op, "layer-norm") == 0) {
+        node.op = "LayerNormalization";
+        add_constant(m, node.inputs[1] = "scale", 1, &row, 1.5);
+        add_constant(m, node.inputs[2] = "bias", 1, &row, 0.5);
+    } else if (strcmp(op, "reduce-mean") == 0) {
+        node.op = "ReduceMean";
+        onnx_add_constant(m->model, node.inputs[1] = "axes", HYP_I64, 1, (int64_t[]){1}, 1);
+        out[1] = 1;
+    }
+    add_node(m, node);
+    add_output(m, "y", 2, out);
+}
+
+/* Of a matrix, or of rows and heads. */
+static void make_transpose(const making *m)
+{
+    const int64_t *s = m->s;
+    static const int64_t swap[] = {1, 0}, heads[] = {1, 0, 2};
+    const int64_t columns = s[0] < 1 << 14 ? 64 : 256, count = 12;
+    if (s[1] == 1) {
+        add_input(m, "x", 2, (int64_t[]){s[0] / columns, columns});
+        add_node(m, (onnx_node){.op = "Transpose", .inputs = {"x"}, .output = "y", .attrs = {{"perm", swap, 2}}});
+        add_output(m, "y", 2, (int64_t[]){columns, s[0] / columns});
+        return;
+    }
+    int64_t rows = s[0] / (count * s[1]);
+    add_input(m, "x", 3, (int64_t[]){rows, count, s[1]});
+    add_node(m, (onnx_node){.op = "Transpose", .inputs = {"x"}, .output = "y", .attrs = {{"perm", heads, 3}}});
+    add_output(m, "y", 3, (int64_t[]){count, rows, s[1]});
+}
+
+static void make_gather(const making *m, int64_t count)
+{
+    int64_t row = count % 768 == 0 ? 768 : 64, rows = count / row;
+    add_input(m, "x", 2, (int64_t[]){1000, row});
+    onnx_add_constant(m->model, "at", HYP_I64, 1, &rows, 7);
+    add_node(m, (onnx_node){.op = "Gather", .inputs = {"x", "at"}, .output = "y"});
+    add_output(m, "y", 2, (int64_t[]){rows, row});
+}
+
+/* Of rows in two halves. */
+static void make_concat(const making *m, int64_t count)
+{
+    int64_t row = 256, rows = count / row;
+    add_input(m, "a", 2, (int64_t[]){rows, row / 2});
+    add_input(m, "b", 2, (int64_t[]){rows, row / 2});
+    add_node(m, (onnx_node){.op = "Concat", .inputs = {"a", "b"}, .output = "y", .attrs = {{"axis", .i = 1}}});
+    add_output(m, "y", 2, (int64_t[]){rows, row});
+}
+
+static void make_pointwise(const making *m, const char *op, int64_t count)
+{
+    static const struct {
+        const char *op, *onnx;
+        int inputs;
+    } known[] = {{"add", "Add", 2},   {"mul", "Mul", 2},         {"div", "Div", 2},   {"relu", "Relu", 1},
+                 {"gelu", "Gelu", 1}, {"sigmoid", "Sigmoid", 1}, {"tanh", "Tanh", 1}, {"exp", "Exp", 1},
+                 {"erf", "Erf", 1},   {"sqrt", "Sqrt", 1}};
+    size_t at = 0;
+    while (strcmp(known[at].op, op) != 0) at++;
+    onnx_node node = {.op = known[at].onnx, .inputs = {"a"}, .output = "y"};
+    add_input(m, "a", 1, &count);
+    if (known[at].inputs > 1) add_input(m, node.inputs[1] = "b", 1, &count);
+    add_node(m, node);
+    add_output(m, "y", 1, &count);
+}
+
+bool calibration_is_rewritten(const calibration_kernel *kernel) { return strcmp(kernel->op, "attention") == 0; }
+
+/* Goes over so many elements that nothing reads. */
+static void add_sweep(const making *m, int64_t swept)
+{
+    add_input(m, "swept", 1, &swept);
+    add_node(m, (onnx_node){.op = "Neg", .inputs = {"swept"}, .output = "unread"});
+    add_output(m, "unread", 1, &swept);
+}
+
+int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t swept)
+{
+    enum { MOVES = 1024 }; /* fewer elements stay wherever they are */
+    const making m = {model, k->type, k->shape};
+    const char *op = k->op;
+    if (strcmp(op, "linear") == 0) return make_linear(&m), CALIBRATION_MEAN;
+    if (strcmp(op, "conv") == 0) return make_conv(&m);
+    if (strcmp(op, "matmul") == 0) return make_matmul(&m), CALIBRATION_SUM;
+    if (strcmp(op, "attention") == 0) return make_attention(&m), CALIBRATION_SUM;
+    if (strcmp(op, "conv-transpose") == 0) return make_conv_transpose(&m), CALIBRATION_SUM;
+    if (k->shape[0] >= MOVES && swept > 0) add_sweep(&m, swept);
+    if (strcmp(op, "max-pool") == 0)
+        make_pool(&m, "MaxPool");
+    else if (strcmp(op, "average-pool") == 0)
+        make_pool(&m, "AveragePool");
+    else if (strcmp(op, "softmax") == 0 || strcmp(op, "layer-norm") == 0 || strcmp(op, "reduce-mean") == 0)
+        make_rows(&m, op);
+    else if (strcmp(op, "transpose") == 0)
+        make_transpose(&m);
+    else if (strcmp(op, "gather") == 0)
+        make_gather(&m, k->shape[0]);
+    else if (strcmp(op, "concat") == 0)
+        make_concat(&m, k->shape[0]);
+    else
+        make_pointwise(&m, op, k->shape[0]);
+    return CALIBRATION_SUM;
+}

@@ -1,0 +1,33 @@
+/* calibration.h - the kernels that hypatiac --calibrate times, as small models. */
+#ifndef HYPATIA_TOOLS_CALIBRATION_H
+#define HYPATIA_TOOLS_CALIBRATION_H
+
+#include <stdbool.h>
+
+#include "onnx_writer.h"
+
+enum { CALIBRATION_SIZES = 5 };
+
+/* An operator by the name that profiles use, and its shape as in docs/rules.md, 0 behind its last size. */
+typedef struct calibration_kernel {
+    const char *op;
+    hyp_dtype type;
+    int64_t shape[CALIBRATION_SIZES];
+    bool large; /* for GPUs alone: a core takes too long */
+} calibration_kernel;
+
+/* All of them, smaller ones of an operator first. */
+extern const calibration_kernel calibration_kernels[];
+extern const size_t calibration_kernel_count;
+
+/* What of the steps of a label is measured, where it is not one of them. */
+enum { CALIBRATION_MEAN = -1, CALIBRATION_SUM = -2 };
+/* Adds the model of a kernel, whose plan has steps of the operator's label. Its neighbours are such as it has in
+ * networks: a convolution lies between convolutions, because plans choose how data lies there. Returns which of those
+ * steps it is. In networks the weights of a layer have mostly driven from the nearest cache what the layer before
+ * wrote: in the model of a kernel that is all moving of data another step goes over `swept` elements before it. */
+int calibration_model(onnx_model *m, const calibration_kernel *kernel, int64_t swept);
+/* Is it known to plans only after rewriting? */
+bool calibration_is_rewritten(const calibration_kernel *kernel);
+
+#endif
