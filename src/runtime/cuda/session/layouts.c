@@ -13,7 +13,7 @@
 #include "runtime/cuda/session/backend.h"
 #include "runtime/cuda/session/placement.h"
 
-enum { UNKNOWN = UINT32_MAX };
+#define UNKNOWN UINT32_MAX
 
 /* A place of its own, for the tensors that share it: from the step that writes the first to the last one that reads any. */
 typedef struct own_place {
