@@ -1,50 +1,136 @@
-/* hypatiac --timed: of the plans that can be made of a model, which is the fastest here. */
+/* hypatiac --timed: of the forms that a model and its parts can take, which are the fastest here. What was found is
+ * kept in the timing cache, where a question has a name that every form has a part in, and so the same answer for equal
+ * parts of all models. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "measure.h"
+#include "resident.h"
+#include "tempfile.h"
 #include "timing.h"
 
-enum { ROUNDS = 5, LEAST = 3, MOST = 1000 };
+enum { FORMS = 8, ROUNDS = 9, FEWEST = 5, MOST = 1000, ID = 8 /* bytes */, PARTS = 20 };
 
-/* One way to compile the model. */
-typedef struct candidate {
-    const char *name, *flag;
-    hyp_compile_options compile;
+#define FOR_PARTS 0.6 /* of the time; the rest is for the whole */
+#define MARGIN 0.98   /* another form than the predicted one has to take less than this, as in tuning */
+
+static hyp_status fail(hyp_diag *diag, hyp_status status, const char *message)
+{
+    diag->status = status;
+    snprintf(diag->message, sizeof diag->message, "%s", message);
+    return status;
+}
+
+/* A form at the start. */
+typedef struct runner {
     session session;
+    resident resident;
     double rounds[ROUNDS], median; /* seconds of a run call */
     bool open;
-} candidate;
-enum { REWRITTEN, NORMAL, AS_IT_IS, CANDIDATES };
+} runner;
+
+static bool is_stopped(const chooser *c) { return c->stop && *c->stop; }
+
+/* ---- racing ---------------------------------------------------------------------------------------------- */
+
+/* Without transfers, as tensors lie within a plan. */
+static hyp_status run_once(runner *r, hyp_diag *diag)
+{
+    session *s = &r->session;
+    hyp_status status = hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, diag);
+    return status == HYP_OK && r->resident.in_use ? hyp_context_synchronize(s->context, diag) : status;
+}
 
 /* Median of the runs of about so many seconds. */
-static int time_round(candidate *c, double seconds, double *out, const char *tool)
+static hyp_status time_round(runner *r, double seconds, double *out, hyp_diag *diag)
 {
-    session *s = &c->session;
     double *samples = cli_alloc(NULL, MOST, sizeof *samples), end = timing_now() + seconds;
     size_t count = 0;
-    hyp_diag diag = {0};
     hyp_status status = HYP_OK;
-    while (status == HYP_OK && count < MOST && (count < LEAST || timing_now() < end)) {
+    while (status == HYP_OK && count < MOST && (count == 0 || timing_now() < end)) {
         double begin = timing_now();
-        status = hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag);
+        status = run_once(r, diag);
         samples[count++] = timing_now() - begin;
     }
     *out = timing_median(samples, count);
     free(samples);
-    return status == HYP_OK ? CLI_OK : cli_report(tool, &diag);
+    return status;
 }
 
-/* In turns, so that what else the machine does hits all of them. */
-static int time_all(candidate *all, const measure_options *o, const char *tool)
+static double median_of(const double *rounds, int count)
 {
-    int code = CLI_OK;
-    for (int r = 0; r < ROUNDS && code == CLI_OK; r++)
-        for (int i = 0; i < CANDIDATES && code == CLI_OK; i++)
-            if (all[i].open) code = time_round(&all[i], o->seconds / (ROUNDS * CANDIDATES), &all[i].rounds[r], tool);
-    for (int i = 0; i < CANDIDATES; i++)
-        if (all[i].open) all[i].median = timing_median(all[i].rounds, ROUNDS);
-    return code;
+    double sorted[ROUNDS];
+    memcpy(sorted, rounds, (size_t)count * sizeof *sorted); /* who wins is counted round by round */
+    return timing_median(sorted, (size_t)count);
+}
+
+/* In turns, so that what else the machine does hits all of them; *out_rounds is 0 when it was stopped. */
+static hyp_status time_all(const chooser *c, runner *all, size_t count, double seconds, int *out_rounds, hyp_diag *diag)
+{
+    double end = timing_now() + 2 * seconds;
+    int rounds = 0;
+    *out_rounds = 0;
+    for (; rounds < ROUNDS && (rounds < FEWEST || timing_now() < end); rounds++)
+        for (size_t i = 0; i < count; i++) {
+            if (is_stopped(c)) return HYP_OK;
+            if (!all[i].open) continue;
+            hyp_status status = time_round(&all[i], seconds / (ROUNDS * (double)count), &all[i].rounds[rounds], diag);
+            if (status != HYP_OK) return status;
+        }
+    for (size_t i = 0; i < count; i++)
+        if (all[i].open) all[i].median = median_of(all[i].rounds, rounds);
+    *out_rounds = rounds;
+    return HYP_OK;
+}
+
+/* Whether a form is faster than another beyond what chance does: clearly so, and in all rounds but one. */
+static bool is_faster(const runner *r, const runner *than, int rounds)
+{
+    int wins = 0;
+    for (int i = 0; i < rounds; i++) wins += r->rounds[i] < than->rounds[i];
+    return wins >= rounds - 1 && r->median < MARGIN * than->median;
+}
+
+/* Changed parts have won before, so the whole that they make need not be faster than the predicted one, but may not be
+ * slower. All others have to be faster than what is predicted. */
+static size_t fastest(const hyp_compile_forms *forms, const runner *all, int rounds)
+{
+    size_t first = all[forms->predicted].open && all[forms->predicted].median < all[0].median ? forms->predicted : 0;
+    size_t best = first;
+    for (size_t i = 0; i < forms->count; i++)
+        if (all[i].open && is_faster(&all[i], &all[first], rounds) && all[i].median < all[best].median) best = i;
+    return best;
+}
+
+/* Opens the plan of a form. One that cannot be a plan stays closed, but the first has to be one. */
+static hyp_status open_form(chooser *c, const hyp_compile_forms *forms, size_t i, runner *out, hyp_diag *diag)
+{
+    tempfile plan;
+    if (tempfile_open(&plan, c->args->tool) != CLI_OK)
+        return fail(diag, HYP_ERR_IO, "a form of the model cannot be timed");
+    hyp_status status = forms->write(forms, i, plan.path, diag);
+    bool written = status == HYP_OK;
+    if (status == HYP_ERR_UNSUPPORTED && i > 0) status = HYP_OK;
+    if (written) {
+        int code = measure_open_plan(&out->session, plan.path, &c->options, c->args);
+        if (code == CLI_OK && c->options.device == HYP_DEVICE_CUDA) {
+            code = resident_open(&out->resident, &out->session, c->args->tool);
+            if (code == CLI_OK) resident_use(&out->resident, &out->session, true);
+        }
+        out->open = code == CLI_OK;
+        if (!out->open)
+            status =
+                fail(diag, HYP_ERR_DEVICE, "--timed runs the plans on this machine; without it a plan is made for any");
+    }
+    tempfile_close(&plan);
+    return status;
+}
+
+static void close_form(runner *r)
+{
+    if (r->session.engine) resident_close(&r->resident, &r->session);
+    session_close(&r->session);
+    *r = (runner){0};
 }
 
 /* "image f32[32 64]" of every input. */
@@ -52,61 +138,155 @@ static void print_inputs(FILE *to, const session *s)
 {
     for (size_t i = 0; i < s->input_count; i++) {
         const hyp_tensor *t = &s->inputs[i];
-        fprintf(to, "%s%s %s[", i ? ", " : "", cli_shown(hyp_engine_input(s->engine, i)->name), hyp_dtype_name(t->dtype));
+        fprintf(to, "%s%s %s[", i ? ", " : "", cli_shown(hyp_engine_input(s->engine, i)->name),
+                hyp_dtype_name(t->dtype));
         for (int32_t a = 0; a < t->rank; a++) fprintf(to, "%s%lld", a ? " " : "", (long long)t->dims[a]);
         fputc(']', to);
     }
 }
 
-/* The fastest; the first of equal ones. */
-static int fastest(const candidate *all)
+static void print_times(FILE *to, const hyp_compile_forms *forms, const runner *all, size_t best)
 {
-    int best = REWRITTEN;
-    for (int i = 0; i < CANDIDATES; i++)
-        if (all[i].open && all[i].median < all[best].median) best = i;
-    return best;
-}
-
-static void print_times(FILE *to, const candidate *all, int best)
-{
-    fputs("timed with ", to);
-    print_inputs(to, &all[REWRITTEN].session);
-    fprintf(to, " on %s:\n", hyp_engine_device_name(all[REWRITTEN].session.engine));
-    for (int i = 0; i < CANDIDATES; i++)
+    fprintf(to, "%s with ", forms->whole ? "timed" : "part timed");
+    print_inputs(to, &all[0].session);
+    fprintf(to, " on %s:\n", hyp_engine_device_name(all[0].session.engine));
+    for (size_t i = 0; i < forms->count; i++)
         if (all[i].open)
-            fprintf(to, "  %-12s %12.3f us, predicted %12.3f us%s\n", all[i].name, all[i].median * 1e6,
-                    predicted_seconds(&all[i].session) * 1e6, i == best ? "  (kept)" : "");
+            fprintf(to, "  %-12s %12.3f us, predicted %12.3f us%s\n", forms->names[i], all[i].median * 1e6,
+                    forms->seconds[i] * 1e6, i == best ? "  (kept)" : "");
 }
 
-int choose_fastest(hyp_compile_options *compile, const char *model, const measure_options *o, FILE *people,
-                   cli_list *names, const char **flag, const cli_args *args)
+/* ---- questions ------------------------------------------------------------------------------------------- */
+
+static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* "form of 0123456789abcdef 123456789abcdef0", in whatever order the forms were predicted. To be freed. */
+static char *name_question(const hyp_compile_forms *forms)
 {
-    candidate all[CANDIDATES] = {[REWRITTEN] = {"rewritten", NULL, .compile = *compile},
-                                 [NORMAL] = {"normal form", "--timed=normal-form", .compile = *compile},
-                                 [AS_IT_IS] = {"as it is", "--timed=as-it-is", .compile = *compile}};
-    int code = normal_rules(compile, names, args->tool);
-    for (int i = 0; i < CANDIDATES; i++) {
-        all[i].compile.dump_rewrites = all[i].compile.warning = NULL;
-        all[i].compile.dump_ir_stage = NULL;
-        all[i].compile.verify = "off";
+    const char *ids[FORMS];
+    size_t used = 0, room = forms->count * (2 * ID + 1) + 16;
+    char *text = cli_alloc(NULL, room, 1);
+    for (size_t i = 0; i < forms->count; i++) ids[i] = forms->ids[i];
+    qsort(ids, forms->count, sizeof *ids, by_text);
+    used += (size_t)snprintf(text, room, "form of");
+    for (size_t i = 0; i < forms->count; i++) used += (size_t)snprintf(text + used, room - used, " %s", ids[i]);
+    return text;
+}
+
+static void id_bytes(const char *id, uint8_t out[ID])
+{
+    for (size_t i = 0; i < ID; i++) {
+        char pair[] = {id[2 * i], id[2 * i + 1], '\0'};
+        out[i] = (uint8_t)strtoul(pair, NULL, 16);
     }
-    all[NORMAL].compile.only_rules = (const char *const *)names->items;
-    all[NORMAL].compile.only_rule_count = names->count;
-    all[AS_IT_IS].compile.no_rewrite = true;
-    for (int i = 0; i < CANDIDATES && code == CLI_OK; i++) {
-        if (i == NORMAL && names->count == 0) continue; /* no rules would mean all of them */
-        code = measure_open(&all[i].session, model, &all[i].compile, o, args);
-        all[i].open = true;
+}
+
+/* What the cache says; false where it says nothing, or of no form that there is. */
+static bool look_up(chooser *c, const hyp_compile_forms *forms, const char *question, size_t *out)
+{
+    hyp_tuned t;
+    uint8_t id[ID];
+    if (!tune_cache_find(question, &t, &c->known)) return false;
+    for (size_t i = 0; i < forms->count; i++) {
+        id_bytes(forms->ids[i], id);
+        if (t.algorithm_bytes != ID || memcmp(t.algorithm, id, ID) != 0) continue;
+        *out = i;
+        return true;
     }
-    if (code == CLI_OK) code = time_all(all, o, args->tool);
-    if (code == CLI_OK) {
-        int best = fastest(all);
-        if (people) print_times(people, all, best);
-        compile->only_rules = all[best].compile.only_rules;
-        compile->only_rule_count = all[best].compile.only_rule_count;
-        compile->no_rewrite = all[best].compile.no_rewrite;
-        *flag = all[best].flag;
+    fprintf(stderr, "%s: %s: the line of '%s' names none of its forms, and is left out\n", c->args->tool,
+            c->cache ? c->cache : "the cache", question);
+    return false;
+}
+
+static hyp_status remember(chooser *c, const hyp_compile_forms *forms, const char *question, const runner *all,
+                           size_t best, hyp_diag *diag)
+{
+    uint8_t id[ID];
+    id_bytes(forms->ids[best], id);
+    hyp_tuned t = {.product = question,
+                   .algorithm = id,
+                   .algorithm_bytes = ID,
+                   .attributes = forms->names[best],
+                   .seconds = all[best].median,
+                   .first_seconds = all[0].median};
+    if (tune_cache_add(&c->known, c->cache, c->device, &t, c->args->tool) == CLI_OK) return HYP_OK;
+    return fail(diag, HYP_ERR_IO, "what was timed cannot be kept");
+}
+
+/* Opens the first form to learn what the device is called, and reads what is known of it. */
+static hyp_status meet_device(chooser *c, const hyp_compile_forms *forms, runner *first, hyp_diag *diag)
+{
+    if (c->device) return HYP_OK;
+    hyp_status status = open_form(c, forms, 0, first, diag);
+    if (status != HYP_OK) return status;
+    const char *name = hyp_context_tuning_device(first->session.context);
+    if (!name) name = hyp_engine_device_name(first->session.engine);
+    c->device = cli_copy(name, strlen(name));
+    if (!c->cache || tune_cache_load(&c->known, c->cache, c->device, c->args->tool) == CLI_OK) return HYP_OK;
+    return fail(diag, HYP_ERR_IO, "the timing cache cannot be read");
+}
+
+static hyp_status race(chooser *c, const hyp_compile_forms *forms, const char *question, runner *all, size_t *out,
+                       hyp_diag *diag)
+{
+    double begin = timing_now(), share = forms->whole ? 1 - FOR_PARTS : FOR_PARTS / PARTS;
+    hyp_status status = HYP_OK;
+    for (size_t i = 0; i < forms->count && status == HYP_OK; i++)
+        if (!all[i].open) status = open_form(c, forms, i, &all[i], diag);
+    int rounds = 0;
+    if (status == HYP_OK) status = time_all(c, all, forms->count, share * c->options.seconds, &rounds, diag);
+    c->spent += timing_now() - begin;
+    if (status != HYP_OK || rounds == 0) return status;
+    *out = fastest(forms, all, rounds);
+    if (c->people) print_times(c->people, forms, all, *out);
+    return remember(c, forms, question, all, *out, diag);
+}
+
+static hyp_status answer(chooser *c, const hyp_compile_forms *forms, runner *all, size_t *out, hyp_diag *diag)
+{
+    hyp_status status = meet_device(c, forms, &all[0], diag);
+    if (status != HYP_OK && !c->timed && !c->device) {
+        c->blind = true; /* what is wrong with the device was said */
+        fprintf(stderr, "%s: %s: not used: its lines are for devices that are here\n", c->args->tool, c->cache);
+        return HYP_OK;
     }
-    for (int i = 0; i < CANDIDATES; i++) session_close(&all[i].session);
-    return code;
+    if (status != HYP_OK) return status;
+    char *question = name_question(forms);
+    bool known = look_up(c, forms, question, out);
+    bool late = !forms->whole && c->spent > FOR_PARTS * c->options.seconds;
+    if (!forms->whole) c->remembered += known;
+    if (!known && c->timed && !late && !is_stopped(c)) {
+        status = race(c, forms, question, all, out, diag);
+        if (!forms->whole) c->raced++;
+    } else if (known && forms->whole && c->people) {
+        fprintf(c->people, "the form that was the fastest before: %s\n", forms->names[*out]);
+    }
+    free(question);
+    return status;
+}
+
+hyp_status chooser_ask(const hyp_compile_forms *forms, size_t *out, void *user, hyp_diag *diag)
+{
+    chooser *c = user;
+    runner all[FORMS] = {0};
+    if (c->blind || forms->count > FORMS) return HYP_OK;
+    if (!forms->whole) c->parts++;
+    hyp_status status = answer(c, forms, all, out, diag);
+    for (size_t i = 0; i < FORMS; i++) close_form(&all[i]);
+    return status;
+}
+
+void chooser_print(const chooser *c, FILE *to, size_t changed)
+{
+    if (!c->device) return;
+    size_t left = c->parts - c->remembered - c->raced;
+    fprintf(to, "parts: %zu, known: %zu, timed: %zu, changed: %zu, %.2f s of timing\n", c->parts, c->remembered,
+            c->raced, changed, c->spent);
+    if (c->timed && left > 0) fprintf(to, "not timed, because time ran out: %zu; --seconds gives more\n", left);
+}
+
+void chooser_free(chooser *c)
+{
+    tune_cache_free(&c->known);
+    free(c->device);
 }

@@ -1,6 +1,7 @@
 /* hypatiac - compiles an ONNX model to a plan file: a thin tool over hyp_compile_file. docs/cli.md describes it. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -86,10 +87,10 @@ static const cli_option options[] = {
     [OPT_GOLDEN] = {"golden", 0, "BYTES", "of samples and results that the plan keeps for 'hypatia verify'; 0: none"},
     [OPT_REDUCED] = {"reduced", 0, "FILE", "of a wrong plan: write a small part of the model that shows it"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
-    [OPT_TIMED] = {"timed", 0, NULL, "time the plan here against those with less rewriting; keep the fastest"},
+    [OPT_TIMED] = {"timed", 0, NULL, "time forms of the plan and its parts here; keep the fastest"},
     [OPT_TUNE] = {"tune", 0, NULL, "find the fastest way to do each step on the device here, for typical sizes"},
     [OPT_TUNE_DIM] = {"tune-dim", 0, "NAME=SIZE", "for --tune: sizes of a dimension, in place of the typical one"},
-    [OPT_CACHE] = {"cache", 0, "FILE", "for --tune: read what was measured before, add what is measured"},
+    [OPT_CACHE] = {"cache", 0, "FILE", "what was measured before; --timed and --tune add what they measure"},
     [OPT_CALIBRATE] = {"calibrate", 0, NULL, "measure the CPU here; write a profile for --profile to the output"},
     [OPT_THREADS] = {"threads", 0, "N", "CPU threads that costs (1), --timed (as at run time) and --calibrate (all) count with"},
     [OPT_SECONDS] = {"seconds", 0, "S", "about how long --timed (3), --tune (60) or --calibrate (40) measures"},
@@ -114,7 +115,6 @@ typedef struct request {
     bool node_next; /* the last option was --why-not: its node may follow */
     FILE *dump;     /* NULL = no dump */
     cli_list dims, typical, shapes, bound, sample_texts, rules, disabled, only, flags, tuned;
-    cli_list normal; /* rules that --timed chose */
     const char **dim_names, **typical_names;
     int64_t *dim_values, *typical_values;
     hyp_tensor *shape_tensors, *bound_tensors;
@@ -292,8 +292,12 @@ static bool finish_request(request *r, const cli_args *args)
         return false;
     }
     if (r->calibrate) return true;
-    if ((r->cache || r->tuned.count > 0) && !r->tune) {
-        cli_usage_error(args, "--%s is for --tune", r->cache ? "cache" : "tune-dim");
+    if (r->tuned.count > 0 && !r->tune) {
+        cli_usage_error(args, "--tune-dim is for --tune");
+        return false;
+    }
+    if (r->timed && c->no_rewrite) {
+        cli_usage_error(args, "--timed chooses among what rewriting finds: leave out one of --timed and --no-rewrite");
         return false;
     }
     bool file = r->plan && strcmp(r->plan, "-") != 0;
@@ -374,7 +378,7 @@ static void free_request(request *r)
     free(r->typical_values);
     free(r->shape_tensors);
     cli_list *lists[] = {&r->dims,     &r->typical, &r->shapes, &r->bound,  &r->sample_texts, &r->rules,
-                         &r->disabled, &r->only,    &r->flags,  &r->normal, &r->tuned};
+                         &r->disabled, &r->only,    &r->flags,  &r->tuned};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 
@@ -451,18 +455,19 @@ static measure_options measurement(const request *r, double seconds)
                              .quiet = r->quiet};
 }
 
-/* Lets the compilation make the fastest plan, and records which one that is. */
-static int choose(request *r, FILE *people, const cli_args *args)
+/* Lets what was measured, here or before, decide where predictions cannot. */
+static void begin_choosing(request *r, chooser *c, FILE *people, const cli_args *args)
 {
-    const char *flag = NULL;
-    measure_options o = measurement(r, 3);
-    int code = choose_fastest(&r->compile, r->model, &o, people, &r->normal, &flag, args);
-    if (code != CLI_OK)
-        fprintf(stderr, "%s: --timed runs the plans on this machine; without it a plan is made for any\n", args->tool);
-    if (flag) cli_list_add(&r->flags, flag, strlen(flag));
-    r->compile.flags = (const char *const *)r->flags.items;
-    r->compile.flag_count = r->flags.count;
-    return code;
+    bool cached = r->cache && access(r->cache, F_OK) == 0;
+    if (r->list_rules || (!r->timed && !cached)) return;
+    *c = (chooser){.options = measurement(r, 3),
+                   .timed = r->timed,
+                   .cache = r->cache,
+                   .people = r->quiet ? NULL : people,
+                   .stop = r->compile.stop,
+                   .args = args};
+    r->compile.choose_form = chooser_ask;
+    r->compile.choose_form_user = c;
 }
 
 /* Tunes the plan that was written. */
@@ -491,16 +496,19 @@ static int compile(request *r, const cli_args *args)
     /* What shares standard output with a dump or the plan goes to standard error. */
     bool taken = (r->plan && strcmp(r->plan, "-") == 0) || r->dump == stdout || r->compile.dump_ir_stage;
     FILE *people = taken ? stderr : stdout;
-    int code = r->timed ? choose(r, r->quiet ? NULL : people, args) : CLI_OK;
-    if (code != CLI_OK) return code;
+    int code = CLI_OK;
     hyp_diag diag = {0};
     hyp_compile_report *report = NULL;
     bool searches = !r->list_rules && !r->compile.no_rewrite;
     if (searches) r->compile.stop = interrupt_catch();
+    chooser timing = {0};
+    begin_choosing(r, &timing, people, args);
     hyp_status status = r->list_rules
                             ? hyp_compile_list_rules(&r->compile, &report, &diag)
                             : hyp_compile_file(r->model, r->dry_run ? NULL : r->plan, &r->compile, &report, &diag);
     if (searches) interrupt_release();
+    if (status == HYP_OK && !r->quiet) chooser_print(&timing, people, report->parts_changed);
+    chooser_free(&timing);
     if (status != HYP_OK) return cli_report(args->tool, &diag);
     if (r->list_rules && r->json) {
         code = print_rules_json(report);

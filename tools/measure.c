@@ -58,8 +58,7 @@ static int try_run(session *s, const char *tool)
     return status == HYP_OK ? CLI_OK : cli_report(tool, &diag);
 }
 
-/* Opens a plan, and makes random inputs of typical sizes. */
-static int open_plan(session *s, const char *plan, const measure_options *o, const cli_args *args)
+int measure_open_plan(session *s, const char *plan, const measure_options *o, const cli_args *args)
 {
     session_options options = {.plan = plan, .device = o->device, .threads = o->threads};
     int code = session_open(s, &options, args->tool);
@@ -68,7 +67,8 @@ static int open_plan(session *s, const char *plan, const measure_options *o, con
         code = session_make_inputs(s, &options, "random:0", args);
     }
     session_options_free(&options);
-    return code;
+    if (code == CLI_OK) code = session_make_outputs(s, args->tool);
+    return code == CLI_OK ? try_run(s, args->tool) : code;
 }
 
 int measure_open(session *s, const char *model, const hyp_compile_options *compile, const measure_options *o,
@@ -79,9 +79,7 @@ int measure_open(session *s, const char *model, const hyp_compile_options *compi
     int code = tempfile_open(&plan, args->tool);
     if (code != CLI_OK) return code;
     if (hyp_compile_file(model, plan.path, compile, NULL, &diag) != HYP_OK) code = cli_report(args->tool, &diag);
-    if (code == CLI_OK) code = open_plan(s, plan.path, o, args);
+    if (code == CLI_OK) code = measure_open_plan(s, plan.path, o, args);
     tempfile_close(&plan);
-    if (code == CLI_OK) code = session_make_outputs(s, args->tool);
-    if (code == CLI_OK) code = try_run(s, args->tool);
     return code;
 }

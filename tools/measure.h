@@ -6,6 +6,7 @@
 
 #include "hypatia/compiler.h"
 #include "session.h"
+#include "tuning.h"
 
 /* Where and how long to measure. */
 typedef struct measure_options {
@@ -20,18 +21,35 @@ int normal_rules(const hyp_compile_options *options, cli_list *out, const char *
 
 /* Adds "batch=32", the typical size, for every symbol of the inputs that the list has no size for. */
 void measure_typical_dims(const session *s, cli_list *out);
-/* Compiles a model and opens the plan, which has no file afterwards, with random inputs of typical sizes; runs it once.
- * An exit code after a message; the session is to be closed in any case. */
+/* Opens a plan with random inputs of typical sizes; runs it once. An exit code after a message; the session is to be
+ * closed in any case. */
+int measure_open_plan(session *s, const char *plan, const measure_options *o, const cli_args *args);
+/* The same of a model, which is compiled to a plan that has no file afterwards. */
 int measure_open(session *s, const char *model, const hyp_compile_options *compile, const measure_options *o,
                  const cli_args *args);
 
 /* calibrate.c: measures kernels of the CPU here and writes a profile to `path` ("-": standard output). */
 int calibrate(const char *path, const measure_options *o, const cli_args *args);
 
-/* choose.c: times the plan that `compile` makes of a model, the one of its normal form, and the one of the graph as it
- * is, in turns, and prints their times to `people`. Where another than the first is the fastest, changes `compile` so
- * that it makes that one; *names then owns names of rules that `compile` uses, and *flag says what was kept. */
-int choose_fastest(hyp_compile_options *compile, const char *model, const measure_options *o, FILE *people,
-                   cli_list *names, const char **flag, const cli_args *args);
+/* ---- choose.c: which form of a model and its parts is the fastest here ------------------------------------------------ */
+
+typedef struct chooser {
+    measure_options options; /* of which parts take most of the seconds, and the whole the rest */
+    bool timed;              /* what is not known is timed; else the first form is taken */
+    const char *cache;       /* file of what is known, and of what is found; NULL = none */
+    FILE *people;            /* is told what was measured; NULL = nobody is */
+    const volatile sig_atomic_t *stop; /* nothing more is timed when it is not 0 */
+    const cli_args *args;
+    tune_cache known;
+    char *device;                        /* that the lines of the cache are for; NULL until it was opened */
+    bool blind;                          /* the device is not here */
+    size_t parts, remembered, raced;     /* parts that were asked about: in all, known, timed */
+    double spent;                        /* seconds of timing */
+} chooser;
+/* A hyp_choose_form_fn; its user is the chooser. */
+hyp_status chooser_ask(const hyp_compile_forms *forms, size_t *out, void *user, hyp_diag *diag);
+/* A line for people; nothing where nothing was asked. */
+void chooser_print(const chooser *c, FILE *to, size_t changed);
+void chooser_free(chooser *c);
 
 #endif

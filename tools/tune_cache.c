@@ -173,23 +173,50 @@ static char *line_text(const hyp_tuned *t, const char *device)
 /* Whether the file ends in the middle of a line: of a writer that was interrupted. */
 static bool ends_in_line(FILE *file) { return fseek(file, -1, SEEK_END) == 0 && fgetc(file) != '\n'; }
 
-int tune_cache_extend(const tune_cache *c, const char *path, const hyp_context *context, const char *tool)
+static FILE *open_to_extend(const char *path, const char *tool)
 {
     FILE *file = fopen(path, "a+");
-    if (!file) {
-        fprintf(stderr, "%s: %s: cannot write: %s\n", tool, path, strerror(errno));
-        return CLI_FAILED;
-    }
-    bool ok = true;
-    if (ends_in_line(file)) ok = fputc('\n', file) != EOF;
-    for (size_t i = 0; i < hyp_context_tuned_count(context) && ok; i++) {
-        hyp_tuned t = hyp_context_tuned(context, i);
-        if (find_line(c, t.product)) continue;
-        char *text = line_text(&t, hyp_context_tuning_device(context));
-        ok = text && fprintf(file, "%s\n", text) > 0;
-        free(text);
-    }
+    if (!file) fprintf(stderr, "%s: %s: cannot write: %s\n", tool, path, strerror(errno));
+    if (file && ends_in_line(file)) fputc('\n', file); /* closing tells whether it could */
+    return file;
+}
+
+static bool write_line(FILE *file, const hyp_tuned *t, const char *device)
+{
+    char *text = line_text(t, device);
+    bool ok = text && fprintf(file, "%s\n", text) > 0;
+    free(text);
+    return ok;
+}
+
+static int close_extended(FILE *file, bool ok, const char *path, const char *tool)
+{
+    ok = !ferror(file) && ok;
     ok = fclose(file) == 0 && ok;
     if (!ok) fprintf(stderr, "%s: %s: cannot write\n", tool, path);
     return ok ? CLI_OK : CLI_FAILED;
+}
+
+int tune_cache_extend(const tune_cache *c, const char *path, const hyp_context *context, const char *tool)
+{
+    FILE *file = open_to_extend(path, tool);
+    if (!file) return CLI_FAILED;
+    bool ok = true;
+    for (size_t i = 0; i < hyp_context_tuned_count(context) && ok; i++) {
+        hyp_tuned t = hyp_context_tuned(context, i);
+        if (!find_line(c, t.product)) ok = write_line(file, &t, hyp_context_tuning_device(context));
+    }
+    return close_extended(file, ok, path, tool);
+}
+
+int tune_cache_add(tune_cache *c, const char *path, const char *device, const hyp_tuned *tuned, const char *tool)
+{
+    char *text = line_text(tuned, device);
+    json_t *root = text ? json_loads(text, 0, NULL) : NULL;
+    if (root) take_line(c, root, device); /* as if it had been read */
+    json_decref(root);
+    free(text);
+    FILE *file = path ? open_to_extend(path, tool) : NULL;
+    if (!path) return CLI_OK;
+    return file ? close_extended(file, write_line(file, tuned, device), path, tool) : CLI_FAILED;
 }

@@ -29,6 +29,8 @@ int tune_cache_load(tune_cache *c, const char *path, const char *device, const c
 bool tune_cache_find(const char *product, hyp_tuned *out, void *cache);
 /* Adds lines for what a context knows and the cache does not. An exit code after a message. */
 int tune_cache_extend(const tune_cache *c, const char *path, const hyp_context *context, const char *tool);
+/* Adds one line to the cache and, unless it is NULL, to the file. An exit code after a message. */
+int tune_cache_add(tune_cache *c, const char *path, const char *device, const hyp_tuned *tuned, const char *tool);
 void tune_cache_free(tune_cache *c);
 
 #endif

@@ -37,6 +37,24 @@ typedef struct hyp_plan_run {
 typedef hyp_status (*hyp_run_plan_fn)(const char *plan_path, const hyp_plan_run *runs, size_t count, void *user,
                                       hyp_diag *diag);
 
+/* Ways to compute the same that are predicted to take about as long: of a part of a model two, of all of it those that
+ * there are. */
+typedef struct hyp_compile_forms {
+    bool whole; /* it is all of the model */
+    size_t count;
+    const char *const *ids;   /* 16 hexadecimal digits for operators, attributes, types, precision and target: names and the
+                                 values of weights play no part, and open sizes count as their typical ones */
+    const char *const *names; /* for people: of a part its operators */
+    const double *seconds;    /* predicted; the first is taken where nothing better is known */
+    size_t predicted;         /* the one that would be taken if nothing was ever timed: not 0 of a whole whose parts changed */
+    /* Writes the plan of one form alone. */
+    hyp_status (*write)(const struct hyp_compile_forms *forms, size_t form, const char *path, hyp_diag *diag);
+    void *compiler; /* for `write` */
+} hyp_compile_forms;
+/* Which form to take, to *out, which is 0. Equal answers to equal questions give equal plans. A failure ends the compilation.
+ */
+typedef hyp_status (*hyp_choose_form_fn)(const hyp_compile_forms *forms, size_t *out, void *user, hyp_diag *diag);
+
 typedef struct hyp_compile_options {
     size_t size;           /* sizeof(hyp_compile_options) */
     const char *target; /* "cpu" (default) or "cuda", for a machine as costs see it: "cpu:generic" (default), "cpu:avx2",
@@ -105,6 +123,10 @@ typedef struct hyp_compile_options {
     const char *verify;
     hyp_run_plan_fn run_plan; /* NULL: nothing is verified */
     void *run_plan_user;
+    /* Asked where the cost model cannot tell which form is the faster one: for parts of what was chosen, then for the whole,
+     * whose other forms are the normal form of the model and the model as it is. NULL: the prediction alone decides. */
+    hyp_choose_form_fn choose_form;
+    void *choose_form_user;
     /* Bytes of samples and expected results that the plan keeps, so that `hypatia verify` needs nothing else; -1 = none, 0 = a
      * fiftieth of the weights, 1 KiB at least and 16 at most. None are kept of what is not verified. */
     int64_t golden_bytes;
@@ -132,6 +154,7 @@ typedef struct hyp_compile_report {
     double import_seconds, rewrite_seconds, lower_seconds, write_seconds;
     size_t plan_steps;
     uint64_t plan_bytes;
+    size_t parts_changed;           /* on the advice of `choose_form` */
     const char *answer; /* text: what was asked for by `explain` and `why_not`; "" without them */
     const char *steps; /* text: one line per step, "fused-mlp  [a, b, c]  by rule, rule" */
     const char *verified; /* text: how the plan was verified and what was found, or why it was not */

@@ -156,15 +156,9 @@ static hyp_status rewrite(compilation *c, hyp_diag *diag)
 
 static hyp_status quantize(compilation *c, hyp_diag *diag)
 {
-    const hyp_compile_options *o = &c->settings.options;
     if (c->settings.precision != HYP_PRECISION_FP8) return HYP_OK;
-    HYP_TRY(hyp_graph_open_layers(c->graph, &c->opened, diag));
-    hyp_calibration calibration;
-    HYP_TRY(hyp_calibration_init(&calibration, &c->opened, diag));
-    hyp_status status = hyp_run_samples(&calibration, o->samples, o->samples_count, diag);
-    if (status == HYP_OK) status = hyp_graph_quantize(&calibration, &c->quantized, &c->layers, diag);
-    hyp_calibration_dispose(&calibration);
-    return status == HYP_OK ? finish_pass(c, &c->quantized, "quantize", diag) : status;
+    HYP_TRY(hyp_quantize(&c->settings, c->graph, &c->opened, &c->quantized, &c->layers, diag));
+    return finish_pass(c, &c->quantized, "quantize", diag);
 }
 
 /* The caller's flags, and what made the plan depend on the machine. */
@@ -173,10 +167,17 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
     const hyp_compile_options *o = &c->settings.options;
     hyp_onnx_info info = hyp_onnx_model_info(c->model);
     size_t flag_count = o->flag_count;
-    const char **flags = hyp_calloc(flag_count + 1, sizeof *flags);
+    const char **flags = hyp_calloc(flag_count + 2, sizeof *flags);
     if (!flags) return hyp_fail_memory(diag, flag_count * sizeof *flags);
     for (size_t i = 0; i < flag_count; i++) flags[i] = o->flags[i];
     if (c->cut.len) flags[flag_count++] = hyp_strbuf_text(&c->cut);
+    char form[32];
+    if (c->rewrite.form) {
+        snprintf(form, sizeof form, "--timed=%s", c->rewrite.form);
+        for (char *p = form; *p; p++)
+            if (*p == ' ') *p = '-';
+        flags[flag_count++] = form;
+    }
     char classes[HYP_CLASSES];
     hyp_used_classes(o->no_rewrite ? NULL : &c->rewrite, classes);
     hyp_codegen_options options = {
@@ -320,6 +321,7 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
     }
     struct stat st;
     if (c->plan_path && stat(c->plan_path, &st) == 0) report->plan_bytes = (uint64_t)st.st_size;
+    report->parts_changed = c->rewrite.parts_changed;
     report->nodes_imported = c->nodes_imported;
     report->nodes_before = c->nodes_before;
     report->import_seconds = c->import_seconds;

@@ -169,6 +169,14 @@ HYP_NODISCARD hyp_status hyp_compile_once(const char *model_path, const char *pl
                                           const hyp_compile_options *options, hyp_blame_fn *blame,
                                           hyp_compile_report **out_report, hyp_diag *diag);
 
+/* ---- forms.c --------------------------------------------------------------------------------------------- */
+
+/* A hyp_rewrite_choose_fn that asks who called the compiler; its user is the hyp_settings. */
+hyp_rewrite_choose_fn hyp_choose_form;
+/* Layers in 8 bits: `opened` and `out` are initialised and empty. */
+HYP_NODISCARD hyp_status hyp_quantize(const hyp_settings *settings, const hyp_graph *in, hyp_graph *opened, hyp_graph *out,
+                                      hyp_strbuf *layers, hyp_diag *diag);
+
 /* ---- report.c -------------------------------------------------------------------------------------------- */
 
 /* Copies of what the caller's report needs. `rewrite` NULL: nothing was rewritten; `answer` NULL: nothing was asked. To

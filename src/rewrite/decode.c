@@ -1,4 +1,5 @@
 /* From an extraction to a graph, and where its nodes came from. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,7 @@ typedef struct decoder {
     hyp_rw *rw;
     const hyp_extraction *choice;
     const hyp_rw_rules *rules;
+    const hyp_rw_part *part; /* NULL: all that the outputs of rw->in need */
     hyp_graph *out;
     hyp_diag *diag;
     hyp_arena arena;
@@ -155,6 +157,22 @@ static hyp_status decode_node(decoder *d, hyp_class_id c, hyp_enode_id enode, co
     return HYP_OK;
 }
 
+/* Whether the part has this class from elsewhere. */
+static bool is_given(const decoder *d, hyp_class_id c)
+{
+    const hyp_rw_fact *fact = hyp_rw_fact_of(d->rw, c);
+    return d->part && fact->kind == HYP_RW_TENSOR && !fact->constant && !d->part->inside[c];
+}
+
+static hyp_status decode_given(decoder *d, hyp_class_id c)
+{
+    char name[32];
+    snprintf(name, sizeof name, "x%u", c); /* the same in every form of the part */
+    d->stack.len--;
+    d->state[c] = 2;
+    return hyp_graph_add_input(d->out, name, &hyp_rw_fact_of(d->rw, c)->values[0].type, &d->value[c], d->diag);
+}
+
 /* Visits the class on top of the stack: pushes what it needs, or makes its value when all of that is there. */
 static hyp_status visit(decoder *d)
 {
@@ -167,6 +185,7 @@ static hyp_status visit(decoder *d)
         d->stack.len--;
         return HYP_OK;
     }
+    if (is_given(d, c)) return decode_given(d, c);
     if (enode == HYP_NONE) return hyp_fail(d->diag, HYP_ERR_INTERNAL, "nothing was extracted for a term");
     HYP_TRY(hyp_rw_inspect(d->rw, enode, &shape, &index, &n, d->diag));
     bool first = d->state[c] == 0, ready = true;
@@ -198,6 +217,7 @@ static hyp_status prepare(decoder *d)
     if (!d->state || !d->value || !d->named_by || !d->leaf) return hyp_fail_memory(d->diag, classes * sizeof *d->value);
     memset(d->leaf, 0xff, leaves * sizeof *d->leaf); /* HYP_NO_VALUE */
     memset(d->named_by, 0xff, classes * sizeof *d->named_by);
+    if (d->part) return HYP_OK; /* it has names and inputs of its own */
     for (size_t i = in->values.len; i-- > 0;) /* the first value of a class names it */
         if (in->values.data[i].kind == HYP_VALUE_NODE && in->values.data[i].name)
             d->named_by[hyp_egraph_find(d->rw->eg, d->rw->class_of[i])] = (hyp_value_id)i;
@@ -225,10 +245,25 @@ static hyp_status add_output(decoder *d, const hyp_named_value *output)
     return hyp_graph_add_output(d->out, output->name, id, d->diag);
 }
 
+static hyp_status run_part(decoder *d)
+{
+    for (size_t i = 0; i < d->part->output_count; i++) {
+        char name[32];
+        hyp_class_id c = d->part->outputs[i];
+        snprintf(name, sizeof name, "y%zu", i);
+        HYP_TRY(push(d, c));
+        while (d->stack.len) HYP_TRY(visit(d));
+        HYP_TRY(hyp_graph_add_output(d->out, name, d->value[c], d->diag));
+    }
+    d->out->name = hyp_arena_strdup(&d->out->arena, "part");
+    return d->out->name ? HYP_OK : hyp_fail_memory(d->diag, 1);
+}
+
 static hyp_status run(decoder *d)
 {
     const hyp_graph *in = d->rw->in;
     HYP_TRY(prepare(d));
+    if (d->part) return run_part(d);
     for (size_t i = 0; i < in->outputs.len; i++) {
         HYP_TRY(push(d, hyp_egraph_find(d->rw->eg, d->rw->class_of[in->outputs.data[i].value])));
         while (d->stack.len) HYP_TRY(visit(d));
@@ -238,10 +273,10 @@ static hyp_status run(decoder *d)
     return d->out->name ? HYP_OK : hyp_fail_memory(d->diag, 1);
 }
 
-hyp_status hyp_rw_decode(hyp_rw *rw, const hyp_extraction *choice, const hyp_rw_rules *rules, hyp_graph *out,
-                         hyp_diag *diag)
+hyp_status hyp_rw_decode(hyp_rw *rw, const hyp_extraction *choice, const hyp_rw_rules *rules, const hyp_rw_part *part,
+                         hyp_graph *out, hyp_diag *diag)
 {
-    decoder d = {.rw = rw, .choice = choice, .rules = rules, .out = out, .diag = diag};
+    decoder d = {.rw = rw, .choice = choice, .rules = rules, .part = part, .out = out, .diag = diag};
     hyp_status status = run(&d);
     hyp_vec_free(&d.stack);
     hyp_vec_free(&d.inputs);

@@ -7,6 +7,7 @@
  *   conditions.c, conditions_range.c, conditions_product.c  what rules may ask; functions.c, functions_tensor.c: what they may compute
  *   constants.c   which e-nodes compute the constants; extract.c: which e-nodes to take
  *   decode.c      extraction --> graph, provenance
+ *   parts.c       parts of what was chosen that another form may be as good for
  *   trace.c       one application as text and cost, for dumps
  *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not
  *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan
@@ -274,9 +275,18 @@ typedef struct hyp_rw_rules {
     size_t count;
 } hyp_rw_rules;
 
-/* The graph that an extraction stands for, into `out` (initialised, empty). Nodes get their sources and rules. */
+/* Some of the classes that an extraction has chosen, as a graph of their own: what they need that is not inside becomes
+ * an input, but constants, which come along. */
+typedef struct hyp_rw_part {
+    const bool *inside;          /* by class */
+    const hyp_class_id *outputs; /* tensors */
+    size_t output_count;
+} hyp_rw_part;
+
+/* The graph that an extraction stands for, or a part of it (NULL: all), into `out` (initialised, empty). Nodes get their
+ * sources and rules. */
 HYP_NODISCARD hyp_status hyp_rw_decode(hyp_rw *rw, const hyp_extraction *choice, const hyp_rw_rules *rules,
-                                       hyp_graph *out, hyp_diag *diag);
+                                       const hyp_rw_part *part, hyp_graph *out, hyp_diag *diag);
 /* The model's nodes and the rules behind some e-nodes; lists live in `arena`. */
 HYP_NODISCARD hyp_status hyp_rw_provenance(hyp_rw *rw, const hyp_rw_rules *rules, const hyp_enode_id *nodes,
                                            size_t count, hyp_arena *arena, hyp_provenance *out, hyp_diag *diag);
@@ -341,6 +351,14 @@ HYP_NODISCARD hyp_status hyp_rw_find_joined(hyp_rw_weigh *weigh, bool *out_any);
  * HYP_NONE: no such wish. On failure *out holds nothing. */
 HYP_NODISCARD hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_enode_id forced, hyp_extraction *out,
                                         hyp_diag *diag);
+
+/* ---- parts.c ------------------------------------------------------------------------------------- */
+
+/* Asks options->choose about the parts of a choice that have another form of nearly the same price, and puts those
+ * into `choice` that it takes; *out_changed says how many. `weigh` made the choice, whose plan takes `seconds`. */
+HYP_NODISCARD hyp_status hyp_rw_choose_parts(hyp_rw_weigh *weigh, const hyp_rewrite_options *options,
+                                             const hyp_rw_rules *rules, double seconds, hyp_extraction *choice,
+                                             size_t *out_changed);
 
 /* ---- describe.c ---------------------------------------------------------------------------------- */
 

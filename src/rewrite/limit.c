@@ -17,3 +17,8 @@ bool hyp_limit_reached(void *limit)
     if (l->why == HYP_LIMIT_NOT_REACHED && l->deadline > 0 && hyp_limit_clock() >= l->deadline) l->why = HYP_LIMIT_TIME;
     return l->why != HYP_LIMIT_NOT_REACHED;
 }
+
+void hyp_limit_extend(hyp_limit *limit, double seconds)
+{
+    if (limit && limit->deadline > 0) limit->deadline += seconds;
+}

@@ -30,6 +30,9 @@ typedef struct job {
     hyp_rewrite_report *report;
     const char **names;                 /* of the report's rules, which are those of every phase's ruleset */
     const char *explain, *why_not_node; /* the questions' nodes, as the model names them */
+    hyp_graph predicted;                /* what the cost model has chosen, where parts of it were changed */
+    double predicted_seconds;
+    size_t predicted_nodes;
     hyp_diag *diag;
 } job;
 
@@ -290,7 +293,7 @@ static hyp_status find_candidate(job *j, hyp_rw *rw, phase p, const hyp_rw_rules
     if (!*out_any) return HYP_OK;
     if (p == OPTIMIZE) HYP_TRY(hyp_rw_find_in_place(&out->weigh));
     HYP_TRY(hyp_rw_extract(rw, &out->weigh, HYP_NONE, &out->choice, j->diag));
-    HYP_TRY(hyp_rw_decode(rw, &out->choice, names, &out->graph, j->diag));
+    HYP_TRY(hyp_rw_decode(rw, &out->choice, names, NULL, &out->graph, j->diag));
     return p == OPTIMIZE ? price(j, &out->graph, &out->seconds, &out->nodes) : HYP_OK;
 }
 
@@ -312,10 +315,28 @@ static hyp_status find_best(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *nam
     return status;
 }
 
+/* Changes parts on the advice of who can time them. What was predicted to be the best is kept beside it. */
+static hyp_status choose_parts(job *j, hyp_rw *rw, const hyp_rw_rules *names, candidate *best)
+{
+    const hyp_rewrite_options *o = j->options;
+    size_t changed;
+    if (!o->choose || !o->price) return HYP_OK;
+    HYP_TRY(hyp_rw_choose_parts(&best->weigh, o, names, best->seconds, &best->choice, &changed));
+    if (changed == 0) return HYP_OK;
+    j->report->parts_changed = changed;
+    j->predicted = best->graph;
+    j->predicted_seconds = best->seconds;
+    j->predicted_nodes = best->nodes;
+    hyp_graph_init(&best->graph, rw->in->dims);
+    HYP_TRY(hyp_rw_decode(rw, &best->choice, names, NULL, &best->graph, j->diag));
+    return price(j, &best->graph, &best->seconds, &best->nodes);
+}
+
 static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_ruleset *rules, hyp_graph *out)
 {
     candidate best;
     hyp_status status = find_best(j, rw, p, names, &best);
+    if (status == HYP_OK && p == OPTIMIZE) status = choose_parts(j, rw, names, &best);
     hyp_rw_inquiry q = {.rw = rw,
                         .names = names,
                         .rules = rules,
@@ -418,6 +439,44 @@ static hyp_status find_source(const hyp_graph *in, const char *wanted, const cha
                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* Asks which form of the whole to take: out, what was predicted where parts were changed, the normal form or the graph as
+ * it came. */
+static hyp_status choose_whole(job *j, const hyp_graph *in, const hyp_graph *normal, double normal_cost,
+                               size_t normal_nodes, hyp_graph *out)
+{
+    const hyp_rewrite_options *o = j->options;
+    hyp_rewrite_report *report = j->report;
+    const hyp_graph *graphs[4] = {out};
+    const char *names[4] = {report->parts_changed ? "by parts" : "rewritten"};
+    double seconds[4] = {report->cost_after}, start = hyp_limit_clock();
+    size_t nodes[4] = {report->nodes_after}, count = 1, best = 0;
+    if (!o->choose || !o->price || hyp_limit_reached(o->limit)) return HYP_OK;
+    if (report->parts_changed) {
+        graphs[count] = &j->predicted;
+        nodes[count] = j->predicted_nodes;
+        seconds[count] = j->predicted_seconds;
+        names[count++] = "rewritten";
+    }
+    graphs[count] = normal;
+    nodes[count] = normal_nodes;
+    seconds[count] = normal_cost;
+    names[count++] = "normal form";
+    graphs[count] = in;
+    nodes[count] = report->nodes_before;
+    seconds[count] = report->cost_before;
+    names[count++] = "as it is";
+    hyp_rewrite_forms forms = {graphs, names, seconds, count};
+    HYP_TRY(o->choose(&forms, &best, o->choose_user, j->diag));
+    hyp_limit_extend(o->limit, hyp_limit_clock() - start);
+    if (strcmp(names[best], "rewritten") != 0) report->form = names[best];
+    if (best == 0) return HYP_OK;
+    hyp_graph_dispose(out);
+    hyp_graph_init(out, in->dims);
+    report->cost_after = seconds[best];
+    report->nodes_after = nodes[best];
+    return hyp_graph_copy_live(graphs[best], out, j->diag);
+}
+
 static hyp_status run_all(job *j, const hyp_graph *in, hyp_graph *folded, hyp_graph *clean, hyp_graph *normal,
                           hyp_graph *out)
 {
@@ -439,13 +498,15 @@ static hyp_status run_all(job *j, const hyp_graph *in, hyp_graph *folded, hyp_gr
     report->cost_after = normal_cost; /* for a phase that is left out */
     report->nodes_after = normal_nodes;
     HYP_TRY(run_phase(j, OPTIMIZE, normal, out));
-    if (!(report->cost_after <= normal_cost * (1 + 1e-9))) { /* the search was cut short: never worse than what came in */
+    if (!report->parts_changed && !(report->cost_after <= normal_cost * (1 + 1e-9))) {
+        /* the search was cut short: never worse than what came in */
         hyp_graph_dispose(out);
         hyp_graph_init(out, in->dims);
         HYP_TRY(hyp_graph_copy_live(normal, out, j->diag));
         report->cost_after = normal_cost;
         report->nodes_after = normal_nodes;
     }
+    HYP_TRY(choose_whole(j, in, normal, normal_cost, normal_nodes, out));
     count_used(out, report);
     return hyp_graph_verify(out, j->diag);
 }
@@ -461,7 +522,9 @@ hyp_status hyp_rewrite(const hyp_graph *in, const hyp_rewrite_options *options, 
     hyp_graph_init(&folded, in->dims);
     hyp_graph_init(&clean, in->dims);
     hyp_graph_init(&normal, in->dims);
+    hyp_graph_init(&j.predicted, in->dims);
     hyp_status status = run_all(&j, in, &folded, &clean, &normal, out);
+    hyp_graph_dispose(&j.predicted);
     hyp_graph_dispose(&normal);
     hyp_graph_dispose(&clean);
     hyp_graph_dispose(&folded);

@@ -121,6 +121,18 @@ typedef struct hyp_limit {
 } hyp_limit;
 double hyp_limit_clock(void);       /* seconds */
 bool hyp_limit_reached(void *limit); /* a hyp_limit, or NULL */
+void hyp_limit_extend(hyp_limit *limit, double seconds); /* by what was no search; NULL-safe */
+
+/* Graphs that compute the same and are predicted to take about as long: of a part of what was chosen two, whose inputs are
+ * values of the whole, of all of it those that there are. */
+typedef struct hyp_rewrite_forms {
+    const hyp_graph *const *graphs; /* the first is taken where nothing better is known */
+    const char *const *names;       /* of all of it: "by parts", "rewritten", "normal form", "as it is"; NULL of a part */
+    const double *seconds;          /* predicted */
+    size_t count;
+} hyp_rewrite_forms;
+/* Which form to take. The time that it takes does not count for a limit. */
+typedef hyp_status hyp_rewrite_choose_fn(const hyp_rewrite_forms *forms, size_t *out, void *user, hyp_diag *diag);
 
 typedef struct hyp_rewrite_options {
     const char *const *rule_files; /* path names for messages, paired with rule_texts */
@@ -141,6 +153,10 @@ typedef struct hyp_rewrite_options {
      * HYP_ERR_UNSUPPORTED where it becomes none. NULL: the sum of what its nodes cost. */
     hyp_status (*price)(const hyp_graph *graph, double *out_seconds, void *user, hyp_diag *diag);
     void *price_user;
+    /* Asked where the cost model cannot tell, and last about the whole; NULL: the cost model alone decides. With `price`
+     * only. */
+    hyp_rewrite_choose_fn *choose;
+    void *choose_user;
     void (*trace)(const hyp_rewrite_trace *event, void *user); /* may be NULL */
     void *trace_user;
     /* Questions, by the name of a node of the model or of one of its results; an unknown one is an error. The text of
@@ -173,6 +189,8 @@ typedef struct hyp_rewrite_report {
     size_t phase_count;
     double cost_before, cost_after;   /* seconds by `price` */
     size_t nodes_before, nodes_after; /* that run on the device: constant ones are not counted */
+    size_t parts_changed;             /* of the result, on the advice of `choose` */
+    const char *form;                 /* of the result, where `choose` has taken another than predicted; else NULL */
     const char *explained;            /* the node of the model that options.explain means; NULL without */
 } hyp_rewrite_report;
 

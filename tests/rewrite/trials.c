@@ -134,7 +134,7 @@ static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *
         status = hyp_egraph_extract(rw.eg, roots, in->outputs.len, HYP_EXTRACT_DAG, prefer_new, &bound, &choice, diag);
     }
     hyp_rw_rules known = {names, status == HYP_OK ? hyp_ruleset_count(set) : 0};
-    if (status == HYP_OK) status = hyp_rw_decode(&rw, &choice, &known, out, diag);
+    if (status == HYP_OK) status = hyp_rw_decode(&rw, &choice, &known, NULL, out, diag);
     if (status == HYP_OK) status = hyp_graph_verify(out, diag);
     hyp_extraction_dispose(&choice);
     hyp_run_report_dispose(&report);

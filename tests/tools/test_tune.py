@@ -144,19 +144,27 @@ def check_compiling(folder, model, cache):
     assert "tuned     on emulator" in run("hypatia", "inspect", plan)[0]
     out, _ = run("hypatiac", model, "--target", "cuda", "-o", plan, "--tune", "--tune-dim", "batch=6,24", "--cache", cache)
     assert counts(out) == {"products": 2, "known": 1, "timed": 1, "changed": 1} and "batch=24: " in out, out
+    for timed in (["--timed", "--seconds", "0.05"], []):  # what was timed there is not timed again
+        out, _ = run("hypatiac", model, "--target", "cuda", "-o", plan, *timed, "--cache", cache)
+        assert ("timed with x f64[32 4] on cuda (emulator" in out) == bool(timed), out
+    assert "the form that was the fastest before: " in out and " 0.00 s of timing" in out, out
     assert "--tune-dim is for --tune" in run("hypatiac", model, "-o", plan, "--tune-dim", "batch=6", code=2)[1]
     for wrong in (["-o", "-"], ["--target", "cuda", "-o", "-"], ["--target", "cuda", "--dry-run"]):
         assert "--tune needs" in run("hypatiac", model, "--tune", *wrong, code=2)[1]
-    assert "--cache is for --tune" in run("hypatiac", model, "-o", plan, "--cache", cache, code=2)[1]
 
 
-def check_without_gpu(folder, model, plan):
+def check_without_gpu(folder, model, plan, cache):
     before = open(plan, "rb").read()
     none = {"HYPATIA_EMULATOR": "none"}
     assert "no NVIDIA GPU" in run("hypatia", "tune", plan, code=1, env=none)[1]
     assert "nothing to tune on reference" in run("hypatia", "tune", plan, "--device", "reference", code=3)[1]
     made = os.path.join(folder, "untuned.bin")
     assert "without tuning" in run("hypatiac", model, "--target", "cuda", "-o", made, "--tune", code=1, env=none)[1]
+    run("hypatiac", model, "--target", "cuda", "-o", made)
+    predicted = open(made, "rb").read()
+    told = run("hypatiac", model, "--target", "cuda", "-o", made, "--cache", cache, env=none)[1]
+    assert f"{cache}: not used" in told and open(made, "rb").read() == predicted, told
+    assert "without it a plan is made for any" in run("hypatiac", model, "--target", "cuda", "-o", made, "--timed", code=1, env=none)[1]
     assert open(plan, "rb").read() == before
     run("hypatia", "run", made, "-i", "x=random:1")
 
@@ -285,7 +293,7 @@ def main():
         check_broken_lines(plan, tuned, cache)
         check_other_devices(plan, tuned, cache)
         check_compiling(folder, model, cache)
-        check_without_gpu(folder, model, plan)
+        check_without_gpu(folder, model, plan, cache)
         check_kernels(folder)
         check_cpu(folder)
     print("passed")

@@ -1,0 +1,143 @@
+"""--timed and the timing cache as users of hypatiac meet them. Nothing here depends on how long anything takes: which form was
+the fastest is read from the cache, and what a cache says is believed."""
+import json
+import os
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "../support"), os.path.join(HERE, "../models")]
+import hyp  # noqa: E402
+
+onnx, np = hyp.need("onnx", "numpy")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+THREADS = ["--threads", "1"]
+QUICK = ["--timed", "--seconds", "0.05"] + THREADS
+
+
+def run(*command, code=0):
+    done = hyp.tool(*command)
+    assert done.returncode == code, f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr}{done.stdout}"
+    return done.stdout, done.stderr
+
+
+def write_model(path, prefix, width, seed):
+    """Two equal blocks: an activation apart from its layer costs little more than one within it."""
+    random, nodes, weights, at = np.random.default_rng(seed), [], [], "x"
+    for block in "ab":
+        name = prefix + block
+        weights.append(numpy_helper.from_array(random.standard_normal((width, width)).astype(np.float32) / 16, name + ".w"))
+        weights.append(numpy_helper.from_array(random.standard_normal(width).astype(np.float32), name + ".b"))
+        nodes += [helper.make_node("Gemm", [at, name + ".w", name + ".b"], [name + "1"], name + "gemm"),
+                  helper.make_node("Relu", [name + "1"], [name + "2"], name + "relu"),
+                  helper.make_node("Softmax", [name + "2"], [name + "3"], name + "softmax", axis=1)]
+        at = name + "3"
+    graph = helper.make_graph(nodes, "m", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", width])],
+                              [helper.make_tensor_value_info(at, TensorProto.FLOAT, ["batch", width])], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def counts(out):
+    """{"parts": 3, "known": 0, ...} of the line that says what was asked."""
+    line = next(line for line in out.splitlines() if line.startswith("parts: "))
+    return {name: int(number) for name, number in (part.split(": ") for part in line.split(", ")[:4])}, line
+
+
+def lines_of(cache):
+    return [json.loads(line) for line in open(cache)]
+
+
+def write_lines(cache, lines):
+    with open(cache, "w") as file:
+        file.writelines((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+
+
+def other_form(line):
+    """The line of a part, with its other form the winner."""
+    first, second = line["product"].split()[2:]
+    return dict(line, algorithm=second if line["algorithm"] == first else first)
+
+
+def check_remembering(model, twin, plan, cache):
+    """What was timed is not timed again, for the same model or for another of equal parts, and gives the same bytes."""
+    asked, line = counts(run("hypatiac", model, "-o", plan, *QUICK, "--cache", cache)[0])
+    assert asked["known"] >= 1 and asked["timed"] >= 1, line  # the second block is the first one again
+    assert asked["parts"] == asked["known"] + asked["timed"], line
+    first, lines = open(plan, "rb").read(), lines_of(cache)
+    assert len(lines) == asked["timed"] + 1, lines  # the whole has a line, too
+    assert all(line["product"].startswith("form of ") and line["algorithm"] in line["product"] for line in lines), lines
+    for timed in ([], QUICK):
+        out, told = run("hypatiac", model, "-o", plan, *THREADS, *timed, "--cache", cache)
+        assert counts(out)[0]["timed"] == 0 and "0.00 s of timing" in out and "part timed" not in out and not told, out + told
+        assert open(plan, "rb").read() == first and lines_of(cache) == lines
+    asked, line = counts(run("hypatiac", twin, "-o", plan, *THREADS, "--cache", cache)[0])
+    assert asked["known"] == asked["parts"] > 0 and asked["timed"] == 0, line
+    return lines
+
+
+def check_believing(model, plan, cache, lines):
+    """Another winner gives another plan; one of another device, another size or of no such form gives the predicted one."""
+    run("hypatiac", model, "-o", plan, *THREADS)
+    predicted = open(plan, "rb").read()
+    parts = [line for line in lines if line["attributes"] not in ("rewritten", "by parts", "normal form", "as it is")]
+
+    def compiled(*options):
+        out, told = run("hypatiac", model, "-o", plan, *THREADS, "--cache", cache, *options)
+        run("hypatia", "verify", plan, "--model", model, "--dim", "batch=5")
+        return open(plan, "rb").read(), out, told
+
+    write_lines(cache, [])
+    assert compiled()[0] == predicted
+    # The predicted form is the one that the flags say nothing of.
+    changed = []
+    for turned in (parts, [other_form(line) for line in parts]):
+        write_lines(cache, turned)
+        bytes_of, out, _ = compiled()
+        changed.append(counts(out)[0]["changed"])
+        assert (bytes_of == predicted) == (changed[-1] == 0), out
+        assert ("--timed=by-parts" in run("hypatia", "inspect", plan)[0]) == (changed[-1] > 0)
+    assert max(changed) >= 2, changed  # both blocks at once
+    for broken in ({"device": "abacus"}, {"algorithm": "00" * 8}, {"algorithm": "00"}):
+        write_lines(cache, [dict(line, **broken) for line in parts])
+        bytes_of, out, told = compiled()
+        assert bytes_of == predicted and counts(out)[0]["changed"] == 0, out
+        assert ("are for other devices" if "device" in broken else "names none of its forms") in told, told
+    write_lines(cache, [other_form(line) for line in parts] + parts)
+    bytes_of, out, _ = compiled("--typical", "batch=7")
+    assert counts(out)[0]["known"] == 0, out
+    bytes_of, out, _ = compiled("--precision", "bf16")
+    assert counts(out)[0]["known"] == 0, out
+
+
+def check_broken_lines(model, plan, cache, lines):
+    good = json.dumps(lines[0])
+    damaged = ["", "{", "[]", "\x00", "{}", good[:-9], good.replace('"algorithm": "', '"algorithm": "x'), "9" * 5000, '{"device": {}}']
+    write_lines(cache, damaged)
+    before = open(cache).read()
+    _, told = run("hypatiac", model, "-o", plan, *THREADS, "--cache", cache)
+    for number in range(1, len(damaged) + 1):
+        assert f"{cache}:{number}: the line is left out: " in told, (number, told)
+    assert open(cache).read() == before, "a compilation that times nothing writes nothing"
+    with open(cache, "a") as file:
+        file.write(good[:20])  # of a writer that was interrupted
+    run("hypatiac", model, "-o", plan, *QUICK, "--cache", cache)
+    after = open(cache).read()
+    assert after.startswith(before + good[:20] + "\n") and len(after) > len(before) + 100, after
+    assert "would" in run("hypatiac", model, "-o", cache, *QUICK, "--cache", cache, code=2)[1] and open(cache).read() == after
+    assert "cannot read" in run("hypatiac", model, "-o", plan, *QUICK, "--cache", os.path.dirname(cache), code=1)[1]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        model, twin, plan, cache = (os.path.join(folder, n) for n in ("m.onnx", "t.onnx", "p.bin", "c.jsonl"))
+        write_model(model, "", 512, 1)
+        write_model(twin, "other.", 512, 2)
+        lines = check_remembering(model, twin, plan, cache)
+        check_believing(model, plan, cache, lines)
+        check_broken_lines(model, plan, cache, lines)
+        assert "leave out one of" in run("hypatiac", model, "-o", plan, "--timed", "--no-rewrite", code=2)[1]
+        assert "--tune-dim is for --tune" in run("hypatiac", model, "-o", plan, "--tune-dim", "batch=3", code=2)[1]
+
+
+main()
