@@ -14,7 +14,7 @@
 #include "rewrite/rewrite.h"
 #include "rewrite/term_graph.h"
 
-enum { CHAINS = 24, MAX_LAYERS = 12 };
+enum { CHAINS = 24, MAX_LAYERS = 16 };
 
 typedef struct chain {
     uint32_t layers;
@@ -118,7 +118,8 @@ static void make_linears(hyp_graph *g, const chain *c, term_random *random)
 /* Inputs that are multiplied in a random order. */
 static void make_products(hyp_graph *g, const chain *c, term_random *random)
 {
-    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"};
+    static const char *const names[MAX_LAYERS] = {"a", "b", "c", "d", "e", "f", "g", "h",
+                                                   "i", "j", "k", "l", "m", "n", "o", "p"};
     hyp_value_id part[MAX_LAYERS];
     uint32_t left = c->layers;
     for (uint32_t i = 0; i < left; i++) part[i] = input(g, names[i], c->widths[i], c->widths[i + 1]);
