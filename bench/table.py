@@ -1,7 +1,7 @@
 """The table that superoptimizers of tensor graphs are compared on, and more networks of its kind.
 
     python3 bench/table.py [--bin build/release/bin] [--threads 1,2] [--only TEXT] [--rounds 5] [--seconds 0.5]
-                           [--tune 20] [--profile FILE] [--models FOLDER] [--json FILE]
+                           [--tune 20] [--machine native] [--profile FILE] [--models FOLDER] [--json FILE]
     python3 bench/table.py --folder FOLDER [--batch 1] [--length 32] ...
     python3 bench/table.py --lines [--target cpu] [--limit 60]
     python3 bench/table.py --gpu [--types fp32,bf16] [--library LIBHYPATIA-RT.SO] [--compile]
@@ -191,7 +191,8 @@ def measure_cpu(args, openvino, name, model, feeds, folder):
     """Prints a row for every number of threads."""
     from models import Hypatia, Onnxruntime
     shapes = [f"{key}:{'x'.join(map(str, x.shape)) or 'scalar'}" for key, x in feeds.items()]
-    plans = compile_forms(args, model, folder, *(word for shape in shapes for word in ("--shapes", shape)))
+    plans = compile_forms(args, model, folder, "--target", f"cpu:{args.machine}",
+                          *(word for shape in shapes for word in ("--shapes", shape)))
     for threads in args.threads:
         tuned = os.path.join(folder, f"tuned{threads}.bin")
         run_tool(args, "hypatia", "tune", plans["rewritten"].plan, "-o", tuned, "--device", "cpu", "--threads", str(threads),
@@ -335,6 +336,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of every round and side")
     parser.add_argument("--tune", type=float, default=20, help="seconds for tuning a plan, at most")
+    parser.add_argument("--machine", default="native", help="whose costs the plans for the CPU are made by")
     parser.add_argument("--profile", help="device profile for hypatiac")
     parser.add_argument("--models", help="keep the models in this folder, and take those that are there")
     parser.add_argument("--folder", help="measure the models of this folder in place of the networks")

@@ -216,7 +216,7 @@ static void make_attention(const making *m)
     add_input(m, "q", 3, (int64_t[]){s[0], s[1], s[3]});
     add_input(m, "k", 3, (int64_t[]){s[0], s[2], s[3]});
     add_input(m, "v", 3, (int64_t[]){s[0], s[2], s[3]});
-    add_node(m, (onnx_node){.op = "Transpose", .inputs = {"k"}, .output = "kt", .attrs = {{"perm", swap, 3}}});
+    add_node(m, (onnx_node){.op = "Transpose", .inputs = {"k"}, .output = "kt", .attrs = {{"perm", swap, 3, 0}}});
     add_node(m, (onnx_node){.op = "MatMul", .inputs = {"q", "kt"}, .output = "scores"});
     add_node(m, (onnx_node){.op = "Softmax", .inputs = {"scores"}, .output = "p", .attrs = {{"axis", .i = -1}}});
     add_node(m, (onnx_node){.op = "MatMul", .inputs = {"p", "v"}, .output = "y"});
@@ -268,7 +268,7 @@ static int make_conv(const making *m)
     add_node(m, (onnx_node){.op = "Conv",
                             .inputs = {"h", "w", "b"},
                             .output = "z",
-                            .attrs = {{"pads", pads, 4}, {"strides", steps, 2}, {"group", .i = s[4]}}});
+                            .attrs = {{"pads", pads, 4, 0}, {"strides", steps, 2, 0}, {"group", .i = s[4]}}});
     end_between(m, s[1], side);
     return first ? 0 : 1;
 }
@@ -284,7 +284,7 @@ static void make_conv_transpose(const making *m)
     add_node(m, (onnx_node){.op = "ConvTranspose",
                             .inputs = {"h", "w"},
                             .output = "z",
-                            .attrs = {{"pads", pads, 4}, {"strides", steps, 2}}});
+                            .attrs = {{"pads", pads, 4, 0}, {"strides", steps, 2, 0}}});
     end_between(m, s[2], 2 * side);
 }
 
@@ -300,7 +300,7 @@ static void make_pool(const making *m, const char *onnx)
     add_node(m, (onnx_node){.op = onnx,
                             .inputs = {"h"},
                             .output = "z",
-                            .attrs = {{"kernel_shape", kernel, 2}, {"strides", steps, 2}, {"pads", pads, 4}}});
+                            .attrs = {{"kernel_shape", kernel, 2, 0}, {"strides", steps, 2, 0}, {"pads", pads, 4, 0}}});
     end_between(m, CHANNELS, side);
 }
 
@@ -332,13 +332,13 @@ static void make_transpose(const making *m)
     const int64_t columns = s[0] < 1 << 14 ? 64 : 256, count = 12;
     if (s[1] == 1) {
         add_input(m, "x", 2, (int64_t[]){s[0] / columns, columns});
-        add_node(m, (onnx_node){.op = "Transpose", .inputs = {"x"}, .output = "y", .attrs = {{"perm", swap, 2}}});
+        add_node(m, (onnx_node){.op = "Transpose", .inputs = {"x"}, .output = "y", .attrs = {{"perm", swap, 2, 0}}});
         add_output(m, "y", 2, (int64_t[]){columns, s[0] / columns});
         return;
     }
     int64_t rows = s[0] / (count * s[1]);
     add_input(m, "x", 3, (int64_t[]){rows, count, s[1]});
-    add_node(m, (onnx_node){.op = "Transpose", .inputs = {"x"}, .output = "y", .attrs = {{"perm", heads, 3}}});
+    add_node(m, (onnx_node){.op = "Transpose", .inputs = {"x"}, .output = "y", .attrs = {{"perm", heads, 3, 0}}});
     add_output(m, "y", 3, (int64_t[]){count, rows, s[1]});
 }
 
