@@ -8,7 +8,7 @@
 
 #include "rewrite/internal.h"
 
-#define SEARCH_WORK UINT64_C(2000000) /* of one extraction, as in extract.c */
+#define SEARCH_WORK UINT64_C(2000000) /* of one extraction: a fifth of what extract.c has */
 #define ALL_WORK UINT64_C(200000000)  /* of all of them: e-nodes that were put before the solver */
 #define CLOSE 1.1                     /* no prediction is better than this */
 #define KEEP 1e-6                     /* what is chosen is kept where it costs no more than so much in proportion */

@@ -936,10 +936,22 @@ static void matrices_are_transposed(void **state)
     }
 }
 
-/* Pages of this process in memory; 0 where nobody says. */
+#if defined(__SANITIZE_THREAD__)
+#define WATCHED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define WATCHED 1
+#endif
+#endif
+#ifndef WATCHED
+#define WATCHED 0
+#endif
+
+/* Pages of this process in memory; 0 where nobody says, and where most are those of a sanitizer that watches the others. */
 static size_t resident_pages(void)
 {
     size_t size, resident = 0;
+    if (WATCHED) return 0;
     FILE *file = fopen("/proc/self/statm", "r");
     if (file && fscanf(file, "%zu %zu", &size, &resident) != 2) resident = 0;
     if (file) fclose(file);
@@ -974,7 +986,10 @@ static void steps_with_the_same_weights_share_what_is_packed(void **state)
         size_t grown = (resident_pages() - before) * page, each = N * N * sizeof(float);
         hyp_context_destroy(context);
         hyp_engine_destroy(engine);
-        if (before) assert_true(grown < (CELLS - 2) * each); /* the file, and two forms, or more for some rows */
+        if (before)
+            assert_true(grown < (CELLS - 2) * each); /* the file, and two forms, or more for some rows */
+        else
+            print_message("what is packed is not measured: nobody says how much memory is in use\n");
         compare_backends(1, &in, 1, (const char *const[]){"y"}, HYP_F32, (size_t)rows * N, 1e-4);
         pb_dispose(&b);
     }
