@@ -55,7 +55,7 @@ class IoInfo(c.Structure):
 
 class EngineOptions(c.Structure):
     _fields_ = [("size", c.c_size_t), ("device", c.c_int), ("device_index", c.c_int32), ("threads", c.c_int32),
-                ("checks", c.c_int), ("log", c.c_void_p), ("log_user", c.c_void_p)]
+                ("checks", c.c_int), ("log", c.c_void_p), ("log_user", c.c_void_p), ("cpu_level", c.c_char_p)]
 
 
 class Samples(c.Structure):

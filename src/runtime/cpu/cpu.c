@@ -56,10 +56,11 @@ static hyp_status device_open(const hyp_engine_options *options, const hyp_log *
     hyp_cpu_device *d = hyp_calloc(1, sizeof *d);
     if (!d) return hyp_fail_memory(diag, sizeof *d);
     *d = (hyp_cpu_device){.log = *log, .threads = options->threads};
-    const char *most = getenv(HYP_CPU_VARIABLE);
-    hyp_status status = hyp_cpu_kernels_choose(most, &d->kernels, diag);
+    hyp_cpu_limit limit = {options->cpu_level, "options->cpu_level"};
+    if (!limit.most) limit = (hyp_cpu_limit){getenv(HYP_CPU_VARIABLE), HYP_CPU_VARIABLE};
+    hyp_status status = hyp_cpu_kernels_choose(limit, &d->kernels, diag);
 #ifdef HYP_HAVE_ONEDNN
-    if (status == HYP_OK) status = hyp_dnnl_open(most, &d->dnnl, diag);
+    if (status == HYP_OK) status = hyp_dnnl_open(limit, &d->dnnl, diag);
 #endif
     if (status != HYP_OK) {
         device_close(d);

@@ -68,32 +68,32 @@ bool hyp_dnnl_parallel(const hyp_dnnl *d, int threads, int64_t count, hyp_cpu_ta
 }
 
 /* The instruction sets of our kernels as oneDNN's, which knows none below SSE4.1. */
-static hyp_status limit_isa(const char *most, hyp_diag *diag)
+static hyp_status limit_isa(hyp_cpu_limit limit, hyp_diag *diag)
 {
 #ifdef HYP_CPU_X86
     static const struct {
         const char *name;
         dnnl_cpu_isa_t isa;
     } limits[] = {{"generic", dnnl_cpu_isa_sse41}, {"avx2", dnnl_cpu_isa_avx2}, {"avx512", dnnl_cpu_isa_avx512_core}};
-    for (size_t i = 0; most && i < sizeof limits / sizeof *limits; i++) {
-        if (strcmp(limits[i].name, most) != 0) continue;
+    for (size_t i = 0; limit.most && i < sizeof limits / sizeof *limits; i++) {
+        if (strcmp(limits[i].name, limit.most) != 0) continue;
         /* Refused from the second call on; what counts is whether the limit holds. Each set is a superset of bits. */
         dnnl_set_max_cpu_isa(limits[i].isa);
         if (dnnl_get_effective_cpu_isa() & ~(unsigned)limits[i].isa)
             return hyp_fail(diag, HYP_ERR_DEVICE,
-                            HYP_CPU_VARIABLE " is '%s', but oneDNN already runs with %s in this process, where it "
-                                             "chooses once: set the variable before oneDNN is first used",
-                            most, hyp_dnnl_isa());
+                            "%s is '%s', but oneDNN already runs with %s in this process, where it chooses once: set "
+                            "the limit before oneDNN is first used, by " HYP_CPU_VARIABLE " or the first engine",
+                            limit.by, limit.most, hyp_dnnl_isa());
     }
 #else
-    (void)most, (void)diag;
+    (void)limit, (void)diag;
 #endif
     return HYP_OK;
 }
 
-hyp_status hyp_dnnl_open(const char *most, hyp_dnnl **out, hyp_diag *diag)
+hyp_status hyp_dnnl_open(hyp_cpu_limit limit, hyp_dnnl **out, hyp_diag *diag)
 {
-    HYP_TRY(limit_isa(most, diag));
+    HYP_TRY(limit_isa(limit, diag));
     hyp_dnnl *d = hyp_calloc(1, sizeof *d);
     if (!d) return hyp_fail_memory(diag, sizeof *d);
     dnnl_status_t status = dnnl_engine_create(&d->engine, dnnl_cpu, 0);

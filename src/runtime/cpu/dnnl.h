@@ -4,10 +4,9 @@
 
 #include "runtime/cpu/cpu.h"
 
-/* An engine of oneDNN and the OpenMP runtime that it uses. `most` is the name of one of our kernels' instruction sets
- * beyond which oneDNN, too, must not go; NULL or "": all. HYP_ERR_DEVICE where oneDNN no longer heeds it: it chooses once
- * in a process, when it is first used. */
-HYP_NODISCARD hyp_status hyp_dnnl_open(const char *most, hyp_dnnl **out, hyp_diag *diag);
+/* An engine of oneDNN and the OpenMP runtime that it uses. The limit is our kernels', beyond which oneDNN, too, must not
+ * go. HYP_ERR_DEVICE where oneDNN no longer heeds it: it chooses once in a process, when it is first used. */
+HYP_NODISCARD hyp_status hyp_dnnl_open(hyp_cpu_limit limit, hyp_dnnl **out, hyp_diag *diag);
 void hyp_dnnl_close(hyp_dnnl *dnnl); /* NULL-safe */
 const char *hyp_dnnl_isa(void);      /* "avx512": what oneDNN makes code for */
 /* Whether products of this type run fast on this processor. */

@@ -33,23 +33,23 @@ void hyp_cpu_kernels_list(const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX])
     list[count] = NULL;
 }
 
-static hyp_status fail_unknown(const char *most, hyp_diag *diag)
+static hyp_status fail_unknown(hyp_cpu_limit limit, hyp_diag *diag)
 {
     hyp_strbuf names = {0};
     for (size_t i = 0; i < KNOWN; i++) hyp_strbuf_printf(&names, "%s%s", i ? ", " : "", known[i]->isa);
-    hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, HYP_CPU_VARIABLE " is '%s': this build knows %s", most,
+    hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s is '%s': this build knows %s", limit.by, limit.most,
                                  hyp_strbuf_text(&names));
     hyp_strbuf_dispose(&names);
     return status;
 }
 
-hyp_status hyp_cpu_kernels_choose(const char *most, const hyp_cpu_kernels **out, hyp_diag *diag)
+hyp_status hyp_cpu_kernels_choose(hyp_cpu_limit limit, const hyp_cpu_kernels **out, hyp_diag *diag)
 {
-    size_t best = supported() - 1, limit = KNOWN - 1;
-    if (most && *most)
-        for (limit = 0; limit < KNOWN && strcmp(known[limit]->isa, most) != 0;) limit++;
-    if (limit == KNOWN) return fail_unknown(most, diag);
-    *out = known[best < limit ? best : limit];
+    size_t best = supported() - 1, most = KNOWN - 1;
+    if (limit.most && *limit.most)
+        for (most = 0; most < KNOWN && strcmp(known[most]->isa, limit.most) != 0;) most++;
+    if (most == KNOWN) return fail_unknown(limit, diag);
+    *out = known[best < most ? best : most];
     return HYP_OK;
 }
 

@@ -147,9 +147,15 @@ extern const hyp_cpu_kernels hyp_cpu_kernels_avx512;
 /* The environment variable that says which instruction set is the most that may be used. */
 #define HYP_CPU_VARIABLE "HYPATIA_CPU"
 
-/* The best that this processor has, up to the instruction set of the name `most`; NULL or "": to all.
- * HYP_ERR_INVALID_ARGUMENT for a name that this build has no kernels for. */
-HYP_NODISCARD hyp_status hyp_cpu_kernels_choose(const char *most, const hyp_cpu_kernels **out, hyp_diag *diag);
+/* The most that may be used, and who says so: "options->cpu_level" or HYP_CPU_VARIABLE. */
+typedef struct hyp_cpu_limit {
+    const char *most; /* the name of an instruction set; NULL or "": all */
+    const char *by;
+} hyp_cpu_limit;
+
+/* The best that this processor has, up to the limit. HYP_ERR_INVALID_ARGUMENT for a name that this build has no kernels
+ * for. */
+HYP_NODISCARD hyp_status hyp_cpu_kernels_choose(hyp_cpu_limit limit, const hyp_cpu_kernels **out, hyp_diag *diag);
 /* All that this processor has, worst first, NULL-terminated: for tests. */
 enum { HYP_CPU_KERNELS_MAX = 4 };
 void hyp_cpu_kernels_list(const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX]);
