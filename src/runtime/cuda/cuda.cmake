@@ -49,13 +49,13 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
     file(GENERATE OUTPUT ${images}/device_text.cuh CONTENT "${device_text}")
 
     file(GLOB host_sources CONFIGURE_DEPENDS ${cuda_dir}/*/*.c)
+    enable_language(ASM)
+    set(HYP_CUDA_FILES image.fatbin few_rows.fatbin attention.fatbin device_text.cuh)
     target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/few_rows.fatbin ${images}/attention.fatbin
-        ${host_sources})
-    set_source_files_properties(cuda/driver/device.c PROPERTIES
-        OBJECT_DEPENDS "${images}/image.fatbin;${images}/few_rows.fatbin;${images}/attention.fatbin"
-        COMPILE_DEFINITIONS "HYP_CUDA_IMAGES=\"${images}\"")
-    set_source_files_properties(cuda/ops/pointwise_source.c PROPERTIES OBJECT_DEPENDS "${images}/device_text.cuh"
-        COMPILE_DEFINITIONS "HYP_CUDA_DEVICE_TEXT=\"${images}/device_text.cuh\"")
+        ${host_sources} cuda/driver/images.S)
+    list(TRANSFORM HYP_CUDA_FILES PREPEND ${images}/)
+    set_source_files_properties(cuda/driver/images.S PROPERTIES OBJECT_DEPENDS "${HYP_CUDA_FILES}"
+        COMPILE_OPTIONS -I${images}) # where the assembler, too, looks for files
     target_include_directories(hyp_runtime SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
     target_compile_definitions(hyp_runtime PUBLIC HYP_HAVE_CUDA)
     target_link_libraries(hyp_runtime PUBLIC ${CMAKE_DL_LIBS})

@@ -77,7 +77,7 @@ static uint32_t atomicAdd(uint32_t *p, uint32_t v) { return (*p += v) - v; }
 #undef __noinline__
 
 enum { SHARED_USUAL = 48 << 10, SHARED_MOST = 128 << 10, MULTIPROCESSORS = 3 };
-namespace
+namespace hyp_device // where the kernels declare it
 {
 alignas(16) double shared[SHARED_MOST / sizeof(double)]; // of the block that runs
 }

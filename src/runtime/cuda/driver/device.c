@@ -4,18 +4,10 @@
 #include "base/dtype.h"
 #include "runtime/cuda/session/backend.h"
 
-/* The fatbins of image.cu, few_rows.cu and attention.cu, put into the binary as they are. */
-#define IMAGE(name, path)                                                                                              \
-    __asm__(".pushsection .rodata\n"                                                                                   \
-            ".balign 64\n"                                                                                             \
-            ".local " #name "\n" #name ":\n"                                                                           \
-            ".incbin \"" path "\"\n"                                                                                   \
-            ".byte 0\n"                                                                                                \
-            ".popsection\n");                                                                                          \
-    extern const unsigned char name[] __attribute__((visibility("hidden")))
-IMAGE(hyp_cuda_basic_image, HYP_CUDA_IMAGES "/image.fatbin");
-IMAGE(hyp_cuda_few_rows_image, HYP_CUDA_IMAGES "/few_rows.fatbin");
-IMAGE(hyp_cuda_attention_image, HYP_CUDA_IMAGES "/attention.fatbin");
+/* images.S */
+extern const unsigned char hyp_cuda_basic_image[] __attribute__((visibility("hidden")));
+extern const unsigned char hyp_cuda_few_rows_image[] __attribute__((visibility("hidden")));
+extern const unsigned char hyp_cuda_attention_image[] __attribute__((visibility("hidden")));
 
 enum { OLDEST_DRIVER = 12000, OLDEST_SM = 75 };
 

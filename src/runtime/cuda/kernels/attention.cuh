@@ -7,7 +7,7 @@
 #include "runtime/cuda/kernels/warp.cuh"
 #endif
 
-namespace
+inline namespace hyp_device
 {
 
 constexpr double LOG2_E = 1.4426950408889634;
@@ -147,6 +147,6 @@ __device__ __forceinline__ bool is_last(uint32_t *counter, uint32_t count, uint3
     return *room != 0;
 }
 
-} // namespace
+} // namespace hyp_device
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "runtime/cuda/kernels/attention_tiles.cuh"
 
-namespace
+inline namespace hyp_device
 {
 
 // Sixteen neighbouring threads share eight rows, eight apart: of the scores a thread has every sixteenth key, of the
@@ -143,6 +143,6 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
     }
 }
 
-} // namespace
+} // namespace hyp_device
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "runtime/cuda/kernels/attention_tiles.cuh"
 
-namespace
+inline namespace hyp_device
 {
 
 template <typename T> __device__ __forceinline__ uint32_t pack(float a, float b)
@@ -252,6 +252,6 @@ template <typename T, int D, int M> __device__ __forceinline__ void attention_mm
     }
 }
 
-} // namespace
+} // namespace hyp_device
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "runtime/cuda/kernels/attention.cuh"
 
-namespace
+inline namespace hyp_device
 {
 
 // What several have found of one row, each of its own keys. A record is the largest score, the sum of exponentials and
@@ -261,6 +261,6 @@ template <typename T> __device__ __forceinline__ void attention_rows(const hyp_c
     }
 }
 
-} // namespace
+} // namespace hyp_device
 
 #endif

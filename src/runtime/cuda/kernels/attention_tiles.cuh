@@ -4,7 +4,7 @@
 
 #include "runtime/cuda/kernels/attention.cuh"
 
-namespace
+inline namespace hyp_device
 {
 
 // Where the vector `chunk` of a row lies in a tile D wide: against bank conflicts chunks of 16-bit elements are swapped
@@ -179,6 +179,6 @@ __device__ __forceinline__ bool heeds_fill(const hyp_cuda_attention &p, float to
     return p.masked > HYP_CUDA_MASK_ADDED && !(top > (float)p.fill + 200.0f); // 2^-200 is 0
 }
 
-} // namespace
+} // namespace hyp_device
 
 #endif

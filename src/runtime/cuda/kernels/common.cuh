@@ -5,7 +5,8 @@
 #include "runtime/cuda/kernels/kernel_args.h"
 #include "runtime/cuda/kernels/scalar.cuh"
 
-namespace
+// Named: names of an anonymous namespace hold a number made of the path of the source, and images would differ with it.
+inline namespace hyp_device
 {
 
 __device__ __forceinline__ int64_t divide(int64_t i, const hyp_cuda_extent &by)
@@ -50,6 +51,6 @@ __device__ __forceinline__ void store_native(uint32_t dtype, uint64_t data, int6
         ((int32_t *)data)[i] = (int32_t)v;
 }
 
-} // namespace
+} // namespace hyp_device
 
 #endif

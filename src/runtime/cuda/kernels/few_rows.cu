@@ -16,7 +16,7 @@
 #include "runtime/cuda/kernels/warp.cuh"
 #endif
 
-namespace
+inline namespace hyp_device
 {
 
 __device__ __forceinline__ uint32_t warps() { return blockDim.x / 32; }
@@ -469,7 +469,7 @@ template <uint32_t D, typename P> __device__ __forceinline__ void run_layer(cons
     layer<D, P>(l, (uint4 *)shared).run();
 }
 
-} // namespace
+} // namespace hyp_device
 
 // Two blocks should fit a multiprocessor, so that one kernel can begin beside another.
 #define LAYER(name, dtype, threads, blocks, ...)                                                                       \

@@ -5,7 +5,7 @@
 #include "runtime/cuda/kernels/common.cuh"
 #include "runtime/cuda/kernels/pointwise.cuh"
 
-namespace
+inline namespace hyp_device
 {
 
 // Sums coordinate * stride for the dims from `first` on of the flat index `rest`; `a` and `b` are two sets of strides.
@@ -450,7 +450,7 @@ template <typename C> __device__ __forceinline__ void scatter_combined(const hyp
     });
 }
 
-} // namespace
+} // namespace hyp_device
 
 // ---- entry points -----------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 // own_floats.cuh - what small_floats.cuh has, for generated kernels: their compiler need not find the toolkit's
 // headers.
-namespace
+inline namespace hyp_device
 {
 
 #ifndef HYP_CUDA_EMULATOR // which has functions of the same names
@@ -59,4 +59,4 @@ __device__ __forceinline__ uint16_t bfloat_bits(double v) { return bfloat_bits(c
 __device__ __forceinline__ uint8_t to_byte(double v) { return to_byte(cut(v)); }
 #endif
 
-} // namespace
+} // namespace hyp_device

@@ -1,6 +1,6 @@
 // pieces.cuh - what generated kernels are made of beside pointwise.cuh: V neighbours of a tensor in accesses of up to
 // 16 bytes, and instructions with what they round to. Element types are known when such a kernel is compiled.
-namespace
+inline namespace hyp_device
 {
 
 // Kernels' pointers are numbers, of which the compiler does not know that they are none of shared memory.
@@ -126,4 +126,4 @@ __device__ __forceinline__ C rounded_short(uint32_t op, uint32_t to, C a, C b, C
     return kept(to, r);
 }
 
-} // namespace
+} // namespace hyp_device

@@ -16,7 +16,7 @@
 #define HYP_CUDA_LONG __noinline__
 #endif
 
-namespace
+inline namespace hyp_device
 {
 
 // ---- element types ----------------------------------------------------------------------------------------
@@ -274,6 +274,6 @@ template <typename C> __device__ __forceinline__ C instruction(uint32_t op, C a,
     }
 }
 
-} // namespace
+} // namespace hyp_device
 
 #endif

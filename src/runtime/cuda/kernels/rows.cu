@@ -2,7 +2,7 @@
 // which know something of all of a row, and activations. A row is read once, in pieces that stay in the registers of the threads that share it: those of a block's x dimension, a warp or
 // whole warps. Every thread takes part in every round, for the barriers. Part of image.cu, behind kernels.cu.
 
-namespace
+inline namespace hyp_device
 {
 
 // Combines over the threads of a row, in a fixed order; all get the result. `room` holds a value for each warp.
@@ -364,7 +364,7 @@ template <typename F> __device__ __forceinline__ void for_rows(const hyp_cuda_ro
     }
 }
 
-} // namespace
+} // namespace hyp_device
 
 #define ROWS(name, args, rows, call)                                                                                   \
     extern "C" __global__ void __launch_bounds__(512, 2) name(const __grid_constant__ args p)                          \

@@ -9,7 +9,7 @@
 #include "runtime/cuda/kernels/small_floats.cuh"
 #endif
 
-namespace
+inline namespace hyp_device
 {
 
 // From 9.0 on a kernel is launched before the one before it in the stream has ended.
@@ -102,6 +102,6 @@ template <typename C> __device__ __forceinline__ C activation(uint32_t op, C a)
     }
 }
 
-} // namespace
+} // namespace hyp_device
 
 #endif

@@ -8,7 +8,7 @@
 #include <cuda_fp8.h>
 #include <stdint.h>
 
-namespace
+inline namespace hyp_device
 {
 
 __device__ __forceinline__ float from_bfloat(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
@@ -29,6 +29,6 @@ __device__ __forceinline__ float from_byte(uint8_t code)
     return __half2float((__half)__nv_cvt_fp8_to_halfraw(code, __NV_E4M3));
 }
 
-} // namespace
+} // namespace hyp_device
 
 #endif

@@ -7,7 +7,7 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-namespace
+inline namespace hyp_device
 {
 
 // 2^x, off by up to 2 units in the last place; what is not normal is 0.
@@ -117,6 +117,6 @@ __device__ __forceinline__ void multiply(float c[4], const uint32_t a[4], uint32
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-} // namespace
+} // namespace hyp_device
 
 #endif

@@ -3,7 +3,7 @@
 //
 // Part of image.cu, after kernels.cu and rows.cu.
 
-namespace
+inline namespace hyp_device
 {
 
 // Where a result lies: its image, its channel, which row of all results and where in it, and where its window begins,
@@ -315,7 +315,7 @@ __device__ __forceinline__ void unfold_windows(const hyp_cuda_unfold &p)
     }
 }
 
-} // namespace
+} // namespace hyp_device
 
 KERNEL(unfold, hyp_cuda_unfold, unfold_windows(p))
 KERNEL(conv_f32, hyp_cuda_conv, convolution<float>(p))

@@ -249,13 +249,8 @@ bool hyp_cuda_pw_is_key(const char *key) { return strncmp(key, key_start, sizeof
 
 /* ---- the source ---------------------------------------------------------------------------------------------- */
 
-/* What cuda.cmake makes of elementwise.h, instructions.h, own_floats.cuh, scalar.cuh, pointwise.cuh and pieces.cuh. */
-__asm__(".pushsection .rodata\n"
-        ".local hyp_cuda_device_text\n"
-        "hyp_cuda_device_text:\n"
-        ".incbin \"" HYP_CUDA_DEVICE_TEXT "\"\n"
-        ".byte 0\n"
-        ".popsection\n");
+/* What cuda.cmake makes of elementwise.h, instructions.h, own_floats.cuh, scalar.cuh, pointwise.cuh and pieces.cuh:
+ * driver/images.S. */
 extern const char hyp_cuda_device_text[] __attribute__((visibility("hidden")));
 
 /* What the headers of C and Hypatia would bring. */
