@@ -13,23 +13,20 @@ endfunction()
 
 hyp_find_library(PROTOBUFC libprotobuf-c)
 find_program(PROTOC_C NAMES protoc-c REQUIRED)
-find_path(XXHASH_INCLUDE xxhash.h REQUIRED) # used header-only
+find_path(XXHASH_INCLUDE xxhash.h REQUIRED) # used header-only: src/base/CMakeLists.txt
 
-# oneDNN, version 2 or 3.
+# oneDNN: hypatia::onednn, a name that installed static libraries can ask for, too (hypatiaConfig.cmake.in).
 if(HYPATIA_ONEDNN)
-    find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)
-    find_library(DNNL_LIBRARY dnnl)
-    if(DNNL_INCLUDE AND DNNL_LIBRARY)
-        set(HYP_HAVE_ONEDNN ON)
-    else()
-        message(STATUS "oneDNN was not found: the CPU backend, and products of weights, do without it")
+    include(HypFindOnednn)
+    set(HYP_HAVE_ONEDNN ${HYP_ONEDNN_FOUND})
+    if(NOT HYP_ONEDNN_FOUND)
+        message(STATUS "${HYP_ONEDNN_MESSAGE}: the CPU backend, and products of weights, do without it")
     endif()
 endif()
 
 function(hyp_use_onednn target)
     target_compile_definitions(${target} PUBLIC HYP_HAVE_ONEDNN)
-    target_include_directories(${target} SYSTEM PUBLIC ${DNNL_INCLUDE})
-    target_link_libraries(${target} PUBLIC ${DNNL_LIBRARY} ${CMAKE_DL_LIBS})
+    target_link_libraries(${target} PUBLIC hypatia::onednn ${CMAKE_DL_LIBS})
 endfunction()
 
 if(HYPATIA_COMPILER)

@@ -18,7 +18,8 @@ foreach(header ${HYP_HEADERS})
     install(FILES include/hypatia/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hypatia)
 endforeach()
 
-# A static library needs its dependencies at the user's link; a shared one has them inside.
+# A static library needs its dependencies at the user's link. A shared one finds its own: pkg-config, which wants the
+# files of all that is listed even for --cflags, is told of none.
 set(HYP_PRIVATE_hypatia-rt libprotobuf-c)
 set(HYP_PRIVATE_hypatia "libprotobuf-c jansson")
 set(HYP_LIBS_hypatia-rt "-lm -ldl -lpthread")
@@ -35,8 +36,10 @@ string(REGEX REPLACE "/$" "" HYP_PC_UP ${HYP_PC_UP})
 foreach(name ${HYP_LIBRARIES})
     set(HYP_PC_NAME ${name})
     set(HYP_PC_DESCRIPTION ${HYP_DESCRIPTION_${name}})
-    set(HYP_PC_PRIVATE ${HYP_PRIVATE_${name}})
-    set(HYP_PC_LIBS ${HYP_LIBS_${name}})
+    set(HYP_PC_PRIVATE)
+    if(NOT BUILD_SHARED_LIBS)
+        set(HYP_PC_PRIVATE "Requires.private: ${HYP_PRIVATE_${name}}\nLibs.private: ${HYP_LIBS_${name}}\n")
+    endif()
     configure_file(cmake/library.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
@@ -46,3 +49,6 @@ configure_package_config_file(cmake/hypatiaConfig.cmake.in ${PROJECT_BINARY_DIR}
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/hypatiaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/hypatiaConfig.cmake ${PROJECT_BINARY_DIR}/hypatiaConfigVersion.cmake
     DESTINATION ${HYP_CMAKE_DIR})
+if(HYP_HAVE_ONEDNN AND NOT BUILD_SHARED_LIBS)
+    install(FILES cmake/HypFindOnednn.cmake DESTINATION ${HYP_CMAKE_DIR})
+endif()

@@ -1,0 +1,33 @@
+# oneDNN of the versions that Hypatia knows, as the target hypatia::onednn: HYP_ONEDNN_FOUND, or HYP_ONEDNN_MESSAGE says
+# what was found and what was wanted. Used by the build, and installed for users of the static libraries.
+set(HYP_ONEDNN_OLDEST 2.4) # the first whose products can be told to keep the full precision of f32
+set(HYP_ONEDNN_FOUND OFF)
+find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)
+find_library(DNNL_LIBRARY dnnl)
+mark_as_advanced(DNNL_INCLUDE DNNL_LIBRARY)
+if(NOT DNNL_INCLUDE OR NOT DNNL_LIBRARY)
+    set(HYP_ONEDNN_MESSAGE "oneDNN was not found (wanted: version ${HYP_ONEDNN_OLDEST} to 3)")
+    return()
+endif()
+set(HYP_ONEDNN_VERSION "")
+file(GLOB version_header ${DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h)
+foreach(part MAJOR MINOR PATCH)
+    set(line "")
+    if(version_header)
+        file(STRINGS ${version_header} line REGEX "^#define DNNL_VERSION_${part} ")
+    endif()
+    string(REGEX MATCH "[0-9]+" number "${line}")
+    string(APPEND HYP_ONEDNN_VERSION ".${number}")
+endforeach()
+string(SUBSTRING "${HYP_ONEDNN_VERSION}" 1 -1 HYP_ONEDNN_VERSION)
+if(HYP_ONEDNN_VERSION VERSION_LESS HYP_ONEDNN_OLDEST OR NOT HYP_ONEDNN_VERSION VERSION_LESS 4)
+    set(HYP_ONEDNN_MESSAGE
+        "oneDNN ${HYP_ONEDNN_VERSION} was found in ${DNNL_INCLUDE} (wanted: version ${HYP_ONEDNN_OLDEST} to 3)")
+    return()
+endif()
+set(HYP_ONEDNN_FOUND ON)
+if(NOT TARGET hypatia::onednn)
+    add_library(hypatia::onednn UNKNOWN IMPORTED GLOBAL)
+    set_target_properties(hypatia::onednn PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY}
+        INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE})
+endif()
