@@ -283,7 +283,8 @@ def run_cpu(args):
              "share", "difference"]
     for threads, rows in args.rows.items():
         flops, bandwidth = args.ceilings[threads]
-        versions = f"onnxruntime {onnxruntime.__version__}" + f", OpenVINO {openvino.__version__.split('-')[0]}" * bool(openvino)
+        versions = f"onnxruntime {onnxruntime.__version__}"
+        versions += f", OpenVINO {openvino.__version__.split('-')[0]}" if openvino else ""
         print(f"\n{threads} thread(s); {versions}; a product of matrices {flops / 1e9:.0f} GFLOP/s, reading "
               f"{bandwidth / 1e9:.1f} GB/s\n\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|", *(row(args, threads, *found) for found in rows), sep="\n")
         print_means(threads, rows)

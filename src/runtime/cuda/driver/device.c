@@ -167,6 +167,15 @@ uint32_t hyp_cuda_blocks(const hyp_cuda_device *device, int64_t items, int64_t p
     return (uint32_t)(blocks < most ? blocks : most);
 }
 
+void hyp_cuda_spread(const hyp_cuda_device *device, int64_t items, hyp_cuda_grid *grid)
+{
+    enum { MOST = 256, LEAST = 64 };
+    grid->block_x = MOST;
+    grid->block_y = 1;
+    while (grid->block_x > LEAST && items < (int64_t)grid->block_x * device->multiprocessors) grid->block_x /= 2;
+    grid->blocks = hyp_cuda_blocks(device, items, grid->block_x);
+}
+
 bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_rows *rows, hyp_cuda_grid *out)
 {
     enum { WARP = 32, THREADS = 256, MOST = 512, PER_MULTIPROCESSOR = 1024, LOOSE = 8 };

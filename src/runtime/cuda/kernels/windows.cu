@@ -36,8 +36,8 @@ __device__ __forceinline__ window_place place_of(const hyp_cuda_windows &w, int6
     return at;
 }
 
-// Calls f(tap, position in the image) for every element of the window; the position is -1 outside of x.
-template <typename F> __device__ __forceinline__ void for_taps(const hyp_cuda_windows &w, const window_place &at, F f)
+// Calls f(tap, position in the image) for every element of the window that is inside of x.
+template <typename F> __device__ __forceinline__ void for_window(const hyp_cuda_windows &w, const window_place &at, F f)
 {
     int64_t tap = 0;
 #pragma unroll 1
@@ -50,17 +50,36 @@ template <typename F> __device__ __forceinline__ void for_taps(const hyp_cuda_wi
 #pragma unroll 1
             for (int64_t k0 = 0; k0 < w.kernel[0]; k0++, tap++) {
                 int64_t p0 = at.begin[0] + k0 * w.dilation[0];
-                f(tap, inside && p0 >= 0 && p0 < w.in[0] ? (p2 * w.in[1] + p1) * w.in[0] + p0 : (int64_t)-1);
+                if (inside && p0 >= 0 && p0 < w.in[0]) f(tap, (p2 * w.in[1] + p1) * w.in[0] + p0);
             }
         }
     }
 }
-// The same for elements inside of x alone.
-template <typename F> __device__ __forceinline__ void for_window(const hyp_cuda_windows &w, const window_place &at, F f)
+// The same for all elements in groups of neighbours along the innermost axis, so that what is read of a group is under way
+// at once: f(first tap, positions, how many). A position is -1 outside of x, and beyond the last one.
+template <int GROUP, typename F>
+__device__ __forceinline__ void for_groups(const hyp_cuda_windows &w, const window_place &at, F f)
 {
-    for_taps(w, at, [&](int64_t tap, int64_t position) {
-        if (position >= 0) f(tap, position);
-    });
+    int64_t tap = 0;
+#pragma unroll 1
+    for (int64_t k2 = 0; k2 < w.kernel[2]; k2++) {
+        int64_t p2 = at.begin[2] + k2 * w.dilation[2];
+#pragma unroll 1
+        for (int64_t k1 = 0; k1 < w.kernel[1]; k1++) {
+            int64_t p1 = at.begin[1] + k1 * w.dilation[1], row = (p2 * w.in[1] + p1) * w.in[0];
+            bool inside = p2 >= 0 && p2 < w.in[2] && p1 >= 0 && p1 < w.in[1];
+#pragma unroll 1
+            for (int64_t k0 = 0; k0 < w.kernel[0]; k0 += GROUP) {
+                int left = w.kernel[0] - k0 < GROUP ? (int)(w.kernel[0] - k0) : GROUP;
+                int64_t position[GROUP], p0 = at.begin[0] + k0 * w.dilation[0];
+#pragma unroll
+                for (int k = 0; k < GROUP; k++, p0 += w.dilation[0])
+                    position[k] = k < left && inside && p0 >= 0 && p0 < w.in[0] ? row + p0 : (int64_t)-1;
+                f(tap, position, left);
+                tap += left;
+            }
+        }
+    }
 }
 
 // Floats that compute in C, or any integers, of which C has 64 bits.
@@ -152,59 +171,107 @@ template <typename C> __device__ __forceinline__ void transposed_convolution(con
     }
 }
 
+enum { RESULTS = HYP_CUDA_DEPTHWISE, CHANNELS = 8, GROUP = 3, LONG_GROUP = 5 };
+
+// A group of neighbouring taps, `left` of them at most, and all that their products with RESULTS results need.
+template <int GROUP> struct taps {
+    uint4 factor[GROUP], element[GROUP][RESULTS];
+    int place, left; // of the first; it may be beyond the edges
+
+    __device__ __forceinline__ bool counts(const hyp_cuda_depthwise &p, int k, int n) const
+    {
+        int here = place + k * (int)p.windows.dilation[0] + n * (int)p.step;
+        return k < left && here >= 0 && here < (int)p.windows.in[0];
+    }
+
+    __device__ __forceinline__ void add(const hyp_cuda_depthwise &p, uint32_t dtype, piece (&sum)[RESULTS]) const
+    {
+#pragma unroll
+        for (int k = 0; k < GROUP; k++) {
+            piece by = to_piece(dtype, factor[k]);
+#pragma unroll
+            for (int n = 0; n < RESULTS; n++) {
+                piece of = to_piece(dtype, element[k][n]);
+                if (p.clips)
+#pragma unroll
+                    for (int e = 0; e < CHANNELS; e++) of.v[e] = at_most(relu(of.v[e]), 6.0f);
+                if (counts(p, k, n))
+#pragma unroll
+                    for (int e = 0; e < CHANNELS; e++) sum[n].v[e] += of.v[e] * by.v[e];
+            }
+        }
+    }
+};
+
+// Reads all that a group needs before it uses any: one by one, a thread would wait for the memory as many times.
+template <int GROUP>
+__device__ __forceinline__ void add_taps(const hyp_cuda_depthwise &p, int64_t x, int64_t weight, int place, int left,
+                                         piece (&sum)[RESULTS])
+{
+    int channels = (int)p.windows.channels.size;
+    taps<GROUP> t;
+    t.place = place;
+    t.left = left;
+#pragma unroll
+    for (int k = 0; k < GROUP; k++) {
+        t.factor[k] = make_uint4(0, 0, 0, 0);
+        if (k < left) t.factor[k] = load_bits16(p.weight, weight + (int64_t)k * channels);
+#pragma unroll
+        for (int n = 0; n < RESULTS; n++) {
+            int here = place + k * (int)p.windows.dilation[0] + n * (int)p.step;
+            t.element[k][n] = make_uint4(0, 0, 0, 0);
+            if (t.counts(p, k, n)) t.element[k][n] = load_bits16(p.x, x + (int64_t)here * channels);
+        }
+    }
+    switch (p.dtype) { // once for all, and not for every number
+    case HYP_F32: t.add(p, HYP_F32, sum); break;
+    case HYP_BF16: t.add(p, HYP_BF16, sum); break;
+    default: t.add(p, HYP_F16, sum);
+    }
+}
+
 // The host sees to it that places and counts are below 2^31.
 __device__ __forceinline__ void convolve_depthwise(const hyp_cuda_depthwise &p)
 {
-    enum { N = HYP_CUDA_DEPTHWISE, WIDTH = 8 };
     const hyp_cuda_windows &w = p.windows;
-    int step = (int)p.step, channels = (int)w.channels.size;
+    int channels = (int)w.channels.size;
     int size0 = (int)w.in[0], size1 = (int)w.in[1], size2 = (int)w.in[2];
     int dilation0 = (int)w.dilation[0], dilation1 = (int)w.dilation[1], dilation2 = (int)w.dilation[2];
     int kernel0 = (int)w.kernel[0], kernel1 = (int)w.kernel[1], kernel2 = (int)w.kernel[2];
+    int group = kernel0 > GROUP ? LONG_GROUP : GROUP;
 #pragma unroll 1
     for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
         window_place at = place_of(w, i);
         int64_t x = at.image * w.in_count * channels + at.channel;
-        int64_t first = at.column * N;
-        piece factor = {}, sum[N];
-        if (p.bias) factor = load_vector(p.dtype, p.bias, at.channel);
+        int64_t first = at.column * RESULTS;
+        piece start = {}, sum[RESULTS];
+        if (p.bias) start = load_vector(p.dtype, p.bias, at.channel);
 #pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int e = 0; e < WIDTH; e++) sum[n].v[e] = factor.v[e];
+        for (int n = 0; n < RESULTS; n++) sum[n] = start;
         int p2 = (int)at.begin[2], tap = 0;
 #pragma unroll 1
         for (int k2 = 0; k2 < kernel2; k2++, p2 += dilation2) {
             int p1 = (int)at.begin[1];
 #pragma unroll 1
-            for (int k1 = 0; k1 < kernel1; k1++, p1 += dilation1) {
-                if (p2 < 0 || p2 >= size2 || p1 < 0 || p1 >= size1) {
-                    tap += kernel0;
-                    continue;
-                }
-                int row = (p2 * size1 + p1) * size0, p0 = (int)at.begin[0];
+            for (int k1 = 0; k1 < kernel1; k1++, p1 += dilation1, tap += kernel0) {
+                if (p2 < 0 || p2 >= size2 || p1 < 0 || p1 >= size1) continue;
+                int64_t row = x + (int64_t)((p2 * size1 + p1) * size0) * channels;
 #pragma unroll 1
-                for (int k0 = 0; k0 < kernel0; k0++, tap++, p0 += dilation0) {
-                    factor = load_vector(p.dtype, p.weight, (int64_t)tap * channels + at.channel);
-#pragma unroll
-                    for (int n = 0; n < N; n++) {
-                        int here = p0 + n * step;
-                        if (here < 0 || here >= size0) continue;
-                        piece element = load_vector(p.dtype, p.x, x + (int64_t)(row + here) * channels);
-#pragma unroll
-                        for (int e = 0; e < WIDTH; e++) {
-                            float v = element.v[e];
-                            sum[n].v[e] += (p.clips ? at_most(relu(v), 6.0f) : v) * factor.v[e];
-                        }
-                    }
+                for (int k0 = 0; k0 < kernel0; k0 += group) {
+                    int64_t weight = (int64_t)(tap + k0) * channels + at.channel;
+                    int place = (int)at.begin[0] + k0 * dilation0;
+                    if (group == GROUP)
+                        add_taps<GROUP>(p, row, weight, place, kernel0 - k0, sum);
+                    else
+                        add_taps<LONG_GROUP>(p, row, weight, place, kernel0 - k0, sum);
                 }
             }
         }
         auto each = [&](auto f) {
 #pragma unroll
-            for (int n = 0; n < N; n++)
+            for (int n = 0; n < RESULTS; n++)
 #pragma unroll
-                for (int e = 0; e < WIDTH; e++) sum[n].v[e] = f(sum[n].v[e]);
+                for (int e = 0; e < CHANNELS; e++) sum[n].v[e] = f(sum[n].v[e]);
         };
         float most = p.act == HYP_PW_CLIP ? 6.0f : __uint_as_float(0x7f800000u);
         if (p.act == HYP_PW_RELU || p.act == HYP_PW_CLIP)
@@ -215,7 +282,7 @@ __device__ __forceinline__ void convolve_depthwise(const hyp_cuda_depthwise &p)
             each([&](float v) { return activated(p.act, v); });
         int64_t y = at.row * p.row + first;
 #pragma unroll
-        for (int n = 0; n < N; n++) {
+        for (int n = 0; n < RESULTS; n++) {
             if (first + n >= p.row) continue;
             store_vector(p.dtype, p.y, (y + n) * channels + at.channel, sum[n]);
         }
@@ -284,12 +351,22 @@ __device__ __forceinline__ void pool_channels(const hyp_cuda_pool &p)
         piece y;
 #pragma unroll
         for (int e = 0; e < 8; e++) y.v[e] = none;
-        for_window(w, at, [&](int64_t, int64_t position) {
-            piece v = load_vector(p.dtype, p.x, x + position * channels);
+        for_groups<GROUP>(w, at, [&](int64_t, const int64_t(&position)[GROUP], int) {
+            uint4 bits[GROUP];
 #pragma unroll
-            for (int e = 0; e < 8; e++) {
-                bool larger = v.v[e] > y.v[e] || v.v[e] != v.v[e];
-                y.v[e] = p.mean ? y.v[e] + v.v[e] : larger ? v.v[e] : y.v[e];
+            for (int k = 0; k < GROUP; k++) {
+                bits[k] = make_uint4(0, 0, 0, 0);
+                if (position[k] >= 0) bits[k] = load_bits16(p.x, x + position[k] * channels);
+            }
+#pragma unroll
+            for (int k = 0; k < GROUP; k++) {
+                piece v = to_piece(p.dtype, bits[k]);
+#pragma unroll
+                for (int e = 0; e < 8; e++) {
+                    bool larger = v.v[e] > y.v[e] || v.v[e] != v.v[e];
+                    float with = p.mean ? y.v[e] + v.v[e] : larger ? v.v[e] : y.v[e];
+                    if (position[k] >= 0) y.v[e] = with;
+                }
             }
         });
 #pragma unroll
@@ -307,10 +384,16 @@ __device__ __forceinline__ void unfold_windows(const hyp_cuda_unfold &p)
         window_place at = place_of(w, i);
         int64_t x = at.image * w.in_count * channels + at.channel;
         int64_t y = (at.row * w.out[0].size + at.column) * w.kernel_count * channels + at.channel;
-        for_taps(w, at, [&](int64_t tap, int64_t position) {
-            uint4 bits = make_uint4(0, 0, 0, 0);
-            if (position >= 0) bits = load_bits16(p.x, x + position * channels);
-            ((uint4 *)p.y)[y + tap * channels] = bits;
+        for_groups<GROUP>(w, at, [&](int64_t tap, const int64_t(&position)[GROUP], int left) {
+            uint4 bits[GROUP];
+#pragma unroll
+            for (int k = 0; k < GROUP; k++) {
+                bits[k] = make_uint4(0, 0, 0, 0);
+                if (position[k] >= 0) bits[k] = load_bits16(p.x, x + position[k] * channels);
+            }
+#pragma unroll
+            for (int k = 0; k < GROUP; k++)
+                if (k < left) ((uint4 *)p.y)[y + (tap + k) * channels] = bits[k];
         });
     }
 }

@@ -161,7 +161,7 @@ static hyp_status add_depthwise(hyp_cuda_build *b, const hyp_cuda_conv_step *ste
     HYP_TRY(hyp_cuda_add_op(b, depthwise_run, sizeof(depthwise), &data));
     depthwise *p = data;
     *p = (depthwise){.args = {.dtype = step->dtype, .act = step->act, .clips = clips},
-                     .grid = {.kernel = HYP_CUDA_KERNEL_depthwise, .block_x = THREADS, .block_y = 1},
+                     .grid = {.kernel = HYP_CUDA_KERNEL_depthwise},
                      .x = step->x,
                      .weight = step->weight,
                      .y = step->y,
@@ -178,7 +178,7 @@ static hyp_status add_depthwise(hyp_cuda_build *b, const hyp_cuda_conv_step *ste
     p->args.row = row;
     p->args.step = w->stride[0];
     w->stride[0] *= HYP_CUDA_DEPTHWISE;
-    p->grid.blocks = hyp_cuda_blocks(b->session->model->device, w->total, THREADS);
+    hyp_cuda_spread(b->session->model->device, w->total, &p->grid);
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
 

@@ -62,7 +62,6 @@ static hyp_status unfolded_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 /* Makes of a product of `images` images at a time one of all of them, after windows are written out. */
 static hyp_status unfold(hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_cuda_op *product, int64_t images)
 {
-    enum { THREADS = 256 };
     const hyp_conv *v = &step->conv;
     hyp_cuda_session *s = b->session;
     size_t size = hyp_dtype_size(step->dtype), parts = (size_t)(v->batch / images);
@@ -71,7 +70,7 @@ static hyp_status unfold(hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_
     HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, bytes, "convolutions", b->diag));
     unfolded *p = hyp_arena_zalloc(&b->prepared->arena, 1, sizeof *p);
     if (!p) return hyp_fail_memory(b->diag, sizeof *p);
-    *p = (unfolded){.grid = {.kernel = HYP_CUDA_KERNEL_unfold, .block_x = THREADS, .block_y = 1},
+    *p = (unfolded){.grid = {.kernel = HYP_CUDA_KERNEL_unfold},
                     .x = step->x,
                     .y = step->y,
                     .added_plus1 = step->added_plus1,
@@ -84,7 +83,7 @@ static hyp_status unfold(hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_
     w->channels = hyp_cuda_extent_of(pieces);
     w->x_last = w->y_last = true;
     w->total = places * pieces;
-    p->grid.blocks = hyp_cuda_blocks(s->model->device, w->total, THREADS);
+    hyp_cuda_spread(s->model->device, w->total, &p->grid);
     product->run = unfolded_run;
     product->dispose = unfolded_dispose;
     product->data = p;

@@ -5,7 +5,7 @@
 
 hyp_cuda_call_fn hyp_cuda_add_pool;
 
-enum { THREADS = 256, PIECE = 16 };
+enum { PIECE = 16 };
 
 void hyp_cuda_windows_of(const hyp_window *window, const hyp_array *x, const hyp_array *y, hyp_cuda_windows *out)
 {
@@ -74,7 +74,7 @@ hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     HYP_TRY(hyp_cuda_add_op(b, pool_run, sizeof(pool), &data));
     pool *p = data;
     *p = (pool){.args = {.dtype = x->dtype, .mean = mean, .count_pads = mean && c->attrs[5].i != 0},
-                .grid = {.kernel = kernel_of(x->dtype), .block_x = THREADS, .block_y = 1},
+                .grid = {.kernel = kernel_of(x->dtype)},
                 .x = k->inputs_plus1[0] - 1,
                 .y = k->outputs[0]};
     hyp_cuda_windows *w = &p->args.windows;
@@ -87,6 +87,6 @@ hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hy
         w->channels = hyp_cuda_extent_of(y->dims[1] / per_piece);
         w->total /= per_piece;
     }
-    p->grid.blocks = hyp_cuda_blocks(b->session->model->device, w->total, THREADS);
+    hyp_cuda_spread(b->session->model->device, w->total, &p->grid);
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }
