@@ -164,7 +164,20 @@ static bool read_list(const asked *a, size_t attr, size_t from, int64_t least, i
     return true;
 }
 
-/* False for what is left to the plain kernels: other types, and shapes that do not fit, which they refuse. */
+/* Whether a window can lie wholly in the padding. */
+static bool reads_nothing(const asked *a)
+{
+    const hyp_dnnl_window *w = &a->window;
+    bool nothing = false;
+    for (int i = 0; i < a->n; i++) {
+        int64_t extent = (dim_of(a, tensor_of(a, WEIGHTS), 2 + i) - 1) * (w->dilates[i] + 1) + 1;
+        nothing = nothing || w->before[i] >= extent || w->after[i] >= extent;
+    }
+    return nothing;
+}
+
+/* False for what is left to the plain kernels: other types, shapes that do not fit, which they refuse, and padding as
+ * wide as the kernel, for which oneDNN 2.6's kernels for AVX-512 (brgconv) read from addresses near 0. */
 static bool read_call(asked *a)
 {
     const HypPlan__Tensor *x = a->program->tensors[tensor_of(a, SRC)];
@@ -188,7 +201,7 @@ static bool read_call(asked *a)
     for (int i = 0; i < a->n; i++) w->dilates[i]--;
     a->group = a->values[*a->call->attrs[3]->dims];
     if (a->group < 1 || dim_of(a, tensor_of(a, WEIGHTS), 0) % a->group) return false;
-    if (!a->transpose) return hyp_dnnl_find_act(a->call->attrs[4]->text, &a->act);
+    if (!a->transpose) return !reads_nothing(a) && hyp_dnnl_find_act(a->call->attrs[4]->text, &a->act);
     int64_t more[HYP_DNNL_SPATIAL];
     if (!read_list(a, 4, 0, 0, more)) return false;
     for (int i = 0; i < a->n; i++) w->after[i] -= more[i];
