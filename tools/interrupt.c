@@ -1,5 +1,7 @@
 #include "interrupt.h"
 
+#include <stddef.h>
+
 static volatile sig_atomic_t asked;
 
 static void ask(int number)
