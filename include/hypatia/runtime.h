@@ -52,9 +52,9 @@ typedef struct hyp_engine_options {
      * later from any thread that uses one of the engine's contexts, when there is something to tell of. May be NULL. */
     void (*log)(const char *line, void *user);
     void *log_user;
-    /* The most that a CPU may use of its processor: "generic", "avx2" or "avx512"; NULL = as the environment says
-     * (HYPATIA_CPU), else all. oneDNN, which is limited with our own kernels, chooses once in a process: HYP_ERR_DEVICE
-     * where an engine without this limit was first. */
+    /* The most that a CPU may use of its processor: "generic", "avx2", "avx512" or (on ARM) "neon"; NULL = as the
+     * environment says (HYPATIA_CPU), else all. oneDNN, which is limited with our own kernels, chooses once in a process:
+     * HYP_ERR_DEVICE where an engine without this limit was first. */
     const char *cpu_level;
 } hyp_engine_options;
 

@@ -8,6 +8,8 @@ hyp_cpu_level hyp_cpu_level_here(void)
         __builtin_cpu_supports("avx512bw"))
         return HYP_CPU_AVX512;
     return HYP_CPU_AVX2;
+#elif defined __aarch64__
+    return HYP_CPU_NEON;
 #else
     return HYP_CPU_GENERIC;
 #endif
@@ -15,6 +17,10 @@ hyp_cpu_level hyp_cpu_level_here(void)
 
 const char *hyp_cpu_level_name(void)
 {
+#ifdef __aarch64__
+    static const char *const names[] = {"generic", "neon"};
+#else
     static const char *const names[] = {"generic", "avx2", "avx512"};
+#endif
     return names[hyp_cpu_level_here()];
 }

@@ -3,10 +3,14 @@
 #define HYP_BASE_CPU_LEVEL_H
 
 /* Worst first. A level has all of those before it. */
+#ifdef __aarch64__
+typedef enum hyp_cpu_level { HYP_CPU_GENERIC, HYP_CPU_NEON } hyp_cpu_level;
+#else
 typedef enum hyp_cpu_level { HYP_CPU_GENERIC, HYP_CPU_AVX2, HYP_CPU_AVX512 } hyp_cpu_level;
+#endif
 
 hyp_cpu_level hyp_cpu_level_here(void);
-/* Its name: "generic", "avx2" or "avx512". */
+/* Its name: "generic", "avx2" or "avx512"; "neon". */
 const char *hyp_cpu_level_name(void);
 
 #endif

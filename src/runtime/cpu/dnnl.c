@@ -117,10 +117,14 @@ void hyp_dnnl_close(hyp_dnnl *d)
 
 const char *hyp_dnnl_isa(void)
 {
+#ifdef HYP_CPU_X86
     unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
     return isa >= (unsigned)dnnl_cpu_isa_avx512_core ? "avx512"
            : isa >= (unsigned)dnnl_cpu_isa_avx2      ? "avx2"
                                                      : "sse4.1";
+#else
+    return "this processor"; /* it is asked for those of x86 alone */
+#endif
 }
 
 int hyp_dnnl_threads(const hyp_dnnl *d) { return d->omp_get_max_threads ? d->omp_get_max_threads() : 1; }

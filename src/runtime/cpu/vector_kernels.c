@@ -16,6 +16,8 @@ static const hyp_cpu_kernels *const known[] = {
 #ifdef HYP_CPU_X86
     &hyp_cpu_kernels_avx2,
     &hyp_cpu_kernels_avx512,
+#elif defined HYP_CPU_ARM
+    &hyp_cpu_kernels_neon,
 #endif
 };
 #define KNOWN (sizeof known / sizeof *known)

@@ -142,6 +142,8 @@ extern const hyp_cpu_kernels hyp_cpu_kernels_generic;
 #ifdef HYP_CPU_X86
 extern const hyp_cpu_kernels hyp_cpu_kernels_avx2;
 extern const hyp_cpu_kernels hyp_cpu_kernels_avx512;
+#elif defined HYP_CPU_ARM
+extern const hyp_cpu_kernels hyp_cpu_kernels_neon;
 #endif
 
 /* The environment variable that says which instruction set is the most that may be used. */

@@ -1,0 +1,34 @@
+/* NEON, which every 64-bit ARM processor has: 32 registers, so panels are four vectors wide. */
+#define HYP_VEC_BYTES 16
+#define HYP_PANEL 4
+#include "runtime/cpu/vec.h"
+
+#include "runtime/cpu/block_kernels.h"
+#include "runtime/cpu/mlp_kernel.h"
+#include "runtime/cpu/winograd_kernel.h"
+
+const hyp_cpu_kernels hyp_cpu_kernels_neon = {
+    .isa = "neon",
+    .width = W,
+    .panel = HYP_PANEL,
+    .block = BLOCK_PANELS,
+    .mlp = run_mlp,
+    .panels = run_panels,
+    .windows = run_windows,
+    .tiles_in = tiles_in,
+    .tiles_out = tiles_out,
+    .instr = block_instr,
+    .softmax = softmax,
+    .shift = shift,
+    .hide = hide,
+    .sum = sum_floats,
+    .sum_rows = sum_rows,
+    .combine = combine,
+    .add_parts = add_parts,
+    .most_parts = most_parts,
+    .grouped = grouped,
+    .transpose = transpose,
+    .norm = norm,
+    .widen = widen,
+    .narrow = narrow,
+};
