@@ -4,15 +4,17 @@
 # undefined-behaviour sanitizers, and the runtime under the thread sanitizer. The last line sums up all runs; the exit
 # code is 0 only if everything passed.
 #
-#   scripts/test.sh [--quick]
+#   scripts/test.sh [--quick | --all]
 #
-# --quick is for the work in between: build/dev alone, and of its tests those that take seconds.
+# --quick is for the work in between: build/dev alone, and of its tests those that take seconds. --all adds what is not for
+# every change: both compilers' link-time optimisation, static libraries, musl, and 64-bit ARM under qemu.
 set -eu
-quick=
+runs=everything
 case ${1:-} in
 '') ;;
---quick) quick=yes ;;
-*) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 2 ;;
+--quick) runs=quick ;;
+--all) runs="everything elsewhere" ;;
+*) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac
 cd "$(dirname "$0")/.."
 . scripts/setup.sh
@@ -71,8 +73,43 @@ everything() {
     check tsan -R '^(runtime|test_runtime)'
 }
 
+quick() { check dev -LE long; }
+
+# The runtime alone as one static program, with what it needs laid out apart from the C library's own headers.
+musl() {
+    install_packages musl-tools
+    rm -f build/musl/bin/digits
+    own=$PWD/build/musl-prefix
+    mkdir -p "$own/include" "$own/lib"
+    ln -sfn /usr/include/xxhash.h /usr/include/google /usr/include/protobuf-c "$own/include"
+    ln -sfn "$(pkg-config --variable=libdir libprotobuf-c)/libprotobuf-c.a" "$own/lib"
+    printf 'Name: libprotobuf-c\nDescription: for musl\nVersion: 1\nLibs: -L%s/lib -lprotobuf-c\nCflags: -I%s/include\n' \
+        "$own" "$own" > "$own/libprotobuf-c.pc"
+    (
+        export PKG_CONFIG_LIBDIR="$own"
+        build musl --preset release -DCMAKE_C_COMPILER=musl-gcc -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF -DHYPATIA_CUDA=OFF \
+            -DBUILD_TESTING=OFF -DBUILD_SHARED_LIBS=OFF -DXXHASH_INCLUDE="$own/include" -DCMAKE_EXE_LINKER_FLAGS=-static
+    )
+    build/dev/bin/hypatiac examples/digits/digits.onnx -o build/musl/digits.bin -q &&
+        build/musl/bin/digits build/musl/digits.bin examples/digits/images.npy examples/digits/labels.npy |
+        grep '^accuracy: 100 of 100' || broken="$broken musl"
+}
+
+elsewhere() {
+    build lto --preset release -DCMAKE_C_COMPILER=gcc -DBUILD_SHARED_LIBS=OFF -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON
+    check lto -LE long -E '^(header_|check_)'
+    install_packages lld
+    build lto-clang --preset release -DCMAKE_C_COMPILER=clang -DHYPATIA_COMPILER=OFF -DCMAKE_C_FLAGS=-flto \
+        -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld -DCMAKE_SHARED_LINKER_FLAGS=-fuse-ld=lld
+    check lto-clang -LE long -E '^(header_|check_)'
+    musl
+    scripts/arm64-root.sh build/arm64 || broken="$broken arm64-root"
+    build aarch64 --preset aarch64
+    check aarch64 -R '^(test_|conformance_|runtime)'
+}
+
 build dev --preset dev -DCMAKE_C_COMPILER=gcc
-if [ -n "$quick" ]; then check dev -LE long; else everything; fi
+for run in $runs; do $run; done
 
 [ -z "$broken" ] || echo "did not build or run:$broken"
 awk -v broken="$broken" '
