@@ -5,12 +5,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#define POINTWISE(op)                                                                                                  \
+/* Elementwise operators: in profiles, in ONNX, and how many tensors they read. */
+#define POINTWISE_OPERATORS(X)                                                                                         \
+    X("add", "Add", 2)                                                                                                 \
+    X("mul", "Mul", 2)                                                                                                 \
+    X("div", "Div", 2)                                                                                                 \
+    X("relu", "Relu", 1)                                                                                               \
+    X("gelu", "Gelu", 1)                                                                                               \
+    X("sigmoid", "Sigmoid", 1)                                                                                         \
+    X("tanh", "Tanh", 1)                                                                                               \
+    X("exp", "Exp", 1)                                                                                                 \
+    X("erf", "Erf", 1)                                                                                                 \
+    X("sqrt", "Sqrt", 1)
+#define POINTWISE(op, onnx, inputs)                                                                                    \
     {op, HYP_F32, {1 << 8}, false}, {op, HYP_F32, {1 << 14}, false}, {op, HYP_F32, {1 << 18}, false},                  \
-        {op, HYP_F32, {1 << 21}, false},                                                                               \
-    {                                                                                                                  \
-        op, HYP_F32, {1 << 25}, true                                                                                   \
-    }
+        {op, HYP_F32, {1 << 21}, false}, {op, HYP_F32, {1 << 25}, true},
 
 /* Sizes as networks have them, few and far apart: between them the ratio to the roofline is interpolated. */
 const calibration_kernel calibration_kernels[] = {
@@ -134,16 +143,7 @@ const calibration_kernel calibration_kernels[] = {
     {"concat", HYP_F32, {16384}, false},
     {"concat", HYP_F32, {262144}, false},
     {"concat", HYP_F32, {2097152}, false},
-    POINTWISE("add"),
-    POINTWISE("mul"),
-    POINTWISE("div"),
-    POINTWISE("relu"),
-    POINTWISE("gelu"),
-    POINTWISE("sigmoid"),
-    POINTWISE("tanh"),
-    POINTWISE("exp"),
-    POINTWISE("erf"),
-    POINTWISE("sqrt"),
+    POINTWISE_OPERATORS(POINTWISE)
 };
 const size_t calibration_kernel_count = sizeof calibration_kernels / sizeof *calibration_kernels;
 
@@ -366,9 +366,11 @@ static void make_pointwise(const making *m, const char *op, int64_t count)
     static const struct {
         const char *op, *onnx;
         int inputs;
-    } known[] = {{"add", "Add", 2},   {"mul", "Mul", 2},         {"div", "Div", 2},   {"relu", "Relu", 1},
-                 {"gelu", "Gelu", 1}, {"sigmoid", "Sigmoid", 1}, {"tanh", "Tanh", 1}, {"exp", "Exp", 1},
-                 {"erf", "Erf", 1},   {"sqrt", "Sqrt", 1}};
+    } known[] = {
+#define OPERATOR(op, onnx, inputs) {op, onnx, inputs},
+        POINTWISE_OPERATORS(OPERATOR)
+#undef OPERATOR
+    };
     size_t at = 0;
     while (strcmp(known[at].op, op) != 0) at++;
     onnx_node node = {.op = known[at].onnx, .inputs = {"a"}, .output = "y"};
