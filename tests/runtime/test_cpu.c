@@ -879,7 +879,7 @@ static void copy_agrees_on_random_permutations(void **state)
         pb_init(&b);
         hyp_dtype dtype = (hyp_dtype)PICK(HYP_F32, HYP_U8, HYP_F16, HYP_F64);
         int64_t y_dims[8], x_dims[8], strides[8], x_strides[8], y_strides[8], count, offset = 0;
-        size_t rank = random_extents(HYP_MAX_RANK, 20000, y_dims, &count), perm[8];
+        size_t rank = random_extents(HYP_MAX_RANK, 20000, y_dims, &count), perm[8] = {0};
         for (size_t a = 0; a < rank; a++) {
             size_t at = rng_below(&r, a + 1);
             perm[a] = perm[at], perm[at] = a;

@@ -318,7 +318,7 @@ static hyp_status make_window(hyp_cpu_model *model, uint32_t step, const asked *
                             : i == BIAS    ? dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1)
                                            : hyp_dnnl_query(pd, dnnl_query_dst_md);
         if (i == WEIGHTS && hyp_cpu_weight(model->plan, t)) {
-            const hyp_dnnl_packed *packed;
+            const hyp_dnnl_packed *packed = NULL;
             pthread_mutex_lock(&model->packing);
             hyp_status packing = find_packed(model, &model->windows[step], a, inside, &packed, diag);
             pthread_mutex_unlock(&model->packing);

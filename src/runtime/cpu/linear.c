@@ -104,7 +104,7 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
     for (size_t l = 0; l < s->n_layers; l++) {
         const HypPlan__Layer *layer = s->layers[l];
         int64_t n = p->dims[layer->n]->value, k = p->dims[layer->k]->value, room = round_up(n, LANES);
-        float *made;
+        float *made = NULL;
         const float *shared = find_panels(model, layer), *w = NULL;
         if (!shared) w = weight_floats(model, layer, (size_t)n * (size_t)k, &made);
         if (!shared && !w) {

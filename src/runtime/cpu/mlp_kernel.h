@@ -99,9 +99,10 @@ INLINE void tile(const tile_args *t, const int R, const int V, const int U)
         const float *from = x;
         for (int64_t run = 0; run < t->runs; run++, from += t->gap) {
             int64_t i = 0;
-            for (; U > 1 && i + U <= t->k; i += U) {
+            for (; U > 1 && i + U <= t->k; i += U, w += U * V * W) {
                 UNROLL
-                for (int u = 0; u < U; u++, w += V * W) multiply(acc + u * R * V, w, from + i + u, t->x_stride, R, V);
+                for (int u = 0; u < U; u++)
+                    multiply(acc + u * R * V, w + u * V * W, from + i + u, t->x_stride, R, V);
             }
             for (; i < t->k; i++, w += V * W) multiply(acc, w, from + i, t->x_stride, R, V);
         }
