@@ -62,8 +62,8 @@ HYP_NODISCARD hyp_status hyp_plan_open_memory(const void *data, size_t size, con
 void hyp_plan_close(hyp_plan *plan);
 
 /* Checks every index, type, list and place of a program, that steps read only what was written before and still
- * stands, and that every output is written; for a program without symbols also hyp_plan_check_bounds. Called
- * when plans are opened and written. Messages name the step or tensor. */
+ * stands, and that every output is written; also hyp_plan_check_bounds, or hyp_plan_check_fixed where there are
+ * symbols. Called when plans are opened and written. Messages name the step or tensor. */
 HYP_NODISCARD hyp_status hyp_plan_validate(const HypPlan__Program *program, hyp_diag *diag);
 
 /* Checks what everyone may rely on in a device section: that names and keys are there, that keys ascend, that
@@ -124,6 +124,10 @@ HYP_NODISCARD hyp_status hyp_plan_elements(const HypPlan__Program *program, uint
  * need no bounds checks. Run once per set of shapes. HYP_ERR_INVALID_ARGUMENT: the model cannot take these
  * shapes; HYP_ERR_LIMIT: sizes that do not fit. */
 HYP_NODISCARD hyp_status hyp_plan_check_bounds(const HypPlan__Program *program, const int64_t *values, hyp_diag *diag);
+
+/* Checks as much of it as shapes have no part in, for what is done before there are any: tensors and the weights of layers,
+ * which backends pack when they load a plan. */
+HYP_NODISCARD hyp_status hyp_plan_check_fixed(const HypPlan__Program *program, hyp_diag *diag);
 
 /* Work of one step under evaluated dims: floating-point operations, bytes read and written (weights included,
  * every tensor once), for reports. */

@@ -92,19 +92,33 @@ hyp_status hyp_plan_elements(const HypPlan__Program *program, uint32_t tensor, c
 typedef struct bounds {
     const HypPlan__Program *program;
     const int64_t *values;
-    int64_t *filled; /* by tensor: elements that copies have written so far */
+    const bool *fixed; /* by dim: its value is there before shapes are; NULL: all are */
+    int64_t *filled;   /* by tensor: elements that copies have written so far */
     hyp_diag *diag;
 } bounds;
+
+static bool are_there(const bounds *b, size_t n, const uint32_t *dims)
+{
+    for (size_t i = 0; b->fixed && i < n; i++)
+        if (!b->fixed[dims[i]]) return false;
+    return true;
+}
+
+static bool has_elements(const bounds *b, uint32_t t)
+{
+    return are_there(b, b->program->tensors[t]->n_dims, b->program->tensors[t]->dims);
+}
 
 static hyp_status elements(const bounds *b, uint32_t t, int64_t *out)
 {
     return hyp_plan_elements(b->program, t, b->values, out, b->diag);
 }
 
-/* Tensor t has a * b * c elements (dims). */
+/* Tensor t has a * b * c elements (dims). Where one of the sizes is not there yet, it is looked at when shapes are. */
 static hyp_status want_size(const bounds *b, uint32_t t, size_t n, const uint32_t *dims, const char *what)
 {
     int64_t have = 0, want = 0;
+    if (!are_there(b, n, dims) || !has_elements(b, t)) return HYP_OK;
     HYP_TRY(elements(b, t, &have));
     HYP_TRY(product(b->values, n, dims, what, &want, b->diag));
     if (have == want) return HYP_OK;
@@ -143,7 +157,8 @@ static hyp_status bound_linear(const bounds *b, const HypPlan__Linear *k)
     HYP_TRY(want_size(b, k->x, 2, (uint32_t[]){k->m, k->layers[0]->k}, "x"));
     for (size_t i = 0; i < k->n_layers; i++) {
         const HypPlan__Layer *l = k->layers[i];
-        if (i > 0 && b->values[l->k] != b->values[k->layers[i - 1]->n])
+        bool follows = i > 0 && are_there(b, 2, (uint32_t[]){l->k, k->layers[i - 1]->n});
+        if (follows && b->values[l->k] != b->values[k->layers[i - 1]->n])
             return hyp_fail(b->diag, HYP_ERR_INVALID_ARGUMENT,
                             "layer %zu takes %lld features, the one before gives %lld", i, (long long)b->values[l->k],
                             (long long)b->values[k->layers[i - 1]->n]);
@@ -349,6 +364,7 @@ static hyp_status bound_step(bounds *b, const HypPlan__Step *s)
 static hyp_status bound_tensor(const bounds *b, uint32_t t)
 {
     int64_t have = 0, of = 0;
+    if (!has_elements(b, t) || !has_elements(b, hyp_plan_root(b->program, t))) return HYP_OK;
     HYP_TRY(elements(b, t, &have));
     HYP_TRY(elements(b, hyp_plan_root(b->program, t), &of));
     const HypPlan__Tensor *tensor = b->program->tensors[t];
@@ -381,7 +397,7 @@ static hyp_status bound_parts(const bounds *b, const HypPlan__Step *s)
 
 hyp_status hyp_plan_check_bounds(const HypPlan__Program *program, const int64_t *values, hyp_diag *diag)
 {
-    bounds b = {program, values, hyp_calloc(program->n_tensors, sizeof *b.filled), diag};
+    bounds b = {program, values, NULL, hyp_calloc(program->n_tensors, sizeof *b.filled), diag};
     if (!b.filled) return hyp_fail_memory(diag, program->n_tensors * sizeof *b.filled);
     hyp_status status = HYP_OK;
     for (uint32_t t = 0; status == HYP_OK && t < program->n_tensors; t++) status = bound_tensor(&b, t);
@@ -392,5 +408,35 @@ hyp_status hyp_plan_check_bounds(const HypPlan__Program *program, const int64_t 
         }
     }
     hyp_free(b.filled);
+    return status;
+}
+
+/* The fixed dims: constants, and what is made of them alone. */
+static hyp_status eval_fixed(const HypPlan__Program *p, int64_t *values, bool *fixed, hyp_diag *diag)
+{
+    for (size_t i = 0; i < p->n_dims; i++) {
+        const HypPlan__Dim *d = p->dims[i];
+        fixed[i] = d->kind == HYP_PLAN__DIM__KIND__CONST ||
+                   (d->kind >= HYP_PLAN__DIM__KIND__ADD && fixed[d->a] && fixed[d->b]);
+        if (fixed[i]) HYP_TRY(eval_dim(p, i, NULL, values, diag));
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_plan_check_fixed(const HypPlan__Program *program, hyp_diag *diag)
+{
+    int64_t *values = hyp_calloc(program->n_dims + 1, sizeof *values);
+    bool *fixed = hyp_calloc(program->n_dims + 1, sizeof *fixed);
+    bounds b = {program, values, fixed, NULL, diag};
+    hyp_status status = values && fixed ? eval_fixed(program, values, fixed, diag)
+                                        : hyp_fail_memory(diag, (program->n_dims + 1) * sizeof *values);
+    for (uint32_t t = 0; status == HYP_OK && t < program->n_tensors; t++) status = bound_tensor(&b, t);
+    for (size_t i = 0; status == HYP_OK && i < program->n_steps; i++) {
+        if (program->steps[i]->kernel_case != HYP_PLAN__STEP__KERNEL_LINEAR) continue;
+        status = bound_linear(&b, program->steps[i]->linear);
+        if (status != HYP_OK) hyp_diag_prefix(diag, "step %zu (%s)", i, program->steps[i]->label);
+    }
+    hyp_free(values);
+    hyp_free(fixed);
     return status;
 }

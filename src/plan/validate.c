@@ -172,12 +172,12 @@ static hyp_status check_program(check *c)
     HYP_TRY(check_edge(c, p->n_outputs, p->outputs, HYP_PLAN__PLACE__PLACE_OUTPUT, "output"));
     HYP_TRY(check_symbols(c));
     HYP_TRY(hyp_plan_validate_steps(p, c->diag));
-    if (p->n_symbols > 0) return HYP_OK;
 
     int64_t *values = hyp_arena_zalloc(&c->arena, p->n_dims, sizeof *values);
     if (!values) return hyp_fail_memory(c->diag, p->n_dims * sizeof *values);
-    hyp_status status = hyp_plan_eval_dims(p, NULL, values, c->diag);
-    if (status == HYP_OK) status = hyp_plan_check_bounds(p, values, c->diag);
+    hyp_status status = p->n_symbols > 0 ? hyp_plan_check_fixed(p, c->diag)
+                                         : hyp_plan_eval_dims(p, NULL, values, c->diag);
+    if (status == HYP_OK && p->n_symbols == 0) status = hyp_plan_check_bounds(p, values, c->diag);
     if (status == HYP_OK || status == HYP_ERR_NO_MEMORY) return status;
     if (c->diag) c->diag->status = HYP_ERR_MALFORMED;
     return HYP_ERR_MALFORMED; /* fixed shapes that do not fit are the plan's fault, not the caller's */

@@ -571,6 +571,43 @@ static void lists_of_other_lengths_are_refused(void **state)
     CHANGED(f, p->tensors[S_X]->n_dims, 0, "batch"); /* nothing binds the symbol any more */
 }
 
+/* Backends pack weights when they load a plan, before there are shapes: what has no symbol is proved by then. */
+static void layers_have_their_weights_before_there_are_shapes(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Layer **layers = f->program->steps[T_LINEAR]->linear->layers;
+    CHANGED(f, layers[0]->k, D_8, "the weight has 32 elements, the step wants 64");
+    CHANGED(f, layers[0]->n, D_3, "the weight has 32 elements, the step wants 12");
+    CHANGED(f, layers[0]->bias_plus1, S_W1 + 1, "the bias has 32 elements, the step wants 8");
+    layers[1]->n = D_8;
+    CHANGED(f, layers[1]->k, D_4, "layer 1 takes 4 features, the one before gives 8");
+    layers[1]->n = D_4;
+    HypPlan__Dim *eight = f->program->dims[D_8], old = *eight; /* as large, and made of others */
+    *eight = (HypPlan__Dim){.base = old.base, .kind = HYP_PLAN__DIM__KIND__MUL, .a = D_4, .b = D_4};
+    f->program->tensors[S_B1]->dims[0] = f->program->tensors[S_W1]->dims[0] = f->program->tensors[S_W2]->dims[1] = D_4;
+    f->program->tensors[S_B1]->bytes = 16;
+    f->program->tensors[S_W1]->bytes = f->program->tensors[S_W2]->bytes = 64;
+    REFUSED(f, "the weight has 16 elements, the step wants 64");
+    *eight = old;
+}
+
+/* A view of a weight is as large as the weight, and a size that is not there yet is looked at with the shapes. */
+static void views_and_symbols_of_layers_are_looked_at_in_time(void **state)
+{
+    fixture *f = *state;
+    HypPlan__Program *p = f->program;
+    HypPlan__Layer **layers = p->steps[T_LINEAR]->linear->layers;
+    layers[0]->n = D_BATCH;
+    assert_int_equal(hyp_plan_validate(p, NULL), HYP_OK);
+    int64_t values[D_DIMS], three = 3;
+    assert_int_equal(hyp_plan_eval_dims(p, &three, values, NULL), HYP_OK);
+    assert_int_equal(hyp_plan_check_bounds(p, values, NULL), HYP_ERR_INVALID_ARGUMENT);
+    layers[0]->n = D_8;
+    p->tensors[S_FLAT]->view_of = S_W1;
+    p->tensors[S_FLAT]->dims[0] = D_8;
+    REFUSED(f, "32 elements are reshaped to 8 in tensor 9");
+}
+
 static void types_that_do_not_agree_are_refused(void **state)
 {
     fixture *f = *state;
@@ -646,13 +683,14 @@ static void a_linear_normalizes_what_it_alone_reads(void **state)
     uint32_t in[] = {S_X + 1}, out[] = {NORMED};
     char kernel[] = "rms-norm";
     scratch[0].slot = 0;
+    scratch[1].dims = p->tensors[S_CAT]->dims;
     call.kernel = kernel;
     call.inputs_plus1 = in;
     call.outputs = out;
     call.n_inputs_plus1 = call.n_outputs = 1;
     more[0].kernel_case = HYP_PLAN__STEP__KERNEL_CALL;
     more[0].call = &call;
-    layer.n = D_4;
+    layer.n = D_8;
     layer.weight = S_W1;
     layer.bias_plus1 = layer.hidden_plus1 = 0;
     linear.x = NORMED;
@@ -871,7 +909,7 @@ static void steps_stay_inside_their_tensors(void **state)
     p->steps[T_LINEAR]->linear->added_plus1 = S_X + 1;
     assert_int_equal(check_batch(p, 5, &diag), HYP_OK);
     OUTSIDE(p->steps[T_LINEAR]->linear->added_plus1, S_W1 + 1, "what is added has 32 elements, the step wants 20");
-    OUTSIDE(p->steps[T_LINEAR]->linear->layers[1]->k, D_4, "takes 4 features");
+    OUTSIDE(p->steps[T_LINEAR]->linear->layers[1]->k, D_BATCH, "takes 5 features");
     OUTSIDE(p->steps[T_POINTWISE]->pointwise->inputs[1]->strides[0], D_8, "elements 0 to 35");
     OUTSIDE(p->steps[T_POINTWISE]->pointwise->inputs[0]->strides[1], D_0, "not dense");
     OUTSIDE(p->steps[T_RIGHT]->copy->y_offset, D_8, "elements 8 to 43");
@@ -1005,6 +1043,8 @@ int main(void)
         TEST(running_out_of_memory_is_an_error),
         TEST(indexes_out_of_range_are_refused),
         TEST(lists_of_other_lengths_are_refused),
+        TEST(layers_have_their_weights_before_there_are_shapes),
+        TEST(views_and_symbols_of_layers_are_looked_at_in_time),
         TEST(types_that_do_not_agree_are_refused),
         TEST(steps_must_read_what_stands),
         TEST(what_is_added_to_a_linear_may_give_its_place_to_the_result),

@@ -2,7 +2,8 @@
  * opening plans, matching tensors, binding symbols, remembering prepared shapes.
  *
  * Life: open -> load (once per engine) -> session (once per context) -> prepare (once per set of shapes) -> run.
- * A backend sees validated plans only (hyp_plan_open_*), and shapes only after hyp_plan_check_bounds.
+ * A backend sees validated plans only (hyp_plan_open_*), whose layers of fixed sizes have weights of these sizes, and shapes
+ * only after hyp_plan_check_bounds.
  */
 #ifndef HYP_RUNTIME_CORE_BACKEND_H
 #define HYP_RUNTIME_CORE_BACKEND_H
