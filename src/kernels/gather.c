@@ -37,7 +37,7 @@ hyp_status hyp_kernel_gather_nd(const hyp_kernel_call *c)
     int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK], batch_axes = c->attrs[0].i;
     int32_t rank = 0;
     if (x->rank < 1 || indices->rank < 1 || batch_axes < 0 || batch_axes >= indices->rank ||
-        batch_axes + indices->dims[indices->rank - 1] > x->rank)
+        indices->dims[indices->rank - 1] > x->rank - batch_axes)
         return hyp_kernel_fail(c, "the indices do not fit the data");
     int64_t width = indices->dims[indices->rank - 1];
     int32_t first = (int32_t)batch_axes, behind = first + (int32_t)width;
@@ -49,10 +49,11 @@ hyp_status hyp_kernel_gather_nd(const hyp_kernel_call *c)
         if (indices->dims[a] != x->dims[a]) return hyp_kernel_fail(c, "batch axis %d differs", a);
     if (y->dtype != x->dtype) return hyp_kernel_fail(c, "the result is of another type");
     hyp_array_strides(x, strides);
-    int64_t tuples = 1, batches = 1, inner = 1;
+    if (y->count == 0 && indices->count == 0) return HYP_OK; /* however many tuples of nothing there are */
+    int64_t tuples = 1, batches = 1, inner;
     for (int32_t a = 0; a < indices->rank - 1; a++) tuples *= indices->dims[a];
     for (int32_t a = 0; a < first; a++) batches *= x->dims[a];
-    for (int32_t a = behind; a < x->rank; a++) inner *= x->dims[a];
+    inner = tuples ? y->count / tuples : 0;
     for (int64_t t = 0; t < tuples; t++) {
         int64_t from = first ? t / (tuples / batches) * strides[first - 1] : 0, index;
         for (int32_t k = 0; k < width; k++) {

@@ -61,6 +61,6 @@ void hyp_array_strides(const hyp_array *a, int64_t strides[HYP_MAX_RANK])
     int64_t step = 1;
     for (int32_t i = a->rank; i-- > 0;) {
         strides[i] = step;
-        step *= a->dims[i];
+        step = a->count ? step * a->dims[i] : 0; /* of nothing no stride is used, and their product may overflow */
     }
 }

@@ -400,6 +400,38 @@ static void fill_and_views_follow_the_symbols(void **state)
     }
 }
 
+/* ---- nothing, and much of it ------------------------------------------------------------------------------- */
+
+/* Axes of size 0 beside huge ones, as hostile plans have them: there is nothing to do, however often. */
+static void norms_of_nothing_end_at_once(void **state)
+{
+    (void)state;
+    const int64_t rows[] = {(int64_t)1 << 31, (int64_t)1 << 31, 0}, more[] = {(int64_t)1 << 62, 0};
+    uint32_t x = input_f32(3, rows), y = output_f32(3, rows);
+    HypPlan__Call *norm = pb_call(&b, "layer-norm", 1, &x, y);
+    pb_call_int(&b, norm, 2);
+    pb_call_float(&b, norm, 1e-5);
+    expect_f32((float[1]){0}, 3, rows, (float[1]){0}, 0, 0);
+    pb_dispose(&b);
+    pb_init(&b);
+    x = input_f32(2, more), y = output_f32(2, more);
+    norm = pb_call(&b, "rms-norm", 1, &x, y);
+    pb_call_int(&b, norm, 1);
+    pb_call_float(&b, norm, 1e-5);
+    expect_f32((float[1]){0}, 2, more, (float[1]){0}, 0, 0);
+}
+
+/* 2^59 tuples of no indices pick as many slices of no elements. */
+static void picks_of_nothing_end_at_once(void **state)
+{
+    (void)state;
+    const int64_t tuples[] = {(int64_t)1 << 30, (int64_t)1 << 29, 0}; /* and the shape of the result */
+    uint32_t x = input_f32(1, DIMS(0)), y = output_f32(3, tuples);
+    uint32_t in[] = {x, pb_weight(&b, HYP_I64, 3, tuples, (int64_t[1]){0})};
+    pb_call_int(&b, pb_call(&b, "gather-nd", 2, in, y), 0);
+    expect_f32((float[1]){0}, 1, DIMS(0), (float[1]){0}, 0, 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -420,6 +452,8 @@ int main(void)
         TEST(gather_takes_indices_from_either_end),
         TEST(gather_refuses_an_index_out_of_range),
         TEST(fill_and_views_follow_the_symbols),
+        TEST(norms_of_nothing_end_at_once),
+        TEST(picks_of_nothing_end_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,10 +54,10 @@ static bool read_norm(const HypPlan__Program *p, const HypPlan__Call *call, cons
     *s = (norm){.rows = 1, .size = 1, .epsilon = call->attrs[1]->number};
     if (axis < 0) axis += rank;
     if (axis < 0 || axis >= rank || t->dtype != HYP_F32 || p->tensors[y]->dtype != HYP_F32) return false;
-    for (int64_t i = 0; i < rank; i++) *(i < axis ? &s->rows : &s->size) *= values[t->dims[i]];
     if (hyp_plan_elements(p, x, values, &elements, NULL) != HYP_OK ||
         hyp_plan_elements(p, y, values, &results, NULL) != HYP_OK || elements != results || elements == 0)
         return false;
+    for (int64_t i = 0; i < rank; i++) *(i < axis ? &s->rows : &s->size) *= values[t->dims[i]];
     for (size_t i = 1; i < call->n_inputs_plus1; i++) {
         uint32_t v = call->inputs_plus1[i] - 1;
         if (!call->inputs_plus1[i]) continue;
