@@ -9,6 +9,7 @@
  *
  * An engine is immutable and shared by threads; a context belongs to one thread (and one stream) at a time and
  * owns all scratch memory. Several contexts of one engine run at once. Out-parameters are untouched on error.
+ * A call that needs what is NULL gives HYP_ERR_INVALID_ARGUMENT; questions about NULL are answered by 0, NULL or "".
  */
 #ifndef HYPATIA_RUNTIME_H
 #define HYPATIA_RUNTIME_H

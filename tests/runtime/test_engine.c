@@ -1,4 +1,5 @@
 /* Loading, matching tensors, symbols, remembered shapes, messages, descriptions, running out of memory. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,6 +370,58 @@ static void what_is_no_plan_is_refused(void **state)
     hyp_context_destroy(NULL);
 }
 
+/* Where a handle, or what else has to be there, is NULL: questions are answered by nothing, orders refused. */
+static void nothing_is_asked_of_null(void **state)
+{
+    fixture *f = *state;
+    hyp_engine *e = f->engine, *engine = NULL;
+    hyp_context *context = NULL;
+    hyp_tensor t = {0};
+    const char *missing;
+    hyp_diag why = {0};
+    assert_true(!hyp_engine_input_count(NULL) && !hyp_engine_output_count(NULL) && !hyp_engine_step_count(NULL));
+    assert_true(!hyp_engine_input(NULL, 0) && !hyp_engine_output(NULL, 0) && !hyp_engine_step(NULL, 0).label);
+    assert_true(hyp_engine_device(NULL) == HYP_DEVICE_AUTO && !*hyp_engine_device_name(NULL));
+    assert_true(!*hyp_engine_precision(NULL) && !*hyp_engine_classes(NULL) && !hyp_engine_model_hash(NULL));
+    assert_true(!hyp_engine_golden_count(NULL) && !hyp_engine_golden_input(NULL, 0, 0).tensor.name);
+    assert_true(!hyp_engine_golden_output(NULL, 0, 0).tensor.name && isinf(hyp_engine_golden_tolerance(NULL, 0, 0, 0)));
+    assert_true(!hyp_engine_typical_size(NULL, "batch") && !hyp_engine_typical_size(e, NULL));
+    assert_true(!hyp_context_scratch_bytes(NULL) && !hyp_context_tuning_device(NULL) && !hyp_context_tuned_count(NULL));
+    assert_true(!hyp_context_tuned(NULL, 0).product && hyp_context_step_tuning(NULL, 0) == HYP_STEP_NOT_TUNED);
+    assert_true(!hyp_context_choice_count(NULL, 0) && !*hyp_context_choice(NULL, 0, 0).key);
+    assert_true(!*hyp_context_alternative(NULL, 0, 0, 0).name);
+    hyp_engine_tensor_free(NULL, &t);
+    hyp_engine_tensor_free(e, NULL);
+#define REFUSED(call) assert_int_equal((call), HYP_ERR_INVALID_ARGUMENT)
+    REFUSED(hyp_engine_load_file("plan.bin", NULL, NULL, &why));
+    REFUSED(hyp_engine_load_memory(NULL, 1, NULL, &engine, &why));
+    REFUSED(hyp_engine_find_symbol(NULL, "batch", &why));
+    REFUSED(hyp_engine_find_symbol(e, NULL, &why));
+    REFUSED(hyp_engine_complete_dims(NULL, &t, 1, NULL, 0, &missing, &why));
+    REFUSED(hyp_engine_complete_dims(e, NULL, 2, NULL, 0, &missing, &why));
+    REFUSED(hyp_engine_complete_dims(e, f->in, 2, NULL, 1, &missing, &why));
+    REFUSED(hyp_engine_complete_dims(e, f->in, 2, NULL, 0, NULL, &why));
+    REFUSED(hyp_engine_tensor_alloc(NULL, &t, &why));
+    REFUSED(hyp_engine_tensor_alloc(e, NULL, &why));
+    REFUSED(hyp_engine_tensor_copy(NULL, &t, &t, &why));
+    REFUSED(hyp_engine_tensor_copy(e, NULL, &t, &why));
+    REFUSED(hyp_context_create(NULL, NULL, &context, &why));
+    REFUSED(hyp_context_create(e, NULL, NULL, &why));
+    REFUSED(hyp_context_reserve(NULL, f->in, 2, &why));
+    REFUSED(hyp_context_output_shapes(NULL, f->in, 2, f->out, 2, &why));
+    REFUSED(hyp_context_synchronize(NULL, &why));
+    REFUSED(hyp_context_time_steps(NULL, f->in, 2, f->out, 2, (double[8]){0}, 1, &why));
+    REFUSED(hyp_context_step_work(NULL, NULL, 0, &why));
+    REFUSED(hyp_context_tune(NULL, f->in, 2, NULL, NULL, &why));
+    REFUSED(hyp_context_share_tuning(NULL, &why));
+    REFUSED(hyp_context_adopt_tuning(NULL, NULL, &why));
+    REFUSED(hyp_context_add_tuned(NULL, NULL, &why));
+    REFUSED(hyp_context_save_plan(NULL, "plan.bin", &why));
+    REFUSED(hyp_plan_describe(NULL, false, NULL, 0, NULL, NULL, &why));
+    assert_true(!engine && !context && !t.data);
+#undef REFUSED
+}
+
 /* Every allocation fails once: load, create, run either work or say so, and nothing leaks or breaks. */
 static void running_out_of_memory_is_reported(void **state)
 {
@@ -454,6 +507,7 @@ int main(void)
         TEST(a_plan_in_memory_runs_and_its_file_may_go),
         TEST(checks_are_strict_or_off),
         TEST(what_is_no_plan_is_refused),
+        TEST(nothing_is_asked_of_null),
         TEST(running_out_of_memory_is_reported),
         TEST(descriptions_tell_steps_and_figures),
         TEST(the_version_is_told),

@@ -128,7 +128,7 @@ void hyp_context_destroy(hyp_context *c)
     hyp_free(c);
 }
 
-size_t hyp_context_scratch_bytes(const hyp_context *c) { return c->engine->backend->scratch_bytes(c->session); }
+size_t hyp_context_scratch_bytes(const hyp_context *c) { return c ? c->engine->backend->scratch_bytes(c->session) : 0; }
 
 static hyp_status want_context(const hyp_context *c, const char *call, hyp_diag *diag)
 {
@@ -406,19 +406,19 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
 
 const char *hyp_context_tuning_device(const hyp_context *c)
 {
-    const hyp_tuning *t = tuning_of(c);
+    const hyp_tuning *t = c ? tuning_of(c) : NULL;
     return t ? t->device : NULL;
 }
 
 size_t hyp_context_tuned_count(const hyp_context *c)
 {
-    const hyp_tuning *t = tuning_of(c);
+    const hyp_tuning *t = c ? tuning_of(c) : NULL;
     return t ? t->products.len : 0;
 }
 
 hyp_tuned hyp_context_tuned(const hyp_context *c, size_t i)
 {
-    const hyp_tuning *t = tuning_of(c);
+    const hyp_tuning *t = c ? tuning_of(c) : NULL;
     return t ? hyp_tuning_get(t, i) : (hyp_tuned){0};
 }
 
@@ -450,14 +450,16 @@ hyp_status hyp_context_adopt_tuning(hyp_context *c, bool *out_new, hyp_diag *dia
 /* The choices of a step under the current shapes. */
 static const hyp_choice *choices_of(const hyp_context *c, size_t step, size_t *out_count)
 {
-    const hyp_backend *backend = c->engine->backend;
     *out_count = 0;
+    if (!c) return NULL;
+    const hyp_backend *backend = c->engine->backend;
     if (!backend->choices || !c->current || step >= hyp_engine_step_count(c->engine)) return NULL;
     return backend->choices(c->current->prepared, step, out_count);
 }
 
 hyp_step_tuning hyp_context_step_tuning(const hyp_context *c, size_t step)
 {
+    if (!c) return HYP_STEP_NOT_TUNED;
     const hyp_backend *backend = c->engine->backend;
     if (backend->step_tuning && c->current && step < hyp_engine_step_count(c->engine))
         return backend->step_tuning(c->current->prepared, step);

@@ -179,26 +179,26 @@ void hyp_engine_destroy(hyp_engine *e)
 
 /* ---- questions ----------------------------------------------------------------------------------------- */
 
-size_t hyp_engine_input_count(const hyp_engine *engine) { return engine->inputs.count; }
-size_t hyp_engine_output_count(const hyp_engine *engine) { return engine->outputs.count; }
+size_t hyp_engine_input_count(const hyp_engine *engine) { return engine ? engine->inputs.count : 0; }
+size_t hyp_engine_output_count(const hyp_engine *engine) { return engine ? engine->outputs.count : 0; }
 
 const hyp_io_info *hyp_engine_input(const hyp_engine *engine, size_t i)
 {
-    return i < engine->inputs.count ? &engine->inputs.items[i].info : NULL;
+    return engine && i < engine->inputs.count ? &engine->inputs.items[i].info : NULL;
 }
 
 const hyp_io_info *hyp_engine_output(const hyp_engine *engine, size_t i)
 {
-    return i < engine->outputs.count ? &engine->outputs.items[i].info : NULL;
+    return engine && i < engine->outputs.count ? &engine->outputs.items[i].info : NULL;
 }
 
-hyp_device_kind hyp_engine_device(const hyp_engine *engine) { return engine->backend->kind; }
-const char *hyp_engine_classes(const hyp_engine *engine) { return engine->plan.program->classes; }
-const char *hyp_engine_precision(const hyp_engine *engine) { return engine->plan.program->precision; }
+hyp_device_kind hyp_engine_device(const hyp_engine *engine) { return engine ? engine->backend->kind : HYP_DEVICE_AUTO; }
+const char *hyp_engine_classes(const hyp_engine *engine) { return engine ? engine->plan.program->classes : ""; }
+const char *hyp_engine_precision(const hyp_engine *engine) { return engine ? engine->plan.program->precision : ""; }
 
-const char *hyp_engine_device_name(const hyp_engine *engine) { return engine->device_name; }
+const char *hyp_engine_device_name(const hyp_engine *engine) { return engine ? engine->device_name : ""; }
 
-size_t hyp_engine_step_count(const hyp_engine *engine) { return engine->plan.program->n_steps; }
+size_t hyp_engine_step_count(const hyp_engine *engine) { return engine ? engine->plan.program->n_steps : 0; }
 
 hyp_step_info hyp_engine_step(const hyp_engine *engine, size_t i)
 {
@@ -209,6 +209,7 @@ hyp_step_info hyp_engine_step(const hyp_engine *engine, size_t i)
 
 int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol)
 {
+    if (!engine || !symbol) return 0;
     const HypPlan__Program *p = engine->plan.program;
     for (size_t i = 0; i < p->n_typical_sizes; i++)
         if (strcmp(p->symbols[i], symbol) == 0) return (int64_t)p->typical_sizes[i];
@@ -217,6 +218,9 @@ int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol)
 
 hyp_status hyp_engine_find_symbol(const hyp_engine *engine, const char *name, hyp_diag *diag)
 {
+    if (!engine || !name)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_find_symbol: %s is NULL",
+                        engine ? "name" : "engine");
     const HypPlan__Program *p = engine->plan.program;
     const char **names = hyp_calloc(p->n_symbols + p->n_equalities + 1, sizeof *names);
     size_t count = 0;
@@ -251,6 +255,12 @@ static void set_size(const HypPlan__Program *p, const hyp_tensor *size, int64_t 
 hyp_status hyp_engine_complete_dims(const hyp_engine *engine, hyp_tensor *inputs, size_t count, const hyp_tensor *sizes,
                                     size_t size_count, const char **out_missing, hyp_diag *diag)
 {
+    if (!engine || !out_missing || (!inputs && count) || (!sizes && size_count))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_complete_dims: %s is NULL",
+                        !engine               ? "engine"
+                        : !out_missing        ? "out_missing"
+                        : (!inputs && count) ? "inputs"
+                                             : "sizes");
     const HypPlan__Program *p = engine->plan.program;
     *out_missing = NULL;
     if (count != p->n_inputs)
@@ -277,4 +287,4 @@ hyp_status hyp_engine_complete_dims(const hyp_engine *engine, hyp_tensor *inputs
     return status;
 }
 
-uint64_t hyp_engine_model_hash(const hyp_engine *engine) { return engine->plan.program->model_hash; }
+uint64_t hyp_engine_model_hash(const hyp_engine *engine) { return engine ? engine->plan.program->model_hash : 0; }

@@ -3,7 +3,7 @@
 
 #include "runtime/core/engine.h"
 
-size_t hyp_engine_golden_count(const hyp_engine *engine) { return engine->plan.program->n_golden; }
+size_t hyp_engine_golden_count(const hyp_engine *engine) { return engine ? engine->plan.program->n_golden : 0; }
 
 static hyp_tensor tensor_of(const hyp_engine *engine, uint32_t tensor, const uint64_t *dims, ProtobufCBinaryData data)
 {
@@ -17,6 +17,7 @@ static hyp_tensor tensor_of(const hyp_engine *engine, uint32_t tensor, const uin
 
 hyp_golden_input hyp_engine_golden_input(const hyp_engine *engine, size_t run, size_t input)
 {
+    if (!engine) return (hyp_golden_input){0};
     const HypPlan__Program *p = engine->plan.program;
     if (run >= p->n_golden || input >= p->n_inputs) return (hyp_golden_input){0};
     const HypPlan__Golden__Input *in = p->golden[run]->inputs[input];
@@ -26,6 +27,7 @@ hyp_golden_input hyp_engine_golden_input(const hyp_engine *engine, size_t run, s
 
 hyp_golden_output hyp_engine_golden_output(const hyp_engine *engine, size_t run, size_t output)
 {
+    if (!engine) return (hyp_golden_output){0};
     const HypPlan__Program *p = engine->plan.program;
     if (run >= p->n_golden || output >= p->n_outputs) return (hyp_golden_output){0};
     const HypPlan__Golden__Output *out = p->golden[run]->outputs[output];
@@ -35,6 +37,7 @@ hyp_golden_output hyp_engine_golden_output(const hyp_engine *engine, size_t run,
 
 double hyp_engine_golden_tolerance(const hyp_engine *engine, size_t run, size_t output, size_t i)
 {
+    if (!engine) return INFINITY;
     const HypPlan__Program *p = engine->plan.program;
     if (run >= p->n_golden || output >= p->n_outputs || i >= p->golden[run]->outputs[output]->tolerances.len)
         return INFINITY;
