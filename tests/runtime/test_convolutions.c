@@ -113,8 +113,8 @@ static void check(const one *k)
             added = last;
         }
         add_one(k, from, added, to);
-        if (k->added && k->images == 2) /* y lies otherwise than what was in its place */
-            pb_copy_all(&b, to, y, pb_const(&b, y_count));
+        if (k->added && k->images == 2) /* y, which has a view, lies otherwise than what was in its place */
+            pb_copy_all(&b, pb_view(&b, to, 1, pb_consts(&b, 1, &y_count)), y, pb_const(&b, y_count));
         else
             add_around(k, k->out, to, y);
     } else {

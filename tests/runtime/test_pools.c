@@ -1,5 +1,6 @@
 /* The largest and the mean of windows on the CPU against the reference backend, with every instruction set: channels
- * that fill no vector, windows beyond the edges, gaps, numbers that are none, both orders of the tensors around.
+ * that fill no vector, windows beyond the edges, gaps, numbers that are none, both orders of the tensors around; and
+ * copies between tensors in these orders.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -187,12 +188,92 @@ static void windows_of_padding_agree(void **state)
     }
 }
 
+/* All images of x but the first, axes permuted, into part `part` of the two that y has along an axis; backwards along
+ * another. x is what it says, or a window that begins with its second image. */
+static void add_part(const pool *k, const int64_t *x_dims, const size_t *order, const int64_t *y_dims, size_t along,
+                     int64_t part, size_t back, uint32_t x, uint32_t y)
+{
+    size_t rank = 2 + k->axes;
+    int64_t x_strides[RANK], y_strides[RANK], strides[RANK], extents[RANK], dense = 1, first;
+    for (size_t i = rank; i-- > 0; dense *= x_dims[i]) strides[i] = dense;
+    first = b.tensors[x].place == HYP_PLAN__PLACE__PLACE_VIEW ? 0 : strides[0];
+    dense = 1;
+    for (size_t i = rank; i-- > 0; dense *= y_dims[i]) {
+        extents[i] = x_dims[order[i]] - (order[i] == 0);
+        x_strides[i] = i == back ? -strides[order[i]] : strides[order[i]];
+        y_strides[i] = dense;
+        if (i == back) first += (extents[i] - 1) * strides[order[i]];
+    }
+    HypPlan__Copy *c = pb_copy(&b);
+    c->x = x;
+    c->y = y;
+    c->n_extents = c->n_x_strides = c->n_y_strides = rank;
+    c->extents = pb_consts(&b, rank, extents);
+    c->x_strides = pb_consts(&b, rank, x_strides);
+    c->y_strides = pb_consts(&b, rank, y_strides);
+    c->x_offset = pb_const(&b, first);
+    c->y_offset = pb_const(&b, part * extents[along] * y_strides[along]);
+}
+
+/* Between two pools two copies join what lies with the channels last, or in the plan's order, into what lies so. */
+static void copies_agree(void **state)
+{
+    (void)state;
+    const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(isa);
+    for (int round = 0; round < 240; round++) {
+        pool k = {.axes = 1 + rng_below(&r, AXES)};
+        size_t rank = 2 + k.axes, order[RANK], count = 1, along = rng_below(&r, rank), back = rng_below(&r, 4 * rank);
+        int64_t x_dims[RANK], y_dims[RANK], image = 1;
+        for (size_t i = 0; i < rank; i++) {
+            count *= (size_t)(x_dims[i] = 2 + (int64_t)rng_below(&r, i == 1 ? 40 : 6));
+            if (i > 0) image *= x_dims[i];
+            order[i] = i;
+        }
+        for (size_t i = rank - 1; i > 0 && round % 3 == 0; i--) {
+            size_t with = rng_below(&r, i + 1), was = order[i];
+            order[i] = order[with];
+            order[with] = was;
+        }
+        for (size_t i = 0; i < rank; i++) y_dims[i] = (x_dims[order[i]] - (order[i] == 0)) * (i == along ? 2 : 1);
+        k.images = x_dims[0];
+        pb_init(&b);
+        uint32_t x = pb_input(&b, "x", HYP_F32, rank, pb_consts(&b, rank, x_dims));
+        uint32_t y = pb_output(&b, "y", HYP_F32, rank, pb_consts(&b, rank, y_dims));
+        uint32_t from = pb_scratch(&b, HYP_F32, 0, rank, pb_consts(&b, rank, x_dims)), window = from;
+        uint32_t to = pb_scratch(&b, HYP_F32, 1, rank, pb_consts(&b, rank, y_dims));
+        if (round % 4 == 0 && image % HYP_PLAN_WINDOW_ALIGN == 0) {
+            int64_t dims[RANK];
+            memcpy(dims, x_dims, sizeof dims);
+            dims[0]--;
+            window = pb_view(&b, from, rank, pb_consts(&b, rank, dims));
+            b.tensors[window].window = true;
+            b.tensors[window].first = (uint64_t)image;
+        }
+        add_identity(&k, x, from);
+        add_part(&k, x_dims, order, y_dims, along, 0, back, window, to);
+        add_part(&k, x_dims, order, y_dims, along, 1, rank, round % 5 == 0 ? x : from, to);
+        if (round % 7 == 0) {
+            int64_t all = 1;
+            for (size_t i = 0; i < rank; i++) all *= y_dims[i];
+            pb_copy_all(&b, to, y, pb_const(&b, all));
+        } else {
+            add_identity(&k, to, y);
+        }
+        float *data = make_input(&k, count);
+        compare(data, rank, x_dims, rank, y_dims, 0, isa);
+        free(data);
+        pb_dispose(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pools_agree),
         cmocka_unit_test(windows_of_padding_agree),
         cmocka_unit_test(largest_over_axes_agree),
+        cmocka_unit_test(copies_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

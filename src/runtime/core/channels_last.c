@@ -254,7 +254,7 @@ static bool visit(const HypPlan__Program *p, const HypPlan__Step *step, const in
         return also & HYP_LAST_WALKED ? visit_walk(p, step, values, channels_last)
                                       : visit_pointwise(p, step, values, channels_last);
     case HYP_PLAN__STEP__KERNEL_COPY:
-        if (also & HYP_LAST_WALKED) return visit_copy(p, step, values, channels_last);
+        if (also & HYP_LAST_COPIED) return visit_copy(p, step, values, channels_last);
         break;
     case HYP_PLAN__STEP__KERNEL_REDUCE:
         if (also & HYP_LAST_REDUCED && reduces_images(p, step->reduce, values))
@@ -283,7 +283,7 @@ hyp_status hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, 
                            (root == tensor || (also & HYP_LAST_WALKED && is_part(p, tensor, values)));
     }
     strike_out(p, values, also, channels_last);
-    if (!(also & HYP_LAST_WALKED)) return HYP_OK;
+    if (!(also & HYP_LAST_COPIED)) return HYP_OK;
     bool *marked = hyp_calloc(p->n_tensors, sizeof *marked);
     if (!marked) return hyp_fail_memory(diag, p->n_tensors);
     while (strike_others(p, values, channels_last, marked)) strike_out(p, values, also, channels_last);

@@ -8,8 +8,8 @@
 /* What else may have such tensors, besides convolution, pooling, and pointwise steps to which the order is all the same. */
 enum {
     HYP_LAST_REDUCED = 1, /* steps that reduce all spatial axes may read them */
-    HYP_LAST_WALKED = 2   /* copies and pointwise steps that laid_box.h knows may read and write them, and windows be parts
-                           * of them */
+    HYP_LAST_COPIED = 2,  /* copies that laid_box.h knows may read and write them */
+    HYP_LAST_WALKED = 4   /* pointwise steps that laid_box.h knows may, and windows be parts of them */
 };
 /* Finds them under these dims, among scratch tensors of some types (bit 1 << hyp_dtype) and 3 to most_axes axes: those
  * that only such steps write and read. A window that lies so is all that is said of it: [N spatial... c], dense, though its

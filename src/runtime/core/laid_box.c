@@ -162,11 +162,10 @@ bool hyp_copies_nothing(const HypPlan__Program *p, const HypPlan__Copy *k, const
            hyp_plan_elements(p, k->y, values, &y, NULL) == HYP_OK && x == count && y == count;
 }
 
-/* The outermost axis of the outputs first. */
-static void sort(hyp_laid_box *box, size_t lanes)
+void hyp_laid_sort(hyp_laid_box *box, size_t lanes, size_t lane)
 {
     for (size_t i = 1; i < box->rank; i++)
-        for (size_t k = i; k > 0 && box->strides[0][k - 1] < box->strides[0][k]; k--) {
+        for (size_t k = i; k > 0 && box->strides[lane][k - 1] < box->strides[lane][k]; k--) {
             int64_t extent = box->extents[k];
             box->extents[k] = box->extents[k - 1];
             box->extents[k - 1] = extent;
@@ -197,6 +196,6 @@ bool hyp_lay_pointwise(const HypPlan__Program *p, const HypPlan__Pointwise *step
         add_lane(&w, p->tensors[tensor], values, channels_last[tensor], 0);
     }
     if (!lay(&w, out)) return false;
-    sort(out, w.lanes);
+    hyp_laid_sort(out, w.lanes, 0);
     return true;
 }

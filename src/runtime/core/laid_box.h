@@ -18,6 +18,8 @@ typedef struct hyp_laid_box {
  * each tensor evenly: then only the plan's order will do. */
 bool hyp_lay_copy(const HypPlan__Program *program, const HypPlan__Copy *copy, const int64_t *values, bool x_last,
                   bool y_last, hyp_laid_box *out);
+/* Puts the axes in the order in which one of the lanes has them, the outermost first. */
+void hyp_laid_sort(hyp_laid_box *box, size_t lanes, size_t lane);
 /* Whether y is x, byte by byte, and all of it. */
 bool hyp_copies_nothing(const HypPlan__Program *program, const HypPlan__Copy *copy, const int64_t *values,
                         const hyp_laid_box *laid);

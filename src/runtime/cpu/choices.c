@@ -149,7 +149,7 @@ static void offer_plain(asked *a)
     double slowest = call_seconds;
     hyp_step_work work = hyp_plan_step_work(a->program, a->index, a->values);
     for (size_t i = 0; i < a->choice->count; i++) slowest = fmax(slowest, a->choice->list[i].seconds);
-    bool last = a->channels_last && a->step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL &&
+    bool last = a->channels_last && a->step->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE &&
                 hyp_uses_layouts(a->step, a->channels_last);
     hyp_choice_offer(a->choice, "plain loops", HYP_CPU_PLAIN, slowest + work.flops * plain_seconds,
                      last ? "a tensor lies with its channels last" : NULL);

@@ -118,9 +118,10 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const i
                                                    hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                 hyp_diag *diag);
-/* `before`: the operation of the step before, NULL for the first; copies into one tensor run together. */
-HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *before,
-                                              hyp_cpu_op *op, hyp_diag *diag);
+/* `before`: the operation of the step before, NULL for the first; copies into one tensor run together. channels_last as
+ * hyp_choose_layouts found it. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, const bool *channels_last,
+                                              hyp_cpu_op *before, hyp_cpu_op *op, hyp_diag *diag);
 /* In what form else than the plain one calls of this kernel are done, if there is one. */
 hyp_cpu_form hyp_cpu_call_form(const char *kernel);
 /* resize.c; channels_last as hyp_choose_layouts found it. */

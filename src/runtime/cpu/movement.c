@@ -1,5 +1,6 @@
 /* softmax and reduce in f32, copies of any type. */
 #include "base/dtype.h"
+#include "runtime/core/laid_box.h"
 #include "runtime/cpu/cpu.h"
 
 /* ---- softmax ----------------------------------------------------------------------------------------------- */
@@ -289,8 +290,27 @@ static void bring_rows(hyp_walk *w)
     }
 }
 
-hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *before, hyp_cpu_op *op,
-                                hyp_diag *diag)
+/* The walk of a copy as its tensors lie, in the order of y. False: in the plan's order, or so that none is known. */
+static bool walk_as_laid(const HypPlan__Program *p, const HypPlan__Copy *step, const int64_t *values,
+                         const bool *channels_last, hyp_walk *walk)
+{
+    hyp_laid_box laid;
+    if (!channels_last[step->x] && !channels_last[step->y]) return false;
+    if (!hyp_lay_copy(p, step, values, channels_last[step->x], channels_last[step->y], &laid)) return false;
+    hyp_laid_sort(&laid, 2, HYP_LAID_Y);
+    /* a window's memory begins where the window does */
+    if (hyp_plan_is_window(p->tensors[step->x])) laid.offsets[HYP_LAID_X] -= (int64_t)p->tensors[step->x]->first;
+    *walk = (hyp_walk){.rank = laid.rank, .lanes = 2};
+    memcpy(walk->extents, laid.extents, sizeof laid.extents);
+    for (size_t lane = 0; lane < 2; lane++) {
+        memcpy(walk->strides[lane], laid.strides[lane], sizeof laid.strides[lane]);
+        walk->offset[lane] = laid.offsets[lane];
+    }
+    return true;
+}
+
+hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, const bool *channels_last,
+                                hyp_cpu_op *before, hyp_cpu_op *op, hyp_diag *diag)
 {
     const HypPlan__Copy *step = op->step->copy;
     copy *s = hyp_calloc(1, sizeof *s);
@@ -298,9 +318,11 @@ hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, hyp
     s->x = step->x;
     s->y = step->y;
     s->size = hyp_dtype_size(hyp_tensor_dtype(model->plan->program, step->x));
-    hyp_walk_init(&s->walk, values, step->extents, step->n_extents);
-    hyp_walk_lane(&s->walk, values, step->x_strides, values[step->x_offset]);
-    hyp_walk_lane(&s->walk, values, step->y_strides, values[step->y_offset]);
+    if (!walk_as_laid(model->plan->program, step, values, channels_last, &s->walk)) {
+        hyp_walk_init(&s->walk, values, step->extents, step->n_extents);
+        hyp_walk_lane(&s->walk, values, step->x_strides, values[step->x_offset]);
+        hyp_walk_lane(&s->walk, values, step->y_strides, values[step->y_offset]);
+    }
     bool empty = hyp_walk_count(&s->walk) == 0;
     hyp_walk_coalesce(&s->walk);
     if (s->walk.rank > 1) bring_rows(&s->walk);

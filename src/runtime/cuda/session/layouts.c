@@ -40,8 +40,8 @@ hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *val
     if (!s->model->channels_last) return HYP_OK;
     p->channels_last = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->channels_last);
     if (!p->channels_last) return hyp_fail_memory(diag, program->n_tensors);
-    return hyp_choose_layouts(program, values, HYP_CUDA_TYPES_LAST, HYP_CUDA_LAST_AXES, HYP_LAST_REDUCED | HYP_LAST_WALKED,
-                              p->channels_last, diag);
+    return hyp_choose_layouts(program, values, HYP_CUDA_TYPES_LAST, HYP_CUDA_LAST_AXES,
+                              HYP_LAST_REDUCED | HYP_LAST_COPIED | HYP_LAST_WALKED, p->channels_last, diag);
 }
 
 /* ---- lives ------------------------------------------------------------------------------------------------------ */
