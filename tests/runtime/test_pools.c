@@ -194,7 +194,7 @@ static void add_part(const pool *k, const int64_t *x_dims, const size_t *order, 
                      int64_t part, size_t back, uint32_t x, uint32_t y)
 {
     size_t rank = 2 + k->axes;
-    int64_t x_strides[RANK], y_strides[RANK], strides[RANK], extents[RANK], dense = 1, first;
+    int64_t x_strides[RANK], y_strides[RANK], strides[RANK] = {0}, extents[RANK], dense = 1, first;
     for (size_t i = rank; i-- > 0; dense *= x_dims[i]) strides[i] = dense;
     first = b.tensors[x].place == HYP_PLAN__PLACE__PLACE_VIEW ? 0 : strides[0];
     dense = 1;
