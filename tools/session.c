@@ -41,6 +41,10 @@ int session_read_option(session_options *o, const cli_args *args, int option, co
             return cli_usage_error(args, "--threads: '%s' is no number between 1 and 4096", value);
         o->threads = (int32_t)n;
         break;
+    case SESSION_MEMORY:
+        if (!cli_parse_int(value, 1, INT64_MAX >> 20, &o->memory_mib))
+            return cli_usage_error(args, "--memory-limit: '%s' is no number of MiB, 1 or more", value);
+        break;
     case SESSION_INPUT: cli_list_split(&o->inputs, value); break;
     case SESSION_DIM: cli_list_split(&o->dims, value); break;
     case SESSION_VERBOSE: o->verbose = true; break;
@@ -107,9 +111,10 @@ int session_open(session *s, const session_options *o, const char *tool)
                                   .threads = o->threads,
                                   .log = o->verbose ? log_line : NULL,
                                   .log_user = (void *)tool};
+    hyp_context_options limits = {.size = sizeof limits, .memory_limit = (uint64_t)o->memory_mib << 20};
     hyp_diag diag = {0};
     if (hyp_engine_load_file(o->plan, &options, &s->engine, &diag) != HYP_OK ||
-        hyp_context_create(s->engine, NULL, &s->context, &diag) != HYP_OK)
+        hyp_context_create(s->engine, &limits, &s->context, &diag) != HYP_OK)
         return cli_report(tool, &diag);
     s->input_count = hyp_engine_input_count(s->engine);
     s->output_count = hyp_engine_output_count(s->engine);

@@ -67,7 +67,9 @@ HYP_API HYP_NODISCARD hyp_status hyp_engine_load_file(const char *path, const hy
 /* The same from memory, which must outlive the engine (an embedded array, say). */
 HYP_API HYP_NODISCARD hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engine_options *options,
                                                         hyp_engine **out, hyp_diag *diag);
-HYP_API void hyp_engine_destroy(hyp_engine *engine); /* NULL-safe; after its contexts */
+/* NULL-safe. Its contexts stay usable, and keep what they need until the last of them is destroyed; the engine itself, and
+ * what is borrowed from it, is not to be used any more. */
+HYP_API void hyp_engine_destroy(hyp_engine *engine);
 
 /* An input or output as the plan declares it. Borrowed from the engine. */
 typedef struct hyp_io_info {
@@ -135,6 +137,11 @@ typedef struct hyp_context_options {
     /* Of the context's own stream: work of lower numbers goes first, as far as the device tells them apart; 0, which is the
      * last on today's GPUs, where nothing else is said. */
     int32_t priority;
+    /* For plans that are not trusted, or callers with little room: shapes that need more are HYP_ERR_LIMIT, before it is taken;
+     * a part of it, within the limit, may stay with the context. Bytes of scratch memory (hyp_context_scratch_bytes); and the floating-point operations and bytes of a run, one
+     * sum over all steps as hyp_context_step_work counts them. 0 = no limit. */
+    uint64_t memory_limit;
+    double work_limit;
 } hyp_context_options;
 
 HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *options,

@@ -422,6 +422,77 @@ static void nothing_is_asked_of_null(void **state)
 #undef REFUSED
 }
 
+/* Whatever the order, and however often the engine is destroyed while a context holds it. */
+static void contexts_hold_their_engine(void **state)
+{
+    fixture *f = *state;
+    hyp_context *second = NULL, *late = NULL;
+    hyp_diag why = {0};
+    run(f);
+    assert_ok(hyp_context_create(f->engine, NULL, &second, diag));
+    hyp_engine_destroy(f->engine);
+    hyp_engine_destroy(f->engine);
+    assert_int_equal(hyp_context_create(f->engine, NULL, &late, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.message, "was destroyed"));
+    assert_null(late);
+    hyp_context_destroy(second);
+    set_batch(f, 5);
+    memset(f->y, 0, sizeof f->y);
+    run(f);
+    assert_true(f->y[0] == 115);
+    hyp_context_destroy(f->context);
+    f->context = NULL, f->engine = NULL;
+}
+
+/* On both sides of what 20 rows take, and on what stands after a refusal. */
+static void limits_are_kept(void **state)
+{
+    fixture *f = *state;
+    for (size_t d = 0; d < 2; d++) {
+        hyp_engine *engine = pb_load(&b, host_devices[d]);
+        hyp_context *c = NULL;
+        hyp_context_options options = {.size = sizeof options};
+        hyp_step_work_info steps[3];
+        hyp_diag why = {0};
+        set_batch(f, 20);
+        assert_ok(hyp_context_create(engine, NULL, &c, diag));
+        assert_ok(hyp_context_run(c, f->in, 2, f->out, 2, diag));
+        size_t bytes = hyp_context_scratch_bytes(c);
+        assert_ok(hyp_context_step_work(c, steps, 3, diag));
+        double work = 0;
+        for (size_t i = 0; i < 3; i++) work += steps[i].flops + steps[i].bytes;
+        hyp_context_destroy(c);
+        assert_true(bytes >= 20 * 5 * sizeof(float) && work > 0);
+
+        options.memory_limit = bytes, options.work_limit = work;
+        assert_ok(hyp_context_create(engine, &options, &c, diag));
+        assert_ok(hyp_context_run(c, f->in, 2, f->out, 2, diag));
+        hyp_context_destroy(c);
+        options.memory_limit = bytes - 1;
+        assert_ok(hyp_context_create(engine, &options, &c, diag));
+        assert_int_equal(hyp_context_run(c, f->in, 2, f->out, 2, &why), HYP_ERR_LIMIT);
+        assert_non_null(strstr(why.message, "memory_limit"));
+        assert_true(hyp_context_scratch_bytes(c) < bytes);
+        hyp_context_destroy(c);
+        assert_ok(hyp_context_create(engine, &options, &c, diag));
+        set_batch(f, 2);
+        assert_ok(hyp_context_run(c, f->in, 2, f->out, 2, diag));
+        assert_true(f->y[0] == 115);
+        hyp_context_destroy(c);
+        options.memory_limit = 0, options.work_limit = work * 0.99;
+        set_batch(f, 20);
+        assert_ok(hyp_context_create(engine, &options, &c, diag));
+        assert_int_equal(hyp_context_reserve(c, f->in, 2, &why), HYP_ERR_LIMIT);
+        assert_non_null(strstr(why.message, "work_limit"));
+        hyp_context_destroy(c);
+        c = NULL;
+        options.work_limit = NAN;
+        assert_int_equal(hyp_context_create(engine, &options, &c, &why), HYP_ERR_INVALID_ARGUMENT);
+        assert_null(c);
+        hyp_engine_destroy(engine);
+    }
+}
+
 /* Every allocation fails once: load, create, run either work or say so, and nothing leaks or breaks. */
 static void running_out_of_memory_is_reported(void **state)
 {
@@ -508,6 +579,8 @@ int main(void)
         TEST(checks_are_strict_or_off),
         TEST(what_is_no_plan_is_refused),
         TEST(nothing_is_asked_of_null),
+        TEST(contexts_hold_their_engine),
+        TEST(limits_are_kept),
         TEST(running_out_of_memory_is_reported),
         TEST(descriptions_tell_steps_and_figures),
         TEST(the_version_is_told),

@@ -295,6 +295,13 @@ def check_reports(folder, plan):
     # What was predicted for 32 is so for 32, less for one row, and more in proportion to the work for more.
     typical_us = sum(s["predicted_seconds"] for s in described["steps"]) * 1e6
 
+    # Shapes that need more scratch memory than is allowed are refused, others run.
+    limited = ["hypatia", "bench", plan, *quick, "--memory-limit", "1", "--dim"]
+    assert "p50" in run(*limited, "batch=2")
+    refused = hyp.tool(*limited, "batch=100000")
+    assert refused.returncode == 1 and "memory_limit is 1048576" in refused.stderr, refused.stderr
+    assert "'0' is no number of MiB" in hyp.tool("hypatia", "run", plan, "--memory-limit", "0").stderr
+
     def predicted(batch):
         return json.loads(run("hypatia", "bench", plan, *quick, "--dim", f"batch={batch}", "--json", "-"))
     assert abs(predicted(32)["predicted_us"] - typical_us) < 1e-3 * typical_us

@@ -25,6 +25,10 @@ typedef struct hyp_bindings {
     const hyp_memory *output_memory;
     double *step_seconds; /* by step: what it takes is added; NULL: nothing is timed */
 } hyp_bindings;
+/* Bytes of scratch memory that the options allow a context: SIZE_MAX where they name no limit. */
+size_t hyp_memory_limit(const hyp_context_options *options);
+/* HYP_ERR_LIMIT where `have` bytes and `more` are above it. */
+HYP_NODISCARD hyp_status hyp_want_memory(size_t have, size_t more, size_t limit, hyp_diag *diag);
 /* Seconds since some moment, from a clock that only goes forward. */
 double hyp_clock_seconds(void);
 
@@ -44,7 +48,7 @@ typedef struct hyp_backend {
     hyp_status (*load)(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag);
     void (*unload)(void *model);
 
-    /* State of one context: scratch memory, streams. */
+    /* State of one context: scratch memory, of which the options may name a limit, and streams. */
     hyp_status (*session_create)(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag);
     void (*session_destroy)(void *session);
     size_t (*scratch_bytes)(const void *session);

@@ -25,6 +25,7 @@ struct hyp_context {
     shape *current; /* the one last used; NULL before the first */
     uint64_t clock;
     const hyp_shared_list *seen; /* of the engine's tuning, what was taken last */
+    double work_limit;           /* of the options */
     bool behind;                 /* there are shapes that were prepared before more was known */
     /* Work space of one call, by plan order of inputs or outputs; in arena. */
     uint32_t *input_order, *output_order;
@@ -87,13 +88,21 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
 {
     if (!engine || !out)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_create: %s is NULL", engine ? "out" : "engine");
+    if (atomic_load(&engine->destroyed))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "hyp_context_create: the engine was destroyed; create contexts before");
     hyp_context_options options = {.size = sizeof options};
     if (given && given->size == 0)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->size is 0: set it to sizeof(hyp_context_options)");
     if (given) memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
+    if (!(options.work_limit >= 0))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->work_limit is %g: it must be 0 or more",
+                        options.work_limit);
     hyp_context *c = hyp_calloc(1, sizeof *c);
     if (!c) return hyp_fail_memory(diag, sizeof *c);
     c->engine = engine;
+    c->work_limit = options.work_limit;
+    atomic_fetch_add(&engine->holders, 1);
     hyp_status status = make_work_space(c, diag);
     if (status == HYP_OK) status = engine->backend->session_create(engine->model, &options, &c->session, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
@@ -125,6 +134,7 @@ void hyp_context_destroy(hyp_context *c)
     forget_shapes(c);
     if (c->session) c->engine->backend->session_destroy(c->session);
     hyp_arena_dispose(&c->arena);
+    hyp_engine_release(c->engine);
     hyp_free(c);
 }
 
@@ -202,6 +212,7 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, shape **o
         status = tensor_bytes(p, &e->outputs.items[i], s->values, &s->output_bytes[i], diag);
     }
     if (status == HYP_OK) status = hyp_plan_check_bounds(p, s->values, diag);
+    if (status == HYP_OK) status = hyp_want_work(p, s->values, c->work_limit, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     if (status == HYP_OK) status = e->backend->prepare(c->session, s->values, &s->prepared, diag);
     if (status == HYP_OK)
@@ -396,6 +407,7 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, count, c->input_order, diag));
     HYP_TRY(evaluate(c, inputs, diag));
     HYP_TRY(hyp_plan_check_bounds(e->plan.program, c->values, diag));
+    HYP_TRY(hyp_want_work(e->plan.program, c->values, c->work_limit, diag));
     hyp_tune_report report;
     HYP_TRY(take_shared(c, diag));
     forget_shapes(c);

@@ -128,6 +128,7 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     HYP_TRY(read_options(given, &options, diag));
     hyp_engine *e = hyp_calloc(1, sizeof *e);
     if (!e) return hyp_fail_memory(diag, sizeof *e);
+    atomic_init(&e->holders, 1);
     hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
     hyp_status status = path ? hyp_plan_open_file(path, &open, &e->plan, diag)
                              : hyp_plan_open_memory(data, size, "plan in memory", &open, &e->plan, diag);
@@ -166,7 +167,12 @@ hyp_status hyp_engine_load_on(const hyp_backend *backend, const char *path, cons
 
 void hyp_engine_destroy(hyp_engine *e)
 {
-    if (!e) return;
+    if (e && !atomic_exchange(&e->destroyed, true)) hyp_engine_release(e);
+}
+
+void hyp_engine_release(hyp_engine *e)
+{
+    if (atomic_fetch_sub(&e->holders, 1) > 1) return;
     if (e->backend) {
         e->backend->unload(e->model);
         e->backend->close(e->device);

@@ -2,6 +2,8 @@
 #ifndef HYP_RUNTIME_CORE_ENGINE_H
 #define HYP_RUNTIME_CORE_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "runtime/core/backend.h"
 
 /* One input or output. `info` comes first: the public accessors hand out its address. */
@@ -21,8 +23,10 @@ typedef struct hyp_io_list {
     size_t count;
 } hyp_io_list;
 
-/* Immutable after loading, but for `shared`. */
+/* Immutable after loading, but for `shared` and the two that say how long it lives. */
 struct hyp_engine {
+    atomic_size_t holders;     /* the caller, until it has destroyed it, and every context */
+    atomic_bool destroyed;     /* by the caller */
     hyp_plan plan;
     const hyp_backend *backend; /* NULL until a device has taken the plan; then the next two are its handles */
     void *device, *model;
@@ -31,6 +35,13 @@ struct hyp_engine {
     hyp_shared_tuning shared; /* what contexts give each other */
     hyp_arena arena; /* owns the texts and lists above */
 };
+
+/* One holder less: the last one frees the engine. */
+void hyp_engine_release(hyp_engine *engine);
+
+/* HYP_ERR_LIMIT where a run under these dims is more work than `limit`; 0: none is. */
+HYP_NODISCARD hyp_status hyp_want_work(const HypPlan__Program *program, const int64_t *values, double limit,
+                                       hyp_diag *diag);
 
 /* hyp_engine_load_file on one backend, which need not be among those built in: options->device is its kind, or AUTO. */
 HYP_NODISCARD hyp_status hyp_engine_load_on(const hyp_backend *backend, const char *path,

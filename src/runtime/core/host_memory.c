@@ -19,10 +19,11 @@ static void list_bound(hyp_host_memory *m)
     }
 }
 
-hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan, hyp_diag *diag)
+hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan, const hyp_context_options *options,
+                                hyp_diag *diag)
 {
     const HypPlan__Program *p = plan->program;
-    *m = (hyp_host_memory){.plan = plan};
+    *m = (hyp_host_memory){.plan = plan, .most = hyp_memory_limit(options)};
     m->at = hyp_arena_zalloc(&m->arena, p->n_tensors, sizeof *m->at);
     m->slots = hyp_arena_zalloc(&m->arena, p->slot_count, sizeof *m->slots);
     m->slot_bytes = hyp_arena_zalloc(&m->arena, p->slot_count, sizeof *m->slot_bytes);
@@ -48,15 +49,17 @@ void hyp_host_memory_dispose(hyp_host_memory *m)
     *m = (hyp_host_memory){0};
 }
 
-/* A slot's old contents mean nothing between runs, so it need not be copied. */
-static hyp_status grow_slot(hyp_host_memory *m, uint32_t slot, size_t bytes, hyp_diag *diag)
+/* Makes *block large enough. Its old contents mean nothing between runs, so they need not be copied. */
+static hyp_status grow(hyp_host_memory *m, void **block, size_t *have, size_t bytes, hyp_diag *diag)
 {
-    if (m->slots[slot] && m->slot_bytes[slot] >= bytes) return HYP_OK;
+    if (*block && *have >= bytes) return HYP_OK;
+    HYP_TRY(hyp_want_memory(m->total, bytes - *have, m->most, diag));
     void *grown = hyp_aligned_alloc(SLOT_ALIGN, bytes);
     if (!grown) return hyp_fail_memory(diag, bytes);
-    hyp_aligned_free(m->slots[slot]);
-    m->slots[slot] = grown;
-    m->slot_bytes[slot] = bytes;
+    hyp_aligned_free(*block);
+    m->total += bytes - *have;
+    *block = grown;
+    *have = bytes;
     return HYP_OK;
 }
 
@@ -75,7 +78,8 @@ hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, hyp_d
         int64_t elements = 0;
         status = hyp_plan_elements(p, t, values, &elements, diag);
         size_t bytes = (size_t)elements * hyp_dtype_size((hyp_dtype)p->tensors[t]->dtype);
-        if (status == HYP_OK) status = grow_slot(m, p->tensors[t]->slot, bytes, diag);
+        uint32_t slot = p->tensors[t]->slot;
+        if (status == HYP_OK) status = grow(m, &m->slots[slot], &m->slot_bytes[slot], bytes, diag);
     }
     /* Also after a failure: the slots that grew have moved. */
     for (uint32_t t = 0; t < p->n_tensors; t++) {
@@ -89,12 +93,8 @@ hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, hyp_d
 hyp_status hyp_host_memory_grow_work(hyp_host_memory *m, size_t bytes, hyp_diag *diag)
 {
     if (bytes <= m->work_bytes) return HYP_OK;
-    void *grown = hyp_aligned_alloc(SLOT_ALIGN, bytes);
-    if (!grown) return hyp_fail_memory(diag, bytes);
-    memset(grown, 0, bytes); /* kernels may compute on the unused end of a block */
-    hyp_aligned_free(m->work);
-    m->work = grown;
-    m->work_bytes = bytes;
+    HYP_TRY(grow(m, &m->work, &m->work_bytes, bytes, diag));
+    memset(m->work, 0, bytes); /* kernels may compute on the unused end of a block */
     return HYP_OK;
 }
 
@@ -107,12 +107,7 @@ void hyp_host_memory_bind(hyp_host_memory *m, const hyp_bindings *bindings)
     }
 }
 
-size_t hyp_host_memory_bytes(const hyp_host_memory *m)
-{
-    size_t total = m->work_bytes;
-    for (uint32_t s = 0; s < m->plan->program->slot_count; s++) total += m->slot_bytes[s];
-    return total;
-}
+size_t hyp_host_memory_bytes(const hyp_host_memory *m) { return m->total; }
 
 void hyp_host_name_step(const HypPlan__Program *program, size_t step, hyp_diag *diag)
 {

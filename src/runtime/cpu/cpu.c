@@ -212,11 +212,10 @@ static void session_destroy(void *opaque)
 
 static hyp_status session_create(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag)
 {
-    (void)options;
     hyp_cpu_session *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     s->model = model;
-    hyp_status status = hyp_host_memory_init(&s->memory, s->model->plan, diag);
+    hyp_status status = hyp_host_memory_init(&s->memory, s->model->plan, options, diag);
     if (status != HYP_OK) {
         hyp_free(s);
         return status;

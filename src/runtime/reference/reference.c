@@ -58,10 +58,9 @@ static void session_destroy(void *opaque)
 
 static hyp_status session_create(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag)
 {
-    (void)options;
     hyp_host_memory *m = hyp_calloc(1, sizeof *m);
     if (!m) return hyp_fail_memory(diag, sizeof *m);
-    hyp_status status = hyp_host_memory_init(m, model, diag);
+    hyp_status status = hyp_host_memory_init(m, model, options, diag);
     if (status == HYP_OK)
         *out_session = m;
     else

@@ -203,6 +203,7 @@ static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options 
     const hyp_cuda_library *lib = &s->model->device->lib;
     s->stream = options->stream;
     s->priority = options->priority;
+    s->most = hyp_memory_limit(options);
     if (!s->stream) {
         HYP_TRY(hyp_cuda_check(lib,
                                lib->cuStreamCreateWithPriority(&s->stream, CU_STREAM_NON_BLOCKING, s->priority),
@@ -260,7 +261,7 @@ static hyp_status session_create(void *model, const hyp_context_options *options
     return status;
 }
 
-static size_t scratch_bytes(const void *session)
+size_t hyp_cuda_scratch_bytes(const void *session)
 {
     const hyp_cuda_session *s = session;
     return s->workspace_bytes + s->scratch_bytes + s->room_bytes + s->staging.device_bytes;
@@ -444,7 +445,7 @@ const hyp_backend hyp_backend_cuda = {
     .unload = unload,
     .session_create = session_create,
     .session_destroy = session_destroy,
-    .scratch_bytes = scratch_bytes,
+    .scratch_bytes = hyp_cuda_scratch_bytes,
     .prepare = hyp_cuda_prepare,
     .release = hyp_cuda_release,
     .run = run,

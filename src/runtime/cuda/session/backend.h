@@ -30,6 +30,9 @@ HYP_NODISCARD hyp_status hyp_cuda_time_ops(hyp_cuda_session *s, hyp_cuda_prepare
 /* backend.c: a run that hyp_cuda_stage has begun: all ops, and the transfers of packed inputs and outputs. */
 HYP_NODISCARD hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
 
+/* backend.c: bytes of device memory that it holds. */
+size_t hyp_cuda_scratch_bytes(const void *session);
+
 /* prepare.c */
 /* Adds the step number b->step, and the next one where both are done together; b->step is the last that was added. */
 HYP_NODISCARD hyp_status hyp_cuda_add_step(hyp_cuda_build *b, const HypPlan__Step *step);

@@ -136,6 +136,7 @@ hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, siz
     if (bytes <= *have) return HYP_OK;
     const hyp_cuda_library *lib = &s->model->device->lib;
     CUdeviceptr grown;
+    HYP_TRY(hyp_want_memory(hyp_cuda_scratch_bytes(s), bytes - *have, s->most, diag));
     hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(&grown, bytes), "cuMemAlloc", diag);
     if (status != HYP_OK) {
         hyp_diag_prefix(diag, "%zu bytes of device memory for %s", bytes, what);
