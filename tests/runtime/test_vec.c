@@ -168,6 +168,42 @@ static void every_half_converts_exactly(void **state)
             }
 }
 
+/* Midway between neighbours, a bit to either side, beyond the largest, subnormal floats and what is no number: the bits
+ * that the functions for one number give. */
+static void floats_round_to_halves_as_one_by_one(void **state)
+{
+    (void)state;
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(list);
+    static const float ends[] = {INFINITY, 65519.996f, 65520, 3.4e38f, 0x1p-149f, 0x1p-126f, 0x1p-25f, 0x1.000002p-25f, 0};
+    for (size_t i = 0; list[i]; i++)
+        for (uint32_t first = 0; first < 65536; first += HYP_BLOCK)
+            for (int part = 0; part < 4; part++) {
+                float f[HYP_BLOCK];
+                uint16_t halves[HYP_BLOCK], tops[HYP_BLOCK];
+                for (uint32_t j = 0; j < HYP_BLOCK; j++) {
+                    /* Between two bf16: their bits and a half; between two f16: 13 bits less. NaN has all of them. */
+                    static const uint32_t offsets[] = {0, 0x7fff, 0x8000, 0x8001};
+                    uint32_t h = first + j, bits = (h << 16) + offsets[part];
+                    memcpy(&f[j], &bits, 4);
+                    if (part && h < 0x7c00) {
+                        uint16_t pair[2] = {(uint16_t)h, (uint16_t)(h + 1)};
+                        double low = hyp_load_f64(HYP_F16, pair, 0), high = hyp_load_f64(HYP_F16, pair, 1);
+                        float middle = (float)((low + (h == 0x7bff ? 65536 : high)) / 2);
+                        f[j] = part == 1 ? middle : nextafterf(middle, part == 2 ? 0 : INFINITY);
+                    } else if (part && h < 0x7c00 + sizeof ends / sizeof *ends) {
+                        f[j] = part == 1 ? ends[h - 0x7c00] : -ends[h - 0x7c00];
+                    }
+                }
+                list[i]->narrow(HYP_F16, f, halves, HYP_BLOCK);
+                list[i]->narrow(HYP_BF16, f, tops, HYP_BLOCK);
+                for (uint32_t j = 0; j < HYP_BLOCK; j++) {
+                    if (halves[j] != hyp_f32_to_f16(f[j])) fail_msg("%s: f16 of %a is %#x", list[i]->isa, (double)f[j], halves[j]);
+                    if (tops[j] != hyp_f32_to_bf16(f[j])) fail_msg("%s: bf16 of %a is %#x", list[i]->isa, (double)f[j], tops[j]);
+                }
+            }
+}
+
 /* One row of n elements around `centre`, with or without scale and bias, against double. */
 static void check_norm(const hyp_cpu_kernels *k, int64_t n, double centre, bool centred, bool affine)
 {
@@ -214,6 +250,7 @@ int main(void)
         cmocka_unit_test(functions_are_accurate_to_a_few_units_in_the_last_place),
         cmocka_unit_test(special_values_come_out_right),
         cmocka_unit_test(every_half_converts_exactly),
+        cmocka_unit_test(floats_round_to_halves_as_one_by_one),
         cmocka_unit_test(rows_are_normalized_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

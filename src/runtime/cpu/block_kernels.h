@@ -51,7 +51,20 @@ static void narrow(hyp_dtype to, const float *x, void *out, int64_t n)
     else if (to == HYP_F8E4M3)
         for (int64_t i = 0; i < n; i++) ((uint8_t *)out)[i] = hyp_f32_to_f8e4m3(x[i]);
     else
-        for (int64_t i = 0; i < n; i++) h[i] = hyp_f32_to_f16(x[i]);
+        for (int64_t i = 0; i < n; i++) { /* hyp_f32_to_f16 without branches, so that it becomes vectors */
+            uint32_t u, tiny;
+            memcpy(&u, &x[i], 4);
+            uint32_t sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
+            float size;
+            memcpy(&size, &a, 4);
+            size += 0.5f; /* whose last bit is a subnormal half's */
+            memcpy(&tiny, &size, 4);
+            uint32_t half = (a + 0xfff + (a >> 13 & 1) - (112u << 23)) >> 13;
+            half = a < 0x38800000 ? tiny - 0x3f000000 : half;
+            half = a >= 0x477ff000 ? 0x7c00 : half;
+            half = a > 0x7f800000 ? 0x7e00 | (a >> 13 & 0x3ff) : half;
+            h[i] = (uint16_t)(sign | half);
+        }
 }
 
 /* ---- pointwise -------------------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/strbuf.h"
 #include "runtime/core/channels_last.h"
+#include "runtime/cpu/widened.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"
 #endif
@@ -20,8 +21,8 @@ enum { START_FLOPS = 500000, START_BYTES = 1 << 16 };
 
 /* A step that is looked at. */
 typedef struct asked {
-    const hyp_cpu_model *model;
-    const HypPlan__Program *program;
+    const hyp_cpu_model *model;      /* whose kernels do it: of a step in 16 bits perhaps those for floats */
+    const HypPlan__Program *program; /* as it is in the plan */
     const HypPlan__Step *step;
     uint32_t index;
     const int64_t *values;
@@ -201,7 +202,11 @@ static const char *onednn_cannot_linear(const asked *a)
     bool work = a->values[s->m] > 0;
     for (size_t l = 0; l < s->n_layers; l++)
         work = work && a->values[s->layers[l]->n] > 0 && a->values[s->layers[l]->k] > 0;
-    return hyp_tensor_dtype(a->program, s->x) == HYP_F8E4M3 ? "it has no 8 bits" : work ? NULL : no_work;
+    bool packed = a->model->widens && hyp_linear_is_constant(a->model->plan, s);
+    return hyp_tensor_dtype(a->program, s->x) == HYP_F8E4M3 ? "it has no 8 bits"
+           : packed                                        ? "the weights are in 16 bits, which it lacks here"
+           : work                                          ? NULL
+                                                           : no_work;
 }
 #endif
 
@@ -240,7 +245,7 @@ static void offer_attention(asked *a)
 {
 #ifdef HYP_HAVE_ONEDNN
     const HypPlan__Attention *s = a->step->attention;
-    bool f32 = hyp_tensor_dtype(a->program, s->q->tensor) == HYP_F32;
+    bool f32 = hyp_tensor_dtype(a->model->plan->program, s->q->tensor) == HYP_F32;
     bool work =
         a->values[s->rows] > 0 && a->values[s->keys] > 0 && a->values[s->width] > 0 && a->values[s->columns] > 0;
     for (size_t i = 0; i < s->n_batch; i++) work = work && a->values[s->batch[i]] > 0;
@@ -325,7 +330,8 @@ static void offer_call(asked *a)
 void hyp_cpu_offer(const hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
                    hyp_choice *out)
 {
-    const HypPlan__Program *p = model->plan->program;
+    if (model->wide && model->wide->widens->steps[step]) model = model->wide;
+    const HypPlan__Program *p = model->widens ? model->widens->narrow->program : model->plan->program;
     asked a = {.model = model,
                .program = p,
                .step = p->steps[step],

@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "runtime/core/channels_last.h"
 #include "runtime/cpu/choices.h"
+#include "runtime/cpu/widened.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"
 #include "runtime/cpu/dnnl_compat.h"
@@ -99,6 +100,7 @@ void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_
 static void model_unload(void *opaque)
 {
     hyp_cpu_model *m = opaque;
+    if (m->wide) model_unload(m->wide);
     for (size_t i = 0; m->linear && i < m->plan->program->n_steps; i++) hyp_linear_weights_destroy(m->linear[i]);
     hyp_free(m->linear);
     for (size_t i = 0; m->columns && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->columns[i]);
@@ -114,8 +116,15 @@ static void model_unload(void *opaque)
     hyp_free(m->windows);
     hyp_dnnl_packed_destroy(m->layers);
 #endif
+    hyp_wide_plan_destroy(m->widens);
     pthread_mutex_destroy(&m->packing);
     hyp_free(m);
+}
+
+/* Whether the model's own kernels do the step; else those of m->wide do. */
+static bool has_step(const hyp_cpu_model *m, size_t step)
+{
+    return m->widens ? m->widens->steps[step] : !m->wide || !m->wide->widens->steps[step];
 }
 
 /* Says once what will be slow: products of a type that only the reference kernels have. */
@@ -128,7 +137,7 @@ static void warn_of_slow_types(const hyp_cpu_model *m)
         bool linear = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR;
         if (!linear && step->kernel_case != HYP_PLAN__STEP__KERNEL_MATMUL) continue;
         hyp_dtype t = hyp_tensor_dtype(p, linear ? step->linear->x : step->matmul->a);
-        if (told[t]) continue;
+        if (told[t] || !has_step(m, i)) continue;
         told[t] = true;
 #ifdef HYP_HAVE_ONEDNN
         if (hyp_dnnl_has(m->device->dnnl, t)) continue;
@@ -151,16 +160,18 @@ static hyp_status load_linear(hyp_cpu_model *m, hyp_diag *diag)
     for (size_t i = 0; values && i < p->n_dims; i++)
         values[i] = p->dims[i]->kind == HYP_PLAN__DIM__KIND__CONST ? p->dims[i]->value : 1;
     for (uint32_t i = 0; i < p->n_steps && status == HYP_OK; i++)
-        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR)
+        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR && has_step(m, i))
             status = hyp_linear_weights_load(m, i, values, &known, diag);
     hyp_free(values);
     hyp_tuning_dispose(&known);
     return status;
 }
 
-static hyp_status model_load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag)
+/* A model with nothing loaded; *out is NULL where memory is out. */
+static hyp_status new_model(hyp_cpu_device *device, const hyp_plan *plan, hyp_cpu_model **out, hyp_diag *diag)
 {
     const HypPlan__Program *p = plan->program;
+    *out = NULL;
     hyp_cpu_model *m = hyp_calloc(1, sizeof *m);
     if (!m) return hyp_fail_memory(diag, sizeof *m);
     *m = (hyp_cpu_model){.device = device, .plan = plan};
@@ -179,9 +190,40 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
 #ifdef HYP_HAVE_ONEDNN
     m->windows = hyp_calloc(p->n_steps, sizeof(hyp_dnnl_packed *));
     if (!m->windows && status == HYP_OK) status = hyp_fail_memory(diag, p->n_steps * sizeof(hyp_dnnl_packed *));
+#endif
+    if (status == HYP_OK)
+        *out = m;
+    else
+        model_unload(m);
+    return status;
+}
+
+/* The model of the steps in 16 bits that kernels for floats do, if there are any. */
+static hyp_status load_wide(hyp_cpu_model *m, hyp_diag *diag)
+{
+    hyp_wide_plan *plan;
+    HYP_TRY(hyp_wide_plan_make(m->device, m->plan, &plan, diag));
+    if (!plan) return HYP_OK;
+    hyp_status status = new_model(m->device, &plan->plan, &m->wide, diag);
+    if (status != HYP_OK) {
+        hyp_wide_plan_destroy(plan);
+        return status;
+    }
+    m->wide->widens = plan;
+    return load_linear(m->wide, diag);
+}
+
+static hyp_status model_load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag)
+{
+    const HypPlan__Program *p = plan->program;
+    hyp_cpu_model *m;
+    HYP_TRY(new_model(device, plan, &m, diag));
+    hyp_status status = HYP_OK;
+#ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(m->device->dnnl, m->device->threads);
 #endif
     if (status == HYP_OK) status = hyp_reference_check_calls(p, diag);
+    if (status == HYP_OK) status = load_wide(m, diag);
     if (status == HYP_OK) status = load_linear(m, diag);
     if (status == HYP_OK) warn_of_slow_types(m);
     if (status == HYP_OK && plan->device && strcmp(plan->device->name, m->device->tuning_name) != 0)
@@ -317,7 +359,9 @@ hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *val
         op->run = run_reference;
         op->work_bytes = hyp_reference_work(program, op->step, values);
     } else {
-        HYP_TRY(make_fast(s->model, step, values, channels_last, form, op, diag));
+        hyp_cpu_model *model = has_step(s->model, step) ? s->model : s->model->wide;
+        HYP_TRY(make_fast(model, step, values, channels_last, form, op, diag));
+        if (op->run && model->widens) HYP_TRY(hyp_cpu_widen_op(model->widens, values, op, diag));
     }
     return hyp_host_memory_grow_work(&s->memory, op->work_bytes, diag);
 }

@@ -51,6 +51,8 @@ typedef struct hyp_cpu_model {
     float **grouped;           /* by step: the weights of convolutions of groups; NULL until packed */
     hyp_dnnl_packed **windows; /* by step: the weights of convolutions, a list; NULL without oneDNN */
     hyp_dnnl_packed *layers;   /* the weights of all linears, a list */
+    struct hyp_cpu_model *wide;   /* for the steps that are done by kernels for floats; NULL where none is */
+    struct hyp_wide_plan *widens; /* of such a model: the copy of the plan that it is for; else NULL */
     pthread_mutex_t packing;   /* held while weights are packed, at load and in prepare; never in run */
 } hyp_cpu_model;
 
@@ -165,6 +167,8 @@ static inline int64_t hyp_cpu_grain(int64_t elements, int64_t each)
 HYP_NODISCARD hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const hyp_tuning *known, hyp_diag *diag);
 void hyp_linear_weights_destroy(hyp_linear_weights *w);         /* NULL-safe */
+/* Whether every weight lies in the plan, and every n and k is fixed and not 0. */
+bool hyp_linear_is_constant(const hyp_plan *plan, const HypPlan__Linear *linear);
 const char *hyp_linear_cannot_own(const hyp_linear_weights *w); /* why our own kernel cannot do them; NULL: it can */
 size_t hyp_linear_bytes(const hyp_linear_weights *w);           /* of all weights that the plan has */
 /* Whether two threads get enough weights of a layer each, for so many rows at a time. */

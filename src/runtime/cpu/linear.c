@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "runtime/cpu/choices.h"
+#include "runtime/cpu/widened.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"
 #endif
@@ -41,15 +42,21 @@ static void pack_panels(const hyp_cpu_kernels *kernels, const float *w, bool kn,
     }
 }
 
-/* A weight as the numbers that it stands for: in the plan itself, or, in 8 bits, in new memory, which is *out_made.
+/* A weight as the numbers that it stands for: in the plan itself, or, in 8 and 16 bits, in new memory, which is *out_made.
  * NULL when memory is out. */
 static const float *weight_floats(const hyp_cpu_model *model, const HypPlan__Layer *layer, size_t count,
                                   float **out_made)
 {
-    const void *stored = hyp_cpu_weight(model->plan, layer->weight);
+    const hyp_plan *plan = model->widens ? model->widens->narrow : model->plan;
+    const void *stored = hyp_cpu_weight(plan, layer->weight);
+    hyp_dtype dtype = hyp_tensor_dtype(plan->program, layer->weight);
     *out_made = NULL;
-    if (hyp_tensor_dtype(model->plan->program, layer->weight) == HYP_F32) return stored;
+    if (dtype == HYP_F32) return stored;
     float *made = *out_made = hyp_malloc(count * sizeof *made), scale = layer->x_scale * layer->weight_scale;
+    if (made && dtype != HYP_F8E4M3) {
+        model->device->kernels->widen(dtype, stored, made, (int64_t)count);
+        return made;
+    }
     for (size_t i = 0; made && i < count; i++) made[i] = hyp_f8e4m3_to_f32(((const uint8_t *)stored)[i]) * scale;
     return made;
 }
@@ -395,14 +402,24 @@ static bool is_constant(const HypPlan__Program *p, uint32_t dim)
     return p->dims[dim]->kind == HYP_PLAN__DIM__KIND__CONST;
 }
 
+bool hyp_linear_is_constant(const hyp_plan *plan, const HypPlan__Linear *linear)
+{
+    const HypPlan__Program *p = plan->program;
+    for (size_t l = 0; l < linear->n_layers; l++) {
+        const HypPlan__Layer *layer = linear->layers[l];
+        if (!hyp_cpu_weight(plan, layer->weight) || !is_constant(p, layer->n) || !is_constant(p, layer->k) ||
+            p->dims[layer->n]->value <= 0 || p->dims[layer->k]->value <= 0)
+            return false;
+    }
+    return true;
+}
+
 static void examine(const hyp_plan *plan, hyp_linear_weights *w)
 {
     const HypPlan__Program *p = plan->program;
-    w->constant = true;
+    w->constant = hyp_linear_is_constant(plan, w->step);
     for (size_t l = 0; l < w->step->n_layers; l++) {
         const HypPlan__Layer *layer = w->step->layers[l];
-        w->constant = w->constant && hyp_cpu_weight(plan, layer->weight) && is_constant(p, layer->n) &&
-                      is_constant(p, layer->k) && p->dims[layer->n]->value > 0 && p->dims[layer->k]->value > 0;
         w->biased = w->biased || (layer->bias_plus1 && !hyp_cpu_weight(plan, layer->bias_plus1 - 1));
         if (w->constant) w->bytes += p->tensors[hyp_plan_root(p, layer->weight)]->bytes;
     }

@@ -1,0 +1,182 @@
+/* Steps in 16 bits that run by kernels for floats: one of every kind, against the reference backend, with every
+ * instruction set; and that none of them is left to plain loops.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cpu/vector_kernels.h"
+#include "runtime/support.h"
+
+enum { CHANNELS = 4, HIGH = 6, WIDE = 8, SIDE = HIGH * WIDE, COUNT = CHANNELS * SIDE, RESULTS = 10 };
+
+static plan_builder b;
+static rng r;
+static hyp_dtype dtype;
+static uint32_t x, outputs;
+
+static const char *const names[RESULTS] = {"layers", "in-place", "after",     "norm", "softmax",
+                                           "sums",   "matmul",   "attention", "conv", "largest"};
+
+static uint32_t weight(size_t rank, const int64_t *dims, int64_t depth)
+{
+    uint16_t data[SIDE * SIDE];
+    size_t count = 1;
+    for (size_t i = 0; i < rank; i++) count *= (size_t)dims[i];
+    for (size_t i = 0; i < count; i++) hyp_store_f64(dtype, data, i, rng_float(&r) / sqrt((double)depth));
+    return pb_weight(&b, dtype, rank, dims, data);
+}
+#define WEIGHT(depth, ...)                                                                                             \
+    weight(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__}, depth)
+
+static uint32_t result(size_t rank, const uint32_t *dims) { return pb_output(&b, names[outputs++], dtype, rank, dims); }
+
+static void add_layers(const uint32_t *shape)
+{
+    uint32_t rows = shape[0], hidden = pb_scratch(&b, dtype, 0, 2, shape), all = pb_const(&b, COUNT);
+    HypPlan__Linear *s = pb_linear(&b, x, result(2, shape), rows);
+    pb_layer(&b, s, SIDE, SIDE, WEIGHT(SIDE, SIDE, SIDE), WEIGHT(1, SIDE), HYP_PLAN__ACT__ACT_GELU, hidden);
+    pb_layer(&b, s, SIDE, SIDE, WEIGHT(SIDE, SIDE, SIDE), PB_NONE, HYP_PLAN__ACT__ACT_NONE, PB_NONE)->weight_kn = true;
+    uint32_t added = pb_scratch(&b, dtype, 1, 2, shape), sum = pb_scratch(&b, dtype, 1, 2, shape);
+    pb_copy_all(&b, x, added, all);
+    s = pb_linear(&b, x, sum, rows);
+    pb_layer(&b, s, SIDE, SIDE, WEIGHT(SIDE, SIDE, SIDE), WEIGHT(1, SIDE), HYP_PLAN__ACT__ACT_RELU, PB_NONE);
+    s->added_plus1 = added + 1;
+    pb_copy_all(&b, sum, result(2, shape), all);
+    /* A weight that is computed. */
+    uint32_t square[2] = {shape[1], shape[1]}, w = pb_scratch(&b, dtype, 2, 2, square);
+    pb_copy_all(&b, WEIGHT(SIDE, SIDE, SIDE), w, pb_const(&b, SIDE * SIDE));
+    s = pb_linear(&b, x, result(2, shape), rows);
+    pb_layer(&b, s, SIDE, SIDE, w, PB_NONE, HYP_PLAN__ACT__ACT_TANH, PB_NONE);
+    s->added_plus1 = x + 1;
+    s->add_after = true;
+}
+
+static void add_rows(const uint32_t *shape)
+{
+    uint32_t in[3] = {x, WEIGHT(1, SIDE), WEIGHT(1, SIDE)}, one = pb_const(&b, 1);
+    HypPlan__Call *norm = pb_call(&b, "layer-norm", 3, in, result(2, shape));
+    pb_call_int(&b, norm, 1);
+    pb_call_float(&b, norm, 1e-5);
+    HypPlan__Softmax *s = pb_softmax(&b);
+    s->x = x, s->y = result(2, shape);
+    s->outer = shape[0], s->axis = shape[1], s->inner = one;
+    HypPlan__Reduce *k = pb_reduce(&b);
+    k->kind = HYP_PLAN__REDUCE__KIND__MEAN, k->x = x, k->y = result(1, shape);
+    k->n_kept = k->n_kept_strides = k->n_reduced = k->n_reduced_strides = 1;
+    k->kept = pb_consts(&b, 1, (int64_t[]){CHANNELS}), k->reduced = pb_consts(&b, 1, (int64_t[]){SIDE});
+    k->kept_strides = pb_consts(&b, 1, (int64_t[]){SIDE}), k->reduced_strides = pb_consts(&b, 1, (int64_t[]){1});
+}
+
+static void add_products(const uint32_t *shape)
+{
+    HypPlan__Matmul *m = pb_matmul(&b);
+    m->a = x, m->b = WEIGHT(SIDE, SIDE, SIDE), m->y = result(2, shape);
+    m->m = shape[0], m->n = m->k = shape[1];
+    m->trans_b = true;
+    m->alpha = 0.5f;
+    uint32_t keys[2] = {shape[1], shape[1]}, k = pb_scratch(&b, dtype, 3, 2, keys);
+    pb_copy_all(&b, WEIGHT(1, SIDE, SIDE), k, pb_const(&b, SIDE * SIDE));
+    const int64_t strides[2] = {SIDE, 1};
+    HypPlan__Attention *a = pb_attention(&b);
+    a->rows = shape[0], a->keys = a->width = a->columns = shape[1];
+    a->q = pb_attended(&b, x, 2, strides, 0), a->k = pb_attended(&b, k, 2, strides, 0);
+    a->v = pb_attended(&b, k, 2, strides, 0);
+    a->mask = pb_attended(&b, k, 2, strides, SIDE), a->y = pb_attended(&b, result(2, shape), 2, strides, 0);
+    a->scale = 0.3f;
+}
+
+static void add_images(void)
+{
+    const int64_t dims[4] = {1, CHANNELS, HIGH, WIDE}, ones[2] = {1, 1}, pads[4] = {1, 1, 1, 1};
+    uint32_t *shape = pb_consts(&b, 4, dims), image = pb_view(&b, x, 4, shape);
+    uint32_t in[4] = {image, WEIGHT(36, CHANNELS, CHANNELS, 3, 3), WEIGHT(1, CHANNELS), image};
+    HypPlan__Call *conv = pb_call(&b, "conv", 4, in, result(4, shape));
+    pb_call_ints(&b, conv, 2, ones);
+    pb_call_ints(&b, conv, 4, pads);
+    pb_call_ints(&b, conv, 2, ones);
+    pb_call_int(&b, conv, 1);
+    pb_call_symbol(&b, conv, "relu");
+    HypPlan__Call *pool = pb_call(&b, "max-pool", 1, &image, result(4, shape));
+    pb_call_ints(&b, pool, 2, (int64_t[]){3, 3});
+    pb_call_ints(&b, pool, 2, ones);
+    pb_call_ints(&b, pool, 4, pads);
+    pb_call_ints(&b, pool, 2, ones);
+    pb_call_int(&b, pool, 0);
+    pb_call_int(&b, pool, 0);
+}
+
+static void run(hyp_device_kind device, uint16_t *data, uint16_t out[RESULTS][COUNT])
+{
+    hyp_tensor in = tensor_of("x", dtype, data, 2, (int64_t[]){CHANNELS, SIDE}), y[RESULTS] = {{0}};
+    for (size_t i = 0; i < RESULTS; i++)
+        y[i] = (hyp_tensor){.name = names[i], .data = out[i], .bytes = sizeof out[i], .dtype = dtype};
+    memset(out, 0x55, RESULTS * sizeof out[0]);
+    hyp_engine *engine = pb_load(&b, device);
+    hyp_context *context = NULL;
+    assert_ok(hyp_context_create(engine, NULL, &context, diag));
+    for (int again = 0; again < 2; again++) assert_ok(hyp_context_run(context, &in, 1, y, RESULTS, diag));
+    for (size_t i = 0; device == HYP_DEVICE_CPU && i < b.program.n_steps; i++) {
+        hyp_choice_info c = hyp_context_choice(context, i, 0);
+        if (c.alternatives < 2) continue; /* nothing is faster than loops: the kind, or no oneDNN */
+        const char *taken = hyp_context_alternative(context, i, 0, c.taken).name;
+        if (strcmp(taken, "plain loops") == 0) fail_msg("step %d runs by plain loops", (int)i);
+    }
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+}
+
+/* Both round once, but for what is hidden between layers: by half a unit in the last place, each to its side. */
+static void check(void)
+{
+    static uint16_t data[COUNT], want[RESULTS][COUNT], got[RESULTS][COUNT];
+    const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(isa);
+    pb_init(&b);
+    outputs = 0;
+    uint32_t *shape = pb_consts(&b, 2, (int64_t[]){CHANNELS, SIDE});
+    x = pb_input(&b, "x", dtype, 2, shape);
+    add_layers(shape);
+    add_rows(shape);
+    add_products(shape);
+    add_images();
+    assert_int_equal(outputs, RESULTS);
+    rng_fill(&r, dtype, data, COUNT);
+    run(HYP_DEVICE_REFERENCE, data, want);
+    for (size_t i = 0; isa[i]; i++) {
+        assert_int_equal(setenv(HYP_CPU_VARIABLE, isa[i]->isa, 1), 0);
+        run(HYP_DEVICE_CPU, data, got);
+        for (size_t o = 0; o < RESULTS; o++) {
+            float w[COUNT], g[COUNT];
+            size_t count = strcmp(names[o], "sums") == 0 ? CHANNELS : COUNT;
+            for (size_t j = 0; j < count; j++) {
+                w[j] = (float)hyp_load_f64(dtype, want[o], j);
+                g[j] = (float)hyp_load_f64(dtype, got[o], j);
+            }
+            assert_close(g, w, count, dtype == HYP_F16 ? 0x1p-9 : 0x1p-6);
+        }
+    }
+    assert_int_equal(unsetenv(HYP_CPU_VARIABLE), 0);
+    pb_dispose(&b);
+}
+
+static void steps_of_bf16_agree(void **state)
+{
+    (void)state;
+    dtype = HYP_BF16;
+    check();
+}
+
+static void steps_of_f16_agree(void **state)
+{
+    (void)state;
+    dtype = HYP_F16;
+    check();
+}
+
+int main(void)
+{
+    r.state = 16;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_of_bf16_agree), cmocka_unit_test(steps_of_f16_agree)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
