@@ -210,9 +210,21 @@ static const char *onednn_cannot_linear(const asked *a)
 }
 #endif
 
+/* Products in f64 have a kernel of ours and nothing else. False: they are of another type. */
+static bool offer_doubles(asked *a, uint32_t tensor)
+{
+    if (hyp_tensor_dtype(a->program, tensor) != HYP_F64) return false;
+    hyp_choice_offer(a->choice, "own in double", HYP_CPU_DOUBLES, 4 * a->alone, NULL);
+    return true;
+}
+
 static void offer_linear(asked *a)
 {
     const HypPlan__Linear *s = a->step->linear;
+    if (offer_doubles(a, s->x)) {
+        put_linear(a);
+        return;
+    }
     const hyp_linear_weights *w = a->model->linear[a->index];
     double own = offer_own_layers(a, hyp_linear_cannot_own(w));
 #ifdef HYP_HAVE_ONEDNN
@@ -232,6 +244,10 @@ static void offer_linear(asked *a)
 
 static void offer_matmul(asked *a)
 {
+    if (offer_doubles(a, a->step->matmul->a)) {
+        put_matmul(a);
+        return;
+    }
 #ifdef HYP_HAVE_ONEDNN
     const HypPlan__Matmul *s = a->step->matmul;
     bool work = a->values[s->m] > 0 && a->values[s->n] > 0 && a->values[s->k] > 0;

@@ -131,7 +131,7 @@ static bool has_step(const hyp_cpu_model *m, size_t step)
 static void warn_of_slow_types(const hyp_cpu_model *m)
 {
     const HypPlan__Program *p = m->plan->program;
-    bool told[HYP_F8E4M3 + 1] = {[HYP_F32] = true, [HYP_F8E4M3] = true};
+    bool told[HYP_F8E4M3 + 1] = {[HYP_F32] = true, [HYP_F64] = true, [HYP_F8E4M3] = true};
     for (size_t i = 0; i < p->n_steps; i++) {
         const HypPlan__Step *step = p->steps[i];
         bool linear = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR;
@@ -325,6 +325,7 @@ hyp_cpu_form hyp_cpu_call_form(const char *kernel)
 static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
                             hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag)
 {
+    if (form == HYP_CPU_DOUBLES) return hyp_cpu_prepare_doubles(model, values, op, diag);
     switch (op->step->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: return hyp_cpu_prepare_linear(model, step, values, form, op, diag);
 #ifdef HYP_HAVE_ONEDNN

@@ -36,6 +36,7 @@ typedef enum hyp_cpu_form {
     HYP_CPU_WINDOWS,      /* convolutions, by the kernel of layers */
     HYP_CPU_COLUMNS,      /* convolutions, as a product and sums of its columns */
     HYP_CPU_GROUPED,      /* convolutions of many groups of few channels */
+    HYP_CPU_DOUBLES,      /* products in f64 */
     HYP_CPU_WINOGRAD      /* convolutions by 3x3, in fewer multiplications */
 } hyp_cpu_form;
 
@@ -116,6 +117,9 @@ void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_
  * op->run NULL when it has no kernel for it. `values` stay valid as long as the op. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                 hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag);
+/* doubles.c: layers and matmuls in f64. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_doubles(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
+                                                 hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                    hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,

@@ -77,6 +77,9 @@ typedef struct hyp_grouped {
     const float *bias; /* [out, groups] */
 } hyp_grouped;
 
+/* Products of doubles: rows at a time. A panel has as many columns as a vector has floats, at most so many. */
+enum { HYP_DOUBLE_ROWS = 4, HYP_DOUBLE_PANEL = 16 };
+
 typedef struct hyp_cpu_kernels {
     const char *isa; /* "avx512" */
     int width;       /* floats in a vector */
@@ -134,6 +137,9 @@ typedef struct hyp_cpu_kernels {
     void (*norm)(const float *x, const float *scale, const float *bias, float *y, int64_t n, double epsilon,
                  bool centred);
     /* Conversion of n elements. */
+    /* out[HYP_DOUBLE_ROWS width] = a panel[k width], of `rows` rows of a, at least one, the others like the last. */
+    void (*doubles)(const double *a, int64_t row, int64_t column, int64_t rows, const double *panel, int64_t k,
+                    double *out);
     void (*widen)(hyp_dtype from, const void *x, float *out, int64_t n);
     void (*narrow)(hyp_dtype to, const float *x, void *out, int64_t n);
 } hyp_cpu_kernels;

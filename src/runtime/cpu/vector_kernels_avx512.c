@@ -4,6 +4,7 @@
 #include "runtime/cpu/vec.h"
 
 #include "runtime/cpu/block_kernels.h"
+#include "runtime/cpu/double_kernel.h"
 #include "runtime/cpu/mlp_kernel.h"
 #include "runtime/cpu/winograd_kernel.h"
 
@@ -29,6 +30,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .grouped = grouped,
     .transpose = transpose,
     .norm = norm,
+    .doubles = multiply_doubles,
     .widen = widen,
     .narrow = narrow,
 };

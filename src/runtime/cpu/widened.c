@@ -167,7 +167,7 @@ void hyp_wide_plan_destroy(hyp_wide_plan *w)
 
 /* ---- steps ---------------------------------------------------------------------------------------------------- */
 
-/* A tensor in 16 bits of a step, and where in the work space it lies as floats; or a weight, which was widened before. */
+/* A tensor in 16 bits of a step, and where in the work space it lies as floats; or a weight, widened before. */
 typedef struct part {
     uint32_t tensor;
     hyp_dtype dtype;
