@@ -30,6 +30,13 @@ static bool has_product(const hyp_cpu_device *device, const HypPlan__Program *p,
 #endif
 }
 
+/* Convolutions have kernels of ours beside oneDNN's, and so without it. */
+static bool has_fast_call(const char *kernel)
+{
+    return hyp_cpu_call_form(kernel) != HYP_CPU_PLAIN || strcmp(kernel, "conv") == 0 ||
+           strcmp(kernel, "conv-transpose") == 0;
+}
+
 static bool is_widened(const hyp_cpu_device *device, const HypPlan__Program *p, const HypPlan__Step *step)
 {
     uint32_t list[2 * MOST_TENSORS];
@@ -45,7 +52,7 @@ static bool is_widened(const hyp_cpu_device *device, const HypPlan__Program *p, 
     case HYP_PLAN__STEP__KERNEL_SOFTMAX:
     case HYP_PLAN__STEP__KERNEL_REDUCE: break;
     case HYP_PLAN__STEP__KERNEL_CALL:
-        if (hyp_cpu_call_form(step->call->kernel) == HYP_CPU_PLAIN) return false;
+        if (!has_fast_call(step->call->kernel)) return false;
         break;
     default: return false; /* pointwise steps know all types, and the others only move elements */
     }
