@@ -115,6 +115,20 @@ const HypPlan__Call *hyp_plan_own_norm(HypPlan__Step *const *steps, size_t step)
     return own ? steps[step - 1]->call : NULL;
 }
 
+bool hyp_plan_writes_nothing(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values)
+{
+    uint32_t written[HYP_PLAN_CALL_OUTPUTS];
+    size_t count = hyp_plan_step_writes(step, written, HYP_PLAN_CALL_OUTPUTS);
+    if (count > HYP_PLAN_CALL_OUTPUTS) return false; /* a linear step of many layers, which are not looked at */
+    for (size_t i = 0; i < count; i++) {
+        const HypPlan__Tensor *t = program->tensors[written[i]];
+        bool empty = false;
+        for (size_t a = 0; a < t->n_dims; a++) empty = empty || values[t->dims[a]] == 0;
+        if (!empty) return false;
+    }
+    return true;
+}
+
 /* ---- work ------------------------------------------------------------------------------------------ */
 
 static double product(const int64_t *values, size_t n, const uint32_t *dims)

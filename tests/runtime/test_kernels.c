@@ -432,6 +432,38 @@ static void picks_of_nothing_end_at_once(void **state)
     expect_f32((float[1]){0}, 1, DIMS(0), (float[1]){0}, 0, 0);
 }
 
+/* 2^61 rows of no elements, by kernels that a plan does not name: of a type that the CPU has a kernel for, and of one that
+ * it has none for. */
+static void rows_of_nothing_end_at_once(void **state)
+{
+    (void)state;
+    const int64_t rows[] = {(int64_t)1 << 61, 0};
+    for (int wide = 0; wide < 2; wide++) {
+        hyp_dtype type = wide ? HYP_F64 : HYP_F32;
+        const uint32_t dims[] = {pb_const(&b, rows[0]), pb_const(&b, 0)};
+        uint32_t x = pb_input(&b, "x", type, 2, dims), y = pb_output(&b, "y", type, 2, dims);
+        uint32_t z = pb_output(&b, "z", type, 2, dims);
+        HypPlan__Softmax *s = pb_softmax(&b);
+        s->x = x, s->y = y, s->outer = dims[0], s->axis = dims[1], s->inner = pb_const(&b, 5);
+        HypPlan__Matmul *k = pb_matmul(&b); /* [2^61, 0] times [0, 0] */
+        k->a = x, k->b = pb_weight(&b, type, 2, DIMS(0, 0), (double[1]){0}), k->y = z;
+        k->m = dims[0], k->n = k->k = dims[1];
+        hyp_tensor in = {.data = (double[1]){0}, .dtype = type, .rank = 2, .dims = {rows[0], 0}};
+        hyp_tensor out[] = {in, in};
+        for (size_t d = 0; d < 2; d++) {
+            hyp_engine *engine = pb_load(&b, host_devices[d]);
+            hyp_context *context = NULL;
+            assert_ok(hyp_context_create(engine, NULL, &context, diag));
+            assert_ok(hyp_context_run(context, &in, 1, out, 2, diag));
+            assert_true(out[0].dims[0] == rows[0] && out[1].dims[1] == 0);
+            hyp_context_destroy(context);
+            hyp_engine_destroy(engine);
+        }
+        pb_dispose(&b);
+        pb_init(&b);
+    }
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -444,6 +476,7 @@ int main(void)
         TEST(every_pointwise_operator_computes_what_it_says),
         TEST(pointwise_broadcasts_and_writes_several_outputs),
         TEST(types_convert_as_the_format_says),
+        TEST(rows_of_nothing_end_at_once),
         TEST(softmax_runs_along_the_middle_axis),
         TEST(reduce_sums_or_averages_either_axis),
         TEST(copy_transposes),

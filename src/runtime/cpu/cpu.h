@@ -183,11 +183,12 @@ bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, 
 hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const float *w, int64_t n, int64_t k,
                              const float *bias, HypPlan__Act act);
 
-/* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight. */
+/* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight, and
+ * where no weight has any bytes. */
 static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)
 {
     const HypPlan__Tensor *t = plan->program->tensors[hyp_plan_root(plan->program, tensor)];
-    return t->place == HYP_PLAN__PLACE__PLACE_WEIGHT ? plan->weights + t->offset : NULL;
+    return t->place == HYP_PLAN__PLACE__PLACE_WEIGHT && plan->weights ? plan->weights + t->offset : NULL;
 }
 
 /* pointwise_wide.c: blocks of pointwise steps that compute in F64, I64 or U64, n elements of 8 bytes each. */

@@ -1,0 +1,118 @@
+/* fuzz_engine.c - libFuzzer target: loads any bytes as a plan on a device, prepares three sets of shapes and runs them,
+ * within limits of memory and work. Plans may be refused anywhere; nothing may crash, hang, or read or write beyond a
+ * tensor.
+ *
+ * The device is that of FUZZ_DEVICE (cpu, reference, cuda); cpu where it is not set.
+ */
+#include "fuzz/fuzz_engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "fuzz/mutate_plan.h"
+#include "hypatia/runtime.h"
+
+enum { MAX_EDGES = 64, MAX_TENSOR = 8 << 20, MAX_SCRATCH = 64 << 20 };
+static const double max_work = 3e8;
+
+uint64_t fuzz_opened, fuzz_prepared, fuzz_ran;
+
+static hyp_device_kind device(void)
+{
+    const char *name = getenv("FUZZ_DEVICE");
+    if (name && strcmp(name, "reference") == 0) return HYP_DEVICE_REFERENCE;
+    return name && strcmp(name, "cuda") == 0 ? HYP_DEVICE_CUDA : HYP_DEVICE_CPU;
+}
+
+/* Memory of a tensor's own size, so that a sanitizer sees the first byte beyond it. False where it would be too much.
+ */
+static bool take(hyp_tensor *t, uint64_t seed)
+{
+    size_t bytes = hyp_dtype_size(t->dtype);
+    for (int32_t a = 0; a < t->rank; a++)
+        if (t->dims[a] < 0 || !hyp_mul_size(bytes, (size_t)t->dims[a], &bytes) || bytes > MAX_TENSOR) return false;
+    t->data = hyp_calloc(1, bytes);
+    t->bytes = bytes;
+    if (!t->data) return false;
+    for (size_t i = 0; i < bytes / hyp_dtype_size(t->dtype); i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        if (hyp_dtype_is_float(t->dtype))
+            hyp_store_f64(t->dtype, t->data, i, (double)(seed >> 40) / (1 << 23) - 1);
+        else
+            hyp_store_i64(t->dtype, t->data, i,
+                          t->dtype == HYP_BOOL ? (int64_t)(seed >> 63) : (int64_t)(seed >> 33) % 4 - 1);
+    }
+    return true;
+}
+
+/* The dims of the inputs where every symbol has this size, as far as that is possible. */
+static bool set_dims(const hyp_engine *engine, hyp_tensor *inputs, size_t count, int64_t size)
+{
+    hyp_tensor sizes[MAX_EDGES * HYP_MAX_RANK];
+    size_t named = 0;
+    const char *missing;
+    for (size_t i = 0; i < count; i++) {
+        const hyp_io_info *info = hyp_engine_input(engine, i);
+        inputs[i] = (hyp_tensor){.dtype = info->dtype, .rank = info->rank};
+        memcpy(inputs[i].dims, info->dims, sizeof info->dims);
+        for (int32_t a = 0; a < info->rank; a++)
+            if (info->symbols[a]) sizes[named++] = (hyp_tensor){.name = info->symbols[a], .rank = 1, .dims = {size}};
+    }
+    return hyp_engine_complete_dims(engine, inputs, count, sizes, named, &missing, NULL) == HYP_OK && !missing;
+}
+
+static void run(hyp_context *context, hyp_tensor *inputs, size_t in, hyp_tensor *outputs, size_t out)
+{
+    if (hyp_context_output_shapes(context, inputs, in, outputs, out, NULL) != HYP_OK) return;
+    for (size_t i = 0; i < out; i++)
+        if (!take(&outputs[i], i)) return;
+    if (hyp_context_reserve(context, inputs, in, NULL) != HYP_OK) return;
+    fuzz_prepared++;
+    bool done = hyp_context_run(context, inputs, in, outputs, out, NULL) == HYP_OK;
+    if (hyp_context_synchronize(context, NULL) == HYP_OK && done) fuzz_ran++;
+}
+
+static void try_shapes(hyp_engine *engine, hyp_context *context, int64_t size)
+{
+    hyp_tensor inputs[MAX_EDGES] = {{0}}, outputs[MAX_EDGES] = {{0}};
+    size_t in = hyp_engine_input_count(engine), out = hyp_engine_output_count(engine);
+    bool fits = set_dims(engine, inputs, in, size);
+    for (size_t i = 0; i < in && fits; i++) fits = take(&inputs[i], i + (uint64_t)size);
+    for (size_t i = 0; i < out; i++) outputs[i].dtype = hyp_engine_output(engine, i)->dtype;
+    if (fits) run(context, inputs, in, outputs, out);
+    for (size_t i = 0; i < in; i++) hyp_free(inputs[i].data);
+    for (size_t i = 0; i < out; i++) hyp_free(outputs[i].data);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const int64_t sizes[] = {3, 1, 0};
+    hyp_engine_options options = {.size = sizeof options, .device = device(), .threads = 1, .checks = HYP_CHECKS_OFF};
+    hyp_context_options limits = {.size = sizeof limits, .memory_limit = MAX_SCRATCH, .work_limit = max_work};
+    hyp_engine *engine = NULL;
+    hyp_context *context = NULL;
+    uint8_t *bytes = hyp_aligned_alloc(64, size);
+    if (!bytes) return 0;
+    memcpy(bytes, data, size);
+    bool open = hyp_engine_load_memory(bytes, size, &options, &engine, NULL) == HYP_OK;
+    if (open && hyp_engine_input_count(engine) <= MAX_EDGES && hyp_engine_output_count(engine) <= MAX_EDGES &&
+        hyp_context_create(engine, &limits, &context, NULL) == HYP_OK) {
+        fuzz_opened++;
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) try_shapes(engine, context, sizes[i]);
+    }
+    hyp_engine_destroy(engine);
+    hyp_context_destroy(context);
+    hyp_aligned_free(bytes);
+    return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
+{
+    hyp_random random = {seed};
+    size_t mutated;
+    uint8_t *mutant = mutate_plan(data, size, &random, &mutated);
+    if (mutant && mutated <= max_size) memcpy(data, mutant, size = mutated);
+    hyp_free(mutant);
+    return size;
+}

@@ -1,0 +1,190 @@
+/* fuzz_plans.c - runs the fuzz target on plans of random graphs, which together have every operator, and on plan files,
+ * as they are and changed. The same arguments give the same cases. Every plan is one process, so that one that crashes
+ * or hangs is told and the others go on.
+ *
+ *   fuzz_plans [--graphs FIRST:COUNT] [--mutations N] [--seconds S] [--only MUTATION --save FILE] [--corpus FOLDER]
+ *              [plan.bin...]
+ *
+ * --seconds goes on with other mutations until the time is over; --only runs one mutation of each plan, which --save
+ * writes; --corpus keeps the plans of graphs there, for fuzz_engine.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "codegen/codegen.h"
+#include "fuzz/fuzz_engine.h"
+#include "fuzz/mutate_plan.h"
+
+enum { CASE_SECONDS = 20 }; /* a case takes milliseconds: this one hangs */
+
+typedef struct request {
+    long first, count, mutations, only;
+    double seconds;
+    const char *save, *corpus;
+} request;
+
+/* What the children tell. */
+typedef struct shared {
+    long mutation;                                  /* under way; -1: the plan as it is */
+    uint64_t cases, opened, prepared, ran, refused; /* refused: plans that do not run unchanged */
+} shared;
+
+static shared *told;
+static int findings;
+
+static bool random_plan(uint64_t seed, const char *path)
+{
+    static const hyp_dtype dtypes[] = {HYP_F32, HYP_F32, HYP_F64, HYP_F32, HYP_F16, HYP_BF16};
+    hyp_random_graph_options options = {.seed = seed,
+                                        .nodes = 2 + (int)(seed % 6),
+                                        .dtype = dtypes[seed % 6],
+                                        .symbolic = seed % 4 < 3,
+                                        .first_op = (int)(seed % HYP_OP_COUNT)};
+    hyp_codegen_options how = {.target = hyp_target_find("cpu"), .producer = "fuzz", .model_name = "", .model_hash = 1};
+    hyp_dims *dims;
+    hyp_graph g;
+    hyp_lowered lowered;
+    if (hyp_dims_create(&dims, NULL) != HYP_OK) return false;
+    bool made = hyp_random_graph(&options, dims, &g, NULL, NULL) == HYP_OK;
+    if (made && hyp_codegen_lower(&g, &how, &lowered, NULL) == HYP_OK) {
+        made = hyp_codegen_write(&lowered, path, NULL, NULL, NULL, NULL) == HYP_OK;
+        hyp_lowered_dispose(&lowered);
+    } else if (made) {
+        made = false;
+    }
+    hyp_graph_dispose(&g);
+    hyp_dims_destroy(dims);
+    return made;
+}
+
+static void run_case(const uint8_t *data, size_t size)
+{
+    alarm(CASE_SECONDS);
+    LLVMFuzzerTestOneInput(data, size);
+    alarm(0);
+    told->cases++;
+}
+
+static void save(const char *path, const uint8_t *data, size_t size)
+{
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) perror(path);
+}
+
+/* One of the mutations; each is of the plan as it is, every third one of a mutant. */
+static void run_mutation(const uint8_t *plan, size_t size, uint64_t seed, const char *path)
+{
+    hyp_random random = {seed * 0x9e3779b97f4a7c15u + 1};
+    size_t mutated, again;
+    uint8_t *mutant = mutate_plan(plan, size, &random, &mutated), *second = NULL;
+    if (mutant && seed % 3 == 0) second = mutate_plan(mutant, mutated, &random, &again);
+    const uint8_t *data = second ? second : mutant;
+    size_t bytes = second ? again : mutated;
+    if (data && path) save(path, data, bytes);
+    if (data) run_case(data, bytes);
+    hyp_free(mutant);
+    hyp_free(second);
+}
+
+static void child(const request *r, const char *path, long from)
+{
+    hyp_mapping map;
+    hyp_diag diag = {0};
+    if (hyp_map_file(path, &map, &diag) != HYP_OK) {
+        fprintf(stderr, "%s\n", diag.message);
+        _exit(1);
+    }
+    told->mutation = -1;
+    if (r->only < 0 && from == 0) run_case(map.data, map.size);
+    told->refused += r->only < 0 && from == 0 && !fuzz_ran;
+    for (long m = from; m < from + r->mutations && r->only < 0; m++) {
+        told->mutation = m;
+        run_mutation(map.data, map.size, (uint64_t)m, NULL);
+    }
+    if (r->only >= 0) run_mutation(map.data, map.size, (uint64_t)r->only, r->save);
+    hyp_unmap(&map);
+    told->opened += fuzz_opened, told->prepared += fuzz_prepared, told->ran += fuzz_ran;
+    exit(0); /* so that leaks are told */
+}
+
+/* `name` is for people. */
+static void fuzz(const request *r, const char *path, const char *name, long from)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) child(r, path, from);
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+    findings++;
+    if (WIFSIGNALED(status))
+        printf("%s, mutation %ld: %s\n", name, told->mutation, strsignal(WTERMSIG(status)));
+    else
+        printf("%s, mutation %ld: exit code %d\n", name, told->mutation, WEXITSTATUS(status));
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void pass(const request *r, int files, char **paths, const char *scratch, long from)
+{
+    char name[32], kept[512];
+    for (long seed = r->first; seed < r->first + r->count; seed++) {
+        snprintf(name, sizeof name, "graph %ld", seed);
+        if (r->corpus) snprintf(kept, sizeof kept, "%s/graph-%ld.bin", r->corpus, seed);
+        const char *path = r->corpus ? kept : scratch;
+        if (random_plan((uint64_t)seed, path)) fuzz(r, path, name, from);
+    }
+    for (int i = 0; i < files; i++) fuzz(r, paths[i], paths[i], from);
+}
+
+int main(int argc, char **argv)
+{
+    request r = {.mutations = 20, .only = -1};
+    int i = 1;
+    for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2) {
+        char *colon = strchr(argv[i + 1], ':');
+        if (strcmp(argv[i], "--graphs") == 0 && colon)
+            r.first = atol(argv[i + 1]), r.count = atol(colon + 1);
+        else if (strcmp(argv[i], "--mutations") == 0)
+            r.mutations = atol(argv[i + 1]);
+        else if (strcmp(argv[i], "--seconds") == 0)
+            r.seconds = atof(argv[i + 1]);
+        else if (strcmp(argv[i], "--only") == 0)
+            r.only = atol(argv[i + 1]);
+        else if (strcmp(argv[i], "--save") == 0)
+            r.save = argv[i + 1];
+        else if (strcmp(argv[i], "--corpus") == 0)
+            r.corpus = argv[i + 1];
+        else
+            return fprintf(stderr, "fuzz_plans: what is %s?\n", argv[i]), 2;
+    }
+    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (told == MAP_FAILED) return perror("mmap"), 2;
+    char scratch[64];
+    snprintf(scratch, sizeof scratch, "fuzz_plans.%ld.bin", (long)getpid());
+    double end = now() + r.seconds;
+    long from = 0;
+    do {
+        pass(&r, argc - i, argv + i, scratch, from);
+        from += r.mutations;
+    } while (now() < end);
+    unlink(scratch);
+    printf("%llu plans do not run unchanged\n"
+           "%llu plans, of which %llu loaded; %llu sets of shapes were prepared, %llu ran; %d findings\n",
+           (unsigned long long)told->refused, (unsigned long long)told->cases, (unsigned long long)told->opened,
+           (unsigned long long)told->prepared, (unsigned long long)told->ran, findings);
+    return findings > 0 || told->ran == 0;
+}

@@ -1,0 +1,343 @@
+#include "fuzz/mutate_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+
+enum { MAX_LIST = 4096, MAX_WEIGHT = 1 << 20 };
+
+/* Messages are read and freed by protobuf-c's own allocator, which is that of the C library: so is all that is put into
+ * them. */
+
+static uint64_t below(hyp_random *r, uint64_t n) { return n ? (uint64_t)hyp_random_int(r, 0, (int64_t)n - 1) : 0; }
+static bool chance(hyp_random *r, int percent) { return (int)below(r, 100) < percent; }
+
+/* ---- values -------------------------------------------------------------------------------------------- */
+
+static uint64_t change_integer(hyp_random *r, uint64_t v)
+{
+    static const int64_t special[] = {0,       1,         2,         3,         4,          7,         8,
+                                      15,      16,        17,        31,        32,         33,        63,
+                                      64,      65,        127,       128,       255,        256,       1000,
+                                      1 << 16, 1 << 24,   INT32_MAX, 1LL << 31, UINT32_MAX, 1LL << 40, INT64_MAX / 8,
+                                      -1,      INT64_MIN, INT64_MAX, -2,        INT32_MIN,  -7,        1LL << 61};
+    switch (below(r, 5)) {
+    case 0: return v + 1;
+    case 1: return v - 1;
+    case 2: return below(r, 12);
+    case 3: return v ^ 1ull << below(r, 64);
+    default: return (uint64_t)special[below(r, sizeof special / sizeof *special)];
+    }
+}
+
+static double change_real(hyp_random *r, double v)
+{
+    const double special[] = {0, -0.0, 1, -1, NAN, INFINITY, -INFINITY, 1e30, 1e-30, 1e300, -v, v / 2};
+    return special[below(r, sizeof special / sizeof *special)];
+}
+
+static char *change_text(hyp_random *r, const char *old)
+{
+    static const char *const words[] = {"",
+                                        "none",
+                                        "linear",
+                                        "nearest",
+                                        "cubic",
+                                        "zeros",
+                                        "border",
+                                        "reflection",
+                                        "add",
+                                        "mul",
+                                        "max",
+                                        "min",
+                                        "circular",
+                                        "sigmoid",
+                                        "tanh",
+                                        "relu",
+                                        "softplus",
+                                        "half-pixel",
+                                        "asymmetric",
+                                        "f16",
+                                        "i8",
+                                        "f64",
+                                        "conv",
+                                        "conv-transpose",
+                                        "max-pool",
+                                        "average-pool",
+                                        "lp-pool",
+                                        "layer-norm",
+                                        "rms-norm",
+                                        "lrn",
+                                        "lstm",
+                                        "gru",
+                                        "rnn",
+                                        "topk",
+                                        "resize",
+                                        "cumsum",
+                                        "gather-nd",
+                                        "scatter-nd",
+                                        "one-hot",
+                                        "trilu",
+                                        "roi-align",
+                                        "grid-sample",
+                                        "reduce-max",
+                                        "argmax",
+                                        "max-unpool",
+                                        "range",
+                                        "bit-cast",
+                                        "max-pool-places",
+                                        "reverse-sequence",
+                                        "gather-elements",
+                                        "scatter-elements",
+                                        "tensor-scatter",
+                                        "affine-grid",
+                                        "align-corners",
+                                        "floor",
+                                        "ceil"};
+    char *text = chance(r, 80) ? strdup(words[below(r, sizeof words / sizeof *words)]) : strdup(old);
+    size_t len = text ? strlen(text) : 0;
+    if (len && chance(r, 20)) text[below(r, len)] = (char)(1 + below(r, 255));
+    return text;
+}
+
+static void change_scalar(hyp_random *r, ProtobufCType type, void *at)
+{
+    switch (type) {
+    case PROTOBUF_C_TYPE_FLOAT: *(float *)at = (float)change_real(r, (double)*(float *)at); break;
+    case PROTOBUF_C_TYPE_DOUBLE: *(double *)at = change_real(r, *(double *)at); break;
+    case PROTOBUF_C_TYPE_BOOL: *(protobuf_c_boolean *)at = !*(protobuf_c_boolean *)at; break;
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64: *(uint64_t *)at = change_integer(r, *(uint64_t *)at); break;
+    case PROTOBUF_C_TYPE_STRING: {
+        char *text = change_text(r, *(char **)at ? *(char **)at : "");
+        if (*(char **)at != protobuf_c_empty_string) free(*(char **)at);
+        *(char **)at = text;
+        break;
+    }
+    case PROTOBUF_C_TYPE_BYTES: {
+        ProtobufCBinaryData *data = at;
+        if (data->len) data->data[below(r, data->len)] ^= (uint8_t)(1 << below(r, 8));
+        break;
+    }
+    case PROTOBUF_C_TYPE_MESSAGE: break;
+    default: *(uint32_t *)at = (uint32_t)change_integer(r, *(uint32_t *)at); break; /* 32 bits, and enumerations */
+    }
+}
+
+/* ---- lists --------------------------------------------------------------------------------------------- */
+
+static size_t element_size(ProtobufCType type)
+{
+    switch (type) {
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE: return 8;
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_MESSAGE: return sizeof(void *);
+    case PROTOBUF_C_TYPE_BYTES: return sizeof(ProtobufCBinaryData);
+    case PROTOBUF_C_TYPE_BOOL: return sizeof(protobuf_c_boolean);
+    default: return 4;
+    }
+}
+
+static ProtobufCMessage *clone(const ProtobufCMessage *m)
+{
+    size_t size = protobuf_c_message_get_packed_size(m);
+    uint8_t *packed = malloc(size + 1);
+    if (!packed) return NULL;
+    protobuf_c_message_pack(m, packed);
+    ProtobufCMessage *copy = protobuf_c_message_unpack(m->descriptor, NULL, size, packed);
+    free(packed);
+    return copy;
+}
+
+/* Drops, doubles or exchanges elements; strings and bytes are only exchanged. */
+static void change_list(hyp_random *r, const ProtobufCFieldDescriptor *f, size_t *count, void **list)
+{
+    size_t size = element_size(f->type), i = below(r, *count), j = below(r, *count);
+    uint8_t *data = *list, kept[sizeof(ProtobufCBinaryData)];
+    bool message = f->type == PROTOBUF_C_TYPE_MESSAGE;
+    bool plain = !message && f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_BYTES;
+    switch (plain || message ? below(r, 4) : 3) {
+    case 0:
+        if (message) protobuf_c_message_free_unpacked(*(ProtobufCMessage **)(void *)(data + i * size), NULL);
+        memmove(data + i * size, data + (i + 1) * size, (--*count - i) * size);
+        break;
+    case 1: {
+        if (*count >= MAX_LIST) break;
+        ProtobufCMessage *copy = message ? clone(*(ProtobufCMessage **)(void *)(data + i * size)) : NULL;
+        if (message && !copy) break;
+        data = realloc(data, (*count + 1) * size);
+        if (!data) abort();
+        *list = data;
+        memmove(data + (j + 1) * size, data + j * size, (*count - j) * size);
+        ++*count;
+        if (message)
+            memcpy(data + j * size, &copy, size);
+        else
+            memmove(data + j * size, data + i * size, size);
+        break;
+    }
+    case 2:
+        if (message && i != j) {
+            ProtobufCMessage *copy = clone(*(ProtobufCMessage **)(void *)(data + i * size));
+            if (!copy) break;
+            protobuf_c_message_free_unpacked(*(ProtobufCMessage **)(void *)(data + j * size), NULL);
+            memcpy(data + j * size, &copy, size);
+        } else if (!message) {
+            memmove(data + j * size, data + i * size, size);
+        }
+        break;
+    default:
+        memcpy(kept, data + i * size, size);
+        memmove(data + i * size, data + j * size, size);
+        memcpy(data + j * size, kept, size);
+    }
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------ */
+
+static size_t *count_of(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+    return (size_t *)(void *)((uint8_t *)m + f->quantifier_offset);
+}
+
+/* Is there something in this field that can be changed? Of a oneof, only what it holds. */
+static bool is_there(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+    if (f->label == PROTOBUF_C_LABEL_REPEATED) return *count_of(m, f) > 0;
+    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF && *(uint32_t *)(void *)((uint8_t *)m + f->quantifier_offset) != f->id)
+        return false;
+    return f->type != PROTOBUF_C_TYPE_MESSAGE || *(ProtobufCMessage **)(void *)((uint8_t *)m + f->offset);
+}
+
+static const ProtobufCFieldDescriptor *draw_field(hyp_random *r, ProtobufCMessage *m)
+{
+    size_t there = 0;
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) there += is_there(m, &m->descriptor->fields[i]);
+    size_t skip = below(r, there);
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++)
+        if (is_there(m, &m->descriptor->fields[i]) && skip-- == 0) return &m->descriptor->fields[i];
+    return NULL;
+}
+
+static void change_message(hyp_random *r, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+    void *at = (uint8_t *)m + f->offset;
+    size_t size = element_size(f->type);
+    if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+        size_t *count = count_of(m, f);
+        if (chance(r, f->type == PROTOBUF_C_TYPE_MESSAGE ? 10 : 30)) {
+            change_list(r, f, count, at);
+            return;
+        }
+        at = *(uint8_t **)at + below(r, *count) * size;
+    }
+    if (f->type != PROTOBUF_C_TYPE_MESSAGE) {
+        change_scalar(r, f->type, at);
+        return;
+    }
+    ProtobufCMessage *inner = *(ProtobufCMessage **)at;
+    const ProtobufCFieldDescriptor *next = draw_field(r, inner);
+    if (next) change_message(r, inner, next);
+}
+
+/* Steps first, then what they are about. */
+static void change_program(hyp_random *r, HypPlan__Program *p)
+{
+    enum { DIMS = 7, TENSORS = 8, STEPS = 12 };
+    unsigned wanted = chance(r, 55) ? STEPS : chance(r, 50) ? TENSORS : chance(r, 70) ? DIMS : 0;
+    const ProtobufCFieldDescriptor *f =
+        wanted ? protobuf_c_message_descriptor_get_field(p->base.descriptor, wanted) : NULL;
+    if (!f || !is_there(&p->base, f)) f = draw_field(r, &p->base);
+    if (f) change_message(r, &p->base, f);
+}
+
+/* ---- the file around it -------------------------------------------------------------------------------- */
+
+static uint64_t align_up(uint64_t n) { return (n + HYP_PLAN_ALIGN - 1) / HYP_PLAN_ALIGN * HYP_PLAN_ALIGN; }
+
+/* Weights get the bytes of their shapes, where these are fixed and small, and follow each other. Returns their end. */
+static uint64_t place_weights(HypPlan__Program *p)
+{
+    uint64_t end = 0;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        HypPlan__Tensor *t = p->tensors[i];
+        if (t->place != HYP_PLAN__PLACE__PLACE_WEIGHT) continue;
+        int64_t bytes = (int64_t)hyp_dtype_size((hyp_dtype)t->dtype);
+        bool known = bytes > 0;
+        for (size_t a = 0; a < t->n_dims && known; a++) {
+            const HypPlan__Dim *d = t->dims[a] < p->n_dims ? p->dims[t->dims[a]] : NULL;
+            known = d && d->kind == HYP_PLAN__DIM__KIND__CONST && d->value >= 0 &&
+                    hyp_mul_i64(bytes, d->value, &bytes) && bytes <= MAX_WEIGHT;
+        }
+        if (known) t->bytes = (uint64_t)bytes;
+        if (t->bytes > MAX_WEIGHT) t->bytes = MAX_WEIGHT;
+        t->offset = t->bytes ? align_up(end) : 0;
+        if (t->bytes) end = t->offset + t->bytes;
+    }
+    return end;
+}
+
+static void put(uint8_t *at, uint64_t v, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) at[i] = (uint8_t)(v >> 8 * i);
+}
+
+static uint64_t get(const uint8_t *at, size_t bytes)
+{
+    uint64_t v = 0;
+    for (size_t i = bytes; i-- > 0;) v = v << 8 | at[i];
+    return v;
+}
+
+/* A new file by docs/plan-format.md, without a device section; weights are filled with what were the weights. */
+static uint8_t *seal(HypPlan__Program *p, const uint8_t *weights, size_t had, size_t *out_size)
+{
+    uint64_t end = place_weights(p), program = hyp_plan__program__get_packed_size(p), hash = 0;
+    uint64_t at = align_up(HYP_PLAN_HEADER + program), size = end ? at + end : HYP_PLAN_HEADER + program;
+    uint8_t *file = hyp_calloc(1, size);
+    if (!file) return NULL;
+    hyp_plan__program__pack(p, file + HYP_PLAN_HEADER);
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        const HypPlan__Tensor *t = p->tensors[i];
+        if (t->place != HYP_PLAN__PLACE__PLACE_WEIGHT || !t->bytes) continue;
+        for (uint64_t k = 0; k < t->bytes; k++) file[at + t->offset + k] = had ? weights[(t->offset + k) % had] : 0;
+        hash = hyp_hash(file + at + t->offset, t->bytes, hash);
+    }
+    memcpy(file, HYP_PLAN_MAGIC, 8);
+    put(file + 8, HYP_PLAN_MAJOR, 4);
+    put(file + 12, HYP_PLAN_MINOR, 4);
+    put(file + 16, size, 8);
+    put(file + 24, HYP_PLAN_HEADER, 8);
+    put(file + 32, program, 8);
+    put(file + 40, hyp_hash(file + HYP_PLAN_HEADER, program, 0), 8);
+    put(file + 48, at, 8);
+    put(file + 56, end, 8);
+    put(file + 64, hash, 8);
+    put(file + 248, hyp_hash(file, 248, 0), 8);
+    *out_size = size;
+    return file;
+}
+
+uint8_t *mutate_plan(const uint8_t *plan, size_t size, hyp_random *random, size_t *out_size)
+{
+    if (size < HYP_PLAN_HEADER) return NULL;
+    uint64_t program = get(plan + 32, 8), weights = get(plan + 48, 8), had = get(plan + 56, 8);
+    if (program > size - HYP_PLAN_HEADER) return NULL;
+    if (weights > size || had > size - weights) had = 0;
+    HypPlan__Program *p = hyp_plan__program__unpack(NULL, program, plan + HYP_PLAN_HEADER);
+    if (!p) return NULL;
+    for (uint64_t changes = 1 + below(random, 4); changes > 0; changes--) change_program(random, p);
+    uint8_t *mutant = seal(p, plan + (had ? weights : 0), had, out_size);
+    hyp_plan__program__free_unpacked(p, NULL);
+    return mutant;
+}
