@@ -31,4 +31,17 @@ void hyp_diag_prefix(hyp_diag *diag, const char *fmt, ...) HYP_PRINTF(2, 3);
         if (hyp_try_status_ != HYP_OK) return hyp_try_status_; \
     } while (0)
 
+/* First in a public function: HYP_ERR_INVALID_ARGUMENT where what a caller has to give is NULL, or a list that is not
+ * empty. The function's own diagnostic is called `diag`. */
+#define HYP_NEED(given)                                                                                     \
+    do {                                                                                                    \
+        if (!(given)) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: %s is NULL", __func__, #given);  \
+    } while (0)
+#define HYP_NEED_LIST(list, count)                                                                          \
+    do {                                                                                                    \
+        if (!(list) && (count) > 0)                                                                         \
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: %s is NULL where %s is %zu", __func__, #list, \
+                            #count, (size_t)(count));                                                       \
+    } while (0)
+
 #endif

@@ -28,6 +28,7 @@ const char *hyp_dtype_name(hyp_dtype dtype)
 
 hyp_dtype hyp_dtype_parse(const char *name)
 {
+    if (!name) return HYP_DTYPE_NONE;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strcmp(table[i].name, name) == 0) return table[i].dtype;
     return HYP_DTYPE_NONE;

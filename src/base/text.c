@@ -36,6 +36,7 @@ size_t hyp_visible_length(const char *text)
 
 size_t hyp_visible(const char *text, char *out, size_t size)
 {
+    if (!text || (!out && size)) return 0;
     size_t len = 0, written = 0;
     while (*text) {
         char code[8];

@@ -385,11 +385,13 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
 hyp_status hyp_compile_file(const char *model_path, const char *plan_path, const hyp_compile_options *options,
                             hyp_compile_report **out_report, hyp_diag *diag)
 {
+    HYP_NEED(model_path);
     return hyp_compile_once(model_path, plan_path, options, hyp_blame, out_report, diag);
 }
 
 hyp_status hyp_compile_list_rules(const hyp_compile_options *options, hyp_compile_report **out_report, hyp_diag *diag)
 {
+    HYP_NEED(out_report);
     hyp_settings settings;
     HYP_TRY(hyp_settings_init(options, &settings, diag));
     hyp_rewrite_options rewrite = hyp_settings_rewrite(&settings);

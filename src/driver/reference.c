@@ -134,6 +134,7 @@ void hyp_reference_close(hyp_reference *r)
 
 hyp_status hyp_reference_open(const char *model_path, hyp_reference **out, hyp_diag *diag)
 {
+    HYP_NEED(model_path);
     hyp_onnx_options options = {0};
     hyp_reference *r = hyp_calloc(1, sizeof *r);
     if (!r) return hyp_fail_memory(diag, sizeof *r);
@@ -149,11 +150,18 @@ hyp_status hyp_reference_open(const char *model_path, hyp_reference **out, hyp_d
     return status;
 }
 
-uint64_t hyp_reference_hash(const hyp_reference *reference) { return hyp_onnx_model_info(reference->model).hash; }
+uint64_t hyp_reference_hash(const hyp_reference *reference) 
+{
+    return reference ? hyp_onnx_model_info(reference->model).hash : 0;
+}
 
 hyp_status hyp_reference_run(const hyp_reference *reference, bool exact, const hyp_tensor *inputs, size_t input_count,
                              hyp_tensor **out_outputs, size_t *out_count, hyp_diag *diag)
 {
+    HYP_NEED(reference);
+    HYP_NEED_LIST(inputs, input_count);
+    HYP_NEED(out_outputs);
+    HYP_NEED(out_count);
     HYP_TRY(evaluate(&reference->graph, exact, NULL, inputs, input_count, out_outputs, NULL, diag));
     *out_count = reference->graph.outputs.len;
     return HYP_OK;
@@ -164,6 +172,11 @@ hyp_status hyp_reference_expect(const hyp_reference *reference, const char *prec
                                 hyp_tensor **out_tolerances, size_t *out_count, hyp_diag *diag)
 {
     hyp_precision p;
+    HYP_NEED(reference);
+    HYP_NEED_LIST(inputs, input_count);
+    HYP_NEED(out_values);
+    HYP_NEED(out_tolerances);
+    HYP_NEED(out_count);
     HYP_TRY(hyp_precision_parse(precision, &p, diag));
     hyp_expect_options o = hyp_expectation(p, classes);
     HYP_TRY(evaluate(&reference->graph, false, &o, inputs, input_count, out_values, out_tolerances, diag));

@@ -7,6 +7,7 @@
 
 void hyp_tensor_randomize(hyp_tensor *t, uint64_t seed)
 {
+    if (!t) return;
     int64_t count = hyp_tensor_elements(t);
     /* As many bits as every value in [-1, 1) that they make is exact in the type. */
     int bits = t->dtype == HYP_F64 ? 53 : t->dtype == HYP_F32 ? 24 : t->dtype == HYP_F16 ? 11 : 8;
@@ -19,7 +20,10 @@ void hyp_tensor_randomize(hyp_tensor *t, uint64_t seed)
     }
 }
 
-double hyp_tensor_at(const hyp_tensor *t, int64_t i) { return hyp_load_f64(t->dtype, t->data, (size_t)i); }
+double hyp_tensor_at(const hyp_tensor *t, int64_t i) 
+{
+    return t && t->data ? hyp_load_f64(t->dtype, t->data, (size_t)i) : 0;
+}
 
 static void compare_element(hyp_comparison *c, int64_t i, double a, double ref, double diff, double rtol, double atol)
 {
@@ -78,6 +82,8 @@ static double distance(const hyp_tensor *a, const hyp_tensor *b, int64_t i)
 hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *reference, double rtol, double atol,
                               hyp_comparison *out, hyp_diag *diag)
 {
+    HYP_NEED(actual);
+    HYP_NEED(reference);
     int64_t count;
     HYP_TRY(check_pair(actual, reference, &count, diag));
     hyp_comparison c = {.elements = count, .max_abs_at = -1, .max_rel_at = -1};
@@ -93,6 +99,8 @@ hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *refere
 hyp_status hyp_tensor_judge(const hyp_tensor *actual, const hyp_tensor *expected, const hyp_tensor *tolerance,
                             hyp_judgement *out, hyp_diag *diag)
 {
+    HYP_NEED(actual);
+    HYP_NEED(expected);
     int64_t count;
     HYP_TRY(check_pair(actual, expected, &count, diag));
     if (tolerance->dtype != HYP_F64 || hyp_tensor_elements(tolerance) != count ||

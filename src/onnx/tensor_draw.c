@@ -61,6 +61,7 @@ static double wide(uint64_t bits, uint64_t seed, int64_t row, int64_t low, int64
 
 void hyp_tensor_draw(hyp_tensor *t, hyp_draw how, uint64_t seed, int64_t low, int64_t high)
 {
+    if (!t) return;
     int64_t count = hyp_tensor_elements(t), last = t->rank > 0 ? t->dims[t->rank - 1] : 1;
     for (int64_t i = 0; i < count; i++) {
         int64_t row = i / last, column = i % last;

@@ -10,6 +10,7 @@
 
 int64_t hyp_tensor_elements(const hyp_tensor *t)
 {
+    if (!t) return -1;
     int64_t count = 1;
     bool empty = false, fits = true;
     for (int32_t i = 0; i < t->rank; i++) {
@@ -44,7 +45,11 @@ static hyp_status alloc_named(hyp_tensor *t, const char *name, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_tensor_alloc(hyp_tensor *t, hyp_diag *diag) { return alloc_named(t, NULL, diag); }
+hyp_status hyp_tensor_alloc(hyp_tensor *t, hyp_diag *diag) 
+{
+    HYP_NEED(t);
+    return alloc_named(t, NULL, diag);
+}
 
 void hyp_tensor_dispose(hyp_tensor *t)
 {
@@ -145,6 +150,7 @@ static hyp_status check_wanted(const char *path, const hyp_tensor *want, const h
 
 hyp_status hyp_tensor_load(const char *path, const hyp_tensor *want, hyp_tensor *out, hyp_diag *diag)
 {
+    HYP_NEED(path);
     format kind;
     hyp_mapping map;
     HYP_TRY(format_of(path, &kind, diag));
@@ -189,6 +195,7 @@ static void write_pb_header(hyp_strbuf *sb, const hyp_tensor *t, size_t bytes)
 
 hyp_status hyp_tensor_save(const char *path, const hyp_tensor *tensor, hyp_diag *diag)
 {
+    HYP_NEED(path);
     format kind;
     size_t bytes;
     HYP_TRY(format_of(path, &kind, diag));

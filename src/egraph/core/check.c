@@ -148,6 +148,7 @@ static hyp_status check_proofs(hyp_egraph *eg, hyp_diag *diag)
 
 hyp_status hyp_egraph_check(hyp_egraph *eg, hyp_diag *diag)
 {
+    HYP_NEED(eg);
     if (!hyp_eg_readable(eg))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph can be checked only when it is rebuilt");
     HYP_TRY(check_classes(eg, diag));

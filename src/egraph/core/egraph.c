@@ -11,6 +11,7 @@
 
 hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out, hyp_diag *diag)
 {
+    HYP_NEED(out);
     hyp_egraph *eg = hyp_calloc(1, sizeof *eg);
     if (!eg) return hyp_fail_memory(diag, sizeof *eg);
     eg->limit_hit = HYP_STOP_SATURATED;
@@ -60,12 +61,18 @@ void hyp_egraph_destroy(hyp_egraph *eg)
     hyp_free(eg);
 }
 
-void hyp_egraph_cancel(hyp_egraph *eg) { atomic_store(&eg->cancel, true); }
+void hyp_egraph_cancel(hyp_egraph *eg)
+{
+    if (eg) atomic_store(&eg->cancel, true);
+}
 
 /* ---- symbols and callbacks ---------------------------------------------------------------------- */
 
 hyp_status hyp_egraph_symbol(hyp_egraph *eg, const char *name, hyp_symbol *out, hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED(name);
+    HYP_NEED(out);
     size_t len = strlen(name);
     if (hyp_text_prefix(name, len) < len) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a symbol that is not UTF-8");
     return hyp_intern_add(&eg->symbols, name, len, out, diag);
@@ -73,6 +80,7 @@ hyp_status hyp_egraph_symbol(hyp_egraph *eg, const char *name, hyp_symbol *out, 
 
 const char *hyp_egraph_symbol_name(const hyp_egraph *eg, hyp_symbol symbol)
 {
+    if (!eg) return NULL;
     return symbol < eg->symbols.names.len ? eg->symbols.names.data[symbol] : NULL;
 }
 
@@ -91,12 +99,16 @@ static hyp_status add_callback(hyp_egraph *eg, const char *name, const hyp_callb
 hyp_status hyp_egraph_register_condition(hyp_egraph *eg, const char *name, int arity, hyp_condition_fn fn, void *user,
                                          hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED(name);
     return add_callback(eg, name, &(hyp_callback){.is_condition = true, .arity = arity, .condition = fn, .user = user}, diag);
 }
 
 hyp_status hyp_egraph_register_function(hyp_egraph *eg, const char *name, int arity, hyp_function_fn fn, void *user,
                                         hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED(name);
     return add_callback(eg, name, &(hyp_callback){.arity = arity, .function = fn, .user = user}, diag);
 }
 
@@ -113,6 +125,8 @@ static hyp_status check_ids(const hyp_egraph *eg, const hyp_class_id *ids, size_
 hyp_status hyp_egraph_add(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *children, size_t count, hyp_class_id *out,
                           hyp_enode_id *out_node, hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED_LIST(children, count);
     uint32_t id, row;
     bool created;
     if (op >= eg->symbols.names.len)
@@ -128,6 +142,7 @@ hyp_status hyp_egraph_add(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *chi
 
 hyp_class_id hyp_egraph_lookup(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *children, size_t count)
 {
+    if (!eg) return HYP_NONE;
     enum { SMALL = 16 };
     uint32_t small[SMALL], *kids = small;
     uint32_t id = count < HYP_ROW_LIMIT ? hyp_eg_op_find(eg, op, (uint32_t)count) : HYP_NONE;
@@ -158,6 +173,8 @@ static hyp_status add_sexpr(hyp_egraph *eg, const hyp_sexpr *sx, hyp_class_id *o
 
 hyp_status hyp_egraph_add_text(hyp_egraph *eg, const char *term, hyp_class_id *out, hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED(term);
     hyp_arena arena = {0};
     const hyp_sexpr *forms;
     hyp_status status = hyp_sexpr_parse(&arena, "term", term, strlen(term), &forms, diag);
@@ -170,12 +187,14 @@ hyp_status hyp_egraph_add_text(hyp_egraph *eg, const char *term, hyp_class_id *o
 
 hyp_class_id hyp_egraph_find(hyp_egraph *eg, hyp_class_id c)
 {
+    if (!eg) return HYP_NONE;
     return c < eg->row_count ? hyp_eg_find(eg, c) : HYP_NONE;
 }
 
 hyp_status hyp_egraph_union(hyp_egraph *eg, hyp_class_id a, hyp_class_id b, const char *reason, bool *out_changed,
                             hyp_diag *diag)
 {
+    HYP_NEED(eg);
     const hyp_class_id both[2] = {a, b};
     uint32_t why = HYP_NONE;
     bool changed = false;
@@ -196,22 +215,27 @@ hyp_status hyp_egraph_union(hyp_egraph *eg, hyp_class_id a, hyp_class_id b, cons
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
-size_t hyp_egraph_node_count(const hyp_egraph *eg) { return eg->live_count; }
-size_t hyp_egraph_class_count(const hyp_egraph *eg) { return eg->class_count; }
-size_t hyp_egraph_class_bound(const hyp_egraph *eg) { return eg->row_count; }
-size_t hyp_egraph_enode_bound(const hyp_egraph *eg) { return eg->row_count; }
+size_t hyp_egraph_node_count(const hyp_egraph *eg) { return eg ? eg->live_count : 0; }
+size_t hyp_egraph_class_count(const hyp_egraph *eg) { return eg ? eg->class_count : 0; }
+size_t hyp_egraph_class_bound(const hyp_egraph *eg) { return eg ? eg->row_count : 0; }
+size_t hyp_egraph_enode_bound(const hyp_egraph *eg) { return eg ? eg->row_count : 0; }
 
-hyp_symbol hyp_enode_op(const hyp_egraph *eg, hyp_enode_id n) { return eg->ops.data[hyp_row_op(eg, n)].symbol; }
+hyp_symbol hyp_enode_op(const hyp_egraph *eg, hyp_enode_id n) 
+{
+    return eg ? eg->ops.data[hyp_row_op(eg, n)].symbol : HYP_NONE;
+}
 
 const hyp_class_id *hyp_enode_children(const hyp_egraph *eg, hyp_enode_id n, size_t *out_count)
 {
+    if (!eg || !out_count) return NULL;
     size_t count = *out_count = eg->ops.data[hyp_row_op(eg, n)].arity;
     return count <= 2 ? eg->rows[n].kid : eg->pool + eg->rows[n].kid[0];
 }
 
-hyp_class_id hyp_enode_class(hyp_egraph *eg, hyp_enode_id n) { return hyp_eg_find(eg, n); }
+hyp_class_id hyp_enode_class(hyp_egraph *eg, hyp_enode_id n) { return eg ? hyp_eg_find(eg, n) : HYP_NONE; }
 
 void *hyp_egraph_data(hyp_egraph *eg, hyp_class_id c)
 {
+    if (!eg) return NULL;
     return eg->analysis.data_size && c < eg->row_count ? hyp_fact(eg, hyp_eg_find(eg, c)) : NULL;
 }

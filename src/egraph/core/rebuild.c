@@ -304,6 +304,7 @@ hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag)
 
 hyp_status hyp_egraph_rebuild(hyp_egraph *eg, hyp_diag *diag)
 {
+    HYP_NEED(eg);
     if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "rebuild was called from inside a callback");
     return hyp_eg_rebuild(eg, diag);
 }

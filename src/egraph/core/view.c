@@ -132,6 +132,7 @@ static int by_id(const void *a, const void *b)
 
 const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id c, size_t *out_count)
 {
+    if (!eg || !out_count) return NULL;
     *out_count = 0;
     if (c >= eg->row_count) return NULL;
     c = hyp_eg_find(eg, c);

@@ -153,6 +153,11 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
                                    const hyp_extract_options *options, hyp_node_cost_fn cost, void *user,
                                    hyp_extraction *out, hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED_LIST(roots, root_count);
+    HYP_NEED(options);
+    HYP_NEED(cost);
+    HYP_NEED(out);
     *out = (hyp_extraction){0};
     if (!hyp_eg_readable(eg))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before extraction");
@@ -179,12 +184,17 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
 hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count, hyp_extract_method method,
                               hyp_node_cost_fn cost, void *user, hyp_extraction *out, hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED_LIST(roots, root_count);
+    HYP_NEED(cost);
+    HYP_NEED(out);
     hyp_extract_options options = {.size = sizeof options, .method = method};
     return hyp_egraph_extract_with(eg, roots, root_count, &options, cost, user, out, diag);
 }
 
 void hyp_extraction_dispose(hyp_extraction *ex)
 {
+    if (!ex) return;
     hyp_free(ex->choice);
     *ex = (hyp_extraction){0};
 }
@@ -252,6 +262,7 @@ static bool print(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, hyp_s
 
 char *hyp_extraction_text(hyp_egraph *eg, const hyp_extraction *ex, hyp_class_id root)
 {
+    if (!eg || !ex) return NULL;
     hyp_strbuf sb = {0};
     root = hyp_egraph_find(eg, root);
     if (root >= ex->class_bound || ex->choice[root] == HYP_NONE) return NULL;

@@ -208,6 +208,9 @@ static hyp_status read_text(hyp_serialized *s, pending *w, hyp_json *j)
 
 hyp_status hyp_serialized_parse(const char *name, const char *text, size_t len, hyp_serialized **out, hyp_diag *diag)
 {
+    HYP_NEED(name);
+    HYP_NEED_LIST(text, len);
+    HYP_NEED(out);
     *out = NULL;
     hyp_serialized *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
@@ -234,6 +237,7 @@ hyp_status hyp_serialized_parse(const char *name, const char *text, size_t len, 
 
 hyp_status hyp_serialized_read(const char *path, hyp_serialized **out, hyp_diag *diag)
 {
+    HYP_NEED(out);
     *out = NULL;
     hyp_mapping map;
     HYP_TRY(hyp_map_file(path, &map, diag));
@@ -260,17 +264,19 @@ void hyp_serialized_destroy(hyp_serialized *s)
 
 /* ---- reading what was read ---------------------------------------------------------------------- */
 
-size_t hyp_serialized_node_count(const hyp_serialized *s) { return s->nodes.len; }
-size_t hyp_serialized_class_count(const hyp_serialized *s) { return s->classes.names.len; }
+size_t hyp_serialized_node_count(const hyp_serialized *s) { return s ? s->nodes.len : 0; }
+size_t hyp_serialized_class_count(const hyp_serialized *s) { return s ? s->classes.names.len : 0; }
 
 const uint32_t *hyp_serialized_roots(const hyp_serialized *s, size_t *out_count)
 {
+    if (!s || !out_count) return NULL;
     *out_count = s->roots.len;
     return s->roots.data;
 }
 
 hyp_serialized_node hyp_serialized_get(const hyp_serialized *s, uint32_t node)
 {
+    if (!s) return (hyp_serialized_node){0};
     const node_entry *n = &s->nodes.data[node];
     return (hyp_serialized_node){.id = s->ids.names.data[n->id],
                                  .op = s->ops.names.data[n->op],
@@ -281,10 +287,14 @@ hyp_serialized_node hyp_serialized_get(const hyp_serialized *s, uint32_t node)
                                  .subsumed = n->subsumed};
 }
 
-const char *hyp_serialized_class_name(const hyp_serialized *s, uint32_t c) { return s->classes.names.data[c]; }
+const char *hyp_serialized_class_name(const hyp_serialized *s, uint32_t c) 
+{
+    return s && c < s->classes.names.len ? s->classes.names.data[c] : NULL;
+}
 
 const char *hyp_serialized_class_type(const hyp_serialized *s, uint32_t c)
 {
+    if (!s) return NULL;
     uint32_t type = s->type_of.data[c];
     return type == HYP_NONE ? NULL : s->types.names.data[type];
 }
@@ -310,6 +320,9 @@ static hyp_status fill(const hyp_serialized *s, hyp_problem *p, hyp_diag *diag)
 hyp_status hyp_serialized_extract(const hyp_serialized *s, const hyp_extract_options *options, hyp_extraction *out,
                                   hyp_diag *diag)
 {
+    HYP_NEED(s);
+    HYP_NEED(options);
+    HYP_NEED(out);
     *out = (hyp_extraction){0};
     if (!s->roots.len)
         return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: there are no \"root_eclasses\" to extract", s->name);
@@ -378,6 +391,8 @@ static hyp_status load(loader *l, hyp_diag *diag)
 
 hyp_status hyp_serialized_load(const hyp_serialized *s, hyp_egraph *eg, hyp_class_id *out_classes, hyp_diag *diag)
 {
+    HYP_NEED(s);
+    HYP_NEED(eg);
     loader l = {.s = s, .eg = eg};
     hyp_status status = load(&l, diag);
     for (size_t c = 0; c < s->classes.names.len && out_classes && status == HYP_OK; c++)

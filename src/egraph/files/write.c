@@ -131,6 +131,9 @@ static hyp_status json_all(writer *w, const hyp_class_id *roots, size_t root_cou
 hyp_status hyp_egraph_write_json(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count, hyp_node_cost_fn cost,
                                  void *user, hyp_text_fn write, void *write_user, hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED_LIST(roots, root_count);
+    HYP_NEED(write);
     writer w = {.eg = eg, .write = write, .write_user = write_user};
     return finish(&w, json_all(&w, roots, root_count, cost, user, diag), diag);
 }
@@ -199,6 +202,9 @@ static hyp_status dot_all(writer *w, const hyp_class_id *roots, size_t root_coun
 hyp_status hyp_egraph_write_dot(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count, size_t max_nodes,
                                 const hyp_extraction *chosen, hyp_text_fn write, void *write_user, hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED_LIST(roots, root_count);
+    HYP_NEED(write);
     writer w = {.eg = eg, .write = write, .write_user = write_user};
     return finish(&w, dot_all(&w, roots, root_count, max_nodes, chosen, diag), diag);
 }

@@ -462,6 +462,7 @@ hyp_status hyp_proof_check(const hyp_proof *proof, const char *a, const char *b,
                            size_t ruleset_count, const hyp_proof_check_options *options, size_t *out_step,
                            hyp_diag *diag)
 {
+    HYP_NEED(proof);
     checker c;
     size_t step = 0;
     set_up(&c, rulesets, ruleset_count, options, diag);
@@ -475,6 +476,7 @@ hyp_status hyp_shared_proof_check(const hyp_shared_proof *proof, const char *a, 
                                   hyp_ruleset *const *rulesets, size_t ruleset_count,
                                   const hyp_proof_check_options *options, size_t *out_lemma, hyp_diag *diag)
 {
+    HYP_NEED(proof);
     checker c;
     size_t lemma = 0;
     set_up(&c, rulesets, ruleset_count, options, diag);

@@ -553,17 +553,22 @@ static hyp_status explain(hyp_egraph *eg, const question *q, hyp_shared_proof *o
 hyp_status hyp_egraph_explain_shared(hyp_egraph *eg, const char *a, const char *b, hyp_shared_proof *out,
                                      hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED(out);
     return explain(eg, &(question){.a = a, .b = b}, out, diag);
 }
 
 hyp_status hyp_egraph_explain_nodes(hyp_egraph *eg, hyp_enode_id a, hyp_enode_id b, hyp_shared_proof *out,
                                     hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED(out);
     return explain(eg, &(question){.from = a, .to = b}, out, diag);
 }
 
 void hyp_shared_proof_dispose(hyp_shared_proof *proof)
 {
+    if (!proof) return;
     hyp_arena *lists = proof->memory;
     if (lists) hyp_arena_dispose(lists);
     hyp_free(lists);

@@ -222,6 +222,8 @@ static hyp_status walk(writer *w, hyp_lemma_use use, tree **at)
 
 hyp_status hyp_shared_proof_flatten(const hyp_shared_proof *proof, hyp_proof *out, hyp_diag *diag)
 {
+    HYP_NEED(proof);
+    HYP_NEED(out);
     *out = (hyp_proof){0};
     HYP_TRY(hyp_shared_proof_is_formed(proof, NULL, diag));
     HYP_TRY(count_steps(proof, diag));
@@ -239,6 +241,8 @@ hyp_status hyp_shared_proof_flatten(const hyp_shared_proof *proof, hyp_proof *ou
 
 hyp_status hyp_egraph_explain(hyp_egraph *eg, const char *a, const char *b, hyp_proof *out, hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED(out);
     hyp_shared_proof proof;
     *out = (hyp_proof){0};
     HYP_TRY(hyp_egraph_explain_shared(eg, a, b, &proof, diag));
@@ -249,6 +253,7 @@ hyp_status hyp_egraph_explain(hyp_egraph *eg, const char *a, const char *b, hyp_
 
 void hyp_proof_dispose(hyp_proof *proof)
 {
+    if (!proof) return;
     hyp_arena *texts = proof->memory;
     if (texts) hyp_arena_dispose(texts);
     hyp_free(texts);

@@ -58,6 +58,8 @@ hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file, const char *
 hyp_status hyp_ruleset_parse(hyp_egraph *eg, const char *file, const char *text, size_t len, hyp_ruleset **out,
                              hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED_LIST(text, len);
     return hyp_ruleset_parse_with(eg, file, text, len, NULL, NULL, out, diag);
 }
 
@@ -71,10 +73,14 @@ void hyp_ruleset_destroy(hyp_ruleset *rules)
     hyp_ruleset_free(rules);
 }
 
-size_t hyp_ruleset_count(const hyp_ruleset *rules) { return rules->rules.len; }
-hyp_rule_info hyp_ruleset_rule(const hyp_ruleset *rules, size_t i) { return rules->rules.data[i].info; }
+size_t hyp_ruleset_count(const hyp_ruleset *rules) { return rules ? rules->rules.len : 0; }
+hyp_rule_info hyp_ruleset_rule(const hyp_ruleset *rules, size_t i) 
+{
+    return rules && i < rules->rules.len ? rules->rules.data[i].info : (hyp_rule_info){0};
+}
 void hyp_ruleset_backoff(hyp_ruleset *rules, size_t i, size_t match_limit, size_t ban_length)
 {
+    if (!rules) return;
     if (i >= rules->rules.len) return;
     rules->rules.data[i].own_match_limit = match_limit;
     rules->rules.data[i].own_ban_length = ban_length;
@@ -86,7 +92,10 @@ void hyp_ruleset_guard(hyp_ruleset *rules, hyp_may_unite_fn fn, void *user)
     rules->may_unite_user = user;
 }
 
-void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled) { rules->rules.data[i].enabled = enabled; }
+void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled) 
+{
+    if (rules && i < rules->rules.len) rules->rules.data[i].enabled = enabled;
+}
 
 void hyp_egraph_name_lists(hyp_egraph *eg, const hyp_word_list *lists) { eg->word_lists = lists; }
 
@@ -98,6 +107,7 @@ void hyp_egraph_make_final(hyp_egraph *eg, const char *condition)
 
 hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node)
 {
+    if (!eg) return (hyp_origin){0};
     hyp_origin origin = {.rule = HYP_NONE, .ruleset = HYP_NONE};
     uint32_t app = eg->explain && node < eg->row_count ? eg->proofs.origin[node] : HYP_NONE;
     if (app == HYP_NONE) return origin;

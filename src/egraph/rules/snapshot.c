@@ -117,6 +117,7 @@ static void discard(struct hyp_saved *s)
 
 hyp_status hyp_egraph_push(hyp_egraph *eg, hyp_diag *diag)
 {
+    HYP_NEED(eg);
     if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "push was called from inside a callback");
     HYP_TRY(hyp_eg_rebuild(eg, diag));
     struct hyp_saved *s = hyp_calloc(1, sizeof *s);
@@ -185,6 +186,7 @@ static void restore_rules(hyp_egraph *eg, const struct hyp_saved *s)
 
 hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
 {
+    HYP_NEED(eg);
     struct hyp_saved *s = eg->saved;
     if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called from inside a callback");
     if (!s) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called without a push");

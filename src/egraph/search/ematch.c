@@ -12,6 +12,9 @@ static const hyp_rule *rule_of(const hyp_pattern *pattern) { return &pattern->ru
 
 hyp_status hyp_pattern_parse(hyp_egraph *eg, const char *text, hyp_pattern **out, hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED(text);
+    HYP_NEED(out);
     /* The right side is a fresh leaf that nobody builds. */
     hyp_strbuf sb = {0};
     bool multi = strncmp(text, "(multi", 6) == 0;
@@ -45,10 +48,14 @@ void hyp_pattern_destroy(hyp_pattern *pattern)
     hyp_free(pattern);
 }
 
-size_t hyp_pattern_variable_count(const hyp_pattern *pattern) { return rule_of(pattern)->variable_count; }
+size_t hyp_pattern_variable_count(const hyp_pattern *pattern) 
+{
+    return pattern ? rule_of(pattern)->variable_count : 0;
+}
 
 const char *hyp_pattern_variable(const hyp_pattern *pattern, size_t i)
 {
+    if (!pattern) return NULL;
     return i < rule_of(pattern)->variable_count ? rule_of(pattern)->variables[i].name : NULL;
 }
 
@@ -96,6 +103,8 @@ static hyp_status search(hyp_search *s, caller *c, hyp_diag *diag)
 
 hyp_status hyp_egraph_ematch(hyp_egraph *eg, const hyp_pattern *pattern, hyp_ematch_fn fn, void *user, hyp_diag *diag)
 {
+    HYP_NEED(pattern);
+    HYP_NEED(fn);
     hyp_rule *rule = &pattern->rules->rules.data[0];
     if (pattern->rules->eg != eg)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "this pattern belongs to another e-graph");

@@ -330,6 +330,9 @@ static hyp_status run(search *s, const hyp_class_id *focus, size_t focus_count)
 hyp_status hyp_ruleset_near_misses(hyp_ruleset *rules, size_t rule, const hyp_class_id *focus, size_t focus_count,
                                    size_t limit, hyp_near_fn fn, void *user, hyp_diag *diag)
 {
+    HYP_NEED(rules);
+    HYP_NEED_LIST(focus, focus_count);
+    HYP_NEED(fn);
     if (rule >= rules->rules.len)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "rule %zu of %zu", rule, rules->rules.len);
     if (!hyp_eg_readable(rules->eg))

@@ -421,6 +421,9 @@ static hyp_status make_buffers(runner *r, hyp_diag *diag)
 hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_options *options,
                           hyp_run_report *out_report, hyp_diag *diag)
 {
+    HYP_NEED(eg);
+    HYP_NEED(rules);
+    HYP_NEED(out_report);
     *out_report = (hyp_run_report){.stop = HYP_STOP_ERROR};
     if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a saturation was started from inside a callback");
     if (rules->eg != eg) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "these rules belong to another e-graph");
@@ -460,6 +463,7 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
 
 void hyp_run_report_dispose(hyp_run_report *report)
 {
+    if (!report) return;
     hyp_free(report->iterations);
     for (size_t i = 0; report->rules && i < report->rule_count; i++) hyp_free(report->rules[i].refusal);
     hyp_free(report->rules);
