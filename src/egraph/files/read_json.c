@@ -237,6 +237,7 @@ hyp_status hyp_serialized_parse(const char *name, const char *text, size_t len, 
 
 hyp_status hyp_serialized_read(const char *path, hyp_serialized **out, hyp_diag *diag)
 {
+    HYP_NEED(path);
     HYP_NEED(out);
     *out = NULL;
     hyp_mapping map;

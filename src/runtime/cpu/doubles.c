@@ -106,9 +106,13 @@ static hyp_status run_matmul(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_d
 hyp_status hyp_cpu_prepare_doubles(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
 {
     bool layers = op->step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR;
-    int64_t most = layers ? 0 : values[op->step->matmul->k];
-    for (size_t l = 0; layers && l < op->step->linear->n_layers; l++)
-        if (values[op->step->linear->layers[l]->k] > most) most = values[op->step->linear->layers[l]->k];
+    int64_t most = layers ? 0 : values[op->step->matmul->k], least = layers ? INT64_MAX : most;
+    for (size_t l = 0; layers && l < op->step->linear->n_layers; l++) {
+        int64_t k = values[op->step->linear->layers[l]->k];
+        most = k > most ? k : most;
+        least = k < least ? k : least;
+    }
+    if (least == 0) return HYP_OK; /* empty operands lie nowhere; the plain kernel reads none */
     size_t each = (size_t)model->device->kernels->width * sizeof(double) * (size_t)model->device->threads;
     if (!hyp_mul_size(each, (size_t)most, &op->work_bytes)) return hyp_fail_memory(diag, SIZE_MAX);
     op->run = layers ? run_layers : run_matmul;
