@@ -1,12 +1,12 @@
-/* fuzz_plans.c - runs the fuzz target on plans of random graphs, which together have every operator, and on plan files,
- * as they are and changed. The same arguments give the same cases. Every plan is one process, so that one that crashes
- * or hangs is told and the others go on.
+/* fuzz_plans.c - runs the fuzz target on plans of random graphs, on those of the cases of tests/golden/ops, which have
+ * every kernel that is called by name, and on plan files, as they are and changed. The same arguments give the same
+ * cases. Every plan is one process, so that one that crashes or hangs is told and the others go on.
  *
- *   fuzz_plans [--graphs FIRST:COUNT] [--mutations N] [--seconds S] [--only MUTATION --save FILE] [--corpus FOLDER]
- *              [plan.bin...]
+ *   fuzz_plans [--graphs FIRST:COUNT] [--operators FIRST:COUNT] [--mutations N] [--seconds S] [--corpus FOLDER]
+ *              [--only MUTATION --save FILE] [plan.bin...]
  *
  * --seconds goes on with other mutations until the time is over; --only runs one mutation of each plan, which --save
- * writes; --corpus keeps the plans of graphs there, for fuzz_engine.
+ * writes; --corpus keeps the plans of graphs and cases there, for fuzz_engine.
  */
 #include <errno.h>
 #include <signal.h>
@@ -21,11 +21,12 @@
 #include "codegen/codegen.h"
 #include "fuzz/fuzz_engine.h"
 #include "fuzz/mutate_plan.h"
+#include "support/golden_ops.h"
 
 enum { CASE_SECONDS = 20 }; /* a case takes milliseconds: this one hangs */
 
 typedef struct request {
-    long first, count, mutations, only;
+    long first, count, first_case, case_count, mutations, only;
     double seconds;
     const char *save, *corpus;
 } request;
@@ -39,6 +40,16 @@ typedef struct shared {
 static shared *told;
 static int findings;
 
+static bool write_plan(const hyp_graph *g, const char *path)
+{
+    hyp_codegen_options how = {.target = hyp_target_find("cpu"), .producer = "fuzz", .model_name = "", .model_hash = 1};
+    hyp_lowered lowered;
+    if (hyp_codegen_lower(g, &how, &lowered, NULL) != HYP_OK) return false;
+    bool written = hyp_codegen_write(&lowered, path, NULL, NULL, NULL, NULL) == HYP_OK;
+    hyp_lowered_dispose(&lowered);
+    return written;
+}
+
 static bool random_plan(uint64_t seed, const char *path)
 {
     static const hyp_dtype dtypes[] = {HYP_F32, HYP_F32, HYP_F64, HYP_F32, HYP_F16, HYP_BF16};
@@ -47,18 +58,10 @@ static bool random_plan(uint64_t seed, const char *path)
                                         .dtype = dtypes[seed % 6],
                                         .symbolic = seed % 4 < 3,
                                         .first_op = (int)(seed % HYP_OP_COUNT)};
-    hyp_codegen_options how = {.target = hyp_target_find("cpu"), .producer = "fuzz", .model_name = "", .model_hash = 1};
     hyp_dims *dims;
     hyp_graph g;
-    hyp_lowered lowered;
     if (hyp_dims_create(&dims, NULL) != HYP_OK) return false;
-    bool made = hyp_random_graph(&options, dims, &g, NULL, NULL) == HYP_OK;
-    if (made && hyp_codegen_lower(&g, &how, &lowered, NULL) == HYP_OK) {
-        made = hyp_codegen_write(&lowered, path, NULL, NULL, NULL, NULL) == HYP_OK;
-        hyp_lowered_dispose(&lowered);
-    } else if (made) {
-        made = false;
-    }
+    bool made = hyp_random_graph(&options, dims, &g, NULL, NULL) == HYP_OK && write_plan(&g, path);
     hyp_graph_dispose(&g);
     hyp_dims_destroy(dims);
     return made;
@@ -138,6 +141,24 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+typedef struct golden_pass {
+    const request *r;
+    const char *scratch;
+    long from, index;
+} golden_pass;
+
+static void fuzz_case(const golden_case *c, void *user)
+{
+    golden_pass *p = user;
+    char name[128], kept[512];
+    long i = p->index++;
+    if (i < p->r->first_case || i >= p->r->first_case + p->r->case_count) return;
+    snprintf(name, sizeof name, "%s, case %ld (%s)", c->op, i, c->name);
+    if (p->r->corpus) snprintf(kept, sizeof kept, "%s/case-%ld.bin", p->r->corpus, i);
+    const char *path = p->r->corpus ? kept : p->scratch;
+    if (write_plan(&c->graph, path)) fuzz(p->r, path, name, p->from);
+}
+
 static void pass(const request *r, int files, char **paths, const char *scratch, long from)
 {
     char name[32], kept[512];
@@ -147,6 +168,7 @@ static void pass(const request *r, int files, char **paths, const char *scratch,
         const char *path = r->corpus ? kept : scratch;
         if (random_plan((uint64_t)seed, path)) fuzz(r, path, name, from);
     }
+    if (r->case_count) golden_ops_visit(fuzz_case, &(golden_pass){r, scratch, from, 0});
     for (int i = 0; i < files; i++) fuzz(r, paths[i], paths[i], from);
 }
 
@@ -158,6 +180,8 @@ int main(int argc, char **argv)
         char *colon = strchr(argv[i + 1], ':');
         if (strcmp(argv[i], "--graphs") == 0 && colon)
             r.first = atol(argv[i + 1]), r.count = atol(colon + 1);
+        else if (strcmp(argv[i], "--operators") == 0 && colon)
+            r.first_case = atol(argv[i + 1]), r.case_count = atol(colon + 1);
         else if (strcmp(argv[i], "--mutations") == 0)
             r.mutations = atol(argv[i + 1]);
         else if (strcmp(argv[i], "--seconds") == 0)
