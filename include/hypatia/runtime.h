@@ -137,11 +137,10 @@ typedef struct hyp_context_options {
     /* Of the context's own stream: work of lower numbers goes first, as far as the device tells them apart; 0, which is the
      * last on today's GPUs, where nothing else is said. */
     int32_t priority;
-    /* For plans that are not trusted, or callers with little room: shapes that need more are HYP_ERR_LIMIT, before it is taken;
-     * a part of it, within the limit, may stay with the context. Bytes of scratch memory (hyp_context_scratch_bytes); and the floating-point operations and bytes of a run, one
-     * sum over all steps as hyp_context_step_work counts them. 0 = no limit. */
-    uint64_t memory_limit;
-    double work_limit;
+    /* For plans that are not trusted, or callers with little room: shapes that need more are HYP_ERR_LIMIT, before it is
+     * taken; a part of it, within the limit, may stay with the context. 0 = no limit. */
+    uint64_t memory_limit; /* bytes of scratch memory: hyp_context_scratch_bytes */
+    double work_limit;     /* operations and bytes of a run, one sum over all steps: hyp_context_step_work */
 } hyp_context_options;
 
 HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *options,

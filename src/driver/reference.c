@@ -150,7 +150,7 @@ hyp_status hyp_reference_open(const char *model_path, hyp_reference **out, hyp_d
     return status;
 }
 
-uint64_t hyp_reference_hash(const hyp_reference *reference) 
+uint64_t hyp_reference_hash(const hyp_reference *reference)
 {
     return reference ? hyp_onnx_model_info(reference->model).hash : 0;
 }

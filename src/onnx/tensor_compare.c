@@ -20,7 +20,7 @@ void hyp_tensor_randomize(hyp_tensor *t, uint64_t seed)
     }
 }
 
-double hyp_tensor_at(const hyp_tensor *t, int64_t i) 
+double hyp_tensor_at(const hyp_tensor *t, int64_t i)
 {
     return t && t->data ? hyp_load_f64(t->dtype, t->data, (size_t)i) : 0;
 }

@@ -45,7 +45,7 @@ static hyp_status alloc_named(hyp_tensor *t, const char *name, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_tensor_alloc(hyp_tensor *t, hyp_diag *diag) 
+hyp_status hyp_tensor_alloc(hyp_tensor *t, hyp_diag *diag)
 {
     HYP_NEED(t);
     return alloc_named(t, NULL, diag);

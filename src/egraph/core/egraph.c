@@ -220,7 +220,7 @@ size_t hyp_egraph_class_count(const hyp_egraph *eg) { return eg ? eg->class_coun
 size_t hyp_egraph_class_bound(const hyp_egraph *eg) { return eg ? eg->row_count : 0; }
 size_t hyp_egraph_enode_bound(const hyp_egraph *eg) { return eg ? eg->row_count : 0; }
 
-hyp_symbol hyp_enode_op(const hyp_egraph *eg, hyp_enode_id n) 
+hyp_symbol hyp_enode_op(const hyp_egraph *eg, hyp_enode_id n)
 {
     return eg ? eg->ops.data[hyp_row_op(eg, n)].symbol : HYP_NONE;
 }

@@ -288,7 +288,7 @@ hyp_serialized_node hyp_serialized_get(const hyp_serialized *s, uint32_t node)
                                  .subsumed = n->subsumed};
 }
 
-const char *hyp_serialized_class_name(const hyp_serialized *s, uint32_t c) 
+const char *hyp_serialized_class_name(const hyp_serialized *s, uint32_t c)
 {
     return s && c < s->classes.names.len ? s->classes.names.data[c] : NULL;
 }

@@ -74,7 +74,7 @@ void hyp_ruleset_destroy(hyp_ruleset *rules)
 }
 
 size_t hyp_ruleset_count(const hyp_ruleset *rules) { return rules ? rules->rules.len : 0; }
-hyp_rule_info hyp_ruleset_rule(const hyp_ruleset *rules, size_t i) 
+hyp_rule_info hyp_ruleset_rule(const hyp_ruleset *rules, size_t i)
 {
     return rules && i < rules->rules.len ? rules->rules.data[i].info : (hyp_rule_info){0};
 }
@@ -92,7 +92,7 @@ void hyp_ruleset_guard(hyp_ruleset *rules, hyp_may_unite_fn fn, void *user)
     rules->may_unite_user = user;
 }
 
-void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled) 
+void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled)
 {
     if (rules && i < rules->rules.len) rules->rules.data[i].enabled = enabled;
 }

@@ -48,7 +48,7 @@ void hyp_pattern_destroy(hyp_pattern *pattern)
     hyp_free(pattern);
 }
 
-size_t hyp_pattern_variable_count(const hyp_pattern *pattern) 
+size_t hyp_pattern_variable_count(const hyp_pattern *pattern)
 {
     return pattern ? rule_of(pattern)->variable_count : 0;
 }

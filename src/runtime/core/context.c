@@ -86,8 +86,8 @@ static hyp_status make_work_space(hyp_context *c, hyp_diag *diag)
 
 hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *given, hyp_context **out, hyp_diag *diag)
 {
-    if (!engine || !out)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_create: %s is NULL", engine ? "out" : "engine");
+    HYP_NEED(engine);
+    HYP_NEED(out);
     if (atomic_load(&engine->destroyed))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "hyp_context_create: the engine was destroyed; create contexts before");
@@ -513,7 +513,7 @@ hyp_alternative_info hyp_context_alternative(const hyp_context *c, size_t step, 
 hyp_status hyp_context_add_tuned(hyp_context *c, const hyp_tuned *tuned, hyp_diag *diag)
 {
     HYP_TRY(want_tuning(c, "hyp_context_add_tuned", diag));
-    if (!tuned) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_add_tuned: tuned is NULL");
+    HYP_NEED(tuned);
     forget_shapes(c);
     return hyp_tuning_add(tuning_of(c), tuned, diag);
 }
@@ -521,6 +521,6 @@ hyp_status hyp_context_add_tuned(hyp_context *c, const hyp_tuned *tuned, hyp_dia
 hyp_status hyp_context_save_plan(const hyp_context *c, const char *path, hyp_diag *diag)
 {
     HYP_TRY(want_tuning(c, "hyp_context_save_plan", diag));
-    if (!path) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_save_plan: path is NULL");
+    HYP_NEED(path);
     return hyp_tuning_save(tuning_of(c), &c->engine->plan, path, diag);
 }

@@ -397,9 +397,9 @@ static hyp_status set_symbols(report *r, const hyp_tensor *dims, size_t dim_coun
 hyp_status hyp_plan_describe(const char *path, bool json, const hyp_tensor *dims, size_t dim_count,
                              void (*write)(const char *text, size_t len, void *user), void *user, hyp_diag *diag)
 {
-    if (!path || !write || (!dims && dim_count))
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_plan_describe: %s is NULL",
-                        !path ? "path" : write ? "dims" : "write");
+    HYP_NEED(path);
+    HYP_NEED_LIST(dims, dim_count);
+    HYP_NEED(write);
     hyp_plan plan;
     HYP_TRY(hyp_plan_open_file(path, NULL, &plan, diag));
     hyp_arena arena = {0};

@@ -145,16 +145,16 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
 
 hyp_status hyp_engine_load_file(const char *path, const hyp_engine_options *options, hyp_engine **out, hyp_diag *diag)
 {
-    if (!path || !out)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_load_file: %s is NULL", path ? "out" : "path");
+    HYP_NEED(path);
+    HYP_NEED(out);
     return load(hyp_backends, path, NULL, 0, options, out, diag);
 }
 
 hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engine_options *options, hyp_engine **out,
                                   hyp_diag *diag)
 {
-    if (!data || !out)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_load_memory: %s is NULL", data ? "out" : "data");
+    HYP_NEED(data);
+    HYP_NEED(out);
     return load(hyp_backends, NULL, data, size, options, out, diag);
 }
 
@@ -224,9 +224,8 @@ int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol)
 
 hyp_status hyp_engine_find_symbol(const hyp_engine *engine, const char *name, hyp_diag *diag)
 {
-    if (!engine || !name)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_find_symbol: %s is NULL",
-                        engine ? "name" : "engine");
+    HYP_NEED(engine);
+    HYP_NEED(name);
     const HypPlan__Program *p = engine->plan.program;
     const char **names = hyp_calloc(p->n_symbols + p->n_equalities + 1, sizeof *names);
     size_t count = 0;
@@ -261,12 +260,10 @@ static void set_size(const HypPlan__Program *p, const hyp_tensor *size, int64_t 
 hyp_status hyp_engine_complete_dims(const hyp_engine *engine, hyp_tensor *inputs, size_t count, const hyp_tensor *sizes,
                                     size_t size_count, const char **out_missing, hyp_diag *diag)
 {
-    if (!engine || !out_missing || (!inputs && count) || (!sizes && size_count))
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_complete_dims: %s is NULL",
-                        !engine               ? "engine"
-                        : !out_missing        ? "out_missing"
-                        : (!inputs && count) ? "inputs"
-                                             : "sizes");
+    HYP_NEED(engine);
+    HYP_NEED_LIST(inputs, count);
+    HYP_NEED_LIST(sizes, size_count);
+    HYP_NEED(out_missing);
     const HypPlan__Program *p = engine->plan.program;
     *out_missing = NULL;
     if (count != p->n_inputs)

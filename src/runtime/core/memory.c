@@ -4,15 +4,10 @@
 #include "base/mem.h"
 #include "runtime/core/engine.h"
 
-static hyp_status want(const hyp_engine *engine, const hyp_tensor *tensor, const char *call, hyp_diag *diag)
-{
-    if (engine && tensor) return HYP_OK;
-    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call, engine ? "the tensor" : "engine");
-}
-
 hyp_status hyp_engine_tensor_alloc(hyp_engine *engine, hyp_tensor *tensor, hyp_diag *diag)
 {
-    HYP_TRY(want(engine, tensor, "hyp_engine_tensor_alloc", diag));
+    HYP_NEED(engine);
+    HYP_NEED(tensor);
     const hyp_backend *backend = engine->backend;
     size_t bytes = tensor->bytes ? tensor->bytes : 1; /* so that data is never NULL */
     void *data;
@@ -39,7 +34,9 @@ void hyp_engine_tensor_free(hyp_engine *engine, hyp_tensor *tensor)
 
 hyp_status hyp_engine_tensor_copy(hyp_engine *engine, const hyp_tensor *from, hyp_tensor *to, hyp_diag *diag)
 {
-    HYP_TRY(want(engine, from && to ? from : NULL, "hyp_engine_tensor_copy", diag));
+    HYP_NEED(engine);
+    HYP_NEED(from);
+    HYP_NEED(to);
     const hyp_backend *backend = engine->backend;
     if (to->bytes < from->bytes)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_tensor_copy: %zu bytes do not fit into %zu",
