@@ -117,9 +117,11 @@ const HypPlan__Call *hyp_plan_own_norm(HypPlan__Step *const *steps, size_t step)
 
 bool hyp_plan_writes_nothing(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values)
 {
-    uint32_t written[HYP_PLAN_CALL_OUTPUTS];
-    size_t count = hyp_plan_step_writes(step, written, HYP_PLAN_CALL_OUTPUTS);
-    if (count > HYP_PLAN_CALL_OUTPUTS) return false; /* a linear step of many layers, which are not looked at */
+    enum { ROOM = 8 };
+    uint32_t written[ROOM];
+    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) return false;
+    size_t count = hyp_plan_step_writes(step, written, ROOM);
+    if (count > ROOM) return false; /* a linear step of many layers, which are not looked at */
     for (size_t i = 0; i < count; i++) {
         const HypPlan__Tensor *t = program->tensors[written[i]];
         bool empty = false;

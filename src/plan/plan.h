@@ -173,7 +173,8 @@ uint32_t hyp_plan_step_replaces(const HypPlan__Step *step);
  * NULL for any other. */
 const HypPlan__Call *hyp_plan_own_norm(HypPlan__Step *const *steps, size_t step);
 
-/* Whether all that a step writes is empty under these dims: there is nothing to do then, however large its other dims are. */
+/* Whether a step has nothing to do under these dims, however large some of them are: all that it writes is empty. Calls are
+ * never among these, for their kernels have shapes to check. */
 bool hyp_plan_writes_nothing(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values);
 
 /* The tensors that a step reads and writes (hidden ones among the writes), as the step names them; returns the

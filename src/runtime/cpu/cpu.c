@@ -218,11 +218,10 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
     const HypPlan__Program *p = plan->program;
     hyp_cpu_model *m;
     HYP_TRY(new_model(device, plan, &m, diag));
-    hyp_status status = HYP_OK;
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(m->device->dnnl, m->device->threads);
 #endif
-    if (status == HYP_OK) status = hyp_reference_check_calls(p, diag);
+    hyp_status status = hyp_reference_check_calls(p, diag);
     if (status == HYP_OK) status = load_wide(m, diag);
     if (status == HYP_OK) status = load_linear(m, diag);
     if (status == HYP_OK) warn_of_slow_types(m);
@@ -371,8 +370,7 @@ hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *val
         HYP_TRY(make_fast(model, step, values, channels_last, form, op, diag));
         if (op->run && model->widens) HYP_TRY(hyp_cpu_widen_op(model->widens, values, op, diag));
     }
-    bool checks = op->step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL; /* its shapes, also of empty tensors */
-    if (op->run && !checks && hyp_plan_writes_nothing(program, op->step, values)) op->run = run_nothing;
+    if (op->run && hyp_plan_writes_nothing(program, op->step, values)) op->run = run_nothing;
     return hyp_host_memory_grow_work(&s->memory, op->work_bytes, diag);
 }
 

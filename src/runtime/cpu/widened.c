@@ -174,10 +174,12 @@ void hyp_wide_plan_destroy(hyp_wide_plan *w)
 
 /* ---- steps ---------------------------------------------------------------------------------------------------- */
 
-/* A tensor in 16 bits of a step, and where in the work space it lies as floats; or a weight, widened before. */
+/* A tensor of a step: one in 16 bits, and where in the work space it lies as floats; a weight, widened before; or one of
+ * another type, which is taken as it is. */
 typedef struct part {
     uint32_t tensor;
     hyp_dtype dtype;
+    bool taken;
     const void *weight;
     int64_t count;
     size_t offset; /* bytes */
@@ -221,10 +223,11 @@ static hyp_status run_widened(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_
     const widened *s = op->state;
     char *work = run->call.work;
     void **at = (void **)(void *)(work + s->addresses);
-    memcpy(at, run->call.at, s->program->n_tensors * sizeof *at);
-    for (size_t i = 0; i < s->count; i++) {
+    for (size_t i = 0; i < s->count; i++) { /* no other address is read */
         const part *p = &s->parts[i];
-        at[p->tensor] = p->weight ? (void *)(uintptr_t)p->weight : work + p->offset;
+        at[p->tensor] = p->taken    ? run->call.at[p->tensor]
+                        : p->weight ? (void *)(uintptr_t)p->weight
+                                    : work + p->offset;
         if (p->reads) convert(run, p, at[p->tensor], false);
     }
     hyp_cpu_run wide = *run;
@@ -264,15 +267,15 @@ static hyp_status add_part(const hyp_wide_plan *w, const int64_t *values, widene
                            size_t *work, hyp_diag *diag)
 {
     const HypPlan__Program *p = w->narrow->program;
-    if (!is_short(p, tensor)) return HYP_OK;
     part *had = find_part(s, tensor);
     if (had) {
-        had->writes = had->writes || writes;
+        had->writes = !had->taken && (had->writes || writes);
         return HYP_OK;
     }
     part *made = &s->parts[s->count++];
-    *made = (part){.tensor = tensor, .dtype = hyp_tensor_dtype(p, tensor), .weight = hyp_cpu_weight(&w->plan, tensor)};
-    if (made->weight) return HYP_OK;
+    *made = (part){.tensor = tensor, .dtype = hyp_tensor_dtype(p, tensor), .taken = !is_short(p, tensor)};
+    if (!made->taken) made->weight = hyp_cpu_weight(&w->plan, tensor);
+    if (made->taken || made->weight) return HYP_OK;
     made->reads = !writes;
     made->writes = writes;
     HYP_TRY(hyp_plan_elements(p, tensor, values, &made->count, diag));
@@ -296,7 +299,7 @@ static hyp_status add_parts(const hyp_wide_plan *w, const int64_t *values, const
     }
     if (!replaced || !writes || !hyp_plan_same_slot(w->narrow->program, replaced - 1, list[writes - 1])) return HYP_OK;
     part *from = find_part(s, replaced - 1), *to = find_part(s, list[writes - 1]);
-    if (from && to) to->offset = from->offset;
+    if (from && to && !from->taken) to->offset = from->offset;
     return HYP_OK;
 }
 

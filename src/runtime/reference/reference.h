@@ -18,7 +18,8 @@ typedef struct hyp_reference_call {
     void *work; /* scratch: hyp_reference_work bytes, 64-byte aligned */
 } hyp_reference_call;
 
-/* Runs one step. Fails only where the data or, in calls, the shapes are at fault: a gather index out of range. */
+/* Runs one step, not one that hyp_plan_writes_nothing: its loops may have no end. Fails only where the data or, in calls,
+ * the shapes are at fault: a gather index out of range. */
 HYP_NODISCARD hyp_status hyp_reference_step(const hyp_reference_call *call, const HypPlan__Step *step, hyp_diag *diag);
 /* Bytes of work that a step needs under these dims. */
 size_t hyp_reference_work(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values);
