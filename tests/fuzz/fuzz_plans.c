@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "codegen/codegen.h"
+#include "codegen/run_graph.h"
 #include "fuzz/fuzz_engine.h"
 #include "fuzz/mutate_plan.h"
 #include "support/golden_ops.h"
@@ -40,16 +40,6 @@ typedef struct shared {
 static shared *told;
 static int findings;
 
-static bool write_plan(const hyp_graph *g, const char *path)
-{
-    hyp_codegen_options how = {.target = hyp_target_find("cpu"), .producer = "fuzz", .model_name = "", .model_hash = 1};
-    hyp_lowered lowered;
-    if (hyp_codegen_lower(g, &how, &lowered, NULL) != HYP_OK) return false;
-    bool written = hyp_codegen_write(&lowered, path, NULL, NULL, NULL, NULL) == HYP_OK;
-    hyp_lowered_dispose(&lowered);
-    return written;
-}
-
 static bool random_plan(uint64_t seed, const char *path)
 {
     static const hyp_dtype dtypes[] = {HYP_F32, HYP_F32, HYP_F64, HYP_F32, HYP_F16, HYP_BF16};
@@ -61,7 +51,7 @@ static bool random_plan(uint64_t seed, const char *path)
     hyp_dims *dims;
     hyp_graph g;
     if (hyp_dims_create(&dims, NULL) != HYP_OK) return false;
-    bool made = hyp_random_graph(&options, dims, &g, NULL, NULL) == HYP_OK && write_plan(&g, path);
+    bool made = hyp_random_graph(&options, dims, &g, NULL, NULL) == HYP_OK && write_plan(&g, path, NULL) == HYP_OK;
     hyp_graph_dispose(&g);
     hyp_dims_destroy(dims);
     return made;
@@ -156,7 +146,7 @@ static void fuzz_case(const golden_case *c, void *user)
     snprintf(name, sizeof name, "%s, case %ld (%s)", c->op, i, c->name);
     if (p->r->corpus) snprintf(kept, sizeof kept, "%s/case-%ld.bin", p->r->corpus, i);
     const char *path = p->r->corpus ? kept : p->scratch;
-    if (write_plan(&c->graph, path)) fuzz(p->r, path, name, p->from);
+    if (write_plan(&c->graph, path, NULL) == HYP_OK) fuzz(p->r, path, name, p->from);
 }
 
 static void pass(const request *r, int files, char **paths, const char *scratch, long from)

@@ -50,7 +50,7 @@ class Handles:
     """What calls are made on. The libraries' own functions make them."""
 
     def __init__(self, folder):
-        self.libs = [c.CDLL(os.path.join(hyp.LIB, name)) for name in ("libhypatia.so", "libhypatia-rt.so")]
+        self.libs = [hyp.library("hypatia"), hyp.library("hypatia-rt")]
         diag, plan = hyp.Diag(), os.path.join(folder, "plan.bin").encode()
         model = os.path.join(hyp.ROOT, "examples/digits/digits.onnx").encode()
         options = hyp.EngineOptions(size=c.sizeof(hyp.EngineOptions), device=hyp.DEVICES["reference"], threads=1)
