@@ -14,6 +14,8 @@ hyp_status hyp_kernel_read_pool(const hyp_kernel_call *c, hyp_window *w)
     HYP_TRY(hyp_window_read(c, x, y, kernel->ints, &c->attrs[1], &c->attrs[2], &c->attrs[3], w));
     if (x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] || x->dtype != y->dtype)
         return hyp_kernel_fail(c, "the result is of another type");
+    if (c->out_count > 1 && (c->out[1].dtype != HYP_I64 || !hyp_array_same_shape(&c->out[1], y)))
+        return hyp_kernel_fail(c, "the indices are of another type");
     return HYP_OK;
 }
 
@@ -32,8 +34,6 @@ hyp_status hyp_kernel_max_pool(const hyp_kernel_call *c)
     bool columns = c->attrs[5].i != 0, is_float = hyp_array_is_float(x);
     hyp_window w;
     HYP_TRY(hyp_kernel_read_pool(c, &w));
-    if (where && (where->dtype != HYP_I64 || !hyp_array_same_shape(where, y)))
-        return hyp_kernel_fail(c, "the indices are of another type");
     for (int64_t i = 0; i < y->count; i++) {
         int64_t channel = i / w.out_count, o[HYP_SPATIAL], k[HYP_SPATIAL], best = -1, most_whole = 0;
         double most = 0;

@@ -180,13 +180,19 @@ HypPlan__Call *pb_call(plan_builder *b, const char *kernel, size_t inputs, const
     call->kernel = hyp_arena_strdup(&b->arena, kernel);
     call->n_inputs_plus1 = inputs;
     call->inputs_plus1 = hyp_arena_zalloc(&b->arena, inputs, sizeof *call->inputs_plus1);
-    call->outputs = hyp_arena_zalloc(&b->arena, 1, sizeof *call->outputs);
+    call->outputs = hyp_arena_zalloc(&b->arena, HYP_PLAN_CALL_OUTPUTS, sizeof *call->outputs);
     call->attrs = hyp_arena_zalloc(&b->arena, HYP_PLAN_CALL_ATTRS, sizeof *call->attrs);
     assert_true(call->kernel && call->inputs_plus1 && call->outputs && call->attrs);
     for (size_t i = 0; i < inputs; i++) call->inputs_plus1[i] = input[i] == PB_NONE ? 0 : input[i] + 1;
     call->n_outputs = 1;
     call->outputs[0] = output;
     return call;
+}
+
+void pb_call_output(HypPlan__Call *call, uint32_t output)
+{
+    assert_true(call->n_outputs < HYP_PLAN_CALL_OUTPUTS);
+    call->outputs[call->n_outputs++] = output;
 }
 
 static HypPlan__Call__Attr *add_attr(plan_builder *b, HypPlan__Call *call)

@@ -416,7 +416,9 @@ static void check_pool(hyp_dtype dtype, const char *kernel, const window *w, boo
     pb_init(&builder);
     uint32_t x = pb_input(&builder, "x", dtype, 2 + axes, pb_consts(&builder, 2 + axes, in));
     uint32_t y = pb_output(&builder, "y", dtype, 2 + axes, dims_of(2, 3, size, w->axes));
+    bool places = strcmp(kernel, "max-pool-places") == 0;
     HypPlan__Call *call = pb_call(&builder, kernel, 1, &x, y);
+    if (places) pb_call_output(call, pb_output(&builder, "places", HYP_I64, 2 + axes, dims_of(2, 3, size, w->axes)));
     pb_call_ints(&builder, call, axes, w->kernel);
     pb_call_ints(&builder, call, axes, w->strides);
     pb_call_ints(&builder, call, 2 * axes, w->pads);
@@ -425,7 +427,8 @@ static void check_pool(hyp_dtype dtype, const char *kernel, const window *w, boo
     pb_call_int(&builder, call, flag);
     int64_t dims[DC_MAX_TENSORS][HYP_MAX_RANK] = {{0}};
     memcpy(dims[0], in, sizeof in);
-    check_plan(&dev, &builder, (const int64_t(*)[HYP_MAX_RANK])dims, tolerance_of(dtype, 4));
+    check_plan(&dev, &builder, (const int64_t(*)[HYP_MAX_RANK])dims,
+               places ? (tolerance){0, 0} : tolerance_of(dtype, 4));
 }
 
 /* The last has windows in the padding alone. */
@@ -457,10 +460,20 @@ static void integers_have_a_largest_too(void **state)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) check_pool(types[t], "max-pool", &pools[1], false, 0);
 }
 
-/* NaN, as results of 0 / 0, goes through a window of the largest. */
-static void the_largest_of_numbers_and_nan_is_nan(void **state)
+/* Integers are -2 .. 2: many are equal. */
+static void places_of_the_largest_are_those_of_the_reference(void **state)
 {
     (void)state;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64, HYP_I64, HYP_U64, HYP_I8, HYP_U8};
+    for (size_t i = 0; i < sizeof pools / sizeof *pools; i++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+            for (int columns = 0; columns < 2; columns++)
+                check_pool(types[t], "max-pool-places", &pools[i], (i + t) % 2, columns);
+}
+
+/* NaN, as results of 0 / 0, goes through a window of the largest. */
+static void check_nan(bool places)
+{
     static const int64_t shape[] = {1, 1, 2, 64}, stretched[] = {1, 1, 2, 32}, ones[] = {128, 128, 64, 1};
     pb_init(&builder);
     uint32_t *extents = pb_consts(&builder, 4, shape);
@@ -471,7 +484,8 @@ static void the_largest_of_numbers_and_nan_is_nan(void **state)
     uint32_t root = pb_instr(&builder, s, OP(SQRT), 0, 0, 0, 0, HYP_F32); /* NaN of the negative half */
     pb_result(&builder, s, odd, root);
     uint32_t y = pb_output(&builder, "y", HYP_F32, 4, pb_consts(&builder, 4, stretched));
-    HypPlan__Call *call = pb_call(&builder, "max-pool", 1, &odd, y);
+    HypPlan__Call *call = pb_call(&builder, places ? "max-pool-places" : "max-pool", 1, &odd, y);
+    if (places) pb_call_output(call, pb_output(&builder, "places", HYP_I64, 4, pb_consts(&builder, 4, stretched)));
     pb_call_ints(&builder, call, 2, (int64_t[]){1, 2});
     pb_call_ints(&builder, call, 2, (int64_t[]){1, 2});
     pb_call_ints(&builder, call, 4, (int64_t[]){0, 0, 0, 0});
@@ -479,6 +493,13 @@ static void the_largest_of_numbers_and_nan_is_nan(void **state)
     pb_call_int(&builder, call, 0);
     pb_call_int(&builder, call, 0);
     check_plan(&dev, &builder, (dims_list){{1, 1, 2, 64}}, tolerance_of(HYP_F32, 1));
+}
+
+static void the_largest_of_numbers_and_nan_is_nan(void **state)
+{
+    (void)state;
+    check_nan(false);
+    check_nan(true);
 }
 
 int main(int argc, char **argv)
@@ -496,6 +517,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(windows_may_be_the_rows_of_a_product),
         cmocka_unit_test(pooling_equals_reference_for_every_type_and_window),
         cmocka_unit_test(integers_have_a_largest_too),
+        cmocka_unit_test(places_of_the_largest_are_those_of_the_reference),
         cmocka_unit_test(the_largest_of_numbers_and_nan_is_nan),
     };
     if (!device_start(&dev, argc, argv)) return 77;

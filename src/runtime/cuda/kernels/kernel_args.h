@@ -242,14 +242,14 @@ typedef struct hyp_cuda_unfold {
 } hyp_cuda_unfold;
 
 /* The largest element of every window, or the mean. Of pool_pieces a channel is a piece of 16 bytes of them, which come last
- * in x and y: f32, f16, bf16. */
+ * in x and y: f32, f16, bf16. Places are those of the largest in the plan's order of x, which then is that of x and y. */
 typedef struct hyp_cuda_pool {
     hyp_cuda_windows windows;
-    uint64_t x, y;
+    uint64_t x, y, places; /* places: int64_t [images, channels, out...]; 0 = none */
     uint32_t dtype;
     uint32_t mean;
     uint32_t count_pads; /* the padding counts as zeros in a mean; what lies beyond it does not */
-    uint32_t pad;
+    uint32_t columns;    /* places count the outermost axis of a channel fastest */
 } hyp_cuda_pool;
 
 typedef struct hyp_cuda_copy {

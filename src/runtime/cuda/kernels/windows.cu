@@ -311,8 +311,16 @@ __device__ __forceinline__ int64_t turned(uint32_t dtype, int64_t v) { return dt
 __device__ __forceinline__ float turned(uint32_t, float v) { return v; }
 __device__ __forceinline__ double turned(uint32_t, double v) { return v; }
 
-// A window without elements has the largest -inf (integers: 0) and the mean NaN; NaN is larger than all numbers. Integers
-// without a sign compare as such with their highest bit the other way round.
+// A position in an image as an index that counts the outermost axis fastest.
+__device__ __forceinline__ int64_t by_column(const hyp_cuda_windows &w, int64_t position)
+{
+    int64_t row = position / w.in[0], plane = row / w.in[1];
+    return ((position - row * w.in[0]) * w.in[1] + (row - plane * w.in[1])) * w.in[2] + plane;
+}
+
+// A window without elements has the largest -inf (integers: 0) at place -1 of its channel, and the mean NaN; NaN is larger
+// than all numbers, and of equal ones the first is taken. Integers without a sign compare as such with their highest bit
+// the other way round.
 template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_pool &p)
 {
     const hyp_cuda_windows &w = p.windows;
@@ -322,13 +330,17 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
         window_place at = place_of(w, i);
         int64_t x = at.image * w.in_channels * w.in_count + at.channel * channel;
         C sum = 0, most = 0;
-        bool found = false;
+        int64_t best = -1;
         for_window(w, at, [&](int64_t, int64_t position) {
             C v = turned(p.dtype, element<C>(p.dtype, p.x, x + position * step));
             sum += v;
-            if (!found || v > most || (v != v && most == most)) most = v;
-            found = true;
+            if (best < 0 || v > most || (v != v && most == most)) most = v, best = position;
         });
+        bool found = best >= 0;
+        if (p.places) {
+            if (p.columns && found) best = by_column(w, best);
+            ((int64_t *)p.places)[i] = (at.image * w.in_channels + at.channel) * w.in_count + best;
+        }
         if constexpr (whole<C>) {
             set_element(p.dtype, p.y, i, found ? turned(p.dtype, most) : 0);
         } else {

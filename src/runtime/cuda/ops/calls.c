@@ -59,6 +59,7 @@ static const struct {
     {"conv", hyp_cuda_add_conv},
     {"conv-transpose", hyp_cuda_add_conv_transpose},
     {"max-pool", hyp_cuda_add_pool},
+    {"max-pool-places", hyp_cuda_add_pool},
     {"average-pool", hyp_cuda_add_pool},
 };
 

@@ -44,7 +44,7 @@ void hyp_cuda_image_lane(hyp_cuda_box *box, uint32_t lane, int32_t rank, const i
 typedef struct pool {
     hyp_cuda_pool args;
     hyp_cuda_grid grid;
-    uint32_t x, y;
+    uint32_t x, y, places_plus1;
 } pool;
 
 static hyp_status pool_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
@@ -52,6 +52,7 @@ static hyp_status pool_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     pool *p = data;
     p->args.x = s->at[p->x];
     p->args.y = s->at[p->y];
+    p->args.places = hyp_cuda_address(s, p->places_plus1);
     return hyp_cuda_launch(s, &p->grid, &p->args, diag);
 }
 
@@ -73,10 +74,12 @@ hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     if (y->count == 0) return HYP_OK;
     HYP_TRY(hyp_cuda_add_op(b, pool_run, sizeof(pool), &data));
     pool *p = data;
-    *p = (pool){.args = {.dtype = x->dtype, .mean = mean, .count_pads = mean && c->attrs[5].i != 0},
+    bool last = c->attrs[5].i != 0; /* of a mean: pads count; of places: they count by columns */
+    *p = (pool){.args = {.dtype = x->dtype, .mean = mean, .count_pads = mean && last, .columns = !mean && last},
                 .grid = {.kernel = kernel_of(x->dtype)},
                 .x = k->inputs_plus1[0] - 1,
-                .y = k->outputs[0]};
+                .y = k->outputs[0],
+                .places_plus1 = c->out_count > 1 ? k->outputs[1] + 1 : 0};
     hyp_cuda_windows *w = &p->args.windows;
     hyp_cuda_windows_of(&window, x, y, w);
     w->x_last = hyp_cuda_lies_last(b, p->x);
