@@ -15,7 +15,8 @@
   (epilogue relu gelu-tanh)        ; the library's GELU is the tanh form,
   (epilogue-bf16 gelu)             ; which for bf16 is as near to the erf form as rounding is
   (add-after-act false)            ; the library adds before its epilogue
-  (kernel-calls layer-norm rms-norm range scatter-nd conv conv-transpose max-pool max-pool-places average-pool)   ; what else is called by name has no kernel there
+  (kernel-calls layer-norm rms-norm range scatter-nd conv conv-transpose max-pool max-pool-places average-pool
+    lstm gru rnn)                  ; what else is called by name has no kernel there
   (attention-in-one-kernel f32 f16 bf16)
   (attention-reads-parts true)
   (attention-widest 128)

@@ -139,6 +139,8 @@ static const entry entries[] = {
     ENTRY(pool_f32, hyp_cuda_pool, false),
     ENTRY(pool_f64, hyp_cuda_pool, false),
     ENTRY(pool_i64, hyp_cuda_pool, false),
+    ENTRY(recurrence_f32, hyp_cuda_recurrence, false),
+    ENTRY(recurrence_f64, hyp_cuda_recurrence, false),
     ENTRY(copy, hyp_cuda_copy, false),
     ENTRY(copies, hyp_cuda_copies, false),
     ENTRY(transpose, hyp_cuda_transpose, true),

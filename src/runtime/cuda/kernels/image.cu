@@ -2,3 +2,4 @@
 #include "kernels.cu"
 #include "rows.cu"
 #include "windows.cu"
+#include "recurrent.cu"

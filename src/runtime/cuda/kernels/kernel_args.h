@@ -20,7 +20,7 @@
     X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
     X(range_f64) X(range_u64) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
-    X(depthwise) X(unfold)
+    X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
     X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16) X(layer_f8e4m3_1)
@@ -49,6 +49,7 @@ enum {
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
     HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
+    HYP_CUDA_GATES = 4,           /* of a recurrence, at most */
     HYP_CUDA_DEPTHWISE = 4,       /* results that a thread of `depthwise` makes in a row */
     HYP_CUDA_PARTS = 6,           /* of the sums of a product */
     HYP_CUDA_PART_THREADS = 512,  /* of a block of norm_parts, at most, */
@@ -251,6 +252,30 @@ typedef struct hyp_cuda_pool {
     uint32_t count_pads; /* the padding counts as zeros in a mean; what lies beyond it does not */
     uint32_t columns;    /* places count the outermost axis of a channel fastest */
 } hyp_cuda_pool;
+
+/* One step in time of an LSTM, a GRU or an RNN: from `sums`, the product of the state with the weights, and what x
+ * [times, batch, columns] says, to the state and to y [times, batch, size]. With lengths, sequences end, and begin in
+ * reverse, where each is to. */
+typedef struct hyp_cuda_recurrence {
+    uint64_t x, y;
+    uint64_t lengths, first_h, first_c, bias, peepholes; /* 0 = absent */
+    uint64_t last_h, last_c; /* where states are to be left; 0 = nowhere */
+    uint64_t h, c;           /* [batch, size]: of the type of x; as sums. c: 0 = the cell has none */
+    uint64_t sums, reset;    /* [batch, columns] of f32 or f64; of h, times the reset gate, as h */
+    uint64_t error;          /* as that of a gather, for a length that is out of range */
+    hyp_cuda_extent size;
+    int64_t batch, times, columns;
+    int64_t time; /* that this is, counted from where sequences begin */
+    double clip;  /* 0 = none */
+    uint32_t dtype, lengths_dtype;
+    uint32_t part;  /* HYP_CUDA_RECUR_BEGIN ... */
+    uint8_t act[3]; /* HYP_PW_RELU ...: f, g, h of ONNX */
+    uint8_t gates;  /* 4: an LSTM; 3: a GRU; 1: an RNN */
+    uint8_t reverse, coupled, reset_after, pad;
+    uint32_t step;
+} hyp_cuda_recurrence;
+/* What a launch does: puts the first state where h and c are, makes `reset`, or does what is left. */
+enum { HYP_CUDA_RECUR_BEGIN = 0, HYP_CUDA_RECUR_RESET = 1, HYP_CUDA_RECUR_GATES = 2 };
 
 typedef struct hyp_cuda_copy {
     uint64_t x, y; /* offsets are added by the host */

@@ -15,12 +15,10 @@ typedef struct gemm {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a_layout, b_layout, d_layout;
     cublasLtMatmulAlgo_t algo[2]; /* for operands at multiples of HYP_CUDA_ALIGN; of HYP_CUDA_MIN_ALIGN */
-    uint32_t a, b, c, d;          /* tensors, in cuBLASLt's roles; c is d where beta is 0 */
+    hyp_cuda_operand a, b, c, d;  /* in cuBLASLt's roles; c is d where beta is 0 */
     uint32_t bias_plus1;
-    size_t element;      /* bytes; of D, too, unless it is in the workspace */
+    size_t element;      /* bytes; of D, too, where there are outer calls */
     size_t workspace;    /* bytes */
-    bool in_workspace;   /* D is what follows them there */
-    bool from_room;      /* B is the session's room */
     CUdeviceptr bias_at; /* what `desc` has */
     union {
         float f;
@@ -48,14 +46,22 @@ static hyp_status set_bias(const hyp_cuda_library *lib, gemm *g, CUdeviceptr at,
         "setting the bias of a product", diag);
 }
 
+static CUdeviceptr address_of(const hyp_cuda_session *s, const hyp_cuda_operand *o)
+{
+    switch (o->in) {
+    case HYP_CUDA_IN_ROOM: return s->room + o->offset;
+    case HYP_CUDA_IN_WORKSPACE: return s->workspace + o->offset;
+    default: return s->at[o->tensor] + o->offset;
+    }
+}
+
 static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     gemm *g = data;
     const hyp_cuda_library *lib = &s->model->device->lib;
     if (g->bias_plus1) HYP_TRY(set_bias(lib, g, s->at[g->bias_plus1 - 1], diag));
-    CUdeviceptr a0 = s->at[g->a], b0 = g->from_room ? s->room : s->at[g->b];
-    CUdeviceptr d0 = g->in_workspace ? s->workspace + g->workspace : s->at[g->d];
-    CUdeviceptr c0 = g->in_workspace ? d0 : s->at[g->c];
+    CUdeviceptr a0 = address_of(s, &g->a), b0 = address_of(s, &g->b);
+    CUdeviceptr c0 = address_of(s, &g->c), d0 = address_of(s, &g->d);
     const hyp_cuda_box *outer = &g->product.outer;
     int64_t index[HYP_CUDA_DIMS] = {0}, count = hyp_cuda_box_count(outer);
     for (int64_t i = 0; i < count; i++) {
@@ -151,10 +157,11 @@ static hyp_status choose(hyp_cuda_session *s, gemm *g, uint32_t align, int wante
     return hyp_cublaslt_check(lib, status, "choosing an algorithm", diag);
 }
 
-/* Outer loops and batches step by whole matrices, which may break the alignment of the tensors themselves. */
+/* Outer loops and batches step by whole matrices, and parts of a matrix begin anywhere, which may break the alignment of
+ * the tensors themselves. */
 static uint32_t loosest_alignment(const gemm *g)
 {
-    uint64_t steps = HYP_CUDA_MIN_ALIGN;
+    uint64_t steps = HYP_CUDA_MIN_ALIGN | g->a.offset | g->b.offset | g->d.offset;
     const hyp_cuda_box *outer = &g->product.outer;
     for (uint32_t axis = 0; axis < outer->rank; axis++)
         for (int lane = 0; lane < 3; lane++) steps |= (uint64_t)outer->stride[lane][axis] * g->element;
@@ -239,6 +246,14 @@ static hyp_status settle_as_tuned(hyp_cuda_build *b, gemm *g, const char *key, c
     return HYP_OK;
 }
 
+static hyp_status no_algorithm(const hyp_cuda_build *b, const gemm *g)
+{
+    return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "cuBLASLt %zu has no algorithm for %s[%lld x %lld x %lld]",
+                    b->session->model->device->lib.cublasLtGetVersion(),
+                    hyp_dtype_name(hyp_cuda_dtype(b->program, g->a.tensor)), (long long)g->product.n,
+                    (long long)g->product.m, (long long)g->product.k);
+}
+
 /* Does what tuning found to be the fastest, or else takes the first of the epilogues that cuBLASLt has an algorithm
  * for. */
 static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, hyp_cuda_epilogue *out_way)
@@ -260,11 +275,7 @@ static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, 
         HYP_TRY(try_way(b, g, &ways[i], NULL, &found));
         *out_way = ways[i];
     }
-    if (found) return HYP_OK;
-    return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "cuBLASLt %zu has no algorithm for %s[%lld x %lld x %lld]",
-                    b->session->model->device->lib.cublasLtGetVersion(),
-                    hyp_dtype_name(hyp_cuda_dtype(b->program, g->d)), (long long)g->product.n, (long long)g->product.m,
-                    (long long)g->product.k);
+    return found ? HYP_OK : no_algorithm(b, g);
 }
 
 static void set_scalars(gemm *g, double alpha, double beta)
@@ -278,9 +289,11 @@ static void set_scalars(gemm *g, double alpha, double beta)
     }
 }
 
-/* d = alpha a bb, plus the tensor added_plus1 - 1 unless that is 0. */
-static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, double alpha, uint32_t a, uint32_t bb,
-                           uint32_t added_plus1, uint32_t d, gemm **out)
+static hyp_cuda_operand tensor(uint32_t index) { return (hyp_cuda_operand){.tensor = index}; }
+
+/* d = alpha a bb, plus the tensor added_plus1 - 1 unless that is 0. a is of a tensor. */
+static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, double alpha, hyp_cuda_operand a,
+                           hyp_cuda_operand bb, uint32_t added_plus1, hyp_cuda_operand d, gemm **out)
 {
     void *data;
     HYP_TRY(hyp_cuda_add_op(b, gemm_run, sizeof(gemm), &data));
@@ -289,9 +302,9 @@ static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, d
     g->product = *product;
     g->a = a;
     g->b = bb;
-    g->c = added_plus1 ? added_plus1 - 1 : d;
+    g->c = added_plus1 ? tensor(added_plus1 - 1) : d;
     g->d = d;
-    g->element = hyp_dtype_size(hyp_cuda_dtype(b->program, a));
+    g->element = hyp_dtype_size(hyp_cuda_dtype(b->program, a.tensor));
     g->workspace = b->session->workspace_bytes;
     set_scalars(g, alpha, added_plus1 ? 1 : 0);
     *out = g;
@@ -306,15 +319,16 @@ static void send_ahead(hyp_cuda_build *b, uint32_t weight, int64_t m)
 
 /* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. What is left
  * to do then is done for all `rows` of y. */
-static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product, double scale, uint32_t weight, uint32_t x,
-                              uint32_t y, int64_t rows, const hyp_cuda_rest *given, gemm **out)
+static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product, double scale, uint32_t weight,
+                              hyp_cuda_operand x, uint32_t y, int64_t rows, const hyp_cuda_rest *given)
 {
     hyp_cuda_rest rest = *given;
     hyp_cuda_epilogue way;
-    HYP_TRY(add_gemm(b, product, scale, weight, x, rest.before_plus1, y, out));
+    gemm *g;
+    HYP_TRY(add_gemm(b, product, scale, tensor(weight), x, rest.before_plus1, tensor(y), &g));
     send_ahead(b, weight, product->n);
-    HYP_TRY(settle(b, *out, &rest, &way));
-    if (rest.bias_plus1 && !way.bias_after) (*out)->bias_plus1 = rest.bias_plus1;
+    HYP_TRY(settle(b, g, &rest, &way));
+    if (rest.bias_plus1 && !way.bias_after) g->bias_plus1 = rest.bias_plus1;
     if (!way.bias_after && !way.act_after && !rest.after_plus1) return HYP_OK;
     rest.before_plus1 = 0;
     if (!way.bias_after) rest.bias_plus1 = 0;
@@ -340,17 +354,26 @@ hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_
     hyp_dtype dtype = hyp_cuda_dtype(b->program, x);
     double scale = dtype == HYP_F8E4M3 ? (double)layer->x_scale * (double)layer->weight_scale : 1;
     hyp_cuda_product_linear(dtype, k->tf32, m, n, depth, layer->weight_kn, &product);
-    gemm *g;
-    return add_product(b, &product, scale, layer->weight, x, y, m, &rest, &g);
+    return add_product(b, &product, scale, layer->weight, tensor(x), y, m, &rest);
 }
 
 hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const hyp_cuda_product *product, uint32_t weight, uint32_t x_plus1,
                              uint32_t y, int64_t rows, const hyp_cuda_rest *rest)
 {
+    const hyp_cuda_operand room = {.in = HYP_CUDA_IN_ROOM};
+    return add_product(b, product, 1, weight, x_plus1 ? tensor(x_plus1 - 1) : room, y, rows, rest);
+}
+
+hyp_status hyp_cuda_add_plain(hyp_cuda_build *b, const hyp_cuda_product *product, const hyp_cuda_operand *a,
+                              const hyp_cuda_operand *x, const hyp_cuda_operand *y, size_t workspace)
+{
+    const hyp_cuda_epilogue plain = {.epilogue = CUBLASLT_EPILOGUE_DEFAULT};
     gemm *g;
-    HYP_TRY(add_product(b, product, 1, weight, x_plus1 ? x_plus1 - 1 : weight, y, rows, rest, &g));
-    g->from_room = x_plus1 == 0;
-    return HYP_OK;
+    bool found;
+    HYP_TRY(add_gemm(b, product, 1, *a, *x, 0, *y, &g));
+    g->workspace = workspace;
+    HYP_TRY(try_way(b, g, &plain, NULL, &found));
+    return found ? HYP_OK : no_algorithm(b, g);
 }
 
 /* Parts lie behind what the library may use, of which half is left. */
@@ -375,15 +398,11 @@ hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, uint3
                             &product);
     *out_offset = parts_at(b->session, &product, parts);
     hyp_cuda_product_split(&product, parts);
-    gemm *g;
-    hyp_cuda_epilogue plain = {.epilogue = CUBLASLT_EPILOGUE_DEFAULT};
-    bool found;
-    HYP_TRY(add_gemm(b, &product, 1, layer->weight, k->x, 0, k->y, &g));
+    const hyp_cuda_operand weight = tensor(layer->weight), x = tensor(k->x);
+    const hyp_cuda_operand sums = {.in = HYP_CUDA_IN_WORKSPACE, .offset = *out_offset};
+    HYP_TRY(hyp_cuda_add_plain(b, &product, &weight, &x, &sums, *out_offset));
     send_ahead(b, layer->weight, m);
-    g->in_workspace = true;
-    g->workspace = *out_offset;
-    HYP_TRY(try_way(b, g, &plain, NULL, &found));
-    return found ? HYP_OK : hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "cuBLASLt has no algorithm for %u parts", parts);
+    return HYP_OK;
 }
 
 hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)
@@ -396,7 +415,7 @@ hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)
     hyp_cuda_product product;
     hyp_cuda_product_matmul(dtype, k, b->values, &product);
     gemm *g;
-    HYP_TRY(add_gemm(b, &product, (double)k->alpha, k->b, k->a, 0, k->y, &g));
+    HYP_TRY(add_gemm(b, &product, (double)k->alpha, tensor(k->b), tensor(k->a), 0, tensor(k->y), &g));
     hyp_cuda_rest nothing = {0};
     hyp_cuda_epilogue way;
     return settle(b, g, &nothing, &way);

@@ -18,7 +18,19 @@ typedef struct hyp_cuda_layers {
  * sums split into parts. */
 void hyp_cuda_offer_layers(const hyp_cuda_build *b, const hyp_cuda_layers *layers, hyp_choice *out);
 
-/* gemm.c: layer l of a step by cuBLASLt. */
+/* Where an operand of a product lies: in a tensor, in the session's room or in its workspace, so many bytes on. */
+typedef struct hyp_cuda_operand {
+    enum { HYP_CUDA_IN_TENSOR, HYP_CUDA_IN_ROOM, HYP_CUDA_IN_WORKSPACE } in;
+    uint32_t tensor;
+    size_t offset;
+} hyp_cuda_operand;
+
+/* gemm.c: a product with nothing behind it, which is not tuned; a is of a tensor. The library may use so many bytes of the
+ * workspace. */
+HYP_NODISCARD hyp_status hyp_cuda_add_plain(hyp_cuda_build *b, const hyp_cuda_product *product,
+                                            const hyp_cuda_operand *a, const hyp_cuda_operand *x,
+                                            const hyp_cuda_operand *y, size_t workspace);
+/* Layer l of a step by cuBLASLt. */
 HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
 /* Adds the product of a step's one layer, its sums split into parts, f32 [parts, m, n] at *out_offset of the session's
  * workspace until something else uses it. What is added to them is left to do. */

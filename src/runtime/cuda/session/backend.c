@@ -61,13 +61,15 @@ static bool has_step(const HypPlan__Program *p, HypPlan__Step__KernelCase kernel
     return false;
 }
 
-static bool has_convolution(const HypPlan__Program *p)
+static bool has_call(const HypPlan__Program *p, const char *kernel)
 {
     for (size_t i = 0; i < p->n_steps; i++)
-        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(p->steps[i]->call->kernel, "conv") == 0)
+        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(p->steps[i]->call->kernel, kernel) == 0)
             return true;
     return false;
 }
+
+static bool has_convolution(const HypPlan__Program *p) { return has_call(p, "conv"); }
 
 /* Without cuDNN convolutions are products or run by our own kernels, unless it was asked for by its path. */
 static hyp_status load_dnn(hyp_cuda_device *d, hyp_diag *diag)
@@ -167,7 +169,7 @@ static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
 {
     const HypPlan__Program *p = s->model->plan->program;
     bool products = has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR) || has_step(p, HYP_PLAN__STEP__KERNEL_MATMUL) ||
-                    has_convolution(p);
+                    has_convolution(p) || has_call(p, "lstm") || has_call(p, "gru") || has_call(p, "rnn");
     if (!products && !has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION)) return HYP_OK;
     const hyp_cuda_device *d = s->model->device;
     if (products) HYP_TRY(hyp_cublaslt_check(&d->lib, d->lib.cublasLtCreate(&s->lt), "cublasLtCreate", diag));
