@@ -1,5 +1,5 @@
-// recurrent.cu - one step in time of an LSTM, a GRU or an RNN: what comes behind the product of the state. A thread does
-// one element of the state of one sequence.
+// recurrent.cu - one step in time of an LSTM, a GRU or an RNN: what comes behind the product of the state. A thread
+// does one element of the state of one sequence.
 //
 // Part of image.cu, after kernels.cu.
 

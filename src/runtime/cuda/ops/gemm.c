@@ -157,8 +157,8 @@ static hyp_status choose(hyp_cuda_session *s, gemm *g, uint32_t align, int wante
     return hyp_cublaslt_check(lib, status, "choosing an algorithm", diag);
 }
 
-/* Outer loops and batches step by whole matrices, and parts of a matrix begin anywhere, which may break the alignment of
- * the tensors themselves. */
+/* Outer loops and batches step by whole matrices, and parts of a matrix begin anywhere, which may break the alignment
+ * of the tensors themselves. */
 static uint32_t loosest_alignment(const gemm *g)
 {
     uint64_t steps = HYP_CUDA_MIN_ALIGN | g->a.offset | g->b.offset | g->d.offset;

@@ -25,8 +25,8 @@ typedef struct hyp_cuda_operand {
     size_t offset;
 } hyp_cuda_operand;
 
-/* gemm.c: a product with nothing behind it, which is not tuned; a is of a tensor. The library may use so many bytes of the
- * workspace. */
+/* gemm.c: a product with nothing behind it, which is not tuned; a is of a tensor. The library may use so many bytes of
+ * the workspace. */
 HYP_NODISCARD hyp_status hyp_cuda_add_plain(hyp_cuda_build *b, const hyp_cuda_product *product,
                                             const hyp_cuda_operand *a, const hyp_cuda_operand *x,
                                             const hyp_cuda_operand *y, size_t workspace);

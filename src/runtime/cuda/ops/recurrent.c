@@ -1,7 +1,8 @@
-/* recurrent.c - LSTM, GRU and RNN: for every time a product of the state by cuBLASLt, and a kernel of ours for the gates.
+/* recurrent.c - LSTM, GRU and RNN: for every time a product of the state by cuBLASLt, and a kernel of ours for the
+ * gates.
  *
- * The state lies in the session's room, h in the type of x, as the product takes it, sums and c in f32 or f64. A GRU whose
- * reset gate takes the state has two products: that of the candidate comes when the reset gate is there.
+ * The state lies in the session's room, h in the type of x, as the product takes it, sums and c in f32 or f64. A GRU
+ * whose reset gate takes the state has two products: that of the candidate comes when the reset gate is there.
  */
 #include "kernels/recurrent.h"
 
