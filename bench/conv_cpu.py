@@ -69,7 +69,7 @@ CASES = [
 ]
 
 
-def main():
+def main(cases):
     parser = arguments(0.3)
     parser.add_argument("--filter", default="", help="rows whose name contains this")
     args = parser.parse_args()
@@ -77,7 +77,7 @@ def main():
     print(f"{'model':14s} {'threads':>7s} | {'hypatia p50':>11s} {'best':>9s} | {'onnxruntime':>11s} {'best':>9s} | "
           f"{'ratio':>6s} {'of best':>7s} {'difference':>10s}")
     results = []
-    for name, make in CASES:
+    for name, make in cases:
         if args.filter not in name:
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -101,4 +101,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(CASES))

@@ -211,6 +211,7 @@ static hyp_status run(const hyp_kernel_call *call, void (*step)(recurrence *))
     const hyp_recurrence *asked = &k.asked;
     HYP_TRY(hyp_recurrence_read(call, &k.asked));
     HYP_TRY(hyp_recurrence_check_lengths(call, asked));
+    if (asked->size == 0) return HYP_OK; /* of nothing there may be any number of times */
     int64_t columns = asked->gates * asked->size;
     k.f = function_of(asked->f);
     k.g = function_of(asked->g);

@@ -146,16 +146,22 @@ static double tensor_bytes(const HypPlan__Program *p, uint32_t t, const int64_t 
     return product(values, tensor->n_dims, tensor->dims) * (double)hyp_dtype_size((hyp_dtype)tensor->dtype);
 }
 
-/* Of calls only convolutions are counted: what they multiply and add for every result (the transpose: for every input).
- */
+static bool is_recurrence(const char *kernel)
+{
+    return strcmp(kernel, "lstm") == 0 || strcmp(kernel, "gru") == 0 || strcmp(kernel, "rnn") == 0;
+}
+
+/* What calls multiply and add: convolutions for every result (the transpose: for every input), recurrences for every
+ * sequence and time. Others are not counted. */
 static double call_flops(const HypPlan__Program *p, const HypPlan__Call *k, const int64_t *values)
 {
-    bool transpose = strcmp(k->kernel, "conv-transpose") == 0;
-    if (!transpose && strcmp(k->kernel, "conv") != 0) return 0;
+    bool transpose = strcmp(k->kernel, "conv-transpose") == 0, recurrence = is_recurrence(k->kernel);
+    if (!transpose && !recurrence && strcmp(k->kernel, "conv") != 0) return 0;
     if (k->n_inputs_plus1 < 2 || !k->inputs_plus1[0] || !k->inputs_plus1[1]) return 0;
     const HypPlan__Tensor *w = p->tensors[k->inputs_plus1[1] - 1];
-    const HypPlan__Tensor *each = p->tensors[transpose ? k->inputs_plus1[0] - 1 : k->outputs[0]];
-    if (w->n_dims == 0) return 0;
+    const HypPlan__Tensor *each = p->tensors[transpose || recurrence ? k->inputs_plus1[0] - 1 : k->outputs[0]];
+    if (w->n_dims == 0 || each->n_dims == 0) return 0;
+    if (recurrence) return 2 * product(values, each->n_dims - 1, each->dims) * product(values, w->n_dims, w->dims);
     return 2 * product(values, each->n_dims, each->dims) * product(values, w->n_dims - 1, w->dims + 1);
 }
 

@@ -307,6 +307,8 @@ static const struct {
     {"resize", hyp_cpu_prepare_resize, HYP_CPU_OWN},     {"layer-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},
     {"rms-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},     {"max-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN},
     {"average-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN}, {"reduce-max", hyp_cpu_prepare_most, HYP_CPU_OWN},
+    {"lstm", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},    {"gru", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
+    {"rnn", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
 #ifdef HYP_HAVE_ONEDNN
     {"conv", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},   {"conv-transpose", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
 #endif

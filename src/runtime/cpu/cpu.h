@@ -48,7 +48,7 @@ typedef struct hyp_cpu_model {
     hyp_cpu_device *device;
     const hyp_plan *plan;
     hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
-    hyp_mlp **columns, **rows, **winograd; /* by step: weights of convolutions as layers, for each form, or NULL */
+    hyp_mlp **columns, **rows, **winograd; /* by step: weights of convolutions and recurrences as layers, for each form, or NULL */
     float **grouped;           /* by step: the weights of convolutions of groups; NULL until packed */
     hyp_dnnl_packed **windows; /* by step: the weights of convolutions, a list; NULL without oneDNN */
     hyp_dnnl_packed *layers;   /* the weights of all linears, a list */
@@ -155,6 +155,9 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t 
                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* columns.c: n floats from y on by the code of pointwise steps. Up to 15 behind them are read and written. */
 void hyp_cpu_activate(const hyp_cpu_kernels *kernels, HypPlan__Pointwise__Op act, float *y, int64_t n);
+/* recurrent.c: lstm, gru and rnn in f32 whose r the plan has. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_recurrent(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                   const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* norm.c: layer-norm and rms-norm. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
@@ -178,6 +181,10 @@ size_t hyp_linear_bytes(const hyp_linear_weights *w);           /* of all weight
 /* Whether two threads get enough weights of a layer each, for so many rows at a time. */
 bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, int64_t rows);
 
+/* y[rows,n] = act(x w + b + added) for up to HYP_MLP_ROWS rows, by as many threads as it is worth; `added` may be NULL, and
+ * y where nothing is changed after it is added. Sums do not depend on the number of threads. */
+void hyp_cpu_run_layer(const hyp_cpu_run *run, const hyp_mlp_layer *layer, int64_t rows, const float *x,
+                       int64_t x_stride, const float *added, float *y, int64_t y_stride);
 /* Layers with weights w[count,k,n]; bias, the same for all, may be NULL. Freed by hyp_aligned_free. NULL when memory is
  * out. */
 hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const float *w, int64_t n, int64_t k,

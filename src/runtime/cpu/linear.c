@@ -269,8 +269,7 @@ static hyp_status run_bytes(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_di
     return HYP_OK;
 }
 
-/* ---- several threads: each has some blocks of panels of a layer, and waits for the others before the next
- * -------------------- */
+/* ---- several threads: each has some blocks of panels of a layer, and waits for the others before the next ------ */
 
 typedef struct layer_run {
     const hyp_cpu_kernels *kernels;
@@ -310,6 +309,19 @@ static void layer_part(void *state, int64_t begin, int64_t end, int thread)
         for (int64_t i = row * r->y_stride + first; i < row * r->y_stride + last; i++) r->y[i] += r->after[i];
 }
 
+static void share_layer(const hyp_cpu_run *run, layer_run *r)
+{
+    hyp_cpu_parallel(run, blocks_of(r->kernels, r->layer->n), block_grain(r->kernels, r->layer->k, r->rows), layer_part,
+                     r);
+}
+
+void hyp_cpu_run_layer(const hyp_cpu_run *run, const hyp_mlp_layer *layer, int64_t rows, const float *x,
+                       int64_t x_stride, const float *added, float *y, int64_t y_stride)
+{
+    layer_run r = {run->kernels, layer, x, added, NULL, y, rows, x_stride, y_stride};
+    share_layer(run, &r);
+}
+
 static void run_rows(const hyp_cpu_run *run, const hyp_mlp *mlp, layer_run r, const float *added, float *y)
 {
     float *hidden = run->call.work; /* NULL for a single layer */
@@ -321,8 +333,7 @@ static void run_rows(const hyp_cpu_run *run, const hyp_mlp *mlp, layer_run r, co
         r.y_stride = last ? r.layer->n : mlp->hidden_stride;
         r.before = last && !mlp->add_after ? added : NULL;
         r.after = last && mlp->add_after ? added : NULL;
-        hyp_cpu_parallel(run, blocks_of(r.kernels, r.layer->n), block_grain(r.kernels, r.layer->k, r.rows), layer_part,
-                         &r);
+        share_layer(run, &r);
         r.x = r.y;
         r.x_stride = r.y_stride;
     }

@@ -1,0 +1,221 @@
+/* LSTM, GRU and RNN on the CPU against the reference backend: every option of every cell, drawn at random, with every
+ * instruction set, on one thread and on three; lengths that are out of range; and that none of it is left to plain loops.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/cpu/vector_kernels.h"
+#include "runtime/support.h"
+
+enum { MOST = 1 << 17, OUTPUTS = 3 };
+
+typedef struct recurrence {
+    const char *cell;
+    hyp_dtype dtype, lengths_dtype; /* the latter NONE: all are `time` long */
+    int64_t time, batch, size, gates;
+    bool states, extra, reverse, option; /* extra: the bias of a GRU, the peepholes of an LSTM; option: coupled, reset after */
+    double clip;
+    const char *acts[3];
+} recurrence;
+
+static plan_builder b;
+static rng r;
+static const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
+static const char *const names[OUTPUTS] = {"y", "h", "c"};
+static float x[MOST], first[2][MOST], want[OUTPUTS][MOST], got[OUTPUTS][MOST];
+static int64_t lengths[128];
+
+static bool is(const recurrence *k, const char *cell) { return strcmp(k->cell, cell) == 0; }
+
+static const char *draw_act(void)
+{
+    static const char *const names_of[] = {"sigmoid", "tanh", "relu"};
+    return names_of[rng_below(&r, 3)];
+}
+
+static recurrence draw(void)
+{
+    static const char *const cells[] = {"lstm", "gru", "rnn"};
+    static const int64_t sizes[] = {1, 7, 16, 33, 130, 300}, batches[] = {1, 2, 3, 17, 24, 50, 100};
+    static const double clips[] = {0, 0, 0.3};
+    static const hyp_dtype types[] = {HYP_F32, HYP_F32, HYP_F32, HYP_BF16, HYP_F16},
+                           length_types[] = {HYP_DTYPE_NONE, HYP_I32, HYP_I64};
+    recurrence k = {.cell = cells[rng_below(&r, 3)],
+                    .dtype = types[rng_below(&r, 5)],
+                    .lengths_dtype = length_types[rng_below(&r, 3)],
+                    .time = (int64_t)rng_below(&r, 6),
+                    .batch = batches[rng_below(&r, 7)],
+                    .size = sizes[rng_below(&r, 6)],
+                    .states = rng_below(&r, 2),
+                    .extra = rng_below(&r, 2),
+                    .reverse = rng_below(&r, 2),
+                    .option = rng_below(&r, 2),
+                    .clip = clips[rng_below(&r, 3)],
+                    .acts = {draw_act(), draw_act(), draw_act()}};
+    k.gates = is(&k, "lstm") ? 4 : is(&k, "gru") ? 3 : 1;
+    while (k.time * k.batch * k.gates * k.size > MOST) k.batch /= 2;
+    return k;
+}
+
+static void fill(hyp_dtype dtype, void *data, int64_t count, double scale)
+{
+    for (int64_t i = 0; i < count; i++) hyp_store_f64(dtype, data, (size_t)i, rng_float(&r) * scale);
+}
+
+static uint32_t weight(const recurrence *k, size_t rank, const int64_t *dims)
+{
+    int64_t count = 1;
+    for (size_t i = 0; i < rank; i++) count *= dims[i];
+    float *data = calloc((size_t)count, sizeof *data);
+    assert_non_null(data);
+    fill(k->dtype, data, count, 1 / sqrt((double)k->size));
+    uint32_t made = pb_weight(&b, k->dtype, rank, dims, data);
+    free(data);
+    return made;
+}
+
+static uint32_t state(const recurrence *k, const char *name)
+{
+    return k->states ? pb_input(&b, name, k->dtype, 2, pb_consts(&b, 2, (int64_t[]){k->batch, k->size})) : PB_NONE;
+}
+
+static void build(const recurrence *k)
+{
+    int64_t columns = k->gates * k->size;
+    uint32_t in[6] = {pb_input(&b, "x", k->dtype, 3, pb_consts(&b, 3, (int64_t[]){k->time, k->batch, columns})),
+                      weight(k, 2, (int64_t[]){k->size, columns})};
+    size_t at = 2, outputs = is(k, "lstm") ? 3 : 2;
+    if (is(k, "gru")) in[at++] = k->extra ? weight(k, 1, (int64_t[]){k->size}) : PB_NONE;
+    in[at++] = k->lengths_dtype ? pb_input(&b, "n", k->lengths_dtype, 1, pb_consts(&b, 1, &k->batch)) : PB_NONE;
+    in[at++] = state(k, "h0");
+    if (is(k, "lstm")) in[at++] = state(k, "c0");
+    if (is(k, "lstm")) in[at++] = k->extra ? weight(k, 1, (int64_t[]){3 * k->size}) : PB_NONE;
+    HypPlan__Call *call = pb_call(&b, k->cell, at, in, 0);
+    call->outputs = hyp_arena_zalloc(&b.arena, OUTPUTS, sizeof *call->outputs);
+    assert_non_null(call->outputs);
+    call->n_outputs = outputs;
+    for (size_t i = 0; i < outputs; i++)
+        call->outputs[i] = pb_output(&b, names[i], k->dtype, i ? 2 : 3,
+                                     i ? pb_consts(&b, 2, (int64_t[]){k->batch, k->size})
+                                       : pb_consts(&b, 3, (int64_t[]){k->time, k->batch, k->size}));
+    pb_call_int(&b, call, k->reverse);
+    pb_call_float(&b, call, k->clip);
+    for (size_t i = 0; i < (is(k, "lstm") ? 3u : is(k, "gru") ? 2u : 1u); i++) pb_call_symbol(&b, call, k->acts[i]);
+    if (!is(k, "rnn")) pb_call_int(&b, call, k->option);
+}
+
+static hyp_status run(const recurrence *k, const char *path, hyp_device_kind device, const char *level, int threads,
+                      float out[OUTPUTS][MOST], hyp_diag *why)
+{
+    hyp_engine_options options = {.size = sizeof options, .device = device, .threads = threads, .cpu_level = level};
+    hyp_tensor in[4] = {tensor_of("x", k->dtype, x, 3, (int64_t[]){k->time, k->batch, k->gates * k->size})}, y[OUTPUTS];
+    size_t inputs = 1, outputs = is(k, "lstm") ? 3 : 2;
+    const int64_t dims[2] = {k->batch, k->size};
+    if (k->lengths_dtype) in[inputs++] = tensor_of("n", k->lengths_dtype, lengths, 1, dims);
+    if (k->states) in[inputs++] = tensor_of("h0", k->dtype, first[0], 2, dims);
+    if (k->states && is(k, "lstm")) in[inputs++] = tensor_of("c0", k->dtype, first[1], 2, dims);
+    for (size_t i = 0; i < outputs; i++)
+        y[i] = (hyp_tensor){.name = names[i], .data = out[i], .bytes = sizeof out[i], .dtype = k->dtype};
+    memset(out, 0x55, OUTPUTS * sizeof out[0]);
+    hyp_engine *engine = NULL;
+    hyp_context *context = NULL;
+    assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+    assert_ok(hyp_context_create(engine, NULL, &context, diag));
+    hyp_status status = HYP_OK;
+    for (int again = 0; again < 2 && status == HYP_OK; again++)
+        status = hyp_context_run(context, in, inputs, y, outputs, why);
+    if (status == HYP_OK && device == HYP_DEVICE_CPU) {
+        hyp_choice_info c = hyp_context_choice(context, 0, 0);
+        assert_string_equal(hyp_context_alternative(context, 0, 0, c.taken).name, "own");
+    }
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    return status;
+}
+
+static void make_data(const recurrence *k)
+{
+    fill(k->dtype, x, k->time * k->batch * k->gates * k->size, 2);
+    for (int i = 0; i < 2; i++) fill(k->dtype, first[i], k->batch * k->size, 1);
+    for (int64_t i = 0; i < k->batch && k->lengths_dtype; i++)
+        hyp_store_i64(k->lengths_dtype, lengths, (size_t)i, (int64_t)rng_below(&r, (uint64_t)k->time + 1));
+}
+
+static void compare(const recurrence *k, const char *level, int threads)
+{
+    static float w[MOST], g[MOST];
+    const double tolerance = k->dtype == HYP_F32 ? 2e-5 : k->dtype == HYP_F16 ? 0x1p-9 : 0x1p-6;
+    for (size_t o = 0; o < (is(k, "lstm") ? 3u : 2u); o++) {
+        size_t count = (size_t)((o ? 1 : k->time) * k->batch * k->size);
+        for (size_t i = 0; i < count; i++) {
+            w[i] = (float)hyp_load_f64(k->dtype, want[o], i);
+            g[i] = (float)hyp_load_f64(k->dtype, got[o], i);
+        }
+        for (size_t i = 0; i < count; i++)
+            if (!(fabsf(w[i] - g[i]) <= (float)tolerance * fmaxf(1, fabsf(w[i]))))
+                fail_msg("%s, %d threads: %s of %lld times, batch %lld, size %lld: element %zu of %s is %g, not %g", level,
+                         threads, k->cell, (long long)k->time, (long long)k->batch, (long long)k->size, i, names[o],
+                         (double)g[i], (double)w[i]);
+    }
+}
+
+static void recurrences_agree(void **state_)
+{
+    (void)state_;
+    for (int round = 0; round < 120; round++) {
+        recurrence k = draw();
+        char path[PB_PATH];
+        hyp_diag diag = {0};
+        pb_init(&b);
+        build(&k);
+        pb_write(&b, path);
+        make_data(&k);
+        assert_int_equal(run(&k, path, HYP_DEVICE_REFERENCE, NULL, 1, want, &diag), HYP_OK);
+        for (size_t i = 0; isa[i]; i++)
+            for (int threads = 1; threads <= 3; threads += 2) {
+                hyp_status status = run(&k, path, HYP_DEVICE_CPU, isa[i]->isa, threads, got, &diag);
+                if (status != HYP_OK) fail_msg("%s", diag.message);
+                compare(&k, isa[i]->isa, threads);
+            }
+        unlink(path);
+        pb_dispose(&b);
+    }
+}
+
+static void lengths_out_of_range_are_refused(void **state_)
+{
+    (void)state_;
+    static const char *const cells[] = {"lstm", "gru", "rnn"};
+    for (int i = 0; i < 6; i++) {
+        recurrence k = {.cell = cells[i % 3],
+                        .dtype = HYP_F32,
+                        .lengths_dtype = HYP_I64,
+                        .time = 4,
+                        .batch = 3,
+                        .size = 16,
+                        .acts = {"sigmoid", "tanh", "tanh"}};
+        k.gates = i % 3 == 0 ? 4 : i % 3 == 1 ? 3 : 1;
+        char path[PB_PATH];
+        hyp_diag diag = {0};
+        pb_init(&b);
+        build(&k);
+        pb_write(&b, path);
+        make_data(&k);
+        lengths[2] = i < 3 ? 5 : -1;
+        assert_int_equal(run(&k, path, HYP_DEVICE_CPU, NULL, 1, got, &diag), HYP_ERR_INVALID_ARGUMENT);
+        assert_non_null(strstr(diag.message, i < 3 ? "length 5 is out of range" : "length -1 is out of range"));
+        unlink(path);
+        pb_dispose(&b);
+    }
+}
+
+int main(void)
+{
+    r.state = 8;
+    hyp_cpu_kernels_list(isa);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrences_agree),
+                                       cmocka_unit_test(lengths_out_of_range_are_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
