@@ -45,6 +45,13 @@ static bool multiplies(hyp_op op)
            op == HYP_OP_conv_transpose;
 }
 
+/* Is computed by products of a library, whatever comes after them. */
+static bool has_products(hyp_op op)
+{
+    return multiplies(op) || op == HYP_OP_fused_linear || op == HYP_OP_fused_linear_add || op == HYP_OP_fused_mlp ||
+           op == HYP_OP_attention;
+}
+
 /* Near 0 these lose digits in one way of writing them and not in another: they are off by a part of what they read. */
 static bool cancels(hyp_op op)
 {
@@ -175,6 +182,22 @@ static hyp_status copy(noise *n, const hyp_eval_tensor **in, double step, hyp_di
     return HYP_OK;
 }
 
+/* Processors' instructions for bf16 take subnormal numbers for 0: factors, sums, and results that are rounded (Intel's
+ * manual, VDPBF16PS and VCVTNEPS2BF16). One run does. */
+static void flush_subnormals(const noise *n, hyp_eval_tensor *t)
+{
+    for (size_t i = 0; n->sign > 0 && i < t->count; i++)
+        if (fabs(t->f[i]) < 0x1p-126) t->f[i] = copysign(0, t->f[i]);
+}
+
+/* Terms of a sum that were flushed are missing in results that are not much larger. */
+static void move_by_flushed(noise *n, hyp_eval_tensor *t, double terms)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (t->f[i] != 0 && fabs(t->f[i]) < 0x1p-118 * terms) t->f[i] += next_move(n) * 0x1p-126 * terms;
+    flush_subnormals(n, t);
+}
+
 /* Which of a window's elements is the largest when one is no number differs from kernel to kernel. */
 static void drop_nan(hyp_eval_tensor *t)
 {
@@ -210,7 +233,9 @@ static hyp_status before(void *user, hyp_node_id id, const hyp_eval_tensor **in,
         if (sums) step += 0x1p-22 * sqrt(sum_length(node, in));
         if (product) step += library_step(node, in);
         if (product && 2 * n->options->product_unit > step) step = 2 * n->options->product_unit;
+        bool flushes = has_products(node->op) && in[i]->dtype == HYP_BF16 && n->copied < MOST_COPIES;
         HYP_TRY(copy(n, &in[i], step, diag));
+        if (flushes) flush_subnormals(n, &n->copies[n->copied - 1]);
     }
     return HYP_OK;
 }
@@ -272,6 +297,7 @@ static void after(void *user, hyp_node_id id, const hyp_eval_tensor *const *in, 
         if (k == EXACT && !kept) move(n, t, step);
         if (k == FUNCTION) move_function(n, node->op, in[0], t, step);
         if (k == SUM) move(n, t, step + 0x1p-22 * sqrt(sum_length(node, in)));
+        if (has_products(node->op) && t->dtype == HYP_BF16) move_by_flushed(n, t, sum_length(node, in));
         double largest = t->dtype == HYP_F32 ? n->options->largest : 0;
         for (size_t j = 0; largest > 0 && j < t->count; j++)
             if (fabs(t->f[j]) > largest) t->f[j] = copysign(INFINITY, t->f[j]);

@@ -202,6 +202,52 @@ static void plans_compute_what_is_expected_of_any_values(void **state)
     assert_true(known > 4000); /* elements of which something is known */
 }
 
+/* As by instructions that know no subnormal numbers: whichever processor this is. */
+static void small_results_of_products_in_bf16_may_be_zero(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "(graph \"product\" (input %x (bf16 1 1)) (input %w (bf16 1 1)) (%y (linear %w none %x)) (output \"y\" %y))";
+    static const struct {
+        double x, w, got;
+        bool expected;
+    } cases[] = {
+        {0x1p-63, 0x1p-64, 0, true},
+        {0x1p-63, 0x1p-64, 0x1p-127, true},
+        {0x1p-127, 1, 0, true},
+        {0x1p-127, 0x1p20, 0, true},
+        {0x1p-127, 0x1p20, 0x1p-107, true},
+        {0x1p-63, 0x1p-63, 0, true},
+        {0x1p-60, 0x1p-60, 0x1p-120, true},
+        {0x1p-60, 0x1p-60, -0x1p-120, false},
+        {1, 0x1p-100, 0, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hyp_diag diag = {0};
+        hyp_dims *dims;
+        hyp_graph g;
+        uint16_t x, w, got;
+        hyp_store_f64(HYP_BF16, &x, 0, cases[i].x);
+        hyp_store_f64(HYP_BF16, &w, 0, cases[i].w);
+        hyp_store_f64(HYP_BF16, &got, 0, cases[i].got);
+        hyp_tensor inputs[2] = {
+            {.name = "x", .dtype = HYP_BF16, .rank = 2, .dims = {1, 1}, .data = &x, .bytes = sizeof x},
+            {.name = "w", .dtype = HYP_BF16, .rank = 2, .dims = {1, 1}, .data = &w, .bytes = sizeof w}};
+        hyp_tensor y = {.name = "y", .dtype = HYP_BF16, .rank = 2, .dims = {1, 1}, .data = &got, .bytes = sizeof got};
+        hyp_eval_tensor result = {0}, tolerance = {0};
+        assert_int_equal(hyp_dims_create(&dims, &diag), HYP_OK);
+        hyp_graph_init(&g, dims);
+        if (hyp_graph_parse(&g, "text", text, sizeof text - 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
+        if (run_expecting(&g, inputs, &result, &tolerance, &diag) != HYP_OK) fail_msg("%s", diag.message);
+        if (results_expected(&y, &result, &tolerance, &diag) != cases[i].expected)
+            fail_msg("case %zu: %g within %g", i, result.f[0], tolerance.f[0]);
+        hyp_eval_tensor_dispose(&result);
+        hyp_eval_tensor_dispose(&tolerance);
+        hyp_graph_dispose(&g);
+        hyp_dims_destroy(dims);
+    }
+}
+
 static void read_all(const char *path, uint8_t **out, size_t *size)
 {
     hyp_mapping map;
@@ -266,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plans_compute_what_the_interpreter_computes, setup, teardown),
         cmocka_unit_test_setup_teardown(plans_compute_what_is_expected_of_any_values, setup, teardown),
+        cmocka_unit_test(small_results_of_products_in_bf16_may_be_zero),
         cmocka_unit_test_setup_teardown(the_same_graph_gives_the_same_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_demoted_graph_stays_near_the_original, setup, teardown),
     };

@@ -1,5 +1,6 @@
 /* LSTM, GRU and RNN on the CPU against the reference backend: every option of every cell, drawn at random, with every
- * instruction set, on one thread and on three; lengths that are out of range; and that none of it is left to plain loops.
+ * instruction set, on one thread and on three; lengths that are out of range; and that none of it is left to plain
+ * loops.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ typedef struct recurrence {
     const char *cell;
     hyp_dtype dtype, lengths_dtype; /* the latter NONE: all are `time` long */
     int64_t time, batch, size, gates;
-    bool states, extra, reverse, option; /* extra: the bias of a GRU, the peepholes of an LSTM; option: coupled, reset after */
+    bool states, extra, reverse,
+        option; /* extra: the bias of a GRU, the peepholes of an LSTM; option: coupled, reset after */
     double clip;
     const char *acts[3];
 } recurrence;
@@ -155,9 +157,9 @@ static void compare(const recurrence *k, const char *level, int threads)
         }
         for (size_t i = 0; i < count; i++)
             if (!(fabsf(w[i] - g[i]) <= (float)tolerance * fmaxf(1, fabsf(w[i]))))
-                fail_msg("%s, %d threads: %s of %lld times, batch %lld, size %lld: element %zu of %s is %g, not %g", level,
-                         threads, k->cell, (long long)k->time, (long long)k->batch, (long long)k->size, i, names[o],
-                         (double)g[i], (double)w[i]);
+                fail_msg("%s, %d threads: %s of %lld times, batch %lld, size %lld: element %zu of %s is %g, not %g",
+                         level, threads, k->cell, (long long)k->time, (long long)k->batch, (long long)k->size, i,
+                         names[o], (double)g[i], (double)w[i]);
     }
 }
 
