@@ -26,9 +26,9 @@ class Recurrent:
                    weight("b", ways, 2 * gates * size)]
         node = helper.make_node(op, ["x", "w", "r", "b"], ["y"], hidden_size=size,
                                 direction="bidirectional" if both else "forward", **attributes)
-        graph = helper.make_graph([node], "recurrent", [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
-                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, (time, ways, batch, size))],
-                                  weights)
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)
+        y = helper.make_tensor_value_info("y", TensorProto.FLOAT, (time, ways, batch, size))
+        graph = helper.make_graph([node], "recurrent", [x], [y], weights)
         self.model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
     def save(self, path):
