@@ -192,7 +192,7 @@ static hyp_status require(const need_table *t, const unsigned char *extra, hyp_p
                                                      : hyp_fail_memory(diag, n * sizeof *component);
     for (uint32_t i = 0; i < p->root_count && status == HYP_OK; i++) {
         needed[p->roots[i]] = 1;
-        for (uint32_t c = 0; c < n && t; c++) needed[c] |= has_bit(t->bits + p->roots[i] * t->words, c);
+        for (uint32_t c = 0; c < n && t; c++) needed[c] = needed[c] || has_bit(t->bits + p->roots[i] * t->words, c);
     }
     uint32_t count = 0, kept = 0, start = 0;
     for (uint32_t c = 0; c < n && status == HYP_OK; c++) {
