@@ -263,7 +263,8 @@ static hyp_status check_proof(const saturation *s, const hyp_shared_proof *proof
 {
     hyp_egraph *other;
     hyp_ruleset *rules = NULL;
-    hyp_proof_check_options options = {.size = sizeof options, .given = &(hyp_equation){"", ""}}; /* none are */
+    hyp_proof_check_options options = {
+        .size = sizeof options, .given = &(hyp_equation){"", ""}, .given_count = 0}; /* none are */
     hyp_status status = hyp_egraph_create(NULL, &other, diag);
     if (status != HYP_OK) return status;
     status = hyp_ruleset_parse(other, s->rules_path, s->rules_text, s->rules_len, &rules, diag);
