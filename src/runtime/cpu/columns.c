@@ -327,12 +327,5 @@ hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const in
     s->y_last = channels_last[s->y];
     bool can = fill(s, &v, &a.call, transpose) && choose_tile(s);
     hyp_status status = can ? make(model, step, s, w, &op->work_bytes, diag) : HYP_OK;
-    if (status != HYP_OK || !can) {
-        columns_destroy(s);
-        return status;
-    }
-    op->run = run_columns;
-    op->destroy = columns_destroy;
-    op->state = s;
-    return HYP_OK;
+    return hyp_cpu_finish_op(op, status, can, run_columns, columns_destroy, s);
 }

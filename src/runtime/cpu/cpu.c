@@ -282,6 +282,19 @@ static hyp_tuning *session_tuning(void *opaque) { return &((hyp_cpu_session *)op
 
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
+hyp_status hyp_cpu_finish_op(hyp_cpu_op *op, hyp_status status, bool can, hyp_cpu_run_fn *run,
+                             void (*destroy)(void *state), void *state)
+{
+    if (status != HYP_OK || !can) {
+        destroy(state);
+        return status;
+    }
+    op->run = run;
+    op->destroy = destroy;
+    op->state = state;
+    return HYP_OK;
+}
+
 static hyp_status run_reference(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     return hyp_reference_step(&run->call, op->step, diag);

@@ -48,7 +48,8 @@ typedef struct hyp_cpu_model {
     hyp_cpu_device *device;
     const hyp_plan *plan;
     hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
-    hyp_mlp **columns, **rows, **winograd; /* by step: weights of convolutions and recurrences as layers, for each form, or NULL */
+    hyp_mlp **columns, **rows, **winograd; /* by step: weights of convolutions and recurrences as layers, for each form,
+                                              or NULL */
     float **grouped;           /* by step: the weights of convolutions of groups; NULL until packed */
     hyp_dnnl_packed **windows; /* by step: the weights of convolutions, a list; NULL without oneDNN */
     hyp_dnnl_packed *layers;   /* the weights of all linears, a list */
@@ -65,9 +66,12 @@ typedef struct hyp_cpu_run {
     void *stream;            /* of oneDNN */
 } hyp_cpu_run;
 
+struct hyp_cpu_op;
+typedef hyp_status hyp_cpu_run_fn(const struct hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag);
+
 /* A prepared step. `state` belongs to the operation: `destroy` frees it (NULL: nothing to free). */
 typedef struct hyp_cpu_op {
-    hyp_status (*run)(const struct hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag);
+    hyp_cpu_run_fn *run;
     void (*destroy)(void *state);
     void *state;
     const HypPlan__Step *step;
@@ -112,6 +116,11 @@ typedef void hyp_cpu_task(void *state, int64_t begin, int64_t end, int thread);
  * smaller team leaves over, and starts others for the next. The threads are those of the OpenMP runtime that oneDNN
  * brought along, so that its loops and ours never compete for processors; without one the caller's thread does all. */
 void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_cpu_task *task, void *state);
+
+/* The end of a preparation: gives the op its state and how it runs. Where the preparation failed or found that there is no
+ * kernel for this, the state, which may be half made, is destroyed and op->run stays NULL. */
+HYP_NODISCARD hyp_status hyp_cpu_finish_op(hyp_cpu_op *op, hyp_status status, bool can, hyp_cpu_run_fn *run,
+                                           void (*destroy)(void *state), void *state);
 
 /* Preparation of each family, in another form than the plain one. Each sets op->run and what it needs, or leaves
  * op->run NULL when it has no kernel for it. `values` stay valid as long as the op. */

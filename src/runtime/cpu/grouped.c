@@ -166,15 +166,8 @@ hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const in
     s->conv = (hyp_grouped){.groups = v.group, .in = v.in_channels, .out = v.out_channels};
     hyp_status status = find_packed(model, step, s, &v, w, bias, diag);
     if (status == HYP_OK) status = hyp_lines_init(&s->lines, &v.window, v.group * v.in_channels, diag);
-    if (status != HYP_OK) {
-        grouped_destroy(s);
-        return status;
-    }
     s->y_at = hyp_lines_room(v.window.in_count * v.group * v.in_channels);
     s->y_bytes = hyp_lines_room(s->lines.length * v.group * v.out_channels);
     op->work_bytes = s->y_at + (size_t)model->device->threads * s->y_bytes;
-    op->run = run_grouped;
-    op->destroy = grouped_destroy;
-    op->state = s;
-    return HYP_OK;
+    return hyp_cpu_finish_op(op, status, true, run_grouped, grouped_destroy, s);
 }

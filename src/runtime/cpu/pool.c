@@ -141,12 +141,5 @@ hyp_status hyp_cpu_prepare_pool(hyp_cpu_model *model, uint32_t step, const int64
     s->pads = s->average && a.call.attrs[5].i != 0;
     s->batch = x->dims[0];
     hyp_status status = make(model->device, s, &w, x->dims[1], &op->work_bytes, diag);
-    if (status != HYP_OK) {
-        pool_destroy(s);
-        return status;
-    }
-    op->run = run_pool;
-    op->destroy = pool_destroy;
-    op->state = s;
-    return HYP_OK;
+    return hyp_cpu_finish_op(op, status, true, run_pool, pool_destroy, s);
 }

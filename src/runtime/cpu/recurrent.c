@@ -390,12 +390,5 @@ hyp_status hyp_cpu_prepare_recurrent(hyp_cpu_model *model, uint32_t step, const 
     s->asked.x = s->asked.r = s->asked.lengths = s->asked.h0 = s->asked.c0 = s->asked.bias = s->asked.peepholes = NULL;
     bool can = choose_groups(s, model->device, &op->work_bytes);
     hyp_status status = can ? find_packed(model, step, s, r, bias, diag) : HYP_OK;
-    if (status != HYP_OK || !can) {
-        hyp_free(s);
-        return status;
-    }
-    op->run = run_recurrent;
-    op->destroy = hyp_free;
-    op->state = s;
-    return HYP_OK;
+    return hyp_cpu_finish_op(op, status, can, run_recurrent, hyp_free, s);
 }

@@ -24,8 +24,6 @@ typedef struct windows {
         thread_bytes; /* in the work space of a thread: the lines of x, then results that are to be turned */
 } windows;
 
-static void windows_destroy(void *state) { hyp_free(state); }
-
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
 typedef struct run_state {
@@ -263,12 +261,5 @@ hyp_status hyp_cpu_prepare_windows(hyp_cpu_model *model, uint32_t step, const in
     s->in_place = can && lies_ready(&s->c);
     can = can && choose_parts(s, model->device->threads, (s->c.channels + panel - 1) / panel, &op->work_bytes);
     hyp_status status = can ? find_packed(model, step, s, diag) : HYP_OK;
-    if (status != HYP_OK || !can) {
-        hyp_free(s);
-        return status;
-    }
-    op->run = run_windows;
-    op->destroy = windows_destroy;
-    op->state = s;
-    return HYP_OK;
+    return hyp_cpu_finish_op(op, status, can, run_windows, hyp_free, s);
 }

@@ -177,12 +177,5 @@ hyp_status hyp_cpu_prepare_winograd(hyp_cpu_model *model, uint32_t step, const i
     bool can = hyp_cpu_read_conv(model, op, values, channels_last, &s->c) && is_three_by_three(&s->c) &&
                choose_parts(s, model->device, &op->work_bytes);
     hyp_status status = can ? find_packed(model, step, s, diag) : HYP_OK;
-    if (status != HYP_OK || !can) {
-        hyp_free(s);
-        return status;
-    }
-    op->run = run_winograd;
-    op->destroy = hyp_free;
-    op->state = s;
-    return HYP_OK;
+    return hyp_cpu_finish_op(op, status, can, run_winograd, hyp_free, s);
 }
