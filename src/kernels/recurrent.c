@@ -32,17 +32,17 @@ static hyp_status want_float(const hyp_kernel_call *c, const hyp_array *a, int32
     return hyp_kernel_want_shape(c, a, rank, dims, what);
 }
 
-/* Inputs x, r, and from `lengths_at` on lengths, h and, for an LSTM, c. The second output is the last h, the third the
+/* The second output is the last h, the third the
  * last c. */
-static hyp_status read_shapes(const hyp_kernel_call *c, uint32_t lengths_at, hyp_recurrence *k)
+static hyp_status read_shapes(const hyp_kernel_call *c, hyp_recurrence *k)
 {
     k->x = hyp_kernel_input(c, 0);
     k->r = hyp_kernel_input(c, 1);
     if (!k->x || !k->r || k->x->rank != 3 || k->r->rank != 2)
         return hyp_kernel_fail(c, "x and r are [t b n] and [m n]");
-    k->lengths = hyp_kernel_input(c, lengths_at);
-    k->h0 = hyp_kernel_input(c, lengths_at + 1);
-    k->c0 = k->cell == HYP_CELL_LSTM ? hyp_kernel_input(c, lengths_at + 2) : NULL;
+    k->lengths = hyp_kernel_input(c, k->lengths_at);
+    k->h0 = hyp_kernel_input(c, k->lengths_at + 1);
+    k->c0 = k->cell == HYP_CELL_LSTM ? hyp_kernel_input(c, k->lengths_at + 2) : NULL;
     k->time = k->x->dims[0];
     k->batch = k->x->dims[1];
     k->size = k->r->dims[0];
@@ -63,8 +63,8 @@ static hyp_status read_shapes(const hyp_kernel_call *c, uint32_t lengths_at, hyp
 
 hyp_status hyp_recurrence_read(const hyp_kernel_call *c, hyp_recurrence *k)
 {
-    *k = (hyp_recurrence){.reverse = c->attrs[0].i != 0, .clip = c->attrs[1].f};
-    uint32_t lengths_at = 2, activations = 1;
+    *k = (hyp_recurrence){.lengths_at = 2, .reverse = c->attrs[0].i != 0, .clip = c->attrs[1].f};
+    uint32_t activations = 1;
     if (strcmp(c->op, "lstm") == 0) {
         k->cell = HYP_CELL_LSTM;
         k->peepholes = hyp_kernel_input(c, 5);
@@ -74,11 +74,11 @@ hyp_status hyp_recurrence_read(const hyp_kernel_call *c, hyp_recurrence *k)
         k->cell = HYP_CELL_GRU;
         k->bias = hyp_kernel_input(c, 2);
         k->reset_after = c->attrs[4].i != 0;
-        lengths_at = 3;
+        k->lengths_at = 3;
         activations = 2;
     }
     k->gates = k->cell == HYP_CELL_LSTM ? 4 : k->cell == HYP_CELL_GRU ? 3 : 1;
-    HYP_TRY(read_shapes(c, lengths_at, k));
+    HYP_TRY(read_shapes(c, k));
     HYP_TRY(find_activation(c, 2, &k->f));
     if (activations > 1) HYP_TRY(find_activation(c, 3, &k->g));
     return activations > 2 ? find_activation(c, 4, &k->h) : HYP_OK;

@@ -16,6 +16,7 @@ typedef struct hyp_recurrence {
     /* x[time, batch, gates*size] and r[size, gates*size]. NULL where absent: lengths[batch], the first h and c
      * [batch, size], bias[size] of a GRU's candidate, peepholes[3*size] of an LSTM. */
     const hyp_array *x, *r, *lengths, *h0, *c0, *bias, *peepholes;
+    uint32_t lengths_at; /* which input of the call lengths are; h and, of an LSTM, c and the peepholes follow */
     int64_t time, batch, gates, size;
     bool reverse;     /* from the last time to the first */
     bool coupled;     /* LSTM: the forget gate is 1 - the input gate */

@@ -104,7 +104,7 @@ uint32_t hyp_plan_step_replaces(const HypPlan__Step *step)
     switch (step->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: return linear->add_after ? 0 : linear->added_plus1;
     case HYP_PLAN__STEP__KERNEL_CALL:
-        return strcmp(call->kernel, "conv") == 0 && call->n_inputs_plus1 > ADDED ? call->inputs_plus1[ADDED] : 0;
+        return strcmp(call->kernel, "conv") == 0 ? hyp_plan_call_input(call, ADDED) : 0;
     default: return 0;
     }
 }
@@ -146,8 +146,9 @@ static double tensor_bytes(const HypPlan__Program *p, uint32_t t, const int64_t 
     return product(values, tensor->n_dims, tensor->dims) * (double)hyp_dtype_size((hyp_dtype)tensor->dtype);
 }
 
-static bool is_recurrence(const char *kernel)
+bool hyp_plan_is_recurrence(const HypPlan__Call *call)
 {
+    const char *kernel = call->kernel;
     return strcmp(kernel, "lstm") == 0 || strcmp(kernel, "gru") == 0 || strcmp(kernel, "rnn") == 0;
 }
 
@@ -155,7 +156,7 @@ static bool is_recurrence(const char *kernel)
  * sequence and time. Others are not counted. */
 static double call_flops(const HypPlan__Program *p, const HypPlan__Call *k, const int64_t *values)
 {
-    bool transpose = strcmp(k->kernel, "conv-transpose") == 0, recurrence = is_recurrence(k->kernel);
+    bool transpose = strcmp(k->kernel, "conv-transpose") == 0, recurrence = hyp_plan_is_recurrence(k);
     if (!transpose && !recurrence && strcmp(k->kernel, "conv") != 0) return 0;
     if (k->n_inputs_plus1 < 2 || !k->inputs_plus1[0] || !k->inputs_plus1[1]) return 0;
     const HypPlan__Tensor *w = p->tensors[k->inputs_plus1[1] - 1];

@@ -173,6 +173,15 @@ uint32_t hyp_plan_step_replaces(const HypPlan__Step *step);
  * NULL for any other. */
 const HypPlan__Call *hyp_plan_own_norm(HypPlan__Step *const *steps, size_t step);
 
+/* Input i of a call: the tensor + 1, 0 where it is absent. */
+static inline uint32_t hyp_plan_call_input(const HypPlan__Call *call, size_t i)
+{
+    return i < call->n_inputs_plus1 ? call->inputs_plus1[i] : 0;
+}
+
+/* Whether a call is of a recurrence: lstm, gru or rnn. */
+bool hyp_plan_is_recurrence(const HypPlan__Call *call);
+
 /* Whether a step has nothing to do under these dims, however large some of them are: all that it writes is empty. Calls are
  * never among these, for their kernels have shapes to check. */
 bool hyp_plan_writes_nothing(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values);

@@ -322,7 +322,7 @@ hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const in
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     s->x = call->inputs_plus1[0] - 1;
     s->y = call->outputs[0];
-    s->bias = call->n_inputs_plus1 > 2 ? call->inputs_plus1[2] - 1 : UINT32_MAX;
+    s->bias = hyp_plan_call_input(call, 2) - 1;
     s->x_last = channels_last[s->x];
     s->y_last = channels_last[s->y];
     bool can = fill(s, &v, &a.call, transpose) && choose_tile(s);

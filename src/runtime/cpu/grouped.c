@@ -146,14 +146,14 @@ hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const in
 {
     const HypPlan__Call *call = op->step->call;
     int act = hyp_conv_act(call->attrs[4]->text);
-    bool has_bias = call->n_inputs_plus1 > 2 && call->inputs_plus1[2];
+    uint32_t bias_plus1 = hyp_plan_call_input(call, 2);
     const float *w = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1),
-                *bias = has_bias ? hyp_cpu_weight(model->plan, call->inputs_plus1[2] - 1) : NULL;
+                *bias = bias_plus1 ? hyp_cpu_weight(model->plan, bias_plus1 - 1) : NULL;
     hyp_call_arguments a;
     hyp_conv v;
     hyp_diag unfit; /* of shapes that do not fit: the plain kernel says so */
     hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, call, &unfit, &a);
-    if (act < 0 || act == HYP_PW_CLIP || !w || (has_bias && !bias)) return HYP_OK;
+    if (act < 0 || act == HYP_PW_CLIP || !w || (bias_plus1 && !bias)) return HYP_OK;
     if (hyp_kernel_read_conv(&a.call, false, &v) != HYP_OK || !fits(&v, model->device->kernels)) return HYP_OK;
     grouped *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);

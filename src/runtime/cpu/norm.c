@@ -27,7 +27,8 @@ static void norm_part(void *state, int64_t begin, int64_t end, int thread)
 
 static const float *input_at(const hyp_cpu_run *run, const HypPlan__Call *call, size_t i)
 {
-    return i < call->n_inputs_plus1 && call->inputs_plus1[i] ? run->call.at[call->inputs_plus1[i] - 1] : NULL;
+    uint32_t tensor_plus1 = hyp_plan_call_input(call, i);
+    return tensor_plus1 ? run->call.at[tensor_plus1 - 1] : NULL;
 }
 
 static hyp_status run_norm(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)

@@ -8,7 +8,7 @@
 
 #include "runtime/cpu/cpu.h"
 
-enum { LANES = 16 /* floats of the widest vector */, ALIGN = 64 /* bytes */, MOST_INSTRS = 20 };
+enum { LANES = 16 /* floats of the widest vector */, MOST_INSTRS = 20 /* an LSTM with peepholes and clip has 19 */ };
 
 /* Where an instruction's operands are, for one row. */
 typedef enum place {
@@ -38,8 +38,8 @@ typedef struct recurrent {
     const hyp_mlp_layer *first, *second; /* all gates, or of a GRU all but the candidate, which is the second */
     int64_t room, rows, groups; /* floats of a gate's row; sequences that go together, at most; parts of them */
     int64_t h, c, more, product, group_floats; /* where these begin in the work space of a group, behind the gates */
-    bool second_of_state;                /* the second product takes the state itself */
-    bool shares;                         /* the threads share out the products; else the groups */
+    bool second_of_state;                      /* the second product takes the state itself */
+    bool shares;                               /* the threads share out the products; else the groups */
     cell_code code;
 } recurrent;
 
@@ -53,10 +53,11 @@ static void say(cell_code *code, HypPlan__Pointwise__Op op, place out, place a, 
 /* v = act(v clipped) */
 static void say_act(cell_code *code, const hyp_recurrence *k, int act, place v)
 {
-    say(code, HYP_PLAN__POINTWISE__OP__CLIP, v, v, v);
-    code->list[code->count - 1].in.p = (float)-k->clip;
-    code->list[code->count - 1].in.q = (float)k->clip;
-    if (!(k->clip > 0)) code->count--;
+    if (k->clip > 0) {
+        say(code, HYP_PLAN__POINTWISE__OP__CLIP, v, v, v);
+        code->list[code->count - 1].in.p = (float)-k->clip;
+        code->list[code->count - 1].in.q = (float)k->clip;
+    }
     say(code, (HypPlan__Pointwise__Op)act, v, v, v);
 }
 
@@ -220,8 +221,7 @@ static void load_rows(const group *g, uint32_t tensor_plus1, int64_t first, int6
     int64_t n = g->s->asked.size, room = g->s->room;
     memset(to, 0, (size_t)(rows * room) * sizeof *to);
     const float *from = tensor_plus1 ? (const float *)g->run->call.at[tensor_plus1 - 1] + first * n : NULL;
-    for (int64_t row = 0; from && row < rows; row++)
-        memcpy(to + row * room, from + row * n, (size_t)n * sizeof *to);
+    for (int64_t row = 0; from && row < rows; row++) memcpy(to + row * room, from + row * n, (size_t)n * sizeof *to);
 }
 
 static void store_rows(const group *g, const float *from, float *to)
@@ -281,7 +281,7 @@ static hyp_status run_recurrent(const hyp_cpu_op *op, const hyp_cpu_run *run, hy
         hyp_call_arguments a;
         hyp_reference_arguments(&run->call, op->step->call, diag, &a);
         hyp_recurrence asked = s->asked;
-        asked.lengths = &a.in[s->asked.cell == HYP_CELL_GRU ? 3 : 2];
+        asked.lengths = &a.in[asked.lengths_at];
         HYP_TRY(hyp_recurrence_check_lengths(&a.call, &asked));
     }
     groups_run r = {s, run};
@@ -341,8 +341,8 @@ static bool choose_groups(recurrent *s, const hyp_cpu_device *device, size_t *wo
     s->room = (k->size + LANES - 1) / LANES * LANES;
     int64_t able = batch / FEW_ROWS < threads ? batch / FEW_ROWS : threads;
     int64_t together = batch < HYP_MLP_ROWS ? batch : HYP_MLP_ROWS;
-    s->shares = able <= 1 || (2 * able <= threads &&
-                              hyp_cpu_layer_shares(device->kernels, k->gates * s->room, k->size, together));
+    s->shares = able <= 1 ||
+                (2 * able <= threads && hyp_cpu_layer_shares(device->kernels, k->gates * s->room, k->size, together));
     int64_t each = s->shares ? batch : (batch + able - 1) / able;
     int64_t parts = (each + HYP_MLP_ROWS - 1) / HYP_MLP_ROWS;
     s->rows = (each + parts - 1) / parts;
@@ -353,11 +353,6 @@ static bool choose_groups(recurrent *s, const hyp_cpu_device *device, size_t *wo
     s->product = s->more + 4 * s->room;
     s->group_floats = s->product + s->rows * s->room;
     return hyp_mul_size((size_t)s->group_floats * sizeof(float), (size_t)threads, work_bytes);
-}
-
-static uint32_t input_of(const HypPlan__Call *call, size_t i)
-{
-    return i < call->n_inputs_plus1 ? call->inputs_plus1[i] : 0;
 }
 
 hyp_status hyp_cpu_prepare_recurrent(hyp_cpu_model *model, uint32_t step, const int64_t *values,
@@ -371,21 +366,20 @@ hyp_status hyp_cpu_prepare_recurrent(hyp_cpu_model *model, uint32_t step, const 
     hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, call, &unfit, &a);
     if (hyp_recurrence_read(&a.call, &k) != HYP_OK || k.x->dtype != HYP_F32 || k.batch == 0 || k.size == 0)
         return HYP_OK;
-    bool gru = k.cell == HYP_CELL_GRU;
     const float *r = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1),
                 *bias = k.bias ? hyp_cpu_weight(model->plan, call->inputs_plus1[2] - 1) : NULL;
     if (!r || (k.bias && !bias)) return HYP_OK;
     recurrent *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     s->x = call->inputs_plus1[0] - 1;
-    s->lengths_plus1 = input_of(call, gru ? 3 : 2);
-    s->h0_plus1 = input_of(call, gru ? 4 : 3);
-    s->c0_plus1 = k.c0 ? input_of(call, 4) : 0;
-    s->peepholes_plus1 = k.peepholes ? input_of(call, 5) : 0;
+    s->lengths_plus1 = hyp_plan_call_input(call, k.lengths_at);
+    s->h0_plus1 = hyp_plan_call_input(call, k.lengths_at + 1);
+    s->c0_plus1 = k.c0 ? hyp_plan_call_input(call, k.lengths_at + 2) : 0;
+    s->peepholes_plus1 = k.peepholes ? hyp_plan_call_input(call, k.lengths_at + 3) : 0;
     if (k.lengths) s->lengths_dtype = k.lengths->dtype;
     for (size_t i = 0; i < call->n_outputs; i++) s->out[i] = call->outputs[i];
     say_cell(&s->code, &k);
-    s->second_of_state = gru && k.reset_after;
+    s->second_of_state = k.reset_after;
     s->asked = k;
     s->asked.x = s->asked.r = s->asked.lengths = s->asked.h0 = s->asked.c0 = s->asked.bias = s->asked.peepholes = NULL;
     bool can = choose_groups(s, model->device, &op->work_bytes);

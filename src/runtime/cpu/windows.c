@@ -192,7 +192,7 @@ static bool take_tensors(hyp_cpu_conv *s, const hyp_plan *plan, const HypPlan__C
 {
     s->x = call->inputs_plus1[0] - 1;
     s->y = call->outputs[0];
-    s->added_plus1 = call->n_inputs_plus1 > 3 ? call->inputs_plus1[3] : 0;
+    s->added_plus1 = hyp_plan_call_input(call, 3);
     s->x_last = channels_last[s->x];
     s->y_last = channels_last[s->y];
     s->added_last = s->added_plus1 && channels_last[s->added_plus1 - 1];
@@ -200,8 +200,8 @@ static bool take_tensors(hyp_cpu_conv *s, const hyp_plan *plan, const HypPlan__C
         s->added_plus1 && s->added_last != s->y_last && hyp_plan_same_slot(plan->program, s->added_plus1 - 1, s->y);
     if (s->moves_added) s->added_last = s->y_last;
     s->w = hyp_cpu_weight(plan, call->inputs_plus1[1] - 1);
-    bool bias = call->n_inputs_plus1 > 2 && call->inputs_plus1[2];
-    if (bias) s->bias = hyp_cpu_weight(plan, call->inputs_plus1[2] - 1);
+    uint32_t bias = hyp_plan_call_input(call, 2);
+    if (bias) s->bias = hyp_cpu_weight(plan, bias - 1);
     return s->w && (s->bias || !bias);
 }
 

@@ -251,10 +251,6 @@ HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__G
 HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k);
 /* calls.c: what adds the ops of a step that names its kernel, from checked arguments. */
 typedef hyp_status hyp_cuda_call_fn(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
-static inline uint32_t hyp_cuda_call_input(const HypPlan__Call *k, size_t i) /* index + 1, 0 = absent */
-{
-    return i < k->n_inputs_plus1 ? k->inputs_plus1[i] : 0;
-}
 HYP_NODISCARD hyp_status hyp_cuda_add_call(hyp_cuda_build *b, const HypPlan__Call *k);
 HYP_NODISCARD hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k,
                                              hyp_diag *diag); /* part of hyp_cuda_check_step */

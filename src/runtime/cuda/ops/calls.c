@@ -36,8 +36,8 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
                           .blocks = hyp_cuda_blocks(b->session->model->device, y->count, THREADS),
                           .block_x = THREADS,
                           .block_y = 1},
-                 .start_plus1 = hyp_cuda_call_input(k, 0),
-                 .delta_plus1 = hyp_cuda_call_input(k, 1),
+                 .start_plus1 = hyp_plan_call_input(k, 0),
+                 .delta_plus1 = hyp_plan_call_input(k, 1),
                  .y = k->outputs[0]};
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }

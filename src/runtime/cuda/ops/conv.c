@@ -242,8 +242,8 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     hyp_cuda_conv_step step = {.x = k->inputs_plus1[0] - 1,
                                .weight = k->inputs_plus1[1] - 1,
                                .y = k->outputs[0],
-                               .bias_plus1 = k->n_inputs_plus1 > 2 ? k->inputs_plus1[2] : 0,
-                               .added_plus1 = k->n_inputs_plus1 > 3 ? k->inputs_plus1[3] : 0,
+                               .bias_plus1 = hyp_plan_call_input(k, 2),
+                               .added_plus1 = hyp_plan_call_input(k, 3),
                                .dtype = c->in[0].dtype,
                                .act = (uint32_t)hyp_conv_act(c->attrs[4].sym)};
     hyp_choice choice;

@@ -56,9 +56,9 @@ hyp_status hyp_cuda_add_conv_transpose(hyp_cuda_build *b, const HypPlan__Call *k
                                .blocks = hyp_cuda_blocks(b->session->model->device, v.y->count, THREADS),
                                .block_x = THREADS,
                                .block_y = 1},
-                      .x = hyp_cuda_call_input(k, 0) - 1,
-                      .weight = hyp_cuda_call_input(k, 1) - 1,
-                      .bias_plus1 = hyp_cuda_call_input(k, 2),
+                      .x = hyp_plan_call_input(k, 0) - 1,
+                      .weight = hyp_plan_call_input(k, 1) - 1,
+                      .bias_plus1 = hyp_plan_call_input(k, 2),
                       .y = k->outputs[0]};
     set_windows(&v, &p->args);
     p->args.conv.windows.x_last = hyp_cuda_lies_last(b, p->x);

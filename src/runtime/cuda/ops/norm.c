@@ -29,9 +29,9 @@ static hyp_status norm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 
 static norm norm_of(const HypPlan__Call *k)
 {
-    return (norm){.x_plus1 = hyp_cuda_call_input(k, 0),
-                  .scale_plus1 = hyp_cuda_call_input(k, 1),
-                  .bias_plus1 = hyp_cuda_call_input(k, 2),
+    return (norm){.x_plus1 = hyp_plan_call_input(k, 0),
+                  .scale_plus1 = hyp_plan_call_input(k, 1),
+                  .bias_plus1 = hyp_plan_call_input(k, 2),
                   .y = k->outputs[0]};
 }
 
@@ -132,7 +132,7 @@ bool hyp_cuda_adds_up(const hyp_cuda_build *b, const HypPlan__Linear *k, const H
     hyp_cuda_grid grid;
     return k->n_layers == 1 && k->layers[0]->act == HYP_PLAN__ACT__ACT_NONE && call &&
            (strcmp(call->kernel, "layer-norm") == 0 || strcmp(call->kernel, "rms-norm") == 0) &&
-           hyp_cuda_call_input(call, 0) == k->y + 1 && b->values[k->m] > HYP_CUDA_LAYER_ROWS &&
+           hyp_plan_call_input(call, 0) == k->y + 1 && b->values[k->m] > HYP_CUDA_LAYER_ROWS &&
            b->values[k->layers[0]->n] > HYP_CUDA_LAYER_ROWS && parts_grid(k, b, call, &args, &grid);
 }
 

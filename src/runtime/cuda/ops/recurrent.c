@@ -134,7 +134,6 @@ hyp_status hyp_cuda_add_recurrence(hyp_cuda_build *b, const HypPlan__Call *k, co
     HYP_TRY(hyp_recurrence_read(c, &asked));
     if (asked.batch == 0 || asked.size == 0) return HYP_OK;
     bool lstm = asked.cell == HYP_CELL_LSTM, gru = asked.cell == HYP_CELL_GRU, two = gru && !asked.reset_after;
-    size_t lengths_at = gru ? 3 : 2;
     HYP_TRY(hyp_cuda_add_op(b, recurrent_run, sizeof(recurrent), &data));
     b->prepared->ops.data[b->prepared->ops.len - 1].dispose = recurrent_dispose;
     recurrent *p = data;
@@ -153,18 +152,18 @@ hyp_status hyp_cuda_add_recurrence(hyp_cuda_build *b, const HypPlan__Call *k, co
                               .step = b->step},
                      .grid = {.kernel = asked.x->dtype == HYP_F64 ? HYP_CUDA_KERNEL_recurrence_f64
                                                                   : HYP_CUDA_KERNEL_recurrence_f32},
-                     .x = hyp_cuda_call_input(k, 0) - 1,
+                     .x = hyp_plan_call_input(k, 0) - 1,
                      .y = k->outputs[0],
                      .last_h = k->outputs[1],
                      .last_c_plus1 = lstm ? k->outputs[2] + 1 : 0,
-                     .lengths_plus1 = hyp_cuda_call_input(k, lengths_at),
-                     .first_h_plus1 = hyp_cuda_call_input(k, lengths_at + 1),
-                     .first_c_plus1 = lstm ? hyp_cuda_call_input(k, lengths_at + 2) : 0,
-                     .bias_plus1 = gru ? hyp_cuda_call_input(k, 2) : 0,
-                     .peepholes_plus1 = lstm ? hyp_cuda_call_input(k, 5) : 0};
+                     .lengths_plus1 = hyp_plan_call_input(k, asked.lengths_at),
+                     .first_h_plus1 = hyp_plan_call_input(k, asked.lengths_at + 1),
+                     .first_c_plus1 = lstm ? hyp_plan_call_input(k, asked.lengths_at + 2) : 0,
+                     .bias_plus1 = gru ? hyp_plan_call_input(k, 2) : 0,
+                     .peepholes_plus1 = lstm ? hyp_plan_call_input(k, 5) : 0};
     HYP_TRY(take_room(b, p, &asked));
     if (asked.time > 0) {
-        uint32_t r = hyp_cuda_call_input(k, 1) - 1;
+        uint32_t r = hyp_plan_call_input(k, 1) - 1;
         HYP_TRY(add_product(b, p, &asked, r, 0, 0, two ? 2 : asked.gates));
         if (two) HYP_TRY(add_product(b, p, &asked, r, p->reset_at, 2, 1));
     }

@@ -75,9 +75,9 @@ hyp_status hyp_cuda_add_scatter_nd(hyp_cuda_build *b, const HypPlan__Call *k, co
                             .blocks = hyp_cuda_blocks(b->session->model->device, args.inner, THREADS),
                             .block_x = THREADS,
                             .block_y = 1},
-                   .x = hyp_cuda_call_input(k, 0) - 1,
-                   .indices = hyp_cuda_call_input(k, 1) - 1,
-                   .updates = hyp_cuda_call_input(k, 2) - 1,
+                   .x = hyp_plan_call_input(k, 0) - 1,
+                   .indices = hyp_plan_call_input(k, 1) - 1,
+                   .updates = hyp_plan_call_input(k, 2) - 1,
                    .y = k->outputs[0]};
     hyp_cuda_box box = {.rank = 1, .lanes = 2, .extent = {y->count}, .stride = {{1}, {1}}};
     HYP_TRY(hyp_cuda_mover_init(b, &box, size, 0, 0, &p->data));

@@ -61,15 +61,14 @@ static bool has_step(const HypPlan__Program *p, HypPlan__Step__KernelCase kernel
     return false;
 }
 
-static bool has_call(const HypPlan__Program *p, const char *kernel)
+static bool is_convolution(const HypPlan__Call *call) { return strcmp(call->kernel, "conv") == 0; }
+
+static bool has_call(const HypPlan__Program *p, bool (*is)(const HypPlan__Call *call))
 {
     for (size_t i = 0; i < p->n_steps; i++)
-        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(p->steps[i]->call->kernel, kernel) == 0)
-            return true;
+        if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && is(p->steps[i]->call)) return true;
     return false;
 }
-
-static bool has_convolution(const HypPlan__Program *p) { return has_call(p, "conv"); }
 
 /* Without cuDNN convolutions are products or run by our own kernels, unless it was asked for by its path. */
 static hyp_status load_dnn(hyp_cuda_device *d, hyp_diag *diag)
@@ -84,10 +83,11 @@ static hyp_status load_dnn(hyp_cuda_device *d, hyp_diag *diag)
     if (d->dnn.library)
         hyp_log_printf(&d->log, "convolutions are done by cuDNN %zu", d->dnn.cudnnGetVersion());
     else
-        hyp_log_printf(&d->log,
-                       "convolutions are done without cuDNN, some of them many times slower%s%s; install cuDNN 9, or set "
-                       "HYPATIA_CUDNN to the path of libcudnn.so.9",
-                       status == HYP_OK ? "" : ": ", missing.message);
+        hyp_log_printf(
+            &d->log,
+            "convolutions are done without cuDNN, some of them many times slower%s%s; install cuDNN 9, or set "
+            "HYPATIA_CUDNN to the path of libcudnn.so.9",
+            status == HYP_OK ? "" : ": ", missing.message);
     return HYP_OK;
 }
 
@@ -144,7 +144,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
         if (has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR)) status = hyp_cuda_load_layers(m->device, diag);
         if (status == HYP_OK && has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION))
             status = hyp_cuda_load_attention(m->device, diag);
-        if (status == HYP_OK && has_convolution(p)) {
+        if (status == HYP_OK && has_call(p, is_convolution)) {
             status = load_dnn(m->device, diag);
             if (status == HYP_OK) status = hyp_cuda_find_filters(m, diag);
         }
@@ -169,7 +169,7 @@ static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
 {
     const HypPlan__Program *p = s->model->plan->program;
     bool products = has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR) || has_step(p, HYP_PLAN__STEP__KERNEL_MATMUL) ||
-                    has_convolution(p) || has_call(p, "lstm") || has_call(p, "gru") || has_call(p, "rnn");
+                    has_call(p, is_convolution) || has_call(p, hyp_plan_is_recurrence);
     if (!products && !has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION)) return HYP_OK;
     const hyp_cuda_device *d = s->model->device;
     if (products) HYP_TRY(hyp_cublaslt_check(&d->lib, d->lib.cublasLtCreate(&s->lt), "cublasLtCreate", diag));
@@ -180,7 +180,7 @@ static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
 static hyp_status set_up_convolutions(hyp_cuda_session *s, hyp_diag *diag)
 {
     const hyp_cudnn *dnn = &s->model->device->dnn;
-    if (!dnn->library || !has_convolution(s->model->plan->program)) return HYP_OK;
+    if (!dnn->library || !has_call(s->model->plan->program, is_convolution)) return HYP_OK;
     HYP_TRY(hyp_cudnn_check(dnn, dnn->cudnnCreate(&s->dnn), "cudnnCreate", diag));
     return hyp_cudnn_check(dnn, dnn->cudnnSetStream(s->dnn, s->stream), "cudnnSetStream", diag);
 }
@@ -207,8 +207,7 @@ static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options 
     s->priority = options->priority;
     s->most = hyp_memory_limit(options);
     if (!s->stream) {
-        HYP_TRY(hyp_cuda_check(lib,
-                               lib->cuStreamCreateWithPriority(&s->stream, CU_STREAM_NON_BLOCKING, s->priority),
+        HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreateWithPriority(&s->stream, CU_STREAM_NON_BLOCKING, s->priority),
                                "cuStreamCreate", diag)); /* it takes the nearest priority that there is */
         s->own_stream = true;
     }
@@ -342,8 +341,8 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
     return HYP_OK;
 }
 
-/* Where kernels read inputs before they wait for those before them, the first op begins when all before it in the stream
- * has ended. Ops aside go to a stream of their own, which leaves the session's at the beginning and joins it at
+/* Where kernels read inputs before they wait for those before them, the first op begins when all before it in the
+ * stream has ended. Ops aside go to a stream of their own, which leaves the session's at the beginning and joins it at
  * the end. In a CUDA graph that makes a branch. */
 hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
 {
