@@ -265,9 +265,12 @@ static void offer_attention(asked *a)
     bool work =
         a->values[s->rows] > 0 && a->values[s->keys] > 0 && a->values[s->width] > 0 && a->values[s->columns] > 0;
     for (size_t i = 0; i < s->n_batch; i++) work = work && a->values[s->batch[i]] > 0;
+    /* oneDNN 3.7 takes such a product for one of a matrix and a vector, and its rows for dense where they are not. */
+    bool single = a->values[s->keys] == 1 || a->values[s->columns] == 1;
     hyp_choice_offer(a->choice, "oneDNN by blocks of rows", HYP_CPU_ONEDNN, call_seconds + a->alone,
                      !f32        ? "it is for f32"
                      : s->more_k ? "the keys are in two parts"
+                     : single    ? "there is a single key or column"
                      : work      ? NULL
                                  : no_work);
 #endif

@@ -40,7 +40,8 @@ HYP_NODISCARD hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const Hyp
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *s, const int64_t *values,
                                                  hyp_cpu_op *op, hyp_diag *diag);
 
-/* Leaves op->run NULL when oneDNN lacks a product of it. There is at least one row, key and column. */
+/* Leaves op->run NULL when oneDNN lacks a product of it. There is at least one row, and more than one key and
+ * column. */
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                     hyp_diag *diag);
 

@@ -162,13 +162,6 @@ static hyp_md matrix(const HypPlan__Attention__Operand *o, const int64_t *values
     return hyp_md_create(2, dims, dnnl_f32, strides);
 }
 
-/* oneDNN 3.7 takes a product with a single column for one of a matrix and a vector, and its rows for dense where they are
- * not. */
-static bool has_single_column(const HypPlan__Attention *k, const int64_t *values)
-{
-    return values[k->keys] == 1 || values[k->columns] == 1;
-}
-
 /* False when oneDNN has none. Takes over the descriptions in p->md. */
 static hyp_status make_product(const hyp_dnnl *d, float alpha, product *p, bool *out_made, hyp_diag *diag)
 {
@@ -257,7 +250,6 @@ static hyp_status prepare(hyp_cpu_model *model, const HypPlan__Attention *k, con
     choose_blocks(s, model->device->threads);
     s->score_stride = (s->keys + LINE - 1) / LINE * LINE;
     s->grain = hyp_cpu_grain(FLOPS, 2 * s->block * s->keys * (values[k->width] + values[k->columns]));
-    if (has_single_column(k, values)) return HYP_OK;
     HYP_TRY(make_products(d, k, values, s, out_made, diag));
     for (int w = 0; w < s->worker_count && *out_made; w++) HYP_TRY(make_worker(d, s, &s->workers[w], diag));
     s->scratch_bytes = (s->scratch_bytes + 63) / 64 * 64;
