@@ -12,6 +12,18 @@
 #include "base/dtype.h"
 #include "runtime/plan_builder.h"
 
+/* Whether the thread sanitizer watches. It does not see how an OpenMP runtime's threads wait for each other. */
+#if defined(__SANITIZE_THREAD__)
+#define THREADS_WATCHED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREADS_WATCHED 1
+#endif
+#endif
+#ifndef THREADS_WATCHED
+#define THREADS_WATCHED 0
+#endif
+
 /* The devices that every machine has. */
 extern const hyp_device_kind host_devices[2];
 

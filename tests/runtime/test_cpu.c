@@ -936,22 +936,11 @@ static void matrices_are_transposed(void **state)
     }
 }
 
-#if defined(__SANITIZE_THREAD__)
-#define WATCHED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define WATCHED 1
-#endif
-#endif
-#ifndef WATCHED
-#define WATCHED 0
-#endif
-
 /* Pages of this process in memory; 0 where nobody says, and where most are those of a sanitizer that watches the others. */
 static size_t resident_pages(void)
 {
     size_t size, resident = 0;
-    if (WATCHED) return 0;
+    if (THREADS_WATCHED) return 0;
     FILE *file = fopen("/proc/self/statm", "r");
     if (file && fscanf(file, "%zu %zu", &size, &resident) != 2) resident = 0;
     if (file) fclose(file);

@@ -16,24 +16,12 @@ typedef struct recurrence {
     const char *cell;
     hyp_dtype dtype, lengths_dtype; /* the latter NONE: all are `time` long */
     int64_t time, batch, size, gates;
-    bool states, extra, reverse,
-        option; /* extra: the bias of a GRU, the peepholes of an LSTM; option: coupled, reset after */
+    bool states, extra, reverse, option; /* extra: a GRU's bias, an LSTM's peepholes; option: coupled, reset after */
     double clip;
     const char *acts[3];
 } recurrence;
 
-/* The thread sanitizer does not see how an OpenMP runtime's threads wait for each other. */
-#if defined(__SANITIZE_THREAD__)
-enum { MOST_THREADS = 1 };
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-enum { MOST_THREADS = 1 };
-#else
-enum { MOST_THREADS = 3 };
-#endif
-#else
-enum { MOST_THREADS = 3 };
-#endif
+enum { MOST_THREADS = THREADS_WATCHED ? 1 : 3 };
 
 static plan_builder b;
 static rng r;
@@ -108,14 +96,10 @@ static void build(const recurrence *k)
     in[at++] = state(k, "h0");
     if (is(k, "lstm")) in[at++] = state(k, "c0");
     if (is(k, "lstm")) in[at++] = k->extra ? weight(k, 1, (int64_t[]){3 * k->size}) : PB_NONE;
-    HypPlan__Call *call = pb_call(&b, k->cell, at, in, 0);
-    call->outputs = hyp_arena_zalloc(&b.arena, OUTPUTS, sizeof *call->outputs);
-    assert_non_null(call->outputs);
-    call->n_outputs = outputs;
-    for (size_t i = 0; i < outputs; i++)
-        call->outputs[i] = pb_output(&b, names[i], k->dtype, i ? 2 : 3,
-                                     i ? pb_consts(&b, 2, (int64_t[]){k->batch, k->size})
-                                       : pb_consts(&b, 3, (int64_t[]){k->time, k->batch, k->size}));
+    const int64_t y[] = {k->time, k->batch, k->size}, *last = y + 1;
+    HypPlan__Call *call = pb_call(&b, k->cell, at, in, pb_output(&b, names[0], k->dtype, 3, pb_consts(&b, 3, y)));
+    for (size_t i = 1; i < outputs; i++)
+        pb_call_output(call, pb_output(&b, names[i], k->dtype, 2, pb_consts(&b, 2, last)));
     pb_call_int(&b, call, k->reverse);
     pb_call_float(&b, call, k->clip);
     for (size_t i = 0; i < (is(k, "lstm") ? 3u : is(k, "gru") ? 2u : 1u); i++) pb_call_symbol(&b, call, k->acts[i]);
@@ -159,6 +143,15 @@ static void make_data(const recurrence *k)
         hyp_store_i64(k->lengths_dtype, lengths, (size_t)i, (int64_t)rng_below(&r, (uint64_t)k->time + 1));
 }
 
+/* The plan of one recurrence, in a file, and data for it. */
+static void set_up(const recurrence *k, char path[PB_PATH])
+{
+    pb_init(&b);
+    build(k);
+    pb_write(&b, path);
+    make_data(k);
+}
+
 static void compare(const recurrence *k, const char *level, int threads)
 {
     static float w[MOST], g[MOST];
@@ -185,10 +178,7 @@ static void recurrences_agree(void **state_)
         recurrence k = draw();
         char path[PB_PATH];
         hyp_diag diag = {0};
-        pb_init(&b);
-        build(&k);
-        pb_write(&b, path);
-        make_data(&k);
+        set_up(&k, path);
         assert_int_equal(run(&k, path, HYP_DEVICE_REFERENCE, NULL, 1, want, &diag), HYP_OK);
         for (size_t i = 0; isa[i]; i++)
             for (int threads = 1; threads <= MOST_THREADS; threads += 2) {
@@ -216,10 +206,7 @@ static void lengths_out_of_range_are_refused(void **state_)
         k.gates = i % 3 == 0 ? 4 : i % 3 == 1 ? 3 : 1;
         char path[PB_PATH];
         hyp_diag diag = {0};
-        pb_init(&b);
-        build(&k);
-        pb_write(&b, path);
-        make_data(&k);
+        set_up(&k, path);
         lengths[2] = i < 3 ? 5 : -1;
         assert_int_equal(run(&k, path, HYP_DEVICE_CPU, NULL, 1, got, &diag), HYP_ERR_INVALID_ARGUMENT);
         assert_non_null(strstr(diag.message, i < 3 ? "length 5 is out of range" : "length -1 is out of range"));
