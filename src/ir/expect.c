@@ -233,9 +233,10 @@ static hyp_status before(void *user, hyp_node_id id, const hyp_eval_tensor **in,
         if (sums) step += 0x1p-22 * sqrt(sum_length(node, in));
         if (product) step += library_step(node, in);
         if (product && 2 * n->options->product_unit > step) step = 2 * n->options->product_unit;
-        bool flushes = has_products(node->op) && in[i]->dtype == HYP_BF16 && n->copied < MOST_COPIES;
+        size_t copied = n->copied;
         HYP_TRY(copy(n, &in[i], step, diag));
-        if (flushes) flush_subnormals(n, &n->copies[n->copied - 1]);
+        if (has_products(node->op) && in[i]->dtype == HYP_BF16 && n->copied > copied)
+            flush_subnormals(n, &n->copies[copied]);
     }
     return HYP_OK;
 }

@@ -182,8 +182,8 @@ static inline uint32_t hyp_plan_call_input(const HypPlan__Call *call, size_t i)
 /* Whether a call is of a recurrence: lstm, gru or rnn. */
 bool hyp_plan_is_recurrence(const HypPlan__Call *call);
 
-/* Whether a step has nothing to do under these dims, however large some of them are: all that it writes is empty. Calls are
- * never among these, for their kernels have shapes to check. */
+/* Whether a step has nothing to do under these dims, however large some of them are: all that it writes is empty. Calls
+ * are never among these, for their kernels have shapes to check. */
 bool hyp_plan_writes_nothing(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values);
 
 /* The tensors that a step reads and writes (hidden ones among the writes), as the step names them; returns the
