@@ -68,7 +68,7 @@ static bool has_op(const attempt *t, const hyp_pat *pat, const term *what)
 static bool match(attempt *t, const hyp_pat *pat, term *what)
 {
     if (pat->kind == HYP_PAT_VAR) return bind(t, pat->reg, what);
-    bool fits = pat->seq == HYP_NONE ? what->count == pat->count : what->count + 1 >= pat->count;
+    bool fits = pat->sequence == HYP_NONE ? what->count == pat->count : what->count + 1 >= pat->count;
     if (!fits || !has_op(t, pat, what)) return false;
     t->left[pat->index] = what;
     for (uint32_t j = 0; j < pat->count; j++) {
@@ -91,7 +91,7 @@ static bool are_instances(const attempt *t, const hyp_pat *kids, uint32_t count,
             continue;
         }
         const term *from = t->left[kid->index];
-        for (uint32_t i = kid->seq; i + kid->seq_tail < from->count; i++)
+        for (uint32_t i = kid->before; i + kid->after < from->count; i++)
             if (at == what_count || from->kids[i] != what[at++]) return false;
     }
     return at == what_count;

@@ -65,8 +65,8 @@ static const uint32_t *sequence(const hyp_prover *p, const application *app, con
 {
     uint32_t n;
     const uint32_t *kids = hyp_given(p->eg, app->left[seq->index], &n);
-    *out_count = n - seq->seq - seq->seq_tail;
-    return kids + seq->seq;
+    *out_count = n - seq->before - seq->after;
+    return kids + seq->before;
 }
 
 /* The instance of a pattern as a term. */

@@ -30,7 +30,7 @@ static void gather(compiler *c, hyp_pat *node)
 /* How good it is to look for an atom now, and the way to do it. */
 static int rate(const compiler *c, const hyp_pat *atom, hyp_source *out_source, uint32_t *out_via)
 {
-    bool all = atom->seq == HYP_NONE;
+    bool all = atom->sequence == HYP_NONE;
     int through = 0;
     for (uint32_t j = 0; j < atom->count; j++) {
         const hyp_pat *kid = &atom->kids[j];
@@ -64,7 +64,7 @@ static hyp_status place(compiler *c, uint32_t i, hyp_source source, uint32_t via
         *bound = true;
     }
     step->bind_class = !c->bound[atom->reg];
-    step->plain = atom->seq == HYP_NONE && atom->count <= 2;
+    step->plain = atom->sequence == HYP_NONE && atom->count <= 2;
     step->op = atom->op;
     step->class_reg = atom->reg;
     step->row_at = c->rule->reg_count + atom->index;
@@ -136,7 +136,7 @@ static bool add_builds(hyp_rule *rule, const hyp_pat *pat, uint32_t *out)
 {
     *out = pat->reg;
     if (pat->kind == HYP_PAT_VAR) return true;
-    if (pat->kind != HYP_PAT_NODE || pat->seq != HYP_NONE || pat->count > 2) return false;
+    if (pat->kind != HYP_PAT_NODE || pat->sequence != HYP_NONE || pat->count > 2) return false;
     hyp_build build = {.op = pat->op, .count = pat->count, .index = pat->index};
     for (uint32_t j = 0; j < pat->count; j++)
         if (!add_builds(rule, &pat->kids[j], &build.arg[j])) return false;

@@ -87,7 +87,7 @@ static hyp_status begin_node(hyp_rule_reader *p, const hyp_sexpr *sx, hyp_pat *o
     if (!head || head->kind == HYP_SX_LIST || is_variable(head))
         return hyp_rule_fail(p, sx, "a term in parentheses begins with an operator");
     out->kind = HYP_PAT_NODE;
-    out->seq = out->op = HYP_NONE;
+    out->sequence = out->op = HYP_NONE;
     out->count = sx->kind == HYP_SX_LIST ? sx->count - 1 : 0;
     out->kids = take(p, out->count, sizeof *out->kids);
     if (!out->kids) return hyp_fail_memory(p->diag, out->count * sizeof *out->kids);
@@ -96,7 +96,7 @@ static hyp_status begin_node(hyp_rule_reader *p, const hyp_sexpr *sx, hyp_pat *o
 
 static hyp_status end_node(hyp_rule_reader *p, hyp_pat *node)
 {
-    return node->seq == HYP_NONE ? hyp_eg_op(p->eg, node->symbol, node->count, &node->op, p->diag) : HYP_OK;
+    return node->sequence == HYP_NONE ? hyp_eg_op(p->eg, node->symbol, node->count, &node->op, p->diag) : HYP_OK;
 }
 
 /* The callback that a term calls, or NULL. */
@@ -133,16 +133,15 @@ static hyp_status read_left(hyp_rule_reader *p, const hyp_sexpr *sx, uint32_t re
             out->ground = out->ground && out->kids[j].kind == HYP_PAT_NODE && out->kids[j].ground;
             continue;
         }
-        if (out->seq != HYP_NONE) return hyp_rule_fail(p, kid, "an e-node has at most one sequence variable");
+        if (out->sequence != HYP_NONE) return hyp_rule_fail(p, kid, "an e-node has at most one sequence variable");
         if (find_variable(p, kid->text))
             return hyp_rule_fail(p, kid, "%s is bound twice; a sequence cannot be compared", kid->text);
         hyp_bound_name *v;
         HYP_TRY(add_variable(p, kid, &v));
-        out->seq = j;
-        out->seq_tail = out->count - j - 1;
+        out->sequence = j;
         out->ground = false;
         v->named = out->kids[j] =
-            (hyp_pat){.kind = HYP_PAT_SEQ, .index = out->index, .seq = out->seq, .seq_tail = out->seq_tail};
+            (hyp_pat){.kind = HYP_PAT_SEQ, .index = out->index, .before = j, .after = out->count - j - 1};
     }
     return end_node(p, out);
 }
@@ -174,7 +173,7 @@ static hyp_status read_right(hyp_rule_reader *p, const hyp_sexpr *sx, bool in_co
         HYP_TRY(read_right(p, sx->items[j + 1], in_condition, &out->kids[j]));
         if (out->kids[j].kind != HYP_PAT_SEQ) continue;
         has_seq = true;
-        if (out->seq == HYP_NONE) out->seq = j;
+        if (out->sequence == HYP_NONE) out->sequence = j;
     }
     if (!cb) return end_node(p, out);
     out->kind = HYP_PAT_CALL;

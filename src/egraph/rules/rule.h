@@ -23,8 +23,8 @@ typedef struct hyp_pat {
     uint32_t op;       /* NODE without a sequence variable: its operator */
     uint32_t callback; /* CALL: index into hyp_egraph.callbacks */
     bool ground;       /* NODE on the left: no variable below */
-    uint32_t seq;      /* SEQ, and NODE with one: children before the sequence; HYP_NONE in other nodes */
-    uint32_t seq_tail; /* SEQ, and NODE with one: children after it */
+    uint32_t sequence; /* NODE: the first of its kids that is a SEQ, on the left the only one; HYP_NONE = none */
+    uint32_t before, after; /* SEQ: how many children of its e-node on the left stand before and after its own */
     uint32_t count;
     struct hyp_pat *kids;
 } hyp_pat;
@@ -32,13 +32,13 @@ typedef struct hyp_pat {
 /* Where child j of a pattern node stands among `arity` children of a row. */
 static inline uint32_t hyp_pat_place(const hyp_pat *node, uint32_t j, uint32_t arity)
 {
-    return node->seq == HYP_NONE || j < node->seq ? j : arity - (node->count - j);
+    return node->sequence == HYP_NONE || j < node->sequence ? j : arity - (node->count - j);
 }
 
 /* Whether a row, by its `op`, is of the operator of a pattern. */
 static inline bool hyp_pat_fits(const hyp_egraph *eg, const hyp_pat *node, uint32_t op)
 {
-    if (node->seq == HYP_NONE) return op == node->op;
+    if (node->sequence == HYP_NONE) return op == node->op;
     if (op & HYP_ROW_DEAD) return false;
     const hyp_op *o = &eg->ops.data[op];
     return o->symbol == node->symbol && o->arity + 1 >= node->count;

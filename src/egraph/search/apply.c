@@ -27,7 +27,7 @@ static hyp_status push_sequence(job *b, const hyp_pat *seq)
 {
     uint32_t n, row = b->match[b->rule->reg_count + seq->index];
     const uint32_t *kids = hyp_row_kids(b->eg, row, &n);
-    for (uint32_t j = seq->seq; j + seq->seq_tail < n; j++) HYP_TRY(push(b, kids[j]));
+    for (uint32_t j = seq->before; j + seq->after < n; j++) HYP_TRY(push(b, kids[j]));
     return HYP_OK;
 }
 

@@ -217,7 +217,7 @@ static hyp_status walk_uses(run *m, uint32_t i, uint32_t c)
         }
         HYP_TRY(tick(m->s, (size_t)(e - x->uses) - at.at));
         at.at = at.end;
-    } else if (step->atom->seq == HYP_NONE) {
+    } else if (step->atom->sequence == HYP_NONE) {
         uint32_t op = step->atom->op, past = at.end;
         narrow(x->uses, MEMBER_KEY, op, at.at, at.end);
         at.end = at.at;
@@ -261,7 +261,7 @@ static hyp_status step_on(run *m, uint32_t i)
     }
     const hyp_egraph *eg = m->s->eg;
     uint32_t since = step->only_new ? m->since : 0;
-    if (atom->seq == HYP_NONE) return walk_log(m, i, atom->op, since);
+    if (atom->sequence == HYP_NONE) return walk_log(m, i, atom->op, since);
     uint32_t op = atom->symbol < eg->first_op.len ? eg->first_op.data[atom->symbol] : HYP_NONE;
     for (; op != HYP_NONE; op = eg->ops.data[op].next_op)
         if (hyp_pat_fits(eg, atom, op)) HYP_TRY(walk_log(m, i, op, since));
