@@ -65,15 +65,6 @@ static hyp_status normal_axes(hyp_rw *rw, const hyp_node *n, uint32_t which, hyp
     return HYP_OK;
 }
 
-static hyp_status attr_class(hyp_rw *rw, const hyp_attr *a, hyp_class_id *out, hyp_diag *diag)
-{
-    hyp_strbuf sb = {0};
-    hyp_attr_print(&sb, rw->dims, a);
-    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len) : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
-    hyp_strbuf_dispose(&sb);
-    return status;
-}
-
 static hyp_status note_origin(hyp_rw *rw, hyp_enode_id enode, hyp_node_id node, hyp_diag *diag)
 {
     if (enode >= rw->encoded.len) {
@@ -96,7 +87,7 @@ static hyp_status encode_node(hyp_rw *rw, hyp_node_id id, hyp_class_id *children
     for (uint32_t i = 0; i < info->attr_count; i++) {
         hyp_attr a = n->attrs[i];
         HYP_TRY(normal_axes(rw, n, i, &a, diag));
-        HYP_TRY(attr_class(rw, &a, &children[count++], diag));
+        HYP_TRY(hyp_rw_attr_literal(rw, &a, &children[count++], diag));
     }
     for (uint32_t i = 0; i < n->input_count; i++)
         children[count++] = n->inputs[i] == HYP_NO_VALUE ? none : rw->class_of[n->inputs[i]];
@@ -120,7 +111,7 @@ static hyp_status encode_node(hyp_rw *rw, hyp_node_id id, hyp_class_id *children
     for (uint32_t i = 0; i < n->output_count; i++) {
         hyp_attr index = {.kind = HYP_ATTR_INT, .i = i};
         hyp_class_id pair[2] = {0, c};
-        HYP_TRY(attr_class(rw, &index, &pair[0], diag));
+        HYP_TRY(hyp_rw_attr_literal(rw, &index, &pair[0], diag));
         HYP_TRY(hyp_egraph_add(rw->eg, symbol, pair, 2, &rw->class_of[n->outputs[i]], NULL, diag));
     }
     return HYP_OK;

@@ -9,30 +9,20 @@
 
 /* ---- results --------------------------------------------------------------------------------------- */
 
-static hyp_status give(const hyp_call *call, const hyp_attr *a, hyp_class_id *out, hyp_diag *diag)
-{
-    hyp_rw *rw = call->user;
-    hyp_strbuf sb = {0};
-    hyp_attr_print(&sb, rw->dims, a);
-    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len) : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
-    hyp_strbuf_dispose(&sb);
-    return status;
-}
-
 static hyp_status give_dims(const hyp_call *call, const hyp_dim *dims, uint32_t count, hyp_class_id *out,
                             hyp_diag *diag)
 {
-    return give(call, &(hyp_attr){.kind = HYP_ATTR_DIMS, .count = count, .dims = dims}, out, diag);
+    return hyp_rw_attr_literal(call->user, &(hyp_attr){.kind = HYP_ATTR_DIMS, .count = count, .dims = dims}, out, diag);
 }
 
 static hyp_status give_int(const hyp_call *call, int64_t value, hyp_class_id *out, hyp_diag *diag)
 {
-    return give(call, &(hyp_attr){.kind = HYP_ATTR_INT, .i = value}, out, diag);
+    return hyp_rw_attr_literal(call->user, &(hyp_attr){.kind = HYP_ATTR_INT, .i = value}, out, diag);
 }
 
 static hyp_status give_float(const hyp_call *call, double value, hyp_class_id *out, hyp_diag *diag)
 {
-    return give(call, &(hyp_attr){.kind = HYP_ATTR_FLOAT, .f = value}, out, diag);
+    return hyp_rw_attr_literal(call->user, &(hyp_attr){.kind = HYP_ATTR_FLOAT, .f = value}, out, diag);
 }
 
 /* An argument that is a constant of one element, which is at hand; NULL makes the function decline. */
@@ -312,7 +302,7 @@ static hyp_status but_last(const hyp_call *call, hyp_class_id *out, hyp_diag *di
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_SYMS, &symbols, diag));
     if (symbols.count < 2) return HYP_OK;
     symbols.count--;
-    return give(call, &symbols, out, diag);
+    return hyp_rw_attr_literal(call->user, &symbols, out, diag);
 }
 
 static hyp_status entry(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)

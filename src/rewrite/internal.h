@@ -115,6 +115,8 @@ HYP_NODISCARD hyp_status hyp_rw_encode_constant(hyp_rw *rw, const hyp_value *v, 
 HYP_NODISCARD hyp_status hyp_rw_encode_input(hyp_rw *rw, hyp_value_id id, hyp_diag *diag);
 /* The leaf with this text. */
 HYP_NODISCARD hyp_status hyp_rw_literal(hyp_rw *rw, const char *text, hyp_class_id *out, hyp_diag *diag);
+/* The leaf that stands for the value of an attribute; hyp_rw_attr is the way back. */
+HYP_NODISCARD hyp_status hyp_rw_attr_literal(hyp_rw *rw, const hyp_attr *a, hyp_class_id *out, hyp_diag *diag);
 
 /* ---- facts.c ------------------------------------------------------------------------------------- */
 

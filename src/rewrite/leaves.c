@@ -10,6 +10,15 @@ hyp_status hyp_rw_literal(hyp_rw *rw, const char *text, hyp_class_id *out, hyp_d
     return hyp_egraph_add(rw->eg, symbol, NULL, 0, out, NULL, diag);
 }
 
+hyp_status hyp_rw_attr_literal(hyp_rw *rw, const hyp_attr *a, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_strbuf sb = {0};
+    hyp_attr_print(&sb, rw->dims, a);
+    hyp_status status = sb.failed ? hyp_fail_memory(diag, sb.len) : hyp_rw_literal(rw, hyp_strbuf_text(&sb), out, diag);
+    hyp_strbuf_dispose(&sb);
+    return status;
+}
+
 static hyp_status add_leaf_term(hyp_rw *rw, size_t leaf, hyp_class_id *out, hyp_diag *diag)
 {
     char text[16] = "%";
