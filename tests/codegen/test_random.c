@@ -103,6 +103,30 @@ static hyp_random_graph_options options_of(uint64_t seed)
                                       .first_op = (int)(seed % HYP_OP_COUNT)};
 }
 
+/* A random graph, whose dims dispose_of_graph gives back, too. */
+static void draw_graph(const hyp_random_graph_options *options, int *drawn, hyp_graph *out)
+{
+    hyp_diag diag = {0};
+    hyp_dims *dims;
+    assert_int_equal(hyp_dims_create(&dims, &diag), HYP_OK);
+    if (hyp_random_graph(options, dims, out, drawn, &diag) != HYP_OK)
+        fail_msg("seed %llu: %s", (unsigned long long)options->seed, diag.message);
+    if (hyp_graph_verify(out, &diag) != HYP_OK) show(out, options->seed, "verify", &diag);
+}
+
+static void dispose_of_graph(hyp_graph *g)
+{
+    hyp_dims *dims = g->dims;
+    hyp_graph_dispose(g);
+    hyp_dims_destroy(dims);
+}
+
+static void write_graph(const hyp_graph *g, uint64_t seed, const char *path)
+{
+    hyp_diag diag = {0};
+    if (write_plan(g, path, &diag) != HYP_OK) show(g, seed, "lower", &diag);
+}
+
 static void plans_compute_what_the_interpreter_computes(void **state)
 {
     const scratch_files *files = *state;
@@ -110,21 +134,15 @@ static void plans_compute_what_the_interpreter_computes(void **state)
     for (uint64_t seed = 0; seed < 600; seed++) {
         static const int64_t sizes[][2] = {{3, 2}, {1, 1}, {5, 4}, {0, 2}};
         hyp_random_graph_options options = options_of(seed);
-        hyp_diag diag = {0};
-        hyp_dims *dims;
         hyp_graph g;
         int64_t symbols[8];
-        assert_int_equal(hyp_dims_create(&dims, &diag), HYP_OK);
-        if (hyp_random_graph(&options, dims, &g, drawn, &diag) != HYP_OK)
-            fail_msg("seed %d: %s", (int)seed, diag.message);
-        if (hyp_graph_verify(&g, &diag) != HYP_OK) show(&g, seed, "verify", &diag);
-        if (write_plan(&g, files->first, &diag) != HYP_OK) show(&g, seed, "lower", &diag);
+        draw_graph(&options, drawn, &g);
+        write_graph(&g, seed, files->first);
         for (int i = 0; i < (options.symbolic ? 4 : 1); i++) {
-            hyp_random_bind(dims, sizes[i][0], sizes[i][1], symbols);
+            hyp_random_bind(g.dims, sizes[i][0], sizes[i][1], symbols);
             compare(&g, files->first, seed, symbols, tolerance_of(options.dtype));
         }
-        hyp_graph_dispose(&g);
-        hyp_dims_destroy(dims);
+        dispose_of_graph(&g);
     }
     for (int op = 0; op < HYP_OP_COUNT; op++)
         if (!drawn[op] && op != HYP_OP_quantized_linear && /* test_quantize.c */
@@ -187,17 +205,13 @@ static void plans_compute_what_is_expected_of_any_values(void **state)
     for (uint64_t i = 0; i <= 400; i++) {
         const uint64_t seed = i > 0 ? 1000 + i : 3216; /* a pad of an empty tensor that stays empty */
         hyp_random_graph_options options = options_of(seed);
-        hyp_diag diag = {0};
-        hyp_dims *dims;
         hyp_graph g;
         int64_t symbols[8];
-        assert_int_equal(hyp_dims_create(&dims, &diag), HYP_OK);
-        assert_int_equal(hyp_random_graph(&options, dims, &g, NULL, &diag), HYP_OK);
-        if (write_plan(&g, files->first, &diag) != HYP_OK) show(&g, seed, "lower", &diag);
-        hyp_random_bind(dims, 3, 2, symbols);
+        draw_graph(&options, NULL, &g);
+        write_graph(&g, seed, files->first);
+        hyp_random_bind(g.dims, 3, 2, symbols);
         known += compare_wide(&g, files->first, seed, symbols);
-        hyp_graph_dispose(&g);
-        hyp_dims_destroy(dims);
+        dispose_of_graph(&g);
     }
     assert_true(known > 4000); /* elements of which something is known */
 }
@@ -266,14 +280,12 @@ static void the_same_graph_gives_the_same_bytes(void **state)
         uint8_t *bytes[2];
         size_t sizes[2];
         for (int i = 0; i < 2; i++) {
-            hyp_dims *dims;
+            const char *path = i ? files->second : files->first;
             hyp_graph g;
-            assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
-            assert_int_equal(hyp_random_graph(&options, dims, &g, NULL, NULL), HYP_OK);
-            assert_int_equal(write_plan(&g, i ? files->second : files->first, NULL), HYP_OK);
-            read_all(i ? files->second : files->first, &bytes[i], &sizes[i]);
-            hyp_graph_dispose(&g);
-            hyp_dims_destroy(dims);
+            draw_graph(&options, NULL, &g);
+            write_graph(&g, seed, path);
+            read_all(path, &bytes[i], &sizes[i]);
+            dispose_of_graph(&g);
         }
         assert_int_equal(sizes[0], sizes[1]);
         assert_memory_equal(bytes[0], bytes[1], sizes[0]);
@@ -291,19 +303,16 @@ static void a_demoted_graph_stays_near_the_original(void **state)
         options.nodes = 4;
         hyp_dtype to = seed % 2 ? HYP_BF16 : HYP_F16;
         hyp_diag diag = {0};
-        hyp_dims *dims;
         hyp_graph g, narrow;
         int64_t symbols[8];
-        assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
-        assert_int_equal(hyp_random_graph(&options, dims, &g, NULL, NULL), HYP_OK);
+        draw_graph(&options, NULL, &g);
         if (hyp_graph_demote(&g, to, &narrow, &diag) != HYP_OK) show(&g, seed, "demote", &diag);
         if (hyp_graph_verify(&narrow, &diag) != HYP_OK) show(&narrow, seed, "verify", &diag);
-        if (write_plan(&narrow, files->first, &diag) != HYP_OK) show(&narrow, seed, "lower", &diag);
-        hyp_random_bind(dims, 3, 2, symbols);
+        write_graph(&narrow, seed, files->first);
+        hyp_random_bind(g.dims, 3, 2, symbols);
         compare(&narrow, files->first, seed, symbols, tolerance_of(to));
         hyp_graph_dispose(&narrow);
-        hyp_graph_dispose(&g);
-        hyp_dims_destroy(dims);
+        dispose_of_graph(&g);
     }
 }
 
