@@ -3,55 +3,61 @@
 
 #include <math.h>
 
+#include "base/elementwise.h"
+#include "kernels/scalar.h"
+
 hyp_kernel_fn hyp_kernel_scatter_elements, hyp_kernel_scatter_nd, hyp_kernel_tensor_scatter;
 
-typedef enum reduction { REPLACE, ADD, MUL, MIN, MAX } reduction;
-
-static hyp_status find_reduction(const hyp_kernel_call *c, const char *name, reduction *out)
+static hyp_status find_reduction(const hyp_kernel_call *c, const char *name, uint32_t *out)
 {
-    static const char *const names[] = {"none", "add", "mul", "min", "max"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], name) == 0) return *out = (reduction)i, HYP_OK;
+    static const struct {
+        const char *name;
+        uint32_t op;
+    } rows[] = {
+        {"none", HYP_PW_CAST}, {"add", HYP_PW_ADD}, {"mul", HYP_PW_MUL}, {"min", HYP_PW_MIN}, {"max", HYP_PW_MAX}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, name) == 0) return *out = rows[i].op, HYP_OK;
     return hyp_kernel_fail(c, "no reduction '%s'", name);
 }
 
-static double combine_f64(reduction r, double a, double b)
+static double combine_f64(uint32_t how, double a, double b)
 {
-    switch (r) {
-    case ADD: return a + b;
-    case MUL: return a * b;
-    case MIN: return b < a || isnan(b) ? b : a;
-    case MAX: return b > a || isnan(b) ? b : a;
+    switch (how) {
+    case HYP_PW_ADD: return a + b;
+    case HYP_PW_MUL: return a * b;
+    case HYP_PW_MIN: return b < a || isnan(b) ? b : a;
+    case HYP_PW_MAX: return b > a || isnan(b) ? b : a;
     default: return b;
     }
 }
 
-static int64_t combine_i64(reduction r, bool is_unsigned, int64_t a, int64_t b)
+static int64_t combine_i64(uint32_t how, bool is_u64, int64_t a, int64_t b)
 {
-    bool less = is_unsigned ? (uint64_t)b < (uint64_t)a : b < a;
-    switch (r) {
-    case ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
-    case MUL: return (int64_t)((uint64_t)a * (uint64_t)b);
-    case MIN: return less ? b : a;
-    case MAX: return less || a == b ? a : b;
+    bool less = hyp_less_i64(b, a, is_u64);
+    switch (how) {
+    case HYP_PW_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
+    case HYP_PW_MUL: return (int64_t)((uint64_t)a * (uint64_t)b);
+    case HYP_PW_MIN: return less ? b : a;
+    case HYP_PW_MAX: return less || a == b ? a : b;
     default: return b;
     }
 }
 
 /* `count` elements of y from i on, and those of the updates from j on. Rounded each time, as they come in any number.
  */
-static void combine(reduction r, const hyp_array *y, int64_t i, const hyp_array *updates, int64_t j, int64_t count)
+static void combine(uint32_t how, const hyp_array *y, int64_t i, const hyp_array *updates, int64_t j, int64_t count)
 {
     size_t size = hyp_dtype_size(y->stored);
-    if (r == REPLACE && count > 0)
+    bool is_u64 = y->dtype == HYP_U64;
+    if (how == HYP_PW_CAST && count > 0)
         memcpy((char *)y->data + (size_t)i * size, (const char *)updates->data + (size_t)j * size,
                (size_t)count * size);
-    for (int64_t k = 0; k < count && r != REPLACE; k++) {
+    for (int64_t k = 0; k < count && how != HYP_PW_CAST; k++) {
         if (hyp_array_is_float(y))
-            hyp_array_set_f64(y, i + k, combine_f64(r, hyp_array_f64(y, i + k), hyp_array_f64(updates, j + k)));
+            hyp_array_set_f64(y, i + k, combine_f64(how, hyp_array_f64(y, i + k), hyp_array_f64(updates, j + k)));
         else
-            hyp_array_set_i64(
-                y, i + k, combine_i64(r, y->dtype == HYP_U64, hyp_array_i64(y, i + k), hyp_array_i64(updates, j + k)));
+            hyp_array_set_i64(y, i + k,
+                              combine_i64(how, is_u64, hyp_array_i64(y, i + k), hyp_array_i64(updates, j + k)));
     }
 }
 
@@ -79,9 +85,9 @@ hyp_status hyp_kernel_scatter_elements(const hyp_kernel_call *c)
     const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2];
     int64_t strides[HYP_MAX_RANK], at[HYP_MAX_RANK] = {0};
     int32_t axis;
-    reduction r = REPLACE;
+    uint32_t how;
     HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
-    HYP_TRY(find_reduction(c, c->attrs[1].sym, &r));
+    HYP_TRY(find_reduction(c, c->attrs[1].sym, &how));
     HYP_TRY(hyp_kernel_want_shape(c, updates, x->rank, indices->dims, "the list of updates"));
     if (indices->rank != x->rank) return hyp_kernel_fail(c, "the indices are of another rank");
     for (int32_t a = 0; a < x->rank; a++)
@@ -93,7 +99,7 @@ hyp_status hyp_kernel_scatter_elements(const hyp_kernel_call *c)
         int64_t index, to = 0;
         HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, i), axis, x->dims[axis], &index));
         for (int32_t a = 0; a < x->rank; a++) to += (a == axis ? index : at[a]) * strides[a];
-        combine(r, &c->out[0], to, updates, i, 1);
+        combine(how, &c->out[0], to, updates, i, 1);
     }
     return HYP_OK;
 }
@@ -111,6 +117,7 @@ hyp_status hyp_kernel_read_scatter_nd(const hyp_kernel_call *c, hyp_scatter_nd *
     for (int32_t a = out->width; a < x->rank; a++) out->inner *= dims[rank++] = x->dims[a];
     HYP_TRY(hyp_kernel_want_shape(c, updates, rank, dims, "the list of updates"));
     hyp_array_strides(x, out->strides);
+    HYP_TRY(find_reduction(c, c->attrs[0].sym, &out->combine));
     return check_result(c, updates);
 }
 
@@ -118,8 +125,6 @@ hyp_status hyp_kernel_scatter_nd(const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2];
     hyp_scatter_nd s;
-    reduction r = REPLACE;
-    HYP_TRY(find_reduction(c, c->attrs[0].sym, &r));
     HYP_TRY(hyp_kernel_read_scatter_nd(c, &s));
     HYP_TRY(start(c, updates));
     for (int64_t t = 0; t < s.tuples; t++) {
@@ -128,7 +133,7 @@ hyp_status hyp_kernel_scatter_nd(const hyp_kernel_call *c)
             HYP_TRY(hyp_kernel_index(c, hyp_array_i64(indices, t * s.width + a), a, x->dims[a], &index));
             to += index * s.strides[a];
         }
-        combine(r, &c->out[0], to, updates, t * s.inner, s.inner);
+        combine(s.combine, &c->out[0], to, updates, t * s.inner, s.inner);
     }
     return HYP_OK;
 }
@@ -157,7 +162,7 @@ hyp_status hyp_kernel_tensor_scatter(const hyp_kernel_call *c)
             return hyp_kernel_fail(c, "index %lld is out of range for %lld updates along axis %d of %lld",
                                    (long long)at, (long long)length, axis, (long long)size);
         for (int64_t s = 0; s < length; s++)
-            combine(REPLACE, y, (o * size + (at + s) % size) * inner, updates, (o * length + s) * inner, inner);
+            combine(HYP_PW_CAST, y, (o * size + (at + s) % size) * inner, updates, (o * length + s) * inner, inner);
     }
     return HYP_OK;
 }

@@ -7,11 +7,12 @@
 /* Tuple t of the indices, of `width` of them, says where in the data row t of the updates goes, of `inner` elements. */
 typedef struct hyp_scatter_nd {
     int32_t width;
+    uint32_t combine; /* how updates meet what is there: HYP_PW_ADD..., HYP_PW_CAST where they replace it */
     int64_t tuples, inner;
     int64_t strides[HYP_MAX_RANK]; /* of the data */
 } hyp_scatter_nd;
 
-/* Reads and checks all but the reduction and the indices themselves. */
+/* Reads and checks all but the indices themselves. */
 hyp_status hyp_kernel_read_scatter_nd(const hyp_kernel_call *c, hyp_scatter_nd *out);
 
 #endif

@@ -1,6 +1,4 @@
 /* scatter.c - updates written, or combined, into places of a copy of the data. */
-#include <string.h>
-
 #include "base/dtype.h"
 #include "base/elementwise.h"
 #include "kernels/scatter.h"
@@ -26,19 +24,6 @@ static hyp_status scatter_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     return p->args.inner * p->args.tuples > 0 ? hyp_cuda_launch(s, &p->grid, &p->args, diag) : HYP_OK;
 }
 
-/* How updates meet what is there: an instruction, HYP_PW_CAST where they replace it. */
-static hyp_status find_combine(const hyp_kernel_call *c, uint32_t *out)
-{
-    static const struct {
-        const char *name;
-        uint32_t op;
-    } rows[] = {
-        {"none", HYP_PW_CAST}, {"add", HYP_PW_ADD}, {"mul", HYP_PW_MUL}, {"min", HYP_PW_MIN}, {"max", HYP_PW_MAX}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].name, c->attrs[0].sym) == 0) return *out = rows[i].op, HYP_OK;
-    return hyp_kernel_fail(c, "no reduction '%s'", c->attrs[0].sym);
-}
-
 static hyp_cuda_kernel kernel_of(uint32_t combine, hyp_dtype dtype)
 {
     if (combine == HYP_PW_CAST) return HYP_CUDA_KERNEL_scatter;
@@ -56,9 +41,9 @@ hyp_status hyp_cuda_add_scatter_nd(hyp_cuda_build *b, const HypPlan__Call *k, co
                              .width = (uint32_t)rows.width,
                              .wide_indices = c->in[1].dtype == HYP_I64,
                              .dtype = y->dtype,
+                             .combine = rows.combine,
                              .step = b->step};
     void *data;
-    HYP_TRY(find_combine(c, &args.combine));
     if (y->count == 0) return HYP_OK;
     uint32_t size = (uint32_t)hyp_dtype_size(y->dtype), wide = hyp_cuda_widest((uint64_t)rows.inner * size);
     args.size = args.combine == HYP_PW_CAST ? wide : size;
