@@ -5,7 +5,7 @@
  *   hyp_cuda_session  one per context: stream, cuBLASLt handle and workspace, scratch and staging memory
  *   hyp_cuda_prepared one per set of shapes: a list of ops, in order of execution
  *
- * The primary context must be current in every function below that takes a session or device; the entry points in
+ * The primary context must be current in every function that takes a session or device; the entry points in
  * backend.c see to it. Every device address of a tensor is a multiple of HYP_CUDA_MIN_ALIGN: a caller's tensor that is
  * not is staged like one in host memory.
  */
@@ -14,11 +14,9 @@
 
 #include <string.h>
 
-#include "kernels/kernels.h"
 #include "runtime/core/backend.h"
 #include "runtime/cuda/driver/cudnn.h"
 #include "runtime/cuda/kernels/kernel_args.h"
-#include "runtime/cuda/ops/strided_copy.h"
 #include "runtime/cuda/session/kernel_images.h"
 #include "runtime/cuda/session/replay.h"
 #include "runtime/cuda/session/staging.h"
@@ -122,54 +120,18 @@ typedef struct hyp_cuda_prepared {
     hyp_arena arena;
 } hyp_cuda_prepared;
 
-/* What the functions that turn a step into ops work on. */
-typedef struct hyp_cuda_build {
-    hyp_cuda_session *session;
-    hyp_cuda_prepared *prepared;
-    const HypPlan__Program *program;
-    const int64_t *values;
-    const bool *read; /* by tensor that is no view: a step reads it; NULL where products alone are built */
-    uint32_t step;
-    uint32_t clipped_plus1; /* tensor that op number `clipped_at` clips from 0 to 6, all that it does; 0 = none */
-    size_t clipped_at;
-    struct hyp_cuda_probe *probe; /* tune.h; NULL unless products are tuned */
-    size_t take_plus1;            /* the alternative of a step's one choice that has a key; 0 = as is decided */
-    hyp_diag *diag;
-} hyp_cuda_build;
-
-/* Appends an op with `size` zeroed bytes of data. */
-HYP_NODISCARD hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *),
-                                         size_t size, void **out_data);
-/* Adds the ops of one alternative, by its form. HYP_ERR_UNSUPPORTED: it turns out that it cannot do the step. */
-typedef hyp_status hyp_cuda_add_form(hyp_cuda_build *b, const void *step, uint32_t form);
-/* Decides among what was offered, and adds the ops of what is taken, or of the next best where that turns out not to be able
- * to. The choice is noted. Steps ask here how they are done, and nowhere else. */
-HYP_NODISCARD hyp_status hyp_cuda_add_chosen(hyp_cuda_build *b, hyp_choice *choice, hyp_cuda_add_form *add,
-                                             const void *step);
-/* Notes how a product, or a choice, is known in the step that is built. */
-void hyp_cuda_note_known(hyp_cuda_build *b, hyp_cuda_known known);
-/* Makes sure that there is the report that kernels write when an index is out of range: session->error. */
-HYP_NODISCARD hyp_status hyp_cuda_need_report(hyp_cuda_build *b);
-/* Makes sure that the kernel is on the device, so that no run has to load it. */
-HYP_NODISCARD hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel);
-
 static inline hyp_dtype hyp_cuda_dtype(const HypPlan__Program *p, uint32_t tensor)
 {
     return (hyp_dtype)p->tensors[tensor]->dtype;
 }
 
+/* Whether products of f32 may be rounded to TF32. */
+static inline bool hyp_cuda_is_tf32(const HypPlan__Program *p) { return strcmp(p->precision, "tf32") == 0; }
+
 /* The address of a tensor that may be absent: index + 1, 0 = 0. */
 static inline CUdeviceptr hyp_cuda_address(const hyp_cuda_session *s, uint32_t tensor_plus1)
 {
     return tensor_plus1 ? s->at[tensor_plus1 - 1] : 0;
-}
-
-/* Is a tensor that may be absent a weight, or absent? A kernel may read it before those that it waits for have ended.
- */
-static inline bool hyp_cuda_is_constant(const hyp_cuda_build *b, uint32_t tensor_plus1)
-{
-    const HypPlan__Program *p = b->program;
-    return !tensor_plus1 || p->tensors[hyp_plan_root(p, tensor_plus1 - 1)]->place == HYP_PLAN__PLACE__PLACE_WEIGHT;
 }
 
 /* A launch: how many threads, and how they are grouped. */
@@ -187,107 +149,9 @@ void hyp_cuda_spread(const hyp_cuda_device *device, int64_t items, hyp_cuda_grid
 /* Launches on the session's stream; args is the kernel's one argument. */
 HYP_NODISCARD hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void *args, hyp_diag *diag);
 
-/* A strided copy that is ready to run: movement.c. Box, sizes and offsets as in hyp_cuda_move_plan. */
-typedef struct hyp_cuda_mover {
-    hyp_cuda_move move;
-    hyp_cuda_grid grid;
-} hyp_cuda_mover;
-HYP_NODISCARD hyp_status hyp_cuda_mover_init(hyp_cuda_build *b, const hyp_cuda_box *box, size_t size, int64_t x_offset,
-                                             int64_t y_offset, hyp_cuda_mover *out);
-HYP_NODISCARD hyp_status hyp_cuda_mover_run(hyp_cuda_session *s, hyp_cuda_mover *mover, CUdeviceptr x, CUdeviceptr y,
-                                            hyp_diag *diag);
-
 /* For kernels that keep rows in registers: how many threads share a row, and whether all of it fits into theirs. Fills
  * in the pieces of *rows, whose other fields are set; `vector` asks for pieces of 16 bytes and is taken back where rows
  * do not start at such. Shared memory is a double for every warp. */
 HYP_NODISCARD bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_rows *rows, hyp_cuda_grid *out);
-
-/* ---- one function per kernel of plan.proto; a step without elements adds no op --------------------------- */
-
-/* linear.c: with the step that follows where that can add up split sums; b->step is the last one that was added */
-HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k);
-/* gemm.c. A layer that is no step: y = act(x w^T + bias + before) for the tensor x_plus1 - 1, or for what the session's room has
- * when that is 0. The first op is the product, which may be of a part of y's `rows`; those after it are for all. */
-struct hyp_cuda_product;
-struct hyp_cuda_rest;
-HYP_NODISCARD hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const struct hyp_cuda_product *product, uint32_t weight,
-                                           uint32_t x_plus1, uint32_t y, int64_t rows, const struct hyp_cuda_rest *rest);
-HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
-/* pointwise.c */
-HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
-/* The step, which has elements, by a kernel that was generated for it (pointwise_source.h), with so many blocks. What tuning
- * keeps of a step that does best without has HYP_CUDA_NO_KERNEL bytes, else it is the kernel, and the epilogue says how
- * many pieces a thread does. */
-enum { HYP_CUDA_NO_KERNEL = 1 };
-HYP_NODISCARD hyp_status hyp_cuda_add_generated(hyp_cuda_build *b, const HypPlan__Pointwise *k, uint32_t blocks,
-                                                CUfunction function);
-/* What is left to do for a layer when its product is in y: y[m,n] = act(y + bias[n] + before[m,n]) + after[m,n], in
- * place. Tensors are indexes + 1, 0 = none. */
-typedef struct hyp_cuda_rest {
-    uint32_t bias_plus1, before_plus1, after_plus1;
-    HypPlan__Act act;
-    bool no_product; /* y is not read */
-} hyp_cuda_rest;
-HYP_NODISCARD hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n,
-                                           const hyp_cuda_rest *rest);
-/* For y[outer,channels,inner] in place: y = op(y + bias). bias_plus1: tensor + 1, 0 = none. The op takes p and q. */
-HYP_NODISCARD hyp_status hyp_cuda_add_channels(hyp_cuda_build *b, uint32_t y, int64_t outer, int64_t channels,
-                                               int64_t inner, uint32_t bias_plus1, HypPlan__Pointwise__Op op, double p,
-                                               double q);
-/* reduce.c */
-HYP_NODISCARD hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k);
-HYP_NODISCARD hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k);
-/* attention.c; for plans whose device has had hyp_cuda_load_attention */
-HYP_NODISCARD hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k);
-/* The kernels that there are for so many matrices of these sizes, whose keys may come in two parts. */
-void hyp_cuda_offer_attention(const hyp_cuda_device *d, const hyp_cuda_attention *p, hyp_dtype dtype, int64_t matrices,
-                              bool two_parts, hyp_choice *out);
-/* movement.c */
-HYP_NODISCARD hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k);
-/* What a box has in x, from an element on, to where it has it in y. */
-HYP_NODISCARD hyp_status hyp_cuda_add_box(hyp_cuda_build *b, const struct hyp_cuda_box *box, uint32_t x, uint32_t y,
-                                          int64_t x_offset, int64_t y_offset);
-HYP_NODISCARD hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k);
-HYP_NODISCARD hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k);
-/* calls.c: what adds the ops of a step that names its kernel, from checked arguments. */
-typedef hyp_status hyp_cuda_call_fn(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c);
-HYP_NODISCARD hyp_status hyp_cuda_add_call(hyp_cuda_build *b, const HypPlan__Call *k);
-HYP_NODISCARD hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k,
-                                             hyp_diag *diag); /* part of hyp_cuda_check_step */
-/* A normalization that a layer can run itself, and whether the newest op is such a one, with the result y. */
-typedef struct hyp_cuda_own_norm {
-    uint32_t x, scale, bias_plus1;
-    int kind; /* HYP_CUDA_NORM_* */
-    float epsilon;
-    int64_t rows, size;
-} hyp_cuda_own_norm;
-bool hyp_cuda_newest_norm(const hyp_cuda_build *b, uint32_t y, hyp_cuda_own_norm *out);
-/* Whether a tensor lies with the channels last. */
-static inline bool hyp_cuda_lies_last(const hyp_cuda_build *b, uint32_t tensor)
-{
-    const bool *weights = b->session->model->channels_last, *scratch = b->prepared->channels_last;
-    return (weights && weights[tensor]) || (scratch && scratch[tensor]);
-}
-/* Whether products of f32 may be rounded to TF32. */
-static inline bool hyp_cuda_is_tf32(const HypPlan__Program *p) { return strcmp(p->precision, "tf32") == 0; }
-/* Types, bit 1 << hyp_dtype, and axes at most, N and C among them, of tensors that may lie so: cuBLASLt, tensor cores and
- * our kernel for single channels want it. */
-enum { HYP_CUDA_TYPES_LAST = 1 << HYP_F16 | 1 << HYP_BF16 | 1 << HYP_F32, HYP_CUDA_LAST_AXES = 4 };
-/* conv_filters.c */
-/* Decides which weights lie so, before a set of shapes is prepared; then puts these on the device, where all weights
- * are as the plan has them. */
-HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag);
-/* prefetch.c: is an op to name this weight, which it multiplies with so many rows? */
-bool hyp_cuda_reads_ahead(const hyp_cuda_build *b, uint32_t weight, int64_t rows);
-/* Fills in `ahead` when all ops are there, and queues one of them on the session's stream. */
-HYP_NODISCARD hyp_status hyp_cuda_plan_prefetch(hyp_cuda_build *b);
-HYP_NODISCARD hyp_status hyp_cuda_prefetch_run(hyp_cuda_session *s, const hyp_cuda_ahead *ahead, hyp_diag *diag);
-/* y = 0 bytes. */
-HYP_NODISCARD hyp_status hyp_cuda_add_zero(hyp_cuda_build *b, uint32_t y, size_t bytes);
-
-/* Can the backend run this step at all? HYP_ERR_UNSUPPORTED says what it cannot. Needs no device. */
-HYP_NODISCARD hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step,
-                                             hyp_diag *diag);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/dtype.h"
+#include "runtime/cuda/ops/steps.h"
 #include "runtime/cuda/session/backend.h"
 
 /* images.S */

@@ -3,9 +3,9 @@
 #include <stdio.h>
 
 #include "base/dtype.h"
-#include "runtime/cuda/cuda.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/prior.h"
+#include "runtime/cuda/ops/steps.h"
 
 enum { Q, K, V, MASK, Y, MORE_K, MORE_V, LANES };
 

@@ -1,7 +1,7 @@
 /* calls.c - steps that name their kernel: ranges, and which others there are. */
 #include <string.h>
 
-#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/steps.h"
 #include "runtime/reference/reference.h"
 
 /* ---- range ------------------------------------------------------------------------------------------------- */

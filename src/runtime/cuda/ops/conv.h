@@ -3,8 +3,8 @@
 #define HYP_RUNTIME_CUDA_OPS_CONV_H
 
 #include "kernels/window.h"
-#include "runtime/cuda/cuda.h"
 #include "runtime/cuda/ops/prior.h"
+#include "runtime/cuda/ops/steps.h"
 
 /* A step whose result has elements, with its arguments checked. */
 typedef struct hyp_cuda_conv_step {

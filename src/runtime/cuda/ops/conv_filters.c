@@ -2,7 +2,7 @@
  * when a plan is loaded. Those of single channels, in groups, are [kernel... M]. */
 #include <string.h>
 
-#include "runtime/cuda/ops/conv.h"
+#include "runtime/cuda/session/backend.h"
 
 static bool is_conv(const HypPlan__Step *step)
 {

@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "runtime/cuda/cuda.h"
 #include "runtime/cuda/ops/linear.h"
+#include "runtime/cuda/ops/steps.h"
 #include "runtime/cuda/tuning/tune.h"
 
 /* A product that is ready to run. */

@@ -2,8 +2,8 @@
 #ifndef HYP_RUNTIME_CUDA_OPS_LINEAR_H
 #define HYP_RUNTIME_CUDA_OPS_LINEAR_H
 
-#include "runtime/cuda/cuda.h"
 #include "runtime/cuda/ops/gemm_problem.h"
+#include "runtime/cuda/ops/steps.h"
 
 /* Layers that are decided on together; those of a longer step are in several groups, which tuning does not know. */
 enum { HYP_CUDA_LINEAR_LAYERS = 16 };

@@ -5,7 +5,7 @@
 #define HYP_RUNTIME_CUDA_OPS_LINEAR_FEW_ROWS_H
 
 #include "hypatia/types.h"
-#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/steps.h"
 
 /* What it needs to know of the device. */
 typedef struct hyp_cuda_few_rows_device {

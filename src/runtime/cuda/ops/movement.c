@@ -1,6 +1,6 @@
 /* movement.c - copy, gather and fill steps. */
 #include "runtime/core/laid_box.h"
-#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/steps.h"
 
 /* ---- copy -------------------------------------------------------------------------------------------------- */
 

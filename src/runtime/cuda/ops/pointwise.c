@@ -1,6 +1,6 @@
 /* pointwise.c - pointwise steps, and the biases, sums and activations that cuBLASLt has no epilogue for. */
-#include "runtime/cuda/cuda.h"
 #include "runtime/cuda/ops/pointwise_source.h"
+#include "runtime/cuda/ops/steps.h"
 
 /* The tensors of a step. */
 typedef struct operands {

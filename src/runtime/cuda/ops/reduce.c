@@ -1,7 +1,7 @@
 /* reduce.c - softmax and sums. */
 #include "base/dtype.h"
-#include "runtime/cuda/cuda.h"
 #include "runtime/cuda/ops/boxes.h"
+#include "runtime/cuda/ops/steps.h"
 
 /* Threads that work together on one result share the x or the y dimension of a block: a warp, a whole block for a long
  * sum, or eight along y, where neighbours along x belong to different results; 32 where there are few of them. */

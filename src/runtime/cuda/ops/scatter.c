@@ -2,7 +2,7 @@
 #include "base/dtype.h"
 #include "base/elementwise.h"
 #include "kernels/scatter.h"
-#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/steps.h"
 
 hyp_cuda_call_fn hyp_cuda_add_scatter_nd;
 

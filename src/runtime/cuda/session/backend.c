@@ -6,6 +6,7 @@
 #include "runtime/core/host_memory.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/pointwise_source.h"
+#include "runtime/cuda/ops/steps.h"
 #include "runtime/reference/reference.h"
 
 /* ---- the plan's weights -------------------------------------------------------------------------------------- */

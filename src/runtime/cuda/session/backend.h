@@ -34,8 +34,9 @@ HYP_NODISCARD hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_
 size_t hyp_cuda_scratch_bytes(const void *session);
 
 /* prepare.c */
-/* Adds the step number b->step, and the next one where both are done together; b->step is the last that was added. */
-HYP_NODISCARD hyp_status hyp_cuda_add_step(hyp_cuda_build *b, const HypPlan__Step *step);
+/* Can the backend run this step at all? HYP_ERR_UNSUPPORTED says what it cannot. Needs no device. */
+HYP_NODISCARD hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step,
+                                             hyp_diag *diag);
 const hyp_choice *hyp_cuda_choices(const void *prepared, size_t step, size_t *out_count);
 HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
 void hyp_cuda_release(void *session, void *prepared);
@@ -44,14 +45,23 @@ HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, siz
                                        const char *what, hyp_diag *diag);
 
 /* layouts.c */
+/* Types, bit 1 << hyp_dtype, and axes at most, N and C among them, of tensors that may lie with the channels last:
+ * cuBLASLt, tensor cores and our kernel for single channels want it. */
+enum { HYP_CUDA_TYPES_LAST = 1 << HYP_F16 | 1 << HYP_BF16 | 1 << HYP_F32, HYP_CUDA_LAST_AXES = 4 };
 /* Decides how tensors lie in the ops that are added to `p`; the plan's way without it. */
 HYP_NODISCARD hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p,
                                                  hyp_diag *diag);
 /* Finds what must lie elsewhere because of that, and gives it memory behind what is taken of the scratch, *total bytes. */
 HYP_NODISCARD hyp_status hyp_cuda_place_own(const HypPlan__Program *program, const int64_t *values, hyp_cuda_prepared *p,
                                             size_t *total, hyp_diag *diag);
-/* Adds the copies of windows that are to be made after the step that was added. */
-HYP_NODISCARD hyp_status hyp_cuda_add_windows(hyp_cuda_build *b);
+
+/* conv_filters.c: decides which weights lie so, before a set of shapes is prepared; then puts these on the device, where all weights
+ * are as the plan has them. */
+HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag);
+
+/* prefetch.c: queues it on the session's stream. */
+HYP_NODISCARD hyp_status hyp_cuda_prefetch_run(hyp_cuda_session *s, const hyp_cuda_ahead *ahead, hyp_diag *diag);
 
 /* device_memory.c: as in hyp_backend. Cached results and reads of what lies in the second level make a step faster than
  * hyp_cuda_device_floor, which counts memory. */

@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "runtime/core/channels_last.h"
 #include "runtime/core/laid_box.h"
+#include "runtime/cuda/ops/steps.h"
 #include "runtime/cuda/session/backend.h"
 #include "runtime/cuda/session/placement.h"
 

@@ -9,6 +9,7 @@
  * so would what the kernels meanwhile keep there. Sending for VGG-19's 400 MB during its convolutions cost 0.2 of 1.6
  * ms.
  */
+#include "runtime/cuda/ops/steps.h"
 #include "runtime/cuda/session/backend.h"
 
 enum { BLOCKS = 4, THREADS = 128, MOST_ROWS = 256 };

@@ -1,5 +1,6 @@
 /* prepare.c - from the steps of a plan, under one set of shapes, to a list of ops. */
 #include "base/dtype.h"
+#include "runtime/cuda/ops/steps.h"
 #include "runtime/cuda/session/backend.h"
 #include "runtime/cuda/session/placement.h"
 

@@ -8,10 +8,10 @@
 #ifndef HYP_RUNTIME_CUDA_TUNING_TUNE_H
 #define HYP_RUNTIME_CUDA_TUNING_TUNE_H
 
-#include "runtime/cuda/cuda.h"
 #include "runtime/cuda/driver/nvrtc.h"
 #include "runtime/cuda/ops/gemm_problem.h"
 #include "runtime/cuda/ops/linear.h"
+#include "runtime/cuda/ops/steps.h"
 
 /* Algorithms that cuBLASLt is asked for: for the epilogue that an untuned plan takes, and for each simpler one, which
  * leaves more to do outside of the product. */
