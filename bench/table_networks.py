@@ -6,7 +6,6 @@ The first seven are those that superoptimizers of tensor graphs are compared on 
 there: one image or 64 rows, normalization folded into convolutions, NASRNN of five cells with weights of their own, the
 attention of BERT without its softmax. Weights are random, the same in every process.
 """
-import itertools
 import os
 import random
 import sys
@@ -382,7 +381,8 @@ def wide_and_deep(fields=26, ids=1000, numbers=13, width=16):
     wide = g.op("ReduceSum", wide, g.constant([1], np.int64), keepdims=1)
     deep = g.reshape(g.op("Gather", g.weight(fields * ids, width), at, axis=0), 1, fields * width)
     g.op("Concat", deep, dense, axis=1)
-    for k, n in itertools.pairwise((fields * width + numbers, 1024, 512, 256)):
+    sizes = (fields * width + numbers, 1024, 512, 256)
+    for k, n in zip(sizes, sizes[1:]):
         g.dense(k, n, act="Relu")
     g.op("Sigmoid", g.op("Add", g.op("Add", g.dense(256, 1), wide), g.dense(numbers, 1, dense)))
     return g

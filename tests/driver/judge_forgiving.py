@@ -51,8 +51,9 @@ def compiled(folder, name, proto, *options):
     return done.returncode, done.stderr, plan
 
 
-def accepted(folder, name, proto, feeds, *says):
-    """Compiles with a warning that says this, and computes what onnxruntime does where that takes the model."""
+def accepted(folder, name, proto, feeds, *says, wanted=None):
+    """Compiles with a warning that says this, and computes what is wanted, or else what onnxruntime does where that takes
+    the model."""
     code, text, plan = compiled(folder, name, proto)
     check(name, code == 0 and text.count("warning: ") == (1 if says else 0), text)
     for part in says:
@@ -62,14 +63,15 @@ def accepted(folder, name, proto, feeds, *says):
     for device in ("cpu", "reference"):
         with hyp.Engine(plan, device) as engine:
             outputs = engine.run(feeds)
-        ort = hyp.need("onnxruntime")
-        options = ort.SessionOptions()
-        options.log_severity_level = 4
-        try:
-            wanted = ort.InferenceSession(proto.SerializeToString(), options).run(None, feeds)
-        except Exception as error:  # its exceptions share no base class
-            print(f"{name}: onnxruntime does not run it: {str(error)[:120]}")
-            continue
+        if wanted is None:
+            ort = hyp.need("onnxruntime")
+            options = ort.SessionOptions()
+            options.log_severity_level = 4
+            try:
+                wanted = ort.InferenceSession(proto.SerializeToString(), options).run(None, feeds)
+            except Exception as error:  # its exceptions share no base class
+                print(f"{name}: onnxruntime does not run it: {str(error)[:120]}")
+                return
         for a, w in zip(outputs, wanted):
             check(name, hyp.difference(a, w) <= 1e-6, f"{device}: {a}, wanted {w}")
 
@@ -202,8 +204,9 @@ def judge_warnings(folder):
             check("default", "'w' is a constant of the plan" in str(error), error)
     done = hyp.tool("hypatiac", os.path.join(folder, "default.onnx"), "--dry-run", "--quiet")
     check("quiet", done.returncode == 0 and not done.stderr, done.stderr)
-    for depth in (3, 30):
-        accepted(folder, f"nested {depth}", nested(depth), {"x": np.ones(2, np.float32)})
+    ones = np.ones(2, np.float32)
+    for depth in (3, 30):  # not by onnxruntime: older releases take twice as long for each level
+        accepted(folder, f"nested {depth}", nested(depth), {"x": ones}, wanted=[np.exp(ones)])
     refused(folder, "nested 120", too_deep(120), 1, "nested more than 100 deep")
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import judging  # noqa: E402
 import numpy as np  # noqa: E402
 
-onnx, ort = judging.hyp.need("onnx", "onnxruntime")
+onnx, ort = judging.hyp.need("onnx", "onnxruntime>=1.20")  # which has kernels for opset 21
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 VARIANTS = [(device, no_rewrite) for device in ("cpu", "reference") for no_rewrite in (False, True)]

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper  # noqa: E402
 
 VARIANTS = [("cpu", False), ("reference", False), ("cpu", True)]
 SIZES = [{"n": 3, "m": 4, "p": 2}, {"n": 1, "m": 2, "p": 5}, {"n": 7, "m": 5, "p": 1}]
+PADDED_MORE = "pad with more than there is"
 rng = np.random.default_rng(74)
 cases = {}
 
@@ -71,7 +72,7 @@ def pads():
         case(f"pad, {mode}", [node("Pad", "x p", "y", mode=mode)], {"p": ints(1, 0, 1, 0)},
              sizes=[s | {"n": max(s["n"], 2)} for s in SIZES], opset=opset)
         if mode != "reflect":  # which onnxruntime refuses
-            case(f"pad with more than there is, {mode}", [node("Pad", "x p", "y", mode=mode)], {"p": ints(2, 7, 5, 3)},
+            case(f"{PADDED_MORE}, {mode}", [node("Pad", "x p", "y", mode=mode)], {"p": ints(2, 7, 5, 3)},
                  {"x": (2, 3)}, opset=opset)
         case(f"pad and crop, {mode}", [node("Pad", "x p", "y", mode=mode)], {"p": ints(-1, 1, 2, -1)}, {"x": (4, 4)},
              opset=opset)
@@ -209,7 +210,10 @@ def build(name):
 def judge(verdict, name):
     _, _, inputs, sizes, _ = cases[name]
     feeds = [{k: rng.random([size.get(d, d) for d in v], np.float32) for k, v in inputs.items()} for size in sizes]
-    verdict.judge(name, build(name), feeds, VARIANTS)
+    wanted = None
+    if name == f"{PADDED_MORE}, wrap":  # older releases of onnxruntime read beyond their input
+        wanted = [[np.pad(feed["x"], ((2, 5), (7, 3)), "wrap")] for feed in feeds]
+    verdict.judge(name, build(name), feeds, VARIANTS, wanted)
 
 
 def main():

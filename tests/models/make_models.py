@@ -551,6 +551,8 @@ def shape_models():
     yield m.output(m.node("Add", x, m.linear(m.node("Reshape", context, m.ints(0, 0, d)), d, d, form="matmul")))
 
     for opset in (19, 22, 24, 26):
+        if opset > onnx.defs.onnx_opset_version():
+            break  # the package is older
         m = Model(f"newest_opset_{opset}", opset).case(x=(3, 2, 3))
         x = m.node("Reshape", m.input("x", "batch", 2, 3), m.ints(0, -1))
         x = m.node("Dropout", m.node("Cast", m.mlp(x, [6, 8, 4]), to=F32))

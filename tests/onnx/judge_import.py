@@ -21,11 +21,14 @@ TOLERANCE = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}
 
 def run_judge(path, model, feeds):
     if model.get("judge") == "reference":
-        from onnx.reference import ReferenceEvaluator
-        return ReferenceEvaluator(path).run(None, feeds)
+        return hyp.by_onnx(path, feeds)
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, feeds)
+    try:
+        return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, feeds)
+    except Exception as error:  # of a release that knows less; its exceptions share no base class
+        print(f"{model['model']}: judged by onnx, as onnxruntime does not run it: {error}")
+        return hyp.by_onnx(path, feeds)
 
 
 def run_hypatia(path, feeds, folder):

@@ -187,15 +187,29 @@ def skip(reason):
     sys.exit(77)
 
 
+def release(version):
+    """1.21 of "1.21.0rc1", as a tuple."""
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
 def need(*modules):
-    """Imports modules, or skips the test and says which is missing."""
+    """Imports modules, "name" or "name>=1.21", or skips the test and says which is missing or too old."""
     found = []
-    for name in modules:
+    for wish in modules:
+        name, _, oldest = wish.partition(">=")
         try:
-            found.append(__import__(name, fromlist=["_"]))
+            module = __import__(name, fromlist=["_"])
         except ImportError as error:
             skip(f"python3 has no module {name} ({error})")
+        if oldest and release(module.__version__) < release(oldest):
+            skip(f"{name} {module.__version__} was found (wanted: {oldest} or newer, as older ones do not judge this right)")
+        found.append(module)
     return found[0] if len(found) == 1 else found
+
+
+def by_onnx(model, feeds):
+    """The outputs that onnx's own evaluator computes."""
+    return need("onnx.reference").ReferenceEvaluator(model).run(None, feeds)
 
 
 def difference(actual, wanted):
