@@ -6,40 +6,22 @@
 
 /* ---- range ------------------------------------------------------------------------------------------------- */
 
-typedef struct range {
-    hyp_cuda_range args;
-    hyp_cuda_grid grid;
-    uint32_t start_plus1, delta_plus1, y;
-} range;
-
-static hyp_status range_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    range *p = data;
-    p->args.start = hyp_cuda_address(s, p->start_plus1);
-    p->args.delta = hyp_cuda_address(s, p->delta_plus1);
-    p->args.y = s->at[p->y];
-    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
-}
-
 static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
     enum { THREADS = 256 };
     const hyp_array *start = &c->in[0], *delta = &c->in[1], *y = &c->out[0];
-    void *data;
     if (start->count != 1 || delta->count != 1 || y->rank != 1 || start->dtype != y->dtype || delta->dtype != y->dtype)
         return hyp_kernel_fail(c, "two scalars and a vector of one type are wanted");
     if (y->count == 0) return HYP_OK;
-    HYP_TRY(hyp_cuda_add_op(b, range_run, sizeof(range), &data));
-    range *p = data;
-    *p = (range){.args = {.count = y->count, .dtype = y->dtype},
-                 .grid = {.kernel = hyp_array_is_float(y) ? HYP_CUDA_KERNEL_range_f64 : HYP_CUDA_KERNEL_range_u64,
-                          .blocks = hyp_cuda_blocks(b->session->model->device, y->count, THREADS),
-                          .block_x = THREADS,
-                          .block_y = 1},
-                 .start_plus1 = hyp_plan_call_input(k, 0),
-                 .delta_plus1 = hyp_plan_call_input(k, 1),
-                 .y = k->outputs[0]};
-    return hyp_cuda_need_kernel(b, p->grid.kernel);
+    const hyp_cuda_range args = {.count = y->count, .dtype = y->dtype};
+    const hyp_cuda_grid grid = {.kernel = hyp_array_is_float(y) ? HYP_CUDA_KERNEL_range_f64 : HYP_CUDA_KERNEL_range_u64,
+                                .blocks = hyp_cuda_blocks(b->session->model->device, y->count, THREADS),
+                                .block_x = THREADS,
+                                .block_y = 1};
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_range, start, hyp_plan_call_input(k, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_range, delta, hyp_plan_call_input(k, 1)),
+                                   HYP_CUDA_SLOT(hyp_cuda_range, y, k->outputs[0] + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------- */

@@ -89,22 +89,6 @@ static const hyp_cuda_conv_way plain = {"plain", plain_cannot, hyp_cuda_plain_se
 
 /* ---- single channels ------------------------------------------------------------------------------------------- */
 
-typedef struct depthwise {
-    hyp_cuda_depthwise args;
-    hyp_cuda_grid grid;
-    uint32_t x, weight, y, bias_plus1;
-} depthwise;
-
-static hyp_status depthwise_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    depthwise *p = data;
-    p->args.x = s->at[p->x];
-    p->args.weight = s->at[p->weight];
-    p->args.y = s->at[p->y];
-    p->args.bias = hyp_cuda_address(s, p->bias_plus1);
-    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
-}
-
 /* Are all places that a window may reach, and their counts, far below 2^31? */
 static bool is_small(const hyp_conv *v)
 {
@@ -156,17 +140,9 @@ static bool take_clip(hyp_cuda_build *b, uint32_t x)
 static hyp_status add_depthwise(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
 {
     const hyp_conv *v = &step->conv;
-    bool clips = take_clip(b, step->x);
-    void *data;
-    HYP_TRY(hyp_cuda_add_op(b, depthwise_run, sizeof(depthwise), &data));
-    depthwise *p = data;
-    *p = (depthwise){.args = {.dtype = step->dtype, .act = step->act, .clips = clips},
-                     .grid = {.kernel = HYP_CUDA_KERNEL_depthwise},
-                     .x = step->x,
-                     .weight = step->weight,
-                     .y = step->y,
-                     .bias_plus1 = step->bias_plus1};
-    hyp_cuda_windows *w = &p->args.windows;
+    hyp_cuda_depthwise args = {.dtype = step->dtype, .act = step->act, .clips = take_clip(b, step->x)};
+    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_depthwise};
+    hyp_cuda_windows *w = &args.windows;
     hyp_cuda_windows_of(&v->window, v->x, v->y, w);
     int64_t row = w->out[0].size, rows = v->y->count / v->group / row;
     int64_t pieces = v->group * (int64_t)hyp_dtype_size(step->dtype) / 16;
@@ -175,11 +151,15 @@ static hyp_status add_depthwise(hyp_cuda_build *b, const hyp_cuda_conv_step *ste
     w->channels = hyp_cuda_extent_of(pieces);
     w->out[0] = hyp_cuda_extent_of(groups);
     w->total = rows * groups * pieces;
-    p->args.row = row;
-    p->args.step = w->stride[0];
+    args.row = row;
+    args.step = w->stride[0];
     w->stride[0] *= HYP_CUDA_DEPTHWISE;
-    hyp_cuda_spread(b->session->model->device, w->total, &p->grid);
-    return hyp_cuda_need_kernel(b, p->grid.kernel);
+    hyp_cuda_spread(b->session->model->device, w->total, &grid);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_depthwise, x, step->x + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_depthwise, weight, step->weight + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_depthwise, bias, step->bias_plus1),
+                                   HYP_CUDA_SLOT(hyp_cuda_depthwise, y, step->y + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
 static const hyp_cuda_conv_way depthwise_way = {"depthwise", depthwise_cannot, depthwise_seconds, add_depthwise};

@@ -164,27 +164,6 @@ const char *hyp_cuda_few_rows_plan(hyp_dtype dtype, int64_t m, int64_t n, int64_
 
 /* ---- as an op ------------------------------------------------------------------------------------------------ */
 
-typedef struct layer {
-    hyp_cuda_few_rows form;
-    hyp_cuda_grid grid;
-    uint32_t x, y, weight;
-    uint32_t bias_plus1, added_plus1, norm_scale_plus1, norm_bias_plus1;
-} layer;
-
-static hyp_status layer_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    layer *p = data;
-    hyp_cuda_layer *args = &p->form.args;
-    args->weight = s->at[args->turned ? p->x : p->weight];
-    args->x = s->at[args->turned ? p->weight : p->x];
-    args->y = s->at[p->y];
-    args->bias = hyp_cuda_address(s, p->bias_plus1);
-    args->added = hyp_cuda_address(s, p->added_plus1);
-    args->norm_scale = hyp_cuda_address(s, p->norm_scale_plus1);
-    args->norm_bias = hyp_cuda_address(s, p->norm_bias_plus1);
-    return hyp_cuda_launch(s, &p->grid, args, diag);
-}
-
 const char *hyp_cuda_few_rows_find(const hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, int norm,
                                    hyp_cuda_few_rows *out)
 {
@@ -211,33 +190,31 @@ hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, si
         cannot = hyp_cuda_few_rows_find(b, k, l, norm.kind, &form);
     }
     if (cannot) return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "our kernel for few rows: %s", cannot);
-    void *data;
     if (norm.kind) b->prepared->ops.len--;
-    HYP_TRY(hyp_cuda_add_op(b, layer_run, sizeof(layer), &data));
-    layer *p = data;
-    p->form = form;
-    p->x = norm.kind ? norm.x : hyp_cuda_layer_input(k, l);
-    p->y = hyp_cuda_layer_result(k, l);
-    p->weight = from->weight;
-    p->bias_plus1 = from->bias_plus1;
-    if (l + 1 == k->n_layers) p->added_plus1 = k->added_plus1;
-    hyp_cuda_layer *args = &p->form.args;
+    uint32_t x = norm.kind ? norm.x : hyp_cuda_layer_input(k, l);
+    hyp_cuda_layer *args = &form.args;
     args->act = (uint8_t)hyp_plan_act_op(from->act);
     args->add_after = k->add_after != 0;
     if (hyp_cuda_dtype(b->program, k->x) == HYP_F8E4M3) args->scale = from->x_scale * from->weight_scale;
     args->constant =
         !args->turned && hyp_cuda_is_constant(b, from->weight + 1) && hyp_cuda_is_constant(b, from->bias_plus1);
     if (norm.kind) {
-        p->norm_scale_plus1 = norm.scale + 1;
-        p->norm_bias_plus1 = norm.bias_plus1;
         args->epsilon = norm.epsilon;
         args->constant =
             args->constant && hyp_cuda_is_constant(b, norm.scale + 1) && hyp_cuda_is_constant(b, norm.bias_plus1);
     }
-    p->grid = (hyp_cuda_grid){.kernel = form.kernel,
-                              .blocks = form.blocks,
-                              .block_x = form.threads,
-                              .block_y = 1,
-                              .shared_bytes = (uint32_t)form.shared_bytes};
-    return hyp_cuda_need_kernel(b, form.kernel);
+    const hyp_cuda_grid grid = {.kernel = form.kernel,
+                                .blocks = form.blocks,
+                                .block_x = form.threads,
+                                .block_y = 1,
+                                .shared_bytes = (uint32_t)form.shared_bytes};
+    const hyp_cuda_slot slots[] = {
+        HYP_CUDA_SLOT(hyp_cuda_layer, weight, (args->turned ? x : from->weight) + 1),
+        HYP_CUDA_SLOT(hyp_cuda_layer, x, (args->turned ? from->weight : x) + 1),
+        HYP_CUDA_SLOT(hyp_cuda_layer, y, hyp_cuda_layer_result(k, l) + 1),
+        HYP_CUDA_SLOT(hyp_cuda_layer, bias, from->bias_plus1),
+        HYP_CUDA_SLOT(hyp_cuda_layer, added, l + 1 == k->n_layers ? k->added_plus1 : 0),
+        HYP_CUDA_SLOT(hyp_cuda_layer, norm_scale, norm.kind ? norm.scale + 1 : 0),
+        HYP_CUDA_SLOT(hyp_cuda_layer, norm_bias, norm.kind ? norm.bias_plus1 : 0)};
+    return hyp_cuda_add_launch(b, &grid, args, sizeof *args, slots, sizeof slots / sizeof *slots);
 }

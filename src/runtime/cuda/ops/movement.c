@@ -217,81 +217,47 @@ hyp_status hyp_cuda_add_copy(hyp_cuda_build *b, const HypPlan__Copy *k)
 
 /* ---- gather ------------------------------------------------------------------------------------------------ */
 
-typedef struct gather {
-    hyp_cuda_gather args;
-    hyp_cuda_grid grid;
-    uint32_t x, indices, y;
-} gather;
-
-static hyp_status gather_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    gather *p = data;
-    p->args.x = s->at[p->x];
-    p->args.indices = s->at[p->indices];
-    p->args.y = s->at[p->y];
-    p->args.error = s->error_at;
-    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
-}
-
 hyp_status hyp_cuda_add_gather(hyp_cuda_build *b, const HypPlan__Gather *k)
 {
     int64_t outer = b->values[k->outer], axis = b->values[k->axis], inner = b->values[k->inner];
     int64_t count = b->values[k->count], size = (int64_t)hyp_dtype_size(hyp_cuda_dtype(b->program, k->x));
     if (outer == 0 || inner == 0 || count == 0) return HYP_OK;
-    void *data;
     HYP_TRY(hyp_cuda_need_report(b));
-    HYP_TRY(hyp_cuda_add_op(b, gather_run, sizeof(gather), &data));
-    gather *p = data;
-    p->x = k->x;
-    p->indices = k->indices;
-    p->y = k->y;
+    enum { THREADS = 256 };
     uint32_t wide = hyp_cuda_widest((uint64_t)(inner * size));
     int64_t pieces = inner * size / wide;
-    p->args = (hyp_cuda_gather){.inner = hyp_cuda_extent_of(pieces),
-                                .count = hyp_cuda_extent_of(count),
-                                .axis = axis,
-                                .total = outer * count * pieces,
-                                .wide_indices = hyp_cuda_dtype(b->program, k->indices) == HYP_I64,
-                                .size = wide,
-                                .step = b->step};
-    enum { THREADS = 256 };
-    p->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_gather,
-                              .blocks = hyp_cuda_blocks(b->session->model->device, p->args.total, THREADS),
-                              .block_x = THREADS,
-                              .block_y = 1};
-    return hyp_cuda_need_kernel(b, p->grid.kernel);
+    const hyp_cuda_gather args = {.error = b->session->error_at,
+                                  .inner = hyp_cuda_extent_of(pieces),
+                                  .count = hyp_cuda_extent_of(count),
+                                  .axis = axis,
+                                  .total = outer * count * pieces,
+                                  .wide_indices = hyp_cuda_dtype(b->program, k->indices) == HYP_I64,
+                                  .size = wide,
+                                  .step = b->step};
+    const hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_gather,
+                                .blocks = hyp_cuda_blocks(b->session->model->device, args.total, THREADS),
+                                .block_x = THREADS,
+                                .block_y = 1};
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_gather, x, k->x + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_gather, indices, k->indices + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_gather, y, k->y + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
 /* ---- fill -------------------------------------------------------------------------------------------------- */
 
-typedef struct fill {
-    hyp_cuda_fill args;
-    uint64_t first; /* element of y */
-    uint32_t y;
-} fill;
-
-static hyp_status fill_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    fill *p = data;
-    const hyp_cuda_grid grid = {
-        .kernel = HYP_CUDA_KERNEL_fill_i64, .blocks = 1, .block_x = HYP_CUDA_FILL_VALUES, .block_y = 1};
-    p->args.y = s->at[p->y] + p->first * sizeof(int64_t);
-    return hyp_cuda_launch(s, &grid, &p->args, diag);
-}
-
 hyp_status hyp_cuda_add_fill(hyp_cuda_build *b, const HypPlan__Fill *k)
 {
+    const hyp_cuda_grid grid = {
+        .kernel = HYP_CUDA_KERNEL_fill_i64, .blocks = 1, .block_x = HYP_CUDA_FILL_VALUES, .block_y = 1};
     for (size_t first = 0; first < k->n_values; first += HYP_CUDA_FILL_VALUES) {
-        void *data;
-        HYP_TRY(hyp_cuda_add_op(b, fill_run, sizeof(fill), &data));
-        fill *p = data;
-        p->y = k->y;
-        p->first = first;
         size_t left = k->n_values - first;
-        p->args.count = (uint32_t)(left < HYP_CUDA_FILL_VALUES ? left : HYP_CUDA_FILL_VALUES);
-        for (uint32_t i = 0; i < p->args.count; i++) p->args.value[i] = b->values[k->values[first + i]];
+        hyp_cuda_fill args = {.count = (uint32_t)(left < HYP_CUDA_FILL_VALUES ? left : HYP_CUDA_FILL_VALUES)};
+        for (uint32_t i = 0; i < args.count; i++) args.value[i] = b->values[k->values[first + i]];
+        const hyp_cuda_slot y = {offsetof(hyp_cuda_fill, y), k->y + 1, first * sizeof(int64_t)};
+        HYP_TRY(hyp_cuda_add_launch(b, &grid, &args, sizeof args, &y, 1));
     }
-    return k->n_values ? hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_fill_i64) : HYP_OK;
+    return HYP_OK;
 }
 
 /* ---- zero -------------------------------------------------------------------------------------------------- */

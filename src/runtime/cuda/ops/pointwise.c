@@ -8,54 +8,37 @@ typedef struct operands {
     uint32_t input[HYP_CUDA_PW_INPUTS], output[HYP_CUDA_PW_OUTPUTS];
 } operands;
 
-typedef struct pointwise {
-    hyp_cuda_pw_program program;
-    hyp_cuda_grid grid;
-    operands of;
-} pointwise;
-
-static hyp_status pointwise_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+/* As slots of arguments that have the address of input and output number 0 there, and the next ones so far behind. */
+static size_t slots_of(const operands *of, size_t input, size_t next_input, size_t output, size_t next_output,
+                       hyp_cuda_slot *out)
 {
-    pointwise *p = data;
-    for (size_t i = 0; i < p->of.inputs; i++) p->program.args.input[i].data = s->at[p->of.input[i]];
-    for (size_t o = 0; o < p->of.outputs; o++) p->program.args.output[o].data = s->at[p->of.output[o]];
-    return hyp_cuda_launch(s, &p->grid, &p->program.args, diag);
+    size_t count = 0;
+    for (size_t i = 0; i < of->inputs; i++)
+        out[count++] = (hyp_cuda_slot){(uint32_t)(input + i * next_input), of->input[i] + 1, 0};
+    for (size_t o = 0; o < of->outputs; o++)
+        out[count++] = (hyp_cuda_slot){(uint32_t)(output + o * next_output), of->output[o] + 1, 0};
+    return count;
 }
+enum { MOST_OPERANDS = HYP_CUDA_PW_INPUTS + HYP_CUDA_PW_OUTPUTS };
 
 /* By the kernel that interprets the step. */
 static hyp_status add(hyp_cuda_build *b, const hyp_cuda_pw_step *step, const operands *of)
 {
     if (hyp_cuda_box_count(&step->box) == 0) return HYP_OK;
-    void *data;
-    HYP_TRY(hyp_cuda_add_op(b, pointwise_run, sizeof(pointwise), &data));
-    pointwise *p = data;
-    p->of = *of;
-    hyp_cuda_pw_encode(step, &p->program);
-    p->grid = (hyp_cuda_grid){
-        .kernel = p->program.kernel,
-        .blocks = hyp_cuda_blocks(b->session->model->device, p->program.args.chunks, p->program.threads),
-        .block_x = p->program.threads,
-        .block_y = 1,
-        .shared_bytes = p->program.shared_bytes,
-    };
-    return hyp_cuda_need_kernel(b, p->program.kernel);
+    hyp_cuda_pw_program p;
+    hyp_cuda_slot slots[MOST_OPERANDS];
+    hyp_cuda_pw_encode(step, &p);
+    const hyp_cuda_grid grid = {.kernel = p.kernel,
+                                .blocks = hyp_cuda_blocks(b->session->model->device, p.args.chunks, p.threads),
+                                .block_x = p.threads,
+                                .block_y = 1,
+                                .shared_bytes = p.shared_bytes};
+    size_t count = slots_of(of, offsetof(hyp_cuda_pointwise, input[0].data), sizeof *p.args.input,
+                            offsetof(hyp_cuda_pointwise, output[0].data), sizeof *p.args.output, slots);
+    return hyp_cuda_add_launch(b, &grid, &p.args, sizeof p.args, slots, count);
 }
 
 /* ---- generated kernels ---------------------------------------------------------------------------------------- */
-
-typedef struct generated {
-    hyp_cuda_pw_addresses args;
-    hyp_cuda_grid grid;
-    operands of;
-} generated;
-
-static hyp_status generated_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    generated *g = data;
-    for (size_t i = 0; i < g->of.inputs; i++) g->args.input[i] = s->at[g->of.input[i]];
-    for (size_t o = 0; o < g->of.outputs; o++) g->args.output[o] = s->at[g->of.output[o]];
-    return hyp_cuda_launch(s, &g->grid, &g->args, diag);
-}
 
 static operands operands_of(const HypPlan__Pointwise *k)
 {
@@ -67,13 +50,14 @@ static operands operands_of(const HypPlan__Pointwise *k)
 
 hyp_status hyp_cuda_add_generated(hyp_cuda_build *b, const HypPlan__Pointwise *k, uint32_t blocks, CUfunction function)
 {
-    void *data;
-    HYP_TRY(hyp_cuda_add_op(b, generated_run, sizeof(generated), &data));
-    generated *g = data;
-    g->of = operands_of(k);
-    g->grid =
-        (hyp_cuda_grid){.function = function, .blocks = blocks, .block_x = HYP_CUDA_GENERATED_THREADS, .block_y = 1};
-    return HYP_OK;
+    const hyp_cuda_pw_addresses args = {0};
+    const hyp_cuda_grid grid = {
+        .function = function, .blocks = blocks, .block_x = HYP_CUDA_GENERATED_THREADS, .block_y = 1};
+    const operands of = operands_of(k);
+    hyp_cuda_slot slots[MOST_OPERANDS];
+    size_t count = slots_of(&of, offsetof(hyp_cuda_pw_addresses, input), sizeof *args.input,
+                            offsetof(hyp_cuda_pw_addresses, output), sizeof *args.output, slots);
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, count);
 }
 
 /* The kernel in what tuning found, on the device; NULL where there is none, or the driver refuses it. */
@@ -121,48 +105,31 @@ static hyp_status add_as_tuned(hyp_cuda_build *b, const HypPlan__Pointwise *k, c
 
 /* ---- activations, and what a product leaves to do -------------------------------------------------------------- */
 
-/* What finish_product does: whole rows in pieces of 16 bytes. */
-typedef struct finish {
-    hyp_cuda_finish args;
-    hyp_cuda_grid grid;
-    uint32_t x, y;
-    hyp_cuda_rest rest;
-} finish;
-
-static hyp_status finish_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    finish *p = data;
-    p->args.x = s->at[p->x];
-    p->args.y = s->at[p->y];
-    p->args.bias = hyp_cuda_address(s, p->rest.bias_plus1);
-    p->args.before = hyp_cuda_address(s, p->rest.before_plus1);
-    p->args.after = hyp_cuda_address(s, p->rest.after_plus1);
-    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
-}
-
 static bool can_finish(hyp_dtype dtype, int64_t n)
 {
     return (dtype == HYP_F32 && n % 4 == 0) || ((dtype == HYP_F16 || dtype == HYP_BF16) && n % 8 == 0);
 }
 
+/* What finish_product does: whole rows in pieces of 16 bytes. */
 static hyp_status add_finish(hyp_cuda_build *b, uint32_t x, uint32_t y, int64_t m, int64_t n, uint32_t act,
                              const hyp_cuda_rest *rest)
 {
     enum { THREADS = 256 };
     hyp_dtype dtype = hyp_cuda_dtype(b->program, y);
     int64_t row_pieces = n * (int64_t)hyp_dtype_size(dtype) / 16;
-    void *data;
     if (m == 0 || n == 0) return HYP_OK;
-    HYP_TRY(hyp_cuda_add_op(b, finish_run, sizeof(finish), &data));
-    finish *p = data;
-    *p = (finish){
-        .args = {.pieces = m * row_pieces, .row_pieces = hyp_cuda_extent_of(row_pieces), .dtype = dtype, .act = act},
-        .grid = {.kernel = HYP_CUDA_KERNEL_finish_product, .block_x = THREADS, .block_y = 1},
-        .x = x,
-        .y = y,
-        .rest = *rest};
-    p->grid.blocks = hyp_cuda_blocks(b->session->model->device, m * row_pieces, THREADS);
-    return hyp_cuda_need_kernel(b, p->grid.kernel);
+    const hyp_cuda_finish args = {
+        .pieces = m * row_pieces, .row_pieces = hyp_cuda_extent_of(row_pieces), .dtype = dtype, .act = act};
+    const hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_finish_product,
+                                .blocks = hyp_cuda_blocks(b->session->model->device, m * row_pieces, THREADS),
+                                .block_x = THREADS,
+                                .block_y = 1};
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_finish, x, x + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_finish, y, y + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_finish, bias, rest->bias_plus1),
+                                   HYP_CUDA_SLOT(hyp_cuda_finish, before, rest->before_plus1),
+                                   HYP_CUDA_SLOT(hyp_cuda_finish, after, rest->after_plus1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
 /* Is the step one activation of dense elements, of one type? */

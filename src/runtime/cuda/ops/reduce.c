@@ -18,60 +18,29 @@ static hyp_cuda_grid team_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *de
                            .shared_bytes = THREADS * sizeof(double)};
 }
 
-/* One of two kernels: softmax_rows keeps rows in registers, the others take any strides and lengths. */
-typedef struct softmax {
-    hyp_cuda_softmax args;
-    hyp_cuda_rows rows;
-    hyp_cuda_grid grid;
-    uint32_t x, y;
-} softmax;
-
-static hyp_status softmax_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    softmax *p = data;
-    p->args.x = p->rows.x = s->at[p->x];
-    p->args.y = p->rows.y = s->at[p->y];
-    bool by_rows =
-        p->grid.kernel == HYP_CUDA_KERNEL_softmax_rows || p->grid.kernel == HYP_CUDA_KERNEL_softmax_loose_rows;
-    return hyp_cuda_launch(s, &p->grid, by_rows ? (void *)&p->rows : &p->args, diag);
-}
-
 hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
 {
     const hyp_cuda_device *device = b->session->model->device;
     int64_t outer = b->values[k->outer], axis = b->values[k->axis], inner = b->values[k->inner];
     if (outer == 0 || axis == 0 || inner == 0) return HYP_OK;
     hyp_dtype dtype = hyp_cuda_dtype(b->program, k->x);
-    void *data;
-    HYP_TRY(hyp_cuda_add_op(b, softmax_run, sizeof(softmax), &data));
-    softmax *p = data;
-    p->x = k->x;
-    p->y = k->y;
-    p->rows = (hyp_cuda_rows){.count = outer, .size = axis, .dtype = dtype, .vector = 1};
-    if (inner == 1 && dtype != HYP_F64 && hyp_cuda_row_grid(device, &p->rows, &p->grid)) {
-        p->grid.kernel = p->rows.vector ? HYP_CUDA_KERNEL_softmax_rows : HYP_CUDA_KERNEL_softmax_loose_rows;
-        return hyp_cuda_need_kernel(b, p->grid.kernel);
+    /* softmax_rows keeps rows in registers, the others take any strides and lengths. */
+    hyp_cuda_rows rows = {.count = outer, .size = axis, .dtype = dtype, .vector = 1};
+    hyp_cuda_grid grid = {0};
+    if (inner == 1 && dtype != HYP_F64 && hyp_cuda_row_grid(device, &rows, &grid)) {
+        grid.kernel = rows.vector ? HYP_CUDA_KERNEL_softmax_rows : HYP_CUDA_KERNEL_softmax_loose_rows;
+        const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_rows, x, k->x + 1),
+                                       HYP_CUDA_SLOT(hyp_cuda_rows, y, k->y + 1)};
+        return hyp_cuda_add_launch(b, &grid, &rows, sizeof rows, slots, sizeof slots / sizeof *slots);
     }
     bool along_x = inner == 1;
-    p->args = (hyp_cuda_softmax){
+    const hyp_cuda_softmax args = {
         .columns = outer * inner, .axis = axis, .inner = hyp_cuda_extent_of(inner), .dtype = dtype, .along_x = along_x};
-    p->grid = team_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device,
-                        outer * inner, axis, along_x);
-    return hyp_cuda_need_kernel(b, p->grid.kernel);
-}
-
-typedef struct reduction {
-    hyp_cuda_reduce args;
-    hyp_cuda_grid grid;
-    uint32_t x, y;
-} reduction;
-
-static hyp_status reduce_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    reduction *p = data;
-    p->args.x = s->at[p->x];
-    p->args.y = s->at[p->y];
-    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+    grid = team_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device,
+                     outer * inner, axis, along_x);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_softmax, x, k->x + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_softmax, y, k->y + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
 /* Sums may be taken in any order, so the axes are put in that of memory, the nearest innermost. */
@@ -104,31 +73,28 @@ hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k)
     hyp_cuda_box_merge(&reduced);
     int64_t results = hyp_cuda_box_count(&kept), terms = hyp_cuda_box_count(&reduced);
     if (results == 0) return HYP_OK;
-    void *data;
-    HYP_TRY(hyp_cuda_add_op(b, reduce_run, sizeof(reduction), &data));
-    reduction *p = data;
-    p->x = k->x;
-    p->y = k->y;
     /* Neighbours in memory go to neighbouring threads: they are summed, or they belong to different results. */
     bool along_x = kept.rank == 0 || (reduced.rank > 0 && reduced.stride[0][0] < kept.stride[0][0]);
-    p->args = (hyp_cuda_reduce){.results = results,
-                                .terms = terms,
-                                .kept_rank = kept.rank,
-                                .reduced_rank = reduced.rank,
-                                .dtype = dtype,
-                                .mean = k->kind == HYP_PLAN__REDUCE__KIND__MEAN,
-                                .along_x = along_x};
+    hyp_cuda_reduce args = {.results = results,
+                            .terms = terms,
+                            .kept_rank = kept.rank,
+                            .reduced_rank = reduced.rank,
+                            .dtype = dtype,
+                            .mean = k->kind == HYP_PLAN__REDUCE__KIND__MEAN,
+                            .along_x = along_x};
     for (uint32_t a = 0; a < kept.rank; a++) {
-        p->args.kept[a] = hyp_cuda_extent_of(kept.extent[a]);
-        p->args.kept_stride[a] = kept.stride[0][a];
+        args.kept[a] = hyp_cuda_extent_of(kept.extent[a]);
+        args.kept_stride[a] = kept.stride[0][a];
     }
     for (uint32_t a = 0; a < reduced.rank; a++) {
-        p->args.reduced[a] = hyp_cuda_extent_of(reduced.extent[a]);
-        p->args.reduced_stride[a] = reduced.stride[0][a];
+        args.reduced[a] = hyp_cuda_extent_of(reduced.extent[a]);
+        args.reduced_stride[a] = reduced.stride[0][a];
     }
-    p->grid = team_grid(dtype == HYP_F64            ? HYP_CUDA_KERNEL_reduce_f64
-                        : hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32
-                                                    : HYP_CUDA_KERNEL_reduce_i64,
-                        b->session->model->device, results, terms, along_x);
-    return hyp_cuda_need_kernel(b, p->grid.kernel);
+    const hyp_cuda_grid grid = team_grid(dtype == HYP_F64            ? HYP_CUDA_KERNEL_reduce_f64
+                                         : hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32
+                                                                     : HYP_CUDA_KERNEL_reduce_i64,
+                                         b->session->model->device, results, terms, along_x);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_reduce, x, k->x + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_reduce, y, k->y + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }

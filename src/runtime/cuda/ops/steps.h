@@ -4,6 +4,8 @@
 #ifndef HYP_RUNTIME_CUDA_OPS_STEPS_H
 #define HYP_RUNTIME_CUDA_OPS_STEPS_H
 
+#include <stddef.h>
+
 #include "kernels/kernels.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/ops/strided_copy.h"
@@ -26,10 +28,19 @@ typedef struct hyp_cuda_build {
 /* Appends an op with `size` zeroed bytes of data. */
 HYP_NODISCARD hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *),
                                          size_t size, void **out_data);
+/* A field of a kernel's arguments that is the address of a tensor, from so many bytes on. */
+typedef struct hyp_cuda_slot {
+    uint32_t field, tensor_plus1; /* offset of a uint64_t in the arguments; 0 = none, whose address is 0 */
+    uint64_t begin;
+} hyp_cuda_slot;
+#define HYP_CUDA_SLOT(args, field, tensor_plus1) {offsetof(args, field), tensor_plus1, 0}
+/* Appends a launch: a copy of `args`, of `size` bytes, is what the kernel gets, its slots filled in before each run. */
+HYP_NODISCARD hyp_status hyp_cuda_add_launch(hyp_cuda_build *b, const hyp_cuda_grid *grid, const void *args,
+                                             size_t size, const hyp_cuda_slot *slots, size_t slot_count);
 /* Adds the ops of one alternative, by its form. HYP_ERR_UNSUPPORTED: it turns out that it cannot do the step. */
 typedef hyp_status hyp_cuda_add_form(hyp_cuda_build *b, const void *step, uint32_t form);
-/* Decides among what was offered, and adds the ops of what is taken, or of the next best where that turns out not to be able
- * to. The choice is noted. Steps ask here how they are done, and nowhere else. */
+/* Decides among what was offered, and adds the ops of what is taken, or of the next best where that turns out not to be
+ * able to. The choice is noted. Steps ask here how they are done, and nowhere else. */
 HYP_NODISCARD hyp_status hyp_cuda_add_chosen(hyp_cuda_build *b, hyp_choice *choice, hyp_cuda_add_form *add,
                                              const void *step);
 /* Notes how a product, or a choice, is known in the step that is built. */
@@ -59,7 +70,8 @@ HYP_NODISCARD hyp_status hyp_cuda_mover_run(hyp_cuda_session *s, hyp_cuda_mover 
 
 /* ---- one function per kernel of plan.proto -------------------------------------------------------------- */
 
-/* prepare.c: the step number b->step, and the next one where both are done together; b->step is the last that was added. */
+/* prepare.c: the step number b->step, and the next one where both are done together; b->step is the last that was
+ * added. */
 HYP_NODISCARD hyp_status hyp_cuda_add_step(hyp_cuda_build *b, const HypPlan__Step *step);
 /* linear.c: with the step that follows where that can add up split sums; b->step is the last one that was added */
 HYP_NODISCARD hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k);
@@ -70,17 +82,18 @@ typedef struct hyp_cuda_rest {
     HypPlan__Act act;
     bool no_product; /* y is not read */
 } hyp_cuda_rest;
-/* gemm.c. A layer that is no step: y = act(x w^T + bias + before) for the tensor x_plus1 - 1, or for what the session's room has
- * when that is 0. The first op is the product, which may be of a part of y's `rows`; those after it are for all. */
+/* gemm.c. A layer that is no step: y = act(x w^T + bias + before) for the tensor x_plus1 - 1, or for what the session's
+ * room has when that is 0. The first op is the product, which may be of a part of y's `rows`; those after it are for
+ * all. */
 struct hyp_cuda_product;
 HYP_NODISCARD hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const struct hyp_cuda_product *product, uint32_t weight,
                                            uint32_t x_plus1, uint32_t y, int64_t rows, const hyp_cuda_rest *rest);
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
-/* The step, which has elements, by a kernel that was generated for it (pointwise_source.h), with so many blocks. What tuning
- * keeps of a step that does best without has HYP_CUDA_NO_KERNEL bytes, else it is the kernel, and the epilogue says how
- * many pieces a thread does. */
+/* The step, which has elements, by a kernel that was generated for it (pointwise_source.h), with so many blocks. What
+ * tuning keeps of a step that does best without has HYP_CUDA_NO_KERNEL bytes, else it is the kernel, and the epilogue
+ * says how many pieces a thread does. */
 enum { HYP_CUDA_NO_KERNEL = 1 };
 HYP_NODISCARD hyp_status hyp_cuda_add_generated(hyp_cuda_build *b, const HypPlan__Pointwise *k, uint32_t blocks,
                                                 CUfunction function);

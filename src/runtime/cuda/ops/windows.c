@@ -41,21 +41,6 @@ void hyp_cuda_image_lane(hyp_cuda_box *box, uint32_t lane, int32_t rank, const i
     box->stride[lane][axes + 1] = last ? step : step * dims[1];
 }
 
-typedef struct pool {
-    hyp_cuda_pool args;
-    hyp_cuda_grid grid;
-    uint32_t x, y, places_plus1;
-} pool;
-
-static hyp_status pool_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    pool *p = data;
-    p->args.x = s->at[p->x];
-    p->args.y = s->at[p->y];
-    p->args.places = hyp_cuda_address(s, p->places_plus1);
-    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
-}
-
 static hyp_cuda_kernel kernel_of(hyp_dtype dtype)
 {
     if (dtype == HYP_F64) return HYP_CUDA_KERNEL_pool_f64;
@@ -68,28 +53,25 @@ hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     const hyp_array *x = &c->in[0], *y = &c->out[0];
     bool mean = strcmp(k->kernel, "average-pool") == 0;
     hyp_window window;
-    void *data;
     HYP_TRY(hyp_kernel_read_pool(c, &window));
     if (mean && !hyp_array_is_float(x)) return hyp_kernel_fail(c, "a floating-point type is wanted");
     if (y->count == 0) return HYP_OK;
-    HYP_TRY(hyp_cuda_add_op(b, pool_run, sizeof(pool), &data));
-    pool *p = data;
     bool last = c->attrs[5].i != 0; /* of a mean: pads count; of places: they count by columns */
-    *p = (pool){.args = {.dtype = x->dtype, .mean = mean, .count_pads = mean && last, .columns = !mean && last},
-                .grid = {.kernel = kernel_of(x->dtype)},
-                .x = k->inputs_plus1[0] - 1,
-                .y = k->outputs[0],
-                .places_plus1 = c->out_count > 1 ? k->outputs[1] + 1 : 0};
-    hyp_cuda_windows *w = &p->args.windows;
+    hyp_cuda_pool args = {.dtype = x->dtype, .mean = mean, .count_pads = mean && last, .columns = !mean && last};
+    hyp_cuda_grid grid = {.kernel = kernel_of(x->dtype)};
+    hyp_cuda_windows *w = &args.windows;
     hyp_cuda_windows_of(&window, x, y, w);
-    w->x_last = hyp_cuda_lies_last(b, p->x);
-    w->y_last = hyp_cuda_lies_last(b, p->y);
+    w->x_last = hyp_cuda_lies_last(b, k->inputs_plus1[0] - 1);
+    w->y_last = hyp_cuda_lies_last(b, k->outputs[0]);
     int64_t per_piece = PIECE / (int64_t)hyp_dtype_size(x->dtype);
     if (w->x_last && w->y_last && y->dims[1] % per_piece == 0) { /* such are floats of 16 and 32 bits */
-        p->grid.kernel = HYP_CUDA_KERNEL_pool_pieces;
+        grid.kernel = HYP_CUDA_KERNEL_pool_pieces;
         w->channels = hyp_cuda_extent_of(y->dims[1] / per_piece);
         w->total /= per_piece;
     }
-    hyp_cuda_spread(b->session->model->device, w->total, &p->grid);
-    return hyp_cuda_need_kernel(b, p->grid.kernel);
+    hyp_cuda_spread(b->session->model->device, w->total, &grid);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_pool, x, k->inputs_plus1[0]),
+                                   HYP_CUDA_SLOT(hyp_cuda_pool, y, k->outputs[0] + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_pool, places, c->out_count > 1 ? k->outputs[1] + 1 : 0)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }

@@ -55,8 +55,8 @@ HYP_NODISCARD hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, cons
 HYP_NODISCARD hyp_status hyp_cuda_place_own(const HypPlan__Program *program, const int64_t *values, hyp_cuda_prepared *p,
                                             size_t *total, hyp_diag *diag);
 
-/* conv_filters.c: decides which weights lie so, before a set of shapes is prepared; then puts these on the device, where all weights
- * are as the plan has them. */
+/* conv_filters.c: decides which weights lie so, before a set of shapes is prepared; then puts these on the device, where
+ * all weights are as the plan has them. */
 HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag);
 

@@ -40,6 +40,36 @@ hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session
     return HYP_OK;
 }
 
+typedef struct launch {
+    hyp_cuda_grid grid;
+    size_t slot_count;
+    void *args; /* behind the slots */
+    hyp_cuda_slot slots[];
+} launch;
+
+static hyp_status launch_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    launch *p = data;
+    for (size_t i = 0; i < p->slot_count; i++) {
+        const hyp_cuda_slot *slot = &p->slots[i];
+        uint64_t address = slot->tensor_plus1 ? s->at[slot->tensor_plus1 - 1] + slot->begin : 0;
+        memcpy((char *)p->args + slot->field, &address, sizeof address);
+    }
+    return hyp_cuda_launch(s, &p->grid, p->args, diag);
+}
+
+hyp_status hyp_cuda_add_launch(hyp_cuda_build *b, const hyp_cuda_grid *grid, const void *args, size_t size,
+                               const hyp_cuda_slot *slots, size_t slot_count)
+{
+    void *data;
+    HYP_TRY(hyp_cuda_add_op(b, launch_run, sizeof(launch) + slot_count * sizeof *slots + size, &data));
+    launch *p = data;
+    *p = (launch){.grid = *grid, .slot_count = slot_count, .args = &p->slots[slot_count]};
+    memcpy(p->slots, slots, slot_count * sizeof *slots);
+    memcpy(p->args, args, size);
+    return grid->function ? HYP_OK : hyp_cuda_need_kernel(b, grid->kernel);
+}
+
 static void note_known(hyp_cuda_build *b, uint32_t step, hyp_cuda_known known)
 {
     hyp_cuda_prepared *p = b->prepared;
