@@ -34,7 +34,7 @@ static inline bool hyp_add_size(size_t a, size_t b, size_t *out) { return !__bui
 static inline bool hyp_mul_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
 static inline bool hyp_add_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
 
-/* Growable array: `HYP_VEC(int) v = {0}; int *slot; HYP_TRY(hyp_vec_push(&v, &slot, diag)) ...`.
+/* Growable array: `HYP_VEC(int) v = {0}; HYP_TRY(hyp_vec_push(&v, diag, 3)); ...`.
  * data is NULL while cap is 0; pointers into it live until the next growth. */
 #define HYP_VEC(T)                                                                                                     \
     struct {                                                                                                           \
@@ -51,6 +51,9 @@ hyp_status hyp_vec_reserve_(void **data, size_t *cap, size_t want, size_t elem, 
  * uninitialised. */
 #define hyp_vec_grow(v, diag)                                                                                          \
     (hyp_vec_reserve((v), (v)->len + 1, (diag)) == HYP_OK ? ((v)->len++, HYP_OK) : HYP_ERR_NO_MEMORY)
+/* Appends a value, which stands last because one in braces has commas. */
+#define hyp_vec_push(v, diag, ...)                                                                                     \
+    (hyp_vec_grow((v), (diag)) == HYP_OK ? ((v)->data[(v)->len - 1] = __VA_ARGS__, HYP_OK) : HYP_ERR_NO_MEMORY)
 #define hyp_vec_free(v) (hyp_free((v)->data), (v)->data = NULL, (v)->len = (v)->cap = 0)
 
 /* Bump arena: freed as a whole. Zero-initialise. Not thread-safe. */

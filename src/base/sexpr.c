@@ -175,8 +175,7 @@ static hyp_status read_items(reader *r, hyp_sexpr *list, unsigned depth, const c
         } else {
             HYP_TRY(read_atom(r, sx));
         }
-        HYP_TRY(hyp_vec_grow(&r->stack, r->diag));
-        r->stack.data[r->stack.len - 1] = sx;
+        HYP_TRY(hyp_vec_push(&r->stack, r->diag, sx));
     }
     list->kind = HYP_SX_LIST;
     list->count = (uint32_t)(r->stack.len - base);

@@ -58,8 +58,7 @@ static hyp_status symbol_index(hyp_lowering *l, int64_t symbol, int64_t *out)
     if (!l->symbol_plus1[symbol]) {
         char *name = hyp_arena_strdup(&l->out->arena, hyp_dims_symbol_name(l->graph->dims, (size_t)symbol));
         if (!name) return hyp_fail_memory(l->diag, 0);
-        HYP_TRY(hyp_vec_grow(&l->symbols, l->diag));
-        l->symbols.data[l->symbols.len - 1] = name;
+        HYP_TRY(hyp_vec_push(&l->symbols, l->diag, name));
         l->symbol_plus1[symbol] = (uint32_t)l->symbols.len;
     }
     *out = (int64_t)l->symbol_plus1[symbol] - 1;
@@ -96,8 +95,7 @@ hyp_status hyp_lower_dim(hyp_lowering *l, hyp_dim d, uint32_t *out)
         HYP_TRY(hyp_lower_dim(l, view.a, &dim->a));
         HYP_TRY(hyp_lower_dim(l, view.b, &dim->b));
     }
-    HYP_TRY(hyp_vec_grow(&l->dims, l->diag));
-    l->dims.data[l->dims.len - 1] = dim;
+    HYP_TRY(hyp_vec_push(&l->dims, l->diag, dim));
     *out = (uint32_t)l->dims.len - 1;
     HYP_TRY(grow_dim_table(l)); /* the operands may have filled or replaced it */
     slot = dim_slot(l, d);
@@ -141,12 +139,9 @@ hyp_status hyp_lower_add_tensor(hyp_lowering *l, const char *name, const hyp_typ
     HYP_TRY(hyp_lower_product(l, t->n_dims, type->dims, &bytes));
     HYP_TRY(hyp_dim_mul(l->graph->dims, bytes, (hyp_dim)hyp_dtype_size(type->dtype), &bytes, l->diag));
     if (place == HYP_PLAN__PLACE__PLACE_WEIGHT) t->bytes = (uint64_t)bytes;
-    HYP_TRY(hyp_vec_grow(&l->tensors, l->diag));
-    l->tensors.data[l->tensors.len - 1] = t;
-    HYP_TRY(hyp_vec_grow(&l->folds, l->diag));
-    l->folds.data[l->folds.len - 1] = HYP_NO_VALUE;
-    HYP_TRY(hyp_vec_grow(&l->bytes, l->diag));
-    l->bytes.data[l->bytes.len - 1] = bytes;
+    HYP_TRY(hyp_vec_push(&l->tensors, l->diag, t));
+    HYP_TRY(hyp_vec_push(&l->folds, l->diag, HYP_NO_VALUE));
+    HYP_TRY(hyp_vec_push(&l->bytes, l->diag, bytes));
     *out = (uint32_t)l->tensors.len - 1;
     return HYP_OK;
 }
@@ -224,10 +219,8 @@ hyp_status hyp_lower_add_step(hyp_lowering *l, const char *label, const hyp_node
     step->kernel_case = kernel;
     HYP_TRY(add_kernel(l, step));
     HYP_TRY(add_provenance(l, nodes, node_count, step));
-    HYP_TRY(hyp_vec_grow(&l->steps, l->diag));
-    l->steps.data[l->steps.len - 1] = step;
-    HYP_TRY(hyp_vec_grow(&l->dense, l->diag));
-    l->dense.data[l->dense.len - 1] = 0;
+    HYP_TRY(hyp_vec_push(&l->steps, l->diag, step));
+    HYP_TRY(hyp_vec_push(&l->dense, l->diag, 0));
     *out = step;
     return HYP_OK;
 }

@@ -69,8 +69,7 @@ static hyp_status name_node(const hyp_constants *c, const hyp_node *node, hyp_st
 
 static hyp_status push(hyp_constants *c, hyp_node_id n, state s, hyp_diag *diag)
 {
-    HYP_TRY(hyp_vec_grow(&c->list, diag));
-    c->list.data[c->list.len - 1] = n;
+    HYP_TRY(hyp_vec_push(&c->list, diag, n));
     c->states[n] = (uint8_t)s;
     return HYP_OK;
 }

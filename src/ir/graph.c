@@ -67,8 +67,7 @@ static hyp_status keep_texts(hyp_graph *g, const char *const *texts, uint32_t co
 static hyp_status push_value(hyp_graph *g, const hyp_value *v, hyp_value_id *out, hyp_diag *diag)
 {
     if (g->values.len >= HYP_NO_VALUE) return hyp_fail(diag, HYP_ERR_LIMIT, "a graph of more than 2^32 - 1 values");
-    HYP_TRY(hyp_vec_grow(&g->values, diag));
-    g->values.data[g->values.len - 1] = *v;
+    HYP_TRY(hyp_vec_push(&g->values, diag, *v));
     *out = (hyp_value_id)(g->values.len - 1);
     return HYP_OK;
 }
@@ -248,9 +247,7 @@ hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hyp_value_id val
         if (strcmp(g->outputs.data[i].name, name) == 0)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "two outputs are called '%s'", name);
     HYP_TRY(keep_text(g, name, &out.name, diag));
-    HYP_TRY(hyp_vec_grow(&g->outputs, diag));
-    g->outputs.data[g->outputs.len - 1] = out;
-    return HYP_OK;
+    return hyp_vec_push(&g->outputs, diag, out);
 }
 
 /* ---- copying ---------------------------------------------------------------------------------------- */

@@ -48,9 +48,7 @@ static hyp_status define(parser *p, const hyp_sexpr *sx, hyp_value_id value)
     HYP_TRY(hyp_intern_add(&p->refs, key, strlen(key), &id, p->diag));
     if (id < p->values.len)
         return hyp_sexpr_fail(p->diag, p->file, sx, HYP_ERR_MALFORMED, "%s is defined twice", sx->text);
-    HYP_TRY(hyp_vec_grow(&p->values, p->diag));
-    p->values.data[id] = value;
-    return HYP_OK;
+    return hyp_vec_push(&p->values, p->diag, value);
 }
 
 static hyp_status resolve(parser *p, const hyp_sexpr *sx, hyp_value_id *out)

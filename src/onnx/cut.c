@@ -89,9 +89,7 @@ static hyp_status add(hyp_onnx_cut *c, const char *name, size_t node, hyp_diag *
     if (!*name) return HYP_OK;
     HYP_TRY(hyp_intern_add(&c->names, name, strlen(name), &id, diag));
     if (id < c->values.len) return HYP_OK; /* an input that is an initializer, too */
-    HYP_TRY(hyp_vec_grow(&c->values, diag));
-    c->values.data[id] = (value){.node = node};
-    return HYP_OK;
+    return hyp_vec_push(&c->values, diag, (value){.node = node});
 }
 
 typedef void read_fn(hyp_onnx_cut *c, value *v, void *user);

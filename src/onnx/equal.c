@@ -95,8 +95,7 @@ hyp_status hyp_onnx_take_equal(hyp_importer *im, const char *node, bool *out_tak
         x && y ? hyp_arena_printf(&im->source->arena, "node \"%s\" needs '%s' and '%s' to be equal", node, x, y) : NULL;
     if (!e.reason) return hyp_fail_memory(im->diag, strlen(node));
     HYP_TRY(replace_in_others(im, &e));
-    HYP_TRY(hyp_vec_grow(&im->equal, im->diag));
-    im->equal.data[im->equal.len - 1] = e;
+    HYP_TRY(hyp_vec_push(&im->equal, im->diag, e));
     *out_taken = true;
     return HYP_OK;
 }
@@ -110,9 +109,8 @@ hyp_status hyp_onnx_equal_size(hyp_importer *im, const char *input, uint32_t axi
         const hyp_onnx_equal *e = &im->equal.data[i];
         if (e->symbol != symbol) continue;
         *size = e->size;
-        HYP_TRY(hyp_vec_grow(&im->equalities, im->diag));
-        im->equalities.data[im->equalities.len - 1] =
-            (hyp_equality){input, axis, e->reason, hyp_dims_symbol_name(im->g->dims, symbol)};
+        const char *name = hyp_dims_symbol_name(im->g->dims, symbol);
+        HYP_TRY(hyp_vec_push(&im->equalities, im->diag, (hyp_equality){input, axis, e->reason, name}));
     }
     return HYP_OK;
 }

@@ -283,9 +283,7 @@ static hyp_status copy_node(expansion *e, const call *c, const node_proto *from,
 
 static hyp_status push(expansion *e, node_list *list, node_proto *node)
 {
-    HYP_TRY(hyp_vec_grow(list, e->im->diag));
-    list->data[list->len - 1] = node;
-    return HYP_OK;
+    return hyp_vec_push(list, e->im->diag, node);
 }
 
 /* An output of the function that is one of its inputs. */

@@ -37,9 +37,7 @@ static hyp_status add_name(hyp_importer *im, const char *name, hyp_symbol_kind k
         return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: the name \"%s\" is given twice: to %s and to %s", im->file,
                         name, kind_name(s->kind), s->kind == kind ? "another" : kind_name(kind));
     }
-    HYP_TRY(hyp_vec_grow(&im->scope.symbols, im->diag));
-    im->scope.symbols.data[id] = (hyp_symbol){kind, (uint32_t)index, HYP_NO_VALUE, false};
-    return HYP_OK;
+    return hyp_vec_push(&im->scope.symbols, im->diag, (hyp_symbol){kind, (uint32_t)index, HYP_NO_VALUE, false});
 }
 
 static hyp_status add_names(hyp_importer *im)

@@ -70,9 +70,7 @@ static hyp_status declare(inputs *in, const HypOnnx__ValueInfoProto *info)
             return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: input \"%s\": dim %d is %lld, which no memory holds",
                             im->file, info->name, i, (long long)t.dims[i].size);
     }
-    HYP_TRY(hyp_vec_grow(&in->list, im->diag));
-    in->list.data[in->list.len - 1] = t;
-    return HYP_OK;
+    return hyp_vec_push(&in->list, im->diag, t);
 }
 
 /* Dims of unknown size get a name that no other has: x_dim0. */
@@ -99,9 +97,7 @@ static hyp_status bind(inputs *in, const char *name, int64_t size, const char *g
         return hyp_fail(im->diag, HYP_ERR_INVALID_ARGUMENT, "dim \"%s\" is %lld by %s, but %lld by %s", name,
                         (long long)b->size, b->given_by, (long long)size, given_by);
     }
-    HYP_TRY(hyp_vec_grow(&in->bindings, im->diag));
-    in->bindings.data[in->bindings.len - 1] = (binding){name, size, given_by};
-    return HYP_OK;
+    return hyp_vec_push(&in->bindings, im->diag, (binding){name, size, given_by});
 }
 
 /* "there is no X "name"; there are: a, b (did you mean "a"?)" */

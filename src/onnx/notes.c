@@ -35,9 +35,7 @@ hyp_status hyp_onnx_warn(hyp_importer *im, const char *fmt, ...)
     }
     const char *copy = hyp_arena_strdup(&im->source->arena, text);
     if (!copy) return hyp_fail_memory(im->diag, strlen(text));
-    HYP_TRY(hyp_vec_grow(&im->warnings, im->diag));
-    im->warnings.data[im->warnings.len - 1] = copy;
-    return HYP_OK;
+    return hyp_vec_push(&im->warnings, im->diag, copy);
 }
 
 hyp_status hyp_onnx_close_warnings(hyp_importer *im)
@@ -45,9 +43,7 @@ hyp_status hyp_onnx_close_warnings(hyp_importer *im)
     if (!im->unlisted_warnings) return HYP_OK;
     const char *text = hyp_arena_printf(&im->source->arena, "%zu more warnings", im->unlisted_warnings);
     if (!text) return hyp_fail_memory(im->diag, 32);
-    HYP_TRY(hyp_vec_grow(&im->warnings, im->diag));
-    im->warnings.data[im->warnings.len - 1] = text;
-    return HYP_OK;
+    return hyp_vec_push(&im->warnings, im->diag, text);
 }
 
 hyp_status hyp_onnx_note_unsupported(hyp_importer *im)

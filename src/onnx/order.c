@@ -34,8 +34,7 @@ static hyp_status visit(hyp_importer *im, uint32_t root, uint8_t *state, frame_s
 {
     enum { NEW, OPEN, DONE };
     if (state[root] != NEW) return HYP_OK;
-    HYP_TRY(hyp_vec_grow(stack, im->diag));
-    stack->data[stack->len - 1] = (frame){root, 0};
+    HYP_TRY(hyp_vec_push(stack, im->diag, (frame){root, 0}));
     state[root] = OPEN;
     while (stack->len) {
         frame *top = &stack->data[stack->len - 1];
@@ -52,8 +51,7 @@ static hyp_status visit(hyp_importer *im, uint32_t root, uint8_t *state, frame_s
         if (state[s->index] == OPEN) return report_cycle(im, stack, s->index);
         state[s->index] = OPEN;
         uint32_t next = s->index;
-        HYP_TRY(hyp_vec_grow(stack, im->diag));
-        stack->data[stack->len - 1] = (frame){next, 0};
+        HYP_TRY(hyp_vec_push(stack, im->diag, (frame){next, 0}));
     }
     return HYP_OK;
 }

@@ -64,14 +64,11 @@ static hyp_status note(chooser *h, hyp_enode_id node, hyp_class_id c, hyp_diag *
             h->inputs.len = f.first;
             return HYP_OK;
         }
-        HYP_TRY(hyp_vec_grow(&h->inputs, diag));
-        h->inputs.data[h->inputs.len - 1] = kid;
+        HYP_TRY(hyp_vec_push(&h->inputs, diag, kid));
         f.count++;
     }
     if (op != HYP_OP_COUNT) f.work = work_of(h, op, c, h->inputs.data + f.first, f.count);
-    HYP_TRY(hyp_vec_grow(&h->forms, diag));
-    h->forms.data[h->forms.len - 1] = f;
-    return HYP_OK;
+    return hyp_vec_push(&h->forms, diag, f);
 }
 
 static hyp_status list_forms(chooser *h, size_t bound, hyp_diag *diag)

@@ -19,9 +19,7 @@ static hyp_status note_rule(history *h, const char *name)
 {
     for (size_t i = 0; i < h->names.len; i++)
         if (strcmp(h->names.data[i], name) == 0) return HYP_OK;
-    HYP_TRY(hyp_vec_grow(&h->names, h->diag));
-    h->names.data[h->names.len - 1] = name;
-    return HYP_OK;
+    return hyp_vec_push(&h->names, h->diag, name);
 }
 
 static hyp_status note_node(history *h, const hyp_node *n)
@@ -104,12 +102,7 @@ typedef struct decoder {
     HYP_VEC(hyp_value_id) inputs;
 } decoder;
 
-static hyp_status push(decoder *d, hyp_class_id c)
-{
-    HYP_TRY(hyp_vec_grow(&d->stack, d->diag));
-    d->stack.data[d->stack.len - 1] = c;
-    return HYP_OK;
-}
+static hyp_status push(decoder *d, hyp_class_id c) { return hyp_vec_push(&d->stack, d->diag, c); }
 
 static hyp_status decode_leaf(decoder *d, uint32_t index, hyp_value_id *out)
 {

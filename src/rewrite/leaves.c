@@ -33,9 +33,7 @@ static hyp_status add_leaf_term(hyp_rw *rw, size_t leaf, hyp_class_id *out, hyp_
 static hyp_status push_leaf(hyp_rw *rw, const hyp_rw_leaf *leaf, hyp_diag *diag)
 {
     if (rw->leaves.len >= UINT32_MAX / 2) return hyp_fail(diag, HYP_ERR_LIMIT, "too many constants and inputs");
-    HYP_TRY(hyp_vec_grow(&rw->leaves, diag));
-    rw->leaves.data[rw->leaves.len - 1] = *leaf;
-    return HYP_OK;
+    return hyp_vec_push(&rw->leaves, diag, *leaf);
 }
 
 /* Enough to tell almost all constants apart without reading all of their bytes: the type and both ends. */

@@ -227,8 +227,7 @@ static hyp_status range_of(hyp_rw *rw, hyp_class_id c, int depth, hyp_rw_range *
     if (hyp_rw_fact_of(rw, c)->kind != HYP_RW_TENSOR) return HYP_OK;
     c = hyp_egraph_find(rw->eg, c);
     while (rw->ranges.len <= c) {
-        HYP_TRY(hyp_vec_grow(&rw->ranges, diag));
-        rw->ranges.data[rw->ranges.len - 1] = (hyp_rw_range){0};
+        HYP_TRY(hyp_vec_push(&rw->ranges, diag, (hyp_rw_range){0}));
     }
     if (rw->ranges.data[c].asked) {
         *out = rw->ranges.data[c];

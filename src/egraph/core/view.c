@@ -83,12 +83,7 @@ static bool update_forest(hyp_egraph *eg)
     return true;
 }
 
-static bool find_more(hyp_egraph *eg, uint32_t id)
-{
-    if (hyp_vec_grow(&eg->view.found, NULL) != HYP_OK) return false;
-    eg->view.found.data[eg->view.found.len - 1] = id;
-    return true;
-}
+static bool find_more(hyp_egraph *eg, uint32_t id) { return hyp_vec_push(&eg->view.found, NULL, id) == HYP_OK; }
 
 /* Lists c and all that hangs under it in view.found. */
 static bool find_parts(hyp_egraph *eg, uint32_t c)

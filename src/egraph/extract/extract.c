@@ -210,8 +210,7 @@ typedef struct frame {
 static bool may_fit(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, size_t *sizes)
 {
     HYP_VEC(frame) stack = {0};
-    bool ok = hyp_vec_grow(&stack, NULL) == HYP_OK;
-    if (ok) stack.data[0] = (frame){ex->choice[root], 0};
+    bool ok = hyp_vec_push(&stack, NULL, (frame){ex->choice[root], 0}) == HYP_OK;
     while (ok && stack.len) {
         frame *top = &stack.data[stack.len - 1];
         uint32_t n;
@@ -219,8 +218,7 @@ static bool may_fit(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, siz
         if (top->next < n) {
             uint32_t kid = ex->choice[kids[top->next++]];
             if (sizes[kid]) continue;
-            ok = hyp_vec_grow(&stack, NULL) == HYP_OK;
-            if (ok) stack.data[stack.len - 1] = (frame){kid, 0};
+            ok = hyp_vec_push(&stack, NULL, (frame){kid, 0}) == HYP_OK;
             continue;
         }
         size_t size = 1 + (size_t)n;
@@ -236,8 +234,7 @@ static bool may_fit(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, siz
 static bool print(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, hyp_strbuf *sb)
 {
     HYP_VEC(frame) stack = {0};
-    bool ok = hyp_vec_grow(&stack, NULL) == HYP_OK;
-    if (ok) stack.data[0] = (frame){ex->choice[root], 0};
+    bool ok = hyp_vec_push(&stack, NULL, (frame){ex->choice[root], 0}) == HYP_OK;
     while (ok && stack.len) {
         frame *top = &stack.data[stack.len - 1];
         uint32_t n;
@@ -253,8 +250,7 @@ static bool print(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, hyp_s
         }
         hyp_strbuf_puts(sb, " ");
         uint32_t kid = ex->choice[kids[top->next++]];
-        ok = !sb->failed && sb->len < LONGEST_TEXT && hyp_vec_grow(&stack, NULL) == HYP_OK;
-        if (ok) stack.data[stack.len - 1] = (frame){kid, 0};
+        ok = !sb->failed && sb->len < LONGEST_TEXT && hyp_vec_push(&stack, NULL, (frame){kid, 0}) == HYP_OK;
     }
     hyp_vec_free(&stack);
     return ok && !sb->failed;

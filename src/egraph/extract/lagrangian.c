@@ -280,13 +280,11 @@ static hyp_status raise_cut(hyp_bound *b, uint32_t root, const unsigned char *in
             uint32_t k = p->kid_at[n];
             while (k < p->kid_at[n + 1] && !in[p->kids[k]]) k++;
             if (k < p->kid_at[n + 1]) continue;
-            HYP_TRY(hyp_vec_grow(&b->cut_nodes, diag));
-            b->cut_nodes.data[b->cut_nodes.len - 1] = n;
+            HYP_TRY(hyp_vec_push(&b->cut_nodes, diag, n));
             cut.weight = fmin(cut.weight, hyp_bound_regret(b, n));
         }
     cut.end = (uint32_t)b->cut_nodes.len;
-    HYP_TRY(hyp_vec_grow(&b->cuts, diag));
-    b->cuts.data[b->cuts.len - 1] = cut;
+    HYP_TRY(hyp_vec_push(&b->cuts, diag, cut));
     b->toll[root] += cut.weight;
     for (uint32_t k = cut.at; k < cut.end; k++) b->bonus[b->cut_nodes.data[k]] += cut.weight;
     return HYP_OK;
@@ -386,13 +384,10 @@ static hyp_status add_cut(hyp_bound *b, const uint32_t *path, uint32_t count, co
             uint32_t k = p->kid_at[n];
             while (k < p->kid_at[n + 1] && seen[p->kids[k]] != mark) k++;
             if (k < p->kid_at[n + 1]) continue;
-            HYP_TRY(hyp_vec_grow(&b->cut_nodes, diag));
-            b->cut_nodes.data[b->cut_nodes.len - 1] = n;
+            HYP_TRY(hyp_vec_push(&b->cut_nodes, diag, n));
         }
     cut.end = (uint32_t)b->cut_nodes.len;
-    HYP_TRY(hyp_vec_grow(&b->cuts, diag));
-    b->cuts.data[b->cuts.len - 1] = cut;
-    return HYP_OK;
+    return hyp_vec_push(&b->cuts, diag, cut);
 }
 
 /* Walks from each unfounded class to an unfounded child until a class comes again: the walk's end is a cycle. */

@@ -35,8 +35,7 @@ static hyp_status drop_kids(improver *v, uint32_t node, double *sum, hyp_diag *d
     HYP_TRY(push_kids(v, node, diag));
     while (v->stack.len) {
         uint32_t c = v->stack.data[--v->stack.len];
-        HYP_TRY(hyp_vec_grow(&v->dropped, diag));
-        v->dropped.data[v->dropped.len - 1] = c;
+        HYP_TRY(hyp_vec_push(&v->dropped, diag, c));
         if (--v->uses[c]) continue;
         *sum += v->p->cost[v->choice[c]];
         HYP_TRY(push_kids(v, v->choice[c], diag));
@@ -51,8 +50,7 @@ static hyp_status take_kids(improver *v, uint32_t node, double enough, double *s
     HYP_TRY(push_kids(v, node, diag));
     while (v->stack.len && *sum < enough) {
         uint32_t c = v->stack.data[--v->stack.len];
-        HYP_TRY(hyp_vec_grow(&v->taken, diag));
-        v->taken.data[v->taken.len - 1] = c;
+        HYP_TRY(hyp_vec_push(&v->taken, diag, c));
         if (v->uses[c]++) continue;
         *sum += v->p->cost[v->choice[c]];
         HYP_TRY(push_kids(v, v->choice[c], diag));

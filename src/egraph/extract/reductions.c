@@ -341,22 +341,19 @@ static hyp_status build_node(builder *b, uint32_t n, uint32_t variant, hyp_diag 
     double cost = p->cost[n];
     uint32_t trail = p->origin[n], at = (uint32_t)b->kids.len;
     b->stack.len = 0;
-    HYP_TRY(hyp_vec_grow(&b->stack, diag));
-    b->stack.data[0] = n;
+    HYP_TRY(hyp_vec_push(&b->stack, diag, n));
     while (b->stack.len) {
         uint32_t m = b->stack.data[--b->stack.len];
         for (uint32_t i = p->kid_at[m]; i < p->kid_at[m + 1]; i++) {
             uint32_t kid = p->kids[i];
             if (b->join[kid] == KEEP || (b->join[kid] == VARIANTS && variant == HYP_NONE)) {
-                HYP_TRY(hyp_vec_grow(&b->kids, diag));
-                b->kids.data[b->kids.len - 1] = kid;
+                HYP_TRY(hyp_vec_push(&b->kids, diag, kid));
                 continue;
             }
             uint32_t inner = b->join[kid] == VARIANTS ? variant : p->first[kid];
             cost += p->cost[inner];
             HYP_TRY(hyp_trail_join(b->trails, trail, p->origin[inner], &trail, diag));
-            HYP_TRY(hyp_vec_grow(&b->stack, diag));
-            b->stack.data[b->stack.len - 1] = inner;
+            HYP_TRY(hyp_vec_push(&b->stack, diag, inner));
         }
     }
     HYP_TRY(hyp_vec_grow(&b->owner, diag));

@@ -82,8 +82,7 @@ static hyp_status offer(search *s, const hyp_problem *p, uint32_t *choice, doubl
     s->best.len = 0;
     for (uint32_t c = 0; c < p->class_count; c++) {
         if (choice[c] == HYP_NONE) continue;
-        HYP_TRY(hyp_vec_grow(&s->best, s->diag));
-        s->best.data[s->best.len - 1] = p->origin[choice[c]];
+        HYP_TRY(hyp_vec_push(&s->best, s->diag, p->origin[choice[c]]));
     }
     s->cost = cost;
     return HYP_OK;
@@ -239,8 +238,9 @@ static hyp_status open_branch(search *s, const hyp_problem *p, uint32_t n, bool 
     hyp_status status = hyp_problem_core(&copy, &core, s->diag);
     hyp_problem_dispose(&copy);
     if (status == HYP_ERR_UNSUPPORTED) return HYP_OK; /* no answer that way */
-    if (status == HYP_OK && (status = hyp_vec_grow(&s->open, s->diag)) != HYP_OK) hyp_problem_dispose(&core);
-    if (status == HYP_OK) s->open.data[s->open.len - 1] = (open_problem){core, bound};
+    if (status != HYP_OK) return status;
+    status = hyp_vec_push(&s->open, s->diag, (open_problem){core, bound});
+    if (status != HYP_OK) hyp_problem_dispose(&core);
     return status;
 }
 
@@ -349,11 +349,8 @@ static hyp_status search_part(search *s, hyp_problem *p, double *bound)
     s->best.len = 0;
     s->unit = cost_unit(p);
     hyp_status status = try_greedy(s, p);
-    if (status == HYP_OK) status = hyp_vec_grow(&s->open, s->diag);
-    if (status == HYP_OK)
-        s->open.data[s->open.len - 1] = (open_problem){*p, 0};
-    else
-        hyp_problem_dispose(p);
+    if (status == HYP_OK) status = hyp_vec_push(&s->open, s->diag, (open_problem){*p, 0});
+    if (status != HYP_OK) hyp_problem_dispose(p);
     if (status == HYP_OK) status = work(s, bound);
     for (size_t i = 0; i < s->open.len; i++) hyp_problem_dispose(&s->open.data[i].p);
     s->open.len = 0;
@@ -368,8 +365,7 @@ static hyp_status follow(const hyp_problem *core, const hyp_trails *t, const uin
     hyp_status status = HYP_OK;
     for (size_t i = 0; i < count && status == HYP_OK; i++) {
         stack.len = 0;
-        status = hyp_vec_grow(&stack, diag);
-        if (status == HYP_OK) stack.data[0] = trails[i];
+        status = hyp_vec_push(&stack, diag, trails[i]);
         while (stack.len && status == HYP_OK) {
             uint32_t at = stack.data[--stack.len];
             if (at < t->leaves) {

@@ -34,9 +34,7 @@ static hyp_status add_id(hyp_serialized *s, hyp_json *j, uint32_t *out)
 {
     HYP_TRY(hyp_intern_add(&s->ids, hyp_strbuf_text(&j->string), j->string.len, out, j->diag));
     if (*out < s->node_of.len) return HYP_OK;
-    HYP_TRY(hyp_vec_grow(&s->node_of, j->diag));
-    s->node_of.data[*out] = HYP_NONE;
-    return HYP_OK;
+    return hyp_vec_push(&s->node_of, j->diag, HYP_NONE);
 }
 
 static hyp_status read_children(hyp_serialized *s, hyp_json *j)
@@ -48,8 +46,7 @@ static hyp_status read_children(hyp_serialized *s, hyp_json *j)
         if (!more) return HYP_OK;
         HYP_TRY(hyp_json_string(j));
         HYP_TRY(add_id(s, j, &id));
-        HYP_TRY(hyp_vec_grow(&s->kids, j->diag));
-        s->kids.data[s->kids.len - 1] = id;
+        HYP_TRY(hyp_vec_push(&s->kids, j->diag, id));
     }
 }
 
@@ -84,10 +81,8 @@ static hyp_status read_node(hyp_serialized *s, hyp_json *j)
     }
     if (node.op == HYP_NONE || node.eclass == HYP_NONE) return hyp_json_fail(j, "a node needs \"op\" and \"eclass\"");
     if (s->nodes.len >= HYP_NONE - 1 || s->kids.len >= HYP_NONE - 1) return hyp_json_fail(j, "too many nodes");
-    HYP_TRY(hyp_vec_grow(&s->nodes, j->diag));
-    s->node_of.data[node.id] = (uint32_t)s->nodes.len - 1;
-    s->nodes.data[s->nodes.len - 1] = node;
-    return HYP_OK;
+    s->node_of.data[node.id] = (uint32_t)s->nodes.len;
+    return hyp_vec_push(&s->nodes, j->diag, node);
 }
 
 static hyp_status read_nodes(hyp_serialized *s, hyp_json *j)
@@ -109,8 +104,7 @@ static hyp_status read_roots(pending *w, hyp_json *j)
         if (!more) return HYP_OK;
         HYP_TRY(hyp_json_string(j));
         HYP_TRY(hyp_intern_add(&w->names, hyp_strbuf_text(&j->string), j->string.len, &name, j->diag));
-        HYP_TRY(hyp_vec_grow(&w->roots, j->diag));
-        w->roots.data[w->roots.len - 1] = name;
+        HYP_TRY(hyp_vec_push(&w->roots, j->diag, name));
     }
 }
 
@@ -133,10 +127,8 @@ static hyp_status read_class_data(hyp_serialized *s, pending *w, hyp_json *j)
             }
             HYP_TRY(hyp_json_string(j));
             HYP_TRY(hyp_intern_add(&s->types, hyp_strbuf_text(&j->string), j->string.len, &type, j->diag));
-            HYP_TRY(hyp_vec_grow(&w->typed, j->diag));
-            HYP_TRY(hyp_vec_grow(&w->type, j->diag));
-            w->typed.data[w->typed.len - 1] = name;
-            w->type.data[w->type.len - 1] = type;
+            HYP_TRY(hyp_vec_push(&w->typed, j->diag, name));
+            HYP_TRY(hyp_vec_push(&w->type, j->diag, type));
         }
     }
 }
@@ -172,8 +164,7 @@ static hyp_status resolve_classes(hyp_serialized *s, const pending *w, hyp_diag 
         const char *name = w->names.names.data[w->roots.data[i]];
         if (!find_class(s, name, &c))
             return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: the root class '%s' has no node", s->name, name);
-        HYP_TRY(hyp_vec_grow(&s->roots, diag));
-        s->roots.data[s->roots.len - 1] = c;
+        HYP_TRY(hyp_vec_push(&s->roots, diag, c));
     }
     HYP_TRY(hyp_vec_reserve(&s->type_of, s->classes.names.len, diag));
     for (; s->type_of.len < s->classes.names.len; s->type_of.len++) s->type_of.data[s->type_of.len] = HYP_NONE;
@@ -364,8 +355,7 @@ static hyp_status add_node(loader *l, uint32_t n, hyp_diag *diag)
     l->classes[node.eclass] = c;
     for (uint32_t i = l->p.up_at[node.eclass]; i < l->p.up_at[node.eclass + 1]; i++) {
         if (--l->waiting[l->p.up[i]]) continue;
-        HYP_TRY(hyp_vec_grow(&l->ready, diag));
-        l->ready.data[l->ready.len - 1] = l->p.up[i];
+        HYP_TRY(hyp_vec_push(&l->ready, diag, l->p.up[i]));
     }
     return HYP_OK;
 }

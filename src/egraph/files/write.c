@@ -28,8 +28,7 @@ static void flush(writer *w, size_t at_least)
 static hyp_status meet(writer *w, uint32_t c, hyp_diag *diag)
 {
     if (w->place[c]) return HYP_OK;
-    HYP_TRY(hyp_vec_grow(&w->order, diag));
-    w->order.data[w->order.len - 1] = c;
+    HYP_TRY(hyp_vec_push(&w->order, diag, c));
     w->place[c] = (uint32_t)w->order.len;
     return HYP_OK;
 }

@@ -5,12 +5,7 @@ typedef hyp_check_term term;
 typedef hyp_checker checker;
 typedef hyp_check_query query;
 
-static hyp_status push(checker *c, const term *t)
-{
-    HYP_TRY(hyp_vec_grow(&c->stack, c->diag));
-    c->stack.data[c->stack.len - 1] = t;
-    return HYP_OK;
-}
+static hyp_status push(checker *c, const term *t) { return hyp_vec_push(&c->stack, c->diag, t); }
 
 /* The class of a term in the e-graph that is asked. Terms may be nested deeper than calls could be. */
 static hyp_status add_term(checker *c, term *t, hyp_class_id *out)

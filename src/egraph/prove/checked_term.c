@@ -11,9 +11,7 @@ static hyp_status spine(checker *c, uint64_t before, uint32_t next, uint32_t is_
 {
     HYP_TRY(hyp_number(&c->spines, before, next, is_kid, out, c->diag));
     if (*out < c->by_spine.len) return HYP_OK;
-    HYP_TRY(hyp_vec_grow(&c->by_spine, c->diag));
-    c->by_spine.data[*out] = NULL;
-    return HYP_OK;
+    return hyp_vec_push(&c->by_spine, c->diag, NULL);
 }
 
 hyp_status hyp_check_make(checker *c, const char *op, term **kids, uint32_t count, term **out)

@@ -176,9 +176,7 @@ static hyp_status add_query(hyp_prover *p, query_list *list, uint32_t callback, 
 {
     query.name = hyp_arena_strdup(p->out, p->eg->callback_names.names.data[callback]);
     if (!query.name) return hyp_fail_memory(p->diag, 0);
-    HYP_TRY(hyp_vec_grow(list, p->diag));
-    list->data[list->len - 1] = query;
-    return HYP_OK;
+    return hyp_vec_push(list, p->diag, query);
 }
 
 /* The functions of a term that were called, those among the arguments first. */
@@ -246,10 +244,7 @@ static hyp_status prove_parts(hyp_prover *p, const application *app, hyp_lemma *
 static hyp_status lemma_of_record(hyp_prover *p, uint32_t offset, uint32_t *out_index, uint32_t *out)
 {
     HYP_TRY(hyp_number(&p->applications, offset, 0, 0, out_index, p->diag));
-    if (*out_index == p->applied.len) {
-        HYP_TRY(hyp_vec_grow(&p->applied, p->diag));
-        p->applied.data[*out_index] = HYP_NONE;
-    }
+    if (*out_index == p->applied.len) HYP_TRY(hyp_vec_push(&p->applied, p->diag, HYP_NONE));
     *out = p->applied.data[*out_index];
     return HYP_OK;
 }
@@ -394,10 +389,7 @@ static hyp_status prove_rows(hyp_prover *p, uint32_t from, uint32_t to, hyp_lemm
     HYP_TRY(hyp_prover_term_of_row(p, to, &out->to));
     if (out->from == out->to) return HYP_OK;
     HYP_TRY(hyp_number(&p->pairs, 0, from < to ? from : to, from < to ? to : from, &pair, p->diag));
-    if (pair == p->knowns.len) {
-        HYP_TRY(hyp_vec_grow(&p->knowns, p->diag));
-        p->knowns.data[pair].rank = HYP_ANY_RANK;
-    }
+    if (pair == p->knowns.len) HYP_TRY(hyp_vec_push(&p->knowns, p->diag, (hyp_known){.rank = HYP_ANY_RANK}));
     const hyp_known *k = &p->knowns.data[pair];
     if (k->rank < p->bound) {
         *out = k->use.from == out->from ? k->use : hyp_use_reversed(k->use);

@@ -104,9 +104,7 @@ static hyp_status add_step(writer *w, hyp_proof_step step)
 {
     HYP_TRY(text_of(w, w->whole, &step.term));
     if (step.rule && !(step.rule = hyp_arena_strdup(w->out, step.rule))) return hyp_fail_memory(w->diag, 0);
-    HYP_TRY(hyp_vec_grow(&w->steps, w->diag));
-    w->steps.data[w->steps.len - 1] = step;
-    return HYP_OK;
+    return hyp_vec_push(&w->steps, w->diag, step);
 }
 
 static hyp_status write_queries(writer *w, const hyp_lemma *lemma, hyp_proof_step *step)

@@ -40,9 +40,7 @@ static hyp_status spine(hyp_prover *p, uint64_t before, uint32_t next, uint32_t 
 {
     HYP_TRY(hyp_number(&p->spines, before, next, is_kid, out, p->diag));
     if (*out < p->term_of.len) return HYP_OK;
-    HYP_TRY(hyp_vec_grow(&p->term_of, p->diag));
-    p->term_of.data[*out] = HYP_NONE;
-    return HYP_OK;
+    return hyp_vec_push(&p->term_of, p->diag, HYP_NONE);
 }
 
 hyp_status hyp_prover_term(hyp_prover *p, hyp_symbol symbol, const uint32_t *kids, uint32_t count, uint32_t *out)
@@ -55,21 +53,14 @@ hyp_status hyp_prover_term(hyp_prover *p, hyp_symbol symbol, const uint32_t *kid
     hyp_shared_term t = {.kids = hyp_prover_keep(p, kids, count * sizeof *kids), .count = count};
     HYP_TRY(hyp_prover_name(p, symbol, &t.op));
     if (!t.kids) return hyp_fail_memory(p->diag, count * sizeof *kids);
-    HYP_TRY(hyp_vec_grow(&p->terms, p->diag));
-    HYP_TRY(hyp_vec_grow(&p->place, p->diag));
+    HYP_TRY(hyp_vec_push(&p->terms, p->diag, t));
+    HYP_TRY(hyp_vec_push(&p->place, p->diag, 0));
     *out = p->term_of.data[at] = (uint32_t)p->terms.len - 1;
-    p->terms.data[*out] = t;
-    p->place.data[*out] = 0;
     p->used += sizeof t;
     return p->used > SIZE_LIMIT ? hyp_fail(p->diag, HYP_ERR_LIMIT, "this proof is too large") : HYP_OK;
 }
 
-static hyp_status push_row(hyp_prover *p, uint32_t row)
-{
-    HYP_TRY(hyp_vec_grow(&p->stack, p->diag));
-    p->stack.data[p->stack.len - 1] = row;
-    return HYP_OK;
-}
+static hyp_status push_row(hyp_prover *p, uint32_t row) { return hyp_vec_push(&p->stack, p->diag, row); }
 
 /* T(row). Terms may be nested deeper than calls could be. */
 hyp_status hyp_prover_term_of_row(hyp_prover *p, uint32_t row, uint32_t *out)
@@ -98,9 +89,8 @@ hyp_status hyp_prover_term_of_row(hyp_prover *p, uint32_t row, uint32_t *out)
 
 hyp_status hyp_prover_add_lemma(hyp_prover *p, hyp_lemma lemma, uint32_t *out)
 {
-    HYP_TRY(hyp_vec_grow(&p->lemmas, p->diag));
+    HYP_TRY(hyp_vec_push(&p->lemmas, p->diag, lemma));
     *out = (uint32_t)p->lemmas.len - 1;
-    p->lemmas.data[*out] = lemma;
     p->used += sizeof lemma;
     return HYP_OK;
 }
@@ -142,9 +132,7 @@ hyp_status hyp_prover_congruence(hyp_prover *p, hyp_symbol symbol, const hyp_lem
 hyp_status hyp_chain_add(hyp_prover *p, hyp_chain *chain, hyp_lemma_use use)
 {
     if (use.from == use.to) return HYP_OK;
-    HYP_TRY(hyp_vec_grow(chain, p->diag));
-    chain->data[chain->len - 1] = use;
-    return HYP_OK;
+    return hyp_vec_push(chain, p->diag, use);
 }
 
 /* Where a chain comes back to a term that it had before, the detour is left out. */

@@ -24,8 +24,7 @@ hyp_status hyp_number(hyp_numbering *n, uint64_t x, uint32_t a, uint32_t b, uint
     }
     size_t i = slot_of(n, &k);
     if (!n->slots[i]) {
-        HYP_TRY(hyp_vec_grow(&n->keys, diag));
-        n->keys.data[n->keys.len - 1] = k;
+        HYP_TRY(hyp_vec_push(&n->keys, diag, k));
         n->slots[i] = (uint32_t)n->keys.len;
     }
     *out = n->slots[i] - 1;

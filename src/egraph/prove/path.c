@@ -38,9 +38,7 @@ struct hyp_router {
 
 static hyp_status add_edge(hyp_router *r, uint32_t a, uint32_t b, uint32_t why, uint32_t age, hyp_diag *diag)
 {
-    HYP_TRY(hyp_vec_grow(&r->edges, diag));
-    r->edges.data[r->edges.len - 1] = (hyp_edge){a, b, why, age};
-    return HYP_OK;
+    return hyp_vec_push(&r->edges, diag, (hyp_edge){a, b, why, age});
 }
 
 /* The e-node that a variable stands for in a pattern that matched; HYP_NONE if it is not in it. */
@@ -248,9 +246,7 @@ static hyp_status visit_of(hyp_router *r, uint32_t search, uint32_t row, uint32_
 {
     HYP_TRY(hyp_number(&r->met, search, row, 0, out, diag));
     if (*out < r->visits.len) return HYP_OK;
-    HYP_TRY(hyp_vec_grow(&r->visits, diag));
-    r->visits.data[*out] = (visit){.cost = NOT_YET};
-    return HYP_OK;
+    return hyp_vec_push(&r->visits, diag, (visit){.cost = NOT_YET});
 }
 
 /* The rank of an edge; that of congruence is found when it is asked for. */

@@ -15,12 +15,7 @@ typedef struct job {
     hyp_diag *diag;
 } job;
 
-static hyp_status push(job *b, uint32_t c)
-{
-    HYP_TRY(hyp_vec_grow(&b->ap->args, b->diag));
-    b->ap->args.data[b->ap->args.len - 1] = c;
-    return HYP_OK;
-}
+static hyp_status push(job *b, uint32_t c) { return hyp_vec_push(&b->ap->args, b->diag, c); }
 
 /* Pushes the children that a sequence variable matched. */
 static hyp_status push_sequence(job *b, const hyp_pat *seq)

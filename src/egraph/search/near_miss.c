@@ -66,9 +66,7 @@ static hyp_status meet(search *s, size_t i);
 
 static hyp_status push_goal(search *s, const hyp_pat *pat, const hyp_pat *inside, uint32_t c)
 {
-    HYP_TRY(hyp_vec_grow(&s->goals, s->diag));
-    s->goals.data[s->goals.len - 1] = (goal){pat, inside, c};
-    return HYP_OK;
+    return hyp_vec_push(&s->goals, s->diag, (goal){pat, inside, c});
 }
 
 static hyp_status try_node(search *s, size_t i, const hyp_pat *pat, hyp_enode_id node, uint32_t c)

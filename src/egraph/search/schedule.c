@@ -46,8 +46,7 @@ static hyp_status add_report(scheduler *sc, hyp_run_report *run, size_t first_ru
     sc->report->seconds += run->seconds;
     sc->report->matches += run->matches;
     for (size_t i = 0; i < run->iteration_count; i++) {
-        HYP_TRY(hyp_vec_grow(&sc->iterations, sc->diag));
-        sc->iterations.data[sc->iterations.len - 1] = run->iterations[i];
+        HYP_TRY(hyp_vec_push(&sc->iterations, sc->diag, run->iterations[i]));
     }
     return HYP_OK;
 }

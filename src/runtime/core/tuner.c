@@ -68,9 +68,7 @@ hyp_status hyp_tuner_add(hyp_tuner *t, const char *key, uint32_t item, size_t us
         }
     const char *kept = hyp_arena_strdup(&t->arena, key);
     if (!kept) return hyp_fail_memory(diag, strlen(key));
-    HYP_TRY(hyp_vec_grow(&t->jobs, diag));
-    t->jobs.data[t->jobs.len - 1] = (hyp_tuner_job){.key = kept, .item = item, .uses = uses};
-    return HYP_OK;
+    return hyp_vec_push(&t->jobs, diag, (hyp_tuner_job){.key = kept, .item = item, .uses = uses});
 }
 
 /* Whether nothing needs to be measured. */

@@ -34,8 +34,7 @@ hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session
     hyp_cuda_prepared *p = b->prepared;
     void *data = hyp_arena_zalloc(&p->arena, 1, size);
     if (!data) return hyp_fail_memory(b->diag, size);
-    HYP_TRY(hyp_vec_grow(&p->ops, b->diag));
-    p->ops.data[p->ops.len - 1] = (hyp_cuda_op){.run = run, .data = data, .step = b->step};
+    HYP_TRY(hyp_vec_push(&p->ops, b->diag, (hyp_cuda_op){.run = run, .data = data, .step = b->step}));
     *out_data = data;
     return HYP_OK;
 }
@@ -114,9 +113,7 @@ hyp_status hyp_cuda_add_chosen(hyp_cuda_build *b, hyp_choice *choice, hyp_cuda_a
     if (choice->by == HYP_CHOICE_TUNED) note_known(b, was.step, HYP_CUDA_TUNED);
     if (choice->by == HYP_CHOICE_BORROWED) note_known(b, was.step, HYP_CUDA_BORROWED);
     if (choice->by == HYP_CHOICE_PRIOR) note_known(b, was.step, HYP_CUDA_NOT_TUNED);
-    HYP_TRY(hyp_vec_grow(&p->choices, b->diag));
-    p->choices.data[p->choices.len - 1] = *choice;
-    return HYP_OK;
+    return hyp_vec_push(&p->choices, b->diag, *choice);
 }
 
 const hyp_choice *hyp_cuda_choices(const void *prepared, size_t step, size_t *out_count)

@@ -29,8 +29,7 @@ static hyp_cuda_subject subject(const tuner *t, uint32_t step)
 
 static hyp_status add_job(tuner *t, const hyp_cuda_subject *about, size_t uses, const char *key)
 {
-    HYP_TRY(hyp_vec_grow(&t->subjects, t->diag));
-    t->subjects.data[t->subjects.len - 1] = *about;
+    HYP_TRY(hyp_vec_push(&t->subjects, t->diag, *about));
     return hyp_tuner_add(&t->common, key, (uint32_t)t->subjects.len - 1, uses, t->diag);
 }
 
