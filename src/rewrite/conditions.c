@@ -1,5 +1,6 @@
-/* What a rule may ask of a match. Every condition is one row of the table at the end. A question that cannot be
- * answered for sure, about a symbolic size for instance, is answered with no. */
+/* What a rule may ask of a match: constants and element types here, the rest in the files beside. Every condition is one
+ * row of the table at the end of its file. A question that cannot be answered for sure, about a symbolic size for
+ * instance, is answered with no. */
 #include <math.h>
 #include <string.h>
 
@@ -244,22 +245,10 @@ static hyp_status widens(const hyp_call *call, bool *out, hyp_diag *diag)
 
 /* ---- the table ------------------------------------------------------------------------------------- */
 
-static const hyp_rw_callback table[] = {
+const hyp_rw_callback hyp_rw_conditions[] = {
     {"const", 1, is_const, NULL, "(const x): x depends on constants alone", false},
-    {"stored", 1, hyp_rw_is_stored, NULL,
-     "(stored w): a constant of the model, perhaps transposed or cast: not one that a rule computes", true},
-    {"stored-scaled", 1, hyp_rw_is_stored_scaled, NULL, "(stored-scaled w): a stored constant, or one times a constant", true},
-    {"widened", 1, hyp_rw_is_widened, NULL, "(widened w): a stored constant with an edge around it", false},
-    {"joined", 1, hyp_rw_is_joined, NULL, "(joined w): stored constants side by side, along axis 1", false},
     {"constant-linear", 1, is_constant_linear, NULL,
      "(constant-linear x): a linear computes x, whose weight and bias are constants", false},
-    {"gathers-right", 3, hyp_rw_gathers_right, NULL,
-     "(gathers-right a b c): (a b) c may become a (b c): of constants, c is a stored one if b is one, and b is no "
-     "value "
-     "multiplied from the left if a and c are",
-     true},
-    {"gathers-left", 3, hyp_rw_gathers_left, NULL,
-     "(gathers-left a b c): a (b c) may become (a b) c, the other way round", true},
     {"given", 1, is_given, NULL, "(given x): an input of the model", false},
     {"before", 2, is_before, NULL, "(before a b): one of (before a b), (before b a) and (same a b) holds", true},
     {"present", 1, is_present, NULL, "(present x): an optional input is there", true},
@@ -271,18 +260,6 @@ static const hyp_rw_callback table[] = {
      "(near c v): every element is v up to rounding: as the type rounds it, or within 64 units of its roundoff, at "
      "most 4e-6",
      false},
-    {"determined", 1, hyp_rw_is_determined, NULL, "(determined x): IEEE arithmetic fixes its bits (see above)", false},
-    {"finite", 1, hyp_rw_is_finite, NULL, "(finite c): every element is known to be a finite number", false},
-    {"never-nan", 1, hyp_rw_never_nan, NULL, "(never-nan x): no element can be NaN", false},
-    {"roomy", 1, hyp_rw_is_roomy, NULL,
-     "(roomy x): the type has room for products that are larger than results: not f16", false},
-    {"moderate", 1, hyp_rw_is_moderate, NULL, "(moderate c): every element is 0 or of a size within 2^-30 .. 2^30",
-     false},
-    {"scalable", 2, hyp_rw_scalable, NULL, "(scalable w c): any element of w times any of c is finite", false},
-    {"addable", 2, hyp_rw_addable, NULL, "(addable b c): any element of b plus any of c is finite", false},
-    {"multipliable", -1, hyp_rw_multipliable, NULL,
-     "(multipliable w c [b]): so is any sum of as many such products as w's last size says, and that plus any of b",
-     false},
     {"power-of-two", 1, power_of_two, NULL, "(power-of-two c): every element of the constant is +-2^k, |k| <= 14",
      false},
     {"invertible", 1, invertible, NULL, "(invertible c): every element of the constant is within 2^-14 .. 2^14", false},
@@ -291,51 +268,5 @@ static const hyp_rw_callback table[] = {
     {"has-dtype", 2, has_dtype, NULL, "(has-dtype x t): of the element type t", false},
     {"same-dtype", 2, same_dtype, NULL, "(same-dtype a b): of one element type", true},
     {"widens", 2, widens, NULL, "(widens x t): the type t holds every value of x's type", false},
-    {"rank-is", 2, hyp_rw_rank_is, NULL, "(rank-is x n)", false},
-    {"rank-at-least", 2, hyp_rw_rank_at_least, NULL, "(rank-at-least x n)", false},
-    {"static", 1, hyp_rw_static, NULL, "(static x): no symbolic size", false},
-    {"single", 1, hyp_rw_single, NULL, "(single x): one element, whatever the rank", false},
-    {"has-shape", 2, hyp_rw_has_shape, NULL, "(has-shape x s)", false},
-    {"broadcasts-into", 2, hyp_rw_broadcasts_into, NULL, "(broadcasts-into c x): broadcasting c with x gives x's shape",
-     false},
-    {"row-vector", 2, hyp_rw_row_vector, NULL,
-     "(row-vector b y): b broadcasts into y and is constant along all axes but the last", false},
-    {"channel-vector", 2, hyp_rw_channel_vector, NULL,
-     "(channel-vector c y): c broadcasts into y and is constant along all axes but axis 1", false},
-    {"tail-vector", 3, hyp_rw_tail_vector, NULL,
-     "(tail-vector g a x): g has the sizes of x from axis a on, and no others but 1", false},
-    {"same-shape", 2, hyp_rw_same_shape, NULL, "(same-shape a b): equal sizes, none broadcast", true},
-    {"same-leading", 2, hyp_rw_same_leading, NULL, "(same-leading a b): equal sizes on all axes but the last", true},
-    {"one-matrix", 2, hyp_rw_one_matrix, NULL,
-     "(one-matrix w x): w has more than two axes, at most as many as x, and all but the last two are 1", false},
-    {"one-row", 1, hyp_rw_one_row, NULL, "(one-row m): the last axis but one of m is 1, or not there; nor may m be",
-     false},
-    {"keeps-last", 2, hyp_rw_keeps_last, NULL, "(keeps-last s x): the shape s ends as x's shape does", false},
-    {"keeps-first", 3, hyp_rw_keeps_first, NULL,
-     "(keeps-first s x a): the shape s begins as x's shape does, up to axis a", false},
-    {"merges", 3, hyp_rw_merges, NULL, "(merges s x a): the shape s is that of x with the axes a and a + 1 as one",
-     false},
-    {"trailing-axes", 2, hyp_rw_trailing_axes, NULL, "(trailing-axes a x): the list names the last axes of x, in order",
-     false},
-    {"starts-at", 2, hyp_rw_starts_at, NULL, "(starts-at a n): the first entry of the list is n", false},
-    {"is-last", 2, hyp_rw_last, NULL, "(is-last a x): the axis is the last one of x", false},
-    {"without-last", 2, hyp_rw_without_last, NULL, "(without-last a x): the last axis of x is not in the list", false},
-    {"whole-last", 4, hyp_rw_whole_last, NULL,
-     "(whole-last s z t y): a slice of y from s of the sizes z in steps t takes all of the last axis", false},
-    {"only-last", 4, hyp_rw_only_last, NULL, "(only-last s z t y): such a slice takes all of every other axis", false},
-    {"at-most", 2, hyp_rw_at_most, NULL, "(at-most a b): the number a is not above the number b", false},
-    {"each", 2, hyp_rw_each_is, NULL, "(each s n): every entry of the list is the integer n", false},
-    {"count-is", 2, hyp_rw_count_is, NULL, "(count-is s n): the list has n entries", false},
-    {"shorter", 2, hyp_rw_shorter, NULL, "(shorter s n): the list of symbols has fewer than n entries", false},
-    {"identity-perm", 1, hyp_rw_identity_perm, NULL, "(identity-perm p): (0 1 2 ...)", false},
-    {"swaps-last", 1, hyp_rw_swaps_last, NULL, "(swaps-last p): the permutation swaps the last two axes and no others",
-     false},
-    {"moves-only-ones", 2, hyp_rw_moves_only_ones, NULL, "(moves-only-ones p x): only axes of size 1 change places",
-     false},
+    {0},
 };
-
-const hyp_rw_callback *hyp_rw_conditions(size_t *out_count)
-{
-    *out_count = sizeof table / sizeof *table;
-    return table;
-}

@@ -35,12 +35,12 @@ static hyp_status is_stored(hyp_rw *rw, hyp_class_id c, bool scaled, bool *out, 
     return HYP_OK;
 }
 
-hyp_status hyp_rw_is_stored(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status stored(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return is_stored(call->user, call->args[0], false, out, diag);
 }
 
-hyp_status hyp_rw_is_stored_scaled(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status stored_scaled(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return is_stored(call->user, call->args[0], true, out, diag);
 }
@@ -65,12 +65,12 @@ static hyp_status is_made_of_stored(const hyp_call *call, hyp_op op, uint32_t co
     return HYP_OK;
 }
 
-hyp_status hyp_rw_is_joined(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status joined(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return is_made_of_stored(call, HYP_OP_concat, UINT32_MAX, out, diag);
 }
 
-hyp_status hyp_rw_is_widened(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status widened(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return is_made_of_stored(call, HYP_OP_pad, 1, out, diag);
 }
@@ -144,12 +144,30 @@ static hyp_status gathers(hyp_rw *rw, hyp_class_id near, hyp_class_id mid, hyp_c
     return HYP_OK;
 }
 
-hyp_status hyp_rw_gathers_right(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status gathers_right(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return gathers(call->user, call->args[0], call->args[1], call->args[2], true, out, diag);
 }
 
-hyp_status hyp_rw_gathers_left(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status gathers_left(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return gathers(call->user, call->args[2], call->args[1], call->args[0], false, out, diag);
 }
+
+/* ---- the table ------------------------------------------------------------------------------------- */
+
+const hyp_rw_callback hyp_rw_product_conditions[] = {
+    {"stored", 1, stored, NULL,
+     "(stored w): a constant of the model, perhaps transposed or cast: not one that a rule computes", true},
+    {"stored-scaled", 1, stored_scaled, NULL, "(stored-scaled w): a stored constant, or one times a constant", true},
+    {"widened", 1, widened, NULL, "(widened w): a stored constant with an edge around it", false},
+    {"joined", 1, joined, NULL, "(joined w): stored constants side by side, along axis 1", false},
+    {"gathers-right", 3, gathers_right, NULL,
+     "(gathers-right a b c): (a b) c may become a (b c): of constants, c is a stored one if b is one, and b is no "
+     "value "
+     "multiplied from the left if a and c are",
+     true},
+    {"gathers-left", 3, gathers_left, NULL,
+     "(gathers-left a b c): a (b c) may become (a b) c, the other way round", true},
+    {0},
+};

@@ -1,9 +1,9 @@
-/* What a rule may ask about the sizes of elements, and about bits. Rows of the table in conditions.c. */
+/* What a rule may ask about the sizes of elements, and about bits. */
 #include <math.h>
 
 #include "rewrite/internal.h"
 
-hyp_status hyp_rw_is_determined(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status is_determined(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     (void)diag;
     *out = hyp_rw_fact_of(call->user, call->args[0])->kind == HYP_RW_TENSOR &&
@@ -11,7 +11,7 @@ hyp_status hyp_rw_is_determined(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_is_finite(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status is_finite(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_rw_range r;
     HYP_TRY(hyp_rw_range_of(call->user, call->args[0], &r, diag));
@@ -19,7 +19,7 @@ hyp_status hyp_rw_is_finite(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_never_nan(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status never_nan(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_rw_range r;
     HYP_TRY(hyp_rw_range_of(call->user, call->args[0], &r, diag));
@@ -28,7 +28,7 @@ hyp_status hyp_rw_never_nan(const hyp_call *call, bool *out, hyp_diag *diag)
 }
 
 /* f16 and narrower types have no room for products and sums in between that are larger than the result. */
-hyp_status hyp_rw_is_roomy(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status is_roomy(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *t = hyp_rw_type_arg(call, 0);
     (void)diag;
@@ -36,7 +36,7 @@ hyp_status hyp_rw_is_roomy(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_is_moderate(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status is_moderate(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *t = hyp_rw_type_arg(call, 0);
     hyp_rw_range r;
@@ -64,17 +64,17 @@ static double most_product(double a, double b) { return a * b; }
 
 static double most_sum(double a, double b) { return a + b; }
 
-hyp_status hyp_rw_scalable(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status scalable(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return combine(call, most_product, out, diag);
 }
 
-hyp_status hyp_rw_addable(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status addable(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return combine(call, most_sum, out, diag);
 }
 
-hyp_status hyp_rw_multipliable(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status multipliable(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     if (call->arg_count < 2 || call->arg_count > 3)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "multipliable takes w and c, perhaps b; there are %zu",
@@ -91,3 +91,21 @@ hyp_status hyp_rw_multipliable(const hyp_call *call, bool *out, hyp_diag *diag)
     *out = hyp_rw_fits(t->dtype, most + (call->arg_count > 2 ? hyp_rw_most(r[2]) : 0));
     return HYP_OK;
 }
+
+/* ---- the table ------------------------------------------------------------------------------------- */
+
+const hyp_rw_callback hyp_rw_range_conditions[] = {
+    {"determined", 1, is_determined, NULL, "(determined x): IEEE arithmetic fixes its bits (see above)", false},
+    {"finite", 1, is_finite, NULL, "(finite c): every element is known to be a finite number", false},
+    {"never-nan", 1, never_nan, NULL, "(never-nan x): no element can be NaN", false},
+    {"roomy", 1, is_roomy, NULL,
+     "(roomy x): the type has room for products that are larger than results: not f16", false},
+    {"moderate", 1, is_moderate, NULL, "(moderate c): every element is 0 or of a size within 2^-30 .. 2^30",
+     false},
+    {"scalable", 2, scalable, NULL, "(scalable w c): any element of w times any of c is finite", false},
+    {"addable", 2, addable, NULL, "(addable b c): any element of b plus any of c is finite", false},
+    {"multipliable", -1, multipliable, NULL,
+     "(multipliable w c [b]): so is any sum of as many such products as w's last size says, and that plus any of b",
+     false},
+    {0},
+};

@@ -1,4 +1,4 @@
-/* What a rule may ask about shapes, axes and lists of them. Rows of the table in conditions.c. */
+/* What a rule may ask about shapes, axes and lists of them. */
 #include "rewrite/internal.h"
 
 /* ---- shapes ---------------------------------------------------------------------------------------- */
@@ -11,16 +11,16 @@ static hyp_status compare_rank(const hyp_call *call, bool at_least, bool *out, h
     *out = t && (at_least ? t->rank >= rank.i : t->rank == rank.i);
     return HYP_OK;
 }
-hyp_status hyp_rw_rank_is(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status rank_is(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return compare_rank(call, false, out, diag);
 }
-hyp_status hyp_rw_rank_at_least(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status rank_at_least(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return compare_rank(call, true, out, diag);
 }
 
-hyp_status hyp_rw_static(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status is_static(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *t = hyp_rw_type_arg(call, 0);
     (void)diag;
@@ -28,7 +28,7 @@ hyp_status hyp_rw_static(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_single(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status single(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *t = hyp_rw_type_arg(call, 0);
     (void)diag;
@@ -37,7 +37,7 @@ hyp_status hyp_rw_single(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_has_shape(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status has_shape(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *t = hyp_rw_type_arg(call, 0);
     hyp_attr shape;
@@ -47,7 +47,7 @@ hyp_status hyp_rw_has_shape(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_broadcasts_into(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status broadcasts_into(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *c = hyp_rw_type_arg(call, 0), *x = hyp_rw_type_arg(call, 1);
     (void)diag;
@@ -67,7 +67,7 @@ static bool is_along(const hyp_type *c, const hyp_type *y, int32_t axis)
     return along;
 }
 
-hyp_status hyp_rw_row_vector(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status row_vector(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *y = hyp_rw_type_arg(call, 1);
     (void)diag;
@@ -75,14 +75,14 @@ hyp_status hyp_rw_row_vector(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_channel_vector(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status channel_vector(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     (void)diag;
     *out = is_along(hyp_rw_type_arg(call, 0), hyp_rw_type_arg(call, 1), 1);
     return HYP_OK;
 }
 
-hyp_status hyp_rw_one_row(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status one_row(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *m = hyp_rw_type_arg(call, 0);
     (void)diag;
@@ -90,7 +90,7 @@ hyp_status hyp_rw_one_row(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_one_matrix(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status one_matrix(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *w = hyp_rw_type_arg(call, 0), *x = hyp_rw_type_arg(call, 1);
     (void)diag;
@@ -99,7 +99,7 @@ hyp_status hyp_rw_one_matrix(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_keeps_last(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status keeps_last(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *x = hyp_rw_type_arg(call, 1);
     hyp_attr shape;
@@ -108,7 +108,7 @@ hyp_status hyp_rw_keeps_last(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_keeps_first(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status keeps_first(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *x = hyp_rw_type_arg(call, 1);
     hyp_attr shape, axis;
@@ -119,7 +119,7 @@ hyp_status hyp_rw_keeps_first(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_merges(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status merges(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *x = hyp_rw_type_arg(call, 1);
     hyp_attr shape, axis;
@@ -142,7 +142,7 @@ static bool agree(const hyp_type *a, const hyp_type *b, int32_t rank)
     return same;
 }
 
-hyp_status hyp_rw_same_shape(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status same_shape(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *a = hyp_rw_type_arg(call, 0), *b = hyp_rw_type_arg(call, 1);
     (void)diag;
@@ -150,7 +150,7 @@ hyp_status hyp_rw_same_shape(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_same_leading(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status same_leading(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *a = hyp_rw_type_arg(call, 0), *b = hyp_rw_type_arg(call, 1);
     (void)diag;
@@ -158,7 +158,7 @@ hyp_status hyp_rw_same_leading(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_tail_vector(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status tail_vector(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *g = hyp_rw_type_arg(call, 0), *x = hyp_rw_type_arg(call, 2);
     hyp_attr axis;
@@ -173,7 +173,7 @@ hyp_status hyp_rw_tail_vector(const hyp_call *call, bool *out, hyp_diag *diag)
 
 /* ---- axes ------------------------------------------------------------------------------------------- */
 
-hyp_status hyp_rw_trailing_axes(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status trailing_axes(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *x = hyp_rw_type_arg(call, 1);
     hyp_attr axes;
@@ -183,7 +183,7 @@ hyp_status hyp_rw_trailing_axes(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_starts_at(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status starts_at(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_attr axes, axis;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &axes, diag));
@@ -192,7 +192,7 @@ hyp_status hyp_rw_starts_at(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_last(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status last(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *x = hyp_rw_type_arg(call, 1);
     hyp_attr axis;
@@ -201,7 +201,7 @@ hyp_status hyp_rw_last(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_without_last(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status without_last(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *x = hyp_rw_type_arg(call, 1);
     hyp_attr axes;
@@ -226,18 +226,18 @@ static hyp_status takes_all(const hyp_call *call, bool last_only, bool *out, hyp
             *out = starts.dims[i] == 0 && sizes.dims[i] == y->dims[i] && steps.dims[i] == 1;
     return HYP_OK;
 }
-hyp_status hyp_rw_whole_last(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status whole_last(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return takes_all(call, true, out, diag);
 }
-hyp_status hyp_rw_only_last(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status only_last(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     return takes_all(call, false, out, diag);
 }
 
 /* ---- lists and permutations ------------------------------------------------------------------------ */
 
-hyp_status hyp_rw_each_is(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status each_is(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_attr list, value;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
@@ -247,7 +247,7 @@ hyp_status hyp_rw_each_is(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_count_is(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status count_is(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_attr list, value;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &list, diag));
@@ -256,7 +256,7 @@ hyp_status hyp_rw_count_is(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_shorter(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status shorter(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_attr list, value;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_SYMS, &list, diag));
@@ -265,7 +265,7 @@ hyp_status hyp_rw_shorter(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_at_most(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status at_most(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_attr a, b;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_FLOAT, &a, diag));
@@ -274,7 +274,7 @@ hyp_status hyp_rw_at_most(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_identity_perm(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status identity_perm(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_attr perm;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
@@ -283,7 +283,7 @@ hyp_status hyp_rw_identity_perm(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_swaps_last(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status swaps_last(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     hyp_attr perm;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_DIMS, &perm, diag));
@@ -293,7 +293,7 @@ hyp_status hyp_rw_swaps_last(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_rw_moves_only_ones(const hyp_call *call, bool *out, hyp_diag *diag)
+static hyp_status moves_only_ones(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *x = hyp_rw_type_arg(call, 1);
     hyp_attr perm;
@@ -307,3 +307,50 @@ hyp_status hyp_rw_moves_only_ones(const hyp_call *call, bool *out, hyp_diag *dia
     }
     return HYP_OK;
 }
+
+/* ---- the table ------------------------------------------------------------------------------------- */
+
+const hyp_rw_callback hyp_rw_shape_conditions[] = {
+    {"rank-is", 2, rank_is, NULL, "(rank-is x n)", false},
+    {"rank-at-least", 2, rank_at_least, NULL, "(rank-at-least x n)", false},
+    {"static", 1, is_static, NULL, "(static x): no symbolic size", false},
+    {"single", 1, single, NULL, "(single x): one element, whatever the rank", false},
+    {"has-shape", 2, has_shape, NULL, "(has-shape x s)", false},
+    {"broadcasts-into", 2, broadcasts_into, NULL, "(broadcasts-into c x): broadcasting c with x gives x's shape",
+     false},
+    {"row-vector", 2, row_vector, NULL,
+     "(row-vector b y): b broadcasts into y and is constant along all axes but the last", false},
+    {"channel-vector", 2, channel_vector, NULL,
+     "(channel-vector c y): c broadcasts into y and is constant along all axes but axis 1", false},
+    {"tail-vector", 3, tail_vector, NULL,
+     "(tail-vector g a x): g has the sizes of x from axis a on, and no others but 1", false},
+    {"same-shape", 2, same_shape, NULL, "(same-shape a b): equal sizes, none broadcast", true},
+    {"same-leading", 2, same_leading, NULL, "(same-leading a b): equal sizes on all axes but the last", true},
+    {"one-matrix", 2, one_matrix, NULL,
+     "(one-matrix w x): w has more than two axes, at most as many as x, and all but the last two are 1", false},
+    {"one-row", 1, one_row, NULL, "(one-row m): the last axis but one of m is 1, or not there; nor may m be",
+     false},
+    {"keeps-last", 2, keeps_last, NULL, "(keeps-last s x): the shape s ends as x's shape does", false},
+    {"keeps-first", 3, keeps_first, NULL,
+     "(keeps-first s x a): the shape s begins as x's shape does, up to axis a", false},
+    {"merges", 3, merges, NULL, "(merges s x a): the shape s is that of x with the axes a and a + 1 as one",
+     false},
+    {"trailing-axes", 2, trailing_axes, NULL, "(trailing-axes a x): the list names the last axes of x, in order",
+     false},
+    {"starts-at", 2, starts_at, NULL, "(starts-at a n): the first entry of the list is n", false},
+    {"is-last", 2, last, NULL, "(is-last a x): the axis is the last one of x", false},
+    {"without-last", 2, without_last, NULL, "(without-last a x): the last axis of x is not in the list", false},
+    {"whole-last", 4, whole_last, NULL,
+     "(whole-last s z t y): a slice of y from s of the sizes z in steps t takes all of the last axis", false},
+    {"only-last", 4, only_last, NULL, "(only-last s z t y): such a slice takes all of every other axis", false},
+    {"at-most", 2, at_most, NULL, "(at-most a b): the number a is not above the number b", false},
+    {"each", 2, each_is, NULL, "(each s n): every entry of the list is the integer n", false},
+    {"count-is", 2, count_is, NULL, "(count-is s n): the list has n entries", false},
+    {"shorter", 2, shorter, NULL, "(shorter s n): the list of symbols has fewer than n entries", false},
+    {"identity-perm", 1, identity_perm, NULL, "(identity-perm p): (0 1 2 ...)", false},
+    {"swaps-last", 1, swaps_last, NULL, "(swaps-last p): the permutation swaps the last two axes and no others",
+     false},
+    {"moves-only-ones", 2, moves_only_ones, NULL, "(moves-only-ones p x): only axes of size 1 change places",
+     false},
+    {0},
+};

@@ -7,15 +7,14 @@
 
 static hyp_status register_callbacks(hyp_rw *rw, hyp_diag *diag)
 {
-    size_t count;
-    const hyp_rw_callback *rows = hyp_rw_conditions(&count);
-    for (size_t i = 0; i < count; i++)
-        HYP_TRY(hyp_egraph_register_condition(rw->eg, rows[i].name, rows[i].arity, rows[i].condition, rw, diag));
-    for (size_t i = 0; i < count; i++)
-        if (rows[i].final) hyp_egraph_make_final(rw->eg, rows[i].name);
-    rows = hyp_rw_functions(&count);
-    for (size_t i = 0; i < count; i++)
-        HYP_TRY(hyp_egraph_register_function(rw->eg, rows[i].name, rows[i].arity, rows[i].function, rw, diag));
+    for (const hyp_rw_callback *const *table = hyp_rw_callbacks; *table; table++)
+        for (const hyp_rw_callback *r = *table; r->name; r++) {
+            if (r->condition)
+                HYP_TRY(hyp_egraph_register_condition(rw->eg, r->name, r->arity, r->condition, rw, diag));
+            else
+                HYP_TRY(hyp_egraph_register_function(rw->eg, r->name, r->arity, r->function, rw, diag));
+            if (r->final) hyp_egraph_make_final(rw->eg, r->name);
+        }
     return HYP_OK;
 }
 

@@ -1,7 +1,7 @@
 /* Functions of rules whose result is a tensor: small constants, and what a split was made of or into. */
 #include "rewrite/internal.h"
 
-hyp_status hyp_rw_scalar(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+static hyp_status scalar(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     const hyp_type *like = hyp_rw_type_arg(call, 1);
     hyp_attr value;
@@ -13,7 +13,7 @@ hyp_status hyp_rw_scalar(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
     return hyp_rw_constant(call->user, &type, &element, hyp_dtype_size(type.dtype), out, diag);
 }
 
-hyp_status hyp_rw_minus_plus(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+static hyp_status minus_plus(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     enum { MOST = 1024 }; /* the width of a head is hundreds */
     const hyp_type *x = hyp_rw_type_arg(call, 0), *z = hyp_rw_type_arg(call, 1);
@@ -26,7 +26,7 @@ hyp_status hyp_rw_minus_plus(const hyp_call *call, hyp_class_id *out, hyp_diag *
     return hyp_rw_constant(call->user, &type, signs, (size_t)(minus + plus) * hyp_dtype_size(type.dtype), out, diag);
 }
 
-hyp_status hyp_rw_dims_tensor(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+static hyp_status dims_tensor(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     const hyp_type *x = hyp_rw_type_arg(call, 0);
     if (!x || !hyp_type_is_static(x)) return HYP_OK;
@@ -35,7 +35,7 @@ hyp_status hyp_rw_dims_tensor(const hyp_call *call, hyp_class_id *out, hyp_diag 
 }
 
 /* (pick i a s b x...): output i of splitting the concatenation of x... along the axis, when it is one of them. */
-hyp_status hyp_rw_pick(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+static hyp_status pick(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     hyp_attr index, split_axis, concat_axis, sizes;
     hyp_dims *dims = ((hyp_rw *)call->user)->dims;
@@ -134,7 +134,7 @@ static hyp_status find_whole(const hyp_call *call, size_t first, const hyp_attr 
 }
 
 /* (unsplit a x...): the tensor that was split along the axis into exactly x... */
-hyp_status hyp_rw_unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+static hyp_status unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     hyp_attr axis;
     HYP_TRY(hyp_rw_literal_arg(call, 0, HYP_ATTR_INT, &axis, diag));
@@ -142,7 +142,21 @@ hyp_status hyp_rw_unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *dia
 }
 
 /* (unsplit-flat x...): the tensor of which x... are all parts, one behind the other in memory. */
-hyp_status hyp_rw_unsplit_flat(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+static hyp_status unsplit_flat(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     return find_whole(call, 0, NULL, out, diag);
 }
+
+/* ---- the table ------------------------------------------------------------------------------------- */
+
+const hyp_rw_callback hyp_rw_tensor_functions[] = {
+    HYP_RW_FUNCTION("scalar", 2, scalar, "(scalar v x): the number v as a constant of x's element type"),
+    HYP_RW_FUNCTION("minus-plus", 2, minus_plus,
+      "(minus-plus x y): the constant vector -1 ... -1 1 ... 1 of the last sizes of x and y and of x's element type"),
+    HYP_RW_FUNCTION("dims-tensor", 1, dims_tensor, "(dims-tensor x): the shape of x as a constant"),
+    HYP_RW_FUNCTION("pick", -1, pick, "(pick i a s b x...): the one of x... that is output i of (split a s (concat b x...))"),
+    HYP_RW_FUNCTION("unsplit", -1, unsplit, "(unsplit a x...): the tensor that a split along axis a turned into x..."),
+    HYP_RW_FUNCTION("unsplit-flat", -1, unsplit_flat,
+      "(unsplit-flat x...): the tensor of which x... are all parts or views of them, each behind the one before"),
+    {0},
+};

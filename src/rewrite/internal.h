@@ -203,63 +203,12 @@ typedef struct hyp_rw_callback {
      * which the rules have made, is met again. */
     bool final;
 } hyp_rw_callback;
-const hyp_rw_callback *hyp_rw_conditions(size_t *out_count);
-const hyp_rw_callback *hyp_rw_functions(size_t *out_count);
+#define HYP_RW_FUNCTION(name, arity, function, doc) {name, arity, NULL, function, doc, false}
 
-/* Conditions of conditions_range.c; the table says what they are. */
-hyp_status hyp_rw_is_determined(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_is_finite(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_never_nan(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_is_roomy(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_is_moderate(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_scalable(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_addable(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_multipliable(const hyp_call *call, bool *out, hyp_diag *diag);
-/* Those of conditions_shape.c. */
-hyp_status hyp_rw_rank_is(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_rank_at_least(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_static(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_single(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_has_shape(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_broadcasts_into(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_row_vector(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_channel_vector(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_tail_vector(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_same_shape(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_same_leading(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_one_matrix(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_one_row(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_keeps_last(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_keeps_first(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_merges(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_trailing_axes(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_starts_at(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_last(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_without_last(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_whole_last(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_only_last(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_at_most(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_each_is(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_count_is(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_shorter(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_identity_perm(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_swaps_last(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_moves_only_ones(const hyp_call *call, bool *out, hyp_diag *diag);
-/* Those of conditions_product.c. */
-hyp_status hyp_rw_is_stored(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_is_stored_scaled(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_is_widened(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_is_joined(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_gathers_right(const hyp_call *call, bool *out, hyp_diag *diag);
-hyp_status hyp_rw_gathers_left(const hyp_call *call, bool *out, hyp_diag *diag);
-
-/* Functions of functions_tensor.c. */
-hyp_status hyp_rw_scalar(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
-hyp_status hyp_rw_minus_plus(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
-hyp_status hyp_rw_dims_tensor(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
-hyp_status hyp_rw_pick(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
-hyp_status hyp_rw_unsplit(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
-hyp_status hyp_rw_unsplit_flat(const hyp_call *call, hyp_class_id *out, hyp_diag *diag);
+/* The tables, which end with a row of zeros, of the files that are called so; and a list of all that ends with NULL. */
+extern const hyp_rw_callback hyp_rw_conditions[], hyp_rw_product_conditions[], hyp_rw_range_conditions[],
+    hyp_rw_shape_conditions[], hyp_rw_functions[], hyp_rw_tensor_functions[];
+extern const hyp_rw_callback *const hyp_rw_callbacks[];
 
 /* The type of an argument, NULL when it is no tensor: most conditions are about one. */
 const hyp_type *hyp_rw_type_arg(const hyp_call *call, size_t i);

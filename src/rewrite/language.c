@@ -34,18 +34,16 @@ static bool is_sequence(const hyp_sexpr *sx)
 
 static bool is_keyword(const hyp_sexpr *sx) { return sx->kind == HYP_SX_SYMBOL && sx->text[0] == ':' && sx->text[1]; }
 
-static bool in_table(const hyp_rw_callback *rows, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(rows[i].name, name) == 0) return true;
-    return false;
-}
+const hyp_rw_callback *const hyp_rw_callbacks[] = {
+    hyp_rw_conditions, hyp_rw_product_conditions, hyp_rw_range_conditions, hyp_rw_shape_conditions,
+    hyp_rw_functions,  hyp_rw_tensor_functions,   NULL};
 
 static bool is_function(const char *name)
 {
-    size_t count;
-    const hyp_rw_callback *rows = hyp_rw_functions(&count);
-    return in_table(rows, count, name);
+    for (const hyp_rw_callback *const *table = hyp_rw_callbacks; *table; table++)
+        for (const hyp_rw_callback *r = *table; r->name; r++)
+            if (r->function && strcmp(r->name, name) == 0) return true;
+    return false;
 }
 
 static bool find_schema(const char *name, schema *out)
@@ -73,10 +71,11 @@ static bool find_schema(const char *name, schema *out)
 static hyp_status unknown(context *c, const hyp_sexpr *head)
 {
     const char *names[HYP_OP_COUNT + 64];
-    size_t n = 0, count;
+    size_t n = 0;
     for (int i = 0; i < HYP_OP_COUNT; i++) names[n++] = hyp_op_get((hyp_op)i)->name;
-    const hyp_rw_callback *rows = hyp_rw_functions(&count);
-    for (size_t i = 0; i < count && n < HYP_OP_COUNT + 60; i++) names[n++] = rows[i].name;
+    for (const hyp_rw_callback *const *table = hyp_rw_callbacks; *table; table++)
+        for (const hyp_rw_callback *r = *table; r->name; r++)
+            if (r->function && n < HYP_OP_COUNT + 60) names[n++] = r->name;
     names[n] = NULL;
     const char *near = hyp_nearest(head->text, names);
     return hyp_sexpr_fail(c->diag, c->file, head, HYP_ERR_MALFORMED, "'%s' is neither an operator nor a function%s%s%s",

@@ -35,25 +35,19 @@ static hyp_status put_rules(hyp_strbuf *out, hyp_diag *diag)
     return HYP_OK;
 }
 
-static void put_callbacks(hyp_strbuf *out, const hyp_rw_callback *rows, size_t count)
+static hyp_status put_callbacks(hyp_strbuf *out, bool conditions)
 {
-    for (size_t i = 0; i < count; i++) hyp_strbuf_printf(out, "    %s\n", rows[i].doc);
+    for (const hyp_rw_callback *const *table = hyp_rw_callbacks; *table; table++)
+        for (const hyp_rw_callback *r = *table; r->name; r++)
+            if (conditions == (r->condition != NULL)) hyp_strbuf_printf(out, "    %s\n", r->doc);
+    return HYP_OK;
 }
 
 static hyp_status put_part(hyp_strbuf *out, const char *name, size_t len, hyp_diag *diag)
 {
-    size_t count;
     if (len == 5 && strncmp(name, "rules", len) == 0) return put_rules(out, diag);
-    if (len == 10 && strncmp(name, "conditions", len) == 0) {
-        const hyp_rw_callback *rows = hyp_rw_conditions(&count);
-        put_callbacks(out, rows, count);
-        return HYP_OK;
-    }
-    if (len == 9 && strncmp(name, "functions", len) == 0) {
-        const hyp_rw_callback *rows = hyp_rw_functions(&count);
-        put_callbacks(out, rows, count);
-        return HYP_OK;
-    }
+    if (len == 10 && strncmp(name, "conditions", len) == 0) return put_callbacks(out, true);
+    if (len == 9 && strncmp(name, "functions", len) == 0) return put_callbacks(out, false);
     return hyp_fail(diag, HYP_ERR_MALFORMED, "no part is called '%.*s'; wanted rules, conditions or functions",
                     (int)len, name);
 }
