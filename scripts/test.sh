@@ -4,17 +4,19 @@
 # undefined-behaviour sanitizers, and the runtime under the thread sanitizer. The last line sums up all runs; the exit
 # code is 0 only if everything passed.
 #
-#   scripts/test.sh [--quick | --all]
+#   scripts/test.sh [--quick | --all | --with COMPILER...]
 #
 # --quick is for the work in between: build/dev alone, and of its tests those that take seconds. --all adds what is not for
-# every change: both compilers' link-time optimisation, static libraries, musl, and 64-bit ARM under qemu.
+# every change: both compilers' link-time optimisation, static libraries, musl, and 64-bit ARM under qemu. --with is what
+# --quick is, but with each of the compilers that are named, in build/COMPILER: --with gcc-10 clang-19.
 set -eu
 runs=everything
 case ${1:-} in
 '') ;;
 --quick) runs=quick ;;
 --all) runs="everything elsewhere" ;;
-*) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 2 ;;
+--with) shift && runs=compilers compilers=$* ;;
+*) sed -n '2,12s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac
 cd "$(dirname "$0")/.."
 . scripts/setup.sh
@@ -108,7 +110,14 @@ elsewhere() {
     check aarch64 -R '^(test_|conformance_|runtime)'
 }
 
-build dev --preset dev -DCMAKE_C_COMPILER=gcc
+compilers() {
+    for compiler in $compilers; do
+        build "$compiler" --preset dev -DCMAKE_C_COMPILER="$compiler"
+        check "$compiler" -LE long
+    done
+}
+
+[ "$runs" = compilers ] || build dev --preset dev -DCMAKE_C_COMPILER=gcc
 for run in $runs; do $run; done
 
 [ -z "$broken" ] || echo "did not build or run:$broken"
