@@ -1,24 +1,43 @@
 # The CUDA backend, added to hyp_runtime where a toolkit is found. Of the toolkit only headers and nvcc are used;
 # nothing of CUDA is linked, and CMake needs no CUDA language.
+
+# Ready code for 9.0; on other GPUs, from 7.5 on, the driver compiles the PTX once and keeps the result. The image is
+# in every binary, and each ready architecture would add a third to it.
+set(arches -gencode=arch=compute_75,code=compute_75 -gencode=arch=compute_90,code=sm_90)
+set(few_rows_arches -gencode=arch=compute_90,code=compute_90 -gencode=arch=compute_90,code=sm_90)
+set(image_arches ${arches})
+set(attention_arches ${arches} -gencode=arch=compute_80,code=compute_80) # what tensor cores can do since then
+set(compress -Xfatbin=-compress-all)
+set(images ${PROJECT_BINARY_DIR}/generated)
+
+set(HYPATIA_NVCC "" CACHE INTERNAL "the compiler of kernels; empty where the CUDA backend is left out")
+set(HYPATIA_CUDA_PACKS ON CACHE INTERNAL "whether the toolkit makes images as small as can be")
 if(HYPATIA_CUDA)
     find_package(CUDAToolkit 12.0 QUIET)
     if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE)
         message(STATUS "CUDA backend: left out, because no CUDA toolkit (12.0 or newer) was found")
+    else()
+        if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+            set(compress --compress-mode=size)
+        else()
+            set(HYPATIA_CUDA_PACKS OFF CACHE INTERNAL "")
+        endif()
+        # Whether this nvcc knows the architectures, and takes the host's C++ compiler, shows only when it compiles.
+        file(WRITE ${images}/probe.cu "#include <cuda_fp8.h>\n__global__ void probe() {}\n")
+        execute_process(COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -fatbin ${attention_arches} ${compress}
+            -o ${images}/probe.out ${images}/probe.cu RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
+        if(failed)
+            message(WARNING "CUDA backend: left out, because nvcc of CUDA ${CUDAToolkit_VERSION} does not compile for "
+                "GPUs of 7.5, 8.0 and 9.0 here:\n${said}\nIf it does not take the C++ compiler, name one that it takes: "
+                "NVCC_PREPEND_FLAGS='-ccbin g++-12' in the environment, for the build, too. If it does not know a GPU, take "
+                "another toolkit by -DCUDAToolkit_ROOT=FOLDER (12.0 to 13). Or leave CUDA out by -DHYPATIA_CUDA=OFF")
+        else()
+            set(HYPATIA_NVCC ${CUDAToolkit_NVCC_EXECUTABLE} CACHE INTERNAL "")
+        endif()
     endif()
 endif()
 
-if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
-    # Ready code for 9.0; on other GPUs, from 7.5 on, the driver compiles the PTX once and keeps the result. The image is
-    # in every binary, and each ready architecture would add a third to it.
-    set(arches -gencode=arch=compute_75,code=compute_75 -gencode=arch=compute_90,code=sm_90)
-    set(few_rows_arches -gencode=arch=compute_90,code=compute_90 -gencode=arch=compute_90,code=sm_90)
-    set(image_arches ${arches})
-    set(attention_arches ${arches} -gencode=arch=compute_80,code=compute_80) # what tensor cores can do since then
-    set(compress -Xfatbin=-compress-all)
-    if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
-        set(compress --compress-mode=size)
-    endif()
-    set(images ${PROJECT_BINARY_DIR}/generated)
+if(HYPATIA_NVCC)
     set(cuda_dir ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
     file(MAKE_DIRECTORY ${images})
     file(GLOB kernel_sources CONFIGURE_DEPENDS ${cuda_dir}/kernels/*)
@@ -26,7 +45,7 @@ if(HYPATIA_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
         ${PROJECT_SOURCE_DIR}/include/hypatia/types.h CACHE INTERNAL "what the images of kernels are made of")
     foreach(name image few_rows attention)
         add_custom_command(OUTPUT ${images}/${name}.fatbin
-            COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -fatbin ${${name}_arches} ${compress}
+            COMMAND ${HYPATIA_NVCC} -std=c++17 -O3 -fatbin ${${name}_arches} ${compress}
                 -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src -o ${images}/${name}.fatbin
                 ${cuda_dir}/kernels/${name}.cu
             DEPENDS ${HYPATIA_CUDA_SOURCES}

@@ -67,6 +67,13 @@ static float __fadd_rn(float a, float b) { return a + b; }
 static double __dadd_rn(double a, double b) { return a + b; }
 template <typename T> static T __ldg(const T *p) { return *p; }
 static uint32_t atomicAdd(uint32_t *p, uint32_t v) { return (*p += v) - v; }
+#if CUDA_VERSION < 12020 // whose headers have it for devices alone
+static float2 __half22float2(__half2 two)
+{
+    __half2_raw bits = two;
+    return float2{__half2float(__half_raw{bits.x}), __half2float(__half_raw{bits.y})};
+}
+#endif
 
 #define HYP_CUDA_EMULATOR
 #define __launch_bounds__(...)

@@ -230,7 +230,7 @@ __device__ __forceinline__ uint2 to_four(uint32_t dtype, const float (&v)[4])
     uint32_t x[4];
 #pragma unroll
     for (int e = 0; e < 4; e++)
-        x[e] = dtype == HYP_BF16 ? __bfloat16_as_ushort(to_bfloat(v[e])) : __half_as_ushort(to_half(v[e]));
+        x[e] = dtype == HYP_BF16 ? bfloat_bits(v[e]) : half_bits(v[e]);
     return make_uint2(x[0] | x[1] << 16, x[2] | x[3] << 16);
 }
 
