@@ -92,6 +92,16 @@ uint8_t hyp_f32_to_f8e4m3(float f)
         memcpy(&v, (const char *)data + i * sizeof v, sizeof v); \
         return FROM(v);                              \
     }
+#define LOAD_INTEGERS                                                                   \
+    case HYP_U8: LOAD(uint8_t)                                                          \
+    case HYP_I8: LOAD(int8_t)                                                           \
+    case HYP_U16: LOAD(uint16_t)                                                        \
+    case HYP_I16: LOAD(int16_t)                                                         \
+    case HYP_I32: LOAD(int32_t)                                                         \
+    case HYP_I64: LOAD(int64_t)                                                         \
+    case HYP_U32: LOAD(uint32_t)                                                        \
+    case HYP_U64: LOAD(uint64_t)                                                        \
+    case HYP_BOOL: return ((const uint8_t *)data)[i] != 0;
 #define STORE(T, value)                              \
     {                                                \
         T v = (T)(value);                            \
@@ -106,15 +116,7 @@ double hyp_load_f64(hyp_dtype t, const void *data, size_t i)
     switch (t) {
     case HYP_F32: LOAD(float)
     case HYP_F64: LOAD(double)
-    case HYP_U8: LOAD(uint8_t)
-    case HYP_I8: LOAD(int8_t)
-    case HYP_U16: LOAD(uint16_t)
-    case HYP_I16: LOAD(int16_t)
-    case HYP_I32: LOAD(int32_t)
-    case HYP_I64: LOAD(int64_t)
-    case HYP_U32: LOAD(uint32_t)
-    case HYP_U64: LOAD(uint64_t)
-    case HYP_BOOL: return ((const uint8_t *)data)[i] != 0;
+    LOAD_INTEGERS
     case HYP_F16: memcpy(&h, (const char *)data + 2 * i, 2); return (double)hyp_f16_to_f32(h);
     case HYP_BF16: memcpy(&h, (const char *)data + 2 * i, 2); return (double)hyp_bf16_to_f32(h);
     case HYP_F8E4M3: return (double)hyp_f8e4m3_to_f32(((const uint8_t *)data)[i]);
@@ -137,15 +139,7 @@ int64_t hyp_load_i64(hyp_dtype t, const void *data, size_t i)
     if (hyp_dtype_is_float(t)) return truncate(hyp_load_f64(t, data, i));
 #define FROM(v) (int64_t)(v)
     switch (t) {
-    case HYP_U8: LOAD(uint8_t)
-    case HYP_I8: LOAD(int8_t)
-    case HYP_U16: LOAD(uint16_t)
-    case HYP_I16: LOAD(int16_t)
-    case HYP_I32: LOAD(int32_t)
-    case HYP_I64: LOAD(int64_t)
-    case HYP_U32: LOAD(uint32_t)
-    case HYP_U64: LOAD(uint64_t)
-    case HYP_BOOL: return ((const uint8_t *)data)[i] != 0;
+    LOAD_INTEGERS
     default: return 0;
     }
 #undef FROM

@@ -107,13 +107,9 @@ static hyp_status write_reduced(reduction *r, const char *path, hyp_diag *diag)
     hyp_outfile file = {0};
     hyp_status status = hyp_onnx_cut_write(r->cut, r->keep, r->all_inputs, &bytes, diag);
     if (status == HYP_OK) status = hyp_outfile_open(&file, path, diag);
-    if (status == HYP_OK) {
-        status = hyp_outfile_write(&file, bytes.data, bytes.len, diag);
-        if (status == HYP_OK)
-            status = hyp_outfile_commit(&file, diag);
-        else
-            hyp_outfile_abort(&file);
-    }
+    if (status == HYP_OK) status = hyp_outfile_write(&file, bytes.data, bytes.len, diag);
+    if (status == HYP_OK) status = hyp_outfile_commit(&file, diag);
+    hyp_outfile_abort(&file);
     hyp_strbuf_dispose(&bytes);
     return status;
 }

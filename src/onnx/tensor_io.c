@@ -209,14 +209,10 @@ hyp_status hyp_tensor_save(const char *path, const hyp_tensor *tensor, hyp_diag 
     if (kind == NPY) hyp_npy_write_header(&head, tensor);
     if (kind == PB) write_pb_header(&head, tensor, bytes);
     hyp_status status = head.failed ? hyp_fail_memory(diag, head.len) : hyp_outfile_open(&file, path, diag);
-    if (status == HYP_OK) {
-        status = hyp_outfile_write(&file, hyp_strbuf_text(&head), head.len, diag);
-        if (status == HYP_OK) status = hyp_outfile_write(&file, tensor->data, bytes, diag);
-        if (status == HYP_OK)
-            status = hyp_outfile_commit(&file, diag);
-        else
-            hyp_outfile_abort(&file);
-    }
+    if (status == HYP_OK) status = hyp_outfile_write(&file, hyp_strbuf_text(&head), head.len, diag);
+    if (status == HYP_OK) status = hyp_outfile_write(&file, tensor->data, bytes, diag);
+    if (status == HYP_OK) status = hyp_outfile_commit(&file, diag);
+    hyp_outfile_abort(&file);
     hyp_strbuf_dispose(&head);
     return status;
 }

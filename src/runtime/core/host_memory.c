@@ -109,6 +109,32 @@ void hyp_host_memory_bind(hyp_host_memory *m, const hyp_bindings *bindings)
 
 size_t hyp_host_memory_bytes(const hyp_host_memory *m) { return m->total; }
 
+hyp_status hyp_host_session_create(void *plan, const hyp_context_options *options, void **out_session, hyp_diag *diag)
+{
+    hyp_host_memory *m = hyp_calloc(1, sizeof *m);
+    if (!m) return hyp_fail_memory(diag, sizeof *m);
+    hyp_status status = hyp_host_memory_init(m, plan, options, diag);
+    if (status == HYP_OK)
+        *out_session = m;
+    else
+        hyp_free(m);
+    return status;
+}
+
+void hyp_host_session_destroy(void *session)
+{
+    hyp_host_memory_dispose(session);
+    hyp_free(session);
+}
+
+size_t hyp_host_session_bytes(const void *session) { return hyp_host_memory_bytes(session); }
+
+hyp_status hyp_host_synchronize(void *session, hyp_diag *diag)
+{
+    (void)session, (void)diag;
+    return HYP_OK;
+}
+
 void hyp_host_name_step(const HypPlan__Program *program, size_t step, hyp_diag *diag)
 {
     const HypPlan__Step *s = program->steps[step];

@@ -1,4 +1,4 @@
-/* host_memory.h - where the tensors of one session live in host memory. Shared by the CPU and the reference backend. */
+/* host_memory.h - where the tensors of one session live in host memory. Shared by the backends that compute there. */
 #ifndef HYP_RUNTIME_CORE_HOST_MEMORY_H
 #define HYP_RUNTIME_CORE_HOST_MEMORY_H
 
@@ -34,6 +34,12 @@ HYP_NODISCARD hyp_status hyp_host_memory_grow_work(hyp_host_memory *m, size_t by
 /* Sets the addresses of inputs and outputs for one run. */
 void hyp_host_memory_bind(hyp_host_memory *m, const hyp_bindings *bindings);
 size_t hyp_host_memory_bytes(const hyp_host_memory *m);
+/* For the table of a backend whose model is the plan, whose session is such memory and nothing else, and whose runs are
+ * over when they return. */
+hyp_status hyp_host_session_create(void *plan, const hyp_context_options *options, void **out_session, hyp_diag *diag);
+void hyp_host_session_destroy(void *session);
+size_t hyp_host_session_bytes(const void *session);
+hyp_status hyp_host_synchronize(void *session, hyp_diag *diag);
 /* Puts the step that failed, and the node of the model that it stands for, in front of the message. */
 void hyp_host_name_step(const HypPlan__Program *program, size_t step, hyp_diag *diag);
 

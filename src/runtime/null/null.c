@@ -90,27 +90,8 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
 
 static void model_unload(void *model) { (void)model; }
 
-/* ---- session: what one context owns ------------------------------------------------------------------------------ */
-
-static void session_destroy(void *session)
-{
-    hyp_host_memory_dispose(session);
-    hyp_free(session);
-}
-
-static hyp_status session_create(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag)
-{
-    hyp_host_memory *m = hyp_calloc(1, sizeof *m);
-    if (!m) return hyp_fail_memory(diag, sizeof *m);
-    hyp_status status = hyp_host_memory_init(m, model, options, diag);
-    if (status == HYP_OK)
-        *out_session = m;
-    else
-        hyp_free(m);
-    return status;
-}
-
-static size_t scratch_bytes(const void *session) { return hyp_host_memory_bytes(session); }
+/* A session, which is what one context owns, is host memory here; a device's has a stream, a struct and functions of its
+ * own. */
 
 /* ---- prepared: one set of shapes, as often as it is run ------------------------------------------------------------ */
 
@@ -140,12 +121,6 @@ static hyp_status run(void *session, void *prepared, const hyp_bindings *binding
     return HYP_OK;
 }
 
-static hyp_status synchronize(void *session, hyp_diag *diag)
-{
-    (void)session, (void)diag; /* runs are over when they return */
-    return HYP_OK;
-}
-
 /* What is not here is optional: tuning, and choices to tell of. */
 const hyp_backend hyp_backend_null = {
     .name = "null",
@@ -155,11 +130,11 @@ const hyp_backend hyp_backend_null = {
     .close = device_close,
     .load = model_load,
     .unload = model_unload,
-    .session_create = session_create,
-    .session_destroy = session_destroy,
-    .scratch_bytes = scratch_bytes,
+    .session_create = hyp_host_session_create,
+    .session_destroy = hyp_host_session_destroy,
+    .scratch_bytes = hyp_host_session_bytes,
     .prepare = prepare,
     .release = release,
     .run = run,
-    .synchronize = synchronize,
+    .synchronize = hyp_host_synchronize,
 };

@@ -49,27 +49,6 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
 
 static void model_unload(void *model) { (void)model; }
 
-/* A session is nothing but its memory. */
-static void session_destroy(void *opaque)
-{
-    hyp_host_memory_dispose(opaque);
-    hyp_free(opaque);
-}
-
-static hyp_status session_create(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag)
-{
-    hyp_host_memory *m = hyp_calloc(1, sizeof *m);
-    if (!m) return hyp_fail_memory(diag, sizeof *m);
-    hyp_status status = hyp_host_memory_init(m, model, options, diag);
-    if (status == HYP_OK)
-        *out_session = m;
-    else
-        hyp_free(m);
-    return status;
-}
-
-static size_t scratch_bytes(const void *opaque) { return hyp_host_memory_bytes(opaque); }
-
 /* A prepared shape is nothing but the values of the dims. */
 static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepared, hyp_diag *diag)
 {
@@ -102,12 +81,6 @@ static hyp_status run(void *opaque, void *prepared, const hyp_bindings *bindings
     return HYP_OK;
 }
 
-static hyp_status synchronize(void *opaque, hyp_diag *diag)
-{
-    (void)opaque, (void)diag;
-    return HYP_OK;
-}
-
 const hyp_backend hyp_backend_reference = {
     .name = "reference",
     .kind = HYP_DEVICE_REFERENCE,
@@ -115,11 +88,11 @@ const hyp_backend hyp_backend_reference = {
     .close = device_close,
     .load = model_load,
     .unload = model_unload,
-    .session_create = session_create,
-    .session_destroy = session_destroy,
-    .scratch_bytes = scratch_bytes,
+    .session_create = hyp_host_session_create,
+    .session_destroy = hyp_host_session_destroy,
+    .scratch_bytes = hyp_host_session_bytes,
     .prepare = prepare,
     .release = release,
     .run = run,
-    .synchronize = synchronize,
+    .synchronize = hyp_host_synchronize,
 };
