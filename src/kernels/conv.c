@@ -58,29 +58,46 @@ hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_co
     return HYP_OK;
 }
 
-/* One result: sum over the channels of its group and the window. */
-static void conv_element(const hyp_conv *v, int act, int64_t n, int64_t m, int64_t o)
+/* The place of x whose window has its element k at place o of y, which it slides over; -1: none. */
+static int64_t reaching(const hyp_window *w, const int64_t *o, const int64_t *k)
+{
+    int64_t source = 0;
+    for (int32_t a = 0; a < w->n; a++) {
+        int64_t i = o[a] + w->before[a] - k[a] * w->dilation[a];
+        if (i < 0 || i % w->stride[a] || i / w->stride[a] >= w->out[a]) return -1;
+        source = source * w->out[a] + i / w->stride[a];
+    }
+    return source;
+}
+
+/* One result: the sum over the channels of its group, and the window or every place whose window reaches it. Of a
+ * transposed convolution `in` of the window is y's and `out` x's. */
+static void element(const hyp_conv *v, bool transpose, int act, int64_t n, int64_t m, int64_t o)
 {
     const hyp_window *w = &v->window;
-    int64_t at[HYP_SPATIAL], k[HYP_SPATIAL], g = m / v->out_channels, channels = v->in_channels * v->group;
+    int64_t at[HYP_SPATIAL], k[HYP_SPATIAL], channels = v->in_channels * v->group;
+    int64_t first = m / v->out_channels * v->in_channels; /* channel of x */
+    int64_t filter = transpose ? first * v->out_channels + m % v->out_channels : m * v->in_channels;
+    int64_t next_filter = transpose ? v->out_channels : 1; /* that of the next channel is so far behind */
+    int64_t x_count = transpose ? w->out_count : w->in_count, y_count = transpose ? w->in_count : w->out_count;
     bool is_float = hyp_array_is_float(v->x);
     double sum = v->b && is_float ? hyp_array_f64(v->b, m) : 0;
     uint64_t whole = v->b && !is_float ? (uint64_t)hyp_array_i64(v->b, m) : 0;
-    hyp_window_position(w->n, w->out, o, at);
+    hyp_window_position(w->n, transpose ? w->in : w->out, o, at);
     for (int64_t p = 0; p < w->kernel_count; p++) {
         hyp_window_position(w->n, w->kernel, p, k);
-        int64_t source = hyp_window_source(w, at, k);
+        int64_t source = transpose ? reaching(w, at, k) : hyp_window_source(w, at, k);
         if (source < 0) continue;
         for (int64_t i = 0; i < v->in_channels; i++) {
-            int64_t from = (n * channels + g * v->in_channels + i) * w->in_count + source;
-            int64_t weight = (m * v->in_channels + i) * w->kernel_count + p;
+            int64_t from = (n * channels + first + i) * x_count + source;
+            int64_t weight = (filter + i * next_filter) * w->kernel_count + p;
             if (is_float)
                 sum += hyp_array_f64(v->x, from) * hyp_array_f64(v->w, weight);
             else
                 whole += (uint64_t)hyp_array_i64(v->x, from) * (uint64_t)hyp_array_i64(v->w, weight);
         }
     }
-    int64_t to = (n * v->out_channels * v->group + m) * w->out_count + o;
+    int64_t to = (n * v->out_channels * v->group + m) * y_count + o;
     if (v->z && is_float)
         sum += hyp_array_f64(v->z, to);
     else if (v->z)
@@ -91,57 +108,18 @@ static void conv_element(const hyp_conv *v, int act, int64_t n, int64_t m, int64
         hyp_array_set_i64(v->y, to, (int64_t)whole);
 }
 
-hyp_status hyp_kernel_conv(const hyp_kernel_call *c)
+static hyp_status convolve(const hyp_kernel_call *c, bool transpose)
 {
     hyp_conv v;
-    HYP_TRY(hyp_kernel_read_conv(c, false, &v));
-    int act = hyp_conv_act(c->attrs[4].sym);
+    HYP_TRY(hyp_kernel_read_conv(c, transpose, &v));
+    int act = transpose ? HYP_PW_CAST : hyp_conv_act(c->attrs[4].sym);
+    int64_t y_count = transpose ? v.window.in_count : v.window.out_count;
     for (int64_t n = 0; n < v.batch && v.y->count; n++)
         for (int64_t m = 0; m < v.out_channels * v.group; m++)
-            for (int64_t o = 0; o < v.window.out_count; o++) conv_element(&v, act, n, m, o);
+            for (int64_t o = 0; o < y_count; o++) element(&v, transpose, act, n, m, o);
     return HYP_OK;
 }
 
-/* One result: every input whose window reaches it. */
-static void transpose_element(const hyp_conv *v, int64_t n, int64_t m, int64_t o)
-{
-    const hyp_window *w = &v->window; /* slides over y: `in` is y's, `out` is x's */
-    int64_t at[HYP_SPATIAL], k[HYP_SPATIAL], g = m / v->out_channels, channels = v->in_channels * v->group;
-    bool is_float = hyp_array_is_float(v->x);
-    double sum = v->b && is_float ? hyp_array_f64(v->b, m) : 0;
-    uint64_t whole = v->b && !is_float ? (uint64_t)hyp_array_i64(v->b, m) : 0;
-    hyp_window_position(w->n, w->in, o, at);
-    for (int64_t p = 0; p < w->kernel_count; p++) {
-        hyp_window_position(w->n, w->kernel, p, k);
-        int64_t source = 0;
-        for (int32_t a = 0; a < w->n && source >= 0; a++) {
-            int64_t i = at[a] + w->before[a] - k[a] * w->dilation[a];
-            source =
-                i < 0 || i % w->stride[a] || i / w->stride[a] >= w->out[a] ? -1 : source * w->out[a] + i / w->stride[a];
-        }
-        if (source < 0) continue;
-        for (int64_t i = 0; i < v->in_channels; i++) {
-            int64_t channel = g * v->in_channels + i, from = (n * channels + channel) * w->out_count + source;
-            int64_t weight = (channel * v->out_channels + m % v->out_channels) * w->kernel_count + p;
-            if (is_float)
-                sum += hyp_array_f64(v->x, from) * hyp_array_f64(v->w, weight);
-            else
-                whole += (uint64_t)hyp_array_i64(v->x, from) * (uint64_t)hyp_array_i64(v->w, weight);
-        }
-    }
-    int64_t to = (n * v->out_channels * v->group + m) * w->in_count + o;
-    if (is_float)
-        hyp_array_set_f64(v->y, to, sum);
-    else
-        hyp_array_set_i64(v->y, to, (int64_t)whole);
-}
+hyp_status hyp_kernel_conv(const hyp_kernel_call *c) { return convolve(c, false); }
 
-hyp_status hyp_kernel_conv_transpose(const hyp_kernel_call *c)
-{
-    hyp_conv v;
-    HYP_TRY(hyp_kernel_read_conv(c, true, &v));
-    for (int64_t n = 0; n < v.batch && v.y->count; n++)
-        for (int64_t m = 0; m < v.out_channels * v.group; m++)
-            for (int64_t o = 0; o < v.window.in_count; o++) transpose_element(&v, n, m, o);
-    return HYP_OK;
-}
+hyp_status hyp_kernel_conv_transpose(const hyp_kernel_call *c) { return convolve(c, true); }

@@ -63,30 +63,11 @@ hyp_status hyp_kernel_max_pool(const hyp_kernel_call *c)
 
 hyp_status hyp_kernel_max_pool_places(const hyp_kernel_call *c) { return hyp_kernel_max_pool(c); }
 
-hyp_status hyp_kernel_average_pool(const hyp_kernel_call *c)
+/* The mean of every window, or its norm. */
+static hyp_status pool_sums(const hyp_kernel_call *c, bool mean)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
     bool pads = c->attrs[5].i != 0;
-    hyp_window w;
-    HYP_TRY(hyp_kernel_read_pool(c, &w));
-    if (!hyp_array_is_float(x)) return hyp_kernel_fail(c, "a floating-point type is wanted");
-    for (int64_t i = 0; i < y->count; i++) {
-        int64_t channel = i / w.out_count, o[HYP_SPATIAL], k[HYP_SPATIAL];
-        double sum = 0;
-        hyp_window_position(w.n, w.out, i % w.out_count, o);
-        for (int64_t p = 0; p < w.kernel_count; p++) {
-            hyp_window_position(w.n, w.kernel, p, k);
-            int64_t source = hyp_window_source(&w, o, k);
-            if (source >= 0) sum += hyp_array_f64(x, channel * w.in_count + source);
-        }
-        hyp_array_set_f64(y, i, sum / (double)hyp_window_count(&w, o, pads));
-    }
-    return HYP_OK;
-}
-
-hyp_status hyp_kernel_lp_pool(const hyp_kernel_call *c)
-{
-    const hyp_array *x = &c->in[0], *y = &c->out[0];
     double order = (double)c->attrs[5].i;
     hyp_window w;
     HYP_TRY(hyp_kernel_read_pool(c, &w));
@@ -98,12 +79,18 @@ hyp_status hyp_kernel_lp_pool(const hyp_kernel_call *c)
         for (int64_t p = 0; p < w.kernel_count; p++) {
             hyp_window_position(w.n, w.kernel, p, k);
             int64_t source = hyp_window_source(&w, o, k);
-            if (source >= 0) sum += pow(fabs(hyp_array_f64(x, channel * w.in_count + source)), order);
+            if (source < 0) continue;
+            double v = hyp_array_f64(x, channel * w.in_count + source);
+            sum += mean ? v : pow(fabs(v), order);
         }
-        hyp_array_set_f64(y, i, pow(sum, 1 / order));
+        hyp_array_set_f64(y, i, mean ? sum / (double)hyp_window_count(&w, o, pads) : pow(sum, 1 / order));
     }
     return HYP_OK;
 }
+
+hyp_status hyp_kernel_average_pool(const hyp_kernel_call *c) { return pool_sums(c, true); }
+
+hyp_status hyp_kernel_lp_pool(const hyp_kernel_call *c) { return pool_sums(c, false); }
 
 /* Indices count the elements of a tensor of y's shape, or of one that the window makes of x's: attribute 0 are the
  * spatial sizes that they count in. */
