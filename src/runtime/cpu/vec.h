@@ -112,8 +112,10 @@ INLINE vf verf(vf x)
     q = q * c + 1.061590314e-01f;
     q = q * c + 6.351980567e-01f;
     q = q * c + 1.286370754e-01f;
-    vf large = with_sign(1.0f - vexp_within(-(q * c + c)), x);
-    return choose(a < 0.92f, small, choose(x != x, x, large));
+    /* NaN before the sign: of a choice between x and what has its sign clang 18 and later make a masked instruction for
+     * AVX-512 that takes its operands in the wrong order (llvm/llvm-project issue 157929). */
+    vf large = with_sign(choose(x != x, x, 1.0f - vexp_within(-(q * c + c))), x);
+    return choose(a < 0.92f, small, large);
 }
 
 /* 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)) has the logarithm e ln2 + log(1 + f). */
