@@ -180,22 +180,14 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
     }
     char classes[HYP_CLASSES];
     hyp_used_classes(o->no_rewrite ? NULL : &c->rewrite, classes);
-    hyp_codegen_options options = {
-        .classes = classes,
-        .target = c->settings.target,
-        .fold = c->settings.fold,
-        .precision = c->settings.precision,
-        .producer = "hypatiac " HYP_VERSION,
-        .model_name = info.graph_name,
-        .model_hash = info.hash,
-        .flags = flags,
-        .flag_count = (uint32_t)flag_count,
-        .equalities = info.equalities,
-        .equality_count = info.equality_count,
-        .predict = hyp_settings_predict,
-        .predict_user = &c->settings.cost,
-        .typical_sizes = c->settings.cost.sizes,
-    };
+    hyp_codegen_options options = hyp_settings_codegen(&c->settings);
+    options.classes = classes;
+    options.model_name = info.graph_name;
+    options.model_hash = info.hash;
+    options.flags = flags;
+    options.flag_count = (uint32_t)flag_count;
+    options.equalities = info.equalities;
+    options.equality_count = info.equality_count;
     hyp_status status = hyp_codegen_lower(c->graph, &options, &c->lowered, diag);
     hyp_free(flags);
     return status;

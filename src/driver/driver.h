@@ -31,9 +31,8 @@ HYP_NODISCARD hyp_status hyp_precision_parse(const char *name, hyp_precision *ou
 HYP_NODISCARD hyp_status hyp_settings_sizes(hyp_settings *settings, const hyp_graph *model, hyp_diag *diag);
 /* The rewriter's view of the settings; borrows them. */
 hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings);
-/* What a step of the plan takes by the cost model: hyp_codegen_options.predict; its user is the settings' cost. */
-HYP_NODISCARD hyp_status hyp_settings_predict(const hyp_graph *g, const hyp_node *const *nodes, size_t count, void *roofline,
-                                              double *out, hyp_diag *diag);
+/* The code generator's, which prices steps by the settings' cost; what is said of the model is to be added. */
+hyp_codegen_options hyp_settings_codegen(hyp_settings *settings);
 /* The importer's view of the options; borrows them. */
 hyp_onnx_options hyp_import_options(const hyp_compile_options *o);
 
@@ -46,10 +45,6 @@ const hyp_tensor *hyp_find_input(const hyp_graph *g, size_t i, const hyp_tensor 
 HYP_NODISCARD hyp_status hyp_load_inputs(const hyp_graph *g, const hyp_tensor *inputs, size_t count,
                                          hyp_eval_tensor *out, hyp_diag *diag);
 
-/* Tensors with the values and names of the graph's outputs, in one block that the caller frees after disposing of each.
- */
-HYP_NODISCARD hyp_status hyp_store_outputs(const hyp_graph *g, const hyp_eval_tensor *values, hyp_tensor **out,
-                                           hyp_diag *diag);
 void hyp_free_outputs(hyp_tensor *tensors, size_t count); /* NULL-safe */
 /* What the graph gives for these inputs, and how far from it is right. */
 HYP_NODISCARD hyp_status hyp_expect_outputs(const hyp_graph *g, const hyp_expect_options *o, const hyp_tensor *inputs,

@@ -167,13 +167,7 @@ hyp_status hyp_quantize(const hyp_settings *settings, const hyp_graph *in, hyp_g
 
 static hyp_status write_graph(hyp_settings *s, const hyp_graph *g, const char *path, hyp_diag *diag)
 {
-    hyp_codegen_options options = {.target = s->target,
-                                   .fold = s->fold,
-                                   .precision = s->precision,
-                                   .producer = "hypatiac " HYP_VERSION,
-                                   .predict = hyp_settings_predict,
-                                   .predict_user = &s->cost,
-                                   .typical_sizes = s->cost.sizes};
+    hyp_codegen_options options = hyp_settings_codegen(s);
     hyp_lowered lowered;
     HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
     hyp_status status = hyp_codegen_write(&lowered, path, NULL, NULL, NULL, diag);

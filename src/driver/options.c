@@ -175,22 +175,28 @@ hyp_status hyp_settings_sizes(hyp_settings *s, const hyp_graph *model, hyp_diag 
     return HYP_OK;
 }
 
-hyp_status hyp_settings_predict(const hyp_graph *g, const hyp_node *const *nodes, size_t count, void *roofline,
-                                double *out, hyp_diag *diag)
+/* What a step of the plan takes by the cost model. */
+static hyp_status predict(const hyp_graph *g, const hyp_node *const *nodes, size_t count, void *roofline, double *out,
+                          hyp_diag *diag)
 {
     return hyp_roofline_kernel(g, nodes, count, roofline, out, diag);
+}
+
+hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
+{
+    return (hyp_codegen_options){.target = settings->target,
+                                 .fold = settings->fold,
+                                 .precision = settings->precision,
+                                 .producer = "hypatiac " HYP_VERSION,
+                                 .predict = predict,
+                                 .predict_user = &settings->cost,
+                                 .typical_sizes = settings->cost.sizes};
 }
 
 /* What the plan of a graph takes by the cost model: the sum over its steps, as the report has it. */
 static hyp_status price(const hyp_graph *g, double *out_seconds, void *user, hyp_diag *diag)
 {
-    hyp_settings *s = user;
-    hyp_codegen_options options = {.target = s->target,
-                                   .fold = s->fold,
-                                   .precision = s->precision,
-                                   .predict = hyp_settings_predict,
-                                   .predict_user = &s->cost,
-                                   .typical_sizes = s->cost.sizes};
+    hyp_codegen_options options = hyp_settings_codegen(user);
     hyp_lowered lowered;
     HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
     *out_seconds = 0;

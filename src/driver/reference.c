@@ -28,7 +28,9 @@ hyp_status hyp_load_inputs(const hyp_graph *g, const hyp_tensor *inputs, size_t 
 }
 
 /* Tensors with the values and names of the graph's outputs. One block holds the array and the names. */
-hyp_status hyp_store_outputs(const hyp_graph *g, const hyp_eval_tensor *values, hyp_tensor **out, hyp_diag *diag)
+/* Tensors with the values and names of the graph's outputs, in one block that the caller frees after disposing of each.
+ */
+static hyp_status store_outputs(const hyp_graph *g, const hyp_eval_tensor *values, hyp_tensor **out, hyp_diag *diag)
 {
     size_t count = g->outputs.len, size = (count ? count : 1) * sizeof(hyp_tensor);
     for (size_t i = 0; i < count; i++) size += strlen(g->outputs.data[i].name) + 1;
@@ -94,8 +96,8 @@ static hyp_status evaluate(const hyp_graph *g, bool exact, const hyp_expect_opti
     else if (status == HYP_OK)
         status = hyp_graph_eval(g, exact ? HYP_EVAL_DOUBLE : HYP_EVAL_NATIVE, tensors, g->inputs.len, results, diag);
     hyp_tensor *values = NULL;
-    if (status == HYP_OK) status = hyp_store_outputs(g, results, &values, diag);
-    if (status == HYP_OK && o) status = hyp_store_outputs(g, results + g->outputs.len, out_tolerances, diag);
+    if (status == HYP_OK) status = store_outputs(g, results, &values, diag);
+    if (status == HYP_OK && o) status = store_outputs(g, results + g->outputs.len, out_tolerances, diag);
     if (status == HYP_OK)
         *out_values = values;
     else

@@ -182,7 +182,6 @@ HYP_NODISCARD hyp_status hyp_onnx_add_branch(const hyp_onnx_node *n, const HypOn
 
 /* Import functions for rows of any family (import_elementwise.c). */
 hyp_onnx_import_fn hyp_onnx_import_same; /* one IR operator, same inputs, no attributes */
-hyp_onnx_import_fn hyp_onnx_import_fold; /* any number of inputs, by a binary IR operator */
 
 /* ---- helpers for import functions (node.c) ------------------------------------------------------ */
 

@@ -13,7 +13,8 @@ hyp_status hyp_onnx_import_same(hyp_onnx_node *n)
     return hyp_onnx_emit(n, n->op->op, n->inputs, n->input_count, NULL, n->outputs, 1);
 }
 
-hyp_status hyp_onnx_import_fold(hyp_onnx_node *n)
+/* Any number of inputs, by a binary operator. */
+static hyp_status import_fold(hyp_onnx_node *n)
 {
     hyp_value_id so_far = n->inputs[0];
     if (n->input_count == 1) return hyp_onnx_emit_unary(n, HYP_OP_identity, NULL);
@@ -320,7 +321,7 @@ static hyp_status import_cast(hyp_onnx_node *n)
 static hyp_status import_cast_like(hyp_onnx_node *n) { return emit_conversion(n, hyp_onnx_input_type(n, 1).dtype); }
 
 #define SAME hyp_onnx_import_same
-#define FOLD hyp_onnx_import_fold
+#define FOLD import_fold
 
 static const hyp_onnx_operator rows[] = {
     /* those without a name, "", are imported below */

@@ -35,7 +35,8 @@ hyp_status hyp_rw_symbol_of(hyp_rw *rw, hyp_symbol symbol, const hyp_rw_symbol *
     return HYP_OK;
 }
 
-hyp_status hyp_rw_attr(hyp_rw *rw, hyp_symbol literal, hyp_attr_kind kind, hyp_attr *out, hyp_diag *diag)
+/* A literal read as an attribute of this kind. Lists live in rw->arena. */
+static hyp_status read_attr(hyp_rw *rw, hyp_symbol literal, hyp_attr_kind kind, hyp_attr *out, hyp_diag *diag)
 {
     hyp_rw_symbol *s;
     HYP_TRY(symbol_slot(rw, literal, &s, diag));
@@ -58,7 +59,7 @@ static hyp_status literal_child(hyp_rw *rw, hyp_class_id c, hyp_attr_kind kind, 
     const hyp_rw_fact *f = hyp_rw_fact_of(rw, c);
     if (f->kind != HYP_RW_LITERAL)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "a term stands where the value of an attribute is wanted");
-    return hyp_rw_attr(rw, f->literal, kind, out, diag);
+    return read_attr(rw, f->literal, kind, out, diag);
 }
 
 hyp_status hyp_rw_inspect(hyp_rw *rw, hyp_enode_id node, hyp_rw_shape *out_shape, uint32_t *out_index, hyp_rw_node *out,
@@ -403,24 +404,17 @@ hyp_analysis hyp_rw_analysis(hyp_rw *rw)
 
 /* ---- arguments of conditions and functions ---------------------------------------------------------- */
 
-bool hyp_rw_tensor_arg(const hyp_call *call, size_t i, const hyp_infer_value **out)
-{
-    const hyp_rw_fact *f = hyp_rw_fact_of(call->user, call->args[i]);
-    if (f->kind == HYP_RW_TENSOR) *out = f->values;
-    return f->kind == HYP_RW_TENSOR;
-}
-
 hyp_status hyp_rw_literal_arg(const hyp_call *call, size_t i, hyp_attr_kind kind, hyp_attr *out, hyp_diag *diag)
 {
     const hyp_rw_fact *f = hyp_rw_fact_of(call->user, call->args[i]);
     if (f->kind != HYP_RW_LITERAL)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "argument %zu is a tensor, the value of an attribute is wanted",
                         i + 1);
-    return hyp_rw_attr(call->user, f->literal, kind, out, diag);
+    return read_attr(call->user, f->literal, kind, out, diag);
 }
 
 const hyp_type *hyp_rw_type_arg(const hyp_call *call, size_t i)
 {
-    const hyp_infer_value *v;
-    return hyp_rw_tensor_arg(call, i, &v) ? &v->type : NULL;
+    const hyp_rw_fact *f = hyp_rw_fact_of(call->user, call->args[i]);
+    return f->kind == HYP_RW_TENSOR ? &f->values->type : NULL;
 }

@@ -115,7 +115,7 @@ HYP_NODISCARD hyp_status hyp_rw_encode_constant(hyp_rw *rw, const hyp_value *v, 
 HYP_NODISCARD hyp_status hyp_rw_encode_input(hyp_rw *rw, hyp_value_id id, hyp_diag *diag);
 /* The leaf with this text. */
 HYP_NODISCARD hyp_status hyp_rw_literal(hyp_rw *rw, const char *text, hyp_class_id *out, hyp_diag *diag);
-/* The leaf that stands for the value of an attribute; hyp_rw_attr is the way back. */
+/* The leaf that stands for the value of an attribute. */
 HYP_NODISCARD hyp_status hyp_rw_attr_literal(hyp_rw *rw, const hyp_attr *a, hyp_class_id *out, hyp_diag *diag);
 
 /* ---- facts.c ------------------------------------------------------------------------------------- */
@@ -139,8 +139,6 @@ void hyp_rw_guard(hyp_rw *rw, hyp_ruleset *rules);
 /* What a symbol means at the head of an e-node with children: an operator, `get`, or neither. The pointer lives
  * until the next call. */
 HYP_NODISCARD hyp_status hyp_rw_symbol_of(hyp_rw *rw, hyp_symbol symbol, const hyp_rw_symbol **out, hyp_diag *diag);
-/* A literal read as an attribute of this kind. Lists live in rw->arena. */
-HYP_NODISCARD hyp_status hyp_rw_attr(hyp_rw *rw, hyp_symbol literal, hyp_attr_kind kind, hyp_attr *out, hyp_diag *diag);
 
 /* An e-node of an operator, taken apart. */
 typedef struct hyp_rw_node {
@@ -212,8 +210,6 @@ extern const hyp_rw_callback *const hyp_rw_callbacks[];
 
 /* The type of an argument, NULL when it is no tensor: most conditions are about one. */
 const hyp_type *hyp_rw_type_arg(const hyp_call *call, size_t i);
-/* The argument of a call as a tensor: false when it is none. */
-bool hyp_rw_tensor_arg(const hyp_call *call, size_t i, const hyp_infer_value **out);
 /* The argument as a literal of this kind; HYP_ERR_MALFORMED names what it is instead. */
 HYP_NODISCARD hyp_status hyp_rw_literal_arg(const hyp_call *call, size_t i, hyp_attr_kind kind, hyp_attr *out,
                                             hyp_diag *diag);

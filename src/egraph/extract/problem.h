@@ -64,10 +64,6 @@ HYP_NODISCARD hyp_status hyp_solve_greedy(const hyp_problem *p, uint32_t *choice
 HYP_NODISCARD hyp_status hyp_improve(const hyp_problem *p, const uint32_t *component, const uint32_t *spare,
                                      uint32_t *choice, uint64_t work, double *cost, hyp_diag *diag);
 
-/* For every class the choice that is cheapest where what `choice` uses (HYP_NONE elsewhere) is free; acyclic as a
- * whole. */
-HYP_NODISCARD hyp_status hyp_solve_spare(const hyp_problem *p, const uint32_t *choice, uint32_t *spare, hyp_diag *diag);
-
 /* hyp_improve, again with new spare choices while that helps, at most `rounds` times. Choices that are not
  * needed become HYP_NONE. */
 HYP_NODISCARD hyp_status hyp_polish(const hyp_problem *p, const uint32_t *component, uint32_t *spare, uint32_t *choice,

@@ -16,7 +16,7 @@ enum { PATH_CLASSES = 2 };
 enum { PATH_CLASSES = 32 };
 #endif
 
-hyp_status hyp_trail_join(hyp_trails *t, uint32_t a, uint32_t b, uint32_t *out, hyp_diag *diag)
+static hyp_status join_trails(hyp_trails *t, uint32_t a, uint32_t b, uint32_t *out, hyp_diag *diag)
 {
     HYP_TRY(hyp_vec_reserve(&t->pairs, t->pairs.len + 2, diag));
     t->pairs.data[t->pairs.len++] = a;
@@ -263,7 +263,7 @@ static hyp_status take_path(hyp_problem *p, hyp_trails *trails, const uint32_t *
     for (uint32_t n = top; p->kid_at[n] < p->kid_at[n + 1];) {
         n = choice[p->kids[p->kid_at[n]]];
         cost += p->cost[n];
-        HYP_TRY(hyp_trail_join(trails, trail, p->origin[n], &trail, diag));
+        HYP_TRY(join_trails(trails, trail, p->origin[n], &trail, diag));
     }
     for (uint32_t n = p->first[r]; n < p->first[r + 1]; n++) p->cost[n] = INFINITY;
     p->cost[top] = cost;
@@ -352,7 +352,7 @@ static hyp_status build_node(builder *b, uint32_t n, uint32_t variant, hyp_diag 
             }
             uint32_t inner = b->join[kid] == VARIANTS ? variant : p->first[kid];
             cost += p->cost[inner];
-            HYP_TRY(hyp_trail_join(b->trails, trail, p->origin[inner], &trail, diag));
+            HYP_TRY(join_trails(b->trails, trail, p->origin[inner], &trail, diag));
             HYP_TRY(hyp_vec_push(&b->stack, diag, inner));
         }
     }

@@ -13,8 +13,6 @@ typedef struct hyp_trails {
     HYP_VEC(uint32_t) pairs; /* two entries each */
 } hyp_trails;
 
-HYP_NODISCARD hyp_status hyp_trail_join(hyp_trails *t, uint32_t a, uint32_t b, uint32_t *out, hyp_diag *diag);
-
 /* The reductions; each keeps an answer of least cost, and each answer left costs what its trails cost or more. */
 enum {
     HYP_REDUCE_CYCLES = 1,      /* nodes with a child that cannot do without the node's own class */

@@ -181,8 +181,9 @@ static hyp_status is_acyclic(const hyp_problem *p, uint32_t *choice, uint32_t *e
     return HYP_OK;
 }
 
-/* What each class is best given where all that `choice` uses is free: its cheapest tree then. */
-hyp_status hyp_solve_spare(const hyp_problem *p, const uint32_t *choice, uint32_t *spare, hyp_diag *diag)
+/* What each class is best given where all that `choice` uses (HYP_NONE elsewhere) is free: its cheapest tree then.
+ * Acyclic as a whole. */
+static hyp_status solve_spare(const hyp_problem *p, const uint32_t *choice, uint32_t *spare, hyp_diag *diag)
 {
     hyp_problem free_ones = *p;
     size_t bytes = p->node_count * sizeof *p->cost;
@@ -205,7 +206,7 @@ hyp_status hyp_polish(const hyp_problem *p, const uint32_t *component, uint32_t 
         HYP_TRY(hyp_improve(p, component, spare, choice, work, cost, diag));
         double same;
         HYP_TRY(hyp_problem_price(p, choice, true, &same, NULL, diag));
-        if (rounds > 1) HYP_TRY(hyp_solve_spare(p, choice, spare, diag));
+        if (rounds > 1) HYP_TRY(solve_spare(p, choice, spare, diag));
     }
     return HYP_OK;
 }

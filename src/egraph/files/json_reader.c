@@ -27,7 +27,7 @@ char hyp_json_peek(hyp_json *j)
     return 0;
 }
 
-hyp_status hyp_json_expect(hyp_json *j, char c)
+static hyp_status expect(hyp_json *j, char c)
 {
     char message[] = "expected 'x'", found = hyp_json_peek(j);
     if (found == c && j->at < j->len) {
@@ -91,7 +91,7 @@ static bool read_escape(hyp_json *j)
 
 hyp_status hyp_json_string(hyp_json *j)
 {
-    HYP_TRY(hyp_json_expect(j, '"'));
+    HYP_TRY(expect(j, '"'));
     j->string.len = 0;
     hyp_strbuf_add(&j->string, "", 0);
     for (;;) {
@@ -170,14 +170,14 @@ hyp_status hyp_json_skip(hyp_json *j) { return skip(j, 0); }
 hyp_status hyp_json_item(hyp_json *j, char open, char close, bool *first, bool *out_more)
 {
     bool begin = *first;
-    if (begin) HYP_TRY(hyp_json_expect(j, open));
+    if (begin) HYP_TRY(expect(j, open));
     *first = false;
     *out_more = hyp_json_peek(j) != close;
     if (!*out_more) {
         j->at++;
         return HYP_OK;
     }
-    return begin ? HYP_OK : hyp_json_expect(j, ',');
+    return begin ? HYP_OK : expect(j, ',');
 }
 
 hyp_status hyp_json_member(hyp_json *j, bool *first, bool *out_more)
@@ -185,7 +185,7 @@ hyp_status hyp_json_member(hyp_json *j, bool *first, bool *out_more)
     HYP_TRY(hyp_json_item(j, '{', '}', first, out_more));
     if (!*out_more) return HYP_OK;
     HYP_TRY(hyp_json_string(j));
-    return hyp_json_expect(j, ':');
+    return expect(j, ':');
 }
 
 hyp_status hyp_json_end(hyp_json *j)

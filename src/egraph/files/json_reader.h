@@ -16,7 +16,6 @@ typedef struct hyp_json {
 hyp_status hyp_json_fail(hyp_json *j, const char *message);
 /* The next character that is not white space, unread; 0 at the end. */
 char hyp_json_peek(hyp_json *j);
-HYP_NODISCARD hyp_status hyp_json_expect(hyp_json *j, char c);
 /* Into j->string. */
 HYP_NODISCARD hyp_status hyp_json_string(hyp_json *j);
 /* null is infinite. */

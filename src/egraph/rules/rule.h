@@ -189,8 +189,6 @@ static inline const hyp_rule *hyp_eg_rule(const hyp_egraph *eg, uint32_t ruleset
     return hyp_rule_applied(r, rule);
 }
 
-/* Frees a ruleset for good. */
-void hyp_ruleset_free(struct hyp_ruleset *rules);
 /* pattern.c: sees to it that a rule that collects has its instance for 2 to HYP_WIDEST parts. */
 HYP_NODISCARD hyp_status hyp_rule_instance(struct hyp_ruleset *rules, uint32_t rule, uint32_t width, hyp_diag *diag);
 /* Makes the plans of a rule whose patterns are there. */

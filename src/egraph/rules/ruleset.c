@@ -4,7 +4,7 @@
 #include "egraph/core/record.h"
 #include "egraph/rules/reader.h"
 
-void hyp_ruleset_free(hyp_ruleset *rules)
+static void free_ruleset(hyp_ruleset *rules)
 {
     for (size_t i = 0; i < rules->rules.len; i++) hyp_vec_free(&rules->rules.data[i].declined);
     hyp_vec_free(&rules->rules);
@@ -17,7 +17,7 @@ void hyp_eg_free_rulesets(hyp_egraph *eg)
 {
     while (eg->rulesets) {
         struct hyp_ruleset *next = eg->rulesets->next;
-        hyp_ruleset_free(eg->rulesets);
+        free_ruleset(eg->rulesets);
         eg->rulesets = next;
     }
 }
@@ -45,7 +45,7 @@ hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file, const char *
     rules->index = eg->ruleset_count;
     hyp_status status = hyp_ruleset_extend_with(rules, file, text, len, desugar_fn, user, diag);
     if (status != HYP_OK) {
-        hyp_ruleset_free(rules);
+        free_ruleset(rules);
         return status;
     }
     rules->next = eg->rulesets;
@@ -70,7 +70,7 @@ void hyp_ruleset_destroy(hyp_ruleset *rules)
     hyp_ruleset **link = &rules->eg->rulesets;
     while (*link != rules) link = &(*link)->next;
     *link = rules->next;
-    hyp_ruleset_free(rules);
+    free_ruleset(rules);
 }
 
 size_t hyp_ruleset_count(const hyp_ruleset *rules) { return rules ? rules->rules.len : 0; }
