@@ -178,7 +178,7 @@ class Engine:
 def tool(*args, stdin=None, env=None):
     """Runs `hypatiac ...` or `hypatia ...`; returns the finished process with text output."""
     command = [os.path.join(BIN, args[0]), *map(str, args[1:])]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, errors="replace", timeout=120,
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, errors="replace", timeout=600,
                           env={**os.environ, **(env or {})})
 
 

@@ -61,11 +61,16 @@ def other_form(line):
 
 def check_remembering(model, twin, plan, cache):
     """What was timed is not timed again, for the same model or for another of equal parts, and gives the same bytes."""
-    asked, line = counts(run("hypatiac", model, "-o", plan, *QUICK, "--cache", cache)[0])
-    assert asked["known"] >= 1 and asked["timed"] >= 1, line  # the second block is the first one again
+    timed, runs, out = 0, 0, "time ran out"
+    while "time ran out" in out:  # on a slow machine; each run times one part at least
+        out, _ = run("hypatiac", model, "-o", plan, *QUICK, "--cache", cache)
+        asked, line = counts(out)
+        assert asked["known"] >= 1 and (asked["timed"] >= 1 or runs), line  # the second block is the first one again
+        assert asked["timed"] >= 1 or "time ran out" not in out, out
+        timed, runs = timed + asked["timed"], runs + 1
     assert asked["parts"] == asked["known"] + asked["timed"], line
     first, lines = open(plan, "rb").read(), lines_of(cache)
-    assert len(lines) == asked["timed"] + 1, lines  # the whole has a line, too
+    assert timed < len(lines) <= timed + runs, lines  # the whole has a line, too
     assert all(line["product"].startswith("form of ") and line["algorithm"] in line["product"] for line in lines), lines
     for timed in ([], QUICK):
         out, told = run("hypatiac", model, "-o", plan, *THREADS, *timed, "--cache", cache)
