@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "base/dtype.h"
-#include "runtime/cuda/ops/steps.h"
 #include "runtime/cuda/session/backend.h"
 
 /* images.S */
@@ -194,15 +193,6 @@ bool hyp_cuda_row_grid(const hyp_cuda_device *device, hyp_cuda_rows *rows, hyp_c
     out->block_y = y;
     out->shared_bytes = x / WARP * y * (uint32_t)sizeof(double);
     return rows->pieces <= (int64_t)x * HYP_CUDA_ROW_PIECES;
-}
-
-hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel)
-{
-    const hyp_cuda_device *d = b->session->model->device;
-    int registers; /* asking for anything loads a kernel that the driver has put off */
-    return hyp_cuda_check(&d->lib,
-                          d->lib.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, d->kernels[kernel]),
-                          "loading a kernel", b->diag);
 }
 
 hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void *args, hyp_diag *diag)

@@ -20,6 +20,9 @@ enum { HYP_CUDA_GENERATED_THREADS = 256, HYP_CUDA_GENERATED_MOST = 8 /* pieces o
  * allocation is left in out->failed. */
 void hyp_cuda_pw_key(const hyp_cuda_pw_program *program, hyp_strbuf *out);
 bool hyp_cuda_pw_is_key(const char *key);
+/* What tuning keeps of a step that does best without a kernel of its own has so many bytes, else it is the kernel, and
+ * the epilogue says how many pieces a thread does. */
+enum { HYP_CUDA_NO_KERNEL = 1 };
 
 /* Blocks of a launch where each thread does `pieces`, from 1 to HYP_CUDA_GENERATED_MOST; 0 where there are more than a
  * launch may have. */

@@ -91,10 +91,7 @@ HYP_NODISCARD hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const struct hyp_c
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
-/* The step, which has elements, by a kernel that was generated for it (pointwise_source.h), with so many blocks. What
- * tuning keeps of a step that does best without has HYP_CUDA_NO_KERNEL bytes, else it is the kernel, and the epilogue
- * says how many pieces a thread does. */
-enum { HYP_CUDA_NO_KERNEL = 1 };
+/* The step, which has elements, by a kernel that was generated for it (pointwise_source.h), with so many blocks. */
 HYP_NODISCARD hyp_status hyp_cuda_add_generated(hyp_cuda_build *b, const HypPlan__Pointwise *k, uint32_t blocks,
                                                 CUfunction function);
 HYP_NODISCARD hyp_status hyp_cuda_add_rest(hyp_cuda_build *b, uint32_t y, int64_t m, int64_t n,

@@ -21,17 +21,14 @@ void hyp_cuda_leave(const hyp_cuda_device *d);
  * hyp_cuda_leave only when it is true. */
 HYP_NODISCARD bool hyp_cuda_enter_to_free(const hyp_cuda_device *d);
 
-/* backend.c: queues every op on the session's stream. The addresses of inputs and outputs in s->at must be set. */
+/* run.c: queues every op on the session's stream. The addresses of inputs and outputs in s->at must be set. */
 HYP_NODISCARD hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
 /* step_times.c: adds to step_seconds, by step, what each op takes alone: repeated in a CUDA graph of its own, the median of a few
  * launches. Addresses as above; intermediate and final results are not those of a run afterwards. */
 HYP_NODISCARD hyp_status hyp_cuda_time_ops(hyp_cuda_session *s, hyp_cuda_prepared *p, double *step_seconds,
                                            hyp_diag *diag);
-/* backend.c: a run that hyp_cuda_stage has begun: all ops, and the transfers of packed inputs and outputs. */
+/* run.c: a run that hyp_cuda_stage has begun: all ops, and the transfers of packed inputs and outputs. */
 HYP_NODISCARD hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
-
-/* backend.c: bytes of device memory that it holds. */
-size_t hyp_cuda_scratch_bytes(const void *session);
 
 /* prepare.c */
 /* Can the backend run this step at all? HYP_ERR_UNSUPPORTED says what it cannot. Needs no device. */
@@ -40,9 +37,6 @@ HYP_NODISCARD hyp_status hyp_cuda_check_step(const HypPlan__Program *program, co
 const hyp_choice *hyp_cuda_choices(const void *prepared, size_t step, size_t *out_count);
 HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
 void hyp_cuda_release(void *session, void *prepared);
-/* Replaces *at by an allocation of at least `bytes` when it has less. On failure the old one stands. */
-HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes,
-                                       const char *what, hyp_diag *diag);
 
 /* layouts.c */
 /* Types, bit 1 << hyp_dtype, and axes at most, N and C among them, of tensors that may lie with the channels last:
@@ -69,6 +63,11 @@ HYP_NODISCARD hyp_status hyp_cuda_memory_alloc(void *device, size_t bytes, void 
 void hyp_cuda_memory_free(void *device, void *data);
 HYP_NODISCARD hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t bytes, bool to_device,
                                               hyp_diag *diag);
+/* Bytes of device memory that a session holds. */
+size_t hyp_cuda_scratch_bytes(const void *session);
+/* Replaces *at by an allocation of at least `bytes` when it has less. On failure the old one stands. */
+HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes,
+                                       const char *what, hyp_diag *diag);
 size_t hyp_cuda_launches(const void *prepared, size_t step);
 double hyp_cuda_device_floor(const void *device, const HypPlan__Program *program, hyp_dtype dtype, double flops,
                              double bytes);

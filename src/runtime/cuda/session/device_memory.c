@@ -1,4 +1,4 @@
-/* device_memory.c - memory of the device for callers, and what the device can do at best. */
+/* device_memory.c - memory of the device, for callers and for sessions, and what the device can do at best. */
 #include "runtime/cuda/session/backend.h"
 
 hyp_status hyp_cuda_memory_alloc(void *device, size_t bytes, void **out, hyp_diag *diag)
@@ -35,6 +35,31 @@ hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t
     if (status == HYP_OK) status = hyp_cuda_check(lib, lib->cuStreamSynchronize(NULL), "cuStreamSynchronize", diag);
     hyp_cuda_leave(d);
     return status;
+}
+
+size_t hyp_cuda_scratch_bytes(const void *session)
+{
+    const hyp_cuda_session *s = session;
+    return s->workspace_bytes + s->scratch_bytes + s->room_bytes + s->staging.device_bytes;
+}
+
+hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes, const char *what,
+                         hyp_diag *diag)
+{
+    if (bytes <= *have) return HYP_OK;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    CUdeviceptr grown;
+    HYP_TRY(hyp_want_memory(hyp_cuda_scratch_bytes(s), bytes - *have, s->most, diag));
+    hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(&grown, bytes), "cuMemAlloc", diag);
+    if (status != HYP_OK) {
+        hyp_diag_prefix(diag, "%zu bytes of device memory for %s", bytes, what);
+        return status;
+    }
+    /* Work that is under way may use the old memory; cuMemFree waits for it. */
+    if (*at) lib->cuMemFree(*at);
+    *at = grown;
+    *have = bytes;
+    return HYP_OK;
 }
 
 size_t hyp_cuda_launches(const void *prepared, size_t step)
