@@ -203,7 +203,8 @@ typedef struct hyp_rw_callback {
 } hyp_rw_callback;
 #define HYP_RW_FUNCTION(name, arity, function, doc) {name, arity, NULL, function, doc, false}
 
-/* The tables, which end with a row of zeros, of the files that are called so; and a list of all that ends with NULL. */
+/* The tables of the files that are called so, each of conditions or of functions alone, which end with a row of zeros; and
+ * a list of all that ends with NULL. */
 extern const hyp_rw_callback hyp_rw_conditions[], hyp_rw_product_conditions[], hyp_rw_range_conditions[],
     hyp_rw_shape_conditions[], hyp_rw_functions[], hyp_rw_tensor_functions[];
 extern const hyp_rw_callback *const hyp_rw_callbacks[];

@@ -41,8 +41,8 @@ const hyp_rw_callback *const hyp_rw_callbacks[] = {
 static bool is_function(const char *name)
 {
     for (const hyp_rw_callback *const *table = hyp_rw_callbacks; *table; table++)
-        for (const hyp_rw_callback *r = *table; r->name; r++)
-            if (r->function && strcmp(r->name, name) == 0) return true;
+        for (const hyp_rw_callback *r = *table; r->function; r++)
+            if (strcmp(r->name, name) == 0) return true;
     return false;
 }
 
@@ -74,8 +74,7 @@ static hyp_status unknown(context *c, const hyp_sexpr *head)
     size_t n = 0;
     for (int i = 0; i < HYP_OP_COUNT; i++) names[n++] = hyp_op_get((hyp_op)i)->name;
     for (const hyp_rw_callback *const *table = hyp_rw_callbacks; *table; table++)
-        for (const hyp_rw_callback *r = *table; r->name; r++)
-            if (r->function && n < HYP_OP_COUNT + 60) names[n++] = r->name;
+        for (const hyp_rw_callback *r = *table; r->function && n < HYP_OP_COUNT + 60; r++) names[n++] = r->name;
     names[n] = NULL;
     const char *near = hyp_nearest(head->text, names);
     return hyp_sexpr_fail(c->diag, c->file, head, HYP_ERR_MALFORMED, "'%s' is neither an operator nor a function%s%s%s",
