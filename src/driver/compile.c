@@ -139,6 +139,8 @@ static hyp_status rewrite(compilation *c, hyp_diag *diag)
         HYP_TRY(hyp_graph_copy_live(from, &c->rewritten, diag));
     } else {
         hyp_rewrite_options options = hyp_settings_rewrite(&c->settings);
+        if (o->choose_form) options.choose = hyp_choose_form;
+        options.choose_user = &c->settings;
         options.answer = &c->answer;
         options.limit = &c->limit;
         hyp_trace_sink sink = {.write = o->dump_rewrites, .user = o->dump_rewrites_user};

@@ -225,8 +225,6 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
         .cost_user = &settings->cost,
         .price = price,
         .price_user = settings,
-        .choose = o->choose_form ? hyp_choose_form : NULL,
-        .choose_user = settings,
         .explain = o->explain,
         .why_not = o->why_not,
         .why_not_node = o->why_not_node,
