@@ -1,11 +1,12 @@
 /* fuzz_engine.c - libFuzzer target: loads any bytes as a plan on a device, prepares three sets of shapes and runs them,
  * within limits of memory and work. Plans may be refused anywhere; nothing may crash, hang, or read or write beyond a
- * tensor.
+ * tensor, nor may a GPU be lost (which is how it says that a kernel did).
  *
  * The device is that of FUZZ_DEVICE (cpu, reference, cuda); cpu where it is not set.
  */
 #include "fuzz/fuzz_engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,15 +63,23 @@ static bool set_dims(const hyp_engine *engine, hyp_tensor *inputs, size_t count,
     return hyp_engine_complete_dims(engine, inputs, count, sizes, named, &missing, NULL) == HYP_OK && !missing;
 }
 
+static bool is_done(hyp_status status, const hyp_diag *diag)
+{
+    if (status != HYP_ERR_DEVICE_LOST) return status == HYP_OK;
+    fprintf(stderr, "%s\n", diag->message);
+    abort();
+}
+
 static void run(hyp_context *context, hyp_tensor *inputs, size_t in, hyp_tensor *outputs, size_t out)
 {
     if (hyp_context_output_shapes(context, inputs, in, outputs, out, NULL) != HYP_OK) return;
     for (size_t i = 0; i < out; i++)
         if (!take(&outputs[i], i)) return;
-    if (hyp_context_reserve(context, inputs, in, NULL) != HYP_OK) return;
+    hyp_diag diag = {0};
+    if (!is_done(hyp_context_reserve(context, inputs, in, &diag), &diag)) return;
     fuzz_prepared++;
-    bool done = hyp_context_run(context, inputs, in, outputs, out, NULL) == HYP_OK;
-    if (hyp_context_synchronize(context, NULL) == HYP_OK && done) fuzz_ran++;
+    bool done = is_done(hyp_context_run(context, inputs, in, outputs, out, &diag), &diag);
+    if (is_done(hyp_context_synchronize(context, &diag), &diag) && done) fuzz_ran++;
 }
 
 static void try_shapes(hyp_engine *engine, hyp_context *context, int64_t size)
@@ -95,7 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *bytes = hyp_aligned_alloc(64, size);
     if (!bytes) return 0;
     memcpy(bytes, data, size);
-    bool open = hyp_engine_load_memory(bytes, size, &options, &engine, NULL) == HYP_OK;
+    hyp_diag diag = {0};
+    bool open = is_done(hyp_engine_load_memory(bytes, size, &options, &engine, &diag), &diag);
     if (open && hyp_engine_input_count(engine) <= MAX_EDGES && hyp_engine_output_count(engine) <= MAX_EDGES &&
         hyp_context_create(engine, &limits, &context, NULL) == HYP_OK) {
         fuzz_opened++;
