@@ -174,12 +174,12 @@ hyp_status hyp_check_shape(const hyp_infer_call *c, const hyp_attr *list, hyp_ty
 int64_t hyp_content_count(const hyp_type *t)
 {
     if (hyp_dtype_is_float(t->dtype)) return -1;
-    int64_t count = 1;
+    int64_t count = 1, room = 1; /* without the dims that are 0 */
     for (int32_t i = 0; i < t->rank; i++) {
-        if (!hyp_dim_is_const(t->dims[i])) return -1;
-        if (t->dims[i] == 0) return 0;
-        if (count > 0 && t->dims[i] > HYP_MAX_CONTENT) count = HYP_MAX_CONTENT + 1;
-        if (count <= HYP_MAX_CONTENT) count *= t->dims[i];
+        if (!hyp_dim_is_const(t->dims[i]) || t->dims[i] > HYP_MAX_CONTENT) return -1;
+        room *= t->dims[i] ? t->dims[i] : 1;
+        if (room > HYP_MAX_CONTENT) return -1;
+        count *= t->dims[i];
     }
-    return count <= HYP_MAX_CONTENT ? count : -1;
+    return count;
 }

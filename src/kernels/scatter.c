@@ -127,6 +127,7 @@ hyp_status hyp_kernel_scatter_nd(const hyp_kernel_call *c)
     hyp_scatter_nd s;
     HYP_TRY(hyp_kernel_read_scatter_nd(c, &s));
     HYP_TRY(start(c, updates));
+    if (updates->count == 0 && indices->count == 0) return HYP_OK; /* however many tuples of nothing there are */
     for (int64_t t = 0; t < s.tuples; t++) {
         int64_t to = 0, index;
         for (int32_t a = 0; a < s.width; a++) {

@@ -48,27 +48,21 @@ static hyp_status overflow(hyp_diag *diag, const char *what)
     return hyp_fail(diag, HYP_ERR_LIMIT, "the size of %s overflows for inputs of these shapes", what);
 }
 
-/* Product of dims, none of which may be negative. A 0 wins over an overflow of the others. */
+/* Product of dims, none of which may be negative. Nor may it overflow without the dims that are 0, in the bytes of the
+ * largest type: so no product of some of them does, whoever makes it. */
 static hyp_status product(const int64_t *values, size_t n, const uint32_t *dims, const char *what, int64_t *out,
                           hyp_diag *diag)
 {
-    int64_t count = 1;
-    bool fits = true;
+    int64_t count = 1, room = sizeof(int64_t);
     for (size_t i = 0; i < n; i++) {
         int64_t v = values[dims[i]];
         if (v < 0)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                             "axis %zu of %s becomes %lld: the model cannot take inputs of these shapes", i, what,
                             (long long)v);
-        if (v == 0) {
-            count = 0;
-            fits = true;
-        } else if (fits && count > 0) {
-            fits = hyp_mul_i64(count, v, &count);
-            if (!fits) count = 1;
-        }
+        if (!hyp_mul_i64(room, v ? v : 1, &room)) return overflow(diag, what);
+        count *= v;
     }
-    if (!fits) return overflow(diag, what);
     *out = count;
     return HYP_OK;
 }
@@ -79,12 +73,7 @@ hyp_status hyp_plan_elements(const HypPlan__Program *program, uint32_t tensor, c
     const HypPlan__Tensor *t = program->tensors[tensor];
     char what[96];
     snprintf(what, sizeof what, "tensor %u '%.60s'", tensor, t->name);
-    int64_t count = 0, bytes = 0;
-    HYP_TRY(product(values, t->n_dims, t->dims, what, &count, diag));
-    if (!hyp_mul_i64(count, (int64_t)hyp_dtype_size((hyp_dtype)t->dtype), &bytes) || bytes > PTRDIFF_MAX)
-        return overflow(diag, what);
-    *out = count;
-    return HYP_OK;
+    return product(values, t->n_dims, t->dims, what, out, diag);
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------------- */

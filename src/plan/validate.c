@@ -62,12 +62,13 @@ static hyp_status check_dims(check *c)
 /* Bytes of a weight are those of its shape, which has no symbols. */
 static hyp_status check_weight(check *c, const tensor *t)
 {
-    int64_t bytes = (int64_t)hyp_dtype_size((hyp_dtype)t->dtype);
+    int64_t bytes = (int64_t)hyp_dtype_size((hyp_dtype)t->dtype), room = sizeof(int64_t);
     for (size_t a = 0; a < t->n_dims; a++) {
         const HypPlan__Dim *d = c->program->dims[t->dims[a]];
         if (d->kind != HYP_PLAN__DIM__KIND__CONST || d->value < 0)
             return WRONG(c, "axis %zu of a weight is not a fixed size", a);
-        if (!hyp_mul_i64(bytes, d->value, &bytes)) return WRONG(c, "its size overflows");
+        if (!hyp_mul_i64(room, d->value ? d->value : 1, &room)) return WRONG(c, "its size overflows");
+        bytes *= d->value;
     }
     if (t->bytes != (uint64_t)bytes)
         return WRONG(c, "it has %llu bytes, its shape and type take %lld", (unsigned long long)t->bytes,

@@ -464,7 +464,9 @@ static void tensors_come_and_go_in_their_type(void **state)
     assert_int_equal(hyp_eval_tensor_load(&t, &view, &diag), HYP_ERR_INVALID_ARGUMENT);
     assert_int_equal(hyp_eval_tensor_alloc(&t, HYP_F32, 2, (int64_t[]){INT64_MAX, 3}, &diag), HYP_ERR_NO_MEMORY);
     assert_int_equal(hyp_eval_tensor_alloc(&t, HYP_F32, 1, (int64_t[]){-1}, &diag), HYP_ERR_INVALID_ARGUMENT);
-    assert_ok(hyp_eval_tensor_alloc(&t, HYP_F32, 3, (int64_t[]){INT64_MAX, INT64_MAX, 0}, &diag), &diag);
+    assert_int_equal(hyp_eval_tensor_alloc(&t, HYP_F32, 3, (int64_t[]){INT64_MAX, INT64_MAX, 0}, &diag),
+                     HYP_ERR_NO_MEMORY);
+    assert_ok(hyp_eval_tensor_alloc(&t, HYP_F32, 3, (int64_t[]){1 << 30, 1 << 29, 0}, &diag), &diag);
     assert_int_equal(t.count, 0);
     hyp_eval_tensor_dispose(&t);
 }

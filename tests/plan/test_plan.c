@@ -896,6 +896,10 @@ static void steps_stay_inside_their_tensors(void **state)
     assert_int_equal(check_batch(p, 5, &diag), HYP_OK);
     assert_int_equal(check_batch(p, 0, &diag), HYP_OK);
     assert_int_equal(check_batch(p, (int64_t)1 << 60, &diag), HYP_ERR_LIMIT);
+    uint32_t width = p->tensors[S_X]->dims[1]; /* of nothing, but another product of its axes would overflow */
+    p->tensors[S_X]->dims[1] = D_0;
+    assert_int_equal(check_batch(p, (int64_t)1 << 61, &diag), HYP_ERR_LIMIT);
+    p->tensors[S_X]->dims[1] = width;
 #define OUTSIDE(place, value, text)                                                                                    \
     do {                                                                                                               \
         uint32_t old_ = (place);                                                                                       \

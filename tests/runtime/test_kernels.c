@@ -406,7 +406,7 @@ static void fill_and_views_follow_the_symbols(void **state)
 static void norms_of_nothing_end_at_once(void **state)
 {
     (void)state;
-    const int64_t rows[] = {(int64_t)1 << 31, (int64_t)1 << 31, 0}, more[] = {(int64_t)1 << 62, 0};
+    const int64_t rows[] = {(int64_t)1 << 29, (int64_t)1 << 30, 0}, more[] = {(int64_t)1 << 56, 0};
     uint32_t x = input_f32(3, rows), y = output_f32(3, rows);
     HypPlan__Call *norm = pb_call(&b, "layer-norm", 1, &x, y);
     pb_call_int(&b, norm, 2);
@@ -432,12 +432,22 @@ static void picks_of_nothing_end_at_once(void **state)
     expect_f32((float[1]){0}, 1, DIMS(0), (float[1]){0}, 0, 0);
 }
 
-/* 2^61 rows of no elements, by kernels that a plan does not name: of a type that the CPU has a kernel for, and of one that
+static void updates_of_nothing_end_at_once(void **state)
+{
+    (void)state;
+    const int64_t tuples[] = {(int64_t)1 << 30, (int64_t)1 << 29, 0}; /* and the shape of the updates */
+    uint32_t x = input_f32(1, DIMS(0)), y = output_f32(1, DIMS(0));
+    uint32_t in[] = {x, pb_weight(&b, HYP_I64, 3, tuples, (int64_t[1]){0}), pb_weight(&b, HYP_F32, 3, tuples, (float[1]){0})};
+    pb_call_symbol(&b, pb_call(&b, "scatter-nd", 3, in, y), "none");
+    expect_f32((float[1]){0}, 1, DIMS(0), (float[1]){0}, 0, 0);
+}
+
+/* 2^56 rows of no elements, by kernels that a plan does not name: of a type that the CPU has a kernel for, and of one that
  * it has none for. */
 static void rows_of_nothing_end_at_once(void **state)
 {
     (void)state;
-    const int64_t rows[] = {(int64_t)1 << 61, 0};
+    const int64_t rows[] = {(int64_t)1 << 56, 0};
     for (int wide = 0; wide < 2; wide++) {
         hyp_dtype type = wide ? HYP_F64 : HYP_F32;
         const uint32_t dims[] = {pb_const(&b, rows[0]), pb_const(&b, 0)};
@@ -445,7 +455,7 @@ static void rows_of_nothing_end_at_once(void **state)
         uint32_t z = pb_output(&b, "z", type, 2, dims);
         HypPlan__Softmax *s = pb_softmax(&b);
         s->x = x, s->y = y, s->outer = dims[0], s->axis = dims[1], s->inner = pb_const(&b, 5);
-        HypPlan__Matmul *k = pb_matmul(&b); /* [2^61, 0] times [0, 0] */
+        HypPlan__Matmul *k = pb_matmul(&b); /* [2^56, 0] times [0, 0] */
         k->a = x, k->b = pb_weight(&b, type, 2, DIMS(0, 0), (double[1]){0}), k->y = z;
         k->m = dims[0], k->n = k->k = dims[1];
         hyp_tensor in = {.data = (double[1]){0}, .dtype = type, .rank = 2, .dims = {rows[0], 0}};
@@ -487,6 +497,7 @@ int main(void)
         TEST(fill_and_views_follow_the_symbols),
         TEST(norms_of_nothing_end_at_once),
         TEST(picks_of_nothing_end_at_once),
+        TEST(updates_of_nothing_end_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ static hyp_array array_of(const hyp_reference_call *call, uint32_t tensor)
                    .data = call->at ? call->at[tensor] : NULL};
     for (size_t i = 0; i < t->n_dims; i++) {
         a.dims[i] = call->values ? call->values[t->dims[i]] : 0;
-        if (!hyp_mul_i64(a.count, a.dims[i], &a.count)) a.count = 0; /* another axis is 0: the sizes were checked */
+        a.count *= a.dims[i]; /* no overflow: the sizes were checked */
     }
     return a;
 }
