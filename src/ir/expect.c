@@ -349,32 +349,48 @@ static void note_distances(const hyp_eval_tensor *value, const hyp_eval_tensor *
     }
 }
 
-/* Few runs may leave an element where it was by chance: its neighbours say how far elements here go. */
+/* Elements that stand side by side, as many as are needed for some that moved: behind a relu most may be 0 in every run. */
+typedef struct neighbours {
+    size_t end;
+    double near; /* how far they go */
+    double size; /* of their values */
+} neighbours;
+
+/* Those from start on, none of another row. */
+static neighbours find_neighbours(const hyp_eval_tensor *value, const hyp_eval_tensor *tolerance, size_t start, size_t row)
+{
+    enum { ENOUGH = 16 };
+    size_t i = start, moved = 0, finite = 0;
+    double distances = 0, values = 0;
+    for (size_t end = start - start % row + row; i < end && moved < ENOUGH; i++) {
+        double v = value->f[i], t = tolerance->f[i];
+        if (!isfinite(v) || !isfinite(t)) continue;
+        distances += t * t;
+        values += v * v;
+        moved += t > 0;
+        finite++;
+    }
+    return (neighbours){i, moved ? sqrt(distances / (double)moved) : 0, finite ? sqrt(values / (double)finite) : 0};
+}
+
+/* Few runs may leave an element where it was by chance: its neighbours say how far elements here go. Those of its row may be
+ * few; those beyond may be of another size. */
 static void widen(const hyp_expect_options *o, const hyp_eval_tensor *value, hyp_eval_tensor *tolerance)
 {
-    enum { NEIGHBOURS = 16 };
     const double little = 0.25; /* an error of this part of the values leaves nothing to check */
-    if (!value->f) return;
-    for (size_t start = 0; start < value->count; start += NEIGHBOURS) {
-        size_t end = start + NEIGHBOURS < value->count ? start + NEIGHBOURS : value->count, finite = 0;
-        double distances = 0, values = 0;
-        for (size_t i = start; i < end; i++) {
-            if (!isfinite(value->f[i]) || !isfinite(tolerance->f[i])) continue;
-            distances += tolerance->f[i] * tolerance->f[i];
-            values += value->f[i] * value->f[i];
-            finite++;
-        }
-        double near = finite ? sqrt(distances / (double)finite) : 0, size = finite ? sqrt(values / (double)finite) : 0;
-        for (size_t i = start; i < end; i++) {
-            double v = value->f[i], *t = &tolerance->f[i];
-            if (isnan(v))
-                *t = o->any_nan ? INFINITY : *t;
-            else if (isinf(v))
-                *t = o->any_inf ? INFINITY : *t;
-            else if (isfinite(*t) && (*t > 0 || near > 0))
-                *t += near + 0x1p-23 * fabs(v) * (value->dtype == HYP_F64 ? 0x1p-29 : 1);
-            if (isfinite(v) && *t > little * fmax(fabs(v), size)) *t = INFINITY;
-        }
+    size_t row = value->rank ? (size_t)value->dims[value->rank - 1] : 1;
+    neighbours in_row = {0}, beyond = {0};
+    for (size_t i = 0; value->f && i < value->count; i++) {
+        if (i == in_row.end) in_row = find_neighbours(value, tolerance, i, row);
+        if (i == beyond.end) beyond = find_neighbours(value, tolerance, i, value->count);
+        double v = value->f[i], *t = &tolerance->f[i], near = fmax(in_row.near, beyond.near);
+        if (isnan(v))
+            *t = o->any_nan ? INFINITY : *t;
+        else if (isinf(v))
+            *t = o->any_inf ? INFINITY : *t;
+        else if (isfinite(*t) && (*t > 0 || near > 0))
+            *t = fmax(*t, near) + near + 0x1p-23 * fabs(v) * (value->dtype == HYP_F64 ? 0x1p-29 : 1);
+        if (isfinite(v) && *t > little * fmax(fabs(v), beyond.size)) *t = INFINITY;
     }
 }
 

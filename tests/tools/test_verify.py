@@ -217,6 +217,22 @@ def check_precisions(folder):
     assert done.returncode == 4 and done.stdout.endswith("FAILED\n"), done
 
 
+def check_many_elements(folder):
+    """What few runs say of each of 10^5 elements, most of their neighbours 0, refuses no right plan."""
+    for seed in range(2):
+        random = np.random.default_rng(seed)
+        nodes, x, constants = [], "x", {}
+        for i in range(3):
+            constants[f"w{i}"] = (random.standard_normal((512, 512)) / 512**0.5).astype(np.float32)
+            nodes += [("MatMul", [x, f"w{i}"], f"m{i}"), ("Relu", [f"m{i}"], f"r{i}")]
+            x = f"r{i}"
+        model = os.path.join(folder, "layers.onnx")
+        make(model, nodes, {"x": [192, 512]}, {x: [192, 512]}, constants)
+        for precision in ("fp32", "bf16", "fp16"):
+            done = compile(model, "-o", os.path.join(folder, "layers.bin"), "--precision", precision, "--verify", "strict")
+            assert done.returncode == 0, (seed, precision, done.stderr)
+
+
 def check_zeros(folder):
     """The sign of a zero that a relu or a maximum gives is not promised: a plan whose kernel gives another is right."""
     path, plan = (os.path.join(folder, "zeros" + e) for e in (".onnx", ".bin"))
@@ -288,6 +304,7 @@ def main():
         check_wrong_rules(folder)
         check_node(folder)
         check_precisions(folder)
+        check_many_elements(folder)
         check_zeros(folder)
         check_classes(folder)
         check_golden(folder)
