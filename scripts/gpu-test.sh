@@ -4,12 +4,12 @@
 #
 #   scripts/gpu-test.sh [--quick | --full] [--out FILE.tsv] [--build DIR]
 #
-# --build DIR uses a build made elsewhere (cmake --preset gpu && cmake --build --preset gpu --target gpu-bundle; DIR is
-# build/gpu/bundle), for a machine without the libraries that a build needs. With a build it takes up to 8 minutes, with
-# --quick 2, with --full as long as torch.compile needs. Benchmarks need PyTorch and onnx and are left out, by name, where
-# they are missing, as are peers. FILE is linear_relu.py's (bench/gpu/report.py describes it); beside it lie the same as
-# Markdown and the file of whole models. The exit code is 0 only if all tests passed, no fused plan was slower than its
-# parts, and none was wrong.
+# --build DIR uses a build made elsewhere (cmake --preset gpu && cmake --build --preset gpu --target gpu-bundle; DIR
+# is build/gpu/bundle), for a machine without the libraries that a build needs. With a build it takes up to 8 minutes,
+# with --quick 2, with --full as long as torch.compile needs, and its device tests run under compute-sanitizer.
+# Benchmarks need PyTorch and onnx and are left out, by name, where they are missing, as are peers. FILE is
+# linear_relu.py's (bench/gpu/report.py describes it); beside it lie the same as Markdown and the file of whole
+# models. The exit code is 0 only if all tests passed, no fused plan was slower than its parts, and none was wrong.
 set -eu
 cd "$(dirname "$0")/.."
 dir='' out=build/gpu-bench.tsv mode=''
@@ -46,11 +46,23 @@ start=$(date +%s)
 # left SECONDS: how many are left until so many have passed.
 left() { echo $(($1 + start - $(date +%s))); }
 
+# Toolkits bring compute-sanitizer, which tells of kernels that read or write where they may not. Calls of the driver
+# that fail are left to the tests, some of which want them to.
+checked=
+if [ "$mode" = full ]; then
+    PATH="$PATH:/usr/local/cuda/bin"
+    if command -v compute-sanitizer > /dev/null; then
+        checked='compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9'
+    else
+        echo "the memory that kernels use is not checked: there is no compute-sanitizer here"
+    fi
+fi
+
 failed=
 echo "== device tests"
 for test in "$dir"/bin/test_cuda_*; do
     code=0
-    "$test" || code=$?
+    $checked "$test" || code=$?
     case $code:${test##*/} in
     0:*) ;;
     77:test_cuda_generated) echo "without NVRTC no kernels are generated" ;;
