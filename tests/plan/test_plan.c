@@ -896,10 +896,13 @@ static void steps_stay_inside_their_tensors(void **state)
     assert_int_equal(check_batch(p, 5, &diag), HYP_OK);
     assert_int_equal(check_batch(p, 0, &diag), HYP_OK);
     assert_int_equal(check_batch(p, (int64_t)1 << 60, &diag), HYP_ERR_LIMIT);
-    uint32_t width = p->tensors[S_X]->dims[1]; /* of nothing, but another product of its axes would overflow */
-    p->tensors[S_X]->dims[1] = D_0;
-    assert_int_equal(check_batch(p, (int64_t)1 << 61, &diag), HYP_ERR_LIMIT);
-    p->tensors[S_X]->dims[1] = width;
+    uint32_t of_nothing[] = {D_BATCH, D_BATCH, D_0}; /* but the product of two axes would overflow */
+    HypPlan__Tensor *x = p->tensors[S_X], whole = *x;
+    x->dims = of_nothing;
+    x->n_dims = 3;
+    assert_int_equal(check_batch(p, (int64_t)1 << 40, &diag), HYP_ERR_LIMIT);
+    assert_non_null(strstr(diag.message, "'x' overflows"));
+    *x = whole;
 #define OUTSIDE(place, value, text)                                                                                    \
     do {                                                                                                               \
         uint32_t old_ = (place);                                                                                       \
