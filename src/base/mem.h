@@ -34,6 +34,15 @@ static inline bool hyp_add_size(size_t a, size_t b, size_t *out) { return !__bui
 static inline bool hyp_mul_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
 static inline bool hyp_add_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
 
+/* One more axis of a tensor, of `size` >= 0, times *count. *room leaves out the axes of 0 and starts as the bytes of the
+ * largest type: false where it overflows, else no product of some of the axes does. */
+static inline bool hyp_add_axis(int64_t size, int64_t *room, int64_t *count)
+{
+    if (!hyp_mul_i64(*room, size ? size : 1, room)) return false;
+    *count *= size;
+    return true;
+}
+
 /* Growable array: `HYP_VEC(int) v = {0}; HYP_TRY(hyp_vec_push(&v, diag, 3)); ...`.
  * data is NULL while cap is 0; pointers into it live until the next growth. */
 #define HYP_VEC(T)                                                                                                     \

@@ -5,20 +5,19 @@
 
 hyp_status hyp_eval_tensor_alloc(hyp_eval_tensor *t, hyp_dtype dtype, int32_t rank, const int64_t *dims, hyp_diag *diag)
 {
-    size_t count = 1, room = sizeof(double); /* without the dims that are 0: no product of some of them overflows */
+    int64_t count = 1, room = sizeof(double);
     if (hyp_dtype_size(dtype) == 0 || rank < 0 || rank > HYP_MAX_RANK)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "a tensor of element type %d and rank %d is wanted; ranks go to %d", (int)dtype, rank,
                         HYP_MAX_RANK);
     for (int32_t i = 0; i < rank; i++) {
         if (dims[i] < 0) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a tensor with a negative dimension");
-        if (!hyp_mul_size(room, dims[i] ? (size_t)dims[i] : 1, &room) || room > PTRDIFF_MAX)
-            return hyp_fail_memory(diag, SIZE_MAX);
-        count *= (size_t)dims[i];
+        if (!hyp_add_axis(dims[i], &room, &count)) return hyp_fail_memory(diag, SIZE_MAX);
     }
-    void *data = hyp_malloc(count * sizeof(double));
-    if (!data) return hyp_fail_memory(diag, count * sizeof(double));
-    *t = (hyp_eval_tensor){.dtype = dtype, .rank = rank, .count = count};
+    size_t bytes = (size_t)count * sizeof(double);
+    void *data = hyp_malloc(bytes);
+    if (!data) return hyp_fail_memory(diag, bytes);
+    *t = (hyp_eval_tensor){.dtype = dtype, .rank = rank, .count = (size_t)count};
     if (rank) memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
     if (hyp_dtype_is_float(dtype))
         t->f = data;

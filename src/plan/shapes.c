@@ -48,8 +48,7 @@ static hyp_status overflow(hyp_diag *diag, const char *what)
     return hyp_fail(diag, HYP_ERR_LIMIT, "the size of %s overflows for inputs of these shapes", what);
 }
 
-/* Product of dims, none of which may be negative. Nor may it overflow without the dims that are 0, in the bytes of the
- * largest type: so no product of some of them does, whoever makes it. */
+/* Product of dims, none of which may be negative. */
 static hyp_status product(const int64_t *values, size_t n, const uint32_t *dims, const char *what, int64_t *out,
                           hyp_diag *diag)
 {
@@ -60,8 +59,7 @@ static hyp_status product(const int64_t *values, size_t n, const uint32_t *dims,
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                             "axis %zu of %s becomes %lld: the model cannot take inputs of these shapes", i, what,
                             (long long)v);
-        if (!hyp_mul_i64(room, v ? v : 1, &room)) return overflow(diag, what);
-        count *= v;
+        if (!hyp_add_axis(v, &room, &count)) return overflow(diag, what);
     }
     *out = count;
     return HYP_OK;

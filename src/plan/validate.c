@@ -67,8 +67,7 @@ static hyp_status check_weight(check *c, const tensor *t)
         const HypPlan__Dim *d = c->program->dims[t->dims[a]];
         if (d->kind != HYP_PLAN__DIM__KIND__CONST || d->value < 0)
             return WRONG(c, "axis %zu of a weight is not a fixed size", a);
-        if (!hyp_mul_i64(room, d->value ? d->value : 1, &room)) return WRONG(c, "its size overflows");
-        bytes *= d->value;
+        if (!hyp_add_axis(d->value, &room, &bytes)) return WRONG(c, "its size overflows");
     }
     if (t->bytes != (uint64_t)bytes)
         return WRONG(c, "it has %llu bytes, its shape and type take %lld", (unsigned long long)t->bytes,
