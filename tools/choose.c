@@ -184,7 +184,7 @@ static void id_bytes(const char *id, uint8_t out[ID])
 /* What the cache says; false where it says nothing, or of no form that there is. */
 static bool look_up(chooser *c, const hyp_compile_forms *forms, const char *question, size_t *out)
 {
-    hyp_tuned t;
+    hyp_tuned t = {.size = sizeof t};
     uint8_t id[ID];
     if (!tune_cache_find(question, &t, &c->known)) return false;
     for (size_t i = 0; i < forms->count; i++) {
@@ -203,7 +203,8 @@ static hyp_status remember(chooser *c, const hyp_compile_forms *forms, const cha
 {
     uint8_t id[ID];
     id_bytes(forms->ids[best], id);
-    hyp_tuned t = {.product = question,
+    hyp_tuned t = {.size = sizeof t,
+                   .product = question,
                    .algorithm = id,
                    .algorithm_bytes = ID,
                    .attributes = forms->names[best],

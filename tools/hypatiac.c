@@ -385,7 +385,7 @@ static void free_request(request *r)
 static void print_rules(const hyp_compile_report *report)
 {
     for (size_t i = 0; i < report->rule_count; i++) {
-        const hyp_compile_rule_use *rule = &report->rules[i];
+        const hyp_compile_rule_use *rule = report->rules[i];
         printf("%-32s %-2s %-10s %s\n", rule->name, rule->numeric_class, rule->ruleset, rule->doc);
     }
 }
@@ -395,7 +395,7 @@ static int print_rules_json(const hyp_compile_report *report)
     json_t *list = json_array();
     int failed = list ? 0 : -1;
     for (size_t i = 0; i < report->rule_count && failed == 0; i++) {
-        const hyp_compile_rule_use *rule = &report->rules[i];
+        const hyp_compile_rule_use *rule = report->rules[i];
         failed =
             json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "name", rule->name, "class",
                                                   rule->numeric_class, "ruleset", rule->ruleset, "doc", rule->doc));
@@ -416,8 +416,8 @@ static void print_summary(FILE *to, const request *r, const hyp_compile_report *
         fprintf(to, "predicted: %.2f us -> %.2f us\n", report->cost_before * 1e6, report->cost_after * 1e6);
     fprintf(to, "predicted for the plan: %.2f us\n", report->plan_seconds * 1e6);
     for (size_t i = 0, shown = 0; i < report->rule_count; i++)
-        if (report->rules[i].used)
-            fprintf(to, "%s%s %zux", shown++ ? ", " : "rules used: ", report->rules[i].name, report->rules[i].used);
+        if (report->rules[i]->used)
+            fprintf(to, "%s%s %zux", shown++ ? ", " : "rules used: ", report->rules[i]->name, report->rules[i]->used);
         else if (i + 1 == report->rule_count && !shown)
             fprintf(to, "rules used: none");
     if (report->rule_count) fputc('\n', to);
@@ -430,7 +430,7 @@ static void print_stats(FILE *to, const hyp_compile_report *report)
 {
     fprintf(to, "\n%-34s %5s %9s %9s %6s\n", "rule", "class", "matches", "applied", "used");
     for (size_t i = 0; i < report->rule_count; i++) {
-        const hyp_compile_rule_use *rule = &report->rules[i];
+        const hyp_compile_rule_use *rule = report->rules[i];
         if (!rule->matches && !rule->used) continue;
         fprintf(to, "%-34s %5s %9zu %9zu %6zu\n", rule->name, rule->numeric_class, rule->matches, rule->applications,
                 rule->used);

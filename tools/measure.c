@@ -16,7 +16,7 @@ int normal_rules(const hyp_compile_options *options, cli_list *out, const char *
     hyp_diag diag = {0};
     if (hyp_compile_list_rules(options, &report, &diag) != HYP_OK) return cli_report(tool, &diag);
     for (size_t i = 0; i < report->rule_count; i++) {
-        const hyp_compile_rule_use *rule = &report->rules[i];
+        const hyp_compile_rule_use *rule = report->rules[i];
         if (is_normal(rule->ruleset)) cli_list_add(out, rule->name, strlen(rule->name));
     }
     hyp_compile_report_destroy(report);

@@ -415,7 +415,7 @@ void print_tensor_place(FILE *to, const hyp_tensor *t, int64_t flat)
 int compare_tensors(const char *name, const hyp_tensor *actual, const hyp_tensor *reference, double rtol, double atol,
                     const char *tool)
 {
-    hyp_comparison c;
+    hyp_comparison c = {.size = sizeof c};
     hyp_diag diag = {0};
     if (hyp_tensor_compare(actual, reference, rtol, atol, &c, &diag) != HYP_OK) {
         fprintf(stderr, "%s: output %s: %s\n", tool, cli_shown(name), diag.message);

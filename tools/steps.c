@@ -12,10 +12,14 @@ hyp_step_work_info *step_work(const session *s, const char *tool)
     size_t count = hyp_engine_step_count(s->engine);
     hyp_step_work_info *work = cli_alloc(NULL, count, sizeof *work);
     hyp_diag diag = {0};
-    if (hyp_context_step_work(s->context, work, count, &diag) == HYP_OK) return work;
-    cli_report(tool, &diag);
-    free(work);
-    return NULL;
+    for (size_t i = 0; i < count; i++) {
+        work[i].size = sizeof *work;
+        if (hyp_context_step_work(s->context, i, &work[i], &diag) == HYP_OK) continue;
+        cli_report(tool, &diag);
+        free(work);
+        return NULL;
+    }
+    return work;
 }
 
 int step_times_measure(step_times *t, session *s, double seconds, const char *tool)

@@ -67,7 +67,8 @@ static struct tune_line make_line(const fields *f)
                           .algorithm = cli_alloc(NULL, bytes, 1)};
     for (size_t i = 0; i < bytes; i++)
         l.algorithm[i] = (uint8_t)(hex_digit(f->algorithm[2 * i]) << 4 | hex_digit(f->algorithm[2 * i + 1]));
-    l.tuned = (hyp_tuned){.product = l.product,
+    l.tuned = (hyp_tuned){.size = sizeof l.tuned,
+                          .product = l.product,
                           .algorithm = l.algorithm,
                           .algorithm_bytes = bytes,
                           .epilogue = (uint32_t)f->epilogue,
@@ -137,8 +138,16 @@ int tune_cache_load(tune_cache *c, const char *path, const char *device, const c
 bool tune_cache_find(const char *product, hyp_tuned *out, void *cache)
 {
     const struct tune_line *l = find_line(cache, product);
-    if (l) *out = l->tuned;
-    return l != NULL;
+    if (!l) return false;
+    out->product = l->tuned.product;
+    out->algorithm = l->tuned.algorithm;
+    out->algorithm_bytes = l->tuned.algorithm_bytes;
+    out->epilogue = l->tuned.epilogue;
+    out->attributes = l->tuned.attributes;
+    out->workspace = l->tuned.workspace;
+    out->seconds = l->tuned.seconds;
+    out->first_seconds = l->tuned.first_seconds;
+    return true;
 }
 
 void tune_cache_free(tune_cache *c)

@@ -116,7 +116,7 @@ static int tune_sizes(session *s, const cli_list *sizes, const tune_request *r, 
                       FILE *people, const char *tool, hyp_tune_report *sum)
 {
     hyp_diag diag = {0};
-    hyp_tune_report report;
+    hyp_tune_report report = {.size = sizeof report};
     hyp_tune_options options = {.size = sizeof options,
                                 .seconds = seconds,
                                 .progress = !r->quiet && isatty(STDERR_FILENO) ? show_progress : NULL,

@@ -75,7 +75,7 @@ static void print_elsewhere(const hyp_judgement *j)
 static int judge_output(const char *name, const hyp_tensor *actual, const hyp_tensor *expected,
                         const hyp_tensor *tolerance)
 {
-    hyp_judgement j;
+    hyp_judgement j = {.size = sizeof j};
     hyp_diag diag = {0};
     if (hyp_tensor_judge(actual, expected, tolerance, &j, &diag) != HYP_OK) {
         fprintf(stderr, "%s: output %s: %s\n", tool, cli_shown(name), diag.message);

@@ -33,11 +33,11 @@ class ContextOptions(c.Structure):
 
 class Tensor(c.Structure):
     _fields_ = [("name", c.c_char_p), ("data", c.c_void_p), ("bytes", c.c_size_t), ("dtype", c.c_int),
-                ("memory", c.c_int), ("rank", c.c_int32), ("dims", c.c_int64 * 8)]
+                ("memory", c.c_int), ("rank", c.c_int32), ("reserved", c.c_uint32), ("dims", c.c_int64 * 8)]
 
 
 class Step(c.Structure):
-    _fields_ = [("label", c.c_char_p), ("kernel", c.c_char_p), ("predicted_seconds", c.c_double)]
+    _fields_ = [("size", c.c_size_t), ("label", c.c_char_p), ("kernel", c.c_char_p), ("predicted_seconds", c.c_double)]
 
 
 class TuneOptions(c.Structure):
@@ -57,8 +57,7 @@ class Library:
         self.lib.hyp_engine_step_count.argtypes = [c.c_void_p]
         self.lib.hyp_engine_device_name.restype = c.c_char_p
         self.lib.hyp_engine_step_count.restype = c.c_size_t
-        self.lib.hyp_engine_step.restype = Step
-        self.lib.hyp_engine_step.argtypes = [c.c_void_p, c.c_size_t]
+        self.lib.hyp_engine_read_step.argtypes = [c.c_void_p, c.c_size_t, c.c_void_p]
         self.lib.hyp_context_run.argtypes = [c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p]
 
     def check(self, status, diag):
@@ -88,7 +87,7 @@ class Plan:
         def memory(t):
             return HYP_MEMORY_CUDA if t.is_cuda else HYP_MEMORY_HOST
         return (Tensor * len(list))(*(Tensor(None, t.data_ptr(), t.numel() * t.element_size(), DTYPES[t.dtype],
-                                             memory(t), t.dim(), (c.c_int64 * 8)(*t.shape)) for t in list))
+                                             memory(t), t.dim(), 0, (c.c_int64 * 8)(*t.shape)) for t in list))
 
     def run(self):
         if self.call(*self.args):
@@ -97,7 +96,9 @@ class Plan:
     def steps(self):
         """(label, kernel, predicted seconds) of every step."""
         count = self.library.lib.hyp_engine_step_count(self.engine)
-        all = [self.library.lib.hyp_engine_step(self.engine, i) for i in range(count)]
+        all = [Step(size=c.sizeof(Step)) for i in range(count)]
+        for i, step in enumerate(all):
+            self.library.lib.hyp_engine_read_step(self.engine, i, c.byref(step))
         return [(s.label.decode(), s.kernel.decode(), s.predicted_seconds) for s in all]
 
     def time_steps(self):

@@ -40,6 +40,7 @@ typedef hyp_status (*hyp_run_plan_fn)(const char *plan_path, const hyp_plan_run 
 /* Ways to compute the same that are predicted to take about as long: of a part of a model two, of all of it those that
  * there are. */
 typedef struct hyp_compile_forms {
+    size_t size; /* the library's sizeof(hyp_compile_forms) */
     bool whole; /* it is all of the model */
     size_t count;
     const char *const *ids;   /* 16 hexadecimal digits for operators, attributes, types, precision and target: names and the
@@ -135,13 +136,15 @@ typedef struct hyp_compile_options {
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {
+    size_t size; /* the library's sizeof(hyp_compile_rule_use) */
     const char *name, *ruleset, *numeric_class, *doc;
     size_t matches, applications, used;
 } hyp_compile_rule_use;
 
 /* What a compilation did; owned by the caller: hyp_compile_report_destroy. */
 typedef struct hyp_compile_report {
-    const hyp_compile_rule_use *rules;
+    size_t size; /* the library's sizeof(hyp_compile_report) */
+    const hyp_compile_rule_use *const *rules;
     size_t rule_count;
     size_t nodes_imported, nodes_before, nodes_after; /* in the model; that run, before and after rewriting */
     size_t e_nodes, e_classes, iterations;

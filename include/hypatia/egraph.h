@@ -9,6 +9,8 @@
  * Thread rule: an e-graph belongs to one thread at a time; two e-graphs never share state. The one
  * exception is hyp_egraph_cancel. Ids and output are the same on every run and machine.
  *
+ * Binary interface: not every struct here carries its size (hypatia/types.h), and they may change with every minor release.
+ *
  * Ownership: whatever a function here returns by pointer is borrowed and lives until the next call
  * that changes the e-graph, unless said otherwise.
  */

@@ -25,6 +25,17 @@ extern "C" {
 HYP_API const char *hyp_version(void);        /* "0.1.0" of the library in use */
 HYP_API const char *hyp_version_details(void); /* several lines: plan format, backends built in, their versions */
 
+/* The struct that `read` fills in, by value: for programs, which know its size. The library exports no function that returns
+ * a struct. */
+#define HYP_BY_VALUE(type, name, read, args, ...) \
+    static inline type name args                  \
+    {                                             \
+        type out;                                 \
+        out.size = sizeof out;                    \
+        read(__VA_ARGS__, &out);                  \
+        return out;                               \
+    }
+
 typedef struct hyp_engine hyp_engine;
 typedef struct hyp_context hyp_context;
 
@@ -73,6 +84,7 @@ HYP_API void hyp_engine_destroy(hyp_engine *engine);
 
 /* An input or output as the plan declares it. Borrowed from the engine. */
 typedef struct hyp_io_info {
+    size_t size; /* the library's sizeof(hyp_io_info) */
     const char *name;
     hyp_dtype dtype;
     int32_t rank;
@@ -92,31 +104,41 @@ HYP_API uint64_t hyp_engine_model_hash(const hyp_engine *engine); /* of the mode
 
 /* Runs of the model that the plan keeps: inputs, and some of what comes out. Borrowed from the engine. */
 typedef struct hyp_golden_input {
+    size_t size;       /* sizeof(hyp_golden_input) */
     hyp_tensor tensor; /* dims and type; data NULL where it is drawn: hyp_tensor_draw(tensor, how, seed, low, high) */
     uint32_t how;
     uint64_t seed;
     int64_t low, high;
 } hyp_golden_input;
 typedef struct hyp_golden_output {
+    size_t size;        /* sizeof(hyp_golden_output) */
     hyp_tensor tensor;  /* dims and type of the whole output; its data are those of the elements that are kept: 0, stride,
                          * 2 stride, ... */
     size_t kept;        /* how many */
     uint64_t stride;
 } hyp_golden_output;
 HYP_API size_t hyp_engine_golden_count(const hyp_engine *engine);
-HYP_API hyp_golden_input hyp_engine_golden_input(const hyp_engine *engine, size_t run, size_t input);
-HYP_API hyp_golden_output hyp_engine_golden_output(const hyp_engine *engine, size_t run, size_t output);
+/* Fill in *out, whose size is set. False, and all zeros, beyond the last. */
+HYP_API bool hyp_engine_read_golden_input(const hyp_engine *engine, size_t run, size_t input, hyp_golden_input *out);
+HYP_API bool hyp_engine_read_golden_output(const hyp_engine *engine, size_t run, size_t output, hyp_golden_output *out);
+HYP_BY_VALUE(hyp_golden_input, hyp_engine_golden_input, hyp_engine_read_golden_input,
+             (const hyp_engine *engine, size_t run, size_t input), engine, run, input)
+HYP_BY_VALUE(hyp_golden_output, hyp_engine_golden_output, hyp_engine_read_golden_output,
+             (const hyp_engine *engine, size_t run, size_t output), engine, run, output)
 /* How far element i of the kept ones may be off; 0: not at all, INFINITY: nothing is said. */
 HYP_API double hyp_engine_golden_tolerance(const hyp_engine *engine, size_t run, size_t output, size_t i);
 
 /* A step as the plan describes it; texts are borrowed from the engine. */
 typedef struct hyp_step_info {
+    size_t size;              /* sizeof(hyp_step_info) */
     const char *label;        /* the operator as people write it: "fused-mlp" */
     const char *kernel;       /* "linear" */
     double predicted_seconds; /* by the compiler's cost model, symbols having their typical sizes; 0 = not predicted */
 } hyp_step_info;
 HYP_API size_t hyp_engine_step_count(const hyp_engine *engine);
-HYP_API hyp_step_info hyp_engine_step(const hyp_engine *engine, size_t i);
+/* Fills in *out, whose size is set. False, and all zeros, beyond the last. */
+HYP_API bool hyp_engine_read_step(const hyp_engine *engine, size_t i, hyp_step_info *out);
+HYP_BY_VALUE(hyp_step_info, hyp_engine_step, hyp_engine_read_step, (const hyp_engine *engine, size_t i), engine, i)
 /* What the predictions count the symbol of this name as; 0 when the plan has no such symbol or no predictions. */
 HYP_API int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol);
 /* HYP_OK where the plan or its model calls a size by this name; else HYP_ERR_INVALID_ARGUMENT, and the message has the nearest
@@ -181,6 +203,7 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_time_steps(hyp_context *context, co
 
 /* What a step has to do under the shapes that were run or reserved last. */
 typedef struct hyp_step_work_info {
+    size_t size;              /* sizeof(hyp_step_work_info) */
     double flops;             /* additions and multiplications; functions as the compiler counts them */
     double bytes;             /* of all tensors that it reads or writes, weights included, each once */
     size_t launches;          /* kernels, products of a library and copies on a GPU; 0 on a CPU. Steps that are done together
@@ -189,8 +212,8 @@ typedef struct hyp_step_work_info {
     double predicted_seconds; /* hyp_step_info's, times as much as there is more to do than under the typical sizes, by
                                * operations or by bytes, whichever is more */
 } hyp_step_work_info;
-/* Of every step; count is hyp_engine_step_count. HYP_ERR_INVALID_ARGUMENT before shapes were run or reserved. */
-HYP_API HYP_NODISCARD hyp_status hyp_context_step_work(hyp_context *context, hyp_step_work_info *out, size_t count,
+/* Fills in *out, whose size is set. HYP_ERR_INVALID_ARGUMENT before shapes were run or reserved, and beyond the last step. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_step_work(hyp_context *context, size_t step, hyp_step_work_info *out,
                                                        hyp_diag *diag);
 
 /* ---- memory of the device ------------------------------------------------------------------------------
@@ -227,6 +250,7 @@ HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
 /* How a product, a step of several layers, or a pointwise step is done fastest; on a CPU any step. Of what a context
  * gives, everything is borrowed until it is destroyed. */
 typedef struct hyp_tuned {
+    size_t size;            /* sizeof(hyp_tuned) */
     const char *product;    /* "bf16 tn 512x256x256 ...": types, layout, shape, what follows it; "layers bf16 1: ...";
                              * "pointwise ..."; on a CPU hyp_choice_info.key */
     const void *algorithm;  /* as the library has it, who does which layer, a kernel, or the name of an alternative: opaque.
@@ -245,13 +269,15 @@ typedef struct hyp_tune_options {
     /* Called before product `done` of `total`, and with done == total at the end. May be NULL. */
     void (*progress)(size_t done, size_t total, const char *product, void *user);
     void *progress_user;
-    /* Asked for products that the context knows nothing of, before they are measured: true with *out, which is copied,
-     * when it was found earlier on the same device (hyp_context_tuning_device). May be NULL. */
+    /* Asked for products that the context knows nothing of, before they are measured: true with fields of *out, whose size
+     * is the library's, which are copied, when it was found earlier on the same device (hyp_context_tuning_device). May be
+     * NULL. */
     bool (*find)(const char *product, struct hyp_tuned *out, void *user);
     void *find_user;
 } hyp_tune_options;
 
 typedef struct hyp_tune_report {
+    size_t size;     /* sizeof(hyp_tune_report) */
     size_t products; /* different ones of the plan under these shapes, steps of layers, and pointwise steps if there is a
                       * compiler for them; on a CPU different steps that can be done in several ways */
     size_t known;    /* were known before or found elsewhere, and not measured */
@@ -266,7 +292,7 @@ typedef struct hyp_tune_report {
 
 /* Measures the products and pointwise steps of the plan, on a CPU its steps, for inputs of these dims (name or position, rank and dims are read, data is not),
  * those that nothing is known of. Takes device memory while it measures, and forgets the shapes that were prepared. On
- * failure what was found before it is kept. `options` and `out` may be NULL. HYP_ERR_UNSUPPORTED on the reference device.
+ * failure what was found before it is kept. `options` and `out`, whose size is set, may be NULL. HYP_ERR_UNSUPPORTED on the reference device.
  * Like every call with a context: one thread at a time, and nothing of it under way. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_tune(hyp_context *context, const hyp_tensor *inputs, size_t count,
                                                   const hyp_tune_options *options, hyp_tune_report *out,
@@ -276,9 +302,10 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_tune(hyp_context *context, const hy
  * kernels are made for, and a number of threads. NULL on a device without tuning.
  * Borrowed from the engine. */
 HYP_API const char *hyp_context_tuning_device(const hyp_context *context);
-/* What the context knows, from its plan and from tuning, in order of product. */
+/* What the context knows, from its plan and from tuning, in order of product. False, and all zeros, beyond the last. */
 HYP_API size_t hyp_context_tuned_count(const hyp_context *context);
-HYP_API hyp_tuned hyp_context_tuned(const hyp_context *context, size_t i);
+HYP_API bool hyp_context_read_tuned(const hyp_context *context, size_t i, hyp_tuned *out);
+HYP_BY_VALUE(hyp_tuned, hyp_context_tuned, hyp_context_read_tuned, (const hyp_context *context, size_t i), context, i)
 /* Tuning while contexts of the engine serve, in a thread beside them:
  *
  *   tuning thread                                          threads that serve, each with a context of its own
@@ -317,6 +344,7 @@ typedef enum hyp_choice_by {
     HYP_CHOICE_BORROWED = 4 /* measured to take least for a larger size, at most twice as large */
 } hyp_choice_by;
 typedef struct hyp_choice_info {
+    size_t size;     /* sizeof(hyp_choice_info) */
     const char *key; /* everything that it depends on, as hyp_tuned.product; "" where tuning does not know it */
     size_t alternatives;
     size_t taken; /* which of them */
@@ -324,14 +352,20 @@ typedef struct hyp_choice_info {
     double seconds; /* that tuning measured for the one taken; 0 = it was not measured */
 } hyp_choice_info;
 typedef struct hyp_alternative_info {
+    size_t size;              /* sizeof(hyp_alternative_info) */
     const char *name;         /* "oneDNN", "own" */
     const char *cannot;       /* why it cannot do this; NULL: it can */
     double predicted_seconds; /* 0 = not predicted */
 } hyp_alternative_info;
 HYP_API size_t hyp_context_choice_count(const hyp_context *context, size_t step);
-/* All zeros, and names "", beyond the last. */
-HYP_API hyp_choice_info hyp_context_choice(const hyp_context *context, size_t step, size_t choice);
-HYP_API hyp_alternative_info hyp_context_alternative(const hyp_context *context, size_t step, size_t choice, size_t i);
+/* Fill in *out, whose size is set. False, all zeros, and names "", beyond the last. */
+HYP_API bool hyp_context_read_choice(const hyp_context *context, size_t step, size_t choice, hyp_choice_info *out);
+HYP_API bool hyp_context_read_alternative(const hyp_context *context, size_t step, size_t choice, size_t i,
+                                          hyp_alternative_info *out);
+HYP_BY_VALUE(hyp_choice_info, hyp_context_choice, hyp_context_read_choice,
+             (const hyp_context *context, size_t step, size_t choice), context, step, choice)
+HYP_BY_VALUE(hyp_alternative_info, hyp_context_alternative, hyp_context_read_alternative,
+             (const hyp_context *context, size_t step, size_t choice, size_t i), context, step, choice, i)
 
 /* Adds what was found before on the same device (hyp_context_tuning_device); it is copied, and replaces what was known
  * of this product. An algorithm that the library refuses, or a kernel that the driver does, is not used. Forgets the

@@ -49,18 +49,20 @@ HYP_API double hyp_tensor_at(const hyp_tensor *t, int64_t i);
 /* How two tensors of equal type and dims differ, as numpy.allclose counts it: |a - ref| <= atol + rtol |ref|.
  * NaN equals NaN; infinities of one sign are equal. */
 typedef struct hyp_comparison {
+    size_t size;                    /* sizeof(hyp_comparison) */
     int64_t elements, outside;      /* outside: beyond the tolerance */
     double max_abs, max_rel;        /* over finite pairs */
     int64_t max_abs_at, max_rel_at; /* flat index, -1 when there is none */
     double atol_needed;             /* smallest atol that would pass with this rtol */
     double rtol_needed;             /* smallest rtol that would pass with this atol */
 } hyp_comparison;
-/* HYP_ERR_INVALID_ARGUMENT if types or dims differ; elements outside are not an error here. */
+/* Fills in *out, whose size is set. HYP_ERR_INVALID_ARGUMENT if types or dims differ; elements outside are no error here. */
 HYP_API HYP_NODISCARD hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *reference, double rtol,
                                                     double atol, hyp_comparison *out, hyp_diag *diag);
 
 /* How a tensor differs from what was expected, each element with a tolerance of its own. */
 typedef struct hyp_judgement {
+    size_t size;                          /* sizeof(hyp_judgement) */
     int64_t elements, undecided, outside; /* of undecided ones the tolerance is infinite; outside: beyond it */
     double mean_abs, max_abs, max_rel;    /* over finite pairs that are decided */
     int64_t max_abs_at, max_rel_at;       /* flat index, -1 when there is none */
@@ -68,7 +70,7 @@ typedef struct hyp_judgement {
     double worst_abs, worst_allowed;      /* there: INFINITY where one of the two is no finite number */
     double factor;                        /* tolerances times this would pass; INFINITY: none would */
 } hyp_judgement;
-/* `tolerance` is of f64 and of the dims of `expected`. HYP_ERR_INVALID_ARGUMENT if types or dims differ. NaN equals NaN;
+/* Fills in *out, whose size is set. `tolerance` is of f64 and of the dims of `expected`. HYP_ERR_INVALID_ARGUMENT if types or dims differ. NaN equals NaN;
  * a tolerance of 0 wants equal numbers, zeros of either sign. */
 HYP_API HYP_NODISCARD hyp_status hyp_tensor_judge(const hyp_tensor *actual, const hyp_tensor *expected,
                                                   const hyp_tensor *tolerance, hyp_judgement *out, hyp_diag *diag);

@@ -11,8 +11,16 @@
 extern "C" {
 #endif
 
-/* The release that the headers belong to. */
-#define HYP_VERSION "0.1.0"
+/* The release that the headers belong to; the build takes it from here. hyp_version() says that of the library in use. */
+#define HYP_VERSION_MAJOR 0
+#define HYP_VERSION_MINOR 1
+#define HYP_VERSION_PATCH 0
+#define HYP_VERSION HYP_VERSION_TEXT_(HYP_VERSION_MAJOR, HYP_VERSION_MINOR, HYP_VERSION_PATCH) /* "0.1.0" */
+/* For #if: HYP_VERSION_NUMBER >= HYP_VERSION_OF(0, 2, 0). */
+#define HYP_VERSION_OF(major, minor, patch) ((major)*1000000 + (minor)*1000 + (patch))
+#define HYP_VERSION_NUMBER HYP_VERSION_OF(HYP_VERSION_MAJOR, HYP_VERSION_MINOR, HYP_VERSION_PATCH)
+#define HYP_VERSION_TEXT_(major, minor, patch) HYP_VERSION_JOINED_(major, minor, patch)
+#define HYP_VERSION_JOINED_(major, minor, patch) #major "." #minor "." #patch
 
 /* Highest rank of a tensor anywhere in Hypatia. */
 #define HYP_MAX_RANK 8
@@ -52,6 +60,13 @@ HYP_API size_t hyp_visible(const char *text, char *out, size_t size);
 /* Where a tensor's bytes live. */
 typedef enum hyp_memory { HYP_MEMORY_HOST = 0, HYP_MEMORY_CUDA = 1 } hyp_memory;
 
+/* Structs and releases. A struct that a later release may add fields to, at its end, starts with `size`, its sizeof; whoever
+ * makes one sets it. Of what a program gives, the library reads no more than the size says, and takes the defaults for the
+ * rest; a field beyond those that the library knows must be 0, or the call is HYP_ERR_UNSUPPORTED. Of what a program has filled
+ * in, the library writes no more, and zeros beyond what it knows. What the library hands out by pointer has the library's
+ * size: a field beyond it is not there. Such structs are never handed out in arrays. Others, hyp_tensor and hyp_diag above
+ * all, stay as they are for as long as the major version does. hypatia/egraph.h, which makes no plan run, is not bound by this. */
+
 /* A view of a dense row-major tensor in the caller's memory. Owns nothing. */
 typedef struct hyp_tensor {
     const char *name; /* of the input or output; NULL = by position */
@@ -60,6 +75,7 @@ typedef struct hyp_tensor {
     hyp_dtype dtype;
     hyp_memory memory;
     int32_t rank;
+    uint32_t reserved; /* 0: other numbers are refused, so that they may come to mean something */
     int64_t dims[HYP_MAX_RANK];
 } hyp_tensor;
 

@@ -226,7 +226,8 @@ static hyp_status ask(question *q, hyp_arena *arena, size_t *out, hyp_diag *diag
     if (count < 2) return HYP_OK;
     hyp_rewrite_forms kept = {graphs, given->names, seconds, count};
     question asked = {q->settings, &kept};
-    hyp_compile_forms forms = {.whole = given->names != NULL,
+    hyp_compile_forms forms = {.size = sizeof forms,
+                               .whole = given->names != NULL,
                                .count = count,
                                .ids = id_list,
                                .names = names,

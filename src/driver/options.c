@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/sized.h"
 #include "driver/driver.h"
 
 /* The value of `text` in a list that ends with NULL; the first for NULL. */
@@ -92,14 +93,7 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
 hyp_status hyp_settings_init(const hyp_compile_options *options, hyp_settings *out, hyp_diag *diag)
 {
     hyp_settings s = {0};
-    if (options) {
-        if (options->size != sizeof *options)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                            "the compile options have size %zu, but this library knows %zu: set .size to their sizeof "
-                            "and use the header of the library",
-                            options->size, sizeof *options);
-        s.options = *options;
-    }
+    HYP_TRY(hyp_sized_take(&s.options, options, hyp_compile_options, diag));
     hyp_status status = check(&s, diag);
     if (status == HYP_OK)
         *out = s;

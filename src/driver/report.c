@@ -18,11 +18,13 @@ void hyp_compile_report_destroy(hyp_compile_report *report)
 
 static hyp_status copy_rules(owned_report *r, const hyp_rewrite_report *from, hyp_diag *diag)
 {
-    hyp_compile_rule_use *rules = hyp_arena_zalloc(&r->arena, from->rule_count ? from->rule_count : 1, sizeof *rules);
-    if (!rules) return hyp_fail_memory(diag, from->rule_count * sizeof *rules);
+    hyp_compile_rule_use *rules = hyp_arena_zalloc(&r->arena, from->rule_count, sizeof *rules);
+    const hyp_compile_rule_use **list = hyp_arena_zalloc(&r->arena, from->rule_count, sizeof *list);
+    if (!rules || !list) return hyp_fail_memory(diag, from->rule_count * sizeof *rules);
     for (size_t i = 0; i < from->rule_count; i++) {
         const hyp_rule_use *use = &from->rules[i];
         rules[i] = (hyp_compile_rule_use){
+            .size = sizeof *rules,
             .name = hyp_arena_strdup(&r->arena, use->name),
             .ruleset = hyp_arena_strdup(&r->arena, use->ruleset),
             .numeric_class = hyp_arena_strdup(&r->arena, use->numeric_class),
@@ -33,8 +35,9 @@ static hyp_status copy_rules(owned_report *r, const hyp_rewrite_report *from, hy
         };
         if (!rules[i].name || !rules[i].ruleset || !rules[i].numeric_class || !rules[i].doc)
             return hyp_fail_memory(diag, 64);
+        list[i] = &rules[i];
     }
-    r->report.rules = rules;
+    r->report.rules = list;
     r->report.rule_count = from->rule_count;
     return HYP_OK;
 }
@@ -119,6 +122,7 @@ hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__P
 {
     owned_report *r = hyp_calloc(1, sizeof *r);
     if (!r) return hyp_fail_memory(diag, sizeof *r);
+    r->report.size = sizeof r->report;
     r->report.stop_reason = "nothing was rewritten";
     r->report.steps = r->report.layers = r->report.answer = r->report.verified = r->report.cut = "";
     hyp_status status = rewrite ? copy_rules(r, rewrite, diag) : HYP_OK;

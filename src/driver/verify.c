@@ -222,7 +222,7 @@ static hyp_status judge_sample(hyp_verification *v, const hyp_sample *s, const h
                                hyp_diag *diag)
 {
     for (size_t i = 0; i < v->graph->outputs.len; i++) {
-        hyp_judgement j;
+        hyp_judgement j = {.size = sizeof j};
         HYP_TRY(hyp_tensor_judge(&got[i], &s->values[i], &s->tolerances[i], &j, diag));
         if (j.outside && v->fault.len == 0)
             describe_fault(v, s, v->graph->outputs.data[i].name, &got[i], &s->values[i], &j);

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "base/sized.h"
 #include "hypatia/tensor_io.h"
 #include "onnx/random.h"
 
@@ -84,6 +85,8 @@ hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *refere
 {
     HYP_NEED(actual);
     HYP_NEED(reference);
+    HYP_NEED(out);
+    HYP_TRY(hyp_sized_want(out, hyp_comparison, diag));
     int64_t count;
     HYP_TRY(check_pair(actual, reference, &count, diag));
     hyp_comparison c = {.elements = count, .max_abs_at = -1, .max_rel_at = -1};
@@ -92,7 +95,7 @@ hyp_status hyp_tensor_compare(const hyp_tensor *actual, const hyp_tensor *refere
         double ref = hyp_load_f64(reference->dtype, reference->data, (size_t)i);
         compare_element(&c, i, a, ref, distance(actual, reference, i), rtol, atol);
     }
-    *out = c;
+    hyp_sized_give(out, &c);
     return HYP_OK;
 }
 
@@ -101,6 +104,8 @@ hyp_status hyp_tensor_judge(const hyp_tensor *actual, const hyp_tensor *expected
 {
     HYP_NEED(actual);
     HYP_NEED(expected);
+    HYP_NEED(out);
+    HYP_TRY(hyp_sized_want(out, hyp_judgement, diag));
     int64_t count;
     HYP_TRY(check_pair(actual, expected, &count, diag));
     if (tolerance->dtype != HYP_F64 || hyp_tensor_elements(tolerance) != count ||
@@ -134,6 +139,6 @@ hyp_status hyp_tensor_judge(const hyp_tensor *actual, const hyp_tensor *expected
     }
     j.mean_abs = finite ? sum / (double)finite : 0;
     j.factor = worst > 1 ? worst : 1;
-    *out = j;
+    hyp_sized_give(out, &j);
     return HYP_OK;
 }

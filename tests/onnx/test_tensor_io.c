@@ -194,7 +194,7 @@ static void comparison_counts_as_allclose_does(void **state)
     (void)state;
     float a[] = {1.0f, 2.5f, NAN, INFINITY, 0.0f}, b[] = {1.0f, 2.0f, NAN, INFINITY, 0.25f};
     hyp_tensor x = {.data = a, .bytes = sizeof a, .dtype = HYP_F32, .rank = 1, .dims = {5}}, y = x;
-    hyp_comparison c;
+    hyp_comparison c = {.size = sizeof c};
     y.data = b;
     assert_int_equal(hyp_tensor_compare(&x, &y, 0.1, 0.1, &c, NULL), HYP_OK);
     assert_int_equal(c.elements, 5);

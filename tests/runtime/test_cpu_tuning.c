@@ -83,14 +83,15 @@ static bool find(const char *product, hyp_tuned *out, void *user)
     told *t = user;
     (void)product;
     if (!t->find) return false;
-    *out = (hyp_tuned){.algorithm = t->find, .algorithm_bytes = strlen(t->find), .seconds = 1e-6, .first_seconds = 2e-6};
+    assert_int_equal(out->size, sizeof *out);
+    out->algorithm = t->find, out->algorithm_bytes = strlen(t->find), out->seconds = 1e-6, out->first_seconds = 2e-6;
     return true;
 }
 
 static hyp_tune_report tune(hyp_context *context, int64_t rows, double seconds, told *t)
 {
     hyp_tensor x = x_of(rows);
-    hyp_tune_report report;
+    hyp_tune_report report = {.size = sizeof report};
     hyp_tune_options options = {.size = sizeof options,
                                 .seconds = seconds,
                                 .progress = note_progress,

@@ -45,11 +45,11 @@ class Diag(c.Structure):
 
 class Tensor(c.Structure):
     _fields_ = [("name", c.c_char_p), ("data", c.c_void_p), ("bytes", c.c_size_t), ("dtype", c.c_int),
-                ("memory", c.c_int), ("rank", c.c_int32), ("dims", c.c_int64 * 8)]
+                ("memory", c.c_int), ("rank", c.c_int32), ("reserved", c.c_uint32), ("dims", c.c_int64 * 8)]
 
 
 class IoInfo(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("dtype", c.c_int), ("rank", c.c_int32), ("dims", c.c_int64 * 8),
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("dtype", c.c_int), ("rank", c.c_int32), ("dims", c.c_int64 * 8),
                 ("symbols", c.c_char_p * 8)]
 
 

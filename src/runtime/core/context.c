@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sized.h"
 #include "runtime/core/engine.h"
 
 enum { REMEMBERED = 16 }; /* sets of dims, as runtime.h promises */
@@ -33,6 +34,8 @@ struct hyp_context {
     const int64_t **dim_rows; /* dim_rows[i] == dims[i] */
     int32_t *ranks;           /* as declared */
     int64_t *symbols, *values;
+    int64_t
+        *typical; /* the plan's dims under the sizes that its predictions are for; NULL: not asked for, or not known */
     void **inputs, **outputs;
     hyp_memory *input_memory, *output_memory;
     hyp_arena arena;
@@ -92,9 +95,7 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "hyp_context_create: the engine was destroyed; create contexts before");
     hyp_context_options options = {.size = sizeof options};
-    if (given && given->size == 0)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->size is 0: set it to sizeof(hyp_context_options)");
-    if (given) memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
+    HYP_TRY(hyp_sized_take(&options, given, hyp_context_options, diag));
     if (!(options.work_limit >= 0))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->work_limit is %g: it must be 0 or more",
                         options.work_limit);
@@ -133,6 +134,7 @@ void hyp_context_destroy(hyp_context *c)
     if (!c) return;
     forget_shapes(c);
     if (c->session) c->engine->backend->session_destroy(c->session);
+    hyp_free(c->typical);
     hyp_arena_dispose(&c->arena);
     hyp_engine_release(c->engine);
     hyp_free(c);
@@ -352,26 +354,27 @@ static hyp_dtype step_dtype(const HypPlan__Program *p, const HypPlan__Step *step
     return hyp_plan_step_reads(step, &first, 1) ? (hyp_dtype)p->tensors[first]->dtype : HYP_F32;
 }
 
-hyp_status hyp_context_step_work(hyp_context *c, hyp_step_work_info *out, size_t count, hyp_diag *diag)
+hyp_status hyp_context_step_work(hyp_context *c, size_t step, hyp_step_work_info *out, hyp_diag *diag)
 {
     HYP_TRY(want_context(c, "hyp_context_step_work", diag));
+    HYP_NEED(out);
+    HYP_TRY(hyp_sized_want(out, hyp_step_work_info, diag));
     const hyp_engine *e = c->engine;
     const hyp_backend *backend = e->backend;
     const HypPlan__Program *p = e->plan.program;
-    if (!out || count != p->n_steps || !c->current)
+    if (step >= p->n_steps || !c->current)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_step_work: %s",
-                        c->current ? "there is no room for just the plan's steps" : "no shapes were run or reserved");
-    int64_t *typical = typical_values(p);
-    for (uint32_t i = 0; i < count; i++) {
-        const HypPlan__Step *step = p->steps[i];
-        hyp_step_work work = hyp_plan_step_work(p, i, c->current->values);
-        double factor = typical ? growth(work, hyp_plan_step_work(p, i, typical)) : 1;
-        out[i] = (hyp_step_work_info){.flops = work.flops, .bytes = work.bytes, .predicted_seconds = factor * step->predicted_seconds};
-        if (backend->launches) out[i].launches = backend->launches(c->current->prepared, i);
-        if (backend->floor_seconds)
-            out[i].floor_seconds = backend->floor_seconds(e->device, p, step_dtype(p, step), work.flops, work.bytes);
-    }
-    hyp_free(typical);
+                        c->current ? "the plan has no such step" : "no shapes were run or reserved");
+    if (!c->typical) c->typical = typical_values(p);
+    const HypPlan__Step *s = p->steps[step];
+    hyp_step_work work = hyp_plan_step_work(p, (uint32_t)step, c->current->values);
+    double factor = c->typical ? growth(work, hyp_plan_step_work(p, (uint32_t)step, c->typical)) : 1;
+    hyp_step_work_info info = {
+        .flops = work.flops, .bytes = work.bytes, .predicted_seconds = factor * s->predicted_seconds};
+    if (backend->launches) info.launches = backend->launches(c->current->prepared, step);
+    if (backend->floor_seconds)
+        info.floor_seconds = backend->floor_seconds(e->device, p, step_dtype(p, s), work.flops, work.bytes);
+    hyp_sized_give(out, &info);
     return HYP_OK;
 }
 
@@ -397,9 +400,8 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
     HYP_TRY(want_tuning(c, "hyp_context_tune", diag));
     const hyp_engine *e = c->engine;
     hyp_tune_options options = {.size = sizeof options};
-    if (given && given->size == 0)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->size is 0: set it to sizeof(hyp_tune_options)");
-    if (given) memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
+    HYP_TRY(hyp_sized_take(&options, given, hyp_tune_options, diag));
+    if (out) HYP_TRY(hyp_sized_want(out, hyp_tune_report, diag));
     if (!(options.seconds >= 0))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->seconds is %g: it must be 0 or more",
                         options.seconds);
@@ -412,7 +414,7 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
     HYP_TRY(take_shared(c, diag));
     forget_shapes(c);
     HYP_TRY(e->backend->tune(c->session, c->values, &options, &report, diag));
-    if (out) *out = report;
+    if (out) hyp_sized_give(out, &report);
     return HYP_OK;
 }
 
@@ -428,10 +430,11 @@ size_t hyp_context_tuned_count(const hyp_context *c)
     return t ? t->products.len : 0;
 }
 
-hyp_tuned hyp_context_tuned(const hyp_context *c, size_t i)
+bool hyp_context_read_tuned(const hyp_context *c, size_t i, hyp_tuned *out)
 {
     const hyp_tuning *t = c ? tuning_of(c) : NULL;
-    return t ? hyp_tuning_get(t, i) : (hyp_tuned){0};
+    hyp_tuned tuned = t ? hyp_tuning_get(t, i) : (hyp_tuned){0};
+    return out && hyp_sized_give(out, &tuned) && tuned.product;
 }
 
 static hyp_status prepare_again(hyp_context *c, shape *s, hyp_diag *diag)
@@ -493,29 +496,33 @@ size_t hyp_context_choice_count(const hyp_context *c, size_t step)
     return count;
 }
 
-hyp_choice_info hyp_context_choice(const hyp_context *c, size_t step, size_t choice)
+bool hyp_context_read_choice(const hyp_context *c, size_t step, size_t choice, hyp_choice_info *out)
 {
     size_t count;
-    const hyp_choice *a = choices_of(c, step, &count);
-    if (choice >= count) return (hyp_choice_info){.key = ""};
-    a += choice;
-    return (hyp_choice_info){a->key, a->count, a->taken, a->by, a->measured};
+    const hyp_choice *all = choices_of(c, step, &count), *a = choice < count ? &all[choice] : NULL;
+    hyp_choice_info info = {.key = ""};
+    if (a) info = (hyp_choice_info){sizeof info, a->key, a->count, a->taken, a->by, a->measured};
+    return out && hyp_sized_give(out, &info) && a;
 }
 
-hyp_alternative_info hyp_context_alternative(const hyp_context *c, size_t step, size_t choice, size_t i)
+bool hyp_context_read_alternative(const hyp_context *c, size_t step, size_t choice, size_t i, hyp_alternative_info *out)
 {
     size_t count;
-    const hyp_choice *a = choices_of(c, step, &count);
-    if (choice >= count || i >= a[choice].count) return (hyp_alternative_info){.name = ""};
-    return (hyp_alternative_info){a[choice].list[i].name, a[choice].list[i].cannot, a[choice].list[i].seconds};
+    const hyp_choice *all = choices_of(c, step, &count);
+    const hyp_alternative *a = choice < count && i < all[choice].count ? &all[choice].list[i] : NULL;
+    hyp_alternative_info info = {.name = ""};
+    if (a) info = (hyp_alternative_info){sizeof info, a->name, a->cannot, a->seconds};
+    return out && hyp_sized_give(out, &info) && a;
 }
 
 hyp_status hyp_context_add_tuned(hyp_context *c, const hyp_tuned *tuned, hyp_diag *diag)
 {
     HYP_TRY(want_tuning(c, "hyp_context_add_tuned", diag));
     HYP_NEED(tuned);
+    hyp_tuned known = {.size = sizeof known};
+    HYP_TRY(hyp_sized_take(&known, tuned, hyp_tuned, diag));
     forget_shapes(c);
-    return hyp_tuning_add(tuning_of(c), tuned, diag);
+    return hyp_tuning_add(tuning_of(c), &known, diag);
 }
 
 hyp_status hyp_context_save_plan(const hyp_context *c, const char *path, hyp_diag *diag)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/sized.h"
 #include "runtime/core/dim_text.h"
 
 /* ---- inputs and outputs -------------------------------------------------------------------------------- */
@@ -12,6 +13,7 @@ static hyp_status describe_io(hyp_engine *e, uint32_t tensor, hyp_io *out, hyp_d
     const HypPlan__Program *p = e->plan.program;
     const HypPlan__Tensor *t = p->tensors[tensor];
     hyp_io io = {.tensor = tensor, .element_bytes = hyp_dtype_size((hyp_dtype)t->dtype)};
+    io.info.size = sizeof io.info;
     io.info.name = t->name;
     io.info.dtype = (hyp_dtype)t->dtype;
     io.info.rank = (int32_t)t->n_dims;
@@ -102,14 +104,10 @@ static hyp_status choose_backend(hyp_engine *e, const hyp_backend *const *backen
 
 /* ---- loading ------------------------------------------------------------------------------------------- */
 
-/* A caller built against an older header knows fewer fields: the rest stays at its default. */
 static hyp_status read_options(const hyp_engine_options *given, hyp_engine_options *out, hyp_diag *diag)
 {
     *out = (hyp_engine_options){.size = sizeof *out};
-    if (!given) return HYP_OK;
-    if (given->size == 0)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->size is 0: set it to sizeof(hyp_engine_options)");
-    memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
+    HYP_TRY(hyp_sized_take(out, given, hyp_engine_options, diag));
     if (out->threads < 0 || out->device_index < 0)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "options->%s is %d: it must be 0 or more",
                         out->threads < 0 ? "threads" : "device_index",
@@ -206,11 +204,15 @@ const char *hyp_engine_device_name(const hyp_engine *engine) { return engine ? e
 
 size_t hyp_engine_step_count(const hyp_engine *engine) { return engine ? engine->plan.program->n_steps : 0; }
 
-hyp_step_info hyp_engine_step(const hyp_engine *engine, size_t i)
+bool hyp_engine_read_step(const hyp_engine *engine, size_t i, hyp_step_info *out)
 {
-    if (i >= hyp_engine_step_count(engine)) return (hyp_step_info){0};
-    const HypPlan__Step *step = engine->plan.program->steps[i];
-    return (hyp_step_info){step->label, hyp_plan_kernel_name(step), step->predicted_seconds};
+    hyp_step_info info = {0};
+    bool there = i < hyp_engine_step_count(engine);
+    if (there) {
+        const HypPlan__Step *step = engine->plan.program->steps[i];
+        info = (hyp_step_info){sizeof info, step->label, hyp_plan_kernel_name(step), step->predicted_seconds};
+    }
+    return out && hyp_sized_give(out, &info) && there;
 }
 
 int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol)

@@ -1,6 +1,7 @@
 /* golden.c - the runs with known results that a plan keeps. */
 #include <math.h>
 
+#include "base/sized.h"
 #include "runtime/core/engine.h"
 
 size_t hyp_engine_golden_count(const hyp_engine *engine) { return engine ? engine->plan.program->n_golden : 0; }
@@ -15,24 +16,30 @@ static hyp_tensor tensor_of(const hyp_engine *engine, uint32_t tensor, const uin
     return t;
 }
 
-hyp_golden_input hyp_engine_golden_input(const hyp_engine *engine, size_t run, size_t input)
+bool hyp_engine_read_golden_input(const hyp_engine *engine, size_t run, size_t input, hyp_golden_input *out)
 {
-    if (!engine) return (hyp_golden_input){0};
-    const HypPlan__Program *p = engine->plan.program;
-    if (run >= p->n_golden || input >= p->n_inputs) return (hyp_golden_input){0};
-    const HypPlan__Golden__Input *in = p->golden[run]->inputs[input];
-    return (hyp_golden_input){tensor_of(engine, p->inputs[input], in->dims, in->data), in->how, in->seed, in->low,
-                              in->high};
+    const HypPlan__Program *p = engine ? engine->plan.program : NULL;
+    bool there = p && run < p->n_golden && input < p->n_inputs;
+    hyp_golden_input info = {0};
+    if (there) {
+        const HypPlan__Golden__Input *in = p->golden[run]->inputs[input];
+        info.tensor = tensor_of(engine, p->inputs[input], in->dims, in->data);
+        info.how = in->how, info.seed = in->seed, info.low = in->low, info.high = in->high;
+    }
+    return out && hyp_sized_give(out, &info) && there;
 }
 
-hyp_golden_output hyp_engine_golden_output(const hyp_engine *engine, size_t run, size_t output)
+bool hyp_engine_read_golden_output(const hyp_engine *engine, size_t run, size_t output, hyp_golden_output *out)
 {
-    if (!engine) return (hyp_golden_output){0};
-    const HypPlan__Program *p = engine->plan.program;
-    if (run >= p->n_golden || output >= p->n_outputs) return (hyp_golden_output){0};
-    const HypPlan__Golden__Output *out = p->golden[run]->outputs[output];
-    return (hyp_golden_output){tensor_of(engine, p->outputs[output], out->dims, out->values), out->tolerances.len,
-                               out->stride};
+    const HypPlan__Program *p = engine ? engine->plan.program : NULL;
+    bool there = p && run < p->n_golden && output < p->n_outputs;
+    hyp_golden_output info = {0};
+    if (there) {
+        const HypPlan__Golden__Output *kept = p->golden[run]->outputs[output];
+        info.tensor = tensor_of(engine, p->outputs[output], kept->dims, kept->values);
+        info.kept = kept->tolerances.len, info.stride = kept->stride;
+    }
+    return out && hyp_sized_give(out, &info) && there;
 }
 
 double hyp_engine_golden_tolerance(const hyp_engine *engine, size_t run, size_t output, size_t i)

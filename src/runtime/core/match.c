@@ -41,6 +41,11 @@ static hyp_status match_by_name(const hyp_io_list *list, const hyp_tensor *tenso
     for (size_t i = 0; i < list->count; i++) order[i] = UINT32_MAX;
     for (size_t t = 0; t < count; t++) {
         size_t i = t;
+        if (tensors[t].reserved)
+            return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                            "%s %zu: the tensor's field `reserved` is %" PRIu32 ", and means nothing to this library: "
+                            "make it 0, as `hyp_tensor t = {0}` does",
+                            list->what, t, tensors[t].reserved);
         if (tensors[t].name) {
             for (i = 0; i < list->count && strcmp(list->names[i], tensors[t].name) != 0; i++) {
             }
@@ -81,6 +86,7 @@ hyp_status hyp_match_tensors(const hyp_io_list *list, const hyp_tensor *tensors,
         for (; i < count; i++) {
             const char *name = tensors[i].name;
             if (name && name != list->names[i] && strcmp(name, list->names[i]) != 0) break;
+            if (tensors[i].reserved) break;
             order[i] = (uint32_t)i;
         }
     if (i == list->count) return HYP_OK;

@@ -74,7 +74,7 @@ hyp_status hyp_tuner_add(hyp_tuner *t, const char *key, uint32_t item, size_t us
 /* Whether nothing needs to be measured. */
 static hyp_status recall(hyp_tuner *t, const hyp_tuner_job *j, bool *out_known, hyp_diag *diag)
 {
-    hyp_tuned found;
+    hyp_tuned found = {.size = sizeof found};
     *out_known = hyp_tuning_find(t->known, j->key) != NULL;
     if (*out_known || !t->options->find || !t->options->find(j->key, &found, t->options->find_user)) return HYP_OK;
     found.product = j->key;

@@ -98,7 +98,8 @@ hyp_tuned hyp_tuning_get(const hyp_tuning *t, size_t i)
 {
     if (i >= t->products.len) return (hyp_tuned){0};
     const HypPlan__TunedProduct *p = t->products.data[i];
-    return (hyp_tuned){.product = p->key,
+    return (hyp_tuned){.size = sizeof(hyp_tuned),
+                       .product = p->key,
                        .algorithm = p->algorithm.data,
                        .algorithm_bytes = p->algorithm.len,
                        .epilogue = p->epilogue,

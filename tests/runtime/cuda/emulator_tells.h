@@ -24,7 +24,7 @@ static inline bool emulator_function(const char *name, void *out)
 static inline hyp_tune_report tune_in_mode(hyp_context *context, const char *mode, hyp_dtype dtype, int64_t rows,
                                            int64_t width)
 {
-    hyp_tune_report report;
+    hyp_tune_report report = {.size = sizeof report};
     hyp_diag diag = {0};
     hyp_tensor x = {.dtype = dtype, .rank = 2, .dims = {rows, width}};
     setenv("HYPATIA_EMULATOR", mode, 1);

@@ -169,7 +169,7 @@ static uint64_t tuned_convolutions(const char *emulator, const char *way)
     hyp_engine *engine;
     hyp_context *context;
     hyp_diag diag = {0};
-    hyp_tune_report report;
+    hyp_tune_report report = {.size = sizeof report};
     hyp_tensor from = {.dtype = HYP_F32, .rank = 4, .dims = {IMAGES, C, 1, 1}, .data = x, .bytes = sizeof x}, to = from;
     to.data = y;
     assert_int_equal(load(emulator, &engine, &diag), HYP_OK);

@@ -71,7 +71,11 @@ static void check(uint32_t pieces, dims_list dims, tolerance want)
     if (has_device) {
         pair p;
         hyp_diag diag = {0};
-        hyp_tuned tuned = {.product = key.data, .algorithm = image, .algorithm_bytes = bytes, .epilogue = pieces};
+        hyp_tuned tuned = {.size = sizeof tuned,
+                           .product = key.data,
+                           .algorithm = image,
+                           .algorithm_bytes = bytes,
+                           .epilogue = pieces};
         pair_open(&dev, &builder, &p);
         if (hyp_context_add_tuned(p.cuda_context, &tuned, &diag) != HYP_OK ||
             hyp_context_add_tuned(p.stream_context, &tuned, &diag) != HYP_OK)

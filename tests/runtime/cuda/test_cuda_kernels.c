@@ -283,7 +283,8 @@ static void what_was_found_can_be_carried_to_another_context(void **state)
     assert_int_equal(run(&to, ROWS), 3);
     unload(&from);
     assert_int_equal(run(&to, ROWS), 3);
-    hyp_tuned large = {.product = "pointwise", .algorithm = builder.dims, .algorithm_bytes = (1 << 20) + 1};
+    hyp_tuned large = {
+        .size = sizeof large, .product = "pointwise", .algorithm = builder.dims, .algorithm_bytes = (1 << 20) + 1};
     assert_int_equal(hyp_context_add_tuned(to.context, &large, &diag), HYP_ERR_INVALID_ARGUMENT);
     unload(&to);
 }

@@ -102,7 +102,10 @@ static size_t launches(const pair *p, size_t step)
     hyp_diag diag = {0};
     size_t steps = hyp_engine_step_count(p->cuda);
     assert_true(step < steps && steps <= MOST);
-    if (hyp_context_step_work(p->cuda_context, work, steps, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    for (size_t i = 0; i < steps; i++) {
+        work[i].size = sizeof *work;
+        if (hyp_context_step_work(p->cuda_context, i, &work[i], &diag) != HYP_OK) fail_msg("%s", diag.message);
+    }
     return work[step].launches;
 }
 

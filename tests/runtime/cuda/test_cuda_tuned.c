@@ -53,7 +53,7 @@ static void build(hyp_dtype dtype, bool tf32, HypPlan__Act act)
 static void tune(const pair *p, hyp_dtype dtype, int64_t batch, const char *path)
 {
     hyp_tune_options options = {.size = sizeof options, .seconds = 10};
-    hyp_tune_report report;
+    hyp_tune_report report = {.size = sizeof report};
     hyp_diag diag = {0};
     hyp_tensor x = {.dtype = dtype, .rank = 3, .dims = {batch, ROWS, WIDTH}};
     if (hyp_context_tune(p->cuda_context, &x, 1, &options, &report, &diag) != HYP_OK ||

@@ -381,7 +381,7 @@ static void without_time_products_stay_as_they_are(void **state)
     forget_tuning();
     loaded l = load(HYP_DEVICE_CUDA);
     hyp_tune_options options = {.size = sizeof options, .seconds = 1e-12};
-    hyp_tune_report report;
+    hyp_tune_report report = {.size = sizeof report};
     hyp_diag diag = {0};
     hyp_tensor x = {.dtype = HYP_F64, .rank = 2, .dims = {ROWS, WIDTH}};
     assert_int_equal(hyp_context_tune(l.context, &x, 1, &options, &report, &diag), HYP_OK);
@@ -459,7 +459,7 @@ static void what_makes_no_run_faster_is_not_used(void **state)
     assert_non_null(b);
     loaded l = {.engine = load_network(b, M)};
     hyp_diag diag = {0};
-    hyp_tune_report report;
+    hyp_tune_report report = {.size = sizeof report};
     hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {M, N}};
     hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F32};
     assert_int_equal(hyp_context_create(l.engine, NULL, &l.context, &diag), HYP_OK);
@@ -486,7 +486,7 @@ static void every_kind_of_product_is_tuned_and_computes_the_same(void **state)
     assert_non_null(b);
     loaded l = {.engine = load_network(b, M)};
     hyp_diag diag = {0};
-    hyp_tune_report report;
+    hyp_tune_report report = {.size = sizeof report};
     assert_int_equal(hyp_context_create(l.engine, NULL, &l.context, &diag), HYP_OK);
     hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {M, N}};
     hyp_tensor y = {.data = before, .bytes = sizeof before, .dtype = HYP_F32};
@@ -546,7 +546,7 @@ static const char *choose_for_layers(const char *mode, uint64_t products)
     assert_non_null(b);
     loaded l = {.engine = load_layers(b, file)};
     hyp_diag diag = {0};
-    hyp_tune_report report;
+    hyp_tune_report report = {.size = sizeof report};
     hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {ROWS, N}};
     hyp_tensor y = {.data = got[0], .bytes = sizeof got[0], .dtype = HYP_F32};
     assert_int_equal(hyp_context_create(l.engine, NULL, &l.context, &diag), HYP_OK);
