@@ -33,7 +33,7 @@ install_packages() {
 # What a build needs.
 BUILD_PACKAGES="gcc g++ make cmake ninja-build pkg-config git protobuf-c-compiler libprotobuf-c-dev libdnnl-dev libjansson-dev libxxhash-dev"
 # What the tests need besides.
-TEST_PACKAGES="clang libcmocka-dev python3 python3-venv ca-certificates"
+TEST_PACKAGES="clang abigail-tools libcmocka-dev python3 python3-venv ca-certificates"
 
 # Some releases have an older CMake than 3.25: then one goes into the virtual environment.
 have_cmake() {
