@@ -524,6 +524,8 @@ typedef struct hyp_extract_options {
     uint64_t budget_work; /* HYP_EXTRACT_EXACT only: e-nodes and edges looked at for bounds, some 2e8 a second; 0 = any */
     bool (*stop)(void *user); /* HYP_EXTRACT_EXACT only: once it is true, time has ended; NULL = never */
     void *stop_user;
+    const bool *given; /* by canonical class id, below hyp_egraph_class_bound: classes that are there already, cost nothing and
+                          get no choice; of hyp_egraph_extract_with only. NULL = none */
 } hyp_extract_options;
 
 typedef struct hyp_extraction {

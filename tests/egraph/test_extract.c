@@ -78,6 +78,36 @@ static void infinite_cost_is_never_taken(void **state)
 }
 
 /* Sharing: by itself the first child is cheapest as `u`, but its sibling needs `big` anyway. */
+/* What is given costs nothing, has no choice, and nothing below it is asked for; so another term may be the cheapest.
+ */
+static void what_is_given_is_not_extracted(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(false, NULL);
+    hyp_class_id c = term(eg, "(f:3 a:1)"), dear = term(eg, "(h:50 b:-1)"); /* -1: who asks fails */
+    unite(eg, "(f:3 a:1)", "(g:2 (h:50 b:-1))");
+    must(hyp_egraph_rebuild(eg, &diag));
+    c = hyp_egraph_find(eg, c);
+    dear = hyp_egraph_find(eg, dear);
+    bool *given = calloc(hyp_egraph_class_bound(eg), sizeof *given);
+    hyp_class_id roots[] = {c, dear};
+    given[dear] = true;
+    for (int m = HYP_EXTRACT_TREE; m <= HYP_EXTRACT_EXACT; m++) {
+        hyp_extraction ex;
+        hyp_extract_options options = {.size = sizeof options, .method = (hyp_extract_method)m, .given = given};
+        must(hyp_egraph_extract_with(eg, roots, 2, &options, by_name, NULL, &ex, &diag));
+        assert_true(ex.tree_cost == 2 && ex.dag_cost == 2);
+        assert_int_equal(ex.choice[c], hyp_egraph_class_nodes(eg, c, &(size_t){0})[1]);
+        assert_int_equal(ex.choice[dear], HYP_NONE);
+        hyp_extraction_dispose(&ex);
+        options.given = NULL;
+        assert_int_equal(hyp_egraph_extract_with(eg, roots, 2, &options, by_name, NULL, &ex, &(hyp_diag){0}),
+                         HYP_ERR_INVALID_ARGUMENT);
+    }
+    free(given);
+    hyp_egraph_destroy(eg);
+}
+
 static void shared_work_counts_once(void **state)
 {
     (void)state;
@@ -271,10 +301,11 @@ static void random_graphs_agree_with_brute_force(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cheapest_term_is_taken),          cmocka_unit_test(cycles_are_never_taken),
-        cmocka_unit_test(infinite_cost_is_never_taken),        cmocka_unit_test(shared_work_counts_once),
-        cmocka_unit_test(a_value_needed_elsewhere_is_reused),  cmocka_unit_test(symbols_that_need_quotes_are_quoted),
-        cmocka_unit_test(deep_terms_do_not_exhaust_the_stack), cmocka_unit_test(random_graphs_agree_with_brute_force),
+        cmocka_unit_test(the_cheapest_term_is_taken),           cmocka_unit_test(cycles_are_never_taken),
+        cmocka_unit_test(infinite_cost_is_never_taken),         cmocka_unit_test(shared_work_counts_once),
+        cmocka_unit_test(what_is_given_is_not_extracted),       cmocka_unit_test(a_value_needed_elsewhere_is_reused),
+        cmocka_unit_test(symbols_that_need_quotes_are_quoted),  cmocka_unit_test(deep_terms_do_not_exhaust_the_stack),
+        cmocka_unit_test(random_graphs_agree_with_brute_force),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

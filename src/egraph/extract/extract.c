@@ -1,5 +1,6 @@
 /* Extraction from an e-graph: it is put into the form of problem.h, solved there, and the choice brought back. */
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "egraph/core/state.h"
@@ -17,7 +18,9 @@ static hyp_status solve_core(const hyp_problem *p, const hyp_problem *core, cons
     HYP_TRY(hyp_solve_greedy(core, core_choice, diag));
     if (options->method == HYP_EXTRACT_EXACT) {
         double seconds = options->budget_seconds;
-        hyp_exact_budget budget = {seconds > 0 ? seconds : options->budget_work ? INFINITY : DEFAULT_BUDGET,
+        hyp_exact_budget budget = {seconds > 0            ? seconds
+                                   : options->budget_work ? INFINITY
+                                                          : DEFAULT_BUDGET,
                                    options->budget_work ? options->budget_work : UINT64_MAX, options->stop,
                                    options->stop_user};
         HYP_TRY(hyp_solve_exact(core, budget, core_choice, &out->lower_bound, &out->proven, diag));
@@ -107,46 +110,111 @@ hyp_status hyp_problem_solve(hyp_problem *p, const hyp_extract_options *given, u
 
 /* ---- from an e-graph ---------------------------------------------------------------------------- */
 
-/* Fills the problem's nodes from the live rows; row_of names them. Classes keep their ids. */
-static hyp_status fill(hyp_egraph *eg, hyp_problem *p, uint32_t *row_of, hyp_node_cost_fn cost, void *user,
-                       hyp_diag *diag)
+/* What the roots can need of an e-graph. */
+typedef struct reached {
+    hyp_egraph *eg;
+    const bool *given;           /* by class, or NULL */
+    uint32_t *number;            /* by class: that of the problem's; HYP_NONE: it is not needed */
+    uint32_t *class_of, *row_of; /* by class, and by node of the problem */
+    double *cost;                /* by row of a class that is needed */
+    uint32_t *stack;
+    size_t depth, nodes, kids;
+} reached;
+
+static bool is_given(const reached *r, uint32_t c) { return r->given && r->given[c]; }
+
+static void push_class(reached *r, uint32_t c)
 {
-    uint32_t node = 0, kid = 0;
-    for (uint32_t row = 0; row < eg->row_count; row++) {
-        if (hyp_row_dead(eg, row)) continue;
-        uint32_t n;
-        const uint32_t *kids = hyp_row_kids(eg, row, &n);
-        p->owner[node] = eg->rows[row].home;
-        p->kid_at[node] = kid;
-        for (uint32_t j = 0; j < n; j++) p->kids[kid++] = kids[j];
-        double own = p->cost[node] = cost(eg, row, user);
+    if (r->number[c] != HYP_NONE || is_given(r, c)) return;
+    r->number[c] = 0;
+    r->stack[r->depth++] = c;
+}
+
+/* Asks what the e-nodes of a class cost, and pushes what those need that can be chosen. */
+static hyp_status reach_below(reached *r, uint32_t c, hyp_node_cost_fn cost, void *user, hyp_diag *diag)
+{
+    size_t count;
+    const hyp_enode_id *rows = hyp_egraph_class_nodes(r->eg, c, &count);
+    if (!rows) return hyp_fail_memory(diag, r->eg->live_count * sizeof *rows);
+    for (size_t i = 0; i < count; i++) {
+        double own = r->cost[rows[i]] = cost(r->eg, rows[i], user);
         if (isnan(own) || own < 0)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the cost of '%s' is %g; a cost is at least 0",
-                            hyp_egraph_symbol_name(eg, hyp_enode_op(eg, row)), own);
-        row_of[node++] = row;
-    }
-    return HYP_OK;
-}
-
-static hyp_status solve(hyp_egraph *eg, hyp_problem *p, uint32_t *row_of, const hyp_extract_options *options,
-                        hyp_node_cost_fn cost, void *user, hyp_extraction *out, hyp_diag *diag)
-{
-    HYP_TRY(fill(eg, p, row_of, cost, user, diag));
-    HYP_TRY(hyp_problem_solve(p, options, out->choice, out, diag));
-    for (size_t c = 0; c < out->class_bound; c++)
-        if (out->choice[c] != HYP_NONE) out->choice[c] = row_of[out->choice[c]];
-    return HYP_OK;
-}
-
-static size_t count_kids(hyp_egraph *eg)
-{
-    size_t kids = 0;
-    for (uint32_t row = 0; row < eg->row_count; row++) {
+                            hyp_egraph_symbol_name(r->eg, hyp_enode_op(r->eg, rows[i])), own);
+        if (!(own < INFINITY)) continue;
         uint32_t n;
-        hyp_row_kids(eg, row, &n);
-        if (!hyp_row_dead(eg, row)) kids += n;
+        const uint32_t *kids = hyp_row_kids(r->eg, rows[i], &n);
+        r->nodes++;
+        r->kids += n;
+        for (uint32_t j = 0; j < n; j++) push_class(r, kids[j]);
     }
-    return kids;
+    return HYP_OK;
+}
+
+static hyp_status reach(reached *r, const hyp_class_id *roots, size_t root_count, hyp_node_cost_fn cost, void *user,
+                        hyp_diag *diag)
+{
+    memset(r->number, 0xff, r->eg->row_count * sizeof *r->number);
+    for (size_t i = 0; i < root_count; i++) {
+        uint32_t c = hyp_egraph_find(r->eg, roots[i]);
+        if (c == HYP_NONE)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%u is no e-class of this e-graph", roots[i]);
+        push_class(r, c);
+    }
+    while (r->depth) HYP_TRY(reach_below(r, r->stack[--r->depth], cost, user, diag));
+    return HYP_OK;
+}
+
+/* Numbers what was reached: classes and e-nodes stay in the order of their ids, on which ties depend. */
+static hyp_status fill(reached *r, hyp_problem *p, const hyp_class_id *roots, size_t root_count, hyp_diag *diag)
+{
+    uint32_t classes = 0, node = 0, kid = 0;
+    for (uint32_t c = 0; c < r->eg->row_count; c++)
+        if (r->number[c] != HYP_NONE) r->class_of[r->number[c] = classes++] = c;
+    HYP_TRY(hyp_problem_alloc(p, classes, r->nodes, r->kids, root_count, diag));
+    for (uint32_t row = 0; row < r->eg->row_count; row++) {
+        uint32_t n;
+        if (hyp_row_dead(r->eg, row) || r->number[r->eg->rows[row].home] == HYP_NONE || !(r->cost[row] < INFINITY))
+            continue;
+        const uint32_t *kids = hyp_row_kids(r->eg, row, &n);
+        p->owner[node] = r->number[r->eg->rows[row].home];
+        p->cost[node] = r->cost[row];
+        p->kid_at[node] = kid;
+        for (uint32_t j = 0; j < n; j++)
+            if (!is_given(r, kids[j])) p->kids[kid++] = r->number[kids[j]];
+        r->row_of[node++] = row;
+    }
+    p->kid_at[node] = kid;
+    p->root_count = 0;
+    for (size_t i = 0; i < root_count; i++) {
+        uint32_t c = hyp_egraph_find(r->eg, roots[i]);
+        if (!is_given(r, c)) p->roots[p->root_count++] = r->number[c];
+    }
+    return HYP_OK;
+}
+
+static hyp_status solve(reached *r, hyp_problem *p, const hyp_extract_options *options, hyp_extraction *out,
+                        hyp_diag *diag)
+{
+    uint32_t *choice = hyp_malloc(((size_t)p->class_count + 1) * sizeof *choice);
+    if (!choice) return hyp_fail_memory(diag, p->class_count * sizeof *choice);
+    hyp_status status = hyp_problem_solve(p, options, choice, out, diag);
+    memset(out->choice, 0xff, out->class_bound * sizeof *out->choice);
+    for (uint32_t c = 0; c < p->class_count && status == HYP_OK; c++)
+        if (choice[c] != HYP_NONE) out->choice[r->class_of[c]] = r->row_of[choice[c]];
+    hyp_free(choice);
+    return status;
+}
+
+static hyp_status extract(reached *r, const hyp_class_id *roots, size_t root_count, const hyp_extract_options *options,
+                          hyp_node_cost_fn cost, void *user, hyp_extraction *out, hyp_diag *diag)
+{
+    hyp_problem p = {0};
+    HYP_TRY(reach(r, roots, root_count, cost, user, diag));
+    hyp_status status = fill(r, &p, roots, root_count, diag);
+    if (status == HYP_OK) status = solve(r, &p, options, out, diag);
+    hyp_problem_dispose(&p);
+    return status;
 }
 
 hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
@@ -161,23 +229,24 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
     *out = (hyp_extraction){0};
     if (!hyp_eg_readable(eg))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before extraction");
-    size_t bound = eg->row_count, nodes = eg->live_count;
-    hyp_problem p;
-    HYP_TRY(hyp_problem_alloc(&p, bound, nodes, count_kids(eg), root_count, diag));
-    hyp_status status = HYP_OK;
-    for (size_t i = 0; i < root_count && status == HYP_OK; i++) {
-        p.roots[i] = hyp_egraph_find(eg, roots[i]);
-        if (p.roots[i] == HYP_NONE)
-            status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%u is no e-class of this e-graph", roots[i]);
-    }
-    uint32_t *row_of = hyp_malloc(nodes * sizeof *row_of);
-    out->choice = hyp_malloc(bound * sizeof *out->choice);
+    size_t bound = eg->row_count, words = bound + 1;
+    bool knows = options->size > offsetof(hyp_extract_options, given);
+    reached r = {.eg = eg, .given = knows ? options->given : NULL, .number = hyp_malloc(4 * words * sizeof *r.number)};
+    r.cost = hyp_malloc(words * sizeof *r.cost);
+    out->choice = hyp_malloc(words * sizeof *out->choice);
     out->class_bound = bound;
-    if (status == HYP_OK && (!row_of || !out->choice)) status = hyp_fail_memory(diag, bound * sizeof *out->choice);
-    if (status == HYP_OK) status = solve(eg, &p, row_of, options, cost, user, out, diag);
+    hyp_status status = HYP_OK;
+    if (!r.number || !r.cost || !out->choice) {
+        status = hyp_fail_memory(diag, bound * sizeof *r.cost);
+    } else {
+        r.class_of = r.number + words;
+        r.row_of = r.class_of + words;
+        r.stack = r.row_of + words;
+        status = extract(&r, roots, root_count, options, cost, user, out, diag);
+    }
     if (status != HYP_OK) hyp_extraction_dispose(out);
-    hyp_free(row_of);
-    hyp_problem_dispose(&p);
+    hyp_free(r.number);
+    hyp_free(r.cost);
     return status;
 }
 

@@ -121,7 +121,7 @@ static hyp_status reach(core_maker *m, size_t *nodes, size_t *kids, hyp_diag *di
     for (uint32_t i = 0; i < p->root_count; i++) {
         uint32_t c = p->roots[i];
         if (m->state[c] == UNSEEN)
-            return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "e-class %u has no term of finite cost", c);
+            return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "root %u has no term of finite cost", i);
         if (m->state[c] == SATISFIED) m->stack[top++] = c;
         m->state[c] = REACHED;
     }

@@ -106,7 +106,7 @@ static hyp_status run(tree_solver *t, bool all, hyp_diag *diag)
     }
     for (uint32_t i = 0; i < p->root_count && missing; i++)
         if (!t->classes[p->roots[i]].settled)
-            return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "e-class %u has no term of finite cost", p->roots[i]);
+            return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "root %u has no term of finite cost", i);
     return HYP_OK;
 }
 
