@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "measure.h"
+#include "race.h"
 #include "resident.h"
 #include "tempfile.h"
 #include "timing.h"
 
-enum { FORMS = 8, ROUNDS = 9, FEWEST = 5, MOST = 1000, ID = 8 /* bytes */, PARTS = 20 };
+enum { FORMS = HYP_COMPILE_FORMS, FEWEST = 5, MOST = 1000, ID = 8 /* bytes */, PARTS = 20 };
 
 #define FOR_PARTS 0.6 /* of the time; the rest is for the whole */
-#define MARGIN 0.98   /* another form than the predicted one has to take less than this, as in tuning */
 
 static hyp_status fail(hyp_diag *diag, hyp_status status, const char *message)
 {
@@ -25,9 +25,14 @@ static hyp_status fail(hyp_diag *diag, hyp_status status, const char *message)
 typedef struct runner {
     session session;
     resident resident;
-    double rounds[ROUNDS], median; /* seconds of a run call */
     bool open;
 } runner;
+
+/* The forms of one question at the start, and their times. */
+typedef struct field {
+    runner runners[FORMS];
+    racer times[FORMS];
+} field;
 
 static bool is_stopped(const chooser *c) { return c->stop && *c->stop; }
 
@@ -57,49 +62,22 @@ static hyp_status time_round(runner *r, double seconds, double *out, hyp_diag *d
     return status;
 }
 
-static double median_of(const double *rounds, int count)
-{
-    double sorted[ROUNDS];
-    memcpy(sorted, rounds, (size_t)count * sizeof *sorted); /* who wins is counted round by round */
-    return timing_median(sorted, (size_t)count);
-}
-
 /* In turns, so that what else the machine does hits all of them; *out_rounds is 0 when it was stopped. */
-static hyp_status time_all(const chooser *c, runner *all, size_t count, double seconds, int *out_rounds, hyp_diag *diag)
+static hyp_status time_all(const chooser *c, field *all, size_t count, double seconds, int *out_rounds, hyp_diag *diag)
 {
-    double end = timing_now() + 2 * seconds;
+    double end = timing_now() + 2 * seconds, each = seconds / (RACE_ROUNDS * (double)count);
     int rounds = 0;
     *out_rounds = 0;
-    for (; rounds < ROUNDS && (rounds < FEWEST || timing_now() < end); rounds++)
+    for (; rounds < RACE_ROUNDS && (rounds < FEWEST || timing_now() < end); rounds++)
         for (size_t i = 0; i < count; i++) {
             if (is_stopped(c)) return HYP_OK;
-            if (!all[i].open) continue;
-            hyp_status status = time_round(&all[i], seconds / (ROUNDS * (double)count), &all[i].rounds[rounds], diag);
+            if (!all->runners[i].open) continue;
+            all->times[i].in = true;
+            hyp_status status = time_round(&all->runners[i], each, &all->times[i].rounds[rounds], diag);
             if (status != HYP_OK) return status;
         }
-    for (size_t i = 0; i < count; i++)
-        if (all[i].open) all[i].median = median_of(all[i].rounds, rounds);
     *out_rounds = rounds;
     return HYP_OK;
-}
-
-/* Whether a form is faster than another beyond what chance does: clearly so, and in all rounds but one. */
-static bool is_faster(const runner *r, const runner *than, int rounds)
-{
-    int wins = 0;
-    for (int i = 0; i < rounds; i++) wins += r->rounds[i] < than->rounds[i];
-    return wins >= rounds - 1 && r->median < MARGIN * than->median;
-}
-
-/* Changed parts have won before, so the whole that they make need not be faster than the predicted one, but may not be
- * slower. All others have to be faster than what is predicted. */
-static size_t fastest(const hyp_compile_forms *forms, const runner *all, int rounds)
-{
-    size_t first = all[forms->predicted].open && all[forms->predicted].median < all[0].median ? forms->predicted : 0;
-    size_t best = first;
-    for (size_t i = 0; i < forms->count; i++)
-        if (all[i].open && is_faster(&all[i], &all[first], rounds) && all[i].median < all[best].median) best = i;
-    return best;
 }
 
 /* Opens the plan of a form. One that cannot be a plan stays closed, but the first has to be one. */
@@ -145,14 +123,14 @@ static void print_inputs(FILE *to, const session *s)
     }
 }
 
-static void print_times(FILE *to, const hyp_compile_forms *forms, const runner *all, size_t best)
+static void print_times(FILE *to, const hyp_compile_forms *forms, const field *all, size_t best)
 {
     fprintf(to, "%s with ", forms->whole ? "timed" : "part timed");
-    print_inputs(to, &all[0].session);
-    fprintf(to, " on %s:\n", hyp_engine_device_name(all[0].session.engine));
+    print_inputs(to, &all->runners[0].session);
+    fprintf(to, " on %s:\n", hyp_engine_device_name(all->runners[0].session.engine));
     for (size_t i = 0; i < forms->count; i++)
-        if (all[i].open)
-            fprintf(to, "  %-12s %12.3f us, predicted %12.3f us%s\n", forms->names[i], all[i].median * 1e6,
+        if (all->times[i].in)
+            fprintf(to, "  %-12s %12.3f us, predicted %12.3f us%s\n", forms->names[i], all->times[i].median * 1e6,
                     forms->seconds[i] * 1e6, i == best ? "  (kept)" : "");
 }
 
@@ -198,7 +176,7 @@ static bool look_up(chooser *c, const hyp_compile_forms *forms, const char *ques
     return false;
 }
 
-static hyp_status remember(chooser *c, const hyp_compile_forms *forms, const char *question, const runner *all,
+static hyp_status remember(chooser *c, const hyp_compile_forms *forms, const char *question, const field *all,
                            size_t best, hyp_diag *diag)
 {
     uint8_t id[ID];
@@ -208,8 +186,8 @@ static hyp_status remember(chooser *c, const hyp_compile_forms *forms, const cha
                    .algorithm = id,
                    .algorithm_bytes = ID,
                    .attributes = forms->names[best],
-                   .seconds = all[best].median,
-                   .first_seconds = all[0].median};
+                   .seconds = all->times[best].median,
+                   .first_seconds = all->times[0].median};
     if (tune_cache_add(&c->known, c->cache, c->device, &t, c->args->tool) == CLI_OK) return HYP_OK;
     return fail(diag, HYP_ERR_IO, "what was timed cannot be kept");
 }
@@ -227,25 +205,25 @@ static hyp_status meet_device(chooser *c, const hyp_compile_forms *forms, runner
     return fail(diag, HYP_ERR_IO, "the timing cache cannot be read");
 }
 
-static hyp_status race(chooser *c, const hyp_compile_forms *forms, const char *question, runner *all, size_t *out,
+static hyp_status race(chooser *c, const hyp_compile_forms *forms, const char *question, field *all, size_t *out,
                        hyp_diag *diag)
 {
     double begin = timing_now(), share = forms->whole ? 1 - FOR_PARTS : FOR_PARTS / PARTS;
     hyp_status status = HYP_OK;
     for (size_t i = 0; i < forms->count && status == HYP_OK; i++)
-        if (!all[i].open) status = open_form(c, forms, i, &all[i], diag);
+        if (!all->runners[i].open) status = open_form(c, forms, i, &all->runners[i], diag);
     int rounds = 0;
     if (status == HYP_OK) status = time_all(c, all, forms->count, share * c->options.seconds, &rounds, diag);
     c->spent += timing_now() - begin;
     if (status != HYP_OK || rounds == 0) return status;
-    *out = fastest(forms, all, rounds);
+    *out = race_winner(all->times, forms->count, forms->predicted, rounds);
     if (c->people) print_times(c->people, forms, all, *out);
     return remember(c, forms, question, all, *out, diag);
 }
 
-static hyp_status answer(chooser *c, const hyp_compile_forms *forms, runner *all, size_t *out, hyp_diag *diag)
+static hyp_status answer(chooser *c, const hyp_compile_forms *forms, field *all, size_t *out, hyp_diag *diag)
 {
-    hyp_status status = meet_device(c, forms, &all[0], diag);
+    hyp_status status = meet_device(c, forms, &all->runners[0], diag);
     if (status != HYP_OK && !c->timed && !c->device) {
         c->blind = true; /* what is wrong with the device was said */
         fprintf(stderr, "%s: %s: not used: its lines are for devices that are here\n", c->args->tool, c->cache);
@@ -269,11 +247,11 @@ static hyp_status answer(chooser *c, const hyp_compile_forms *forms, runner *all
 hyp_status chooser_ask(const hyp_compile_forms *forms, size_t *out, void *user, hyp_diag *diag)
 {
     chooser *c = user;
-    runner all[FORMS] = {0};
+    field all = {0};
     if (c->blind || forms->count > FORMS) return HYP_OK;
     if (!forms->whole) c->parts++;
-    hyp_status status = answer(c, forms, all, out, diag);
-    for (size_t i = 0; i < FORMS; i++) close_form(&all[i]);
+    hyp_status status = answer(c, forms, &all, out, diag);
+    for (size_t i = 0; i < FORMS; i++) close_form(&all.runners[i]);
     return status;
 }
 

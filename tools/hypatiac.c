@@ -43,6 +43,7 @@ enum {
     OPT_REDUCED,
     OPT_DRY_RUN,
     OPT_TIMED,
+    OPT_FORMS,
     OPT_TUNE,
     OPT_TUNE_DIM,
     OPT_CACHE,
@@ -88,6 +89,7 @@ static const cli_option options[] = {
     [OPT_REDUCED] = {"reduced", 0, "FILE", "of a wrong plan: write a small part of the model that shows it"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
     [OPT_TIMED] = {"timed", 0, NULL, "time forms of the plan and its parts here; keep the fastest"},
+    [OPT_FORMS] = {"forms", 0, "N", "for --timed and --cache: forms of a part that are compared, 2 to 8 (3)"},
     [OPT_TUNE] = {"tune", 0, NULL, "find the fastest way to do each step on the device here, for typical sizes"},
     [OPT_TUNE_DIM] = {"tune-dim", 0, "NAME=SIZE", "for --tune: sizes of a dimension, in place of the typical one"},
     [OPT_CACHE] = {"cache", 0, "FILE", "what was measured before; --timed and --tune add what they measure"},
@@ -120,7 +122,7 @@ typedef struct request {
     hyp_tensor *shape_tensors, *bound_tensors;
     samples samples;
     bool list_rules, json, dry_run, stats, verbose, quiet, timed, tune, calibrate;
-    int64_t threads; /* 0 = not said */
+    int64_t threads, forms; /* 0 = not said */
     double seconds;  /* 0 = not said */
 } request;
 
@@ -196,6 +198,13 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_REDUCED: c->reduced = value; break;
     case OPT_DRY_RUN: r->dry_run = true; break;
     case OPT_TIMED: r->timed = true; break;
+    case OPT_FORMS:
+        if (cli_parse_int(value, 2, HYP_COMPILE_FORMS, &r->forms)) {
+            c->forms = (size_t)r->forms;
+            break;
+        }
+        cli_usage_error(args, "--forms: '%s' is no number between 2 and %d", value, HYP_COMPILE_FORMS);
+        return false;
     case OPT_TUNE: r->tune = true; break;
     case OPT_TUNE_DIM: cli_list_split(&r->tuned, value); break;
     case OPT_CACHE: r->cache = value; break;

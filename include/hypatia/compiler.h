@@ -37,16 +37,18 @@ typedef struct hyp_plan_run {
 typedef hyp_status (*hyp_run_plan_fn)(const char *plan_path, const hyp_plan_run *runs, size_t count, void *user,
                                       hyp_diag *diag);
 
-/* Ways to compute the same that are predicted to take about as long: of a part of a model two, of all of it those that
- * there are. */
+/* Ways to compute the same that are predicted to take about as long: of a part of a model the best few whose plans have
+ * different steps, of all of it those that there are. */
+enum { HYP_COMPILE_FORMS = 8 /* at most */ };
 typedef struct hyp_compile_forms {
     size_t size; /* the library's sizeof(hyp_compile_forms) */
     bool whole; /* it is all of the model */
-    size_t count;
+    size_t count; /* 2 or more */
     const char *const *ids;   /* 16 hexadecimal digits for operators, attributes, types, precision and target: names and the
                                  values of weights play no part, and open sizes count as their typical ones */
     const char *const *names; /* for people: of a part its operators */
-    const double *seconds;    /* predicted; the first is taken where nothing better is known */
+    const double *seconds;    /* predicted; the first is taken where nothing better is known, of a part the others come in the
+                                 order of these */
     size_t predicted;         /* the one that would be taken if nothing was ever timed: not 0 of a whole whose parts changed */
     /* Writes the plan of one form alone. */
     hyp_status (*write)(const struct hyp_compile_forms *forms, size_t form, const char *path, hyp_diag *diag);
@@ -128,6 +130,7 @@ typedef struct hyp_compile_options {
      * whose other forms are the normal form of the model and the model as it is. NULL: the prediction alone decides. */
     hyp_choose_form_fn choose_form;
     void *choose_form_user;
+    size_t forms; /* of a part, that `choose_form` is asked about: 2 to HYP_COMPILE_FORMS; 0 = 3 */
     /* Bytes of samples and expected results that the plan keeps, so that `hypatia verify` needs nothing else; -1 = none, 0 = a
      * fiftieth of the weights, 1 KiB at least and 16 at most. None are kept of what is not verified. */
     int64_t golden_bytes;

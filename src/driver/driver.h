@@ -36,6 +36,13 @@ hyp_codegen_options hyp_settings_codegen(hyp_settings *settings);
 /* The importer's view of the options; borrows them. */
 hyp_onnx_options hyp_import_options(const hyp_compile_options *o);
 
+/* ---- price.c ---------------------------------------------------------------------------------------------- */
+
+/* What the plan of a graph takes by the cost model, the sum over its steps, as the report has it; *out_steps is a hash of what
+ * they do. Its user is the hyp_settings. */
+HYP_NODISCARD hyp_status hyp_price(const hyp_graph *graph, double *out_seconds, uint64_t *out_steps, void *settings,
+                                   hyp_diag *diag);
+
 /* ---- reference.c ------------------------------------------------------------------------------------------ */
 
 /* The tensor of input i: the one of its name, else the one at its position that has no name; NULL for none. */

@@ -194,19 +194,17 @@ static hyp_status write_form(const hyp_compile_forms *forms, size_t form, const 
 
 /* ---- questions ---------------------------------------------------------------------------------------------- */
 
-enum { MOST_FORMS = 4 };
-
 /* Asks of forms that are different, with their names, which live as long as `arena`. */
 static hyp_status ask(question *q, hyp_arena *arena, size_t *out, hyp_diag *diag)
 {
     const hyp_rewrite_forms *given = q->forms;
     const hyp_compile_options *o = &q->settings->options;
-    char ids[MOST_FORMS][ID_DIGITS + 1];
-    const char *id_list[MOST_FORMS], *names[MOST_FORMS];
-    const hyp_graph *graphs[MOST_FORMS];
-    double seconds[MOST_FORMS];
-    size_t place[MOST_FORMS], count = 0, predicted = 0, best = 0;
-    for (size_t i = 0; i < given->count && i < MOST_FORMS; i++) {
+    char ids[HYP_COMPILE_FORMS][ID_DIGITS + 1];
+    const char *id_list[HYP_COMPILE_FORMS], *names[HYP_COMPILE_FORMS];
+    const hyp_graph *graphs[HYP_COMPILE_FORMS];
+    double seconds[HYP_COMPILE_FORMS];
+    size_t place[HYP_COMPILE_FORMS], count = 0, predicted = 0, best = 0;
+    for (size_t i = 0; i < given->count && i < HYP_COMPILE_FORMS; i++) {
         bool known = false;
         HYP_TRY(print_id(q->settings, given->graphs[i], ids[count], diag));
         for (size_t k = 0; k < count; k++) known = known || strcmp(ids[k], ids[count]) == 0;

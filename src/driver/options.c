@@ -3,6 +3,8 @@
 #include "base/sized.h"
 #include "driver/driver.h"
 
+_Static_assert((int)HYP_COMPILE_FORMS == (int)HYP_REWRITE_FORMS, "callers are asked about as many forms as there are");
+
 /* The value of `text` in a list that ends with NULL; the first for NULL. */
 static hyp_status choose(const char *what, const char *text, const char *const *names, int *out, hyp_diag *diag)
 {
@@ -79,6 +81,9 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
     if (s->options.why_not_node && !s->options.why_not)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "why_not_node was given without a rule in why_not");
     HYP_TRY(choose("stage for the IR dump", s->options.dump_ir_stage, stages, &stage, diag));
+    if (s->options.forms && (s->options.forms < 2 || s->options.forms > HYP_COMPILE_FORMS))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "forms of a part: 2 to %d of them are compared, not %zu",
+                        HYP_COMPILE_FORMS, s->options.forms);
     if (!s->options.precision) s->options.precision = "fp32";
     s->cost.tf32 = s->precision == HYP_PRECISION_TF32;
     s->cost.threads = s->options.threads;
@@ -187,18 +192,6 @@ hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
                                  .typical_sizes = settings->cost.sizes};
 }
 
-/* What the plan of a graph takes by the cost model: the sum over its steps, as the report has it. */
-static hyp_status price(const hyp_graph *g, double *out_seconds, void *user, hyp_diag *diag)
-{
-    hyp_codegen_options options = hyp_settings_codegen(user);
-    hyp_lowered lowered;
-    HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
-    *out_seconds = 0;
-    for (size_t i = 0; i < lowered.program->n_steps; i++) *out_seconds += lowered.program->steps[i]->predicted_seconds;
-    hyp_lowered_dispose(&lowered);
-    return HYP_OK;
-}
-
 hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
 {
     const hyp_compile_options *o = &settings->options;
@@ -217,8 +210,9 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
         .fold = settings->fold,
         .cost = hyp_roofline_cost,
         .cost_user = &settings->cost,
-        .price = price,
+        .price = hyp_price,
         .price_user = settings,
+        .forms = o->forms,
         .explain = o->explain,
         .why_not = o->why_not,
         .why_not_node = o->why_not_node,

@@ -255,7 +255,8 @@ static hyp_status price(const job *j, const hyp_graph *g, double *out_seconds, s
     const hyp_rewrite_options *o = j->options;
     hyp_diag said = {0};
     HYP_TRY(hyp_rw_graph_cost(g, j->fold, o->cost, o->cost_user, out_seconds, out_nodes, j->diag));
-    hyp_status status = o->price ? o->price(g, out_seconds, o->price_user, &said) : HYP_OK;
+    uint64_t steps;
+    hyp_status status = o->price ? o->price(g, out_seconds, &steps, o->price_user, &said) : HYP_OK;
     if (status == HYP_OK || status == HYP_ERR_UNSUPPORTED) return HYP_OK; /* as it stands it cannot be a plan */
     return hyp_fail(j->diag, status, "%s", said.message);
 }

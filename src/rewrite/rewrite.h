@@ -123,10 +123,12 @@ double hyp_limit_clock(void);       /* seconds */
 bool hyp_limit_reached(void *limit); /* a hyp_limit, or NULL */
 void hyp_limit_extend(hyp_limit *limit, double seconds); /* by what was no search; NULL-safe */
 
-/* Graphs that compute the same and are predicted to take about as long: of a part of what was chosen two, whose inputs are
- * values of the whole, of all of it those that there are. */
+/* Graphs that compute the same and are predicted to take about as long: of a part of what was chosen, whose inputs are
+ * values of the whole, the best ones whose plans have different steps; of all of it those that there are. */
+enum { HYP_REWRITE_FORMS = 8 /* at most */ };
 typedef struct hyp_rewrite_forms {
-    const hyp_graph *const *graphs; /* the first is taken where nothing better is known */
+    const hyp_graph *const *graphs; /* the first is taken where nothing better is known; of a part the others come in the
+                                       order of their seconds */
     const char *const *names;       /* of all of it: "by parts", "rewritten", "normal form", "as it is"; NULL of a part */
     const double *seconds;          /* predicted */
     size_t count;
@@ -150,13 +152,15 @@ typedef struct hyp_rewrite_options {
     hyp_cost_fn cost;
     void *cost_user;
     /* Seconds of the plan that a graph becomes, by which forms are chosen that `cost` finds good in ways of its own;
-     * HYP_ERR_UNSUPPORTED where it becomes none. NULL: the sum of what its nodes cost. */
-    hyp_status (*price)(const hyp_graph *graph, double *out_seconds, void *user, hyp_diag *diag);
+     * HYP_ERR_UNSUPPORTED where it becomes none. *out_steps: a hash of the plan's steps, which plans that do the same share.
+     * NULL: the sum of what its nodes cost. */
+    hyp_status (*price)(const hyp_graph *graph, double *out_seconds, uint64_t *out_steps, void *user, hyp_diag *diag);
     void *price_user;
     /* Asked where the cost model cannot tell, and last about the whole; NULL: the cost model alone decides. With `price`
      * only. */
     hyp_rewrite_choose_fn *choose;
     void *choose_user;
+    size_t forms; /* of a part, that it is asked about: 2 to HYP_REWRITE_FORMS; 0 = 3 */
     void (*trace)(const hyp_rewrite_trace *event, void *user); /* may be NULL */
     void *trace_user;
     /* Questions, by the name of a node of the model or of one of its results; an unknown one is an error. The text of

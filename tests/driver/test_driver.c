@@ -16,6 +16,7 @@
 #include "base/strbuf.h"
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
+#include "plan/plan.h"
 
 #define MODEL HYP_SOURCE_DIR "/examples/digits/digits.onnx"
 #define TINY HYP_SOURCE_DIR "/tests/models/tiny_mlp.onnx"
@@ -75,6 +76,77 @@ static void the_plan_costs_what_rewriting_says(void **state)
         hyp_compile_report_destroy(report);
     }
     globfree(&models);
+}
+
+/* "L relu relu;L none;": the layers of every step. */
+static void describe_steps(const char *path, hyp_strbuf *out)
+{
+    hyp_plan plan;
+    hyp_diag diag = {0};
+    if (hyp_plan_open_file(path, NULL, &plan, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    for (size_t i = 0; i < plan.program->n_steps; i++) {
+        const HypPlan__Step *step = plan.program->steps[i];
+        hyp_strbuf_printf(out, "%d", (int)step->kernel_case);
+        if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR)
+            for (size_t l = 0; l < step->linear->n_layers; l++)
+                hyp_strbuf_printf(out, " %d", (int)step->linear->layers[l]->act);
+        hyp_strbuf_puts(out, ";");
+    }
+    hyp_plan_close(&plan);
+}
+
+typedef struct seen {
+    size_t parts, most;
+    double second; /* of the first part */
+} seen;
+
+static hyp_status look_at_forms(const hyp_compile_forms *forms, size_t *out, void *user, hyp_diag *diag)
+{
+    seen *s = user;
+    hyp_strbuf steps[HYP_COMPILE_FORMS] = {{0}};
+    assert_int_equal(*out, 0);
+    if (forms->whole) return HYP_OK;
+    if (s->parts++ == 0) s->second = forms->seconds[1];
+    if (forms->count > s->most) s->most = forms->count;
+    for (size_t i = 0; i < forms->count; i++) {
+        if (forms->write(forms, i, plan_path(), diag) != HYP_OK) fail_msg("%s", diag->message);
+        describe_steps(plan_path(), &steps[i]);
+        for (size_t k = 0; k < i; k++) {
+            assert_string_not_equal(forms->ids[k], forms->ids[i]);
+            assert_string_not_equal(hyp_strbuf_text(&steps[k]), hyp_strbuf_text(&steps[i]));
+        }
+        assert_true(forms->seconds[i] <= 1.1 * forms->seconds[0]);
+        if (i > 1) assert_true(forms->seconds[i] >= forms->seconds[i - 1]);
+    }
+    for (size_t i = 0; i < forms->count; i++) hyp_strbuf_dispose(&steps[i]);
+    return HYP_OK;
+}
+
+/* Forms of a part are close, come by price, and are plans of different steps, as many as were asked for. */
+static void forms_of_parts_are_the_best_with_other_steps(void **state)
+{
+    (void)state;
+    seen few = {0}, many = {0};
+    hyp_compile_options options = defaults();
+    hyp_diag diag = {0};
+    int64_t wide = 4096; /* rows, so that a launch more is little */
+    const char *batch = "batch";
+    options.typical_names = &batch;
+    options.typical_values = &wide;
+    options.typical_count = 1;
+    options.choose_form = look_at_forms;
+    options.choose_form_user = &few;
+    options.forms = 2;
+    assert_int_equal(hyp_compile_file(MODEL, NULL, &options, NULL, &diag), HYP_OK);
+    options.choose_form_user = &many;
+    options.forms = HYP_COMPILE_FORMS;
+    assert_int_equal(hyp_compile_file(MODEL, NULL, &options, NULL, &diag), HYP_OK);
+    assert_int_equal(few.most, 2);
+    assert_true(many.most > 2 && many.second == few.second);
+    options.forms = HYP_COMPILE_FORMS + 1;
+    assert_int_equal(hyp_compile_file(MODEL, NULL, &options, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "2 to 8"));
+    unlink(plan_path());
 }
 
 static double predicted(int64_t typical)
@@ -265,7 +337,9 @@ static void running_out_of_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(report_tells_what_was_done), cmocka_unit_test(the_plan_costs_what_rewriting_says),
+        cmocka_unit_test(report_tells_what_was_done),
+        cmocka_unit_test(the_plan_costs_what_rewriting_says),
+        cmocka_unit_test(forms_of_parts_are_the_best_with_other_steps),
         cmocka_unit_test(typical_sizes_change_predictions_alone),
         cmocka_unit_test(dry_run_writes_nothing),
         cmocka_unit_test(no_rewrite_keeps_every_node),

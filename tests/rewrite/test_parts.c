@@ -20,15 +20,22 @@ static const char *const blocks =
 
 typedef struct asker {
     int parts, wholes;
-    size_t take_part, take_whole; /* the form to take: of a part, of the whole */
+    size_t take_part, take_whole; /* the form to take: of a part, or its last, of the whole */
+    size_t most;                  /* forms of a part */
+    double second;                /* seconds of the second form of the first part */
     hyp_strbuf said;              /* both forms of every part, and the names of the whole's */
 } asker;
 
-static hyp_status price(const hyp_graph *g, double *out_seconds, void *user, hyp_diag *diag)
+/* Steps are told apart by the text of the graph. */
+static hyp_status price(const hyp_graph *g, double *out_seconds, uint64_t *out_steps, void *user, hyp_diag *diag)
 {
     fixture *f = user;
     size_t nodes;
     hyp_fold_budget fold = hyp_fold_budget_of(&f->in, 0, 0);
+    hyp_strbuf text = {0};
+    HYP_TRY(hyp_graph_print(&text, g, 0, diag));
+    *out_steps = hyp_hash(hyp_strbuf_text(&text), text.len, 0);
+    hyp_strbuf_dispose(&text);
     return hyp_rw_graph_cost(g, &fold, hyp_roofline_cost, &f->roofline, out_seconds, &nodes, diag);
 }
 
@@ -79,13 +86,17 @@ static hyp_status ask(const hyp_rewrite_forms *forms, size_t *out, void *user, h
         *out = a->take_whole;
         return HYP_OK;
     }
-    a->parts++;
-    assert_int_equal(forms->count, 2);
-    assert_false(hyp_graph_equal(forms->graphs[0], forms->graphs[1]));
-    assert_true(forms->seconds[1] <= 1.1 * forms->seconds[0]);
-    assert_same_part(forms->graphs[0], forms->graphs[1], diag);
-    for (size_t i = 0; i < 2; i++) assert_int_equal(hyp_graph_print(&a->said, forms->graphs[i], 0, diag), HYP_OK);
-    *out = a->take_part;
+    if (a->parts++ == 0) a->second = forms->seconds[1];
+    a->most = forms->count > a->most ? forms->count : a->most;
+    for (size_t i = 0; i < forms->count; i++) {
+        assert_int_equal(hyp_graph_print(&a->said, forms->graphs[i], 0, diag), HYP_OK);
+        for (size_t k = 0; k < i; k++) assert_false(hyp_graph_equal(forms->graphs[k], forms->graphs[i]));
+        if (i == 0) continue;
+        assert_true(forms->seconds[i] <= 1.1 * forms->seconds[0]);
+        assert_true(i == 1 || forms->seconds[i] >= forms->seconds[i - 1]);
+        assert_same_part(forms->graphs[0], forms->graphs[i], diag);
+    }
+    *out = a->take_part < forms->count ? a->take_part : forms->count - 1;
     return HYP_OK;
 }
 
@@ -141,6 +152,50 @@ static void an_answer_changes_its_part_alone(void **state)
     assert_same_results(&f, 1e-9);
     end(&f);
     hyp_strbuf_dispose(&a.said);
+}
+
+/* A chain has a form for each way to cut it, and one more for each layer that may be called a fused one. */
+static const char *const chain =
+    "(input x f32 256 256) (const u f32 256 256) (const v f32 256 256) (const w f32 256 256)"
+    "(out (softmax :axis 1 (matmul (relu (matmul (relu (matmul x u)) v)) w)))";
+
+static void the_best_forms_are_told_as_many_as_are_wanted(void **state)
+{
+    (void)state;
+    static const size_t wanted[] = {HYP_REWRITE_FORMS, 5, 2};
+    double second = 0;
+    for (size_t i = 0; i < 3; i++) {
+        size_t forms = wanted[i];
+        asker a = {0};
+        fixture f;
+        begin_asking(&f, &a, chain);
+        f.options.forms = forms;
+        run(&f);
+        assert_true(a.parts >= 1);
+        assert_int_equal(a.most, forms);
+        if (i > 0) assert_true(a.second == second); /* fewer are not others */
+        second = a.second;
+        end(&f);
+        hyp_strbuf_dispose(&a.said);
+    }
+}
+
+static void any_of_the_forms_can_be_taken(void **state)
+{
+    (void)state;
+    for (size_t form = 0; form < 4; form++) {
+        asker a = {.take_part = form};
+        fixture f;
+        begin_asking(&f, &a, chain);
+        f.options.forms = 4;
+        run(&f);
+        assert_int_equal(f.report.parts_changed > 0, form > 0);
+        if (form == 0) assert_int_equal(count_op(&f.out, HYP_OP_fused_mlp), 1);
+        if (form == 3) assert_int_equal(count_op(&f.out, HYP_OP_fused_mlp), 0); /* the last one is all apart */
+        assert_same_results(&f, 1e-9);
+        end(&f);
+        hyp_strbuf_dispose(&a.said);
+    }
 }
 
 static void the_whole_can_be_taken_as_predicted_or_as_it_came(void **state)
@@ -207,6 +262,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forms_of_parts_are_different_close_and_equal_in_value),
         cmocka_unit_test(an_answer_changes_its_part_alone),
+        cmocka_unit_test(the_best_forms_are_told_as_many_as_are_wanted),
+        cmocka_unit_test(any_of_the_forms_can_be_taken),
         cmocka_unit_test(the_whole_can_be_taken_as_predicted_or_as_it_came),
         cmocka_unit_test(nobody_is_asked_once_the_limit_is_reached),
         cmocka_unit_test(a_failure_to_answer_is_one_to_rewrite),

@@ -82,7 +82,7 @@ class CompileOptions(c.Structure):
                 ("progress", c.c_void_p), ("progress_user", c.c_void_p),
                 ("warning", c.c_void_p), ("warning_user", c.c_void_p),
                 ("verify", c.c_char_p), ("run_plan", c.c_void_p), ("run_plan_user", c.c_void_p),
-                ("choose_form", c.c_void_p), ("choose_form_user", c.c_void_p),
+                ("choose_form", c.c_void_p), ("choose_form_user", c.c_void_p), ("forms", c.c_size_t),
                 ("golden_bytes", c.c_int64), ("reduced", c.c_char_p)]
 
 

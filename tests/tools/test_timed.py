@@ -54,9 +54,9 @@ def write_lines(cache, lines):
 
 
 def other_form(line):
-    """The line of a part, with its other form the winner."""
-    first, second = line["product"].split()[2:]
-    return dict(line, algorithm=second if line["algorithm"] == first else first)
+    """The line of a part, with another form the winner."""
+    forms = line["product"].split()[2:]
+    return dict(line, algorithm=forms[forms.index(line["algorithm"]) - 1])
 
 
 def check_remembering(model, twin, plan, cache):

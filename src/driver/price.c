@@ -1,0 +1,54 @@
+/* What the plan of a graph takes by the cost model, and what tells plans apart. */
+#include <string.h>
+
+#include "driver/driver.h"
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
+
+/* A message in the wire format behind what is there. */
+static hyp_status append(hyp_strbuf *sb, const ProtobufCMessage *message, hyp_diag *diag)
+{
+    size_t size = protobuf_c_message_get_packed_size(message);
+    uint8_t *packed = hyp_malloc(size + 1);
+    if (!packed) return hyp_fail_memory(diag, size);
+    hyp_strbuf_add(sb, (const char *)packed, protobuf_c_message_pack(message, packed));
+    hyp_free(packed);
+    return sb->failed ? hyp_fail_memory(diag, sb->len) : HYP_OK;
+}
+
+/* A hash of what steps do and to what tensors, without names, provenance and predictions. */
+static hyp_status hash_steps(const HypPlan__Program *program, uint64_t *out, hyp_diag *diag)
+{
+    static char none[] = "";
+    hyp_strbuf sb = {0};
+    hyp_status status = HYP_OK;
+    for (size_t i = 0; i < program->n_steps && status == HYP_OK; i++) {
+        HypPlan__Step step = *program->steps[i];
+        step.label = none;
+        step.n_rules = step.n_sources = 0;
+        step.predicted_seconds = 0;
+        status = append(&sb, &step.base, diag);
+    }
+    for (size_t i = 0; i < program->n_tensors && status == HYP_OK; i++) {
+        HypPlan__Tensor tensor = *program->tensors[i];
+        tensor.name = none;
+        status = append(&sb, &tensor.base, diag);
+    }
+    *out = hyp_hash(hyp_strbuf_text(&sb), sb.len, 0);
+    hyp_strbuf_dispose(&sb);
+    return status;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------------------------- */
+
+hyp_status hyp_price(const hyp_graph *g, double *out_seconds, uint64_t *out_steps, void *settings, hyp_diag *diag)
+{
+    hyp_codegen_options options = hyp_settings_codegen(settings);
+    hyp_lowered lowered;
+    HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
+    *out_seconds = 0;
+    for (size_t i = 0; i < lowered.program->n_steps; i++) *out_seconds += lowered.program->steps[i]->predicted_seconds;
+    hyp_status status = hash_steps(lowered.program, out_steps, diag);
+    hyp_lowered_dispose(&lowered);
+    return status;
+}
