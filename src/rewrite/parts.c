@@ -15,9 +15,10 @@
 #define KEEP 1e-6                    /* what is chosen is kept where it costs no more than so much in proportion */
 #define SMALL 1e-3                   /* a part of less than this share of the plan is not worth the time */
 enum {
-    FORMS = 3,     /* of a part, where nobody says how many */
-    HOPS = 6,      /* from what is tried to what may change with it */
-    EXTRACTED = 12 /* choices that are looked for around one e-node */
+    FORMS = 3, /* of a part, where nobody says how many */
+    HOPS = 6,  /* from what is tried to what may change with it */
+    EACH = 4,  /* choices that are looked for around one e-node, for each form that is wanted */
+    EXTRACTED = EACH * (HYP_REWRITE_FORMS - 1)
 };
 
 /* A choice of the whole, and the part of it that is being compared. */
@@ -186,7 +187,7 @@ static hyp_status extract_without(chooser *h, const form *from, hyp_enode_id nod
         .size = sizeof options, .method = HYP_EXTRACT_EXACT, .budget_work = SEARCH_WORK, .given = h->given};
     hyp_extraction local;
     hyp_diag why = {0};
-    if (h->extracted >= EXTRACTED) return HYP_OK;
+    if (h->extracted >= EACH * (h->most - 1)) return HYP_OK;
     h->extracted++;
     for (size_t i = 0; i < from->without_count; i++) h->out[from->without[i]] = true;
     h->out[node] = true;
@@ -453,7 +454,7 @@ static hyp_status prepare(chooser *h)
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) *marks[i] = zeros(h, h->bound, sizeof **marks[i]);
     hyp_class_id **lists[] = {&h->order, &h->roots, &h->outputs, &h->stack, &h->spare};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) *lists[i] = zeros(h, h->bound + roots, sizeof **lists[i]);
-    for (size_t i = 0; i <= EXTRACTED; i++) {
+    for (size_t i = 0; i <= EACH * (h->most - 1); i++) {
         form *f = &h->forms[i];
         hyp_graph_init(&f->graph, h->rw->dims);
         f->choice = i ? zeros(h, h->bound, sizeof *f->choice) : h->choice->choice;
