@@ -221,7 +221,7 @@ static double scale_of(double most)
     return ldexp(1, exponent < LEAST ? LEAST : exponent);
 }
 
-/* v / scale in f8e4m3. */
+/* v / scale in f8e4m3. It is divided by a scale of 1, too: what a plan takes does not depend on the samples. */
 static hyp_status add_conversion(hyp_graph *out, hyp_value_id v, double scale, const hyp_node *n, hyp_value_id *result,
                                  hyp_diag *diag)
 {
@@ -229,11 +229,9 @@ static hyp_status add_conversion(hyp_graph *out, hyp_value_id v, double scale, c
     const hyp_attr to = {.kind = HYP_ATTR_SYM, .sym = hyp_dtype_name(HYP_F8E4M3)};
     uint64_t inverse;
     hyp_value_id factor;
-    if (scale != 1) {
-        hyp_store_f64(scalar.dtype, &inverse, 0, 1 / scale);
-        HYP_TRY(hyp_graph_add_const(out, NULL, &scalar, &inverse, hyp_dtype_size(scalar.dtype), true, &factor, diag));
-        HYP_TRY(hyp_graph_add_node(out, HYP_OP_mul, (const hyp_value_id[]){v, factor}, 2, NULL, &n->from, &v, 1, diag));
-    }
+    hyp_store_f64(scalar.dtype, &inverse, 0, 1 / scale);
+    HYP_TRY(hyp_graph_add_const(out, NULL, &scalar, &inverse, hyp_dtype_size(scalar.dtype), true, &factor, diag));
+    HYP_TRY(hyp_graph_add_node(out, HYP_OP_mul, (const hyp_value_id[]){v, factor}, 2, NULL, &n->from, &v, 1, diag));
     return hyp_graph_add_node(out, HYP_OP_cast, &v, 1, &to, &n->from, result, 1, diag);
 }
 

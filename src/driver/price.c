@@ -39,16 +39,46 @@ static hyp_status hash_steps(const HypPlan__Program *program, uint64_t *out, hyp
     return status;
 }
 
+/* ---- layers in 8 bits ---------------------------------------------------------------------------------------- */
+
+/* The graph with the layers in 8 bits that it will have; their scales play no part in what they take. */
+static hyp_status quantize_unseen(const hyp_graph *g, hyp_graph *opened, hyp_graph *out, hyp_diag *diag)
+{
+    hyp_calibration calibration;
+    hyp_strbuf layers = {0};
+    HYP_TRY(hyp_graph_open_layers(g, opened, diag));
+    HYP_TRY(hyp_calibration_init(&calibration, opened, diag));
+    hyp_status status = hyp_graph_quantize(&calibration, out, &layers, diag);
+    hyp_calibration_dispose(&calibration);
+    hyp_strbuf_dispose(&layers);
+    return status;
+}
+
 /* ---- plans ----------------------------------------------------------------------------------------------------- */
 
-hyp_status hyp_price(const hyp_graph *g, double *out_seconds, uint64_t *out_steps, void *settings, hyp_diag *diag)
+static hyp_status price_plan(hyp_settings *s, const hyp_graph *g, double *out_seconds, uint64_t *out_steps,
+                             hyp_diag *diag)
 {
-    hyp_codegen_options options = hyp_settings_codegen(settings);
+    hyp_codegen_options options = hyp_settings_codegen(s);
     hyp_lowered lowered;
     HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
     *out_seconds = 0;
     for (size_t i = 0; i < lowered.program->n_steps; i++) *out_seconds += lowered.program->steps[i]->predicted_seconds;
     hyp_status status = hash_steps(lowered.program, out_steps, diag);
     hyp_lowered_dispose(&lowered);
+    return status;
+}
+
+hyp_status hyp_price(const hyp_graph *g, double *out_seconds, uint64_t *out_steps, void *settings, hyp_diag *diag)
+{
+    hyp_settings *s = settings;
+    if (s->precision != HYP_PRECISION_FP8) return price_plan(s, g, out_seconds, out_steps, diag);
+    hyp_graph opened, quantized;
+    hyp_graph_init(&opened, g->dims);
+    hyp_graph_init(&quantized, g->dims);
+    hyp_status status = quantize_unseen(g, &opened, &quantized, diag);
+    if (status == HYP_OK) status = price_plan(s, &quantized, out_seconds, out_steps, diag);
+    hyp_graph_dispose(&quantized);
+    hyp_graph_dispose(&opened);
     return status;
 }

@@ -78,6 +78,49 @@ static void the_plan_costs_what_rewriting_says(void **state)
     globfree(&models);
 }
 
+/* Layers in 8 bits are made of the graph that was chosen, and were priced as such before. A sample of zeros gives a
+ * first layer a scale of 1, which no other does. */
+static void layers_in_8_bits_cost_what_rewriting_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *input;
+        hyp_dtype dtype;
+        int32_t rank;
+        int64_t dims[4];
+        double value;
+    } cases[] = {{MODEL, "image", HYP_F32, 2, {2, 64}, 0},
+                 {MODEL, "image", HYP_F32, 2, {2, 64}, 1},
+                 {HYP_SOURCE_DIR "/tests/models/torch/vit-dynamo.onnx", "image", HYP_F32, 4, {1, 3, 16, 16}, 0.5},
+                 {HYP_SOURCE_DIR "/tests/models/torch/mixer-script.onnx", "image", HYP_F32, 4, {1, 3, 16, 16}, 0.5},
+                 {HYP_SOURCE_DIR "/tests/models/torch/decoder-script.onnx", "x", HYP_F32, 3, {1, 4, 16}, 0.5}};
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        float data[3 * 16 * 16];
+        for (size_t k = 0; k < sizeof data / sizeof *data; k++) data[k] = (float)cases[i / 2].value;
+        hyp_tensor sample = {
+            .name = cases[i / 2].input, .dtype = cases[i / 2].dtype, .rank = cases[i / 2].rank, .data = data};
+        memcpy(sample.dims, cases[i / 2].dims, sizeof cases[i / 2].dims);
+        sample.bytes = sizeof(float);
+        for (int32_t a = 0; a < sample.rank; a++) sample.bytes *= (size_t)sample.dims[a];
+        const hyp_samples samples = {&sample, 1};
+        hyp_compile_options options = defaults();
+        options.target = i & 1 ? "cuda" : "cpu";
+        options.precision = "fp8";
+        options.samples = &samples;
+        options.samples_count = 1;
+        hyp_compile_report *report = NULL;
+        hyp_diag diag = {0};
+        if (hyp_compile_file(cases[i / 2].model, NULL, &options, &report, &diag) != HYP_OK)
+            fail_msg("%s: %s", cases[i / 2].model, diag.message);
+        if (cases[i / 2].value == 0) assert_non_null(strstr(report->layers, "x scaled by 1,"));
+        assert_non_null(strstr(report->layers, "x scaled by"));
+        if (!(fabs(report->cost_after - report->plan_seconds) <= 1e-9 * report->plan_seconds))
+            fail_msg("%s, %s: %g by rewriting, %g by the plan", cases[i / 2].model, options.target, report->cost_after,
+                     report->plan_seconds);
+        hyp_compile_report_destroy(report);
+    }
+}
+
 /* "L relu relu;L none;": the layers of every step. */
 static void describe_steps(const char *path, hyp_strbuf *out)
 {
@@ -339,6 +382,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(report_tells_what_was_done),
         cmocka_unit_test(the_plan_costs_what_rewriting_says),
+        cmocka_unit_test(layers_in_8_bits_cost_what_rewriting_says),
         cmocka_unit_test(forms_of_parts_are_the_best_with_other_steps),
         cmocka_unit_test(typical_sizes_change_predictions_alone),
         cmocka_unit_test(dry_run_writes_nothing),
