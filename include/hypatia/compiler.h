@@ -130,12 +130,12 @@ typedef struct hyp_compile_options {
      * whose other forms are the normal form of the model and the model as it is. NULL: the prediction alone decides. */
     hyp_choose_form_fn choose_form;
     void *choose_form_user;
-    size_t forms; /* of a part, that `choose_form` is asked about: 2 to HYP_COMPILE_FORMS; 0 = 3 */
     /* Bytes of samples and expected results that the plan keeps, so that `hypatia verify` needs nothing else; -1 = none, 0 = a
      * fiftieth of the weights, 1 KiB at least and 16 at most. None are kept of what is not verified. */
     int64_t golden_bytes;
     const char *reduced; /* of a model whose plan is refused: a path for a small part of the model that shows it with the same
                             options; NULL = none. Where none can be made the message says why */
+    size_t forms; /* of a part, that `choose_form` is asked about: 2 to HYP_COMPILE_FORMS; 0 = 3 */
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {

@@ -302,8 +302,9 @@ static void wrong_options_are_named(void **state)
     assert_non_null(strstr(diag.message, "abacus"));
     assert_non_null(strstr(diag.message, "cuda"));
     options = defaults();
-    options.size = 8;
+    options.size = 0;
     assert_int_equal(hyp_compile_file(TINY, NULL, &options, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "sizeof(hyp_compile_options)"));
     options = defaults();
     options.profile = "/nonexistent.profile";
     assert_int_equal(hyp_compile_file(TINY, NULL, &options, NULL, &diag), HYP_ERR_IO);

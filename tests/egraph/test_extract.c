@@ -77,9 +77,7 @@ static void infinite_cost_is_never_taken(void **state)
     hyp_egraph_destroy(eg);
 }
 
-/* Sharing: by itself the first child is cheapest as `u`, but its sibling needs `big` anyway. */
-/* What is given costs nothing, has no choice, and nothing below it is asked for; so another term may be the cheapest.
- */
+/* What is given costs nothing, has no choice, and nothing below it is asked for; so another term may be the cheapest. */
 static void what_is_given_is_not_extracted(void **state)
 {
     (void)state;
@@ -108,6 +106,7 @@ static void what_is_given_is_not_extracted(void **state)
     hyp_egraph_destroy(eg);
 }
 
+/* Sharing: by itself the first child is cheapest as `u`, but its sibling needs `big` anyway. */
 static void shared_work_counts_once(void **state)
 {
     (void)state;
