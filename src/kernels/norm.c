@@ -13,9 +13,7 @@ hyp_status hyp_kernel_norm_rows(const hyp_kernel_call *c, int64_t *rows, int64_t
     if (!hyp_array_same_shape(x, y) || x->dtype != y->dtype || !hyp_array_is_float(x))
         return hyp_kernel_fail(c, "the result is of another type");
     *rows = *size = 1;
-    for (int32_t i = 0; i < x->rank; i++)
-        if (!hyp_mul_i64(*(i < axis ? rows : size), x->dims[i], i < axis ? rows : size))
-            return hyp_kernel_fail(c, "the axes before or behind axis %d have more elements than 64 bits count", axis);
+    for (int32_t i = 0; i < x->rank; i++) *(i < axis ? rows : size) *= x->dims[i];
     for (uint32_t i = 1; i < c->in_count; i++) {
         const hyp_array *a = hyp_kernel_input(c, i);
         if (a && (a->count != *size || !hyp_array_is_float(a)))

@@ -59,8 +59,5 @@ void hyp_array_split(const hyp_array *a, int32_t axis, int64_t *outer, int64_t *
 void hyp_array_strides(const hyp_array *a, int64_t strides[HYP_MAX_RANK])
 {
     int64_t step = 1;
-    for (int32_t i = a->rank; i-- > 0;) {
-        strides[i] = step;
-        step = a->count ? step * a->dims[i] : 0; /* of nothing no stride is used, and their product may overflow */
-    }
+    for (int32_t i = a->rank; i-- > 0; step *= a->dims[i]) strides[i] = step;
 }
