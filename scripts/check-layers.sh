@@ -9,7 +9,7 @@ allowed() {
     case $1 in
     base) echo "" ;;
     kernels) echo "base" ;;
-    plan) echo "base" ;;
+    plan) echo "base kernels" ;;
     runtime) echo "base kernels plan" ;;
     ir) echo "base kernels" ;;
     egraph) echo "base" ;;

@@ -16,7 +16,7 @@ typedef struct session_options {
     const char *plan;
     hyp_device_kind device;
     int32_t device_index, threads;
-    int64_t memory_mib; /* of scratch, at most; 0 = any */
+    int64_t memory_mib; /* of a context, at most; 0 = any */
     bool verbose;
     cli_list dims;   /* "batch=32" */
     cli_list inputs; /* "x=@f.npy", "x=random:3", "x=zeros" */
@@ -37,7 +37,7 @@ enum {
 #define SESSION_OPTIONS                                                                                                \
     [SESSION_DEVICE] = {"device", 0, "NAME", "auto (default), cpu, cuda, cuda:N or reference"},                        \
     [SESSION_THREADS] = {"threads", 0, "N", "CPU threads of one run (OMP_NUM_THREADS, else all)"},                     \
-    [SESSION_MEMORY] = {"memory-limit", 0, "MIB", "refuse shapes that need more scratch memory"},                      \
+    [SESSION_MEMORY] = {"memory-limit", 0, "MIB", "refuse shapes that need more memory"},                      \
     [SESSION_INPUT] = {"input", 'i', "NAME=VALUE", "@FILE (.npy, .bin, .pb), random:SEED or zeros"},                   \
     [SESSION_DIM] = {"dim", 0, "NAME=SIZE", "size of a symbolic dimension, for random and zeros (1)"},                 \
     [SESSION_VERBOSE] = {"verbose", 'v', NULL, "say which device was taken and why"},                                  \

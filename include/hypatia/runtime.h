@@ -68,6 +68,11 @@ typedef struct hyp_engine_options {
      * environment says (HYPATIA_CPU), else all. oneDNN, which is limited with our own kernels, chooses once in a process:
      * HYP_ERR_DEVICE where an engine without this limit was first. */
     const char *cpu_level;
+    /* Bytes of memory that the engine may have, on the host and on its device: what it reads the plan into, weights
+     * that are packed, widened or uploaded, also later for the first context that wants them. The plan's file, which is
+     * mapped, and code that oneDNN, CUDA's libraries and the driver make do not count. More is refused with
+     * HYP_ERR_LIMIT before it is taken. 0 = no limit. */
+    uint64_t memory_limit;
 } hyp_engine_options;
 
 /* Maps a plan and prepares its weights for the device. The file may be removed afterwards. HYP_ERR_IO,
@@ -159,10 +164,12 @@ typedef struct hyp_context_options {
     /* Of the context's own stream: work of lower numbers goes first, as far as the device tells them apart; 0, which is the
      * last on today's GPUs, where nothing else is said. */
     int32_t priority;
-    /* For plans that are not trusted, or callers with little room: shapes that need more are HYP_ERR_LIMIT, before it is
-     * taken; a part of it, within the limit, may stay with the context. 0 = no limit. */
-    uint64_t memory_limit; /* bytes of scratch memory: hyp_context_scratch_bytes */
-    double work_limit;     /* operations and bytes of a run, one sum over all steps: hyp_context_step_work */
+    /* For plans that are not trusted, or callers with little room: shapes that need more are HYP_ERR_LIMIT, before it
+     * is taken, and leave the context as it was. 0 = no limit. */
+    /* Bytes of memory that the context may have, on the host and on the device: scratch memory, and what is prepared
+     * for shapes. What does not count of an engine does not of a context. */
+    uint64_t memory_limit;
+    double work_limit; /* hyp_step_work_info.operations and .bytes of a run, one sum over all steps */
 } hyp_context_options;
 
 HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *options,
@@ -211,6 +218,8 @@ typedef struct hyp_step_work_info {
     double floor_seconds;     /* that the GPU needs for the bytes or the operations, by what its driver says of it; 0 = not known */
     double predicted_seconds; /* hyp_step_info's, times as much as there is more to do than under the typical sizes, by
                                * operations or by bytes, whichever is more */
+    double operations; /* of any kind: flops, and what steps do besides that is none, as comparing and sampling; where
+                        * the data decide, the most */
 } hyp_step_work_info;
 /* Fills in *out, whose size is set. HYP_ERR_INVALID_ARGUMENT before shapes were run or reserved, and beyond the last step. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_step_work(hyp_context *context, size_t step, hyp_step_work_info *out,
@@ -231,6 +240,10 @@ HYP_API void hyp_engine_tensor_free(hyp_engine *engine, hyp_tensor *tensor); /* 
 HYP_API HYP_NODISCARD hyp_status hyp_engine_tensor_copy(hyp_engine *engine, const hyp_tensor *from, hyp_tensor *to,
                                                         hyp_diag *diag);
 
+/* Bytes that count to the memory_limit of the options. While a plan is loaded, tensors are packed, or scratch memory
+ * grows, what there was and what takes its place count both, so that the limit has to be larger than what is left. */
+HYP_API size_t hyp_engine_memory_bytes(const hyp_engine *engine);
+HYP_API size_t hyp_context_memory_bytes(const hyp_context *context);
 /* Bytes of scratch memory that the context holds on the device. */
 HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
 

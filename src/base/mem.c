@@ -1,5 +1,6 @@
 #include "base/mem.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,22 +14,113 @@ static _Thread_local uint64_t count;
 void hyp_mem_fail_after(uint64_t n) { fail_in = n; }
 uint64_t hyp_mem_count(void) { return count; }
 
+/* ---- accounts ------------------------------------------------------------------------------------- */
+
+static _Thread_local hyp_mem_account *charged; /* NULL: nothing is counted */
+/* The thread's last allocation that failed, where an account was the reason; else `by` is NULL. */
+static _Thread_local struct {
+    const hyp_mem_account *by;
+    size_t bytes, beside;
+} refusal;
+
 static bool must_fail(void)
 {
     count++;
-    if (fail_in == 0) return false;
-    if (fail_in == 1) return true;
-    fail_in--;
+    if (fail_in == 1) {
+        refusal.by = NULL;
+        return true;
+    }
+    fail_in -= fail_in > 0;
     return false;
 }
 
-void *hyp_malloc(size_t size) { return must_fail() ? NULL : malloc(size ? size : 1); }
+hyp_mem_account *hyp_mem_charged(void) { return charged; }
 
-void *hyp_calloc(size_t n, size_t size) { return must_fail() ? NULL : calloc(n ? n : 1, size ? size : 1); }
+hyp_mem_account *hyp_mem_charge(hyp_mem_account *account)
+{
+    hyp_mem_account *before = charged;
+    charged = account;
+    return before;
+}
 
-void *hyp_realloc(void *p, size_t size) { return must_fail() ? NULL : realloc(p, size ? size : 1); }
+size_t hyp_mem_used(const hyp_mem_account *account) { return __atomic_load_n(&account->used, __ATOMIC_RELAXED); }
 
-void hyp_free(void *p) { free(p); }
+bool hyp_mem_fits(size_t bytes)
+{
+    if (!charged) return true;
+    size_t used = __atomic_load_n(&charged->used, __ATOMIC_RELAXED);
+    if (bytes <= charged->most && used <= charged->most - bytes) return true;
+    refusal.by = charged;
+    refusal.bytes = bytes;
+    refusal.beside = used;
+    return false;
+}
+
+static void count_bytes(size_t bytes)
+{
+    if (charged) __atomic_fetch_add(&charged->used, bytes, __ATOMIC_RELAXED);
+}
+
+bool hyp_mem_take(size_t bytes)
+{
+    if (!hyp_mem_fits(bytes)) return false;
+    count_bytes(bytes);
+    return true;
+}
+
+void hyp_mem_give(size_t bytes)
+{
+    if (!charged) return;
+    size_t used = __atomic_load_n(&charged->used, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&charged->used, &used, used > bytes ? used - bytes : 0, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
+    }
+}
+
+hyp_status hyp_mem_status(const hyp_mem_account *account, hyp_status status, const char *option, hyp_diag *diag)
+{
+    if (status != HYP_ERR_NO_MEMORY || refusal.by != account) return status;
+    refusal.by = NULL;
+    return hyp_fail(diag, HYP_ERR_LIMIT, "%zu bytes are wanted beside %zu that there are: %s is %zu; raise it",
+                    refusal.bytes, refusal.beside, option, account->most);
+}
+
+/* ---- blocks --------------------------------------------------------------------------------------- */
+
+static void *counted(void *p)
+{
+    if (!p) refusal.by = NULL; /* it is the system that has no more */
+    if (p && charged) count_bytes(malloc_usable_size(p));
+    return p;
+}
+
+void *hyp_malloc(size_t size)
+{
+    if (must_fail() || !hyp_mem_fits(size)) return NULL;
+    return counted(malloc(size ? size : 1));
+}
+
+void *hyp_calloc(size_t n, size_t size)
+{
+    size_t bytes;
+    if (must_fail() || !hyp_mul_size(n, size, &bytes) || !hyp_mem_fits(bytes)) return NULL;
+    return counted(calloc(n ? n : 1, size ? size : 1));
+}
+
+void *hyp_realloc(void *p, size_t size)
+{
+    size_t before = charged && p ? malloc_usable_size(p) : 0;
+    if (must_fail() || (size > before && !hyp_mem_fits(size - before))) return NULL;
+    void *grown = realloc(p, size ? size : 1);
+    if (grown) hyp_mem_give(before);
+    return counted(grown);
+}
+
+void hyp_free(void *p)
+{
+    if (p && charged) hyp_mem_give(malloc_usable_size(p));
+    free(p);
+}
 
 /* ---- large arrays ------------------------------------------------------------------------------- */
 
@@ -39,18 +131,32 @@ void hyp_free(void *p) { free(p); }
 #define LARGE HUGE_PAGE
 #endif
 
+/* How many bytes were asked for, in the last ones of an aligned block: what it takes depends on where it lies. */
+static size_t *asked_for(void *p)
+{
+    return (size_t *)(void *)((char *)p + malloc_usable_size(p) / sizeof(size_t) * sizeof(size_t)) - 1;
+}
+
 void *hyp_aligned_alloc(size_t align, size_t size)
 {
     size_t rounded;
     if (size >= LARGE && align < HUGE_PAGE) align = HUGE_PAGE;
-    if (must_fail() || !hyp_add_size(size ? size : 1, align - 1, &rounded)) return NULL;
+    if (must_fail() || !hyp_add_size(size, sizeof size + align - 1, &rounded) || !hyp_mem_fits(size)) return NULL;
     rounded &= ~(align - 1);
     void *p = aligned_alloc(align, rounded);
-    if (p && size >= LARGE) (void)madvise(p, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE); /* a kernel without them serves as well */
+    if (!p) return counted(p);
+    if (size >= LARGE)
+        (void)madvise(p, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE); /* a kernel without them serves as well */
+    *asked_for(p) = size;
+    count_bytes(size);
     return p;
 }
 
-void hyp_aligned_free(void *p) { free(p); }
+void hyp_aligned_free(void *p)
+{
+    if (p) hyp_mem_give(*asked_for(p));
+    free(p);
+}
 
 static size_t whole_pages(size_t size) { return (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1); }
 

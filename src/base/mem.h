@@ -22,6 +22,26 @@ void hyp_aligned_free(void *p);
 void *hyp_large_realloc(void *old, size_t old_size, size_t new_size);
 void hyp_large_free(void *p, size_t size); /* the size it has now */
 
+/* What one owner, an engine say, has of this memory (arrays of hyp_large_realloc apart), and may have. A thread names the account that its blocks are
+ * charged to; what it frees is given back to the account that it names then. So the blocks of an owner are freed while
+ * its account is named, or all together with it. Any number of threads may charge one. */
+typedef struct hyp_mem_account {
+    size_t most; /* bytes that it may have; SIZE_MAX: as many as there are */
+    size_t used; /* bytes that it has: of aligned blocks as many as were asked for, of others what they take */
+} hyp_mem_account;
+/* The account of the calling thread from now on, NULL: none. Gives the one before, to be named again afterwards. */
+hyp_mem_account *hyp_mem_charge(hyp_mem_account *account);
+hyp_mem_account *hyp_mem_charged(void);
+size_t hyp_mem_used(const hyp_mem_account *account);
+/* Memory of the thread's account that is not from here but, say, a GPU's. False where that is more than it may have. */
+bool hyp_mem_take(size_t bytes);
+void hyp_mem_give(size_t bytes);
+/* Whether the thread's account may have so many bytes more; where not, it is as if they were refused. */
+bool hyp_mem_fits(size_t bytes);
+/* The status of what failed for want of memory: HYP_ERR_LIMIT, with a message about `option`, where the account was why the
+ * thread's last allocation that failed did. */
+hyp_status hyp_mem_status(const hyp_mem_account *account, hyp_status status, const char *option, hyp_diag *diag);
+
 /* Test hook: the n-th allocation from now (1 = the next) fails, and every one after it, until called
  * with 0. Per thread. */
 void hyp_mem_fail_after(uint64_t n);

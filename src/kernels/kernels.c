@@ -3,9 +3,10 @@
 
 enum { ANY = HYP_KERNEL_ANY };
 
-#define KERNEL(id, name, in_lo, in_hi, out_lo, out_hi, attrs, scratch)                                                 \
+#define KERNEL(id, name, in_lo, in_hi, out_lo, out_hi, attrs, scratch, work)                                           \
     hyp_kernel_fn hyp_kernel_##id;                                                                                     \
-    hyp_kernel_scratch_fn hyp_kernel_scratch_##scratch;
+    hyp_kernel_scratch_fn hyp_kernel_scratch_##scratch;                                                                \
+    hyp_kernel_work_fn hyp_kernel_work_##work;
 #include "kernels/kernels.def"
 
 size_t hyp_kernel_scratch_none(const hyp_kernel_call *c)
@@ -15,8 +16,8 @@ size_t hyp_kernel_scratch_none(const hyp_kernel_call *c)
 }
 
 static const hyp_kernel table[] = {
-#define KERNEL(id, name, in_lo, in_hi, out_lo, out_hi, attrs, scratch)                                                 \
-    {name, in_lo, in_hi, out_lo, out_hi, attrs, hyp_kernel_##id, hyp_kernel_scratch_##scratch},
+#define KERNEL(id, name, in_lo, in_hi, out_lo, out_hi, attrs, scratch, work)                                           \
+    {name, in_lo, in_hi, out_lo, out_hi, attrs, hyp_kernel_##id, hyp_kernel_scratch_##scratch, hyp_kernel_work_##work},
 #include "kernels/kernels.def"
 };
 

@@ -17,7 +17,7 @@
 #include "base/diag.h"
 #include "base/dtype.h"
 
-/* A dense row-major tensor. */
+/* A dense row-major tensor. No product of some of its dims overflows: who makes one has asked hyp_add_axis. */
 typedef struct hyp_array {
     hyp_dtype dtype;  /* what the elements are; HYP_DTYPE_NONE: an optional input that is absent */
     hyp_dtype stored; /* how they lie in memory: as dtype, or in the interpreter as F64 or I64 */
@@ -69,12 +69,17 @@ typedef hyp_status hyp_kernel_fn(const hyp_kernel_call *c);
  * the kernel will refuse may get any answer). SIZE_MAX: more than memory has. */
 typedef size_t hyp_kernel_scratch_fn(const hyp_kernel_call *c);
 
+/* Operations of such a call: additions and multiplications of convolutions and recurrences, for others all that its
+ * loops do, to within a small factor, and at most, where the data decide. What is beyond any number is infinite. */
+typedef double hyp_kernel_work_fn(const hyp_kernel_call *c);
+
 typedef struct hyp_kernel {
     const char *name;
     uint32_t min_inputs, max_inputs, min_outputs, max_outputs;
     const char *attrs; /* a letter each, see hyp_kernel_attr_kind */
     hyp_kernel_fn *run;
     hyp_kernel_scratch_fn *scratch;
+    hyp_kernel_work_fn *work;
 } hyp_kernel;
 
 /* NULL when there is no kernel of this name. */

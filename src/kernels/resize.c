@@ -18,8 +18,9 @@ int64_t hyp_resize_taps(const hyp_kernel_call *c, int64_t in, int64_t out)
 {
     int64_t taps = reach(c) ? 2 * reach(c) : 1;
     if (c->attrs[HYP_RESIZE_ANTIALIAS].i == 0 || reach(c) == 0 || out < 1 || in <= out) return taps;
+    const int64_t most = (int64_t)1 << 40; /* times smaller; beyond that their lists are in no memory */
     /* A size may be rounded to as little as half of what the scale says. */
-    return taps * (2 * (in / out + 1)) + 2;
+    return taps * (2 * ((in / out < most ? in / out : most) + 1)) + 2;
 }
 
 hyp_status hyp_resize_check(const hyp_kernel_call *c)

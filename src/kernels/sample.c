@@ -1,4 +1,5 @@
 /* Images sampled at places that the data gives. */
+#include "kernels/sample.h"
 #include "kernels/kernels.h"
 
 #include <math.h>
@@ -203,7 +204,6 @@ static double pool_bin(const hyp_array *x, int64_t image, const double start[2],
 
 hyp_status hyp_kernel_roi_align(const hyp_kernel_call *c)
 {
-    enum { MOST_SAMPLES = 4096 /* along an axis of a bin */ };
     const hyp_array *x = &c->in[0], *rois = &c->in[1], *images = &c->in[2], *y = &c->out[0];
     bool max = strcmp(c->attrs[0].sym, "max") == 0;
     bool half_pixel = strcmp(c->attrs[1].sym, "half_pixel") == 0;
@@ -226,7 +226,7 @@ hyp_status hyp_kernel_roi_align(const hyp_kernel_call *c)
             if (!half_pixel && !(size[a] >= 1)) size[a] = 1; /* a region is one element at least */
             size[a] /= (double)bins[a];
             double wanted = c->attrs[3].i > 0 ? (double)c->attrs[3].i : ceil(size[a]);
-            if (!(wanted <= MOST_SAMPLES)) return hyp_kernel_fail(c, "region %lld is too large", (long long)r);
+            if (!(wanted <= HYP_ROI_SAMPLES)) return hyp_kernel_fail(c, "region %lld is too large", (long long)r);
             samples[a] = wanted > 0 ? (int64_t)wanted : 0;
         }
         for (int64_t i = 0; i < x->dims[1] * bins[0] * bins[1]; i++) {

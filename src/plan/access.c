@@ -3,7 +3,7 @@
 
 #include "base/dtype.h"
 #include "base/elementwise.h"
-#include "plan/plan.h"
+#include "plan/call.h"
 
 /* Collects indexes; counts also those that find no room. */
 typedef struct collector {
@@ -152,18 +152,21 @@ bool hyp_plan_is_recurrence(const HypPlan__Call *call)
     return strcmp(kernel, "lstm") == 0 || strcmp(kernel, "gru") == 0 || strcmp(kernel, "rnn") == 0;
 }
 
-/* What calls multiply and add: convolutions for every result (the transpose: for every input), recurrences for every
- * sequence and time. Others are not counted. */
-static double call_flops(const HypPlan__Program *p, const HypPlan__Call *k, const int64_t *values)
+/* Operations of a call; 0 where there is no such kernel. */
+static double call_work(const HypPlan__Program *p, const HypPlan__Call *k, const int64_t *values)
 {
-    bool transpose = strcmp(k->kernel, "conv-transpose") == 0, recurrence = hyp_plan_is_recurrence(k);
-    if (!transpose && !recurrence && strcmp(k->kernel, "conv") != 0) return 0;
-    if (k->n_inputs_plus1 < 2 || !k->inputs_plus1[0] || !k->inputs_plus1[1]) return 0;
-    const HypPlan__Tensor *w = p->tensors[k->inputs_plus1[1] - 1];
-    const HypPlan__Tensor *each = p->tensors[transpose || recurrence ? k->inputs_plus1[0] - 1 : k->outputs[0]];
-    if (w->n_dims == 0 || each->n_dims == 0) return 0;
-    if (recurrence) return 2 * product(values, each->n_dims - 1, each->dims) * product(values, w->n_dims, w->dims);
-    return 2 * product(values, each->n_dims, each->dims) * product(values, w->n_dims - 1, w->dims + 1);
+    const hyp_kernel *kernel;
+    hyp_call_arguments a;
+    if (hyp_plan_call_kernel(p, k, &kernel, NULL) != HYP_OK) return 0;
+    hyp_plan_call_arguments(p, k, values, NULL, &a);
+    return kernel->work(&a.call);
+}
+
+/* Whether its operations are known to be additions and multiplications of floats: then they are what people mean by
+ * work. */
+static bool is_product(const HypPlan__Call *k)
+{
+    return strcmp(k->kernel, "conv") == 0 || strcmp(k->kernel, "conv-transpose") == 0 || hyp_plan_is_recurrence(k);
 }
 
 /* One operation for a bias, for what is added and for each activation and pointwise instruction, whatever they cost on
@@ -195,7 +198,7 @@ static double step_flops(const HypPlan__Program *p, const HypPlan__Step *s, cons
         return 5 * (double)v[s->softmax->outer] * (double)v[s->softmax->axis] * (double)v[s->softmax->inner];
     case HYP_PLAN__STEP__KERNEL_REDUCE:
         return product(v, s->reduce->n_kept, s->reduce->kept) * product(v, s->reduce->n_reduced, s->reduce->reduced);
-    case HYP_PLAN__STEP__KERNEL_CALL: return call_flops(p, s->call, v);
+    case HYP_PLAN__STEP__KERNEL_CALL: return is_product(s->call) ? call_work(p, s->call, v) : 0;
     default: return 0;
     }
 }
@@ -231,6 +234,8 @@ hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step,
 {
     const HypPlan__Step *s = program->steps[step];
     hyp_step_work work = {.flops = step_flops(program, s, values)};
+    bool asks = s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && !is_product(s->call);
+    work.most = asks ? call_work(program, s->call, values) : work.flops;
     if (s->kernel_case == HYP_PLAN__STEP__KERNEL_COPY)
         work.bytes = copy_bytes(program, s->copy, values);
     else if (s->kernel_case == HYP_PLAN__STEP__KERNEL_GATHER)

@@ -129,10 +129,12 @@ HYP_NODISCARD hyp_status hyp_plan_check_bounds(const HypPlan__Program *program, 
  * which backends pack when they load a plan. */
 HYP_NODISCARD hyp_status hyp_plan_check_fixed(const HypPlan__Program *program, hyp_diag *diag);
 
-/* Work of one step under evaluated dims: floating-point operations, bytes read and written (weights included,
- * every tensor once), for reports. */
+/* Work of one step under evaluated dims. */
 typedef struct hyp_step_work {
-    double flops, bytes;
+    double flops; /* additions and multiplications; of calls, of convolutions and recurrences alone */
+    double bytes; /* read and written, weights included, every tensor once */
+    double
+        most; /* operations of any kind that it may take: flops, or of other calls what their row of kernels.def says */
 } hyp_step_work;
 hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step, const int64_t *values);
 

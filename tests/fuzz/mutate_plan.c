@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "support/seal_plan.h"
 
 enum { MAX_LIST = 4096, MAX_WEIGHT = 1 << 20 };
 
@@ -263,10 +264,8 @@ static void change_program(hyp_random *r, HypPlan__Program *p)
 
 /* ---- the file around it -------------------------------------------------------------------------------- */
 
-static uint64_t align_up(uint64_t n) { return (n + HYP_PLAN_ALIGN - 1) / HYP_PLAN_ALIGN * HYP_PLAN_ALIGN; }
-
-/* Weights get the bytes of their shapes, where these are fixed and small, and follow each other. Returns their end. */
-static uint64_t place_weights(HypPlan__Program *p)
+/* Weights get the bytes of their shapes, where these are fixed and small, and follow each other. */
+static void place_weights(HypPlan__Program *p)
 {
     uint64_t end = 0;
     for (size_t i = 0; i < p->n_tensors; i++) {
@@ -281,15 +280,9 @@ static uint64_t place_weights(HypPlan__Program *p)
         }
         if (known) t->bytes = (uint64_t)bytes;
         if (t->bytes > MAX_WEIGHT) t->bytes = MAX_WEIGHT;
-        t->offset = t->bytes ? align_up(end) : 0;
+        t->offset = t->bytes ? (end + HYP_PLAN_ALIGN - 1) / HYP_PLAN_ALIGN * HYP_PLAN_ALIGN : 0;
         if (t->bytes) end = t->offset + t->bytes;
     }
-    return end;
-}
-
-static void put(uint8_t *at, uint64_t v, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) at[i] = (uint8_t)(v >> 8 * i);
 }
 
 static uint64_t get(const uint8_t *at, size_t bytes)
@@ -297,35 +290,6 @@ static uint64_t get(const uint8_t *at, size_t bytes)
     uint64_t v = 0;
     for (size_t i = bytes; i-- > 0;) v = v << 8 | at[i];
     return v;
-}
-
-/* A new file by docs/plan-format.md, without a device section; weights are filled with what were the weights. */
-static uint8_t *seal(HypPlan__Program *p, const uint8_t *weights, size_t had, size_t *out_size)
-{
-    uint64_t end = place_weights(p), program = hyp_plan__program__get_packed_size(p), hash = 0;
-    uint64_t at = align_up(HYP_PLAN_HEADER + program), size = end ? at + end : HYP_PLAN_HEADER + program;
-    uint8_t *file = hyp_calloc(1, size);
-    if (!file) return NULL;
-    hyp_plan__program__pack(p, file + HYP_PLAN_HEADER);
-    for (size_t i = 0; i < p->n_tensors; i++) {
-        const HypPlan__Tensor *t = p->tensors[i];
-        if (t->place != HYP_PLAN__PLACE__PLACE_WEIGHT || !t->bytes) continue;
-        for (uint64_t k = 0; k < t->bytes; k++) file[at + t->offset + k] = had ? weights[(t->offset + k) % had] : 0;
-        hash = hyp_hash(file + at + t->offset, t->bytes, hash);
-    }
-    memcpy(file, HYP_PLAN_MAGIC, 8);
-    put(file + 8, HYP_PLAN_MAJOR, 4);
-    put(file + 12, HYP_PLAN_MINOR, 4);
-    put(file + 16, size, 8);
-    put(file + 24, HYP_PLAN_HEADER, 8);
-    put(file + 32, program, 8);
-    put(file + 40, hyp_hash(file + HYP_PLAN_HEADER, program, 0), 8);
-    put(file + 48, at, 8);
-    put(file + 56, end, 8);
-    put(file + 64, hash, 8);
-    put(file + 248, hyp_hash(file, 248, 0), 8);
-    *out_size = size;
-    return file;
 }
 
 uint8_t *mutate_plan(const uint8_t *plan, size_t size, hyp_random *random, size_t *out_size)
@@ -337,7 +301,8 @@ uint8_t *mutate_plan(const uint8_t *plan, size_t size, hyp_random *random, size_
     HypPlan__Program *p = hyp_plan__program__unpack(NULL, program, plan + HYP_PLAN_HEADER);
     if (!p) return NULL;
     for (uint64_t changes = 1 + below(random, 4); changes > 0; changes--) change_program(random, p);
-    uint8_t *mutant = seal(p, plan + (had ? weights : 0), had, out_size);
+    place_weights(p);
+    uint8_t *mutant = seal_plan(p, plan + (had ? weights : 0), had, out_size);
     hyp_plan__program__free_unpacked(p, NULL);
     return mutant;
 }

@@ -2,8 +2,13 @@
  * opening plans, matching tensors, binding symbols, remembering prepared shapes.
  *
  * Life: open -> load (once per engine) -> session (once per context) -> prepare (once per set of shapes) -> run.
- * A backend sees validated plans only (hyp_plan_open_*), whose layers of fixed sizes have weights of these sizes, and shapes
- * only after hyp_plan_check_bounds.
+ * A backend sees validated plans only (hyp_plan_open_*), whose layers of fixed sizes have weights of these sizes, and
+ * shapes only after hyp_plan_check_bounds.
+ *
+ * Memory: all that a backend takes by base/mem.h is charged to the account of the engine (open, load) or of the context
+ * (the rest), which its caller may limit; a device's own is to be told to hyp_mem_take and hyp_mem_give. What a context
+ * has made for all contexts of its engine, as weights that are packed when shapes want them, is charged to the
+ * engine's: hyp_mem_charge. A refusal is a failure for want of memory; the core makes HYP_ERR_LIMIT of it.
  */
 #ifndef HYP_RUNTIME_CORE_BACKEND_H
 #define HYP_RUNTIME_CORE_BACKEND_H
@@ -25,10 +30,6 @@ typedef struct hyp_bindings {
     const hyp_memory *output_memory;
     double *step_seconds; /* by step: what it takes is added; NULL: nothing is timed */
 } hyp_bindings;
-/* Bytes of scratch memory that the options allow a context: SIZE_MAX where they name no limit. */
-size_t hyp_memory_limit(const hyp_context_options *options);
-/* HYP_ERR_LIMIT where `have` bytes and `more` are above it. */
-HYP_NODISCARD hyp_status hyp_want_memory(size_t have, size_t more, size_t limit, hyp_diag *diag);
 /* Seconds since some moment, from a clock that only goes forward. */
 double hyp_clock_seconds(void);
 
@@ -48,14 +49,15 @@ typedef struct hyp_backend {
     hyp_status (*load)(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag);
     void (*unload)(void *model);
 
-    /* State of one context: scratch memory, of which the options may name a limit, and streams. */
+    /* State of one context: scratch memory and streams. */
     hyp_status (*session_create)(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag);
     void (*session_destroy)(void *session);
     size_t (*scratch_bytes)(const void *session);
 
-    /* Everything that depends on shapes: sizes scratch, makes kernels. `values` are the evaluated dims of the plan;
+    /* Everything that depends on shapes: makes kernels, sizes scratch. `values` are the evaluated dims of the plan;
      * they stay where they are until release. *out_prepared is not NULL. The scratch of a session is shared by its
-     * prepared shapes and only grows; growing must keep earlier preparations valid. */
+     * prepared shapes and only grows; growing must keep earlier preparations valid, and comes last and as a whole, so
+     * that shapes that are refused leave nothing behind. */
     hyp_status (*prepare)(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
     void (*release)(void *session, void *prepared);
 

@@ -27,6 +27,7 @@ struct hyp_context {
     uint64_t clock;
     const hyp_shared_list *seen; /* of the engine's tuning, what was taken last */
     double work_limit;           /* of the options */
+    hyp_mem_account account;     /* of what it has of memory, but for this struct */
     bool behind;                 /* there are shapes that were prepared before more was known */
     /* Work space of one call, by plan order of inputs or outputs; in arena. */
     uint32_t *input_order, *output_order;
@@ -40,6 +41,20 @@ struct hyp_context {
     hyp_memory *input_memory, *output_memory;
     hyp_arena arena;
 };
+
+/* ---- memory ---------------------------------------------------------------------------------------------- */
+
+/* A call that may take memory: what it takes is charged to the context. Ends with `leave`. */
+static hyp_mem_account *enter(hyp_context *c) { return hyp_mem_charge(&c->account); }
+
+static hyp_status leave(const hyp_context *c, hyp_mem_account *before, hyp_status status, hyp_diag *diag)
+{
+    hyp_mem_charge(before);
+    status = hyp_engine_status(c->engine, status, diag);
+    return hyp_mem_status(&c->account, status, "the context's options->memory_limit", diag);
+}
+
+size_t hyp_context_memory_bytes(const hyp_context *c) { return c ? hyp_mem_used(&c->account) : 0; }
 
 /* ---- tuning of others ------------------------------------------------------------------------------------ */
 
@@ -103,11 +118,14 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     if (!c) return hyp_fail_memory(diag, sizeof *c);
     c->engine = engine;
     c->work_limit = options.work_limit;
+    c->account = hyp_account_of(options.memory_limit);
     atomic_fetch_add(&engine->holders, 1);
+    hyp_mem_account *before = enter(c);
     hyp_status status = make_work_space(c, diag);
     if (status == HYP_OK) status = engine->backend->session_create(engine->model, &options, &c->session, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     c->behind = false; /* nothing is prepared yet */
+    status = leave(c, before, status, diag);
     if (status == HYP_OK)
         *out = c;
     else
@@ -256,7 +274,8 @@ hyp_status hyp_context_reserve(hyp_context *c, const hyp_tensor *inputs, size_t 
 {
     HYP_TRY(want_context(c, "hyp_context_reserve", diag));
     HYP_TRY(hyp_match_tensors(&c->engine->inputs, inputs, count, c->input_order, diag));
-    return find_shape(c, inputs, diag);
+    hyp_mem_account *before = enter(c);
+    return leave(c, before, find_shape(c, inputs, diag), diag);
 }
 
 hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
@@ -277,8 +296,8 @@ hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, s
 
 /* ---- running ------------------------------------------------------------------------------------------- */
 
-static hyp_status run(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
-                      size_t output_count, double *step_seconds, hyp_diag *diag)
+static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
+                              size_t output_count, double *step_seconds, hyp_diag *diag)
 {
     const hyp_engine *e = c->engine;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
@@ -305,6 +324,13 @@ static hyp_status run(hyp_context *c, const hyp_tensor *inputs, size_t input_cou
         memcpy(t->dims, s->output_dims + i * HYP_MAX_RANK, sizeof t->dims);
     }
     return HYP_OK;
+}
+
+static hyp_status run(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
+                      size_t output_count, double *step_seconds, hyp_diag *diag)
+{
+    hyp_mem_account *before = enter(c); /* shapes may be prepared, and a device's first run may want memory */
+    return leave(c, before, run_charged(c, inputs, input_count, outputs, output_count, step_seconds, diag), diag);
 }
 
 hyp_status hyp_context_run(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
@@ -369,8 +395,10 @@ hyp_status hyp_context_step_work(hyp_context *c, size_t step, hyp_step_work_info
     const HypPlan__Step *s = p->steps[step];
     hyp_step_work work = hyp_plan_step_work(p, (uint32_t)step, c->current->values);
     double factor = c->typical ? growth(work, hyp_plan_step_work(p, (uint32_t)step, c->typical)) : 1;
-    hyp_step_work_info info = {
-        .flops = work.flops, .bytes = work.bytes, .predicted_seconds = factor * s->predicted_seconds};
+    hyp_step_work_info info = {.flops = work.flops,
+                               .bytes = work.bytes,
+                               .predicted_seconds = factor * s->predicted_seconds,
+                               .operations = work.most};
     if (backend->launches) info.launches = backend->launches(c->current->prepared, step);
     if (backend->floor_seconds)
         info.floor_seconds = backend->floor_seconds(e->device, p, step_dtype(p, s), work.flops, work.bytes);
@@ -411,11 +439,15 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
     HYP_TRY(hyp_plan_check_bounds(e->plan.program, c->values, diag));
     HYP_TRY(hyp_want_work(e->plan.program, c->values, c->work_limit, diag));
     hyp_tune_report report;
-    HYP_TRY(take_shared(c, diag));
-    forget_shapes(c);
-    HYP_TRY(e->backend->tune(c->session, c->values, &options, &report, diag));
-    if (out) hyp_sized_give(out, &report);
-    return HYP_OK;
+    hyp_mem_account *before = enter(c);
+    hyp_status status = take_shared(c, diag);
+    if (status == HYP_OK) {
+        forget_shapes(c);
+        status = e->backend->tune(c->session, c->values, &options, &report, diag);
+    }
+    status = leave(c, before, status, diag);
+    if (status == HYP_OK && out) hyp_sized_give(out, &report);
+    return status;
 }
 
 const char *hyp_context_tuning_device(const hyp_context *c)
@@ -449,14 +481,18 @@ static hyp_status prepare_again(hyp_context *c, shape *s, hyp_diag *diag)
 hyp_status hyp_context_share_tuning(hyp_context *c, hyp_diag *diag)
 {
     HYP_TRY(want_tuning(c, "hyp_context_share_tuning", diag));
-    return hyp_tuning_give(tuning_of(c), &c->engine->shared, diag);
+    hyp_mem_account *before = hyp_mem_charge(&c->engine->account); /* where it stays */
+    return leave(c, before, hyp_tuning_give(tuning_of(c), &c->engine->shared, diag), diag);
 }
 
 hyp_status hyp_context_adopt_tuning(hyp_context *c, bool *out_new, hyp_diag *diag)
 {
     HYP_TRY(want_tuning(c, "hyp_context_adopt_tuning", diag));
-    HYP_TRY(take_shared(c, diag));
-    for (size_t i = 0; i < c->shape_count && c->behind; i++) HYP_TRY(prepare_again(c, c->shapes[i], diag));
+    hyp_mem_account *before = enter(c);
+    hyp_status status = take_shared(c, diag);
+    for (size_t i = 0; status == HYP_OK && i < c->shape_count && c->behind; i++)
+        status = prepare_again(c, c->shapes[i], diag);
+    HYP_TRY(leave(c, before, status, diag));
     if (out_new) *out_new = c->behind;
     c->behind = false;
     return HYP_OK;
@@ -521,8 +557,9 @@ hyp_status hyp_context_add_tuned(hyp_context *c, const hyp_tuned *tuned, hyp_dia
     HYP_NEED(tuned);
     hyp_tuned known = {.size = sizeof known};
     HYP_TRY(hyp_sized_take(&known, tuned, hyp_tuned, diag));
+    hyp_mem_account *before = enter(c);
     forget_shapes(c);
-    return hyp_tuning_add(tuning_of(c), &known, diag);
+    return leave(c, before, hyp_tuning_add(tuning_of(c), &known, diag), diag);
 }
 
 hyp_status hyp_context_save_plan(const hyp_context *c, const char *path, hyp_diag *diag)

@@ -56,6 +56,11 @@ static hyp_status describe_list(hyp_engine *e, const char *what, const uint32_t 
 
 /* ---- devices ------------------------------------------------------------------------------------------- */
 
+hyp_status hyp_engine_status(const hyp_engine *engine, hyp_status status, hyp_diag *diag)
+{
+    return hyp_mem_status(&engine->account, status, "the engine's options->memory_limit", diag);
+}
+
 /* Opens the backend's device and loads the plan on it; leaves the engine as it was on failure. */
 static hyp_status take_backend(hyp_engine *e, const hyp_backend *backend, const hyp_engine_options *options,
                                const hyp_log *log, hyp_diag *diag)
@@ -63,7 +68,7 @@ static hyp_status take_backend(hyp_engine *e, const hyp_backend *backend, const 
     void *device, *model;
     const char *name;
     HYP_TRY(backend->open(options, log, &device, &name, diag));
-    hyp_status status = backend->load(device, &e->plan, &model, diag);
+    hyp_status status = hyp_engine_status(e, backend->load(device, &e->plan, &model, diag), diag);
     if (status != HYP_OK) {
         backend->close(device);
         return status;
@@ -127,6 +132,8 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     hyp_engine *e = hyp_calloc(1, sizeof *e);
     if (!e) return hyp_fail_memory(diag, sizeof *e);
     atomic_init(&e->holders, 1);
+    e->account = hyp_account_of(options.memory_limit);
+    hyp_mem_account *before = hyp_mem_charge(&e->account);
     hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
     hyp_status status = path ? hyp_plan_open_file(path, &open, &e->plan, diag)
                              : hyp_plan_open_memory(data, size, "plan in memory", &open, &e->plan, diag);
@@ -134,6 +141,8 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     if (status == HYP_OK) status = describe_list(e, "input", p->inputs, p->n_inputs, &e->inputs, diag);
     if (status == HYP_OK) status = describe_list(e, "output", p->outputs, p->n_outputs, &e->outputs, diag);
     if (status == HYP_OK) status = choose_backend(e, backends, &options, diag);
+    status = hyp_engine_status(e, status, diag);
+    hyp_mem_charge(before);
     if (status == HYP_OK)
         *out = e;
     else
@@ -201,6 +210,8 @@ const char *hyp_engine_classes(const hyp_engine *engine) { return engine ? engin
 const char *hyp_engine_precision(const hyp_engine *engine) { return engine ? engine->plan.program->precision : ""; }
 
 const char *hyp_engine_device_name(const hyp_engine *engine) { return engine ? engine->device_name : ""; }
+
+size_t hyp_engine_memory_bytes(const hyp_engine *engine) { return engine ? hyp_mem_used(&engine->account) : 0; }
 
 size_t hyp_engine_step_count(const hyp_engine *engine) { return engine ? engine->plan.program->n_steps : 0; }
 

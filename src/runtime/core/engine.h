@@ -23,10 +23,11 @@ typedef struct hyp_io_list {
     size_t count;
 } hyp_io_list;
 
-/* Immutable after loading, but for `shared` and the two that say how long it lives. */
+/* Immutable after loading, but for `shared`, `account` and the two that say how long it lives. */
 struct hyp_engine {
-    atomic_size_t holders;     /* the caller, until it has destroyed it, and every context */
-    atomic_bool destroyed;     /* by the caller */
+    atomic_size_t holders;   /* the caller, until it has destroyed it, and every context */
+    atomic_bool destroyed;   /* by the caller */
+    hyp_mem_account account; /* of what it has of memory; contexts add what they make for all */
     hyp_plan plan;
     const hyp_backend *backend; /* NULL until a device has taken the plan; then the next two are its handles */
     void *device, *model;
@@ -38,6 +39,15 @@ struct hyp_engine {
 
 /* One holder less: the last one frees the engine. */
 void hyp_engine_release(hyp_engine *engine);
+
+/* An account for options.memory_limit. */
+static inline hyp_mem_account hyp_account_of(uint64_t memory_limit)
+{
+    return (hyp_mem_account){.most = memory_limit > 0 && memory_limit < SIZE_MAX ? (size_t)memory_limit : SIZE_MAX};
+}
+
+/* The status of what failed, HYP_ERR_LIMIT where it was for want of memory that the engine is not to have. */
+HYP_NODISCARD hyp_status hyp_engine_status(const hyp_engine *engine, hyp_status status, hyp_diag *diag);
 
 /* HYP_ERR_LIMIT where a run under these dims is more work than `limit`; 0: none is. */
 HYP_NODISCARD hyp_status hyp_want_work(const HypPlan__Program *program, const int64_t *values, double limit,

@@ -19,11 +19,10 @@ static void list_bound(hyp_host_memory *m)
     }
 }
 
-hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan, const hyp_context_options *options,
-                                hyp_diag *diag)
+hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan, hyp_diag *diag)
 {
     const HypPlan__Program *p = plan->program;
-    *m = (hyp_host_memory){.plan = plan, .most = hyp_memory_limit(options)};
+    *m = (hyp_host_memory){.plan = plan};
     m->at = hyp_arena_zalloc(&m->arena, p->n_tensors, sizeof *m->at);
     m->slots = hyp_arena_zalloc(&m->arena, p->slot_count, sizeof *m->slots);
     m->slot_bytes = hyp_arena_zalloc(&m->arena, p->slot_count, sizeof *m->slot_bytes);
@@ -53,7 +52,6 @@ void hyp_host_memory_dispose(hyp_host_memory *m)
 static hyp_status grow(hyp_host_memory *m, void **block, size_t *have, size_t bytes, hyp_diag *diag)
 {
     if (*block && *have >= bytes) return HYP_OK;
-    HYP_TRY(hyp_want_memory(m->total, bytes - *have, m->most, diag));
     void *grown = hyp_aligned_alloc(SLOT_ALIGN, bytes);
     if (!grown) return hyp_fail_memory(diag, bytes);
     hyp_aligned_free(*block);
@@ -69,18 +67,46 @@ static void *address_of(const HypPlan__Program *p, uint32_t tensor, const void *
     return (void *)((uintptr_t)root + hyp_plan_first_byte(p, tensor));
 }
 
-hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, hyp_diag *diag)
+/* The bytes of each slot under these dims, in `want`. */
+static hyp_status measure(const HypPlan__Program *p, const int64_t *values, size_t *want, hyp_diag *diag)
 {
-    const HypPlan__Program *p = m->plan->program;
-    hyp_status status = HYP_OK;
-    for (uint32_t t = 0; t < p->n_tensors && status == HYP_OK; t++) {
+    for (uint32_t t = 0; t < p->n_tensors; t++) {
         if (p->tensors[t]->place != HYP_PLAN__PLACE__PLACE_SCRATCH) continue;
         int64_t elements = 0;
-        status = hyp_plan_elements(p, t, values, &elements, diag);
-        size_t bytes = (size_t)elements * hyp_dtype_size((hyp_dtype)p->tensors[t]->dtype);
-        uint32_t slot = p->tensors[t]->slot;
-        if (status == HYP_OK) status = grow(m, &m->slots[slot], &m->slot_bytes[slot], bytes, diag);
+        HYP_TRY(hyp_plan_elements(p, t, values, &elements, diag));
+        size_t bytes = (size_t)elements * hyp_dtype_size((hyp_dtype)p->tensors[t]->dtype),
+               *of = &want[p->tensors[t]->slot];
+        if (bytes > *of) *of = bytes;
     }
+    return HYP_OK;
+}
+
+/* Blocks grow one after the other, the old one being there until the new one is: is there room for that? */
+static hyp_status want_room(const hyp_host_memory *m, const size_t *want, size_t work_bytes, hyp_diag *diag)
+{
+    size_t more = 0, most = 0;
+    for (size_t s = 0; s <= m->plan->program->slot_count; s++) {
+        bool is_work = s == m->plan->program->slot_count;
+        size_t bytes = is_work ? work_bytes : want[s], have = is_work ? m->work_bytes : m->slot_bytes[s], peak;
+        if (bytes <= have) continue;
+        if (!hyp_add_size(more, bytes, &peak)) return hyp_fail_memory(diag, SIZE_MAX);
+        if (peak > most) most = peak;
+        more = peak - have;
+    }
+    return hyp_mem_fits(most) ? HYP_OK : hyp_fail_memory(diag, most);
+}
+
+hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, size_t work_bytes, hyp_diag *diag)
+{
+    const HypPlan__Program *p = m->plan->program;
+    size_t *want = hyp_calloc(p->slot_count, sizeof *want);
+    if (!want) return hyp_fail_memory(diag, p->slot_count * sizeof *want);
+    hyp_status status = measure(p, values, want, diag);
+    if (status == HYP_OK) status = want_room(m, want, work_bytes, diag);
+    for (uint32_t s = 0; s < p->slot_count && status == HYP_OK; s++)
+        status = grow(m, &m->slots[s], &m->slot_bytes[s], want[s], diag);
+    if (status == HYP_OK) status = hyp_host_memory_grow_work(m, work_bytes, diag);
+    hyp_free(want);
     /* Also after a failure: the slots that grew have moved. */
     for (uint32_t t = 0; t < p->n_tensors; t++) {
         const HypPlan__Tensor *root = p->tensors[hyp_plan_root(p, t)];
@@ -113,7 +139,8 @@ hyp_status hyp_host_session_create(void *plan, const hyp_context_options *option
 {
     hyp_host_memory *m = hyp_calloc(1, sizeof *m);
     if (!m) return hyp_fail_memory(diag, sizeof *m);
-    hyp_status status = hyp_host_memory_init(m, plan, options, diag);
+    (void)options;
+    hyp_status status = hyp_host_memory_init(m, plan, diag);
     if (status == HYP_OK)
         *out_session = m;
     else

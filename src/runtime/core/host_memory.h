@@ -16,7 +16,7 @@ typedef struct hyp_host_memory {
     void **at;          /* by tensor: its bytes; inputs and outputs (and views of them) only during a run */
     void **slots;       /* scratch slots, 64-byte aligned; NULL before the first growth */
     size_t *slot_bytes; /* what each slot has; only grows */
-    size_t total, most; /* bytes of all slots and `work`, and how many they may have */
+    size_t total;       /* bytes of all slots and `work` */
     hyp_host_bound *bound;
     size_t bound_count;
     void *work; /* what kernels need besides tensors, 64-byte aligned; shared by steps, which run one after the other */
@@ -24,11 +24,12 @@ typedef struct hyp_host_memory {
     hyp_arena arena; /* owns the arrays, not the slots */
 } hyp_host_memory;
 
-HYP_NODISCARD hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan,
-                                              const hyp_context_options *options, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan, hyp_diag *diag);
 void hyp_host_memory_dispose(hyp_host_memory *m);
-/* Makes every slot large enough for these dims; slots may move. HYP_ERR_LIMIT where the caller wants no more. */
-HYP_NODISCARD hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, hyp_diag *diag);
+/* Makes every slot large enough for these dims, and `work` for so many bytes; slots may move. Where the thread's
+ * account has no room for that, nothing is taken: HYP_ERR_NO_MEMORY. */
+HYP_NODISCARD hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, size_t work_bytes,
+                                              hyp_diag *diag);
 /* Makes `work` at least this large; it may move, and what was in it is lost. */
 HYP_NODISCARD hyp_status hyp_host_memory_grow_work(hyp_host_memory *m, size_t bytes, hyp_diag *diag);
 /* Sets the addresses of inputs and outputs for one run. */

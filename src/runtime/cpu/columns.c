@@ -218,10 +218,10 @@ static hyp_mlp *pack(const hyp_cpu_kernels *kernels, const columns *s, const flo
 
 static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, columns *s, const float *w, hyp_diag *diag)
 {
-    pthread_mutex_lock(&model->packing);
+    hyp_mem_account *before = hyp_cpu_packing_begin(model);
     if (!model->columns[step]) model->columns[step] = pack(model->device->kernels, s, w);
     s->weights = model->columns[step];
-    pthread_mutex_unlock(&model->packing);
+    hyp_cpu_packing_end(model, before);
     return s->weights ? HYP_OK
                       : hyp_fail_memory(diag, (size_t)(s->in_channels * s->taps * s->channels) * sizeof(float));
 }

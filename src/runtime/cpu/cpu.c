@@ -95,6 +95,20 @@ void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_
     if (count > 0) task(state, 0, count, 0);
 }
 
+/* ---- packing ----------------------------------------------------------------------------------------------- */
+
+hyp_mem_account *hyp_cpu_packing_begin(hyp_cpu_model *model)
+{
+    pthread_mutex_lock(&model->packing);
+    return hyp_mem_charge(model->account);
+}
+
+void hyp_cpu_packing_end(hyp_cpu_model *model, hyp_mem_account *before)
+{
+    hyp_mem_charge(before);
+    pthread_mutex_unlock(&model->packing);
+}
+
 /* ---- model ------------------------------------------------------------------------------------------------- */
 
 static void model_unload(void *opaque)
@@ -174,7 +188,7 @@ static hyp_status new_model(hyp_cpu_device *device, const hyp_plan *plan, hyp_cp
     *out = NULL;
     hyp_cpu_model *m = hyp_calloc(1, sizeof *m);
     if (!m) return hyp_fail_memory(diag, sizeof *m);
-    *m = (hyp_cpu_model){.device = device, .plan = plan};
+    *m = (hyp_cpu_model){.device = device, .plan = plan, .account = hyp_mem_charged()};
     if (pthread_mutex_init(&m->packing, NULL) != 0) {
         hyp_free(m);
         return hyp_fail_memory(diag, sizeof m->packing);
@@ -253,10 +267,11 @@ static void session_destroy(void *opaque)
 
 static hyp_status session_create(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag)
 {
+    (void)options;
     hyp_cpu_session *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     s->model = model;
-    hyp_status status = hyp_host_memory_init(&s->memory, s->model->plan, options, diag);
+    hyp_status status = hyp_host_memory_init(&s->memory, s->model->plan, diag);
     if (status != HYP_OK) {
         hyp_free(s);
         return status;
@@ -386,7 +401,7 @@ hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *val
         if (op->run && model->widens) HYP_TRY(hyp_cpu_widen_op(model->widens, values, op, diag));
     }
     if (op->run && hyp_plan_writes_nothing(program, op->step, values)) op->run = run_nothing;
-    return hyp_host_memory_grow_work(&s->memory, op->work_bytes, diag);
+    return HYP_OK;
 }
 
 hyp_status hyp_cpu_run_op(const hyp_cpu_session *s, const int64_t *values, const hyp_cpu_op *op, hyp_diag *diag)
@@ -427,6 +442,7 @@ static hyp_status prepare_op(hyp_cpu_session *s, uint32_t step, const hyp_tuning
         c->list[c->taken].cannot = "it has no kernel for this";
     }
     p->uses_dnnl = p->uses_dnnl || op->is_dnnl;
+    if (op->work_bytes > p->work_bytes) p->work_bytes = op->work_bytes;
     return HYP_OK;
 }
 
@@ -466,7 +482,6 @@ hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_
                            hyp_diag *diag)
 {
     hyp_cpu_prepared *p = NULL;
-    HYP_TRY(hyp_host_memory_grow(&s->memory, values, diag));
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, s->model->device->threads);
 #endif
@@ -478,6 +493,7 @@ hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_
 #ifdef HYP_HAVE_ONEDNN
     hyp_dnnl_set_threads(s->model->device->dnnl, threads_before);
 #endif
+    if (status == HYP_OK) status = hyp_host_memory_grow(&s->memory, values, p->work_bytes, diag);
     if (status == HYP_OK)
         *out = p;
     else if (p)

@@ -50,12 +50,13 @@ typedef struct hyp_cpu_model {
     hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
     hyp_mlp **columns, **rows, **winograd; /* by step: weights of convolutions and recurrences as layers, for each form,
                                               or NULL */
-    float **grouped;           /* by step: the weights of convolutions of groups; NULL until packed */
-    hyp_dnnl_packed **windows; /* by step: the weights of convolutions, a list; NULL without oneDNN */
-    hyp_dnnl_packed *layers;   /* the weights of all linears, a list */
-    struct hyp_cpu_model *wide;   /* for the steps that are done by kernels for floats; NULL where none is */
-    struct hyp_wide_plan *widens; /* of such a model: the copy of the plan that it is for; else NULL */
-    pthread_mutex_t packing;   /* held while weights are packed, at load and in prepare; never in run */
+    float **grouped;                       /* by step: the weights of convolutions of groups; NULL until packed */
+    hyp_dnnl_packed **windows;             /* by step: the weights of convolutions, a list; NULL without oneDNN */
+    hyp_dnnl_packed *layers;               /* the weights of all linears, a list */
+    struct hyp_cpu_model *wide;            /* for the steps that are done by kernels for floats; NULL where none is */
+    struct hyp_wide_plan *widens;          /* of such a model: the copy of the plan that it is for; else NULL */
+    hyp_mem_account *account;              /* the engine's */
+    pthread_mutex_t packing;               /* held while weights are packed, at load and in prepare; never in run */
 } hyp_cpu_model;
 
 /* What an operation gets in a run. */
@@ -90,6 +91,7 @@ typedef struct hyp_cpu_session {
 typedef struct hyp_cpu_prepared {
     const int64_t *values;
     bool uses_dnnl;
+    size_t work_bytes;   /* the most that an op needs */
     bool *channels_last; /* by tensor: how it lies in memory; see hyp_choose_layouts */
     hyp_choice *choices; /* one per step */
     hyp_cpu_op ops[];    /* one per step */
@@ -99,9 +101,13 @@ typedef struct hyp_cpu_prepared {
 HYP_NODISCARD hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known,
                                          hyp_cpu_prepared **out, hyp_diag *diag);
 void hyp_cpu_release(const hyp_cpu_session *s, hyp_cpu_prepared *p);
-/* Makes the operation of one step in this form; op->run stays NULL where there is no kernel for it. */
+/* Makes the operation of one step in this form; op->run stays NULL where there is no kernel for it. Its work space is
+ * the caller's to make. */
 HYP_NODISCARD hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *values,
                                          const bool *channels_last, hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag);
+/* Around what is packed for all contexts of the engine: a lock, and the engine's account. */
+hyp_mem_account *hyp_cpu_packing_begin(hyp_cpu_model *model);
+void hyp_cpu_packing_end(hyp_cpu_model *model, hyp_mem_account *before);
 /* Runs it on the session's memory; the number of threads of oneDNN is left changed. */
 HYP_NODISCARD hyp_status hyp_cpu_run_op(const hyp_cpu_session *s, const int64_t *values, const hyp_cpu_op *op,
                                         hyp_diag *diag);

@@ -319,9 +319,9 @@ static hyp_status make_window(hyp_cpu_model *model, uint32_t step, const asked *
                                            : hyp_dnnl_query(pd, dnnl_query_dst_md);
         if (i == WEIGHTS && hyp_cpu_weight(model->plan, t)) {
             const hyp_dnnl_packed *packed = NULL;
-            pthread_mutex_lock(&model->packing);
+            hyp_mem_account *before = hyp_cpu_packing_begin(model);
             hyp_status packing = find_packed(model, &model->windows[step], a, inside, &packed, diag);
-            pthread_mutex_unlock(&model->packing);
+            hyp_cpu_packing_end(model, before);
             HYP_TRY(packing);
             s->operands[i] = (operand){.memory = packed->memory, .shared = true};
         } else {

@@ -155,7 +155,9 @@ hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const
 static hyp_status ensure_mlp(hyp_cpu_model *model, hyp_linear_weights *w, hyp_diag *diag)
 {
     if (w->mlp) return HYP_OK;
+    hyp_mem_account *before = hyp_mem_charge(model->account);
     w->mlp = pack_mlp(model, w->step);
+    hyp_mem_charge(before);
     return w->mlp ? HYP_OK : hyp_fail_memory(diag, w->bytes);
 }
 
@@ -163,14 +165,17 @@ static hyp_status ensure_mlp(hyp_cpu_model *model, hyp_linear_weights *w, hyp_di
 static hyp_status ensure_dnnl(hyp_cpu_model *model, hyp_linear_weights *w, int64_t m, hyp_diag *diag)
 {
     const HypPlan__Program *p = model->plan->program;
-    for (size_t l = 0; l < w->step->n_layers && w->constant && !w->dnnl_packed; l++) {
+    hyp_mem_account *before = hyp_mem_charge(model->account);
+    hyp_status status = HYP_OK;
+    for (size_t l = 0; l < w->step->n_layers && w->constant && !w->dnnl_packed && status == HYP_OK; l++) {
         const HypPlan__Layer *layer = w->step->layers[l];
         if (!w->packed[l])
-            HYP_TRY(hyp_dnnl_pack(model, w->step, l, m, p->dims[layer->n]->value, p->dims[layer->k]->value, &w->packed[l],
-                                  diag));
+            status = hyp_dnnl_pack(model, w->step, l, m, p->dims[layer->n]->value, p->dims[layer->k]->value,
+                                   &w->packed[l], diag);
     }
-    w->dnnl_packed = true;
-    return HYP_OK;
+    hyp_mem_charge(before);
+    w->dnnl_packed = status == HYP_OK;
+    return status;
 }
 #endif
 

@@ -320,10 +320,10 @@ static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, recurrent *s,
     const hyp_recurrence *k = &s->asked;
     bool two = k->cell == HYP_CELL_GRU;
     hyp_mlp **first = &model->rows[step], **second = &model->columns[step];
-    pthread_mutex_lock(&model->packing);
+    hyp_mem_account *before = hyp_cpu_packing_begin(model);
     if (!*first) *first = pack_gates(kernels, k, r, NULL, 0, two ? 2 : k->gates, s->room);
     if (two && !*second) *second = pack_gates(kernels, k, r, bias, 2, 1, s->room);
-    pthread_mutex_unlock(&model->packing);
+    hyp_cpu_packing_end(model, before);
     if (!*first || (two && !*second)) return hyp_fail_memory(diag, (size_t)(k->size * k->gates) * sizeof *r);
     s->first = (*first)->layers;
     s->second = two ? (*second)->layers : NULL;

@@ -135,6 +135,7 @@ static hyp_status try_one(trial *r, size_t i, hyp_diag *diag)
     HYP_TRY(hyp_cpu_make_op(t->session, t->next, t->values, t->prepared->channels_last,
                             (hyp_cpu_form)r->choice.list[i].form, &r->ops[i], diag));
     if (!r->ops[i].run) return HYP_OK;
+    HYP_TRY(hyp_host_memory_grow_work(&t->session->memory, r->ops[i].work_bytes, diag));
     void *at = t->session->memory.at[r->result];
     memcpy(at, r->before, r->bytes);
     HYP_TRY(run_once(r, i, &seconds, diag));

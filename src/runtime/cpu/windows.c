@@ -155,10 +155,10 @@ static hyp_mlp *pack(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c)
 
 static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, windows *s, hyp_diag *diag)
 {
-    pthread_mutex_lock(&model->packing);
+    hyp_mem_account *before = hyp_cpu_packing_begin(model);
     if (!model->rows[step]) model->rows[step] = pack(model->device->kernels, &s->c);
     s->weights = model->rows[step];
-    pthread_mutex_unlock(&model->packing);
+    hyp_cpu_packing_end(model, before);
     return s->weights ? HYP_OK
                       : hyp_fail_memory(diag, (size_t)s->c.channels * (size_t)s->c.in_channels * sizeof(float));
 }

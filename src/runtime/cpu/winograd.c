@@ -121,10 +121,10 @@ static hyp_mlp *pack(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c)
 
 static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, winograd *s, hyp_diag *diag)
 {
-    pthread_mutex_lock(&model->packing);
+    hyp_mem_account *before = hyp_cpu_packing_begin(model);
     if (!model->winograd[step]) model->winograd[step] = pack(model->device->kernels, &s->c);
     s->weights = model->winograd[step];
-    pthread_mutex_unlock(&model->packing);
+    hyp_cpu_packing_end(model, before);
     size_t floats = HYP_TILE_PLACES * (size_t)s->c.channels * (size_t)s->c.in_channels;
     return s->weights ? HYP_OK : hyp_fail_memory(diag, floats * sizeof(float));
 }

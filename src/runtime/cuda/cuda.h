@@ -61,7 +61,6 @@ typedef struct hyp_cuda_session {
     void *dnn;                            /* handle of cuDNN; NULL = none */
     CUdeviceptr workspace, scratch, room; /* 0 = none yet */
     size_t workspace_bytes, scratch_bytes, room_bytes;
-    size_t most;             /* that these and what is staged may have together */
     hyp_cuda_staging staging;
     hyp_tuning tuning;       /* of products and pointwise steps */
     hyp_cuda_images images;  /* kernels of it that the model does not have */

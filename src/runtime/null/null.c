@@ -97,7 +97,8 @@ static void model_unload(void *model) { (void)model; }
 
 static hyp_status prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag)
 {
-    HYP_TRY(hyp_host_memory_grow(session, values, diag)); /* scratch; only grows, so what was prepared before stays valid */
+    HYP_TRY(hyp_host_memory_grow(session, values, 0,
+                                 diag)); /* scratch; only grows, so what was prepared before stays valid */
     *out_prepared = (void *)(uintptr_t)values;
     return HYP_OK;
 }

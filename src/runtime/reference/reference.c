@@ -54,9 +54,12 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
 {
     hyp_host_memory *m = opaque;
     const HypPlan__Program *p = m->plan->program;
-    HYP_TRY(hyp_host_memory_grow(m, values, diag));
-    for (size_t i = 0; i < p->n_steps; i++)
-        HYP_TRY(hyp_host_memory_grow_work(m, hyp_reference_work(p, p->steps[i], values), diag));
+    size_t work_bytes = 0;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        size_t bytes = hyp_reference_work(p, p->steps[i], values);
+        if (bytes > work_bytes) work_bytes = bytes;
+    }
+    HYP_TRY(hyp_host_memory_grow(m, values, work_bytes, diag));
     *out_prepared = (void *)(uintptr_t)values;
     return HYP_OK;
 }

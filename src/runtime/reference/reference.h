@@ -7,7 +7,7 @@
 #ifndef HYP_RUNTIME_REFERENCE_H
 #define HYP_RUNTIME_REFERENCE_H
 
-#include "kernels/kernels.h"
+#include "plan/call.h"
 #include "runtime/core/box_walk.h"
 
 /* What a kernel needs besides its step. `at` gives the address of every tensor, `values` of every dim. */
@@ -29,14 +29,8 @@ size_t hyp_reference_work(const HypPlan__Program *program, const HypPlan__Step *
 HYP_NODISCARD hyp_status hyp_reference_check_calls(const HypPlan__Program *program, hyp_diag *diag);
 /* hyp_reference_work of a call. */
 size_t hyp_reference_call_work(const HypPlan__Program *program, const HypPlan__Call *step, const int64_t *values);
-/* The arguments of a call, as its kernel takes them; `call` points to the others. */
-typedef struct hyp_call_arguments {
-    hyp_array in[HYP_PLAN_CALL_INPUTS], out[HYP_PLAN_CALL_OUTPUTS];
-    hyp_kernel_attr attrs[HYP_PLAN_CALL_ATTRS];
-    int64_t ints[HYP_PLAN_CALL_INTS];
-    hyp_kernel_call call;
-} hyp_call_arguments;
-/* Fills them in. Without `values` the numbers, without `at` the data are left out. */
+/* The arguments of a call, as its kernel takes them. Without `values` the numbers, without `at` the data are left out.
+ */
 void hyp_reference_arguments(const hyp_reference_call *call, const HypPlan__Call *s, hyp_diag *diag,
                              hyp_call_arguments *out);
 hyp_status hyp_reference_run_call(const hyp_reference_call *call, const HypPlan__Call *step, hyp_diag *diag);

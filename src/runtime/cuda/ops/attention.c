@@ -6,6 +6,7 @@
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/prior.h"
 #include "runtime/cuda/ops/steps.h"
+#include "runtime/cuda/session/backend.h"
 
 enum { Q, K, V, MASK, Y, MORE_K, MORE_V, LANES };
 
@@ -15,12 +16,13 @@ typedef struct attention {
     uint32_t tensors[LANES];
     uint64_t offsets[LANES]; /* bytes */
     CUdeviceptr counters;    /* of blocks that share rows; 0 = none */
+    size_t counter_bytes;
 } attention;
 
 static void attention_dispose(const hyp_cuda_library *lib, void *data)
 {
     attention *a = data;
-    if (a->counters) lib->cuMemFree(a->counters);
+    hyp_cuda_give(lib, a->counters, a->counter_bytes);
 }
 
 static hyp_status attention_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
@@ -135,7 +137,8 @@ static hyp_status split_keys(hyp_cuda_build *b, attention *a, int64_t blocks, in
     p->split_keys = ((p->keys + splits - 1) / splits + tile - 1) / tile * tile;
     p->splits = hyp_cuda_extent_of((p->keys + p->split_keys - 1) / p->split_keys);
     size_t counters = (size_t)blocks * sizeof(uint32_t);
-    HYP_TRY(hyp_cuda_check(lib, lib->cuMemAlloc(&a->counters, counters), "cuMemAlloc", b->diag));
+    HYP_TRY(hyp_cuda_take(lib, counters, &a->counters, b->diag));
+    a->counter_bytes = counters;
     p->counters = a->counters;
     return hyp_cuda_check(lib, lib->cuMemsetD8Async(a->counters, 0, counters, b->session->stream), "cuMemsetD8Async",
                           b->diag);

@@ -36,11 +36,10 @@ static hyp_status conv_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 
 static hyp_status add_mover(hyp_cuda_build *b, const hyp_cuda_conv_step *step, conv *p)
 {
-    hyp_cuda_session *s = b->session;
     size_t size = hyp_dtype_size(step->dtype);
     hyp_cuda_box box;
     hyp_cuda_image_box(&box, step->conv.y, step->added_last, step->y_last);
-    HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, (size_t)step->conv.y->count * size, "convolutions", b->diag));
+    HYP_TRY(hyp_cuda_want_room(b, (size_t)step->conv.y->count * size));
     return hyp_cuda_mover_init(b, &box, size, 0, 0, &p->added);
 }
 

@@ -278,7 +278,6 @@ static hyp_status add_rest(hyp_cuda_build *b, const hyp_cuda_conv_step *step, dn
 
 static hyp_status add(hyp_cuda_build *b, const hyp_cuda_conv_step *step, const dnn_shape *shape, dnn_conv *p)
 {
-    hyp_cuda_session *s = b->session;
     size_t x_bytes = 0, y_bytes = (size_t)step->conv.y->count * hyp_dtype_size(step->dtype);
     bool turns = step->x_last != step->weight_last && !hyp_cuda_one_order(step->conv.x);
     if (shape->padded || turns) HYP_TRY(add_in(b, step, shape->padded, p, &x_bytes));
@@ -286,7 +285,7 @@ static hyp_status add(hyp_cuda_build *b, const hyp_cuda_conv_step *step, const d
     HYP_TRY(add_rest(b, step, p));
     p->y_at = hyp_cuda_round_up(x_bytes, HYP_CUDA_ALIGN);
     p->workspace_at = p->y_at + (p->moves_y ? hyp_cuda_round_up(y_bytes, HYP_CUDA_ALIGN) : 0);
-    HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, p->workspace_at + p->workspace, "convolutions", b->diag));
+    HYP_TRY(hyp_cuda_want_room(b, p->workspace_at + p->workspace));
     void *data;
     HYP_TRY(hyp_cuda_add_op(b, dnn_conv_run, sizeof(dnn_conv), &data));
     *(dnn_conv *)data = *p;

@@ -67,7 +67,7 @@ static hyp_status unfold(hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_
     size_t size = hyp_dtype_size(step->dtype), parts = (size_t)(v->batch / images);
     int64_t pieces = v->in_channels * (int64_t)size / PIECE, places = images * v->window.out_count;
     size_t bytes = (size_t)(places * v->window.kernel_count * pieces) * PIECE;
-    HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, bytes, "convolutions", b->diag));
+    HYP_TRY(hyp_cuda_want_room(b, bytes));
     unfolded *p = hyp_arena_zalloc(&b->prepared->arena, 1, sizeof *p);
     if (!p) return hyp_fail_memory(b->diag, sizeof *p);
     *p = (unfolded){.grid = {.kernel = HYP_CUDA_KERNEL_unfold},

@@ -91,14 +91,13 @@ static bool take(size_t count, size_t size, size_t *end, size_t *out_at)
 
 static hyp_status take_room(hyp_cuda_build *b, recurrent *p, const hyp_recurrence *k)
 {
-    hyp_cuda_session *s = b->session;
     size_t narrow = hyp_dtype_size(k->x->dtype), wide = narrow == sizeof(double) ? sizeof(double) : sizeof(float);
     size_t states, sums, end = 0, h_at;
     if (!hyp_mul_size((size_t)k->batch, (size_t)k->size, &states) || !hyp_mul_size(states, (size_t)k->gates, &sums) ||
         !take(states, narrow, &end, &h_at) || !take(states, wide, &end, &p->c_at) ||
         !take(states, narrow, &end, &p->reset_at) || !take(sums, wide, &end, &p->sums_at))
         return hyp_fail(b->diag, HYP_ERR_LIMIT, "the device memory that these shapes need is beyond any size");
-    return hyp_cuda_grow(s, &s->room, &s->room_bytes, end, "recurrences", b->diag);
+    return hyp_cuda_want_room(b, end);
 }
 
 /* What a product may use. Small ones are not to be split, which needs memory: cuBLASLt 13.1 makes 264 parts of

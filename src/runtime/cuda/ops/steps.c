@@ -1,6 +1,16 @@
 /* steps.c - what all steps do when they become ops: append one, choose among alternatives, see to what it needs. */
 #include "runtime/cuda/ops/steps.h"
 
+#include "runtime/cuda/session/backend.h"
+
+hyp_status hyp_cuda_want_room(hyp_cuda_build *b, size_t bytes)
+{
+    hyp_cuda_session *s = b->session;
+    if (!b->room_bytes) return hyp_cuda_grow(s, &s->room, &s->room_bytes, bytes, "a step", b->diag);
+    if (bytes > *b->room_bytes) *b->room_bytes = bytes;
+    return HYP_OK;
+}
+
 hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *), size_t size,
                            void **out_data)
 {

@@ -22,8 +22,12 @@ typedef struct hyp_cuda_build {
     size_t clipped_at;
     struct hyp_cuda_probe *probe; /* tune.h; NULL unless products are tuned */
     size_t take_plus1;            /* the alternative of a step's one choice that has a key; 0 = as is decided */
+    size_t *room_bytes;           /* what the session's room has to have in the end; NULL: it grows at once */
     hyp_diag *diag;
 } hyp_cuda_build;
+
+/* The session's room is to have so many bytes when the ops run. */
+HYP_NODISCARD hyp_status hyp_cuda_want_room(hyp_cuda_build *b, size_t bytes);
 
 /* Appends an op with `size` zeroed bytes of data. */
 HYP_NODISCARD hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *),

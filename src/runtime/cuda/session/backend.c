@@ -15,7 +15,7 @@ static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
     const hyp_cuda_library *lib = &m->device->lib;
     const hyp_plan *plan = m->plan;
     if (plan->weights_bytes == 0) return HYP_OK;
-    hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(&m->weights, plan->weights_bytes), "cuMemAlloc", diag);
+    hyp_status status = hyp_cuda_take(lib, plan->weights_bytes, &m->weights, diag);
     if (status == HYP_OK)
         status = hyp_cuda_check(lib, lib->cuMemcpyHtoD(m->weights, plan->weights, plan->weights_bytes), "cuMemcpyHtoD",
                                 diag);
@@ -34,7 +34,7 @@ static void unload(void *model)
     hyp_cuda_model *m = model;
     if (m->weights || m->images.list.len > 0) {
         bool entered = hyp_cuda_enter_to_free(m->device);
-        if (m->weights) m->device->lib.cuMemFree(m->weights);
+        hyp_cuda_give(&m->device->lib, m->weights, m->plan->weights_bytes);
         hyp_cuda_images_dispose(&m->images, &m->device->lib);
         if (entered) hyp_cuda_leave(m->device);
     }
@@ -190,7 +190,6 @@ static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options 
     const hyp_cuda_library *lib = &s->model->device->lib;
     s->stream = options->stream;
     s->priority = options->priority;
-    s->most = hyp_memory_limit(options);
     if (!s->stream) {
         HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreateWithPriority(&s->stream, CU_STREAM_NON_BLOCKING, s->priority),
                                "cuStreamCreate", diag)); /* it takes the nearest priority that there is */

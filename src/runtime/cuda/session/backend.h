@@ -65,6 +65,9 @@ HYP_NODISCARD hyp_status hyp_cuda_memory_copy(void *device, void *to, const void
                                               hyp_diag *diag);
 /* Bytes of device memory that a session holds. */
 size_t hyp_cuda_scratch_bytes(const void *session);
+/* Device memory that the thread's account is charged for. */
+HYP_NODISCARD hyp_status hyp_cuda_take(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr *out, hyp_diag *diag);
+void hyp_cuda_give(const hyp_cuda_library *lib, CUdeviceptr at, size_t bytes); /* 0 is safe */
 /* Replaces *at by an allocation of at least `bytes` when it has less. On failure the old one stands. */
 HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes,
                                        const char *what, hyp_diag *diag);

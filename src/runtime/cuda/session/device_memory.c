@@ -43,20 +43,34 @@ size_t hyp_cuda_scratch_bytes(const void *session)
     return s->workspace_bytes + s->scratch_bytes + s->room_bytes + s->staging.device_bytes;
 }
 
+hyp_status hyp_cuda_take(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr *out, hyp_diag *diag)
+{
+    if (!hyp_mem_take(bytes)) return hyp_fail_memory(diag, bytes);
+    hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(out, bytes), "cuMemAlloc", diag);
+    if (status != HYP_OK) hyp_mem_give(bytes);
+    return status;
+}
+
+void hyp_cuda_give(const hyp_cuda_library *lib, CUdeviceptr at, size_t bytes)
+{
+    if (!at) return;
+    lib->cuMemFree(at);
+    hyp_mem_give(bytes);
+}
+
 hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes, const char *what,
                          hyp_diag *diag)
 {
     if (bytes <= *have) return HYP_OK;
     const hyp_cuda_library *lib = &s->model->device->lib;
     CUdeviceptr grown;
-    HYP_TRY(hyp_want_memory(hyp_cuda_scratch_bytes(s), bytes - *have, s->most, diag));
-    hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(&grown, bytes), "cuMemAlloc", diag);
+    hyp_status status = hyp_cuda_take(lib, bytes, &grown, diag);
     if (status != HYP_OK) {
         hyp_diag_prefix(diag, "%zu bytes of device memory for %s", bytes, what);
         return status;
     }
     /* Work that is under way may use the old memory; cuMemFree waits for it. */
-    if (*at) lib->cuMemFree(*at);
+    hyp_cuda_give(lib, *at, *have);
     *at = grown;
     *have = bytes;
     return HYP_OK;

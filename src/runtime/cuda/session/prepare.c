@@ -120,13 +120,20 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     HYP_TRY(hyp_cuda_place_own(program, values, p, &scratch, diag));
     HYP_TRY(hyp_cuda_place_edges(program, values, HYP_CUDA_SMALL, p->edge_offset, p->edge_bytes, &p->packed_bytes,
                                  &p->staging_bytes, diag));
-    HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
-    hyp_cuda_build b = {.session = s, .prepared = p, .program = program, .values = values, .diag = diag};
+    size_t room = 0;
+    hyp_cuda_build b = {
+        .session = s, .prepared = p, .program = program, .values = values, .room_bytes = &room, .diag = diag};
     HYP_TRY(hyp_cuda_need_kernel(&b, HYP_CUDA_KERNEL_copy)); /* for packed tensors */
     HYP_TRY(find_read(&b));
     HYP_TRY(add_steps(&b));
     HYP_TRY(hyp_cuda_plan_prefetch(&b));
     if (p->aside || p->ahead.len) HYP_TRY(set_up_aside(s, diag));
+    size_t more = 0,
+           first = scratch > s->scratch_bytes ? scratch - s->scratch_bytes : 0; /* the old blocks go one by one */
+    if (room > s->room_bytes && !hyp_add_size(first, room, &more)) return hyp_fail_memory(diag, SIZE_MAX);
+    if (!hyp_mem_fits(more)) return hyp_fail_memory(diag, more); /* none of both, then */
+    HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
+    HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, room, "steps", diag));
     if (s->tuning.products.len > 0 && !s->untuned)
         hyp_log_printf(&s->model->device->log,
                        "products of these shapes: %zu as tuned, %zu as tuned for a larger size, %zu not tuned",

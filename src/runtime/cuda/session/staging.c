@@ -26,15 +26,19 @@ void hyp_cuda_staging_dispose(hyp_cuda_staging *g, const hyp_cuda_library *lib)
 }
 
 /* Nobody can use what was there before: a run with tensors in host memory has waited for its end. */
-static hyp_status lock_pages(const hyp_cuda_library *lib, uint8_t **at, CUdeviceptr *out_at, size_t bytes,
+static hyp_status lock_pages(const hyp_cuda_library *lib, uint8_t **at, CUdeviceptr *out_at, size_t have, size_t bytes,
                              hyp_diag *diag)
 {
-    void *grown;
-    HYP_TRY(hyp_cuda_check(lib, lib->cuMemHostAlloc(&grown, bytes, CU_MEMHOSTALLOC_DEVICEMAP), "cuMemHostAlloc", diag));
+    void *grown = NULL;
+    if (!hyp_mem_take(bytes)) return hyp_fail_memory(diag, bytes);
     hyp_status status =
-        hyp_cuda_check(lib, lib->cuMemHostGetDevicePointer(out_at, grown, 0), "cuMemHostGetDevicePointer", diag);
+        hyp_cuda_check(lib, lib->cuMemHostAlloc(&grown, bytes, CU_MEMHOSTALLOC_DEVICEMAP), "cuMemHostAlloc", diag);
+    if (status == HYP_OK)
+        status =
+            hyp_cuda_check(lib, lib->cuMemHostGetDevicePointer(out_at, grown, 0), "cuMemHostGetDevicePointer", diag);
     void *old = status == HYP_OK ? *at : grown;
     if (old) lib->cuMemFreeHost(old);
+    hyp_mem_give(status == HYP_OK ? have : bytes);
     if (status == HYP_OK) *at = grown;
     return status;
 }
@@ -46,7 +50,7 @@ static hyp_status make_ring(hyp_cuda_staging *g, const hyp_cuda_library *lib, hy
             HYP_TRY(
                 hyp_cuda_check(lib, lib->cuEventCreate(&g->sent[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate", diag));
     CUdeviceptr unused;
-    return g->ring ? HYP_OK : lock_pages(lib, &g->ring, &unused, (size_t)HYP_CUDA_RING * HYP_CUDA_PIECE, diag);
+    return g->ring ? HYP_OK : lock_pages(lib, &g->ring, &unused, 0, (size_t)HYP_CUDA_RING * HYP_CUDA_PIECE, diag);
 }
 
 /* Page-locked memory for so many bytes of packed tensors, and for a ring if there are large ones. That there is none is
@@ -59,7 +63,7 @@ static hyp_status take_pages(hyp_cuda_session *s, size_t packed_bytes, bool ring
     hyp_diag why = {0};
     if (g->refused) return HYP_OK;
     if (packed_bytes > g->packed_bytes) {
-        status = lock_pages(lib, &g->packed, &g->packed_at, packed_bytes, &why);
+        status = lock_pages(lib, &g->packed, &g->packed_at, g->packed_bytes, packed_bytes, &why);
         if (status == HYP_OK) g->packed_bytes = packed_bytes;
     }
     if (status == HYP_OK && ring) status = make_ring(g, lib, &why);

@@ -123,7 +123,8 @@ hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int
     }
     set_copies(t);
     for (size_t i = 0; i < read_count; i++) total += aligned(t->reads[i].bytes) * t->reads[i].copies;
-    hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(&t->memory, total), "cuMemAlloc", diag);
+    hyp_status status = hyp_cuda_take(lib, total, &t->memory, diag);
+    t->memory_bytes = total;
     if (status != HYP_OK) {
         hyp_diag_prefix(diag, "%zu bytes of device memory for tuning", total);
         return status;
@@ -148,7 +149,8 @@ hyp_status hyp_cuda_trial_open_run(hyp_cuda_trial *t, hyp_cuda_session *s, const
     const hyp_cuda_library *lib = &s->model->device->lib;
     *t = (hyp_cuda_trial){.session = s, .run = true, .copies = 1, .repeats = FIRST_REPEATS};
     size_t bytes = p->staging_bytes > 0 ? p->staging_bytes : 1;
-    HYP_TRY(hyp_cuda_check(lib, lib->cuMemAlloc(&t->memory, bytes), "cuMemAlloc", diag));
+    HYP_TRY(hyp_cuda_take(lib, bytes, &t->memory, diag));
+    t->memory_bytes = bytes;
     HYP_TRY(hyp_cuda_check(lib, lib->cuMemsetD8Async(t->memory, 0, bytes, s->stream), "cuMemsetD8", diag));
     for (size_t i = 0; i < program->n_inputs + program->n_outputs; i++) {
         bool in = i < program->n_inputs;
@@ -190,7 +192,7 @@ void hyp_cuda_trial_close(hyp_cuda_trial *t)
     lib->cuStreamSynchronize(t->session->stream);
     if (t->start) lib->cuEventDestroy(t->start);
     if (t->stop) lib->cuEventDestroy(t->stop);
-    if (t->memory) lib->cuMemFree(t->memory);
+    hyp_cuda_give(lib, t->memory, t->memory_bytes);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------- */

@@ -68,7 +68,8 @@ typedef struct hyp_cuda_trial {
         CUdeviceptr at, first_at; /* it; that of the first candidate */
     } results[HYP_CUDA_TRIAL_RESULTS];
     size_t result_count;
-    CUdeviceptr memory;       /* everything; 0 = none */
+    CUdeviceptr memory; /* everything; 0 = none */
+    size_t memory_bytes;
     uint32_t copies, repeats; /* of what has copies; of what is timed in a sample */
     CUevent start, stop;
 } hyp_cuda_trial;
