@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/strbuf.h"
 #include "fuzz/mutate_plan.h"
 #include "hypatia/runtime.h"
 
@@ -70,13 +71,24 @@ static bool is_done(hyp_status status, const hyp_diag *diag)
     abort();
 }
 
+/* What is held stays within a limit, but for what the C library rounds up. */
+static void want_kept(size_t held, uint64_t limit)
+{
+    if (held <= limit + limit / 8) return;
+    fprintf(stderr, "%zu bytes are held, the limit is %llu\n", held, (unsigned long long)limit);
+    abort();
+}
+
 static void run(hyp_context *context, hyp_tensor *inputs, size_t in, hyp_tensor *outputs, size_t out)
 {
     if (hyp_context_output_shapes(context, inputs, in, outputs, out, NULL) != HYP_OK) return;
     for (size_t i = 0; i < out; i++)
         if (!take(&outputs[i], i)) return;
     hyp_diag diag = {0};
-    if (!is_done(hyp_context_reserve(context, inputs, in, &diag), &diag)) return;
+    size_t before = hyp_context_memory_bytes(context);
+    hyp_status status = hyp_context_reserve(context, inputs, in, &diag);
+    if (status == HYP_ERR_LIMIT && device() != HYP_DEVICE_CUDA) want_kept(hyp_context_memory_bytes(context), before);
+    if (!is_done(status, &diag)) return;
     fuzz_prepared++;
     bool done = is_done(hyp_context_run(context, inputs, in, outputs, out, &diag), &diag);
     if (is_done(hyp_context_synchronize(context, &diag), &diag) && done) fuzz_ran++;
@@ -99,6 +111,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const int64_t sizes[] = {3, 1, 0};
     hyp_engine_options options = {.size = sizeof options, .device = device(), .threads = 1, .checks = HYP_CHECKS_OFF};
     hyp_context_options limits = {.size = sizeof limits, .memory_limit = MAX_SCRATCH, .work_limit = max_work};
+    uint64_t drawn = hyp_hash(data, size, 0);
+    options.memory_limit = drawn % 4 ? MAX_SCRATCH : (uint64_t)4096 << (drawn >> 8) % 12;
+    if (drawn % 8 > 5) limits.memory_limit = (uint64_t)4096 << (drawn >> 16) % 12;
     hyp_engine *engine = NULL;
     hyp_context *context = NULL;
     uint8_t *bytes = hyp_aligned_alloc(64, size);
@@ -109,7 +124,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (open && hyp_engine_input_count(engine) <= MAX_EDGES && hyp_engine_output_count(engine) <= MAX_EDGES &&
         hyp_context_create(engine, &limits, &context, NULL) == HYP_OK) {
         fuzz_opened++;
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) try_shapes(engine, context, sizes[i]);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            try_shapes(engine, context, sizes[i]);
+            want_kept(hyp_engine_memory_bytes(engine), options.memory_limit);
+            want_kept(hyp_context_memory_bytes(context), limits.memory_limit);
+        }
     }
     hyp_engine_destroy(engine);
     hyp_context_destroy(context);
