@@ -19,7 +19,12 @@ find_path(XXHASH_INCLUDE xxhash.h REQUIRED) # used header-only: src/base/CMakeLi
 if(HYPATIA_ONEDNN)
     include(HypFindOnednn)
     set(HYP_HAVE_ONEDNN ${HYP_ONEDNN_FOUND})
-    if(NOT HYP_ONEDNN_FOUND)
+    if(HYP_ONEDNN_FOUND)
+        message(STATUS "oneDNN ${HYP_ONEDNN_VERSION}: ${DNNL_LIBRARY}")
+        set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON) # what is installed finds one that lies elsewhere
+    elseif(HYP_ONEDNN_ROOTS)
+        message(FATAL_ERROR "${HYP_ONEDNN_MESSAGE}")
+    else()
         message(STATUS "${HYP_ONEDNN_MESSAGE}: the CPU backend, and products of weights, do without it")
     endif()
 endif()
