@@ -54,11 +54,28 @@ typedef enum hyp_engine_checks {
                             * before they are used. Code for a device in such a plan is taken as it is */
 } hyp_engine_checks;
 
+/* Threads of the caller's, for programs that have a pool of their own. */
+typedef struct hyp_thread_pool {
+    size_t size;     /* sizeof(hyp_thread_pool) */
+    int32_t threads; /* that a run may use, the one that calls among them: 1 to 1024 */
+    /* Calls part(state, i) once for every i from 0 to count - 1, on any threads and in any order, the calling one included, and
+     * returns when all have returned. The parts share out what there is to do: one that begins when the others have ended
+     * finds nothing, so a pool whose threads are busy may call all of them itself, one after the other. Is called by any
+     * thread that runs a context, for several contexts at once, never from within a part. */
+    void (*run)(void *user, size_t count, void (*part)(void *state, size_t i), void *state);
+    void *user;
+} hyp_thread_pool;
+
 typedef struct hyp_engine_options {
     size_t size; /* sizeof(hyp_engine_options) */
     hyp_device_kind device;
     int32_t device_index; /* which GPU */
-    int32_t threads;      /* CPU threads of one run; 0 = as the environment says (OMP_NUM_THREADS), else all */
+    /* CPU threads of one run, the caller's among them: at most so many, fewer in steps that are too small for them, and while
+     * runs of other contexts have the processors. 0 = those of `pool`, else as the environment says (OMP_NUM_THREADS), else
+     * as many as the process has processors, by its affinity and the quota of its control group. At most 1024. All engines
+     * of a process share one pool of threads, which sleep when there is nothing to do. A child of fork may use those of its
+     * parent's contexts that were not running; it has threads of its own. */
+    int32_t threads;
     hyp_engine_checks checks;
     /* Receives lines for people ("device: cpu, because libcuda.so.1 was not found"). Called while the plan is loaded, and
      * later from any thread that uses one of the engine's contexts, when there is something to tell of. May be NULL. */
@@ -73,6 +90,13 @@ typedef struct hyp_engine_options {
      * mapped, and code that oneDNN, CUDA's libraries and the driver make do not count. More is refused with
      * HYP_ERR_LIMIT before it is taken. 0 = no limit. */
     uint64_t memory_limit;
+    /* Of the CPU: whose threads help in runs, in place of the process's pool. The table is copied; `user` has to last as long as
+     * the engine and its contexts. May be NULL. */
+    const hyp_thread_pool *pool;
+    /* Processors ("0-3,8", as Linux counts them) for the threads that help in runs; engines that name the same ones share a
+     * pool. Weights are prepared there, too, so that on a machine with several memories they lie in the one beside these
+     * processors. Threads that call are the caller's to place. NULL = all that the process may use. */
+    const char *processors;
 } hyp_engine_options;
 
 /* Maps a plan and prepares its weights for the device. The file may be removed afterwards. HYP_ERR_IO,

@@ -24,6 +24,7 @@ static void device_close(void *opaque)
 #ifdef HYP_HAVE_ONEDNN
     hyp_dnnl_close(d->dnnl);
 #endif
+    hyp_pool_close(d->pool);
     hyp_free(d);
 }
 
@@ -56,10 +57,11 @@ static hyp_status device_open(const hyp_engine_options *options, const hyp_log *
 {
     hyp_cpu_device *d = hyp_calloc(1, sizeof *d);
     if (!d) return hyp_fail_memory(diag, sizeof *d);
-    *d = (hyp_cpu_device){.log = *log, .threads = options->threads};
+    *d = (hyp_cpu_device){.log = *log};
     hyp_cpu_limit limit = {options->cpu_level, "options->cpu_level"};
     if (!limit.most) limit = (hyp_cpu_limit){getenv(HYP_CPU_VARIABLE), HYP_CPU_VARIABLE};
     hyp_status status = hyp_cpu_kernels_choose(limit, &d->kernels, diag);
+    if (status == HYP_OK) status = hyp_pool_open(options, &d->pool, &d->threads, diag);
 #ifdef HYP_HAVE_ONEDNN
     if (status == HYP_OK) status = hyp_dnnl_open(limit, &d->dnnl, diag);
 #endif
@@ -68,12 +70,10 @@ static hyp_status device_open(const hyp_engine_options *options, const hyp_log *
         return status;
     }
 #ifdef HYP_HAVE_ONEDNN
-    if (d->threads == 0) d->threads = hyp_dnnl_threads(d->dnnl);
     const dnnl_version_t *v = dnnl_version();
     snprintf(d->name, sizeof d->name, "cpu (oneDNN %d.%d.%d for %s, own kernels for %s)", v->major, v->minor, v->patch,
              hyp_dnnl_isa(), d->kernels->isa);
 #else
-    d->threads = 1;
     snprintf(d->name, sizeof d->name, "cpu (without oneDNN, own kernels for %s)", d->kernels->isa);
 #endif
     name_tuning(d);
@@ -86,13 +86,7 @@ static hyp_status device_open(const hyp_engine_options *options, const hyp_log *
 
 void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_cpu_task *task, void *state)
 {
-#ifdef HYP_HAVE_ONEDNN
-    bool shared = run->device->threads > 1 && count > 1 && count / 2 >= grain;
-    if (shared && hyp_dnnl_parallel(run->device->dnnl, run->device->threads, count, task, state)) return;
-#else
-    (void)run, (void)grain;
-#endif
-    if (count > 0) task(state, 0, count, 0);
+    hyp_pool_run(run->device->pool, run->threads, count, grain, task, state);
 }
 
 /* ---- packing ----------------------------------------------------------------------------------------------- */
@@ -233,7 +227,7 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
     hyp_cpu_model *m;
     HYP_TRY(new_model(device, plan, &m, diag));
 #ifdef HYP_HAVE_ONEDNN
-    int threads_before = hyp_dnnl_set_threads(m->device->dnnl, m->device->threads);
+    int threads_before = hyp_dnnl_set_threads(m->device->dnnl, 1);
 #endif
     hyp_status status = hyp_reference_check_calls(p, diag);
     if (status == HYP_OK) status = load_wide(m, diag);
@@ -258,7 +252,7 @@ static void session_destroy(void *opaque)
 {
     hyp_cpu_session *s = opaque;
 #ifdef HYP_HAVE_ONEDNN
-    hyp_dnnl_stream_destroy(s->stream);
+    hyp_dnnl_streams_destroy(s->streams);
 #endif
     hyp_tuning_dispose(&s->tuning);
     hyp_host_memory_dispose(&s->memory);
@@ -278,8 +272,10 @@ static hyp_status session_create(void *model, const hyp_context_options *options
     }
     status = hyp_tuning_init(&s->tuning, s->model->device->tuning_name, s->model->plan, diag);
 #ifdef HYP_HAVE_ONEDNN
-    if (status == HYP_OK) status = hyp_dnnl_stream_create(s->model->device->dnnl, &s->stream, diag);
+    if (status == HYP_OK)
+        status = hyp_dnnl_streams_create(s->model->device->dnnl, s->model->device->threads, &s->streams, diag);
 #endif
+    hyp_pool_expect(s->model->device->pool, s->model->device->threads);
     if (status == HYP_OK)
         *out_session = s;
     else
@@ -389,9 +385,6 @@ hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *val
     const HypPlan__Program *program = s->model->plan->program;
     op->step = program->steps[step];
     op->threads = form == HYP_CPU_ONEDNN_ALONE ? 1 : s->model->device->threads;
-#ifdef HYP_HAVE_ONEDNN
-    hyp_dnnl_set_threads(s->model->device->dnnl, op->threads);
-#endif
     if (form == HYP_CPU_PLAIN) {
         op->run = run_reference;
         op->work_bytes = hyp_reference_work(program, op->step, values);
@@ -409,10 +402,8 @@ hyp_status hyp_cpu_run_op(const hyp_cpu_session *s, const int64_t *values, const
     const hyp_cpu_run run = {.device = s->model->device,
                              .kernels = s->model->device->kernels,
                              .call = {s->model->plan->program, values, s->memory.at, s->memory.work},
-                             .stream = s->stream};
-#ifdef HYP_HAVE_ONEDNN
-    if (op->is_dnnl) hyp_dnnl_set_threads(run.device->dnnl, op->threads);
-#endif
+                             .streams = s->streams,
+                             .threads = s->model->device->threads};
     return op->run(op, &run, diag);
 }
 
@@ -441,7 +432,6 @@ static hyp_status prepare_op(hyp_cpu_session *s, uint32_t step, const hyp_tuning
         if (op->run) break;
         c->list[c->taken].cannot = "it has no kernel for this";
     }
-    p->uses_dnnl = p->uses_dnnl || op->is_dnnl;
     if (op->work_bytes > p->work_bytes) p->work_bytes = op->work_bytes;
     return HYP_OK;
 }
@@ -483,7 +473,7 @@ hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_
 {
     hyp_cpu_prepared *p = NULL;
 #ifdef HYP_HAVE_ONEDNN
-    int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, s->model->device->threads);
+    int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, 1);
 #endif
     hyp_status status = prepare_ops(s, values, true, known, &p, diag);
     if (status == HYP_OK && misses_layouts(s, p)) { /* rare: everything again, in the plan's layout */
@@ -539,16 +529,11 @@ static hyp_status run(void *opaque, void *opaque_prepared, const hyp_bindings *b
     hyp_cpu_session *s = opaque;
     const hyp_cpu_prepared *p = opaque_prepared;
     hyp_host_memory_bind(&s->memory, bindings);
-#ifdef HYP_HAVE_ONEDNN
-    if (p->uses_dnnl) {
-        const hyp_cpu_device *device = s->model->device;
-        int threads_before = hyp_dnnl_set_threads(device->dnnl, device->threads);
-        hyp_status status = run_ops(s, p, bindings->step_seconds, diag);
-        hyp_dnnl_set_threads(device->dnnl, threads_before);
-        return status;
-    }
-#endif
-    return run_ops(s, p, bindings->step_seconds, diag);
+    hyp_cpu_device *device = s->model->device;
+    if (device->threads > 1) hyp_pool_begin_run(device->pool);
+    hyp_status status = run_ops(s, p, bindings->step_seconds, diag);
+    if (device->threads > 1) hyp_pool_end_run(device->pool);
+    return status;
 }
 
 static hyp_status synchronize(void *opaque, hyp_diag *diag)

@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "runtime/core/host_memory.h"
+#include "runtime/core/thread_pool.h"
 #include "runtime/cpu/vector_kernels.h"
 #include "runtime/reference/reference.h"
 
@@ -18,8 +19,9 @@ typedef struct hyp_dnnl hyp_dnnl; /* dnnl.h; NULL wherever oneDNN is not built i
 /* Immutable after open. */
 typedef struct hyp_cpu_device {
     const hyp_cpu_kernels *kernels;
-    hyp_dnnl *dnnl;  /* NULL: without oneDNN */
-    hyp_log log;     /* for load only */
+    hyp_dnnl *dnnl; /* NULL: without oneDNN */
+    hyp_log log;    /* for load only */
+    hyp_pool *pool;
     int32_t threads; /* of a run */
     char name[96];
     char tuning_name[160]; /* what measured times belong to */
@@ -47,7 +49,7 @@ typedef struct hyp_dnnl_packed hyp_dnnl_packed;       /* dnnl.h */
 typedef struct hyp_cpu_model {
     hyp_cpu_device *device;
     const hyp_plan *plan;
-    hyp_linear_weights **linear; /* by step; NULL where the step is no linear */
+    hyp_linear_weights **linear;           /* by step; NULL where the step is no linear */
     hyp_mlp **columns, **rows, **winograd; /* by step: weights of convolutions and recurrences as layers, for each form,
                                               or NULL */
     float **grouped;                       /* by step: the weights of convolutions of groups; NULL until packed */
@@ -64,7 +66,8 @@ typedef struct hyp_cpu_run {
     const hyp_cpu_device *device;
     const hyp_cpu_kernels *kernels;
     hyp_reference_call call; /* addresses of tensors, values of dims, work space */
-    void *stream;            /* of oneDNN */
+    void *const *streams;    /* of oneDNN, by thread */
+    int threads;             /* that loops are divided among; 1 within a part of one */
 } hyp_cpu_run;
 
 struct hyp_cpu_op;
@@ -77,20 +80,18 @@ typedef struct hyp_cpu_op {
     void *state;
     const HypPlan__Step *step;
     size_t work_bytes; /* that `run` needs at work */
-    bool is_dnnl;      /* runs oneDNN, which wants its stream and number of threads */
-    int threads;       /* of oneDNN, when it is made and when it runs */
+    int threads;       /* that it is made for */
 } hyp_cpu_op;
 
 typedef struct hyp_cpu_session {
     hyp_cpu_model *model;
     hyp_host_memory memory;
     hyp_tuning tuning;
-    void *stream; /* of oneDNN */
+    void **streams; /* of oneDNN, one for each thread of a run */
 } hyp_cpu_session;
 
 typedef struct hyp_cpu_prepared {
     const int64_t *values;
-    bool uses_dnnl;
     size_t work_bytes;   /* the most that an op needs */
     bool *channels_last; /* by tensor: how it lies in memory; see hyp_choose_layouts */
     hyp_choice *choices; /* one per step */
@@ -108,23 +109,21 @@ HYP_NODISCARD hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, cons
 /* Around what is packed for all contexts of the engine: a lock, and the engine's account. */
 hyp_mem_account *hyp_cpu_packing_begin(hyp_cpu_model *model);
 void hyp_cpu_packing_end(hyp_cpu_model *model, hyp_mem_account *before);
-/* Runs it on the session's memory; the number of threads of oneDNN is left changed. */
+/* Runs it on the session's memory. */
 HYP_NODISCARD hyp_status hyp_cpu_run_op(const hyp_cpu_session *s, const int64_t *values, const hyp_cpu_op *op,
                                         hyp_diag *diag);
 /* tune.c: hyp_backend.tune */
 HYP_NODISCARD hyp_status hyp_cpu_tune(void *session, const int64_t *values, const hyp_tune_options *options,
                                       hyp_tune_report *out, hyp_diag *diag);
 
-/* One part of a loop: begin <= i < end. `thread` counts from 0, for memory of its own. */
-typedef void hyp_cpu_task(void *state, int64_t begin, int64_t end, int thread);
-/* Runs the parts of 0 .. count on all threads of a run, or on the caller's alone where two would not have `grain` of
- * them each, and returns when all are done. Numbers between are not worth it: an OpenMP runtime ends the threads that a
- * smaller team leaves over, and starts others for the next. The threads are those of the OpenMP runtime that oneDNN
- * brought along, so that its loops and ours never compete for processors; without one the caller's thread does all. */
+typedef hyp_pool_task hyp_cpu_task; /* a part of a loop */
+/* Does the parts of 0 .. count on the threads of a run, fewer where each would not have `grain` of them, and returns
+ * when all are done. Every loop of a kernel that is worth several threads goes through here; how it is divided must
+ * change no result. */
 void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_cpu_task *task, void *state);
 
-/* The end of a preparation: gives the op its state and how it runs. Where the preparation failed or found that there is no
- * kernel for this, the state, which may be half made, is destroyed and op->run stays NULL. */
+/* The end of a preparation: gives the op its state and how it runs. Where the preparation failed or found that there is
+ * no kernel for this, the state, which may be half made, is destroyed and op->run stays NULL. */
 HYP_NODISCARD hyp_status hyp_cpu_finish_op(hyp_cpu_op *op, hyp_status status, bool can, hyp_cpu_run_fn *run,
                                            void (*destroy)(void *state), void *state);
 
@@ -188,7 +187,7 @@ static inline int64_t hyp_cpu_grain(int64_t elements, int64_t each)
  */
 HYP_NODISCARD hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const hyp_tuning *known, hyp_diag *diag);
-void hyp_linear_weights_destroy(hyp_linear_weights *w);         /* NULL-safe */
+void hyp_linear_weights_destroy(hyp_linear_weights *w); /* NULL-safe */
 /* Whether every weight lies in the plan, and every n and k is fixed and not 0. */
 bool hyp_linear_is_constant(const hyp_plan *plan, const HypPlan__Linear *linear);
 const char *hyp_linear_cannot_own(const hyp_linear_weights *w); /* why our own kernel cannot do them; NULL: it can */
@@ -196,8 +195,8 @@ size_t hyp_linear_bytes(const hyp_linear_weights *w);           /* of all weight
 /* Whether two threads get enough weights of a layer each, for so many rows at a time. */
 bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, int64_t rows);
 
-/* y[rows,n] = act(x w + b + added) for up to HYP_MLP_ROWS rows, by as many threads as it is worth; `added` may be NULL, and
- * y where nothing is changed after it is added. Sums do not depend on the number of threads. */
+/* y[rows,n] = act(x w + b + added) for up to HYP_MLP_ROWS rows, by as many threads as it is worth; `added` may be NULL,
+ * and y where nothing is changed after it is added. Sums do not depend on the number of threads. */
 void hyp_cpu_run_layer(const hyp_cpu_run *run, const hyp_mlp_layer *layer, int64_t rows, const float *x,
                        int64_t x_stride, const float *added, float *y, int64_t y_stride);
 /* Layers with weights w[count,k,n]; bias, the same for all, may be NULL. Freed by hyp_aligned_free. NULL when memory is

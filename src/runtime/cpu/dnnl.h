@@ -1,27 +1,25 @@
-/* dnnl.h - products and convolution by oneDNN. Without oneDNN (HYP_HAVE_ONEDNN undefined) this header is not included. */
+/* dnnl.h - products and convolution by oneDNN. Without oneDNN (HYP_HAVE_ONEDNN undefined) this header is not included.
+ */
 #ifndef HYP_RUNTIME_CPU_DNNL_H
 #define HYP_RUNTIME_CPU_DNNL_H
 
 #include "runtime/cpu/cpu.h"
 
-/* An engine of oneDNN and the OpenMP runtime that it uses. The limit is our kernels', beyond which oneDNN, too, must not
- * go. HYP_ERR_DEVICE where oneDNN no longer heeds it: it chooses once in a process, when it is first used. */
+/* An engine of oneDNN and the OpenMP runtime that it uses. The limit is our kernels', beyond which oneDNN, too, must
+ * not go. HYP_ERR_DEVICE where oneDNN no longer heeds it: it chooses once in a process, when it is first used. */
 HYP_NODISCARD hyp_status hyp_dnnl_open(hyp_cpu_limit limit, hyp_dnnl **out, hyp_diag *diag);
 void hyp_dnnl_close(hyp_dnnl *dnnl); /* NULL-safe */
 const char *hyp_dnnl_isa(void);      /* "avx512": what oneDNN makes code for */
 /* Whether products of this type run fast on this processor. */
 bool hyp_dnnl_has(const hyp_dnnl *dnnl, hyp_dtype dtype);
-/* Threads of a run as the environment says. */
-int hyp_dnnl_threads(const hyp_dnnl *dnnl);
 
-HYP_NODISCARD hyp_status hyp_dnnl_stream_create(const hyp_dnnl *dnnl, void **out, hyp_diag *diag);
-void hyp_dnnl_stream_destroy(void *stream); /* NULL-safe */
+/* hyp_cpu_run.streams; ended by NULL. */
+HYP_NODISCARD hyp_status hyp_dnnl_streams_create(const hyp_dnnl *dnnl, int count, void ***out, hyp_diag *diag);
+void hyp_dnnl_streams_destroy(void **streams); /* NULL-safe */
 
-/* Sets the calling thread's number of OpenMP threads; gives the old one, to be set again afterwards. */
+/* Sets the calling thread's number of OpenMP threads; gives the old one, to be set again afterwards. It is 1 wherever a
+ * primitive is made or run: what runs side by side are primitives of parts, by hyp_cpu_parallel. */
 int hyp_dnnl_set_threads(const hyp_dnnl *dnnl, int threads);
-
-/* hyp_cpu_parallel on exactly this many threads of the OpenMP runtime; false when there is none. */
-bool hyp_dnnl_parallel(const hyp_dnnl *dnnl, int threads, int64_t count, hyp_cpu_task *task, void *state);
 
 /* The packed weights of layer l, shared by all contexts. Packs for products with m rows. *out is NULL when oneDNN has
  * no fast product for this. */
@@ -32,8 +30,8 @@ void hyp_dnnl_packed_destroy(hyp_dnnl_packed *packed); /* NULL-safe */
 /* Rows that go through all layers together, so that their hidden values stay in the second-level cache of each thread.
  * All rows where there are no hidden values or not several tiles. Measured: docs/runtime-cpu.md. */
 int64_t hyp_dnnl_tile_rows(const HypPlan__Linear *s, const int64_t *values, int threads);
-/* All layers as one operation, on all rows or on tiles of rows. packed[l] may be NULL (weights that are computed). Leaves
- * op->run NULL when oneDNN cannot do it. */
+/* All layers as one operation, on all rows or on tiles of rows. packed[l] may be NULL (weights that are computed).
+ * Leaves op->run NULL when oneDNN cannot do it. */
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const HypPlan__Linear *s, const int64_t *values,
                                                  hyp_dnnl_packed *const *packed, bool tiles, hyp_cpu_op *op,
                                                  hyp_diag *diag);

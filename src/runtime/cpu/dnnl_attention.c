@@ -19,7 +19,6 @@ enum { SCORE, MIX, PRODUCTS };
 
 /* What a thread needs for itself: the arguments of the products. */
 typedef struct worker {
-    dnnl_stream_t stream;
     dnnl_memory_t memory[2][PRODUCTS][ARGUMENTS]; /* for a whole block, for the last one; NULL: no scratch memory */
     dnnl_status_t status;                         /* of the first product that failed in this run */
 } worker;
@@ -54,7 +53,6 @@ static void destroy(void *opaque)
                 s->workers[w].memory[m / (PRODUCTS * ARGUMENTS)][m / ARGUMENTS % PRODUCTS][m % ARGUMENTS];
             if (memory) dnnl_memory_destroy(memory);
         }
-        if (s->workers[w].stream) dnnl_stream_destroy(s->workers[w].stream);
     }
     hyp_free(s);
 }
@@ -66,9 +64,10 @@ typedef struct attention_run {
     const hyp_cpu_run *run;
 } attention_run;
 
-static void multiply(const attention *s, worker *w, int tail, int p, const void *src, const void *weights, void *dst,
-                     void *scratch)
+static void multiply(const attention_run *r, int thread, int tail, int p, const void *src, const void *weights,
+                     void *dst, void *scratch)
 {
+    worker *w = &r->s->workers[thread];
     static const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
     void *const data[] = {(void *)(uintptr_t)src, (void *)(uintptr_t)weights, dst, scratch};
     dnnl_exec_arg_t args[ARGUMENTS];
@@ -79,8 +78,7 @@ static void multiply(const attention *s, worker *w, int tail, int p, const void 
         dnnl_memory_set_data_handle(memory, data[a]);
         args[count++] = (dnnl_exec_arg_t){names[a], memory};
     }
-    dnnl_status_t status = dnnl_primitive_execute(s->products[tail][p].primitive, w->stream, count, args);
-    if (status == dnnl_success) status = dnnl_stream_wait(w->stream);
+    dnnl_status_t status = hyp_dnnl_execute(r->run, thread, r->s->products[tail][p].primitive, count, args);
     if (w->status == dnnl_success) w->status = status;
 }
 
@@ -105,7 +103,6 @@ static void attend_blocks(void *state, int64_t begin, int64_t end, int thread)
 {
     const attention_run *r = state;
     attention *s = r->s;
-    worker *w = &s->workers[thread];
     char *work = (char *)r->run->call.work + (size_t)thread * s->worker_bytes;
     float *scores = (float *)(void *)work, *at[OPERANDS];
     void *scratch = work + (s->worker_bytes - s->scratch_bytes);
@@ -116,9 +113,11 @@ static void attend_blocks(void *state, int64_t begin, int64_t end, int thread)
         int64_t first = i % s->blocks * s->block, rows = s->rows - first;
         int tail = rows < s->block;
         if (!tail) rows = s->block;
-        multiply(s, w, tail, SCORE, at[Q] + walk.offset[Q] + first * s->q_row, at[K] + walk.offset[K], scores, scratch);
+        multiply(r, thread, tail, SCORE, at[Q] + walk.offset[Q] + first * s->q_row, at[K] + walk.offset[K], scores,
+                 scratch);
         attend(r, scores, first, rows, s->masked ? walk.offset[MASK] : 0);
-        multiply(s, w, tail, MIX, scores, at[V] + walk.offset[V], at[Y] + walk.offset[Y] + first * s->y_row, scratch);
+        multiply(r, thread, tail, MIX, scores, at[V] + walk.offset[V], at[Y] + walk.offset[Y] + first * s->y_row,
+                 scratch);
         if (first + rows == s->rows) hyp_walk_next(&walk);
     }
 }
@@ -207,7 +206,7 @@ static hyp_status make_products(const hyp_dnnl *d, const HypPlan__Attention *k, 
 static hyp_status make_worker(const hyp_dnnl *d, const attention *s, worker *w, hyp_diag *diag)
 {
     dnnl_engine_t engine = hyp_dnnl_engine(d);
-    dnnl_status_t status = dnnl_stream_create(&w->stream, engine, dnnl_stream_default_flags);
+    dnnl_status_t status = dnnl_success;
     for (int tail = 0; tail < 2; tail++)
         for (int p = 0; p < PRODUCTS; p++)
             for (int a = 0; a < ARGUMENTS && status == dnnl_success; a++) {
@@ -247,7 +246,7 @@ static hyp_status prepare(hyp_cpu_model *model, const HypPlan__Attention *k, con
     size_t bytes;
     read_operands(k, values, s);
     s->hides = k->mask && hyp_tensor_dtype(model->plan->program, k->mask->tensor) == HYP_BOOL;
-    choose_blocks(s, model->device->threads);
+    choose_blocks(s, s->worker_count);
     s->score_stride = (s->keys + LINE - 1) / LINE * LINE;
     s->grain = hyp_cpu_grain(FLOPS, 2 * s->block * s->keys * (values[k->width] + values[k->columns]));
     HYP_TRY(make_products(d, k, values, s, out_made, diag));
@@ -263,13 +262,12 @@ static hyp_status prepare(hyp_cpu_model *model, const HypPlan__Attention *k, con
 hyp_status hyp_dnnl_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
 {
     const HypPlan__Attention *k = op->step->attention;
-    int threads = model->device->threads > 0 ? model->device->threads : 1;
+    int threads = op->threads;
     size_t bytes = sizeof(attention) + (size_t)threads * sizeof(worker);
     attention *s = hyp_calloc(1, bytes);
     bool made = false;
     if (!s) return hyp_fail_memory(diag, bytes);
     s->worker_count = threads;
-    hyp_dnnl_set_threads(model->device->dnnl, 1); /* a product is of one thread */
     hyp_status status = prepare(model, k, values, s, &made, diag);
     if (status != HYP_OK || !made) {
         destroy(s);
@@ -279,7 +277,5 @@ hyp_status hyp_dnnl_prepare_attention(hyp_cpu_model *model, const int64_t *value
     op->destroy = destroy;
     op->state = s;
     op->work_bytes = s->worker_bytes * (size_t)threads;
-    op->is_dnnl = true;
-    op->threads = 1;
     return HYP_OK;
 }

@@ -284,11 +284,13 @@ static hyp_status run_recurrent(const hyp_cpu_op *op, const hyp_cpu_run *run, hy
         asked.lengths = &a.in[asked.lengths_at];
         HYP_TRY(hyp_recurrence_check_lengths(&a.call, &asked));
     }
-    groups_run r = {s, run};
-    if (s->shares)
-        groups_part(&r, 0, s->groups, 0);
-    else
-        hyp_cpu_parallel(run, s->groups, 1, groups_part, &r);
+    if (s->shares) {
+        groups_part(&(groups_run){s, run}, 0, s->groups, 0);
+        return HYP_OK;
+    }
+    hyp_cpu_run alone = *run;
+    alone.threads = 1; /* the products within a group */
+    hyp_cpu_parallel(run, s->groups, 1, groups_part, &(groups_run){s, &alone});
     return HYP_OK;
 }
 

@@ -267,7 +267,7 @@ hyp_status hyp_cpu_tune(void *session, const int64_t *values, const hyp_tune_opt
                            .end = hyp_clock_seconds() + options->seconds};
 #ifdef HYP_HAVE_ONEDNN
     const hyp_cpu_device *d = t.session->model->device;
-    int threads_before = hyp_dnnl_set_threads(d->dnnl, d->threads);
+    int threads_before = hyp_dnnl_set_threads(d->dnnl, 1);
 #endif
     hyp_status status = tune_all(&t, diag);
 #ifdef HYP_HAVE_ONEDNN
