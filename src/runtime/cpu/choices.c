@@ -156,44 +156,50 @@ static void offer_plain(asked *a)
                      last ? "a tensor lies with its channels last" : NULL);
 }
 
-/* Our own kernels for layers, alone and shared by threads, layer by layer, in groups of rows. Reading weights is what
- * takes its time, up to some rows. */
+/* Our own kernels for layers, alone and shared by threads: rows through all layers, or, where they are few, layer by
+ * layer, in groups of rows. Reading weights is what takes its time, up to some rows. */
 static double offer_own_layers(asked *a, const char *cannot)
 {
     enum { READ_ROWS = 4 }; /* that are computed while their weights are read */
     static const double read_rate = 25e9;
     const HypPlan__Linear *s = a->step->linear;
+    int threads = a->model->device->threads;
     int64_t m = a->values[s->m], rows = m < HYP_MLP_ROWS ? m : HYP_MLP_ROWS;
-    double groups = (double)((m + HYP_MLP_ROWS - 1) / HYP_MLP_ROWS), alone = 0, shared = 0;
-    bool worth = false;
+    double groups = (double)((m + HYP_MLP_ROWS - 1) / HYP_MLP_ROWS), alone = 0, by_panels = 0;
+    bool by_rows = hyp_cpu_rows_share(m, threads), worth = by_rows;
     for (size_t l = 0; l < s->n_layers; l++) {
         int64_t n = a->values[s->layers[l]->n], k = a->values[s->layers[l]->k];
         double bytes = (double)n * (double)k * sizeof(float);
         double seconds = bytes * fmax(1, (double)rows / READ_ROWS) / read_rate;
-        bool shares = a->model->device->threads > 1 && hyp_cpu_layer_shares(a->model->device->kernels, n, k, rows);
+        bool shares = threads > 1 && hyp_cpu_layer_shares(a->model->device->kernels, n, k, rows);
         worth = worth || shares;
         alone += groups * seconds;
-        shared += groups * (shares ? fmin(start_seconds + seconds / 2, 0.99 * seconds) : seconds);
+        by_panels += groups * (shares ? fmin(start_seconds + seconds / 2, 0.99 * seconds) : seconds);
     }
+    if (by_rows) worth = alone > 2 * start_seconds;
+    double shared = by_rows ? start_seconds + alone / 2 : by_panels;
     hyp_choice_offer(a->choice, "own", HYP_CPU_OWN, alone, cannot);
-    if (a->model->device->threads > 1)
+    if (threads > 1)
         hyp_choice_offer(a->choice, "own shared by threads", HYP_CPU_OWN_SHARED, shared,
-                         cannot  ? cannot
-                         : worth ? NULL
-                                 : "no layer has enough weights for two threads");
-    return worth ? shared : alone;
+                         cannot    ? cannot
+                         : worth   ? NULL
+                         : by_rows ? "it is too little for two threads"
+                                   : "no layer has enough weights for two threads");
+    return worth && threads > 1 ? shared : alone;
 }
 
 #ifdef HYP_HAVE_ONEDNN
 /* Whether oneDNN was measured to be faster than our own kernel for layers: for more than a few rows, where the weights
- * do not stay in the second-level cache, or where several threads share much work, and its blocking over k counts. With
- * vectors of 8 floats it brings all weights into its own layout in each call, which takes more rows to be worth it. */
+ * do not stay in the second-level cache, or where several threads share the weights, and its blocking over k counts.
+ * With vectors of 8 floats it brings all weights into its own layout in each call, which takes more rows to be worth
+ * it. */
 static bool onednn_is_faster(const asked *a, size_t bytes)
 {
     enum { FEW_ROWS = 16, FEW_COPIED = 512, CACHED_BYTES = 1 << 21, THREADED_FLOPS = 1 << 22 };
     int64_t m = a->values[a->step->linear->m], few = a->model->device->kernels->width > 8 ? FEW_ROWS : FEW_COPIED;
     double flops = (double)m * (double)bytes / 2; /* 2 per 4-byte weight and row */
-    return m > few && (bytes > CACHED_BYTES || (flops > THREADED_FLOPS && a->model->device->threads > 1));
+    bool by_panels = a->model->device->threads > 1 && !hyp_cpu_rows_share(m, a->model->device->threads);
+    return m > few && (bytes > CACHED_BYTES || (flops > THREADED_FLOPS && by_panels));
 }
 
 static const char *onednn_cannot_linear(const asked *a)
@@ -204,9 +210,9 @@ static const char *onednn_cannot_linear(const asked *a)
         work = work && a->values[s->layers[l]->n] > 0 && a->values[s->layers[l]->k] > 0;
     bool packed = a->model->widens && hyp_linear_is_constant(a->model->plan, s);
     return hyp_tensor_dtype(a->program, s->x) == HYP_F8E4M3 ? "it has no 8 bits"
-           : packed                                        ? "the weights are in 16 bits, which it lacks here"
-           : work                                          ? NULL
-                                                           : no_work;
+           : packed                                         ? "the weights are in 16 bits, which it lacks here"
+           : work                                           ? NULL
+                                                            : no_work;
 }
 #endif
 

@@ -192,7 +192,9 @@ void hyp_linear_weights_destroy(hyp_linear_weights *w); /* NULL-safe */
 bool hyp_linear_is_constant(const hyp_plan *plan, const HypPlan__Linear *linear);
 const char *hyp_linear_cannot_own(const hyp_linear_weights *w); /* why our own kernel cannot do them; NULL: it can */
 size_t hyp_linear_bytes(const hyp_linear_weights *w);           /* of all weights that the plan has */
-/* Whether two threads get enough weights of a layer each, for so many rows at a time. */
+/* Whether layers shared by so many threads are divided by rows: then each takes some rows through all of them. */
+bool hyp_cpu_rows_share(int64_t m, int threads);
+/* Else by weights: whether two threads get enough of those of a layer each, for so many rows at a time. */
 bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, int64_t rows);
 
 /* y[rows,n] = act(x w + b + added) for up to HYP_MLP_ROWS rows, by as many threads as it is worth; `added` may be NULL,

@@ -42,8 +42,8 @@ static void pack_panels(const hyp_cpu_kernels *kernels, const float *w, bool kn,
     }
 }
 
-/* A weight as the numbers that it stands for: in the plan itself, or, in 8 and 16 bits, in new memory, which is *out_made.
- * NULL when memory is out. */
+/* A weight as the numbers that it stands for: in the plan itself, or, in 8 and 16 bits, in new memory, which is
+ * *out_made. NULL when memory is out. */
 static const float *weight_floats(const hyp_cpu_model *model, const HypPlan__Layer *layer, size_t count,
                                   float **out_made)
 {
@@ -70,8 +70,8 @@ static float bias_at(const hyp_cpu_model *model, const HypPlan__Layer *layer, in
                                (size_t)j);
 }
 
-/* The panels of another step that has the weights of this layer, as every cell of a network in time has: one copy, so that they
- * stay in the cache. NULL where there is none yet. */
+/* The panels of another step that has the weights of this layer, as every cell of a network in time has: one copy, so
+ * that they stay in the cache. NULL where there is none yet. */
 static const float *find_panels(const hyp_cpu_model *model, const HypPlan__Layer *layer)
 {
     const HypPlan__Program *p = model->plan->program;
@@ -80,7 +80,8 @@ static const float *find_panels(const hyp_cpu_model *model, const HypPlan__Layer
         for (size_t l = 0; w && w->mlp && l < w->step->n_layers; l++) {
             const HypPlan__Layer *other = w->step->layers[l];
             if (other->weight == layer->weight && other->weight_kn == layer->weight_kn &&
-                p->dims[other->n]->value == p->dims[layer->n]->value && p->dims[other->k]->value == p->dims[layer->k]->value &&
+                p->dims[other->n]->value == p->dims[layer->n]->value &&
+                p->dims[other->k]->value == p->dims[layer->k]->value &&
                 other->x_scale * other->weight_scale == layer->x_scale * layer->weight_scale)
                 return w->mlp->layers[l].weights;
         }
@@ -118,7 +119,8 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
             hyp_aligned_free(mlp);
             return NULL;
         }
-        layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = shared ? shared : at + room, .act = layer->act};
+        layers[l] =
+            (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = shared ? shared : at + room, .act = layer->act};
         for (int64_t j = 0; j < room; j++) at[j] = j < n ? bias_at(model, layer, j) : 0;
         at += room;
         if (!shared) {
@@ -196,12 +198,12 @@ static size_t biased_bytes(const hyp_mlp *mlp)
     return bytes;
 }
 
-/* The network as packed, or, in the work space behind its hidden values, with the biases that were computed. */
+/* The network as packed, or, in the work space before the hidden values, with the biases that were computed. */
 static const hyp_mlp *network_of(const hyp_cpu_op *op, const hyp_cpu_run *run)
 {
     const hyp_linear_weights *w = op->state;
     if (!w->biased) return w->mlp;
-    hyp_mlp *mlp = (hyp_mlp *)((char *)run->call.work + hidden_bytes(w->mlp));
+    hyp_mlp *mlp = run->call.work;
     hyp_mlp_layer *layers = (hyp_mlp_layer *)(mlp + 1);
     float *at = (float *)((char *)mlp + head_bytes(w->mlp));
     *mlp = *w->mlp;
@@ -218,13 +220,22 @@ static const hyp_mlp *network_of(const hyp_cpu_op *op, const hyp_cpu_run *run)
     return mlp;
 }
 
+/* The hidden values of a thread; NULL where there are none. */
+static float *hidden_of(const hyp_cpu_op *op, const hyp_cpu_run *run, int thread)
+{
+    const hyp_linear_weights *w = op->state;
+    size_t before = (w->biased ? biased_bytes(w->mlp) : 0) + (size_t)thread * hidden_bytes(w->mlp);
+    return w->mlp->hidden_stride ? (float *)(void *)((char *)run->call.work + before) : NULL;
+}
+
 static hyp_status run_mlp(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
     const hyp_mlp *mlp = network_of(op, run);
     const HypPlan__Linear *s = op->step->linear;
     const float *added = s->added_plus1 ? run->call.at[s->added_plus1 - 1] : NULL;
-    run->kernels->mlp(mlp, run->call.values[s->m], run->call.at[s->x], added, run->call.at[s->y], run->call.work);
+    run->kernels->mlp(mlp, run->call.values[s->m], run->call.at[s->x], added, run->call.at[s->y],
+                      hidden_of(op, run, 0));
     return HYP_OK;
 }
 
@@ -327,9 +338,9 @@ void hyp_cpu_run_layer(const hyp_cpu_run *run, const hyp_mlp_layer *layer, int64
     share_layer(run, &r);
 }
 
-static void run_rows(const hyp_cpu_run *run, const hyp_mlp *mlp, layer_run r, const float *added, float *y)
+static void run_rows(const hyp_cpu_run *run, const hyp_mlp *mlp, layer_run r, const float *added, float *hidden,
+                     float *y)
 {
-    float *hidden = run->call.work; /* NULL for a single layer */
     float *halves[2] = {hidden, hidden ? hidden + HYP_MLP_ROWS * mlp->hidden_stride : NULL};
     for (size_t l = 0; l < mlp->count; l++) {
         bool last = l + 1 == mlp->count;
@@ -344,7 +355,7 @@ static void run_rows(const hyp_cpu_run *run, const hyp_mlp *mlp, layer_run r, co
     }
 }
 
-static hyp_status run_shared(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+static hyp_status run_by_panels(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
     const hyp_mlp *mlp = network_of(op, run);
@@ -355,9 +366,50 @@ static hyp_status run_shared(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_d
     for (int64_t row = 0; row < m; row += HYP_MLP_ROWS) {
         int64_t rows = m - row < HYP_MLP_ROWS ? m - row : HYP_MLP_ROWS;
         layer_run r = {.kernels = run->kernels, .x = x + row * k, .x_stride = k, .rows = rows};
-        run_rows(run, mlp, r, added ? added + row * n : NULL, y + row * n);
+        run_rows(run, mlp, r, added ? added + row * n : NULL, hidden_of(op, run, 0), y + row * n);
     }
     return HYP_OK;
+}
+
+/* ---- several threads: each has some rows, which go through all layers -------------------------------------------- */
+
+typedef struct rows_run {
+    const hyp_cpu_op *op;
+    const hyp_cpu_run *run;
+    const hyp_mlp *mlp;
+    int64_t rows; /* of a part */
+} rows_run;
+
+static void rows_part(void *state, int64_t begin, int64_t end, int thread)
+{
+    const rows_run *r = state;
+    const HypPlan__Linear *s = r->op->step->linear;
+    void *const *at = r->run->call.at;
+    int64_t m = r->run->call.values[s->m], k = r->mlp->layers[0].k, n = r->mlp->layers[r->mlp->count - 1].n;
+    int64_t first = begin * r->rows, stop = end * r->rows < m ? end * r->rows : m;
+    const float *added = s->added_plus1 ? (const float *)at[s->added_plus1 - 1] + first * n : NULL;
+    if (first < stop)
+        r->run->kernels->mlp(r->mlp, stop - first, (const float *)at[s->x] + first * k, added,
+                             (float *)at[s->y] + first * n, hidden_of(r->op, r->run, thread));
+}
+
+static hyp_status run_by_rows(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    enum { PART_FLOPS = 1 << 19 }; /* that are worth a thread */
+    (void)diag;
+    const hyp_linear_weights *w = op->state;
+    int64_t m = run->call.values[op->step->linear->m], threads = op->threads;
+    int64_t parts = ((m + HYP_MLP_ROWS - 1) / HYP_MLP_ROWS + threads - 1) / threads * threads;
+    rows_run r = {op, run, network_of(op, run), (m + parts - 1) / parts};
+    hyp_cpu_parallel(run, parts, hyp_cpu_grain(PART_FLOPS, (int64_t)(w->bytes / 2) * r.rows), rows_part, &r);
+    return HYP_OK;
+}
+
+/* Enough rows for every thread that reading all weights is little beside them. */
+bool hyp_cpu_rows_share(int64_t m, int threads)
+{
+    enum { FEW_ROWS = 12 };
+    return m / FEW_ROWS >= threads;
 }
 
 bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, int64_t rows)
@@ -374,7 +426,7 @@ const char *hyp_linear_cannot_own(const hyp_linear_weights *w)
 
 size_t hyp_linear_bytes(const hyp_linear_weights *w) { return w->bytes; }
 
-static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, hyp_cpu_form form, hyp_cpu_op *op,
+static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, int64_t m, hyp_cpu_form form, hyp_cpu_op *op,
                               hyp_diag *diag)
 {
     HYP_TRY(ensure_mlp(model, w, diag));
@@ -384,20 +436,22 @@ static hyp_status prepare_own(hyp_cpu_model *model, hyp_linear_weights *w, hyp_c
         op->work_bytes = (size_t)model->device->threads * (size_t)group_floats(&w->mlp->layers[0]) * sizeof(float);
         return HYP_OK;
     }
-    op->run = form == HYP_CPU_OWN_SHARED ? run_shared : run_mlp;
-    op->work_bytes = hidden_bytes(w->mlp) + (w->biased ? biased_bytes(w->mlp) : 0);
+    bool by_rows = form == HYP_CPU_OWN_SHARED && hyp_cpu_rows_share(m, op->threads);
+    op->run = by_rows ? run_by_rows : form == HYP_CPU_OWN_SHARED ? run_by_panels : run_mlp;
+    op->work_bytes =
+        (size_t)(by_rows ? op->threads : 1) * hidden_bytes(w->mlp) + (w->biased ? biased_bytes(w->mlp) : 0);
     return HYP_OK;
 }
 
 static hyp_status prepare_locked(hyp_cpu_model *model, hyp_linear_weights *w, const int64_t *values, hyp_cpu_form form,
                                  hyp_cpu_op *op, hyp_diag *diag)
 {
-    if (form == HYP_CPU_OWN || form == HYP_CPU_OWN_SHARED) return prepare_own(model, w, form, op, diag);
+    if (form == HYP_CPU_OWN || form == HYP_CPU_OWN_SHARED)
+        return prepare_own(model, w, values[w->step->m], form, op, diag);
 #ifdef HYP_HAVE_ONEDNN
     HYP_TRY(ensure_dnnl(model, w, values[w->step->m], diag));
     return hyp_dnnl_prepare_linear(model, w->step, values, w->packed, form == HYP_CPU_ONEDNN_TILES, op, diag);
 #else
-    (void)values;
     return HYP_OK;
 #endif
 }
