@@ -12,7 +12,7 @@
 #include "base/dtype.h"
 #include "runtime/plan_builder.h"
 
-/* Whether the thread sanitizer watches. It does not see how an OpenMP runtime's threads wait for each other. */
+/* Whether the thread sanitizer watches, which has a thread and much memory of its own. */
 #if defined(__SANITIZE_THREAD__)
 #define THREADS_WATCHED 1
 #elif defined(__has_feature)

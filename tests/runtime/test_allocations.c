@@ -70,11 +70,15 @@ typedef struct counts {
     unsigned long ours, libraries; /* in RUNS runs after the shapes were prepared */
 } counts;
 
-static counts count_runs(hyp_device_kind device, int64_t width, bool library, int64_t batch)
+static counts count_runs(hyp_device_kind device, int32_t threads, int64_t width, bool library, int64_t batch)
 {
+    const hyp_engine_options options = {.size = sizeof options, .device = device, .threads = threads};
+    char path[PB_PATH];
     static float x[MOST * 20], y[MOST * 10], square[100];
     build_network(&b, width, library);
-    hyp_engine *engine = pb_load(&b, device);
+    hyp_engine *engine = NULL;
+    pb_write(&b, path);
+    assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
     hyp_context *context = NULL;
     hyp_tensor in = tensor_of("x", HYP_F32, x, 2, (int64_t[]){batch, 20});
     hyp_tensor out[2] = {{.name = "y", .data = y, .bytes = sizeof y, .dtype = HYP_F32},
@@ -88,7 +92,7 @@ static counts count_runs(hyp_device_kind device, int64_t width, bool library, in
     c.libraries -= c.ours;
     hyp_context_destroy(context);
     hyp_engine_destroy(engine);
-    pb_dispose(&b);
+    pb_remove(&b, path);
     return c;
 }
 
@@ -104,16 +108,24 @@ static void own_and_reference_kernels_allocate_nothing(void **state)
 {
     (void)state;
     for (size_t d = 0; d < 2; d++) {
-        counts c = count_runs(host_devices[d], 50, host_devices[d] == HYP_DEVICE_REFERENCE, 3);
+        counts c = count_runs(host_devices[d], 1, 50, host_devices[d] == HYP_DEVICE_REFERENCE, 3);
         assert_int_equal(c.ours, 0);
         assert_int_equal(c.libraries, 0);
     }
 }
 
+static void several_threads_allocate_nothing(void **state)
+{
+    (void)state;
+    counts c = count_runs(HYP_DEVICE_CPU, 3, 1000, false, MOST); /* enough for loops on all threads */
+    assert_int_equal(c.ours, 0);
+    assert_int_equal(c.libraries, 0);
+}
+
 static void runs_with_a_library_allocate_nothing_of_ours(void **state)
 {
     (void)state;
-    counts c = count_runs(HYP_DEVICE_CPU, 20000, true, 64);
+    counts c = count_runs(HYP_DEVICE_CPU, 1, 20000, true, 64);
     print_message("allocations in %d runs (three products of oneDNN each, where it is built in): ours %lu, the "
                   "library's own %lu\n",
                   RUNS, c.ours, c.libraries);
@@ -125,6 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_counter_counts),
         cmocka_unit_test(own_and_reference_kernels_allocate_nothing),
+        cmocka_unit_test(several_threads_allocate_nothing),
         cmocka_unit_test(runs_with_a_library_allocate_nothing_of_ours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

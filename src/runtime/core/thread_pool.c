@@ -232,12 +232,14 @@ static void start_threads(hyp_pool *p)
 void hyp_pool_expect(hyp_pool *p, int threads)
 {
     if (p->given.run) return;
+    hyp_mem_account *before = hyp_mem_charge(NULL); /* it is the process's memory, not the context's */
     pthread_mutex_lock(&pools.lock);
     p->expected += threads - 1;
     if (threads > p->largest) p->largest = threads;
     atomic_store(&p->most, p->largest > p->processors ? p->largest : p->processors);
     start_threads(p);
     pthread_mutex_unlock(&pools.lock);
+    hyp_mem_charge(before);
 }
 
 /* ---- fork ------------------------------------------------------------------------------------------------------ */
@@ -278,7 +280,9 @@ static long threads_of_environment(void)
 
 static hyp_status new_pool(hyp_pool **out, hyp_diag *diag)
 {
+    hyp_mem_account *before = hyp_mem_charge(NULL); /* it outlives the engine that asks first */
     hyp_pool *p = hyp_aligned_alloc(_Alignof(hyp_pool), sizeof *p);
+    hyp_mem_charge(before);
     if (!p) return hyp_fail_memory(diag, sizeof *p);
     memset(p, 0, sizeof *p);
     *out = p;
@@ -355,9 +359,19 @@ void hyp_pool_close(hyp_pool *p)
         wake(&p->epoch, INT_MAX);
         for (int i = 0; i < p->count; i++) pthread_join(p->threads[i], NULL);
     }
+    hyp_mem_account *before = hyp_mem_charge(NULL);
     hyp_free(p->threads);
     hyp_aligned_free(p);
+    hyp_mem_charge(before);
 }
+
+bool hyp_pool_visit(const hyp_pool *p, cpu_set_t *before)
+{
+    return p->has_set && pthread_getaffinity_np(pthread_self(), sizeof *before, before) == 0 &&
+           pthread_setaffinity_np(pthread_self(), sizeof p->set, &p->set) == 0;
+}
+
+void hyp_pool_leave(const cpu_set_t *before) { (void)pthread_setaffinity_np(pthread_self(), sizeof *before, before); }
 
 /* ---- loops ----------------------------------------------------------------------------------------------------- */
 

@@ -7,6 +7,8 @@
 #ifndef HYP_RUNTIME_CORE_THREAD_POOL_H
 #define HYP_RUNTIME_CORE_THREAD_POOL_H
 
+#include <sched.h>
+
 #include "hypatia/runtime.h"
 
 typedef struct hyp_pool hyp_pool;
@@ -21,6 +23,12 @@ HYP_NODISCARD hyp_status hyp_pool_open(const hyp_engine_options *options, hyp_po
                                        hyp_diag *diag);
 /* The last one to close a pool ends its threads, and waits for them. NULL-safe. */
 void hyp_pool_close(hyp_pool *pool);
+
+/* While weights are prepared: puts the calling thread on the processors that the pool's engines name, so that pages which it
+ * touches first lie in their memory. *before: where it was, for hyp_pool_leave; false, and nothing to leave, where no engine
+ * names any. */
+bool hyp_pool_visit(const hyp_pool *pool, cpu_set_t *before);
+void hyp_pool_leave(const cpu_set_t *before);
 
 /* Another context that runs on so many threads: the pool starts those that are not there yet, as many as there are
  * processors or one context wants. Where the system has no more of them, runs have fewer. Any thread may call. */

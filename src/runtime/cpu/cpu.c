@@ -229,9 +229,12 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(m->device->dnnl, 1);
 #endif
+    cpu_set_t before;
+    bool visits = hyp_pool_visit(m->device->pool, &before);
     hyp_status status = hyp_reference_check_calls(p, diag);
     if (status == HYP_OK) status = load_wide(m, diag);
     if (status == HYP_OK) status = load_linear(m, diag);
+    if (visits) hyp_pool_leave(&before);
     if (status == HYP_OK) warn_of_slow_types(m);
     if (status == HYP_OK && plan->device && strcmp(plan->device->name, m->device->tuning_name) != 0)
         hyp_log_printf(&m->device->log, "cpu: the plan was tuned on %s, this is %s: it runs as if it were not tuned",
