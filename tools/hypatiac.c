@@ -451,6 +451,8 @@ static void print_stats(FILE *to, const hyp_compile_report *report)
             report->proven ? "least cost proven" : "least cost not proven");
     fprintf(to, "seconds      import %.4f, rewrite %.4f, lower %.4f, write %.4f, verify %.4f\n", report->import_seconds,
             report->rewrite_seconds, report->lower_seconds, report->write_seconds, report->verify_seconds);
+    fputs("prices of the steps\n", to);
+    cli_print_lines(to, "  ", report->prices);
     fprintf(to, "plan         %zu steps, %llu bytes\n", report->plan_steps, (unsigned long long)report->plan_bytes);
 }
 

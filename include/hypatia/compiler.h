@@ -163,6 +163,8 @@ typedef struct hyp_compile_report {
     size_t parts_changed;           /* on the advice of `choose_form` */
     const char *answer; /* text: what was asked for by `explain` and `why_not`; "" without them */
     const char *steps; /* text: one line per step, "fused-mlp  [a, b, c]  by rule, rule" */
+    const char *prices; /* text: one line per step, "12.30 us  fused-mlp: launch 0.3 us + work 12 us (...)": what it is predicted to
+                           take, and of what that is made */
     const char *verified; /* text: how the plan was verified and what was found, or why it was not */
     bool wrong;           /* verification found it wrong, and was to warn only */
     double verify_seconds;

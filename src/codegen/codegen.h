@@ -31,7 +31,10 @@ typedef struct hyp_codegen_options {
      * prediction. */
     hyp_status (*predict)(const hyp_graph *graph, const hyp_node *const *nodes, size_t count, void *user,
                           double *out_seconds, hyp_diag *diag);
-    void *predict_user;
+    /* Appends what these seconds are made of, in words, for the plan; NULL = nothing is said. */
+    hyp_status (*explain)(const hyp_graph *graph, const hyp_node *const *nodes, size_t count, void *user, hyp_strbuf *out,
+                          hyp_diag *diag);
+    void *predict_user; /* of both */
     const int64_t *typical_sizes; /* by symbol of the graph's dims: what predictions count it as */
 } hyp_codegen_options;
 

@@ -60,21 +60,38 @@ static hyp_status emit_node(hyp_lowering *l, hyp_node_id n)
     }
 }
 
+/* Prices what some steps compute together, and says of each what its share is made of. */
+static hyp_status price_steps(hyp_lowering *l, const hyp_node *const *nodes, size_t count, HypPlan__Step **steps,
+                              size_t step_count)
+{
+    const hyp_codegen_options *o = l->options;
+    double seconds;
+    hyp_strbuf sb = {0};
+    HYP_TRY(o->predict(l->graph, nodes, count, o->predict_user, &seconds, l->diag));
+    if (o->explain && step_count > 1) hyp_strbuf_printf(&sb, "1/%zu of: ", step_count);
+    hyp_status status = o->explain ? o->explain(l->graph, nodes, count, o->predict_user, &sb, l->diag) : HYP_OK;
+    for (size_t i = 0; i < step_count && status == HYP_OK; i++) {
+        steps[i]->predicted_seconds = seconds / (double)step_count;
+        if (!o->explain) continue;
+        steps[i]->price = hyp_arena_strdup(&l->out->arena, hyp_strbuf_text(&sb));
+        if (sb.failed || !steps[i]->price) status = hyp_fail_memory(l->diag, sb.len);
+    }
+    hyp_strbuf_dispose(&sb);
+    return status;
+}
+
 /* Shares the time of a node, or of the group that it is the root of, among the steps from `first` on, which are its. */
 static hyp_status predict(hyp_lowering *l, hyp_node_id n, size_t first)
 {
     const hyp_node *nodes[HYP_PLAN_POINTWISE_REGISTERS] = {&l->graph->nodes.data[n]};
     size_t count = 1, steps = l->steps.len - first;
-    double seconds;
     if (!l->options->predict || steps == 0) return HYP_OK;
     if (l->group_plus1[n]) {
         const hyp_group *group = &l->groups.data[l->group_plus1[n] - 1];
         count = group->node_count;
         for (size_t i = 0; i < count; i++) nodes[i] = &l->graph->nodes.data[group->nodes[count - 1 - i]];
     }
-    HYP_TRY(l->options->predict(l->graph, nodes, count, l->options->predict_user, &seconds, l->diag));
-    for (size_t i = first; i < l->steps.len; i++) l->steps.data[i]->predicted_seconds = seconds / (double)steps;
-    return HYP_OK;
+    return price_steps(l, nodes, count, &l->steps.data[first], steps);
 }
 
 static hyp_status emit(hyp_lowering *l)
@@ -98,7 +115,7 @@ static hyp_status predict_copy(hyp_lowering *l, hyp_value_id v, HypPlan__Step *s
     const hyp_node copy = {.op = HYP_OP_expand, .inputs = &v, .input_count = 1, .outputs = &v, .output_count = 1};
     const hyp_node *node = &copy;
     if (!l->options->predict) return HYP_OK;
-    return l->options->predict(l->graph, &node, 1, l->options->predict_user, &step->predicted_seconds, l->diag);
+    return price_steps(l, &node, 1, &step, 1);
 }
 
 /* An output that is an input, a constant, or another output's memory seen otherwise is a copy of it. */

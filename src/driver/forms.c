@@ -169,6 +169,7 @@ static hyp_status write_graph(hyp_settings *s, const hyp_graph *g, const char *p
 {
     hyp_codegen_options options = hyp_settings_codegen(s);
     hyp_lowered lowered;
+    options.explain = NULL; /* nobody reads it */
     HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
     hyp_status status = hyp_codegen_write(&lowered, path, NULL, NULL, NULL, diag);
     hyp_lowered_dispose(&lowered);

@@ -181,6 +181,12 @@ static hyp_status predict(const hyp_graph *g, const hyp_node *const *nodes, size
     return hyp_roofline_kernel(g, nodes, count, roofline, out, diag);
 }
 
+static hyp_status explain(const hyp_graph *g, const hyp_node *const *nodes, size_t count, void *roofline, hyp_strbuf *out,
+                          hyp_diag *diag)
+{
+    return hyp_roofline_explain(g, nodes, count, roofline, out, diag);
+}
+
 hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
 {
     return (hyp_codegen_options){.target = settings->target,
@@ -188,6 +194,7 @@ hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
                                  .precision = settings->precision,
                                  .producer = "hypatiac " HYP_VERSION,
                                  .predict = predict,
+                                 .explain = explain,
                                  .predict_user = &settings->cost,
                                  .typical_sizes = settings->cost.sizes};
 }

@@ -26,6 +26,7 @@ static hyp_status hash_steps(const HypPlan__Program *program, uint64_t *out, hyp
         HypPlan__Step step = *program->steps[i];
         step.label = none;
         step.n_rules = step.n_sources = 0;
+        step.price = none;
         step.predicted_seconds = 0;
         status = append(&sb, &step.base, diag);
     }
@@ -61,6 +62,7 @@ static hyp_status price_plan(hyp_settings *s, const hyp_graph *g, double *out_se
 {
     hyp_codegen_options options = hyp_settings_codegen(s);
     hyp_lowered lowered;
+    options.explain = NULL;
     HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
     *out_seconds = 0;
     for (size_t i = 0; i < lowered.program->n_steps; i++) *out_seconds += lowered.program->steps[i]->predicted_seconds;

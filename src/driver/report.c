@@ -76,16 +76,25 @@ static void print_step(hyp_strbuf *sb, const HypPlan__Program *program, const Hy
     hyp_strbuf_puts(sb, "\n");
 }
 
+/* "12.30 us  fused-mlp: launch 0.3 us + work 12 us (...)" */
+static void print_price(hyp_strbuf *sb, const HypPlan__Step *step)
+{
+    hyp_strbuf_printf(sb, "%.2f us  %s: %s\n", step->predicted_seconds * 1e6, step->label, step->price);
+}
+
 static hyp_status copy_steps(owned_report *r, const HypPlan__Program *program, hyp_diag *diag)
 {
-    hyp_strbuf sb = {0};
+    hyp_strbuf sb = {0}, prices = {0};
     for (size_t i = 0; i < program->n_steps; i++) {
         print_step(&sb, program, program->steps[i]);
+        print_price(&prices, program->steps[i]);
         r->report.plan_seconds += program->steps[i]->predicted_seconds;
     }
     r->report.steps = hyp_arena_strdup(&r->arena, hyp_strbuf_text(&sb));
-    bool failed = sb.failed || !r->report.steps;
+    r->report.prices = hyp_arena_strdup(&r->arena, hyp_strbuf_text(&prices));
+    bool failed = sb.failed || prices.failed || !r->report.steps || !r->report.prices;
     hyp_strbuf_dispose(&sb);
+    hyp_strbuf_dispose(&prices);
     r->report.plan_steps = program->n_steps;
     return failed ? hyp_fail_memory(diag, 64) : HYP_OK;
 }
@@ -105,6 +114,8 @@ static hyp_status copy_answer(owned_report *r, const hyp_rewrite_report *rewrite
         if (!is_source(program, program->steps[i], node)) continue;
         hyp_strbuf_printf(answer, "step %zu of the plan: ", i);
         print_step(answer, program, program->steps[i]);
+        hyp_strbuf_puts(answer, "    ");
+        print_price(answer, program->steps[i]);
     }
     r->report.answer = hyp_arena_strdup(&r->arena, hyp_strbuf_text(answer));
     return answer->failed || !r->report.answer ? hyp_fail_memory(diag, answer->len) : HYP_OK;
@@ -124,7 +135,7 @@ hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__P
     if (!r) return hyp_fail_memory(diag, sizeof *r);
     r->report.size = sizeof r->report;
     r->report.stop_reason = "nothing was rewritten";
-    r->report.steps = r->report.layers = r->report.answer = r->report.verified = r->report.cut = "";
+    r->report.steps = r->report.prices = r->report.layers = r->report.answer = r->report.verified = r->report.cut = "";
     hyp_status status = rewrite ? copy_rules(r, rewrite, diag) : HYP_OK;
     if (status == HYP_OK && rewrite) status = copy_phases(r, rewrite, diag);
     if (status == HYP_OK && program) status = copy_steps(r, program, diag);

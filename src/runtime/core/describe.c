@@ -148,6 +148,7 @@ static void text_step(report *r, uint32_t index)
     hyp_strbuf_printf(&r->sb, "       %.0f flops, %.0f bytes", work.flops, work.bytes);
     if (step->predicted_seconds > 0) hyp_strbuf_printf(&r->sb, ", predicted %.2f us", step->predicted_seconds * 1e6);
     hyp_strbuf_puts(&r->sb, "\n");
+    if (*step->price) put_name(r, "       price ", step->price, "\n");
     text_names(r, "rules", r->p->rule_names, step->rules, step->n_rules);
     text_names(r, "from", r->p->source_names, step->sources, step->n_sources);
 }
@@ -304,6 +305,7 @@ static void json_step(report *r, uint32_t index)
     json_tensors(r, "writes", tensors, list_of(step, hyp_plan_step_writes, tensors));
     hyp_strbuf_printf(&r->sb, ", \"flops\": %.0f, \"bytes\": %.0f, \"predicted_seconds\": ", work.flops, work.bytes);
     hyp_strbuf_double(&r->sb, step->predicted_seconds);
+    json_string(r, false, "price", step->price);
     json_names(r, "rules", r->p->rule_names, step->rules, step->n_rules);
     json_names(r, "sources", r->p->source_names, step->sources, step->n_sources);
     hyp_strbuf_puts(&r->sb, "}");

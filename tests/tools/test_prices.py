@@ -1,0 +1,97 @@
+"""The price of each step, as plans, hypatia inspect and hypatiac tell it: its words add up to its seconds, and what they say
+there is to do is what the plan itself counts."""
+import glob
+import json
+import os
+import re
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../support"))
+import hyp  # noqa: E402
+
+MODELS = sorted(glob.glob(os.path.join(HERE, "../models/torch/*-dynamo.onnx")))
+WAYS = (["--target", "cpu"], ["--target", "cpu:avx2"], ["--target", "cpu:avx2", "--threads", "2"], ["--target", "cuda"],
+        ["--target", "cuda", "--precision", "bf16"])
+NUMBER = r"([0-9.e+-]+)"
+PRICE = re.compile(rf"(?:1/(\d+) of: )?(?:\d+ threads, )?launch {NUMBER} us(?: \+ work {NUMBER} us(?: \((.*?)\))?)?"
+                   rf"(?:, x {NUMBER} as (?:its functions were measured|measured, mostly \((.*)\)))?")
+RATE = re.compile(rf"{NUMBER} ([a-z0-9 ]+) at {NUMBER}/s: {NUMBER} us")
+
+
+def run(*command):
+    done = hyp.tool(*command)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr}{done.stdout}"
+    return done.stdout
+
+
+def check_step(step):
+    """Figures have three or four digits. Rates of less than a hundredth of the work are not told."""
+    found = PRICE.fullmatch(step["price"])
+    assert found, step
+    of, launch, work, rates, factor, nearest = found.groups()
+    work, factor = float(work or 0), float(factor or 1)
+    seconds = (float(launch) + work) * factor / int(of or 1) * 1e-6
+    assert abs(seconds - step["predicted_seconds"]) <= 4e-3 * seconds + 1e-11, (seconds, step)  # as much is said of a view
+    terms = [(float(amount), what, float(rate), float(us)) for amount, what, rate, us in RATE.findall(rates or "")]
+    assert rates is None or len(terms) == rates.count(" | ") + 1, step
+    for amount, _, rate, us in terms:
+        assert rate and abs(amount / rate * 1e6 - us) <= 0.011 * us, step
+    if terms:
+        assert max(term[3] for term in terms) <= 1.002 * work, step
+        assert sum(term[3] for term in terms) >= 0.9 * work, step
+    if step["label"] == "linear" and step["flops"] > 1e4:  # of one product, whose multiplications the plan counts, too
+        counted = [amount for amount, what, _, _ in terms if what.endswith(("32 operations", "16 operations"))]
+        (layer,) = step["layers"]
+        flops = 2 * step["rows"] * layer["n"] * layer["k"]
+        assert not counted or abs(counted[0] - flops) <= 0.01 * flops, step
+        moved = sum(amount for amount, what, _, _ in terms if what.startswith("bytes"))
+        assert not moved or abs(moved - step["bytes"]) <= 0.02 * step["bytes"], step
+        return nearest is not None, len(counted) * (moved > 0)
+    return nearest is not None, 0
+
+
+def check_plans(folder):
+    plan, measured, products = os.path.join(folder, "p.bin"), 0, 0
+    assert len(MODELS) >= 8
+    for model in MODELS:
+        for way in WAYS:
+            out = run("hypatiac", model, "-o", plan, "--verify", "off", "--stats", *way)
+            typical = [f"{s['name']}={s['typical']}" for s in json.loads(run("hypatia", "inspect", plan, "--json"))["symbols"]]
+            dims = ["--dim", ",".join(typical)] if typical else []
+            steps = json.loads(run("hypatia", "inspect", plan, "--json", *dims))["steps"]
+            text = run("hypatia", "inspect", plan)
+            for step in steps:
+                nearest, counted = check_step(step)
+                measured += nearest
+                products += counted
+                assert f"price {step['price']}\n" in text and f"{step['label']}: {step['price']}\n" in out, step
+    assert measured > 200 and products > 20, (measured, products)
+
+
+def check_profile(folder):
+    """An entry of a profile that is there is named, and one for this shape alone counts."""
+    plan, profile = os.path.join(folder, "p.bin"), os.path.join(folder, "my.profile")
+    with open(profile, "w") as file:
+        file.write("(profile my (like cpu) (measured softmax 320 10 f32 5e-5) (measured softmax 1000000 1000 f32 9e-1))")
+    run("hypatiac", os.path.join(HERE, "../../examples/digits/digits.onnx"), "-o", plan, "--verify", "off", "--profile", profile, "-q")
+    step = json.loads(run("hypatia", "inspect", plan, "--json"))["steps"][-1]
+    assert step["label"] == "softmax" and abs(step["predicted_seconds"] - 5e-5) < 1e-9, step
+    assert step["price"].endswith("as measured, mostly (softmax 320 10 f32)"), step
+
+
+def check_explanation():
+    out = run("hypatiac", os.path.join(HERE, "../../examples/digits/digits.onnx"), "--explain", "layer0/MatMul")
+    assert re.search(r"step 0 of the plan: fused-mlp .*\n +[0-9.]+ us  fused-mlp: launch ", out), out
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        check_plans(folder)
+        check_profile(folder)
+    check_explanation()
+    print("passed")
+
+
+main()
