@@ -435,20 +435,35 @@ static void print_summary(FILE *to, const request *r, const hyp_compile_report *
     if (report->plan_bytes) fprintf(to, "%s: %llu bytes\n", r->plan, (unsigned long long)report->plan_bytes);
 }
 
+/* What is not in the e-graphs or was not looked at, and why. */
+static void print_left_out(FILE *to, const hyp_compile_report *report)
+{
+    size_t declined = 0, refused = 0;
+    for (size_t i = 0; i < report->rule_count; i++) {
+        declined += report->rules[i].declined;
+        refused += report->rules[i].refused;
+    }
+    fprintf(to, "left out     %zu matches by conditions, %zu without a type, %zu constants beyond --max-fold-bytes or -flops", declined,
+            refused, report->unfolded);
+    if (!report->proven) fprintf(to, "; forms that cost up to %.2g %% less, if there are any", report->gap * 100);
+    fputc('\n', to);
+}
+
 static void print_stats(FILE *to, const hyp_compile_report *report)
 {
-    fprintf(to, "\n%-34s %5s %9s %9s %6s\n", "rule", "class", "matches", "applied", "used");
+    fprintf(to, "\n%-34s %5s %9s %9s %9s %9s %6s\n", "rule", "class", "matches", "applied", "declined", "refused", "used");
     for (size_t i = 0; i < report->rule_count; i++) {
         const hyp_compile_rule_use *rule = report->rules[i];
         if (!rule->matches && !rule->used) continue;
-        fprintf(to, "%-34s %5s %9zu %9zu %6zu\n", rule->name, rule->numeric_class, rule->matches, rule->applications,
-                rule->used);
+        fprintf(to, "%-34s %5s %9zu %9zu %9zu %9zu %6zu\n", rule->name, rule->numeric_class, rule->matches, rule->applications,
+                rule->declined, rule->refused, rule->used);
     }
     fprintf(to, "\nnodes        %zu imported, %zu run before rewriting, %zu after\n", report->nodes_imported,
             report->nodes_before, report->nodes_after);
     fprintf(to, "e-graph      %zu e-nodes, %zu e-classes, %zu iterations, stop: %s, %s\n", report->e_nodes,
             report->e_classes, report->iterations, report->stop_reason,
             report->proven ? "least cost proven" : "least cost not proven");
+    print_left_out(to, report);
     fprintf(to, "seconds      import %.4f, rewrite %.4f, lower %.4f, write %.4f, verify %.4f\n", report->import_seconds,
             report->rewrite_seconds, report->lower_seconds, report->write_seconds, report->verify_seconds);
     fputs("prices of the steps\n", to);

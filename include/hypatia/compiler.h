@@ -142,6 +142,9 @@ typedef struct hyp_compile_rule_use {
     size_t size; /* the library's sizeof(hyp_compile_rule_use) */
     const char *name, *ruleset, *numeric_class, *doc;
     size_t matches, applications, used;
+    size_t declined; /* matches that a condition or function of the rule kept from being applied, besides those that were none
+                        because of a type */
+    size_t refused;  /* applications whose result would have no type, or another one */
 } hyp_compile_rule_use;
 
 /* What a compilation did; owned by the caller: hyp_compile_report_destroy. */
@@ -154,6 +157,9 @@ typedef struct hyp_compile_report {
     const char *stop_reason;
     const char *cut;                /* "stopped by --max-seconds S" or "interrupted"; "": the search was not cut short */
     bool proven;                    /* of all that the e-graphs hold, what was chosen costs least */
+    double gap;      /* else by how much of its cost something in them could cost less, at most; 1: nothing is known */
+    size_t unfolded; /* e-nodes of constants alone that a plan with them would compute in every run: they take more than
+                        max_fold_bytes or max_fold_flops */
     double cost_before, cost_after; /* seconds, predicted, of the plan of the graph as it came and of the one chosen; 0 when
                                        nothing was rewritten */
     double plan_seconds;            /* predicted, of the plan's steps: cost_after where anything was rewritten */

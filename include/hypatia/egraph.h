@@ -307,6 +307,9 @@ typedef struct hyp_rule_report {
     double seconds;               /* search and apply */
     size_t refused; /* applications that the analysis refused, or a condition or function with HYP_ERR_MALFORMED */
     char *refusal;  /* what was said of the first one; NULL = there was none */
+    /* Matches that a condition or function kept from being applied, in the end; of a rule that collects, parts that were left
+     * out. 0 where there were too many to keep. What a final condition says no to is no match, and not counted. */
+    size_t declined;
 } hyp_rule_report;
 
 typedef struct hyp_iteration_report {

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "driver/driver.h"
@@ -32,6 +33,8 @@ static hyp_status copy_rules(owned_report *r, const hyp_rewrite_report *from, hy
             .matches = use->matches,
             .applications = use->applications,
             .used = use->used,
+            .declined = use->declined,
+            .refused = use->refused,
         };
         if (!rules[i].name || !rules[i].ruleset || !rules[i].numeric_class || !rules[i].doc)
             return hyp_fail_memory(diag, 64);
@@ -50,6 +53,8 @@ static hyp_status copy_phases(owned_report *r, const hyp_rewrite_report *from, h
     for (size_t i = 0; i < from->phase_count; i++) {
         r->report.proven = r->report.proven && from->phases[i].proven;
         r->report.iterations += from->phases[i].iterations;
+        r->report.gap = fmax(r->report.gap, from->phases[i].gap);
+        r->report.unfolded += from->phases[i].unfolded;
         r->report.e_nodes = from->phases[i].e_nodes;
         r->report.e_classes = from->phases[i].e_classes;
         hyp_strbuf_printf(&reason, "%s%s %s", i ? ", " : "", from->phases[i].name, hyp_stop_name(from->phases[i].stop));

@@ -261,7 +261,9 @@ static hyp_status make_op(hyp_rw *rw, const hyp_rw_node *n, hyp_rw_fact *fact, h
     fact->kind = tuple ? HYP_RW_TUPLE : HYP_RW_TENSOR;
     fact->values = values;
     fact->determined = fact->determined && fixes_bits(rw, n, fact);
-    if (fact->constant) HYP_TRY(hyp_rw_folds(rw, n, values, fact->count, &fact->constant, &fact->work, diag));
+    bool of_constants = fact->constant;
+    if (of_constants) HYP_TRY(hyp_rw_folds(rw, n, values, fact->count, &fact->constant, &fact->work, diag));
+    rw->unfolded += of_constants && !fact->constant;
     HYP_TRY(note_content(rw, fact, diag));
     return fact->data ? HYP_OK : fold(rw, n, fact, diag);
 }

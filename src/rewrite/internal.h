@@ -93,6 +93,7 @@ typedef struct hyp_rw {
     bool keeps_bits;                         /* a step of `in` reads what is determined: see hyp_rw_may_unite */
     HYP_VEC(const hyp_type *) types;         /* of an e-node whose work is asked for */
     hyp_fold_budget fold; /* what constants may take; set before encoding, else what suits the graph */
+    size_t unfolded;      /* e-nodes of constants that would take more than that */
     hyp_limit *limit;     /* of the search; NULL = none */
 } hyp_rw;
 

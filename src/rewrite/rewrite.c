@@ -177,6 +177,7 @@ static hyp_status count_rules(job *j, const hyp_run_report *run)
         use->matches += from->matches;
         use->applications += from->applications;
         use->refused += from->refused;
+        use->declined += from->declined;
         if (use->refusal || !from->refusal) continue;
         use->refusal = hyp_arena_strdup(&report->arena, from->refusal);
         if (!use->refusal) return hyp_fail_memory(j->diag, strlen(from->refusal));
@@ -333,6 +334,12 @@ static hyp_status choose_parts(job *j, hyp_rw *rw, const hyp_rw_rules *names, ca
     return price(j, &best->graph, &best->seconds, &best->nodes);
 }
 
+static double gap_of(const hyp_extraction *choice)
+{
+    if (choice->proven || !(choice->dag_cost > 0)) return 0;
+    return fmin(1, fmax(0, 1 - choice->lower_bound / choice->dag_cost));
+}
+
 static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names, hyp_ruleset *rules, hyp_graph *out)
 {
     candidate best;
@@ -346,7 +353,11 @@ static hyp_status extract(job *j, hyp_rw *rw, phase p, const hyp_rw_rules *names
                         .weigh = &best.weigh,
                         .out = j->options->answer,
                         .diag = j->diag};
-    if (status == HYP_OK) j->report->phases[p].proven = best.choice.proven;
+    if (status == HYP_OK) {
+        j->report->phases[p].proven = best.choice.proven;
+        j->report->phases[p].gap = gap_of(&best.choice);
+        j->report->phases[p].unfolded = rw->unfolded;
+    }
     if (status == HYP_OK) status = ask(j, &q, p);
     if (status == HYP_OK && p == OPTIMIZE) {
         j->report->cost_after = best.seconds;

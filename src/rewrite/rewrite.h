@@ -183,6 +183,7 @@ typedef struct hyp_rule_use {
     size_t matches, applications; /* in all phases */
     size_t refused;               /* applications whose right side has no type, or another than the left one */
     const char *refusal;          /* what is wrong with the first of them; NULL = there was none */
+    size_t declined;              /* matches that a condition or function kept from being applied: hyp_rule_report */
     size_t used;                  /* steps of the result that owe their form to this rule */
 } hyp_rule_use;
 
@@ -195,6 +196,9 @@ typedef struct hyp_rewrite_report {
         hyp_stop stop;
         size_t iterations, e_nodes, e_classes, peak_bytes;
         bool proven; /* what was chosen costs least: the search for it was not cut short */
+        double gap;  /* by how much of its cost something else could cost less at most, as far as is known; 0: proven, 1: nothing
+                        is known */
+        size_t unfolded; /* e-nodes of constants alone that are computed in every run, as they take more than the budget */
         double seconds;
     } phases[3]; /* normalize, recognize, optimize */
     size_t phase_count;

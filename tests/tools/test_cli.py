@@ -119,6 +119,21 @@ def check_fp8(folder):
     assert "verified: strict, 4 samples" in done, done
 
 
+def check_left_out(folder):
+    """--stats counts what rules would have done: the model has three relus, one softmax, and constants that a byte is too little for."""
+    rules = os.path.join(folder, "mine.rules")
+    with open(rules, "w") as file:
+        file.write('(rule drop-relu :class E :doc "not of what is no constant" (relu ?x) => ?x :if (joined ?x))\n'
+                   '(rule no-type :class E :doc "two axes are not three" (softmax :axis ?a ?x) => (transpose :perm (0 2 1) ?x))')
+    stats = ["hypatiac", MODEL, "--dry-run", "--verify", "off", "--stats"]
+    out = run(*stats, "--rules", rules, "--only-rules", "drop-relu,no-type")
+    lines = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.startswith(("rule ", "drop-relu", "no-type"))}
+    assert lines["rule"] == ["class", "matches", "applied", "declined", "refused", "used"], lines
+    assert lines["drop-relu"] == ["E", "3", "0", "3", "0", "0"] and lines["no-type"] == ["E", "1", "0", "0", "1", "0"], lines
+    assert "left out     3 matches by conditions, 1 without a type, 0 constants beyond" in out, out
+    assert ", 0 constants beyond" not in run(*stats, "--max-fold-bytes", "1")
+
+
 def check_targets(folder):
     """Machines differ in what their plans are predicted to take, and in nothing that a plan needs."""
     plan, predicted = os.path.join(folder, "target.bin"), {}
@@ -328,6 +343,7 @@ def main():
         plan = os.path.join(folder, "digits.bin")
         check_compiling(folder, plan)
         check_fp8(folder)
+        check_left_out(folder)
         check_targets(folder)
         check_measuring(folder)
         check_asking()

@@ -275,6 +275,8 @@ HYP_NODISCARD hyp_status hyp_collect_next(const hyp_rule *rule, hyp_parts_found 
 /* Finds all parts in a rebuilt e-graph, sorted. */
 HYP_NODISCARD hyp_status hyp_collect_all(struct hyp_ruleset *rules, uint32_t rule_index, hyp_parts_found *parts,
                                          hyp_diag *diag);
+/* Parts that were noted. */
+size_t hyp_collect_count(const hyp_rule *rule, const hyp_parts_found *parts);
 void hyp_collect_dispose(hyp_parts_found *parts);
 
 /* What a rule says to one match, without uniting anything. */

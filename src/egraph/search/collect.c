@@ -140,6 +140,11 @@ hyp_status hyp_collect_all(struct hyp_ruleset *rules, uint32_t rule_index, hyp_p
     return status == HYP_OK ? hyp_collect_sort(eg, rule, parts, diag) : status;
 }
 
+size_t hyp_collect_count(const hyp_rule *rule, const hyp_parts_found *parts)
+{
+    return parts->words.len / row_words(rule);
+}
+
 void hyp_collect_dispose(hyp_parts_found *parts)
 {
     hyp_vec_free(&parts->words);

@@ -248,6 +248,7 @@ static hyp_status collect_and_apply(runner *r, hyp_rule *rule, hyp_diag *diag)
     r->parts.words.len = 0;
     r->search.emit = collect_batch;
     HYP_TRY(hyp_match(&r->search, r->grounds));
+    r->report->rules[r->rule].declined = r->matches - hyp_collect_count(rule, &r->parts);
     double begin = seconds();
     hyp_status status = apply_collected(r, rule, diag);
     r->apply_seconds += seconds() - begin;
@@ -445,6 +446,10 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
     eg->poll = NULL;
     eg->limit_hit = HYP_STOP_SATURATED;
 
+    for (size_t i = 0; i < out_report->rule_count; i++) {
+        const hyp_rule *rule = &rules->rules.data[i];
+        if (!rule->collecting) out_report->rules[i].declined = rule->declined.len / hyp_match_words(rule);
+    }
     out_report->stop = status == HYP_OK ? r.stop : HYP_STOP_ERROR;
     out_report->e_nodes = eg->live_count;
     out_report->e_classes = eg->class_count;

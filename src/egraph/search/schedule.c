@@ -38,6 +38,7 @@ static hyp_status add_report(scheduler *sc, hyp_run_report *run, size_t first_ru
             run->rules[i].refusal = NULL;
         }
         sum->refused += run->rules[i].refused;
+        sum->declined = run->rules[i].declined;
         sum->matches += run->rules[i].matches;
         sum->applications += run->rules[i].applications;
         sum->seconds += run->rules[i].seconds;
