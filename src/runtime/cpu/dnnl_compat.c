@@ -53,6 +53,31 @@ static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md
     return dnnl_matmul_primitive_desc_create(&pd, engine, src, weights, bias, dst, attr) == dnnl_success ? pd : NULL;
 }
 
+static bool is_implementation(const_dnnl_primitive_desc_t pd, const char *name, size_t length)
+{
+    const char *is = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &is) == dnnl_success &&
+           strncmp(is, name, length) == 0;
+}
+
+/* On AVX2 version 3 convolves by newer kernels than 2, which it still has behind them in its list: those for one
+ * channel a group and for 1x1 are slower (docs/runtime-cpu.md). Takes pd over, and gives it or the next older kernel.
+ */
+static dnnl_primitive_desc_t prefer_older(dnnl_primitive_desc_t pd)
+{
+    static const char *const slower[] = {"brdgmm_dw:avx2", "brgconv_1x1:avx2"}, older[] = "jit";
+    bool is_slower = false;
+    for (size_t i = 0; i < sizeof slower / sizeof *slower; i++)
+        is_slower = is_slower || is_implementation(pd, slower[i], strlen(slower[i]) + 1);
+    dnnl_primitive_desc_t kept = NULL; /* a copy knows of no others */
+    if (!is_slower || dnnl_primitive_desc_clone(&kept, pd) != dnnl_success) return pd;
+    bool found = false;
+    while (!found && dnnl_primitive_desc_next_impl(pd) == dnnl_success)
+        found = is_implementation(pd, older, strlen(older));
+    dnnl_primitive_desc_destroy(found ? kept : pd);
+    return found ? pd : kept;
+}
+
 static dnnl_primitive_desc_t convolution(dnnl_engine_t engine, bool transpose, const hyp_dnnl_window *w, hyp_md_ref src,
                                          hyp_md_ref weights, hyp_md_ref bias, hyp_md_ref dst,
                                          const_dnnl_primitive_attr_t attr)
@@ -65,7 +90,7 @@ static dnnl_primitive_desc_t convolution(dnnl_engine_t engine, bool transpose, c
                   : dnnl_convolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference,
                                                                    dnnl_convolution_direct, src, weights, bias, dst,
                                                                    w->strides, w->dilates, w->before, w->after, attr);
-    return status == dnnl_success ? pd : NULL;
+    return status == dnnl_success ? prefer_older(pd) : NULL;
 }
 
 #else
