@@ -144,9 +144,9 @@ def first_decile(call, seconds):
     return float(np.percentile(samples, 10)) / 1000
 
 
-def measure_ours(plan, seconds):
+def measure_ours(plan, seconds, warmup=20):
     """The same of a plan (models.Hypatia), in a process of its own."""
-    plan.run("bench", "-q", "--warmup", "20", "--iterations", "3", "--duration", str(seconds), "--json", plan.json)
+    plan.run("bench", "-q", "--warmup", str(warmup), "--iterations", "3", "--duration", str(seconds), "--json", plan.json)
     with open(plan.json, encoding="utf-8") as file:
         return float(np.percentile(json.load(file)["samples_us"], 10))
 
