@@ -14,12 +14,20 @@
 /* One more kernel of a step is a little less than a kernel of another: nothing is looked up in between. */
 #define NEXT_LAUNCH 0.98
 
+/* How much longer than asked for all may take, and for how many seconds at least is measured: with less the profile
+ * would hold next to nothing. */
+#define LONGEST 1.35
+#define SHORTEST 20
+
 enum {
-    ROUNDS = 2,
+    ROUNDS = 3,
+    LAUNCHES = 3, /* times that a launch and simple arithmetic are measured, for they are part of all others */
+    FAR_KERNELS = 4,
+    SPEEDUP_TIMES = 2,
     LAST_CACHE_SIZES = 5, /* from 4 MiB on */
     BEYOND_CACHES = 1 << 27,
-    OTHERS = 4 + LAST_CACHE_SIZES, /* launch, memory, caches, arithmetic */
-    MOST_SPEEDUPS = 8              /* numbers of threads, each of which takes two more */
+    OTHERS = 2 + 2 * LAUNCHES + LAST_CACHE_SIZES + 3 * FAR_KERNELS, /* memory, cache, arithmetic, ... */
+    MOST_SPEEDUPS = 8 /* numbers of threads, each of which takes two more */
 };
 
 /* ---- one measurement --------------------------------------------------------------------------------------- */
@@ -27,9 +35,10 @@ enum {
 typedef struct calibration {
     const measure_options *options;
     const cli_args *args;
-    cli_list normal; /* rules */
-    double clock;    /* seconds that reading the clock twice takes */
-    int64_t swept;   /* elements that drive all else from the second-level cache; 0 on a GPU */
+    cli_list normal;        /* rules */
+    double clock;           /* seconds that reading the clock twice takes */
+    double begin, deadline; /* of the whole; when no more kernels are begun */
+    int64_t swept;          /* elements that drive all else from the second-level cache; 0 on a GPU */
     bool gpu;
     size_t rounds;               /* of measuring every kernel */
     calibration_kernel *kernels; /* those of the device, in all of its types */
@@ -81,7 +90,7 @@ static int time_steps(calibration *c, const onnx_model *model, const hyp_compile
     return code;
 }
 
-static int time_kernel(calibration *c, const calibration_kernel *k, int threads, double *out)
+static int time_kernel_after(calibration *c, const calibration_kernel *k, int64_t swept, int threads, double *out)
 {
     onnx_model model = {0};
     bool plain = calibration_is_rewritten(k);
@@ -90,26 +99,47 @@ static int time_kernel(calibration *c, const calibration_kernel *k, int threads,
                                    .max_fold_bytes = 2 * (size_t)BEYOND_CACHES, /* constants are written as nodes */
                                    .only_rules = plain ? NULL : (const char *const *)c->normal.items,
                                    .only_rule_count = plain ? 0 : c->normal.count};
-    int which = calibration_model(&model, k, c->swept);
+    int which = calibration_model(&model, k, swept);
     int code = time_steps(c, &model, &compile, k->op, which, threads, out);
     onnx_model_dispose(&model);
     return code;
 }
 
-/* A core has what the list says; a GPU the large ones, too, and what is in 32 bits there in 16 as well. */
+static int time_kernel(calibration *c, const calibration_kernel *k, int threads, double *out)
+{
+    enum { MOVES = 1024 }; /* fewer elements stay wherever they are */
+    return time_kernel_after(c, k, k->shape[0] >= MOVES ? c->swept : 0, threads, out);
+}
+
+static bool is_product(const calibration_kernel *k)
+{
+    return strcmp(k->op, "linear") == 0 || strcmp(k->op, "matmul") == 0 || strcmp(k->op, "attention") == 0 ||
+           strncmp(k->op, "conv", 4) == 0;
+}
+
+/* What only moves data takes as long in one type of 16 bits as in the other: it is measured in the first. */
+static bool is_like_the_one_before(const calibration *c, size_t i)
+{
+    return c->gpu && c->kernels[i].type == HYP_BF16 && !is_product(&c->kernels[i]);
+}
+
+/* A core has what the list says; a GPU the large ones, too, and what is in 32 bits there in 16 as well, every other
+ * kernel first: should time run out, shapes of all operators are there. */
 static void list_kernels(calibration *c)
 {
     static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};
     c->kernels = cli_alloc(NULL, 3 * calibration_kernel_count, sizeof *c->kernels);
-    for (size_t i = 0; i < calibration_kernel_count; i++) {
-        const calibration_kernel *k = &calibration_kernels[i];
-        if (c->gpu ? k->type != HYP_F32 : k->large) continue;
-        for (size_t t = 0; t < (c->gpu ? 3 : 1); t++) {
-            c->kernels[c->kernel_count] = *k;
-            if (c->gpu) c->kernels[c->kernel_count].type = types[t];
-            c->kernel_count++;
+    const size_t step = c->gpu ? 2 : 1;
+    for (size_t first = 0; first < step; first++)
+        for (size_t i = first; i < calibration_kernel_count; i += step) {
+            const calibration_kernel *k = &calibration_kernels[i];
+            if (c->gpu ? k->type != HYP_F32 : k->large) continue;
+            for (size_t t = 0; t < (c->gpu ? 3 : 1); t++) {
+                c->kernels[c->kernel_count] = *k;
+                if (c->gpu) c->kernels[c->kernel_count].type = types[t];
+                c->kernel_count++;
+            }
         }
-    }
 }
 
 /* ---- the profile ------------------------------------------------------------------------------------------- */
@@ -117,7 +147,10 @@ static void list_kernels(calibration *c)
 /* Keys of the profile, and what every kernel took; 0: there was no such step. */
 typedef struct results {
     double launch, bytes_per_second, cache_bytes, cache_bytes_per_second, last_cache_bytes, last_cache_bytes_per_second;
+    double far_launch, far_bytes_per_second;
     double pointwise, *kernels;
+    size_t rounds, slow,
+        late; /* rounds done, kernels left out because they are too slow, or because the time was over */
     struct {
         int threads;
         double compute, memory;
@@ -167,21 +200,63 @@ static int measure_last_cache(calibration *c, results *r)
     return code;
 }
 
+/* The least of several times. */
+static int measure_small(calibration *c, const char *what, calibration_kernel k, double *out)
+{
+    int code = CLI_OK;
+    *out = 0;
+    for (int i = 0; i < LAUNCHES && code == CLI_OK; i++) {
+        double seconds = 0;
+        show_progress(c, what);
+        code = time_kernel(c, &k, 1, &seconds);
+        if (i == 0 || seconds < *out) *out = seconds;
+    }
+    return code;
+}
+
+/* How much longer kernels take when so much was gone over before them that nothing of theirs is in a cache: one that
+ * has next to nothing to do, and, for each byte, some that move data. */
+static int measure_far(calibration *c, int64_t tiny, results *r)
+{
+    static const struct {
+        calibration_kernel kernel;
+        int tensors; /* of so many elements that it reads and writes */
+    } kernels[FAR_KERNELS] = {{{"transpose", HYP_F32, {98304, 64}, false}, 2},
+                              {{"layer-norm", HYP_F32, {98304, 768}, false}, 2},
+                              {{"concat", HYP_F32, {65536}, false}, 2},
+                              {{"add", HYP_F32, {65536}, false}, 3}};
+    const calibration_kernel launch = {"relu", HYP_F32, {tiny}, false};
+    const int64_t all = BEYOND_CACHES / (int64_t)(2 * sizeof(float));
+    double far = 0, near = 0, seconds = 0, bytes = 0;
+    show_progress(c, "far launch");
+    int code = time_kernel_after(c, &launch, all, 1, &far);
+    r->far_launch = fmax(far - r->launch, 1e-9);
+    for (int i = 0; i < FAR_KERNELS && code == CLI_OK; i++) {
+        show_progress(c, "far data");
+        code = time_kernel(c, &kernels[i].kernel, 1, &near);
+        if (code == CLI_OK) code = time_kernel_after(c, &kernels[i].kernel, all, 1, &far);
+        seconds += fmax(0, far - near - r->far_launch);
+        bytes += (double)(kernels[i].tensors * kernels[i].kernel.shape[0]) * sizeof(float);
+    }
+    r->far_bytes_per_second = fmin(bytes / fmax(seconds, 1e-12), 100 * r->bytes_per_second);
+    return code;
+}
+
 static int measure_core(calibration *c, results *r)
 {
     enum { TINY = 8, SIMPLE = 1 << 12 };
     double simple = 0;
     r->cache_bytes = second_level_bytes();
-    show_progress(c, "launch");
-    int code = time_kernel(c, &(calibration_kernel){"relu", HYP_F32, {TINY}, false}, 1, &r->launch);
+    int code = measure_small(c, "launch", (calibration_kernel){"relu", HYP_F32, {TINY}, false}, &r->launch);
     if (code == CLI_OK) code = time_reading(c, "memory", BEYOND_CACHES, 1, &r->bytes_per_second);
     if (code == CLI_OK) code = time_reading(c, "cache", r->cache_bytes / 2, 1, &r->cache_bytes_per_second);
     r->cache_bytes_per_second = fmax(r->bytes_per_second, r->cache_bytes_per_second);
     if (code == CLI_OK) code = measure_last_cache(c, r);
-    show_progress(c, "arithmetic");
-    if (code == CLI_OK) code = time_kernel(c, &(calibration_kernel){"add", HYP_F32, {SIMPLE}, false}, 1, &simple);
+    if (code == CLI_OK)
+        code = measure_small(c, "arithmetic", (calibration_kernel){"add", HYP_F32, {SIMPLE}, false}, &simple);
     c->swept = (int64_t)(2 * r->cache_bytes / sizeof(float)); /* of which little is left then */
     if (code == CLI_OK) r->pointwise = SIMPLE / fmax(simple - r->launch, simple / 4);
+    if (code == CLI_OK) code = measure_far(c, TINY, r);
     return code;
 }
 
@@ -206,7 +281,8 @@ static int measure_gpu(calibration *c, results *r)
     return code;
 }
 
-/* What more threads bring: two, four and so on, and all that were asked for. */
+/* What more threads bring: two, four and so on, and all that were asked for. The most of two times: what else runs
+ * there takes cores. */
 static int measure_speedups(calibration *c, int most, results *r)
 {
     const calibration_kernel product = {"linear", HYP_F32, {512, 1024, 1024}, false};
@@ -214,13 +290,18 @@ static int measure_speedups(calibration *c, int most, results *r)
     if (most < 2) return CLI_OK;
     int code = time_kernel(c, &product, 1, &one);
     for (int threads = 2; code == CLI_OK && r->speedup_count < MOST_SPEEDUPS;) {
-        double seconds = 0, memory = 0;
-        show_progress(c, "more threads");
-        code = time_kernel(c, &product, threads, &seconds);
-        if (code == CLI_OK) code = time_reading(c, "memory, more threads", BEYOND_CACHES, threads, &memory);
+        double compute = 0, memory = 0;
+        for (int i = 0; i < SPEEDUP_TIMES && code == CLI_OK; i++) {
+            double seconds = 0, rate = 0;
+            show_progress(c, "more threads");
+            code = time_kernel(c, &product, threads, &seconds);
+            if (code == CLI_OK) code = time_reading(c, "memory, more threads", BEYOND_CACHES, threads, &rate);
+            compute = fmax(compute, one / fmax(seconds, 1e-9));
+            memory = fmax(memory, rate / r->bytes_per_second);
+        }
         r->speedups[r->speedup_count].threads = threads;
-        r->speedups[r->speedup_count].compute = one / fmax(seconds, 1e-9);
-        r->speedups[r->speedup_count++].memory = memory / r->bytes_per_second;
+        r->speedups[r->speedup_count].compute = compute;
+        r->speedups[r->speedup_count++].memory = memory;
         if (threads == most) break;
         threads = 2 * threads < most ? 2 * threads : most;
     }
@@ -255,20 +336,43 @@ static bool is_too_slow(const calibration *c, const calibration_kernel *k, const
     return strcmp(k->op, "linear") == 0 && rate > 0 && 2 * flops_of(k) > rate * most_seconds;
 }
 
-/* On a CPU every kernel at several times that lie apart, the least of which counts: what else runs there only adds. */
+/* On a CPU every kernel at several times that lie apart, the least of which counts: what else runs there only adds.
+ * When the time is over there are no more rounds; of a GPU, which has one, every other kernel is measured in any case.
+ */
 static int measure_kernels(calibration *c, results *r)
 {
     char what[96];
     int code = CLI_OK;
-    for (size_t i = 0; i < c->rounds * c->kernel_count && code == CLI_OK; i++) {
-        const calibration_kernel *k = &c->kernels[i % c->kernel_count];
-        double *least = &r->kernels[i % c->kernel_count], seconds = 0;
-        snprintf(what, sizeof what, "%s %s", k->op, hyp_dtype_name(k->type));
-        show_progress(c, what);
-        if (!is_too_slow(c, k, r)) code = time_kernel(c, k, 1, &seconds);
-        if (seconds > 0 && (*least == 0 || seconds < *least)) *least = seconds;
-    }
+    for (size_t round = 0; round < c->rounds && code == CLI_OK; round++)
+        for (size_t i = 0; i < c->kernel_count && code == CLI_OK; i++) {
+            const calibration_kernel *k = &c->kernels[i];
+            double *least = &r->kernels[i], seconds = 0;
+            bool can_wait = round > 0 || (c->gpu && i >= c->kernel_count / 2), like = is_like_the_one_before(c, i);
+            bool late = can_wait && timing_now() > c->deadline, slow = is_too_slow(c, k, r);
+            snprintf(what, sizeof what, "%s %s", k->op, hyp_dtype_name(k->type));
+            show_progress(c, what);
+            if (!late && !slow && !like) code = time_kernel(c, k, 1, &seconds);
+            if (like) seconds = r->kernels[i - 1];
+            if (seconds > 0 && (*least == 0 || seconds < *least)) *least = seconds;
+            if (!late) r->rounds = round + 1;
+            r->late += round == 0 && late && !like;
+            r->slow += round == 0 && slow && !late;
+        }
     return code;
+}
+
+/* What was done, for people. */
+static void print_summary(const calibration *c, const results *r, const char *path)
+{
+    size_t measured = 0;
+    for (size_t i = 0; i < c->kernel_count; i++) measured += r->kernels[i] > 0 && !is_like_the_one_before(c, i);
+    fprintf(stderr, "%s: measured %zu kernels of %s, %s%zu time%s, and %s in %.0f s: %s\n", c->args->tool, measured,
+            c->gpu ? "the GPU" : "one core", r->rounds > 1 ? "the least of " : "", r->rounds, r->rounds == 1 ? "" : "s",
+            c->gpu ? "its memory" : "its memory, caches and what more threads bring", timing_now() - c->begin,
+            strcmp(path, "-") == 0 ? "standard output" : path);
+    if (r->slow > 0) fprintf(stderr, "left out: %zu layers of which one run takes too long\n", r->slow);
+    if (r->late > 0)
+        fprintf(stderr, "left out: %zu kernels for which there was no time; a larger --seconds gives more\n", r->late);
 }
 
 static void print_caches(FILE *to, const results *r)
@@ -276,6 +380,9 @@ static void print_caches(FILE *to, const results *r)
     fprintf(to, "  (bytes-per-second %.4g)\n  (cache-bytes-per-second %.4g)\n", r->bytes_per_second,
             r->cache_bytes_per_second);
     if (r->cache_bytes > 0) fprintf(to, "  (cache-bytes %.0f)\n", r->cache_bytes);
+    if (r->far_bytes_per_second > 0)
+        fprintf(to, "  (far-bytes-per-second %.4g)\n  (far-launch-seconds %.3g)\n", r->far_bytes_per_second,
+                r->far_launch);
     if (r->last_cache_bytes > 0)
         fprintf(to, "  (last-cache-bytes %.0f)\n  (last-cache-bytes-per-second %.4g)\n", r->last_cache_bytes,
                 r->last_cache_bytes_per_second);
@@ -342,15 +449,18 @@ int calibrate(const char *path, const measure_options *o, const cli_args *args)
     results r = {.kernels = cli_alloc(NULL, c.kernel_count, sizeof *r.kernels)};
     c.all = c.rounds * c.kernel_count + OTHERS;
     for (size_t i = 0; i < c.kernel_count; i++) r.kernels[i] = 0;
-    for (int n = 1; n < threads && !c.gpu; n *= 2) c.all += 2;
+    for (int n = 1; n < threads && !c.gpu; n *= 2) c.all += 2 * SPEEDUP_TIMES;
+    c.begin = timing_now();
+    c.deadline = c.begin + LONGEST * fmax(o->seconds, SHORTEST);
     if (!c.gpu) find_clock(&c);
     int code = normal_rules(&compile, &c.normal, args->tool);
     if (code == CLI_OK) code = c.gpu ? measure_gpu(&c, &r) : measure_core(&c, &r);
-    if (code == CLI_OK) code = measure_kernels(&c, &r);
     if (code == CLI_OK && !c.gpu) code = measure_speedups(&c, threads, &r);
+    if (code == CLI_OK) code = measure_kernels(&c, &r);
     if (c.shows) fputc('\n', stderr);
     cli_list_free(&c.normal);
     if (code == CLI_OK) code = write_profile(path, &c, &r);
+    if (code == CLI_OK && !o->quiet) print_summary(&c, &r, path);
     free(r.kernels);
     free(c.kernels);
     return code;

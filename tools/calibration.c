@@ -21,6 +21,10 @@
     {op, HYP_F32, {1 << 8}, false}, {op, HYP_F32, {1 << 14}, false}, {op, HYP_F32, {1 << 18}, false},                  \
         {op, HYP_F32, {1 << 21}, false}, {op, HYP_F32, {1 << 25}, true},
 
+#define TYPED(op, type) {op, type, {1 << 8}, false}, {op, type, {1 << 16}, false},
+#define TYPES(X, op)                                                                                                   \
+    X(op, HYP_U8) X(op, HYP_I8) X(op, HYP_I32) X(op, HYP_I64) X(op, HYP_F16) X(op, HYP_BF16) X(op, HYP_F64)
+
 /* Sizes as networks have them, few and far apart: between them the ratio to the roofline is interpolated. */
 const calibration_kernel calibration_kernels[] = {
     {"linear", HYP_F32, {1, 64, 64}, false},
@@ -130,9 +134,9 @@ const calibration_kernel calibration_kernels[] = {
     {"reduce-mean", HYP_F32, {100352, 49}, false},
     {"reduce-mean", HYP_F32, {786432, 768}, false},
     {"transpose", HYP_F32, {4096, 1}, false},
-    {"transpose", HYP_F32, {131072, 1}, false},
-    {"transpose", HYP_F32, {1572864, 1}, false},
-    {"transpose", HYP_F32, {12582912, 1}, true},
+    {"transpose", HYP_F32, {100352, 1}, false},
+    {"transpose", HYP_F32, {1605632, 1}, false},
+    {"transpose", HYP_F32, {12845056, 1}, true},
     {"transpose", HYP_F32, {12582912, 64}, true},
     {"transpose", HYP_F32, {24576, 64}, false},
     {"transpose", HYP_F32, {393216, 64}, false},
@@ -143,8 +147,8 @@ const calibration_kernel calibration_kernels[] = {
     {"concat", HYP_F32, {16384}, false},
     {"concat", HYP_F32, {262144}, false},
     {"concat", HYP_F32, {2097152}, false},
-    POINTWISE_OPERATORS(POINTWISE)
-};
+    POINTWISE_OPERATORS(POINTWISE) TYPES(TYPED, "add") /* what other operators of these types go by */
+    TYPED("cast", HYP_F32) TYPES(TYPED, "cast")};
 const size_t calibration_kernel_count = sizeof calibration_kernels / sizeof *calibration_kernels;
 
 static int64_t root(int64_t n) { return (int64_t)llround(sqrt((double)n)); }
@@ -329,7 +333,7 @@ static void make_transpose(const making *m)
 {
     const int64_t *s = m->s;
     static const int64_t swap[] = {1, 0}, heads[] = {1, 0, 2};
-    const int64_t columns = s[0] < 1 << 14 ? 64 : 256, count = 12;
+    const int64_t columns = s[0] < 1 << 14 ? 64 : 196, count = 12;
     if (s[1] == 1) {
         add_input(m, "x", 2, (int64_t[]){s[0] / columns, columns});
         add_node(m, (onnx_node){.op = "Transpose", .inputs = {"x"}, .output = "y", .attrs = {{"perm", swap, 2, 0}}});
@@ -380,6 +384,14 @@ static void make_pointwise(const making *m, const char *op, int64_t count)
     add_output(m, "y", 1, &count);
 }
 
+/* To the kernel's type; what it is from matters less. */
+static void make_cast(const making *m, int64_t count)
+{
+    onnx_add_input(m->model, "x", m->type == HYP_F32 ? HYP_I64 : HYP_F32, 1, &count);
+    add_node(m, (onnx_node){.op = "Cast", .inputs = {"x"}, .output = "y", .attrs = {{"to", .i = m->type}}});
+    add_output(m, "y", 1, &count);
+}
+
 bool calibration_is_rewritten(const calibration_kernel *kernel) { return strcmp(kernel->op, "attention") == 0; }
 
 /* Goes over so many elements that nothing reads. */
@@ -392,7 +404,6 @@ static void add_sweep(const making *m, int64_t swept)
 
 int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t swept)
 {
-    enum { MOVES = 1024 }; /* fewer elements stay wherever they are */
     const making m = {model, k->type, k->shape};
     const char *op = k->op;
     if (strcmp(op, "linear") == 0) return make_linear(&m), CALIBRATION_MEAN;
@@ -400,7 +411,7 @@ int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t sw
     if (strcmp(op, "matmul") == 0) return make_matmul(&m), CALIBRATION_SUM;
     if (strcmp(op, "attention") == 0) return make_attention(&m), CALIBRATION_SUM;
     if (strcmp(op, "conv-transpose") == 0) return make_conv_transpose(&m), CALIBRATION_SUM;
-    if (k->shape[0] >= MOVES && swept > 0) add_sweep(&m, swept);
+    if (swept > 0) add_sweep(&m, swept);
     if (strcmp(op, "max-pool") == 0)
         make_pool(&m, "MaxPool");
     else if (strcmp(op, "average-pool") == 0)
@@ -413,6 +424,8 @@ int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t sw
         make_gather(&m, k->shape[0]);
     else if (strcmp(op, "concat") == 0)
         make_concat(&m, k->shape[0]);
+    else if (strcmp(op, "cast") == 0)
+        make_cast(&m, k->shape[0]);
     else
         make_pointwise(&m, op, k->shape[0]);
     return CALIBRATION_SUM;

@@ -34,7 +34,10 @@ typedef struct hyp_codegen_options {
     /* Appends what these seconds are made of, in words, for the plan; NULL = nothing is said. */
     hyp_status (*explain)(const hyp_graph *graph, const hyp_node *const *nodes, size_t count, void *user, hyp_strbuf *out,
                           hyp_diag *diag);
-    void *predict_user; /* of both */
+    /* Seconds more that a step takes because `bytes` that it reads or writes were last touched when the run had yet to
+     * go over `since` bytes, itself goes over `own`; NULL = none. */
+    double (*predict_far)(double bytes, double since, double own, void *user);
+    void *predict_user; /* of all three */
     const int64_t *typical_sizes; /* by symbol of the graph's dims: what predictions count it as */
 } hyp_codegen_options;
 

@@ -6,6 +6,7 @@
  *   emit_*.c          steps, one file per family of kernels
  *   program.c axes.c  building blocks: dims, tensors of values, steps; extents and strides
  *   slots.c           places of scratch tensors
+ *   distance.c        how far away lies what steps touch
  *   fold.c            bytes of weights
  */
 #ifndef HYP_CODEGEN_LOWER_H
@@ -187,5 +188,10 @@ hyp_status hyp_emit_whole_copy(hyp_lowering *l, uint32_t from, uint32_t to, cons
 
 /* Gives every scratch tensor a slot. */
 hyp_status hyp_lower_place_scratch(hyp_lowering *l);
+
+/* ---- distance.c ------------------------------------------------------------------------------------- */
+
+/* Adds to the predictions of a finished program what its steps take longer than each would right after itself. */
+hyp_status hyp_lower_add_distances(hyp_lowering *l);
 
 #endif

@@ -8,7 +8,8 @@
 
 static const hyp_target targets[] = {
     /* its library packs weights as it likes, and its caches make short copies cheap */
-    {.name = "cpu", .machines = {{"generic", "cpu"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "cpu"}}},
+    {.name = "cpu",
+     .machines = {{"any", "cpu"}, {"generic", "generic"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "cpu"}}},
     /* warps read rows of weights whole, and every launch costs */
     {.name = "cuda",
      .machines = {{"h200", "h200"}, {"h100", "h100"}},

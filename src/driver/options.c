@@ -187,6 +187,11 @@ static hyp_status explain(const hyp_graph *g, const hyp_node *const *nodes, size
     return hyp_roofline_explain(g, nodes, count, roofline, out, diag);
 }
 
+static double predict_far(double bytes, double since, double own, void *roofline)
+{
+    return hyp_roofline_far(roofline, bytes, since, own);
+}
+
 hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
 {
     return (hyp_codegen_options){.target = settings->target,
@@ -195,6 +200,7 @@ hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
                                  .producer = "hypatiac " HYP_VERSION,
                                  .predict = predict,
                                  .explain = explain,
+                                 .predict_far = predict_far,
                                  .predict_user = &settings->cost,
                                  .typical_sizes = settings->cost.sizes};
 }

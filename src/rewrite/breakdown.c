@@ -133,9 +133,11 @@ static hyp_status say_rate(asking *a, size_t rate, double work, double fixed, co
 
 static hyp_status explain(asking *a, hyp_strbuf *out)
 {
-    double all, plain, work, single, fixed;
+    double whole, all, plain, work, single, fixed;
     const hyp_measured *nearest = NULL;
     a->line = a->given;
+    HYP_TRY(price(a, &whole));
+    a->line.constants = a->given.constants = 0; /* from here on as if all of it lay near */
     HYP_TRY(price(a, &all));
     a->line.threads = 0;
     HYP_TRY(price(a, &single));
@@ -161,6 +163,7 @@ static hyp_status explain(asking *a, hyp_strbuf *out)
     bool differs = plain > 0 && fabs(all / plain - 1) > 1e-4;
     if (differs) hyp_strbuf_printf(out, ", x %.4g as %smeasured", all / plain, nearest ? "" : "its functions were ");
     if (differs && nearest) say_measured(nearest, out);
+    if (whole - all > 1e-4 * whole) hyp_strbuf_printf(out, "; far weights and code: %.4g us", (whole - all) * 1e6);
     return out->failed ? hyp_fail_memory(a->diag, out->len) : HYP_OK;
 }
 

@@ -3,24 +3,23 @@
 
 #include "rewrite/internal.h"
 
-/* A constant, or a constant seen otherwise. */
-static bool is_constant(const hyp_graph *g, hyp_value_id v)
+/* Computed from constants alone, as far as can be seen in so many steps. */
+static bool is_constant(const hyp_graph *g, hyp_value_id v, int steps)
 {
-    enum { STEPS = 8 };
-    for (int i = 0; i < STEPS; i++) {
         const hyp_value *value = &g->values.data[v];
         if (value->kind != HYP_VALUE_NODE) return value->kind == HYP_VALUE_CONST;
         const hyp_node *from = &g->nodes.data[value->producer];
-        if (!(hyp_op_get(from->op)->flags & HYP_OPF_VIEW) && from->op != HYP_OP_transpose) return false;
-        v = from->inputs[0];
-    }
-    return false;
+    bool all = steps > 0 && from->input_count > 0;
+    for (uint32_t i = 0; i < from->input_count && all; i++)
+        all = from->inputs[i] == HYP_NO_VALUE || is_constant(g, from->inputs[i], steps - 1);
+    return all;
 }
 
 /* The question about a node; its lists are in `arena`. */
 static hyp_status describe(const hyp_graph *g, const hyp_node *node, hyp_arena *arena, hyp_cost_query *out,
                            hyp_diag *diag)
 {
+    enum { STEPS = 6 };
     const hyp_type **inputs = hyp_arena_zalloc(arena, node->input_count + 1, sizeof *inputs);
     bool *constant = hyp_arena_zalloc(arena, node->input_count + 1, sizeof *constant);
     hyp_type *outputs = hyp_arena_zalloc(arena, node->output_count + 1, sizeof *outputs);
@@ -28,7 +27,7 @@ static hyp_status describe(const hyp_graph *g, const hyp_node *node, hyp_arena *
     for (uint32_t i = 0; i < node->input_count; i++) {
         bool absent = node->inputs[i] == HYP_NO_VALUE;
         inputs[i] = absent ? NULL : &g->values.data[node->inputs[i]].type;
-        constant[i] = absent || is_constant(g, node->inputs[i]);
+        constant[i] = absent || is_constant(g, node->inputs[i], STEPS);
     }
     for (uint32_t i = 0; i < node->output_count; i++) outputs[i] = g->values.data[node->outputs[i]].type;
     *out = (hyp_cost_query){.op = node->op,
@@ -78,7 +77,7 @@ static hyp_status group_seconds(const hyp_graph *g, const hyp_node *const *nodes
                                 const hyp_roofline *line, hyp_arena *arena, double *out, hyp_diag *diag)
 {
     hyp_cost_query query;
-    double work = line->profile.launch_seconds;
+    double work = hyp_roofline_launch(line);
     for (size_t i = 0; i < count; i++) {
         HYP_TRY(describe(g, nodes[i], arena, &query, diag));
         work += hyp_roofline_work(&query, line);

@@ -197,10 +197,11 @@ bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype 
 
 bool hyp_measured_element(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, double *out)
 {
+    enum { LAUNCHES = 2 }; /* what takes fewer says more of launching than of computing */
     *out = INFINITY;
     for (size_t i = 0; i < profile->measured_count; i++) {
         const hyp_measured *m = &profile->measured[i];
-        if (m->op == op && m->dtype == dtype)
+        if (m->op == op && m->dtype == dtype && m->seconds >= LAUNCHES * profile->launch_seconds)
             *out = fmin(*out, fmax(0, m->seconds - profile->launch_seconds) / m->shape[0]);
     }
     return isfinite(*out);

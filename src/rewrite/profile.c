@@ -22,6 +22,8 @@ static const struct key {
     {"cache-bytes-per-second", RATE, offsetof(hyp_device_profile, cache_bytes_per_second), false},
     {"last-cache-bytes", BYTES, offsetof(hyp_device_profile, last_cache_bytes), true},
     {"last-cache-bytes-per-second", RATE, offsetof(hyp_device_profile, last_cache_bytes_per_second), true},
+    {"far-bytes-per-second", RATE, offsetof(hyp_device_profile, far_bytes_per_second), true},
+    {"far-launch-seconds", SECONDS, offsetof(hyp_device_profile, far_launch_seconds), true},
     {"flops-f32", RATE, offsetof(hyp_device_profile, flops_f32), false},
     {"flops-tf32", RATE, offsetof(hyp_device_profile, flops_tf32), false},
     {"flops-f16", RATE, offsetof(hyp_device_profile, flops_f16), false},

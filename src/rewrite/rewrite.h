@@ -56,6 +56,8 @@ typedef struct hyp_device_profile {
     double cache_bytes_per_second;
     double last_cache_bytes; /* the same of a cache behind that one; 0 = there is none */
     double last_cache_bytes_per_second;
+    double far_bytes_per_second; /* what was driven from all caches takes as much longer; 0 = no longer than near it */
+    double far_launch_seconds;   /* and so does a kernel whose program and list of operands were */
     double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f8, flops_f64; /* multiply and add count as two */
     double pointwise_per_second;                                              /* elements of simple arithmetic */
     hyp_speedup speedups[HYP_SPEEDUPS]; /* by rising threads */
@@ -95,6 +97,9 @@ typedef struct hyp_roofline {
     size_t size_count;
 } hyp_roofline;
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline);
+/* Seconds more that a kernel takes because `bytes` that it moves were last touched when a run had yet to go over
+ * `since` bytes, itself goes over `own`: which is how near they were when such a kernel was measured. */
+double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double own);
 /* Seconds of one kernel that computes these nodes of a graph: one node, or elementwise nodes of one shape of which the
  * last gives the result. */
 HYP_NODISCARD hyp_status hyp_roofline_kernel(const hyp_graph *graph, const hyp_node *const *nodes, size_t count,

@@ -72,8 +72,59 @@ static double moving(const asking *a, double traffic, double working_set)
     return traffic / d->bytes_per_second;
 }
 
-/* Reading a tensor of weights. */
-static double reading_weights(const asking *a, double size) { return moving(a, size, fmax(size, a->line->constants)); }
+/* Which part of what was touched before as many bytes as `since` is in no cache any more. Where a profile says what
+ * being far costs, caches shed little until half as much has gone through them as they hold, and all until it is twice
+ * as much. */
+static double lost(const hyp_device_profile *d, double since)
+{
+    double size = fmax(d->cache_bytes, d->last_cache_bytes);
+    if (d->far_bytes_per_second == 0 || size == 0) return since > size;
+    return fmin(1, fmax(0, (2 * since / size - 1) / 3));
+}
+
+double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double own)
+{
+    const hyp_device_profile *d = &roofline->profile;
+    if (d->far_bytes_per_second == 0) return 0;
+    return fmax(0, lost(d, since) - lost(d, own)) * bytes / d->far_bytes_per_second;
+}
+
+/* A kernel runs again when the run has gone over all constants of the model. */
+static double far_launch(const hyp_roofline *line)
+{
+    return lost(&line->profile, line->constants) * line->profile.far_launch_seconds;
+}
+
+double hyp_roofline_launch(const hyp_roofline *roofline)
+{
+    return roofline->profile.launch_seconds + far_launch(roofline);
+}
+
+/* Reading weights that come round when so many bytes were gone over. */
+static double reading(const asking *a, double size, double round)
+{
+    const hyp_device_profile *d = a->device;
+    double far = lost(d, round);
+    double near = round <= d->cache_bytes || d->last_cache_bytes == 0 ? d->cache_bytes_per_second
+                                                                      : d->last_cache_bytes_per_second;
+    return size * ((1 - far) / near + far / d->bytes_per_second);
+}
+
+/* Reading those of a kernel alone, as it was measured: beside another one like it. */
+static double reading_weights(const asking *a, double size) { return reading(a, size, 2 * size); }
+
+/* How much longer it takes in a run, which goes over all constants of the model before it comes back to these. */
+static double far_weights(const asking *a)
+{
+    const hyp_cost_query *q = a->q;
+    double more = 0;
+    uint32_t first = q->op == HYP_OP_gather; /* of whose table some rows are read */
+    for (uint32_t i = first; i < q->input_count; i++) {
+        double size = q->input_const && q->input_const[i] ? bytes(a, q->inputs[i]) : 0;
+        if (2 * size < a->line->constants) more += reading(a, size, a->line->constants) - reading_weights(a, size);
+    }
+    return more;
+}
 
 static double computing(const asking *a, double flops, hyp_dtype t)
 {
@@ -126,6 +177,8 @@ static double work(const asking *a, hyp_op op, hyp_dtype t, double count)
 {
     double element;
     if (hyp_measured_element(a->device, op, t, &element)) return count * element;
+    if (t != HYP_F32 && hyp_measured_element(a->device, HYP_OP_add, t, &element))
+        return count * element * function_weight(op);
     return count * function_weight(op) / a->device->pointwise_per_second;
 }
 
@@ -144,14 +197,15 @@ static double activation(const asking *a, const char *name, double count, hyp_dt
     return alone - a->device->launch_seconds + launch;
 }
 
-/* A tensor added to the result of a product: read by the product's kernel where that can add it, else in a pass. */
+/* A tensor added to the result of a product: read by the product's kernel where that can add it, which saves at least half of
+ * what a pass moves, else in a pass. */
 static double sum(const asking *a, const char *place, const hyp_type *added, double count)
 {
     double size = bytes(a, added), of_shape;
     bool in_kernel = strcmp(place, "before") == 0 || a->device->add_after_act;
-    if (in_kernel) return fmax(count / a->device->pointwise_per_second, moving(a, size, size));
     hyp_measured_ratio(a->device, HYP_OP_add, added->dtype, &count, &of_shape);
-    return of_shape * pass(a, count, 3 * size, 1);
+    double alone = of_shape * pass(a, count, 3 * size, 1);
+    return in_kernel ? fmin(fmax(count / a->device->pointwise_per_second, moving(a, size, size)), alone / 2) : alone;
 }
 
 /* One product x[m k] w[n k]^T + b without its launch: `moved` bytes of x and y in memory, `hidden` bytes of them in
@@ -258,6 +312,20 @@ static double matmul(const asking *a)
     if (q->op == HYP_OP_gemm && q->input_count > 2 && q->inputs[2]) /* runs as a product and an addition */
         seconds += pass(a, elements(a, y), 2 * bytes(a, y) + bytes(a, q->inputs[2]), 1);
     return seconds;
+}
+
+/* For each point in time a product of the states with r, which waits for the one before, and the functions of the
+ * gates. */
+static double recurrence(const asking *a)
+{
+    const hyp_type *x = a->q->inputs[0], *r = a->q->inputs[1];
+    double time = size_of(a, x->dims[0]), batch = size_of(a, x->dims[1]), size = size_of(a, r->dims[0]);
+    double gates = elements(a, r) / fmax(1, size), weights = bytes(a, r),
+           moved = all_inputs(a) - weights + all_outputs(a);
+    double step = fmax(computing(a, 2 * batch * elements(a, r), r->dtype), moving(a, weights, weights)) *
+                  ratio(a, HYP_OP_linear, r->dtype, (const double[]){batch, gates, size});
+    return a->device->launch_seconds + time * step + work(a, HYP_OP_sigmoid, x->dtype, time * batch * gates) +
+           moving(a, moved, moved);
 }
 
 double hyp_roofline_work(const hyp_cost_query *query, const hyp_roofline *roofline)
@@ -409,6 +477,9 @@ static double one_kernel(const asking *a)
     case HYP_OP_gemm: return matmul(a);
     case HYP_OP_conv:
     case HYP_OP_conv_transpose: return convolution(a);
+    case HYP_OP_lstm:
+    case HYP_OP_gru:
+    case HYP_OP_rnn: return recurrence(a);
     case HYP_OP_shape: return device->launch_seconds;
     default: break;
     }
@@ -418,7 +489,8 @@ static double one_kernel(const asking *a)
     const double shape[] = {count, second_size(a)};
     if (!hyp_measured_ratio(device, q->op, q->outputs[0].dtype, shape, &of_shape) && (flags & HYP_OPF_ELEMENTWISE)) {
         hyp_op like = q->input_count > 1 ? HYP_OP_add : HYP_OP_relu; /* what moves as much */
-        hyp_measured_ratio(device, like, q->outputs[0].dtype, shape, &of_shape);
+        if (!hyp_measured_ratio(device, like, q->outputs[0].dtype, shape, &of_shape))
+            hyp_measured_ratio(device, HYP_OP_add, q->outputs[0].dtype, shape, &of_shape);
     }
     return one_pass(a) * of_shape;
 }
@@ -463,8 +535,11 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     const hyp_roofline *line = roofline;
     asking a = {query, line, &line->profile};
     double seconds = one_kernel(&a);
-    if (line->threads <= line->profile.threads || line->profile.speedup_count == 0) return seconds;
-    hyp_device_profile more = with_threads(&line->profile, line->threads);
-    a.device = &more;
-    return fmin(seconds, one_kernel(&a)); /* a kernel that is too short for them runs on fewer */
+    if (line->threads > line->profile.threads && line->profile.speedup_count > 0) {
+        hyp_device_profile more = with_threads(&line->profile, line->threads);
+        a.device = &more;
+        seconds = fmin(seconds, one_kernel(&a)); /* a kernel that is too short for them runs on fewer */
+    }
+    if (seconds <= VIEW_SECONDS || seconds >= HYP_COST_UNSUPPORTED) return seconds;
+    return seconds + far_weights(&a) + (query->joined ? 0 : far_launch(line));
 }

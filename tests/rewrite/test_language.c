@@ -263,7 +263,7 @@ static double cost(const hyp_roofline *line, hyp_op op, int64_t m, int64_t n, in
     hyp_type y = {.dtype = HYP_F32, .rank = 2, .dims = {m, n}};
     const char *const acts[2] = {act, "none"};
     const hyp_type *linear_inputs[3] = {&w, NULL, &x}, *mlp_inputs[5] = {&w, NULL, &w, NULL, &x};
-    const bool constant[5] = {0};
+    const bool constant[5] = {op == HYP_OP_linear || op == HYP_OP_fused_linear || op == HYP_OP_fused_mlp};
     hyp_attr attr = {.kind = HYP_ATTR_SYM, .sym = act};
     assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
     hyp_cost_query q = {.op = op,
@@ -436,9 +436,93 @@ static void between_measurements_the_ratio_is_between_theirs(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* A core whose caches hold a megabyte, and what lies behind them takes a microsecond for each thousand bytes and a
+ * launch ten. */
+static const char far_away[] = "(cache-bytes 1000000) (cache-bytes-per-second 1e10) (bytes-per-second 5e9)"
+                               "(far-bytes-per-second 1e9) (far-launch-seconds 1e-5)";
+
+static void what_is_far_away_takes_longer(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline near = line_of(&arena, "cpu"), line = measured_line(&arena, far_away);
+    assert_true(hyp_roofline_far(&near, 1000, 1e12, 0) == 0); /* a profile that does not say so */
+    assert_true(hyp_roofline_far(&line, 1000, 0, 0) == 0);
+    assert_true(hyp_roofline_far(&line, 1000, 500000, 0) == 0);
+    double half = hyp_roofline_far(&line, 1000, 1250000, 0);
+    assert_true(fabs(half / 0.5e-6 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 2e6, 0) / 1e-6 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e9, 0) / 1e-6 - 1) < 1e-9);
+    /* A kernel that goes over as much itself was measured so. */
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e9, 1250000) / 0.5e-6 - 1) < 1e-9);
+    assert_true(hyp_roofline_far(&line, 1000, 1e9, 2e6) == 0);
+    hyp_arena_dispose(&arena);
+}
+
+/* A model of many weights: none is near when its turn comes, nor is the program of a kernel. */
+static void weights_and_launches_are_as_far_as_the_model_is_large(void **state)
+{
+    (void)state;
+    enum { N = 128 };
+    const double weights = 4.0 * N * N;
+    hyp_arena arena = {0};
+    hyp_roofline line = measured_line(&arena, far_away);
+    double alone = cost(&line, HYP_OP_linear, 1, N, N, "none"), relu = cost(&line, HYP_OP_relu, 1, N, 0, "none");
+    line.constants = 400000;
+    assert_true(cost(&line, HYP_OP_linear, 1, N, N, "none") == alone);
+    line.constants = 1e8;
+    double far = cost(&line, HYP_OP_linear, 1, N, N, "none");
+    assert_true(fabs((far - alone) / (1e-5 + weights / 5e9 - weights / 1e10) - 1) < 1e-9);
+    assert_true(fabs((cost(&line, HYP_OP_relu, 1, N, 0, "none") - relu) / 1e-5 - 1) < 1e-9);
+    assert_true(cost(&line, HYP_OP_fused_linear, 1, N, N, "relu") < far + cost(&line, HYP_OP_relu, 1, N, 0, "none"));
+    hyp_arena_dispose(&arena);
+}
+
+/* Types without entries of an operator go by the additions of their type. */
+static void narrow_integers_cost_what_adding_them_does(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline line = measured_line(&arena, "(measured add 65536 u8 1e-3) (measured add 65536 f32 1e-5)");
+    hyp_type x = {.dtype = HYP_U8, .rank = 1, .dims = {65536}}, y = x;
+    const hyp_type *inputs[2] = {&x, &x};
+    hyp_cost_query q = {.op = HYP_OP_sub, .inputs = inputs, .input_count = 2, .outputs = &y, .output_count = 1};
+    assert_true(fabs(hyp_roofline_cost(&q, &line) / 1e-3 - 1) < 1e-9);
+    assert_true(hyp_roofline_work(&q, &line) > 0.9e-3);
+    q.op = HYP_OP_cast; /* of one input, and none was measured */
+    q.input_count = 1;
+    assert_true(hyp_roofline_cost(&q, &line) > 0.9e-3);
+    x.dtype = y.dtype = HYP_F32;
+    assert_true(hyp_roofline_cost(&q, &line) < 1e-4);
+    hyp_arena_dispose(&arena);
+}
+
+/* Points in time wait for each other: a recurrence of ten times as many takes ten times as long. */
+static void a_recurrence_takes_its_time(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline line = line_of(&arena, "cpu");
+    hyp_type x = {.dtype = HYP_F32, .rank = 3, .dims = {10, 1, 2048}},
+             r = {.dtype = HYP_F32, .rank = 2, .dims = {512, 2048}};
+    hyp_type y = {.dtype = HYP_F32, .rank = 3, .dims = {10, 1, 512}};
+    const hyp_type *inputs[2] = {&x, &r};
+    hyp_cost_query q = {.op = HYP_OP_lstm, .inputs = inputs, .input_count = 2, .outputs = &y, .output_count = 1};
+    double ten = hyp_roofline_cost(&q, &line), least = 10 * 4.0 * 512 * 2048 / line.profile.cache_bytes_per_second;
+    assert_true(ten > least);
+    x.dims[0] = y.dims[0] = 100;
+    double hundred = hyp_roofline_cost(&q, &line);
+    assert_true(hundred > 9.5 * ten && hundred < 10.5 * ten);
+    hyp_arena_dispose(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_far_away_takes_longer),
+        cmocka_unit_test(weights_and_launches_are_as_far_as_the_model_is_large),
+        cmocka_unit_test(narrow_integers_cost_what_adding_them_does),
+        cmocka_unit_test(a_recurrence_takes_its_time),
         cmocka_unit_test(mistakes_in_rules_are_named_with_their_place),
         cmocka_unit_test(rules_are_named_in_messages),
         cmocka_unit_test(attributes_may_stand_anywhere_and_have_defaults),

@@ -1,0 +1,109 @@
+/* distance.c - what steps take longer because other steps lie between them.
+ *
+ * A kernel is priced as if what it touches had been touched right before. In a run other steps go over their own data
+ * and weights in between, and drive it out of the caches. So the steps are gone through as a run does, twice, for one
+ * run follows another; a clock counts the bytes that were gone over, and of each place in memory is noted where that
+ * clock stood when it was last touched. How far weights are is known without: they come round once a run. */
+#include "codegen/lower.h"
+
+enum { ROOM = 256 }; /* tensors of a step that are looked at */
+
+typedef struct walk {
+    const HypPlan__Program *p;
+    const hyp_codegen_options *options;
+    const int64_t *values;   /* of the program's dims, for the sizes that predictions are for */
+    double *slots, *tensors; /* where the clock stood when a slot, or an input's or output's memory, was last touched */
+    double clock;
+    uint32_t copied; /* what the copy before this step has written a part of, in a place that was touched then */
+    double copied_at;
+} walk;
+
+static uint32_t root_of(const walk *w, uint32_t t)
+{
+    const HypPlan__Tensor *tensor = w->p->tensors[t];
+    return tensor->place == HYP_PLAN__PLACE__PLACE_VIEW ? tensor->view_of : t;
+}
+
+static double *last_touch(walk *w, uint32_t root)
+{
+    const HypPlan__Tensor *tensor = w->p->tensors[root];
+    return tensor->place == HYP_PLAN__PLACE__PLACE_SCRATCH ? &w->slots[tensor->slot] : &w->tensors[root];
+}
+
+static double bytes_of(const walk *w, uint32_t t)
+{
+    int64_t elements;
+    hyp_diag none = {0};
+    if (hyp_plan_elements(w->p, t, w->values, &elements, &none) != HYP_OK) return 0;
+    return (double)elements * (double)hyp_dtype_size((hyp_dtype)w->p->tensors[t]->dtype);
+}
+
+static bool moves_parts(const HypPlan__Step *s)
+{
+    return s->kernel_case == HYP_PLAN__STEP__KERNEL_COPY || s->kernel_case == HYP_PLAN__STEP__KERNEL_GATHER;
+}
+
+/* Seconds more for one tensor of a step that goes over `own` bytes. */
+static double touch(walk *w, const HypPlan__Step *s, uint32_t t, bool written, double own)
+{
+    uint32_t root = root_of(w, t);
+    if (w->p->tensors[root]->place == HYP_PLAN__PLACE__PLACE_WEIGHT) return 0;
+    double *last = last_touch(w, root), at = *last, bytes = bytes_of(w, t);
+    bool part = s->kernel_case == HYP_PLAN__STEP__KERNEL_COPY && written;
+    if (part && w->copied == root) at = w->copied_at; /* the other part was touched, not this one */
+    if (moves_parts(s) && bytes > own / 2) bytes = own / 2;
+    if (written) w->copied = part ? root : HYP_NO_VALUE, w->copied_at = at;
+    *last = w->clock + own / 2; /* some of it early, some late */
+    return w->options->predict_far(bytes, w->clock - at, own, w->options->predict_user);
+}
+
+static double go_over(walk *w, uint32_t index)
+{
+    const HypPlan__Step *s = w->p->steps[index];
+    double own = hyp_plan_step_work(w->p, index, w->values).bytes, seconds = 0;
+    uint32_t tensors[ROOM];
+    size_t count = hyp_plan_step_reads(s, tensors, ROOM);
+    for (size_t i = 0; i < count && i < ROOM; i++) {
+        size_t first = 0;
+        while (tensors[first] != tensors[i]) first++;
+        if (first == i) seconds += touch(w, s, tensors[i], false, own);
+    }
+    count = hyp_plan_step_writes(s, tensors, ROOM);
+    size_t hidden = s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR && count > 0 && count <= ROOM ? count - 1 : 0;
+    for (size_t i = hidden; i < count && i < ROOM; i++) seconds += touch(w, s, tensors[i], true, own);
+    w->clock += own;
+    return seconds;
+}
+
+static hyp_status walk_init(hyp_lowering *l, walk *w)
+{
+    const HypPlan__Program *p = l->out->program;
+    *w = (walk){.p = p, .options = l->options, .copied = HYP_NO_VALUE};
+    int64_t *symbols = hyp_arena_zalloc(&l->scratch, p->n_symbols, sizeof *symbols);
+    int64_t *values = hyp_arena_zalloc(&l->scratch, p->n_dims, sizeof *values);
+    w->slots = hyp_arena_zalloc(&l->scratch, p->slot_count, sizeof *w->slots);
+    w->tensors = hyp_arena_zalloc(&l->scratch, p->n_tensors, sizeof *w->tensors);
+    if (!symbols || !values || !w->slots || !w->tensors) return hyp_fail_memory(l->diag, p->n_dims * sizeof *values);
+    for (size_t i = 0; i < p->n_symbols; i++) symbols[i] = (int64_t)p->typical_sizes[i];
+    w->values = values;
+    return hyp_plan_eval_dims(p, symbols, values, l->diag);
+}
+
+static hyp_status add(hyp_lowering *l, HypPlan__Step *s, double seconds)
+{
+    s->predicted_seconds += seconds;
+    if (!l->options->explain || seconds <= 1e-4 * s->predicted_seconds) return HYP_OK;
+    s->price = hyp_arena_printf(&l->out->arena, "%s; far data: %.4g us", s->price, seconds * 1e6);
+    return s->price ? HYP_OK : hyp_fail_memory(l->diag, 1);
+}
+
+hyp_status hyp_lower_add_distances(hyp_lowering *l)
+{
+    HypPlan__Program *p = l->out->program;
+    walk w;
+    if (!l->options->predict || !l->options->predict_far) return HYP_OK;
+    HYP_TRY(walk_init(l, &w));
+    for (uint32_t i = 0; i < p->n_steps; i++) go_over(&w, i);
+    for (uint32_t i = 0; i < p->n_steps; i++) HYP_TRY(add(l, p->steps[i], go_over(&w, i)));
+    return HYP_OK;
+}

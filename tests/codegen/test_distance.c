@@ -1,0 +1,92 @@
+/* How long ago a run has touched what a step reads and writes, by which predictions grow: counted by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/codegen.h"
+
+static hyp_status one_second(const hyp_graph *graph, const hyp_node *const *nodes, size_t count, void *user,
+                             double *out, hyp_diag *diag)
+{
+    (void)graph, (void)nodes, (void)count, (void)user, (void)diag;
+    *out = 1;
+    return HYP_OK;
+}
+
+static double bytes_times_since(double bytes, double since, double own, void *user)
+{
+    (void)user;
+    assert_true(own > 0);
+    return bytes * since;
+}
+
+/* Lowers and gives the predictions of the steps, at most `room`. */
+static size_t predict(const char *text, double *out, size_t room)
+{
+    hyp_diag diag = {0};
+    hyp_dims *dims;
+    hyp_graph graph;
+    hyp_lowered lowered;
+    hyp_codegen_options options = {.target = hyp_target_find("cpu"),
+                                   .predict = one_second,
+                                   .predict_far = bytes_times_since,
+                                   .producer = "test",
+                                   .model_name = "m"};
+    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+    hyp_graph_init(&graph, dims);
+    if (hyp_graph_parse(&graph, "test", text, strlen(text), &diag) != HYP_OK) fail_msg("%s", diag.message);
+    if (hyp_codegen_lower(&graph, &options, &lowered, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    size_t count = lowered.program->n_steps;
+    for (size_t i = 0; i < count && i < room; i++) out[i] = lowered.program->steps[i]->predicted_seconds;
+    hyp_lowered_dispose(&lowered);
+    hyp_graph_dispose(&graph);
+    hyp_dims_destroy(dims);
+    return count;
+}
+
+static void assert_near(double got, double want)
+{
+    if (got < want * (1 - 1e-9) || got > want * (1 + 1e-9)) fail_msg("%.0f instead of %.0f", got, want);
+}
+
+/* A row of 4000 bytes; the layer has 4000000 bytes of weights. What a step touches it touches half way through what it
+ * goes over. */
+static void what_lies_between_counts(void **state)
+{
+    (void)state;
+    double seconds[4];
+    size_t count = predict("(graph \"\" (input %x (f32 1 1000)) (input %w (f32 1000 1000)) (%a (softmax %x))"
+                           " (%b (linear %w none %x)) (%c (softmax %b)) (%d (softmax %a))"
+                           " (output \"c\" %c) (output \"d\" %d))",
+                           seconds, 4);
+    const double row = 4000, pass = 2 * row, layer = 1000 * row + pass, run = 3 * pass + layer;
+    assert_int_equal(count, 4);
+    assert_near(seconds[2], 1 + row * (layer / 2) + row * (run - pass / 2));
+    assert_near(seconds[3], 1 + row * (pass / 2 + layer + pass) + row * (run - pass / 2));
+}
+
+/* The parts of a concat are as far as the whole was, though another part has just been written. */
+static void parts_of_a_result_are_written_one_by_one(void **state)
+{
+    (void)state;
+    double seconds[3];
+    size_t count = predict("(graph \"\" (input %x (f32 1 1000)) (%y (concat :axis 1 %x %x)) (%z (softmax %y))"
+                           " (output \"z\" %z))",
+                           seconds, 3);
+    const double row = 4000, part = 2 * row, pass = 4 * row;
+    assert_int_equal(count, 3);
+    assert_near(seconds[0], 1.0 / 2 + row * (part / 2 + pass) + row * (pass / 2));
+    assert_near(seconds[1], 1.0 / 2 + row * (part / 2) + row * (pass / 2 + part));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_lies_between_counts),
+        cmocka_unit_test(parts_of_a_result_are_written_one_by_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
