@@ -1,11 +1,12 @@
 """How true a profile is: what the steps of plans take beside what it predicted.
 
     python3 bench/predicted.py MODEL... [--bin build/release/bin] [--target cpu:avx2] [--profile FILE] [--precision fp32]
-                               [--device cpu] [--threads 1] [--dim batch=1,length=32] [--seconds 1]
+                               [--device cpu] [--threads 1] [--dim batch=1,length=32] [--seconds 1] [--rounds 3]
                                [--no-rewrite] [--picture FILE.svg] [--title TEXT]
 
 MODEL: ONNX files or folders of them. Every plan is compiled for the target, with symbolic sizes as --dim has them (those it does
-not name are 1), and its steps are timed one by one (`hypatia bench --steps`), medians. A clock around a step costs about as much
+not name are 1), and its steps are timed one by one (`hypatia bench --steps`), medians; of several rounds over all models the least
+counts, as in a calibration: what else runs on the machine only adds. A clock around a step costs about as much
 as the shortest steps take, so steps below --least microseconds, measured and predicted, are counted by their sum only.
 
 Printed for each model: its steps; how many of them lie within 1.5 (measured over predicted from 2/3 to 3/2), and which share of
@@ -35,23 +36,41 @@ def symbols_of(tool, plan):
     return {dim for tensor in described["inputs"] for dim in tensor["shape"] if isinstance(dim, str)}
 
 
-def steps_of(args, model, folder):
-    """[(label, kernel, measured us, predicted us)]"""
-    tool, plan, out = os.path.join(args.bin, "hypatia"), os.path.join(folder, "plan.bin"), os.path.join(folder, "steps.json")
+def compile_plan(args, model, plan):
+    """The sizes that its steps are predicted for, as options of `hypatia`."""
     options = ["--target", args.target, "--precision", args.precision, "--verify", "off", "-q"]
     options += ["--profile", args.profile] if args.profile else []
     options += ["--no-rewrite"] if args.no_rewrite else []
     compiler = [os.path.join(args.bin, "hypatiac"), model, "-o", plan, *options]
     subprocess.run(compiler, check=True)
-    known = symbols_of(tool, plan)
+    known = symbols_of(os.path.join(args.bin, "hypatia"), plan)
     sizes = {name: args.dims.get(name, 1) for name in sorted(known)}
     if known:  # again, for these sizes
         subprocess.run([*compiler, *(w for name, size in sizes.items() for w in ("--typical", f"{name}={size}"))], check=True)
-    subprocess.run([tool, "bench", plan, "--device", args.device, "--threads", str(args.threads), "--steps", "-q", "--duration",
-                    str(args.seconds), "--json", out, *(w for name, size in sizes.items() for w in ("--dim", f"{name}={size}"))],
+    return [w for name, size in sizes.items() for w in ("--dim", f"{name}={size}")]
+
+
+def time_steps(args, plan, sizes, out):
+    """[(label, kernel, measured us, predicted us)]"""
+    subprocess.run([os.path.join(args.bin, "hypatia"), "bench", plan, "--device", args.device, "--threads", str(args.threads),
+                    "--steps", "-q", "--duration", str(args.seconds), "--json", out, *sizes],
                    check=True, env={**os.environ, "OMP_NUM_THREADS": str(args.threads)})
     with open(out, encoding="utf-8") as file:
         return joined((s["label"], s["kernel"], s["measured_us"], s["predicted_us"]) for s in json.load(file)["steps"])
+
+
+def measure(args, models, folder):
+    """{model: steps}, each with the least that it took in a round."""
+    plans, steps = {}, {}
+    for i, model in enumerate(models):
+        plans[model] = os.path.join(folder, f"{i}.bin")
+        plans[model] = plans[model], compile_plan(args, model, plans[model])
+    for _ in range(args.rounds):
+        for model, (plan, sizes) in plans.items():
+            now = time_steps(args, plan, sizes, os.path.join(folder, "steps.json"))
+            before = steps.get(model, now)
+            steps[model] = [(*a[:2], min(a[2], b[2]), a[3]) for a, b in zip(now, before)]
+    return steps
 
 
 def joined(steps):
@@ -138,6 +157,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dim", dest="dims", default={}, type=lambda t: {n: int(v) for n, v in (d.split("=") for d in t.split(","))})
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--least", type=float, default=0.5, help="microseconds")
     parser.add_argument("--no-rewrite", action="store_true")
     parser.add_argument("--picture")
@@ -145,9 +165,9 @@ def main():
     args = parser.parse_args()
     every = []
     print(f"| model | {HEAD}")
-    for model in find_models(args.models):
-        with tempfile.TemporaryDirectory() as folder:
-            steps = steps_of(args, model, folder)
+    with tempfile.TemporaryDirectory() as folder:
+        measured = measure(args, list(find_models(args.models)), folder)
+    for model, steps in measured.items():
         every += steps
         print(Summary(steps, args.least).row(os.path.splitext(os.path.basename(model))[0]), flush=True)
     print(Summary(every, args.least).row("all"))
