@@ -440,8 +440,8 @@ static void print_left_out(FILE *to, const hyp_compile_report *report)
 {
     size_t declined = 0, refused = 0;
     for (size_t i = 0; i < report->rule_count; i++) {
-        declined += report->rules[i].declined;
-        refused += report->rules[i].refused;
+        declined += report->rules[i]->declined;
+        refused += report->rules[i]->refused;
     }
     fprintf(to, "left out     %zu matches by conditions, %zu without a type, %zu constants beyond --max-fold-bytes or -flops", declined,
             refused, report->unfolded);
