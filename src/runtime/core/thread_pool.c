@@ -36,7 +36,7 @@ typedef struct share {
 typedef struct loop {
     _Alignas(LINE) atomic_uint use; /* 0: free */
     atomic_int joined;              /* threads, numbers of the next one */
-    int threads;                    /* that may join, the one who runs it among them */
+    atomic_int threads;             /* that may join, the one who runs it among them; looked at before joining, too */
     int parts, shares;
     int64_t count;
     hyp_pool_task *task;
@@ -136,7 +136,7 @@ static void lay_out(loop *l, int threads, int64_t count, int64_t grain, hyp_pool
     int64_t parts = count / grain * 2, most = (int64_t)threads * PARTS;
     if (grain < 2) parts = count;
     if (parts > most) parts = most;
-    l->threads = threads;
+    atomic_store_explicit(&l->threads, threads, memory_order_relaxed);
     l->parts = (int)parts;
     l->shares = threads < SHARES ? threads : SHARES;
     l->count = count;
@@ -158,11 +158,13 @@ static bool join_loop(loop *l, int worker)
 {
     unsigned use = atomic_load_explicit(&l->use, memory_order_relaxed);
     do {
-        if (!(use & OPEN) || atomic_load_explicit(&l->joined, memory_order_relaxed) >= l->threads) return false;
+        if (!(use & OPEN) || atomic_load_explicit(&l->joined, memory_order_relaxed) >=
+                                 atomic_load_explicit(&l->threads, memory_order_relaxed))
+            return false;
     } while (
         !atomic_compare_exchange_weak_explicit(&l->use, &use, use + 1, memory_order_acquire, memory_order_relaxed));
     int thread = atomic_fetch_add_explicit(&l->joined, 1, memory_order_relaxed);
-    if (thread < l->threads) do_parts(l, thread, worker);
+    if (thread < atomic_load_explicit(&l->threads, memory_order_relaxed)) do_parts(l, thread, worker);
     atomic_fetch_sub_explicit(&l->use, 1, memory_order_release);
     return true;
 }
