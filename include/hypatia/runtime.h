@@ -28,7 +28,7 @@ HYP_API const char *hyp_version_details(void); /* several lines: plan format, ba
 /* The struct that `read` fills in, by value: for programs, which know its size. The library exports no function that returns
  * a struct. */
 #define HYP_BY_VALUE(type, name, read, args, ...) \
-    static inline type name args                  \
+    HYP_INLINE type name args                     \
     {                                             \
         type out;                                 \
         out.size = sizeof out;                    \
@@ -97,6 +97,10 @@ typedef struct hyp_engine_options {
      * pool. Weights are prepared there, too, so that on a machine with several memories they lie in the one beside these
      * processors. Threads that call are the caller's to place. NULL = all that the process may use. */
     const char *processors;
+    /* Of hyp_engine_load_memory: called once when the memory is not used any more, which is after the engine and the last of its
+     * contexts are destroyed; not where loading fails. May be NULL. */
+    void (*release)(void *user);
+    void *release_user;
 } hyp_engine_options;
 
 /* Maps a plan and prepares its weights for the device. The file may be removed afterwards. HYP_ERR_IO,
@@ -104,7 +108,7 @@ typedef struct hyp_engine_options {
  * owned by the caller. */
 HYP_API HYP_NODISCARD hyp_status hyp_engine_load_file(const char *path, const hyp_engine_options *options,
                                                       hyp_engine **out, hyp_diag *diag);
-/* The same from memory, which must outlive the engine (an embedded array, say). */
+/* The same from memory, which must outlive the engine and its contexts (an embedded array, say): options->release. */
 HYP_API HYP_NODISCARD hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engine_options *options,
                                                         hyp_engine **out, hyp_diag *diag);
 /* NULL-safe. Its contexts stay usable, and keep what they need until the last of them is destroyed; the engine itself, and
@@ -194,6 +198,15 @@ typedef struct hyp_context_options {
      * for shapes. What does not count of an engine does not of a context. */
     uint64_t memory_limit;
     double work_limit; /* hyp_step_work_info.operations and .bytes of a run, one sum over all steps */
+    /* Sets of dims that the context keeps prepared: the one that was not used for longest goes when one more comes. Each has
+     * kernels of its own, and on a GPU graphs. 0 = 16. */
+    size_t shapes;
+    /* Called before and after each step of a run, on the thread that runs, with the step's number (hyp_engine_step). On a GPU it
+     * is what queues the step that they are around, once for each part of it, and nothing is replayed from a CUDA graph. They
+     * make no call with the context but hyp_context_cancel. A step that fails has no end. Each may be NULL. */
+    void (*step_begins)(size_t step, void *user);
+    void (*step_ends)(size_t step, void *user);
+    void *step_user;
 } hyp_context_options;
 
 HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *options,
@@ -203,7 +216,9 @@ HYP_API void hyp_context_destroy(hyp_context *context); /* NULL-safe */
 /* Prepares for inputs of these dims (name or position, rank and dims are read, data is not): scratch memory and
  * kernels. A later run with the same dims allocates nothing and waits for no other context (on CUDA the first one with
  * tensors in host memory still takes memory for them, on the device and page-locked, and threads where they are very
- * large). A context remembers the last 16 sets of dims. */
+ * large). A context remembers the last sets of dims: options->shapes. There are no buckets: a run with dims that were
+ * rounded up would read and write beyond the caller's tensors, and what it makes of the rest may show in any element. A program
+ * that knows its rows to be independent can round its batches up itself, and leave the last rows of the outputs alone. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_reserve(hyp_context *context, const hyp_tensor *inputs, size_t count,
                                                      hyp_diag *diag);
 
@@ -223,7 +238,22 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_output_shapes(hyp_context *context,
  * context of this engine fails from now on; destroy them and the engine, and load the plan again. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_run(hyp_context *context, const hyp_tensor *inputs, size_t input_count,
                                                  hyp_tensor *outputs, size_t output_count, hyp_diag *diag);
+/* Keeps these inputs and outputs for hyp_context_run_bound, as hyp_context_run takes them, any number at a time: one that was
+ * bound before is replaced. The structs are copied, memory is not. Of inputs the dims count, which need not be the same for
+ * ever: bind again, or those of another shape. Nothing is bound where one of them is refused. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_bind(hyp_context *context, const hyp_tensor *inputs, size_t input_count,
+                                                  const hyp_tensor *outputs, size_t output_count, hyp_diag *diag);
+/* hyp_context_run with what is bound. HYP_ERR_INVALID_ARGUMENT names what is missing. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_run_bound(hyp_context *context, hyp_diag *diag);
+/* What is bound to output i of the plan, with the dims that the last run with it has given; NULL: nothing. Borrowed until
+ * something is bound anew. */
+HYP_API const hyp_tensor *hyp_context_bound_output(const hyp_context *context, size_t i);
 HYP_API HYP_NODISCARD hyp_status hyp_context_synchronize(hyp_context *context, hyp_diag *diag);
+/* Asks the run under way, or else the next one, to end before its next step: HYP_ERR_CANCELLED. Outputs then hold anything,
+ * and the context is usable as before. A run that is in its last step ends well, and the request with it. What a GPU was given
+ * is not taken back: a run that is replayed from a CUDA graph ends before it or not at all. To be called from any thread, also a
+ * handler of signals, while the context is there; NULL-safe. */
+HYP_API void hyp_context_cancel(hyp_context *context);
 
 /* A run like hyp_context_run that also times every step of the plan: seconds[i] is what step i takes. On a CPU the clock
  * is read around every step. On CUDA each kernel is repeated in a CUDA graph of its own, so that its launch does not
@@ -421,6 +451,11 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_save_plan(const hyp_context *contex
 HYP_API HYP_NODISCARD hyp_status hyp_plan_describe(const char *path, bool json, const hyp_tensor *dims, size_t dim_count,
                                                    void (*write)(const char *text, size_t len, void *user), void *user,
                                                    hyp_diag *diag);
+/* The same of a plan in memory, which the description calls `name`. */
+HYP_API HYP_NODISCARD hyp_status hyp_plan_describe_memory(const void *data, size_t size, const char *name, bool json,
+                                                          const hyp_tensor *dims, size_t dim_count,
+                                                          void (*write)(const char *text, size_t len, void *user),
+                                                          void *user, hyp_diag *diag);
 
 #ifdef __cplusplus
 }

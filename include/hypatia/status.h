@@ -9,10 +9,12 @@
 #if defined(__GNUC__)
 #define HYP_API __attribute__((visibility("default")))
 #define HYP_NODISCARD __attribute__((warn_unused_result))
+#define HYP_INLINE static inline __attribute__((unused)) /* functions in headers, called or not */
 #define HYP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #else
 #define HYP_API
 #define HYP_NODISCARD
+#define HYP_INLINE static inline
 #define HYP_PRINTF(fmt, args)
 #endif
 
@@ -34,6 +36,7 @@ typedef enum hyp_status {
     HYP_ERR_DEVICE = 9,           /* a device is absent or refused the work */
     HYP_ERR_INTERNAL = 10,        /* a broken invariant of ours: please report it */
     HYP_ERR_DEVICE_LOST = 11,     /* a device gave up: destroy what uses it, and load the plan again */
+    HYP_ERR_CANCELLED = 12,       /* the caller asked for the end of the work: what it was done with is as before */
     HYP_STATUS_COUNT
 } hyp_status;
 

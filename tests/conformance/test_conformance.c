@@ -317,6 +317,85 @@ static void tensors_lie_on_the_device(void **state)
     hyp_engine_destroy(engine);
 }
 
+/* What a context told of its steps: twice the number where one begins, one more where it ends. */
+typedef struct told {
+    hyp_context *context;
+    size_t count, list[64];
+    bool cancels; /* when the first step has ended */
+} told;
+
+static void note_begin(size_t step, void *user)
+{
+    told *t = user;
+    assert_true(t->count < 64);
+    t->list[t->count++] = 2 * step;
+}
+
+static void *cancel(void *context)
+{
+    hyp_context_cancel(context);
+    return NULL;
+}
+
+static void note_end(size_t step, void *user)
+{
+    told *t = user;
+    pthread_t thread;
+    assert_true(t->count < 64);
+    t->list[t->count++] = 2 * step + 1;
+    if (!t->cancels || t->count > 2) return;
+    assert_int_equal(pthread_create(&thread, NULL, cancel, t->context), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* A run of so many rows, which must be right, or end as it should. */
+static void run_told(told *t, int64_t rows, hyp_status wanted)
+{
+    static float x[MOST_ROWS * COLUMNS], y[MOST_ROWS * COLUMNS];
+    static int64_t s[2];
+    hyp_tensor in = rows_of(x, rows);
+    hyp_tensor out[] = {{.data = y, .bytes = sizeof y, .dtype = HYP_F32}, {.data = s, .bytes = sizeof s, .dtype = HYP_I64}};
+    memset(y, 0, sizeof y);
+    t->count = 0;
+    hyp_status status = hyp_context_run(t->context, &in, 1, out, 2, diag);
+    if (status != wanted) fail_msg("%s: %s", hyp_status_name(status), diag->message);
+    for (int64_t i = 0; i < rows * COLUMNS && status == HYP_OK; i++)
+        assert_true(y[i % COLUMNS * rows + i / COLUMNS] == x[i]);
+    for (size_t i = 0; i < t->count; i += 2)
+        assert_true(i + 1 < t->count && t->list[i] % 2 == 0 && t->list[i + 1] == t->list[i] + 1);
+}
+
+/* Around every step, however often the same buffers come; a run that was cancelled leaves a context that works. */
+static void steps_are_told_of_and_runs_end_between_them(void **state)
+{
+    (void)state;
+    hyp_engine *engine = transposing();
+    told t = {0};
+    const hyp_context_options options = {
+        .size = sizeof options, .step_begins = note_begin, .step_ends = note_end, .step_user = &t};
+    size_t steps = hyp_engine_step_count(engine);
+    assert_ok(hyp_context_create(engine, &options, &t.context, diag));
+    assert_true(steps >= 2);
+    for (size_t run = 0; run < 4; run++) {
+        run_told(&t, 5, HYP_OK);
+        assert_true(t.count >= 2 * steps && t.list[0] == 0 && t.list[t.count - 1] == 2 * steps - 1);
+    }
+    t.cancels = true;
+    run_told(&t, 5, HYP_ERR_CANCELLED);
+    assert_int_equal(t.count, 2);
+    t.cancels = false;
+    run_told(&t, 5, HYP_OK);
+    run_told(&t, 7, HYP_OK);
+
+    hyp_context_cancel(t.context); /* nothing is under way: the next run is meant, and it alone */
+    run_told(&t, 5, HYP_ERR_CANCELLED);
+    assert_int_equal(t.count, 0);
+    run_told(&t, 5, HYP_OK);
+    hyp_context_cancel(NULL);
+    hyp_context_destroy(t.context);
+    hyp_engine_destroy(engine);
+}
+
 static hyp_step_work_info work_of(hyp_context *c, size_t step)
 {
     hyp_step_work_info work = {.size = sizeof work};
@@ -577,6 +656,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(shapes_come_and_go),
         cmocka_unit_test(tensors_may_begin_at_any_element),
         cmocka_unit_test(every_step_is_timed),
+        cmocka_unit_test(steps_are_told_of_and_runs_end_between_them),
         cmocka_unit_test(tensors_lie_on_the_device),
         cmocka_unit_test(work_follows_the_shapes),
         cmocka_unit_test(contexts_run_on_threads),

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "runtime/support.h"
 
 #define DIMS(...)                                                                                                      \
@@ -253,6 +254,75 @@ static void sixteen_shapes_are_remembered(void **state)
     assert_true(hyp_mem_count() > before);
 }
 
+static void what_is_bound_stays(void **state)
+{
+    fixture *f = *state;
+    hyp_context *c = f->context;
+    hyp_diag why = {0};
+    assert_int_equal(hyp_context_run_bound(c, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.message, "'x'"));
+    assert_ok(hyp_context_bind(c, f->in, 1, NULL, 0, diag)); /* one by one, by name and by position */
+    hyp_tensor column = f->in[1], outputs[] = {f->out[0], f->out[1]};
+    outputs[0].name = outputs[1].name = NULL;
+    assert_int_equal(hyp_context_run_bound(c, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.message, "'column'"));
+    assert_null(hyp_context_bound_output(c, 1));
+    assert_ok(hyp_context_bind(c, &column, 1, outputs, 2, diag));
+    assert_ok(hyp_context_run_bound(c, diag));
+    assert_true(f->y[0] == 115 && f->longer[1] == -1 && f->longer[2] == 0);
+    assert_true(hyp_context_bound_output(c, 1)->dims[0] == 3 && !hyp_context_bound_output(c, 2));
+
+    uint64_t before = hyp_mem_count();
+    f->x[0] = 1; /* memory is the caller's, and is read anew */
+    assert_ok(hyp_context_run_bound(c, diag));
+    assert_true(f->y[0] == 145);
+    assert_int_equal(hyp_mem_count(), before);
+
+    float other[40] = {0};
+    hyp_tensor refused[] = {{.name = "y", .data = other, .bytes = sizeof other, .dtype = HYP_F32}, {.name = "none"}};
+    assert_int_equal(hyp_context_bind(c, NULL, 0, refused, 2, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.message, "'none'"));
+    assert_ok(hyp_context_run_bound(c, diag));
+    assert_true(other[0] == 0);
+    set_batch(f, 4);
+    assert_ok(hyp_context_bind(c, f->in, 2, refused, 1, diag));
+    assert_ok(hyp_context_run_bound(c, diag));
+    assert_true(other[0] == 145 && hyp_context_bound_output(c, 0)->dims[0] == 4);
+}
+
+/* Whether a run of this batch makes something anew. */
+static bool prepares(fixture *f, hyp_context *c, int64_t batch)
+{
+    uint64_t before = hyp_mem_count();
+    set_batch(f, batch);
+    assert_ok(hyp_context_run(c, f->in, 2, f->out, 2, diag));
+    assert_int_equal(f->out[0].dims[0], batch);
+    assert_true(f->y[0] == 115);
+    return hyp_mem_count() != before;
+}
+
+static void the_least_used_shapes_go_first(void **state)
+{
+    fixture *f = *state;
+    const hyp_context_options three = {.size = sizeof three, .shapes = 3}, one = {.size = sizeof one, .shapes = 1};
+    hyp_context *c;
+    assert_ok(hyp_context_create(f->engine, &three, &c, diag));
+    assert_true(prepares(f, c, 20) && prepares(f, c, 2) && prepares(f, c, 3)); /* scratch grows no more */
+    assert_false(prepares(f, c, 20));
+    assert_true(prepares(f, c, 4)); /* in the place of 2, and not of 20, which came first */
+    assert_false(prepares(f, c, 3) || prepares(f, c, 20) || prepares(f, c, 4));
+    assert_true(prepares(f, c, 2)); /* in the place of 3 */
+    assert_false(prepares(f, c, 4) || prepares(f, c, 20) || prepares(f, c, 2));
+    assert_true(prepares(f, c, 3)); /* in the place of 4 */
+    assert_false(prepares(f, c, 20) || prepares(f, c, 2));
+    hyp_context_destroy(c);
+
+    assert_ok(hyp_context_create(f->engine, &one, &c, diag));
+    assert_true(prepares(f, c, 20) && prepares(f, c, 2) && prepares(f, c, 20));
+    assert_false(prepares(f, c, 20));
+    hyp_context_destroy(c);
+}
+
 /* ---- loading ----------------------------------------------------------------------------------------------- */
 
 static char log_text[4096];
@@ -287,6 +357,8 @@ static void auto_takes_the_first_device_that_can_run_the_plan(void **state)
     unlink(path);
 }
 
+static void count_release(void *user) { ++*(int *)user; }
+
 static void a_plan_in_memory_runs_and_its_file_may_go(void **state)
 {
     fixture *f = *state;
@@ -300,12 +372,19 @@ static void a_plan_in_memory_runs_and_its_file_may_go(void **state)
     unlink(path);
     hyp_engine *engine = NULL;
     hyp_context *context = NULL;
-    assert_ok(hyp_engine_load_memory(bytes, size, NULL, &engine, diag));
+    int released = 0;
+    hyp_diag why = {0};
+    const hyp_engine_options options = {.size = sizeof options, .release = count_release, .release_user = &released};
+    assert_int_equal(hyp_engine_load_memory(bytes, size - 1, &options, &engine, &why), HYP_ERR_MALFORMED);
+    assert_int_equal(released, 0); /* the caller has it still */
+    assert_ok(hyp_engine_load_memory(bytes, size, &options, &engine, diag));
     assert_ok(hyp_context_create(engine, NULL, &context, diag));
+    hyp_engine_destroy(engine);
     assert_ok(hyp_context_run(context, f->in, 2, f->out, 2, diag));
     assert_true(f->y[0] == 115);
+    assert_int_equal(released, 0);
     hyp_context_destroy(context);
-    hyp_engine_destroy(engine);
+    assert_int_equal(released, 1);
 }
 
 /* Strict finds a changed weight; off does not look for one, and takes what the file says. A broken program is refused
@@ -410,6 +489,11 @@ static void nothing_is_asked_of_null(void **state)
     REFUSED(hyp_context_reserve(NULL, f->in, 2, &why));
     REFUSED(hyp_context_output_shapes(NULL, f->in, 2, f->out, 2, &why));
     REFUSED(hyp_context_synchronize(NULL, &why));
+    REFUSED(hyp_context_bind(NULL, f->in, 2, f->out, 2, &why));
+    REFUSED(hyp_context_bind(f->context, NULL, 1, f->out, 2, &why));
+    REFUSED(hyp_context_run_bound(NULL, &why));
+    REFUSED(hyp_plan_describe_memory(NULL, 1, "plan", false, NULL, 0, NULL, NULL, &why));
+    assert_null(hyp_context_bound_output(NULL, 0));
     REFUSED(hyp_context_time_steps(NULL, f->in, 2, f->out, 2, (double[8]){0}, 1, &why));
     REFUSED(hyp_context_step_work(NULL, 0, NULL, &why));
     REFUSED(hyp_context_tune(NULL, f->in, 2, NULL, NULL, &why));
@@ -532,6 +616,14 @@ static void descriptions_tell_steps_and_figures(void **state)
     assert_non_null(strstr(described, "fused-mlp  (kernel linear)  f32 [1, 3] -> "));
     assert_non_null(strstr(described, "rules fuse-mlp"));
     assert_non_null(strstr(described, "longer  f32 [batch + 1]"));
+    hyp_mapping file;
+    char *from_file = strdup(described);
+    assert_ok(hyp_map_file(path, &file, diag));
+    memset(described, 0, sizeof described);
+    assert_ok(hyp_plan_describe_memory(file.data, file.size, path, false, NULL, 0, keep, NULL, diag));
+    assert_string_equal(described, from_file);
+    hyp_unmap(&file);
+    free(from_file);
     assert_ok(hyp_plan_describe(path, true, &batch, 1, keep, NULL, diag));
     assert_non_null(strstr(described, "{\"name\": \"batch\", \"value\": 10, \"given\": true}"));
     assert_non_null(
@@ -563,6 +655,8 @@ int main(void)
         TEST(wrong_tensors_are_named),
         TEST(output_shapes_need_no_data),
         TEST(sixteen_shapes_are_remembered),
+        TEST(the_least_used_shapes_go_first),
+        TEST(what_is_bound_stays),
         TEST(auto_takes_the_first_device_that_can_run_the_plan),
         TEST(a_plan_in_memory_runs_and_its_file_may_go),
         TEST(checks_are_strict_or_off),

@@ -13,6 +13,8 @@
 #ifndef HYP_RUNTIME_CORE_BACKEND_H
 #define HYP_RUNTIME_CORE_BACKEND_H
 
+#include <stdatomic.h>
+
 #include "hypatia/runtime.h"
 #include "runtime/core/choice.h"
 
@@ -29,7 +31,24 @@ typedef struct hyp_bindings {
     void *const *outputs;
     const hyp_memory *output_memory;
     double *step_seconds; /* by step: what it takes is added; NULL: nothing is timed */
+    /* Of the context: what is called around steps, and whether the run is to end. NULL: nothing, and never. */
+    const hyp_context_options *options;
+    const atomic_bool *cancelled;
 } hyp_bindings;
+
+/* ---- steps.c: what every backend does around a step ---- */
+
+/* Whether somebody is told of every step, so that each must be begun by the host. */
+bool hyp_steps_are_watched(const hyp_bindings *bindings);
+/* HYP_ERR_CANCELLED where the run is to end. */
+HYP_NODISCARD hyp_status hyp_step_begins(const hyp_bindings *bindings, size_t step, hyp_diag *diag);
+void hyp_step_ends(const hyp_bindings *bindings, size_t step);
+/* Runs all steps one after the other, for backends where a step is over when its function returns: tells of each, times it
+ * where that is wanted, and names the one that fails. */
+typedef hyp_status hyp_step_fn(void *state, size_t step, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_run_steps(const hyp_bindings *bindings, const HypPlan__Program *program, hyp_step_fn *run,
+                                       void *state, hyp_diag *diag);
+
 /* Seconds since some moment, from a clock that only goes forward. */
 double hyp_clock_seconds(void);
 

@@ -2,45 +2,10 @@
 
 #include "base/mem.h"
 #include "base/sized.h"
-#include "runtime/core/engine.h"
-
-enum { REMEMBERED = 16 }; /* sets of dims, as runtime.h promises */
-
-/* Everything that follows from one set of input dims. One allocation; `key` lies at its end. */
-typedef struct shape {
-    void *prepared;    /* the backend's; NULL only while the shape is being made */
-    uint64_t last_use; /* by hyp_context.clock */
-    int64_t *key;      /* for each input: rank, then HYP_MAX_RANK dims as the caller gives them, 0 beyond the rank */
-    int64_t *values;   /* the plan's dims, evaluated; valid as long as `prepared` */
-    size_t *input_bytes, *output_bytes;
-    int64_t *output_dims; /* for each output HYP_MAX_RANK entries */
-} shape;
+#include "runtime/core/context.h"
 
 enum { KEY = 1 + HYP_MAX_RANK };
-
-struct hyp_context {
-    hyp_engine *engine;
-    void *session; /* the backend's */
-    shape *shapes[REMEMBERED];
-    size_t shape_count;
-    shape *current; /* the one last used; NULL before the first */
-    uint64_t clock;
-    const hyp_shared_list *seen; /* of the engine's tuning, what was taken last */
-    double work_limit;           /* of the options */
-    hyp_mem_account account;     /* of what it has of memory, but for this struct */
-    bool behind;                 /* there are shapes that were prepared before more was known */
-    /* Work space of one call, by plan order of inputs or outputs; in arena. */
-    uint32_t *input_order, *output_order;
-    int64_t (*dims)[HYP_MAX_RANK];
-    const int64_t **dim_rows; /* dim_rows[i] == dims[i] */
-    int32_t *ranks;           /* as declared */
-    int64_t *symbols, *values;
-    int64_t
-        *typical; /* the plan's dims under the sizes that its predictions are for; NULL: not asked for, or not known */
-    void **inputs, **outputs;
-    hyp_memory *input_memory, *output_memory;
-    hyp_arena arena;
-};
+enum { REMEMBERED = 16 }; /* sets of dims, where the options name no number: runtime.h promises it */
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
@@ -90,10 +55,12 @@ static hyp_status make_work_space(hyp_context *c, hyp_diag *diag)
     c->values = hyp_arena_zalloc(a, p->n_dims, sizeof *c->values);
     c->inputs = hyp_arena_zalloc(a, in, sizeof *c->inputs);
     c->outputs = hyp_arena_zalloc(a, out, sizeof *c->outputs);
+    c->bound_inputs = hyp_arena_zalloc(a, in, sizeof *c->bound_inputs);
+    c->bound_outputs = hyp_arena_zalloc(a, out, sizeof *c->bound_outputs);
     c->input_memory = hyp_arena_zalloc(a, in, sizeof *c->input_memory);
     c->output_memory = hyp_arena_zalloc(a, out, sizeof *c->output_memory);
     if (!c->input_order || !c->output_order || !c->dims || !c->dim_rows || !c->ranks || !c->symbols || !c->values ||
-        !c->inputs || !c->outputs || !c->input_memory || !c->output_memory)
+        !c->bound_inputs || !c->bound_outputs || !c->inputs || !c->outputs || !c->input_memory || !c->output_memory)
         return hyp_fail_memory(diag, (in + out) * sizeof *c->dims + p->n_dims * sizeof *c->values);
     for (size_t i = 0; i < in; i++) {
         c->dim_rows[i] = c->dims[i];
@@ -117,7 +84,9 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     hyp_context *c = hyp_calloc(1, sizeof *c);
     if (!c) return hyp_fail_memory(diag, sizeof *c);
     c->engine = engine;
-    c->work_limit = options.work_limit;
+    c->options = options;
+    if (!c->options.shapes) c->options.shapes = REMEMBERED;
+    atomic_init(&c->cancelled, false);
     c->account = hyp_account_of(options.memory_limit);
     atomic_fetch_add(&engine->holders, 1);
     hyp_mem_account *before = enter(c);
@@ -133,7 +102,7 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     return status;
 }
 
-static void forget_shape(hyp_context *c, shape *s)
+static void forget_shape(hyp_context *c, hyp_shape *s)
 {
     if (s && s->prepared) c->engine->backend->release(c->session, s->prepared);
     hyp_free(s);
@@ -141,8 +110,8 @@ static void forget_shape(hyp_context *c, shape *s)
 
 static void forget_shapes(hyp_context *c)
 {
-    for (size_t i = 0; i < c->shape_count; i++) forget_shape(c, c->shapes[i]);
-    c->shape_count = 0;
+    for (size_t i = 0; i < c->shapes.len; i++) forget_shape(c, c->shapes.data[i]);
+    c->shapes.len = 0;
     c->current = NULL;
     c->behind = false;
 }
@@ -152,6 +121,7 @@ void hyp_context_destroy(hyp_context *c)
     if (!c) return;
     forget_shapes(c);
     if (c->session) c->engine->backend->session_destroy(c->session);
+    hyp_vec_free(&c->shapes);
     hyp_free(c->typical);
     hyp_arena_dispose(&c->arena);
     hyp_engine_release(c->engine);
@@ -159,11 +129,6 @@ void hyp_context_destroy(hyp_context *c)
 }
 
 size_t hyp_context_scratch_bytes(const hyp_context *c) { return c ? c->engine->backend->scratch_bytes(c->session) : 0; }
-
-static hyp_status want_context(const hyp_context *c, const char *call, hyp_diag *diag)
-{
-    return c ? HYP_OK : hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: context is NULL", call);
-}
 
 /* ---- shapes -------------------------------------------------------------------------------------------- */
 
@@ -191,7 +156,7 @@ static void output_dims(const HypPlan__Program *p, const hyp_io *io, const int64
     for (int32_t a = 0; a < io->info.rank; a++) dims[a] = values[p->tensors[io->tensor]->dims[a]];
 }
 
-static bool key_matches(const hyp_context *c, const shape *s, const hyp_tensor *inputs)
+static bool key_matches(const hyp_context *c, const hyp_shape *s, const hyp_tensor *inputs)
 {
     const int64_t *key = s->key;
     for (size_t i = 0; i < c->engine->inputs.count; i++, key += KEY) {
@@ -204,13 +169,13 @@ static bool key_matches(const hyp_context *c, const shape *s, const hyp_tensor *
 }
 
 /* Makes a shape from c->values. */
-static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, shape **out, hyp_diag *diag)
+static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape **out, hyp_diag *diag)
 {
     const hyp_engine *e = c->engine;
     const HypPlan__Program *p = e->plan.program;
     size_t in = p->n_inputs, outs = p->n_outputs;
     size_t words = in * (KEY + 1) + outs * (1 + HYP_MAX_RANK) + p->n_dims;
-    shape *s = hyp_calloc(1, sizeof *s + words * sizeof(int64_t));
+    hyp_shape *s = hyp_calloc(1, sizeof *s + words * sizeof(int64_t));
     if (!s) return hyp_fail_memory(diag, sizeof *s + words * sizeof(int64_t));
     _Static_assert(sizeof(size_t) == sizeof(int64_t) && sizeof *s % sizeof(int64_t) == 0, "one array of words");
     s->key = (int64_t *)(s + 1);
@@ -232,7 +197,7 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, shape **o
         status = tensor_bytes(p, &e->outputs.items[i], s->values, &s->output_bytes[i], diag);
     }
     if (status == HYP_OK) status = hyp_plan_check_bounds(p, s->values, diag);
-    if (status == HYP_OK) status = hyp_want_work(p, s->values, c->work_limit, diag);
+    if (status == HYP_OK) status = hyp_want_work(p, s->values, c->options.work_limit, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     if (status == HYP_OK) status = e->backend->prepare(c->session, s->values, &s->prepared, diag);
     if (status == HYP_OK)
@@ -242,28 +207,34 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, shape **o
     return status;
 }
 
-/* The slot for one more shape; frees the one that was not used for longest when all are taken. */
-static shape **free_slot(hyp_context *c)
+/* Keeps one more shape, in the place of the one that was not used for longest where all are taken. */
+static hyp_status keep_shape(hyp_context *c, hyp_shape *s, hyp_diag *diag)
 {
-    if (c->shape_count < REMEMBERED) return &c->shapes[c->shape_count++];
+    if (c->shapes.len < c->options.shapes) {
+        hyp_status status = hyp_vec_push(&c->shapes, diag, s);
+        if (status != HYP_OK) forget_shape(c, s);
+        return status;
+    }
     size_t oldest = 0;
-    for (size_t i = 1; i < REMEMBERED; i++)
-        if (c->shapes[i]->last_use < c->shapes[oldest]->last_use) oldest = i;
-    forget_shape(c, c->shapes[oldest]);
-    return &c->shapes[oldest];
+    for (size_t i = 1; i < c->shapes.len; i++)
+        if (c->shapes.data[i]->last_use < c->shapes.data[oldest]->last_use) oldest = i;
+    if (c->current == c->shapes.data[oldest]) c->current = NULL;
+    forget_shape(c, c->shapes.data[oldest]);
+    c->shapes.data[oldest] = s;
+    return HYP_OK;
 }
 
 /* Sets c->current to the shape of these inputs, which are matched in c->input_order. */
 static hyp_status find_shape(hyp_context *c, const hyp_tensor *inputs, hyp_diag *diag)
 {
     if (c->current && key_matches(c, c->current, inputs)) return HYP_OK;
-    shape *found = NULL;
-    for (size_t i = 0; i < c->shape_count && !found; i++)
-        if (key_matches(c, c->shapes[i], inputs)) found = c->shapes[i];
+    hyp_shape *found = NULL;
+    for (size_t i = 0; i < c->shapes.len && !found; i++)
+        if (key_matches(c, c->shapes.data[i], inputs)) found = c->shapes.data[i];
     if (!found) {
         HYP_TRY(evaluate(c, inputs, diag));
         HYP_TRY(make_shape(c, inputs, &found, diag));
-        *free_slot(c) = found;
+        HYP_TRY(keep_shape(c, found, diag));
     }
     found->last_use = ++c->clock;
     c->current = found;
@@ -272,7 +243,7 @@ static hyp_status find_shape(hyp_context *c, const hyp_tensor *inputs, hyp_diag 
 
 hyp_status hyp_context_reserve(hyp_context *c, const hyp_tensor *inputs, size_t count, hyp_diag *diag)
 {
-    HYP_TRY(want_context(c, "hyp_context_reserve", diag));
+    HYP_TRY(hyp_want_context(c, "hyp_context_reserve", diag));
     HYP_TRY(hyp_match_tensors(&c->engine->inputs, inputs, count, c->input_order, diag));
     hyp_mem_account *before = enter(c);
     return leave(c, before, find_shape(c, inputs, diag), diag);
@@ -281,7 +252,7 @@ hyp_status hyp_context_reserve(hyp_context *c, const hyp_tensor *inputs, size_t 
 hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
                                      size_t output_count, hyp_diag *diag)
 {
-    HYP_TRY(want_context(c, "hyp_context_output_shapes", diag));
+    HYP_TRY(hyp_want_context(c, "hyp_context_output_shapes", diag));
     const hyp_engine *e = c->engine;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
     HYP_TRY(hyp_match_tensors(&e->outputs, outputs, output_count, c->output_order, diag));
@@ -303,7 +274,7 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
     HYP_TRY(hyp_match_tensors(&e->outputs, outputs, output_count, c->output_order, diag));
     HYP_TRY(find_shape(c, inputs, diag));
-    const shape *s = c->current;
+    const hyp_shape *s = c->current;
     for (size_t i = 0; i < e->inputs.count; i++) {
         const hyp_tensor *t = &inputs[c->input_order[i]];
         HYP_TRY(hyp_match_data(&e->inputs, &e->inputs.items[i], t, s->input_bytes[i], e->backend, diag));
@@ -316,7 +287,10 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
         c->outputs[i] = t->data;
         c->output_memory[i] = t->memory;
     }
-    hyp_bindings bindings = {c->inputs, c->input_memory, c->outputs, c->output_memory, step_seconds};
+    hyp_bindings bindings = {c->inputs,    c->input_memory, c->outputs,   c->output_memory,
+                             step_seconds, &c->options,     &c->cancelled};
+    if (atomic_load_explicit(&c->cancelled, memory_order_relaxed))
+        return hyp_fail(diag, HYP_ERR_CANCELLED, "the run was cancelled before it began: hyp_context_cancel");
     HYP_TRY(e->backend->run(c->session, s->prepared, &bindings, diag));
     for (size_t i = 0; i < e->outputs.count; i++) {
         hyp_tensor *t = &outputs[c->output_order[i]];
@@ -330,20 +304,74 @@ static hyp_status run(hyp_context *c, const hyp_tensor *inputs, size_t input_cou
                       size_t output_count, double *step_seconds, hyp_diag *diag)
 {
     hyp_mem_account *before = enter(c); /* shapes may be prepared, and a device's first run may want memory */
-    return leave(c, before, run_charged(c, inputs, input_count, outputs, output_count, step_seconds, diag), diag);
+    hyp_status status = run_charged(c, inputs, input_count, outputs, output_count, step_seconds, diag);
+    if (atomic_load_explicit(&c->cancelled, memory_order_relaxed)) atomic_store(&c->cancelled, false);
+    return leave(c, before, status, diag);
+}
+
+void hyp_context_cancel(hyp_context *c)
+{
+    if (c) atomic_store(&c->cancelled, true);
 }
 
 hyp_status hyp_context_run(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
                            size_t output_count, hyp_diag *diag)
 {
-    HYP_TRY(want_context(c, "hyp_context_run", diag));
+    HYP_TRY(hyp_want_context(c, "hyp_context_run", diag));
     return run(c, inputs, input_count, outputs, output_count, NULL, diag);
+}
+
+static hyp_status bind_list(const hyp_io_list *list, const hyp_tensor *tensors, size_t count, hyp_tensor *bound,
+                            hyp_diag *diag)
+{
+    HYP_NEED_LIST(tensors, count);
+    for (size_t t = 0, i; t < count; t++) {
+        HYP_TRY(hyp_match_one(list, tensors, t, count, &i, diag));
+        if (!bound) continue;
+        bound[i] = tensors[t];
+        bound[i].name = list->names[i];
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_context_bind(hyp_context *c, const hyp_tensor *inputs, size_t input_count, const hyp_tensor *outputs,
+                            size_t output_count, hyp_diag *diag)
+{
+    HYP_TRY(hyp_want_context(c, "hyp_context_bind", diag));
+    const hyp_engine *e = c->engine;
+    HYP_TRY(bind_list(&e->inputs, inputs, input_count, NULL, diag));
+    HYP_TRY(bind_list(&e->outputs, outputs, output_count, NULL, diag));
+    HYP_TRY(bind_list(&e->inputs, inputs, input_count, c->bound_inputs, diag));
+    return bind_list(&e->outputs, outputs, output_count, c->bound_outputs, diag);
+}
+
+static hyp_status want_bound(const hyp_io_list *list, const hyp_tensor *bound, hyp_diag *diag)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (!bound[i].name)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "nothing is bound to %s %s: hyp_context_bind", list->what,
+                            list->items[i].text);
+    return HYP_OK;
+}
+
+hyp_status hyp_context_run_bound(hyp_context *c, hyp_diag *diag)
+{
+    HYP_TRY(hyp_want_context(c, "hyp_context_run_bound", diag));
+    const hyp_engine *e = c->engine;
+    HYP_TRY(want_bound(&e->inputs, c->bound_inputs, diag));
+    HYP_TRY(want_bound(&e->outputs, c->bound_outputs, diag));
+    return run(c, c->bound_inputs, e->inputs.count, c->bound_outputs, e->outputs.count, NULL, diag);
+}
+
+const hyp_tensor *hyp_context_bound_output(const hyp_context *c, size_t i)
+{
+    return c && i < c->engine->outputs.count && c->bound_outputs[i].name ? &c->bound_outputs[i] : NULL;
 }
 
 hyp_status hyp_context_time_steps(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
                                   size_t output_count, double *seconds, size_t step_count, hyp_diag *diag)
 {
-    HYP_TRY(want_context(c, "hyp_context_time_steps", diag));
+    HYP_TRY(hyp_want_context(c, "hyp_context_time_steps", diag));
     size_t steps = hyp_engine_step_count(c->engine);
     if (!seconds || step_count != steps)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_time_steps: room for %zu steps, the plan has %zu",
@@ -352,63 +380,9 @@ hyp_status hyp_context_time_steps(hyp_context *c, const hyp_tensor *inputs, size
     return run(c, inputs, input_count, outputs, output_count, seconds, diag);
 }
 
-/* The plan's dims under the sizes that its predictions are for; NULL where these are not known. */
-static int64_t *typical_values(const HypPlan__Program *p)
-{
-    int64_t *symbols = hyp_calloc(p->n_symbols + 1, sizeof *symbols), *values = hyp_calloc(p->n_dims + 1, sizeof *values);
-    hyp_diag none = {0};
-    bool known = symbols && values && p->n_typical_sizes == p->n_symbols;
-    for (size_t i = 0; i < p->n_symbols && known; i++) symbols[i] = (int64_t)p->typical_sizes[i];
-    known = known && hyp_plan_eval_dims(p, symbols, values, &none) == HYP_OK;
-    hyp_free(symbols);
-    if (known) return values;
-    hyp_free(values);
-    return NULL;
-}
-
-/* How much more there is to do, by operations or by bytes. */
-static double growth(hyp_step_work now, hyp_step_work then)
-{
-    double flops = then.flops > 0 ? now.flops / then.flops : 0, bytes = then.bytes > 0 ? now.bytes / then.bytes : 0;
-    double more = flops > bytes ? flops : bytes;
-    return more > 0 ? more : 1;
-}
-
-static hyp_dtype step_dtype(const HypPlan__Program *p, const HypPlan__Step *step)
-{
-    uint32_t first;
-    return hyp_plan_step_reads(step, &first, 1) ? (hyp_dtype)p->tensors[first]->dtype : HYP_F32;
-}
-
-hyp_status hyp_context_step_work(hyp_context *c, size_t step, hyp_step_work_info *out, hyp_diag *diag)
-{
-    HYP_TRY(want_context(c, "hyp_context_step_work", diag));
-    HYP_NEED(out);
-    HYP_TRY(hyp_sized_want(out, hyp_step_work_info, diag));
-    const hyp_engine *e = c->engine;
-    const hyp_backend *backend = e->backend;
-    const HypPlan__Program *p = e->plan.program;
-    if (step >= p->n_steps || !c->current)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_step_work: %s",
-                        c->current ? "the plan has no such step" : "no shapes were run or reserved");
-    if (!c->typical) c->typical = typical_values(p);
-    const HypPlan__Step *s = p->steps[step];
-    hyp_step_work work = hyp_plan_step_work(p, (uint32_t)step, c->current->values);
-    double factor = c->typical ? growth(work, hyp_plan_step_work(p, (uint32_t)step, c->typical)) : 1;
-    hyp_step_work_info info = {.flops = work.flops,
-                               .bytes = work.bytes,
-                               .predicted_seconds = factor * s->predicted_seconds,
-                               .operations = work.most};
-    if (backend->launches) info.launches = backend->launches(c->current->prepared, step);
-    if (backend->floor_seconds)
-        info.floor_seconds = backend->floor_seconds(e->device, p, step_dtype(p, s), work.flops, work.bytes);
-    hyp_sized_give(out, &info);
-    return HYP_OK;
-}
-
 hyp_status hyp_context_synchronize(hyp_context *c, hyp_diag *diag)
 {
-    HYP_TRY(want_context(c, "hyp_context_synchronize", diag));
+    HYP_TRY(hyp_want_context(c, "hyp_context_synchronize", diag));
     return c->engine->backend->synchronize(c->session, diag);
 }
 
@@ -416,7 +390,7 @@ hyp_status hyp_context_synchronize(hyp_context *c, hyp_diag *diag)
 
 static hyp_status want_tuning(const hyp_context *c, const char *call, hyp_diag *diag)
 {
-    HYP_TRY(want_context(c, call, diag));
+    HYP_TRY(hyp_want_context(c, call, diag));
     if (tuning_of(c)) return HYP_OK;
     return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: there is nothing to tune on %s", call,
                     hyp_engine_device_name(c->engine));
@@ -437,7 +411,7 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, count, c->input_order, diag));
     HYP_TRY(evaluate(c, inputs, diag));
     HYP_TRY(hyp_plan_check_bounds(e->plan.program, c->values, diag));
-    HYP_TRY(hyp_want_work(e->plan.program, c->values, c->work_limit, diag));
+    HYP_TRY(hyp_want_work(e->plan.program, c->values, c->options.work_limit, diag));
     hyp_tune_report report;
     hyp_mem_account *before = enter(c);
     hyp_status status = take_shared(c, diag);
@@ -469,7 +443,7 @@ bool hyp_context_read_tuned(const hyp_context *c, size_t i, hyp_tuned *out)
     return out && hyp_sized_give(out, &tuned) && tuned.product;
 }
 
-static hyp_status prepare_again(hyp_context *c, shape *s, hyp_diag *diag)
+static hyp_status prepare_again(hyp_context *c, hyp_shape *s, hyp_diag *diag)
 {
     void *prepared;
     HYP_TRY(c->engine->backend->prepare(c->session, s->values, &prepared, diag));
@@ -490,65 +464,12 @@ hyp_status hyp_context_adopt_tuning(hyp_context *c, bool *out_new, hyp_diag *dia
     HYP_TRY(want_tuning(c, "hyp_context_adopt_tuning", diag));
     hyp_mem_account *before = enter(c);
     hyp_status status = take_shared(c, diag);
-    for (size_t i = 0; status == HYP_OK && i < c->shape_count && c->behind; i++)
-        status = prepare_again(c, c->shapes[i], diag);
+    for (size_t i = 0; status == HYP_OK && i < c->shapes.len && c->behind; i++)
+        status = prepare_again(c, c->shapes.data[i], diag);
     HYP_TRY(leave(c, before, status, diag));
     if (out_new) *out_new = c->behind;
     c->behind = false;
     return HYP_OK;
-}
-
-/* The choices of a step under the current shapes. */
-static const hyp_choice *choices_of(const hyp_context *c, size_t step, size_t *out_count)
-{
-    *out_count = 0;
-    if (!c) return NULL;
-    const hyp_backend *backend = c->engine->backend;
-    if (!backend->choices || !c->current || step >= hyp_engine_step_count(c->engine)) return NULL;
-    return backend->choices(c->current->prepared, step, out_count);
-}
-
-hyp_step_tuning hyp_context_step_tuning(const hyp_context *c, size_t step)
-{
-    if (!c) return HYP_STEP_NOT_TUNED;
-    const hyp_backend *backend = c->engine->backend;
-    if (backend->step_tuning && c->current && step < hyp_engine_step_count(c->engine))
-        return backend->step_tuning(c->current->prepared, step);
-    size_t count;
-    const hyp_choice *choices = choices_of(c, step, &count);
-    hyp_step_tuning tuning = HYP_STEP_NOT_TUNED;
-    for (size_t i = 0; i < count; i++) {
-        if (choices[i].by == HYP_CHOICE_PRIOR) return HYP_STEP_NOT_TUNED;
-        if (choices[i].by == HYP_CHOICE_BORROWED) tuning = HYP_STEP_BORROWED;
-        if (choices[i].by == HYP_CHOICE_TUNED && tuning == HYP_STEP_NOT_TUNED) tuning = HYP_STEP_TUNED;
-    }
-    return tuning;
-}
-
-size_t hyp_context_choice_count(const hyp_context *c, size_t step)
-{
-    size_t count;
-    choices_of(c, step, &count);
-    return count;
-}
-
-bool hyp_context_read_choice(const hyp_context *c, size_t step, size_t choice, hyp_choice_info *out)
-{
-    size_t count;
-    const hyp_choice *all = choices_of(c, step, &count), *a = choice < count ? &all[choice] : NULL;
-    hyp_choice_info info = {.key = ""};
-    if (a) info = (hyp_choice_info){sizeof info, a->key, a->count, a->taken, a->by, a->measured};
-    return out && hyp_sized_give(out, &info) && a;
-}
-
-bool hyp_context_read_alternative(const hyp_context *c, size_t step, size_t choice, size_t i, hyp_alternative_info *out)
-{
-    size_t count;
-    const hyp_choice *all = choices_of(c, step, &count);
-    const hyp_alternative *a = choice < count && i < all[choice].count ? &all[choice].list[i] : NULL;
-    hyp_alternative_info info = {.name = ""};
-    if (a) info = (hyp_alternative_info){sizeof info, a->name, a->cannot, a->seconds};
-    return out && hyp_sized_give(out, &info) && a;
 }
 
 hyp_status hyp_context_add_tuned(hyp_context *c, const hyp_tuned *tuned, hyp_diag *diag)

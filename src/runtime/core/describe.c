@@ -396,16 +396,12 @@ static hyp_status set_symbols(report *r, const hyp_tensor *dims, size_t dim_coun
     return hyp_plan_eval_dims(r->p, r->symbols, r->values, diag);
 }
 
-hyp_status hyp_plan_describe(const char *path, bool json, const hyp_tensor *dims, size_t dim_count,
-                             void (*write)(const char *text, size_t len, void *user), void *user, hyp_diag *diag)
+/* Closes the plan. */
+static hyp_status describe(hyp_plan *plan, const char *name, bool json, const hyp_tensor *dims, size_t dim_count,
+                           void (*write)(const char *text, size_t len, void *user), void *user, hyp_diag *diag)
 {
-    HYP_NEED(path);
-    HYP_NEED_LIST(dims, dim_count);
-    HYP_NEED(write);
-    hyp_plan plan;
-    HYP_TRY(hyp_plan_open_file(path, NULL, &plan, diag));
     hyp_arena arena = {0};
-    report r = {.plan = &plan, .p = plan.program, .path = path};
+    report r = {.plan = plan, .p = plan->program, .path = name};
     r.symbols = hyp_arena_zalloc(&arena, r.p->n_symbols, sizeof *r.symbols);
     r.values = hyp_arena_zalloc(&arena, r.p->n_dims, sizeof *r.values);
     r.given = hyp_arena_zalloc(&arena, r.p->n_symbols, sizeof *r.given);
@@ -426,6 +422,30 @@ hyp_status hyp_plan_describe(const char *path, bool json, const hyp_tensor *dims
     }
     hyp_strbuf_dispose(&r.sb);
     hyp_arena_dispose(&arena);
-    hyp_plan_close(&plan);
+    hyp_plan_close(plan);
     return status;
+}
+
+hyp_status hyp_plan_describe(const char *path, bool json, const hyp_tensor *dims, size_t dim_count,
+                             void (*write)(const char *text, size_t len, void *user), void *user, hyp_diag *diag)
+{
+    HYP_NEED(path);
+    HYP_NEED_LIST(dims, dim_count);
+    HYP_NEED(write);
+    hyp_plan plan;
+    HYP_TRY(hyp_plan_open_file(path, NULL, &plan, diag));
+    return describe(&plan, path, json, dims, dim_count, write, user, diag);
+}
+
+hyp_status hyp_plan_describe_memory(const void *data, size_t size, const char *name, bool json, const hyp_tensor *dims,
+                                    size_t dim_count, void (*write)(const char *text, size_t len, void *user), void *user,
+                                    hyp_diag *diag)
+{
+    HYP_NEED(data);
+    HYP_NEED(name);
+    HYP_NEED_LIST(dims, dim_count);
+    HYP_NEED(write);
+    hyp_plan plan;
+    HYP_TRY(hyp_plan_open_memory(data, size, name, NULL, &plan, diag));
+    return describe(&plan, name, json, dims, dim_count, write, user, diag);
 }

@@ -143,11 +143,13 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     if (status == HYP_OK) status = choose_backend(e, backends, &options, diag);
     status = hyp_engine_status(e, status, diag);
     hyp_mem_charge(before);
-    if (status == HYP_OK)
-        *out = e;
-    else
+    if (status != HYP_OK) {
         hyp_engine_destroy(e);
-    return status;
+        return status;
+    }
+    if (data) e->release = options.release, e->release_user = options.release_user;
+    *out = e;
+    return HYP_OK;
 }
 
 hyp_status hyp_engine_load_file(const char *path, const hyp_engine_options *options, hyp_engine **out, hyp_diag *diag)
@@ -187,6 +189,7 @@ void hyp_engine_release(hyp_engine *e)
     hyp_shared_tuning_dispose(&e->shared);
     hyp_arena_dispose(&e->arena);
     hyp_plan_close(&e->plan);
+    if (e->release) e->release(e->release_user);
     hyp_free(e);
 }
 

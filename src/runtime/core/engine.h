@@ -29,6 +29,8 @@ struct hyp_engine {
     atomic_bool destroyed;   /* by the caller */
     hyp_mem_account account; /* of what it has of memory; contexts add what they make for all */
     hyp_plan plan;
+    void (*release)(void *user); /* of what the plan was loaded from; NULL: nobody wants to know */
+    void *release_user;
     const hyp_backend *backend; /* NULL until a device has taken the plan; then the next two are its handles */
     void *device, *model;
     const char *device_name; /* owned by the device */
@@ -58,6 +60,10 @@ HYP_NODISCARD hyp_status hyp_engine_load_on(const hyp_backend *backend, const ch
                                             const hyp_engine_options *options, hyp_engine **out, hyp_diag *diag);
 
 /* ---- match.c: the caller's tensors against the plan's -------------------------------------------------- */
+
+/* *out = which item of the list tensors[t] of `count` is, by name, by position where the name is NULL. */
+HYP_NODISCARD hyp_status hyp_match_one(const hyp_io_list *list, const hyp_tensor *tensors, size_t t, size_t count,
+                                       size_t *out, hyp_diag *diag);
 
 /* order[i] = which of tensors[0..count) is item i of the list, by name, by position where the name is NULL. Each
  * must be there exactly once. */

@@ -33,6 +33,34 @@ static bool is_weight(const HypPlan__Program *program, const char *name)
     return false;
 }
 
+hyp_status hyp_match_one(const hyp_io_list *list, const hyp_tensor *tensors, size_t t, size_t count, size_t *out,
+                         hyp_diag *diag)
+{
+    char wanted[1024];
+    const char *name = tensors[t].name;
+    size_t i = name ? 0 : t;
+    if (tensors[t].reserved)
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                        "%s %zu: the tensor's field `reserved` is %" PRIu32 ", and means nothing to this library: "
+                        "make it 0, as `hyp_tensor t = {0}` does",
+                        list->what, t, tensors[t].reserved);
+    while (name && i < list->count && strcmp(list->names[i], name) != 0) i++;
+    *out = i;
+    if (i < list->count) return HYP_OK;
+    list_text(list, wanted, sizeof wanted);
+    if (!name)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu %ss were given, the plan has %zu: %s", count, list->what,
+                        list->count, wanted);
+    if (is_weight(list->program, name))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "'%s' is a constant of the plan, which had its value when it was compiled, and no %s: its "
+                        "%ss are %s",
+                        name, list->what, list->what, wanted);
+    const char *near = hyp_nearest(name, list->names);
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the plan has no %s '%s'%s%s%s: its %ss are %s", list->what, name,
+                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", list->what, wanted);
+}
+
 /* The general case; the checks on the way also find out why matching failed. */
 static hyp_status match_by_name(const hyp_io_list *list, const hyp_tensor *tensors, size_t count, uint32_t *order,
                                 hyp_diag *diag)
@@ -40,30 +68,8 @@ static hyp_status match_by_name(const hyp_io_list *list, const hyp_tensor *tenso
     char wanted[1024];
     for (size_t i = 0; i < list->count; i++) order[i] = UINT32_MAX;
     for (size_t t = 0; t < count; t++) {
-        size_t i = t;
-        if (tensors[t].reserved)
-            return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
-                            "%s %zu: the tensor's field `reserved` is %" PRIu32 ", and means nothing to this library: "
-                            "make it 0, as `hyp_tensor t = {0}` does",
-                            list->what, t, tensors[t].reserved);
-        if (tensors[t].name) {
-            for (i = 0; i < list->count && strcmp(list->names[i], tensors[t].name) != 0; i++) {
-            }
-            if (i == list->count && is_weight(list->program, tensors[t].name))
-                return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                                "'%s' is a constant of the plan, which had its value when it was compiled, and no %s: its "
-                                "%ss are %s",
-                                tensors[t].name, list->what, list->what, list_text(list, wanted, sizeof wanted));
-            if (i == list->count) {
-                const char *near = hyp_nearest(tensors[t].name, list->names);
-                return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the plan has no %s '%s'%s%s%s: its %ss are %s",
-                                list->what, tensors[t].name, near ? " (did you mean '" : "", near ? near : "",
-                                near ? "'?)" : "", list->what, list_text(list, wanted, sizeof wanted));
-            }
-        }
-        if (i >= list->count)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu %ss were given, the plan has %zu: %s", count,
-                            list->what, list->count, list_text(list, wanted, sizeof wanted));
+        size_t i;
+        HYP_TRY(hyp_match_one(list, tensors, t, count, &i, diag));
         if (order[i] != UINT32_MAX)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s '%s' is given twice", list->what, list->names[i]);
         order[i] = (uint32_t)t;

@@ -513,18 +513,21 @@ static const hyp_choice *choices(const void *prepared, size_t step, size_t *out_
 
 /* ---- running ----------------------------------------------------------------------------------------------- */
 
-static hyp_status run_ops(hyp_cpu_session *s, const hyp_cpu_prepared *p, double *step_seconds, hyp_diag *diag)
+typedef struct op_list {
+    hyp_cpu_session *session;
+    const hyp_cpu_prepared *prepared;
+} op_list;
+
+static hyp_status run_op(void *list, size_t i, hyp_diag *diag)
 {
-    const HypPlan__Program *program = s->model->plan->program;
-    for (size_t i = 0; i < program->n_steps; i++) {
-        double start = step_seconds ? hyp_clock_seconds() : 0;
-        hyp_status status = hyp_cpu_run_op(s, p->values, &p->ops[i], diag);
-        if (step_seconds) step_seconds[i] += hyp_clock_seconds() - start;
-        if (status == HYP_OK) continue;
-        hyp_host_name_step(program, i, diag);
-        return status;
-    }
-    return HYP_OK;
+    const op_list *l = list;
+    return hyp_cpu_run_op(l->session, l->prepared->values, &l->prepared->ops[i], diag);
+}
+
+static hyp_status run_ops(hyp_cpu_session *s, const hyp_cpu_prepared *p, const hyp_bindings *bindings, hyp_diag *diag)
+{
+    op_list list = {s, p};
+    return hyp_run_steps(bindings, s->model->plan->program, run_op, &list, diag);
 }
 
 static hyp_status run(void *opaque, void *opaque_prepared, const hyp_bindings *bindings, hyp_diag *diag)
@@ -534,7 +537,7 @@ static hyp_status run(void *opaque, void *opaque_prepared, const hyp_bindings *b
     hyp_host_memory_bind(&s->memory, bindings);
     hyp_cpu_device *device = s->model->device;
     if (device->threads > 1) hyp_pool_begin_run(device->pool);
-    hyp_status status = run_ops(s, p, bindings->step_seconds, diag);
+    hyp_status status = run_ops(s, p, bindings, diag);
     if (device->threads > 1) hyp_pool_end_run(device->pool);
     return status;
 }

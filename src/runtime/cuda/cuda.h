@@ -57,6 +57,7 @@ typedef struct hyp_cuda_session {
     CUstream aside; /* for work beside that of the stream, with events where it begins and ends; 0 = none yet */
     CUevent begins, ends;
     bool capturing; /* a graph of ours */
+    const hyp_bindings *bindings; /* of the run whose ops are queued; NULL where nobody is to be told of its steps */
     cublasLtHandle_t lt;
     void *dnn;                            /* handle of cuDNN; NULL = none */
     CUdeviceptr workspace, scratch, room; /* 0 = none yet */

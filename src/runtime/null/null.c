@@ -105,21 +105,18 @@ static hyp_status prepare(void *session, const int64_t *values, void **out_prepa
 
 static void release(void *session, void *prepared) { (void)session, (void)prepared; }
 
+static hyp_status run_step(void *opaque, size_t i, hyp_diag *diag)
+{
+    const run_state *r = opaque;
+    return kernel_of(r->program->steps[i])(r, r->program->steps[i], diag);
+}
+
 static hyp_status run(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag)
 {
     hyp_host_memory *m = session;
-    const HypPlan__Program *p = m->plan->program;
     hyp_host_memory_bind(m, bindings);
-    const run_state r = {p, prepared, m->at};
-    for (size_t i = 0; i < p->n_steps; i++) {
-        double start = bindings->step_seconds ? hyp_clock_seconds() : 0;
-        hyp_status status = kernel_of(p->steps[i])(&r, p->steps[i], diag);
-        if (bindings->step_seconds) bindings->step_seconds[i] += hyp_clock_seconds() - start;
-        if (status == HYP_OK) continue;
-        hyp_host_name_step(p, i, diag);
-        return status;
-    }
-    return HYP_OK;
+    run_state r = {m->plan->program, prepared, m->at};
+    return hyp_run_steps(bindings, r.program, run_step, &r, diag);
 }
 
 /* What is not here is optional: tuning, and choices to tell of. */

@@ -66,22 +66,20 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
 
 static void release(void *opaque, void *prepared) { (void)opaque, (void)prepared; }
 
+static hyp_status run_step(void *opaque, size_t i, hyp_diag *diag)
+{
+    const hyp_reference_call *call = opaque;
+    const HypPlan__Step *step = call->program->steps[i];
+    return hyp_plan_writes_nothing(call->program, step, call->values) ? HYP_OK : hyp_reference_step(call, step, diag);
+}
+
 static hyp_status run(void *opaque, void *prepared, const hyp_bindings *bindings, hyp_diag *diag)
 {
     hyp_host_memory *m = opaque;
     const HypPlan__Program *p = m->plan->program;
     hyp_host_memory_bind(m, bindings);
     hyp_reference_call call = {p, prepared, m->at, m->work};
-    for (size_t i = 0; i < p->n_steps; i++) {
-        if (hyp_plan_writes_nothing(p, p->steps[i], prepared)) continue;
-        double start = bindings->step_seconds ? hyp_clock_seconds() : 0;
-        hyp_status status = hyp_reference_step(&call, p->steps[i], diag);
-        if (bindings->step_seconds) bindings->step_seconds[i] += hyp_clock_seconds() - start;
-        if (status == HYP_OK) continue;
-        hyp_host_name_step(p, i, diag);
-        return status;
-    }
-    return HYP_OK;
+    return hyp_run_steps(bindings, p, run_step, &call, diag);
 }
 
 const hyp_backend hyp_backend_reference = {

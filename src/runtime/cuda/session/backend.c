@@ -269,10 +269,13 @@ static hyp_status queue_all(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp
     if (b->step_seconds) {
         HYP_TRY(hyp_cuda_stage_packed(s, p, false, diag));
         HYP_TRY(hyp_cuda_time_ops(s, p, b->step_seconds, diag));
-    } else {
+    } else if (!hyp_steps_are_watched(b)) {
         HYP_TRY(hyp_cuda_replay_run(s, p, &done, diag));
     }
-    if (!done) HYP_TRY(hyp_cuda_queue_run(s, p, diag));
+    s->bindings = b;
+    hyp_status status = done ? HYP_OK : hyp_cuda_queue_run(s, p, diag);
+    s->bindings = NULL;
+    HYP_TRY(status);
     return hyp_cuda_stage_outputs(s, p, b, diag);
 }
 

@@ -49,8 +49,10 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
         const hyp_cuda_op *op = &p->ops.data[i];
         for (; s->capturing && sent < p->ahead.len && p->ahead.data[sent].op <= i; sent++)
             HYP_TRY(send_ahead(s, &p->ahead.data[sent], diag));
+        if (s->bindings) HYP_TRY(hyp_step_begins(s->bindings, op->step, diag));
         hyp_status status = op->run(s, op->data, diag);
         s->starts = false;
+        if (s->bindings && status == HYP_OK) hyp_step_ends(s->bindings, op->step);
         if (status == HYP_OK) continue;
         hyp_diag_prefix(diag, "step %u (%s)", op->step, s->model->plan->program->steps[op->step]->label);
         return status;

@@ -1,0 +1,47 @@
+/* context.h - inside of a context. Private to the core of the runtime (context.c, context_tells.c). */
+#ifndef HYP_RUNTIME_CORE_CONTEXT_H
+#define HYP_RUNTIME_CORE_CONTEXT_H
+
+#include "runtime/core/engine.h"
+
+/* Everything that follows from one set of input dims. One allocation; `key` lies at its end. */
+typedef struct hyp_shape {
+    void *prepared;    /* the backend's; NULL only while the shape is being made */
+    uint64_t last_use; /* by hyp_context.clock */
+    int64_t *key;      /* for each input: rank, then HYP_MAX_RANK dims as the caller gives them, 0 beyond the rank */
+    int64_t *values;   /* the plan's dims, evaluated; valid as long as `prepared` */
+    size_t *input_bytes, *output_bytes;
+    int64_t *output_dims; /* for each output HYP_MAX_RANK entries */
+} hyp_shape;
+
+struct hyp_context {
+    hyp_engine *engine;
+    void *session;               /* the backend's */
+    HYP_VEC(hyp_shape *) shapes; /* options.shapes at most */
+    hyp_shape *current;          /* the one last used; NULL before the first */
+    uint64_t clock;
+    const hyp_shared_list *seen; /* of the engine's tuning, what was taken last */
+    hyp_context_options options;
+    atomic_bool cancelled; /* by any thread: the run under way, or the next one, is to end. Cleared when a run ends */
+    hyp_mem_account account; /* of what it has of memory, but for this struct */
+    bool behind;           /* there are shapes that were prepared before more was known */
+    /* Work space of one call, by plan order of inputs or outputs; in arena. */
+    uint32_t *input_order, *output_order;
+    int64_t (*dims)[HYP_MAX_RANK];
+    const int64_t **dim_rows; /* dim_rows[i] == dims[i] */
+    int32_t *ranks;           /* as declared */
+    int64_t *symbols, *values;
+    int64_t *typical; /* `values` under the sizes that predictions are for; NULL: not asked for, or not known */
+    hyp_tensor *bound_inputs, *bound_outputs; /* by plan order; of those that are bound the name is the plan's */
+    void **inputs, **outputs;
+    hyp_memory *input_memory, *output_memory;
+    hyp_arena arena;
+};
+
+/* HYP_ERR_INVALID_ARGUMENT where it is NULL. */
+static inline hyp_status hyp_want_context(const hyp_context *c, const char *call, hyp_diag *diag)
+{
+    return c ? HYP_OK : hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: context is NULL", call);
+}
+
+#endif
