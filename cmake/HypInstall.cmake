@@ -7,7 +7,7 @@ set(HYP_LIBRARIES hypatia-rt)
 set(HYP_HEADERS status types runtime)
 if(HYPATIA_COMPILER)
     list(APPEND HYP_LIBRARIES hypatia)
-    list(APPEND HYP_HEADERS compiler egraph tensor_io)
+    list(APPEND HYP_HEADERS compiler egraph onnx tensor_io)
     install(TARGETS hypatiac hypatia-egraph hypatia-tool)
     install(FILES man/hypatiac.1 man/hypatia.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
@@ -17,6 +17,7 @@ install(EXPORT hypatiaTargets NAMESPACE hypatia:: DESTINATION ${HYP_CMAKE_DIR})
 foreach(header ${HYP_HEADERS})
     install(FILES include/hypatia/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hypatia)
 endforeach()
+install(FILES include/hypatia/runtime.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hypatia)
 
 # A static library needs its dependencies at the user's link. A shared one finds its own: pkg-config, which wants the
 # files of all that is listed even for --cflags, is told of none.

@@ -185,6 +185,16 @@ HYP_API HYP_NODISCARD hyp_status hyp_compile_file(const char *model_path, const 
                                                   const hyp_compile_options *options, hyp_compile_report **out_report,
                                                   hyp_diag *diag);
 
+/* The same to a plan in memory, which the caller is to free(). Nothing is written to a disk. */
+HYP_API HYP_NODISCARD hyp_status hyp_compile_to_memory(const char *model_path, const hyp_compile_options *options,
+                                                       void **out_plan, size_t *out_size,
+                                                       hyp_compile_report **out_report, hyp_diag *diag);
+/* The same from a model in memory to a plan in memory, which the caller is to free(). A model whose weights lie in other files
+ * has no place beside which they would be: hyp_compile_to_memory. */
+HYP_API HYP_NODISCARD hyp_status hyp_compile_memory(const void *model, size_t model_size,
+                                                    const hyp_compile_options *options, void **out_plan,
+                                                    size_t *out_size, hyp_compile_report **out_report, hyp_diag *diag);
+
 /* Every rule that `options` reads and selects, through a report with only its rules filled. */
 HYP_API HYP_NODISCARD hyp_status hyp_compile_list_rules(const hyp_compile_options *options,
                                                         hyp_compile_report **out_report, hyp_diag *diag);

@@ -53,6 +53,47 @@ static void report_tells_what_was_done(void **state)
     unlink(plan_path());
 }
 
+/* The bytes are those of the way through files, and nothing is left open. */
+static void models_and_plans_may_be_in_memory(void **state)
+{
+    (void)state;
+    hyp_compile_report *report = NULL;
+    hyp_diag diag = {0};
+    hyp_mapping model, plan;
+    void *from_file = NULL, *from_memory = NULL, *none = NULL;
+    size_t file_size, memory_size;
+    glob_t before, after;
+    assert_int_equal(hyp_compile_file(MODEL, plan_path(), NULL, NULL, &diag), HYP_OK);
+    assert_int_equal(hyp_map_file(plan_path(), &plan, &diag), HYP_OK);
+    assert_int_equal(hyp_map_file(MODEL, &model, &diag), HYP_OK);
+    assert_int_equal(glob("/proc/self/fd/*", 0, NULL, &before), 0);
+    if (hyp_compile_to_memory(MODEL, NULL, &from_file, &file_size, NULL, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    if (hyp_compile_memory(model.data, model.size, NULL, &from_memory, &memory_size, &report, &diag) != HYP_OK)
+        fail_msg("%s", diag.message);
+    assert_int_equal(file_size, plan.size);
+    assert_memory_equal(from_file, plan.data, plan.size);
+    assert_int_equal(memory_size, plan.size);
+    assert_memory_equal(from_memory, plan.data, plan.size);
+    assert_int_equal(report->plan_steps, 2);
+    hyp_compile_report_destroy(report);
+    free(from_file);
+    free(from_memory);
+
+    assert_int_equal(hyp_compile_memory(model.data, model.size / 2, NULL, &none, &memory_size, NULL, &diag),
+                     HYP_ERR_MALFORMED);
+    assert_int_equal(hyp_compile_to_memory("no such model", NULL, &none, &memory_size, NULL, &diag), HYP_ERR_IO);
+    assert_int_equal(hyp_compile_memory(NULL, 0, NULL, &none, &memory_size, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_compile_to_memory(MODEL, NULL, NULL, &memory_size, NULL, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_null(none);
+    assert_int_equal(glob("/proc/self/fd/*", 0, NULL, &after), 0);
+    assert_int_equal(after.gl_pathc, before.gl_pathc);
+    globfree(&before);
+    globfree(&after);
+    hyp_unmap(&model);
+    hyp_unmap(&plan);
+    unlink(plan_path());
+}
+
 /* What was minimised and what the plan is said to take are one figure. */
 static void the_plan_costs_what_rewriting_says(void **state)
 {
@@ -381,6 +422,7 @@ static void running_out_of_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_and_plans_may_be_in_memory),
         cmocka_unit_test(report_tells_what_was_done),
         cmocka_unit_test(the_plan_costs_what_rewriting_says),
         cmocka_unit_test(layers_in_8_bits_cost_what_rewriting_says),

@@ -8,7 +8,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OF = {"status": {"hypatia", "hypatia-rt"}, "types": {"hypatia", "hypatia-rt"}, "runtime": {"hypatia-rt"},
-      "compiler": {"hypatia"}, "egraph": {"hypatia"}, "tensor_io": {"hypatia"}}
+      "compiler": {"hypatia"}, "egraph": {"hypatia"}, "tensor_io": {"hypatia"}, "onnx": set()}
 
 
 def main():

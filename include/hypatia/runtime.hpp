@@ -1,0 +1,216 @@
+/* hypatia/runtime.hpp - the runtime for C++17: engines, contexts and device memory that free themselves. Errors are exceptions.
+ *
+ *   hypatia::engine engine("plan.bin");
+ *   hypatia::context context(engine);
+ *   std::array<float, 64> in{}, out{};
+ *   auto x = hypatia::view("x", in.data(), {1, 64});
+ *   auto y = hypatia::view("y", out.data(), {1, 64});
+ *   context.run(&x, 1, &y, 1);
+ *
+ * Everything is inline over hypatia/runtime.h, whose comments hold: what a call does, who owns what, which thread may call it.
+ * Objects move and are not copied; one that was moved from may only be assigned to or destroyed. A run allocates nothing, but
+ * for what is thrown. `get` gives the handle for functions that have no member here.
+ */
+#ifndef HYPATIA_RUNTIME_HPP
+#define HYPATIA_RUNTIME_HPP
+
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <type_traits>
+
+#include "hypatia/runtime.h"
+
+namespace hypatia {
+
+/* A call that failed: what() is the message of its hyp_diag. */
+class error : public std::runtime_error {
+public:
+    error(hyp_status status, const char *message) : std::runtime_error(message), status_(status) {}
+    hyp_status status() const noexcept { return status_; }
+
+private:
+    hyp_status status_;
+};
+
+namespace detail {
+
+/* Calls with a diagnostic, which stays unwritten where all is well. */
+template <class F>
+void check(F &&call)
+{
+    hyp_diag diag;
+    diag.message[0] = 0;
+    hyp_status status = call(&diag);
+    if (status != HYP_OK) throw error(status, diag.message[0] ? diag.message : hyp_status_name(status));
+}
+
+struct free_engine {
+    void operator()(hyp_engine *engine) const noexcept { hyp_engine_destroy(engine); }
+};
+struct free_context {
+    void operator()(hyp_context *context) const noexcept { hyp_context_destroy(context); }
+};
+
+} // namespace detail
+
+/* The element type of T. Types that C++ has none for are given as they are: view(..., HYP_BF16). */
+template <class T>
+constexpr hyp_dtype dtype_of()
+{
+    using U = std::remove_cv_t<T>;
+    if constexpr (std::is_same_v<U, float>) return HYP_F32;
+    else if constexpr (std::is_same_v<U, double>) return HYP_F64;
+    else if constexpr (std::is_same_v<U, bool>) return HYP_BOOL;
+    else {
+        static_assert(std::is_integral_v<U>, "no element type: give it by name");
+        constexpr bool is_signed = std::is_signed_v<U>;
+        if constexpr (sizeof(U) == 1) return is_signed ? HYP_I8 : HYP_U8;
+        else if constexpr (sizeof(U) == 2) return is_signed ? HYP_I16 : HYP_U16;
+        else if constexpr (sizeof(U) == 4) return is_signed ? HYP_I32 : HYP_U32;
+        else return is_signed ? HYP_I64 : HYP_U64;
+    }
+}
+
+/* A view of memory of the caller, which holds all elements of these dims: an input, or an output with room for as many.
+ * Constant memory is for inputs. name NULL: by position. */
+inline hyp_tensor view(const char *name, const void *data, hyp_dtype dtype, std::initializer_list<int64_t> dims,
+                       hyp_memory memory = HYP_MEMORY_HOST)
+{
+    hyp_tensor t{};
+    if (dims.size() > HYP_MAX_RANK) throw error(HYP_ERR_INVALID_ARGUMENT, "hypatia::view: more than HYP_MAX_RANK dims");
+    t.name = name;
+    t.data = const_cast<void *>(data);
+    t.dtype = dtype;
+    t.memory = memory;
+    t.bytes = hyp_dtype_size(dtype);
+    for (int64_t dim : dims) {
+        t.dims[t.rank++] = dim;
+        if (dim < 0 || __builtin_mul_overflow(t.bytes, static_cast<size_t>(dim), &t.bytes))
+            throw error(HYP_ERR_INVALID_ARGUMENT, "hypatia::view: the dims are no size of memory");
+    }
+    return t;
+}
+template <class T>
+hyp_tensor view(const char *name, T *data, std::initializer_list<int64_t> dims, hyp_memory memory = HYP_MEMORY_HOST)
+{
+    return view(name, data, dtype_of<T>(), dims, memory);
+}
+
+/* hyp_engine: immutable, shared by threads. */
+class engine {
+public:
+    explicit engine(const char *path, const hyp_engine_options *options = nullptr)
+    {
+        hyp_engine *made = nullptr;
+        detail::check([&](hyp_diag *diag) { return hyp_engine_load_file(path, options, &made, diag); });
+        handle_.reset(made);
+    }
+    /* From memory, which must outlive the engine and its contexts. */
+    engine(const void *data, size_t size, const hyp_engine_options *options = nullptr)
+    {
+        hyp_engine *made = nullptr;
+        detail::check([&](hyp_diag *diag) { return hyp_engine_load_memory(data, size, options, &made, diag); });
+        handle_.reset(made);
+    }
+    /* Takes a handle over: that of hyp_engine_load_onnx, say. */
+    explicit engine(hyp_engine *handle) noexcept : handle_(handle) {}
+
+    hyp_engine *get() const noexcept { return handle_.get(); }
+    size_t input_count() const noexcept { return hyp_engine_input_count(get()); }
+    size_t output_count() const noexcept { return hyp_engine_output_count(get()); }
+    const hyp_io_info *input(size_t i) const noexcept { return hyp_engine_input(get(), i); }
+    const hyp_io_info *output(size_t i) const noexcept { return hyp_engine_output(get(), i); }
+    hyp_device_kind device() const noexcept { return hyp_engine_device(get()); }
+    const char *device_name() const noexcept { return hyp_engine_device_name(get()); }
+
+private:
+    std::unique_ptr<hyp_engine, detail::free_engine> handle_;
+};
+
+/* hyp_context: of one thread at a time. It stays usable when its engine is destroyed. */
+class context {
+public:
+    explicit context(const engine &from, const hyp_context_options *options = nullptr)
+    {
+        hyp_context *made = nullptr;
+        detail::check([&](hyp_diag *diag) { return hyp_context_create(from.get(), options, &made, diag); });
+        handle_.reset(made);
+    }
+
+    hyp_context *get() const noexcept { return handle_.get(); }
+    void reserve(const hyp_tensor *inputs, size_t count)
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_context_reserve(get(), inputs, count, diag); });
+    }
+    void run(const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs, size_t output_count)
+    {
+        detail::check([&](hyp_diag *diag) {
+            return hyp_context_run(get(), inputs, input_count, outputs, output_count, diag);
+        });
+    }
+    void bind(const hyp_tensor *inputs, size_t input_count, const hyp_tensor *outputs, size_t output_count)
+    {
+        detail::check([&](hyp_diag *diag) {
+            return hyp_context_bind(get(), inputs, input_count, outputs, output_count, diag);
+        });
+    }
+    void run()
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_context_run_bound(get(), diag); });
+    }
+    const hyp_tensor *bound_output(size_t i) const noexcept { return hyp_context_bound_output(get(), i); }
+    void synchronize()
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_context_synchronize(get(), diag); });
+    }
+    void cancel() noexcept { hyp_context_cancel(get()); } /* from any thread */
+    size_t scratch_bytes() const noexcept { return hyp_context_scratch_bytes(get()); }
+
+private:
+    std::unique_ptr<hyp_context, detail::free_context> handle_;
+};
+
+/* A tensor in the memory of an engine's device, which must outlive it. */
+class device_tensor {
+public:
+    /* Room for all elements of `like`, whose name, type and dims it takes; not set to anything. */
+    device_tensor(const engine &of, const hyp_tensor &like) : engine_(of.get()), tensor_(like)
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_engine_tensor_alloc(engine_, &tensor_, diag); });
+    }
+    ~device_tensor() { hyp_engine_tensor_free(engine_, &tensor_); }
+    device_tensor(device_tensor &&other) noexcept : engine_(other.engine_), tensor_(other.tensor_)
+    {
+        other.tensor_.data = nullptr;
+    }
+    device_tensor &operator=(device_tensor &&other) noexcept
+    {
+        if (this == &other) return *this;
+        hyp_engine_tensor_free(engine_, &tensor_);
+        engine_ = other.engine_;
+        tensor_ = other.tensor_;
+        other.tensor_.data = nullptr;
+        return *this;
+    }
+    device_tensor(const device_tensor &) = delete;
+    device_tensor &operator=(const device_tensor &) = delete;
+
+    const hyp_tensor &get() const noexcept { return tensor_; }
+    void copy_from(const hyp_tensor &host)
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_engine_tensor_copy(engine_, &host, &tensor_, diag); });
+    }
+    void copy_to(hyp_tensor &host) const
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_engine_tensor_copy(engine_, &tensor_, &host, diag); });
+    }
+
+private:
+    hyp_engine *engine_;
+    hyp_tensor tensor_;
+};
+
+} // namespace hypatia
+
+#endif
