@@ -8,7 +8,8 @@
 /* The plan's dims under the sizes that its predictions are for; NULL where these are not known. */
 static int64_t *typical_values(const HypPlan__Program *p)
 {
-    int64_t *symbols = hyp_calloc(p->n_symbols + 1, sizeof *symbols), *values = hyp_calloc(p->n_dims + 1, sizeof *values);
+    int64_t *symbols = hyp_calloc(p->n_symbols + 1, sizeof *symbols),
+            *values = hyp_calloc(p->n_dims + 1, sizeof *values);
     hyp_diag none = {0};
     bool known = symbols && values && p->n_typical_sizes == p->n_symbols;
     for (size_t i = 0; i < p->n_symbols && known; i++) symbols[i] = (int64_t)p->typical_sizes[i];
