@@ -157,9 +157,6 @@ typedef struct hyp_compile_report {
     const char *stop_reason;
     const char *cut;                /* "stopped by --max-seconds S" or "interrupted"; "": the search was not cut short */
     bool proven;                    /* of all that the e-graphs hold, what was chosen costs least */
-    double gap;      /* else by how much of its cost something in them could cost less, at most; 1: nothing is known */
-    size_t unfolded; /* e-nodes of constants alone that a plan with them would compute in every run: they take more than
-                        max_fold_bytes or max_fold_flops */
     double cost_before, cost_after; /* seconds, predicted, of the plan of the graph as it came and of the one chosen; 0 when
                                        nothing was rewritten */
     double plan_seconds;            /* predicted, of the plan's steps: cost_after where anything was rewritten */
@@ -169,12 +166,15 @@ typedef struct hyp_compile_report {
     size_t parts_changed;           /* on the advice of `choose_form` */
     const char *answer; /* text: what was asked for by `explain` and `why_not`; "" without them */
     const char *steps; /* text: one line per step, "fused-mlp  [a, b, c]  by rule, rule" */
-    const char *prices; /* text: one line per step, "12.30 us  fused-mlp: launch 0.3 us + work 12 us (...)": what it is predicted to
-                           take, and of what that is made */
     const char *verified; /* text: how the plan was verified and what was found, or why it was not */
     bool wrong;           /* verification found it wrong, and was to warn only */
     double verify_seconds;
     const char *layers; /* text: with "fp8" a line per linear layer, its scales or why it stays bf16; else "" */
+    double gap;      /* where not `proven`: by how much of its cost something else could cost less, at most; 1: nothing is known */
+    size_t unfolded; /* e-nodes of constants alone that a plan with them would compute in every run: they take more than
+                        max_fold_bytes or max_fold_flops */
+    const char *prices; /* text: one line per step, "12.30 us  fused-mlp: launch 0.3 us + work 12 us (...)": what it is predicted to
+                           take, and of what that is made */
 } hyp_compile_report;
 HYP_API void hyp_compile_report_destroy(hyp_compile_report *report); /* NULL-safe */
 
