@@ -18,6 +18,7 @@
 #include "runtime/cuda/driver/cudnn.h"
 #include "runtime/cuda/kernels/kernel_args.h"
 #include "runtime/cuda/session/kernel_images.h"
+#include "runtime/cuda/session/branches.h"
 #include "runtime/cuda/session/replay.h"
 #include "runtime/cuda/session/staging.h"
 
@@ -56,6 +57,7 @@ typedef struct hyp_cuda_session {
     int priority;    /* of streams of its own */
     CUstream aside; /* for work beside that of the stream, with events where it begins and ends; 0 = none yet */
     CUevent begins, ends;
+    hyp_cuda_branch_streams branches; /* for steps side by side */
     bool capturing; /* a graph of ours */
     const hyp_bindings *bindings; /* of the run whose ops are queued; NULL where nobody is to be told of its steps */
     cublasLtHandle_t lt;
@@ -78,6 +80,9 @@ typedef struct hyp_cuda_op {
     void (*dispose)(const hyp_cuda_library *lib, void *data); /* NULL when there is nothing to free */
     void *data;
     uint32_t step; /* of the plan, for messages */
+    uint32_t unit; /* the step that it was added for; ops of one follow each other, and share workspace and room */
+    uint32_t last_step;     /* it does something of no later one */
+    size_t workspace, room; /* bytes of them that its unit uses; said by one of its ops */
     uint32_t weight_plus1; /* a constant that it reads as a whole, and is to find in the cache; 0 = none */
 } hyp_cuda_op;
 
@@ -103,6 +108,7 @@ typedef struct hyp_cuda_prepared {
     HYP_VEC(hyp_cuda_op) ops;
     uint32_t last_step;  /* where single steps are prepared to be measured */
     size_t aside;        /* so many first ops wait for none, and none for them: they may run beside the others */
+    size_t scratch_bytes, slot_bytes; /* of the session's scratch memory: in all, and those of slots, which come first */
     size_t *slot_offset; /* by slot, into the session's scratch memory */
     size_t *own_offset;  /* by tensor, so, too: one that does not lie where the plan has it, or HYP_CUDA_AS_PLANNED; layouts.c */
     uint32_t *window_step; /* by tensor: of a window with such an offset, the step after which it is copied there */
@@ -111,6 +117,7 @@ typedef struct hyp_cuda_prepared {
     size_t staging_bytes; /* that staging all of them would take */
     size_t packed_bytes;  /* the first of them: all that are small */
     bool reads_early; /* some op reads inputs before those in front of it have ended */
+    hyp_cuda_branches branches; /* of ops that become a graph of ours */
     HYP_VEC(hyp_cuda_ahead) ahead; /* ascending by op; only where ops become a graph of ours */
     hyp_cuda_replays replays;
     HYP_VEC(hyp_choice) choices;             /* in the order of steps */

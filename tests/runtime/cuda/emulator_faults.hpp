@@ -11,7 +11,7 @@
 static std::mutex faults_lock;
 static std::string fault_call; // "": none
 static int fault_result, fault_after;
-static std::atomic<bool> fault_expected;
+static std::atomic<bool> fault_expected, fault_played; // the latter: ever
 static std::atomic<int> device_lost; // the error, 0: it is not
 static std::atomic<uint64_t> calls_when_lost;
 
@@ -35,6 +35,7 @@ static CUresult fault(const char *call)
     std::lock_guard<std::mutex> hold(faults_lock);
     if (fault_call != call || --fault_after > 0) return CUDA_SUCCESS;
     fault_expected = false;
+    fault_played = true;
     fault_call.clear();
     if (ends_context(fault_result)) device_lost = fault_result;
     return (CUresult)fault_result;

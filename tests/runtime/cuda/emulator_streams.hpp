@@ -1,5 +1,6 @@
 // emulator_streams.hpp - streams, graphs and events, copies, and page-locked memory, of the emulated device. Included
 // by emulator.cpp alone.
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -12,10 +13,17 @@
 // ---- streams and graphs: work is done at once, unless the stream is captured, or the device is lazy -----------
 
 using work = std::function<void()>;
+// What was captured: every piece of work with those before it that it waits for, by number.
+struct node {
+    work what;
+    std::set<size_t> after;
+};
+using graph = std::vector<node>;
 struct stream {
     bool captured;
     stream *origin; // whose capture this one takes part in
-    std::vector<work> graph;
+    graph nodes;
+    std::set<size_t> newest;  // what the next piece of work in this stream waits for
     std::deque<work> waiting; // of a lazy device
 };
 static std::set<stream *> streams;
@@ -49,11 +57,11 @@ static void queue(CUstream at, const work &what)
     need_context();
     stream *s = (stream *)at;
     if (is_mode("idle")) return;
-    if (s && s->captured)
-        s->graph.push_back(what);
-    else if (s && s->origin)
-        s->origin->graph.push_back(what);
-    else if (s && is_mode("lazy")) {
+    if (s && (s->captured || s->origin)) {
+        graph &nodes = (s->captured ? s : s->origin)->nodes;
+        nodes.push_back({what, s->newest});
+        s->newest = {nodes.size() - 1};
+    } else if (s && is_mode("lazy")) {
         std::lock_guard<std::recursive_mutex> hold(waiting_lock);
         s->waiting.push_back(what);
     } else
@@ -104,34 +112,67 @@ DRIVER cuStreamEndCapture(CUstream at, CUgraph *out)
 {
     stream *s = (stream *)at;
     if (!s->captured) give_up("a capture was ended that was not begun");
+    // Everything must have been joined: the stream waits for it, or for something that does.
+    std::set<size_t> ended = s->newest;
+    for (size_t i = s->nodes.size(); i-- > 0;)
+        if (ended.count(i)) ended.insert(s->nodes[i].after.begin(), s->nodes[i].after.end());
+    bool joined = ended.size() == s->nodes.size();
     for (stream *other : streams)
-        if (other->origin == s) give_up("a capture was ended before a stream that takes part in it came back");
-    *out = (CUgraph) new std::vector<work>;
-    ((std::vector<work> *)*out)->swap(s->graph);
-    return s->captured = false, CUDA_SUCCESS;
+        if (other->origin == s) {
+            other->origin = nullptr;
+            other->newest.clear();
+        }
+    *out = (CUgraph) new graph;
+    ((graph *)*out)->swap(s->nodes);
+    s->newest.clear();
+    s->captured = false;
+    if (joined) return CUDA_SUCCESS;
+    if (!fault_played) give_up("a capture was ended before a stream that takes part in it came back");
+    delete (graph *)*out;
+    return *out = nullptr, CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 }
 static std::mutex graphs_lock;
 static size_t graphs; // that are not destroyed yet
-DRIVER cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long)
+DRIVER cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph from, unsigned long long)
 {
     FAULT("cuGraphInstantiateWithFlags");
     need_context();
     std::lock_guard<std::mutex> hold(graphs_lock);
     graphs++;
-    return *out = (CUgraphExec) new std::vector<work>(*(std::vector<work> *)graph), CUDA_SUCCESS;
+    return *out = (CUgraphExec) new graph(*(graph *)from), CUDA_SUCCESS;
 }
-DRIVER cuGraphDestroy(CUgraph graph) { return delete (std::vector<work> *)graph, CUDA_SUCCESS; }
-DRIVER cuGraphExecDestroy(CUgraphExec graph)
+DRIVER cuGraphDestroy(CUgraph at) { return delete (graph *)at, CUDA_SUCCESS; }
+DRIVER cuGraphExecDestroy(CUgraphExec at)
 {
     need_context();
     std::lock_guard<std::mutex> hold(graphs_lock);
     graphs--;
-    return delete (std::vector<work> *)graph, fault("cuGraphExecDestroy");
+    return delete (graph *)at, fault("cuGraphExecDestroy");
 }
-DRIVER cuGraphLaunch(CUgraphExec graph, CUstream at)
+// Work that does not wait for other work may be done before it: the launches of the process take turns between an order
+// in which what was captured last goes first wherever it may, and random ones.
+DRIVER cuGraphLaunch(CUgraphExec exec, CUstream at)
 {
     FAULT("cuGraphLaunch");
-    for (const work &w : *(std::vector<work> *)graph) queue(at, w);
+    static std::atomic<uint64_t> launched;
+    uint64_t turn = launched++, state = turn * 0x9e3779b97f4a7c15u + 1;
+    const graph &nodes = *(graph *)exec;
+    std::vector<size_t> open(nodes.size()), ready;
+    std::vector<std::vector<size_t>> then(nodes.size());
+    for (size_t i = 0; i < nodes.size(); i++) {
+        open[i] = nodes[i].after.size();
+        for (size_t before : nodes[i].after) then[before].push_back(i);
+        if (open[i] == 0) ready.push_back(i);
+    }
+    while (!ready.empty()) {
+        std::sort(ready.begin(), ready.end());
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        size_t k = turn % 2 == 0 ? ready.size() - 1 : (size_t)((state >> 33) % ready.size()), i = ready[k];
+        ready.erase(ready.begin() + (ptrdiff_t)k);
+        queue(at, nodes[i].what);
+        for (size_t next : then[i])
+            if (--open[next] == 0) ready.push_back(next);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -140,6 +181,8 @@ static std::atomic<uint64_t> nanoseconds;
 struct event {
     uint64_t time;
     stream *at;      // where it was recorded last
+    stream *capture; // the stream whose capture that was in; else null
+    std::set<size_t> newest; // what is before it then
     std::atomic<size_t> expected; // records that are not done yet
 };
 DRIVER cuEventCreate(CUevent *out, unsigned int) { return *out = (CUevent) new event{}, CUDA_SUCCESS; }
@@ -149,6 +192,8 @@ DRIVER cuEventRecord(CUevent at, CUstream where)
     FAULT("cuEventRecord");
     event *e = (event *)at;
     e->at = (stream *)where;
+    e->capture = e->at && e->at->captured ? e->at : e->at ? e->at->origin : nullptr;
+    if (e->capture) return e->newest = e->at->newest, CUDA_SUCCESS;
     e->expected++;
     queue(where, [=] {
         e->time = nanoseconds;
@@ -156,17 +201,17 @@ DRIVER cuEventRecord(CUevent at, CUstream where)
     });
     return CUDA_SUCCESS;
 }
-// A stream that waits for one that is captured takes part in the capture, until that one waits for it.
+// A stream that waits for one that is captured takes part in the capture until that ends.
 DRIVER cuStreamWaitEvent(CUstream at, CUevent what, unsigned int)
 {
     FAULT("cuStreamWaitEvent");
     stream *s = (stream *)at;
     event *e = (event *)what;
-    if (e->at && e->at->captured) {
-        s->origin = e->at;
-    } else if (e->at && e->at->origin) {
-        if (e->at->origin != s) give_up("a capture is joined by a stream that it did not begin in");
-        e->at->origin = nullptr;
+    if (e->capture) {
+        if (!e->capture->captured) give_up("a stream waits for what was captured in a graph that is done");
+        if (s->captured ? s != e->capture : s->origin && s->origin != e->capture) give_up("two captures are joined");
+        if (!s->captured) s->origin = e->capture;
+        s->newest.insert(e->newest.begin(), e->newest.end());
     } else {
         queue(at, [=] {
             while (e->expected > 0 && finish_one(e->at)) {

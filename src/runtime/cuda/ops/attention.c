@@ -134,6 +134,7 @@ static hyp_status split_keys(hyp_cuda_build *b, attention *a, int64_t blocks, in
     int64_t room = (int64_t)(b->session->workspace_bytes / record_bytes) / blocks;
     int64_t splits = most < room ? most : room, tile = HYP_CUDA_ATTENTION_KEYS;
     if (splits < 2) return HYP_OK;
+    hyp_cuda_use_workspace(b, b->session->workspace_bytes);
     p->split_keys = ((p->keys + splits - 1) / splits + tile - 1) / tile * tile;
     p->splits = hyp_cuda_extent_of((p->keys + p->split_keys - 1) / p->split_keys);
     size_t counters = (size_t)blocks * sizeof(uint32_t);

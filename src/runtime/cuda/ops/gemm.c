@@ -169,16 +169,18 @@ static uint32_t loosest_alignment(const gemm *g)
 }
 
 /* The algorithm that was found to be the fastest, for aligned operands; false when it cannot be used. */
-static bool recall(hyp_cuda_session *s, const gemm *g, const HypPlan__TunedProduct *tuned, cublasLtMatmulAlgo_t *out)
+static bool recall(hyp_cuda_session *s, const gemm *g, const HypPlan__TunedProduct *tuned,
+                   cublasLtMatmulHeuristicResult_t *out)
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
-    cublasLtMatmulHeuristicResult_t result;
-    memset(&result, 0, sizeof result);
-    if (tuned->algorithm.len != sizeof *out) return false;
-    memcpy(out, tuned->algorithm.data, sizeof *out);
-    return lib->cublasLtMatmulAlgoCheck(s->lt, g->desc, g->a_layout, g->b_layout, g->d_layout, g->d_layout, out,
-                                        &result) == CUBLAS_STATUS_SUCCESS &&
-           result.workspaceSize <= g->workspace;
+    cublasLtMatmulAlgo_t algo;
+    memset(out, 0, sizeof *out);
+    if (tuned->algorithm.len != sizeof algo) return false;
+    memcpy(&algo, tuned->algorithm.data, sizeof algo);
+    bool can = lib->cublasLtMatmulAlgoCheck(s->lt, g->desc, g->a_layout, g->b_layout, g->d_layout, g->d_layout, &algo,
+                                            out) == CUBLAS_STATUS_SUCCESS;
+    out->algo = algo;
+    return can && out->workspaceSize <= g->workspace;
 }
 
 static hyp_status set_epilogue(hyp_cuda_build *b, gemm *g, cublasLtEpilogue_t epilogue)
@@ -199,12 +201,14 @@ static hyp_status try_way(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *w
     int found = 0, found_loose = 0;
     HYP_TRY(set_epilogue(b, g, way->epilogue));
     if (tuned)
-        found = recall(b->session, g, tuned, &best.algo);
+        found = recall(b->session, g, tuned, &best);
     else
         HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, 1, &best, &found, b->diag));
     g->algo[0] = best.algo;
+    if (found) hyp_cuda_use_workspace(b, best.workspaceSize);
     HYP_TRY(choose(b->session, g, loosest_alignment(g), 1, &best, &found_loose, b->diag));
     g->algo[1] = best.algo;
+    if (found_loose) hyp_cuda_use_workspace(b, best.workspaceSize);
     *out_found = found && found_loose;
     return HYP_OK;
 }
@@ -401,6 +405,7 @@ hyp_status hyp_cuda_add_parts(hyp_cuda_build *b, const HypPlan__Linear *k, uint3
     const hyp_cuda_operand weight = tensor(layer->weight), x = tensor(k->x);
     const hyp_cuda_operand sums = {.in = HYP_CUDA_IN_WORKSPACE, .offset = *out_offset};
     HYP_TRY(hyp_cuda_add_plain(b, &product, &weight, &x, &sums, *out_offset));
+    hyp_cuda_use_workspace(b, b->session->workspace_bytes);
     send_ahead(b, layer->weight, m);
     return HYP_OK;
 }

@@ -144,6 +144,7 @@ static hyp_status join(hyp_cuda_build *b, hyp_cuda_op *op, const copy *last, boo
         HYP_TRY(hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_copies));
     }
     add_part(device, all, last, aside);
+    op->last_step = b->step;
     return HYP_OK;
 }
 

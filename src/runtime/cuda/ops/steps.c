@@ -6,6 +6,7 @@
 hyp_status hyp_cuda_want_room(hyp_cuda_build *b, size_t bytes)
 {
     hyp_cuda_session *s = b->session;
+    if (bytes > b->room) b->room = bytes;
     if (!b->room_bytes) return hyp_cuda_grow(s, &s->room, &s->room_bytes, bytes, "a step", b->diag);
     if (bytes > *b->room_bytes) *b->room_bytes = bytes;
     return HYP_OK;
@@ -17,7 +18,7 @@ hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session
     hyp_cuda_prepared *p = b->prepared;
     void *data = hyp_arena_zalloc(&p->arena, 1, size);
     if (!data) return hyp_fail_memory(b->diag, size);
-    HYP_TRY(hyp_vec_push(&p->ops, b->diag, (hyp_cuda_op){.run = run, .data = data, .step = b->step}));
+    HYP_TRY(hyp_vec_push(&p->ops, b->diag, (hyp_cuda_op){.run = run, .data = data, .step = b->step, .unit = b->unit, .last_step = b->step}));
     *out_data = data;
     return HYP_OK;
 }
@@ -75,6 +76,11 @@ hyp_status hyp_cuda_need_report(hyp_cuda_build *b)
     s->error[0] = 0;
     return hyp_cuda_check(lib, lib->cuMemHostGetDevicePointer(&s->error_at, report, 0), "cuMemHostGetDevicePointer",
                           b->diag);
+}
+
+void hyp_cuda_use_workspace(hyp_cuda_build *b, size_t bytes)
+{
+    if (bytes > b->workspace) b->workspace = bytes;
 }
 
 hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel)

@@ -18,6 +18,8 @@ typedef struct hyp_cuda_build {
     const int64_t *values;
     const bool *read; /* by tensor that is no view: a step reads it; NULL where products alone are built */
     uint32_t step;
+    uint32_t unit;          /* the step that ops are added for, which may be done together with later ones */
+    size_t workspace, room; /* bytes that its ops use of the session's */
     uint32_t clipped_plus1; /* tensor that op number `clipped_at` clips from 0 to 6, all that it does; 0 = none */
     size_t clipped_at;
     struct hyp_cuda_probe *probe; /* tune.h; NULL unless products are tuned */
@@ -51,6 +53,8 @@ HYP_NODISCARD hyp_status hyp_cuda_add_chosen(hyp_cuda_build *b, hyp_choice *choi
 void hyp_cuda_note_known(hyp_cuda_build *b, hyp_cuda_known known);
 /* Makes sure that there is the report that kernels write when an index is out of range: session->error. */
 HYP_NODISCARD hyp_status hyp_cuda_need_report(hyp_cuda_build *b);
+/* The ops of the step use so many bytes of the session's workspace. */
+void hyp_cuda_use_workspace(hyp_cuda_build *b, size_t bytes);
 /* Makes sure that the kernel is on the device, so that no run has to load it. */
 HYP_NODISCARD hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel);
 

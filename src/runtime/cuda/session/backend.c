@@ -190,6 +190,7 @@ static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options 
     const hyp_cuda_library *lib = &s->model->device->lib;
     s->stream = options->stream;
     s->priority = options->priority;
+    HYP_TRY(hyp_cuda_branches_wanted(&s->branches.wanted, diag));
     if (!s->stream) {
         HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreateWithPriority(&s->stream, CU_STREAM_NON_BLOCKING, s->priority),
                                "cuStreamCreate", diag)); /* it takes the nearest priority that there is */
@@ -219,6 +220,7 @@ static void session_destroy(void *session)
     if (s->error) lib->cuMemFreeHost((void *)(uintptr_t)s->error);
     if (s->lt) lib->cublasLtDestroy(s->lt);
     if (s->dnn) s->model->device->dnn.cudnnDestroy(s->dnn);
+    hyp_cuda_branches_dispose(&s->branches, lib);
     if (s->begins) lib->cuEventDestroy(s->begins);
     if (s->ends) lib->cuEventDestroy(s->ends);
     if (s->aside) lib->cuStreamDestroy(s->aside);

@@ -40,7 +40,7 @@ hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t
 size_t hyp_cuda_scratch_bytes(const void *session)
 {
     const hyp_cuda_session *s = session;
-    return s->workspace_bytes + s->scratch_bytes + s->room_bytes + s->staging.device_bytes;
+    return s->workspace_bytes + s->scratch_bytes + s->room_bytes + s->branches.bytes + s->staging.device_bytes;
 }
 
 hyp_status hyp_cuda_take(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr *out, hyp_diag *diag)

@@ -55,14 +55,26 @@ hyp_status hyp_cuda_add_step(hyp_cuda_build *b, const HypPlan__Step *step)
     }
 }
 
+/* The first op of a step tells what memory besides tensors all of them use: the last may be taken back later. */
+static void note_memory(const hyp_cuda_build *b)
+{
+    hyp_cuda_op *first = NULL, *ops = b->prepared->ops.data;
+    for (size_t i = b->prepared->ops.len; i-- > 0 && ops[i].unit == b->unit;) first = &ops[i];
+    if (!first) return;
+    first->workspace = b->workspace;
+    first->room = b->room;
+}
+
 static hyp_status add_steps(hyp_cuda_build *b)
 {
     for (b->step = 0; b->step < b->program->n_steps; b->step++) {
         const HypPlan__Step *step = b->program->steps[b->step];
-        uint32_t first = b->step;
+        uint32_t first = b->unit = b->step;
+        b->workspace = b->room = 0;
         hyp_status status = hyp_cuda_add_step(b, step);
         if (status == HYP_OK) status = hyp_cuda_add_windows(b);
         for (uint32_t i = first; i <= b->step; i++) b->prepared->choices_end[i] = (uint32_t)b->prepared->choices.len;
+        if (status == HYP_OK) note_memory(b);
         if (status == HYP_OK) continue;
         hyp_diag_prefix(b->diag, "step %u (%s)", b->step, step->label);
         return status;
@@ -117,7 +129,9 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     HYP_TRY(hyp_cuda_choose_layouts(s, values, p, diag));
     HYP_TRY(hyp_cuda_replays_init(&p->replays, edges, &p->arena, diag));
     HYP_TRY(hyp_cuda_place_slots(program, values, p->slot_offset, &scratch, diag));
+    p->slot_bytes = scratch;
     HYP_TRY(hyp_cuda_place_own(program, values, p, &scratch, diag));
+    p->scratch_bytes = scratch;
     HYP_TRY(hyp_cuda_place_edges(program, values, HYP_CUDA_SMALL, p->edge_offset, p->edge_bytes, &p->packed_bytes,
                                  &p->staging_bytes, diag));
     size_t room = 0;
@@ -128,11 +142,12 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     HYP_TRY(add_steps(&b));
     HYP_TRY(hyp_cuda_plan_prefetch(&b));
     if (p->aside || p->ahead.len) HYP_TRY(set_up_aside(s, diag));
+    HYP_TRY(hyp_cuda_plan_branches(&b));
     size_t more = 0,
-           first = scratch > s->scratch_bytes ? scratch - s->scratch_bytes : 0; /* the old blocks go one by one */
+           first = p->scratch_bytes > s->scratch_bytes ? p->scratch_bytes - s->scratch_bytes : 0; /* the old blocks go one by one */
     if (room > s->room_bytes && !hyp_add_size(first, room, &more)) return hyp_fail_memory(diag, SIZE_MAX);
     if (!hyp_mem_fits(more)) return hyp_fail_memory(diag, more); /* none of both, then */
-    HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
+    HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, p->scratch_bytes, "intermediate results", diag));
     HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, room, "steps", diag));
     if (s->tuning.products.len > 0 && !s->untuned)
         hyp_log_printf(&s->model->device->log,

@@ -2,7 +2,7 @@
 
 #include "runtime/cuda/session/backend.h"
 
-enum { OWN = 3 }; /* addresses of a key that are not those of inputs and outputs */
+enum { OWN = 4 }; /* addresses of a key that are not those of inputs and outputs */
 
 hyp_status hyp_cuda_replays_init(hyp_cuda_replays *r, size_t edges, hyp_arena *arena, hyp_diag *diag)
 {
@@ -31,7 +31,7 @@ static CUdeviceptr key_part(const hyp_cuda_session *s, size_t i)
 {
     const HypPlan__Program *p = s->model->plan->program;
     size_t edges = p->n_inputs + p->n_outputs;
-    const CUdeviceptr own[OWN] = {s->scratch, s->room, (uintptr_t)s->staging.packed};
+    const CUdeviceptr own[OWN] = {s->scratch, s->room, s->branches.memory, (uintptr_t)s->staging.packed};
     if (i >= edges) return own[i - edges];
     uint32_t tensor = i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs];
     return s->at[tensor] + (s->staging.ways[i] == HYP_CUDA_WAY_PACKED);

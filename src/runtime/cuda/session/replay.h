@@ -17,7 +17,7 @@ struct hyp_cuda_prepared;
 enum { HYP_CUDA_REPLAYS = 4 };
 
 typedef struct hyp_cuda_replay {
-    CUdeviceptr *key;  /* addresses of the inputs, the outputs, the scratch memory, the room, and of packed tensors */
+    CUdeviceptr *key;  /* addresses of the inputs, the outputs, the scratch memory, the rooms, and of packed tensors */
     CUgraphExec graph; /* NULL: not captured */
     uint64_t used;     /* larger = more recently; 0: never */
 } hyp_cuda_replay;

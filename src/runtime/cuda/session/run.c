@@ -44,11 +44,10 @@ static hyp_status send_ahead(hyp_cuda_session *s, const hyp_cuda_ahead *ahead, h
 
 static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size_t begin, size_t end, hyp_diag *diag)
 {
-    size_t sent = 0;
     for (size_t i = begin; i < end; i++) {
         const hyp_cuda_op *op = &p->ops.data[i];
-        for (; s->capturing && sent < p->ahead.len && p->ahead.data[sent].op <= i; sent++)
-            HYP_TRY(send_ahead(s, &p->ahead.data[sent], diag));
+        for (size_t k = 0; s->capturing && k < p->ahead.len; k++)
+            if (p->ahead.data[k].op == i) HYP_TRY(send_ahead(s, &p->ahead.data[k], diag));
         if (s->bindings) HYP_TRY(hyp_step_begins(s->bindings, op->step, diag));
         hyp_status status = op->run(s, op->data, diag);
         s->starts = false;
@@ -58,6 +57,81 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
         return status;
     }
     return HYP_OK;
+}
+
+/* What ops take from the session while they go to a stream. */
+typedef struct at_stream {
+    CUstream stream;
+    CUdeviceptr workspace, room;
+} at_stream;
+
+static hyp_status go_to(hyp_cuda_session *s, const at_stream *at, hyp_diag *diag)
+{
+    const hyp_cudnn *dnn = &s->model->device->dnn;
+    if (s->stream == at->stream) return HYP_OK;
+    s->stream = at->stream;
+    s->workspace = at->workspace;
+    s->room = at->room;
+    return s->dnn ? hyp_cudnn_check(dnn, dnn->cudnnSetStream(s->dnn, s->stream), "cudnnSetStream", diag) : HYP_OK;
+}
+
+/* Runs a unit on its stream when those that it waits for have ended. The first one of a stream has to wait for
+ * something of the session's, so that it is forked from it. */
+static hyp_status run_unit(hyp_cuda_session *s, const hyp_cuda_prepared *p, uint32_t unit, bool first, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    const hyp_cuda_branches *branches = &p->branches;
+    const hyp_cuda_task *task = &branches->tasks[unit];
+    bool waits = false;
+    for (uint32_t branch = 0; branch < branches->schedule.branches; branch++) {
+        if (!task->after[branch]) continue;
+        CUevent event = s->branches.events.data[branches->units[task->after[branch] - 1].event];
+        HYP_TRY(hyp_cuda_check(lib, lib->cuStreamWaitEvent(s->stream, event, 0), "cuStreamWaitEvent", diag));
+        waits = true;
+    }
+    if (first && task->branch > 0 && !waits)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuStreamWaitEvent(s->stream, s->branches.events.data[0], 0),
+                               "cuStreamWaitEvent", diag));
+    s->starts = waits || (first && (task->branch > 0 || p->reads_early));
+    HYP_TRY(run_some(s, p, branches->units[unit].first, branches->units[unit].end, diag));
+    if (!task->awaited) return HYP_OK;
+    return hyp_cuda_check(lib, lib->cuEventRecord(s->branches.events.data[branches->units[unit].event], s->stream),
+                          "cuEventRecord", diag);
+}
+
+static hyp_status run_units(hyp_cuda_session *s, const hyp_cuda_prepared *p, const at_stream *own, hyp_diag *diag)
+{
+    const hyp_cuda_branches *branches = &p->branches;
+    bool begun[HYP_CUDA_BRANCHES] = {false};
+    for (uint32_t i = 0; i < branches->count; i++) {
+        uint32_t unit = branches->schedule.order[i], branch = branches->tasks[unit].branch;
+        const at_stream other = {branch ? s->branches.more[branch - 1] : 0,
+                                 s->branches.memory + branches->workspace_at[branch],
+                                 s->branches.memory + branches->room_at[branch]};
+        HYP_TRY(go_to(s, branch ? &other : own, diag));
+        HYP_TRY(run_unit(s, p, unit, !begun[branch], diag));
+        begun[branch] = true;
+    }
+    return HYP_OK;
+}
+
+/* Ops in a graph of ours, by their schedule. */
+static hyp_status run_side_by_side(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    const hyp_cuda_branches *branches = &p->branches;
+    const at_stream own = {s->stream, s->workspace, s->room};
+    hyp_diag unused = {0};
+    HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(s->branches.events.data[0], s->stream), "cuEventRecord", diag));
+    hyp_status status = run_units(s, p, &own, diag);
+    hyp_status back = go_to(s, &own, status == HYP_OK ? diag : &unused);
+    if (status == HYP_OK) status = back;
+    for (uint32_t branch = 1; branch < branches->schedule.branches && status == HYP_OK; branch++) {
+        if (!branches->schedule.last[branch]) continue;
+        CUevent event = s->branches.events.data[branches->units[branches->schedule.last[branch] - 1].event];
+        status = hyp_cuda_check(lib, lib->cuStreamWaitEvent(s->stream, event, 0), "cuStreamWaitEvent", diag);
+    }
+    return status;
 }
 
 /* Where kernels read inputs before they wait for those before them, the first op begins when all before it in the
@@ -76,7 +150,10 @@ hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp
         HYP_TRY(status);
     }
     s->starts = p->reads_early;
-    HYP_TRY(run_some(s, p, p->aside, p->ops.len, diag));
+    if (s->capturing && p->branches.units && hyp_cuda_branches_fit(s, p))
+        HYP_TRY(run_side_by_side(s, p, diag));
+    else
+        HYP_TRY(run_some(s, p, p->aside, p->ops.len, diag));
     s->starts = false; /* also where there was no op */
     bool branched = p->aside > 0 || (s->capturing && p->ahead.len > 0);
     return branched ? let_wait(s, s->aside, s->ends, stream, diag) : HYP_OK;

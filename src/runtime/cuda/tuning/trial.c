@@ -224,7 +224,9 @@ static hyp_status capture(const hyp_cuda_trial *t, hyp_cuda_candidate *c, hyp_di
     HYP_TRY(hyp_cuda_check(lib, lib->cuStreamBeginCapture(t->session->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                            "timing needs CUDA graphs: cuStreamBeginCapture", diag));
     hyp_status status = HYP_OK;
+    t->session->capturing = t->run; /* a whole run is as in a graph of its own */
     for (uint32_t i = 0; i < t->repeats && status == HYP_OK; i++) status = queue(t, c, i, diag);
+    t->session->capturing = false;
     CUresult ended = lib->cuStreamEndCapture(t->session->stream, &graph);
     if (status == HYP_OK) status = hyp_cuda_check(lib, ended, "cuStreamEndCapture", diag);
     if (status == HYP_OK)

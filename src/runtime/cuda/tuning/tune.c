@@ -1,4 +1,5 @@
-/* tune.c - tuning a plan under one set of shapes: its products, then how steps are done, pointwise steps, whole runs. */
+/* tune.c - tuning a plan under one set of shapes: its products, then how steps are done, pointwise steps, whole runs.
+ */
 #include "runtime/cuda/tuning/tune.h"
 
 #include <stdio.h>
@@ -126,7 +127,34 @@ static hyp_status for_steps(tuner *t, hyp_cuda_probe *probe,
     return status;
 }
 
-/* Products come first: whole steps are made of them. */
+/* The plan's shapes as they are tuned so far, on up to so many streams. NULL in *out where that fails. */
+static hyp_status prepare_on(tuner *t, uint32_t streams, hyp_cuda_prepared **out)
+{
+    uint32_t wanted = t->session->branches.wanted;
+    void *prepared = NULL;
+    t->session->branches.wanted = streams;
+    hyp_status status = hyp_cuda_prepare(t->session, t->values, &prepared, t->diag);
+    t->session->branches.wanted = wanted;
+    *out = prepared;
+    return status;
+}
+
+/* Whether steps run side by side, where some can and nobody has said how many streams there are to be. */
+static hyp_status find_branches(tuner *t)
+{
+    hyp_cuda_prepared *p;
+    hyp_choice c;
+    if (t->session->branches.wanted) return HYP_OK;
+    HYP_TRY(prepare_on(t, HYP_CUDA_USUAL_BRANCHES, &p));
+    hyp_cuda_subject about = subject(t, 0);
+    about.kind = HYP_CUDA_STREAMS;
+    hyp_cuda_offer_branches(t->session, t->values, &p->branches.schedule, &c);
+    hyp_status status = p->branches.units ? add_job(t, &about, 0, c.key) : HYP_OK;
+    hyp_cuda_release(t->session, p);
+    return status;
+}
+
+/* Products come first: whole steps are made of them. The streams of all steps come last. */
 static hyp_status find_jobs(tuner *t)
 {
     hyp_cuda_probe *probe = hyp_calloc(1, sizeof *probe);
@@ -136,6 +164,7 @@ static hyp_status find_jobs(tuner *t)
     hyp_status status = for_steps(t, probe, find_products);
     if (status == HYP_OK) status = for_steps(t, NULL, find_choices);
     if (status == HYP_OK) status = for_steps(t, NULL, find_pointwise);
+    if (status == HYP_OK) status = find_branches(t);
     hyp_free(probe);
     return status;
 }
@@ -220,7 +249,8 @@ static hyp_status store(const hyp_cuda_contest *c, const char *key, size_t taken
 /* Keeps the first reason why a step got no kernel. */
 static void note_missing(tuner *t, const hyp_diag *why)
 {
-    if (!*t->common.report.no_kernels) snprintf(t->common.report.no_kernels, sizeof t->common.report.no_kernels, "%.255s", why->message);
+    if (!*t->common.report.no_kernels)
+        snprintf(t->common.report.no_kernels, sizeof t->common.report.no_kernels, "%.255s", why->message);
 }
 
 /* Whether the job can be measured here: pointwise steps need a compiler. */
@@ -241,11 +271,72 @@ static bool can_tune(tuner *t, const hyp_cuda_subject *about)
     return !t->no_compiler;
 }
 
+/* ---- whole runs ---------------------------------------------------------------------------------------------- */
+
+/* What runs of two take; 0 where one of them does not run in a graph. */
+static hyp_status race_two(tuner *t, hyp_cuda_prepared *const two[2], double deadline, double seconds[2])
+{
+    hyp_cuda_candidate before = {.ops = two[0]}, after = {.ops = two[1]}, *list[] = {&before, &after};
+    hyp_cuda_trial trial = {0};
+    bool runs = true;
+    hyp_status status = hyp_cuda_trial_open_run(&trial, t->session, two[1], t->diag);
+    if (status == HYP_OK) status = hyp_cuda_trial_start(&trial, &before, t->diag);
+    for (int i = 0; i < 2 && status == HYP_OK && runs; i++)
+        status = hyp_cuda_trial_ready(&trial, list[i], &runs, t->diag);
+    if (status == HYP_OK && runs) status = hyp_cuda_race(&trial, list, 2, HYP_CUDA_ROUNDS, deadline, t->diag);
+    seconds[0] = before.seconds;
+    seconds[1] = after.seconds;
+    for (int i = 0; i < 2; i++) hyp_cuda_candidate_dispose(i ? &after : &before, &t->session->model->device->lib);
+    hyp_cuda_trial_close(&trial);
+    if (t->session->error) t->session->error[0] = 0; /* indexes were not those of a run */
+    return status;
+}
+
+static hyp_status race_runs(hyp_tuner *common, hyp_diag *diag)
+{
+    tuner *t = (tuner *)common;
+    void *untuned = NULL, *tuned = NULL;
+    t->session->untuned = true;
+    hyp_status status = hyp_cuda_prepare(t->session, t->values, &untuned, diag);
+    t->session->untuned = false;
+    if (status == HYP_OK) status = hyp_cuda_prepare(t->session, t->values, &tuned, diag);
+    double seconds[2] = {0};
+    if (status == HYP_OK) status = race_two(t, (hyp_cuda_prepared *[]){untuned, tuned}, t->common.end, seconds);
+    t->common.report.untuned_run_seconds = seconds[0];
+    t->common.report.run_seconds = seconds[1];
+    if (untuned) hyp_cuda_release(t->session, untuned);
+    if (tuned) hyp_cuda_release(t->session, tuned);
+    return status;
+}
+
+static hyp_status measure_branches(tuner *t, double deadline)
+{
+    static const uint32_t streams[HYP_CUDA_BRANCH_WAYS] = {
+        [HYP_CUDA_ONE_STREAM] = 1, [HYP_CUDA_SIDE_BY_SIDE] = HYP_CUDA_USUAL_BRANCHES};
+    hyp_cuda_prepared *ways[HYP_CUDA_BRANCH_WAYS] = {NULL};
+    double seconds[HYP_CUDA_BRANCH_WAYS] = {0};
+    hyp_status status = HYP_OK;
+    for (int i = 0; i < HYP_CUDA_BRANCH_WAYS && status == HYP_OK; i++) status = prepare_on(t, streams[i], &ways[i]);
+    if (status == HYP_OK) status = race_two(t, ways, deadline, seconds);
+    if (status == HYP_OK && seconds[0] > 0 && seconds[1] > 0) {
+        hyp_choice c;
+        hyp_cuda_offer_branches(t->session, t->values, &ways[HYP_CUDA_SIDE_BY_SIDE]->branches.schedule, &c);
+        hyp_choose(&c, NULL);
+        status = hyp_tuner_decide(&t->common, &c, c.taken, seconds, t->diag);
+    }
+    for (int i = 0; i < HYP_CUDA_BRANCH_WAYS; i++)
+        if (ways[i]) hyp_cuda_release(t->session, ways[i]);
+    return status;
+}
+
+/* ---- one job ---------------------------------------------------------------------------------------------------- */
+
 static hyp_status measure(hyp_tuner *common, const hyp_tuner_job *j, double deadline, hyp_diag *diag)
 {
     tuner *t = (tuner *)common;
     const hyp_cuda_subject *about = &t->subjects.data[j->item];
     hyp_tune_report *report = &common->report;
+    if (about->kind == HYP_CUDA_STREAMS) return measure_branches(t, deadline);
     if (!can_tune(t, about)) return report->products--, HYP_OK;
     hyp_cuda_contest *c = hyp_calloc(1, sizeof *c);
     if (!c) return hyp_fail_memory(diag, sizeof *c);
@@ -263,40 +354,6 @@ static hyp_status measure(hyp_tuner *common, const hyp_tuner_job *j, double dead
     if (about->kind == HYP_CUDA_POINTWISE && !c->decided) report->products--;
     hyp_cuda_contest_dispose(c);
     if (status != HYP_OK) hyp_diag_prefix(diag, "%s", j->key);
-    return status;
-}
-
-/* ---- whole runs ---------------------------------------------------------------------------------------------- */
-
-static hyp_status race_two(tuner *t, hyp_cuda_prepared *untuned, hyp_cuda_prepared *tuned)
-{
-    hyp_cuda_candidate before = {.ops = untuned}, after = {.ops = tuned}, *list[] = {&before, &after};
-    hyp_cuda_trial trial = {0};
-    bool runs = true;
-    hyp_status status = hyp_cuda_trial_open_run(&trial, t->session, tuned, t->diag);
-    if (status == HYP_OK) status = hyp_cuda_trial_start(&trial, &before, t->diag);
-    for (int i = 0; i < 2 && status == HYP_OK && runs; i++)
-        status = hyp_cuda_trial_ready(&trial, list[i], &runs, t->diag);
-    if (status == HYP_OK && runs) status = hyp_cuda_race(&trial, list, 2, HYP_CUDA_ROUNDS, t->common.end, t->diag);
-    t->common.report.untuned_run_seconds = before.seconds;
-    t->common.report.run_seconds = after.seconds;
-    for (int i = 0; i < 2; i++) hyp_cuda_candidate_dispose(i ? &after : &before, &t->session->model->device->lib);
-    hyp_cuda_trial_close(&trial);
-    return status;
-}
-
-static hyp_status race_runs(hyp_tuner *common, hyp_diag *diag)
-{
-    tuner *t = (tuner *)common;
-    void *untuned = NULL, *tuned = NULL;
-    t->session->untuned = true;
-    hyp_status status = hyp_cuda_prepare(t->session, t->values, &untuned, diag);
-    t->session->untuned = false;
-    if (status == HYP_OK) status = hyp_cuda_prepare(t->session, t->values, &tuned, diag);
-    if (status == HYP_OK) status = race_two(t, untuned, tuned);
-    if (untuned) hyp_cuda_release(t->session, untuned);
-    if (tuned) hyp_cuda_release(t->session, tuned);
-    if (t->session->error) t->session->error[0] = 0; /* indexes were not those of a run */
     return status;
 }
 

@@ -103,8 +103,14 @@ void hyp_cuda_candidate_dispose(hyp_cuda_candidate *c, const hyp_cuda_library *l
 
 /* ---- contest.c -------------------------------------------------------------------------------------------- */
 
-/* A product of the plan, how a step is done (its choice), or a pointwise step. */
-typedef enum hyp_cuda_subject_kind { HYP_CUDA_PRODUCT, HYP_CUDA_CHOICE, HYP_CUDA_POINTWISE } hyp_cuda_subject_kind;
+/* A product of the plan, how a step is done (its choice), a pointwise step, or the streams that all steps are on, which
+ * are no contest's. */
+typedef enum hyp_cuda_subject_kind {
+    HYP_CUDA_PRODUCT,
+    HYP_CUDA_CHOICE,
+    HYP_CUDA_POINTWISE,
+    HYP_CUDA_STREAMS
+} hyp_cuda_subject_kind;
 typedef struct hyp_cuda_subject {
     hyp_cuda_session *session;
     const int64_t *values;

@@ -1,0 +1,425 @@
+#include "runtime/cuda/session/branches.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "runtime/cuda/ops/steps.h"
+#include "runtime/cuda/session/backend.h"
+#include "runtime/cuda/session/placement.h"
+
+/* Dependencies are looked for between every two units. */
+enum { MOST_UNITS = 2048 };
+/* What it costs to go on on another stream: the kernel begins when the one before it has ended, not before. */
+static const double hop_seconds = 1.5e-6;
+/* Predictions are not good enough to tell less apart, and every branch costs something. */
+static const double must_gain = 0.9;
+
+hyp_status hyp_cuda_branches_wanted(uint32_t *out, hyp_diag *diag)
+{
+    const char *given = getenv(HYP_CUDA_STREAMS_VARIABLE);
+    *out = 0;
+    if (!given || !*given) return HYP_OK;
+    if (given[0] >= '1' && given[0] <= '0' + HYP_CUDA_BRANCHES && !given[1]) *out = (uint32_t)(given[0] - '0');
+    if (*out) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s is '%.32s'; it takes a number of streams from 1 to %d",
+                    HYP_CUDA_STREAMS_VARIABLE, given, HYP_CUDA_BRANCHES);
+}
+
+/* ---- what units touch -------------------------------------------------------------------------------------------- */
+
+/* A value in scratch memory, where the plan's slots have it, that a unit reads or writes. */
+typedef struct use {
+    uint32_t value, unit;
+} use;
+
+typedef struct finder {
+    hyp_cuda_build *build;
+    hyp_cuda_branches *branches;
+    bool apart; /* values are looked at as if each had memory of its own */
+    uint32_t unit;
+    HYP_VEC(hyp_cuda_span) spans;
+    HYP_VEC(uint32_t) list;
+    HYP_VEC(use) uses; /* ascending by unit */
+} finder;
+
+static bool has_own(const hyp_cuda_prepared *p, uint32_t tensor)
+{
+    return p->own_offset && p->own_offset[tensor] != HYP_CUDA_AS_PLANNED;
+}
+
+/* Tensors of the caller's lie apart from each other and from scratch memory: hyp_cuda_branches_fit. */
+static uint64_t place_of(const finder *f, uint32_t tensor)
+{
+    enum { APART = 44 }; /* bits of an address within one */
+    const HypPlan__Program *p = f->build->program;
+    const hyp_cuda_prepared *q = f->build->prepared;
+    const HypPlan__Tensor *t = p->tensors[tensor];
+    if (has_own(q, tensor)) return q->own_offset[tensor];
+    if (t->place == HYP_PLAN__PLACE__PLACE_VIEW) return place_of(f, t->view_of) + hyp_plan_first_byte(p, tensor);
+    if (t->place == HYP_PLAN__PLACE__PLACE_SCRATCH && !f->apart) return q->slot_offset[t->slot];
+    return (uint64_t)(tensor + 1) << APART;
+}
+
+static hyp_status add_tensor(finder *f, uint32_t tensor, bool written)
+{
+    hyp_cuda_build *b = f->build;
+    uint32_t root = has_own(b->prepared, tensor) ? tensor : hyp_plan_root(b->program, tensor);
+    HypPlan__Place place = b->program->tensors[root]->place;
+    size_t bytes;
+    if (place == HYP_PLAN__PLACE__PLACE_WEIGHT || place == HYP_PLAN__PLACE__PLACE_INPUT)
+        return HYP_OK; /* never written */
+    HYP_TRY(hyp_cuda_tensor_bytes(b->program, tensor, b->values, &bytes, b->diag));
+    uint64_t begin = place_of(f, tensor);
+    HYP_TRY(hyp_vec_push(&f->spans, b->diag, (hyp_cuda_span){begin, begin + bytes, written}));
+    if (!f->apart || place != HYP_PLAN__PLACE__PLACE_SCRATCH || has_own(b->prepared, root)) return HYP_OK;
+    return hyp_vec_push(&f->uses, b->diag, (use){root, f->unit});
+}
+
+static hyp_status add_tensors(finder *f, const HypPlan__Step *step,
+                              size_t (*list)(const HypPlan__Step *, uint32_t *, size_t), bool written)
+{
+    size_t count = list(step, NULL, 0);
+    HYP_TRY(hyp_vec_reserve(&f->list, count + 1, f->build->diag));
+    list(step, f->list.data, count);
+    for (size_t i = 0; i < count; i++) HYP_TRY(add_tensor(f, f->list.data[i], written));
+    return HYP_OK;
+}
+
+static hyp_status add_step_tensors(finder *f, uint32_t step)
+{
+    const HypPlan__Program *p = f->build->program;
+    const hyp_cuda_prepared *q = f->build->prepared;
+    HYP_TRY(add_tensors(f, p->steps[step], hyp_plan_step_reads, false));
+    HYP_TRY(add_tensors(f, p->steps[step], hyp_plan_step_writes, true));
+    /* A layer may read what the normalization before it reads. */
+    if (hyp_plan_own_norm(p->steps, step)) HYP_TRY(add_tensors(f, p->steps[step - 1], hyp_plan_step_reads, false));
+    for (uint32_t t = 0; q->window_step && t < p->n_tensors; t++)
+        if (has_own(q, t) && hyp_plan_is_window(p->tensors[t]) && q->window_step[t] == step)
+            HYP_TRY(add_tensor(f, t, true));
+    return HYP_OK;
+}
+
+/* Predictions come from the plan, which may say anything. */
+static void add_seconds(const hyp_cuda_build *b, uint32_t step, hyp_cuda_task *task)
+{
+    const double most = 1e3;
+    const HypPlan__Program *p = b->program;
+    hyp_step_work work = hyp_plan_step_work(p, step, b->values);
+    uint32_t first;
+    hyp_dtype dtype = hyp_plan_step_reads(p->steps[step], &first, 1) ? hyp_cuda_dtype(p, first) : HYP_F32;
+    double full = hyp_cuda_device_floor(b->session->model->device, p, dtype, work.flops, work.bytes);
+    double seconds = p->steps[step]->predicted_seconds;
+    full = isfinite(full) && full > 0 ? fmin(full, most) : 0;
+    seconds = isfinite(seconds) && seconds > full ? fmin(seconds, most) : full;
+    task->full += full;
+    task->seconds += seconds;
+}
+
+/* ---- units ------------------------------------------------------------------------------------------------------- */
+
+static void find_units(const hyp_cuda_prepared *p, hyp_cuda_branches *out)
+{
+    for (size_t i = p->aside; i < p->ops.len; i++) {
+        const hyp_cuda_op *op = &p->ops.data[i];
+        if (i == p->aside || op->unit != p->ops.data[i - 1].unit)
+            out->units[out->count++] = (hyp_cuda_unit){.first = i, .first_step = op->unit};
+        hyp_cuda_unit *u = &out->units[out->count - 1];
+        u->end = i + 1;
+        if (op->last_step > u->last_step) u->last_step = op->last_step;
+        if (op->workspace > u->workspace) u->workspace = op->workspace;
+        if (op->room > u->room) u->room = op->room;
+    }
+}
+
+/* What every unit reads and writes. */
+static hyp_status find_tasks(finder *f, bool apart)
+{
+    hyp_cuda_branches *branches = f->branches;
+    f->apart = apart;
+    for (f->unit = 0; f->unit < branches->count; f->unit++) {
+        const hyp_cuda_unit *u = &branches->units[f->unit];
+        hyp_cuda_task *task = &branches->tasks[f->unit];
+        *task = (hyp_cuda_task){0};
+        f->spans.len = 0;
+        for (uint32_t step = u->first_step; step <= u->last_step; step++) {
+            HYP_TRY(add_step_tensors(f, step));
+            add_seconds(f->build, step, task);
+        }
+        hyp_cuda_span *spans = hyp_arena_zalloc(&f->build->prepared->arena, f->spans.len + 1, sizeof *spans);
+        if (!spans) return hyp_fail_memory(f->build->diag, f->spans.len * sizeof *spans);
+        if (f->spans.len) memcpy(spans, f->spans.data, f->spans.len * sizeof *spans);
+        task->spans = spans;
+        task->span_count = f->spans.len;
+    }
+    return HYP_OK;
+}
+
+static hyp_status schedule(finder *f, bool apart)
+{
+    uint32_t wanted = f->build->session->branches.wanted;
+    HYP_TRY(find_tasks(f, apart));
+    return hyp_cuda_make_schedule(f->branches->tasks, f->branches->count, wanted ? wanted : HYP_CUDA_USUAL_BRANCHES,
+                                  hop_seconds, &f->branches->schedule, f->build->diag);
+}
+
+/* ---- where values lie -------------------------------------------------------------------------------------------- */
+
+/* Values that share a slot, because they live one after the other, keep steps from running side by side. Once it is
+ * known what may run beside what, they share memory where all uses of one end before those of the other begin, as well
+ * as when steps run one by one. */
+typedef struct value {
+    size_t bytes, at;
+    const use *uses;
+    size_t use_count;
+} value;
+
+static bool all_before(const hyp_cuda_branches *branches, const value *a, const value *b)
+{
+    for (size_t i = 0; i < a->use_count; i++)
+        for (size_t k = 0; k < b->use_count; k++) {
+            uint32_t x = a->uses[i].unit, y = b->uses[k].unit;
+            if (x >= y || !hyp_cuda_ends_before(&branches->tasks[x], &branches->tasks[y])) return false;
+        }
+    return true;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    const use *a = left, *b = right;
+    if (a->value != b->value) return a->value < b->value ? -1 : 1;
+    return a->unit < b->unit ? -1 : a->unit > b->unit;
+}
+
+static int by_bytes(const void *left, const void *right)
+{
+    const value *a = left, *b = right;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    return a->uses < b->uses ? -1 : a->uses > b->uses;
+}
+
+static int by_place(const void *left, const void *right)
+{
+    const value *a = *(const value *const *)left, *b = *(const value *const *)right;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* The lowest gap among those placed before that may not share memory with it. `beside` has room for them. */
+static size_t find_gap(const hyp_cuda_branches *branches, const value *values, size_t index, const value **beside)
+{
+    const value *v = &values[index];
+    size_t count = 0, at = 0;
+    for (size_t i = 0; i < index; i++)
+        if (!all_before(branches, v, &values[i]) && !all_before(branches, &values[i], v)) beside[count++] = &values[i];
+    qsort(beside, count, sizeof *beside, by_place);
+    for (size_t i = 0; i < count && beside[i]->at < at + v->bytes; i++) {
+        size_t end = beside[i]->at + beside[i]->bytes;
+        if (end > at) at = end;
+    }
+    return at;
+}
+
+/* Large ones first. *total: what they take together. */
+static hyp_status place(finder *f, value *values, size_t count, size_t *total)
+{
+    const value **beside = hyp_calloc(count + 1, sizeof *beside);
+    if (!beside) return hyp_fail_memory(f->build->diag, count * sizeof *beside);
+    qsort(values, count, sizeof *values, by_bytes);
+    *total = 0;
+    for (size_t i = 0; i < count; i++) {
+        values[i].at = find_gap(f->branches, values, i, beside);
+        if (values[i].at + values[i].bytes > *total) *total = values[i].at + values[i].bytes;
+    }
+    hyp_free(beside);
+    return HYP_OK;
+}
+
+/* Notes the places, and moves what lies behind the plan's slots behind them. */
+static hyp_status keep_places(finder *f, const value *values, size_t count, size_t total)
+{
+    hyp_cuda_build *b = f->build;
+    hyp_cuda_prepared *p = b->prepared;
+    size_t n = b->program->n_tensors, shift = total > p->slot_bytes ? total - p->slot_bytes : 0, end;
+    if (!hyp_add_size(p->scratch_bytes, shift, &end))
+        return hyp_fail(b->diag, HYP_ERR_LIMIT, "the device memory that these shapes need is beyond any size");
+    p->scratch_bytes = end;
+    if (!p->own_offset) {
+        p->own_offset = hyp_arena_zalloc(&p->arena, n, sizeof *p->own_offset);
+        if (!p->own_offset) return hyp_fail_memory(b->diag, n * sizeof *p->own_offset);
+        for (size_t t = 0; t < n; t++) p->own_offset[t] = HYP_CUDA_AS_PLANNED;
+    }
+    for (size_t t = 0; t < n; t++)
+        if (p->own_offset[t] != HYP_CUDA_AS_PLANNED) p->own_offset[t] += shift;
+    for (size_t i = 0; i < count; i++) p->own_offset[values[i].uses->value] = values[i].at;
+    return HYP_OK;
+}
+
+/* Gives values places by a schedule that was made as if each had its own. */
+static hyp_status place_values(finder *f)
+{
+    hyp_cuda_build *b = f->build;
+    size_t count = 0, total;
+    value *values = hyp_calloc(f->uses.len + 1, sizeof *values);
+    if (!values) return hyp_fail_memory(b->diag, f->uses.len * sizeof *values);
+    hyp_status status = HYP_OK;
+    if (f->uses.len) qsort(f->uses.data, f->uses.len, sizeof *f->uses.data, by_value);
+    for (size_t i = 0; i < f->uses.len && status == HYP_OK; i++) {
+        const use *u = &f->uses.data[i];
+        if (i == 0 || u->value != u[-1].value) {
+            values[count++].uses = u;
+            status = hyp_cuda_tensor_bytes(b->program, u->value, b->values, &values[count - 1].bytes, b->diag);
+            values[count - 1].bytes = hyp_cuda_round_up(values[count - 1].bytes, HYP_CUDA_ALIGN);
+        }
+        values[count - 1].use_count++;
+    }
+    if (status == HYP_OK) status = place(f, values, count, &total);
+    if (status == HYP_OK) status = keep_places(f, values, count, total);
+    hyp_free(values);
+    return status;
+}
+
+/* ---- the decision ------------------------------------------------------------------------------------------------ */
+
+/* What is chosen is of this plan under these dims. */
+static void set_key(const hyp_cuda_session *s, const int64_t *values, hyp_choice *out)
+{
+    const HypPlan__Program *p = s->model->plan->program;
+    uint64_t hash = hyp_hash(values, p->n_dims * sizeof *values, p->model_hash);
+    for (size_t i = 0; i < p->n_steps; i++) {
+        double seconds = p->steps[i]->predicted_seconds;
+        hash = hyp_hash(p->steps[i]->label, strlen(p->steps[i]->label), hash);
+        hash = hyp_hash(&seconds, sizeof seconds, hash);
+    }
+    snprintf(out->key, sizeof out->key, "streams of %zu steps, plan %016llx", p->n_steps, (unsigned long long)hash);
+}
+
+void hyp_cuda_offer_branches(const hyp_cuda_session *s, const int64_t *values, const hyp_cuda_schedule *schedule,
+                             hyp_choice *out)
+{
+    hyp_choice_init(out);
+    set_key(s, values, out);
+    hyp_choice_offer(out, "one", HYP_CUDA_ONE_STREAM, must_gain * schedule->serial_seconds, NULL);
+    hyp_choice_offer(out, "side by side", HYP_CUDA_SIDE_BY_SIDE, schedule->seconds, NULL);
+}
+
+static bool pays(const hyp_cuda_build *b, const hyp_cuda_branches *branches)
+{
+    const hyp_cuda_session *s = b->session;
+    if (branches->schedule.branches < 2) return false;
+    if (s->branches.wanted) return s->branches.wanted > 1;
+    hyp_choice c;
+    hyp_cuda_offer_branches(s, b->values, &branches->schedule, &c);
+    return hyp_choose(&c, s->untuned ? NULL : &s->tuning)->form == HYP_CUDA_SIDE_BY_SIDE;
+}
+
+/* ---- what they need ---------------------------------------------------------------------------------------------- */
+
+static hyp_status take_memory(hyp_cuda_session *s, hyp_cuda_branches *branches, hyp_diag *diag)
+{
+    size_t total = 0;
+    for (uint32_t branch = 1; branch < branches->schedule.branches; branch++) {
+        size_t workspace = 0, room = 0;
+        for (uint32_t i = 0; i < branches->count; i++) {
+            if (branches->tasks[i].branch != branch) continue;
+            if (branches->units[i].workspace > workspace) workspace = branches->units[i].workspace;
+            if (branches->units[i].room > room) room = branches->units[i].room;
+        }
+        branches->workspace_at[branch] = total;
+        branches->room_at[branch] = total += hyp_cuda_round_up(workspace, HYP_CUDA_ALIGN);
+        total += hyp_cuda_round_up(room, HYP_CUDA_ALIGN);
+    }
+    return hyp_cuda_grow(s, &s->branches.memory, &s->branches.bytes, total, "steps side by side", diag);
+}
+
+static hyp_status take_streams(hyp_cuda_session *s, hyp_cuda_branches *branches, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    for (uint32_t branch = 1; branch < branches->schedule.branches; branch++) {
+        CUstream *stream = &s->branches.more[branch - 1];
+        if (!*stream)
+            HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, s->priority),
+                                   "cuStreamCreate", diag));
+    }
+    for (uint32_t i = 0; i < branches->count; i++)
+        if (branches->tasks[i].awaited) branches->units[i].event = ++branches->events;
+    branches->events++; /* the first tells where the run begins */
+    while (s->branches.events.len < branches->events) {
+        CUevent event;
+        HYP_TRY(hyp_vec_reserve(&s->branches.events, s->branches.events.len + 1, diag));
+        HYP_TRY(hyp_cuda_check(lib, lib->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate", diag));
+        s->branches.events.data[s->branches.events.len++] = event;
+    }
+    return HYP_OK;
+}
+
+static hyp_status plan(finder *f)
+{
+    hyp_cuda_build *b = f->build;
+    hyp_cuda_prepared *p = b->prepared;
+    hyp_cuda_branches *branches = f->branches;
+    branches->units = hyp_arena_zalloc(&p->arena, p->ops.len, sizeof *branches->units);
+    branches->tasks = hyp_arena_zalloc(&p->arena, p->ops.len, sizeof *branches->tasks);
+    branches->schedule.order = hyp_arena_zalloc(&p->arena, p->ops.len, sizeof *branches->schedule.order);
+    if (!branches->units || !branches->tasks || !branches->schedule.order)
+        return hyp_fail_memory(b->diag, p->ops.len * (sizeof *branches->units + sizeof *branches->tasks));
+    find_units(p, branches);
+    HYP_TRY(schedule(f, true));
+    if (!pays(b, branches)) return HYP_OK;
+    HYP_TRY(place_values(f));
+    HYP_TRY(schedule(f, false));
+    if (branches->schedule.branches < 2) return HYP_OK;
+    HYP_TRY(take_memory(b->session, branches, b->diag));
+    HYP_TRY(take_streams(b->session, branches, b->diag));
+    p->branches = *branches;
+    hyp_log_printf(&b->session->model->device->log,
+                   "steps run side by side on %u streams: %.1f us predicted, %.1f on one", branches->schedule.branches,
+                   1e6 * branches->schedule.seconds, 1e6 * branches->schedule.serial_seconds);
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_plan_branches(hyp_cuda_build *b)
+{
+    hyp_cuda_session *s = b->session;
+    hyp_cuda_prepared *p = b->prepared;
+    hyp_cuda_branches branches = {0};
+    finder f = {.build = b, .branches = &branches};
+    if (p->ops.len < p->aside + 2 || p->ops.len > MOST_UNITS || s->branches.wanted == 1) return HYP_OK;
+    hyp_diag why = {0}, *diag = b->diag;
+    b->diag = &why;
+    hyp_status status = plan(&f);
+    b->diag = diag;
+    hyp_vec_free(&f.spans);
+    hyp_vec_free(&f.list);
+    hyp_vec_free(&f.uses);
+    if (status == HYP_ERR_DEVICE_LOST) return hyp_fail(diag, status, "%s", why.message);
+    if (status != HYP_OK) hyp_log_printf(&s->model->device->log, "steps do not run side by side: %s", why.message);
+    return HYP_OK;
+}
+
+void hyp_cuda_branches_dispose(hyp_cuda_branch_streams *l, const hyp_cuda_library *lib)
+{
+    for (size_t i = 0; i < l->events.len; i++) lib->cuEventDestroy(l->events.data[i]);
+    for (size_t i = 0; i < HYP_CUDA_BRANCHES - 1; i++)
+        if (l->more[i]) lib->cuStreamDestroy(l->more[i]);
+    hyp_cuda_give(lib, l->memory, l->bytes);
+    hyp_vec_free(&l->events);
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+bool hyp_cuda_branches_fit(const hyp_cuda_session *s, const hyp_cuda_prepared *p)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    size_t edges = program->n_inputs + program->n_outputs;
+    for (size_t y = program->n_inputs; y < edges; y++) {
+        CUdeviceptr begin = s->at[program->outputs[y - program->n_inputs]], end = begin + p->edge_bytes[y];
+        for (size_t i = 0; i < y; i++) {
+            CUdeviceptr other =
+                s->at[i < program->n_inputs ? program->inputs[i] : program->outputs[i - program->n_inputs]];
+            if (begin < other + p->edge_bytes[i] && other < end) return false;
+        }
+    }
+    return true;
+}

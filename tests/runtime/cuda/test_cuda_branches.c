@@ -1,0 +1,277 @@
+/* Steps side by side, on a GPU or the emulator: graphs of random plans, whose values share few slots, give bit for bit
+ * what the same steps give one after the other, and a graph has as many streams as is wanted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/cuda/device_check.h"
+
+enum { ROWS = 20, WIDTH = 32, SLOTS = 7, OUTPUTS = 4, MOST_BYTES = ROWS * WIDTH * 4 };
+
+static device dev;
+static plan_builder builder; /* large */
+static uint64_t seed;
+static hyp_dtype dtype;
+static uint32_t input, held[SLOTS]; /* by slot: the tensor that is there, PB_NONE for none */
+
+static uint32_t *shape(void) { return pb_consts(&builder, 2, (int64_t[]){ROWS, WIDTH}); }
+
+static uint32_t any_value(void)
+{
+    int64_t slot = random_between(&seed, -1, SLOTS - 1);
+    return slot < 0 || held[slot] == PB_NONE ? input : held[slot];
+}
+
+/* A result in a slot that no operand is in. */
+static uint32_t new_value(uint32_t a, uint32_t b)
+{
+    for (;;) {
+        uint32_t slot = (uint32_t)random_between(&seed, 0, SLOTS - 1);
+        if (held[slot] != PB_NONE && (held[slot] == a || held[slot] == b)) continue;
+        return held[slot] = pb_scratch(&builder, dtype, slot, 2, shape());
+    }
+}
+
+static void add_sum(uint32_t a, uint32_t b, uint32_t y)
+{
+    uint32_t *one = pb_consts(&builder, 1, (int64_t[]){1});
+    HypPlan__Pointwise *s = pb_pointwise(&builder, HYP_F32, 1, pb_consts(&builder, 1, (int64_t[]){ROWS * WIDTH}));
+    pb_operand(&builder, s, a, one);
+    pb_operand(&builder, s, b, one);
+    uint32_t sum = pb_instr(&builder, s, OP(ADD), 0, 1, 0, 0, HYP_F32);
+    pb_result(&builder, s, y, pb_instr(&builder, s, OP(TANH), sum, 0, 0, 0, HYP_F32));
+}
+
+static void add_layer(uint32_t x, uint32_t y)
+{
+    uint32_t weight = random_weight(&builder, &seed, dtype, 2, (int64_t[]){WIDTH, WIDTH});
+    uint32_t bias = random_weight(&builder, &seed, dtype, 1, (int64_t[]){WIDTH});
+    HypPlan__Linear *linear = pb_linear(&builder, x, y, pb_const(&builder, ROWS));
+    pb_layer(&builder, linear, WIDTH, WIDTH, weight, bias, ACT(TANH), PB_NONE);
+}
+
+static void add_softmax(uint32_t x, uint32_t y)
+{
+    HypPlan__Softmax *softmax = pb_softmax(&builder);
+    softmax->x = x;
+    softmax->y = y;
+    softmax->outer = pb_const(&builder, ROWS);
+    softmax->axis = pb_const(&builder, WIDTH);
+    softmax->inner = pb_const(&builder, 1);
+}
+
+/* 3x3, as many channels as before. */
+static void add_conv(uint32_t x, uint32_t y, int64_t channels)
+{
+    uint32_t weight = random_weight(&builder, &seed, dtype, 4, (int64_t[]){channels, channels, 3, 3});
+    HypPlan__Call *conv = pb_call(&builder, "conv", 4, (uint32_t[]){x, weight, PB_NONE, PB_NONE}, y);
+    pb_call_ints(&builder, conv, 2, (int64_t[]){1, 1});
+    pb_call_ints(&builder, conv, 4, (int64_t[]){1, 1, 1, 1});
+    pb_call_ints(&builder, conv, 2, (int64_t[]){1, 1});
+    pb_call_int(&builder, conv, 1);
+    pb_call_symbol(&builder, conv, "tanh");
+}
+
+static void add_random_step(void)
+{
+    uint32_t a = any_value(), b = any_value();
+    switch (random_between(&seed, 0, 3)) {
+    case 0: add_layer(a, new_value(a, a)); break;
+    case 1: add_softmax(a, new_value(a, a)); break;
+    default: add_sum(a, b, new_value(a, b));
+    }
+}
+
+static void build(uint64_t which, int steps)
+{
+    seed = which;
+    pb_init(&builder);
+    input = pb_input(&builder, "x", dtype, 2, shape());
+    for (int i = 0; i < SLOTS; i++) held[i] = PB_NONE;
+    for (int i = 0; i < steps; i++) add_random_step();
+    for (int i = 0; i < OUTPUTS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "y%d", i);
+        uint32_t y = pb_output(&builder, hyp_arena_strdup(&builder.arena, name), dtype, 2, shape());
+        uint32_t x = held[i] == PB_NONE ? input : held[i];
+        add_sum(x, x, y);
+    }
+}
+
+/* Runs with x and notes the outputs of each run. */
+static void run_on(hyp_engine *engine, const char *streams, void *x, const int64_t *dims, int32_t rank, int runs,
+                   uint8_t (*y)[OUTPUTS][MOST_BYTES])
+{
+    hyp_diag diag = {0};
+    hyp_context *context;
+    size_t count = 1;
+    for (int32_t a = 0; a < rank; a++) count *= (size_t)dims[a];
+    setenv("HYPATIA_CUDA_STREAMS", streams, 1);
+    if (hyp_context_create(engine, NULL, &context, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    unsetenv("HYPATIA_CUDA_STREAMS");
+    for (int run = 0; run < runs; run++) {
+        hyp_tensor in = {.data = x, .bytes = count * hyp_dtype_size(dtype), .dtype = dtype, .rank = rank}, out[OUTPUTS];
+        memcpy(in.dims, dims, (size_t)rank * sizeof *dims);
+        for (int i = 0; i < OUTPUTS; i++) {
+            out[i] = in;
+            out[i].data = y[run][i];
+            memset(y[run][i], 0xff, in.bytes);
+        }
+        if (hyp_context_run(context, &in, 1, out, OUTPUTS, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    }
+    hyp_context_destroy(context);
+}
+
+/* The first run is step by step, the others are replayed from a graph, the emulator's in several orders. */
+static void check_runs(const char *streams, const int64_t *dims, int32_t rank)
+{
+    enum { RUNS = 7 };
+    static uint8_t x[MOST_BYTES], truth[1][OUTPUTS][MOST_BYTES], y[RUNS][OUTPUTS][MOST_BYTES];
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    size_t count = 1;
+    for (int32_t a = 0; a < rank; a++) count *= (size_t)dims[a];
+    assert_true(count * hyp_dtype_size(dtype) <= MOST_BYTES);
+    random_fill(&seed, dtype, x, count);
+    run_on(engine, "1", x, dims, rank, 1, truth);
+    run_on(engine, streams, x, dims, rank, RUNS, y);
+    for (int run = 0; run < RUNS; run++)
+        for (int i = 0; i < OUTPUTS; i++)
+            if (memcmp(y[run][i], truth[0][i], count * hyp_dtype_size(dtype)) != 0)
+                fail_msg("output %d of run %d on %s streams is another than on one", i, run, streams);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
+static void graphs_do_what_steps_do_one_by_one(void **unused)
+{
+    (void)unused;
+    static const hyp_dtype types[] = {HYP_F32, HYP_BF16};
+    for (uint64_t which = 1; which <= 40; which++) {
+        const char streams[] = {(char)('1' + which % 8), 0};
+        dtype = types[which / 4 % 2];
+        build(which, 10 + (int)which);
+        check_runs(streams, (int64_t[]){ROWS, WIDTH}, 2);
+    }
+}
+
+/* Convolutions whose windows are written out, each as long as its stream has room for them. */
+static void every_stream_has_a_room_of_its_own(void **unused)
+{
+    (void)unused;
+    enum { C = 8, SIDE = 6 };
+    const int64_t dims[] = {1, C, SIDE, SIDE};
+    dtype = HYP_F32;
+    seed = 1;
+    pb_init(&builder);
+    uint32_t *all = pb_consts(&builder, 4, dims), x = pb_input(&builder, "x", dtype, 4, all);
+    for (int i = 0; i < OUTPUTS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "y%d", i);
+        uint32_t hidden = pb_scratch(&builder, dtype, (uint32_t)i, 4, all);
+        add_conv(x, hidden, C);
+        add_conv(hidden, pb_output(&builder, hyp_arena_strdup(&builder.arena, name), dtype, 4, all), C);
+    }
+    check_runs("4", dims, 4);
+}
+
+/* ---- what is decided --------------------------------------------------------------------------------------------- */
+
+static void keep_line(const char *line, void *log)
+{
+    strncat(log, line, 4095 - strlen(log));
+    strncat(log, "\n", 4095 - strlen(log));
+}
+
+/* `wide` sums of the input, each of which is predicted to take so long, and what the log says of their streams. */
+static const char *said_of(int wide, double seconds, const char *streams, hyp_status *out_status)
+{
+    static char log[4096];
+    char path[PB_PATH];
+    hyp_diag diag = {0};
+    hyp_engine *engine;
+    hyp_context *context = NULL;
+    dtype = HYP_F32;
+    pb_init(&builder);
+    input = pb_input(&builder, "x", dtype, 2, shape());
+    for (int i = 0; i < wide; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "y%d", i);
+        add_sum(input, input, pb_output(&builder, hyp_arena_strdup(&builder.arena, name), dtype, 2, shape()));
+        builder.steps[i].predicted_seconds = seconds;
+    }
+    pb_write(&builder, path);
+    *log = 0;
+    if (streams) setenv("HYPATIA_CUDA_STREAMS", streams, 1);
+    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA, .log = keep_line, .log_user = log};
+    if (hyp_engine_load_file(path, &options, &engine, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    *out_status = hyp_context_create(engine, NULL, &context, &diag);
+    if (*out_status == HYP_OK) {
+        hyp_tensor x = {.dtype = dtype, .rank = 2, .dims = {ROWS, WIDTH}};
+        if (hyp_context_reserve(context, &x, 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    } else {
+        keep_line(diag.message, log);
+    }
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    unsetenv("HYPATIA_CUDA_STREAMS");
+    pb_remove(&builder, path);
+    return log;
+}
+
+static void side_by_side_is_what_is_predicted_to_pay(void **unused)
+{
+    (void)unused;
+    hyp_status status;
+    assert_non_null(strstr(said_of(4, 20e-6, NULL, &status), "side by side on 4 streams"));
+    assert_non_null(strstr(said_of(3, 20e-6, NULL, &status), "side by side on 3 streams"));
+    assert_null(strstr(said_of(1, 20e-6, NULL, &status), "side by side"));
+    assert_null(
+        strstr(said_of(4, 0, NULL, &status), "side by side")); /* nothing is known but the floor, which is shared */
+}
+
+static void the_variable_says_how_many(void **unused)
+{
+    (void)unused;
+    hyp_status status;
+    assert_null(strstr(said_of(4, 20e-6, "1", &status), "side by side"));
+    assert_non_null(strstr(said_of(4, 20e-6, "2", &status), "side by side on 2 streams"));
+    assert_non_null(strstr(said_of(4, 0, "3", &status), "side by side on 3 streams"));
+    const char *wrong[] = {"0", "9", "22", "two", "-1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *said = said_of(4, 20e-6, wrong[i], &status);
+        assert_int_equal(status, HYP_ERR_INVALID_ARGUMENT);
+        assert_non_null(strstr(said, "HYPATIA_CUDA_STREAMS is '"));
+    }
+}
+
+/* Predictions of a plan may be anything. */
+static void odd_predictions_do_no_harm(void **unused)
+{
+    (void)unused;
+    const double odd[] = {0, 1e-300, 1e300, 1.7e308};
+    for (size_t k = 0; k < sizeof odd / sizeof *odd; k++) {
+        dtype = HYP_F32;
+        build(k + 100, 20);
+        for (size_t i = k % 2; i < builder.program.n_steps; i += 2) builder.steps[i].predicted_seconds = odd[k];
+        check_runs("4", (int64_t[]){ROWS, WIDTH}, 2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(graphs_do_what_steps_do_one_by_one),
+        cmocka_unit_test(every_stream_has_a_room_of_its_own),
+        cmocka_unit_test(side_by_side_is_what_is_predicted_to_pay),
+        cmocka_unit_test(the_variable_says_how_many),
+        cmocka_unit_test(odd_predictions_do_no_harm),
+    };
+    if (!device_start(&dev, argc, argv)) return 77;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(&dev);
+    return failed;
+}
