@@ -444,9 +444,11 @@ cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t at, cublasLtMatm
     return put(*(attributes *)at, name, value, size);
 }
 
-// An algorithm: what alignment it was promised, and which one it is. The second is hardly faster than the first, the
-// third would be the fastest but is wrong, the fifth does not run.
-enum { ALIGN, NUMBER };
+// An algorithm: what alignment it was promised, which one it is, and what workspace it needs. The second is hardly faster
+// than the first, the third would be the fastest but is wrong, the fifth does not run. Deep products are done by way of
+// the workspace, where they may have one.
+enum { ALIGN, NUMBER, WORKSPACE };
+enum { DEEP = 64 };
 enum { FIRST, SIMILAR, WRONG, FASTER, BROKEN, ALGORITHMS };
 static uint64_t nanoseconds_of(uint64_t algorithm, cublasLtEpilogue_t epilogue, const void *result)
 {
@@ -467,13 +469,23 @@ static cublasLtEpilogue_t epilogue_of(const product *p)
     return get(p->set, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
 }
 
+static uint64_t workspace_of(const product *p, const layout *a, const layout *d)
+{
+    bool turned = get<int32_t>(p->set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
+    uint64_t batch = (uint64_t)get<int32_t>(d->set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
+    return (turned ? a->rows : a->columns) < DEEP ? 0 : batch * (uint64_t)(d->rows * d->columns) * sizeof(double);
+}
+
 LT(cublasStatus_t)
-cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t,
-                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
                                cublasLtMatmulPreference_t preference, int wanted,
                                cublasLtMatmulHeuristicResult_t results[], int *count)
 {
     const product *p = (const product *)desc;
+    const attributes &preferred = *(attributes *)preference;
+    uint64_t most = get<uint64_t>(preferred, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0);
+    uint64_t workspace = workspace_of(p, (layout *)a, (layout *)d);
     *count = 0;
     if (is_mode("plain") && epilogue_of(p) != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
     if ((epilogue_of(p) & CUBLASLT_EPILOGUE_BIAS) && !get<uint64_t>(p->set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0))
@@ -481,9 +493,9 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cubl
     if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
     for (; *count < wanted && *count < ALGORITHMS; ++*count) {
         memset(&results[*count], 0, sizeof *results);
-        results[*count].algo.data[ALIGN] =
-            get<uint32_t>(*(attributes *)preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 256);
+        results[*count].algo.data[ALIGN] = get<uint32_t>(preferred, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 256);
         results[*count].algo.data[NUMBER] = (uint64_t)*count;
+        results[*count].algo.data[WORKSPACE] = results[*count].workspaceSize = workspace <= most ? workspace : 0;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -492,7 +504,7 @@ cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLa
                         cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *algo,
                         cublasLtMatmulHeuristicResult_t *result)
 {
-    result->workspaceSize = 0;
+    result->workspaceSize = algo->data[WORKSPACE];
     return algo->data[NUMBER] < ALGORITHMS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
@@ -549,7 +561,13 @@ struct queued_product {
     double alpha, beta;
     int64_t step[3];
     uint64_t algorithm;
+    double *workspace; // null: none is needed
 };
+
+static int64_t batch_of(const queued_product &q)
+{
+    return get<int32_t>(q.d_at.set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
+}
 
 static void multiply(const queued_product &q)
 {
@@ -558,7 +576,7 @@ static void multiply(const queued_product &q)
     bool tb = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
     cublasLtEpilogue_t epilogue = epilogue_of(&q.p);
     const void *bias = (const void *)get<uint64_t>(q.p.set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
-    int batch = get<int32_t>(ld->set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
+    int64_t batch = batch_of(q), done = 0;
     runs[q.algorithm]++;
     nanoseconds += nanoseconds_of(q.algorithm, epilogue, q.d);
     for (int64_t at = 0; at < batch; at++)
@@ -573,23 +591,39 @@ static void multiply(const queued_product &q)
                 if (q.beta != 0) sum += q.beta * read(ld->type, q.c, result);
                 if (epilogue & CUBLASLT_EPILOGUE_BIAS) sum += read(ld->type, bias, row);
                 bool wrong = q.algorithm == WRONG && row + 1 == ld->rows && column + 1 == ld->columns;
-                write(ld->type, q.d, result, finish(epilogue, sum) + (wrong ? 1000 : 0));
+                sum = finish(epilogue, sum) + (wrong ? 1000 : 0);
+                if (q.workspace)
+                    memcpy(q.workspace + done++, &sum, sizeof sum);
+                else
+                    write(ld->type, q.d, result, sum);
             }
+}
+
+// From the workspace.
+static void write_results(const queued_product &q)
+{
+    int64_t done = 0;
+    for (int64_t at = 0; at < batch_of(q); at++)
+        for (int64_t column = 0; column < q.d_at.columns; column++)
+            for (int64_t row = 0; row < q.d_at.rows; row++)
+                write(q.d_at.type, q.d, at * q.step[2] + column * q.d_at.ld + row, q.workspace[done++]);
 }
 
 LT(cublasStatus_t)
 cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
                cublasLtMatrixLayout_t a_at, const void *b, cublasLtMatrixLayout_t b_at, const void *beta, const void *c,
                cublasLtMatrixLayout_t c_at, void *d, cublasLtMatrixLayout_t d_at, const cublasLtMatmulAlgo_t *algo,
-               void *, size_t, cudaStream_t at)
+               void *workspace, size_t workspace_bytes, cudaStream_t at)
 {
     queued_product q = {*(product *)desc,  *(layout *)a_at, *(layout *)b_at, *(layout *)d_at, a, b, c, d, 0, 0, {},
-                        algo->data[NUMBER]};
+                        algo->data[NUMBER], algo->data[WORKSPACE] ? (double *)workspace : nullptr};
     const layout *la = &q.a_at, *lb = &q.b_at, *ld = &q.d_at;
     bool ta = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
     bool tb = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
     int64_t m = ld->rows, n = ld->columns, k = ta ? la->rows : la->columns, i = 0;
     if ((ta ? la->columns : la->rows) != m || (tb ? lb->columns : lb->rows) != k || (tb ? lb->rows : lb->columns) != n)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (workspace_bytes < algo->data[WORKSPACE] || (workspace_bytes > 0 && !workspace) || (uintptr_t)workspace % 16 != 0)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % algo->data[ALIGN] != 0)
         give_up("operands less aligned than promised");
@@ -613,6 +647,7 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, c
     q.alpha = scalar(&q.p, alpha);
     q.beta = scalar(&q.p, beta);
     queue((CUstream)at, [=] { multiply(q); });
+    if (q.workspace) queue((CUstream)at, [=] { write_results(q); });
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -18,7 +18,7 @@ typedef struct gemm {
     hyp_cuda_operand a, b, c, d;  /* in cuBLASLt's roles; c is d where beta is 0 */
     uint32_t bias_plus1;
     size_t element;      /* bytes; of D, too, where there are outer calls */
-    size_t workspace;    /* bytes */
+    size_t workspace;    /* bytes, at most; a stream beside the session's has as many as its products need, or none */
     CUdeviceptr bias_at; /* what `desc` has */
     union {
         float f;
@@ -62,6 +62,7 @@ static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     if (g->bias_plus1) HYP_TRY(set_bias(lib, g, s->at[g->bias_plus1 - 1], diag));
     CUdeviceptr a0 = address_of(s, &g->a), b0 = address_of(s, &g->b);
     CUdeviceptr c0 = address_of(s, &g->c), d0 = address_of(s, &g->d);
+    size_t workspace = g->workspace < s->workspace_bytes ? g->workspace : s->workspace_bytes;
     const hyp_cuda_box *outer = &g->product.outer;
     int64_t index[HYP_CUDA_DIMS] = {0}, count = hyp_cuda_box_count(outer);
     for (int64_t i = 0; i < count; i++) {
@@ -74,7 +75,7 @@ static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
         cublasStatus_t status =
             lib->cublasLtMatmul(s->lt, g->desc, &g->alpha, (const void *)a, g->a_layout, (const void *)b, g->b_layout,
                                 &g->beta, (const void *)c, g->d_layout, (void *)d, g->d_layout, algo,
-                                (void *)s->workspace, g->workspace, (cudaStream_t)s->stream);
+                                (void *)s->workspace, workspace, (cudaStream_t)s->stream);
         HYP_TRY(hyp_cublaslt_check(lib, status, "cublasLtMatmul", diag));
         for (uint32_t axis = 0; axis < outer->rank; axis++) {
             if (++index[axis] < outer->extent[axis]) break;
@@ -237,9 +238,9 @@ static hyp_status settle_as_tuned(hyp_cuda_build *b, gemm *g, const char *key, c
     const hyp_tuning *t = &b->session->tuning;
     const hyp_cuda_product *p = &g->product;
     const size_t batch_at = hyp_cuda_product_batch_at(key);
-    const HypPlan__TunedProduct *known[] = {
-        hyp_tuning_find(t, key), hyp_tuning_find_larger(t, key, hyp_cuda_product_rows_at(key), 2 * p->n),
-        batch_at ? hyp_tuning_find_larger(t, key, batch_at, 2 * p->batch) : NULL};
+    const HypPlan__TunedProduct *known[] = {hyp_tuning_find(t, key),
+                                            hyp_tuning_find_larger(t, key, hyp_cuda_product_rows_at(key), 2 * p->n),
+                                            batch_at ? hyp_tuning_find_larger(t, key, batch_at, 2 * p->batch) : NULL};
     for (size_t k = 0; k < sizeof known / sizeof *known && !*out_found; k++)
         for (size_t i = 0; i < count && known[k] && !*out_found; i++) {
             if (ways[i].epilogue != (cublasLtEpilogue_t)known[k]->epilogue) continue;
@@ -321,8 +322,8 @@ static void send_ahead(hyp_cuda_build *b, uint32_t weight, int64_t m)
     if (hyp_cuda_reads_ahead(b, weight, m)) b->prepared->ops.data[b->prepared->ops.len - 1].weight_plus1 = weight + 1;
 }
 
-/* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. What is left
- * to do then is done for all `rows` of y. */
+/* What is added before the activation is C of the product; for what is added after it cuBLASLt has no place. What is
+ * left to do then is done for all `rows` of y. */
 static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product, double scale, uint32_t weight,
                               hyp_cuda_operand x, uint32_t y, int64_t rows, const hyp_cuda_rest *given)
 {

@@ -63,6 +63,7 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
 typedef struct at_stream {
     CUstream stream;
     CUdeviceptr workspace, room;
+    size_t workspace_bytes;
 } at_stream;
 
 static hyp_status go_to(hyp_cuda_session *s, const at_stream *at, hyp_diag *diag)
@@ -71,6 +72,7 @@ static hyp_status go_to(hyp_cuda_session *s, const at_stream *at, hyp_diag *diag
     if (s->stream == at->stream) return HYP_OK;
     s->stream = at->stream;
     s->workspace = at->workspace;
+    s->workspace_bytes = at->workspace_bytes;
     s->room = at->room;
     return s->dnn ? hyp_cudnn_check(dnn, dnn->cudnnSetStream(s->dnn, s->stream), "cudnnSetStream", diag) : HYP_OK;
 }
@@ -105,9 +107,9 @@ static hyp_status run_units(hyp_cuda_session *s, const hyp_cuda_prepared *p, con
     bool begun[HYP_CUDA_BRANCHES] = {false};
     for (uint32_t i = 0; i < branches->count; i++) {
         uint32_t unit = branches->schedule.order[i], branch = branches->tasks[unit].branch;
-        const at_stream other = {branch ? s->branches.more[branch - 1] : 0,
-                                 s->branches.memory + branches->workspace_at[branch],
-                                 s->branches.memory + branches->room_at[branch]};
+        const at_stream other = {
+            branch ? s->branches.more[branch - 1] : 0, s->branches.memory + branches->workspace_at[branch],
+            s->branches.memory + branches->room_at[branch], branches->room_at[branch] - branches->workspace_at[branch]};
         HYP_TRY(go_to(s, branch ? &other : own, diag));
         HYP_TRY(run_unit(s, p, unit, !begun[branch], diag));
         begun[branch] = true;
@@ -120,7 +122,7 @@ static hyp_status run_side_by_side(hyp_cuda_session *s, const hyp_cuda_prepared 
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
     const hyp_cuda_branches *branches = &p->branches;
-    const at_stream own = {s->stream, s->workspace, s->room};
+    const at_stream own = {s->stream, s->workspace, s->room, s->workspace_bytes};
     hyp_diag unused = {0};
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(s->branches.events.data[0], s->stream), "cuEventRecord", diag));
     hyp_status status = run_units(s, p, &own, diag);
