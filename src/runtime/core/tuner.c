@@ -45,16 +45,27 @@ bool hyp_tuner_agrees(hyp_dtype dtype, const void *got, const void *want, size_t
     return true;
 }
 
-hyp_status hyp_tuner_decide(hyp_tuner *t, const hyp_choice *c, size_t first, const double *seconds, hyp_diag *diag)
+size_t hyp_tuner_fastest(const hyp_choice *c, size_t base, const double *seconds)
 {
-    size_t best = first;
+    size_t best = base;
     for (size_t i = 0; i < c->count; i++)
-        if (seconds[i] < seconds[best] && seconds[i] < worth * seconds[first]) best = i;
+        if (seconds[i] < seconds[best] && seconds[i] < worth * seconds[base]) best = i;
+    return best;
+}
+
+hyp_status hyp_tuner_keep(hyp_tuner *t, const hyp_choice *c, size_t best, size_t first, const double *seconds,
+                          hyp_diag *diag)
+{
     HYP_TRY(hyp_choice_keep(c, best, seconds[best], seconds[first], t->known, diag));
     if (best != first) HYP_TRY(hyp_choice_keep(c, first, seconds[first], seconds[first], &t->firsts, diag));
     t->report.timed++;
     t->report.replaced += best != first;
     return HYP_OK;
+}
+
+hyp_status hyp_tuner_decide(hyp_tuner *t, const hyp_choice *c, size_t first, const double *seconds, hyp_diag *diag)
+{
+    return hyp_tuner_keep(t, c, hyp_tuner_fastest(c, first, seconds), first, seconds, diag);
 }
 
 /* ---- jobs ---------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
-/* tuner.h - what tuning does on every device: a list of what there is to measure, each key once, what is known of it already,
- * the time that is left for each, and whether a run gains by what was found. How something is measured is the device's.
+/* tuner.h - what tuning does on every device: a list of what there is to measure, each key once, what is known of it
+ * already, the time that is left for each, and whether a run gains by what was found. How something is measured is the
+ * device's.
  */
 #ifndef HYP_RUNTIME_CORE_TUNER_H
 #define HYP_RUNTIME_CORE_TUNER_H
@@ -38,6 +39,10 @@ void hyp_tuner_dispose(hyp_tuner *t);
  * more. seconds: by alternative, INFINITY where it does not count. */
 HYP_NODISCARD hyp_status hyp_tuner_decide(hyp_tuner *t, const hyp_choice *c, size_t first, const double *seconds,
                                           hyp_diag *diag);
+/* The two parts of that: the fastest, which is `base` where no other is faster by 2 % or more; and to keep it. */
+size_t hyp_tuner_fastest(const hyp_choice *c, size_t base, const double *seconds);
+HYP_NODISCARD hyp_status hyp_tuner_keep(hyp_tuner *t, const hyp_choice *c, size_t best, size_t first,
+                                        const double *seconds, hyp_diag *diag);
 /* The median of some times, which are sorted. */
 double hyp_tuner_median(double *samples, size_t count);
 /* Whether results are the same but for rounding: |a - b| <= tolerance (|b| + the root of the mean square of b). */

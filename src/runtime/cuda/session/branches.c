@@ -157,12 +157,10 @@ static hyp_status find_tasks(finder *f, bool apart)
     return HYP_OK;
 }
 
-static hyp_status schedule(finder *f, bool apart)
+static hyp_status schedule(finder *f, uint32_t streams)
 {
-    uint32_t wanted = f->build->session->branches.wanted;
-    HYP_TRY(find_tasks(f, apart));
-    return hyp_cuda_make_schedule(f->branches->tasks, f->branches->count, wanted ? wanted : HYP_CUDA_USUAL_BRANCHES,
-                                  hop_seconds, &f->branches->schedule, f->build->diag);
+    return hyp_cuda_make_schedule(f->branches->tasks, f->branches->count, streams, hop_seconds, &f->branches->schedule,
+                                  f->build->diag);
 }
 
 /* ---- where values lie -------------------------------------------------------------------------------------------- */
@@ -295,23 +293,29 @@ static void set_key(const hyp_cuda_session *s, const int64_t *values, hyp_choice
     snprintf(out->key, sizeof out->key, "streams of %zu steps, plan %016llx", p->n_steps, (unsigned long long)hash);
 }
 
-void hyp_cuda_offer_branches(const hyp_cuda_session *s, const int64_t *values, const hyp_cuda_schedule *schedule,
-                             hyp_choice *out)
+const uint32_t hyp_cuda_stream_ways[HYP_CUDA_STREAM_WAYS] = {1, 2, HYP_CUDA_USUAL_BRANCHES};
+
+/* Offers every number of streams by the schedule that it has. */
+static hyp_status offer(finder *f, hyp_choice *out)
 {
     hyp_choice_init(out);
-    set_key(s, values, out);
-    hyp_choice_offer(out, "one", HYP_CUDA_ONE_STREAM, must_gain * schedule->serial_seconds, NULL);
-    hyp_choice_offer(out, "side by side", HYP_CUDA_SIDE_BY_SIDE, schedule->seconds, NULL);
+    set_key(f->build->session, f->build->values, out);
+    for (size_t i = 0; i < HYP_CUDA_STREAM_WAYS; i++) {
+        uint32_t streams = hyp_cuda_stream_ways[i];
+        char name[HYP_CHOICE_NAME];
+        HYP_TRY(schedule(f, streams));
+        double seconds = f->branches->schedule.seconds;
+        snprintf(name, sizeof name, streams == 1 ? "%u stream" : "%u streams", streams);
+        hyp_choice_offer(out, name, streams, streams == 1 ? must_gain * seconds : seconds, NULL);
+    }
+    hyp_choose(out, NULL);
+    return HYP_OK;
 }
 
-static bool pays(const hyp_cuda_build *b, const hyp_cuda_branches *branches)
+static uint32_t choose_streams(const hyp_cuda_session *s, const hyp_choice *offered)
 {
-    const hyp_cuda_session *s = b->session;
-    if (branches->schedule.branches < 2) return false;
-    if (s->branches.wanted) return s->branches.wanted > 1;
-    hyp_choice c;
-    hyp_cuda_offer_branches(s, b->values, &branches->schedule, &c);
-    return hyp_choose(&c, s->untuned ? NULL : &s->tuning)->form == HYP_CUDA_SIDE_BY_SIDE;
+    hyp_choice c = *offered;
+    return s->branches.wanted ? s->branches.wanted : hyp_choose(&c, s->untuned ? NULL : &s->tuning)->form;
 }
 
 /* ---- what they need ---------------------------------------------------------------------------------------------- */
@@ -365,10 +369,14 @@ static hyp_status plan(finder *f)
     if (!branches->units || !branches->tasks || !branches->schedule.order)
         return hyp_fail_memory(b->diag, p->ops.len * (sizeof *branches->units + sizeof *branches->tasks));
     find_units(p, branches);
-    HYP_TRY(schedule(f, true));
-    if (!pays(b, branches)) return HYP_OK;
+    HYP_TRY(find_tasks(f, true));
+    HYP_TRY(offer(f, &branches->choice));
+    uint32_t streams = choose_streams(b->session, &branches->choice);
+    HYP_TRY(schedule(f, streams));
+    if (branches->schedule.branches < 2) return HYP_OK;
     HYP_TRY(place_values(f));
-    HYP_TRY(schedule(f, false));
+    HYP_TRY(find_tasks(f, false));
+    HYP_TRY(schedule(f, streams));
     if (branches->schedule.branches < 2) return HYP_OK;
     HYP_TRY(take_memory(b->session, branches, b->diag));
     HYP_TRY(take_streams(b->session, branches, b->diag));

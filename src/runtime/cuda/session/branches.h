@@ -36,8 +36,9 @@ typedef struct hyp_cuda_branches {
     hyp_cuda_task *tasks; /* by unit */
     uint32_t count, events;
     hyp_cuda_schedule schedule;
-    size_t workspace_at[HYP_CUDA_BRANCHES],
-        room_at[HYP_CUDA_BRANCHES]; /* by stream but for the first: in the session's memory for it */
+    size_t workspace_at[HYP_CUDA_BRANCHES], room_at[HYP_CUDA_BRANCHES]; /* by stream but for the first: in the session's
+                                                                           memory for it, one behind the other */
+    hyp_choice choice; /* of how many streams there are, as it stands before tuning */
 } hyp_cuda_branches;
 
 struct hyp_cuda_build;
@@ -49,10 +50,10 @@ HYP_NODISCARD hyp_status hyp_cuda_branches_wanted(uint32_t *out, hyp_diag *diag)
 /* Decides when all ops are there, and takes memory, streams and events; without enough of them the ops run one after
  * the other, which is no failure. */
 HYP_NODISCARD hyp_status hyp_cuda_plan_branches(struct hyp_cuda_build *b);
-/* The choice between the two, in this order, for the plan of a session under these dims. */
-enum { HYP_CUDA_ONE_STREAM, HYP_CUDA_SIDE_BY_SIDE, HYP_CUDA_BRANCH_WAYS };
-void hyp_cuda_offer_branches(const struct hyp_cuda_session *s, const int64_t *values, const hyp_cuda_schedule *schedule,
-                             hyp_choice *out);
+/* The streams that a plan chooses among, if nobody says how many there are to be: alternatives of the choice, in this
+ * order. */
+enum { HYP_CUDA_STREAM_WAYS = 3 };
+extern const uint32_t hyp_cuda_stream_ways[HYP_CUDA_STREAM_WAYS];
 /* Whether the ops may run side by side with the inputs and outputs of this run: outputs lie apart from all others. */
 bool hyp_cuda_branches_fit(const struct hyp_cuda_session *s, const struct hyp_cuda_prepared *p);
 void hyp_cuda_branches_dispose(hyp_cuda_branch_streams *l, const hyp_cuda_library *lib);

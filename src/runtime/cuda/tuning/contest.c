@@ -34,8 +34,8 @@ static void list_layer(hyp_cuda_contest *c, const HypPlan__Linear *k, size_t l)
     c->results[c->result_count++] = hyp_cuda_layer_result(k, l);
 }
 
-/* What the steps that are chosen for read and write; values between layers are read, too, so that they have memory, and what
- * one step writes for the other is not. */
+/* What the steps that are chosen for read and write; values between layers are read, too, so that they have memory, and
+ * what one step writes for the other is not. */
 static void list_steps(hyp_cuda_contest *c, const HypPlan__Program *p, uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i <= last; i++) {
@@ -174,8 +174,8 @@ static hyp_status add_alternative(hyp_cuda_contest *c, size_t i)
     return HYP_OK;
 }
 
-/* The first is what an untuned plan does, the second the same with tuned products. What is predicted to take many times as
- * long is not measured. */
+/* The first is what an untuned plan does, the second the same with tuned products. What is predicted to take many times
+ * as long is not measured. */
 static hyp_status list_choices(hyp_cuda_contest *c)
 {
     const double hopeless = 8;
@@ -289,7 +289,7 @@ static int by_seconds(const void *left, const void *right)
 hyp_status hyp_cuda_race(hyp_cuda_trial *trial, hyp_cuda_candidate **list, size_t count, int rounds, double deadline,
                          hyp_diag *diag)
 {
-    double samples[HYP_CUDA_CONTESTANTS][HYP_CUDA_ROUNDS];
+    double samples[HYP_CUDA_CONTESTANTS][HYP_CUDA_RUN_ROUNDS];
     int done = 0;
     for (; done < rounds && (done < 3 || hyp_clock_seconds() < deadline); done++)
         for (size_t i = 0; i < count; i++) HYP_TRY(hyp_cuda_trial_time(trial, list[i], &samples[i][done], diag));
@@ -346,8 +346,8 @@ static hyp_status find_winner(hyp_cuda_contest *c, hyp_cuda_trial *trial, double
     return HYP_OK;
 }
 
-/* The fastest alternative of those that give the right result; the one that was predicted to be where none is so much faster
- * that it counts. */
+/* The fastest alternative of those that give the right result; the one that was predicted to be where none is so much
+ * faster that it counts. */
 static hyp_status find_choice(hyp_cuda_contest *c, hyp_cuda_trial *trial, double deadline, hyp_cuda_candidate **out)
 {
     hyp_cuda_candidate *list[HYP_CUDA_CHOICES], *first = &c->candidates[0], *prior = first;

@@ -225,7 +225,7 @@ static hyp_status capture(const hyp_cuda_trial *t, hyp_cuda_candidate *c, hyp_di
                            "timing needs CUDA graphs: cuStreamBeginCapture", diag));
     hyp_status status = HYP_OK;
     t->session->capturing = t->run; /* a whole run is as in a graph of its own */
-    for (uint32_t i = 0; i < t->repeats && status == HYP_OK; i++) status = queue(t, c, i, diag);
+    for (uint32_t i = 0; i < (t->run ? 1 : t->repeats) && status == HYP_OK; i++) status = queue(t, c, i, diag);
     t->session->capturing = false;
     CUresult ended = lib->cuStreamEndCapture(t->session->stream, &graph);
     if (status == HYP_OK) status = hyp_cuda_check(lib, ended, "cuStreamEndCapture", diag);
@@ -247,7 +247,8 @@ hyp_status hyp_cuda_trial_time(hyp_cuda_trial *t, const hyp_cuda_candidate *c, d
     CUstream stream = t->session->stream;
     float milliseconds = 0;
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(t->start, stream), "cuEventRecord", diag));
-    HYP_TRY(hyp_cuda_check(lib, lib->cuGraphLaunch(c->graph, stream), "cuGraphLaunch", diag));
+    for (uint32_t i = 0; i < (t->run ? t->repeats : 1); i++)
+        HYP_TRY(hyp_cuda_check(lib, lib->cuGraphLaunch(c->graph, stream), "cuGraphLaunch", diag));
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(t->stop, stream), "cuEventRecord", diag));
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventSynchronize(t->stop), "timing on the device", diag));
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventElapsedTime(&milliseconds, t->start, t->stop), "cuEventElapsedTime", diag));

@@ -139,17 +139,15 @@ static hyp_status prepare_on(tuner *t, uint32_t streams, hyp_cuda_prepared **out
     return status;
 }
 
-/* Whether steps run side by side, where some can and nobody has said how many streams there are to be. */
+/* How many streams there are, where steps can run side by side and nobody has said how many there are to be. */
 static hyp_status find_branches(tuner *t)
 {
     hyp_cuda_prepared *p;
-    hyp_choice c;
     if (t->session->branches.wanted) return HYP_OK;
     HYP_TRY(prepare_on(t, HYP_CUDA_USUAL_BRANCHES, &p));
     hyp_cuda_subject about = subject(t, 0);
     about.kind = HYP_CUDA_STREAMS;
-    hyp_cuda_offer_branches(t->session, t->values, &p->branches.schedule, &c);
-    hyp_status status = p->branches.units ? add_job(t, &about, 0, c.key) : HYP_OK;
+    hyp_status status = p->branches.units ? add_job(t, &about, 0, p->branches.choice.key) : HYP_OK;
     hyp_cuda_release(t->session, p);
     return status;
 }
@@ -273,20 +271,27 @@ static bool can_tune(tuner *t, const hyp_cuda_subject *about)
 
 /* ---- whole runs ---------------------------------------------------------------------------------------------- */
 
-/* What runs of two take; 0 where one of them does not run in a graph. */
-static hyp_status race_two(tuner *t, hyp_cuda_prepared *const two[2], double deadline, double seconds[2])
+enum { MOST_RUNS = HYP_CUDA_STREAM_WAYS };
+
+/* What runs take, by way; all 0 where one of them does not run in a graph. */
+static hyp_status race(tuner *t, hyp_cuda_prepared *const *ways, size_t count, double deadline, double *seconds)
 {
-    hyp_cuda_candidate before = {.ops = two[0]}, after = {.ops = two[1]}, *list[] = {&before, &after};
+    hyp_cuda_candidate candidates[MOST_RUNS] = {{0}}, *list[MOST_RUNS];
     hyp_cuda_trial trial = {0};
     bool runs = true;
-    hyp_status status = hyp_cuda_trial_open_run(&trial, t->session, two[1], t->diag);
-    if (status == HYP_OK) status = hyp_cuda_trial_start(&trial, &before, t->diag);
-    for (int i = 0; i < 2 && status == HYP_OK && runs; i++)
+    for (size_t i = 0; i < count; i++) {
+        list[i] = &candidates[i];
+        candidates[i].ops = ways[i];
+    }
+    hyp_status status = hyp_cuda_trial_open_run(&trial, t->session, ways[0], t->diag);
+    if (status == HYP_OK) status = hyp_cuda_trial_start(&trial, &candidates[0], t->diag);
+    for (size_t i = 0; i < count && status == HYP_OK && runs; i++)
         status = hyp_cuda_trial_ready(&trial, list[i], &runs, t->diag);
-    if (status == HYP_OK && runs) status = hyp_cuda_race(&trial, list, 2, HYP_CUDA_ROUNDS, deadline, t->diag);
-    seconds[0] = before.seconds;
-    seconds[1] = after.seconds;
-    for (int i = 0; i < 2; i++) hyp_cuda_candidate_dispose(i ? &after : &before, &t->session->model->device->lib);
+    if (status == HYP_OK && runs) status = hyp_cuda_race(&trial, list, count, HYP_CUDA_RUN_ROUNDS, deadline, t->diag);
+    for (size_t i = 0; i < count; i++) {
+        seconds[i] = candidates[i].seconds;
+        hyp_cuda_candidate_dispose(&candidates[i], &t->session->model->device->lib);
+    }
     hyp_cuda_trial_close(&trial);
     if (t->session->error) t->session->error[0] = 0; /* indexes were not those of a run */
     return status;
@@ -301,7 +306,7 @@ static hyp_status race_runs(hyp_tuner *common, hyp_diag *diag)
     t->session->untuned = false;
     if (status == HYP_OK) status = hyp_cuda_prepare(t->session, t->values, &tuned, diag);
     double seconds[2] = {0};
-    if (status == HYP_OK) status = race_two(t, (hyp_cuda_prepared *[]){untuned, tuned}, t->common.end, seconds);
+    if (status == HYP_OK) status = race(t, (hyp_cuda_prepared *[]){untuned, tuned}, 2, t->common.end, seconds);
     t->common.report.untuned_run_seconds = seconds[0];
     t->common.report.run_seconds = seconds[1];
     if (untuned) hyp_cuda_release(t->session, untuned);
@@ -309,22 +314,27 @@ static hyp_status race_runs(hyp_tuner *common, hyp_diag *diag)
     return status;
 }
 
+/* One stream is where the others have to be faster, whatever is predicted. */
+static hyp_status decide_streams(tuner *t, const hyp_choice *c, const double *seconds)
+{
+    size_t best = hyp_tuner_fastest(c, 0, seconds);
+    return hyp_tuner_keep(&t->common, c, best, c->taken, seconds, t->diag);
+}
+
 static hyp_status measure_branches(tuner *t, double deadline)
 {
-    static const uint32_t streams[HYP_CUDA_BRANCH_WAYS] = {
-        [HYP_CUDA_ONE_STREAM] = 1, [HYP_CUDA_SIDE_BY_SIDE] = HYP_CUDA_USUAL_BRANCHES};
-    hyp_cuda_prepared *ways[HYP_CUDA_BRANCH_WAYS] = {NULL};
-    double seconds[HYP_CUDA_BRANCH_WAYS] = {0};
+    hyp_cuda_prepared *ways[HYP_CUDA_STREAM_WAYS] = {NULL};
+    double seconds[HYP_CUDA_STREAM_WAYS] = {0};
     hyp_status status = HYP_OK;
-    for (int i = 0; i < HYP_CUDA_BRANCH_WAYS && status == HYP_OK; i++) status = prepare_on(t, streams[i], &ways[i]);
-    if (status == HYP_OK) status = race_two(t, ways, deadline, seconds);
-    if (status == HYP_OK && seconds[0] > 0 && seconds[1] > 0) {
-        hyp_choice c;
-        hyp_cuda_offer_branches(t->session, t->values, &ways[HYP_CUDA_SIDE_BY_SIDE]->branches.schedule, &c);
-        hyp_choose(&c, NULL);
-        status = hyp_tuner_decide(&t->common, &c, c.taken, seconds, t->diag);
+    bool all = true;
+    for (size_t i = 0; i < HYP_CUDA_STREAM_WAYS && status == HYP_OK; i++) {
+        status = prepare_on(t, hyp_cuda_stream_ways[i], &ways[i]);
+        all = all && status == HYP_OK && (hyp_cuda_stream_ways[i] == 1 || ways[i]->branches.units);
     }
-    for (int i = 0; i < HYP_CUDA_BRANCH_WAYS; i++)
+    if (status == HYP_OK && all) status = race(t, ways, HYP_CUDA_STREAM_WAYS, deadline, seconds);
+    if (status == HYP_OK && seconds[0] > 0)
+        status = decide_streams(t, &ways[HYP_CUDA_STREAM_WAYS - 1]->branches.choice, seconds);
+    for (size_t i = 0; i < HYP_CUDA_STREAM_WAYS; i++)
         if (ways[i]) hyp_cuda_release(t->session, ways[i]);
     return status;
 }

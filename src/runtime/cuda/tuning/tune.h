@@ -43,7 +43,7 @@ typedef struct hyp_cuda_candidate {
     cublasLtMatmulAlgo_t algorithm;
     uint64_t workspace;
     uint32_t epilogue; /* of a generated kernel: pieces of a thread */
-    CUgraphExec graph; /* the ops, `repeats` times; NULL before it is captured */
+    CUgraphExec graph; /* the ops, `repeats` times, or a whole run; NULL before it is captured */
     double seconds;    /* of doing it once */
 } hyp_cuda_candidate;
 
@@ -137,17 +137,18 @@ static inline hyp_cuda_build hyp_cuda_subject_build(const hyp_cuda_subject *s, h
 }
 
 enum {
-    HYP_CUDA_CONTEST_WAYS = 3,   /* epilogues of a product */
+    HYP_CUDA_CONTEST_WAYS = 3,                      /* epilogues of a product */
     HYP_CUDA_CHOICES = 1 + HYP_CHOICE_ALTERNATIVES, /* what an untuned plan does, and each alternative */
-    HYP_CUDA_KERNEL_CHOICES = 3, /* kernels for a pointwise step, at most */
+    HYP_CUDA_KERNEL_CHOICES = 3,                    /* kernels for a pointwise step, at most */
     HYP_CUDA_CONTESTANTS = 1 + HYP_CUDA_CANDIDATES + (HYP_CUDA_CONTEST_WAYS - 1) * HYP_CUDA_LATER_CANDIDATES,
-    HYP_CUDA_ROUNDS = 9 /* of a race, at most */
+    HYP_CUDA_ROUNDS = 9,     /* of a race, at most */
+    HYP_CUDA_RUN_ROUNDS = 25 /* of one of whole runs, at most */
 };
 
 /* Are there steps of this kind with something to choose? */
 bool hyp_cuda_has_choice(const HypPlan__Step *step);
-/* A step by itself, with the next one where both are done together, by the alternative take_plus1 - 1 of its choice where that
- * is not 0. *out is NULL when it cannot, else the caller's to release. */
+/* A step by itself, with the next one where both are done together, by the alternative take_plus1 - 1 of its choice
+ * where that is not 0. *out is NULL when it cannot, else the caller's to release. */
 HYP_NODISCARD hyp_status hyp_cuda_try_step(const hyp_cuda_subject *about, size_t take_plus1, hyp_cuda_probe *probe,
                                            hyp_cuda_prepared **out);
 
@@ -158,14 +159,14 @@ typedef struct hyp_cuda_contest {
     hyp_cuda_prepared *ways[HYP_CUDA_CHOICES];           /* what candidates are made of */
     hyp_cuda_candidate candidates[HYP_CUDA_CONTESTANTS]; /* the first is what an untuned plan does */
     size_t count;
-    hyp_choice choice;                   /* of a step */
-    size_t taken[HYP_CUDA_CHOICES];      /* by candidate: its alternative */
+    hyp_choice choice;              /* of a step */
+    size_t taken[HYP_CUDA_CHOICES]; /* by candidate: its alternative */
     struct {
         uint8_t *bytes;
         size_t size;
         hyp_cuda_image loaded;
     } kernels[1 + HYP_CUDA_KERNEL_CHOICES]; /* by candidate, of a pointwise step; the first is none */
-    uint32_t last_step; /* that is done with the subject's */
+    uint32_t last_step;                     /* that is done with the subject's */
     uint32_t reads[HYP_CUDA_TRIAL_READS], results[HYP_CUDA_TRIAL_RESULTS]; /* tensors */
     size_t read_count, result_count;
     double tolerance;
@@ -173,8 +174,9 @@ typedef struct hyp_cuda_contest {
     hyp_diag why; /* a kernel could not be made or loaded */
 } hyp_cuda_contest;
 
-/* Finds the candidates and the fastest of them, if `decided` is set then. Of a choice the second is what is predicted to take
- * least, with tuned products, and is taken where no other is so much faster that it counts. To be disposed of in any case. */
+/* Finds the candidates and the fastest of them, if `decided` is set then. Of a choice the second is what is predicted
+ * to take least, with tuned products, and is taken where no other is so much faster that it counts. To be disposed of
+ * in any case. */
 HYP_NODISCARD hyp_status hyp_cuda_contest_run(hyp_cuda_contest *c, double deadline, size_t *out_winner);
 void hyp_cuda_contest_dispose(hyp_cuda_contest *c);
 
