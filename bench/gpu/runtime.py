@@ -65,13 +65,18 @@ class Library:
             raise RuntimeError(diag.message.decode())
 
 
+Log = c.CFUNCTYPE(None, c.c_char_p, c.c_void_p)
+
+
 class Plan:
-    """A plan bound to torch tensors of one device, inputs and outputs in the plan's order; `stream` is for a GPU."""
+    """A plan bound to torch tensors of one device, inputs and outputs in the plan's order; `stream` is for a GPU. What the
+    engine says is in `said`, line by line."""
 
     def __init__(self, library, path, stream, inputs, outputs):
-        self.library, self.diag = library, Diag()
+        self.library, self.diag, self.said = library, Diag(), []
+        self.log = Log(lambda line, _: self.said.append(line.decode()))
         device = HYP_DEVICE_CUDA if outputs[0].is_cuda else HYP_DEVICE_CPU
-        options = EngineOptions(size=c.sizeof(EngineOptions), device=device)
+        options = EngineOptions(size=c.sizeof(EngineOptions), device=device, log=c.cast(self.log, c.c_void_p))
         self.engine, self.context = c.c_void_p(), c.c_void_p()
         lib, diag = library.lib, c.byref(self.diag)
         library.check(lib.hyp_engine_load_file(path.encode(), c.byref(options), c.byref(self.engine), diag), self.diag)

@@ -4,13 +4,16 @@
                                       [--streams 1,2,4,8] [--tune 10] [--rounds 15] [--budget SECONDS]
 
 The networks of bench/table_networks.py, rewritten; each plan is opened once for every value of HYPATIA_CUDA_STREAMS, and all
-run in turns from graphs of their own, on device tensors. "as predicted" is the untuned plan, "as tuned" the plan that
-`hypatia tune` left, which has measured both ways. Medians in microseconds; results that are not those of one stream, bit for bit,
-are said.
+run in turns from graphs of their own, on device tensors. "untuned" is the untuned plan, which goes by predictions, "untuned 1"
+the same on one stream, "tuned" the plan that `hypatia tune` left, which has measured 1, 2 and 4 streams. Medians in
+microseconds; results that are not those of one stream, bit for bit, are said. "gain" is what tuning made of one stream;
+"streams" are those of the untuned and the tuned plan, "predicted" what the runtime expects of the former: side by side, and
+on one.
 """
 import argparse
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -29,17 +32,24 @@ from timing import in_turns, milliseconds, repeat
 from torch_network import Network
 
 
-def open_plan(library, path, streams, stream, inputs, outputs, more=None):
+def open_plan(library, path, streams, stream, inputs, outputs):
     """With HYPATIA_CUDA_STREAMS as it is to be; "" leaves it to the plan. Runs until it is replayed from a graph."""
-    for name, value in {"HYPATIA_CUDA_STREAMS": streams, **(more or {})}.items():
-        os.environ[name] = value
+    os.environ["HYPATIA_CUDA_STREAMS"] = streams
     plan = Plan(library, path, stream.cuda_stream, inputs, outputs)
     for _ in range(4):
         plan.run()
     stream.synchronize()
-    for name in ("HYPATIA_CUDA_STREAMS", *(more or {})):
-        os.environ.pop(name, None)
+    del os.environ["HYPATIA_CUDA_STREAMS"]
     return plan
+
+
+def decision(plan):
+    """(streams, "predicted / on one") as the runtime says it."""
+    for line in plan.said:
+        found = re.search(r"side by side on (\d) streams: ([0-9.]+) us predicted, ([0-9.]+) on one", line)
+        if found:
+            return found[1], f"{found[2]} / {found[3]}"
+    return "1", "-"
 
 
 def measure(args, library, name, kind, folder):
@@ -54,22 +64,22 @@ def measure(args, library, name, kind, folder):
         shapes = [y.shape for y in network.call(network.weights, *inputs)]
         del network
         plans, ways, outputs = [], {}, {}
-        wanted = [("predicted", plan, "", {}), *((f"{n}", tuned, n, {}) for n in args.streams.split(",")), ("tuned", tuned, "", {})]
-        wanted += [(f"{args.streams.split(',')[-1]} {variable}", tuned, args.streams.split(",")[-1], {variable: "1"})
-                   for variable in args.also.split(",") if variable]
-        for way, path, streams, more in wanted:
+        wanted = [("untuned", plan, ""), ("untuned 1", plan, "1")]
+        wanted += [*((n, tuned, n) for n in args.streams.split(",")), ("tuned", tuned, "")]
+        for way, path, streams in wanted:
             outputs[way] = [torch.full(shape, float("nan"), device="cuda") for shape in shapes]
-            plans.append(open_plan(library, path, streams, stream, inputs, outputs[way], more))
+            plans.append(open_plan(library, path, streams, stream, inputs, outputs[way]))
             ways[way] = plans[-1].run
         stream.synchronize()
         first = args.streams.split(",")[0]
-        differ = [way for way in ways if way != "predicted" and not all(map(torch.equal, outputs[way], outputs[first]))]
+        differ = [way for way in ways if not way.startswith("untuned") and not all(map(torch.equal, outputs[way], outputs[first]))]
         once = min(milliseconds(repeat(ways["tuned"], 3), stream) / 3 for _ in range(3))
         runs = max(2, min(50, int(5 / once)))
         samples = in_turns({way: repeat(call, runs) for way, call in ways.items()}, runs, args.rounds, stream)
+        said = [decision(opened) for way, opened in zip(ways, plans) if way in ("untuned", "tuned")]
         for opened in plans:
             opened.close()
-    return {way: statistics.median(us) for way, us in samples.items()}, differ
+    return {way: statistics.median(us) for way, us in samples.items()}, differ, said
 
 
 def main():
@@ -80,7 +90,6 @@ def main():
     parser.add_argument("--only", default="NasRNN,LSTM,SqueezeNet,random cells,Inception-v3,NasNet-A,BERT")
     parser.add_argument("--types", default="fp32,bf16")
     parser.add_argument("--streams", default="1,2,4,8")
-    parser.add_argument("--also", default="", help="variables of the environment to try with the last number of streams")
     parser.add_argument("--tune", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--budget", type=float, default=math.inf)
@@ -95,15 +104,16 @@ def main():
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 try:
-                    us, differ = measure(args, library, name, kind, folder)
+                    us, differ, said = measure(args, library, name, kind, folder)
                 except (RuntimeError, subprocess.SubprocessError) as failure:
                     print(f"{name}, {kind}: {str(failure).splitlines()[0]}", file=sys.stderr, flush=True)
                     continue
             if not heads:
-                heads = ["network", "type", *us, "gain", "differ"]
+                heads = ["network", "type", *us, "gain", "streams", "predicted", "differ"]
                 print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
             one = us[args.streams.split(",")[0]]
-            cells = [name, kind, *(f"{t:.1f}" for t in us.values()), f"{one / us['tuned']:.2f}x", ", ".join(differ) or "-"]
+            cells = [name, kind, *(f"{t:.1f}" for t in us.values()), f"{one / us['tuned']:.2f}x", f"{said[0][0]}, {said[1][0]}",
+                     said[0][1], ", ".join(differ) or "-"]
             print(f"| {' | '.join(cells)} |", flush=True)
 
 
