@@ -158,11 +158,12 @@ static void graphs_do_what_steps_do_one_by_one(void **unused)
     }
 }
 
-/* Convolutions whose windows are written out, each as long as its stream has room for them. */
-static void every_stream_has_a_room_of_its_own(void **unused)
+/* Convolutions whose windows are written out, each as long as its stream has room for them, and multiplied by way of a
+ * workspace. Two chains for each stream, no two of which have the same values. */
+static void every_stream_has_room_and_workspace_of_its_own(void **unused)
 {
     (void)unused;
-    enum { C = 8, SIDE = 6 };
+    enum { C = 8, SIDE = 6, LONG = 3 };
     const int64_t dims[] = {1, C, SIDE, SIDE};
     dtype = HYP_F32;
     seed = 1;
@@ -171,9 +172,13 @@ static void every_stream_has_a_room_of_its_own(void **unused)
     for (int i = 0; i < OUTPUTS; i++) {
         char name[8];
         snprintf(name, sizeof name, "y%d", i);
-        uint32_t hidden = pb_scratch(&builder, dtype, (uint32_t)i, 4, all);
-        add_conv(x, hidden, C);
-        add_conv(hidden, pb_output(&builder, hyp_arena_strdup(&builder.arena, name), dtype, 4, all), C);
+        uint32_t from = x;
+        for (int k = 0; k < LONG; k++) {
+            uint32_t to = pb_scratch(&builder, dtype, (uint32_t)(LONG * i + k), 4, all);
+            add_conv(from, to, C);
+            from = to;
+        }
+        add_conv(from, pb_output(&builder, hyp_arena_strdup(&builder.arena, name), dtype, 4, all), C);
     }
     check_runs("4", dims, 4);
 }
@@ -265,7 +270,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(graphs_do_what_steps_do_one_by_one),
-        cmocka_unit_test(every_stream_has_a_room_of_its_own),
+        cmocka_unit_test(every_stream_has_room_and_workspace_of_its_own),
         cmocka_unit_test(side_by_side_is_what_is_predicted_to_pay),
         cmocka_unit_test(the_variable_says_how_many),
         cmocka_unit_test(odd_predictions_do_no_harm),
