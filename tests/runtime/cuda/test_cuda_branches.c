@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "runtime/cuda/device_check.h"
+#include "runtime/cuda/emulator_tells.h"
 
 enum { ROWS = 20, WIDTH = 32, SLOTS = 7, OUTPUTS = 4, MOST_BYTES = ROWS * WIDTH * 4 };
 
@@ -253,6 +254,50 @@ static void the_variable_says_how_many(void **unused)
     }
 }
 
+/* What tuning keeps of the streams of four softmaxes, each of which is predicted to take so long. */
+static const char *kept_of(double seconds, const char *mode)
+{
+    static char kept[64];
+    hyp_diag diag = {0};
+    hyp_context *context;
+    dtype = HYP_F32;
+    pb_init(&builder);
+    input = pb_input(&builder, "x", dtype, 2, shape());
+    for (int i = 0; i < OUTPUTS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "y%d", i);
+        add_softmax(input, pb_output(&builder, hyp_arena_strdup(&builder.arena, name), dtype, 2, shape()));
+        builder.steps[i].predicted_seconds = seconds;
+    }
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    if (hyp_context_create(engine, NULL, &context, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    tune_in_mode(context, mode, dtype, ROWS, WIDTH);
+    *kept = 0;
+    for (size_t i = 0; i < hyp_context_tuned_count(context); i++) {
+        hyp_tuned tuned = hyp_context_tuned(context, i);
+        if (strncmp(tuned.product, "streams of 4 steps", 18) == 0) snprintf(kept, sizeof kept, "%s", tuned.attributes);
+    }
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+    return kept;
+}
+
+static void tuning_keeps_what_is_faster(void **unused)
+{
+    (void)unused;
+    void (*on_emulator)(void);
+    if (!emulator_function("emulator_graphs", &on_emulator)) {
+        print_message("skipped: what is faster is known of the emulator alone\n");
+        skip();
+    }
+    assert_string_equal(kept_of(20e-6, "narrow"), "1 stream");
+    assert_string_equal(kept_of(0, "narrow"), "1 stream");
+    assert_string_equal(kept_of(0, ""), "1 stream"); /* all are alike */
+    assert_string_equal(kept_of(0, "wide"), "4 streams");
+    assert_string_equal(kept_of(20e-6, "wide"), "4 streams");
+}
+
 /* Predictions of a plan may be anything. */
 static void odd_predictions_do_no_harm(void **unused)
 {
@@ -273,6 +318,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_stream_has_room_and_workspace_of_its_own),
         cmocka_unit_test(side_by_side_is_what_is_predicted_to_pay),
         cmocka_unit_test(the_variable_says_how_many),
+        cmocka_unit_test(tuning_keeps_what_is_faster),
         cmocka_unit_test(odd_predictions_do_no_harm),
     };
     if (!device_start(&dev, argc, argv)) return 77;
