@@ -18,7 +18,9 @@ hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session
     hyp_cuda_prepared *p = b->prepared;
     void *data = hyp_arena_zalloc(&p->arena, 1, size);
     if (!data) return hyp_fail_memory(b->diag, size);
-    HYP_TRY(hyp_vec_push(&p->ops, b->diag, (hyp_cuda_op){.run = run, .data = data, .step = b->step, .unit = b->unit, .last_step = b->step}));
+    HYP_TRY(
+        hyp_vec_push(&p->ops, b->diag,
+                     (hyp_cuda_op){.run = run, .data = data, .step = b->step, .unit = b->unit, .last_step = b->step}));
     *out_data = data;
     return HYP_OK;
 }

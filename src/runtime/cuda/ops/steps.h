@@ -39,7 +39,10 @@ typedef struct hyp_cuda_slot {
     uint32_t field, tensor_plus1; /* offset of a uint64_t in the arguments; 0 = none, whose address is 0 */
     uint64_t begin;
 } hyp_cuda_slot;
-#define HYP_CUDA_SLOT(args, field, tensor_plus1) {offsetof(args, field), tensor_plus1, 0}
+#define HYP_CUDA_SLOT(args, field, tensor_plus1)                                                                       \
+    {                                                                                                                  \
+        offsetof(args, field), tensor_plus1, 0                                                                         \
+    }
 /* Appends a launch: a copy of `args`, of `size` bytes, is what the kernel gets, its slots filled in before each run. */
 HYP_NODISCARD hyp_status hyp_cuda_add_launch(hyp_cuda_build *b, const hyp_cuda_grid *grid, const void *args,
                                              size_t size, const hyp_cuda_slot *slots, size_t slot_count);

@@ -242,7 +242,8 @@ static hyp_status keep_places(finder *f, const value *values, size_t count, size
     size_t n = b->program->n_tensors, shift = total > p->slot_bytes ? total - p->slot_bytes : 0, end;
     if (!hyp_add_size(p->scratch_bytes, shift, &end))
         return hyp_fail(b->diag, HYP_ERR_LIMIT, "the device memory that these shapes need is beyond any size");
-    p->scratch_bytes = end;
+    HYP_TRY(hyp_cuda_grow(b->session, &b->session->scratch, &b->session->scratch_bytes, end, "intermediate results",
+                          b->diag));
     if (!p->own_offset) {
         p->own_offset = hyp_arena_zalloc(&p->arena, n, sizeof *p->own_offset);
         if (!p->own_offset) return hyp_fail_memory(b->diag, n * sizeof *p->own_offset);

@@ -142,13 +142,13 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     HYP_TRY(add_steps(&b));
     HYP_TRY(hyp_cuda_plan_prefetch(&b));
     if (p->aside || p->ahead.len) HYP_TRY(set_up_aside(s, diag));
-    HYP_TRY(hyp_cuda_plan_branches(&b));
     size_t more = 0,
-           first = p->scratch_bytes > s->scratch_bytes ? p->scratch_bytes - s->scratch_bytes : 0; /* the old blocks go one by one */
+           first = scratch > s->scratch_bytes ? scratch - s->scratch_bytes : 0; /* the old blocks go one by one */
     if (room > s->room_bytes && !hyp_add_size(first, room, &more)) return hyp_fail_memory(diag, SIZE_MAX);
     if (!hyp_mem_fits(more)) return hyp_fail_memory(diag, more); /* none of both, then */
-    HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, p->scratch_bytes, "intermediate results", diag));
+    HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
     HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, room, "steps", diag));
+    HYP_TRY(hyp_cuda_plan_branches(&b)); /* last, for it does without memory that it does not get */
     if (s->tuning.products.len > 0 && !s->untuned)
         hyp_log_printf(&s->model->device->log,
                        "products of these shapes: %zu as tuned, %zu as tuned for a larger size, %zu not tuned",
