@@ -7,23 +7,30 @@
 
 hyp_kernel_fn hyp_kernel_conv, hyp_kernel_conv_transpose;
 
-int hyp_conv_act(const char *name)
+/* Reads what a convolution ends in. */
+static hyp_status read_act(const hyp_kernel_call *c, hyp_conv *v)
 {
-#define X(op, name, OP, ...) {name, HYP_PW_##OP},
+    const char *name = c->attrs[4].sym;
+#define X(op, name, OP, ...) {name, HYP_PW_##OP, 0},
     static const struct {
         const char *name;
         int op;
-    } known[] = {{"none", HYP_PW_CAST}, {"relu6", HYP_PW_CLIP}, HYP_CONV_ACTIVATIONS(X)};
+        double q;
+    } known[] = {{"none", HYP_PW_CAST, 0}, {"relu6", HYP_PW_CLIP, 6}, HYP_CONV_ACTIVATIONS(X)};
 #undef X
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].name, name) == 0) return known[i].op;
-    return -1;
+        if (strcmp(known[i].name, name) == 0) {
+            v->act = known[i].op;
+            v->q = known[i].q;
+            return HYP_OK;
+        }
+    return hyp_kernel_fail(c, "no activation is called '%s'", name);
 }
 
-static double activate(int op, double x)
+static double activate(const hyp_conv *v, double x)
 {
-    if (op == HYP_PW_CLIP) return x < 0 ? 0 : x > 6 ? 6 : x;
-    return hyp_function_f64(op, x, 0, 0);
+    if (v->act == HYP_PW_CLIP) return x < v->p ? v->p : x > v->q ? v->q : x;
+    return hyp_function_f64(v->act, x, v->p, v->q);
 }
 
 hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_conv *v)
@@ -51,8 +58,9 @@ hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_co
     v->b = b;
     v->y = y;
     v->z = transpose ? NULL : hyp_kernel_input(c, 3);
-    if (!transpose && hyp_conv_act(c->attrs[4].sym) < 0)
-        return hyp_kernel_fail(c, "no activation is called '%s'", c->attrs[4].sym);
+    v->act = HYP_PW_CAST;
+    v->p = v->q = 0;
+    if (!transpose) HYP_TRY(read_act(c, v));
     if (v->z && (v->z->dtype != y->dtype || !hyp_array_same_shape(v->z, y)))
         return hyp_kernel_fail(c, "what is added is not of the shape of the result");
     return HYP_OK;
@@ -72,7 +80,7 @@ static int64_t reaching(const hyp_window *w, const int64_t *o, const int64_t *k)
 
 /* One result: the sum over the channels of its group, and the window or every place whose window reaches it. Of a
  * transposed convolution `in` of the window is y's and `out` x's. */
-static void element(const hyp_conv *v, bool transpose, int act, int64_t n, int64_t m, int64_t o)
+static void element(const hyp_conv *v, bool transpose, int64_t n, int64_t m, int64_t o)
 {
     const hyp_window *w = &v->window;
     int64_t at[HYP_SPATIAL], k[HYP_SPATIAL], channels = v->in_channels * v->group;
@@ -103,7 +111,7 @@ static void element(const hyp_conv *v, bool transpose, int act, int64_t n, int64
     else if (v->z)
         whole += (uint64_t)hyp_array_i64(v->z, to);
     if (is_float)
-        hyp_array_set_f64(v->y, to, activate(act, sum));
+        hyp_array_set_f64(v->y, to, activate(v, sum));
     else
         hyp_array_set_i64(v->y, to, (int64_t)whole);
 }
@@ -112,11 +120,10 @@ static hyp_status convolve(const hyp_kernel_call *c, bool transpose)
 {
     hyp_conv v;
     HYP_TRY(hyp_kernel_read_conv(c, transpose, &v));
-    int act = transpose ? HYP_PW_CAST : hyp_conv_act(c->attrs[4].sym);
     int64_t y_count = transpose ? v.window.in_count : v.window.out_count;
     for (int64_t n = 0; n < v.batch && v.y->count; n++)
         for (int64_t m = 0; m < v.out_channels * v.group; m++)
-            for (int64_t o = 0; o < y_count; o++) element(&v, transpose, act, n, m, o);
+            for (int64_t o = 0; o < y_count; o++) element(&v, transpose, n, m, o);
     return HYP_OK;
 }
 

@@ -89,10 +89,10 @@ typedef struct hyp_conv {
     int64_t in_channels, out_channels; /* of one group */
     const hyp_array *x, *w, *y;
     const hyp_array *b, *z; /* bias, and what is added to the result; NULL: nothing */
+    int act;                /* what it ends in: HYP_PW_RELU..., CAST: nothing */
+    double p, q;            /* numbers of that function's own */
 } hyp_conv;
 
-/* What a convolution ends in: HYP_PW_RELU..., CLIP: from 0 to 6, CAST: nothing; -1: nothing is called so. */
-int hyp_conv_act(const char *name);
 /* The arguments of `conv`, or of `conv-transpose`, all checked. */
 hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_conv *out);
 /* The window of a pooling operator, whose attributes begin with kernel, strides, pads and dilations; x and y checked. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/cpu/vector_kernels.h"
 #include "runtime/support.h"
 
 static plan_builder b;
@@ -296,6 +297,80 @@ static void convolutions_of_groups_agree(void **state)
     }
 }
 
+/* Each channel by itself: channels that fill vectors and that do not, lines of many places, what is added. */
+static void convolutions_of_channels_agree(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "relu", "silu", "relu6"};
+    static const int64_t channels[] = {4, 8, 9, 16, 19, 24, 32, 45, 64};
+    for (int round = 0; round < 160; round++) {
+        one k = {.around = round % 3 != 0,
+                 .added = rng_below(&r, 2) == 0,
+                 .images = 1 + (int64_t)rng_below(&r, 3),
+                 .axes = 1 + (size_t)(round % 4 != 0),
+                 .act = acts[rng_below(&r, 4)]};
+        k.in = k.out = k.groups = channels[rng_below(&r, 9)];
+        for (size_t i = 0; i < k.axes; i++) {
+            k.kernel[i] = 1 + (int64_t)rng_below(&r, 7);
+            k.stride[i] = 1 + (int64_t)rng_below(&r, 3);
+            k.dilation[i] = 1 + (int64_t)(rng_below(&r, 3) == 0);
+            k.size[i] = 13 + (int64_t)rng_below(&r, 20);
+            k.before[i] = (int64_t)rng_below(&r, 2 + (uint64_t)k.kernel[i]); /* beyond the kernel, too */
+            k.after[i] = (int64_t)rng_below(&r, 2 + (uint64_t)k.kernel[i]);
+        }
+        check(&k);
+    }
+}
+
+/* A line of it by every kernel that this processor has, whatever is predicted: windows of any stride and gap that stick
+ * out of x at both ends; what is added lies in y. */
+static void check_line(const hyp_cpu_kernels *k, int64_t channels, int64_t along, int64_t stride, int64_t gap)
+{
+    enum { WIDTH = 40, ROWS = 2, BEFORE = 2, MOST = 20 };
+    int64_t results = (WIDTH + 2 * BEFORE - (along - 1) * gap - 1) / stride + 1, count = 0;
+    int64_t first[WIDTH + 2 * BEFORE + 1], offsets[WIDTH * MOST], taps[WIDTH * MOST];
+    float *x = random_floats((size_t)(ROWS * WIDTH * channels), 1), *y = random_floats((size_t)(results * channels), 1),
+          *w = random_floats((size_t)(ROWS * along * channels), 1), *bias = random_floats((size_t)channels, 1),
+          *want = calloc((size_t)(results * channels), sizeof *want);
+    assert_non_null(want);
+    for (int64_t i = 0; i < results; i++) {
+        first[i] = count;
+        for (int64_t t = 0; t < along; t++) {
+            int64_t place = i * stride + t * gap - BEFORE;
+            if (place < 0 || place >= WIDTH) continue;
+            taps[count] = t;
+            offsets[count++] = place * channels;
+        }
+        for (int64_t c = 0; c < channels; c++) {
+            double sum = (double)bias[c] + (double)y[i * channels + c];
+            for (int64_t j = first[i]; j < count; j++)
+                for (int row = 0; row < ROWS; row++)
+                    sum += (double)x[row * WIDTH * channels + offsets[j] + c] *
+                           (double)w[(row * along + taps[j]) * channels + c];
+            want[i * channels + c] = (float)sum;
+        }
+    }
+    first[results] = count;
+    const float *rows[ROWS] = {x, x + WIDTH * channels}, *weights[ROWS] = {w, w + along * channels};
+    const hyp_parts parts = {.rows = rows, .count = ROWS, .first = first, .offsets = offsets};
+    const hyp_depthwise conv = {channels, along, gap * channels, stride * channels, bias};
+    k->depthwise(&conv, &parts, weights, taps, results, y, y);
+    assert_close(y, want, (size_t)(results * channels), 1e-5);
+    free(x), free(y), free(w), free(bias), free(want);
+}
+
+static void lines_of_channels_agree(void **state)
+{
+    (void)state;
+    static const int64_t places[] = {1, 2, 3, 5, 7};
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(list);
+    for (int k = 0; list[k]; k++)
+        for (int round = 0; round < 120; round++)
+            check_line(list[k], list[k]->width + (int64_t)rng_below(&r, 9 * (uint64_t)list[k]->width),
+                       places[round % 5], 1 + (int64_t)rng_below(&r, 2), 1 + (int64_t)rng_below(&r, 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +381,8 @@ int main(void)
         cmocka_unit_test(dilated_convolutions_agree),
         cmocka_unit_test(convolutions_with_few_results_agree),
         cmocka_unit_test(convolutions_of_groups_agree),
+        cmocka_unit_test(convolutions_of_channels_agree),
+        cmocka_unit_test(lines_of_channels_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -306,9 +306,11 @@ static double winograd_seconds(const asked *a, uint32_t x, uint32_t y)
 
 /* Our own ways to convolve. The kernel of layers is faster than oneDNN's convolution with vectors of 8 floats, as
  * measured, if channels fill them; with vectors of 16 it is slower. That of groups is faster where these have fewer
- * channels than oneDNN's vectors. A product and sums are faster for transposed convolutions, and where a convolution
- * makes too few channels to fill vectors of many, or has so few places that reading its weights counts; not where the
- * columns that a row of results needs leave the cache. */
+ * channels than oneDNN's vectors. That of channels by themselves is slower than oneDNN's, but with vectors of 4 floats
+ * it is taken: oneDNN 2.6's kernels for SSE4.1 read what is added where that is not aligned, and end the program. A
+ * product and sums are faster for transposed convolutions, and where a convolution makes too few channels to fill
+ * vectors of many, or has so few places that reading its weights counts; not where the columns that a row of results
+ * needs leave the cache. */
 static void offer_convolution(asked *a)
 {
     enum { FEW_CHANNELS = 8, FEW_PLACES = 16, CACHED_FLOATS = 1 << 20 };
@@ -323,9 +325,14 @@ static void offer_convolution(asked *a)
     bool tiny = !transpose && taps > 1 && places <= FEW_PLACES && reads > CACHED_FLOATS / 4;
     bool few = channels < FEW_CHANNELS && size_of(a, x, 1) >= FEW_CHANNELS && taps > 1;
     bool cached = rows * taps * (double)channels * (double)size_of(a, x, 3) <= CACHED_FLOATS;
-    bool fills = channels >= FEW_CHANNELS && a->model->device->kernels->width <= FEW_CHANNELS;
+    bool clips = !transpose && strcmp(call->attrs[4]->text, "relu6") == 0; /* in a pass of its own, but not by oneDNN */
+    bool fills = !clips && channels >= FEW_CHANNELS && a->model->device->kernels->width <= FEW_CHANNELS;
     int64_t of_group = size_of(a, w, 1);
     bool grouped = !transpose && of_group < size_of(a, x, 1);
+    if (grouped && of_group == 1 && channels == size_of(a, x, 1))
+        hyp_choice_offer(
+            a->choice, "own by channels", HYP_CPU_DEPTHWISE,
+            a->model->device->kernels->width < FEW_CHANNELS ? 0.8 * a->alone : call_seconds + 1.3 * a->alone, NULL);
     if (grouped && of_group > 1)
         hyp_choice_offer(a->choice, "own by groups", HYP_CPU_GROUPED, (of_group < FEW_CHANNELS ? 0.8 : 1.5) * a->alone,
                          NULL);

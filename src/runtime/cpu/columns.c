@@ -12,18 +12,18 @@
 #include <math.h>
 
 #include "base/elementwise.h"
-#include "kernels/window.h"
 #include "runtime/cpu/cpu.h"
+#include "runtime/cpu/windows.h"
 
 enum { Y, X }; /* spatial axes, innermost last */
 enum { MOST_TAPS = 512, PAD = 16 /* floats that the sums may read and write behind */ };
 
 typedef struct columns {
-    const hyp_mlp *weights;     /* of the model: one layer from a place of x to [kernel..., channel] */
-    uint32_t x, bias, y;        /* tensors; bias UINT32_MAX: none */
-    bool x_last, y_last;        /* their channels are */
-    bool flip;                  /* the kernel is turned around */
-    HypPlan__Pointwise__Op act; /* CAST: none */
+    const hyp_mlp *weights; /* of the model: one layer from a place of x to [kernel..., channel] */
+    uint32_t x, bias, y;    /* tensors; bias UINT32_MAX: none */
+    bool x_last, y_last;    /* their channels are */
+    bool flip;              /* the kernel is turned around */
+    hyp_block_instr act;
     int64_t batch, in_channels, channels, taps;
     int64_t in[2], out[2], kernel[2], stride[2], dilation[2], before[2];
     int64_t tile, kept;       /* rows of x in a product, and rows before them whose columns are still wanted */
@@ -119,15 +119,6 @@ static void multiply(part *r)
                          hyp_cpu_grain(PART_FLOPS, 2 * places * block * layer->k), blocks_part, r);
 }
 
-void hyp_cpu_activate(const hyp_cpu_kernels *kernels, HypPlan__Pointwise__Op act, float *y, int64_t n)
-{
-    const hyp_block_instr in = {.op = act, .to = HYP_F32};
-    for (int64_t i = 0; i < n; i += HYP_BLOCK) {
-        int64_t here = n - i < HYP_BLOCK ? (n - i + PAD - 1) / PAD * PAD : HYP_BLOCK;
-        kernels->instr(&in, y + i, (const float *const[]){y + i, y + i, y + i}, here);
-    }
-}
-
 /* Rows of y. */
 static void sums_part(void *state, int64_t begin, int64_t end, int thread)
 {
@@ -135,7 +126,7 @@ static void sums_part(void *state, int64_t begin, int64_t end, int thread)
     const columns *s = r->s;
     int64_t width = s->in[X] * s->taps * s->channels, n = s->out[X] * s->channels;
     float *room = (float *)((char *)work(r, s->made_at) + (size_t)thread * s->made_bytes);
-    bool in_place = s->y_last && s->channels >= r->run->kernels->width && s->act == HYP_PLAN__POINTWISE__OP__CAST;
+    bool in_place = s->y_last && s->channels >= r->run->kernels->width && s->act.op == HYP_PLAN__POINTWISE__OP__CAST;
     memset(room + n, 0, PAD * sizeof *room);
     for (int64_t o = r->begin + begin; o < r->begin + end; o++) {
         const float *rows[MOST_TAPS];
@@ -146,7 +137,7 @@ static void sums_part(void *state, int64_t begin, int64_t end, int thread)
             if (i >= 0) rows[parts.count++] = r->z + (i - r->top) * width + t * s->channels;
         }
         r->run->kernels->add_parts(&parts, s->out[X], r->bias, s->channels, made);
-        if (s->act != HYP_PLAN__POINTWISE__OP__CAST) hyp_cpu_activate(r->run->kernels, s->act, made, n);
+        if (s->act.op != HYP_PLAN__POINTWISE__OP__CAST) r->run->kernels->activate(&s->act, made, n);
         if (in_place) continue;
         if (s->y_last || s->channels == 1)
             memcpy(r->y + o * n, made, (size_t)n * sizeof *made);
@@ -211,7 +202,7 @@ static hyp_mlp *pack(const hyp_cpu_kernels *kernels, const columns *s, const flo
         for (int64_t c = 0; c < s->channels; c++)
             for (int64_t t = 0; t < s->taps; t++)
                 turned[i * n + t * s->channels + c] = w[(s->flip ? c * k + i : i * s->channels + c) * s->taps + t];
-    hyp_mlp *packed = turned ? hyp_cpu_pack_layers(kernels, 1, turned, n, k, NULL, HYP_PLAN__ACT__ACT_NONE) : NULL;
+    hyp_mlp *packed = turned ? hyp_cpu_pack_layers(kernels, 1, turned, n, k, NULL, NULL) : NULL;
     hyp_free(turned);
     return packed;
 }
@@ -227,13 +218,12 @@ static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, columns *s, c
 }
 
 /* False where it is none of those that can be done so. */
-static bool fill(columns *s, const hyp_conv *v, const hyp_kernel_call *c, bool transpose)
+static bool fill(columns *s, const hyp_conv *v, bool transpose)
 {
     const hyp_window *w = &v->window;
     if (v->x->dtype != HYP_F32 || v->group != 1 || v->z || w->n > 2 || v->x->count == 0 || v->y->count == 0)
         return false;
-    s->act = HYP_PLAN__POINTWISE__OP__CAST;
-    if (!transpose) s->act = (HypPlan__Pointwise__Op)hyp_conv_act(c->attrs[4].sym);
+    s->act = hyp_cpu_conv_act(v);
     s->flip = !transpose;
     s->batch = v->batch;
     s->in_channels = v->in_channels;
@@ -250,7 +240,7 @@ static bool fill(columns *s, const hyp_conv *v, const hyp_kernel_call *c, bool t
         if (!transpose && s->stride[axis] != 1) return false;
         if (!transpose) s->before[axis] = (s->kernel[axis] - 1) * s->dilation[axis] - s->before[axis];
     }
-    return s->taps <= MOST_TAPS && s->act != HYP_PLAN__POINTWISE__OP__CLIP;
+    return s->taps <= MOST_TAPS;
 }
 
 /* As many rows of x as have columns for a share of the cache. False where the fewest have too many. */
@@ -325,7 +315,7 @@ hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const in
     s->bias = hyp_plan_call_input(call, 2) - 1;
     s->x_last = channels_last[s->x];
     s->y_last = channels_last[s->y];
-    bool can = fill(s, &v, &a.call, transpose) && choose_tile(s);
+    bool can = fill(s, &v, transpose) && choose_tile(s);
     hyp_status status = can ? make(model, step, s, w, &op->work_bytes, diag) : HYP_OK;
     return hyp_cpu_finish_op(op, status, can, run_columns, columns_destroy, s);
 }

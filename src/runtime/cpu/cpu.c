@@ -375,6 +375,7 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
     case HYP_PLAN__STEP__KERNEL_CALL:
         if (form == HYP_CPU_WINDOWS) return hyp_cpu_prepare_windows(model, step, values, channels_last, op, diag);
         if (form == HYP_CPU_WINOGRAD) return hyp_cpu_prepare_winograd(model, step, values, channels_last, op, diag);
+        if (form == HYP_CPU_DEPTHWISE) return hyp_cpu_prepare_depthwise(model, step, values, channels_last, op, diag);
         if (form == HYP_CPU_GROUPED) return hyp_cpu_prepare_grouped(model, step, values, channels_last, op, diag);
         if (form == HYP_CPU_COLUMNS) return hyp_cpu_prepare_columns(model, step, values, channels_last, op, diag);
         return fast_calls[find_call(op->step->call->kernel)].prepare(model, step, values, channels_last, op, diag);

@@ -38,6 +38,7 @@ typedef enum hyp_cpu_form {
     HYP_CPU_WINDOWS,      /* convolutions, by the kernel of layers */
     HYP_CPU_COLUMNS,      /* convolutions, as a product and sums of its columns */
     HYP_CPU_GROUPED,      /* convolutions of many groups of few channels */
+    HYP_CPU_DEPTHWISE,    /* convolutions of each channel by itself */
     HYP_CPU_DOUBLES,      /* products in f64 */
     HYP_CPU_WINOGRAD      /* convolutions by 3x3, in fewer multiplications */
 } hyp_cpu_form;
@@ -167,8 +168,9 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_winograd(hyp_cpu_model *model, uint32_t
  * addend, whose weights the plan has. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
-/* columns.c: n floats from y on by the code of pointwise steps. Up to 15 behind them are read and written. */
-void hyp_cpu_activate(const hyp_cpu_kernels *kernels, HypPlan__Pointwise__Op act, float *y, int64_t n);
+/* depthwise.c: those of one channel to one, at least as many as a vector has lanes, whose weights the plan has. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_depthwise(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                   const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* recurrent.c: lstm, gru and rnn in f32 whose r the plan has. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_recurrent(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
@@ -202,9 +204,9 @@ bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, 
 void hyp_cpu_run_layer(const hyp_cpu_run *run, const hyp_mlp_layer *layer, int64_t rows, const float *x,
                        int64_t x_stride, const float *added, float *y, int64_t y_stride);
 /* Layers with weights w[count,k,n]; bias, the same for all, may be NULL. Freed by hyp_aligned_free. NULL when memory is
- * out. */
+ * out. act NULL: none. */
 hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const float *w, int64_t n, int64_t k,
-                             const float *bias, HypPlan__Act act);
+                             const float *bias, const hyp_block_instr *act);
 
 /* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight, and
  * where no weight has any bytes. */

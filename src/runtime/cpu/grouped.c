@@ -4,16 +4,16 @@
  * group, group], where the groups do not touch each other and every weight is used for what it is. oneDNN's kernels
  * have the channels of one group in a vector, which few do not fill.
  */
-#include "base/elementwise.h"
 #include "runtime/cpu/lines.h"
+#include "runtime/cpu/windows.h"
 
 typedef struct grouped {
     hyp_lines lines;
-    hyp_grouped conv;           /* weights and bias are the model's */
-    const float *weights;       /* [place of the kernel, channel, result, group] */
-    uint32_t x, y;              /* tensors */
-    bool x_last, y_last;        /* their channels are */
-    HypPlan__Pointwise__Op act; /* CAST: none */
+    hyp_grouped conv;     /* weights and bias are the model's */
+    const float *weights; /* [place of the kernel, channel, result, group] */
+    uint32_t x, y;        /* tensors */
+    bool x_last, y_last;  /* their channels are */
+    hyp_block_instr act;
     int64_t batch;
     size_t y_at, y_bytes; /* in the work space: a line for each thread, behind an image */
 } grouped;
@@ -80,8 +80,8 @@ static void lines_part(void *state, int64_t begin, int64_t end, int thread)
         parts.count = hyp_lines_find(l, i, r->turned, rows, taps, NULL);
         for (int64_t t = 0; t < parts.count; t++) weights[t] = s->weights + taps[t] * width * each;
         r->run->kernels->grouped(&s->conv, &parts, weights, l->taps, l->length, y);
-        if (s->act != HYP_PLAN__POINTWISE__OP__CAST)
-            hyp_cpu_activate(r->run->kernels, s->act, y, l->length * s->conv.out * s->conv.groups);
+        if (s->act.op != HYP_PLAN__POINTWISE__OP__CAST)
+            r->run->kernels->activate(&s->act, y, l->length * s->conv.out * s->conv.groups);
         put_line(r, i, y);
     }
 }
@@ -145,7 +145,6 @@ hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const in
                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag)
 {
     const HypPlan__Call *call = op->step->call;
-    int act = hyp_conv_act(call->attrs[4]->text);
     uint32_t bias_plus1 = hyp_plan_call_input(call, 2);
     const float *w = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1),
                 *bias = bias_plus1 ? hyp_cpu_weight(model->plan, bias_plus1 - 1) : NULL;
@@ -153,7 +152,7 @@ hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const in
     hyp_conv v;
     hyp_diag unfit; /* of shapes that do not fit: the plain kernel says so */
     hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, call, &unfit, &a);
-    if (act < 0 || act == HYP_PW_CLIP || !w || (bias_plus1 && !bias)) return HYP_OK;
+    if (!w || (bias_plus1 && !bias)) return HYP_OK;
     if (hyp_kernel_read_conv(&a.call, false, &v) != HYP_OK || !fits(&v, model->device->kernels)) return HYP_OK;
     grouped *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
@@ -161,7 +160,7 @@ hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const in
     s->y = call->outputs[0];
     s->x_last = channels_last[s->x];
     s->y_last = channels_last[s->y];
-    s->act = (HypPlan__Pointwise__Op)act;
+    s->act = hyp_cpu_conv_act(&v);
     s->batch = v.batch;
     s->conv = (hyp_grouped){.groups = v.group, .in = v.in_channels, .out = v.out_channels};
     hyp_status status = find_packed(model, step, s, &v, w, bias, diag);

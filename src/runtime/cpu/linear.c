@@ -119,8 +119,8 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
             hyp_aligned_free(mlp);
             return NULL;
         }
-        layers[l] =
-            (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = shared ? shared : at + room, .act = layer->act};
+        layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = shared ? shared : at + room};
+        layers[l].act = (hyp_block_instr){.op = hyp_plan_act_op(layer->act), .to = HYP_F32};
         for (int64_t j = 0; j < room; j++) at[j] = j < n ? bias_at(model, layer, j) : 0;
         at += room;
         if (!shared) {
@@ -134,7 +134,7 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
 }
 
 hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const float *w, int64_t n, int64_t k,
-                             const float *bias, HypPlan__Act act)
+                             const float *bias, const hyp_block_instr *act)
 {
     size_t room = (size_t)round_up(n, LANES), floats;
     size_t head = (size_t)round_up((int64_t)(sizeof(hyp_mlp) + count * sizeof(hyp_mlp_layer)), ALIGN);
@@ -146,7 +146,8 @@ hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const
     float *at = (float *)((char *)mlp + head);
     *mlp = (hyp_mlp){.layers = layers, .count = count};
     for (size_t l = 0; l < count; l++, at += room * ((size_t)k + 1)) {
-        layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .act = act};
+        layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room};
+        layers[l].act = act ? *act : (hyp_block_instr){.op = HYP_PLAN__POINTWISE__OP__CAST, .to = HYP_F32};
         for (size_t j = 0; j < room; j++) at[j] = bias && (int64_t)j < n ? bias[j] : 0;
         pack_panels(kernels, w + l * (size_t)n * (size_t)k, true, n, k, at + room);
     }

@@ -26,7 +26,7 @@ typedef struct tile_args {
     int64_t k, rows, apart, runs, gap; /* a row of x is that of hyp_windows, its runs of k numbers */
     int64_t x_stride, y_stride;
     int64_t columns; /* results to store in each row: more than (V - 1) * W, at most V * W */
-    HypPlan__Act act;
+    bool relu;       /* follows in registers */
 } tile_args;
 
 /* Only the last vector of a row can stick out beyond the columns. */
@@ -80,7 +80,7 @@ INLINE void finish_tile(const tile_args *t, vf *acc, const int R, const int V)
     UNROLL
     for (int j = 0; j < R * V; j++) acc[j] += load(t->bias + j % V * W);
     if (t->added) add_loaded(t, acc, R, V);
-    if (t->act == HYP_PLAN__ACT__ACT_RELU) {
+    if (t->relu) {
         UNROLL
         for (int j = 0; j < R * V; j++) acc[j] = vrelu(acc[j]);
     }
@@ -177,15 +177,18 @@ static void activate_run(const hyp_block_instr *in, float *y, int64_t n)
     memcpy(y + whole, tail, (size_t)rest * sizeof *y);
 }
 
-/* The long activations run over whole rows just stored: the vectors of a tile are too few to hide their latency. */
-static __attribute__((noinline)) void activate_rows(HypPlan__Act act, float *y, int64_t rows, int64_t n, int64_t stride)
+static bool is_relu(const hyp_block_instr *act) { return act->op == HYP_PLAN__POINTWISE__OP__RELU; }
+
+/* Activations but relu run over whole rows just stored: the vectors of a tile are too few to hide their latency. */
+static __attribute__((noinline)) void activate_rows(const hyp_block_instr *act, float *y, int64_t rows, int64_t n,
+                                                    int64_t stride)
 {
-    const hyp_block_instr in = {.op = hyp_plan_act_op(act), .to = HYP_F32};
+    if (act->op == HYP_PLAN__POINTWISE__OP__CAST || is_relu(act)) return;
     if (n == stride) {
-        activate_run(&in, y, rows * n);
+        activate_run(act, y, rows * n);
         return;
     }
-    for (int64_t r = 0; r < rows; r++) activate_run(&in, y + r * stride, n);
+    for (int64_t r = 0; r < rows; r++) activate_run(act, y + r * stride, n);
 }
 
 /* y += added, over n elements */
@@ -241,7 +244,8 @@ static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x,
                        float *y, int64_t y_stride, int64_t first, int64_t end)
 {
     enum { BLOCK = BLOCK_PANELS * HYP_PANEL * W };
-    tile_args t = {.k = layer->k, .rows = 1, .runs = 1, .x_stride = x_stride, .y_stride = y_stride, .act = layer->act};
+    tile_args t = {
+        .k = layer->k, .rows = 1, .runs = 1, .x_stride = x_stride, .y_stride = y_stride, .relu = is_relu(&layer->act)};
     int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
     for (int64_t column = start; column < stop;) {
         int64_t vectors = take_panel(&t, layer, column);
@@ -257,8 +261,7 @@ static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x,
         run_rows(&t, vectors, rows, x, added ? added + column : NULL, y + column);
         column += HYP_PANEL * W;
     }
-    if (layer->act > HYP_PLAN__ACT__ACT_RELU && start < stop)
-        activate_rows(layer->act, y + start, rows, stop - start, y_stride);
+    if (start < stop) activate_rows(&layer->act, y + start, rows, stop - start, y_stride);
 }
 
 /* The same where each row of x is a window: lines of places, whose windows overlap. */
@@ -272,7 +275,7 @@ static void run_windows(const hyp_mlp_layer *layer, const hyp_windows *g, const 
                    .gap = g->gap,
                    .x_stride = g->x_place,
                    .y_stride = layer->n,
-                   .act = layer->act};
+                   .relu = is_relu(&layer->act)};
     int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
     int64_t y_line = g->places * layer->n;
     for (int64_t column = start; column < stop; column += HYP_PANEL * W) {
@@ -281,8 +284,7 @@ static void run_windows(const hyp_mlp_layer *layer, const hyp_windows *g, const 
             run_rows(&t, vectors, g->places, x + line * g->x_line, added ? added + line * y_line + column : NULL,
                      y + line * y_line + column);
     }
-    if (layer->act > HYP_PLAN__ACT__ACT_RELU && start < stop)
-        activate_rows(layer->act, y + start, g->lines * g->places, stop - start, layer->n);
+    if (start < stop) activate_rows(&layer->act, y + start, g->lines * g->places, stop - start, layer->n);
 }
 
 static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,

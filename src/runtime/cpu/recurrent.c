@@ -309,7 +309,7 @@ static hyp_mlp *pack_gates(const hyp_cpu_kernels *kernels, const hyp_recurrence 
         for (int64_t j = 0; j < gates; j++)
             memcpy(w + (i * gates + j) * room, r + (i * k->gates + first + j) * k->size, (size_t)k->size * sizeof *w);
     if (bias) memcpy(b, bias, (size_t)k->size * sizeof *b);
-    hyp_mlp *mlp = hyp_cpu_pack_layers(kernels, 1, w, gates * room, k->size, b, HYP_PLAN__ACT__ACT_NONE);
+    hyp_mlp *mlp = hyp_cpu_pack_layers(kernels, 1, w, gates * room, k->size, b, NULL);
     hyp_free(w);
     return mlp;
 }

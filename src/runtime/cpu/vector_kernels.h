@@ -8,6 +8,13 @@
 
 #include "plan/plan.h"
 
+/* What follows other arithmetic: op(x) with numbers p and q of its own, rounded to a type. Op CAST: nothing. */
+typedef struct hyp_block_instr {
+    HypPlan__Pointwise__Op op;
+    float p, q;
+    hyp_dtype to;
+} hyp_block_instr;
+
 /* ---- the small multi-layer kernel ------------------------------------------------------------------------ */
 
 /* One layer. Weights are packed in panels of `panel` vectors of `width` floats: panel p holds columns
@@ -17,7 +24,7 @@ typedef struct hyp_mlp_layer {
     int64_t n, k;
     const float *weights; /* k * round_up(n, width) floats, 64-byte aligned */
     const float *bias;    /* round_up(n, width) floats, 0 beyond n and where the layer has none */
-    HypPlan__Act act;
+    hyp_block_instr act;  /* in f32 */
 } hyp_mlp_layer;
 
 typedef struct hyp_mlp {
@@ -52,12 +59,6 @@ enum { HYP_MLP_ROWS = 48 };
 /* Pointwise registers are blocks of this many floats, 64-byte aligned. */
 enum { HYP_BLOCK = 256 };
 
-typedef struct hyp_block_instr {
-    HypPlan__Pointwise__Op op;
-    float p, q;
-    hyp_dtype to;
-} hyp_block_instr;
-
 /* What the block kernels have no vectors for, in one form for all instruction sets. */
 void hyp_block_rare(HypPlan__Pointwise__Op op, float *out, const float *a, const float *b, int64_t n);
 /* Each element as a value of this integer type. */
@@ -76,6 +77,13 @@ typedef struct hyp_grouped {
     int64_t groups, in, out;
     const float *bias; /* [out, groups] */
 } hyp_grouped;
+
+/* A convolution of at least `width` channels, each to itself. Along a line a window has `along` places, `gap`
+ * floats apart, and windows begin `step` floats apart. */
+typedef struct hyp_depthwise {
+    int64_t channels, along, gap, step;
+    const float *bias;
+} hyp_depthwise;
 
 /* Products of doubles: rows at a time. A panel has as many columns as a vector has floats, at most so many. */
 enum { HYP_DOUBLE_ROWS = 4, HYP_DOUBLE_PANEL = 16 };
@@ -104,11 +112,13 @@ typedef struct hyp_cpu_kernels {
     void (*tiles_in)(const hyp_tiles *g, const float *x, float *made);
     /* y = act(what made, in that layout, is the transform of + bias + added), where NULL adds nothing; added may be y. */
     void (*tiles_out)(const hyp_tiles *g, const float *made, const float *bias, const float *added, float *y,
-                      HypPlan__Act act);
+                      const hyp_block_instr *act);
 
     /* out[i] = op(x[0][i], x[1][i], x[2][i]) rounded to in->to, for i < n, n a multiple of 16. All three operands can
      * be read, and may be out. */
     void (*instr)(const hyp_block_instr *in, float *out, const float *const *x, int64_t n);
+    /* y[i] = op(y[i]), for i < n, any number. */
+    void (*activate)(const hyp_block_instr *in, float *y, int64_t n);
     /* Softmax over axis of x[axis, inner] with rows `stride` floats apart; inner any number of columns. */
     void (*softmax)(const float *x, float *y, int64_t axis, int64_t inner);
     /* x[i] += add[i * step], and x[i] = fill where mask[i * step] is true (false if shown), for i < n. */
@@ -130,6 +140,11 @@ typedef struct hyp_cpu_kernels {
      * groups]. */
     void (*grouped)(const hyp_grouped *conv, const hyp_parts *parts, const float *const *weights, const int64_t *taps,
                     int64_t results, float *y);
+    /* y[i, channels] = bias + the sum over the parts of result i, each [channels], of their products with the weights:
+     * those of the part at rows[r] + offsets[j] are weights[r] + taps[j] * channels; + added[i, channels] unless that
+     * is NULL. It may be y. */
+    void (*depthwise)(const hyp_depthwise *conv, const hyp_parts *parts, const float *const *weights,
+                      const int64_t *taps, int64_t results, const float *added, float *y);
     /* y[j*y_stride + i] = x[i*x_stride + j] for i < rows, j < columns. */
     void (*transpose)(const float *x, int64_t rows, int64_t columns, int64_t x_stride, float *y, int64_t y_stride);
     /* y = (x - mean) / sqrt(mean square of that + epsilon) * scale + bias for n elements that lie together; mean is 0

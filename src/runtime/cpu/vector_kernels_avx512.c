@@ -4,6 +4,7 @@
 #include "runtime/cpu/vec.h"
 
 #include "runtime/cpu/block_kernels.h"
+#include "runtime/cpu/depthwise_kernel.h"
 #include "runtime/cpu/double_kernel.h"
 #include "runtime/cpu/mlp_kernel.h"
 #include "runtime/cpu/winograd_kernel.h"
@@ -19,6 +20,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .tiles_in = tiles_in,
     .tiles_out = tiles_out,
     .instr = block_instr,
+    .activate = activate_run,
     .softmax = softmax,
     .shift = shift,
     .hide = hide,
@@ -28,6 +30,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .add_parts = add_parts,
     .most_parts = most_parts,
     .grouped = grouped,
+    .depthwise = depthwise,
     .transpose = transpose,
     .norm = norm,
     .doubles = multiply_doubles,

@@ -148,7 +148,7 @@ static hyp_mlp *pack(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c)
         for (int64_t i = 0; i < c->in_channels; i++)
             for (int64_t t = 0; t < taps; t++)
                 turned[(t * c->in_channels + i) * n + o] = c->w[(o * c->in_channels + i) * taps + t];
-    hyp_mlp *packed = turned ? hyp_cpu_pack_layers(kernels, 1, turned, n, k, c->bias, c->act) : NULL;
+    hyp_mlp *packed = turned ? hyp_cpu_pack_layers(kernels, 1, turned, n, k, c->bias, &c->act) : NULL;
     hyp_free(turned);
     return packed;
 }
@@ -229,16 +229,15 @@ bool hyp_cpu_read_conv(const hyp_cpu_model *model, const hyp_cpu_op *op, const i
                        const bool *channels_last, hyp_cpu_conv *out)
 {
     const HypPlan__Call *call = op->step->call;
-    int act = hyp_conv_act(call->attrs[4]->text);
     hyp_call_arguments a;
     hyp_conv v;
     hyp_diag unfit; /* of shapes that do not fit: the plain kernel says so */
     hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, call, &unfit, &a);
     *out = (hyp_cpu_conv){.batch = 0};
-    if (act < 0 || act == HYP_PW_CLIP || !take_tensors(out, model->plan, call, channels_last) ||
-        hyp_kernel_read_conv(&a.call, false, &v) != HYP_OK || !take_sizes(out, &v))
+    if (!take_tensors(out, model->plan, call, channels_last) || hyp_kernel_read_conv(&a.call, false, &v) != HYP_OK ||
+        !take_sizes(out, &v))
         return false;
-    out->act = hyp_plan_op_act((HypPlan__Pointwise__Op)act);
+    out->act = hyp_cpu_conv_act(&v);
     return true;
 }
 

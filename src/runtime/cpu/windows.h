@@ -1,8 +1,15 @@
-/* windows.h - convolutions of one group in f32 over 1 or 2 spatial axes: what windows.c and winograd.c share. */
+/* windows.h - convolutions in f32: what their kernels share; of one group over 1 or 2 spatial axes that is more. */
 #ifndef HYP_RUNTIME_CPU_WINDOWS_H
 #define HYP_RUNTIME_CPU_WINDOWS_H
 
+#include "kernels/window.h"
 #include "runtime/cpu/cpu.h"
+
+/* The activation that a convolution ends in. */
+static inline hyp_block_instr hyp_cpu_conv_act(const hyp_conv *v)
+{
+    return (hyp_block_instr){(HypPlan__Pointwise__Op)v->act, (float)v->p, (float)v->q, HYP_F32};
+}
 
 enum { HYP_Y, HYP_X }; /* spatial axes, innermost last */
 
@@ -10,7 +17,7 @@ typedef struct hyp_cpu_conv {
     uint32_t x, added_plus1, y;      /* tensors */
     bool x_last, added_last, y_last; /* their channels are */
     bool moves_added; /* y takes its place and lies otherwise: it is turned before, and lies like y then */
-    HypPlan__Act act;
+    hyp_block_instr act;
     const float *w, *bias; /* in the plan; bias may be NULL */
     int64_t batch, in_channels, channels;
     int64_t in[2], out[2], kernel[2], stride[2], dilation[2], before[2];

@@ -60,7 +60,8 @@ static void run_part(const run_state *r, int64_t image, int64_t first, char *wor
     for (int64_t i = 0; i < count; i++) {
         int64_t at = i * HYP_TILE * g.line;
         g.lines = lines - i * HYP_TILE < HYP_TILE ? lines - i * HYP_TILE : HYP_TILE;
-        kernels->tiles_out(&g, products + i * s->across * y_tile, c->bias, added ? added + at : NULL, out + at, c->act);
+        kernels->tiles_out(&g, products + i * s->across * y_tile, c->bias, added ? added + at : NULL, out + at,
+                           &c->act);
     }
     if (!c->y_last) kernels->transpose(turned, lines * places, n, n, y + o * places, plane);
 }
@@ -112,9 +113,8 @@ static hyp_mlp *pack(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c)
             for (int j = 0; j < HYP_TILE_IN; j++) line_of_weights(lines + j * 3, 1, all + j * HYP_TILE_IN, 1);
             for (size_t p = 0; p < HYP_TILE_PLACES; p++) made[(p * k + i) * n + o] = (float)all[p];
         }
-    hyp_mlp *packed = made ? hyp_cpu_pack_layers(kernels, HYP_TILE_PLACES, made, c->channels, c->in_channels, NULL,
-                                                 HYP_PLAN__ACT__ACT_NONE)
-                           : NULL;
+    hyp_mlp *packed =
+        made ? hyp_cpu_pack_layers(kernels, HYP_TILE_PLACES, made, c->channels, c->in_channels, NULL, NULL) : NULL;
     hyp_free(made);
     return packed;
 }

@@ -69,7 +69,7 @@ INLINE void put_place(vf v, const float *added, float *y, int64_t left, bool rel
 }
 
 static void tiles_out(const hyp_tiles *g, const float *made, const float *bias, const float *added, float *y,
-                      HypPlan__Act act)
+                      const hyp_block_instr *act)
 {
     int64_t room = (g->channels + W - 1) / W * W;
     for (int64_t t = 0; t < g->tiles; t++, made += HYP_TILE_PLACES * room) {
@@ -87,13 +87,12 @@ static void tiles_out(const hyp_tiles *g, const float *made, const float *bias, 
                 line_out(lines + i * HYP_TILE_IN, 1, row, 1);
                 for (int64_t j = 0; j < places; j++) {
                     int64_t at = i * g->line + (t * HYP_TILE + j) * g->channels + c;
-                    put_place(row[j] + start, added ? added + at : NULL, y + at, left, act == HYP_PLAN__ACT__ACT_RELU);
+                    put_place(row[j] + start, added ? added + at : NULL, y + at, left, is_relu(act));
                 }
             }
         }
     }
-    for (int64_t i = 0; i < g->lines && act > HYP_PLAN__ACT__ACT_RELU; i++)
-        activate_rows(act, y + i * g->line, g->places, g->channels, g->channels);
+    for (int64_t i = 0; i < g->lines; i++) activate_rows(act, y + i * g->line, g->places, g->channels, g->channels);
 }
 
 #endif

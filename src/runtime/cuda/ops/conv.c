@@ -223,10 +223,10 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
                                .y = k->outputs[0],
                                .bias_plus1 = hyp_plan_call_input(k, 2),
                                .added_plus1 = hyp_plan_call_input(k, 3),
-                               .dtype = c->in[0].dtype,
-                               .act = (uint32_t)hyp_conv_act(c->attrs[4].sym)};
+                               .dtype = c->in[0].dtype};
     hyp_choice choice;
     HYP_TRY(hyp_kernel_read_conv(c, false, &step.conv));
+    step.act = (uint32_t)step.conv.act;
     if (step.conv.y->count == 0) return HYP_OK;
     step.x_last = hyp_cuda_lies_last(b, step.x);
     step.weight_last = hyp_cuda_lies_last(b, step.weight);
