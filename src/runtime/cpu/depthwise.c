@@ -117,10 +117,10 @@ static float *pack(const hyp_conv *v, const float *w, const float *bias)
 static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, depthwise *s, const hyp_conv *v, const float *w,
                               const float *bias, hyp_diag *diag)
 {
-    pthread_mutex_lock(&model->packing);
+    hyp_mem_account *before = hyp_cpu_packing_begin(model);
     if (!model->grouped[step]) model->grouped[step] = pack(v, w, bias);
     s->conv.bias = model->grouped[step];
-    pthread_mutex_unlock(&model->packing);
+    hyp_cpu_packing_end(model, before);
     if (!s->conv.bias) return hyp_fail_memory(diag, (size_t)v->w->count * sizeof *w);
     s->weights = s->conv.bias + v->group;
     return HYP_OK;
