@@ -115,9 +115,39 @@ static hyp_status set_up_aside(hyp_cuda_session *s, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* Ops of all steps, and the bytes of room that they want. */
+static hyp_status build_ops(hyp_cuda_build *b)
+{
+    hyp_cuda_prepared *p = b->prepared;
+    HYP_TRY(hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_copy)); /* for packed tensors */
+    HYP_TRY(find_read(b));
+    HYP_TRY(add_steps(b));
+    HYP_TRY(hyp_cuda_plan_prefetch(b));
+    if (p->aside || p->ahead.len) HYP_TRY(set_up_aside(b->session, b->diag));
+    return HYP_OK;
+}
+
+/* Ops, with room for them beside scratch memory that is there already: in place of the session's, unless it is 0. */
+static hyp_status build_beside(hyp_cuda_build *b, CUdeviceptr grown, size_t scratch)
+{
+    hyp_cuda_session *s = b->session;
+    HYP_TRY(build_ops(b));
+    size_t room = *b->room_bytes, old = grown ? s->scratch_bytes : 0;
+    if (room > s->room_bytes && room > old && !hyp_mem_fits(room - old)) return hyp_fail_memory(b->diag, room);
+    if (grown) {
+        /* Work that is under way may use the old memory; cuMemFree waits for it. */
+        hyp_cuda_give(&s->model->device->lib, s->scratch, s->scratch_bytes);
+        s->scratch = grown;
+        s->scratch_bytes = scratch;
+    }
+    return HYP_OK;
+}
+
+/* Shapes that are refused leave the session's memory as it was; what the device does not have is asked for first. */
 static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
+    const hyp_cuda_library *lib = &s->model->device->lib;
     size_t edges = program->n_inputs + program->n_outputs, scratch;
     p->slot_offset = hyp_arena_zalloc(&p->arena, program->slot_count, sizeof *p->slot_offset);
     p->edge_offset = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_offset);
@@ -137,16 +167,15 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     size_t room = 0;
     hyp_cuda_build b = {
         .session = s, .prepared = p, .program = program, .values = values, .room_bytes = &room, .diag = diag};
-    HYP_TRY(hyp_cuda_need_kernel(&b, HYP_CUDA_KERNEL_copy)); /* for packed tensors */
-    HYP_TRY(find_read(&b));
-    HYP_TRY(add_steps(&b));
-    HYP_TRY(hyp_cuda_plan_prefetch(&b));
-    if (p->aside || p->ahead.len) HYP_TRY(set_up_aside(s, diag));
-    size_t more = 0,
-           first = scratch > s->scratch_bytes ? scratch - s->scratch_bytes : 0; /* the old blocks go one by one */
-    if (room > s->room_bytes && !hyp_add_size(first, room, &more)) return hyp_fail_memory(diag, SIZE_MAX);
-    if (!hyp_mem_fits(more)) return hyp_fail_memory(diag, more); /* none of both, then */
-    HYP_TRY(hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, scratch, "intermediate results", diag));
+    CUdeviceptr grown = 0;
+    hyp_status status = scratch > s->scratch_bytes ? hyp_cuda_take(lib, scratch, &grown, diag) : HYP_OK;
+    if (status != HYP_OK) {
+        hyp_diag_prefix(diag, "%zu bytes of device memory for intermediate results", scratch);
+        return status;
+    }
+    status = build_beside(&b, grown, scratch);
+    if (status != HYP_OK && grown) hyp_cuda_give(lib, grown, scratch);
+    HYP_TRY(status);
     HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, room, "steps", diag));
     HYP_TRY(hyp_cuda_plan_branches(&b)); /* last, for it does without memory that it does not get */
     if (s->tuning.products.len > 0 && !s->untuned)
