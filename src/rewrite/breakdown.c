@@ -112,21 +112,16 @@ static void say_measured(const hyp_measured *m, hyp_strbuf *out)
 
 /* ---- words ---------------------------------------------------------------------------------------------------- */
 
-/* "3.36e+09 f32 operations at 1.6e+11/s: 21 us". More threads raise the rate, not what there is to do. `fixed` is what
- * no rate changes. */
+/* "3.36e+09 f32 operations at 1.6e+11/s: 21 us". `fixed` is what no rate changes. */
 static hyp_status say_rate(asking *a, size_t rate, double work, double fixed, const char *before, hyp_strbuf *out,
                            bool *out_said)
 {
-    double seconds, alone, threads = a->line.threads;
+    double seconds, per_second = *rate_of(&a->given.profile, rate);
     HYP_TRY(price_without(a, false, rate, false, false, &seconds));
     seconds -= fixed;
     *out_said = seconds > 0.01 * work;
     if (!*out_said) return HYP_OK;
-    a->line.threads = 0;
-    HYP_TRY(price_without(a, false, rate, false, false, &alone));
-    a->line.threads = threads;
-    double amount = (alone - fixed) * *rate_of(&a->given.profile, rate);
-    hyp_strbuf_printf(out, "%s%.3g %s at %.3g/s: %.4g us", before, amount, rates[rate].name, amount / seconds,
+    hyp_strbuf_printf(out, "%s%.3g %s at %.3g/s: %.4g us", before, seconds * per_second, rates[rate].name, per_second,
                       seconds * 1e6);
     return HYP_OK;
 }
@@ -141,7 +136,8 @@ static hyp_status explain(asking *a, hyp_strbuf *out)
     HYP_TRY(price(a, &all));
     a->line.threads = 0;
     HYP_TRY(price(a, &single));
-    a->line.threads = single > all ? a->given.threads : 0; /* who is too short for more threads runs on one */
+    bool shares = single > all; /* who is too short for more threads runs on one */
+    if (shares) a->given.profile = hyp_roofline_with_threads(&a->given.profile, a->given.threads);
     HYP_TRY(price_without(a, true, RATES, true, true, &plain));
     HYP_TRY(price_without(a, false, RATES, true, true, &work));
     HYP_TRY(price_without(a, false, RATES, false, false, &fixed));
@@ -149,7 +145,7 @@ static hyp_status explain(asking *a, hyp_strbuf *out)
         hyp_strbuf_puts(out, "the profile's device has no kernel for it");
         return HYP_OK;
     }
-    if (a->line.threads > 0) hyp_strbuf_printf(out, "%.0f threads, ", a->line.threads);
+    if (shares) hyp_strbuf_printf(out, "%.0f threads, ", a->given.threads);
     hyp_strbuf_printf(out, "launch %.4g us", (plain - work) * 1e6);
     work -= fixed;
     if (work > 0.001 * plain) hyp_strbuf_printf(out, " + work %.4g us", work * 1e6);

@@ -351,6 +351,8 @@ HYP_NODISCARD hyp_status hyp_rw_why_not(const hyp_rw_inquiry *q, size_t rule, co
 
 /* Seconds of the arithmetic of an elementwise operator alone, without a launch and without reading or writing. */
 double hyp_roofline_work(const hyp_cost_query *query, const hyp_roofline *roofline);
+/* The profile of a device with more threads than it was measured with. */
+hyp_device_profile hyp_roofline_with_threads(const hyp_device_profile *profile, double threads);
 /* Seconds of a kernel that does nothing. */
 double hyp_roofline_launch(const hyp_roofline *roofline);
 

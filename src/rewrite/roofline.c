@@ -512,8 +512,8 @@ static hyp_speedup speedup(const hyp_device_profile *d, double threads)
     return low;
 }
 
-/* The profile of the device with more threads. Measurements are kept: they are ratios to it. */
-static hyp_device_profile with_threads(const hyp_device_profile *d, double threads)
+/* Measurements are kept: they are ratios to the profile. */
+hyp_device_profile hyp_roofline_with_threads(const hyp_device_profile *d, double threads)
 {
     hyp_speedup s = speedup(d, threads);
     hyp_device_profile out = *d;
@@ -536,7 +536,7 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     asking a = {query, line, &line->profile};
     double seconds = one_kernel(&a);
     if (line->threads > line->profile.threads && line->profile.speedup_count > 0) {
-        hyp_device_profile more = with_threads(&line->profile, line->threads);
+        hyp_device_profile more = hyp_roofline_with_threads(&line->profile, line->threads);
         a.device = &more;
         seconds = fmin(seconds, one_kernel(&a)); /* a kernel that is too short for them runs on fewer */
     }
