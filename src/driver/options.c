@@ -97,7 +97,7 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
 
 hyp_status hyp_settings_init(const hyp_compile_options *options, hyp_settings *out, hyp_diag *diag)
 {
-    hyp_settings s = {0};
+    hyp_settings s = {.options.size = sizeof s.options}; /* others compile with these again */
     HYP_TRY(hyp_sized_take(&s.options, options, hyp_compile_options, diag));
     hyp_status status = check(&s, diag);
     if (status == HYP_OK)
