@@ -534,9 +534,10 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
 {
     const hyp_roofline *line = roofline;
     asking a = {query, line, &line->profile};
+    hyp_device_profile more;
     double seconds = one_kernel(&a);
     if (line->threads > line->profile.threads && line->profile.speedup_count > 0) {
-        hyp_device_profile more = hyp_roofline_with_threads(&line->profile, line->threads);
+        more = hyp_roofline_with_threads(&line->profile, line->threads);
         a.device = &more;
         seconds = fmin(seconds, one_kernel(&a)); /* a kernel that is too short for them runs on fewer */
     }

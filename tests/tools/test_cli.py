@@ -129,8 +129,11 @@ def check_left_out(folder):
     out = run(*stats, "--rules", rules, "--only-rules", "drop-relu,no-type")
     lines = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.startswith(("rule ", "drop-relu", "no-type"))}
     assert lines["rule"] == ["class", "matches", "applied", "declined", "refused", "used"], lines
-    assert lines["drop-relu"] == ["E", "3", "0", "3", "0", "0"] and lines["no-type"] == ["E", "1", "0", "0", "1", "0"], lines
-    assert "left out     3 matches by conditions, 1 without a type, 0 constants beyond" in out, out
+    # Where sizes are so small that declined matches are not kept but looked for again, none are counted (hypatia/egraph.h).
+    found, declined = lines["drop-relu"][1], lines["drop-relu"][3]
+    assert (found, declined) in (("3", "3"), ("6", "0")), lines
+    assert lines["drop-relu"] == ["E", found, "0", declined, "0", "0"] and lines["no-type"] == ["E", "1", "0", "0", "1", "0"], lines
+    assert f"left out     {declined} matches by conditions, 1 without a type, 0 constants beyond" in out, out
     assert ", 0 constants beyond" not in run(*stats, "--max-fold-bytes", "1")
 
 

@@ -303,8 +303,9 @@ static hyp_mlp *pack_gates(const hyp_cpu_kernels *kernels, const hyp_recurrence 
     size_t count;
     if (!hyp_mul_size((size_t)k->size + 1, (size_t)(gates * room), &count) || count > SIZE_MAX / sizeof(float))
         return NULL;
-    float *w = hyp_calloc(count, sizeof *w), *b = w + k->size * gates * room;
+    float *w = hyp_calloc(count, sizeof *w);
     if (!w) return NULL;
+    float *b = w + k->size * gates * room;
     for (int64_t i = 0; i < k->size; i++)
         for (int64_t j = 0; j < gates; j++)
             memcpy(w + (i * gates + j) * room, r + (i * k->gates + first + j) * k->size, (size_t)k->size * sizeof *w);

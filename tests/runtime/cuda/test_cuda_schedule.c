@@ -54,15 +54,15 @@ static void schedule(parts *p, uint32_t branches, double hop)
 /* The oracle: for every byte, what each part does with it. */
 static bool must_stay_in_order(const parts *p, uint32_t a, uint32_t b)
 {
-    enum { READ = 1, WRITTEN = 2 };
-    uint8_t bytes[2][2 * BYTES] = {{0}};
+    enum { READ = 1, WRITTEN = 2, PLACES = 512 };
+    uint8_t bytes[2][PLACES] = {{0}};
     for (int which = 0; which < 2; which++) {
         uint32_t t = which ? b : a;
         for (size_t r = 0; r < p->tasks[t].span_count; r++)
             for (uint64_t i = p->spans[t][r].begin; i < p->spans[t][r].end; i++)
                 bytes[which][i] |= p->spans[t][r].written ? WRITTEN : READ;
     }
-    for (int i = 0; i < 2 * BYTES; i++)
+    for (int i = 0; i < PLACES; i++)
         if (bytes[0][i] && bytes[1][i] && ((bytes[0][i] | bytes[1][i]) & WRITTEN)) return true;
     return false;
 }
