@@ -204,7 +204,7 @@ static const char *said_of(int wide, double seconds, const char *streams, hyp_st
     pb_init(&builder);
     input = pb_input(&builder, "x", dtype, 2, shape());
     for (int i = 0; i < wide; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "y%d", i);
         add_sum(input, input, pb_output(&builder, hyp_arena_strdup(&builder.arena, name), dtype, 2, shape()));
         builder.steps[i].predicted_seconds = seconds;
