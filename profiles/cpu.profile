@@ -15,7 +15,7 @@
   (flops-f8 3.2e11)
   (flops-f64 8e10)
   (pointwise-per-second 8e9)
-  (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish softplus)
+  (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish softplus leaky-relu)
   (add-after-act true)
   (kernel-calls true)
   (attention-in-one-kernel f32)

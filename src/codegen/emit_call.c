@@ -1,5 +1,6 @@
 /* emit_call.c - steps for operators that are computed by the kernel of their name. */
 #include "codegen/lower.h"
+#include "plan/call.h"
 
 static hyp_status set_attr(hyp_lowering *l, const hyp_node *node, const hyp_attr *from, HypPlan__Call__Attr *to)
 {
@@ -36,6 +37,7 @@ static hyp_status set_attrs(hyp_lowering *l, const hyp_node *node, HypPlan__Call
         hyp_plan__call__attr__init(k->attrs[i]);
         HYP_TRY(set_attr(l, node, &node->attrs[i], k->attrs[i]));
     }
+    hyp_plan_call_shorten(k);
     return HYP_OK;
 }
 

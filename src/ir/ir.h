@@ -116,6 +116,8 @@ bool hyp_op_find(const char *name, hyp_op *out);
 /* The place of an activation in `none` and HYP_ACTIVATIONS (base/elementwise.h), -1 where there is none of the name; *out:
  * the operator that computes it, HYP_OP_identity for none. */
 int hyp_activation_find(const char *name, hyp_op *out);
+/* What a convolution ends in, by its name: also relu6, which is a clip, and leaky-relu, whose slope is an attribute. */
+bool hyp_conv_activation_find(const char *name, hyp_op *out);
 /* Index of an attribute in the operator's schema; false when it has none of this name. */
 bool hyp_op_find_attr(hyp_op op, const char *name, uint32_t *out_index);
 

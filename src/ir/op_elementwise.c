@@ -282,6 +282,23 @@ int hyp_activation_find(const char *name, hyp_op *out)
 }
 
 /* What integers have, too. */
+bool hyp_conv_activation_find(const char *name, hyp_op *out)
+{
+#define X(op, name, ...) {name, HYP_OP_##op},
+    static const struct {
+        const char *name;
+        hyp_op op;
+    } known[] = {
+        {"none", HYP_OP_identity}, {"relu6", HYP_OP_clip}, {"leaky-relu", HYP_OP_leaky_relu}, HYP_CONV_ACTIVATIONS(X)};
+#undef X
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(name, known[i].name) != 0) continue;
+        *out = known[i].op;
+        return true;
+    }
+    return false;
+}
+
 static double plain_f64(hyp_op op, double x, double p, double q)
 {
     switch (op) {

@@ -105,11 +105,12 @@ hyp_status hyp_infer_conv(const hyp_infer_call *c)
     if (!hyp_mul_i64(w->dims[1], group, &channels) || w->dims[0] % group || !hyp_check_equal(c, x->dims[1], channels))
         return hyp_infer_fail(c, "x %s and the weights %s do not fit in %lld groups", hyp_infer_type_text(c, x),
                               hyp_infer_type_text(c, w), (long long)group);
-    bool relu6 = strcmp(c->attrs[4].sym, "relu6") == 0;
-    if (!relu6 && (hyp_activation_find(c->attrs[4].sym, &act) < 0 || act == HYP_OP_gelu || act == HYP_OP_gelu_tanh ||
-                   act == HYP_OP_quick_gelu))
+    if (!hyp_conv_activation_find(c->attrs[4].sym, &act))
         return hyp_infer_fail(c, "no activation of a convolution is called '%s'", c->attrs[4].sym);
-    if (relu6 || act != HYP_OP_identity) HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));
+    if (c->attrs[5].f != 0 && act != HYP_OP_leaky_relu)
+        return hyp_infer_fail(c, "a slope of %g is given, which leaky-relu has, and the activation is '%s'",
+                              c->attrs[5].f, c->attrs[4].sym);
+    if (act != HYP_OP_identity) HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));
     HYP_TRY(check_bias(c, w->dims[0]));
     *y = *x;
     y->dims[1] = w->dims[0];

@@ -16,11 +16,15 @@ static hyp_status read_act(const hyp_kernel_call *c, hyp_conv *v)
         const char *name;
         int op;
         double q;
-    } known[] = {{"none", HYP_PW_CAST, 0}, {"relu6", HYP_PW_CLIP, 6}, HYP_CONV_ACTIVATIONS(X)};
+    } known[] = {{"none", HYP_PW_CAST, 0},
+                 {"relu6", HYP_PW_CLIP, 6},
+                 {"leaky-relu", HYP_PW_LEAKY_RELU, 0},
+                 HYP_CONV_ACTIVATIONS(X)};
 #undef X
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0) {
             v->act = known[i].op;
+            if (v->act == HYP_PW_LEAKY_RELU) v->p = c->attrs[5].f;
             v->q = known[i].q;
             return HYP_OK;
         }

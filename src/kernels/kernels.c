@@ -34,6 +34,8 @@ const hyp_kernel *hyp_kernel_find(const char *name)
     return NULL;
 }
 
+size_t hyp_kernel_least_attrs(const hyp_kernel *k) { return strcspn(k->attrs, "F"); }
+
 hyp_status hyp_kernel_check(const hyp_kernel *k, const hyp_kernel_call *c)
 {
     if (c->in_count < k->min_inputs || c->in_count > k->max_inputs || c->in_count > HYP_KERNEL_MAX_INPUTS)
@@ -41,7 +43,7 @@ hyp_status hyp_kernel_check(const hyp_kernel *k, const hyp_kernel_call *c)
     if (c->out_count < k->min_outputs || c->out_count > k->max_outputs || c->out_count > HYP_KERNEL_MAX_OUTPUTS)
         return hyp_fail(c->diag, HYP_ERR_MALFORMED, "%s: %u outputs", k->name, c->out_count);
     for (size_t i = 0; k->attrs[i]; i++)
-        if (c->attrs[i].kind != (hyp_kernel_attr_kind)k->attrs[i])
+        if (c->attrs[i].kind != (k->attrs[i] == 'F' ? HYP_KERNEL_FLOAT : (hyp_kernel_attr_kind)k->attrs[i]))
             return hyp_fail(c->diag, HYP_ERR_MALFORMED, "%s: attribute %zu is of the wrong kind", k->name, i);
     for (uint32_t i = 0; i < k->min_inputs; i++)
         if (c->in[i].dtype == HYP_DTYPE_NONE)

@@ -76,12 +76,15 @@ typedef double hyp_kernel_work_fn(const hyp_kernel_call *c);
 typedef struct hyp_kernel {
     const char *name;
     uint32_t min_inputs, max_inputs, min_outputs, max_outputs;
-    const char *attrs; /* a letter each, see hyp_kernel_attr_kind */
+    const char *attrs; /* a letter each, see hyp_kernel_attr_kind; F, at the end: a FLOAT that plans may lack, which is
+                          0 then */
     hyp_kernel_fn *run;
     hyp_kernel_scratch_fn *scratch;
     hyp_kernel_work_fn *work;
 } hyp_kernel;
 
+/* How many attributes a plan gives at least. */
+size_t hyp_kernel_least_attrs(const hyp_kernel *k);
 /* NULL when there is no kernel of this name. */
 const hyp_kernel *hyp_kernel_find(const char *name);
 /* All of them, in the order of kernels.def. */
@@ -98,8 +101,9 @@ bool hyp_array_same_shape(const hyp_array *a, const hyp_array *b);
 /* Checks that `a` has this shape. `what` names it. */
 hyp_status hyp_kernel_want_shape(const hyp_kernel_call *c, const hyp_array *a, int32_t rank, const int64_t *dims,
                                  const char *what);
-/* For normalizations, of which attribute 0 is an axis: x, input 0, as rows of `size` elements, those of the axes from that on.
- * Fails unless output 0 is like x, scale and bias have that many elements or are absent, and further outputs one a row. */
+/* For normalizations, of which attribute 0 is an axis: x, input 0, as rows of `size` elements, those of the axes from
+ * that on. Fails unless output 0 is like x, scale and bias have that many elements or are absent, and further outputs
+ * one a row. */
 hyp_status hyp_kernel_norm_rows(const hyp_kernel_call *c, int64_t *rows, int64_t *size);
 /* `axis` of -rank .. rank-1 made non-negative. */
 hyp_status hyp_kernel_axis(const hyp_kernel_call *c, int64_t axis, int32_t rank, int32_t *out);

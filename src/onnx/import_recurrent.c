@@ -205,7 +205,7 @@ static hyp_status import_causal_conv(hyp_onnx_node *n)
         HYP_TRY(hyp_onnx_emit(n, HYP_OP_pad, (hyp_value_id[]){n->inputs[0], zero}, 2, sizes, &padded, 1));
     }
     hyp_attr attrs[] = {hyp_attr_of_dims(ones, 1), hyp_attr_of_dims(none, 2), hyp_attr_of_dims(ones, 1),
-                        hyp_attr_of_int(w.dims[0]), hyp_attr_of_sym("none")};
+                        hyp_attr_of_int(w.dims[0]), hyp_attr_of_sym("none"), hyp_attr_of_float(0)};
     hyp_value_id operands[] = {padded, n->inputs[1], hyp_onnx_has_input(n, 2) ? n->inputs[2] : HYP_NO_VALUE};
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_conv, operands, operands[2] == HYP_NO_VALUE ? 2 : 3, attrs, n->outputs, 1));
     if (activation != activations[0]) HYP_TRY(hyp_onnx_emit(n, HYP_OP_silu, n->outputs, 1, NULL, n->outputs, 1));

@@ -121,7 +121,8 @@ static hyp_status emit_conv(const hyp_onnx_node *n, uint32_t second, const hyp_v
     int64_t group;
     HYP_TRY(read_conv(n, second, true, &w, &group));
     hyp_attr attrs[] = {hyp_attr_of_dims(w.strides, w.n), hyp_attr_of_dims(w.pads, 2 * w.n),
-                        hyp_attr_of_dims(w.dilations, w.n), hyp_attr_of_int(group), hyp_attr_of_sym("none")};
+                        hyp_attr_of_dims(w.dilations, w.n), hyp_attr_of_int(group), hyp_attr_of_sym("none"),
+                        hyp_attr_of_float(0)};
     return hyp_onnx_emit(n, HYP_OP_conv, inputs, count, attrs, out, 1);
 }
 

@@ -28,6 +28,7 @@ void hyp_plan_call_arguments(const HypPlan__Program *program, const HypPlan__Cal
     for (size_t i = 0; i < s->n_inputs_plus1; i++)
         a->in[i] = s->inputs_plus1[i] ? array_of(program, s->inputs_plus1[i] - 1, values) : (hyp_array){0};
     for (size_t i = 0; i < s->n_outputs; i++) a->out[i] = array_of(program, s->outputs[i], values);
+    for (size_t i = s->n_attrs; i < HYP_PLAN_CALL_ATTRS; i++) a->attrs[i] = (hyp_kernel_attr){.kind = HYP_KERNEL_FLOAT};
     for (size_t i = 0; i < s->n_attrs; i++) {
         static const hyp_kernel_attr_kind kinds[] = {HYP_KERNEL_INT, HYP_KERNEL_FLOAT, HYP_KERNEL_SYM, HYP_KERNEL_INTS};
         const HypPlan__Call__Attr *from = s->attrs[i];
@@ -58,8 +59,14 @@ hyp_status hyp_plan_call_kernel(const HypPlan__Program *program, const HypPlan__
                         "version that built it, or build it again with the hypatiac of this version",
                         s->kernel);
     hyp_plan_call_arguments(program, s, NULL, diag, &a);
-    if (strlen(kernel->attrs) != s->n_attrs)
-        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s has %zu attributes, %zu are given", s->kernel,
-                        strlen(kernel->attrs), s->n_attrs);
+    size_t most = strlen(kernel->attrs);
+    if (s->n_attrs < hyp_kernel_least_attrs(kernel) || s->n_attrs > most)
+        return hyp_fail(diag, HYP_ERR_MALFORMED, "%s has %zu attributes, %zu are given", s->kernel, most, s->n_attrs);
     return hyp_kernel_check(kernel, &a.call);
+}
+
+void hyp_plan_call_shorten(HypPlan__Call *s)
+{
+    const hyp_kernel *kernel = hyp_kernel_find(s->kernel);
+    while (kernel && s->n_attrs > hyp_kernel_least_attrs(kernel) && s->attrs[s->n_attrs - 1]->number == 0) s->n_attrs--;
 }

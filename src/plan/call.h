@@ -19,5 +19,7 @@ void hyp_plan_call_arguments(const HypPlan__Program *program, const HypPlan__Cal
 /* The kernel of a call, which takes the arguments that it gets. HYP_ERR_INCOMPATIBLE: there is none of this name. */
 HYP_NODISCARD hyp_status hyp_plan_call_kernel(const HypPlan__Program *program, const HypPlan__Call *s,
                                               const hyp_kernel **out, hyp_diag *diag);
+/* Leaves out attributes that plans may lack and that are 0, so that older versions read plans which have nothing of them. */
+void hyp_plan_call_shorten(HypPlan__Call *s);
 
 #endif

@@ -57,16 +57,23 @@ static const char *builtin_names(hyp_arena *arena)
     return all ? all : "?";
 }
 
+int hyp_rw_epilogue_find(const char *name, hyp_op *out)
+{
+    if (strcmp(name, "leaky-relu") != 0) return hyp_activation_find(name, out);
+    *out = HYP_OP_leaky_relu;
+    return HYP_ACTS;
+}
+
 static hyp_status read_acts(const char *file, const hyp_sexpr *form, uint32_t *out, hyp_diag *diag)
 {
     *out = 0;
     for (uint32_t i = 1; i < form->count; i++) {
         const hyp_sexpr *sx = form->items[i];
         hyp_op op;
-        int act = sx->kind == HYP_SX_SYMBOL ? hyp_activation_find(sx->text, &op) : -1;
+        int act = sx->kind == HYP_SX_SYMBOL ? hyp_rw_epilogue_find(sx->text, &op) : -1;
         if (act < 0)
             return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED,
-                                  "an activation is wanted:" HYP_ACTIVATION_NAMES);
+                                  "an activation is wanted:" HYP_ACTIVATION_NAMES " leaky-relu");
         *out |= 1u << act;
     }
     return HYP_OK;

@@ -62,7 +62,7 @@ typedef struct hyp_device_profile {
     double pointwise_per_second;                                              /* elements of simple arithmetic */
     hyp_speedup speedups[HYP_SPEEDUPS]; /* by rising threads */
     size_t speedup_count;
-    uint32_t epilogue_acts; /* bit i: activation i of hyp_activation_find is computed by
+    uint32_t epilogue_acts; /* bit i: activation i of hyp_rw_epilogue_find is computed by
                                the product's kernel */
     uint32_t epilogue_acts_bf16; /* further ones, of bf16 */
     bool add_after_act;     /* the product's kernel adds a tensor after its activation; before it every device's does */
@@ -76,6 +76,8 @@ typedef struct hyp_device_profile {
     const hyp_measured *measured; /* what kernels took that were tried, in the arena of the parser */
     size_t measured_count;
 } hyp_device_profile;
+/* The bit of what products and convolutions end in: as hyp_activation_find, and leaky-relu, which convolutions alone can. */
+int hyp_rw_epilogue_find(const char *name, hyp_op *out);
 /* Built-in profiles, by the names of their files in profiles/. NULL when there is no such name. */
 const char *hyp_profile_builtin(const char *name);
 HYP_NODISCARD hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *text, size_t len,

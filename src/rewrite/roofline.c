@@ -187,8 +187,8 @@ static double work(const asking *a, hyp_op op, hyp_dtype t, double count)
 static double activation(const asking *a, const char *name, double count, hyp_dtype t, double launch)
 {
     hyp_op op;
-    int act = hyp_activation_find(name, &op);
-    if (act <= 0) return 0; /* none */
+    int act = hyp_rw_epilogue_find(name, &op);
+    if (act <= 0) return 0; /* none, and relu6, which rides along as a relu does */
     double of_shape, simple = count / a->device->pointwise_per_second;
     uint32_t in_kernel = a->device->epilogue_acts | (t == HYP_BF16 ? a->device->epilogue_acts_bf16 : 0);
     hyp_measured_ratio(a->device, op, t, &count, &of_shape);

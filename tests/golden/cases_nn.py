@@ -85,6 +85,9 @@ def cases():
     z = rand(2, 6, 3, 5)
     case("conv", "added, up to 6", text(**plain) + " :group 2 :act relu6", [x, w, b, z],
          np.clip(conv(x, w, b, [1, 1], [0] * 4, [1, 1], 2) + d(z), 0, 6))
+    y = conv(x, w, b, [1, 1], [0] * 4, [1, 1], 2) + d(z)
+    case("conv", "added, with a slope", text(**plain) + " :group 2 :act leaky-relu :slope 0.25", [x, w, b, z],
+         np.where(y >= 0, y, y / 4))
     line, weights = rand(1, 3, 7), rand(2, 3, 3)
     case("conv", "one axis", text(strides=[2], pads=[1, 1], dilations=[1]), [line, weights],
          conv(line, weights, None, [2], [1, 1], [1], 1), "Conv", strides=[2], pads=[1, 1])

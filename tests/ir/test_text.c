@@ -6,7 +6,7 @@ static void random_graphs_survive_text(void **state)
     (void)state;
     rng r = {.state = 5};
     bool seen[HYP_OP_COUNT] = {false};
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 600; round++) {
         hyp_dims *dims = new_dims(), *other = new_dims();
         hyp_diag diag = {0};
         hyp_graph g = random_graph(dims, &r, (int)pick(&r, 1, 14));

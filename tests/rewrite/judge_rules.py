@@ -109,7 +109,7 @@ def product(op, a, ins, types):
         return X.attention(*ins[:3], mask, a["trans-k"], a["rows-first"], a["scale"], a["fill"], a["shown"])
     if op == "conv":
         ins = list(ins) + [None] * (4 - len(ins))
-        return X.conv(*ins, a["strides"], a["pads"], a["dilations"], a["group"], a["act"])
+        return X.conv(*ins, a["strides"], a["pads"], a["dilations"], a["group"], a["act"], a["slope"])
     if op in ("layer-norm", "rms-norm"):
         return X.norm(ins[0], a["axis"], a["epsilon"], *ins[1:], centre=op == "layer-norm") if op == "layer-norm" else \
             X.norm(ins[0], a["axis"], a["epsilon"], *(list(ins[1:]) + [None] * (2 - len(ins))), centre=False)

@@ -391,7 +391,7 @@ static void a_measured_convolution_costs_that_and_what_is_added(void **state)
     w.dims[1] = 16;
     w.dims[2] = w.dims[3] = 3;
     const hyp_type *inputs[4] = {&x, &w, NULL, &y};
-    hyp_attr attrs[5] = {{0}};
+    hyp_attr attrs[6] = {{0}};
     attrs[4].sym = "none";
     assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
     hyp_cost_query q = {.op = HYP_OP_conv,

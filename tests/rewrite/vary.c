@@ -218,12 +218,12 @@ static void change_leaf(varied *v, hyp_sexpr *form)
 
 static void change_symbol(varied *v, const char *attribute, hyp_sexpr **slot)
 {
-    static const char *const words[][6] = {{"act", "none", "relu", "gelu", "tanh", "relu6"},
+    static const char *const words[][7] = {{"act", "none", "relu", "gelu", "tanh", "relu6", "leaky-relu"},
                                            {"acts", "none", "relu", "gelu", "tanh", "relu6"},
                                            {"add", "before", "after"},
                                            {"to", "f32", "f16", "i32", "f64", "bool"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        for (size_t k = 1; strcmp(words[i][0], attribute) == 0 && k < 6 && words[i][k]; k++)
+        for (size_t k = 1; strcmp(words[i][0], attribute) == 0 && k < 7 && words[i][k]; k++)
             if (turn(v)) *slot = symbol(v, words[i][k]);
 }
 

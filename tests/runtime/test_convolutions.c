@@ -76,6 +76,7 @@ static void add_one(const one *k, uint32_t x, uint32_t added, uint32_t y)
         pb_call_ints(&b, call, k->axes, k->more);
     else
         pb_call_symbol(&b, call, k->act);
+    if (!k->transpose && strcmp(k->act, "leaky-relu") == 0) pb_call_float(&b, call, 0.3);
 }
 
 /* A convolution that keeps the channels and sizes. */
@@ -176,7 +177,7 @@ static void several_products_agree(void **state)
 static void convolutions_with_few_results_agree(void **state)
 {
     (void)state;
-    static const char *const acts[] = {"none", "relu", "tanh", "relu6"};
+    static const char *const acts[] = {"none", "relu", "tanh", "relu6", "leaky-relu"};
     for (int round = 0; round < 60; round++) {
         one k = {.around = round % 3 == 0,
                  .images = 1 + (int64_t)rng_below(&r, 2),
@@ -184,7 +185,7 @@ static void convolutions_with_few_results_agree(void **state)
                  .out = 1 + (int64_t)rng_below(&r, 7),
                  .stride = {1, 1},
                  .axes = 1 + (size_t)(round % 4 != 0),
-                 .act = acts[round % 4]};
+                 .act = acts[round % 5]};
         for (size_t i = 0; i < k.axes; i++) {
             k.kernel[i] = 1 + (int64_t)rng_below(&r, 4);
             k.dilation[i] = 1 + (int64_t)rng_below(&r, 2);
@@ -301,14 +302,14 @@ static void convolutions_of_groups_agree(void **state)
 static void convolutions_of_channels_agree(void **state)
 {
     (void)state;
-    static const char *const acts[] = {"none", "relu", "silu", "relu6"};
+    static const char *const acts[] = {"none", "relu", "silu", "relu6", "leaky-relu"};
     static const int64_t channels[] = {4, 8, 9, 16, 19, 24, 32, 45, 64};
     for (int round = 0; round < 160; round++) {
         one k = {.around = round % 3 != 0,
                  .added = rng_below(&r, 2) == 0,
                  .images = 1 + (int64_t)rng_below(&r, 3),
                  .axes = 1 + (size_t)(round % 4 != 0),
-                 .act = acts[rng_below(&r, 4)]};
+                 .act = acts[rng_below(&r, 5)]};
         k.in = k.out = k.groups = channels[rng_below(&r, 9)];
         for (size_t i = 0; i < k.axes; i++) {
             k.kernel[i] = 1 + (int64_t)rng_below(&r, 7);

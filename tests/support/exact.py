@@ -324,11 +324,11 @@ class Partial:
         tally.finite = tally.finite and bool(np.all(self.s <= LARGEST[self.t]))  # before it is scaled down again
         return self if c == 1 else Partial(self.t, self.x * c, self.v * c, self.s * np.abs(c))
 
-    def done(self, act="none"):
+    def done(self, act="none", slope=0.0):
         y = real(self.t, self.x, self.v, self.s, False)
         if act == "relu6":
             return clip(y, 0.0, 6.0)
-        return y if act == "none" else unary(act, y)
+        return y if act == "none" else unary(act, y, alpha=slope)
 
 
 class Whole:
@@ -450,7 +450,7 @@ def attention(q, k, v, mask, trans_k=1, rows_first=0, scale=1.0, fill=-np.inf, s
     return out
 
 
-def conv(x, w, b, z, strides, pads, dilations, group, act="none"):
+def conv(x, w, b, z, strides, pads, dilations, group, act="none", slope=0.0):
     """x [N C spatial...], w [M C/group kernel...]; what lies in the pads is no term."""
     if not x.real:
         raise Unsupported("a convolution of integers")
@@ -481,4 +481,4 @@ def conv(x, w, b, z, strides, pads, dilations, group, act="none"):
     out = Partial(x.t, total(xs), vs.sum(-1), ss.sum(-1))
     if b is not None:
         out = out.plus(b.move(lambda a: a.reshape([1, -1] + [1] * n)))
-    return (out if z is None else out.plus(z)).done(act)
+    return (out if z is None else out.plus(z)).done(act, slope)

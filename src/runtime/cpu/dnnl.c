@@ -180,7 +180,7 @@ static asked ask(const HypPlan__Program *p, const HypPlan__Linear *s, size_t l)
                .bias = s->layers[l]->bias_plus1 != 0,
                .added_plus1 = adds && !in_place ? s->added_plus1 : 0,
                .post = {.alpha = 1.0f, .accumulate = in_place, .add_after = s->add_after}};
-    a.known = hyp_dnnl_find_act(hyp_plan_act_name(s->layers[l]->act), &a.post.act);
+    a.known = hyp_dnnl_find_act(hyp_plan_act_name(s->layers[l]->act), 0, &a.post.act);
     return a;
 }
 

@@ -159,17 +159,22 @@ static dnnl_primitive_desc_t convolution(dnnl_engine_t engine, bool transpose, c
 #define ACT_mish dnnl_eltwise_mish, 0, 0
 #define ACT_softplus dnnl_eltwise_soft_relu, 1, 0
 
-bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out)
+bool hyp_dnnl_find_act(const char *name, double slope, hyp_dnnl_act *out)
 {
 #define X(op, name, ...) {name, {ACT_##op}},
     static const struct {
         const char *name;
         hyp_dnnl_act act;
-    } known[] = {{"none", {dnnl_alg_kind_undef, 0, 0}}, {"relu6", {dnnl_eltwise_clip, 0, 6}}, HYP_ACTIVATIONS(X)};
+    } known[] = {{"none", {dnnl_alg_kind_undef, 0, 0}},
+                 {"relu6", {dnnl_eltwise_clip, 0, 6}},
+                 {"leaky-relu", {dnnl_eltwise_relu, 0, 0}},
+                 HYP_ACTIVATIONS(X)};
 #undef X
+    if (slope == 0 && strcmp(name, "leaky-relu") == 0) return false; /* oneDNN takes it for a relu, which loses NaN */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(known[i].name, name) != 0) continue;
         *out = known[i].act;
+        if (out->kind == dnnl_eltwise_relu) out->alpha = (float)slope;
         return true;
     }
     return false;

@@ -32,8 +32,8 @@ typedef struct hyp_dnnl_act {
     dnnl_alg_kind_t kind;
     float alpha, beta;
 } hyp_dnnl_act;
-/* By its name in plans, relu6 included. False when oneDNN has none of this name. */
-bool hyp_dnnl_find_act(const char *name, hyp_dnnl_act *out);
+/* By its name in plans, relu6 included, and leaky-relu of this slope. False when oneDNN has none of this name. */
+bool hyp_dnnl_find_act(const char *name, double slope, hyp_dnnl_act *out);
 
 /* What happens to the results of a product or convolution: y = act(alpha * y), or act(alpha * y + what y held before).
  * A tensor `added` of the shape of y is added before the activation, or after it; NULL: none. */

@@ -256,7 +256,9 @@ static bool read_call(asked *a)
     for (int i = 0; i < a->n; i++) w->dilates[i]--;
     a->group = a->values[*a->call->attrs[3]->dims];
     if (a->group < 1 || dim_of(a, tensor_of(a, WEIGHTS), 0) % a->group) return false;
-    if (!a->transpose) return !reads_nothing(a) && hyp_dnnl_find_act(a->call->attrs[4]->text, &a->act);
+    if (!a->transpose)
+        return !reads_nothing(a) && hyp_dnnl_find_act(a->call->attrs[4]->text,
+                                                      a->call->n_attrs > 5 ? a->call->attrs[5]->number : 0, &a->act);
     int64_t more[HYP_DNNL_SPATIAL];
     if (!read_list(a, 4, 0, 0, more)) return false;
     for (int i = 0; i < a->n; i++) w->after[i] -= more[i];

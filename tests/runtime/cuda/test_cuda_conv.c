@@ -105,6 +105,7 @@ static void build_conv(uint64_t *seed, const conv_case *k)
     pb_call_ints(&builder, call, axes, k->w.dilations);
     pb_call_int(&builder, call, k->group);
     pb_call_symbol(&builder, call, k->act);
+    if (strcmp(k->act, "leaky-relu") == 0) pb_call_float(&builder, call, -0.3);
     if (k->added == IN_PLACE) pb_copy_all(&builder, y, result, pb_const(&builder, count));
 }
 
@@ -142,7 +143,8 @@ static void convolution_equals_reference_for_every_type_activation_and_sum(void 
 {
     (void)state;
     uint64_t seed = 1;
-    static const char *const acts[] = {"none", "relu", "relu6", "sigmoid", "tanh", "silu", "hard-swish", "mish"};
+    static const char *const acts[] = {"none", "relu",       "relu6", "sigmoid",   "tanh",
+                                       "silu", "hard-swish", "mish",  "leaky-relu"};
     for (int t = 0; t < FLOATS; t++)
         for (size_t a = 0; a < sizeof acts / sizeof *acts; a++)
             for (int form = 0; form < 2; form++)

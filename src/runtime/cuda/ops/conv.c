@@ -226,12 +226,16 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
                                .dtype = c->in[0].dtype};
     hyp_choice choice;
     HYP_TRY(hyp_kernel_read_conv(c, false, &step.conv));
-    step.act = (uint32_t)step.conv.act;
+    bool leaky = step.conv.act == HYP_PW_LEAKY_RELU; /* in a pass of its own: no library has it, nor a kernel of ours */
+    step.act = leaky ? HYP_PW_CAST : (uint32_t)step.conv.act;
     if (step.conv.y->count == 0) return HYP_OK;
     step.x_last = hyp_cuda_lies_last(b, step.x);
     step.weight_last = hyp_cuda_lies_last(b, step.weight);
     step.y_last = hyp_cuda_lies_last(b, step.y);
     step.added_last = step.added_plus1 && hyp_cuda_lies_last(b, step.added_plus1 - 1);
     hyp_cuda_offer_conv(b, &step, &choice);
-    return hyp_cuda_add_chosen(b, &choice, add_way, &step);
+    HYP_TRY(hyp_cuda_add_chosen(b, &choice, add_way, &step));
+    if (!leaky) return HYP_OK;
+    return hyp_cuda_add_channels(b, step.y, 1, step.conv.y->count, 1, 0, HYP_PLAN__POINTWISE__OP__LEAKY_RELU,
+                                 step.conv.p, 0);
 }
