@@ -89,14 +89,15 @@ class Compiled:
 
     @property
     def weight_bytes(self):
-        """That a run has to read, each weight once; of a table only the rows that are taken."""
+        """That a run has to read, each weight once (merged ones have no names); of a table only the rows that are taken."""
         read = {}
-        for step in self.described["steps"]:
-            for tensor in step["reads"]:
+        for number, step in enumerate(self.described["steps"]):
+            for place, tensor in enumerate(step["reads"]):
                 size = BYTES.get(tensor["dtype"], 8) * math.prod(tensor["shape"])
+                key = tensor["name"] or (number, place)
                 if tensor["place"] == "weight":
-                    read[tensor["name"]] = max(read.get(tensor["name"], 0), min(size, step["bytes"]))
-        return sum(read.values())
+                    read[key] = max(read.get(key, 0), min(size, step["bytes"]))
+        return min(sum(read.values()), self.described["weights_bytes"])
 
 
 def compile_forms(args, model, folder, *options):
