@@ -14,7 +14,7 @@ enum { IR_VERSION = 8, OPSET = 20 };
 
 static void add_bytes(onnx_bytes *b, const void *data, size_t len)
 {
-    if (b->len + len > b->room) {
+    if (len > b->room - b->len) { /* b->len + len, which could wrap, is what gcc 14 warns of */
         b->room = 2 * (b->len + len);
         b->data = cli_alloc(b->data, b->room, 1);
     }
