@@ -300,22 +300,13 @@ static hyp_status make(hyp_cpu_model *model, uint32_t step, columns *s, const fl
 hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag)
 {
-    const HypPlan__Call *call = op->step->call;
-    bool transpose = strcmp(call->kernel, "conv-transpose") == 0;
-    const float *w = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1);
-    hyp_call_arguments a;
-    hyp_conv v;
-    hyp_diag unfit; /* of shapes that do not fit: the plain kernel says so */
-    hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, call, &unfit, &a);
-    if (!w || hyp_kernel_read_conv(&a.call, transpose, &v) != HYP_OK) return HYP_OK;
+    hyp_cpu_conv_call c;
+    if (!hyp_cpu_take_conv(model, op, values, channels_last, &c)) return HYP_OK;
+    bool transpose = strcmp(op->step->call->kernel, "conv-transpose") == 0;
     columns *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
-    s->x = call->inputs_plus1[0] - 1;
-    s->y = call->outputs[0];
-    s->bias = hyp_plan_call_input(call, 2) - 1;
-    s->x_last = channels_last[s->x];
-    s->y_last = channels_last[s->y];
-    bool can = fill(s, &v, transpose) && choose_tile(s);
-    hyp_status status = can ? make(model, step, s, w, &op->work_bytes, diag) : HYP_OK;
+    *s = (columns){.x = c.x, .y = c.y, .bias = c.bias_plus1 - 1, .x_last = c.x_last, .y_last = c.y_last};
+    bool can = fill(s, &c.conv, transpose) && choose_tile(s);
+    hyp_status status = can ? make(model, step, s, c.w, &op->work_bytes, diag) : HYP_OK;
     return hyp_cpu_finish_op(op, status, can, run_columns, columns_destroy, s);
 }

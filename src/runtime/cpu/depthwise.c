@@ -65,15 +65,12 @@ static void lines_part(void *state, int64_t begin, int64_t end, int thread)
     const hyp_cpu_kernels *kernels = r->run->kernels;
     float *room = (float *)((char *)r->run->call.work + s->y_at + (size_t)thread * 2 * s->y_bytes);
     float *more = (float *)((char *)room + s->y_bytes);
-    int64_t n = s->conv.channels, width = l->along.kernel[0];
+    int64_t n = s->conv.channels;
+    hyp_line line;
     for (int64_t i = begin; i < end; i++) {
-        const float *rows[HYP_LINES_MOST], *weights[HYP_LINES_MOST];
-        int64_t taps[HYP_LINES_MOST];
-        hyp_parts parts = {.rows = rows, .first = l->first, .offsets = l->offsets};
-        parts.count = hyp_lines_find(l, i, r->turned, rows, taps, NULL);
-        for (int64_t t = 0; t < parts.count; t++) weights[t] = s->weights + taps[t] * width * n;
+        hyp_lines_take(l, i, r->turned, s->weights, n, &line);
         float *y = s->y_last ? r->y + i * l->length * n : room;
-        kernels->depthwise(&s->conv, &parts, weights, l->taps, l->length, find_added(r, i, more), y);
+        kernels->depthwise(&s->conv, &line.parts, line.weights, l->taps, l->length, find_added(r, i, more), y);
         if (s->act.op != HYP_PLAN__POINTWISE__OP__CAST) kernels->activate(&s->act, y, l->length * n);
         if (!s->y_last) kernels->transpose(y, l->length, n, n, r->y + i * l->length, l->window.out_count);
     }
@@ -114,18 +111,6 @@ static float *pack(const hyp_conv *v, const float *w, const float *bias)
     return packed;
 }
 
-static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, depthwise *s, const hyp_conv *v, const float *w,
-                              const float *bias, hyp_diag *diag)
-{
-    hyp_mem_account *before = hyp_cpu_packing_begin(model);
-    if (!model->grouped[step]) model->grouped[step] = pack(v, w, bias);
-    s->conv.bias = model->grouped[step];
-    hyp_cpu_packing_end(model, before);
-    if (!s->conv.bias) return hyp_fail_memory(diag, (size_t)v->w->count * sizeof *w);
-    s->weights = s->conv.bias + v->group;
-    return HYP_OK;
-}
-
 static bool fits(const hyp_conv *v, const hyp_cpu_kernels *kernels)
 {
     return v->x->dtype == HYP_F32 && v->x->count > 0 && v->y->count > 0 && v->in_channels == 1 &&
@@ -135,41 +120,30 @@ static bool fits(const hyp_conv *v, const hyp_cpu_kernels *kernels)
 hyp_status hyp_cpu_prepare_depthwise(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                      const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag)
 {
-    const HypPlan__Call *call = op->step->call;
-    uint32_t bias_plus1 = hyp_plan_call_input(call, 2);
-    const float *w = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1),
-                *bias = bias_plus1 ? hyp_cpu_weight(model->plan, bias_plus1 - 1) : NULL;
-    hyp_call_arguments a;
-    hyp_conv v;
-    hyp_diag unfit; /* of shapes that do not fit: the plain kernel says so */
-    hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, call, &unfit, &a);
-    if (!w || (bias_plus1 && !bias) || hyp_kernel_read_conv(&a.call, false, &v) != HYP_OK) return HYP_OK;
+    hyp_cpu_conv_call c;
+    if (!hyp_cpu_take_conv(model, op, values, channels_last, &c) || (c.bias_plus1 && !c.bias)) return HYP_OK;
+    const hyp_conv *v = &c.conv;
+    if (!fits(v, model->device->kernels)) return HYP_OK;
     depthwise *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
-    s->x = call->inputs_plus1[0] - 1;
-    s->added_plus1 = hyp_plan_call_input(call, 3);
-    s->y = call->outputs[0];
-    s->x_last = channels_last[s->x];
-    s->added_last = s->added_plus1 && channels_last[s->added_plus1 - 1];
-    s->y_last = channels_last[s->y];
-    s->act = hyp_cpu_conv_act(&v);
-    s->batch = v.batch;
-    int64_t along = v.window.n - 1;
-    s->conv = (hyp_depthwise){.channels = v.group,
-                              .along = v.window.kernel[along],
-                              .gap = v.window.dilation[along] * v.group,
-                              .step = v.window.stride[along] * v.group};
-    bool can = fits(&v, model->device->kernels);
-    hyp_status status = can ? find_packed(model, step, s, &v, w, bias, diag) : HYP_OK;
-    if (can && status == HYP_OK) status = hyp_lines_init(&s->lines, &v.window, v.group, diag);
-    if (can) {
-        bool moves = s->added_plus1 && s->added_last != s->y_last &&
-                     hyp_plan_same_slot(model->plan->program, s->added_plus1 - 1, s->y);
-        s->moved_bytes = moves ? (size_t)v.y->count * sizeof(float) : 0;
-        s->x_at = moves ? hyp_lines_room(v.y->count) : 0;
-        s->y_at = s->x_at + (s->x_last ? 0 : hyp_lines_room(v.window.in_count * v.group));
-        s->y_bytes = hyp_lines_room(v.window.out[along] * v.group);
-        op->work_bytes = s->y_at + (size_t)model->device->threads * 2 * s->y_bytes;
-    }
-    return hyp_cpu_finish_op(op, status, can, run_depthwise, depthwise_destroy, s);
+    int64_t along = v->window.n - 1;
+    *s = (depthwise){.x = c.x, .added_plus1 = c.added_plus1, .y = c.y, .act = hyp_cpu_conv_act(v), .batch = v->batch};
+    s->x_last = c.x_last;
+    s->added_last = c.added_last;
+    s->y_last = c.y_last;
+    s->conv = (hyp_depthwise){.channels = v->group,
+                              .along = v->window.kernel[along],
+                              .gap = v->window.dilation[along] * v->group,
+                              .step = v->window.stride[along] * v->group};
+    hyp_status status = hyp_cpu_find_grouped(model, step, &c, pack, &s->conv.bias, diag);
+    if (status == HYP_OK) status = hyp_lines_init(&s->lines, &v->window, v->group, diag);
+    if (status == HYP_OK) s->weights = s->conv.bias + v->group;
+    bool moves =
+        c.added_plus1 && c.added_last != c.y_last && hyp_plan_same_slot(model->plan->program, c.added_plus1 - 1, c.y);
+    s->moved_bytes = moves ? (size_t)v->y->count * sizeof(float) : 0;
+    s->x_at = moves ? hyp_lines_room(v->y->count) : 0;
+    s->y_at = s->x_at + (s->x_last ? 0 : hyp_lines_room(v->window.in_count * v->group));
+    s->y_bytes = hyp_lines_room(v->window.out[along] * v->group);
+    op->work_bytes = s->y_at + (size_t)model->device->threads * 2 * s->y_bytes;
+    return hyp_cpu_finish_op(op, status, true, run_depthwise, depthwise_destroy, s);
 }

@@ -72,14 +72,11 @@ static void lines_part(void *state, int64_t begin, int64_t end, int thread)
     const grouped *s = r->s;
     const hyp_lines *l = &s->lines;
     float *y = (float *)((char *)r->run->call.work + s->y_at + (size_t)thread * s->y_bytes);
-    int64_t each = s->conv.in * s->conv.out * s->conv.groups, width = l->along.kernel[0];
+    int64_t each = s->conv.in * s->conv.out * s->conv.groups;
+    hyp_line line;
     for (int64_t i = begin; i < end; i++) {
-        const float *rows[HYP_LINES_MOST], *weights[HYP_LINES_MOST];
-        int64_t taps[HYP_LINES_MOST];
-        hyp_parts parts = {.rows = rows, .first = l->first, .offsets = l->offsets};
-        parts.count = hyp_lines_find(l, i, r->turned, rows, taps, NULL);
-        for (int64_t t = 0; t < parts.count; t++) weights[t] = s->weights + taps[t] * width * each;
-        r->run->kernels->grouped(&s->conv, &parts, weights, l->taps, l->length, y);
+        hyp_lines_take(l, i, r->turned, s->weights, each, &line);
+        r->run->kernels->grouped(&s->conv, &line.parts, line.weights, l->taps, l->length, y);
         if (s->act.op != HYP_PLAN__POINTWISE__OP__CAST)
             r->run->kernels->activate(&s->act, y, l->length * s->conv.out * s->conv.groups);
         put_line(r, i, y);
@@ -122,18 +119,6 @@ static float *pack(const hyp_conv *v, const float *w, const float *bias)
     return packed;
 }
 
-static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, grouped *s, const hyp_conv *v, const float *w,
-                              const float *bias, hyp_diag *diag)
-{
-    hyp_mem_account *before = hyp_cpu_packing_begin(model);
-    if (!model->grouped[step]) model->grouped[step] = pack(v, w, bias);
-    s->conv.bias = model->grouped[step];
-    hyp_cpu_packing_end(model, before);
-    if (!s->conv.bias) return hyp_fail_memory(diag, (size_t)v->w->count * sizeof *w);
-    s->weights = s->conv.bias + v->group * v->out_channels;
-    return HYP_OK;
-}
-
 /* Whether it can be done so. */
 static bool fits(const hyp_conv *v, const hyp_cpu_kernels *kernels)
 {
@@ -144,29 +129,20 @@ static bool fits(const hyp_conv *v, const hyp_cpu_kernels *kernels)
 hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag)
 {
-    const HypPlan__Call *call = op->step->call;
-    uint32_t bias_plus1 = hyp_plan_call_input(call, 2);
-    const float *w = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1),
-                *bias = bias_plus1 ? hyp_cpu_weight(model->plan, bias_plus1 - 1) : NULL;
-    hyp_call_arguments a;
-    hyp_conv v;
-    hyp_diag unfit; /* of shapes that do not fit: the plain kernel says so */
-    hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, call, &unfit, &a);
-    if (!w || (bias_plus1 && !bias)) return HYP_OK;
-    if (hyp_kernel_read_conv(&a.call, false, &v) != HYP_OK || !fits(&v, model->device->kernels)) return HYP_OK;
+    hyp_cpu_conv_call c;
+    if (!hyp_cpu_take_conv(model, op, values, channels_last, &c) || (c.bias_plus1 && !c.bias)) return HYP_OK;
+    const hyp_conv *v = &c.conv;
+    if (!fits(v, model->device->kernels)) return HYP_OK;
     grouped *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
-    s->x = call->inputs_plus1[0] - 1;
-    s->y = call->outputs[0];
-    s->x_last = channels_last[s->x];
-    s->y_last = channels_last[s->y];
-    s->act = hyp_cpu_conv_act(&v);
-    s->batch = v.batch;
-    s->conv = (hyp_grouped){.groups = v.group, .in = v.in_channels, .out = v.out_channels};
-    hyp_status status = find_packed(model, step, s, &v, w, bias, diag);
-    if (status == HYP_OK) status = hyp_lines_init(&s->lines, &v.window, v.group * v.in_channels, diag);
-    s->y_at = hyp_lines_room(v.window.in_count * v.group * v.in_channels);
-    s->y_bytes = hyp_lines_room(s->lines.length * v.group * v.out_channels);
+    *s = (grouped){.x = c.x, .y = c.y, .x_last = c.x_last, .y_last = c.y_last, .batch = v->batch};
+    s->act = hyp_cpu_conv_act(v);
+    s->conv = (hyp_grouped){.groups = v->group, .in = v->in_channels, .out = v->out_channels};
+    hyp_status status = hyp_cpu_find_grouped(model, step, &c, pack, &s->conv.bias, diag);
+    if (status == HYP_OK) status = hyp_lines_init(&s->lines, &v->window, v->group * v->in_channels, diag);
+    if (status == HYP_OK) s->weights = s->conv.bias + v->group * v->out_channels;
+    s->y_at = hyp_lines_room(v->window.in_count * v->group * v->in_channels);
+    s->y_bytes = hyp_lines_room(s->lines.length * v->group * v->out_channels);
     op->work_bytes = s->y_at + (size_t)model->device->threads * s->y_bytes;
     return hyp_cpu_finish_op(op, status, true, run_grouped, grouped_destroy, s);
 }

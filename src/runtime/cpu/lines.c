@@ -63,3 +63,12 @@ int64_t hyp_lines_find(const hyp_lines *l, int64_t i, const float *image, const 
     if (o) memcpy(o, at, sizeof at);
     return count;
 }
+
+void hyp_lines_take(const hyp_lines *l, int64_t i, const float *image, const float *weights, int64_t each,
+                    hyp_line *out)
+{
+    int64_t taps[HYP_LINES_MOST];
+    out->parts = (hyp_parts){.rows = out->rows, .first = l->first, .offsets = l->offsets};
+    out->parts.count = hyp_lines_find(l, i, image, out->rows, taps, NULL);
+    for (int64_t t = 0; t < out->parts.count; t++) out->weights[t] = weights + taps[t] * l->along.kernel[0] * each;
+}

@@ -27,6 +27,15 @@ void hyp_lines_dispose(hyp_lines *l);
 int64_t hyp_lines_find(const hyp_lines *l, int64_t i, const float *image, const float **rows, int64_t *taps,
                        int64_t *o);
 
+/* What a line of results is made of: parts of x, and the weights of each row of them. */
+typedef struct hyp_line {
+    hyp_parts parts;
+    const float *rows[HYP_LINES_MOST], *weights[HYP_LINES_MOST];
+} hyp_line;
+/* Of line i, where a place of the kernel has `each` weights. */
+void hyp_lines_take(const hyp_lines *l, int64_t i, const float *image, const float *weights, int64_t each,
+                    hyp_line *out);
+
 /* In the work space: so many floats, and some more that kernels may read and write behind them. */
 static inline size_t hyp_lines_room(int64_t floats) { return ((size_t)(floats + 16) * sizeof(float) + 63) / 64 * 64; }
 

@@ -140,7 +140,7 @@ static hyp_status run_windows(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_
 /* ---- preparing ----------------------------------------------------------------------------------------------- */
 
 /* The weights [out, in, kernel...] as a layer's, whose rows are [kernel..., in]. NULL when memory is out. */
-static hyp_mlp *pack(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c)
+static hyp_mlp *pack_windows(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c)
 {
     int64_t taps = c->kernel[Y] * c->kernel[X], n = c->channels, k = taps * c->in_channels;
     float *turned = hyp_malloc((size_t)n * (size_t)k * sizeof(float));
@@ -156,7 +156,7 @@ static hyp_mlp *pack(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c)
 static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, windows *s, hyp_diag *diag)
 {
     hyp_mem_account *before = hyp_cpu_packing_begin(model);
-    if (!model->rows[step]) model->rows[step] = pack(model->device->kernels, &s->c);
+    if (!model->rows[step]) model->rows[step] = pack_windows(model->device->kernels, &s->c);
     s->weights = model->rows[step];
     hyp_cpu_packing_end(model, before);
     return s->weights ? HYP_OK
@@ -187,24 +187,6 @@ static bool choose_parts(windows *s, int threads, int64_t blocks, size_t *work_b
     return true;
 }
 
-/* What a step reads and writes; false where that is not for these kernels. */
-static bool take_tensors(hyp_cpu_conv *s, const hyp_plan *plan, const HypPlan__Call *call, const bool *channels_last)
-{
-    s->x = call->inputs_plus1[0] - 1;
-    s->y = call->outputs[0];
-    s->added_plus1 = hyp_plan_call_input(call, 3);
-    s->x_last = channels_last[s->x];
-    s->y_last = channels_last[s->y];
-    s->added_last = s->added_plus1 && channels_last[s->added_plus1 - 1];
-    s->moves_added =
-        s->added_plus1 && s->added_last != s->y_last && hyp_plan_same_slot(plan->program, s->added_plus1 - 1, s->y);
-    if (s->moves_added) s->added_last = s->y_last;
-    s->w = hyp_cpu_weight(plan, call->inputs_plus1[1] - 1);
-    uint32_t bias = hyp_plan_call_input(call, 2);
-    if (bias) s->bias = hyp_cpu_weight(plan, bias - 1);
-    return s->w && (s->bias || !bias);
-}
-
 static bool take_sizes(hyp_cpu_conv *s, const hyp_conv *v)
 {
     const hyp_window *w = &v->window;
@@ -225,19 +207,54 @@ static bool take_sizes(hyp_cpu_conv *s, const hyp_conv *v)
     return true;
 }
 
+bool hyp_cpu_take_conv(const hyp_cpu_model *model, const hyp_cpu_op *op, const int64_t *values,
+                       const bool *channels_last, hyp_cpu_conv_call *out)
+{
+    const HypPlan__Call *call = op->step->call;
+    const hyp_reference_call asked = {.program = model->plan->program, .values = values};
+    hyp_diag unfit;
+    *out = (hyp_cpu_conv_call){.x = call->inputs_plus1[0] - 1, .y = call->outputs[0]};
+    out->bias_plus1 = hyp_plan_call_input(call, 2);
+    out->added_plus1 = hyp_plan_call_input(call, 3);
+    out->x_last = channels_last[out->x];
+    out->y_last = channels_last[out->y];
+    out->added_last = out->added_plus1 && channels_last[out->added_plus1 - 1];
+    out->w = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1);
+    if (out->bias_plus1) out->bias = hyp_cpu_weight(model->plan, out->bias_plus1 - 1);
+    hyp_reference_arguments(&asked, call, &unfit, &out->arguments);
+    bool transpose = strcmp(call->kernel, "conv-transpose") == 0;
+    return out->w && hyp_kernel_read_conv(&out->arguments.call, transpose, &out->conv) == HYP_OK;
+}
+
+hyp_status hyp_cpu_find_grouped(hyp_cpu_model *model, uint32_t step, const hyp_cpu_conv_call *call,
+                                hyp_cpu_pack_conv *pack, const float **out, hyp_diag *diag)
+{
+    hyp_mem_account *before = hyp_cpu_packing_begin(model);
+    if (!model->grouped[step]) model->grouped[step] = pack(&call->conv, call->w, call->bias);
+    *out = model->grouped[step];
+    hyp_cpu_packing_end(model, before);
+    return *out ? HYP_OK : hyp_fail_memory(diag, (size_t)call->conv.w->count * sizeof **out);
+}
+
 bool hyp_cpu_read_conv(const hyp_cpu_model *model, const hyp_cpu_op *op, const int64_t *values,
                        const bool *channels_last, hyp_cpu_conv *out)
 {
-    const HypPlan__Call *call = op->step->call;
-    hyp_call_arguments a;
-    hyp_conv v;
-    hyp_diag unfit; /* of shapes that do not fit: the plain kernel says so */
-    hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, call, &unfit, &a);
+    hyp_cpu_conv_call c;
     *out = (hyp_cpu_conv){.batch = 0};
-    if (!take_tensors(out, model->plan, call, channels_last) || hyp_kernel_read_conv(&a.call, false, &v) != HYP_OK ||
-        !take_sizes(out, &v))
+    if (!hyp_cpu_take_conv(model, op, values, channels_last, &c) || (c.bias_plus1 && !c.bias) ||
+        !take_sizes(out, &c.conv))
         return false;
-    out->act = hyp_cpu_conv_act(&v);
+    out->x = c.x;
+    out->y = c.y;
+    out->added_plus1 = c.added_plus1;
+    out->x_last = c.x_last;
+    out->y_last = c.y_last;
+    out->moves_added =
+        c.added_plus1 && c.added_last != c.y_last && hyp_plan_same_slot(model->plan->program, c.added_plus1 - 1, c.y);
+    out->added_last = out->moves_added ? c.y_last : c.added_last;
+    out->w = c.w;
+    out->bias = c.bias;
+    out->act = hyp_cpu_conv_act(&c.conv);
     return true;
 }
 

@@ -11,6 +11,25 @@ static inline hyp_block_instr hyp_cpu_conv_act(const hyp_conv *v)
     return (hyp_block_instr){(HypPlan__Pointwise__Op)v->act, (float)v->p, (float)v->q, HYP_F32};
 }
 
+/* What a convolution, or the transpose of one, is called with. */
+typedef struct hyp_cpu_conv_call {
+    hyp_call_arguments arguments; /* that conv borrows */
+    hyp_conv conv;
+    uint32_t x, bias_plus1, added_plus1, y; /* tensors */
+    bool x_last, added_last, y_last;        /* their channels are */
+    const void *w, *bias;                   /* in the plan; bias NULL: there is none, or it is computed */
+} hyp_cpu_conv_call;
+
+/* False where weights are computed or shapes do not fit, which the plain kernel says. */
+bool hyp_cpu_take_conv(const hyp_cpu_model *model, const hyp_cpu_op *op, const int64_t *values,
+                       const bool *channels_last, hyp_cpu_conv_call *out);
+
+/* What model->grouped has of a step: first a bias for each result. Packed when it is first wanted; NULL from `pack`:
+ * memory is out. */
+typedef float *hyp_cpu_pack_conv(const hyp_conv *v, const float *w, const float *bias);
+HYP_NODISCARD hyp_status hyp_cpu_find_grouped(hyp_cpu_model *model, uint32_t step, const hyp_cpu_conv_call *call,
+                                              hyp_cpu_pack_conv *pack, const float **out, hyp_diag *diag);
+
 enum { HYP_Y, HYP_X }; /* spatial axes, innermost last */
 
 typedef struct hyp_cpu_conv {
