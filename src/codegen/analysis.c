@@ -1,4 +1,5 @@
 /* analysis.c - what has to run: constants, dead nodes, groups of elementwise nodes. */
+#include <math.h>
 #include <string.h>
 
 #include "codegen/lower.h"
@@ -112,6 +113,41 @@ hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint
 
 /* ---- groups ----------------------------------------------------------------------------------------- */
 
+static bool is_signed(hyp_dtype t) { return t == HYP_I8 || t == HYP_I16 || t == HYP_I32 || t == HYP_I64; }
+
+/* No integer of this value is larger in size than what is given, as far as a few nodes before tell. */
+static double largest(const hyp_lowering *l, hyp_value_id v, int depth)
+{
+    enum { FEW = 4096, DEPTH = 4 };
+    const hyp_value *value = hyp_lower_value(l, v);
+    hyp_dtype t = value->type.dtype;
+    const hyp_node *from = depth < DEPTH ? producer_of(l, v) : NULL;
+    double bound = t == HYP_BOOL ? 1 : ldexp(1, 8 * (int)hyp_dtype_size(t)), found = bound;
+    if (hyp_dtype_is_float(t)) return INFINITY;
+    if (value->kind == HYP_VALUE_CONST && value->data && value->bytes <= FEW * hyp_dtype_size(t)) {
+        found = 0;
+        for (size_t i = 0; i < value->bytes / hyp_dtype_size(t); i++)
+            found = fmax(found, fabs(hyp_load_f64(t, value->data, i)));
+    } else if (from && from->op == HYP_OP_cast) {
+        if (!is_signed(t) && is_signed(hyp_lower_value(l, from->inputs[0])->type.dtype)) return bound; /* wraps */
+        found = largest(l, from->inputs[0], depth + 1);
+    } else if (from && (from->op == HYP_OP_add || (from->op == HYP_OP_sub && is_signed(t)))) {
+        found = largest(l, from->inputs[0], depth + 1) + largest(l, from->inputs[1], depth + 1);
+    }
+    return fmin(found, bound);
+}
+
+/* Whether floats hold all that a node of integers reads and gives: sums and casts of bytes are computed by vectors
+ * then. */
+static bool fits_f32(const hyp_lowering *l, const hyp_node *node)
+{
+    enum { EXACT = 1 << 24 };
+    bool fits = (node->op == HYP_OP_cast || node->op == HYP_OP_add || node->op == HYP_OP_sub) &&
+                largest(l, node->outputs[0], 0) <= EXACT;
+    for (uint32_t i = 0; i < node->input_count; i++) fits = fits && largest(l, node->inputs[i], 0) <= EXACT;
+    return fits;
+}
+
 /* The type to compute an elementwise node in: what keeps every element exact before the operation. HYP_BOOL: there are
  * only bools, which are exact in any type. */
 static hyp_dtype compute_type(const hyp_lowering *l, const hyp_node *node)
@@ -131,6 +167,7 @@ static hyp_dtype compute_type(const hyp_lowering *l, const hyp_node *node)
     bool power = node->op == HYP_OP_pow;
     if (all_bool) return HYP_BOOL;
     if (!any_float && power) any_u64 = hyp_lower_value(l, node->inputs[1])->type.dtype == HYP_U64; /* has it a sign? */
+    if (!any_float && fits_f32(l, node)) return HYP_F32;
     if (!any_float) return any_u64 ? HYP_U64 : HYP_I64;
     if (any_f64 || (any_int && power)) return HYP_F64;
     bool narrow = hyp_dtype_size(out) == 2 || out == HYP_F8E4M3;

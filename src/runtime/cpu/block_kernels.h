@@ -104,6 +104,28 @@ static void block_pow(float *out, const float *const *x, int64_t n)
     }
 }
 
+/* To integers: what is within their range by vectors. */
+static void round_to_integers(hyp_dtype to, float *out, int64_t n)
+{
+    bool is_signed = to == HYP_I8 || to == HYP_I16 || to == HYP_I32;
+    if (!is_signed && to != HYP_U8 && to != HYP_U16) {
+        hyp_block_to_integers(to, out, n);
+        return;
+    }
+    float span = ldexpf(1, 8 * (int)hyp_dtype_size(to) - is_signed), least = is_signed ? -span : 0;
+    vi inside = ~(vi){0};
+    for (int64_t i = 0; i < n; i += W) {
+        vf a = load(out + i);
+        inside &= (a >= least) & (a < span); /* NaN is not */
+    }
+    for (int i = 0; i < W; i++)
+        if (!inside[i]) {
+            hyp_block_to_integers(to, out, n);
+            return;
+        }
+    for (int64_t i = 0; i < n; i += W) store(out + i, vwhole(load(out + i)));
+}
+
 static void block_round(hyp_dtype to, float *out, int64_t n)
 {
     const float *x[3] = {out, out, out};
@@ -117,7 +139,7 @@ static void block_round(hyp_dtype to, float *out, int64_t n)
         widen(to, rounded, out, n);
         break;
     case HYP_BOOL: EACH(vbool(a != 0.0f));
-    default: hyp_block_to_integers(to, out, n);
+    default: round_to_integers(to, out, n);
     }
 }
 

@@ -52,6 +52,9 @@ static void load_strided(hyp_dtype dtype, const void *x, int64_t first, int64_t 
     case HYP_F32: LOAD(float, )
     case HYP_BOOL: LOAD(uint8_t, != 0)
     case HYP_U8: LOAD(uint8_t, )
+    case HYP_I8: LOAD(int8_t, )
+    case HYP_U16: LOAD(uint16_t, )
+    case HYP_I16: LOAD(int16_t, )
     case HYP_I32: LOAD(int32_t, )
     case HYP_I64: LOAD(int64_t, )
     case HYP_U64: LOAD(uint64_t, )
@@ -60,11 +63,30 @@ static void load_strided(hyp_dtype dtype, const void *x, int64_t first, int64_t 
     }
 }
 
-/* Truncated, saturated at 64 bits, NaN is 0: as hyp_load_i64 has it. */
-static int64_t truncated(float x)
+/* Whether all are within the range of int32_t: then the compiler makes vectors of the loops that store them. */
+static bool are_short(const float *x, int64_t n)
 {
-    if (!(x > -0x1p63f)) return isnan(x) ? 0 : INT64_MIN;
-    return x < 0x1p63f ? (int64_t)x : INT64_MAX;
+    int32_t outside = 0;
+    for (int64_t i = 0; i < n; i++) outside |= !(x[i] >= -0x1p31f) | !(x[i] < 0x1p31f);
+    return !outside;
+}
+
+#define STORE(type, value)                                                                                             \
+    for (int64_t i = 0; i < n; i++) ((type *)y)[i] = (type)(value);                                                    \
+    break
+
+static void store_integers(hyp_dtype dtype, const float *x, void *y, int64_t n)
+{
+    switch (are_short(x, n) ? dtype : HYP_DTYPE_NONE) {
+    case HYP_U8:
+    case HYP_I8: STORE(uint8_t, (int32_t)x[i]);
+    case HYP_U16:
+    case HYP_I16: STORE(uint16_t, (int32_t)x[i]);
+    case HYP_I32: STORE(int32_t, x[i]);
+    case HYP_I64: STORE(int64_t, (int32_t)x[i]);
+    default:
+        for (int64_t i = 0; i < n; i++) hyp_store_f64(dtype, y, (size_t)i, (double)x[i]);
+    }
 }
 
 static void store_block(const hyp_cpu_run *run, hyp_dtype dtype, const float *x, void *y, int64_t n)
@@ -73,12 +95,8 @@ static void store_block(const hyp_cpu_run *run, hyp_dtype dtype, const float *x,
         run->kernels->narrow(dtype, x, y, n);
     else if (dtype == HYP_BOOL)
         for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[i] = x[i] != 0;
-    else if (dtype == HYP_I64)
-        for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = truncated(x[i]);
-    else if (dtype == HYP_I32)
-        for (int64_t i = 0; i < n; i++) ((int32_t *)y)[i] = (int32_t)truncated(x[i]);
     else
-        for (int64_t i = 0; i < n; i++) hyp_store_f64(dtype, y, (size_t)i, (double)x[i]);
+        store_integers(dtype, x, y, n);
 }
 
 static const float *load_block(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, size_t i, int64_t done,

@@ -25,6 +25,8 @@ void hyp_cpu_wide_load(hyp_dtype compute, hyp_dtype dtype, const void *x, int64_
     case HYP_I64:
     case HYP_U64: LOAD(int64_t, int64_t, )
     case HYP_I32: LOAD(int64_t, int32_t, )
+    case HYP_U8: LOAD(int64_t, uint8_t, )
+    case HYP_I8: LOAD(int64_t, int8_t, )
     case HYP_BOOL: LOAD(int64_t, uint8_t, != 0)
     default:
         if (compute == HYP_F64)
@@ -97,6 +99,8 @@ void hyp_cpu_wide_store(hyp_dtype compute, hyp_dtype dtype, const void *x, void 
         for (int64_t i = 0; i < n; i++) hyp_store_f64(dtype, out, (size_t)i, reals[i]);
     } else if (dtype == HYP_BOOL) {
         EACH(uint8_t, integers[i] != 0);
+    } else if (dtype == HYP_I32) {
+        EACH(int32_t, integers[i]);
     } else {
         for (int64_t i = 0; i < n; i++) hyp_store_i64(dtype, out, (size_t)i, integers[i]);
     }

@@ -45,6 +45,9 @@ INLINE vf choose(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask
 INLINE vf vfabs(vf x) { return (vf)((vi)x & 0x7fffffff); }
 INLINE vf with_sign(vf size, vf sign) { return (vf)(((vi)size & 0x7fffffff) | ((vi)sign & (int32_t)0x80000000)); }
 
+/* Without what is behind the point, of numbers within the range of int32_t. */
+INLINE vf vwhole(vf x) { return __builtin_convertvector(__builtin_convertvector(x, vi), vf); }
+
 /* e^x = 2^n e^r with |r| <= ln2/2: gives e^r, and n. */
 INLINE vf vexp_parts(vf x, vi *n)
 {
