@@ -240,22 +240,10 @@ static void linear_agrees_where_rows_are_tiled(void **state)
     pb_dispose(&b);
 }
 
-/* Says so where the thread sanitizer takes away the threads that a test is about. */
-static bool openmp_is_missed(void)
-{
-#ifdef __SANITIZE_THREAD__
-    print_message("skipped: the OpenMP runtime is not built with the sanitizer\n");
-    return true;
-#else
-    return false;
-#endif
-}
-
 /* Several threads give what one gives. */
 static void linear_agrees_with_several_threads(void **state)
 {
     (void)state;
-    if (openmp_is_missed()) skip();
     enum { M = 256, SIDE = 640 };
     pb_init(&b);
     uint32_t rows = pb_symbol(&b, "batch"), dims[2] = {rows, pb_const(&b, SIDE)};
@@ -325,7 +313,6 @@ static void add_loops(int64_t rows, int64_t columns)
 static void loops_give_the_same_on_several_threads(void **state)
 {
     (void)state;
-    if (openmp_is_missed()) skip();
     static const char *const names[LOOP_RESULTS] = {"sum", "softmax", "turned", "by-row", "by-column"};
     static const size_t counts[LOOP_RESULTS] = {LOOP_ROWS * LOOP_COLUMNS, LOOP_ROWS * LOOP_COLUMNS,
                                                 LOOP_ROWS * LOOP_COLUMNS, LOOP_ROWS, LOOP_COLUMNS};
@@ -606,7 +593,6 @@ static void check_threads(hyp_tensor *in, size_t inputs, int64_t results, const 
 static void attention_agrees_with_several_threads(void **state)
 {
     (void)state;
-    if (openmp_is_missed()) skip();
     const attended a = {1, 3, 150, 300, 64, 64, 2, true};
     hyp_tensor in[4];
     build_attention(&a);
@@ -674,7 +660,6 @@ static void layers_agree_with_several_threads(void **state)
     (void)state;
     enum { IN = 700, HIDDEN = 1030, OUT = 517 };
     static const HypPlan__Act acts[] = {HYP_PLAN__ACT__ACT_RELU, HYP_PLAN__ACT__ACT_GELU};
-    if (openmp_is_missed()) skip();
     for (int64_t m = 1; m < 100; m = m * 5 + 4) /* 1, 9, 49: our own kernel and the library's */
         for (int after = 0; after < 2; after++) {
             const int64_t x_dims[] = {m, IN}, y_dims[] = {m, OUT}, w1[] = {HIDDEN, IN}, w2[] = {OUT, HIDDEN};
