@@ -1,20 +1,13 @@
 /* Runs a plan for the compiler, which verifies it before it gets its name. */
 #include "check.h"
 
+#include "hypatia/onnx.h"
+
 static hyp_status run_on(const char *path, hyp_device_kind device, int32_t threads, const hyp_plan_run *runs,
                          size_t count, hyp_diag *diag)
 {
     hyp_engine_options options = {.size = sizeof options, .device = device, .threads = threads};
-    hyp_engine *engine = NULL;
-    hyp_context *context = NULL;
-    hyp_status status = hyp_engine_load_file(path, &options, &engine, diag);
-    if (status == HYP_OK) status = hyp_context_create(engine, NULL, &context, diag);
-    for (size_t i = 0; i < count && status == HYP_OK; i++)
-        status =
-            hyp_context_run(context, runs[i].inputs, runs[i].input_count, runs[i].outputs, runs[i].output_count, diag);
-    hyp_context_destroy(context);
-    hyp_engine_destroy(engine);
-    return status;
+    return hyp_onnx_run_plan(path, runs, count, &options, diag);
 }
 
 hyp_status check_run_plan(const char *path, const hyp_plan_run *runs, size_t count, void *threads, hyp_diag *diag)
