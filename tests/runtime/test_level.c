@@ -99,6 +99,48 @@ static void too_late(void)
 #endif
 }
 
+/* oneDNN's kernel for SSE4.1 would read what is added as if it were aligned, and end the program. */
+static void tuning_by_channels(void)
+{
+    enum { CHANNELS = 6, SIZE = 9, COUNT = CHANNELS * SIZE * SIZE };
+    static const int64_t dims[] = {1, CHANNELS, SIZE, SIZE}, w_dims[] = {CHANNELS, 1, 3, 3}, ones[] = {1, 1, 1, 1};
+    static float x[COUNT], out[COUNT], w[CHANNELS * 9];
+    static plan_builder conv;
+    char path[PB_PATH];
+    hyp_engine *engine;
+    hyp_context *context;
+    pb_init(&conv);
+    uint32_t *shape = pb_consts(&conv, 4, dims);
+    uint32_t inputs[] = {pb_input(&conv, "x", HYP_F32, 4, shape), pb_weight(&conv, HYP_F32, 4, w_dims, w), PB_NONE,
+                         pb_input(&conv, "z", HYP_F32, 4, shape)};
+    HypPlan__Call *call = pb_call(&conv, "conv", 4, inputs, pb_output(&conv, "y", HYP_F32, 4, shape));
+    pb_call_ints(&conv, call, 2, ones);
+    pb_call_ints(&conv, call, 4, ones);
+    pb_call_ints(&conv, call, 2, ones);
+    pb_call_int(&conv, call, CHANNELS);
+    pb_call_symbol(&conv, call, "none");
+    pb_write(&conv, path);
+    const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CPU, .cpu_level = "generic"};
+    const hyp_tensor in[] = {tensor_of("x", HYP_F32, x, 4, dims), tensor_of("z", HYP_F32, x, 4, dims)};
+    assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+    unlink(path);
+    assert_ok(hyp_context_create(engine, NULL, &context, diag));
+    hyp_tensor y = tensor_of("y", HYP_F32, out, 4, dims);
+    assert_ok(hyp_context_tune(context, in, 2, NULL, NULL, diag));
+    assert_ok(hyp_context_run(context, in, 2, &y, 1, diag));
+#if defined HYP_HAVE_ONEDNN && defined HYP_CPU_X86
+    bool told = false;
+    hyp_alternative_info a;
+    for (size_t i = 0; *(a = hyp_context_alternative(context, 0, 0, i)).name; i++)
+        told = told || (strncmp(a.name, "oneDNN", 6) == 0 && a.cannot && strstr(a.cannot, "SSE4.1"));
+    if (!told) _Exit(1);
+#endif
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_dispose(&conv);
+}
+
+static void tuning_leaves_out_what_crashes(void **state) { (void)state, alone(tuning_by_channels); }
 static void our_kernels_take_each_level(void **state) { (void)state, alone(each_level); }
 static void the_option_goes_before_the_environment(void **state) { (void)state, alone(option_before_environment); }
 static void onednn_is_limited_too(void **state) { (void)state, alone(onednn_too); }
@@ -113,6 +155,7 @@ int main(void)
         cmocka_unit_test(the_option_goes_before_the_environment),
         cmocka_unit_test(onednn_is_limited_too),
         cmocka_unit_test(a_limit_that_comes_too_late_is_refused),
+        cmocka_unit_test(tuning_leaves_out_what_crashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -307,7 +307,7 @@ static double winograd_seconds(const asked *a, uint32_t x, uint32_t y)
 /* Our own ways to convolve. The kernel of layers is faster than oneDNN's convolution with vectors of 8 floats, as
  * measured, if channels fill them; with vectors of 16 it is slower. That of groups is faster where these have fewer
  * channels than oneDNN's vectors. That of channels by themselves is slower than oneDNN's, but with vectors of 4 floats
- * it is taken: oneDNN 2.6's kernels for SSE4.1 read what is added where that is not aligned, and end the program. A
+ * it is taken: oneDNN 2.6 cannot do them all for SSE4.1 (onednn_cannot_convolve). A
  * product and sums are faster for transposed convolutions, and where a convolution makes too few channels to fill
  * vectors of many, or has so few places that reading its weights counts; not where the columns that a row of results
  * needs leave the cache. */
@@ -348,12 +348,26 @@ static void offer_convolution(asked *a)
                      NULL);
 }
 
+#ifdef HYP_HAVE_ONEDNN
+/* What oneDNN would try, and end the program. */
+static const char *onednn_cannot_convolve(const asked *a)
+{
+    const HypPlan__Call *call = a->step->call;
+    uint32_t added_plus1 = strcmp(call->kernel, "conv") == 0 ? hyp_plan_call_input(call, 3) : 0;
+    if (!added_plus1 || strcmp(hyp_dnnl_isa(), "sse4.1") != 0) return NULL;
+    int64_t channels = size_of(a, call->outputs[0], 1);
+    bool by_channels =
+        channels == size_of(a, call->inputs_plus1[0] - 1, 1) && size_of(a, call->inputs_plus1[1] - 1, 1) == 1;
+    return by_channels && channels % 4 != 0 ? "for SSE4.1 it reads what is added as if that were aligned" : NULL;
+}
+#endif
+
 static void offer_call(asked *a)
 {
     hyp_cpu_form form = hyp_cpu_call_form(a->step->call->kernel);
     if (form == HYP_CPU_OWN) hyp_choice_offer(a->choice, "own", HYP_CPU_OWN, a->alone, NULL);
 #ifdef HYP_HAVE_ONEDNN
-    if (form == HYP_CPU_ONEDNN) offer_onednn(a, call_seconds + a->alone, false, false, NULL);
+    if (form == HYP_CPU_ONEDNN) offer_onednn(a, call_seconds + a->alone, false, false, onednn_cannot_convolve(a));
 #endif
     if (form != HYP_CPU_OWN) offer_convolution(a);
     if (hyp_choice_open(a->choice) > 0 && form != HYP_CPU_OWN) put_call(a);
