@@ -17,6 +17,7 @@
   (flops-f16 8.577e+10)
   (flops-bf16 9.071e+10)
   (flops-f64 2.618e+10)
+  (flops-i32 7.39e+10)
   (pointwise-per-second 3.272e+09)
   (speedup 2 2.03 1.3)
   (measured linear 1 64 64 f32 1.715e-07)

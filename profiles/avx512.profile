@@ -13,6 +13,7 @@
   (flops-f16 2.741e+08)
   (flops-bf16 1.051e+12)
   (flops-f64 3.938e+08)
+  (flops-i32 1.33e+11)
   (pointwise-per-second 4.941e+09)
   (speedup 2 2 1.81)
   (speedup 4 3.57 3.22)

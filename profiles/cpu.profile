@@ -14,6 +14,7 @@
   (flops-bf16 1.6e11)
   (flops-f8 3.2e11)
   (flops-f64 8e10)
+  (flops-i32 1.2e+11)
   (pointwise-per-second 8e9)
   (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish softplus leaky-relu)
   (add-after-act true)

@@ -17,6 +17,7 @@
   (flops-f16 2.654e+10)
   (flops-bf16 2.984e+10)
   (flops-f64 1.204e+10)
+  (flops-i32 2.3e+10)
   (pointwise-per-second 2.335e+09)
   (speedup 2 1.98 1.48)
   (measured linear 1 64 64 f32 3.12e-07)

@@ -22,10 +22,11 @@ static hyp_status label_of(hyp_lowering *l, const hyp_node *node, const char **o
     return HYP_OK;
 }
 
-static hyp_status want_float(hyp_lowering *l, const hyp_node *node)
+static hyp_status want_type(hyp_lowering *l, const hyp_node *node, bool scaled)
 {
     hyp_dtype t = hyp_lower_value(l, node->outputs[0])->type.dtype;
     if (hyp_dtype_is_float(t) && t != HYP_F8E4M3) return HYP_OK;
+    if (!hyp_dtype_is_float(t) && t != HYP_BOOL && !scaled && l->options->target->multiplies_integers) return HYP_OK;
     return hyp_lower_unsupported(l, node, "products of %s have no kernel; cast to a floating-point type before it",
                                  hyp_dtype_name(t));
 }
@@ -53,7 +54,7 @@ static hyp_status begin_layers(hyp_lowering *l, const hyp_node *node, hyp_value_
     HypPlan__Step *step;
     hyp_dim m;
     void *list;
-    HYP_TRY(want_float(l, node));
+    HYP_TRY(want_type(l, node, false));
     HYP_TRY(label_of(l, node, &label));
     HYP_TRY(hyp_lower_add_step(l, label, &node, 1, HYP_PLAN__STEP__KERNEL_LINEAR, &step));
     HYP_TRY(hyp_lower_read(l, x, &step->linear->x));
@@ -263,7 +264,7 @@ static hyp_status emit_product(hyp_lowering *l, const hyp_node *node, uint32_t y
 
 hyp_status hyp_emit_matmul(hyp_lowering *l, const hyp_node *node)
 {
-    HYP_TRY(want_float(l, node));
+    HYP_TRY(want_type(l, node, node->attrs[2].f != 1));
     if (hyp_lower_is_linear(l, node)) return emit_as_layer(l, node);
     uint32_t y;
     HYP_TRY(hyp_lower_write(l, node->outputs[0], &y));
@@ -274,7 +275,7 @@ hyp_status hyp_emit_gemm(hyp_lowering *l, const hyp_node *node)
 {
     bool adds = node->input_count > 2 && node->inputs[2] != HYP_NO_VALUE && node->attrs[3].f != 0;
     uint32_t product;
-    HYP_TRY(want_float(l, node));
+    HYP_TRY(want_type(l, node, node->attrs[2].f != 1 || adds));
     if (!adds) {
         HYP_TRY(hyp_lower_write(l, node->outputs[0], &product));
         return emit_product(l, node, product);

@@ -9,7 +9,8 @@
 static const hyp_target targets[] = {
     /* its library packs weights as it likes, and its caches make short copies cheap */
     {.name = "cpu",
-     .machines = {{"any", "cpu"}, {"generic", "generic"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "cpu"}}},
+     .machines = {{"any", "cpu"}, {"generic", "generic"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "cpu"}},
+     .multiplies_integers = true},
     /* warps read rows of weights whole, and every launch costs */
     {.name = "cuda",
      .machines = {{"h200", "h200"}, {"h100", "h100"}},

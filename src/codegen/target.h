@@ -16,6 +16,8 @@ typedef struct hyp_target {
     struct hyp_target_machine {
         const char *name, *profile;
     } machines[HYP_TARGET_MACHINES];
+    /* It multiplies matrices of integers. */
+    bool multiplies_integers;
     /* Constant weights of products are stored [n k], not as the model has them. */
     bool stores_weights_by_rows;
     /* A linear can run the normalization before it, where nothing else reads that. */

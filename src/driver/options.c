@@ -234,11 +234,16 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
 
 hyp_onnx_options hyp_import_options(const hyp_compile_options *o)
 {
+    const hyp_target *target = NULL;
+    const char *profile;
+    hyp_diag unknown; /* which the settings tell of */
+    bool known = hyp_target_parse(o->target ? o->target : "cpu", &target, &profile, &unknown) == HYP_OK;
     return (hyp_onnx_options){.shapes = o->shapes,
                               .shape_count = o->shape_count,
                               .bound = o->bound,
                               .bound_count = o->bound_count,
                               .dim_names = o->dim_names,
                               .dim_values = o->dim_values,
-                              .dim_count = o->dim_count};
+                              .dim_count = o->dim_count,
+                              .no_integer_products = known && !target->multiplies_integers};
 }

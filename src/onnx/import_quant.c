@@ -200,7 +200,8 @@ static hyp_status emit_operand_parameter(const hyp_onnx_node *n, uint32_t i, boo
     return hyp_onnx_input_type(n, i).rank == 1 ? emit_along(n, *out, 2, left ? 0 : 1, out) : HYP_OK;
 }
 
-/* (a - its zero point) (b - its zero point), in a floating-point type that holds every partial sum exactly. */
+/* (a - its zero point) (b - its zero point): of few terms in f32, which holds every partial sum exactly, else in i32.
+ */
 static hyp_status emit_product(const hyp_onnx_node *n, hyp_value_id a, hyp_value_id a_zero, hyp_value_id b,
                                hyp_value_id b_zero, hyp_value_id *out)
 {
@@ -208,10 +209,11 @@ static hyp_status emit_product(const hyp_onnx_node *n, hyp_value_id a, hyp_value
     hyp_type left = hyp_onnx_value_type(n, a);
     hyp_dim terms = left.rank ? left.dims[left.rank - 1] : 1;
     bool few = hyp_dim_is_const(terms) && terms <= EXACT_IN_F32 / LARGEST;
+    hyp_dtype sums = few ? HYP_F32 : n->im->options->no_integer_products ? HYP_F64 : HYP_I32;
     HYP_TRY(emit_centred(n, a, a_zero, &a));
     HYP_TRY(emit_centred(n, b, b_zero, &b));
-    HYP_TRY(hyp_onnx_emit_cast(n, a, few ? HYP_F32 : HYP_F64, &a));
-    HYP_TRY(hyp_onnx_emit_cast(n, b, few ? HYP_F32 : HYP_F64, &b));
+    HYP_TRY(hyp_onnx_emit_cast(n, a, sums, &a));
+    HYP_TRY(hyp_onnx_emit_cast(n, b, sums, &b));
     return hyp_onnx_emit_matmul(n, a, b, false, 1, out);
 }
 

@@ -22,6 +22,9 @@ typedef struct hyp_onnx_options {
     const char *const *dim_names;
     const int64_t *dim_values;
     size_t dim_count;
+    /* Products of 8-bit integers with more terms than f32 holds are made in f64, for who has no products of i32. Sums
+     * that leave i32, where they should wrap, then do not. */
+    bool no_integer_products;
 } hyp_onnx_options;
 
 /* Reads a model file (ONNX operator sets 1 to 28) into `g`, which is initialised and empty. Weights are not

@@ -152,6 +152,13 @@ static hyp_status want_float(check *c, uint32_t t, const char *what)
     return is_float(dtype_of(c, t)) ? HYP_OK : WRONG(c, "%s is not of a floating-point type", what);
 }
 
+/* Products are of floats or of integers, which are neither scaled nor have activations but relu. */
+static hyp_status want_factor(check *c, uint32_t t, const char *what)
+{
+    HYP_TRY(want_no_f8(c, t, what));
+    return dtype_of(c, t) != HYP_BOOL ? HYP_OK : WRONG(c, "%s is of type bool", what);
+}
+
 /* ---- kernels --------------------------------------------------------------------------------------- */
 
 /* A layer that may normalize its input itself: what it reads then still stands, and x is only for it. */
@@ -177,7 +184,7 @@ static hyp_status check_scales(check *c, const HypPlan__Linear *k)
 {
     bool f8 = dtype_of(c, k->x) == HYP_F8E4M3;
     if (!f8) {
-        HYP_TRY(want_float(c, k->x, "x"));
+        HYP_TRY(want_factor(c, k->x, "x"));
         HYP_TRY(want_same_type(c, k->x, k->y, "y"));
     } else if (k->n_layers != 1 || dtype_of(c, k->y) != HYP_BF16) {
         return WRONG(c, "it has %zu layers of %s to %s; one to bf16 is possible", k->n_layers,
@@ -211,6 +218,9 @@ static hyp_status check_linear(check *c, const step *s)
             HYP_TRY(want_same_type(c, k->y, l->bias_plus1 - 1, "the bias"));
         }
         if ((unsigned)l->act >= HYP_ACTS) return hyp_plan_unknown(c->diag, "activation", l->act);
+        if (!is_float(dtype_of(c, k->x)) && l->act != HYP_PLAN__ACT__ACT_NONE && l->act != HYP_PLAN__ACT__ACT_RELU)
+            return WRONG(c, "layer %zu of %s ends in %s", i, hyp_dtype_name((hyp_dtype)dtype_of(c, k->x)),
+                         hyp_plan_act_name(l->act));
         if ((l->hidden_plus1 == 0) != (i + 1 == k->n_layers))
             return WRONG(c, "layer %zu of %zu %s a hidden tensor", i, k->n_layers, l->hidden_plus1 ? "has" : "lacks");
     }
@@ -237,8 +247,11 @@ static hyp_status check_matmul(check *c, const HypPlan__Matmul *k)
 {
     HYP_TRY(reads(c, k->a, "a"));
     HYP_TRY(reads(c, k->b, "b"));
-    HYP_TRY(want_float(c, k->a, "a"));
+    HYP_TRY(want_factor(c, k->a, "a"));
     HYP_TRY(want_same_type(c, k->a, k->b, "b"));
+    if (!is_float(dtype_of(c, k->a)) && k->alpha != 1)
+        return WRONG(c, "a product of %s is scaled by %g", hyp_dtype_name((hyp_dtype)dtype_of(c, k->a)),
+                     (double)k->alpha);
     HYP_TRY(want_dims(c, k->n_batch, k->batch, "the batch"));
     HYP_TRY(want_strides(c, k->n_a_strides, k->a_strides, k->n_batch, "a"));
     HYP_TRY(want_strides(c, k->n_b_strides, k->b_strides, k->n_batch, "b"));

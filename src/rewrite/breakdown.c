@@ -23,6 +23,7 @@ static const struct {
     RATE(flops_bf16, false, "bf16 operations"),
     RATE(flops_f8, false, "f8 operations"),
     RATE(flops_f64, false, "f64 operations"),
+    RATE(flops_i32, false, "i32 operations"),
     RATE(pointwise_per_second, false, "elementwise operations"),
     RATE(bytes_per_second, true, "bytes of memory"),
     RATE(cache_bytes_per_second, true, "bytes of the cache"),
@@ -56,7 +57,8 @@ static hyp_status price_without(asking *a, bool launches, size_t rate, bool oper
     p->measured_count = 0;
     if (!launches) p->launch_seconds = p->next_launch_seconds = p->join_seconds = 0;
     for (size_t i = 0; i < RATES; i++)
-        if (rate < RATES ? i != rate : !(rates[i].moves ? moves : operations)) *rate_of(p, i) = INFINITY;
+        if (*rate_of(p, i) > 0 && (rate < RATES ? i != rate : !(rates[i].moves ? moves : operations)))
+            *rate_of(p, i) = INFINITY; /* 0: something else stands for it */
     return price(a, out);
 }
 

@@ -30,6 +30,7 @@ static const struct key {
     {"flops-bf16", RATE, offsetof(hyp_device_profile, flops_bf16), false},
     {"flops-f8", RATE, offsetof(hyp_device_profile, flops_f8), false},
     {"flops-f64", RATE, offsetof(hyp_device_profile, flops_f64), false},
+    {"flops-i32", RATE, offsetof(hyp_device_profile, flops_i32), true},
     {"pointwise-per-second", RATE, offsetof(hyp_device_profile, pointwise_per_second), false},
     {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts), false},
     {"epilogue-bf16", ACTS, offsetof(hyp_device_profile, epilogue_acts_bf16), true},

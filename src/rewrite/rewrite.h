@@ -59,6 +59,7 @@ typedef struct hyp_device_profile {
     double far_bytes_per_second; /* what was driven from all caches takes as much longer; 0 = no longer than near it */
     double far_launch_seconds;   /* and so does a kernel whose program and list of operands were */
     double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f8, flops_f64; /* multiply and add count as two */
+    double flops_i32; /* of products of whole numbers; 0: there are none but by elementwise arithmetic */
     double pointwise_per_second;                                              /* elements of simple arithmetic */
     hyp_speedup speedups[HYP_SPEEDUPS]; /* by rising threads */
     size_t speedup_count;

@@ -135,8 +135,12 @@ static double computing(const asking *a, double flops, hyp_dtype t)
     case HYP_BF16: return flops / d->flops_bf16;
     case HYP_F8E4M3: return flops / d->flops_f8;
     case HYP_F64: return flops / d->flops_f64;
-    default: return flops / (2 * d->pointwise_per_second);
+    case HYP_I32:
+        if (d->flops_i32 > 0) return flops / d->flops_i32;
+        break;
+    default: break;
     }
+    return flops / (2 * d->pointwise_per_second);
 }
 
 /* What measurements say of the roofline of a product, the shape as in hyp_measured; nothing where it runs in TF32,

@@ -344,18 +344,81 @@ static void a_gemm_is_a_product_and_a_sum_in_place(void **state)
     assert_true(f->p->steps[0]->matmul->alpha == 2);
 }
 
-static void products_of_integers_are_refused_by_name(void **state)
+#define INTEGERS(attrs)                                                                                                \
+    "(graph \"\" (input %a (i32 4 3)) (%y (matmul " attrs " :trans-b 1 %a %a) :from (\"MatMul_7\")) (output \"y\" "    \
+    "%y))"
+
+static void products_of_integers_are_refused_by_name_where_there_are_none(void **state)
 {
     fixture *f = *state;
     hyp_diag diag = {0};
-    assert_int_equal(
-        try_lower(
-            f,
-            "(graph \"\" (input %a (i32 4 3)) (%y (matmul :trans-b 1 %a %a) :from (\"MatMul_7\")) (output \"y\" %y))",
-            HYP_PRECISION_FP32, &diag),
-        HYP_ERR_UNSUPPORTED);
+    f->target = "cuda";
+    assert_int_equal(try_lower(f, INTEGERS(""), HYP_PRECISION_FP32, &diag), HYP_ERR_UNSUPPORTED);
     assert_string_equal(
         diag.message, "matmul at 'MatMul_7': products of i32 have no kernel; cast to a floating-point type before it");
+}
+
+static void scaled_products_of_integers_are_refused_by_name(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    assert_int_equal(try_lower(f, INTEGERS(":alpha 2.0"), HYP_PRECISION_FP32, &diag), HYP_ERR_UNSUPPORTED);
+    assert_string_equal(
+        diag.message, "matmul at 'MatMul_7': products of i32 have no kernel; cast to a floating-point type before it");
+}
+
+static void products_of_integers_are_neither_scaled_nor_activated_but_by_relu(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    lower(
+        f,
+        "(graph \"\" (input %a (i32 4 3)) (input %w (i32 3 4)) (%y (matmul %a %w)) (%z (fused-linear :act relu %w none "
+        "%y)) (output \"z\" %z))");
+    assert_steps(f, "matmul fused-linear-relu");
+    assert_int_equal(hyp_plan_validate(f->p, &diag), HYP_OK);
+    f->p->steps[0]->matmul->alpha = 2;
+    assert_int_equal(hyp_plan_validate(f->p, &diag), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(diag.message, "a product of i32 is scaled by 2"));
+    f->p->steps[0]->matmul->alpha = 1;
+    f->p->steps[1]->linear->layers[0]->act = HYP_PLAN__ACT__ACT_TANH;
+    assert_int_equal(hyp_plan_validate(f->p, &diag), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(diag.message, "layer 0 of i32 ends in tanh"));
+}
+
+/* Floats hold what bytes become by a few sums; of other integers they do not. */
+static void integers_are_computed_in_floats_where_these_hold_them(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (u8 4 3)) (input %z (u8)) (%x32 (cast :to i32 %x)) (%z32 (cast :to i32 %z))"
+             "(%y (sub %x32 %z32)) (%s (add %y %y)) (output \"s\" %s))");
+    assert_steps(f, "cast cast+sub+add");
+    for (size_t i = 0; i < 2; i++) assert_int_equal(f->p->steps[i]->pointwise->compute, HYP_F32);
+}
+
+static void large_integers_are_computed_in_integers(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *text;
+        hyp_dtype compute;
+    } graphs[] = {
+        {"(graph \"\" (input %x (u8 4)) (input %z (i32 4)) (%w (cast :to i32 %x)) (%y (sub %w %z)) (output \"y\" %y))",
+         HYP_I64},
+        {"(graph \"\" (input %x (u16 4)) (%a (cast :to i32 %x)) (%b (add %a %a)) (%c (add %b %b)) (%d (add %c %c))"
+         "(%e (add %d %d)) (%f (add %e %e)) (%g (add %f %f)) (%h (add %g %g)) (%i (add %h %h)) (%y (add %i %i)) "
+         "(output \"y\" %y))",
+         HYP_I64},
+        {"(graph \"\" (input %x (i8 4)) (%y (cast :to u64 %x)) (output \"y\" %y))", HYP_U64}, /* negative ones wrap */
+        {"(graph \"\" (input %x (u8 4)) (%w (cast :to u32 %x)) (%v (sub %w %w)) (%y (add %v %v)) (output \"y\" %y))",
+         HYP_I64},
+    };
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        hyp_lowered_dispose(&f->lowered);
+        hyp_graph_dispose(&f->graph);
+        lower(f, graphs[i].text);
+        assert_int_equal(f->p->steps[f->p->n_steps - 1]->pointwise->compute, graphs[i].compute);
+    }
 }
 
 /* ---- pointwise groups ------------------------------------------------------------------------------- */
@@ -902,7 +965,11 @@ int main(void)
         TEST(a_layer_on_a_gpu_may_normalize_what_it_alone_reads),
         TEST(attention_has_copies_where_strides_cannot_say_it),
         TEST(a_gemm_is_a_product_and_a_sum_in_place),
-        TEST(products_of_integers_are_refused_by_name),
+        TEST(products_of_integers_are_refused_by_name_where_there_are_none),
+        TEST(scaled_products_of_integers_are_refused_by_name),
+        TEST(products_of_integers_are_neither_scaled_nor_activated_but_by_relu),
+        TEST(integers_are_computed_in_floats_where_these_hold_them),
+        TEST(large_integers_are_computed_in_integers),
         TEST(elementwise_chains_are_one_step),
         TEST(a_value_read_twice_inside_a_group_joins_it),
         TEST(a_value_that_is_also_an_output_stays_apart),

@@ -130,6 +130,79 @@ def products():
                      "com.microsoft"), feeds, wanted, exact)
 
 
+def saturated(sums, scale, zero, dtype):
+    """Sums of integers as a quantized type, by the arithmetic of f32 that ONNX leaves to implementations."""
+    info = np.iinfo(dtype)
+    return np.clip(np.rint(sums.astype(np.float32) * scale) + np.float32(zero), info.min, info.max).astype(dtype)
+
+
+def wrapped(sums):
+    return sums.astype(np.uint64).astype(np.uint32).view(np.int32)
+
+
+def extremes(dtype, shape):
+    """Integers that make the largest sums: nearly all of them at one end."""
+    info = np.iinfo(dtype)
+    return np.where(rng.integers(0, 8, shape) == 0, info.max - 1, info.min).astype(dtype)
+
+
+def long_products():
+    """Of as many terms as no float holds. Types over their range and at its ends, zero points at the other end."""
+    for k in (1, 255, 258, 259, 513, 5000):
+        for i, (a, b) in enumerate((("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8"), ("int8", "uint8"))):
+            draw = (integers, extremes)[(k + i) % 2]
+            feeds = [{"a": draw(a, (n, k))} for n in (1, 50)]
+            weights, az = draw(b, (k, 9)), np.asarray(np.iinfo(a).max, a)
+            bz = np.where(np.arange(9) % 2, np.iinfo(b).max, np.iinfo(b).min).astype(b)
+            sums = [exact_product(f["a"], weights, az, bz) for f in feeds]
+            left, name = {"a": (code(a), ["n", k])}, f"{a} {b} of {k} terms"
+            yield (f"MatMulInteger {name}", model("MatMulInteger", left, {"b": weights, "az": az, "bz": bz}, [TensorProto.INT32]),
+                   feeds, [wrapped(s) for s in sums])
+            both = {"a": (code(a), ["n", k]), "b": (code(b), [k, 9])}
+            yield (f"MatMulInteger {name}, both computed", model("MatMulInteger", both, {"az": az, "bz": bz}, [TensorProto.INT32]),
+                   [{**f, "b": weights} for f in feeds], [wrapped(s) for s in sums])
+            if a == "uint8" and b == "uint8":
+                continue
+            scales, y_zero = rng.uniform(0.01, 0.1, 9).astype(np.float32), integers(a, [])
+            constants = {"as": np.float32(0.05), "az": az, "b": weights, "bs": scales, "bz": bz, "ys": np.float32(k), "yz": y_zero}
+            factor = np.float32(0.05) * scales / np.float32(k)
+            yield (f"QLinearMatMul {name}",
+                   model("QLinearMatMul", left, {n: np.asarray(v) for n, v in constants.items()}, [code(a)]), feeds,
+                   [saturated(s, factor, y_zero, a) for s in sums])
+
+
+def exact_conv(x, w, x_zero, w_zero, pads, strides, group):
+    x = np.pad(x.astype(np.int64) - int(x_zero), ((0, 0), (0, 0), (pads, pads), (pads, pads)))
+    w = w.astype(np.int64) - np.asarray(w_zero, np.int64).reshape(-1, 1, 1, 1)
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))[:, :, ::strides, ::strides]
+    parts = zip(np.split(windows, group, 1), np.split(w, group, 0))
+    return np.concatenate([np.einsum("ncyxij,mcij->nmyx", part, filters) for part, filters in parts], 1)
+
+
+def convolutions():
+    for i, (channels, results, kernel, pads, strides, group) in enumerate((
+            (3, 8, 3, 1, 1, 1), (300, 9, 3, 1, 2, 1), (130, 70, 1, 0, 1, 1), (40, 40, 3, 1, 1, 40), (64, 12, 3, 0, 1, 2))):
+        for b in ("int8", "uint8"):
+            draw = (integers, extremes)[(i + (b == "int8")) % 2]
+            feeds = [{"x": draw("uint8", (n, channels, 7, 8))} for n in (1, 2)]
+            w, xz = draw(b, (results, channels // group, kernel, kernel)), np.asarray(255 - i, np.uint8)
+            wz = np.where(np.arange(results) % 2, np.iinfo(b).max, np.iinfo(b).min).astype(b)
+            if b == "int8":
+                wz *= 0
+            sums = [exact_conv(f["x"], w, xz, wz, pads, strides, group) for f in feeds]
+            x = {"x": (TensorProto.UINT8, ["n", channels, 7, 8])}
+            attrs, name = {"pads": [pads] * 4, "strides": [strides] * 2, "group": group}, f"{b} {channels}-{results} {kernel}x{kernel}"
+            yield (f"ConvInteger {name}", model("ConvInteger", x, {"w": w, "xz": xz, "wz": wz}, [TensorProto.INT32], **attrs), feeds,
+                   [wrapped(s) for s in sums])
+            scales, bias = rng.uniform(0.01, 0.1, results).astype(np.float32), rng.integers(-1000000, 1000000, results).astype(np.int32)
+            y_scale, each = np.float32(w[0].size), (-1, 1, 1)
+            constants = {"xs": np.float32(0.05), "xz": xz, "w": w, "ws": scales, "wz": wz, "ys": y_scale, "yz": np.uint8(77), "b": bias}
+            factor = (np.float32(0.05) * scales / y_scale).reshape(each)
+            yield (f"QLinearConv {name}",
+                   model("QLinearConv", x, {n: np.asarray(v) for n, v in constants.items()}, [TensorProto.UINT8], **attrs), feeds,
+                   [saturated(s + bias.reshape(each), factor, 77, "uint8") for s in sums])
+
+
 def fused():
     f32, bias = TensorProto.FLOAT, rng.standard_normal(4).astype(np.float32)
     feeds = [{"a": rng.standard_normal((n, 5)).astype(np.float32)} for n in (1, 3)]
@@ -152,6 +225,10 @@ def main():
                 judge.compare(f"{name} (numpy and onnxruntime)", [mine], theirs)
         judge.judge(name, m, cases, VARIANTS, [[w] for w in wanted])
         count += 1
+    for family in (long_products, convolutions):
+        for name, m, cases, wanted in family():
+            judge.judge(name, m, cases, VARIANTS, [[w] for w in wanted])
+            count += 1
     for family in (einsums, quantizations, fused):
         for name, m, cases in family():
             judge.judge(name, m, cases, VARIANTS)

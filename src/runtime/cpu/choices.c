@@ -224,10 +224,20 @@ static bool offer_doubles(asked *a, uint32_t tensor)
     return true;
 }
 
+/* Products of integers: in i32 we have a kernel, in other sizes nothing has. False: they are of another type. */
+static bool offer_integers(asked *a, uint32_t tensor, const char *cannot)
+{
+    hyp_dtype t = hyp_tensor_dtype(a->program, tensor);
+    if (hyp_dtype_is_float(t)) return false;
+    if (t != HYP_I32) cannot = "it is for i32";
+    hyp_choice_offer(a->choice, "own in exact parts", HYP_CPU_INTEGERS, call_seconds + 1.2 * a->alone, cannot);
+    return true;
+}
+
 static void offer_linear(asked *a)
 {
     const HypPlan__Linear *s = a->step->linear;
-    if (offer_doubles(a, s->x)) {
+    if (offer_doubles(a, s->x) || offer_integers(a, s->x, s->n_layers > 1 ? "it is for a single layer" : NULL)) {
         put_linear(a);
         return;
     }
@@ -250,7 +260,7 @@ static void offer_linear(asked *a)
 
 static void offer_matmul(asked *a)
 {
-    if (offer_doubles(a, a->step->matmul->a)) {
+    if (offer_doubles(a, a->step->matmul->a) || offer_integers(a, a->step->matmul->a, NULL)) {
         put_matmul(a);
         return;
     }
@@ -364,7 +374,13 @@ static const char *onednn_cannot_convolve(const asked *a)
 
 static void offer_call(asked *a)
 {
-    hyp_cpu_form form = hyp_cpu_call_form(a->step->call->kernel);
+    const HypPlan__Call *call = a->step->call;
+    hyp_cpu_form form = hyp_cpu_call_form(call->kernel);
+    if (strcmp(call->kernel, "conv") == 0 && call->n_inputs_plus1 > 1 && call->inputs_plus1[0] &&
+        call->inputs_plus1[1] && offer_integers(a, call->inputs_plus1[0] - 1, NULL)) {
+        put_call(a);
+        return;
+    }
     if (form == HYP_CPU_OWN) hyp_choice_offer(a->choice, "own", HYP_CPU_OWN, a->alone, NULL);
 #ifdef HYP_HAVE_ONEDNN
     if (form == HYP_CPU_ONEDNN) offer_onednn(a, call_seconds + a->alone, false, false, onednn_cannot_convolve(a));

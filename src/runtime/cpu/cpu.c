@@ -119,6 +119,8 @@ static void model_unload(void *opaque)
     hyp_free(m->grouped);
     hyp_free(m->rows);
     hyp_free(m->winograd);
+    for (size_t i = 0; m->integers && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->integers[i]);
+    hyp_free(m->integers);
 #ifdef HYP_HAVE_ONEDNN
     for (size_t i = 0; m->windows && i < m->plan->program->n_steps; i++) hyp_dnnl_packed_destroy(m->windows[i]);
     hyp_free(m->windows);
@@ -139,7 +141,7 @@ static bool has_step(const hyp_cpu_model *m, size_t step)
 static void warn_of_slow_types(const hyp_cpu_model *m)
 {
     const HypPlan__Program *p = m->plan->program;
-    bool told[HYP_F8E4M3 + 1] = {[HYP_F32] = true, [HYP_F64] = true, [HYP_F8E4M3] = true};
+    bool told[HYP_F8E4M3 + 1] = {[HYP_F32] = true, [HYP_F64] = true, [HYP_F8E4M3] = true, [HYP_I32] = true};
     for (size_t i = 0; i < p->n_steps; i++) {
         const HypPlan__Step *step = p->steps[i];
         bool linear = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR;
@@ -192,7 +194,8 @@ static hyp_status new_model(hyp_cpu_device *device, const hyp_plan *plan, hyp_cp
     m->grouped = hyp_calloc(p->n_steps, sizeof *m->grouped);
     m->rows = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
     m->winograd = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
-    hyp_status status = m->linear && m->columns && m->grouped && m->rows && m->winograd
+    m->integers = hyp_calloc(p->n_steps, sizeof *m->integers);
+    hyp_status status = m->linear && m->columns && m->grouped && m->rows && m->winograd && m->integers
                             ? HYP_OK
                             : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
 #ifdef HYP_HAVE_ONEDNN
@@ -361,6 +364,9 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
                             hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag)
 {
     if (form == HYP_CPU_DOUBLES) return hyp_cpu_prepare_doubles(model, values, op, diag);
+    if (form == HYP_CPU_INTEGERS && op->step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL)
+        return hyp_cpu_prepare_integer_conv(model, step, values, channels_last, op, diag);
+    if (form == HYP_CPU_INTEGERS) return hyp_cpu_prepare_integers(model, step, values, op, diag);
     switch (op->step->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: return hyp_cpu_prepare_linear(model, step, values, form, op, diag);
 #ifdef HYP_HAVE_ONEDNN

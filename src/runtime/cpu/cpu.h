@@ -40,11 +40,13 @@ typedef enum hyp_cpu_form {
     HYP_CPU_GROUPED,      /* convolutions of many groups of few channels */
     HYP_CPU_DEPTHWISE,    /* convolutions of each channel by itself */
     HYP_CPU_DOUBLES,      /* products in f64 */
+    HYP_CPU_INTEGERS,     /* products and convolutions in i32, by exact products of floats */
     HYP_CPU_WINOGRAD      /* convolutions by 3x3, in fewer multiplications */
 } hyp_cpu_form;
 
-typedef struct hyp_linear_weights hyp_linear_weights; /* linear.c */
-typedef struct hyp_dnnl_packed hyp_dnnl_packed;       /* dnnl.h */
+typedef struct hyp_linear_weights hyp_linear_weights;   /* linear.c */
+typedef struct hyp_dnnl_packed hyp_dnnl_packed;         /* dnnl.h */
+typedef struct hyp_integer_weights hyp_integer_weights; /* integers.c */
 
 /* One plan on the device, shared by its contexts. */
 typedef struct hyp_cpu_model {
@@ -53,6 +55,7 @@ typedef struct hyp_cpu_model {
     hyp_linear_weights **linear;           /* by step; NULL where the step is no linear */
     hyp_mlp **columns, **rows, **winograd; /* by step: weights of convolutions and recurrences as layers, for each form,
                                               or NULL */
+    hyp_integer_weights **integers;        /* by step: weights of products in i32; NULL until packed */
     float **grouped;                       /* by step: the weights of convolutions of groups; NULL until packed */
     hyp_dnnl_packed **windows;             /* by step: the weights of convolutions, a list; NULL without oneDNN */
     hyp_dnnl_packed *layers;               /* the weights of all linears, a list */
@@ -135,6 +138,11 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_linear(hyp_cpu_model *model, uint32_t s
 /* doubles.c: layers and matmuls in f64. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_doubles(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                  hyp_diag *diag);
+/* integers.c: single layers and matmuls in i32. integers_conv.c: convolutions in i32 whose weights the plan has. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_integers(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                  hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_integer_conv(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                      const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                    hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,

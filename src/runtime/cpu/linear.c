@@ -516,7 +516,9 @@ hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, const in
     hyp_choice c;
     hyp_cpu_offer(model, step, values, NULL, &c);
     const hyp_alternative *taken = hyp_choose(&c, known);
-    if (!w->constant || taken->form == HYP_CPU_PLAIN || taken->form == HYP_CPU_DOUBLES) return HYP_OK;
+    if (!w->constant || taken->form == HYP_CPU_PLAIN || taken->form == HYP_CPU_DOUBLES ||
+        taken->form == HYP_CPU_INTEGERS)
+        return HYP_OK;
     if (taken->form == HYP_CPU_OWN || taken->form == HYP_CPU_OWN_SHARED) return ensure_mlp(model, w, diag);
 #ifdef HYP_HAVE_ONEDNN
     if (is_constant(p, w->step->m)) return ensure_dnnl(model, w, values[w->step->m], diag);

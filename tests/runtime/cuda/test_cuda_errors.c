@@ -77,6 +77,26 @@ static void a_missing_cublaslt_is_an_error_that_names_it(void **state)
     assert_non_null(strstr(diag.message, "/nonexistent/libcublasLt.so.13"));
 }
 
+static void products_of_integers_are_an_error_that_says_what_to_do(void **state)
+{
+    (void)state;
+    static plan_builder whole;
+    static const int32_t w[256];
+    char file[PB_PATH];
+    pb_init(&whole);
+    uint32_t batch = pb_symbol(&whole, "batch"), shape[] = {batch, pb_const(&whole, 16)};
+    uint32_t x = pb_input(&whole, "x", HYP_I32, 2, shape), y = pb_output(&whole, "y", HYP_I32, 2, shape);
+    pb_layer(&whole, pb_linear(&whole, x, y, batch), 16, 16, pb_weight(&whole, HYP_I32, 2, (int64_t[]){16, 16}, w),
+             PB_NONE, HYP_PLAN__ACT__ACT_NONE, PB_NONE);
+    pb_write(&whole, file);
+    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+    hyp_engine *engine = NULL;
+    hyp_diag diag = {0};
+    assert_int_equal(hyp_engine_load_file(file, &options, &engine, &diag), HYP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(diag.message, "no products of i32; compile for it (--target cuda)"));
+    pb_remove(&whole, file);
+}
+
 static void products_of_bytes_on_a_gpu_without_them_are_an_error_that_says_what_to_do(void **state)
 {
     (void)state;
@@ -318,6 +338,7 @@ int main(void)
         cmocka_unit_test(a_machine_without_a_gpu_is_an_error),
         cmocka_unit_test(an_old_driver_is_an_error_that_says_what_to_do),
         cmocka_unit_test(a_missing_cublaslt_is_an_error_that_names_it),
+        cmocka_unit_test(products_of_integers_are_an_error_that_says_what_to_do),
         cmocka_unit_test(products_of_bytes_on_a_gpu_without_them_are_an_error_that_says_what_to_do),
         cmocka_unit_test(auto_takes_the_gpu_and_else_the_cpu),
         cmocka_unit_test(a_device_without_memory_is_an_error_and_the_engine_stays_usable),

@@ -16,9 +16,22 @@ static hyp_status check_layer_f8(const HypPlan__Program *program, const HypPlan_
                     UNIT);
 }
 
+/* Plans that are made for GPUs have such products in f64. */
+static hyp_status check_factors(hyp_dtype t, hyp_diag *diag)
+{
+    if (hyp_dtype_is_float(t)) return HYP_OK;
+    return hyp_fail(
+        diag, HYP_ERR_UNSUPPORTED,
+        "the CUDA backend has no products of %s; compile for it (--target cuda), or run the plan on the cpu",
+        hyp_dtype_name(t));
+}
+
 hyp_status hyp_cuda_check_step(const HypPlan__Program *program, const HypPlan__Step *step, hyp_diag *diag)
 {
-    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR && hyp_cuda_dtype(program, step->linear->x) == HYP_F8E4M3)
+    bool linear = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR;
+    if (linear || step->kernel_case == HYP_PLAN__STEP__KERNEL_MATMUL)
+        HYP_TRY(check_factors(hyp_cuda_dtype(program, linear ? step->linear->x : step->matmul->a), diag));
+    if (linear && hyp_cuda_dtype(program, step->linear->x) == HYP_F8E4M3)
         return check_layer_f8(program, step->linear->layers[0], diag);
     if (step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) return hyp_cuda_check_call(program, step->call, diag);
     if (step->kernel_case != HYP_PLAN__STEP__KERNEL_REDUCE) return HYP_OK;
