@@ -17,18 +17,11 @@ typedef struct scan {
     _Atomic uint32_t bits;
 } scan;
 
-static uint32_t bits_of(const int32_t *x, int64_t n)
-{
-    uint32_t bits = 0;
-    for (int64_t i = 0; i < n; i++) bits |= (uint32_t)(x[i] < 0 ? ~x[i] : x[i]);
-    return bits;
-}
-
 static void scan_part(void *state, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     scan *s = state;
-    atomic_fetch_or_explicit(&s->bits, bits_of(s->x + begin, end - begin), memory_order_relaxed);
+    atomic_fetch_or_explicit(&s->bits, hyp_integer_bits_of(s->x + begin, end - begin), memory_order_relaxed);
 }
 
 uint32_t hyp_integer_bits(const hyp_cpu_run *run, const int32_t *x, int64_t count)
@@ -143,11 +136,7 @@ void hyp_integers_add(const hyp_cpu_kernels *kernels, const hyp_integer_layer *w
             layer.n = least(end - column, block);
             layer.weights = w->weights + l * room + column * layer.k;
             kernels->panels(&layer, rows, x + l, x_stride, NULL, made, block, 0, kernels->block);
-            for (int64_t r = 0; r < rows; r++) {
-                uint32_t *to = sums + r * stride + column;
-                const float *from = made + r * block;
-                for (int64_t j = 0; j < layer.n; j++) to[j] += (uint32_t)(int32_t)from[j];
-            }
+            for (int64_t r = 0; r < rows; r++) hyp_integers_sum(sums + r * stride + column, made + r * block, layer.n);
         }
 }
 
@@ -193,10 +182,12 @@ typedef struct part_run {
 static void widen_rows(const product *s, const int32_t *a, int64_t rows, float *out)
 {
     for (int64_t r = 0; r < rows; r++, a += s->a_row, out += s->right.k) {
-        if (s->a_column == 1)
-            for (int64_t l = 0; l < s->right.k; l++) out[l] = (float)a[l];
-        else
+        if (s->a_column == 1) {
+            memcpy(out, a, (size_t)s->right.k * sizeof *out);
+            hyp_integers_widen(out, s->right.k);
+        } else {
             for (int64_t l = 0; l < s->right.k; l++) out[l] = (float)a[l * s->a_column];
+        }
     }
 }
 

@@ -55,6 +55,15 @@ static inline int64_t hyp_integer_made_floats(const hyp_cpu_kernels *kernels)
     return HYP_MLP_ROWS * hyp_integer_block(kernels);
 }
 
+/* integer_loops.c. hyp_integer_bits of n numbers. */
+uint32_t hyp_integer_bits_of(const int32_t *x, int64_t n);
+/* n of int32_t, in the place of floats, become these. */
+void hyp_integers_widen(float *x, int64_t n);
+/* to[i] += from[i], which is within the range of int32_t. */
+void hyp_integers_sum(uint32_t *to, const float *from, int64_t n);
+/* to[i] += factor x[i * step] */
+void hyp_integers_add_line(uint32_t *to, uint32_t factor, const uint32_t *x, int64_t step, int64_t n);
+
 /* How a product is divided: into groups of rows, and where these are too few for the threads, of columns, too. */
 typedef struct hyp_integer_parts {
     int64_t groups, slices, block, n;

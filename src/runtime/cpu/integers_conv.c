@@ -54,11 +54,7 @@ static void turn_part(void *state, int64_t begin, int64_t end, int thread)
         float *to = r->turned + first * channels;
         /* as they are: it moves whatever has the size of a float */
         r->run->kernels->transpose((const float *)(const void *)(r->x + first), channels, count, all, to, channels);
-        for (int64_t i = 0; i < count * channels; i++) {
-            int32_t whole;
-            memcpy(&whole, &to[i], sizeof whole);
-            to[i] = (float)whole;
-        }
+        hyp_integers_widen(to, count * channels);
     }
 }
 
@@ -151,11 +147,9 @@ static void add_lines(const image *r, int64_t channel)
                 int64_t from = hyp_window_source(&across, at, tap);
                 if (from < 0) continue;
                 const uint32_t *in = (const uint32_t *)x + from * in_width;
-                uint32_t *to = y + line * width;
-                if (stride == 1)
-                    for (int64_t o = begin; o < end; o++) to[o] += factor * in[o - before];
-                else
-                    for (int64_t o = begin; o < end; o++) to[o] += factor * in[o * stride - before];
+                if (begin < end)
+                    hyp_integers_add_line(y + line * width + begin, factor, in + begin * stride - before, stride,
+                                          end - begin);
             }
         }
 }

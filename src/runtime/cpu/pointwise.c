@@ -53,8 +53,6 @@ static void load_strided(hyp_dtype dtype, const void *x, int64_t first, int64_t 
     case HYP_BOOL: LOAD(uint8_t, != 0)
     case HYP_U8: LOAD(uint8_t, )
     case HYP_I8: LOAD(int8_t, )
-    case HYP_U16: LOAD(uint16_t, )
-    case HYP_I16: LOAD(int16_t, )
     case HYP_I32: LOAD(int32_t, )
     case HYP_I64: LOAD(int64_t, )
     case HYP_U64: LOAD(uint64_t, )
@@ -80,8 +78,6 @@ static void store_integers(hyp_dtype dtype, const float *x, void *y, int64_t n)
     switch (are_short(x, n) ? dtype : HYP_DTYPE_NONE) {
     case HYP_U8:
     case HYP_I8: STORE(uint8_t, (int32_t)x[i]);
-    case HYP_U16:
-    case HYP_I16: STORE(uint16_t, (int32_t)x[i]);
     case HYP_I32: STORE(int32_t, x[i]);
     case HYP_I64: STORE(int64_t, (int32_t)x[i]);
     default:
