@@ -233,6 +233,27 @@ static void leave_rounding_to_stores(pointwise *s)
     s->instr[s->instrs - 1].to = HYP_F32;
 }
 
+/* Of whole numbers that floats hold nothing is rounded: bytes, and a few sums of them, in wider types of integers. */
+static void leave_whole_numbers(pointwise *s)
+{
+    enum { EXACT = 1 << 24 };
+    double most[HYP_PLAN_POINTWISE_REGISTERS]; /* their size; INFINITY: they need not be whole */
+    for (size_t i = 0; i < s->inputs; i++) {
+        hyp_dtype t = s->input[i].dtype;
+        most[i] = t == HYP_U8 || t == HYP_I8 || t == HYP_BOOL ? 255 : INFINITY;
+    }
+    for (size_t i = 0; i < s->instrs; i++) {
+        const HypPlan__Pointwise__Instr *in = s->step->instrs[i];
+        hyp_block_instr *own = &s->instr[i];
+        double *to = &most[s->inputs + i];
+        bool sums = in->op == HYP_PLAN__POINTWISE__OP__ADD || in->op == HYP_PLAN__POINTWISE__OP__SUB;
+        *to = sums ? most[in->a] + most[in->b] : in->op == HYP_PLAN__POINTWISE__OP__CAST ? most[in->a] : INFINITY;
+        bool wide = own->to == HYP_I32 || own->to == HYP_I64 || own->to == HYP_F32;
+        if (!wide || *to > EXACT) *to = INFINITY;
+        if (*to <= EXACT) own->to = HYP_F32;
+    }
+}
+
 static bool is_dense(const pointwise *s, size_t i)
 {
     int64_t each = s->length;
@@ -266,6 +287,7 @@ static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
         s->output[i].dtype = hyp_tensor_dtype(p, step->outputs[i]);
         if (s->output[i].reg < s->inputs) s->input[s->output[i].reg].copied = true;
     }
+    leave_whole_numbers(s);
     leave_rounding_to_stores(s);
     hyp_walk_coalesce(&s->walk);
     s->length = hyp_walk_take_inner(&s->walk, s->steps);
