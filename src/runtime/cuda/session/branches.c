@@ -10,22 +10,15 @@
 #include "runtime/cuda/session/backend.h"
 #include "runtime/cuda/session/placement.h"
 
-/* Dependencies are looked for between every two units. */
-enum { MOST_UNITS = 2048 };
-/* What it costs to go on on another stream: the kernel begins when the one before it has ended, not before. */
-static const double hop_seconds = 1.5e-6;
-/* Predictions are not good enough to tell less apart, and every branch costs something. */
-static const double must_gain = 0.9;
-
 hyp_status hyp_cuda_branches_wanted(uint32_t *out, hyp_diag *diag)
 {
     const char *given = getenv(HYP_CUDA_STREAMS_VARIABLE);
     *out = 0;
     if (!given || !*given) return HYP_OK;
-    if (given[0] >= '1' && given[0] <= '0' + HYP_CUDA_BRANCHES && !given[1]) *out = (uint32_t)(given[0] - '0');
+    if (given[0] >= '1' && given[0] <= '0' + HYP_STREAMS && !given[1]) *out = (uint32_t)(given[0] - '0');
     if (*out) return HYP_OK;
     return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s is '%.32s'; it takes a number of streams from 1 to %d",
-                    HYP_CUDA_STREAMS_VARIABLE, given, HYP_CUDA_BRANCHES);
+                    HYP_CUDA_STREAMS_VARIABLE, given, HYP_STREAMS);
 }
 
 /* ---- what units touch -------------------------------------------------------------------------------------------- */
@@ -40,7 +33,7 @@ typedef struct finder {
     hyp_cuda_branches *branches;
     bool apart; /* values are looked at as if each had memory of its own */
     uint32_t unit;
-    HYP_VEC(hyp_cuda_span) spans;
+    HYP_VEC(hyp_span) spans;
     HYP_VEC(uint32_t) list;
     HYP_VEC(use) uses; /* ascending by unit */
 } finder;
@@ -73,7 +66,7 @@ static hyp_status add_tensor(finder *f, uint32_t tensor, bool written)
         return HYP_OK; /* never written */
     HYP_TRY(hyp_cuda_tensor_bytes(b->program, tensor, b->values, &bytes, b->diag));
     uint64_t begin = place_of(f, tensor);
-    HYP_TRY(hyp_vec_push(&f->spans, b->diag, (hyp_cuda_span){begin, begin + bytes, written}));
+    HYP_TRY(hyp_vec_push(&f->spans, b->diag, (hyp_span){begin, begin + bytes, written}));
     if (!f->apart || place != HYP_PLAN__PLACE__PLACE_SCRATCH || has_own(b->prepared, root)) return HYP_OK;
     return hyp_vec_push(&f->uses, b->diag, (use){root, f->unit});
 }
@@ -103,7 +96,7 @@ static hyp_status add_step_tensors(finder *f, uint32_t step)
 }
 
 /* Predictions come from the plan, which may say anything. */
-static void add_seconds(const hyp_cuda_build *b, uint32_t step, hyp_cuda_task *task)
+static void add_seconds(const hyp_cuda_build *b, uint32_t step, hyp_task *task)
 {
     const double most = 1e3;
     const HypPlan__Program *p = b->program;
@@ -141,14 +134,14 @@ static hyp_status find_tasks(finder *f, bool apart)
     f->apart = apart;
     for (f->unit = 0; f->unit < branches->count; f->unit++) {
         const hyp_cuda_unit *u = &branches->units[f->unit];
-        hyp_cuda_task *task = &branches->tasks[f->unit];
-        *task = (hyp_cuda_task){0};
+        hyp_task *task = &branches->tasks[f->unit];
+        *task = (hyp_task){0};
         f->spans.len = 0;
         for (uint32_t step = u->first_step; step <= u->last_step; step++) {
             HYP_TRY(add_step_tensors(f, step));
             add_seconds(f->build, step, task);
         }
-        hyp_cuda_span *spans = hyp_arena_zalloc(&f->build->prepared->arena, f->spans.len + 1, sizeof *spans);
+        hyp_span *spans = hyp_arena_zalloc(&f->build->prepared->arena, f->spans.len + 1, sizeof *spans);
         if (!spans) return hyp_fail_memory(f->build->diag, f->spans.len * sizeof *spans);
         if (f->spans.len) memcpy(spans, f->spans.data, f->spans.len * sizeof *spans);
         task->spans = spans;
@@ -159,8 +152,7 @@ static hyp_status find_tasks(finder *f, bool apart)
 
 static hyp_status schedule(finder *f, uint32_t streams)
 {
-    return hyp_cuda_make_schedule(f->branches->tasks, f->branches->count, streams, hop_seconds, &f->branches->schedule,
-                                  f->build->diag);
+    return hyp_timetable_make(f->branches->tasks, f->branches->count, streams, &f->branches->schedule, f->build->diag);
 }
 
 /* ---- where values lie -------------------------------------------------------------------------------------------- */
@@ -179,7 +171,7 @@ static bool all_before(const hyp_cuda_branches *branches, const value *a, const 
     for (size_t i = 0; i < a->use_count; i++)
         for (size_t k = 0; k < b->use_count; k++) {
             uint32_t x = a->uses[i].unit, y = b->uses[k].unit;
-            if (x >= y || !hyp_cuda_ends_before(&branches->tasks[x], &branches->tasks[y])) return false;
+            if (x >= y || !hyp_task_ends_before(&branches->tasks[x], &branches->tasks[y])) return false;
         }
     return true;
 }
@@ -294,20 +286,18 @@ static void set_key(const hyp_cuda_session *s, const int64_t *values, hyp_choice
     snprintf(out->key, sizeof out->key, "streams of %zu steps, plan %016llx", p->n_steps, (unsigned long long)hash);
 }
 
-const uint32_t hyp_cuda_stream_ways[HYP_CUDA_STREAM_WAYS] = {1, 2, HYP_CUDA_USUAL_BRANCHES};
-
 /* Offers every number of streams by the schedule that it has. */
 static hyp_status offer(finder *f, hyp_choice *out)
 {
     hyp_choice_init(out);
     set_key(f->build->session, f->build->values, out);
-    for (size_t i = 0; i < HYP_CUDA_STREAM_WAYS; i++) {
-        uint32_t streams = hyp_cuda_stream_ways[i];
+    for (size_t i = 0; i < HYP_STREAM_WAYS; i++) {
+        uint32_t streams = hyp_stream_ways[i];
         char name[HYP_CHOICE_NAME];
         HYP_TRY(schedule(f, streams));
         double seconds = f->branches->schedule.seconds;
         snprintf(name, sizeof name, streams == 1 ? "%u stream" : "%u streams", streams);
-        hyp_choice_offer(out, name, streams, streams == 1 ? must_gain * seconds : seconds, NULL);
+        hyp_choice_offer(out, name, streams, streams == 1 ? HYP_STREAMS_MUST_GAIN * seconds : seconds, NULL);
     }
     hyp_choose(out, NULL);
     return HYP_OK;
@@ -394,7 +384,7 @@ hyp_status hyp_cuda_plan_branches(hyp_cuda_build *b)
     hyp_cuda_prepared *p = b->prepared;
     hyp_cuda_branches branches = {0};
     finder f = {.build = b, .branches = &branches};
-    if (p->ops.len < p->aside + 2 || p->ops.len > MOST_UNITS || s->branches.wanted == 1) return HYP_OK;
+    if (p->ops.len < p->aside + 2 || p->ops.len > HYP_TIMETABLE_TASKS || s->branches.wanted == 1) return HYP_OK;
     hyp_diag why = {0}, *diag = b->diag;
     b->diag = &why;
     hyp_status status = plan(&f);
@@ -410,7 +400,7 @@ hyp_status hyp_cuda_plan_branches(hyp_cuda_build *b)
 void hyp_cuda_branches_dispose(hyp_cuda_branch_streams *l, const hyp_cuda_library *lib)
 {
     for (size_t i = 0; i < l->events.len; i++) lib->cuEventDestroy(l->events.data[i]);
-    for (size_t i = 0; i < HYP_CUDA_BRANCHES - 1; i++)
+    for (size_t i = 0; i < HYP_STREAMS - 1; i++)
         if (l->more[i]) lib->cuStreamDestroy(l->more[i]);
     hyp_cuda_give(lib, l->memory, l->bytes);
     hyp_vec_free(&l->events);

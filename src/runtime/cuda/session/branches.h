@@ -7,9 +7,9 @@
 #ifndef HYP_RUNTIME_CUDA_SESSION_BRANCHES_H
 #define HYP_RUNTIME_CUDA_SESSION_BRANCHES_H
 
+#include "base/timetable.h"
 #include "runtime/core/choice.h"
 #include "runtime/cuda/driver/library.h"
-#include "runtime/cuda/session/schedule.h"
 
 /* How many streams a graph may have: HYPATIA_CUDA_STREAMS, where it is set, is taken as it is. */
 #define HYP_CUDA_STREAMS_VARIABLE "HYPATIA_CUDA_STREAMS"
@@ -17,7 +17,7 @@
 /* What a session has for it; zeroed = nothing. */
 typedef struct hyp_cuda_branch_streams {
     uint32_t wanted; /* streams at most; 0 = as many as pay */
-    CUstream more[HYP_CUDA_BRANCHES - 1];
+    CUstream more[HYP_STREAMS - 1];
     HYP_VEC(CUevent) events; /* the first is where a run begins; ends of units that others wait for */
     CUdeviceptr memory;      /* workspaces and rooms of these streams */
     size_t bytes;
@@ -33,10 +33,10 @@ typedef struct hyp_cuda_unit {
 
 typedef struct hyp_cuda_branches {
     hyp_cuda_unit *units; /* NULL: the ops run one after the other */
-    hyp_cuda_task *tasks; /* by unit */
+    hyp_task *tasks;      /* by unit */
     uint32_t count, events;
-    hyp_cuda_schedule schedule;
-    size_t workspace_at[HYP_CUDA_BRANCHES], room_at[HYP_CUDA_BRANCHES]; /* by stream but for the first: in the session's
+    hyp_timetable schedule;
+    size_t workspace_at[HYP_STREAMS], room_at[HYP_STREAMS]; /* by stream but for the first: in the session's
                                                                            memory for it, one behind the other */
     hyp_choice choice; /* of how many streams there are, as it stands before tuning */
 } hyp_cuda_branches;
@@ -50,10 +50,6 @@ HYP_NODISCARD hyp_status hyp_cuda_branches_wanted(uint32_t *out, hyp_diag *diag)
 /* Decides when all ops are there, and takes memory, streams and events; without enough of them the ops run one after
  * the other, which is no failure. */
 HYP_NODISCARD hyp_status hyp_cuda_plan_branches(struct hyp_cuda_build *b);
-/* The streams that a plan chooses among, if nobody says how many there are to be: alternatives of the choice, in this
- * order. */
-enum { HYP_CUDA_STREAM_WAYS = 3 };
-extern const uint32_t hyp_cuda_stream_ways[HYP_CUDA_STREAM_WAYS];
 /* Whether the ops may run side by side with the inputs and outputs of this run: outputs lie apart from all others. */
 bool hyp_cuda_branches_fit(const struct hyp_cuda_session *s, const struct hyp_cuda_prepared *p);
 void hyp_cuda_branches_dispose(hyp_cuda_branch_streams *l, const hyp_cuda_library *lib);

@@ -83,7 +83,7 @@ static hyp_status run_unit(hyp_cuda_session *s, const hyp_cuda_prepared *p, uint
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
     const hyp_cuda_branches *branches = &p->branches;
-    const hyp_cuda_task *task = &branches->tasks[unit];
+    const hyp_task *task = &branches->tasks[unit];
     bool waits = false;
     for (uint32_t branch = 0; branch < branches->schedule.branches; branch++) {
         if (!task->after[branch]) continue;
@@ -104,7 +104,7 @@ static hyp_status run_unit(hyp_cuda_session *s, const hyp_cuda_prepared *p, uint
 static hyp_status run_units(hyp_cuda_session *s, const hyp_cuda_prepared *p, const at_stream *own, hyp_diag *diag)
 {
     const hyp_cuda_branches *branches = &p->branches;
-    bool begun[HYP_CUDA_BRANCHES] = {false};
+    bool begun[HYP_STREAMS] = {false};
     for (uint32_t i = 0; i < branches->count; i++) {
         uint32_t unit = branches->schedule.order[i], branch = branches->tasks[unit].branch;
         const at_stream other = {

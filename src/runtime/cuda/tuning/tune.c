@@ -144,7 +144,7 @@ static hyp_status find_branches(tuner *t)
 {
     hyp_cuda_prepared *p;
     if (t->session->branches.wanted) return HYP_OK;
-    HYP_TRY(prepare_on(t, HYP_CUDA_USUAL_BRANCHES, &p));
+    HYP_TRY(prepare_on(t, HYP_USUAL_STREAMS, &p));
     hyp_cuda_subject about = subject(t, 0);
     about.kind = HYP_CUDA_STREAMS;
     hyp_status status = p->branches.units ? add_job(t, &about, 0, p->branches.choice.key) : HYP_OK;
@@ -271,7 +271,7 @@ static bool can_tune(tuner *t, const hyp_cuda_subject *about)
 
 /* ---- whole runs ---------------------------------------------------------------------------------------------- */
 
-enum { MOST_RUNS = HYP_CUDA_STREAM_WAYS };
+enum { MOST_RUNS = HYP_STREAM_WAYS };
 
 /* What runs take, by way; all 0 where one of them does not run in a graph. */
 static hyp_status race(tuner *t, hyp_cuda_prepared *const *ways, size_t count, double deadline, double *seconds)
@@ -323,18 +323,18 @@ static hyp_status decide_streams(tuner *t, const hyp_choice *c, const double *se
 
 static hyp_status measure_branches(tuner *t, double deadline)
 {
-    hyp_cuda_prepared *ways[HYP_CUDA_STREAM_WAYS] = {NULL};
-    double seconds[HYP_CUDA_STREAM_WAYS] = {0};
+    hyp_cuda_prepared *ways[HYP_STREAM_WAYS] = {NULL};
+    double seconds[HYP_STREAM_WAYS] = {0};
     hyp_status status = HYP_OK;
     bool all = true;
-    for (size_t i = 0; i < HYP_CUDA_STREAM_WAYS && status == HYP_OK; i++) {
-        status = prepare_on(t, hyp_cuda_stream_ways[i], &ways[i]);
-        all = all && status == HYP_OK && (hyp_cuda_stream_ways[i] == 1 || ways[i]->branches.units);
+    for (size_t i = 0; i < HYP_STREAM_WAYS && status == HYP_OK; i++) {
+        status = prepare_on(t, hyp_stream_ways[i], &ways[i]);
+        all = all && status == HYP_OK && (hyp_stream_ways[i] == 1 || ways[i]->branches.units);
     }
-    if (status == HYP_OK && all) status = race(t, ways, HYP_CUDA_STREAM_WAYS, deadline, seconds);
+    if (status == HYP_OK && all) status = race(t, ways, HYP_STREAM_WAYS, deadline, seconds);
     if (status == HYP_OK && seconds[0] > 0)
-        status = decide_streams(t, &ways[HYP_CUDA_STREAM_WAYS - 1]->branches.choice, seconds);
-    for (size_t i = 0; i < HYP_CUDA_STREAM_WAYS; i++)
+        status = decide_streams(t, &ways[HYP_STREAM_WAYS - 1]->branches.choice, seconds);
+    for (size_t i = 0; i < HYP_STREAM_WAYS; i++)
         if (ways[i]) hyp_cuda_release(t->session, ways[i]);
     return status;
 }
