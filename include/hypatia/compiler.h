@@ -159,7 +159,8 @@ typedef struct hyp_compile_report {
     bool proven;                    /* of all that the e-graphs hold, what was chosen costs least */
     double cost_before, cost_after; /* seconds, predicted, of the plan of the graph as it came and of the one chosen; 0 when
                                        nothing was rewritten */
-    double plan_seconds;            /* predicted, of the plan's steps: cost_after where anything was rewritten */
+    double plan_seconds;            /* predicted, of a run of the plan, whose steps run one by one or, where the target does
+                                       that, side by side: cost_after where anything was rewritten */
     double import_seconds, rewrite_seconds, lower_seconds, write_seconds;
     size_t plan_steps;
     uint64_t plan_bytes;

@@ -37,7 +37,9 @@ typedef struct hyp_codegen_options {
     /* Seconds more that a step takes because `bytes` that it reads or writes were last touched when the run had yet to
      * go over `since` bytes, itself goes over `own`; NULL = none. */
     double (*predict_far)(double bytes, double since, double own, void *user);
-    void *predict_user; /* of all three */
+    /* Seconds that so much work takes that the rates of the whole device alone bound; NULL = none. */
+    double (*predict_full)(hyp_dtype dtype, double flops, double bytes, void *user);
+    void *predict_user; /* of all four */
     const int64_t *typical_sizes; /* by symbol of the graph's dims: what predictions count it as */
 } hyp_codegen_options;
 

@@ -79,14 +79,10 @@ static hyp_status walk_init(hyp_lowering *l, walk *w)
 {
     const HypPlan__Program *p = l->out->program;
     *w = (walk){.p = p, .options = l->options, .copied = HYP_NO_VALUE};
-    int64_t *symbols = hyp_arena_zalloc(&l->scratch, p->n_symbols, sizeof *symbols);
-    int64_t *values = hyp_arena_zalloc(&l->scratch, p->n_dims, sizeof *values);
     w->slots = hyp_arena_zalloc(&l->scratch, p->slot_count, sizeof *w->slots);
     w->tensors = hyp_arena_zalloc(&l->scratch, p->n_tensors, sizeof *w->tensors);
-    if (!symbols || !values || !w->slots || !w->tensors) return hyp_fail_memory(l->diag, p->n_dims * sizeof *values);
-    for (size_t i = 0; i < p->n_symbols; i++) symbols[i] = (int64_t)p->typical_sizes[i];
-    w->values = values;
-    return hyp_plan_eval_dims(p, symbols, values, l->diag);
+    if (!w->slots || !w->tensors) return hyp_fail_memory(l->diag, p->n_tensors * sizeof *w->tensors);
+    return hyp_lower_typical_values(l, &w->values);
 }
 
 static hyp_status add(hyp_lowering *l, HypPlan__Step *s, double seconds)

@@ -238,6 +238,7 @@ static hyp_status lower(hyp_lowering *l)
     HYP_TRY(hyp_lower_place_scratch(l));
     HYP_TRY(hyp_lower_finish_program(l));
     HYP_TRY(hyp_lower_add_distances(l));
+    HYP_TRY(hyp_lower_predict_side_by_side(l));
     HYP_TRY(check_symbols(l));
     HYP_TRY(add_equalities(l));
     hyp_plan_place_weights(l->out->program);

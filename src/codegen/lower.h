@@ -7,6 +7,7 @@
  *   program.c axes.c  building blocks: dims, tensors of values, steps; extents and strides
  *   slots.c           places of scratch tensors
  *   distance.c        how far away lies what steps touch
+ *   side_by_side.c    what a run takes whose steps run side by side
  *   fold.c            bytes of weights
  */
 #ifndef HYP_CODEGEN_LOWER_H
@@ -137,6 +138,8 @@ hyp_status hyp_lower_read(hyp_lowering *l, hyp_value_id value, uint32_t *out_ten
 hyp_status hyp_lower_write(hyp_lowering *l, hyp_value_id value, uint32_t *out_tensor);
 /* "add at 'node name': ..." with HYP_ERR_UNSUPPORTED. */
 hyp_status hyp_lower_unsupported(hyp_lowering *l, const hyp_node *node, const char *fmt, ...) HYP_PRINTF(3, 4);
+/* The dims of a finished program for the sizes that predictions are for. */
+hyp_status hyp_lower_typical_values(hyp_lowering *l, const int64_t **out);
 /* Moves the lists into the program. */
 hyp_status hyp_lower_finish_program(hyp_lowering *l);
 
@@ -193,5 +196,10 @@ hyp_status hyp_lower_place_scratch(hyp_lowering *l);
 
 /* Adds to the predictions of a finished program what its steps take longer than each would right after itself. */
 hyp_status hyp_lower_add_distances(hyp_lowering *l);
+
+/* ---- side_by_side.c --------------------------------------------------------------------------------- */
+
+/* Predicts what a finished program takes as a whole, where its steps run side by side; else the sum of its steps stands. */
+hyp_status hyp_lower_predict_side_by_side(hyp_lowering *l);
 
 #endif

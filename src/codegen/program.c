@@ -249,6 +249,17 @@ static hyp_status copy_names(hyp_lowering *l, size_t count, const char *const *n
     return HYP_OK;
 }
 
+hyp_status hyp_lower_typical_values(hyp_lowering *l, const int64_t **out)
+{
+    const HypPlan__Program *p = l->out->program;
+    int64_t *symbols = hyp_arena_zalloc(&l->scratch, p->n_symbols, sizeof *symbols);
+    int64_t *values = hyp_arena_zalloc(&l->scratch, p->n_dims, sizeof *values);
+    if (!symbols || !values) return hyp_fail_memory(l->diag, p->n_dims * sizeof *values);
+    for (size_t i = 0; i < p->n_symbols; i++) symbols[i] = (int64_t)p->typical_sizes[i];
+    *out = values;
+    return hyp_plan_eval_dims(p, symbols, values, l->diag);
+}
+
 hyp_status hyp_lower_finish_program(hyp_lowering *l)
 {
     HypPlan__Program *p = l->out->program;

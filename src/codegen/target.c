@@ -4,16 +4,19 @@
 #include <string.h>
 
 #include "base/cpu_level.h"
+#include "base/timetable.h"
 #include "base/strbuf.h"
 
 static const hyp_target targets[] = {
     /* its library packs weights as it likes, and its caches make short copies cheap */
     {.name = "cpu",
      .machines = {{"any", "cpu"}, {"generic", "generic"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "cpu"}},
+     .streams = 1,
      .multiplies_integers = true},
     /* warps read rows of weights whole, and every launch costs */
     {.name = "cuda",
      .machines = {{"h200", "h200"}, {"h100", "h100"}},
+     .streams = HYP_USUAL_STREAMS,
      .stores_weights_by_rows = true,
      .joins_norm_and_linear = true,
      .reads_rows_in_place = true,

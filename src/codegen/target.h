@@ -5,6 +5,7 @@
 #define HYP_CODEGEN_TARGET_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/diag.h"
 
@@ -16,6 +17,7 @@ typedef struct hyp_target {
     struct hyp_target_machine {
         const char *name, *profile;
     } machines[HYP_TARGET_MACHINES];
+    uint32_t streams; /* on which its steps may run side by side, for predictions; 1: one after the other */
     /* It multiplies matrices of integers. */
     bool multiplies_integers;
     /* Constant weights of products are stored [n k], not as the model has them. */

@@ -192,6 +192,11 @@ static double predict_far(double bytes, double since, double own, void *roofline
     return hyp_roofline_far(roofline, bytes, since, own);
 }
 
+static double predict_full(hyp_dtype dtype, double flops, double bytes, void *roofline)
+{
+    return hyp_roofline_full(roofline, dtype, flops, bytes);
+}
+
 hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
 {
     return (hyp_codegen_options){.target = settings->target,
@@ -201,6 +206,7 @@ hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
                                  .predict = predict,
                                  .explain = explain,
                                  .predict_far = predict_far,
+                                 .predict_full = predict_full,
                                  .predict_user = &settings->cost,
                                  .typical_sizes = settings->cost.sizes};
 }

@@ -64,8 +64,7 @@ static hyp_status price_plan(hyp_settings *s, const hyp_graph *g, double *out_se
     hyp_lowered lowered;
     options.explain = NULL;
     HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
-    *out_seconds = 0;
-    for (size_t i = 0; i < lowered.program->n_steps; i++) *out_seconds += lowered.program->steps[i]->predicted_seconds;
+    *out_seconds = hyp_plan_predicted(lowered.program);
     hyp_status status = hash_steps(lowered.program, out_steps, diag);
     hyp_lowered_dispose(&lowered);
     return status;

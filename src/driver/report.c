@@ -93,8 +93,8 @@ static hyp_status copy_steps(owned_report *r, const HypPlan__Program *program, h
     for (size_t i = 0; i < program->n_steps; i++) {
         print_step(&sb, program, program->steps[i]);
         print_price(&prices, program->steps[i]);
-        r->report.plan_seconds += program->steps[i]->predicted_seconds;
     }
+    r->report.plan_seconds = hyp_plan_predicted(program);
     r->report.steps = hyp_arena_strdup(&r->arena, hyp_strbuf_text(&sb));
     r->report.prices = hyp_arena_strdup(&r->arena, hyp_strbuf_text(&prices));
     bool failed = sb.failed || prices.failed || !r->report.steps || !r->report.prices;

@@ -246,6 +246,18 @@ hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step,
     return work;
 }
 
+double hyp_plan_predicted_steps(const HypPlan__Program *program)
+{
+    double seconds = 0;
+    for (size_t i = 0; i < program->n_steps; i++) seconds += program->steps[i]->predicted_seconds;
+    return seconds;
+}
+
+double hyp_plan_predicted(const HypPlan__Program *program)
+{
+    return program->predicted_seconds > 0 ? program->predicted_seconds : hyp_plan_predicted_steps(program);
+}
+
 const char *hyp_plan_kernel_name(const HypPlan__Step *step)
 {
     switch (step->kernel_case) {

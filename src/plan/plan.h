@@ -138,6 +138,10 @@ typedef struct hyp_step_work {
 } hyp_step_work;
 hyp_step_work hyp_plan_step_work(const HypPlan__Program *program, uint32_t step, const int64_t *values);
 
+/* What a run is predicted to take for typical sizes, and what its steps are one after the other; 0 = not predicted. */
+double hyp_plan_predicted(const HypPlan__Program *program);
+double hyp_plan_predicted_steps(const HypPlan__Program *program);
+
 /* A tolerance of Golden.Output, and the least byte that stands for at least this tolerance. */
 double hyp_plan_tolerance(uint8_t byte);
 uint8_t hyp_plan_tolerance_byte(double tolerance);

@@ -166,6 +166,8 @@ static hyp_status check_program(check *c)
         return WRONG(c, "the program is too large");
     if (p->n_typical_sizes != 0 && p->n_typical_sizes != p->n_symbols)
         return WRONG(c, "%zu typical sizes for %zu symbols", p->n_typical_sizes, p->n_symbols);
+    if (!(p->predicted_seconds >= 0 && p->predicted_seconds <= DBL_MAX))
+        return WRONG(c, "it is predicted to take %g seconds", p->predicted_seconds);
     HYP_TRY(check_dims(c));
     HYP_TRY(check_tensors(c));
     HYP_TRY(check_edge(c, p->n_inputs, p->inputs, HYP_PLAN__PLACE__PLACE_INPUT, "input"));

@@ -103,6 +103,8 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline);
 /* Seconds more that a kernel takes because `bytes` that it moves were last touched when a run had yet to go over
  * `since` bytes, itself goes over `own`: which is how near they were when such a kernel was measured. */
 double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double own);
+/* Seconds that so many operations and bytes of memory take where the device does nothing else. */
+double hyp_roofline_full(const hyp_roofline *roofline, hyp_dtype dtype, double flops, double bytes);
 /* Seconds of one kernel that computes these nodes of a graph: one node, or elementwise nodes of one shape of which the
  * last gives the result. */
 HYP_NODISCARD hyp_status hyp_roofline_kernel(const hyp_graph *graph, const hyp_node *const *nodes, size_t count,

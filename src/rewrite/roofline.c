@@ -143,6 +143,12 @@ static double computing(const asking *a, double flops, hyp_dtype t)
     return flops / (2 * d->pointwise_per_second);
 }
 
+double hyp_roofline_full(const hyp_roofline *roofline, hyp_dtype dtype, double flops, double bytes)
+{
+    const asking a = {NULL, roofline, &roofline->profile};
+    return fmax(computing(&a, flops, dtype), bytes / a.device->bytes_per_second);
+}
+
 /* What measurements say of the roofline of a product, the shape as in hyp_measured; nothing where it runs in TF32,
  * which they do not know. */
 static double ratio(const asking *a, hyp_op op, hyp_dtype t, const double *shape)

@@ -53,22 +53,50 @@ def check_step(step):
     return nearest is not None, 0
 
 
+def longest_chain(steps):
+    """Seconds of the longest chain of steps that read what another has made; tensors without a name tell nothing."""
+    ends = {}
+    for step in steps:
+        begins = max((ends.get(t["name"], 0) for t in step["reads"] if t["name"]), default=0)
+        for t in step["writes"]:
+            if t["name"]:
+                ends[t["name"]] = max(ends.get(t["name"], 0), begins + step["predicted_seconds"])
+    return max(ends.values(), default=0)
+
+
+def check_whole(described, said, text):
+    """All that is said of the plan as a whole is one figure: the sum over the steps, or less where they run side by side, and
+    never less than a chain of them. Returns whether they do."""
+    seconds, steps = described["predicted_seconds"], described["steps"]
+    total = sum(step["predicted_seconds"] for step in steps)
+    after, of_plan = re.search(rf"^predicted: .* -> {NUMBER} us$", said, re.M)[1], re.search(rf"^predicted for the plan: {NUMBER} us$", said, re.M)[1]
+    assert after == of_plan == f"{seconds * 1e6:.2f}", (after, of_plan, seconds)
+    beside = seconds < total * (1 - 1e-9)
+    wanted = f"predicted {seconds * 1e6:.2f} us" + (f" side by side, {total * 1e6:.2f} us one by one" if beside else "")
+    assert re.search(rf"^{re.escape(wanted)}(?: for .*)?$", text, re.M), (wanted, text)
+    assert longest_chain(steps) - 1e-12 <= seconds <= total * (1 + 1e-9), (seconds, total)
+    assert not beside or (described["target"] == "cuda" and seconds < 0.951 * total), described["target"]
+    return beside
+
+
 def check_plans(folder):
-    plan, measured, products = os.path.join(folder, "p.bin"), 0, 0
+    plan, measured, products, beside = os.path.join(folder, "p.bin"), 0, 0, 0
     assert len(MODELS) >= 8
     for model in MODELS:
         for way in WAYS:
             out = run("hypatiac", model, "-o", plan, "--verify", "off", "--stats", *way)
             typical = [f"{s['name']}={s['typical']}" for s in json.loads(run("hypatia", "inspect", plan, "--json"))["symbols"]]
             dims = ["--dim", ",".join(typical)] if typical else []
-            steps = json.loads(run("hypatia", "inspect", plan, "--json", *dims))["steps"]
+            described = json.loads(run("hypatia", "inspect", plan, "--json", *dims))
+            steps = described["steps"]
+            beside += check_whole(described, out, run("hypatia", "inspect", plan))
             text = run("hypatia", "inspect", plan)
             for step in steps:
                 nearest, counted = check_step(step)
                 measured += nearest
                 products += counted
                 assert f"price {step['price']}\n" in text and f"{step['label']}: {step['price']}\n" in out, step
-    assert measured > 200 and products > 20, (measured, products)
+    assert measured > 200 and products > 20 and beside > 5, (measured, products, beside)
 
 
 def check_profile(folder):

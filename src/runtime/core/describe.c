@@ -190,18 +190,18 @@ static void write_text(report *r)
     hyp_strbuf_printf(sb, "scratch   %" PRIu64 " bytes in %u slots\n", slots_bytes(r), p->slot_count);
     hyp_strbuf_printf(sb, "steps     %zu\n", p->n_steps);
     hyp_step_work total = {0};
-    double predicted = 0;
+    double predicted = hyp_plan_predicted(p), steps = hyp_plan_predicted_steps(p);
     for (uint32_t i = 0; i < p->n_steps; i++) {
         hyp_step_work work = hyp_plan_step_work(p, i, r->values);
         total.flops += work.flops;
         total.bytes += work.bytes;
-        predicted += p->steps[i]->predicted_seconds;
         text_step(r, i);
     }
     hyp_strbuf_printf(sb, "total     %.0f flops, %.0f bytes\n", total.flops, total.bytes);
     if (r->plan->device) text_device(r, r->plan->device);
     if (!(predicted > 0)) return;
     hyp_strbuf_printf(sb, "predicted %.2f us", predicted * 1e6);
+    if (predicted < steps) hyp_strbuf_printf(sb, " side by side, %.2f us one by one", steps * 1e6);
     for (size_t i = 0; i < p->n_typical_sizes; i++) {
         put_name(r, i ? ", " : " for ", p->symbols[i], "");
         hyp_strbuf_printf(sb, " = %" PRIu64, p->typical_sizes[i]);
@@ -342,6 +342,8 @@ static void write_json(report *r)
     json_string(r, false, "precision", p->precision);
     json_string(r, false, "classes", p->classes);
     json_string(r, false, "model", p->model_name);
+    key(r, false, "predicted_seconds");
+    hyp_strbuf_double(sb, hyp_plan_predicted(p));
     hyp_strbuf_printf(sb, ", \"model_hash\": \"%016" PRIx64 "\"", p->model_hash);
     json_names(r, "flags", p->flags, NULL, p->n_flags);
     hyp_strbuf_puts(sb, ",\n \"symbols\": [");

@@ -1,0 +1,102 @@
+/* side_by_side.c - what a program takes on a target that runs steps side by side: by the scheduler of the runtime, on
+ * what steps are predicted to take one by one.
+ *
+ * The runtime gives values that share a slot places of their own where they hold steps up, so that here values wait for
+ * those alone who write them. Copies that build one tensor are one launch there, and one task here. */
+#include <math.h>
+#include <string.h>
+
+#include "base/timetable.h"
+#include "codegen/lower.h"
+
+enum { ROOM = 256 /* tensors of a step that are looked at */, APART = 44 /* bits of an address within a tensor */ };
+
+typedef struct builder {
+    hyp_lowering *l;
+    const int64_t *values; /* of the program's dims, for the sizes that predictions are for */
+    hyp_task *tasks;
+    uint32_t count;
+    HYP_VEC(hyp_span) spans;
+    HYP_VEC(size_t) first_span; /* by task */
+} builder;
+
+static hyp_status add_span(builder *b, uint32_t tensor, bool written)
+{
+    const HypPlan__Program *p = b->l->out->program;
+    uint32_t root = hyp_plan_root(p, tensor);
+    HypPlan__Place place = p->tensors[root]->place;
+    int64_t elements;
+    if (place == HYP_PLAN__PLACE__PLACE_WEIGHT || place == HYP_PLAN__PLACE__PLACE_INPUT) return HYP_OK;
+    HYP_TRY(hyp_plan_elements(p, tensor, b->values, &elements, b->l->diag));
+    uint64_t begin = ((uint64_t)(root + 1) << APART) + hyp_plan_first_byte(p, tensor);
+    uint64_t bytes = (uint64_t)elements * hyp_dtype_size((hyp_dtype)p->tensors[tensor]->dtype);
+    return hyp_vec_push(&b->spans, b->l->diag, (hyp_span){begin, begin + bytes, written});
+}
+
+static hyp_status add_spans(builder *b, const HypPlan__Step *step)
+{
+    uint32_t tensors[ROOM];
+    size_t count = hyp_plan_step_reads(step, tensors, ROOM);
+    for (size_t i = 0; i < count && i < ROOM; i++) HYP_TRY(add_span(b, tensors[i], false));
+    count = hyp_plan_step_writes(step, tensors, ROOM);
+    for (size_t i = 0; i < count && i < ROOM; i++) HYP_TRY(add_span(b, tensors[i], true));
+    return HYP_OK;
+}
+
+static bool is_one_launch(const HypPlan__Step *a, const HypPlan__Step *b)
+{
+    return a->kernel_case == HYP_PLAN__STEP__KERNEL_COPY && b->kernel_case == HYP_PLAN__STEP__KERNEL_COPY &&
+           a->copy->y == b->copy->y;
+}
+
+static hyp_status add_step(builder *b, uint32_t step)
+{
+    const hyp_codegen_options *o = b->l->options;
+    const HypPlan__Program *p = b->l->out->program;
+    const HypPlan__Step *s = p->steps[step];
+    hyp_step_work work = hyp_plan_step_work(p, step, b->values);
+    uint32_t first;
+    if (step == 0 || !is_one_launch(p->steps[step - 1], s)) {
+        HYP_TRY(hyp_vec_push(&b->first_span, b->l->diag, b->spans.len));
+        b->count++;
+    }
+    HYP_TRY(add_spans(b, s));
+    hyp_task *t = &b->tasks[b->count - 1];
+    hyp_dtype dtype = hyp_plan_step_reads(s, &first, 1) ? (hyp_dtype)p->tensors[first]->dtype : HYP_F32;
+    double full = o->predict_full ? o->predict_full(dtype, work.flops, work.bytes, o->predict_user) : 0;
+    t->seconds += s->predicted_seconds;
+    t->full += fmin(full, s->predicted_seconds);
+    return HYP_OK;
+}
+
+static hyp_status predict(builder *b)
+{
+    hyp_lowering *l = b->l;
+    HypPlan__Program *p = l->out->program;
+    double seconds;
+    uint32_t streams;
+    HYP_TRY(hyp_lower_typical_values(l, &b->values));
+    b->tasks = hyp_arena_zalloc(&l->scratch, p->n_steps, sizeof *b->tasks);
+    if (!b->tasks) return hyp_fail_memory(l->diag, p->n_steps * sizeof *b->tasks);
+    for (uint32_t i = 0; i < p->n_steps; i++) HYP_TRY(add_step(b, i));
+    HYP_TRY(hyp_vec_push(&b->first_span, l->diag, b->spans.len));
+    for (uint32_t t = 0; t < b->count; t++) {
+        b->tasks[t].spans = b->spans.data + b->first_span.data[t];
+        b->tasks[t].span_count = b->first_span.data[t + 1] - b->first_span.data[t];
+    }
+    HYP_TRY(hyp_timetable_predict(b->tasks, b->count, l->options->target->streams, &seconds, &streams, l->diag));
+    if (streams > 1) p->predicted_seconds = seconds;
+    return HYP_OK;
+}
+
+hyp_status hyp_lower_predict_side_by_side(hyp_lowering *l)
+{
+    builder b = {.l = l};
+    size_t steps = l->out->program->n_steps;
+    if (l->options->target->streams < 2 || !l->options->predict || steps < 2 || steps > HYP_TIMETABLE_TASKS)
+        return HYP_OK;
+    hyp_status status = predict(&b);
+    hyp_vec_free(&b.spans);
+    hyp_vec_free(&b.first_span);
+    return status;
+}
