@@ -1,0 +1,33 @@
+/* job.h - one rewriting at work, and which rules each of its phases has. */
+#ifndef HYP_REWRITE_JOB_H
+#define HYP_REWRITE_JOB_H
+
+#include "rewrite/internal.h"
+
+typedef enum hyp_rw_phase { HYP_RW_NORMALIZE, HYP_RW_RECOGNIZE, HYP_RW_OPTIMIZE, HYP_RW_PHASES } hyp_rw_phase;
+
+/* One rewriting. */
+typedef struct hyp_rw_job {
+    const hyp_rewrite_options *options;
+    size_t nodes;                /* of the graph that is rewritten */
+    const hyp_fold_budget *fold; /* of constants, in all phases */
+    hyp_rewrite_report *report;
+    const char **names;                 /* of the report's rules, which are those of every phase's ruleset */
+    const char *explain, *why_not_node; /* the questions' nodes, as the model names them */
+    hyp_graph predicted;                /* what the cost model has chosen, where parts of it were changed */
+    double predicted_seconds;
+    size_t predicted_nodes;
+    hyp_diag *diag;
+} hyp_rw_job;
+
+/* Reads every rule into one ruleset; the first time also into the report. Later a phase need not read the texts behind
+ * those that have its rules; a rule has the same number in each. NULL: there are none. */
+HYP_NODISCARD hyp_status hyp_rw_read_rules(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, hyp_ruleset **out);
+/* The names of rules in the options are those of rules. */
+HYP_NODISCARD hyp_status hyp_rw_check_names(hyp_rw_job *j);
+/* Whether the options' names leave a rule in, and whether a phase has those of a ruleset. */
+bool hyp_rw_is_chosen(const hyp_rewrite_options *o, const char *name);
+bool hyp_rw_in_phase(const char *ruleset, hyp_rw_phase p);
+void hyp_rw_enable_rules(const hyp_rw_job *j, hyp_ruleset *rules, hyp_rw_phase p);
+
+#endif
