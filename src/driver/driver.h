@@ -38,10 +38,8 @@ hyp_onnx_options hyp_import_options(const hyp_compile_options *o);
 
 /* ---- price.c ---------------------------------------------------------------------------------------------- */
 
-/* What the plan of a graph takes by the cost model, as the report has it; *out_steps is a hash of what
- * they do. Its user is the hyp_settings. */
-HYP_NODISCARD hyp_status hyp_price(const hyp_graph *graph, double *out_seconds, uint64_t *out_steps, void *settings,
-                                   hyp_diag *diag);
+/* What the plan of a graph takes by the cost model, as the report has it. Its user is the hyp_settings. */
+HYP_NODISCARD hyp_status hyp_price(const hyp_graph *graph, hyp_rewrite_price *out, void *settings, hyp_diag *diag);
 
 /* ---- reference.c ------------------------------------------------------------------------------------------ */
 

@@ -231,6 +231,7 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
         .cost_user = &settings->cost,
         .price = hyp_price,
         .price_user = settings,
+        .streams = settings->target->streams,
         .forms = o->forms,
         .explain = o->explain,
         .why_not = o->why_not,

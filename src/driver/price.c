@@ -57,28 +57,28 @@ static hyp_status quantize_unseen(const hyp_graph *g, hyp_graph *opened, hyp_gra
 
 /* ---- plans ----------------------------------------------------------------------------------------------------- */
 
-static hyp_status price_plan(hyp_settings *s, const hyp_graph *g, double *out_seconds, uint64_t *out_steps,
-                             hyp_diag *diag)
+static hyp_status price_plan(hyp_settings *s, const hyp_graph *g, hyp_rewrite_price *out, hyp_diag *diag)
 {
     hyp_codegen_options options = hyp_settings_codegen(s);
     hyp_lowered lowered;
     options.explain = NULL;
     HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
-    *out_seconds = hyp_plan_predicted(lowered.program);
-    hyp_status status = hash_steps(lowered.program, out_steps, diag);
+    out->seconds = hyp_plan_predicted(lowered.program);
+    out->work = hyp_plan_predicted_steps(lowered.program);
+    hyp_status status = hash_steps(lowered.program, &out->steps, diag);
     hyp_lowered_dispose(&lowered);
     return status;
 }
 
-hyp_status hyp_price(const hyp_graph *g, double *out_seconds, uint64_t *out_steps, void *settings, hyp_diag *diag)
+hyp_status hyp_price(const hyp_graph *g, hyp_rewrite_price *out, void *settings, hyp_diag *diag)
 {
     hyp_settings *s = settings;
-    if (s->precision != HYP_PRECISION_FP8) return price_plan(s, g, out_seconds, out_steps, diag);
+    if (s->precision != HYP_PRECISION_FP8) return price_plan(s, g, out, diag);
     hyp_graph opened, quantized;
     hyp_graph_init(&opened, g->dims);
     hyp_graph_init(&quantized, g->dims);
     hyp_status status = quantize_unseen(g, &opened, &quantized, diag);
-    if (status == HYP_OK) status = price_plan(s, &quantized, out_seconds, out_steps, diag);
+    if (status == HYP_OK) status = price_plan(s, &quantized, out, diag);
     hyp_graph_dispose(&quantized);
     hyp_graph_dispose(&opened);
     return status;

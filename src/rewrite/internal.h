@@ -7,12 +7,13 @@
  *   conditions.c, conditions_range.c, conditions_product.c  what rules may ask; functions.c, functions_tensor.c: what they may compute
  *   constants.c   which e-nodes compute the constants; extract.c: which e-nodes to take
  *   decode.c      extraction --> graph, provenance
- *   parts.c       parts of what was chosen that another form may be as good for
+ *   parts.c       parts of what was chosen that another form may be as good for; undo.c: what is better left apart where
+ *                 steps run side by side; nearby.c: choices that differ from another one in one place, for both
  *   trace.c       one application as text and cost, for dumps
  *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not
  *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan
  *   profile.c     devices as text; measured.c: what was measured on them
- *   rewrite.c     the three phases
+ *   rewrite.c     the three phases; phase_rules.c: which rules each of them has
  */
 #ifndef HYP_REWRITE_INTERNAL_H
 #define HYP_REWRITE_INTERNAL_H
@@ -308,6 +309,13 @@ HYP_NODISCARD hyp_status hyp_rw_extract(hyp_rw *rw, hyp_rw_weigh *weigh, hyp_eno
 HYP_NODISCARD hyp_status hyp_rw_choose_parts(hyp_rw_weigh *weigh, const hyp_rewrite_options *options,
                                              const hyp_rw_rules *rules, double seconds, hyp_extraction *choice,
                                              size_t *out_changed);
+
+/* ---- undo.c -------------------------------------------------------------------------------------- */
+
+/* Undoes in `choice`, which `weigh` made, what was put together that is better left apart on options->streams;
+ * *out_changed says in how many places. */
+HYP_NODISCARD hyp_status hyp_rw_undo(hyp_rw_weigh *weigh, const hyp_rewrite_options *options, hyp_extraction *choice,
+                                     size_t *out_changed);
 
 /* ---- describe.c ---------------------------------------------------------------------------------- */
 

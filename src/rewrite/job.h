@@ -15,7 +15,8 @@ typedef struct hyp_rw_job {
     const char **names;                 /* of the report's rules, which are those of every phase's ruleset */
     const char *explain, *why_not_node; /* the questions' nodes, as the model names them */
     hyp_graph predicted;                /* what the cost model has chosen, where parts of it were changed */
-    double predicted_seconds;
+    hyp_rewrite_price price;            /* of what is taken, as far as that is known */
+    hyp_rewrite_price predicted_price;
     size_t predicted_nodes;
     hyp_diag *diag;
 } hyp_rw_job;

@@ -1,4 +1,4 @@
-/* nearby.h - a choice of the e-graph, and choices that differ from it near one e-node: what parts.c is made of.
+/* nearby.h - a choice of the e-graph, and choices that differ from it near one e-node: what parts.c and undo.c share.
  *
  * The best choice without one of the chosen e-nodes differs from the chosen one around it; the best without that one
  * and without one that took its place is the next, and so on (Lawler 1972). Only classes a few steps from the e-node
@@ -20,8 +20,7 @@ typedef struct hyp_rw_form {
     double cost;               /* of what may have changed */
     bool seen, kept, followed; /* followed: what is next best to it was looked for */
     hyp_graph graph;           /* of the part */
-    double seconds;
-    uint64_t steps;
+    hyp_rewrite_price price;
 } hyp_rw_form;
 
 typedef struct hyp_rw_chooser {

@@ -74,7 +74,7 @@ static hyp_status make_form(hyp_rw_chooser *h, hyp_rw_form *f, hyp_diag *diag)
     hyp_rw_part part = {f->inside, h->outputs, h->output_count};
     hyp_extraction choice = {.choice = f->choice, .class_bound = h->bound};
     HYP_TRY(hyp_rw_decode(h->rw, &choice, h->rules, &part, &f->graph, diag));
-    return h->options->price(&f->graph, &f->seconds, &f->steps, h->options->price_user, diag);
+    return h->options->price(&f->graph, &f->price, h->options->price_user, diag);
 }
 
 /* Makes the graphs of some forms of one part, the chosen one first. *out_close: all of them are about as good;
@@ -91,11 +91,12 @@ static hyp_status compare(hyp_rw_chooser *h, hyp_rw_form *const *all, size_t cou
     bool close = h->output_count > 0;
     for (size_t i = 0; i < count && close && status == HYP_OK; i++) {
         status = make_form(h, all[i], &why);
-        close = status == HYP_OK && all[i]->seconds <= CLOSE * all[0]->seconds && all[0]->seconds > SMALL * h->seconds;
+        close = status == HYP_OK && all[i]->price.seconds <= CLOSE * all[0]->price.seconds &&
+                all[0]->price.seconds > SMALL * h->seconds;
     }
     if (status == HYP_ERR_NO_MEMORY) return hyp_fail(h->diag, status, "%s", why.message);
     *out_close = *out_new = close;
-    for (size_t i = 0; i + 1 < count; i++) *out_new = *out_new && all[i]->steps != last->steps;
+    for (size_t i = 0; i + 1 < count; i++) *out_new = *out_new && all[i]->price.steps != last->price.steps;
     return HYP_OK;
 }
 
@@ -108,7 +109,7 @@ static size_t list_kept(hyp_rw_chooser *h, hyp_rw_form *more, hyp_rw_form **out)
         hyp_rw_form *f = &h->forms[i];
         if (i > 0 && !f->kept) continue;
         size_t at = count++;
-        for (; at > 1 && out[at - 1]->seconds > f->seconds; at--) out[at] = out[at - 1];
+        for (; at > 1 && out[at - 1]->price.seconds > f->price.seconds; at--) out[at] = out[at - 1];
         out[at] = f;
     }
     if (more) out[count++] = more;
@@ -172,7 +173,7 @@ static hyp_status ask(hyp_rw_chooser *h, hyp_rw_form *const *all, size_t count, 
     double seconds[HYP_NEAR_CHOICES + 1], start = hyp_limit_clock();
     for (size_t i = 0; i < count; i++) {
         graphs[i] = &all[i]->graph;
-        seconds[i] = all[i]->seconds;
+        seconds[i] = all[i]->price.seconds;
     }
     hyp_rewrite_forms forms = {.graphs = graphs, .seconds = seconds, .count = count};
     HYP_TRY(h->options->choose(&forms, out, h->options->choose_user, h->diag));

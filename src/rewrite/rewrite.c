@@ -18,6 +18,9 @@
  * for each of its nodes to fuse. */
 enum { MAX_ITERATIONS = 1000, MAX_NODES = 100000, MAX_BYTES = 1 << 29, NODES_EACH = 64, BYTES_EACH = 1 << 16 };
 
+/* Of what a plan takes: by less no prediction tells what came in from what was made of it. */
+#define TELLS 0.01
+
 static const char *const phase_names[HYP_RW_PHASES] = {"normalize", "recognize", "optimize"};
 
 /* ---- phases --------------------------------------------------------------------------------------- */
@@ -107,14 +110,16 @@ static hyp_status ask(hyp_rw_job *j, const hyp_rw_inquiry *q, hyp_rw_phase p)
 }
 
 /* What the plan of a graph takes, and how many of its nodes run. */
-static hyp_status price(const hyp_rw_job *j, const hyp_graph *g, double *out_seconds, size_t *out_nodes)
+static hyp_status price(const hyp_rw_job *j, const hyp_graph *g, hyp_rewrite_price *out, size_t *out_nodes)
 {
     const hyp_rewrite_options *o = j->options;
     hyp_diag said = {0};
-    HYP_TRY(hyp_rw_graph_cost(g, j->fold, o->cost, o->cost_user, out_seconds, out_nodes, j->diag));
-    uint64_t steps;
-    hyp_status status = o->price ? o->price(g, out_seconds, &steps, o->price_user, &said) : HYP_OK;
-    if (status == HYP_OK || status == HYP_ERR_UNSUPPORTED) return HYP_OK; /* as it stands it cannot be a plan */
+    HYP_TRY(hyp_rw_graph_cost(g, j->fold, o->cost, o->cost_user, &out->seconds, out_nodes, j->diag));
+    out->work = out->seconds;
+    out->no_plan = false;
+    hyp_status status = o->price ? o->price(g, out, o->price_user, &said) : HYP_OK;
+    out->no_plan = status == HYP_ERR_UNSUPPORTED;
+    if (status == HYP_OK || out->no_plan) return HYP_OK;
     return hyp_fail(j->diag, status, "%s", said.message);
 }
 
@@ -123,7 +128,7 @@ typedef struct candidate {
     hyp_rw_weigh weigh;
     hyp_extraction choice;
     hyp_graph graph;
-    double seconds; /* of its plan; 0 in the first two phases */
+    hyp_rewrite_price price; /* of its plan; 0 in the first two phases */
     size_t nodes;
 } candidate;
 
@@ -152,7 +157,12 @@ static hyp_status find_candidate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, cons
     if (p == HYP_RW_OPTIMIZE) HYP_TRY(hyp_rw_find_in_place(&out->weigh));
     HYP_TRY(hyp_rw_extract(rw, &out->weigh, HYP_NONE, &out->choice, j->diag));
     HYP_TRY(hyp_rw_decode(rw, &out->choice, names, NULL, &out->graph, j->diag));
-    return p == HYP_RW_OPTIMIZE ? price(j, &out->graph, &out->seconds, &out->nodes) : HYP_OK;
+    return p == HYP_RW_OPTIMIZE ? price(j, &out->graph, &out->price, &out->nodes) : HYP_OK;
+}
+
+static bool is_better(const hyp_rewrite_price *a, const hyp_rewrite_price *b)
+{
+    return hyp_rewrite_rank(a) < hyp_rewrite_rank(b) * (1 - 1e-9);
 }
 
 /* Extraction adds up what e-nodes cost one by one, but which elementwise operators share a kernel is known only of a
@@ -164,12 +174,40 @@ static hyp_status find_best(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp
     HYP_TRY(find_candidate(j, rw, p, names, false, best, &any));
     if (p != HYP_RW_OPTIMIZE || !j->options->price) return HYP_OK;
     hyp_status status = find_candidate(j, rw, p, names, true, &other, &any);
-    if (status == HYP_OK && any && other.seconds < best->seconds * (1 - 1e-9)) {
+    if (status == HYP_OK && any && is_better(&other.price, &best->price)) {
         candidate worse = *best;
         *best = other;
         other = worse;
     }
     dispose_candidate(&other);
+    return status;
+}
+
+/* Leaves apart what extraction has put together, where the plan is then the better one. */
+static hyp_status undo(hyp_rw_job *j, hyp_rw *rw, const hyp_rw_rules *names, candidate *best)
+{
+    const hyp_rewrite_options *o = j->options;
+    size_t changed = 0, bytes = best->choice.class_bound * sizeof *best->choice.choice;
+    if (!o->price || o->streams < 2) return HYP_OK;
+    candidate apart = {.choice = best->choice};
+    hyp_graph_init(&apart.graph, rw->in->dims);
+    apart.choice.choice = hyp_malloc(bytes + 1);
+    if (!apart.choice.choice) return hyp_fail_memory(j->diag, bytes);
+    memcpy(apart.choice.choice, best->choice.choice, bytes);
+    hyp_status status = hyp_rw_undo(&best->weigh, o, &apart.choice, &changed);
+    if (status == HYP_OK && changed) status = hyp_rw_decode(rw, &apart.choice, names, NULL, &apart.graph, j->diag);
+    if (status == HYP_OK && changed) status = price(j, &apart.graph, &apart.price, &apart.nodes);
+    if (status == HYP_OK && changed && is_better(&apart.price, &best->price)) {
+        candidate worse = {.choice = best->choice, .graph = best->graph};
+        best->choice.choice = apart.choice.choice; /* what is known of the sum was found before */
+        best->graph = apart.graph;
+        best->price = apart.price;
+        best->nodes = apart.nodes;
+        apart.choice.choice = worse.choice.choice;
+        apart.graph = worse.graph;
+    }
+    hyp_graph_dispose(&apart.graph);
+    hyp_free(apart.choice.choice);
     return status;
 }
 
@@ -179,15 +217,15 @@ static hyp_status choose_parts(hyp_rw_job *j, hyp_rw *rw, const hyp_rw_rules *na
     const hyp_rewrite_options *o = j->options;
     size_t changed;
     if (!o->choose || !o->price) return HYP_OK;
-    HYP_TRY(hyp_rw_choose_parts(&best->weigh, o, names, best->seconds, &best->choice, &changed));
+    HYP_TRY(hyp_rw_choose_parts(&best->weigh, o, names, best->price.seconds, &best->choice, &changed));
     if (changed == 0) return HYP_OK;
     j->report->parts_changed = changed;
     j->predicted = best->graph;
-    j->predicted_seconds = best->seconds;
+    j->predicted_price = best->price;
     j->predicted_nodes = best->nodes;
     hyp_graph_init(&best->graph, rw->in->dims);
     HYP_TRY(hyp_rw_decode(rw, &best->choice, names, NULL, &best->graph, j->diag));
-    return price(j, &best->graph, &best->seconds, &best->nodes);
+    return price(j, &best->graph, &best->price, &best->nodes);
 }
 
 static double gap_of(const hyp_extraction *choice)
@@ -201,6 +239,7 @@ static hyp_status extract(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_r
 {
     candidate best;
     hyp_status status = find_best(j, rw, p, names, &best);
+    if (status == HYP_OK && p == HYP_RW_OPTIMIZE) status = undo(j, rw, names, &best);
     if (status == HYP_OK && p == HYP_RW_OPTIMIZE) status = choose_parts(j, rw, names, &best);
     hyp_rw_inquiry q = {.rw = rw,
                         .names = names,
@@ -217,7 +256,7 @@ static hyp_status extract(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_r
     }
     if (status == HYP_OK) status = ask(j, &q, p);
     if (status == HYP_OK && p == HYP_RW_OPTIMIZE) {
-        j->report->cost_after = best.seconds;
+        j->price = best.price;
         j->report->nodes_after = best.nodes;
     }
     if (status == HYP_OK) {
@@ -309,42 +348,70 @@ static hyp_status find_source(const hyp_graph *in, const char *wanted, const cha
                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* What came in, and its normal form. */
+typedef struct origin {
+    const hyp_graph *in, *normal;
+    hyp_rewrite_price price, normal_price;
+    size_t normal_nodes;
+} origin;
+
+static hyp_status replace(hyp_rw_job *j, const hyp_graph *by, hyp_graph *out)
+{
+    hyp_graph_dispose(out);
+    hyp_graph_init(out, by->dims);
+    return hyp_graph_copy_live(by, out, j->diag);
+}
+
 /* Asks which form of the whole to take: out, what was predicted where parts were changed, the normal form or the graph
  * as it came. */
-static hyp_status choose_whole(hyp_rw_job *j, const hyp_graph *in, const hyp_graph *normal, double normal_cost,
-                               size_t normal_nodes, hyp_graph *out)
+static hyp_status choose_whole(hyp_rw_job *j, const origin *from, hyp_graph *out)
 {
     const hyp_rewrite_options *o = j->options;
     hyp_rewrite_report *report = j->report;
     const hyp_graph *graphs[4] = {out};
     const char *names[4] = {report->parts_changed ? "by parts" : "rewritten"};
-    double seconds[4] = {report->cost_after}, start = hyp_limit_clock();
+    double seconds[4] = {j->price.seconds}, start = hyp_limit_clock();
     size_t nodes[4] = {report->nodes_after}, count = 1, best = 0;
     if (!o->choose || !o->price || hyp_limit_reached(o->limit)) return HYP_OK;
     if (report->parts_changed) {
         graphs[count] = &j->predicted;
         nodes[count] = j->predicted_nodes;
-        seconds[count] = j->predicted_seconds;
+        seconds[count] = j->predicted_price.seconds;
         names[count++] = "rewritten";
     }
-    graphs[count] = normal;
-    nodes[count] = normal_nodes;
-    seconds[count] = normal_cost;
+    graphs[count] = from->normal;
+    nodes[count] = from->normal_nodes;
+    seconds[count] = from->normal_price.seconds;
     names[count++] = "normal form";
-    graphs[count] = in;
+    graphs[count] = from->in;
     nodes[count] = report->nodes_before;
-    seconds[count] = report->cost_before;
+    seconds[count] = from->price.seconds;
     names[count++] = "as it is";
     hyp_rewrite_forms forms = {graphs, names, seconds, count};
     HYP_TRY(o->choose(&forms, &best, o->choose_user, j->diag));
     hyp_limit_extend(o->limit, hyp_limit_clock() - start);
     if (strcmp(names[best], "rewritten") != 0) report->form = names[best];
     if (best == 0) return HYP_OK;
-    hyp_graph_dispose(out);
-    hyp_graph_init(out, in->dims);
-    report->cost_after = seconds[best];
+    j->price.seconds = seconds[best];
     report->nodes_after = nodes[best];
-    return hyp_graph_copy_live(graphs[best], out, j->diag);
+    return replace(j, graphs[best], out);
+}
+
+/* Never worse than what came in: a search that was cut short may be, and where steps run side by side one by sums. */
+static hyp_status keep_what_came(hyp_rw_job *j, const origin *from, hyp_graph *out)
+{
+    hyp_rewrite_report *report = j->report;
+    if (report->parts_changed) return HYP_OK; /* that was measured */
+    if (!(hyp_rewrite_rank(&j->price) <= hyp_rewrite_rank(&from->normal_price) * (1 + 1e-9))) {
+        j->price = from->normal_price;
+        report->nodes_after = from->normal_nodes;
+        HYP_TRY(replace(j, from->normal, out));
+    }
+    if (!j->options->price || j->options->streams < 2 || from->price.no_plan) return HYP_OK;
+    if (hyp_rewrite_rank(&from->price) >= hyp_rewrite_rank(&j->price) * (1 - TELLS)) return HYP_OK;
+    j->price = from->price;
+    report->nodes_after = report->nodes_before;
+    return replace(j, from->in, out);
 }
 
 static hyp_status run_all(hyp_rw_job *j, const hyp_graph *in, hyp_graph *folded, hyp_graph *clean, hyp_graph *normal,
@@ -352,31 +419,25 @@ static hyp_status run_all(hyp_rw_job *j, const hyp_graph *in, hyp_graph *folded,
 {
     const hyp_rewrite_options *o = j->options;
     hyp_rewrite_report *report = j->report;
-    double normal_cost;
-    size_t normal_nodes;
+    origin from = {.in = in, .normal = normal};
     if (o->explain) {
         HYP_TRY(find_source(in, o->explain, &j->explain, j->diag));
         report->explained = hyp_arena_strdup(&report->arena, j->explain);
         if (!report->explained) return hyp_fail_memory(j->diag, strlen(j->explain));
     }
     if (o->why_not_node) HYP_TRY(find_source(in, o->why_not_node, &j->why_not_node, j->diag));
-    HYP_TRY(price(j, in, &report->cost_before, &report->nodes_before));
+    HYP_TRY(price(j, in, &from.price, &report->nodes_before));
+    report->cost_before = from.price.seconds;
     HYP_TRY(hyp_graph_fold(in, j->fold, folded, j->diag));
     HYP_TRY(run_phase(j, HYP_RW_NORMALIZE, folded, clean));
     HYP_TRY(run_phase(j, HYP_RW_RECOGNIZE, clean, normal));
-    HYP_TRY(price(j, normal, &normal_cost, &normal_nodes));
-    report->cost_after = normal_cost; /* for a phase that is left out */
-    report->nodes_after = normal_nodes;
+    HYP_TRY(price(j, normal, &from.normal_price, &from.normal_nodes));
+    j->price = from.normal_price; /* for a phase that is left out */
+    report->nodes_after = from.normal_nodes;
     HYP_TRY(run_phase(j, HYP_RW_OPTIMIZE, normal, out));
-    if (!report->parts_changed && !(report->cost_after <= normal_cost * (1 + 1e-9))) {
-        /* the search was cut short: never worse than what came in */
-        hyp_graph_dispose(out);
-        hyp_graph_init(out, in->dims);
-        HYP_TRY(hyp_graph_copy_live(normal, out, j->diag));
-        report->cost_after = normal_cost;
-        report->nodes_after = normal_nodes;
-    }
-    HYP_TRY(choose_whole(j, in, normal, normal_cost, normal_nodes, out));
+    HYP_TRY(keep_what_came(j, &from, out));
+    HYP_TRY(choose_whole(j, &from, out));
+    report->cost_after = j->price.seconds;
     count_used(out, report);
     return hyp_graph_verify(out, j->diag);
 }

@@ -153,6 +153,17 @@ typedef struct hyp_rewrite_forms {
 /* Which form to take. The time that it takes does not count for a limit. */
 typedef hyp_status hyp_rewrite_choose_fn(const hyp_rewrite_forms *forms, size_t *out, void *user, hyp_diag *diag);
 
+/* What the plan of a graph takes. */
+typedef struct hyp_rewrite_price {
+    double seconds; /* of a run */
+    double work;    /* of its steps one after the other: as much, or more where they run side by side */
+    uint64_t steps; /* a hash of them, which plans that do the same share */
+    bool no_plan;   /* it becomes none as it stands: what its nodes cost one by one is said */
+} hyp_rewrite_price;
+/* What plans are chosen by, in seconds. Of what running side by side is predicted to gain a tenth is not believed: the more
+ * runs at once, the less is known of it, and what needs less work is also better in company. */
+static inline double hyp_rewrite_rank(const hyp_rewrite_price *p) { return p->seconds + 0.1 * (p->work - p->seconds); }
+
 typedef struct hyp_rewrite_options {
     const char *const *rule_files; /* path names for messages, paired with rule_texts */
     const char *const *rule_texts;
@@ -168,11 +179,11 @@ typedef struct hyp_rewrite_options {
     hyp_limit *limit;                 /* NULL = none: the others count work, so that results do not depend on the machine */
     hyp_cost_fn cost;
     void *cost_user;
-    /* Seconds of the plan that a graph becomes, by which forms are chosen that `cost` finds good in ways of its own;
-     * HYP_ERR_UNSUPPORTED where it becomes none. *out_steps: a hash of the plan's steps, which plans that do the same share.
-     * NULL: the sum of what its nodes cost. */
-    hyp_status (*price)(const hyp_graph *graph, double *out_seconds, uint64_t *out_steps, void *user, hyp_diag *diag);
+    /* The price of the plan that a graph becomes, by which forms are chosen that `cost` finds good in ways of its own;
+     * HYP_ERR_UNSUPPORTED where it becomes none. NULL: the sum of what its nodes cost. */
+    hyp_status (*price)(const hyp_graph *graph, hyp_rewrite_price *out, void *user, hyp_diag *diag);
     void *price_user;
+    uint32_t streams; /* on which the steps of a plan may run side by side; up to 1: one after the other. With `price` only */
     /* Asked where the cost model cannot tell, and last about the whole; NULL: the cost model alone decides. With `price`
      * only. */
     hyp_rewrite_choose_fn *choose;

@@ -27,16 +27,18 @@ typedef struct asker {
 } asker;
 
 /* Steps are told apart by the text of the graph. */
-static hyp_status price(const hyp_graph *g, double *out_seconds, uint64_t *out_steps, void *user, hyp_diag *diag)
+static hyp_status price(const hyp_graph *g, hyp_rewrite_price *out, void *user, hyp_diag *diag)
 {
     fixture *f = user;
     size_t nodes;
     hyp_fold_budget fold = hyp_fold_budget_of(&f->in, 0, 0);
     hyp_strbuf text = {0};
     HYP_TRY(hyp_graph_print(&text, g, 0, diag));
-    *out_steps = hyp_hash(hyp_strbuf_text(&text), text.len, 0);
+    out->steps = hyp_hash(hyp_strbuf_text(&text), text.len, 0);
     hyp_strbuf_dispose(&text);
-    return hyp_rw_graph_cost(g, &fold, hyp_roofline_cost, &f->roofline, out_seconds, &nodes, diag);
+    HYP_TRY(hyp_rw_graph_cost(g, &fold, hyp_roofline_cost, &f->roofline, &out->seconds, &nodes, diag));
+    out->work = out->seconds;
+    return HYP_OK;
 }
 
 /* An input of a form, the same for all that call it so. */
