@@ -172,12 +172,20 @@ void hyp_measured_compare(const hyp_device_profile *profile, hyp_measured *m)
     m->log_ratio = log(m->seconds / hyp_roofline_cost(&q.query, &line));
 }
 
+/* Whether an entry says something of this kernel. A convolution of one tap has the sizes of a layer, and a device may run it
+ * as one. */
+static bool is_of(const hyp_device_profile *profile, const hyp_measured *m, hyp_op op, const double *shape)
+{
+    bool layer = profile->one_tap_convs_as_layers && op == HYP_OP_conv && shape[3] == 1 && shape[4] == 1;
+    return m->op == op || (layer && m->op == HYP_OP_linear);
+}
+
 bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape, double *out)
 {
     double place[HYP_MEASURED_SIZES] = {0}, weights = 0, sum = 0;
     for (size_t i = 0; i < profile->measured_count; i++) {
         const hyp_measured *m = &profile->measured[i];
-        if (m->op != op || m->dtype != dtype) continue;
+        if (m->dtype != dtype || !is_of(profile, m, op, shape)) continue;
         double distance = 0; /* squared */
         for (uint32_t a = 0; a < m->rank; a++) {
             if (weights == 0) place[a] = log2(fmax(1, shape[a])); /* once, at the first of the class */

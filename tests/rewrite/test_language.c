@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -216,7 +217,8 @@ static void mistakes_in_measurements_are_named_with_their_place(void **state)
         {"(measured linear 1 2 f32 1e-6)", ":1: (measured linear M N K TYPE SECONDS) is wanted"},
         {"(measured conv 1 2 3 f32 1e-6)", ":1: (measured conv PLACES FILTERS CHANNELS TAPS GROUPS TYPE SECONDS) is"},
         {"(measured gelu 1 2 f32 1e-6)", ":1: (measured gelu ELEMENTS TYPE SECONDS) is wanted"},
-        {"(measured attention 1 2 3 f32 1e-6)", ":1: (measured attention BATCH ROWS KEYS WIDTH TYPE SECONDS) is wanted"},
+        {"(measured attention 1 2 3 f32 1e-6)",
+         ":1: (measured attention BATCH ROWS KEYS WIDTH TYPE SECONDS) is wanted"},
         {"(measured softmax 8 f32 1e-6)", ":1: (measured softmax ELEMENTS ROW TYPE SECONDS) is wanted"},
         {"(measured slice 8 f32 1e-6)", ":11: 'slice' is no operator that is measured"},
         {"(measured linear 1 0 3 f32 1e-6)", ":20: a size from 1 to 2^40 is wanted"},
@@ -410,6 +412,49 @@ static void a_measured_convolution_costs_that_and_what_is_added(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* Of 14 x 14 places, without a bias. */
+static double conv_cost(const hyp_roofline *line, int64_t filters, int64_t channels, int64_t taps, int64_t groups)
+{
+    hyp_dims *dims;
+    hyp_type x = {.dtype = HYP_F32, .rank = 4, .dims = {1, channels, 14, 14}}, y = x;
+    hyp_type w = {.dtype = HYP_F32, .rank = 4, .dims = {filters, channels / groups, taps, 1}};
+    y.dims[1] = filters;
+    hyp_attr attrs[6] = {{0}};
+    attrs[4].sym = "none";
+    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+    hyp_cost_query q = {.op = HYP_OP_conv,
+                        .attrs = attrs,
+                        .inputs = (const hyp_type *[]){&x, &w},
+                        .input_count = 2,
+                        .outputs = &y,
+                        .output_count = 1,
+                        .dims = dims};
+    double seconds = hyp_roofline_cost(&q, (void *)line);
+    hyp_dims_destroy(dims);
+    return seconds;
+}
+
+/* What was measured of linears says something of a convolution of one tap, where a profile says so; what was measured
+ * of just that convolution says all. */
+static void a_convolution_of_one_tap_is_a_layer_where_it_runs_as_one(void **state)
+{
+    (void)state;
+    static const char entries[] = "(measured linear 196 512 2560 f32 4e-3) (measured conv 196 8 8 9 1 f32 1e-6)"
+                                  "(measured conv 196 64 64 1 1 f32 3e-3)";
+    char as_layers[256];
+    snprintf(as_layers, sizeof as_layers, "(one-tap-convs-as-layers true) %s", entries);
+    hyp_arena arena = {0};
+    hyp_roofline apart = measured_line(&arena, entries), layers = measured_line(&arena, as_layers);
+    /* An entry of a layer is with a bias, whose bytes count for next to nothing. */
+    assert_true(fabs(conv_cost(&layers, 512, 2560, 1, 1) / 4e-3 - 1) < 0.01);
+    assert_true(conv_cost(&apart, 512, 2560, 1, 1) > 0 && fabs(conv_cost(&apart, 512, 2560, 1, 1) / 4e-3 - 1) > 0.1);
+    assert_true(fabs(conv_cost(&layers, 64, 64, 1, 1) / 3e-3 - 1) < 1e-12);
+    assert_true(conv_cost(&layers, 512, 2560, 3, 1) ==
+                conv_cost(&apart, 512, 2560, 3, 1)); /* of three taps, of groups: */
+    assert_true(conv_cost(&layers, 512, 2560, 1, 2) == conv_cost(&apart, 512, 2560, 1, 2)); /* none is a layer */
+    hyp_arena_dispose(&arena);
+}
+
 static void between_measurements_the_ratio_is_between_theirs(void **state)
 {
     (void)state;
@@ -536,6 +581,7 @@ int main(void)
         cmocka_unit_test(too_many_measurements_are_refused),
         cmocka_unit_test(what_was_measured_costs_that),
         cmocka_unit_test(a_measured_convolution_costs_that_and_what_is_added),
+        cmocka_unit_test(a_convolution_of_one_tap_is_a_layer_where_it_runs_as_one),
         cmocka_unit_test(between_measurements_the_ratio_is_between_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
