@@ -10,16 +10,16 @@
 #include "base/timetable.h"
 #include "rewrite/nearby.h"
 
-#define ALL_WORK                                                                                                       \
-    UINT64_C(400000) /* of all extractions, each of as many as there are e-nodes, and twice as many at least */
+/* Of all extractions, each of as many as there are e-nodes; twice as many at least. */
+#define ALL_WORK UINT64_C(400000)
 #define SMALL 1e-3   /* of the sum: what costs less is not worth the search */
 #define GAIN 1e-4    /* of the time: what gains less is kept as it is */
 #define NOTHING 1e-9 /* seconds: what is no step, but a view */
 
 typedef struct undoer {
     hyp_rw_chooser *h;
-    bool *joint; /* by class */
-    size_t nodes;
+    bool *joint;  /* by class */
+    size_t nodes; /* e-nodes */
     hyp_task *tasks;
     uint32_t *order, *task_of;  /* by task; by class: what computes it, + 1, through views, and 0 for what is there */
     HYP_VEC(uint32_t) waits;    /* of all tasks */
