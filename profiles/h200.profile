@@ -21,6 +21,7 @@
   (attention-reads-parts true)
   (attention-widest 128)
   (mlp-in-one-kernel false)
+  (depthwise-ends-in-acts true)
   (one-tap-convs-as-layers true)
 
   ; by hypatiac --calibrate --target cuda; and, by a chain of kernels in one CUDA graph, further linears and products, and the

@@ -40,6 +40,7 @@ static const struct key {
     {"attention-in-one-kernel", TYPES, offsetof(hyp_device_profile, attention_types), false},
     {"attention-widest", COUNT, offsetof(hyp_device_profile, attention_widest), true},
     {"mlp-in-one-kernel", BOOL, offsetof(hyp_device_profile, mlp_in_one_kernel), false},
+    {"depthwise-ends-in-acts", BOOL, offsetof(hyp_device_profile, depthwise_ends_in_acts), true},
     {"one-tap-convs-as-layers", BOOL, offsetof(hyp_device_profile, one_tap_convs_as_layers), true},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys, MOST_MEASURED = 1000 };

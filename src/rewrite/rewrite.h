@@ -74,6 +74,7 @@ typedef struct hyp_device_profile {
     bool attention_reads_parts; /* it reads the parts of a split in place, and so does a concat: a product for all pays */
     double attention_widest;  /* the widest head that this kernel is good for; 0 = any */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
+    bool depthwise_ends_in_acts;  /* kernels that convolve each channel by itself end in any activation, at no cost */
     bool one_tap_convs_as_layers; /* a convolution of one tap, without groups, runs as a linear of the channels */
     const hyp_measured *measured; /* what kernels took that were tried, in the arena of the parser */
     size_t measured_count;

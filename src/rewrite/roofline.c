@@ -295,10 +295,9 @@ static double convolution(const asking *a)
     if (transpose) return seconds;
     double count = elements(a, y);
     if (added) seconds += sum(a, "before", added, count);
-    /* Kernels for single channels have all activations inside. Elsewhere one may be a pass, but never more than a node
-     * of its own. */
-    bool single = in == 1 && groups > 1;
-    return seconds + (single ? 0 : activation(a, q->attrs[4].sym, count, y->dtype, a->device->next_launch_seconds));
+    /* Of what is no part of the kernel one may be a pass, but never more than a node of its own. */
+    bool inside = in == 1 && groups > 1 && a->device->depthwise_ends_in_acts;
+    return seconds + (inside ? 0 : activation(a, q->attrs[4].sym, count, y->dtype, a->device->next_launch_seconds));
 }
 
 static double matmul(const asking *a)

@@ -413,14 +413,15 @@ static void a_measured_convolution_costs_that_and_what_is_added(void **state)
 }
 
 /* Of 14 x 14 places, without a bias. */
-static double conv_cost(const hyp_roofline *line, int64_t filters, int64_t channels, int64_t taps, int64_t groups)
+static double conv_act_cost(const hyp_roofline *line, int64_t filters, int64_t channels, int64_t taps, int64_t groups,
+                            const char *act)
 {
     hyp_dims *dims;
     hyp_type x = {.dtype = HYP_F32, .rank = 4, .dims = {1, channels, 14, 14}}, y = x;
     hyp_type w = {.dtype = HYP_F32, .rank = 4, .dims = {filters, channels / groups, taps, 1}};
     y.dims[1] = filters;
     hyp_attr attrs[6] = {{0}};
-    attrs[4].sym = "none";
+    attrs[4].sym = act;
     assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
     hyp_cost_query q = {.op = HYP_OP_conv,
                         .attrs = attrs,
@@ -432,6 +433,26 @@ static double conv_cost(const hyp_roofline *line, int64_t filters, int64_t chann
     double seconds = hyp_roofline_cost(&q, (void *)line);
     hyp_dims_destroy(dims);
     return seconds;
+}
+
+static double conv_cost(const hyp_roofline *line, int64_t filters, int64_t channels, int64_t taps, int64_t groups)
+{
+    return conv_act_cost(line, filters, channels, taps, groups, "none");
+}
+
+/* A gelu is part of no product's kernel here. */
+static void depthwise_kernels_end_in_activations_where_a_profile_says_so(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    for (int inside = 0; inside < 2; inside++) {
+        hyp_roofline line = measured_line(&arena, inside ? "(epilogue relu) (depthwise-ends-in-acts true)"
+                                                         : "(epilogue relu) (depthwise-ends-in-acts false)");
+        double alone = conv_cost(&line, 64, 64, 9, 64), gelu = conv_act_cost(&line, 64, 64, 9, 64, "gelu");
+        assert_true(inside ? gelu == alone : gelu > alone + 1e-7);
+        assert_true(conv_act_cost(&line, 64, 64, 9, 1, "gelu") > conv_cost(&line, 64, 64, 9, 1) + 1e-7);
+    }
+    hyp_arena_dispose(&arena);
 }
 
 /* What was measured of linears says something of a convolution of one tap, where a profile says so; what was measured
@@ -581,6 +602,7 @@ int main(void)
         cmocka_unit_test(too_many_measurements_are_refused),
         cmocka_unit_test(what_was_measured_costs_that),
         cmocka_unit_test(a_measured_convolution_costs_that_and_what_is_added),
+        cmocka_unit_test(depthwise_kernels_end_in_activations_where_a_profile_says_so),
         cmocka_unit_test(a_convolution_of_one_tap_is_a_layer_where_it_runs_as_one),
         cmocka_unit_test(between_measurements_the_ratio_is_between_theirs),
     };
