@@ -248,6 +248,7 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_run_bound(hyp_context *context, hyp
 /* What is bound to output i of the plan, with the dims that the last run with it has given; NULL: nothing. Borrowed until
  * something is bound anew. */
 HYP_API const hyp_tensor *hyp_context_bound_output(const hyp_context *context, size_t i);
+/* Waits until the context's runs have ended, on whatever stream. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_synchronize(hyp_context *context, hyp_diag *diag);
 /* Asks the run under way, or else the next one, to end before its next step: HYP_ERR_CANCELLED. Outputs then hold anything,
  * and the context is usable as before. A run that is in its last step ends well, and the request with it. What a GPU was given
@@ -261,6 +262,44 @@ HYP_API void hyp_context_cancel(hyp_context *context);
 HYP_API HYP_NODISCARD hyp_status hyp_context_time_steps(hyp_context *context, const hyp_tensor *inputs,
                                                         size_t input_count, hyp_tensor *outputs, size_t output_count,
                                                         double *seconds, size_t step_count, hyp_diag *diag);
+
+/* ---- streams ------------------------------------------------------------------------------------------
+ *
+ * On a GPU runs are queued on a stream, and events tell what has ended. Both are handles of CUDA's driver (CUstream,
+ * CUevent), as its runtime's are (cudaStream_t, cudaEvent_t), and belong to the GPU that the plan was loaded for. A CPU
+ * has neither.
+ *
+ *   hyp_run_options options = {.size = sizeof options, .wait = &x_is_there, .wait_count = 1, .record = y_is_there};
+ *   hyp_context_run_with(context, &x, 1, &y, 1, &options, &diag);      tensors on the device: returns at once
+ *   cudaStreamWaitEvent(other, y_is_there, 0);                         nobody waits but the device
+ */
+
+/* The stream that a context's runs are on where they name no other: hyp_context_options.stream, or the context's own,
+ * which does not wait for the legacy default stream. Whoever queues work on it does so in the thread that uses the
+ * context. Borrowed until the context is destroyed; NULL on a CPU. */
+HYP_API void *hyp_context_stream(hyp_context *context);
+
+typedef struct hyp_run_options {
+    size_t size; /* sizeof(hyp_run_options) */
+    /* CUstream of this run, which has to last until the run has ended; NULL = the context's; CU_STREAM_LEGACY for
+     * CUDA's default stream. The runs of a context use the same memory: one on another stream than the run before waits
+     * for the end of that, on the device. (The device does not do so where a run is captured: see the order of graphs
+     * below.) */
+    void *stream;
+    void *const *wait; /* CUevents: the run begins when all of them have been reached. May be NULL */
+    size_t wait_count;
+    void *record; /* CUevent that is reached when the run has ended, outputs included. NULL = none */
+} hyp_run_options;
+
+/* hyp_context_run on a stream and in an order of the caller's; options may be NULL. Without any tensors (NULL and 0,
+ * twice), with what hyp_context_bind has bound. With tensors on the device alone it returns when the run is queued, and
+ * waits for nothing but memory that has to be taken first, if shapes were not reserved. With tensors in host memory it
+ * returns when the run has ended, like hyp_context_run. What only the device notices, as an index out of range,
+ * hyp_context_synchronize tells. HYP_ERR_UNSUPPORTED: a stream or an event was given on a CPU, where all runs end
+ * before the call does. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_run_with(hyp_context *context, const hyp_tensor *inputs,
+                                                      size_t input_count, hyp_tensor *outputs, size_t output_count,
+                                                      const hyp_run_options *options, hyp_diag *diag);
 
 /* What a step has to do under the shapes that were run or reserved last. */
 typedef struct hyp_step_work_info {

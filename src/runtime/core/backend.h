@@ -34,6 +34,7 @@ typedef struct hyp_bindings {
     /* Of the context: what is called around steps, and whether the run is to end. NULL: nothing, and never. */
     const hyp_context_options *options;
     const atomic_bool *cancelled;
+    const hyp_run_options *run; /* NULL: the run is on the session's stream, and nobody waits */
 } hyp_bindings;
 
 /* ---- steps.c: what every backend does around a step ---- */
@@ -84,6 +85,8 @@ typedef struct hyp_backend {
      * memory than the device's may take memory, and threads, for them. */
     hyp_status (*run)(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag);
     hyp_status (*synchronize)(void *session, hyp_diag *diag);
+    /* The session's stream, which the caller knows from then on; NULL where there are no streams, nor events. */
+    void *(*stream)(void *session);
 
     /* Memory of the device, and copies between it and the host's, which end before the call does. NULL where the device's
      * memory is the host's. */

@@ -268,7 +268,7 @@ hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, s
 /* ---- running ------------------------------------------------------------------------------------------- */
 
 static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
-                              size_t output_count, double *step_seconds, hyp_diag *diag)
+                              size_t output_count, const hyp_run_options *how, double *step_seconds, hyp_diag *diag)
 {
     const hyp_engine *e = c->engine;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
@@ -287,8 +287,8 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
         c->outputs[i] = t->data;
         c->output_memory[i] = t->memory;
     }
-    hyp_bindings bindings = {c->inputs,    c->input_memory, c->outputs,   c->output_memory,
-                             step_seconds, &c->options,     &c->cancelled};
+    hyp_bindings bindings = {c->inputs,    c->input_memory, c->outputs,    c->output_memory,
+                             step_seconds, &c->options,     &c->cancelled, how};
     if (atomic_load_explicit(&c->cancelled, memory_order_relaxed))
         return hyp_fail(diag, HYP_ERR_CANCELLED, "the run was cancelled before it began: hyp_context_cancel");
     HYP_TRY(e->backend->run(c->session, s->prepared, &bindings, diag));
@@ -300,11 +300,11 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
     return HYP_OK;
 }
 
-static hyp_status run(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
-                      size_t output_count, double *step_seconds, hyp_diag *diag)
+hyp_status hyp_run_tensors(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
+                           size_t output_count, const hyp_run_options *how, double *step_seconds, hyp_diag *diag)
 {
     hyp_mem_account *before = enter(c); /* shapes may be prepared, and a device's first run may want memory */
-    hyp_status status = run_charged(c, inputs, input_count, outputs, output_count, step_seconds, diag);
+    hyp_status status = run_charged(c, inputs, input_count, outputs, output_count, how, step_seconds, diag);
     if (atomic_load_explicit(&c->cancelled, memory_order_relaxed)) atomic_store(&c->cancelled, false);
     return leave(c, before, status, diag);
 }
@@ -318,7 +318,7 @@ hyp_status hyp_context_run(hyp_context *c, const hyp_tensor *inputs, size_t inpu
                            size_t output_count, hyp_diag *diag)
 {
     HYP_TRY(hyp_want_context(c, "hyp_context_run", diag));
-    return run(c, inputs, input_count, outputs, output_count, NULL, diag);
+    return hyp_run_tensors(c, inputs, input_count, outputs, output_count, NULL, NULL, diag);
 }
 
 static hyp_status bind_list(const hyp_io_list *list, const hyp_tensor *tensors, size_t count, hyp_tensor *bound,
@@ -354,13 +354,18 @@ static hyp_status want_bound(const hyp_io_list *list, const hyp_tensor *bound, h
     return HYP_OK;
 }
 
-hyp_status hyp_context_run_bound(hyp_context *c, hyp_diag *diag)
+hyp_status hyp_run_bound(hyp_context *c, const hyp_run_options *how, hyp_diag *diag)
 {
-    HYP_TRY(hyp_want_context(c, "hyp_context_run_bound", diag));
     const hyp_engine *e = c->engine;
     HYP_TRY(want_bound(&e->inputs, c->bound_inputs, diag));
     HYP_TRY(want_bound(&e->outputs, c->bound_outputs, diag));
-    return run(c, c->bound_inputs, e->inputs.count, c->bound_outputs, e->outputs.count, NULL, diag);
+    return hyp_run_tensors(c, c->bound_inputs, e->inputs.count, c->bound_outputs, e->outputs.count, how, NULL, diag);
+}
+
+hyp_status hyp_context_run_bound(hyp_context *c, hyp_diag *diag)
+{
+    HYP_TRY(hyp_want_context(c, "hyp_context_run_bound", diag));
+    return hyp_run_bound(c, NULL, diag);
 }
 
 const hyp_tensor *hyp_context_bound_output(const hyp_context *c, size_t i)
@@ -377,7 +382,7 @@ hyp_status hyp_context_time_steps(hyp_context *c, const hyp_tensor *inputs, size
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_context_time_steps: room for %zu steps, the plan has %zu",
                         seconds ? step_count : 0, steps);
     memset(seconds, 0, steps * sizeof *seconds);
-    return run(c, inputs, input_count, outputs, output_count, seconds, diag);
+    return hyp_run_tensors(c, inputs, input_count, outputs, output_count, NULL, seconds, diag);
 }
 
 hyp_status hyp_context_synchronize(hyp_context *c, hyp_diag *diag)

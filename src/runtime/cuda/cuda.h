@@ -52,9 +52,15 @@ typedef struct hyp_cuda_model {
 
 typedef struct hyp_cuda_session {
     hyp_cuda_model *model;
-    CUstream stream;
-    bool own_stream;
-    int priority;    /* of streams of its own */
+    CUstream stream;   /* that ops go to at this moment: `home`, but within a run or a capture */
+    CUstream home;     /* of runs that name no other */
+    CUstream recorder; /* what is captured by us goes to it; nobody else knows it */
+    bool own_home;     /* `home` is ours to destroy */
+    bool hidden;       /* nobody else knows `home`, nor waited for events on it: it is not captured by anybody */
+    CUstream last;     /* of the last run that was not captured; where that is not `home`, `ended` is behind it */
+    CUevent ended;
+    bool captured; /* the run under way goes to a graph of the caller's */
+    int priority;  /* of streams of its own */
     CUstream aside; /* for work beside that of the stream, with events where it begins and ends; 0 = none yet */
     CUevent begins, ends;
     hyp_cuda_branch_streams branches; /* for steps side by side */

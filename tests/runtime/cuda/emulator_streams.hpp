@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -99,8 +100,8 @@ DRIVER cuStreamSynchronize(CUstream at)
 }
 DRIVER cuStreamIsCapturing(CUstream at, CUstreamCaptureStatus *status)
 {
-    *status = ((stream *)at)->captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
+    bool takes_part = ((stream *)at)->captured || ((stream *)at)->origin;
+    return *status = takes_part ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
 }
 DRIVER cuStreamBeginCapture(CUstream at, CUstreamCaptureMode)
 {
@@ -188,26 +189,39 @@ DRIVER cuGraphLaunch(CUgraphExec exec, CUstream at)
     return CUDA_SUCCESS;
 }
 
-struct event {
+// One record of an event: what waits for it waits for this one, even if the event is recorded elsewhere meanwhile.
+struct record {
+    stream *at;
+    std::atomic<bool> done;
     uint64_t time;
-    stream *at;      // where it was recorded last
+};
+struct event {
+    std::shared_ptr<record> last; // null: none yet
     stream *capture; // the stream whose capture that was in; else null
     std::set<size_t> newest; // what is before it then
-    std::atomic<size_t> expected; // records that are not done yet
 };
+static void await(const std::shared_ptr<record> &r)
+{
+    while (r && !r->done && finish_one(r->at)) {
+    }
+}
 DRIVER cuEventCreate(CUevent *out, unsigned int) { return *out = (CUevent) new event{}, CUDA_SUCCESS; }
 DRIVER cuEventDestroy(CUevent at) { return delete (event *)at, fault("cuEventDestroy"); }
 DRIVER cuEventRecord(CUevent at, CUstream where)
 {
     FAULT("cuEventRecord");
     event *e = (event *)at;
-    e->at = (stream *)where;
-    e->capture = e->at && e->at->captured ? e->at : e->at ? e->at->origin : nullptr;
-    if (e->capture) return e->newest = e->at->newest, CUDA_SUCCESS;
-    e->expected++;
+    stream *s = (stream *)where;
+    e->capture = s && s->captured ? s : s ? s->origin : nullptr;
+    if (e->capture) return e->newest = s->newest, CUDA_SUCCESS;
+    std::shared_ptr<record> r(new record{s, {false}, 0});
+    {
+        std::lock_guard<std::recursive_mutex> hold(waiting_lock);
+        e->last = r;
+    }
     queue(where, [=] {
-        e->time = nanoseconds;
-        e->expected--;
+        r->time = nanoseconds;
+        r->done = true;
     });
     return CUDA_SUCCESS;
 }
@@ -223,26 +237,23 @@ DRIVER cuStreamWaitEvent(CUstream at, CUevent what, unsigned int)
         if (!s->captured) s->origin = e->capture;
         s->newest.insert(e->newest.begin(), e->newest.end());
     } else {
-        queue(at, [=] {
-            while (e->expected > 0 && finish_one(e->at)) {
-            }
-        });
+        if (s && (s->captured || s->origin)) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+        std::shared_ptr<record> r = e->last;
+        queue(at, [=] { await(r); });
     }
     return CUDA_SUCCESS;
 }
 DRIVER cuEventSynchronize(CUevent at)
 {
     FAULT("cuEventSynchronize");
-    event *e = (event *)at;
     std::lock_guard<std::recursive_mutex> hold(waiting_lock); // also tells the thread sanitizer who waited for whom
-    while (e->expected > 0 && finish_one(e->at)) {
-    }
+    await(((event *)at)->last);
     return CUDA_SUCCESS;
 }
 #undef cuEventElapsedTime // as in library.h
 DRIVER cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop)
 {
-    return *milliseconds = (float)(((event *)stop)->time - ((event *)start)->time) * 1e-6f, CUDA_SUCCESS;
+    return *milliseconds = (float)(((event *)stop)->last->time - ((event *)start)->last->time) * 1e-6f, CUDA_SUCCESS;
 }
 
 // For the tests: the graphs that are there.

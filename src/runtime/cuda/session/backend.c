@@ -187,15 +187,8 @@ static hyp_status set_up_convolutions(hyp_cuda_session *s, hyp_diag *diag)
 
 static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options *options, hyp_diag *diag)
 {
-    const hyp_cuda_library *lib = &s->model->device->lib;
-    s->stream = options->stream;
-    s->priority = options->priority;
+    HYP_TRY(hyp_cuda_streams_init(s, options, diag));
     HYP_TRY(hyp_cuda_branches_wanted(&s->branches.wanted, diag));
-    if (!s->stream) {
-        HYP_TRY(hyp_cuda_check(lib, lib->cuStreamCreateWithPriority(&s->stream, CU_STREAM_NON_BLOCKING, s->priority),
-                               "cuStreamCreate", diag)); /* it takes the nearest priority that there is */
-        s->own_stream = true;
-    }
     const HypPlan__Program *p = s->model->plan->program;
     size_t tensors = p->n_tensors;
     s->at = hyp_calloc(tensors, sizeof *s->at);
@@ -211,7 +204,9 @@ static void session_destroy(void *session)
     hyp_cuda_session *s = session;
     const hyp_cuda_library *lib = &s->model->device->lib;
     bool entered = hyp_cuda_enter_to_free(s->model->device);
-    if (s->stream) lib->cuStreamSynchronize(s->stream);
+    hyp_diag unused = {0};
+    hyp_status ended = s->home ? hyp_cuda_await_runs(s, &unused) : HYP_OK;
+    (void)ended; /* what is left is freed in any case */
     hyp_cuda_staging_dispose(&s->staging, lib);
     if (s->workspace) lib->cuMemFree(s->workspace);
     if (s->scratch) lib->cuMemFree(s->scratch);
@@ -224,7 +219,7 @@ static void session_destroy(void *session)
     if (s->begins) lib->cuEventDestroy(s->begins);
     if (s->ends) lib->cuEventDestroy(s->ends);
     if (s->aside) lib->cuStreamDestroy(s->aside);
-    if (s->own_stream) lib->cuStreamDestroy(s->stream);
+    hyp_cuda_streams_dispose(s);
     if (entered) hyp_cuda_leave(s->model->device);
     hyp_tuning_dispose(&s->tuning);
     hyp_free(s->at);
@@ -252,8 +247,7 @@ static hyp_status session_create(void *model, const hyp_context_options *options
 
 static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
 {
-    const hyp_cuda_library *lib = &s->model->device->lib;
-    HYP_TRY(hyp_cuda_check(lib, lib->cuStreamSynchronize(s->stream), "running the plan on the device", diag));
+    HYP_TRY(hyp_cuda_await_runs(s, diag));
     if (!s->error || !s->error[0]) return HYP_OK;
     s->error[0] = 0;
     const HypPlan__Program *p = s->model->plan->program;
@@ -287,7 +281,7 @@ static hyp_status recover(hyp_cuda_session *s, hyp_status status, hyp_diag *diag
 {
     hyp_diag why = {0};
     const hyp_cuda_library *lib = &s->model->device->lib;
-    if (status == HYP_ERR_DEVICE_LOST || hyp_cuda_is_captured(s)) return status;
+    if (status == HYP_ERR_DEVICE_LOST || s->captured) return status;
     if (s->aside) lib->cuStreamSynchronize(s->aside); /* what it tells the other tells, too */
     if (hyp_cuda_check(lib, lib->cuStreamSynchronize(s->stream), "running the plan", &why) != HYP_ERR_DEVICE_LOST)
         return status;
@@ -299,6 +293,7 @@ static hyp_status run_once(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_
     bool host = false;
     HYP_TRY(hyp_cuda_stage(s, p, b, &host, diag));
     hyp_status status = queue_all(s, p, b, diag);
+    if (status == HYP_OK) status = hyp_cuda_run_ends(s, b->run, diag);
     if (status == HYP_OK && host) status = wait(s, diag);
     if (status != HYP_OK) return recover(s, status, diag);
     if (host) hyp_cuda_unpack_outputs(s, p, b);
@@ -309,9 +304,18 @@ static hyp_status run(void *session, void *prepared, const hyp_bindings *binding
 {
     hyp_cuda_session *s = session;
     HYP_TRY(hyp_cuda_enter(s->model->device, diag));
-    hyp_status status = run_once(s, prepared, bindings, diag);
+    hyp_status status = hyp_cuda_run_begins(s, bindings->run, diag);
+    if (status == HYP_OK) status = run_once(s, prepared, bindings, diag);
+    hyp_cuda_run_leaves(s);
     hyp_cuda_leave(s->model->device);
     return status;
+}
+
+static void *stream(void *session)
+{
+    hyp_cuda_session *s = session;
+    s->hidden = false;
+    return s->home;
 }
 
 static hyp_status synchronize(void *session, hyp_diag *diag)
@@ -348,6 +352,7 @@ const hyp_backend hyp_backend_cuda = {
     .release = hyp_cuda_release,
     .run = run,
     .synchronize = synchronize,
+    .stream = stream,
     .memory_alloc = hyp_cuda_memory_alloc,
     .memory_free = hyp_cuda_memory_free,
     .memory_copy = hyp_cuda_memory_copy,

@@ -21,6 +21,25 @@ void hyp_cuda_leave(const hyp_cuda_device *d);
  * hyp_cuda_leave only when it is true. */
 HYP_NODISCARD bool hyp_cuda_enter_to_free(const hyp_cuda_device *d);
 
+/* streams.c */
+/* The streams and the event of a session that is new. */
+HYP_NODISCARD hyp_status hyp_cuda_streams_init(hyp_cuda_session *s, const hyp_context_options *options, hyp_diag *diag);
+void hyp_cuda_streams_dispose(hyp_cuda_session *s);
+/* From now on ops go to this stream, those of cuDNN included. */
+HYP_NODISCARD hyp_status hyp_cuda_go_to(hyp_cuda_session *s, CUstream stream, hyp_diag *diag);
+/* A run begins on the stream that it is to be on, behind the runs before it and what it is to wait for, and tells that
+ * it has ended. hyp_cuda_run_leaves in any case, after which ops go to the session's stream. `run` may be NULL. */
+HYP_NODISCARD hyp_status hyp_cuda_run_begins(hyp_cuda_session *s, const hyp_run_options *run, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_run_ends(hyp_cuda_session *s, const hyp_run_options *run, hyp_diag *diag);
+void hyp_cuda_run_leaves(hyp_cuda_session *s);
+/* Waits for the last run. */
+HYP_NODISCARD hyp_status hyp_cuda_await_runs(hyp_cuda_session *s, hyp_diag *diag);
+/* Between these ops go to a graph of ours. The second one takes what became of them, and in *out gives the graph, which
+ * is the caller's to destroy, where all went well. `before`: the stream that they went to. */
+HYP_NODISCARD hyp_status hyp_cuda_capture_begins(hyp_cuda_session *s, CUstream *out_before, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_capture_ends(hyp_cuda_session *s, CUstream before, hyp_status status, CUgraph *out,
+                                               hyp_diag *diag);
+
 /* run.c: queues every op on the session's stream. The addresses of inputs and outputs in s->at must be set. */
 HYP_NODISCARD hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
 /* step_times.c: adds to step_seconds, by step, what each op takes alone: repeated in a CUDA graph of its own, the median of a few

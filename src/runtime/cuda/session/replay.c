@@ -66,31 +66,24 @@ static CUgraphExec capture(hyp_cuda_session *s, hyp_cuda_prepared *p)
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
     hyp_diag unused = {0};
+    CUstream before;
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
-    if (lib->cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) return NULL;
+    if (hyp_cuda_capture_begins(s, &before, &unused) != HYP_OK) return NULL;
     s->capturing = true;
-    bool queued = hyp_cuda_queue_run(s, p, &unused) == HYP_OK;
+    hyp_status status = hyp_cuda_queue_run(s, p, &unused);
     s->capturing = false;
-    bool captured = lib->cuStreamEndCapture(s->stream, &graph) == CUDA_SUCCESS && graph;
-    if (queued && captured && lib->cuGraphInstantiate(&exec, graph, 0) != CUDA_SUCCESS) exec = NULL;
-    if (captured) lib->cuGraphDestroy(graph);
+    if (hyp_cuda_capture_ends(s, before, status, &graph, &unused) != HYP_OK) return NULL;
+    if (lib->cuGraphInstantiate(&exec, graph, 0) != CUDA_SUCCESS) exec = NULL;
+    lib->cuGraphDestroy(graph);
     return exec;
-}
-
-bool hyp_cuda_is_captured(const hyp_cuda_session *s)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (s->own_stream) return false;
-    CUresult result = s->model->device->lib.cuStreamIsCapturing(s->stream, &status);
-    return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 hyp_status hyp_cuda_replay_run(hyp_cuda_session *s, hyp_cuda_prepared *p, bool *out_done, hyp_diag *diag)
 {
     hyp_cuda_replays *r = &p->replays;
     *out_done = false;
-    if (r->refused || p->ops.len == 0 || hyp_cuda_is_captured(s)) return HYP_OK;
+    if (r->refused || p->ops.len == 0 || s->captured) return HYP_OK;
     bool is_new;
     hyp_cuda_replay *replay = find(r, s, &is_new);
     replay->used = ++r->runs;

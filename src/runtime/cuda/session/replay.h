@@ -38,7 +38,5 @@ void hyp_cuda_replays_dispose(hyp_cuda_replays *r, const hyp_cuda_library *lib);
  * outputs in s->at must be set. */
 HYP_NODISCARD hyp_status hyp_cuda_replay_run(struct hyp_cuda_session *s, struct hyp_cuda_prepared *p, bool *out_done,
                                              hyp_diag *diag);
-/* Whether the caller captures the session's stream at this moment; asks the driver where the stream is the caller's. */
-bool hyp_cuda_is_captured(const struct hyp_cuda_session *s);
 
 #endif

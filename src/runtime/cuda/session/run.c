@@ -68,13 +68,11 @@ typedef struct at_stream {
 
 static hyp_status go_to(hyp_cuda_session *s, const at_stream *at, hyp_diag *diag)
 {
-    const hyp_cudnn *dnn = &s->model->device->dnn;
-    if (s->stream == at->stream) return HYP_OK;
-    s->stream = at->stream;
+    HYP_TRY(hyp_cuda_go_to(s, at->stream, diag));
     s->workspace = at->workspace;
     s->workspace_bytes = at->workspace_bytes;
     s->room = at->room;
-    return s->dnn ? hyp_cudnn_check(dnn, dnn->cudnnSetStream(s->dnn, s->stream), "cudnnSetStream", diag) : HYP_OK;
+    return HYP_OK;
 }
 
 /* Runs a unit on its stream when those that it waits for have ended. The first one of a stream has to wait for

@@ -221,17 +221,18 @@ static hyp_status capture(const hyp_cuda_trial *t, hyp_cuda_candidate *c, hyp_di
 {
     const hyp_cuda_library *lib = &t->session->model->device->lib;
     CUgraph graph = NULL;
-    HYP_TRY(hyp_cuda_check(lib, lib->cuStreamBeginCapture(t->session->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                           "timing needs CUDA graphs: cuStreamBeginCapture", diag));
-    hyp_status status = HYP_OK;
+    CUstream before;
+    hyp_status status = hyp_cuda_capture_begins(t->session, &before, diag);
+    if (status != HYP_OK) {
+        hyp_diag_prefix(diag, "timing needs CUDA graphs");
+        return status;
+    }
     t->session->capturing = t->run; /* a whole run is as in a graph of its own */
     for (uint32_t i = 0; i < (t->run ? 1 : t->repeats) && status == HYP_OK; i++) status = queue(t, c, i, diag);
     t->session->capturing = false;
-    CUresult ended = lib->cuStreamEndCapture(t->session->stream, &graph);
-    if (status == HYP_OK) status = hyp_cuda_check(lib, ended, "cuStreamEndCapture", diag);
-    if (status == HYP_OK)
-        status = hyp_cuda_check(lib, lib->cuGraphInstantiate(&c->graph, graph, 0), "cuGraphInstantiate", diag);
-    if (ended == CUDA_SUCCESS && graph) lib->cuGraphDestroy(graph);
+    HYP_TRY(hyp_cuda_capture_ends(t->session, before, status, &graph, diag));
+    status = hyp_cuda_check(lib, lib->cuGraphInstantiate(&c->graph, graph, 0), "cuGraphInstantiate", diag);
+    lib->cuGraphDestroy(graph);
     return status;
 }
 
