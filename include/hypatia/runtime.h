@@ -207,6 +207,10 @@ typedef struct hyp_context_options {
     void (*step_begins)(size_t step, void *user);
     void (*step_ends)(size_t step, void *user);
     void *step_user;
+    /* What becomes of memory that a graph of the caller's uses (hyp_context_release_captured) when shapes need more of
+     * it: false: more is taken beside it. true: such shapes are HYP_ERR_LIMIT, and the context has no more memory than
+     * it had. */
+    bool no_growth_when_captured;
 } hyp_context_options;
 
 HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *options,
@@ -283,8 +287,7 @@ typedef struct hyp_run_options {
     size_t size; /* sizeof(hyp_run_options) */
     /* CUstream of this run, which has to last until the run has ended; NULL = the context's; CU_STREAM_LEGACY for
      * CUDA's default stream. The runs of a context use the same memory: one on another stream than the run before waits
-     * for the end of that, on the device. (The device does not do so where a run is captured: see the order of graphs
-     * below.) */
+     * for the end of that, on the device. Where a run is captured, that is left to the caller: see below. */
     void *stream;
     void *const *wait; /* CUevents: the run begins when all of them have been reached. May be NULL */
     size_t wait_count;
@@ -300,6 +303,17 @@ typedef struct hyp_run_options {
 HYP_API HYP_NODISCARD hyp_status hyp_context_run_with(hyp_context *context, const hyp_tensor *inputs,
                                                       size_t input_count, hyp_tensor *outputs, size_t output_count,
                                                       const hyp_run_options *options, hyp_diag *diag);
+
+/* Graphs of the caller's. A run whose stream is captured (cuStreamBeginCapture) becomes a part of the graph that the
+ * caller makes, op by op; its tensors must lie on the device: in host memory they are HYP_ERR_INVALID_ARGUMENT. Shapes
+ * may be prepared meanwhile. The graph uses memory of the context, and stays usable whatever comes later but the end of
+ * the context: what it uses is kept when shapes grow, are forgotten or prepared anew, and while tuning looks for
+ * something faster. A launch of it is like a run of the context, so that one of both is under way at a time: on one
+ * stream, or by events. (The context cannot wait for launches, which it does not see, nor they for its runs.)
+ *
+ * This tells that no such graph will be launched any more, and frees what was kept for them alone. Launches that are
+ * under way are waited for. NULL-safe; to be called by the thread that uses the context. */
+HYP_API void hyp_context_release_captured(hyp_context *context);
 
 /* What a step has to do under the shapes that were run or reserved last. */
 typedef struct hyp_step_work_info {

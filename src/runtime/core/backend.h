@@ -87,6 +87,9 @@ typedef struct hyp_backend {
     hyp_status (*synchronize)(void *session, hyp_diag *diag);
     /* The session's stream, which the caller knows from then on; NULL where there are no streams, nor events. */
     void *(*stream)(void *session);
+    /* Graphs of the caller's that runs were captured into are gone, and so may be what they used. NULL: there are none.
+     */
+    void (*release_captured)(void *session);
 
     /* Memory of the device, and copies between it and the host's, which end before the call does. NULL where the device's
      * memory is the host's. */

@@ -31,3 +31,11 @@ hyp_status hyp_context_run_with(hyp_context *c, const hyp_tensor *inputs, size_t
     if (!inputs && !outputs && !input_count && !output_count) return hyp_run_bound(c, &how, diag);
     return hyp_run_tensors(c, inputs, input_count, outputs, output_count, &how, NULL, diag);
 }
+
+void hyp_context_release_captured(hyp_context *c)
+{
+    if (!c || !c->engine->backend->release_captured) return;
+    hyp_mem_account *before = hyp_mem_charge(&c->account);
+    c->engine->backend->release_captured(c->session);
+    hyp_mem_charge(before);
+}

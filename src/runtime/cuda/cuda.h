@@ -50,6 +50,20 @@ typedef struct hyp_cuda_model {
     hyp_cuda_images images; /* kernels that the plan's device section has for this device */
 } hyp_cuda_model;
 
+/* Memory that is the session's until it is replaced; then it is the list's. */
+typedef struct hyp_cuda_block {
+    CUdeviceptr at;
+    size_t bytes;
+    bool replaced;
+} hyp_cuda_block;
+
+/* What graphs of the caller's use, and is not freed before he tells that they are gone: captured.c. Zeroed = nothing. */
+typedef struct hyp_cuda_captured {
+    HYP_VEC(hyp_cuda_block) blocks;
+    struct hyp_cuda_prepared *shapes; /* that the core has released since: a list */
+    bool no_growth;                   /* these blocks are not replaced */
+} hyp_cuda_captured;
+
 typedef struct hyp_cuda_session {
     hyp_cuda_model *model;
     CUstream stream;   /* that ops go to at this moment: `home`, but within a run or a capture */
@@ -60,6 +74,7 @@ typedef struct hyp_cuda_session {
     CUstream last;     /* of the last run that was not captured; where that is not `home`, `ended` is behind it */
     CUevent ended;
     bool captured; /* the run under way goes to a graph of the caller's */
+    hyp_cuda_captured kept;
     int priority;  /* of streams of its own */
     CUstream aside; /* for work beside that of the stream, with events where it begins and ends; 0 = none yet */
     CUevent begins, ends;
@@ -110,6 +125,8 @@ typedef enum hyp_cuda_known {
 } hyp_cuda_known;
 
 typedef struct hyp_cuda_prepared {
+    bool captured; /* a graph of the caller's has its ops */
+    struct hyp_cuda_prepared *next; /* in hyp_cuda_captured.shapes */
     bool *channels_last; /* by tensor: scratch that lies so, see hyp_choose_layouts; NULL: none */
     HYP_VEC(hyp_cuda_op) ops;
     uint32_t last_step;  /* where single steps are prepared to be measured */

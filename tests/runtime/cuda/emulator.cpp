@@ -23,6 +23,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <sys/mman.h>
 #include <vector>
 
 #include <cublasLt.h>
@@ -279,6 +280,20 @@ DRIVER cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, i
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// Memory is whole pages, which nobody can touch once they are freed: what still uses them, as a graph may, faults.
+static size_t pages_of(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+static void forbid(void *at, size_t bytes)
+{
+    enum { MOST = 1 << 28 }; // bytes of such pages
+    static std::deque<std::pair<void *, size_t>> freed;
+    static size_t total;
+    mprotect(at, bytes, PROT_NONE);
+    freed.emplace_back(at, bytes);
+    for (total += bytes; total > MOST; freed.pop_front()) {
+        munmap(freed.front().first, freed.front().second);
+        total -= freed.front().second;
+    }
+}
 DRIVER cuMemAlloc(CUdeviceptr *at, size_t bytes)
 {
     FAULT("cuMemAlloc");
@@ -287,8 +302,8 @@ DRIVER cuMemAlloc(CUdeviceptr *at, size_t bytes)
     size_t limit = is_mode("small") ? (size_t)16 << 20 : (size_t)1 << 30;
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     if (bytes > limit - memory_used) return CUDA_ERROR_OUT_OF_MEMORY;
-    void *block = aligned_alloc(512, (bytes + 511) / 512 * 512);
-    if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
+    void *block = mmap(nullptr, pages_of(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(block, 0xee, bytes < 1 << 18 ? bytes : 1 << 18); // nothing may depend on what fresh memory holds
     memory[(uintptr_t)block] = bytes;
     memory_used += bytes;
@@ -303,8 +318,8 @@ DRIVER cuMemFree(CUdeviceptr at)
     auto found = memory.find((uintptr_t)at);
     if (found == memory.end()) give_up("memory was freed that is none");
     memory_used -= found->second;
+    forbid((void *)at, pages_of(found->second));
     memory.erase(found);
-    free((void *)at);
     return fault("cuMemFree");
 }
 // For the tests: how many kernels ran.

@@ -1,6 +1,7 @@
 // emulator_streams.hpp - streams, graphs and events, copies, and page-locked memory, of the emulated device. Included
 // by emulator.cpp alone.
 #include <algorithm>
+#include <csignal>
 #include <deque>
 #include <functional>
 #include <map>
@@ -32,6 +33,19 @@ struct stream {
 static std::set<stream *> streams;
 static std::mutex streams_lock;
 
+// While work is done that was queued earlier, memory may have been freed: whoever touches it ends the program, where a test's
+// own handler would go on with locks that are held.
+struct faults_end {
+    struct sigaction before;
+    faults_end()
+    {
+        struct sigaction end = {};
+        end.sa_handler = [](int) { give_up("memory that was freed, or never was there, was used"); };
+        sigaction(SIGSEGV, &end, &before);
+    }
+    ~faults_end() { sigaction(SIGSEGV, &before, nullptr); }
+};
+
 static std::recursive_mutex waiting_lock; // several threads may queue work on a stream, and wait for it
 
 static bool finish_one(stream *s)
@@ -40,6 +54,7 @@ static bool finish_one(stream *s)
     if (s->waiting.empty() || device_lost) return false;
     work first = s->waiting.front();
     s->waiting.pop_front();
+    faults_end guard;
     first();
     return true;
 }
@@ -161,6 +176,7 @@ DRIVER cuGraphLaunch(CUgraphExec exec, CUstream at)
     static std::atomic<uint64_t> launched;
     uint64_t turn = launched++, state = turn * 0x9e3779b97f4a7c15u + 1;
     const graph &nodes = *(graph *)exec;
+    faults_end guard;
     std::vector<size_t> open(nodes.size()), ready;
     std::vector<uint64_t> ends(nodes.size() + 1);
     const uint64_t begins = nanoseconds;

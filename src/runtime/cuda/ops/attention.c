@@ -129,7 +129,6 @@ static void set_scores(hyp_cuda_attention *p, const HypPlan__Attention *k, bool 
  * they find: a record of so many bytes each. */
 static hyp_status split_keys(hyp_cuda_build *b, attention *a, int64_t blocks, int64_t most, size_t record_bytes)
 {
-    const hyp_cuda_library *lib = &b->session->model->device->lib;
     hyp_cuda_attention *p = &a->args;
     int64_t room = (int64_t)(b->session->workspace_bytes / record_bytes) / blocks;
     int64_t splits = most < room ? most : room, tile = HYP_CUDA_ATTENTION_KEYS;
@@ -138,11 +137,10 @@ static hyp_status split_keys(hyp_cuda_build *b, attention *a, int64_t blocks, in
     p->split_keys = ((p->keys + splits - 1) / splits + tile - 1) / tile * tile;
     p->splits = hyp_cuda_extent_of((p->keys + p->split_keys - 1) / p->split_keys);
     size_t counters = (size_t)blocks * sizeof(uint32_t);
-    HYP_TRY(hyp_cuda_take(lib, counters, &a->counters, b->diag));
+    HYP_TRY(hyp_cuda_take_zeroed(b->session, counters, &a->counters, b->diag));
     a->counter_bytes = counters;
     p->counters = a->counters;
-    return hyp_cuda_check(lib, lib->cuMemsetD8Async(a->counters, 0, counters, b->session->stream), "cuMemsetD8Async",
-                          b->diag);
+    return HYP_OK;
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -187,6 +187,7 @@ static hyp_status set_up_convolutions(hyp_cuda_session *s, hyp_diag *diag)
 
 static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options *options, hyp_diag *diag)
 {
+    s->kept.no_growth = options->no_growth_when_captured;
     HYP_TRY(hyp_cuda_streams_init(s, options, diag));
     HYP_TRY(hyp_cuda_branches_wanted(&s->branches.wanted, diag));
     const HypPlan__Program *p = s->model->plan->program;
@@ -207,6 +208,7 @@ static void session_destroy(void *session)
     hyp_diag unused = {0};
     hyp_status ended = s->home ? hyp_cuda_await_runs(s, &unused) : HYP_OK;
     (void)ended; /* what is left is freed in any case */
+    hyp_cuda_release_captured(s);
     hyp_cuda_staging_dispose(&s->staging, lib);
     if (s->workspace) lib->cuMemFree(s->workspace);
     if (s->scratch) lib->cuMemFree(s->scratch);
@@ -292,6 +294,7 @@ static hyp_status run_once(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_
 {
     bool host = false;
     HYP_TRY(hyp_cuda_stage(s, p, b, &host, diag));
+    if (s->captured) HYP_TRY(hyp_cuda_note_captured(s, p, diag));
     hyp_status status = queue_all(s, p, b, diag);
     if (status == HYP_OK) status = hyp_cuda_run_ends(s, b->run, diag);
     if (status == HYP_OK && host) status = wait(s, diag);
@@ -353,6 +356,7 @@ const hyp_backend hyp_backend_cuda = {
     .run = run,
     .synchronize = synchronize,
     .stream = stream,
+    .release_captured = hyp_cuda_release_captured,
     .memory_alloc = hyp_cuda_memory_alloc,
     .memory_free = hyp_cuda_memory_free,
     .memory_copy = hyp_cuda_memory_copy,

@@ -40,6 +40,20 @@ HYP_NODISCARD hyp_status hyp_cuda_capture_begins(hyp_cuda_session *s, CUstream *
 HYP_NODISCARD hyp_status hyp_cuda_capture_ends(hyp_cuda_session *s, CUstream before, hyp_status status, CUgraph *out,
                                                hyp_diag *diag);
 
+/* captured.c */
+/* The run of these shapes goes to a graph of the caller's. */
+HYP_NODISCARD hyp_status hyp_cuda_note_captured(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp_diag *diag);
+/* HYP_ERR_LIMIT where memory of the session is used by such a graph, and is not to be replaced by so many bytes. */
+HYP_NODISCARD hyp_status hyp_cuda_may_replace(const hyp_cuda_session *s, CUdeviceptr at, size_t bytes, const char *what,
+                                              hyp_diag *diag);
+/* Frees memory of the session that something else has taken the place of, unless such a graph uses it; 0 is safe. Work
+ * that is under way may use it: cuMemFree waits for that. */
+void hyp_cuda_replaced(hyp_cuda_session *s, CUdeviceptr at, size_t bytes);
+size_t hyp_cuda_kept_bytes(const hyp_cuda_session *s);
+void hyp_cuda_release_captured(void *session); /* as in hyp_backend */
+/* prepare.c: frees prepared shapes that no graph uses. */
+void hyp_cuda_prepared_dispose(hyp_cuda_prepared *p, const hyp_cuda_library *lib);
+
 /* run.c: queues every op on the session's stream. The addresses of inputs and outputs in s->at must be set. */
 HYP_NODISCARD hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
 /* step_times.c: adds to step_seconds, by step, what each op takes alone: repeated in a CUDA graph of its own, the median of a few
@@ -86,6 +100,9 @@ HYP_NODISCARD hyp_status hyp_cuda_memory_copy(void *device, void *to, const void
 size_t hyp_cuda_scratch_bytes(const void *session);
 /* Device memory that the thread's account is charged for. */
 HYP_NODISCARD hyp_status hyp_cuda_take(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr *out, hyp_diag *diag);
+/* The same, zeroed when the call returns, whatever becomes of the session's stream. */
+HYP_NODISCARD hyp_status hyp_cuda_take_zeroed(const hyp_cuda_session *s, size_t bytes, CUdeviceptr *out,
+                                              hyp_diag *diag);
 void hyp_cuda_give(const hyp_cuda_library *lib, CUdeviceptr at, size_t bytes); /* 0 is safe */
 /* Replaces *at by an allocation of at least `bytes` when it has less. On failure the old one stands. */
 HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes,

@@ -40,7 +40,8 @@ hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t
 size_t hyp_cuda_scratch_bytes(const void *session)
 {
     const hyp_cuda_session *s = session;
-    return s->workspace_bytes + s->scratch_bytes + s->room_bytes + s->branches.bytes + s->staging.device_bytes;
+    return s->workspace_bytes + s->scratch_bytes + s->room_bytes + s->branches.bytes + s->staging.device_bytes +
+           hyp_cuda_kept_bytes(s);
 }
 
 hyp_status hyp_cuda_take(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr *out, hyp_diag *diag)
@@ -48,6 +49,17 @@ hyp_status hyp_cuda_take(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr 
     if (!hyp_mem_take(bytes)) return hyp_fail_memory(diag, bytes);
     hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(out, bytes), "cuMemAlloc", diag);
     if (status != HYP_OK) hyp_mem_give(bytes);
+    return status;
+}
+
+hyp_status hyp_cuda_take_zeroed(const hyp_cuda_session *s, size_t bytes, CUdeviceptr *out, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    HYP_TRY(hyp_cuda_take(lib, bytes, out, diag));
+    hyp_status status = hyp_cuda_check(lib, lib->cuMemsetD8Async(*out, 0, bytes, s->recorder), "cuMemsetD8Async", diag);
+    if (status == HYP_OK)
+        status = hyp_cuda_check(lib, lib->cuStreamSynchronize(s->recorder), "cuStreamSynchronize", diag);
+    if (status != HYP_OK) hyp_cuda_give(lib, *out, bytes);
     return status;
 }
 
@@ -62,15 +74,14 @@ hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, siz
                          hyp_diag *diag)
 {
     if (bytes <= *have) return HYP_OK;
-    const hyp_cuda_library *lib = &s->model->device->lib;
     CUdeviceptr grown;
-    hyp_status status = hyp_cuda_take(lib, bytes, &grown, diag);
+    HYP_TRY(hyp_cuda_may_replace(s, *at, bytes, what, diag));
+    hyp_status status = hyp_cuda_take(&s->model->device->lib, bytes, &grown, diag);
     if (status != HYP_OK) {
         hyp_diag_prefix(diag, "%zu bytes of device memory for %s", bytes, what);
         return status;
     }
-    /* Work that is under way may use the old memory; cuMemFree waits for it. */
-    hyp_cuda_give(lib, *at, *have);
+    hyp_cuda_replaced(s, *at, *have);
     *at = grown;
     *have = bytes;
     return HYP_OK;

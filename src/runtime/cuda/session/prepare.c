@@ -148,8 +148,7 @@ static hyp_status build_beside(hyp_cuda_build *b, CUdeviceptr grown, size_t scra
     size_t room = *b->room_bytes, old = grown ? s->scratch_bytes : 0;
     if (room > s->room_bytes && room > old && !hyp_mem_fits(room - old)) return hyp_fail_memory(b->diag, room);
     if (grown) {
-        /* Work that is under way may use the old memory; cuMemFree waits for it. */
-        hyp_cuda_give(&s->model->device->lib, s->scratch, s->scratch_bytes);
+        hyp_cuda_replaced(s, s->scratch, s->scratch_bytes);
         s->scratch = grown;
         s->scratch_bytes = scratch;
     }
@@ -181,7 +180,11 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     hyp_cuda_build b = {
         .session = s, .prepared = p, .program = program, .values = values, .room_bytes = &room, .diag = diag};
     CUdeviceptr grown = 0;
-    hyp_status status = scratch > s->scratch_bytes ? hyp_cuda_take(lib, scratch, &grown, diag) : HYP_OK;
+    hyp_status status = HYP_OK;
+    if (scratch > s->scratch_bytes) {
+        HYP_TRY(hyp_cuda_may_replace(s, s->scratch, scratch, "intermediate results", diag));
+        status = hyp_cuda_take(lib, scratch, &grown, diag);
+    }
     if (status != HYP_OK) {
         hyp_diag_prefix(diag, "%zu bytes of device memory for intermediate results", scratch);
         return status;
@@ -215,18 +218,28 @@ hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_pre
     return status;
 }
 
+void hyp_cuda_prepared_dispose(hyp_cuda_prepared *p, const hyp_cuda_library *lib)
+{
+    for (size_t i = 0; i < p->ops.len; i++)
+        if (p->ops.data[i].dispose) p->ops.data[i].dispose(lib, p->ops.data[i].data);
+    hyp_vec_free(&p->ops);
+    hyp_vec_free(&p->ahead);
+    hyp_vec_free(&p->choices);
+    hyp_arena_dispose(&p->arena);
+    hyp_free(p);
+}
+
 void hyp_cuda_release(void *session, void *prepared)
 {
     hyp_cuda_session *s = session;
     hyp_cuda_prepared *p = prepared;
     bool entered = hyp_cuda_enter_to_free(s->model->device);
     hyp_cuda_replays_dispose(&p->replays, &s->model->device->lib);
-    for (size_t i = 0; i < p->ops.len; i++)
-        if (p->ops.data[i].dispose) p->ops.data[i].dispose(&s->model->device->lib, p->ops.data[i].data);
+    if (p->captured) {
+        p->next = s->kept.shapes;
+        s->kept.shapes = p;
+    } else {
+        hyp_cuda_prepared_dispose(p, &s->model->device->lib);
+    }
     if (entered) hyp_cuda_leave(s->model->device);
-    hyp_vec_free(&p->ops);
-    hyp_vec_free(&p->ahead);
-    hyp_vec_free(&p->choices);
-    hyp_arena_dispose(&p->arena);
-    hyp_free(p);
 }

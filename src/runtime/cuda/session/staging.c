@@ -147,6 +147,11 @@ hyp_status hyp_cuda_stage(hyp_cuda_session *s, const hyp_cuda_prepared *p, const
         staged = staged || way != HYP_CUDA_WAY_NONE;
         *out_host = *out_host || way > HYP_CUDA_WAY_MOVED;
     }
+    if (*out_host && s->captured)
+        return hyp_fail(
+            diag, HYP_ERR_INVALID_ARGUMENT,
+            "a tensor lies in host memory, and the stream is captured into a graph, which cannot wait for the "
+            "host: give tensors on the device");
     if (!staged) return HYP_OK;
     HYP_TRY(take_memory(s, p, edges, diag));
     for (size_t i = 0; i < edges; i++)
