@@ -343,7 +343,7 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_step_work(hyp_context *context, siz
 HYP_API HYP_NODISCARD hyp_status hyp_engine_tensor_alloc(hyp_engine *engine, hyp_tensor *tensor, hyp_diag *diag);
 HYP_API void hyp_engine_tensor_free(hyp_engine *engine, hyp_tensor *tensor); /* data becomes NULL; NULL is safe */
 /* Copies from->bytes between the host's memory and the device's, or within the host's, and returns when they have arrived. Work that is queued
- * on a context's stream is not waited for: hyp_context_synchronize. */
+ * on a context's stream, or any other, is not waited for: hyp_context_synchronize. */
 HYP_API HYP_NODISCARD hyp_status hyp_engine_tensor_copy(hyp_engine *engine, const hyp_tensor *from, hyp_tensor *to,
                                                         hyp_diag *diag);
 

@@ -29,6 +29,7 @@ typedef struct hyp_cuda_device {
     hyp_cudnn dnn; /* empty where no plan needs it, or where it is not */
     CUdevice device;
     CUcontext context;                  /* primary, retained; NULL before that */
+    CUstream copies;                    /* for what is copied outside of runs, by any thread */
     CUmodule module, layers, attention; /* our kernels; NULL before they are loaded */
     CUfunction kernels[HYP_CUDA_KERNEL_COUNT];
     int sm; /* compute capability: 90 = 9.0 */

@@ -166,11 +166,11 @@ static void to_device(device *d, const tensors *host, size_t offset, tensors *ou
     for (size_t i = 0; i < host->count; i++) {
         out->t[i].memory = HYP_MEMORY_CUDA;
         out->t[i].data = (void *)(uintptr_t)(at + offset);
-        if (host->t[i].bytes) MUST(d->lib.cuMemcpyHtoD(at + offset, host->t[i].data, host->t[i].bytes));
+        if (host->t[i].bytes) MUST(d->lib.cuMemcpyHtoDAsync(at + offset, host->t[i].data, host->t[i].bytes, d->stream));
         at += (host->t[i].bytes + offset + 511) / 256 * 256;
     }
-    /* A copy from pageable memory returns before its last bytes have arrived, and our streams do not wait for it. */
-    MUST(d->lib.cuStreamSynchronize(NULL));
+    /* A copy from pageable memory returns before its last bytes have arrived, and other streams do not wait for it. */
+    MUST(d->lib.cuStreamSynchronize(d->stream));
 }
 
 /* The first run with some buffers is op by op, the second is captured and replayed, the third replayed. */

@@ -246,6 +246,7 @@ DRIVER cuCtxPopCurrent(CUcontext *)
 DRIVER cuModuleLoadData(CUmodule *module, const void *image)
 {
     FAULT("cuModuleLoadData");
+    UNSAFE;
     need_context();
     if (memcmp(image, "\177ELF", 4) == 0) return load_generated(module, image);
     if (memcmp(image, "\x50\xed\x55\xba", 4) != 0) give_up("the image is no fatbin");
@@ -254,6 +255,7 @@ DRIVER cuModuleLoadData(CUmodule *module, const void *image)
 }
 DRIVER cuModuleUnload(CUmodule module)
 {
+    UNSAFE;
     need_context();
     if (module != (CUmodule)entries) unload_generated(module);
     return CUDA_SUCCESS;
@@ -268,6 +270,7 @@ DRIVER cuModuleGetFunction(CUfunction *function, CUmodule module, const char *na
 DRIVER cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction)
 {
     FAULT("cuFuncGetAttribute");
+    UNSAFE;
     return *value = 32, CUDA_SUCCESS;
 }
 static std::set<CUfunction> large; // may have more than the usual shared memory
@@ -297,6 +300,7 @@ static void forbid(void *at, size_t bytes)
 DRIVER cuMemAlloc(CUdeviceptr *at, size_t bytes)
 {
     FAULT("cuMemAlloc");
+    UNSAFE;
     std::lock_guard<std::mutex> hold(lock);
     need_context();
     size_t limit = is_mode("small") ? (size_t)16 << 20 : (size_t)1 << 30;
@@ -312,6 +316,7 @@ DRIVER cuMemAlloc(CUdeviceptr *at, size_t bytes)
 }
 DRIVER cuMemFree(CUdeviceptr at)
 {
+    UNSAFE;
     finish_all();
     std::lock_guard<std::mutex> hold(lock);
     need_context();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include <cuda.h>
@@ -24,7 +25,11 @@ struct node {
 };
 using graph = std::vector<node>;
 struct stream {
+    bool blocking; // waits for the legacy stream, and that for it
     bool captured;
+    CUstreamCaptureMode mode;
+    std::thread::id owner; // who captures it
+    std::atomic<bool> broken; // by somebody's unsafe call
     stream *origin; // whose capture this one takes part in
     graph nodes;
     std::set<size_t> newest;  // what the next piece of work in this stream waits for
@@ -45,6 +50,36 @@ struct faults_end {
     }
     ~faults_end() { sigaction(SIGSEGV, &before, nullptr); }
 };
+
+// What a thread may do while streams are captured. Calls that could have to wait for what is captured, or take memory, break
+// captures of the thread, and global ones of all threads; the legacy stream breaks captures that it would wait for.
+static thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+DRIVER cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) { return std::swap(*mode, thread_mode), CUDA_SUCCESS; }
+
+static CUresult break_captures(CUresult result, bool (*breaks)(const stream *s))
+{
+    std::lock_guard<std::mutex> hold(streams_lock);
+    bool any = false;
+    for (stream *s : streams)
+        if (s->captured && breaks(s)) any = s->broken = true;
+    return any ? result : CUDA_SUCCESS;
+}
+static CUresult unsafe()
+{
+    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+    return break_captures(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, [](const stream *s) {
+        bool others = thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && s->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        return others || (s->owner == std::this_thread::get_id() && s->mode != CU_STREAM_CAPTURE_MODE_RELAXED);
+    });
+}
+static CUresult use_legacy()
+{
+    return break_captures(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, [](const stream *s) { return s->blocking; });
+}
+#define UNSAFE                                                                                                         \
+    if (CUresult refused = unsafe()) return refused
+#define ON_STREAM(at)                                                                                                  \
+    if (CUresult refused = (at) ? CUDA_SUCCESS : use_legacy()) return refused
 
 static std::recursive_mutex waiting_lock; // several threads may queue work on a stream, and wait for it
 
@@ -90,11 +125,12 @@ static void no_capture(CUstream at, const char *what)
     if (at && ((stream *)at)->captured) give_up(what);
 }
 
-DRIVER cuStreamCreateWithPriority(CUstream *out, unsigned int, int)
+DRIVER cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int)
 {
     FAULT("cuStreamCreateWithPriority");
     std::lock_guard<std::mutex> hold(streams_lock);
     stream *s = new stream{};
+    s->blocking = !(flags & CU_STREAM_NON_BLOCKING);
     streams.insert(s);
     return *out = (CUstream)s, CUDA_SUCCESS;
 }
@@ -109,6 +145,8 @@ DRIVER cuStreamDestroy(CUstream at)
 DRIVER cuStreamSynchronize(CUstream at)
 {
     FAULT("cuStreamSynchronize");
+    UNSAFE;
+    ON_STREAM(at);
     no_capture(at, "a stream was waited for while it was captured");
     finish((stream *)at);
     return CUDA_SUCCESS;
@@ -118,18 +156,24 @@ DRIVER cuStreamIsCapturing(CUstream at, CUstreamCaptureStatus *status)
     bool takes_part = ((stream *)at)->captured || ((stream *)at)->origin;
     return *status = takes_part ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
 }
-DRIVER cuStreamBeginCapture(CUstream at, CUstreamCaptureMode)
+DRIVER cuStreamBeginCapture(CUstream at, CUstreamCaptureMode mode)
 {
     FAULT("cuStreamBeginCapture");
     need_context();
     if (is_mode("uncaptured")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     no_capture(at, "a stream was captured twice");
-    return ((stream *)at)->captured = true, CUDA_SUCCESS;
+    std::lock_guard<std::mutex> hold(streams_lock);
+    stream *s = (stream *)at;
+    s->mode = mode;
+    s->owner = std::this_thread::get_id();
+    s->broken = false;
+    return s->captured = true, CUDA_SUCCESS;
 }
 DRIVER cuStreamEndCapture(CUstream at, CUgraph *out)
 {
     stream *s = (stream *)at;
     if (!s->captured) give_up("a capture was ended that was not begun");
+    std::lock_guard<std::mutex> hold(streams_lock);
     // Everything must have been joined: the stream waits for it, or for something that does.
     std::set<size_t> ended = s->newest;
     for (size_t i = s->nodes.size(); i-- > 0;)
@@ -144,6 +188,7 @@ DRIVER cuStreamEndCapture(CUstream at, CUgraph *out)
     ((graph *)*out)->swap(s->nodes);
     s->newest.clear();
     s->captured = false;
+    if (s->broken) return delete (graph *)*out, *out = nullptr, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (joined) return CUDA_SUCCESS;
     if (!fault_played) give_up("a capture was ended before a stream that takes part in it came back");
     delete (graph *)*out;
@@ -154,6 +199,7 @@ static size_t graphs; // that are not destroyed yet
 DRIVER cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph from, unsigned long long)
 {
     FAULT("cuGraphInstantiateWithFlags");
+    UNSAFE;
     need_context();
     std::lock_guard<std::mutex> hold(graphs_lock);
     graphs++;
@@ -262,6 +308,7 @@ DRIVER cuStreamWaitEvent(CUstream at, CUevent what, unsigned int)
 DRIVER cuEventSynchronize(CUevent at)
 {
     FAULT("cuEventSynchronize");
+    UNSAFE;
     std::lock_guard<std::recursive_mutex> hold(waiting_lock); // also tells the thread sanitizer who waited for whom
     await(((event *)at)->last);
     return CUDA_SUCCESS;
@@ -285,6 +332,7 @@ static std::map<uintptr_t, size_t> locked; // pages of the host
 DRIVER cuMemHostAlloc(void **at, size_t bytes, unsigned int)
 {
     FAULT("cuMemHostAlloc");
+    UNSAFE;
     std::lock_guard<std::mutex> hold(lock);
     need_context();
     if (is_mode("pageable")) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -294,6 +342,7 @@ DRIVER cuMemHostAlloc(void **at, size_t bytes, unsigned int)
 }
 DRIVER cuMemFreeHost(void *at)
 {
+    UNSAFE;
     finish_all();
     std::lock_guard<std::mutex> hold(lock);
     if (locked.erase((uintptr_t)at) == 0) give_up("page-locked memory was freed that is none");
@@ -336,9 +385,16 @@ static CUresult copy_bytes(void *to, const void *from, size_t bytes)
 DRIVER cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t n)
 {
     FAULT("cuMemcpyHtoD");
+    UNSAFE;
+    ON_STREAM((CUstream)0);
     return copy_bytes((void *)to, from, n);
 }
-DRIVER cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n) { return copy_bytes(to, (void *)from, n); }
+DRIVER cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n)
+{
+    UNSAFE;
+    ON_STREAM((CUstream)0);
+    return copy_bytes(to, (void *)from, n);
+}
 
 // The device reads and writes page-locked memory by itself; other memory is copied before the call returns.
 static CUresult copy_async(void *to, const void *from, size_t n, const void *host, CUstream at)
@@ -346,7 +402,9 @@ static CUresult copy_async(void *to, const void *from, size_t n, const void *hos
     auto block = locked_block(host);
     if (block.second && n > block.second - ((uintptr_t)host - block.first)) return CUDA_ERROR_INVALID_VALUE;
     work copy = [=] { memmove(to, from, n); };
+    ON_STREAM(at);
     if (block.second) return queue(at, copy), CUDA_SUCCESS;
+    UNSAFE;
     no_capture(at, "a copy from or to memory that is not page-locked was captured");
     finish((stream *)at);
     return copy(), CUDA_SUCCESS;

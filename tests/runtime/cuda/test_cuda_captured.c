@@ -1,9 +1,11 @@
 /* Runs that the caller captures into graphs of his own: these stay right whatever comes later. On a GPU, or the
  * emulator, on which whoever touches memory that was freed faults. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -275,6 +277,81 @@ static void every_stream_can_be_captured(void **state)
     MUST(dev.lib.cuStreamDestroy(other));
 }
 
+/* ---- other threads ------------------------------------------------------------------------------------------------
+ */
+
+/* All that a thread may do with the library, beside others that capture. */
+static hyp_status do_everything(void)
+{
+    static float in[200000 * WIDTH / 8], out[200000 * WIDTH / 8];
+    hyp_engine_options on_gpu = {.size = sizeof on_gpu, .device = HYP_DEVICE_CUDA};
+    hyp_tune_options briefly = {.size = sizeof briefly, .seconds = 0.1};
+    hyp_engine *loaded;
+    hyp_context *context;
+    hyp_diag said = {0};
+    char path[PB_PATH];
+    pb_write(&builder, path);
+    hyp_status status = hyp_engine_load_file(path, &on_gpu, &loaded, &said);
+    unlink(path);
+    if (status != HYP_OK) return print_message("%s\n", said.message), status;
+    status = hyp_context_create(loaded, NULL, &context, &said);
+    for (int64_t rows = 1; rows <= 25000 && status == HYP_OK; rows *= 5) { /* packed ones, pieces */
+        hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {rows, WIDTH}};
+        hyp_tensor y = {.data = out, .bytes = sizeof out, .dtype = HYP_F32}, there = x;
+        status = hyp_context_reserve(context, &x, 1, &said);
+        for (int i = 0; i < 3 && status == HYP_OK; i++) status = hyp_context_run(context, &x, 1, &y, 1, &said);
+        if (status == HYP_OK) status = hyp_engine_tensor_alloc(loaded, &there, &said);
+        if (status != HYP_OK) break;
+        status = hyp_engine_tensor_copy(loaded, &x, &there, &said);
+        if (status == HYP_OK) status = hyp_engine_tensor_copy(loaded, &there, &x, &said);
+        hyp_engine_tensor_free(loaded, &there);
+    }
+    hyp_tensor x = tensor_at(0, 3);
+    if (status == HYP_OK) status = hyp_context_tune(context, &x, 1, &briefly, NULL, &said);
+    if (status == HYP_OK) status = hyp_context_synchronize(context, &said);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(loaded);
+    if (status != HYP_OK) print_message("%s\n", said.message);
+    return status;
+}
+
+static void *work(void *out)
+{
+    *(hyp_status *)out = do_everything();
+    return NULL;
+}
+
+/* Of streams that wait for the legacy one and such as do not, by others and by the thread itself. */
+static void what_others_capture_is_not_broken(void **state)
+{
+    (void)state;
+    for (unsigned form = 0; form < 4; form++) {
+        CUstream stream;
+        CUgraph captured = NULL;
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+        hyp_status status = HYP_OK;
+        buffers b = make_buffers(1);
+        MUST(dev.lib.cuStreamCreateWithPriority(&stream, form & 1 ? CU_STREAM_NON_BLOCKING : 0, 0));
+        MUST(dev.lib.cuStreamBeginCapture(stream, mode));
+        if (form & 2) {
+            pthread_t thread;
+            assert_int_equal(pthread_create(&thread, NULL, work, &status), 0);
+            pthread_join(thread, NULL);
+        } else {
+            status = do_everything();
+            MUST(dev.lib.cuThreadExchangeStreamCaptureMode(&mode)); /* as it was */
+            assert_int_equal(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+        }
+        assert_int_equal(status, HYP_OK);
+        MUST(dev.lib.cuMemsetD8Async(b.x, 0, 8, stream));
+        MUST(dev.lib.cuStreamEndCapture(stream, &captured));
+        assert_non_null(captured);
+        MUST(dev.lib.cuGraphDestroy(captured));
+        MUST(dev.lib.cuStreamDestroy(stream));
+        free_buffers(&b);
+    }
+}
+
 /* ---- attention, whose blocks count in memory of the prepared shapes -----------------------------------------------
  */
 
@@ -359,6 +436,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_context_that_is_not_to_grow_says_why),
         cmocka_unit_test(host_tensors_cannot_be_captured),
         cmocka_unit_test(every_stream_can_be_captured),
+        cmocka_unit_test(what_others_capture_is_not_broken),
         cmocka_unit_test(counters_of_attention_outlive_eviction),
     };
     if (!device_start(&dev, argc, argv)) return 77;

@@ -220,7 +220,7 @@ static void no_call_that_fails_crashes_or_leaks(void **state)
                                         "cuMemFree",
                                         "cuMemHostAlloc",
                                         "cuMemFreeHost",
-                                        "cuMemcpyHtoD",
+                                        "cuMemcpyHtoDAsync",
                                         "cuMemcpyHtoDAsync",
                                         "cuMemcpyDtoHAsync",
                                         "cuStreamCreateWithPriority",

@@ -117,7 +117,7 @@ static void fill_buffers(buffers *b, float first)
     float x[6];
     for (int i = 0; i < 6; i++) x[i] = first + (float)i;
     b->first = first;
-    assert_int_equal(dev.lib.cuMemcpyHtoD(b->x, x, sizeof x), CUDA_SUCCESS);
+    assert_int_equal(dev.lib.cuMemcpyHtoDAsync(b->x, x, sizeof x, dev.stream), CUDA_SUCCESS);
     assert_int_equal(dev.lib.cuMemsetD8Async(b->y, 0xff, sizeof x, dev.stream), CUDA_SUCCESS);
     assert_int_equal(dev.lib.cuStreamSynchronize(NULL), CUDA_SUCCESS);
     assert_int_equal(dev.lib.cuStreamSynchronize(dev.stream), CUDA_SUCCESS);

@@ -101,6 +101,9 @@ static hyp_status set_up(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
     d->lib.lost = &d->lost; /* before, a device is not lost but cannot be had */
     HYP_TRY(hyp_cuda_enter(d, diag));
     hyp_status status = load_kernels(d, hyp_cuda_basic_image, 0, HYP_CUDA_KERNEL_FIRST_LAYER, &d->module, diag);
+    if (status == HYP_OK)
+        status = hyp_cuda_check(&d->lib, d->lib.cuStreamCreateWithPriority(&d->copies, CU_STREAM_NON_BLOCKING, 0),
+                                "cuStreamCreate", diag);
     hyp_cuda_leave(d);
     char gpu[96] = "GPU";
     d->lib.cuDeviceGetName(gpu, sizeof gpu, d->device);
@@ -132,6 +135,7 @@ void hyp_cuda_device_close(void *device)
     hyp_cuda_device *d = device;
     if (d->module) {
         bool entered = hyp_cuda_enter_to_free(d);
+        if (d->copies) d->lib.cuStreamDestroy(d->copies);
         if (d->layers) d->lib.cuModuleUnload(d->layers);
         if (d->attention) d->lib.cuModuleUnload(d->attention);
         d->lib.cuModuleUnload(d->module);
@@ -143,17 +147,35 @@ void hyp_cuda_device_close(void *device)
     hyp_free(d);
 }
 
+/* While any thread of the process captures a stream in the usual mode, calls that take memory, load modules or wait
+ * fail in all others, and end that capture: cuStreamBeginCapture cannot know that they have nothing to do with it. Ours
+ * have not. */
+static _Thread_local struct {
+    int depth;
+    CUstreamCaptureMode before; /* of the thread, when it was outside */
+} entered;
+
+static CUresult enter(const hyp_cuda_device *d)
+{
+    CUresult result = d->lib.cuCtxPushCurrent(d->context);
+    if (result != CUDA_SUCCESS || entered.depth++ > 0) return result;
+    entered.before = CU_STREAM_CAPTURE_MODE_RELAXED;
+    d->lib.cuThreadExchangeStreamCaptureMode(&entered.before);
+    return result;
+}
+
 hyp_status hyp_cuda_enter(const hyp_cuda_device *d, hyp_diag *diag)
 {
     HYP_TRY(hyp_cuda_check_lost(&d->lib, diag));
-    return hyp_cuda_check(&d->lib, d->lib.cuCtxPushCurrent(d->context), "cuCtxPushCurrent", diag);
+    return hyp_cuda_check(&d->lib, enter(d), "cuCtxPushCurrent", diag);
 }
 
-bool hyp_cuda_enter_to_free(const hyp_cuda_device *d) { return d->lib.cuCtxPushCurrent(d->context) == CUDA_SUCCESS; }
+bool hyp_cuda_enter_to_free(const hyp_cuda_device *d) { return enter(d) == CUDA_SUCCESS; }
 
 void hyp_cuda_leave(const hyp_cuda_device *d)
 {
     CUcontext context;
+    if (--entered.depth == 0) d->lib.cuThreadExchangeStreamCaptureMode(&entered.before);
     d->lib.cuCtxPopCurrent(&context);
 }
 

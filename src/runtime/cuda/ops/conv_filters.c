@@ -77,7 +77,6 @@ static void turn(const uint8_t *from, uint8_t *to, size_t filters, size_t channe
 hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag)
 {
     const HypPlan__Program *p = m->plan->program;
-    const hyp_cuda_library *lib = &m->device->lib;
     for (uint32_t t = 0; m->channels_last && t < p->n_tensors; t++) {
         const HypPlan__Tensor *w = p->tensors[t];
         if (!m->channels_last[t] || w->bytes == 0) continue;
@@ -87,9 +86,9 @@ hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag)
         if (!turned) return hyp_fail_memory(diag, w->bytes);
         bool single = channels == 1;
         turn(m->plan->weights + w->offset, turned, single ? 1 : filters, single ? filters : channels, places, size);
-        CUresult result = lib->cuMemcpyHtoD(m->weights + w->offset, turned, w->bytes);
+        hyp_status status = hyp_cuda_upload(m->device, m->weights + w->offset, turned, w->bytes, diag);
         hyp_free(turned);
-        HYP_TRY(hyp_cuda_check(lib, result, "cuMemcpyHtoD", diag));
+        HYP_TRY(status);
     }
     return HYP_OK;
 }

@@ -16,12 +16,8 @@ static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
     const hyp_plan *plan = m->plan;
     if (plan->weights_bytes == 0) return HYP_OK;
     hyp_status status = hyp_cuda_take(lib, plan->weights_bytes, &m->weights, diag);
-    if (status == HYP_OK)
-        status = hyp_cuda_check(lib, lib->cuMemcpyHtoD(m->weights, plan->weights, plan->weights_bytes), "cuMemcpyHtoD",
-                                diag);
+    if (status == HYP_OK) status = hyp_cuda_upload(m->device, m->weights, plan->weights, plan->weights_bytes, diag);
     if (status == HYP_OK) status = hyp_cuda_upload_filters(m, diag);
-    /* A copy from pageable memory returns before its last bytes have arrived, and our streams do not wait for it. */
-    if (status == HYP_OK) status = hyp_cuda_check(lib, lib->cuStreamSynchronize(NULL), "cuStreamSynchronize", diag);
     if (status != HYP_OK)
         hyp_diag_prefix(diag, "%llu bytes of weights", (unsigned long long)plan->weights_bytes);
     else if (plan->mapping.data)

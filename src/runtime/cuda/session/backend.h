@@ -13,8 +13,9 @@ HYP_NODISCARD hyp_status hyp_cuda_load_layers(hyp_cuda_device *d, hyp_diag *diag
 /* Loads the kernels of attention, which few plans need; the context must be current, and no other thread may use the
  * device. */
 HYP_NODISCARD hyp_status hyp_cuda_load_attention(hyp_cuda_device *d, hyp_diag *diag);
-/* Makes the device's context current for the calling thread until hyp_cuda_leave; calls nest. HYP_ERR_DEVICE_LOST at once
- * when the device was lost before. */
+/* Makes the device's context current for the calling thread until hyp_cuda_leave, and its calls harmless to what other threads
+ * capture; calls nest. Nothing goes to the legacy default stream, whose use would end captures in any case.
+ * HYP_ERR_DEVICE_LOST at once when the device was lost before. */
 HYP_NODISCARD hyp_status hyp_cuda_enter(const hyp_cuda_device *d, hyp_diag *diag);
 void hyp_cuda_leave(const hyp_cuda_device *d);
 /* The same for freeing things, which is tried even when the device is lost: what lies on the host goes in any case.
@@ -96,6 +97,9 @@ HYP_NODISCARD hyp_status hyp_cuda_memory_alloc(void *device, size_t bytes, void 
 void hyp_cuda_memory_free(void *device, void *data);
 HYP_NODISCARD hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t bytes, bool to_device,
                                               hyp_diag *diag);
+/* Copies from the host's memory, outside of runs, and returns when they have arrived. */
+HYP_NODISCARD hyp_status hyp_cuda_upload(const hyp_cuda_device *d, CUdeviceptr to, const void *from, size_t bytes,
+                                         hyp_diag *diag);
 /* Bytes of device memory that a session holds. */
 size_t hyp_cuda_scratch_bytes(const void *session);
 /* Device memory that the thread's account is charged for. */

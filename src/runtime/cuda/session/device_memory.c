@@ -23,16 +23,26 @@ void hyp_cuda_memory_free(void *device, void *data)
     hyp_cuda_leave(d);
 }
 
+hyp_status hyp_cuda_upload(const hyp_cuda_device *d, CUdeviceptr to, const void *from, size_t bytes, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &d->lib;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemcpyHtoDAsync(to, from, bytes, d->copies), "a copy to the device", diag));
+    return hyp_cuda_check(lib, lib->cuStreamSynchronize(d->copies), "cuStreamSynchronize", diag);
+}
+
+static hyp_status download(const hyp_cuda_device *d, void *to, CUdeviceptr from, size_t bytes, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &d->lib;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemcpyDtoHAsync(to, from, bytes, d->copies), "a copy from the device", diag));
+    return hyp_cuda_check(lib, lib->cuStreamSynchronize(d->copies), "cuStreamSynchronize", diag);
+}
+
 hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t bytes, bool to_device, hyp_diag *diag)
 {
     hyp_cuda_device *d = device;
-    const hyp_cuda_library *lib = &d->lib;
     HYP_TRY(hyp_cuda_enter(d, diag));
-    CUresult result = to_device ? lib->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, from, bytes, NULL)
-                                : lib->cuMemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, bytes, NULL);
-    hyp_status status =
-        hyp_cuda_check(lib, result, to_device ? "a copy to the device" : "a copy from the device", diag);
-    if (status == HYP_OK) status = hyp_cuda_check(lib, lib->cuStreamSynchronize(NULL), "cuStreamSynchronize", diag);
+    hyp_status status = to_device ? hyp_cuda_upload(d, (CUdeviceptr)(uintptr_t)to, from, bytes, diag)
+                                  : download(d, to, (CUdeviceptr)(uintptr_t)from, bytes, diag);
     hyp_cuda_leave(d);
     return status;
 }

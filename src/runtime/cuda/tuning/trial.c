@@ -72,8 +72,7 @@ static hyp_status fill_random(const hyp_cuda_trial *t, uint32_t tensor, CUdevice
     for (size_t i = 0; i < done; i++)
         hyp_store_f64(dtype, pattern, i, scale * ((double)(next_random(&state) >> 11) * 0x1p-52 - 1));
     done *= hyp_dtype_size(dtype);
-    hyp_status status = hyp_cuda_check(lib, lib->cuMemcpyHtoD(at, pattern, done), "cuMemcpyHtoD", diag);
-    if (status == HYP_OK) status = hyp_cuda_check(lib, lib->cuStreamSynchronize(NULL), "cuStreamSynchronize", diag);
+    hyp_status status = hyp_cuda_upload(t->session->model->device, at, pattern, done, diag);
     hyp_free(pattern);
     for (; status == HYP_OK && done < bytes; done += done < bytes - done ? done : bytes - done)
         status = hyp_cuda_check(
