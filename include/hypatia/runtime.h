@@ -217,10 +217,14 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hy
                                                     hyp_context **out, hyp_diag *diag);
 HYP_API void hyp_context_destroy(hyp_context *context); /* NULL-safe */
 
-/* Prepares for inputs of these dims (name or position, rank and dims are read, data is not): scratch memory and
- * kernels. A later run with the same dims allocates nothing and waits for no other context (on CUDA the first one with
- * tensors in host memory still takes memory for them, on the device and page-locked, and threads where they are very
- * large). A context remembers the last sets of dims: options->shapes. There are no buckets: a run with dims that were
+/* Prepares for inputs of these dims (name or position, rank and dims are read, data is not): scratch memory, kernels, and
+ * on a GPU CUDA graphs. A later run with the same dims allocates nothing and waits for no other context. On CUDA that is
+ * a promise about tensors on the device that begin at multiples of 256 bytes, wherever they lie and however often that
+ * changes: no memory of the device and no page-locked memory is taken, none of the host's by Hypatia, and no graph is
+ * made. Graphs are changed in place for other addresses, of which the driver keeps its own books on the host. A run with
+ * tensors in host memory, or at odd addresses, takes memory for them when it is the first or larger than those before, on
+ * the device and page-locked, threads where they are very large, and makes graphs of its own. Shapes that run without
+ * having been reserved are prepared then, but for graphs, which are made when the same buffers come again. A context remembers the last sets of dims: options->shapes. There are no buckets: a run with dims that were
  * rounded up would read and write beyond the caller's tensors, and what it makes of the rest may show in any element. A program
  * that knows its rows to be independent can round its batches up itself, and leave the last rows of the outputs alone. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_reserve(hyp_context *context, const hyp_tensor *inputs, size_t count,

@@ -79,6 +79,9 @@ typedef struct hyp_backend {
      * prepared shapes and only grows; growing must keep earlier preparations valid, and comes last and as a whole, so
      * that shapes that are refused leave nothing behind. */
     hyp_status (*prepare)(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
+    /* Makes all that runs of prepared shapes would come to make in time, as far as that can be known; without what it does not
+     * get they go on as if nobody had asked. NULL: there is nothing. */
+    hyp_status (*reserve)(void *session, void *prepared, hyp_diag *diag);
     void (*release)(void *session, void *prepared);
 
     /* Runs. Allocates nothing and takes no lock that another context could hold; the first run with tensors in another

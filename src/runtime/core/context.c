@@ -241,12 +241,21 @@ static hyp_status find_shape(hyp_context *c, const hyp_tensor *inputs, hyp_diag 
     return HYP_OK;
 }
 
+static hyp_status reserve(const hyp_context *c, const hyp_shape *s, hyp_diag *diag)
+{
+    const hyp_backend *backend = c->engine->backend;
+    return backend->reserve && s->reserved ? backend->reserve(c->session, s->prepared, diag) : HYP_OK;
+}
+
 hyp_status hyp_context_reserve(hyp_context *c, const hyp_tensor *inputs, size_t count, hyp_diag *diag)
 {
     HYP_TRY(hyp_want_context(c, "hyp_context_reserve", diag));
     HYP_TRY(hyp_match_tensors(&c->engine->inputs, inputs, count, c->input_order, diag));
     hyp_mem_account *before = enter(c);
-    return leave(c, before, find_shape(c, inputs, diag), diag);
+    hyp_status status = find_shape(c, inputs, diag);
+    if (status == HYP_OK) c->current->reserved = true;
+    if (status == HYP_OK) status = reserve(c, c->current, diag);
+    return leave(c, before, status, diag);
 }
 
 hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
@@ -454,7 +463,7 @@ static hyp_status prepare_again(hyp_context *c, hyp_shape *s, hyp_diag *diag)
     HYP_TRY(c->engine->backend->prepare(c->session, s->values, &prepared, diag));
     c->engine->backend->release(c->session, s->prepared);
     s->prepared = prepared;
-    return HYP_OK;
+    return reserve(c, s, diag);
 }
 
 hyp_status hyp_context_share_tuning(hyp_context *c, hyp_diag *diag)

@@ -8,6 +8,7 @@
 typedef struct hyp_shape {
     void *prepared;    /* the backend's; NULL only while the shape is being made */
     uint64_t last_use; /* by hyp_context.clock */
+    bool reserved;     /* by the caller: runs are to find all made */
     int64_t *key;      /* for each input: rank, then HYP_MAX_RANK dims as the caller gives them, 0 beyond the rank */
     int64_t *values;   /* the plan's dims, evaluated; valid as long as `prepared` */
     size_t *input_bytes, *output_bytes;

@@ -80,7 +80,8 @@ typedef struct hyp_cuda_session {
     CUstream aside; /* for work beside that of the stream, with events where it begins and ends; 0 = none yet */
     CUevent begins, ends;
     hyp_cuda_branch_streams branches; /* for steps side by side */
-    bool capturing; /* a graph of ours */
+    bool capturing;      /* a graph of ours */
+    bool told_of_graphs, told_of_updates; /* the log has that one could not be made, or not be changed */
     const hyp_bindings *bindings; /* of the run whose ops are queued; NULL where nobody is to be told of its steps */
     cublasLtHandle_t lt;
     void *dnn;                            /* handle of cuDNN; NULL = none */

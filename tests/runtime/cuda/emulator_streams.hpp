@@ -36,6 +36,10 @@ struct stream {
     std::deque<work> waiting; // of a lazy device
 };
 static std::set<stream *> streams;
+// For the tests: calls that take memory, or something else that lasts, and captures.
+static std::atomic<uint64_t> takes, captures;
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_takes(void) { return takes; }
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_captures(void) { return captures; }
 static std::mutex streams_lock;
 
 // While work is done that was queued earlier, memory may have been freed: whoever touches it ends the program, where a test's
@@ -129,6 +133,7 @@ DRIVER cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int)
 {
     FAULT("cuStreamCreateWithPriority");
     std::lock_guard<std::mutex> hold(streams_lock);
+    takes++;
     stream *s = new stream{};
     s->blocking = !(flags & CU_STREAM_NON_BLOCKING);
     streams.insert(s);
@@ -167,6 +172,7 @@ DRIVER cuStreamBeginCapture(CUstream at, CUstreamCaptureMode mode)
     s->mode = mode;
     s->owner = std::this_thread::get_id();
     s->broken = false;
+    captures++;
     return s->captured = true, CUDA_SUCCESS;
 }
 DRIVER cuStreamEndCapture(CUstream at, CUgraph *out)
@@ -203,7 +209,25 @@ DRIVER cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph from, unsigned long
     need_context();
     std::lock_guard<std::mutex> hold(graphs_lock);
     graphs++;
+    takes++;
     return *out = (CUgraphExec) new graph(*(graph *)from), CUDA_SUCCESS;
+}
+// The same work in the same order, of which each piece may be another.
+DRIVER cuGraphExecUpdate(CUgraphExec at, CUgraph from, CUgraphExecUpdateResultInfo *)
+{
+    FAULT("cuGraphExecUpdate");
+    need_context();
+    const graph &wanted = *(graph *)from;
+    graph &nodes = *(graph *)at;
+    bool same = wanted.size() == nodes.size();
+    for (size_t i = 0; same && i < nodes.size(); i++) same = nodes[i].after == wanted[i].after;
+    if (!same) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    return nodes = wanted, CUDA_SUCCESS;
+}
+DRIVER cuGraphUpload(CUgraphExec, CUstream)
+{
+    FAULT("cuGraphUpload");
+    return CUDA_SUCCESS;
 }
 DRIVER cuGraphDestroy(CUgraph at) { return delete (graph *)at, CUDA_SUCCESS; }
 DRIVER cuGraphExecDestroy(CUgraphExec at)
@@ -267,7 +291,7 @@ static void await(const std::shared_ptr<record> &r)
     while (r && !r->done && finish_one(r->at)) {
     }
 }
-DRIVER cuEventCreate(CUevent *out, unsigned int) { return *out = (CUevent) new event{}, CUDA_SUCCESS; }
+DRIVER cuEventCreate(CUevent *out, unsigned int) { return takes++, *out = (CUevent) new event{}, CUDA_SUCCESS; }
 DRIVER cuEventDestroy(CUevent at) { return delete (event *)at, fault("cuEventDestroy"); }
 DRIVER cuEventRecord(CUevent at, CUstream where)
 {
@@ -336,6 +360,7 @@ DRIVER cuMemHostAlloc(void **at, size_t bytes, unsigned int)
     std::lock_guard<std::mutex> hold(lock);
     need_context();
     if (is_mode("pageable")) return CUDA_ERROR_OUT_OF_MEMORY;
+    takes++;
     *at = calloc(1, bytes);
     locked[(uintptr_t)*at] = bytes;
     return CUDA_SUCCESS;

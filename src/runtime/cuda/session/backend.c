@@ -348,6 +348,7 @@ const hyp_backend hyp_backend_cuda = {
     .session_destroy = session_destroy,
     .scratch_bytes = hyp_cuda_scratch_bytes,
     .prepare = hyp_cuda_prepare,
+    .reserve = hyp_cuda_reserve,
     .release = hyp_cuda_release,
     .run = run,
     .synchronize = synchronize,
