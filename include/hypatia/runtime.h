@@ -40,8 +40,10 @@ typedef struct hyp_engine hyp_engine;
 typedef struct hyp_context hyp_context;
 
 typedef enum hyp_device_kind {
-    HYP_DEVICE_AUTO = 0, /* CUDA when it is there and can run the plan, else CPU */
-    HYP_DEVICE_CPU = 1,  /* oneDNN where built in, else the reference kernels */
+    /* CUDA when there is a GPU that can be used and has kernels for all of the plan, else CPU, and the log says why.
+     * That a GPU fails, for want of memory, say, is an error. */
+    HYP_DEVICE_AUTO = 0,
+    HYP_DEVICE_CPU = 1, /* oneDNN where built in, else the reference kernels */
     HYP_DEVICE_CUDA = 2,
     HYP_DEVICE_REFERENCE = 3 /* plain C on the CPU: slow, needs nothing, for comparison */
 } hyp_device_kind;

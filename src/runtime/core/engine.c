@@ -61,14 +61,18 @@ hyp_status hyp_engine_status(const hyp_engine *engine, hyp_status status, hyp_di
     return hyp_mem_status(&engine->account, status, "the engine's options->memory_limit", diag);
 }
 
-/* Opens the backend's device and loads the plan on it; leaves the engine as it was on failure. */
+/* Opens the backend's device and loads the plan on it; leaves the engine as it was on failure. *out_unfit: the device is not
+ * there, or cannot run such a plan, so that another one is to. */
 static hyp_status take_backend(hyp_engine *e, const hyp_backend *backend, const hyp_engine_options *options,
-                               const hyp_log *log, hyp_diag *diag)
+                               const hyp_log *log, bool *out_unfit, hyp_diag *diag)
 {
     void *device, *model;
     const char *name;
-    HYP_TRY(backend->open(options, log, &device, &name, diag));
-    hyp_status status = hyp_engine_status(e, backend->load(device, &e->plan, &model, diag), diag);
+    hyp_status status = backend->open(options, log, &device, &name, diag);
+    *out_unfit = status == HYP_ERR_DEVICE;
+    if (status != HYP_OK) return status;
+    status = hyp_engine_status(e, backend->load(device, &e->plan, &model, diag), diag);
+    *out_unfit = status == HYP_ERR_UNSUPPORTED;
     if (status != HYP_OK) {
         backend->close(device);
         return status;
@@ -86,9 +90,16 @@ static hyp_status choose_backend(hyp_engine *e, const hyp_backend *const *backen
     hyp_log log = {options->log, options->log_user};
     hyp_status status = HYP_ERR_DEVICE;
     hyp_diag why = {0};
+    bool unfit;
     if (options->device == HYP_DEVICE_AUTO) {
+        for (int kind = HYP_DEVICE_CPU; kind <= HYP_DEVICE_REFERENCE; kind++)
+            if (hyp_backend_left_out((hyp_device_kind)kind))
+                hyp_log_printf(&log, "device: this build has no %s", hyp_backend_left_out((hyp_device_kind)kind));
         for (size_t i = 0; backends[i] && status != HYP_OK; i++) {
-            status = take_backend(e, backends[i], options, &log, &why);
+            status = take_backend(e, backends[i], options, &log, &unfit, &why);
+            if (status != HYP_OK && !unfit)
+                return hyp_fail(diag, status, "%s can be used, but failed: %s. Choose a device, if it is to be another",
+                                backends[i]->name, why.message);
             if (status != HYP_OK)
                 hyp_log_printf(&log, "device: not %s, because %s", backends[i]->name, why.message);
         }
@@ -98,7 +109,7 @@ static hyp_status choose_backend(hyp_engine *e, const hyp_backend *const *backen
     }
     for (size_t i = 0; backends[i]; i++) {
         if (backends[i]->kind != options->device) continue;
-        HYP_TRY(take_backend(e, backends[i], options, &log, diag));
+        HYP_TRY(take_backend(e, backends[i], options, &log, &unfit, diag));
         hyp_log_printf(&log, "device: %s, as asked for", e->device_name);
         return HYP_OK;
     }

@@ -383,12 +383,29 @@ static std::pair<uintptr_t, size_t> locked_block(const void *at)
     return (uintptr_t)at - block.first < block.second ? std::pair<uintptr_t, size_t>(block)
                                                       : std::pair<uintptr_t, size_t>(0, 0);
 }
+// For the tests: the device that memory is of from now on, and how often somebody asked.
+static std::map<uintptr_t, int> elsewhere;
+static std::atomic<uint64_t> asked;
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_asked(void) { return asked; }
+extern "C" __attribute__((visibility("default"))) void emulator_move(uint64_t at, int device)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    elsewhere[(uintptr_t)at] = device;
+}
 DRIVER cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr at)
 {
     auto block = locked_block((const void *)at);
+    std::lock_guard<std::mutex> hold(lock);
+    auto after = memory.upper_bound((uintptr_t)at);
+    bool ours = after != memory.begin() && (uintptr_t)at - std::prev(after)->first < std::prev(after)->second;
+    asked++;
     for (unsigned i = 0; i < count; i++) {
         if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
-            *(unsigned *)values[i] = block.second ? CU_MEMORYTYPE_HOST : 0;
+            *(unsigned *)values[i] = block.second ? CU_MEMORYTYPE_HOST : ours ? CU_MEMORYTYPE_DEVICE : 0;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+            *(int *)values[i] = ours && elsewhere.count(std::prev(after)->first) ? elsewhere[std::prev(after)->first] : 0;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED)
+            *(unsigned *)values[i] = 0;
         else if (attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
             *(CUdeviceptr *)values[i] = block.first;
         else

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <cuda.h>
+
 #include "runtime/cuda/emulator_tells.h"
 #include "runtime/plan_builder.h"
 
@@ -209,6 +211,68 @@ static void keep_line(const char *line, void *text)
     strncat(text, "\n", 4095 - strlen(text));
 }
 
+static void auto_says_why_it_takes_the_cpu_and_takes_it_for_no_other_reason(void **state)
+{
+    (void)state;
+    bool (*inject)(const char *call, int result, int n) = NULL;
+    assert_true(emulator_function("emulator_fail", &inject));
+    char log[4096] = "";
+    hyp_engine *engine = NULL;
+    hyp_diag diag = {0};
+    hyp_engine_options options = {.size = sizeof options, .log = keep_line, .log_user = log};
+    setenv("HYPATIA_EMULATOR", "none", 1);
+    assert_int_equal(hyp_engine_load_file(path, &options, &engine, &diag), HYP_OK);
+    assert_non_null(strstr(log, "device: not cuda, because no NVIDIA GPU can be used"));
+    assert_non_null(strstr(log, "the first that can run the plan"));
+    hyp_engine_destroy(engine);
+
+    /* A GPU that is there and fails is an error. */
+    static const char *const calls[] = {"cuMemAlloc", "cuModuleLoadData", "cuMemcpyHtoDAsync"};
+    const int results[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN};
+    const hyp_status wanted[] = {HYP_ERR_NO_MEMORY, HYP_ERR_NO_MEMORY, HYP_ERR_DEVICE};
+    setenv("HYPATIA_EMULATOR", "", 1);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        engine = NULL;
+        inject(calls[i], results[i], 1);
+        assert_int_equal(hyp_engine_load_file(path, &options, &engine, &diag), wanted[i]);
+        assert_false(inject("", 0, 0));
+        assert_null(engine);
+        assert_non_null(strstr(diag.message, "cuda can be used, but failed: "));
+    }
+    options.memory_limit = 1 << 20;
+    assert_int_equal(hyp_engine_load_file(path, &options, &engine, &diag), HYP_OK);
+    size_t most = hyp_engine_memory_bytes(engine);
+    hyp_engine_destroy(engine);
+    engine = NULL;
+    options.memory_limit = most - 1;
+    assert_int_equal(hyp_engine_load_file(path, &options, &engine, &diag), HYP_ERR_LIMIT);
+    assert_null(engine);
+}
+
+/* A plan that a GPU has no kernels for is the CPU's. */
+static void auto_takes_the_cpu_for_what_cuda_cannot(void **state)
+{
+    (void)state;
+    static plan_builder other;
+    char log[4096] = "", file[PB_PATH];
+    const int64_t shape[] = {4, 4};
+    hyp_engine *engine;
+    hyp_diag diag = {0};
+    pb_init(&other);
+    uint32_t x = pb_input(&other, "x", HYP_F32, 2, pb_consts(&other, 2, shape));
+    uint32_t y = pb_output(&other, "y", HYP_F32, 2, pb_consts(&other, 2, shape));
+    pb_call_int(&other, pb_call(&other, "trilu", 1, &x, y), 1);
+    pb_write(&other, file);
+    hyp_engine_options options = {.size = sizeof options, .log = keep_line, .log_user = log};
+    setenv("HYPATIA_EMULATOR", "", 1);
+    if (hyp_engine_load_file(file, &options, &engine, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    assert_int_not_equal(hyp_engine_device(engine), HYP_DEVICE_CUDA);
+    assert_non_null(strstr(log, "device: not cuda, because"));
+    assert_non_null(strstr(log, "no CUDA kernel for trilu"));
+    hyp_engine_destroy(engine);
+    pb_remove(&other, file);
+}
+
 static void without_page_locked_memory_tensors_are_copied_as_they_lie(void **state)
 {
     (void)state;
@@ -341,6 +405,8 @@ int main(void)
         cmocka_unit_test(products_of_integers_are_an_error_that_says_what_to_do),
         cmocka_unit_test(products_of_bytes_on_a_gpu_without_them_are_an_error_that_says_what_to_do),
         cmocka_unit_test(auto_takes_the_gpu_and_else_the_cpu),
+        cmocka_unit_test(auto_says_why_it_takes_the_cpu_and_takes_it_for_no_other_reason),
+        cmocka_unit_test(auto_takes_the_cpu_for_what_cuda_cannot),
         cmocka_unit_test(a_device_without_memory_is_an_error_and_the_engine_stays_usable),
         cmocka_unit_test(no_allocation_that_fails_leaks_or_crashes),
         cmocka_unit_test(a_run_allocates_nothing),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/cuda/emulator_tells.h"
 #include "runtime/cuda/scaled_plan.h"
 
 /* ---- streams and events ------------------------------------------------------------------------------------------ */
@@ -199,6 +200,38 @@ static void odd_options_are_refused(void **state)
     hyp_context_destroy(context);
 }
 
+/* On the emulator, which can say that memory is of another GPU. */
+static void memory_of_another_gpu_is_an_error(void **state)
+{
+    (void)state;
+    void (*move)(uint64_t at, int gpu) = NULL;
+    uint64_t (*asked)(void) = NULL;
+    if (!emulator_function("emulator_move", &move) || !emulator_function("emulator_asked", &asked)) {
+        print_message("skipped: only the emulator has a second GPU\n");
+        skip();
+    }
+    hyp_context *context = create(NULL);
+    buffers here = make_buffers(2), there = make_buffers(2);
+    move(there.x, 1);
+    queue_numbers(&here, 1, hyp_context_stream(context));
+    OK(run(context, &here, NULL));
+    assert_int_equal(run(context, &(buffers){there.x, here.y, 2}, NULL), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "'x' lies on GPU 1, and the plan was loaded for GPU 0"));
+    move(there.x, 0);
+    move(there.y, 1);
+    assert_int_equal(run(context, &there, NULL), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "'y' lies on GPU 1"));
+    assert_true(is_right(&here, 1, hyp_context_stream(context)));
+    move(there.y, 0);
+    OK(run(context, &there, NULL));
+    uint64_t before = asked();
+    for (int i = 0; i < 20; i++) OK(run(context, i % 2 ? &here : &there, NULL));
+    assert_int_equal(asked(), before); /* what is known costs nothing */
+    free_buffers(&here);
+    free_buffers(&there);
+    hyp_context_destroy(context);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +243,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(with_host_tensors_a_run_ends_before_the_call),
         cmocka_unit_test(a_cpu_has_neither_streams_nor_events),
         cmocka_unit_test(odd_options_are_refused),
+        cmocka_unit_test(memory_of_another_gpu_is_an_error),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, load_plan, unload_plan);

@@ -106,6 +106,31 @@ static bool is_locked(const hyp_cuda_library *lib, const uint8_t *data, size_t b
            start <= at && at - start <= size && bytes <= size - (at - start);
 }
 
+/* Asks the driver where a tensor lies that is said to be on the device, unless its address is known: kernels could not
+ * read what another GPU has, or slowly, and by leave that may be taken back. Managed memory and the host's, which every
+ * GPU reaches, pass. */
+static hyp_status check_gpu(hyp_cuda_session *s, const given *e, hyp_diag *diag)
+{
+    const hyp_cuda_device *d = s->model->device;
+    CUdeviceptr at = (uintptr_t)e->data;
+    CUdeviceptr *seen = &s->staging.seen[at * 0x9e3779b97f4a7c15u >> (64 - HYP_CUDA_SEEN_BITS)];
+    unsigned int type = 0, managed = 0;
+    int gpu = 0;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *values[] = {&type, &managed, &gpu};
+    if (*seen == at) return HYP_OK;
+    if (d->lib.cuPointerGetAttributes(3, attributes, values, at) == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE &&
+        !managed && gpu != d->device)
+        return hyp_fail(
+            diag, HYP_ERR_INVALID_ARGUMENT,
+            "'%s' lies on GPU %d, and the plan was loaded for GPU %d: copy it there, or load the plan for that "
+            "GPU (options->device_index)",
+            s->model->plan->program->tensors[e->tensor]->name, gpu, (int)d->device);
+    *seen = at;
+    return HYP_OK;
+}
+
 static hyp_cuda_way choose_way(const hyp_cuda_library *lib, const given *e, size_t bytes)
 {
     if (bytes == 0) return HYP_CUDA_WAY_NONE;
@@ -142,6 +167,7 @@ hyp_status hyp_cuda_stage(hyp_cuda_session *s, const hyp_cuda_prepared *p, const
     for (size_t i = 0; i < edges; i++) {
         given e = given_edge(program, b, i);
         hyp_cuda_way way = choose_way(&s->model->device->lib, &e, p->edge_bytes[i]);
+        if (e.memory == HYP_MEMORY_CUDA && p->edge_bytes[i] > 0) HYP_TRY(check_gpu(s, &e, diag));
         s->staging.ways[i] = way;
         s->at[e.tensor] = (CUdeviceptr)(uintptr_t)e.data;
         staged = staged || way != HYP_CUDA_WAY_NONE;

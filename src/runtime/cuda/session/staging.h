@@ -31,6 +31,9 @@ enum { HYP_CUDA_SMALL = 256 << 10, HYP_CUDA_PIECE = 512 << 10, HYP_CUDA_RING = 1
 /* Of what size on helpers are woken, which takes some 50 us: one thread copies 15 GB/s, the bus transfers 50. */
 enum { HYP_CUDA_SHARED = 4 << 20 };
 
+/* Addresses of the caller's tensors that are remembered: those of 64 buffers or so that take turns. */
+enum { HYP_CUDA_SEEN_BITS = 7, HYP_CUDA_SEEN = 1 << HYP_CUDA_SEEN_BITS };
+
 /* How a tensor comes to where the kernels use it. */
 typedef enum hyp_cuda_way {
     HYP_CUDA_WAY_NONE,   /* it is used in place */
@@ -48,10 +51,11 @@ typedef struct hyp_cuda_staging {
     CUdeviceptr packed_at; /* the same memory as kernels see it */
     bool refused; /* there was no page-locked memory to be had: more is not asked for */
     CUevent sent[HYP_CUDA_RING];
-    uint64_t turn;      /* pieces so far */
-    hyp_team *team;     /* NULL = none */
-    bool alone;         /* there was none to be had */
-    hyp_cuda_way *ways; /* by input, then output, in the run under way */
+    uint64_t turn;                   /* pieces so far */
+    hyp_team *team;                  /* NULL = none */
+    bool alone;                      /* there was none to be had */
+    hyp_cuda_way *ways;              /* by input, then output, in the run under way */
+    CUdeviceptr seen[HYP_CUDA_SEEN]; /* addresses that are known to be of this GPU, each at its place by a hash */
 } hyp_cuda_staging;
 
 HYP_NODISCARD hyp_status hyp_cuda_staging_init(hyp_cuda_staging *g, size_t edges, hyp_diag *diag);
