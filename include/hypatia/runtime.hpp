@@ -149,6 +149,16 @@ public:
             return hyp_context_run(get(), inputs, input_count, outputs, output_count, diag);
         });
     }
+    /* On a stream and in an order of the caller's: see hyp_context_run_with. */
+    void run(const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs, size_t output_count,
+             const hyp_run_options &options)
+    {
+        detail::check([&](hyp_diag *diag) {
+            return hyp_context_run_with(get(), inputs, input_count, outputs, output_count, &options, diag);
+        });
+    }
+    void *stream() noexcept { return hyp_context_stream(get()); } /* CUstream; NULL on a CPU */
+    void release_captured() noexcept { hyp_context_release_captured(get()); }
     void bind(const hyp_tensor *inputs, size_t input_count, const hyp_tensor *outputs, size_t output_count)
     {
         detail::check([&](hyp_diag *diag) {

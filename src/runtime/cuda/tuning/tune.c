@@ -379,8 +379,11 @@ hyp_status hyp_cuda_tune(void *session, const int64_t *values, const hyp_tune_op
                            .race_runs = race_runs,
                            .end = hyp_clock_seconds() + options->seconds};
     HYP_TRY(hyp_cuda_enter(t.session->model->device, diag));
-    hyp_status status = find_jobs(&t);
+    hyp_status status =
+        hyp_cuda_go_to(t.session, t.session->recorder, diag); /* whatever becomes of the caller's stream */
+    if (status == HYP_OK) status = find_jobs(&t);
     if (status == HYP_OK) status = hyp_tuner_run(&t.common, diag);
+    hyp_cuda_run_leaves(t.session);
     hyp_cuda_leave(t.session->model->device);
     hyp_nvrtc_close(&t.nvrtc);
     hyp_vec_free(&t.subjects);
