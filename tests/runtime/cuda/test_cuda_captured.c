@@ -225,6 +225,24 @@ static void host_tensors_cannot_be_captured(void **state)
     hyp_context_destroy(context);
 }
 
+static void tuning_does_not_touch_a_stream_that_is_captured(void **state)
+{
+    (void)state;
+    hyp_context *context = create_on_stream(0, false);
+    graph g = {.b = make_buffers(3)};
+    hyp_tensor x = tensor_at(0, 20);
+    hyp_tune_options options = {.size = sizeof options, .seconds = 0.1};
+    OK(reserve(context, 3));
+    MUST(dev.lib.cuStreamBeginCapture(dev.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(hyp_context_tune(context, &x, 1, &options, NULL, &diag));
+    OK(reserve(context, 30));
+    OK(run(context, &g.b, NULL));
+    g.exec = end_capture(dev.stream);
+    check_graph(&g, 1, 0);
+    free_graph(&g);
+    hyp_context_destroy(context);
+}
+
 /* The context's own stream, one that takes part in the capture of another by an event, and the context's own by an
  * event. */
 static void every_stream_can_be_captured(void **state)
@@ -435,6 +453,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(many_captures_and_growth_in_turn),
         cmocka_unit_test(a_context_that_is_not_to_grow_says_why),
         cmocka_unit_test(host_tensors_cannot_be_captured),
+        cmocka_unit_test(tuning_does_not_touch_a_stream_that_is_captured),
         cmocka_unit_test(every_stream_can_be_captured),
         cmocka_unit_test(what_others_capture_is_not_broken),
         cmocka_unit_test(counters_of_attention_outlive_eviction),
