@@ -35,6 +35,8 @@ struct stream {
     std::set<size_t> newest;  // what the next piece of work in this stream waits for
     std::deque<work> waiting; // of a lazy device
 };
+// Null for the default streams, by any of their handles: they do their work at once.
+static stream *stream_of(CUstream at) { return (uintptr_t)at <= (uintptr_t)CU_STREAM_PER_THREAD ? nullptr : (stream *)at; }
 static std::set<stream *> streams;
 // For the tests: calls that take memory, or something else that lasts, and captures.
 static std::atomic<uint64_t> takes, captures;
@@ -83,7 +85,7 @@ static CUresult use_legacy()
 #define UNSAFE                                                                                                         \
     if (CUresult refused = unsafe()) return refused
 #define ON_STREAM(at)                                                                                                  \
-    if (CUresult refused = (at) ? CUDA_SUCCESS : use_legacy()) return refused
+    if (CUresult refused = stream_of(at) ? CUDA_SUCCESS : use_legacy()) return refused
 
 static std::recursive_mutex waiting_lock; // several threads may queue work on a stream, and wait for it
 
@@ -112,7 +114,7 @@ static void finish_all()
 static void queue(CUstream at, const work &what)
 {
     need_context();
-    stream *s = (stream *)at;
+    stream *s = stream_of(at);
     if (is_mode("idle")) return;
     if (s && (s->captured || s->origin)) {
         graph &nodes = (s->captured ? s : s->origin)->nodes;
@@ -126,7 +128,7 @@ static void queue(CUstream at, const work &what)
 }
 static void no_capture(CUstream at, const char *what)
 {
-    if (at && ((stream *)at)->captured) give_up(what);
+    if (stream_of(at) && stream_of(at)->captured) give_up(what);
 }
 
 DRIVER cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int)
@@ -142,7 +144,7 @@ DRIVER cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int)
 DRIVER cuStreamCreate(CUstream *out, unsigned int flags) { return cuStreamCreateWithPriority(out, flags, 0); }
 DRIVER cuStreamDestroy(CUstream at)
 {
-    finish((stream *)at);
+    finish(stream_of(at));
     std::lock_guard<std::mutex> hold(streams_lock);
     streams.erase((stream *)at);
     return delete (stream *)at, fault("cuStreamDestroy");
@@ -153,12 +155,13 @@ DRIVER cuStreamSynchronize(CUstream at)
     UNSAFE;
     ON_STREAM(at);
     no_capture(at, "a stream was waited for while it was captured");
-    finish((stream *)at);
+    finish(stream_of(at));
     return CUDA_SUCCESS;
 }
 DRIVER cuStreamIsCapturing(CUstream at, CUstreamCaptureStatus *status)
 {
-    bool takes_part = ((stream *)at)->captured || ((stream *)at)->origin;
+    stream *s = stream_of(at);
+    bool takes_part = s && (s->captured || s->origin);
     return *status = takes_part ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
 }
 DRIVER cuStreamBeginCapture(CUstream at, CUstreamCaptureMode mode)
@@ -297,7 +300,7 @@ DRIVER cuEventRecord(CUevent at, CUstream where)
 {
     FAULT("cuEventRecord");
     event *e = (event *)at;
-    stream *s = (stream *)where;
+    stream *s = stream_of(where);
     e->capture = s && s->captured ? s : s ? s->origin : nullptr;
     if (e->capture) return e->newest = s->newest, CUDA_SUCCESS;
     std::shared_ptr<record> r(new record{s, {false}, 0});
@@ -315,7 +318,7 @@ DRIVER cuEventRecord(CUevent at, CUstream where)
 DRIVER cuStreamWaitEvent(CUstream at, CUevent what, unsigned int)
 {
     FAULT("cuStreamWaitEvent");
-    stream *s = (stream *)at;
+    stream *s = stream_of(at);
     event *e = (event *)what;
     if (e->capture) {
         if (!e->capture->captured) give_up("a stream waits for what was captured in a graph that is done");
@@ -448,7 +451,7 @@ static CUresult copy_async(void *to, const void *from, size_t n, const void *hos
     if (block.second) return queue(at, copy), CUDA_SUCCESS;
     UNSAFE;
     no_capture(at, "a copy from or to memory that is not page-locked was captured");
-    finish((stream *)at);
+    finish(stream_of(at));
     return copy(), CUDA_SUCCESS;
 }
 DRIVER cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream at)

@@ -115,6 +115,21 @@ static void a_run_waits_for_the_one_before_it_on_another_stream(void **state)
     MUST(dev.lib.cuStreamDestroy(two));
 }
 
+static void the_default_stream_is_a_stream_too(void **state)
+{
+    (void)state;
+    hyp_context *context = create(NULL);
+    hyp_run_options options = {.size = sizeof options, .stream = CU_STREAM_LEGACY};
+    buffers b = make_buffers(6);
+    for (int i = 0; i < 5; i++) { /* in turn with the context's own, for whose runs it waits */
+        queue_numbers(&b, (float)i, i % 2 ? hyp_context_stream(context) : CU_STREAM_LEGACY);
+        OK(run(context, &b, i % 2 ? NULL : &options));
+        assert_true(is_right(&b, (float)i, i % 2 ? hyp_context_stream(context) : CU_STREAM_LEGACY));
+    }
+    free_buffers(&b);
+    hyp_context_destroy(context);
+}
+
 static void what_is_bound_runs_on_a_stream_too(void **state)
 {
     (void)state;
@@ -239,6 +254,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(events_order_a_run),
         cmocka_unit_test(runs_on_several_streams_follow_each_other),
         cmocka_unit_test(a_run_waits_for_the_one_before_it_on_another_stream),
+        cmocka_unit_test(the_default_stream_is_a_stream_too),
         cmocka_unit_test(what_is_bound_runs_on_a_stream_too),
         cmocka_unit_test(with_host_tensors_a_run_ends_before_the_call),
         cmocka_unit_test(a_cpu_has_neither_streams_nor_events),
