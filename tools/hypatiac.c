@@ -26,6 +26,7 @@ enum {
     OPT_TYPICAL,
     OPT_SHAPES,
     OPT_BIND,
+    OPT_UPDATABLE,
     OPT_SAMPLES,
     OPT_RULES,
     OPT_NO_BUILTIN,
@@ -65,14 +66,18 @@ enum {
 
 static const cli_option options[] = {
     [OPT_OUTPUT] = {"output", 'o', "FILE", "the plan to write"},
-    [OPT_TARGET] = {"target", 0, "cpu|cuda", "device to compile for (cpu); no GPU is needed for cuda. Its costs: cpu:avx2, :avx512, :native, cuda:h100, ..."},
+    [OPT_TARGET] = {"target", 0, "cpu|cuda",
+                    "device to compile for (cpu); no GPU is needed for cuda. Its costs: cpu:avx2, :avx512, :native, "
+                    "cuda:h100, ..."},
     [OPT_PRECISION] = {"precision", 0, "TYPE", "fp32 (strict, the default), tf32, bf16, fp16, or fp8 with --samples"},
     [OPT_PROFILE] = {"profile", 0, "FILE", "device profile for the cost model, in place of the target's"},
     [OPT_DIM] = {"dim", 0, "NAME=SIZE", "fix a symbolic dimension: batch=32"},
     [OPT_TYPICAL] = {"typical", 0, "NAME=SIZE", "what the cost model counts a symbolic dimension as (32)"},
     [OPT_SHAPES] = {"shapes", 0, "IN:DIMS", "fix the shape of an input: x:32x784"},
     [OPT_BIND] = {"bind", 0, "IN=@FILE", "make an input a constant of the plan: k=@k.npy"},
-    [OPT_SAMPLES] = {"samples", 0, "IN=@FILE|DIR", "typical inputs: fp8 has the scales of layers from them; verified with: x=@x.npy"},
+    [OPT_UPDATABLE] = {"updatable", 0, "PATTERN", "initializers that an engine may replace: 'layers.*.weight', '*'"},
+    [OPT_SAMPLES] = {"samples", 0, "IN=@FILE|DIR",
+                     "typical inputs: fp8 has the scales of layers from them; verified with: x=@x.npy"},
     [OPT_RULES] = {"rules", 0, "FILE", "rewrite rules of your own, besides the built-in ones"},
     [OPT_NO_BUILTIN] = {"no-builtin-rules", 0, NULL, "the rules of --rules alone"},
     [OPT_DISABLE] = {"disable-rule", 0, "NAME", "do without a rule"},
@@ -94,7 +99,8 @@ static const cli_option options[] = {
     [OPT_TUNE_DIM] = {"tune-dim", 0, "NAME=SIZE", "for --tune: sizes of a dimension, in place of the typical one"},
     [OPT_CACHE] = {"cache", 0, "FILE", "what was measured before; --timed and --tune add what they measure"},
     [OPT_CALIBRATE] = {"calibrate", 0, NULL, "measure the CPU here; write a profile for --profile to the output"},
-    [OPT_THREADS] = {"threads", 0, "N", "CPU threads that costs (1), --timed (as at run time) and --calibrate (all) count with"},
+    [OPT_THREADS] = {"threads", 0, "N",
+                     "CPU threads that costs (1), --timed (as at run time) and --calibrate (all) count with"},
     [OPT_SECONDS] = {"seconds", 0, "S", "about how long --timed (3), --tune (60) or --calibrate (40) measures"},
     [OPT_LIST_RULES] = {"list-rules", 0, NULL, "print the rules: name, class, ruleset, what it does"},
     [OPT_JSON] = {"json", 0, NULL, "print the rules of --list-rules as JSON"},
@@ -116,7 +122,7 @@ typedef struct request {
     const char *model, *plan, *dump_path, *cache;
     bool node_next; /* the last option was --why-not: its node may follow */
     FILE *dump;     /* NULL = no dump */
-    cli_list dims, typical, shapes, bound, sample_texts, rules, disabled, only, flags, tuned;
+    cli_list dims, typical, shapes, bound, updatable, sample_texts, rules, disabled, only, flags, tuned;
     const char **dim_names, **typical_names;
     int64_t *dim_values, *typical_values;
     hyp_tensor *shape_tensors, *bound_tensors;
@@ -172,6 +178,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_TYPICAL: cli_list_split(&r->typical, value); break;
     case OPT_SHAPES: cli_list_split(&r->shapes, value); break;
     case OPT_BIND: cli_list_add(&r->bound, value, strlen(value)); break;
+    case OPT_UPDATABLE: cli_list_add(&r->updatable, value, strlen(value)); break;
     case OPT_SAMPLES: cli_list_add(&r->sample_texts, value, strlen(value)); break;
     case OPT_RULES: cli_list_split(&r->rules, value); break;
     case OPT_NO_BUILTIN: c->no_builtin_rules = true; break;
@@ -288,6 +295,8 @@ static bool finish_request(request *r, const cli_args *args)
     c->disabled_rule_count = r->disabled.count;
     c->only_rules = (const char *const *)r->only.items;
     c->only_rule_count = r->only.count;
+    c->updatable = (const char *const *)r->updatable.items;
+    c->updatable_count = r->updatable.count;
     c->flags = (const char *const *)r->flags.items;
     c->flag_count = r->flags.count;
     if (r->json && !r->list_rules) {
@@ -386,8 +395,8 @@ static void free_request(request *r)
     free(r->typical_names);
     free(r->typical_values);
     free(r->shape_tensors);
-    cli_list *lists[] = {&r->dims,     &r->typical, &r->shapes, &r->bound,  &r->sample_texts, &r->rules,
-                         &r->disabled, &r->only,    &r->flags,  &r->tuned};
+    cli_list *lists[] = {&r->dims,  &r->typical,  &r->shapes, &r->bound, &r->updatable, &r->sample_texts,
+                         &r->rules, &r->disabled, &r->only,   &r->flags, &r->tuned};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 

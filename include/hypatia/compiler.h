@@ -136,6 +136,11 @@ typedef struct hyp_compile_options {
     const char *reduced; /* of a model whose plan is refused: a path for a small part of the model that shows it with the same
                             options; NULL = none. Where none can be made the message says why */
     size_t forms; /* of a part, that `choose_form` is asked about: 2 to HYP_COMPILE_FORMS; 0 = 3 */
+    /* Patterns, as of a shell's file names, for names of initializers that hyp_engine_update is to replace: of floats, of more
+     * than one element. Nothing of the plan but bytes of its weights depends on their values, so that rules which look at
+     * values leave these alone. Not with "fp8". */
+    const char *const *updatable;
+    size_t updatable_count;
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {

@@ -7,8 +7,8 @@
  *   hyp_tensor y = {.name = "y", .data = out, .bytes = sizeof out, .dtype = HYP_F32};
  *   hyp_context_run(context, &x, 1, &y, 1, &diag);
  *
- * An engine is immutable and shared by threads; a context belongs to one thread (and one stream) at a time and
- * owns all scratch memory. Several contexts of one engine run at once. Out-parameters are untouched on error.
+ * An engine is shared by threads and, but for hyp_engine_update, immutable; a context belongs to one thread (and one stream) at
+ * a time and owns all scratch memory. Several contexts of one engine run at once. Out-parameters are untouched on error.
  * A call that needs what is NULL gives HYP_ERR_INVALID_ARGUMENT; questions about NULL are answered by 0, NULL or "".
  */
 #ifndef HYPATIA_RUNTIME_H
@@ -162,6 +162,33 @@ HYP_BY_VALUE(hyp_golden_output, hyp_engine_golden_output, hyp_engine_read_golden
              (const hyp_engine *engine, size_t run, size_t output), engine, run, output)
 /* How far element i of the kept ones may be off; 0: not at all, INFINITY: nothing is said. */
 HYP_API double hyp_engine_golden_tolerance(const hyp_engine *engine, size_t run, size_t output, size_t i);
+
+/* ---- weights -------------------------------------------------------------------------------------------
+ *
+ * A plan that was compiled with --updatable (hyp_compile_options.updatable) takes other values of the initializers of its
+ * model that were named there, as after more training, or with what a LoRA adds to them:
+ *
+ *   hyp_tensor w = {.name = "fc1.weight", .data = merged, .bytes = sizeof merged, .dtype = HYP_F32, .rank = 2,
+ *                   .dims = {64, 784}};
+ *   hyp_engine_update(engine, &w, 1, &diag);
+ */
+
+/* Initializers that can be replaced. Borrowed from the engine. */
+HYP_API size_t hyp_engine_weight_count(const hyp_engine *engine);
+HYP_API const hyp_io_info *hyp_engine_weight(const hyp_engine *engine, size_t i);
+/* Replaces initializers, by name, by tensors in the host's memory of their types and dims, which are read during the call:
+ * all of them or, on failure, none. Runs that begin after it has returned are with the new ones; runs of other threads that
+ * begin before are with the old ones or the new ones as a whole, and nobody waits. The first run of a context afterwards
+ * prepares its shapes anew, as reserving them would. Results are those of a plan that was compiled with these values and
+ * the same options, to the bit, except where weights are products of matrices, whose last bits may be others.
+ * What the plan makes of several initializers together has to be given together: HYP_ERR_INVALID_ARGUMENT names what is
+ * missing, also a name that cannot be replaced.
+ * Both sets of weights take memory until no context is left whose last run was with the old one; the engine's memory_limit
+ * counts both. The plan itself, its runs for verification (hyp_engine_read_golden_input) and what hyp_context_save_plan
+ * writes stay as they were, as do other engines. A context whose run was captured into a CUDA graph of the caller's stays
+ * with the weights that it had then until hyp_context_release_captured. Any thread may call it at any time; calls for one engine wait for each other. */
+HYP_API HYP_NODISCARD hyp_status hyp_engine_update(hyp_engine *engine, const hyp_tensor *tensors, size_t count,
+                                                   hyp_diag *diag);
 
 /* A step as the plan describes it; texts are borrowed from the engine. */
 typedef struct hyp_step_info {

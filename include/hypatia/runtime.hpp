@@ -123,6 +123,12 @@ public:
     const hyp_io_info *output(size_t i) const noexcept { return hyp_engine_output(get(), i); }
     hyp_device_kind device() const noexcept { return hyp_engine_device(get()); }
     const char *device_name() const noexcept { return hyp_engine_device_name(get()); }
+    size_t weight_count() const noexcept { return hyp_engine_weight_count(get()); }
+    const hyp_io_info *weight(size_t i) const noexcept { return hyp_engine_weight(get(), i); }
+    void update(const hyp_tensor *tensors, size_t count) /* from any thread */
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_engine_update(get(), tensors, count, diag); });
+    }
 
 private:
     std::unique_ptr<hyp_engine, detail::free_engine> handle_;

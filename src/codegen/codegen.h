@@ -64,6 +64,12 @@ HYP_NODISCARD hyp_status hyp_codegen_lower(const hyp_graph *graph, const hyp_cod
                                            hyp_diag *diag);
 void hyp_lowered_dispose(hyp_lowered *lowered);
 
+/* update.c: puts a plan into the program for every set of constants that may be replaced (hyp_value.updatable) of which
+ * some bytes of weights are computed together, and for these alone: see Update of plan.proto. Options as for lowering.
+ */
+HYP_NODISCARD hyp_status hyp_codegen_add_updates(hyp_lowered *lowered, const hyp_codegen_options *options,
+                                                 hyp_diag *diag);
+
 /* Writes the plan file, folding constants on the way. `forget` (may be NULL) is told of constant bytes that
  * were read and are not needed again, so that mapped pages can go. `check` (may be NULL) sees the plan before it has its
  * name, as in hyp_plan_write. */

@@ -19,14 +19,6 @@ static hyp_status add_cast(demotion *d, hyp_value_id v, hyp_attr to, hyp_value_i
     return hyp_graph_add_node(d->out, HYP_OP_cast, &v, 1, &to, NULL, out, 1, d->diag);
 }
 
-static hyp_status copy_const(demotion *d, const hyp_value *value, hyp_value_id *out)
-{
-    if (!value->data && value->bytes > 0)
-        return hyp_graph_add_elided_const(d->out, value->name, &value->type, value->bytes, value->hash, out, d->diag);
-    return hyp_graph_add_const(d->out, value->name, &value->type, value->data, value->bytes, value->owned, out,
-                               d->diag);
-}
-
 static hyp_status add_edges(demotion *d)
 {
     const hyp_graph *in = d->in;
@@ -35,7 +27,8 @@ static hyp_status add_edges(demotion *d)
         HYP_TRY(hyp_graph_add_input(d->out, value->name, &value->type, &d->original[in->inputs.data[i]], d->diag));
     }
     for (size_t v = 0; v < in->values.len; v++)
-        if (in->values.data[v].kind == HYP_VALUE_CONST) HYP_TRY(copy_const(d, &in->values.data[v], &d->original[v]));
+        if (in->values.data[v].kind == HYP_VALUE_CONST)
+            HYP_TRY(hyp_graph_copy_const(d->out, &in->values.data[v], &d->original[v], d->diag));
     return HYP_OK;
 }
 

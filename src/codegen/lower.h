@@ -9,6 +9,7 @@
  *   distance.c        how far away lies what steps touch
  *   side_by_side.c    what a run takes whose steps run side by side
  *   fold.c            bytes of weights
+ *   update.c          how others take their place
  */
 #ifndef HYP_CODEGEN_LOWER_H
 #define HYP_CODEGEN_LOWER_H

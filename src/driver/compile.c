@@ -191,6 +191,7 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
     options.equalities = info.equalities;
     options.equality_count = info.equality_count;
     hyp_status status = hyp_codegen_lower(c->graph, &options, &c->lowered, diag);
+    if (status == HYP_OK && o->updatable_count) status = hyp_codegen_add_updates(&c->lowered, &options, diag);
     hyp_free(flags);
     return status;
 }

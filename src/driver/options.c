@@ -91,6 +91,11 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "fp8 takes the scales of layers from sample inputs, and none were given: give some tens of "
                         "typical ones, --samples x=@x.npy or --samples FOLDER (hyp_compile_options.samples)");
+    if (s->precision == HYP_PRECISION_FP8 && s->options.updatable_count)
+        return hyp_fail(
+            diag, HYP_ERR_INVALID_ARGUMENT,
+            "fp8 takes the scales of layers from their weights, so that others cannot take their place: leave out "
+            "one of fp8 and --updatable");
     HYP_TRY(read_profile(s, diag));
     return read_rules(s, diag);
 }
@@ -252,5 +257,7 @@ hyp_onnx_options hyp_import_options(const hyp_compile_options *o)
                               .dim_names = o->dim_names,
                               .dim_values = o->dim_values,
                               .dim_count = o->dim_count,
+                              .updatable = o->updatable,
+                              .updatable_count = o->updatable_count,
                               .no_integer_products = known && !target->multiplies_integers};
 }

@@ -60,12 +60,27 @@ static hyp_status replace(void *user, hyp_graph *out, hyp_node_id n, const hyp_v
     return status;
 }
 
+/* What others may replace, and all that is computed of it, is not known yet. */
+static void strike_updatable(const hyp_graph *g, bool *constant)
+{
+    for (size_t v = 0; v < g->values.len; v++) constant[v] = constant[v] && !g->values.data[v].updatable;
+    for (size_t n = 0; n < g->nodes.len; n++) {
+        const hyp_node *node = &g->nodes.data[n];
+        bool known = true;
+        for (uint32_t i = 0; i < node->input_count; i++)
+            known = known && (node->inputs[i] == HYP_NO_VALUE || constant[node->inputs[i]]);
+        for (uint32_t o = 0; o < node->output_count; o++)
+            constant[node->outputs[o]] = constant[node->outputs[o]] && known;
+    }
+}
+
 static hyp_status fold(folding *f, const hyp_fold_budget *budget, hyp_graph *out, hyp_diag *diag)
 {
     bool *constant = hyp_calloc(2 * f->in->values.len + 1, sizeof *constant);
     f->replaced = hyp_calloc(f->in->nodes.len + 1, sizeof *f->replaced);
     hyp_status status = constant && f->replaced ? HYP_OK : hyp_fail_memory(diag, f->in->values.len);
     if (status == HYP_OK) status = hyp_constants_find(f->in, budget, constant, diag);
+    if (status == HYP_OK) strike_updatable(f->in, constant);
     if (status == HYP_OK) status = choose(f, constant, constant + f->in->values.len, diag);
     hyp_graph folded;
     hyp_graph_init(&folded, f->in->dims);

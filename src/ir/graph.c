@@ -140,6 +140,15 @@ hyp_status hyp_graph_add_elided_const(hyp_graph *g, const char *name, const hyp_
     return push_const(g, v, name, out, diag);
 }
 
+hyp_status hyp_graph_copy_const(hyp_graph *g, const hyp_value *from, hyp_value_id *out, hyp_diag *diag)
+{
+    HYP_TRY(from->bytes && !from->data
+                ? hyp_graph_add_elided_const(g, from->name, &from->type, from->bytes, from->hash, out, diag)
+                : hyp_graph_add_const(g, from->name, &from->type, from->data, from->bytes, from->owned, out, diag));
+    g->values.data[*out].updatable = from->updatable;
+    return HYP_OK;
+}
+
 static hyp_status keep_attr(hyp_graph *g, const hyp_attr *a, hyp_attr *out, hyp_diag *diag)
 {
     *out = *a;
@@ -330,9 +339,7 @@ static hyp_status copy_all(const copier *c)
     for (size_t i = 0; i < in->values.len; i++) {
         const hyp_value *v = &in->values.data[i];
         if (v->kind != HYP_VALUE_CONST || !live_values[i]) continue;
-        HYP_TRY(v->bytes && !v->data
-                    ? hyp_graph_add_elided_const(c->out, v->name, &v->type, v->bytes, v->hash, &c->map[i], c->diag)
-                    : hyp_graph_add_const(c->out, v->name, &v->type, v->data, v->bytes, v->owned, &c->map[i], c->diag));
+        HYP_TRY(hyp_graph_copy_const(c->out, v, &c->map[i], c->diag));
     }
     for (size_t i = 0; i < in->nodes.len; i++)
         if (c->live[i]) HYP_TRY(copy_node(c, (hyp_node_id)i));

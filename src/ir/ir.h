@@ -149,6 +149,8 @@ typedef struct hyp_value {
     size_t bytes;           /* of data, also when it is elided */
     bool owned;             /* data is in the graph's arena, else borrowed */
     uint64_t hash;          /* HYP_VALUE_CONST with elided data: hyp_hash(data, bytes, 0) of it */
+    bool updatable;         /* HYP_VALUE_CONST with a name: others may take the place of its elements when the plan is
+                               there, so nothing but what is computed of it may depend on them */
     const hyp_dim *content; /* the elements, when this is a small integer tensor known at compile time, also
                                symbolically (the output of shape); NULL otherwise. */
     uint32_t content_count;
@@ -209,6 +211,8 @@ HYP_NODISCARD hyp_status hyp_graph_add_const(hyp_graph *g, const char *name, con
  * printed, not evaluated. */
 HYP_NODISCARD hyp_status hyp_graph_add_elided_const(hyp_graph *g, const char *name, const hyp_type *type, size_t bytes,
                                                     uint64_t hash, hyp_value_id *out, hyp_diag *diag);
+/* Adds a constant of another graph as it is: elided, updatable, its data copied where that graph owns them. */
+HYP_NODISCARD hyp_status hyp_graph_copy_const(hyp_graph *g, const hyp_value *from, hyp_value_id *out, hyp_diag *diag);
 /* Adds a node: checks arity and attributes, infers the types (and contents) of its outputs; a failure
  * says what the operator wanted. attrs: one per schema row, in its order; NULL = all defaults. Inputs,
  * attributes and provenance are copied. outs has room for output_count ids. */

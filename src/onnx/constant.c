@@ -26,10 +26,37 @@ static hyp_status compute(hyp_importer *im, hyp_value_id v, hyp_eval_tensor *out
     return status;
 }
 
+/* What the import has read decides the form of the graph: nothing may take its place. */
+static hyp_status settle(hyp_importer *im, hyp_value_id v, const char *what)
+{
+    hyp_graph *g = im->g;
+    if (!im->options->updatable_count) return HYP_OK;
+    bool *read = hyp_calloc(g->values.len, sizeof *read);
+    if (!read) return hyp_fail_memory(im->diag, g->values.len);
+    read[v] = true;
+    for (size_t n = g->nodes.len; n-- > 0;) {
+        const hyp_node *node = &g->nodes.data[n];
+        bool is_read = false;
+        for (uint32_t o = 0; o < node->output_count; o++) is_read = is_read || read[node->outputs[o]];
+        for (uint32_t i = 0; is_read && i < node->input_count; i++)
+            if (node->inputs[i] != HYP_NO_VALUE) read[node->inputs[i]] = true;
+    }
+    hyp_status status = HYP_OK;
+    for (size_t i = 0; i < g->values.len && status == HYP_OK; i++) {
+        if (!read[i] || !g->values.data[i].updatable) continue;
+        g->values.data[i].updatable = false;
+        status = hyp_onnx_warn(im, "\"%s\" (%s) is needed to compile the model, so it will not be updatable",
+                               g->values.data[i].name, what);
+    }
+    hyp_free(read);
+    return status;
+}
+
 hyp_status hyp_onnx_constant(const hyp_onnx_node *n, uint32_t i, const char *what, hyp_eval_tensor *out)
 {
     *out = (hyp_eval_tensor){0};
     hyp_status status = compute(n->im, n->inputs[i], out);
+    if (status == HYP_OK) status = settle(n->im, n->inputs[i], what);
     if (status != HYP_OK) hyp_diag_prefix(n->im->diag, "input %u (%s) must be constant", i, what);
     return status;
 }

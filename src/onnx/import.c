@@ -1,4 +1,5 @@
 /* From a file to a graph: reading, names, initializers, nodes in order, outputs. */
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,6 +91,35 @@ static hyp_status malformed(hyp_importer *im, hyp_status status)
 }
 
 /* ---- parts of the graph ------------------------------------------------------------------------- */
+
+/* Numbers of one element, and what is no float, are a matter of the model's form: of its shapes, and of what is
+ * recognized. */
+static bool may_change(const hyp_value *v)
+{
+    return hyp_dtype_is_float(v->type.dtype) && v->bytes > hyp_dtype_size(v->type.dtype);
+}
+
+static hyp_status mark_updatable(hyp_importer *im)
+{
+    const HypOnnx__GraphProto *graph = im->scope.graph;
+    for (size_t p = 0; p < im->options->updatable_count; p++) {
+        const char *pattern = im->options->updatable[p];
+        bool any = false;
+        for (size_t i = 0; i < graph->n_initializer; i++) {
+            hyp_value *v = &im->g->values.data[hyp_onnx_symbol(im, graph->initializer[i]->name)->value];
+            if (v->kind != HYP_VALUE_CONST || !may_change(v) || fnmatch(pattern, graph->initializer[i]->name, 0) != 0)
+                continue;
+            v->updatable = any = true;
+        }
+        if (!any)
+            return hyp_fail(
+                im->diag, HYP_ERR_INVALID_ARGUMENT,
+                "%s: no initializer of floats, of more than one element, is called like \"%s\", which was to "
+                "be updatable",
+                im->file, pattern);
+    }
+    return HYP_OK;
+}
 
 static hyp_status add_initializers(hyp_importer *im)
 {
@@ -321,6 +351,7 @@ static hyp_status build_graph(hyp_importer *im)
     HYP_TRY(warn_of_defaults(im));
     HYP_TRY(hyp_onnx_add_inputs(im));
     HYP_TRY(add_initializers(im));
+    HYP_TRY(mark_updatable(im));
     HYP_TRY(add_nodes(im));
     if (im->unsupported_count) return hyp_onnx_fail_unsupported(im);
     return add_outputs(im);

@@ -25,6 +25,11 @@ typedef struct hyp_onnx_options {
     /* Products of 8-bit integers with more terms than f32 holds are made in f64, for who has no products of i32. Sums
      * that leave i32, where they should wrap, then do not. */
     bool no_integer_products;
+    /* `--updatable PATTERN`: initializers of the model's graph, by patterns as of a shell's file names, that are to be
+     * hyp_value.updatable: those of floats and of more than one element. A pattern that none of these fits is
+     * HYP_ERR_INVALID_ARGUMENT. One whose elements the import needs stays as it is, with a warning. */
+    const char *const *updatable;
+    size_t updatable_count;
 } hyp_onnx_options;
 
 /* Reads a model file (ONNX operator sets 1 to 28) into `g`, which is initialised and empty. Weights are not

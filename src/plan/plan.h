@@ -13,7 +13,7 @@
 #include "plan.pb-c.h"
 
 #define HYP_PLAN_MAGIC "HYPPLAN\n"
-enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 4, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
+enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 5, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
 
 /* Limits of a Pointwise step, so that kernels can keep everything in fixed arrays. Registers are inputs and
  * instructions together. Every list of extents or strides in a program has at most HYP_MAX_RANK entries. */
@@ -43,6 +43,9 @@ typedef struct hyp_plan {
     const uint8_t *file;           /* the whole of it */
     const HypPlan__Device *device; /* the device section, checked; NULL when there is none */
     void *copied;                  /* the weights, when the caller's memory was not aligned; NULL otherwise */
+    /* By tensor: bytes that are there in place of those of a weight, which they are as many as; NULL where there are
+     * none. Not the plan's. */
+    const uint8_t *const *replaced;
 } hyp_plan;
 
 typedef struct hyp_plan_open_options {
@@ -165,6 +168,13 @@ static inline size_t hyp_plan_first_byte(const HypPlan__Program *program, uint32
 {
     const HypPlan__Tensor *t = program->tensors[tensor];
     return hyp_plan_is_window(t) ? (size_t)t->first * hyp_dtype_size((hyp_dtype)t->dtype) : 0;
+}
+
+/* The bytes of a weight, which is no view; NULL where no weight has any. */
+static inline const uint8_t *hyp_plan_weight(const hyp_plan *plan, uint32_t tensor)
+{
+    if (plan->replaced && plan->replaced[tensor]) return plan->replaced[tensor];
+    return plan->weights ? plan->weights + plan->program->tensors[tensor]->offset : NULL;
 }
 
 /* Whether both tensors, or what they are views of, are in one slot of the scratch memory. */

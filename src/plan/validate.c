@@ -146,6 +146,21 @@ static hyp_status check_edge(check *c, size_t n, const uint32_t *list, HypPlan__
     return want_names(c, names, n, what);
 }
 
+/* What their plans compute is checked when they are opened. */
+static hyp_status check_updates(check *c)
+{
+    const HypPlan__Program *p = c->program;
+    for (size_t u = 0; u < p->n_updates; u++)
+        for (size_t i = 0; i < p->updates[u]->n_pieces; i++) {
+            const HypPlan__Update__Piece *piece = p->updates[u]->pieces[i];
+            if (piece->tensor >= p->n_tensors || p->tensors[piece->tensor]->place != HYP_PLAN__PLACE__PLACE_WEIGHT ||
+                piece->offset >= p->tensors[piece->tensor]->bytes)
+                return WRONG(c, "update %zu is of tensor %u from byte %llu on, which is none of a weight", u,
+                             piece->tensor, (unsigned long long)piece->offset);
+        }
+    return HYP_OK;
+}
+
 static hyp_status check_symbols(check *c)
 {
     const HypPlan__Program *p = c->program;
@@ -173,6 +188,7 @@ static hyp_status check_program(check *c)
     HYP_TRY(check_edge(c, p->n_inputs, p->inputs, HYP_PLAN__PLACE__PLACE_INPUT, "input"));
     HYP_TRY(check_edge(c, p->n_outputs, p->outputs, HYP_PLAN__PLACE__PLACE_OUTPUT, "output"));
     HYP_TRY(check_symbols(c));
+    HYP_TRY(check_updates(c));
     HYP_TRY(hyp_plan_validate_steps(p, c->diag));
 
     int64_t *values = hyp_arena_zalloc(&c->arena, p->n_dims, sizeof *values);

@@ -108,11 +108,14 @@ static hyp_status decode_leaf(decoder *d, uint32_t index, hyp_value_id *out)
 {
     const hyp_rw_leaf *l = &d->rw->leaves.data[index];
     if (d->leaf[index] == HYP_NO_VALUE) {
-        hyp_status status = l->bytes && !l->data ? hyp_graph_add_elided_const(d->out, l->name, &l->value.type, l->bytes,
-                                                                              l->hash, &d->leaf[index], d->diag)
-                                                 : hyp_graph_add_const(d->out, l->name, &l->value.type, l->data,
-                                                                       l->bytes, l->copy, &d->leaf[index], d->diag);
-        if (status != HYP_OK) return status;
+        const hyp_value constant = {.name = l->name,
+                                    .type = l->value.type,
+                                    .data = l->hidden ? l->hidden : l->data,
+                                    .bytes = l->bytes,
+                                    .owned = l->copy,
+                                    .hash = l->hash,
+                                    .updatable = l->hidden};
+        HYP_TRY(hyp_graph_copy_const(d->out, &constant, &d->leaf[index], d->diag));
     }
     *out = d->leaf[index];
     return HYP_OK;

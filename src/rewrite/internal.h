@@ -56,6 +56,7 @@ typedef struct hyp_rw_leaf {
     hyp_infer_value value;
     const void *data;
     size_t bytes;
+    const void *hidden; /* of an updatable constant: its elements, in place of `data`, which is NULL */
     bool copy;     /* data does not outlive this rewriting: a graph that uses it must copy it */
     uint64_t hash; /* of elided data; of data, when `hashed` */
     bool hashed;

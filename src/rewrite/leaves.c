@@ -123,6 +123,11 @@ hyp_status hyp_rw_encode_constant(hyp_rw *rw, const hyp_value *v, hyp_class_id *
                      .bytes = v->bytes,
                      .copy = v->owned,
                      .hash = v->hash};
+    if (v->updatable) { /* what it equals today it may not equal tomorrow: it is known by its name */
+        c.hidden = v->data;
+        c.data = NULL;
+        c.hash = hyp_hash(v->name, strlen(v->name), 1);
+    }
     size_t leaf;
     bool is_new;
     HYP_TRY(share(rw, &c, &leaf, &is_new, diag));

@@ -82,8 +82,9 @@ class CompileOptions(c.Structure):
                 ("progress", c.c_void_p), ("progress_user", c.c_void_p),
                 ("warning", c.c_void_p), ("warning_user", c.c_void_p),
                 ("verify", c.c_char_p), ("run_plan", c.c_void_p), ("run_plan_user", c.c_void_p),
-                ("choose_form", c.c_void_p), ("choose_form_user", c.c_void_p), ("forms", c.c_size_t),
-                ("golden_bytes", c.c_int64), ("reduced", c.c_char_p)]
+                ("choose_form", c.c_void_p), ("choose_form_user", c.c_void_p),
+                ("golden_bytes", c.c_int64), ("reduced", c.c_char_p), ("forms", c.c_size_t),
+                ("updatable", c.c_void_p), ("updatable_count", c.c_size_t)]
 
 
 _libraries = {}
@@ -92,12 +93,13 @@ _libraries = {}
 def library(name):
     if name not in _libraries:
         _libraries[name] = c.CDLL(os.path.join(LIB, f"lib{name}.so"))
-        for function in ("hyp_engine_input", "hyp_engine_output"):
+        for function in ("hyp_engine_input", "hyp_engine_output", "hyp_engine_weight"):
             if name == "hypatia-rt":
                 getattr(_libraries[name], function).restype = c.POINTER(IoInfo)
         if name == "hypatia-rt":
             _libraries[name].hyp_engine_input_count.restype = c.c_size_t
             _libraries[name].hyp_engine_output_count.restype = c.c_size_t
+            _libraries[name].hyp_engine_weight_count.restype = c.c_size_t
     return _libraries[name]
 
 
@@ -112,15 +114,17 @@ def named_tensors(arrays):
     return (Tensor * len(arrays))(*(as_tensor(v, n.encode()) for n, v in arrays.items())), arrays
 
 
-def compile_model(model, plan, target="cpu", precision="fp32", no_rewrite=False, bound=None, samples=None):
+def compile_model(model, plan, target="cpu", precision="fp32", no_rewrite=False, bound=None, samples=None, updatable=()):
     """hyp_compile_file; plan None is a dry run. bound: name -> array, inputs that become constants; samples: name ->
-    array, for fp8."""
+    array, for fp8; updatable: patterns."""
+    patterns = (c.c_char_p * len(updatable))(*(p.encode() for p in updatable))
     values, alive = named_tensors(bound)
     taken, alive_too = named_tensors(samples)
     sets = (Samples * 1)(Samples(c.cast(taken, c.c_void_p), len(taken)))
     options = CompileOptions(size=c.sizeof(CompileOptions), target=target.encode(), precision=precision.encode(),
                              no_rewrite=no_rewrite, bound=c.cast(values, c.c_void_p), bound_count=len(values),
-                             samples=c.cast(sets, c.c_void_p), samples_count=1 if samples else 0)
+                             samples=c.cast(sets, c.c_void_p), samples_count=1 if samples else 0,
+                             updatable=c.cast(patterns, c.c_void_p), updatable_count=len(patterns))
     diag = Diag()
     check(library("hypatia").hyp_compile_file(model.encode(), plan.encode() if plan else None, c.byref(options), None,
                                               c.byref(diag)), diag)
@@ -155,6 +159,18 @@ class Engine:
 
     def __exit__(self, *_):
         self.close()
+
+    def weights(self):
+        """Names of what `update` can replace."""
+        rt = self.rt
+        return [rt.hyp_engine_weight(self.engine, c.c_size_t(i)).contents.name.decode()
+                for i in range(rt.hyp_engine_weight_count(self.engine))]
+
+    def update(self, arrays):
+        """hyp_engine_update. arrays: name -> array."""
+        tensors, _alive = named_tensors(arrays)
+        diag = Diag()
+        check(self.rt.hyp_engine_update(self.engine, tensors, c.c_size_t(len(tensors)), c.byref(diag)), diag)
 
     def run(self, feeds):
         """feeds: name -> array. Returns the outputs in the plan's order."""

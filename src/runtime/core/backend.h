@@ -64,14 +64,19 @@ typedef struct hyp_backend {
                        hyp_diag *diag);
     void (*close)(void *device);
 
-    /* Prepares the weights: packing, upload. `plan` outlives the model. HYP_ERR_UNSUPPORTED names a step that this
-     * backend cannot run. */
+    /* Prepares the weights: packing, upload. `plan` outlives the model. Where it has plan->replaced, this is a second
+     * model, while sessions of the first one run, and nothing is told anew about the device. HYP_ERR_UNSUPPORTED names
+     * a step that this backend cannot run. */
     hyp_status (*load)(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag);
     void (*unload)(void *model);
 
     /* State of one context: scratch memory and streams. */
     hyp_status (*session_create)(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag);
     void (*session_destroy)(void *session);
+    /* Makes it one of another model of the same program, whose weights are others: what is run from now on is prepared
+     * anew, what was prepared before is released. False, and nothing is changed, where a graph of the caller's has work
+     * of the session: it goes on with the weights that it has. */
+    bool (*take_model)(void *session, void *model);
     size_t (*scratch_bytes)(const void *session);
 
     /* Everything that depends on shapes: makes kernels, sizes scratch. `values` are the evaluated dims of the plan;

@@ -91,7 +91,8 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     atomic_fetch_add(&engine->holders, 1);
     hyp_mem_account *before = enter(c);
     hyp_status status = make_work_space(c, diag);
-    if (status == HYP_OK) status = engine->backend->session_create(engine->model, &options, &c->session, diag);
+    c->edition = hyp_edition_take(engine);
+    if (status == HYP_OK) status = engine->backend->session_create(c->edition->model, &options, &c->session, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     c->behind = false; /* nothing is prepared yet */
     status = leave(c, before, status, diag);
@@ -121,11 +122,36 @@ void hyp_context_destroy(hyp_context *c)
     if (!c) return;
     forget_shapes(c);
     if (c->session) c->engine->backend->session_destroy(c->session);
+    hyp_edition_release(c->engine, c->edition);
     hyp_vec_free(&c->shapes);
     hyp_free(c->typical);
     hyp_arena_dispose(&c->arena);
     hyp_engine_release(c->engine);
     hyp_free(c);
+}
+
+/* Prepares all shapes for the newest weights where they are not those of the last run. Shapes that cannot be prepared
+ * are forgotten. */
+static hyp_status take_weights(hyp_context *c, hyp_diag *diag)
+{
+    const hyp_backend *backend = c->engine->backend;
+    if (atomic_load_explicit(&c->engine->newest, memory_order_acquire) == c->edition) return HYP_OK;
+    hyp_edition *newest = hyp_edition_take(c->engine), *before = c->edition;
+    if (!backend->take_model(c->session, newest->model)) {
+        hyp_edition_release(c->engine, newest);
+        return HYP_OK;
+    }
+    c->edition = newest;
+    for (size_t i = 0; i < c->shapes.len; i++) {
+        backend->release(c->session, c->shapes.data[i]->prepared);
+        c->shapes.data[i]->prepared = NULL;
+    }
+    hyp_edition_release(c->engine, before);
+    hyp_status status = HYP_OK;
+    for (size_t i = 0; i < c->shapes.len && status == HYP_OK; i++)
+        status = backend->prepare(c->session, c->shapes.data[i]->values, &c->shapes.data[i]->prepared, diag);
+    if (status != HYP_OK) forget_shapes(c);
+    return status;
 }
 
 size_t hyp_context_scratch_bytes(const hyp_context *c) { return c ? c->engine->backend->scratch_bytes(c->session) : 0; }
@@ -227,6 +253,7 @@ static hyp_status keep_shape(hyp_context *c, hyp_shape *s, hyp_diag *diag)
 /* Sets c->current to the shape of these inputs, which are matched in c->input_order. */
 static hyp_status find_shape(hyp_context *c, const hyp_tensor *inputs, hyp_diag *diag)
 {
+    HYP_TRY(take_weights(c, diag));
     if (c->current && key_matches(c, c->current, inputs)) return HYP_OK;
     hyp_shape *found = NULL;
     for (size_t i = 0; i < c->shapes.len && !found; i++)
@@ -429,8 +456,9 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
     hyp_tune_report report;
     hyp_mem_account *before = enter(c);
     hyp_status status = take_shared(c, diag);
+    forget_shapes(c);
+    if (status == HYP_OK) status = take_weights(c, diag);
     if (status == HYP_OK) {
-        forget_shapes(c);
         status = e->backend->tune(c->session, c->values, &options, &report, diag);
     }
     status = leave(c, before, status, diag);

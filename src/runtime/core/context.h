@@ -17,6 +17,7 @@ typedef struct hyp_shape {
 
 struct hyp_context {
     hyp_engine *engine;
+    hyp_edition *edition;        /* the weights of its last run; NULL only while it is made */
     void *session;               /* the backend's */
     HYP_VEC(hyp_shape *) shapes; /* options.shapes at most */
     hyp_shape *current;          /* the one last used; NULL before the first */

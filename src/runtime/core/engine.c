@@ -8,9 +8,9 @@
 
 /* ---- inputs and outputs -------------------------------------------------------------------------------- */
 
-static hyp_status describe_io(hyp_engine *e, uint32_t tensor, hyp_io *out, hyp_diag *diag)
+hyp_status hyp_engine_describe_io(hyp_engine *e, const HypPlan__Program *p, uint32_t tensor, hyp_io *out,
+                                  hyp_diag *diag)
 {
-    const HypPlan__Program *p = e->plan.program;
     const HypPlan__Tensor *t = p->tensors[tensor];
     hyp_io io = {.tensor = tensor, .element_bytes = hyp_dtype_size((hyp_dtype)t->dtype)};
     io.info.size = sizeof io.info;
@@ -47,7 +47,7 @@ static hyp_status describe_list(hyp_engine *e, const char *what, const uint32_t 
     list.names = hyp_arena_zalloc(&e->arena, count + 1, sizeof *list.names);
     if (!list.items || !list.names) return hyp_fail_memory(diag, count * sizeof *list.items);
     for (size_t i = 0; i < count; i++) {
-        HYP_TRY(describe_io(e, tensors[i], &list.items[i], diag));
+        HYP_TRY(hyp_engine_describe_io(e, e->plan.program, tensors[i], &list.items[i], diag));
         list.names[i] = list.items[i].info.name;
     }
     *out = list;
@@ -68,10 +68,11 @@ static hyp_status take_backend(hyp_engine *e, const hyp_backend *backend, const 
 {
     void *device, *model;
     const char *name;
+    hyp_edition *first = atomic_load(&e->newest);
     hyp_status status = backend->open(options, log, &device, &name, diag);
     *out_unfit = status == HYP_ERR_DEVICE;
     if (status != HYP_OK) return status;
-    status = hyp_engine_status(e, backend->load(device, &e->plan, &model, diag), diag);
+    status = hyp_engine_status(e, backend->load(device, &first->plan, &model, diag), diag);
     *out_unfit = status == HYP_ERR_UNSUPPORTED;
     if (status != HYP_OK) {
         backend->close(device);
@@ -79,7 +80,7 @@ static hyp_status take_backend(hyp_engine *e, const hyp_backend *backend, const 
     }
     e->backend = backend;
     e->device = device;
-    e->model = model;
+    first->model = model;
     e->device_name = name;
     return HYP_OK;
 }
@@ -143,6 +144,10 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     hyp_engine *e = hyp_calloc(1, sizeof *e);
     if (!e) return hyp_fail_memory(diag, sizeof *e);
     atomic_init(&e->holders, 1);
+    if (pthread_mutex_init(&e->taking, NULL) != 0 || pthread_mutex_init(&e->updating, NULL) != 0) {
+        hyp_free(e);
+        return hyp_fail_memory(diag, sizeof e->taking);
+    }
     e->account = hyp_account_of(options.memory_limit);
     hyp_mem_account *before = hyp_mem_charge(&e->account);
     hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
@@ -151,6 +156,10 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     const HypPlan__Program *p = e->plan.program;
     if (status == HYP_OK) status = describe_list(e, "input", p->inputs, p->n_inputs, &e->inputs, diag);
     if (status == HYP_OK) status = describe_list(e, "output", p->outputs, p->n_outputs, &e->outputs, diag);
+    if (status == HYP_OK) status = hyp_engine_list_weights(e, diag);
+    hyp_edition *first = NULL;
+    if (status == HYP_OK) status = hyp_edition_create(e, &first, diag);
+    atomic_store(&e->newest, first);
     if (status == HYP_OK) status = choose_backend(e, backends, &options, diag);
     status = hyp_engine_status(e, status, diag);
     hyp_mem_charge(before);
@@ -193,10 +202,10 @@ void hyp_engine_destroy(hyp_engine *e)
 void hyp_engine_release(hyp_engine *e)
 {
     if (atomic_fetch_sub(&e->holders, 1) > 1) return;
-    if (e->backend) {
-        e->backend->unload(e->model);
-        e->backend->close(e->device);
-    }
+    hyp_edition_release(e, atomic_load(&e->newest));
+    if (e->backend) e->backend->close(e->device);
+    pthread_mutex_destroy(&e->taking);
+    pthread_mutex_destroy(&e->updating);
     hyp_shared_tuning_dispose(&e->shared);
     hyp_arena_dispose(&e->arena);
     hyp_plan_close(&e->plan);

@@ -2,6 +2,7 @@
 #ifndef HYP_RUNTIME_CORE_ENGINE_H
 #define HYP_RUNTIME_CORE_ENGINE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "runtime/core/backend.h"
@@ -23,7 +24,14 @@ typedef struct hyp_io_list {
     size_t count;
 } hyp_io_list;
 
-/* Immutable after loading, but for `shared`, `account` and the two that say how long it lives. */
+/* The weights that an engine has at one time, on its device. Immutable. */
+typedef struct hyp_edition {
+    atomic_size_t holders; /* the engine, while it is the newest, and every context whose last run was with it */
+    hyp_plan plan;         /* the engine's; plan.replaced is the edition's, one block with what it points to */
+    void *model;           /* the backend's */
+} hyp_edition;
+
+/* Immutable after loading, but for `newest`, `shared`, `account` and the two that say how long it lives. */
 struct hyp_engine {
     atomic_size_t holders;   /* the caller, until it has destroyed it, and every context */
     atomic_bool destroyed;   /* by the caller */
@@ -31,16 +39,35 @@ struct hyp_engine {
     hyp_plan plan;
     void (*release)(void *user); /* of what the plan was loaded from; NULL: nobody wants to know */
     void *release_user;
-    const hyp_backend *backend; /* NULL until a device has taken the plan; then the next two are its handles */
-    void *device, *model;
+    const hyp_backend *backend; /* NULL until a device has taken the plan; then the next is its handle */
+    void *device;
     const char *device_name; /* owned by the device */
+    _Atomic(hyp_edition *) newest;
+    pthread_mutex_t taking;   /* held for moments, while an edition gets a holder or another is the newest */
+    pthread_mutex_t updating; /* held by whoever makes another */
     hyp_io_list inputs, outputs;
+    hyp_io_list weights; /* that can be replaced; their `tensor` is the index of the update that they are inputs of */
     hyp_shared_tuning shared; /* what contexts give each other */
     hyp_arena arena; /* owns the texts and lists above */
 };
 
 /* One holder less: the last one frees the engine. */
 void hyp_engine_release(hyp_engine *engine);
+
+/* ---- weights.c ----------------------------------------------------------------------------------------- */
+
+/* The weights that the plan has; no model of them yet. */
+HYP_NODISCARD hyp_status hyp_edition_create(hyp_engine *e, hyp_edition **out, hyp_diag *diag);
+/* The newest, with one holder more. */
+hyp_edition *hyp_edition_take(hyp_engine *e);
+/* One holder less: the last one frees it. NULL-safe. */
+void hyp_edition_release(hyp_engine *e, hyp_edition *edition);
+
+/* Of an input or output of a program; texts are of the engine. Its name is the program's. */
+HYP_NODISCARD hyp_status hyp_engine_describe_io(hyp_engine *e, const HypPlan__Program *p, uint32_t tensor, hyp_io *out,
+                                                hyp_diag *diag);
+/* Fills in e->weights. */
+HYP_NODISCARD hyp_status hyp_engine_list_weights(hyp_engine *e, hyp_diag *diag);
 
 /* An account for options.memory_limit. */
 static inline hyp_mem_account hyp_account_of(uint64_t memory_limit)

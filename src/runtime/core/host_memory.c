@@ -32,12 +32,19 @@ hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan, hyp_di
         return hyp_fail_memory(diag, p->n_tensors * sizeof *m->bound);
     }
     list_bound(m);
-    for (uint32_t t = 0; t < p->n_tensors; t++) {
-        const HypPlan__Tensor *root = p->tensors[hyp_plan_root(p, t)];
-        if (root->place == HYP_PLAN__PLACE__PLACE_WEIGHT && plan->weights)
-            m->at[t] = (void *)(uintptr_t)(plan->weights + root->offset);
-    }
+    hyp_host_memory_take_weights(m, plan);
     return HYP_OK;
+}
+
+void hyp_host_memory_take_weights(hyp_host_memory *m, const hyp_plan *plan)
+{
+    const HypPlan__Program *p = plan->program;
+    m->plan = plan;
+    for (uint32_t t = 0; t < p->n_tensors; t++) {
+        uint32_t root = hyp_plan_root(p, t);
+        if (p->tensors[root]->place == HYP_PLAN__PLACE__PLACE_WEIGHT)
+            m->at[t] = (void *)(uintptr_t)hyp_plan_weight(plan, root);
+    }
 }
 
 void hyp_host_memory_dispose(hyp_host_memory *m)
@@ -152,6 +159,12 @@ void hyp_host_session_destroy(void *session)
 {
     hyp_host_memory_dispose(session);
     hyp_free(session);
+}
+
+bool hyp_host_session_take_model(void *session, void *plan)
+{
+    hyp_host_memory_take_weights(session, plan);
+    return true;
 }
 
 size_t hyp_host_session_bytes(const void *session) { return hyp_host_memory_bytes(session); }

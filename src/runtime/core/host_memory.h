@@ -26,6 +26,8 @@ typedef struct hyp_host_memory {
 
 HYP_NODISCARD hyp_status hyp_host_memory_init(hyp_host_memory *m, const hyp_plan *plan, hyp_diag *diag);
 void hyp_host_memory_dispose(hyp_host_memory *m);
+/* The addresses of weights become those of another plan with the same program. */
+void hyp_host_memory_take_weights(hyp_host_memory *m, const hyp_plan *plan);
 /* Makes every slot large enough for these dims, and `work` for so many bytes; slots may move. Where the thread's
  * account has no room for that, nothing is taken: HYP_ERR_NO_MEMORY. */
 HYP_NODISCARD hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, size_t work_bytes,
@@ -39,6 +41,7 @@ size_t hyp_host_memory_bytes(const hyp_host_memory *m);
  * over when they return. */
 hyp_status hyp_host_session_create(void *plan, const hyp_context_options *options, void **out_session, hyp_diag *diag);
 void hyp_host_session_destroy(void *session);
+bool hyp_host_session_take_model(void *session, void *plan);
 size_t hyp_host_session_bytes(const void *session);
 hyp_status hyp_host_synchronize(void *session, hyp_diag *diag);
 /* Puts the step that failed, and the node of the model that it stands for, in front of the message. */

@@ -238,8 +238,8 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
     if (status == HYP_OK) status = load_wide(m, diag);
     if (status == HYP_OK) status = load_linear(m, diag);
     if (visits) hyp_pool_leave(&before);
-    if (status == HYP_OK) warn_of_slow_types(m);
-    if (status == HYP_OK && plan->device && strcmp(plan->device->name, m->device->tuning_name) != 0)
+    if (status == HYP_OK && !plan->replaced) warn_of_slow_types(m);
+    if (status == HYP_OK && !plan->replaced && plan->device && strcmp(plan->device->name, m->device->tuning_name) != 0)
         hyp_log_printf(&m->device->log, "cpu: the plan was tuned on %s, this is %s: it runs as if it were not tuned",
                        plan->device->name, m->device->tuning_name);
 #ifdef HYP_HAVE_ONEDNN
@@ -287,6 +287,14 @@ static hyp_status session_create(void *model, const hyp_context_options *options
     else
         session_destroy(s);
     return status;
+}
+
+static bool take_model(void *opaque, void *model)
+{
+    hyp_cpu_session *s = opaque;
+    s->model = model;
+    hyp_host_memory_take_weights(&s->memory, s->model->plan);
+    return true;
 }
 
 static size_t scratch_bytes(const void *opaque)
@@ -564,6 +572,7 @@ const hyp_backend hyp_backend_cpu = {
     .unload = model_unload,
     .session_create = session_create,
     .session_destroy = session_destroy,
+    .take_model = take_model,
     .scratch_bytes = scratch_bytes,
     .prepare = prepare,
     .release = release,

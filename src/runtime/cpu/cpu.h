@@ -220,8 +220,8 @@ hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const
  * where no weight has any bytes. */
 static inline const void *hyp_cpu_weight(const hyp_plan *plan, uint32_t tensor)
 {
-    const HypPlan__Tensor *t = plan->program->tensors[hyp_plan_root(plan->program, tensor)];
-    return t->place == HYP_PLAN__PLACE__PLACE_WEIGHT && plan->weights ? plan->weights + t->offset : NULL;
+    uint32_t root = hyp_plan_root(plan->program, tensor);
+    return plan->program->tensors[root]->place == HYP_PLAN__PLACE__PLACE_WEIGHT ? hyp_plan_weight(plan, root) : NULL;
 }
 
 /* pointwise_wide.c: blocks of pointwise steps that compute in F64, I64 or U64, n elements of 8 bytes each. */

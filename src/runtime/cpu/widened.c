@@ -109,7 +109,7 @@ static hyp_status copy_weights(const hyp_cpu_device *device, hyp_wide_plan *w, c
     for (size_t t = 0; t < p->n_tensors; t++) {
         const HypPlan__Tensor *from = p->tensors[t], *to = w->program.tensors[t];
         if (!wanted[t]) continue;
-        const uint8_t *x = w->narrow->weights + from->offset;
+        const uint8_t *x = hyp_plan_weight(w->narrow, (uint32_t)t);
         if (is_short(p, (uint32_t)t))
             device->kernels->widen((hyp_dtype)from->dtype, x, (float *)(void *)(w->weights + to->offset),
                                    (int64_t)(from->bytes / 2));
@@ -117,6 +117,7 @@ static hyp_status copy_weights(const hyp_cpu_device *device, hyp_wide_plan *w, c
             memcpy(w->weights + to->offset, x, (size_t)from->bytes);
     }
     w->plan.weights = w->weights;
+    w->plan.replaced = NULL;
     w->plan.weights_bytes = total;
     return HYP_OK;
 }

@@ -27,6 +27,7 @@ enum { HYP_CUDA_MIN_ALIGN = 16 };
 typedef struct hyp_cuda_device {
     hyp_cuda_library lib;
     hyp_cudnn dnn; /* empty where no plan needs it, or where it is not */
+    bool dnn_sought; /* once: contexts may use it later */
     CUdevice device;
     CUcontext context;                  /* primary, retained; NULL before that */
     CUstream copies;                    /* for what is copied outside of runs, by any thread */
@@ -63,6 +64,7 @@ typedef struct hyp_cuda_captured {
     HYP_VEC(hyp_cuda_block) blocks;
     struct hyp_cuda_prepared *shapes; /* that the core has released since: a list */
     bool no_growth;                   /* these blocks are not replaced */
+    bool any;                         /* there may be such graphs, which read the weights that the session has */
 } hyp_cuda_captured;
 
 typedef struct hyp_cuda_session {

@@ -122,7 +122,8 @@ static hyp_status run(void *session, void *prepared, const hyp_bindings *binding
 /* What is not here is optional: tuning, and choices to tell of. */
 const hyp_backend hyp_backend_null = {
     .name = "null",
-    .kind = HYP_DEVICE_AUTO, /* a backend of users' gets a kind of its own in hypatia/runtime.h, and a row in backends.c */
+    .kind =
+        HYP_DEVICE_AUTO, /* a backend of users' gets a kind of its own in hypatia/runtime.h, and a row in backends.c */
     .memory = HYP_MEMORY_HOST,
     .open = device_open,
     .close = device_close,
@@ -130,6 +131,7 @@ const hyp_backend hyp_backend_null = {
     .unload = model_unload,
     .session_create = hyp_host_session_create,
     .session_destroy = hyp_host_session_destroy,
+    .take_model = hyp_host_session_take_model,
     .scratch_bytes = hyp_host_session_bytes,
     .prepare = prepare,
     .release = release,

@@ -91,6 +91,7 @@ const hyp_backend hyp_backend_reference = {
     .unload = model_unload,
     .session_create = hyp_host_session_create,
     .session_destroy = hyp_host_session_destroy,
+    .take_model = hyp_host_session_take_model,
     .scratch_bytes = hyp_host_session_bytes,
     .prepare = prepare,
     .release = release,

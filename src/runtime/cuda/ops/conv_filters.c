@@ -85,7 +85,7 @@ hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag)
         uint8_t *turned = hyp_malloc(w->bytes);
         if (!turned) return hyp_fail_memory(diag, w->bytes);
         bool single = channels == 1;
-        turn(m->plan->weights + w->offset, turned, single ? 1 : filters, single ? filters : channels, places, size);
+        turn(hyp_plan_weight(m->plan, t), turned, single ? 1 : filters, single ? filters : channels, places, size);
         hyp_status status = hyp_cuda_upload(m->device, m->weights + w->offset, turned, w->bytes, diag);
         hyp_free(turned);
         HYP_TRY(status);

@@ -10,6 +10,16 @@
 
 /* ---- the plan's weights -------------------------------------------------------------------------------------- */
 
+static hyp_status upload_replaced(const hyp_cuda_model *m, hyp_diag *diag)
+{
+    const HypPlan__Program *p = m->plan->program;
+    for (uint32_t t = 0; m->plan->replaced && t < p->n_tensors; t++)
+        if (m->plan->replaced[t])
+            HYP_TRY(hyp_cuda_upload(m->device, m->weights + p->tensors[t]->offset, m->plan->replaced[t],
+                                    p->tensors[t]->bytes, diag));
+    return HYP_OK;
+}
+
 static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &m->device->lib;
@@ -17,6 +27,7 @@ static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
     if (plan->weights_bytes == 0) return HYP_OK;
     hyp_status status = hyp_cuda_take(lib, plan->weights_bytes, &m->weights, diag);
     if (status == HYP_OK) status = hyp_cuda_upload(m->device, m->weights, plan->weights, plan->weights_bytes, diag);
+    if (status == HYP_OK) status = upload_replaced(m, diag);
     if (status == HYP_OK) status = hyp_cuda_upload_filters(m, diag);
     if (status != HYP_OK)
         hyp_diag_prefix(diag, "%llu bytes of weights", (unsigned long long)plan->weights_bytes);
@@ -72,7 +83,8 @@ static hyp_status load_dnn(hyp_cuda_device *d, hyp_diag *diag)
     hyp_diag missing = {0};
     bool asked;
     void *near;
-    if (d->dnn.library) return HYP_OK;
+    if (d->dnn.library || d->dnn_sought) return HYP_OK;
+    d->dnn_sought = true;
     memcpy(&near, &d->lib.cublasLtCreate, sizeof near);
     hyp_status status = hyp_cudnn_open(&d->dnn, near, &asked, &missing);
     if (status != HYP_OK && asked) return hyp_fail(diag, status, "%s", missing.message);
@@ -149,7 +161,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
         hyp_cuda_leave(m->device);
     }
     if (status == HYP_OK) {
-        report_tuning(m->device, plan->device);
+        if (!plan->replaced) report_tuning(m->device, plan->device);
         *out_model = m;
     } else {
         unload(m);
@@ -239,6 +251,18 @@ static hyp_status session_create(void *model, const hyp_context_options *options
     else
         session_destroy(s);
     return status;
+}
+
+/* What the session has queued, and graphs of the caller's, read the weights that it had. */
+static bool take_model(void *session, void *model)
+{
+    hyp_cuda_session *s = session;
+    hyp_diag why = {0}; /* whatever comes next says so */
+    if (s->kept.any || hyp_cuda_enter(s->model->device, &why) != HYP_OK) return false;
+    bool ended = hyp_cuda_await_runs(s, &why) == HYP_OK;
+    hyp_cuda_leave(s->model->device);
+    if (ended) s->model = model;
+    return ended;
 }
 
 /* ---- runs ---------------------------------------------------------------------------------------------------- */
@@ -346,6 +370,7 @@ const hyp_backend hyp_backend_cuda = {
     .unload = unload,
     .session_create = session_create,
     .session_destroy = session_destroy,
+    .take_model = take_model,
     .scratch_bytes = hyp_cuda_scratch_bytes,
     .prepare = hyp_cuda_prepare,
     .reserve = hyp_cuda_reserve,

@@ -15,7 +15,7 @@ hyp_status hyp_cuda_note_captured(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp
     const hyp_cuda_block used[] = {{s->scratch, s->scratch_bytes, false},
                                    {s->room, s->room_bytes, false},
                                    {s->staging.device, s->staging.device_bytes, false}};
-    p->captured = true;
+    p->captured = s->kept.any = true;
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
         if (used[i].at && !find(s, used[i].at)) HYP_TRY(hyp_vec_push(&s->kept.blocks, diag, used[i]));
     return HYP_OK;
@@ -64,5 +64,6 @@ void hyp_cuda_release_captured(void *session)
         hyp_cuda_prepared_dispose(p, lib);
     }
     s->kept.shapes = NULL;
+    s->kept.any = false;
     if (entered) hyp_cuda_leave(s->model->device);
 }

@@ -1,0 +1,315 @@
+/* Weights that are replaced in an engine while it runs. Results are judged by integers. On a CUDA device, too, where there is one, or
+ * the emulator. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "runtime/updatable.h"
+
+static up_plan plan;
+static up_version old, new;
+static char path[PB_PATH];
+static hyp_device_kind devices[3] = {HYP_DEVICE_REFERENCE, HYP_DEVICE_CPU};
+static size_t device_count = 2;
+
+static hyp_engine *load(hyp_device_kind device, uint64_t memory_limit)
+{
+    const hyp_engine_options options = {
+        .size = sizeof options, .device = device, .threads = 1, .memory_limit = memory_limit};
+    hyp_engine *engine = NULL;
+    assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+    return engine;
+}
+
+static hyp_status put(hyp_engine *engine, up_version *v, hyp_diag *diag)
+{
+    hyp_tensor tensors[UP_WEIGHTS];
+    up_tensors(v, tensors);
+    return hyp_engine_update(engine, tensors, UP_WEIGHTS, diag);
+}
+
+static void must_give(hyp_context *context, int64_t rows, const up_version *v)
+{
+    float y[UP_MOST_ROWS * UP_OUT], wanted[UP_MOST_ROWS * UP_OUT];
+    assert_ok(up_run(context, rows, y, diag));
+    up_expect(v, rows, wanted);
+    assert_memory_equal(y, wanted, (size_t)(rows * UP_OUT) * sizeof *y);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    up_draw(1, &old);
+    up_draw(2, &new);
+    up_build(&plan, &old, 0);
+    pb_write(&plan.outer, path);
+    const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+    hyp_engine *engine;
+    hyp_diag why = {0};
+    if (hyp_engine_load_file(path, &options, &engine, &why) == HYP_OK) {
+        devices[device_count++] = HYP_DEVICE_CUDA;
+        hyp_engine_destroy(engine);
+    } else {
+        print_message("without CUDA: %s\n", why.message);
+    }
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    pb_remove(&plan.outer, path);
+    return 0;
+}
+
+/* Shapes that were prepared before are right afterwards, in contexts old and new; other engines keep their weights. */
+static void runs_are_with_the_new_weights(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < device_count; d++) {
+        hyp_engine *engine = load(devices[d], 0), *other = load(devices[d], 0);
+        hyp_context *before, *after, *elsewhere;
+        assert_ok(hyp_context_create(engine, NULL, &before, diag));
+        assert_ok(hyp_context_create(other, NULL, &elsewhere, diag));
+        for (int round = 0; round < 4; round++) { /* on a GPU ops, then a graph */
+            must_give(before, 3, &old);
+            must_give(before, UP_MOST_ROWS, &old);
+        }
+        assert_int_equal(hyp_engine_weight_count(engine), UP_WEIGHTS);
+        assert_string_equal(hyp_engine_weight(engine, 0)->name, "w1");
+        assert_int_equal(hyp_engine_weight(engine, 0)->dims[1], UP_HIDDEN);
+        assert_null(hyp_engine_weight(engine, UP_WEIGHTS));
+        assert_ok(put(engine, &new, diag));
+        assert_ok(hyp_context_create(engine, NULL, &after, diag));
+        for (int round = 0; round < 4; round++) {
+            must_give(before, 3, &new);
+            must_give(after, 1, &new);
+            must_give(before, UP_MOST_ROWS, &new);
+            must_give(elsewhere, 3, &old);
+        }
+        hyp_context_destroy(after);
+        hyp_engine_destroy(engine); /* the context holds what it needs */
+        must_give(before, 3, &new);
+        hyp_context_destroy(before);
+        hyp_context_destroy(elsewhere);
+        hyp_engine_destroy(other);
+    }
+}
+
+/* What is not replaced stays, also in a second update. */
+static void some_weights_may_be_replaced(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < device_count; d++) {
+        hyp_engine *engine = load(devices[d], 0);
+        hyp_context *context;
+        hyp_tensor tensors[UP_WEIGHTS];
+        up_version now = old;
+        up_tensors(&new, tensors);
+        assert_ok(hyp_context_create(engine, NULL, &context, diag));
+        assert_ok(hyp_engine_update(engine, &tensors[3], 1, diag));
+        memcpy(now.w2, new.w2, sizeof now.w2);
+        must_give(context, 5, &now);
+        assert_ok(hyp_engine_update(engine, &tensors[0], 1, diag));
+        memcpy(now.w1, new.w1, sizeof now.w1);
+        must_give(context, 5, &now);
+        assert_ok(hyp_engine_update(engine, &tensors[1], 2, diag));
+        must_give(context, 5, &new);
+        assert_ok(hyp_engine_update(engine, NULL, 0, diag));
+        must_give(context, 5, &new);
+        hyp_context_destroy(context);
+        hyp_engine_destroy(engine);
+    }
+}
+
+static void refused(hyp_engine *engine, const hyp_tensor *tensors, size_t count, const char *text)
+{
+    hyp_diag why = {0};
+    assert_int_equal(hyp_engine_update(engine, tensors, count, &why), HYP_ERR_INVALID_ARGUMENT);
+    if (!strstr(why.message, text)) fail_msg("'%s' is not in: %s", text, why.message);
+}
+
+static void what_does_not_fit_is_refused_whole(void **state)
+{
+    (void)state;
+    hyp_engine *engine = load(HYP_DEVICE_CPU, 0);
+    hyp_context *context;
+    hyp_tensor t[UP_WEIGHTS + 1];
+    assert_ok(hyp_context_create(engine, NULL, &context, diag));
+    up_tensors(&new, t);
+    t[UP_WEIGHTS] = t[0];
+    refused(engine, t, UP_WEIGHTS + 1, "given twice");
+    refused(engine, t, 2, "'b' and 'c'");
+    t[3].name = "w3";
+    refused(engine, t, UP_WEIGHTS, "no updatable weight 'w3'");
+    t[3].name = NULL;
+    refused(engine, t, UP_WEIGHTS, "by name");
+    t[3].name = "w2";
+    t[3].dims[0] = UP_OUT - 1;
+    refused(engine, t, UP_WEIGHTS, "'w2' f32 [10, 50] was given as f32 [9, 50]");
+    t[3].dims[0] = UP_OUT;
+    t[3].dtype = HYP_F16;
+    refused(engine, t, UP_WEIGHTS, "f16");
+    t[3].dtype = HYP_F32;
+    t[3].bytes -= 4;
+    refused(engine, t, UP_WEIGHTS, "2000 bytes");
+    t[3].bytes += 4;
+    t[3].data = NULL;
+    refused(engine, t, UP_WEIGHTS, "'w2'");
+    refused(engine, NULL, 1, "NULL");
+    refused(NULL, t, 1, "NULL");
+    must_give(context, 4, &old);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    assert_int_equal(hyp_engine_weight_count(NULL), 0);
+    assert_null(hyp_engine_weight(NULL, 0));
+}
+
+/* Both are there until the last context has run again; a limit holds for both, and what goes beyond it leaves the old ones. */
+static void memory_counts_old_and_new(void **state)
+{
+    enum { SLACK = 512 /* the system's blocks are not always of one size */, ROOM = 200000, MOST = 60 };
+    (void)state;
+    for (size_t d = 0; d < device_count; d++) {
+        hyp_engine *engine = load(devices[d], 0);
+        hyp_context *context;
+        hyp_diag why = {0};
+        assert_ok(hyp_context_create(engine, NULL, &context, diag));
+        must_give(context, 3, &old);
+        assert_ok(put(engine, &new, diag));
+        must_give(context, 3, &new);
+        size_t one = hyp_engine_memory_bytes(engine); /* what is replaced has memory from now on, beside the plan */
+        for (int i = 0; i < 30; i++) {
+            assert_ok(put(engine, i % 2 ? &new : &old, diag));
+            size_t two = hyp_engine_memory_bytes(engine);
+            assert_true(two >= one + sizeof old - sizeof old.b);
+            must_give(context, 3, i % 2 ? &new : &old);
+            assert_in_range(hyp_engine_memory_bytes(engine), one - SLACK, one + SLACK);
+        }
+        hyp_context_destroy(context);
+        hyp_engine_destroy(engine);
+
+        engine = load(devices[d], 0);
+        size_t loaded = hyp_engine_memory_bytes(engine), editions = 0;
+        hyp_engine_destroy(engine);
+        engine = load(devices[d], loaded + ROOM);
+        hyp_context *idle[MOST];
+        hyp_status status = HYP_OK;
+        for (; status == HYP_OK && editions < MOST; editions++) { /* each context keeps the one of its last run */
+            assert_ok(hyp_context_create(engine, NULL, &idle[editions], diag));
+            must_give(idle[editions], 3, editions % 2 ? &new : &old);
+            status = put(engine, editions % 2 ? &old : &new, &why);
+        }
+        assert_int_equal(status, HYP_ERR_LIMIT);
+        assert_non_null(strstr(why.message, "memory_limit"));
+        must_give(idle[0], 3, editions % 2 ? &old : &new);
+        while (editions-- > 0) hyp_context_destroy(idle[editions]);
+        hyp_engine_destroy(engine);
+    }
+}
+
+/* Every allocation fails once in an update and in the run after it: either all weights are the new ones or none. */
+static void running_out_of_memory_leaves_one_or_the_other(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < device_count; d++) {
+        hyp_engine *engine = load(devices[d], 0);
+        hyp_context *context;
+        assert_ok(hyp_context_create(engine, NULL, &context, diag));
+        hyp_status status = HYP_ERR_NO_MEMORY;
+        must_give(context, 3, &old);
+        for (uint64_t n = 1; status != HYP_OK; n++) {
+            float y[UP_MOST_ROWS * UP_OUT];
+            hyp_diag why = {0};
+            assert_true(n < 2000);
+            hyp_mem_fail_after(n);
+            hyp_status updated = status = put(engine, &new, &why);
+            if (status == HYP_OK) status = up_run(context, 3, y, &why);
+            hyp_mem_fail_after(0);
+            if (status != HYP_OK && status != HYP_ERR_NO_MEMORY) fail_msg("allocation %d: %s", (int)n, why.message);
+            must_give(context, 3, updated == HYP_OK ? &new : &old);
+            if (updated == HYP_OK) assert_ok(put(engine, &old, diag));
+            must_give(context, 3, &old);
+        }
+        hyp_context_destroy(context);
+        hyp_engine_destroy(engine);
+    }
+}
+
+/* The same of the device's own memory. */
+static void a_device_without_memory_leaves_one_or_the_other(void **state)
+{
+    (void)state;
+    bool (*fail_call)(const char *call, int result, int n) = NULL;
+    void *emulator = device_count > 2 ? dlopen("libcuda.so.1", RTLD_NOW) : NULL;
+    void *symbol = emulator ? dlsym(emulator, "emulator_fail") : NULL;
+    if (!symbol) {
+        print_message("skipped: there is no emulator\n");
+        skip();
+    }
+    memcpy(&fail_call, &symbol, sizeof symbol);
+    hyp_engine *engine = load(HYP_DEVICE_CUDA, 0);
+    hyp_context *context;
+    assert_ok(hyp_context_create(engine, NULL, &context, diag));
+    must_give(context, 3, &old);
+    size_t before = hyp_engine_memory_bytes(engine);
+    static const char *const calls[] = {"cuMemAlloc", "cuMemcpyHtoD"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        hyp_diag why = {0};
+        fail_call(calls[i], 2 /* CUDA_ERROR_OUT_OF_MEMORY */, 1);
+        assert_int_equal(put(engine, &new, &why), HYP_ERR_NO_MEMORY);
+        assert_false(fail_call("", 0, 0));
+        must_give(context, 3, &old);
+        assert_int_equal(hyp_engine_memory_bytes(engine), before);
+    }
+    assert_ok(put(engine, &new, diag));
+    must_give(context, 3, &new);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    dlclose(emulator);
+}
+
+/* Plans whose updates are wrong are refused when they are loaded, or give wrong numbers at worst. */
+static void damaged_updates_are_refused(void **state)
+{
+    (void)state;
+    static up_plan wrong;
+    for (int damage = 0; damage < 4; damage++) {
+        char at[PB_PATH];
+        hyp_engine *engine = NULL;
+        hyp_diag why = {0};
+        const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CPU, .threads = 1};
+        up_build(&wrong, &old, 0);
+        HypPlan__Update *u = &wrong.updates[0];
+        if (damage == 0) u->plan.len /= 2;
+        if (damage == 1) u->n_pieces = 0;
+        if (damage == 2) wrong.updates[2].pieces[0] = u->pieces[0]; /* w2 into the smaller w1: the wrong bytes, no more */
+        if (damage == 3) wrong.pieces[0].tensor = wrong.pieces[1].tensor; /* w1 into the bias, which has less room */
+        pb_write(&wrong.outer, at);
+        hyp_status status = hyp_engine_load_file(at, &options, &engine, &why);
+        if (damage < 2) {
+            assert_int_equal(status, HYP_ERR_MALFORMED);
+            assert_non_null(strstr(why.message, "update 0 of weights"));
+        } else {
+            hyp_status updated = status == HYP_OK ? put(engine, &new, &why) : status;
+            assert_int_equal(updated, damage == 2 ? HYP_OK : HYP_ERR_INVALID_ARGUMENT);
+        }
+        hyp_engine_destroy(engine);
+        pb_remove(&wrong.outer, at);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_are_with_the_new_weights),
+        cmocka_unit_test(some_weights_may_be_replaced),
+        cmocka_unit_test(what_does_not_fit_is_refused_whole),
+        cmocka_unit_test(memory_counts_old_and_new),
+        cmocka_unit_test(running_out_of_memory_leaves_one_or_the_other),
+        cmocka_unit_test(a_device_without_memory_leaves_one_or_the_other),
+        cmocka_unit_test(damaged_updates_are_refused),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
