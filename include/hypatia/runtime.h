@@ -88,7 +88,8 @@ typedef struct hyp_engine_options {
      * HYP_ERR_DEVICE where an engine without this limit was first. */
     const char *cpu_level;
     /* Bytes of memory that the engine may have, on the host and on its device: what it reads the plan into, weights
-     * that are packed, widened or uploaded, also later for the first context that wants them. The plan's file, which is
+     * that are packed, widened or uploaded, also later for the first context that wants them, and whether or not another
+     * engine of the process has the same ones, which are then there once. The plan's file, which is
      * mapped, and code that oneDNN, CUDA's libraries and the driver make do not count. More is refused with
      * HYP_ERR_LIMIT before it is taken. 0 = no limit. */
     uint64_t memory_limit;

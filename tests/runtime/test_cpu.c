@@ -411,7 +411,7 @@ static void check_mlp(const hyp_cpu_kernels *k, int64_t m, adding adds)
         free(want), free(w);
         want = next;
     }
-    hyp_mlp mlp = {layers, LAYERS, MOST, adds == ADDS_AFTER};
+    hyp_mlp mlp = {layers, LAYERS, MOST, adds == ADDS_AFTER, NULL};
     float *hidden = aligned_alloc(64, 2 * HYP_MLP_ROWS * MOST * sizeof *hidden);
     k->mlp(&mlp, m, x, adds == ADDS_IN_PLACE ? y : added, y, hidden);
     for (int64_t i = 0; i < m * sizes[LAYERS]; i++)

@@ -8,7 +8,8 @@
  * Memory: all that a backend takes by base/mem.h is charged to the account of the engine (open, load) or of the context
  * (the rest), which its caller may limit; a device's own is to be told to hyp_mem_take and hyp_mem_give. What a context
  * has made for all contexts of its engine, as weights that are packed when shapes want them, is charged to the
- * engine's: hyp_mem_charge. A refusal is a failure for want of memory; the core makes HYP_ERR_LIMIT of it.
+ * engine's: hyp_mem_charge. A refusal is a failure for want of memory; the core makes HYP_ERR_LIMIT of it. Memory that never
+ * changes once it is packed goes through hyp_block_share (shared_block.h), so that engines with the same weights have it once.
  */
 #ifndef HYP_RUNTIME_CORE_BACKEND_H
 #define HYP_RUNTIME_CORE_BACKEND_H

@@ -111,10 +111,10 @@ static void model_unload(void *opaque)
     if (m->wide) model_unload(m->wide);
     for (size_t i = 0; m->linear && i < m->plan->program->n_steps; i++) hyp_linear_weights_destroy(m->linear[i]);
     hyp_free(m->linear);
-    for (size_t i = 0; m->columns && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->columns[i]);
-    for (size_t i = 0; m->grouped && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->grouped[i]);
-    for (size_t i = 0; m->rows && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->rows[i]);
-    for (size_t i = 0; m->winograd && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->winograd[i]);
+    for (size_t i = 0; m->columns && i < m->plan->program->n_steps; i++) hyp_cpu_free_layers(m->columns[i]);
+    for (size_t i = 0; m->grouped && i < m->plan->program->n_steps; i++) hyp_block_drop(m->grouped[i]);
+    for (size_t i = 0; m->rows && i < m->plan->program->n_steps; i++) hyp_cpu_free_layers(m->rows[i]);
+    for (size_t i = 0; m->winograd && i < m->plan->program->n_steps; i++) hyp_cpu_free_layers(m->winograd[i]);
     hyp_free(m->columns);
     hyp_free(m->grouped);
     hyp_free(m->rows);

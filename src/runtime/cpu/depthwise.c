@@ -108,7 +108,7 @@ static float *pack(const hyp_conv *v, const float *w, const float *bias)
         packed[c] = bias ? bias[c] : 0;
         for (int64_t t = 0; t < taps; t++) to[t * n + c] = w[c * taps + t];
     }
-    return packed;
+    return hyp_block_share(packed, (size_t)(n * (1 + taps)) * sizeof *packed);
 }
 
 static bool fits(const hyp_conv *v, const hyp_cpu_kernels *kernels)

@@ -220,7 +220,7 @@ void hyp_dnnl_packed_destroy(hyp_dnnl_packed *p)
         hyp_dnnl_packed *next = p->next;
         if (p->memory) dnnl_memory_destroy(p->memory);
         hyp_md_destroy(p->md);
-        hyp_aligned_free(p->buffer);
+        hyp_block_drop(p->buffer);
         hyp_free(p);
         p = next;
     }
@@ -259,7 +259,11 @@ static hyp_status pack(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hy
     if (!p->md || (copy && !p->buffer)) return hyp_fail_memory(diag, bytes);
     dnnl_status_t status = dnnl_memory_create(&p->memory, p->md, d->engine, copy ? p->buffer : (void *)(uintptr_t)data);
     if (status != dnnl_success) return hyp_dnnl_fail(diag, status, "describing weights");
-    return copy ? reorder(d, plain, data, p, diag) : HYP_OK;
+    if (!copy) return HYP_OK;
+    HYP_TRY(reorder(d, plain, data, p, diag));
+    p->buffer = hyp_block_share(p->buffer, bytes);
+    status = dnnl_memory_set_data_handle(p->memory, p->buffer);
+    return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "describing weights");
 }
 
 hyp_status hyp_dnnl_pack_memory(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hyp_md_ref wanted,

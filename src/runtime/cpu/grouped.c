@@ -116,7 +116,7 @@ static float *pack(const hyp_conv *v, const float *w, const float *bias)
                 for (int64_t t = 0; t < taps; t++)
                     to[((t * in + c) * out + o) * groups + g] = w[((g * out + o) * in + c) * taps + t];
         }
-    return packed;
+    return hyp_block_share(packed, (size_t)(all * (1 + in * taps)) * sizeof *packed);
 }
 
 /* Whether it can be done so. */

@@ -33,6 +33,7 @@ static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 /* Writes the panels of one layer; see hyp_mlp_layer. */
 static void pack_panels(const hyp_cpu_kernels *kernels, const float *w, bool kn, int64_t n, int64_t k, float *out)
 {
+    float *end = out + round_up(n, LANES) * k; /* of what there is room for, on any processor */
     int64_t panel = (int64_t)kernels->panel * kernels->width;
     for (int64_t first = 0; first < n; first += panel) {
         int64_t left = n - first, columns = left < panel ? left : panel, room = round_up(columns, kernels->width);
@@ -40,6 +41,7 @@ static void pack_panels(const hyp_cpu_kernels *kernels, const float *w, bool kn,
             for (int64_t j = 0; j < room; j++)
                 out[j] = j >= columns ? 0 : kn ? w[i * n + first + j] : w[(first + j) * k + i];
     }
+    memset(out, 0, (size_t)(end - out) * sizeof *out);
 }
 
 /* A weight as the numbers that it stands for: in the plan itself, or, in 8 and 16 bits, in new memory, which is
@@ -89,26 +91,56 @@ static const float *find_panels(const hyp_cpu_model *model, const HypPlan__Layer
     return NULL;
 }
 
-/* One block: the struct, its layers, then weights and biases at multiples of 64 bytes. Sizes cannot overflow where
- * the weights themselves fit into a file, but are checked all the same. */
+/* Layers without numbers yet, and a block for these, which mlp->block is; NULL when memory is out. */
+static hyp_mlp *new_layers(size_t count, size_t floats)
+{
+    size_t bytes;
+    if (!hyp_mul_size(floats, sizeof(float), &bytes)) return NULL;
+    hyp_mlp *mlp = hyp_calloc(1, sizeof *mlp + count * sizeof(hyp_mlp_layer));
+    if (!mlp) return NULL;
+    *mlp = (hyp_mlp){.layers = (hyp_mlp_layer *)(mlp + 1), .count = count, .block = hyp_aligned_alloc(ALIGN, bytes)};
+    if (mlp->block) return mlp;
+    hyp_free(mlp);
+    return NULL;
+}
+
+/* The block is finished: others may have one with the same numbers. */
+static void share_layers(hyp_mlp *mlp, size_t floats)
+{
+    float *made = mlp->block, *kept = hyp_block_share(mlp->block, floats * sizeof *made);
+    uintptr_t first = (uintptr_t)made, end = first + floats * sizeof *made;
+    hyp_mlp_layer *layers = (hyp_mlp_layer *)(mlp + 1);
+    for (size_t l = 0; l < mlp->count && kept != made; l++) {
+        layers[l].bias = (const float *)((uintptr_t)kept + ((uintptr_t)layers[l].bias - first));
+        if ((uintptr_t)layers[l].weights >= first && (uintptr_t)layers[l].weights < end)
+            layers[l].weights = (const float *)((uintptr_t)kept + ((uintptr_t)layers[l].weights - first));
+    }
+    mlp->block = kept;
+}
+
+void hyp_cpu_free_layers(hyp_mlp *mlp)
+{
+    if (mlp) hyp_block_drop(mlp->block);
+    hyp_free(mlp);
+}
+
+/* Weights and biases at multiples of 64 bytes. Sizes cannot overflow where the weights themselves fit into a file, but are
+ * checked all the same. */
 static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
 {
     const hyp_cpu_kernels *kernels = model->device->kernels;
     const HypPlan__Program *p = model->plan->program;
-    size_t head = (size_t)round_up((int64_t)(sizeof(hyp_mlp) + s->n_layers * sizeof(hyp_mlp_layer)), ALIGN),
-           total = head;
+    size_t total = 0;
     for (size_t l = 0; l < s->n_layers; l++) {
         size_t n = (size_t)round_up(p->dims[s->layers[l]->n]->value, LANES),
                k = find_panels(model, s->layers[l]) ? 0 : (size_t)p->dims[s->layers[l]->k]->value;
-        if (!hyp_add_size(k, 1, &k) || !hyp_mul_size(n, k, &n) || !hyp_mul_size(n, sizeof(float), &n) ||
-            !hyp_add_size(total, n, &total))
-            return NULL;
+        if (!hyp_add_size(k, 1, &k) || !hyp_mul_size(n, k, &n) || !hyp_add_size(total, n, &total)) return NULL;
     }
-    hyp_mlp *mlp = hyp_aligned_alloc(ALIGN, total);
+    hyp_mlp *mlp = new_layers(s->n_layers, total);
     if (!mlp) return NULL;
     hyp_mlp_layer *layers = (hyp_mlp_layer *)(mlp + 1);
-    float *at = (float *)((char *)mlp + head);
-    *mlp = (hyp_mlp){.layers = layers, .count = s->n_layers, .add_after = s->add_after};
+    float *at = mlp->block;
+    mlp->add_after = s->add_after;
     for (size_t l = 0; l < s->n_layers; l++) {
         const HypPlan__Layer *layer = s->layers[l];
         int64_t n = p->dims[layer->n]->value, k = p->dims[layer->k]->value, room = round_up(n, LANES);
@@ -116,7 +148,8 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
         const float *shared = find_panels(model, layer), *w = NULL;
         if (!shared) w = weight_floats(model, layer, (size_t)n * (size_t)k, &made);
         if (!shared && !w) {
-            hyp_aligned_free(mlp);
+            hyp_aligned_free(mlp->block);
+            hyp_free(mlp);
             return NULL;
         }
         layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = shared ? shared : at + room};
@@ -130,6 +163,7 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
         }
         if (l + 1 < s->n_layers && room > mlp->hidden_stride) mlp->hidden_stride = room;
     }
+    share_layers(mlp, total);
     return mlp;
 }
 
@@ -137,20 +171,18 @@ hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const
                              const float *bias, const hyp_block_instr *act)
 {
     size_t room = (size_t)round_up(n, LANES), floats;
-    size_t head = (size_t)round_up((int64_t)(sizeof(hyp_mlp) + count * sizeof(hyp_mlp_layer)), ALIGN);
-    if (!hyp_mul_size(room, (size_t)k + 1, &floats) || !hyp_mul_size(floats, count, &floats) || floats > SIZE_MAX / 8)
-        return NULL;
-    hyp_mlp *mlp = hyp_aligned_alloc(ALIGN, head + floats * sizeof(float));
+    if (!hyp_mul_size(room, (size_t)k + 1, &floats) || !hyp_mul_size(floats, count, &floats)) return NULL;
+    hyp_mlp *mlp = new_layers(count, floats);
     if (!mlp) return NULL;
     hyp_mlp_layer *layers = (hyp_mlp_layer *)(mlp + 1);
-    float *at = (float *)((char *)mlp + head);
-    *mlp = (hyp_mlp){.layers = layers, .count = count};
+    float *at = mlp->block;
     for (size_t l = 0; l < count; l++, at += room * ((size_t)k + 1)) {
         layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room};
         layers[l].act = act ? *act : (hyp_block_instr){.op = HYP_PLAN__POINTWISE__OP__CAST, .to = HYP_F32};
         for (size_t j = 0; j < room; j++) at[j] = bias && (int64_t)j < n ? bias[j] : 0;
         pack_panels(kernels, w + l * (size_t)n * (size_t)k, true, n, k, at + room);
     }
+    share_layers(mlp, floats);
     return mlp;
 }
 
@@ -529,7 +561,7 @@ hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t step, const in
 void hyp_linear_weights_destroy(hyp_linear_weights *w)
 {
     if (!w) return;
-    hyp_aligned_free(w->mlp);
+    hyp_cpu_free_layers(w->mlp);
 #ifdef HYP_HAVE_ONEDNN
     hyp_free(w->packed);
 #endif

@@ -32,6 +32,7 @@ typedef struct hyp_mlp {
     size_t count;
     int64_t hidden_stride; /* floats from row to row of the hidden buffers, a multiple of 16 */
     bool add_after;        /* what is added to the result is added after the last activation, not before it */
+    void *block;           /* the layers' numbers: hyp_block_drop */
 } hyp_mlp;
 
 /* Windows that slide over x: `lines` lines of `places` results each, whose windows begin x_line and x_place floats

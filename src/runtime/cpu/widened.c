@@ -106,6 +106,7 @@ static hyp_status copy_weights(const hyp_cpu_device *device, hyp_wide_plan *w, c
     }
     w->weights = hyp_aligned_alloc(ALIGN, total);
     if (!w->weights) return hyp_fail_memory(diag, total);
+    memset(w->weights, 0, ALIGN);
     for (size_t t = 0; t < p->n_tensors; t++) {
         const HypPlan__Tensor *from = p->tensors[t], *to = w->program.tensors[t];
         if (!wanted[t]) continue;
@@ -115,7 +116,9 @@ static hyp_status copy_weights(const hyp_cpu_device *device, hyp_wide_plan *w, c
                                    (int64_t)(from->bytes / 2));
         else if (from->bytes)
             memcpy(w->weights + to->offset, x, (size_t)from->bytes);
+        memset(w->weights + to->offset + to->bytes, 0, (ALIGN - to->bytes % ALIGN) % ALIGN);
     }
+    w->weights = hyp_block_share(w->weights, total);
     w->plan.weights = w->weights;
     w->plan.replaced = NULL;
     w->plan.weights_bytes = total;
@@ -168,7 +171,7 @@ hyp_status hyp_wide_plan_make(const hyp_cpu_device *device, const hyp_plan *plan
 void hyp_wide_plan_destroy(hyp_wide_plan *w)
 {
     if (!w) return;
-    hyp_aligned_free(w->weights);
+    hyp_block_drop(w->weights);
     hyp_arena_dispose(&w->arena);
     hyp_free(w);
 }

@@ -1,7 +1,7 @@
 /* cuda.h - inside of the CUDA backend: what a device, a loaded plan, a session and a prepared set of shapes are.
  *
  *   hyp_cuda_device   one per engine: library tables, the device's primary context, our kernels
- *   hyp_cuda_model    one per engine: the weights, in one allocation
+ *   hyp_cuda_model    one per engine: the weights, in one allocation, which engines with the same ones share
  *   hyp_cuda_session  one per context: stream, cuBLASLt handle and workspace, scratch and staging memory
  *   hyp_cuda_prepared one per set of shapes: a list of ops, in order of execution
  *

@@ -1,4 +1,4 @@
-/* conv_filters.c - weights of convolutions that lie with the channels last, [M kernel... C], on the device: turned once,
+/* conv_filters.c - weights of convolutions that lie with the channels last, [M kernel... C], on the device: turned
  * when a plan is loaded. Those of single channels, in groups, are [kernel... M]. */
 #include <string.h>
 
@@ -74,21 +74,16 @@ static void turn(const uint8_t *from, uint8_t *to, size_t filters, size_t channe
                 memcpy(to, from + ((f * channels + c) * places + p) * size, size);
 }
 
-hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag)
+hyp_status hyp_cuda_turn_filters(const hyp_cuda_model *m, uint32_t tensor, void **out, hyp_diag *diag)
 {
     const HypPlan__Program *p = m->plan->program;
-    for (uint32_t t = 0; m->channels_last && t < p->n_tensors; t++) {
-        const HypPlan__Tensor *w = p->tensors[t];
-        if (!m->channels_last[t] || w->bytes == 0) continue;
-        size_t size = hyp_dtype_size((hyp_dtype)w->dtype), filters = (size_t)p->dims[w->dims[0]]->value;
-        size_t channels = (size_t)p->dims[w->dims[1]]->value, places = w->bytes / size / filters / channels;
-        uint8_t *turned = hyp_malloc(w->bytes);
-        if (!turned) return hyp_fail_memory(diag, w->bytes);
-        bool single = channels == 1;
-        turn(hyp_plan_weight(m->plan, t), turned, single ? 1 : filters, single ? filters : channels, places, size);
-        hyp_status status = hyp_cuda_upload(m->device, m->weights + w->offset, turned, w->bytes, diag);
-        hyp_free(turned);
-        HYP_TRY(status);
-    }
+    const HypPlan__Tensor *w = p->tensors[tensor];
+    size_t size = hyp_dtype_size((hyp_dtype)w->dtype), filters = (size_t)p->dims[w->dims[0]]->value;
+    size_t channels = (size_t)p->dims[w->dims[1]]->value, places = w->bytes / size / filters / channels;
+    uint8_t *turned = hyp_malloc(w->bytes);
+    if (!turned) return hyp_fail_memory(diag, w->bytes);
+    bool single = channels == 1;
+    turn(hyp_plan_weight(m->plan, tensor), turned, single ? 1 : filters, single ? filters : channels, places, size);
+    *out = turned;
     return HYP_OK;
 }

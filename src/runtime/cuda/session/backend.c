@@ -10,38 +10,12 @@
 
 /* ---- the plan's weights -------------------------------------------------------------------------------------- */
 
-static hyp_status upload_replaced(const hyp_cuda_model *m, hyp_diag *diag)
-{
-    const HypPlan__Program *p = m->plan->program;
-    for (uint32_t t = 0; m->plan->replaced && t < p->n_tensors; t++)
-        if (m->plan->replaced[t])
-            HYP_TRY(hyp_cuda_upload(m->device, m->weights + p->tensors[t]->offset, m->plan->replaced[t],
-                                    p->tensors[t]->bytes, diag));
-    return HYP_OK;
-}
-
-static hyp_status upload(hyp_cuda_model *m, hyp_diag *diag)
-{
-    const hyp_cuda_library *lib = &m->device->lib;
-    const hyp_plan *plan = m->plan;
-    if (plan->weights_bytes == 0) return HYP_OK;
-    hyp_status status = hyp_cuda_take(lib, plan->weights_bytes, &m->weights, diag);
-    if (status == HYP_OK) status = hyp_cuda_upload(m->device, m->weights, plan->weights, plan->weights_bytes, diag);
-    if (status == HYP_OK) status = upload_replaced(m, diag);
-    if (status == HYP_OK) status = hyp_cuda_upload_filters(m, diag);
-    if (status != HYP_OK)
-        hyp_diag_prefix(diag, "%llu bytes of weights", (unsigned long long)plan->weights_bytes);
-    else if (plan->mapping.data)
-        hyp_map_forget(&plan->mapping, plan->weights, plan->weights_bytes); /* they live on the device now */
-    return status;
-}
-
 static void unload(void *model)
 {
     hyp_cuda_model *m = model;
     if (m->weights || m->images.list.len > 0) {
         bool entered = hyp_cuda_enter_to_free(m->device);
-        hyp_cuda_give(&m->device->lib, m->weights, m->plan->weights_bytes);
+        hyp_cuda_drop_weights(m);
         hyp_cuda_images_dispose(&m->images, &m->device->lib);
         if (entered) hyp_cuda_leave(m->device);
     }
@@ -156,7 +130,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
             status = load_dnn(m->device, diag);
             if (status == HYP_OK) status = hyp_cuda_find_filters(m, diag);
         }
-        if (status == HYP_OK) status = upload(m, diag);
+        if (status == HYP_OK) status = hyp_cuda_load_weights(m, diag);
         if (status == HYP_OK) status = load_images(m, diag);
         hyp_cuda_leave(m->device);
     }

@@ -83,10 +83,14 @@ HYP_NODISCARD hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, cons
 HYP_NODISCARD hyp_status hyp_cuda_place_own(const HypPlan__Program *program, const int64_t *values, hyp_cuda_prepared *p,
                                             size_t *total, hyp_diag *diag);
 
-/* conv_filters.c: decides which weights lie so, before a set of shapes is prepared; then puts these on the device, where
- * all weights are as the plan has them. */
+/* conv_filters.c: decides which weights lie so, before a set of shapes is prepared; and makes the bytes of one that does, the
+ * caller's to hyp_free. */
 HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_cuda_upload_filters(const hyp_cuda_model *m, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_turn_filters(const hyp_cuda_model *m, uint32_t tensor, void **out, hyp_diag *diag);
+
+/* weights.c: m->weights, and the end of it. */
+HYP_NODISCARD hyp_status hyp_cuda_load_weights(hyp_cuda_model *m, hyp_diag *diag);
+void hyp_cuda_drop_weights(const hyp_cuda_model *m);
 
 /* prefetch.c: queues it on the session's stream. */
 HYP_NODISCARD hyp_status hyp_cuda_prefetch_run(hyp_cuda_session *s, const hyp_cuda_ahead *ahead, hyp_diag *diag);
@@ -97,9 +101,11 @@ HYP_NODISCARD hyp_status hyp_cuda_memory_alloc(void *device, size_t bytes, void 
 void hyp_cuda_memory_free(void *device, void *data);
 HYP_NODISCARD hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t bytes, bool to_device,
                                               hyp_diag *diag);
-/* Copies from the host's memory, outside of runs, and returns when they have arrived. */
+/* Copy from the host's memory, and to it, outside of runs, and return when the bytes have arrived. */
 HYP_NODISCARD hyp_status hyp_cuda_upload(const hyp_cuda_device *d, CUdeviceptr to, const void *from, size_t bytes,
                                          hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_download(const hyp_cuda_device *d, void *to, CUdeviceptr from, size_t bytes,
+                                           hyp_diag *diag);
 /* Bytes of device memory that a session holds. */
 size_t hyp_cuda_scratch_bytes(const void *session);
 /* Device memory that the thread's account is charged for. */

@@ -30,7 +30,7 @@ hyp_status hyp_cuda_upload(const hyp_cuda_device *d, CUdeviceptr to, const void 
     return hyp_cuda_check(lib, lib->cuStreamSynchronize(d->copies), "cuStreamSynchronize", diag);
 }
 
-static hyp_status download(const hyp_cuda_device *d, void *to, CUdeviceptr from, size_t bytes, hyp_diag *diag)
+hyp_status hyp_cuda_download(const hyp_cuda_device *d, void *to, CUdeviceptr from, size_t bytes, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &d->lib;
     HYP_TRY(hyp_cuda_check(lib, lib->cuMemcpyDtoHAsync(to, from, bytes, d->copies), "a copy from the device", diag));
@@ -42,7 +42,7 @@ hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t
     hyp_cuda_device *d = device;
     HYP_TRY(hyp_cuda_enter(d, diag));
     hyp_status status = to_device ? hyp_cuda_upload(d, (CUdeviceptr)(uintptr_t)to, from, bytes, diag)
-                                  : download(d, to, (CUdeviceptr)(uintptr_t)from, bytes, diag);
+                                  : hyp_cuda_download(d, to, (CUdeviceptr)(uintptr_t)from, bytes, diag);
     hyp_cuda_leave(d);
     return status;
 }
