@@ -68,6 +68,24 @@ typedef struct hyp_thread_pool {
     void *user;
 } hyp_thread_pool;
 
+/* Where the memory of an engine comes from, for programs that have pools of their own. */
+typedef struct hyp_allocator {
+    size_t size; /* sizeof(hyp_allocator) */
+    /* Memory of the host for what is large: weights that are packed or replaced, scratch memory, a plan's weights where they
+     * have to be copied. What the engine notes about them, blocks of some ten KB at most, stays the system's. `alignment` is a
+     * power of two, 64 or more; NULL: there is no more, and the call under way fails with HYP_ERR_NO_MEMORY. Freed with the
+     * same numbers. Called by any thread that makes an engine, prepares shapes, or destroys something, by several at once,
+     * and never by a run of shapes that are prepared. NULL, both: the system's. */
+    void *(*alloc)(size_t bytes, size_t alignment, void *user);
+    void (*free)(void *data, size_t bytes, size_t alignment, void *user);
+    /* So, too, memory of a CUDA device, an address as the driver has it, at a multiple of 256, while the device's primary context
+     * is current: weights, scratch and staging memory, workspaces of libraries. Where something is freed the device has done
+     * all that it was given. Page-locked memory stays the driver's. NULL, both: cuMemAlloc. */
+    void *(*device_alloc)(size_t bytes, void *user);
+    void (*device_free)(void *data, size_t bytes, void *user);
+    void *user;
+} hyp_allocator;
+
 typedef struct hyp_engine_options {
     size_t size; /* sizeof(hyp_engine_options) */
     hyp_device_kind device;
@@ -104,6 +122,10 @@ typedef struct hyp_engine_options {
      * contexts are destroyed; not where loading fails. May be NULL. */
     void (*release)(void *user);
     void *release_user;
+    /* Gives the engine and its contexts their memory. The table is copied; `user` has to last as long as they do. Such an
+     * engine shares no packed weights with others. What hyp_engine_tensor_alloc gives is the system's or the driver's. May
+     * be NULL. */
+    const hyp_allocator *allocator;
 } hyp_engine_options;
 
 /* Maps a plan and prepares its weights for the device. The file may be removed afterwards. HYP_ERR_IO,

@@ -131,32 +131,52 @@ void hyp_free(void *p)
 #define LARGE HUGE_PAGE
 #endif
 
-/* How many bytes were asked for, in the last ones of an aligned block: what it takes depends on where it lies. */
-static size_t *asked_for(void *p)
-{
-    return (size_t *)(void *)((char *)p + malloc_usable_size(p) / sizeof(size_t) * sizeof(size_t)) - 1;
-}
+/* In front of an aligned block: where it came from. */
+typedef struct aligned_head {
+    void *base;   /* of the memory that was taken */
+    size_t bytes; /* that were asked for */
+    size_t room, align;
+    const hyp_mem_source *source; /* NULL: the system */
+} aligned_head;
+
+enum { LEAST_ALIGN = 64 };
+_Static_assert(sizeof(aligned_head) <= LEAST_ALIGN, "it fits in front of any aligned block");
+
+static aligned_head *head_of(const void *p) { return (aligned_head *)(uintptr_t)p - 1; }
 
 void *hyp_aligned_alloc(size_t align, size_t size)
 {
-    size_t rounded;
-    if (size >= LARGE && align < HUGE_PAGE) align = HUGE_PAGE;
-    if (must_fail() || !hyp_add_size(size, sizeof size + align - 1, &rounded) || !hyp_mem_fits(size)) return NULL;
-    rounded &= ~(align - 1);
-    void *p = aligned_alloc(align, rounded);
-    if (!p) return counted(p);
-    if (size >= LARGE)
-        (void)madvise(p, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE); /* a kernel without them serves as well */
-    *asked_for(p) = size;
+    const hyp_mem_source *source = charged ? charged->source : NULL;
+    bool large = size >= LARGE && !source;
+    size_t room;
+    if (align < LEAST_ALIGN) align = LEAST_ALIGN;
+    if (large && align < HUGE_PAGE) align = HUGE_PAGE;
+    if (must_fail() || !hyp_add_size(size, 2 * align - 1, &room) || !hyp_mem_fits(size)) return NULL;
+    room &= ~(align - 1);
+    char *base = source ? source->alloc(room, align, source->user) : aligned_alloc(align, room);
+    if (!base) return counted(NULL);
+    char *p = base + align;
+    if (large) { /* a kernel without them serves as well */
+        (void)madvise(base, align, MADV_NOHUGEPAGE);
+        (void)madvise(p, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
+    }
+    *head_of(p) = (aligned_head){base, size, room, align, source};
     count_bytes(size);
     return p;
 }
 
 void hyp_aligned_free(void *p)
 {
-    if (p) hyp_mem_give(*asked_for(p));
-    free(p);
+    if (!p) return;
+    aligned_head head = *head_of(p);
+    hyp_mem_give(head.bytes);
+    if (head.source)
+        head.source->free(head.base, head.room, head.align, head.source->user);
+    else
+        free(head.base);
 }
+
+bool hyp_aligned_is_sourced(const void *p) { return head_of(p)->source; }
 
 static size_t whole_pages(size_t size) { return (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1); }
 

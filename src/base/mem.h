@@ -13,8 +13,11 @@ void *hyp_malloc(size_t size);
 void *hyp_calloc(size_t count, size_t size); /* zeroed; NULL also when count*size overflows */
 void *hyp_realloc(void *p, size_t size);     /* on NULL the old block stands */
 void hyp_free(void *p);
-void *hyp_aligned_alloc(size_t align, size_t size); /* align a power of two; free with hyp_aligned_free */
+/* Large blocks: align a power of two; of the thread's account's source, if it has one. hyp_aligned_free gives a block back to
+ * where it came from, whatever account is named then. */
+void *hyp_aligned_alloc(size_t align, size_t size);
 void hyp_aligned_free(void *p);
+bool hyp_aligned_is_sourced(const void *p); /* it is of an account's source */
 
 /* For arrays that grow large and live long: from two megabytes on they are pages of their own, asked to be huge ones (a
  * first touch costs far less then), and growing moves pages, not bytes. Contents are kept, what is new is not set. An
@@ -25,7 +28,14 @@ void hyp_large_free(void *p, size_t size); /* the size it has now */
 /* What one owner, an engine say, has of this memory (arrays of hyp_large_realloc apart), and may have. A thread names the account that its blocks are
  * charged to; what it frees is given back to the account that it names then. So the blocks of an owner are freed while
  * its account is named, or all together with it. Any number of threads may charge one. */
+/* Where the large blocks of an owner come from in place of the system; see hyp_allocator of hypatia/runtime.h. */
+typedef struct hyp_mem_source {
+    void *(*alloc)(size_t bytes, size_t alignment, void *user);
+    void (*free)(void *data, size_t bytes, size_t alignment, void *user);
+    void *user;
+} hyp_mem_source;
 typedef struct hyp_mem_account {
+    const hyp_mem_source *source; /* NULL: the system. It lives as long as what it has given */
     size_t most; /* bytes that it may have; SIZE_MAX: as many as there are */
     size_t used; /* bytes that it has: of aligned blocks as many as were asked for, of others what they take */
 } hyp_mem_account;

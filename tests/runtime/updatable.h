@@ -7,6 +7,7 @@
 #ifndef HYP_TESTS_RUNTIME_UPDATABLE_H
 #define HYP_TESTS_RUNTIME_UPDATABLE_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/support.h"

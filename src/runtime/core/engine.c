@@ -135,12 +135,28 @@ static hyp_status read_options(const hyp_engine_options *given, hyp_engine_optio
     return HYP_OK;
 }
 
+/* Makes options->allocator, if there is one, the library's struct. */
+static hyp_status read_allocator(hyp_engine_options *options, hyp_allocator *out, hyp_diag *diag)
+{
+    *out = (hyp_allocator){.size = sizeof *out};
+    if (!options->allocator) return HYP_OK;
+    HYP_TRY(hyp_sized_take(out, options->allocator, hyp_allocator, diag));
+    if (!out->alloc != !out->free || !out->device_alloc != !out->device_free)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "options->allocator has a function that gives memory without the one that takes it back, or the "
+                        "other way round: set both or none");
+    options->allocator = out;
+    return HYP_OK;
+}
+
 /* Exactly one of path and data is given. */
 static hyp_status load(const hyp_backend *const *backends, const char *path, const void *data, size_t size,
                        const hyp_engine_options *given, hyp_engine **out, hyp_diag *diag)
 {
     hyp_engine_options options;
+    hyp_allocator allocator;
     HYP_TRY(read_options(given, &options, diag));
+    HYP_TRY(read_allocator(&options, &allocator, diag));
     hyp_engine *e = hyp_calloc(1, sizeof *e);
     if (!e) return hyp_fail_memory(diag, sizeof *e);
     atomic_init(&e->holders, 1);
@@ -148,7 +164,8 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
         hyp_free(e);
         return hyp_fail_memory(diag, sizeof e->taking);
     }
-    e->account = hyp_account_of(options.memory_limit);
+    if (options.allocator) e->source = (hyp_mem_source){allocator.alloc, allocator.free, allocator.user};
+    e->account = hyp_account_of(e, options.memory_limit);
     hyp_mem_account *before = hyp_mem_charge(&e->account);
     hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
     hyp_status status = path ? hyp_plan_open_file(path, &open, &e->plan, diag)

@@ -36,6 +36,7 @@ struct hyp_engine {
     atomic_size_t holders;   /* the caller, until it has destroyed it, and every context */
     atomic_bool destroyed;   /* by the caller */
     hyp_mem_account account; /* of what it has of memory; contexts add what they make for all */
+    hyp_mem_source source;   /* of the host's memory, also for contexts; alloc NULL: the system */
     hyp_plan plan;
     void (*release)(void *user); /* of what the plan was loaded from; NULL: nobody wants to know */
     void *release_user;
@@ -70,9 +71,10 @@ HYP_NODISCARD hyp_status hyp_engine_describe_io(hyp_engine *e, const HypPlan__Pr
 HYP_NODISCARD hyp_status hyp_engine_list_weights(hyp_engine *e, hyp_diag *diag);
 
 /* An account for options.memory_limit. */
-static inline hyp_mem_account hyp_account_of(uint64_t memory_limit)
+static inline hyp_mem_account hyp_account_of(const hyp_engine *e, uint64_t memory_limit)
 {
-    return (hyp_mem_account){.most = memory_limit > 0 && memory_limit < SIZE_MAX ? (size_t)memory_limit : SIZE_MAX};
+    return (hyp_mem_account){.source = e->source.alloc ? &e->source : NULL,
+                             .most = memory_limit > 0 && memory_limit < SIZE_MAX ? (size_t)memory_limit : SIZE_MAX};
 }
 
 /* The status of what failed, HYP_ERR_LIMIT where it was for want of memory that the engine is not to have. */

@@ -3,7 +3,7 @@
  *
  * A block is what it holds. Whoever has made one gives it away and gets one of the same bytes, which is its own or one that
  * was there; they were compared, so that nothing depends on hashes, or on which plan is trusted. It never changes from
- * then on. Each user's account is charged for all of it: what an engine may have does not depend on others.
+ * then on. Blocks of an account's own source are not shared. Each user's account is charged for all of it: what an engine may have does not depend on others.
  */
 #ifndef HYP_RUNTIME_CORE_SHARED_BLOCK_H
 #define HYP_RUNTIME_CORE_SHARED_BLOCK_H

@@ -335,6 +335,13 @@ DRIVER cuMemGetInfo(size_t *left, size_t *total)
     *total = (size_t)1 << 30;
     return *left = *total - memory_used, CUDA_SUCCESS;
 }
+DRIVER cuCtxSynchronize()
+{
+    FAULT("cuCtxSynchronize");
+    need_context();
+    finish_all();
+    return CUDA_SUCCESS;
+}
 // For the tests: how many kernels ran.
 static std::atomic<uint64_t> launches;
 extern "C" __attribute__((visibility("default"))) uint64_t emulator_launches(void) { return launches; }

@@ -125,6 +125,11 @@ hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log
         hyp_cuda_device_close(d);
         return status;
     }
+    if (options->allocator) {
+        d->lib.device_alloc = options->allocator->device_alloc;
+        d->lib.device_free = options->allocator->device_free;
+        d->lib.device_user = options->allocator->user;
+    }
     *out_device = d;
     *out_name = d->name;
     return HYP_OK;

@@ -20,7 +20,7 @@ CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent 
 #define HYP_CUDA_DRIVER_CALLS(X) \
     X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) \
     X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) \
-    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) X(cuCtxPopCurrent) \
+    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize) \
     X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuFuncSetAttribute) \
     X(cuLaunchKernelEx) \
     X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostGetDevicePointer) X(cuPointerGetAttributes) \
@@ -40,6 +40,10 @@ CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent 
 /* Tables of the functions. Immutable once open, but for what `lost` points to; may be used by any number of threads. */
 typedef struct hyp_cuda_library {
     void *driver, *cublaslt; /* handles of dlopen */
+    /* The caller's, of hyp_allocator; NULL: cuMemAlloc. */
+    void *(*device_alloc)(size_t bytes, void *user);
+    void (*device_free)(void *data, size_t bytes, void *user);
+    void *device_user;
     atomic_int *lost;        /* where a CUresult that says that the device is lost is noted; NULL: nowhere */
 #define X(name) __typeof__(&name) name;
     HYP_CUDA_DRIVER_CALLS(X)

@@ -192,9 +192,9 @@ static void session_destroy(void *session)
     (void)ended; /* what is left is freed in any case */
     hyp_cuda_release_captured(s);
     hyp_cuda_staging_dispose(&s->staging, lib);
-    if (s->workspace) lib->cuMemFree(s->workspace);
-    if (s->scratch) lib->cuMemFree(s->scratch);
-    if (s->room) lib->cuMemFree(s->room);
+    hyp_cuda_free(lib, s->workspace, s->workspace_bytes);
+    hyp_cuda_free(lib, s->scratch, s->scratch_bytes);
+    hyp_cuda_free(lib, s->room, s->room_bytes);
     hyp_cuda_images_dispose(&s->images, lib);
     if (s->error) lib->cuMemFreeHost((void *)(uintptr_t)s->error);
     if (s->lt) lib->cublasLtDestroy(s->lt);

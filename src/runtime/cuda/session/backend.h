@@ -108,6 +108,9 @@ HYP_NODISCARD hyp_status hyp_cuda_download(const hyp_cuda_device *d, void *to, C
                                            hyp_diag *diag);
 /* Bytes of device memory that a session holds. */
 size_t hyp_cuda_scratch_bytes(const void *session);
+/* Device memory that no account is charged for, of the engine's allocator; 0 is safe to free. */
+HYP_NODISCARD hyp_status hyp_cuda_alloc(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr *out, hyp_diag *diag);
+void hyp_cuda_free(const hyp_cuda_library *lib, CUdeviceptr at, size_t bytes);
 /* Device memory that the thread's account is charged for. */
 HYP_NODISCARD hyp_status hyp_cuda_take(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr *out, hyp_diag *diag);
 /* The same, zeroed when the call returns, whatever becomes of the session's stream. */

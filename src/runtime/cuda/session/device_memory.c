@@ -54,10 +54,28 @@ size_t hyp_cuda_scratch_bytes(const void *session)
            hyp_cuda_kept_bytes(s);
 }
 
+hyp_status hyp_cuda_alloc(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr *out, hyp_diag *diag)
+{
+    if (!lib->device_alloc) return hyp_cuda_check(lib, lib->cuMemAlloc(out, bytes), "cuMemAlloc", diag);
+    *out = (CUdeviceptr)(uintptr_t)lib->device_alloc(bytes, lib->device_user);
+    return *out ? HYP_OK : hyp_fail_memory(diag, bytes);
+}
+
+void hyp_cuda_free(const hyp_cuda_library *lib, CUdeviceptr at, size_t bytes)
+{
+    if (!at) return;
+    if (!lib->device_free) {
+        lib->cuMemFree(at);
+        return;
+    }
+    lib->cuCtxSynchronize(); /* as cuMemFree does */
+    lib->device_free((void *)(uintptr_t)at, bytes, lib->device_user);
+}
+
 hyp_status hyp_cuda_take(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr *out, hyp_diag *diag)
 {
     if (!hyp_mem_take(bytes)) return hyp_fail_memory(diag, bytes);
-    hyp_status status = hyp_cuda_check(lib, lib->cuMemAlloc(out, bytes), "cuMemAlloc", diag);
+    hyp_status status = hyp_cuda_alloc(lib, bytes, out, diag);
     if (status != HYP_OK) hyp_mem_give(bytes);
     return status;
 }
@@ -76,7 +94,7 @@ hyp_status hyp_cuda_take_zeroed(const hyp_cuda_session *s, size_t bytes, CUdevic
 void hyp_cuda_give(const hyp_cuda_library *lib, CUdeviceptr at, size_t bytes)
 {
     if (!at) return;
-    lib->cuMemFree(at);
+    hyp_cuda_free(lib, at, bytes);
     hyp_mem_give(bytes);
 }
 

@@ -17,7 +17,7 @@ hyp_status hyp_cuda_staging_init(hyp_cuda_staging *g, size_t edges, hyp_diag *di
 void hyp_cuda_staging_dispose(hyp_cuda_staging *g, const hyp_cuda_library *lib)
 {
     hyp_team_stop(g->team);
-    if (g->device) lib->cuMemFree(g->device);
+    hyp_cuda_free(lib, g->device, g->device_bytes);
     if (g->packed) lib->cuMemFreeHost(g->packed);
     if (g->ring) lib->cuMemFreeHost(g->ring);
     for (size_t i = 0; i < HYP_CUDA_RING; i++)

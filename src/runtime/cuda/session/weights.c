@@ -126,7 +126,7 @@ static hyp_status take_shared(hyp_cuda_model *m, uint64_t hash, hyp_diag *diag)
     if (status == HYP_OK && !d.differs)
         m->weights = d.at;
     else if (leave(d.at))
-        m->device->lib.cuMemFree(d.at);
+        hyp_cuda_free(d.lib, d.at, m->plan->weights_bytes);
     return status;
 }
 
@@ -135,14 +135,14 @@ static hyp_status upload(hyp_cuda_model *m, uint64_t hash, hyp_diag *diag)
     const hyp_cuda_library *lib = &m->device->lib;
     size_t bytes = m->plan->weights_bytes;
     destination d = {.device = m->device};
-    HYP_TRY(hyp_cuda_check(lib, lib->cuMemAlloc(&d.at, bytes), "cuMemAlloc", diag));
+    HYP_TRY(hyp_cuda_alloc(lib, bytes, &d.at, diag));
     hyp_status status = visit_weights(m, send, &d, diag);
     if (status != HYP_OK) {
-        lib->cuMemFree(d.at);
+        hyp_cuda_free(lib, d.at, bytes);
         return status;
     }
     m->weights = d.at;
-    add((block){m->device->context, hash, bytes, 1, d.at});
+    if (!lib->device_alloc) add((block){m->device->context, hash, bytes, 1, d.at});
     return HYP_OK;
 }
 
@@ -153,8 +153,9 @@ hyp_status hyp_cuda_load_weights(hyp_cuda_model *m, hyp_diag *diag)
     if (plan->weights_bytes == 0) return HYP_OK;
     hyp_status status = hyp_mem_take(plan->weights_bytes) ? HYP_OK : hyp_fail_memory(diag, plan->weights_bytes);
     if (status == HYP_OK) {
-        status = visit_weights(m, add_to_hash, &hash, diag);
-        if (status == HYP_OK) status = take_shared(m, hash, diag);
+        bool shares = !m->device->lib.device_alloc; /* what a caller's allocator has given may go before other users do */
+        if (shares) status = visit_weights(m, add_to_hash, &hash, diag);
+        if (shares && status == HYP_OK) status = take_shared(m, hash, diag);
         if (status == HYP_OK && !m->weights) status = upload(m, hash, diag);
         if (status != HYP_OK) hyp_mem_give(plan->weights_bytes);
     }
@@ -168,6 +169,6 @@ hyp_status hyp_cuda_load_weights(hyp_cuda_model *m, hyp_diag *diag)
 void hyp_cuda_drop_weights(const hyp_cuda_model *m)
 {
     if (!m->weights) return;
-    if (leave(m->weights)) m->device->lib.cuMemFree(m->weights);
+    if (leave(m->weights)) hyp_cuda_free(&m->device->lib, m->weights, m->plan->weights_bytes);
     hyp_mem_give(m->plan->weights_bytes);
 }
