@@ -237,7 +237,94 @@ static void running_out_of_memory_leaves_one_or_the_other(void **state)
     }
 }
 
-/* The same of the device's own memory. */
+static hyp_status tune(hyp_context *context, hyp_diag *diag)
+{
+    const hyp_tune_options options = {.size = sizeof options, .seconds = 1e-9};
+    hyp_tensor x = tensor_of("x", HYP_F32, NULL, 2, (int64_t[]){UP_MOST_ROWS, UP_IN});
+    return hyp_context_tune(context, &x, 1, &options, NULL, diag);
+}
+
+/* Loads, prepares, runs, tunes, shares what was found, updates, runs: a result that there is must be right. */
+static hyp_status live(hyp_device_kind device, bool tunes, hyp_diag *diag)
+{
+    const hyp_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
+    const up_version *now = &old;
+    hyp_engine *engine = NULL;
+    hyp_context *context = NULL, *other = NULL;
+    float y[UP_MOST_ROWS * UP_OUT], wanted[UP_MOST_ROWS * UP_OUT];
+    hyp_tensor x = tensor_of("x", HYP_F32, NULL, 2, (int64_t[]){3, UP_IN});
+    hyp_status status = hyp_engine_load_file(path, &options, &engine, diag);
+    if (status == HYP_OK) status = hyp_context_create(engine, NULL, &context, diag);
+    if (status == HYP_OK) status = hyp_context_create(engine, NULL, &other, diag);
+    if (status == HYP_OK) status = hyp_context_reserve(context, &x, 1, diag);
+    if (status == HYP_OK) status = up_run(other, UP_MOST_ROWS, y, diag);
+    if (status == HYP_OK && tunes) status = tune(context, diag);
+    if (status == HYP_OK && tunes) status = hyp_context_share_tuning(context, diag);
+    if (status == HYP_OK && tunes) status = hyp_context_adopt_tuning(other, NULL, diag);
+    for (int i = 0; i < 3 && status == HYP_OK; i++) { /* on a GPU op by op, captured, replayed */
+        status = up_run(context, UP_MOST_ROWS, y, diag);
+        up_expect(now, UP_MOST_ROWS, wanted);
+        if (status == HYP_OK) assert_memory_equal(y, wanted, sizeof y);
+        if (status == HYP_OK && i == 0) status = put(engine, &new, diag);
+        now = &new;
+    }
+    if (status == HYP_OK) status = up_run(other, UP_MOST_ROWS, y, diag);
+    if (status == HYP_OK) assert_memory_equal(y, wanted, sizeof y);
+    hyp_context_destroy(context);
+    hyp_context_destroy(other);
+    hyp_engine_destroy(engine);
+    return status;
+}
+
+static void every_allocation_fails_once(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < 2; d++) {
+        hyp_status status = HYP_ERR_NO_MEMORY;
+        uint64_t n = 1;
+        for (; status != HYP_OK; n++) {
+            hyp_diag why = {0};
+            assert_true(n < 5000);
+            hyp_mem_fail_after(n);
+            status = live(devices[d], devices[d] == HYP_DEVICE_CPU, &why);
+            hyp_mem_fail_after(0);
+            if (status != HYP_OK && status != HYP_ERR_NO_MEMORY) fail_msg("allocation %d: %s", (int)n, why.message);
+        }
+        print_message("device %d: %d allocations\n", (int)devices[d], (int)n - 2);
+    }
+}
+
+/* So does every call that takes something of the device: what is needed is an error, what is not is done without. */
+static void everything_that_a_device_gives_fails_once(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cuMemAlloc", "cuMemHostAlloc", "cuMemcpyHtoD", "cuStreamCreateWithPriority",
+                                        "cuEventCreate", "cuGraphInstantiate", "cuGraphLaunch"};
+    bool (*fail_call)(const char *call, int result, int n) = NULL;
+    void *emulator = device_count > 2 ? dlopen("libcuda.so.1", RTLD_NOW) : NULL;
+    void *symbol = emulator ? dlsym(emulator, "emulator_fail") : NULL;
+    if (!symbol) {
+        print_message("skipped: there is no emulator\n");
+        skip();
+    }
+    memcpy(&fail_call, &symbol, sizeof symbol);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        int n = 1;
+        for (bool met = true; met; n++) {
+            hyp_diag why = {0};
+            assert_true(n < 500);
+            fail_call(calls[i], 2 /* CUDA_ERROR_OUT_OF_MEMORY */, n);
+            hyp_status status = live(HYP_DEVICE_CUDA, false, &why);
+            met = !fail_call("", 0, 0);
+            if (status != HYP_OK && (!met || status != HYP_ERR_NO_MEMORY))
+                fail_msg("%s %d: status %d, %s", calls[i], n, (int)status, why.message);
+        }
+        print_message("%s: %d times\n", calls[i], n - 2);
+    }
+    dlclose(emulator);
+}
+
+/* The memory of a device that runs out in an update: either all weights are the new ones or none. */
 static void a_device_without_memory_leaves_one_or_the_other(void **state)
 {
     (void)state;
@@ -308,6 +395,8 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused_whole),
         cmocka_unit_test(memory_counts_old_and_new),
         cmocka_unit_test(running_out_of_memory_leaves_one_or_the_other),
+        cmocka_unit_test(every_allocation_fails_once),
+        cmocka_unit_test(everything_that_a_device_gives_fails_once),
         cmocka_unit_test(a_device_without_memory_leaves_one_or_the_other),
         cmocka_unit_test(damaged_updates_are_refused),
     };
