@@ -407,6 +407,18 @@ HYP_API HYP_NODISCARD hyp_status hyp_engine_tensor_copy(hyp_engine *engine, cons
  * grows, what there was and what takes its place count both, so that the limit has to be larger than what is left. */
 HYP_API size_t hyp_engine_memory_bytes(const hyp_engine *engine);
 HYP_API size_t hyp_context_memory_bytes(const hyp_context *context);
+/* What hyp_context_memory_bytes would be after hyp_context_reserve with inputs of these dims (name or position, rank and dims are
+ * read), without taking it: exact but for some hundred bytes that the system rounds up. Packed weights that no shapes wanted
+ * before are made, and are the engine's. On a GPU tensors in host memory, and steps side by side where there is room for them, take
+ * more. The context's limits do not apply. Like every call with a context: one thread at a time. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_memory_needed(hyp_context *context, const hyp_tensor *inputs, size_t count,
+                                                           size_t *out_bytes, hyp_diag *diag);
+/* What hyp_engine_memory_bytes would be at most after loading this plan with these options, of which the device counts; AUTO: on
+ * whichever takes most. On a GPU, and on the reference device, it is exact but for some KB for every step; on a CPU layers may be
+ * packed in smaller blocks, or not before shapes are known, and what the first shapes have packed comes on top: weights of
+ * convolutions and recurrences, and layers in another form. */
+HYP_API HYP_NODISCARD hyp_status hyp_plan_memory_needed(const char *path, const hyp_engine_options *options,
+                                                        size_t *out_bytes, hyp_diag *diag);
 /* Bytes of scratch memory that the context holds on the device. */
 HYP_API size_t hyp_context_scratch_bytes(const hyp_context *context);
 

@@ -182,6 +182,12 @@ public:
     }
     void cancel() noexcept { hyp_context_cancel(get()); } /* from any thread */
     size_t scratch_bytes() const noexcept { return hyp_context_scratch_bytes(get()); }
+    size_t memory_needed(const hyp_tensor *inputs, size_t count) /* after `reserve`, in bytes */
+    {
+        size_t bytes = 0;
+        detail::check([&](hyp_diag *diag) { return hyp_context_memory_needed(get(), inputs, count, &bytes, diag); });
+        return bytes;
+    }
 
 private:
     std::unique_ptr<hyp_context, detail::free_context> handle_;

@@ -13,8 +13,8 @@ void *hyp_malloc(size_t size);
 void *hyp_calloc(size_t count, size_t size); /* zeroed; NULL also when count*size overflows */
 void *hyp_realloc(void *p, size_t size);     /* on NULL the old block stands */
 void hyp_free(void *p);
-/* Large blocks: align a power of two; of the thread's account's source, if it has one. hyp_aligned_free gives a block back to
- * where it came from, whatever account is named then. */
+/* Large blocks: align a power of two; of the thread's account's source, if it has one. hyp_aligned_free gives a block
+ * back to where it came from, whatever account is named then. */
 void *hyp_aligned_alloc(size_t align, size_t size);
 void hyp_aligned_free(void *p);
 bool hyp_aligned_is_sourced(const void *p); /* it is of an account's source */

@@ -1,4 +1,5 @@
-/* Memory of an engine from an allocator of the caller's, which counts. On a CUDA device, too, where there is the emulator. */
+/* Memory of an engine from an allocator of the caller's, which counts. On a CUDA device, too, where there is the
+ * emulator. */
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -156,7 +157,8 @@ static void devices_take_theirs_there(void **state)
     (void)state;
     pool p = {0};
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    void *alloc = driver ? dlsym(driver, "cuMemAlloc_v2") : NULL, *take_back = driver ? dlsym(driver, "cuMemFree_v2") : NULL;
+    void *alloc = driver ? dlsym(driver, "cuMemAlloc_v2") : NULL,
+         *take_back = driver ? dlsym(driver, "cuMemFree_v2") : NULL;
     if (!alloc || !take_back || !dlsym(driver, "emulator_fail")) {
         print_message("skipped: there is no emulator\n");
         skip();

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "runtime/support.h"
+#include "runtime/networks.h"
 #include "support/seal_plan.h"
 
 enum { WIDE = 512, DEEP = 256, PACKED = WIDE * DEEP * (int)sizeof(float) };
@@ -312,6 +312,81 @@ static void kernels_say_what_they_do(void **state)
     (void)state;
 }
 
+static void check_needs(hyp_device_kind device, bool library)
+{
+    enum { SLACK = 4096, IN = 20 }; /* the system rounds up what is noted of a step */
+    static const int64_t batches[] = {3, 64, 7, 500};
+    char path[PB_PATH];
+    hyp_engine *engine;
+    hyp_context *c;
+    size_t bound, again;
+    const hyp_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
+    build_network(&b, 500, library);
+    pb_write(&b, path);
+    if (device == HYP_DEVICE_CUDA && hyp_engine_load_file(path, &options, &engine, NULL) != HYP_OK) {
+        print_message("skipped: there is no CUDA device\n");
+        pb_remove(&b, path);
+        return;
+    }
+    if (device == HYP_DEVICE_CUDA) hyp_engine_destroy(engine);
+    assert_ok(hyp_plan_memory_needed(path, &options, &bound, diag));
+    assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+    assert_in_range(hyp_engine_memory_bytes(engine), bound / 8, bound);
+    assert_ok(hyp_context_create(engine, NULL, &c, diag));
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        hyp_tensor x = tensor_of("x", HYP_F32, NULL, 2, (int64_t[]){batches[i], IN});
+        size_t before = hyp_context_memory_bytes(c), scratch = hyp_context_scratch_bytes(c), needed = 0;
+        assert_ok(hyp_context_memory_needed(c, &x, 1, &needed, diag));
+        assert_int_equal(hyp_context_scratch_bytes(c), scratch);
+        assert_in_range(hyp_context_memory_bytes(c), before - SLACK, before + SLACK);
+        assert_ok(hyp_context_reserve(c, &x, 1, diag));
+        assert_in_range(hyp_context_memory_bytes(c), needed - SLACK, needed + SLACK);
+        assert_ok(hyp_context_memory_needed(c, &x, 1, &again, diag)); /* it is there */
+        assert_int_equal(again, hyp_context_memory_bytes(c));
+    }
+    hyp_context_destroy(c);
+    hyp_engine_destroy(engine);
+    pb_remove(&b, path);
+}
+
+/* Asking takes nothing, and the answer is what is there afterwards. */
+static void needs_are_known_before(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < 2; d++) {
+        check_needs(host_devices[d], false);
+        check_needs(host_devices[d], true);
+    }
+    check_needs(HYP_DEVICE_CUDA, true);
+    size_t bytes = 0;
+    hyp_diag why = {0};
+    assert_int_equal(hyp_plan_memory_needed("/nowhere/plan.bin", NULL, &bytes, &why), HYP_ERR_IO);
+    assert_int_equal(hyp_context_memory_needed(NULL, NULL, 0, &bytes, &why), HYP_ERR_INVALID_ARGUMENT);
+}
+
+/* What no memory could hold is asked for in vain, and a limit does not keep anybody from asking. */
+static void needs_may_be_beyond_limits(void **state)
+{
+    (void)state;
+    char path[PB_PATH];
+    hyp_engine *engine;
+    hyp_context *c;
+    size_t needed = 0;
+    hyp_diag why = {0};
+    const hyp_context_options few = {.size = sizeof few, .memory_limit = 1 << 20};
+    build_network(&b, 500, false);
+    pb_write(&b, path);
+    assert_ok(load(path, HYP_DEVICE_REFERENCE, 0, &engine, diag));
+    assert_ok(hyp_context_create(engine, &few, &c, diag));
+    hyp_tensor x = tensor_of("x", HYP_F32, NULL, 2, (int64_t[]){1 << 20, 20});
+    assert_ok(hyp_context_memory_needed(c, &x, 1, &needed, diag));
+    assert_in_range(needed, (size_t)510 << 22, ((size_t)510 << 22) + (1 << 18));
+    assert_int_equal(hyp_context_reserve(c, &x, 1, &why), HYP_ERR_LIMIT);
+    hyp_context_destroy(c);
+    hyp_engine_destroy(engine);
+    pb_remove(&b, path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +396,8 @@ int main(void)
         cmocka_unit_test(refused_shapes_leave_nothing),
         cmocka_unit_test(samples_count_as_work),
         cmocka_unit_test(kernels_say_what_they_do),
+        cmocka_unit_test(needs_are_known_before),
+        cmocka_unit_test(needs_may_be_beyond_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Engines with the same weights have one copy of what is packed and uploaded. How much memory there is tells the system's allocator, and
- * the emulated device. */
+/* Engines with the same weights have one copy of what is packed and uploaded. How much memory there is tells the
+ * system's allocator, and the emulated device. */
 #include <dlfcn.h>
 #include <malloc.h>
 #include <string.h>
@@ -100,7 +100,8 @@ static void the_second_engine_uploads_nothing(void **state)
     hyp_engine *two = load(path, HYP_DEVICE_CUDA);
     assert_true(fail_call("", 0, 0)); /* it is still to come: nothing was asked for */
     assert_non_null(two);
-    assert_in_range(hyp_engine_memory_bytes(two), hyp_engine_memory_bytes(one) - 512, hyp_engine_memory_bytes(one) + 512);
+    assert_in_range(hyp_engine_memory_bytes(two), hyp_engine_memory_bytes(one) - 512,
+                    hyp_engine_memory_bytes(one) + 512);
     hyp_engine_destroy(one);
     run(two, other);
     assert_memory_equal(first, other, sizeof first);
@@ -128,7 +129,8 @@ static void blocks_are_what_they_hold(void **state)
     void *a = hyp_block_share(block_of(BYTES, 1), BYTES), *c = hyp_block_share(block_of(BYTES, 2), BYTES);
     assert_int_equal(mine.used, 2 * BYTES);
     hyp_mem_charge(&yours);
-    void *same = hyp_block_share(block_of(BYTES, 1), BYTES), *longer = hyp_block_share(block_of(BYTES + 64, 1), BYTES + 64);
+    void *same = hyp_block_share(block_of(BYTES, 1), BYTES),
+         *longer = hyp_block_share(block_of(BYTES + 64, 1), BYTES + 64);
     assert_ptr_equal(same, a);
     assert_ptr_not_equal(longer, a);
     assert_ptr_not_equal(c, a);

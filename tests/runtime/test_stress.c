@@ -1,6 +1,7 @@
-/* Runs of eight threads on one engine whose weights are replaced meanwhile, and which is itself replaced by newly loaded ones: every result
- * is that of one version of the weights, and memory does not grow. HYPATIA_STRESS_RUNS says how many runs, for all threads
- * together, on each device: 4,000 unless it does. On a CUDA device, too, where there is one, or the emulator.
+/* Runs of eight threads on one engine whose weights are replaced meanwhile, and which is itself replaced by newly
+ * loaded ones: every result is that of one version of the weights, and memory does not grow. HYPATIA_STRESS_RUNS says
+ * how many runs, for all threads together, on each device: 4,000 unless it does. On a CUDA device, too, where there is
+ * one, or the emulator.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -101,7 +102,8 @@ static size_t reload(shared *s)
         s->engine = fresh;
         pthread_mutex_unlock(&s->lock);
         hyp_engine_destroy(before);
-        for (size_t now = atomic_load(&s->updates); atomic_load(&s->running) > 0 && atomic_load(&s->updates) < now + RELOAD;)
+        for (size_t now = atomic_load(&s->updates);
+             atomic_load(&s->running) > 0 && atomic_load(&s->updates) < now + RELOAD;)
             sched_yield();
     }
     return reloads;

@@ -1,5 +1,5 @@
-/* Weights that are replaced in an engine while it runs. Results are judged by integers. On a CUDA device, too, where there is one, or
- * the emulator. */
+/* Weights that are replaced in an engine while it runs. Results are judged by integers. On a CUDA device, too, where
+ * there is one, or the emulator. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,7 +166,8 @@ static void what_does_not_fit_is_refused_whole(void **state)
     assert_null(hyp_engine_weight(NULL, 0));
 }
 
-/* Both are there until the last context has run again; a limit holds for both, and what goes beyond it leaves the old ones. */
+/* Both are there until the last context has run again; a limit holds for both, and what goes beyond it leaves the old
+ * ones. */
 static void memory_counts_old_and_new(void **state)
 {
     enum { SLACK = 512 /* the system's blocks are not always of one size */, ROOM = 200000, MOST = 60 };
@@ -298,8 +299,9 @@ static void every_allocation_fails_once(void **state)
 static void everything_that_a_device_gives_fails_once(void **state)
 {
     (void)state;
-    static const char *const calls[] = {"cuMemAlloc", "cuMemHostAlloc", "cuMemcpyHtoD", "cuStreamCreateWithPriority",
-                                        "cuEventCreate", "cuGraphInstantiate", "cuGraphLaunch"};
+    static const char *const calls[] = {
+        "cuMemAlloc",    "cuMemHostAlloc",     "cuMemcpyHtoD", "cuStreamCreateWithPriority",
+        "cuEventCreate", "cuGraphInstantiate", "cuGraphLaunch"};
     bool (*fail_call)(const char *call, int result, int n) = NULL;
     void *emulator = device_count > 2 ? dlopen("libcuda.so.1", RTLD_NOW) : NULL;
     void *symbol = emulator ? dlsym(emulator, "emulator_fail") : NULL;
@@ -371,7 +373,8 @@ static void damaged_updates_are_refused(void **state)
         HypPlan__Update *u = &wrong.updates[0];
         if (damage == 0) u->plan.len /= 2;
         if (damage == 1) u->n_pieces = 0;
-        if (damage == 2) wrong.updates[2].pieces[0] = u->pieces[0]; /* w2 into the smaller w1: the wrong bytes, no more */
+        if (damage == 2)
+            wrong.updates[2].pieces[0] = u->pieces[0]; /* w2 into the smaller w1: the wrong bytes, no more */
         if (damage == 3) wrong.pieces[0].tensor = wrong.pieces[1].tensor; /* w1 into the bias, which has less room */
         pb_write(&wrong.outer, at);
         hyp_status status = hyp_engine_load_file(at, &options, &engine, &why);

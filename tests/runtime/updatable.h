@@ -1,8 +1,8 @@
 /* updatable.h - a plan whose weights can be replaced, and what it gives with any of them, exactly.
  *
- * y[rows, OUT] = relu(x[rows, IN] w1 + b + c) w2^T, where w1[IN, HIDDEN], b, c and w2[OUT, HIDDEN] are initializers: the plan has
- * w1 the other way round, one vector in place of b and c, and w2 as it is. All numbers are small integers, so that sums are
- * exact in whatever order, and known here from integers.
+ * y[rows, OUT] = relu(x[rows, IN] w1 + b + c) w2^T, where w1[IN, HIDDEN], b, c and w2[OUT, HIDDEN] are initializers:
+ * the plan has w1 the other way round, one vector in place of b and c, and w2 as it is. All numbers are small integers,
+ * so that sums are exact in whatever order, and known here from integers.
  */
 #ifndef HYP_TESTS_RUNTIME_UPDATABLE_H
 #define HYP_TESTS_RUNTIME_UPDATABLE_H

@@ -8,8 +8,9 @@
  * Memory: all that a backend takes by base/mem.h is charged to the account of the engine (open, load) or of the context
  * (the rest), which its caller may limit; a device's own is to be told to hyp_mem_take and hyp_mem_give. What a context
  * has made for all contexts of its engine, as weights that are packed when shapes want them, is charged to the
- * engine's: hyp_mem_charge. A refusal is a failure for want of memory; the core makes HYP_ERR_LIMIT of it. Memory that never
- * changes once it is packed goes through hyp_block_share (shared_block.h), so that engines with the same weights have it once.
+ * engine's: hyp_mem_charge. A refusal is a failure for want of memory; the core makes HYP_ERR_LIMIT of it. Memory that
+ * never changes once it is packed goes through hyp_block_share (shared_block.h), so that engines with the same weights
+ * have it once.
  */
 #ifndef HYP_RUNTIME_CORE_BACKEND_H
 #define HYP_RUNTIME_CORE_BACKEND_H
@@ -70,6 +71,8 @@ typedef struct hyp_backend {
      * a step that this backend cannot run. */
     hyp_status (*load)(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag);
     void (*unload)(void *model);
+    /* Bytes that loading takes at most, besides some KB for every step; needs no device. NULL: none. */
+    size_t (*load_bound)(const hyp_plan *plan);
 
     /* State of one context: scratch memory and streams. */
     hyp_status (*session_create)(void *model, const hyp_context_options *options, void **out_session, hyp_diag *diag);
@@ -89,6 +92,8 @@ typedef struct hyp_backend {
      * get they go on as if nobody had asked. NULL: there is nothing. */
     hyp_status (*reserve)(void *session, void *prepared, hyp_diag *diag);
     void (*release)(void *session, void *prepared);
+    /* Bytes that preparing these shapes would take of the session's account for good, without taking what is large. */
+    hyp_status (*measure)(void *session, const int64_t *values, size_t *out, hyp_diag *diag);
 
     /* Runs. Allocates nothing and takes no lock that another context could hold; the first run with tensors in another
      * memory than the device's may take memory, and threads, for them. */

@@ -194,15 +194,20 @@ static bool key_matches(const hyp_context *c, const hyp_shape *s, const hyp_tens
     return true;
 }
 
+static size_t shape_bytes(const HypPlan__Program *p)
+{
+    size_t words = p->n_inputs * (KEY + 1) + p->n_outputs * (1 + HYP_MAX_RANK) + p->n_dims;
+    return sizeof(hyp_shape) + words * sizeof(int64_t);
+}
+
 /* Makes a shape from c->values. */
 static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape **out, hyp_diag *diag)
 {
     const hyp_engine *e = c->engine;
     const HypPlan__Program *p = e->plan.program;
     size_t in = p->n_inputs, outs = p->n_outputs;
-    size_t words = in * (KEY + 1) + outs * (1 + HYP_MAX_RANK) + p->n_dims;
-    hyp_shape *s = hyp_calloc(1, sizeof *s + words * sizeof(int64_t));
-    if (!s) return hyp_fail_memory(diag, sizeof *s + words * sizeof(int64_t));
+    hyp_shape *s = hyp_calloc(1, shape_bytes(p));
+    if (!s) return hyp_fail_memory(diag, shape_bytes(p));
     _Static_assert(sizeof(size_t) == sizeof(int64_t) && sizeof *s % sizeof(int64_t) == 0, "one array of words");
     s->key = (int64_t *)(s + 1);
     s->values = s->key + in * KEY;
@@ -283,6 +288,33 @@ hyp_status hyp_context_reserve(hyp_context *c, const hyp_tensor *inputs, size_t 
     if (status == HYP_OK) c->current->reserved = true;
     if (status == HYP_OK) status = reserve(c, c->current, diag);
     return leave(c, before, status, diag);
+}
+
+hyp_status hyp_context_memory_needed(hyp_context *c, const hyp_tensor *inputs, size_t count, size_t *out_bytes,
+                                     hyp_diag *diag)
+{
+    HYP_TRY(hyp_want_context(c, "hyp_context_memory_needed", diag));
+    HYP_NEED(out_bytes);
+    HYP_TRY(hyp_match_tensors(&c->engine->inputs, inputs, count, c->input_order, diag));
+    HYP_TRY(evaluate(c, inputs, diag));
+    HYP_TRY(hyp_plan_check_bounds(c->engine->plan.program, c->values, diag));
+    hyp_mem_account *before = enter(c);
+    size_t more = 0, most = c->account.most;
+    c->account.most = SIZE_MAX;
+    hyp_status status = take_weights(c, diag);
+    bool known = false;
+    for (size_t i = 0; i < c->shapes.len && !known; i++) known = key_matches(c, c->shapes.data[i], inputs);
+    if (status == HYP_OK && !known) {
+        more = shape_bytes(c->engine->plan.program);
+        size_t large = 0;
+        status = c->engine->backend->measure(c->session, c->values, &large, diag);
+        more += large;
+    }
+    c->account.most = most;
+    size_t used = hyp_mem_used(&c->account);
+    status = leave(c, before, status, diag);
+    if (status == HYP_OK) *out_bytes = used + more;
+    return status;
 }
 
 hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,

@@ -142,9 +142,10 @@ static hyp_status read_allocator(hyp_engine_options *options, hyp_allocator *out
     if (!options->allocator) return HYP_OK;
     HYP_TRY(hyp_sized_take(out, options->allocator, hyp_allocator, diag));
     if (!out->alloc != !out->free || !out->device_alloc != !out->device_free)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                        "options->allocator has a function that gives memory without the one that takes it back, or the "
-                        "other way round: set both or none");
+        return hyp_fail(
+            diag, HYP_ERR_INVALID_ARGUMENT,
+            "options->allocator has a function that gives memory without the one that takes it back, or the "
+            "other way round: set both or none");
     options->allocator = out;
     return HYP_OK;
 }
@@ -187,6 +188,31 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     if (data) e->release = options.release, e->release_user = options.release_user;
     *out = e;
     return HYP_OK;
+}
+
+hyp_status hyp_plan_memory_needed(const char *path, const hyp_engine_options *given, size_t *out_bytes, hyp_diag *diag)
+{
+    enum { STEP = 4096, HEAD = 256 * 1024 }; /* what is noted of a step, and of a plan and a device */
+    hyp_engine_options options;
+    HYP_NEED(path);
+    HYP_NEED(out_bytes);
+    HYP_TRY(read_options(given, &options, diag));
+    const hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
+    hyp_mem_account account = {.most = SIZE_MAX}, *before = hyp_mem_charge(&account);
+    hyp_plan plan;
+    size_t most = 0;
+    hyp_status status = hyp_plan_open_file(path, &open, &plan, diag);
+    if (status == HYP_OK) {
+        for (size_t i = 0; hyp_backends[i]; i++) {
+            bool meant = options.device == HYP_DEVICE_AUTO || options.device == hyp_backends[i]->kind;
+            size_t bytes = meant && hyp_backends[i]->load_bound ? hyp_backends[i]->load_bound(&plan) : 0;
+            if (bytes > most) most = bytes;
+        }
+        *out_bytes = hyp_mem_used(&account) + most + HEAD + plan.program->n_steps * STEP;
+        hyp_plan_close(&plan);
+    }
+    hyp_mem_charge(before);
+    return status;
 }
 
 hyp_status hyp_engine_load_file(const char *path, const hyp_engine_options *options, hyp_engine **out, hyp_diag *diag)

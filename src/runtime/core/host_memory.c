@@ -103,6 +103,23 @@ static hyp_status want_room(const hyp_host_memory *m, const size_t *want, size_t
     return hyp_mem_fits(most) ? HYP_OK : hyp_fail_memory(diag, most);
 }
 
+hyp_status hyp_host_memory_growth(const hyp_host_memory *m, const int64_t *values, size_t work_bytes, size_t *out,
+                                  hyp_diag *diag)
+{
+    const HypPlan__Program *p = m->plan->program;
+    size_t *want = hyp_calloc(p->slot_count, sizeof *want), more = 0;
+    if (!want) return hyp_fail_memory(diag, p->slot_count * sizeof *want);
+    hyp_status status = measure(p, values, want, diag);
+    bool fits = true;
+    for (uint32_t s = 0; s < p->slot_count && status == HYP_OK; s++)
+        if (want[s] > m->slot_bytes[s]) fits = fits && hyp_add_size(more, want[s] - m->slot_bytes[s], &more);
+    if (work_bytes > m->work_bytes) fits = fits && hyp_add_size(more, work_bytes - m->work_bytes, &more);
+    hyp_free(want);
+    if (status == HYP_OK && !fits) status = hyp_fail_memory(diag, SIZE_MAX);
+    if (status == HYP_OK) *out = more;
+    return status;
+}
+
 hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, size_t work_bytes, hyp_diag *diag)
 {
     const HypPlan__Program *p = m->plan->program;

@@ -32,6 +32,9 @@ void hyp_host_memory_take_weights(hyp_host_memory *m, const hyp_plan *plan);
  * account has no room for that, nothing is taken: HYP_ERR_NO_MEMORY. */
 HYP_NODISCARD hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, size_t work_bytes,
                                               hyp_diag *diag);
+/* Bytes that this would take more than there are. */
+HYP_NODISCARD hyp_status hyp_host_memory_growth(const hyp_host_memory *m, const int64_t *values, size_t work_bytes,
+                                                size_t *out, hyp_diag *diag);
 /* Makes `work` at least this large; it may move, and what was in it is lost. */
 HYP_NODISCARD hyp_status hyp_host_memory_grow_work(hyp_host_memory *m, size_t bytes, hyp_diag *diag);
 /* Sets the addresses of inputs and outputs for one run. */

@@ -76,7 +76,8 @@ static void *leave(void *data, size_t *out_bytes)
 void *hyp_block_share(void *data, size_t bytes)
 {
     size_t ignored;
-    if (!data || bytes < LEAST || hyp_aligned_is_sourced(data)) return data; /* its source may go before other users do */
+    if (!data || bytes < LEAST || hyp_aligned_is_sourced(data))
+        return data; /* its source may go before other users do */
     uint64_t hash = hyp_hash(data, bytes, 0);
     void *found = find(hash, bytes);
     if (found && memcmp(found, data, bytes) == 0) {

@@ -224,6 +224,28 @@ static hyp_status load_wide(hyp_cpu_model *m, hyp_diag *diag)
     return load_linear(m->wide, diag);
 }
 
+/* Layers are packed once, by us or the library, which both fill blocks up with zeros; what is in 16 bits may be
+ * widened. */
+static size_t load_bound(const hyp_plan *plan)
+{
+    enum { BLOCK = 64 };
+    const HypPlan__Program *p = plan->program;
+    size_t bytes = 0;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        const HypPlan__Linear *s =
+            p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR ? p->steps[i]->linear : NULL;
+        for (size_t l = 0; s && hyp_linear_is_constant(plan, s) && l < s->n_layers; l++) {
+            size_t n = (size_t)p->dims[s->layers[l]->n]->value, k = (size_t)p->dims[s->layers[l]->k]->value;
+            bytes += (n + BLOCK) / BLOCK * BLOCK * ((k + BLOCK) / BLOCK * BLOCK + 1) * sizeof(float);
+        }
+    }
+    for (size_t t = 0; t < p->n_tensors; t++)
+        if (p->tensors[t]->place == HYP_PLAN__PLACE__PLACE_WEIGHT &&
+            hyp_dtype_size((hyp_dtype)p->tensors[t]->dtype) == 2)
+            bytes += 2 * (size_t)p->tensors[t]->bytes + BLOCK;
+    return bytes;
+}
+
 static hyp_status model_load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag)
 {
     const HypPlan__Program *p = plan->program;
@@ -486,8 +508,9 @@ static hyp_status prepare_ops(hyp_cpu_session *s, const int64_t *values, bool la
     return HYP_OK;
 }
 
-hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known, hyp_cpu_prepared **out,
-                           hyp_diag *diag)
+/* All but the scratch memory. */
+static hyp_status prepare_all_ops(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known,
+                                  hyp_cpu_prepared **out, hyp_diag *diag)
 {
     hyp_cpu_prepared *p = NULL;
 #ifdef HYP_HAVE_ONEDNN
@@ -501,11 +524,36 @@ hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_
 #ifdef HYP_HAVE_ONEDNN
     hyp_dnnl_set_threads(s->model->device->dnnl, threads_before);
 #endif
-    if (status == HYP_OK) status = hyp_host_memory_grow(&s->memory, values, p->work_bytes, diag);
     if (status == HYP_OK)
         *out = p;
     else if (p)
         hyp_cpu_release(s, p);
+    return status;
+}
+
+hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known, hyp_cpu_prepared **out,
+                           hyp_diag *diag)
+{
+    hyp_cpu_prepared *p;
+    HYP_TRY(prepare_all_ops(s, values, known, &p, diag));
+    hyp_status status = hyp_host_memory_grow(&s->memory, values, p->work_bytes, diag);
+    if (status == HYP_OK)
+        *out = p;
+    else
+        hyp_cpu_release(s, p);
+    return status;
+}
+
+static hyp_status measure(void *opaque, const int64_t *values, size_t *out, hyp_diag *diag)
+{
+    hyp_cpu_session *s = opaque;
+    hyp_cpu_prepared *p;
+    size_t before = hyp_mem_used(hyp_mem_charged()), more;
+    HYP_TRY(prepare_all_ops(s, values, &s->tuning, &p, diag));
+    size_t notes = hyp_mem_used(hyp_mem_charged()) - before;
+    hyp_status status = hyp_host_memory_growth(&s->memory, values, p->work_bytes, &more, diag);
+    hyp_cpu_release(s, p);
+    if (status == HYP_OK) *out = notes + more;
     return status;
 }
 
@@ -570,12 +618,14 @@ const hyp_backend hyp_backend_cpu = {
     .close = device_close,
     .load = model_load,
     .unload = model_unload,
+    .load_bound = load_bound,
     .session_create = session_create,
     .session_destroy = session_destroy,
     .take_model = take_model,
     .scratch_bytes = scratch_bytes,
     .prepare = prepare,
     .release = release,
+    .measure = measure,
     .run = run,
     .synchronize = synchronize,
     .choices = choices,

@@ -212,8 +212,8 @@ bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, 
  * and y where nothing is changed after it is added. Sums do not depend on the number of threads. */
 void hyp_cpu_run_layer(const hyp_cpu_run *run, const hyp_mlp_layer *layer, int64_t rows, const float *x,
                        int64_t x_stride, const float *added, float *y, int64_t y_stride);
-/* Layers with weights w[count,k,n]; bias, the same for all, may be NULL. Freed by hyp_cpu_free_layers. NULL when memory is
- * out. act NULL: none. */
+/* Layers with weights w[count,k,n]; bias, the same for all, may be NULL. Freed by hyp_cpu_free_layers. NULL when memory
+ * is out. act NULL: none. */
 hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const float *w, int64_t n, int64_t k,
                              const float *bias, const hyp_block_instr *act);
 void hyp_cpu_free_layers(hyp_mlp *mlp); /* NULL-safe */

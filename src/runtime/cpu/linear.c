@@ -124,8 +124,8 @@ void hyp_cpu_free_layers(hyp_mlp *mlp)
     hyp_free(mlp);
 }
 
-/* Weights and biases at multiples of 64 bytes. Sizes cannot overflow where the weights themselves fit into a file, but are
- * checked all the same. */
+/* Weights and biases at multiples of 64 bytes. Sizes cannot overflow where the weights themselves fit into a file, but
+ * are checked all the same. */
 static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
 {
     const hyp_cpu_kernels *kernels = model->device->kernels;

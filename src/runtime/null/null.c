@@ -105,6 +105,11 @@ static hyp_status prepare(void *session, const int64_t *values, void **out_prepa
 
 static void release(void *session, void *prepared) { (void)session, (void)prepared; }
 
+static hyp_status measure(void *session, const int64_t *values, size_t *out, hyp_diag *diag)
+{
+    return hyp_host_memory_growth(session, values, 0, out, diag);
+}
+
 static hyp_status run_step(void *opaque, size_t i, hyp_diag *diag)
 {
     const run_state *r = opaque;
@@ -135,6 +140,7 @@ const hyp_backend hyp_backend_null = {
     .scratch_bytes = hyp_host_session_bytes,
     .prepare = prepare,
     .release = release,
+    .measure = measure,
     .run = run,
     .synchronize = hyp_host_synchronize,
 };

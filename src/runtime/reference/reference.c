@@ -49,17 +49,27 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
 
 static void model_unload(void *model) { (void)model; }
 
+static size_t most_work(const HypPlan__Program *p, const int64_t *values)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        size_t bytes = hyp_reference_work(p, p->steps[i], values);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+static hyp_status measure(void *opaque, const int64_t *values, size_t *out, hyp_diag *diag)
+{
+    const hyp_host_memory *m = opaque;
+    return hyp_host_memory_growth(m, values, most_work(m->plan->program, values), out, diag);
+}
+
 /* A prepared shape is nothing but the values of the dims. */
 static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepared, hyp_diag *diag)
 {
     hyp_host_memory *m = opaque;
-    const HypPlan__Program *p = m->plan->program;
-    size_t work_bytes = 0;
-    for (size_t i = 0; i < p->n_steps; i++) {
-        size_t bytes = hyp_reference_work(p, p->steps[i], values);
-        if (bytes > work_bytes) work_bytes = bytes;
-    }
-    HYP_TRY(hyp_host_memory_grow(m, values, work_bytes, diag));
+    HYP_TRY(hyp_host_memory_grow(m, values, most_work(m->plan->program, values), diag));
     *out_prepared = (void *)(uintptr_t)values;
     return HYP_OK;
 }
@@ -95,6 +105,7 @@ const hyp_backend hyp_backend_reference = {
     .scratch_bytes = hyp_host_session_bytes,
     .prepare = prepare,
     .release = release,
+    .measure = measure,
     .run = run,
     .synchronize = hyp_host_synchronize,
 };

@@ -1,5 +1,5 @@
-/* Weights that are replaced while a GPU has work, and while graphs of the caller's hold it. Judged by integers. Needs a GPU, or the
- * emulator: see device_start. */
+/* Weights that are replaced while a GPU has work, and while graphs of the caller's hold it. Judged by integers. Needs a
+ * GPU, or the emulator: see device_start. */
 #include "runtime/cuda/device_check.h"
 #include "runtime/updatable.h"
 

@@ -23,6 +23,8 @@ static void unload(void *model)
     hyp_free(m);
 }
 
+static size_t load_bound(const hyp_plan *plan) { return plan->weights_bytes; }
+
 /* Products of 8 bits are a matter of the device, everything else of this build. */
 static hyp_status check_f8(const hyp_cuda_device *d, const HypPlan__Program *p, const HypPlan__Step *s, hyp_diag *diag)
 {
@@ -342,6 +344,7 @@ const hyp_backend hyp_backend_cuda = {
     .close = hyp_cuda_device_close,
     .load = load,
     .unload = unload,
+    .load_bound = load_bound,
     .session_create = session_create,
     .session_destroy = session_destroy,
     .take_model = take_model,
@@ -349,6 +352,7 @@ const hyp_backend hyp_backend_cuda = {
     .prepare = hyp_cuda_prepare,
     .reserve = hyp_cuda_reserve,
     .release = hyp_cuda_release,
+    .measure = hyp_cuda_measure,
     .run = run,
     .synchronize = synchronize,
     .stream = stream,

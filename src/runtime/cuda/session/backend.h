@@ -71,6 +71,7 @@ HYP_NODISCARD hyp_status hyp_cuda_check_step(const HypPlan__Program *program, co
 const hyp_choice *hyp_cuda_choices(const void *prepared, size_t step, size_t *out_count);
 HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag);
 void hyp_cuda_release(void *session, void *prepared);
+HYP_NODISCARD hyp_status hyp_cuda_measure(void *session, const int64_t *values, size_t *out, hyp_diag *diag);
 
 /* layouts.c */
 /* Types, bit 1 << hyp_dtype, and axes at most, N and C among them, of tensors that may lie with the channels last:
@@ -83,8 +84,8 @@ HYP_NODISCARD hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, cons
 HYP_NODISCARD hyp_status hyp_cuda_place_own(const HypPlan__Program *program, const int64_t *values, hyp_cuda_prepared *p,
                                             size_t *total, hyp_diag *diag);
 
-/* conv_filters.c: decides which weights lie so, before a set of shapes is prepared; and makes the bytes of one that does, the
- * caller's to hyp_free. */
+/* conv_filters.c: decides which weights lie so, before a set of shapes is prepared; and makes the bytes of one that
+ * does, the caller's to hyp_free. */
 HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cuda_turn_filters(const hyp_cuda_model *m, uint32_t tensor, void **out, hyp_diag *diag);
 

@@ -155,11 +155,11 @@ static hyp_status build_beside(hyp_cuda_build *b, CUdeviceptr grown, size_t scra
     return HYP_OK;
 }
 
-/* Shapes that are refused leave the session's memory as it was; what the device does not have is asked for first. */
-static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
+/* Where everything lies; *out_scratch bytes of scratch memory. */
+static hyp_status lay_out(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, size_t *out_scratch,
+                          hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
-    const hyp_cuda_library *lib = &s->model->device->lib;
     size_t edges = program->n_inputs + program->n_outputs, scratch;
     p->slot_offset = hyp_arena_zalloc(&p->arena, program->slot_count, sizeof *p->slot_offset);
     p->edge_offset = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_offset);
@@ -176,9 +176,22 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
     p->scratch_bytes = scratch;
     HYP_TRY(hyp_cuda_place_edges(program, values, HYP_CUDA_SMALL, p->edge_offset, p->edge_bytes, &p->packed_bytes,
                                  &p->staging_bytes, diag));
-    size_t room = 0;
-    hyp_cuda_build b = {
-        .session = s, .prepared = p, .program = program, .values = values, .room_bytes = &room, .diag = diag};
+    *out_scratch = scratch;
+    return HYP_OK;
+}
+
+/* Shapes that are refused leave the session's memory as it was; what the device does not have is asked for first. */
+static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    size_t room = 0, scratch;
+    HYP_TRY(lay_out(s, values, p, &scratch, diag));
+    hyp_cuda_build b = {.session = s,
+                        .prepared = p,
+                        .program = s->model->plan->program,
+                        .values = values,
+                        .room_bytes = &room,
+                        .diag = diag};
     CUdeviceptr grown = 0;
     hyp_status status = HYP_OK;
     if (scratch > s->scratch_bytes) {
@@ -199,6 +212,38 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
                        "products of these shapes: %zu as tuned, %zu as tuned for a larger size, %zu not tuned",
                        p->products[HYP_CUDA_TUNED], p->products[HYP_CUDA_BORROWED], p->products[HYP_CUDA_NOT_TUNED]);
     return HYP_OK;
+}
+
+/* As build, with nothing taken but for a moment. */
+static hyp_status measure(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, size_t *out, hyp_diag *diag)
+{
+    size_t room = 0, scratch, before = hyp_mem_used(hyp_mem_charged());
+    HYP_TRY(lay_out(s, values, p, &scratch, diag));
+    hyp_cuda_build b = {.session = s,
+                        .prepared = p,
+                        .program = s->model->plan->program,
+                        .values = values,
+                        .room_bytes = &room,
+                        .diag = diag};
+    HYP_TRY(build_ops(&b));
+    *out = hyp_mem_used(hyp_mem_charged()) - before;
+    if (scratch > s->scratch_bytes) *out += scratch - s->scratch_bytes;
+    if (room > s->room_bytes) *out += room - s->room_bytes;
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_measure(void *session, const int64_t *values, size_t *out, hyp_diag *diag)
+{
+    hyp_cuda_session *s = session;
+    hyp_cuda_prepared *p = hyp_calloc(1, sizeof *p);
+    if (!p) return hyp_fail_memory(diag, sizeof *p);
+    hyp_status status = hyp_cuda_enter(s->model->device, diag);
+    if (status == HYP_OK) {
+        status = measure(s, values, p, out, diag);
+        hyp_cuda_leave(s->model->device);
+    }
+    hyp_cuda_release(s, p);
+    return status;
 }
 
 hyp_status hyp_cuda_prepare(void *session, const int64_t *values, void **out_prepared, hyp_diag *diag)

@@ -1,7 +1,8 @@
-/* weights.c - the weights of a plan on a device: one block for all engines of the process that have the same ones there.
+/* weights.c - the weights of a plan on a device: one block for all engines of the process that have the same ones
+ * there.
  *
- * A block is found by a hash of what it should hold, and then read back and compared: nothing depends on hashes, or on which
- * plan is trusted. Each engine's account is charged for all of it.
+ * A block is found by a hash of what it should hold, and then read back and compared: nothing depends on hashes, or on
+ * which plan is trusted. Each engine's account is charged for all of it.
  */
 #include <pthread.h>
 
@@ -153,7 +154,8 @@ hyp_status hyp_cuda_load_weights(hyp_cuda_model *m, hyp_diag *diag)
     if (plan->weights_bytes == 0) return HYP_OK;
     hyp_status status = hyp_mem_take(plan->weights_bytes) ? HYP_OK : hyp_fail_memory(diag, plan->weights_bytes);
     if (status == HYP_OK) {
-        bool shares = !m->device->lib.device_alloc; /* what a caller's allocator has given may go before other users do */
+        bool shares =
+            !m->device->lib.device_alloc; /* what a caller's allocator has given may go before other users do */
         if (shares) status = visit_weights(m, add_to_hash, &hash, diag);
         if (shares && status == HYP_OK) status = take_shared(m, hash, diag);
         if (status == HYP_OK && !m->weights) status = upload(m, hash, diag);
