@@ -66,9 +66,7 @@ enum {
 
 static const cli_option options[] = {
     [OPT_OUTPUT] = {"output", 'o', "FILE", "the plan to write"},
-    [OPT_TARGET] = {"target", 0, "cpu|cuda",
-                    "device to compile for (cpu); no GPU is needed for cuda. Its costs: cpu:avx2, :avx512, :native, "
-                    "cuda:h100, ..."},
+    [OPT_TARGET] = {"target", 0, "cpu|cuda", "device to compile for (cpu); no GPU is needed for cuda. Its costs: cpu:avx2, :avx512, :native, cuda:h100, ..."},
     [OPT_PRECISION] = {"precision", 0, "TYPE", "fp32 (strict, the default), tf32, bf16, fp16, or fp8 with --samples"},
     [OPT_PROFILE] = {"profile", 0, "FILE", "device profile for the cost model, in place of the target's"},
     [OPT_DIM] = {"dim", 0, "NAME=SIZE", "fix a symbolic dimension: batch=32"},
@@ -76,8 +74,7 @@ static const cli_option options[] = {
     [OPT_SHAPES] = {"shapes", 0, "IN:DIMS", "fix the shape of an input: x:32x784"},
     [OPT_BIND] = {"bind", 0, "IN=@FILE", "make an input a constant of the plan: k=@k.npy"},
     [OPT_UPDATABLE] = {"updatable", 0, "PATTERN", "initializers that an engine may replace: 'layers.*.weight', '*'"},
-    [OPT_SAMPLES] = {"samples", 0, "IN=@FILE|DIR",
-                     "typical inputs: fp8 has the scales of layers from them; verified with: x=@x.npy"},
+    [OPT_SAMPLES] = {"samples", 0, "IN=@FILE|DIR", "typical inputs: fp8 has the scales of layers from them; verified with: x=@x.npy"},
     [OPT_RULES] = {"rules", 0, "FILE", "rewrite rules of your own, besides the built-in ones"},
     [OPT_NO_BUILTIN] = {"no-builtin-rules", 0, NULL, "the rules of --rules alone"},
     [OPT_DISABLE] = {"disable-rule", 0, "NAME", "do without a rule"},
@@ -99,8 +96,7 @@ static const cli_option options[] = {
     [OPT_TUNE_DIM] = {"tune-dim", 0, "NAME=SIZE", "for --tune: sizes of a dimension, in place of the typical one"},
     [OPT_CACHE] = {"cache", 0, "FILE", "what was measured before; --timed and --tune add what they measure"},
     [OPT_CALIBRATE] = {"calibrate", 0, NULL, "measure the CPU here; write a profile for --profile to the output"},
-    [OPT_THREADS] = {"threads", 0, "N",
-                     "CPU threads that costs (1), --timed (as at run time) and --calibrate (all) count with"},
+    [OPT_THREADS] = {"threads", 0, "N", "CPU threads that costs (1), --timed (as at run time) and --calibrate (all) count with"},
     [OPT_SECONDS] = {"seconds", 0, "S", "about how long --timed (3), --tune (60) or --calibrate (40) measures"},
     [OPT_LIST_RULES] = {"list-rules", 0, NULL, "print the rules: name, class, ruleset, what it does"},
     [OPT_JSON] = {"json", 0, NULL, "print the rules of --list-rules as JSON"},

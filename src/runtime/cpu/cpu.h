@@ -111,6 +111,12 @@ void hyp_cpu_release(const hyp_cpu_session *s, hyp_cpu_prepared *p);
  * the caller's to make. */
 HYP_NODISCARD hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *values,
                                          const bool *channels_last, hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag);
+/* model.c: hyp_backend.load, .unload and .load_bound. */
+HYP_NODISCARD hyp_status hyp_cpu_load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag);
+void hyp_cpu_unload(void *model);
+size_t hyp_cpu_load_bound(const hyp_plan *plan);
+/* Whether the model's own kernels do the step; else those of m->wide do. */
+bool hyp_cpu_has_step(const hyp_cpu_model *m, size_t step);
 /* Around what is packed for all contexts of the engine: a lock, and the engine's account. */
 hyp_mem_account *hyp_cpu_packing_begin(hyp_cpu_model *model);
 void hyp_cpu_packing_end(hyp_cpu_model *model, hyp_mem_account *before);
