@@ -63,8 +63,26 @@ static hyp_status describe_weight(hyp_engine *e, const HypPlan__Program *p, uint
     return out->info.name ? HYP_OK : hyp_fail_memory(diag, 0);
 }
 
-/* Adds the inputs of an update behind the first `count` weights. */
-static hyp_status list_update(hyp_engine *e, uint32_t update, hyp_diag *diag)
+/* Room for so many weights, *room of which there is so far; the old lists stay in the arena. */
+static hyp_status grow_list(hyp_engine *e, size_t count, size_t *room, hyp_diag *diag)
+{
+    hyp_io_list *list = &e->weights;
+    if (count <= *room) return HYP_OK;
+    *room = count > 2 * *room ? count : 2 * *room;
+    hyp_io *items = hyp_arena_zalloc(&e->arena, *room, sizeof *items);
+    const char **names = hyp_arena_zalloc(&e->arena, *room + 1, sizeof *names);
+    if (!items || !names) return hyp_fail_memory(diag, *room * sizeof *items);
+    if (list->count) {
+        memcpy(items, list->items, list->count * sizeof *items);
+        memcpy(names, list->names, list->count * sizeof *names);
+    }
+    list->items = items;
+    list->names = names;
+    return HYP_OK;
+}
+
+/* Adds the inputs of an update. */
+static hyp_status list_update(hyp_engine *e, uint32_t update, size_t *room, hyp_diag *diag)
 {
     const HypPlan__Update *u = e->plan.program->updates[update];
     const hyp_plan_open_options trusted = {.header_only = true}; /* the checksum of the program around it was checked */
@@ -72,33 +90,26 @@ static hyp_status list_update(hyp_engine *e, uint32_t update, hyp_diag *diag)
     hyp_plan plan;
     HYP_TRY(hyp_plan_open_memory(u->plan.data, u->plan.len, "its plan", &trusted, &plan, diag));
     const HypPlan__Program *p = plan.program;
-    hyp_io *items = hyp_arena_zalloc(&e->arena, list->count + p->n_inputs, sizeof *items);
-    const char **names = hyp_arena_zalloc(&e->arena, list->count + p->n_inputs + 1, sizeof *names);
-    hyp_status status = items && names ? HYP_OK : hyp_fail_memory(diag, list->count * sizeof *items);
+    hyp_status status = grow_list(e, list->count + p->n_inputs, room, diag);
     if (status == HYP_OK && p->n_outputs != u->n_pieces)
         status =
             hyp_fail(diag, HYP_ERR_MALFORMED, "its plan has %zu outputs for %zu pieces", p->n_outputs, u->n_pieces);
-    if (status == HYP_OK && list->count) {
-        memcpy(items, list->items, list->count * sizeof *items);
-        memcpy(names, list->names, list->count * sizeof *names);
-    }
     for (size_t i = 0; i < p->n_inputs && status == HYP_OK; i++) {
-        hyp_io *item = &items[list->count + i];
+        hyp_io *item = &list->items[list->count];
         status = describe_weight(e, p, p->inputs[i], update, item, diag);
-        names[list->count + i] = item->info.name;
+        if (status == HYP_OK) list->names[list->count++] = item->info.name;
     }
-    if (status == HYP_OK) *list = (hyp_io_list){"updatable weight", items, names, NULL, list->count + p->n_inputs};
     hyp_plan_close(&plan);
     return status;
 }
 
 hyp_status hyp_engine_list_weights(hyp_engine *e, hyp_diag *diag)
 {
+    size_t room = 0;
     e->weights = (hyp_io_list){.what = "updatable weight"};
-    e->weights.names = hyp_arena_zalloc(&e->arena, 1, sizeof *e->weights.names);
-    if (!e->weights.names) return hyp_fail_memory(diag, sizeof *e->weights.names);
+    HYP_TRY(grow_list(e, 1, &room, diag));
     for (uint32_t u = 0; u < e->plan.program->n_updates; u++) {
-        hyp_status status = list_update(e, u, diag);
+        hyp_status status = list_update(e, u, &room, diag);
         if (status == HYP_OK) continue;
         hyp_diag_prefix(diag, "update %u of weights", u);
         return status;
