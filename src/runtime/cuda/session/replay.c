@@ -136,27 +136,41 @@ static hyp_status take_graph(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp_cuda
     return status;
 }
 
-hyp_status hyp_cuda_replay_run(hyp_cuda_session *s, hyp_cuda_prepared *p, bool *out_done, hyp_diag *diag)
+static void try_graph(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp_cuda_replay *replay)
+{
+    hyp_diag why = {0};
+    if (take_graph(s, p, replay, &why) != HYP_OK) note_failure(s, &p->replays, &why);
+}
+
+/* The first launch of a graph takes memory for it: without that nothing was queued, and the ops run one by one. */
+static hyp_status fail_launch(hyp_cuda_session *s, hyp_cuda_replays *r, hyp_cuda_replay *replay, CUresult result,
+                              bool *out_done, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
-    hyp_cuda_replays *r = &p->replays;
     hyp_diag why = {0};
+    hyp_status status = hyp_cuda_check(lib, result, "running the plan on the device", &why);
+    *out_done = status != HYP_ERR_NO_MEMORY;
+    if (*out_done) return hyp_fail(diag, status, "%s", why.message);
+    drop_graph(r, &replay->graph, lib);
+    note_failure(s, r, &why);
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_replay_run(hyp_cuda_session *s, hyp_cuda_prepared *p, bool *out_done, hyp_diag *diag)
+{
+    hyp_cuda_replays *r = &p->replays;
     *out_done = false;
     if (p->ops.len == 0 || s->captured) return HYP_OK;
     bool is_new;
     hyp_cuda_replay *replay = find(r, s, &is_new);
     r->runs++;
     /* Libraries load what they need in the first run, and buffers that are new may never come again. */
-    if (!is_new && !replay->graph && r->runs >= r->next && take_graph(s, p, replay, &why) != HYP_OK)
-        note_failure(s, r, &why);
+    if (!is_new && !replay->graph && r->runs >= r->next) try_graph(s, p, replay);
     replay->used = r->runs;
     if (!replay->graph) return HYP_OK;
-    hyp_status status =
-        hyp_cuda_check(lib, lib->cuGraphLaunch(replay->graph, s->stream), "running the plan on the device", &why);
-    *out_done = status != HYP_ERR_NO_MEMORY; /* the first launch of a graph takes memory for it */
-    if (status == HYP_OK || *out_done) return status == HYP_OK ? status : hyp_fail(diag, status, "%s", why.message);
-    drop_graph(r, &replay->graph, lib);
-    note_failure(s, r, &why);
+    CUresult result = s->model->device->lib.cuGraphLaunch(replay->graph, s->stream);
+    if (result != CUDA_SUCCESS) return fail_launch(s, r, replay, result, out_done, diag);
+    *out_done = true;
     return HYP_OK;
 }
 
