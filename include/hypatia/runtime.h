@@ -79,8 +79,8 @@ typedef struct hyp_allocator {
     void *(*alloc)(size_t bytes, size_t alignment, void *user);
     void (*free)(void *data, size_t bytes, size_t alignment, void *user);
     /* So, too, memory of a CUDA device, an address as the driver has it, at a multiple of 256, while the device's primary context
-     * is current: weights, scratch and staging memory, workspaces of libraries. Where something is freed the device has done
-     * all that it was given. Page-locked memory stays the driver's. NULL, both: cuMemAlloc. */
+     * is current: weights, scratch and staging memory, workspaces of libraries. Where something is freed, the runs that used
+     * it have ended. Page-locked memory stays the driver's. NULL, both: cuMemAlloc. */
     void *(*device_alloc)(size_t bytes, void *user);
     void (*device_free)(void *data, size_t bytes, void *user);
     void *user;

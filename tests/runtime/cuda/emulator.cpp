@@ -337,6 +337,7 @@ DRIVER cuMemGetInfo(size_t *left, size_t *total)
 }
 DRIVER cuCtxSynchronize()
 {
+    UNSAFE;
     FAULT("cuCtxSynchronize");
     need_context();
     finish_all();

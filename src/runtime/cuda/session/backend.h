@@ -118,6 +118,9 @@ HYP_NODISCARD hyp_status hyp_cuda_take(const hyp_cuda_library *lib, size_t bytes
 HYP_NODISCARD hyp_status hyp_cuda_take_zeroed(const hyp_cuda_session *s, size_t bytes, CUdeviceptr *out,
                                               hyp_diag *diag);
 void hyp_cuda_give(const hyp_cuda_library *lib, CUdeviceptr at, size_t bytes); /* 0 is safe */
+/* Before memory is freed that runs have used: waits for them where the allocator is the caller's. cuMemFree does so itself, without
+ * a call for the whole device, which is not allowed while somebody captures a stream. */
+void hyp_cuda_wait_to_free(hyp_cuda_session *s);
 /* Replaces *at by an allocation of at least `bytes` when it has less. On failure the old one stands. */
 HYP_NODISCARD hyp_status hyp_cuda_grow(hyp_cuda_session *s, CUdeviceptr *at, size_t *have, size_t bytes,
                                        const char *what, hyp_diag *diag);

@@ -36,10 +36,12 @@ hyp_status hyp_cuda_may_replace(const hyp_cuda_session *s, CUdeviceptr at, size_
 void hyp_cuda_replaced(hyp_cuda_session *s, CUdeviceptr at, size_t bytes)
 {
     hyp_cuda_block *block = find(s, at);
-    if (block)
+    if (block) {
         block->replaced = true;
-    else
+    } else {
+        hyp_cuda_wait_to_free(s);
         hyp_cuda_give(&s->model->device->lib, at, bytes);
+    }
 }
 
 size_t hyp_cuda_kept_bytes(const hyp_cuda_session *s)
@@ -55,6 +57,7 @@ void hyp_cuda_release_captured(void *session)
     hyp_cuda_session *s = session;
     const hyp_cuda_library *lib = &s->model->device->lib;
     bool entered = hyp_cuda_enter_to_free(s->model->device);
+    if (lib->device_free && s->kept.any) lib->cuCtxSynchronize(); /* launches of graphs are on streams that we do not know */
     for (size_t i = 0; i < s->kept.blocks.len; i++)
         if (s->kept.blocks.data[i].replaced)
             hyp_cuda_give(lib, s->kept.blocks.data[i].at, s->kept.blocks.data[i].bytes);

@@ -64,12 +64,17 @@ hyp_status hyp_cuda_alloc(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr
 void hyp_cuda_free(const hyp_cuda_library *lib, CUdeviceptr at, size_t bytes)
 {
     if (!at) return;
-    if (!lib->device_free) {
+    if (lib->device_free)
+        lib->device_free((void *)(uintptr_t)at, bytes, lib->device_user);
+    else
         lib->cuMemFree(at);
-        return;
-    }
-    lib->cuCtxSynchronize(); /* as cuMemFree does */
-    lib->device_free((void *)(uintptr_t)at, bytes, lib->device_user);
+}
+
+void hyp_cuda_wait_to_free(hyp_cuda_session *s)
+{
+    hyp_diag unused = {0};
+    hyp_status ended = s->model->device->lib.device_free ? hyp_cuda_await_runs(s, &unused) : HYP_OK;
+    (void)ended; /* whatever comes next says so */
 }
 
 hyp_status hyp_cuda_take(const hyp_cuda_library *lib, size_t bytes, CUdeviceptr *out, hyp_diag *diag)

@@ -284,6 +284,7 @@ void hyp_cuda_release(void *session, void *prepared)
         p->next = s->kept.shapes;
         s->kept.shapes = p;
     } else {
+        hyp_cuda_wait_to_free(s);
         hyp_cuda_prepared_dispose(p, &s->model->device->lib);
     }
     if (entered) hyp_cuda_leave(s->model->device);

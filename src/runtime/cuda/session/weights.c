@@ -127,7 +127,7 @@ static hyp_status take_shared(hyp_cuda_model *m, uint64_t hash, hyp_diag *diag)
     if (status == HYP_OK && !d.differs)
         m->weights = d.at;
     else if (leave(d.at))
-        hyp_cuda_free(d.lib, d.at, m->plan->weights_bytes);
+        hyp_cuda_free(&d.device->lib, d.at, m->plan->weights_bytes);
     return status;
 }
 
