@@ -37,6 +37,8 @@ enum {
     OPT_ITERATIONS,
     OPT_NODES,
     OPT_FOLD_BYTES,
+    OPT_CUSTOM_DOMAIN,
+    OPT_CUSTOM_OUTPUT,
     OPT_FOLD_FLOPS,
     OPT_MAX_SECONDS,
     OPT_VERIFY,
@@ -84,6 +86,8 @@ static const cli_option options[] = {
     [OPT_ITERATIONS] = {"max-iterations", 0, "N", "limit of rewriting iterations (1000)"},
     [OPT_NODES] = {"max-nodes", 0, "N", "limit of e-nodes (100000, or 64 a node of the model)"},
     [OPT_FOLD_BYTES] = {"max-fold-bytes", 0, "N", "constants computed before the plan runs: bytes (16 x the model's)"},
+    [OPT_CUSTOM_DOMAIN] = {"custom-domain", 0, "NAME", "operators of this domain are kernels that the program gives to the runtime"},
+    [OPT_CUSTOM_OUTPUT] = {"custom-output", 0, "OUT:TYPE:DIMS", "type of a custom operator's result, if the model lacks it: y:f32:batchx64"},
     [OPT_FOLD_FLOPS] = {"max-fold-flops", 0, "N", "constants computed before the plan runs: multiplications (2^34)"},
     [OPT_MAX_SECONDS] = {"max-seconds", 0, "S", "write the best plan found until then; Ctrl-C does the same"},
     [OPT_VERIFY] = {"verify", 0, "HOW", "compare the plan with the model first: strict, warn, off (by what it costs)"},
@@ -118,7 +122,8 @@ typedef struct request {
     const char *model, *plan, *dump_path, *cache;
     bool node_next; /* the last option was --why-not: its node may follow */
     FILE *dump;     /* NULL = no dump */
-    cli_list dims, typical, shapes, bound, updatable, sample_texts, rules, disabled, only, flags, tuned;
+    cli_list dims, typical, shapes, bound, updatable, sample_texts, rules, disabled, only, flags, tuned, custom_domains,
+        custom_outputs;
     const char **dim_names, **typical_names;
     int64_t *dim_values, *typical_values;
     hyp_tensor *shape_tensors, *bound_tensors;
@@ -185,6 +190,8 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_ITERATIONS: return read_limit(args, option, value, &c->max_iterations);
     case OPT_NODES: return read_limit(args, option, value, &c->max_nodes);
     case OPT_FOLD_BYTES: return read_limit(args, option, value, &c->max_fold_bytes);
+    case OPT_CUSTOM_DOMAIN: cli_list_split(&r->custom_domains, value); break;
+    case OPT_CUSTOM_OUTPUT: cli_list_split(&r->custom_outputs, value); break;
     case OPT_FOLD_FLOPS: return read_limit(args, option, value, &c->max_fold_flops);
     case OPT_MAX_SECONDS:
         if (cli_parse_double(value, 1e-9, &c->max_seconds)) break;
@@ -295,6 +302,10 @@ static bool finish_request(request *r, const cli_args *args)
     c->updatable_count = r->updatable.count;
     c->flags = (const char *const *)r->flags.items;
     c->flag_count = r->flags.count;
+    c->custom_domains = (const char *const *)r->custom_domains.items;
+    c->custom_domain_count = r->custom_domains.count;
+    c->custom_outputs = (const char *const *)r->custom_outputs.items;
+    c->custom_output_count = r->custom_outputs.count;
     if (r->json && !r->list_rules) {
         cli_usage_error(args, "--json is for --list-rules; plans are described by 'hypatia inspect --json'");
         return false;
@@ -391,8 +402,8 @@ static void free_request(request *r)
     free(r->typical_names);
     free(r->typical_values);
     free(r->shape_tensors);
-    cli_list *lists[] = {&r->dims,  &r->typical,  &r->shapes, &r->bound, &r->updatable, &r->sample_texts,
-                         &r->rules, &r->disabled, &r->only,   &r->flags, &r->tuned};
+    cli_list *lists[] = {&r->dims,     &r->typical, &r->shapes, &r->bound, &r->updatable,      &r->sample_texts, &r->rules,
+                         &r->disabled, &r->only,    &r->flags,  &r->tuned, &r->custom_domains, &r->custom_outputs};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 

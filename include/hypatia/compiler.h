@@ -141,6 +141,18 @@ typedef struct hyp_compile_options {
      * values leave these alone. Not with "fp8". */
     const char *const *updatable;
     size_t updatable_count;
+
+    /* Custom operators: what Hypatia lacks of these domains ("ai.onnx" is ONNX's own) is not refused but becomes a step that
+     * calls a kernel which the program gives to the runtime (hyp_engine_options.custom_kernels). Rewriting leaves such a node as
+     * it is, though nodes that are equal become one, and one that nothing needs goes: kernels are functions of their inputs and
+     * attributes, which are numbers, texts and lists of such. Types and shapes of results are those that the model declares, in
+     * its value_info or of its outputs; a size that it has a name for which no input has, or none, is for the kernel to tell.
+     * Such a model is not verified, and keeps no golden runs: nothing here computes it. */
+    const char *const *custom_domains;
+    size_t custom_domain_count;
+    /* "y:f32:batchx64": of a result of a custom operator its type and dims, numbers or names, in place of what the model says */
+    const char *const *custom_outputs;
+    size_t custom_output_count;
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {

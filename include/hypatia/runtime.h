@@ -86,6 +86,59 @@ typedef struct hyp_allocator {
     void *user;
 } hyp_allocator;
 
+/* An attribute of a custom operator, as the model has it. */
+typedef enum hyp_custom_kind { HYP_CUSTOM_INTS = 0, HYP_CUSTOM_FLOATS = 1, HYP_CUSTOM_STRINGS = 2 } hyp_custom_kind;
+typedef struct hyp_custom_attribute {
+    size_t size; /* the library's sizeof(hyp_custom_attribute) */
+    const char *name;
+    hyp_custom_kind kind;
+    bool list;     /* else count is 1 */
+    size_t count;  /* of the one that `kind` says; the others are NULL */
+    const int64_t *ints;
+    const float *floats;
+    const char *const *strings; /* a NUL is behind each */
+    const size_t *string_bytes; /* without it */
+} hyp_custom_attribute;
+
+/* One call of a kernel. Everything is borrowed for the time of the call, attributes for as long as the engine lives. What the
+ * plan says was checked before: ranks, dims and bytes are those of the memory that `data` points to. */
+typedef struct hyp_custom_call {
+    size_t size; /* the library's sizeof(hyp_custom_call) */
+    const char *domain, *name; /* of the operator */
+    const char *node;          /* what the model calls it; "" = nothing */
+    const hyp_tensor *inputs;  /* not to be written to; one that is absent has dtype HYP_DTYPE_NONE */
+    size_t input_count;
+    hyp_tensor *outputs; /* dense, and apart from all inputs */
+    size_t output_count;
+    const hyp_custom_attribute *const *attributes;
+    size_t attribute_count;
+    void *workspace; /* 64-byte aligned (256-byte on a GPU), holds anything; where the tensors lie */
+    size_t workspace_bytes;
+    void *stream; /* CUstream of run_cuda; NULL elsewhere */
+} hyp_custom_call;
+
+/* A kernel for a custom operator: a function of inputs and attributes, which keeps nothing from one call for the next. Any
+ * thread that uses a context of the engine calls it, several at once. It makes no call with the engine or its contexts. Where it
+ * returns another status than HYP_OK, the message that it writes to `diag` is told, behind the operator's name. */
+typedef struct hyp_custom_kernel {
+    size_t size; /* sizeof(hyp_custom_kernel) */
+    const char *domain, *name;
+    /* Is asked when shapes are set, before there is data: sets outputs[i].dims that are -1, which the plan does not know,
+     * from the dims of inputs, and workspace_bytes (0). Other dims it may leave as they are; different ones are refused, so is
+     * another rank. Equal calls are to be answered alike. May be NULL where the plan knows all dims and no workspace is
+     * wanted. */
+    hyp_status (*shape)(hyp_custom_call *call, void *user, hyp_diag *diag);
+    /* Computes outputs, all in the host's memory. NULL: the plan does not load on a CPU. */
+    hyp_status (*run)(const hyp_custom_call *call, void *user, hyp_diag *diag);
+    /* Queues the work on call->stream, which is a stream of the engine's GPU, whose context is current, and returns; all data are
+     * pointers of that GPU. What it queues is captured into CUDA graphs and replayed with the same pointers, without another
+     * call, unless `no_capture`. It does not wait for the stream, nor allocate. NULL: the plan does not load on a GPU, and AUTO
+     * takes the CPU. */
+    hyp_status (*run_cuda)(const hyp_custom_call *call, void *user, hyp_diag *diag);
+    bool no_capture; /* runs with it are not replayed from graphs, which is slower, and refused on a stream that is captured */
+    void *user;
+} hyp_custom_kernel;
+
 typedef struct hyp_engine_options {
     size_t size; /* sizeof(hyp_engine_options) */
     hyp_device_kind device;
@@ -126,6 +179,11 @@ typedef struct hyp_engine_options {
      * engine shares no packed weights with others. What hyp_engine_tensor_alloc gives is the system's or the driver's. May
      * be NULL. */
     const hyp_allocator *allocator;
+    /* Kernels for the plan's custom operators (hypatiac --custom-domain); those that the plan does not have are no matter. A plan
+     * with one that nothing is given for is HYP_ERR_UNSUPPORTED, and the message names it. The structs are copied; `user` has to
+     * last as long as the engine and its contexts. */
+    const hyp_custom_kernel *const *custom_kernels;
+    size_t custom_kernel_count;
 } hyp_engine_options;
 
 /* Maps a plan and prepares its weights for the device. The file may be removed afterwards. HYP_ERR_IO,

@@ -58,19 +58,34 @@ static hyp_status narrow_value(demotion *d, hyp_value_id v, hyp_value_id *out)
     return HYP_OK;
 }
 
+/* The value in the type that the model gives it. */
+static hyp_status wide_value(demotion *d, hyp_value_id v, hyp_value_id *out)
+{
+    if (v == HYP_NO_VALUE || d->original[v] != HYP_NO_VALUE)
+        return *out = v == HYP_NO_VALUE ? v : d->original[v], HYP_OK;
+    if (d->in->values.data[v].type.dtype != HYP_F32) return *out = d->narrow[v], HYP_OK;
+    return add_cast(d, d->narrow[v], cast_attr(HYP_F32), out);
+}
+
 static hyp_status copy_node(demotion *d, const hyp_node *node)
 {
     hyp_value_id *lists = hyp_calloc((size_t)node->input_count + node->output_count, sizeof *lists);
     if (!lists) return hyp_fail_memory(d->diag, node->input_count * sizeof *lists);
     hyp_value_id *outputs = lists + node->input_count;
     hyp_status status = HYP_OK;
+    bool opaque = hyp_op_get(node->op)->flags & HYP_OPF_OPAQUE; /* its kernel takes and gives the model's own types */
     for (uint32_t i = 0; i < node->input_count && status == HYP_OK; i++)
-        status = narrow_value(d, node->inputs[i], &lists[i]);
+        status = opaque ? wide_value(d, node->inputs[i], &lists[i]) : narrow_value(d, node->inputs[i], &lists[i]);
     bool to_f32 = node->op == HYP_OP_cast && d->in->values.data[node->outputs[0]].type.dtype == HYP_F32;
     if (status == HYP_OK)
         status = hyp_graph_add_node(d->out, node->op, lists, node->input_count, to_f32 ? &d->to : node->attrs,
                                     &node->from, outputs, node->output_count, d->diag);
-    for (uint32_t o = 0; o < node->output_count && status == HYP_OK; o++) d->narrow[node->outputs[o]] = outputs[o];
+    for (uint32_t o = 0; o < node->output_count && status == HYP_OK; o++) {
+        hyp_value_id *narrow = &d->narrow[node->outputs[o]];
+        *narrow = outputs[o];
+        if (opaque && d->in->values.data[node->outputs[o]].type.dtype == HYP_F32)
+            status = add_cast(d, outputs[o], d->to, narrow);
+    }
     hyp_free(lists);
     return status;
 }

@@ -54,6 +54,7 @@ static hyp_status emit_node(hyp_lowering *l, hyp_node_id n)
     case HYP_OP_softmax: return hyp_emit_softmax(l, node);
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean: return hyp_emit_reduce(l, node);
+    case HYP_OP_custom: return hyp_emit_custom(l, node);
     default:
         if (hyp_op_get(node->op)->flags & HYP_OPF_CALL) return hyp_emit_call(l, node);
         return hyp_lower_unsupported(l, node, "no kernel computes it");

@@ -184,6 +184,7 @@ hyp_status hyp_emit_gather(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_softmax(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_reduce(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_call(hyp_lowering *l, const hyp_node *node); /* any operator with HYP_OPF_CALL */
+hyp_status hyp_emit_custom(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_fill(hyp_lowering *l, const hyp_node *node, hyp_value_id value);
 /* A dense copy of all elements: an output that is something else as well. */
 hyp_status hyp_emit_whole_copy(hyp_lowering *l, uint32_t from, uint32_t to, const hyp_type *type);

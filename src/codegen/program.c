@@ -202,6 +202,7 @@ static hyp_status add_kernel(hyp_lowering *l, HypPlan__Step *step)
         KERNEL(FILL, fill)
         KERNEL(CALL, call)
         KERNEL(ATTENTION, attention)
+        KERNEL(CUSTOM, custom)
     default: return hyp_fail(l->diag, HYP_ERR_INTERNAL, "a step without a kernel");
     }
 #undef KERNEL

@@ -259,5 +259,9 @@ hyp_onnx_options hyp_import_options(const hyp_compile_options *o)
                               .dim_count = o->dim_count,
                               .updatable = o->updatable,
                               .updatable_count = o->updatable_count,
-                              .no_integer_products = known && !target->multiplies_integers};
+                              .no_integer_products = known && !target->multiplies_integers,
+                              .custom_domains = o->custom_domains,
+                              .custom_domain_count = o->custom_domain_count,
+                              .custom_outputs = o->custom_outputs,
+                              .custom_output_count = o->custom_output_count};
 }

@@ -119,10 +119,29 @@ static hyp_status choose_by_cost(hyp_verification *v, double compiled, drawing *
     return HYP_OK;
 }
 
+/* A node that nothing here computes; NULL where there is none. */
+static const hyp_node *find_opaque(const hyp_graph *g)
+{
+    for (size_t i = 0; i < g->nodes.len; i++)
+        if (hyp_node_has(g, &g->nodes.data[i], HYP_OPF_OPAQUE)) return &g->nodes.data[i];
+    return NULL;
+}
+
 static hyp_status choose(hyp_verification *v, double compiled, drawing *out, hyp_diag *diag)
 {
     const char *wanted = v->settings->options.verify;
+    const hyp_node *opaque = find_opaque(v->graph);
     *out = (drawing){HYP_DRAW_COUNT, 0};
+    if (opaque && wanted && strcmp(wanted, "strict") == 0)
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                        "the plan cannot be verified: the custom operator %s is computed by a kernel that is not here",
+                        opaque->attrs[0].sym);
+    if (opaque) {
+        hyp_strbuf_printf(&v->text, "not verified: the custom operator %s is computed by a kernel that is not here",
+                          opaque->attrs[0].sym);
+        v->mode = HYP_VERIFY_OFF;
+        return HYP_OK;
+    }
     if (!v->settings->options.run_plan) {
         hyp_strbuf_puts(&v->text, "not verified: there is no runtime here (hyp_compile_options.run_plan)");
         v->mode = HYP_VERIFY_OFF;

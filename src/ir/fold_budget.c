@@ -147,6 +147,7 @@ hyp_fold_budget hyp_fold_budget_of(const hyp_graph *g, uint64_t bytes, uint64_t 
 bool hyp_fold_is_fixed(hyp_op op, const hyp_attr *attrs, const hyp_type *const *out, uint32_t output_count)
 {
     const hyp_op_info *info = hyp_op_get(op);
+    if (info->flags & HYP_OPF_OPAQUE) return false;
     for (uint32_t i = 0; i < output_count; i++)
         if (!hyp_type_is_static(out[i])) return false;
     for (uint32_t i = 0; i < info->attr_count; i++)

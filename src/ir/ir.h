@@ -56,7 +56,8 @@ enum {
      * by a whole step. A cast does only where it is to no float: hyp_node_has. */
     HYP_OPF_JUMP = 1 << 9,
     HYP_OPF_EDGE =
-        1 << 10 /* the last bit of a float operand decides only at the ends of where it is defined: a number or NaN */
+        1 << 10, /* the last bit of a float operand decides only at the ends of where it is defined: a number or NaN */
+    HYP_OPF_OPAQUE = 1 << 11 /* a kernel of the caller's, who runs the plan, computes it: nobody does before */
 };
 
 typedef enum hyp_attr_kind {

@@ -100,6 +100,17 @@ hyp_status hyp_onnx_take_equal(hyp_importer *im, const char *node, bool *out_tak
     return HYP_OK;
 }
 
+hyp_status hyp_onnx_named_size(hyp_importer *im, const char *name, hyp_dim *out)
+{
+    for (size_t i = 0; i < im->sizes.len; i++)
+        if (strcmp(im->sizes.data[i].symbol, name) == 0) return *out = im->sizes.data[i].size, HYP_OK;
+    HYP_TRY(hyp_dim_symbol(im->g->dims, name, out, im->diag));
+    for (size_t i = 0; i < im->equal.len; i++)
+        if (strcmp(hyp_dims_symbol_name(im->g->dims, im->equal.data[i].symbol), name) == 0)
+            *out = im->equal.data[i].size;
+    return HYP_OK;
+}
+
 hyp_status hyp_onnx_equal_size(hyp_importer *im, const char *input, uint32_t axis, hyp_dim *size)
 {
     size_t symbol;

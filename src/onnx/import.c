@@ -478,6 +478,7 @@ static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options,
     hyp_vec_free(&im.warnings);
     drop_names(&im.scope);
     hyp_vec_free(&im.equal);
+    hyp_vec_free(&im.sizes);
     hyp_vec_free(&im.equalities);
     hyp_arena_dispose(&im.arena);
     return status;

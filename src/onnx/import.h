@@ -45,6 +45,12 @@ typedef struct hyp_onnx_equal {
     const char *reason;
 } hyp_onnx_equal;
 
+/* A symbolic dim of inputs that has its size before the plan runs. */
+typedef struct hyp_onnx_size {
+    const char *symbol;
+    int64_t size;
+} hyp_onnx_size;
+
 typedef struct hyp_importer {
     const char *file;
     const HypOnnx__ModelProto *model;
@@ -55,6 +61,7 @@ typedef struct hyp_importer {
     const hyp_onnx_options *options; /* never NULL */
     hyp_graph *g;
     HYP_VEC(hyp_onnx_equal) equal;    /* found so far */
+    HYP_VEC(hyp_onnx_size) sizes;     /* what --dim, --shapes and --bind make of symbolic dims of inputs; of this attempt */
     HYP_VEC(hyp_equality) equalities; /* the axes of inputs that have such a dim */
     HYP_VEC(const char *) warnings;   /* from the source's arena; of this attempt */
     size_t unlisted_warnings;         /* above the most that are kept */
@@ -98,6 +105,8 @@ HYP_NODISCARD hyp_status hyp_onnx_expand(hyp_importer *im);
 /* equal.c: when inference noted two symbolic sizes that this node needs to be equal, takes them as equal from the next
  * attempt at the import on. Sizes that cannot be solved for a symbol are not taken. */
 HYP_NODISCARD hyp_status hyp_onnx_take_equal(hyp_importer *im, const char *node, bool *out_taken);
+/* The size that a symbolic dim of this name has: a number, another size that it is taken to equal, or the symbol. */
+HYP_NODISCARD hyp_status hyp_onnx_named_size(hyp_importer *im, const char *name, hyp_dim *out);
 /* Replaces the size of an input's axis by the one that it is taken to equal, if any, and says so in `equalities`. */
 HYP_NODISCARD hyp_status hyp_onnx_equal_size(hyp_importer *im, const char *input, uint32_t axis, hyp_dim *size);
 
@@ -133,7 +142,7 @@ typedef struct hyp_onnx_operator {
     int64_t since;    /* the first opset that has it; 1 in other domains */
     uint32_t min_inputs, max_inputs, max_outputs;
     const char *attributes; /* names, each followed by a space; another that ONNX has is refused, of ONNX's operators one
-                               that it never had is a warning */
+                               that it never had is a warning; NULL: any */
     hyp_onnx_import_fn *import;
     hyp_op op; /* what hyp_onnx_import_same and _fold make */
 } hyp_onnx_operator;
@@ -164,7 +173,11 @@ extern const hyp_onnx_family hyp_onnx_quant;
 extern const hyp_onnx_family hyp_onnx_einsum;
 extern const hyp_onnx_family hyp_onnx_window;
 
-/* NULL if the operator of the node is not supported in the model's opset. */
+/* import_custom.c: the row of operators that are computed by kernels of the caller's. */
+extern const hyp_onnx_operator hyp_onnx_custom;
+
+/* NULL if the operator of the node is not supported in the model's opset; hyp_onnx_custom if it is one of a domain for which
+ * the options say so. */
 const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const HypOnnx__NodeProto *node);
 
 /* HYP_ERR_UNSUPPORTED with the list of every unsupported operator, if there is one. */

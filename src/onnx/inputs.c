@@ -18,7 +18,7 @@ typedef struct input {
     const hyp_tensor *bound; /* the value that it is given now; NULL for most */
 } input;
 
-/* What a symbol's name is replaced by. */
+/* What a symbol's name, which lasts as long as the import, is replaced by. */
 typedef struct binding {
     const char *name;
     int64_t size;
@@ -244,6 +244,11 @@ static hyp_status add_inputs(inputs *in)
     for (size_t i = 0; i < im->options->bound_count; i++) HYP_TRY(apply_bound(in, &im->options->bound[i]));
     HYP_TRY(apply_dims(in));
     for (size_t i = 0; i < in->list.len; i++) HYP_TRY(make_input(in, &in->list.data[i]));
+    in->im->sizes.len = 0;
+    for (size_t b = 0; b < in->bindings.len; b++) {
+        const binding *from = &in->bindings.data[b];
+        HYP_TRY(hyp_vec_push(&in->im->sizes, im->diag, (hyp_onnx_size){from->name, from->size}));
+    }
     return HYP_OK;
 }
 

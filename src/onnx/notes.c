@@ -98,7 +98,7 @@ hyp_status hyp_onnx_check_attributes(const hyp_onnx_node *n)
         "across_channels activation_alpha activation_beta activation_gamma axis broadcast consumed_inputs height_scale "
         "input_forget is_test normalize_variance output_sequence paddings sparse_value value_string value_strings "
         "width_scale ";
-    for (size_t i = 0; i < n->proto->n_attribute; i++) {
+    for (size_t i = 0; n->op->attributes && i < n->proto->n_attribute; i++) {
         const char *name = n->proto->attribute[i]->name ? n->proto->attribute[i]->name : "";
         if (is_listed(n->op->attributes, name) || is_old_attribute(n, name)) continue;
         bool known = is_listed(lacking, name) || strstr(n->op->name, "::"); /* others' operators have no list of names */

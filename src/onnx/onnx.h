@@ -30,6 +30,12 @@ typedef struct hyp_onnx_options {
      * HYP_ERR_INVALID_ARGUMENT. One whose elements the import needs stays as it is, with a warning. */
     const char *const *updatable;
     size_t updatable_count;
+    /* `--custom-domain acme`: what Hypatia lacks of these domains ("ai.onnx" is ONNX's own) becomes custom operators. */
+    const char *const *custom_domains;
+    size_t custom_domain_count;
+    /* `--custom-output y:f32:batchx64`: types of their results, in place of what the model says. */
+    const char *const *custom_outputs;
+    size_t custom_output_count;
 } hyp_onnx_options;
 
 /* Reads a model file (ONNX operator sets 1 to 28) into `g`, which is initialised and empty. Weights are not

@@ -41,7 +41,11 @@ const hyp_onnx_operator *hyp_onnx_operator_find(const hyp_importer *im, const Hy
     const hyp_onnx_operator *row = find_row(text_of(node->domain), text_of(node->op_type));
     int64_t opset = node->has_opset ? node->opset : im->model_opset;
     if (opset < HYP_ONNX_OPSET_TABLE) opset = HYP_ONNX_OPSET_TABLE;
-    return row && row->since <= opset ? row : NULL;
+    if (row && row->since <= opset) return row;
+    const char *domain = is_onnx_domain(text_of(node->domain)) ? "ai.onnx" : node->domain;
+    for (size_t i = 0; i < im->options->custom_domain_count; i++)
+        if (strcmp(im->options->custom_domains[i], domain) == 0) return &hyp_onnx_custom;
+    return NULL;
 }
 
 /* An unsupported operator and the first nodes that have it. */
@@ -107,6 +111,12 @@ hyp_status hyp_onnx_check_operators(hyp_importer *im)
         print_missing(im, &sb, &list.items[i]);
     }
     if (list.unlisted) hyp_strbuf_printf(&sb, "; more operators with %zu nodes", list.unlisted);
+    for (size_t i = 0; i < list.len; i++) {
+        const char *domain = text_of(list.items[i].first->domain);
+        if (is_onnx_domain(domain)) continue;
+        hyp_strbuf_printf(&sb, "; with --custom-domain %s they are called from kernels of your own", domain);
+        break;
+    }
     hyp_status status = hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "%s: %s", im->file, hyp_strbuf_text(&sb));
     hyp_strbuf_dispose(&sb);
     return status;

@@ -53,9 +53,12 @@ size_t hyp_plan_step_reads(const HypPlan__Step *step, uint32_t *tensors, size_t 
         take(&c, step->gather->indices);
         break;
     case HYP_PLAN__STEP__KERNEL_CALL:
-        for (size_t i = 0; i < step->call->n_inputs_plus1; i++)
-            if (step->call->inputs_plus1[i]) take(&c, step->call->inputs_plus1[i] - 1);
+    case HYP_PLAN__STEP__KERNEL_CUSTOM: {
+        const HypPlan__Call *call = hyp_plan_step_call(step);
+        for (size_t i = 0; i < call->n_inputs_plus1; i++)
+            if (call->inputs_plus1[i]) take(&c, call->inputs_plus1[i] - 1);
         break;
+    }
     default: break; /* a fill reads nothing */
     }
     return c.count;
@@ -81,8 +84,11 @@ size_t hyp_plan_step_writes(const HypPlan__Step *step, uint32_t *tensors, size_t
     case HYP_PLAN__STEP__KERNEL_GATHER: take(&c, step->gather->y); break;
     case HYP_PLAN__STEP__KERNEL_FILL: take(&c, step->fill->y); break;
     case HYP_PLAN__STEP__KERNEL_CALL:
-        for (size_t i = 0; i < step->call->n_outputs; i++) take(&c, step->call->outputs[i]);
+    case HYP_PLAN__STEP__KERNEL_CUSTOM: {
+        const HypPlan__Call *call = hyp_plan_step_call(step);
+        for (size_t i = 0; i < call->n_outputs; i++) take(&c, call->outputs[i]);
         break;
+    }
     default: break;
     }
     return c.count;
@@ -119,7 +125,7 @@ bool hyp_plan_writes_nothing(const HypPlan__Program *program, const HypPlan__Ste
 {
     enum { ROOM = 8 };
     uint32_t written[ROOM];
-    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL) return false;
+    if (hyp_plan_step_call(step)) return false;
     size_t count = hyp_plan_step_writes(step, written, ROOM);
     if (count > ROOM) return false; /* a linear step of many layers, which are not looked at */
     for (size_t i = 0; i < count; i++) {
@@ -271,6 +277,7 @@ const char *hyp_plan_kernel_name(const HypPlan__Step *step)
     case HYP_PLAN__STEP__KERNEL_GATHER: return "gather";
     case HYP_PLAN__STEP__KERNEL_FILL: return "fill";
     case HYP_PLAN__STEP__KERNEL_CALL: return step->call->kernel;
+    case HYP_PLAN__STEP__KERNEL_CUSTOM: return "custom";
     default: return "?";
     }
 }

@@ -19,6 +19,7 @@ enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 5, HYP_PLAN_ALIGN = 256, HYP_PLAN_HE
  * instructions together. Every list of extents or strides in a program has at most HYP_MAX_RANK entries. */
 /* What one call of a kernel can have: tensors, attributes, numbers in all of them. */
 enum { HYP_PLAN_CALL_INPUTS = 32, HYP_PLAN_CALL_OUTPUTS = 8, HYP_PLAN_CALL_ATTRS = 10, HYP_PLAN_CALL_INTS = 128 };
+enum { HYP_PLAN_CUSTOM_ATTRS = 256 };
 enum { HYP_PLAN_POINTWISE_INPUTS = 8, HYP_PLAN_POINTWISE_OUTPUTS = 4, HYP_PLAN_POINTWISE_REGISTERS = 32 };
 
 /* How many registers an instruction reads, of a, b and c in this order; -1 for an unknown one. */
@@ -46,6 +47,8 @@ typedef struct hyp_plan {
     /* By tensor: bytes that are there in place of those of a weight, which they are as many as; NULL where there are
      * none. Not the plan's. */
     const uint8_t *const *replaced;
+    /* By step, what the runtime calls for a custom operator, NULL for others: runtime/core/custom.h sets it, and owns it. */
+    struct hyp_custom_step *const *custom;
 } hyp_plan;
 
 typedef struct hyp_plan_open_options {
@@ -113,10 +116,12 @@ HYP_NODISCARD hyp_status hyp_plan_bind_symbols(const HypPlan__Program *program, 
  * inputs. Contradictions are left to hyp_plan_bind_symbols, but for an axis that no size of its symbol gives. */
 HYP_NODISCARD hyp_status hyp_plan_complete_dims(const HypPlan__Program *program, int64_t *const *dims,
                                                 int64_t *symbols, hyp_diag *diag);
-/* The first symbol whose value the shapes of the inputs do not tell; program->n_symbols when there is none. Reads dims,
- * symbols and inputs alone, which are valid. */
+/* The first symbol whose value neither the shapes of the inputs nor the kernels of custom operators tell; program->n_symbols
+ * when there is none. Reads dims, symbols, inputs and custom steps alone, which are valid. */
 HYP_NODISCARD hyp_status hyp_plan_find_unbound(const HypPlan__Program *program, size_t *out_symbol, hyp_diag *diag);
-/* Evaluates every dim; values has program->n_dims entries. HYP_ERR_LIMIT on overflow. */
+/* Evaluates every dim; values has program->n_dims entries: HYP_PLAN_UNKNOWN where it takes a symbol that is below 0.
+ * HYP_ERR_LIMIT on overflow. */
+#define HYP_PLAN_UNKNOWN INT64_MIN
 HYP_NODISCARD hyp_status hyp_plan_eval_dims(const HypPlan__Program *program, const int64_t *symbols, int64_t *values,
                                             hyp_diag *diag);
 /* Elements of a tensor under evaluated dims; HYP_ERR_LIMIT when the bytes do not fit ptrdiff_t. */
@@ -188,6 +193,13 @@ uint32_t hyp_plan_step_replaces(const HypPlan__Step *step);
 /* The normalization that the step of this index may run itself, if it is a linear that `normalizes`: the step before.
  * NULL for any other. */
 const HypPlan__Call *hyp_plan_own_norm(HypPlan__Step *const *steps, size_t step);
+
+/* The tensors of a step that calls a kernel, its own or that of a custom operator; NULL for any other. */
+static inline const HypPlan__Call *hyp_plan_step_call(const HypPlan__Step *step)
+{
+    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_CUSTOM) return step->custom->call;
+    return step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL ? step->call : NULL;
+}
 
 /* Input i of a call: the tensor + 1, 0 where it is absent. */
 static inline uint32_t hyp_plan_call_input(const HypPlan__Call *call, size_t i)

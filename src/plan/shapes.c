@@ -15,10 +15,11 @@ static hyp_status eval_dim(const HypPlan__Program *p, size_t i, const int64_t *s
     if (d->kind >= HYP_PLAN__DIM__KIND__ADD) {
         a = values[d->a];
         b = values[d->b];
+        if (a == HYP_PLAN_UNKNOWN || b == HYP_PLAN_UNKNOWN) return *out = HYP_PLAN_UNKNOWN, HYP_OK;
     }
     switch (d->kind) {
     case HYP_PLAN__DIM__KIND__CONST: *out = d->value; break;
-    case HYP_PLAN__DIM__KIND__SYMBOL: *out = symbols[d->value]; break;
+    case HYP_PLAN__DIM__KIND__SYMBOL: *out = symbols[d->value] < 0 ? HYP_PLAN_UNKNOWN : symbols[d->value]; break;
     case HYP_PLAN__DIM__KIND__ADD: fits = hyp_add_i64(a, b, out); break;
     case HYP_PLAN__DIM__KIND__MUL: fits = hyp_mul_i64(a, b, out); break;
     case HYP_PLAN__DIM__KIND__FLOORDIV:
@@ -342,7 +343,8 @@ static hyp_status bound_step(bounds *b, const HypPlan__Step *s)
     case HYP_PLAN__STEP__KERNEL_COPY: return bound_copy(b, s->copy);
     case HYP_PLAN__STEP__KERNEL_GATHER: return bound_gather(b, s->gather);
     case HYP_PLAN__STEP__KERNEL_FILL: return bound_fill(b, s->fill);
-    case HYP_PLAN__STEP__KERNEL_CALL: return HYP_OK; /* kernels check the shapes that they get */
+    case HYP_PLAN__STEP__KERNEL_CALL:
+    case HYP_PLAN__STEP__KERNEL_CUSTOM: return HYP_OK; /* kernels check the shapes that they get */
     default: return hyp_fail(b->diag, HYP_ERR_INTERNAL, "unknown kernel %d", s->kernel_case);
     }
 }

@@ -1,6 +1,6 @@
 /* symbols.c - the values of a program's symbols, from the sizes of its inputs. An axis that is a symbol gives it its
- * value; one that is an expression of a single unknown symbol, scale * symbol + offset, is solved for it; all others are
- * conditions on the inputs. */
+ * value; one that is an expression of a single unknown symbol, scale * symbol + offset, is solved for it; all others
+ * are conditions on the inputs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -55,8 +55,9 @@ static hyp_status bind_axis(const HypPlan__Program *p, const HypPlan__Tensor *t,
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld; a size cannot be negative",
                         t->name, axis, (long long)found);
     if (d->kind == HYP_PLAN__DIM__KIND__CONST && found != d->value) {
-        hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld, the model wants %lld",
-                                     t->name, axis, (long long)found, (long long)d->value);
+        hyp_status status =
+            hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld, the model wants %lld", t->name,
+                     axis, (long long)found, (long long)d->value);
         return explain(status, p, t->name, axis, found, -1, "", diag);
     }
     if (d->kind != HYP_PLAN__DIM__KIND__SYMBOL) return HYP_OK;
@@ -64,10 +65,10 @@ static hyp_status bind_axis(const HypPlan__Program *p, const HypPlan__Tensor *t,
     if (symbols[d->value] == found) return HYP_OK;
     size_t first_axis = 0;
     const char *first = first_with_symbol(p, d->value, &first_axis);
-    hyp_status status =
-        hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                 "input '%s': axis %zu is %lld, but '%s' is %lld by axis %zu of input '%s'; they must be the same",
-                 t->name, axis, (long long)found, p->symbols[d->value], (long long)symbols[d->value], first_axis, first);
+    hyp_status status = hyp_fail(
+        diag, HYP_ERR_INVALID_ARGUMENT,
+        "input '%s': axis %zu is %lld, but '%s' is %lld by axis %zu of input '%s'; they must be the same", t->name,
+        axis, (long long)found, p->symbols[d->value], (long long)symbols[d->value], first_axis, first);
     return explain(status, p, t->name, axis, found, symbols[d->value], p->symbols[d->value], diag);
 }
 
@@ -84,7 +85,8 @@ typedef struct line {
 static line line_sum(line a, line b)
 {
     line out = {.kind = UNKNOWN};
-    if (a.kind == UNKNOWN || b.kind == UNKNOWN || (a.kind == LINE && b.kind == LINE && a.symbol != b.symbol)) return out;
+    if (a.kind == UNKNOWN || b.kind == UNKNOWN || (a.kind == LINE && b.kind == LINE && a.symbol != b.symbol))
+        return out;
     if (!hyp_add_i64(a.offset, b.offset, &out.offset) || !hyp_add_i64(a.scale, b.scale, &out.scale)) return out;
     out.kind = out.scale ? LINE : NUMBER;
     out.symbol = a.kind == LINE ? a.symbol : b.symbol;
@@ -186,9 +188,9 @@ static hyp_status check_expressions(const HypPlan__Program *p, const int64_t *co
         for (size_t a = 0; a < t->n_dims; a++) {
             line l = lines[t->dims[a]];
             if (dims[i][a] < 0 || l.kind != NUMBER || l.offset == dims[i][a]) continue;
-            hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                                         "input '%s': axis %zu is %lld, the other inputs make it %lld", t->name, a,
-                                         (long long)dims[i][a], (long long)l.offset);
+            hyp_status status =
+                hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "input '%s': axis %zu is %lld, the other inputs make it %lld",
+                         t->name, a, (long long)dims[i][a], (long long)l.offset);
             return explain(status, p, t->name, a, dims[i][a], -1, "", diag);
         }
     }
@@ -197,10 +199,27 @@ static hyp_status check_expressions(const HypPlan__Program *p, const int64_t *co
 
 /* ---- all of them ----------------------------------------------------------------------------------- */
 
+/* Whether a kernel tells it: it is an axis of what a custom operator gives. */
+static bool is_custom_symbol(const HypPlan__Program *p, size_t symbol)
+{
+    for (size_t i = 0; i < p->n_steps; i++) {
+        if (p->steps[i]->kernel_case != HYP_PLAN__STEP__KERNEL_CUSTOM) continue;
+        const HypPlan__Call *call = p->steps[i]->custom->call;
+        for (size_t o = 0; o < call->n_outputs; o++) {
+            const HypPlan__Tensor *t = p->tensors[call->outputs[o]];
+            for (size_t a = 0; a < t->n_dims; a++) {
+                const HypPlan__Dim *d = p->dims[t->dims[a]];
+                if (d->kind == HYP_PLAN__DIM__KIND__SYMBOL && (size_t)d->value == symbol) return true;
+            }
+        }
+    }
+    return false;
+}
+
 static hyp_status fail_unknown(const HypPlan__Program *p, const int64_t *symbols, hyp_diag *diag)
 {
     for (size_t s = 0; s < p->n_symbols; s++)
-        if (symbols[s] < 0)
+        if (symbols[s] < 0 && !is_custom_symbol(p, s))
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                             "the size '%s' cannot be computed from inputs of these shapes", p->symbols[s]);
     return HYP_OK;
@@ -290,7 +309,8 @@ hyp_status hyp_plan_find_unbound(const HypPlan__Program *program, size_t *out_sy
             }
         }
     }
-    while (known && *out_symbol < p->n_symbols && known[*out_symbol]) ++*out_symbol;
+    while (known && *out_symbol < p->n_symbols && (known[*out_symbol] || is_custom_symbol(p, *out_symbol)))
+        ++*out_symbol;
     bool failed = !of || !known;
     hyp_free(of);
     hyp_free(known);

@@ -187,9 +187,9 @@ static hyp_status check_program(check *c)
     HYP_TRY(check_tensors(c));
     HYP_TRY(check_edge(c, p->n_inputs, p->inputs, HYP_PLAN__PLACE__PLACE_INPUT, "input"));
     HYP_TRY(check_edge(c, p->n_outputs, p->outputs, HYP_PLAN__PLACE__PLACE_OUTPUT, "output"));
-    HYP_TRY(check_symbols(c));
     HYP_TRY(check_updates(c));
     HYP_TRY(hyp_plan_validate_steps(p, c->diag));
+    HYP_TRY(check_symbols(c));
 
     int64_t *values = hyp_arena_zalloc(&c->arena, p->n_dims, sizeof *values);
     if (!values) return hyp_fail_memory(c->diag, p->n_dims * sizeof *values);

@@ -443,9 +443,8 @@ static hyp_status check_fill(check *c, const HypPlan__Fill *k)
 }
 
 /* That there is such a kernel, and that its attributes are right, is for the backend to say. */
-static hyp_status check_call(check *c, const step *s)
+static hyp_status check_call(check *c, const step *s, const HypPlan__Call *k)
 {
-    const HypPlan__Call *k = s->call;
     if (k->n_inputs_plus1 > HYP_PLAN_CALL_INPUTS || k->n_outputs > HYP_PLAN_CALL_OUTPUTS || k->n_outputs == 0)
         return WRONG(c, "it has %zu inputs and %zu outputs, at most %d and %d are possible", k->n_inputs_plus1,
                      k->n_outputs, HYP_PLAN_CALL_INPUTS, HYP_PLAN_CALL_OUTPUTS);
@@ -478,6 +477,27 @@ static hyp_status check_call(check *c, const step *s)
     return HYP_OK;
 }
 
+/* What it means is the kernel's matter, which gets all of it. */
+static hyp_status check_custom(check *c, const step *s)
+{
+    const HypPlan__Custom *k = s->custom;
+    if (!k->call || k->call->n_attrs) return WRONG(c, "a custom operator lacks its tensors, or has attributes of a kernel");
+    if (!*k->domain || !*k->call->kernel) return WRONG(c, "a custom operator has no domain, or no name");
+    if (k->n_attrs > HYP_PLAN_CUSTOM_ATTRS)
+        return WRONG(c, "it has %zu attributes, at most %d are possible", k->n_attrs, HYP_PLAN_CUSTOM_ATTRS);
+    for (size_t i = 0; i < k->n_attrs; i++) {
+        const HypPlan__Custom__Attr *a = k->attrs[i];
+        const size_t counts[] = {a->n_ints, a->n_floats, a->n_strings};
+        if ((unsigned)a->kind > HYP_PLAN__CUSTOM__ATTR__KIND__STRINGS)
+            return hyp_plan_unknown(c->diag, "kind of attribute", a->kind);
+        for (unsigned kind = 0; kind < sizeof counts / sizeof *counts; kind++)
+            if (kind != (unsigned)a->kind ? counts[kind] > 0 : !a->list && counts[kind] != 1)
+                return WRONG(c, "attribute '%s' has elements of two kinds, or one that is no list has %zu", a->name,
+                             counts[kind]);
+    }
+    return check_call(c, s, k->call);
+}
+
 static hyp_status check_step(check *c, const step *s)
 {
     HYP_TRY(want_indexes(c, s->n_rules, s->rules, c->program->n_rule_names, "rule"));
@@ -494,7 +514,8 @@ static hyp_status check_step(check *c, const step *s)
     case HYP_PLAN__STEP__KERNEL_COPY: return check_copy(c, s->copy);
     case HYP_PLAN__STEP__KERNEL_GATHER: return check_gather(c, s->gather);
     case HYP_PLAN__STEP__KERNEL_FILL: return check_fill(c, s->fill);
-    case HYP_PLAN__STEP__KERNEL_CALL: return check_call(c, s);
+    case HYP_PLAN__STEP__KERNEL_CALL: return check_call(c, s, s->call);
+    case HYP_PLAN__STEP__KERNEL_CUSTOM: return check_custom(c, s);
     default:
         if (s->base.n_unknown_fields > 0)
             return hyp_plan_unknown(c->diag, "kernel", (long long)s->base.unknown_fields[0].tag);

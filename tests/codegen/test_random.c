@@ -100,7 +100,7 @@ static hyp_random_graph_options options_of(uint64_t seed)
                                       .nodes = 3 + (int)(seed % 14),
                                       .dtype = dtypes[seed % 6],
                                       .symbolic = seed % 4 < 2,
-                                      .first_op = (int)(seed % HYP_OP_COUNT)};
+                                      .first_op = (int)(seed % HYP_RANDOM_OPS)};
 }
 
 /* A random graph, whose dims dispose_of_graph gives back, too. */
@@ -144,7 +144,7 @@ static void plans_compute_what_the_interpreter_computes(void **state)
         }
         dispose_of_graph(&g);
     }
-    for (int op = 0; op < HYP_OP_COUNT; op++)
+    for (int op = 0; op < HYP_RANDOM_OPS; op++)
         if (!drawn[op] && op != HYP_OP_quantized_linear && /* test_quantize.c */
             (op == HYP_OP_cumsum || op == HYP_OP_resize || !(hyp_op_get((hyp_op)op)->flags & HYP_OPF_CALL)))
             fail_msg("%s was never drawn", hyp_op_get((hyp_op)op)->name);

@@ -466,7 +466,7 @@ static bool run_random(uint64_t seed)
                                               .nodes = 3 + (int)(seed % 8),
                                               .dtype = dtypes[seed % 4],
                                               .symbolic = true,
-                                              .first_op = (int)(seed * 7 % HYP_OP_COUNT)};
+                                              .first_op = (int)(seed * 7 % HYP_RANDOM_OPS)};
     hyp_dims *dims;
     hyp_graph g;
     hyp_random random = {seed};

@@ -50,7 +50,7 @@ static bool random_plan(uint64_t seed, const char *path)
                                         .nodes = 2 + (int)(seed % 6),
                                         .dtype = dtypes[seed % 6],
                                         .symbolic = seed % 4 < 3,
-                                        .first_op = (int)(seed % HYP_OP_COUNT)};
+                                        .first_op = (int)(seed % HYP_RANDOM_OPS)};
     hyp_dims *dims;
     hyp_graph g;
     if (hyp_dims_create(&dims, NULL) != HYP_OK) return false;

@@ -174,9 +174,11 @@ static HypPlan__Pointwise *new_pointwise(plan_builder *b) { ADD_STEP(POINTWISE, 
 
 static HypPlan__Call *new_call(plan_builder *b) { ADD_STEP(CALL, call); }
 
-HypPlan__Call *pb_call(plan_builder *b, const char *kernel, size_t inputs, const uint32_t *input, uint32_t output)
+static HypPlan__Custom *new_custom(plan_builder *b) { ADD_STEP(CUSTOM, custom); }
+
+static void fill_call(plan_builder *b, HypPlan__Call *call, const char *kernel, size_t inputs, const uint32_t *input,
+                      uint32_t output)
 {
-    HypPlan__Call *call = new_call(b);
     call->kernel = hyp_arena_strdup(&b->arena, kernel);
     call->n_inputs_plus1 = inputs;
     call->inputs_plus1 = hyp_arena_zalloc(&b->arena, inputs, sizeof *call->inputs_plus1);
@@ -186,7 +188,25 @@ HypPlan__Call *pb_call(plan_builder *b, const char *kernel, size_t inputs, const
     for (size_t i = 0; i < inputs; i++) call->inputs_plus1[i] = input[i] == PB_NONE ? 0 : input[i] + 1;
     call->n_outputs = 1;
     call->outputs[0] = output;
+}
+
+HypPlan__Call *pb_call(plan_builder *b, const char *kernel, size_t inputs, const uint32_t *input, uint32_t output)
+{
+    HypPlan__Call *call = new_call(b);
+    fill_call(b, call, kernel, inputs, input, output);
     return call;
+}
+
+HypPlan__Custom *pb_custom(plan_builder *b, const char *domain, const char *name, size_t inputs, const uint32_t *input,
+                           uint32_t output)
+{
+    HypPlan__Custom *custom = new_custom(b);
+    custom->domain = hyp_arena_strdup(&b->arena, domain);
+    custom->call = hyp_arena_zalloc(&b->arena, 1, sizeof *custom->call);
+    assert_true(custom->domain && custom->call);
+    hyp_plan__call__init(custom->call);
+    fill_call(b, custom->call, name, inputs, input, output);
+    return custom;
 }
 
 void pb_call_output(HypPlan__Call *call, uint32_t output)

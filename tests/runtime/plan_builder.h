@@ -68,6 +68,9 @@ HypPlan__Fill *pb_fill(plan_builder *b);
  * by one, in their order. */
 HypPlan__Call *pb_call(plan_builder *b, const char *kernel, size_t inputs, const uint32_t *input, uint32_t output);
 void pb_call_output(HypPlan__Call *call, uint32_t output); /* a further one */
+/* The same for a custom operator; its attributes are left to the caller. */
+HypPlan__Custom *pb_custom(plan_builder *b, const char *domain, const char *name, size_t inputs, const uint32_t *input,
+                           uint32_t output);
 void pb_call_int(plan_builder *b, HypPlan__Call *call, int64_t value);
 void pb_call_ints(plan_builder *b, HypPlan__Call *call, size_t count, const int64_t *values);
 void pb_call_float(plan_builder *b, HypPlan__Call *call, double value);

@@ -907,7 +907,7 @@ static hyp_status make_graph(maker *m)
     size_t leaves = m->g->nodes.len;
     for (int i = 0, tries = 0; i < m->options->nodes && tries < 50 * m->options->nodes; tries++) {
         bool first = i == 0 && m->options->first_op >= 0 && tries < 40;
-        hyp_op op = first ? (hyp_op)m->options->first_op : (hyp_op)draw(m, 0, HYP_OP_COUNT - 1);
+        hyp_op op = first ? (hyp_op)m->options->first_op : (hyp_op)draw(m, 0, HYP_RANDOM_OPS - 1);
         if (m->options->no_fused && (hyp_op_get(op)->flags & HYP_OPF_FUSED)) continue;
         size_t before = m->g->nodes.len;
         HYP_TRY(make_node(m, op));

@@ -18,6 +18,9 @@ typedef struct hyp_random {
 int64_t hyp_random_int(hyp_random *r, int64_t low, int64_t high);
 double hyp_random_real(hyp_random *r, double low, double high);
 
+/* Operators that are drawn: those behind have kernels, or sizes, that only a run knows. */
+enum { HYP_RANDOM_OPS = HYP_OP_custom };
+
 typedef struct hyp_random_graph_options {
     uint64_t seed;
     int nodes;       /* about how many; operators may bring helpers with them */

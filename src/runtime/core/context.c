@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "runtime/core/context.h"
+#include "runtime/core/custom.h"
 
 enum { KEY = 1 + HYP_MAX_RANK };
 enum { REMEMBERED = 16 }; /* sets of dims, where the options name no number: runtime.h promises it */
@@ -165,7 +166,7 @@ static hyp_status evaluate(hyp_context *c, const hyp_tensor *inputs, hyp_diag *d
     for (size_t i = 0; i < p->n_inputs; i++)
         HYP_TRY(hyp_match_dims(&c->engine->inputs.items[i], &inputs[c->input_order[i]], c->dims[i], diag));
     HYP_TRY(hyp_plan_bind_symbols(p, c->dim_rows, c->ranks, c->symbols, diag));
-    return hyp_plan_eval_dims(p, c->symbols, c->values, diag);
+    return hyp_custom_eval_dims(&c->engine->plan, c->symbols, c->values, diag);
 }
 
 static hyp_status tensor_bytes(const HypPlan__Program *p, const hyp_io *io, const int64_t *values, size_t *out,

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/sized.h"
+#include "runtime/core/custom.h"
 #include "runtime/core/dim_text.h"
 
 /* ---- inputs and outputs -------------------------------------------------------------------------------- */
@@ -174,6 +175,7 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     const HypPlan__Program *p = e->plan.program;
     if (status == HYP_OK) status = describe_list(e, "input", p->inputs, p->n_inputs, &e->inputs, diag);
     if (status == HYP_OK) status = describe_list(e, "output", p->outputs, p->n_outputs, &e->outputs, diag);
+    if (status == HYP_OK) status = hyp_custom_find(&e->plan, &options, &e->arena, diag);
     if (status == HYP_OK) status = hyp_engine_list_weights(e, diag);
     hyp_edition *first = NULL;
     if (status == HYP_OK) status = hyp_edition_create(e, &first, diag);

@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "runtime/core/channels_last.h"
+#include "runtime/core/custom.h"
 #include "runtime/cpu/choices.h"
 #include "runtime/cpu/widened.h"
 #ifdef HYP_HAVE_ONEDNN
@@ -162,6 +163,15 @@ static hyp_status run_reference(const hyp_cpu_op *op, const hyp_cpu_run *run, hy
     return hyp_reference_step(&run->call, op->step, diag);
 }
 
+static hyp_status run_custom(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    const hyp_custom_place place = {.values = run->call.values,
+                                    .at = run->call.at,
+                                    .workspace = run->call.work,
+                                    .workspace_bytes = op->work_bytes};
+    return hyp_custom_run(op->state, &place, diag);
+}
+
 /* Where all results are empty: other dims may be any numbers then, which no loop is to count up to. */
 static hyp_status run_nothing(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
@@ -240,6 +250,11 @@ hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *val
     const HypPlan__Program *program = s->model->plan->program;
     op->step = program->steps[step];
     op->threads = form == HYP_CPU_ONEDNN_ALONE ? 1 : s->model->device->threads;
+    if (op->step->kernel_case == HYP_PLAN__STEP__KERNEL_CUSTOM) {
+        op->run = run_custom;
+        op->state = s->model->plan->custom[step];
+        return hyp_custom_prepare(op->state, values, &op->work_bytes, diag);
+    }
     if (form == HYP_CPU_PLAIN) {
         op->run = run_reference;
         op->work_bytes = hyp_reference_work(program, op->step, values);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "runtime/core/custom.h"
 #include "runtime/cpu/widened.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"
@@ -173,7 +174,8 @@ hyp_status hyp_cpu_load(void *device, const hyp_plan *plan, void **out_model, hy
 #endif
     cpu_set_t before;
     bool visits = hyp_pool_visit(m->device->pool, &before);
-    hyp_status status = hyp_reference_check_calls(p, diag);
+    hyp_status status = hyp_custom_check(plan, false, diag);
+    if (status == HYP_OK) status = hyp_reference_check_calls(p, diag);
     if (status == HYP_OK) status = load_wide(m, diag);
     if (status == HYP_OK) status = load_linear(m, diag);
     if (visits) hyp_pool_leave(&before);

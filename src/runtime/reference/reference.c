@@ -1,6 +1,7 @@
 /* The reference backend: runs a plan step by step with the plain kernels. */
 #include "runtime/reference/reference.h"
 
+#include "runtime/core/custom.h"
 #include "runtime/core/host_memory.h"
 
 hyp_status hyp_reference_step(const hyp_reference_call *call, const HypPlan__Step *step, hyp_diag *diag)
@@ -44,42 +45,56 @@ static hyp_status model_load(void *device, const hyp_plan *plan, void **out_mode
 {
     (void)device;
     *out_model = (void *)(uintptr_t)plan; /* weights are used where they lie */
+    HYP_TRY(hyp_custom_check(plan, false, diag));
     return hyp_reference_check_calls(plan->program, diag);
 }
 
 static void model_unload(void *model) { (void)model; }
 
-static size_t most_work(const HypPlan__Program *p, const int64_t *values)
+static hyp_status most_work(const hyp_plan *plan, const int64_t *values, size_t *most, hyp_diag *diag)
 {
-    size_t most = 0;
+    const HypPlan__Program *p = plan->program;
     for (size_t i = 0; i < p->n_steps; i++) {
         size_t bytes = hyp_reference_work(p, p->steps[i], values);
-        if (bytes > most) most = bytes;
+        if (plan->custom && plan->custom[i]) HYP_TRY(hyp_custom_prepare(plan->custom[i], values, &bytes, diag));
+        if (bytes > *most) *most = bytes;
     }
-    return most;
+    return HYP_OK;
 }
 
 static hyp_status measure(void *opaque, const int64_t *values, size_t *out, hyp_diag *diag)
 {
     const hyp_host_memory *m = opaque;
-    return hyp_host_memory_growth(m, values, most_work(m->plan->program, values), out, diag);
+    size_t work_bytes = 0;
+    HYP_TRY(most_work(m->plan, values, &work_bytes, diag));
+    return hyp_host_memory_growth(m, values, work_bytes, out, diag);
 }
 
 /* A prepared shape is nothing but the values of the dims. */
 static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepared, hyp_diag *diag)
 {
     hyp_host_memory *m = opaque;
-    HYP_TRY(hyp_host_memory_grow(m, values, most_work(m->plan->program, values), diag));
+    size_t work_bytes = 0;
+    HYP_TRY(most_work(m->plan, values, &work_bytes, diag));
+    HYP_TRY(hyp_host_memory_grow(m, values, work_bytes, diag));
     *out_prepared = (void *)(uintptr_t)values;
     return HYP_OK;
 }
 
 static void release(void *opaque, void *prepared) { (void)opaque, (void)prepared; }
 
+typedef struct steps {
+    const hyp_host_memory *memory;
+    hyp_reference_call call;
+} steps;
+
 static hyp_status run_step(void *opaque, size_t i, hyp_diag *diag)
 {
-    const hyp_reference_call *call = opaque;
+    const hyp_host_memory *m = ((const steps *)opaque)->memory;
+    const hyp_reference_call *call = &((const steps *)opaque)->call;
     const HypPlan__Step *step = call->program->steps[i];
+    const hyp_custom_place place = {.values = call->values, .at = m->at, .workspace = m->work, .workspace_bytes = m->work_bytes};
+    if (m->plan->custom && m->plan->custom[i]) return hyp_custom_run(m->plan->custom[i], &place, diag);
     return hyp_plan_writes_nothing(call->program, step, call->values) ? HYP_OK : hyp_reference_step(call, step, diag);
 }
 
@@ -88,8 +103,8 @@ static hyp_status run(void *opaque, void *prepared, const hyp_bindings *bindings
     hyp_host_memory *m = opaque;
     const HypPlan__Program *p = m->plan->program;
     hyp_host_memory_bind(m, bindings);
-    hyp_reference_call call = {p, prepared, m->at, m->work};
-    return hyp_run_steps(bindings, p, run_step, &call, diag);
+    steps s = {m, {p, prepared, m->at, m->work}};
+    return hyp_run_steps(bindings, p, run_step, &s, diag);
 }
 
 const hyp_backend hyp_backend_reference = {

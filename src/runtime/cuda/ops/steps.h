@@ -131,6 +131,8 @@ typedef hyp_status hyp_cuda_call_fn(hyp_cuda_build *b, const HypPlan__Call *k, c
 HYP_NODISCARD hyp_status hyp_cuda_add_call(hyp_cuda_build *b, const HypPlan__Call *k);
 HYP_NODISCARD hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k,
                                              hyp_diag *diag); /* part of hyp_cuda_check_step */
+/* custom.c */
+HYP_NODISCARD hyp_status hyp_cuda_add_custom(hyp_cuda_build *b);
 /* A normalization that a layer can run itself, and whether the newest op is such a one, with the result y. */
 typedef struct hyp_cuda_own_norm {
     uint32_t x, scale, bias_plus1;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "runtime/core/custom.h"
 #include "runtime/core/host_memory.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/pointwise_source.h"
@@ -118,6 +119,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
         hyp_diag_prefix(diag, "step %u (%s)", i, p->steps[i]->label);
         return status;
     }
+    HYP_TRY(hyp_custom_check(plan, true, diag));
     HYP_TRY(hyp_reference_check_calls(p, diag));
     hyp_cuda_model *m = hyp_calloc(1, sizeof *m);
     if (!m) return hyp_fail_memory(diag, sizeof *m);

@@ -64,6 +64,7 @@ hyp_status hyp_cuda_add_step(hyp_cuda_build *b, const HypPlan__Step *step)
     case HYP_PLAN__STEP__KERNEL_FILL: return hyp_cuda_add_fill(b, step->fill);
     case HYP_PLAN__STEP__KERNEL_CALL: return hyp_cuda_add_call(b, step->call);
     case HYP_PLAN__STEP__KERNEL_ATTENTION: return hyp_cuda_add_attention(b, step->attention);
+    case HYP_PLAN__STEP__KERNEL_CUSTOM: return hyp_cuda_add_custom(b);
     default: return hyp_fail(b->diag, HYP_ERR_INTERNAL, "a validated plan has an unknown kernel");
     }
 }
