@@ -350,7 +350,11 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_output_shapes(hyp_context *context,
  * outputs are filled in; their capacity must suffice (HYP_ERR_INVALID_ARGUMENT says how many bytes). Leading
  * dims of any number collapse into the first declared one: [2, 3, 784] and [784] are [6, 784] and [1, 784] for an
  * input declared [batch, 784], and outputs have the ranks that are declared. Data must be aligned to its element
- * size; outputs must not overlap inputs or each other. Dims not prepared by
+ * size; outputs must not overlap inputs or each other. An output whose `memory` is HYP_MEMORY_CONTEXT gets memory of the
+ * context: data and bytes are set by every run, and hold until the next run with it, or its end. Of an output of which only the
+ * data say how much there is (NonZero: hyp_io_info.dims has a -1, and symbols a name there that no input has) dims tell it after
+ * the run; what the caller gives has to lie on the host and have room for that, else the run is HYP_ERR_INVALID_ARGUMENT, the message
+ * says how many bytes there are, and dims are set. hyp_context_output_shapes tells the most. Dims not prepared by
  * hyp_context_reserve or an earlier run are prepared first. Returns when host outputs are complete; with only
  * device tensors the work is queued on the context's stream: hyp_context_synchronize. HYP_ERR_DEVICE_LOST: every call with a
  * context of this engine fails from now on; destroy them and the engine, and load the plan again. */

@@ -97,6 +97,16 @@ hyp_tensor view(const char *name, T *data, std::initializer_list<int64_t> dims, 
     return view(name, data, dtype_of<T>(), dims, memory);
 }
 
+/* An output in memory of the context: every run sets data, bytes and dims, which hold until the next one. */
+inline hyp_tensor output_of_context(const char *name, hyp_dtype dtype)
+{
+    hyp_tensor t{};
+    t.name = name;
+    t.dtype = dtype;
+    t.memory = HYP_MEMORY_CONTEXT;
+    return t;
+}
+
 /* hyp_engine: immutable, shared by threads. */
 class engine {
 public:

@@ -58,7 +58,11 @@ HYP_API hyp_dtype hyp_dtype_parse(const char *name);
 HYP_API size_t hyp_visible(const char *text, char *out, size_t size);
 
 /* Where a tensor's bytes live. */
-typedef enum hyp_memory { HYP_MEMORY_HOST = 0, HYP_MEMORY_CUDA = 1 } hyp_memory;
+typedef enum hyp_memory {
+    HYP_MEMORY_HOST = 0,
+    HYP_MEMORY_CUDA = 1,
+    HYP_MEMORY_CONTEXT = 2 /* of an output: the run is to give it, see hyp_context_run. The host's, to whoever reads it then */
+} hyp_memory;
 
 /* Structs and releases. A struct that a later release may add fields to, at its end, starts with `size`, its sizeof; whoever
  * makes one sets it. Of what a program gives, the library reads no more than the size says, and takes the defaults for the

@@ -51,4 +51,11 @@ int64_t hyp_load_i64(hyp_dtype t, const void *data, size_t i);
 void hyp_store_f64(hyp_dtype t, void *data, size_t i, double value);
 void hyp_store_i64(hyp_dtype t, void *data, size_t i, int64_t value);
 
+/* Of `outer` pieces of `have` bytes the first `keep` bytes of each, one behind the other. */
+static inline void hyp_cut_axis(void *data, size_t outer, size_t have, size_t keep)
+{
+    char *p = data;
+    for (size_t o = 1; o < outer && keep && keep < have; o++) memmove(p + o * keep, p + o * have, keep);
+}
+
 #endif

@@ -144,6 +144,26 @@ static hyp_status emit_outputs(hyp_lowering *l)
     return HYP_OK;
 }
 
+static hyp_status add_data_sizes(hyp_lowering *l)
+{
+    HypPlan__Program *p = l->out->program;
+    void *list, *memory;
+    HYP_TRY(hyp_lower_alloc(l, l->graph->sizes.len, sizeof *p->data_sizes, &list));
+    HYP_TRY(hyp_lower_alloc(l, l->graph->sizes.len, sizeof **p->data_sizes, &memory));
+    p->data_sizes = list;
+    p->hidden_outputs = l->graph->hidden_outputs;
+    for (; p->n_data_sizes < l->graph->sizes.len; p->n_data_sizes++) {
+        const hyp_data_size *from = &l->graph->sizes.data[p->n_data_sizes];
+        HypPlan__DataSize *to = (HypPlan__DataSize *)memory + p->n_data_sizes;
+        hyp_plan__data_size__init(to);
+        to->output = from->output;
+        to->axis = from->axis;
+        to->count = from->count;
+        p->data_sizes[p->n_data_sizes] = to;
+    }
+    return HYP_OK;
+}
+
 static hyp_status add_inputs(hyp_lowering *l)
 {
     const hyp_graph *g = l->graph;
@@ -236,6 +256,7 @@ static hyp_status lower(hyp_lowering *l)
     HYP_TRY(hyp_lower_analyse(l));
     HYP_TRY(emit(l));
     HYP_TRY(emit_outputs(l));
+    HYP_TRY(add_data_sizes(l));
     HYP_TRY(hyp_lower_place_scratch(l));
     HYP_TRY(hyp_lower_finish_program(l));
     HYP_TRY(hyp_lower_add_distances(l));

@@ -51,6 +51,8 @@ HYP_NODISCARD hyp_status hyp_load_inputs(const hyp_graph *g, const hyp_tensor *i
                                          hyp_eval_tensor *out, hyp_diag *diag);
 
 void hyp_free_outputs(hyp_tensor *tensors, size_t count); /* NULL-safe */
+/* Cuts what the graph gives to what the data say that there is; `tolerances` may be NULL. */
+void hyp_cut_outputs(const hyp_graph *g, hyp_tensor *values, hyp_tensor *tolerances);
 /* What the graph gives for these inputs, and how far from it is right. */
 HYP_NODISCARD hyp_status hyp_expect_outputs(const hyp_graph *g, const hyp_expect_options *o, const hyp_tensor *inputs,
                                             size_t count, hyp_tensor **out_values, hyp_tensor **out_tolerances,

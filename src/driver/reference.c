@@ -1,6 +1,7 @@
 /* A model in the reference interpreter, for comparison. */
 #include <string.h>
 
+#include "base/dtype.h"
 #include "driver/driver.h"
 #include "hypatia/tensor_io.h"
 
@@ -107,6 +108,38 @@ static hyp_status evaluate(const hyp_graph *g, bool exact, const hyp_expect_opti
     return status;
 }
 
+static void cut_tensor(hyp_tensor *t, uint32_t axis, int64_t count)
+{
+    size_t outer = 1, inner = hyp_dtype_size(t->dtype);
+    for (uint32_t a = 0; a < axis; a++) outer *= (size_t)t->dims[a];
+    for (int32_t a = (int32_t)axis + 1; a < t->rank; a++) inner *= (size_t)t->dims[a];
+    hyp_cut_axis(t->data, outer, (size_t)t->dims[axis] * inner, (size_t)count * inner);
+    t->dims[axis] = count;
+    t->bytes = outer * (size_t)count * inner;
+}
+
+void hyp_cut_outputs(const hyp_graph *g, hyp_tensor *values, hyp_tensor *tolerances)
+{
+    for (size_t i = 0; i < g->sizes.len; i++) {
+        const hyp_data_size *s = &g->sizes.data[i];
+        int64_t count = ((const int64_t *)values[s->count].data)[0];
+        if (values[s->output].dims[s->axis] == count) continue; /* there is no more, or it was cut before */
+        cut_tensor(&values[s->output], s->axis, count);
+        if (tolerances) cut_tensor(&tolerances[s->output], s->axis, count);
+    }
+}
+
+/* What the model has, as it has it. */
+static void show_outputs(const hyp_graph *g, hyp_tensor *values, hyp_tensor *tolerances, size_t *out_count)
+{
+    hyp_cut_outputs(g, values, tolerances);
+    *out_count = hyp_graph_shown(g);
+    for (size_t i = *out_count; i < g->outputs.len; i++) {
+        hyp_tensor_dispose(&values[i]);
+        if (tolerances) hyp_tensor_dispose(&tolerances[i]);
+    }
+}
+
 void hyp_free_outputs(hyp_tensor *tensors, size_t count)
 {
     for (size_t i = 0; tensors && i < count; i++) hyp_tensor_dispose(&tensors[i]);
@@ -165,7 +198,7 @@ hyp_status hyp_reference_run(const hyp_reference *reference, bool exact, const h
     HYP_NEED(out_outputs);
     HYP_NEED(out_count);
     HYP_TRY(evaluate(&reference->graph, exact, NULL, inputs, input_count, out_outputs, NULL, diag));
-    *out_count = reference->graph.outputs.len;
+    show_outputs(&reference->graph, *out_outputs, NULL, out_count);
     return HYP_OK;
 }
 
@@ -182,6 +215,6 @@ hyp_status hyp_reference_expect(const hyp_reference *reference, const char *prec
     HYP_TRY(hyp_precision_parse(precision, &p, diag));
     hyp_expect_options o = hyp_expectation(p, classes);
     HYP_TRY(evaluate(&reference->graph, false, &o, inputs, input_count, out_values, out_tolerances, diag));
-    *out_count = reference->graph.outputs.len;
+    show_outputs(&reference->graph, *out_values, *out_tolerances, out_count);
     return HYP_OK;
 }

@@ -11,6 +11,7 @@ void hyp_graph_dispose(hyp_graph *g)
     hyp_vec_free(&g->nodes);
     hyp_vec_free(&g->inputs);
     hyp_vec_free(&g->outputs);
+    hyp_vec_free(&g->sizes);
     hyp_arena_dispose(&g->arena);
     *g = (hyp_graph){0};
 }
@@ -259,6 +260,14 @@ hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hyp_value_id val
     return hyp_vec_push(&g->outputs, diag, out);
 }
 
+hyp_status hyp_graph_keep_sizes(hyp_graph *g, const hyp_graph *from, hyp_diag *diag)
+{
+    g->sizes.len = 0;
+    for (size_t i = 0; i < from->sizes.len; i++) HYP_TRY(hyp_vec_push(&g->sizes, diag, from->sizes.data[i]));
+    g->hidden_outputs = from->hidden_outputs;
+    return HYP_OK;
+}
+
 /* ---- copying ---------------------------------------------------------------------------------------- */
 
 typedef struct copier {
@@ -345,7 +354,7 @@ static hyp_status copy_all(const copier *c)
         if (c->live[i]) HYP_TRY(copy_node(c, (hyp_node_id)i));
     for (size_t i = 0; i < in->outputs.len; i++)
         HYP_TRY(hyp_graph_add_output(c->out, in->outputs.data[i].name, c->map[in->outputs.data[i].value], c->diag));
-    return HYP_OK;
+    return hyp_graph_keep_sizes(c->out, in, c->diag);
 }
 
 /* `c` says how. */

@@ -181,6 +181,13 @@ typedef struct hyp_named_value {
     hyp_value_id value;
 } hyp_named_value;
 
+/* An output of which only the data say how much of an axis there is. The value has room for the most, and output number `count`,
+ * an i64, says how many come from the first on; what lies behind them means nothing. Texts have no sizes: they are of the model
+ * around a graph. */
+typedef struct hyp_data_size {
+    uint32_t output, axis, count;
+} hyp_data_size;
+
 typedef struct hyp_graph {
     hyp_arena arena;
     hyp_dims *dims; /* borrowed */
@@ -189,6 +196,8 @@ typedef struct hyp_graph {
     HYP_VEC(hyp_node) nodes;          /* in topological order */
     HYP_VEC(hyp_value_id) inputs;     /* in the model's order */
     HYP_VEC(hyp_named_value) outputs; /* in the model's order; a value may be named twice */
+    HYP_VEC(hyp_data_size) sizes;     /* ascending by output */
+    uint32_t hidden_outputs;          /* the last so many: counts, which are no outputs of the model */
 } hyp_graph;
 
 /* For messages: why an axis of an input must have the size that its type says, though the model calls it otherwise. */
@@ -221,6 +230,10 @@ HYP_NODISCARD hyp_status hyp_graph_add_node(hyp_graph *g, hyp_op op, const hyp_v
                                             const hyp_attr *attrs, const hyp_provenance *from, hyp_value_id *outs,
                                             uint32_t output_count, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hyp_value_id value, hyp_diag *diag);
+/* Takes over the sizes of a graph with the same outputs. Whoever makes a graph of another does so. */
+HYP_NODISCARD hyp_status hyp_graph_keep_sizes(hyp_graph *g, const hyp_graph *from, hyp_diag *diag);
+/* The outputs that the model has. */
+static inline size_t hyp_graph_shown(const hyp_graph *g) { return g->outputs.len - g->hidden_outputs; }
 
 /* Inputs, consts and nodes that no output needs disappear, except graph inputs. Equal constants stay. *out is
  * set on success and need not be initialised; data that `in` borrows stay borrowed, data that it owns are

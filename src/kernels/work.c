@@ -7,7 +7,8 @@
 
 hyp_kernel_work_fn hyp_kernel_work_each, hyp_kernel_work_norm, hyp_kernel_work_lrn, hyp_kernel_work_topk,
     hyp_kernel_work_conv, hyp_kernel_work_conv_transpose, hyp_kernel_work_pool, hyp_kernel_work_recurrence,
-    hyp_kernel_work_resize, hyp_kernel_work_grid_sample, hyp_kernel_work_affine_grid, hyp_kernel_work_roi_align;
+    hyp_kernel_work_resize, hyp_kernel_work_grid_sample, hyp_kernel_work_affine_grid, hyp_kernel_work_roi_align,
+    hyp_kernel_work_non_max_suppression, hyp_kernel_work_unique;
 
 /* Elements of axes first .. rank of an array, in double, which cannot overflow. */
 static double elements(const hyp_array *a, int32_t first)
@@ -103,4 +104,20 @@ double hyp_kernel_work_roi_align(const hyp_kernel_call *c)
 {
     double samples = c->attrs[3].i > 0 ? (double)c->attrs[3].i : HYP_ROI_SAMPLES;
     return 8 * elements(&c->out[0], 0) * samples * samples;
+}
+
+/* Each class of each image sorts its boxes, and compares them with those that it has taken. */
+double hyp_kernel_work_non_max_suppression(const hyp_kernel_call *c)
+{
+    const hyp_array *boxes = &c->in[0];
+    double n = boxes->rank == 3 ? (double)boxes->dims[1] : 0, images = boxes->rank == 3 ? (double)boxes->dims[0] : 0;
+    double taken = c->out[0].rank == 2 ? fmin((double)c->out[0].dims[0] / fmax(images, 1), n) : 0;
+    return elements(&c->in[1], 0) * (log2(fmax(n, 2)) + 16 * taken);
+}
+
+/* Items are sorted, and compared element by element. */
+double hyp_kernel_work_unique(const hyp_kernel_call *c)
+{
+    double n = fmax(elements(&c->in[0], 0), elements(&c->out[2], 0));
+    return hyp_kernel_work_each(c) + n * 2 * log2(fmax(n, 2));
 }

@@ -89,6 +89,10 @@ hyp_status hyp_onnx_take_equal(hyp_importer *im, const char *node, bool *out_tak
     hyp_onnx_equal e;
     *out_taken = false;
     hyp_dims_unequal(im->g->dims, &a, &b);
+    for (size_t i = 0; i < im->data_sizes.len; i++) { /* what only the data tell is no condition on inputs */
+        size_t symbol = im->data_sizes.data[i].symbol;
+        if (hyp_dim_depends(im->g->dims, a, symbol) || hyp_dim_depends(im->g->dims, b, symbol)) return HYP_OK;
+    }
     if (a == b || im->equal.len == MAX_EQUAL || !solve(im, a, b, &e)) return HYP_OK;
     const char *x = text_of(im, a), *y = text_of(im, b);
     e.reason =

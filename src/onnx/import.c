@@ -335,7 +335,7 @@ static void begin_attempt(hyp_importer *im)
     hyp_graph_dispose(im->g);
     hyp_graph_init(im->g, dims);
     drop_names(&im->scope);
-    im->equalities.len = im->warnings.len = im->unlisted_warnings = 0;
+    im->equalities.len = im->data_sizes.len = im->warnings.len = im->unlisted_warnings = 0;
     hyp_strbuf_dispose(&im->unsupported);
     im->unsupported_count = 0;
     im->again = false;
@@ -354,7 +354,8 @@ static hyp_status build_graph(hyp_importer *im)
     HYP_TRY(mark_updatable(im));
     HYP_TRY(add_nodes(im));
     if (im->unsupported_count) return hyp_onnx_fail_unsupported(im);
-    return add_outputs(im);
+    HYP_TRY(add_outputs(im));
+    return hyp_onnx_settle_data_sizes(im);
 }
 
 /* Sizes of inputs that a node needs to be equal are found on the way; the graph is built anew with them. */
@@ -479,6 +480,7 @@ static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options,
     drop_names(&im.scope);
     hyp_vec_free(&im.equal);
     hyp_vec_free(&im.sizes);
+    hyp_vec_free(&im.data_sizes);
     hyp_vec_free(&im.equalities);
     hyp_arena_dispose(&im.arena);
     return status;

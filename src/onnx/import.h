@@ -45,6 +45,14 @@ typedef struct hyp_onnx_equal {
     const char *reason;
 } hyp_onnx_equal;
 
+/* A size that only the data tell. */
+typedef struct hyp_onnx_data_size {
+    const char *name; /* of the symbol that it is during the import, and of the output that says it in the end */
+    size_t symbol;    /* index in the graph's dims */
+    hyp_dim size, most;
+    hyp_value_id count;
+} hyp_onnx_data_size;
+
 /* A symbolic dim of inputs that has its size before the plan runs. */
 typedef struct hyp_onnx_size {
     const char *symbol;
@@ -62,6 +70,7 @@ typedef struct hyp_importer {
     hyp_graph *g;
     HYP_VEC(hyp_onnx_equal) equal;    /* found so far */
     HYP_VEC(hyp_onnx_size) sizes;     /* what --dim, --shapes and --bind make of symbolic dims of inputs; of this attempt */
+    HYP_VEC(hyp_onnx_data_size) data_sizes; /* of this attempt */
     HYP_VEC(hyp_equality) equalities; /* the axes of inputs that have such a dim */
     HYP_VEC(const char *) warnings;   /* from the source's arena; of this attempt */
     size_t unlisted_warnings;         /* above the most that are kept */
@@ -109,6 +118,15 @@ HYP_NODISCARD hyp_status hyp_onnx_take_equal(hyp_importer *im, const char *node,
 HYP_NODISCARD hyp_status hyp_onnx_named_size(hyp_importer *im, const char *name, hyp_dim *out);
 /* Replaces the size of an input's axis by the one that it is taken to equal, if any, and says so in `equalities`. */
 HYP_NODISCARD hyp_status hyp_onnx_equal_size(hyp_importer *im, const char *input, uint32_t axis, hyp_dim *size);
+
+/* data_size.c: a symbol for what only the data tell of the node's result, at most `most`; its caller sets `count` of the newest of
+ * im->data_sizes. */
+struct hyp_onnx_node;
+HYP_NODISCARD hyp_status hyp_onnx_new_data_size(const struct hyp_onnx_node *n, hyp_dim most, hyp_dim *out);
+/* At the end of the import: puts the most in the place of such symbols, and adds the outputs that say how many there are. What
+ * comes before the end of such an axis has to be the same whatever lies behind it: HYP_ERR_UNSUPPORTED names a node of which
+ * that cannot be said. */
+HYP_NODISCARD hyp_status hyp_onnx_settle_data_sizes(hyp_importer *im);
 
 /* inputs.c: adds the graph's inputs, with the dims that the options give. */
 HYP_NODISCARD hyp_status hyp_onnx_add_inputs(hyp_importer *im);

@@ -1,204 +1,202 @@
-/* Operators whose result is as large as the data says: possible where that is constant. */
-#include <math.h>
+/* Operators whose result is as large as the data say: computed now where these are constant, else with a size that only
+ * a run knows (data_size.c). */
 #include <string.h>
 
 #include "onnx/import.h"
 
-static bool is_set(const hyp_eval_tensor *t, size_t i) { return t->f ? t->f[i] != 0 : t->i[i] != 0; }
+enum { MOST_RESULTS = 5, MOST_INPUTS = 5 };
 
-static hyp_status add_indices(const hyp_onnx_node *n, int32_t rank, const int64_t *dims, const int64_t *data,
-                              hyp_value_id *out)
+/* A node of the IR on its way: attribute 0 is the room for the result, and the last result how many there are. */
+typedef struct selection {
+    hyp_op op;
+    hyp_attr attrs[3];
+    hyp_dim most;
+    uint32_t results;
+    int32_t axes[MOST_RESULTS]; /* of each result the one that has the size; -1: none */
+} selection;
+
+/* The part of a result that means something, as a constant. */
+static hyp_status add_part(const hyp_onnx_node *n, const hyp_eval_tensor *t, int32_t axis, int64_t count,
+                           hyp_value_id *out)
 {
-    hyp_type type = {.dtype = HYP_I64, .rank = rank};
-    int64_t count = 1;
-    for (int32_t i = 0; i < rank; i++) count *= type.dims[i] = dims[i];
-    return hyp_graph_add_const(n->im->g, NULL, &type, data, (size_t)count * sizeof *data, true, out, n->im->diag);
+    hyp_type type = {.dtype = t->dtype, .rank = t->rank};
+    size_t size = hyp_dtype_size(t->dtype), outer = 1, inner = 1;
+    for (int32_t a = 0; a < t->rank; a++) type.dims[a] = t->dims[a];
+    for (int32_t a = 0; a < axis; a++) outer *= (size_t)t->dims[a];
+    for (int32_t a = axis + 1; a < t->rank; a++) inner *= (size_t)t->dims[a];
+    size_t have = axis < 0 ? 1 : (size_t)t->dims[axis], keep = axis < 0 ? 1 : (size_t)count;
+    if (axis >= 0) type.dims[axis] = count;
+    char *data = hyp_arena_alloc(&n->im->g->arena, t->count * size + 1);
+    if (!data) return hyp_fail_memory(n->im->diag, t->count * size);
+    hyp_eval_tensor_store(t, data);
+    hyp_cut_axis(data, outer, have * inner * size, keep * inner * size);
+    return hyp_graph_add_const(n->im->g, NULL, &type, data, outer * keep * inner * size, false, out, n->im->diag);
 }
 
-/* Places of the elements that are not 0: an index list per axis, one after the other. */
-static hyp_status find_nonzero(const hyp_onnx_node *n, const hyp_eval_tensor *t, hyp_value_id *out)
+static hyp_status compute(const hyp_onnx_node *n, const selection *s, const hyp_eval_tensor *const *in,
+                          uint32_t input_count, hyp_value_id *outs)
 {
-    int64_t found = 0, at = 0, step = 1;
-    for (size_t i = 0; i < t->count; i++) found += is_set(t, i);
-    int64_t *places = hyp_arena_zalloc(&n->im->arena, (size_t)found * (size_t)(t->rank ? t->rank : 1), sizeof *places);
-    if (!places) return hyp_fail_memory(n->im->diag, (size_t)found * sizeof *places);
-    for (int32_t a = t->rank; a-- > 0; step *= t->dims[a]) {
-        at = a * found;
-        for (size_t i = 0; i < t->count; i++)
-            if (is_set(t, i)) places[at++] = (int64_t)i / step % t->dims[a];
-    }
-    return add_indices(n, 2, (int64_t[]){t->rank, found}, places, out);
-}
-
-static hyp_status import_nonzero(hyp_onnx_node *n)
-{
-    hyp_eval_tensor t;
-    hyp_status status = hyp_onnx_constant(n, 0, "x, which decides the size of the result", &t);
-    if (status == HYP_OK) status = find_nonzero(n, &t, n->outputs);
-    hyp_eval_tensor_dispose(&t);
+    hyp_eval_tensor results[MOST_RESULTS] = {{0}};
+    HYP_TRY(hyp_op_eval(n->im->g->dims, s->op, s->attrs, HYP_EVAL_NATIVE, in, input_count, results, s->results, NULL,
+                        n->im->diag));
+    hyp_status status = HYP_OK;
+    int64_t count = results[s->results - 1].i[0];
+    outs[s->results - 1] = HYP_NO_VALUE; /* it is in the shapes now */
+    for (uint32_t i = 0; i + 1 < s->results && status == HYP_OK; i++)
+        status = add_part(n, &results[i], s->axes[i], count, &outs[i]);
+    for (uint32_t i = 0; i < s->results; i++) hyp_eval_tensor_dispose(&results[i]);
     return status;
+}
+
+/* The elements of all inputs, as far as they are constant; *out_all says whether all are. */
+static hyp_status read_constants(const hyp_onnx_node *n, const hyp_value_id *inputs, uint32_t count,
+                                 hyp_eval_tensor *tensors, const hyp_eval_tensor **in, bool *out_all)
+{
+    *out_all = true;
+    for (uint32_t i = 0; i < count && *out_all; i++) {
+        if (inputs[i] == HYP_NO_VALUE) continue;
+        hyp_onnx_node one = *n;
+        one.inputs = &inputs[i];
+        one.input_count = 1;
+        hyp_status status = hyp_onnx_constant(&one, 0, "which decides the size of the result", &tensors[i]);
+        if (status != HYP_OK && status != HYP_ERR_UNSUPPORTED) return status;
+        *out_all = status == HYP_OK;
+        in[i] = &tensors[i];
+    }
+    if (!*out_all) *n->im->diag = (hyp_diag){0};
+    return HYP_OK;
+}
+
+static hyp_status emit(const hyp_onnx_node *n, selection *s, const hyp_value_id *inputs, uint32_t input_count,
+                       hyp_value_id *outs)
+{
+    hyp_eval_tensor tensors[MOST_INPUTS] = {{0}};
+    const hyp_eval_tensor *in[MOST_INPUTS] = {0};
+    hyp_importer *im = n->im;
+    bool constant;
+    hyp_dim size = s->most;
+    s->attrs[0] = hyp_attr_of_dims(&size, 1);
+    hyp_status status = read_constants(n, inputs, input_count, tensors, in, &constant);
+    if (status == HYP_OK && constant) {
+        status = compute(n, s, in, input_count, outs);
+    } else if (status == HYP_OK) {
+        status = hyp_onnx_new_data_size(n, s->most, &size);
+        if (status == HYP_OK) status = hyp_onnx_emit(n, s->op, inputs, input_count, s->attrs, outs, s->results);
+        if (status == HYP_OK) im->data_sizes.data[im->data_sizes.len - 1].count = outs[s->results - 1];
+    }
+    for (uint32_t i = 0; i < MOST_INPUTS; i++) hyp_eval_tensor_dispose(&tensors[i]);
+    return status;
+}
+
+/* ---- nonzero, compress ----------------------------------------------------------------------------------------- */
+
+static hyp_status find_places(const hyp_onnx_node *n, uint32_t input, hyp_value_id *out)
+{
+    selection s = {.op = HYP_OP_nonzero, .results = 2, .axes = {1, -1}};
+    hyp_value_id outs[2];
+    hyp_type x = hyp_onnx_input_type(n, input);
+    HYP_TRY(hyp_type_elements(n->im->g->dims, &x, &s.most, n->im->diag));
+    HYP_TRY(emit(n, &s, &n->inputs[input], 1, outs));
+    *out = outs[0];
+    return HYP_OK;
+}
+
+static hyp_status import_nonzero(hyp_onnx_node *n) { return find_places(n, 0, n->outputs); }
+
+/* The one row of places as a list. */
+static hyp_status make_list(const hyp_onnx_node *n, hyp_value_id row, hyp_dim count, hyp_value_id *out)
+{
+    const hyp_value v = n->im->g->values.data[row];
+    const hyp_type type = {HYP_I64, 1, {count}};
+    if (v.kind != HYP_VALUE_CONST) return hyp_onnx_emit_dims(n, HYP_OP_reshape, row, &count, 1, out);
+    return hyp_graph_add_const(n->im->g, NULL, &type, v.data, v.bytes, false, out, n->im->diag);
 }
 
 /* A gather of the places where the condition holds; of a flat x without an axis. */
-static hyp_status compress(hyp_onnx_node *n, const hyp_eval_tensor *condition)
+static hyp_status import_compress(hyp_onnx_node *n)
 {
-    const HypOnnx__AttributeProto *has_axis = hyp_onnx_attr(n, "axis");
     hyp_type x = hyp_onnx_input_type(n, 0);
     hyp_attr axis = hyp_attr_of_int(0);
     hyp_value_id inputs[] = {n->inputs[0], HYP_NO_VALUE};
-    int64_t found = 0;
-    if (has_axis) {
+    hyp_dim count;
+    if (hyp_onnx_attr(n, "axis")) {
         HYP_TRY(hyp_onnx_attr_int(n, "axis", 0, &axis.i));
         HYP_TRY(hyp_onnx_axis(n, axis.i, x.rank, &axis.i));
+    } else {
+        HYP_TRY(hyp_type_elements(n->im->g->dims, &x, &count, n->im->diag));
+        HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, inputs[0], &count, 1, &inputs[0]));
     }
-    int64_t *places = hyp_arena_zalloc(&n->im->arena, condition->count, sizeof *places);
-    if (!places) return hyp_fail_memory(n->im->diag, condition->count * sizeof *places);
-    for (size_t i = 0; i < condition->count; i++)
-        if (is_set(condition, i)) places[found++] = (int64_t)i;
-    HYP_TRY(add_indices(n, 1, &found, places, &inputs[1]));
-    if (!has_axis) {
-        hyp_dim all;
-        HYP_TRY(hyp_type_elements(n->im->g->dims, &x, &all, n->im->diag));
-        HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, inputs[0], &all, 1, &inputs[0]));
-    }
+    if (hyp_onnx_input_type(n, 1).rank != 1)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the condition has %d axes, wanted 1",
+                        hyp_onnx_input_type(n, 1).rank);
+    HYP_TRY(find_places(n, 1, &inputs[1]));
+    count = hyp_onnx_value_type(n, inputs[1]).dims[1];
+    HYP_TRY(make_list(n, inputs[1], count, &inputs[1]));
     return hyp_onnx_emit(n, HYP_OP_gather, inputs, 2, &axis, n->outputs, 1);
 }
 
-static hyp_status import_compress(hyp_onnx_node *n)
-{
-    hyp_eval_tensor t;
-    hyp_status status = hyp_onnx_constant(n, 1, "condition, which decides the size of the result", &t);
-    if (status == HYP_OK) status = compress(n, &t);
-    hyp_eval_tensor_dispose(&t);
-    return status;
-}
-
-/* ---- unique ------------------------------------------------------------------------------------------------ */
-
-/* The items are what lies at each index of an axis, [outer, items, inner]; without an axis the elements. */
-typedef struct items {
-    const hyp_eval_tensor *x;
-    int64_t outer, count, inner;
-} items;
-
-static int compare_elements(const hyp_eval_tensor *x, int64_t a, int64_t b)
-{
-    if (!x->f && x->dtype == HYP_U64)
-        return ((uint64_t)x->i[a] > (uint64_t)x->i[b]) - ((uint64_t)x->i[a] < (uint64_t)x->i[b]);
-    if (!x->f) return (x->i[a] > x->i[b]) - (x->i[a] < x->i[b]);
-    if (isnan(x->f[a]) || isnan(x->f[b])) return isnan(x->f[a]) - isnan(x->f[b]); /* all alike, behind the others */
-    return (x->f[a] > x->f[b]) - (x->f[a] < x->f[b]);
-}
-
-static int compare_items(const items *s, int64_t a, int64_t b)
-{
-    int difference = 0;
-    for (int64_t o = 0; o < s->outer && !difference; o++)
-        for (int64_t i = 0; i < s->inner && !difference; i++)
-            difference = compare_elements(s->x, (o * s->count + a) * s->inner + i, (o * s->count + b) * s->inner + i);
-    return difference;
-}
-
-/* Items in order, equal ones by index: runs of twice the length are merged until one is left. */
-static void sort_items(const items *s, int64_t *order, int64_t *spare)
-{
-    for (int64_t i = 0; i < s->count; i++) order[i] = i;
-    for (int64_t run = 1; run < s->count; run *= 2) {
-        for (int64_t first = 0; first < s->count; first += 2 * run) {
-            int64_t middle = first + run < s->count ? first + run : s->count;
-            int64_t end = middle + run < s->count ? middle + run : s->count, a = first, b = middle;
-            for (int64_t to = first; to < end; to++) {
-                bool right = a == middle || (b < end && compare_items(s, order[a], order[b]) > 0);
-                spare[to] = right ? order[b++] : order[a++];
-            }
-        }
-        memcpy(order, spare, (size_t)s->count * sizeof *order);
-    }
-}
-
-/* The distinct items: where each is first, how often it comes, and for every item which of them it is. */
-static int64_t find_distinct(const items *s, bool sorted, int64_t *order, int64_t *first, int64_t *counts,
-                             int64_t *inverse)
-{
-    int64_t found = 0;
-    sort_items(s, order, inverse);
-    for (int64_t i = 0; i < s->count; i++) {
-        bool fresh = i == 0 || compare_items(s, order[i - 1], order[i]) != 0;
-        if (fresh) first[found++] = order[i];
-        inverse[order[i]] = found - 1;
-    }
-    if (!sorted) { /* numbered as they come */
-        for (int64_t i = 0; i < found; i++) order[i] = -1;
-        for (int64_t i = 0, next = 0; i < s->count; i++) {
-            int64_t *number = &order[inverse[i]];
-            if (*number < 0) first[ *number = next++] = i;
-            inverse[i] = *number;
-        }
-    }
-    for (int64_t i = 0; i < s->count; i++) counts[inverse[i]]++;
-    return found;
-}
-
-static hyp_status add_items(const hyp_onnx_node *n, const items *s, hyp_type type, const int64_t *first, int64_t found,
-                            hyp_value_id *out)
-{
-    size_t size = hyp_dtype_size(type.dtype), bytes = (size_t)(s->outer * found * s->inner) * size, to = 0;
-    void *data = hyp_arena_alloc(&n->im->g->arena, bytes);
-    if (!data) return hyp_fail_memory(n->im->diag, bytes);
-    for (int64_t o = 0; o < s->outer; o++)
-        for (int64_t k = 0; k < found; k++)
-            for (int64_t i = 0; i < s->inner; i++) {
-                size_t from = (size_t)((o * s->count + first[k]) * s->inner + i);
-                if (s->x->f)
-                    hyp_store_f64(type.dtype, data, to++, s->x->f[from]);
-                else
-                    hyp_store_i64(type.dtype, data, to++, s->x->i[from]);
-            }
-    return hyp_graph_add_const(n->im->g, NULL, &type, data, bytes, false, out, n->im->diag);
-}
-
-static hyp_status make_unique(hyp_onnx_node *n, const hyp_eval_tensor *x)
-{
-    items s = {x, 1, (int64_t)x->count, 1};
-    hyp_type type = {.dtype = x->dtype, .rank = 1};
-    int64_t sorted, axis = 0;
-    HYP_TRY(hyp_onnx_attr_int(n, "sorted", 1, &sorted));
-    if (hyp_onnx_attr(n, "axis")) {
-        type = hyp_onnx_input_type(n, 0);
-        HYP_TRY(hyp_onnx_attr_int(n, "axis", 0, &axis));
-        HYP_TRY(hyp_onnx_axis(n, axis, type.rank, &axis));
-        s.count = x->dims[axis];
-        for (int64_t i = 0; i < axis; i++) s.outer *= x->dims[i];
-        for (int64_t i = axis + 1; i < type.rank; i++) s.inner *= x->dims[i];
-    }
-    int64_t *lists = hyp_arena_zalloc(&n->im->arena, 4 * (size_t)s.count, sizeof *lists);
-    if (!lists) return hyp_fail_memory(n->im->diag, 4 * (size_t)s.count * sizeof *lists);
-    int64_t *first = lists, *inverse = first + s.count, *counts = inverse + s.count, *order = counts + s.count;
-    int64_t found = find_distinct(&s, sorted != 0, order, first, counts, inverse);
-    type.dims[axis] = found;
-    HYP_TRY(add_items(n, &s, type, first, found, &n->outputs[0]));
-    if (n->output_count > 1) HYP_TRY(add_indices(n, 1, &found, first, &n->outputs[1]));
-    if (n->output_count > 2) HYP_TRY(add_indices(n, 1, &s.count, inverse, &n->outputs[2]));
-    return n->output_count > 3 ? add_indices(n, 1, &found, counts, &n->outputs[3]) : HYP_OK;
-}
+/* ---- unique ---------------------------------------------------------------------------------------------------- */
 
 static hyp_status import_unique(hyp_onnx_node *n)
 {
-    hyp_eval_tensor t;
-    hyp_status status = hyp_onnx_constant(n, 0, "x, which decides the size of the result", &t);
-    if (status == HYP_OK) status = make_unique(n, &t);
-    hyp_eval_tensor_dispose(&t);
-    return status;
+    selection s = {.op = HYP_OP_unique, .results = 5, .axes = {0, 0, -1, 0, -1}};
+    hyp_value_id outs[MOST_RESULTS];
+    hyp_type x = hyp_onnx_input_type(n, 0);
+    int64_t sorted, axis = -1;
+    HYP_TRY(hyp_onnx_attr_int(n, "sorted", 1, &sorted));
+    if (hyp_onnx_attr(n, "axis")) {
+        HYP_TRY(hyp_onnx_attr_int(n, "axis", 0, &axis));
+        HYP_TRY(hyp_onnx_axis(n, axis, x.rank, &axis));
+        s.axes[0] = (int32_t)axis;
+        s.most = x.dims[axis];
+    } else {
+        HYP_TRY(hyp_type_elements(n->im->g->dims, &x, &s.most, n->im->diag));
+    }
+    s.attrs[1] = hyp_attr_of_int(axis);
+    s.attrs[2] = hyp_attr_of_int(sorted != 0);
+    HYP_TRY(emit(n, &s, n->inputs, 1, outs));
+    memcpy(n->outputs, outs, n->output_count * sizeof *outs);
+    return HYP_OK;
 }
 
-static hyp_status refuse_selection(hyp_onnx_node *n)
+/* ---- non-max suppression --------------------------------------------------------------------------------------- */
+
+/* How many boxes of a class are wanted at most, where it is known. */
+static hyp_status read_most(hyp_onnx_node *n, hyp_dim boxes, hyp_dim *out)
 {
-    return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "the size of its result is known only when the data is there");
+    hyp_onnx_ints most;
+    *out = 0;
+    if (!hyp_onnx_has_input(n, 2)) return HYP_OK;
+    *out = boxes;
+    hyp_status status = hyp_onnx_input_ints(n, 2, "max_output_boxes_per_class", &most);
+    if (status == HYP_ERR_UNSUPPORTED) return *n->im->diag = (hyp_diag){0}, HYP_OK;
+    HYP_TRY(status);
+    if (most.count != 1 || !hyp_dim_is_const(most.items[0])) return HYP_OK;
+    return hyp_dim_min(n->im->g->dims, boxes, most.items[0] > 0 ? most.items[0] : 0, out, n->im->diag);
+}
+
+static hyp_status import_suppression(hyp_onnx_node *n)
+{
+    selection s = {.op = HYP_OP_non_max_suppression, .results = 2, .axes = {0, -1}};
+    hyp_dims *dims = n->im->g->dims;
+    hyp_value_id outs[2];
+    hyp_type scores = hyp_onnx_input_type(n, 1);
+    int64_t center;
+    HYP_TRY(hyp_onnx_attr_int(n, "center_point_box", 0, &center));
+    if (scores.rank != 3)
+        return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the scores have %d axes, wanted 3", scores.rank);
+    HYP_TRY(read_most(n, scores.dims[2], &s.most));
+    HYP_TRY(hyp_dim_mul(dims, s.most, scores.dims[0], &s.most, n->im->diag));
+    HYP_TRY(hyp_dim_mul(dims, s.most, scores.dims[1], &s.most, n->im->diag));
+    s.attrs[1] = hyp_attr_of_int(center != 0);
+    HYP_TRY(emit(n, &s, n->inputs, n->input_count, outs));
+    n->outputs[0] = outs[0];
+    return HYP_OK;
 }
 
 static const hyp_onnx_operator rows[] = {
     {"Compress", 9, 2, 2, 1, "axis ", import_compress, HYP_OP_gather},
-    {"NonMaxSuppression", 10, 2, 5, 1, "center_point_box ", refuse_selection, HYP_OP_COUNT},
+    {"NonMaxSuppression", 10, 2, 5, 1, "center_point_box ", import_suppression, HYP_OP_COUNT},
     {"NonZero", 9, 1, 1, 1, "", import_nonzero, HYP_OP_COUNT},
     {"Unique", 11, 1, 1, 4, "axis sorted ", import_unique, HYP_OP_COUNT},
 };

@@ -172,6 +172,27 @@ static hyp_status check_symbols(check *c)
     return HYP_OK;
 }
 
+/* Counts are single integers behind the outputs of the model, which are cut along one axis each. */
+static hyp_status check_data_sizes(check *c)
+{
+    const HypPlan__Program *p = c->program;
+    if (p->hidden_outputs > p->n_outputs)
+        return WRONG(c, "%u of %zu outputs are hidden", p->hidden_outputs, p->n_outputs);
+    size_t shown = p->n_outputs - p->hidden_outputs;
+    for (size_t i = shown; i < p->n_outputs; i++) {
+        const tensor *t = p->tensors[p->outputs[i]];
+        if (t->dtype != HYP_I64 || t->n_dims != 0) return WRONG(c, "the count '%s' is no single i64", t->name);
+    }
+    for (size_t i = 0; i < p->n_data_sizes; i++) {
+        const HypPlan__DataSize *s = p->data_sizes[i];
+        if (s->output >= shown || (i && s->output <= p->data_sizes[i - 1]->output) ||
+            s->axis >= p->tensors[p->outputs[s->output]]->n_dims || s->count < shown || s->count >= p->n_outputs)
+            return WRONG(c, "data size %zu is of axis %u of output %u by output %u: there are %zu outputs and %u counts", i,
+                         s->axis, s->output, s->count, shown, p->hidden_outputs);
+    }
+    return HYP_OK;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------------- */
 
 static hyp_status check_program(check *c)
@@ -188,6 +209,7 @@ static hyp_status check_program(check *c)
     HYP_TRY(check_edge(c, p->n_inputs, p->inputs, HYP_PLAN__PLACE__PLACE_INPUT, "input"));
     HYP_TRY(check_edge(c, p->n_outputs, p->outputs, HYP_PLAN__PLACE__PLACE_OUTPUT, "output"));
     HYP_TRY(check_updates(c));
+    HYP_TRY(check_data_sizes(c));
     HYP_TRY(hyp_plan_validate_steps(p, c->diag));
     HYP_TRY(check_symbols(c));
 

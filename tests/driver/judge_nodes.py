@@ -146,7 +146,8 @@ def run_set(case, folder, model, inputs, wanted, bound):
 
 def refuse(error):
     kind = "unsupported" if error.status in ("unsupported", "limit") else "fail"
-    return kind, re.sub(r"^unsupported: [^ ]*model.onnx: ", "", str(error))
+    reason = re.sub(r"^unsupported: [^ ]*model.onnx: ", "", str(error))
+    return kind, re.sub(r"; with --custom-domain .*", "", reason)
 
 
 def run_case(case, folder):

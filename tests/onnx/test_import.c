@@ -347,6 +347,23 @@ static void results_sized_by_constant_data_are_known(void **state)
     EXPECT(&b, "(i64 3) 7 -1 3");
 }
 
+/* The most that they can be takes the place of their sizes, and what they are is an output behind those of the model. */
+static void results_sized_by_data_have_room_for_the_most(void **state)
+{
+    (void)state;
+    model_builder b = one(13, "n 3", "Transpose", "p", "");
+    mb_node(&b, "NonZero", "x", "p", "");
+    EXPECT(&b, "(nonzero :size ((* 3 n)) %x)", "(output \"y\"", "(output \"NonZero:p_count\"");
+    b = one(13, "n 4 5", "NonMaxSuppression", "b x k", "");
+    mb_input(&b, "b", HYP_F32, "n 5 4");
+    mb_const(&b, "k", HYP_I64, "1", "2");
+    EXPECT(&b, "(non-max-suppression :size ((* 8 n)) %b %x %k)");
+    b = one(13, "n 3", "Gather", "x q", "axis=1"); /* two outputs, one count */
+    mb_node(&b, "Unique", "i", "- - - q", "");
+    mb_input(&b, "i", HYP_I64, "m");
+    EXPECT(&b, "(unique :size (m) %i)", "(gather :axis 1 %x");
+}
+
 static void constant_nodes_are_constants(void **state)
 {
     (void)state;
@@ -484,6 +501,7 @@ int main(void)
         cmocka_unit_test(ranges_are_sized_by_shapes),
         cmocka_unit_test(resizes_take_scales_or_sizes),
         cmocka_unit_test(results_sized_by_constant_data_are_known),
+        cmocka_unit_test(results_sized_by_data_have_room_for_the_most),
         cmocka_unit_test(constant_nodes_are_constants),
         cmocka_unit_test(elements_are_read_from_every_field),
         cmocka_unit_test(external_data_is_mapped_from_the_models_folder),

@@ -215,11 +215,21 @@ static void what_only_the_data_tells(void **state)
     REFUSE(&b, HYP_ERR_UNSUPPORTED, "--dim");
     b = one(13, "1 n", "Squeeze", "x", "");
     REFUSE(&b, HYP_ERR_UNSUPPORTED, "--dim");
-    b = one(13, "2", "NonZero", "x", "");
-    REFUSE(&b, HYP_ERR_UNSUPPORTED, "node \"NonZero:y\"", "must be constant");
+    b = one(13, "2", "CumSum", "p k", ""); /* along what the data decide */
+    mb_node(&b, "NonZero", "x", "p", "");
+    mb_const(&b, "k", HYP_I64, "", "1");
+    REFUSE(&b, HYP_ERR_UNSUPPORTED, "node \"CumSum:y\"", "'NonZero:p_count'", "only the data tell");
+    b = one(13, "2", "Add", "p q", ""); /* two sizes that nothing makes equal */
+    mb_node(&b, "NonZero", "x", "p", "");
+    mb_node(&b, "Neg", "x", "z", "");
+    mb_node(&b, "NonZero", "z", "q", "");
+    REFUSE(&b, HYP_ERR_MALFORMED, "node \"Add:y\"", "NonZero:q_count");
+    b = one(13, "2", "NonZero", "p", "");
+    mb_node(&b, "NonZero", "x", "p", "");
+    REFUSE(&b, HYP_ERR_UNSUPPORTED, "node \"NonZero:y\"", "so is that of its input 0");
     b = one(13, "2", "Compress", "x c", "");
-    mb_input(&b, "c", HYP_BOOL, "2");
-    REFUSE(&b, HYP_ERR_UNSUPPORTED, "node \"Compress:y\"", "condition", "must be constant");
+    mb_input(&b, "c", HYP_BOOL, "2 1");
+    REFUSE(&b, HYP_ERR_MALFORMED, "node \"Compress:y\"", "condition");
     b = one(13, "2", "RandomNormalLike", "x", "");
     REFUSE(&b, HYP_ERR_UNSUPPORTED, "node \"RandomNormalLike:y\"", "its result is random");
     b = one(13, "n 3", "Range", "x x x", "");

@@ -60,7 +60,9 @@ static hyp_status make_work_space(hyp_context *c, hyp_diag *diag)
     c->bound_outputs = hyp_arena_zalloc(a, out, sizeof *c->bound_outputs);
     c->input_memory = hyp_arena_zalloc(a, in, sizeof *c->input_memory);
     c->output_memory = hyp_arena_zalloc(a, out, sizeof *c->output_memory);
-    if (!c->input_order || !c->output_order || !c->dims || !c->dim_rows || !c->ranks || !c->symbols || !c->values ||
+    c->counts = hyp_arena_zalloc(a, p->hidden_outputs, sizeof *c->counts);
+    c->own = hyp_arena_zalloc(a, out, sizeof *c->own);
+    if (!c->counts || !c->own || !c->input_order || !c->output_order || !c->dims || !c->dim_rows || !c->ranks || !c->symbols || !c->values ||
         !c->bound_inputs || !c->bound_outputs || !c->inputs || !c->outputs || !c->input_memory || !c->output_memory)
         return hyp_fail_memory(diag, (in + out) * sizeof *c->dims + p->n_dims * sizeof *c->values);
     for (size_t i = 0; i < in; i++) {
@@ -124,6 +126,7 @@ void hyp_context_destroy(hyp_context *c)
     forget_shapes(c);
     if (c->session) c->engine->backend->session_destroy(c->session);
     hyp_edition_release(c->engine, c->edition);
+    for (size_t i = 0; c->own && i < c->engine->outputs.count; i++) hyp_aligned_free(c->own[i].data);
     hyp_vec_free(&c->shapes);
     hyp_free(c->typical);
     hyp_arena_dispose(&c->arena);
@@ -206,7 +209,7 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape
 {
     const hyp_engine *e = c->engine;
     const HypPlan__Program *p = e->plan.program;
-    size_t in = p->n_inputs, outs = p->n_outputs;
+    size_t in = p->n_inputs, outs = e->outputs.count;
     hyp_shape *s = hyp_calloc(1, shape_bytes(p));
     if (!s) return hyp_fail_memory(diag, shape_bytes(p));
     _Static_assert(sizeof(size_t) == sizeof(int64_t) && sizeof *s % sizeof(int64_t) == 0, "one array of words");
@@ -230,6 +233,7 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape
     }
     if (status == HYP_OK) status = hyp_plan_check_bounds(p, s->values, diag);
     if (status == HYP_OK) status = hyp_want_work(p, s->values, c->options.work_limit, diag);
+    if (status == HYP_OK) status = hyp_reserve_outputs(c, s, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     if (status == HYP_OK) status = e->backend->prepare(c->session, s->values, &s->prepared, diag);
     if (status == HYP_OK)
@@ -345,28 +349,19 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
     HYP_TRY(find_shape(c, inputs, diag));
     const hyp_shape *s = c->current;
     for (size_t i = 0; i < e->inputs.count; i++) {
-        const hyp_tensor *t = &inputs[c->input_order[i]];
-        HYP_TRY(hyp_match_data(&e->inputs, &e->inputs.items[i], t, s->input_bytes[i], e->backend, diag));
-        c->inputs[i] = t->data;
-        c->input_memory[i] = t->memory;
+        hyp_tensor t = inputs[c->input_order[i]];
+        if (t.memory == HYP_MEMORY_CONTEXT) t.memory = HYP_MEMORY_HOST; /* what a run gave */
+        HYP_TRY(hyp_match_data(&e->inputs, &e->inputs.items[i], &t, s->input_bytes[i], e->backend, diag));
+        c->inputs[i] = t.data;
+        c->input_memory[i] = t.memory;
     }
-    for (size_t i = 0; i < e->outputs.count; i++) {
-        hyp_tensor *t = &outputs[c->output_order[i]];
-        HYP_TRY(hyp_match_data(&e->outputs, &e->outputs.items[i], t, s->output_bytes[i], e->backend, diag));
-        c->outputs[i] = t->data;
-        c->output_memory[i] = t->memory;
-    }
+    HYP_TRY(hyp_take_outputs(c, outputs, diag));
     hyp_bindings bindings = {c->inputs,    c->input_memory, c->outputs,    c->output_memory,
                              step_seconds, &c->options,     &c->cancelled, how};
     if (atomic_load_explicit(&c->cancelled, memory_order_relaxed))
         return hyp_fail(diag, HYP_ERR_CANCELLED, "the run was cancelled before it began: hyp_context_cancel");
     HYP_TRY(e->backend->run(c->session, s->prepared, &bindings, diag));
-    for (size_t i = 0; i < e->outputs.count; i++) {
-        hyp_tensor *t = &outputs[c->output_order[i]];
-        t->rank = e->outputs.items[i].info.rank;
-        memcpy(t->dims, s->output_dims + i * HYP_MAX_RANK, sizeof t->dims);
-    }
-    return HYP_OK;
+    return hyp_give_outputs(c, outputs, diag);
 }
 
 hyp_status hyp_run_tensors(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,

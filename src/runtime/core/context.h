@@ -15,6 +15,11 @@ typedef struct hyp_shape {
     int64_t *output_dims; /* for each output HYP_MAX_RANK entries */
 } hyp_shape;
 
+typedef struct hyp_own_output {
+    void *data;
+    size_t bytes;
+} hyp_own_output;
+
 struct hyp_context {
     hyp_engine *engine;
     hyp_edition *edition;        /* the weights of its last run; NULL only while it is made */
@@ -37,8 +42,18 @@ struct hyp_context {
     hyp_tensor *bound_inputs, *bound_outputs; /* by plan order; of those that are bound the name is the plan's */
     void **inputs, **outputs;
     hyp_memory *input_memory, *output_memory;
+    int64_t *counts;     /* by hidden output */
+    hyp_own_output *own; /* by output: memory of the context's, for those that the caller gives none for */
     hyp_arena arena;
 };
+
+/* outputs.c. Takes memory for the outputs of a shape that are cut when a run ends. */
+HYP_NODISCARD hyp_status hyp_reserve_outputs(hyp_context *c, const hyp_shape *s, hyp_diag *diag);
+/* Where a run of the current shape puts the outputs, which are matched in c->output_order: the memory that the caller
+ * gives or, where that is none, or too little for what the data may say, the context's. */
+HYP_NODISCARD hyp_status hyp_take_outputs(hyp_context *c, const hyp_tensor *outputs, hyp_diag *diag);
+/* What the caller finds in them when it has ended. */
+HYP_NODISCARD hyp_status hyp_give_outputs(hyp_context *c, hyp_tensor *outputs, hyp_diag *diag);
 
 /* HYP_ERR_INVALID_ARGUMENT where it is NULL. */
 static inline hyp_status hyp_want_context(const hyp_context *c, const char *call, hyp_diag *diag)

@@ -164,6 +164,12 @@ static void text_device(report *r, const HypPlan__Device *d)
         hyp_strbuf_puts(&r->sb, "  sizes in between are run as the next larger one, up to twice as large\n");
 }
 
+static void text_data_size(report *r, const HypPlan__DataSize *s)
+{
+    hyp_strbuf_printf(&r->sb, "          the data say how much of axis %u there is", s->axis);
+    put_name(r, " of '", r->p->tensors[r->p->outputs[s->output]]->name, "'\n");
+}
+
 static void write_text(report *r)
 {
     const HypPlan__Program *p = r->p;
@@ -185,7 +191,8 @@ static void write_text(report *r)
                           r->given[i] ? "" : " (no value was given; the figures below count it as 1)");
     }
     text_io(r, "inputs", p->inputs, p->n_inputs);
-    text_io(r, "outputs", p->outputs, p->n_outputs);
+    text_io(r, "outputs", p->outputs, p->n_outputs - p->hidden_outputs);
+    for (size_t i = 0; i < p->n_data_sizes; i++) text_data_size(r, p->data_sizes[i]);
     hyp_strbuf_printf(sb, "weights   %" PRIu64 " bytes in %zu tensors\n", r->plan->weights_bytes, weight_count(p));
     hyp_strbuf_printf(sb, "scratch   %" PRIu64 " bytes in %u slots\n", slots_bytes(r), p->slot_count);
     hyp_strbuf_printf(sb, "steps     %zu\n", p->n_steps);
@@ -356,7 +363,7 @@ static void write_json(report *r)
     }
     hyp_strbuf_puts(sb, "]");
     json_tensors(r, "inputs", p->inputs, p->n_inputs);
-    json_tensors(r, "outputs", p->outputs, p->n_outputs);
+    json_tensors(r, "outputs", p->outputs, p->n_outputs - p->hidden_outputs);
     hyp_strbuf_printf(sb,
                       ",\n \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %" PRIu64
                       ", \"scratch_slots\": %u,\n \"steps\": [",

@@ -40,6 +40,26 @@ hyp_status hyp_engine_describe_io(hyp_engine *e, const HypPlan__Program *p, uint
     return HYP_OK;
 }
 
+static const HypPlan__DataSize *data_size_of(const HypPlan__Program *p, size_t output)
+{
+    for (size_t i = 0; i < p->n_data_sizes; i++)
+        if (p->data_sizes[i]->output == output) return p->data_sizes[i];
+    return NULL;
+}
+
+/* What only the data say of outputs: a size without a number, called as the count is. */
+static void open_data_sizes(hyp_engine *e)
+{
+    const HypPlan__Program *p = e->plan.program;
+    for (size_t i = 0; i < e->outputs.count; i++) {
+        hyp_io *io = &e->outputs.items[i];
+        io->size = data_size_of(p, i);
+        if (!io->size) continue;
+        io->info.dims[io->size->axis] = -1;
+        io->info.symbols[io->size->axis] = p->tensors[p->outputs[io->size->count]]->name;
+    }
+}
+
 static hyp_status describe_list(hyp_engine *e, const char *what, const uint32_t *tensors, size_t count,
                                 hyp_io_list *out, hyp_diag *diag)
 {
@@ -174,7 +194,8 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
                              : hyp_plan_open_memory(data, size, "plan in memory", &open, &e->plan, diag);
     const HypPlan__Program *p = e->plan.program;
     if (status == HYP_OK) status = describe_list(e, "input", p->inputs, p->n_inputs, &e->inputs, diag);
-    if (status == HYP_OK) status = describe_list(e, "output", p->outputs, p->n_outputs, &e->outputs, diag);
+    if (status == HYP_OK) status = describe_list(e, "output", p->outputs, p->n_outputs - p->hidden_outputs, &e->outputs, diag);
+    if (status == HYP_OK) open_data_sizes(e);
     if (status == HYP_OK) status = hyp_custom_find(&e->plan, &options, &e->arena, diag);
     if (status == HYP_OK) status = hyp_engine_list_weights(e, diag);
     hyp_edition *first = NULL;

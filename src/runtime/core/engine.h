@@ -13,6 +13,7 @@ typedef struct hyp_io {
     uint32_t tensor;      /* in the program */
     size_t element_bytes; /* of info.dtype */
     const char *text;     /* "'x' f32 [batch, 784]", for messages */
+    const HypPlan__DataSize *size; /* of an output that has room for the most; NULL for others */
 } hyp_io;
 
 /* The inputs, or the outputs, of a plan. */
