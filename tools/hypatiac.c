@@ -3,8 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include "check.h"
 #include "cli.h"
 #include "folders.h"
@@ -13,6 +11,7 @@
 #include "interrupt.h"
 #include "measure.h"
 #include "overwrite.h"
+#include "print_rules.h"
 #include "samples.h"
 #include "session.h"
 #include "tuning.h"
@@ -405,29 +404,6 @@ static void free_request(request *r)
     cli_list *lists[] = {&r->dims,     &r->typical, &r->shapes, &r->bound, &r->updatable,      &r->sample_texts, &r->rules,
                          &r->disabled, &r->only,    &r->flags,  &r->tuned, &r->custom_domains, &r->custom_outputs};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
-}
-
-static void print_rules(const hyp_compile_report *report)
-{
-    for (size_t i = 0; i < report->rule_count; i++) {
-        const hyp_compile_rule_use *rule = report->rules[i];
-        printf("%-32s %-2s %-10s %s\n", rule->name, rule->numeric_class, rule->ruleset, rule->doc);
-    }
-}
-
-static int print_rules_json(const hyp_compile_report *report)
-{
-    json_t *list = json_array();
-    int failed = list ? 0 : -1;
-    for (size_t i = 0; i < report->rule_count && failed == 0; i++) {
-        const hyp_compile_rule_use *rule = report->rules[i];
-        failed =
-            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "name", rule->name, "class",
-                                                  rule->numeric_class, "ruleset", rule->ruleset, "doc", rule->doc));
-    }
-    if (failed == 0) failed = json_dumpf(list, stdout, JSON_INDENT(1)) || puts("") == EOF;
-    json_decref(list);
-    return failed ? CLI_FAILED : CLI_OK;
 }
 
 static void print_summary(FILE *to, const request *r, const hyp_compile_report *report)
