@@ -300,7 +300,7 @@ static void everything_that_a_device_gives_fails_once(void **state)
 {
     (void)state;
     static const char *const calls[] = {
-        "cuMemAlloc",    "cuMemHostAlloc",     "cuMemcpyHtoD", "cuStreamCreateWithPriority",
+        "cuMemAlloc",    "cuMemHostAlloc",     "cuMemcpyHtoDAsync", "cuStreamCreateWithPriority",
         "cuEventCreate", "cuGraphInstantiate", "cuGraphLaunch"};
     bool (*fail_call)(const char *call, int result, int n) = NULL;
     void *emulator = device_count > 2 ? dlopen("libcuda.so.1", RTLD_NOW) : NULL;
@@ -343,7 +343,7 @@ static void a_device_without_memory_leaves_one_or_the_other(void **state)
     assert_ok(hyp_context_create(engine, NULL, &context, diag));
     must_give(context, 3, &old);
     size_t before = hyp_engine_memory_bytes(engine);
-    static const char *const calls[] = {"cuMemAlloc", "cuMemcpyHtoD"};
+    static const char *const calls[] = {"cuMemAlloc", "cuMemcpyHtoDAsync"};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         hyp_diag why = {0};
         fail_call(calls[i], 2 /* CUDA_ERROR_OUT_OF_MEMORY */, 1);

@@ -39,7 +39,7 @@ hyp_status hyp_cuda_add_custom(hyp_cuda_build *b)
     custom *c = data;
     c->step = b->session->model->plan->custom[b->step];
     c->values = b->values;
-    if (c->step->kernel.no_capture) b->prepared->replays.refused = true;
+    if (c->step->kernel.no_capture) b->prepared->replays.next = UINT64_MAX; /* no graph of ours has it */
     HYP_TRY(hyp_custom_prepare(c->step, b->values, &c->workspace, b->diag));
     return hyp_cuda_want_room(b, c->workspace);
 }
