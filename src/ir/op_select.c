@@ -12,7 +12,7 @@ static hyp_status read_size(const hyp_infer_call *c, hyp_dim *out)
 
 hyp_status hyp_infer_nonzero(const hyp_infer_call *c)
 {
-    hyp_dim size;
+    hyp_dim size = 0;
     HYP_TRY(read_size(c, &size));
     c->out[0].type = (hyp_type){HYP_I64, 2, {c->in[0]->type.rank, size}};
     c->out[1].type = (hyp_type){.dtype = HYP_I64};
@@ -22,7 +22,7 @@ hyp_status hyp_infer_nonzero(const hyp_infer_call *c)
 hyp_status hyp_infer_non_max_suppression(const hyp_infer_call *c)
 {
     const hyp_type *boxes = &c->in[0]->type, *scores = &c->in[1]->type;
-    hyp_dim size;
+    hyp_dim size = 0;
     HYP_TRY(read_size(c, &size));
     bool floats = hyp_dtype_is_float(boxes->dtype) && hyp_dtype_is_float(scores->dtype);
     if (!floats || boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
@@ -37,7 +37,7 @@ hyp_status hyp_infer_non_max_suppression(const hyp_infer_call *c)
 hyp_status hyp_infer_unique(const hyp_infer_call *c)
 {
     const hyp_type *x = &c->in[0]->type;
-    hyp_dim size, items;
+    hyp_dim size = 0, items;
     int32_t axis = 0;
     HYP_TRY(read_size(c, &size));
     if (c->attrs[1].i >= 0) {
