@@ -195,7 +195,8 @@ HYP_API HYP_NODISCARD hyp_status hyp_engine_load_file(const char *path, const hy
 HYP_API HYP_NODISCARD hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engine_options *options,
                                                         hyp_engine **out, hyp_diag *diag);
 /* NULL-safe. Its contexts stay usable, and keep what they need until the last of them is destroyed; the engine itself, and
- * what is borrowed from it, is not to be used any more. */
+ * what is borrowed from it, is not to be used any more. With the last engine of the process on a GPU, libraries wait for all that
+ * the GPU does, which ends whatever anybody captures there just then; no other call does so. */
 HYP_API void hyp_engine_destroy(hyp_engine *engine);
 
 /* An input or output as the plan declares it. Borrowed from the engine. */

@@ -337,7 +337,7 @@ DRIVER cuMemGetInfo(size_t *left, size_t *total)
 }
 DRIVER cuCtxSynchronize()
 {
-    UNSAFE;
+    if (CUresult refused = wait_for_all()) return refused;
     FAULT("cuCtxSynchronize");
     need_context();
     finish_all();
@@ -431,7 +431,7 @@ LT(cublasStatus_t) cublasLtCreate(cublasLtHandle_t *handle)
     need_context();
     return *handle = (cublasLtHandle_t)malloc(1), CUBLAS_STATUS_SUCCESS;
 }
-LT(cublasStatus_t) cublasLtDestroy(cublasLtHandle_t handle) { return free(handle), CUBLAS_STATUS_SUCCESS; }
+LT(cublasStatus_t) cublasLtDestroy(cublasLtHandle_t handle) { return wait_for_all(), free(handle), CUBLAS_STATUS_SUCCESS; }
 
 LT(cublasStatus_t)
 cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale)

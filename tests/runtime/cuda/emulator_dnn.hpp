@@ -45,7 +45,7 @@ template <typename T> static int dnn_destroy(void *at) { return dnn_alive--, del
 DNN(size_t) cudnnGetVersion(void) { return 90100; }
 DNN(const char *) cudnnGetErrorString(int) { return "status of the emulator"; }
 DNN(int) cudnnCreate(void **handle) { return need_context(), dnn_create<dnn_handle>(handle); }
-DNN(int) cudnnDestroy(void *handle) { return need_context(), dnn_destroy<dnn_handle>(handle); }
+DNN(int) cudnnDestroy(void *handle) { return need_context(), wait_for_all(), dnn_destroy<dnn_handle>(handle); }
 DNN(int) cudnnSetStream(void *handle, CUstream at) { return ((dnn_handle *)handle)->stream = at, DNN_SUCCESS; }
 DNN(int) cudnnCreateTensorDescriptor(void **at) { return dnn_create<dnn_image>(at); }
 DNN(int) cudnnDestroyTensorDescriptor(void *at) { return dnn_destroy<dnn_image>(at); }

@@ -82,6 +82,11 @@ static CUresult use_legacy()
 {
     return break_captures(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, [](const stream *s) { return s->blocking; });
 }
+// Who waits for the whole device breaks all captures, in whatever mode he is: so does a real one (CUDA 13.0).
+static CUresult wait_for_all()
+{
+    return break_captures(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, [](const stream *) { return true; });
+}
 #define UNSAFE                                                                                                         \
     if (CUresult refused = unsafe()) return refused
 #define ON_STREAM(at)                                                                                                  \

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/dtype.h"
+#include "runtime/cuda/driver/handles.h"
 #include "runtime/cuda/session/backend.h"
 
 /* images.S */
@@ -100,7 +101,9 @@ static hyp_status set_up(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
                            diag));
     d->lib.lost = &d->lost; /* before, a device is not lost but cannot be had */
     HYP_TRY(hyp_cuda_enter(d, diag));
-    hyp_status status = load_kernels(d, hyp_cuda_basic_image, 0, HYP_CUDA_KERNEL_FIRST_LAYER, &d->module, diag);
+    hyp_status status = hyp_cuda_handles_open(d->context, diag);
+    d->keeps_handles = status == HYP_OK;
+    if (status == HYP_OK) status = load_kernels(d, hyp_cuda_basic_image, 0, HYP_CUDA_KERNEL_FIRST_LAYER, &d->module, diag);
     if (status == HYP_OK)
         status = hyp_cuda_check(&d->lib, d->lib.cuStreamCreateWithPriority(&d->copies, CU_STREAM_NON_BLOCKING, 0),
                                 "cuStreamCreate", diag);
@@ -138,12 +141,13 @@ hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log
 void hyp_cuda_device_close(void *device)
 {
     hyp_cuda_device *d = device;
-    if (d->module) {
+    if (d->keeps_handles) {
         bool entered = hyp_cuda_enter_to_free(d);
+        hyp_cuda_handles_close(d->context);
         if (d->copies) d->lib.cuStreamDestroy(d->copies);
         if (d->layers) d->lib.cuModuleUnload(d->layers);
         if (d->attention) d->lib.cuModuleUnload(d->attention);
-        d->lib.cuModuleUnload(d->module);
+        if (d->module) d->lib.cuModuleUnload(d->module);
         if (entered) hyp_cuda_leave(d);
     }
     if (d->context) d->lib.cuDevicePrimaryCtxRelease(d->device);

@@ -5,6 +5,7 @@
 
 #include "runtime/core/custom.h"
 #include "runtime/core/host_memory.h"
+#include "runtime/cuda/driver/handles.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/pointwise_source.h"
 #include "runtime/reference/reference.h"
@@ -158,7 +159,7 @@ static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
                     has_call(p, is_convolution) || has_call(p, hyp_plan_is_recurrence);
     if (!products && !has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION)) return HYP_OK;
     const hyp_cuda_device *d = s->model->device;
-    if (products) HYP_TRY(hyp_cublaslt_check(&d->lib, d->lib.cublasLtCreate(&s->lt), "cublasLtCreate", diag));
+    if (products) HYP_TRY(hyp_cuda_take_lt(d->context, &d->lib, &s->lt, diag));
     size_t bytes = (size_t)(d->sm >= 90 ? 32 : 4) << 20;
     return hyp_cuda_grow(s, &s->workspace, &s->workspace_bytes, bytes, "the workspace of products", diag);
 }
@@ -167,7 +168,7 @@ static hyp_status set_up_convolutions(hyp_cuda_session *s, hyp_diag *diag)
 {
     const hyp_cudnn *dnn = &s->model->device->dnn;
     if (!dnn->library || !has_call(s->model->plan->program, is_convolution)) return HYP_OK;
-    HYP_TRY(hyp_cudnn_check(dnn, dnn->cudnnCreate(&s->dnn), "cudnnCreate", diag));
+    HYP_TRY(hyp_cuda_take_dnn(s->model->device->context, dnn, &s->dnn, diag));
     return hyp_cudnn_check(dnn, dnn->cudnnSetStream(s->dnn, s->stream), "cudnnSetStream", diag);
 }
 
@@ -201,8 +202,8 @@ static void session_destroy(void *session)
     hyp_cuda_free(lib, s->room, s->room_bytes);
     hyp_cuda_images_dispose(&s->images, lib);
     if (s->error) lib->cuMemFreeHost((void *)(uintptr_t)s->error);
-    if (s->lt) lib->cublasLtDestroy(s->lt);
-    if (s->dnn) s->model->device->dnn.cudnnDestroy(s->dnn);
+    hyp_cuda_keep_lt(s->model->device->context, lib, s->lt);
+    hyp_cuda_keep_dnn(s->model->device->context, &s->model->device->dnn, s->dnn);
     hyp_cuda_branches_dispose(&s->branches, lib);
     if (s->begins) lib->cuEventDestroy(s->begins);
     if (s->ends) lib->cuEventDestroy(s->ends);
