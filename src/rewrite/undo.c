@@ -64,7 +64,7 @@ static hyp_status find_seconds(undoer *u, const hyp_rw_form *f, const hyp_class_
     HYP_TRY(hyp_vec_push(&u->first_wait, u->h->diag, u->waits.len));
     if (u->first_wait.len > HYP_TIMETABLE_TASKS) return HYP_OK;
     for (uint32_t t = 0; t < tasks; t++) {
-        u->tasks[t].waits = u->waits.data + u->first_wait.data[t];
+        u->tasks[t].waits = u->waits.len ? u->waits.data + u->first_wait.data[t] : NULL; /* nobody waits, then */
         u->tasks[t].wait_count = u->first_wait.data[t + 1] - u->first_wait.data[t];
     }
     hyp_timetable schedule = {.order = u->order};

@@ -200,7 +200,7 @@ static hyp_status make_room(const hyp_engine *e, const bool *updated, hyp_editio
         if (wanted[t]) total += (p->tensors[t]->bytes + HYP_PLAN_ALIGN - 1) / HYP_PLAN_ALIGN * HYP_PLAN_ALIGN;
     }
     const uint8_t **replaced = hyp_aligned_alloc(HYP_PLAN_ALIGN, total);
-    uint8_t *at = (uint8_t *)replaced + head;
+    uint8_t *at = replaced ? (uint8_t *)replaced + head : NULL;
     for (uint32_t t = 0; replaced && t < p->n_tensors; t++) {
         replaced[t] = wanted[t] ? at : NULL;
         if (!wanted[t]) continue;
