@@ -276,19 +276,23 @@ class Bench:
             return
         done, failed, count = threading.Event(), [], [0]
         a, b = torch.randn(64, 256, device="cuda"), torch.randn(256, 256, device="cuda")
-        torch.relu(a @ b)
-        torch.cuda.synchronize()
 
         def capture():
+            torch.relu(a @ b)  # PyTorch makes cuBLAS's handle of a thread when it is first wanted, which cannot be captured
+            torch.cuda.synchronize()
             try:
-                while not done.is_set():
-                    graph = torch.cuda.CUDAGraph()
-                    with torch.cuda.graph(graph):
+                with torch.cuda.stream(torch.cuda.Stream()):
+                    torch.relu(a @ b)
+                    torch.cuda.current_stream().synchronize()
+                    while not done.is_set():
+                        graph = torch.cuda.CUDAGraph()  # torch.cuda.graph waits for the device, which no capture of ours allows
+                        graph.capture_begin()
                         for _ in range(20):
                             y = torch.relu(a @ b)
-                    graph.replay()
-                    torch.cuda.current_stream().synchronize()
-                    count[0] += 1
+                        graph.capture_end()
+                        graph.replay()
+                        torch.cuda.current_stream().synchronize()
+                        count[0] += 1
             except Exception as error:  # noqa: BLE001 - told of below
                 failed.append(error)
         thread = threading.Thread(target=capture)

@@ -335,7 +335,9 @@ HYP_API void hyp_context_destroy(hyp_context *context); /* NULL-safe */
  * made. Graphs are changed in place for other addresses, of which the driver keeps its own books on the host. A run with
  * tensors in host memory, or at odd addresses, takes memory for them when it is the first or larger than those before, on
  * the device and page-locked, threads where they are very large, and makes graphs of its own. Shapes that run without
- * having been reserved are prepared then, but for graphs, which are made when the same buffers come again. A context remembers the last sets of dims: options->shapes. There are no buckets: a run with dims that were
+ * having been reserved are prepared then, but for graphs, which are made when the same buffers come again. While graphs are
+ * made, here or in such a run, CUDA lets no thread of the process wait for the whole device (cudaDeviceSynchronize).
+ * A context remembers the last sets of dims: options->shapes. There are no buckets: a run with dims that were
  * rounded up would read and write beyond the caller's tensors, and what it makes of the rest may show in any element. A program
  * that knows its rows to be independent can round its batches up itself, and leave the last rows of the outputs alone. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_reserve(hyp_context *context, const hyp_tensor *inputs, size_t count,
