@@ -80,6 +80,17 @@ static void every_element_is_done_once(void **state)
     hyp_pool_close(pool);
 }
 
+/* A thread that has just begun must hear of it, too. */
+static void a_pool_may_close_at_any_moment(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5000; i++) {
+        hyp_pool *pool = open_pool(2);
+        for (int k = 0; k < i % 50; k++) sched_yield();
+        hyp_pool_close(pool);
+    }
+}
+
 static void *loop_often(void *pool)
 {
     for (int i = 0; i < 500; i++) do_counted_loop(pool, MOST_THREADS, 1 + i % MOST_COUNT, 1);
@@ -422,6 +433,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_is_done_once),
+        cmocka_unit_test(a_pool_may_close_at_any_moment),
         cmocka_unit_test(callers_share_the_threads),
         cmocka_unit_test(nobody_waits_for_who_has_not_begun),
         cmocka_unit_test(as_many_runs_as_processors_do_their_loops_alone),

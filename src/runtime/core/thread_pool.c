@@ -179,8 +179,9 @@ static void *work(void *opaque)
     const worker self = *(worker *)opaque;
     hyp_pool *p = self.pool;
     hyp_free(opaque);
-    while (!atomic_load(&p->closing)) {
-        unsigned epoch = atomic_load(&p->epoch);
+    for (;;) {
+        unsigned epoch = atomic_load(&p->epoch); /* before `closing`: who closes sets that first, and then the epoch */
+        if (atomic_load(&p->closing)) return NULL;
         bool found = false;
         for (int i = 0; i < LOOPS; i++) found = join_loop(&p->loops[(self.number + i) % LOOPS], self.number) || found;
         if (found) continue;
@@ -193,7 +194,6 @@ static void *work(void *opaque)
         sleep_while(&p->epoch, epoch);
         atomic_fetch_sub(&p->sleeping, 1);
     }
-    return NULL;
 }
 
 /* False where the system has no more. Signals are for the program's own threads. */
