@@ -62,27 +62,19 @@ static void find_clock(calibration *c)
     }
 }
 
-static int open_model(const calibration *c, const onnx_model *model, const hyp_compile_options *compile, int threads,
-                      session *s)
-{
-    tempfile file;
-    measure_options options = *c->options;
-    options.threads = threads;
-    int code = tempfile_open(&file, c->args->tool);
-    if (code != CLI_OK) return code;
-    code = onnx_write(model, file.fd, c->args->tool);
-    if (code == CLI_OK) code = measure_open(s, file.path, compile, &options, c->args);
-    tempfile_close(&file);
-    return code;
-}
-
 /* Compiles a model and times the steps with this label, those that `which` says; *out is 0 when there are none. */
 static int time_steps(calibration *c, const onnx_model *model, const hyp_compile_options *compile, const char *label,
                       int which, int threads, double *out)
 {
+    tempfile file;
     session s = {0};
     step_times times = {0};
-    int code = open_model(c, model, compile, threads, &s), count = 0;
+    measure_options options = *c->options;
+    options.threads = threads;
+    int code = tempfile_open(&file, c->args->tool), count = 0;
+    if (code != CLI_OK) return code;
+    code = onnx_write(model, file.fd, c->args->tool);
+    if (code == CLI_OK) code = measure_open(&s, file.path, compile, &options, c->args);
     if (code == CLI_OK)
         code = step_times_measure(&times, &s, c->options->seconds / (2 * (double)c->all), c->args->tool);
     *out = 0;
@@ -94,18 +86,7 @@ static int time_steps(calibration *c, const onnx_model *model, const hyp_compile
     if (which == CALIBRATION_MEAN && count) *out /= count;
     step_times_free(&times);
     session_close(&s);
-    return code;
-}
-
-/* A GPU's context, and the libraries, go with the last engine: this one keeps them from one kernel to the next. */
-static int keep_device(const calibration *c, session *keeper)
-{
-    const calibration_kernel any = {"relu", HYP_F32, {1}, false};
-    onnx_model model = {0};
-    hyp_compile_options compile = {.size = sizeof compile, .target = "cuda"};
-    calibration_model(&model, &any, 0);
-    int code = open_model(c, &model, &compile, 0, keeper);
-    onnx_model_dispose(&model);
+    tempfile_close(&file);
     return code;
 }
 
@@ -472,13 +453,10 @@ int calibrate(const char *path, const measure_options *o, const cli_args *args)
     c.begin = timing_now();
     c.deadline = c.begin + LONGEST * fmax(o->seconds, SHORTEST);
     if (!c.gpu) find_clock(&c);
-    session keeper = {0};
     int code = normal_rules(&compile, &c.normal, args->tool);
-    if (code == CLI_OK && c.gpu) code = keep_device(&c, &keeper);
     if (code == CLI_OK) code = c.gpu ? measure_gpu(&c, &r) : measure_core(&c, &r);
     if (code == CLI_OK && !c.gpu) code = measure_speedups(&c, threads, &r);
     if (code == CLI_OK) code = measure_kernels(&c, &r);
-    session_close(&keeper);
     if (c.shows) fputc('\n', stderr);
     cli_list_free(&c.normal);
     if (code == CLI_OK) code = write_profile(path, &c, &r);
