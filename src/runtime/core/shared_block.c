@@ -9,6 +9,7 @@
 enum { LEAST = 1 << 14 }; /* bytes: of less it is not worth it */
 
 typedef struct block {
+    const void *space; /* NULL: the host's memory */
     void *data;
     size_t bytes, users;
     uint64_t hash;
@@ -18,49 +19,39 @@ typedef struct block {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static HYP_VEC(block) blocks;
 
-/* The block with these bytes, by their hash, with one user more; NULL where there is none. Not yet compared. */
-static void *find(uint64_t hash, size_t bytes)
+void *hyp_block_find(const void *space, uint64_t hash, size_t bytes)
 {
     void *found = NULL;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < blocks.len && !found; i++) {
-        if (blocks.data[i].hash != hash || blocks.data[i].bytes != bytes) continue;
-        blocks.data[i].users++;
-        found = blocks.data[i].data;
+        block *b = &blocks.data[i];
+        if (b->space != space || b->hash != hash || b->bytes != bytes) continue;
+        b->users++;
+        found = b->data;
     }
     pthread_mutex_unlock(&lock);
     return found;
 }
 
-/* Where there is no memory for the list it stays the block of one user. */
-static void add(void *data, uint64_t hash, size_t bytes)
+void hyp_block_add(const void *space, void *data, uint64_t hash, size_t bytes)
 {
     hyp_mem_account *before = hyp_mem_charge(NULL);
     hyp_diag unused = {0};
     pthread_mutex_lock(&lock);
-    (void)!hyp_vec_push(&blocks, &unused, (block){data, bytes, 1, hash});
+    (void)!hyp_vec_push(&blocks, &unused, (block){space, data, bytes, 1, hash});
     pthread_mutex_unlock(&lock);
     hyp_mem_charge(before);
 }
 
-/* Frees what the thread's account does not have. */
-static void free_uncharged(void *data)
+bool hyp_block_leave(const void *space, const void *data, size_t *out_bytes)
 {
-    hyp_mem_account *before = hyp_mem_charge(NULL);
-    hyp_aligned_free(data);
-    hyp_mem_charge(before);
-}
-
-/* One user less; gives what nobody uses any more. */
-static void *leave(void *data, size_t *out_bytes)
-{
-    void *unused = data;
+    bool unused = true;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < blocks.len; i++) {
         block *b = &blocks.data[i];
-        if (b->data != data) continue;
+        if (b->space != space || b->data != data) continue;
         *out_bytes = b->bytes;
-        if (--b->users > 0) unused = NULL;
+        unused = --b->users == 0;
         if (unused) *b = blocks.data[--blocks.len];
         break;
     }
@@ -73,19 +64,27 @@ static void *leave(void *data, size_t *out_bytes)
     return unused;
 }
 
+/* Frees what the thread's account does not have. */
+static void free_uncharged(void *data)
+{
+    hyp_mem_account *before = hyp_mem_charge(NULL);
+    hyp_aligned_free(data);
+    hyp_mem_charge(before);
+}
+
 void *hyp_block_share(void *data, size_t bytes)
 {
     size_t ignored;
     if (!data || bytes < LEAST || hyp_aligned_is_sourced(data))
         return data; /* its source may go before other users do */
     uint64_t hash = hyp_hash(data, bytes, 0);
-    void *found = find(hash, bytes);
+    void *found = hyp_block_find(NULL, hash, bytes);
     if (found && memcmp(found, data, bytes) == 0) {
         free_uncharged(data); /* the account has paid for as much, and goes on doing so */
         return found;
     }
-    if (found && leave(found, &ignored)) free_uncharged(found);
-    add(data, hash, bytes);
+    if (found && hyp_block_leave(NULL, found, &ignored)) free_uncharged(found);
+    hyp_block_add(NULL, data, hash, bytes);
     return data;
 }
 
@@ -93,7 +92,7 @@ void hyp_block_drop(void *data)
 {
     size_t bytes = 0;
     if (!data) return;
-    if (leave(data, &bytes))
+    if (hyp_block_leave(NULL, data, &bytes))
         hyp_aligned_free(data);
     else
         hyp_mem_give(bytes);

@@ -181,18 +181,24 @@ static hyp_status lay_out(hyp_cuda_session *s, const int64_t *values, hyp_cuda_p
     return HYP_OK;
 }
 
+static hyp_cuda_build build_of(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, size_t *room,
+                               hyp_diag *diag)
+{
+    return (hyp_cuda_build){.session = s,
+                            .prepared = p,
+                            .program = s->model->plan->program,
+                            .values = values,
+                            .room_bytes = room,
+                            .diag = diag};
+}
+
 /* Shapes that are refused leave the session's memory as it was; what the device does not have is asked for first. */
 static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
     size_t room = 0, scratch;
     HYP_TRY(lay_out(s, values, p, &scratch, diag));
-    hyp_cuda_build b = {.session = s,
-                        .prepared = p,
-                        .program = s->model->plan->program,
-                        .values = values,
-                        .room_bytes = &room,
-                        .diag = diag};
+    hyp_cuda_build b = build_of(s, values, p, &room, diag);
     CUdeviceptr grown = 0;
     hyp_status status = HYP_OK;
     if (scratch > s->scratch_bytes) {
@@ -220,12 +226,7 @@ static hyp_status measure(hyp_cuda_session *s, const int64_t *values, hyp_cuda_p
 {
     size_t room = 0, scratch, before = hyp_mem_used(hyp_mem_charged());
     HYP_TRY(lay_out(s, values, p, &scratch, diag));
-    hyp_cuda_build b = {.session = s,
-                        .prepared = p,
-                        .program = s->model->plan->program,
-                        .values = values,
-                        .room_bytes = &room,
-                        .diag = diag};
+    hyp_cuda_build b = build_of(s, values, p, &room, diag);
     HYP_TRY(build_ops(&b));
     *out = hyp_mem_used(hyp_mem_charged()) - before;
     if (scratch > s->scratch_bytes) *out += scratch - s->scratch_bytes;

@@ -30,7 +30,8 @@ typedef struct hyp_cuda_replays {
     CUgraphExec spare[HYP_CUDA_REPLAYS]; /* that no buffers have yet */
     size_t key_length, spares, graphs;   /* graphs: all, spare ones among them; HYP_CUDA_REPLAYS at most */
     uint64_t runs;
-    uint64_t pause, next; /* after a failure no graph is made before run `next`; twice as long after each. UINT64_MAX: none ever */
+    uint64_t pause, next; /* after a failure no graph is made before run `next`; twice as long after each. UINT64_MAX:
+                           * none ever */
 } hyp_cuda_replays;
 
 /* Room for the keys of a plan with so many inputs and outputs, in `arena`. */

@@ -4,65 +4,22 @@
  * A block is found by a hash of what it should hold, and then read back and compared: nothing depends on hashes, or on
  * which plan is trusted. Each engine's account is charged for all of it.
  */
-#include <pthread.h>
-
 #include "base/strbuf.h"
+#include "runtime/core/shared_block.h"
 #include "runtime/cuda/session/backend.h"
 
-typedef struct block {
-    CUcontext context; /* current wherever it is used; the device's own, so it lives as long as any engine there */
-    uint64_t hash;
-    size_t bytes, users;
-    CUdeviceptr at;
-} block;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static HYP_VEC(block) blocks; /* the process's: engines do not know of each other */
-
-/* One user more; 0 where there is none. */
-static CUdeviceptr find(CUcontext context, uint64_t hash, size_t bytes)
+/* Blocks are found by the device's own context, which lives as long as any engine there. */
+static CUdeviceptr find(const hyp_cuda_model *m, uint64_t hash)
 {
-    CUdeviceptr found = 0;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < blocks.len && !found; i++) {
-        block *b = &blocks.data[i];
-        if (b->context != context || b->hash != hash || b->bytes != bytes) continue;
-        b->users++;
-        found = b->at;
-    }
-    pthread_mutex_unlock(&lock);
-    return found;
+    return (CUdeviceptr)(uintptr_t)hyp_block_find(m->device->context, hash, m->plan->weights_bytes);
 }
 
-/* Where there is no memory for the list it stays the block of one user. */
-static void add(block b)
+/* One user less, the last of whom frees it. */
+static void leave(const hyp_cuda_model *m, CUdeviceptr at)
 {
-    hyp_mem_account *before = hyp_mem_charge(NULL);
-    hyp_diag unused = {0};
-    pthread_mutex_lock(&lock);
-    (void)!hyp_vec_push(&blocks, &unused, b);
-    pthread_mutex_unlock(&lock);
-    hyp_mem_charge(before);
-}
-
-/* One user less; whether it was the last. */
-static bool leave(CUdeviceptr at)
-{
-    bool unused = true;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < blocks.len; i++) {
-        if (blocks.data[i].at != at) continue;
-        unused = --blocks.data[i].users == 0;
-        if (unused) blocks.data[i] = blocks.data[--blocks.len];
-        break;
-    }
-    if (!blocks.len) {
-        hyp_mem_account *before = hyp_mem_charge(NULL);
-        hyp_vec_free(&blocks);
-        hyp_mem_charge(before);
-    }
-    pthread_mutex_unlock(&lock);
-    return unused;
+    size_t ignored;
+    if (hyp_block_leave(m->device->context, (void *)(uintptr_t)at, &ignored))
+        hyp_cuda_free(&m->device->lib, at, m->plan->weights_bytes);
 }
 
 /* What is done with a weight as it should lie on the device. */
@@ -119,15 +76,15 @@ static hyp_status compare(void *user, const HypPlan__Tensor *weight, const void 
 /* Takes the block with this hash, if there is one and it holds what it should. */
 static hyp_status take_shared(hyp_cuda_model *m, uint64_t hash, hyp_diag *diag)
 {
-    destination d = {.device = m->device, .at = find(m->device->context, hash, m->plan->weights_bytes)};
+    destination d = {.device = m->device, .at = find(m, hash)};
     if (!d.at) return HYP_OK;
     d.room = hyp_malloc(ROOM);
     hyp_status status = d.room ? visit_weights(m, compare, &d, diag) : hyp_fail_memory(diag, ROOM);
     hyp_free(d.room);
     if (status == HYP_OK && !d.differs)
         m->weights = d.at;
-    else if (leave(d.at))
-        hyp_cuda_free(&d.device->lib, d.at, m->plan->weights_bytes);
+    else
+        leave(m, d.at);
     return status;
 }
 
@@ -143,7 +100,7 @@ static hyp_status upload(hyp_cuda_model *m, uint64_t hash, hyp_diag *diag)
         return status;
     }
     m->weights = d.at;
-    if (!lib->device_alloc) add((block){m->device->context, hash, bytes, 1, d.at});
+    if (!lib->device_alloc) hyp_block_add(m->device->context, (void *)(uintptr_t)d.at, hash, bytes);
     return HYP_OK;
 }
 
@@ -171,6 +128,6 @@ hyp_status hyp_cuda_load_weights(hyp_cuda_model *m, hyp_diag *diag)
 void hyp_cuda_drop_weights(const hyp_cuda_model *m)
 {
     if (!m->weights) return;
-    if (leave(m->weights)) hyp_cuda_free(&m->device->lib, m->weights, m->plan->weights_bytes);
+    leave(m, m->weights);
     hyp_mem_give(m->plan->weights_bytes);
 }
