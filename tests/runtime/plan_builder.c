@@ -163,6 +163,17 @@ static void *message(plan_builder *b, size_t size)
     return step->field
 
 HypPlan__Matmul *pb_matmul(plan_builder *b) { ADD_STEP(MATMUL, matmul); }
+void pb_dense(plan_builder *b, HypPlan__Matmul *step, const int64_t sizes[4], bool trans_a, bool trans_b, bool shared)
+{
+    int64_t m = sizes[1], n = sizes[2], k = sizes[3];
+    step->n_batch = step->n_a_strides = step->n_b_strides = 1;
+    step->batch = pb_consts(b, 1, sizes);
+    step->a_strides = pb_consts(b, 1, (int64_t[]){m * k});
+    step->b_strides = pb_consts(b, 1, (int64_t[]){shared ? 0 : n * k});
+    step->m = pb_const(b, m), step->n = pb_const(b, n), step->k = pb_const(b, k);
+    step->trans_a = trans_a, step->trans_b = trans_b;
+    step->alpha = 1;
+}
 HypPlan__Attention *pb_attention(plan_builder *b) { ADD_STEP(ATTENTION, attention); }
 HypPlan__Softmax *pb_softmax(plan_builder *b) { ADD_STEP(SOFTMAX, softmax); }
 HypPlan__Reduce *pb_reduce(plan_builder *b) { ADD_STEP(REDUCE, reduce); }

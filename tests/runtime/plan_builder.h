@@ -47,6 +47,8 @@ HypPlan__Linear *pb_linear(plan_builder *b, uint32_t x, uint32_t y, uint32_t m);
 HypPlan__Layer *pb_layer(plan_builder *b, HypPlan__Linear *linear, int64_t n, int64_t k, uint32_t weight, uint32_t bias,
                          HypPlan__Act act, uint32_t hidden);
 HypPlan__Matmul *pb_matmul(plan_builder *b);
+/* Of dense operands: `sizes` are those of the batch, m, n and k; b is shared by all of the batch, or has a matrix for each. */
+void pb_dense(plan_builder *b, HypPlan__Matmul *step, const int64_t sizes[4], bool trans_a, bool trans_b, bool shared);
 HypPlan__Attention *pb_attention(plan_builder *b);
 /* An operand of it, in constant strides from element `offset` on: those of its batch axes, of rows, of columns. */
 HypPlan__Attention__Operand *pb_attended(plan_builder *b, uint32_t tensor, size_t count, const int64_t *strides,

@@ -39,13 +39,7 @@ static void check_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool tr
     s->a = pb_input(&b, "x", HYP_F64, 3, pb_consts(&b, 3, x_dims));
     s->b = pb_input(&b, "w", HYP_F64, 3, pb_consts(&b, 3, w_dims));
     s->y = pb_output(&b, "y", HYP_F64, 3, pb_consts(&b, 3, y_dims));
-    s->n_batch = s->n_a_strides = s->n_b_strides = 1;
-    s->batch = pb_consts(&b, 1, &batch);
-    s->a_strides = pb_consts(&b, 1, (int64_t[]){m * k});
-    s->b_strides = pb_consts(&b, 1, (int64_t[]){shared ? 0 : n * k});
-    s->m = pb_const(&b, m), s->n = pb_const(&b, n), s->k = pb_const(&b, k);
-    s->trans_a = trans_a, s->trans_b = trans_b;
-    s->alpha = 1;
+    pb_dense(&b, s, (const int64_t[4]){batch, m, n, k}, trans_a, trans_b, shared);
     fill(x, MOST);
     fill(w, MOST);
     hyp_tensor in[2] = {tensor_of("x", HYP_F64, x, 3, x_dims), tensor_of("w", HYP_F64, w, 3, w_dims)};

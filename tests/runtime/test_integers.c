@@ -149,13 +149,7 @@ static void check_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, int for
     s->a = pb_input(&b, "x", HYP_I32, 3, pb_consts(&b, 3, x_dims));
     s->b = pb_input(&b, "w", HYP_I32, 3, pb_consts(&b, 3, w_dims));
     s->y = pb_output(&b, "y", HYP_I32, 3, pb_consts(&b, 3, y_dims));
-    s->n_batch = s->n_a_strides = s->n_b_strides = 1;
-    s->batch = pb_consts(&b, 1, &batch);
-    s->a_strides = pb_consts(&b, 1, (int64_t[]){m * k});
-    s->b_strides = pb_consts(&b, 1, (int64_t[]){shared ? 0 : n * k});
-    s->m = pb_const(&b, m), s->n = pb_const(&b, n), s->k = pb_const(&b, k);
-    s->trans_a = trans_a, s->trans_b = trans_b;
-    s->alpha = 1;
+    pb_dense(&b, s, (const int64_t[4]){batch, m, n, k}, trans_a, trans_b, shared);
     fill(of_a, x, (size_t)(batch * m * k));
     fill(of_b, w, (size_t)(w_dims[0] * n * k));
     for (int64_t at = 0; at < batch * m * n; at++) {

@@ -1,11 +1,12 @@
 /* Weights that are replaced in an engine while it runs. Results are judged by integers. On a CUDA device, too, where
  * there is one, or the emulator. */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "runtime/updatable.h"
+/* behind cmocka.h */
+#include "runtime/cuda/emulator_tells.h"
 
 static up_plan plan;
 static up_version old, new;
@@ -303,13 +304,10 @@ static void everything_that_a_device_gives_fails_once(void **state)
         "cuMemAlloc",    "cuMemHostAlloc",     "cuMemcpyHtoDAsync", "cuStreamCreateWithPriority",
         "cuEventCreate", "cuGraphInstantiate", "cuGraphLaunch"};
     bool (*fail_call)(const char *call, int result, int n) = NULL;
-    void *emulator = device_count > 2 ? dlopen("libcuda.so.1", RTLD_NOW) : NULL;
-    void *symbol = emulator ? dlsym(emulator, "emulator_fail") : NULL;
-    if (!symbol) {
+    if (device_count <= 2 || !emulator_function("emulator_fail", &fail_call)) {
         print_message("skipped: there is no emulator\n");
         skip();
     }
-    memcpy(&fail_call, &symbol, sizeof symbol);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         int n = 1;
         for (bool met = true; met; n++) {
@@ -323,7 +321,6 @@ static void everything_that_a_device_gives_fails_once(void **state)
         }
         print_message("%s: %d times\n", calls[i], n - 2);
     }
-    dlclose(emulator);
 }
 
 /* The memory of a device that runs out in an update: either all weights are the new ones or none. */
@@ -331,13 +328,10 @@ static void a_device_without_memory_leaves_one_or_the_other(void **state)
 {
     (void)state;
     bool (*fail_call)(const char *call, int result, int n) = NULL;
-    void *emulator = device_count > 2 ? dlopen("libcuda.so.1", RTLD_NOW) : NULL;
-    void *symbol = emulator ? dlsym(emulator, "emulator_fail") : NULL;
-    if (!symbol) {
+    if (device_count <= 2 || !emulator_function("emulator_fail", &fail_call)) {
         print_message("skipped: there is no emulator\n");
         skip();
     }
-    memcpy(&fail_call, &symbol, sizeof symbol);
     hyp_engine *engine = load(HYP_DEVICE_CUDA, 0);
     hyp_context *context;
     assert_ok(hyp_context_create(engine, NULL, &context, diag));
@@ -356,7 +350,6 @@ static void a_device_without_memory_leaves_one_or_the_other(void **state)
     must_give(context, 3, &new);
     hyp_context_destroy(context);
     hyp_engine_destroy(engine);
-    dlclose(emulator);
 }
 
 /* Plans whose updates are wrong are refused when they are loaded, or give wrong numbers at worst. */
