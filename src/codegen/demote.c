@@ -100,7 +100,7 @@ static hyp_status add_outputs(demotion *d)
             HYP_TRY(add_cast(d, v, cast_attr(HYP_F32), &v));
         HYP_TRY(hyp_graph_add_output(d->out, output->name, v, d->diag));
     }
-    return hyp_graph_keep_sizes(d->out, d->in, d->diag);
+    return hyp_graph_keep_hidden(d->out, d->in, d->diag);
 }
 
 static hyp_status demote(demotion *d)

@@ -12,6 +12,7 @@ void hyp_graph_dispose(hyp_graph *g)
     hyp_vec_free(&g->inputs);
     hyp_vec_free(&g->outputs);
     hyp_vec_free(&g->sizes);
+    hyp_vec_free(&g->variables);
     hyp_arena_dispose(&g->arena);
     *g = (hyp_graph){0};
 }
@@ -73,19 +74,26 @@ static hyp_status push_value(hyp_graph *g, const hyp_value *v, hyp_value_id *out
     return HYP_OK;
 }
 
-hyp_status hyp_graph_add_input(hyp_graph *g, const char *name, const hyp_type *type, hyp_value_id *out, hyp_diag *diag)
+/* What `v` points to but its name is already in the graph's keeping. */
+static hyp_status push_input(hyp_graph *g, hyp_value v, hyp_value_id *out, hyp_diag *diag)
 {
-    hyp_value v = {.kind = HYP_VALUE_INPUT};
-    HYP_TRY(check_type(type, diag));
     for (size_t i = 0; i < g->inputs.len; i++)
-        if (strcmp(g->values.data[g->inputs.data[i]].name, name) == 0)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "two inputs are called '%s'", name);
-    v.type = clean_type(type);
-    HYP_TRY(keep_text(g, name, &v.name, diag));
+        if (strcmp(g->values.data[g->inputs.data[i]].name, v.name) == 0)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "two inputs are called '%s'", v.name);
+    HYP_TRY(keep_text(g, v.name, &v.name, diag));
     HYP_TRY(hyp_vec_reserve(&g->inputs, g->inputs.len + 1, diag));
     HYP_TRY(push_value(g, &v, out, diag));
     g->inputs.data[g->inputs.len++] = *out;
     return HYP_OK;
+}
+
+hyp_status hyp_graph_add_input(hyp_graph *g, const char *name, const hyp_type *type, hyp_value_id *out, hyp_diag *diag)
+{
+    HYP_TRY(check_type(type, diag));
+    if (g->variables.len)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "the input '%s' comes behind a variable, inputs come before them", name);
+    return push_input(g, (hyp_value){.kind = HYP_VALUE_INPUT, .name = name, .type = clean_type(type)}, out, diag);
 }
 
 /* Small integer constants are known to inference. */
@@ -248,7 +256,7 @@ hyp_status hyp_graph_add_node(hyp_graph *g, hyp_op op, const hyp_value_id *input
     return HYP_OK;
 }
 
-hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hyp_value_id value, hyp_diag *diag)
+static hyp_status push_output(hyp_graph *g, const char *name, hyp_value_id value, hyp_diag *diag)
 {
     hyp_named_value out = {.value = value};
     if (value >= g->values.len)
@@ -260,11 +268,93 @@ hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hyp_value_id val
     return hyp_vec_push(&g->outputs, diag, out);
 }
 
-hyp_status hyp_graph_keep_sizes(hyp_graph *g, const hyp_graph *from, hyp_diag *diag)
+hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hyp_value_id value, hyp_diag *diag)
 {
-    g->sizes.len = 0;
+    if (g->hidden_outputs)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "the output '%s' comes behind outputs that are not shown, it has to come before them", name);
+    return push_output(g, name, value, diag);
+}
+
+/* ---- what is not shown ------------------------------------------------------------------------------ */
+
+hyp_status hyp_graph_push_variable(hyp_graph *g, const hyp_value *from, hyp_value_id *out, hyp_diag *diag)
+{
+    size_t want;
+    HYP_TRY(check_type(&from->type, diag));
+    if (!hyp_type_bytes(&from->type, &want))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the variable '%s' is symbolic or larger than memory",
+                        from->name);
+    if (from->bytes && want != from->bytes)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the variable '%s' has %zu bytes, its type wants %zu",
+                        from->name, from->bytes, want);
+    hyp_value v = {.kind = HYP_VALUE_INPUT,
+                   .name = from->name,
+                   .type = clean_type(&from->type),
+                   .data = from->data,
+                   .bytes = from->bytes,
+                   .owned = from->owned,
+                   .hash = from->hash};
+    if (v.owned && v.data) HYP_TRY(keep_bytes(g, from->data, from->bytes, &v.data, diag));
+    HYP_TRY(hyp_vec_reserve(&g->variables, g->variables.len + 1, diag));
+    HYP_TRY(push_input(g, v, out, diag));
+    g->variables.data[g->variables.len++] = (hyp_variable){(uint32_t)g->inputs.len - 1, HYP_NO_OUTPUT};
+    return HYP_OK;
+}
+
+hyp_status hyp_graph_add_variable(hyp_graph *g, const char *name, const hyp_type *type, const void *data, size_t bytes,
+                                  bool copy, hyp_value_id *out, hyp_diag *diag)
+{
+    if (bytes && !data) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the variable '%s' has no data", name);
+    const hyp_value v = {
+        .name = name, .type = *type, .data = bytes ? data : NULL, .bytes = bytes, .owned = copy && bytes};
+    return hyp_graph_push_variable(g, &v, out, diag);
+}
+
+static hyp_variable *find_variable(hyp_graph *g, hyp_value_id before)
+{
+    for (size_t i = 0; i < g->variables.len; i++)
+        if (g->inputs.data[g->variables.data[i].input] == before) return &g->variables.data[i];
+    return NULL;
+}
+
+hyp_status hyp_graph_set_variable(hyp_graph *g, hyp_value_id before, hyp_value_id after, hyp_diag *diag)
+{
+    hyp_variable *variable = find_variable(g, before);
+    if (!variable) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "value %u is no variable before the run", before);
+    const hyp_value *v = &g->values.data[before];
+    if (variable->output != HYP_NO_OUTPUT)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the variable '%s' is set twice", v->name);
+    if (after < g->values.len && !hyp_type_equal(&v->type, &g->values.data[after].type)) {
+        hyp_strbuf want = {0}, found = {0};
+        hyp_type_print(&want, g->dims, &v->type);
+        hyp_type_print(&found, g->dims, &g->values.data[after].type);
+        hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the variable '%s' is %s, what it becomes is %s",
+                                     v->name, hyp_strbuf_text(&want), hyp_strbuf_text(&found));
+        hyp_strbuf_dispose(&want);
+        hyp_strbuf_dispose(&found);
+        return status;
+    }
+    const char *name = hyp_arena_printf(&g->arena, "new:%s", v->name);
+    if (!name) return hyp_fail_memory(diag, strlen(v->name));
+    HYP_TRY(push_output(g, name, after, diag));
+    variable->output = (uint32_t)g->outputs.len - 1;
+    g->hidden_outputs++;
+    return HYP_OK;
+}
+
+hyp_status hyp_graph_keep_hidden(hyp_graph *g, const hyp_graph *from, hyp_diag *diag)
+{
+    g->sizes.len = g->variables.len = 0;
     for (size_t i = 0; i < from->sizes.len; i++) HYP_TRY(hyp_vec_push(&g->sizes, diag, from->sizes.data[i]));
     g->hidden_outputs = from->hidden_outputs;
+    for (size_t i = 0; i < from->variables.len; i++) {
+        const hyp_value *v = hyp_graph_variable(from, i);
+        hyp_value *to = &g->values.data[g->inputs.data[from->variables.data[i].input]];
+        to->data = v->data, to->bytes = v->bytes, to->owned = v->owned, to->hash = v->hash;
+        if (v->owned && v->data) HYP_TRY(keep_bytes(g, v->data, v->bytes, &to->data, diag));
+        HYP_TRY(hyp_vec_push(&g->variables, diag, from->variables.data[i]));
+    }
     return HYP_OK;
 }
 
@@ -276,8 +366,8 @@ typedef struct copier {
     const hyp_dim *replacement; /* by symbol, NULL = none */
     hyp_node_maker *make;       /* NULL = none */
     void *make_user;
-    bool *live;                 /* by node and by value after the nodes */
-    hyp_value_id *map;          /* old value -> new */
+    bool *live;        /* by node and by value after the nodes */
+    hyp_value_id *map; /* old value -> new */
     hyp_diag *diag;
 } copier;
 
@@ -354,7 +444,7 @@ static hyp_status copy_all(const copier *c)
         if (c->live[i]) HYP_TRY(copy_node(c, (hyp_node_id)i));
     for (size_t i = 0; i < in->outputs.len; i++)
         HYP_TRY(hyp_graph_add_output(c->out, in->outputs.data[i].name, c->map[in->outputs.data[i].value], c->diag));
-    return hyp_graph_keep_sizes(c->out, in, c->diag);
+    return hyp_graph_keep_hidden(c->out, in, c->diag);
 }
 
 /* `c` says how. */

@@ -146,10 +146,11 @@ typedef struct hyp_value {
     hyp_type type;
     hyp_node_id producer;   /* HYP_VALUE_NODE */
     uint32_t output;        /* which output of the producer */
-    const void *data;       /* HYP_VALUE_CONST: row-major, little-endian; NULL for 0 bytes or elided text */
+    const void *data;       /* HYP_VALUE_CONST, and what a variable begins with: row-major, little-endian; NULL for 0
+                               bytes, which are zeros to a variable, or elided text */
     size_t bytes;           /* of data, also when it is elided */
     bool owned;             /* data is in the graph's arena, else borrowed */
-    uint64_t hash;          /* HYP_VALUE_CONST with elided data: hyp_hash(data, bytes, 0) of it */
+    uint64_t hash;          /* of elided data: hyp_hash(data, bytes, 0) */
     bool updatable;         /* HYP_VALUE_CONST with a name: others may take the place of its elements when the plan is
                                there, so nothing but what is computed of it may depend on them */
     const hyp_dim *content; /* the elements, when this is a small integer tensor known at compile time, also
@@ -188,16 +189,25 @@ typedef struct hyp_data_size {
     uint32_t output, axis, count;
 } hyp_data_size;
 
+/* State that a run changes: a parameter, a moment of an optimizer, a count of steps. It is an input, its value before the
+ * run, and an output of the same static type, its value after it, neither of which who runs the graph sees. The input has
+ * the name, and the elements that the variable begins with (hyp_value.data); the output is called "new:NAME". */
+typedef struct hyp_variable {
+    uint32_t input, output; /* indices into the lists of the graph; output HYP_NO_OUTPUT until it is set */
+} hyp_variable;
+#define HYP_NO_OUTPUT UINT32_MAX
+
 typedef struct hyp_graph {
     hyp_arena arena;
     hyp_dims *dims; /* borrowed */
     const char *name;
     HYP_VEC(hyp_value) values;
     HYP_VEC(hyp_node) nodes;          /* in topological order */
-    HYP_VEC(hyp_value_id) inputs;     /* in the model's order */
+    HYP_VEC(hyp_value_id) inputs;     /* in the model's order, then those of variables in the variables' order */
     HYP_VEC(hyp_named_value) outputs; /* in the model's order; a value may be named twice */
     HYP_VEC(hyp_data_size) sizes;     /* ascending by output */
-    uint32_t hidden_outputs;          /* the last so many: counts, which are no outputs of the model */
+    HYP_VEC(hyp_variable) variables;
+    uint32_t hidden_outputs; /* the last so many: counts, and behind them what variables become */
 } hyp_graph;
 
 /* For messages: why an axis of an input must have the size that its type says, though the model calls it otherwise. */
@@ -230,10 +240,24 @@ HYP_NODISCARD hyp_status hyp_graph_add_node(hyp_graph *g, hyp_op op, const hyp_v
                                             const hyp_attr *attrs, const hyp_provenance *from, hyp_value_id *outs,
                                             uint32_t output_count, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hyp_value_id value, hyp_diag *diag);
-/* Takes over the sizes of a graph with the same outputs. Whoever makes a graph of another does so. */
-HYP_NODISCARD hyp_status hyp_graph_keep_sizes(hyp_graph *g, const hyp_graph *from, hyp_diag *diag);
-/* The outputs that the model has. */
+/* A variable of a static type that begins with these elements, which are borrowed when `copy` is false, or with zeros for
+ * NULL and 0 bytes; *out is its value before the run. All other inputs are there before it. */
+HYP_NODISCARD hyp_status hyp_graph_add_variable(hyp_graph *g, const char *name, const hyp_type *type, const void *data,
+                                                size_t bytes, bool copy, hyp_value_id *out, hyp_diag *diag);
+/* Says what a variable becomes: a value of its type, also the one before the run. Every variable wants it once, when all
+ * outputs that are shown are there. */
+HYP_NODISCARD hyp_status hyp_graph_set_variable(hyp_graph *g, hyp_value_id before, hyp_value_id after, hyp_diag *diag);
+/* Takes over what who runs the graph does not see, sizes and variables, of a graph with the same inputs and outputs in the
+ * same order. Whoever makes a graph of another does so. */
+HYP_NODISCARD hyp_status hyp_graph_keep_hidden(hyp_graph *g, const hyp_graph *from, hyp_diag *diag);
+/* The inputs and outputs that the model has: the first so many. */
+static inline size_t hyp_graph_shown_inputs(const hyp_graph *g) { return g->inputs.len - g->variables.len; }
 static inline size_t hyp_graph_shown(const hyp_graph *g) { return g->outputs.len - g->hidden_outputs; }
+/* The value before the run, which has the name and the elements. */
+static inline const hyp_value *hyp_graph_variable(const hyp_graph *g, size_t i)
+{
+    return &g->values.data[g->inputs.data[g->variables.data[i].input]];
+}
 
 /* Inputs, consts and nodes that no output needs disappear, except graph inputs. Equal constants stay. *out is
  * set on success and need not be initialised; data that `in` borrows stay borrowed, data that it owns are
@@ -277,6 +301,9 @@ bool hyp_graph_equal(const hyp_graph *a, const hyp_graph *b);
  *     (%3 (fused-linear-relu %w %b %x) :from ("Gemm_0" "Relu_1") :rules ("fuse-linear-relu"))
  *     ((%4 %5) (split :axis 1 :sizes (1 1) %3))             attributes, defaults left out; inputs, `none` if absent
  *     (output "y" %4))
+ *
+ * Of a graph with variables also (variable %v (f32 2) 0.5 -1.0) behind the inputs, as constants are written or without
+ * elements for zeros, and (set %v %5) behind the outputs: what it becomes.
  *
  * A value is referred to by %name, by "name" when the name has odd characters, or by %number when it has no
  * name of its own; numbers count the values in the order of the text.

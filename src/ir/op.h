@@ -9,6 +9,10 @@
 
 #include "ir/ir.h"
 
+/* A variable of this name and type that begins with the elements of `from`, which may be elided, copied if they are `owned`:
+ * graph.c. */
+HYP_NODISCARD hyp_status hyp_graph_push_variable(hyp_graph *g, const hyp_value *from, hyp_value_id *out, hyp_diag *diag);
+
 /* ---- inference: infer.c ---------------------------------------------------------------------------- */
 
 typedef struct hyp_infer_call {

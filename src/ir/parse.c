@@ -121,8 +121,7 @@ static hyp_status parse_element(parser *p, const hyp_sexpr *sx, hyp_dtype t, voi
     return HYP_OK;
 }
 
-static hyp_status parse_hash(parser *p, const hyp_sexpr *sx, const char *name, const hyp_type *type, size_t bytes,
-                             hyp_value_id *out)
+static hyp_status parse_hash(parser *p, const hyp_sexpr *sx, uint64_t *out)
 {
     uint64_t hash = 0;
     const char *text = sx->count == 2 && sx->items[1]->kind == HYP_SX_STRING ? sx->items[1]->text : "";
@@ -132,15 +131,17 @@ static hyp_status parse_hash(parser *p, const hyp_sexpr *sx, const char *name, c
         if (digit < 0) return fail_at(p, sx->items[1], "not a hexadecimal digit in lower case");
         hash = hash << 4 | (uint64_t)digit;
     }
-    return place(p, sx, hyp_graph_add_elided_const(p->g, name, type, bytes, hash, out, p->diag));
+    *out = hash;
+    return HYP_OK;
 }
 
-static hyp_status parse_data(parser *p, const hyp_sexpr *sx, const char *name, const hyp_type *type, hyp_value_id *out)
+/* The elements behind the name and the type of *v, in the parser's memory. */
+static hyp_status parse_data(parser *p, const hyp_sexpr *sx, hyp_value *v)
 {
-    size_t bytes, count = sx->count - 3, size = hyp_dtype_size(type->dtype);
-    if (!hyp_type_bytes(type, &bytes)) return fail_at(p, sx->items[2], "a constant's type cannot be symbolic");
-    if (count == 1 && hyp_sexpr_is_form(sx->items[3], "hash"))
-        return parse_hash(p, sx->items[3], name, type, bytes, out);
+    size_t bytes, count = sx->count - 3, size = hyp_dtype_size(v->type.dtype);
+    if (!hyp_type_bytes(&v->type, &bytes)) return fail_at(p, sx->items[2], "a type with elements cannot be symbolic");
+    v->bytes = bytes;
+    if (count == 1 && hyp_sexpr_is_form(sx->items[3], "hash")) return parse_hash(p, sx->items[3], &v->hash);
     bool hex = count == 1 && hyp_sexpr_is_form(sx->items[3], "hex");
     if (!hex && count != bytes / size)
         return hyp_sexpr_fail(p->diag, p->file, sx, HYP_ERR_MALFORMED, "%zu elements, the type has %zu", count,
@@ -151,19 +152,36 @@ static hyp_status parse_data(parser *p, const hyp_sexpr *sx, const char *name, c
     unsigned char *data = hyp_arena_zalloc(&p->arena, count, size); /* as large as the text, whatever the type */
     if (!data) return hyp_fail_memory(p->diag, count * size);
     if (hex) HYP_TRY(parse_hex(p, sx->items[3], bytes, data));
-    for (size_t i = 0; !hex && i < count; i++) HYP_TRY(parse_element(p, sx->items[3 + i], type->dtype, data, i));
-    return place(p, sx, hyp_graph_add_const(p->g, name, type, data, bytes, true, out, p->diag));
+    for (size_t i = 0; !hex && i < count; i++) HYP_TRY(parse_element(p, sx->items[3 + i], v->type.dtype, data, i));
+    if (bytes) v->data = data;
+    v->owned = bytes > 0;
+    return HYP_OK;
 }
 
 static hyp_status parse_const(parser *p, const hyp_sexpr *sx)
 {
-    const char *key, *name;
-    hyp_type type;
+    const char *key;
+    hyp_value v = {0};
     hyp_value_id id;
     if (sx->count < 3) return fail_at(p, sx, "(const %name type elements...) is wanted");
-    HYP_TRY(ref_key(p, sx->items[1], &key, &name));
-    HYP_TRY(parse_type(p, sx->items[2], &type));
-    HYP_TRY(parse_data(p, sx, name, &type, &id));
+    HYP_TRY(ref_key(p, sx->items[1], &key, &v.name));
+    HYP_TRY(parse_type(p, sx->items[2], &v.type));
+    HYP_TRY(parse_data(p, sx, &v));
+    HYP_TRY(place(p, sx, hyp_graph_copy_const(p->g, &v, &id, p->diag)));
+    return define(p, sx->items[1], id);
+}
+
+static hyp_status parse_variable(parser *p, const hyp_sexpr *sx)
+{
+    const char *key;
+    hyp_value v = {0};
+    hyp_value_id id;
+    if (sx->count < 3) return fail_at(p, sx, "(variable %name type elements...) is wanted");
+    HYP_TRY(ref_key(p, sx->items[1], &key, &v.name));
+    if (!v.name) return fail_at(p, sx->items[1], "a variable wants a name; \"3\" in quotes if it is a number");
+    HYP_TRY(parse_type(p, sx->items[2], &v.type));
+    if (sx->count > 3) HYP_TRY(parse_data(p, sx, &v));
+    HYP_TRY(place(p, sx, hyp_graph_push_variable(p->g, &v, &id, p->diag)));
     return define(p, sx->items[1], id);
 }
 
@@ -295,13 +313,24 @@ static hyp_status parse_output(parser *p, const hyp_sexpr *sx)
     return place(p, sx, hyp_graph_add_output(p->g, sx->items[1]->text, id, p->diag));
 }
 
+static hyp_status parse_set(parser *p, const hyp_sexpr *sx)
+{
+    hyp_value_id before, after;
+    if (sx->count != 3) return fail_at(p, sx, "(set %variable value) is wanted");
+    HYP_TRY(resolve(p, sx->items[1], &before));
+    HYP_TRY(resolve(p, sx->items[2], &after));
+    return place(p, sx, hyp_graph_set_variable(p->g, before, after, p->diag));
+}
+
 /* ---- graphs ----------------------------------------------------------------------------------------- */
 
 static hyp_status parse_form(parser *p, const hyp_sexpr *sx)
 {
     if (hyp_sexpr_is_form(sx, "input")) return parse_input(p, sx);
     if (hyp_sexpr_is_form(sx, "const")) return parse_const(p, sx);
+    if (hyp_sexpr_is_form(sx, "variable")) return parse_variable(p, sx);
     if (hyp_sexpr_is_form(sx, "output")) return parse_output(p, sx);
+    if (hyp_sexpr_is_form(sx, "set")) return parse_set(p, sx);
     if (sx->kind != HYP_SX_LIST) return fail_at(p, sx, "a form in parentheses is wanted");
     return parse_node(p, sx);
 }
@@ -318,6 +347,10 @@ static hyp_status parse_graph(parser *p, const char *text, size_t len)
     p->g->name = hyp_arena_strdup(&p->g->arena, graph->items[1]->text);
     if (!p->g->name) return hyp_fail_memory(p->diag, 0);
     for (uint32_t i = 2; i < graph->count; i++) HYP_TRY(parse_form(p, graph->items[i]));
+    for (size_t i = 0; i < p->g->variables.len; i++)
+        if (p->g->variables.data[i].output == HYP_NO_OUTPUT)
+            return hyp_sexpr_fail(p->diag, p->file, graph, HYP_ERR_MALFORMED, "the variable '%s' is not set",
+                                  hyp_graph_variable(p->g, i)->name);
     return HYP_OK;
 }
 

@@ -177,35 +177,59 @@ static hyp_status name_values(const printer *p, hyp_intern *names, hyp_diag *dia
     return HYP_OK;
 }
 
+/* A value that no node makes, with its elements if it has any. */
+static void print_leaf(const printer *p, const char *form, hyp_value_id id)
+{
+    const hyp_value *v = &p->g->values.data[id];
+    hyp_strbuf_printf(p->sb, "\n  (%s ", form);
+    print_ref(p, id);
+    hyp_strbuf_puts(p->sb, " ");
+    print_type(p, &v->type);
+    print_data(p, v);
+    hyp_strbuf_puts(p->sb, ")");
+}
+
+/* The variable that an output sets, or NULL. */
+static const hyp_variable *variable_of(const hyp_graph *g, size_t output)
+{
+    for (size_t i = 0; i < g->variables.len; i++)
+        if (g->variables.data[i].output == output) return &g->variables.data[i];
+    return NULL;
+}
+
+/* What variables become, in the order of the outputs, of which they are the last. */
+static void print_sets(const printer *p)
+{
+    const hyp_graph *g = p->g;
+    for (size_t i = 0; i < g->outputs.len; i++) {
+        const hyp_variable *v = variable_of(g, i);
+        if (!v) continue;
+        hyp_strbuf_puts(p->sb, "\n  (set ");
+        print_ref(p, g->inputs.data[v->input]);
+        hyp_strbuf_puts(p->sb, " ");
+        print_ref(p, g->outputs.data[i].value);
+        hyp_strbuf_puts(p->sb, ")");
+    }
+}
+
 static void print_all(const printer *p)
 {
     const hyp_graph *g = p->g;
     hyp_strbuf_puts(p->sb, "(graph ");
     hyp_strbuf_quote(p->sb, g->name);
-    for (size_t i = 0; i < g->inputs.len; i++) {
-        hyp_strbuf_puts(p->sb, "\n  (input ");
-        print_ref(p, g->inputs.data[i]);
-        hyp_strbuf_puts(p->sb, " ");
-        print_type(p, &g->values.data[g->inputs.data[i]].type);
-        hyp_strbuf_puts(p->sb, ")");
-    }
-    for (hyp_value_id i = 0; i < g->values.len; i++) {
-        if (g->values.data[i].kind != HYP_VALUE_CONST) continue;
-        hyp_strbuf_puts(p->sb, "\n  (const ");
-        print_ref(p, i);
-        hyp_strbuf_puts(p->sb, " ");
-        print_type(p, &g->values.data[i].type);
-        print_data(p, &g->values.data[i]);
-        hyp_strbuf_puts(p->sb, ")");
-    }
+    for (size_t i = 0; i < hyp_graph_shown_inputs(g); i++) print_leaf(p, "input", g->inputs.data[i]);
+    for (size_t i = 0; i < g->variables.len; i++) print_leaf(p, "variable", g->inputs.data[g->variables.data[i].input]);
+    for (hyp_value_id i = 0; i < g->values.len; i++)
+        if (g->values.data[i].kind == HYP_VALUE_CONST) print_leaf(p, "const", i);
     for (size_t i = 0; i < g->nodes.len; i++) print_node(p, &g->nodes.data[i]);
-    for (size_t i = 0; i < g->outputs.len; i++) {
+    for (size_t i = 0; i < g->outputs.len && !variable_of(g, i); i++) {
         hyp_strbuf_puts(p->sb, "\n  (output ");
         hyp_strbuf_quote(p->sb, g->outputs.data[i].name);
         hyp_strbuf_puts(p->sb, " ");
         print_ref(p, g->outputs.data[i].value);
         hyp_strbuf_puts(p->sb, ")");
     }
+    print_sets(p);
     hyp_strbuf_puts(p->sb, ")\n");
 }
 

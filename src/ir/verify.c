@@ -141,6 +141,39 @@ static hyp_status verify_names(const verifier *v)
     return status;
 }
 
+/* Variables are the last of the inputs, in their order, and set the last of the outputs, each one of them. */
+static hyp_status verify_variables(const verifier *v, bool *set)
+{
+    const hyp_graph *g = v->g;
+    size_t n = g->variables.len;
+    if (g->hidden_outputs > g->outputs.len || n > g->hidden_outputs || n > g->inputs.len)
+        return broken(v, "%zu inputs and %zu outputs, %u of which are hidden, for %zu variables", g->inputs.len,
+                      g->outputs.len, g->hidden_outputs, n);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t in = g->variables.data[i].input, out = g->variables.data[i].output;
+        if (in != g->inputs.len - n + i) return broken(v, "variable %zu is not input %zu", i, g->inputs.len - n + i);
+        const hyp_value *x = hyp_graph_variable(g, i);
+        size_t want;
+        if (out < g->outputs.len - n || out >= g->outputs.len || set[out - (g->outputs.len - n)])
+            return broken(v, "no output of its own sets the variable '%s'", x->name);
+        set[out - (g->outputs.len - n)] = true;
+        if (!hyp_type_equal(&x->type, &g->values.data[g->outputs.data[out].value].type))
+            return broken(v, "the variable '%s' becomes a value of another type", x->name);
+        if (!hyp_type_bytes(&x->type, &want) || (x->bytes && x->bytes != want))
+            return broken(v, "the variable '%s' has %zu bytes, which are not those of its type", x->name, x->bytes);
+    }
+    return HYP_OK;
+}
+
+static hyp_status verify_lists(const verifier *v)
+{
+    HYP_TRY(verify_names(v));
+    bool *set = hyp_calloc(v->g->variables.len, sizeof *set);
+    hyp_status status = set ? verify_variables(v, set) : hyp_fail_memory(v->diag, v->g->variables.len);
+    hyp_free(set);
+    return status;
+}
+
 static hyp_status verify_all(verifier *v)
 {
     const hyp_graph *g = v->g;
@@ -152,7 +185,7 @@ static hyp_status verify_all(verifier *v)
     }
     for (hyp_node_id i = 0; i < g->nodes.len; i++) HYP_TRY(verify_types(v, i));
     if (inputs != g->inputs.len) return broken(v, "%zu values are inputs, %zu are listed", inputs, g->inputs.len);
-    return verify_names(v);
+    return verify_lists(v);
 }
 
 hyp_status hyp_graph_verify(const hyp_graph *g, hyp_diag *diag)
@@ -240,11 +273,22 @@ static bool pair_nodes(pairing *p, const hyp_node *a, const hyp_node *b)
     return true;
 }
 
+static bool same_variables(const pairing *p)
+{
+    const hyp_graph *a = p->a, *b = p->b;
+    if (a->variables.len != b->variables.len) return false;
+    for (size_t i = 0; i < a->variables.len; i++)
+        if (a->variables.data[i].output != b->variables.data[i].output ||
+            !same_const(p, hyp_graph_variable(a, i), hyp_graph_variable(b, i)))
+            return false;
+    return true;
+}
+
 static bool pair_graphs(pairing *p)
 {
     const hyp_graph *a = p->a, *b = p->b;
     if (a->inputs.len != b->inputs.len || a->outputs.len != b->outputs.len || a->nodes.len != b->nodes.len ||
-        a->values.len != b->values.len)
+        a->values.len != b->values.len || !same_variables(p))
         return false;
     for (size_t i = 0; i < a->inputs.len; i++)
         if (strcmp(a->values.data[a->inputs.data[i]].name, b->values.data[b->inputs.data[i]].name) != 0 ||

@@ -265,7 +265,7 @@ static hyp_status run(decoder *d)
         while (d->stack.len) HYP_TRY(visit(d));
     }
     for (size_t i = 0; i < in->outputs.len; i++) HYP_TRY(add_output(d, &in->outputs.data[i]));
-    HYP_TRY(hyp_graph_keep_sizes(d->out, in, d->diag));
+    HYP_TRY(hyp_graph_keep_hidden(d->out, in, d->diag));
     d->out->name = hyp_arena_strdup(&d->out->arena, in->name ? in->name : "");
     return d->out->name ? HYP_OK : hyp_fail_memory(d->diag, 1);
 }

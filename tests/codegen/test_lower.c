@@ -847,6 +847,24 @@ static void a_demoted_graph_keeps_its_edges_and_scalars(void **state)
     assert_true(written_weight(f, "", 1) == 2);
 }
 
+static void a_demoted_variable_keeps_its_type(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    parse(f,
+          "(graph \"\" (input %x (f32 b 2)) (variable %v (f32 2) 1 2) (%y (add %x %v)) (%n (mul %v %v)) (output \"y\" "
+          "%y) (set %v %n))");
+    hyp_graph wide = f->graph;
+    hyp_status status = hyp_graph_demote(&wide, HYP_BF16, &f->graph, &diag);
+    hyp_graph_dispose(&wide);
+    if (status == HYP_OK) status = hyp_graph_verify(&f->graph, &diag);
+    if (status != HYP_OK) fail_msg("%s", diag.message);
+    assert_int_equal(f->graph.variables.len, 1);
+    assert_int_equal(hyp_graph_variable(&f->graph, 0)->type.dtype, HYP_F32);
+    assert_true(((const float *)hyp_graph_variable(&f->graph, 0)->data)[1] == 2);
+    assert_int_equal(f->graph.values.data[f->graph.nodes.data[0].outputs[0]].type.dtype, HYP_BF16); /* behind a cast */
+}
+
 typedef struct forgotten {
     const void *data[4];
     size_t count;
@@ -1005,6 +1023,7 @@ int main(void)
         TEST(sizes_are_filled_in_or_folded),
         TEST(a_scalar_constant_is_an_instruction_once),
         TEST(a_demoted_graph_keeps_its_edges_and_scalars),
+        TEST(a_demoted_variable_keeps_its_type),
         TEST(borrowed_constants_are_forgotten_when_they_are_written),
         TEST(a_constant_without_data_cannot_be_written),
         TEST(a_size_that_no_input_has_is_refused),

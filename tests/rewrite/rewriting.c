@@ -24,7 +24,9 @@ void begin(fixture *f, const char *text)
     hyp_graph_init(&f->out, f->dims);
     use_profile(f, "cpu");
     f->options = (hyp_rewrite_options){.cost = hyp_roofline_cost, .cost_user = &f->roofline};
-    if (term_graph_parse(&f->in, text, &f->diag) != HYP_OK) fail_msg("%s", f->diag.message);
+    hyp_status status = strncmp(text, "(graph", 6) == 0 ? hyp_graph_parse(&f->in, "test", text, strlen(text), &f->diag)
+                                                        : term_graph_parse(&f->in, text, &f->diag);
+    if (status != HYP_OK) fail_msg("%s", f->diag.message);
 }
 
 void run(fixture *f)

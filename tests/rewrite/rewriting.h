@@ -15,7 +15,7 @@ typedef struct fixture {
     hyp_diag diag;
 } fixture;
 
-/* Reads a graph, in the form that term_graph.h describes; the profile is the CPU's. Failures end the test. */
+/* Reads a graph, in the form that term_graph.h describes or in that of the IR, (graph ...); the profile is the CPU's. Failures end the test. */
 void begin(fixture *f, const char *text);
 /* Another profile: the name of a built-in one, or the text of one. */
 void use_profile(fixture *f, const char *name);

@@ -23,6 +23,29 @@ static const char two_layers[] =
     "(input x f32 batch 6) (const w1 f32 8 6) (const b1 f32 8) (const w2 f32 3 8) (const b2 f32 3)"
     "(out (gemm :trans-b 1 (relu (gemm :trans-b 1 x w1 b1)) w2 b2))";
 
+/* What a run changes is nothing that is known: the sum is not folded, and the same value may be shown and kept. */
+static void variables_stay_variables(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, "(graph \"step\" (input %x (f32 batch 6)) (variable %w (f32 4 6)) (variable %b (f32 4) 1 2 3 4) "
+              "(variable %same "
+              "(f32) 1) (variable %n (i64) 7) (const %c (f32 4) 1 1 1 1) (const %one (i64) 1) (%l (linear %w %b %x)) "
+              "(%r (relu "
+              "%l)) (%s (add %b %c)) (%t (add %s %c)) (%k (add %n %one)) (output \"y\" %r) (output \"t\" %t) (set %b "
+              "%t) (set "
+              "%same %same) (set %n %k) (set %w %w))");
+    run(&f);
+    assert_int_equal(hyp_graph_verify(&f.out, &f.diag), HYP_OK);
+    assert_int_equal(f.out.variables.len, 4);
+    assert_int_equal(hyp_graph_shown(&f.out), 2);
+    assert_int_equal(f.out.outputs.data[1].value, f.out.outputs.data[f.out.variables.data[1].output].value);
+    assert_true(((const float *)hyp_graph_variable(&f.out, 1)->data)[3] == 4);
+    assert_true(has_rule(only(&f, HYP_OP_fused_linear), "fuse-linear-relu"));
+    assert_same_results(&f, 1e-12);
+    end(&f);
+}
+
 /* ---- the main job ------------------------------------------------------------------------------------ */
 
 static void linear_and_relu_become_one(void **state)
@@ -702,6 +725,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_has_no_type_is_declined),
+        cmocka_unit_test(variables_stay_variables),
         cmocka_unit_test(linear_and_relu_become_one),
         cmocka_unit_test(two_layers_become_a_fused_mlp),
         cmocka_unit_test(chains_of_any_depth_become_one_fused_mlp),
