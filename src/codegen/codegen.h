@@ -48,7 +48,8 @@ typedef struct hyp_lowered {
     hyp_arena arena; /* owns `program` and everything in it */
     HypPlan__Program *program;
     const hyp_graph *graph;
-    hyp_value_id *folds; /* by tensor: the constant of the graph that gives a weight its bytes, else HYP_NO_VALUE */
+    hyp_value_id *folds; /* by tensor: the constant or variable of the graph that gives a weight its bytes, or
+                          * HYP_NO_VALUE */
 } hyp_lowered;
 
 /* Lowers. The steps are:

@@ -24,6 +24,12 @@ static void release(folder *f)
     f->streamed = NULL;
 }
 
+/* It has its bytes: nothing is to be computed. */
+static bool is_plain(const hyp_value *value)
+{
+    return value->kind == HYP_VALUE_INPUT || (value->kind == HYP_VALUE_CONST && (value->data || value->bytes == 0));
+}
+
 /* Announces all of them, so that what several read is computed once. */
 static hyp_status begin_pass(folder *f, hyp_diag *diag)
 {
@@ -31,7 +37,8 @@ static hyp_status begin_pass(folder *f, hyp_diag *diag)
     f->next = 0;
     HYP_TRY(hyp_constants_create(f->lowered->graph, f->forget, f->user, &f->constants, diag));
     for (size_t i = 0; i < f->lowered->program->n_tensors; i++)
-        if (f->lowered->folds[i] != HYP_NO_VALUE)
+        if (f->lowered->folds[i] != HYP_NO_VALUE &&
+            f->lowered->graph->values.data[f->lowered->folds[i]].kind != HYP_VALUE_INPUT)
             HYP_TRY(hyp_constants_want(f->constants, f->lowered->folds[i], NULL, diag));
     return HYP_OK;
 }
@@ -45,7 +52,10 @@ static hyp_status get_weight(void *user, uint32_t tensor, const void **out, hyp_
     const hyp_value *value = &f->lowered->graph->values.data[v];
     if (!f->constants || tensor < f->next) HYP_TRY(begin_pass(f, diag));
     f->next = tensor + 1;
-    if (value->kind == HYP_VALUE_CONST && (value->data || value->bytes == 0)) {
+    if (is_plain(value)) {
+        if (!value->data && value->bytes)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "the variable '%s' has no data: it was read from text that leaves large ones out", value->name);
         f->streamed = value;
         *out = value->data;
         return HYP_OK;

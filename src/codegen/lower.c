@@ -151,7 +151,7 @@ static hyp_status add_data_sizes(hyp_lowering *l)
     HYP_TRY(hyp_lower_alloc(l, l->graph->sizes.len, sizeof *p->data_sizes, &list));
     HYP_TRY(hyp_lower_alloc(l, l->graph->sizes.len, sizeof **p->data_sizes, &memory));
     p->data_sizes = list;
-    p->hidden_outputs = l->graph->hidden_outputs;
+    p->hidden_outputs = l->graph->hidden_outputs - (uint32_t)l->graph->variables.len;
     for (; p->n_data_sizes < l->graph->sizes.len; p->n_data_sizes++) {
         const hyp_data_size *from = &l->graph->sizes.data[p->n_data_sizes];
         HypPlan__DataSize *to = (HypPlan__DataSize *)memory + p->n_data_sizes;
@@ -160,6 +160,32 @@ static hyp_status add_data_sizes(hyp_lowering *l)
         to->axis = from->axis;
         to->count = from->count;
         p->data_sizes[p->n_data_sizes] = to;
+    }
+    return HYP_OK;
+}
+
+/* What variables begin with comes behind all other weights: no step reads it. */
+static hyp_status add_variables(hyp_lowering *l)
+{
+    HypPlan__Program *p = l->out->program;
+    size_t count = l->graph->variables.len;
+    void *list, *memory;
+    HYP_TRY(hyp_lower_alloc(l, count, sizeof *p->variables, &list));
+    HYP_TRY(hyp_lower_alloc(l, count, sizeof **p->variables, &memory));
+    p->variables = list;
+    for (; p->n_variables < count; p->n_variables++) {
+        const hyp_variable *from = &l->graph->variables.data[p->n_variables];
+        const hyp_value *value = hyp_graph_variable(l->graph, p->n_variables);
+        HypPlan__Variable *to = (HypPlan__Variable *)memory + p->n_variables;
+        uint32_t initial;
+        hyp_plan__variable__init(to);
+        to->input = from->input;
+        to->output = from->output;
+        p->variables[p->n_variables] = to;
+        if (!value->bytes) continue;
+        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_WEIGHT, &initial));
+        l->folds.data[initial] = l->graph->inputs.data[from->input];
+        to->initial_plus1 = initial + 1;
     }
     return HYP_OK;
 }
@@ -257,6 +283,7 @@ static hyp_status lower(hyp_lowering *l)
     HYP_TRY(emit(l));
     HYP_TRY(emit_outputs(l));
     HYP_TRY(add_data_sizes(l));
+    HYP_TRY(add_variables(l));
     HYP_TRY(hyp_lower_place_scratch(l));
     HYP_TRY(hyp_lower_finish_program(l));
     HYP_TRY(hyp_lower_add_distances(l));

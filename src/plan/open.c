@@ -172,6 +172,26 @@ static bool gaps_are_zero(const uint8_t *data, const header *h)
     return h->device.bytes == 0 || is_zero(data + end, h->device.offset - end);
 }
 
+/* The end of the last weight that a step reads. */
+static hyp_status find_read_bytes(const HypPlan__Program *p, uint64_t *out, hyp_diag *diag)
+{
+    HYP_VEC(uint32_t) list = {0};
+    hyp_status status = HYP_OK;
+    *out = 0;
+    for (size_t s = 0; s < p->n_steps && status == HYP_OK; s++) {
+        list.len = hyp_plan_step_reads(p->steps[s], NULL, 0);
+        status = hyp_vec_reserve(&list, list.len + 1, diag);
+        if (status != HYP_OK) break;
+        hyp_plan_step_reads(p->steps[s], list.data, list.len);
+        for (size_t i = 0; i < list.len; i++) {
+            const HypPlan__Tensor *t = p->tensors[hyp_plan_root(p, list.data[i])];
+            if (t->place == HYP_PLAN__PLACE__PLACE_WEIGHT && t->offset + t->bytes > *out) *out = t->offset + t->bytes;
+        }
+    }
+    hyp_vec_free(&list);
+    return status;
+}
+
 /* ---- device section ---------------------------------------------------------------------------- */
 
 static hyp_status read_device(const uint8_t *data, section s, bool verify, const HypPlan__Device **out, hyp_diag *diag)
@@ -204,6 +224,7 @@ static hyp_status open_bytes(const uint8_t *data, size_t size, const hyp_plan_op
     HYP_TRY(check_placement(plan->program, h.weights.bytes, diag));
     if (h.weights.bytes > 0) plan->weights = data + h.weights.offset;
     plan->weights_bytes = h.weights.bytes;
+    HYP_TRY(find_read_bytes(plan->program, &plan->read_bytes, diag));
     if (verify) {
         if (!gaps_are_zero(data, &h))
             return hyp_fail(diag, HYP_ERR_MALFORMED, "the plan is damaged: there are bytes between its sections");

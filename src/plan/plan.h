@@ -13,7 +13,7 @@
 #include "plan.pb-c.h"
 
 #define HYP_PLAN_MAGIC "HYPPLAN\n"
-enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 5, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
+enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 6, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
 
 /* Limits of a Pointwise step, so that kernels can keep everything in fixed arrays. Registers are inputs and
  * instructions together. Every list of extents or strides in a program has at most HYP_MAX_RANK entries. */
@@ -38,6 +38,7 @@ typedef struct hyp_plan {
     const HypPlan__Program *program; /* every index in it has been checked */
     const uint8_t *weights;          /* mapped, 256-byte aligned in a file; in place */
     uint64_t weights_bytes;
+    uint64_t read_bytes; /* of the weights up to the last one that a step reads: what is behind no device needs */
     uint32_t major, minor;
     uint64_t file_bytes;
     hyp_mapping mapping;           /* empty for a plan in the caller's memory */
@@ -153,6 +154,16 @@ double hyp_plan_predicted_steps(const HypPlan__Program *program);
 /* A tolerance of Golden.Output, and the least byte that stands for at least this tolerance. */
 double hyp_plan_tolerance(uint8_t byte);
 uint8_t hyp_plan_tolerance_byte(double tolerance);
+
+/* The inputs and outputs that who runs the program gives and gets: the first so many. */
+static inline size_t hyp_plan_shown_inputs(const HypPlan__Program *program)
+{
+    return program->n_inputs - program->n_variables;
+}
+static inline size_t hyp_plan_shown_outputs(const HypPlan__Program *program)
+{
+    return program->n_outputs - program->n_variables - program->hidden_outputs;
+}
 
 /* The tensor that holds the bytes: `tensor` itself, or what it is a view of. */
 static inline uint32_t hyp_plan_root(const HypPlan__Program *program, uint32_t tensor)

@@ -176,20 +176,79 @@ static hyp_status check_symbols(check *c)
 static hyp_status check_data_sizes(check *c)
 {
     const HypPlan__Program *p = c->program;
-    if (p->hidden_outputs > p->n_outputs)
-        return WRONG(c, "%u of %zu outputs are hidden", p->hidden_outputs, p->n_outputs);
-    size_t shown = p->n_outputs - p->hidden_outputs;
-    for (size_t i = shown; i < p->n_outputs; i++) {
+    size_t outputs = p->n_outputs - p->n_variables;
+    if (p->hidden_outputs > outputs) return WRONG(c, "%u of %zu outputs are hidden", p->hidden_outputs, outputs);
+    size_t shown = hyp_plan_shown_outputs(p);
+    for (size_t i = shown; i < outputs; i++) {
         const tensor *t = p->tensors[p->outputs[i]];
         if (t->dtype != HYP_I64 || t->n_dims != 0) return WRONG(c, "the count '%s' is no single i64", t->name);
     }
     for (size_t i = 0; i < p->n_data_sizes; i++) {
         const HypPlan__DataSize *s = p->data_sizes[i];
         if (s->output >= shown || (i && s->output <= p->data_sizes[i - 1]->output) ||
-            s->axis >= p->tensors[p->outputs[s->output]]->n_dims || s->count < shown || s->count >= p->n_outputs)
+            s->axis >= p->tensors[p->outputs[s->output]]->n_dims || s->count < shown || s->count >= outputs)
             return WRONG(c, "data size %zu is of axis %u of output %u by output %u: there are %zu outputs and %u counts", i,
                          s->axis, s->output, s->count, shown, p->hidden_outputs);
     }
+    return HYP_OK;
+}
+
+/* ---- variables -------------------------------------------------------------------------------------- */
+
+/* Whether both have one type and the same fixed sizes, whose bytes can be told. */
+static bool same_fixed(const HypPlan__Program *p, const tensor *a, const tensor *b)
+{
+    int64_t bytes = (int64_t)hyp_dtype_size((hyp_dtype)a->dtype), room = sizeof(int64_t);
+    if (a->dtype != b->dtype || a->n_dims != b->n_dims) return false;
+    for (size_t i = 0; i < a->n_dims; i++) {
+        const HypPlan__Dim *x = p->dims[a->dims[i]], *y = p->dims[b->dims[i]];
+        if (x->kind != HYP_PLAN__DIM__KIND__CONST || y->kind != HYP_PLAN__DIM__KIND__CONST || x->value != y->value ||
+            x->value < 0 || !hyp_add_axis(x->value, &room, &bytes))
+            return false;
+    }
+    return true;
+}
+
+/* *seen: nothing has had it before. */
+static bool take_once(bool *seen)
+{
+    bool first = !*seen;
+    *seen = true;
+    return first;
+}
+
+static hyp_status check_variable(check *c, size_t i, bool *set, bool *used)
+{
+    const HypPlan__Program *p = c->program;
+    const HypPlan__Variable *v = p->variables[i];
+    size_t inputs = hyp_plan_shown_inputs(p), outputs = p->n_outputs - p->n_variables;
+    if (v->input != inputs + i) return WRONG(c, "variable %zu is input %u, not %zu", i, v->input, inputs + i);
+    const tensor *before = p->tensors[p->inputs[v->input]];
+    if (v->output < outputs || v->output >= p->n_outputs || !take_once(&set[v->output - outputs]))
+        return WRONG(c, "the variable '%s' has output %u; wanted is one of %zu to %zu, and no other variable's",
+                     before->name, v->output, outputs, p->n_outputs - 1);
+    if (!same_fixed(p, before, p->tensors[p->outputs[v->output]]))
+        return WRONG(c, "the variable '%s' becomes what has not its type and fixed sizes", before->name);
+    if (!v->initial_plus1) return HYP_OK;
+    uint32_t initial = v->initial_plus1 - 1;
+    if (initial >= p->n_tensors || p->tensors[initial]->place != HYP_PLAN__PLACE__PLACE_WEIGHT ||
+        !take_once(&used[initial]) || !same_fixed(p, before, p->tensors[initial]))
+        return WRONG(c, "the variable '%s' begins with tensor %u, which is no weight of its type and sizes and of it alone",
+                     before->name, initial);
+    return HYP_OK;
+}
+
+static hyp_status check_variables(check *c)
+{
+    const HypPlan__Program *p = c->program;
+    if (p->n_variables > p->n_inputs || p->n_variables > p->n_outputs)
+        return WRONG(c, "there are %zu variables, %zu inputs and %zu outputs", p->n_variables, p->n_inputs, p->n_outputs);
+    if (p->n_variables && p->n_golden)
+        return WRONG(c, "it has variables and runs with known results, which tell nothing of them");
+    bool *set = hyp_arena_zalloc(&c->arena, p->n_variables, sizeof *set);
+    bool *used = hyp_arena_zalloc(&c->arena, p->n_tensors, sizeof *used);
+    if (!set || !used) return hyp_fail_memory(c->diag, p->n_tensors);
+    for (size_t i = 0; i < p->n_variables; i++) HYP_TRY(check_variable(c, i, set, used));
     return HYP_OK;
 }
 
@@ -209,6 +268,7 @@ static hyp_status check_program(check *c)
     HYP_TRY(check_edge(c, p->n_inputs, p->inputs, HYP_PLAN__PLACE__PLACE_INPUT, "input"));
     HYP_TRY(check_edge(c, p->n_outputs, p->outputs, HYP_PLAN__PLACE__PLACE_OUTPUT, "output"));
     HYP_TRY(check_updates(c));
+    HYP_TRY(check_variables(c));
     HYP_TRY(check_data_sizes(c));
     HYP_TRY(hyp_plan_validate_steps(p, c->diag));
     HYP_TRY(check_symbols(c));

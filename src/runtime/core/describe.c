@@ -190,8 +190,9 @@ static void write_text(report *r)
         hyp_strbuf_printf(sb, " = %" PRId64 "%s\n", r->symbols[i],
                           r->given[i] ? "" : " (no value was given; the figures below count it as 1)");
     }
-    text_io(r, "inputs", p->inputs, p->n_inputs);
-    text_io(r, "outputs", p->outputs, p->n_outputs - p->hidden_outputs);
+    text_io(r, "inputs", p->inputs, hyp_plan_shown_inputs(p));
+    text_io(r, "outputs", p->outputs, hyp_plan_shown_outputs(p));
+    if (p->n_variables) text_io(r, "variables", p->inputs + hyp_plan_shown_inputs(p), p->n_variables);
     for (size_t i = 0; i < p->n_data_sizes; i++) text_data_size(r, p->data_sizes[i]);
     hyp_strbuf_printf(sb, "weights   %" PRIu64 " bytes in %zu tensors\n", r->plan->weights_bytes, weight_count(p));
     hyp_strbuf_printf(sb, "scratch   %" PRIu64 " bytes in %u slots\n", slots_bytes(r), p->slot_count);
@@ -362,8 +363,9 @@ static void write_json(report *r)
         hyp_strbuf_puts(sb, "}");
     }
     hyp_strbuf_puts(sb, "]");
-    json_tensors(r, "inputs", p->inputs, p->n_inputs);
-    json_tensors(r, "outputs", p->outputs, p->n_outputs - p->hidden_outputs);
+    json_tensors(r, "inputs", p->inputs, hyp_plan_shown_inputs(p));
+    json_tensors(r, "outputs", p->outputs, hyp_plan_shown_outputs(p));
+    json_tensors(r, "variables", p->inputs + hyp_plan_shown_inputs(p), p->n_variables);
     hyp_strbuf_printf(sb,
                       ",\n \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %" PRIu64
                       ", \"scratch_slots\": %u,\n \"steps\": [",

@@ -11,7 +11,7 @@
 /* Blocks are found by the device's own context, which lives as long as any engine there. */
 static CUdeviceptr find(const hyp_cuda_model *m, uint64_t hash)
 {
-    return (CUdeviceptr)(uintptr_t)hyp_block_find(m->device->context, hash, m->plan->weights_bytes);
+    return (CUdeviceptr)(uintptr_t)hyp_block_find(m->device->context, hash, m->plan->read_bytes);
 }
 
 /* One user less, the last of whom frees it. */
@@ -19,7 +19,7 @@ static void leave(const hyp_cuda_model *m, CUdeviceptr at)
 {
     size_t ignored;
     if (hyp_block_leave(m->device->context, (void *)(uintptr_t)at, &ignored))
-        hyp_cuda_free(&m->device->lib, at, m->plan->weights_bytes);
+        hyp_cuda_free(&m->device->lib, at, m->plan->read_bytes);
 }
 
 /* What is done with a weight as it should lie on the device. */
@@ -30,7 +30,7 @@ static hyp_status visit_weights(const hyp_cuda_model *m, visit_fn *visit, void *
     const HypPlan__Program *p = m->plan->program;
     for (uint32_t t = 0; t < p->n_tensors; t++) {
         const HypPlan__Tensor *w = p->tensors[t];
-        if (w->place != HYP_PLAN__PLACE__PLACE_WEIGHT || w->bytes == 0) continue;
+        if (w->place != HYP_PLAN__PLACE__PLACE_WEIGHT || w->bytes == 0 || w->offset >= m->plan->read_bytes) continue;
         void *turned = NULL;
         if (m->channels_last && m->channels_last[t]) HYP_TRY(hyp_cuda_turn_filters(m, t, &turned, diag));
         hyp_status status = visit(user, w, turned ? turned : hyp_plan_weight(m->plan, t), diag);
@@ -91,7 +91,7 @@ static hyp_status take_shared(hyp_cuda_model *m, uint64_t hash, hyp_diag *diag)
 static hyp_status upload(hyp_cuda_model *m, uint64_t hash, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &m->device->lib;
-    size_t bytes = m->plan->weights_bytes;
+    size_t bytes = m->plan->read_bytes;
     destination d = {.device = m->device};
     HYP_TRY(hyp_cuda_alloc(lib, bytes, &d.at, diag));
     hyp_status status = visit_weights(m, send, &d, diag);
@@ -108,18 +108,18 @@ hyp_status hyp_cuda_load_weights(hyp_cuda_model *m, hyp_diag *diag)
 {
     const hyp_plan *plan = m->plan;
     uint64_t hash = 0;
-    if (plan->weights_bytes == 0) return HYP_OK;
-    hyp_status status = hyp_mem_take(plan->weights_bytes) ? HYP_OK : hyp_fail_memory(diag, plan->weights_bytes);
+    if (plan->read_bytes == 0) return HYP_OK;
+    hyp_status status = hyp_mem_take(plan->read_bytes) ? HYP_OK : hyp_fail_memory(diag, plan->read_bytes);
     if (status == HYP_OK) {
         bool shares =
             !m->device->lib.device_alloc; /* what a caller's allocator has given may go before other users do */
         if (shares) status = visit_weights(m, add_to_hash, &hash, diag);
         if (shares && status == HYP_OK) status = take_shared(m, hash, diag);
         if (status == HYP_OK && !m->weights) status = upload(m, hash, diag);
-        if (status != HYP_OK) hyp_mem_give(plan->weights_bytes);
+        if (status != HYP_OK) hyp_mem_give(plan->read_bytes);
     }
     if (status != HYP_OK)
-        hyp_diag_prefix(diag, "%llu bytes of weights", (unsigned long long)plan->weights_bytes);
+        hyp_diag_prefix(diag, "%llu bytes of weights", (unsigned long long)plan->read_bytes);
     else if (plan->mapping.data)
         hyp_map_forget(&plan->mapping, plan->weights, plan->weights_bytes); /* they live on the device now */
     return status;
@@ -129,5 +129,5 @@ void hyp_cuda_drop_weights(const hyp_cuda_model *m)
 {
     if (!m->weights) return;
     leave(m, m->weights);
-    hyp_mem_give(m->plan->weights_bytes);
+    hyp_mem_give(m->plan->read_bytes);
 }

@@ -30,7 +30,7 @@ static const HypPlan__Tensor *weight_of(const hyp_cuda_model *m, uint32_t tensor
 /* Whether a run finds its weights in main memory, because the cache cannot keep them until the next. */
 static bool weights_outgrow_cache(const hyp_cuda_model *m)
 {
-    return m->plan->weights_bytes > (size_t)m->device->cache_bytes / 2;
+    return m->plan->read_bytes > (size_t)m->device->cache_bytes / 2;
 }
 
 /* Between two uses of a weight a run touches all others: whether the cache still has it depends on how many they are.
@@ -175,7 +175,7 @@ hyp_status hyp_cuda_trial_open_op(hyp_cuda_trial *t, hyp_cuda_session *s, uint32
         const HypPlan__Tensor *weight = weight_of(m, reads[i]);
         /* Integers may be indexes. */
         if (!weight || weight->bytes == 0 || !hyp_dtype_is_float(hyp_cuda_dtype(p, reads[i]))) continue;
-        size_t places = (m->plan->weights_bytes - weight->bytes) / aligned(weight->bytes) + 1;
+        size_t places = (m->plan->read_bytes - weight->bytes) / aligned(weight->bytes) + 1;
         t->reads[t->read_count].tensor = reads[i];
         t->reads[t->read_count].bytes = weight->bytes;
         t->reads[t->read_count].copies = (uint32_t)(places < MOST_REPEATS ? places : MOST_REPEATS);
