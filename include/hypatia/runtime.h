@@ -272,6 +272,35 @@ HYP_API const hyp_io_info *hyp_engine_weight(const hyp_engine *engine, size_t i)
 HYP_API HYP_NODISCARD hyp_status hyp_engine_update(hyp_engine *engine, const hyp_tensor *tensors, size_t count,
                                                    hyp_diag *diag);
 
+/* ---- variables -----------------------------------------------------------------------------------------
+ *
+ * A plan that was compiled for training (hypatiac --train) has state that a run changes: parameters, moments of its optimizer,
+ * a count of steps. They are no inputs and outputs: each context has its own, which begins with the values that the plan has,
+ * in two copies in the memory of the device, counted to the context's memory_limit. A run reads one copy and writes the other;
+ * when it has ended well, that one has the values. So one that fails, or is cancelled, leaves them as they were.
+ *
+ *   for (step = 0; step < steps; step++) hyp_context_run(context, batch, 3, &loss, 1, &diag);
+ *   hyp_tensor w = {.name = "fc1.weight", .data = trained, .bytes = sizeof trained, .dtype = HYP_F32};
+ *   hyp_context_variable_get(context, &w, 1, &diag);
+ *
+ * On a GPU, where a run may only be queued, the next run waits on the host until it has ended, and so do all of these calls. Where
+ * it has failed, they say so, and do nothing. Runs of such a plan cannot be captured into a graph of the caller's:
+ * HYP_ERR_UNSUPPORTED. hyp_engine_update changes no variable. */
+
+/* Borrowed from the engine. Sizes are fixed. */
+HYP_API size_t hyp_engine_variable_count(const hyp_engine *engine);
+HYP_API const hyp_io_info *hyp_engine_variable(const hyp_engine *engine, size_t i);
+/* Copies the values of some variables, matched by name (by position where that is NULL), to the caller's memory, of the host or
+ * of the engine's device, of their types and with room for them; rank and dims are filled in. Returns when they are there. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_variable_get(hyp_context *context, hyp_tensor *tensors, size_t count,
+                                                          hyp_diag *diag);
+/* Gives some variables, matched so, other values, from tensors of their types and dims in the host's or the device's memory: all
+ * of them or, on failure, none. What is queued elsewhere to write these tensors is the caller's to wait for. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_variable_set(hyp_context *context, const hyp_tensor *tensors, size_t count,
+                                                          hyp_diag *diag);
+/* All of them to what the plan begins with; on failure they stay as they were. */
+HYP_API HYP_NODISCARD hyp_status hyp_context_variables_reset(hyp_context *context, hyp_diag *diag);
+
 /* A step as the plan describes it; texts are borrowed from the engine. */
 typedef struct hyp_step_info {
     size_t size;              /* sizeof(hyp_step_info) */
@@ -383,7 +412,7 @@ HYP_API void hyp_context_cancel(hyp_context *context);
 
 /* A run like hyp_context_run that also times every step of the plan: seconds[i] is what step i takes. On a CPU the clock
  * is read around every step. On CUDA each kernel is repeated in a CUDA graph of its own, so that its launch does not
- * count; this takes some 10 ms a kernel. step_count is hyp_engine_step_count. */
+ * count; this takes some 10 ms a kernel. step_count is hyp_engine_step_count. Variables stay as they were. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_time_steps(hyp_context *context, const hyp_tensor *inputs,
                                                         size_t input_count, hyp_tensor *outputs, size_t output_count,
                                                         double *seconds, size_t step_count, hyp_diag *diag);
@@ -413,6 +442,7 @@ typedef struct hyp_run_options {
     void *const *wait; /* CUevents: the run begins when all of them have been reached. May be NULL */
     size_t wait_count;
     void *record; /* CUevent that is reached when the run has ended, outputs included. NULL = none */
+    bool keep_variables; /* the run computes its outputs, and leaves the variables of the plan as they were: evaluation */
 } hyp_run_options;
 
 /* hyp_context_run on a stream and in an order of the caller's; options may be NULL. Without any tensors (NULL and 0,
@@ -463,7 +493,7 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_step_work(hyp_context *context, siz
  * before the engine is destroyed. HYP_ERR_DEVICE, HYP_ERR_OUT_OF_MEMORY. */
 HYP_API HYP_NODISCARD hyp_status hyp_engine_tensor_alloc(hyp_engine *engine, hyp_tensor *tensor, hyp_diag *diag);
 HYP_API void hyp_engine_tensor_free(hyp_engine *engine, hyp_tensor *tensor); /* data becomes NULL; NULL is safe */
-/* Copies from->bytes between the host's memory and the device's, or within the host's, and returns when they have arrived. Work that is queued
+/* Copies from->bytes between the host's memory and the device's, or within one of them, and returns when they have arrived. Work that is queued
  * on a context's stream, or any other, is not waited for: hyp_context_synchronize. */
 HYP_API HYP_NODISCARD hyp_status hyp_engine_tensor_copy(hyp_engine *engine, const hyp_tensor *from, hyp_tensor *to,
                                                         hyp_diag *diag);

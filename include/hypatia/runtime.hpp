@@ -135,6 +135,8 @@ public:
     const char *device_name() const noexcept { return hyp_engine_device_name(get()); }
     size_t weight_count() const noexcept { return hyp_engine_weight_count(get()); }
     const hyp_io_info *weight(size_t i) const noexcept { return hyp_engine_weight(get(), i); }
+    size_t variable_count() const noexcept { return hyp_engine_variable_count(get()); }
+    const hyp_io_info *variable(size_t i) const noexcept { return hyp_engine_variable(get(), i); }
     void update(const hyp_tensor *tensors, size_t count) /* from any thread */
     {
         detail::check([&](hyp_diag *diag) { return hyp_engine_update(get(), tensors, count, diag); });
@@ -191,6 +193,18 @@ public:
         detail::check([&](hyp_diag *diag) { return hyp_context_synchronize(get(), diag); });
     }
     void cancel() noexcept { hyp_context_cancel(get()); } /* from any thread */
+    void get_variables(hyp_tensor *tensors, size_t count)
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_context_variable_get(get(), tensors, count, diag); });
+    }
+    void set_variables(const hyp_tensor *tensors, size_t count)
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_context_variable_set(get(), tensors, count, diag); });
+    }
+    void reset_variables()
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_context_variables_reset(get(), diag); });
+    }
     size_t scratch_bytes() const noexcept { return hyp_context_scratch_bytes(get()); }
     size_t memory_needed(const hyp_tensor *inputs, size_t count) /* after `reserve`, in bytes */
     {

@@ -308,8 +308,13 @@ static void tensors_lie_on_the_device(void **state)
     assert_int_equal(hyp_engine_tensor_copy(engine, &in, &small, diag), HYP_ERR_INVALID_ARGUMENT);
     assert_int_equal(hyp_engine_tensor_copy(engine, NULL, &small, diag), HYP_ERR_INVALID_ARGUMENT);
     assert_int_equal(hyp_engine_tensor_alloc(NULL, &small, diag), HYP_ERR_INVALID_ARGUMENT);
-    if (backend->memory == HYP_MEMORY_HOST) there[0].memory = HYP_MEMORY_CUDA;
-    assert_int_equal(hyp_engine_tensor_copy(engine, &there[0], &there[0], diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_ok(hyp_engine_tensor_copy(engine, &there[0], &there[1], diag)); /* within the device's memory */
+    memset(y, 0, sizeof y);
+    assert_ok(hyp_engine_tensor_copy(engine, &there[1], &out[0], diag));
+    assert_memory_equal(y, x, sizeof x);
+    hyp_tensor nowhere = there[0];
+    nowhere.memory = HYP_MEMORY_CONTEXT;
+    assert_int_equal(hyp_engine_tensor_copy(engine, &nowhere, &there[1], diag), HYP_ERR_INVALID_ARGUMENT);
     for (size_t i = 0; i < 3; i++) hyp_engine_tensor_free(engine, &there[i]);
     assert_null(there[0].data);
     hyp_engine_tensor_free(engine, &there[0]);

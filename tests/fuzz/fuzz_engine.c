@@ -94,6 +94,23 @@ static void run(hyp_context *context, hyp_tensor *inputs, size_t in, hyp_tensor 
     if (is_done(hyp_context_synchronize(context, &diag), &diag) && done) fuzz_ran++;
 }
 
+/* Reads every variable and gives it back what it is. */
+static void read_variables(const hyp_engine *engine, hyp_context *context)
+{
+    for (size_t i = 0; i < hyp_engine_variable_count(engine); i++) {
+        const hyp_io_info *info = hyp_engine_variable(engine, i);
+        hyp_tensor t = {.name = info->name, .dtype = info->dtype, .rank = info->rank};
+        memcpy(t.dims, info->dims, sizeof t.dims);
+        hyp_diag diag = {0};
+        if (take(&t, i) && is_done(hyp_context_variable_get(context, &t, 1, &diag), &diag) &&
+            !is_done(hyp_context_variable_set(context, &t, 1, &diag), &diag))
+            abort();
+        hyp_free(t.data);
+    }
+    hyp_diag diag = {0};
+    if (!is_done(hyp_context_variables_reset(context, &diag), &diag)) abort();
+}
+
 static void try_shapes(hyp_engine *engine, hyp_context *context, int64_t size)
 {
     hyp_tensor inputs[MAX_EDGES] = {{0}}, outputs[MAX_EDGES] = {{0}};
@@ -126,6 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_opened++;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             try_shapes(engine, context, sizes[i]);
+            read_variables(engine, context);
             want_kept(hyp_engine_memory_bytes(engine), options.memory_limit);
             want_kept(hyp_context_memory_bytes(context), limits.memory_limit);
         }

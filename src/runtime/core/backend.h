@@ -37,6 +37,7 @@ typedef struct hyp_bindings {
     const hyp_context_options *options;
     const atomic_bool *cancelled;
     const hyp_run_options *run; /* NULL: the run is on the session's stream, and nobody waits */
+    bool no_capture; /* what it binds is not to be used again: on a stream that is captured the run is HYP_ERR_UNSUPPORTED */
 } hyp_bindings;
 
 /* ---- steps.c: what every backend does around a step ---- */
@@ -99,17 +100,24 @@ typedef struct hyp_backend {
      * memory than the device's may take memory, and threads, for them. */
     hyp_status (*run)(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag);
     hyp_status (*synchronize)(void *session, hyp_diag *diag);
+    /* False while the caller captures what it would wait for. NULL: it always can. */
+    bool (*can_wait)(void *session);
+    /* Memory of the device that lives as long as the session, charged as what it takes; freed when its runs have ended.
+     * NULL where the device's memory is the host's. */
+    hyp_status (*session_alloc)(void *session, size_t bytes, void **out, hyp_diag *diag);
+    void (*session_free)(void *session, void *data, size_t bytes);
     /* The session's stream, which the caller knows from then on; NULL where there are no streams, nor events. */
     void *(*stream)(void *session);
     /* Graphs of the caller's that runs were captured into are gone, and so may be what they used. NULL: there are none.
      */
     void (*release_captured)(void *session);
 
-    /* Memory of the device, and copies between it and the host's, which end before the call does. NULL where the device's
-     * memory is the host's. */
+    /* Memory of the device, and copies within it or between it and the host's, which end before the call does. NULL where the
+     * device's memory is the host's. */
     hyp_status (*memory_alloc)(void *device, size_t bytes, void **out, hyp_diag *diag);
     void (*memory_free)(void *device, void *data);
-    hyp_status (*memory_copy)(void *device, void *to, const void *from, size_t bytes, bool to_device, hyp_diag *diag);
+    hyp_status (*memory_copy)(void *device, void *to, bool to_device, const void *from, bool from_device, size_t bytes,
+                              hyp_diag *diag);
 
     /* How many launches a step of prepared shapes is; NULL where there are none. */
     size_t (*launches)(const void *prepared, size_t step);

@@ -66,8 +66,11 @@ static hyp_status make_work_space(hyp_context *c, hyp_diag *diag)
         !c->bound_inputs || !c->bound_outputs || !c->inputs || !c->outputs || !c->input_memory || !c->output_memory)
         return hyp_fail_memory(diag, (in + out) * sizeof *c->dims + p->n_dims * sizeof *c->values);
     for (size_t i = 0; i < in; i++) {
+        const hyp_io_list *list = i < c->engine->inputs.count ? &c->engine->inputs : &c->engine->variables;
+        const hyp_io_info *info = &list->items[i < c->engine->inputs.count ? i : i - c->engine->inputs.count].info;
         c->dim_rows[i] = c->dims[i];
-        c->ranks[i] = c->engine->inputs.items[i].info.rank;
+        c->ranks[i] = info->rank;
+        memcpy(c->dims[i], info->dims, sizeof c->dims[i]); /* those of variables are fixed */
     }
     return HYP_OK;
 }
@@ -96,6 +99,7 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     hyp_status status = make_work_space(c, diag);
     c->edition = hyp_edition_take(engine);
     if (status == HYP_OK) status = engine->backend->session_create(c->edition->model, &options, &c->session, diag);
+    if (status == HYP_OK) status = hyp_variables_create(c, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     c->behind = false; /* nothing is prepared yet */
     status = leave(c, before, status, diag);
@@ -124,6 +128,7 @@ void hyp_context_destroy(hyp_context *c)
 {
     if (!c) return;
     forget_shapes(c);
+    hyp_variables_dispose(c);
     if (c->session) c->engine->backend->session_destroy(c->session);
     hyp_edition_release(c->engine, c->edition);
     for (size_t i = 0; c->own && i < c->engine->outputs.count; i++) hyp_aligned_free(c->own[i].data);
@@ -166,7 +171,7 @@ size_t hyp_context_scratch_bytes(const hyp_context *c) { return c ? c->engine->b
 static hyp_status evaluate(hyp_context *c, const hyp_tensor *inputs, hyp_diag *diag)
 {
     const HypPlan__Program *p = c->engine->plan.program;
-    for (size_t i = 0; i < p->n_inputs; i++)
+    for (size_t i = 0; i < c->engine->inputs.count; i++)
         HYP_TRY(hyp_match_dims(&c->engine->inputs.items[i], &inputs[c->input_order[i]], c->dims[i], diag));
     HYP_TRY(hyp_plan_bind_symbols(p, c->dim_rows, c->ranks, c->symbols, diag));
     return hyp_custom_eval_dims(&c->engine->plan, c->symbols, c->values, diag);
@@ -200,7 +205,7 @@ static bool key_matches(const hyp_context *c, const hyp_shape *s, const hyp_tens
 
 static size_t shape_bytes(const HypPlan__Program *p)
 {
-    size_t words = p->n_inputs * (KEY + 1) + p->n_outputs * (1 + HYP_MAX_RANK) + p->n_dims;
+    size_t words = hyp_plan_shown_inputs(p) * (KEY + 1) + p->n_outputs * (1 + HYP_MAX_RANK) + p->n_dims;
     return sizeof(hyp_shape) + words * sizeof(int64_t);
 }
 
@@ -209,7 +214,7 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape
 {
     const hyp_engine *e = c->engine;
     const HypPlan__Program *p = e->plan.program;
-    size_t in = p->n_inputs, outs = e->outputs.count;
+    size_t in = e->inputs.count, outs = e->outputs.count;
     hyp_shape *s = hyp_calloc(1, shape_bytes(p));
     if (!s) return hyp_fail_memory(diag, shape_bytes(p));
     _Static_assert(sizeof(size_t) == sizeof(int64_t) && sizeof *s % sizeof(int64_t) == 0, "one array of words");
@@ -346,6 +351,7 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
     const hyp_engine *e = c->engine;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
     HYP_TRY(hyp_match_tensors(&e->outputs, outputs, output_count, c->output_order, diag));
+    bool keep = step_seconds || (how && how->keep_variables);
     HYP_TRY(find_shape(c, inputs, diag));
     const hyp_shape *s = c->current;
     for (size_t i = 0; i < e->inputs.count; i++) {
@@ -356,12 +362,16 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
         c->input_memory[i] = t.memory;
     }
     HYP_TRY(hyp_take_outputs(c, outputs, diag));
+    HYP_TRY(hyp_variables_bind(c, keep, diag));
     hyp_bindings bindings = {c->inputs,    c->input_memory, c->outputs,    c->output_memory,
-                             step_seconds, &c->options,     &c->cancelled, how};
+                             step_seconds, &c->options,     &c->cancelled, how,
+                             e->variables.count > 0};
     if (atomic_load_explicit(&c->cancelled, memory_order_relaxed))
         return hyp_fail(diag, HYP_ERR_CANCELLED, "the run was cancelled before it began: hyp_context_cancel");
     HYP_TRY(e->backend->run(c->session, s->prepared, &bindings, diag));
-    return hyp_give_outputs(c, outputs, diag);
+    HYP_TRY(hyp_give_outputs(c, outputs, diag));
+    hyp_variables_queued(c, keep);
+    return HYP_OK;
 }
 
 hyp_status hyp_run_tensors(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
@@ -452,6 +462,7 @@ hyp_status hyp_context_time_steps(hyp_context *c, const hyp_tensor *inputs, size
 hyp_status hyp_context_synchronize(hyp_context *c, hyp_diag *diag)
 {
     HYP_TRY(hyp_want_context(c, "hyp_context_synchronize", diag));
+    HYP_TRY(hyp_variables_settle(c, diag));
     return c->engine->backend->synchronize(c->session, diag);
 }
 

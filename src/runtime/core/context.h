@@ -20,6 +20,13 @@ typedef struct hyp_own_output {
     size_t bytes;
 } hyp_own_output;
 
+/* A variable has two buffers in the device's memory: one has its value, and a run reads it and writes the other. */
+typedef struct hyp_variable_state {
+    uint8_t *at[2];
+    size_t bytes;
+    bool second; /* which of them has the value */
+} hyp_variable_state;
+
 struct hyp_context {
     hyp_engine *engine;
     hyp_edition *edition;        /* the weights of its last run; NULL only while it is made */
@@ -43,6 +50,11 @@ struct hyp_context {
     void **inputs, **outputs;
     hyp_memory *input_memory, *output_memory;
     int64_t *counts;     /* by hidden output */
+    hyp_variable_state *variables; /* of the engine's list */
+    uint8_t *state;          /* all of their buffers */
+    size_t state_bytes;
+    bool running; /* there are runs whose end nobody has waited for, at most one of which `changes` the variables: when it */
+    bool changes; /* has ended well, its buffers have the values */
     hyp_own_output *own; /* by output: memory of the context's, for those that the caller gives none for */
     hyp_arena arena;
 };
@@ -54,6 +66,17 @@ HYP_NODISCARD hyp_status hyp_reserve_outputs(hyp_context *c, const hyp_shape *s,
 HYP_NODISCARD hyp_status hyp_take_outputs(hyp_context *c, const hyp_tensor *outputs, hyp_diag *diag);
 /* What the caller finds in them when it has ended. */
 HYP_NODISCARD hyp_status hyp_give_outputs(hyp_context *c, hyp_tensor *outputs, hyp_diag *diag);
+
+/* variables.c. Takes memory for them and gives them their first values; where it fails, dispose frees what there is. */
+HYP_NODISCARD hyp_status hyp_variables_create(hyp_context *c, hyp_diag *diag);
+void hyp_variables_dispose(hyp_context *c);
+/* Before a run, which `keep`s them or not: waits for one whose end decides what they are, and binds their buffers. The
+ * failure of that one is told, and this one is not to begin. */
+HYP_NODISCARD hyp_status hyp_variables_bind(hyp_context *c, bool keep, hyp_diag *diag);
+/* When it was queued. */
+void hyp_variables_queued(hyp_context *c, bool keep);
+/* Waits for all runs. */
+HYP_NODISCARD hyp_status hyp_variables_settle(hyp_context *c, hyp_diag *diag);
 
 /* HYP_ERR_INVALID_ARGUMENT where it is NULL. */
 static inline hyp_status hyp_want_context(const hyp_context *c, const char *call, hyp_diag *diag)

@@ -75,6 +75,17 @@ static hyp_status describe_list(hyp_engine *e, const char *what, const uint32_t 
     return HYP_OK;
 }
 
+static hyp_status describe_lists(hyp_engine *e, hyp_diag *diag)
+{
+    const HypPlan__Program *p = e->plan.program;
+    size_t inputs = hyp_plan_shown_inputs(p);
+    HYP_TRY(describe_list(e, "input", p->inputs, inputs, &e->inputs, diag));
+    HYP_TRY(describe_list(e, "variable", p->inputs + inputs, p->n_variables, &e->variables, diag));
+    HYP_TRY(describe_list(e, "output", p->outputs, hyp_plan_shown_outputs(p), &e->outputs, diag));
+    open_data_sizes(e);
+    return HYP_OK;
+}
+
 /* ---- devices ------------------------------------------------------------------------------------------- */
 
 hyp_status hyp_engine_status(const hyp_engine *engine, hyp_status status, hyp_diag *diag)
@@ -192,10 +203,7 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
     hyp_status status = path ? hyp_plan_open_file(path, &open, &e->plan, diag)
                              : hyp_plan_open_memory(data, size, "plan in memory", &open, &e->plan, diag);
-    const HypPlan__Program *p = e->plan.program;
-    if (status == HYP_OK) status = describe_list(e, "input", p->inputs, p->n_inputs, &e->inputs, diag);
-    if (status == HYP_OK) status = describe_list(e, "output", p->outputs, p->n_outputs - p->hidden_outputs, &e->outputs, diag);
-    if (status == HYP_OK) open_data_sizes(e);
+    if (status == HYP_OK) status = describe_lists(e, diag);
     if (status == HYP_OK) status = hyp_custom_find(&e->plan, &options, &e->arena, diag);
     if (status == HYP_OK) status = hyp_engine_list_weights(e, diag);
     hyp_edition *first = NULL;
@@ -359,6 +367,13 @@ static void set_size(const HypPlan__Program *p, const hyp_tensor *size, int64_t 
     }
 }
 
+static hyp_status copy_dims(hyp_arena *arena, const hyp_io_info *info, int64_t **out, hyp_diag *diag)
+{
+    *out = hyp_arena_alloc(arena, sizeof info->dims);
+    if (*out) memcpy(*out, info->dims, sizeof info->dims);
+    return *out ? HYP_OK : hyp_fail_memory(diag, sizeof info->dims);
+}
+
 hyp_status hyp_engine_complete_dims(const hyp_engine *engine, hyp_tensor *inputs, size_t count, const hyp_tensor *sizes,
                                     size_t size_count, const char **out_missing, hyp_diag *diag)
 {
@@ -368,11 +383,12 @@ hyp_status hyp_engine_complete_dims(const hyp_engine *engine, hyp_tensor *inputs
     HYP_NEED(out_missing);
     const HypPlan__Program *p = engine->plan.program;
     *out_missing = NULL;
-    if (count != p->n_inputs)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu inputs were given, the plan has %zu", count, p->n_inputs);
+    if (count != engine->inputs.count)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu inputs were given, the plan has %zu", count,
+                        engine->inputs.count);
     hyp_arena arena = {0};
     int64_t *symbols = hyp_arena_zalloc(&arena, p->n_symbols, sizeof *symbols);
-    int64_t **dims = hyp_arena_zalloc(&arena, count, sizeof *dims);
+    int64_t **dims = hyp_arena_zalloc(&arena, p->n_inputs, sizeof *dims);
     hyp_status status = symbols && dims ? HYP_OK : hyp_fail_memory(diag, count * sizeof *dims);
     for (size_t s = 0; status == HYP_OK && s < p->n_symbols; s++) symbols[s] = -1;
     for (size_t i = 0; status == HYP_OK && i < count; i++) {
@@ -383,6 +399,8 @@ hyp_status hyp_engine_complete_dims(const hyp_engine *engine, hyp_tensor *inputs
             if (d->kind == HYP_PLAN__DIM__KIND__SYMBOL && dims[i][a] >= 0) symbols[d->value] = dims[i][a];
         }
     }
+    for (size_t i = 0; status == HYP_OK && i < p->n_variables; i++)
+        status = copy_dims(&arena, &engine->variables.items[i].info, &dims[count + i], diag);
     for (size_t k = 0; status == HYP_OK && k < size_count; k++)
         if (sizes[k].name && sizes[k].dims[0] >= 0) set_size(p, &sizes[k], dims, symbols);
     if (status == HYP_OK) status = hyp_plan_complete_dims(p, dims, symbols, diag);

@@ -47,7 +47,8 @@ struct hyp_engine {
     _Atomic(hyp_edition *) newest;
     pthread_mutex_t taking;   /* held for moments, while an edition gets a holder or another is the newest */
     pthread_mutex_t updating; /* held by whoever makes another */
-    hyp_io_list inputs, outputs;
+    hyp_io_list inputs, outputs; /* that the caller gives and gets */
+    hyp_io_list variables;       /* by the plan's order; `tensor` is the value before a run */
     hyp_io_list weights; /* that can be replaced; their `tensor` is the index of the update that they are inputs of */
     hyp_shared_tuning shared; /* what contexts give each other */
     hyp_arena arena; /* owns the texts and lists above */
@@ -89,6 +90,10 @@ HYP_NODISCARD hyp_status hyp_want_work(const HypPlan__Program *program, const in
 HYP_NODISCARD hyp_status hyp_engine_load_on(const hyp_backend *backend, const char *path,
                                             const hyp_engine_options *options, hyp_engine **out, hyp_diag *diag);
 
+/* memory.c: `bytes` from one memory of the engine's, or of the host's, to another; ends before the call does. */
+HYP_NODISCARD hyp_status hyp_engine_copy(const hyp_engine *e, void *to, hyp_memory to_memory, const void *from,
+                                         hyp_memory from_memory, size_t bytes, hyp_diag *diag);
+
 /* ---- match.c: the caller's tensors against the plan's -------------------------------------------------- */
 
 /* *out = which item of the list tensors[t] of `count` is, by name, by position where the name is NULL. */
@@ -103,6 +108,10 @@ HYP_NODISCARD hyp_status hyp_match_tensors(const hyp_io_list *list, const hyp_te
 /* The dims of an input as the plan sees them: when the rank differs from the declared one, the leading dims fold
  * into the first declared dim (none left: 1). Checks the fixed ones. dims has HYP_MAX_RANK entries. */
 HYP_NODISCARD hyp_status hyp_match_dims(const hyp_io *io, const hyp_tensor *tensor, int64_t *dims, hyp_diag *diag);
+
+/* Checks that a tensor has the type and the dims of an item, which are fixed; *out_bytes: what it takes. */
+HYP_NODISCARD hyp_status hyp_match_fixed(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor, size_t *out_bytes,
+                                         hyp_diag *diag);
 
 /* Checks type and address of a tensor, that it has room for `bytes`, and that the backend takes its memory. */
 HYP_NODISCARD hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor,

@@ -24,6 +24,13 @@ static const char *dims_text(const hyp_tensor *t, char *out, size_t room)
     return out;
 }
 
+static bool is_variable(const HypPlan__Program *program, const char *name)
+{
+    for (size_t i = 0; program && i < program->n_variables; i++)
+        if (strcmp(program->tensors[program->inputs[program->variables[i]->input]]->name, name) == 0) return true;
+    return false;
+}
+
 /* Whether the name is that of a weight: an input of the model that became a constant. */
 static bool is_weight(const HypPlan__Program *program, const char *name)
 {
@@ -51,6 +58,11 @@ hyp_status hyp_match_one(const hyp_io_list *list, const hyp_tensor *tensors, siz
     if (!name)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu %ss were given, the plan has %zu: %s", count, list->what,
                         list->count, wanted);
+    if (is_variable(list->program, name))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "'%s' is a variable of the plan, which the context has, and no %s: hyp_context_variable_get and _set; "
+                        "its %ss are %s",
+                        name, list->what, list->what, wanted);
     if (is_weight(list->program, name))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "'%s' is a constant of the plan, which had its value when it was compiled, and no %s: its "
@@ -124,6 +136,22 @@ hyp_status hyp_match_dims(const hyp_io *io, const hyp_tensor *tensor, int64_t *d
         for (int32_t a = 1; a < rank; a++) dims[a] = tensor->dims[a + extra];
     }
     return HYP_OK;
+}
+
+hyp_status hyp_match_fixed(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *t, size_t *out_bytes, hyp_diag *diag)
+{
+    char given[256];
+    size_t bytes = io->element_bytes;
+    bool same = t->rank == io->info.rank && t->dtype == io->info.dtype;
+    for (int32_t a = 0; a < io->info.rank && same; a++) {
+        same = t->dims[a] == io->info.dims[a];
+        bytes *= (size_t)io->info.dims[a];
+    }
+    *out_bytes = bytes;
+    if (same) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the %s %s was given as %s %s", list->what, io->text,
+                    hyp_dtype_name(t->dtype),
+                    t->rank >= 0 && t->rank <= HYP_MAX_RANK ? dims_text(t, given, sizeof given) : "of no rank that there is");
 }
 
 hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor, size_t bytes,

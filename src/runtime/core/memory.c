@@ -32,6 +32,16 @@ void hyp_engine_tensor_free(hyp_engine *engine, hyp_tensor *tensor)
     tensor->data = NULL;
 }
 
+hyp_status hyp_engine_copy(const hyp_engine *e, void *to, hyp_memory to_memory, const void *from, hyp_memory from_memory,
+                           size_t bytes, hyp_diag *diag)
+{
+    bool to_device = to_memory != HYP_MEMORY_HOST, from_device = from_memory != HYP_MEMORY_HOST;
+    if (!bytes) return HYP_OK;
+    if (to_device || from_device) return e->backend->memory_copy(e->device, to, to_device, from, from_device, bytes, diag);
+    memmove(to, from, bytes);
+    return HYP_OK;
+}
+
 hyp_status hyp_engine_tensor_copy(hyp_engine *engine, const hyp_tensor *from, hyp_tensor *to, hyp_diag *diag)
 {
     HYP_NEED(engine);
@@ -47,12 +57,5 @@ hyp_status hyp_engine_tensor_copy(hyp_engine *engine, const hyp_tensor *from, hy
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                             "hyp_engine_tensor_copy: the engine's device is %s, and a tensor lies in memory of another",
                             backend->name);
-    if (!from->bytes) return HYP_OK;
-    if (from->memory == HYP_MEMORY_HOST && to->memory == HYP_MEMORY_HOST) {
-        memmove(to->data, from->data, from->bytes);
-        return HYP_OK;
-    }
-    if (from->memory == to->memory)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "hyp_engine_tensor_copy: both tensors lie on the device");
-    return backend->memory_copy(engine->device, to->data, from->data, from->bytes, to->memory != HYP_MEMORY_HOST, diag);
+    return hyp_engine_copy(engine, to->data, to->memory, from->data, from->memory, from->bytes, diag);
 }

@@ -51,7 +51,7 @@ hyp_status hyp_take_outputs(hyp_context *c, const hyp_tensor *outputs, hyp_diag 
 {
     const hyp_engine *e = c->engine;
     for (size_t i = 0; i < e->outputs.count; i++) HYP_TRY(take_output(c, i, &outputs[c->output_order[i]], diag));
-    for (size_t i = e->outputs.count; i < e->plan.program->n_outputs; i++) {
+    for (size_t i = e->outputs.count; i < e->outputs.count + e->plan.program->hidden_outputs; i++) {
         c->outputs[i] = &c->counts[i - e->outputs.count];
         c->output_memory[i] = HYP_MEMORY_HOST;
     }

@@ -126,29 +126,15 @@ const hyp_io_info *hyp_engine_weight(const hyp_engine *engine, size_t i)
 
 /* ---- what is given --------------------------------------------------------------------------------------- */
 
-static hyp_status check_given(const hyp_io *io, const hyp_tensor *t, hyp_diag *diag)
+static hyp_status check_given(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *t, hyp_diag *diag)
 {
-    size_t bytes = io->element_bytes;
-    hyp_strbuf dims = {0};
-    bool same = t->rank == io->info.rank && t->dtype == io->info.dtype;
-    for (int32_t a = 0; a < io->info.rank && same; a++) {
-        same = t->dims[a] == io->info.dims[a];
-        bytes *= (size_t)io->info.dims[a];
-    }
-    if (same && t->bytes == bytes && t->data && t->memory == HYP_MEMORY_HOST &&
-        (uintptr_t)t->data % io->element_bytes == 0)
+    size_t bytes;
+    HYP_TRY(hyp_match_fixed(list, io, t, &bytes, diag));
+    if (t->bytes == bytes && t->data && t->memory == HYP_MEMORY_HOST && (uintptr_t)t->data % io->element_bytes == 0)
         return HYP_OK;
-    for (int32_t a = 0; a < t->rank && t->rank <= HYP_MAX_RANK; a++)
-        hyp_strbuf_printf(&dims, "%s%lld", a ? ", " : "", (long long)t->dims[a]);
-    hyp_status status =
-        !same ? hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the weight %s was given as %s [%s]", io->text,
-                         hyp_dtype_name(t->dtype), hyp_strbuf_text(&dims))
-              : hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                         "the weight %s wants %zu bytes in the host's memory, aligned to its elements: %zu bytes at %p "
-                         "were given%s",
-                         io->text, bytes, t->bytes, t->data, t->memory == HYP_MEMORY_HOST ? "" : ", in a device's");
-    hyp_strbuf_dispose(&dims);
-    return status;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                    "the weight %s wants %zu bytes in the host's memory, aligned to its elements: %zu bytes at %p were given%s",
+                    io->text, bytes, t->bytes, t->data, t->memory == HYP_MEMORY_HOST ? "" : ", in a device's");
 }
 
 /* given[i] = the tensor for weight i, or NULL. */
@@ -168,7 +154,7 @@ static hyp_status match(const hyp_engine *e, const hyp_tensor *tensors, size_t c
             hyp_diag_prefix(diag, "weights can be replaced that --updatable named when the plan was compiled");
         HYP_TRY(status);
         if (given[i]) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the weight '%s' is given twice", list->names[i]);
-        HYP_TRY(check_given(&list->items[i], &tensors[t], diag));
+        HYP_TRY(check_given(list, &list->items[i], &tensors[t], diag));
         given[i] = &tensors[t];
     }
     for (size_t i = 0; i < list->count; i++)

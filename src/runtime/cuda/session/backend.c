@@ -25,7 +25,7 @@ static void unload(void *model)
     hyp_free(m);
 }
 
-static size_t load_bound(const hyp_plan *plan) { return plan->weights_bytes; }
+static size_t load_bound(const hyp_plan *plan) { return plan->read_bytes; }
 
 /* Products of 8 bits are a matter of the device, everything else of this build. */
 static hyp_status check_f8(const hyp_cuda_device *d, const HypPlan__Program *p, const HypPlan__Step *s, hyp_diag *diag)
@@ -307,6 +307,10 @@ static hyp_status run(void *session, void *prepared, const hyp_bindings *binding
     hyp_cuda_session *s = session;
     HYP_TRY(hyp_cuda_enter(s->model->device, diag));
     hyp_status status = hyp_cuda_run_begins(s, bindings->run, diag);
+    if (status == HYP_OK && s->captured && bindings->no_capture)
+        status = hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                          "the stream is captured into a graph, and what the plan's variables lie in is another memory in every "
+                          "run: run on a stream that is not captured; the context replays a graph of its own");
     if (status == HYP_OK) status = run_once(s, prepared, bindings, diag);
     hyp_cuda_run_leaves(s);
     hyp_cuda_leave(s->model->device);
@@ -360,6 +364,9 @@ const hyp_backend hyp_backend_cuda = {
     .synchronize = synchronize,
     .stream = stream,
     .release_captured = hyp_cuda_release_captured,
+    .can_wait = hyp_cuda_can_await,
+    .session_alloc = hyp_cuda_session_alloc,
+    .session_free = hyp_cuda_session_free,
     .memory_alloc = hyp_cuda_memory_alloc,
     .memory_free = hyp_cuda_memory_free,
     .memory_copy = hyp_cuda_memory_copy,

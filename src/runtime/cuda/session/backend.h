@@ -35,6 +35,7 @@ HYP_NODISCARD hyp_status hyp_cuda_run_ends(hyp_cuda_session *s, const hyp_run_op
 void hyp_cuda_run_leaves(hyp_cuda_session *s);
 /* Waits for the last run. */
 HYP_NODISCARD hyp_status hyp_cuda_await_runs(hyp_cuda_session *s, hyp_diag *diag);
+bool hyp_cuda_can_await(void *session);
 /* Between these ops go to a graph of ours. The second one takes what became of them, and in *out gives the graph, which
  * is the caller's to destroy, where all went well. `before`: the stream that they went to. */
 HYP_NODISCARD hyp_status hyp_cuda_capture_begins(hyp_cuda_session *s, CUstream *out_before, hyp_diag *diag);
@@ -100,8 +101,10 @@ HYP_NODISCARD hyp_status hyp_cuda_prefetch_run(hyp_cuda_session *s, const hyp_cu
  * hyp_cuda_device_floor, which counts memory. */
 HYP_NODISCARD hyp_status hyp_cuda_memory_alloc(void *device, size_t bytes, void **out, hyp_diag *diag);
 void hyp_cuda_memory_free(void *device, void *data);
-HYP_NODISCARD hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t bytes, bool to_device,
-                                              hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_session_alloc(void *session, size_t bytes, void **out, hyp_diag *diag);
+void hyp_cuda_session_free(void *session, void *data, size_t bytes);
+HYP_NODISCARD hyp_status hyp_cuda_memory_copy(void *device, void *to, bool to_device, const void *from,
+                                              bool from_device, size_t bytes, hyp_diag *diag);
 /* Copy from the host's memory, and to it, outside of runs, and return when the bytes have arrived. */
 HYP_NODISCARD hyp_status hyp_cuda_upload(const hyp_cuda_device *d, CUdeviceptr to, const void *from, size_t bytes,
                                          hyp_diag *diag);

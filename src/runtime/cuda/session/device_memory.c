@@ -37,14 +37,46 @@ hyp_status hyp_cuda_download(const hyp_cuda_device *d, void *to, CUdeviceptr fro
     return hyp_cuda_check(lib, lib->cuStreamSynchronize(d->copies), "cuStreamSynchronize", diag);
 }
 
-hyp_status hyp_cuda_memory_copy(void *device, void *to, const void *from, size_t bytes, bool to_device, hyp_diag *diag)
+static hyp_status copy_there(const hyp_cuda_device *d, CUdeviceptr to, CUdeviceptr from, size_t bytes, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &d->lib;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuMemcpyDtoDAsync(to, from, bytes, d->copies), "a copy on the device", diag));
+    return hyp_cuda_check(lib, lib->cuStreamSynchronize(d->copies), "cuStreamSynchronize", diag);
+}
+
+hyp_status hyp_cuda_memory_copy(void *device, void *to, bool to_device, const void *from, bool from_device, size_t bytes,
+                                hyp_diag *diag)
 {
     hyp_cuda_device *d = device;
+    CUdeviceptr there = (CUdeviceptr)(uintptr_t)to, here = (CUdeviceptr)(uintptr_t)from;
     HYP_TRY(hyp_cuda_enter(d, diag));
-    hyp_status status = to_device ? hyp_cuda_upload(d, (CUdeviceptr)(uintptr_t)to, from, bytes, diag)
-                                  : hyp_cuda_download(d, to, (CUdeviceptr)(uintptr_t)from, bytes, diag);
+    hyp_status status = !to_device     ? hyp_cuda_download(d, to, here, bytes, diag)
+                        : !from_device ? hyp_cuda_upload(d, there, from, bytes, diag)
+                                       : copy_there(d, there, here, bytes, diag);
     hyp_cuda_leave(d);
     return status;
+}
+
+hyp_status hyp_cuda_session_alloc(void *session, size_t bytes, void **out, hyp_diag *diag)
+{
+    hyp_cuda_session *s = session;
+    CUdeviceptr at = 0;
+    HYP_TRY(hyp_cuda_enter(s->model->device, diag));
+    hyp_status status = hyp_cuda_take(&s->model->device->lib, bytes, &at, diag);
+    hyp_cuda_leave(s->model->device);
+    if (status == HYP_OK) *out = (void *)(uintptr_t)at;
+    return status;
+}
+
+void hyp_cuda_session_free(void *session, void *data, size_t bytes)
+{
+    hyp_cuda_session *s = session;
+    hyp_diag unused = {0};
+    if (!hyp_cuda_enter_to_free(s->model->device)) return;
+    hyp_status ended = hyp_cuda_await_runs(s, &unused);
+    (void)ended; /* it is freed in any case */
+    hyp_cuda_give(&s->model->device->lib, (CUdeviceptr)(uintptr_t)data, bytes);
+    hyp_cuda_leave(s->model->device);
 }
 
 size_t hyp_cuda_scratch_bytes(const void *session)

@@ -101,6 +101,12 @@ void hyp_cuda_run_leaves(hyp_cuda_session *s)
     (void)back; /* a run that is not on its stream goes there first */
 }
 
+bool hyp_cuda_can_await(void *session)
+{
+    hyp_cuda_session *s = session;
+    return s->last != s->home || !is_captured(s, s->home);
+}
+
 hyp_status hyp_cuda_await_runs(hyp_cuda_session *s, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &s->model->device->lib;

@@ -1,0 +1,237 @@
+/* variables.c - state that runs change: every context has its own, in memory of the device.
+ *
+ * A variable has two buffers. A run reads the one that has the value and writes the other; when it has ended well, they
+ * change places, so a run that fails or is cancelled leaves everything as it was. On a GPU the end of a run that was
+ * only queued is not known yet: the next run waits for it, since it has to know which buffers to read.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "runtime/core/context.h"
+
+enum { ALIGN = 256 };
+
+static uint8_t *value_of(const hyp_variable_state *v) { return v->at[v->second]; }
+static uint8_t *other_of(const hyp_variable_state *v) { return v->at[!v->second]; }
+
+/* ---- memory ---------------------------------------------------------------------------------------------- */
+
+static hyp_status take_state(hyp_context *c, size_t bytes, hyp_diag *diag)
+{
+    const hyp_backend *backend = c->engine->backend;
+    void *at = NULL;
+    if (backend->session_alloc)
+        HYP_TRY(backend->session_alloc(c->session, bytes, &at, diag));
+    else if (!(at = hyp_aligned_alloc(ALIGN, bytes)))
+        return hyp_fail_memory(diag, bytes);
+    c->state = at;
+    c->state_bytes = bytes;
+    return HYP_OK;
+}
+
+void hyp_variables_dispose(hyp_context *c)
+{
+    if (!c->state) return;
+    if (c->engine->backend->session_free)
+        c->engine->backend->session_free(c->session, c->state, c->state_bytes);
+    else
+        hyp_aligned_free(c->state);
+    c->state = NULL;
+}
+
+/* Bytes of a variable, whose sizes the validator has found to be fixed and to fit. */
+static size_t bytes_of(const hyp_io *io)
+{
+    size_t bytes = io->element_bytes;
+    for (int32_t a = 0; a < io->info.rank; a++) bytes *= (size_t)io->info.dims[a];
+    return bytes;
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------- */
+
+static hyp_status fill_zero(const hyp_context *c, uint8_t *to, size_t bytes, hyp_diag *diag)
+{
+    enum { PIECE = 1 << 20 };
+    if (c->engine->backend->memory == HYP_MEMORY_HOST || !bytes) return memset(to, 0, bytes), HYP_OK;
+    void *zeros = hyp_calloc(1, bytes < PIECE ? bytes : PIECE);
+    hyp_status status = zeros ? HYP_OK : hyp_fail_memory(diag, PIECE);
+    for (size_t done = 0, part; done < bytes && status == HYP_OK; done += part) {
+        part = bytes - done < PIECE ? bytes - done : PIECE;
+        status = hyp_engine_copy(c->engine, to + done, c->engine->backend->memory, zeros, HYP_MEMORY_HOST, part, diag);
+    }
+    hyp_free(zeros);
+    return status;
+}
+
+/* Puts what they begin with into the buffers that have no values, and makes these the ones that have. */
+static hyp_status begin_anew(hyp_context *c, hyp_diag *diag)
+{
+    const hyp_engine *e = c->engine;
+    const HypPlan__Program *p = e->plan.program;
+    for (size_t i = 0; i < p->n_variables; i++) {
+        const hyp_variable_state *v = &c->variables[i];
+        uint32_t initial = p->variables[i]->initial_plus1;
+        HYP_TRY(initial ? hyp_engine_copy(e, other_of(v), e->backend->memory, hyp_plan_weight(&e->plan, initial - 1),
+                                          HYP_MEMORY_HOST, v->bytes, diag)
+                        : fill_zero(c, other_of(v), v->bytes, diag));
+    }
+    for (size_t i = 0; i < p->n_variables; i++) c->variables[i].second = !c->variables[i].second;
+    return HYP_OK;
+}
+
+hyp_status hyp_variables_create(hyp_context *c, hyp_diag *diag)
+{
+    const hyp_io_list *list = &c->engine->variables;
+    size_t total = 0;
+    if (!list->count) return HYP_OK;
+    c->variables = hyp_arena_zalloc(&c->arena, list->count, sizeof *c->variables);
+    if (!c->variables) return hyp_fail_memory(diag, list->count * sizeof *c->variables);
+    for (size_t i = 0; i < list->count; i++) {
+        size_t bytes = c->variables[i].bytes = bytes_of(&list->items[i]), room = bytes + ALIGN - 1;
+        if (room < bytes || !hyp_add_size(total, room / ALIGN * ALIGN * 2, &total) || room > SIZE_MAX / 2)
+            return hyp_fail(diag, HYP_ERR_LIMIT, "the variables of the plan are larger than memory");
+    }
+    HYP_TRY(take_state(c, total ? total : 1, diag));
+    uint8_t *at = c->state;
+    for (size_t i = 0; i < list->count; i++)
+        for (int k = 0; k < 2; k++, at += (c->variables[i].bytes + ALIGN - 1) / ALIGN * ALIGN)
+            c->variables[i].at[k] = at;
+    return begin_anew(c, diag);
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------------ */
+
+hyp_status hyp_variables_settle(hyp_context *c, hyp_diag *diag)
+{
+    const hyp_backend *backend = c->engine->backend;
+    size_t count = c->engine->variables.count;
+    if (!c->running) return HYP_OK;
+    if (backend->can_wait && !backend->can_wait(c->session))
+        return hyp_fail(
+            diag, HYP_ERR_INVALID_ARGUMENT,
+            "the context's stream is captured, and the run before cannot be waited for, whose end decides what the "
+            "variables of the plan are: end the capture first");
+    hyp_status status = backend->synchronize(c->session, diag);
+    for (size_t i = 0; i < count && status == HYP_OK && c->changes; i++)
+        c->variables[i].second = !c->variables[i].second;
+    if (status != HYP_OK) hyp_diag_prefix(diag, "the last run failed, and the variables are what they were before it");
+    c->running = c->changes = false;
+    return status;
+}
+
+hyp_status hyp_variables_bind(hyp_context *c, bool keep, hyp_diag *diag)
+{
+    const HypPlan__Program *p = c->engine->plan.program;
+    if (!p->n_variables) return HYP_OK;
+    if (c->changes || !keep) HYP_TRY(hyp_variables_settle(c, diag));
+    for (size_t i = 0; i < p->n_variables; i++) {
+        const hyp_variable_state *v = &c->variables[i];
+        uint32_t input = p->variables[i]->input, output = p->variables[i]->output;
+        c->inputs[input] = value_of(v);
+        c->outputs[output] = other_of(v);
+        c->input_memory[input] = c->output_memory[output] = c->engine->backend->memory;
+    }
+    return HYP_OK;
+}
+
+void hyp_variables_queued(hyp_context *c, bool keep)
+{
+    if (!c->engine->variables.count) return;
+    c->running = true;
+    c->changes = !keep;
+}
+
+/* ---- the caller ------------------------------------------------------------------------------------------ */
+
+size_t hyp_engine_variable_count(const hyp_engine *engine) { return engine ? engine->variables.count : 0; }
+
+const hyp_io_info *hyp_engine_variable(const hyp_engine *engine, size_t i)
+{
+    return engine && i < engine->variables.count ? &engine->variables.items[i].info : NULL;
+}
+
+/* Which variable tensors[t] is. A tensor that a run gave in the context's memory lies on the host. */
+static hyp_status find(const hyp_context *c, const hyp_tensor *tensors, size_t t, size_t count, bool to_read,
+                       size_t *out, hyp_memory *out_memory, hyp_diag *diag)
+{
+    const hyp_io_list *list = &c->engine->variables;
+    hyp_tensor tensor = tensors[t];
+    HYP_TRY(hyp_match_one(list, tensors, t, count, out, diag));
+    if (tensor.memory == HYP_MEMORY_CONTEXT) {
+        if (!to_read)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "variable '%s': give it memory, of the host or of the device", list->names[*out]);
+        tensor.memory = HYP_MEMORY_HOST;
+    }
+    *out_memory = tensor.memory;
+    return hyp_match_data(list, &list->items[*out], &tensor, c->variables[*out].bytes, c->engine->backend, diag);
+}
+
+static hyp_status want_variables(const hyp_context *c, size_t count, hyp_diag *diag)
+{
+    if (!count || c->engine->variables.count) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the plan has no variables: none of it was compiled for training");
+}
+
+hyp_status hyp_context_variable_get(hyp_context *c, hyp_tensor *tensors, size_t count, hyp_diag *diag)
+{
+    size_t i;
+    hyp_memory memory;
+    HYP_TRY(hyp_want_context(c, "hyp_context_variable_get", diag));
+    HYP_NEED_LIST(tensors, count);
+    HYP_TRY(want_variables(c, count, diag));
+    for (size_t t = 0; t < count; t++) HYP_TRY(find(c, tensors, t, count, false, &i, &memory, diag));
+    HYP_TRY(hyp_variables_settle(c, diag));
+    for (size_t t = 0; t < count; t++) {
+        const hyp_engine *e = c->engine;
+        HYP_TRY(find(c, tensors, t, count, false, &i, &memory, diag));
+        HYP_TRY(hyp_engine_copy(e, tensors[t].data, memory, value_of(&c->variables[i]), e->backend->memory,
+                                c->variables[i].bytes, diag));
+        tensors[t].rank = e->variables.items[i].info.rank;
+        memcpy(tensors[t].dims, e->variables.items[i].info.dims, sizeof tensors[t].dims);
+    }
+    return HYP_OK;
+}
+
+/* Puts each into the buffer that has no value; given[i]: variable i was among them. */
+static hyp_status set_others(hyp_context *c, const hyp_tensor *tensors, size_t count, bool *given, hyp_diag *diag)
+{
+    const hyp_engine *e = c->engine;
+    size_t i, bytes;
+    hyp_memory memory;
+    for (size_t t = 0; t < count; t++) {
+        HYP_TRY(find(c, tensors, t, count, true, &i, &memory, diag));
+        HYP_TRY(hyp_match_fixed(&e->variables, &e->variables.items[i], &tensors[t], &bytes, diag));
+        if (given[i])
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "variable '%s' is given twice", e->variables.names[i]);
+        given[i] = true;
+    }
+    HYP_TRY(hyp_variables_settle(c, diag));
+    for (size_t t = 0; t < count; t++) {
+        HYP_TRY(find(c, tensors, t, count, true, &i, &memory, diag));
+        HYP_TRY(hyp_engine_copy(e, other_of(&c->variables[i]), e->backend->memory, tensors[t].data, memory,
+                                c->variables[i].bytes, diag));
+    }
+    return HYP_OK;
+}
+
+hyp_status hyp_context_variable_set(hyp_context *c, const hyp_tensor *tensors, size_t count, hyp_diag *diag)
+{
+    HYP_TRY(hyp_want_context(c, "hyp_context_variable_set", diag));
+    HYP_NEED_LIST(tensors, count);
+    HYP_TRY(want_variables(c, count, diag));
+    size_t variables = c->engine->variables.count;
+    bool *given = hyp_calloc(variables, sizeof *given);
+    hyp_status status = given ? set_others(c, tensors, count, given, diag) : hyp_fail_memory(diag, variables);
+    for (size_t i = 0; i < variables && status == HYP_OK; i++)
+        if (given[i]) c->variables[i].second = !c->variables[i].second;
+    hyp_free(given);
+    return status;
+}
+
+hyp_status hyp_context_variables_reset(hyp_context *c, hyp_diag *diag)
+{
+    HYP_TRY(hyp_want_context(c, "hyp_context_variables_reset", diag));
+    HYP_TRY(hyp_variables_settle(c, diag));
+    return begin_anew(c, diag);
+}

@@ -1,0 +1,252 @@
+/* Variables on a GPU: runs that are queued, on streams and from graphs. On a GPU, or the emulator, which counts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/cuda/device_check.h"
+#include "runtime/cuda/emulator_tells.h"
+#include "runtime/variable_plan.h"
+
+#define MUST(call) assert_int_equal((call), CUDA_SUCCESS)
+
+static device dev;
+static plan_builder builder; /* large */
+static hyp_engine *engine;
+static hyp_diag why;
+
+/* Tensors on the device: those of a vp_call. */
+typedef struct buffers {
+    vp_call host;
+    hyp_tensor in[VP_INPUTS], out[VP_OUTPUTS];
+} buffers;
+
+static int load(void **state)
+{
+    (void)state;
+    vp_build(&builder);
+    engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    return 0;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+    return 0;
+}
+
+static void put_on_device(hyp_tensor *to, const hyp_tensor *from)
+{
+    *to = *from;
+    assert_ok(hyp_engine_tensor_alloc(engine, to, diag));
+    assert_ok(hyp_engine_tensor_copy(engine, from, to, diag));
+}
+
+static void make(buffers *b, float x, int64_t i)
+{
+    vp_set_up(&b->host, x, 2, i);
+    for (size_t k = 0; k < VP_INPUTS; k++) put_on_device(&b->in[k], &b->host.in[k]);
+    for (size_t k = 0; k < VP_OUTPUTS; k++) put_on_device(&b->out[k], &b->host.out[k]);
+}
+
+static void dispose(buffers *b)
+{
+    for (size_t k = 0; k < VP_INPUTS; k++) hyp_engine_tensor_free(engine, &b->in[k]);
+    for (size_t k = 0; k < VP_OUTPUTS; k++) hyp_engine_tensor_free(engine, &b->out[k]);
+}
+
+static hyp_context *create(const hyp_context_options *options)
+{
+    hyp_context *context;
+    assert_ok(hyp_context_create(engine, options, &context, diag));
+    return context;
+}
+
+static hyp_status queue(hyp_context *context, buffers *b, const hyp_run_options *how)
+{
+    return hyp_context_run_with(context, b->in, VP_INPUTS, b->out, VP_OUTPUTS, how, &why);
+}
+
+static void must_queue(hyp_context *context, buffers *b, const hyp_run_options *how)
+{
+    if (queue(context, b, how) != HYP_OK) fail_msg("%s", why.message);
+}
+
+static void check_y(buffers *b, float sum)
+{
+    assert_ok(hyp_engine_tensor_copy(engine, &b->out[0], &b->host.out[0], diag));
+    for (int k = 0; k < VP_W; k++) assert_true(b->host.y[k] == (1 + sum) * (float)(k + 1));
+}
+
+/* Both ways between the two halves, with several sets of the caller's buffers, runs that keep the state among them. */
+static void after_reserving_no_run_takes_anything(void **state)
+{
+    (void)state;
+    enum { SETS = 3, RUNS = 60 };
+    static buffers sets[SETS];
+    uint64_t (*takes)(void) = NULL;
+    bool counts = emulator_function("emulator_takes", &takes);
+    hyp_context *context = create(NULL);
+    const hyp_run_options keep = {.size = sizeof keep, .keep_variables = true};
+    for (int i = 0; i < SETS; i++) make(&sets[i], (float)i, 1);
+    assert_ok(hyp_context_reserve(context, sets[0].in, VP_INPUTS, diag));
+    uint64_t taken = counts ? takes() : 0, allocated = hyp_mem_count();
+    size_t bytes = hyp_context_memory_bytes(context);
+    float sum = 0;
+    for (int i = 0; i < RUNS; i++) {
+        buffers *b = &sets[i < RUNS / 2 ? 0 : i % SETS];
+        if (i % 7 == 3) must_queue(context, b, &keep);
+        must_queue(context, b, NULL);
+        sum += b->host.x[0];
+    }
+    assert_ok(hyp_context_synchronize(context, diag));
+    check_y(&sets[(RUNS - 1) % SETS], sum);
+    if (counts) assert_int_equal(takes(), taken);
+    assert_int_equal(hyp_mem_count(), allocated);
+    assert_int_equal(hyp_context_memory_bytes(context), bytes);
+    vp_check(context, sum, RUNS);
+    hyp_context_destroy(context);
+    for (int i = 0; i < SETS; i++) dispose(&sets[i]);
+}
+
+/* With buffers of the caller's that stay the same there are two sets of addresses, and a graph for each. */
+static void both_halves_are_replayed(void **state)
+{
+    (void)state;
+    static buffers b;
+    uint64_t (*captures)(void) = NULL;
+    if (!emulator_function("emulator_captures", &captures) || !captures) skip();
+    for (int reserved = 0; reserved < 2; reserved++) {
+        hyp_context *context = create(NULL);
+        make(&b, 1, 0);
+        if (reserved) assert_ok(hyp_context_reserve(context, b.in, VP_INPUTS, diag));
+        uint64_t before = captures();
+        for (int i = 0; i < 20; i++) must_queue(context, &b, NULL);
+        assert_int_equal(captures() - before, 2);
+        vp_check(context, 20, 20);
+        hyp_context_destroy(context);
+        dispose(&b);
+    }
+}
+
+/* What only the device notices is told by the next call, whichever it is, and has changed nothing. */
+static void a_queued_run_that_fails_changes_nothing(void **state)
+{
+    (void)state;
+    static buffers good, bad;
+    float w[VP_W];
+    int64_t n = 5;
+    make(&good, 1, 0);
+    make(&bad, 1, 7);
+    for (int call = 0; call < 5; call++) {
+        hyp_context *context = create(NULL);
+        hyp_tensor out = {.name = "w", .data = w, .bytes = sizeof w, .dtype = HYP_F32};
+        const hyp_tensor in = tensor_of("n", HYP_I64, &n, 0, NULL);
+        const hyp_run_options keep = {.size = sizeof keep, .keep_variables = true};
+        for (int i = 0; i < 3; i++) {
+            must_queue(context, &good, NULL);
+            must_queue(context, &bad, NULL);
+            hyp_status status = call == 0   ? hyp_context_synchronize(context, &why)
+                                : call == 1 ? queue(context, &good, NULL)
+                                : call == 2 ? queue(context, &good, &keep)
+                                : call == 3 ? hyp_context_variable_get(context, &out, 1, &why)
+                                            : hyp_context_variable_set(context, &in, 1, &why);
+            assert_int_equal(status, HYP_ERR_INVALID_ARGUMENT);
+            if (!strstr(why.message, "the last run failed") || !strstr(why.message, "index 7"))
+                fail_msg("%s", why.message);
+            vp_check(context, (float)(i + 1), i + 1);
+        }
+        must_queue(context, &bad, &keep); /* it fails, and takes nothing with it */
+        assert_int_equal(queue(context, &good, NULL), HYP_ERR_INVALID_ARGUMENT);
+        must_queue(context, &good, NULL);
+        vp_check(context, 4, 4);
+        hyp_context_destroy(context);
+    }
+    dispose(&good);
+    dispose(&bad);
+}
+
+static void runs_may_be_on_any_stream(void **state)
+{
+    (void)state;
+    static buffers b;
+    CUstream streams[3] = {NULL};
+    hyp_context *context = create(NULL);
+    make(&b, 1, 0);
+    for (int i = 1; i < 3; i++) MUST(dev.lib.cuStreamCreateWithPriority(&streams[i], CU_STREAM_NON_BLOCKING, 0));
+    for (int i = 0; i < 12; i++) {
+        const hyp_run_options how = {.size = sizeof how, .stream = streams[i % 3]};
+        must_queue(context, &b, &how);
+    }
+    vp_check(context, 12, 12);
+    hyp_context_destroy(context);
+    for (int i = 1; i < 3; i++) MUST(dev.lib.cuStreamDestroy(streams[i]));
+    dispose(&b);
+}
+
+/* A graph of the caller's would read the same half for ever. A run that is under way meanwhile is not lost. */
+static void a_run_cannot_be_captured(void **state)
+{
+    (void)state;
+    static buffers b;
+    const hyp_context_options options = {.size = sizeof options, .stream = dev.stream};
+    const hyp_run_options keep = {.size = sizeof keep, .keep_variables = true};
+    CUgraph graph;
+    make(&b, 1, 0);
+    for (int under_way = 0; under_way < 2; under_way++) {
+        hyp_context *context = create(&options);
+        if (under_way) must_queue(context, &b, NULL);
+        MUST(dev.lib.cuStreamBeginCapture(dev.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        hyp_status status = queue(context, &b, NULL), kept = queue(context, &b, &keep);
+        assert_int_equal(status, under_way ? HYP_ERR_INVALID_ARGUMENT : HYP_ERR_UNSUPPORTED);
+        assert_int_equal(kept, status);
+        if (!strstr(why.message, "captured")) fail_msg("%s", why.message);
+        assert_int_equal(hyp_context_synchronize(context, &why), HYP_ERR_INVALID_ARGUMENT);
+        MUST(dev.lib.cuStreamEndCapture(dev.stream, &graph));
+        MUST(dev.lib.cuGraphDestroy(graph));
+        vp_check(context, (float)under_way, under_way);
+        must_queue(context, &b, NULL);
+        vp_check(context, (float)under_way + 1, under_way + 1);
+        hyp_context_destroy(context);
+    }
+    dispose(&b);
+}
+
+/* The weights that variables begin with are no matter of the device: nothing else is in this plan. */
+static void what_they_begin_with_is_not_kept_on_the_device(void **state)
+{
+    (void)state;
+    assert_in_range(hyp_engine_memory_bytes(engine), 0, 1 << 20);
+    size_t bytes;
+    char path[PB_PATH];
+    vp_build(&builder);
+    pb_write(&builder, path);
+    hyp_plan plan;
+    assert_ok(hyp_plan_open_file(path, NULL, &plan, diag));
+    assert_int_equal(plan.read_bytes, 0);
+    assert_true(plan.weights_bytes > 0);
+    hyp_plan_close(&plan);
+    const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+    assert_ok(hyp_plan_memory_needed(path, &options, &bytes, diag));
+    pb_remove(&builder, path);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(after_reserving_no_run_takes_anything, load, unload),
+        cmocka_unit_test_setup_teardown(both_halves_are_replayed, load, unload),
+        cmocka_unit_test_setup_teardown(a_queued_run_that_fails_changes_nothing, load, unload),
+        cmocka_unit_test_setup_teardown(runs_may_be_on_any_stream, load, unload),
+        cmocka_unit_test_setup_teardown(a_run_cannot_be_captured, load, unload),
+        cmocka_unit_test_setup_teardown(what_they_begin_with_is_not_kept_on_the_device, load, unload),
+    };
+    if (!device_start(&dev, argc, argv)) return 77;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(&dev);
+    return failed;
+}

@@ -1,0 +1,486 @@
+/* Variables: state that runs change. A plan by hand on every device; AUTO takes what there is, the emulated GPU, too.
+ */
+#include <stdlib.h>
+
+#include "runtime/variable_plan.h"
+
+static plan_builder b; /* large */
+static const hyp_device_kind devices[] = {HYP_DEVICE_AUTO, HYP_DEVICE_CPU, HYP_DEVICE_REFERENCE};
+enum { DEVICES = sizeof devices / sizeof *devices };
+
+static hyp_engine *load_with(hyp_engine_options options)
+{
+    char path[PB_PATH];
+    hyp_engine *e;
+    options.size = sizeof options;
+    vp_build(&b);
+    pb_write(&b, path);
+    assert_ok(hyp_engine_load_file(path, &options, &e, diag));
+    pb_remove(&b, path);
+    return e;
+}
+
+static hyp_engine *load(hyp_device_kind device) { return load_with((hyp_engine_options){.device = device}); }
+
+static hyp_context *create(hyp_engine *e)
+{
+    hyp_context *c;
+    assert_ok(hyp_context_create(e, NULL, &c, diag));
+    return c;
+}
+
+/* One run that adds x (1 2 3), and what it gives. */
+static void step(hyp_context *c, float x, int64_t rows, float sum, bool keep)
+{
+    vp_call k;
+    vp_set_up(&k, x, rows, 2);
+    assert_ok(vp_run(c, &k, keep, diag));
+    for (int i = 0; i < VP_W; i++) assert_true(k.y[i] == (1 + sum + x) * (float)(i + 1));
+    for (int64_t i = 0; i < rows; i++) assert_true(k.z[i] == k.s[i]);
+    assert_true(k.picked == 3 * (1 + sum));
+}
+
+static void callers_see_the_rest(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"w", "n", "same", "none"};
+    hyp_engine *e = load(HYP_DEVICE_REFERENCE);
+    assert_int_equal(hyp_engine_input_count(e), VP_INPUTS);
+    assert_int_equal(hyp_engine_output_count(e), VP_OUTPUTS);
+    assert_null(hyp_engine_input(e, VP_INPUTS));
+    assert_null(hyp_engine_output(e, VP_OUTPUTS));
+    assert_int_equal(hyp_engine_variable_count(e), VP_VARIABLES);
+    for (size_t i = 0; i < VP_VARIABLES; i++) assert_string_equal(hyp_engine_variable(e, i)->name, names[i]);
+    assert_null(hyp_engine_variable(e, VP_VARIABLES));
+    assert_int_equal(hyp_engine_variable(e, 0)->dims[0], VP_W);
+    assert_int_equal(hyp_engine_variable(e, 1)->dtype, HYP_I64);
+    hyp_tensor inputs[VP_INPUTS] = {{.dims = {-1}}, {.dims = {-1}}, {.dims = {-1}}};
+    const char *missing;
+    assert_ok(hyp_engine_complete_dims(e, inputs, VP_INPUTS, NULL, 0, &missing, diag));
+    assert_string_equal(missing, "rows");
+    hyp_context *c = create(e);
+    hyp_diag why = {0};
+    vp_call k;
+    vp_set_up(&k, 1, 2, 0);
+    k.in[0].name = "w";
+    assert_int_equal(vp_run(c, &k, false, &why), HYP_ERR_INVALID_ARGUMENT);
+    if (!strstr(why.message, "'w' is a variable of the plan")) fail_msg("%s", why.message);
+    hyp_context_destroy(c);
+    hyp_engine_destroy(e);
+}
+
+static void runs_change_them(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < DEVICES; d++) {
+        hyp_engine *e = load(devices[d]);
+        hyp_context *c = create(e), *other = create(e);
+        float sum = 0;
+        vp_check(c, 0, 0);
+        for (int i = 0; i < 7; i++) {
+            step(c, (float)i, 1 + i % 3, sum, false);
+            sum += (float)i;
+            step(c, 9, 1 + i % 2, sum, true); /* is computed, and not kept */
+            vp_check(c, sum, i + 1);
+        }
+        vp_check(other, 0, 0); /* each has its own */
+        step(other, 4, 2, 0, false);
+        vp_check(other, 4, 1);
+        assert_ok(hyp_context_variables_reset(c, diag));
+        vp_check(c, 0, 0);
+        step(c, 2, 2, 0, false);
+        vp_check(c, 2, 1);
+        vp_check(other, 4, 1);
+        hyp_engine_destroy(e); /* contexts stay usable */
+        step(c, 2, 2, 2, false);
+        vp_check(c, 4, 2);
+        hyp_context_destroy(c);
+        hyp_context_destroy(other);
+    }
+}
+
+static void steps_that_are_timed_change_nothing(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < DEVICES; d++) {
+        hyp_engine *e = load(devices[d]);
+        hyp_context *c = create(e);
+        double seconds[16];
+        vp_call k;
+        vp_set_up(&k, 1, 2, 0);
+        assert_ok(
+            hyp_context_time_steps(c, k.in, VP_INPUTS, k.out, VP_OUTPUTS, seconds, hyp_engine_step_count(e), diag));
+        vp_check(c, 0, 0);
+        hyp_context_destroy(c);
+        hyp_engine_destroy(e);
+    }
+}
+
+static void a_run_that_fails_changes_nothing(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < DEVICES; d++) {
+        hyp_engine *e = load(devices[d]);
+        hyp_context *c = create(e);
+        hyp_diag why = {0};
+        vp_call k;
+        step(c, 3, 2, 0, false);
+        for (int i = 0; i < 3; i++) {
+            vp_set_up(&k, 1, 2, 3); /* w[3] */
+            assert_int_equal(vp_run(c, &k, false, &why), HYP_ERR_INVALID_ARGUMENT);
+            if (!strstr(why.message, "index 3 ")) fail_msg("%s", why.message);
+            vp_check(c, 3, 1);
+            vp_set_up(&k, 1, 2, 0);
+            k.out[0].bytes = 4; /* no room */
+            assert_int_equal(vp_run(c, &k, false, &why), HYP_ERR_INVALID_ARGUMENT);
+            hyp_context_cancel(c);
+            vp_set_up(&k, 1, 2, 0);
+            assert_int_equal(vp_run(c, &k, false, &why), HYP_ERR_CANCELLED);
+            vp_check(c, 3, 1);
+        }
+        step(c, 1, 3, 3, false);
+        vp_check(c, 4, 2);
+        hyp_context_destroy(c);
+        hyp_engine_destroy(e);
+    }
+}
+
+typedef struct stop {
+    hyp_context *context;
+    size_t at;
+    bool asked; /* a step that has nothing to do is not begun on a GPU */
+} stop;
+
+static void stop_there(size_t number, void *user)
+{
+    stop *s = user;
+    if (number != s->at) return;
+    hyp_context_cancel(s->context);
+    s->asked = true;
+}
+
+/* Before any of its steps. */
+static void a_run_that_is_cancelled_changes_nothing(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < DEVICES; d++) {
+        hyp_engine *e = load(devices[d]);
+        size_t last = hyp_engine_step_count(e) - 1;
+        for (size_t at = 0; at <= last; at++) {
+            stop s = {.at = at};
+            const hyp_context_options options = {.size = sizeof options, .step_begins = stop_there, .step_user = &s};
+            hyp_diag why = {0};
+            vp_call k;
+            assert_ok(hyp_context_create(e, &options, &s.context, diag));
+            vp_set_up(&k, 1, 2, 0);
+            hyp_status status = vp_run(s.context, &k, false, &why);
+            assert_true(status == HYP_ERR_CANCELLED || (status == HYP_OK && (at == last || !s.asked)));
+            vp_check(s.context, status == HYP_OK, status == HYP_OK);
+            hyp_context_destroy(s.context);
+        }
+        hyp_engine_destroy(e);
+    }
+}
+
+static hyp_tensor w_tensor(float *w) { return tensor_of("w", HYP_F32, w, 1, (int64_t[]){VP_W}); }
+
+static void what_is_set_is_set_as_a_whole(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < DEVICES; d++) {
+        hyp_engine *e = load(devices[d]);
+        hyp_context *c = create(e);
+        float w[] = {3, 6, 9, 12};
+        int64_t n = 40;
+        hyp_tensor given[] = {w_tensor(w), tensor_of("n", HYP_I64, &n, 0, NULL)};
+        hyp_diag why = {0};
+        assert_ok(hyp_context_variable_set(c, given, 1, diag));
+        vp_check(c, 2, 0);
+        step(c, 1, 2, 2, false);
+        vp_check(c, 3, 1);
+        assert_ok(hyp_context_variable_set(c, given + 1, 1, diag)); /* the two lie in different halves now */
+        vp_check(c, 3, 40);
+        step(c, 1, 2, 3, false);
+        step(c, 1, 2, 4, false);
+        vp_check(c, 5, 42);
+        const hyp_tensor bad[] = {
+            tensor_of("n", HYP_I32, &n, 0, NULL),
+            tensor_of("n", HYP_I64, &n, 1, (int64_t[]){1}),
+            tensor_of("w", HYP_F32, w, 1, (int64_t[]){VP_W + 1}),
+            {.name = "n", .dtype = HYP_I64, .bytes = sizeof n},
+            {.name = "n", .dtype = HYP_I64, .bytes = 4, .data = &n},
+            tensor_of("x", HYP_F32, w, 1, (int64_t[]){VP_W}),
+            w_tensor(w), /* twice */
+            {.name = "n", .dtype = HYP_I64, .bytes = sizeof n, .data = &n, .memory = (hyp_memory)9},
+            {.name = "n", .dtype = HYP_I64, .bytes = sizeof n, .data = &n, .reserved = 1},
+        };
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            given[1] = bad[i];
+            if (hyp_context_variable_set(c, given, 2, &why) == HYP_OK) fail_msg("tensor %zu was taken", i);
+            vp_check(c, 5, 42);
+        }
+        hyp_tensor nowhere = {.name = "n", .dtype = HYP_I64, .memory = HYP_MEMORY_CONTEXT};
+        assert_int_equal(hyp_context_variable_get(c, &nowhere, 1, &why), HYP_ERR_INVALID_ARGUMENT);
+        nowhere = (hyp_tensor){.name = "m", .dtype = HYP_I64, .data = &n, .bytes = sizeof n};
+        assert_int_equal(hyp_context_variable_get(c, &nowhere, 1, &why), HYP_ERR_INVALID_ARGUMENT);
+        if (!strstr(why.message, "no variable 'm'")) fail_msg("%s", why.message);
+        hyp_context_destroy(c);
+        hyp_engine_destroy(e);
+    }
+}
+
+static void they_come_and_go_in_the_memory_of_the_device(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < DEVICES; d++) {
+        hyp_engine *e = load(devices[d]);
+        hyp_context *from = create(e), *to = create(e);
+        hyp_tensor w = {.name = "w", .dtype = HYP_F32, .bytes = VP_W * sizeof(float)};
+        assert_ok(hyp_engine_tensor_alloc(e, &w, diag));
+        step(from, 6, 2, 0, false);
+        assert_ok(hyp_context_variable_get(from, &w, 1, diag));
+        assert_ok(hyp_context_variable_set(to, &w, 1, diag));
+        vp_check(to, 6, 0);
+        hyp_context_destroy(from);
+        hyp_context_destroy(to);
+        hyp_engine_tensor_free(e, &w);
+        hyp_engine_destroy(e);
+    }
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+enum { STATE = 2 * 3 * 256 }; /* two places of 256 bytes for each that has elements */
+
+static void they_count_as_memory_of_the_context(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < DEVICES; d++) {
+        hyp_engine *e = load(devices[d]);
+        hyp_context *c = create(e), *small = NULL;
+        hyp_diag why = {0};
+        vp_call k;
+        size_t needed, bytes = hyp_context_memory_bytes(c);
+        assert_in_range(bytes, STATE, SIZE_MAX / 2);
+        hyp_context_options options = {.size = sizeof options, .memory_limit = STATE / 2};
+        assert_int_equal(hyp_context_create(e, &options, &small, &why), HYP_ERR_LIMIT);
+        assert_null(small);
+        vp_set_up(&k, 1, 2, 0);
+        assert_ok(hyp_context_memory_needed(c, k.in, VP_INPUTS, &needed, diag));
+        assert_in_range(needed, bytes, SIZE_MAX / 2);
+        assert_ok(hyp_context_reserve(c, k.in, VP_INPUTS, diag));
+        vp_check(c, 0, 0);
+        hyp_context_destroy(c);
+        hyp_engine_destroy(e);
+    }
+}
+
+typedef struct given {
+    size_t bytes, most;
+} given;
+
+static void *give(size_t bytes, size_t alignment, void *user)
+{
+    given *g = user;
+    void *data = NULL;
+    if (posix_memalign(&data, alignment, bytes) != 0) return NULL;
+    g->bytes += bytes;
+    if (bytes > g->most) g->most = bytes;
+    return data;
+}
+
+static void take_back(void *data, size_t bytes, size_t alignment, void *user)
+{
+    (void)alignment;
+    ((given *)user)->bytes -= bytes;
+    free(data);
+}
+
+static void they_lie_in_memory_of_the_allocator(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < 2; d++) {
+        given g = {0};
+        const hyp_allocator allocator = {.size = sizeof allocator, .alloc = give, .free = take_back, .user = &g};
+        hyp_engine *e = load_with((hyp_engine_options){.device = host_devices[d], .allocator = &allocator});
+        hyp_context *c = create(e);
+        assert_in_range(g.most, STATE, SIZE_MAX / 2);
+        step(c, 1, 2, 0, false);
+        vp_check(c, 1, 1);
+        hyp_context_destroy(c);
+        hyp_engine_destroy(e);
+        assert_int_equal(g.bytes, 0);
+    }
+}
+
+static hyp_status do_all(hyp_engine *e, hyp_context **c, hyp_diag *diag)
+{
+    float w[] = {3, 6, 9};
+    hyp_tensor t = w_tensor(w);
+    vp_call k;
+    vp_set_up(&k, 1, 2, 0);
+    HYP_TRY(hyp_context_create(e, NULL, c, diag));
+    HYP_TRY(vp_run(*c, &k, false, diag));
+    HYP_TRY(hyp_context_variable_set(*c, &t, 1, diag));
+    HYP_TRY(hyp_context_variable_get(*c, &t, 1, diag));
+    return hyp_context_variables_reset(*c, diag);
+}
+
+static void every_failed_allocation_is_an_error(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < DEVICES; d++) {
+        hyp_engine *e = load(devices[d]);
+        for (uint64_t n = 1;; n++) {
+            hyp_context *c = NULL;
+            hyp_diag why = {0};
+            hyp_mem_fail_after(n);
+            hyp_status status = do_all(e, &c, &why);
+            hyp_mem_fail_after(0);
+            if (status == HYP_OK) vp_check(c, 0, 0);
+            hyp_context_destroy(c);
+            if (status == HYP_OK) break;
+            if (status != HYP_ERR_NO_MEMORY) fail_msg("allocation %d: %s", (int)n, why.message);
+            assert_true(n < 10000);
+        }
+        hyp_engine_destroy(e);
+    }
+}
+
+/* ---- plans ----------------------------------------------------------------------------------------------------- */
+
+/* Nothing goes in, nothing comes out, and yet it counts. */
+static void a_plan_may_have_nothing_else(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < DEVICES; d++) {
+        static HypPlan__Variable v;
+        static HypPlan__Variable *list[] = {&v};
+        hyp_plan__variable__init(&v);
+        pb_init(&b);
+        uint32_t one = pb_const(&b, 1), n = pb_input(&b, "n", HYP_I64, 1, &one);
+        uint32_t after = pb_output(&b, "n", HYP_I64, 1, &one);
+        vp_sum(&b, HYP_I64, 1, one, n, PB_NONE, 1, 1, &after);
+        b.program.variables = list;
+        b.program.n_variables = 1;
+        hyp_engine *e = pb_load(&b, devices[d]);
+        hyp_context *c = create(e);
+        int64_t count = -1;
+        hyp_tensor t = {.data = &count, .bytes = sizeof count, .dtype = HYP_I64}; /* by position */
+        assert_int_equal(hyp_engine_input_count(e), 0);
+        assert_int_equal(hyp_engine_output_count(e), 0);
+        for (int i = 0; i < 5; i++) assert_ok(hyp_context_run(c, NULL, 0, NULL, 0, diag));
+        assert_ok(hyp_context_run_bound(c, diag));
+        assert_ok(hyp_context_variable_get(c, &t, 1, diag));
+        assert_int_equal(count, 6);
+        hyp_context_destroy(c);
+        hyp_engine_destroy(e);
+        pb_dispose(&b);
+    }
+}
+
+static void a_plan_without_any_says_so(void **state)
+{
+    (void)state;
+    pb_init(&b);
+    uint32_t one = pb_const(&b, 1);
+    uint32_t x = pb_input(&b, "x", HYP_F32, 1, &one), y = pb_output(&b, "y", HYP_F32, 1, &one);
+    pb_copy_all(&b, x, y, one);
+    hyp_engine *e = pb_load(&b, HYP_DEVICE_CPU);
+    hyp_context *c = create(e);
+    float w[3] = {0};
+    hyp_tensor t = w_tensor(w);
+    hyp_diag why = {0};
+    assert_int_equal(hyp_engine_variable_count(e), 0);
+    assert_int_equal(hyp_context_variable_set(c, &t, 1, &why), HYP_ERR_INVALID_ARGUMENT);
+    if (!strstr(why.message, "the plan has no variables")) fail_msg("%s", why.message);
+    assert_int_equal(hyp_context_variable_get(c, &t, 1, &why), HYP_ERR_INVALID_ARGUMENT);
+    assert_ok(hyp_context_variable_get(c, NULL, 0, diag));
+    assert_ok(hyp_context_variables_reset(c, diag));
+    hyp_context_destroy(c);
+    hyp_engine_destroy(e);
+    pb_dispose(&b);
+}
+
+static HypPlan__Variable *const v = vp_variables;
+static void has_too_many(void) { b.program.n_variables = 9; }
+static void shows_one(void) { b.program.n_variables = 3; }
+static void has_no_input(void) { v[0].input = 99; }
+static void has_a_shown_input(void) { v[0].input = 0; }
+static void has_inputs_in_another_order(void) { v[0].input = 4, v[1].input = 3; }
+static void has_no_output(void) { v[0].output = 99; }
+static void has_a_shown_output(void) { v[0].output = 0; }
+static void shares_an_output(void) { v[3].output = v[2].output; }
+static void changes_its_type(void) { v[0].output = 3, v[1].output = 4; }
+static void changes_its_sizes(void) { v[0].output = 5, v[2].output = 4; }
+static void begins_with_nothing(void) { v[0].initial_plus1 = 1000; }
+static void begins_with_an_input(void) { v[0].initial_plus1 = b.inputs[3] + 1; }
+static void begins_with_anothers(void) { v[0].initial_plus1 = v[2].initial_plus1; }
+static void begins_with_another_type(void) { v[1].initial_plus1 = v[0].initial_plus1, v[0].initial_plus1 = 0; }
+static void two_begin_with_one(void) { v[2] = v[0], v[2].input = 5, v[2].output = 5; }
+static void hides_them_as_counts(void) { b.program.hidden_outputs = 1; }
+static void hides_more_than_all(void) { b.program.hidden_outputs = UINT32_MAX; }
+static void is_of_any_size(void)
+{
+    uint32_t rows = b.tensors[b.inputs[1]].dims[0];
+    b.tensors[b.inputs[3]].dims[0] = b.tensors[b.outputs[4]].dims[0] = rows;
+}
+static void is_larger_than_memory(void)
+{
+    uint32_t huge = pb_const(&b, INT64_MAX / 2);
+    b.tensors[b.inputs[6]].dims[0] = b.tensors[b.outputs[6]].dims[0] = huge;
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    static void (*const changes[])(void) = {has_too_many,
+                                            shows_one,
+                                            has_no_input,
+                                            has_a_shown_input,
+                                            has_inputs_in_another_order,
+                                            has_no_output,
+                                            has_a_shown_output,
+                                            shares_an_output,
+                                            changes_its_type,
+                                            changes_its_sizes,
+                                            begins_with_nothing,
+                                            begins_with_an_input,
+                                            begins_with_anothers,
+                                            begins_with_another_type,
+                                            two_begin_with_one,
+                                            hides_them_as_counts,
+                                            hides_more_than_all,
+                                            is_of_any_size,
+                                            is_larger_than_memory};
+    hyp_diag why = {0};
+    (void)state;
+    vp_build(&b);
+    if (hyp_plan_validate(&b.program, &why) != HYP_OK) fail_msg("%s", why.message);
+    pb_dispose(&b);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        vp_build(&b);
+        changes[i]();
+        if (hyp_plan_validate(&b.program, &why) != HYP_ERR_MALFORMED) fail_msg("change %zu: %s", i, why.message);
+        pb_dispose(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(callers_see_the_rest),
+        cmocka_unit_test(runs_change_them),
+        cmocka_unit_test(steps_that_are_timed_change_nothing),
+        cmocka_unit_test(a_run_that_fails_changes_nothing),
+        cmocka_unit_test(a_run_that_is_cancelled_changes_nothing),
+        cmocka_unit_test(what_is_set_is_set_as_a_whole),
+        cmocka_unit_test(they_come_and_go_in_the_memory_of_the_device),
+        cmocka_unit_test(they_count_as_memory_of_the_context),
+        cmocka_unit_test(they_lie_in_memory_of_the_allocator),
+        cmocka_unit_test(every_failed_allocation_is_an_error),
+        cmocka_unit_test(a_plan_may_have_nothing_else),
+        cmocka_unit_test(a_plan_without_any_says_so),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
