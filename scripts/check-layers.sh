@@ -14,9 +14,10 @@ allowed() {
     ir) echo "base kernels" ;;
     egraph) echo "base" ;;
     onnx) echo "base ir" ;;
+    train) echo "base ir" ;;
     rewrite) echo "base ir egraph" ;;
     codegen) echo "base ir plan" ;;
-    driver) echo "base plan ir egraph onnx rewrite codegen" ;;
+    driver) echo "base plan ir egraph onnx train rewrite codegen" ;;
     *) return 1 ;;
     esac
 }
@@ -42,6 +43,7 @@ public() {
     ir) echo "status types" ;;
     egraph) echo "status types egraph" ;;
     onnx) echo "status types tensor_io" ;;
+    train) echo "status types compiler" ;;
     rewrite) echo "status types egraph" ;;
     codegen) echo "status types" ;;
     driver) echo "status types egraph tensor_io compiler" ;;
