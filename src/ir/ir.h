@@ -108,7 +108,8 @@ typedef struct hyp_op_info {
     uint32_t flags;
     uint32_t attr_count;
     const hyp_attr_info *attrs;
-    const char *doc; /* one line: what it computes */
+    const char *gradient; /* text of a form for each input (docs/ir.md, "Gradients"); NULL: there is none */
+    const char *doc;      /* one line: what it computes */
 } hyp_op_info;
 
 const hyp_op_info *hyp_op_get(hyp_op op);

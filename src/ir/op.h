@@ -136,7 +136,7 @@ void hyp_eval_unary_f64(hyp_op op, const hyp_attr *attrs, const double *x, doubl
 
 /* ---- generated ------------------------------------------------------------------------------------- */
 
-#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc)                                                     \
+#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, gradient, doc)                                           \
     hyp_infer_fn hyp_infer_##infer;                                                                                    \
     hyp_eval_fn hyp_eval_##eval;
 #include "ir/ops.def"

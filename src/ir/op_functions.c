@@ -2,7 +2,7 @@
 #include "ir/op.h"
 
 static const hyp_op_functions functions[] = {
-#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc) {hyp_infer_##infer, hyp_eval_##eval},
+#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, gradient, doc) {hyp_infer_##infer, hyp_eval_##eval},
 #include "ir/ops.def"
 };
 

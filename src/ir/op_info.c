@@ -9,18 +9,21 @@
 #define R(kind, name) {name, HYP_ATTR_##kind, true, NULL}
 /* A leading empty entry keeps the initialiser valid when there are no attributes. */
 #define ATTRS(...) {{0}, __VA_ARGS__}
+#define GRADIENT(text) text
+#define NO_GRADIENT NULL
 /* clang-format on */
-#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc) static const hyp_attr_info attrs_##id[] = attrs;
+#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, gradient, doc)                                           \
+    static const hyp_attr_info attrs_##id[] = attrs;
 #include "ir/ops.def"
 
 #define COUNT(id) (sizeof attrs_##id / sizeof *attrs_##id - 1)
-#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc)                                                     \
+#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, gradient, doc)                                           \
     _Static_assert(COUNT(id) <= HYP_MAX_ATTRS, "too many attributes: " name);
 #include "ir/ops.def"
 
 static const hyp_op_info table[] = {
-#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, doc)                                                     \
-    {name, lo, hi, outs, flags, COUNT(id), attrs_##id + 1, doc},
+#define OP(id, name, lo, hi, outs, flags, infer, eval, attrs, gradient, doc)                                           \
+    {name, lo, hi, outs, flags, COUNT(id), attrs_##id + 1, gradient, doc},
 #include "ir/ops.def"
 };
 

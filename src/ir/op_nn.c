@@ -78,15 +78,22 @@ static hyp_status check_bias(const hyp_infer_call *c, hyp_dim channels)
     return HYP_OK;
 }
 
-/* Groups divide both numbers of channels, which are fixed. */
-static hyp_status check_group(const hyp_infer_call *c, const hyp_type *w)
+/* Groups divide both numbers of channels. Sizes of what is a kernel may be symbolic, as where the gradient of an output is one. */
+static hyp_status check_group(const hyp_infer_call *c, const hyp_type *w, hyp_dim *out_channels)
 {
     int64_t group = c->attrs[3].i;
     if (group < 1) return hyp_infer_fail(c, "%lld groups", (long long)group);
-    for (int32_t i = 0; i < w->rank; i++)
-        if (!hyp_dim_is_const(w->dims[i]) || (i >= 2 && w->dims[i] < 1))
-            return hyp_infer_fail(c, "the weights are %s, fixed sizes are wanted", hyp_infer_type_text(c, w));
-    return HYP_OK;
+    for (int32_t i = 2; i < w->rank; i++)
+        if (hyp_dim_is_const(w->dims[i]) && w->dims[i] < 1)
+            return hyp_infer_fail(c, "the weights are %s, a kernel of 1 at least is wanted", hyp_infer_type_text(c, w));
+    return hyp_dim_mul(c->dims, w->dims[1], group, out_channels, c->diag);
+}
+
+/* Whether the number of groups divides that of channels for sure. */
+static bool divides(const hyp_infer_call *c, int64_t group, hyp_dim channels)
+{
+    hyp_dim each;
+    return hyp_dim_divides(c->dims, group, channels, &each);
 }
 
 hyp_status hyp_infer_conv(const hyp_infer_call *c)
@@ -100,9 +107,10 @@ hyp_status hyp_infer_conv(const hyp_infer_call *c)
     HYP_TRY(check_lists(c, n, 0));
     if (w->rank != x->rank) return hyp_infer_fail(c, "the weights are %s for x %s", hyp_infer_type_text(c, w),
                                                   hyp_infer_type_text(c, x));
-    HYP_TRY(check_group(c, w));
-    int64_t group = c->attrs[3].i, channels;
-    if (!hyp_mul_i64(w->dims[1], group, &channels) || w->dims[0] % group || !hyp_check_equal(c, x->dims[1], channels))
+    hyp_dim channels = 0;
+    HYP_TRY(check_group(c, w, &channels));
+    int64_t group = c->attrs[3].i;
+    if (!divides(c, group, w->dims[0]) || !hyp_check_equal(c, x->dims[1], channels))
         return hyp_infer_fail(c, "x %s and the weights %s do not fit in %lld groups", hyp_infer_type_text(c, x),
                               hyp_infer_type_text(c, w), (long long)group);
     if (!hyp_conv_activation_find(c->attrs[4].sym, &act))
@@ -138,10 +146,10 @@ hyp_status hyp_infer_conv_transpose(const hyp_infer_call *c)
     if (more->count != (uint32_t)n) return hyp_infer_fail(c, "%u sizes to add, %d are wanted", more->count, n);
     if (w->rank != x->rank) return hyp_infer_fail(c, "the weights are %s for x %s", hyp_infer_type_text(c, w),
                                                   hyp_infer_type_text(c, x));
-    HYP_TRY(check_group(c, w));
-    int64_t group = c->attrs[3].i, channels;
-    if (w->dims[0] % group || !hyp_mul_i64(w->dims[1], group, &channels) ||
-        !hyp_check_equal(c, x->dims[1], w->dims[0]))
+    hyp_dim channels = 0;
+    HYP_TRY(check_group(c, w, &channels));
+    int64_t group = c->attrs[3].i;
+    if (!divides(c, group, w->dims[0]) || !hyp_check_equal(c, x->dims[1], w->dims[0]))
         return hyp_infer_fail(c, "x %s and the weights %s do not fit in %lld groups", hyp_infer_type_text(c, x),
                               hyp_infer_type_text(c, w), (long long)group);
     HYP_TRY(check_bias(c, channels));
@@ -151,7 +159,8 @@ hyp_status hyp_infer_conv_transpose(const hyp_infer_call *c)
         hyp_dim size, reach;
         HYP_TRY(hyp_dim_sub(d, x->dims[2 + i], 1, &size, c->diag));
         HYP_TRY(hyp_dim_mul(d, size, strides->dims[i], &size, c->diag));
-        HYP_TRY(hyp_dim_mul(d, w->dims[2 + i] - 1, dilations->dims[i], &reach, c->diag));
+        HYP_TRY(hyp_dim_sub(d, w->dims[2 + i], 1, &reach, c->diag));
+        HYP_TRY(hyp_dim_mul(d, reach, dilations->dims[i], &reach, c->diag));
         HYP_TRY(hyp_dim_add(d, size, reach, &size, c->diag));
         HYP_TRY(hyp_dim_add(d, size, 1, &size, c->diag));
         HYP_TRY(hyp_dim_add(d, size, more->dims[i], &size, c->diag));

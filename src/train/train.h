@@ -26,9 +26,8 @@
 HYP_NODISCARD hyp_status hyp_differentiate(hyp_graph *g, hyp_value_id loss, const hyp_value_id *wrt, size_t count,
                                            hyp_value_id *gradients, hyp_diag *diag);
 
-/* Why there is no gradient of an operator, NULL where there is one: "made by rewriting alone", say. What can be differentiated
- * with some attributes alone has one. */
-const char *hyp_gradient_missing(hyp_op op);
+/* Whether an operator has a gradient, be it with some attributes alone. */
+static inline bool hyp_is_differentiable(hyp_op op) { return hyp_op_get(op)->gradient != NULL; }
 
 /* Makes the step of hyp_train_options from a model: *out, over the same dims, is set on success. Parameters are constants of
  * `model` that are `updatable` and that no pattern of `frozen` fits; an initializer that is not updatable stays a constant. Whoever

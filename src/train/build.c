@@ -1,0 +1,166 @@
+/* build.c - making nodes without a check behind each. */
+#include <string.h>
+
+#include "train/build.h"
+
+void hyp_builder_dispose(hyp_builder *b)
+{
+    hyp_vec_free(&b->scalars);
+    hyp_arena_dispose(&b->arena);
+}
+
+void hyp_build_note(hyp_builder *b, hyp_status status)
+{
+    if (b->status == HYP_OK) b->status = status;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------ */
+
+typedef hyp_status combine_dims(hyp_dims *dims, hyp_dim a, hyp_dim b, hyp_dim *out, hyp_diag *diag);
+
+static hyp_dim combine(hyp_builder *b, combine_dims *how, hyp_dim x, hyp_dim y)
+{
+    hyp_dim out = 0;
+    if (hyp_build_ok(b)) hyp_build_note(b, how(b->g->dims, x, y, &out, b->diag));
+    return hyp_build_ok(b) ? out : 0;
+}
+
+hyp_dim hyp_build_add(hyp_builder *b, hyp_dim x, hyp_dim y) { return combine(b, hyp_dim_add, x, y); }
+hyp_dim hyp_build_sub(hyp_builder *b, hyp_dim x, hyp_dim y) { return combine(b, hyp_dim_sub, x, y); }
+hyp_dim hyp_build_mul(hyp_builder *b, hyp_dim x, hyp_dim y) { return combine(b, hyp_dim_mul, x, y); }
+
+hyp_dim hyp_build_count(hyp_builder *b, const hyp_type *t, int32_t first, int32_t end)
+{
+    hyp_dim product = 1;
+    for (int32_t i = first; i < end; i++) product = hyp_build_mul(b, product, t->dims[i]);
+    return product;
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------------ */
+
+hyp_type hyp_build_type(const hyp_builder *b, hyp_value_id v)
+{
+    return v == HYP_NO_VALUE ? (hyp_type){.dtype = HYP_F32} : b->g->values.data[v].type;
+}
+
+hyp_value_id hyp_build_output(hyp_builder *b, hyp_op op, const hyp_attr *attrs, const hyp_value_id *inputs,
+                              uint32_t count, uint32_t outputs, uint32_t output)
+{
+    if (!hyp_build_ok(b)) return HYP_NO_VALUE;
+    hyp_value_id *outs = hyp_arena_zalloc(&b->arena, outputs, sizeof *outs);
+    if (outs)
+        hyp_build_note(b, hyp_graph_add_node(b->g, op, inputs, count, attrs, &b->from, outs, outputs, b->diag));
+    else
+        hyp_build_note(b, hyp_fail_memory(b->diag, outputs * sizeof *outs));
+    return hyp_build_ok(b) ? outs[output] : HYP_NO_VALUE;
+}
+
+static hyp_value_id add_const(hyp_builder *b, const hyp_type *type, const void *data, size_t bytes)
+{
+    hyp_value_id out = HYP_NO_VALUE;
+    if (hyp_build_ok(b)) hyp_build_note(b, hyp_graph_add_const(b->g, NULL, type, data, bytes, true, &out, b->diag));
+    return hyp_build_ok(b) ? out : HYP_NO_VALUE;
+}
+
+hyp_value_id hyp_build_scalar(hyp_builder *b, hyp_dtype dtype, double value)
+{
+    const hyp_type type = {.dtype = dtype};
+    unsigned char data[8] = {0};
+    size_t bytes = hyp_dtype_size(dtype);
+    hyp_store_f64(dtype, data, 0, value);
+    for (size_t i = 0; i < b->scalars.len; i++) {
+        const hyp_value *v = &b->g->values.data[b->scalars.data[i]];
+        if (v->type.dtype == dtype && memcmp(v->data, data, bytes) == 0) return b->scalars.data[i];
+    }
+    hyp_value_id out = add_const(b, &type, data, bytes);
+    if (hyp_build_ok(b)) hyp_build_note(b, hyp_vec_push(&b->scalars, b->diag, out));
+    return out;
+}
+
+hyp_value_id hyp_build_full(hyp_builder *b, const hyp_type *type, double value)
+{
+    hyp_attr shape = hyp_attr_dims(type->dims, type->rank);
+    hyp_value_id scalar = hyp_build_scalar(b, type->dtype, value);
+    return type->rank ? hyp_build_node(b, HYP_OP_expand, &shape, scalar) : scalar;
+}
+
+hyp_value_id hyp_build_cast(hyp_builder *b, hyp_value_id v, hyp_dtype dtype)
+{
+    hyp_attr to = hyp_attr_sym(hyp_dtype_name(dtype));
+    return hyp_build_type(b, v).dtype == dtype ? v : hyp_build_node(b, HYP_OP_cast, &to, v);
+}
+
+hyp_value_id hyp_build_reshape(hyp_builder *b, hyp_value_id v, int32_t rank, const hyp_dim *dims)
+{
+    hyp_type have = hyp_build_type(b, v);
+    hyp_attr shape = hyp_attr_dims(dims, rank);
+    bool same = have.rank == rank && (rank == 0 || memcmp(have.dims, dims, (size_t)rank * sizeof *dims) == 0);
+    return same ? v : hyp_build_node(b, HYP_OP_reshape, &shape, v);
+}
+
+hyp_value_id hyp_build_transpose(hyp_builder *b, hyp_value_id v, const hyp_dim *perm)
+{
+    int32_t rank = hyp_build_type(b, v).rank;
+    hyp_attr attr = hyp_attr_dims(perm, rank);
+    bool same = true;
+    for (int32_t i = 0; i < rank; i++) same &= perm[i] == i;
+    return same ? v : hyp_build_node(b, HYP_OP_transpose, &attr, v);
+}
+
+hyp_value_id hyp_build_axis_first(hyp_builder *b, hyp_value_id v, int32_t axis)
+{
+    hyp_dim perm[HYP_MAX_RANK] = {axis};
+    for (int32_t i = 1; i < HYP_MAX_RANK; i++) perm[i] = i <= axis ? i - 1 : i;
+    return hyp_build_transpose(b, v, perm);
+}
+
+hyp_value_id hyp_build_axis_back(hyp_builder *b, hyp_value_id v, int32_t axis)
+{
+    hyp_dim perm[HYP_MAX_RANK] = {0};
+    for (int32_t i = 0; i < HYP_MAX_RANK; i++) perm[i] = i < axis ? i + 1 : i == axis ? 0 : i;
+    return hyp_build_transpose(b, v, perm);
+}
+
+hyp_value_id hyp_build_head(hyp_builder *b, hyp_value_id v, const hyp_dim *dims)
+{
+    hyp_type have = hyp_build_type(b, v);
+    hyp_dim zeros[HYP_MAX_RANK] = {0}, ones[HYP_MAX_RANK];
+    for (int32_t i = 0; i < HYP_MAX_RANK; i++) ones[i] = 1;
+    if (memcmp(have.dims, dims, (size_t)have.rank * sizeof *dims) == 0) return v;
+    const hyp_attr attrs[] = {hyp_attr_dims(zeros, have.rank), hyp_attr_dims(dims, have.rank),
+                              hyp_attr_dims(ones, have.rank)};
+    return hyp_build_node(b, HYP_OP_slice, attrs, v);
+}
+
+hyp_value_id hyp_build_pad(hyp_builder *b, hyp_value_id v, int32_t axis, hyp_dim before, hyp_dim after)
+{
+    hyp_type have = hyp_build_type(b, v);
+    hyp_dim in_front[HYP_MAX_RANK] = {0}, behind[HYP_MAX_RANK] = {0};
+    if (before == 0 && after == 0) return v;
+    in_front[axis] = before;
+    behind[axis] = after;
+    const hyp_attr attrs[] = {hyp_attr_dims(in_front, have.rank), hyp_attr_dims(behind, have.rank)};
+    return hyp_build_node(b, HYP_OP_pad, attrs, v, hyp_build_scalar(b, have.dtype, 0));
+}
+
+hyp_value_id hyp_build_sum(hyp_builder *b, hyp_value_id v, const hyp_dim *axes, int32_t count, bool keep)
+{
+    const hyp_attr attrs[] = {hyp_attr_dims(axes, count), hyp_attr_int(keep)};
+    return count ? hyp_build_node(b, HYP_OP_reduce_sum, attrs, v) : v;
+}
+
+hyp_value_id hyp_build_fit(hyp_builder *b, hyp_value_id v, const hyp_type *to)
+{
+    hyp_type have = hyp_build_type(b, v);
+    int32_t more = have.rank - to->rank, count = 0; /* axes in front that `to` does not have */
+    hyp_dim axes[HYP_MAX_RANK];
+    for (int32_t i = 0; i < have.rank; i++)
+        if (i < more || (to->dims[i - more] == 1 && have.dims[i] != 1)) axes[count++] = i;
+    v = hyp_build_sum(b, v, axes, count, count > more);
+    if (more > 0) v = hyp_build_reshape(b, v, to->rank, hyp_build_type(b, v).dims + (count > more ? more : 0));
+    have = hyp_build_type(b, v);
+    hyp_attr shape = hyp_attr_dims(to->dims, to->rank);
+    bool same = have.rank == to->rank && memcmp(have.dims, to->dims, (size_t)to->rank * sizeof *to->dims) == 0;
+    if (!same) v = hyp_build_node(b, HYP_OP_expand, &shape, v);
+    return hyp_build_cast(b, v, to->dtype);
+}

@@ -1,0 +1,232 @@
+/* heads_window.c - heads of gradients of convolutions, pooling and what slides over channels. All are operators of the same
+ * kind: the transpose of a convolution is conv-transpose, and the gradient by its weights a convolution of x by g. */
+#include <string.h>
+
+#include "train/form.h"
+
+/* Strides, pads, dilations and group of a convolution, kernel, strides, pads and dilations of pooling, with the sizes. */
+typedef struct window {
+    int32_t n; /* spatial axes */
+    hyp_type x, y;
+    const hyp_dim *kernel, *strides, *pads, *dilations;
+} window;
+
+static window read_window(hyp_scope *s, const hyp_dim *kernel, uint32_t first)
+{
+    window w = {.x = hyp_build_type(s->b, s->node.inputs[0]),
+                .y = hyp_build_type(s->b, s->node.outputs[0]),
+                .kernel = kernel,
+                .strides = s->node.attrs[first].dims,
+                .pads = s->node.attrs[first + 1].dims,
+                .dilations = s->node.attrs[first + 2].dims};
+    w.n = w.x.rank - 2;
+    return w;
+}
+
+/* stride (out - 1) + dilation (kernel - 1) + 1 - pads: as much of x as windows reach over. */
+static hyp_dim reach(hyp_builder *b, const window *w, hyp_dim out, int32_t i)
+{
+    hyp_dim steps = hyp_build_mul(b, hyp_build_sub(b, out, 1), w->strides[i]);
+    hyp_dim taps = hyp_build_mul(b, hyp_build_sub(b, w->kernel[i], 1), w->dilations[i]);
+    hyp_dim all = hyp_build_add(b, hyp_build_add(b, steps, taps), 1);
+    return hyp_build_sub(b, hyp_build_sub(b, all, w->pads[i]), w->pads[w->n + i]);
+}
+
+/* ---- convolution ------------------------------------------------------------------------------------ */
+
+hyp_value_id hyp_head_conv_data(hyp_scope *s, const hyp_value_id *args)
+{
+    hyp_builder *b = s->b;
+    hyp_type weights = hyp_build_type(b, s->node.inputs[1]);
+    window w = read_window(s, weights.dims + 2, 0);
+    hyp_dim more[HYP_MAX_RANK];
+    for (int32_t i = 0; i < w.n; i++) more[i] = hyp_build_sub(b, w.x.dims[2 + i], reach(b, &w, w.y.dims[2 + i], i));
+    const hyp_attr attrs[] = {s->node.attrs[0], s->node.attrs[1], s->node.attrs[2], s->node.attrs[3],
+                              hyp_attr_dims(more, w.n)};
+    return hyp_build_node(b, HYP_OP_conv_transpose, attrs, args[0], s->node.inputs[1]);
+}
+
+static hyp_value_id convolve(hyp_scope *s, hyp_value_id x, hyp_value_id weights, const hyp_attr *strides,
+                             const hyp_attr *pads, const hyp_attr *dilations, int64_t group)
+{
+    const hyp_attr attrs[] = {*strides,           *pads, *dilations, hyp_attr_int(group), hyp_attr_sym("none"),
+                              hyp_attr_float(0.0)};
+    return hyp_build_node(s->b, HYP_OP_conv, attrs, x, weights);
+}
+
+hyp_value_id hyp_head_conv_transpose_data(hyp_scope *s, const hyp_value_id *args)
+{
+    const hyp_attr *a = s->node.attrs;
+    hyp_type x = hyp_build_type(s->b, s->node.inputs[0]);
+    hyp_value_id v = convolve(s, args[0], s->node.inputs[1], &a[0], &a[1], &a[2], a[3].i);
+    return hyp_build_head(s->b, v, x.dims); /* `more` of a stride or beyond it brings further windows */
+}
+
+/* [a b ...] as [b a ...]. */
+static hyp_value_id swap_first(hyp_builder *b, hyp_value_id v)
+{
+    const hyp_dim perm[HYP_MAX_RANK] = {1, 0, 2, 3, 4, 5, 6, 7};
+    return hyp_build_transpose(b, v, perm);
+}
+
+/* [N G*C ...] as [C G*N ...]: each group's images become its channels. */
+static hyp_value_id images_as_channels(hyp_builder *b, hyp_value_id v, int64_t group)
+{
+    hyp_type t = hyp_build_type(b, v), parts = t;
+    if (group == 1) return swap_first(b, v);
+    hyp_dim channels = t.dims[1] / group; /* fixed, as those of the weights are */
+    memmove(parts.dims + 3, t.dims + 2, (size_t)(t.rank - 2) * sizeof *t.dims);
+    parts.dims[1] = group;
+    parts.dims[2] = channels;
+    hyp_dim perm[HYP_MAX_RANK] = {2, 1, 0, 3, 4, 5, 6, 7};
+    v = hyp_build_transpose(b, hyp_build_reshape(b, v, t.rank + 1, parts.dims), perm);
+    t.dims[1] = hyp_build_mul(b, t.dims[0], group);
+    t.dims[0] = channels;
+    return hyp_build_reshape(b, v, t.rank, t.dims);
+}
+
+/* x [N C ...] by g [M N ...], with strides and dilations in each other's place: [C/G M kernel...], or more of the kernel
+ * where x has elements that no window reached. */
+hyp_value_id hyp_head_conv_weights(hyp_scope *s, const hyp_value_id *args)
+{
+    hyp_builder *b = s->b;
+    const hyp_attr *a = s->node.attrs;
+    hyp_type weights = hyp_build_type(b, s->node.inputs[1]);
+    if (weights.rank == HYP_MAX_RANK && a[3].i != 1)
+        return hyp_build_note(b, hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
+                                          "the gradient of a convolution in groups over %d axes", weights.rank - 2)),
+               HYP_NO_VALUE;
+    hyp_value_id v = convolve(s, images_as_channels(b, args[0], a[3].i), swap_first(b, args[1]), &a[2], &a[1], &a[0],
+                              a[3].i);
+    hyp_dim swapped = weights.dims[0];
+    weights.dims[0] = weights.dims[1];
+    weights.dims[1] = swapped;
+    return swap_first(b, hyp_build_head(b, v, weights.dims));
+}
+
+hyp_value_id hyp_head_channel_sum(hyp_scope *s, const hyp_value_id *args)
+{
+    int32_t rank = hyp_build_type(s->b, args[0]).rank, count = 0;
+    hyp_dim axes[HYP_MAX_RANK];
+    for (int32_t i = 0; i < rank; i++)
+        if (i != 1) axes[count++] = i;
+    return hyp_build_sum(s->b, args[0], axes, count, false);
+}
+
+/* ---- pooling ---------------------------------------------------------------------------------------- */
+
+/* The places, which count all elements of x, are those of max-pool-places. */
+hyp_value_id hyp_head_max_pool_back(hyp_scope *s, const hyp_value_id *args)
+{
+    hyp_builder *b = s->b;
+    window w = read_window(s, s->node.attrs[0].dims, 1);
+    hyp_attr attrs[HYP_MAX_ATTRS], add = hyp_attr_sym("add");
+    memcpy(attrs, s->node.attrs, hyp_op_get(s->node.op)->attr_count * sizeof *attrs);
+    attrs[5] = hyp_attr_int(0); /* counted by rows */
+    bool have = s->node.op == HYP_OP_max_pool_places && !s->node.attrs[5].i;
+    hyp_value_id places =
+        have ? s->node.outputs[1] : hyp_build_output(b, HYP_OP_max_pool_places, attrs, s->node.inputs, 1, 2, 1);
+    hyp_dim n = hyp_build_count(b, &w.y, 0, w.y.rank), column[] = {n, 1};
+    hyp_type flat = {.dtype = w.x.dtype, .rank = 1, .dims = {hyp_build_count(b, &w.x, 0, w.x.rank)}};
+    hyp_value_id v = hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &flat, 0),
+                                    hyp_build_reshape(b, places, 2, column), hyp_build_reshape(b, args[0], 1, &n));
+    return hyp_build_reshape(b, v, w.x.rank, w.x.dims);
+}
+
+/* Whether windows lie side by side and cover all of x. */
+static bool is_tiling(hyp_builder *b, const window *w)
+{
+    bool tiles = w->x.rank + w->n <= HYP_MAX_RANK;
+    for (int32_t i = 0; i < w->n && tiles; i++)
+        tiles = w->kernel[i] == w->strides[i] && w->dilations[i] == 1 && w->pads[i] == 0 && w->pads[w->n + i] == 0 &&
+                hyp_build_mul(b, w->y.dims[2 + i], w->kernel[i]) == w->x.dims[2 + i];
+    return tiles;
+}
+
+/* Each element repeated over its window. */
+static hyp_value_id repeat(hyp_builder *b, const window *w, hyp_value_id v)
+{
+    hyp_type one = {.rank = 2, .dims = {w->y.dims[0], w->y.dims[1]}}, all = one;
+    for (int32_t i = 0; i < w->n; i++) {
+        one.dims[one.rank++] = all.dims[all.rank++] = w->y.dims[2 + i];
+        one.dims[one.rank++] = 1;
+        all.dims[all.rank++] = w->kernel[i];
+    }
+    hyp_attr shape = hyp_attr_dims(all.dims, all.rank);
+    v = hyp_build_node(b, HYP_OP_expand, &shape, hyp_build_reshape(b, v, one.rank, one.dims));
+    return hyp_build_reshape(b, v, w->x.rank, w->x.dims);
+}
+
+/* What the sums of windows were divided by: a number, or where padding or ceil mode make windows unequal one for each place
+ * [1 1 y...]. `pads`: those with which no window reaches further than what they pad to. */
+static hyp_value_id window_counts(hyp_scope *s, const window *w, const hyp_dim *pads, hyp_value_id taps)
+{
+    hyp_builder *b = s->b;
+    bool with_pads = s->node.attrs[5].i != 0, equal = true;
+    hyp_dim kernel = 1, inner[2 * HYP_MAX_RANK];
+    hyp_type ones = {.dtype = w->x.dtype, .rank = w->x.rank, .dims = {1, 1}};
+    for (int32_t i = 0; i < w->n; i++) {
+        kernel = hyp_build_mul(b, kernel, w->kernel[i]);
+        hyp_dim before = w->pads[i], after = w->pads[w->n + i];
+        equal &= pads[w->n + i] == after && (with_pads || (before == 0 && after == 0));
+        ones.dims[2 + i] = w->x.dims[2 + i];
+        if (with_pads) ones.dims[2 + i] = hyp_build_add(b, hyp_build_add(b, ones.dims[2 + i], before), after);
+        inner[i] = with_pads ? 0 : before;
+        inner[w->n + i] = with_pads ? hyp_build_sub(b, pads[w->n + i], after) : pads[w->n + i];
+    }
+    if (equal && hyp_dim_is_const(kernel)) return hyp_build_scalar(b, w->x.dtype, (double)kernel);
+    hyp_attr within = hyp_attr_dims(inner, 2 * w->n);
+    return convolve(s, hyp_build_full(b, &ones, 1), taps, &s->node.attrs[1], &within, &s->node.attrs[3], 1);
+}
+
+hyp_value_id hyp_head_average_pool_back(hyp_scope *s, const hyp_value_id *args)
+{
+    hyp_builder *b = s->b;
+    window w = read_window(s, s->node.attrs[0].dims, 1);
+    hyp_dim pads[2 * HYP_MAX_RANK], more[HYP_MAX_RANK];
+    memcpy(pads, w.pads, 2 * (size_t)w.n * sizeof *pads);
+    for (int32_t i = 0; i < w.n; i++) { /* in ceil mode the last window may reach beyond the padding */
+        more[i] = hyp_build_sub(b, w.x.dims[2 + i], reach(b, &w, w.y.dims[2 + i], i));
+        if (!hyp_dim_is_const(more[i]) || more[i] >= 0) continue;
+        pads[w.n + i] = hyp_build_sub(b, pads[w.n + i], more[i]);
+        more[i] = 0;
+    }
+    hyp_type kernel = {.dtype = w.x.dtype, .rank = w.x.rank, .dims = {1, 1}};
+    memcpy(kernel.dims + 2, w.kernel, (size_t)w.n * sizeof *kernel.dims);
+    hyp_value_id taps = hyp_build_full(b, &kernel, 1);
+    hyp_value_id v = hyp_build_node(b, HYP_OP_div, NULL, args[0], window_counts(s, &w, pads, taps));
+    if (is_tiling(b, &w)) return repeat(b, &w, v);
+    hyp_type images = w.y; /* each channel an image */
+    images.dims[0] = hyp_build_count(b, &w.y, 0, 2);
+    images.dims[1] = 1;
+    const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_dims(pads, 2 * w.n), s->node.attrs[3], hyp_attr_int(1),
+                              hyp_attr_dims(more, w.n)};
+    v = hyp_build_node(b, HYP_OP_conv_transpose, attrs, hyp_build_reshape(b, v, images.rank, images.dims), taps);
+    return hyp_build_reshape(b, v, w.x.rank, w.x.dims);
+}
+
+/* ---- channels --------------------------------------------------------------------------------------- */
+
+/* Means over `size` channels, so many of them before each one and the rest behind it. */
+static hyp_value_id slide(hyp_scope *s, hyp_value_id v, int64_t before)
+{
+    hyp_builder *b = s->b;
+    hyp_type t = hyp_build_type(b, v);
+    int64_t size = s->node.attrs[0].i;
+    const hyp_dim image[] = {t.dims[0], 1, t.dims[1], hyp_build_count(b, &t, 2, t.rank)}, kernel[] = {size, 1},
+                  ones[] = {1, 1}, pads[] = {before, 0, size - 1 - before, 0};
+    const hyp_attr attrs[] = {hyp_attr_dims(kernel, 2), hyp_attr_dims(ones, 2), hyp_attr_dims(pads, 4),
+                              hyp_attr_dims(ones, 2),   hyp_attr_int(0),        hyp_attr_int(1)};
+    v = hyp_build_node(b, HYP_OP_average_pool, attrs, hyp_build_reshape(b, v, 4, image));
+    return hyp_build_reshape(b, v, t.rank, t.dims);
+}
+
+hyp_value_id hyp_head_channels_around(hyp_scope *s, const hyp_value_id *args)
+{
+    return slide(s, args[0], (s->node.attrs[0].i - 1) / 2);
+}
+
+hyp_value_id hyp_head_channels_opposite(hyp_scope *s, const hyp_value_id *args)
+{
+    return slide(s, args[0], s->node.attrs[0].i / 2);
+}

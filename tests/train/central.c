@@ -1,0 +1,169 @@
+#include "train/central.h"
+
+#include <math.h>
+
+enum { MOST = 24 };
+
+typedef struct trial {
+    hyp_graph *g;
+    hyp_graph forward; /* computes the loss alone */
+    const char *what;
+    size_t model_inputs, model_outputs;
+    hyp_value_id wrt[MOST], gradients[MOST];
+    size_t wrt_input[MOST], wrt_count;
+    hyp_eval_tensor inputs[MOST];
+} trial;
+
+static hyp_value_id node(hyp_graph *g, hyp_op op, const hyp_attr *attrs, hyp_value_id a, hyp_value_id b, uint32_t count)
+{
+    hyp_diag diag = {0};
+    hyp_value_id out = 0;
+    assert_ok(hyp_graph_add_node(g, op, (hyp_value_id[]){a, b}, count, attrs, NULL, &out, 1, &diag), &diag);
+    return out;
+}
+
+/* The sum of weight times output, in f64 whatever the outputs are. */
+static hyp_value_id add_loss(trial *t)
+{
+    hyp_graph *g = t->g;
+    hyp_value_id loss = HYP_NO_VALUE;
+    hyp_diag diag = {0};
+    const hyp_dim axes[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    for (size_t i = 0; i < t->model_outputs; i++) {
+        hyp_value_id y = g->outputs.data[i].value, w;
+        hyp_type type = g->values.data[y].type;
+        char name[32];
+        if (!hyp_dtype_is_float(type.dtype)) continue;
+        snprintf(name, sizeof name, "weight %zu", i);
+        assert_ok(hyp_graph_add_input(g, name, &type, &w, &diag), &diag);
+        hyp_attr sum[] = {{.kind = HYP_ATTR_DIMS, .count = (uint32_t)type.rank, .dims = axes}, {.kind = HYP_ATTR_INT}};
+        hyp_attr wide = {.kind = HYP_ATTR_SYM, .sym = "f64"};
+        hyp_value_id v = node(g, HYP_OP_mul, NULL, y, w, 2);
+        v = node(g, HYP_OP_cast, &wide, v, 0, 1);
+        if (type.rank) v = node(g, HYP_OP_reduce_sum, sum, v, 0, 1);
+        loss = loss == HYP_NO_VALUE ? v : node(g, HYP_OP_add, NULL, loss, v, 2);
+    }
+    if (loss == HYP_NO_VALUE) fail_msg("%s: no output of floats", t->what);
+    return loss;
+}
+
+static void fill_inputs(trial *t, rng *r, double low, double high, int64_t below, const int64_t *symbols)
+{
+    hyp_diag diag = {0};
+    assert_true(t->g->inputs.len <= MOST);
+    for (size_t i = 0; i < t->g->inputs.len; i++) {
+        const hyp_type *type = &t->g->values.data[t->g->inputs.data[i]].type;
+        int64_t dims[HYP_MAX_RANK] = {0};
+        for (int32_t k = 0; k < type->rank; k++)
+            assert_ok(hyp_dim_eval(t->g->dims, type->dims[k], symbols, &dims[k], &diag), &diag);
+        hyp_eval_tensor *x = &t->inputs[i];
+        assert_ok(hyp_eval_tensor_alloc(x, type->dtype, type->rank, dims, &diag), &diag);
+        for (size_t k = 0; k < x->count; k++) {
+            double u = (double)(next_random(r) >> 11) / 9007199254740992.0;
+            if (x->f)
+                x->f[k] = i < t->model_inputs ? low + (high - low) * u : 2 * u - 1;
+            else
+                x->i[k] = (int64_t)(u * (double)(x->dtype == HYP_BOOL ? 2 : below));
+        }
+    }
+}
+
+static double loss_of(trial *t)
+{
+    hyp_eval_tensor out = {0};
+    hyp_diag diag = {0};
+    if (hyp_graph_eval(&t->forward, HYP_EVAL_DOUBLE, t->inputs, t->g->inputs.len, &out, &diag) != HYP_OK)
+        fail_msg("%s: %s", t->what, diag.message);
+    double loss = out.f[0];
+    hyp_eval_tensor_dispose(&out);
+    return loss;
+}
+
+static double difference(trial *t, double *x, double width)
+{
+    double at = *x;
+    *x = at + width;
+    double above = loss_of(t);
+    *x = at - width;
+    double below = loss_of(t);
+    *x = at;
+    return (above - below) / (2 * width);
+}
+
+/* Two widths that agree to 1e-5 say that nothing jumps or bends within them. */
+static void compare(trial *t, size_t k, const hyp_eval_tensor *gradient, central *found)
+{
+    hyp_eval_tensor *x = &t->inputs[t->wrt_input[k]];
+    assert_int_equal(x->count, gradient ? gradient->count : x->count);
+    for (size_t i = 0; i < x->count; i++) {
+        double width = 1e-5 * fmax(1, fabs(x->f[i]));
+        double wide = difference(t, &x->f[i], width), narrow = difference(t, &x->f[i], width / 2);
+        double got = gradient ? gradient->f[i] : 0, room = 2e-6 * (1 + fabs(narrow) + fabs(got));
+        if (!isfinite(wide) || !isfinite(narrow) || fabs(wide - narrow) > 5 * room) {
+            found->skipped++;
+            continue;
+        }
+        found->checked++;
+        if (!(fabs(got - narrow) <= 5 * room)) {
+            char *text = print(t->g, 64);
+            fail_msg("%s: the gradient by element %zu of \"%s\" is %.12g, differences give %.12g\n%s", t->what, i,
+                     t->g->values.data[t->wrt[k]].name, got, narrow, text);
+        }
+    }
+}
+
+static void note_operators(const hyp_graph *g, size_t nodes, central *found)
+{
+    for (size_t i = 0; i < nodes; i++) found->differentiated[g->nodes.data[i].op] = true;
+}
+
+static void run(trial *t, central *found)
+{
+    hyp_eval_tensor outputs[2 * MOST] = {{0}};
+    hyp_diag diag = {0};
+    size_t first = t->model_outputs + 1, at = first;
+    if (hyp_graph_eval(t->g, HYP_EVAL_DOUBLE, t->inputs, t->g->inputs.len, outputs, &diag) != HYP_OK)
+        fail_msg("%s: %s", t->what, diag.message);
+    for (size_t k = 0; k < t->wrt_count; k++)
+        compare(t, k, t->gradients[k] == HYP_NO_VALUE ? NULL : &outputs[at++], found);
+    for (size_t i = 0; i < t->g->outputs.len; i++) hyp_eval_tensor_dispose(&outputs[i]);
+}
+
+void check_central(hyp_graph *g, const char *what, rng *r, double low, double high, int64_t below,
+                   const int64_t *symbols, central *found)
+{
+    trial t = {.g = g, .what = what, .model_inputs = g->inputs.len, .model_outputs = g->outputs.len};
+    hyp_diag diag = {0};
+    size_t nodes = g->nodes.len;
+    char name[32];
+    for (size_t i = 0; i < g->inputs.len; i++) {
+        if (!hyp_dtype_is_float(g->values.data[g->inputs.data[i]].type.dtype)) continue;
+        t.wrt_input[t.wrt_count] = i;
+        t.wrt[t.wrt_count++] = g->inputs.data[i];
+    }
+    hyp_value_id loss = add_loss(&t);
+    assert_ok(hyp_graph_add_output(g, "the loss", loss, &diag), &diag);
+    hyp_graph only = *g; /* the loss as its only output */
+    only.outputs.data += t.model_outputs;
+    only.outputs.len = 1;
+    assert_ok(hyp_graph_copy_live(&only, &t.forward, &diag), &diag);
+    if (hyp_differentiate(g, loss, t.wrt, t.wrt_count, t.gradients, &diag) != HYP_OK) {
+        char *text = print(g, 64);
+        fail_msg("%s: %s\n%s", what, diag.message, text);
+    }
+    for (size_t k = 0; k < t.wrt_count; k++) {
+        if (t.gradients[k] == HYP_NO_VALUE) continue;
+        if (!hyp_type_equal(&g->values.data[t.gradients[k]].type, &g->values.data[t.wrt[k]].type)) {
+            char *text = print(g, 64);
+            fail_msg("%s: gradient %zu has another type\n%s", what, k, text);
+        }
+        snprintf(name, sizeof name, "gradient %zu", k);
+        assert_ok(hyp_graph_add_output(g, name, t.gradients[k], &diag), &diag);
+        note_operators(g, nodes, found);
+    }
+    assert_ok(hyp_graph_verify(g, &diag), &diag);
+    fill_inputs(&t, r, low, high, below, symbols);
+    run(&t, found);
+    for (size_t i = 0; i < g->inputs.len; i++) hyp_eval_tensor_dispose(&t.inputs[i]);
+    hyp_graph_dispose(&t.forward);
+}

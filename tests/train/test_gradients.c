@@ -1,0 +1,144 @@
+/* Every operator's gradient against central differences (gradients.cases), and what the table of gradients says. */
+#include "base/file.h"
+#include "train/central.h"
+
+typedef struct tally {
+    central found;
+    bool case_of[HYP_OP_COUNT]; /* a case is of this operator, and a gradient went through it */
+    size_t cases;
+} tally;
+
+static void run_case(const char *name, const char *body, double low, double high, int64_t below, tally *t)
+{
+    rng r = {.state = 0x9e3779b97f4a7c15u + t->cases};
+    hyp_dims *dims = new_dims();
+    hyp_dim symbol;
+    hyp_diag diag = {0};
+    hyp_strbuf text = {0};
+    hyp_op op;
+    assert_ok(hyp_dim_symbol(dims, "n", &symbol, &diag), &diag);
+    assert_ok(hyp_dim_symbol(dims, "m", &symbol, &diag), &diag);
+    hyp_strbuf_puts(&text, "(graph \"case\" ");
+    for (const char *at = body, *next; *at; at = next) {
+        next = strstr(at, "<op>");
+        hyp_strbuf_add(&text, at, next ? (size_t)(next - at) : strlen(at));
+        if (next) hyp_strbuf_puts(&text, name);
+        next = next ? next + 4 : at + strlen(at);
+    }
+    hyp_strbuf_puts(&text, ")");
+    hyp_graph g;
+    hyp_graph_init(&g, dims);
+    if (hyp_graph_parse(&g, name, hyp_strbuf_text(&text), text.len, &diag) != HYP_OK)
+        fail_msg("%s\n%s", diag.message, hyp_strbuf_text(&text));
+    central found = {0};
+    check_central(&g, name, &r, low, high, below, (int64_t[]){3, 2}, &found);
+    if (found.checked < 5 * found.skipped || !found.checked)
+        fail_msg("%s: %zu elements compared, %zu not\n%s", name, found.checked, found.skipped, hyp_strbuf_text(&text));
+    if (!hyp_op_find(name, &op) || !found.differentiated[op]) fail_msg("the case of '%s' has no such node", name);
+    t->case_of[op] = true;
+    t->cases++;
+    hyp_strbuf_dispose(&text);
+    hyp_graph_dispose(&g);
+    hyp_dims_destroy(dims);
+}
+
+/* A case: its head line, and its body up to an empty line. */
+static void run_cases(char *head, char *body, tally *t)
+{
+    double low, high;
+    long below;
+    int used = 0;
+    if (sscanf(head, "case %lf %lf %ld%n", &low, &high, &below, &used) != 3) fail_msg("no head of a case: %s", head);
+    for (char *op = strtok(head + used, " "); op; op = strtok(NULL, " ")) run_case(op, body, low, high, below, t);
+}
+
+static void read_cases(tally *t)
+{
+    hyp_mapping map;
+    hyp_diag diag = {0};
+    assert_ok(hyp_map_file(HYP_SOURCE_DIR "/tests/train/gradients.cases", &map, &diag), &diag);
+    char *text = strndup((const char *)map.data, map.size), *line = text;
+    hyp_unmap(&map);
+    while (line && *line) {
+        char *end = strchr(line, '\n');
+        if (strncmp(line, "case ", 5) != 0) {
+            if (*line != ';' && *line != '\n') fail_msg("neither a case nor a comment: %.60s", line);
+            line = end ? end + 1 : NULL;
+            continue;
+        }
+        assert_non_null(end);
+        char *body = end + 1, *stop = strstr(body, "\n\n");
+        *end = 0;
+        if (stop) *stop = 0;
+        run_cases(line, body, t);
+        line = stop ? stop + 2 : NULL;
+    }
+    free(text);
+}
+
+/* Whether a gradient passes any input. */
+static bool passes(hyp_op op)
+{
+    const char *text = hyp_op_get(op)->gradient;
+    return text && strspn(text, "none ") != strlen(text);
+}
+
+static void every_gradient_agrees_with_differences(void **state)
+{
+    tally t = {0};
+    (void)state;
+    read_cases(&t);
+    for (int op = 0; op < HYP_OP_COUNT; op++)
+        if (passes((hyp_op)op) != t.case_of[op])
+            fail_msg("%s has %s", hyp_op_get((hyp_op)op)->name, passes((hyp_op)op) ? "a gradient and no case" : "a case and no gradient");
+    print_message("%zu cases\n", t.cases);
+}
+
+/* What has no gradient is written down here: a new operator has to be given one, or to be put on this list. */
+static void operators_without_gradients_are_known(void **state)
+{
+    static const char *const known[] = {
+        "fused-linear", "fused-linear-add", "fused-mlp", "quantized-linear", "attention", /* made by rewriting */
+        "cumprod", "lstm", "gru", "rnn", "tensor-scatter", "one-hot", "range", "bit-cast", "grid-sample", "affine-grid",
+        "roi-align", "lp-pool", "max-unpool", "layer-norm-stats", "custom", "unique"};
+    (void)state;
+    for (int op = 0; op < HYP_OP_COUNT; op++) {
+        bool listed = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) listed |= strcmp(known[i], hyp_op_get((hyp_op)op)->name) == 0;
+        if (listed == hyp_is_differentiable((hyp_op)op))
+            fail_msg("%s %s", hyp_op_get((hyp_op)op)->name, listed ? "is listed and has a gradient" : "has none and is not listed");
+    }
+}
+
+/* Each text reads, and has a form for each input. */
+static void every_text_has_its_forms(void **state)
+{
+    (void)state;
+    for (int op = 0; op < HYP_OP_COUNT; op++) {
+        const hyp_op_info *info = hyp_op_get((hyp_op)op);
+        hyp_arena arena = {0};
+        hyp_diag diag = {0};
+        const hyp_sexpr *forms;
+        uint32_t count = 0, names = 1;
+        if (!info->gradient) continue;
+        assert_ok(hyp_sexpr_parse(&arena, info->name, info->gradient, strlen(info->gradient), &forms, &diag), &diag);
+        for (uint32_t i = 0; i < forms->count; i++) count += !hyp_sexpr_is_form(forms->items[i], "let");
+        if (count != (info->max_inputs == HYP_VARIADIC ? 1 : info->max_inputs))
+            fail_msg("%s: %u forms for %u inputs", info->name, count, info->max_inputs);
+        if (info->doc[0] == '(')
+            for (const char *at = info->doc; *at != ')'; at++) names += *at == ' ';
+        if (info->max_inputs != HYP_VARIADIC && names != info->max_inputs)
+            fail_msg("%s: its line names %u inputs of %u", info->name, names, info->max_inputs);
+        hyp_arena_dispose(&arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_gradient_agrees_with_differences),
+        cmocka_unit_test(operators_without_gradients_are_known),
+        cmocka_unit_test(every_text_has_its_forms),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
