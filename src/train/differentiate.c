@@ -138,20 +138,12 @@ static hyp_status check_gradients(pass *p)
     return status;
 }
 
-static hyp_status check_values(const pass *p, hyp_value_id loss, const hyp_value_id *wrt, size_t count)
+static hyp_status check_values(const pass *p, hyp_value_id from, const hyp_value_id *wrt, size_t count)
 {
     hyp_diag *diag = p->b.diag;
-    if (loss >= p->values) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the loss is no value of the graph");
-    const hyp_type *type = &p->g->values.data[loss].type;
-    if (type->rank != 0 || !hyp_dtype_is_float(type->dtype)) {
-        hyp_strbuf text = {0};
-        hyp_type_print(&text, p->g->dims, type);
-        hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                                     "the loss is %s, a scalar of floats is wanted; reduce it in the model, by a mean, say",
-                                     hyp_strbuf_text(&text));
-        hyp_strbuf_dispose(&text);
-        return status;
-    }
+    if (from >= p->values || !carries(p, from))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "what is to be differentiated is %s",
+                        from >= p->values ? "no value of the graph" : "not of floats");
     for (size_t i = 0; i < count; i++)
         if (wrt[i] >= p->values || !carries(p, wrt[i]))
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "value %zu, by which to differentiate, is %s", i,
@@ -159,16 +151,16 @@ static hyp_status check_values(const pass *p, hyp_value_id loss, const hyp_value
     return HYP_OK;
 }
 
-static hyp_status begin(pass *p, const hyp_graph *g, hyp_value_id loss, const hyp_value_id *wrt, size_t count,
+static hyp_status begin(pass *p, const hyp_graph *g, hyp_value_id from, const hyp_value_id *wrt, size_t count,
                         hyp_diag *diag)
 {
     *p = (pass){.g = g, .nodes = g->nodes.len, .values = g->values.len, .b = {.diag = diag}};
     p->depends = hyp_calloc(p->values, sizeof *p->depends);
     p->wanted = hyp_calloc(p->values, sizeof *p->wanted);
     if (!p->depends || !p->wanted) return hyp_fail_memory(diag, p->values);
-    HYP_TRY(check_values(p, loss, wrt, count));
+    HYP_TRY(check_values(p, from, wrt, count));
     for (size_t i = 0; i < count; i++) p->depends[wrt[i]] = true;
-    p->wanted[loss] = true;
+    p->wanted[from] = true;
     mark_dependent(p);
     mark_wanted(p);
     return check_gradients(p);
@@ -182,11 +174,11 @@ static void end(pass *p)
     hyp_builder_dispose(&p->b);
 }
 
-hyp_status hyp_gradient_reach(const hyp_graph *g, hyp_value_id loss, const hyp_value_id *wrt, size_t count, bool *reached,
+hyp_status hyp_gradient_reach(const hyp_graph *g, hyp_value_id from, const hyp_value_id *wrt, size_t count, bool *reached,
                               hyp_diag *diag)
 {
     pass p;
-    hyp_status status = begin(&p, g, loss, wrt, count, diag);
+    hyp_status status = begin(&p, g, from, wrt, count, diag);
     for (size_t i = 0; i < count && status == HYP_OK; i++) reached[i] = is_between(&p, wrt[i]);
     end(&p);
     return status;
@@ -258,31 +250,50 @@ static void differentiate_node(pass *p, const hyp_node *node)
     hyp_scope_dispose(&s);
 }
 
-static hyp_status differentiate(pass *p, hyp_value_id loss)
+static hyp_status differentiate(pass *p, hyp_value_id from, hyp_value_id gradient)
 {
-    hyp_builder *b = &p->b;
     p->gradients = hyp_malloc(p->values * sizeof *p->gradients);
-    if (!p->gradients) return hyp_fail_memory(b->diag, p->values * sizeof *p->gradients);
+    if (!p->gradients) return hyp_fail_memory(p->b.diag, p->values * sizeof *p->gradients);
     memset(p->gradients, 0xff, p->values * sizeof *p->gradients); /* HYP_NO_VALUE */
-    p->gradients[loss] = hyp_build_scalar(b, hyp_build_type(b, loss).dtype, 1);
-    for (size_t i = p->nodes; i-- > 0 && hyp_build_ok(b);) {
+    p->gradients[from] = gradient;
+    for (size_t i = p->nodes; i-- > 0 && hyp_build_ok(&p->b);) {
         hyp_node n = p->g->nodes.data[i]; /* a copy, for nodes move when more are added */
         bool any = false;
         for (uint32_t o = 0; o < n.output_count; o++) any |= p->gradients[n.outputs[o]] != HYP_NO_VALUE;
         if (any) differentiate_node(p, &n);
     }
-    return b->status;
+    return p->b.status;
+}
+
+hyp_status hyp_gradient_from(hyp_graph *g, hyp_value_id from, hyp_value_id gradient, const hyp_value_id *wrt, size_t count,
+                             hyp_value_id *gradients, hyp_diag *diag)
+{
+    pass p;
+    hyp_status status = begin(&p, g, from, wrt, count, diag);
+    p.b.g = g;
+    if (status == HYP_OK) status = differentiate(&p, from, gradient);
+    for (size_t i = 0; i < count && status == HYP_OK; i++)
+        gradients[i] = is_between(&p, wrt[i]) ? p.gradients[wrt[i]] : HYP_NO_VALUE;
+    end(&p);
+    return status;
 }
 
 hyp_status hyp_differentiate(hyp_graph *g, hyp_value_id loss, const hyp_value_id *wrt, size_t count,
                              hyp_value_id *gradients, hyp_diag *diag)
 {
-    pass p;
-    hyp_status status = begin(&p, g, loss, wrt, count, diag);
-    p.b.g = g;
-    if (status == HYP_OK) status = differentiate(&p, loss);
-    for (size_t i = 0; i < count && status == HYP_OK; i++)
-        gradients[i] = is_between(&p, wrt[i]) ? p.gradients[wrt[i]] : HYP_NO_VALUE;
-    end(&p);
-    return status;
+    const hyp_type *type = loss < g->values.len ? &g->values.data[loss].type : NULL;
+    hyp_builder b = {.g = g, .diag = diag};
+    if (type && type->rank != 0) {
+        hyp_strbuf text = {0};
+        hyp_type_print(&text, g->dims, type);
+        hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                                     "the loss is %s, a scalar of floats is wanted; reduce it in the model, by a mean, say",
+                                     hyp_strbuf_text(&text));
+        hyp_strbuf_dispose(&text);
+        return status;
+    }
+    hyp_value_id one = type && hyp_dtype_is_float(type->dtype) ? hyp_build_scalar(&b, type->dtype, 1) : HYP_NO_VALUE;
+    hyp_status status = b.status;
+    hyp_builder_dispose(&b);
+    return status == HYP_OK ? hyp_gradient_from(g, loss, one, wrt, count, gradients, diag) : status;
 }

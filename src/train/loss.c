@@ -1,0 +1,198 @@
+/* loss.c - losses and their gradients by what they read, as terms. Both are given, for the gradient of a loss is simpler than what
+ * differentiating its stable form would give. */
+#include <math.h>
+#include <string.h>
+
+#include "train/step.h"
+
+hyp_loss_kind hyp_loss_find(const char *name)
+{
+    static const char *const names[] = {
+        [HYP_LOSS_MSE] = "mse", [HYP_LOSS_CROSS_ENTROPY] = "cross-entropy", [HYP_LOSS_BCE] = "bce"};
+    for (int i = HYP_LOSS_MSE; i <= HYP_LOSS_BCE; i++)
+        if (strcmp(name, names[i]) == 0) return (hyp_loss_kind)i;
+    return HYP_LOSS_OUTPUT;
+}
+
+/* ---- what a loss wants ------------------------------------------------------------------------------ */
+
+static hyp_status fail_type(const hyp_graph *g, const hyp_type *x, const char *wanted, hyp_diag *diag)
+{
+    hyp_strbuf text = {0};
+    hyp_type_print(&text, g->dims, x);
+    hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the output that the loss reads is %s, %s", hyp_strbuf_text(&text),
+                                 wanted);
+    hyp_strbuf_dispose(&text);
+    return status;
+}
+
+static int32_t class_axis(const hyp_type *x) { return x->rank > 1; }
+
+static hyp_status check_weights(const hyp_train_options *o, hyp_dim classes, hyp_diag *diag)
+{
+    if (!o->class_weight_count) return HYP_OK;
+    if ((hyp_dim)o->class_weight_count != classes)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu class weights are given for %lld classes", o->class_weight_count,
+                        (long long)classes);
+    for (size_t i = 0; i < o->class_weight_count; i++)
+        if (!(o->class_weights[i] >= 0 && o->class_weights[i] < INFINITY))
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the weight of class %zu is %g, a number from 0 on is wanted", i,
+                            (double)o->class_weights[i]);
+    return HYP_OK;
+}
+
+static hyp_status labels_type(const hyp_graph *g, const hyp_train_options *o, const hyp_type *x, hyp_type *out,
+                              hyp_diag *diag)
+{
+    int32_t axis = class_axis(x);
+    if (x->rank < 1 || !hyp_dim_is_const(x->dims[axis]) || x->dims[axis] < 1)
+        return fail_type(g, x, "cross-entropy wants logits [N C ...] with a fixed number C of classes", diag);
+    *out = (hyp_type){.dtype = HYP_I64};
+    for (int32_t i = 0; i < x->rank; i++)
+        if (i != axis) out->dims[out->rank++] = x->dims[i];
+    return check_weights(o, x->dims[axis], diag);
+}
+
+hyp_status hyp_loss_input(hyp_loss_kind kind, const hyp_graph *g, const hyp_train_options *o, const hyp_type *x,
+                          const char **out_name, hyp_type *out_type, hyp_diag *diag)
+{
+    if (!hyp_dtype_is_float(x->dtype)) return fail_type(g, x, "floats are wanted", diag);
+    if (kind != HYP_LOSS_CROSS_ENTROPY && o->class_weight_count)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "class weights are for the loss cross-entropy, not for %s", o->loss);
+    if (kind != HYP_LOSS_CROSS_ENTROPY && o->label_smoothing != 0)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "label smoothing is for the loss cross-entropy, not for %s", o->loss);
+    if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a label smoothing of %g, 0 to 1 is wanted", o->label_smoothing);
+    *out_name = kind == HYP_LOSS_OUTPUT ? NULL : kind == HYP_LOSS_CROSS_ENTROPY ? "labels" : "target";
+    *out_type = *x;
+    if (kind == HYP_LOSS_CROSS_ENTROPY) return labels_type(g, o, x, out_type, diag);
+    if (kind == HYP_LOSS_OUTPUT && x->rank != 0)
+        return fail_type(g, x, "a loss is a scalar; reduce it in the model, by a mean, say", diag);
+    return HYP_OK;
+}
+
+/* ---- terms ------------------------------------------------------------------------------------------ */
+
+static hyp_value_id sum_all(hyp_builder *b, hyp_value_id v)
+{
+    const hyp_dim axes[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    return hyp_build_sum(b, v, axes, hyp_build_type(b, v).rank, false);
+}
+
+/* The mean of a term over all elements, and the gradient of that mean, for texts of both of x and t, in 32 bits at least. */
+static void build_mean(hyp_scope *s, const char *each, const char *gradient, hyp_value_id *out_loss,
+                       hyp_value_id *out_gradient)
+{
+    hyp_builder *b = s->b;
+    hyp_value_id v = hyp_form_text(s, each), scalar = hyp_build_scalar(b, s->numbers, 0);
+    hyp_value_id count = hyp_build_ok(b) ? hyp_head_ratio(s, (const hyp_value_id[]){v, scalar}) : HYP_NO_VALUE;
+    *out_loss = hyp_build_node(b, HYP_OP_div, NULL, sum_all(b, v), count);
+    *out_gradient = hyp_build_node(b, HYP_OP_div, NULL, hyp_form_text(s, gradient), count);
+}
+
+/* 0 1 2 ... as i64, and the weights of classes, of a shape that broadcasts to the logits. */
+static hyp_value_id class_numbers(hyp_builder *b, const hyp_type *x)
+{
+    int32_t axis = class_axis(x);
+    hyp_type type = {.dtype = HYP_I64, .rank = x->rank - axis, .dims = {x->dims[axis], 1, 1, 1, 1, 1, 1, 1}};
+    size_t bytes = (size_t)x->dims[axis] * sizeof(int64_t);
+    int64_t *numbers = hyp_arena_alloc(&b->arena, bytes);
+    hyp_value_id out = HYP_NO_VALUE;
+    if (!numbers) return hyp_build_note(b, hyp_fail_memory(b->diag, bytes)), HYP_NO_VALUE;
+    for (int64_t i = 0; i < x->dims[axis]; i++) numbers[i] = i;
+    if (hyp_build_ok(b)) hyp_build_note(b, hyp_graph_add_const(b->g, NULL, &type, numbers, bytes, true, &out, b->diag));
+    return out;
+}
+
+/* All 1 where none are given. */
+static hyp_value_id class_weights(hyp_builder *b, const hyp_train_options *o, const hyp_type *x, double *out_sum)
+{
+    hyp_type type = {.dtype = HYP_F32, .rank = 1, .dims = {x->dims[class_axis(x)]}};
+    size_t bytes = (size_t)type.dims[0] * sizeof(float);
+    float *weights = hyp_arena_alloc(&b->arena, bytes);
+    hyp_value_id out = HYP_NO_VALUE;
+    if (!weights) return hyp_build_note(b, hyp_fail_memory(b->diag, bytes)), HYP_NO_VALUE;
+    *out_sum = 0;
+    for (int64_t i = 0; i < type.dims[0]; i++) {
+        weights[i] = o->class_weight_count ? o->class_weights[i] : 1;
+        *out_sum += (double)weights[i];
+    }
+    if (hyp_build_ok(b)) hyp_build_note(b, hyp_graph_add_const(b->g, NULL, &type, weights, bytes, true, &out, b->diag));
+    return hyp_build_cast(b, out, x->dtype);
+}
+
+static void name_number(hyp_scope *s, const char *name, double value)
+{
+    hyp_scope_name(s, name, hyp_build_scalar(s->b, s->numbers, value));
+}
+
+/* With p = softmax(x) and z = x - x[label], m = sum p z is nowhere above the largest z and by no more than log C below it, so
+ * that l = m + log sum exp(z - m) = -log p[label] neither overflows nor loses what is small; no largest element has to be
+ * found, which every device finds within its softmax alone. k: the weight of a label, 0 of one that is ignored; q: what p is to
+ * become, times k. A label that is no class is an error of the run: of the gather. */
+static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, double scale, hyp_value_id *out_loss,
+                                hyp_value_id *out_gradient)
+{
+    hyp_type x = hyp_build_type(b, hyp_scope_find(s, "x")), row = x;
+    int32_t axis = class_axis(&x);
+    double smoothing = o->label_smoothing, sum = 0, classes = (double)x.dims[axis];
+    row.dims[axis] = 1;
+    hyp_value_id weights = class_weights(b, o, &x, &sum), numbers = class_numbers(b, &x);
+    hyp_type column = hyp_build_type(b, numbers);
+    hyp_scope_name(s, "table", weights);
+    hyp_scope_name(s, "w", hyp_build_reshape(b, weights, column.rank, column.dims));
+    hyp_scope_name(s, "c", numbers);
+    hyp_scope_name(s, "t", hyp_build_reshape(b, hyp_scope_find(s, "labels"), row.rank, row.dims));
+    hyp_scope_name(s, "none-of-them", hyp_build_scalar(b, HYP_I64, (double)o->ignore_index));
+    hyp_scope_name(s, "beyond", hyp_build_scalar(b, HYP_I64, classes));
+    hyp_scope_name(s, "first", hyp_build_scalar(b, HYP_I64, 0));
+    name_number(s, "kept", 1 - smoothing);
+    name_number(s, "spread", smoothing / classes);
+    name_number(s, "spread-sum", smoothing / classes * sum);
+    name_number(s, "scale", scale);
+    hyp_attr softmax = hyp_attr_int(axis), keep[] = {hyp_attr_dims((const hyp_dim[]){axis}, 1), hyp_attr_int(1)};
+    hyp_scope_name(s, "p", hyp_build_node(b, HYP_OP_softmax, &softmax, hyp_scope_find(s, "x")));
+#define SUM(text) hyp_build_node(b, HYP_OP_reduce_sum, keep, hyp_form_text(s, text))
+    hyp_scope_name(s, "ignored", hyp_form_text(s, "(equal t none-of-them)"));
+    hyp_scope_name(s, "is", hyp_form_text(s, "(equal t c)"));
+    hyp_scope_name(s, "k", hyp_form_text(s, "(where ignored 0 (gather table (where ignored first (where (less t first) beyond t))))"));
+    hyp_scope_name(s, "n", sum_all(b, hyp_scope_find(s, "k")));
+    hyp_scope_name(s, "z", hyp_build_node(b, HYP_OP_sub, NULL, hyp_scope_find(s, "x"), SUM("(where is x 0)")));
+    hyp_scope_name(s, "m", SUM("(where (less 0 p) (mul p z) 0)"));
+    hyp_scope_name(s, "e", SUM("(exp (sub z m))"));
+    hyp_scope_name(s, "l", hyp_form_text(s, "(add m (log e))"));
+    const char *each = "(where ignored 0 (mul k l))";
+    const char *gradient = "(div (where ignored 0 (mul (mul scale k) (sub p (where is 1 0)))) n)";
+    if (smoothing != 0) {
+        hyp_scope_name(s, "o", SUM("(mul w z)"));
+        each = "(where ignored 0 (add (mul kept (mul k l)) (sub (mul spread-sum l) (mul spread o))))";
+        gradient = "(let q (where is (mul kept k) 0)) (div (where ignored 0 (mul scale "
+                   "(sub (mul (add (mul kept k) spread-sum) p) (add q (mul spread w))))) n)";
+    }
+#undef SUM
+    *out_loss = hyp_build_node(b, HYP_OP_div, NULL, sum_all(b, hyp_form_text(s, each)), hyp_scope_find(s, "n"));
+    *out_gradient = hyp_form_text(s, gradient);
+}
+
+void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options *o, hyp_value_id x, hyp_value_id target,
+                    double scale, hyp_value_id *out_loss, hyp_value_id *out_gradient)
+{
+    hyp_type type = hyp_build_type(b, x);
+    hyp_dtype wide = type.dtype == HYP_F64 ? HYP_F64 : HYP_F32;
+    hyp_scope s = {.b = b, .numbers = wide};
+    hyp_scope_name(&s, "x", hyp_build_cast(b, x, wide));
+    hyp_scope_name(&s, kind == HYP_LOSS_CROSS_ENTROPY ? "labels" : "t",
+                   kind == HYP_LOSS_CROSS_ENTROPY || target == HYP_NO_VALUE ? target : hyp_build_cast(b, target, wide));
+    hyp_scope_name(&s, "two", hyp_build_scalar(b, wide, 2 * scale));
+    hyp_scope_name(&s, "one", hyp_build_scalar(b, wide, scale));
+    if (kind == HYP_LOSS_MSE)
+        build_mean(&s, "(let d (sub x t)) (mul d d)", "(mul two (sub x t))", out_loss, out_gradient);
+    else if (kind == HYP_LOSS_BCE)
+        build_mean(&s, "(add (mul (sub 1 t) x) (softplus (neg x)))", "(mul one (sub (sigmoid x) t))", out_loss, out_gradient);
+    else if (kind == HYP_LOSS_CROSS_ENTROPY)
+        build_cross_entropy(b, o, &s, scale, out_loss, out_gradient);
+    else
+        *out_loss = hyp_scope_find(&s, "x"), *out_gradient = hyp_scope_find(&s, "one");
+    *out_gradient = hyp_build_fit(b, *out_gradient, &type);
+    hyp_scope_dispose(&s);
+}

@@ -1,0 +1,312 @@
+/* step.c - a training step of a model: forward, loss, backward and update as one graph. */
+#include "train/step.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+#include "train/gradient.h"
+
+typedef struct step {
+    const hyp_graph *model;
+    const hyp_train_options *o;
+    hyp_graph *out;
+    hyp_diag *diag;
+    hyp_loss_kind kind;
+    hyp_optimizer_kind optimizer;
+    hyp_value_id reads;            /* of the model: what the loss reads */
+    const char *further;           /* the name of the loss's own input, or NULL */
+    hyp_type further_type;
+    HYP_VEC(hyp_value_id) trained; /* of the model: constants */
+    hyp_value_id *map;             /* by value of the model */
+    hyp_builder b;
+    hyp_value_id target, rate, loss;
+    hyp_parameter *parameters; /* as many as are trained */
+} step;
+
+/* ---- what is asked for ------------------------------------------------------------------------------ */
+
+static hyp_value_id find_output(const hyp_graph *g, const char *name)
+{
+    for (size_t i = 0; i < hyp_graph_shown(g); i++)
+        if (strcmp(g->outputs.data[i].name, name) == 0) return g->outputs.data[i].value;
+    return HYP_NO_VALUE;
+}
+
+/* "no output of the model is called 'x'; the nearest ..." */
+static hyp_status no_output(step *s, const char *name, const char *more)
+{
+    size_t count = hyp_graph_shown(s->model);
+    const char **names = hyp_arena_zalloc(&s->b.arena, count + 1, sizeof *names);
+    for (size_t i = 0; names && i < count; i++) names[i] = s->model->outputs.data[i].name;
+    const char *near = names ? hyp_nearest(name, names) : NULL;
+    return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "no output of the model is called '%s'%s%s%s%s", name, more,
+                    near ? "; the nearest name is '" : "", near ? near : "", near ? "'" : "");
+}
+
+static hyp_status find_loss(step *s)
+{
+    const hyp_train_options *o = s->o;
+    if (!o->loss) return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "no loss is named: mse, cross-entropy, bce, or an output");
+    if (!hyp_graph_shown(s->model)) return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "the model has no output");
+    s->kind = hyp_loss_find(o->loss);
+    const char *name = s->kind == HYP_LOSS_OUTPUT ? o->loss : o->output ? o->output : s->model->outputs.data[0].name;
+    s->reads = find_output(s->model, name);
+    if (s->reads == HYP_NO_VALUE)
+        return no_output(s, name,
+                         s->kind == HYP_LOSS_OUTPUT ? ", nor is a loss: there are mse, cross-entropy and bce" : "");
+    return hyp_loss_input(s->kind, s->model, o, &s->model->values.data[s->reads].type, &s->further, &s->further_type,
+                          s->diag);
+}
+
+static bool is_candidate(const hyp_value *v)
+{
+    return v->kind == HYP_VALUE_CONST && v->updatable && v->name && hyp_dtype_is_float(v->type.dtype);
+}
+
+static hyp_status check_patterns(step *s)
+{
+    const hyp_graph *g = s->model;
+    for (size_t p = 0; p < s->o->frozen_count; p++) {
+        bool any = false;
+        for (size_t i = 0; i < g->values.len && !any; i++)
+            any = is_candidate(&g->values.data[i]) && fnmatch(s->o->frozen[p], g->values.data[i].name, 0) == 0;
+        if (!any)
+            return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
+                            "no parameter is called like '%s', which was to be frozen: no initializer of floats, of more than "
+                            "one element",
+                            s->o->frozen[p]);
+    }
+    return HYP_OK;
+}
+
+static bool is_frozen(const step *s, const char *name)
+{
+    for (size_t p = 0; p < s->o->frozen_count; p++)
+        if (fnmatch(s->o->frozen[p], name, 0) == 0) return true;
+    return false;
+}
+
+/* The parameters: what the loss depends on, of what may be trained. */
+static hyp_status find_parameters(step *s)
+{
+    const hyp_graph *g = s->model;
+    size_t candidates = 0, kept = 0;
+    HYP_TRY(check_patterns(s));
+    for (size_t i = 0; i < g->values.len; i++) {
+        if (!is_candidate(&g->values.data[i])) continue;
+        candidates++;
+        if (is_frozen(s, g->values.data[i].name)) continue;
+        if (!g->values.data[i].data && g->values.data[i].bytes)
+            return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "the elements of '%s' are not there", g->values.data[i].name);
+        HYP_TRY(hyp_vec_push(&s->trained, s->diag, (hyp_value_id)i));
+    }
+    bool *reached = hyp_arena_zalloc(&s->b.arena, s->trained.len + 1, sizeof *reached);
+    if (!reached) return hyp_fail_memory(s->diag, s->trained.len);
+    HYP_TRY(hyp_gradient_reach(g, s->reads, s->trained.data, s->trained.len, reached, s->diag));
+    for (size_t i = 0; i < s->trained.len; i++)
+        if (reached[i]) s->trained.data[kept++] = s->trained.data[i];
+    size_t free = s->trained.len;
+    s->trained.len = kept;
+    if (kept) return HYP_OK;
+    return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
+                    "there is nothing to train: of %zu initializers of floats, %zu are not frozen, and the loss depends on none "
+                    "of these",
+                    candidates, free);
+}
+
+static hyp_status check_variables(const step *s)
+{
+    if (!s->model->variables.len) return HYP_OK;
+    return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "the model has variables, as a training step has; give it as a model");
+}
+
+/* ---- the model in the step -------------------------------------------------------------------------- */
+
+static hyp_status add_own_input(step *s, const char *name, const hyp_type *type, hyp_value_id *out)
+{
+    const hyp_graph *g = s->model;
+    for (size_t i = 0; i < g->inputs.len; i++)
+        if (strcmp(g->values.data[g->inputs.data[i]].name, name) == 0)
+            return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
+                            "the model has an input '%s', as the step has one of its own; give it another name in the model",
+                            name);
+    return hyp_graph_add_input(s->out, name, type, out, s->diag);
+}
+
+static hyp_status add_inputs(step *s)
+{
+    const hyp_graph *g = s->model;
+    const hyp_type scalar = {.dtype = HYP_F32};
+    for (size_t i = 0; i < g->inputs.len; i++) {
+        const hyp_value *v = &g->values.data[g->inputs.data[i]];
+        HYP_TRY(hyp_graph_add_input(s->out, v->name, &v->type, &s->map[g->inputs.data[i]], s->diag));
+    }
+    s->target = s->rate = HYP_NO_VALUE;
+    if (s->further) HYP_TRY(add_own_input(s, s->further, &s->further_type, &s->target));
+    return s->o->gradients ? HYP_OK : add_own_input(s, "learning-rate", &scalar, &s->rate);
+}
+
+/* What is trained becomes variables; nothing takes the place of other constants. */
+static hyp_status add_constants(step *s)
+{
+    const hyp_graph *g = s->model;
+    for (size_t i = 0; i < s->trained.len; i++) {
+        const hyp_value *v = &g->values.data[s->trained.data[i]];
+        hyp_value_id *to = &s->map[s->trained.data[i]];
+        HYP_TRY(hyp_graph_add_variable(s->out, v->name, &v->type, v->data, v->bytes, v->owned, to, s->diag));
+        s->parameters[i] = (hyp_parameter){.name = v->name, .before = *to, .gradient = HYP_NO_VALUE};
+    }
+    for (size_t i = 0; i < g->values.len; i++) {
+        if (g->values.data[i].kind != HYP_VALUE_CONST || s->map[i] != HYP_NO_VALUE) continue;
+        HYP_TRY(hyp_graph_copy_const(s->out, &g->values.data[i], &s->map[i], s->diag));
+        s->out->values.data[s->map[i]].updatable = false;
+    }
+    return HYP_OK;
+}
+
+static hyp_status keep_name(hyp_graph *g, const char *name, hyp_value_id v, hyp_diag *diag)
+{
+    const char *copy = name ? hyp_arena_strdup(&g->arena, name) : NULL;
+    if (name && !copy) return hyp_fail_memory(diag, strlen(name));
+    g->values.data[v].name = copy;
+    return HYP_OK;
+}
+
+static hyp_status copy_node(step *s, const hyp_node *n)
+{
+    hyp_value_id *ids = hyp_arena_zalloc(&s->b.arena, (size_t)n->input_count + n->output_count, sizeof *ids);
+    if (!ids) return hyp_fail_memory(s->diag, n->input_count * sizeof *ids);
+    hyp_value_id *outs = ids + n->input_count;
+    for (uint32_t i = 0; i < n->input_count; i++)
+        ids[i] = n->inputs[i] == HYP_NO_VALUE ? HYP_NO_VALUE : s->map[n->inputs[i]];
+    HYP_TRY(hyp_graph_add_node(s->out, n->op, ids, n->input_count, n->attrs, &n->from, outs, n->output_count, s->diag));
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        s->map[n->outputs[i]] = outs[i];
+        HYP_TRY(keep_name(s->out, s->model->values.data[n->outputs[i]].name, outs[i], s->diag));
+    }
+    return HYP_OK;
+}
+
+static hyp_status copy_model(step *s)
+{
+    size_t values = s->model->values.len;
+    s->map = hyp_arena_alloc(&s->b.arena, values * sizeof *s->map);
+    s->parameters = hyp_arena_zalloc(&s->b.arena, s->trained.len, sizeof *s->parameters);
+    if (!s->map || !s->parameters) return hyp_fail_memory(s->diag, values * sizeof *s->map);
+    memset(s->map, 0xff, values * sizeof *s->map); /* HYP_NO_VALUE */
+    s->out->name = hyp_arena_strdup(&s->out->arena, s->model->name ? s->model->name : "");
+    if (!s->out->name) return hyp_fail_memory(s->diag, 1);
+    HYP_TRY(add_inputs(s));
+    HYP_TRY(add_constants(s));
+    for (size_t i = 0; i < s->model->nodes.len; i++) HYP_TRY(copy_node(s, &s->model->nodes.data[i]));
+    return HYP_OK;
+}
+
+/* ---- loss, backward, update ------------------------------------------------------------------------- */
+
+static hyp_status differentiate(step *s)
+{
+    size_t count = s->trained.len;
+    hyp_value_id gradient = HYP_NO_VALUE, read = s->map[s->reads];
+    hyp_value_id *lists = hyp_arena_alloc(&s->b.arena, 2 * count * sizeof *lists), *gradients = lists + count;
+    if (!lists) return hyp_fail_memory(s->diag, 2 * count * sizeof *lists);
+    for (size_t i = 0; i < count; i++) lists[i] = s->parameters[i].before;
+    hyp_loss_build(&s->b, s->kind, s->o, read, s->target, s->o->loss_scale != 0 ? s->o->loss_scale : 1, &s->loss, &gradient);
+    s->loss = hyp_build_cast(&s->b, s->loss, HYP_F32);
+    HYP_TRY(s->b.status);
+    HYP_TRY(hyp_gradient_from(s->out, read, gradient, lists, count, gradients, s->diag));
+    for (size_t i = 0; i < count; i++) s->parameters[i].gradient = gradients[i];
+    return HYP_OK;
+}
+
+static hyp_status add_output(step *s, const char *name, hyp_value_id v)
+{
+    if (find_output(s->out, name) != HYP_NO_VALUE)
+        return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
+                        "the model has an output '%s', as the step has one of its own; give it another name in the model", name);
+    return hyp_graph_add_output(s->out, name, v, s->diag);
+}
+
+/* The model's own, apart from one that is the loss and is called so. */
+static hyp_status add_model_outputs(step *s)
+{
+    for (size_t i = 0; i < hyp_graph_shown(s->model); i++) {
+        const hyp_named_value *output = &s->model->outputs.data[i];
+        if (output->value == s->reads && s->kind == HYP_LOSS_OUTPUT && strcmp(output->name, "loss") == 0) continue;
+        HYP_TRY(add_output(s, output->name, s->map[output->value]));
+    }
+    return HYP_OK;
+}
+
+/* Counts of outputs of which the data say how much there is: at the end of the list, as in the model. */
+static hyp_status add_counts(step *s, size_t model_first)
+{
+    const hyp_graph *g = s->model;
+    size_t shown = hyp_graph_shown(g), first = s->out->outputs.len;
+    for (size_t i = shown; i < g->outputs.len; i++)
+        HYP_TRY(hyp_graph_add_output(s->out, g->outputs.data[i].name, s->map[g->outputs.data[i].value], s->diag));
+    for (size_t i = 0; i < g->sizes.len; i++) {
+        hyp_data_size size = g->sizes.data[i];
+        size.output += (uint32_t)model_first;
+        size.count = (uint32_t)(size.count >= shown ? size.count - shown + first : size.count + model_first);
+        HYP_TRY(hyp_vec_push(&s->out->sizes, s->diag, size));
+    }
+    s->out->hidden_outputs = g->hidden_outputs;
+    return HYP_OK;
+}
+
+static hyp_status add_gradients(step *s)
+{
+    for (size_t i = 0; i < s->trained.len && s->o->gradients; i++) {
+        const hyp_parameter *p = &s->parameters[i];
+        char *name = hyp_arena_printf(&s->b.arena, "gradient:%s", p->name);
+        if (!name) return hyp_fail_memory(s->diag, strlen(p->name));
+        hyp_value_id v = hyp_build_cast(&s->b, p->gradient, hyp_build_type(&s->b, p->before).dtype);
+        HYP_TRY(s->b.status);
+        HYP_TRY(add_output(s, name, v));
+    }
+    return HYP_OK;
+}
+
+static hyp_status finish(step *s)
+{
+    hyp_optimizer opt = {.b = &s->b, .o = s->o, .kind = s->optimizer, .rate = s->rate};
+    hyp_optimizer_prepare(&opt, s->parameters, s->trained.len);
+    hyp_optimizer_update(&opt, s->parameters, s->trained.len);
+    hyp_status status = s->b.status;
+    if (status == HYP_OK) status = add_output(s, "loss", s->loss);
+    size_t first = s->out->outputs.len;
+    if (status == HYP_OK) status = add_model_outputs(s);
+    if (status == HYP_OK && s->o->clip_norm != 0) status = add_output(s, "gradient-norm", opt.norm);
+    if (status == HYP_OK) status = add_gradients(s);
+    if (status == HYP_OK) status = add_counts(s, first);
+    for (size_t i = 0; i < opt.updates.len && status == HYP_OK; i++)
+        status = hyp_graph_set_variable(s->out, opt.updates.data[i].before, opt.updates.data[i].after, s->diag);
+    hyp_vec_free(&opt.updates);
+    return status;
+}
+
+static hyp_status make(step *s)
+{
+    HYP_TRY(check_variables(s));
+    HYP_TRY(hyp_optimizer_find(s->o, &s->optimizer, s->diag));
+    HYP_TRY(find_loss(s));
+    HYP_TRY(find_parameters(s));
+    HYP_TRY(copy_model(s));
+    HYP_TRY(differentiate(s));
+    return finish(s);
+}
+
+hyp_status hyp_train_step(const hyp_graph *model, const hyp_train_options *options, hyp_graph *out, hyp_diag *diag)
+{
+    hyp_graph made, live;
+    hyp_graph_init(&made, model->dims);
+    step s = {.model = model, .o = options, .out = &made, .diag = diag, .b = {.g = &made, .diag = diag}};
+    hyp_status status = make(&s);
+    if (status == HYP_OK) status = hyp_graph_copy_live(&made, &live, diag); /* leaves out gradients of what nothing reads */
+    hyp_vec_free(&s.trained);
+    hyp_builder_dispose(&s.b);
+    hyp_graph_dispose(&made);
+    if (status == HYP_OK) *out = live;
+    return status;
+}
