@@ -14,6 +14,7 @@
 #include "print_rules.h"
 #include "samples.h"
 #include "session.h"
+#include "train_options.h"
 #include "tuning.h"
 
 enum {
@@ -38,7 +39,8 @@ enum {
     OPT_FOLD_BYTES,
     OPT_CUSTOM_DOMAIN,
     OPT_CUSTOM_OUTPUT,
-    OPT_FOLD_FLOPS,
+    OPT_TRAIN, /* and the rest of TRAIN_... behind it */
+    OPT_FOLD_FLOPS = OPT_TRAIN + TRAIN_OPTIONS,
     OPT_MAX_SECONDS,
     OPT_VERIFY,
     OPT_GOLDEN,
@@ -87,6 +89,7 @@ static const cli_option options[] = {
     [OPT_FOLD_BYTES] = {"max-fold-bytes", 0, "N", "constants computed before the plan runs: bytes (16 x the model's)"},
     [OPT_CUSTOM_DOMAIN] = {"custom-domain", 0, "NAME", "operators of this domain are kernels that the program gives to the runtime"},
     [OPT_CUSTOM_OUTPUT] = {"custom-output", 0, "OUT:TYPE:DIMS", "type of a custom operator's result, if the model lacks it: y:f32:batchx64"},
+    TRAIN_ROWS(OPT_TRAIN),
     [OPT_FOLD_FLOPS] = {"max-fold-flops", 0, "N", "constants computed before the plan runs: multiplications (2^34)"},
     [OPT_MAX_SECONDS] = {"max-seconds", 0, "S", "write the best plan found until then; Ctrl-C does the same"},
     [OPT_VERIFY] = {"verify", 0, "HOW", "compare the plan with the model first: strict, warn, off (by what it costs)"},
@@ -106,7 +109,7 @@ static const cli_option options[] = {
     [OPT_EXPLAIN] = {"explain", 0, "NODE", "print the rules that led from a node of the model to its kernel"},
     [OPT_WHY_NOT] = {"why-not", 0, "RULE [NODE]", "print why a rule did not change a node, or any"},
     [OPT_DUMP_REWRITES] = {"dump-rewrites", 0, "FILE|-", "write every rewrite as a line of JSON"},
-    [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote, rewrite or quantize"},
+    [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote, train, rewrite or quantize"},
     [OPT_STATS] = {"stats", 0, NULL, "print a table of rules, times and sizes"},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "print a line per pass"},
     [OPT_QUIET] = {"quiet", 'q', NULL, "print errors only"},
@@ -127,6 +130,7 @@ typedef struct request {
     int64_t *dim_values, *typical_values;
     hyp_tensor *shape_tensors, *bound_tensors;
     samples samples;
+    train_request train;
     bool list_rules, json, dry_run, stats, verbose, quiet, timed, tune, calibrate;
     int64_t threads, forms; /* 0 = not said */
     double seconds;  /* 0 = not said */
@@ -169,6 +173,8 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     bool node_next = r->node_next;
     r->node_next = option == OPT_WHY_NOT;
     if (option >= OPT_TARGET && option <= OPT_FOLD_FLOPS) record(r, option, value);
+    if (option >= OPT_TRAIN && option < OPT_TRAIN + TRAIN_OPTIONS)
+        return train_read_option(&r->train, args, option - OPT_TRAIN, value);
     switch (option) {
     case OPT_OUTPUT: r->plan = value; break;
     case OPT_TARGET: c->target = value; break;
@@ -283,7 +289,7 @@ static bool finish_request(request *r, const cli_args *args)
         if (!read_named_tensor(args, "bind", r->bound.items[c->bound_count], &r->bound_tensors[c->bound_count]))
             return false;
     c->bound = r->bound_tensors;
-    if (!samples_read(&r->samples, &r->sample_texts, args)) return false;
+    if (!samples_read(&r->samples, &r->sample_texts, args) || !train_finish(&r->train, args, &c->train)) return false;
     c->samples = r->samples.sets;
     c->samples_count = r->samples.count;
     c->dim_names = r->dim_names;
@@ -396,6 +402,7 @@ static void free_request(request *r)
     }
     free(r->bound_tensors);
     samples_free(&r->samples);
+    train_request_free(&r->train);
     free(r->dim_names);
     free(r->dim_values);
     free(r->typical_names);
@@ -559,6 +566,7 @@ int main(int argc, char **argv)
 {
     cli_guard_streams();
     request r = {.compile = {.size = sizeof r.compile, .dump_ir = cli_write_file, .dump_ir_user = stdout, .run_plan = check_run_plan}};
+    train_request_init(&r.train);
     cli_args args = cli_begin("hypatiac", options, argc, argv);
     int option, code = CLI_USAGE;
     const char *value;

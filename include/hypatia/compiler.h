@@ -26,9 +26,9 @@ typedef struct hyp_samples {
 
 /* One run of a plan for its verification. */
 typedef struct hyp_plan_run {
-    const hyp_tensor *inputs; /* by name */
+    const hyp_tensor *inputs; /* by name; behind those of the plan its variables, which are to be set before the run */
     size_t input_count;
-    hyp_tensor *outputs; /* by name, with their types, dims and memory: to be filled */
+    hyp_tensor *outputs; /* by name, with their types, dims and memory: to be filled; behind those of the plan its variables */
     size_t output_count;
 } hyp_plan_run;
 /* Runs the plan in this file, which is there for the call alone. The compiler has no runtime: who links libhypatia-rt gives
@@ -164,7 +164,7 @@ typedef struct hyp_compile_options {
 
     hyp_write_fn dump_rewrites; /* JSON lines; NULL = none */
     void *dump_rewrites_user;
-    const char *dump_ir_stage; /* "import", "demote", "rewrite", "quantize": the graph after this stage; NULL = none */
+    const char *dump_ir_stage; /* "import", "demote", "train", "rewrite", "quantize": the graph after this stage; NULL = none */
     hyp_write_fn dump_ir;
     void *dump_ir_user;
     hyp_write_fn progress; /* one line per pass; NULL = none */
@@ -206,6 +206,10 @@ typedef struct hyp_compile_options {
     /* "y:f32:batchx64": of a result of a custom operator its type and dims, numbers or names, in place of what the model says */
     const char *const *custom_outputs;
     size_t custom_output_count;
+    /* The plan is a training step of the model; NULL: it computes the model. Parameters are initializers that `updatable` with "*"
+     * would name. Not with `updatable` nor "fp8"; with "bf16" and "fp16" the model is computed in 16 bits, the loss, the
+     * parameters and the update in 32. Such a plan keeps no golden runs. */
+    const hyp_train_options *train;
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {

@@ -1,7 +1,7 @@
 /* The pass list of the compiler:
  *
- *   model.onnx ──import──► graph ──demote──► graph ──rewrite──► graph ──quantize──► graph
- *                             (narrow types)     (unless off)         (fp8)
+ *   model.onnx ──import──► graph ──demote──► graph ──train──► graph ──rewrite──► graph ──quantize──► graph
+ *                             (narrow types)  (where asked for)   (unless off)         (fp8)
  *              ──lower──► program ──write──► plan without its name ──verify──► plan.bin
  *
  * The graph is verified after every pass that makes one.
@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "driver/driver.h"
+#include "train/train.h"
 
 /* One compilation. Every member is safe to dispose at any time. */
 typedef struct compilation {
@@ -22,8 +23,10 @@ typedef struct compilation {
     hyp_settings settings;
     hyp_dims *dims;
     hyp_onnx_model *model;
-    hyp_graph imported, demoted, rewritten, opened, quantized;
+    hyp_graph imported, demoted, trained, rewritten, opened, quantized;
+    hyp_graph wide; /* the training step of the imported graph, where `trained` is of the demoted one */
     const hyp_graph *graph; /* the newest of them */
+    const hyp_graph *meant; /* what the plan is to compute: not demoted, not rewritten */
     hyp_rewrite_report rewrite;
     hyp_lowered lowered;
     hyp_strbuf answer; /* to what was asked */
@@ -32,7 +35,7 @@ typedef struct compilation {
     hyp_limit limit; /* of the search for a better plan */
     hyp_strbuf cut;  /* by which it was cut short; empty: it was not */
     size_t nodes_imported, nodes_before;
-    double import_seconds, demote_seconds, rewrite_seconds, quantize_seconds, lower_seconds, expect_seconds,
+    double import_seconds, demote_seconds, train_seconds, rewrite_seconds, quantize_seconds, lower_seconds, expect_seconds,
         write_seconds;
 } compilation;
 
@@ -119,6 +122,23 @@ static hyp_status demote(compilation *c, hyp_diag *diag)
         hyp_dtype to = precision == HYP_PRECISION_FP16 ? HYP_F16 : HYP_BF16;
         HYP_TRY(hyp_graph_demote(c->graph, to, &c->demoted, diag));
         HYP_TRY(finish_pass(c, &c->demoted, "demote", diag));
+    }
+    return count_running(c, c->graph, &c->nodes_before, diag);
+}
+
+/* The model becomes a step of its training. */
+static hyp_status train(compilation *c, hyp_diag *diag)
+{
+    const hyp_train_options *o = c->settings.options.train;
+    const hyp_graph *model = c->graph;
+    c->meant = &c->imported;
+    if (!o) return HYP_OK;
+    HYP_TRY(hyp_train_step(model, o, &c->trained, diag));
+    HYP_TRY(finish_pass(c, &c->trained, "train", diag));
+    c->meant = &c->trained;
+    if (model != &c->imported) {
+        HYP_TRY(hyp_train_step(&c->imported, o, &c->wide, diag));
+        c->meant = &c->wide;
     }
     return count_running(c, c->graph, &c->nodes_before, diag);
 }
@@ -211,7 +231,7 @@ static hyp_status expect(compilation *c, hyp_diag *diag)
                           hyp_strbuf_text(&c->cut));
         return HYP_OK;
     }
-    HYP_TRY(hyp_verification_prepare(&c->verification, &c->imported, &c->settings, o->no_rewrite ? NULL : &c->rewrite,
+    HYP_TRY(hyp_verification_prepare(&c->verification, c->meant, &c->settings, o->no_rewrite ? NULL : &c->rewrite,
                                      diag));
     return hyp_golden_add(&c->verification, &c->lowered, diag);
 }
@@ -295,6 +315,7 @@ static hyp_status run_passes(compilation *c, hyp_diag *diag)
 {
     HYP_TRY(run_pass(c, "import", import, &c->import_seconds, diag));
     HYP_TRY(run_pass(c, "demote", demote, &c->demote_seconds, diag));
+    HYP_TRY(run_pass(c, "train", train, &c->train_seconds, diag));
     HYP_TRY(run_pass(c, "rewrite", rewrite, &c->rewrite_seconds, diag));
     HYP_TRY(tell_refusals(c, diag));
     HYP_TRY(run_pass(c, "quantize", quantize, &c->quantize_seconds, diag));
@@ -320,7 +341,7 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
     report->nodes_imported = c->nodes_imported;
     report->nodes_before = c->nodes_before;
     report->import_seconds = c->import_seconds;
-    report->rewrite_seconds = c->demote_seconds + c->rewrite_seconds + c->quantize_seconds;
+    report->rewrite_seconds = c->demote_seconds + c->train_seconds + c->rewrite_seconds + c->quantize_seconds;
     report->lower_seconds = c->lower_seconds;
     report->verify_seconds = c->verification.seconds;
     report->write_seconds = c->expect_seconds + c->write_seconds - c->verification.seconds;
@@ -352,6 +373,8 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
     if (status == HYP_OK) {
         hyp_graph_init(&c.imported, c.dims);
         hyp_graph_init(&c.demoted, c.dims);
+        hyp_graph_init(&c.trained, c.dims);
+        hyp_graph_init(&c.wide, c.dims);
         hyp_graph_init(&c.rewritten, c.dims);
         hyp_graph_init(&c.opened, c.dims);
         hyp_graph_init(&c.quantized, c.dims);
@@ -368,6 +391,8 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
         hyp_graph_dispose(&c.quantized);
         hyp_graph_dispose(&c.opened);
         hyp_graph_dispose(&c.rewritten);
+        hyp_graph_dispose(&c.wide);
+        hyp_graph_dispose(&c.trained);
         hyp_graph_dispose(&c.demoted);
         hyp_graph_dispose(&c.imported);
     }

@@ -1,6 +1,8 @@
 /* draw.c - sample inputs by the types of a graph's inputs and by what their values are for. */
+#include <math.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "driver/driver.h"
 
 void hyp_sample_dispose(const hyp_graph *g, hyp_sample *s)
@@ -194,6 +196,29 @@ static hyp_status draw_input(const hyp_graph *g, size_t i, const int64_t *sizes,
     return HYP_OK;
 }
 
+static void make_positive(const hyp_tensor *t)
+{
+    size_t size = hyp_dtype_size(t->dtype);
+    for (size_t i = 0; hyp_dtype_is_float(t->dtype) && i < t->bytes / size; i++)
+        hyp_store_f64(t->dtype, t->data, i, fabs(hyp_load_f64(t->dtype, t->data, i)));
+}
+
+hyp_status hyp_draw_variable(const hyp_graph *g, size_t variable, hyp_tensor *out, hyp_diag *diag)
+{
+    const hyp_value *v = hyp_graph_variable(g, variable);
+    hyp_tensor t = {.name = v->name, .dtype = v->type.dtype, .rank = v->type.rank};
+    memcpy(t.dims, v->type.dims, sizeof t.dims);
+    HYP_TRY(hyp_tensor_alloc(&t, diag));
+    if (v->bytes) {
+        memcpy(t.data, v->data, v->bytes);
+    } else {
+        hyp_tensor_draw(&t, HYP_DRAW_ORDINARY, variable, 0, 9);
+        make_positive(&t);
+    }
+    *out = t;
+    return HYP_OK;
+}
+
 hyp_status hyp_sample_draw(const hyp_graph *g, const hyp_settings *settings, hyp_draw how, int attempt, hyp_sample *out,
                            hyp_diag *diag)
 {
@@ -207,7 +232,10 @@ hyp_status hyp_sample_draw(const hyp_graph *g, const hyp_settings *settings, hyp
         hyp_sample_sizes(g, settings, how, attempt, sizes);
         status = find_ranges(g, sizes, ranges, diag);
     }
-    for (size_t i = 0; i < g->inputs.len && status == HYP_OK; i++) {
+    size_t shown = hyp_graph_shown_inputs(g);
+    for (size_t i = 0; i < g->variables.len && status == HYP_OK; i++)
+        status = hyp_draw_variable(g, i, &s.inputs[shown + i], diag);
+    for (size_t i = 0; i < shown && status == HYP_OK; i++) {
         hyp_dtype t = g->values.data[g->inputs.data[i]].type.dtype;
         s.drawn[i] =
             hyp_dtype_is_float(t) ? draw_floats(g, t, settings, how) : draw_integers(t, ranges[i], how, attempt);

@@ -18,6 +18,7 @@ typedef struct hyp_settings {
     hyp_roofline cost;
     hyp_fold_budget fold;    /* what was asked for, until the model is known */
     const char **rule_texts; /* by rule file */
+    hyp_train_options train; /* where options.train is given, which points to it */
     hyp_arena arena;         /* owns the texts, the profile and the sizes of symbols */
 } hyp_settings;
 
@@ -89,6 +90,9 @@ typedef struct hyp_sample {
 } hyp_sample;
 void hyp_sample_dispose(const hyp_graph *g, hyp_sample *s);
 
+/* The value before the run that a sample has for a variable: what it begins with or, of zeros, what it may be in the middle
+ * of a training: small numbers that are not negative. */
+HYP_NODISCARD hyp_status hyp_draw_variable(const hyp_graph *g, size_t variable, hyp_tensor *out, hyp_diag *diag);
 /* Draws inputs of one kind. `attempt` counts from 0: later ones have other sizes, and integers of a smaller range, for
  * models that cannot take the first. */
 enum { HYP_DRAW_ATTEMPTS = 24, HYP_DRAW_SMALLEST = 8 /* the first one with sizes of 1 */ };

@@ -99,12 +99,13 @@ static hyp_status add_run(const hyp_verification *v, const hyp_sample *s, hyp_ar
     return HYP_OK;
 }
 
-/* None of a model with sizes that only the data say: what is kept of an output are its elements by their places. */
+/* None of a model with sizes that only the data say: what is kept of an output are its elements by their places. None of what has
+ * variables, whose values would be inputs. */
 hyp_status hyp_golden_add(const hyp_verification *v, hyp_lowered *lowered, hyp_diag *diag)
 {
     HypPlan__Program *p = lowered->program;
     size_t runs = v->count < MOST_RUNS ? v->count : MOST_RUNS, budget = budget_of(v, p);
-    if (runs == 0 || budget == 0 || v->mode == HYP_VERIFY_OFF || p->hidden_outputs) return HYP_OK;
+    if (runs == 0 || budget == 0 || v->mode == HYP_VERIFY_OFF || p->hidden_outputs || p->n_variables) return HYP_OK;
     p->golden = hyp_arena_zalloc(&lowered->arena, runs, sizeof *p->golden);
     if (!p->golden) return hyp_fail_memory(diag, runs * sizeof *p->golden);
     for (size_t i = 0; i < runs; i++) {

@@ -67,10 +67,22 @@ hyp_status hyp_precision_parse(const char *name, hyp_precision *out, hyp_diag *d
     return HYP_OK;
 }
 
+static hyp_status check_train(const hyp_settings *s, hyp_diag *diag)
+{
+    if (!s->options.train) return HYP_OK;
+    if (s->precision == HYP_PRECISION_FP8)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "there is no training in fp8: compile it for bf16");
+    if (s->options.updatable_count)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "--updatable names weights that an engine replaces, and those of a training step are variables, which a "
+                        "context has: leave --updatable out, and freeze with --frozen what is not to be trained");
+    return HYP_OK;
+}
+
 static hyp_status check(hyp_settings *s, hyp_diag *diag)
 {
     static const char *const verifications[] = {"by cost", "strict", "warn", "off", NULL};
-    static const char *const stages[] = {"import", "demote", "rewrite", "quantize", NULL};
+    static const char *const stages[] = {"import", "demote", "train", "rewrite", "quantize", NULL};
     int stage, verification;
     HYP_TRY(hyp_target_parse(s->options.target ? s->options.target : "cpu", &s->target, &s->profile, diag));
     HYP_TRY(hyp_precision_parse(s->options.precision, &s->precision, diag));
@@ -96,20 +108,24 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
             diag, HYP_ERR_INVALID_ARGUMENT,
             "fp8 takes the scales of layers from their weights, so that others cannot take their place: leave out "
             "one of fp8 and --updatable");
+    HYP_TRY(check_train(s, diag));
     HYP_TRY(read_profile(s, diag));
     return read_rules(s, diag);
 }
 
 hyp_status hyp_settings_init(const hyp_compile_options *options, hyp_settings *out, hyp_diag *diag)
 {
-    hyp_settings s = {.options.size = sizeof s.options}; /* others compile with these again */
+    hyp_settings s = {.options.size = sizeof s.options, .train = HYP_TRAIN_OPTIONS_INIT}; /* others compile with these again */
     HYP_TRY(hyp_sized_take(&s.options, options, hyp_compile_options, diag));
+    if (s.options.train) HYP_TRY(hyp_sized_take(&s.train, s.options.train, hyp_train_options, diag));
     hyp_status status = check(&s, diag);
-    if (status == HYP_OK)
-        *out = s;
-    else
+    if (status != HYP_OK) {
         hyp_settings_dispose(&s);
-    return status;
+        return status;
+    }
+    *out = s;
+    if (s.options.train) out->options.train = &out->train;
+    return HYP_OK;
 }
 
 void hyp_settings_dispose(hyp_settings *settings)
@@ -246,6 +262,7 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
 
 hyp_onnx_options hyp_import_options(const hyp_compile_options *o)
 {
+    static const char *const all[] = {"*"}; /* whatever is trained is no constant; frozen ones are constants again then */
     const hyp_target *target = NULL;
     const char *profile;
     hyp_diag unknown; /* which the settings tell of */
@@ -257,8 +274,8 @@ hyp_onnx_options hyp_import_options(const hyp_compile_options *o)
                               .dim_names = o->dim_names,
                               .dim_values = o->dim_values,
                               .dim_count = o->dim_count,
-                              .updatable = o->updatable,
-                              .updatable_count = o->updatable_count,
+                              .updatable = o->train ? all : o->updatable,
+                              .updatable_count = o->train ? 1 : o->updatable_count,
                               .no_integer_products = known && !target->multiplies_integers,
                               .custom_domains = o->custom_domains,
                               .custom_domain_count = o->custom_domain_count,

@@ -79,6 +79,10 @@ static hyp_status take_sample(void *user, const hyp_tensor *inputs, size_t count
     for (size_t i = 0; i < g->inputs.len; i++) {
         const hyp_tensor *t = hyp_find_input(g, i, inputs, count);
         const char *name = g->values.data[g->inputs.data[i]].name;
+        if (!t && i >= hyp_graph_shown_inputs(g)) {
+            HYP_TRY(hyp_draw_variable(g, i - hyp_graph_shown_inputs(g), &s->inputs[i], diag));
+            continue;
+        }
         if (!t) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "no sample was given for input '%s'", name);
         s->drawn[i].given = true;
         HYP_TRY(copy_tensor(t, &s->inputs[i], diag));
@@ -257,23 +261,33 @@ static bool has_size(hyp_verification *v, const hyp_sample *s, size_t output, co
     return true;
 }
 
+/* Outputs that are judged: those that are shown, and what variables become. */
+static size_t judged_count(const hyp_graph *g) { return hyp_graph_shown(g) + g->variables.len; }
+
+static size_t judged_output(const hyp_graph *g, size_t i)
+{
+    size_t shown = hyp_graph_shown(g);
+    return i < shown ? i : g->variables.data[i - shown].output;
+}
+
 static hyp_status judge_sample(hyp_verification *v, const hyp_sample *s, const hyp_tensor *got, totals *t,
                                hyp_diag *diag)
 {
     hyp_cut_outputs(v->graph, s->values, s->tolerances);
-    for (size_t i = 0; i < hyp_graph_shown(v->graph); i++) {
+    for (size_t k = 0; k < judged_count(v->graph); k++) {
         hyp_judgement j = {.size = sizeof j};
+        size_t i = judged_output(v->graph, k);
         bool known;
-        if (!has_size(v, s, i, &got[i], &known)) continue;
+        if (!has_size(v, s, i, &got[k], &known)) continue;
         if (!known) {
-            int64_t count = hyp_tensor_elements(&got[i]);
+            int64_t count = hyp_tensor_elements(&got[k]);
             t->elements += count;
             t->undecided += count;
             continue;
         }
-        HYP_TRY(hyp_tensor_judge(&got[i], &s->values[i], &s->tolerances[i], &j, diag));
+        HYP_TRY(hyp_tensor_judge(&got[k], &s->values[i], &s->tolerances[i], &j, diag));
         if (j.outside && v->fault.len == 0)
-            describe_fault(v, s, v->graph->outputs.data[i].name, &got[i], &s->values[i], &j);
+            describe_fault(v, s, v->graph->outputs.data[i].name, &got[k], &s->values[i], &j);
         v->failed = v->failed || j.outside;
         t->elements += j.elements;
         t->undecided += j.undecided;
@@ -307,8 +321,9 @@ static void summarize(hyp_verification *v, const totals *t)
 /* Memory for what the plan gives for one sample. */
 static hyp_status make_outputs(const hyp_graph *g, const hyp_sample *s, hyp_tensor *out, hyp_diag *diag)
 {
-    for (size_t i = 0; i < hyp_graph_shown(g); i++) {
-        hyp_tensor t = s->values[i];
+    for (size_t i = 0; i < judged_count(g); i++) {
+        hyp_tensor t = s->values[judged_output(g, i)];
+        if (i >= hyp_graph_shown(g)) t.name = hyp_graph_variable(g, i - hyp_graph_shown(g))->name;
         HYP_TRY(hyp_tensor_alloc(&t, diag));
         out[i] = t;
     }
@@ -321,7 +336,7 @@ static hyp_status run_and_judge(hyp_verification *v, const char *plan, hyp_plan_
     for (size_t i = 0; i < v->count; i++) {
         hyp_tensor *outputs = hyp_calloc(g->outputs.len + 1, sizeof *outputs);
         if (!outputs) return hyp_fail_memory(diag, g->outputs.len * sizeof *outputs);
-        runs[i] = (hyp_plan_run){v->samples[i].inputs, g->inputs.len, outputs, hyp_graph_shown(g)};
+        runs[i] = (hyp_plan_run){v->samples[i].inputs, g->inputs.len, outputs, judged_count(g)};
         HYP_TRY(make_outputs(g, &v->samples[i], outputs, diag));
     }
     const hyp_compile_options *o = &v->settings->options;

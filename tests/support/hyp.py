@@ -58,6 +58,11 @@ class EngineOptions(c.Structure):
                 ("checks", c.c_int), ("log", c.c_void_p), ("log_user", c.c_void_p), ("cpu_level", c.c_char_p)]
 
 
+class RunOptions(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("stream", c.c_void_p), ("wait", c.c_void_p), ("wait_count", c.c_size_t),
+                ("record", c.c_void_p), ("keep_variables", c.c_bool)]
+
+
 class Samples(c.Structure):
     _fields_ = [("tensors", c.c_void_p), ("count", c.c_size_t)]
 
@@ -93,13 +98,14 @@ _libraries = {}
 def library(name):
     if name not in _libraries:
         _libraries[name] = c.CDLL(os.path.join(LIB, f"lib{name}.so"))
-        for function in ("hyp_engine_input", "hyp_engine_output", "hyp_engine_weight"):
+        for function in ("hyp_engine_input", "hyp_engine_output", "hyp_engine_weight", "hyp_engine_variable"):
             if name == "hypatia-rt":
                 getattr(_libraries[name], function).restype = c.POINTER(IoInfo)
         if name == "hypatia-rt":
             _libraries[name].hyp_engine_input_count.restype = c.c_size_t
             _libraries[name].hyp_engine_output_count.restype = c.c_size_t
             _libraries[name].hyp_engine_weight_count.restype = c.c_size_t
+            _libraries[name].hyp_engine_variable_count.restype = c.c_size_t
     return _libraries[name]
 
 
@@ -172,8 +178,31 @@ class Engine:
         diag = Diag()
         check(self.rt.hyp_engine_update(self.engine, tensors, c.c_size_t(len(tensors)), c.byref(diag)), diag)
 
-    def run(self, feeds):
-        """feeds: name -> array. Returns the outputs in the plan's order."""
+    def variables(self):
+        """name -> array of zeros: the variables of the plan, with their shapes and types."""
+        rt = self.rt
+        infos = [rt.hyp_engine_variable(self.engine, c.c_size_t(i)).contents for i in range(rt.hyp_engine_variable_count(self.engine))]
+        return {i.name.decode(): np.zeros(tuple(i.dims[: i.rank]), DTYPES[i.dtype]) for i in infos}
+
+    def get(self):
+        """name -> array: all variables of the context."""
+        arrays, diag = self.variables(), Diag()
+        tensors, arrays = named_tensors(arrays)
+        check(self.rt.hyp_context_variable_get(self.context, tensors, c.c_size_t(len(tensors)), c.byref(diag)), diag)
+        return arrays
+
+    def set(self, arrays):
+        """Some variables: name -> array."""
+        tensors, _alive = named_tensors(arrays)
+        diag = Diag()
+        check(self.rt.hyp_context_variable_set(self.context, tensors, c.c_size_t(len(tensors)), c.byref(diag)), diag)
+
+    def reset(self):
+        diag = Diag()
+        check(self.rt.hyp_context_variables_reset(self.context, c.byref(diag)), diag)
+
+    def run(self, feeds, keep=False):
+        """feeds: name -> array. Returns the outputs in the plan's order. keep: variables stay as they are."""
         feeds = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in feeds.items()}
         inputs = (Tensor * len(feeds))(*(as_tensor(v, n.encode()) for n, v in feeds.items()))
         count = len(self.output_info)
@@ -187,7 +216,9 @@ class Engine:
             array = np.empty(tuple(tensor.dims[: tensor.rank]), DTYPES[info.dtype])
             tensor.data, tensor.bytes, tensor.dtype = array.ctypes.data, array.nbytes, info.dtype
             arrays.append(array)
-        check(self.rt.hyp_context_run(self.context, inputs, n_in, outputs, n_out, c.byref(diag)), diag)
+        how = RunOptions(size=c.sizeof(RunOptions), keep_variables=keep)
+        check(self.rt.hyp_context_run_with(self.context, inputs, n_in, outputs, n_out, c.byref(how) if keep else None,
+                                           c.byref(diag)), diag)
         # Of a size that only the data tell there was room for the most.
         shapes = [tuple(tensor.dims[: tensor.rank]) for tensor in outputs]
         return [a if a.shape == s else a.reshape(-1)[: int(np.prod(s))].reshape(s) for a, s in zip(arrays, shapes)]

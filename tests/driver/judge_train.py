@@ -1,0 +1,260 @@
+"""Training steps as plans: a hundred steps of a network on the digits, by the plan and by numpy, must be the same; and what hypatiac
+says of models that it cannot make steps of."""
+import os
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../support"))
+import hyp  # noqa: E402
+
+onnx, np = hyp.need("onnx", "numpy")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+F = TensorProto.FLOAT
+STEPS, BATCH = 100, 50
+SIZES = [64, 40, 24, 10]
+
+
+def node(op, inputs, outputs, **attributes):
+    return helper.make_node(op, inputs.split(), outputs.split(), name=outputs.split()[0], **attributes)
+
+
+def save(path, nodes, inputs, outputs, weights):
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(n, F, d) for n, d in inputs.items()],
+                              [helper.make_tensor_value_info(n, F, d) for n, d in outputs.items()],
+                              [numpy_helper.from_array(v, n) for n, v in weights.items()])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(made)
+    onnx.save(made, path)
+
+
+def network(path):
+    """Layers as exporters write them: a Gemm, a MatMul with an Add, a Gemm."""
+    random = np.random.default_rng(7)
+    weights = {}
+    for i, (k, n) in enumerate(zip(SIZES, SIZES[1:])):
+        w = (random.standard_normal((n, k)) / np.sqrt(k)).astype(np.float32)
+        weights[f"w{i}"] = w.T.copy() if i == 1 else w
+        weights[f"b{i}"] = (random.standard_normal(n) * 0.1).astype(np.float32)
+    save(path, [node("Gemm", "x w0 b0", "h0", transB=1), node("Relu", "h0", "r0"), node("MatMul", "r0 w1", "m1"),
+                node("Add", "m1 b1", "h1"), node("Relu", "h1", "r1"), node("Gemm", "r1 w2 b2", "y", transB=1)],
+         {"x": ["n", 64]}, {"y": ["n", 10]}, weights)
+    return weights
+
+
+def digits():
+    folder = os.path.join(HERE, "../../examples/digits")
+    images = np.load(os.path.join(folder, "images.npy")).reshape(-1, 64).astype(np.float32)
+    labels = np.load(os.path.join(folder, "labels.npy")).astype(np.int64).reshape(-1)
+    return images, labels
+
+
+def batches(images, labels):
+    random = np.random.default_rng(3)
+    for _ in range(STEPS):
+        at = random.integers(0, len(images), BATCH)
+        yield images[at], labels[at]
+
+
+# ---- by numpy, in double -----------------------------------------------------------------------------------------
+
+def forward(w, x):
+    h0 = x @ w["w0"].T + w["b0"]
+    r0 = np.maximum(h0, 0)
+    h1 = r0 @ w["w1"] + w["b1"]
+    r1 = np.maximum(h1, 0)
+    return r0, r1, r1 @ w["w2"].T + w["b2"]
+
+
+def gradients(w, x, labels, smoothing=0.0):
+    r0, r1, y = forward(w, x)
+    z = y - y.max(axis=1, keepdims=True)
+    logp = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    counts = labels != -100
+    wanted = np.full_like(y, smoothing / y.shape[1])
+    wanted[np.arange(len(y)), np.where(counts, labels, 0)] += 1 - smoothing
+    wanted *= counts[:, None]
+    loss = -(wanted * logp).sum() / counts.sum()
+    gy = (np.exp(logp) * counts[:, None] - wanted) / counts.sum()
+    g1 = (gy @ w["w2"]) * (r1 > 0)
+    g0 = (g1 @ w["w1"].T) * (r0 > 0)
+    return loss, {"w2": gy.T @ r1, "b2": gy.sum(axis=0), "w1": r0.T @ g1, "b1": g1.sum(axis=0), "w0": g0.T @ x,
+                  "b0": g0.sum(axis=0)}
+
+
+class Sgd:
+    flags = ["--optimizer", "sgd", "--momentum", "0.9", "--weight-decay", "0.001"]
+    rate = 0.02
+
+    def __init__(self):
+        self.state = {}
+
+    def step(self, name, w, g):
+        g = g + 0.001 * w
+        self.state[name + ":momentum"] = m = 0.9 * self.state.get(name + ":momentum", 0) + g
+        return w - self.rate * m
+
+
+class AdamW:
+    flags = ["--optimizer", "adamw", "--weight-decay", "0.02", "--betas", "0.9,0.99"]
+    rate = 0.003
+
+    def __init__(self):
+        self.state, self.count = {}, {}
+
+    def step(self, name, w, g):
+        t = self.count[name] = self.count.get(name, 0) + 1
+        self.state[name + ":m"] = m = 0.9 * self.state.get(name + ":m", 0) + 0.1 * g
+        self.state[name + ":v"] = v = 0.99 * self.state.get(name + ":v", 0) + 0.01 * g * g
+        w = w - self.rate * 0.02 * w
+        return w - self.rate * (m / (1 - 0.9 ** t)) / (np.sqrt(v / (1 - 0.99 ** t)) + 1e-8)
+
+
+def train(optimizer, start, images, labels, smoothing, frozen):
+    """Losses, and the state at the end."""
+    w, losses = {k: v.astype(np.float64) for k, v in start.items()}, []
+    for x, t in batches(images, labels):
+        loss, g = gradients(w, x.astype(np.float64), t, smoothing)
+        losses.append(loss)
+        w = {k: v if k in frozen else optimizer.step(k, v, g[k]) for k, v in w.items()}
+    return losses, {**{k: v for k, v in w.items() if k not in frozen}, **optimizer.state}
+
+
+# ---- by the plan ---------------------------------------------------------------------------------------------------
+
+def compile_step(model, plan, *flags):
+    done = hyp.tool("hypatiac", model, "-o", plan, "--train", "cross-entropy", *flags)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def check_training(folder, optimizer, *flags, smoothing=0.0, frozen=()):
+    images, labels = digits()
+    labels = labels.copy()
+    labels[::17] = -100  # not counted
+    start = network(os.path.join(folder, "net.onnx"))
+    said = compile_step(os.path.join(folder, "net.onnx"), os.path.join(folder, "step.bin"), *optimizer.flags, *flags)
+    assert "verified: strict" in said, said
+    want, state = train(optimizer(), start, images, labels, smoothing, frozen)
+    for device in ("cpu", "reference"):
+        with hyp.Engine(os.path.join(folder, "step.bin"), device) as engine:
+            assert engine.input_names == [b"x", b"labels", b"learning-rate"], engine.input_names
+            assert [i.name for i in engine.output_info] == [b"loss", b"y"]
+            assert set(engine.variables()) - {":step"} == set(state), (set(engine.variables()), set(state))
+            for at, (x, t) in enumerate(batches(images, labels)):
+                feeds = {"x": x, "labels": t, "learning-rate": np.float32(optimizer.rate)}
+                loss, y = engine.run(feeds)
+                assert abs(loss - want[at]) < 1e-4, (device, at, float(loss), want[at])
+            got = engine.get()
+            for name, value in state.items():
+                assert hyp.difference(got[name], value.astype(np.float32)) < 2e-3, (device, name, hyp.difference(got[name], value.astype(np.float32)))
+            if ":step" in got:
+                assert got[":step"] == STEPS
+            kept = engine.run(feeds, keep=True)
+            again = engine.run(feeds, keep=True)
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(kept, again))
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(got.values(), engine.get().values()))
+            engine.reset()
+            assert all((engine.get()[k] == v).all() for k, v in start.items() if k not in frozen)
+            correct = (y.argmax(axis=1) == t)[t >= 0].mean()
+    assert want[-1] < want[0] / 2, want
+    print(f"{optimizer.__name__} {' '.join(flags)}: loss {want[0]:.4f} to {want[-1]:.4f}, {correct:.0%} of the last batch")
+
+
+def check_gradients(folder):
+    images, labels = digits()
+    start = network(os.path.join(folder, "net.onnx"))
+    compile_step(os.path.join(folder, "net.onnx"), os.path.join(folder, "step.bin"), "--gradients", "--clip-norm", "0.5")
+    loss, want = gradients({k: v.astype(np.float64) for k, v in start.items()}, images[:BATCH].astype(np.float64), labels[:BATCH])
+    norm = np.sqrt(sum((g * g).sum() for g in want.values()))
+    with hyp.Engine(os.path.join(folder, "step.bin")) as engine:
+        names = [i.name.decode() for i in engine.output_info]
+        got = dict(zip(names, engine.run({"x": images[:BATCH], "labels": labels[:BATCH]})))
+    assert abs(got["loss"] - loss) < 1e-5 and abs(got["gradient-norm"] - norm) < 1e-4
+    for name, g in want.items():
+        assert hyp.difference(got["gradient:" + name], (g * min(1, 0.5 / (norm + 1e-6))).astype(np.float32)) < 1e-4, name
+
+
+def check_precisions(folder):
+    """What is computed in 16 bits learns, too; its parameters are in 32."""
+    images, labels = digits()
+    network(os.path.join(folder, "net.onnx"))
+    for precision, more in (("bf16", []), ("fp16", ["--loss-scale", "1024"])):
+        compile_step(os.path.join(folder, "net.onnx"), os.path.join(folder, "step.bin"), "--precision", precision, *more, *Sgd.flags)
+        with hyp.Engine(os.path.join(folder, "step.bin")) as engine:
+            assert all(v.dtype == np.float32 for k, v in engine.variables().items() if k != ":step")
+            losses = [float(engine.run({"x": x, "labels": t, "learning-rate": np.float32(Sgd.rate)})[0])
+                      for x, t in batches(images, labels)]
+        assert np.mean(losses[-5:]) < losses[0] / 2, (precision, losses)
+
+
+def check_words(folder):
+    """What is asked for, and what is said of what cannot be done."""
+    model, plan = os.path.join(folder, "net.onnx"), os.path.join(folder, "words.bin")
+    network(model)
+    done = hyp.tool("hypatiac", model, "--dry-run", "--train", "mse", "--dump-ir", "train")
+    assert done.returncode == 0 and "(variable %w0 (f32 40 64)" in done.stdout and "(set %w0 " in done.stdout, done.stdout[:500]
+    done = hyp.tool("hypatiac", model, "--dry-run", "--train", "mse", "--explain", "h0")
+    assert done.returncode == 0 and "h0" in done.stdout, done.stderr
+    compile_step(model, plan)
+    done = hyp.tool("hypatia", "inspect", plan)
+    assert "variables" in done.stdout and "w0:m" in done.stdout and "--train=cross-entropy" in done.stdout, done.stdout[:2000]
+    recurrent = os.path.join(folder, "recurrent.onnx")
+    save(recurrent, [node("LSTM", "x w r", "h", hidden_size=3), node("CumSum", "h axis", "y")], {"x": [5, "n", 2]},
+         {"y": [5, 1, "n", 3]}, {"w": np.ones((1, 12, 2), np.float32), "r": np.ones((1, 12, 3), np.float32),
+                                 "axis": np.array(0, np.int64)})
+    rows = [
+        (3, "lstm", [recurrent, "--train", "mse"]),
+        (2, "nor is a loss", [model, "--train", "msee"]),
+        (2, "no parameter is called like 'v*'", [model, "--train", "mse", "--frozen", "v*"]),
+        (2, "there is nothing to train", [model, "--train", "mse", "--frozen", "*"]),
+        (2, "leave --updatable out", [model, "--train", "mse", "--updatable", "*"]),
+        (2, "optimizer", [model, "--train", "mse", "--optimizer", "adagrad"]),
+        (2, "--momentum is for a training step", [model, "--momentum", "0.9"]),
+        (2, "--betas", [model, "--train", "mse", "--betas", "0.9"]),
+        (2, "--weight-decay", [model, "--train", "mse", "--weight-decay", "much"]),
+        (2, "--class-weights", [model, "--train", "cross-entropy", "--class-weights", model]),
+    ]
+    for code, text, arguments in rows:
+        done = hyp.tool("hypatiac", *arguments, "-o", os.path.join(folder, "never.bin"))
+        assert done.returncode == code and text in done.stderr, (arguments, done.returncode, done.stderr)
+    assert not os.path.exists(os.path.join(folder, "never.bin"))
+
+
+def check_verification(folder):
+    """A rule that is wrong in the update alone is found by what a variable becomes."""
+    model, rules = os.path.join(folder, "net.onnx"), os.path.join(folder, "wrong.rules")
+    network(model)
+    with open(rules, "w") as file:
+        file.write('(rule wrong-root :class E :doc "wrong" (sqrt ?x) => ?x)')
+    done = hyp.tool("hypatiac", model, "-o", os.path.join(folder, "never.bin"), "--train", "cross-entropy", "--rules", rules)
+    assert done.returncode == 4 and "output 'new:" in done.stderr and "is the rule 'wrong-root'" in done.stderr, done.stderr
+    assert not os.path.exists(os.path.join(folder, "never.bin"))
+
+
+def check_same_bytes(folder):
+    model = os.path.join(folder, "net.onnx")
+    network(model)
+    plans = []
+    for i in range(2):
+        compile_step(model, os.path.join(folder, f"{i}.bin"))
+        plans.append(open(os.path.join(folder, f"{i}.bin"), "rb").read())
+    assert plans[0] == plans[1]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        check_training(folder, Sgd)
+        check_training(folder, AdamW)
+        check_training(folder, AdamW, "--no-rewrite")
+        check_training(folder, Sgd, "--label-smoothing", "0.1", smoothing=0.1)
+        check_training(folder, AdamW, "--frozen", "?1", frozen=("w1", "b1"))
+        check_gradients(folder)
+        check_precisions(folder)
+        check_words(folder)
+        check_verification(folder)
+        check_same_bytes(folder)
+
+
+main()
