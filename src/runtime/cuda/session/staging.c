@@ -140,16 +140,28 @@ static hyp_cuda_way choose_way(const hyp_cuda_library *lib, const given *e, size
     return is_locked(lib, e->data, bytes) ? HYP_CUDA_WAY_DIRECT : HYP_CUDA_WAY_PIECES;
 }
 
+/* Where a tensor is staged, in staging memory that is taken up to *end: small ones have places, so that they can be packed,
+ * large ones come behind these as they are needed. What never needs it, as the state of a plan, takes no memory so. */
+static size_t staged_at(const hyp_cuda_prepared *p, size_t i, size_t *end)
+{
+    if (p->edge_bytes[i] <= HYP_CUDA_SMALL) return p->edge_offset[i];
+    size_t at = (*end + HYP_CUDA_ALIGN - 1) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN;
+    *end = at + p->edge_bytes[i];
+    return at;
+}
+
 /* Takes what the ways need, and chooses others where that is not to be had. */
 static hyp_status take_memory(hyp_cuda_session *s, const hyp_cuda_prepared *p, size_t edges, hyp_diag *diag)
 {
+    size_t bytes = p->packed_bytes;
     hyp_cuda_staging *g = &s->staging;
     bool packed = false, pieces = false;
     for (size_t i = 0; i < edges; i++) {
         packed = packed || g->ways[i] == HYP_CUDA_WAY_PACKED;
         pieces = pieces || g->ways[i] == HYP_CUDA_WAY_PIECES;
+        if (g->ways[i] != HYP_CUDA_WAY_NONE) staged_at(p, i, &bytes);
     }
-    HYP_TRY(hyp_cuda_grow(s, &g->device, &g->device_bytes, p->staging_bytes, "inputs and outputs", diag));
+    HYP_TRY(hyp_cuda_grow(s, &g->device, &g->device_bytes, bytes, "inputs and outputs", diag));
     HYP_TRY(take_pages(s, packed ? p->packed_bytes : 0, pieces, diag));
     for (size_t i = 0; i < edges; i++)
         if ((g->ways[i] == HYP_CUDA_WAY_PACKED && g->packed_bytes < p->packed_bytes) ||
@@ -180,9 +192,10 @@ hyp_status hyp_cuda_stage(hyp_cuda_session *s, const hyp_cuda_prepared *p, const
             "host: give tensors on the device");
     if (!staged) return HYP_OK;
     HYP_TRY(take_memory(s, p, edges, diag));
+    size_t end = p->packed_bytes;
     for (size_t i = 0; i < edges; i++)
         if (s->staging.ways[i] != HYP_CUDA_WAY_NONE)
-            s->at[given_edge(program, b, i).tensor] = s->staging.device + p->edge_offset[i];
+            s->at[given_edge(program, b, i).tensor] = s->staging.device + staged_at(p, i, &end);
     return HYP_OK;
 }
 
