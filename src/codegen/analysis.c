@@ -180,6 +180,8 @@ static bool join_group(const hyp_lowering *l, hyp_group *group, hyp_node_id n)
     const hyp_node *node = &l->graph->nodes.data[n];
     hyp_group g = *group;
     uint32_t kept = 0;
+    if (n == g.root || l->values[node->outputs[0]].shown) g.results++;
+    if (g.results > HYP_PLAN_POINTWISE_OUTPUTS) return false;
     for (uint32_t i = 0; i < g.input_count; i++)
         if (g.inputs[i] != node->outputs[0]) g.inputs[kept++] = g.inputs[i];
     g.input_count = kept;
@@ -213,7 +215,8 @@ static bool can_join(const hyp_lowering *l, const hyp_group *group, const hyp_no
 }
 
 /* Puts an elementwise node into the group of its readers when it has only one, else into one of its own. Nodes are
- * visited in reverse, so the readers are known, and no path can leave a group and come back. */
+ * visited in reverse, so the readers are known, and no path can leave a group and come back. That a value is an output of
+ * the graph, too, is no other reader: the step has it as a further result, as that of an optimizer has its moments. */
 static hyp_status find_group(hyp_lowering *l, hyp_node_id n, uint32_t *out)
 {
     const hyp_node *node = &l->graph->nodes.data[n];
@@ -256,7 +259,8 @@ static void claim_outputs(hyp_lowering *l)
     const hyp_graph *g = l->graph;
     for (size_t i = 0; i < g->outputs.len; i++) {
         hyp_value_id v = g->outputs.data[i].value, root = hyp_lower_root(l, v);
-        note_reader(l, v, 0);
+        l->values[v].needed = l->values[v].shown = true;
+        if (root != v) note_reader(l, v, 0);
         hyp_value_info *info = &l->values[root];
         const hyp_node *from = producer_of(l, root);
         if (!info->constant && !info->output_plus1 && from && !hyp_lower_is_windows(l, from))

@@ -85,6 +85,21 @@ static uint32_t dense_inputs(const builder *b)
     return bits;
 }
 
+/* A register goes to a tensor. */
+static hyp_status add_result(builder *b, uint32_t reg, uint32_t tensor)
+{
+    HypPlan__Pointwise *k = b->k;
+    void *list;
+    if (!k->outputs) {
+        HYP_TRY(hyp_lower_alloc(b->l, 2 * HYP_PLAN_POINTWISE_OUTPUTS, sizeof(uint32_t), &list));
+        k->outputs = list;
+        k->output_regs = k->outputs + HYP_PLAN_POINTWISE_OUTPUTS;
+    }
+    k->outputs[k->n_outputs++] = tensor;
+    k->output_regs[k->n_output_regs++] = reg;
+    return HYP_OK;
+}
+
 /* The last register goes to the tensor y. */
 static hyp_status finish(builder *b, uint32_t y)
 {
@@ -105,12 +120,7 @@ static hyp_status finish(builder *b, uint32_t y)
         x->n_strides = rank;
         HYP_TRY(hyp_lower_dims(l, rank, b->axes.strides[k->n_inputs], &x->strides));
     }
-    HYP_TRY(hyp_lower_alloc(l, 2, sizeof(uint32_t), &list));
-    k->outputs = list;
-    k->output_regs = k->outputs + 1;
-    k->n_outputs = k->n_output_regs = 1;
-    k->outputs[0] = y;
-    k->output_regs[0] = b->registers - 1;
+    HYP_TRY(add_result(b, b->registers - 1, y));
     l->dense.data[l->dense.len - 1] = dense_inputs(b);
     return HYP_OK;
 }
@@ -221,6 +231,11 @@ hyp_status hyp_emit_group(hyp_lowering *l, const hyp_group *group)
     for (uint32_t i = 0; i < group->input_count; i++) HYP_TRY(add_operand(&b, group->inputs[i]));
     for (size_t i = 0; i < count; i++) HYP_TRY(add_node(&b, nodes[i]));
     uint32_t y;
+    for (size_t i = 0; i + 1 < count; i++) {
+        if (!l->values[nodes[i]->outputs[0]].shown) continue;
+        HYP_TRY(hyp_lower_write(l, nodes[i]->outputs[0], &y));
+        HYP_TRY(add_result(&b, register_of(&b, nodes[i]->outputs[0]), y));
+    }
     HYP_TRY(hyp_lower_write(l, root->outputs[0], &y));
     return finish(&b, y);
 }

@@ -21,6 +21,7 @@ typedef struct hyp_value_info {
     bool listed;           /* its elements are known as sizes: a fill gives them */
     bool needed;           /* a step that runs reads it, or it is an output */
     bool apart;            /* it must exist as a tensor: its readers are not all in one pointwise group */
+    bool shown;            /* it is an output of the graph */
     uint32_t group_plus1;  /* the group of all its readers so far */
     uint32_t tensor_plus1; /* the tensor made for it */
     uint32_t output_plus1; /* the graph output in whose memory it is computed */
@@ -28,7 +29,8 @@ typedef struct hyp_value_info {
 
 /* Elementwise nodes that become one step: `root` and nodes whose only readers are in the group. */
 typedef struct hyp_group {
-    hyp_node_id root; /* the last node; its result is the step's */
+    hyp_node_id root; /* the last node; its result is the step's, with those of members that are outputs of the graph */
+    uint32_t results; /* of them all */
     hyp_dtype compute;
     hyp_node_id nodes[HYP_PLAN_POINTWISE_REGISTERS]; /* the members, last first */
     uint32_t node_count;

@@ -49,15 +49,23 @@ static bool computes(const hyp_node *const *nodes, size_t count, hyp_value_id v)
     return false;
 }
 
-/* The values that a group reads, each once, as inputs of an addition: it moves as much as the group does. */
+static bool is_output(const hyp_graph *g, hyp_value_id v)
+{
+    for (size_t i = 0; i < g->outputs.len; i++)
+        if (g->outputs.data[i].value == v) return true;
+    return false;
+}
+
+/* The values that a group reads and gives, each once, as inputs and outputs of an addition: it moves as much as the group does. */
 static hyp_status describe_edges(const hyp_graph *g, const hyp_node *const *nodes, size_t count, hyp_arena *arena,
                                  hyp_cost_query *out, hyp_diag *diag)
 {
     const hyp_node *last = nodes[count - 1];
-    size_t room = 1, found = 0;
+    size_t room = 1, found = 0, given = 0;
     for (size_t i = 0; i < count; i++) room += nodes[i]->input_count;
     hyp_value_id *reads = hyp_arena_zalloc(arena, room, sizeof *reads);
-    if (!reads) return hyp_fail_memory(diag, room * sizeof *reads);
+    hyp_value_id *gives = hyp_arena_zalloc(arena, count, sizeof *gives);
+    if (!reads || !gives) return hyp_fail_memory(diag, room * sizeof *reads);
     for (size_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < nodes[i]->input_count; k++) {
             hyp_value_id v = nodes[i]->inputs[k];
@@ -66,10 +74,15 @@ static hyp_status describe_edges(const hyp_graph *g, const hyp_node *const *node
             while (at < found && reads[at] != v) at++;
             if (at == found) reads[found++] = v;
         }
+    for (size_t i = 0; i + 1 < count; i++)
+        if (is_output(g, nodes[i]->outputs[0])) gives[given++] = nodes[i]->outputs[0];
+    gives[given++] = last->outputs[0];
     hyp_node all = *last;
     all.op = HYP_OP_add;
     all.inputs = reads;
     all.input_count = (uint32_t)found;
+    all.outputs = gives;
+    all.output_count = (uint32_t)given;
     return describe(g, &all, arena, out, diag);
 }
 

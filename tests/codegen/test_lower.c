@@ -70,6 +70,14 @@ static void lower(fixture *f, const char *text)
     if (try_lower(f, text, HYP_PRECISION_FP32, &diag) != HYP_OK) fail_msg("%s", diag.message);
 }
 
+/* In the place of the one before. */
+static void lower_another(fixture *f, const char *text)
+{
+    hyp_lowered_dispose(&f->lowered);
+    hyp_graph_dispose(&f->graph);
+    lower(f, text);
+}
+
 /* The labels of all steps, "linear add". */
 static void assert_steps(const fixture *f, const char *want)
 {
@@ -447,13 +455,36 @@ static void a_value_read_twice_inside_a_group_joins_it(void **state)
     assert_int_equal(f->p->steps[0]->pointwise->n_extents, 1); /* rows and columns are crossed in one go */
 }
 
-static void a_value_that_is_also_an_output_stays_apart(void **state)
+static void a_value_that_is_also_an_output_is_a_further_result(void **state)
 {
     fixture *f = *state;
-    lower(f, "(graph \"\" (input %x (f32 b 3)) (%1 (exp %x)) (%2 (sigmoid %1)) (output \"h\" %1) (output \"y\" %2))");
-    assert_steps(f, "exp sigmoid");
-    assert_int_equal(f->p->slot_count, 0);
-    assert_int_equal(f->p->steps[1]->pointwise->inputs[0]->tensor, f->p->outputs[0]);
+    lower(f, "(graph \"\" (input %x (f32 b 2)) (%1 (exp %x)) (%2 (sigmoid %1)) (output \"a\" %1) (output \"b\" %2))");
+    assert_steps(f, "exp+sigmoid");
+    assert_int_equal(f->p->steps[0]->pointwise->n_outputs, 2);
+    assert_string_equal(f->p->tensors[f->p->steps[0]->pointwise->outputs[0]]->name, "a");
+    assert_int_equal(f->p->steps[0]->pointwise->output_regs[0], 1);
+    assert_string_equal(f->p->tensors[f->p->steps[0]->pointwise->outputs[1]]->name, "b");
+    /* Not where others read it, too, also as a view; nor more than a step may have. */
+    lower_another(
+        f, "(graph \"\" (input %x (f32 b 2)) (%1 (exp %x)) (%2 (sigmoid %1)) (%s (softmax %1)) (output \"a\" %1) "
+           "(output \"b\" "
+           "%2) (output \"s\" %s))");
+    assert_steps(f, "exp sigmoid softmax");
+    lower_another(
+        f, "(graph \"\" (input %x (f32 2 2)) (%1 (exp %x)) (%2 (sigmoid %1)) (%v (reshape :shape (4) %1)) (%3 (relu "
+           "%v)) (output "
+           "\"a\" %1) (output \"b\" %2) (output \"c\" %3))");
+    assert_steps(f, "exp sigmoid relu");
+    lower_another(
+        f, "(graph \"\" (input %x (f32 b 2)) (%1 (exp %x)) (%2 (sqrt %1)) (%3 (exp %2)) (%4 (sqrt %3)) (%5 (exp %4)) "
+           "(output "
+           "\"1\" %1) (output \"2\" %2) (output \"3\" %3) (output \"4\" %4) (output \"5\" %5))");
+    assert_steps(f, "exp sqrt+exp+sqrt+exp");
+    lower_another(f,
+                  "(graph \"\" (input %x (f32 b 2)) (%1 (exp %x)) (%2 (sqrt %1)) (output \"1\" %1) (output \"2\" %2) "
+                  "(output \"again\" "
+                  "%1))");
+    assert_steps(f, "exp+sqrt copy");
 }
 
 static void groups_keep_to_the_limits(void **state)
@@ -990,7 +1021,7 @@ int main(void)
         TEST(large_integers_are_computed_in_integers),
         TEST(elementwise_chains_are_one_step),
         TEST(a_value_read_twice_inside_a_group_joins_it),
-        TEST(a_value_that_is_also_an_output_stays_apart),
+        TEST(a_value_that_is_also_an_output_is_a_further_result),
         TEST(groups_keep_to_the_limits),
         TEST(types_decide_what_a_group_computes_in),
         TEST(a_broadcast_input_is_not_overwritten),
