@@ -283,9 +283,9 @@ HYP_API HYP_NODISCARD hyp_status hyp_engine_update(hyp_engine *engine, const hyp
  *   hyp_tensor w = {.name = "fc1.weight", .data = trained, .bytes = sizeof trained, .dtype = HYP_F32};
  *   hyp_context_variable_get(context, &w, 1, &diag);
  *
- * On a GPU, where a run may only be queued, the next run waits on the host until it has ended, and so do all of these calls. Where
- * it has failed, they say so, and do nothing. Runs of such a plan cannot be captured into a graph of the caller's:
- * HYP_ERR_UNSUPPORTED. hyp_engine_update changes no variable. */
+ * On a GPU, where a run may only be queued, these calls wait for its end; where it may fail yet, by an index that is out of range,
+ * so does the next run, on the host. If it has failed, they say so, and do nothing. Runs of such a plan cannot be captured into
+ * a graph of the caller's: HYP_ERR_UNSUPPORTED. hyp_engine_update changes no variable. */
 
 /* Borrowed from the engine. Sizes are fixed. */
 HYP_API size_t hyp_engine_variable_count(const hyp_engine *engine);

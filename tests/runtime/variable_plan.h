@@ -29,7 +29,8 @@ static inline void vp_sum(plan_builder *b, hyp_dtype type, size_t rank, uint32_t
     for (size_t i = 0; i < outputs; i++) pb_result(b, sum, to[i], result);
 }
 
-static inline void vp_build(plan_builder *b)
+/* Without `picks` picked is w[0], and no run fails. */
+static inline void vp_build_with(plan_builder *b, bool picks)
 {
     pb_init(b);
     uint32_t one = pb_const(b, 1), three = pb_const(b, VP_W), two = pb_const(b, VP_SAME), zero = pb_const(b, 0);
@@ -48,12 +49,16 @@ static inline void vp_build(plan_builder *b)
     pb_copy_all(b, same, new_same, two);
     pb_copy_all(b, none, new_none, zero);
     pb_copy_all(b, s, z, rows);
-    HypPlan__Gather *gather = pb_gather(b); /* last, so that all else is written when it fails */
-    gather->x = w;
-    gather->indices = i;
-    gather->y = picked;
-    gather->outer = gather->inner = gather->count = one;
-    gather->axis = three;
+    if (picks) {
+        HypPlan__Gather *gather = pb_gather(b); /* last, so that all else is written when it fails */
+        gather->x = w;
+        gather->indices = i;
+        gather->y = picked;
+        gather->outer = gather->inner = gather->count = one;
+        gather->axis = three;
+    } else {
+        pb_copy_all(b, w, picked, one);
+    }
     const uint32_t initial[] = {pb_weight(b, HYP_F32, 1, (int64_t[]){VP_W}, (float[]){1, 2, 3}), PB_NONE,
                                 pb_weight(b, HYP_F32, 1, (int64_t[]){VP_SAME}, (float[]){5, 6}), PB_NONE};
     static const uint32_t outputs[] = {4, 3, 5, 6};
@@ -66,6 +71,8 @@ static inline void vp_build(plan_builder *b)
     b->program.variables = vp_list;
     b->program.n_variables = VP_VARIABLES;
 }
+
+static inline void vp_build(plan_builder *b) { vp_build_with(b, true); }
 
 /* All that a run takes and gives, on the host. */
 typedef struct vp_call {

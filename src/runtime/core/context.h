@@ -53,8 +53,8 @@ struct hyp_context {
     hyp_variable_state *variables; /* of the engine's list */
     uint8_t *state;          /* all of their buffers */
     size_t state_bytes;
-    bool running; /* there are runs whose end nobody has waited for, at most one of which `changes` the variables: when it */
-    bool changes; /* has ended well, its buffers have the values */
+    bool running; /* there are runs whose end nobody has waited for */
+    bool changes; /* the last one may fail yet: when it has ended well, its buffers have the values */
     hyp_own_output *own; /* by output: memory of the context's, for those that the caller gives none for */
     hyp_arena arena;
 };

@@ -1,8 +1,9 @@
 /* variables.c - state that runs change: every context has its own, in memory of the device.
  *
  * A variable has two buffers. A run reads the one that has the value and writes the other; when it has ended well, they
- * change places, so a run that fails or is cancelled leaves everything as it was. On a GPU the end of a run that was
- * only queued is not known yet: the next run waits for it, since it has to know which buffers to read.
+ * change places, so a run that fails or is cancelled leaves everything as it was. On a GPU a run that was queued may
+ * fail yet, if it has steps that look at indexes: then the next run waits for its end, since it has to know which
+ * buffers to read.
  */
 #include <string.h>
 
@@ -13,6 +14,11 @@ enum { ALIGN = 256 };
 
 static uint8_t *value_of(const hyp_variable_state *v) { return v->at[v->second]; }
 static uint8_t *other_of(const hyp_variable_state *v) { return v->at[!v->second]; }
+
+static void swap_all(hyp_context *c)
+{
+    for (size_t i = 0; i < c->engine->variables.count; i++) c->variables[i].second = !c->variables[i].second;
+}
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
@@ -75,7 +81,7 @@ static hyp_status begin_anew(hyp_context *c, hyp_diag *diag)
                                           HYP_MEMORY_HOST, v->bytes, diag)
                         : fill_zero(c, other_of(v), v->bytes, diag));
     }
-    for (size_t i = 0; i < p->n_variables; i++) c->variables[i].second = !c->variables[i].second;
+    swap_all(c);
     return HYP_OK;
 }
 
@@ -101,10 +107,16 @@ hyp_status hyp_variables_create(hyp_context *c, hyp_diag *diag)
 
 /* ---- runs ------------------------------------------------------------------------------------------------ */
 
+/* Whether a run that was queued is not known to end well. */
+static bool may_fail(const hyp_context *c)
+{
+    const hyp_backend *backend = c->engine->backend;
+    return backend->fails_late && backend->fails_late(c->session);
+}
+
 hyp_status hyp_variables_settle(hyp_context *c, hyp_diag *diag)
 {
     const hyp_backend *backend = c->engine->backend;
-    size_t count = c->engine->variables.count;
     if (!c->running) return HYP_OK;
     if (backend->can_wait && !backend->can_wait(c->session))
         return hyp_fail(
@@ -112,9 +124,9 @@ hyp_status hyp_variables_settle(hyp_context *c, hyp_diag *diag)
             "the context's stream is captured, and the run before cannot be waited for, whose end decides what the "
             "variables of the plan are: end the capture first");
     hyp_status status = backend->synchronize(c->session, diag);
-    for (size_t i = 0; i < count && status == HYP_OK && c->changes; i++)
-        c->variables[i].second = !c->variables[i].second;
-    if (status != HYP_OK) hyp_diag_prefix(diag, "the last run failed, and the variables are what they were before it");
+    if (status == HYP_OK && c->changes) swap_all(c);
+    if (status != HYP_OK && c->changes)
+        hyp_diag_prefix(diag, "the last run failed, and the variables are what they were before it");
     c->running = c->changes = false;
     return status;
 }
@@ -123,7 +135,7 @@ hyp_status hyp_variables_bind(hyp_context *c, bool keep, hyp_diag *diag)
 {
     const HypPlan__Program *p = c->engine->plan.program;
     if (!p->n_variables) return HYP_OK;
-    if (c->changes || !keep) HYP_TRY(hyp_variables_settle(c, diag));
+    if (c->changes || (!keep && may_fail(c))) HYP_TRY(hyp_variables_settle(c, diag));
     for (size_t i = 0; i < p->n_variables; i++) {
         const hyp_variable_state *v = &c->variables[i];
         uint32_t input = p->variables[i]->input, output = p->variables[i]->output;
@@ -138,7 +150,8 @@ void hyp_variables_queued(hyp_context *c, bool keep)
 {
     if (!c->engine->variables.count) return;
     c->running = true;
-    c->changes = !keep;
+    c->changes = !keep && may_fail(c);
+    if (!keep && !c->changes) swap_all(c);
 }
 
 /* ---- the caller ------------------------------------------------------------------------------------------ */

@@ -31,6 +31,15 @@ static int load(void **state)
     return 0;
 }
 
+/* A plan whose runs cannot fail when they are queued. */
+static int load_sure(void **state)
+{
+    (void)state;
+    vp_build_with(&builder, false);
+    engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    return 0;
+}
+
 static int unload(void **state)
 {
     (void)state;
@@ -188,6 +197,35 @@ static void runs_may_be_on_any_stream(void **state)
     dispose(&b);
 }
 
+/* Nobody waits for them: not even where that is not possible. */
+static void runs_that_cannot_fail_follow_each_other(void **state)
+{
+    (void)state;
+    static buffers b;
+    const hyp_context_options options = {.size = sizeof options, .stream = dev.stream};
+    const hyp_run_options keep = {.size = sizeof keep, .keep_variables = true};
+    hyp_context *context = create(&options);
+    CUgraph graph;
+    make(&b, 1, 0);
+    for (int i = 0; i < 9; i++) {
+        must_queue(context, &b, NULL);
+        if (i % 3 == 1) must_queue(context, &b, &keep);
+    }
+    MUST(dev.lib.cuStreamBeginCapture(dev.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    assert_int_equal(queue(context, &b, NULL), HYP_ERR_UNSUPPORTED);
+    MUST(dev.lib.cuStreamEndCapture(dev.stream, &graph));
+    MUST(dev.lib.cuGraphDestroy(graph));
+    must_queue(context, &b, NULL);
+    vp_check(context, 10, 10);
+    assert_ok(hyp_context_variables_reset(context, diag));
+    must_queue(context, &b, NULL);
+    assert_ok(hyp_context_synchronize(context, diag));
+    check_y(&b, 1);
+    vp_check(context, 1, 1);
+    hyp_context_destroy(context);
+    dispose(&b);
+}
+
 /* A graph of the caller's would read the same half for ever. A run that is under way meanwhile is not lost. */
 static void a_run_cannot_be_captured(void **state)
 {
@@ -242,6 +280,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(both_halves_are_replayed, load, unload),
         cmocka_unit_test_setup_teardown(a_queued_run_that_fails_changes_nothing, load, unload),
         cmocka_unit_test_setup_teardown(runs_may_be_on_any_stream, load, unload),
+        cmocka_unit_test_setup_teardown(runs_that_cannot_fail_follow_each_other, load_sure, unload),
+        cmocka_unit_test_setup_teardown(after_reserving_no_run_takes_anything, load_sure, unload),
         cmocka_unit_test_setup_teardown(a_run_cannot_be_captured, load, unload),
         cmocka_unit_test_setup_teardown(what_they_begin_with_is_not_kept_on_the_device, load, unload),
     };

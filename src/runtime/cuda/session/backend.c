@@ -333,6 +333,9 @@ static hyp_status synchronize(void *session, hyp_diag *diag)
     return status;
 }
 
+/* There is a place where kernels tell of indexes that are out of range. */
+static bool fails_late(const void *session) { return ((const hyp_cuda_session *)session)->error != NULL; }
+
 static hyp_step_tuning step_tuning(const void *prepared, size_t step)
 {
     const hyp_cuda_prepared *p = prepared;
@@ -364,6 +367,7 @@ const hyp_backend hyp_backend_cuda = {
     .synchronize = synchronize,
     .stream = stream,
     .release_captured = hyp_cuda_release_captured,
+    .fails_late = fails_late,
     .can_wait = hyp_cuda_can_await,
     .session_alloc = hyp_cuda_session_alloc,
     .session_free = hyp_cuda_session_free,
