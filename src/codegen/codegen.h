@@ -57,7 +57,8 @@ typedef struct hyp_lowered {
  *               they are evaluated while the plan is written (hyp_codegen_write); a plain constant is not copied
  *   views       reshapes and the like become tensors with place VIEW; a copy is made where an output would alias
  *   kernels     one step per remaining node; gemm that is no linear becomes matmul and pointwise; chains of
- *               elementwise nodes with one user become one pointwise step
+ *               elementwise nodes with one user become one pointwise step, whose further results are those of them that are
+ *               outputs of the graph
  *   memory      scratch tensors whose lives do not overlap share a slot
  * Results may be computed into the caller's output memory directly. An operator or type that no kernel has is
  * HYP_ERR_UNSUPPORTED and named. Requires a verified graph. */

@@ -129,7 +129,7 @@ def compile_step(model, plan, *flags):
     return done.stdout
 
 
-def check_training(folder, optimizer, *flags, smoothing=0.0, frozen=()):
+def check_training(folder, optimizer, *flags, smoothing=0.0, frozen=(), devices=("cpu", "reference")):
     images, labels = digits()
     labels = labels.copy()
     labels[::17] = -100  # not counted
@@ -137,7 +137,7 @@ def check_training(folder, optimizer, *flags, smoothing=0.0, frozen=()):
     said = compile_step(os.path.join(folder, "net.onnx"), os.path.join(folder, "step.bin"), *optimizer.flags, *flags)
     assert "verified: strict" in said, said
     want, state = train(optimizer(), start, images, labels, smoothing, frozen)
-    for device in ("cpu", "reference"):
+    for device in devices:
         with hyp.Engine(os.path.join(folder, "step.bin"), device) as engine:
             assert engine.input_names == [b"x", b"labels", b"learning-rate"], engine.input_names
             assert [i.name for i in engine.output_info] == [b"loss", b"y"]
@@ -151,6 +151,11 @@ def check_training(folder, optimizer, *flags, smoothing=0.0, frozen=()):
                 assert hyp.difference(got[name], value.astype(np.float32)) < 2e-3, (device, name, hyp.difference(got[name], value.astype(np.float32)))
             if ":step" in got:
                 assert got[":step"] == STEPS
+            try:
+                engine.run({**feeds, "labels": np.where(np.arange(BATCH) == 7, 10, t)})
+                raise AssertionError("label 10 of classes 0 to 9 was taken")
+            except hyp.Error as error:
+                assert "out of range" in str(error), error
             kept = engine.run(feeds, keep=True)
             again = engine.run(feeds, keep=True)
             assert all(a.tobytes() == b.tobytes() for a, b in zip(kept, again))
@@ -198,6 +203,8 @@ def check_words(folder):
     done = hyp.tool("hypatiac", model, "--dry-run", "--train", "mse", "--explain", "h0")
     assert done.returncode == 0 and "h0" in done.stdout, done.stderr
     compile_step(model, plan)
+    done = hyp.tool("hypatia", "verify", plan)
+    assert done.returncode == 2 and "is a step of a training" in done.stderr, done.stderr
     done = hyp.tool("hypatia", "inspect", plan)
     assert "variables" in done.stdout and "w0:m" in done.stdout and "--train=cross-entropy" in done.stdout, done.stdout[:2000]
     recurrent = os.path.join(folder, "recurrent.onnx")
@@ -245,6 +252,10 @@ def check_same_bytes(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
+        if "cuda" in sys.argv:
+            check_training(folder, Sgd, "--target", "cuda", devices=["cuda"])
+            check_training(folder, AdamW, "--target", "cuda", devices=["cuda"])
+            return
         check_training(folder, Sgd)
         check_training(folder, AdamW)
         check_training(folder, AdamW, "--no-rewrite")
