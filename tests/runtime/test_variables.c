@@ -379,6 +379,52 @@ static void a_plan_may_have_nothing_else(void **state)
     }
 }
 
+/* Counts of outputs stand between those that are shown and those of variables. */
+static void outputs_may_be_cut_beside_them(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < DEVICES; d++) {
+        static HypPlan__Variable v;
+        static HypPlan__Variable *list[] = {&v};
+        static HypPlan__DataSize size;
+        static HypPlan__DataSize *sizes[] = {&size};
+        pb_init(&b);
+        uint32_t four = pb_const(&b, 4), one = pb_const(&b, 1);
+        uint32_t x = pb_input(&b, "x", HYP_I32, 1, &four), c = pb_input(&b, "c", HYP_I64, 0, NULL);
+        uint32_t n = pb_input(&b, "n", HYP_I64, 0, NULL), y = pb_output(&b, "y", HYP_I32, 1, &four);
+        uint32_t count = pb_output(&b, "y_count", HYP_I64, 0, NULL), after = pb_output(&b, "n", HYP_I64, 0, NULL);
+        pb_copy_all(&b, x, y, four);
+        pb_copy_all(&b, c, count, one);
+        vp_sum(&b, HYP_I64, 0, one, n, PB_NONE, 1, 1, &after);
+        hyp_plan__data_size__init(&size);
+        size.count = 1;
+        b.program.data_sizes = sizes;
+        b.program.n_data_sizes = b.program.hidden_outputs = 1;
+        hyp_plan__variable__init(&v);
+        v.input = v.output = 2;
+        b.program.variables = list;
+        b.program.n_variables = 1;
+        hyp_engine *e = pb_load(&b, devices[d]);
+        hyp_context *context = create(e);
+        int32_t in[] = {1, 2, 3, 4}, out[4];
+        int64_t most = 3, runs = -1;
+        hyp_tensor inputs[] = {tensor_of("x", HYP_I32, in, 1, (int64_t[]){4}), tensor_of("c", HYP_I64, &most, 0, NULL)};
+        hyp_tensor output = tensor_of("y", HYP_I32, out, 1, (int64_t[]){4}),
+                   got = tensor_of("n", HYP_I64, &runs, 0, NULL);
+        assert_int_equal(hyp_engine_output_count(e), 1);
+        assert_ok(hyp_context_run(context, inputs, 2, &output, 1, diag));
+        assert_int_equal(output.dims[0], 3);
+        output.bytes = 8; /* what only the end of the run shows to be too little: it has changed nothing */
+        hyp_diag why = {0};
+        assert_int_equal(hyp_context_run(context, inputs, 2, &output, 1, &why), HYP_ERR_INVALID_ARGUMENT);
+        assert_ok(hyp_context_variable_get(context, &got, 1, diag));
+        assert_int_equal(runs, 1);
+        hyp_context_destroy(context);
+        hyp_engine_destroy(e);
+        pb_dispose(&b);
+    }
+}
+
 static void a_plan_without_any_says_so(void **state)
 {
     (void)state;
@@ -479,6 +525,7 @@ int main(void)
         cmocka_unit_test(they_lie_in_memory_of_the_allocator),
         cmocka_unit_test(every_failed_allocation_is_an_error),
         cmocka_unit_test(a_plan_may_have_nothing_else),
+        cmocka_unit_test(outputs_may_be_cut_beside_them),
         cmocka_unit_test(a_plan_without_any_says_so),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
