@@ -1,0 +1,199 @@
+"""Losses, optimizers and clipping of training steps against numpy, in double and in f32, step by step and state by state."""
+import os
+import sys
+import tempfile
+
+import steps
+
+np, onnx = steps.hyp.need("numpy", "onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+TOLERANCE = {"double": 1e-6, "native": 1e-4}  # parameters and constants begin as f32 in both
+
+
+# ---- losses and their gradients, written out with a one-hot matrix and a log-softmax that finds the largest element
+
+def log_softmax(x):
+    x = x - x.max(1, keepdims=True)
+    return x - np.log(np.exp(x).sum(1, keepdims=True))
+
+
+def cross_entropy(x, labels, weights=None, smoothing=0.0, ignore=-100):
+    classes = x.shape[1]
+    w = np.ones(classes) if weights is None else weights
+    shape = (1, classes) + (1,) * (x.ndim - 2)
+    kept = (labels != ignore)
+    hot = (np.where(kept, labels, 0)[:, None] == np.arange(classes).reshape(shape)).astype(np.float64)
+    hot *= kept[:, None]
+    target = ((1 - smoothing) * hot + smoothing / classes * kept[:, None]) * w.reshape(shape)
+    total = (hot * w.reshape(shape)).sum()
+    logp = log_softmax(x)
+    loss = -(target * logp).sum() / total
+    return loss, (np.exp(logp) * target.sum(1, keepdims=True) - target) / total
+
+
+def mse(x, t):
+    return ((x - t) ** 2).mean(), 2 * (x - t) / x.size
+
+
+def bce(x, t):
+    p = 1 / (1 + np.exp(-x))
+    return -(t * np.log(p) + (1 - t) * np.log1p(-p)).mean(), (p - t) / x.size
+
+
+# ---- optimizers: dicts of arrays
+
+class Sgd:
+    def __init__(self, momentum=0, nesterov=0, weight_decay=0):
+        self.momentum, self.nesterov, self.decay, self.buffers = momentum, nesterov, weight_decay, {}
+
+    def __call__(self, name, p, g, lr, t):
+        g = g + self.decay * p
+        if self.momentum:
+            self.buffers[name] = g if t == 1 else self.momentum * self.buffers[name] + g
+            g = g + self.momentum * self.buffers[name] if self.nesterov else self.buffers[name]
+        return p - lr * g
+
+    def state(self, name):
+        return {name + ":momentum": self.buffers[name]} if self.momentum else {}
+
+
+class Adam:
+    def __init__(self, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, decoupled=False):
+        self.b1, self.b2, self.epsilon, self.decay, self.decoupled = beta1, beta2, epsilon, weight_decay, decoupled
+        self.m, self.v = {}, {}
+
+    def __call__(self, name, p, g, lr, t):
+        if self.decoupled:
+            p = p * (1 - lr * self.decay)
+        else:
+            g = g + self.decay * p
+        self.m[name] = self.b1 * self.m.get(name, 0) + (1 - self.b1) * g
+        self.v[name] = self.b2 * self.v.get(name, 0) + (1 - self.b2) * g * g
+        m, v = self.m[name] / (1 - self.b1 ** t), self.v[name] / (1 - self.b2 ** t)
+        return p - lr * m / (np.sqrt(v) + self.epsilon)
+
+    def state(self, name):
+        return {name + ":m": self.m[name], name + ":v": self.v[name]}
+
+
+# ---- a model: y = tanh(x a + b) c, of some shape behind the classes
+
+def make_model(path, rng, classes, behind):
+    """x [batch, 5] -> y [batch, classes, behind...]."""
+    width = classes * int(np.prod(behind, dtype=int))
+    p = {"a": rng.normal(size=(5, 6)) * 0.6, "b": rng.normal(size=6) * 0.1, "c": rng.normal(size=(6, width)) * 0.6}
+    p = {k: v.astype(np.float32) for k, v in p.items()}
+    nodes = [helper.make_node("Gemm", ["x", "a", "b"], ["h"], name="first"), helper.make_node("Tanh", ["h"], ["t"]),
+             helper.make_node("MatMul", ["t", "c"], ["flat"]),
+             helper.make_node("Reshape", ["flat", "shape"], ["y"])]
+    inits = [numpy_helper.from_array(v, k) for k, v in p.items()]
+    inits.append(numpy_helper.from_array(np.array([-1, classes, *behind]), "shape"))
+    graph = helper.make_graph(nodes, "steps", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 5])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", classes, *behind])], inits)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return {k: v.astype(np.float64) for k, v in p.items()}
+
+
+def forward(p, x, shape):
+    t = np.tanh(x @ p["a"] + p["b"])
+    return t, (t @ p["c"]).reshape(shape)
+
+
+def backward(p, x, t, g):
+    g = g.reshape(len(x), -1)
+    h = (g @ p["c"].T) * (1 - t * t)
+    return {"a": x.T @ h, "b": h.sum(0), "c": t.T @ g}
+
+
+def judge(name, options, loss, optimizer, classes=4, behind=(), clip=0, frozen=(), count=6, labels=None):
+    rng = np.random.default_rng(len(name))
+    worst = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        start = make_model(path, rng, classes, behind)
+        shape = (7, classes, *behind)
+        xs = rng.normal(size=(count, 7, 5)).astype(np.float32)
+        targets = [labels(rng, k, (7, *behind)) if labels else rng.random(shape).astype(np.float32) for k in range(count)]
+        rates = (0.1 / (1 + np.arange(count))).astype(np.float32)
+        feeds = {"x": lambda k: xs[k], "labels": lambda k: targets[k], "target": lambda k: targets[k],
+                 "learning-rate": lambda k: rates[k]}
+        for mode in "double", "native":
+            found = steps.run(path, lambda k, n: feeds[n](k), count, options + [("mode", mode)])
+            p, update = dict(start), optimizer()
+            for k in range(count):
+                x = xs[k].astype(np.float64)
+                t, y = forward(p, x, shape)
+                value, g = loss(y, targets[k] if labels else targets[k].astype(np.float64))
+                gradients = {n: v for n, v in backward(p, x, t, g).items() if n not in frozen}
+                norm = np.sqrt(sum((v * v).sum() for v in gradients.values()))
+                wanted = {"loss": value, "y": y}
+                if clip:
+                    wanted["gradient-norm"] = norm
+                    gradients = {n: v * min(1, clip / (norm + 1e-6)) for n, v in gradients.items()}
+                for n, v in gradients.items():
+                    p[n] = update(n, p[n], v, float(rates[k]), k + 1)
+                    wanted["var " + n] = p[n]
+                    wanted.update({"var " + s: v for s, v in update.state(n).items()})
+                if isinstance(update, Adam):
+                    wanted["var :step"] = k + 1
+                if set(wanted) != set(found[k]):
+                    raise RuntimeError(f"{name}: has {sorted(found[k])}, wanted {sorted(wanted)}")
+                for n, v in wanted.items():
+                    d = steps.difference(found[k][n], v)
+                    if not d <= TOLERANCE[mode]:
+                        raise RuntimeError(f"{name}, {mode}: '{n}' after step {k} is off by {d:.3g}\n{found[k][n]}\n{v}")
+                    worst = max(worst, d) if mode == "double" else worst
+    print(f"{name}: largest difference in double {worst:.1e}")
+
+
+def some_labels(classes, ignore=None):
+    def make(rng, k, shape):
+        labels = rng.integers(0, classes, shape)
+        if ignore is not None:
+            labels[rng.random(shape) < 0.3] = ignore
+        return labels
+    return make
+
+
+def main():
+    sgd = [("optimizer", "sgd")]
+    for label, options, make in [
+        ("sgd", sgd, Sgd), ("sgd momentum", sgd + [("momentum", 0.9)], lambda: Sgd(0.9)),
+        ("sgd nesterov", sgd + [("momentum", 0.8), ("nesterov", 1)], lambda: Sgd(0.8, 1)),
+        ("sgd decay", sgd + [("momentum", 0.5), ("weight_decay", 0.1)], lambda: Sgd(0.5, 0, 0.1)),
+        ("adam", [("optimizer", "adam")], Adam),
+        ("adam all", [("optimizer", "adam"), ("beta1", 0.8), ("beta2", 0.95), ("epsilon", 1e-3), ("weight_decay", 0.2)],
+         lambda: Adam(0.8, 0.95, 1e-3, 0.2)),
+        ("adamw", [("optimizer", "adamw")], lambda: Adam(weight_decay=0.01, decoupled=True)),
+        ("the default", [], lambda: Adam(weight_decay=0.01, decoupled=True)),
+        ("adamw all", [("optimizer", "adamw"), ("beta1", 0.7), ("weight_decay", 0.3), ("epsilon", 1e-2)],
+         lambda: Adam(0.7, 0.999, 1e-2, 0.3, True)),
+    ]:
+        judge(label, [("loss", "mse")] + options, mse, make)
+        judge(label + ", clipped", [("loss", "mse"), ("clip_norm", 0.05)] + options, mse, make, clip=0.05)
+    judge("scaled", [("loss", "mse"), ("loss_scale", 1024)] + sgd, mse, Sgd)
+    judge("frozen", [("loss", "mse"), ("frozen", "[ab]")] + sgd, mse, Sgd, frozen=("a", "b"))
+    judge("bce", [("loss", "bce")] + sgd, bce, Sgd)
+    judge("bce of images", [("loss", "bce")] + sgd, bce, Sgd, behind=(2, 3))
+    entropy = [("loss", "cross-entropy")] + sgd
+    judge("cross-entropy", entropy, cross_entropy, Sgd, labels=some_labels(4))
+    judge("of images", entropy, cross_entropy, Sgd, behind=(2, 3), labels=some_labels(4))
+    judge("ignored", entropy, cross_entropy, Sgd, behind=(3,), labels=some_labels(4, -100))
+    judge("ignored class", entropy + [("ignore_index", 2)], lambda x, t: cross_entropy(x, t, ignore=2), Sgd, behind=(3,),
+          labels=some_labels(4))
+    judge("smoothed", entropy + [("label_smoothing", 0.1)], lambda x, t: cross_entropy(x, t, smoothing=0.1), Sgd,
+          labels=some_labels(4, -100))
+    with tempfile.TemporaryDirectory() as folder:
+        w = np.array([0.5, 2, 0, 1.5, 1], np.float32)
+        path = os.path.join(folder, "w.npy")
+        np.save(path, w)
+        for smoothing in 0, 0.25, 1:
+            judge(f"weights, smoothing {smoothing}",
+                  entropy + [("class_weights", path), ("label_smoothing", smoothing), ("ignore_index", 7)],
+                  lambda x, t: cross_entropy(x, t, w.astype(np.float64), smoothing, 7), Sgd, 5, (2,),
+                  labels=some_labels(5, 7))
+
+
+if __name__ == "__main__":
+    main()
