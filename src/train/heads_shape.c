@@ -74,9 +74,10 @@ hyp_value_id hyp_head_ratio(hyp_scope *s, const hyp_value_id *args)
     if (hyp_build_ok(b) && each != 0 && hyp_dim_floordiv(b->g->dims, all, each, &ratio, NULL) == HYP_OK &&
         hyp_dim_is_const(ratio) && hyp_build_mul(b, ratio, each) == all)
         return hyp_build_scalar(b, x.dtype, (double)ratio);
-    hyp_value_id sizes[] = {hyp_build_node(b, HYP_OP_size, NULL, args[0]), hyp_build_node(b, HYP_OP_size, NULL, args[1])};
-    return hyp_build_node(b, HYP_OP_div, NULL, hyp_build_cast(b, sizes[0], x.dtype),
-                          hyp_build_cast(b, sizes[1], x.dtype));
+    hyp_value_id count = hyp_build_cast(b, hyp_build_node(b, HYP_OP_size, NULL, args[0]), x.dtype);
+    if (each == 1) return count;
+    return hyp_build_node(b, HYP_OP_div, NULL, count,
+                          hyp_build_cast(b, hyp_build_node(b, HYP_OP_size, NULL, args[1]), x.dtype));
 }
 
 hyp_value_id hyp_head_inner_mean(hyp_scope *s, const hyp_value_id *args)

@@ -79,15 +79,16 @@ static hyp_value_id sum_all(hyp_builder *b, hyp_value_id v)
     return hyp_build_sum(b, v, axes, hyp_build_type(b, v).rank, false);
 }
 
-/* The mean of a term over all elements, and the gradient of that mean, for texts of both of x and t, in 32 bits at least. */
-static void build_mean(hyp_scope *s, const char *each, const char *gradient, hyp_value_id *out_loss,
+/* The mean of a term over all elements, and the gradient of that mean: `factor` / count times a term. Both of x and t. */
+static void build_mean(hyp_scope *s, const char *each, const char *slope, double factor, hyp_value_id *out_loss,
                        hyp_value_id *out_gradient)
 {
     hyp_builder *b = s->b;
-    hyp_value_id v = hyp_form_text(s, each), scalar = hyp_build_scalar(b, s->numbers, 0);
+    hyp_value_id v = hyp_form_text(s, each), scalar = hyp_build_scalar(b, s->numbers, factor);
     hyp_value_id count = hyp_build_ok(b) ? hyp_head_ratio(s, (const hyp_value_id[]){v, scalar}) : HYP_NO_VALUE;
     *out_loss = hyp_build_node(b, HYP_OP_div, NULL, sum_all(b, v), count);
-    *out_gradient = hyp_build_node(b, HYP_OP_div, NULL, hyp_form_text(s, gradient), count);
+    *out_gradient = hyp_build_node(b, HYP_OP_mul, NULL, hyp_form_text(s, slope),
+                                   hyp_build_node(b, HYP_OP_div, NULL, scalar, count));
 }
 
 /* 0 1 2 ... as i64, and the weights of classes, of a shape that broadcasts to the logits. */
@@ -183,16 +184,14 @@ void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options 
     hyp_scope_name(&s, "x", hyp_build_cast(b, x, wide));
     hyp_scope_name(&s, kind == HYP_LOSS_CROSS_ENTROPY ? "labels" : "t",
                    kind == HYP_LOSS_CROSS_ENTROPY || target == HYP_NO_VALUE ? target : hyp_build_cast(b, target, wide));
-    hyp_scope_name(&s, "two", hyp_build_scalar(b, wide, 2 * scale));
-    hyp_scope_name(&s, "one", hyp_build_scalar(b, wide, scale));
     if (kind == HYP_LOSS_MSE)
-        build_mean(&s, "(let d (sub x t)) (mul d d)", "(mul two (sub x t))", out_loss, out_gradient);
+        build_mean(&s, "(let d (sub x t)) (mul d d)", "(sub x t)", 2 * scale, out_loss, out_gradient);
     else if (kind == HYP_LOSS_BCE)
-        build_mean(&s, "(add (mul (sub 1 t) x) (softplus (neg x)))", "(mul one (sub (sigmoid x) t))", out_loss, out_gradient);
+        build_mean(&s, "(add (mul (sub 1 t) x) (softplus (neg x)))", "(sub (sigmoid x) t)", scale, out_loss, out_gradient);
     else if (kind == HYP_LOSS_CROSS_ENTROPY)
         build_cross_entropy(b, o, &s, scale, out_loss, out_gradient);
     else
-        *out_loss = hyp_scope_find(&s, "x"), *out_gradient = hyp_scope_find(&s, "one");
+        *out_loss = hyp_scope_find(&s, "x"), *out_gradient = hyp_build_scalar(b, wide, scale);
     *out_gradient = hyp_build_fit(b, *out_gradient, &type);
     hyp_scope_dispose(&s);
 }

@@ -31,7 +31,10 @@ static void run_case(const char *name, const char *body, double low, double high
     if (hyp_graph_parse(&g, name, hyp_strbuf_text(&text), text.len, &diag) != HYP_OK)
         fail_msg("%s\n%s", diag.message, hyp_strbuf_text(&text));
     central found = {0};
-    check_central(&g, name, &r, low, high, below, (int64_t[]){3, 2}, &found);
+    const int64_t symbols[] = {3, 2};
+    hyp_eval_tensor inputs[16];
+    draw_inputs(&g, &r, low, high, below, symbols, inputs);
+    check_central(&g, name, &r, inputs, symbols, &found);
     if (found.checked < 5 * found.skipped || !found.checked)
         fail_msg("%s: %zu elements compared, %zu not\n%s", name, found.checked, found.skipped, hyp_strbuf_text(&text));
     if (!hyp_op_find(name, &op) || !found.differentiated[op]) fail_msg("the case of '%s' has no such node", name);

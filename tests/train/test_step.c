@@ -1,0 +1,451 @@
+/* Training steps: what they are made of, and what is refused. Numbers are judged by judge_steps.py. */
+#include <math.h>
+
+#include "train/central.h"
+
+#define MLP                                                                                                            \
+    "(graph \"mlp\" (input %x (f32 batch 3)) (const %w (f32 4 3) 1 2 3 4 5 6 7 8 9 1 2 3) (const %b (f32 4) 1 2 3 4)" \
+    " (const %v (f32 2 4) 1 2 3 4 5 6 7 8) (%h (linear %w %b %x) :from (\"first\")) (%r (relu %h) :from (\"act\"))"     \
+    " (%y (linear %v none %r) :from (\"second\")) (output \"y\" %y))"
+
+static hyp_train_options sgd(const char *loss)
+{
+    hyp_train_options o = HYP_TRAIN_OPTIONS_INIT;
+    o.loss = loss;
+    o.optimizer = "sgd";
+    return o;
+}
+
+/* As the importer does for the pattern "*". */
+static void mark_updatable(hyp_graph *g)
+{
+    for (size_t i = 0; i < g->values.len; i++) {
+        hyp_value *v = &g->values.data[i];
+        v->updatable = v->kind == HYP_VALUE_CONST && v->name && hyp_dtype_is_float(v->type.dtype) && v->bytes > 4;
+    }
+}
+
+static hyp_graph model_of(hyp_dims *dims, const char *text)
+{
+    hyp_graph g = parse(dims, text);
+    mark_updatable(&g);
+    return g;
+}
+
+static hyp_graph step_of(const hyp_graph *model, const hyp_train_options *o)
+{
+    hyp_graph step;
+    hyp_diag diag = {0};
+    assert_ok(hyp_train_step(model, o, &step, &diag), &diag);
+    assert_ok(hyp_graph_verify(&step, &diag), &diag);
+    return step;
+}
+
+/* One product for each weight, with flags for what is transposed, none for the input; one mask; provenance. */
+static void a_step_is_what_it_should_be(void **state)
+{
+    static const char wanted[] = "@@@";
+    hyp_dims *dims = new_dims();
+    hyp_graph model = model_of(dims, MLP);
+    hyp_train_options o = sgd("mse");
+    o.frozen = (const char *const[]){"b*"};
+    o.frozen_count = 1;
+    (void)state;
+    hyp_graph step = step_of(&model, &o), again = step_of(&model, &o);
+    char *text = print(&step, SIZE_MAX), *second = print(&again, SIZE_MAX);
+    assert_string_equal(text, wanted);
+    assert_string_equal(second, wanted);
+    for (size_t i = 0; i < step.values.len; i++) assert_false(step.values.data[i].updatable);
+    hyp_free(text);
+    hyp_free(second);
+    hyp_graph_dispose(&step);
+    hyp_graph_dispose(&again);
+    hyp_graph_dispose(&model);
+    hyp_dims_destroy(dims);
+}
+
+/* Names of outputs in their order, joined by spaces. */
+static void expect_outputs(const hyp_graph *g, const char *wanted)
+{
+    hyp_strbuf sb = {0};
+    for (size_t i = 0; i < hyp_graph_shown(g); i++) hyp_strbuf_printf(&sb, "%s%s", i ? " " : "", g->outputs.data[i].name);
+    hyp_strbuf_puts(&sb, " |");
+    for (size_t i = 0; i < g->variables.len; i++) hyp_strbuf_printf(&sb, " %s", hyp_graph_variable(g, i)->name);
+    assert_string_equal(hyp_strbuf_text(&sb), wanted);
+    hyp_strbuf_dispose(&sb);
+}
+
+static void outputs_and_variables_have_their_names(void **state)
+{
+    hyp_dims *dims = new_dims();
+    hyp_graph model = model_of(dims, MLP), step;
+    hyp_train_options o = sgd("mse");
+    (void)state;
+    step = step_of(&model, &o);
+    expect_outputs(&step, "loss y | w b v");
+    hyp_graph_dispose(&step);
+    o.momentum = 0.9;
+    o.clip_norm = 1;
+    step = step_of(&model, &o);
+    expect_outputs(&step, "loss y gradient-norm | w b v w:momentum b:momentum v:momentum");
+    hyp_graph_dispose(&step);
+    o = sgd("cross-entropy");
+    o.optimizer = NULL;
+    step = step_of(&model, &o);
+    expect_outputs(&step, "loss y | w b v :step w:m w:v b:m b:v v:m v:v");
+    hyp_graph_dispose(&step);
+    o.gradients = true;
+    o.optimizer = "no such thing is looked at";
+    step = step_of(&model, &o);
+    expect_outputs(&step, "loss y gradient:w gradient:b gradient:v | w b v");
+    assert_int_equal(hyp_graph_shown_inputs(&step), 2); /* no learning rate */
+    hyp_graph_dispose(&step);
+    hyp_graph_dispose(&model);
+    hyp_dims_destroy(dims);
+}
+
+/* The output that is the loss and is called so is there once, another beside it. */
+static void an_output_can_be_the_loss(void **state)
+{
+    static const char text[] = "(graph \"g\" (input %labels (f32 2)) (const %w (f32 2) 3 4) (%d (sub %w %labels)) (%q (mul %d %d)) "
+                               "(%l (reduce-mean :axes (0) :keep 0 %q)) (output \"loss\" %l) (output \"same\" %l) (output \"q\" %q))";
+    hyp_dims *dims = new_dims();
+    hyp_graph model = model_of(dims, text);
+    hyp_train_options o = sgd("loss");
+    hyp_diag diag = {0};
+    (void)state;
+    hyp_graph step = step_of(&model, &o);
+    expect_outputs(&step, "loss same q | w");
+    hyp_eval_tensor in[3] = {{0}}, out[8];
+    const int64_t two[] = {2};
+    assert_ok(hyp_eval_tensor_alloc(&in[0], HYP_F32, 1, two, &diag), &diag);
+    assert_ok(hyp_eval_tensor_alloc(&in[1], HYP_F32, 0, NULL, &diag), &diag);
+    assert_ok(hyp_eval_tensor_alloc(&in[2], HYP_F32, 1, two, &diag), &diag);
+    in[0].f[0] = 1, in[0].f[1] = 2, in[1].f[0] = 0.5, in[2].f[0] = 3, in[2].f[1] = 4;
+    assert_ok(hyp_graph_eval(&step, HYP_EVAL_NATIVE, in, 3, out, &diag), &diag);
+    assert_true(out[0].f[0] == 4 && out[3].f[0] == 2 && out[3].f[1] == 3); /* w - 0.5 * (w - labels) */
+    for (size_t i = 0; i < step.outputs.len; i++) hyp_eval_tensor_dispose(&out[i]);
+    for (size_t i = 0; i < 3; i++) hyp_eval_tensor_dispose(&in[i]);
+    hyp_graph_dispose(&step);
+    o = sgd("same"); /* the same value */
+    step = step_of(&model, &o);
+    expect_outputs(&step, "loss same q | w");
+    hyp_graph_dispose(&step);
+    hyp_graph_dispose(&model);
+    hyp_dims_destroy(dims);
+}
+
+/* ---- narrow types ----------------------------------------------------------------------------------- */
+
+#define NARROW                                                                                                           \
+    "(graph \"n\" (input %x (f32 2 3)) (const %w (f32 2 3) 0.5 -1 2 1 0.25 -0.5) (%xn (cast :to f16 %x)) "              \
+    "(%wn (cast :to f16 %w)) (%n (linear %wn none %xn)) (%y (cast :to f32 %n)) (output \"y\" %y))"
+
+static void dispose(hyp_eval_tensor *t, size_t count)
+{
+    for (size_t i = 0; i < count; i++) hyp_eval_tensor_dispose(&t[i]);
+}
+
+/* Inputs of a step of NARROW: x, the target, the rate, and variables as they begin. */
+static void fill_narrow(const hyp_graph *step, double x, double target, hyp_eval_tensor *in)
+{
+    hyp_diag diag = {0};
+    assert_true(step->inputs.len <= 8);
+    for (size_t i = 0; i < step->inputs.len; i++) {
+        const hyp_value *v = &step->values.data[step->inputs.data[i]];
+        assert_ok(hyp_eval_tensor_alloc(&in[i], v->type.dtype, v->type.rank, v->type.dims, &diag), &diag);
+        for (size_t k = 0; in[i].f && k < in[i].count; k++)
+            in[i].f[k] = i == 0   ? x * (double)(k + 1)
+                         : i == 1 ? target
+                         : i == 2 ? 0.5
+                         : v->data ? hyp_load_f64(HYP_F32, v->data, k)
+                                   : 0;
+    }
+}
+
+/* The weights after a step of sgd at a rate of 0.5. */
+static void run_narrow(const hyp_train_options *o, double x, double target, double *out_w)
+{
+    hyp_dims *dims = new_dims();
+    hyp_graph model = model_of(dims, NARROW), step = step_of(&model, o);
+    hyp_eval_tensor in[8] = {{0}}, out[8] = {{0}};
+    hyp_diag diag = {0};
+    fill_narrow(&step, x, target, in);
+    assert_ok(hyp_graph_eval(&step, HYP_EVAL_NATIVE, in, step.inputs.len, out, &diag), &diag);
+    memcpy(out_w, out[step.variables.data[0].output].f, 6 * sizeof *out_w);
+    dispose(in, step.inputs.len);
+    dispose(out, step.outputs.len);
+    hyp_graph_dispose(&step);
+    hyp_graph_dispose(&model);
+    hyp_dims_destroy(dims);
+}
+
+/* Gradients of y by its n-th row are 4e-8 or so, which f16 holds with a bit or two; the products with x, 1e-11, it does not. */
+static void a_scale_keeps_small_gradients(void **state)
+{
+    static const double w[6] = {0.5, -1, 2, 1, 0.25, -0.5};
+    const double size = 1.0 / 8192;
+    hyp_train_options o = sgd("mse");
+    double plain[6], scaled[6];
+    (void)state;
+    run_narrow(&o, size, 0, plain);
+    o.loss_scale = 65536;
+    run_narrow(&o, size, 0, scaled);
+    for (int n = 0; n < 2; n++)
+        for (int k = 0; k < 3; k++) { /* the mean of y^2 over 4 elements: dw = y^T x / 2 */
+            double g = 0;
+            for (int r = 0; r < 2; r++) {
+                double y = 0;
+                for (int j = 0; j < 3; j++) y += w[3 * n + j] * size * (3 * r + j + 1);
+                g += 0.5 * y * size * (3 * r + k + 1);
+            }
+            double moved = w[3 * n + k] - scaled[3 * n + k], rounding = 6e-8 * fabs(w[3 * n + k]);
+            if (!(fabs(moved - 0.5 * g) <= 0.01 * fabs(0.5 * g) + rounding))
+                fail_msg("%d %d: moved by %.9g, half of %.9g is wanted", n, k, moved, g);
+            if (0.5 * fabs(g) > 4 * rounding) assert_true(fabs(w[3 * n + k] - plain[3 * n + k]) < 2 * fabs(g));
+        }
+}
+
+/* Each variable of `step` after the run, by its place among the outputs: whether it is what it was. */
+static bool is_unchanged(const hyp_eval_tensor *before, const hyp_eval_tensor *after)
+{
+    bool same = before->count == after->count;
+    for (size_t i = 0; same && i < after->count; i++) same = after->f ? before->f[i] == after->f[i] : before->i[i] == after->i[i];
+    return same;
+}
+
+static void a_step_that_overflows_changes_nothing(void **state)
+{
+    (void)state;
+    for (int scaled = 0; scaled < 2; scaled++) {
+        hyp_dims *dims = new_dims();
+        hyp_graph model = model_of(dims, NARROW);
+        hyp_train_options o = sgd("mse");
+        hyp_eval_tensor in[8] = {{0}}, out[16] = {{0}};
+        hyp_diag diag = {0};
+        o.optimizer = "adam";
+        o.loss_scale = scaled ? 65536 : 0;
+        hyp_graph step = step_of(&model, &o);
+        fill_narrow(&step, 100, 0, in); /* gradients of some 1e4, times the scale */
+        assert_ok(hyp_graph_eval(&step, HYP_EVAL_NATIVE, in, step.inputs.len, out, &diag), &diag);
+        assert_true(isfinite(out[0].f[0]) && out[0].f[0] > 0);
+        assert_int_equal(step.variables.len, 4);
+        for (size_t v = 0; v < 4; v++)
+            assert_true(is_unchanged(&in[step.variables.data[v].input], &out[step.variables.data[v].output]) == (scaled == 1));
+        dispose(in, step.inputs.len);
+        dispose(out, step.outputs.len);
+        hyp_graph_dispose(&step);
+        hyp_graph_dispose(&model);
+        hyp_dims_destroy(dims);
+    }
+}
+
+/* ---- what is refused -------------------------------------------------------------------------------- */
+
+static void refuse(const char *model_text, const hyp_train_options *o, hyp_status wanted, const char *part)
+{
+    hyp_dims *dims = new_dims();
+    hyp_graph model = model_of(dims, model_text), step;
+    hyp_diag diag = {0};
+    hyp_status status = hyp_train_step(&model, o, &step, &diag);
+    if (status != wanted || !strstr(diag.message, part))
+        fail_msg("%d and \"%s\" instead of %d and \"%s\"", status, diag.message, wanted, part);
+    hyp_graph_dispose(&model);
+    hyp_dims_destroy(dims);
+}
+
+static void options_out_of_range_are_refused(void **state)
+{
+    const hyp_status wrong = HYP_ERR_INVALID_ARGUMENT;
+    hyp_train_options o;
+    (void)state;
+#define REFUSE(part, ...)                                                                                              \
+    do {                                                                                                               \
+        o = sgd("mse");                                                                                                \
+        __VA_ARGS__;                                                                                                   \
+        refuse(MLP, &o, wrong, part);                                                                                  \
+    } while (0)
+    REFUSE("no loss is named", o.loss = NULL);
+    REFUSE("no output of the model is called 'mes', nor is a loss", o.loss = "mes");
+    REFUSE("no output of the model is called 'x'; the nearest name is 'y'", o.output = "x");
+    REFUSE("a loss is a scalar; reduce it in the model", o.loss = "y");
+    REFUSE("no optimizer is called 'sdg'; there are sgd, adam and adamw; the nearest is 'sgd'", o.optimizer = "sdg");
+    REFUSE("the momentum is 1", o.momentum = 1);
+    REFUSE("the momentum is nan", o.momentum = (double)NAN);
+    REFUSE("momentum is for the optimizer sgd, not for adam", o.momentum = 0.5, o.optimizer = "adam");
+    REFUSE("Nesterov", o.nesterov = true);
+    REFUSE("beta1 is -0.1", o.beta1 = -0.1);
+    REFUSE("beta2 is 1,", o.beta2 = 1);
+    REFUSE("epsilon is -1", o.epsilon = -1);
+    REFUSE("the weight decay is inf", o.weight_decay = (double)INFINITY);
+    REFUSE("the norm to clip to is -2", o.clip_norm = -2);
+    REFUSE("the scale of the loss is inf", o.loss_scale = (double)INFINITY);
+    REFUSE("a label smoothing of 1.5", o.loss = "cross-entropy", o.label_smoothing = 1.5);
+    REFUSE("label smoothing is for the loss cross-entropy, not for mse", o.label_smoothing = 0.1);
+    REFUSE("class weights are for the loss cross-entropy, not for bce", o.loss = "bce", o.class_weight_count = 2,
+           o.class_weights = (const float[]){1, 1});
+    REFUSE("3 class weights are given for 2 classes", o.loss = "cross-entropy", o.class_weight_count = 3,
+           o.class_weights = (const float[]){1, 1, 1});
+    REFUSE("the weight of class 1 is -1", o.loss = "cross-entropy", o.class_weight_count = 2,
+           o.class_weights = (const float[]){1, -1});
+    REFUSE("no parameter is called like 'u*', which was to be frozen", o.frozen_count = 2,
+           o.frozen = (const char *const[]){"w", "u*"});
+    REFUSE("of 3 initializers of floats, 0 are not frozen", o.frozen_count = 1, o.frozen = (const char *const[]){"*"});
+#undef REFUSE
+}
+
+static void models_that_cannot_be_trained_are_refused(void **state)
+{
+    const hyp_status wrong = HYP_ERR_INVALID_ARGUMENT;
+    hyp_train_options mse = sgd("mse"), entropy = sgd("cross-entropy"), named = sgd("y");
+    (void)state;
+    refuse("(graph \"g\" (input %x (f32 2)) (output \"y\" %x))", &mse, wrong, "there is nothing to train: of 0 initializers");
+    refuse("(graph \"g\" (input %x (f32 2)))", &mse, wrong, "the model has no output");
+    refuse("(graph \"g\" (input %x (i64 2)) (output \"y\" %x))", &mse, wrong, "i64[2], floats are wanted");
+    refuse("(graph \"g\" (input %x (i64)) (output \"y\" %x))", &named, wrong, "i64[], floats are wanted");
+    refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) 1 2) (%y (mul %x %w)) (%f (floor %y)) (output \"y\" %f))", &mse,
+           wrong, "the loss depends on none of these");
+    refuse("(graph \"g\" (input %x (f32 2 n)) (const %w (f32 2 1) 1 2) (%y (mul %x %w)) (output \"y\" %y))", &entropy, wrong,
+           "cross-entropy wants logits [N C ...] with a fixed number C of classes");
+    refuse("(graph \"g\" (input %x (f32)) (const %w (f32 2) 1 2) (%m (mul %x %w)) (%y (reduce-sum :axes (0) :keep 0 %m)) (output "
+           "\"y\" %y))",
+           &entropy, wrong, "f32[], cross-entropy wants logits");
+    refuse("(graph \"g\" (input %target (f32 2)) (const %w (f32 2) 1 2) (%y (mul %target %w)) (output \"y\" %y))", &mse, wrong,
+           "the model has an input 'target', as the step has one of its own");
+    refuse("(graph \"g\" (input %learning-rate (f32 2)) (const %w (f32 2) 1 2) (%y (mul %learning-rate %w)) (output \"y\" %y))",
+           &mse, wrong, "the model has an input 'learning-rate'");
+    refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) 1 2) (%y (mul %x %w)) (output \"y\" %y) (output \"loss\" %y))",
+           &mse, wrong, "the model has an output 'loss'");
+    refuse("(graph \"g\" (input %x (f32 2)) (variable %v (f32 2)) (const %w (f32 2) 1 2) (%y (mul %x %w)) (output \"y\" %y) (set "
+           "%v %y))",
+           &mse, wrong, "the model has variables");
+    refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) (hash \"0123456789abcdef\")) (%y (mul %x %w)) (output \"y\" %y))",
+           &mse, wrong, "the elements of 'w' are not there");
+}
+
+/* All of them, by their names, and only those between a parameter and the loss. */
+static void what_has_no_gradient_is_listed(void **state)
+{
+    static const char text[] =
+        "(graph \"g\" (input %x (f32 2 3)) (const %w (f32 2 3) 1 2 3 4 5 6) (%m (mul %x %w)) (%p (cumprod :axis 0 %m) :from "
+        "(\"first\")) (%q (cumprod :axis 1 %p)) (%s (lp-pool :kernel (1) :strides (1) :pads (0 0) :dilations (1) :p 2 %r)) (output "
+        "\"y\" %q))";
+    static const char fine[] = "(graph \"g\" (input %x (f32 2 3)) (const %w (f32 2 3) 1 2 3 4 5 6) (%p (cumprod :axis 0 %x)) "
+                               "(%m (mul %p %w)) (%o (cumprod :axis 0 %m)) (output \"y\" %m) (output \"o\" %o))";
+    hyp_train_options mse = sgd("mse");
+    char body[sizeof text];
+    (void)state;
+    /* without the node that reads what is not there */
+    const char *cut = strstr(text, "(%s"), *end = strstr(text, "(output");
+    snprintf(body, sizeof body, "%.*s%s", (int)(cut - text), text, end);
+    refuse(body, &mse, HYP_ERR_UNSUPPORTED,
+           "2 nodes between the loss and what is trained cannot be differentiated: \"first\" (cumprod), \"q\" (cumprod)");
+    hyp_dims *dims = new_dims();
+    hyp_graph model = model_of(dims, fine), step = step_of(&model, &mse);
+    expect_outputs(&step, "loss y o | w");
+    hyp_graph_dispose(&step);
+    hyp_graph_dispose(&model);
+    hyp_dims_destroy(dims);
+    refuse("(graph \"g\" (input %x (f32 2 3)) (const %w (f32 2 3) 1 2 3 4 5 6) (const %i (i64 1 3) 0 1 0) (const %u (f32 1 3) 1 2 3) "
+           "(%y (scatter-elements :axis 0 :reduction mul %w %i %u)) (output \"y\" %y))",
+           &mse, HYP_ERR_UNSUPPORTED, "\"y\" (scatter-elements)");
+}
+
+static void values_that_cannot_be_differentiated_are_refused(void **state)
+{
+    hyp_dims *dims = new_dims();
+    hyp_graph g = parse(dims, "(graph \"g\" (input %x (f32 2)) (input %i (i64)) (%s (reduce-sum :axes (0) :keep 0 %x)) (output \"s\" %s))");
+    hyp_diag diag = {0};
+    hyp_value_id x = g.inputs.data[0], i = g.inputs.data[1], s = g.outputs.data[0].value, none = 1000, out[1] = {0};
+    (void)state;
+    assert_int_equal(hyp_differentiate(&g, x, &x, 1, out, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "the loss is f32[2], a scalar of floats is wanted"));
+    assert_int_equal(hyp_differentiate(&g, i, &x, 1, out, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "not of floats"));
+    assert_int_equal(hyp_differentiate(&g, none, &x, 1, out, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_differentiate(&g, s, &i, 1, out, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "value 0, by which to differentiate, is not of floats"));
+    assert_int_equal(hyp_differentiate(&g, s, &none, 1, out, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_ok(hyp_differentiate(&g, s, &s, 1, out, &diag), &diag); /* by itself: 1 */
+    assert_true(*(const float *)g.values.data[out[0]].data == 1);
+    hyp_graph_dispose(&g);
+    hyp_dims_destroy(dims);
+}
+
+/* Outputs of which the data say how much there is keep their counts when the loss comes before them. */
+static void counts_stay_with_their_outputs(void **state)
+{
+    hyp_dims *dims = new_dims();
+    hyp_graph model = model_of(dims, "(graph \"g\" (input %x (f32 4)) (const %w (f32 4) 1 2 3 4) (%y (mul %x %w)) ((%p %n) (nonzero "
+                                     ":size (4) %x)) (output \"y\" %y) (output \"p\" %p) (output \"n\" %n))");
+    hyp_train_options o = sgd("mse");
+    hyp_diag diag = {0};
+    (void)state;
+    assert_ok(hyp_vec_push(&model.sizes, &diag, (hyp_data_size){1, 1, 2}), &diag);
+    model.hidden_outputs = 1;
+    o.clip_norm = 1;
+    hyp_graph step = step_of(&model, &o);
+    expect_outputs(&step, "loss y p gradient-norm | w");
+    assert_int_equal(step.sizes.len, 1);
+    assert_string_equal(step.outputs.data[step.sizes.data[0].output].name, "p");
+    assert_string_equal(step.outputs.data[step.sizes.data[0].count].name, "n");
+    assert_int_equal(step.hidden_outputs, 2);
+    hyp_graph_dispose(&step);
+    hyp_graph_dispose(&model);
+    hyp_dims_destroy(dims);
+}
+
+static hyp_status make_and_forget(const hyp_graph *model, const hyp_train_options *o, hyp_diag *diag)
+{
+    hyp_graph step;
+    hyp_status status = hyp_train_step(model, o, &step, diag);
+    if (status == HYP_OK) hyp_graph_dispose(&step);
+    return status;
+}
+
+static void every_failed_allocation_is_an_error(void **state)
+{
+    static const char text[] =
+        "(graph \"g\" (input %x (f32 n 2 6 6)) (const %w (f32 4 1 3 3) (hex \"\")) (output \"y\" %x))";
+    hyp_dims *dims = new_dims();
+    hyp_diag diag = {0};
+    hyp_train_options o = sgd("cross-entropy");
+    o.optimizer = "adamw";
+    o.clip_norm = 1;
+    o.label_smoothing = 0.1;
+    o.loss_scale = 8;
+    o.frozen = (const char *const[]){"b"};
+    o.frozen_count = 1;
+    (void)state;
+    (void)text;
+    hyp_graph model = model_of(dims, MLP);
+    assert_ok(make_and_forget(&model, &o, &diag), &diag);
+    for (uint64_t n = 1;; n++) {
+        hyp_mem_fail_after(n);
+        hyp_status status = make_and_forget(&model, &o, &diag);
+        hyp_mem_fail_after(0);
+        if (status == HYP_OK) break;
+        if (status != HYP_ERR_NO_MEMORY) fail_msg("allocation %d: %s", (int)n, diag.message);
+        assert_true(n < 100000);
+    }
+    hyp_graph_dispose(&model);
+    hyp_dims_destroy(dims);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_is_what_it_should_be),
+        cmocka_unit_test(outputs_and_variables_have_their_names),
+        cmocka_unit_test(an_output_can_be_the_loss),
+        cmocka_unit_test(a_scale_keeps_small_gradients),
+        cmocka_unit_test(a_step_that_overflows_changes_nothing),
+        cmocka_unit_test(options_out_of_range_are_refused),
+        cmocka_unit_test(models_that_cannot_be_trained_are_refused),
+        cmocka_unit_test(what_has_no_gradient_is_listed),
+        cmocka_unit_test(values_that_cannot_be_differentiated_are_refused),
+        cmocka_unit_test(counts_stay_with_their_outputs),
+        cmocka_unit_test(every_failed_allocation_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
