@@ -155,6 +155,7 @@ hyp_status hyp_graph_copy_const(hyp_graph *g, const hyp_value *from, hyp_value_i
                 ? hyp_graph_add_elided_const(g, from->name, &from->type, from->bytes, from->hash, out, diag)
                 : hyp_graph_add_const(g, from->name, &from->type, from->data, from->bytes, from->owned, out, diag));
     g->values.data[*out].updatable = from->updatable;
+    g->values.data[*out].measured = from->measured;
     return HYP_OK;
 }
 

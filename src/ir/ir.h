@@ -154,6 +154,7 @@ typedef struct hyp_value {
     uint64_t hash;          /* of elided data: hyp_hash(data, bytes, 0) */
     bool updatable;         /* HYP_VALUE_CONST with a name: others may take the place of its elements when the plan is
                                there, so nothing but what is computed of it may depend on them */
+    bool measured;          /* HYP_VALUE_CONST: statistics of data, as a batch normalization has them: training leaves it */
     const hyp_dim *content; /* the elements, when this is a small integer tensor known at compile time, also
                                symbolically (the output of shape); NULL otherwise. */
     uint32_t content_count;

@@ -34,6 +34,7 @@ static hyp_status import_batch_norm(hyp_onnx_node *n)
     double epsilon;
     hyp_value_id a, b, small;
     HYP_TRY(training_is_off(n));
+    for (uint32_t i = 3; i < 5; i++) n->im->g->values.data[n->inputs[i]].measured = true;
     HYP_TRY(hyp_onnx_attr_float(n, "epsilon", 1e-5, &epsilon));
     HYP_TRY(hyp_onnx_add_scalar(n, hyp_onnx_input_type(n, 4).dtype, epsilon, &small));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, n->inputs[4], small, &a));

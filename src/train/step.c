@@ -60,7 +60,7 @@ static hyp_status find_loss(step *s)
 
 static bool is_candidate(const hyp_value *v)
 {
-    return v->kind == HYP_VALUE_CONST && v->updatable && v->name && hyp_dtype_is_float(v->type.dtype);
+    return v->kind == HYP_VALUE_CONST && v->updatable && !v->measured && v->name && hyp_dtype_is_float(v->type.dtype);
 }
 
 static hyp_status check_patterns(step *s)
