@@ -18,7 +18,7 @@
  * gradients they compute, and no rules; nothing of what was there changes, and no outputs are added.
  *
  * Integers and bools carry no gradient, nor does what is constant wherever it is smooth (floor, sign). At kinks gradients are those
- * of PyTorch: relu has 0 at 0, a clip 1 at its bounds, equal operands of a minimum or maximum share theirs.
+ * of PyTorch: relu has 0 at 0, a clip 0 at its bounds, equal operands of a minimum or maximum share theirs.
  *
  * HYP_ERR_UNSUPPORTED lists every node in the way that has no gradient; HYP_ERR_INVALID_ARGUMENT: the loss is no scalar of floats, a
  * value is not of floats or none of the graph. On failure `g` may have more nodes than before, is valid, and

@@ -136,10 +136,71 @@ static void every_text_has_its_forms(void **state)
     }
 }
 
+/* At kinks and ties, where differences say nothing: what PyTorch 2.15 gives. */
+static void kinks_are_as_pytorch_has_them(void **state)
+{
+    static const struct {
+        const char *body; /* of x to a y */
+        int count;
+        double x[6], wanted[6];
+    } rows[] = {
+        {"(%y (relu %x))", 3, {0, -0.0, 1}, {0, 0, 1}},
+        {"(%y (leaky-relu :alpha 0.25 %x))", 2, {0, 1}, {0.25, 1}},
+        {"(%y (elu :alpha 0.5 %x))", 2, {0, 1}, {0.5, 1}},
+        {"(%y (clip :min -1 :max 2 %x))", 5, {-1, 2, 0, -2, 3}, {0, 0, 1, 0, 0}},
+        {"(%y (clip :min -1 %x))", 3, {-1, 0, -2}, {0, 1, 0}},
+        {"(%y (abs %x))", 3, {0, -1, 2}, {0, -1, 1}},
+        {"(%y (softsign %x))", 1, {0}, {1}},
+        {"(%y (hard-swish %x))", 2, {-3, 3}, {0, 1}},
+        {"(const %c (f64) 1) (%y (max %x %c))", 3, {1, 2, 0}, {0.5, 1, 0}},
+        {"(const %c (f64) 1) (%y (min %c %x))", 3, {1, 2, 0}, {0.5, 0, 1}},
+        {"(%y (max %x %x))", 2, {1, 2}, {1, 1}},
+        {"(%y (reduce-max :axes (0) :keep 0 %x))", 4, {2, 1, 2, 2}, {1. / 3, 0, 1. / 3, 1. / 3}},
+        {"(%y (reduce-min :axes (0) %x))", 3, {1, 1, 2}, {0.5, 0.5, 0}},
+        {"(%y (reduce-prod :axes (0) %x))", 3, {0, 2, 3}, {6, 0, 0}},
+        {"(%y (reduce-prod :axes (0) %x))", 3, {0, 0, 3}, {0, 0, 0}},
+        {"(const %c (f64) 2) (%y (pow %x %c))", 2, {0, -3}, {0, -6}},
+        {"(const %c (f64 3) 0 1 2) (%y (pow %x %c))", 3, {0, 0, 0}, {0, 1, 0}},
+        {"(const %c (f64 3) 0 2 3) (%y (pow %c %x))", 3, {0, 0, 1}, {0, 0.6931471805599453, 3.295836866004329}},
+        {"(%a (reshape :shape (1 1 4) %x)) (%y (max-pool :kernel (2) :strides (2) :pads (0 0) :dilations (1) %a))", 4,
+         {1, 1, 0, 3}, {1, 0, 0, 1}},
+        {"(%y (floor %x))", 1, {0.5}, {0}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        hyp_dims *dims = new_dims();
+        hyp_diag diag = {0};
+        char text[512];
+        snprintf(text, sizeof text, "(graph \"k\" (input %%x (f64 %d)) %s (output \"y\" %%y))", rows[i].count, rows[i].body);
+        hyp_graph g = parse(dims, text);
+        hyp_value_id x = g.inputs.data[0], y = g.outputs.data[0].value, gradient = HYP_NO_VALUE;
+        hyp_type type = g.values.data[y].type;
+        const hyp_dim axes[] = {0, 1, 2};
+        hyp_attr sum[] = {{.kind = HYP_ATTR_DIMS, .count = (uint32_t)type.rank, .dims = axes}, {.kind = HYP_ATTR_INT}};
+        if (type.rank) assert_ok(hyp_graph_add_node(&g, HYP_OP_reduce_sum, &y, 1, sum, NULL, &y, 1, &diag), &diag);
+        assert_ok(hyp_differentiate(&g, y, &x, 1, &gradient, &diag), &diag);
+        hyp_eval_tensor in = {0}, out[2] = {{0}};
+        if (gradient != HYP_NO_VALUE) assert_ok(hyp_graph_add_output(&g, "g", gradient, &diag), &diag);
+        assert_ok(hyp_eval_tensor_alloc(&in, HYP_F64, 1, (int64_t[]){rows[i].count}, &diag), &diag);
+        memcpy(in.f, rows[i].x, in.count * sizeof *in.f);
+        assert_ok(hyp_graph_eval(&g, HYP_EVAL_DOUBLE, &in, 1, out, &diag), &diag);
+        for (size_t k = 0; k < in.count; k++) {
+            double got = out[1].f ? out[1].f[k] : 0;
+            if (!(got - rows[i].wanted[k] <= 1e-12 && got - rows[i].wanted[k] >= -1e-12))
+                fail_msg("%s at %g: %.17g instead of %.17g", rows[i].body, rows[i].x[k], got, rows[i].wanted[k]);
+        }
+        hyp_eval_tensor_dispose(&in);
+        for (int k = 0; k < 2; k++) hyp_eval_tensor_dispose(&out[k]);
+        hyp_graph_dispose(&g);
+        hyp_dims_destroy(dims);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_gradient_agrees_with_differences),
+        cmocka_unit_test(kinks_are_as_pytorch_has_them),
         cmocka_unit_test(operators_without_gradients_are_known),
         cmocka_unit_test(every_text_has_its_forms),
     };
