@@ -1,7 +1,7 @@
 /* build.h - making nodes without a check behind each: private to src/train.
  *
- * A builder remembers its first failure. From then on its functions do nothing and give HYP_NO_VALUE, or 0 as a size, so
- * that terms can be written as terms; whoever builds looks at `status` once, at the end.
+ * A builder remembers its first failure. From then on its functions do nothing and give HYP_NO_VALUE, or 0 as a size,
+ * so that terms can be written as terms; whoever builds looks at `status` once, at the end.
  */
 #ifndef HYP_TRAIN_BUILD_H
 #define HYP_TRAIN_BUILD_H
@@ -68,8 +68,8 @@ hyp_value_id hyp_build_head(hyp_builder *b, hyp_value_id v, const hyp_dim *dims)
 /* `before` zeros in front of axis `axis`, `after` behind it. */
 hyp_value_id hyp_build_pad(hyp_builder *b, hyp_value_id v, int32_t axis, hyp_dim before, hyp_dim after);
 hyp_value_id hyp_build_sum(hyp_builder *b, hyp_value_id v, const hyp_dim *axes, int32_t count, bool keep);
-/* v summed over the axes along which a tensor of type `to` was broadcast to it, repeated along those that `to` has more of,
- * and of its element type. */
+/* v summed over the axes along which a tensor of type `to` was broadcast to it, repeated along those that `to` has more
+ * of, and of its element type. */
 hyp_value_id hyp_build_fit(hyp_builder *b, hyp_value_id v, const hyp_type *to);
 
 #endif

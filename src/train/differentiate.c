@@ -5,7 +5,7 @@
 #include "train/gradient.h"
 #include "train/train.h"
 
-typedef struct forms { /* of one operator's gradient */
+typedef struct forms {    /* of one operator's gradient */
     const hyp_sexpr *all; /* NULL: not read yet */
     uint32_t lets;        /* how many of the first are (let NAME FORM) */
 } forms;
@@ -43,8 +43,8 @@ static bool attr_is(const hyp_node *n, const hyp_sexpr *name, const hyp_sexpr *v
 
 typedef enum verdict { NOTHING, GRADIENT, MISSING } verdict;
 
-/* The form of the gradient by an input, where it has one. (by ATTRIBUTE (VALUE FORM)...) chooses, and (unless ATTRIBUTE VALUE
- * FORM) leaves out. */
+/* The form of the gradient by an input, where it has one. (by ATTRIBUTE (VALUE FORM)...) chooses, and (unless ATTRIBUTE
+ * VALUE FORM) leaves out. */
 static verdict form_of(pass *p, const hyp_node *n, uint32_t input, const hyp_sexpr **out)
 {
     const hyp_op_info *info = hyp_op_get(n->op);
@@ -125,15 +125,17 @@ static hyp_status check_gradients(pass *p)
         for (uint32_t k = 0; k < n->input_count && !missing; k++)
             missing = is_between(p, n->inputs[k]) && form_of(p, n, k, &form) == MISSING;
         if (missing && count++ < SHOWN)
-            hyp_strbuf_printf(&list, "%s\"%s\" (%s)", count > 1 ? ", " : "", node_name(p->g, n), hyp_op_get(n->op)->name);
+            hyp_strbuf_printf(&list, "%s\"%s\" (%s)", count > 1 ? ", " : "", node_name(p->g, n),
+                              hyp_op_get(n->op)->name);
     }
     hyp_status status = p->b.status;
     if (status == HYP_OK && list.failed) status = hyp_fail_memory(p->b.diag, 0);
     if (status == HYP_OK && count)
-        status = hyp_fail(p->b.diag, HYP_ERR_UNSUPPORTED,
-                          "%zu node%s between the loss and what is trained cannot be differentiated: %s%s; what lies before "
-                          "them can be frozen",
-                          count, count == 1 ? "" : "s", hyp_strbuf_text(&list), count > SHOWN ? ", ..." : "");
+        status =
+            hyp_fail(p->b.diag, HYP_ERR_UNSUPPORTED,
+                     "%zu node%s between the loss and what is trained cannot be differentiated: %s%s; what lies before "
+                     "them can be frozen",
+                     count, count == 1 ? "" : "s", hyp_strbuf_text(&list), count > SHOWN ? ", ..." : "");
     hyp_strbuf_dispose(&list);
     return status;
 }
@@ -174,8 +176,8 @@ static void end(pass *p)
     hyp_builder_dispose(&p->b);
 }
 
-hyp_status hyp_gradient_reach(const hyp_graph *g, hyp_value_id from, const hyp_value_id *wrt, size_t count, bool *reached,
-                              hyp_diag *diag)
+hyp_status hyp_gradient_reach(const hyp_graph *g, hyp_value_id from, const hyp_value_id *wrt, size_t count,
+                              bool *reached, hyp_diag *diag)
 {
     pass p;
     hyp_status status = begin(&p, g, from, wrt, count, diag);
@@ -196,9 +198,8 @@ static void name_inputs(hyp_scope *s)
     }
     for (uint32_t i = 0; *at != ')' && *at; i++) {
         size_t length = strcspn(++at, " )");
-        hyp_form_name name = {.name = at,
-                              .length = length,
-                              .value = i < s->node.input_count ? s->node.inputs[i] : HYP_NO_VALUE};
+        hyp_form_name name = {
+            .name = at, .length = length, .value = i < s->node.input_count ? s->node.inputs[i] : HYP_NO_VALUE};
         hyp_build_note(s->b, hyp_vec_push(&s->names, s->b->diag, name));
         at += length;
     }
@@ -241,12 +242,14 @@ static void differentiate_node(pass *p, const hyp_node *node)
         if (!is_between(p, v) || form_of(p, &s.node, i, &form) != GRADIENT) continue;
         hyp_type type = hyp_build_type(&p->b, v);
         s.input = i;
-        if (hyp_op_get(s.node.op)->max_inputs == HYP_VARIADIC) s.made.len = 0; /* one form, of another input each time */
+        if (hyp_op_get(s.node.op)->max_inputs == HYP_VARIADIC)
+            s.made.len = 0; /* one form, of another input each time */
         hyp_value_id more = hyp_form_build(&s, form);
         add_gradient(p, v, hyp_build_fit(&p->b, more, &type));
     }
     if (!hyp_build_ok(&p->b))
-        hyp_diag_prefix(p->b.diag, "the gradient of node \"%s\" (%s)", node_name(p->g, &s.node), hyp_op_get(s.node.op)->name);
+        hyp_diag_prefix(p->b.diag, "the gradient of node \"%s\" (%s)", node_name(p->g, &s.node),
+                        hyp_op_get(s.node.op)->name);
     hyp_scope_dispose(&s);
 }
 
@@ -265,8 +268,8 @@ static hyp_status differentiate(pass *p, hyp_value_id from, hyp_value_id gradien
     return p->b.status;
 }
 
-hyp_status hyp_gradient_from(hyp_graph *g, hyp_value_id from, hyp_value_id gradient, const hyp_value_id *wrt, size_t count,
-                             hyp_value_id *gradients, hyp_diag *diag)
+hyp_status hyp_gradient_from(hyp_graph *g, hyp_value_id from, hyp_value_id gradient, const hyp_value_id *wrt,
+                             size_t count, hyp_value_id *gradients, hyp_diag *diag)
 {
     pass p;
     hyp_status status = begin(&p, g, from, wrt, count, diag);
@@ -286,9 +289,10 @@ hyp_status hyp_differentiate(hyp_graph *g, hyp_value_id loss, const hyp_value_id
     if (type && type->rank != 0) {
         hyp_strbuf text = {0};
         hyp_type_print(&text, g->dims, type);
-        hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                                     "the loss is %s, a scalar of floats is wanted; reduce it in the model, by a mean, say",
-                                     hyp_strbuf_text(&text));
+        hyp_status status =
+            hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                     "the loss is %s, a scalar of floats is wanted; reduce it in the model, by a mean, say",
+                     hyp_strbuf_text(&text));
         hyp_strbuf_dispose(&text);
         return status;
     }

@@ -11,7 +11,10 @@ void hyp_scope_dispose(hyp_scope *s)
 
 /* ---- names ------------------------------------------------------------------------------------------ */
 
-static void push_name(hyp_scope *s, hyp_form_name name) { hyp_build_note(s->b, hyp_vec_push(&s->names, s->b->diag, name)); }
+static void push_name(hyp_scope *s, hyp_form_name name)
+{
+    hyp_build_note(s->b, hyp_vec_push(&s->names, s->b->diag, name));
+}
 
 void hyp_scope_name(hyp_scope *s, const char *name, hyp_value_id value)
 {
@@ -198,7 +201,8 @@ hyp_value_id hyp_form_build(hyp_scope *s, const hyp_sexpr *form)
     if (!hyp_build_ok(s->b)) return HYP_NO_VALUE;
     if (is_number(s, form, &number)) return hyp_build_scalar(s->b, s->numbers, number);
     if (form->kind == HYP_SX_SYMBOL) {
-        if (!find_name(s, form->text) && strcmp(form->text, "none") != 0) return wrong(s, form, "no value is called so");
+        if (!find_name(s, form->text) && strcmp(form->text, "none") != 0)
+            return wrong(s, form, "no value is called so");
         return hyp_scope_find(s, form->text);
     }
     if (form->kind != HYP_SX_LIST) return wrong(s, form, "a term is wanted");

@@ -1,8 +1,8 @@
 /* form.h - terms of the gradients' text form (docs/ir.md, "Gradients") made into nodes: private to src/train.
  *
- * A form is a name, a number, or a list: of an operator with attributes by name and operands, or of a head, which a function
- * of ours writes out in operators. Forms are ours, not the user's: one that is wrong is HYP_ERR_INTERNAL, which tests
- * look for.
+ * A form is a name, a number, or a list: of an operator with attributes by name and operands, or of a head, which a
+ * function of ours writes out in operators. Forms are ours, not the user's: one that is wrong is HYP_ERR_INTERNAL,
+ * which tests look for.
  */
 #ifndef HYP_TRAIN_FORM_H
 #define HYP_TRAIN_FORM_H
@@ -24,9 +24,9 @@ typedef struct hyp_form_made {
 /* What the names in a form mean. */
 typedef struct hyp_scope {
     hyp_builder *b;
-    hyp_node node; /* whose gradient it is: attributes by name, and what heads ask of; no inputs and outputs elsewhere */
-    uint32_t input;     /* of the node, by which the gradient is */
-    hyp_dtype numbers;  /* of a number that stands beside nothing that has a type of numbers */
+    hyp_node node;     /* whose gradient it is: attributes by name, and what heads ask of; all zeros elsewhere */
+    uint32_t input;    /* of the node, by which the gradient is */
+    hyp_dtype numbers; /* of a number that stands beside nothing that has a type of numbers */
     HYP_VEC(hyp_form_name) names;
     HYP_VEC(hyp_form_made) made; /* a term that occurs twice is made once */
 } hyp_scope;
@@ -52,34 +52,34 @@ typedef hyp_value_id hyp_head_fn(hyp_scope *s, const hyp_value_id *args);
 
 #define HYP_HEADS(X)                                                                                                   \
     /* name, number of arguments, function */                                                                          \
-    X("fit", 2, fit)                             /* (fit v g): g summed and repeated to the shape of v */              \
-    X("reshape-to", 2, reshape_to)               /* (reshape-to v g): g with the shape of v */                         \
-    X("zeros", 1, zeros)                         /* zeros of the type of v */                                          \
-    X("like", 2, like)                           /* (like v w): w in the element type of v */                          \
-    X("wide", 1, wide)                           /* in 32 bits where it has less */                                    \
-    X("rows", 1, rows)                           /* as a matrix: all axes but the last by the last */                  \
-    X("keep", 1, keep)                           /* what was reduced along `axes`, with axes of size 1 in their place */ \
-    X("ratio", 2, ratio)                         /* (ratio v w): elements of v for each of w, a scalar */              \
-    X("inner-mean", 1, inner_mean)               /* the mean over the axes from `axis` on, kept */                     \
-    X("others", 1, others)                       /* for each element the product of the others along `axes` */        \
-    X("untranspose", 1, untranspose)             /* the permutation of the node undone */                              \
-    X("part", 1, part)                           /* of a concat: what came from the input at hand */                   \
-    X("join", 0, join)                           /* of a split: the gradients of its results in a row */               \
-    X("unslice", 1, unslice)                     /* put where a slice took from, zeros elsewhere */                    \
-    X("ungather", 1, ungather)                   /* added where a gather took from */                                  \
-    X("unpad", 1, unpad)                         /* without what a pad put around */                                   \
-    X("unresize", 1, unresize)                   /* the transpose of a resize */                                       \
-    X("left-factor", 1, left_factor)             /* of a product: the gradient by a */                                 \
-    X("right-factor", 1, right_factor)           /* by b */                                                            \
-    X("power-slope", 0, power_slope)             /* b a^(b - 1) */                                                     \
-    X("conv-data", 1, conv_data)                 /* of a convolution: by x */                                          \
-    X("conv-weights", 2, conv_weights)           /* (conv-weights x g): by w */                                        \
+    X("fit", 2, fit)                   /* (fit v g): g summed and repeated to the shape of v */                        \
+    X("reshape-to", 2, reshape_to)     /* (reshape-to v g): g with the shape of v */                                   \
+    X("zeros", 1, zeros)               /* zeros of the type of v */                                                    \
+    X("like", 2, like)                 /* (like v w): w in the element type of v */                                    \
+    X("wide", 1, wide)                 /* in 32 bits where it has less */                                              \
+    X("rows", 1, rows)                 /* as a matrix: all axes but the last by the last */                            \
+    X("keep", 1, keep)                 /* what was reduced along `axes`, with axes of size 1 in their place */         \
+    X("ratio", 2, ratio)               /* (ratio v w): elements of v for each of w, a scalar */                        \
+    X("inner-mean", 1, inner_mean)     /* the mean over the axes from `axis` on, kept */                               \
+    X("others", 1, others)             /* for each element the product of the others along `axes` */                   \
+    X("untranspose", 1, untranspose)   /* the permutation of the node undone */                                        \
+    X("part", 1, part)                 /* of a concat: what came from the input at hand */                             \
+    X("join", 0, join)                 /* of a split: the gradients of its results in a row */                         \
+    X("unslice", 1, unslice)           /* put where a slice took from, zeros elsewhere */                              \
+    X("ungather", 1, ungather)         /* added where a gather took from */                                            \
+    X("unpad", 1, unpad)               /* without what a pad put around */                                             \
+    X("unresize", 1, unresize)         /* the transpose of a resize */                                                 \
+    X("left-factor", 1, left_factor)   /* of a product: the gradient by a */                                           \
+    X("right-factor", 1, right_factor) /* by b */                                                                      \
+    X("power-slope", 0, power_slope)   /* b a^(b - 1) */                                                               \
+    X("conv-data", 1, conv_data)       /* of a convolution: by x */                                                    \
+    X("conv-weights", 2, conv_weights) /* (conv-weights x g): by w */                                                  \
     X("conv-transpose-data", 1, conv_transpose_data) /* of its transpose: by x */                                      \
-    X("channel-sum", 1, channel_sum)             /* summed over all axes but the second */                             \
-    X("max-pool-back", 1, max_pool_back)         /* added where the largest were */                                    \
-    X("average-pool-back", 1, average_pool_back) /* shared among each window */                                        \
-    X("channels-around", 1, channels_around)     /* the mean over `size` channels around each */                       \
-    X("channels-opposite", 1, channels_opposite) /* the transpose of that */
+    X("channel-sum", 1, channel_sum)                 /* summed over all axes but the second */                         \
+    X("max-pool-back", 1, max_pool_back)             /* added where the largest were */                                \
+    X("average-pool-back", 1, average_pool_back)     /* shared among each window */                                    \
+    X("channels-around", 1, channels_around)         /* the mean over `size` channels around each */                   \
+    X("channels-opposite", 1, channels_opposite)     /* the transpose of that */
 
 #define X(name, count, function) hyp_head_fn hyp_head_##function;
 HYP_HEADS(X)

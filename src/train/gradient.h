@@ -4,12 +4,14 @@
 
 #include "ir/ir.h"
 
-/* reached[i]: what becomes of `from` depends on wrt[i] in a way that has a gradient. HYP_ERR_UNSUPPORTED as hyp_differentiate. */
-HYP_NODISCARD hyp_status hyp_gradient_reach(const hyp_graph *g, hyp_value_id from, const hyp_value_id *wrt, size_t count,
-                                            bool *reached, hyp_diag *diag);
+/* reached[i]: what becomes of `from` depends on wrt[i] in a way that has a gradient. HYP_ERR_UNSUPPORTED as
+ * hyp_differentiate. */
+HYP_NODISCARD hyp_status hyp_gradient_reach(const hyp_graph *g, hyp_value_id from, const hyp_value_id *wrt,
+                                            size_t count, bool *reached, hyp_diag *diag);
 
 /* As hyp_differentiate, from any value of floats whose own gradient, of its type, is known. */
-HYP_NODISCARD hyp_status hyp_gradient_from(hyp_graph *g, hyp_value_id from, hyp_value_id gradient, const hyp_value_id *wrt,
-                                           size_t count, hyp_value_id *gradients, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_gradient_from(hyp_graph *g, hyp_value_id from, hyp_value_id gradient,
+                                           const hyp_value_id *wrt, size_t count, hyp_value_id *gradients,
+                                           hyp_diag *diag);
 
 #endif

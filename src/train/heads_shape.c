@@ -89,8 +89,8 @@ hyp_value_id hyp_head_inner_mean(hyp_scope *s, const hyp_value_id *args)
     return hyp_build_node(s->b, HYP_OP_reduce_mean, attrs, args[0]);
 }
 
-/* The products of what stands before and of what stands behind each element, along the reduced axes as one: a zero among
- * them is nothing special. */
+/* The products of what stands before and of what stands behind each element, along the reduced axes as one: a zero
+ * among them is nothing special. */
 hyp_value_id hyp_head_others(hyp_scope *s, const hyp_value_id *args)
 {
     hyp_builder *b = s->b;
@@ -160,7 +160,8 @@ hyp_value_id hyp_head_join(hyp_scope *s, const hyp_value_id *args)
     return hyp_build_output(b, HYP_OP_concat, &s->node.attrs[0], parts, s->node.output_count, 1, 0);
 }
 
-/* n elements along an axis, in steps of `step` from `start` on in an axis of `size`: zeros between them, before and behind. */
+/* n elements along an axis, in steps of `step` from `start` on in an axis of `size`: zeros between them, before and
+ * behind. */
 static hyp_value_id spread(hyp_builder *b, hyp_value_id v, int32_t axis, hyp_dim start, int64_t step, hyp_dim size)
 {
     hyp_type t = hyp_build_type(b, v);
@@ -194,7 +195,8 @@ hyp_value_id hyp_head_unslice(hyp_scope *s, const hyp_value_id *args)
         backward |= steps[i] < 0;
     }
     if (backward && hyp_build_ok(b)) {
-        const hyp_attr attrs[] = {hyp_attr_dims(from, x.rank), hyp_attr_dims(sizes, x.rank), hyp_attr_dims(step, x.rank)};
+        const hyp_attr attrs[] = {hyp_attr_dims(from, x.rank), hyp_attr_dims(sizes, x.rank),
+                                  hyp_attr_dims(step, x.rank)};
         v = hyp_build_node(b, HYP_OP_slice, attrs, v);
     }
     for (int32_t i = 0; i < x.rank; i++) {
@@ -222,7 +224,8 @@ static hyp_value_id scatter_rows(hyp_builder *b, hyp_value_id g, hyp_value_id in
     const hyp_dim column[] = {n, 1};
     hyp_attr add = hyp_attr_sym("add");
     t.dims[0] = size;
-    return hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &t, 0), hyp_build_reshape(b, indices, 2, column), g);
+    return hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &t, 0),
+                          hyp_build_reshape(b, indices, 2, column), g);
 }
 
 /* g [pre indices post] becomes [n pre post], is scattered along the first axis, which then goes back to its place. */
@@ -284,7 +287,8 @@ static hyp_value_id resize_matrix(hyp_scope *s, int32_t axis, hyp_dim from, hyp_
     return v;
 }
 
-/* Whether an axis that keeps its size also keeps its elements: scales that were given may be others than those of the sizes. */
+/* Whether an axis that keeps its size also keeps its elements: scales that were given may be others than those of the
+ * sizes. */
 static bool is_kept(const hyp_scope *s, int32_t axis)
 {
     hyp_value_id scales = s->node.input_count > 1 ? s->node.inputs[1] : HYP_NO_VALUE;
@@ -303,10 +307,11 @@ hyp_value_id hyp_head_unresize(hyp_scope *s, const hyp_value_id *args)
         hyp_dim from = x.dims[i], to = y.dims[i];
         if (from == to && is_kept(s, i)) continue;
         if (!hyp_dim_is_const(from) || !hyp_dim_is_const(to) || from > MOST_RESIZED) {
-            hyp_build_note(b, hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
-                                       "the gradient of a resize wants axes of fixed sizes, of at most %d before; axis %d is of "
-                                       "another; fix it with --dim",
-                                       MOST_RESIZED, i));
+            hyp_build_note(
+                b, hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
+                            "the gradient of a resize wants axes of fixed sizes, of at most %d before; axis %d is of "
+                            "another; fix it with --dim",
+                            MOST_RESIZED, i));
             break;
         }
         hyp_value_id matrix = resize_matrix(s, i, from, to);

@@ -1,10 +1,12 @@
-/* heads_window.c - heads of gradients of convolutions, pooling and what slides over channels. All are operators of the same
- * kind: the transpose of a convolution is conv-transpose, and the gradient by its weights a convolution of x by g. */
+/* heads_window.c - heads of gradients of convolutions, pooling and what slides over channels. All are operators of the
+ * same kind: the transpose of a convolution is conv-transpose, and the gradient by its weights a convolution of x by g.
+ */
 #include <string.h>
 
 #include "train/form.h"
 
-/* Strides, pads, dilations and group of a convolution, kernel, strides, pads and dilations of pooling, with the sizes. */
+/* Strides, pads, dilations and group of a convolution, kernel, strides, pads and dilations of pooling, with the sizes.
+ */
 typedef struct window {
     int32_t n; /* spatial axes */
     hyp_type x, y;
@@ -85,8 +87,8 @@ static hyp_value_id images_as_channels(hyp_builder *b, hyp_value_id v, int64_t g
     return hyp_build_reshape(b, v, t.rank, t.dims);
 }
 
-/* x [N C ...] by g [M N ...], with strides and dilations in each other's place: [C/G M kernel...], or more of the kernel
- * where x has elements that no window reached. */
+/* x [N C ...] by g [M N ...], with strides and dilations in each other's place: [C/G M kernel...], or more of the
+ * kernel where x has elements that no window reached. */
 hyp_value_id hyp_head_conv_weights(hyp_scope *s, const hyp_value_id *args)
 {
     hyp_builder *b = s->b;
@@ -96,8 +98,8 @@ hyp_value_id hyp_head_conv_weights(hyp_scope *s, const hyp_value_id *args)
         return hyp_build_note(b, hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
                                           "the gradient of a convolution in groups over %d axes", weights.rank - 2)),
                HYP_NO_VALUE;
-    hyp_value_id v = convolve(s, images_as_channels(b, args[0], a[3].i), swap_first(b, args[1]), &a[2], &a[1], &a[0],
-                              a[3].i);
+    hyp_value_id v =
+        convolve(s, images_as_channels(b, args[0], a[3].i), swap_first(b, args[1]), &a[2], &a[1], &a[0], a[3].i);
     hyp_dim swapped = weights.dims[0];
     weights.dims[0] = weights.dims[1];
     weights.dims[1] = swapped;
@@ -157,8 +159,8 @@ static hyp_value_id repeat(hyp_builder *b, const window *w, hyp_value_id v)
     return hyp_build_reshape(b, v, w->x.rank, w->x.dims);
 }
 
-/* What the sums of windows were divided by: a number, or where padding or ceil mode make windows unequal one for each place
- * [1 1 y...]. `pads`: those with which no window reaches further than what they pad to. */
+/* What the sums of windows were divided by: a number, or where padding or ceil mode make windows unequal one for each
+ * place [1 1 y...]. `pads`: those with which no window reaches further than what they pad to. */
 static hyp_value_id window_counts(hyp_scope *s, const window *w, const hyp_dim *pads, hyp_value_id taps)
 {
     hyp_builder *b = s->b;

@@ -1,5 +1,5 @@
-/* loss.c - losses and their gradients by what they read, as terms. Both are given, for the gradient of a loss is simpler than what
- * differentiating its stable form would give. */
+/* loss.c - losses and their gradients by what they read, as terms. Both are given, for the gradient of a loss is
+ * simpler than what differentiating its stable form would give. */
 #include <math.h>
 #include <string.h>
 
@@ -20,8 +20,8 @@ static hyp_status fail_type(const hyp_graph *g, const hyp_type *x, const char *w
 {
     hyp_strbuf text = {0};
     hyp_type_print(&text, g->dims, x);
-    hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the output that the loss reads is %s, %s", hyp_strbuf_text(&text),
-                                 wanted);
+    hyp_status status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the output that the loss reads is %s, %s",
+                                 hyp_strbuf_text(&text), wanted);
     hyp_strbuf_dispose(&text);
     return status;
 }
@@ -32,11 +32,12 @@ static hyp_status check_weights(const hyp_train_options *o, hyp_dim classes, hyp
 {
     if (!o->class_weight_count) return HYP_OK;
     if ((hyp_dim)o->class_weight_count != classes)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu class weights are given for %lld classes", o->class_weight_count,
-                        (long long)classes);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%zu class weights are given for %lld classes",
+                        o->class_weight_count, (long long)classes);
     for (size_t i = 0; i < o->class_weight_count; i++)
         if (!(o->class_weights[i] >= 0 && o->class_weights[i] < INFINITY))
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the weight of class %zu is %g, a number from 0 on is wanted", i,
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "the weight of class %zu is %g, a number from 0 on is wanted", i,
                             (double)o->class_weights[i]);
     return HYP_OK;
 }
@@ -58,11 +59,14 @@ hyp_status hyp_loss_input(hyp_loss_kind kind, const hyp_graph *g, const hyp_trai
 {
     if (!hyp_dtype_is_float(x->dtype)) return fail_type(g, x, "floats are wanted", diag);
     if (kind != HYP_LOSS_CROSS_ENTROPY && o->class_weight_count)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "class weights are for the loss cross-entropy, not for %s", o->loss);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "class weights are for the loss cross-entropy, not for %s",
+                        o->loss);
     if (kind != HYP_LOSS_CROSS_ENTROPY && o->label_smoothing != 0)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "label smoothing is for the loss cross-entropy, not for %s", o->loss);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "label smoothing is for the loss cross-entropy, not for %s",
+                        o->loss);
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a label smoothing of %g, 0 to 1 is wanted", o->label_smoothing);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a label smoothing of %g, 0 to 1 is wanted",
+                        o->label_smoothing);
     *out_name = kind == HYP_LOSS_OUTPUT ? NULL : kind == HYP_LOSS_CROSS_ENTROPY ? "labels" : "target";
     *out_type = *x;
     if (kind == HYP_LOSS_CROSS_ENTROPY) return labels_type(g, o, x, out_type, diag);
@@ -73,20 +77,23 @@ hyp_status hyp_loss_input(hyp_loss_kind kind, const hyp_graph *g, const hyp_trai
 
 /* ---- terms ------------------------------------------------------------------------------------------ */
 
-static hyp_value_id sum_all(hyp_builder *b, hyp_value_id v)
+/* reduce-sum or reduce-mean over all axes. */
+static hyp_value_id reduce_all(hyp_builder *b, hyp_op op, hyp_value_id v)
 {
     const hyp_dim axes[] = {0, 1, 2, 3, 4, 5, 6, 7};
-    return hyp_build_sum(b, v, axes, hyp_build_type(b, v).rank, false);
+    const hyp_attr attrs[] = {hyp_attr_dims(axes, hyp_build_type(b, v).rank), hyp_attr_int(0)};
+    return attrs[0].count ? hyp_build_node(b, op, attrs, v) : v;
 }
 
-/* The mean of a term over all elements, and the gradient of that mean: `factor` / count times a term. Both of x and t. */
+/* The mean of a term over all elements, and the gradient of that mean: `factor` / count times a term. Both of x and t.
+ */
 static void build_mean(hyp_scope *s, const char *each, const char *slope, double factor, hyp_value_id *out_loss,
                        hyp_value_id *out_gradient)
 {
     hyp_builder *b = s->b;
     hyp_value_id v = hyp_form_text(s, each), scalar = hyp_build_scalar(b, s->numbers, factor);
     hyp_value_id count = hyp_build_ok(b) ? hyp_head_ratio(s, (const hyp_value_id[]){v, scalar}) : HYP_NO_VALUE;
-    *out_loss = hyp_build_node(b, HYP_OP_div, NULL, sum_all(b, v), count);
+    *out_loss = reduce_all(b, HYP_OP_reduce_mean, v);
     *out_gradient = hyp_build_node(b, HYP_OP_mul, NULL, hyp_form_text(s, slope),
                                    hyp_build_node(b, HYP_OP_div, NULL, scalar, count));
 }
@@ -127,12 +134,12 @@ static void name_number(hyp_scope *s, const char *name, double value)
     hyp_scope_name(s, name, hyp_build_scalar(s->b, s->numbers, value));
 }
 
-/* With p = softmax(x) and z = x - x[label], m = sum p z is nowhere above the largest z and by no more than log C below it, so
- * that l = m + log sum exp(z - m) = -log p[label] neither overflows nor loses what is small; no largest element has to be
- * found, which every device finds within its softmax alone. k: the weight of a label, 0 of one that is ignored; q: what p is to
- * become, times k. A label that is no class is an error of the run: of the gather. */
-static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, double scale, hyp_value_id *out_loss,
-                                hyp_value_id *out_gradient)
+/* With p = softmax(x) and z = x - x[label], m = sum p z is nowhere above the largest z and by no more than log C below
+ * it, so that l = m + log sum exp(z - m) = -log p[label] neither overflows nor loses what is small; no largest element
+ * has to be found, which every device finds within its softmax alone. k: the weight of a label, 0 of one that is
+ * ignored; q: what p is to become, times k. A label that is no class is an error of the run: of the gather. */
+static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, double scale,
+                                hyp_value_id *out_loss, hyp_value_id *out_gradient)
 {
     hyp_type x = hyp_build_type(b, hyp_scope_find(s, "x")), row = x;
     int32_t axis = class_axis(&x);
@@ -156,8 +163,10 @@ static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_
 #define SUM(text) hyp_build_node(b, HYP_OP_reduce_sum, keep, hyp_form_text(s, text))
     hyp_scope_name(s, "ignored", hyp_form_text(s, "(equal t none-of-them)"));
     hyp_scope_name(s, "is", hyp_form_text(s, "(equal t c)"));
-    hyp_scope_name(s, "k", hyp_form_text(s, "(where ignored 0 (gather table (where ignored first (where (less t first) beyond t))))"));
-    hyp_scope_name(s, "n", sum_all(b, hyp_scope_find(s, "k")));
+    hyp_scope_name(
+        s, "k",
+        hyp_form_text(s, "(where ignored 0 (gather table (where ignored first (where (less t first) beyond t))))"));
+    hyp_scope_name(s, "n", reduce_all(b, HYP_OP_reduce_sum, hyp_scope_find(s, "k")));
     hyp_scope_name(s, "z", hyp_build_node(b, HYP_OP_sub, NULL, hyp_scope_find(s, "x"), SUM("(where is x 0)")));
     hyp_scope_name(s, "m", SUM("(where (less 0 p) (mul p z) 0)"));
     hyp_scope_name(s, "e", SUM("(exp (sub z m))"));
@@ -171,7 +180,8 @@ static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_
                    "(sub (mul (add (mul kept k) spread-sum) p) (add q (mul spread w))))) n)";
     }
 #undef SUM
-    *out_loss = hyp_build_node(b, HYP_OP_div, NULL, sum_all(b, hyp_form_text(s, each)), hyp_scope_find(s, "n"));
+    *out_loss = hyp_build_node(b, HYP_OP_div, NULL, reduce_all(b, HYP_OP_reduce_sum, hyp_form_text(s, each)),
+                               hyp_scope_find(s, "n"));
     *out_gradient = hyp_form_text(s, gradient);
 }
 
@@ -187,7 +197,8 @@ void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options 
     if (kind == HYP_LOSS_MSE)
         build_mean(&s, "(let d (sub x t)) (mul d d)", "(sub x t)", 2 * scale, out_loss, out_gradient);
     else if (kind == HYP_LOSS_BCE)
-        build_mean(&s, "(add (mul (sub 1 t) x) (softplus (neg x)))", "(sub (sigmoid x) t)", scale, out_loss, out_gradient);
+        build_mean(&s, "(add (mul (sub 1 t) x) (softplus (neg x)))", "(sub (sigmoid x) t)", scale, out_loss,
+                   out_gradient);
     else if (kind == HYP_LOSS_CROSS_ENTROPY)
         build_cross_entropy(b, o, &s, scale, out_loss, out_gradient);
     else

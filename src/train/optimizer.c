@@ -1,5 +1,5 @@
-/* optimizer.c - updates of parameters as terms, to the formulas of torch.optim (sgd.py, adam.py, adamw.py, single tensors) and of
- * torch.nn.utils.clip_grad_norm_. */
+/* optimizer.c - updates of parameters as terms, to the formulas of torch.optim (sgd.py, adam.py, adamw.py, single
+ * tensors) and of torch.nn.utils.clip_grad_norm_. */
 #include <math.h>
 #include <string.h>
 
@@ -20,8 +20,10 @@ static hyp_status check_numbers(const hyp_train_options *o, hyp_optimizer_kind k
     if (!is_fraction(o->momentum)) return fail_number(diag, "the momentum", o->momentum, "a number from 0 to below 1");
     if (!is_fraction(o->beta1)) return fail_number(diag, "beta1", o->beta1, "a number from 0 to below 1");
     if (!is_fraction(o->beta2)) return fail_number(diag, "beta2", o->beta2, "a number from 0 to below 1");
-    if (!(o->epsilon >= 0 && o->epsilon < INFINITY)) return fail_number(diag, "epsilon", o->epsilon, "a number from 0 on");
-    if (!(o->weight_decay < INFINITY)) return fail_number(diag, "the weight decay", o->weight_decay, "a number from 0 on");
+    if (!(o->epsilon >= 0 && o->epsilon < INFINITY))
+        return fail_number(diag, "epsilon", o->epsilon, "a number from 0 on");
+    if (!(o->weight_decay < INFINITY))
+        return fail_number(diag, "the weight decay", o->weight_decay, "a number from 0 on");
     if (!(o->clip_norm >= 0 && o->clip_norm < INFINITY))
         return fail_number(diag, "the norm to clip to", o->clip_norm, "a number above 0, or 0 for none,");
     if (!(o->loss_scale >= 0 && o->loss_scale < INFINITY))
@@ -42,7 +44,8 @@ hyp_status hyp_optimizer_find(const hyp_train_options *o, hyp_optimizer_kind *ou
         if (strcmp(names[i], name) == 0) *out = (hyp_optimizer_kind)(HYP_OPTIMIZER_SGD + i);
     if (*out == HYP_OPTIMIZER_NONE && !o->gradients) {
         const char *near = hyp_nearest(name, names);
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "no optimizer is called '%s'; there are sgd, adam and adamw%s%s%s", name,
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "no optimizer is called '%s'; there are sgd, adam and adamw%s%s%s", name,
                         near ? "; the nearest is '" : "", near ? near : "", near ? "'" : "");
     }
     return check_numbers(o, *out, diag);
@@ -161,9 +164,10 @@ static void update_sgd(hyp_optimizer *opt, hyp_scope *s, const hyp_parameter *p,
         hyp_scope_name(s, "b", after);
         push_update(opt, before, after);
     }
-    hyp_scope_name(s, "new", hyp_form_text(s, !momentum             ? "(sub p (mul lr d))"
-                                              : opt->o->nesterov ? "(sub p (mul lr (add d (mul momentum b))))"
-                                                                 : "(sub p (mul lr b))"));
+    hyp_scope_name(s, "new",
+                   hyp_form_text(s, !momentum          ? "(sub p (mul lr d))"
+                                    : opt->o->nesterov ? "(sub p (mul lr (add d (mul momentum b))))"
+                                                       : "(sub p (mul lr b))"));
 }
 
 static void update_adam(hyp_optimizer *opt, hyp_scope *s, const hyp_parameter *p, const hyp_type *state)
@@ -187,7 +191,8 @@ static void update_adam(hyp_optimizer *opt, hyp_scope *s, const hyp_parameter *p
     hyp_scope_name(s, "new-v", new_v);
     push_update(opt, m, new_m);
     push_update(opt, v, new_v);
-    hyp_scope_name(s, "new", hyp_form_text(s, "(sub q (mul step-size (div new-m (add epsilon (div (sqrt new-v) root)))))"));
+    hyp_scope_name(s, "new",
+                   hyp_form_text(s, "(sub q (mul step-size (div new-m (add epsilon (div (sqrt new-v) root)))))"));
 }
 
 void hyp_optimizer_update(hyp_optimizer *opt, const hyp_parameter *parameters, size_t count)

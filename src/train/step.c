@@ -13,8 +13,8 @@ typedef struct step {
     hyp_diag *diag;
     hyp_loss_kind kind;
     hyp_optimizer_kind optimizer;
-    hyp_value_id reads;            /* of the model: what the loss reads */
-    const char *further;           /* the name of the loss's own input, or NULL */
+    hyp_value_id reads;  /* of the model: what the loss reads */
+    const char *further; /* the name of the loss's own input, or NULL */
     hyp_type further_type;
     HYP_VEC(hyp_value_id) trained; /* of the model: constants */
     hyp_value_id *map;             /* by value of the model */
@@ -46,7 +46,8 @@ static hyp_status no_output(step *s, const char *name, const char *more)
 static hyp_status find_loss(step *s)
 {
     const hyp_train_options *o = s->o;
-    if (!o->loss) return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "no loss is named: mse, cross-entropy, bce, or an output");
+    if (!o->loss)
+        return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "no loss is named: mse, cross-entropy, bce, or an output");
     if (!hyp_graph_shown(s->model)) return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "the model has no output");
     s->kind = hyp_loss_find(o->loss);
     const char *name = s->kind == HYP_LOSS_OUTPUT ? o->loss : o->output ? o->output : s->model->outputs.data[0].name;
@@ -71,10 +72,11 @@ static hyp_status check_patterns(step *s)
         for (size_t i = 0; i < g->values.len && !any; i++)
             any = is_candidate(&g->values.data[i]) && fnmatch(s->o->frozen[p], g->values.data[i].name, 0) == 0;
         if (!any)
-            return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
-                            "no parameter is called like '%s', which was to be frozen: no initializer of floats, of more than "
-                            "one element",
-                            s->o->frozen[p]);
+            return hyp_fail(
+                s->diag, HYP_ERR_INVALID_ARGUMENT,
+                "no parameter is called like '%s', which was to be frozen: no initializer of floats, of more than "
+                "one element",
+                s->o->frozen[p]);
     }
     return HYP_OK;
 }
@@ -97,7 +99,8 @@ static hyp_status find_parameters(step *s)
         candidates++;
         if (is_frozen(s, g->values.data[i].name)) continue;
         if (!g->values.data[i].data && g->values.data[i].bytes)
-            return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "the elements of '%s' are not there", g->values.data[i].name);
+            return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "the elements of '%s' are not there",
+                            g->values.data[i].name);
         HYP_TRY(hyp_vec_push(&s->trained, s->diag, (hyp_value_id)i));
     }
     bool *reached = hyp_arena_zalloc(&s->b.arena, s->trained.len + 1, sizeof *reached);
@@ -108,16 +111,18 @@ static hyp_status find_parameters(step *s)
     size_t free = s->trained.len;
     s->trained.len = kept;
     if (kept) return HYP_OK;
-    return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
-                    "there is nothing to train: of %zu initializers of floats, %zu are not frozen, and the loss depends on none "
-                    "of these",
-                    candidates, free);
+    return hyp_fail(
+        s->diag, HYP_ERR_INVALID_ARGUMENT,
+        "there is nothing to train: of %zu initializers of floats, %zu are not frozen, and the loss depends on none "
+        "of these",
+        candidates, free);
 }
 
 static hyp_status check_variables(const step *s)
 {
     if (!s->model->variables.len) return HYP_OK;
-    return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "the model has variables, as a training step has; give it as a model");
+    return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
+                    "the model has variables, as a training step has; give it as a model");
 }
 
 /* ---- the model in the step -------------------------------------------------------------------------- */
@@ -127,9 +132,9 @@ static hyp_status add_own_input(step *s, const char *name, const hyp_type *type,
     const hyp_graph *g = s->model;
     for (size_t i = 0; i < g->inputs.len; i++)
         if (strcmp(g->values.data[g->inputs.data[i]].name, name) == 0)
-            return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
-                            "the model has an input '%s', as the step has one of its own; give it another name in the model",
-                            name);
+            return hyp_fail(
+                s->diag, HYP_ERR_INVALID_ARGUMENT,
+                "the model has an input '%s', as the step has one of its own; give it another name in the model", name);
     return hyp_graph_add_input(s->out, name, type, out, s->diag);
 }
 
@@ -211,7 +216,8 @@ static hyp_status differentiate(step *s)
     hyp_value_id *lists = hyp_arena_alloc(&s->b.arena, 2 * count * sizeof *lists), *gradients = lists + count;
     if (!lists) return hyp_fail_memory(s->diag, 2 * count * sizeof *lists);
     for (size_t i = 0; i < count; i++) lists[i] = s->parameters[i].before;
-    hyp_loss_build(&s->b, s->kind, s->o, read, s->target, s->o->loss_scale != 0 ? s->o->loss_scale : 1, &s->loss, &gradient);
+    hyp_loss_build(&s->b, s->kind, s->o, read, s->target, s->o->loss_scale != 0 ? s->o->loss_scale : 1, &s->loss,
+                   &gradient);
     s->loss = hyp_build_cast(&s->b, s->loss, HYP_F32);
     HYP_TRY(s->b.status);
     HYP_TRY(hyp_gradient_from(s->out, read, gradient, lists, count, gradients, s->diag));
@@ -222,8 +228,9 @@ static hyp_status differentiate(step *s)
 static hyp_status add_output(step *s, const char *name, hyp_value_id v)
 {
     if (find_output(s->out, name) != HYP_NO_VALUE)
-        return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
-                        "the model has an output '%s', as the step has one of its own; give it another name in the model", name);
+        return hyp_fail(
+            s->diag, HYP_ERR_INVALID_ARGUMENT,
+            "the model has an output '%s', as the step has one of its own; give it another name in the model", name);
     return hyp_graph_add_output(s->out, name, v, s->diag);
 }
 
@@ -303,7 +310,8 @@ hyp_status hyp_train_step(const hyp_graph *model, const hyp_train_options *optio
     hyp_graph_init(&made, model->dims);
     step s = {.model = model, .o = options, .out = &made, .diag = diag, .b = {.g = &made, .diag = diag}};
     hyp_status status = make(&s);
-    if (status == HYP_OK) status = hyp_graph_copy_live(&made, &live, diag); /* leaves out gradients of what nothing reads */
+    if (status == HYP_OK)
+        status = hyp_graph_copy_live(&made, &live, diag); /* leaves out gradients of what nothing reads */
     hyp_vec_free(&s.trained);
     hyp_builder_dispose(&s.b);
     hyp_graph_dispose(&made);

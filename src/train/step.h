@@ -10,17 +10,22 @@
 typedef enum hyp_loss_kind { HYP_LOSS_OUTPUT, HYP_LOSS_MSE, HYP_LOSS_CROSS_ENTROPY, HYP_LOSS_BCE } hyp_loss_kind;
 
 hyp_loss_kind hyp_loss_find(const char *name);
-/* The name and type of the further input that a loss of this kind reads, NULL for none; x: type of what it reads of the model.
- * HYP_ERR_INVALID_ARGUMENT where no x of this type fits. */
-HYP_NODISCARD hyp_status hyp_loss_input(hyp_loss_kind kind, const hyp_graph *g, const hyp_train_options *o, const hyp_type *x,
-                                        const char **out_name, hyp_type *out_type, hyp_diag *diag);
+/* The name and type of the further input that a loss of this kind reads, NULL for none; x: type of what it reads of the
+ * model. HYP_ERR_INVALID_ARGUMENT where no x of this type fits. */
+HYP_NODISCARD hyp_status hyp_loss_input(hyp_loss_kind kind, const hyp_graph *g, const hyp_train_options *o,
+                                        const hyp_type *x, const char **out_name, hyp_type *out_type, hyp_diag *diag);
 /* The loss of x, a scalar of f32 or f64, and its gradient by x, of its type, times `scale`. */
 void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options *o, hyp_value_id x, hyp_value_id target,
                     double scale, hyp_value_id *out_loss, hyp_value_id *out_gradient);
 
 /* ---- optimizer.c ------------------------------------------------------------------------------------ */
 
-typedef enum hyp_optimizer_kind { HYP_OPTIMIZER_NONE, HYP_OPTIMIZER_SGD, HYP_OPTIMIZER_ADAM, HYP_OPTIMIZER_ADAMW } hyp_optimizer_kind;
+typedef enum hyp_optimizer_kind {
+    HYP_OPTIMIZER_NONE,
+    HYP_OPTIMIZER_SGD,
+    HYP_OPTIMIZER_ADAM,
+    HYP_OPTIMIZER_ADAMW
+} hyp_optimizer_kind;
 
 /* HYP_ERR_INVALID_ARGUMENT: there is none of the name, or a number is out of its range. */
 HYP_NODISCARD hyp_status hyp_optimizer_find(const hyp_train_options *o, hyp_optimizer_kind *out, hyp_diag *diag);
@@ -40,11 +45,12 @@ typedef struct hyp_optimizer {
     hyp_builder *b;
     const hyp_train_options *o;
     hyp_optimizer_kind kind;
-    hyp_value_id rate;     /* f32 scalar */
-    hyp_value_id norm;     /* of all gradients, HYP_NO_VALUE: not wanted */
-    hyp_value_id finite;   /* a bool: whether anything changes; HYP_NO_VALUE: always */
-    hyp_value_id clip;     /* f32 scalar by which gradients are multiplied, HYP_NO_VALUE: none */
-    hyp_value_id step_size, root, decay; /* f64 scalars of adam and adamw: lr / (1 - beta1^t), sqrt(1 - beta2^t), 1 - lr decay */
+    hyp_value_id rate;   /* f32 scalar */
+    hyp_value_id norm;   /* of all gradients, HYP_NO_VALUE: not wanted */
+    hyp_value_id finite; /* a bool: whether anything changes; HYP_NO_VALUE: always */
+    hyp_value_id clip;   /* f32 scalar by which gradients are multiplied, HYP_NO_VALUE: none */
+    hyp_value_id step_size, root,
+        decay; /* f64 scalars of adam and adamw: lr / (1 - beta1^t), sqrt(1 - beta2^t), 1 - lr decay */
     HYP_VEC(hyp_update) updates;
 } hyp_optimizer;
 

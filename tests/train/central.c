@@ -49,8 +49,8 @@ static hyp_value_id add_loss(trial *t)
 
 static double uniform(rng *r) { return (double)(next_random(r) >> 11) / 9007199254740992.0; }
 
-static void draw_input(const hyp_graph *g, size_t i, rng *r, double low, double high, int64_t below, const int64_t *symbols,
-                       hyp_eval_tensor *x)
+static void draw_input(const hyp_graph *g, size_t i, rng *r, double low, double high, int64_t below,
+                       const int64_t *symbols, hyp_eval_tensor *x)
 {
     const hyp_type *type = &g->values.data[g->inputs.data[i]].type;
     int64_t dims[HYP_MAX_RANK] = {0};
@@ -133,7 +133,8 @@ static void run(trial *t, central *found)
     for (size_t i = 0; i < t->g->outputs.len; i++) hyp_eval_tensor_dispose(&outputs[i]);
 }
 
-void check_central(hyp_graph *g, const char *what, rng *r, hyp_eval_tensor *inputs, const int64_t *symbols, central *found)
+void check_central(hyp_graph *g, const char *what, rng *r, hyp_eval_tensor *inputs, const int64_t *symbols,
+                   central *found)
 {
     trial t = {.g = g, .what = what, .model_inputs = g->inputs.len, .model_outputs = g->outputs.len};
     hyp_diag diag = {0};

@@ -16,9 +16,11 @@ typedef struct central {
 void draw_inputs(const hyp_graph *g, rng *r, double low, double high, int64_t below, const int64_t *symbols,
                  hyp_eval_tensor *out);
 
-/* Adds the loss to `g`: the sum of all elements of all outputs of floats, each times a number of its own, which are further
- * inputs. Then compares the gradients by all inputs of floats that it had with differences at these inputs, which are disposed of.
- * Fails the test where they are not equal, beside kinks. `g` has the gradients as outputs afterwards. */
-void check_central(hyp_graph *g, const char *what, rng *r, hyp_eval_tensor *inputs, const int64_t *symbols, central *found);
+/* Adds the loss to `g`: the sum of all elements of all outputs of floats, each times a number of its own, which are
+ * further inputs. Then compares the gradients by all inputs of floats that it had with differences at these inputs,
+ * which are disposed of. Fails the test where they are not equal, beside kinks. `g` has the gradients as outputs
+ * afterwards. */
+void check_central(hyp_graph *g, const char *what, rng *r, hyp_eval_tensor *inputs, const int64_t *symbols,
+                   central *found);
 
 #endif

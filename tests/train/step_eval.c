@@ -1,8 +1,9 @@
-/* step_eval MODEL FOLDER STEPS [OPTION=VALUE ...]: makes a training step of a model and runs it STEPS times in the reference
- * interpreter. Step k reads FOLDER/in_K_I.npy, or in_I.npy where that is missing, for input I, and writes FOLDER/out_K_I.npy for
- * output I and FOLDER/var_K_I.npy for variable I after it ("last=1": after the last step alone). Prints a line for each input,
- * output and variable: "input x". Options are the fields of hyp_train_options; class_weights=FILE.npy; frozen=PATTERN, which may be
- * repeated; mode=double. What judge_steps.py and judge_torch.py compare with numpy and PyTorch. */
+/* step_eval MODEL FOLDER STEPS [OPTION=VALUE ...]: makes a training step of a model and runs it STEPS times in the
+ * reference interpreter. Step k reads FOLDER/in_K_I.npy, or in_I.npy where that is missing, for input I, and writes
+ * FOLDER/out_K_I.npy for output I and FOLDER/var_K_I.npy for variable I after it ("last=1": after the last step alone).
+ * Prints a line for each input, output and variable: "input x". Options are the fields of hyp_train_options;
+ * class_weights=FILE.npy; frozen=PATTERN, which may be repeated; mode=double. What judge_steps.py and judge_torch.py
+ * compare with numpy and PyTorch. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,23 +38,37 @@ static void read_option(setup *s, char *text, hyp_diag *diag)
     const struct {
         const char *name;
         double *number;
-    } numbers[] = {{"label_smoothing", &s->o.label_smoothing}, {"momentum", &s->o.momentum}, {"epsilon", &s->o.epsilon},
-                   {"weight_decay", &s->o.weight_decay}, {"beta1", &s->o.beta1}, {"beta2", &s->o.beta2},
-                   {"clip_norm", &s->o.clip_norm}, {"loss_scale", &s->o.loss_scale}};
+    } numbers[] = {{"label_smoothing", &s->o.label_smoothing},
+                   {"momentum", &s->o.momentum},
+                   {"epsilon", &s->o.epsilon},
+                   {"weight_decay", &s->o.weight_decay},
+                   {"beta1", &s->o.beta1},
+                   {"beta2", &s->o.beta2},
+                   {"clip_norm", &s->o.clip_norm},
+                   {"loss_scale", &s->o.loss_scale}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (strcmp(numbers[i].name, text) == 0) {
             *numbers[i].number = strtod(value, NULL);
             return;
         }
-    if (strcmp(text, "loss") == 0) s->o.loss = value;
-    else if (strcmp(text, "output") == 0) s->o.output = value;
-    else if (strcmp(text, "optimizer") == 0) s->o.optimizer = value;
-    else if (strcmp(text, "nesterov") == 0) s->o.nesterov = true;
-    else if (strcmp(text, "gradients") == 0) s->o.gradients = true;
-    else if (strcmp(text, "ignore_index") == 0) s->o.ignore_index = strtoll(value, NULL, 10);
-    else if (strcmp(text, "frozen") == 0 && s->o.frozen_count < MOST_FROZEN) s->frozen[s->o.frozen_count++] = value;
-    else if (strcmp(text, "mode") == 0) s->mode = strcmp(value, "double") == 0 ? HYP_EVAL_DOUBLE : HYP_EVAL_NATIVE;
-    else if (strcmp(text, "last") == 0) s->last = true;
+    if (strcmp(text, "loss") == 0)
+        s->o.loss = value;
+    else if (strcmp(text, "output") == 0)
+        s->o.output = value;
+    else if (strcmp(text, "optimizer") == 0)
+        s->o.optimizer = value;
+    else if (strcmp(text, "nesterov") == 0)
+        s->o.nesterov = true;
+    else if (strcmp(text, "gradients") == 0)
+        s->o.gradients = true;
+    else if (strcmp(text, "ignore_index") == 0)
+        s->o.ignore_index = strtoll(value, NULL, 10);
+    else if (strcmp(text, "frozen") == 0 && s->o.frozen_count < MOST_FROZEN)
+        s->frozen[s->o.frozen_count++] = value;
+    else if (strcmp(text, "mode") == 0)
+        s->mode = strcmp(value, "double") == 0 ? HYP_EVAL_DOUBLE : HYP_EVAL_NATIVE;
+    else if (strcmp(text, "last") == 0)
+        s->last = true;
     else if (strcmp(text, "class_weights") == 0) {
         check(hyp_tensor_load(value, NULL, &s->weights, diag), diag);
         s->o.class_weights = s->weights.data;

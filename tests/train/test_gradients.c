@@ -93,23 +93,43 @@ static void every_gradient_agrees_with_differences(void **state)
     read_cases(&t);
     for (int op = 0; op < HYP_OP_COUNT; op++)
         if (passes((hyp_op)op) != t.case_of[op])
-            fail_msg("%s has %s", hyp_op_get((hyp_op)op)->name, passes((hyp_op)op) ? "a gradient and no case" : "a case and no gradient");
+            fail_msg("%s has %s", hyp_op_get((hyp_op)op)->name,
+                     passes((hyp_op)op) ? "a gradient and no case" : "a case and no gradient");
     print_message("%zu cases\n", t.cases);
 }
 
 /* What has no gradient is written down here: a new operator has to be given one, or to be put on this list. */
 static void operators_without_gradients_are_known(void **state)
 {
-    static const char *const known[] = {
-        "fused-linear", "fused-linear-add", "fused-mlp", "quantized-linear", "attention", /* made by rewriting */
-        "cumprod", "lstm", "gru", "rnn", "tensor-scatter", "one-hot", "range", "bit-cast", "grid-sample", "affine-grid",
-        "roi-align", "lp-pool", "max-unpool", "layer-norm-stats", "custom", "unique"};
+    static const char *const known[] = {"fused-linear",
+                                        "fused-linear-add",
+                                        "fused-mlp",
+                                        "quantized-linear",
+                                        "attention", /* made by rewriting */
+                                        "cumprod",
+                                        "lstm",
+                                        "gru",
+                                        "rnn",
+                                        "tensor-scatter",
+                                        "one-hot",
+                                        "range",
+                                        "bit-cast",
+                                        "grid-sample",
+                                        "affine-grid",
+                                        "roi-align",
+                                        "lp-pool",
+                                        "max-unpool",
+                                        "layer-norm-stats",
+                                        "custom",
+                                        "unique"};
     (void)state;
     for (int op = 0; op < HYP_OP_COUNT; op++) {
         bool listed = false;
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++) listed |= strcmp(known[i], hyp_op_get((hyp_op)op)->name) == 0;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            listed |= strcmp(known[i], hyp_op_get((hyp_op)op)->name) == 0;
         if (listed == hyp_is_differentiable((hyp_op)op))
-            fail_msg("%s %s", hyp_op_get((hyp_op)op)->name, listed ? "is listed and has a gradient" : "has none and is not listed");
+            fail_msg("%s %s", hyp_op_get((hyp_op)op)->name,
+                     listed ? "is listed and has a gradient" : "has none and is not listed");
     }
 }
 
@@ -162,8 +182,10 @@ static void kinks_are_as_pytorch_has_them(void **state)
         {"(const %c (f64) 2) (%y (pow %x %c))", 2, {0, -3}, {0, -6}},
         {"(const %c (f64 3) 0 1 2) (%y (pow %x %c))", 3, {0, 0, 0}, {0, 1, 0}},
         {"(const %c (f64 3) 0 2 3) (%y (pow %c %x))", 3, {0, 0, 1}, {0, 0.6931471805599453, 3.295836866004329}},
-        {"(%a (reshape :shape (1 1 4) %x)) (%y (max-pool :kernel (2) :strides (2) :pads (0 0) :dilations (1) %a))", 4,
-         {1, 1, 0, 3}, {1, 0, 0, 1}},
+        {"(%a (reshape :shape (1 1 4) %x)) (%y (max-pool :kernel (2) :strides (2) :pads (0 0) :dilations (1) %a))",
+         4,
+         {1, 1, 0, 3},
+         {1, 0, 0, 1}},
         {"(%y (floor %x))", 1, {0.5}, {0}},
     };
     (void)state;
@@ -171,7 +193,8 @@ static void kinks_are_as_pytorch_has_them(void **state)
         hyp_dims *dims = new_dims();
         hyp_diag diag = {0};
         char text[512];
-        snprintf(text, sizeof text, "(graph \"k\" (input %%x (f64 %d)) %s (output \"y\" %%y))", rows[i].count, rows[i].body);
+        snprintf(text, sizeof text, "(graph \"k\" (input %%x (f64 %d)) %s (output \"y\" %%y))", rows[i].count,
+                 rows[i].body);
         hyp_graph g = parse(dims, text);
         hyp_value_id x = g.inputs.data[0], y = g.outputs.data[0].value, gradient = HYP_NO_VALUE;
         hyp_type type = g.values.data[y].type;

@@ -1,5 +1,5 @@
-/* Gradients of random graphs over the whole table of operators against central differences. HYPATIA_RANDOM_GRADIENTS says how
- * many, 200 else. */
+/* Gradients of random graphs over the whole table of operators against central differences. HYPATIA_RANDOM_GRADIENTS
+ * says how many, 200 else. */
 #include "support/random_graph.h"
 #include "train/central.h"
 #include "train/gradient.h"
@@ -17,7 +17,8 @@ static size_t keep_smooth_outputs(hyp_graph *g)
         hyp_diag diag = {0};
         if (!hyp_dtype_is_float(g->values.data[v].type.dtype)) continue;
         hyp_status status = hyp_gradient_reach(g, v, wrt, count, reached, &diag);
-        if (status != HYP_OK && (status != HYP_ERR_UNSUPPORTED || !strstr(diag.message, "cannot be differentiated: \"")))
+        if (status != HYP_OK &&
+            (status != HYP_ERR_UNSUPPORTED || !strstr(diag.message, "cannot be differentiated: \"")))
             fail_msg("%s", diag.message);
         for (size_t k = 0; k < count && status == HYP_OK; k++) any |= reached[k];
         if (any) g->outputs.data[kept++] = g->outputs.data[i];
@@ -78,8 +79,8 @@ static void random_graphs_agree_with_differences(void **state)
     (void)state;
     for (uint64_t seed = first ? strtoull(first, NULL, 10) : 1; done < graphs; seed++) done += run_graph(seed, &found);
     for (int op = 0; op < HYP_OP_COUNT; op++) operators += found.differentiated[op];
-    print_message("%zu graphs, %zu operators, %zu elements compared, %zu beside kinks\n", done, operators, found.checked,
-                  found.skipped);
+    print_message("%zu graphs, %zu operators, %zu elements compared, %zu beside kinks\n", done, operators,
+                  found.checked, found.skipped);
     assert_true(found.checked > 20 * found.skipped);
 }
 

@@ -4,8 +4,8 @@
 #include "train/central.h"
 
 #define MLP                                                                                                            \
-    "(graph \"mlp\" (input %x (f32 batch 3)) (const %w (f32 4 3) 1 2 3 4 5 6 7 8 9 1 2 3) (const %b (f32 4) 1 2 3 4)" \
-    " (const %v (f32 2 4) 1 2 3 4 5 6 7 8) (%h (linear %w %b %x) :from (\"first\")) (%r (relu %h) :from (\"act\"))"     \
+    "(graph \"mlp\" (input %x (f32 batch 3)) (const %w (f32 4 3) 1 2 3 4 5 6 7 8 9 1 2 3) (const %b (f32 4) 1 2 3 4)"  \
+    " (const %v (f32 2 4) 1 2 3 4 5 6 7 8) (%h (linear %w %b %x) :from (\"first\")) (%r (relu %h) :from (\"act\"))"    \
     " (%y (linear %v none %r) :from (\"second\")) (output \"y\" %y))"
 
 static hyp_train_options sgd(const char *loss)
@@ -44,40 +44,38 @@ static hyp_graph step_of(const hyp_graph *model, const hyp_train_options *o)
 /* One product for each weight, with flags for what is transposed, none for the input; one mask; provenance. */
 static void a_step_is_what_it_should_be(void **state)
 {
-    static const char wanted[] =
-        "(graph \"mlp\"\n"
-        "  (input %x (f32 batch 3))\n"
-        "  (input %target (f32 batch 2))\n"
-        "  (input %learning-rate (f32))\n"
-        "  (variable %w (f32 4 3) 1.0 2.0 3.0 4.0 5.0 6.0 7.0 8.0 9.0 1.0 2.0 3.0)\n"
-        "  (variable %v (f32 2 4) 1.0 2.0 3.0 4.0 5.0 6.0 7.0 8.0)\n"
-        "  (const %b (f32 4) 1.0 2.0 3.0 4.0)\n"
-        "  (const %6 (f32) 2.0)\n"
-        "  (const %7 (f32) 0.0)\n"
-        "  (%h (linear %w %b %x) :from (\"first\"))\n"
-        "  (%r (relu %h) :from (\"act\"))\n"
-        "  (%y (linear %v none %r) :from (\"second\"))\n"
-        "  (%11 (sub %y %target))\n"
-        "  (%12 (mul %11 %11))\n"
-        "  (%13 (size %12))\n"
-        "  (%14 (cast :to f32 %13))\n"
-        "  (%15 (reduce-sum :axes (0 1) :keep 0 %12))\n"
-        "  (%16 (div %15 %14))\n"
-        "  (%17 (div %6 %14))\n"
-        "  (%18 (mul %11 %17))\n"
-        "  (%19 (matmul :trans-a 1 %18 %r) :from (\"second\"))\n"
-        "  (%20 (matmul %18 %v) :from (\"second\"))\n"
-        "  (%21 (less %7 %r) :from (\"act\"))\n"
-        "  (%22 (where %21 %20 %7) :from (\"act\"))\n"
-        "  (%23 (matmul :trans-a 1 %22 %x) :from (\"first\"))\n"
-        "  (%24 (mul %learning-rate %23))\n"
-        "  (%25 (sub %w %24))\n"
-        "  (%26 (mul %learning-rate %19))\n"
-        "  (%27 (sub %v %26))\n"
-        "  (output \"loss\" %16)\n"
-        "  (output \"y\" %y)\n"
-        "  (set %w %25)\n"
-        "  (set %v %27))\n";
+    static const char wanted[] = "(graph \"mlp\"\n"
+                                 "  (input %x (f32 batch 3))\n"
+                                 "  (input %target (f32 batch 2))\n"
+                                 "  (input %learning-rate (f32))\n"
+                                 "  (variable %w (f32 4 3) 1.0 2.0 3.0 4.0 5.0 6.0 7.0 8.0 9.0 1.0 2.0 3.0)\n"
+                                 "  (variable %v (f32 2 4) 1.0 2.0 3.0 4.0 5.0 6.0 7.0 8.0)\n"
+                                 "  (const %b (f32 4) 1.0 2.0 3.0 4.0)\n"
+                                 "  (const %6 (f32) 2.0)\n"
+                                 "  (const %7 (f32) 0.0)\n"
+                                 "  (%h (linear %w %b %x) :from (\"first\"))\n"
+                                 "  (%r (relu %h) :from (\"act\"))\n"
+                                 "  (%y (linear %v none %r) :from (\"second\"))\n"
+                                 "  (%11 (sub %y %target))\n"
+                                 "  (%12 (mul %11 %11))\n"
+                                 "  (%13 (size %12))\n"
+                                 "  (%14 (cast :to f32 %13))\n"
+                                 "  (%15 (reduce-mean :axes (0 1) :keep 0 %12))\n"
+                                 "  (%16 (div %6 %14))\n"
+                                 "  (%17 (mul %11 %16))\n"
+                                 "  (%18 (matmul :trans-a 1 %17 %r) :from (\"second\"))\n"
+                                 "  (%19 (matmul %17 %v) :from (\"second\"))\n"
+                                 "  (%20 (less %7 %r) :from (\"act\"))\n"
+                                 "  (%21 (where %20 %19 %7) :from (\"act\"))\n"
+                                 "  (%22 (matmul :trans-a 1 %21 %x) :from (\"first\"))\n"
+                                 "  (%23 (mul %learning-rate %22))\n"
+                                 "  (%24 (sub %w %23))\n"
+                                 "  (%25 (mul %learning-rate %18))\n"
+                                 "  (%26 (sub %v %25))\n"
+                                 "  (output \"loss\" %15)\n"
+                                 "  (output \"y\" %y)\n"
+                                 "  (set %w %24)\n"
+                                 "  (set %v %26))\n";
     hyp_dims *dims = new_dims();
     hyp_graph model = model_of(dims, MLP);
     hyp_train_options o = sgd("mse");
@@ -102,7 +100,8 @@ static void a_step_is_what_it_should_be(void **state)
 static void expect_outputs(const hyp_graph *g, const char *wanted)
 {
     hyp_strbuf sb = {0};
-    for (size_t i = 0; i < hyp_graph_shown(g); i++) hyp_strbuf_printf(&sb, "%s%s", i ? " " : "", g->outputs.data[i].name);
+    for (size_t i = 0; i < hyp_graph_shown(g); i++)
+        hyp_strbuf_printf(&sb, "%s%s", i ? " " : "", g->outputs.data[i].name);
     hyp_strbuf_puts(&sb, " |");
     for (size_t i = 0; i < g->variables.len; i++) hyp_strbuf_printf(&sb, " %s", hyp_graph_variable(g, i)->name);
     assert_string_equal(hyp_strbuf_text(&sb), wanted);
@@ -141,8 +140,9 @@ static void outputs_and_variables_have_their_names(void **state)
 /* The output that is the loss and is called so is there once, another beside it. */
 static void an_output_can_be_the_loss(void **state)
 {
-    static const char text[] = "(graph \"g\" (input %labels (f32 2)) (const %w (f32 2) 3 4) (%d (sub %w %labels)) (%q (mul %d %d)) "
-                               "(%l (reduce-mean :axes (0) :keep 0 %q)) (output \"loss\" %l) (output \"same\" %l) (output \"q\" %q))";
+    static const char text[] =
+        "(graph \"g\" (input %labels (f32 2)) (const %w (f32 2) 3 4) (%d (sub %w %labels)) (%q (mul %d %d)) "
+        "(%l (reduce-mean :axes (0) :keep 0 %q)) (output \"loss\" %l) (output \"same\" %l) (output \"q\" %q))";
     hyp_dims *dims = new_dims();
     hyp_graph model = model_of(dims, text);
     hyp_train_options o = sgd("loss");
@@ -171,8 +171,8 @@ static void an_output_can_be_the_loss(void **state)
 
 /* ---- narrow types ----------------------------------------------------------------------------------- */
 
-#define NARROW                                                                                                           \
-    "(graph \"n\" (input %x (f32 2 3)) (const %w (f32 2 3) 0.5 -1 2 1 0.25 -0.5) (%xn (cast :to f16 %x)) "              \
+#define NARROW                                                                                                         \
+    "(graph \"n\" (input %x (f32 2 3)) (const %w (f32 2 3) 0.5 -1 2 1 0.25 -0.5) (%xn (cast :to f16 %x)) "             \
     "(%wn (cast :to f16 %w)) (%n (linear %wn none %xn)) (%y (cast :to f32 %n)) (output \"y\" %y))"
 
 static void dispose(hyp_eval_tensor *t, size_t count)
@@ -189,9 +189,9 @@ static void fill_narrow(const hyp_graph *step, double x, double target, hyp_eval
         const hyp_value *v = &step->values.data[step->inputs.data[i]];
         assert_ok(hyp_eval_tensor_alloc(&in[i], v->type.dtype, v->type.rank, v->type.dims, &diag), &diag);
         for (size_t k = 0; in[i].f && k < in[i].count; k++)
-            in[i].f[k] = i == 0   ? x * (double)(k + 1)
-                         : i == 1 ? target
-                         : i == 2 ? 0.5
+            in[i].f[k] = i == 0    ? x * (double)(k + 1)
+                         : i == 1  ? target
+                         : i == 2  ? 0.5
                          : v->data ? hyp_load_f64(HYP_F32, v->data, k)
                                    : 0;
     }
@@ -214,7 +214,8 @@ static void run_narrow(const hyp_train_options *o, double x, double target, doub
     hyp_dims_destroy(dims);
 }
 
-/* Gradients of y by its n-th row are 4e-8 or so, which f16 holds with a bit or two; the products with x, 1e-11, it does not. */
+/* Gradients of y by its n-th row are 4e-8 or so, which f16 holds with a bit or two; the products with x, 1e-11, it does
+ * not. */
 static void a_scale_keeps_small_gradients(void **state)
 {
     static const double w[6] = {0.5, -1, 2, 1, 0.25, -0.5};
@@ -244,7 +245,8 @@ static void a_scale_keeps_small_gradients(void **state)
 static bool is_unchanged(const hyp_eval_tensor *before, const hyp_eval_tensor *after)
 {
     bool same = before->count == after->count;
-    for (size_t i = 0; same && i < after->count; i++) same = after->f ? before->f[i] == after->f[i] : before->i[i] == after->i[i];
+    for (size_t i = 0; same && i < after->count; i++)
+        same = after->f ? before->f[i] == after->f[i] : before->i[i] == after->i[i];
     return same;
 }
 
@@ -265,7 +267,8 @@ static void a_step_that_overflows_changes_nothing(void **state)
         assert_true(isfinite(out[0].f[0]) && out[0].f[0] > 0);
         assert_int_equal(step.variables.len, 4);
         for (size_t v = 0; v < 4; v++)
-            assert_true(is_unchanged(&in[step.variables.data[v].input], &out[step.variables.data[v].output]) == (scaled == 1));
+            assert_true(is_unchanged(&in[step.variables.data[v].input], &out[step.variables.data[v].output]) ==
+                        (scaled == 1));
         dispose(in, step.inputs.len);
         dispose(out, step.outputs.len);
         hyp_graph_dispose(&step);
@@ -333,54 +336,64 @@ static void models_that_cannot_be_trained_are_refused(void **state)
     const hyp_status wrong = HYP_ERR_INVALID_ARGUMENT;
     hyp_train_options mse = sgd("mse"), entropy = sgd("cross-entropy"), named = sgd("y");
     (void)state;
-    refuse("(graph \"g\" (input %x (f32 2)) (output \"y\" %x))", &mse, wrong, "there is nothing to train: of 0 initializers");
+    refuse("(graph \"g\" (input %x (f32 2)) (output \"y\" %x))", &mse, wrong,
+           "there is nothing to train: of 0 initializers");
     refuse("(graph \"g\" (input %x (f32 2)))", &mse, wrong, "the model has no output");
     refuse("(graph \"g\" (input %x (i64 2)) (output \"y\" %x))", &mse, wrong, "i64[2], floats are wanted");
     refuse("(graph \"g\" (input %x (i64)) (output \"y\" %x))", &named, wrong, "i64[], floats are wanted");
-    refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) 1 2) (%y (mul %x %w)) (%f (floor %y)) (output \"y\" %f))", &mse,
-           wrong, "the loss depends on none of these");
-    refuse("(graph \"g\" (input %x (f32 2 n)) (const %w (f32 2 1) 1 2) (%y (mul %x %w)) (output \"y\" %y))", &entropy, wrong,
-           "cross-entropy wants logits [N C ...] with a fixed number C of classes");
-    refuse("(graph \"g\" (input %x (f32)) (const %w (f32 2) 1 2) (%m (mul %x %w)) (%y (reduce-sum :axes (0) :keep 0 %m)) (output "
+    refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) 1 2) (%y (mul %x %w)) (%f (floor %y)) (output \"y\" %f))",
+           &mse, wrong, "the loss depends on none of these");
+    refuse("(graph \"g\" (input %x (f32 2 n)) (const %w (f32 2 1) 1 2) (%y (mul %x %w)) (output \"y\" %y))", &entropy,
+           wrong, "cross-entropy wants logits [N C ...] with a fixed number C of classes");
+    refuse("(graph \"g\" (input %x (f32)) (const %w (f32 2) 1 2) (%m (mul %x %w)) (%y (reduce-sum :axes (0) :keep 0 "
+           "%m)) (output "
            "\"y\" %y))",
            &entropy, wrong, "f32[], cross-entropy wants logits");
-    refuse("(graph \"g\" (input %target (f32 2)) (const %w (f32 2) 1 2) (%y (mul %target %w)) (output \"y\" %y))", &mse, wrong,
-           "the model has an input 'target', as the step has one of its own");
-    refuse("(graph \"g\" (input %learning-rate (f32 2)) (const %w (f32 2) 1 2) (%y (mul %learning-rate %w)) (output \"y\" %y))",
+    refuse("(graph \"g\" (input %target (f32 2)) (const %w (f32 2) 1 2) (%y (mul %target %w)) (output \"y\" %y))", &mse,
+           wrong, "the model has an input 'target', as the step has one of its own");
+    refuse("(graph \"g\" (input %learning-rate (f32 2)) (const %w (f32 2) 1 2) (%y (mul %learning-rate %w)) (output "
+           "\"y\" %y))",
            &mse, wrong, "the model has an input 'learning-rate'");
-    refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) 1 2) (%y (mul %x %w)) (output \"y\" %y) (output \"loss\" %y))",
+    refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) 1 2) (%y (mul %x %w)) (output \"y\" %y) (output \"loss\" "
+           "%y))",
            &mse, wrong, "the model has an output 'loss'");
-    refuse("(graph \"g\" (input %x (f32 2)) (variable %v (f32 2)) (const %w (f32 2) 1 2) (%y (mul %x %w)) (output \"y\" %y) (set "
+    refuse("(graph \"g\" (input %x (f32 2)) (variable %v (f32 2)) (const %w (f32 2) 1 2) (%y (mul %x %w)) (output "
+           "\"y\" %y) (set "
            "%v %y))",
            &mse, wrong, "the model has variables");
-    refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) (hash \"0123456789abcdef\")) (%y (mul %x %w)) (output \"y\" %y))",
+    refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) (hash \"0123456789abcdef\")) (%y (mul %x %w)) (output "
+           "\"y\" %y))",
            &mse, wrong, "the elements of 'w' are not there");
 }
 
 /* All of them, by their names, and only those between a parameter and the loss. */
 static void what_has_no_gradient_is_listed(void **state)
 {
-    static const char text[] =
-        "(graph \"g\" (input %x (f32 2 3)) (const %w (f32 2 3) 1 2 3 4 5 6) (%m (mul %x %w)) (%p (cumprod :axis 0 %m) :from "
-        "(\"first\")) (%q (cumprod :axis 1 %p)) (%s (lp-pool :kernel (1) :strides (1) :pads (0 0) :dilations (1) :p 2 %r)) (output "
-        "\"y\" %q))";
-    static const char fine[] = "(graph \"g\" (input %x (f32 2 3)) (const %w (f32 2 3) 1 2 3 4 5 6) (%p (cumprod :axis 0 %x)) "
-                               "(%m (mul %p %w)) (%o (cumprod :axis 0 %m)) (output \"y\" %m) (output \"o\" %o))";
+    static const char text[] = "(graph \"g\" (input %x (f32 2 3)) (const %w (f32 2 3) 1 2 3 4 5 6) (%m (mul %x %w)) "
+                               "(%p (cumprod :axis 0 %m) :from "
+                               "(\"first\")) (%q (cumprod :axis 1 %p)) (%s (lp-pool :kernel (1) :strides (1) :pads (0 "
+                               "0) :dilations (1) :p 2 %r)) (output "
+                               "\"y\" %q))";
+    static const char fine[] =
+        "(graph \"g\" (input %x (f32 2 3)) (const %w (f32 2 3) 1 2 3 4 5 6) (%p (cumprod :axis 0 %x)) "
+        "(%m (mul %p %w)) (%o (cumprod :axis 0 %m)) (output \"y\" %m) (output \"o\" %o))";
     hyp_train_options mse = sgd("mse");
     char body[sizeof text];
     (void)state;
     /* without the node that reads what is not there */
     const char *cut = strstr(text, "(%s"), *end = strstr(text, "(output");
     snprintf(body, sizeof body, "%.*s%s", (int)(cut - text), text, end);
-    refuse(body, &mse, HYP_ERR_UNSUPPORTED,
-           "2 nodes between the loss and what is trained cannot be differentiated: \"first\" (cumprod), \"q\" (cumprod)");
+    refuse(
+        body, &mse, HYP_ERR_UNSUPPORTED,
+        "2 nodes between the loss and what is trained cannot be differentiated: \"first\" (cumprod), \"q\" (cumprod)");
     hyp_dims *dims = new_dims();
     hyp_graph model = model_of(dims, fine), step = step_of(&model, &mse);
     expect_outputs(&step, "loss y o | w");
     hyp_graph_dispose(&step);
     hyp_graph_dispose(&model);
     hyp_dims_destroy(dims);
-    refuse("(graph \"g\" (input %x (f32 2 3)) (const %w (f32 2 3) 1 2 3 4 5 6) (const %i (i64 1 3) 0 1 0) (const %u (f32 1 3) 1 2 3) "
+    refuse("(graph \"g\" (input %x (f32 2 3)) (const %w (f32 2 3) 1 2 3 4 5 6) (const %i (i64 1 3) 0 1 0) (const %u "
+           "(f32 1 3) 1 2 3) "
            "(%y (scatter-elements :axis 0 :reduction mul %w %i %u)) (output \"y\" %y))",
            &mse, HYP_ERR_UNSUPPORTED, "\"y\" (scatter-elements)");
 }
@@ -388,7 +401,9 @@ static void what_has_no_gradient_is_listed(void **state)
 static void values_that_cannot_be_differentiated_are_refused(void **state)
 {
     hyp_dims *dims = new_dims();
-    hyp_graph g = parse(dims, "(graph \"g\" (input %x (f32 2)) (input %i (i64)) (%s (reduce-sum :axes (0) :keep 0 %x)) (output \"s\" %s))");
+    hyp_graph g = parse(
+        dims,
+        "(graph \"g\" (input %x (f32 2)) (input %i (i64)) (%s (reduce-sum :axes (0) :keep 0 %x)) (output \"s\" %s))");
     hyp_diag diag = {0};
     hyp_value_id x = g.inputs.data[0], i = g.inputs.data[1], s = g.outputs.data[0].value, none = 1000, out[1] = {0};
     (void)state;
@@ -410,8 +425,9 @@ static void values_that_cannot_be_differentiated_are_refused(void **state)
 static void counts_stay_with_their_outputs(void **state)
 {
     hyp_dims *dims = new_dims();
-    hyp_graph model = model_of(dims, "(graph \"g\" (input %x (f32 4)) (const %w (f32 4) 1 2 3 4) (%y (mul %x %w)) ((%p %n) (nonzero "
-                                     ":size (4) %x)) (output \"y\" %y) (output \"p\" %p) (output \"n\" %n))");
+    hyp_graph model =
+        model_of(dims, "(graph \"g\" (input %x (f32 4)) (const %w (f32 4) 1 2 3 4) (%y (mul %x %w)) ((%p %n) (nonzero "
+                       ":size (4) %x)) (output \"y\" %y) (output \"p\" %p) (output \"n\" %n))");
     hyp_train_options o = sgd("mse");
     hyp_diag diag = {0};
     (void)state;
