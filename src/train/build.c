@@ -77,6 +77,16 @@ hyp_value_id hyp_build_scalar(hyp_builder *b, hyp_dtype dtype, double value)
     return out;
 }
 
+hyp_value_id hyp_build_numbers(hyp_builder *b, const hyp_type *type, int64_t step)
+{
+    size_t bytes = 0, size = hyp_dtype_size(type->dtype);
+    if (!hyp_type_bytes(type, &bytes)) hyp_build_note(b, hyp_fail(b->diag, HYP_ERR_LIMIT, "a constant beyond memory"));
+    unsigned char *data = hyp_build_ok(b) ? hyp_arena_alloc(&b->arena, bytes) : NULL;
+    if (!data && hyp_build_ok(b)) hyp_build_note(b, hyp_fail_memory(b->diag, bytes));
+    for (size_t i = 0; data && i < bytes / size; i++) hyp_store_f64(type->dtype, data, i, (double)i * (double)step);
+    return data ? add_const(b, type, data, bytes) : HYP_NO_VALUE;
+}
+
 hyp_value_id hyp_build_full(hyp_builder *b, const hyp_type *type, double value)
 {
     hyp_attr shape = hyp_attr_dims(type->dims, type->rank);

@@ -54,6 +54,8 @@ hyp_value_id hyp_build_output(hyp_builder *b, hyp_op op, const hyp_attr *attrs, 
 
 /* A constant of one element and rank 0. */
 hyp_value_id hyp_build_scalar(hyp_builder *b, hyp_dtype dtype, double value);
+/* A constant of 0, step, 2 step ... in a static type. */
+hyp_value_id hyp_build_numbers(hyp_builder *b, const hyp_type *type, int64_t step);
 /* The number everywhere in a tensor of this type. */
 hyp_value_id hyp_build_full(hyp_builder *b, const hyp_type *type, double value);
 /* The same value where there is nothing to do. */

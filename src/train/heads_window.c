@@ -117,22 +117,154 @@ hyp_value_id hyp_head_channel_sum(hyp_scope *s, const hyp_value_id *args)
 
 /* ---- pooling ---------------------------------------------------------------------------------------- */
 
-/* The places, which count all elements of x, are those of max-pool-places. */
-hyp_value_id hyp_head_max_pool_back(hyp_scope *s, const hyp_value_id *args)
+/* Pads and additions with which the transpose of a convolution over such windows has the size of x: in ceil mode the
+ * last window may reach beyond the padding. */
+static void fit_windows(hyp_builder *b, const window *w, hyp_dim *pads, hyp_dim *more)
+{
+    memcpy(pads, w->pads, 2 * (size_t)w->n * sizeof *pads);
+    for (int32_t i = 0; i < w->n; i++) {
+        more[i] = hyp_build_sub(b, w->x.dims[2 + i], reach(b, w, w->y.dims[2 + i], i));
+        if (!hyp_dim_is_const(more[i]) || more[i] >= 0) continue;
+        pads[w->n + i] = hyp_build_sub(b, pads[w->n + i], more[i]);
+        more[i] = 0;
+    }
+}
+
+/* v [N C ...] as so many images of one channel each. */
+static hyp_value_id channels_as_images(hyp_builder *b, hyp_value_id v)
+{
+    hyp_type t = hyp_build_type(b, v);
+    t.dims[0] = hyp_build_count(b, &t, 0, 2);
+    t.dims[1] = 1;
+    return hyp_build_reshape(b, v, t.rank, t.dims);
+}
+
+/* Where each window begins along an axis of y, but for the padding: it broadcasts to y. */
+static hyp_value_id window_starts(hyp_builder *b, const window *w, int32_t axis)
+{
+    const hyp_type type = {.dtype = HYP_I64, .rank = w->y.rank - axis, .dims = {w->y.dims[axis], 1, 1, 1, 1, 1, 1, 1}};
+    return hyp_build_numbers(b, &type, w->strides[axis - 2]);
+}
+
+static hyp_value_id whole(hyp_builder *b, hyp_op op, hyp_value_id v, int64_t by)
+{
+    return hyp_build_node(b, op, NULL, v, hyp_build_scalar(b, HYP_I64, (double)by));
+}
+
+/* For each window the number of the tap, row by row, under which its largest element lies, as a number of x's type, so
+ * that it is compared in one step with what is chosen by it. The places count all elements of x; spatial sizes are
+ * fixed. */
+static hyp_value_id taps_of(hyp_builder *b, const window *w, hyp_value_id places)
+{
+    hyp_value_id taps = HYP_NO_VALUE;
+    int64_t each = 1, weight = 1;
+    for (int32_t i = w->n; i-- > 0;) {
+        int64_t in = w->x.dims[2 + i];
+        hyp_value_id v = each == 1 ? places : whole(b, HYP_OP_div, places, each);
+        v = hyp_build_node(b, HYP_OP_mod, NULL, v, hyp_build_scalar(b, HYP_I64, (double)in));
+        v = hyp_build_node(b, HYP_OP_sub, NULL, v, window_starts(b, w, 2 + i));
+        if (w->pads[i]) v = whole(b, HYP_OP_add, v, w->pads[i]);
+        if (w->dilations[i] != 1) v = whole(b, HYP_OP_div, v, w->dilations[i]);
+        if (weight != 1) v = whole(b, HYP_OP_mul, v, weight);
+        taps = taps == HYP_NO_VALUE ? v : hyp_build_node(b, HYP_OP_add, NULL, taps, v);
+        each *= in;
+        weight *= w->kernel[i];
+    }
+    return hyp_build_cast(b, taps, w->x.dtype);
+}
+
+/* g where a tap is the window's, 0 under its other taps: all of these are there, in `dims`, which broadcast to taps and
+ * g. */
+static hyp_value_id under_taps(hyp_builder *b, const hyp_type *t, hyp_value_id taps, hyp_value_id g, int32_t rank,
+                               const hyp_dim *dims)
+{
+    hyp_type type = {.dtype = hyp_build_type(b, g).dtype, .rank = rank};
+    memcpy(type.dims, dims, (size_t)rank * sizeof *dims);
+    hyp_value_id here = hyp_build_node(b, HYP_OP_equal, NULL, hyp_build_reshape(b, taps, t->rank, t->dims),
+                                       hyp_build_numbers(b, &type, 1));
+    return hyp_build_node(b, HYP_OP_where, NULL, here, hyp_build_reshape(b, g, t->rank, t->dims),
+                          hyp_build_scalar(b, type.dtype, 0));
+}
+
+/* Windows side by side: [N C y0 1 y1 1] against taps [k0 1 k1] is x, but for what no window covers or the last one
+ * leaves. */
+static hyp_value_id lay_out(hyp_builder *b, const window *w, hyp_value_id taps, hyp_value_id g)
+{
+    hyp_type split = {.rank = 2 + 2 * w->n, .dims = {w->y.dims[0], w->y.dims[1]}}, inside = w->x, joined = w->x;
+    hyp_dim kernel[HYP_MAX_RANK] = {0};
+    for (int32_t i = 0; i < w->n; i++) {
+        split.dims[2 + 2 * i] = w->y.dims[2 + i];
+        split.dims[3 + 2 * i] = 1;
+        kernel[2 * i] = w->kernel[i];
+        kernel[2 * i + 1] = 1;
+        joined.dims[2 + i] = w->y.dims[2 + i] * w->kernel[i];
+        if (joined.dims[2 + i] < w->x.dims[2 + i]) inside.dims[2 + i] = joined.dims[2 + i];
+    }
+    hyp_value_id v = under_taps(b, &split, taps, g, 2 * w->n - 1, kernel);
+    v = hyp_build_head(b, hyp_build_reshape(b, v, joined.rank, joined.dims), inside.dims);
+    for (int32_t i = 0; i < w->n; i++) v = hyp_build_pad(b, v, 2 + i, 0, w->x.dims[2 + i] - inside.dims[2 + i]);
+    return v;
+}
+
+/* Windows that overlap: a channel for each tap, and the transpose of a convolution whose filter of a channel is 1 at
+ * its tap. */
+static hyp_value_id add_up(hyp_scope *s, const window *w, hyp_value_id taps, hyp_value_id g, int64_t count)
 {
     hyp_builder *b = s->b;
+    hyp_type filters = {.dtype = w->x.dtype, .rank = w->x.rank, .dims = {count, 1}};
+    hyp_dim pads[2 * HYP_MAX_RANK], more[HYP_MAX_RANK], kernel[HYP_MAX_RANK] = {count, 1, 1, 1, 1, 1, 1, 1};
+    size_t size = hyp_dtype_size(filters.dtype), bytes = (size_t)(count * count) * size;
+    hyp_value_id weights = HYP_NO_VALUE;
+    unsigned char *unit = hyp_arena_zalloc(&b->arena, 1, bytes);
+    if (!unit) return hyp_build_note(b, hyp_fail_memory(b->diag, bytes)), HYP_NO_VALUE;
+    for (int64_t i = 0; i < count; i++) hyp_store_f64(filters.dtype, unit, (size_t)(i * count + i), 1);
+    memcpy(filters.dims + 2, w->kernel, (size_t)w->n * sizeof *w->kernel);
+    if (hyp_build_ok(b))
+        hyp_build_note(b, hyp_graph_add_const(b->g, NULL, &filters, unit, bytes, true, &weights, b->diag));
+    fit_windows(b, w, pads, more);
+    hyp_type images = hyp_build_type(b, channels_as_images(b, g));
+    const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_dims(pads, 2 * w->n), s->node.attrs[3], hyp_attr_int(1),
+                              hyp_attr_dims(more, w->n)};
+    hyp_value_id v = under_taps(b, &images, taps, g, w->n + 1, kernel);
+    v = hyp_build_node(b, HYP_OP_conv_transpose, attrs, v, weights);
+    return hyp_build_reshape(b, v, w->x.rank, w->x.dims);
+}
+
+/* What is left: sizes that are not known, and windows of many taps. */
+static hyp_value_id scatter_places(hyp_builder *b, const window *w, hyp_value_id places, hyp_value_id g)
+{
+    hyp_attr add = hyp_attr_sym("add");
+    hyp_dim n = hyp_build_count(b, &w->y, 0, w->y.rank), column[] = {n, 1};
+    hyp_type flat = {.dtype = w->x.dtype, .rank = 1, .dims = {hyp_build_count(b, &w->x, 0, w->x.rank)}};
+    hyp_value_id v = hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &flat, 0),
+                                    hyp_build_reshape(b, places, 2, column), hyp_build_reshape(b, g, 1, &n));
+    return hyp_build_reshape(b, v, w->x.rank, w->x.dims);
+}
+
+/* By the places of max-pool-places, and in operators that every device computes in parallel. */
+hyp_value_id hyp_head_max_pool_back(hyp_scope *s, const hyp_value_id *args)
+{
+    enum { MOST_TAPS = 64 };
+    hyp_builder *b = s->b;
     window w = read_window(s, s->node.attrs[0].dims, 1);
-    hyp_attr attrs[HYP_MAX_ATTRS], add = hyp_attr_sym("add");
+    hyp_attr attrs[HYP_MAX_ATTRS];
     memcpy(attrs, s->node.attrs, hyp_op_get(s->node.op)->attr_count * sizeof *attrs);
     attrs[5] = hyp_attr_int(0); /* counted by rows */
-    bool have = s->node.op == HYP_OP_max_pool_places && !s->node.attrs[5].i;
+    bool have = s->node.op == HYP_OP_max_pool_places && !s->node.attrs[5].i, known = true,
+         apart = 2 * w.n <= HYP_MAX_RANK - 2;
     hyp_value_id places =
         have ? s->node.outputs[1] : hyp_build_output(b, HYP_OP_max_pool_places, attrs, s->node.inputs, 1, 2, 1);
-    hyp_dim n = hyp_build_count(b, &w.y, 0, w.y.rank), column[] = {n, 1};
-    hyp_type flat = {.dtype = w.x.dtype, .rank = 1, .dims = {hyp_build_count(b, &w.x, 0, w.x.rank)}};
-    hyp_value_id v = hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &flat, 0),
-                                    hyp_build_reshape(b, places, 2, column), hyp_build_reshape(b, args[0], 1, &n));
-    return hyp_build_reshape(b, v, w.x.rank, w.x.dims);
+    int64_t taps = 1;
+    for (int32_t i = 0; i < w.n; i++) {
+        known &= hyp_dim_is_const(w.x.dims[2 + i]) && hyp_dim_is_const(w.y.dims[2 + i]) &&
+                 hyp_dim_is_const(w.kernel[i]) && hyp_dim_is_const(w.strides[i]) && hyp_dim_is_const(w.pads[i]) &&
+                 hyp_dim_is_const(w.dilations[i]);
+        apart &= w.kernel[i] == w.strides[i] && w.dilations[i] == 1 && w.pads[i] == 0;
+        if (known && taps <= MOST_TAPS) taps *= w.kernel[i] <= MOST_TAPS ? w.kernel[i] : MOST_TAPS + 1;
+    }
+    if (!known || taps > MOST_TAPS) return scatter_places(b, &w, places, args[0]);
+    hyp_value_id of = taps_of(b, &w, places);
+    return apart ? lay_out(b, &w, of, args[0]) : add_up(s, &w, of, args[0], taps);
 }
 
 /* Whether windows lie side by side and cover all of x. */
@@ -186,24 +318,15 @@ hyp_value_id hyp_head_average_pool_back(hyp_scope *s, const hyp_value_id *args)
     hyp_builder *b = s->b;
     window w = read_window(s, s->node.attrs[0].dims, 1);
     hyp_dim pads[2 * HYP_MAX_RANK], more[HYP_MAX_RANK];
-    memcpy(pads, w.pads, 2 * (size_t)w.n * sizeof *pads);
-    for (int32_t i = 0; i < w.n; i++) { /* in ceil mode the last window may reach beyond the padding */
-        more[i] = hyp_build_sub(b, w.x.dims[2 + i], reach(b, &w, w.y.dims[2 + i], i));
-        if (!hyp_dim_is_const(more[i]) || more[i] >= 0) continue;
-        pads[w.n + i] = hyp_build_sub(b, pads[w.n + i], more[i]);
-        more[i] = 0;
-    }
+    fit_windows(b, &w, pads, more);
     hyp_type kernel = {.dtype = w.x.dtype, .rank = w.x.rank, .dims = {1, 1}};
     memcpy(kernel.dims + 2, w.kernel, (size_t)w.n * sizeof *kernel.dims);
     hyp_value_id taps = hyp_build_full(b, &kernel, 1);
     hyp_value_id v = hyp_build_node(b, HYP_OP_div, NULL, args[0], window_counts(s, &w, pads, taps));
     if (is_tiling(b, &w)) return repeat(b, &w, v);
-    hyp_type images = w.y; /* each channel an image */
-    images.dims[0] = hyp_build_count(b, &w.y, 0, 2);
-    images.dims[1] = 1;
     const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_dims(pads, 2 * w.n), s->node.attrs[3], hyp_attr_int(1),
                               hyp_attr_dims(more, w.n)};
-    v = hyp_build_node(b, HYP_OP_conv_transpose, attrs, hyp_build_reshape(b, v, images.rank, images.dims), taps);
+    v = hyp_build_node(b, HYP_OP_conv_transpose, attrs, channels_as_images(b, v), taps);
     return hyp_build_reshape(b, v, w.x.rank, w.x.dims);
 }
 

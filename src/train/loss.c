@@ -64,6 +64,9 @@ hyp_status hyp_loss_input(hyp_loss_kind kind, const hyp_graph *g, const hyp_trai
     if (kind != HYP_LOSS_CROSS_ENTROPY && o->label_smoothing != 0)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "label smoothing is for the loss cross-entropy, not for %s",
                         o->loss);
+    if (o->ignore_index > (int64_t)1 << 53 || o->ignore_index < -((int64_t)1 << 53))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the label %lld is to be ignored, one within 2^53 is wanted",
+                        (long long)o->ignore_index);
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a label smoothing of %g, 0 to 1 is wanted",
                         o->label_smoothing);
@@ -98,18 +101,15 @@ static void build_mean(hyp_scope *s, const char *each, const char *slope, double
                                    hyp_build_node(b, HYP_OP_div, NULL, scalar, count));
 }
 
-/* 0 1 2 ... as i64, and the weights of classes, of a shape that broadcasts to the logits. */
+/* The numbers of the classes, of a shape that broadcasts to the logits. Floats where they are exact, so that they are
+ * compared in one step with what is chosen by it. */
 static hyp_value_id class_numbers(hyp_builder *b, const hyp_type *x)
 {
     int32_t axis = class_axis(x);
-    hyp_type type = {.dtype = HYP_I64, .rank = x->rank - axis, .dims = {x->dims[axis], 1, 1, 1, 1, 1, 1, 1}};
-    size_t bytes = (size_t)x->dims[axis] * sizeof(int64_t);
-    int64_t *numbers = hyp_arena_alloc(&b->arena, bytes);
-    hyp_value_id out = HYP_NO_VALUE;
-    if (!numbers) return hyp_build_note(b, hyp_fail_memory(b->diag, bytes)), HYP_NO_VALUE;
-    for (int64_t i = 0; i < x->dims[axis]; i++) numbers[i] = i;
-    if (hyp_build_ok(b)) hyp_build_note(b, hyp_graph_add_const(b->g, NULL, &type, numbers, bytes, true, &out, b->diag));
-    return out;
+    bool exact = x->dims[axis] <= 1 << 24;
+    const hyp_type type = {
+        .dtype = exact ? x->dtype : HYP_I64, .rank = x->rank - axis, .dims = {x->dims[axis], 1, 1, 1, 1, 1, 1, 1}};
+    return hyp_build_numbers(b, &type, 1);
 }
 
 /* All 1 where none are given. */
@@ -134,54 +134,61 @@ static void name_number(hyp_scope *s, const char *name, double value)
     hyp_scope_name(s, name, hyp_build_scalar(s->b, s->numbers, value));
 }
 
+/* Names of what a row of logits has: its label t, whether that is ignored, and its weight k, 0 where it is. A label
+ * that is no class is an error of the run: of the gather. */
+static void name_labels(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, const hyp_type *x, hyp_value_id table)
+{
+    hyp_type row = *x;
+    row.dims[class_axis(x)] = 1;
+    hyp_scope_name(s, "t", hyp_build_reshape(b, hyp_scope_find(s, "labels"), row.rank, row.dims));
+    hyp_scope_name(s, "table", table);
+    hyp_scope_name(s, "none-of-them", hyp_build_scalar(b, HYP_I64, (double)o->ignore_index));
+    hyp_scope_name(s, "beyond", hyp_build_scalar(b, HYP_I64, (double)x->dims[class_axis(x)]));
+    hyp_scope_name(s, "first", hyp_build_scalar(b, HYP_I64, 0));
+    hyp_scope_name(s, "ignored", hyp_form_text(s, "(equal t none-of-them)"));
+    hyp_scope_name(s, "class", hyp_form_text(s, "(where ignored first (where (less t first) beyond t))"));
+    hyp_scope_name(s, "k", hyp_form_text(s, "(where ignored 0 (gather table class))"));
+    hyp_scope_name(s, "n", reduce_all(b, HYP_OP_reduce_sum, hyp_scope_find(s, "k")));
+}
+
 /* With p = softmax(x) and z = x - x[label], m = sum p z is nowhere above the largest z and by no more than log C below
- * it, so that l = m + log sum exp(z - m) = -log p[label] neither overflows nor loses what is small; no largest element
- * has to be found, which every device finds within its softmax alone. k: the weight of a label, 0 of one that is
- * ignored; q: what p is to become, times k. A label that is no class is an error of the run: of the gather. */
+ * it, so that l = m + log sum exp(z - m) = -log p[label] does not overflow; no largest element has to be found, which
+ * every device finds within its softmax alone. By x the loss has the gradient (sum q) p - q over n, q being the weights
+ * of the classes in a row: k at the label, or of label smoothing. */
 static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, double scale,
                                 hyp_value_id *out_loss, hyp_value_id *out_gradient)
 {
-    hyp_type x = hyp_build_type(b, hyp_scope_find(s, "x")), row = x;
+    hyp_type x = hyp_build_type(b, hyp_scope_find(s, "x"));
     int32_t axis = class_axis(&x);
     double smoothing = o->label_smoothing, sum = 0, classes = (double)x.dims[axis];
-    row.dims[axis] = 1;
     hyp_value_id weights = class_weights(b, o, &x, &sum), numbers = class_numbers(b, &x);
     hyp_type column = hyp_build_type(b, numbers);
-    hyp_scope_name(s, "table", weights);
+    hyp_attr softmax = hyp_attr_int(axis), keep[] = {hyp_attr_dims((const hyp_dim[]){axis}, 1), hyp_attr_int(1)};
+#define SUM(text) hyp_build_node(b, HYP_OP_reduce_sum, keep, hyp_form_text(s, text))
+    name_labels(b, o, s, &x, weights);
     hyp_scope_name(s, "w", hyp_build_reshape(b, weights, column.rank, column.dims));
     hyp_scope_name(s, "c", numbers);
-    hyp_scope_name(s, "t", hyp_build_reshape(b, hyp_scope_find(s, "labels"), row.rank, row.dims));
-    hyp_scope_name(s, "none-of-them", hyp_build_scalar(b, HYP_I64, (double)o->ignore_index));
-    hyp_scope_name(s, "beyond", hyp_build_scalar(b, HYP_I64, classes));
-    hyp_scope_name(s, "first", hyp_build_scalar(b, HYP_I64, 0));
     name_number(s, "kept", 1 - smoothing);
     name_number(s, "spread", smoothing / classes);
     name_number(s, "spread-sum", smoothing / classes * sum);
     name_number(s, "scale", scale);
-    hyp_attr softmax = hyp_attr_int(axis), keep[] = {hyp_attr_dims((const hyp_dim[]){axis}, 1), hyp_attr_int(1)};
     hyp_scope_name(s, "p", hyp_build_node(b, HYP_OP_softmax, &softmax, hyp_scope_find(s, "x")));
-#define SUM(text) hyp_build_node(b, HYP_OP_reduce_sum, keep, hyp_form_text(s, text))
-    hyp_scope_name(s, "ignored", hyp_form_text(s, "(equal t none-of-them)"));
-    hyp_scope_name(s, "is", hyp_form_text(s, "(equal t c)"));
-    hyp_scope_name(
-        s, "k",
-        hyp_form_text(s, "(where ignored 0 (gather table (where ignored first (where (less t first) beyond t))))"));
-    hyp_scope_name(s, "n", reduce_all(b, HYP_OP_reduce_sum, hyp_scope_find(s, "k")));
+    hyp_scope_name(s, "is", hyp_form_text(s, "(equal (like c t) c)"));
     hyp_scope_name(s, "z", hyp_build_node(b, HYP_OP_sub, NULL, hyp_scope_find(s, "x"), SUM("(where is x 0)")));
     hyp_scope_name(s, "m", SUM("(where (less 0 p) (mul p z) 0)"));
     hyp_scope_name(s, "e", SUM("(exp (sub z m))"));
     hyp_scope_name(s, "l", hyp_form_text(s, "(add m (log e))"));
-    const char *each = "(where ignored 0 (mul k l))";
-    const char *gradient = "(div (where ignored 0 (mul (mul scale k) (sub p (where is 1 0)))) n)";
+    const char *each = "(mul k l)", *gradient = "(let f (mul k (div scale n))) (mul f (sub p (where is 1 0)))";
     if (smoothing != 0) {
         hyp_scope_name(s, "o", SUM("(mul w z)"));
-        each = "(where ignored 0 (add (mul kept (mul k l)) (sub (mul spread-sum l) (mul spread o))))";
-        gradient = "(let q (where is (mul kept k) 0)) (div (where ignored 0 (mul scale "
-                   "(sub (mul (add (mul kept k) spread-sum) p) (add q (mul spread w))))) n)";
+        each = "(add (mul kept (mul k l)) (sub (mul spread-sum l) (mul spread o)))";
+        gradient = "(let r (where ignored 0 (div scale n))) (let h (mul r (mul kept k))) "
+                   "(sub (mul (add h (mul r spread-sum)) p) (add (where is h 0) (mul (mul r spread) w)))";
     }
 #undef SUM
-    *out_loss = hyp_build_node(b, HYP_OP_div, NULL, reduce_all(b, HYP_OP_reduce_sum, hyp_form_text(s, each)),
-                               hyp_scope_find(s, "n"));
+    hyp_scope_name(s, "each", hyp_form_text(s, each));
+    *out_loss = reduce_all(b, HYP_OP_reduce_sum, hyp_form_text(s, "(where ignored 0 each)"));
+    *out_loss = hyp_build_node(b, HYP_OP_div, NULL, *out_loss, hyp_scope_find(s, "n"));
     *out_gradient = hyp_form_text(s, gradient);
 }
 

@@ -169,6 +169,58 @@ static void an_output_can_be_the_loss(void **state)
     hyp_dims_destroy(dims);
 }
 
+/* ---- cross-entropy ---------------------------------------------------------------------------------- */
+
+/* The loss of two rows of logits, of three classes each, in f32: x w for w = 1. */
+static hyp_status cross_entropy_of(const double x[6], int64_t first, int64_t second, double *out, hyp_diag *diag)
+{
+    hyp_dims *dims = new_dims();
+    hyp_graph model = model_of(
+        dims, "(graph \"g\" (input %x (f32 2 3)) (const %w (f32 2 1) 1 1) (%y (mul %x %w)) (output \"y\" %y))");
+    hyp_train_options o = sgd("cross-entropy");
+    hyp_graph step = step_of(&model, &o);
+    hyp_eval_tensor in[4] = {{0}}, result[3] = {{0}};
+    for (size_t i = 0; i < 4; i++) {
+        const hyp_type *t = &step.values.data[step.inputs.data[i]].type;
+        assert_ok(hyp_eval_tensor_alloc(&in[i], t->dtype, t->rank, t->dims, diag), diag);
+    }
+    memcpy(in[0].f, x, 6 * sizeof *x);
+    in[1].i[0] = first, in[1].i[1] = second, in[2].f[0] = 0.5, in[3].f[0] = in[3].f[1] = 1;
+    hyp_status status = hyp_graph_eval(&step, HYP_EVAL_NATIVE, in, 4, result, diag);
+    if (status == HYP_OK) *out = result[0].f[0];
+    for (size_t i = 0; i < 4; i++) hyp_eval_tensor_dispose(&in[i]);
+    for (size_t i = 0; i < 3; i++) hyp_eval_tensor_dispose(&result[i]);
+    hyp_graph_dispose(&step);
+    hyp_graph_dispose(&model);
+    hyp_dims_destroy(dims);
+    return status;
+}
+
+static void cross_entropy_is_stable_and_strict(void **state)
+{
+    static const double large[6] = {1000, 0, -3000, -3e38, 3e38, 0}, near[6] = {5000, 5000, 5000, 0, 60, 0};
+    hyp_diag diag = {0};
+    double loss = 0;
+    (void)state;
+    assert_ok(cross_entropy_of(large, 0, 1, &loss, &diag), &diag);
+    assert_true(loss == 0);
+    assert_ok(cross_entropy_of(large, 2, 1, &loss, &diag), &diag);
+    assert_true(loss == 2000);
+    assert_ok(cross_entropy_of(large, 1, -100, &loss, &diag), &diag); /* the second row does not count */
+    assert_true(loss == 1000);
+    assert_ok(cross_entropy_of(near, 1, -100, &loss, &diag), &diag);
+    assert_true(fabs(loss - log(3)) < 1e-6);
+    assert_ok(cross_entropy_of(near, -100, 1, &loss, &diag), &diag);
+    assert_true(fabs(loss) < 1e-20); /* 2 e^-60 */
+    assert_ok(cross_entropy_of(near, -100, -100, &loss, &diag), &diag);
+    assert_true(isnan(loss)); /* as PyTorch has it: nothing over nothing */
+    static const int64_t wrong[] = {3, -1, -2, INT64_MIN, INT64_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (cross_entropy_of(near, 0, wrong[i], &loss, &diag) != HYP_ERR_INVALID_ARGUMENT ||
+            !strstr(diag.message, "gather"))
+            fail_msg("a label of %lld: %s", (long long)wrong[i], diag.message);
+}
+
 /* ---- narrow types ----------------------------------------------------------------------------------- */
 
 #define NARROW                                                                                                         \
@@ -318,6 +370,7 @@ static void options_out_of_range_are_refused(void **state)
     REFUSE("the norm to clip to is -2", o.clip_norm = -2);
     REFUSE("the scale of the loss is inf", o.loss_scale = (double)INFINITY);
     REFUSE("a label smoothing of 1.5", o.loss = "cross-entropy", o.label_smoothing = 1.5);
+    REFUSE("the label 9007199254740993 is to be ignored", o.loss = "cross-entropy", o.ignore_index = 9007199254740993);
     REFUSE("label smoothing is for the loss cross-entropy, not for mse", o.label_smoothing = 0.1);
     REFUSE("class weights are for the loss cross-entropy, not for bce", o.loss = "bce", o.class_weight_count = 2,
            o.class_weights = (const float[]){1, 1});
@@ -488,6 +541,7 @@ int main(void)
         cmocka_unit_test(a_step_is_what_it_should_be),
         cmocka_unit_test(outputs_and_variables_have_their_names),
         cmocka_unit_test(an_output_can_be_the_loss),
+        cmocka_unit_test(cross_entropy_is_stable_and_strict),
         cmocka_unit_test(a_scale_keeps_small_gradients),
         cmocka_unit_test(a_step_that_overflows_changes_nothing),
         cmocka_unit_test(options_out_of_range_are_refused),
