@@ -61,8 +61,8 @@ typedef hyp_status (*hyp_choose_form_fn)(const hyp_compile_forms *forms, size_t 
 /* How a model becomes a training step: a plan that computes a loss and its gradients and updates the parameters, which are
  * variables of the plan (docs/training.md). Formulas and defaults are those of PyTorch: torch.optim, and mean reduction of losses.
  *
- * A parameter is an initializer of floats of the model that the loss depends on and no pattern of `frozen` fits. The step has the
- * inputs of the model, then
+ * A parameter is an initializer of floats of the model, of more than one element or the weights of a layer, that the loss depends
+ * on and no pattern of `frozen` fits; what batch normalizations have measured is none. The step has the inputs of the model, then
  *   labels          "cross-entropy": i64, the shape of the logits without axis 1 (of a vector: a scalar), classes from 0 on
  *   target          "mse", "bce": of the type of the output that the loss reads
  *   learning-rate   f32 scalar, unless `gradients`
@@ -190,7 +190,7 @@ typedef struct hyp_compile_options {
                             options; NULL = none. Where none can be made the message says why */
     size_t forms; /* of a part, that `choose_form` is asked about: 2 to HYP_COMPILE_FORMS; 0 = 3 */
     /* Patterns, as of a shell's file names, for names of initializers that hyp_engine_update is to replace: of floats, of more
-     * than one element. Nothing of the plan but bytes of its weights depends on their values, so that rules which look at
+     * than one element, or the weights of a layer. Nothing of the plan but bytes of its weights depends on their values, so that rules which look at
      * values leave these alone. Not with "fp8". */
     const char *const *updatable;
     size_t updatable_count;

@@ -92,11 +92,42 @@ static hyp_status malformed(hyp_importer *im, hyp_status status)
 
 /* ---- parts of the graph ------------------------------------------------------------------------- */
 
-/* Numbers of one element, and what is no float, are a matter of the model's form: of its shapes, and of what is
- * recognized. */
-static bool may_change(const hyp_value *v)
+static const HypOnnx__NodeProto *node_of(const HypOnnx__GraphProto *graph, const char *value)
 {
-    return hyp_dtype_is_float(v->type.dtype) && v->bytes > hyp_dtype_size(v->type.dtype);
+    for (size_t i = 0; i < graph->n_node; i++)
+        for (size_t o = 0; o < graph->node[i]->n_output; o++)
+            if (strcmp(graph->node[i]->output[o], value) == 0) return graph->node[i];
+    return NULL;
+}
+
+/* Whether a node takes an input as weights or a bias: of a product, a convolution or a normalization, or as what is
+ * added to a product. */
+static bool takes_weights(const HypOnnx__GraphProto *graph, const HypOnnx__NodeProto *node, size_t input)
+{
+    static const char *const names[] = {"Gemm", "MatMul", "Conv", "ConvTranspose", "LayerNormalization",
+                                        "RMSNormalization", "BatchNormalization", "InstanceNormalization",
+                                        "GroupNormalization"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(node->op_type, names[i]) == 0) return true;
+    if (strcmp(node->op_type, "Add") != 0 || node->n_input != 2) return false;
+    const HypOnnx__NodeProto *other = node_of(graph, node->input[1 - input]);
+    return other && strcmp(other->op_type, "MatMul") == 0;
+}
+
+static bool is_weight(const HypOnnx__GraphProto *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->n_node; i++)
+        for (size_t k = 0; k < graph->node[i]->n_input; k++)
+            if (strcmp(graph->node[i]->input[k], name) == 0 && takes_weights(graph, graph->node[i], k)) return true;
+    return false;
+}
+
+/* Numbers of one element, and what is no float, are a matter of the model's form: of its shapes, and of what is
+ * recognized. Not so the bias of a layer with one result. */
+static bool may_change(const HypOnnx__GraphProto *graph, const hyp_value *v, const char *name)
+{
+    if (!hyp_dtype_is_float(v->type.dtype)) return false;
+    return v->bytes > hyp_dtype_size(v->type.dtype) || (v->bytes && v->type.rank > 0 && is_weight(graph, name));
 }
 
 static hyp_status mark_updatable(hyp_importer *im)
@@ -106,15 +137,15 @@ static hyp_status mark_updatable(hyp_importer *im)
         const char *pattern = im->options->updatable[p];
         bool any = false;
         for (size_t i = 0; i < graph->n_initializer; i++) {
-            hyp_value *v = &im->g->values.data[hyp_onnx_symbol(im, graph->initializer[i]->name)->value];
-            if (v->kind != HYP_VALUE_CONST || !may_change(v) || fnmatch(pattern, graph->initializer[i]->name, 0) != 0)
-                continue;
-            v->updatable = any = true;
+            const char *name = graph->initializer[i]->name;
+            hyp_value *v = &im->g->values.data[hyp_onnx_symbol(im, name)->value];
+            if (v->kind == HYP_VALUE_CONST && fnmatch(pattern, name, 0) == 0 && may_change(graph, v, name))
+                v->updatable = any = true;
         }
         if (!any)
             return hyp_fail(
                 im->diag, HYP_ERR_INVALID_ARGUMENT,
-                "%s: no initializer of floats, of more than one element, is called like \"%s\", which was to "
+                "%s: no initializer of floats, of more than one element or a layer's, is called like \"%s\", which was to "
                 "be updatable",
                 im->file, pattern);
     }

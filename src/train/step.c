@@ -72,11 +72,10 @@ static hyp_status check_patterns(step *s)
         for (size_t i = 0; i < g->values.len && !any; i++)
             any = is_candidate(&g->values.data[i]) && fnmatch(s->o->frozen[p], g->values.data[i].name, 0) == 0;
         if (!any)
-            return hyp_fail(
-                s->diag, HYP_ERR_INVALID_ARGUMENT,
-                "no parameter is called like '%s', which was to be frozen: no initializer of floats, of more than "
-                "one element",
-                s->o->frozen[p]);
+            return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
+                            "no parameter is called like '%s', which was to be frozen: no initializer of floats that "
+                            "may be trained",
+                            s->o->frozen[p]);
     }
     return HYP_OK;
 }

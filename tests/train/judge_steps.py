@@ -147,6 +147,39 @@ def judge(name, options, loss, optimizer, classes=4, behind=(), clip=0, frozen=(
     print(f"{name}: largest difference in double {worst:.1e}")
 
 
+def make_layers(path):
+    """y = relu(norm(x a + b)) c + d, of one result: biases of one element, and statistics that no step may change."""
+    rng = np.random.default_rng(7)
+    p = {"a": rng.normal(size=(5, 4)), "b": rng.normal(size=4), "s": np.ones(4), "o": np.zeros(4), "c": rng.normal(size=(4, 1)),
+         "d": np.array([0.3]), "mean": rng.normal(size=4), "var": rng.random(4) + 0.5, "factor": np.array([1.5])}
+    p = {k: v.astype(np.float32) for k, v in p.items()}
+    nodes = [helper.make_node("Gemm", ["x", "a", "b"], ["h"]),
+             helper.make_node("BatchNormalization", ["h", "s", "o", "mean", "var"], ["n"]), helper.make_node("Relu", ["n"], ["r"]),
+             helper.make_node("MatMul", ["r", "c"], ["m"]), helper.make_node("Add", ["m", "d"], ["z"]),
+             helper.make_node("Mul", ["z", "factor"], ["y"])]
+    graph = helper.make_graph(nodes, "layers", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 5])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 1])],
+                              [numpy_helper.from_array(v, k) for k, v in p.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return p
+
+
+def judge_parameters():
+    """Which initializers are parameters, and a gradient of the bias that has one element."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        p = make_layers(path)
+        x, t = np.ones((2, 5), np.float32), np.zeros((2, 1), np.float32)
+        found = steps.run(path, lambda k, n: {"x": x, "target": t}[n], 1, [("loss", "mse"), ("gradients", 1)])[0]
+        have = {n for n in found if n.startswith("gradient:")}
+        if have != {"gradient:" + n for n in "absocd"}:
+            raise RuntimeError(f"parameters are {sorted(have)}")
+        wanted = 2 * found["y"].mean() * p["factor"]
+        if steps.difference(found["gradient:d"], wanted) > 1e-6:
+            raise RuntimeError(f"the gradient of a bias is {found['gradient:d']}, not {wanted}")
+    print("parameters: as they should be")
+
+
 def some_labels(classes, ignore=None):
     def make(rng, k, shape):
         labels = rng.integers(0, classes, shape)
@@ -157,6 +190,7 @@ def some_labels(classes, ignore=None):
 
 
 def main():
+    judge_parameters()
     sgd = [("optimizer", "sgd")]
     for label, options, make in [
         ("sgd", sgd, Sgd), ("sgd momentum", sgd + [("momentum", 0.9)], lambda: Sgd(0.9)),

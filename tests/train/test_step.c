@@ -506,26 +506,16 @@ static hyp_status make_and_forget(const hyp_graph *model, const hyp_train_option
     return status;
 }
 
-static void every_failed_allocation_is_an_error(void **state)
+/* Fails each allocation of one step in turn. */
+static void fail_allocations(const char *text, const hyp_train_options *o)
 {
-    static const char text[] =
-        "(graph \"g\" (input %x (f32 n 2 6 6)) (const %w (f32 4 1 3 3) (hex \"\")) (output \"y\" %x))";
     hyp_dims *dims = new_dims();
     hyp_diag diag = {0};
-    hyp_train_options o = sgd("cross-entropy");
-    o.optimizer = "adamw";
-    o.clip_norm = 1;
-    o.label_smoothing = 0.1;
-    o.loss_scale = 8;
-    o.frozen = (const char *const[]){"b"};
-    o.frozen_count = 1;
-    (void)state;
-    (void)text;
-    hyp_graph model = model_of(dims, MLP);
-    assert_ok(make_and_forget(&model, &o, &diag), &diag);
+    hyp_graph model = model_of(dims, text);
+    assert_ok(make_and_forget(&model, o, &diag), &diag);
     for (uint64_t n = 1;; n++) {
         hyp_mem_fail_after(n);
-        hyp_status status = make_and_forget(&model, &o, &diag);
+        hyp_status status = make_and_forget(&model, o, &diag);
         hyp_mem_fail_after(0);
         if (status == HYP_OK) break;
         if (status != HYP_ERR_NO_MEMORY) fail_msg("allocation %d: %s", (int)n, diag.message);
@@ -533,6 +523,35 @@ static void every_failed_allocation_is_an_error(void **state)
     }
     hyp_graph_dispose(&model);
     hyp_dims_destroy(dims);
+}
+
+/* The second model goes through heads of all kinds. */
+static void every_failed_allocation_is_an_error(void **state)
+{
+    static const char heads[] =
+        "(graph \"g\" (input %x (f32 n 2 6 6)) (input %i (i64 3)) (const %w (f32 2 1 1 2) 1 2 3 4) (const %s (f32 6) 1 "
+        "2 3 4 5 6) "
+        "(const %e (f32 4 6) 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6) "
+        "(%c (conv :strides (1 1) :pads (0 1 0 0) :dilations (1 1) :group 2 %x %w)) "
+        "(%m (max-pool :kernel (3 3) :strides (1 1) :pads (1 1 1 1) :dilations (1 1) %c)) "
+        "(%t (max-pool :kernel (2 2) :strides (2 2) :pads (0 0 0 0) :dilations (1 1) %m)) "
+        "(%a (average-pool :kernel (3 3) :strides (1 1) :pads (1 1 1 1) :dilations (1 1) %m)) "
+        "(%u (resize :sizes (n 2 6 6) :mode linear %t)) (%b (add %a %u)) (%l (layer-norm %b %s)) ((%p %q) (split :axis "
+        "1 :sizes (1 1) %l)) "
+        "(%d (concat :axis 1 %p %q %p)) (%f (slice :starts (0 2 0 5) :sizes (n 3 6 3) :steps (1 -1 1 -2) %d)) "
+        "(%r (reduce-prod :axes (1 2) :keep 0 %f)) (%g (gather %e %i)) (%z (reduce-mean :axes (0) :keep 0 %g)) (%h "
+        "(linear %e none %z)) "
+        "(%k (slice :starts (0) :sizes (3) :steps (1) %h)) (%y (add %r %k)) (output \"y\" %y))";
+    hyp_train_options o = sgd("cross-entropy");
+    (void)state;
+    fail_allocations(heads, &o);
+    o.optimizer = "adamw";
+    o.clip_norm = 1;
+    o.label_smoothing = 0.1;
+    o.loss_scale = 8;
+    o.frozen = (const char *const[]){"b"};
+    o.frozen_count = 1;
+    fail_allocations(MLP, &o);
 }
 
 int main(void)
