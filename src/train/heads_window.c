@@ -1,6 +1,7 @@
 /* heads_window.c - heads of gradients of convolutions, pooling and what slides over channels. All are operators of the
  * same kind: the transpose of a convolution is conv-transpose, and the gradient by its weights a convolution of x by g.
  */
+#include <math.h>
 #include <string.h>
 
 #include "train/form.h"
@@ -139,38 +140,38 @@ static hyp_value_id channels_as_images(hyp_builder *b, hyp_value_id v)
     return hyp_build_reshape(b, v, t.rank, t.dims);
 }
 
-/* Where each window begins along an axis of y, but for the padding: it broadcasts to y. */
-static hyp_value_id window_starts(hyp_builder *b, const window *w, int32_t axis)
+/* x with -infinity around it, as far as windows reach. */
+static hyp_value_id padded(hyp_builder *b, const window *w, hyp_value_id x, const hyp_dim *pads)
 {
-    const hyp_type type = {.dtype = HYP_I64, .rank = w->y.rank - axis, .dims = {w->y.dims[axis], 1, 1, 1, 1, 1, 1, 1}};
-    return hyp_build_numbers(b, &type, w->strides[axis - 2]);
-}
-
-static hyp_value_id whole(hyp_builder *b, hyp_op op, hyp_value_id v, int64_t by)
-{
-    return hyp_build_node(b, op, NULL, v, hyp_build_scalar(b, HYP_I64, (double)by));
-}
-
-/* For each window the number of the tap, row by row, under which its largest element lies, as a number of x's type, so
- * that it is compared in one step with what is chosen by it. The places count all elements of x; spatial sizes are
- * fixed. */
-static hyp_value_id taps_of(hyp_builder *b, const window *w, hyp_value_id places)
-{
-    hyp_value_id taps = HYP_NO_VALUE;
-    int64_t each = 1, weight = 1;
-    for (int32_t i = w->n; i-- > 0;) {
-        int64_t in = w->x.dims[2 + i];
-        hyp_value_id v = each == 1 ? places : whole(b, HYP_OP_div, places, each);
-        v = hyp_build_node(b, HYP_OP_mod, NULL, v, hyp_build_scalar(b, HYP_I64, (double)in));
-        v = hyp_build_node(b, HYP_OP_sub, NULL, v, window_starts(b, w, 2 + i));
-        if (w->pads[i]) v = whole(b, HYP_OP_add, v, w->pads[i]);
-        if (w->dilations[i] != 1) v = whole(b, HYP_OP_div, v, w->dilations[i]);
-        if (weight != 1) v = whole(b, HYP_OP_mul, v, weight);
-        taps = taps == HYP_NO_VALUE ? v : hyp_build_node(b, HYP_OP_add, NULL, taps, v);
-        each *= in;
-        weight *= w->kernel[i];
+    hyp_dim before[HYP_MAX_RANK] = {0}, behind[HYP_MAX_RANK] = {0};
+    bool any = false;
+    for (int32_t i = 0; i < w->n; i++) {
+        before[2 + i] = pads[i];
+        behind[2 + i] = pads[w->n + i];
+        any |= pads[i] != 0 || pads[w->n + i] != 0;
     }
-    return hyp_build_cast(b, taps, w->x.dtype);
+    const hyp_attr attrs[] = {hyp_attr_dims(before, w->x.rank), hyp_attr_dims(behind, w->x.rank)};
+    return any ? hyp_build_node(b, HYP_OP_pad, attrs, x, hyp_build_scalar(b, w->x.dtype, -(double)INFINITY)) : x;
+}
+
+/* For each window the number of the tap, row by row, of the first of its largest elements, in the type of x: a choice
+ * by comparisons, of what lies under tap after tap. */
+static hyp_value_id taps_of(hyp_scope *s, const window *w, const hyp_dim *pads, int64_t count)
+{
+    hyp_builder *b = s->b;
+    hyp_value_id x = padded(b, w, s->node.inputs[0], pads), taps = hyp_build_scalar(b, w->x.dtype, (double)count);
+    hyp_dim starts[HYP_MAX_RANK] = {0}, steps[HYP_MAX_RANK] = {1, 1};
+    memcpy(steps + 2, w->strides, (size_t)w->n * sizeof *steps);
+    const hyp_attr attrs[] = {hyp_attr_dims(starts, w->x.rank), hyp_attr_dims(w->y.dims, w->x.rank),
+                              hyp_attr_dims(steps, w->x.rank)};
+    for (int64_t tap = count; tap-- > 0;) {
+        int64_t rest = tap;
+        for (int32_t i = w->n; i-- > 0; rest /= w->kernel[i]) starts[2 + i] = rest % w->kernel[i] * w->dilations[i];
+        hyp_value_id under = hyp_build_node(b, HYP_OP_slice, attrs, x);
+        hyp_value_id here = hyp_build_node(b, HYP_OP_equal, NULL, under, s->node.outputs[0]);
+        taps = hyp_build_node(b, HYP_OP_where, NULL, here, hyp_build_scalar(b, w->x.dtype, (double)tap), taps);
+    }
+    return taps;
 }
 
 /* g where a tap is the window's, 0 under its other taps: all of these are there, in `dims`, which broadcast to taps and
@@ -208,12 +209,13 @@ static hyp_value_id lay_out(hyp_builder *b, const window *w, hyp_value_id taps, 
 
 /* Windows that overlap: a channel for each tap, and the transpose of a convolution whose filter of a channel is 1 at
  * its tap. */
-static hyp_value_id add_up(hyp_scope *s, const window *w, hyp_value_id taps, hyp_value_id g, int64_t count)
+static hyp_value_id add_up(hyp_scope *s, const window *w, const hyp_dim *pads, const hyp_dim *more, hyp_value_id taps,
+                           hyp_value_id g, int64_t count)
 {
     hyp_builder *b = s->b;
     hyp_type filters = {.dtype = w->x.dtype, .rank = w->x.rank, .dims = {count, 1}};
-    hyp_dim pads[2 * HYP_MAX_RANK], more[HYP_MAX_RANK], kernel[HYP_MAX_RANK] = {count, 1, 1, 1, 1, 1, 1, 1};
-    size_t size = hyp_dtype_size(filters.dtype), bytes = (size_t)(count * count) * size;
+    hyp_dim kernel[HYP_MAX_RANK] = {count, 1, 1, 1, 1, 1, 1, 1};
+    size_t bytes = (size_t)(count * count) * hyp_dtype_size(filters.dtype);
     hyp_value_id weights = HYP_NO_VALUE;
     unsigned char *unit = hyp_arena_zalloc(&b->arena, 1, bytes);
     if (!unit) return hyp_build_note(b, hyp_fail_memory(b->diag, bytes)), HYP_NO_VALUE;
@@ -221,8 +223,9 @@ static hyp_value_id add_up(hyp_scope *s, const window *w, hyp_value_id taps, hyp
     memcpy(filters.dims + 2, w->kernel, (size_t)w->n * sizeof *w->kernel);
     if (hyp_build_ok(b))
         hyp_build_note(b, hyp_graph_add_const(b->g, NULL, &filters, unit, bytes, true, &weights, b->diag));
-    fit_windows(b, w, pads, more);
-    hyp_type images = hyp_build_type(b, channels_as_images(b, g));
+    hyp_type images = w->y;
+    images.dims[0] = hyp_build_count(b, &w->y, 0, 2);
+    images.dims[1] = 1;
     const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_dims(pads, 2 * w->n), s->node.attrs[3], hyp_attr_int(1),
                               hyp_attr_dims(more, w->n)};
     hyp_value_id v = under_taps(b, &images, taps, g, w->n + 1, kernel);
@@ -230,10 +233,14 @@ static hyp_value_id add_up(hyp_scope *s, const window *w, hyp_value_id taps, hyp
     return hyp_build_reshape(b, v, w->x.rank, w->x.dims);
 }
 
-/* What is left: sizes that are not known, and windows of many taps. */
-static hyp_value_id scatter_places(hyp_builder *b, const window *w, hyp_value_id places, hyp_value_id g)
+/* What is left, windows of many taps: one after the other at the places, which count all elements of x. */
+static hyp_value_id scatter_places(hyp_scope *s, const window *w, hyp_value_id g)
 {
-    hyp_attr add = hyp_attr_sym("add");
+    hyp_builder *b = s->b;
+    hyp_attr attrs[HYP_MAX_ATTRS], add = hyp_attr_sym("add");
+    memcpy(attrs, s->node.attrs, hyp_op_get(s->node.op)->attr_count * sizeof *attrs);
+    attrs[5] = hyp_attr_int(0); /* counted by rows */
+    hyp_value_id places = hyp_build_output(b, HYP_OP_max_pool_places, attrs, s->node.inputs, 1, 2, 1);
     hyp_dim n = hyp_build_count(b, &w->y, 0, w->y.rank), column[] = {n, 1};
     hyp_type flat = {.dtype = w->x.dtype, .rank = 1, .dims = {hyp_build_count(b, &w->x, 0, w->x.rank)}};
     hyp_value_id v = hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &flat, 0),
@@ -241,30 +248,33 @@ static hyp_value_id scatter_places(hyp_builder *b, const window *w, hyp_value_id
     return hyp_build_reshape(b, v, w->x.rank, w->x.dims);
 }
 
-/* By the places of max-pool-places, and in operators that every device computes in parallel. */
+/* Whether what a window says is fixed, of so many taps at most; *out_apart: windows lie side by side in fixed sizes. */
+static bool has_few_taps(const window *w, int64_t most, int64_t *out_taps, bool *out_apart)
+{
+    *out_taps = 1;
+    *out_apart = 2 + 2 * w->n <= HYP_MAX_RANK;
+    for (int32_t i = 0; i < w->n; i++) {
+        if (!hyp_dim_is_const(w->kernel[i]) || !hyp_dim_is_const(w->dilations[i]) || w->kernel[i] > most) return false;
+        *out_taps *= w->kernel[i];
+        if (*out_taps > most) return false;
+        *out_apart &= w->kernel[i] == w->strides[i] && w->dilations[i] == 1 && w->pads[i] == 0 &&
+                      hyp_dim_is_const(w->x.dims[2 + i]) && hyp_dim_is_const(w->y.dims[2 + i]);
+    }
+    return true;
+}
+
+/* In operators that every device computes in parallel, but for windows of many taps. */
 hyp_value_id hyp_head_max_pool_back(hyp_scope *s, const hyp_value_id *args)
 {
     enum { MOST_TAPS = 64 };
-    hyp_builder *b = s->b;
     window w = read_window(s, s->node.attrs[0].dims, 1);
-    hyp_attr attrs[HYP_MAX_ATTRS];
-    memcpy(attrs, s->node.attrs, hyp_op_get(s->node.op)->attr_count * sizeof *attrs);
-    attrs[5] = hyp_attr_int(0); /* counted by rows */
-    bool have = s->node.op == HYP_OP_max_pool_places && !s->node.attrs[5].i, known = true,
-         apart = 2 * w.n <= HYP_MAX_RANK - 2;
-    hyp_value_id places =
-        have ? s->node.outputs[1] : hyp_build_output(b, HYP_OP_max_pool_places, attrs, s->node.inputs, 1, 2, 1);
-    int64_t taps = 1;
-    for (int32_t i = 0; i < w.n; i++) {
-        known &= hyp_dim_is_const(w.x.dims[2 + i]) && hyp_dim_is_const(w.y.dims[2 + i]) &&
-                 hyp_dim_is_const(w.kernel[i]) && hyp_dim_is_const(w.strides[i]) && hyp_dim_is_const(w.pads[i]) &&
-                 hyp_dim_is_const(w.dilations[i]);
-        apart &= w.kernel[i] == w.strides[i] && w.dilations[i] == 1 && w.pads[i] == 0;
-        if (known && taps <= MOST_TAPS) taps *= w.kernel[i] <= MOST_TAPS ? w.kernel[i] : MOST_TAPS + 1;
-    }
-    if (!known || taps > MOST_TAPS) return scatter_places(b, &w, places, args[0]);
-    hyp_value_id of = taps_of(b, &w, places);
-    return apart ? lay_out(b, &w, of, args[0]) : add_up(s, &w, of, args[0], taps);
+    hyp_dim pads[2 * HYP_MAX_RANK], more[HYP_MAX_RANK];
+    int64_t count;
+    bool apart;
+    if (!has_few_taps(&w, MOST_TAPS, &count, &apart)) return scatter_places(s, &w, args[0]);
+    fit_windows(s->b, &w, pads, more);
+    hyp_value_id taps = taps_of(s, &w, pads, count);
+    return apart ? lay_out(s->b, &w, taps, args[0]) : add_up(s, &w, pads, more, taps, args[0], count);
 }
 
 /* Whether windows lie side by side and cover all of x. */
