@@ -16,6 +16,15 @@ extern "C" {
 HYP_API HYP_NODISCARD hyp_status hyp_tensor_load(const char *path, const hyp_tensor *want, hyp_tensor *out,
                                                 hyp_diag *diag);
 
+/* A .npy file that is mapped: its elements stay in the file until they are read, so that one may be larger than memory.
+ * out->data, borrowed from *out_mapping until hyp_tensor_unmap, is not to be written to, and is aligned as the file has it, which
+ * of those that NumPy writes is to 64 bytes. What shortens the file meanwhile ends the process that reads it (SIGBUS). Errors as of
+ * hyp_tensor_load. Thread-safe. */
+typedef struct hyp_tensor_mapping hyp_tensor_mapping;
+HYP_API HYP_NODISCARD hyp_status hyp_tensor_map(const char *path, hyp_tensor *out, hyp_tensor_mapping **out_mapping,
+                                                hyp_diag *diag);
+HYP_API void hyp_tensor_unmap(hyp_tensor_mapping *mapping); /* NULL-safe */
+
 /* Writes a host tensor by the suffix of `path` (.npy, .pb, .bin); the file appears whole or not at all. */
 HYP_API HYP_NODISCARD hyp_status hyp_tensor_save(const char *path, const hyp_tensor *tensor, hyp_diag *diag);
 

@@ -73,15 +73,22 @@ static hyp_status format_of(const char *path, format *out, hyp_diag *diag)
                     "%s: the name should end in .npy, .pb or .bin, which says the format", path);
 }
 
-/* Fills `t`, whose dtype and dims are set, from `bytes` at `data`. */
-static hyp_status take(const char *path, hyp_tensor *t, const char *name, const void *data, size_t bytes,
-                       hyp_diag *diag)
+/* Whether `bytes` are what the dtype and dims of `t` want. */
+static hyp_status check_bytes(const char *path, const hyp_tensor *t, size_t bytes, hyp_diag *diag)
 {
     size_t want;
     hyp_status status = byte_size(t, &want, diag);
     if (status != HYP_OK || want != bytes)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "%s: has %zu bytes of elements, but its type and dims want %s%zu",
                         path, bytes, status == HYP_OK ? "" : "more than ", status == HYP_OK ? want : SIZE_MAX);
+    return HYP_OK;
+}
+
+/* Fills `t`, whose dtype and dims are set, from `bytes` at `data`. */
+static hyp_status take(const char *path, hyp_tensor *t, const char *name, const void *data, size_t bytes,
+                       hyp_diag *diag)
+{
+    HYP_TRY(check_bytes(path, t, bytes, diag));
     HYP_TRY(alloc_named(t, name, diag));
     if (bytes) memcpy(t->data, data, bytes);
     return HYP_OK;
@@ -170,6 +177,38 @@ hyp_status hyp_tensor_load(const char *path, const hyp_tensor *want, hyp_tensor 
     else
         hyp_tensor_dispose(&t);
     return status;
+}
+
+struct hyp_tensor_mapping {
+    hyp_mapping map;
+};
+
+hyp_status hyp_tensor_map(const char *path, hyp_tensor *out, hyp_tensor_mapping **out_mapping, hyp_diag *diag)
+{
+    HYP_NEED(path && out && out_mapping);
+    hyp_tensor_mapping *m = hyp_calloc(1, sizeof *m);
+    if (!m) return hyp_fail_memory(diag, sizeof *m);
+    hyp_tensor t = {0};
+    size_t offset = 0;
+    hyp_status status = hyp_map_file(path, &m->map, diag);
+    if (status == HYP_OK) status = hyp_npy_read_header(path, m->map.data, m->map.size, &t, &offset, diag);
+    if (status == HYP_OK) status = check_bytes(path, &t, m->map.size - offset, diag);
+    if (status != HYP_OK) {
+        hyp_tensor_unmap(m);
+        return status;
+    }
+    t.data = (void *)(uintptr_t)(m->map.data + offset);
+    t.bytes = m->map.size - offset;
+    *out = t;
+    *out_mapping = m;
+    return HYP_OK;
+}
+
+void hyp_tensor_unmap(hyp_tensor_mapping *mapping)
+{
+    if (!mapping) return;
+    hyp_unmap(&mapping->map);
+    hyp_free(mapping);
 }
 
 static void put_tagged(hyp_strbuf *sb, uint32_t number, uint32_t wire, uint64_t value)

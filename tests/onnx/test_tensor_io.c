@@ -42,6 +42,18 @@ static hyp_tensor random_tensor(hyp_dtype dtype, int32_t rank, const int64_t *di
     return t;
 }
 
+static void mapped_is(const char *path, const hyp_tensor *t)
+{
+    hyp_tensor mapped;
+    hyp_tensor_mapping *mapping;
+    hyp_diag diag = {0};
+    if (hyp_tensor_map(path, &mapped, &mapping, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    assert_true(mapped.dtype == t->dtype && mapped.rank == t->rank && mapped.bytes == t->bytes);
+    assert_memory_equal(mapped.dims, t->dims, sizeof t->dims);
+    assert_memory_equal(mapped.data, t->data, t->bytes);
+    hyp_tensor_unmap(mapping);
+}
+
 static void tensors_come_back_from_every_format(void **state)
 {
     (void)state;
@@ -65,6 +77,7 @@ static void tensors_come_back_from_every_format(void **state)
                 assert_int_equal(back.bytes, t.bytes);
                 assert_memory_equal(back.data, t.data, t.bytes);
                 if (f == 1) assert_string_equal(back.name, "given");
+                if (f == 0) mapped_is(path_of(names[f]), &t);
                 hyp_tensor_dispose(&back);
                 hyp_tensor_dispose(&t);
             }
@@ -92,6 +105,30 @@ static void expect_refused(const char *name, const hyp_tensor *want, hyp_status 
     hyp_diag diag = {0};
     assert_int_equal(hyp_tensor_load(path_of(name), want, &t, &diag), status);
     if (!strstr(diag.message, name) || !strstr(diag.message, part)) fail_msg("no \"%s\" in: %s", part, diag.message);
+    if (want || !strstr(name, ".npy")) return;
+    hyp_tensor_mapping *mapping;
+    hyp_diag mapped = {0};
+    assert_int_equal(hyp_tensor_map(path_of(name), &t, &mapping, &mapped), status); /* is refused in the same words */
+    assert_string_equal(mapped.message, diag.message);
+}
+
+static void mapping_without_memory_leaves_nothing(void **state)
+{
+    (void)state;
+    hyp_tensor t = random_tensor(HYP_F32, 1, (const int64_t[]){3}), mapped;
+    hyp_tensor_mapping *mapping = NULL;
+    assert_int_equal(hyp_tensor_save(path_of("t.npy"), &t, NULL), HYP_OK);
+    hyp_status status = HYP_ERR_NO_MEMORY;
+    for (uint64_t n = 1; status == HYP_ERR_NO_MEMORY; n++) {
+        hyp_mem_fail_after(n);
+        status = hyp_tensor_map(path_of("t.npy"), &mapped, &mapping, NULL);
+        hyp_mem_fail_after(0);
+        assert_true(n > 1 || status != HYP_OK);
+    }
+    assert_int_equal(status, HYP_OK);
+    hyp_tensor_unmap(mapping);
+    hyp_tensor_unmap(NULL);
+    hyp_tensor_dispose(&t);
 }
 
 static void files_that_are_something_else_are_refused(void **state)
@@ -241,6 +278,7 @@ int main(void)
         cmocka_unit_test(tensors_come_back_from_every_format),
         cmocka_unit_test(npy_headers_are_as_numpy_writes_them),
         cmocka_unit_test(files_that_are_something_else_are_refused),
+        cmocka_unit_test(mapping_without_memory_leaves_nothing),
         cmocka_unit_test(wanted_types_and_dims_are_checked),
         cmocka_unit_test(random_contents_are_in_range_and_never_change),
         cmocka_unit_test(comparison_counts_as_allclose_does),
