@@ -274,6 +274,17 @@ HYP_API HYP_NODISCARD hyp_status hyp_compile_memory(const void *model, size_t mo
 HYP_API HYP_NODISCARD hyp_status hyp_compile_list_rules(const hyp_compile_options *options,
                                                         hyp_compile_report **out_report, hyp_diag *diag);
 
+/* Writes an ONNX model: the one that the plan of a training step (hypatiac --train) was made of, with these elements, in the host's
+ * memory, of the initializers that it trains, which are found by name. Tensors of other names, such as an optimizer's, are left
+ * out. A plan keeps its model without those elements, unless what is left takes more than 64 MiB: then, or if it is given
+ * anyway, `model_path` is the model that was compiled, which is told by its hash; else NULL. onnx_path appears whole or not at
+ * all, and is to be none of the others. HYP_ERR_UNSUPPORTED: the plan is no training step, or has no model and none was given.
+ * HYP_ERR_INVALID_ARGUMENT: an initializer is missing among the tensors, or of another type or other dims; the model is another one.
+ * HYP_ERR_LIMIT: the file would have more than 2 GiB. */
+HYP_API HYP_NODISCARD hyp_status hyp_model_export(const char *plan_path, const char *model_path,
+                                                  const hyp_tensor *tensors, size_t count, const char *onnx_path,
+                                                  hyp_diag *diag);
+
 /* A model in the reference interpreter. Immutable: any number of threads may run it. */
 typedef struct hyp_reference hyp_reference;
 /* Reads a model as it is; the caller's to close. On failure *out is untouched. */

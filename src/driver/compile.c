@@ -212,6 +212,7 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
     options.equality_count = info.equality_count;
     hyp_status status = hyp_codegen_lower(c->graph, &options, &c->lowered, diag);
     if (status == HYP_OK && o->updatable_count) status = hyp_codegen_add_updates(&c->lowered, &options, diag);
+    if (status == HYP_OK && o->train) status = hyp_keep_model(c->model, c->graph, &c->lowered, diag);
     hyp_free(flags);
     return status;
 }

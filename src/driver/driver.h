@@ -203,4 +203,11 @@ typedef struct hyp_trace_sink {
 /* One event as a line of JSON; `sink` is a hyp_trace_sink. */
 void hyp_trace_write(const hyp_rewrite_trace *event, void *sink);
 
+/* ---- export.c --------------------------------------------------------------------------------------------- */
+
+/* Puts the model, without the elements of the initializers that are variables of its step, into the program, for
+ * hyp_model_export; not where it is too large without them. */
+HYP_NODISCARD hyp_status hyp_keep_model(hyp_onnx_model *model, const hyp_graph *step, hyp_lowered *lowered,
+                                        hyp_diag *diag);
+
 #endif

@@ -6,14 +6,11 @@
 #include "base/file.h"
 #include "onnx/wire.h"
 
-enum { NODE = 1, INITIALIZER = 5, INPUT = 11, OUTPUT = 12, GRAPH = 7, TRAINING = 20, WIRE_LENGTH = 2 };
+enum { NODE = 1, INITIALIZER = 5, INPUT = 11, OUTPUT = 12, GRAPH = 7, TRAINING = 20 };
 static const size_t max_file = (size_t)256 << 20;
 static const size_t nowhere = SIZE_MAX;
 
-typedef struct span {
-    const uint8_t *data;
-    size_t size;
-} span;
+typedef hyp_wire_bytes span;
 
 typedef struct value {
     size_t node; /* that computes it, or nowhere */
@@ -31,49 +28,6 @@ struct hyp_onnx_cut {
     hyp_intern names;
     HYP_VEC(value) values; /* by id in `names` */
 };
-
-/* ---- bytes ---------------------------------------------------------------------------------------------- */
-
-typedef struct field {
-    uint32_t number;
-    span whole, payload; /* payload: of one with a length */
-} field;
-
-/* The file was read before, so every field is whole. */
-static bool next_field(const uint8_t **p, const uint8_t *end, field *out)
-{
-    const uint8_t *start = *p;
-    uint64_t key, length = 0;
-    if (*p >= end || !hyp_wire_varint(p, end, &key)) return false;
-    switch (key & 7) {
-    case 0:
-        if (!hyp_wire_varint(p, end, &length)) return false;
-        length = 0;
-        break;
-    case 1: length = 8; break;
-    case WIRE_LENGTH:
-        if (!hyp_wire_varint(p, end, &length)) return false;
-        break;
-    default: length = 4; break;
-    }
-    if (length > (uint64_t)(end - *p)) return false;
-    out->number = (uint32_t)(key >> 3);
-    out->payload = (span){*p, (size_t)length};
-    *p += length;
-    out->whole = (span){start, (size_t)(*p - start)};
-    return true;
-}
-
-static void put(hyp_strbuf *sb, span bytes) { hyp_strbuf_add(sb, (const char *)bytes.data, bytes.size); }
-
-static void put_field(hyp_strbuf *sb, uint32_t number, span payload)
-{
-    uint8_t head[20];
-    size_t n = hyp_wire_put_varint(head, (uint64_t)number << 3 | WIRE_LENGTH);
-    n += hyp_wire_put_varint(head + n, payload.size);
-    put(sb, (span){head, n});
-    put(sb, payload);
-}
 
 /* ---- names ---------------------------------------------------------------------------------------------- */
 
@@ -163,7 +117,7 @@ static void put_kept(hyp_onnx_cut *c, const bool *keep, bool all_inputs, hyp_str
 {
     size_t node = 0, initializer = 0, input = 0;
     const uint8_t *p = c->graph_bytes.data, *end = p + c->graph_bytes.size;
-    for (field f; next_field(&p, end, &f);) {
+    for (hyp_wire_field f; hyp_wire_next(&p, end, &f);) {
         bool wanted = f.number == 2; /* the graph's name */
         const value *v = NULL;
         if (f.number == NODE)
@@ -172,7 +126,7 @@ static void put_kept(hyp_onnx_cut *c, const bool *keep, bool all_inputs, hyp_str
             v = find(c, c->graph->initializer[initializer++]->name);
         else if (f.number == INPUT)
             v = find(c, c->graph->input[input++]->name);
-        if (wanted || (v && (v->read || (all_inputs && f.number == INPUT)))) put(sb, f.whole);
+        if (wanted || (v && (v->read || (all_inputs && f.number == INPUT)))) hyp_wire_put(sb, f.whole);
     }
 }
 
@@ -186,8 +140,8 @@ static void put_graph(hyp_onnx_cut *c, const bool *keep, bool all_inputs, bool t
     for (size_t i = 0; i < c->values.len; i++) {
         const value *v = &c->values.data[i];
         if (v->node == nowhere) continue;
-        if (!keep[v->node] && v->read) put_field(sb, INPUT, v->info);
-        if (keep[v->node] && v->wanted && (v->output || !v->read || !types)) put_field(sb, OUTPUT, v->info);
+        if (!keep[v->node] && v->read) hyp_wire_put_field(sb, INPUT, v->info);
+        if (keep[v->node] && v->wanted && (v->output || !v->read || !types)) hyp_wire_put_field(sb, OUTPUT, v->info);
     }
 }
 
@@ -197,9 +151,9 @@ static hyp_status write_model(hyp_onnx_cut *c, const bool *keep, bool all_inputs
     hyp_strbuf graph = {0};
     put_graph(c, keep, all_inputs, types, &graph);
     const uint8_t *p = c->map.data, *end = p + c->map.size;
-    for (field f; next_field(&p, end, &f);)
-        if (f.number != GRAPH && f.number != TRAINING) put(out, f.whole);
-    put_field(out, GRAPH, (span){(const uint8_t *)hyp_strbuf_text(&graph), graph.len});
+    for (hyp_wire_field f; hyp_wire_next(&p, end, &f);)
+        if (f.number != GRAPH && f.number != TRAINING) hyp_wire_put(out, f.whole);
+    hyp_wire_put_field(out, GRAPH, (span){(const uint8_t *)hyp_strbuf_text(&graph), graph.len});
     bool failed = graph.failed || out->failed;
     size_t size = graph.len;
     hyp_strbuf_dispose(&graph);
@@ -298,7 +252,7 @@ static hyp_status find_graph(hyp_onnx_cut *c, hyp_diag *diag)
 {
     const uint8_t *p = c->map.data, *end = p + c->map.size;
     size_t count = 0;
-    for (field f; next_field(&p, end, &f);) {
+    for (hyp_wire_field f; hyp_wire_next(&p, end, &f);) {
         if (f.number != GRAPH) continue;
         c->graph_bytes = f.payload;
         count++;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "onnx/import.h"
+#include "onnx/skeleton.h"
 #include "onnx/tensor.h"
 #include "onnx/wire.h"
 
@@ -599,6 +600,12 @@ bool hyp_onnx_model_reads(const hyp_onnx_model *model, const char *path)
 void hyp_onnx_model_forget(const hyp_onnx_model *model, const void *data, size_t size)
 {
     hyp_onnx_source_forget(&model->source, data, size);
+}
+
+hyp_status hyp_onnx_model_skeleton(hyp_onnx_model *model, const char *const *names, size_t count, size_t most,
+                                   hyp_strbuf *out, hyp_diag *diag)
+{
+    return hyp_onnx_skeleton_make(&model->source, names, count, most, out, diag);
 }
 
 hyp_onnx_info hyp_onnx_model_info(const hyp_onnx_model *model) { return model->info; }

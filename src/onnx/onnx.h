@@ -71,6 +71,10 @@ bool hyp_onnx_model_reads(const hyp_onnx_model *model, const char *path);
 /* Tells that bytes of a constant of this model will not be read soon, so that their pages may go. */
 void hyp_onnx_model_forget(const hyp_onnx_model *model, const void *data, size_t size);
 
+/* The model without the elements of the initializers of these names: hyp_onnx_skeleton_make. */
+HYP_NODISCARD hyp_status hyp_onnx_model_skeleton(hyp_onnx_model *model, const char *const *names, size_t count,
+                                                 size_t most, hyp_strbuf *out, hyp_diag *diag);
+
 typedef struct hyp_onnx_info {
     const char *producer, *graph_name;
     int64_t ir_version, opset;

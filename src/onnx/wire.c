@@ -3,13 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/strbuf.h"
-
 enum {
-    WIRE_VARINT = 0,
-    WIRE_64 = 1,
-    WIRE_LENGTH = 2,
-    WIRE_32 = 5,
     FIRST_PRIVATE_FIELD = 1001,
     LENGTH_BYTES = 5, /* a length prefix is padded to this size, so that it can be filled in afterwards */
     MAX_GRAPHS = 100, /* in attributes of each other */
@@ -54,6 +48,47 @@ size_t hyp_wire_put_varint(uint8_t *to, uint64_t value)
     return n;
 }
 
+bool hyp_wire_next(const uint8_t **p, const uint8_t *end, hyp_wire_field *out)
+{
+    const uint8_t *start = *p, *at = *p;
+    uint64_t key, length;
+    if (at >= end || !hyp_wire_varint(&at, end, &key) || key >> 3 == 0 || key >> 3 > 0x1fffffff) return false;
+    const uint8_t *payload = at;
+    switch (key & 7) {
+    case HYP_WIRE_VARINT:
+        if (!hyp_wire_varint(&at, end, &length)) return false;
+        length = (uint64_t)(at - payload);
+        break;
+    case HYP_WIRE_64: length = 8; break;
+    case HYP_WIRE_32: length = 4; break;
+    case HYP_WIRE_LENGTH:
+        if (!hyp_wire_varint(&at, end, &length)) return false;
+        payload = at;
+        break;
+    default: return false;
+    }
+    if (length > (uint64_t)(end - payload)) return false;
+    *p = payload + length;
+    *out = (hyp_wire_field){(uint32_t)(key >> 3), (uint32_t)(key & 7), {start, (size_t)(*p - start)},
+                            {payload, (size_t)length}};
+    return true;
+}
+
+void hyp_wire_put(hyp_strbuf *sb, hyp_wire_bytes bytes) { hyp_strbuf_add(sb, (const char *)bytes.data, bytes.size); }
+
+size_t hyp_wire_put_head(uint8_t *to, uint32_t number, uint64_t length)
+{
+    size_t n = hyp_wire_put_varint(to, (uint64_t)number << 3 | HYP_WIRE_LENGTH);
+    return n + hyp_wire_put_varint(to + n, length);
+}
+
+void hyp_wire_put_field(hyp_strbuf *sb, uint32_t number, hyp_wire_bytes payload)
+{
+    uint8_t head[20];
+    hyp_wire_put(sb, (hyp_wire_bytes){head, hyp_wire_put_head(head, number, payload.size)});
+    hyp_wire_put(sb, payload);
+}
+
 static hyp_status malformed(const walker *w, const uint8_t *at, const ProtobufCMessageDescriptor *type,
                             const char *what)
 {
@@ -75,7 +110,7 @@ static hyp_status put(walker *w, const void *bytes, size_t size)
 static hyp_status put_varint_field(walker *w, uint32_t number, uint64_t value)
 {
     uint8_t text[20];
-    size_t n = hyp_wire_put_varint(text, (uint64_t)number << 3 | WIRE_VARINT);
+    size_t n = hyp_wire_put_varint(text, (uint64_t)number << 3 | HYP_WIRE_VARINT);
     n += hyp_wire_put_varint(text + n, value);
     return put(w, text, n);
 }
@@ -92,15 +127,15 @@ static hyp_status next_field(const walker *w, const ProtobufCMessageDescriptor *
     f.wire = (uint32_t)(key & 7);
     f.payload = *p;
     switch (f.wire) {
-    case WIRE_VARINT: {
+    case HYP_WIRE_VARINT: {
         uint64_t ignored;
         if (!hyp_wire_varint(p, end, &ignored)) return malformed(w, f.tag, type, "a number is cut off");
         length = (uint64_t)(*p - f.payload);
         break;
     }
-    case WIRE_64: length = 8; break;
-    case WIRE_32: length = 4; break;
-    case WIRE_LENGTH:
+    case HYP_WIRE_64: length = 8; break;
+    case HYP_WIRE_32: length = 4; break;
+    case HYP_WIRE_LENGTH:
         if (!hyp_wire_varint(p, end, &length)) return malformed(w, f.tag, type, "a length is cut off");
         f.payload = *p;
         break;
@@ -117,18 +152,18 @@ static uint32_t wire_of(ProtobufCType type)
     switch (type) {
     case PROTOBUF_C_TYPE_STRING:
     case PROTOBUF_C_TYPE_BYTES:
-    case PROTOBUF_C_TYPE_MESSAGE: return WIRE_LENGTH;
+    case PROTOBUF_C_TYPE_MESSAGE: return HYP_WIRE_LENGTH;
     case PROTOBUF_C_TYPE_FIXED64:
     case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE: return WIRE_64;
+    case PROTOBUF_C_TYPE_DOUBLE: return HYP_WIRE_64;
     case PROTOBUF_C_TYPE_FIXED32:
     case PROTOBUF_C_TYPE_SFIXED32:
-    case PROTOBUF_C_TYPE_FLOAT: return WIRE_32;
-    default: return WIRE_VARINT;
+    case PROTOBUF_C_TYPE_FLOAT: return HYP_WIRE_32;
+    default: return HYP_WIRE_VARINT;
     }
 }
 
-static bool carries_elements(uint32_t number)
+bool hyp_wire_carries_elements(uint32_t number)
 {
     switch (number) {
     case HYP_TENSOR_FLOAT_DATA:
@@ -149,9 +184,9 @@ static hyp_status sole_payload(const walker *w, const ProtobufCMessageDescriptor
     while (p < end) {
         field f;
         HYP_TRY(next_field(w, type, &p, end, &f));
-        if (!carries_elements(f.number)) continue;
+        if (!hyp_wire_carries_elements(f.number)) continue;
         count++;
-        found = f.wire == WIRE_LENGTH ? f.number : 0;
+        found = f.wire == HYP_WIRE_LENGTH ? f.number : 0;
     }
     *out = count == 1 ? found : 0;
     return HYP_OK;
@@ -173,7 +208,7 @@ static hyp_status reduce(walker *w, const ProtobufCMessageDescriptor *type, cons
         const ProtobufCFieldDescriptor *known = protobuf_c_message_descriptor_get_field(type, f.number);
         if (!known || f.number >= FIRST_PRIVATE_FIELD) continue;
         uint32_t wire = wire_of(known->type);
-        bool packed = known->label == PROTOBUF_C_LABEL_REPEATED && f.wire == WIRE_LENGTH;
+        bool packed = known->label == PROTOBUF_C_LABEL_REPEATED && f.wire == HYP_WIRE_LENGTH;
         if (f.wire != wire && !packed) {
             char text[128];
             snprintf(text, sizeof text, "field %s has wire type %u, not %u", known->name, f.wire, wire);
@@ -185,7 +220,7 @@ static hyp_status reduce(walker *w, const ProtobufCMessageDescriptor *type, cons
             HYP_TRY(put_varint_field(w, FIRST_PRIVATE_FIELD + 2, (uint64_t)(f.end - f.payload)));
         } else if (known->type == PROTOBUF_C_TYPE_MESSAGE) {
             uint8_t head[10 + LENGTH_BYTES] = {0};
-            size_t tag = hyp_wire_put_varint(head, (uint64_t)f.number << 3 | WIRE_LENGTH);
+            size_t tag = hyp_wire_put_varint(head, (uint64_t)f.number << 3 | HYP_WIRE_LENGTH);
             HYP_TRY(put(w, head, tag + LENGTH_BYTES));
             size_t start = w->out.len;
             HYP_TRY(reduce(w, known->descriptor, f.payload, f.end, depth + 1));

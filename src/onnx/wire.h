@@ -2,7 +2,7 @@
 #ifndef HYP_ONNX_WIRE_H
 #define HYP_ONNX_WIRE_H
 
-#include "base/mem.h"
+#include "base/strbuf.h"
 #include "onnx.pb-c.h"
 
 /* Reads `data` as a message of `type` into `arena`, by way of a reduced copy of the bytes:
@@ -25,6 +25,29 @@ bool hyp_wire_varint(const uint8_t **p, const uint8_t *end, uint64_t *out);
 /* Writes a varint into `to`, which has room for 10 bytes; returns its length. */
 size_t hyp_wire_put_varint(uint8_t *to, uint64_t value);
 
+/* ---- messages as they stand on the wire, for who copies them in parts -------------------------------------------- */
+
+enum { HYP_WIRE_VARINT = 0, HYP_WIRE_64 = 1, HYP_WIRE_LENGTH = 2, HYP_WIRE_32 = 5 };
+
+typedef struct hyp_wire_bytes {
+    const uint8_t *data;
+    size_t size;
+} hyp_wire_bytes;
+
+/* A field: all of it, and what stands behind its tag and length. */
+typedef struct hyp_wire_field {
+    uint32_t number, wire;
+    hyp_wire_bytes whole, payload;
+} hyp_wire_field;
+
+/* Reads the field at *p and moves *p behind it; false at the end, and with *p before it where there is no whole field. */
+bool hyp_wire_next(const uint8_t **p, const uint8_t *end, hyp_wire_field *out);
+void hyp_wire_put(hyp_strbuf *sb, hyp_wire_bytes bytes);
+/* A field with a length. */
+void hyp_wire_put_field(hyp_strbuf *sb, uint32_t number, hyp_wire_bytes payload);
+/* Writes the tag and the length of such a field into `to`, which has room for 20 bytes; returns how many these are. */
+size_t hyp_wire_put_head(uint8_t *to, uint32_t number, uint64_t length);
+
 /* Field numbers of TensorProto that carry elements. */
 enum {
     HYP_TENSOR_FLOAT_DATA = 4,
@@ -34,5 +57,8 @@ enum {
     HYP_TENSOR_DOUBLE_DATA = 10,
     HYP_TENSOR_UINT64_DATA = 11
 };
+
+/* Whether the field of this number does. */
+bool hyp_wire_carries_elements(uint32_t number);
 
 #endif
