@@ -1,4 +1,4 @@
-/* hypatia - runs plans: run, bench, tune, inspect, verify. docs/cli.md describes it. */
+/* hypatia - runs plans: run, bench, tune, train, export, inspect, verify. docs/cli.md describes it. */
 #include <string.h>
 
 #include "hypatia.h"
@@ -10,6 +10,8 @@ static const struct {
     {"run", "run a plan on inputs from files", command_run},
     {"bench", "time a plan", command_bench},
     {"tune", "find the fastest products for this GPU", command_tune},
+    {"train", "train a plan of hypatiac --train", command_train},
+    {"export", "make a model of a plan and what was trained", command_export},
     {"inspect", "describe a plan: provenance, steps, bytes, flops", command_inspect},
     {"verify", "compare a plan with the model it came from", command_verify},
 };

@@ -10,6 +10,8 @@ int command_bench(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_tune(int argc, char **argv);
+int command_train(int argc, char **argv);
+int command_export(int argc, char **argv);
 
 /* ---- session.c -------------------------------------------------------------------------------------------- */
 

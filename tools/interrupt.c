@@ -10,11 +10,18 @@ static void ask(int number)
     asked = 1;
 }
 
-const volatile sig_atomic_t *interrupt_catch(void)
+static void catch(int number)
 {
     struct sigaction action = {.sa_handler = ask, .sa_flags = SA_RESETHAND | SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
+    sigaction(number, &action, NULL);
+}
+
+const volatile sig_atomic_t *interrupt_catch(void)
+{
+    catch(SIGINT);
     return &asked;
 }
+
+void interrupt_catch_termination(void) { catch(SIGTERM); }
 
 void interrupt_release(void) { signal(SIGINT, SIG_DFL); }

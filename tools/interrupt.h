@@ -9,6 +9,8 @@ enum { CLI_INTERRUPTED = 130 };
 
 /* From now on the first SIGINT sets what is returned to 1, and the second ends the process. */
 const volatile sig_atomic_t *interrupt_catch(void);
+/* So does SIGTERM, for works that have something to save. */
+void interrupt_catch_termination(void);
 /* The first one ends the process again. */
 void interrupt_release(void);
 

@@ -1,0 +1,111 @@
+/* train.h - what the files of hypatia train share: the request, the loop, and what is told of it. */
+#ifndef HYPATIA_TOOLS_TRAIN_H
+#define HYPATIA_TOOLS_TRAIN_H
+
+#include <signal.h>
+
+#include "checkpoints.h"
+#include "curve.h"
+#include "dataset.h"
+#include "schedule.h"
+#include "session.h"
+
+/* What the command line says. */
+typedef struct train_request {
+    session_options session; /* its inputs are those that are the same in every batch */
+    cli_list data, validation, scales;
+    schedule rate;
+    int64_t epochs, steps; /* 0 = not given; the first that is reached ends the training */
+    int64_t batch;         /* 0 = 32, or what the plan or the checkpoint has */
+    int64_t seed;          /* -1 = 0, or what the checkpoint has */
+    const char *checkpoints;
+    int64_t keep, every; /* every: steps between checkpoints within an epoch; 0 = none */
+    int64_t stop_after;  /* steps of this run; 0 = any number */
+    bool resume, allow_nan, quiet;
+    const char *metrics, *curve;
+} train_request;
+
+/* ---- train_report.c: progress, metrics and the curve --------------------------------------------------------- */
+
+typedef struct train_report {
+    const char *tool;
+    bool quiet, terminal; /* standard error is one: a line there follows the steps */
+    bool line;            /* there is such a line now */
+    FILE *metrics;        /* NULL: none */
+    const char *metrics_path, *curve_path;
+    curve curve;
+    double started, shown; /* timing_now: of the epoch, of the line */
+    double step_seconds;   /* of a step, a running mean; 0: none is known */
+    int64_t total;         /* steps of the training */
+    int64_t epochs;        /* 0: counted in steps alone */
+} train_report;
+
+/* What is known at the end of an epoch. */
+typedef struct train_epoch {
+    int64_t epoch, step;               /* from 0; done */
+    uint64_t rows;                     /* of the epoch that this process has seen */
+    double loss, validation, accuracy; /* NAN: there is none */
+    double rate;
+    bool best;
+} train_epoch;
+
+/* Opens the metrics. `from` is the step that a resumed training begins at, lines behind which are cut off, as they come
+ * again; -1: the file begins anew. The lines before give the curve its points. An exit code after a message. */
+int train_report_open(train_report *r, const train_request *o, int64_t from, const char *tool);
+/* `state` after the step. An exit code after a message where a file cannot be written. */
+int train_report_step(train_report *r, const train_state *state, double loss, double rate, uint64_t rows,
+                      double seconds);
+int train_report_epoch(train_report *r, const train_epoch *e);
+/* Takes the line away, for other messages. */
+void train_report_clear(train_report *r);
+/* CLI_OK, or CLI_FAILED after a message: the curve is drawn, and what was written is there. */
+int train_report_close(train_report *r);
+
+/* ---- trainer.c: a training -------------------------------------------------------------------------------------- */
+
+/* Zero-initialise. */
+typedef struct trainer {
+    session session;
+    const train_request *request;
+    const char *tool;
+    dataset data, validation;
+    train_state state;
+    schedule rate;
+    int64_t batch, steps_per_epoch, total;
+    uint64_t usable; /* rows of an epoch: all, or what whole batches of the plan take */
+    uint64_t *order; /* of the rows in this epoch */
+    size_t rate_input, loss_output, labels_input, class_output; /* SIZE_MAX: there is none */
+    hyp_tensor *inputs;  /* by input: host memory for a batch, or what is the same in every one */
+    hyp_tensor *outputs; /* by output: of the device, the loss of the host */
+    hyp_tensor classes;  /* of the class output, host memory for validation */
+    float rate_now, loss_now;
+    hyp_tensor *variables; /* host memory */
+    size_t variable_count;
+    checkpoints checkpoints;
+    train_report report;
+    bool unsaved; /* the newest state could not be written */
+    bool spoiled; /* the loss or a variable is no number */
+    const volatile sig_atomic_t *stop;
+} trainer;
+
+/* Loads the plan and the data, and the checkpoint to resume from. An exit code after a message; to be closed in any
+ * case. */
+int trainer_open(trainer *t, const train_request *o, const cli_args *args);
+void trainer_close(trainer *t);
+
+/* ---- train_loop.c --------------------------------------------------------------------------------------------- */
+
+/* Trains to the end, or until it is stopped; the state is then in the folder. CLI_INTERRUPTED after a signal. */
+int trainer_run(trainer *t);
+
+/* ---- validate.c ----------------------------------------------------------------------------------------------- */
+
+/* Fills the batch's inputs with these rows. */
+void trainer_fill(trainer *t, const dataset *d, const uint64_t *rows, size_t count);
+/* Runs the batch that the inputs have: a step, or with the variables as they are. */
+int trainer_step(trainer *t, bool keep_variables);
+/* The mean loss over the rows of the validation data, and the share of labels that the largest of the classes is; NAN
+ * where there are none. CLI_INTERRUPTED where it was stopped. */
+int trainer_validate(trainer *t, double *out_loss, double *out_accuracy);
+
+#endif

@@ -1,0 +1,335 @@
+/* trainer.c - what a training needs before its first step: the plan, the data, and where it begins. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interrupt.h"
+#include "train.h"
+
+/* ---- the plan ------------------------------------------------------------------------------------------------- */
+
+static size_t find_io(const hyp_engine *engine, bool input, const char *name)
+{
+    size_t count = input ? hyp_engine_input_count(engine) : hyp_engine_output_count(engine);
+    for (size_t i = 0; i < count; i++) {
+        const hyp_io_info *info = input ? hyp_engine_input(engine, i) : hyp_engine_output(engine, i);
+        if (strcmp(info->name, name) == 0) return i;
+    }
+    return SIZE_MAX;
+}
+
+static bool is_scalar(const hyp_io_info *info) { return info->dtype == HYP_F32 && info->rank == 0; }
+
+/* A plan of a step has variables, a loss, and a learning rate to be given. */
+static int find_roles(trainer *t)
+{
+    const hyp_engine *engine = t->session.engine;
+    t->loss_output = find_io(engine, false, "loss");
+    t->rate_input = find_io(engine, true, "learning-rate");
+    t->labels_input = find_io(engine, true, "labels");
+    t->class_output = SIZE_MAX;
+    if (t->loss_output == SIZE_MAX || !is_scalar(hyp_engine_output(engine, t->loss_output)) ||
+        t->rate_input == SIZE_MAX || !is_scalar(hyp_engine_input(engine, t->rate_input)) ||
+        !hyp_engine_variable_count(engine)) {
+        fprintf(stderr, "%s: %s: is no training step with an optimizer: hypatiac --train makes one\n", t->tool,
+                t->request->session.plan);
+        return CLI_USAGE;
+    }
+    if (t->labels_input == SIZE_MAX) return CLI_OK;
+    const hyp_io_info *labels = hyp_engine_input(engine, t->labels_input);
+    for (size_t i = 0; i < t->session.output_count && labels->dtype == HYP_I64; i++)
+        if (i != t->loss_output && hyp_engine_output(engine, i)->rank == labels->rank + 1 && labels->rank > 0) {
+            t->class_output = i; /* the first one: what the loss reads, unless it was told otherwise */
+            break;
+        }
+    return CLI_OK;
+}
+
+static int make_variables(trainer *t)
+{
+    hyp_diag diag = {0};
+    size_t count = hyp_engine_variable_count(t->session.engine);
+    t->variables = cli_alloc(NULL, count, sizeof *t->variables);
+    for (size_t i = 0; i < count; i++) {
+        const hyp_io_info *info = hyp_engine_variable(t->session.engine, i);
+        hyp_tensor v = {.name = info->name, .dtype = info->dtype, .rank = info->rank};
+        memcpy(v.dims, info->dims, sizeof v.dims);
+        if (hyp_tensor_alloc(&v, &diag) != HYP_OK) return cli_report(t->tool, &diag);
+        t->variables[t->variable_count++] = v;
+    }
+    return CLI_OK;
+}
+
+/* ---- batches -------------------------------------------------------------------------------------------------- */
+
+/* An input that is the same in every batch: --input NAME=@FILE. */
+static int load_fixed(trainer *t, const char *text)
+{
+    const char *equals = strstr(text, "=@");
+    char *name = cli_copy(text, equals ? (size_t)(equals - text) : strlen(text));
+    size_t i = find_io(t->session.engine, true, name);
+    free(name);
+    if (!equals || i == SIZE_MAX || i == t->rate_input) {
+        fprintf(stderr, "%s: --input: '%s' is not of the form NAME=@FILE, or names no input of the plan\n", t->tool,
+                text);
+        return CLI_USAGE;
+    }
+    const hyp_io_info *info = hyp_engine_input(t->session.engine, i);
+    hyp_tensor want = {.dtype = info->dtype, .rank = info->rank};
+    hyp_diag diag = {0};
+    memcpy(want.dims, info->dims, sizeof want.dims);
+    hyp_tensor_dispose(&t->inputs[i]);
+    if (hyp_tensor_load(equals + 2, &want, &t->inputs[i], &diag) != HYP_OK) return cli_report(t->tool, &diag);
+    t->inputs[i].name = NULL;
+    return CLI_OK;
+}
+
+/* Memory for a whole batch of every input that has data. */
+static int make_inputs(trainer *t)
+{
+    hyp_diag diag = {0};
+    t->inputs = cli_alloc(NULL, t->session.input_count, sizeof *t->inputs);
+    memset(t->inputs, 0, t->session.input_count * sizeof *t->inputs);
+    int code = CLI_OK;
+    for (size_t i = 0; i < t->request->session.inputs.count && code == CLI_OK; i++)
+        code = load_fixed(t, t->request->session.inputs.items[i]);
+    for (size_t i = 0; i < t->data.count && code == CLI_OK; i++) {
+        const dataset_column *c = &t->data.columns[i];
+        hyp_tensor *in = &t->inputs[c->input];
+        hyp_tensor_dispose(in);
+        *in = (hyp_tensor){.dtype = c->row.dtype, .rank = c->row.rank + 1, .dims = {t->batch}};
+        memcpy(in->dims + 1, c->row.dims, (size_t)c->row.rank * sizeof *in->dims);
+        if (hyp_tensor_alloc(in, &diag) != HYP_OK) code = cli_report(t->tool, &diag);
+    }
+    t->inputs[t->rate_input] = (hyp_tensor){.data = &t->rate_now, .bytes = sizeof t->rate_now, .dtype = HYP_F32};
+    return code;
+}
+
+/* Every input has data or a value, and the same with what it is validated on, which has rows of the same dims. */
+static int check_inputs(trainer *t)
+{
+    for (size_t i = 0; i < t->session.input_count; i++) {
+        const char *name = hyp_engine_input(t->session.engine, i)->name;
+        if (!t->inputs[i].data) {
+            fprintf(
+                stderr,
+                "%s: input %s has no data: --data %s=FILE.npy, or --input for one that is the same in every batch\n",
+                t->tool, cli_shown(name), cli_shown(name));
+            return CLI_USAGE;
+        }
+        if (t->validation.count && dataset_has(&t->data, i) != dataset_has(&t->validation, i)) {
+            fprintf(stderr, "%s: --data and --validate are to have the same inputs, and %s is not in both\n", t->tool,
+                    cli_shown(name));
+            return CLI_USAGE;
+        }
+    }
+    if (t->validation.fixed_batch && t->validation.rows < (uint64_t)t->validation.fixed_batch) {
+        fprintf(stderr, "%s: --validate: the plan is for batches of %" PRId64 ", but there are only %" PRIu64 " rows\n",
+                t->tool, t->validation.fixed_batch, t->validation.rows);
+        return CLI_USAGE;
+    }
+    for (size_t i = 0; i < t->validation.count; i++) {
+        const dataset_column *c = &t->validation.columns[i];
+        const hyp_tensor *in = &t->inputs[c->input];
+        if (memcmp(in->dims + 1, c->row.dims, (size_t)c->row.rank * sizeof *in->dims) == 0) continue;
+        fprintf(stderr, "%s: --validate %s: has rows of other dims than --data\n", t->tool, cli_shown(c->name));
+        return CLI_USAGE;
+    }
+    return CLI_OK;
+}
+
+/* The outputs of a whole batch, which have room for smaller ones: nobody reads them but the loss, and where the model
+ * is validated the scores of classes. */
+static int make_outputs(trainer *t)
+{
+    hyp_diag diag = {0};
+    size_t count = t->session.output_count;
+    t->outputs = cli_alloc(NULL, count, sizeof *t->outputs);
+    memset(t->outputs, 0, count * sizeof *t->outputs);
+    hyp_status status =
+        hyp_context_output_shapes(t->session.context, t->inputs, t->session.input_count, t->outputs, count, &diag);
+    for (size_t i = 0; i < count && status == HYP_OK; i++) {
+        hyp_tensor *out = &t->outputs[i];
+        out->dtype = hyp_engine_output(t->session.engine, i)->dtype;
+        if (i == t->class_output) {
+            t->classes = *out;
+            status = hyp_tensor_alloc(&t->classes, &diag);
+        }
+        if (i == t->loss_output) {
+            *out = (hyp_tensor){.data = &t->loss_now, .bytes = sizeof t->loss_now, .dtype = HYP_F32};
+        } else if (status == HYP_OK) {
+            int64_t elements = hyp_tensor_elements(out);
+            out->bytes = elements > 0 ? (size_t)elements * hyp_dtype_size(out->dtype) : 0;
+            status = hyp_engine_tensor_alloc(t->session.engine, out, &diag);
+        }
+    }
+    return status == HYP_OK ? CLI_OK : cli_report(t->tool, &diag);
+}
+
+/* ---- where a training begins ----------------------------------------------------------------------------------- */
+
+static int set_batch(trainer *t, uint64_t of_checkpoint)
+{
+    int64_t fixed = t->data.fixed_batch, asked = t->request->batch;
+    if (fixed && asked && fixed != asked) {
+        fprintf(stderr, "%s: --batch %" PRId64 ": the plan is for batches of %" PRId64 "\n", t->tool, asked, fixed);
+        return CLI_USAGE;
+    }
+    t->batch = fixed ? fixed : asked ? asked : of_checkpoint ? (int64_t)of_checkpoint : 32;
+    if ((uint64_t)t->batch > t->data.rows) {
+        if (fixed) {
+            fprintf(stderr, "%s: the plan is for batches of %" PRId64 ", but there are only %" PRIu64 " rows\n",
+                    t->tool, fixed, t->data.rows);
+            return CLI_USAGE;
+        }
+        t->batch = (int64_t)t->data.rows;
+    }
+    uint64_t left = fixed ? t->data.rows % (uint64_t)fixed : 0, batch = (uint64_t)t->batch;
+    if (left && !t->request->quiet)
+        fprintf(stderr,
+                "%s: the plan is for batches of %" PRId64 ": in each epoch %" PRIu64 " of %" PRIu64
+                " rows are left out\n",
+                t->tool, fixed, left, t->data.rows);
+    t->usable = t->data.rows - left;
+    t->steps_per_epoch = (int64_t)((t->usable + batch - 1) / batch);
+    return CLI_OK;
+}
+
+static void set_length(trainer *t)
+{
+    const train_request *o = t->request;
+    int64_t by_epochs = 0;
+    if (o->epochs && __builtin_mul_overflow(o->epochs, t->steps_per_epoch, &by_epochs)) by_epochs = INT64_MAX;
+    t->total = o->steps && (!by_epochs || o->steps < by_epochs) ? o->steps : by_epochs;
+    t->rate = o->rate;
+    t->rate.total = t->total;
+}
+
+/* What a checkpoint was made with has to be what goes on, where the same bits depend on it. */
+static int check_resumed(trainer *t, const train_state *was)
+{
+    const train_request *o = t->request;
+    if (was->rows != t->data.rows) {
+        fprintf(stderr, "%s: the checkpoint is of a training with %" PRIu64 " rows, and --data has %" PRIu64 "\n",
+                t->tool, was->rows, t->data.rows);
+        return CLI_USAGE;
+    }
+    if (o->seed >= 0 && (uint64_t)o->seed != was->seed) {
+        fprintf(stderr, "%s: --seed %" PRId64 ": the checkpoint was made with %" PRIu64 "; leave the option out\n",
+                t->tool, o->seed, was->seed);
+        return CLI_USAGE;
+    }
+    if (t->data.fixed_batch && was->position % (uint64_t)t->batch) {
+        fprintf(stderr,
+                "%s: the checkpoint lies within a batch of the plan: go on with the plan that it was made with\n",
+                t->tool);
+        return CLI_USAGE;
+    }
+    if (o->quiet) return CLI_OK;
+    if ((uint64_t)t->batch != was->batch)
+        fprintf(stderr, "%s: batches have %" PRId64 " rows from here on, before they had %" PRIu64 "\n", t->tool,
+                t->batch, was->batch);
+    if (strcmp(t->state.schedule, was->schedule) != 0)
+        fprintf(stderr, "%s: the learning rate is another from here on: %s; before: %s\n", t->tool, t->state.schedule,
+                cli_shown(was->schedule));
+    return CLI_OK;
+}
+
+/* Reads the newest checkpoint, if there is one, and sets what it decides. */
+static int begin(trainer *t)
+{
+    const train_request *o = t->request;
+    bool found = false;
+    hyp_diag diag = {0};
+    train_state was = {.model_hash = hyp_engine_model_hash(t->session.engine)};
+    int code = CLI_OK;
+    if (o->resume) code = checkpoints_restore(&t->checkpoints, &was, t->variables, t->variable_count, &found);
+    if (code == CLI_OK && !o->resume && t->checkpoints.count) {
+        fprintf(stderr,
+                "%s: %s: has checkpoints of another training; --resume goes on with it, or name another folder\n",
+                t->tool, o->checkpoints);
+        code = CLI_USAGE;
+    }
+    if (code == CLI_OK) code = set_batch(t, found ? was.batch : 0);
+    if (code != CLI_OK) return code;
+    set_length(t);
+    t->state = (train_state){.model_hash = hyp_engine_model_hash(t->session.engine),
+                             .rows = t->data.rows,
+                             .seed = o->seed >= 0 ? (uint64_t)o->seed : 0,
+                             .best = INFINITY};
+    schedule_print(&t->rate, t->state.schedule, sizeof t->state.schedule);
+    t->state.batch = (uint64_t)t->batch;
+    if (!found) return CLI_OK;
+    code = check_resumed(t, &was);
+    if (code != CLI_OK) return code;
+    if (hyp_context_variable_set(t->session.context, t->variables, t->variable_count, &diag) != HYP_OK)
+        return cli_report(t->tool, &diag);
+    memcpy(was.schedule, t->state.schedule, sizeof was.schedule);
+    was.batch = t->state.batch;
+    t->state = was;
+    if (!o->quiet) printf("resumed after step %" PRId64 "\n", was.step);
+    return CLI_OK;
+}
+
+static int check_files(const train_request *o, const cli_args *args)
+{
+    file_uses uses = {0};
+    session_file_uses(&o->session, &uses);
+    const cli_list *lists[] = {&o->data, &o->validation};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < lists[k]->count; i++) {
+            const char *equals = strchr(lists[k]->items[i], '=');
+            if (equals) file_uses_add(&uses, "data", equals + 1, false);
+        }
+    file_uses_add(&uses, "--metrics", o->metrics, true);
+    file_uses_add(&uses, "--curve", o->curve, true);
+    return file_uses_check(&uses, args);
+}
+
+int trainer_open(trainer *t, const train_request *o, const cli_args *args)
+{
+    t->request = o;
+    t->tool = args->tool;
+    int code = check_files(o, args);
+    if (code == CLI_OK) code = session_open(&t->session, &o->session, t->tool);
+    if (code == CLI_OK) code = find_roles(t);
+    if (code == CLI_OK) code = dataset_open(&t->data, t->session.engine, &o->data, &o->scales, "--data", t->tool);
+    if (code == CLI_OK)
+        code = dataset_open(&t->validation, t->session.engine, &o->validation,
+                            o->validation.count ? &o->scales : &(cli_list){0}, "--validate", t->tool);
+    if (code == CLI_OK) code = make_variables(t);
+    if (code == CLI_OK) code = checkpoints_open(&t->checkpoints, o->checkpoints, o->keep, t->tool);
+    if (code == CLI_OK) code = begin(t);
+    if (code == CLI_OK) code = make_inputs(t);
+    if (code == CLI_OK) code = check_inputs(t);
+    if (code == CLI_OK) code = make_outputs(t);
+    if (code == CLI_OK) code = train_report_open(&t->report, o, t->state.step ? t->state.step : -1, t->tool);
+    if (code != CLI_OK) return code;
+    t->report.total = t->total;
+    t->order = cli_alloc(NULL, t->data.rows, sizeof *t->order);
+    t->stop = interrupt_catch();
+    interrupt_catch_termination();
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not be so large is an error like a full disk */
+    return CLI_OK;
+}
+
+void trainer_close(trainer *t)
+{
+    if (t->inputs) t->inputs[t->rate_input] = (hyp_tensor){0};
+    if (t->outputs) t->outputs[t->loss_output] = (hyp_tensor){0};
+    for (size_t i = 0; t->inputs && i < t->session.input_count; i++) hyp_tensor_dispose(&t->inputs[i]);
+    for (size_t i = 0; t->outputs && i < t->session.output_count; i++)
+        hyp_engine_tensor_free(t->session.engine, &t->outputs[i]);
+    for (size_t i = 0; i < t->variable_count; i++) hyp_tensor_dispose(&t->variables[i]);
+    hyp_tensor_dispose(&t->classes);
+    free(t->inputs);
+    free(t->outputs);
+    free(t->variables);
+    free(t->order);
+    dataset_close(&t->data);
+    dataset_close(&t->validation);
+    checkpoints_close(&t->checkpoints);
+    session_close(&t->session);
+    *t = (trainer){0};
+}
