@@ -16,7 +16,7 @@
   (epilogue-bf16 gelu)             ; which for bf16 is as near to the erf form as rounding is
   (add-after-act false)            ; the library adds before its epilogue
   (kernel-calls layer-norm rms-norm range scatter-nd conv conv-transpose max-pool max-pool-places average-pool
-    lstm gru rnn)                  ; what else is called by name has no kernel there
+    lstm gru rnn all-reduce)       ; what else is called by name has no kernel there
   (attention-in-one-kernel f32 f16 bf16)
   (attention-reads-parts true)
   (attention-widest 128)

@@ -38,6 +38,7 @@ HYP_API const char *hyp_version_details(void); /* several lines: plan format, ba
 
 typedef struct hyp_engine hyp_engine;
 typedef struct hyp_context hyp_context;
+typedef struct hyp_group hyp_group;
 
 typedef enum hyp_device_kind {
     /* CUDA when there is a GPU that can be used and has kernels for all of the plan, else CPU, and the log says why.
@@ -184,6 +185,10 @@ typedef struct hyp_engine_options {
      * last as long as the engine and its contexts. */
     const hyp_custom_kernel *const *custom_kernels;
     size_t custom_kernel_count;
+    /* The processes that run the plan together, which are on GPUs: device is HYP_DEVICE_CUDA, or AUTO, which then is that, and
+     * device_index the one that the process has joined with. Has to last as long as the engine and its contexts. NULL: the
+     * process runs the plan alone, and what it gives is its own. */
+    hyp_group *group;
 } hyp_engine_options;
 
 /* Maps a plan and prepares its weights for the device. The file may be removed afterwards. HYP_ERR_IO,
@@ -300,6 +305,36 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_variable_set(hyp_context *context, 
                                                           hyp_diag *diag);
 /* All of them to what the plan begins with; on failure they stay as they were. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_variables_reset(hyp_context *context, hyp_diag *diag);
+
+/* ---- several processes ---------------------------------------------------------------------------------
+ *
+ * The steps of a plan that are called all-reduce, as those of training with --data-parallel, are sums, or means, over all
+ * processes of a group, each of which has a GPU of its own and its own inputs. One makes an id, and gives it to the others in
+ * a way of its own (a pipe, a file, MPI):
+ *
+ *   unsigned char id[HYP_GROUP_ID_BYTES];                    in one process
+ *   hyp_group_make_id(id, &diag);
+ *
+ *   hyp_group_join(id, rank, 2, rank, &group, &diag);       in both
+ *   hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA, .device_index = rank, .group = group};
+ *   hyp_engine_load_file("step.bin", &options, &engine, &diag);
+ *
+ * All processes load the same plan, with what tuning found in it, and run it equally often, with one context at a time: a run
+ * waits for the same run of all others. A process that ends or fails leaves them waiting: who started them is to end them.
+ * NCCL does the work (libnccl.so.2 where the system looks, beside cuBLASLt, or by HYPATIA_NCCL). Sums are in the same order
+ * in every run on the same machine.
+ */
+enum { HYP_GROUP_ID_BYTES = 128 };
+/* A new group's id. HYP_ERR_DEVICE: NCCL is not there; HYP_ERR_UNSUPPORTED: this build has no CUDA backend. Any thread. */
+HYP_API HYP_NODISCARD hyp_status hyp_group_make_id(unsigned char out[HYP_GROUP_ID_BYTES], hyp_diag *diag);
+/* Joins as number `rank` of `size`, from 0 on, with GPU `device_index`, and returns when all have joined; each process is in a
+ * group once, and has a GPU of its own. *out is owned by the caller. HYP_ERR_INVALID_ARGUMENT, HYP_ERR_DEVICE, HYP_ERR_UNSUPPORTED. */
+HYP_API HYP_NODISCARD hyp_status hyp_group_join(const unsigned char id[HYP_GROUP_ID_BYTES], int32_t rank, int32_t size, int32_t device_index,
+                                                hyp_group **out, hyp_diag *diag);
+/* When its engines and contexts are destroyed. NULL-safe. */
+HYP_API void hyp_group_leave(hyp_group *group);
+HYP_API int32_t hyp_group_rank(const hyp_group *group); /* 0 for NULL */
+HYP_API int32_t hyp_group_size(const hyp_group *group); /* 1 for NULL */
 
 /* A step as the plan describes it; texts are borrowed from the engine. */
 typedef struct hyp_step_info {

@@ -32,6 +32,9 @@ typedef struct hyp_span {
     bool written;
 } hyp_span;
 
+/* What those tasks touch that have to stay in their order, whatever else they do. */
+#define HYP_SPAN_IN_ORDER ((hyp_span){UINT64_MAX - 1, UINT64_MAX, true})
+
 typedef struct hyp_task {
     const hyp_span *spans; /* borrowed */
     size_t span_count;

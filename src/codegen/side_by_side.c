@@ -40,6 +40,7 @@ static hyp_status add_spans(builder *b, const HypPlan__Step *step)
     for (size_t i = 0; i < count && i < ROOM; i++) HYP_TRY(add_span(b, tensors[i], false));
     count = hyp_plan_step_writes(step, tensors, ROOM);
     for (size_t i = 0; i < count && i < ROOM; i++) HYP_TRY(add_span(b, tensors[i], true));
+    if (hyp_plan_is_collective(step)) return hyp_vec_push(&b->spans, b->l->diag, HYP_SPAN_IN_ORDER);
     return HYP_OK;
 }
 

@@ -121,6 +121,11 @@ const HypPlan__Call *hyp_plan_own_norm(HypPlan__Step *const *steps, size_t step)
     return own ? steps[step - 1]->call : NULL;
 }
 
+bool hyp_plan_is_collective(const HypPlan__Step *step)
+{
+    return step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(step->call->kernel, "all-reduce") == 0;
+}
+
 bool hyp_plan_writes_nothing(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values)
 {
     enum { ROOM = 8 };

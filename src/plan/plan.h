@@ -225,6 +225,9 @@ bool hyp_plan_is_recurrence(const HypPlan__Call *call);
  * are never among these, for their kernels have shapes to check. */
 bool hyp_plan_writes_nothing(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values);
 
+/* Whether a step is among the processes of a group, all of which have to come to such steps in the plan's order. */
+bool hyp_plan_is_collective(const HypPlan__Step *step);
+
 /* The tensors that a step reads and writes (hidden ones among the writes), as the step names them; returns the
  * number, of which at most `room` are stored. A tensor read twice is listed twice. */
 size_t hyp_plan_step_reads(const HypPlan__Step *step, uint32_t *tensors, size_t room);

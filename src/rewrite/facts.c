@@ -205,7 +205,8 @@ static hyp_status note_content(hyp_rw *rw, hyp_rw_fact *fact, hyp_diag *diag)
 
 /* ---- make ----------------------------------------------------------------------------------------- */
 
-/* How many outputs a node has: those of a split are counted by its sizes, those of a custom operator by their types. */
+/* How many outputs a node has: those of a split are counted by its sizes, those of a custom operator by their types, those of
+ * other operators with any number by their inputs. */
 static uint32_t output_count(const hyp_rw_node *n, bool *out_tuple)
 {
     const hyp_op_info *info = hyp_op_get(n->op);
@@ -213,7 +214,7 @@ static uint32_t output_count(const hyp_rw_node *n, bool *out_tuple)
     if (info->outputs != HYP_VARIADIC) return info->outputs;
     uint32_t list;
     bool counted = hyp_op_find_attr(n->op, "sizes", &list) || hyp_op_find_attr(n->op, "types", &list);
-    return counted ? n->attrs[list].count : 0;
+    return counted ? n->attrs[list].count : n->input_count;
 }
 
 /* Whether an operator's results have bits that are fixed by those of its inputs: integers always do, and the power 2 is

@@ -24,6 +24,8 @@ static const struct key {
     {"last-cache-bytes-per-second", RATE, offsetof(hyp_device_profile, last_cache_bytes_per_second), true},
     {"far-bytes-per-second", RATE, offsetof(hyp_device_profile, far_bytes_per_second), true},
     {"far-launch-seconds", SECONDS, offsetof(hyp_device_profile, far_launch_seconds), true},
+    {"all-reduce-seconds", SECONDS, offsetof(hyp_device_profile, all_reduce_seconds), true},
+    {"all-reduce-bytes-per-second", RATE, offsetof(hyp_device_profile, all_reduce_bytes_per_second), true},
     {"flops-f32", RATE, offsetof(hyp_device_profile, flops_f32), false},
     {"flops-tf32", RATE, offsetof(hyp_device_profile, flops_tf32), false},
     {"flops-f16", RATE, offsetof(hyp_device_profile, flops_f16), false},

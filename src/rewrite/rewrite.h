@@ -49,6 +49,8 @@ typedef struct hyp_device_profile {
     const char *name;
     double threads; /* of the CPU that the other numbers are for */
     double launch_seconds;      /* fixed cost of one kernel */
+    double all_reduce_seconds;   /* fixed cost of a sum over a group of two devices, */
+    double all_reduce_bytes_per_second; /* and what it adds up, of each device; 0: it is priced as a copy */
     double next_launch_seconds; /* of one more of the same step: of the layers of a chain, of the pass after a product */
     double join_seconds;        /* what it takes to start more threads on a kernel, and to wait for them */
     double bytes_per_second;    /* main memory */

@@ -466,6 +466,14 @@ static bool is_windows(const hyp_cost_query *q)
     return q->output_count > 0;
 }
 
+/* The devices of a group meet, and send each other what they have. */
+static double all_reduce(const asking *a)
+{
+    const hyp_device_profile *d = a->device;
+    if (d->all_reduce_bytes_per_second == 0) return one_pass(a);
+    return d->all_reduce_seconds + all_inputs(a) / d->all_reduce_bytes_per_second;
+}
+
 static double one_kernel(const asking *a)
 {
     const hyp_cost_query *q = a->q;
@@ -489,6 +497,7 @@ static double one_kernel(const asking *a)
     case HYP_OP_lstm:
     case HYP_OP_gru:
     case HYP_OP_rnn: return recurrence(a);
+    case HYP_OP_all_reduce: return all_reduce(a);
     case HYP_OP_shape: return device->launch_seconds;
     default: break;
     }

@@ -121,6 +121,12 @@ typedef struct hyp_backend {
     hyp_status (*memory_copy)(void *device, void *to, bool to_device, const void *from, bool from_device, size_t bytes,
                               hyp_diag *diag);
 
+    /* Groups of processes that run a plan together: options->group of open. NULL, all three: there are none. */
+    hyp_status (*group_make_id)(unsigned char out[HYP_GROUP_ID_BYTES], hyp_diag *diag);
+    hyp_status (*group_join)(const unsigned char id[HYP_GROUP_ID_BYTES], int32_t rank, int32_t size, int32_t device_index, void **out_handle,
+                             hyp_diag *diag);
+    void (*group_leave)(void *handle);
+
     /* How many launches a step of prepared shapes is; NULL where there are none. */
     size_t (*launches)(const void *prepared, size_t step);
     /* Seconds that the device needs for this much at least, with operands of a type; 0 = not known. NULL: never known. */
@@ -140,6 +146,13 @@ typedef struct hyp_backend {
     hyp_status (*tune)(void *session, const int64_t *values, const hyp_tune_options *options, hyp_tune_report *out,
                        hyp_diag *diag);
 } hyp_backend;
+
+/* group.c: the processes that an engine's runs are shared with. */
+struct hyp_group {
+    const hyp_backend *backend;
+    void *handle; /* the backend's */
+    int32_t rank, size, device_index;
+};
 
 /* The backends built in, in the order in which AUTO tries them; NULL-terminated. */
 extern const hyp_backend *const hyp_backends[];

@@ -481,6 +481,10 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
 {
     HYP_TRY(want_tuning(c, "hyp_context_tune", diag));
     const hyp_engine *e = c->engine;
+    if (e->grouped)
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                        "hyp_context_tune: what is found here the other processes of the group would not know; tune the plan "
+                        "in an engine without options.group, save it, and load that in all of them");
     hyp_tune_options options = {.size = sizeof options};
     HYP_TRY(hyp_sized_take(&options, given, hyp_tune_options, diag));
     if (out) HYP_TRY(hyp_sized_want(out, hyp_tune_report, diag));

@@ -153,6 +153,17 @@ static hyp_status choose_backend(hyp_engine *e, const hyp_backend *const *backen
 
 /* ---- loading ------------------------------------------------------------------------------------------- */
 
+/* A group is of one device: AUTO is that, another one would leave the other processes waiting. */
+static hyp_status read_group(hyp_engine_options *options, hyp_diag *diag)
+{
+    const hyp_group *g = options->group;
+    if (options->device == HYP_DEVICE_AUTO) options->device = g->backend->kind;
+    if (options->device == g->backend->kind && options->device_index == g->device_index) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                    "the process has joined options->group with GPU %d of %s: the engine has to be on that one",
+                    (int)g->device_index, g->backend->name);
+}
+
 static hyp_status read_options(const hyp_engine_options *given, hyp_engine_options *out, hyp_diag *diag)
 {
     *out = (hyp_engine_options){.size = sizeof *out};
@@ -164,7 +175,7 @@ static hyp_status read_options(const hyp_engine_options *given, hyp_engine_optio
     if (out->checks != HYP_CHECKS_STRICT && out->checks != HYP_CHECKS_OFF)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "options->checks is %d: wanted HYP_CHECKS_STRICT or HYP_CHECKS_OFF", (int)out->checks);
-    return HYP_OK;
+    return out->group ? read_group(out, diag) : HYP_OK;
 }
 
 /* Makes options->allocator, if there is one, the library's struct. */
@@ -199,6 +210,7 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     }
     if (options.allocator) e->source = (hyp_mem_source){allocator.alloc, allocator.free, allocator.user};
     e->account = hyp_account_of(e, options.memory_limit);
+    e->grouped = options.group != NULL;
     hyp_mem_account *before = hyp_mem_charge(&e->account);
     hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
     hyp_status status = path ? hyp_plan_open_file(path, &open, &e->plan, diag)

@@ -41,6 +41,7 @@ struct hyp_engine {
     hyp_plan plan;
     void (*release)(void *user); /* of what the plan was loaded from; NULL: nobody wants to know */
     void *release_user;
+    bool grouped; /* with options.group: its runs wait for those of other processes */
     const hyp_backend *backend; /* NULL until a device has taken the plan; then the next is its handle */
     void *device;
     const char *device_name; /* owned by the device */

@@ -30,6 +30,7 @@ typedef struct hyp_cuda_device {
     bool dnn_sought; /* once: contexts may use it later */
     CUdevice device;
     CUcontext context;                  /* primary, retained; NULL before that */
+    const struct hyp_cuda_group *group; /* the processes that all-reduce is over, the caller's; NULL: this one */
     bool keeps_handles;                 /* of the libraries, for others: handles.h */
     CUstream copies;                    /* for what is copied outside of runs, by any thread */
     CUmodule module, layers, attention; /* our kernels; NULL before they are loaded */

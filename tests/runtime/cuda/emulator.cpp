@@ -1,4 +1,4 @@
-// emulator.cpp - a CUDA driver, a cuBLASLt, a cuDNN and an NVRTC without a GPU, so that the CUDA backend is tested
+// emulator.cpp - a CUDA driver, a cuBLASLt, a cuDNN, an NCCL and an NVRTC without a GPU, so that the CUDA backend is tested
 // where there is none.
 //
 // One shared library named libcuda.so.1 that has every function of these libraries that the backend calls. Device memory
@@ -13,7 +13,7 @@
 // "level" (no algorithm is much faster than the first), "slow epilogues" (products do best without),
 // "slow kernels" (kernels of ours are slower than products), "company" (the best algorithm is slow after other products),
 // "slow generated" (generated kernels are slower than those that are there), "wrong generated" (and compute what is wrong),
-// "uncompiled" (no kernel compiles).
+// "uncompiled" (no kernel compiles), "old nccl" (an NCCL without means).
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -687,4 +687,5 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, c
     return CUBLAS_STATUS_SUCCESS;
 }
 
+#include "emulator_nccl.hpp"
 #include "emulator_dnn.hpp"

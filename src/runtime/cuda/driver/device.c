@@ -133,6 +133,7 @@ hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log
         d->lib.device_free = options->allocator->device_free;
         d->lib.device_user = options->allocator->user;
     }
+    d->group = options->group ? options->group->handle : NULL;
     *out_device = d;
     *out_name = d->name;
     return HYP_OK;

@@ -26,7 +26,7 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
 
 /* ---- all of them ------------------------------------------------------------------------------------------- */
 
-hyp_cuda_call_fn hyp_cuda_add_conv, hyp_cuda_add_conv_transpose, hyp_cuda_add_norm,
+hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_conv, hyp_cuda_add_conv_transpose, hyp_cuda_add_norm,
     hyp_cuda_add_pool, hyp_cuda_add_recurrence, hyp_cuda_add_scatter_nd;
 
 /* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
@@ -46,6 +46,7 @@ static const struct {
     {"lstm", hyp_cuda_add_recurrence},
     {"gru", hyp_cuda_add_recurrence},
     {"rnn", hyp_cuda_add_recurrence},
+    {"all-reduce", hyp_cuda_add_all_reduce},
 };
 
 static hyp_cuda_call_fn *find(const HypPlan__Call *k)

@@ -6,6 +6,7 @@
 #include "runtime/core/custom.h"
 #include "runtime/core/host_memory.h"
 #include "runtime/cuda/driver/handles.h"
+#include "runtime/cuda/driver/nccl.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/pointwise_source.h"
 #include "runtime/reference/reference.h"
@@ -371,6 +372,9 @@ const hyp_backend hyp_backend_cuda = {
     .can_wait = hyp_cuda_can_await,
     .session_alloc = hyp_cuda_session_alloc,
     .session_free = hyp_cuda_session_free,
+    .group_make_id = hyp_cuda_group_make_id,
+    .group_join = hyp_cuda_group_join,
+    .group_leave = hyp_cuda_group_leave,
     .memory_alloc = hyp_cuda_memory_alloc,
     .memory_free = hyp_cuda_memory_free,
     .memory_copy = hyp_cuda_memory_copy,

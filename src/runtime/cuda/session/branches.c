@@ -87,6 +87,7 @@ static hyp_status add_step_tensors(finder *f, uint32_t step)
     const hyp_cuda_prepared *q = f->build->prepared;
     HYP_TRY(add_tensors(f, p->steps[step], hyp_plan_step_reads, false));
     HYP_TRY(add_tensors(f, p->steps[step], hyp_plan_step_writes, true));
+    if (hyp_plan_is_collective(p->steps[step])) HYP_TRY(hyp_vec_push(&f->spans, f->build->diag, HYP_SPAN_IN_ORDER));
     /* A layer may read what the normalization before it reads. */
     if (hyp_plan_own_norm(p->steps, step)) HYP_TRY(add_tensors(f, p->steps[step - 1], hyp_plan_step_reads, false));
     for (uint32_t t = 0; q->window_step && t < p->n_tensors; t++)
