@@ -1,7 +1,20 @@
 /* Elements and slices picked by indices. */
-#include "kernels/kernels.h"
+#include "kernels/scatter.h"
 
 hyp_kernel_fn hyp_kernel_gather_elements, hyp_kernel_gather_nd;
+
+hyp_status hyp_kernel_read_gather_elements(const hyp_kernel_call *c, int32_t *axis)
+{
+    const hyp_array *x = &c->in[0], *indices = &c->in[1], *y = &c->out[0];
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, axis));
+    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, indices->dims, "the result"));
+    if (indices->rank != x->rank || y->dtype != x->dtype)
+        return hyp_kernel_fail(c, "the arrays are of different ranks or types");
+    for (int32_t a = 0; a < x->rank; a++)
+        if (a != *axis && indices->dims[a] > x->dims[a])
+            return hyp_kernel_fail(c, "axis %d of the indices is longer than that of the data", a);
+    return HYP_OK;
+}
 
 /* y[i] = x[i with its entry along the axis replaced by indices[i]]. */
 hyp_status hyp_kernel_gather_elements(const hyp_kernel_call *c)
@@ -9,13 +22,7 @@ hyp_status hyp_kernel_gather_elements(const hyp_kernel_call *c)
     const hyp_array *x = &c->in[0], *indices = &c->in[1], *y = &c->out[0];
     int64_t strides[HYP_MAX_RANK], at[HYP_MAX_RANK] = {0};
     int32_t axis;
-    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
-    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, indices->dims, "the result"));
-    if (indices->rank != x->rank || y->dtype != x->dtype)
-        return hyp_kernel_fail(c, "the arrays are of different ranks or types");
-    for (int32_t a = 0; a < x->rank; a++)
-        if (a != axis && indices->dims[a] > x->dims[a])
-            return hyp_kernel_fail(c, "axis %d of the indices is longer than that of the data", a);
+    HYP_TRY(hyp_kernel_read_gather_elements(c, &axis));
     hyp_array_strides(x, strides);
     int32_t last = x->rank - 1;
     int64_t row = indices->dims[last], step = axis == last ? 0 : 1;

@@ -80,19 +80,26 @@ static hyp_status start(const hyp_kernel_call *c, const hyp_array *updates)
     return HYP_OK;
 }
 
+hyp_status hyp_kernel_read_scatter_elements(const hyp_kernel_call *c, int32_t *axis, uint32_t *combine)
+{
+    const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2];
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, axis));
+    HYP_TRY(find_reduction(c, c->attrs[1].sym, combine));
+    HYP_TRY(hyp_kernel_want_shape(c, updates, x->rank, indices->dims, "the list of updates"));
+    if (indices->rank != x->rank) return hyp_kernel_fail(c, "the indices are of another rank");
+    for (int32_t a = 0; a < x->rank; a++)
+        if (a != *axis && indices->dims[a] > x->dims[a])
+            return hyp_kernel_fail(c, "axis %d of the indices is longer than that of the data", a);
+    return check_result(c, updates);
+}
+
 hyp_status hyp_kernel_scatter_elements(const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0], *indices = &c->in[1], *updates = &c->in[2];
     int64_t strides[HYP_MAX_RANK], at[HYP_MAX_RANK] = {0};
     int32_t axis;
     uint32_t how;
-    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
-    HYP_TRY(find_reduction(c, c->attrs[1].sym, &how));
-    HYP_TRY(hyp_kernel_want_shape(c, updates, x->rank, indices->dims, "the list of updates"));
-    if (indices->rank != x->rank) return hyp_kernel_fail(c, "the indices are of another rank");
-    for (int32_t a = 0; a < x->rank; a++)
-        if (a != axis && indices->dims[a] > x->dims[a])
-            return hyp_kernel_fail(c, "axis %d of the indices is longer than that of the data", a);
+    HYP_TRY(hyp_kernel_read_scatter_elements(c, &axis, &how));
     HYP_TRY(start(c, updates));
     hyp_array_strides(x, strides);
     for (int64_t i = 0; i < indices->count; i++, hyp_index_next(x->rank, indices->dims, at)) {

@@ -1,4 +1,4 @@
-/* scatter.h - ScatterND as read from its call, for every device that computes it. */
+/* scatter.h - what gathers and scatters by their calls, for every device that computes them. */
 #ifndef HYP_KERNELS_SCATTER_H
 #define HYP_KERNELS_SCATTER_H
 
@@ -12,7 +12,9 @@ typedef struct hyp_scatter_nd {
     int64_t strides[HYP_MAX_RANK]; /* of the data */
 } hyp_scatter_nd;
 
-/* Reads and checks all but the indices themselves. */
+/* These read and check all but the indices themselves. */
 hyp_status hyp_kernel_read_scatter_nd(const hyp_kernel_call *c, hyp_scatter_nd *out);
+hyp_status hyp_kernel_read_scatter_elements(const hyp_kernel_call *c, int32_t *axis, uint32_t *combine);
+hyp_status hyp_kernel_read_gather_elements(const hyp_kernel_call *c, int32_t *axis);
 
 #endif

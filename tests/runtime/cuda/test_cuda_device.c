@@ -477,6 +477,59 @@ static void scatter_equals_reference_for_every_type_and_reduction(void **state)
     check((dims_list){{4, 5, 2}, {0, 1}, {0, 5, 2}}, (tolerance){0, 0});
 }
 
+/* Along each axis of x[4, 5, inner], at places that the indices have fewer of on the other axes: -2 .. 2. */
+static void gather_and_scatter_along_an_axis_equal_reference(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_U8, HYP_I32, HYP_U64, HYP_F16, HYP_BF16, HYP_F32, HYP_F64};
+    static const char *const reductions[] = {NULL, "none", "add", "mul", "min", "max"}; /* NULL: a gather */
+    static const int64_t inners[] = {1, 3, 300};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t r = 0; r < sizeof reductions / sizeof *reductions; r++) {
+            int64_t inner = inners[(t + r) % 3], axis = (int64_t)(t + 2 * r) % 3;
+            int64_t x_dims[] = {4, 5, inner + 2}, at_dims[] = {3, 5, inner};
+            at_dims[axis] = 17;
+            pb_init(&builder);
+            uint32_t *shape = pb_consts(&builder, 3, x_dims), *other = pb_consts(&builder, 3, at_dims), in[3];
+            in[0] = pb_input(&builder, "x", types[t], 3, shape);
+            in[1] = pb_input(&builder, "at", r % 2 ? HYP_I64 : HYP_I32, 3, other);
+            if (reductions[r]) in[2] = pb_input(&builder, "u", types[t], 3, other);
+            HypPlan__Call *call =
+                pb_call(&builder, reductions[r] ? "scatter-elements" : "gather-elements", reductions[r] ? 3 : 2, in,
+                        pb_output(&builder, "y", types[t], 3, reductions[r] ? shape : other));
+            pb_call_int(&builder, call, axis - (t % 2 ? 3 : 0));
+            if (reductions[r]) pb_call_symbol(&builder, call, reductions[r]);
+            check((dims_list){{x_dims[0], x_dims[1], x_dims[2]},
+                              {at_dims[0], at_dims[1], at_dims[2]},
+                              {at_dims[0], at_dims[1], at_dims[2]}},
+                  (tolerance){0, 0});
+        }
+}
+
+/* The largest and the smallest over all sets of axes of x[3, 40, 7]. */
+static void extremes_equal_reference(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_F16, HYP_BF16, HYP_F32, HYP_F64, HYP_I32, HYP_I64};
+    static const int64_t dims[] = {3, 40, 7};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int set = 0; set < 8; set++) {
+            int64_t axes[3], kept[3];
+            size_t count = 0;
+            pb_init(&builder);
+            for (int a = 0; a < 3; a++) {
+                kept[a] = set >> a & 1 ? 1 : dims[a];
+                if (set >> a & 1) axes[count++] = a - (t % 2 ? 3 : 0);
+            }
+            uint32_t x = pb_input(&builder, "x", types[t], 3, pb_consts(&builder, 3, dims));
+            uint32_t y = pb_output(&builder, "y", types[t], 3, pb_consts(&builder, 3, kept));
+            HypPlan__Call *call = pb_call(&builder, set % 2 ? "reduce-max" : "reduce-min", 1, &x, y);
+            pb_call_ints(&builder, call, count, axes);
+            pb_call_int(&builder, call, 1);
+            check((dims_list){{3, 40, 7}}, (tolerance){0, 0});
+        }
+}
+
 static void fill_writes_shapes(void **state)
 {
     (void)state;
@@ -570,6 +623,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(copies_from_inputs_run_beside_the_other_steps),
         cmocka_unit_test(gather_takes_indexes_from_both_ends),
         cmocka_unit_test(gather_reports_an_index_out_of_range),
+        cmocka_unit_test(gather_and_scatter_along_an_axis_equal_reference),
+        cmocka_unit_test(extremes_equal_reference),
         cmocka_unit_test(scatter_equals_reference_for_every_type_and_reduction),
         cmocka_unit_test(fill_writes_shapes),
         cmocka_unit_test(normalization_equals_reference_for_every_type_and_size),

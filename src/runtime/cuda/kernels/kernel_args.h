@@ -17,7 +17,7 @@
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
-    X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
+    X(gather_along) X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
     X(range_f64) X(range_u64) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
     X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64)
@@ -145,6 +145,8 @@ typedef struct hyp_cuda_reduce {
     uint32_t kept_rank, reduced_rank;
     uint32_t dtype;
     uint32_t mean;
+    uint32_t largest; /* in place of the sum */
+    uint32_t turned;  /* largest: elements are turned before and after, which makes it the smallest */
     uint32_t along_x;
 } hyp_cuda_reduce;
 
@@ -317,13 +319,30 @@ typedef struct hyp_cuda_gather {
     uint32_t step, pad;
 } hyp_cuda_gather;
 
-/* Tuple t of the indices says at which row of y, of `inner` elements, row t of the updates goes. A thread does the same
- * elements of all rows one after the other, so that the last one of equal tuples stays, and sums have one order. */
+/* y[i] is the element of x that the index i says along one axis; the other axes, at extents[], are those of the indices. */
+typedef struct hyp_cuda_gather_along {
+    uint64_t x, indices, y, error; /* error: as above */
+    hyp_cuda_extent extent[HYP_CUDA_DIMS];
+    int64_t stride[HYP_CUDA_DIMS]; /* of x; 0 for the axis */
+    int64_t axis, axis_stride, total;
+    uint32_t rank, wide_indices, size, step; /* size: of an element, as above */
+} hyp_cuda_gather_along;
+
+/* Tuple t of the indices says at which place of y update t of a line goes: the tuple's indices are in axes of their own, of
+ * `dims` and `strides`, and the line has its offset in y and in the updates. A thread does the updates of a line one after the
+ * other, so that the last one of equal tuples stays, and sums have one order; where lines are few, each is shared out by
+ * places: a thread looks at all tuples and does those whose place, modulo the number of parts, is its own. */
 typedef struct hyp_cuda_scatter {
     uint64_t updates, indices, y, error; /* error: as above */
-    int64_t tuples, inner;
+    int64_t tuples, index_step, from_step; /* steps: from a tuple to the next in the indices, and in the updates */
+    int64_t part_mask;                     /* parts - 1, a power of 2 */
+    hyp_cuda_extent lines;
+    hyp_cuda_extent line[HYP_CUDA_DIMS]; /* lines as a box, and what they begin with in y and in the updates */
+    int64_t line_to[HYP_CUDA_DIMS], line_from[HYP_CUDA_DIMS];
     int64_t dims[HYP_CUDA_DIMS], strides[HYP_CUDA_DIMS]; /* of the axes that a tuple has indices of; in elements */
-    uint32_t width;                                      /* of a tuple */
+    uint32_t line_rank;
+    uint32_t own_indices;  /* each line has indices of its own, which begin where its updates do; else all have the same */
+    uint32_t width;        /* of a tuple */
     uint32_t wide_indices;
     uint32_t size;  /* of an element that replaces what was there, as above */
     uint32_t dtype; /* of one that is combined with it: */

@@ -285,6 +285,14 @@ template <typename C> __device__ __forceinline__ void softmax(const hyp_cuda_sof
     }
 }
 
+// What makes the smallest the largest, and back.
+__device__ __forceinline__ float turned(float x) { return -x; }
+__device__ __forceinline__ double turned(double x) { return -x; }
+__device__ __forceinline__ int64_t turned(int64_t x) { return ~x; }
+__device__ __forceinline__ float lowest(float) { return -INFINITY; }
+__device__ __forceinline__ double lowest(double) { return -INFINITY; }
+__device__ __forceinline__ int64_t lowest(int64_t) { return (int64_t)1 << 63; }
+
 template <typename C> __device__ __forceinline__ void reduce(const hyp_cuda_reduce &p)
 {
     extern __shared__ double shared[];
@@ -296,12 +304,14 @@ template <typename C> __device__ __forceinline__ void reduce(const hyp_cuda_redu
         int64_t result = first + mine, base, unused, at;
         int64_t end = result < p.results ? p.terms : 0;
         offsets(result, 0, p.kept_rank, p.kept, p.kept_stride, p.kept_stride, base, unused);
-        C sum = 0;
+        C sum = p.largest ? lowest((C)0) : 0;
         for (int64_t i = member; i < end; i += team) {
             offsets(i, 0, p.reduced_rank, p.reduced, p.reduced_stride, p.reduced_stride, at, unused);
-            sum += load_native<C>(p.dtype, p.x, base + at);
+            C x = load_native<C>(p.dtype, p.x, base + at);
+            sum = p.largest ? take_max()(p.turned ? turned(x) : x, sum) : sum + x;
         }
-        sum = combine(sum, (C *)shared, along_x, take_sum());
+        sum = p.largest ? combine(sum, (C *)shared, along_x, take_max()) : combine(sum, (C *)shared, along_x, take_sum());
+        if (p.turned) sum = turned(sum);
         if (member == 0 && result < p.results)
             store_native(p.dtype, p.y, result, p.mean ? quotient(sum, (C)p.terms) : sum);
     }
@@ -407,37 +417,55 @@ __device__ __forceinline__ void gather_elements(const hyp_cuda_gather &p)
     }
 }
 
-// Calls f(to, from) for each of the elements that row t of the updates has, as far as they are this thread's.
-template <typename F> __device__ __forceinline__ void scatter_rows(const hyp_cuda_scatter &p, F f)
+__device__ __forceinline__ void gather_places(const hyp_cuda_gather_along &p)
 {
 #pragma unroll 1
-    for (int64_t i = first_thread(); i < p.inner; i += thread_count()) {
+    for (int64_t i = first_thread(); i < p.total; i += thread_count()) {
+        int64_t from, unused, index = p.wide_indices ? ((const int64_t *)p.indices)[i] : ((const int32_t *)p.indices)[i];
+        int64_t at = index < 0 ? index + p.axis : index;
+        offsets(i, 0, p.rank, p.extent, p.stride, p.stride, from, unused);
+        if (at >= 0 && at < p.axis)
+            move(p.size, p.y, i, p.x, from + at * p.axis_stride);
+        else
+            report_index(p.error, p.step, index);
+    }
+}
+
+// Calls f(to, from) for each of the elements that are this thread's: of a line, those whose places are of one part.
+template <typename F> __device__ __forceinline__ void scatter_lines(const hyp_cuda_scatter &p, F f)
+{
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.lines.size * (p.part_mask + 1); i += thread_count()) {
+        int64_t part = divide(i, p.lines), line_to, line_from;
+        offsets(i - part * p.lines.size, 0, p.line_rank, p.line, p.line_to, p.line_from, line_to, line_from);
+        int64_t line_index = p.own_indices ? line_from : 0;
 #pragma unroll 1
         for (int64_t t = 0; t < p.tuples; t++) {
-            int64_t to = i;
+            int64_t to = line_to, row = 0;
             bool inside = true;
 #pragma unroll 1
             for (uint32_t a = 0; a < p.width && inside; a++) {
-                int64_t at = t * p.width + a;
+                int64_t at = line_index + t * p.index_step + a;
                 int64_t index = p.wide_indices ? ((const int64_t *)p.indices)[at] : ((const int32_t *)p.indices)[at];
                 int64_t place = index < 0 ? index + p.dims[a] : index;
                 inside = place >= 0 && place < p.dims[a];
                 if (!inside) report_index(p.error, p.step, index);
+                row = row * p.dims[a] + place;
                 to += place * p.strides[a];
             }
-            if (inside) f(to, t * p.inner + i);
+            if (inside && (row & p.part_mask) == part) f(to, line_from + t * p.from_step);
         }
     }
 }
 
-__device__ __forceinline__ void scatter_elements(const hyp_cuda_scatter &p)
+__device__ __forceinline__ void scatter_moved(const hyp_cuda_scatter &p)
 {
-    scatter_rows(p, [&](int64_t to, int64_t from) { move(p.size, p.y, to, p.updates, from); });
+    scatter_lines(p, [&](int64_t to, int64_t from) { move(p.size, p.y, to, p.updates, from); });
 }
 
 template <typename C> __device__ __forceinline__ void scatter_combined(const hyp_cuda_scatter &p)
 {
-    scatter_rows(p, [&](int64_t to, int64_t from) {
+    scatter_lines(p, [&](int64_t to, int64_t from) {
         C a = load<C>(p.dtype, p.y, to), b = load<C>(p.dtype, p.updates, from);
         bool is_nan = b != b;
         switch (p.combine) {
@@ -476,7 +504,8 @@ KERNEL(copy, hyp_cuda_copy, copy_elements(p, first_thread(), thread_count()))
 KERNEL(copies, hyp_cuda_copies, copy_parts(p))
 KERNEL(transpose, hyp_cuda_transpose, transpose_tiles(p))
 KERNEL(gather, hyp_cuda_gather, gather_elements(p))
-KERNEL(scatter, hyp_cuda_scatter, scatter_elements(p))
+KERNEL(gather_along, hyp_cuda_gather_along, gather_places(p))
+KERNEL(scatter, hyp_cuda_scatter, scatter_moved(p))
 KERNEL(scatter_f64, hyp_cuda_scatter, scatter_combined<double>(p))
 KERNEL(scatter_i64, hyp_cuda_scatter, scatter_combined<int64_t>(p))
 KERNEL(scatter_u64, hyp_cuda_scatter, scatter_combined<uint64_t>(p))

@@ -26,8 +26,9 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
 
 /* ---- all of them ------------------------------------------------------------------------------------------- */
 
-hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_conv, hyp_cuda_add_conv_transpose, hyp_cuda_add_norm,
-    hyp_cuda_add_pool, hyp_cuda_add_recurrence, hyp_cuda_add_scatter_nd;
+hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_conv, hyp_cuda_add_conv_transpose, hyp_cuda_add_extreme,
+    hyp_cuda_add_gather_elements, hyp_cuda_add_norm, hyp_cuda_add_pool, hyp_cuda_add_recurrence, hyp_cuda_add_scatter_elements,
+    hyp_cuda_add_scatter_nd;
 
 /* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
 static const struct {
@@ -38,6 +39,10 @@ static const struct {
     {"rms-norm", hyp_cuda_add_norm},
     {"range", add_range},
     {"scatter-nd", hyp_cuda_add_scatter_nd},
+    {"scatter-elements", hyp_cuda_add_scatter_elements},
+    {"gather-elements", hyp_cuda_add_gather_elements},
+    {"reduce-max", hyp_cuda_add_extreme},
+    {"reduce-min", hyp_cuda_add_extreme},
     {"conv", hyp_cuda_add_conv},
     {"conv-transpose", hyp_cuda_add_conv_transpose},
     {"max-pool", hyp_cuda_add_pool},
@@ -59,12 +64,26 @@ static hyp_cuda_call_fn *find(const HypPlan__Call *k)
 static bool has_windows(hyp_cuda_call_fn *add) { 
     return add == hyp_cuda_add_conv || add == hyp_cuda_add_conv_transpose || add == hyp_cuda_add_pool; }
 
+/* Of a type that reductions know. */
+static bool has_sums(const HypPlan__Program *program, const HypPlan__Call *k)
+{
+    static const hyp_dtype types[] = {HYP_F16, HYP_BF16, HYP_F32, HYP_F64, HYP_I32, HYP_I64};
+    for (size_t i = 0; k->n_outputs > 0 && i < sizeof types / sizeof *types; i++)
+        if ((hyp_dtype)program->tensors[k->outputs[0]]->dtype == types[i]) return true;
+    return false;
+}
+
 hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k, hyp_diag *diag)
 {
     hyp_cuda_call_fn *add = find(k);
     if (!add)
         return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
                         "there is no CUDA kernel for %s yet; run the plan on the CPU (--device cpu)", k->kernel);
+    if (add == hyp_cuda_add_extreme && !has_sums(program, k))
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                        "the CUDA kernel for %s takes floats of 16 bits and more, i32 and i64; run the plan on the CPU "
+                        "(--device cpu)",
+                        k->kernel);
     size_t rank = has_windows(add) && k->n_outputs ? program->tensors[k->outputs[0]]->n_dims : 0;
     if (rank <= 2 + HYP_CUDA_SPATIAL) return HYP_OK;
     return hyp_fail(diag, HYP_ERR_UNSUPPORTED,

@@ -1,7 +1,11 @@
-/* reduce.c - softmax and sums. */
+/* reduce.c - softmax, sums, and what is largest or smallest. */
+#include <string.h>
+
 #include "base/dtype.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/steps.h"
+
+hyp_cuda_call_fn hyp_cuda_add_extreme;
 
 /* Threads that work together on one result share the x or the y dimension of a block: a warp, a whole block for a long
  * sum, or eight along y, where neighbours along x belong to different results; 32 where there are few of them. */
@@ -59,42 +63,85 @@ static void set_images(const hyp_cuda_build *b, uint32_t tensor, hyp_cuda_box *k
     *reduced = (hyp_cuda_box){.rank = 1, .lanes = 1, .extent = {places}, .stride = {{channels}}};
 }
 
+/* What is done with the elements that are reduced, and the tensors. */
+typedef struct reduction {
+    uint32_t x, y;
+    bool mean, largest, turned;
+} reduction;
+
+static hyp_status add_reduction(hyp_cuda_build *b, const reduction *r, hyp_cuda_box *kept, hyp_cuda_box *reduced)
+{
+    hyp_dtype dtype = hyp_cuda_dtype(b->program, r->x);
+    hyp_cuda_box_merge(kept);
+    sort_axes(reduced);
+    hyp_cuda_box_merge(reduced);
+    int64_t results = hyp_cuda_box_count(kept), terms = hyp_cuda_box_count(reduced);
+    if (results == 0) return HYP_OK;
+    /* Neighbours in memory go to neighbouring threads: they are summed, or they belong to different results. */
+    bool along_x = kept->rank == 0 || (reduced->rank > 0 && reduced->stride[0][0] < kept->stride[0][0]);
+    hyp_cuda_reduce args = {.results = results,
+                            .terms = terms,
+                            .kept_rank = kept->rank,
+                            .reduced_rank = reduced->rank,
+                            .dtype = dtype,
+                            .mean = r->mean,
+                            .largest = r->largest,
+                            .turned = r->turned,
+                            .along_x = along_x};
+    for (uint32_t a = 0; a < kept->rank; a++) {
+        args.kept[a] = hyp_cuda_extent_of(kept->extent[a]);
+        args.kept_stride[a] = kept->stride[0][a];
+    }
+    for (uint32_t a = 0; a < reduced->rank; a++) {
+        args.reduced[a] = hyp_cuda_extent_of(reduced->extent[a]);
+        args.reduced_stride[a] = reduced->stride[0][a];
+    }
+    const hyp_cuda_grid grid = team_grid(dtype == HYP_F64            ? HYP_CUDA_KERNEL_reduce_f64
+                                         : hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32
+                                                                     : HYP_CUDA_KERNEL_reduce_i64,
+                                         b->session->model->device, results, terms, along_x);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_reduce, x, r->x + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_reduce, y, r->y + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+}
+
 hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k)
 {
-    hyp_dtype dtype = hyp_cuda_dtype(b->program, k->x);
+    const reduction r = {.x = k->x, .y = k->y, .mean = k->kind == HYP_PLAN__REDUCE__KIND__MEAN};
     hyp_cuda_box kept, reduced;
     hyp_cuda_box_init(&kept, b->values, k->n_kept, k->kept);
     hyp_cuda_box_add_lane(&kept, b->values, k->kept_strides);
     hyp_cuda_box_init(&reduced, b->values, k->n_reduced, k->reduced);
     hyp_cuda_box_add_lane(&reduced, b->values, k->reduced_strides);
     if (hyp_cuda_lies_last(b, k->x)) set_images(b, k->x, &kept, &reduced);
-    hyp_cuda_box_merge(&kept);
-    sort_axes(&reduced);
-    hyp_cuda_box_merge(&reduced);
-    int64_t results = hyp_cuda_box_count(&kept), terms = hyp_cuda_box_count(&reduced);
-    if (results == 0) return HYP_OK;
-    /* Neighbours in memory go to neighbouring threads: they are summed, or they belong to different results. */
-    bool along_x = kept.rank == 0 || (reduced.rank > 0 && reduced.stride[0][0] < kept.stride[0][0]);
-    hyp_cuda_reduce args = {.results = results,
-                            .terms = terms,
-                            .kept_rank = kept.rank,
-                            .reduced_rank = reduced.rank,
-                            .dtype = dtype,
-                            .mean = k->kind == HYP_PLAN__REDUCE__KIND__MEAN,
-                            .along_x = along_x};
-    for (uint32_t a = 0; a < kept.rank; a++) {
-        args.kept[a] = hyp_cuda_extent_of(kept.extent[a]);
-        args.kept_stride[a] = kept.stride[0][a];
+    return add_reduction(b, &r, &kept, &reduced);
+}
+
+/* reduce-max and reduce-min. */
+hyp_status hyp_cuda_add_extreme(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    const reduction r = {.x = hyp_plan_call_input(k, 0) - 1,
+                         .y = k->outputs[0],
+                         .largest = true,
+                         .turned = strcmp(k->kernel, "reduce-min") == 0};
+    hyp_cuda_box kept = {.lanes = 1}, reduced = {.lanes = 1};
+    bool along[HYP_MAX_RANK] = {false};
+    for (uint32_t i = 0; i < c->attrs[0].count; i++) {
+        int32_t axis;
+        HYP_TRY(hyp_kernel_axis(c, c->attrs[0].ints[i], x->rank, &axis));
+        along[axis] = true;
     }
-    for (uint32_t a = 0; a < reduced.rank; a++) {
-        args.reduced[a] = hyp_cuda_extent_of(reduced.extent[a]);
-        args.reduced_stride[a] = reduced.stride[0][a];
+    int64_t stride = 1;
+    for (int32_t a = x->rank; a-- > 0;) {
+        hyp_cuda_box *box = along[a] ? &reduced : &kept;
+        box->stride[0][box->rank] = stride;
+        box->extent[box->rank++] = x->dims[a];
+        stride *= x->dims[a];
     }
-    const hyp_cuda_grid grid = team_grid(dtype == HYP_F64            ? HYP_CUDA_KERNEL_reduce_f64
-                                         : hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32
-                                                                     : HYP_CUDA_KERNEL_reduce_i64,
-                                         b->session->model->device, results, terms, along_x);
-    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_reduce, x, k->x + 1),
-                                   HYP_CUDA_SLOT(hyp_cuda_reduce, y, k->y + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    if (x->dtype != y->dtype || hyp_cuda_box_count(&kept) != y->count)
+        return hyp_kernel_fail(c, "the result is not of the data's type, or of another size than what is kept");
+    if (hyp_cuda_box_count(&reduced) == 0 && !hyp_array_is_float(x) && y->count > 0)
+        return hyp_kernel_fail(c, "there are no integers to find the %s of", r.turned ? "smallest" : "largest");
+    return add_reduction(b, &r, &kept, &reduced);
 }
