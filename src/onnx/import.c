@@ -367,11 +367,31 @@ static void begin_attempt(hyp_importer *im)
     hyp_graph_dispose(im->g);
     hyp_graph_init(im->g, dims);
     drop_names(&im->scope);
-    im->equalities.len = im->data_sizes.len = im->warnings.len = im->unlisted_warnings = 0;
+    im->equalities.len = im->data_sizes.len = im->states.len = im->warnings.len = im->unlisted_warnings = 0;
     hyp_strbuf_dispose(&im->unsupported);
     im->unsupported_count = 0;
     im->again = false;
     *im->diag = (hyp_diag){0};
+}
+
+hyp_status hyp_onnx_becomes(const hyp_onnx_node *n, hyp_value_id before, hyp_value_id after)
+{
+    const hyp_value *v = &n->im->g->values.data[before];
+    if (!n->im->options->states || v->kind != HYP_VALUE_CONST || !v->name) return HYP_OK;
+    const char *name = hyp_arena_printf(&n->im->arena, "new:%s", v->name);
+    if (!name) return hyp_fail_memory(n->im->diag, strlen(v->name));
+    for (size_t i = 0; i < n->im->states.len; i++)
+        if (strcmp(n->im->states.data[i].name, name) == 0)
+            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                            "another node keeps its statistics in '%s', too; give each initializers of its own", v->name);
+    return hyp_vec_push(&n->im->states, n->im->diag, (hyp_named_value){name, after});
+}
+
+static hyp_status add_states(hyp_importer *im)
+{
+    for (size_t i = 0; i < im->states.len; i++)
+        HYP_TRY(hyp_graph_add_output(im->g, im->states.data[i].name, im->states.data[i].value, im->diag));
+    return HYP_OK;
 }
 
 static hyp_status build_graph(hyp_importer *im)
@@ -387,6 +407,7 @@ static hyp_status build_graph(hyp_importer *im)
     HYP_TRY(add_nodes(im));
     if (im->unsupported_count) return hyp_onnx_fail_unsupported(im);
     HYP_TRY(add_outputs(im));
+    HYP_TRY(add_states(im));
     return hyp_onnx_settle_data_sizes(im);
 }
 
@@ -513,6 +534,7 @@ static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options,
     hyp_vec_free(&im.equal);
     hyp_vec_free(&im.sizes);
     hyp_vec_free(&im.data_sizes);
+    hyp_vec_free(&im.states);
     hyp_vec_free(&im.equalities);
     hyp_arena_dispose(&im.arena);
     return status;

@@ -71,6 +71,7 @@ typedef struct hyp_importer {
     HYP_VEC(hyp_onnx_equal) equal;    /* found so far */
     HYP_VEC(hyp_onnx_size) sizes;     /* what --dim, --shapes and --bind make of symbolic dims of inputs; of this attempt */
     HYP_VEC(hyp_onnx_data_size) data_sizes; /* of this attempt */
+    HYP_VEC(hyp_named_value) states; /* what initializers become, by their names; of this attempt */
     HYP_VEC(hyp_equality) equalities; /* the axes of inputs that have such a dim */
     HYP_VEC(const char *) warnings;   /* from the source's arena; of this attempt */
     size_t unlisted_warnings;         /* above the most that are kept */
@@ -272,6 +273,9 @@ HYP_NODISCARD hyp_status hyp_onnx_add_scalar(const hyp_onnx_node *n, hyp_dtype d
 /* The elements of input i, computed here and now when it depends on nothing but constants (constant.c). Otherwise
  * HYP_ERR_UNSUPPORTED; `what` names the input. The caller disposes of *out, also after a failure. */
 HYP_NODISCARD hyp_status hyp_onnx_constant(const hyp_onnx_node *n, uint32_t i, const char *what, hyp_eval_tensor *out);
+
+/* Notes what a constant with a name becomes in a run, for options->states; other values are the caller's to keep. */
+HYP_NODISCARD hyp_status hyp_onnx_becomes(const hyp_onnx_node *n, hyp_value_id before, hyp_value_id after);
 
 /* Adds an IR node with this node's provenance. */
 HYP_NODISCARD hyp_status hyp_onnx_emit(const hyp_onnx_node *n, hyp_op op, const hyp_value_id *inputs,

@@ -3,14 +3,6 @@
 
 #include "onnx/import.h"
 
-static hyp_status training_is_off(const hyp_onnx_node *n)
-{
-    int64_t training;
-    HYP_TRY(hyp_onnx_attr_int(n, "training_mode", 0, &training));
-    if (!training) return HYP_OK;
-    return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "training_mode is on; only inference is supported");
-}
-
 /* x times scale plus shift, vectors over the channels; either may be absent. */
 static hyp_status emit_affine(const hyp_onnx_node *n, hyp_value_id x, hyp_value_id scale, hyp_value_id shift,
                               hyp_value_id *out)
@@ -28,14 +20,66 @@ static hyp_status emit_affine(const hyp_onnx_node *n, hyp_value_id x, hyp_value_
     return HYP_OK;
 }
 
+static hyp_status emit_mean(const hyp_onnx_node *n, hyp_op op, hyp_value_id x, const hyp_onnx_ints *axes,
+                            hyp_value_id *out)
+{
+    hyp_attr attrs[] = {hyp_attr_of_dims(axes->items, axes->count), hyp_attr_of_int(1)};
+    return hyp_onnx_emit(n, op, &x, 1, attrs, out, 1);
+}
+
+/* What a statistic that input number `kept` has becomes: momentum times it, the rest of this batch's. */
+static hyp_status keep_statistic(hyp_onnx_node *n, uint32_t kept, hyp_value_id batch, uint32_t output)
+{
+    hyp_type type = hyp_onnx_input_type(n, kept);
+    hyp_value_id momentum, rest;
+    double m;
+    HYP_TRY(hyp_onnx_attr_float(n, "momentum", 0.9, &m));
+    HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, batch, type.dims, type.rank, &batch));
+    HYP_TRY(hyp_onnx_emit_cast(n, batch, type.dtype, &batch));
+    HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, m, &momentum));
+    HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, 1 - m, &rest));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, batch, rest, &batch));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, n->inputs[kept], momentum, &momentum));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, momentum, batch, &batch));
+    if (output < n->output_count) n->outputs[output] = batch;
+    return hyp_onnx_becomes(n, n->inputs[kept], batch);
+}
+
+/* While training, mean and variance are those of the batch. */
+static hyp_status import_batch_statistics(hyp_onnx_node *n, double epsilon)
+{
+    hyp_type type = hyp_onnx_input_type(n, 0);
+    hyp_onnx_ints axes = {.count = 0};
+    hyp_value_id mean, centred, variance, deviation, small;
+    if (type.rank < 2)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "training_mode is on, and input 0 has no axis of channels");
+    for (int32_t a = 0; a < type.rank; a++)
+        if (a != 1) axes.items[axes.count++] = a;
+    HYP_TRY(emit_mean(n, HYP_OP_reduce_mean, n->inputs[0], &axes, &mean));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, n->inputs[0], mean, &centred));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, centred, centred, &variance));
+    HYP_TRY(emit_mean(n, HYP_OP_reduce_mean, variance, &axes, &variance));
+    HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, epsilon, &small));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, variance, small, &deviation));
+    HYP_TRY(hyp_onnx_emit(n, HYP_OP_sqrt, &deviation, 1, NULL, &deviation, 1));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_div, centred, deviation, &centred));
+    HYP_TRY(keep_statistic(n, 3, mean, 1));
+    HYP_TRY(keep_statistic(n, 4, variance, 2));
+    return emit_affine(n, centred, n->inputs[1], n->inputs[2], n->outputs);
+}
+
 /* (x - mean) * scale / sqrt(var + epsilon) + bias, with everything but x gathered into two vectors. */
 static hyp_status import_batch_norm(hyp_onnx_node *n)
 {
     double epsilon;
     hyp_value_id a, b, small;
-    HYP_TRY(training_is_off(n));
-    for (uint32_t i = 3; i < 5; i++) n->im->g->values.data[n->inputs[i]].measured = true;
+    int64_t training;
+    HYP_TRY(hyp_onnx_attr_int(n, "training_mode", 0, &training));
     HYP_TRY(hyp_onnx_attr_float(n, "epsilon", 1e-5, &epsilon));
+    if (training) return import_batch_statistics(n, epsilon);
+    for (uint32_t i = 3; i < 5; i++) n->im->g->values.data[n->inputs[i]].measured = true;
+    if (n->output_count > 1)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "it has outputs besides the first, and training_mode is off");
     HYP_TRY(hyp_onnx_add_scalar(n, hyp_onnx_input_type(n, 4).dtype, epsilon, &small));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, n->inputs[4], small, &a));
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_sqrt, &a, 1, NULL, &a, 1));
@@ -188,13 +232,6 @@ static hyp_status import_group_norm(hyp_onnx_node *n)
     HYP_TRY(spread_groups(n, groups, each, type.dims[1], &scale));
     HYP_TRY(spread_groups(n, groups, each, type.dims[1], &bias));
     return emit_affine(n, x, scale, bias, n->outputs);
-}
-
-static hyp_status emit_mean(const hyp_onnx_node *n, hyp_op op, hyp_value_id x, const hyp_onnx_ints *axes,
-                            hyp_value_id *out)
-{
-    hyp_attr attrs[] = {hyp_attr_of_dims(axes->items, axes->count), hyp_attr_of_int(1)};
-    return hyp_onnx_emit(n, op, &x, 1, attrs, out, 1);
 }
 
 /* (x - mean) / (standard deviation + 1e-9). */

@@ -30,6 +30,9 @@ typedef struct hyp_onnx_options {
      * HYP_ERR_INVALID_ARGUMENT. One whose elements the import needs stays as it is, with a warning. */
     const char *const *updatable;
     size_t updatable_count;
+    /* For training: what an initializer becomes in a run, as the mean that a batch normalization keeps does, is an output
+     * called "new:" and its name, behind the model's. */
+    bool states;
     /* `--custom-domain acme`: what Hypatia lacks of these domains ("ai.onnx" is ONNX's own) becomes custom operators. */
     const char *const *custom_domains;
     size_t custom_domain_count;

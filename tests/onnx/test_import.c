@@ -478,6 +478,43 @@ static void the_same_bytes_give_the_same_graph(void **state)
     imported_dispose(&second);
 }
 
+/* x of a batch normalization that trains, whose two statistics are initializers, or one of them for both nodes. */
+static void import_statistics(bool states, bool shared, imported *out)
+{
+    model_builder b;
+    mb_init(&b, 15);
+    mb_input(&b, "x", HYP_F32, "n 2 3");
+    mb_const(&b, "one", HYP_F32, "2", "1 1");
+    mb_const(&b, "mean", HYP_F32, "2", "0 0");
+    mb_const(&b, "variance", HYP_F32, "2", "1 1");
+    mb_node(&b, "BatchNormalization", "x one one mean variance", "y m v", "training_mode=1 momentum=0.75");
+    if (shared) mb_node(&b, "BatchNormalization", "y one one one mean", "z", "training_mode=1");
+    mb_output(&b, "y");
+    if (shared) mb_output(&b, "z");
+    mb_import(&b, &(hyp_onnx_options){.states = states}, out);
+}
+
+static void statistics_of_training_become_outputs(void **state)
+{
+    (void)state;
+    imported im;
+    import_statistics(false, false, &im);
+    assert_int_equal(im.status, HYP_OK);
+    assert_int_equal(im.graph.outputs.len, 1);
+    imported_dispose(&im);
+    import_statistics(true, false, &im);
+    assert_int_equal(im.status, HYP_OK);
+    assert_int_equal(im.graph.outputs.len, 3);
+    assert_string_equal(im.graph.outputs.data[1].name, "new:mean");
+    assert_string_equal(im.graph.outputs.data[2].name, "new:variance");
+    assert_int_equal(im.graph.values.data[im.graph.outputs.data[2].value].type.rank, 1);
+    imported_dispose(&im);
+    import_statistics(true, true, &im);
+    assert_int_equal(im.status, HYP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(im.diag.message, "another node keeps its statistics in 'mean', too"));
+    imported_dispose(&im);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -508,6 +545,7 @@ int main(void)
         cmocka_unit_test(packed_and_single_numbers_give_the_same),
         cmocka_unit_test(fields_of_our_own_in_a_file_are_ignored),
         cmocka_unit_test(the_same_bytes_give_the_same_graph),
+        cmocka_unit_test(statistics_of_training_become_outputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
