@@ -104,11 +104,13 @@ typedef struct hyp_train_options {
     double loss_scale; /* a power of two, say, by which the loss is multiplied before and the gradients divided, in 32 bits, after
                           the backward pass, so that gradients of 16 bits do not vanish. A step whose gradients' norm is not
                           finite then leaves all variables as they were. 0: none of it */
+    bool data_parallel; /* the loss, its gradients and what a model keeps of its batches are means over the processes that run
+                           the step together, each with rows of its own (hyp_engine_options.group of hypatia/runtime.h) */
 } hyp_train_options;
 #define HYP_TRAIN_OPTIONS_INIT                                                                                           \
     {                                                                                                                  \
         sizeof(hyp_train_options), NULL, NULL, -100, 0, NULL, 0, NULL, 0, false, false, -1, 0.9, 0.999, 1e-8, 0, NULL, \
-            0, 0                                                                                                       \
+            0, 0, false                                                                                                \
     }
 
 typedef struct hyp_compile_options {

@@ -139,6 +139,9 @@ typedef uint32_t hyp_value_id;
 typedef uint32_t hyp_node_id;
 #define HYP_NO_VALUE UINT32_MAX /* an absent optional input */
 
+/* Tensors that one all-reduce takes at most: what a kernel can give. */
+enum { HYP_ALL_REDUCE_MOST = 8 };
+
 typedef enum hyp_value_kind { HYP_VALUE_INPUT, HYP_VALUE_CONST, HYP_VALUE_NODE } hyp_value_kind;
 
 typedef struct hyp_value {

@@ -17,6 +17,8 @@ typedef struct step {
     const char *further; /* the name of the loss's own input, or NULL */
     hyp_type further_type;
     HYP_VEC(hyp_value_id) trained; /* of the model: constants */
+    HYP_VEC(hyp_update) kept;      /* constants of the model that it changes itself, and what they become: of the model, of
+                                      the step when it has been copied */
     hyp_value_id *map;             /* by value of the model */
     hyp_builder b;
     hyp_value_id target, rate, loss;
@@ -124,6 +126,39 @@ static hyp_status check_variables(const step *s)
                     "the model has variables, as a training step has; give it as a model");
 }
 
+/* ---- what the model keeps of its batches ------------------------------------------------------------- */
+
+/* What an output that is called "new:NAME" is of, NULL for others. */
+static const char *kept_name(const char *output) { return strncmp(output, "new:", 4) == 0 ? output + 4 : NULL; }
+
+static hyp_value_id find_candidate(const hyp_graph *g, const char *name)
+{
+    for (size_t i = 0; i < g->values.len; i++)
+        if (is_candidate(&g->values.data[i]) && strcmp(g->values.data[i].name, name) == 0) return (hyp_value_id)i;
+    return HYP_NO_VALUE;
+}
+
+/* Outputs that say what an initializer becomes: those that are frozen stay as they are. */
+static hyp_status find_kept(step *s)
+{
+    const hyp_graph *g = s->model;
+    for (size_t i = 0; i < hyp_graph_shown(g); i++) {
+        const char *name = kept_name(g->outputs.data[i].name);
+        hyp_value_id before = name ? find_candidate(g, name) : HYP_NO_VALUE, after = g->outputs.data[i].value;
+        if (before == HYP_NO_VALUE || is_frozen(s, name)) continue;
+        for (size_t k = 0; k < s->trained.len; k++)
+            if (s->trained.data[k] == before)
+                return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT,
+                                "'%s' is trained, as the loss depends on it, and the output 'new:%s' says what it becomes; "
+                                "give the output another name, or freeze '%s'",
+                                name, name, name);
+        if (!hyp_type_equal(&g->values.data[before].type, &g->values.data[after].type))
+            return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "the output 'new:%s' is of another type than '%s'", name, name);
+        HYP_TRY(hyp_vec_push(&s->kept, s->diag, (hyp_update){before, after}));
+    }
+    return HYP_OK;
+}
+
 /* ---- the model in the step -------------------------------------------------------------------------- */
 
 static hyp_status add_own_input(step *s, const char *name, const hyp_type *type, hyp_value_id *out)
@@ -159,6 +194,11 @@ static hyp_status add_constants(step *s)
         hyp_value_id *to = &s->map[s->trained.data[i]];
         HYP_TRY(hyp_graph_add_variable(s->out, v->name, &v->type, v->data, v->bytes, v->owned, to, s->diag));
         s->parameters[i] = (hyp_parameter){.name = v->name, .before = *to, .gradient = HYP_NO_VALUE};
+    }
+    for (size_t i = 0; i < s->kept.len; i++) {
+        const hyp_value *v = &g->values.data[s->kept.data[i].before];
+        HYP_TRY(hyp_graph_add_variable(s->out, v->name, &v->type, v->data, v->bytes, v->owned, &s->map[s->kept.data[i].before],
+                                       s->diag));
     }
     for (size_t i = 0; i < g->values.len; i++) {
         if (g->values.data[i].kind != HYP_VALUE_CONST || s->map[i] != HYP_NO_VALUE) continue;
@@ -203,6 +243,7 @@ static hyp_status copy_model(step *s)
     HYP_TRY(add_inputs(s));
     HYP_TRY(add_constants(s));
     for (size_t i = 0; i < s->model->nodes.len; i++) HYP_TRY(copy_node(s, &s->model->nodes.data[i]));
+    for (size_t i = 0; i < s->kept.len; i++) s->kept.data[i].after = s->map[s->kept.data[i].after];
     return HYP_OK;
 }
 
@@ -224,6 +265,52 @@ static hyp_status differentiate(step *s)
     return HYP_OK;
 }
 
+/* ---- several processes ------------------------------------------------------------------------------ */
+
+/* Values on their way into one all-reduce. */
+typedef struct bucket {
+    hyp_value_id *at[HYP_ALL_REDUCE_MOST]; /* where they are, and what took their place is put */
+    uint32_t count;
+    size_t bytes;
+} bucket;
+
+static void close_bucket(step *s, bucket *b)
+{
+    hyp_value_id values[HYP_ALL_REDUCE_MOST], means[HYP_ALL_REDUCE_MOST];
+    const hyp_attr mean = hyp_attr_sym("mean");
+    for (uint32_t i = 0; i < b->count; i++) values[i] = *b->at[i];
+    if (b->count && hyp_build_ok(&s->b))
+        hyp_build_note(&s->b, hyp_graph_add_node(s->out, HYP_OP_all_reduce, values, b->count, &mean, NULL, means, b->count,
+                                                 s->diag));
+    for (uint32_t i = 0; i < b->count && hyp_build_ok(&s->b); i++) *b->at[i] = means[i];
+    *b = (bucket){0};
+}
+
+/* Buckets are as large as a link between devices is well used by, and small enough that one is on its way while the next is
+ * computed; the number of tensors in one is what a kernel takes. */
+static void add_to_bucket(step *s, bucket *b, hyp_value_id *at)
+{
+    enum { ENOUGH = 16 << 20 };
+    size_t bytes = 0;
+    hyp_type type = hyp_build_type(&s->b, *at);
+    if (!hyp_type_bytes(&type, &bytes)) bytes = ENOUGH;
+    b->at[b->count++] = at;
+    b->bytes += bytes;
+    if (b->count == HYP_ALL_REDUCE_MOST || b->bytes >= ENOUGH) close_bucket(s, b);
+}
+
+/* Means over all processes in place of their own, in the order in which the backward pass gives them: of the last parameters
+ * first. */
+static hyp_status share(step *s)
+{
+    bucket b = {0};
+    add_to_bucket(s, &b, &s->loss);
+    for (size_t i = s->trained.len; i-- > 0;) add_to_bucket(s, &b, &s->parameters[i].gradient);
+    for (size_t i = 0; i < s->kept.len; i++) add_to_bucket(s, &b, &s->kept.data[i].after);
+    close_bucket(s, &b);
+    return s->b.status;
+}
+
 static hyp_status add_output(step *s, const char *name, hyp_value_id v)
 {
     if (find_output(s->out, name) != HYP_NO_VALUE)
@@ -233,11 +320,18 @@ static hyp_status add_output(step *s, const char *name, hyp_value_id v)
     return hyp_graph_add_output(s->out, name, v, s->diag);
 }
 
-/* The model's own, apart from one that is the loss and is called so. */
+static bool is_kept(const step *s, const hyp_named_value *output)
+{
+    const char *name = kept_name(output->name);
+    return name && find_candidate(s->model, name) != HYP_NO_VALUE;
+}
+
+/* The model's own, apart from one that is the loss and is called so, and those that say what becomes of initializers. */
 static hyp_status add_model_outputs(step *s)
 {
     for (size_t i = 0; i < hyp_graph_shown(s->model); i++) {
         const hyp_named_value *output = &s->model->outputs.data[i];
+        if (is_kept(s, output)) continue;
         if (output->value == s->reads && s->kind == HYP_LOSS_OUTPUT && strcmp(output->name, "loss") == 0) continue;
         HYP_TRY(add_output(s, output->name, s->map[output->value]));
     }
@@ -274,6 +368,16 @@ static hyp_status add_gradients(step *s)
     return HYP_OK;
 }
 
+/* What the variables become, when all outputs that are shown are there. */
+static hyp_status set_variables(step *s, const hyp_optimizer *opt)
+{
+    for (size_t i = 0; i < opt->updates.len; i++)
+        HYP_TRY(hyp_graph_set_variable(s->out, opt->updates.data[i].before, opt->updates.data[i].after, s->diag));
+    for (size_t i = 0; i < s->kept.len; i++)
+        HYP_TRY(hyp_graph_set_variable(s->out, s->map[s->kept.data[i].before], s->kept.data[i].after, s->diag));
+    return HYP_OK;
+}
+
 static hyp_status finish(step *s)
 {
     hyp_optimizer opt = {.b = &s->b, .o = s->o, .kind = s->optimizer, .rate = s->rate};
@@ -286,8 +390,7 @@ static hyp_status finish(step *s)
     if (status == HYP_OK && s->o->clip_norm != 0) status = add_output(s, "gradient-norm", opt.norm);
     if (status == HYP_OK) status = add_gradients(s);
     if (status == HYP_OK) status = add_counts(s, first);
-    for (size_t i = 0; i < opt.updates.len && status == HYP_OK; i++)
-        status = hyp_graph_set_variable(s->out, opt.updates.data[i].before, opt.updates.data[i].after, s->diag);
+    if (status == HYP_OK) status = set_variables(s, &opt);
     hyp_vec_free(&opt.updates);
     return status;
 }
@@ -298,8 +401,10 @@ static hyp_status make(step *s)
     HYP_TRY(hyp_optimizer_find(s->o, &s->optimizer, s->diag));
     HYP_TRY(find_loss(s));
     HYP_TRY(find_parameters(s));
+    HYP_TRY(find_kept(s));
     HYP_TRY(copy_model(s));
     HYP_TRY(differentiate(s));
+    if (s->o->data_parallel) HYP_TRY(share(s));
     return finish(s);
 }
 
@@ -312,6 +417,7 @@ hyp_status hyp_train_step(const hyp_graph *model, const hyp_train_options *optio
     if (status == HYP_OK)
         status = hyp_graph_copy_live(&made, &live, diag); /* leaves out gradients of what nothing reads */
     hyp_vec_free(&s.trained);
+    hyp_vec_free(&s.kept);
     hyp_builder_dispose(&s.b);
     hyp_graph_dispose(&made);
     if (status == HYP_OK) *out = live;

@@ -180,6 +180,45 @@ def judge_parameters():
     print("parameters: as they should be")
 
 
+def judge_statistics():
+    """Batch normalization that trains: its own mean and variance, what is kept of them, and gradients through both."""
+    rng = np.random.default_rng(5)
+    momentum, epsilon, rate = 0.8, 1e-2, np.float32(0.1)
+    p = {"scale": [1.5, 0.5, 2], "bias": [0.1, 0, -0.2], "mean": [0, 1, 0], "variance": [1, 2, 0.5]}
+    p = {k: np.array(v, np.float32) for k, v in p.items()}
+    xs, targets = rng.normal(size=(2, 4, 6, 3, 5)).astype(np.float32)
+    node = helper.make_node("BatchNormalization", ["x", "scale", "bias", "mean", "variance"], ["y", "m", "v"],
+                            training_mode=1, momentum=momentum, epsilon=epsilon)
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", 3, 5]) for n in "xy"]
+    graph = helper.make_graph([node], "statistics", info[:1], info[1:], [numpy_helper.from_array(v, k) for k, v in p.items()])
+    p = {k: v.astype(np.float64) for k, v in p.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8), path)
+        feeds = {"x": lambda k: xs[k], "target": lambda k: targets[k], "learning-rate": lambda k: rate}
+        options = [("loss", "mse"), ("optimizer", "sgd"), ("mode", "double")]
+        for more in [], [("data_parallel", 1)]:
+            q = dict(p)
+            for k, found in enumerate(steps.run(path, lambda k, n: feeds[n](k), 4, options + more)):
+                x, along = xs[k].astype(np.float64), (0, 2)
+                mean, variance = x.mean(along), x.var(along)
+                hat = (x - mean[:, None]) / np.sqrt(variance + epsilon)[:, None]
+                y = hat * q["scale"][:, None] + q["bias"][:, None]
+                value, g = mse(y, targets[k].astype(np.float64))
+                q = {"scale": q["scale"] - rate * (g * hat).sum(along), "bias": q["bias"] - rate * g.sum(along),
+                     "mean": momentum * q["mean"] + (1 - momentum) * mean,
+                     "variance": momentum * q["variance"] + (1 - momentum) * variance}
+                wanted = {"loss": value, "y": y, **{"var " + n: v for n, v in q.items()}}
+                if set(found) != set(wanted):
+                    raise RuntimeError(f"statistics: has {sorted(found)}, wanted {sorted(wanted)}")
+                for n, v in wanted.items():
+                    if not steps.difference(found[n], v) <= 1e-6:
+                        raise RuntimeError(f"statistics: '{n}' after step {k}: {found[n]}, wanted {v}")
+        found = steps.run(path, lambda k, n: feeds[n](k), 1, options + [("frozen", "mean")])[0]
+        if "var mean" in found or "new:mean" in found or "var variance" not in found:
+            raise RuntimeError(f"frozen statistics: {sorted(found)}")
+
+
 def some_labels(classes, ignore=None):
     def make(rng, k, shape):
         labels = rng.integers(0, classes, shape)
@@ -207,6 +246,8 @@ def main():
         judge(label, [("loss", "mse")] + options, mse, make)
         judge(label + ", clipped", [("loss", "mse"), ("clip_norm", 0.05)] + options, mse, make, clip=0.05)
     judge("scaled", [("loss", "mse"), ("loss_scale", 1024)] + sgd, mse, Sgd)
+    judge("of one process", [("loss", "mse"), ("data_parallel", 1)] + sgd, mse, Sgd)
+    judge_statistics()
     judge("frozen", [("loss", "mse"), ("frozen", "[ab]")] + sgd, mse, Sgd, frozen=("a", "b"))
     judge("bce", [("loss", "bce")] + sgd, bce, Sgd)
     judge("bce of images", [("loss", "bce")] + sgd, bce, Sgd, behind=(2, 3))

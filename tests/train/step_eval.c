@@ -61,6 +61,8 @@ static void read_option(setup *s, char *text, hyp_diag *diag)
         s->o.nesterov = true;
     else if (strcmp(text, "gradients") == 0)
         s->o.gradients = true;
+    else if (strcmp(text, "data_parallel") == 0)
+        s->o.data_parallel = true;
     else if (strcmp(text, "ignore_index") == 0)
         s->o.ignore_index = strtoll(value, NULL, 10);
     else if (strcmp(text, "frozen") == 0 && s->o.frozen_count < MOST_FROZEN)
@@ -154,7 +156,7 @@ int main(int argc, char **argv)
     if (argc < 4) return 2;
     static const char *const all[] = {"*"};
     setup s = {.o = HYP_TRAIN_OPTIONS_INIT, .mode = HYP_EVAL_NATIVE};
-    hyp_onnx_options import = {.updatable = all, .updatable_count = 1};
+    hyp_onnx_options import = {.updatable = all, .updatable_count = 1, .states = true};
     hyp_diag diag = {0};
     hyp_dims *dims;
     hyp_graph g, step;
