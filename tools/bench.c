@@ -161,7 +161,7 @@ static int measure(session *s, const request *r, resident *device, const volatil
         if (!r->transfers) out->device_memory = "device";
         free(own.us);
     }
-    if (code == CLI_OK && r->steps && !*stop_asked) code = step_times_measure(&out->steps, s, r->seconds, tool);
+    if (code == CLI_OK && r->steps && !*stop_asked) code = step_times_measure(&out->steps, s, r->seconds, 3, tool);
     if (code == CLI_OK && !(out->work = step_work(s, tool))) code = CLI_FAILED;
     return code;
 }

@@ -76,7 +76,8 @@ static int time_steps(calibration *c, const onnx_model *model, const hyp_compile
     code = onnx_write(model, file.fd, c->args->tool);
     if (code == CLI_OK) code = measure_open(&s, file.path, compile, &options, c->args);
     if (code == CLI_OK)
-        code = step_times_measure(&times, &s, c->options->seconds / (2 * (double)c->all), c->args->tool);
+        /* On a GPU every one is a median of several already, which takes a while. */
+        code = step_times_measure(&times, &s, c->options->seconds / (2 * (double)c->all), c->gpu ? 1 : 3, c->args->tool);
     *out = 0;
     for (size_t i = 0; i < times.count && code == CLI_OK; i++) {
         if (strcmp(hyp_engine_step(s.engine, i).label, label) != 0) continue;

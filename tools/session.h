@@ -88,8 +88,9 @@ typedef struct step_times {
     double total;
     size_t count;
 } step_times;
-/* Times the steps of a session with inputs and outputs for about so many seconds. An exit code after a message. */
-int step_times_measure(step_times *t, session *s, double seconds, const char *tool);
+/* Times the steps of a session with inputs and outputs for about so many seconds, and `least` times at least. An exit code after
+ * a message. */
+int step_times_measure(step_times *t, session *s, double seconds, size_t least, const char *tool);
 void step_times_free(step_times *t);
 /* choices.c: how a step is done under the shapes that were run last, and what else was possible, a line for each choice; nothing
  * where there is none. */

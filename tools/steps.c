@@ -22,13 +22,13 @@ hyp_step_work_info *step_work(const session *s, const char *tool)
     return work;
 }
 
-int step_times_measure(step_times *t, session *s, double seconds, const char *tool)
+int step_times_measure(step_times *t, session *s, double seconds, size_t least, const char *tool)
 {
     size_t count = hyp_engine_step_count(s->engine), runs = 0;
     double *all = cli_alloc(NULL, MOST_RUNS * count + 1, sizeof *all), *one = cli_alloc(NULL, MOST_RUNS, sizeof *one);
     hyp_diag diag = {0};
     hyp_status status = HYP_OK;
-    for (double end = timing_now() + seconds; status == HYP_OK && runs < MOST_RUNS && (runs < 3 || timing_now() < end);
+    for (double end = timing_now() + seconds; status == HYP_OK && runs < MOST_RUNS && (runs < least || timing_now() < end);
          runs++)
         status = hyp_context_time_steps(s->context, s->inputs, s->input_count, s->outputs, s->output_count,
                                         all + runs * count, count, &diag);
