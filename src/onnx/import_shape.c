@@ -52,15 +52,22 @@ static hyp_status import_constant(hyp_onnx_node *n)
     return hyp_onnx_add_const(n->im, n->proto->output[0], &t, n->outputs);
 }
 
-/* At inference nothing is dropped: the mask is all true. */
+static bool is_zero(const hyp_onnx_node *n, uint32_t i)
+{
+    if (!hyp_onnx_has_input(n, i)) return false;
+    const hyp_value *v = &n->im->g->values.data[n->inputs[i]];
+    if (v->kind != HYP_VALUE_CONST || v->bytes != hyp_dtype_size(v->type.dtype)) return false;
+    return hyp_dtype_is_float(v->type.dtype) ? hyp_load_f64(v->type.dtype, v->data, 0) == 0
+                                             : hyp_load_i64(v->type.dtype, v->data, 0) == 0;
+}
+
+/* At inference nothing is dropped, nor is at a ratio of 0: the mask is all true. */
 static hyp_status import_dropout(hyp_onnx_node *n)
 {
-    if (hyp_onnx_has_input(n, 2)) {
-        const hyp_value *training = &n->im->g->values.data[n->inputs[2]];
-        if (training->kind != HYP_VALUE_CONST || training->bytes != 1 || hyp_load_i64(HYP_BOOL, training->data, 0))
-            return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
-                            "training_mode is not a constant false; only inference is supported");
-    }
+    if (hyp_onnx_has_input(n, 2) && !is_zero(n, 2) && !is_zero(n, 1))
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                        "training_mode is not a constant false, nor is the ratio a constant 0: a plan gives the same outputs for "
+                        "the same inputs; export the model with a ratio of 0");
     HYP_TRY(hyp_onnx_emit_unary(n, HYP_OP_dropout, NULL));
     if (n->output_count < 2) return HYP_OK;
     hyp_type x = hyp_onnx_input_type(n, 0);
